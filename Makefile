@@ -1,0 +1,145 @@
+# offwind: `make run` profiles this system, `make check` runs every test.
+# Both install what is missing first.  Everything built lies under build/.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := all
+VERSION := 0.1.0
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD ?= build
+CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CLANG ?= clang
+BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
+
+# The one list of Debian packages: what builds it, what runs it, what tests it.
+PACKAGES := \
+	gcc libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
+	libbpf-dev libelf-dev libdw-dev zlib1g-dev libzstd-dev liblzma-dev libiberty-dev \
+	libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
+	linux-perf golang-go binutils elfutils python3 nodejs sqlite3 git openssl procps \
+	libunwind-dev xz-utils zstd gzip man-db util-linux
+
+# One short line a step; V=1 shows the commands.
+say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)
+
+# ---- what there is --------------------------------------------------------
+
+LIBRARY := unwinder symbolizer proto agent
+GEN := $(BUILD)/gen
+PROTOS := $(wildcard proto/*.proto)
+PROTO_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
+PROTO_H := $(PROTOS:%.proto=$(GEN)/%.pb-c.h)
+BPF_C := $(wildcard bpf/*.bpf.c)
+SKELETONS := $(BPF_C:%.bpf.c=$(GEN)/%.skel.h)
+GENERATED := $(PROTO_H) $(SKELETONS)
+
+UNWINDER_C := $(wildcard unwinder/*.c)
+AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c))
+REST_C := $(wildcard symbolizer/*.c proto/*.c) $(AGENT_C)
+ALL_C := $(UNWINDER_C) $(REST_C) $(wildcard agent/cmd/main.c)
+
+WARN := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+ifdef WERROR
+WARN += -Werror
+endif
+CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE -DOFFWIND_VERSION='"$(VERSION)"'
+CFLAGS ?= -O2 -g
+OUR_CFLAGS := -std=c17 $(WARN) -fno-omit-frame-pointer
+LDLIBS += -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -liberty -lpthread
+
+# ---- set-up ---------------------------------------------------------------
+
+.PHONY: all deps run check bench install clean format tests
+
+# Asks dpkg only; apt is called just for what is missing.
+deps:
+	@missing=; for p in $(PACKAGES); do \
+	  dpkg-query -W -f='$${db:Status-Status}\n' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "installing:$$missing"; \
+	  $$sudo apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+all: $(BUILD)/offwind
+
+# ---- one build: a directory and its flags; called for the program and for the sanitizers ----
+
+# $(1) directory, $(2) variable holding the flags
+define build-in
+$(1)/%.o: %.c | $$(GENERATED)
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$@)$$(CC) $$(CPPFLAGS) $$(OUR_CFLAGS) $$($(2)) -MMD -MP -c -o $$@ $$<
+$(1)/%.pb-c.o: $$(GEN)/%.pb-c.c | $$(GENERATED)
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$@)$$(CC) $$(CPPFLAGS) -std=c17 $$($(2)) -MMD -MP -c -o $$@ $$<
+$(1)/liboffwind.a: $$(UNWINDER_C:%.c=$(1)/%.o)
+	@rm -f $$@; ar rcs $$@ $$^
+$(1)/libagent.a: $$(REST_C:%.c=$(1)/%.o) $$(PROTOS:%.proto=$(1)/%.pb-c.o)
+	@rm -f $$@; ar rcs $$@ $$^
+$(1)/offwind: $(1)/agent/cmd/main.o $(1)/libagent.a $(1)/liboffwind.a
+	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
+$(1)/tests/%: $(1)/tests/%.o $(1)/libagent.a $(1)/liboffwind.a
+	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
+endef
+
+ASAN_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
+$(eval $(call build-in,$(BUILD),CFLAGS))
+$(eval $(call build-in,$(BUILD)/asan,ASAN_FLAGS))
+
+.SECONDARY:
+
+$(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
+	@mkdir -p $(@D)
+	$(call say,PROTO,$<)protoc-c --c_out=$(GEN) $<
+
+BPF_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
+$(BUILD)/%.bpf.o: %.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)$(CLANG) -target bpf -O2 -g -Wall -Wextra -Wno-unused-parameter -D__TARGET_ARCH_$(BPF_ARCH) \
+	  -I. -I/usr/include/$(shell uname -m)-linux-gnu -MMD -MP -MT $@ -MF $(@:.o=.d) -c -o $@ $<
+	@llvm-strip -g $@
+$(GEN)/%.skel.h: $(BUILD)/%.bpf.o
+	@mkdir -p $(@D)
+	$(BPFTOOL) gen skeleton $< name $(notdir $*) > $@.tmp && mv $@.tmp $@
+
+# ---- tests ------------------------------------------------------------------
+
+UNIT_C := $(wildcard tests/unit/test_*.c)
+UNIT := $(UNIT_C:%.c=$(BUILD)/%)
+UNIT_ASAN := $(UNIT_C:%.c=$(BUILD)/asan/%)
+
+tests: $(UNIT) $(UNIT_ASAN) $(BUILD)/asan/offwind
+
+check: deps
+	@$(MAKE) --no-print-directory WERROR=1 all tests
+	@BUILD=$(BUILD) tests/run
+
+bench: deps all
+	@for b in tests/bench/*.sh; do echo "== $$b"; BUILD=$(BUILD) $$b || exit 1; done
+
+# ---- use ----------------------------------------------------------------------
+
+run: deps
+	@$(MAKE) --no-print-directory all
+	@deploy/run.sh $(BUILD)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BUILD)/offwind $(DESTDIR)$(PREFIX)/bin/offwind
+	ln -sf offwind $(DESTDIR)$(PREFIX)/bin/perf_to_profile
+	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

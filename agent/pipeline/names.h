@@ -1,0 +1,24 @@
+/*
+ * agent/pipeline/names.h: location → function name, through whatever holds
+ * symbols for its module.  Opens tables on first use; one thread at a time.
+ */
+#ifndef AGENT_PIPELINE_NAMES_H
+#define AGENT_PIPELINE_NAMES_H
+
+#include "agent/pipeline/profile.h"
+#include "symbolizer/symbolizer.h"
+
+struct names;
+
+struct name {
+	const char *function;	 /* demangled, sanitised; NULL: unknown */
+	const char *system_name; /* as linked, sanitised; NULL: unknown */
+	const char *module;	 /* base name, or "[kernel]", a kernel module as "[ext4]" */
+	uint64_t start;		 /* the symbol's vaddr */
+	uint64_t offset;	 /* location.vaddr + ra_bytes - start: where the pc stands */
+};
+
+/* Fills all of *out; function NULL where nothing names it.  Borrowed for the life of names. */
+void names_find(struct names *names, const struct location *location, struct name *out);
+
+#endif

@@ -1,0 +1,91 @@
+/*
+ * agent/source/source.h: what gives events: perf.data, a capture file, the live system.
+ *
+ * One thread uses a source.  source_next hands out one event after another in
+ * time order; a damaged input gives what was sound before the damage, then the
+ * error.
+ */
+#ifndef AGENT_SOURCE_SOURCE_H
+#define AGENT_SOURCE_SOURCE_H
+
+#include "agent/event.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct source_event {	 /* one kind of sample */
+	char name[64];	 /* "cpu-clock", "cycles:u" */
+	char type[32];	 /* pprof sample type beside "samples": "cpu", else the event's name */
+	char unit[32];	 /* "nanoseconds" or "count": the unit of event_sample.period */
+	uint64_t period; /* fixed period, or 0 */
+	uint64_t frequency_hz;
+};
+
+/* Known when the source is open, but for what a pipe tells later; read it when the stream ended. */
+struct source_info {
+	uint16_t machine;			 /* EM_X86_64, EM_AARCH64 */
+	char kind[16];				 /* "live", "perf.data", "capture" */
+	char host[65], kernel[65], recorder[64]; /* "" where not told */
+	uint64_t wall_start_ns; /* CLOCK_REALTIME of the first event's time; 0: not told */
+	uint64_t wall_first_ns; /* that first event's time_ns on the source's clock */
+	struct source_event *events;
+	size_t n_events;
+	struct uw_build_id kernel_build_id;
+	uint64_t kernel_text; /* run-time address of _text; 0: not told */
+	bool same_boot;	      /* recorded on this machine since it started: its kallsyms fit */
+	bool red_zone;	      /* bytes below sp were captured */
+	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
+	const struct source_kernel_symbol *kernel_symbols;
+	size_t n_kernel_symbols;
+};
+
+struct source_kernel_symbol {
+	uint64_t addr, size;
+	const char *name;
+	const char *module; /* "" for vmlinux */
+};
+
+struct source;
+
+struct source_ops {
+	int (*next)(struct source *source, struct event *event, int timeout_ms);
+	/* Live: no new samples after this; what is buffered still comes, then 0.  NULL: nothing to stop. */
+	void (*stop)(struct source *source);
+	void (*close)(struct source *source);
+};
+
+struct source { /* first member of each source's own struct */
+	const struct source_ops *ops;
+	struct source_info info;
+	char error[512]; /* after a failure: one line that names file, offset and reason */
+};
+
+/*
+ * 1: *event is filled; 0: the end; -EAGAIN: nothing came within timeout_ms
+ * (live only; -1 waits); else the input is damaged or failed and error is set.
+ */
+int source_next(struct source *source, struct event *event, int timeout_ms);
+void source_stop(struct source *source);
+void source_close(struct source *source); /* NULL is fine */
+
+/*
+ * fd is read from its start and taken over (also on failure); name is for
+ * messages.  On failure *out is untouched and error (size 512) says why.
+ */
+int source_perfdata_open(int fd, const char *name, struct source **out, char *error);
+int source_owc_open(int fd, const char *name, struct source **out, char *error);
+
+enum source_format { SOURCE_PERFDATA, SOURCE_OWC, SOURCE_UNKNOWN };
+/* By the first bytes; size may be less than 16 at the end of a short file. */
+enum source_format source_detect(const void *head, size_t size);
+
+struct source_live_options {
+	uint32_t frequency_hz;
+	int32_t *pids; /* only these processes and their children; NULL: all */
+	size_t n_pids;
+	uint32_t stack_max;  /* most bytes copied of one stack */
+	uint32_t ring_bytes; /* 0: default */
+};
+int source_live_open(const struct source_live_options *options, struct source **out, char *error);
+
+#endif

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Enforces the include table: which folder may include which.  An include
+# against it is a fault in the design, not in this test.
+#   usage: tests/check_includes.sh [TREE]
+set -u
+cd "${1:-$(dirname "$0")/..}" || exit 1
+failures=0
+
+# $1 folder, $2 extended regex of allowed "…" includes, $3 extended regex of forbidden <…> includes
+check() {
+	local folder=$1 allowed=$2 forbidden=$3 file line include
+	while IFS=: read -r file line include; do
+		[ -n "$file" ] || continue
+		case $include in
+		*\"*)
+			include=${include#*\"}; include=${include%%\"*}
+			if ! [[ $include =~ ^($allowed)$ ]]; then
+				echo "$file:$line: $folder/ may not include \"$include\""
+				failures=$((failures + 1))
+			fi ;;
+		*\<*)
+			include=${include#*<}; include=${include%%>*}
+			if [[ $include =~ ^($forbidden)$ ]]; then
+				echo "$file:$line: $folder/ may not include <$include>"
+				failures=$((failures + 1))
+			fi ;;
+		esac
+	done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include' --include='*.[ch]' "$folder" 2>/dev/null)
+}
+
+own='(sqlite3|protobuf-c/.*|bpf/.*|microhttpd|curl/.*)\.h'
+check schema     'schema/[a-z_]+\.h' 'stdint\.h|stdio\.h|stdlib\.h|elf\.h|'"$own"
+check bpf        '(schema|bpf)/[a-z_]+\.h|vmlinux\.h' 'stdint\.h|stdio\.h|stdlib\.h|string\.h|errno\.h|sqlite3\.h|elf\.h'
+check unwinder   '(schema|unwinder)/[a-z0-9_]+\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
+check symbolizer '(schema|symbolizer)/[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
+check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'
+check agent      '(schema|agent)/[a-z0-9_/]+\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
+
+if [ $failures -ne 0 ]; then
+	echo "$failures includes break the table in README.md"
+	exit 1
+fi

@@ -1,0 +1,221 @@
+/*
+ * unwinder/unwinder.h: the public face of liboffwind.
+ *
+ * Sections, registers and captured memory in, frames out.  Nothing here opens
+ * a path, prints, exits or keeps mutable state of its own; an x86_64 sample can
+ * be unwound on any host.
+ *
+ * Addresses: `pc` is where a thread is, `ra` a return address, `lookup` what
+ * rules and symbols are sought by (pc, or ra - 1), `vaddr` an address as the
+ * ELF file states it, `off` an offset in the file, `bias` run-time address -
+ * vaddr, `cfa` the canonical frame address (DWARF 5 §6.4).
+ *
+ * Errors: functions that can fail return 0 or a negative errno value and leave
+ * their result untouched on failure.  -EINVAL the caller's fault, -ENOENT
+ * nothing there, -EBADMSG damaged input, -ENOTSUP sound input not handled,
+ * -EFAULT memory that was not captured, -ENOMEM and others as they came.
+ *
+ * Threads: objects are immutable for their users and counted atomically; any
+ * number of threads may share one.  A space and a worker belong to one thread
+ * at a time.
+ */
+#ifndef UNWINDER_UNWINDER_H
+#define UNWINDER_UNWINDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- build-ids ---------------------------------------------------------- */
+
+#define UW_BUILD_ID_MAX 32
+
+struct uw_build_id {
+	uint8_t size; /* 0: the file has none */
+	uint8_t bytes[UW_BUILD_ID_MAX];
+};
+
+bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b);
+
+/* ---- objects: one ELF file's unwind information ------------------------- */
+
+struct uw_object; /* immutable, counted */
+
+struct uw_segment { /* a PT_LOAD entry */
+	uint64_t off, vaddr;
+	uint64_t file_size, mem_size;
+	uint32_t flags; /* PF_R | PF_W | PF_X */
+};
+
+/*
+ * Reads what unwinding needs of the ELF file behind fd, which the caller keeps
+ * and may close at once.  elf_off: where in the file the ELF image begins (0
+ * but for archives).  -EBADMSG damaged, -ENOTSUP not ELF64 little-endian of a
+ * machine we know.  A file without unwind sections is fine: it has no rules.
+ */
+int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out);
+
+/* The same from an image in memory (a vDSO), whose bytes are copied. */
+int uw_object_open_image(const void *image, size_t size, struct uw_object **out);
+
+struct uw_object *uw_object_get(struct uw_object *object); /* one more reference */
+void uw_object_put(struct uw_object *object);		   /* NULL is fine */
+
+uint16_t uw_object_machine(const struct uw_object *object); /* EM_X86_64, EM_AARCH64 */
+/* Borrowed for the object's life. */
+const struct uw_build_id *uw_object_build_id(const struct uw_object *object);
+const struct uw_segment *uw_object_segments(const struct uw_object *object, size_t *n);
+
+/* File offset → vaddr by the executable PT_LOAD entries (any other if none fits); -ENOENT outside. */
+int uw_object_vaddr(const struct uw_object *object, uint64_t off, uint64_t *vaddr);
+
+/* Copies bytes of segments that are not writable, as the file has them; -EFAULT outside. */
+int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, size_t size);
+
+/* ---- address spaces: the mappings of one process at one time ------------ */
+
+enum uw_mapping_kind {
+	UW_MAPPING_FILE,  /* backed by a file; off counts in it */
+	UW_MAPPING_ANON,  /* executable memory without a file: generated code */
+	UW_MAPPING_VDSO,  /* the kernel's image */
+	UW_MAPPING_OTHER, /* [vsyscall], [uprobes] and their kin */
+};
+
+struct uw_mapping {
+	uint64_t start, end;	  /* run-time addresses, end is past the last byte */
+	uint64_t off;		  /* file offset of start */
+	uint32_t prot;		  /* PROT_READ | PROT_WRITE | PROT_EXEC */
+	uint8_t kind;		  /* enum uw_mapping_kind */
+	bool resolved;		  /* object was asked for; NULL then means there is none to use */
+	struct uw_object *object; /* the space holds a reference */
+	uint64_t bias;		  /* run-time address - vaddr; valid where object is set */
+	void *user;		  /* the owner's; copied along, never looked at */
+};
+
+struct uw_space;
+
+/*
+ * Asked once for a mapping a pc fell into: gives the object (with a reference
+ * that passes to the space) or NULL.  Called inside uw_walk.
+ */
+typedef struct uw_object *(*uw_resolve_fn)(void *ctx, const struct uw_mapping *mapping);
+
+int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_space **out);
+void uw_space_free(struct uw_space *space);				/* NULL is fine */
+int uw_space_copy(const struct uw_space *space, struct uw_space **out); /* fork */
+void uw_space_clear(struct uw_space *space);				/* exec */
+uint16_t uw_space_machine(const struct uw_space *space);
+
+/* A new mapping replaces what it overlaps; what stands out on either side stays. */
+int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping);
+int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end);
+
+/* Borrowed until the space changes; NULL where nothing is mapped. */
+const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t addr);
+const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t *n);
+
+/* ---- a captured thread --------------------------------------------------- */
+
+/*
+ * By DWARF number.  x86_64 (psABI figure 3.36): rax rdx rcx rbx rsi rdi rbp rsp
+ * r8…r15, 16 the return address column, here rip.  aarch64 (AADWARF64 §4.1):
+ * x0…x30, 31 sp, 32 pc.
+ */
+enum { UW_X86_64_RBP = 6, UW_X86_64_RSP = 7, UW_X86_64_RIP = 16, UW_X86_64_REGS = 17 };
+enum {
+	UW_AARCH64_FP = 29,
+	UW_AARCH64_LR = 30,
+	UW_AARCH64_SP = 31,
+	UW_AARCH64_PC = 32,
+	UW_AARCH64_REGS = 33
+};
+#define UW_REGS_MAX 33
+
+struct uw_regs {
+	uint64_t value[UW_REGS_MAX];
+	uint64_t known; /* bit i: value[i] is known */
+};
+
+/* 0, or -EFAULT if any byte of [addr, addr + size) was not captured; all of it or nothing. */
+typedef int (*uw_read_fn)(void *ctx, uint64_t addr, void *out, size_t size);
+
+/* Ready-made accessor over captured bytes; regions do not overlap; ctx is a struct uw_memory. */
+struct uw_region {
+	uint64_t addr;
+	uint64_t size;
+	const uint8_t *bytes; /* borrowed */
+};
+
+struct uw_memory {
+	const struct uw_region *regions;
+	size_t n_regions;
+};
+
+int uw_memory_read(void *ctx, uint64_t addr, void *out, size_t size);
+
+struct uw_thread {
+	struct uw_regs regs;
+	uw_read_fn read; /* captured memory; read-only file contents are added by the walk */
+	void *ctx;
+};
+
+/* ---- walking ------------------------------------------------------------- */
+
+enum uw_stepper { /* what found a frame's caller-side registers; frame 0 is CONTEXT */
+		  UW_STEPPER_CONTEXT, /* the captured registers */
+		  UW_STEPPER_CFI,     /* .eh_frame or .debug_frame */
+		  UW_STEPPER_SIGNAL,  /* signal trampoline, recognised by its code */
+		  UW_STEPPER_PLT,     /* PLT or other stub, recognised by its code */
+		  UW_STEPPER_LEAF,    /* [sp] (x86_64) or lr (aarch64), no rule for the pc */
+		  UW_STEPPER_FP,      /* frame pointer chain */
+		  UW_STEPPER_N
+};
+
+enum uw_stop {			   /* why a walk ended; each has a name and a sentence */
+	       UW_STOP_ROOT,	   /* undefined return address or the known outermost frame */
+	       UW_STOP_TRUNCATED,  /* needs memory that was not captured, addr says which */
+	       UW_STOP_NO_MAPPING, /* the pc lies in no executable mapping */
+	       UW_STOP_NO_OBJECT, /* the mapping's file is missing, replaced or unreadable, and nothing else led on */
+	       UW_STOP_NO_UNWIND_INFO, /* no rule for the pc and no stepper knew it */
+	       UW_STOP_BAD_CFI,	       /* damaged or unsupported unwind information */
+	       UW_STOP_REG_UNKNOWN,    /* a rule needs a register whose value is not known */
+	       UW_STOP_CFA_NOT_RISING, /* the caller's frame would not lie above this one */
+	       UW_STOP_CYCLE,	       /* the same pc and cfa came again */
+	       UW_STOP_MAX_FRAMES,     /* as many frames as were asked for */
+	       UW_STOP_NO_USER_STATE, /* the sample has no user registers (kernel thread, exiting task) */
+	       UW_STOP_N
+};
+
+const char *uw_stop_name(enum uw_stop stop);	      /* "truncated" */
+const char *uw_stop_sentence(enum uw_stop stop);      /* for people; what it means and what helps */
+const char *uw_stepper_name(enum uw_stepper stepper); /* "cfi" */
+
+struct uw_frame {
+	uint64_t pc;	 /* the return address as it stood, or the interrupted pc */
+	uint64_t lookup; /* pc where exact, else pc - 1 */
+	uint64_t cfa;	 /* 0 where the walk stopped before it was known */
+	uint64_t sp;	 /* the stack pointer in this frame */
+	const struct uw_mapping *mapping; /* borrowed until the space changes; NULL: none */
+	uint8_t stepper; /* enum uw_stepper: how this frame was found from the one inside it */
+	bool exact;	 /* frame 0, or interrupted by a signal: lookup == pc */
+	bool signal;	 /* this frame is a signal trampoline */
+};
+
+struct uw_stack {
+	struct uw_frame *frames; /* the caller's, room for max_frames */
+	size_t max_frames;
+	size_t n_frames;
+	enum uw_stop stop;
+	uint64_t stop_addr; /* TRUNCATED: the first address missing; else the pc walked last */
+};
+
+/* Caches and scratch of one walking thread; entries are keyed by space and forgotten as it changes. */
+struct uw_worker;
+int uw_worker_new(struct uw_worker **out);
+void uw_worker_free(struct uw_worker *worker); /* NULL is fine */
+
+/* Fills out->frames and always out->stop: a walk cannot fail, it stops somewhere for a reason. */
+void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_thread *thread,
+	     struct uw_stack *out);
+
+#endif
