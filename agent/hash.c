@@ -1,0 +1,175 @@
+#include "agent/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t hash_u64(uint64_t seed, uint64_t value)
+{
+	uint64_t h = (seed ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return h ^ (h >> 29);
+}
+
+uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n)
+{
+	const uint8_t *p = bytes;
+	uint64_t h = hash_u64(seed, n);
+
+	for (; n >= 8; p += 8, n -= 8) {
+		uint64_t word;
+
+		memcpy(&word, p, 8);
+		h = hash_u64(h, word);
+	}
+	if (n) {
+		uint64_t word = 0;
+
+		memcpy(&word, p, n);
+		h = hash_u64(h, word);
+	}
+	return h;
+}
+
+uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn equal,
+		   const void *ctx)
+{
+	size_t mask = index->n_slots - 1;
+
+	if (!index->n_slots)
+		return HASH_NONE;
+	/* Never full (see hash_add), so a free slot ends every search. */
+	for (size_t i = hash & mask;; i = (i + 1) & mask) {
+		const struct hash_slot *slot = &index->slots[i];
+
+		if (slot->id == HASH_NONE)
+			return HASH_NONE;
+		if (slot->hash == hash && equal(ctx, slot->id))
+			return slot->id;
+	}
+}
+
+static void place(struct hash_index *index, uint64_t hash, uint32_t id)
+{
+	size_t mask = index->n_slots - 1, i = hash & mask;
+
+	while (index->slots[i].id != HASH_NONE)
+		i = (i + 1) & mask;
+	index->slots[i] = (struct hash_slot){ .hash = hash, .id = id };
+}
+
+static int grow(struct hash_index *index)
+{
+	struct hash_index bigger = { .n_slots = index->n_slots ? index->n_slots * 2 : 64 };
+
+	bigger.slots = malloc(bigger.n_slots * sizeof(*bigger.slots));
+	if (!bigger.slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < bigger.n_slots; i++)
+		bigger.slots[i].id = HASH_NONE;
+	for (size_t i = 0; i < index->n_slots; i++)
+		if (index->slots[i].id != HASH_NONE)
+			place(&bigger, index->slots[i].hash, index->slots[i].id);
+	bigger.n_used = index->n_used;
+	free(index->slots);
+	*index = bigger;
+	return 0;
+}
+
+int hash_add(struct hash_index *index, uint64_t hash, uint32_t id)
+{
+	if (index->n_used * 4 >= index->n_slots * 3) {
+		int err = grow(index);
+
+		if (err)
+			return err;
+	}
+	place(index, hash, id);
+	index->n_used++;
+	return 0;
+}
+
+void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id)
+{
+	size_t mask = index->n_slots - 1, hole;
+
+	if (!index->n_slots)
+		return;
+	for (hole = hash & mask; index->slots[hole].id != id; hole = (hole + 1) & mask)
+		if (index->slots[hole].id == HASH_NONE)
+			return;
+	/* Close the gap: what was pushed past the hole moves back into it. */
+	for (size_t i = (hole + 1) & mask; index->slots[i].id != HASH_NONE; i = (i + 1) & mask) {
+		size_t home = index->slots[i].hash & mask;
+
+		if (((i - home) & mask) >= ((i - hole) & mask)) {
+			index->slots[hole] = index->slots[i];
+			hole = i;
+		}
+	}
+	index->slots[hole].id = HASH_NONE;
+	index->n_used--;
+}
+
+void hash_clear(struct hash_index *index)
+{
+	for (size_t i = 0; i < index->n_slots; i++)
+		index->slots[i].id = HASH_NONE;
+	index->n_used = 0;
+}
+
+void hash_fini(struct hash_index *index)
+{
+	free(index->slots);
+	*index = (struct hash_index){ 0 };
+}
+
+struct key {
+	const struct strings *pool;
+	const char *bytes;
+	size_t n;
+};
+
+static bool same_string(const void *ctx, uint32_t id)
+{
+	const struct key *key = ctx;
+	const char *string = key->pool->strings[id];
+
+	return !strncmp(string, key->bytes, key->n) && !string[key->n];
+}
+
+const char *strings_keep(struct strings *pool, const char *bytes, size_t n)
+{
+	struct key key = { .pool = pool, .bytes = bytes, .n = strnlen(bytes, n) };
+	uint64_t hash = hash_bytes(0, bytes, key.n);
+	uint32_t id = hash_find(&pool->index, hash, same_string, &key);
+	char *copy;
+
+	if (id != HASH_NONE)
+		return pool->strings[id];
+	if (pool->n == pool->room) {
+		size_t room = pool->room ? pool->room * 2 : 64;
+		char **bigger = realloc(pool->strings, room * sizeof(*bigger));
+
+		if (!bigger)
+			return NULL;
+		pool->strings = bigger;
+		pool->room = room;
+	}
+	copy = strndup(bytes, key.n);
+	if (!copy || hash_add(&pool->index, hash, (uint32_t)pool->n)) {
+		free(copy);
+		return NULL;
+	}
+	pool->strings[pool->n++] = copy;
+	return copy;
+}
+
+void strings_fini(struct strings *pool)
+{
+	for (size_t i = 0; i < pool->n; i++)
+		free(pool->strings[i]);
+	free(pool->strings);
+	hash_fini(&pool->index);
+	*pool = (struct strings){ 0 };
+}

@@ -1,0 +1,66 @@
+#include "agent/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+
+static bool is(const void *ctx, uint32_t id)
+{
+	return *(const uint32_t *)ctx == id;
+}
+
+/* Few distinct hashes, so that chains are long and removal has to close gaps. */
+static uint64_t weak(uint32_t id)
+{
+	return id % 7;
+}
+
+static void test_index_agrees_with_a_plain_array(void)
+{
+	struct hash_index index = { 0 };
+	bool there[300] = { 0 };
+
+	srand(1);
+	for (int step = 0; step < 20000; step++) {
+		uint32_t id = (uint32_t)rand() % 300;
+
+		if (there[id])
+			hash_remove(&index, weak(id), id);
+		else
+			CHECK(!hash_add(&index, weak(id), id), "memory");
+		there[id] = !there[id];
+		id = (uint32_t)rand() % 300;
+		CHECK((hash_find(&index, weak(id), is, &id) == id) == there[id],
+		      "found exactly what was added");
+	}
+	hash_clear(&index);
+	for (uint32_t id = 0; id < 300; id++)
+		CHECK(hash_find(&index, weak(id), is, &id) == HASH_NONE, "cleared");
+	hash_fini(&index);
+}
+
+static void test_strings_are_kept_once(void)
+{
+	struct strings pool = { 0 };
+	const char *a = strings_keep(&pool, "abcdef", 3), *b = strings_keep(&pool, "abc", 100);
+
+	CHECK(a && a == b && !strcmp(a, "abc"), "same text, same pointer");
+	CHECK(strings_keep(&pool, "ab", 2) != a, "a prefix is another string");
+	CHECK(!strcmp(strings_keep(&pool, "", 0), ""), "the empty string");
+	for (int i = 0; i < 1000; i++) {
+		char text[16];
+
+		(void)snprintf(text, sizeof(text), "s%d", i);
+		CHECK(!strcmp(strings_keep(&pool, text, sizeof(text)), text), text);
+	}
+	CHECK(strings_keep(&pool, "abc", 3) == a, "and stays where it is");
+	strings_fini(&pool);
+}
+
+int main(void)
+{
+	test_index_agrees_with_a_plain_array();
+	test_strings_are_kept_once();
+	return check_done();
+}
