@@ -1,0 +1,203 @@
+#include "agent/opener/opener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct opener {
+	bool live;
+	char *symfs;
+	uint64_t until_ns;
+	char *cache; /* perf's build-id cache: $HOME/.debug/.build-id, or NULL */
+};
+
+int opener_new(const struct opener_options *options, struct opener **out)
+{
+	struct opener *opener = calloc(1, sizeof(*opener));
+	const char *home = getenv("HOME");
+
+	if (!opener)
+		return -ENOMEM;
+	opener->live = options->live;
+	opener->until_ns = options->until_ns;
+	if (options->symfs)
+		opener->symfs = strdup(options->symfs);
+	if (home && *home && asprintf(&opener->cache, "%s/.debug/.build-id", home) < 0)
+		opener->cache = NULL;
+	if (options->symfs && !opener->symfs) {
+		opener_free(opener);
+		return -ENOMEM;
+	}
+	*out = opener;
+	return 0;
+}
+
+void opener_free(struct opener *opener)
+{
+	if (!opener)
+		return;
+	free(opener->symfs);
+	free(opener->cache);
+	free(opener);
+}
+
+/* Opens what an O_PATH descriptor names, if it is a regular file; takes it over. */
+static int reopen(int path_fd, int *fd)
+{
+	char link[64];
+	struct stat st;
+	int err = 0, opened = -1;
+
+	if (fstat(path_fd, &st))
+		err = -errno;
+	else if (!S_ISREG(st.st_mode))
+		err = -EINVAL; /* a device or a pipe might block or do something */
+	if (!err) {
+		(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
+		opened = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+		if (opened < 0)
+			err = -errno;
+	}
+	(void)close(path_fd);
+	if (err)
+		return err;
+	*fd = opened;
+	return 0;
+}
+
+static int open_plain(const char *path, int *fd)
+{
+	int path_fd = open(path, O_PATH | O_CLOEXEC);
+
+	return path_fd < 0 ? -errno : reopen(path_fd, fd);
+}
+
+/* Links inside path are resolved as if root were "/", so they cannot lead out of it. */
+static int open_below(const char *root, const char *path, int *fd)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int path_fd, err;
+
+	if (dir < 0)
+		return -errno;
+	path_fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	err = path_fd < 0 ? -errno : 0;
+	(void)close(dir);
+	return err ? err : reopen(path_fd, fd);
+}
+
+/*
+ * Without a build-id, a file that was put in place after the recording ended is
+ * told by its change time, beside another inode than the one recorded (which
+ * alone proves nothing: overlayfs shows others than the kernel records).
+ */
+static int check_age(const struct opener *opener, const struct opener_file *file, int fd)
+{
+	struct stat st;
+
+	if (file->build_id.size || !opener->until_ns || opener->symfs)
+		return 0;
+	if (fstat(fd, &st))
+		return -errno;
+	if ((uint64_t)st.st_mtim.tv_sec > opener->until_ns / 1000000000)
+		return -ESTALE;
+	if (file->inode && (uint64_t)st.st_ino != file->inode &&
+	    (uint64_t)st.st_ctim.tv_sec > opener->until_ns / 1000000000)
+		return -ESTALE;
+	return 0;
+}
+
+static int open_in_cache(const struct opener *opener, const struct uw_build_id *id, int *fd)
+{
+	char path[4096], *p;
+	size_t room;
+
+	if (!opener->cache || id->size < 2)
+		return -ENOENT;
+	p = path + snprintf(path, sizeof(path), "%s/%02x/", opener->cache, id->bytes[0]);
+	for (size_t i = 1; i < id->size; i++) {
+		room = sizeof(path) - (size_t)(p - path);
+		p += snprintf(p, room, "%02x", id->bytes[i]);
+	}
+	room = sizeof(path) - (size_t)(p - path);
+	if ((size_t)snprintf(p, room, "/elf") >= room)
+		return -ENAMETOOLONG;
+	return open_plain(path, fd);
+}
+
+enum candidate { MAP_FILES, PROCESS_ROOT, SYMFS, PATH, CACHE, N_CANDIDATES };
+
+static int open_candidate(struct opener *opener, const struct opener_file *file,
+			  enum candidate candidate, int *fd)
+{
+	char path[96];
+	bool named = file->path[0] == '/' && !file->deleted;
+	int err;
+
+	switch (candidate) {
+	case MAP_FILES: /* the very file, be it deleted, replaced or in another mount namespace */
+		if (!opener->live || !file->pid)
+			return -ENOENT;
+		(void)snprintf(path, sizeof(path), "/proc/%u/map_files/%llx-%llx", file->pid,
+			       (unsigned long long)file->start, (unsigned long long)file->end);
+		return open_plain(path, fd);
+	case PROCESS_ROOT:
+		if (!opener->live || !file->pid || !named)
+			return -ENOENT;
+		(void)snprintf(path, sizeof(path), "/proc/%u/root", file->pid);
+		return open_below(path, file->path, fd);
+	case SYMFS:
+		return opener->symfs && named ? open_below(opener->symfs, file->path, fd) : -ENOENT;
+	case PATH:
+		if (opener->symfs || !named)
+			return -ENOENT;
+		err = open_plain(file->path, fd);
+		if (!err)
+			err = check_age(opener, file, *fd);
+		if (err == -ESTALE)
+			(void)close(*fd);
+		return err;
+	case CACHE:
+		return open_in_cache(opener, &file->build_id, fd);
+	case N_CANDIDATES:
+		break;
+	}
+	return -ENOENT;
+}
+
+int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd)
+{
+	int worst = -ENOENT;
+
+	while (*next < N_CANDIDATES) {
+		int opened, err = open_candidate(opener, file, (enum candidate)(*next)++, &opened);
+
+		if (!err) {
+			*fd = opened;
+			return 0;
+		}
+		/* A process that is gone is no reason; that a file is no longer the one is. */
+		if (err != -ENOENT && err != -ESRCH && worst != -ESTALE)
+			worst = err;
+	}
+	return worst;
+}
+
+int opener_kallsyms(struct opener *opener, int *fd)
+{
+	int opened = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+
+	(void)opener;
+	if (opened < 0)
+		return -errno;
+	*fd = opened;
+	return 0;
+}

@@ -1,0 +1,49 @@
+/*
+ * agent/opener/opener.h: the one place where files of other processes are opened.
+ *
+ * It turns what an event says of a mapping into descriptors and reads no
+ * contents: whether a file is the right one by build-id, its reader decides,
+ * and asks for the next candidate where it is not.  Parsers get descriptors and
+ * never see a path, so that this role can move to a process of its own.
+ */
+#ifndef AGENT_OPENER_OPENER_H
+#define AGENT_OPENER_OPENER_H
+
+#include "unwinder/unwinder.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct opener_options {
+	bool live;	    /* the processes may be there: look through /proc/PID first */
+	const char *symfs;  /* look for files below this folder; NULL: as they are */
+	uint64_t until_ns;  /* CLOCK_REALTIME: files changed later are not those recorded; 0: unknown */
+};
+
+struct opener;
+
+int opener_new(const struct opener_options *options, struct opener **out);
+void opener_free(struct opener *opener); /* NULL is fine */
+
+struct opener_file { /* what is known of the file behind a mapping */
+	uint32_t pid;	     /* a process that has it mapped */
+	uint64_t start, end; /* where */
+	const char *path;
+	uint64_t inode; /* 0: not told */
+	bool deleted;
+	struct uw_build_id build_id; /* size 0: not told */
+};
+
+/*
+ * Opens candidate number *next, or the first after it that exists, and steps
+ * *next past it; begin with 0.  Candidates are regular files, opened read-only
+ * without following a process's own links out of its root.  -ENOENT: no
+ * (further) candidate; -ESTALE: the only file of that name is provably another
+ * one; else what opening said last (-EACCES, -EIO, …).
+ */
+int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd);
+
+/* /proc/kallsyms of the running kernel. */
+int opener_kallsyms(struct opener *opener, int *fd);
+
+#endif

@@ -1,0 +1,130 @@
+#include "agent/opener/opener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+static char dir[] = "/tmp/opener.XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+	static char path[256];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+static void put(const char *name, const char *text)
+{
+	FILE *f = fopen(in_dir(name), "w");
+
+	CHECK(f && fputs(text, f) >= 0 && !fclose(f), "fixture");
+}
+
+static char first_byte(const struct opener_options *options, const struct opener_file *file,
+		       int *err)
+{
+	struct opener *opener = NULL;
+	unsigned int next = 0;
+	char c = 0;
+	int fd = -1;
+
+	CHECK(!opener_new(options, &opener), "opener_new");
+	*err = opener_open(opener, file, &next, &fd);
+	if (!*err) {
+		CHECK(read(fd, &c, 1) == 1, "readable");
+		CHECK(!close(fd), "owned");
+	}
+	opener_free(opener);
+	return c;
+}
+
+static void test_only_regular_files_are_opened(void)
+{
+	struct opener_options options = { 0 };
+	struct opener_file file = { .path = "/dev/zero" };
+	int err;
+
+	first_byte(&options, &file, &err);
+	CHECK(err == -EINVAL, "a device");
+	CHECK(!mkfifo(in_dir("fifo"), 0600), "mkfifo");
+	file.path = in_dir("fifo");
+	first_byte(&options, &file, &err); /* would block for ever */
+	CHECK(err == -EINVAL, "a pipe");
+	file.path = in_dir("absent");
+	first_byte(&options, &file, &err);
+	CHECK(err == -ENOENT, "nothing there");
+	file.path = "relative";
+	first_byte(&options, &file, &err);
+	CHECK(err == -ENOENT, "relative names mean nothing");
+}
+
+static void test_symfs_is_a_root_of_its_own(void)
+{
+	struct opener_options options = { .symfs = dir };
+	struct opener_file file = { .path = "/file" };
+	int err;
+
+	put("file", "s");
+	CHECK(first_byte(&options, &file, &err) == 's', "found below symfs");
+	CHECK(!symlink("/file", in_dir("absolute")), "symlink");
+	file.path = "/absolute";
+	CHECK(first_byte(&options, &file, &err) == 's', "an absolute link starts at symfs");
+	CHECK(!symlink("../../../../etc/passwd", in_dir("out")), "symlink");
+	file.path = "/out";
+	first_byte(&options, &file, &err);
+	CHECK(err == -ENOENT, "no link leads out of symfs");
+}
+
+static void test_a_file_newer_than_the_recording_is_stale(void)
+{
+	struct opener_options options = { .until_ns = (uint64_t)(time(NULL) - 100) * 1000000000 };
+	struct opener_file file = { .path = in_dir("file") };
+	int err;
+
+	put("file", "n");
+	file.path = in_dir("file");
+	first_byte(&options, &file, &err);
+	CHECK(err == -ESTALE, "changed after the recording ended");
+	file.build_id.size = 20;
+	CHECK(first_byte(&options, &file, &err) == 'n', "a build-id decides better than a clock");
+}
+
+static void test_a_deleted_file_is_found_through_the_process(void)
+{
+	struct opener_options options = { .live = true };
+	struct opener_file file = { .path = in_dir("gone"), .pid = (uint32_t)getpid() };
+	char line[512], path[256] = "";
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int err;
+
+	/* Marked as deleted, so that no name helps: only /proc/PID/map_files is left. */
+	CHECK(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0, "own name");
+	while (maps && fgets(line, sizeof(line), maps) && !strstr(line, path))
+		;
+	CHECK(maps && sscanf(line, "%lx-%lx", &file.start, &file.end) == 2, "own first mapping");
+	(void)fclose(maps);
+	file.deleted = true;
+	CHECK(first_byte(&options, &file, &err) == 0x7f, "an ELF file begins with 0x7f");
+}
+
+int main(void)
+{
+	CHECK(mkdtemp(dir) != NULL, "temporary folder");
+	test_only_regular_files_are_opened();
+	test_symfs_is_a_root_of_its_own();
+	test_a_file_newer_than_the_recording_is_stale();
+	test_a_deleted_file_is_found_through_the_process();
+	for (const char *const *name =
+		     (const char *const[]){ "file", "fifo", "absolute", "out", NULL };
+	     *name; name++)
+		(void)unlink(in_dir(*name));
+	CHECK(!rmdir(dir), "clean");
+	return check_done();
+}
