@@ -15,9 +15,10 @@
 #include <stdint.h>
 
 struct opener_options {
-	bool live;	    /* the processes may be there: look through /proc/PID first */
-	const char *symfs;  /* look for files below this folder; NULL: as they are */
-	uint64_t until_ns;  /* CLOCK_REALTIME: files changed later are not those recorded; 0: unknown */
+	bool live;	   /* the processes may be there: look through /proc/PID first */
+	const char *symfs; /* look for files below this folder; NULL: as they are */
+	uint64_t
+		until_ns; /* CLOCK_REALTIME: files changed later are not those recorded; 0: unknown */
 };
 
 struct opener;
@@ -25,7 +26,7 @@ struct opener;
 int opener_new(const struct opener_options *options, struct opener **out);
 void opener_free(struct opener *opener); /* NULL is fine */
 
-struct opener_file { /* what is known of the file behind a mapping */
+struct opener_file {	     /* what is known of the file behind a mapping */
 	uint32_t pid;	     /* a process that has it mapped */
 	uint64_t start, end; /* where */
 	const char *path;

@@ -1,0 +1,412 @@
+#include "agent/process/modules.h"
+
+#include "agent/hash.h"
+#include "agent/log.h"
+#include "symbolizer/symbolizer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct known { /* what a module is inside the catalogue */
+	struct module module;
+	char *raw_path; /* as the process saw it, byte for byte */
+	uint32_t major, minor;
+	uint64_t inode, inode_generation;
+	struct uw_build_id told; /* by the source */
+	/* Where it was seen first, for the opener. */
+	uint32_t pid;
+	uint64_t start, end;
+	bool deleted;
+
+	unsigned int next_candidate;
+	int fd;		/* -1: not open */
+	int open_error; /* of the attempt that pinned it */
+	void *image;
+	size_t image_size;
+	const struct module *canonical;
+};
+
+struct modules {
+	struct opener *opener;
+	bool pin;
+	struct known **known;
+	size_t n, room;
+	struct hash_index by_identity;
+	struct hash_index by_contents; /* usable ones, by path and build-id */
+	struct known *kernel, *unknown;
+};
+
+static struct known *known_of(const struct module *module)
+{
+	return (struct known *)(uintptr_t)module; /* first member */
+}
+
+static void known_free(struct known *k)
+{
+	if (!k)
+		return;
+	uw_object_put(k->module.object);
+	free(k->module.path);
+	free(k->raw_path);
+	free(k->image);
+	if (k->fd >= 0)
+		(void)close(k->fd);
+	free(k);
+}
+
+static struct known *add(struct modules *modules, enum module_kind kind, const char *path)
+{
+	struct known *k = calloc(1, sizeof(*k));
+	bool has_bytes = kind == MODULE_FILE || kind == MODULE_VDSO;
+
+	if (!k)
+		return NULL;
+	k->fd = -1;
+	k->canonical = &k->module;
+	k->module.kind = kind;
+	k->module.id = (uint32_t)modules->n;
+	k->module.state = has_bytes ? MODULE_NOT_OPENED : MODULE_NO_FILE;
+	k->raw_path = strdup(path);
+	k->module.path = sym_sanitize(path, strlen(path), 4096);
+	if (!k->raw_path || !k->module.path)
+		goto fail;
+	if (modules->n == modules->room) {
+		size_t room = modules->room ? modules->room * 2 : 64;
+		struct known **bigger = reallocarray(modules->known, room, sizeof(*bigger));
+
+		if (!bigger)
+			goto fail;
+		modules->known = bigger;
+		modules->room = room;
+	}
+	modules->known[modules->n++] = k;
+	return k;
+fail:
+	known_free(k);
+	return NULL;
+}
+
+int modules_new(struct opener *opener, bool pin, struct modules **out)
+{
+	struct modules *modules = calloc(1, sizeof(*modules));
+
+	if (!modules)
+		return -ENOMEM;
+	modules->opener = opener;
+	modules->pin = pin;
+	modules->kernel = add(modules, MODULE_KERNEL, "[kernel]");
+	modules->unknown = add(modules, MODULE_OTHER, "[unknown]");
+	if (!modules->kernel || !modules->unknown) {
+		modules_free(modules);
+		return -ENOMEM;
+	}
+	*out = modules;
+	return 0;
+}
+
+void modules_free(struct modules *modules)
+{
+	if (!modules)
+		return;
+	for (size_t i = 0; i < modules->n; i++)
+		known_free(modules->known[i]);
+	free(modules->known);
+	hash_fini(&modules->by_identity);
+	hash_fini(&modules->by_contents);
+	free(modules);
+}
+
+struct module *modules_kernel(struct modules *modules)
+{
+	return &modules->kernel->module;
+}
+
+struct module *modules_unknown(struct modules *modules)
+{
+	return &modules->unknown->module;
+}
+
+size_t modules_count(const struct modules *modules)
+{
+	return modules->n;
+}
+
+const struct module *modules_at(const struct modules *modules, size_t i)
+{
+	assert(i < modules->n);
+	return &modules->known[i]->module;
+}
+
+/* The names that kernels give to mappings without a file that could be opened by its name. */
+static enum module_kind kind_of(const char *path)
+{
+	/* Heap and stack are executable only where somebody generates code there. */
+	static const char *const generated[] = { "//anon",	"/memfd:", "/dev/zero", "/SYSV",
+						 "anon_inode:", "[anon",   "[heap]",	"[stack" };
+
+	if (!strcmp(path, "[vdso]"))
+		return MODULE_VDSO;
+	if (!*path)
+		return MODULE_JIT;
+	for (size_t i = 0; i < sizeof(generated) / sizeof(generated[0]); i++)
+		if (!strncmp(path, generated[i], strlen(generated[i])))
+			return MODULE_JIT;
+	return path[0] == '/' ? MODULE_FILE : MODULE_OTHER;
+}
+
+struct identity {
+	const struct modules *modules;
+	const struct event_mapping *mapping;
+};
+
+static bool same_identity(const void *ctx, uint32_t id)
+{
+	const struct identity *want = ctx;
+	const struct event_mapping *m = want->mapping;
+	const struct known *k = want->modules->known[id];
+
+	return k->inode == m->inode && k->inode_generation == m->inode_generation &&
+	       k->major == m->major && k->minor == m->minor &&
+	       uw_build_id_equal(&k->told, &m->build_id) && !strcmp(k->raw_path, m->path);
+}
+
+/* Opens the next candidate into k->fd. */
+static int open_next(struct modules *modules, struct known *k)
+{
+	struct opener_file file = { .pid = k->pid,
+				    .start = k->start,
+				    .end = k->end,
+				    .path = k->raw_path,
+				    .inode = k->inode,
+				    .deleted = k->deleted,
+				    .build_id = k->told };
+
+	if (k->fd >= 0)
+		(void)close(k->fd);
+	k->fd = -1;
+	return opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
+}
+
+struct module *modules_get(struct modules *modules, uint32_t pid,
+			   const struct event_mapping *mapping)
+{
+	enum module_kind kind = kind_of(mapping->path);
+	struct event_mapping m = { .path = mapping->path };
+	struct identity want = { .modules = modules, .mapping = &m };
+	struct known *k;
+	uint64_t hash;
+	uint32_t id;
+
+	/* What has no file is one module each, however its pages came about. */
+	if (kind == MODULE_FILE)
+		m = *mapping;
+	else if (kind == MODULE_JIT)
+		m.path = "[jit]";
+	hash = hash_bytes(m.inode ^ m.inode_generation << 32, m.path, strlen(m.path));
+	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
+	id = hash_find(&modules->by_identity, hash, same_identity, &want);
+	if (id != HASH_NONE)
+		return &modules->known[id]->module;
+	k = add(modules, kind, m.path);
+	if (!k || hash_add(&modules->by_identity, hash, k->module.id))
+		return NULL;
+	k->major = m.major;
+	k->minor = m.minor;
+	k->inode = m.inode;
+	k->inode_generation = m.inode_generation;
+	k->told = k->module.build_id = m.build_id;
+	k->pid = pid;
+	k->start = mapping->start;
+	k->end = mapping->end;
+	k->deleted = mapping->deleted;
+	if (kind == MODULE_VDSO && mapping->image && mapping->image_size) {
+		k->image = malloc(mapping->image_size);
+		if (!k->image)
+			return NULL;
+		memcpy(k->image, mapping->image, mapping->image_size);
+		k->image_size = mapping->image_size;
+	}
+	if (kind == MODULE_FILE && modules->pin)
+		k->open_error = open_next(modules, k);
+	return &k->module;
+}
+
+static enum module_state state_of(int err)
+{
+	switch (err) {
+	case 0:
+		return MODULE_USABLE;
+	case -ENOENT:
+	case -ENOTDIR:
+	case -ESRCH:
+		return MODULE_MISSING;
+	case -ESTALE:
+		return MODULE_REPLACED;
+	case -EBADMSG:
+	case -ENOTSUP:
+		return MODULE_DAMAGED;
+	default:
+		return MODULE_UNREADABLE;
+	}
+}
+
+/* Candidate by candidate: what is no ELF file or has another build-id is not the one. */
+static int open_object(struct modules *modules, struct known *k, struct uw_object **out)
+{
+	int worst = 0;
+
+	for (;;) {
+		struct uw_object *object;
+		int err = 0;
+
+		if (k->fd < 0)
+			err = k->open_error ? k->open_error : open_next(modules, k);
+		k->open_error = 0;
+		if (err)
+			return worst ? worst : err;
+		err = uw_object_open(k->fd, 0, &object);
+		if (!err && k->told.size &&
+		    !uw_build_id_equal(uw_object_build_id(object), &k->told)) {
+			uw_object_put(object);
+			err = -ESTALE;
+		}
+		if (!err) {
+			*out = object;
+			return 0;
+		}
+		if (worst != -ESTALE)
+			worst = err;
+		(void)close(k->fd);
+		k->fd = -1;
+	}
+}
+
+struct contents {
+	const struct modules *modules;
+	const struct known *of;
+};
+
+static bool same_contents(const void *ctx, uint32_t id)
+{
+	const struct contents *want = ctx;
+	const struct known *k = want->modules->known[id];
+
+	return uw_build_id_equal(&k->module.build_id, &want->of->module.build_id) &&
+	       !strcmp(k->raw_path, want->of->raw_path);
+}
+
+/* One file told in two ways (with and without a build-id, say) is to be counted once. */
+static void unite(struct modules *modules, struct known *k)
+{
+	struct contents want = { .modules = modules, .of = k };
+	const struct uw_build_id *build_id = &k->module.build_id;
+	uint64_t hash = hash_bytes(0, k->raw_path, strlen(k->raw_path));
+	uint32_t id;
+
+	if (!build_id->size)
+		return;
+	hash = hash_bytes(hash, build_id->bytes, build_id->size);
+	id = hash_find(&modules->by_contents, hash, same_contents, &want);
+	if (id == HASH_NONE) {
+		/* Without memory for the index, equal files are merely counted apart. */
+		(void)hash_add(&modules->by_contents, hash, k->module.id);
+		return;
+	}
+	uw_object_put(k->module.object);
+	k->module.object = uw_object_get(modules->known[id]->module.object);
+	k->canonical = &modules->known[id]->module;
+}
+
+static void report(const struct known *k)
+{
+	char told[2 * UW_BUILD_ID_MAX + 1] = "";
+
+	for (size_t i = 0; i < k->told.size; i++)
+		(void)snprintf(told + 2 * i, 3, "%02x", k->told.bytes[i]);
+	switch (k->module.state) {
+	case MODULE_REPLACED:
+		log_warning("%s: replaced since it was mapped%s%s; not used", k->module.path,
+			    told[0] ? ", no file has build-id " : "", told);
+		break;
+	case MODULE_MISSING:
+	case MODULE_UNREADABLE:
+	case MODULE_DAMAGED:
+		log_warning("%s: %s (%s)%s%s", k->module.path,
+			    module_state_sentence(k->module.state), strerror(-k->module.error),
+			    told[0] ? ", build-id " : "", told);
+		break;
+	case MODULE_USABLE:
+	case MODULE_NOT_OPENED:
+	case MODULE_NO_FILE:
+		break;
+	}
+}
+
+struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
+{
+	struct modules *modules = ctx;
+	struct known *k = known_of(mapping->user);
+	struct uw_object *object = NULL;
+	int err;
+
+	if (!k)
+		return NULL;
+	if (k->module.state != MODULE_NOT_OPENED)
+		return k->module.object ? uw_object_get(k->module.object) : NULL;
+	if (k->image)
+		err = uw_object_open_image(k->image, k->image_size, &object);
+	else if (k->module.kind == MODULE_VDSO)
+		err = -ENOENT;
+	else
+		err = open_object(modules, k, &object);
+	k->module.error = err;
+	k->module.state = state_of(err);
+	report(k);
+	if (err)
+		return NULL;
+	k->module.object = object;
+	k->module.build_id = *uw_object_build_id(object);
+	unite(modules, k);
+	return uw_object_get(k->module.object);
+}
+
+const struct module *module_canonical(const struct module *module)
+{
+	return known_of(module)->canonical;
+}
+
+int module_fd(const struct module *module)
+{
+	return known_of(module)->fd;
+}
+
+const void *module_image(const struct module *module, size_t *size)
+{
+	*size = known_of(module)->image_size;
+	return known_of(module)->image;
+}
+
+const char *module_state_sentence(enum module_state state)
+{
+	switch (state) {
+	case MODULE_USABLE:
+		return "in use";
+	case MODULE_NOT_OPENED:
+		return "not needed";
+	case MODULE_MISSING:
+		return "no such file any more";
+	case MODULE_REPLACED:
+		return "replaced since it was mapped";
+	case MODULE_UNREADABLE:
+		return "cannot be read";
+	case MODULE_DAMAGED:
+		return "not a sound ELF file";
+	case MODULE_NO_FILE:
+		return "has no file";
+	}
+	return "unknown";
+}

@@ -1,0 +1,49 @@
+/*
+ * agent/process/modules.h: the files that processes have mapped, each known
+ * once, with its descriptor and its unwind object.
+ *
+ * A module is told apart by path, build-id, device, inode and generation as the
+ * source saw them.  Where that turns out to be one file told in two ways, the
+ * later module defers to the earlier (module_canonical).  Modules live as long
+ * as the catalogue; a module that frames were found in changes no more, so that
+ * another thread may read it.
+ */
+#ifndef AGENT_PROCESS_MODULES_H
+#define AGENT_PROCESS_MODULES_H
+
+#include "agent/opener/opener.h"
+#include "agent/pipeline/profile.h"
+
+struct modules;
+
+/* opener is borrowed.  pin: open files at first sight, before their process can end. */
+int modules_new(struct opener *opener, bool pin, struct modules **out);
+void modules_free(struct modules *modules); /* NULL is fine */
+
+/* The module that a mapping event of process pid names.  NULL only when out of memory. */
+struct module *modules_get(struct modules *modules, uint32_t pid,
+			   const struct event_mapping *mapping);
+
+struct module *modules_kernel(struct modules *modules);	 /* the kernel and its modules */
+struct module *modules_unknown(struct modules *modules); /* addresses in no mapping */
+
+/*
+ * A uw_resolve_fn, ctx: the catalogue; mapping->user is the module.  Opens the
+ * file, candidate by candidate until one has the build-id that was told.
+ */
+struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping);
+
+/* The module to count frames in: itself, or the one that was the same file first. */
+const struct module *module_canonical(const struct module *module);
+
+/* Descriptor of the file, for readers of symbols; -1: none; borrowed. */
+int module_fd(const struct module *module);
+/* Image bytes where the source gave them; NULL: none; borrowed. */
+const void *module_image(const struct module *module, size_t *size);
+
+const char *module_state_sentence(enum module_state state);
+
+size_t modules_count(const struct modules *modules);
+const struct module *modules_at(const struct modules *modules, size_t i);
+
+#endif

@@ -1,0 +1,427 @@
+#include "agent/process/process.h"
+
+#include "agent/hash.h"
+#include "symbolizer/symbolizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* How long a task is remembered after its end: samples of its last moments may still come. */
+#define LINGER_NS UINT64_C(2000000000)
+
+struct process {
+	uint32_t pid;
+	uint32_t n_tasks; /* known and not forgotten */
+	const char *comm;
+	struct uw_space *space;
+};
+
+struct task {
+	uint32_t tid, pid;
+	const char *comm;
+};
+
+struct end { /* of a task, waiting to be forgotten */
+	uint64_t time_ns;
+	uint32_t tid, pid; /* pid 0: the numbers were given out again */
+};
+
+struct processes {
+	uint16_t machine;
+	struct modules *modules;
+	struct strings comms;
+	struct process *processes; /* dense: the last one fills a gap */
+	uint32_t n_processes, room_processes;
+	struct hash_index by_pid;
+	struct task *tasks; /* dense too */
+	uint32_t n_tasks, room_tasks;
+	struct hash_index by_tid;
+	struct end *ends; /* ring buffer, in the order they came */
+	size_t first_end, n_ends, room_ends;
+};
+
+int processes_new(uint16_t machine, struct modules *modules, struct processes **out)
+{
+	struct processes *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->machine = machine;
+	p->modules = modules;
+	*out = p;
+	return 0;
+}
+
+void processes_free(struct processes *p)
+{
+	if (!p)
+		return;
+	for (uint32_t i = 0; i < p->n_processes; i++)
+		uw_space_free(p->processes[i].space);
+	free(p->processes);
+	free(p->tasks);
+	free(p->ends);
+	hash_fini(&p->by_pid);
+	hash_fini(&p->by_tid);
+	strings_fini(&p->comms);
+	free(p);
+}
+
+size_t processes_count(const struct processes *p)
+{
+	return p->n_processes;
+}
+
+/* ---- the two arrays ---------------------------------------------------------- */
+
+struct number {
+	const struct processes *processes;
+	uint32_t number;
+};
+
+static bool has_pid(const void *ctx, uint32_t id)
+{
+	const struct number *want = ctx;
+
+	return want->processes->processes[id].pid == want->number;
+}
+
+static bool has_tid(const void *ctx, uint32_t id)
+{
+	const struct number *want = ctx;
+
+	return want->processes->tasks[id].tid == want->number;
+}
+
+static struct process *find_process(const struct processes *p, uint32_t pid)
+{
+	struct number want = { .processes = p, .number = pid };
+	uint32_t id = hash_find(&p->by_pid, hash_u64(0, pid), has_pid, &want);
+
+	return id == HASH_NONE ? NULL : &p->processes[id];
+}
+
+static struct task *find_task(const struct processes *p, uint32_t tid)
+{
+	struct number want = { .processes = p, .number = tid };
+	uint32_t id = hash_find(&p->by_tid, hash_u64(0, tid), has_tid, &want);
+
+	return id == HASH_NONE ? NULL : &p->tasks[id];
+}
+
+static void *grown(void *array, uint32_t n, uint32_t *room, size_t size)
+{
+	uint32_t bigger = *room ? *room * 2 : 64;
+	void *moved;
+
+	if (n < *room)
+		return array;
+	moved = reallocarray(array, bigger, size);
+	if (moved)
+		*room = bigger;
+	return moved;
+}
+
+/* The space is taken over, also on failure. */
+static int add_process(struct processes *p, uint32_t pid, const char *comm, struct uw_space *space)
+{
+	struct process *array =
+		grown(p->processes, p->n_processes, &p->room_processes, sizeof(*array));
+
+	if (array)
+		p->processes = array;
+	if (!array || hash_add(&p->by_pid, hash_u64(0, pid), p->n_processes)) {
+		uw_space_free(space);
+		return -ENOMEM;
+	}
+	array[p->n_processes++] = (struct process){ .pid = pid, .comm = comm, .space = space };
+	return 0;
+}
+
+static void remove_process(struct processes *p, struct process *process)
+{
+	uint32_t id = (uint32_t)(process - p->processes), last = --p->n_processes;
+
+	uw_space_free(process->space);
+	hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
+	if (id == last)
+		return;
+	hash_remove(&p->by_pid, hash_u64(0, p->processes[last].pid), last);
+	p->processes[id] = p->processes[last];
+	/* There is room: two were just removed. */
+	(void)hash_add(&p->by_pid, hash_u64(0, p->processes[id].pid), id);
+}
+
+static int add_task(struct processes *p, uint32_t tid, uint32_t pid, const char *comm)
+{
+	struct task *array = grown(p->tasks, p->n_tasks, &p->room_tasks, sizeof(*array));
+
+	if (array)
+		p->tasks = array;
+	if (!array || hash_add(&p->by_tid, hash_u64(0, tid), p->n_tasks))
+		return -ENOMEM;
+	array[p->n_tasks++] = (struct task){ .tid = tid, .pid = pid, .comm = comm };
+	return 0;
+}
+
+/* Forgets a task, and its process with the last one. */
+static void remove_task(struct processes *p, struct task *task)
+{
+	struct process *process = find_process(p, task->pid);
+	uint32_t id = (uint32_t)(task - p->tasks), last = --p->n_tasks;
+
+	if (process && !--process->n_tasks)
+		remove_process(p, process);
+	hash_remove(&p->by_tid, hash_u64(0, task->tid), id);
+	if (id == last)
+		return;
+	hash_remove(&p->by_tid, hash_u64(0, p->tasks[last].tid), last);
+	p->tasks[id] = p->tasks[last];
+	(void)hash_add(&p->by_tid, hash_u64(0, p->tasks[id].tid), id);
+}
+
+/* All tasks and the space of a process whose number turns out to be another's. */
+static void remove_all(struct processes *p, uint32_t pid)
+{
+	struct process *process;
+
+	for (uint32_t i = p->n_tasks; i-- > 0;)
+		if (p->tasks[i].pid == pid)
+			remove_task(p, &p->tasks[i]);
+	process = find_process(p, pid); /* there still, if it never had a task */
+	if (process)
+		remove_process(p, process);
+}
+
+/* ---- events -------------------------------------------------------------------- */
+
+static const char *keep_comm(struct processes *p, const char *comm)
+{
+	char *clean = sym_sanitize(comm, strnlen(comm, 64), 64);
+	const char *kept = clean ? strings_keep(&p->comms, clean, strlen(clean)) : NULL;
+
+	free(clean);
+	return kept;
+}
+
+static int need_process(struct processes *p, uint32_t pid)
+{
+	struct uw_space *space;
+	const char *comm;
+	int err;
+
+	if (find_process(p, pid))
+		return 0;
+	comm = keep_comm(p, "");
+	err = comm ? uw_space_new(p->machine, modules_resolve, p->modules, &space) : -ENOMEM;
+	return err ? err : add_process(p, pid, comm, space);
+}
+
+/* A task that something happens to before anything told of its birth is known from then on. */
+static int need_task(struct processes *p, uint32_t pid, uint32_t tid, struct task **out)
+{
+	struct task *task = find_task(p, tid);
+	struct process *process;
+	int err;
+
+	if (task && task->pid == pid) {
+		*out = task;
+		return 0;
+	}
+	if (task)
+		remove_task(p, task); /* the number was another process's before */
+	err = need_process(p, pid);
+	if (err)
+		return err;
+	process = find_process(p, pid);
+	err = add_task(p, tid, pid, process->comm);
+	if (err)
+		return err;
+	process->n_tasks++;
+	*out = &p->tasks[p->n_tasks - 1];
+	return 0;
+}
+
+/* A task with this number was born since: the end that waits is not this one's. */
+static void cancel_end(struct processes *p, uint32_t tid)
+{
+	for (size_t i = 0; i < p->n_ends; i++) {
+		struct end *end = &p->ends[(p->first_end + i) % p->room_ends];
+
+		if (end->tid == tid)
+			end->pid = 0;
+	}
+}
+
+static int on_fork(struct processes *p, const struct event *event)
+{
+	const struct event_fork *fork = &event->fork;
+	const struct task *maker = find_task(p, fork->parent_tid);
+	const char *comm = maker && maker->pid == fork->parent_pid ? maker->comm : NULL;
+	struct uw_space *space;
+	struct process *parent;
+	struct task *task;
+	int err;
+
+	cancel_end(p, event->tid);
+	if (event->pid != fork->parent_pid) {
+		remove_all(p, event->pid);
+		parent = find_process(p, fork->parent_pid);
+		if (parent) {
+			err = uw_space_copy(parent->space, &space);
+			if (err)
+				return err;
+			err = add_process(p, event->pid, comm ? comm : parent->comm, space);
+			if (err)
+				return err;
+		}
+	}
+	err = need_task(p, event->pid, event->tid, &task);
+	if (!err && comm)
+		task->comm = comm;
+	return err;
+}
+
+static int on_exit_event(struct processes *p, const struct event *event)
+{
+	size_t at;
+
+	if (p->n_ends == p->room_ends) {
+		size_t room = p->room_ends ? p->room_ends * 2 : 64;
+		struct end *bigger = reallocarray(NULL, room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		for (size_t i = 0; i < p->n_ends; i++)
+			bigger[i] = p->ends[(p->first_end + i) % p->room_ends];
+		free(p->ends);
+		p->ends = bigger;
+		p->room_ends = room;
+		p->first_end = 0;
+	}
+	at = (p->first_end + p->n_ends++) % p->room_ends;
+	p->ends[at] =
+		(struct end){ .time_ns = event->time_ns, .tid = event->tid, .pid = event->pid };
+	return 0;
+}
+
+static void forget(struct processes *p, uint64_t now_ns)
+{
+	while (p->n_ends) {
+		struct end end = p->ends[p->first_end];
+		struct task *task;
+
+		if (now_ns < end.time_ns + LINGER_NS)
+			return;
+		p->first_end = (p->first_end + 1) % p->room_ends;
+		p->n_ends--;
+		task = find_task(p, end.tid);
+		if (task && task->pid == end.pid)
+			remove_task(p, task);
+	}
+}
+
+static int on_comm(struct processes *p, const struct event *event)
+{
+	const char *comm = keep_comm(p, event->comm.comm);
+	struct task *task;
+	int err;
+
+	if (!comm)
+		return -ENOMEM;
+	err = need_task(p, event->pid, event->tid, &task);
+	if (err)
+		return err;
+	task->comm = comm;
+	if (event->pid == event->tid)
+		find_process(p, event->pid)->comm = comm;
+	return 0;
+}
+
+static enum uw_mapping_kind mapping_kind(enum module_kind kind)
+{
+	switch (kind) {
+	case MODULE_FILE:
+		return UW_MAPPING_FILE;
+	case MODULE_VDSO:
+		return UW_MAPPING_VDSO;
+	case MODULE_JIT:
+		return UW_MAPPING_ANON;
+	case MODULE_KERNEL:
+	case MODULE_OTHER:
+		break;
+	}
+	return UW_MAPPING_OTHER;
+}
+
+static int on_mapping(struct processes *p, const struct event *event)
+{
+	const struct event_mapping *m = &event->mapping;
+	struct uw_mapping mapping = { .start = m->start, .end = m->end, .prot = m->prot };
+	struct uw_space *space;
+	struct module *module;
+	int err;
+
+	if (event->pid == EVENT_PID_KERNEL || m->start >= m->end)
+		return 0;
+	err = need_process(p, event->pid);
+	if (err)
+		return err;
+	space = find_process(p, event->pid)->space;
+	/* Without PROT_EXEC it holds no code, but it ends whatever was there before. */
+	if (!(m->prot & PROT_EXEC))
+		return uw_space_unmap(space, m->start, m->end);
+	module = modules_get(p->modules, event->pid, m);
+	if (!module)
+		return -ENOMEM;
+	mapping.kind = (uint8_t)mapping_kind(module->kind);
+	mapping.user = module;
+	/* Kernels state an address where there is no file to count in. */
+	mapping.off = module->kind == MODULE_FILE ? m->off : 0;
+	return uw_space_map(space, &mapping);
+}
+
+int processes_event(struct processes *p, const struct event *event)
+{
+	struct process *process;
+
+	forget(p, event->time_ns);
+	switch (event->type) {
+	case EVENT_MAPPING:
+		return on_mapping(p, event);
+	case EVENT_EXEC:
+		process = find_process(p, event->pid);
+		if (process)
+			uw_space_clear(process->space);
+		return 0;
+	case EVENT_FORK:
+		return on_fork(p, event);
+	case EVENT_EXIT:
+		return on_exit_event(p, event);
+	case EVENT_COMM:
+		return on_comm(p, event);
+	case EVENT_SAMPLE:
+	case EVENT_LOST:
+		break;
+	}
+	return 0;
+}
+
+int processes_thread(struct processes *p, uint32_t pid, uint32_t tid, struct thread *out)
+{
+	const struct process *process;
+	struct task *task;
+	int err = need_task(p, pid, tid, &task);
+
+	if (err)
+		return err;
+	process = find_process(p, pid);
+	*out = (struct thread){ .tid = tid,
+				.pid = pid,
+				.comm = task->comm,
+				.process_comm = process->comm,
+				.space = process->space };
+	return 0;
+}
