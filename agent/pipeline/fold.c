@@ -1,0 +1,208 @@
+#include "agent/pipeline/fold.h"
+
+#include "agent/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fold {
+	struct profile *profile; /* being filled; its arrays are ours until taken */
+	struct location *locations;
+	size_t room_locations, room_entries, room_ids;
+	struct hash_index by_location;
+	struct hash_index by_stack;
+};
+
+int fold_new(struct fold **out)
+{
+	struct fold *fold = calloc(1, sizeof(*fold));
+
+	if (fold)
+		fold->profile = calloc(1, sizeof(*fold->profile));
+	if (!fold || !fold->profile) {
+		fold_free(fold);
+		return -ENOMEM;
+	}
+	*out = fold;
+	return 0;
+}
+
+void fold_free(struct fold *fold)
+{
+	if (!fold)
+		return;
+	if (fold->profile)
+		fold->profile->locations = fold->locations;
+	profile_free(fold->profile);
+	hash_fini(&fold->by_location);
+	hash_fini(&fold->by_stack);
+	free(fold);
+}
+
+void profile_free(struct profile *profile)
+{
+	if (!profile)
+		return;
+	free(profile->entries);
+	free(profile->location_ids);
+	free((void *)(uintptr_t)profile->locations);
+	free(profile);
+}
+
+static int reserve(void **array, size_t need, size_t *room, size_t size)
+{
+	size_t bigger = *room ? *room : 256;
+	void *moved;
+
+	if (need <= *room)
+		return 0;
+	while (bigger < need)
+		bigger *= 2;
+	moved = reallocarray(*array, bigger, size);
+	if (!moved)
+		return -ENOMEM;
+	*array = moved;
+	*room = bigger;
+	return 0;
+}
+
+struct place {
+	const struct fold *fold;
+	const struct location *location;
+};
+
+static bool same_location(const void *ctx, uint32_t id)
+{
+	const struct place *want = ctx;
+	const struct location *have = &want->fold->locations[id];
+
+	return have->vaddr == want->location->vaddr && have->module == want->location->module &&
+	       have->ra_bytes == want->location->ra_bytes;
+}
+
+static int location_id(struct fold *fold, const struct location *location, uint32_t *out)
+{
+	struct place want = { .fold = fold, .location = location };
+	uint64_t hash = hash_u64(location->module->id * 2 + location->ra_bytes, location->vaddr);
+	uint32_t id = hash_find(&fold->by_location, hash, same_location, &want);
+	void *array = fold->locations;
+	int err;
+
+	if (id == HASH_NONE) {
+		id = (uint32_t)fold->profile->n_locations;
+		err = reserve(&array, id + 1, &fold->room_locations, sizeof(*fold->locations));
+		fold->locations = array;
+		if (!err)
+			err = hash_add(&fold->by_location, hash, id);
+		if (err)
+			return err;
+		fold->locations[id] = *location;
+		fold->profile->n_locations++;
+	}
+	*out = id;
+	return 0;
+}
+
+struct line {
+	const struct profile *profile;
+	const struct fold_sample *sample;
+	const uint32_t *ids;
+};
+
+static bool same_line(const void *ctx, uint32_t id)
+{
+	const struct line *want = ctx;
+	const struct profile_entry *e = &want->profile->entries[id];
+	const struct fold_sample *s = want->sample;
+
+	return e->event == s->event && e->stop == s->stop && e->has_user == s->has_user &&
+	       e->stack_cut == s->stack_cut && e->pid == s->pid && e->tid == s->tid &&
+	       e->comm == s->comm && e->process_comm == s->process_comm &&
+	       e->cgroup_id == s->cgroup_id && e->n_locations == s->n_locations &&
+	       e->n_kernel == s->n_kernel &&
+	       !memcmp(want->profile->location_ids + e->first_location, want->ids,
+		       s->n_locations * sizeof(*want->ids));
+}
+
+static uint64_t hash_line(const struct fold_sample *s, const uint32_t *ids)
+{
+	uint64_t hash = hash_u64((uint64_t)s->pid << 32 | s->tid,
+				 (uint64_t)s->event << 16 | (uint64_t)s->stop << 8 | s->has_user);
+
+	return hash_bytes(hash, ids, s->n_locations * sizeof(*ids));
+}
+
+int fold_add(struct fold *fold, const struct fold_sample *s)
+{
+	struct profile *p = fold->profile;
+	/* The stack's ids are put behind those of all others, and stay there if it is a new one. */
+	size_t first = p->n_location_ids;
+	void *ids = p->location_ids, *entries = p->entries;
+	struct line want = { .profile = p, .sample = s };
+	struct profile_entry *entry;
+	uint64_t hash;
+	uint32_t id;
+	int err;
+
+	if (first + s->n_locations > UINT32_MAX)
+		return -ENOMEM;
+	err = reserve(&ids, first + s->n_locations, &fold->room_ids, sizeof(uint32_t));
+	p->location_ids = ids;
+	for (uint32_t i = 0; !err && i < s->n_locations; i++)
+		err = location_id(fold, &s->locations[i], &p->location_ids[first + i]);
+	if (err)
+		return err;
+	want.ids = p->location_ids + first;
+	hash = hash_line(s, want.ids);
+	id = hash_find(&fold->by_stack, hash, same_line, &want);
+	if (id == HASH_NONE) {
+		id = (uint32_t)p->n_entries;
+		err = reserve(&entries, p->n_entries + 1, &fold->room_entries,
+			      sizeof(*p->entries));
+		p->entries = entries;
+		if (!err)
+			err = hash_add(&fold->by_stack, hash, id);
+		if (err)
+			return err;
+		p->entries[p->n_entries++] = (struct profile_entry){
+			.event = s->event,
+			.stop = s->stop,
+			.has_user = s->has_user,
+			.stack_cut = s->stack_cut,
+			.pid = s->pid,
+			.tid = s->tid,
+			.comm = s->comm,
+			.process_comm = s->process_comm,
+			.cgroup_id = s->cgroup_id,
+			.first_location = (uint32_t)first,
+			.n_locations = s->n_locations,
+			.n_kernel = s->n_kernel,
+		};
+		p->n_location_ids += s->n_locations;
+	}
+	entry = &p->entries[id];
+	entry->n_samples++;
+	entry->value += s->value;
+	if (!p->start_ns || s->time_ns < p->start_ns)
+		p->start_ns = s->time_ns;
+	if (s->time_ns > p->end_ns)
+		p->end_ns = s->time_ns;
+	return 0;
+}
+
+int fold_take(struct fold *fold, struct profile **out)
+{
+	struct profile *fresh = calloc(1, sizeof(*fresh));
+
+	if (!fresh)
+		return -ENOMEM;
+	fold->profile->locations = fold->locations;
+	*out = fold->profile;
+	fold->profile = fresh;
+	fold->locations = NULL;
+	fold->room_locations = fold->room_entries = fold->room_ids = 0;
+	hash_clear(&fold->by_location);
+	hash_clear(&fold->by_stack);
+	return 0;
+}

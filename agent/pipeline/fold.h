@@ -1,0 +1,31 @@
+/*
+ * agent/pipeline/fold.h: counts equal stacks once and gives them out as a profile.
+ */
+#ifndef AGENT_PIPELINE_FOLD_H
+#define AGENT_PIPELINE_FOLD_H
+
+#include "agent/pipeline/profile.h"
+
+struct fold;
+
+int fold_new(struct fold **out);
+void fold_free(struct fold *fold); /* NULL is fine */
+
+struct fold_sample {
+	uint16_t event;
+	uint8_t stop;
+	bool has_user, stack_cut;
+	uint32_t pid, tid;
+	const char *comm, *process_comm; /* must outlive every profile; equal texts, equal pointers */
+	uint64_t cgroup_id, time_ns, value;
+	const struct location *locations; /* innermost first, kernel before user */
+	uint32_t n_locations, n_kernel;
+};
+
+int fold_add(struct fold *fold, const struct fold_sample *sample); /* -ENOMEM: not counted */
+
+/* What was folded so far as a profile of its own, which may go to another thread; starts anew. */
+int fold_take(struct fold *fold, struct profile **out);
+void profile_free(struct profile *profile); /* NULL is fine */
+
+#endif

@@ -1,0 +1,253 @@
+#include "agent/pipeline/pipeline.h"
+
+#include "agent/pipeline/fold.h"
+#include "agent/process/process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_KERNEL_FRAMES 127
+
+struct pipeline {
+	struct pipeline_options options;
+	const struct source_info *info;
+	struct opener *opener;
+	struct modules *modules;
+	struct processes *processes;
+	struct uw_worker *worker;
+	struct fold *fold;
+	struct uw_frame *user;	      /* max_frames */
+	struct walked_frame *frames;  /* of one sample: MAX_KERNEL_FRAMES + max_frames */
+	struct location *locations;   /* the same again, as the fold wants them */
+	struct accounting now, total; /* since the last take; before it */
+	uint64_t number;
+};
+
+int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
+		 struct pipeline **out)
+{
+	struct pipeline *p = calloc(1, sizeof(*p));
+	struct opener_options opening = { .live = options->live,
+					  .symfs = options->symfs,
+					  .until_ns = options->until_ns };
+	size_t max;
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->options = *options;
+	if (!p->options.max_frames)
+		p->options.max_frames = 1024;
+	p->info = info;
+	max = MAX_KERNEL_FRAMES + p->options.max_frames;
+	p->user = calloc(p->options.max_frames, sizeof(*p->user));
+	p->frames = calloc(max, sizeof(*p->frames));
+	p->locations = calloc(max, sizeof(*p->locations));
+	err = p->user && p->frames && p->locations ? 0 : -ENOMEM;
+	if (!err)
+		err = opener_new(&opening, &p->opener);
+	if (!err)
+		err = modules_new(p->opener, options->live, &p->modules);
+	if (!err)
+		err = processes_new(info->machine, p->modules, &p->processes);
+	if (!err)
+		err = uw_worker_new(&p->worker);
+	if (!err && options->fold)
+		err = fold_new(&p->fold);
+	if (err) {
+		pipeline_free(p);
+		return err;
+	}
+	*out = p;
+	return 0;
+}
+
+void pipeline_free(struct pipeline *p)
+{
+	if (!p)
+		return;
+	fold_free(p->fold);
+	uw_worker_free(p->worker);
+	processes_free(p->processes);
+	modules_free(p->modules);
+	opener_free(p->opener);
+	free(p->user);
+	free(p->frames);
+	free(p->locations);
+	free(p);
+}
+
+struct opener *pipeline_opener(struct pipeline *p)
+{
+	return p->opener;
+}
+
+struct modules *pipeline_modules(struct pipeline *p)
+{
+	return p->modules;
+}
+
+static size_t kernel_frames(struct pipeline *p, const struct event_sample *s)
+{
+	size_t n = s->n_kernel_ips < MAX_KERNEL_FRAMES ? s->n_kernel_ips : MAX_KERNEL_FRAMES;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t ip = s->kernel_ips[i];
+		bool exact = i == 0;
+
+		p->frames[i] = (struct walked_frame){
+			.location = { .module = modules_kernel(p->modules),
+				      .vaddr = exact ? ip : ip - 1,
+				      .ra_bytes = !exact },
+			.pc = ip,
+			.stepper = UW_STEPPER_CONTEXT,
+			.exact = exact,
+		};
+	}
+	return n;
+}
+
+static struct location locate(struct pipeline *p, const struct uw_frame *frame)
+{
+	const struct uw_mapping *m = frame->mapping;
+	const struct module *module = m ? m->user : NULL;
+	struct location location = { .vaddr = frame->lookup, .ra_bytes = frame->lookup != frame->pc };
+
+	if (!module) {
+		location.module = modules_unknown(p->modules);
+		return location;
+	}
+	location.module = module_canonical(module);
+	if (m->object)
+		location.vaddr = frame->lookup - m->bias;
+	else if (module->kind == MODULE_FILE || module->kind == MODULE_VDSO)
+		location.vaddr = frame->lookup - m->start + m->off;
+	return location;
+}
+
+/* Walks into p->frames from place first; gives how many. */
+static size_t user_frames(struct pipeline *p, const struct event_sample *s, struct uw_space *space,
+			  size_t first, struct walked *walked)
+{
+	struct uw_memory memory = { .regions = s->regions, .n_regions = s->n_regions };
+	struct uw_thread thread = { .regs = s->regs, .read = uw_memory_read, .ctx = &memory };
+	struct uw_stack stack = { .frames = p->user, .max_frames = p->options.max_frames };
+
+	uw_walk(space, p->worker, &thread, &stack);
+	for (size_t i = 0; i < stack.n_frames; i++)
+		p->frames[first + i] = (struct walked_frame){
+			.location = locate(p, &stack.frames[i]),
+			.pc = stack.frames[i].pc,
+			.stepper = stack.frames[i].stepper,
+			.exact = stack.frames[i].exact,
+		};
+	walked->stop = stack.stop;
+	walked->stop_addr = stack.stop_addr;
+	return stack.n_frames;
+}
+
+static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
+{
+	const struct event_sample *s = &w->event->sample;
+	struct fold_sample sample = {
+		.event = s->event,
+		.stop = (uint8_t)w->stop,
+		.has_user = w->has_user,
+		.stack_cut = s->stack_cut,
+		.pid = w->event->pid,
+		.tid = w->event->tid,
+		.comm = thread->comm,
+		.process_comm = thread->process_comm,
+		.cgroup_id = s->cgroup_id,
+		.time_ns = w->event->time_ns,
+		.value = s->period,
+		.locations = p->locations,
+		.n_locations = (uint32_t)w->n_frames,
+		.n_kernel = (uint32_t)w->n_kernel,
+	};
+
+	for (size_t i = 0; i < w->n_frames; i++)
+		p->locations[i] = w->frames[i].location;
+	return fold_add(p->fold, &sample);
+}
+
+static int on_sample(struct pipeline *p, const struct event *event)
+{
+	const struct event_sample *s = &event->sample;
+	struct walked walked = { .number = ++p->number,
+				 .event = event,
+				 .frames = p->frames,
+				 .stop = UW_STOP_NO_USER_STATE };
+	struct thread thread;
+	int err;
+
+	err = processes_thread(p->processes, event->pid, event->tid, &thread);
+	if (err)
+		return err;
+	walked.comm = thread.comm;
+	walked.event_name =
+		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
+	walked.n_kernel = walked.n_frames = kernel_frames(p, s);
+	if (s->has_user_regs && !s->compat) {
+		walked.has_user = true;
+		walked.n_frames +=
+			user_frames(p, s, thread.space, walked.n_kernel, &walked);
+	}
+	if (p->fold)
+		err = fold_walked(p, &walked, &thread);
+	if (!err && p->options.on_walked)
+		err = p->options.on_walked(p->options.ctx, &walked);
+	if (err)
+		return err;
+	p->now.captured++;
+	p->now.unwound++;
+	p->now.stop[walked.stop]++;
+	p->now.cut += s->stack_cut;
+	return 0;
+}
+
+int pipeline_event(struct pipeline *p, const struct event *event)
+{
+	const struct event_lost *lost = &event->lost;
+
+	switch (event->type) {
+	case EVENT_SAMPLE:
+		return on_sample(p, event);
+	case EVENT_LOST:
+		p->now.captured += lost->n_samples;
+		p->now.lost[lost->reason] += lost->n_samples;
+		p->now.sideband_lost += lost->n_sideband;
+		return 0;
+	case EVENT_MAPPING:
+	case EVENT_EXEC:
+	case EVENT_FORK:
+	case EVENT_EXIT:
+	case EVENT_COMM:
+		break;
+	}
+	return processes_event(p->processes, event);
+}
+
+int pipeline_take(struct pipeline *p, struct profile **out)
+{
+	struct profile *profile;
+	int err = fold_take(p->fold, &profile);
+
+	if (err)
+		return err;
+	/* Known by now, if ever: a pipe tells it after its first samples. */
+	if (!modules_kernel(p->modules)->build_id.size)
+		modules_kernel(p->modules)->build_id = p->info->kernel_build_id;
+	profile->accounting = p->now;
+	accounting_add(&p->total, &p->now);
+	p->now = (struct accounting){ 0 };
+	*out = profile;
+	return 0;
+}
+
+void pipeline_total(const struct pipeline *p, struct accounting *out)
+{
+	*out = p->total;
+	accounting_add(out, &p->now);
+}

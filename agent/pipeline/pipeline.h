@@ -1,0 +1,62 @@
+/*
+ * agent/pipeline/pipeline.h: events in, folded profiles and walked samples out.
+ *
+ *   event → process state → walk → fold
+ *                             └─► each walked sample, for those who want them one by one
+ */
+#ifndef AGENT_PIPELINE_PIPELINE_H
+#define AGENT_PIPELINE_PIPELINE_H
+
+#include "agent/pipeline/profile.h"
+#include "agent/source/source.h"
+
+struct opener;
+struct modules;
+struct pipeline;
+
+struct walked_frame {
+	struct location location;
+	uint64_t pc;	 /* run-time: the return address as it stood, or the interrupted pc */
+	uint8_t stepper; /* enum uw_stepper; kernel frames: CONTEXT */
+	bool exact;
+};
+
+struct walked { /* one sample; borrowed while the callback runs */
+	uint64_t number; /* 1, 2, … in the source's order */
+	const struct event *event;
+	const char *comm;
+	const char *event_name;
+	const struct walked_frame *frames; /* innermost first, kernel before user */
+	size_t n_frames, n_kernel;
+	bool has_user;
+	enum uw_stop stop;
+	uint64_t stop_addr;
+};
+
+struct pipeline_options {
+	size_t max_frames; /* of the user part; 0: 1024 */
+	bool live;	   /* pin files, look through /proc */
+	bool fold;	   /* keep profiles */
+	const char *symfs;
+	uint64_t until_ns; /* see opener_options */
+	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */
+	int (*on_walked)(void *ctx, const struct walked *walked);
+	void *ctx;
+};
+
+/* info is borrowed, and read again as it becomes fuller. */
+int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
+		 struct pipeline **out);
+void pipeline_free(struct pipeline *pipeline); /* NULL is fine; profiles taken must be gone */
+
+int pipeline_event(struct pipeline *pipeline, const struct event *event);
+
+/* The profile of all samples since the last call, accounting included; free with profile_free. */
+int pipeline_take(struct pipeline *pipeline, struct profile **out);
+/* Of everything since the start. */
+void pipeline_total(const struct pipeline *pipeline, struct accounting *out);
+
+struct opener *pipeline_opener(struct pipeline *pipeline);
+struct modules *pipeline_modules(struct pipeline *pipeline);
+
+#endif
