@@ -158,8 +158,7 @@ int fold_add(struct fold *fold, const struct fold_sample *s)
 	id = hash_find(&fold->by_stack, hash, same_line, &want);
 	if (id == HASH_NONE) {
 		id = (uint32_t)p->n_entries;
-		err = reserve(&entries, p->n_entries + 1, &fold->room_entries,
-			      sizeof(*p->entries));
+		err = reserve(&entries, p->n_entries + 1, &fold->room_entries, sizeof(*p->entries));
 		p->entries = entries;
 		if (!err)
 			err = hash_add(&fold->by_stack, hash, id);

@@ -6,9 +6,10 @@
 #define AGENT_PIPELINE_NAMES_H
 
 #include "agent/pipeline/profile.h"
-#include "symbolizer/symbolizer.h"
+#include "agent/source/source.h"
 
 struct names;
+struct opener;
 
 struct name {
 	const char *function;	 /* demangled, sanitised; NULL: unknown */
@@ -17,6 +18,11 @@ struct name {
 	uint64_t start;		 /* the symbol's vaddr */
 	uint64_t offset;	 /* location.vaddr + ra_bytes - start: where the pc stands */
 };
+
+/* Both are borrowed; info is read again as it becomes fuller. */
+int names_new(struct opener *opener, const struct source_info *info, bool demangle,
+	      struct names **out);
+void names_free(struct names *names); /* NULL is fine */
 
 /* Fills all of *out; function NULL where nothing names it.  Borrowed for the life of names. */
 void names_find(struct names *names, const struct location *location, struct name *out);

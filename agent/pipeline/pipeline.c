@@ -112,7 +112,8 @@ static struct location locate(struct pipeline *p, const struct uw_frame *frame)
 {
 	const struct uw_mapping *m = frame->mapping;
 	const struct module *module = m ? m->user : NULL;
-	struct location location = { .vaddr = frame->lookup, .ra_bytes = frame->lookup != frame->pc };
+	struct location location = { .vaddr = frame->lookup,
+				     .ra_bytes = frame->lookup != frame->pc };
 
 	if (!module) {
 		location.module = modules_unknown(p->modules);
@@ -191,8 +192,7 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	walked.n_kernel = walked.n_frames = kernel_frames(p, s);
 	if (s->has_user_regs && !s->compat) {
 		walked.has_user = true;
-		walked.n_frames +=
-			user_frames(p, s, thread.space, walked.n_kernel, &walked);
+		walked.n_frames += user_frames(p, s, thread.space, walked.n_kernel, &walked);
 	}
 	if (p->fold)
 		err = fold_walked(p, &walked, &thread);

@@ -21,7 +21,7 @@ struct walked_frame {
 	bool exact;
 };
 
-struct walked { /* one sample; borrowed while the callback runs */
+struct walked {		 /* one sample; borrowed while the callback runs */
 	uint64_t number; /* 1, 2, … in the source's order */
 	const struct event *event;
 	const char *comm;

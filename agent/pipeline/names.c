@@ -1,0 +1,267 @@
+#include "agent/pipeline/names.h"
+
+#include "agent/hash.h"
+#include "agent/log.h"
+#include "agent/opener/opener.h"
+#include "agent/process/modules.h"
+#include "symbolizer/symbolizer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct cached { /* one symbol, or one address that nothing names */
+	const struct module *module;
+	uint64_t addr;
+	const char *function, *system_name, *in;
+	uint64_t start;
+};
+
+struct module_symbols {
+	bool tried;
+	struct sym_table *table; /* NULL: none */
+	const char *base;	 /* name for people */
+};
+
+struct names {
+	struct opener *opener;
+	const struct source_info *info;
+	bool demangle;
+	struct module_symbols *modules; /* by module id */
+	size_t n_modules;
+	bool kernel_tried;
+	struct sym_kernel *kernel;
+	struct strings strings;
+	struct cached *cached;
+	size_t n_cached, room_cached;
+	struct hash_index by_address;
+};
+
+int names_new(struct opener *opener, const struct source_info *info, bool demangle,
+	      struct names **out)
+{
+	struct names *names = calloc(1, sizeof(*names));
+
+	if (!names)
+		return -ENOMEM;
+	names->opener = opener;
+	names->info = info;
+	names->demangle = demangle;
+	*out = names;
+	return 0;
+}
+
+void names_free(struct names *names)
+{
+	if (!names)
+		return;
+	for (size_t i = 0; i < names->n_modules; i++)
+		sym_table_free(names->modules[i].table);
+	free(names->modules);
+	sym_kernel_free(names->kernel);
+	strings_fini(&names->strings);
+	free(names->cached);
+	hash_fini(&names->by_address);
+	free(names);
+}
+
+static struct module_symbols *symbols_of(struct names *names, const struct module *module)
+{
+	if (module->id >= names->n_modules) {
+		size_t n = (size_t)module->id + 64;
+		struct module_symbols *bigger =
+			reallocarray(names->modules, n, sizeof(*bigger));
+
+		if (!bigger)
+			return NULL;
+		memset(bigger + names->n_modules, 0,
+		       (n - names->n_modules) * sizeof(*bigger));
+		names->modules = bigger;
+		names->n_modules = n;
+	}
+	return &names->modules[module->id];
+}
+
+static void open_symbols(const struct module *module, struct module_symbols *symbols)
+{
+	const char *slash = strrchr(module->path, '/');
+	size_t image_size;
+	const void *image = module_image(module, &image_size);
+	int fd = module_fd(module), err = 0;
+
+	symbols->tried = true;
+	symbols->base = slash && slash[1] ? slash + 1 : module->path;
+	if (module->state != MODULE_USABLE)
+		return;
+	if (image)
+		err = sym_table_open_image(image, image_size, &symbols->table);
+	else if (fd >= 0)
+		err = sym_table_open(fd, 0, &symbols->table);
+	if (err)
+		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
+}
+
+/*
+ * The running kernel's symbols fit a recording of the same boot; where the
+ * source states where _text was, that must agree.
+ */
+static void open_kernel(struct names *names)
+{
+	uint64_t text;
+	int fd, err;
+
+	names->kernel_tried = true;
+	if (!names->info->same_boot)
+		return;
+	err = opener_kallsyms(names->opener, &fd);
+	if (!err) {
+		err = sym_kernel_open(fd, &names->kernel);
+		(void)close(fd);
+	}
+	if (err) {
+		log_warning("/proc/kallsyms: %s; kernel frames have no names%s", strerror(-err),
+			    err == -EPERM ? " (kernel.kptr_restrict hides them)" : "");
+		return;
+	}
+	if (names->info->kernel_text &&
+	    (sym_kernel_lookup(names->kernel, "_text", &text) || text != names->info->kernel_text)) {
+		log_warning("kernel frames have no names: recorded with another kernel or boot");
+		sym_kernel_free(names->kernel);
+		names->kernel = NULL;
+	}
+}
+
+static int find_carried(const struct source_info *info, uint64_t addr, struct sym_symbol *symbol,
+			const char **module)
+{
+	size_t low = 0, high = info->n_kernel_symbols;
+
+	while (low < high) { /* the first symbol above addr */
+		size_t middle = low + (high - low) / 2;
+
+		if (info->kernel_symbols[middle].addr <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low)
+		return -ENOENT;
+	const struct source_kernel_symbol *s = &info->kernel_symbols[low - 1];
+
+	if (s->size && addr - s->addr >= s->size)
+		return -ENOENT;
+	*symbol = (struct sym_symbol){ .addr = s->addr, .size = s->size, .name = s->name };
+	*module = s->module;
+	return 0;
+}
+
+static const char *keep(struct names *names, const char *text)
+{
+	return strings_keep(&names->strings, text, strlen(text));
+}
+
+static void name_kernel(struct names *names, struct cached *c)
+{
+	struct sym_symbol symbol;
+	const char *module = "";
+	int err;
+
+	c->in = "[kernel]";
+	if (names->info->n_kernel_symbols) {
+		err = find_carried(names->info, c->addr, &symbol, &module);
+	} else {
+		if (!names->kernel_tried)
+			open_kernel(names);
+		err = names->kernel ? sym_kernel_find(names->kernel, c->addr, &symbol, &module)
+				    : -ENOENT;
+	}
+	if (err)
+		return;
+	c->function = c->system_name = keep(names, symbol.name);
+	c->start = symbol.addr;
+	if (*module) {
+		char text[80];
+
+		/* kallsyms gives module names bare or in brackets; people know them in brackets. */
+		(void)snprintf(text, sizeof(text), *module == '[' ? "%.70s" : "[%.70s]", module);
+		c->in = keep(names, text);
+	}
+}
+
+static void name_user(struct names *names, struct cached *c)
+{
+	struct module_symbols *symbols = symbols_of(names, c->module);
+	struct sym_symbol symbol;
+	char *readable;
+
+	c->in = c->module->path;
+	if (!symbols)
+		return;
+	if (!symbols->tried)
+		open_symbols(c->module, symbols);
+	c->in = symbols->base;
+	if (!symbols->table || sym_table_find(symbols->table, c->addr, &symbol))
+		return;
+	c->start = symbol.addr;
+	c->system_name = c->function = keep(names, symbol.name);
+	readable = names->demangle ? sym_demangle(symbol.name) : NULL;
+	if (readable)
+		c->function = keep(names, readable);
+	free(readable);
+}
+
+struct address {
+	const struct names *names;
+	const struct location *location;
+};
+
+static bool same_address(const void *ctx, uint32_t id)
+{
+	const struct address *want = ctx;
+	const struct cached *c = &want->names->cached[id];
+
+	return c->addr == want->location->vaddr && c->module == want->location->module;
+}
+
+static const struct cached *find_cached(struct names *names, const struct location *location,
+					struct cached *scratch)
+{
+	struct address want = { .names = names, .location = location };
+	uint64_t hash = hash_u64(location->module->id, location->vaddr);
+	uint32_t id = hash_find(&names->by_address, hash, same_address, &want);
+
+	if (id != HASH_NONE)
+		return &names->cached[id];
+	*scratch = (struct cached){ .module = location->module, .addr = location->vaddr };
+	if (location->module->kind == MODULE_KERNEL)
+		name_kernel(names, scratch);
+	else
+		name_user(names, scratch);
+	if (names->n_cached == names->room_cached) {
+		size_t room = names->room_cached ? names->room_cached * 2 : 1024;
+		struct cached *bigger = reallocarray(names->cached, room, sizeof(*bigger));
+
+		if (!bigger)
+			return scratch; /* sought again next time */
+		names->cached = bigger;
+		names->room_cached = room;
+	}
+	names->cached[names->n_cached] = *scratch;
+	if (!hash_add(&names->by_address, hash, (uint32_t)names->n_cached))
+		names->n_cached++;
+	return scratch;
+}
+
+void names_find(struct names *names, const struct location *location, struct name *out)
+{
+	struct cached scratch;
+	const struct cached *c = find_cached(names, location, &scratch);
+
+	*out = (struct name){ .function = c->function,
+			      .system_name = c->system_name,
+			      .module = c->in,
+			      .start = c->start,
+			      .offset = location->vaddr + location->ra_bytes - c->start };
+}
