@@ -71,13 +71,11 @@ static struct module_symbols *symbols_of(struct names *names, const struct modul
 {
 	if (module->id >= names->n_modules) {
 		size_t n = (size_t)module->id + 64;
-		struct module_symbols *bigger =
-			reallocarray(names->modules, n, sizeof(*bigger));
+		struct module_symbols *bigger = reallocarray(names->modules, n, sizeof(*bigger));
 
 		if (!bigger)
 			return NULL;
-		memset(bigger + names->n_modules, 0,
-		       (n - names->n_modules) * sizeof(*bigger));
+		memset(bigger + names->n_modules, 0, (n - names->n_modules) * sizeof(*bigger));
 		names->modules = bigger;
 		names->n_modules = n;
 	}
@@ -125,8 +123,8 @@ static void open_kernel(struct names *names)
 			    err == -EPERM ? " (kernel.kptr_restrict hides them)" : "");
 		return;
 	}
-	if (names->info->kernel_text &&
-	    (sym_kernel_lookup(names->kernel, "_text", &text) || text != names->info->kernel_text)) {
+	if (names->info->kernel_text && (sym_kernel_lookup(names->kernel, "_text", &text) ||
+					 text != names->info->kernel_text)) {
 		log_warning("kernel frames have no names: recorded with another kernel or boot");
 		sym_kernel_free(names->kernel);
 		names->kernel = NULL;

@@ -1,0 +1,26 @@
+/*
+ * agent/cmd/output.h: results that appear whole or not at all.
+ *
+ * A regular file is written beside its final name and renamed when complete, so
+ * that a full disk or a kill leaves an older result as it was.  "-" and what is
+ * no regular file (a pipe, /dev/null) are written directly.
+ */
+#ifndef AGENT_CMD_OUTPUT_H
+#define AGENT_CMD_OUTPUT_H
+
+#include <stdio.h>
+
+struct output {
+	char *path;	 /* final name; NULL: standard output */
+	char *temporary; /* NULL: written directly */
+	int fd;
+	FILE *file; /* NULL until output_file */
+};
+
+/* Reports its own errors, here and below. */
+int output_open(struct output *out, const char *path);
+FILE *output_file(struct output *out); /* a stream over fd; NULL only when out of memory */
+int output_commit(struct output *out); /* flushes, closes, renames; the output is empty after it */
+void output_abort(struct output *out); /* leaves no trace; fine after commit, and on an empty one */
+
+#endif
