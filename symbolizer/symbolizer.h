@@ -3,7 +3,7 @@
  *
  * Reads descriptors, never paths.  A table is immutable once open and may be
  * used by several threads.  Names are bytes from strangers: what is handed out
- * here is demangled and valid UTF-8 without control characters.
+ * here is valid UTF-8 without control characters.
  *
  * Errors as in unwinder/unwinder.h.
  */
@@ -27,41 +27,65 @@ struct sym_symbol {
  * Function symbols of .symtab, .dynsym and of the ELF file inside
  * .gnu_debugdata (MiniDebugInfo), merged and sorted.  elf_off as for
  * uw_object_open; the caller keeps fd and may close it at once.  A file
- * without symbols gives an empty table.
+ * without symbols gives an empty table; a damaged part is left out and told by
+ * sym_table_damage.  -EBADMSG not an ELF file, or a torn one; -ENOTSUP
+ * big-endian, or not a regular file.
+ *
+ * What counts as a function: symbols of type FUNC and GNU_IFUNC; untyped ones in executable
+ * sections (hand-written assembly) where no typed one with a size covers them; `name@plt` for
+ * PLT entries where nothing else is.  `name@@VERSION` loses its version.
+ *
+ * Of several symbols for one address it is, in this order: typed, told its size, global, weak,
+ * local, with fewer leading underscores, shorter, first by bytes.
  */
 int sym_table_open(int fd, uint64_t elf_off, struct sym_table **out);
 int sym_table_open_image(const void *image, size_t size, struct sym_table **out);
 void sym_table_free(struct sym_table *table); /* NULL is fine */
 size_t sym_table_size(const struct sym_table *table);
+/* 0, or why the first part that was left out was: -EBADMSG, -ENOTSUP, -E2BIG (beyond our caps). */
+int sym_table_damage(const struct sym_table *table);
 /* By rank in address order. */
 int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out);
 
-/* The function that vaddr lies in; -ENOENT where there is none. */
+/*
+ * The function that vaddr lies in, of those inside each other the one that starts last; -ENOENT
+ * where there is none: a gap behind functions whose size is told belongs to nobody.
+ */
 int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_symbol *out);
 
 /* ---- the kernel's symbols ------------------------------------------------ */
 
 struct sym_kernel;
 
-/* fd: /proc/kallsyms or a copy of it.  -EPERM where all addresses read as zero. */
+/*
+ * fd: /proc/kallsyms or a copy of it, read from where it stands.  Code symbols only.  -EPERM where
+ * all addresses read as zero (kptr_restrict), -EBADMSG where a line is not as the kernel writes it.
+ */
 int sym_kernel_open(int fd, struct sym_kernel **out);
 void sym_kernel_free(struct sym_kernel *kernel); /* NULL is fine */
-/* module: "" for the kernel proper; both borrowed for the table's life. */
+/*
+ * module: "" for the kernel proper, else as kallsyms has it: "[ext4]", "[bpf]".  Borrowed for the
+ * table's life, as the name is.  A symbol reaches to the next one; size tells how far.
+ */
 int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_symbol *out,
 		    const char **module);
+/* The address of a code symbol, all its aliases known; the kernel's own before its modules'. */
 int sym_kernel_lookup(const struct sym_kernel *kernel, const char *name, uint64_t *addr);
 
 /* ---- names ---------------------------------------------------------------- */
 
 /*
- * C++ (Itanium) and Rust (v0 and legacy) names in readable form, anything else
- * as it is; always sanitised.  NULL only when out of memory; free it.
+ * C++ (Itanium, with parameters, std::string short) and Rust (v0 and legacy, without hashes) names
+ * in readable form, anything else as it is; always sanitised.  Clones are told: "f(int) [clone
+ * .cold]"; "@plt" stays.  C++ names of more than 1,024 bytes, and what would expand beyond 64 KiB,
+ * stay as linked.  Needs up to 4 MiB of stack.  NULL only when out of memory; free it.
  */
 char *sym_demangle(const char *name);
 
 /*
- * Copies n bytes as valid UTF-8 without control characters: what is not becomes U+FFFD; at most
- * limit bytes (0: 64 KiB), cut at a character.  NULL only when out of memory.
+ * Copies n bytes as valid UTF-8 without control characters (C0, C1, DEL, line and paragraph
+ * separators, those that turn the reading direction): what is not becomes U+FFFD; at most limit
+ * bytes (0: 64 KiB), cut at a character, and a NUL.  NULL only when out of memory; free it.
  */
 char *sym_sanitize(const char *bytes, size_t n, size_t limit);
 

@@ -1,0 +1,92 @@
+#include "symbolizer/symbolizer.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT ((size_t)64 << 10)
+
+/*
+ * Length of the well-formed character at p (Unicode 15 table 3-7), or 0 and
+ * *bad: how many bytes one U+FFFD stands for (the maximal subpart, §3.9).
+ */
+static size_t character(const unsigned char *p, size_t n, uint32_t *code, size_t *bad)
+{
+	unsigned char low = 0x80, high = 0xbf; /* what the second byte may be */
+	size_t need;
+
+	*bad = 1;
+	if (p[0] < 0x80) {
+		*code = p[0];
+		return 1;
+	}
+	if (p[0] >= 0xc2 && p[0] <= 0xdf) {
+		need = 2;
+		*code = p[0] & 0x1f;
+	} else if (p[0] >= 0xe0 && p[0] <= 0xef) {
+		need = 3;
+		*code = p[0] & 0x0f;
+		low = p[0] == 0xe0 ? 0xa0 : low;   /* no overlong forms */
+		high = p[0] == 0xed ? 0x9f : high; /* no surrogates */
+	} else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
+		need = 4;
+		*code = p[0] & 0x07;
+		low = p[0] == 0xf0 ? 0x90 : low;
+		high = p[0] == 0xf4 ? 0x8f : high; /* U+10FFFF is the last */
+	} else {
+		return 0;
+	}
+	for (size_t i = 1; i < need; i++) {
+		if (i == n || p[i] < low || p[i] > high)
+			return 0;
+		*code = *code << 6 | (p[i] & 0x3f);
+		*bad = i + 1;
+		low = 0x80;
+		high = 0xbf;
+	}
+	return need;
+}
+
+/* Breaks lines, moves the cursor or turns the reading direction (property Bidi_Control). */
+static bool is_control(uint32_t c)
+{
+	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0x061c ||
+	       c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+	       (c >= 0x2066 && c <= 0x2069);
+}
+
+char *sym_sanitize(const char *bytes, size_t n, size_t limit)
+{
+	const unsigned char *p = (const unsigned char *)bytes;
+	size_t room, done = 0;
+	char *out;
+
+	limit = limit ? limit : LIMIT;
+	/* Each byte read gives at most the three of a U+FFFD. */
+	room = n < limit / 3 ? n * 3 : limit;
+	out = malloc(room + 1);
+	if (!out)
+		return NULL;
+	while (n) {
+		const void *from = p;
+		uint32_t code;
+		size_t skip;
+		size_t put = character(p, n, &code, &skip);
+
+		if (put && !is_control(code)) {
+			skip = put;
+		} else {
+			skip = put ? put : skip;
+			from = "\xef\xbf\xbd";
+			put = 3;
+		}
+		if (put > room - done)
+			break;
+		memcpy(out + done, from, put);
+		done += put;
+		p += skip;
+		n -= skip;
+	}
+	out[done] = '\0';
+	return out;
+}
