@@ -1,0 +1,23 @@
+#include "symbolizer/prefer.h"
+
+#include <string.h>
+
+static size_t underscores(const char *name, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && name[i] == '_')
+		i++;
+	return i;
+}
+
+int sym_prefer(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+	size_t under_a = underscores(a, n_a), under_b = underscores(b, n_b);
+
+	if (under_a != under_b)
+		return under_a < under_b ? -1 : 1;
+	if (n_a != n_b)
+		return n_a < n_b ? -1 : 1;
+	return memcmp(a, b, n_a);
+}
