@@ -1,0 +1,668 @@
+#include "symbolizer/table.h"
+
+#include "symbolizer/prefer.h"
+#include "symbolizer/symbolizer.h"
+#include "symbolizer/xz.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Caps.  The largest files known (a browser with all its symbols) have some
+ * two million functions and 300 MB of names.
+ */
+#define ENTRIES_MAX    ((size_t)16 << 20)
+#define ARENA_MAX      ((uint64_t)1 << 30)
+#define PACKED_MAX     ((uint64_t)64 << 20)
+#define NAME_MAX_BYTES ((size_t)64 << 10)
+/* Entries may share name bytes, so their sum has a cap of its own: hostile ones share everything. */
+#define NAME_BYTES_MAX ((uint64_t)2 << 30)
+#define CLEANED_MAX    ((uint64_t)64 << 20)
+/* Symbols at one address with different ends, and symbols inside each other, beyond need. */
+#define SAME_ADDR_MAX 4
+#define ENCLOSING_MAX 64
+
+#define NONE	    UINT32_MAX
+#define LENGTH_BITS 17
+#define LENGTH_MASK (((uint32_t)1 << LENGTH_BITS) - 1)
+#define CHUNK	    ((size_t)256 << 10)
+
+_Static_assert(NAME_MAX_BYTES + 1 <= LENGTH_MASK, "a length fits beside the rank");
+_Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
+
+struct sym_table {
+	struct sym_entry *entries;
+	size_t n_entries;
+	char *names;
+	int damage;
+};
+
+/* ---- collecting ---------------------------------------------------------- */
+
+int sym_builder_left_out(struct sym_builder *b, int err)
+{
+	if (err != -EBADMSG && err != -ENOTSUP && err != -E2BIG)
+		return err;
+	if (!b->damage)
+		b->damage = err;
+	return 0;
+}
+
+int sym_builder_names(struct sym_builder *b, uint64_t size, uint64_t *off)
+{
+	uint64_t need;
+
+	if (size >= ARENA_MAX - b->names_size)
+		return -E2BIG;
+	need = b->names_size + size + 1;
+	if (need > b->names_room) {
+		/* A section comes whole and alone; small pieces come many. */
+		uint64_t room = size < CHUNK ? need + need / 2 + CHUNK : need;
+		char *grown = realloc(b->names, room);
+
+		if (!grown)
+			return -ENOMEM;
+		b->names = grown;
+		b->names_room = room;
+	}
+	*off = b->names_size;
+	b->names[need - 1] = '\0';
+	b->names_size = need;
+	return 0;
+}
+
+int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t name,
+		    size_t length, enum sym_kind kind, enum sym_bind bind)
+{
+	if (b->n_entries == b->room) {
+		size_t room = b->room ? b->room * 2 : 256;
+		struct sym_entry *grown;
+
+		if (room > ENTRIES_MAX)
+			return -E2BIG;
+		grown = realloc(b->entries, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		b->entries = grown;
+		b->room = room;
+	}
+	b->name_bytes += length + 1;
+	if (b->name_bytes > NAME_BYTES_MAX)
+		return -E2BIG;
+	b->entries[b->n_entries++] =
+		(struct sym_entry){ .addr = addr,
+				    .end = end,
+				    .name = (uint32_t)name,
+				    .aux = ((uint32_t)kind * 4 + bind) << LENGTH_BITS |
+					   (uint32_t)length };
+	return 0;
+}
+
+/* `name@VERSION` and `name@@VERSION`, as linkers write into .symtab: where the name ends. */
+static size_t version_at(const char *name, size_t length)
+{
+	const char *at = length > 1 ? memchr(name + 1, '@', length - 1) : NULL;
+	const char *p = at;
+
+	if (!at || name[0] == '?') /* Microsoft's mangling has '@' all over */
+		return length;
+	while (*p == '@')
+		p++;
+	if (!*p || p - at > 3)
+		return length;
+	for (; *p; p++) {
+		if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+		      (*p >= '0' && *p <= '9') || *p == '_' || *p == '.' || *p == '-' || *p == '+'))
+			return length;
+	}
+	return (size_t)(at - name);
+}
+
+/* Local labels that mark no function: mapping symbols (AAELF64 §5.5.5), assembler and annotator ones. */
+static bool is_marker(const char *name)
+{
+	return name[0] == '$' || strncmp(name, ".L", 2) == 0 || strncmp(name, ".annobin", 8) == 0;
+}
+
+/* The end of the code that a symbol of this section and address may reach; 0: it names no code. */
+static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t addr, bool typed)
+{
+	if (index == SHN_UNDEF || (index >= SHN_LORESERVE && index != SHN_XINDEX))
+		return 0;
+	if (index < image->n_sections) {
+		const Elf64_Shdr *s = &image->sections[index];
+
+		if (!(s->sh_flags & SHF_ALLOC) || (!typed && !(s->sh_flags & SHF_EXECINSTR)) ||
+		    addr < s->sh_addr || addr - s->sh_addr >= s->sh_size ||
+		    s->sh_size > UINT64_MAX - s->sh_addr)
+			return 0;
+		return s->sh_addr + s->sh_size;
+	}
+	/* The section headers are gone, or too many to count in 16 bits. */
+	for (size_t i = 0; i < image->n_segments; i++) {
+		const Elf64_Phdr *p = &image->segments[i];
+
+		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && addr >= p->p_vaddr &&
+		    addr - p->p_vaddr < p->p_memsz && p->p_memsz <= UINT64_MAX - p->p_vaddr)
+			return p->p_vaddr + p->p_memsz;
+	}
+	return 0;
+}
+
+/* names_off, names_size: the string table, in the arena. */
+static int add_symbol(struct sym_builder *b, const struct sym_image *image, const Elf64_Sym *sym,
+		      uint64_t names_off, uint64_t names_size)
+{
+	unsigned int type = ELF64_ST_TYPE(sym->st_info);
+	bool typed = type == STT_FUNC || type == STT_GNU_IFUNC;
+	uint64_t addr = sym->st_value;
+	enum sym_bind bind;
+	enum sym_kind kind;
+	uint64_t end;
+	char *name;
+	size_t length;
+
+	if (!typed && type != STT_NOTYPE)
+		return 0;
+	if (image->machine == EM_ARM)
+		addr &= ~(uint64_t)1; /* the Thumb bit */
+	end = code_end(image, sym->st_shndx, addr, typed);
+	if (!end)
+		return 0;
+	if (sym->st_name >= names_size)
+		return -EBADMSG;
+	name = b->names + names_off + sym->st_name;
+	length = strnlen(name, NAME_MAX_BYTES + 1); /* ends within the arena: each part has a NUL */
+	switch (ELF64_ST_BIND(sym->st_info)) {
+	case STB_LOCAL:
+		bind = SYM_BIND_LOCAL;
+		break;
+	case STB_WEAK:
+		bind = SYM_BIND_WEAK;
+		break;
+	default:
+		bind = SYM_BIND_GLOBAL;
+	}
+	if (!length || (!typed && bind == SYM_BIND_LOCAL && is_marker(name)))
+		return 0;
+	if (length <= NAME_MAX_BYTES) {
+		length = version_at(name, length);
+		name[length] = '\0';
+	}
+	if (sym->st_size) {
+		end = sym->st_size < end - addr ? addr + sym->st_size : end;
+		kind = typed ? SYM_KIND_FUNC : SYM_KIND_LABEL;
+	} else {
+		kind = typed ? SYM_KIND_FUNC_OPEN : SYM_KIND_LABEL_OPEN;
+	}
+	return sym_builder_add(b, addr, end, names_off + sym->st_name, length, kind, bind);
+}
+
+static Elf64_Sym widen_symbol(const Elf32_Sym *s)
+{
+	return (Elf64_Sym){ .st_name = s->st_name,
+			    .st_info = s->st_info,
+			    .st_other = s->st_other,
+			    .st_shndx = s->st_shndx,
+			    .st_value = s->st_value,
+			    .st_size = s->st_size };
+}
+
+/* size bytes of symbols at off, named from the string table at names_off. */
+static int add_symbols(struct sym_builder *b, const struct sym_image *image, uint64_t off,
+		       uint64_t size, uint64_t names_off, uint64_t names_size)
+{
+	size_t each = image->narrow ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym);
+	uint64_t names_at;
+	int damage = 0;
+	char *chunk;
+	int err;
+
+	if (names_off > image->size || names_size > image->size - names_off || off > image->size ||
+	    size > image->size - off)
+		return -EBADMSG;
+	err = sym_builder_names(b, names_size, &names_at);
+	if (err)
+		return err;
+	err = sym_image_read(image, names_off, b->names + names_at, names_size);
+	if (err)
+		return err;
+	chunk = malloc(CHUNK);
+	if (!chunk)
+		return -ENOMEM;
+	for (size -= size % each; size;) {
+		size_t n = size < CHUNK ? (size_t)size : CHUNK - CHUNK % each;
+
+		err = sym_image_read(image, off, chunk, n);
+		for (size_t i = 0; !err && i < n; i += each) {
+			Elf64_Sym sym;
+
+			if (image->narrow)
+				sym = widen_symbol((const Elf32_Sym *)(const void *)(chunk + i));
+			else
+				memcpy(&sym, chunk + i, sizeof(sym));
+			err = add_symbol(b, image, &sym, names_at, names_size);
+			if (err == -EBADMSG) { /* this one only */
+				damage = err;
+				err = 0;
+			}
+		}
+		if (err)
+			break;
+		off += n;
+		size -= n;
+	}
+	free(chunk);
+	return err ? err : damage;
+}
+
+static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed);
+
+static int add_packed(struct sym_builder *b, const struct sym_image *image,
+		      const Elf64_Shdr *section)
+{
+	struct sym_image inner;
+	void *packed, *bytes;
+	size_t size;
+	int err = sym_image_load(image, section->sh_offset, section->sh_size, PACKED_MAX, &packed);
+
+	if (err)
+		return err;
+	err = sym_xz_unpack(packed, section->sh_size, &bytes, &size);
+	free(packed);
+	if (err)
+		return err;
+	err = sym_image_init_bytes(&inner, bytes, size);
+	if (!err) {
+		err = add_image(b, &inner, true);
+		sym_image_fini(&inner);
+	}
+	free(bytes);
+	return err;
+}
+
+/* packed: it came out of a .gnu_debugdata, which holds no further one. */
+static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed)
+{
+	bool seen[2] = { false, false }; /* one .symtab and one .dynsym, as gABI has it */
+	const Elf64_Shdr *section;
+	int err;
+
+	if (image->type == ET_REL) /* its symbols have no addresses yet */
+		return sym_builder_left_out(b, -ENOTSUP);
+	for (size_t i = 1; i < image->n_sections; i++) {
+		const Elf64_Shdr *s = &image->sections[i];
+		bool dynamic = s->sh_type == SHT_DYNSYM;
+
+		if ((!dynamic && s->sh_type != SHT_SYMTAB) || seen[dynamic])
+			continue;
+		seen[dynamic] = true;
+		if (s->sh_link >= image->n_sections ||
+		    image->sections[s->sh_link].sh_type != SHT_STRTAB ||
+		    (s->sh_flags & SHF_COMPRESSED))
+			err = -EBADMSG;
+		else
+			err = add_symbols(b, image, s->sh_offset, s->sh_size,
+					  image->sections[s->sh_link].sh_offset,
+					  image->sections[s->sh_link].sh_size);
+		err = sym_builder_left_out(b, err);
+		if (err)
+			return err;
+	}
+	if (packed)
+		return 0;
+	section = sym_image_section(image, ".gnu_debugdata");
+	return section ? sym_builder_left_out(b, add_packed(b, image, section)) : 0;
+}
+
+/* ---- sorting and choosing -------------------------------------------------- */
+
+static unsigned int rank_of(const struct sym_entry *e)
+{
+	return e->aux >> LENGTH_BITS;
+}
+
+static enum sym_kind kind_of(const struct sym_entry *e)
+{
+	return (enum sym_kind)(rank_of(e) / 4);
+}
+
+static size_t length_of(const struct sym_entry *e)
+{
+	return e->aux & LENGTH_MASK;
+}
+
+static bool is_open(enum sym_kind kind)
+{
+	return kind == SYM_KIND_FUNC_OPEN || kind == SYM_KIND_LABEL_OPEN;
+}
+
+/* By the digits in which addresses differ, least first; stable. */
+static int sort_by_addr(struct sym_builder *b)
+{
+	enum { BITS = 11, BUCKETS = 1 << BITS };
+	struct sym_entry *from = b->entries, *to;
+	uint64_t low = UINT64_MAX, high = 0;
+	bool sorted = true;
+	size_t *count;
+
+	for (size_t i = 0; i < b->n_entries; i++) {
+		low = from[i].addr < low ? from[i].addr : low;
+		high = from[i].addr > high ? from[i].addr : high;
+		sorted = sorted && (i == 0 || from[i - 1].addr <= from[i].addr);
+	}
+	if (sorted)
+		return 0;
+	to = malloc(b->n_entries * sizeof(*to));
+	count = malloc(BUCKETS * sizeof(*count));
+	if (!to || !count) {
+		free(to);
+		free(count);
+		return -ENOMEM;
+	}
+	for (unsigned int shift = 0; shift < 64 && (high - low) >> shift; shift += BITS) {
+		struct sym_entry *swap = from;
+		size_t sum = 0;
+
+		memset(count, 0, BUCKETS * sizeof(*count));
+		for (size_t i = 0; i < b->n_entries; i++)
+			count[(from[i].addr - low) >> shift & (BUCKETS - 1)]++;
+		for (size_t i = 0; i < BUCKETS; i++) {
+			size_t n = count[i];
+
+			count[i] = sum;
+			sum += n;
+		}
+		for (size_t i = 0; i < b->n_entries; i++)
+			to[count[(from[i].addr - low) >> shift & (BUCKETS - 1)]++] = from[i];
+		from = to;
+		to = swap;
+	}
+	free(to);
+	free(count);
+	b->entries = from;
+	b->room = b->n_entries;
+	return 0;
+}
+
+/* The rule of symbolizer.h: whether a is the better of two symbols of one address. */
+static bool is_better(const struct sym_builder *b, const struct sym_entry *a,
+		      const struct sym_entry *c)
+{
+	int order;
+
+	if (rank_of(a) != rank_of(c))
+		return rank_of(a) < rank_of(c);
+	order = sym_prefer(b->names + a->name, length_of(a), b->names + c->name, length_of(c));
+	return order ? order < 0 : a->end > c->end;
+}
+
+/*
+ * The best of n symbols at one address, and after it those that reach further,
+ * the best first; ends rise, so each is inside the one after it.
+ */
+static size_t choose(const struct sym_builder *b, const struct sym_entry *group, size_t n,
+		     struct sym_entry *chosen)
+{
+	uint64_t reached = 0;
+	size_t found = 0;
+
+	while (found < SAME_ADDR_MAX) {
+		const struct sym_entry *best = NULL;
+
+		for (size_t i = 0; i < n; i++) {
+			if (group[i].end > reached && (!best || is_better(b, &group[i], best)))
+				best = &group[i];
+		}
+		if (!best || (found && kind_of(best) != SYM_KIND_FUNC))
+			break;
+		chosen[found++] = *best;
+		if (kind_of(best) != SYM_KIND_FUNC)
+			break;
+		reached = best->end;
+	}
+	return found;
+}
+
+/* One entry an address where that will do, none for what a more trusted one covers. */
+static void choose_all(struct sym_builder *b)
+{
+	struct sym_entry *e = b->entries;
+	uint64_t func_end = 0, any_end = 0; /* how far sized entries so far reach */
+	size_t kept = 0, next;
+
+	for (size_t i = 0; i < b->n_entries; i = next) {
+		struct sym_entry chosen[SAME_ADDR_MAX];
+		enum sym_kind kind;
+		size_t n;
+
+		for (next = i + 1; next < b->n_entries && e[next].addr == e[i].addr; next++)
+			;
+		n = choose(b, e + i, next - i, chosen);
+		kind = kind_of(&chosen[0]);
+		if (kind != SYM_KIND_FUNC && chosen[0].addr < func_end)
+			continue;
+		if ((kind == SYM_KIND_LABEL_OPEN || kind == SYM_KIND_STUB) &&
+		    chosen[0].addr < any_end)
+			continue;
+		/* What has no size ends where the next one begins. */
+		if (kept && is_open(kind_of(&e[kept - 1])) && e[kept - 1].end > chosen[0].addr)
+			e[kept - 1].end = chosen[0].addr;
+		if (!is_open(kind)) {
+			any_end = chosen[n - 1].end > any_end ? chosen[n - 1].end : any_end;
+			if (kind == SYM_KIND_FUNC && any_end > func_end)
+				func_end =
+					chosen[n - 1].end > func_end ? chosen[n - 1].end : func_end;
+		}
+		while (n) /* the widest first: what comes last is found first */
+			e[kept++] = chosen[--n];
+	}
+	b->n_entries = kept;
+}
+
+/* Links each entry to the nearest before it that reaches beyond its start. */
+static void link_enclosing(struct sym_builder *b)
+{
+	struct sym_entry *e = b->entries;
+
+	for (size_t i = 0; i < b->n_entries; i++) {
+		uint32_t up = i ? (uint32_t)(i - 1) : NONE;
+
+		while (up != NONE && e[up].end <= e[i].addr)
+			up = e[up].aux; /* ended before i: nobody after i needs it either */
+		e[i].name |= is_open(kind_of(&e[i])) ? SYM_ENTRY_OPEN : 0;
+		e[i].aux = up;
+	}
+}
+
+/* ---- names ------------------------------------------------------------------- */
+
+static bool is_plain(const char *name, size_t n)
+{
+	bool plain = true;
+
+	for (size_t i = 0; i < n; i++)
+		plain = plain && name[i] >= 0x20 && name[i] < 0x7f;
+	return plain;
+}
+
+/* Makes every chosen name valid UTF-8 of bounded length; most are already. */
+static int clean_names(struct sym_builder *b)
+{
+	uint64_t cleaned = 0;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < b->n_entries; i++) {
+		struct sym_entry e = b->entries[i];
+		size_t n = length_of(&e);
+		uint64_t off;
+		char *clean;
+		int err;
+
+		if (n <= NAME_MAX_BYTES && is_plain(b->names + e.name, n)) {
+			b->entries[kept++] = e;
+			continue;
+		}
+		clean = sym_sanitize(b->names + e.name, n, NAME_MAX_BYTES);
+		if (!clean)
+			return -ENOMEM;
+		n = strlen(clean);
+		cleaned += n + 1;
+		err = cleaned > CLEANED_MAX ? -E2BIG : sym_builder_names(b, n, &off);
+		if (!err) {
+			memcpy(b->names + off, clean, n);
+			e.name = (uint32_t)off;
+			e.aux = (e.aux & ~LENGTH_MASK) | (uint32_t)n;
+			b->entries[kept++] = e;
+		}
+		free(clean);
+		err = sym_builder_left_out(b, err);
+		if (err)
+			return err;
+	}
+	b->n_entries = kept;
+	return 0;
+}
+
+/* Copies the names in use where that halves the arena; string tables name data too. */
+static void pack_names(struct sym_builder *b)
+{
+	uint64_t need = 0, done = 0;
+	char *packed;
+
+	for (size_t i = 0; i < b->n_entries; i++)
+		need += length_of(&b->entries[i]) + 1;
+	if (need > b->names_size / 2)
+		return;
+	packed = malloc(need + 1);
+	if (!packed)
+		return; /* it was only to save memory */
+	for (size_t i = 0; i < b->n_entries; i++) {
+		struct sym_entry *e = &b->entries[i];
+
+		memcpy(packed + done, b->names + e->name, length_of(e) + 1);
+		e->name = (uint32_t)done;
+		done += length_of(e) + 1;
+	}
+	free(b->names);
+	b->names = packed;
+	b->names_size = done;
+}
+
+/* ---- the table ------------------------------------------------------------------ */
+
+static int open_image(const struct sym_image *image, struct sym_table **out)
+{
+	struct sym_table *table = calloc(1, sizeof(*table));
+	struct sym_builder b = { 0 };
+	struct sym_entry *fitting;
+	int err;
+
+	if (!table)
+		return -ENOMEM;
+	err = add_image(&b, image, false);
+	if (err)
+		goto out;
+	err = sort_by_addr(&b);
+	if (err)
+		goto out;
+	choose_all(&b);
+	err = clean_names(&b);
+	if (err)
+		goto out;
+	pack_names(&b);
+	link_enclosing(&b);
+	fitting = b.n_entries ? realloc(b.entries, b.n_entries * sizeof(*fitting)) : NULL;
+	table->entries = fitting ? fitting : b.entries;
+	table->n_entries = b.n_entries;
+	table->names = b.names;
+	table->damage = b.damage;
+	b.entries = NULL;
+	b.names = NULL;
+	*out = table;
+	table = NULL;
+out:
+	free(b.entries);
+	free(b.names);
+	free(table);
+	return err;
+}
+
+int sym_table_open(int fd, uint64_t elf_off, struct sym_table **out)
+{
+	struct sym_image image;
+	int err = sym_image_init_fd(&image, fd, elf_off);
+
+	if (err)
+		return err;
+	err = open_image(&image, out);
+	sym_image_fini(&image);
+	return err;
+}
+
+int sym_table_open_image(const void *bytes, size_t size, struct sym_table **out)
+{
+	struct sym_image image;
+	int err = sym_image_init_bytes(&image, bytes, size);
+
+	if (err)
+		return err;
+	err = open_image(&image, out);
+	sym_image_fini(&image);
+	return err;
+}
+
+void sym_table_free(struct sym_table *table)
+{
+	if (!table)
+		return;
+	free(table->entries);
+	free(table->names);
+	free(table);
+}
+
+size_t sym_table_size(const struct sym_table *table)
+{
+	return table->n_entries;
+}
+
+int sym_table_damage(const struct sym_table *table)
+{
+	return table->damage;
+}
+
+int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out)
+{
+	const struct sym_entry *e;
+
+	if (i >= table->n_entries)
+		return -ENOENT;
+	e = &table->entries[i];
+	*out = (struct sym_symbol){ .addr = e->addr,
+				    .size = e->name & SYM_ENTRY_OPEN ? 0 : e->end - e->addr,
+				    .name = table->names + (e->name & ~SYM_ENTRY_OPEN) };
+	return 0;
+}
+
+int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_symbol *out)
+{
+	size_t low = 0, high = table->n_entries;
+	uint32_t at;
+
+	while (low < high) { /* the first entry that starts beyond vaddr */
+		size_t middle = low + (high - low) / 2;
+
+		if (table->entries[middle].addr <= vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	at = low ? (uint32_t)(low - 1) : NONE;
+	for (int i = 0; i < ENCLOSING_MAX && at != NONE; i++) {
+		if (vaddr < table->entries[at].end)
+			return sym_table_at(table, at, out);
+		at = table->entries[at].aux;
+	}
+	return -ENOENT;
+}

@@ -1,0 +1,51 @@
+/*
+ * symbolizer/table.h: what symbol readers put into a table that is being built.
+ *
+ * Names lie one after another in one arena and are told by offset, because the
+ * arena moves as it grows.
+ */
+#ifndef SYMBOLIZER_TABLE_H
+#define SYMBOLIZER_TABLE_H
+
+#include "symbolizer/image.h"
+
+/* In order of trust; an address keeps symbols of its most trusted kind. */
+enum sym_kind {
+	SYM_KIND_FUNC,	     /* typed, with a size */
+	SYM_KIND_FUNC_OPEN,  /* typed, size not told */
+	SYM_KIND_LABEL,	     /* untyped, with a size */
+	SYM_KIND_LABEL_OPEN, /* untyped, size not told: hand-written assembly */
+	SYM_KIND_STUB,	     /* made up here for a PLT entry */
+};
+
+enum sym_bind { SYM_BIND_GLOBAL, SYM_BIND_WEAK, SYM_BIND_LOCAL };
+
+struct sym_entry {
+	uint64_t addr;
+	uint64_t end;  /* > addr */
+	uint32_t name; /* arena offset; SYM_ENTRY_OPEN: its size was not told */
+	uint32_t aux;  /* while built: kind, bind, length of the name; then: the enclosing entry */
+};
+#define SYM_ENTRY_OPEN ((uint32_t)1 << 31)
+
+struct sym_builder {
+	struct sym_entry *entries; /* owned */
+	size_t n_entries, room;
+	char *names; /* owned */
+	size_t names_size, names_room;
+	uint64_t name_bytes; /* of all entries, shared ones counted each time */
+	int damage;	     /* the first part that was left out, and why */
+};
+
+/*
+ * Room for size bytes and a NUL at the end of the arena; *off says where.
+ * -E2BIG beyond the arena's 1 GiB.
+ */
+int sym_builder_names(struct sym_builder *b, uint64_t size, uint64_t *off);
+/* name: arena offset of `length` bytes and a NUL. */
+int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t name,
+		    size_t length, enum sym_kind kind, enum sym_bind bind);
+/* Keeps the first damage; system failures pass through, everything else becomes 0. */
+int sym_builder_left_out(struct sym_builder *b, int err);
+
+#endif
