@@ -100,7 +100,7 @@ static const struct {
 	{ "_ZN3foo17h05af221e174051e9E.cold", "foo [clone .cold]" },
 	/* Rust, v0: RFC 2603's examples. */
 	{ "_RNvC6_123foo3bar", "123foo::bar" },
-	{ "_RINbNbCskIICzLVPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxp5OutputuEL_"
+	{ "_RINbNbCskIICzLVPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6OutputuEL_"
 	  "ECs1iopQbuBiw2_3std",
 	  "alloc::alloc::box_free::<dyn alloc::boxed::FnBox<(), Output = ()>>" },
 	{ "_RNqCs4fqI2P2rA04_11utf8_identsu30____7hkackfecea1cbdathfdh9hlq6y",
