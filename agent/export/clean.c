@@ -1,0 +1,52 @@
+#include "agent/export/clean.h"
+
+#include "proto/utf8.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* C0, DEL, and C1 (two bytes in UTF-8), which terminals obey as well. */
+static bool is_control(const char *c, size_t n)
+{
+	unsigned char first = (unsigned char)c[0], second = n > 1 ? (unsigned char)c[1] : 0;
+
+	return n == 1 ? first < 0x20 || first == 0x7f : n == 2 && first == 0xc2 && second < 0xa0;
+}
+
+/* U+2028, U+2029: line ends to some readers; U+202A…E and U+2066…9 reorder what a terminal shows. */
+static bool is_layout(const char *c, size_t n)
+{
+	unsigned char third = n == 3 ? (unsigned char)c[2] : 0;
+
+	if (n != 3 || (unsigned char)c[0] != 0xe2)
+		return false;
+	return ((unsigned char)c[1] == 0x80 && third >= 0xa8 && third <= 0xae) ||
+	       ((unsigned char)c[1] == 0x81 && third >= 0xa6 && third <= 0xa9);
+}
+
+size_t clean_text(const char *text, const char *also, char instead, char *out, size_t size)
+{
+	size_t length = text ? strlen(text) : 0, used = 0;
+
+	for (size_t at = 0; at < length;) {
+		size_t n = utf8_length(text + at, length - at);
+		const char *from = text + at;
+		size_t from_size = n;
+
+		at += n ? n : 1;
+		if (!n) {
+			from = "\xef\xbf\xbd";
+			from_size = 3;
+		} else if (is_control(from, n) || is_layout(from, n) ||
+			   (n == 1 && strchr(also, from[0]))) {
+			from = &instead;
+			from_size = 1;
+		}
+		if (from_size >= size - used)
+			break;
+		memcpy(out + used, from, from_size);
+		used += from_size;
+	}
+	out[used] = '\0';
+	return used;
+}

@@ -1,0 +1,58 @@
+/*
+ * agent/export/export.h: what leaves the program: a folded profile as pprof or
+ * folded lines, single samples as text or TSV.
+ *
+ * Whatever a name holds, a line stays one line and a column one column: control
+ * bytes, bytes that are not UTF-8 and the format's own separators are replaced.
+ *
+ * Functions return 0 or a negative errno value of the file they write to.
+ */
+#ifndef AGENT_EXPORT_EXPORT_H
+#define AGENT_EXPORT_EXPORT_H
+
+#include "agent/pipeline/names.h"
+#include "agent/pipeline/pipeline.h"
+#include "agent/pipeline/profile.h"
+#include "agent/source/source.h"
+
+#include <stdio.h>
+
+/*
+ * pprof, as proto/pprof.h writes it.  Each event gives two sample types, the
+ * number of samples and what they stand for: "samples"/count and
+ * "cpu"/nanoseconds; the second event on has its name before: "NAME_samples".
+ * A location without symbol has the function "[libfoo.so]" and keeps its
+ * address.  The comments are this program's version, host, kernel, recorder,
+ * the accounting, then the caller's.
+ */
+int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
+		 const char *const *comments, size_t n_comments, int gzip_level, int fd);
+
+/*
+ * "comm;outer;…;inner COUNT" a line, sorted, as flamegraph.pl and speedscope
+ * read it; kernel frames end in _[k].  All events are counted together.
+ */
+int export_folded(const struct profile *profile, struct names *names, FILE *out);
+
+/* ---- single samples ------------------------------------------------------- */
+
+/*
+ * As perf script prints it.  Where the user part did not end at a root, a line
+ * "# stop: truncated" ends the stack; tools that read perf script skip such lines.
+ */
+int export_text(FILE *out, const struct walked *walked, struct names *names);
+
+/*
+ * One row a frame; rel_pc is hexadecimal, the pc in terms of the module; "-"
+ * where something is not known.  A sample without frames has one row, frame "-".
+ */
+int export_tsv_header(FILE *out);
+int export_tsv(FILE *out, const struct walked *walked, struct names *names);
+
+/* ---- shared by the exporters ---------------------------------------------- */
+
+/* What stands for a function without name: its module, "[libfoo.so]", "[kernel]". */
+void export_place(const struct name *name, char *out, size_t size);
+int export_flush(FILE *out);
+
+#endif

@@ -1,0 +1,104 @@
+/* agent/export/lines.c: single samples, as lines of text. */
+#include "agent/export/clean.h"
+#include "agent/export/export.h"
+
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+int export_flush(FILE *out)
+{
+	errno = 0;
+	if (fflush(out) || ferror(out))
+		return errno ? -errno : -EIO;
+	return 0;
+}
+
+static int state_of(FILE *out)
+{
+	/* The stream remembers a failed write; its errno may be from another call by now. */
+	return ferror(out) ? (errno ? -errno : -EIO) : 0;
+}
+
+void export_place(const struct name *name, char *out, size_t size)
+{
+	const char *module = name->module && name->module[0] ? name->module : "[unknown]";
+
+	(void)snprintf(out, size, module[0] == '[' ? "%s" : "[%s]", module);
+}
+
+/* The module as perf script has it: a file by its path, anything else by its name. */
+static const char *whole_module(const struct location *location, const struct name *name)
+{
+	return location->module->kind == MODULE_FILE ? location->module->path : name->module;
+}
+
+int export_text(FILE *out, const struct walked *w, struct names *names)
+{
+	const struct event *e = w->event;
+	char text[CLEAN_MAX], module[CLEAN_MAX];
+
+	(void)clean_text(w->comm, "", '?', text, sizeof(text));
+	(void)clean_text(w->event_name, "", '?', module, sizeof(module));
+	(void)fprintf(out,
+		      "%-16s %5" PRIu32 "/%-5" PRIu32 " [%03" PRIu32 "] %5" PRIu64 ".%06" PRIu64
+		      ": %10" PRIu64 " %s: \n",
+		      text, e->pid, e->tid, e->sample.cpu, e->time_ns / 1000000000,
+		      e->time_ns % 1000000000 / 1000, e->sample.period, module);
+	for (size_t i = 0; i < w->n_frames; i++) {
+		const struct walked_frame *f = &w->frames[i];
+		struct name name;
+
+		names_find(names, &f->location, &name);
+		(void)clean_text(name.function, "", '?', text, sizeof(text));
+		(void)clean_text(whole_module(&f->location, &name), "", '?', module,
+				 sizeof(module));
+		if (name.function)
+			(void)fprintf(out, "\t%16" PRIx64 " %s+0x%" PRIx64 " (%s)\n", f->pc, text,
+				      name.offset, module);
+		else
+			(void)fprintf(out, "\t%16" PRIx64 " [unknown] (%s)\n", f->pc, module);
+	}
+	if (w->has_user && w->stop != UW_STOP_ROOT)
+		(void)fprintf(out, "# stop: %s\n", uw_stop_name(w->stop));
+	(void)fputc('\n', out);
+	return state_of(out);
+}
+
+int export_tsv_header(FILE *out)
+{
+	(void)fputs("sample\tframe\tmodule\trel_pc\tfunction\tfunction_offset\tstepper\tstop\n",
+		    out);
+	return state_of(out);
+}
+
+int export_tsv(FILE *out, const struct walked *w, struct names *names)
+{
+	/* A kernel stack alone did not stop anywhere in user space. */
+	const char *stop = w->has_user ? uw_stop_name(w->stop) : "-";
+	char text[CLEAN_MAX], module[CLEAN_MAX];
+
+	for (size_t i = 0; i < w->n_frames; i++) {
+		const struct walked_frame *f = &w->frames[i];
+		struct name name;
+
+		names_find(names, &f->location, &name);
+		(void)clean_text(name.module, "", '?', module, sizeof(module));
+		(void)fprintf(out, "%" PRIu64 "\t%zu\t%s\t%" PRIx64 "\t", w->number, i,
+			      module[0] ? module : "-", f->location.vaddr + f->location.ra_bytes);
+		(void)clean_text(name.function, "", '?', text, sizeof(text));
+		if (name.function)
+			(void)fprintf(out, "%s\t%" PRIu64, text[0] ? text : "-", name.offset);
+		else
+			(void)fputs("-\t-", out);
+		(void)fprintf(out, "\t%s\t%s\n",
+			      i < w->n_kernel ? "kernel"
+					      : uw_stepper_name((enum uw_stepper)f->stepper),
+			      stop);
+	}
+	if (!w->n_frames)
+		(void)fprintf(out, "%" PRIu64 "\t-\t-\t-\t-\t-\t-\t%s\n", w->number, stop);
+	return state_of(out);
+}

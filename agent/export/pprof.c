@@ -1,0 +1,347 @@
+#include "agent/export/clean.h"
+#include "agent/export/export.h"
+
+#include "agent/hash.h"
+#include "proto/pprof.h"
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 4096 };
+
+/* One mapping of the profile: a segment of a file, or whatever was seen of something else. */
+struct span {
+	const struct module *module;
+	bool segment;	      /* the bounds are the file's own */
+	uint64_t first, last; /* address of the first and last byte */
+	uint64_t off;	      /* in the file, of first */
+	uint64_t id;	      /* in the profile; 0: not yet, or none */
+};
+
+struct writer {
+	const struct profile *profile;
+	struct names *names;
+	const struct source_info *info;
+	struct pprof *pprof;
+	struct span *spans;
+	size_t n_spans, room_spans;
+	struct hash_index by_place;
+	uint32_t *span_of;     /* by location, NO_SPAN: not looked at */
+	uint64_t *location_of; /* by location: its id in the profile, or 0 */
+};
+
+#define NO_SPAN UINT32_MAX
+
+static const struct uw_segment *segment_of(const struct location *location)
+{
+	size_t n = 0;
+	const struct uw_segment *s =
+		location->module->object ? uw_object_segments(location->module->object, &n) : NULL;
+
+	for (size_t i = 0; i < n; i++)
+		if (location->vaddr >= s[i].vaddr && location->vaddr - s[i].vaddr < s[i].mem_size)
+			return &s[i];
+	return NULL;
+}
+
+struct place {
+	const struct writer *w;
+	const struct module *module;
+	const struct uw_segment *segment; /* NULL: all that lies in none */
+};
+
+static bool same_place(const void *ctx, uint32_t id)
+{
+	const struct place *want = ctx;
+	const struct span *s = &want->w->spans[id];
+
+	return s->module == want->module && s->segment == (want->segment != NULL) &&
+	       (!want->segment || s->first == (want->segment->vaddr & ~(uint64_t)(PAGE - 1)));
+}
+
+static int add_span(struct writer *w, const struct place *place, uint64_t hash, uint32_t *out)
+{
+	const struct uw_segment *segment = place->segment;
+	struct span *span;
+	int err;
+
+	if (w->n_spans == w->room_spans) {
+		size_t room = w->room_spans ? w->room_spans * 2 : 64;
+		struct span *bigger = reallocarray(w->spans, room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		w->spans = bigger;
+		w->room_spans = room;
+	}
+	err = hash_add(&w->by_place, hash, (uint32_t)w->n_spans);
+	if (err)
+		return err;
+	*out = (uint32_t)w->n_spans++;
+	span = &w->spans[*out];
+	*span = (struct span){ .module = place->module, .first = UINT64_MAX };
+	if (segment) {
+		/* Whole pages, as the loader maps them. */
+		uint64_t skew = segment->vaddr & (PAGE - 1);
+		uint64_t last = segment->vaddr + (segment->mem_size - 1);
+
+		span->segment = true;
+		span->first = segment->vaddr - skew;
+		span->last = (last < segment->vaddr ? UINT64_MAX : last) | (PAGE - 1);
+		span->off = segment->off - (segment->off < skew ? segment->off : skew);
+	}
+	return 0;
+}
+
+/* Finds the span of a location and stretches it where nothing else says how far it goes. */
+static int place_location(struct writer *w, uint32_t id)
+{
+	const struct location *l = &w->profile->locations[id];
+	struct place place = { .w = w, .module = l->module, .segment = segment_of(l) };
+	uint64_t hash = hash_u64(l->module->id, place.segment ? place.segment->vaddr + 1 : 0);
+	uint32_t at = hash_find(&w->by_place, hash, same_place, &place);
+	struct span *span;
+
+	if (at == HASH_NONE) {
+		int err = add_span(w, &place, hash, &at);
+
+		if (err)
+			return err;
+	}
+	w->span_of[id] = at;
+	span = &w->spans[at];
+	if (span->segment)
+		return 0;
+	if (l->vaddr < span->first)
+		span->first = l->vaddr & ~(uint64_t)(PAGE - 1);
+	if (l->vaddr > span->last)
+		span->last = l->vaddr | (PAGE - 1);
+	/* A file that could not be opened has offsets for addresses. */
+	span->off = l->module->kind == MODULE_FILE ? span->first : 0;
+	return 0;
+}
+
+static int place_all(struct writer *w)
+{
+	const struct profile *p = w->profile;
+
+	w->span_of = malloc((p->n_locations + 1) * sizeof(*w->span_of));
+	w->location_of = calloc(p->n_locations + 1, sizeof(*w->location_of));
+	if (!w->span_of || !w->location_of)
+		return -ENOMEM;
+	memset(w->span_of, 0xff, p->n_locations * sizeof(*w->span_of)); /* NO_SPAN */
+	for (size_t i = 0; i < p->n_location_ids; i++) {
+		uint32_t id = p->location_ids[i];
+
+		if (w->span_of[id] == NO_SPAN) {
+			int err = place_location(w, id);
+
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
+
+static uint64_t mapping_id(struct writer *w, struct span *span)
+{
+	const struct module *m = span->module;
+	const struct uw_build_id *build_id = &m->build_id;
+	char hex[2 * UW_BUILD_ID_MAX + 1] = "";
+
+	/* An address that was in no mapping; a limit past the last byte that cannot be stated. */
+	if (span->id || !strcmp(m->path, "[unknown]") || span->last == UINT64_MAX)
+		return span->id;
+	if (m->kind == MODULE_KERNEL && !build_id->size)
+		build_id = &w->info->kernel_build_id;
+	for (size_t i = 0; i < build_id->size && i < UW_BUILD_ID_MAX; i++)
+		(void)snprintf(hex + 2 * i, 3, "%02x", build_id->bytes[i]);
+	span->id = pprof_mapping(w->pprof, &(struct pprof_mapping){ .start = span->first,
+								    .limit = span->last + 1,
+								    .off = span->off,
+								    .file = m->path,
+								    .build_id = hex });
+	return span->id;
+}
+
+static uint64_t function_id(struct writer *w, const struct location *location)
+{
+	char place[CLEAN_MAX];
+	struct name name;
+
+	names_find(w->names, location, &name);
+	if (name.function)
+		return pprof_function(w->pprof, name.function, name.system_name, NULL);
+	export_place(&name, place, sizeof(place));
+	return pprof_function(w->pprof, place, NULL, NULL);
+}
+
+static uint64_t location_id(struct writer *w, uint32_t id)
+{
+	const struct location *l = &w->profile->locations[id];
+	struct pprof_line line;
+
+	if (!w->location_of[id]) {
+		line = (struct pprof_line){ .function = function_id(w, l) };
+		w->location_of[id] = pprof_location(
+			w->pprof, mapping_id(w, &w->spans[w->span_of[id]]), l->vaddr, &line, 1);
+	}
+	return w->location_of[id];
+}
+
+static int64_t clip(uint64_t value)
+{
+	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+static void add_types(struct writer *w)
+{
+	const struct source_info *info = w->info;
+
+	for (size_t i = 0; i < info->n_events; i++) {
+		const struct source_event *e = &info->events[i];
+		char type[160], samples[160];
+		size_t n_same = 0;
+
+		for (size_t j = 0; j < i; j++)
+			n_same += !strcmp(info->events[j].type, e->type);
+		(void)clean_text(e->type, "", ' ', type, sizeof(type) / 2);
+		if (n_same)
+			(void)snprintf(type + strlen(type), 32, "_%zu", n_same + 1);
+		(void)snprintf(samples, sizeof(samples), "%.120s%s", i ? type : "samples",
+			       i ? "_samples" : "");
+		pprof_sample_type(w->pprof, samples, "count");
+		pprof_sample_type(w->pprof, type, e->unit);
+		if (!i) {
+			bool in_time = !strcmp(e->unit, "nanoseconds");
+			uint64_t period = e->period;
+
+			if (!period && in_time && e->frequency_hz)
+				period = 1000000000 / e->frequency_hz;
+			pprof_default_sample_type(w->pprof, type);
+			pprof_period(w->pprof, type, e->unit, clip(period));
+		}
+	}
+	if (!info->n_events) {
+		pprof_sample_type(w->pprof, "samples", "count");
+		pprof_sample_type(w->pprof, "cpu", "nanoseconds");
+		pprof_period(w->pprof, "cpu", "nanoseconds", 0);
+	}
+}
+
+static void comment(struct writer *w, const char *what, const char *text)
+{
+	char clean[1024], line[1100];
+
+	if (!text[0])
+		return;
+	(void)clean_text(text, "", ' ', clean, sizeof(clean));
+	(void)snprintf(line, sizeof(line), "%s%s", what, clean);
+	pprof_comment(w->pprof, line);
+}
+
+static void add_comments(struct writer *w, const char *const *comments, size_t n)
+{
+	char text[1024];
+
+	comment(w, "offwind ", OFFWIND_VERSION);
+	comment(w, "host: ", w->info->host);
+	comment(w, "kernel: ", w->info->kernel);
+	comment(w, "source: ", w->info->kind);
+	comment(w, "recorded by: ", w->info->recorder);
+	accounting_text(&w->profile->accounting, text, sizeof(text));
+	comment(w, "", text);
+	for (size_t i = 0; i < n; i++)
+		comment(w, "", comments[i]);
+}
+
+static void add_time(struct writer *w)
+{
+	const struct profile *p = w->profile;
+	uint64_t wall = w->info->wall_start_ns;
+
+	if (wall)
+		wall += p->start_ns - w->info->wall_first_ns; /* may lie before: wraps back */
+	pprof_time(w->pprof, clip(wall),
+		   p->end_ns > p->start_ns ? clip(p->end_ns - p->start_ns) : 0);
+}
+
+static int add_samples(struct writer *w)
+{
+	const struct profile *p = w->profile;
+	size_t n_events = w->info->n_events ? w->info->n_events : 1;
+	int64_t *values = calloc(2 * n_events, sizeof(*values));
+	uint64_t *ids = NULL;
+	size_t room = 0;
+	int err = values ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < p->n_entries; i++) {
+		const struct profile_entry *e = &p->entries[i];
+		uint64_t labels[6];
+		size_t n_labels = 0;
+
+		if (e->event >= n_events) {
+			err = -EINVAL;
+			break;
+		}
+		if (e->n_locations > room) {
+			free(ids);
+			room = e->n_locations * (size_t)2;
+			ids = calloc(room, sizeof(*ids));
+			if (!ids) {
+				err = -ENOMEM;
+				break;
+			}
+		}
+		for (uint32_t j = 0; j < e->n_locations; j++)
+			ids[j] = location_id(w, p->location_ids[e->first_location + j]);
+		labels[n_labels++] = pprof_label_number(w->pprof, "pid", e->pid);
+		labels[n_labels++] = pprof_label_number(w->pprof, "tid", e->tid);
+		labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
+		labels[n_labels++] = pprof_label_text(w->pprof, "comm", e->process_comm);
+		if (e->cgroup_id)
+			labels[n_labels++] =
+				pprof_label_number(w->pprof, "cgroup", (int64_t)e->cgroup_id);
+		if (e->has_user && e->stop != UW_STOP_ROOT)
+			labels[n_labels++] = pprof_label_text(w->pprof, "stop",
+							      uw_stop_name((enum uw_stop)e->stop));
+		values[2 * e->event] = clip(e->n_samples);
+		values[2 * e->event + 1] = clip(e->value);
+		pprof_sample(w->pprof, &(struct pprof_sample){ .locations = ids,
+							       .n_locations = e->n_locations,
+							       .values = values,
+							       .labels = labels,
+							       .n_labels = n_labels });
+		values[2 * e->event] = values[2 * e->event + 1] = 0;
+	}
+	free(values);
+	free(ids);
+	return err;
+}
+
+int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
+		 const char *const *comments, size_t n_comments, int gzip_level, int fd)
+{
+	struct writer w = { .profile = profile, .names = names, .info = info };
+	int err = pprof_new(&w.pprof);
+
+	if (err)
+		return err;
+	err = place_all(&w);
+	if (!err) {
+		add_types(&w);
+		add_comments(&w, comments, n_comments);
+		add_time(&w);
+		err = add_samples(&w);
+	}
+	if (!err)
+		err = pprof_write(w.pprof, gzip_level, fd);
+	pprof_free(w.pprof);
+	free(w.spans);
+	free(w.span_of);
+	free(w.location_of);
+	hash_fini(&w.by_place);
+	return err;
+}
