@@ -1,0 +1,992 @@
+/*
+ * agent/source/perfdata.c: a recording of perf record as a source.
+ *
+ * scan() takes one record after another from the file, the pipe or the
+ * decompressor and queues what has a time; deliver() turns the oldest one into
+ * events.  Of a record in a file only its offset is queued, and the stack of a
+ * sample is read when its turn comes, as far as it was in use.
+ *
+ * Memory: the queue's 24 MiB and BLOCKS_MAX for records that cannot be read
+ * again.  Beyond either, the elder half of the queue is let go: then a record
+ * may come later than one that is younger than it.
+ *
+ * A record that contradicts itself is left out (a sample counts as lost) and
+ * what follows is read on; where records cannot be told apart any more reading
+ * ends.  Either way the first damage is the error at the end.
+ */
+#include "agent/source/perfdata_attrs.h"
+#include "agent/source/perfdata_facts.h"
+#include "agent/source/perfdata_format.h"
+#include "agent/source/perfdata_input.h"
+#include "agent/source/perfdata_queue.h"
+#include "agent/source/perfdata_record.h"
+#include "agent/source/perfdata_sample.h"
+#include "agent/source/source.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#define BLOCKS_MAX 48u	       /* of 1 MiB */
+#define LOAD_WHOLE (12u << 10) /* up to here one read costs less than leaving something out */
+
+struct perfdata {
+	struct source source;
+	int fd;
+	char *name;
+	bool seekable;
+	bool closed;	    /* perf completed the header */
+	uint64_t file_size; /* seekable */
+	uint64_t off;	    /* of the next record */
+	uint64_t end;	    /* of the records, as far as they are there */
+	uint64_t end_told;  /* as the header has it */
+
+	struct perfdata_attrs attrs;
+	struct perfdata_facts facts;
+	struct perfdata_queue queue;
+	uint64_t n_records;
+
+	struct perfdata_window window; /* seekable */
+	uint8_t *scratch;	       /* one record that is not in the window */
+	struct perfdata_pool pool;
+	struct perfdata_stream pipe; /* not seekable */
+	bool pipe_ended;
+
+	ZSTD_DCtx *zstd;
+	struct perfdata_stream inflated;
+	ZSTD_inBuffer deflated; /* borrowed from window or pipe */
+	bool inflating;		/* deflated or zstd still hold something */
+	uint64_t deflated_off;
+
+	struct perfdata_entry direct; /* without a time: comes at once */
+	bool has_direct;
+	const uint8_t *held; /* the block of the last events' record, or NULL */
+	struct event next[2];
+	int n_next, at_next;
+	char path[PERFDATA_PATH_MAX];
+	struct perfdata_sample sample;
+	uint64_t record_off; /* of the record being loaded */
+
+	bool scanned;	       /* nothing more to scan */
+	bool torn_sample;      /* the last record was a sample, in part */
+	uint64_t lost;	       /* as the kernel told */
+	uint64_t lost_counted; /* as perf counted itself, which includes the above */
+	bool told_lost;
+	int err; /* of the first damage */
+	uint64_t n_damaged;
+	char damage[400];
+	uint64_t damage_off;
+};
+
+/* What queue entries say about a record: see entry_of(). */
+#define ENTRY_COPIED	  1u
+#define ENTRY_SIZE(order) ((uint32_t)((order) >> 1 & 0xffff))
+
+/* ---- damage ----------------------------------------------------------------------- */
+
+/* Keeps the first one. */
+__attribute__((format(printf, 4, 5))) static void damage(struct perfdata *p, int err, uint64_t off,
+							 const char *format, ...)
+{
+	va_list args;
+
+	p->n_damaged++;
+	if (p->err)
+		return;
+	p->err = err;
+	p->damage_off = off;
+	va_start(args, format);
+	(void)vsnprintf(p->damage, sizeof(p->damage), format, args);
+	va_end(args);
+}
+
+/* Nothing after this place can be understood. */
+#define STOP(p, err, off, ...)                          \
+	do {                                            \
+		damage((p), (err), (off), __VA_ARGS__); \
+		(p)->scanned = true;                    \
+	} while (0)
+
+static void write_error(const struct perfdata *p, char *out, size_t size)
+{
+	char more[96] = "";
+
+	if (!p->closed)
+		(void)snprintf(more, sizeof(more), "; perf record did not close the file");
+	else if (p->n_damaged > 1)
+		(void)snprintf(more, sizeof(more), "; %llu more records are damaged",
+			       (unsigned long long)p->n_damaged - 1);
+	(void)snprintf(out, size, "%.200s: offset 0x%llx: %.200s%s", p->name,
+		       (unsigned long long)p->damage_off, p->damage, more);
+}
+
+/* ---- bytes -------------------------------------------------------------------------- */
+
+/* Up to size bytes from p->off on; *got is less only where the input ends. */
+static int peek(struct perfdata *p, size_t size, const uint8_t **out, size_t *got)
+{
+	if (p->seekable)
+		return perfdata_window_get(&p->window, p->off, size, p->end, out, got);
+	while (perfdata_stream_size(&p->pipe) < size && !p->pipe_ended) {
+		uint8_t *to;
+		size_t room;
+		ssize_t n;
+		int err = perfdata_stream_room(&p->pipe, &to, &room);
+
+		if (err)
+			return err;
+		n = read(p->fd, to, room);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p->pipe_ended = !n;
+		perfdata_stream_filled(&p->pipe, (size_t)n);
+	}
+	*out = p->pipe.begin;
+	*got = perfdata_stream_size(&p->pipe) < size ? perfdata_stream_size(&p->pipe) : size;
+	return 0;
+}
+
+/* Passes by bytes that were peeked at. */
+static void pass(struct perfdata *p, size_t size)
+{
+	p->off += size;
+	if (!p->seekable)
+		p->pipe.begin += size;
+}
+
+/* Passes by any number of bytes; false: the input ends before. */
+static bool skip(struct perfdata *p, uint64_t size)
+{
+	if (p->seekable) {
+		bool there = size <= p->end - p->off;
+
+		p->off = there ? p->off + size : p->end;
+		return there;
+	}
+	while (size) {
+		const uint8_t *bytes;
+		size_t one = size < PERFDATA_RECORD_MAX ? (size_t)size : PERFDATA_RECORD_MAX, got;
+
+		if (peek(p, one, &bytes, &got) || !got)
+			return false;
+		pass(p, got);
+		size -= got;
+	}
+	return true;
+}
+
+/* ---- scanning ------------------------------------------------------------------------ */
+
+static void take_attr(struct perfdata *p, uint64_t off, const uint8_t *attr, size_t size,
+		      const uint8_t *ids, size_t n_ids)
+{
+	int err = perfdata_attrs_add(&p->attrs, attr, size, ids, n_ids);
+
+	p->source.info.events = p->attrs.events;
+	p->source.info.n_events = p->attrs.n_events;
+	if (err == -EBADMSG)
+		damage(p, err, off,
+		       "an event's description is too short or does not fit the others");
+	else if (err == -E2BIG)
+		damage(p, -EBADMSG, off, "more events or ids than can be meant");
+	else if (err)
+		STOP(p, err, off, "%s", strerror(-err));
+}
+
+/* Records of perf's own, which tell what a file's header would; record has all size bytes. */
+static void scan_user(struct perfdata *p, uint64_t off, const uint8_t *record, size_t size)
+{
+	uint32_t type = perfdata_u32(record);
+	int err = 0;
+
+	switch (type) {
+	case PERFDATA_HEADER_ATTR: {
+		size_t attr = size >= 16 ? perfdata_u32(record + 12) : 0;
+
+		if (!attr)
+			attr = PERF_ATTR_SIZE_VER0;
+		if (size < 16 || attr > size - 8)
+			err = -EBADMSG;
+		else
+			take_attr(p, off, record + 8, attr, record + 8 + attr,
+				  (size - 8 - attr) / 8);
+		break;
+	}
+	case PERFDATA_HEADER_BUILD_ID:
+		err = perfdata_facts_build_id(&p->facts, record, size);
+		break;
+	case PERFDATA_HEADER_FEATURE:
+		if (size < 16)
+			err = -EBADMSG;
+		else if (perfdata_u64(record + 8) < PERFDATA_FEATURES)
+			err = perfdata_facts_feature(&p->facts, &p->attrs,
+						     (unsigned int)perfdata_u64(record + 8),
+						     record + 16, size - 16);
+		break;
+	case PERFDATA_EVENT_UPDATE:
+		if (size < 24)
+			err = -EBADMSG;
+		else if (perfdata_u64(record + 8) == PERFDATA_UPDATE_NAME)
+			perfdata_attrs_name(&p->attrs, perfdata_u64(record + 16),
+					    (const char *)record + 24, size - 24);
+		break;
+	case PERFDATA_FINISHED_ROUND:
+		perfdata_queue_round(&p->queue);
+		break;
+	default: /* nothing we need */
+		break;
+	}
+	if (err == -EBADMSG)
+		damage(p, err, off, "a record of type %u contradicts itself", type);
+	else if (err)
+		STOP(p, err, off, "%s", strerror(-err));
+}
+
+static bool gives_events(uint32_t type)
+{
+	return type == PERF_RECORD_MMAP || type == PERF_RECORD_MMAP2 || type == PERF_RECORD_COMM ||
+	       type == PERF_RECORD_FORK || type == PERF_RECORD_EXIT || type == PERF_RECORD_LOST ||
+	       type == PERF_RECORD_LOST_SAMPLES || type == PERF_RECORD_SAMPLE;
+}
+
+static bool read_time(const struct perfdata *p, const uint8_t *record, size_t size,
+		      uint64_t *time_ns)
+{
+	const uint8_t *body = record + PERFDATA_RECORD_HEADER_SIZE;
+	bool told;
+
+	size -= PERFDATA_RECORD_HEADER_SIZE;
+	if (perfdata_u32(record) == PERF_RECORD_SAMPLE)
+		told = perfdata_sample_time(perfdata_attrs_of_sample(&p->attrs, body, size), body,
+					    size, time_ns);
+	else
+		told = perfdata_record_time(perfdata_attrs_of_record(&p->attrs, body, size), body,
+					    size, time_ns);
+	return told && *time_ns && *time_ns != UINT64_MAX;
+}
+
+static void find_kernel_text(struct perfdata *p, const uint8_t *bytes, size_t size)
+{
+	struct perfdata_record record = { .type = perfdata_u32(bytes),
+					  .misc = perfdata_u16(bytes + 4),
+					  .body = bytes + PERFDATA_RECORD_HEADER_SIZE,
+					  .size = (uint32_t)size - PERFDATA_RECORD_HEADER_SIZE };
+	uint64_t text = perfdata_record_kernel_text(&record);
+
+	if (text && !p->source.info.kernel_text)
+		p->source.info.kernel_text = text;
+}
+
+/*
+ * A record of the kernel's kinds: queued, or to be delivered at once.  There
+ * are at least got of its size bytes: all, or the head of a sample in a file.
+ * where: its offset, or its address if it was copied.
+ */
+static void scan_kernel(struct perfdata *p, const uint8_t *record, size_t got, uint64_t where,
+			bool copied)
+{
+	struct perfdata_entry entry = { .where = where };
+	uint32_t type = perfdata_u32(record), size = perfdata_u16(record + 6);
+	int err;
+
+	if (!gives_events(type))
+		return;
+	if (type == PERF_RECORD_MMAP || type == PERF_RECORD_MMAP2)
+		find_kernel_text(p, record, got);
+	if (copied)
+		perfdata_hold(record);
+	entry.order = p->n_records++ << 17 | size << 1 | (copied ? ENTRY_COPIED : 0);
+	if (!read_time(p, record, got, &entry.time_ns)) {
+		entry.time_ns = 0;
+		p->direct = entry;
+		p->has_direct = true;
+		return;
+	}
+	err = perfdata_queue_add(&p->queue, &entry);
+	if (err) {
+		if (copied)
+			perfdata_release(&p->pool, record);
+		STOP(p, err, p->off, "%s", strerror(-err));
+	} else if (copied && p->pool.n_used > BLOCKS_MAX) {
+		perfdata_queue_half(&p->queue);
+	}
+}
+
+/* Takes in compressed bytes, which hold until inflating is false again. */
+static void scan_compressed(struct perfdata *p, uint64_t off, const uint8_t *record, size_t size)
+{
+	bool second = perfdata_u32(record) == PERFDATA_COMPRESSED2;
+	size_t at = second ? 16 : 8;
+
+	if (size < at || (second && perfdata_u64(record + 8) > size - at)) {
+		STOP(p, -EBADMSG, off, "a compressed record contradicts itself");
+		return;
+	}
+	if (!p->zstd && !(p->zstd = ZSTD_createDCtx())) {
+		STOP(p, -ENOMEM, off, "%s", strerror(ENOMEM));
+		return;
+	}
+	p->deflated =
+		(ZSTD_inBuffer){ .src = record + at,
+				 .size = second ? (size_t)perfdata_u64(record + 8) : size - at };
+	p->deflated_off = off;
+	p->inflating = true;
+}
+
+static void inflate(struct perfdata *p)
+{
+	ZSTD_outBuffer out = { .pos = 0 };
+	uint8_t *to;
+	size_t left;
+	int err = perfdata_stream_room(&p->inflated, &to, &out.size);
+
+	if (err) {
+		STOP(p, err, p->deflated_off, "%s", strerror(-err));
+		return;
+	}
+	out.dst = to;
+	left = ZSTD_decompressStream(p->zstd, &out, &p->deflated);
+	if (ZSTD_isError(left)) {
+		STOP(p, -EBADMSG, p->deflated_off, "compressed data are damaged: %s",
+		     ZSTD_getErrorName(left));
+		return;
+	}
+	perfdata_stream_filled(&p->inflated, out.pos);
+	/* With room left over, zstd has given all it had. */
+	p->inflating = p->deflated.pos < p->deflated.size || out.pos == out.size;
+}
+
+/* One whole record of those that were decompressed; false: there is none. */
+static bool scan_inflated(struct perfdata *p)
+{
+	const uint8_t *record = p->inflated.begin;
+	size_t there = perfdata_stream_size(&p->inflated), size;
+	uint32_t type;
+
+	if (there < PERFDATA_RECORD_HEADER_SIZE)
+		return false;
+	type = perfdata_u32(record);
+	size = perfdata_u16(record + 6);
+	if (size < PERFDATA_RECORD_HEADER_SIZE || !type || type >= PERFDATA_TYPES ||
+	    type == PERFDATA_COMPRESSED || type == PERFDATA_COMPRESSED2) {
+		STOP(p, -EBADMSG, p->deflated_off, "no record where one must be (compressed)");
+		return true;
+	}
+	if (size > there)
+		return false;
+	if (type < PERFDATA_USER_TYPES)
+		scan_kernel(p, record, size, (uint64_t)(uintptr_t)record, true);
+	else
+		scan_user(p, p->deflated_off, record, size);
+	p->inflated.begin += size;
+	return true;
+}
+
+static void scan_end(struct perfdata *p)
+{
+	p->scanned = true;
+	if (perfdata_stream_size(&p->inflated))
+		damage(p, -EBADMSG, p->deflated_off, "the compressed data end inside a record");
+	if (p->seekable && p->end < p->end_told)
+		damage(p, -EBADMSG, p->end, "the file ends here, %llu bytes short",
+		       (unsigned long long)(p->end_told - p->end));
+	if (!p->closed)
+		damage(p, -EBADMSG, p->off, "the file ends here");
+}
+
+/* Payload that follows a record; 0 for all but two types. */
+static uint64_t payload_of(const uint8_t *record, size_t size)
+{
+	switch (perfdata_u32(record)) {
+	case PERFDATA_HEADER_TRACING_DATA:
+		return size >= 12 ? perfdata_u32(record + 8) : 0;
+	case PERFDATA_AUXTRACE:
+		return size >= 16 ? perfdata_u64(record + 8) : 0;
+	default:
+		return 0;
+	}
+}
+
+/* The next record, of what stands in the file or comes from the pipe. */
+static void scan_next(struct perfdata *p)
+{
+	const uint8_t *record;
+	uint64_t off = p->off, payload;
+	size_t size = PERFDATA_RECORD_HEADER_SIZE, wanted = size, got;
+	uint32_t type = 0;
+	int err = peek(p, size, &record, &got);
+
+	if (!err && !got) {
+		scan_end(p);
+		return;
+	}
+	if (!err && got == size) {
+		type = perfdata_u32(record);
+		size = perfdata_u16(record + 6);
+		if (size < PERFDATA_RECORD_HEADER_SIZE || !type || type >= PERFDATA_TYPES) {
+			STOP(p, -EBADMSG, off, "no record where one must be (type %u, size %zu)",
+			     type, size);
+			return;
+		}
+		wanted = size;
+		if (p->seekable && type == PERF_RECORD_SAMPLE &&
+		    size > PERFDATA_RECORD_HEADER_SIZE + PERFDATA_SAMPLE_HEAD)
+			wanted = PERFDATA_RECORD_HEADER_SIZE + PERFDATA_SAMPLE_HEAD;
+		err = peek(p, wanted, &record, &got);
+		if (!err && got == wanted && p->seekable && size > p->end - off)
+			got = (size_t)(p->end - off); /* the rest of the sample is not there */
+		else if (!err && got == wanted)
+			got = size;
+	}
+	if (err) {
+		STOP(p, err, off, "%s", strerror(-err));
+		return;
+	}
+	if (got < size) {
+		p->torn_sample = type == PERF_RECORD_SAMPLE;
+		STOP(p, -EBADMSG, off, "the %s ends inside a record",
+		     p->seekable ? "file" : "stream");
+		return;
+	}
+
+	payload = payload_of(record, size);
+	if (type < PERFDATA_USER_TYPES)
+		scan_kernel(p, record, wanted, p->seekable ? off : (uint64_t)(uintptr_t)record,
+			    !p->seekable);
+	else if (type == PERFDATA_COMPRESSED || type == PERFDATA_COMPRESSED2)
+		scan_compressed(p, off, record, size);
+	else
+		scan_user(p, off, record, size);
+	pass(p, size);
+	if (payload && !skip(p, payload))
+		STOP(p, -EBADMSG, off, "the %s ends inside a record's data",
+		     p->seekable ? "file" : "stream");
+}
+
+static void scan(struct perfdata *p)
+{
+	if (scan_inflated(p))
+		return;
+	if (p->inflating)
+		inflate(p);
+	else
+		scan_next(p);
+}
+
+/* ---- delivering --------------------------------------------------------------------- */
+
+static int load(void *ctx, uint32_t from, uint32_t to)
+{
+	struct perfdata *p = ctx;
+	uint32_t header = PERFDATA_RECORD_HEADER_SIZE;
+
+	return perfdata_pread(p->fd, p->scratch + header + from, to - from,
+			      p->record_off + header + from);
+}
+
+/* The start of a record, all of it unless it is large; *have of its size bytes. */
+static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, const uint8_t **out,
+			uint32_t *have)
+{
+	uint32_t size = ENTRY_SIZE(entry->order);
+	bool all = size <= LOAD_WHOLE;
+	int err;
+
+	*have = size;
+	if (entry->order & ENTRY_COPIED) {
+		*out = p->held = (const uint8_t *)(uintptr_t)entry->where;
+		return 0;
+	}
+	*out = perfdata_window_has(&p->window, entry->where, size);
+	if (*out)
+		return 0;
+	p->record_off = entry->where;
+	if (!all)
+		*have = 2048;
+	err = perfdata_pread(p->fd, p->scratch, *have, entry->where);
+	if (err)
+		return err;
+	/* Types were looked at when it was scanned; only a file that changes says otherwise now. */
+	if (perfdata_u16(p->scratch + 6) != size)
+		return -EBADMSG;
+	if (!all && perfdata_u32(p->scratch) != PERF_RECORD_SAMPLE) {
+		err = load(p, *have - PERFDATA_RECORD_HEADER_SIZE,
+			   size - PERFDATA_RECORD_HEADER_SIZE);
+		*have = size;
+	}
+	*out = p->scratch;
+	return err;
+}
+
+static void set_lost(struct event *event, enum event_lost_reason reason, uint64_t n)
+{
+	*event = (struct event){ .type = EVENT_LOST,
+				 .pid = event->pid,
+				 .tid = event->tid,
+				 .lost = { .reason = reason, .n_samples = n } };
+}
+
+static int deliver_sample(struct perfdata *p, const struct perfdata_record *record, uint32_t have)
+{
+	struct perfdata_body body = { .bytes = record->body,
+				      .size = record->size,
+				      .have = have,
+				      .load = have < record->size ? load : NULL,
+				      .ctx = p };
+	int err = record->attr
+			  ? perfdata_sample_read(&p->sample, record->attr, p->source.info.machine,
+						 record->misc, &body, &p->next[0])
+			  : -EBADMSG;
+
+	if (err)
+		set_lost(&p->next[0], EVENT_LOST_DAMAGED, 1);
+	else if (record->attr->event < 0)
+		set_lost(&p->next[0], EVENT_LOST_UNSUPPORTED, 1);
+	return err ? err : 1;
+}
+
+/*
+ * perf record counts what was lost once more at the end, and writes that
+ * without a time.  What the kernel said on the way is part of that count.
+ */
+static int count_lost(struct perfdata *p, const struct perfdata_record *record, int n)
+{
+	uint64_t lost = n > 0 ? p->next[0].lost.n_samples : 0;
+
+	if (record->type == PERF_RECORD_LOST_SAMPLES && !record->has_time && record->attr &&
+	    record->attr->trailer && record->attr->attr.sample_type & PERF_SAMPLE_TIME) {
+		p->lost_counted += lost;
+		return 0;
+	}
+	p->lost += lost;
+	return n;
+}
+
+static void note_first_time(struct perfdata *p, const struct perfdata_record *record)
+{
+	struct source_info *info = &p->source.info;
+	const struct perf_event_attr *attr = record->attr ? &record->attr->attr : NULL;
+
+	info->wall_first_ns = record->time_ns;
+	if (p->facts.has_clock)
+		info->wall_start_ns = p->facts.wall_ns + (record->time_ns - p->facts.clock_ns);
+	else if (attr && attr->use_clockid && attr->clockid == CLOCK_REALTIME)
+		info->wall_start_ns = record->time_ns;
+}
+
+/* Fills p->next with the events of a record. */
+static void deliver(struct perfdata *p, const struct perfdata_entry *entry)
+{
+	const uint8_t *bytes = NULL;
+	uint64_t off = entry->order & ENTRY_COPIED ? p->off : entry->where;
+	uint32_t have;
+	struct perfdata_record record = { .has_time = entry->time_ns, .time_ns = entry->time_ns };
+	int n = record_bytes(p, entry, &bytes, &have);
+
+	p->at_next = p->n_next = 0;
+	p->next[0] = p->next[1] = (struct event){ .type = EVENT_LOST };
+	if (n) {
+		damage(p, n, off, "%s",
+		       n == -EBADMSG ? "the file changed while it was read" : strerror(-n));
+		return;
+	}
+	record.type = perfdata_u32(bytes);
+	record.misc = perfdata_u16(bytes + 4);
+	record.body = bytes + PERFDATA_RECORD_HEADER_SIZE;
+	record.size = ENTRY_SIZE(entry->order) - PERFDATA_RECORD_HEADER_SIZE;
+	have -= PERFDATA_RECORD_HEADER_SIZE;
+	if (record.type == PERF_RECORD_SAMPLE) {
+		record.attr = perfdata_attrs_of_sample(&p->attrs, record.body, have);
+		n = deliver_sample(p, &record, have);
+	} else {
+		record.attr = perfdata_attrs_of_record(&p->attrs, record.body, record.size);
+		n = perfdata_record_read(&record, &p->facts, p->path, p->next);
+		if (record.type == PERF_RECORD_LOST || record.type == PERF_RECORD_LOST_SAMPLES)
+			n = count_lost(p, &record, n);
+	}
+	if (n < 0) {
+		damage(p, n, off, "a record of type %u contradicts itself", record.type);
+		n = record.type == PERF_RECORD_SAMPLE;
+	}
+	p->n_next = n;
+	p->next[0].time_ns = p->next[1].time_ns = entry->time_ns;
+	if (entry->time_ns && !p->source.info.wall_first_ns)
+		note_first_time(p, &record);
+}
+
+static void release_held(struct perfdata *p)
+{
+	if (p->held)
+		perfdata_release(&p->pool, p->held);
+	p->held = NULL;
+}
+
+/* What was lost without a record that says so where it happened. */
+static bool deliver_lost(struct perfdata *p)
+{
+	uint64_t counted = p->lost_counted > p->lost ? p->lost_counted - p->lost : 0;
+
+	p->at_next = p->n_next = 0;
+	if (p->told_lost)
+		return false;
+	p->told_lost = true;
+	if (counted)
+		set_lost(&p->next[p->n_next++], EVENT_LOST_RING_FULL, counted);
+	if (p->torn_sample)
+		set_lost(&p->next[p->n_next++], EVENT_LOST_DAMAGED, 1);
+	for (int i = 0; i < p->n_next; i++) {
+		p->next[i].pid = p->next[i].tid = 0;
+		p->next[i].time_ns = p->queue.newest_ns;
+	}
+	return p->n_next > 0;
+}
+
+static int next(struct source *source, struct event *event, int timeout_ms)
+{
+	struct perfdata *p = (struct perfdata *)source;
+	struct perfdata_entry entry;
+
+	(void)timeout_ms; /* a file is always ready, and a pipe is waited for */
+	while (p->at_next == p->n_next) {
+		release_held(p);
+		if (p->has_direct) {
+			p->has_direct = false;
+			deliver(p, &p->direct);
+		} else if (perfdata_queue_take(&p->queue, &entry)) {
+			deliver(p, &entry);
+		} else if (!p->scanned) {
+			scan(p);
+			if (p->scanned)
+				perfdata_queue_drain(&p->queue);
+		} else if (!deliver_lost(p)) {
+			if (p->err)
+				write_error(p, source->error, sizeof(source->error));
+			return p->err;
+		}
+	}
+	*event = p->next[p->at_next++];
+	return 1;
+}
+
+static void close_source(struct source *source)
+{
+	struct perfdata *p = (struct perfdata *)source;
+	struct perfdata_entry entry;
+
+	if (p->has_direct && p->direct.order & ENTRY_COPIED)
+		perfdata_release(&p->pool, (const uint8_t *)(uintptr_t)p->direct.where);
+	perfdata_queue_drain(&p->queue);
+	while (perfdata_queue_take(&p->queue, &entry))
+		if (entry.order & ENTRY_COPIED)
+			perfdata_release(&p->pool, (const uint8_t *)(uintptr_t)entry.where);
+	release_held(p);
+	perfdata_queue_fini(&p->queue);
+	perfdata_stream_fini(&p->pipe);
+	perfdata_stream_fini(&p->inflated);
+	perfdata_pool_fini(&p->pool);
+	perfdata_window_fini(&p->window);
+	perfdata_attrs_fini(&p->attrs);
+	perfdata_facts_fini(&p->facts);
+	perfdata_sample_fini(&p->sample);
+	(void)ZSTD_freeDCtx(p->zstd);
+	free(p->scratch);
+	free(p->name);
+	(void)close(p->fd);
+	free(p);
+}
+
+/* ---- opening ------------------------------------------------------------------------ */
+
+struct section {
+	uint64_t off, size;
+};
+
+static struct section section_at(const uint8_t *bytes)
+{
+	return (struct section){ .off = perfdata_u64(bytes), .size = perfdata_u64(bytes + 8) };
+}
+
+/* Whether the file has all of it. */
+static bool is_there(const struct perfdata *p, const struct section *s)
+{
+	return s->off <= p->file_size && s->size <= p->file_size - s->off;
+}
+
+/* A section's bytes on the heap, at most max; NULL: damage is noted. */
+static uint8_t *read_section(struct perfdata *p, const struct section *s, uint64_t max,
+			     uint64_t told_at, const char *what)
+{
+	uint8_t *bytes = NULL;
+	int err = -EBADMSG;
+
+	if (is_there(p, s) && s->size <= max) {
+		bytes = malloc(s->size ? (size_t)s->size : 1);
+		err = bytes ? perfdata_pread(p->fd, bytes, (size_t)s->size, s->off) : -ENOMEM;
+	}
+	if (!err)
+		return bytes;
+	free(bytes);
+	damage(p, err, told_at, "%s: %s", what,
+	       err == -EBADMSG ? "not all of it is in the file" : strerror(-err));
+	return NULL;
+}
+
+static void read_attrs(struct perfdata *p, const struct section *attrs, uint64_t attr_size)
+{
+	enum { ATTRS_AT = 24 };
+	size_t size = (size_t)attr_size;
+	uint8_t *bytes;
+
+	if (attr_size < PERF_ATTR_SIZE_VER0 + PERFDATA_SECTION_SIZE || attr_size > 4096) {
+		damage(p, -EBADMSG, 16, "an event's description cannot have %llu bytes",
+		       (unsigned long long)attr_size);
+		return;
+	}
+	bytes = read_section(p, attrs, (uint64_t)PERFDATA_ATTRS_MAX * attr_size, ATTRS_AT,
+			     "the events");
+	for (uint64_t at = 0; bytes && attrs->size - at >= attr_size && !p->err; at += attr_size) {
+		uint64_t ids_at = attrs->off + at + attr_size - PERFDATA_SECTION_SIZE;
+		struct section ids = section_at(bytes + at + attr_size - PERFDATA_SECTION_SIZE);
+		uint8_t *id_bytes = read_section(p, &ids, (uint64_t)PERFDATA_IDS_MAX * 8, ids_at,
+						 "an event's ids");
+
+		if (id_bytes)
+			take_attr(p, attrs->off + at, bytes + at, size - PERFDATA_SECTION_SIZE,
+				  id_bytes, (size_t)ids.size / 8);
+		free(id_bytes);
+	}
+	free(bytes);
+}
+
+/* Damage here costs names and build-ids, but no events: it is told at the end. */
+static void read_features(struct perfdata *p, const uint8_t *header)
+{
+	uint64_t at = p->end;
+
+	for (unsigned int i = 0; i < PERFDATA_FEATURES; i++) {
+		uint8_t bytes[PERFDATA_SECTION_SIZE], *content;
+		struct section table = { .off = at, .size = sizeof(bytes) }, s;
+		int err;
+
+		if (!(header[72 + i / 8] >> i % 8 & 1))
+			continue;
+		if (!is_there(p, &table) || perfdata_pread(p->fd, bytes, sizeof(bytes), at)) {
+			damage(p, -EBADMSG, at, "the file ends before its features");
+			return;
+		}
+		s = section_at(bytes);
+		if (perfdata_facts_wants(i)) {
+			content = read_section(p, &s, PERFDATA_FEATURE_MAX, at, "a feature");
+			err = content ? perfdata_facts_feature(&p->facts, &p->attrs, i, content,
+							       (size_t)s.size)
+				      : 0;
+			if (err)
+				damage(p, err, s.off, "feature %u is damaged", i);
+			free(content);
+		}
+		at += sizeof(bytes);
+	}
+}
+
+static bool open_file(struct perfdata *p)
+{
+	uint8_t header[PERFDATA_FILE_HEADER_SIZE];
+	struct section attrs, data;
+	bool has_features;
+
+	if (!p->seekable) {
+		damage(p, -ENOTSUP, 0,
+		       "a perf.data file cannot be read from a pipe: name the file itself");
+		return false;
+	}
+	if (perfdata_pread(p->fd, header, sizeof(header), 0)) {
+		damage(p, -EBADMSG, 0, "the file ends inside its header");
+		return false;
+	}
+	/* The first versions had no features. */
+	has_features = perfdata_u64(header + 8) == PERFDATA_FILE_HEADER_SIZE;
+	if (!has_features && perfdata_u64(header + 8) != 72) {
+		damage(p, -EBADMSG, 8, "a header cannot have %llu bytes",
+		       (unsigned long long)perfdata_u64(header + 8));
+		return false;
+	}
+	attrs = section_at(header + 24);
+	data = section_at(header + 40);
+	read_attrs(p, &attrs, perfdata_u64(header + 16));
+	if (p->err)
+		return false;
+	if (!p->attrs.n) {
+		damage(p, -EBADMSG, 24, "no event is described");
+		return false;
+	}
+	if (data.off > p->file_size) {
+		damage(p, -EBADMSG, 40, "the records begin behind the end of the file");
+		return false;
+	}
+	p->closed = data.size != 0;
+	p->off = data.off;
+	p->end = p->end_told = p->file_size;
+	if (p->closed && data.size <= p->file_size - data.off)
+		p->end = p->end_told = data.off + data.size;
+	else if (p->closed)
+		p->end_told = data.size > UINT64_MAX - data.off ? UINT64_MAX : data.off + data.size;
+	if (p->closed && p->end == p->end_told && has_features)
+		read_features(p, header);
+	return true;
+}
+
+static bool open_pipe(struct perfdata *p)
+{
+	p->closed = true;
+	p->off = PERFDATA_PIPE_HEADER_SIZE;
+	p->end = p->end_told = p->seekable ? p->file_size : UINT64_MAX;
+	if (!p->seekable)
+		p->pipe.begin += PERFDATA_PIPE_HEADER_SIZE;
+	return true;
+}
+
+/* False: nothing can be read. */
+static bool read_header(struct perfdata *p)
+{
+	const uint8_t *head;
+	size_t got;
+	int err = peek(p, PERFDATA_PIPE_HEADER_SIZE, &head, &got);
+
+	if (err) {
+		damage(p, err, 0, "%s", strerror(-err));
+		return false;
+	}
+	if (got >= 8 && !memcmp(head, "2ELIFREP", 8))
+		damage(p, -ENOTSUP, 0, "recorded on a big-endian machine, which is not supported");
+	else if (got >= 8 && !memcmp(head, "PERFFILE", 8))
+		damage(p, -ENOTSUP, 0, "written by perf before Linux 3.2, which is not supported");
+	else if (got < PERFDATA_PIPE_HEADER_SIZE || memcmp(head, "PERFILE2", 8) != 0)
+		damage(p, -EBADMSG, 0, "not a recording of perf");
+	else if (perfdata_u64(head + 8) == PERFDATA_PIPE_HEADER_SIZE)
+		return open_pipe(p);
+	else
+		return open_file(p);
+	return false;
+}
+
+static uint16_t machine_of(const char *arch)
+{
+	if (!strcmp(arch, "x86_64") || !strcmp(arch, "amd64"))
+		return EM_X86_64;
+	if (!strcmp(arch, "aarch64") || !strcmp(arch, "arm64"))
+		return EM_AARCH64;
+	return EM_NONE;
+}
+
+/* Pipes of old perfs and cut files do not say it. */
+static uint16_t guess_machine(const struct perfdata *p)
+{
+	struct utsname here;
+
+	/* x86 has 24 registers, and what it adds begins with number 32; aarch64 goes from 0 to 32. */
+	for (size_t i = 0; i < p->attrs.n; i++)
+		if (p->attrs.attrs[i].attr.sample_regs_user)
+			return p->attrs.attrs[i].attr.sample_regs_user & 0xff000000 ? EM_AARCH64
+										    : EM_X86_64;
+	return uname(&here) || machine_of(here.machine) == EM_NONE ? EM_X86_64
+								   : machine_of(here.machine);
+}
+
+static void fill_info(struct perfdata *p)
+{
+	struct source_info *info = &p->source.info;
+	struct uw_build_id running;
+	struct utsname here;
+
+	(void)snprintf(info->kind, sizeof(info->kind), "perf.data");
+	(void)snprintf(info->host, sizeof(info->host), "%s", p->facts.host);
+	(void)snprintf(info->kernel, sizeof(info->kernel), "%s", p->facts.kernel);
+	(void)snprintf(info->recorder, sizeof(info->recorder), "%s", p->facts.recorder);
+	info->kernel_build_id = p->facts.kernel_build_id;
+	info->machine = p->facts.arch[0] ? machine_of(p->facts.arch) : guess_machine(p);
+
+	perfdata_running_kernel(&running);
+	info->same_boot = !uname(&here) && info->host[0] && !strcmp(info->host, here.nodename) &&
+			  !strcmp(info->kernel, here.release) &&
+			  (!info->kernel_build_id.size ||
+			   (info->kernel_build_id.size == running.size &&
+			    !memcmp(info->kernel_build_id.bytes, running.bytes, running.size)));
+}
+
+/* In a pipe, what the header would have said comes before the first record of the kernel's. */
+static void scan_head(struct perfdata *p)
+{
+	while (!p->scanned && !p->has_direct && !p->queue.n)
+		scan(p);
+	if (p->scanned)
+		perfdata_queue_drain(&p->queue);
+}
+
+static const struct source_ops ops = { .next = next, .close = close_source };
+
+int source_perfdata_open(int fd, const char *name, struct source **out, char *error)
+{
+	struct perfdata *p = calloc(1, sizeof(*p));
+	off_t size = lseek(fd, 0, SEEK_END);
+	int err = -ENOMEM;
+
+	if (!p) {
+		(void)snprintf(error, 512, "%.200s: %s", name, strerror(ENOMEM));
+		(void)close(fd);
+		return -ENOMEM;
+	}
+	p->source.ops = &ops;
+	p->fd = fd;
+	p->name = strdup(name);
+	p->closed = true;
+	p->seekable = size >= 0;
+	p->end = p->file_size = p->seekable ? (uint64_t)size : 0;
+	p->pipe.pool = p->inflated.pool = &p->pool;
+	perfdata_attrs_init(&p->attrs);
+	perfdata_queue_init(&p->queue);
+	p->scratch = malloc(PERFDATA_RECORD_MAX + 1);
+	if (!p->name || !p->scratch || (p->seekable && perfdata_window_init(&p->window, fd))) {
+		(void)snprintf(error, 512, "%.200s: %s", name, strerror(ENOMEM));
+		goto fail;
+	}
+
+	if (!read_header(p))
+		goto damaged;
+	scan_head(p);
+	if (!p->attrs.n) {
+		damage(p, -EBADMSG, p->off, "no event is described");
+		goto damaged;
+	}
+	if (p->facts.is_directory) {
+		p->err = 0;
+		damage(p, -ENOTSUP, 0,
+		       "its data lie in other files (perf record --threads), "
+		       "which is not supported");
+		goto damaged;
+	}
+	fill_info(p);
+	if (p->source.info.machine == EM_NONE) {
+		p->err = 0;
+		damage(p, -ENOTSUP, 0, "recorded on %s, which is not supported", p->facts.arch);
+		goto damaged;
+	}
+	*out = &p->source;
+	return 0;
+
+damaged:
+	p->n_damaged = 0;
+	p->closed = true;
+	err = p->err;
+	write_error(p, error, 512);
+fail:
+	close_source(&p->source);
+	return err;
+}

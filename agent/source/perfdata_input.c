@@ -1,0 +1,207 @@
+#include "agent/source/perfdata_input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- files ------------------------------------------------------------------ */
+
+#define WINDOW_MIN  4096u
+#define FETCH_AHEAD (8u << 20)
+
+int perfdata_window_init(struct perfdata_window *window, int fd)
+{
+	uint8_t *bytes = malloc(PERFDATA_WINDOW_MAX);
+
+	if (!bytes)
+		return -ENOMEM;
+	*window = (struct perfdata_window){ .fd = fd, .bytes = bytes, .ahead = WINDOW_MIN };
+	return 0;
+}
+
+void perfdata_window_fini(struct perfdata_window *window)
+{
+	free(window->bytes);
+	window->bytes = NULL;
+}
+
+const uint8_t *perfdata_window_has(const struct perfdata_window *window, uint64_t off, size_t size)
+{
+	if (off < window->off || off - window->off > window->size ||
+	    size > window->size - (size_t)(off - window->off))
+		return NULL;
+	return window->bytes + (off - window->off);
+}
+
+int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t size, uint64_t end,
+			const uint8_t **out, size_t *got)
+{
+	const uint8_t *there;
+	size_t wanted;
+
+	/* The window may hold what lies behind the end, from before that was known. */
+	if (off >= end)
+		size = 0;
+	else if (size > end - off)
+		size = (size_t)(end - off);
+	there = perfdata_window_has(window, off, size);
+	if (there || !size) {
+		*out = there;
+		*got = size;
+		return 0;
+	}
+
+	/* Twice as much where the reader goes on where the window ends, little after a jump. */
+	if (off - window->off <= window->size && window->ahead < PERFDATA_WINDOW_MAX)
+		window->ahead *= 2;
+	else if (off - window->off > window->size)
+		window->ahead = WINDOW_MIN;
+	wanted = size > window->ahead ? size : window->ahead;
+	if (wanted > end - off)
+		wanted = (size_t)(end - off);
+
+	/* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
+	if (off + FETCH_AHEAD / 2 > window->advised) {
+		(void)posix_fadvise(window->fd, (off_t)off, FETCH_AHEAD, POSIX_FADV_WILLNEED);
+		window->advised = off + FETCH_AHEAD;
+	}
+
+	window->off = off;
+	window->size = 0;
+	while (window->size < wanted) {
+		ssize_t n = pread(window->fd, window->bytes + window->size, wanted - window->size,
+				  (off_t)(off + window->size));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			break;
+		window->size += (size_t)n;
+	}
+	*out = window->bytes;
+	*got = window->size < size ? window->size : size;
+	return 0;
+}
+
+int perfdata_pread(int fd, void *out, size_t size, uint64_t off)
+{
+	for (size_t done = 0; done < size;) {
+		ssize_t n = pread(fd, (uint8_t *)out + done, size - done, (off_t)(off + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -EBADMSG;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+/* ---- what comes once ----------------------------------------------------------- */
+
+struct perfdata_block {
+	struct perfdata_block *next; /* while free */
+	uint32_t holders;
+	uint8_t bytes[];
+};
+
+#define BLOCK_ROOM (PERFDATA_BLOCK - offsetof(struct perfdata_block, bytes))
+#define KEEP_FREE  4 /* blocks */
+
+static struct perfdata_block *block_of(const uint8_t *bytes)
+{
+	return (struct perfdata_block *)((uintptr_t)bytes & ~(uintptr_t)(PERFDATA_BLOCK - 1));
+}
+
+static void block_put(struct perfdata_pool *pool, struct perfdata_block *block)
+{
+	if (--block->holders)
+		return;
+	pool->n_used--;
+	if (pool->n_free >= KEEP_FREE) {
+		free(block);
+		return;
+	}
+	block->next = pool->free;
+	pool->free = block;
+	pool->n_free++;
+}
+
+static struct perfdata_block *block_new(struct perfdata_pool *pool)
+{
+	struct perfdata_block *block = pool->free;
+
+	if (block) {
+		pool->free = block->next;
+		pool->n_free--;
+	} else {
+		block = aligned_alloc(PERFDATA_BLOCK, PERFDATA_BLOCK);
+		if (!block)
+			return NULL;
+	}
+	pool->n_used++;
+	block->next = NULL;
+	block->holders = 1;
+	return block;
+}
+
+void perfdata_pool_fini(struct perfdata_pool *pool)
+{
+	while (pool->free) {
+		struct perfdata_block *next = pool->free->next;
+
+		free(pool->free);
+		pool->free = next;
+	}
+	pool->n_free = 0;
+}
+
+void perfdata_stream_fini(struct perfdata_stream *stream)
+{
+	if (stream->block)
+		block_put(stream->pool, stream->block);
+	stream->block = NULL;
+	stream->begin = stream->end = NULL;
+}
+
+int perfdata_stream_room(struct perfdata_stream *stream, uint8_t **out, size_t *room)
+{
+	size_t unread = perfdata_stream_size(stream);
+
+	if (!stream->block || stream->end == stream->block->bytes + BLOCK_ROOM) {
+		struct perfdata_block *block = block_new(stream->pool);
+
+		if (!block)
+			return -ENOMEM;
+		if (unread)
+			memcpy(block->bytes, stream->begin, unread);
+		perfdata_stream_fini(stream);
+		stream->block = block;
+		stream->begin = block->bytes;
+		stream->end = block->bytes + unread;
+	}
+	*out = stream->end;
+	*room = (size_t)(stream->block->bytes + BLOCK_ROOM - stream->end);
+	return 0;
+}
+
+void perfdata_stream_filled(struct perfdata_stream *stream, size_t size)
+{
+	stream->end += size;
+}
+
+void perfdata_hold(const uint8_t *bytes)
+{
+	block_of(bytes)->holders++;
+}
+
+void perfdata_release(struct perfdata_pool *pool, const uint8_t *bytes)
+{
+	block_put(pool, block_of(bytes));
+}

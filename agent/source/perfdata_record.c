@@ -1,0 +1,219 @@
+#include "agent/source/perfdata_record.h"
+
+#include "agent/source/perfdata_format.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* The string at `at`; NULL unless it ends within the record, before the trailer. */
+static const char *string_at(const struct perfdata_record *record, uint32_t at, size_t max)
+{
+	uint32_t trailer = record->attr ? record->attr->trailer : 0;
+	const char *string = (const char *)record->body + at;
+	size_t room;
+
+	if (record->size < trailer || record->size - trailer < at)
+		return NULL;
+	room = record->size - trailer - at;
+	if (room > max)
+		room = max;
+	return memchr(string, 0, room) ? string : NULL;
+}
+
+static bool is_kernels(const struct perfdata_record *record)
+{
+	return (record->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL ||
+	       perfdata_u32(record->body) == EVENT_PID_KERNEL;
+}
+
+static bool is_guests(const struct perfdata_record *record)
+{
+	uint16_t mode = record->misc & PERF_RECORD_MISC_CPUMODE_MASK;
+
+	return mode == PERF_RECORD_MISC_GUEST_KERNEL || mode == PERF_RECORD_MISC_GUEST_USER ||
+	       mode == PERF_RECORD_MISC_HYPERVISOR;
+}
+
+/*
+ * MMAP:  u32 pid, tid; u64 addr, len, pgoff; path
+ * MMAP2: u32 pid, tid; u64 addr, len, pgoff; 24 bytes of device, inode and
+ *        generation, or of a build-id; u32 prot, flags; path
+ */
+enum { MMAP_PATH_AT = 32, MMAP2_PATH_AT = 64 };
+
+static uint32_t path_at(const struct perfdata_record *record)
+{
+	return record->type == PERF_RECORD_MMAP2 ? MMAP2_PATH_AT : MMAP_PATH_AT;
+}
+
+static void read_mmap2(const struct perfdata_record *record, struct event_mapping *out)
+{
+	const uint8_t *body = record->body;
+
+	out->prot = perfdata_u32(body + 56) & (PROT_READ | PROT_WRITE | PROT_EXEC);
+	if (!(record->misc & PERF_RECORD_MISC_MMAP_BUILD_ID)) {
+		out->major = perfdata_u32(body + 32);
+		out->minor = perfdata_u32(body + 36);
+		out->inode = perfdata_u64(body + 40);
+		out->inode_generation = perfdata_u64(body + 48);
+	} else if (body[32] <= 20) {
+		out->build_id.size = body[32];
+		memcpy(out->build_id.bytes, body + 36, body[32]);
+	}
+}
+
+static int read_mapping(const struct perfdata_record *record, const struct perfdata_facts *facts,
+			char *path, struct event *out)
+{
+	static const char suffix[] = " (deleted)";
+	struct event_mapping *mapping = &out->mapping;
+	const struct uw_build_id *told;
+	const char *given = string_at(record, path_at(record), PERFDATA_PATH_MAX);
+	uint64_t length;
+	size_t n;
+
+	if (!given)
+		return -EBADMSG;
+	if (is_guests(record))
+		return 0;
+	out->type = EVENT_MAPPING;
+	out->pid = is_kernels(record) ? EVENT_PID_KERNEL : perfdata_u32(record->body);
+	out->tid = perfdata_u32(record->body + 4);
+	*mapping = (struct event_mapping){ .start = perfdata_u64(record->body + 8),
+					   .off = perfdata_u64(record->body + 24),
+					   .path = given };
+	length = perfdata_u64(record->body + 16);
+	/* Where the kernel hides its addresses, perf says that its text begins at 0 and fills all. */
+	if (length > UINT64_MAX - mapping->start)
+		length = UINT64_MAX - mapping->start;
+	mapping->end = mapping->start + length;
+	if (!length)
+		return 0;
+	if (record->type == PERF_RECORD_MMAP2)
+		read_mmap2(record, mapping);
+	else
+		mapping->prot = record->misc & PERF_RECORD_MISC_MMAP_DATA ? PROT_READ | PROT_WRITE
+									  : PROT_READ | PROT_EXEC;
+	told = perfdata_facts_find(facts, given);
+	if (!told && out->pid == EVENT_PID_KERNEL && !strncmp(given, "[kernel.kallsyms]", 17))
+		told = &facts->kernel_build_id;
+	if (told && !mapping->build_id.size)
+		mapping->build_id = *told;
+
+	n = strlen(given);
+	if (n >= sizeof(suffix) - 1 && !strcmp(given + n - (sizeof(suffix) - 1), suffix)) {
+		n -= sizeof(suffix) - 1;
+		memcpy(path, given, n);
+		path[n] = 0;
+		mapping->path = path;
+		mapping->deleted = true;
+	}
+	return 1;
+}
+
+/* u32 pid, ppid, tid, ptid; u64 time */
+static int read_fork(const struct perfdata_record *record, struct event out[2])
+{
+	const uint8_t *body = record->body;
+	bool made_by_perf = record->misc & PERF_RECORD_MISC_FORK_EXEC || !record->has_time;
+
+	out[0].type = record->type == PERF_RECORD_FORK ? EVENT_FORK : EVENT_EXIT;
+	out[0].pid = perfdata_u32(body);
+	out[0].tid = perfdata_u32(body + 8);
+	if (out[0].type == EVENT_EXIT)
+		return 1;
+	out[0].fork.parent_pid = perfdata_u32(body + 4);
+	out[0].fork.parent_tid = perfdata_u32(body + 12);
+	/*
+	 * perf tells of the processes it found by forks, and of their mappings in
+	 * full.  What the parent has mapped by now is not what they inherited.
+	 */
+	if (!made_by_perf || !record->attr || out[0].pid == out[0].fork.parent_pid)
+		return 1;
+	out[1] = (struct event){ .type = EVENT_EXEC, .pid = out[0].pid, .tid = out[0].tid };
+	return 2;
+}
+
+/* u32 pid, tid; comm */
+static int read_comm(const struct perfdata_record *record, struct event out[2])
+{
+	const char *comm = string_at(record, 8, 256);
+	int n = 0;
+
+	if (!comm)
+		return -EBADMSG;
+	if (record->misc & PERF_RECORD_MISC_COMM_EXEC)
+		out[n++].type = EVENT_EXEC;
+	out[n].type = EVENT_COMM;
+	out[n].comm.comm = comm;
+	for (int i = 0; i <= n; i++) {
+		out[i].pid = perfdata_u32(record->body);
+		out[i].tid = perfdata_u32(record->body + 4);
+	}
+	return n + 1;
+}
+
+/* LOST: u64 id, n.  LOST_SAMPLES: u64 n. */
+static int read_lost(const struct perfdata_record *record, const struct perfdata_attr *of,
+		     struct event *out)
+{
+	bool samples = record->type == PERF_RECORD_LOST_SAMPLES;
+	uint64_t n = perfdata_u64(record->body + (samples ? 0 : 8));
+
+	*out = (struct event){ .type = EVENT_LOST, .lost = { .reason = EVENT_LOST_RING_FULL } };
+	/* A dummy event writes side-band records alone; others, next to nothing but samples. */
+	if (!samples && of && of->event < 0)
+		out->lost.n_sideband = n;
+	else
+		out->lost.n_samples = n;
+	return n != 0;
+}
+
+int perfdata_record_read(const struct perfdata_record *record, const struct perfdata_facts *facts,
+			 char path[PERFDATA_PATH_MAX], struct event out[2])
+{
+	static const struct {
+		uint32_t type, size;
+	} least[] = {
+		{ PERF_RECORD_MMAP, MMAP_PATH_AT + 1 },
+		{ PERF_RECORD_MMAP2, MMAP2_PATH_AT + 1 },
+		{ PERF_RECORD_FORK, 24 },
+		{ PERF_RECORD_EXIT, 24 },
+		{ PERF_RECORD_COMM, 8 + 1 },
+		{ PERF_RECORD_LOST, 16 },
+		{ PERF_RECORD_LOST_SAMPLES, 8 },
+	};
+
+	for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++)
+		if (record->type == least[i].type && record->size < least[i].size)
+			return -EBADMSG;
+	switch (record->type) {
+	case PERF_RECORD_MMAP:
+	case PERF_RECORD_MMAP2:
+		return read_mapping(record, facts, path, &out[0]);
+	case PERF_RECORD_FORK:
+	case PERF_RECORD_EXIT:
+		return read_fork(record, out);
+	case PERF_RECORD_COMM:
+		return read_comm(record, out);
+	case PERF_RECORD_LOST:
+	case PERF_RECORD_LOST_SAMPLES:
+		return read_lost(record, record->attr, &out[0]);
+	default:
+		return 0;
+	}
+}
+
+uint64_t perfdata_record_kernel_text(const struct perfdata_record *record)
+{
+	const char *path;
+
+	if ((record->type != PERF_RECORD_MMAP && record->type != PERF_RECORD_MMAP2) ||
+	    record->size <= path_at(record) || !is_kernels(record))
+		return 0;
+	/* perf puts the symbol that pgoff is the address of behind the brackets. */
+	path = string_at(record, path_at(record), PERFDATA_PATH_MAX);
+	return path && !strcmp(path, "[kernel.kallsyms]_text") ? perfdata_u64(record->body + 24)
+							       : 0;
+}
