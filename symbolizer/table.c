@@ -209,12 +209,13 @@ static Elf64_Sym widen_symbol(const Elf32_Sym *s)
 			    .st_size = s->st_size };
 }
 
-/* size bytes of symbols at off, named from the string table at names_off. */
-static int add_symbols(struct sym_builder *b, const struct sym_image *image, uint64_t off,
-		       uint64_t size, uint64_t names_off, uint64_t names_size)
+/* keep: remember them for the PLT. */
+static int add_symbols(struct sym_builder *b, const struct sym_image *image,
+		       const Elf64_Shdr *symbols, const Elf64_Shdr *strings, bool keep)
 {
 	size_t each = image->narrow ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym);
-	uint64_t names_at;
+	uint64_t off = symbols->sh_offset, size = symbols->sh_size;
+	uint64_t names_off = strings->sh_offset, names_size = strings->sh_size, names_at;
 	int damage = 0;
 	char *chunk;
 	int err;
@@ -228,6 +229,11 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image, uin
 	err = sym_image_read(image, names_off, b->names + names_at, names_size);
 	if (err)
 		return err;
+	if (keep) {
+		b->dynsym = symbols;
+		b->dynstr_at = names_at;
+		b->dynstr_size = names_size;
+	}
 	chunk = malloc(CHUNK);
 	if (!chunk)
 		return -ENOMEM;
@@ -303,9 +309,8 @@ static int add_image(struct sym_builder *b, const struct sym_image *image, bool 
 		    (s->sh_flags & SHF_COMPRESSED))
 			err = -EBADMSG;
 		else
-			err = add_symbols(b, image, s->sh_offset, s->sh_size,
-					  image->sections[s->sh_link].sh_offset,
-					  image->sections[s->sh_link].sh_size);
+			err = add_symbols(b, image, s, &image->sections[s->sh_link],
+					  !packed && dynamic);
 		err = sym_builder_left_out(b, err);
 		if (err)
 			return err;
@@ -313,7 +318,12 @@ static int add_image(struct sym_builder *b, const struct sym_image *image, bool 
 	if (packed)
 		return 0;
 	section = sym_image_section(image, ".gnu_debugdata");
-	return section ? sym_builder_left_out(b, add_packed(b, image, section)) : 0;
+	if (section) {
+		err = sym_builder_left_out(b, add_packed(b, image, section));
+		if (err)
+			return err;
+	}
+	return sym_builder_left_out(b, sym_plt_add(b, image));
 }
 
 /* ---- sorting and choosing -------------------------------------------------- */

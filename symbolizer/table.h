@@ -35,6 +35,9 @@ struct sym_builder {
 	size_t names_size, names_room;
 	uint64_t name_bytes; /* of all entries, shared ones counted each time */
 	int damage;	     /* the first part that was left out, and why */
+	/* The file's own .dynsym, NULL: none or damaged; its names in the arena. */
+	const Elf64_Shdr *dynsym;
+	uint64_t dynstr_at, dynstr_size;
 };
 
 /*
@@ -47,5 +50,8 @@ int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t
 		    size_t length, enum sym_kind kind, enum sym_bind bind);
 /* Keeps the first damage; system failures pass through, everything else becomes 0. */
 int sym_builder_left_out(struct sym_builder *b, int err);
+
+/* symbolizer/plt.c: `name@plt` for the stubs through which x86_64 and aarch64 code calls others. */
+int sym_plt_add(struct sym_builder *b, const struct sym_image *image);
 
 #endif

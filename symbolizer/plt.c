@@ -1,0 +1,288 @@
+/*
+ * A PLT entry jumps through a slot of the GOT, and a relocation says whose
+ * address the slot receives: entry → slot → relocation → name.
+ */
+#include "symbolizer/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CODE_MAX   ((uint64_t)4 << 20)
+#define RELOCS_MAX ((uint64_t)64 << 20) /* bytes */
+#define NAME_MAX_N ((size_t)64 << 10)
+
+struct slot {
+	uint64_t got;	 /* vaddr */
+	uint64_t addend; /* of an IRELATIVE: its resolver */
+	uint32_t symbol; /* index in .dynsym; 0: IRELATIVE */
+};
+
+struct plt {
+	struct sym_builder *b;
+	const struct sym_image *image;
+	struct slot *slots; /* sorted by got */
+	size_t n_slots, room;
+	uint64_t reloc_bytes; /* of all sections, which may lie over each other */
+	uint64_t *lazy;	      /* slots of .rela.plt in its order, which lazy entries push */
+	size_t n_lazy;
+};
+
+/* ---- slots ---------------------------------------------------------------- */
+
+static bool is_slot(const struct plt *plt, const Elf64_Rela *rela)
+{
+	uint32_t type = (uint32_t)ELF64_R_TYPE(rela->r_info);
+
+	if (plt->image->machine == EM_X86_64)
+		return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT ||
+		       type == R_X86_64_IRELATIVE;
+	return type == R_AARCH64_JUMP_SLOT || type == R_AARCH64_GLOB_DAT ||
+	       type == R_AARCH64_IRELATIVE;
+}
+
+static int add_slot(struct plt *plt, const Elf64_Rela *rela)
+{
+	if (plt->n_slots == plt->room) {
+		size_t room = plt->room ? plt->room * 2 : 256;
+		struct slot *grown = realloc(plt->slots, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		plt->slots = grown;
+		plt->room = room;
+	}
+	plt->slots[plt->n_slots++] = (struct slot){
+		.got = rela->r_offset,
+		.addend = (uint64_t)rela->r_addend,
+		.symbol = (uint32_t)ELF64_R_SYM(rela->r_info),
+	};
+	return 0;
+}
+
+static int add_relocations(struct plt *plt, const Elf64_Shdr *section, bool lazy)
+{
+	Elf64_Rela *relas;
+	void *bytes;
+	size_t n;
+	int err;
+
+	if (section->sh_size > RELOCS_MAX - plt->reloc_bytes)
+		return -E2BIG;
+	plt->reloc_bytes += section->sh_size;
+	err = sym_image_load(plt->image, section->sh_offset, section->sh_size, RELOCS_MAX, &bytes);
+	if (err)
+		return err;
+	relas = bytes;
+	n = section->sh_size / sizeof(*relas);
+	if (lazy && !plt->lazy) {
+		plt->lazy = calloc(n + 1, sizeof(*plt->lazy));
+		if (!plt->lazy)
+			err = -ENOMEM;
+		for (size_t i = 0; plt->lazy && i < n; i++)
+			plt->lazy[i] = relas[i].r_offset;
+		plt->n_lazy = plt->lazy ? n : 0;
+	}
+	for (size_t i = 0; !err && i < n; i++) {
+		if (is_slot(plt, &relas[i]))
+			err = add_slot(plt, &relas[i]);
+	}
+	free(bytes);
+	return err;
+}
+
+static int compare_slots(const void *left, const void *right)
+{
+	const struct slot *a = left, *b = right;
+
+	if (a->got != b->got)
+		return a->got < b->got ? -1 : 1;
+	return a->symbol == b->symbol ? 0 : a->symbol < b->symbol ? -1 : 1;
+}
+
+/* ---- entries -------------------------------------------------------------- */
+
+/* The entry's name into text, its length; 0: the relocation's symbol has none. */
+static int name_slot(const struct plt *plt, const struct slot *slot, const char **name, size_t *n,
+		     char resolver[static 32])
+{
+	const struct sym_builder *b = plt->b;
+	Elf64_Sym sym;
+	int err;
+
+	if (!slot->symbol) { /* as objdump has it */
+		*n = (size_t)snprintf(resolver, 32, "*ABS*+0x%" PRIx64, slot->addend);
+		*name = resolver;
+		return 0;
+	}
+	if (!b->dynsym || slot->symbol >= b->dynsym->sh_size / sizeof(sym))
+		return -EBADMSG;
+	err = sym_image_read(plt->image, b->dynsym->sh_offset + slot->symbol * sizeof(sym), &sym,
+			     sizeof(sym));
+	if (err)
+		return err;
+	if (sym.st_name >= b->dynstr_size)
+		return -EBADMSG;
+	*name = b->names + b->dynstr_at + sym.st_name;
+	*n = strnlen(*name, NAME_MAX_N);
+	return 0;
+}
+
+static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
+{
+	static const char suffix[] = "@plt";
+	const struct slot key = { .got = got };
+	size_t low = 0, high = plt->n_slots, n;
+	const char *name;
+	char resolver[32];
+	uint64_t at, from;
+	bool in_arena;
+	int err;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_slots(&plt->slots[middle], &key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == plt->n_slots || plt->slots[low].got != got)
+		return 0; /* the first entry, which calls the resolver; or none we know */
+	err = name_slot(plt, &plt->slots[low], &name, &n, resolver);
+	if (err || !n)
+		return err;
+	in_arena = name != resolver;
+	from = in_arena ? (uint64_t)(name - plt->b->names) : 0;
+	err = sym_builder_names(plt->b, n + sizeof(suffix) - 1, &at); /* moves the arena */
+	if (err)
+		return err;
+	memcpy(plt->b->names + at, in_arena ? plt->b->names + from : name, n);
+	memcpy(plt->b->names + at + n, suffix, sizeof(suffix) - 1);
+	n += sizeof(suffix) - 1;
+	return sym_builder_add(plt->b, addr, end, at, n, SYM_KIND_STUB, SYM_BIND_LOCAL);
+}
+
+static uint32_t word_at(const uint8_t *p)
+{
+	uint32_t word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+/*
+ * x86-64 psABI §5.2, with IBT §11 and with the bnd prefix:
+ *   [endbr64] [bnd] jmp *slot(%rip) …       the slot itself
+ *   [endbr64] push $index; [bnd] jmp PLT0   the index in .rela.plt
+ */
+static int x86_64_entries(struct plt *plt, const Elf64_Shdr *section, const uint8_t *code)
+{
+	size_t size = (size_t)section->sh_size;
+	size_t each = section->sh_entsize == 8 || section->sh_entsize == 32
+			      ? (size_t)section->sh_entsize
+			      : 16;
+	int err = 0;
+
+	for (size_t i = 0; !err && each <= size - i; i += each) {
+		const uint8_t *p = code + i, *end = p + each;
+		uint64_t addr = section->sh_addr + i;
+
+		if (end - p >= 16 && memcmp(p, "\xf3\x0f\x1e\xfa", 4) == 0)
+			p += 4;
+		if (*p == 0xf2)
+			p++;
+		if (end - p >= 6 && p[0] == 0xff && p[1] == 0x25) {
+			int64_t next = (p - code) + 6;
+			int32_t disp = (int32_t)word_at(p + 2);
+
+			err = add_entry(plt, addr, addr + each,
+					section->sh_addr + (uint64_t)(next + disp));
+		} else if (end - p >= 5 && p[0] == 0x68 && word_at(p + 1) < plt->n_lazy) {
+			err = add_entry(plt, addr, addr + each, plt->lazy[word_at(p + 1)]);
+		}
+	}
+	return err;
+}
+
+/* AAELF64, "PLT": [bti c]; adrp x16, page; ldr x17, [x16, #low]; add x16, x16, #low; br x17. */
+static int aarch64_entries(struct plt *plt, const Elf64_Shdr *section, const uint8_t *code)
+{
+	const uint32_t bti_c = 0xd503245f, stp_x16_x30 = 0xa9bf7bf0;
+	size_t size = (size_t)section->sh_size;
+	int err = 0;
+
+	for (size_t i = 0; !err && 16 <= size - i; i += 4) {
+		uint32_t adrp = word_at(code + i), ldr = word_at(code + i + 4);
+		uint32_t before = i ? word_at(code + i - 4) : 0;
+		uint64_t addr = section->sh_addr + i, page, got;
+
+		if ((adrp & 0x9f00001f) != 0x90000010 || (ldr & 0xffc003ff) != 0xf9400211 ||
+		    before == stp_x16_x30)
+			continue;
+		/* immhi:immlo, 21 bits with sign, in pages */
+		page = (uint64_t)(adrp >> 5 & 0x7ffff) << 2 | (adrp >> 29 & 3);
+		page = (page ^ 0x100000) - 0x100000;
+		got = (addr & ~(uint64_t)0xfff) + (page << 12) + (uint64_t)(ldr >> 10 & 0xfff) * 8;
+		err = add_entry(plt, before == bti_c ? addr - 4 : addr, addr + 16, got);
+	}
+	return err;
+}
+
+static int add_section(struct plt *plt, const Elf64_Shdr *section)
+{
+	void *code;
+	int err;
+
+	if (!(section->sh_flags & SHF_EXECINSTR) ||
+	    section->sh_size > UINT64_MAX - section->sh_addr)
+		return -EBADMSG;
+	err = sym_image_load(plt->image, section->sh_offset, section->sh_size, CODE_MAX, &code);
+	if (err)
+		return err;
+	err = plt->image->machine == EM_X86_64 ? x86_64_entries(plt, section, code)
+					       : aarch64_entries(plt, section, code);
+	free(code);
+	return err;
+}
+
+int sym_plt_add(struct sym_builder *b, const struct sym_image *image)
+{
+	/* .plt.got serves functions whose address is taken as well; .iplt is lld's for IRELATIVE. */
+	static const char *const names[] = { ".plt", ".plt.sec", ".plt.bnd", ".iplt", ".plt.got" };
+	enum { N = sizeof(names) / sizeof(names[0]) };
+	const Elf64_Shdr *sections[N];
+	struct plt plt = { .b = b, .image = image };
+	bool any = false;
+	int err = 0;
+
+	if (image->narrow || (image->machine != EM_X86_64 && image->machine != EM_AARCH64))
+		return 0;
+	for (size_t i = 0; i < N; i++) {
+		sections[i] = sym_image_section(image, names[i]);
+		any = any || sections[i];
+	}
+	if (!any)
+		return 0;
+	for (size_t i = 1; !err && i < image->n_sections; i++) {
+		const Elf64_Shdr *s = &image->sections[i];
+		const char *name = sym_image_section_name(image, s);
+		bool lazy = strcmp(name, ".rela.plt") == 0;
+
+		/* .rela.dyn is large and of use only for .plt.got. */
+		if (s->sh_type == SHT_RELA && (s->sh_flags & SHF_ALLOC) &&
+		    (lazy || sections[N - 1]))
+			err = add_relocations(&plt, s, lazy);
+	}
+	if (plt.n_slots)
+		qsort(plt.slots, plt.n_slots, sizeof(*plt.slots), compare_slots);
+	for (size_t i = 0; !err && i < N; i++) {
+		if (sections[i])
+			err = add_section(&plt, sections[i]);
+	}
+	free(plt.slots);
+	free(plt.lazy);
+	return err;
+}
