@@ -29,6 +29,18 @@ int export_pprof(const struct profile *profile, struct names *names, const struc
 		 const char *const *comments, size_t n_comments, int gzip_level, int fd);
 
 /*
+ * The same piece by piece, for several profiles in one: equal files, functions
+ * and addresses are one.  All must have the events of the first; -EINVAL if not.
+ */
+struct export_pprof;
+int export_pprof_new(struct export_pprof **out);
+int export_pprof_add(struct export_pprof *e, const struct profile *profile, struct names *names,
+		     const struct source_info *info, const char *const *comments,
+		     size_t n_comments);
+int export_pprof_write(struct export_pprof *e, int gzip_level, int fd);
+void export_pprof_free(struct export_pprof *e); /* NULL is fine */
+
+/*
  * "comm;outer;…;inner COUNT" a line, sorted, as flamegraph.pl and speedscope
  * read it; kernel frames end in _[k].  All events are counted together.
  */

@@ -20,7 +20,24 @@ struct span {
 	uint64_t id;	      /* in the profile; 0: not yet, or none */
 };
 
-struct writer {
+struct mapping {		 /* that the profile has, by what tells mappings apart */
+	struct pprof_mapping of; /* texts owned */
+	uint64_t id;
+};
+
+struct export_pprof {
+	struct pprof *pprof;
+	size_t n_added;
+	char **types; /* of the events of the first profile: "type/unit" */
+	size_t n_types;
+	uint64_t wall_ns, duration_ns;
+	struct mapping *mappings;
+	size_t n_mappings, room_mappings;
+	struct hash_index by_mapping;
+};
+
+struct writer { /* while one profile is added */
+	struct export_pprof *e;
 	const struct profile *profile;
 	struct names *names;
 	const struct source_info *info;
@@ -145,6 +162,55 @@ static int place_all(struct writer *w)
 	return 0;
 }
 
+struct same {
+	const struct export_pprof *e;
+	const struct pprof_mapping *of;
+};
+
+static bool same_mapping(const void *ctx, uint32_t id)
+{
+	const struct same *want = ctx;
+	const struct pprof_mapping *a = &want->e->mappings[id].of, *b = want->of;
+
+	return a->start == b->start && a->limit == b->limit && a->off == b->off &&
+	       !strcmp(a->file, b->file) && !strcmp(a->build_id, b->build_id);
+}
+
+/* The mapping's id; a new one only if no profile added before had it. */
+static uint64_t keep_mapping(struct export_pprof *e, const struct pprof_mapping *of)
+{
+	struct same want = { .e = e, .of = of };
+	uint64_t hash = hash_bytes(of->start ^ of->limit, of->file, strlen(of->file));
+	uint32_t at = hash_find(&e->by_mapping, hash, same_mapping, &want);
+	struct mapping *m;
+	uint64_t id;
+
+	if (at != HASH_NONE)
+		return e->mappings[at].id;
+	id = pprof_mapping(e->pprof, of);
+	if (e->n_mappings == e->room_mappings) {
+		size_t room = e->room_mappings ? e->room_mappings * 2 : 64;
+
+		m = reallocarray(e->mappings, room, sizeof(*m));
+		if (!m)
+			return id; /* a later profile states it again, which is no harm */
+		e->mappings = m;
+		e->room_mappings = room;
+	}
+	m = &e->mappings[e->n_mappings];
+	*m = (struct mapping){ .of = *of, .id = id };
+	m->of.file = strdup(of->file);
+	m->of.build_id = strdup(of->build_id);
+	if (!m->of.file || !m->of.build_id ||
+	    hash_add(&e->by_mapping, hash, (uint32_t)e->n_mappings)) {
+		free((void *)(uintptr_t)m->of.file);
+		free((void *)(uintptr_t)m->of.build_id);
+		return id;
+	}
+	e->n_mappings++;
+	return id;
+}
+
 static uint64_t mapping_id(struct writer *w, struct span *span)
 {
 	const struct module *m = span->module;
@@ -158,11 +224,11 @@ static uint64_t mapping_id(struct writer *w, struct span *span)
 		build_id = &w->info->kernel_build_id;
 	for (size_t i = 0; i < build_id->size && i < UW_BUILD_ID_MAX; i++)
 		(void)snprintf(hex + 2 * i, 3, "%02x", build_id->bytes[i]);
-	span->id = pprof_mapping(w->pprof, &(struct pprof_mapping){ .start = span->first,
-								    .limit = span->last + 1,
-								    .off = span->off,
-								    .file = m->path,
-								    .build_id = hex });
+	span->id = keep_mapping(w->e, &(struct pprof_mapping){ .start = span->first,
+							       .limit = span->last + 1,
+							       .off = span->off,
+							       .file = m->path,
+							       .build_id = hex });
 	return span->id;
 }
 
@@ -246,7 +312,8 @@ static void add_comments(struct writer *w, const char *const *comments, size_t n
 {
 	char text[1024];
 
-	comment(w, "offwind ", OFFWIND_VERSION);
+	if (!w->e->n_added)
+		comment(w, "offwind ", OFFWIND_VERSION);
 	comment(w, "host: ", w->info->host);
 	comment(w, "kernel: ", w->info->kernel);
 	comment(w, "source: ", w->info->kind);
@@ -259,13 +326,17 @@ static void add_comments(struct writer *w, const char *const *comments, size_t n
 
 static void add_time(struct writer *w)
 {
+	struct export_pprof *e = w->e;
 	const struct profile *p = w->profile;
 	uint64_t wall = w->info->wall_start_ns;
 
 	if (wall)
 		wall += p->start_ns - w->info->wall_first_ns; /* may lie before: wraps back */
-	pprof_time(w->pprof, clip(wall),
-		   p->end_ns > p->start_ns ? clip(p->end_ns - p->start_ns) : 0);
+	if (!e->n_added || wall < e->wall_ns)
+		e->wall_ns = wall;
+	if (p->end_ns > p->start_ns)
+		e->duration_ns += p->end_ns - p->start_ns;
+	pprof_time(w->pprof, clip(e->wall_ns), clip(e->duration_ns));
 }
 
 static int add_samples(struct writer *w)
@@ -321,27 +392,101 @@ static int add_samples(struct writer *w)
 	return err;
 }
 
-int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
-		 const char *const *comments, size_t n_comments, int gzip_level, int fd)
+/* What makes samples of two profiles comparable: their events' types and units. */
+static int check_types(struct export_pprof *e, const struct source_info *info)
 {
-	struct writer w = { .profile = profile, .names = names, .info = info };
-	int err = pprof_new(&w.pprof);
+	if (e->n_added && info->n_events != e->n_types)
+		return -EINVAL;
+	if (!e->n_added && info->n_events) {
+		e->types = calloc(info->n_events, sizeof(*e->types));
+		if (!e->types)
+			return -ENOMEM;
+		e->n_types = info->n_events;
+	}
+	for (size_t i = 0; i < info->n_events; i++) {
+		char text[sizeof(info->events->type) + sizeof(info->events->unit) + 2];
 
-	if (err)
+		(void)snprintf(text, sizeof(text), "%s/%s", info->events[i].type,
+			       info->events[i].unit);
+		if (e->n_added && strcmp(text, e->types[i]) != 0)
+			return -EINVAL;
+		if (!e->n_added && !(e->types[i] = strdup(text)))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int export_pprof_new(struct export_pprof **out)
+{
+	struct export_pprof *e = calloc(1, sizeof(*e));
+	int err = e ? pprof_new(&e->pprof) : -ENOMEM;
+
+	if (err) {
+		free(e);
 		return err;
-	err = place_all(&w);
+	}
+	*out = e;
+	return 0;
+}
+
+void export_pprof_free(struct export_pprof *e)
+{
+	if (!e)
+		return;
+	for (size_t i = 0; i < e->n_types; i++)
+		free(e->types[i]);
+	for (size_t i = 0; i < e->n_mappings; i++) {
+		free((void *)(uintptr_t)e->mappings[i].of.file);
+		free((void *)(uintptr_t)e->mappings[i].of.build_id);
+	}
+	free(e->types);
+	free(e->mappings);
+	hash_fini(&e->by_mapping);
+	pprof_free(e->pprof);
+	free(e);
+}
+
+int export_pprof_add(struct export_pprof *e, const struct profile *profile, struct names *names,
+		     const struct source_info *info, const char *const *comments, size_t n_comments)
+{
+	struct writer w = {
+		.e = e, .profile = profile, .names = names, .info = info, .pprof = e->pprof
+	};
+	int err = check_types(e, info);
+
+	if (!err)
+		err = place_all(&w);
 	if (!err) {
-		add_types(&w);
+		if (!e->n_added)
+			add_types(&w);
 		add_comments(&w, comments, n_comments);
 		add_time(&w);
 		err = add_samples(&w);
+		e->n_added++;
 	}
-	if (!err)
-		err = pprof_write(w.pprof, gzip_level, fd);
-	pprof_free(w.pprof);
 	free(w.spans);
 	free(w.span_of);
 	free(w.location_of);
 	hash_fini(&w.by_place);
+	return err;
+}
+
+int export_pprof_write(struct export_pprof *e, int gzip_level, int fd)
+{
+	return pprof_write(e->pprof, gzip_level, fd);
+}
+
+int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
+		 const char *const *comments, size_t n_comments, int gzip_level, int fd)
+{
+	struct export_pprof *e;
+	int err = export_pprof_new(&e);
+
+	if (err)
+		return err;
+	err = export_pprof_add(e, profile, names, info, comments, n_comments);
+	if (!err)
+		err = export_pprof_write(e, gzip_level, fd);
+	export_pprof_free(e);
 	return err;
 }

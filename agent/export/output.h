@@ -1,12 +1,12 @@
 /*
- * agent/cmd/output.h: results that appear whole or not at all.
+ * agent/export/output.h: results that appear whole or not at all.
  *
  * A regular file is written beside its final name and renamed when complete, so
  * that a full disk or a kill leaves an older result as it was.  "-" and what is
  * no regular file (a pipe, /dev/null) are written directly.
  */
-#ifndef AGENT_CMD_OUTPUT_H
-#define AGENT_CMD_OUTPUT_H
+#ifndef AGENT_EXPORT_OUTPUT_H
+#define AGENT_EXPORT_OUTPUT_H
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "agent/cmd/output.h"
+#include "agent/export/output.h"
 
 #include "agent/log.h"
 

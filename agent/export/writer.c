@@ -1,0 +1,180 @@
+#include "agent/export/writer.h"
+
+#include "agent/export/export.h"
+#include "agent/export/output.h"
+#include "agent/log.h"
+#include "agent/pipeline/fold.h"
+#include "agent/pipeline/names.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define QUEUE  12
+#define PREFIX "offwind-"
+#define SUFFIX ".pb.gz"
+
+struct writer {
+	struct writer_options options;
+	struct names *names; /* the thread's */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct profile *queue[QUEUE];
+	size_t first, n;
+	bool finishing;
+	uint64_t n_written, n_failed;
+};
+
+/* offwind-20260131T235959Z.pb.gz: sorted by name they are sorted by time. */
+static void window_path(const struct writer *w, const struct profile *profile, char *path,
+			size_t size)
+{
+	const struct source_info *info = w->options.info;
+	time_t start = (time_t)((info->wall_start_ns + profile->start_ns - info->wall_first_ns) /
+				1000000000);
+	char stamp[32];
+	struct tm tm;
+
+	(void)gmtime_r(&start, &tm);
+	(void)strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &tm);
+	(void)snprintf(path, size, "%s/" PREFIX "%s" SUFFIX, w->options.folder, stamp);
+}
+
+static int is_window(const struct dirent *entry)
+{
+	size_t n = strlen(entry->d_name);
+
+	return n > strlen(PREFIX SUFFIX) && !strncmp(entry->d_name, PREFIX, strlen(PREFIX)) &&
+	       !strcmp(entry->d_name + n - strlen(SUFFIX), SUFFIX);
+}
+
+static void remove_oldest(const struct writer *w)
+{
+	struct dirent **entries;
+	int n = scandir(w->options.folder, &entries, is_window, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		char path[4096];
+
+		(void)snprintf(path, sizeof(path), "%s/%s", w->options.folder, entries[i]->d_name);
+		if ((uint32_t)(n - i) > w->options.keep && unlink(path))
+			log_warning("%s: cannot be removed: %s", path, strerror(errno));
+		free(entries[i]);
+	}
+	if (n >= 0)
+		free(entries);
+}
+
+static int write_profile(struct writer *w, const struct profile *profile)
+{
+	char path[4096];
+	const char *name = w->options.path;
+	struct output out;
+	int err;
+
+	if (w->options.folder) {
+		window_path(w, profile, path, sizeof(path));
+		name = path;
+	}
+	err = output_open(&out, name);
+	if (err)
+		return err;
+	err = export_pprof(profile, w->names, w->options.info, NULL, 0, 1, out.fd);
+	if (err) {
+		log_error("%s: cannot be written: %s", name, strerror(-err));
+		output_abort(&out);
+		return err;
+	}
+	err = output_commit(&out);
+	if (!err && w->options.folder && w->options.keep)
+		remove_oldest(w);
+	return err;
+}
+
+static void *run(void *ctx)
+{
+	struct writer *w = ctx;
+
+	(void)pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct profile *profile;
+		int err;
+
+		while (!w->n && !w->finishing)
+			(void)pthread_cond_wait(&w->changed, &w->lock);
+		if (!w->n)
+			break;
+		profile = w->queue[w->first];
+		(void)pthread_mutex_unlock(&w->lock);
+		err = write_profile(w, profile);
+		profile_free(profile);
+		(void)pthread_mutex_lock(&w->lock);
+		w->first = (w->first + 1) % QUEUE;
+		w->n--;
+		if (err)
+			w->n_failed++;
+		else
+			w->n_written++;
+		(void)pthread_cond_broadcast(&w->changed);
+	}
+	(void)pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+int writer_new(const struct writer_options *options, struct writer **out)
+{
+	struct writer *w = calloc(1, sizeof(*w));
+	int err;
+
+	if (!w)
+		return -ENOMEM;
+	w->options = *options;
+	err = names_new(options->opener, options->info, options->demangle, &w->names);
+	if (err) {
+		free(w);
+		return err;
+	}
+	(void)pthread_mutex_init(&w->lock, NULL);
+	(void)pthread_cond_init(&w->changed, NULL);
+	err = -pthread_create(&w->thread, NULL, run, w);
+	if (err) {
+		names_free(w->names);
+		free(w);
+		return err;
+	}
+	*out = w;
+	return 0;
+}
+
+void writer_put(struct writer *w, struct profile *profile)
+{
+	(void)pthread_mutex_lock(&w->lock);
+	while (w->n == QUEUE)
+		(void)pthread_cond_wait(&w->changed, &w->lock);
+	w->queue[(w->first + w->n++) % QUEUE] = profile;
+	(void)pthread_cond_broadcast(&w->changed);
+	(void)pthread_mutex_unlock(&w->lock);
+}
+
+void writer_finish(struct writer *w, uint64_t *n_written, uint64_t *n_failed)
+{
+	(void)pthread_mutex_lock(&w->lock);
+	w->finishing = true;
+	(void)pthread_cond_broadcast(&w->changed);
+	(void)pthread_mutex_unlock(&w->lock);
+	(void)pthread_join(w->thread, NULL);
+	if (n_written)
+		*n_written = w->n_written;
+	if (n_failed)
+		*n_failed = w->n_failed;
+	(void)pthread_mutex_destroy(&w->lock);
+	(void)pthread_cond_destroy(&w->changed);
+	names_free(w->names);
+	free(w);
+}
