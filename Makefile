@@ -137,7 +137,7 @@ install: all
 	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
 
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	clang-format -i $$(find $(LIBRARY) bpf schema tests -name '*.[ch]')
 
 clean:
 	rm -rf $(BUILD)

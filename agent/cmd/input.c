@@ -1,0 +1,103 @@
+#include "agent/cmd/input.h"
+
+#include "agent/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The first bytes, which stay to be read again: tee(2) copies out of a pipe without taking. */
+static ssize_t peek(int fd, char *head, size_t size)
+{
+	size_t n = 0;
+	int ends[2];
+
+	if (lseek(fd, 0, SEEK_CUR) >= 0)
+		return pread(fd, head, size, 0);
+	while (n < size) {
+		ssize_t got;
+
+		if (pipe2(ends, O_CLOEXEC))
+			return -1;
+		got = tee(fd, ends[1], size, 0);
+		if (got > 0 && read(ends[0], head, (size_t)got) != got)
+			got = -1;
+		(void)close(ends[0]);
+		(void)close(ends[1]);
+		if (got < 0)
+			return -1;
+		if ((size_t)got == n) /* no more than last time: the other end stopped there */
+			break;
+		n = (size_t)got;
+	}
+	return (ssize_t)n;
+}
+
+int input_open(const char *path, struct source **out)
+{
+	bool standard = !strcmp(path, "-");
+	const char *name = standard ? "standard input" : path;
+	int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+	char head[16], error[512] = "";
+	struct stat st;
+	ssize_t n;
+	int err;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		err = -errno;
+		log_error("%s: %s", name, strerror(-err));
+		goto out;
+	}
+	if (S_ISDIR(st.st_mode)) {
+		err = -EISDIR;
+		log_error("%s: is a folder; expected a perf.data or .owc file", name);
+		goto out;
+	}
+	n = peek(fd, head, sizeof(head));
+	if (n < 0) {
+		err = -errno;
+		log_error("%s: offset 0: cannot be read: %s", name, strerror(-err));
+		goto out;
+	}
+	switch (source_detect(head, (size_t)n)) {
+	case SOURCE_PERFDATA:
+		err = source_perfdata_open(fd, name, out, error);
+		break;
+	case SOURCE_OWC:
+		err = source_owc_open(fd, name, out, error);
+		break;
+	case SOURCE_UNKNOWN:
+	default:
+		err = -EBADMSG;
+		log_error("%s: offset 0: %s", name,
+			  n ? "neither a perf.data nor an .owc file" : "the file is empty");
+		goto out;
+	}
+	if (err)
+		log_error("%s", error);
+	return err;
+out:
+	if (fd >= 0)
+		(void)close(fd);
+	return err;
+}
+
+int input_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char *end;
+	uint64_t value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno || end == text || *end || text[0] == '-' || value < min || value > max) {
+		log_error("%s takes a number from %" PRIu64 " to %" PRIu64 ", not '%s'", option,
+			  min, max, text);
+		return -EINVAL;
+	}
+	*out = value;
+	return 0;
+}

@@ -1,0 +1,299 @@
+/* agent/cmd/unwind.c: recordings in, profiles or frames out. */
+#include "agent/cmd/cmd.h"
+#include "agent/cmd/input.h"
+#include "agent/export/export.h"
+#include "agent/export/output.h"
+#include "agent/log.h"
+#include "agent/pipeline/fold.h"
+#include "agent/pipeline/names.h"
+#include "agent/pipeline/pipeline.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum format { FORMAT_PPROF, FORMAT_FOLDED, FORMAT_TEXT, FORMAT_TSV, FORMAT_N };
+
+static const char *const format_names[FORMAT_N] = { "pprof", "folded", "text", "tsv" };
+
+struct job {
+	enum format format;
+	struct output out;
+	struct pipeline_options pipeline;
+	bool demangle;
+	struct names *names; /* of the input being read */
+	struct export_pprof *pprof;
+	struct accounting total;
+	bool damaged; /* an input ended early: done in part */
+};
+
+static const char help[] =
+	"usage: offwind unwind [OPTION]… INPUT…\n"
+	"Unwinds the stacks of perf.data and .owc recordings (- for standard input).\n"
+	"\n"
+	"  -o, --output FILE     where to (default: offwind.pb.gz for pprof, else standard "
+	"output)\n"
+	"      --format FORMAT   pprof (default), folded, text or tsv\n"
+	"      --max-frames N    most frames of one stack (default 1024)\n"
+	"      --symfs DIR       look for the recorded files below DIR\n"
+	"      --no-demangle     names as linked\n"
+	"  -q, --quiet           errors and warnings only\n"
+	"  -v, --verbose         say more\n"
+	"  -h, --help            this text\n"
+	"\n"
+	"Exit code: 0 done, 1 failed, 2 usage, 3 an input was damaged and is done as far as it\n"
+	"could be read.\n";
+
+static int on_walked(void *ctx, const struct walked *walked)
+{
+	struct job *job = ctx;
+
+	if (job->format == FORMAT_TEXT)
+		return export_text(job->out.file, walked, job->names);
+	return export_tsv(job->out.file, walked, job->names);
+}
+
+/* Everything that input gives, up to its end or its damage. */
+static int read_all(struct job *job, struct source *source, struct pipeline *pipeline)
+{
+	struct accounting so_far;
+	uint64_t n = 0;
+	int err;
+
+	for (;;) {
+		struct event event;
+		int rc = source_next(source, &event, -1);
+
+		if (rc == 0)
+			break;
+		if (rc == -EAGAIN)
+			continue;
+		if (rc < 0) {
+			log_error("%s", source->error);
+			job->damaged = true;
+			break;
+		}
+		err = pipeline_event(pipeline, &event);
+		if (err)
+			return err;
+		if (++n % 4096 == 0) {
+			pipeline_total(pipeline, &so_far);
+			log_progress("%" PRIu64 " samples", so_far.captured);
+		}
+	}
+	log_progress_done();
+	return 0;
+}
+
+static int fold_into(struct job *job, const struct source_info *info, struct pipeline *pipeline)
+{
+	struct profile *profile;
+	int err = pipeline_take(pipeline, &profile);
+
+	if (err)
+		return err;
+	if (job->format == FORMAT_FOLDED)
+		err = export_folded(profile, job->names, job->out.file);
+	else
+		err = export_pprof_add(job->pprof, profile, job->names, info, NULL, 0);
+	profile_free(profile);
+	return err;
+}
+
+static int unwind_input(struct job *job, const char *path)
+{
+	struct pipeline *pipeline = NULL;
+	struct source *source = NULL;
+	struct accounting total;
+	struct stat st;
+	int err;
+
+	err = input_open(path, &source);
+	if (err)
+		return err;
+	/* A file written after the recording ended is not what was recorded. */
+	job->pipeline.until_ns = 0;
+	if (strcmp(path, "-") && !stat(path, &st))
+		job->pipeline.until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
+	err = pipeline_new(&job->pipeline, &source->info, &pipeline);
+	if (!err)
+		err = names_new(pipeline_opener(pipeline), &source->info, job->demangle,
+				&job->names);
+	if (!err)
+		err = read_all(job, source, pipeline);
+	if (!err && job->pipeline.fold)
+		err = fold_into(job, &source->info, pipeline);
+	if (err) {
+		log_error("%s: %s", path, strerror(-err));
+	} else {
+		pipeline_total(pipeline, &total);
+		accounting_add(&job->total, &total);
+	}
+	names_free(job->names);
+	job->names = NULL;
+	pipeline_free(pipeline);
+	source_close(source);
+	return err;
+}
+
+static int parse_format(const char *text, enum format *out)
+{
+	for (size_t i = 0; i < FORMAT_N; i++) {
+		if (!strcmp(text, format_names[i])) {
+			*out = (enum format)i;
+			return 0;
+		}
+	}
+	log_error("--format is pprof, folded, text or tsv, not '%s'", text);
+	return -EINVAL;
+}
+
+static int run(struct job *job, const char *path, char **inputs, int n_inputs)
+{
+	int err, failed = 0;
+
+	err = output_open(&job->out, path);
+	if (err)
+		return CMD_FAILED;
+	if (job->format == FORMAT_PPROF)
+		err = export_pprof_new(&job->pprof);
+	else if (!output_file(&job->out))
+		err = -ENOMEM;
+	if (!err && job->format == FORMAT_TSV)
+		err = export_tsv_header(job->out.file);
+	for (int i = 0; !err && i < n_inputs; i++)
+		failed += unwind_input(job, inputs[i]) != 0;
+	/* What could be read of the others is worth keeping. */
+	if (!err && failed < n_inputs) {
+		if (job->pprof)
+			err = export_pprof_write(job->pprof, 1, job->out.fd);
+		if (err)
+			log_error("%s: cannot be written: %s", path, strerror(-err));
+		else
+			err = output_commit(&job->out);
+	}
+	export_pprof_free(job->pprof);
+	output_abort(&job->out);
+	if (err || failed == n_inputs)
+		return CMD_FAILED;
+	return failed || job->damaged ? CMD_PARTLY : CMD_DONE;
+}
+
+int cmd_unwind(int argc, char **argv)
+{
+	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE };
+	static const struct option options[] = {
+		{ "output", required_argument, NULL, 'o' },
+		{ "format", required_argument, NULL, FORMAT },
+		{ "max-frames", required_argument, NULL, MAX_FRAMES },
+		{ "symfs", required_argument, NULL, SYMFS },
+		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	struct job job = { .demangle = true, .out = { .fd = -1 } };
+	const char *path = NULL;
+	char text[1024];
+	uint64_t number;
+	int c, rc;
+
+	while ((c = getopt_long(argc, argv, "o:qvh", options, NULL)) != -1) {
+		switch (c) {
+		case 'o':
+			path = optarg;
+			break;
+		case FORMAT:
+			if (parse_format(optarg, &job.format))
+				return CMD_USAGE;
+			break;
+		case MAX_FRAMES:
+			if (input_number("--max-frames", optarg, 1, 1 << 20, &number))
+				return CMD_USAGE;
+			job.pipeline.max_frames = (size_t)number;
+			break;
+		case SYMFS:
+			job.pipeline.symfs = optarg;
+			break;
+		case NO_DEMANGLE:
+			job.demangle = false;
+			break;
+		case 'q':
+			log_quiet(true);
+			break;
+		case 'v':
+			log_verbose(true);
+			break;
+		case 'h':
+			(void)fputs(help, stdout);
+			return CMD_DONE;
+		default:
+			return CMD_USAGE;
+		}
+	}
+	if (optind == argc) {
+		log_error("unwind: no input; see offwind unwind --help");
+		return CMD_USAGE;
+	}
+	if (!path)
+		path = job.format == FORMAT_PPROF ? "offwind.pb.gz" : "-";
+	job.pipeline.fold = job.format == FORMAT_PPROF || job.format == FORMAT_FOLDED;
+	job.pipeline.on_walked = job.pipeline.fold ? NULL : on_walked;
+	job.pipeline.ctx = &job;
+	rc = run(&job, path, argv + optind, argc - optind);
+	if (rc == CMD_DONE || rc == CMD_PARTLY) {
+		accounting_text(&job.total, text, sizeof(text));
+		log_info("%s", text);
+		if (strcmp(path, "-"))
+			log_info("wrote %s", path);
+	}
+	return rc;
+}
+
+int cmd_perf_to_profile(int argc, char **argv)
+{
+	static const char usage[] =
+		"usage: perf_to_profile -i PERF.DATA -o PROFILE [-f]\n"
+		"Turns perf.data into a pprof profile; -f replaces PROFILE.\n"
+		"This is offwind unwind under the name go tool pprof looks for.\n";
+	struct job job = { .demangle = true, .out = { .fd = -1 }, .pipeline = { .fold = true } };
+	char *in = NULL, *out = NULL;
+	bool force = false;
+	int c;
+
+	while ((c = getopt(argc, argv, "i:o:fjh")) != -1) {
+		switch (c) {
+		case 'i':
+			in = optarg;
+			break;
+		case 'o':
+			out = optarg;
+			break;
+		case 'f':
+			force = true;
+			break;
+		case 'j': /* other makers of this program know it; nothing here depends on it */
+			break;
+		case 'h':
+			(void)fputs(usage, stdout);
+			return CMD_DONE;
+		default:
+			(void)fputs(usage, stderr);
+			return CMD_USAGE;
+		}
+	}
+	if (!in || !out || optind != argc) {
+		(void)fputs(usage, stderr);
+		return CMD_USAGE;
+	}
+	if (!force && !access(out, F_OK)) {
+		log_error("%s: is there already; -f replaces it", out);
+		return CMD_FAILED;
+	}
+	return run(&job, out, &in, 1);
+}

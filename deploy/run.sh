@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# `make run`: profiles the whole live system for a while and shows what it did.
+#   usage: deploy/run.sh [BUILD-FOLDER]     SECONDS_TO_RUN (10), HZ (99), PROFILE
+set -euo pipefail
+build=${1:-build}
+profile=${PROFILE:-$build/live.pb.gz}
+seconds=${SECONDS_TO_RUN:-10}
+as_root=()
+[ "$(id -u)" = 0 ] || as_root=(sudo)
+
+echo "profiling the whole system for $seconds seconds…"
+"${as_root[@]}" "$build/offwind" record -a -F "${HZ:-99}" -d "$seconds" -o "$profile"
+[ "$(id -u)" = 0 ] || sudo chown "$(id -u)" "$profile"
+echo
+"$build/offwind" report --top 10 "$profile"
+echo
+echo "profile: $(realpath "$profile")"
+echo "look at it with: go tool pprof -top $profile   (or -http=:8080)"
