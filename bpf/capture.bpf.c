@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * bpf/capture.bpf.c: copies a thread's registers and live stack at every tick
+ * of a per-CPU clock, and counts what it could not copy.  It never walks: what
+ * the bytes mean is decided in the agent.
+ *
+ * The programs on perf events run with interrupts off or in an NMI, one at a
+ * time on each CPU: no page fault can be taken, and one scratch buffer a CPU
+ * is enough.
+ */
+#include "schema/capture.h"
+#include "bpf/kernel.h"
+
+/* Set by the agent before loading; constants to the verifier. */
+const volatile __u32 stack_max = CAPTURE_STACK_DEFAULT;
+const volatile __u64 wake_bytes = 1 << 20; /* the reader is woken once so much is waiting */
+const volatile __u32 self_pid = 0;
+const volatile bool filter_pids = false;
+
+/* Where the scratch of a CPU ends: the last piece of a copy may be checked as a whole page. */
+#define SCRATCH_TAIL CAPTURE_PAGE
+_Static_assert(SCRATCH_TAIL >= CAPTURE_KERNEL_MAX + 8, "the kernel stack lies there too");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} ring SEC(".maps");
+
+/*
+ * One entry a CPU; not a per-CPU map, whose values may not pass 32 KiB.  The
+ * agent sets both sizes to fit the machine and stack_max.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, CAPTURE_HEAD_SIZE + CAPTURE_STACK_DEFAULT + SCRATCH_TAIL);
+} scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct capture_counters);
+} counters SEC(".maps");
+
+/* The end of a thread's stack, found once: [lo, hi) holds sp, hi is the live top. */
+struct top {
+	__u64 lo, hi;
+	__u64 mm;	   /* an exec gives the thread another */
+	__u64 start_stack; /* … that may lie where the old one was */
+	__u32 go;	   /* the thread ran a goroutine: ask for its bounds first */
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct top);
+} tops SEC(".maps");
+
+/* The processes asked for and their descendants. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct capture_process);
+} processes SEC(".maps");
+
+static __always_inline struct capture_counters *counters_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+/* ---- how far the live stack reaches ---------------------------------------- */
+
+struct area {
+	__u64 lo, hi;
+};
+
+static long area_found(struct task_struct *task, struct vm_area_struct *vma, struct area *area)
+{
+	area->lo = BPF_CORE_READ(vma, vm_start);
+	area->hi = BPF_CORE_READ(vma, vm_end);
+	return 0;
+}
+
+/*
+ * Go on x86-64 Linux keeps the running goroutine's g in the thread's TLS word
+ * at fs:-8; g begins with the bounds of its stack (runtime2.go: g.stack).
+ */
+static __always_inline __u64 go_top(__u64 sp, __u64 fsbase)
+{
+	__u64 g = 0, bounds[2] = {};
+
+	if (!fsbase || bpf_probe_read_user(&g, sizeof(g), (void *)(fsbase - 8)) || !g)
+		return 0;
+	if (bpf_probe_read_user(bounds, sizeof(bounds), (void *)g))
+		return 0;
+	/* Go's own limit for one stack is 1 GB. */
+	if (sp < bounds[0] || sp >= bounds[1] || bounds[1] - bounds[0] > 1ull << 30)
+		return 0;
+	return bounds[1];
+}
+
+/* The end of the live stack that sp lies in, or 0; the flag says where from. */
+static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 fsbase,
+				      struct capture_counters *count, __u32 *flags)
+{
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+	__u64 start_stack = BPF_CORE_READ(mm, start_stack), end;
+	struct area area = {};
+	struct top *top;
+
+	top = bpf_task_storage_get(&tops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (top && (top->mm != (__u64)mm || top->start_stack != start_stack)) {
+		__builtin_memset(top, 0, sizeof(*top));
+		top->mm = (__u64)mm;
+		top->start_stack = start_stack;
+	}
+	if (top && sp >= top->lo && sp < top->hi) {
+		count->top_cached++;
+		*flags |= CAPTURE_TOP_CACHED;
+		return top->hi;
+	}
+	if (top && top->go) {
+		end = go_top(sp, fsbase);
+		if (end) {
+			count->top_go++;
+			*flags |= CAPTURE_TOP_GO;
+			return end;
+		}
+	}
+	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
+	count->find_vma++;
+	if (bpf_find_vma(task, sp, area_found, &area, 0)) {
+		/* Busy, or sp is astray: what can be known without it. */
+		end = go_top(sp, fsbase);
+		if (end) {
+			count->top_go++;
+			*flags |= CAPTURE_TOP_GO;
+			return end;
+		}
+		count->top_none++;
+		*flags |= CAPTURE_TOP_NONE;
+		return 0;
+	}
+	if (start_stack >= sp && start_stack < area.hi) {
+		/* start_stack holds argc; above it are arguments and environment. */
+		end = start_stack + 8;
+		count->top_start++;
+		*flags |= CAPTURE_TOP_START;
+	} else if (fsbase > sp && fsbase < area.hi) {
+		end = fsbase;
+		count->top_tls++;
+		*flags |= CAPTURE_TOP_TLS;
+	} else {
+		end = go_top(sp, fsbase);
+		if (end) {
+			if (top)
+				top->go = 1;
+			count->top_go++;
+			*flags |= CAPTURE_TOP_GO;
+			return end;
+		}
+		/* Somebody's own stack: where it ends is a guess, and not kept. */
+		count->top_vma++;
+		*flags |= CAPTURE_TOP_VMA;
+		return area.hi;
+	}
+	if (top) {
+		top->lo = area.lo;
+		top->hi = end;
+	}
+	return end;
+}
+
+/* ---- copying ------------------------------------------------------------------ */
+
+/*
+ * Copies the stack that the head in this CPU's scratch describes page by page,
+ * past pages that are not there (never touched, or swapped out).
+ *
+ * For the verifier's sake, which must see the end of it: a global function is
+ * walked once, not once for every path that leads to it; and a loop that reads
+ * its bounds from memory in every turn has the same state in each, but for i.
+ */
+__attribute__((noinline)) int copy_pages(__u32 cpu)
+{
+	volatile struct capture_head *head = bpf_map_lookup_elem(&scratch, &cpu);
+
+	if (!head)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < CAPTURE_PAGES_MAX; i++) {
+		__u64 from = head->stack_addr, end = from + head->stack_len;
+		__u64 addr = (from & ~(__u64)(CAPTURE_PAGE - 1)) + (__u64)i * CAPTURE_PAGE;
+		__u64 offset, n;
+
+		if (addr >= end)
+			break;
+		if (addr < from)
+			addr = from;
+		offset = addr - from;
+		n = CAPTURE_PAGE - (addr & (CAPTURE_PAGE - 1));
+		if (n > end - addr)
+			n = end - addr;
+		barrier_var(offset);
+		barrier_var(n);
+		if (offset > stack_max || n > CAPTURE_PAGE)
+			break;
+		if (bpf_probe_read_user((__u8 *)head + CAPTURE_HEAD_SIZE + offset, n, (void *)addr))
+			head->holes[i >> 6] |= 1ull << (i & 63);
+	}
+	return 0;
+}
+
+static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes,
+				       struct task_struct *task, struct capture_counters *count)
+{
+	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
+	__u32 flags = 0;
+	__u64 top = top_find(task, sp, head->fsbase, count, &flags);
+
+	if (!top) {
+		size = CAPTURE_RED_ZONE + 4 * CAPTURE_PAGE;
+		flags |= CAPTURE_CUT;
+	} else {
+		size = top - from;
+	}
+	if (size > stack_max) {
+		size = stack_max;
+		flags |= CAPTURE_CUT;
+	}
+	/* Nothing may wrap around the end of the address space, whatever sp is. */
+	if (from + size < from)
+		size = 0;
+	barrier_var(size);
+	if (size > stack_max)
+		size = stack_max;
+	head->stack_addr = from;
+	head->stack_top = top;
+	head->stack_len = size;
+	/* All or nothing: one missing page fails the whole copy. */
+	if (bpf_probe_read_user(bytes, size, (void *)from)) {
+		copy_pages(head->cpu);
+		flags |= CAPTURE_HOLES;
+		count->holes++;
+	}
+	if (flags & CAPTURE_CUT)
+		count->cut++;
+	head->flags |= flags;
+}
+
+static __always_inline void regs_to_dwarf(struct capture_head *head, const struct pt_regs *regs)
+{
+	head->regs[0] = regs->rax;
+	head->regs[1] = regs->rdx;
+	head->regs[2] = regs->rcx;
+	head->regs[3] = regs->rbx;
+	head->regs[4] = regs->rsi;
+	head->regs[5] = regs->rdi;
+	head->regs[6] = regs->rbp;
+	head->regs[7] = regs->rsp;
+	head->regs[8] = regs->r8;
+	head->regs[9] = regs->r9;
+	head->regs[10] = regs->r10;
+	head->regs[11] = regs->r11;
+	head->regs[12] = regs->r12;
+	head->regs[13] = regs->r13;
+	head->regs[14] = regs->r14;
+	head->regs[15] = regs->r15;
+	head->regs[16] = regs->rip;
+}
+
+/* The pid by which a process in a container knows itself. */
+static __always_inline __u32 ns_pid(struct task_struct *leader)
+{
+	struct pid *pid = BPF_CORE_READ(leader, thread_pid);
+	__u64 level = BPF_CORE_READ(pid, level);
+	int nr = 0;
+
+	bpf_core_read(&nr, sizeof(nr),
+		      (void *)pid + bpf_core_field_offset(pid->numbers) +
+			      level * bpf_core_type_size(struct upid));
+	return (__u32)nr;
+}
+
+/* Is the process one of those asked for? */
+static __always_inline bool wanted(__u32 pid, __u64 start_ns)
+{
+	struct capture_process *process = bpf_map_lookup_elem(&processes, &pid);
+
+	if (!process)
+		return false;
+	if (!process->start_ns)
+		process->start_ns = start_ns;
+	return process->start_ns == start_ns;
+}
+
+SEC("perf_event")
+int capture_sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct capture_counters *count = counters_here();
+	__u64 id = bpf_get_current_pid_tgid(), start_ns, size;
+	__u32 cpu = bpf_get_smp_processor_id(), flags;
+	struct task_struct *leader;
+	struct capture_head *head;
+	struct mm_struct *mm;
+	struct pt_regs regs;
+	__u8 *bytes;
+	long n;
+
+	if (!count)
+		return 0;
+	count->fired++;
+	if (!id) {
+		count->filtered_idle++;
+		return 0;
+	}
+	if (id >> 32 == self_pid) {
+		count->filtered_self++;
+		return 0;
+	}
+	leader = BPF_CORE_READ(task, group_leader);
+	start_ns = BPF_CORE_READ(leader, start_boottime);
+	if (filter_pids && !wanted(id >> 32, start_ns)) {
+		count->filtered_pid++;
+		return 0;
+	}
+	head = bpf_map_lookup_elem(&scratch, &cpu);
+	if (!head) {
+		count->unreadable++;
+		return 0;
+	}
+	bytes = (__u8 *)head + CAPTURE_HEAD_SIZE;
+	__builtin_memset(head, 0, sizeof(*head));
+	head->magic = CAPTURE_MAGIC;
+	head->version = CAPTURE_VERSION;
+	head->head_len = CAPTURE_HEAD_SIZE;
+	head->cpu = cpu;
+	head->pid = id >> 32;
+	head->tid = (__u32)id;
+	head->ns_pid = ns_pid(leader);
+	head->time_ns = bpf_ktime_get_ns();
+	head->period = ctx->sample_period;
+	head->cgroup_id = bpf_get_current_cgroup_id();
+	head->process_start_ns = start_ns;
+	bpf_get_current_comm(head->comm, sizeof(head->comm));
+	if ((ctx->regs.cs & 3) == 3)
+		head->flags |= CAPTURE_USER_HIT;
+
+	/*
+	 * Kernel threads have no user state, io workers a stale copy of their
+	 * creator's; a thread that is exiting has given its memory back; and one
+	 * inside execve has new memory but still the old registers until
+	 * start_code is set.
+	 */
+	flags = BPF_CORE_READ(task, flags);
+	mm = BPF_CORE_READ(task, mm);
+	if (!(flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
+	    BPF_CORE_READ(mm, start_code)) {
+		if (bpf_probe_read_kernel(&regs, sizeof(regs), (void *)bpf_task_pt_regs(task))) {
+			count->unreadable++;
+			return 0;
+		}
+		head->flags |= CAPTURE_HAS_USER;
+		if ((regs.cs & 0xffff) == 0x23) /* __USER32_CS */
+			head->flags |= CAPTURE_COMPAT;
+		regs_to_dwarf(head, &regs);
+		head->fsbase = BPF_CORE_READ(task, thread.fsbase);
+		copy_stack(head, bytes, task, count);
+	}
+
+	size = (head->stack_len + 7) & ~7u;
+	if (!(head->flags & CAPTURE_USER_HIT)) {
+		barrier_var(size);
+		if (size > stack_max + 8)
+			size = stack_max + 8;
+		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, 0);
+		if (n > 0) {
+			head->kernel_len = n;
+			size += n;
+		}
+	}
+	size += CAPTURE_HEAD_SIZE;
+	barrier_var(size);
+	if (size > CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL)
+		size = CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL;
+	n = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= wake_bytes ? BPF_RB_FORCE_WAKEUP
+								      : BPF_RB_NO_WAKEUP;
+	if (bpf_ringbuf_output(&ring, head, size, n)) {
+		count->ring_full++;
+		return 0;
+	}
+	count->captured++;
+	count->bytes += size;
+	return 0;
+}
+
+/* ---- the processes asked for: their children are wanted too ------------------- */
+
+/* Runs before the child can: its first sample already finds it. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 parent_pid = BPF_CORE_READ(parent, tgid), child_pid = BPF_CORE_READ(child, tgid);
+	struct capture_process process = { .start_ns = BPF_CORE_READ(child, start_boottime) };
+	struct capture_counters *count;
+
+	if (parent_pid == child_pid ||
+	    !wanted(parent_pid, BPF_CORE_READ(parent, group_leader, start_boottime)))
+		return 0;
+	if (bpf_map_update_elem(&processes, &child_pid, &process, BPF_ANY)) {
+		count = counters_here();
+		if (count)
+			count->pids_overflow++;
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(follow_exit, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+	struct capture_process *process;
+
+	if (BPF_CORE_READ(task, signal, live.counter))
+		return 0;
+	process = bpf_map_lookup_elem(&processes, &pid);
+	if (process)
+		process->dead = 1;
+	return 0;
+}
+
+/* Long after the exit, when nothing runs in the process any more. */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(follow_free, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+	struct capture_process *process;
+
+	if (pid != (__u32)BPF_CORE_READ(task, pid))
+		return 0;
+	process = bpf_map_lookup_elem(&processes, &pid);
+	/* The pid may already be another's. */
+	if (process && (process->start_ns == BPF_CORE_READ(task, start_boottime)))
+		bpf_map_delete_elem(&processes, &pid);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

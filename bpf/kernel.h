@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * bpf/kernel.h: the few kernel types the capture programs look into.
+ *
+ * Every access is relocated to the running kernel by its BTF (CO-RE), so only
+ * the names and the nesting of fields must agree with it, not their offsets.
+ * Serves instead of a generated vmlinux.h, which would tie the build to the
+ * kernel it runs on.
+ */
+#ifndef BPF_KERNEL_H
+#define BPF_KERNEL_H
+
+#include <linux/types.h>
+
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+/* include/linux/sched.h */
+#define PF_IO_WORKER   0x00000010
+#define PF_USER_WORKER 0x00004000 /* 6.4 and newer */
+#define PF_KTHREAD     0x00200000
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct mm_struct {
+	unsigned long start_stack, start_code;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start, vm_end;
+};
+
+struct thread_struct {
+	unsigned long fsbase;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live; /* threads that have not begun to exit */
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid, tgid;
+	struct mm_struct *mm;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	struct signal_struct *signal;
+	__u64 start_boottime; /* 5.5 and newer */
+	struct thread_struct thread;
+	void *stack;
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * schema/capture.h: what the capture program in the kernel hands to the agent.
+ *
+ * A record in the ring buffer is, without gaps:
+ *
+ *   offset             size                 what
+ *   0                  CAPTURE_HEAD_SIZE    struct capture_head
+ *   CAPTURE_HEAD_SIZE  stack_len            user stack, the bytes of [stack_addr, stack_addr + stack_len)
+ *   above, rounded up  kernel_len           return addresses of the kernel stack, u64, innermost first
+ *   to 8
+ *
+ * All numbers are in the byte order of the machine, which writes and reads
+ * them itself; records never leave it in this form.  The agent carries the
+ * program that writes them, so a version other than CAPTURE_VERSION is a fault.
+ *
+ * Includes <linux/types.h> only, because the BPF side has no libc.
+ */
+#ifndef SCHEMA_CAPTURE_H
+#define SCHEMA_CAPTURE_H
+
+#include <linux/types.h>
+
+#define CAPTURE_MAGIC	0x4350574fu /* "OWPC" in memory on little-endian machines */
+#define CAPTURE_VERSION 1
+
+#define CAPTURE_PAGE	 4096u
+#define CAPTURE_RED_ZONE 128u /* bytes below sp that belong to the function (psABI §3.2.2) */
+#define CAPTURE_STACK_DEFAULT \
+	262144u /* most stack bytes a record holds, unless the agent sets another */
+#define CAPTURE_STACK_LIMIT   1048576u /* … and the most that can be set */
+#define CAPTURE_KERNEL_FRAMES 127u     /* the kernel's own limit (perf_event_max_stack) */
+#define CAPTURE_KERNEL_MAX    1016u    /* … in bytes */
+#define CAPTURE_PAGES_MAX     257u /* pages that CAPTURE_STACK_LIMIT bytes at any address can touch */
+#define CAPTURE_HOLE_WORDS    5u   /* 64-bit words with a bit for each of them */
+#define CAPTURE_REGS	      17u /* x86_64: DWARF 0–16, psABI figure 3.36 */
+#define CAPTURE_COMM	      16u /* TASK_COMM_LEN: NUL-terminated */
+#define CAPTURE_HEAD_SIZE     288u
+
+enum capture_flag {
+	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode; else in the kernel */
+	CAPTURE_HAS_USER = 1 << 1, /* regs, fsbase and stack are valid */
+	CAPTURE_COMPAT = 1 << 2,   /* 32-bit code segment */
+	CAPTURE_CUT =
+		1 << 3, /* the live stack is longer than what was copied, or its end is not known */
+	CAPTURE_HOLES = 1 << 4,	     /* some page could not be read: see holes */
+	CAPTURE_TOP_CACHED = 1 << 5, /* where stack_top came from: this thread's earlier sample, */
+	CAPTURE_TOP_START = 1 << 6,  /* mm->start_stack (main thread), */
+	CAPTURE_TOP_TLS = 1 << 7,    /* fsbase (the stack ends where struct pthread begins), */
+	CAPTURE_TOP_GO = 1 << 8,     /* the running goroutine's bounds, */
+	CAPTURE_TOP_VMA =
+		1 << 9, /* the end of the memory area: coroutines, alternate signal stacks; */
+	CAPTURE_TOP_NONE = 1 << 10, /* not found */
+};
+
+struct capture_head {
+	__u32 magic;
+	__u16 version;
+	__u16 head_len;	  /* CAPTURE_HEAD_SIZE */
+	__u32 flags;	  /* enum capture_flag */
+	__u32 stack_len;  /* bytes */
+	__u32 kernel_len; /* bytes, a multiple of 8 */
+	__u32 cpu;
+	__u32 pid; /* thread group, in the initial pid namespace, as tid */
+	__u32 tid;
+	__u32 ns_pid; /* thread group as its own pid namespace numbers it */
+	__u32 reserved;
+	__u64 time_ns;		/* CLOCK_MONOTONIC */
+	__u64 period;		/* of the event, in its unit: ns for cpu-clock */
+	__u64 cgroup_id;	/* of the cgroup2 hierarchy */
+	__u64 process_start_ns; /* CLOCK_BOOTTIME; with pid it names a process for good */
+	__u64 stack_addr;	/* address of the first stack byte: sp - CAPTURE_RED_ZONE */
+	__u64 stack_top;	/* end of the live stack; 0: not known */
+	/* Bit i: the i-th page that the stack bytes touch could not be read; its bytes are 0. */
+	__u64 holes[CAPTURE_HOLE_WORDS];
+	__u64 regs[CAPTURE_REGS]; /* x86_64 by DWARF number; 16: rip */
+	__u64 fsbase;
+	char comm[CAPTURE_COMM];
+};
+
+/*
+ * Kept per CPU, summed by the agent.  Every run of the program ends in exactly one of
+ * filtered_*, captured, ring_full, unreadable: together they are fired.
+ */
+struct capture_counters {
+	__u64 fired;
+	__u64 filtered_idle; /* the idle thread */
+	__u64 filtered_self; /* the agent's own threads */
+	__u64 filtered_pid;  /* not among the processes asked for */
+	__u64 captured;	     /* in the ring */
+	__u64 ring_full;     /* the ring had no room */
+	__u64 unreadable;    /* registers could not be read */
+	/* Of the captured: */
+	__u64 cut;   /* CAPTURE_CUT */
+	__u64 holes; /* CAPTURE_HOLES */
+	__u64 bytes; /* in the ring */
+	/* How the ends of stacks were found: */
+	__u64 top_cached, top_start, top_tls, top_go, top_vma, top_none;
+	__u64 find_vma;	     /* calls of bpf_find_vma */
+	__u64 pids_overflow; /* children not followed: the table of processes was full */
+};
+
+/* What the table of wanted processes says of one, by pid. */
+struct capture_process {
+	__u64 start_ns; /* CLOCK_BOOTTIME; 0: whichever has this pid now */
+	__u32 dead;	/* its last thread ended */
+	__u32 reserved;
+};
+
+_Static_assert(sizeof(struct capture_head) == CAPTURE_HEAD_SIZE, "the head has no padding");
+_Static_assert(__builtin_offsetof(struct capture_head, time_ns) == 40, "u64 fields from 40");
+_Static_assert(__builtin_offsetof(struct capture_head, holes) == 88, "holes");
+_Static_assert(__builtin_offsetof(struct capture_head, regs) == 128, "regs");
+_Static_assert(__builtin_offsetof(struct capture_head, comm) == 272, "comm");
+_Static_assert(CAPTURE_HEAD_SIZE % 8 == 0, "stack bytes begin aligned");
+_Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CAPTURE_PAGES_MAX,
+	       "every page has a bit");
+_Static_assert(CAPTURE_PAGES_MAX <= CAPTURE_HOLE_WORDS * 64, "every page has a bit");
+_Static_assert(CAPTURE_KERNEL_MAX == CAPTURE_KERNEL_FRAMES * 8, "whole addresses");
+_Static_assert(sizeof(struct capture_process) == 16, "the same on both sides");
+
+#endif
