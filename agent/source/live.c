@@ -1,0 +1,809 @@
+/* agent/source/live.c: the running system as a source of events. */
+#include "agent/source/live.h"
+
+#include "agent/source/live_bpf.h"
+#include "agent/source/live_inventory.h"
+#include "agent/source/live_perf.h"
+#include "agent/source/live_queue.h"
+#include "agent/source/live_ring.h"
+
+#include <assert.h>
+#include <bpf/bpf.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FREQUENCY_MAX 50000u
+#define PID_BITS      (4u << 20) /* PID_MAX_LIMIT */
+#define TICK_NS	      (200 * MS)
+#define MS	      ((uint64_t)1000000)
+
+/*
+ * A record's time is taken before the record can be seen, and its CPU may be
+ * held up in between.  Only what is older than this is handed out.
+ */
+#define SLACK_NS (10 * MS)
+
+/* While so much side-band is ready to be taken, more of it stays in the kernel's rings. */
+#define QUEUE_BYTES_MAX (64u << 20)
+
+/* Drains happen in between handing out a long backlog, so that no ring overflows. */
+#define DRAIN_EVERY_NS (20 * MS)
+#define DRAIN_LEAST_NS (2 * MS) /* between two drains */
+
+#define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO */
+
+struct slot { /* a record in the ring, given back in the order of the ring */
+	unsigned long end;
+	bool done;
+};
+
+struct live {
+	struct source base;
+	struct source_event event;
+	struct live_bpf *bpf;
+	struct live_sideband *sideband;
+	struct live_ring ring;
+	struct live_queue queue;
+	int *clocks; /* perf events; bpf owns them */
+	size_t n_clocks;
+	int epoll;
+
+	struct slot *slots; /* circular; room is a power of two */
+	size_t slots_room;
+	uint64_t first_slot, n_slots; /* numbers of the oldest and of the next */
+	uint64_t held_slot;	      /* of the sample last handed out; UINT64_MAX: none */
+	struct event *held;	      /* the event last handed out */
+
+	uint64_t drained_ns, horizon_ns, last_ns;
+	uint64_t told_ring_full, told_unreadable, damaged, told_damaged;
+	uint64_t delivered, n_sideband, sideband_lost, late;
+	bool stopped, flushed;
+
+	uint8_t *wanted; /* a bit a pid; NULL: all */
+	uint64_t all_gone_ns;
+
+	const uint8_t *vdso;
+	size_t vdso_size;
+	struct uw_region regions[CAPTURE_PAGES_MAX / 2 + 1];
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	(void)clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- wanted processes ----------------------------------------------------------- */
+
+static bool is_wanted(const void *ctx, uint32_t pid)
+{
+	const struct live *live = ctx;
+
+	return !live->wanted || (pid < PID_BITS && live->wanted[pid / 8] & 1u << pid % 8);
+}
+
+static void set_wanted(struct live *live, uint32_t pid, bool on)
+{
+	uint8_t bit = (uint8_t)(1u << pid % 8);
+
+	if (pid >= PID_BITS)
+		return;
+	if (on)
+		live->wanted[pid / 8] |= bit;
+	else
+		live->wanted[pid / 8] &= (uint8_t)~bit;
+}
+
+/* Also keeps the set of wanted processes; call in the order of times. */
+static bool wanted_event(struct live *live, const struct event *event)
+{
+	if (!live->wanted || event->type == EVENT_LOST)
+		return true;
+	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid &&
+	    event->fork.parent_pid) /* 0: the inventory's */
+		set_wanted(live, event->pid, is_wanted(live, event->fork.parent_pid));
+	return is_wanted(live, event->pid);
+}
+
+struct family {
+	struct live *live;
+	bool grown;
+};
+
+static int adopt(void *ctx, uint32_t pid)
+{
+	struct family *family = ctx;
+	uint32_t parent;
+	int err;
+
+	if (is_wanted(family->live, pid) || live_process_parent(pid, &parent) || !parent ||
+	    !is_wanted(family->live, parent))
+		return 0;
+	err = live_bpf_want(family->live->bpf, pid);
+	if (err)
+		return err;
+	set_wanted(family->live, pid, true);
+	family->grown = true;
+	return 0;
+}
+
+static int want(struct live *live, const struct source_live_options *options, char *error)
+{
+	struct family family = { .live = live };
+	int err = live_bpf_follow(live->bpf, error);
+
+	if (err)
+		return err;
+	live->wanted = calloc(PID_BITS / 8, 1);
+	if (!live->wanted) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < options->n_pids; i++) {
+		uint32_t pid;
+
+		err = options->pids[i] > 0 ? live_process_group((uint32_t)options->pids[i], &pid)
+					   : -ENOENT;
+		if (!err)
+			err = live_bpf_want(live->bpf, pid);
+		if (err) {
+			(void)snprintf(error, LIVE_ERROR_SIZE, "process %" PRId32 ": %s",
+				       options->pids[i],
+				       err == -ENOENT ? "no such process" : strerror(-err));
+			return err == -ENOENT ? -ESRCH : err;
+		}
+		set_wanted(live, pid, true);
+	}
+	/* Children born from now on are followed in the kernel; those there already, until none is new. */
+	do {
+		family.grown = false;
+		err = live_processes(adopt, &family);
+	} while (!err && family.grown);
+	if (err)
+		(void)snprintf(error, LIVE_ERROR_SIZE, "children of the processes asked for: %s",
+			       strerror(-err));
+	return err;
+}
+
+/* ---- in: from the rings into the queue -------------------------------------------- */
+
+static int enqueue(void *ctx, const struct event *event)
+{
+	struct live *live = ctx;
+	struct event copy = *event;
+	struct event_mapping *m = &copy.mapping;
+
+	/* The vDSO is the same in every 64-bit process, and it is ours to read. */
+	if (copy.type == EVENT_MAPPING && m->path && !strcmp(m->path, "[vdso]") &&
+	    m->end - m->start == live->vdso_size && m->start > UINT32_MAX) {
+		m->image = live->vdso;
+		m->image_size = live->vdso_size;
+	}
+	return live_queue_event(&live->queue, &copy);
+}
+
+static int on_record(void *ctx, struct perf_event_header *record)
+{
+	struct live *live = ctx;
+	struct event events[LIVE_DECODE_MAX];
+	size_t n = live_sideband_decode(record, events);
+
+	for (size_t i = 0; i < n; i++) {
+		int err = enqueue(live, &events[i]);
+
+		if (err)
+			return err;
+		if (events[i].type == EVENT_LOST)
+			live->sideband_lost += events[i].lost.n_sideband;
+		else
+			live->n_sideband++;
+	}
+	return 0;
+}
+
+static struct slot *slot_at(struct live *live, uint64_t number)
+{
+	return &live->slots[number & (live->slots_room - 1)];
+}
+
+static int add_slot(struct live *live, unsigned long end)
+{
+	if (live->n_slots - live->first_slot == live->slots_room) {
+		size_t room = live->slots_room ? live->slots_room * 2 : 1024;
+		struct slot *bigger = calloc(room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		for (uint64_t i = live->first_slot; i != live->n_slots; i++)
+			bigger[i & (room - 1)] = *slot_at(live, i);
+		free(live->slots);
+		live->slots = bigger;
+		live->slots_room = room;
+	}
+	*slot_at(live, live->n_slots++) = (struct slot){ .end = end };
+	return 0;
+}
+
+static void slot_done(struct live *live, uint64_t number)
+{
+	unsigned long end = 0;
+
+	slot_at(live, number)->done = true;
+	while (live->first_slot != live->n_slots && slot_at(live, live->first_slot)->done)
+		end = slot_at(live, live->first_slot++)->end;
+	if (end)
+		live_ring_release(&live->ring, end);
+}
+
+static bool record_sound(const struct capture_head *head, uint32_t size)
+{
+	uint32_t stack;
+
+	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC ||
+	    head->version != CAPTURE_VERSION || head->head_len != sizeof(*head))
+		return false;
+	size -= (uint32_t)sizeof(*head);
+	if (head->stack_len > CAPTURE_STACK_LIMIT)
+		return false;
+	stack = (head->stack_len + 7) & ~7u;
+	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
+		return false;
+	return size == stack + head->kernel_len;
+}
+
+static int scan_ring(struct live *live)
+{
+	const uint8_t *bytes;
+	unsigned long end;
+	uint32_t size;
+	int err;
+
+	while ((size = live_ring_scan(&live->ring, &bytes, &end))) {
+		const struct capture_head *head = (const void *)bytes;
+
+		err = add_slot(live, end);
+		if (err)
+			return err;
+		if (!record_sound(head, size)) {
+			live->damaged++;
+			slot_done(live, live->n_slots - 1);
+			continue;
+		}
+		err = live_queue_sample(&live->queue, head->time_ns, bytes, live->n_slots - 1);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason reason,
+		     uint64_t total, uint64_t *told)
+{
+	struct event event = { .type = EVENT_LOST,
+			       .time_ns = time_ns,
+			       .lost = { .reason = reason, .n_samples = total - *told } };
+	int err;
+
+	if (total == *told)
+		return 0;
+	err = live_queue_event(&live->queue, &event);
+	if (!err)
+		*told = total;
+	return err;
+}
+
+/* Takes in all that waits; what is older than the horizon is then complete. */
+static int drain(struct live *live)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	struct capture_counters count;
+	int err;
+
+	err = live_sideband_drain(live->sideband, on_record, live);
+	if (!err)
+		err = scan_ring(live);
+	if (!err)
+		err = live_bpf_counters(live->bpf, &count);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_RING_FULL, count.ring_full,
+				&live->told_ring_full);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_UNREADABLE, count.unreadable,
+				&live->told_unreadable);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_DAMAGED, live->damaged, &live->told_damaged);
+	if (err) {
+		(void)snprintf(live->base.error, sizeof(live->base.error), "live system: %s",
+			       strerror(-err));
+		return err;
+	}
+	live->drained_ns = now;
+	live->horizon_ns = now - SLACK_NS;
+	if (live->stopped) { /* nothing can come any more */
+		live->horizon_ns = UINT64_MAX;
+		live->flushed = true;
+	}
+	return 0;
+}
+
+/* ---- out: from the queue to the caller ------------------------------------------------ */
+
+static void let_go(struct live *live)
+{
+	free(live->held);
+	live->held = NULL;
+	if (live->held_slot != UINT64_MAX)
+		slot_done(live, live->held_slot);
+	live->held_slot = UINT64_MAX;
+}
+
+/* The runs of readable pages, as regions. */
+static uint32_t make_regions(struct live *live, const struct capture_head *head)
+{
+	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
+	uint64_t from = head->stack_addr, end = from + head->stack_len;
+	uint32_t n = 0;
+	bool in_run = false;
+
+	if (!(head->flags & CAPTURE_HOLES)) {
+		live->regions[0] = (struct uw_region){ from, head->stack_len, bytes };
+		return head->stack_len != 0;
+	}
+	for (size_t i = 0; i < CAPTURE_PAGES_MAX; i++) {
+		uint64_t page = from - from % CAPTURE_PAGE + i * CAPTURE_PAGE;
+		uint64_t first = page < from ? from : page;
+		uint64_t last = end - page < CAPTURE_PAGE ? end : page + CAPTURE_PAGE;
+
+		if (page >= end)
+			break;
+		if (head->holes[i / 64] >> i % 64 & 1) {
+			in_run = false;
+			continue;
+		}
+		if (!in_run) {
+			live->regions[n++] = (struct uw_region){ first, 0, bytes + (first - from) };
+			in_run = true;
+		}
+		live->regions[n - 1].size = last - live->regions[n - 1].addr;
+	}
+	return n;
+}
+
+static void make_sample(struct live *live, const struct capture_head *head, struct event *event)
+{
+	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
+	struct event_sample *s = &event->sample;
+
+	*event = (struct event){
+		.type = EVENT_SAMPLE, .pid = head->pid, .tid = head->tid, .time_ns = head->time_ns
+	};
+	s->cpu = head->cpu;
+	s->period = head->period ? head->period : 1;
+	s->has_user_regs = head->flags & CAPTURE_HAS_USER;
+	s->compat = head->flags & CAPTURE_COMPAT;
+	s->stack_cut = head->flags & CAPTURE_CUT;
+	s->cgroup_id = head->cgroup_id;
+	s->regions = live->regions;
+	if (s->has_user_regs) {
+		memcpy(s->regs.value, head->regs, sizeof(head->regs));
+		s->regs.known = (1ull << CAPTURE_REGS) - 1;
+		s->n_regions = make_regions(live, head);
+	}
+	s->n_kernel_ips = head->kernel_len / 8;
+	s->kernel_ips = (const void *)(bytes + ((head->stack_len + 7) & ~7u));
+}
+
+/* Whether the first of the queue was an event to hand out. */
+static bool take(struct live *live, struct event *event)
+{
+	struct live_item item;
+
+	live_queue_take(&live->queue, &item);
+	if (item.event) {
+		if (!wanted_event(live, item.event)) {
+			free(item.event);
+			return false;
+		}
+		live->held = item.event;
+		*event = *item.event;
+	} else {
+		make_sample(live, (const void *)item.record, event);
+		live->held_slot = item.slot;
+		live->delivered++;
+	}
+	/* One that came too late takes its place now; the order of what is handed out holds. */
+	if (event->time_ns < live->last_ns) {
+		event->time_ns = live->last_ns;
+		live->late++;
+	}
+	live->last_ns = event->time_ns;
+	return true;
+}
+
+static void live_stop(struct source *source)
+{
+	struct live *live = (struct live *)source;
+
+	/* When this returns, no program runs on any CPU. */
+	for (size_t i = 0; i < live->n_clocks; i++)
+		(void)ioctl(live->clocks[i], PERF_EVENT_IOC_DISABLE, 0);
+	live->stopped = true;
+}
+
+/* With wanted processes: has the last of them gone, and its last samples with it? */
+static void watch_wanted(struct live *live, uint64_t now)
+{
+	if (!live->wanted || live->stopped)
+		return;
+	if (live_bpf_any_alive(live->bpf))
+		live->all_gone_ns = 0;
+	else if (!live->all_gone_ns)
+		live->all_gone_ns = now;
+	else if (now - live->all_gone_ns > TICK_NS / 2)
+		live_stop(&live->base);
+}
+
+/* Sleeps until a ring is well filled, the next tick, or the deadline. */
+static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
+{
+	uint64_t until = live->drained_ns + TICK_NS;
+	struct epoll_event events[16];
+	int n;
+
+	if (deadline < until)
+		until = deadline;
+	if (until <= now)
+		return 0;
+	n = epoll_wait(live->epoll, events, 16, (int)((until - now + MS - 1) / MS));
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	/* A ring that stays full rings for every sample. */
+	now = clock_ns(CLOCK_MONOTONIC);
+	if (n && now < live->drained_ns + DRAIN_LEAST_NS) {
+		struct timespec rest = { .tv_nsec =
+						 (long)(live->drained_ns + DRAIN_LEAST_NS - now) };
+
+		(void)nanosleep(&rest, NULL);
+	}
+	return 0;
+}
+
+static int live_next(struct source *source, struct event *event, int timeout_ms)
+{
+	struct live *live = (struct live *)source;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * MS;
+	int err;
+
+	let_go(live);
+	for (;;) {
+		const struct live_item *first = live_queue_first(&live->queue);
+
+		if (first && first->time_ns <= live->horizon_ns) {
+			if (now - live->drained_ns > DRAIN_EVERY_NS && !live->flushed &&
+			    live->queue.bytes < QUEUE_BYTES_MAX) {
+				err = drain(live);
+				if (err)
+					return err;
+			}
+			if (take(live, event))
+				return 1;
+			continue;
+		}
+		if (live->flushed)
+			return 0;
+		if (!live->stopped && now >= deadline && now - live->drained_ns < TICK_NS)
+			return -EAGAIN;
+		if (!live->stopped) {
+			err = wait_for_more(live, now, deadline);
+			if (err < 0) {
+				(void)snprintf(source->error, sizeof(source->error),
+					       "waiting for samples: %s", strerror(-err));
+				return err;
+			}
+		}
+		now = clock_ns(CLOCK_MONOTONIC);
+		watch_wanted(live, now);
+		err = drain(live);
+		if (err)
+			return err;
+	}
+}
+
+static void live_close(struct source *source)
+{
+	struct live *live = (struct live *)source;
+
+	free(live->held);
+	live_ring_fini(&live->ring);
+	live_bpf_free(live->bpf);
+	live_sideband_free(live->sideband);
+	live_queue_fini(&live->queue);
+	if (live->epoll >= 0)
+		(void)close(live->epoll);
+	free(live->clocks);
+	free(live->slots);
+	free(live->wanted);
+	free(live);
+}
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+static void find_vdso(struct live *live)
+{
+	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+	FILE *maps = vdso ? fopen("/proc/self/maps", "re") : NULL;
+	struct event_mapping m;
+	char *line = NULL;
+	size_t room = 0;
+
+	if (!maps)
+		return;
+	while (getline(&line, &room, maps) > 0) {
+		if (live_maps_line(line, &m) || m.start != (uintptr_t)vdso)
+			continue;
+		live->vdso = vdso;
+		live->vdso_size = m.end - m.start;
+	}
+	free(line);
+	(void)fclose(maps);
+}
+
+/* The GNU build-id among ELF notes. */
+static void find_build_id(const uint8_t *notes, size_t size, struct uw_build_id *out)
+{
+	Elf64_Nhdr note;
+
+	while (size >= sizeof(note)) {
+		size_t name, desc;
+
+		memcpy(&note, notes, sizeof(note));
+		notes += sizeof(note);
+		size -= sizeof(note);
+		if (note.n_namesz > size || note.n_descsz > size)
+			return;
+		name = (note.n_namesz + 3u) & ~3u;
+		desc = (note.n_descsz + 3u) & ~3u;
+		if (name > size || desc > size - name)
+			return;
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+		    !memcmp(notes, "GNU", 4) && note.n_descsz <= UW_BUILD_ID_MAX) {
+			out->size = (uint8_t)note.n_descsz;
+			memcpy(out->bytes, notes + name, note.n_descsz);
+			return;
+		}
+		notes += name + desc;
+		size -= name + desc;
+	}
+}
+
+/* Where the kernel's text begins; 0 where kptr_restrict hides it. */
+static uint64_t find_kernel_text(void)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	char line[512], name[8];
+	uint64_t addr, text = 0;
+
+	if (!file)
+		return 0;
+	/* Sorted by address, so _text stands near the start. */
+	for (size_t i = 0; i < 65536 && !text && fgets(line, sizeof(line), file); i++)
+		if (sscanf(line, "%" SCNx64 " %*c %7s", &addr, name) == 2 && !strcmp(name, "_text"))
+			text = addr;
+	(void)fclose(file);
+	return text;
+}
+
+static void fill_info(struct live *live)
+{
+	struct source_info *info = &live->base.info;
+	uint8_t notes[4096];
+	struct utsname uts;
+	FILE *file;
+
+	info->machine = EM_X86_64;
+	(void)snprintf(info->kind, sizeof(info->kind), "live");
+	(void)snprintf(info->recorder, sizeof(info->recorder), "offwind %s", OFFWIND_VERSION);
+	if (!uname(&uts)) {
+		(void)snprintf(info->host, sizeof(info->host), "%s", uts.nodename);
+		(void)snprintf(info->kernel, sizeof(info->kernel), "%s", uts.release);
+	}
+	info->wall_first_ns = clock_ns(CLOCK_MONOTONIC);
+	info->wall_start_ns = clock_ns(CLOCK_REALTIME);
+	info->events = &live->event;
+	info->n_events = 1;
+	info->kernel_text = find_kernel_text();
+	file = fopen("/sys/kernel/notes", "re");
+	if (file) {
+		find_build_id(notes, fread(notes, 1, sizeof(notes), file), &info->kernel_build_id);
+		(void)fclose(file);
+	}
+	info->same_boot = true;
+	info->red_zone = true;
+}
+
+static int watch_fds(struct live *live)
+{
+	/* Edge: samples may wait in the ring for their time without being new. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	live->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (live->epoll < 0 ||
+	    epoll_ctl(live->epoll, EPOLL_CTL_ADD, live_bpf_ring_fd(live->bpf), &event))
+		return -errno;
+	for (size_t i = 0; i < live_sideband_n_fds(live->sideband); i++)
+		if (epoll_ctl(live->epoll, EPOLL_CTL_ADD, live_sideband_fd(live->sideband, i),
+			      &event))
+			return -errno;
+	return 0;
+}
+
+static int start_clocks(struct live *live, uint32_t frequency_hz, char *error)
+{
+	int err =
+		live_clock_open(frequency_hz, &live->event, &live->clocks, &live->n_clocks, error);
+
+	for (size_t i = 0; !err && i < live->n_clocks; i++) {
+		err = live_bpf_attach(live->bpf, live->clocks[i], error);
+		if (!err)
+			continue;
+		for (size_t j = i + 1; j < live->n_clocks; j++)
+			(void)close(live->clocks[j]);
+		live->n_clocks = 0;
+	}
+	return err;
+}
+
+static int check_options(const struct source_live_options *options, char *error)
+{
+	struct stat ns;
+
+	if (!options->frequency_hz || options->frequency_hz > FREQUENCY_MAX) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "frequency must be 1 to %u Hz",
+			       FREQUENCY_MAX);
+		return -EINVAL;
+	}
+	/* The kernel's programs see the numbers of the initial namespace only. */
+	if (!stat("/proc/self/ns/pid", &ns) && ns.st_ino != PID_NS_INIT_INO) {
+		(void)snprintf(error, LIVE_ERROR_SIZE,
+			       "not in the host's pid namespace; run the container with it "
+			       "(docker --pid=host, Kubernetes hostPID)");
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+/* A CPU takes three descriptors; the usual soft limit is 1024. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int open_all(struct live *live, const struct source_live_options *options, char *error)
+{
+	const struct live_bpf_options bpf_options = { .stack_max = options->stack_max,
+						      .ring_bytes = options->ring_bytes,
+						      .filter = options->pids != NULL };
+	int err = live_bpf_open(&bpf_options, &live->bpf, error);
+
+	if (err)
+		return err;
+	err = live_ring_init(&live->ring, live_bpf_ring_fd(live->bpf),
+			     live_bpf_ring_size(live->bpf));
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "mapping the ring of samples: %s%s",
+			       strerror(-err), live_hint(err));
+		return err;
+	}
+	err = live_sideband_open(&live->sideband, error);
+	if (!err && options->pids)
+		err = want(live, options, error);
+	if (err)
+		return err;
+	err = watch_fds(live);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "waiting for samples: %s", strerror(-err));
+		return err;
+	}
+	/* The side-band is on: nothing can happen between the inventory and it unseen. */
+	err = live_inventory(is_wanted, live, enqueue, live);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "/proc: %s", strerror(-err));
+		return err;
+	}
+	return start_clocks(live, options->frequency_hz, error);
+}
+
+int source_live_open(const struct source_live_options *options, struct source **out, char *error)
+{
+	static const struct source_ops ops = { .next = live_next,
+					       .stop = live_stop,
+					       .close = live_close };
+	struct live *live;
+	int err = check_options(options, error);
+
+	if (err)
+		return err;
+	live = calloc(1, sizeof(*live));
+	if (!live) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	raise_file_limit();
+	live->base.ops = &ops;
+	live->epoll = -1;
+	live->held_slot = UINT64_MAX;
+	find_vdso(live);
+	fill_info(live);
+	err = open_all(live, options, error);
+	if (err) {
+		live_close(&live->base);
+		return err;
+	}
+	*out = &live->base;
+	return 0;
+}
+
+int source_live_counters(struct source *source, struct live_counters *counters)
+{
+	struct live *live = (struct live *)source;
+	struct bpf_prog_info info = { 0 };
+	uint32_t info_size = sizeof(info);
+	struct capture_counters c;
+	int err = live_bpf_counters(live->bpf, &c);
+
+	if (!err)
+		err = bpf_obj_get_info_by_fd(live_bpf_program_fd(live->bpf), &info, &info_size);
+	if (err)
+		return err;
+	*counters = (struct live_counters){
+		.fired = c.fired,
+		.filtered = c.filtered_idle + c.filtered_self + c.filtered_pid,
+		.filtered_idle = c.filtered_idle,
+		.filtered_self = c.filtered_self,
+		.filtered_pid = c.filtered_pid,
+		.captured = c.captured,
+		.ring_full = c.ring_full,
+		.unreadable = c.unreadable,
+		.damaged = live->damaged,
+		.delivered = live->delivered,
+		.cut = c.cut,
+		.holes = c.holes,
+		.bytes = c.bytes,
+		.top_cached = c.top_cached,
+		.top_start = c.top_start,
+		.top_tls = c.top_tls,
+		.top_go = c.top_go,
+		.top_vma = c.top_vma,
+		.top_none = c.top_none,
+		.find_vma = c.find_vma,
+		.sideband = live->n_sideband,
+		.sideband_lost = live->sideband_lost,
+		.late = live->late,
+		.pids_overflow = c.pids_overflow,
+		.runs = info.run_cnt,
+		.run_ns = info.run_time_ns,
+	};
+	return 0;
+}

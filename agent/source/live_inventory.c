@@ -1,0 +1,351 @@
+#include "agent/source/live_inventory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PASSES_MAX 3 /* pids start again from below: a child may hide behind the reader's back */
+#define PID_MAX	   (4u << 20) /* PID_MAX_LIMIT of the kernel */
+
+/* include/uapi/linux/fs.h, struct procmap_query; newer than many systems' headers. */
+struct procmap_query {
+	uint64_t size;
+	uint64_t query_flags, query_addr;
+	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset;
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+	uint32_t vma_name_size,
+		build_id_size; /* in: room; out: length, for the name with its NUL */
+	uint64_t vma_name_addr, build_id_addr;
+};
+_Static_assert(sizeof(struct procmap_query) == 104, "as the kernel has it");
+#define QUERY_PROCMAP	   _IOWR('f', 17, struct procmap_query)
+#define QUERY_READABLE	   0x01u
+#define QUERY_WRITABLE	   0x02u
+#define QUERY_EXECUTABLE   0x04u
+#define QUERY_SHARED	   0x08u
+#define QUERY_THIS_OR_NEXT 0x10u
+
+struct inventory {
+	live_event_fn fn;
+	void *ctx;
+	uint8_t *seen; /* a bit a pid */
+	bool (*wanted)(const void *ctx, uint32_t pid);
+	const void *wanted_ctx;
+	bool any_new;
+	char path[PATH_MAX + 32]; /* of a mapping; " (deleted)" may follow */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool number(const char *name, uint32_t *out)
+{
+	char *end;
+	unsigned long value = strtoul(name, &end, 10);
+
+	if (name[0] < '0' || name[0] > '9' || *end || value >= PID_MAX)
+		return false;
+	*out = (uint32_t)value;
+	return true;
+}
+
+/* ---- mappings ------------------------------------------------------------------- */
+
+static void take_deleted(char *path, struct event_mapping *mapping)
+{
+	size_t length = strlen(path);
+
+	if (length > 10 && !strcmp(path + length - 10, " (deleted)")) {
+		path[length - 10] = '\0';
+		mapping->deleted = true;
+	}
+	mapping->path = path;
+}
+
+int live_maps_line(char *line, struct event_mapping *mapping)
+{
+	struct event_mapping m = { 0 };
+	char perms[5], *from, *to;
+	int path_at = 0;
+
+	if (sscanf(line,
+		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 " %n",
+		   &m.start, &m.end, perms, &m.off, &m.major, &m.minor, &m.inode, &path_at) != 7 ||
+	    !path_at || m.start >= m.end || strlen(perms) != 4)
+		return -EBADMSG;
+	m.prot = (perms[0] == 'r' ? PROT_READ : 0u) | (perms[1] == 'w' ? PROT_WRITE : 0u) |
+		 (perms[2] == 'x' ? PROT_EXEC : 0u);
+	line[strcspn(line, "\n")] = '\0';
+	for (from = to = line + path_at; *from;) {
+		if (!strncmp(from, "\\012", 4)) {
+			*to++ = '\n';
+			from += 4;
+		} else {
+			*to++ = *from++;
+		}
+	}
+	*to = '\0';
+	take_deleted(line + path_at, &m);
+	*mapping = m;
+	return 0;
+}
+
+/* 0 when all were told, -ENOTTY before 6.11, fn's answer, or why not. */
+static int query_mappings(struct inventory *inv, int fd, struct event *event)
+{
+	struct procmap_query q;
+	uint64_t addr = 0;
+	int err;
+
+	for (;;) {
+		struct event_mapping *m = &event->mapping;
+
+		*m = (struct event_mapping){ .path = inv->path };
+		q = (struct procmap_query){
+			.size = sizeof(q),
+			.query_flags = QUERY_EXECUTABLE | QUERY_THIS_OR_NEXT,
+			.query_addr = addr,
+			.vma_name_size = sizeof(inv->path),
+			.vma_name_addr = (uintptr_t)inv->path,
+			.build_id_size = sizeof(m->build_id.bytes),
+			.build_id_addr = (uintptr_t)m->build_id.bytes,
+		};
+		inv->path[0] = '\0';
+		if (ioctl(fd, QUERY_PROCMAP, &q)) {
+			/* ENOENT: no more; ESRCH: the process has ended. */
+			return errno == ENOENT || errno == ESRCH ? 0 : -errno;
+		}
+		if (q.vma_end <= addr || q.build_id_size > sizeof(m->build_id.bytes))
+			return -EBADMSG;
+		m->start = q.vma_start;
+		m->end = addr = q.vma_end;
+		m->off = q.vma_offset;
+		m->prot = (q.vma_flags & QUERY_READABLE ? PROT_READ : 0u) |
+			  (q.vma_flags & QUERY_WRITABLE ? PROT_WRITE : 0u) |
+			  (q.vma_flags & QUERY_EXECUTABLE ? PROT_EXEC : 0u);
+		m->major = q.dev_major;
+		m->minor = q.dev_minor;
+		m->inode = q.inode;
+		m->build_id.size = (uint8_t)q.build_id_size;
+		if (!q.vma_name_size)
+			inv->path[0] = '\0';
+		take_deleted(inv->path, m);
+		err = inv->fn(inv->ctx, event);
+		if (err)
+			return err;
+	}
+}
+
+static int read_mappings(struct inventory *inv, int fd, struct event *event)
+{
+	FILE *file = fdopen(dup(fd), "r");
+	char *line = NULL;
+	size_t room = 0;
+	int err = 0;
+
+	if (!file)
+		return -errno;
+	while (!err && getline(&line, &room, file) > 0)
+		if (!live_maps_line(line, &event->mapping) && event->mapping.prot & PROT_EXEC)
+			err = inv->fn(inv->ctx, event);
+	free(line);
+	(void)fclose(file);
+	return err;
+}
+
+static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns)
+{
+	struct event event = { .type = EVENT_MAPPING, .pid = pid, .tid = pid, .time_ns = time_ns };
+	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return 0; /* gone */
+	err = query_mappings(inv, fd, &event);
+	if (err == -ENOTTY || err == -EINVAL || err == -E2BIG || err == -ENAMETOOLONG)
+		err = read_mappings(inv, fd, &event);
+	(void)close(fd);
+	/* Anything else than the receiver's trouble means that the process is going. */
+	return err == -ENOMEM ? err : 0;
+}
+
+bool live_procmap_query(void)
+{
+	struct procmap_query q = { .size = sizeof(q), .query_flags = QUERY_THIS_OR_NEXT };
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	bool works;
+
+	if (fd < 0)
+		return false;
+	works = !ioctl(fd, QUERY_PROCMAP, &q);
+	(void)close(fd);
+	return works;
+}
+
+/* ---- processes and threads ------------------------------------------------------------ */
+
+/* *comm: room for TASK_COMM_LEN; kernel threads' names may be longer, up to 64. */
+static bool read_comm(int dir, const char *path, char comm[64])
+{
+	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, comm, 63);
+	(void)close(fd);
+	if (n <= 0)
+		return false;
+	comm[comm[n - 1] == '\n' ? n - 1 : n] = '\0';
+	return true;
+}
+
+static int tell_thread(struct inventory *inv, int tasks, uint32_t pid, uint32_t tid,
+		       uint64_t time_ns)
+{
+	struct event event = { .type = EVENT_FORK, .pid = pid, .tid = tid, .time_ns = time_ns };
+	char path[32], comm[64];
+	int err = 0;
+
+	if (tid != pid) {
+		event.fork = (struct event_fork){ .parent_pid = pid, .parent_tid = pid };
+		err = inv->fn(inv->ctx, &event);
+	}
+	(void)snprintf(path, sizeof(path), "%" PRIu32 "/comm", tid);
+	if (err || !read_comm(tasks, path, comm))
+		return err;
+	event.type = EVENT_COMM;
+	event.comm.comm = comm;
+	return inv->fn(inv->ctx, &event);
+}
+
+static int tell_threads(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns)
+{
+	int fd = openat(process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	uint32_t tid;
+
+	if (!dir) {
+		if (fd >= 0)
+			(void)close(fd);
+		return 0;
+	}
+	while (!err && (entry = readdir(dir)))
+		if (number(entry->d_name, &tid))
+			err = tell_thread(inv, fd, pid, tid, time_ns);
+	(void)closedir(dir);
+	return err;
+}
+
+static int tell_process(void *ctx, uint32_t pid)
+{
+	struct inventory *inv = ctx;
+	struct event event = { .type = EVENT_FORK, .pid = pid, .tid = pid, .time_ns = now_ns() };
+	char path[32];
+	int process, err;
+
+	if (inv->seen[pid / 8] & 1u << pid % 8 ||
+	    (inv->wanted && !inv->wanted(inv->wanted_ctx, pid)))
+		return 0;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
+	process = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (process < 0)
+		return 0; /* gone */
+	inv->seen[pid / 8] |= (uint8_t)(1u << pid % 8);
+	inv->any_new = true;
+	err = inv->fn(inv->ctx, &event);
+	if (!err)
+		err = tell_threads(inv, process, pid, event.time_ns);
+	if (!err)
+		err = tell_mappings(inv, process, pid, event.time_ns);
+	(void)close(process);
+	return err;
+}
+
+int live_processes(live_pid_fn fn, void *ctx)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	uint32_t pid;
+	int err = 0;
+
+	if (!dir)
+		return -errno;
+	while (!err && (entry = readdir(dir)))
+		if (number(entry->d_name, &pid))
+			err = fn(ctx, pid);
+	(void)closedir(dir);
+	return err;
+}
+
+int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wanted_ctx,
+		   live_event_fn fn, void *ctx)
+{
+	struct inventory *inv = calloc(1, sizeof(*inv));
+	int err = -ENOMEM;
+
+	if (!inv)
+		return err;
+	*inv = (struct inventory){
+		.fn = fn, .ctx = ctx, .wanted = wanted, .wanted_ctx = wanted_ctx
+	};
+	inv->seen = calloc(PID_MAX / 8, 1);
+	if (!inv->seen)
+		goto out;
+	for (int pass = 0; pass < PASSES_MAX; pass++) {
+		inv->any_new = false;
+		err = live_processes(tell_process, inv);
+		if (err || !inv->any_new)
+			break;
+	}
+out:
+	free(inv->seen);
+	free(inv);
+	return err;
+}
+
+/* A number behind "Key:" in /proc/PID/status. */
+static int status_number(uint32_t pid, const char *key, uint32_t *out)
+{
+	char path[40], line[256];
+	FILE *file;
+	int err = -ENOENT;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/status", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -ENOENT;
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, key, strlen(key)) != 0)
+			continue;
+		err = sscanf(line + strlen(key), "%" SCNu32, out) == 1 ? 0 : -EBADMSG;
+		break;
+	}
+	(void)fclose(file);
+	return err;
+}
+
+int live_process_parent(uint32_t pid, uint32_t *parent)
+{
+	return status_number(pid, "PPid:", parent);
+}
+
+int live_process_group(uint32_t tid, uint32_t *pid)
+{
+	return status_number(tid, "Tgid:", pid);
+}

@@ -1,0 +1,522 @@
+#include "agent/source/live_perf.h"
+
+#include "agent/source/live_bpf.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RING_BYTES (512u << 10) /* a CPU's side-band; halved where the kernel refuses */
+#define RING_LEAST (64u << 10)
+#define CPUS_MAX   65536
+
+static int perf_event_open(const struct perf_event_attr *attr, int cpu)
+{
+	long fd = syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+/* ---- CPUs ----------------------------------------------------------------------- */
+
+int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus)
+{
+	int *out = NULL;
+	size_t n = 0;
+
+	while (*list && *list != '\n') {
+		char *end;
+		long first = strtol(list, &end, 10), last = first;
+
+		if (end == list || first < 0 || first >= CPUS_MAX)
+			goto bad;
+		if (*end == '-') {
+			list = end + 1;
+			last = strtol(list, &end, 10);
+			if (end == list || last < first || last >= CPUS_MAX)
+				goto bad;
+		}
+		if (*end == ',')
+			end++;
+		else if (*end && *end != '\n')
+			goto bad;
+		list = end;
+		for (long cpu = first; cpu <= last; cpu++) {
+			int *bigger = n < CPUS_MAX ? reallocarray(out, n + 1, sizeof(*out)) : NULL;
+
+			if (!bigger) {
+				free(out);
+				return -ENOMEM;
+			}
+			out = bigger;
+			out[n++] = (int)cpu;
+		}
+	}
+	if (!n)
+		goto bad;
+	*cpus = out;
+	*n_cpus = n;
+	return 0;
+bad:
+	free(out);
+	return -EBADMSG;
+}
+
+int live_cpus_online(int **cpus, size_t *n_cpus)
+{
+	char list[4096];
+	FILE *file = fopen("/sys/devices/system/cpu/online", "re");
+	int err;
+
+	if (!file)
+		return -errno;
+	err = fgets(list, sizeof(list), file) ? live_cpus_parse(list, cpus, n_cpus) : -EBADMSG;
+	(void)fclose(file);
+	return err;
+}
+
+/* ---- the clock -------------------------------------------------------------------- */
+
+static struct perf_event_attr clock_attr(bool hardware, uint32_t frequency_hz)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.disabled = 1,
+		.exclude_idle = 1,
+		.exclude_guest = 1,
+	};
+
+	if (hardware) {
+		attr.type = PERF_TYPE_HARDWARE;
+		attr.config = PERF_COUNT_HW_CPU_CYCLES;
+		attr.freq = 1; /* cycles a second are not known: the kernel finds the period */
+		attr.sample_freq = frequency_hz;
+	} else {
+		attr.type = PERF_TYPE_SOFTWARE;
+		attr.config = PERF_COUNT_SW_CPU_CLOCK;
+		attr.sample_period = 1000000000u / frequency_hz;
+	}
+	return attr;
+}
+
+static void close_all(int *fds, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (fds[i] >= 0)
+			(void)close(fds[i]);
+}
+
+static int open_on_all(bool hardware, uint32_t frequency_hz, const int *cpus, size_t n_cpus,
+		       int *fds, size_t *n)
+{
+	struct perf_event_attr attr = clock_attr(hardware, frequency_hz);
+
+	*n = 0;
+	for (size_t i = 0; i < n_cpus; i++) {
+		int fd = perf_event_open(&attr, cpus[i]);
+
+		if (fd == -ENODEV) /* gone offline since the list was read */
+			continue;
+		if (fd < 0) {
+			close_all(fds, *n);
+			return fd;
+		}
+		fds[(*n)++] = fd;
+	}
+	return *n ? 0 : -ENODEV;
+}
+
+int live_clock_open(uint32_t frequency_hz, struct source_event *info, int **fds, size_t *n,
+		    char *error)
+{
+	bool hardware = true;
+	size_t n_cpus, opened;
+	int *cpus, *out = NULL;
+	int err = live_cpus_online(&cpus, &n_cpus);
+
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "/sys/devices/system/cpu/online: %s",
+			       strerror(-err));
+		return err;
+	}
+	out = calloc(n_cpus, sizeof(*out));
+	err = out ? open_on_all(true, frequency_hz, cpus, n_cpus, out, &opened) : -ENOMEM;
+	if (out && err) {
+		hardware = false;
+		err = open_on_all(false, frequency_hz, cpus, n_cpus, out, &opened);
+	}
+	free(cpus);
+	if (err) {
+		free(out);
+		(void)snprintf(error, LIVE_ERROR_SIZE, "perf event cpu-clock at %u Hz: %s%s",
+			       frequency_hz, strerror(-err), live_hint(err));
+		return err;
+	}
+	*info = (struct source_event){ .frequency_hz = frequency_hz };
+	(void)snprintf(info->name, sizeof(info->name), "%s", hardware ? "cycles" : "cpu-clock");
+	(void)snprintf(info->type, sizeof(info->type), "%s", hardware ? "cycles" : "cpu");
+	(void)snprintf(info->unit, sizeof(info->unit), "%s", hardware ? "count" : "nanoseconds");
+	info->period = hardware ? 0 : 1000000000u / frequency_hz;
+	*fds = out;
+	*n = opened;
+	return 0;
+}
+
+int live_clock_try(bool hardware)
+{
+	struct perf_event_attr attr = clock_attr(hardware, 99);
+	int *cpus, fd, err;
+	size_t n;
+
+	err = live_cpus_online(&cpus, &n);
+	if (err)
+		return err;
+	fd = perf_event_open(&attr, cpus[0]);
+	free(cpus);
+	if (fd < 0)
+		return fd;
+	(void)close(fd);
+	return 0;
+}
+
+/* ---- the side-band ------------------------------------------------------------------ */
+
+struct sideband_ring {
+	int fd;
+	struct perf_event_mmap_page *page; /* then size bytes of records */
+};
+
+struct live_sideband {
+	struct sideband_ring *rings;
+	size_t n_rings;
+	size_t page_size, size;
+	bool build_ids;
+	/* A record's size has 16 bits; aligned, because records are read in place here. */
+	_Alignas(8) uint8_t record[UINT16_MAX + 1];
+};
+
+static struct perf_event_attr sideband_attr(bool build_ids, size_t ring_size)
+{
+	return (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(struct perf_event_attr),
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU,
+		.sample_id_all = 1,
+		.mmap = 1, /* executable mappings only */
+		.mmap2 = 1,
+		.build_id = build_ids,
+		.comm = 1,
+		.comm_exec = 1,
+		.task = 1,
+		.watermark = 1,
+		.wakeup_watermark = (uint32_t)ring_size / 2,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC, /* that of bpf_ktime_get_ns */
+	};
+}
+
+static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *ring)
+{
+	for (;;) {
+		struct perf_event_attr attr = sideband_attr(s->build_ids, s->size);
+		int fd = perf_event_open(&attr, cpu);
+		void *page;
+
+		if (fd == -EINVAL && s->build_ids) { /* before 5.12 */
+			s->build_ids = false;
+			continue;
+		}
+		if (fd < 0)
+			return fd;
+		page = mmap(NULL, s->page_size + s->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			    0);
+		if (page != MAP_FAILED) {
+			*ring = (struct sideband_ring){ .fd = fd, .page = page };
+			return 0;
+		}
+		(void)close(fd);
+		if ((errno != EPERM && errno != ENOMEM) || s->n_rings || s->size <= RING_LEAST)
+			return -errno;
+		s->size /= 2; /* over the limit of locked memory */
+	}
+}
+
+int live_sideband_open(struct live_sideband **out, char *error)
+{
+	struct live_sideband *s = calloc(1, sizeof(*s));
+	int *cpus = NULL, err = -ENOMEM;
+	size_t n_cpus = 0;
+
+	if (!s)
+		goto out;
+	s->page_size = (size_t)sysconf(_SC_PAGESIZE);
+	s->size = RING_BYTES;
+	s->build_ids = true;
+	err = live_cpus_online(&cpus, &n_cpus);
+	if (err)
+		goto out;
+	s->rings = calloc(n_cpus, sizeof(*s->rings));
+	if (!s->rings) {
+		err = -ENOMEM;
+		goto out;
+	}
+	for (size_t i = 0; i < n_cpus; i++) {
+		err = open_ring(s, cpus[i], &s->rings[s->n_rings]);
+		if (err == -ENODEV)
+			continue;
+		if (err)
+			goto out;
+		s->n_rings++;
+	}
+	err = s->n_rings ? 0 : -ENODEV;
+out:
+	free(cpus);
+	if (err) {
+		live_sideband_free(s);
+		(void)snprintf(error, LIVE_ERROR_SIZE,
+			       "perf events that tell of mappings and processes: %s%s",
+			       strerror(-err), live_hint(err));
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+void live_sideband_free(struct live_sideband *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n_rings; i++) {
+		(void)munmap(s->rings[i].page, s->page_size + s->size);
+		(void)close(s->rings[i].fd);
+	}
+	free(s->rings);
+	free(s);
+}
+
+bool live_sideband_build_ids(const struct live_sideband *s)
+{
+	return s->build_ids;
+}
+
+size_t live_sideband_n_fds(const struct live_sideband *s)
+{
+	return s->n_rings;
+}
+
+int live_sideband_fd(const struct live_sideband *s, size_t i)
+{
+	return s->rings[i].fd;
+}
+
+/* Copies out of a ring whose records may wrap around its end. */
+static void copy_out(const uint8_t *data, size_t size, uint64_t pos, void *out, size_t n)
+{
+	size_t at = (size_t)(pos & (size - 1)), first = size - at < n ? size - at : n;
+
+	memcpy(out, data + at, first);
+	memcpy((uint8_t *)out + first, data, n - first);
+}
+
+int live_sideband_drain(struct live_sideband *s, live_record_fn fn, void *ctx)
+{
+	for (size_t i = 0; i < s->n_rings; i++) {
+		struct perf_event_mmap_page *page = s->rings[i].page;
+		const uint8_t *data = (const uint8_t *)page + s->page_size;
+		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+		uint64_t tail = page->data_tail;
+		int err = 0;
+
+		while (!err && head - tail >= sizeof(struct perf_event_header)) {
+			struct perf_event_header header;
+
+			copy_out(data, s->size, tail, &header, sizeof(header));
+			if (header.size < sizeof(header) || header.size > head - tail) {
+				tail = head; /* cannot be: the kernel wrote it */
+				break;
+			}
+			copy_out(data, s->size, tail, s->record, header.size);
+			tail += header.size;
+			err = fn(ctx, (struct perf_event_header *)(void *)s->record);
+		}
+		__atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* ---- decoding ------------------------------------------------------------------------ */
+
+/* Behind every record, because of sample_id_all; sample_type says which fields. */
+struct sample_id {
+	uint32_t pid, tid;
+	uint64_t time_ns;
+	uint32_t cpu, reserved;
+};
+
+/* include/uapi/linux/perf_event.h, enum perf_event_type */
+struct task_record { /* PERF_RECORD_FORK, PERF_RECORD_EXIT */
+	struct perf_event_header header;
+	uint32_t pid, ppid, tid, ptid;
+	uint64_t time_ns;
+};
+
+struct comm_record { /* then the name */
+	struct perf_event_header header;
+	uint32_t pid, tid;
+};
+
+struct mmap2_record { /* then the path */
+	struct perf_event_header header;
+	uint32_t pid, tid;
+	uint64_t addr, len, pgoff;
+	union {
+		struct {
+			uint32_t maj, min;
+			uint64_t ino, ino_generation;
+		};
+		struct { /* PERF_RECORD_MISC_MMAP_BUILD_ID */
+			uint8_t build_id_size, reserved[3];
+			uint8_t build_id[20];
+		};
+	};
+	uint32_t prot, flags;
+};
+
+struct lost_record {
+	struct perf_event_header header;
+	uint64_t id, lost;
+};
+
+_Static_assert(sizeof(struct sample_id) == 24, "as the kernel writes it");
+_Static_assert(sizeof(struct task_record) == 32, "as the kernel writes it");
+_Static_assert(sizeof(struct comm_record) == 16, "as the kernel writes it");
+_Static_assert(sizeof(struct mmap2_record) == 72, "as the kernel writes it");
+_Static_assert(sizeof(struct lost_record) == 24, "as the kernel writes it");
+
+/* The string between a record's fixed part and its trailer; NULL: not terminated there. */
+static char *text_of(struct perf_event_header *record, size_t fixed)
+{
+	char *text = (char *)record + fixed;
+	size_t room = record->size - fixed - sizeof(struct sample_id);
+
+	return memchr(text, '\0', room) ? text : NULL;
+}
+
+static size_t fixed_size(uint32_t type)
+{
+	switch (type) {
+	case PERF_RECORD_FORK:
+	case PERF_RECORD_EXIT:
+		return sizeof(struct task_record);
+	case PERF_RECORD_COMM:
+		return sizeof(struct comm_record);
+	case PERF_RECORD_MMAP2:
+		return sizeof(struct mmap2_record);
+	case PERF_RECORD_LOST:
+		return sizeof(struct lost_record);
+	default:
+		return 0;
+	}
+}
+
+static bool decode_mapping(struct perf_event_header *record, struct event *event)
+{
+	const struct mmap2_record *r = (const void *)record;
+	struct event_mapping *m = &event->mapping;
+	char *path = text_of(record, sizeof(*r));
+	size_t length;
+
+	if (!path || !r->len || r->len > UINT64_MAX - r->addr)
+		return false;
+	event->type = EVENT_MAPPING;
+	event->pid = r->pid;
+	event->tid = r->tid;
+	*m = (struct event_mapping){ .start = r->addr,
+				     .end = r->addr + r->len,
+				     .off = r->pgoff,
+				     .prot = r->prot,
+				     .path = path };
+	if (record->misc & PERF_RECORD_MISC_MMAP_BUILD_ID) {
+		if (r->build_id_size <= sizeof(r->build_id)) {
+			m->build_id.size = r->build_id_size;
+			memcpy(m->build_id.bytes, r->build_id, r->build_id_size);
+		}
+	} else {
+		m->major = r->maj;
+		m->minor = r->min;
+		m->inode = r->ino;
+		m->inode_generation = r->ino_generation;
+	}
+	length = strlen(path);
+	if (length > 10 && !strcmp(path + length - 10, " (deleted)")) {
+		path[length - 10] = '\0';
+		m->deleted = true;
+	}
+	return true;
+}
+
+size_t live_sideband_decode(struct perf_event_header *record, struct event events[LIVE_DECODE_MAX])
+{
+	size_t fixed = fixed_size(record->type), n = 0;
+	const struct task_record *task = (const void *)record;
+	const struct comm_record *comm = (const void *)record;
+	const struct lost_record *lost = (const void *)record;
+	struct sample_id id;
+	const char *name;
+
+	if (!fixed || record->size < fixed + sizeof(id))
+		return 0;
+	memcpy(&id, (const uint8_t *)record + record->size - sizeof(id), sizeof(id));
+	events[0] = events[1] = (struct event){ .time_ns = id.time_ns };
+	switch (record->type) {
+	case PERF_RECORD_FORK:
+		events[n].type = EVENT_FORK;
+		events[n].pid = task->pid;
+		events[n].tid = task->tid;
+		events[n++].fork =
+			(struct event_fork){ .parent_pid = task->ppid, .parent_tid = task->ptid };
+		break;
+	case PERF_RECORD_EXIT:
+		events[n].type = EVENT_EXIT;
+		events[n].pid = task->pid;
+		events[n++].tid = task->tid;
+		break;
+	case PERF_RECORD_COMM:
+		name = text_of(record, sizeof(*comm));
+		if (!name)
+			return 0;
+		if (record->misc & PERF_RECORD_MISC_COMM_EXEC) {
+			events[n].type = EVENT_EXEC;
+			events[n].pid = comm->pid;
+			events[n++].tid = comm->tid;
+		}
+		events[n].type = EVENT_COMM;
+		events[n].pid = comm->pid;
+		events[n].tid = comm->tid;
+		events[n++].comm.comm = name;
+		break;
+	case PERF_RECORD_MMAP2:
+		n = decode_mapping(record, &events[0]);
+		break;
+	case PERF_RECORD_LOST:
+		events[n].type = EVENT_LOST;
+		events[n++].lost = (struct event_lost){ .reason = EVENT_LOST_RING_FULL,
+							.n_sideband = lost->lost };
+		break;
+	default:
+		break;
+	}
+	return n;
+}

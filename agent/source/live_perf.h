@@ -1,0 +1,55 @@
+/*
+ * agent/source/live_perf.h: perf events on every CPU: the clock that ticks the
+ * capture program, and the side-band that tells of mappings and processes.
+ */
+#ifndef AGENT_SOURCE_LIVE_PERF_H
+#define AGENT_SOURCE_LIVE_PERF_H
+
+#include "agent/source/source.h"
+
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The CPUs of a list such as "0-3,8"; n_cpus and *cpus (malloc'd) are set.  -EBADMSG, -ENOMEM. */
+int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus);
+int live_cpus_online(int **cpus, size_t *n_cpus);
+
+/*
+ * One disabled event a CPU: hardware cycles where every CPU counts them, else
+ * cpu-clock; info says which.  fds (malloc'd) has n entries.  Attaching the
+ * capture program enables them.
+ */
+int live_clock_open(uint32_t frequency_hz, struct source_event *info, int **fds, size_t *n,
+		    char *error);
+/* Whether hardware cycles can be sampled here: 0, or why not. */
+int live_clock_try(bool hardware);
+
+struct live_sideband;
+
+/* From here on the kernel tells of every mapping, exec, fork, exit and name. */
+int live_sideband_open(struct live_sideband **out, char *error);
+void live_sideband_free(struct live_sideband *sideband);	    /* NULL is fine */
+bool live_sideband_build_ids(const struct live_sideband *sideband); /* 5.12 and newer */
+
+size_t live_sideband_n_fds(const struct live_sideband *sideband);
+int live_sideband_fd(const struct live_sideband *sideband, size_t i); /* readable when half full */
+
+/* record is a copy, may be changed, and lasts until the function returns. */
+typedef int (*live_record_fn)(void *ctx, struct perf_event_header *record);
+
+/*
+ * Hands over all records waiting, CPU by CPU, each CPU's in the order of their
+ * times.  Stops at the function's first non-zero answer and returns it.
+ */
+int live_sideband_drain(struct live_sideband *sideband, live_record_fn fn, void *ctx);
+
+/*
+ * What a record tells: up to two events, whose strings lie in the record, which
+ * is changed.  Returns how many; 0: nothing of interest, or not sound.
+ */
+#define LIVE_DECODE_MAX 2
+size_t live_sideband_decode(struct perf_event_header *record, struct event events[LIVE_DECODE_MAX]);
+
+#endif
