@@ -93,6 +93,12 @@ ASAN_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefine
 $(eval $(call build-in,$(BUILD),CFLAGS))
 $(eval $(call build-in,$(BUILD)/asan,ASAN_FLAGS))
 
+# Fuzz targets are libFuzzer programs, which is clang's.
+FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+$(eval $(call build-in,$(BUILD)/fuzz,FUZZ_FLAGS))
+$(BUILD)/fuzz/%: override CC := $(CLANG)
+$(BUILD)/fuzz/tests/fuzz/fuzz_%: LDFLAGS += -fsanitize=fuzzer
+
 .SECONDARY:
 
 $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
@@ -114,8 +120,12 @@ $(GEN)/%.skel.h: $(BUILD)/%.bpf.o
 UNIT_C := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_C:%.c=$(BUILD)/%)
 UNIT_ASAN := $(UNIT_C:%.c=$(BUILD)/asan/%)
+# What test scripts run: $BUILD/tests/diff/NAME, and $BUILD/fuzz/tests/fuzz/fuzz_NAME.
+HELPER_C := $(wildcard tests/cases/*.c tests/diff/*.c tests/faults/*.c tests/live/*.c)
+FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
+PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%)
 
-tests: $(UNIT) $(UNIT_ASAN) $(BUILD)/asan/offwind
+tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/offwind
 
 check: deps
 	@$(MAKE) --no-print-directory WERROR=1 all tests
