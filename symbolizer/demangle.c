@@ -47,7 +47,8 @@ static void take(const char *bytes, size_t n, void *ctx)
 			longjmp(sink->full, 1);
 		return;
 	}
-	memcpy(sink->bytes + sink->n, bytes, n);
+	if (n) /* an empty identifier comes as NULL */
+		memcpy(sink->bytes + sink->n, bytes, n);
 	sink->n += n;
 }
 
