@@ -1,0 +1,109 @@
+#include "unwinder/bytes.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tests/check.h"
+
+static const struct {
+	const char *name;
+	size_t size;
+	uint64_t value;
+	int err;
+	uint8_t in[11];
+} ulebs[] = {
+	/* 127, 128 and 12857 are examples of DWARF 5 §7.6, figure 22. */
+	{ "2", 1, 2, 0, { 2 } },
+	{ "127", 1, 127, 0, { 127 } },
+	{ "128", 2, 128, 0, { 0 + 0x80, 1 } },
+	{ "129", 2, 129, 0, { 1 + 0x80, 1 } },
+	{ "12857", 2, 12857, 0, { 57 + 0x80, 100 } },
+	{ "2^64-1", 10, UINT64_MAX, 0, { 255, 255, 255, 255, 255, 255, 255, 255, 255, 1 } },
+	{ "2^64", 10, 0, -EBADMSG, { 128, 128, 128, 128, 128, 128, 128, 128, 128, 2 } },
+	{ "eleven bytes", 11, 0, -EBADMSG, { 128, 128, 128, 128, 128, 128, 128, 128, 128, 128 } },
+	{ "empty", 0, 0, -EBADMSG, { 0 } },
+	{ "cut short", 1, 0, -EBADMSG, { 0xff } },
+};
+
+static const struct {
+	const char *name;
+	size_t size;
+	int64_t value;
+	int err;
+	uint8_t in[11];
+} slebs[] = {
+	/* DWARF 5 §7.6, figure 23. */
+	{ "2", 1, 2, 0, { 2 } },
+	{ "-2", 1, -2, 0, { 0x7e } },
+	{ "127", 2, 127, 0, { 127 + 0x80, 0 } },
+	{ "-127", 2, -127, 0, { 1 + 0x80, 0x7f } },
+	{ "128", 2, 128, 0, { 0 + 0x80, 1 } },
+	{ "-128", 2, -128, 0, { 0 + 0x80, 0x7f } },
+	{ "129", 2, 129, 0, { 1 + 0x80, 1 } },
+	{ "-129", 2, -129, 0, { 0x7f + 0x80, 0x7e } },
+	{ "INT64_MAX", 10, INT64_MAX, 0, { 255, 255, 255, 255, 255, 255, 255, 255, 255, 0 } },
+	{ "INT64_MIN", 10, INT64_MIN, 0, { 128, 128, 128, 128, 128, 128, 128, 128, 128, 0x7f } },
+	{ "2^63", 10, 0, -EBADMSG, { 128, 128, 128, 128, 128, 128, 128, 128, 128, 1 } },
+	{ "cut short", 1, 0, -EBADMSG, { 0xff } },
+};
+
+static void test_lebs_read_every_case(void)
+{
+	for (size_t i = 0; i < sizeof(ulebs) / sizeof(ulebs[0]); i++) {
+		struct uw_bytes b = uw_bytes_of(ulebs[i].in, ulebs[i].size);
+
+		CHECK(uw_bytes_uleb(&b) == ulebs[i].value, ulebs[i].name);
+		CHECK(b.err == ulebs[i].err && uw_bytes_done(&b), ulebs[i].name);
+	}
+	for (size_t i = 0; i < sizeof(slebs) / sizeof(slebs[0]); i++) {
+		struct uw_bytes b = uw_bytes_of(slebs[i].in, slebs[i].size);
+
+		CHECK(uw_bytes_sleb(&b) == slebs[i].value, slebs[i].name);
+		CHECK(b.err == slebs[i].err && uw_bytes_done(&b), slebs[i].name);
+	}
+}
+
+static void test_words_are_little_endian(void)
+{
+	const uint8_t in[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 };
+	struct uw_bytes b = uw_bytes_of(in, sizeof(in));
+
+	CHECK(uw_bytes_u16(&b) == 0x0201, "u16");
+	CHECK(uw_bytes_u32(&b) == 0x06050403, "u32");
+	CHECK(uw_bytes_u64(&b) == 0x0e0d0c0b0a090807, "u64");
+	CHECK(uw_bytes_done(&b) && !b.err, "all taken");
+}
+
+static void test_take_is_bounded_and_failure_sticks(void)
+{
+	/* A block of one byte, then a block that claims five where one is left. */
+	const uint8_t in[] = { 1, 0xaa, 5, 0xbb };
+	struct uw_bytes b = uw_bytes_of(in, sizeof(in));
+	struct uw_bytes good = uw_bytes_take(&b, uw_bytes_u8(&b));
+	struct uw_bytes bad = uw_bytes_take(&b, uw_bytes_u8(&b));
+
+	CHECK(uw_bytes_u8(&good) == 0xaa && uw_bytes_done(&good), "the block has one byte");
+	CHECK(bad.err == -EBADMSG && uw_bytes_done(&bad), "the long block fails");
+	CHECK(uw_bytes_u8(&b) == 0 && b.err == -EBADMSG, "so does every later read");
+	CHECK(b.pos == in + 3, "pos still shows where");
+	CHECK(uw_bytes_left(&b) == 0, "nothing is left after a failure");
+}
+
+static void test_strings_end_inside(void)
+{
+	struct uw_bytes b = uw_bytes_of("zR\0xyz", 6);
+
+	CHECK(!strcmp(uw_bytes_string(&b), "zR"), "the first");
+	CHECK(uw_bytes_string(&b)[0] == 0 && b.err == -EBADMSG, "the second has no end");
+	b = uw_bytes_of(NULL, 0);
+	CHECK(uw_bytes_string(&b)[0] == 0 && b.err == -EBADMSG, "nothing at all");
+}
+
+int main(void)
+{
+	test_lebs_read_every_case();
+	test_words_are_little_endian();
+	test_take_is_bounded_and_failure_sticks();
+	test_strings_end_inside();
+	return check_done();
+}
