@@ -1,0 +1,598 @@
+#include "unwinder/cfi.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "unwinder/pointer.h"
+
+/*
+ * DWARF sets no bound; no file of a Debian disk goes beyond 4.  A program's
+ * length bounds its run; the second limit keeps one hostile FDE of many
+ * megabytes from costing seconds at each look-up.
+ */
+#define REMEMBER_MAX 32
+#define OPS_MAX	     (1u << 20)
+
+/* Letters of an augmentation string; "zPLRSB" is the longest seen. */
+#define LETTERS_MAX 16
+
+enum { /* DWARF 5 §7.24 */
+       CFA_ADVANCE_LOC = 0x40,
+       CFA_OFFSET = 0x80,
+       CFA_RESTORE = 0xc0,
+       CFA_NOP = 0x00,
+       CFA_SET_LOC = 0x01,
+       CFA_ADVANCE_LOC1 = 0x02,
+       CFA_ADVANCE_LOC2 = 0x03,
+       CFA_ADVANCE_LOC4 = 0x04,
+       CFA_OFFSET_EXTENDED = 0x05,
+       CFA_RESTORE_EXTENDED = 0x06,
+       CFA_UNDEFINED = 0x07,
+       CFA_SAME_VALUE = 0x08,
+       CFA_REGISTER = 0x09,
+       CFA_REMEMBER_STATE = 0x0a,
+       CFA_RESTORE_STATE = 0x0b,
+       CFA_DEF_CFA = 0x0c,
+       CFA_DEF_CFA_REGISTER = 0x0d,
+       CFA_DEF_CFA_OFFSET = 0x0e,
+       CFA_DEF_CFA_EXPRESSION = 0x0f,
+       CFA_EXPRESSION = 0x10,
+       CFA_OFFSET_EXTENDED_SF = 0x11,
+       CFA_DEF_CFA_SF = 0x12,
+       CFA_DEF_CFA_OFFSET_SF = 0x13,
+       CFA_VAL_OFFSET = 0x14,
+       CFA_VAL_OFFSET_SF = 0x15,
+       CFA_VAL_EXPRESSION = 0x16,
+       CFA_MIPS_ADVANCE_LOC8 = 0x1d,
+       CFA_AARCH64_NEGATE_RA_STATE_WITH_PC = 0x2c,
+       CFA_AARCH64_NEGATE_RA_STATE = 0x2d, /* on SPARC: GNU_window_save */
+       CFA_GNU_ARGS_SIZE = 0x2e,
+       CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
+};
+
+/* A row while a program runs.  regs[i] counts where bit i of mentioned is set. */
+struct row {
+	uint64_t mentioned;
+	union {
+		int64_t cfa_off;
+		const uint8_t *cfa_expr;
+	};
+	uint32_t cfa_size;
+	uint8_t cfa_reg;
+	bool cfa_set;
+	bool ra_signed;
+	struct uw_reg_rule regs[UW_REGS_MAX];
+};
+
+struct run {
+	const struct uw_cie *cie;
+	struct uw_bases bases;
+	uint64_t loc;	   /* where the current row begins */
+	uint64_t next_loc; /* where the next one does, once the program says so */
+	unsigned int ops;
+	unsigned int depth;
+	struct row row;
+	struct row initial; /* what the CIE's instructions left: DW_CFA_restore's */
+	struct row saved[REMEMBER_MAX];
+};
+
+/* ---- entries ------------------------------------------------------------------ */
+
+static struct uw_bases bases_of(const struct uw_cfi *cfi, uint8_t address_size)
+{
+	return (struct uw_bases){ .start = cfi->data,
+				  .vaddr = cfi->vaddr,
+				  .text = cfi->text,
+				  .data = cfi->got,
+				  .has_text = cfi->has_text,
+				  .has_data = cfi->has_got,
+				  .address_size = address_size };
+}
+
+/* The head both kinds share: the body behind the length, and the id with its place. */
+struct head {
+	struct uw_bytes body; /* behind the id */
+	uint64_t id_off;      /* of the id field */
+	uint64_t id;
+	bool cie, dwarf64;
+};
+
+static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, uint64_t *next)
+{
+	struct uw_bytes b;
+	uint64_t length;
+
+	if (off > cfi->size)
+		return -EBADMSG;
+	b = uw_bytes_of(cfi->data + off, cfi->size - off);
+	length = uw_bytes_u32(&b);
+	head->dwarf64 = length == 0xffffffff;
+	if (head->dwarf64)
+		length = uw_bytes_u64(&b);
+	head->id_off = (uint64_t)(b.pos - cfi->data);
+	head->body = uw_bytes_take(&b, length);
+	if (b.err)
+		return -EBADMSG;
+	if (next)
+		*next = (uint64_t)(b.pos - cfi->data);
+	if (length == 0) /* terminator: of the section, or of one input of a relocatable link */
+		return -ENOENT;
+	/* In .eh_frame the id has four bytes, whatever the length (LSB 5.0 §10.6.1.1). */
+	if (head->dwarf64 && !cfi->eh) {
+		head->id = uw_bytes_u64(&head->body);
+		head->cie = head->id == UINT64_MAX;
+	} else {
+		head->id = uw_bytes_u32(&head->body);
+		head->cie = head->id == (cfi->eh ? 0 : UINT32_MAX);
+	}
+	return head->body.err;
+}
+
+static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const char *letters,
+			     struct uw_cie *cie)
+{
+	struct uw_bases bases = bases_of(cfi, cie->address_size);
+	struct uw_bytes data = *b;
+	int err = 0;
+
+	if (letters[0] == 'z') {
+		cie->sized = true;
+		data = uw_bytes_take(b, uw_bytes_uleb(b));
+		letters++;
+	}
+	for (; *letters && !err; letters++) {
+		switch (*letters) {
+		case 'R':
+			cie->fde_encoding = uw_bytes_u8(&data);
+			break;
+		case 'L':
+			cie->lsda_encoding = uw_bytes_u8(&data);
+			break;
+		case 'P': /* the personality routine: nothing to us */
+			err = uw_pointer_skip(&data, &bases, uw_bytes_u8(&data));
+			break;
+		case 'S':
+			cie->signal = true;
+			break;
+		case 'B':
+			cie->b_key = true;
+			break;
+		case 'G': /* aarch64: stack memory is tagged */
+			break;
+		default: /* it may change how FDEs are laid out or what rows mean */
+			return -ENOTSUP;
+		}
+	}
+	if (!cie->sized)
+		*b = data;
+	return err ? err : data.err;
+}
+
+static int read_cie(const struct uw_cfi *cfi, uint64_t off, struct uw_cie *cie)
+{
+	struct head head;
+	struct uw_bytes *b = &head.body;
+	const char *letters;
+	int err = read_head(cfi, off, &head, NULL);
+
+	if (err)
+		return err == -ENOENT ? -EBADMSG : err;
+	if (!head.cie)
+		return -EBADMSG;
+	*cie = (struct uw_cie){ .address_size = 8, .lsda_encoding = UW_PE_OMIT };
+	cie->version = uw_bytes_u8(b);
+	if (cie->version != 1 && cie->version != 3 && cie->version != 4)
+		return b->err ? b->err : -ENOTSUP;
+	if (!memchr(b->pos, 0, uw_bytes_left(b) < LETTERS_MAX ? uw_bytes_left(b) : LETTERS_MAX))
+		return -ENOTSUP;
+	letters = uw_bytes_string(b);
+	if (letters[0] == 'e' && letters[1] == 'h') {
+		uw_bytes_skip(b, 8); /* GCC 2: the address of its exception table */
+		letters += 2;
+	}
+	if (cie->version == 4) {
+		cie->address_size = uw_bytes_u8(b);
+		cie->segment_size = uw_bytes_u8(b);
+		if (cie->address_size != 4 && cie->address_size != 8)
+			return b->err ? b->err : -ENOTSUP;
+	}
+	cie->code_align = uw_bytes_uleb(b);
+	cie->data_align = uw_bytes_sleb(b);
+	cie->ra = cie->version == 1 ? uw_bytes_u8(b) : uw_bytes_uleb(b);
+	err = read_augmentation(cfi, b, letters, cie);
+	if (err)
+		return err;
+	cie->program = *b;
+	return b->err;
+}
+
+int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
+{
+	struct head head;
+	struct uw_bytes *b = &head.body;
+	struct uw_bases bases;
+	uint64_t cie_off = 0, size = 0;
+	struct uw_fde result = { .start = 0 };
+	int err = read_head(cfi, off, &head, next);
+
+	if (err)
+		return err;
+	if (head.cie)
+		return -ENOENT;
+	if (cfi->eh) {
+		/* Distance back from the id field; signed in binutils, but nobody points ahead. */
+		if (head.id > head.id_off)
+			return -EBADMSG;
+		cie_off = head.id_off - head.id;
+	} else {
+		cie_off = head.id;
+	}
+	err = read_cie(cfi, cie_off, &result.cie);
+	if (err)
+		return err;
+	bases = bases_of(cfi, result.cie.address_size);
+	uw_bytes_skip(b, result.cie.segment_size);
+	err = uw_pointer_read(b, &bases, result.cie.fde_encoding, &result.start);
+	if (!err)
+		err = uw_pointer_number(b, result.cie.fde_encoding, result.cie.address_size, &size);
+	if (err)
+		return err;
+	if (result.cie.sized)
+		uw_bytes_skip(b, uw_bytes_uleb(b));
+	if (b->err)
+		return b->err;
+	/* A range that wraps is clipped: it still says where it begins. */
+	result.end = size <= UINT64_MAX - result.start ? result.start + size : UINT64_MAX;
+	result.program = *b;
+	*fde = result;
+	return 0;
+}
+
+/* ---- programs ------------------------------------------------------------------ */
+
+/* A scratch rule for registers beyond those that are kept: vectors, pseudo-registers. */
+static struct uw_reg_rule *rule_of(struct run *r, uint64_t reg, struct uw_reg_rule *spare)
+{
+	if (reg >= UW_REGS_MAX)
+		return spare;
+	r->row.mentioned |= (uint64_t)1 << reg;
+	return &r->row.regs[reg];
+}
+
+static void set_off(struct run *r, uint64_t reg, uint8_t kind, int64_t off)
+{
+	struct uw_reg_rule spare;
+
+	*rule_of(r, reg, &spare) = (struct uw_reg_rule){ .off = off, .kind = kind };
+}
+
+static void set_expr(struct run *r, uint64_t reg, uint8_t kind, struct uw_bytes expr)
+{
+	struct uw_reg_rule spare;
+
+	*rule_of(r, reg, &spare) = (struct uw_reg_rule){ .expr = expr.pos,
+							 .size = (uint32_t)uw_bytes_left(&expr),
+							 .kind = kind };
+}
+
+static void restore(struct run *r, uint64_t reg)
+{
+	uint64_t bit;
+
+	if (reg >= UW_REGS_MAX)
+		return;
+	bit = (uint64_t)1 << reg;
+	r->row.mentioned &= ~bit;
+	if (r->initial.mentioned & bit) {
+		r->row.mentioned |= bit;
+		r->row.regs[reg] = r->initial.regs[reg];
+	}
+}
+
+/* Copies only the rules that count: most rows mention two of 33 registers. */
+static void copy_row(struct row *to, const struct row *from)
+{
+	memcpy(to, from, offsetof(struct row, regs));
+	for (uint64_t left = from->mentioned; left; left &= left - 1) {
+		int i = __builtin_ctzll(left);
+
+		to->regs[i] = from->regs[i];
+	}
+}
+
+static int set_cfa(struct run *r, uint64_t reg, int64_t off)
+{
+	if (reg >= UW_REGS_MAX)
+		return -ENOTSUP;
+	r->row.cfa_reg = (uint8_t)reg;
+	r->row.cfa_off = off;
+	r->row.cfa_size = 0;
+	r->row.cfa_set = true;
+	return 0;
+}
+
+/* Offsets are products of two foreign numbers: wrap as the machine would. */
+static int64_t factored(const struct uw_cie *cie, uint64_t value)
+{
+	return (int64_t)(value * (uint64_t)cie->data_align);
+}
+
+static struct uw_bytes block(struct uw_bytes *b)
+{
+	uint64_t size = uw_bytes_uleb(b);
+
+	return uw_bytes_take(b, size);
+}
+
+/* One instruction that does not move on: those of §6.4.2.2 to §6.4.2.5. */
+static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
+{
+	const struct uw_cie *cie = r->cie;
+	struct uw_bytes expr;
+	uint64_t reg;
+
+	switch (op) {
+	case CFA_NOP:
+		return 0;
+	case CFA_OFFSET_EXTENDED:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, uw_bytes_uleb(b)));
+		return 0;
+	case CFA_OFFSET_EXTENDED_SF:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+		return 0;
+	case CFA_GNU_NEGATIVE_OFFSET_EXTENDED:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, -uw_bytes_uleb(b)));
+		return 0;
+	case CFA_VAL_OFFSET:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_CFA_PLUS, factored(cie, uw_bytes_uleb(b)));
+		return 0;
+	case CFA_VAL_OFFSET_SF:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_CFA_PLUS, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+		return 0;
+	case CFA_RESTORE_EXTENDED:
+		restore(r, uw_bytes_uleb(b));
+		return 0;
+	case CFA_UNDEFINED:
+		set_off(r, uw_bytes_uleb(b), UW_RULE_UNDEFINED, 0);
+		return 0;
+	case CFA_SAME_VALUE:
+		set_off(r, uw_bytes_uleb(b), UW_RULE_SAME, 0);
+		return 0;
+	case CFA_REGISTER: {
+		struct uw_reg_rule spare, *rule;
+		uint64_t from;
+
+		reg = uw_bytes_uleb(b);
+		from = uw_bytes_uleb(b);
+		rule = rule_of(r, reg, &spare);
+		/* From a register that is not kept: its value cannot be had. */
+		*rule = (struct uw_reg_rule){ .kind = UW_RULE_UNDEFINED };
+		if (from < UW_REGS_MAX) {
+			rule->kind = UW_RULE_REGISTER;
+			rule->from = (uint8_t)from;
+		} else if (reg == cie->ra) {
+			return -ENOTSUP; /* undefined would claim the outermost frame */
+		}
+		return 0;
+	}
+	case CFA_EXPRESSION:
+	case CFA_VAL_EXPRESSION:
+		reg = uw_bytes_uleb(b);
+		expr = block(b);
+		set_expr(r, reg, op == CFA_EXPRESSION ? UW_RULE_AT_EXPR : UW_RULE_EXPR, expr);
+		return 0;
+	case CFA_DEF_CFA:
+		reg = uw_bytes_uleb(b);
+		return set_cfa(r, reg, (int64_t)uw_bytes_uleb(b));
+	case CFA_DEF_CFA_SF:
+		reg = uw_bytes_uleb(b);
+		return set_cfa(r, reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+	case CFA_DEF_CFA_REGISTER:
+		reg = uw_bytes_uleb(b);
+		if (!r->row.cfa_set || r->row.cfa_size)
+			return -EBADMSG;
+		return set_cfa(r, reg, r->row.cfa_off);
+	case CFA_DEF_CFA_OFFSET:
+		if (!r->row.cfa_set || r->row.cfa_size)
+			return -EBADMSG;
+		return set_cfa(r, r->row.cfa_reg, (int64_t)uw_bytes_uleb(b));
+	case CFA_DEF_CFA_OFFSET_SF:
+		if (!r->row.cfa_set || r->row.cfa_size)
+			return -EBADMSG;
+		return set_cfa(r, r->row.cfa_reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+	case CFA_DEF_CFA_EXPRESSION:
+		expr = block(b);
+		r->row.cfa_expr = expr.pos;
+		r->row.cfa_size = (uint32_t)uw_bytes_left(&expr);
+		r->row.cfa_set = true;
+		return r->row.cfa_size || b->err ? 0 : -EBADMSG;
+	case CFA_REMEMBER_STATE:
+		if (r->depth == REMEMBER_MAX)
+			return -ENOTSUP;
+		copy_row(&r->saved[r->depth++], &r->row);
+		return 0;
+	case CFA_RESTORE_STATE:
+		if (!r->depth)
+			return -EBADMSG;
+		copy_row(&r->row, &r->saved[--r->depth]);
+		return 0;
+	case CFA_GNU_ARGS_SIZE: /* for landing pads only */
+		(void)uw_bytes_uleb(b);
+		return 0;
+	case CFA_AARCH64_NEGATE_RA_STATE:
+	case CFA_AARCH64_NEGATE_RA_STATE_WITH_PC:
+		r->row.ra_signed = !r->row.ra_signed;
+		return 0;
+	default:
+		return -ENOTSUP;
+	}
+}
+
+/* Runs until the program leaves the row at r->loc, or to its end (r->next_loc stays UINT64_MAX). */
+static int run_row(struct run *r, struct uw_bytes *b)
+{
+	r->next_loc = UINT64_MAX;
+	while (!uw_bytes_done(b)) {
+		uint8_t op = uw_bytes_u8(b);
+		uint64_t delta = 0, to;
+		int err = 0;
+
+		if (++r->ops > OPS_MAX)
+			return -ENOTSUP;
+		switch (op & 0xc0) {
+		case CFA_ADVANCE_LOC:
+			delta = op & 0x3f;
+			break;
+		case CFA_OFFSET:
+			set_off(r, op & 0x3f, UW_RULE_AT_CFA, factored(r->cie, uw_bytes_uleb(b)));
+			continue;
+		case CFA_RESTORE:
+			restore(r, op & 0x3f);
+			continue;
+		default:
+			switch (op) {
+			case CFA_SET_LOC:
+				err = uw_pointer_read(b, &r->bases, r->cie->fde_encoding, &to);
+				if (err)
+					return err;
+				/* "the new location is always greater than the current one" */
+				if (to < r->loc)
+					return -EBADMSG;
+				if (to == r->loc)
+					continue;
+				r->next_loc = to;
+				return 0;
+			case CFA_ADVANCE_LOC1:
+				delta = uw_bytes_u8(b);
+				break;
+			case CFA_ADVANCE_LOC2:
+				delta = uw_bytes_u16(b);
+				break;
+			case CFA_ADVANCE_LOC4:
+				delta = uw_bytes_u32(b);
+				break;
+			case CFA_MIPS_ADVANCE_LOC8:
+				delta = uw_bytes_u64(b);
+				break;
+			default:
+				err = set_rule(r, op, b);
+				if (err)
+					return b->err ? b->err : err;
+				continue;
+			}
+		}
+		if (b->err)
+			return b->err;
+		if (__builtin_mul_overflow(delta, r->cie->code_align, &delta) ||
+		    __builtin_add_overflow(r->loc, delta, &to))
+			return -EBADMSG;
+		if (delta) {
+			r->next_loc = to;
+			return 0;
+		}
+	}
+	return b->err;
+}
+
+static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fde *fde)
+{
+	struct uw_bytes initial = fde->cie.program;
+	int err;
+
+	if (fde->cie.ra >= UW_REGS_MAX)
+		return -ENOTSUP;
+	r->cie = &fde->cie;
+	r->bases = bases_of(cfi, fde->cie.address_size);
+	r->bases.func = fde->start;
+	r->bases.has_func = true;
+	r->ops = 0;
+	r->depth = 0;
+	r->loc = 0;
+	memset(&r->row, 0, offsetof(struct row, regs));
+	memset(&r->initial, 0, offsetof(struct row, regs));
+	err = run_row(r, &initial);
+	if (err)
+		return err;
+	if (r->next_loc != UINT64_MAX) /* initial instructions have no location to move */
+		return -EBADMSG;
+	r->loc = fde->start;
+	copy_row(&r->initial, &r->row);
+	return 0;
+}
+
+static int finish_row(const struct run *r, const struct uw_fde *fde, struct uw_rule *out)
+{
+	unsigned int n = 0;
+
+	if (!r->row.cfa_set) {
+		/* Without a CFA nothing can be had, except that this is the outermost frame. */
+		if (!(r->row.mentioned >> fde->cie.ra & 1) ||
+		    r->row.regs[fde->cie.ra].kind != UW_RULE_UNDEFINED)
+			return -EBADMSG;
+	}
+	out->start = fde->start;
+	out->end = fde->end;
+	out->cfa_size = r->row.cfa_size;
+	if (r->row.cfa_size)
+		out->cfa_expr = r->row.cfa_expr;
+	else
+		out->cfa_off = r->row.cfa_off;
+	out->cfa_reg = r->row.cfa_reg;
+	out->ra = (uint8_t)fde->cie.ra;
+	out->stepper = UW_STEPPER_CFI;
+	out->signal = fde->cie.signal;
+	out->ra_signed = r->row.ra_signed;
+	for (uint64_t left = r->row.mentioned; left; left &= left - 1) {
+		int i = __builtin_ctzll(left);
+
+		out->regs[n] = r->row.regs[i];
+		out->regs[n++].reg = (uint8_t)i;
+	}
+	out->n_regs = (uint8_t)n;
+	return 0;
+}
+
+int uw_cfi_rule(const struct uw_cfi *cfi, const struct uw_fde *fde, uint64_t lookup,
+		struct uw_rule *out)
+{
+	struct run r;
+	struct uw_bytes program = fde->program;
+	int err = start_run(&r, cfi, fde);
+
+	if (err)
+		return err;
+	/* Padding takes the last row that still lies in the FDE. */
+	if (lookup >= fde->end && fde->end > fde->start)
+		lookup = fde->end - 1;
+	for (;;) {
+		err = run_row(&r, &program);
+		if (err)
+			return err;
+		if (r.next_loc > lookup)
+			return finish_row(&r, fde, out);
+		r.loc = r.next_loc;
+	}
+}
+
+int uw_cfi_rows(const struct uw_cfi *cfi, const struct uw_fde *fde, uw_row_fn fn, void *ctx)
+{
+	struct run r;
+	struct uw_bytes program = fde->program;
+	struct uw_rule rule;
+	int err = start_run(&r, cfi, fde);
+
+	while (!err && r.loc < fde->end) {
+		err = run_row(&r, &program);
+		if (!err)
+			err = finish_row(&r, fde, &rule);
+		if (!err)
+			err = fn(ctx, r.loc, r.next_loc < fde->end ? r.next_loc : fde->end, &rule);
+		r.loc = r.next_loc;
+	}
+	return err;
+}
