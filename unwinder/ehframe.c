@@ -1,0 +1,249 @@
+#include "unwinder/ehframe.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Zero-length FDEs and twins share a start: how many entries before the last are tried. */
+#define STEPS_BACK 4
+
+int uw_table_init(struct uw_table *table, const uint8_t *data, size_t size, uint64_t vaddr)
+{
+	struct uw_bytes b = uw_bytes_of(data, size);
+	uint8_t version = uw_bytes_u8(&b), frames = uw_bytes_u8(&b);
+	uint8_t count = uw_bytes_u8(&b), encoding = uw_bytes_u8(&b);
+	struct uw_bases bases = { .start = data,
+				  .vaddr = vaddr,
+				  .data = vaddr, /* here datarel counts from the header itself */
+				  .has_data = true,
+				  .address_size = 8 };
+	uint64_t n;
+	unsigned int width;
+
+	*table = (struct uw_table){ .entries = { .pos = data, .end = data } };
+	if (b.err || version != 1)
+		return b.err ? b.err : -ENOTSUP;
+	if (frames != UW_PE_OMIT) {
+		int err = uw_pointer_read(&b, &bases, frames, &table->frames_vaddr);
+
+		if (err)
+			return err;
+		table->has_frames = true;
+	}
+	/* From here on damage means no more than that there is no table. */
+	width = uw_pointer_size(encoding, 8);
+	if (count == UW_PE_OMIT || encoding == UW_PE_OMIT || !width || encoding & UW_PE_INDIRECT ||
+	    uw_pointer_read(&b, &bases, count, &n))
+		return 0;
+	if (n > uw_bytes_left(&b) / (2 * width))
+		n = uw_bytes_left(&b) / (2 * width);
+	table->entries = uw_bytes_take(&b, n * 2 * width);
+	table->bases = bases;
+	table->n = n;
+	table->encoding = encoding;
+	table->width = (uint8_t)width;
+	return 0;
+}
+
+/* The i-th entry's start (which 0) or FDE address (which 1). */
+static int table_get(const struct uw_table *table, uint64_t i, unsigned int which, uint64_t *out)
+{
+	struct uw_bytes b = table->entries;
+
+	uw_bytes_skip(&b, (2 * i + which) * table->width);
+	return uw_pointer_read(&b, &table->bases, table->encoding, out);
+}
+
+/* How many entries start at or before lookup, if the table is sorted. */
+static uint64_t table_search(const struct uw_table *table, uint64_t lookup)
+{
+	uint64_t low = 0, high = table->n;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2, start;
+
+		if (table_get(table, middle, 0, &start))
+			return 0;
+		if (start <= lookup)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void uw_frames_init(struct uw_frames *frames)
+{
+	*frames = (struct uw_frames){ .n_keys = 0 };
+	pthread_mutex_init(&frames->lock, NULL);
+}
+
+void uw_frames_fini(struct uw_frames *frames)
+{
+	free(frames->keys);
+	pthread_mutex_destroy(&frames->lock);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct uw_fde_key *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+/* Every FDE of the section, in its order; damaged ones are passed over. */
+static int collect(struct uw_frames *frames)
+{
+	const struct uw_cfi *cfi = &frames->cfi;
+	size_t room = 0, n = 0;
+	uint64_t off = 0, next;
+	bool sorted = true;
+
+	while (off < cfi->size) {
+		struct uw_fde fde;
+		int err;
+
+		next = off;
+		err = uw_cfi_entry(cfi, off, &fde, &next);
+		if (next <= off)
+			break; /* no length: nothing behind it can be found */
+		if (err == -ENOENT && next == off + 4 && cfi->to_terminator)
+			break;
+		if (!err && fde.end > fde.start) {
+			uint64_t size = fde.end - fde.start;
+
+			if (n == room) {
+				struct uw_fde_key *more;
+
+				room = room ? room * 2 : 256;
+				more = realloc(frames->keys, room * sizeof(*more));
+				if (!more)
+					return -ENOMEM;
+				frames->keys = more;
+			}
+			frames->keys[n] = (struct uw_fde_key){
+				.start = fde.start,
+				.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,
+				.off = (uint32_t)off,
+			};
+			if (n && compare_keys(&frames->keys[n - 1], &frames->keys[n]) > 0)
+				sorted = false;
+			n++;
+		}
+		off = next;
+	}
+	if (!sorted)
+		qsort(frames->keys, n, sizeof(*frames->keys), compare_keys);
+	frames->n_keys = n;
+	return 0;
+}
+
+/* Makes the index once, whichever thread comes first. */
+static int need_index(struct uw_frames *frames)
+{
+	int ready = atomic_load_explicit(&frames->ready, memory_order_acquire);
+
+	if (!ready) {
+		pthread_mutex_lock(&frames->lock);
+		ready = atomic_load_explicit(&frames->ready, memory_order_relaxed);
+		if (!ready) {
+			int err = collect(frames);
+
+			ready = err ? err : 1;
+			atomic_store_explicit(&frames->ready, ready, memory_order_release);
+		}
+		pthread_mutex_unlock(&frames->lock);
+	}
+	return ready < 0 ? ready : 0;
+}
+
+/* How many keys start at or before lookup. */
+static size_t search(const struct uw_frames *frames, uint64_t lookup)
+{
+	size_t low = 0, high = frames->n_keys;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (frames->keys[middle].start <= lookup)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool covers(const struct uw_fde *fde, uint64_t lookup)
+{
+	return lookup >= fde->start && lookup < fde->end;
+}
+
+static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
+{
+	const struct uw_table *table = &frames->table;
+	const struct uw_cfi *cfi = &frames->cfi;
+	uint64_t i = table_search(table, lookup);
+
+	for (unsigned int back = 0; back < STEPS_BACK && i > 0; back++) {
+		uint64_t vaddr;
+
+		i--;
+		if (table_get(table, i, 1, &vaddr) || vaddr < cfi->vaddr ||
+		    vaddr - cfi->vaddr >= cfi->size)
+			return -ENOENT;
+		if (!uw_cfi_entry(cfi, vaddr - cfi->vaddr, out, NULL)) {
+			if (covers(out, lookup))
+				return 0;
+			if (out->end > out->start)
+				return -ENOENT;
+		}
+	}
+	return -ENOENT;
+}
+
+int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
+{
+	size_t i;
+	int err;
+
+	if (!frames->cfi.size)
+		return -ENOENT;
+	if (frames->table.n && !find_by_table(frames, lookup, out))
+		return 0;
+	err = need_index(frames);
+	if (err)
+		return err;
+	i = search(frames, lookup);
+	for (unsigned int back = 0; back < STEPS_BACK && i > 0; back++) {
+		const struct uw_fde_key *key = &frames->keys[--i];
+
+		if (lookup - key->start < key->size)
+			return uw_cfi_entry(&frames->cfi, key->off, out, NULL);
+	}
+	return -ENOENT;
+}
+
+int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out)
+{
+	struct uw_gap gap = { .end = UINT64_MAX };
+	size_t i;
+	int err = frames->cfi.size ? need_index(frames) : 0;
+
+	if (err)
+		return err;
+	i = search(frames, lookup);
+	if (i > 0) {
+		const struct uw_fde_key *key = &frames->keys[i - 1];
+
+		if (lookup - key->start < key->size)
+			return -ENOENT;
+		gap.start = key->start + key->size;
+		gap.before = key->off;
+		gap.has_before = true;
+	}
+	if (i < frames->n_keys)
+		gap.end = frames->keys[i].start;
+	*out = gap;
+	return 0;
+}
