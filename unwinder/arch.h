@@ -1,0 +1,48 @@
+/*
+ * unwinder/arch.h: what the unwinder must know of a machine.
+ *
+ * Every machine is in every build: a sample of one is unwound on any other.
+ */
+#ifndef UNWINDER_ARCH_H
+#define UNWINDER_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "unwinder/rule.h"
+#include "unwinder/unwinder.h"
+
+/* Code around an address, for those who recognise it: what lies before and from it on. */
+struct uw_code {
+	const uint8_t *at; /* before bytes lie below it, after from it on; borrowed */
+	size_t before, after;
+};
+
+#define UW_CODE_BEFORE 16
+#define UW_CODE_AFTER  16
+
+struct uw_arch {
+	uint16_t machine; /* EM_… */
+	uint8_t n_regs;	  /* columns in struct uw_regs, the pc among them */
+	uint8_t sp, fp, pc;
+	uint8_t lr;	    /* the register calls leave the return address in; == pc: the stack */
+	uint8_t code_align; /* of instructions, in bytes */
+	bool sigcontext_first; /* of a signal frame trust its saved registers, not its CFI */
+
+	/* Does a call end just below code->at?  Needs only what lies before. */
+	bool (*after_call)(const struct uw_code *code);
+	/* Is code->at the start of a signal trampoline, or (exact) within one? */
+	bool (*signal)(const struct uw_code *code, bool exact, struct uw_rule *rule);
+	/* Is code->at within a PLT entry or a stub like it? NULL: there is no such need. */
+	bool (*stub)(const struct uw_code *code, struct uw_rule *rule);
+	/* Takes authentication bits and tags off a code address; user addresses end at top. */
+	uint64_t (*strip)(uint64_t pc, uint64_t top);
+};
+
+extern const struct uw_arch uw_arch_x86_64;
+extern const struct uw_arch uw_arch_aarch64;
+
+const struct uw_arch *uw_arch_of(uint16_t machine); /* NULL: not known */
+
+#endif

@@ -1,0 +1,182 @@
+#include <elf.h>
+#include <string.h>
+
+#include "unwinder/arch.h"
+
+/* DWARF numbers (x86-64 psABI figure 3.36). */
+enum { RAX, RDX, RCX, RBX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15, RIP };
+
+/* ---- calls --------------------------------------------------------------------- */
+
+/* Bytes of ModRM, SIB and displacement, from ModRM on; 0 where it names no memory or register. */
+static size_t operand_size(const uint8_t *p, size_t left)
+{
+	uint8_t mod = p[0] >> 6, rm = p[0] & 7;
+	size_t size = 1;
+
+	if (mod == 3)
+		return 1;
+	if (rm == 4) {
+		if (left < 2)
+			return 0;
+		size = 2;
+		if (mod == 0 && (p[1] & 7) == 5)
+			return 6; /* disp32 without a base */
+	} else if (mod == 0 && rm == 5) {
+		return 5; /* rip + disp32 */
+	}
+	return size + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
+}
+
+/* Intel SDM: CALL is E8 cd, or FF /2 with any operand; prefixes stand before and do not matter. */
+static bool after_call(const struct uw_code *code)
+{
+	const uint8_t *end = code->at;
+
+	if (code->before >= 5 && end[-5] == 0xe8)
+		return true;
+	for (size_t size = 2; size <= 7 && size <= code->before; size++) {
+		const uint8_t *p = end - size;
+
+		if (p[0] == 0xff && (p[1] >> 3 & 7) == 2 &&
+		    1 + operand_size(p + 1, size - 1) == size)
+			return true;
+	}
+	return false;
+}
+
+/* ---- signal trampolines ----------------------------------------------------------- */
+
+/*
+ * At the trampoline rsp points to the ucontext that the kernel pushed
+ * (arch/x86/include/uapi/asm/sigcontext.h): uc_flags, uc_link and uc_stack take
+ * 40 bytes, then the registers as r8…r15 rdi rsi rbp rbx rdx rax rcx rsp rip.
+ * Each expression below is DW_OP_breg7 (rsp) and its SLEB offset.
+ */
+#define AT(slot)                                                                           \
+	{                                                                                  \
+		0x77, (uint8_t)(0x80 | ((40 + 8 * (slot)) & 0x7f)), (40 + 8 * (slot)) >> 7 \
+	}
+static const uint8_t context[17][3] = {
+	[R8] = AT(0),	[R9] = AT(1),	[R10] = AT(2),	[R11] = AT(3),	[R12] = AT(4),
+	[R13] = AT(5),	[R14] = AT(6),	[R15] = AT(7),	[RDI] = AT(8),	[RSI] = AT(9),
+	[RBP] = AT(10), [RBX] = AT(11), [RDX] = AT(12), [RAX] = AT(13), [RCX] = AT(14),
+	[RSP] = AT(15), [RIP] = AT(16),
+};
+/* The interrupted rsp is the CFA, as in glibc's own CFI: DW_OP_breg7, DW_OP_deref. */
+static const uint8_t context_cfa[] = { 0x77, 0x80 | ((40 + 8 * 15) & 0x7f), (40 + 8 * 15) >> 7,
+				       0x06 };
+
+/* mov $15,%rax (or %eax), syscall: rt_sigreturn has no other form in use. */
+static const uint8_t sigreturn_rax[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 };
+static const uint8_t sigreturn_eax[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
+
+static bool is_sigreturn(const struct uw_code *code, bool exact, const uint8_t *form, size_t size)
+{
+	if (code->after >= size && !memcmp(code->at, form, size))
+		return true;
+	/* On the syscall, or past it: a context within the kernel shows the latter. */
+	if (!exact)
+		return false;
+	if (code->before >= size - 2 && code->after >= 2 &&
+	    !memcmp(code->at - (size - 2), form, size))
+		return true;
+	return code->before >= size && !memcmp(code->at - size, form, size);
+}
+
+static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_rule *rule)
+{
+	if (!is_sigreturn(code, exact, sigreturn_rax, sizeof(sigreturn_rax)) &&
+	    !is_sigreturn(code, exact, sigreturn_eax, sizeof(sigreturn_eax)))
+		return false;
+	*rule = (struct uw_rule){ .cfa_expr = context_cfa,
+				  .cfa_size = sizeof(context_cfa),
+				  .ra = RIP,
+				  .stepper = UW_STEPPER_SIGNAL,
+				  .signal = true,
+				  .n_regs = 17 };
+	for (uint8_t i = 0; i < 17; i++)
+		rule->regs[i] = (struct uw_reg_rule){ .reg = i,
+						      .kind = UW_RULE_AT_EXPR,
+						      .expr = context[i],
+						      .size = sizeof(context[i]) };
+	return true;
+}
+
+/* ---- PLTs ----------------------------------------------------------------------- */
+
+static bool has(const struct uw_code *code, ptrdiff_t at, const char *bytes, size_t size)
+{
+	if (at < 0 ? (size_t)-at > code->before : (size_t)at > code->after)
+		return false;
+	if (at >= 0 ? size > code->after - (size_t)at
+		    : (ptrdiff_t)size + at > (ptrdiff_t)code->after)
+		return false;
+	return !memcmp(code->at + at, bytes, size);
+}
+
+/*
+ * psABI §5.2 (lazy PLT), §13.2 (IBT); what is pushed when the instruction at
+ * the pc is about to run decides.  Besides the return address that is nothing,
+ * or the relocation's index, or in the first entry the link map too.
+ *
+ *     PLT0   ff 35 d32   push GOT+8      8 + 8
+ *            ff 25 d32   jmp *GOT+16     8 + 16
+ *     entry  [endbr64]                   8
+ *            ff 25 d32   jmp *slot       8
+ *            68 i32      push index      8
+ *            e9 d32      jmp PLT0        8 + 8
+ *     IBT    endbr64; 68 i32; [f2] e9 d32
+ *     .sec   endbr64; [f2] ff 25 d32
+ */
+static bool stub(const struct uw_code *code, struct uw_rule *rule)
+{
+	static const char endbr[] = "\xf3\x0f\x1e\xfa";
+	ptrdiff_t at = has(code, 0, endbr, 4) ? 4 : 0;
+	ptrdiff_t op = at + has(code, at, "\xf2", 1); /* bnd */
+	int64_t depth;
+
+	if (has(code, 0, "\xff\x35", 2) &&
+	    (has(code, 6, "\xff\x25", 2) || has(code, 6, "\xf2\xff\x25", 3)))
+		depth = 16;
+	else if (has(code, 0, "\xff\x25", 2) && has(code, -6, "\xff\x35", 2))
+		depth = 24;
+	else if (has(code, 0, "\xf2\xff\x25", 3) && has(code, -6, "\xff\x35", 2))
+		depth = 24;
+	else if (has(code, op, "\xff\x25", 2))
+		depth = 8;
+	else if (has(code, at, "\x68", 1) &&
+		 (has(code, at + 5, "\xe9", 1) || has(code, at + 5, "\xf2\xe9", 2)))
+		depth = 8;
+	else if (!at && has(code, op, "\xe9", 1) && has(code, -5, "\x68", 1))
+		depth = 16;
+	else
+		return false;
+	*rule = (struct uw_rule){ .cfa_reg = RSP,
+				  .cfa_off = depth,
+				  .ra = RIP,
+				  .stepper = UW_STEPPER_PLT,
+				  .n_regs = 1,
+				  .regs = { { .reg = RIP, .kind = UW_RULE_AT_CFA, .off = -8 } } };
+	return true;
+}
+
+static uint64_t strip(uint64_t pc, uint64_t top)
+{
+	(void)top;
+	return pc;
+}
+
+const struct uw_arch uw_arch_x86_64 = {
+	.machine = EM_X86_64,
+	.n_regs = UW_X86_64_REGS,
+	.sp = RSP,
+	.fp = RBP,
+	.pc = RIP,
+	.lr = RIP,
+	.code_align = 1,
+	.after_call = after_call,
+	.signal = signal_trampoline,
+	.stub = stub,
+	.strip = strip,
+};
