@@ -1,0 +1,592 @@
+#include "unwinder/object.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unwinder/elf.h"
+#include "unwinder/unpack.h"
+
+/* The largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame less. */
+#define FRAMES_SIZE_MAX ((uint64_t)256 << 20)
+#define MINI_SIZE_MAX	((uint64_t)64 << 20)
+
+/* Gaps between FDEs below this are padding between functions, not code without FDEs. */
+#define PADDING_MAX 16
+
+/* How far behind the entry point its function may reach, by whether an FDE bounds it. */
+#define ENTRY_MAX	  128
+#define ENTRY_UNBOUND_MAX 48
+
+#define PAGE_MASK ((uint64_t)0xfff)
+
+struct uw_object {
+	atomic_uint refs;
+	uint64_t id;
+	const struct uw_arch *arch;
+	struct uw_elf elf; /* its source is ours: a descriptor or a copy of the image */
+	uint8_t *image;
+	struct uw_build_id build_id;
+	struct uw_segment *segments; /* owned */
+	size_t n_segments;
+
+	uint8_t *header_data, *eh_data; /* owned, as are those below */
+	struct uw_frames eh;
+
+	/* .debug_frame and MiniDebugInfo's: read when .eh_frame first has no answer. */
+	pthread_mutex_t lock;
+	atomic_bool debug_ready;
+	uint8_t *debug_data, *mini_data;
+	struct uw_frames debug, mini;
+};
+
+/*
+ * The one piece of state shared by all objects: caches outlive objects, and an
+ * address is used again while a number is not.
+ */
+static atomic_uint_fast64_t last_id;
+
+bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b)
+{
+	return a->size == b->size && a->size <= UW_BUILD_ID_MAX &&
+	       !memcmp(a->bytes, b->bytes, a->size);
+}
+
+/* ---- opening -------------------------------------------------------------------- */
+
+static int take_segments(struct uw_object *o)
+{
+	o->segments = calloc(o->elf.n_phdrs ? o->elf.n_phdrs : 1, sizeof(*o->segments));
+	if (!o->segments)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->elf.n_phdrs; i++) {
+		const struct uw_phdr *p = &o->elf.phdrs[i];
+
+		if (p->type == PT_LOAD)
+			o->segments[o->n_segments++] =
+				(struct uw_segment){ .off = p->off,
+						     .vaddr = p->vaddr,
+						     .file_size = p->file_size,
+						     .mem_size = p->mem_size,
+						     .flags = p->flags };
+	}
+	return 0;
+}
+
+/* Bytes at an address up to the end of their segment: what PT_GNU_EH_FRAME points to. */
+static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t *size)
+{
+	for (size_t i = 0; i < o->n_segments; i++) {
+		const struct uw_segment *s = &o->segments[i];
+		struct uw_section rest;
+
+		if (vaddr < s->vaddr || vaddr - s->vaddr >= s->file_size)
+			continue;
+		rest = (struct uw_section){ .name = "",
+					    .type = SHT_PROGBITS,
+					    .off = s->off + (vaddr - s->vaddr),
+					    .size = s->file_size - (vaddr - s->vaddr) };
+		return uw_elf_section_read(&o->elf, &rest, FRAMES_SIZE_MAX, out, size);
+	}
+	return -ENOENT;
+}
+
+/* What pointers may count from; the sections need not be there. */
+static void set_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
+{
+	const struct uw_section *text = uw_elf_section(elf, ".text");
+	const struct uw_section *got = uw_elf_section(elf, ".got");
+
+	cfi->has_text = text != NULL;
+	cfi->text = text ? text->vaddr : 0;
+	cfi->has_got = got != NULL;
+	cfi->got = got ? got->vaddr : 0;
+}
+
+/* Damaged parts are as good as none; only -ENOMEM and reading errors are reported. */
+static int load_eh(struct uw_object *o)
+{
+	const struct uw_section *section = uw_elf_section(&o->elf, ".eh_frame");
+	struct uw_cfi *cfi = &o->eh.cfi;
+	struct uw_table table = { .n = 0 };
+	size_t size = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < o->elf.n_phdrs && !o->header_data; i++) {
+		const struct uw_phdr *p = &o->elf.phdrs[i];
+		struct uw_section header = {
+			.name = "", .type = SHT_PROGBITS, .off = p->off, .size = p->file_size
+		};
+
+		if (p->type != PT_GNU_EH_FRAME)
+			continue;
+		err = uw_elf_section_read(&o->elf, &header, FRAMES_SIZE_MAX, &o->header_data,
+					  &size);
+		if (err == -ENOMEM)
+			return err;
+		if (!err && uw_table_init(&table, o->header_data, size, p->vaddr))
+			table = (struct uw_table){ .n = 0 };
+	}
+	cfi->eh = true;
+	set_bases(&o->elf, cfi);
+	err = -ENOENT;
+	if (section) {
+		err = uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &o->eh_data, &size);
+		cfi->vaddr = section->vaddr;
+	}
+	if (err && err != -ENOMEM && table.has_frames) {
+		err = read_from(o, table.frames_vaddr, &o->eh_data, &size);
+		cfi->vaddr = table.frames_vaddr;
+		cfi->to_terminator = true;
+	}
+	if (!err) {
+		cfi->data = o->eh_data;
+		cfi->size = size;
+		o->eh.table = table;
+	}
+	return err == -ENOMEM ? err : 0;
+}
+
+static int set_up(struct uw_object *o)
+{
+	int err = uw_elf_init(&o->elf, &o->elf.source);
+
+	if (err)
+		return err;
+	o->arch = uw_arch_of(o->elf.machine);
+	if (!o->arch || (o->elf.type != ET_EXEC && o->elf.type != ET_DYN))
+		return -ENOTSUP;
+	uw_elf_build_id(&o->elf, &o->build_id);
+	err = take_segments(o);
+	return err ? err : load_eh(o);
+}
+
+static int open_source(struct uw_object *o, struct uw_object **out)
+{
+	struct uw_source source = o->elf.source;
+	int err;
+
+	atomic_init(&o->refs, 1);
+	o->id = atomic_fetch_add(&last_id, 1) + 1;
+	pthread_mutex_init(&o->lock, NULL);
+	uw_frames_init(&o->eh);
+	uw_frames_init(&o->debug);
+	uw_frames_init(&o->mini);
+	err = set_up(o);
+	o->elf.source = source; /* a failure forgets it, and it must be closed */
+	if (err) {
+		uw_object_put(o);
+		return err;
+	}
+	*out = o;
+	return 0;
+}
+
+int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out)
+{
+	struct uw_object *o;
+	struct stat st;
+	int own;
+
+	if (fstat(fd, &st))
+		return -errno;
+	/* A pipe or a device has no size to check anything against. */
+	if (!S_ISREG(st.st_mode) || elf_off > (uint64_t)st.st_size)
+		return -ENOTSUP;
+	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (own < 0)
+		return -errno;
+	o = calloc(1, sizeof(*o));
+	if (!o) {
+		close(own);
+		return -ENOMEM;
+	}
+	o->elf.source = (struct uw_source){ .fd = own,
+					    .base = elf_off,
+					    .size = (uint64_t)st.st_size - elf_off };
+	return open_source(o, out);
+}
+
+int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
+{
+	struct uw_object *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	o->image = malloc(size ? size : 1);
+	if (!o->image) {
+		free(o);
+		return -ENOMEM;
+	}
+	if (size)
+		memcpy(o->image, image, size);
+	o->elf.source = (struct uw_source){ .image = o->image, .fd = -1, .size = size };
+	return open_source(o, out);
+}
+
+struct uw_object *uw_object_get(struct uw_object *object)
+{
+	atomic_fetch_add_explicit(&object->refs, 1, memory_order_relaxed);
+	return object;
+}
+
+void uw_object_put(struct uw_object *object)
+{
+	int fd;
+
+	if (!object || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	fd = object->elf.source.image ? -1 : object->elf.source.fd;
+	uw_elf_fini(&object->elf);
+	if (fd >= 0)
+		close(fd);
+	uw_frames_fini(&object->eh);
+	uw_frames_fini(&object->debug);
+	uw_frames_fini(&object->mini);
+	pthread_mutex_destroy(&object->lock);
+	free(object->image);
+	free(object->segments);
+	free(object->header_data);
+	free(object->eh_data);
+	free(object->debug_data);
+	free(object->mini_data);
+	free(object);
+}
+
+/* ---- what it is ------------------------------------------------------------------- */
+
+uint64_t uw_object_id(const struct uw_object *object)
+{
+	return object->id;
+}
+
+uint16_t uw_object_machine(const struct uw_object *object)
+{
+	return object->arch->machine;
+}
+
+const struct uw_build_id *uw_object_build_id(const struct uw_object *object)
+{
+	return &object->build_id;
+}
+
+const struct uw_segment *uw_object_segments(const struct uw_object *object, size_t *n)
+{
+	*n = object->n_segments;
+	return object->segments;
+}
+
+/* ---- addresses -------------------------------------------------------------------- */
+
+/*
+ * Whether a segment shows the byte at off: strictly, or as the loader maps it,
+ * in whole pages.  Neighbours share a page in the file (lld does this always),
+ * so strict ones come first.
+ */
+static bool shows(const struct uw_segment *s, uint64_t off, bool pages)
+{
+	uint64_t start = pages ? s->off & ~PAGE_MASK : s->off;
+	uint64_t size = s->file_size + (s->off - start);
+
+	if (pages)
+		size = (size + PAGE_MASK) & ~PAGE_MASK;
+	return off >= start && off - start < size;
+}
+
+/* off counts from the ELF image. */
+static int vaddr_of(const struct uw_object *object, uint64_t off, uint64_t *vaddr)
+{
+	for (int pass = 0; pass < 4; pass++) {
+		for (size_t i = 0; i < object->n_segments; i++) {
+			const struct uw_segment *s = &object->segments[i];
+
+			/* Passes: code strictly, code by pages, any strictly, any by pages. */
+			if ((pass < 2 && !(s->flags & PF_X)) || !shows(s, off, pass & 1))
+				continue;
+			*vaddr = s->vaddr + (off - s->off);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+int uw_object_vaddr(const struct uw_object *object, uint64_t off, uint64_t *vaddr)
+{
+	uint64_t base = object->elf.source.base;
+
+	return off < base ? -ENOENT : vaddr_of(object, off - base, vaddr);
+}
+
+int uw_object_map(const struct uw_object *object, uint64_t off, uint64_t size, bool exec,
+		  uint64_t *vaddr)
+{
+	uint64_t base = object->elf.source.base, most = 0;
+	const struct uw_segment *best = NULL;
+
+	if (off < base) {
+		/* A mapping of an archive may begin before the ELF image in it. */
+		if (size <= base - off)
+			return -ENOENT;
+		size -= base - off;
+	}
+	for (size_t i = 0; i < object->n_segments; i++) {
+		const struct uw_segment *s = &object->segments[i];
+		uint64_t from = off < base ? 0 : off - base, to, common;
+
+		to = from + (size < UINT64_MAX - from ? size : UINT64_MAX - from);
+		if (exec && !(s->flags & PF_X))
+			continue;
+		if (from < s->off)
+			from = s->off;
+		if (s->file_size > UINT64_MAX - s->off || s->off + s->file_size < to)
+			to = s->off + s->file_size;
+		common = to > from ? to - from : 0;
+		if (common > most) {
+			most = common;
+			best = s;
+		}
+	}
+	if (best) {
+		*vaddr = best->vaddr + (off - base - best->off);
+		return 0;
+	}
+	return off < base ? -ENOENT : vaddr_of(object, off - base, vaddr);
+}
+
+/* The segment that is not writable around vaddr. */
+static const struct uw_segment *constant_at(const struct uw_object *object, uint64_t vaddr)
+{
+	for (size_t i = 0; i < object->n_segments; i++) {
+		const struct uw_segment *s = &object->segments[i];
+
+		if (!(s->flags & PF_W) && vaddr >= s->vaddr && vaddr - s->vaddr < s->file_size)
+			return s;
+	}
+	return NULL;
+}
+
+static int read_segment(const struct uw_object *object, const struct uw_segment *s, uint64_t skip,
+			void *out, uint64_t size)
+{
+	if (s->off > UINT64_MAX - skip)
+		return -EFAULT;
+	return uw_source_read(&object->elf.source, s->off + skip, out, size) ? -EFAULT : 0;
+}
+
+int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, size_t size)
+{
+	const struct uw_segment *s = constant_at(object, vaddr);
+	uint8_t small[64];
+	int err;
+
+	if (!s || size > s->file_size - (vaddr - s->vaddr))
+		return -EFAULT;
+	if (size > sizeof(small)) /* the caller's buffer may hold a part if the file shrank */
+		return read_segment(object, s, vaddr - s->vaddr, out, size);
+	err = read_segment(object, s, vaddr - s->vaddr, small, size);
+	if (!err)
+		memcpy(out, small, size);
+	return err;
+}
+
+int uw_object_code(const struct uw_object *object, uint64_t vaddr,
+		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out)
+{
+	const struct uw_segment *s = constant_at(object, vaddr);
+	uint64_t skip, before, after;
+	int err;
+
+	/* A return address may stand right behind the last byte. */
+	if (!s && vaddr) {
+		s = constant_at(object, vaddr - 1);
+	}
+	if (!s || !(s->flags & PF_X))
+		return -EFAULT;
+	skip = vaddr - s->vaddr;
+	before = skip < UW_CODE_BEFORE ? skip : UW_CODE_BEFORE;
+	after = s->file_size - skip < UW_CODE_AFTER ? s->file_size - skip : UW_CODE_AFTER;
+	err = read_segment(object, s, skip - before, buffer, before + after);
+	if (!err)
+		*out = (struct uw_code){ .at = buffer + before, .before = before, .after = after };
+	return err;
+}
+
+/* ---- rules ------------------------------------------------------------------------ */
+
+/* MiniDebugInfo: an ELF file in xz, whose .debug_frame has the outer file's addresses. */
+static void load_mini(struct uw_object *o, const struct uw_section *section)
+{
+	struct uw_source source = { .fd = -1 };
+	struct uw_elf elf;
+	const struct uw_section *frames;
+	uint8_t *packed, *image;
+	size_t packed_size, size;
+
+	if (uw_elf_section_read(&o->elf, section, MINI_SIZE_MAX, &packed, &packed_size))
+		return;
+	if (!uw_unpack_xz(packed, packed_size, MINI_SIZE_MAX, &image, &size)) {
+		source.image = image;
+		source.size = size;
+		if (!uw_elf_init(&elf, &source)) {
+			frames = uw_elf_section(&elf, ".debug_frame");
+			if (frames && !uw_elf_section_read(&elf, frames, FRAMES_SIZE_MAX,
+							   &o->mini_data, &size)) {
+				o->mini.cfi.data = o->mini_data;
+				o->mini.cfi.size = size;
+				o->mini.cfi.vaddr = frames->vaddr;
+			}
+			uw_elf_fini(&elf);
+		}
+		free(image);
+	}
+	free(packed);
+}
+
+static void load_debug(struct uw_object *o)
+{
+	const struct uw_section *section = uw_elf_section(&o->elf, ".debug_frame");
+	size_t size;
+
+	if (!section)
+		section = uw_elf_section(&o->elf, ".zdebug_frame");
+	set_bases(&o->elf, &o->debug.cfi);
+	if (section &&
+	    !uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &o->debug_data, &size)) {
+		o->debug.cfi.data = o->debug_data;
+		o->debug.cfi.size = size;
+		o->debug.cfi.vaddr = section->vaddr;
+	}
+	section = uw_elf_section(&o->elf, ".gnu_debugdata");
+	if (section)
+		load_mini(o, section);
+}
+
+static void need_debug(struct uw_object *o)
+{
+	if (atomic_load_explicit(&o->debug_ready, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (!atomic_load_explicit(&o->debug_ready, memory_order_relaxed)) {
+		load_debug(o);
+		atomic_store_explicit(&o->debug_ready, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i)
+{
+	need_debug(object);
+	return i == 0 ? &object->eh : i == 1 ? &object->debug : i == 2 ? &object->mini : NULL;
+}
+
+static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
+		    struct uw_fde *fde)
+{
+	int err = -ENOENT;
+
+	for (unsigned int i = 0; i < 3 && err == -ENOENT; i++) {
+		struct uw_frames *frames = i ? uw_object_frames(o, i) : &o->eh;
+
+		err = uw_frames_find(frames, lookup, fde);
+		*cfi = &frames->cfi;
+	}
+	return err;
+}
+
+static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, struct uw_rule *rule)
+{
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	return !uw_object_code(o, pc, buffer, &code) && o->arch->signal(&code, exact, rule);
+}
+
+static bool stub_rule(const struct uw_object *o, uint64_t pc, struct uw_rule *rule)
+{
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	return o->arch->stub && !uw_object_code(o, pc, buffer, &code) && o->arch->stub(&code, rule);
+}
+
+/* The range without FDEs around lookup, all sections taken together. */
+static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
+		    const struct uw_cfi **cfi)
+{
+	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	for (unsigned int i = 0; i < 3; i++) {
+		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_gap one;
+		int err = uw_frames_gap(frames, lookup, &one);
+
+		if (err)
+			return err;
+		if (one.has_before && (!gap->has_before || one.start > gap->start)) {
+			gap->start = one.start;
+			gap->before = one.before;
+			gap->has_before = true;
+			*cfi = &frames->cfi;
+		}
+		if (one.end < gap->end)
+			gap->end = one.end;
+	}
+	return 0;
+}
+
+/* No FDE covers lookup. */
+static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	uint64_t entry = o->elf.entry;
+	const struct uw_cfi *cfi = NULL;
+	struct uw_gap gap;
+	struct uw_fde fde;
+	int err;
+
+	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+		return 0;
+	err = find_gap(o, lookup, &gap, &cfi);
+	if (err)
+		return err;
+	if (gap.has_before && gap.end - gap.start < PADDING_MAX) {
+		err = uw_cfi_entry(cfi, gap.before, &fde, NULL);
+		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
+	}
+	/* _start without CFI: nothing called it (psABI §3.4.1). */
+	if (entry && entry >= gap.start && lookup >= entry &&
+	    lookup - entry < (gap.end < UINT64_MAX ? ENTRY_MAX : ENTRY_UNBOUND_MAX)) {
+		*out = (struct uw_rule){ .start = entry,
+					 .end = lookup + 1,
+					 .ra = o->arch->pc,
+					 .stepper = UW_STEPPER_CFI,
+					 .n_regs = 1,
+					 .regs = { { .reg = o->arch->pc,
+						     .kind = UW_RULE_UNDEFINED } } };
+		return 0;
+	}
+	/* Nobody returns into a PLT. */
+	return exact && stub_rule(o, lookup, out) ? 0 : -ENOENT;
+}
+
+int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	const struct uw_cfi *cfi = NULL;
+	struct uw_fde fde;
+	int err = find_fde(object, lookup, &cfi, &fde);
+
+	if (err == -ENOENT)
+		return gap_rule(object, lookup, exact, out);
+	if (err)
+		return err;
+	/* A handler "returns" to the start of its trampoline, where no call ended below. */
+	if (!exact && lookup + 1 == fde.end && signal_rule(object, lookup + 1, false, out))
+		return 0;
+	err = uw_cfi_rule(cfi, &fde, lookup, out);
+	if (!err && out->signal && object->arch->sigcontext_first)
+		(void)signal_rule(object, exact ? lookup : lookup + 1, exact, out);
+	return err;
+}

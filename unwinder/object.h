@@ -1,0 +1,34 @@
+/* unwinder/object.h: what the walk asks of an object. */
+#ifndef UNWINDER_OBJECT_H
+#define UNWINDER_OBJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "unwinder/arch.h"
+#include "unwinder/ehframe.h"
+#include "unwinder/rule.h"
+#include "unwinder/unwinder.h"
+
+/* Never the same for two objects of this process, dead ones included: keys of caches. */
+uint64_t uw_object_id(const struct uw_object *object);
+
+/*
+ * The rule at lookup; exact: it is the pc itself and no return address less one.
+ * Reads no process memory.  -ENOENT no unwind information and no code that is
+ * known by its bytes; -EBADMSG, -ENOTSUP what there is cannot be used.
+ */
+int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out);
+
+/* Code bytes around vaddr, as far as its segment reaches; -EFAULT outside. */
+int uw_object_code(const struct uw_object *object, uint64_t vaddr,
+		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out);
+
+/* The vaddr of a mapping's first byte, by the segment it shows most of; exec: prefer code. */
+int uw_object_map(const struct uw_object *object, uint64_t off, uint64_t size, bool exec,
+		  uint64_t *vaddr);
+
+/* For tests and tables: the sections that rules come from, .eh_frame first; NULL beyond. */
+struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i);
+
+#endif
