@@ -1,0 +1,260 @@
+#include "unwinder/space.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "unwinder/arch.h"
+#include "unwinder/object.h"
+
+struct uw_space {
+	uint64_t id;
+	uint64_t top;
+	uint16_t machine;
+	uw_resolve_fn resolve;
+	void *ctx;
+	struct uw_mapping *maps; /* sorted by start, none overlap; owned */
+	size_t n, room;
+};
+
+/*
+ * Shared by all spaces, because workers' caches outlive them: an address comes
+ * again, a number does not.
+ */
+static atomic_uint_fast64_t last_id;
+
+static void changed(struct uw_space *space)
+{
+	space->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+}
+
+int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_space **out)
+{
+	struct uw_space *space;
+
+	if (!uw_arch_of(machine))
+		return -EINVAL;
+	space = calloc(1, sizeof(*space));
+	if (!space)
+		return -ENOMEM;
+	space->machine = machine;
+	space->resolve = resolve;
+	space->ctx = ctx;
+	changed(space);
+	*out = space;
+	return 0;
+}
+
+void uw_space_clear(struct uw_space *space)
+{
+	for (size_t i = 0; i < space->n; i++)
+		uw_object_put(space->maps[i].object);
+	space->n = 0;
+	space->top = 0;
+	changed(space);
+}
+
+void uw_space_free(struct uw_space *space)
+{
+	if (!space)
+		return;
+	uw_space_clear(space);
+	free(space->maps);
+	free(space);
+}
+
+int uw_space_copy(const struct uw_space *space, struct uw_space **out)
+{
+	struct uw_space *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *space;
+	copy->room = space->n;
+	copy->maps = malloc((space->n ? space->n : 1) * sizeof(*copy->maps));
+	if (!copy->maps) {
+		free(copy);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < space->n; i++) {
+		copy->maps[i] = space->maps[i];
+		if (copy->maps[i].object)
+			uw_object_get(copy->maps[i].object);
+	}
+	changed(copy);
+	*out = copy;
+	return 0;
+}
+
+uint16_t uw_space_machine(const struct uw_space *space)
+{
+	return space->machine;
+}
+
+uint64_t uw_space_id(const struct uw_space *space)
+{
+	return space->id;
+}
+
+uint64_t uw_space_top(const struct uw_space *space)
+{
+	return space->top;
+}
+
+/* The first mapping that ends above addr. */
+static size_t first_above(const struct uw_space *space, uint64_t addr)
+{
+	size_t low = 0, high = space->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (space->maps[middle].end <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct uw_mapping *uw_space_at(struct uw_space *space, uint64_t addr)
+{
+	size_t i = first_above(space, addr);
+
+	return i < space->n && space->maps[i].start <= addr ? &space->maps[i] : NULL;
+}
+
+const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t addr)
+{
+	size_t i = first_above(space, addr);
+
+	return i < space->n && space->maps[i].start <= addr ? &space->maps[i] : NULL;
+}
+
+const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t *n)
+{
+	*n = space->n;
+	return space->maps;
+}
+
+static int make_room(struct uw_space *space, size_t more)
+{
+	struct uw_mapping *maps;
+	size_t room;
+
+	if (more <= space->room - space->n)
+		return 0;
+	room = space->room * 2 > space->n + more ? space->room * 2 : space->n + more + 14;
+	maps = realloc(space->maps, room * sizeof(*maps));
+	if (!maps)
+		return -ENOMEM;
+	space->maps = maps;
+	space->room = room;
+	return 0;
+}
+
+static void open_slot(struct uw_space *space, size_t i)
+{
+	memmove(&space->maps[i + 1], &space->maps[i], (space->n - i) * sizeof(*space->maps));
+	space->n++;
+}
+
+/* Cuts [start, end) out; there is room for one more.  Returns where it would go in. */
+static size_t cut(struct uw_space *space, uint64_t start, uint64_t end)
+{
+	size_t i = first_above(space, start), last;
+
+	if (i < space->n && space->maps[i].start < start) {
+		struct uw_mapping *m = &space->maps[i];
+
+		if (m->end > end) { /* stands out on both sides: two mappings now */
+			open_slot(space, i + 1);
+			m = &space->maps[i];
+			m[1] = *m;
+			m[1].start = end;
+			m[1].off += end - m->start;
+			if (m->object)
+				uw_object_get(m->object);
+			m->end = start;
+			return i + 1;
+		}
+		m->end = start;
+		i++;
+	}
+	for (last = i; last < space->n && space->maps[last].end <= end; last++)
+		uw_object_put(space->maps[last].object);
+	memmove(&space->maps[i], &space->maps[last], (space->n - last) * sizeof(*space->maps));
+	space->n -= last - i;
+	if (i < space->n && space->maps[i].start < end) {
+		space->maps[i].off += end - space->maps[i].start;
+		space->maps[i].start = end;
+	}
+	return i;
+}
+
+/* Takes over one reference to object and gives it the mapping, if they fit. */
+static void attach(const struct uw_space *space, struct uw_mapping *mapping,
+		   struct uw_object *object)
+{
+	uint64_t vaddr;
+
+	mapping->resolved = true;
+	mapping->object = NULL;
+	if (!object)
+		return;
+	if (uw_object_machine(object) != space->machine ||
+	    uw_object_map(object, mapping->off, mapping->end - mapping->start,
+			  mapping->prot & PROT_EXEC, &vaddr)) {
+		uw_object_put(object);
+		return;
+	}
+	mapping->object = object;
+	mapping->bias = mapping->start - vaddr;
+}
+
+int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping)
+{
+	struct uw_mapping new = *mapping;
+	size_t i;
+	int err;
+
+	if (new.start >= new.end)
+		return -EINVAL;
+	err = make_room(space, 2);
+	if (err)
+		return err;
+	if (new.object)
+		attach(space, &new, uw_object_get(new.object));
+	i = cut(space, new.start, new.end);
+	open_slot(space, i);
+	space->maps[i] = new;
+	if (new.end > space->top)
+		space->top = new.end;
+	changed(space);
+	return 0;
+}
+
+int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end)
+{
+	int err;
+
+	if (start >= end)
+		return -EINVAL;
+	err = make_room(space, 1);
+	if (err)
+		return err;
+	(void)cut(space, start, end);
+	changed(space);
+	return 0;
+}
+
+struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *mapping)
+{
+	if (!mapping->resolved) {
+		mapping->resolved = true; /* first: whoever is asked may look at the space */
+		attach(space, mapping, space->resolve ? space->resolve(space->ctx, mapping) : NULL);
+	}
+	return mapping->object;
+}
