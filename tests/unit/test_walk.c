@@ -1,0 +1,241 @@
+/*
+ * Our walk over a copy of this process's own stack against libgcc's:
+ * from a plain call chain, and from within a signal handler, through the
+ * trampoline, into the interrupted function.
+ */
+#include <elf.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include "tests/check.h"
+#include "unwinder/unwinder.h"
+
+#ifdef __x86_64__
+
+#define DEPTH 64
+
+struct capture {
+	struct uw_thread thread;
+	struct uw_region region;
+	struct uw_memory memory;
+	uint64_t frames[DEPTH]; /* libgcc's */
+	int n_frames;
+};
+
+static uint64_t stack_top;
+static struct capture captured;
+
+static struct uw_object *resolve(void *ctx, const struct uw_mapping *mapping)
+{
+	struct uw_object *object = NULL;
+	char path[64];
+	int fd;
+
+	(void)ctx;
+	if (mapping->kind == UW_MAPPING_VDSO) {
+		const void *image = (const void *)getauxval(AT_SYSINFO_EHDR);
+
+		return uw_object_open_image(image, mapping->end - mapping->start, &object) ? NULL
+											   : object;
+	}
+	if (mapping->kind != UW_MAPPING_FILE)
+		return NULL;
+	(void)snprintf(path, sizeof(path), "/proc/self/map_files/%" PRIx64 "-%" PRIx64,
+		       mapping->start, mapping->end);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	CHECK(uw_object_open(fd, 0, &object) == 0, path);
+	close(fd);
+	return object;
+}
+
+static struct uw_space *own_space(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	struct uw_space *space = NULL;
+	char line[512];
+
+	if (uw_space_new(EM_X86_64, resolve, NULL, &space))
+		exit(1);
+	while (fgets(line, sizeof(line), maps)) {
+		struct uw_mapping m = { .kind = UW_MAPPING_OTHER };
+		char prot[5], name[256] = "";
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %*s %255s", &m.start,
+			   &m.end, prot, &m.off, name) < 4)
+			continue;
+		m.prot = (prot[0] == 'r' ? (uint32_t)PROT_READ : 0) |
+			 (prot[1] == 'w' ? (uint32_t)PROT_WRITE : 0) |
+			 (prot[2] == 'x' ? (uint32_t)PROT_EXEC : 0);
+		if (name[0] == '/')
+			m.kind = UW_MAPPING_FILE;
+		else if (!strcmp(name, "[vdso]"))
+			m.kind = UW_MAPPING_VDSO;
+		if (!strcmp(name, "[stack]"))
+			stack_top = m.end;
+		CHECK(uw_space_map(space, &m) == 0, line);
+	}
+	(void)fclose(maps);
+	return space;
+}
+
+/* The context and all of the stack from below it up to its top. */
+static void take(struct capture *c, const ucontext_t *uc)
+{
+	/* <sys/ucontext.h>'s order is the kernel's; ours is DWARF's. */
+	static const int order[17] = { REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+				       REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+				       REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP };
+	uint8_t *bytes;
+
+	for (int i = 0; i < 17; i++)
+		c->thread.regs.value[i] = (uint64_t)uc->uc_mcontext.gregs[order[i]];
+	c->thread.regs.known = 0x1ffff;
+	c->region.addr = c->thread.regs.value[UW_X86_64_RSP] - 128;
+	c->region.size = stack_top - c->region.addr;
+	bytes = malloc(c->region.size);
+	/* Not by memcpy: what lies between variables is out of bounds to a sanitizer. */
+	if (process_vm_readv(getpid(), &(struct iovec){ bytes, c->region.size }, 1,
+			     &(struct iovec){ (void *)c->region.addr, c->region.size }, 1,
+			     0) != (ssize_t)c->region.size)
+		exit(1);
+	c->region.bytes = bytes;
+	c->memory = (struct uw_memory){ .regions = &c->region, .n_regions = 1 };
+	c->thread.read = uw_memory_read;
+	c->thread.ctx = &c->memory;
+}
+
+/* Not backtrace(): that is one frame more under a sanitizer. */
+static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg)
+{
+	struct capture *c = arg;
+
+	/* It goes on to a frame at 0 beyond _start. */
+	if (c->n_frames < DEPTH && _Unwind_GetIP(context))
+		c->frames[c->n_frames++] = _Unwind_GetIP(context);
+	return _URC_NO_REASON;
+}
+
+__attribute__((noinline)) static int here(struct capture *c)
+{
+	ucontext_t uc;
+
+	(void)_Unwind_Backtrace(note_frame, c);
+	(void)getcontext(&uc);
+	take(c, &uc);
+	return 1;
+}
+
+__attribute__((noinline)) static int recurse(struct capture *c, int depth)
+{
+	volatile char room[100 + 16 * (depth & 3)];
+
+	room[0] = (char)depth;
+	return (depth ? recurse(c, depth - 1) : here(c)) + room[0];
+}
+
+static void on_signal(int signo, siginfo_t *info, void *context)
+{
+	(void)signo;
+	(void)info;
+	(void)context;
+	(void)recurse(&captured, 3);
+}
+
+static int compare_for_sort(const void *a, const void *b)
+{
+	static volatile int once;
+
+	if (!once) {
+		once = 1;
+		(void)raise(SIGUSR1);
+	}
+	return *(const int *)a - *(const int *)b;
+}
+
+/* libgcc's first frame is in here(), as ours; its last is _start, as ours. */
+static void compare(const char *what, struct uw_space *space, struct uw_worker *worker,
+		    const struct capture *c, int signals)
+{
+	struct uw_frame frames[DEPTH];
+	struct uw_stack stack = { .frames = frames, .max_frames = DEPTH };
+	int seen = 0;
+
+	uw_walk(space, worker, &c->thread, &stack);
+	CHECK(stack.stop == UW_STOP_ROOT, uw_stop_name(stack.stop));
+	CHECK(stack.n_frames == (size_t)c->n_frames, what);
+	for (size_t i = 0; i < stack.n_frames && i < (size_t)c->n_frames; i++) {
+		/* Frame 0 stands at two places of the same function. */
+		if (i > 0)
+			CHECK(frames[i].pc == c->frames[i], what);
+		CHECK(frames[i].mapping != NULL, what);
+		CHECK(frames[i].cfa > frames[i].sp || i + 1 == stack.n_frames || frames[i].signal,
+		      what);
+		seen += frames[i].signal;
+		if (frames[i].signal && i + 1 < stack.n_frames)
+			CHECK(frames[i + 1].exact && frames[i + 1].lookup == frames[i + 1].pc,
+			      "the interrupted pc is exact");
+	}
+	CHECK(seen == signals, "signal frames");
+
+	/* With the top of the stack missing it ends where the bytes do, and says so. */
+	if (!signals && stack.n_frames > 6) {
+		struct uw_region cut = c->region;
+		struct uw_memory memory = { .regions = &cut, .n_regions = 1 };
+		struct uw_thread thread = c->thread;
+
+		cut.size = frames[5].cfa - 8 - cut.addr;
+		thread.ctx = &memory;
+		uw_walk(space, worker, &thread, &stack);
+		CHECK(stack.stop == UW_STOP_TRUNCATED, uw_stop_name(stack.stop));
+		CHECK(stack.n_frames == 6, what);
+		CHECK(stack.stop_addr == cut.addr + cut.size, "the first address missing");
+	}
+	stack.max_frames = 3;
+	uw_walk(space, worker, &c->thread, &stack);
+	CHECK(stack.stop == UW_STOP_MAX_FRAMES && stack.n_frames == 3, "max_frames");
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
+	struct uw_space *space;
+	struct uw_worker *worker;
+	struct capture plain = { .n_frames = 0 };
+	int numbers[3] = { 3, 1, 2 };
+	space = own_space();
+	if (uw_worker_new(&worker))
+		return 1;
+	(void)recurse(&plain, 9);
+	compare("plain", space, worker, &plain, 0);
+	compare("plain, from the caches", space, worker, &plain, 0);
+	(void)sigaction(SIGUSR1, &action, NULL);
+	qsort(numbers, 3, sizeof(numbers[0]), compare_for_sort);
+	compare("signal", space, worker, &captured, 1);
+
+	free((void *)plain.region.bytes);
+	free((void *)captured.region.bytes);
+	uw_worker_free(worker);
+	uw_space_free(space);
+	return check_done();
+}
+
+#else
+
+int main(void)
+{
+	(void)puts("walks its own stack: x86_64 only");
+	return 77;
+}
+
+#endif

@@ -1,0 +1,469 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "unwinder/arch.h"
+#include "unwinder/object.h"
+#include "unwinder/space.h"
+#include "unwinder/step.h"
+#include "unwinder/unwinder.h"
+
+/* ---- the worker's caches ---------------------------------------------------------- */
+
+/*
+ * Two small ones instead of one keyed by (space, pc): where a page is mapped
+ * belongs to the space, but the rule belongs to the object, and the hundred
+ * short processes of a compilation share theirs.
+ */
+#define N_PAGES	   1024
+#define N_RULES	   4096
+#define N_CALLS	   4096
+#define PAGE_SHIFT 12
+
+/* Rules with more registers, those of signal frames, are found anew each time. */
+#define SLOT_REGS 8
+
+struct page_slot {
+	uint64_t space;
+	uint64_t page;
+	struct uw_mapping *mapping; /* valid while the space has this id */
+};
+
+struct rule_slot {	 /* three cache lines */
+	uint64_t object; /* its id; 0: empty */
+	uint64_t key;	 /* lookup and whether it is exact */
+	int err;
+	uint8_t rule[offsetof(struct uw_rule, regs)]; /* the head, then n_regs of */
+	struct uw_reg_rule regs[SLOT_REGS];
+};
+
+struct call_slot {
+	uint64_t object;
+	uint64_t key; /* vaddr and the answer */
+};
+
+struct uw_worker {
+	struct rule_slot rules[N_RULES];
+	struct page_slot pages[N_PAGES];
+	struct call_slot calls[N_CALLS];
+};
+
+int uw_worker_new(struct uw_worker **out)
+{
+	struct uw_worker *worker = calloc(1, sizeof(*worker));
+
+	if (!worker)
+		return -ENOMEM;
+	*out = worker;
+	return 0;
+}
+
+void uw_worker_free(struct uw_worker *worker)
+{
+	free(worker);
+}
+
+/* Fibonacci hashing: the high bits depend on all of the key's. */
+static size_t slot_of(uint64_t owner, uint64_t key, unsigned int slots)
+{
+	uint64_t hash = (key ^ owner << 40) * 0x9e3779b97f4a7c15u;
+
+	return (size_t)(hash >> 32) & (slots - 1);
+}
+
+static int cached_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup,
+		       bool exact, struct uw_rule *rule)
+{
+	uint64_t id = uw_object_id(object), key = lookup << 1 | exact;
+	struct rule_slot *slot = &worker->rules[slot_of(id, key, N_RULES)];
+	int err;
+
+	if (slot->object == id && slot->key == key) {
+		if (!slot->err) {
+			memcpy(rule, slot->rule, sizeof(slot->rule));
+			memcpy(rule->regs, slot->regs, rule->n_regs * sizeof(*rule->regs));
+		}
+		return slot->err;
+	}
+	err = uw_object_rule(object, lookup, exact, rule);
+	if (err != -ENOMEM && (err || rule->n_regs <= SLOT_REGS)) {
+		slot->object = id;
+		slot->key = key;
+		slot->err = err;
+		if (!err) {
+			memcpy(slot->rule, rule, sizeof(slot->rule));
+			memcpy(slot->regs, rule->regs, rule->n_regs * sizeof(*rule->regs));
+		}
+	}
+	return err;
+}
+
+/* ---- a walk ------------------------------------------------------------------------- */
+
+struct walk {
+	struct uw_space *space;
+	struct uw_worker *worker;
+	const struct uw_thread *thread;
+	struct uw_machine machine;
+	/* Of the frame being left: */
+	uint64_t pc, lookup, sp;
+	bool exact;
+	struct uw_mapping *mapping;
+	/* Where the caller was looked for and not found. */
+	uint64_t missing;
+	bool has_missing;
+};
+
+/* A step's outcome where the walk does not go on: an enum uw_stop below zero. */
+#define GO_ON 0
+static int stopping(enum uw_stop stop)
+{
+	return -1 - (int)stop;
+}
+
+static struct uw_mapping *mapping_at(struct walk *w, uint64_t addr)
+{
+	uint64_t id = uw_space_id(w->space), page = addr >> PAGE_SHIFT;
+	struct page_slot *slot = &w->worker->pages[slot_of(id, page, N_PAGES)];
+	struct uw_mapping *mapping;
+
+	if (slot->space == id && slot->page == page && addr >= slot->mapping->start &&
+	    addr < slot->mapping->end)
+		return slot->mapping;
+	mapping = uw_space_at(w->space, addr);
+	if (mapping)
+		*slot = (struct page_slot){ .space = id, .page = page, .mapping = mapping };
+	return mapping;
+}
+
+static struct uw_mapping *code_at(struct walk *w, uint64_t addr)
+{
+	struct uw_mapping *mapping = mapping_at(w, addr);
+
+	return mapping && mapping->prot & PROT_EXEC ? mapping : NULL;
+}
+
+/* Captured bytes, then what the file says of memory that cannot have been written. */
+static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	struct walk *w = ctx;
+	struct uw_mapping *mapping;
+	struct uw_object *object;
+
+	if (!w->thread->read(w->thread->ctx, addr, out, size))
+		return 0;
+	mapping = mapping_at(w, addr);
+	if (!mapping || mapping->prot & PROT_WRITE ||
+	    (mapping->kind != UW_MAPPING_FILE && mapping->kind != UW_MAPPING_VDSO) ||
+	    size > mapping->end - addr)
+		return -EFAULT;
+	object = uw_space_resolve(w->space, mapping);
+	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
+}
+
+/* Does a call end just below ra?  -1: its code cannot be read. */
+static int after_call(struct walk *w, struct uw_mapping *mapping, uint64_t ra)
+{
+	struct uw_object *object = uw_space_resolve(w->space, mapping);
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct call_slot *slot;
+	struct uw_code code;
+	uint64_t id, vaddr;
+	bool answer;
+
+	if (!object)
+		return -1;
+	id = uw_object_id(object);
+	vaddr = ra - mapping->bias;
+	slot = &w->worker->calls[slot_of(id, vaddr, N_CALLS)];
+	if (slot->object == id && slot->key >> 1 == (vaddr & INT64_MAX))
+		return (int)(slot->key & 1);
+	if (uw_object_code(object, vaddr, buffer, &code))
+		return -1;
+	answer = w->machine.arch->after_call(&code);
+	*slot = (struct call_slot){ .object = id, .key = vaddr << 1 | answer };
+	return answer;
+}
+
+static void note_missing(struct walk *w)
+{
+	if (!w->has_missing)
+		w->missing = w->machine.missing;
+	w->has_missing = true;
+}
+
+static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
+{
+	regs->value[reg] = value;
+	regs->known |= (uint64_t)1 << reg;
+}
+
+static uint64_t stripped(const struct walk *w, uint64_t pc)
+{
+	return w->machine.arch->strip(pc, uw_space_top(w->space));
+}
+
+/* ---- steppers for code without rules --------------------------------------------------- */
+
+/*
+ * The pc was reached by a call and has built no frame yet: the return address
+ * is where the call left it.  sure: take nothing but what a call precedes.
+ */
+static bool step_leaf(struct walk *w, bool sure, uint64_t *cfa)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+	struct uw_mapping *mapping;
+	uint64_t ra;
+	int call;
+
+	if (arch->lr != arch->pc) {
+		if (uw_machine_reg(&w->machine, arch->lr, &ra))
+			return false;
+	} else if (uw_machine_read(&w->machine, w->sp, 8, &ra)) {
+		note_missing(w);
+		return false;
+	}
+	ra = stripped(w, ra);
+	mapping = ra ? code_at(w, ra - 1) : NULL;
+	if (!mapping)
+		return false;
+	call = after_call(w, mapping, ra);
+	if (call == 0 || (call < 0 && sure))
+		return false;
+	set_reg(regs, arch->pc, ra);
+	if (arch->lr == arch->pc)
+		set_reg(regs, arch->sp, w->sp + 8);
+	else
+		regs->known &= ~((uint64_t)1 << arch->lr); /* used up: it leads on once */
+	*cfa = regs->value[arch->sp];
+	return true;
+}
+
+/* Stacks are not larger by default (RLIMIT_STACK), so a pointer beyond is no frame's. */
+#define STACK_MAX ((uint64_t)8 << 20)
+
+/*
+ * [fp] the caller's fp, [fp + 8] the return address (psABI §3.2.2, AAPCS64
+ * §6.4.6).  Code without rules may use the register for anything, so both words
+ * must look the part.
+ */
+static int step_fp(struct walk *w, uint64_t *cfa, bool *found)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+	struct uw_mapping *mapping;
+	uint64_t fp, next, ra;
+	int call;
+
+	*found = false;
+	if (uw_machine_reg(&w->machine, arch->fp, &fp))
+		return GO_ON;
+	/* The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6). */
+	if (fp == 0 && !w->exact)
+		return stopping(UW_STOP_ROOT);
+	if (fp < w->sp || fp - w->sp > STACK_MAX || fp % 8)
+		return GO_ON;
+	if (uw_machine_read(&w->machine, fp, 8, &next) ||
+	    uw_machine_read(&w->machine, fp + 8, 8, &ra)) {
+		note_missing(w);
+		return GO_ON;
+	}
+	ra = stripped(w, ra);
+	if (ra == 0)
+		return next == 0 ? stopping(UW_STOP_ROOT) : GO_ON;
+	mapping = code_at(w, ra - 1);
+	if (!mapping)
+		return GO_ON;
+	call = after_call(w, mapping, ra);
+	if (call == 0)
+		return GO_ON;
+	/* Generated code cannot be looked at; then the chain itself must hold. */
+	if (call < 0 && next != 0 && (next <= fp || next % 8))
+		return GO_ON;
+	/* Other registers may have been saved anywhere, or not. */
+	regs->known = 0;
+	set_reg(regs, arch->pc, ra);
+	set_reg(regs, arch->sp, fp + 16);
+	set_reg(regs, arch->fp, next);
+	*cfa = fp + 16;
+	*found = true;
+	return GO_ON;
+}
+
+/* No rule knows the pc. */
+static int step_without_rule(struct walk *w, enum uw_stop otherwise, uint8_t *stepper,
+			     uint64_t *cfa)
+{
+	bool found;
+	int stop;
+
+	w->has_missing = false;
+	if (w->exact && step_leaf(w, true, cfa)) {
+		*stepper = UW_STEPPER_LEAF;
+		return GO_ON;
+	}
+	*stepper = UW_STEPPER_FP;
+	stop = step_fp(w, cfa, &found);
+	if (stop != GO_ON || found)
+		return stop;
+	return stopping(w->has_missing ? UW_STOP_TRUNCATED : otherwise);
+}
+
+/* ---- the walk itself ----------------------------------------------------------------------- */
+
+static int step_by_rule(struct walk *w, const struct uw_rule *rule, uint64_t *cfa)
+{
+	int got = uw_step(&w->machine, rule, cfa);
+
+	switch (got) {
+	case 1:
+		return GO_ON;
+	case 0:
+		return stopping(UW_STOP_ROOT);
+	case -EFAULT:
+		w->has_missing = false;
+		note_missing(w);
+		return stopping(UW_STOP_TRUNCATED);
+	case -ENODATA:
+		return stopping(UW_STOP_REG_UNKNOWN);
+	default:
+		return stopping(UW_STOP_BAD_CFI);
+	}
+}
+
+/* May the caller's stack pointer be where the rule puts it? */
+static bool rises(const struct walk *w, const struct uw_rule *rule)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	uint64_t sp = w->machine.regs.value[arch->sp];
+
+	if (sp > w->sp)
+		return true;
+	/* Signal stacks lie anywhere, and expressions switch stacks on purpose. */
+	if (rule->signal || rule->cfa_size)
+		return true;
+	/* With a link register a call need not touch the stack. */
+	return arch->lr != arch->pc && sp == w->sp && w->machine.regs.value[arch->pc] != w->pc;
+}
+
+/* From the frame in w to its caller's registers. */
+static int step(struct walk *w, uint8_t *stepper, uint64_t *cfa, bool *signal)
+{
+	struct uw_object *object;
+	struct uw_rule rule;
+	int err, stop;
+
+	*signal = false;
+	if (!w->mapping) {
+		/* A call into nowhere: its caller can still be had. */
+		*stepper = UW_STEPPER_LEAF;
+		return w->exact && step_leaf(w, false, cfa) ? GO_ON : stopping(UW_STOP_NO_MAPPING);
+	}
+	object = uw_space_resolve(w->space, w->mapping);
+	if (!object)
+		return step_without_rule(w,
+					 w->mapping->kind == UW_MAPPING_ANON
+						 ? UW_STOP_NO_UNWIND_INFO
+						 : UW_STOP_NO_OBJECT,
+					 stepper, cfa);
+	err = cached_rule(w->worker, object, w->lookup - w->mapping->bias, w->exact, &rule);
+	if (err == -ENOENT)
+		return step_without_rule(w, UW_STOP_NO_UNWIND_INFO, stepper, cfa);
+	if (err)
+		return stopping(UW_STOP_BAD_CFI);
+	w->machine.bias = w->mapping->bias;
+	*stepper = rule.stepper;
+	*signal = rule.signal;
+	stop = step_by_rule(w, &rule, cfa);
+	if (stop == GO_ON && !rises(w, &rule))
+		return stopping(UW_STOP_CFA_NOT_RISING);
+	return stop;
+}
+
+void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_thread *thread,
+	     struct uw_stack *out)
+{
+	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
+	struct walk w = { .space = space,
+			  .worker = worker,
+			  .thread = thread,
+			  .machine = { .arch = arch, .regs = thread->regs, .read = read_memory } };
+	uint8_t stepper = UW_STEPPER_CONTEXT;
+	uint64_t mark_pc = 0, mark_sp = 0;
+	bool signal = false;
+	int stop = GO_ON;
+
+	out->n_frames = 0;
+	out->stop_addr = 0;
+	w.machine.ctx = &w;
+	w.exact = true;
+	if (!(thread->regs.known >> arch->pc & 1) || !(thread->regs.known >> arch->sp & 1)) {
+		out->stop = UW_STOP_NO_USER_STATE;
+		return;
+	}
+	for (;;) {
+		struct uw_frame *frame;
+		uint64_t cfa = 0;
+
+		w.pc = stripped(&w, w.machine.regs.value[arch->pc]);
+		w.sp = w.machine.regs.value[arch->sp];
+		/* A thread's first function returns to 0, where nobody said it does not return. */
+		if (w.pc == 0 && out->n_frames && !w.exact) {
+			stop = stopping(UW_STOP_ROOT);
+			break;
+		}
+		/* Brent: any cycle comes to hold a mark, however long it is. */
+		if (out->n_frames && w.pc == mark_pc && w.sp == mark_sp) {
+			stop = stopping(UW_STOP_CYCLE);
+			break;
+		}
+		if (!(out->n_frames & (out->n_frames - 1))) {
+			mark_pc = w.pc;
+			mark_sp = w.sp;
+		}
+		if (out->n_frames == out->max_frames) {
+			stop = stopping(UW_STOP_MAX_FRAMES);
+			break;
+		}
+		/* The call may end its function, and ra then belongs to the next one. */
+		w.lookup = w.exact ? w.pc : w.pc - 1;
+		w.mapping = code_at(&w, w.lookup);
+		frame = &out->frames[out->n_frames++];
+		*frame = (struct uw_frame){ .pc = w.pc,
+					    .lookup = w.lookup,
+					    .sp = w.sp,
+					    .mapping = w.mapping,
+					    .stepper = stepper,
+					    .exact = w.exact };
+		out->stop_addr = w.pc;
+		stop = step(&w, &stepper, &cfa, &signal);
+		frame->cfa = cfa;
+		frame->signal = signal;
+		if (stop != GO_ON)
+			break;
+		w.exact = signal;
+	}
+	out->stop = (enum uw_stop)(-1 - stop);
+	if (out->stop == UW_STOP_TRUNCATED)
+		out->stop_addr = w.missing;
+}
+
+/* ---- ready-made accessor ------------------------------------------------------------------ */
+
+int uw_memory_read(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	const struct uw_memory *memory = ctx;
+
+	for (size_t i = 0; i < memory->n_regions; i++) {
+		const struct uw_region *r = &memory->regions[i];
+
+		if (addr >= r->addr && addr - r->addr < r->size &&
+		    size <= r->size - (addr - r->addr)) {
+			memcpy(out, r->bytes + (addr - r->addr), size);
+			return 0;
+		}
+	}
+	return -EFAULT;
+}
