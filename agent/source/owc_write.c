@@ -1,0 +1,686 @@
+#include "agent/source/owc.h"
+
+#include "agent/hash.h"
+#include "agent/source/owc_format.h"
+#include "proto/capture.pb-c.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+enum {
+	FRAME_SIZE = 1 << 20,	      /* a frame this full goes out */
+	SYMBOLS_A_RECORD = 4096,      /* kernel symbols in one record */
+	IMAGES_MAX = 64,	      /* different ones remembered; more are written again */
+	KERNEL_LOOKUPS_MAX = 1 << 20, /* addresses remembered for naming */
+};
+
+static const uint64_t frame_age_ns = 1000000000;
+
+struct image {
+	uint32_t id;
+	uint8_t *bytes;
+	uint64_t size;
+};
+
+struct frame { /* as Frame in the index */
+	uint64_t size, content_size, first_time_ns, last_time_ns;
+	uint32_t n_events, n_samples;
+	bool kernel_symbols;
+};
+
+struct owc_writer {
+	int fd;
+	int err;       /* the first failed write, or -ENOMEM; nothing is written after it */
+	bool reported; /* err was returned */
+	const struct source_info *info;
+	uint64_t off; /* bytes written */
+	ZSTD_CCtx *zstd;
+
+	uint8_t *content; /* of the frame being filled */
+	size_t n_content, room_content;
+	uint8_t *packed; /* room for a compressed frame */
+	size_t room_packed;
+	uint64_t frame_since_ns; /* when its first record came, CLOCK_MONOTONIC */
+	struct frame frame;
+	struct frame *frames;
+	size_t n_frames, room_frames;
+
+	uint8_t *header; /* as it was written last */
+	size_t n_header, n_header_events;
+	struct image images[IMAGES_MAX];
+	size_t n_images;
+	uint32_t next_image;
+	Offwind__Capture__Region *regions; /* scratch for one sample */
+	Offwind__Capture__Region **region_list;
+	size_t room_regions;
+	Offwind__Capture__Trailer totals;
+
+	uint64_t *lookups;
+	size_t n_lookups, room_lookups;
+	struct hash_index by_lookup;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Every public call ends here: a failure is told once. */
+static int outcome(struct owc_writer *w)
+{
+	if (!w->err || w->reported)
+		return 0;
+	w->reported = true;
+	return w->err;
+}
+
+static void fail(struct owc_writer *w, int err)
+{
+	if (!w->err)
+		w->err = err;
+}
+
+static void write_bytes(struct owc_writer *w, const void *bytes, size_t size)
+{
+	const uint8_t *at = bytes;
+
+	while (!w->err && size) {
+		ssize_t n = write(w->fd, at, size);
+
+		if (n > 0) {
+			at += n;
+			size -= (size_t)n;
+			w->off += (uint64_t)n;
+		} else if (n == 0) {
+			fail(w, -EIO);
+		} else if (errno != EINTR) {
+			fail(w, -errno);
+		}
+	}
+}
+
+/* ---- frames ---------------------------------------------------------------- */
+
+static bool reserve(struct owc_writer *w, uint8_t **bytes, size_t *room, size_t want)
+{
+	uint8_t *bigger;
+
+	if (w->err)
+		return false;
+	if (want <= *room)
+		return true;
+	want += want / 4;
+	bigger = realloc(*bytes, want);
+	if (!bigger) {
+		fail(w, -ENOMEM);
+		return false;
+	}
+	*bytes = bigger;
+	*room = want;
+	return true;
+}
+
+static void remember_frame(struct owc_writer *w, size_t size)
+{
+	if (w->n_frames == w->room_frames) {
+		size_t room = w->room_frames ? w->room_frames * 2 : 64;
+		struct frame *bigger = reallocarray(w->frames, room, sizeof(*bigger));
+
+		if (!bigger) {
+			fail(w, -ENOMEM);
+			return;
+		}
+		w->frames = bigger;
+		w->room_frames = room;
+	}
+	w->frame.size = size;
+	w->frame.content_size = w->n_content;
+	w->frames[w->n_frames++] = w->frame;
+}
+
+static void write_frame(struct owc_writer *w)
+{
+	size_t size;
+
+	if (!w->n_content ||
+	    !reserve(w, &w->packed, &w->room_packed, ZSTD_compressBound(w->n_content)))
+		return;
+	size = ZSTD_compress2(w->zstd, w->packed, w->room_packed, w->content, w->n_content);
+	if (ZSTD_isError(size)) {
+		fail(w, -ENOMEM); /* its only cause, with room for the worst case */
+		return;
+	}
+	write_bytes(w, w->packed, size);
+	if (!w->err)
+		remember_frame(w, size);
+	w->n_content = 0;
+	w->frame = (struct frame){ 0 };
+}
+
+static void write_frame_if_due(struct owc_writer *w)
+{
+	if (w->n_content >= FRAME_SIZE ||
+	    (w->n_content && now_ns() - w->frame_since_ns >= frame_age_ns))
+		write_frame(w);
+}
+
+static int add_record(struct owc_writer *w, const Offwind__Capture__Record *record)
+{
+	size_t size = offwind__capture__record__get_packed_size(record);
+	uint8_t *at;
+
+	if (size > OWC_RECORD_MAX)
+		return -E2BIG;
+	if (!reserve(w, &w->content, &w->room_content, w->n_content + size + 10))
+		return 0;
+	if (!w->n_content)
+		w->frame_since_ns = now_ns();
+	at = w->content + w->n_content;
+	for (size_t rest = size;; rest >>= 7) {
+		*at++ = (uint8_t)(rest >= 0x80 ? rest | 0x80 : rest);
+		if (rest < 0x80)
+			break;
+	}
+	at += offwind__capture__record__pack(record, at);
+	w->n_content = (size_t)(at - w->content);
+	return 0;
+}
+
+/* ---- header ---------------------------------------------------------------- */
+
+static ProtobufCBinaryData text(const char *s)
+{
+	return (ProtobufCBinaryData){ .len = s ? strlen(s) : 0, .data = (uint8_t *)(uintptr_t)s };
+}
+
+static ProtobufCBinaryData bytes_of(const void *bytes, size_t size)
+{
+	return (ProtobufCBinaryData){ .len = size, .data = (uint8_t *)(uintptr_t)bytes };
+}
+
+/* Remembers what is written: true if it differs from the last time. */
+static bool header_changed(struct owc_writer *w, const Offwind__Capture__Header *header)
+{
+	size_t size = offwind__capture__header__get_packed_size(header);
+	uint8_t *packed = malloc(size + 1);
+
+	if (!packed) {
+		fail(w, -ENOMEM);
+		return false;
+	}
+	(void)offwind__capture__header__pack(header, packed);
+	if (w->header && size == w->n_header && !memcmp(packed, w->header, size)) {
+		free(packed);
+		return false;
+	}
+	free(w->header);
+	w->header = packed;
+	w->n_header = size;
+	w->n_header_events = header->n_events;
+	return true;
+}
+
+static void add_header(struct owc_writer *w)
+{
+	const struct source_info *info = w->info;
+	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
+	Offwind__Capture__Header header = OFFWIND__CAPTURE__HEADER__INIT;
+	Offwind__Capture__EventKind *kinds = calloc(info->n_events + 1, sizeof(*kinds));
+	Offwind__Capture__EventKind **list = calloc(info->n_events + 1, sizeof(*list));
+	char boot_id[OWC_BOOT_ID_SIZE];
+
+	if (!kinds || !list) {
+		fail(w, -ENOMEM);
+		goto out;
+	}
+	header.machine = info->machine;
+	header.kind = text(info->kind);
+	header.host = text(info->host);
+	header.kernel = text(info->kernel);
+	header.recorder = text(info->recorder);
+	header.wall_start_ns = info->wall_start_ns;
+	header.wall_first_ns = info->wall_first_ns;
+	header.kernel_build_id = bytes_of(info->kernel_build_id.bytes, info->kernel_build_id.size);
+	header.kernel_text = info->kernel_text;
+	header.red_zone = info->red_zone;
+	if (info->same_boot && owc_boot_id(boot_id))
+		header.boot_id = text(boot_id);
+	for (size_t i = 0; i < info->n_events; i++) {
+		const struct source_event *e = &info->events[i];
+
+		offwind__capture__event_kind__init(&kinds[i]);
+		kinds[i].name = text(e->name);
+		kinds[i].type = text(e->type);
+		kinds[i].unit = text(e->unit);
+		kinds[i].period = e->period;
+		kinds[i].frequency_hz = e->frequency_hz;
+		list[i] = &kinds[i];
+	}
+	header.events = list;
+	header.n_events = info->n_events;
+	if (!header_changed(w, &header))
+		goto out;
+	record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_HEADER;
+	record.header = &header;
+	if (add_record(w, &record))
+		fail(w, -E2BIG);
+out:
+	free(kinds);
+	free(list);
+}
+
+/* ---- events ---------------------------------------------------------------- */
+
+/* Id of an image, which is written first where it is new; 0: none. */
+static int add_image(struct owc_writer *w, const struct event_mapping *m, uint32_t *id)
+{
+	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
+	Offwind__Capture__Image image = OFFWIND__CAPTURE__IMAGE__INIT;
+	uint8_t *copy;
+	int err;
+
+	*id = 0;
+	if (!m->image || !m->image_size)
+		return 0;
+	for (size_t i = 0; i < w->n_images; i++) {
+		if (w->images[i].size == m->image_size &&
+		    !memcmp(w->images[i].bytes, m->image, m->image_size)) {
+			*id = w->images[i].id;
+			return 0;
+		}
+	}
+	image.id = w->next_image + 1;
+	image.content = bytes_of(m->image, m->image_size);
+	record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_IMAGE;
+	record.image = &image;
+	err = add_record(w, &record);
+	if (err)
+		return err;
+	*id = ++w->next_image;
+	copy = w->n_images < IMAGES_MAX ? malloc(m->image_size) : NULL;
+	if (copy) {
+		memcpy(copy, m->image, m->image_size);
+		w->images[w->n_images++] = (struct image){ *id, copy, m->image_size };
+	}
+	return 0;
+}
+
+struct lookup_key {
+	const struct owc_writer *w;
+	uint64_t lookup;
+};
+
+static bool same_lookup(const void *ctx, uint32_t id)
+{
+	const struct lookup_key *key = ctx;
+
+	return key->w->lookups[id] == key->lookup;
+}
+
+/* Only names are lost where there is no memory for this. */
+static void remember_lookup(struct owc_writer *w, uint64_t lookup)
+{
+	struct lookup_key key = { w, lookup };
+	uint64_t hash = hash_u64(0, lookup);
+
+	if (w->n_lookups == KERNEL_LOOKUPS_MAX ||
+	    hash_find(&w->by_lookup, hash, same_lookup, &key) != HASH_NONE)
+		return;
+	if (w->n_lookups == w->room_lookups) {
+		size_t room = w->room_lookups ? w->room_lookups * 2 : 1024;
+		uint64_t *bigger = reallocarray(w->lookups, room, sizeof(*bigger));
+
+		if (!bigger)
+			return;
+		w->lookups = bigger;
+		w->room_lookups = room;
+	}
+	w->lookups[w->n_lookups] = lookup;
+	if (!hash_add(&w->by_lookup, hash, (uint32_t)w->n_lookups))
+		w->n_lookups++;
+}
+
+static bool room_for_regions(struct owc_writer *w, size_t n)
+{
+	if (n > w->room_regions) {
+		free(w->regions);
+		free(w->region_list);
+		w->regions = calloc(n, sizeof(*w->regions));
+		w->region_list = calloc(n, sizeof(*w->region_list));
+		w->room_regions = w->regions && w->region_list ? n : 0;
+	}
+	if (n > w->room_regions)
+		fail(w, -ENOMEM);
+	return !w->err;
+}
+
+static int add_sample(struct owc_writer *w, const struct event_sample *s,
+		      Offwind__Capture__Record *record)
+{
+	Offwind__Capture__Sample sample = OFFWIND__CAPTURE__SAMPLE__INIT;
+	uint64_t regs[UW_REGS_MAX];
+
+	if (s->n_regions > OWC_REGIONS_MAX || s->n_kernel_ips > OWC_KERNEL_IPS_MAX)
+		return -E2BIG;
+	if (!room_for_regions(w, s->n_regions))
+		return 0;
+	sample.event = s->event;
+	sample.cpu = s->cpu;
+	sample.period = s->period;
+	sample.has_user_regs = s->has_user_regs;
+	sample.compat = s->compat;
+	sample.stack_cut = s->stack_cut;
+	for (size_t i = 0; i < UW_REGS_MAX; i++) {
+		if (!(s->regs.known >> i & 1))
+			continue;
+		sample.regs_known |= (uint64_t)1 << i;
+		regs[sample.n_regs++] = s->regs.value[i];
+	}
+	sample.regs = regs;
+	for (size_t i = 0; i < s->n_regions; i++) {
+		offwind__capture__region__init(&w->regions[i]);
+		w->regions[i].addr = s->regions[i].addr;
+		w->regions[i].content = bytes_of(s->regions[i].bytes, s->regions[i].size);
+		w->region_list[i] = &w->regions[i];
+	}
+	sample.regions = w->region_list;
+	sample.n_regions = s->n_regions;
+	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips; /* packed, not changed */
+	sample.n_kernel_ips = s->n_kernel_ips;
+	sample.cgroup_id = s->cgroup_id;
+	for (size_t i = 0; i < s->n_kernel_ips; i++)
+		remember_lookup(w, s->kernel_ips[i] - (i != 0));
+	record->kind_case = OFFWIND__CAPTURE__RECORD__KIND_SAMPLE;
+	record->sample = &sample;
+	return add_record(w, record);
+}
+
+static int add_mapping(struct owc_writer *w, const struct event_mapping *m,
+		       Offwind__Capture__Record *record)
+{
+	Offwind__Capture__Mapping mapping = OFFWIND__CAPTURE__MAPPING__INIT;
+	int err = add_image(w, m, &mapping.image);
+
+	if (err)
+		return err;
+	mapping.start = m->start;
+	mapping.end = m->end;
+	mapping.off = m->off;
+	mapping.prot = m->prot;
+	mapping.major = m->major;
+	mapping.minor = m->minor;
+	mapping.inode = m->inode;
+	mapping.inode_generation = m->inode_generation;
+	mapping.build_id = bytes_of(m->build_id.bytes, m->build_id.size);
+	mapping.path = text(m->path);
+	mapping.deleted = m->deleted;
+	record->kind_case = OFFWIND__CAPTURE__RECORD__KIND_MAPPING;
+	record->mapping = &mapping;
+	return add_record(w, record);
+}
+
+static int add_event(struct owc_writer *w, const struct event *e)
+{
+	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
+	Offwind__Capture__Exec exec = OFFWIND__CAPTURE__EXEC__INIT;
+	Offwind__Capture__Exit exit = OFFWIND__CAPTURE__EXIT__INIT;
+	Offwind__Capture__Fork fork = OFFWIND__CAPTURE__FORK__INIT;
+	Offwind__Capture__Comm comm = OFFWIND__CAPTURE__COMM__INIT;
+	Offwind__Capture__Lost lost = OFFWIND__CAPTURE__LOST__INIT;
+
+	record.time_ns = e->time_ns;
+	record.pid = e->pid;
+	record.tid = e->tid;
+	switch (e->type) {
+	case EVENT_MAPPING:
+		return add_mapping(w, &e->mapping, &record);
+	case EVENT_SAMPLE:
+		return add_sample(w, &e->sample, &record);
+	case EVENT_EXEC:
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_EXEC;
+		record.exec = &exec;
+		break;
+	case EVENT_FORK:
+		fork.parent_pid = e->fork.parent_pid;
+		fork.parent_tid = e->fork.parent_tid;
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_FORK;
+		record.fork = &fork;
+		break;
+	case EVENT_EXIT:
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_EXIT;
+		record.exit = &exit;
+		break;
+	case EVENT_COMM:
+		comm.comm = text(e->comm.comm);
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_COMM;
+		record.comm = &comm;
+		break;
+	case EVENT_LOST:
+		lost.reason = (uint32_t)e->lost.reason;
+		lost.n_samples = e->lost.n_samples;
+		lost.n_sideband = e->lost.n_sideband;
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_LOST;
+		record.lost = &lost;
+		break;
+	}
+	return add_record(w, &record);
+}
+
+static void count_event(struct owc_writer *w, const struct event *e)
+{
+	if (!w->frame.n_events++ || e->time_ns < w->frame.first_time_ns)
+		w->frame.first_time_ns = e->time_ns;
+	if (e->time_ns > w->frame.last_time_ns)
+		w->frame.last_time_ns = e->time_ns;
+	w->totals.n_events++;
+	if (e->type == EVENT_SAMPLE) {
+		w->frame.n_samples++;
+		w->totals.n_samples++;
+	} else if (e->type == EVENT_LOST) {
+		w->totals.n_lost_samples += e->lost.n_samples;
+		w->totals.n_lost_sideband += e->lost.n_sideband;
+	}
+}
+
+int owc_writer_event(struct owc_writer *w, const struct event *event)
+{
+	int err;
+
+	if (w->err)
+		return outcome(w);
+	/* A pipe may have told of more kinds of samples since. */
+	if (!w->n_content || w->info->n_events != w->n_header_events)
+		add_header(w);
+	err = add_event(w, event);
+	if (err)
+		return err;
+	if (!w->err)
+		count_event(w, event);
+	write_frame_if_due(w);
+	return outcome(w);
+}
+
+int owc_writer_flush(struct owc_writer *w)
+{
+	write_frame(w);
+	return outcome(w);
+}
+
+/* ---- the end --------------------------------------------------------------- */
+
+const uint64_t *owc_writer_kernel_lookups(const struct owc_writer *w, size_t *n)
+{
+	*n = w->n_lookups;
+	return w->lookups;
+}
+
+static void add_symbols(struct owc_writer *w, const struct source_kernel_symbol *symbols, size_t n)
+{
+	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
+	Offwind__Capture__KernelSymbols all = OFFWIND__CAPTURE__KERNEL_SYMBOLS__INIT;
+	Offwind__Capture__KernelSymbol *one = calloc(n, sizeof(*one));
+	Offwind__Capture__KernelSymbol **list = calloc(n, sizeof(*list));
+
+	if (one && list) {
+		for (size_t i = 0; i < n; i++) {
+			offwind__capture__kernel_symbol__init(&one[i]);
+			one[i].addr = symbols[i].addr;
+			one[i].size = symbols[i].size;
+			one[i].name = text(symbols[i].name);
+			one[i].module = text(symbols[i].module);
+			list[i] = &one[i];
+		}
+		all.symbols = list;
+		all.n_symbols = n;
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_KERNEL_SYMBOLS;
+		record.kernel_symbols = &all;
+		if (add_record(w, &record))
+			fail(w, -E2BIG);
+		w->frame.kernel_symbols = true;
+	} else {
+		fail(w, -ENOMEM);
+	}
+	free(one);
+	free(list);
+}
+
+int owc_writer_kernel_symbols(struct owc_writer *w, const struct source_kernel_symbol *symbols,
+			      size_t n)
+{
+	write_frame(w); /* symbols have frames of their own: readers fetch them first */
+	for (size_t at = 0; !w->err && at < n; at += SYMBOLS_A_RECORD) {
+		add_symbols(w, symbols + at, n - at < SYMBOLS_A_RECORD ? n - at : SYMBOLS_A_RECORD);
+		if (w->n_content >= FRAME_SIZE)
+			write_frame(w);
+	}
+	write_frame(w);
+	return outcome(w);
+}
+
+static void add_trailer(struct owc_writer *w)
+{
+	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
+
+	record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_TRAILER;
+	record.trailer = &w->totals;
+	(void)add_record(w, &record);
+}
+
+static void write_index(struct owc_writer *w)
+{
+	Offwind__Capture__Index index = OFFWIND__CAPTURE__INDEX__INIT;
+	Offwind__Capture__Frame *frames = calloc(w->n_frames + 1, sizeof(*frames));
+	Offwind__Capture__Frame **list = calloc(w->n_frames + 1, sizeof(*list));
+	uint8_t head[8], footer[OWC_FOOTER_SIZE], *packed = NULL;
+	size_t size;
+
+	if (!frames || !list)
+		goto out;
+	for (size_t i = 0; i < w->n_frames; i++) {
+		const struct frame *f = &w->frames[i];
+
+		offwind__capture__frame__init(&frames[i]);
+		frames[i].size = f->size;
+		frames[i].content_size = f->content_size;
+		frames[i].first_time_ns = f->first_time_ns;
+		frames[i].last_time_ns = f->last_time_ns;
+		frames[i].n_events = f->n_events;
+		frames[i].n_samples = f->n_samples;
+		frames[i].kernel_symbols = f->kernel_symbols;
+		list[i] = &frames[i];
+	}
+	index.frames = list;
+	index.n_frames = w->n_frames;
+	size = offwind__capture__index__get_packed_size(&index);
+	if (size > OWC_INDEX_MAX) { /* of a week or a terabyte; the file is whole without it */
+		index.n_frames = 0;
+		size = 0;
+	}
+	packed = malloc(size + 1);
+	if (!packed)
+		goto out;
+	(void)offwind__capture__index__pack(&index, packed);
+	owc_put_u64(footer, w->off);
+	owc_put_u32(footer + 8, (uint32_t)size);
+	owc_put_u32(footer + 12, (uint32_t)crc32(0, packed, (uInt)size));
+	memcpy(footer + 16, OWC_FOOTER_MAGIC, 8);
+	owc_put_u32(head, OWC_SKIPPABLE);
+	owc_put_u32(head + 4, (uint32_t)(size + sizeof(footer)));
+	write_bytes(w, head, sizeof(head));
+	write_bytes(w, packed, size);
+	write_bytes(w, footer, sizeof(footer));
+out:
+	if (!packed)
+		fail(w, -ENOMEM);
+	free(frames);
+	free(list);
+	free(packed);
+}
+
+int owc_writer_open(int fd, const struct source_info *info, struct owc_writer **out)
+{
+	struct owc_writer *w = calloc(1, sizeof(*w));
+	uint8_t head[OWC_HEAD_SIZE] = OWC_MAGIC;
+	int err = -ENOMEM;
+
+	if (!w)
+		return -ENOMEM;
+	w->fd = fd;
+	w->info = info;
+	offwind__capture__trailer__init(&w->totals);
+	w->zstd = ZSTD_createCCtx();
+	if (!w->zstd)
+		goto out;
+	(void)ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_compressionLevel, 1);
+	(void)ZSTD_CCtx_setParameter(w->zstd, ZSTD_c_checksumFlag, 1);
+	owc_put_u32(head + 8, OWC_VERSION);
+	owc_put_u32(head + 12, OWC_HEAD_SIZE);
+	write_bytes(w, head, sizeof(head));
+	add_header(w);
+	err = w->err;
+out:
+	if (err) {
+		w->err = err;
+		(void)owc_writer_close(w);
+		return err;
+	}
+	*out = w;
+	return 0;
+}
+
+int owc_writer_close(struct owc_writer *w)
+{
+	int err;
+
+	if (!w)
+		return 0;
+	if (!w->err)
+		add_header(w);
+	add_trailer(w);
+	write_frame(w);
+	if (!w->err)
+		write_index(w);
+	err = w->err;
+	for (size_t i = 0; i < w->n_images; i++)
+		free(w->images[i].bytes);
+	(void)ZSTD_freeCCtx(w->zstd);
+	free(w->content);
+	free(w->packed);
+	free(w->frames);
+	free(w->header);
+	free(w->regions);
+	free(w->region_list);
+	free(w->lookups);
+	hash_fini(&w->by_lookup);
+	free(w);
+	return err;
+}
