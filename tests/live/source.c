@@ -1,0 +1,537 @@
+/*
+ * tests/live/source.c: the live source against processes whose state is known.
+ *   usage: source TARGET      (tests/live/target.c, built)
+ */
+#include "agent/source/live.h"
+#include "agent/source/live_perf.h"
+#include "schema/capture.h"
+
+#include "tests/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MARK_ABOVE 0x1122334455667788u
+#define MARK_BELOW 0x8877665544332211u
+
+static const char *target;
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- targets ---------------------------------------------------------------------- */
+
+struct run {
+	pid_t pid;
+	uint64_t pc, mark, hole, hole_end; /* what it printed, where it prints */
+};
+
+static pid_t start(const char *mode, const char *arg, int out)
+{
+	char *const argv[] = { (char *)(uintptr_t)target, (char *)(uintptr_t)mode,
+			       (char *)(uintptr_t)arg, NULL };
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	if (out >= 0)
+		(void)dup2(out, STDOUT_FILENO);
+	(void)execv(target, argv);
+	_exit(127);
+}
+
+static struct run start_ready(const char *mode, const char *arg)
+{
+	struct run run = { 0 };
+	char line[256] = "";
+	FILE *file;
+	int pipes[2];
+
+	if (pipe2(pipes, O_CLOEXEC))
+		return run;
+	run.pid = start(mode, arg, pipes[1]);
+	(void)close(pipes[1]);
+	file = fdopen(pipes[0], "r");
+	if (!file || !fgets(line, sizeof(line), file) || strncmp(line, "ready", 5) != 0)
+		CHECK(false, mode);
+	(void)sscanf(line, "ready %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64, &run.pc, &run.mark,
+		     &run.hole, &run.hole_end);
+	if (file)
+		(void)fclose(file);
+	return run;
+}
+
+static void end(pid_t pid)
+{
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
+}
+
+/* ---- what the events said so far ------------------------------------------------------ */
+
+struct known {
+	uint32_t pid;
+	uint64_t start, end;
+	bool build_id, image, path, anonymous;
+};
+
+struct state {
+	struct known *known;
+	size_t n, room;
+	uint64_t n_events[EVENT_LOST + 1], n_lost, last_ns;
+	bool ordered;
+};
+
+static void add(struct state *state, struct known known)
+{
+	if (state->n == state->room) {
+		state->room = state->room ? state->room * 2 : 1024;
+		state->known = reallocarray(state->known, state->room, sizeof(*state->known));
+		if (!state->known)
+			abort();
+	}
+	state->known[state->n++] = known;
+}
+
+static void drop(struct state *state, uint32_t pid)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < state->n; i++)
+		if (state->known[i].pid != pid)
+			state->known[kept++] = state->known[i];
+	state->n = kept;
+}
+
+static void follow(struct state *state, const struct event *e)
+{
+	size_t n = state->n;
+
+	state->n_events[e->type]++;
+	state->ordered &= e->time_ns >= state->last_ns;
+	state->last_ns = e->time_ns;
+	switch (e->type) {
+	case EVENT_MAPPING:
+		add(state, (struct known){ .pid = e->pid,
+					   .start = e->mapping.start,
+					   .end = e->mapping.end,
+					   .build_id = e->mapping.build_id.size != 0,
+					   .image = e->mapping.image != NULL,
+					   .path = e->mapping.path[0] == '/' &&
+						   strncmp(e->mapping.path, "//anon", 6) != 0,
+					   .anonymous = !e->mapping.path[0] });
+		break;
+	case EVENT_EXEC:
+		drop(state, e->pid);
+		break;
+	case EVENT_FORK:
+		if (e->pid == e->fork.parent_pid)
+			break;
+		drop(state, e->pid);
+		n = state->n;
+		for (size_t i = 0; i < n; i++) {
+			struct known copy = state->known[i];
+
+			if (copy.pid != e->fork.parent_pid)
+				continue;
+			copy.pid = e->pid;
+			add(state, copy);
+		}
+		break;
+	case EVENT_LOST:
+		state->n_lost += e->lost.n_samples;
+		break;
+	default:
+		break;
+	}
+}
+
+static const struct known *find(const struct state *state, uint32_t pid, uint64_t addr)
+{
+	for (size_t i = state->n; i-- > 0;) {
+		const struct known *k = &state->known[i];
+
+		if (k->pid == pid && addr >= k->start && addr < k->end)
+			return k;
+	}
+	return NULL;
+}
+
+/* ---- recording ---------------------------------------------------------------------------- */
+
+typedef void (*sample_fn)(void *ctx, const struct state *state, const struct event *event);
+
+/*
+ * Records for ms (0: until the stream ends by itself, at most 20 s), hands
+ * each event to fn after the state took it in, checks the accounts.
+ */
+static void record(const struct source_live_options *options, uint64_t ms, sample_fn fn, void *ctx,
+		   struct state *state, struct live_counters *counters)
+{
+	uint64_t until = now_ms() + (ms ? ms : 20000);
+	struct source *source;
+	struct event event;
+	char error[512] = "";
+	bool stopped = false;
+	int rc = source_live_open(options, &source, error);
+
+	*state = (struct state){ .ordered = true };
+	*counters = (struct live_counters){ 0 };
+	if (rc) {
+		(void)printf("source_live_open: %s\n", error);
+		CHECK(!rc, "the live source opens");
+		return;
+	}
+	until = now_ms() + (ms ? ms : 20000);
+	for (;;) {
+		rc = source_next(source, &event, 100);
+		if (rc < 0 && rc != -EAGAIN)
+			(void)printf("source_next: %s\n", source->error);
+		if (!rc || (rc < 0 && rc != -EAGAIN))
+			break;
+		if (rc > 0) {
+			follow(state, &event);
+			if (fn)
+				fn(ctx, state, &event);
+		}
+		if (!stopped && now_ms() >= until) {
+			CHECK(ms, "the stream ends by itself");
+			source_stop(source);
+			stopped = true;
+		}
+	}
+	CHECK(!rc, "the stream ends without an error");
+	CHECK(!source_live_counters(source, counters), "counters can be read");
+	CHECK(state->ordered, "events come in the order of their times");
+	CHECK(counters->fired == counters->filtered + counters->captured + counters->ring_full +
+					 counters->unreadable,
+	      "fired = filtered + captured + ring_full + unreadable");
+	CHECK(state->n_events[EVENT_SAMPLE] == counters->delivered, "delivered is what came");
+	CHECK(state->n_events[EVENT_SAMPLE] + state->n_lost == counters->fired - counters->filtered,
+	      "delivered + lost = fired - filtered");
+	CHECK(!counters->damaged, "no record is torn");
+	source_close(source);
+}
+
+/* All of it or nothing, as the unwinder will ask. */
+static bool captured(const struct event_sample *s, uint64_t addr, void *out, size_t size)
+{
+	struct uw_memory memory = { s->regions, s->n_regions };
+
+	return !uw_memory_read(&memory, addr, out, size);
+}
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+struct seen {
+	struct run run;
+	uint64_t n, n_pc, n_mapped, n_regs, n_above, n_below, n_hole, n_regions, n_cut, n_named;
+	uint64_t top, bytes;
+	char comm[16];
+};
+
+static void look(void *ctx, const struct state *state, const struct event *e)
+{
+	struct seen *seen = ctx;
+	const struct event_sample *s = &e->sample;
+	uint64_t value, sp, same = 0;
+	uint8_t byte;
+
+	if (e->pid != (uint32_t)seen->run.pid)
+		return;
+	if (e->type == EVENT_COMM)
+		(void)snprintf(seen->comm, sizeof(seen->comm), "%s", e->comm.comm);
+	if (e->type != EVENT_SAMPLE || s->n_kernel_ips)
+		return;
+	sp = s->regs.value[UW_X86_64_RSP];
+	seen->n++;
+	seen->n_pc += s->regs.value[UW_X86_64_RIP] == seen->run.pc;
+	seen->n_mapped += find(state, e->pid, s->regs.value[UW_X86_64_RIP]) != NULL;
+	for (uint64_t i = 0; i < 16; i++)
+		same += i == UW_X86_64_RSP || s->regs.value[i] == 0x5a00000000000000u + i;
+	seen->n_regs += same == 16 && s->regs.known == 0x1ffff;
+	seen->n_above += captured(s, seen->run.mark, &value, 8) && value == MARK_ABOVE;
+	seen->n_below += captured(s, sp - 64, &value, 8) && value == MARK_BELOW;
+	/* The page in the middle of the untouched stretch. */
+	seen->n_hole += !captured(s, (seen->run.hole + seen->run.hole_end) / 2, &byte, 1);
+	seen->n_regions += s->n_regions;
+	seen->n_cut += s->stack_cut;
+	if (s->n_regions)
+		seen->top = s->regions[s->n_regions - 1].addr + s->regions[s->n_regions - 1].size;
+}
+
+/* Of all samples, because the first may be of the time before the spin. */
+static bool nearly_all(uint64_t n, uint64_t of)
+{
+	return of && n + 1 + of / 100 >= of;
+}
+
+static void test_registers_and_stack_are_those_of_the_thread(const char *mode)
+{
+	const struct source_live_options options = { .frequency_hz = 499 };
+	struct seen seen = { .run = start_ready(mode, NULL) };
+	struct live_counters counters;
+	struct state state;
+
+	record(&options, 800, look, &seen, &state, &counters);
+	(void)printf("%s: %" PRIu64 " user samples, %" PRIu64 " regions; holes in %" PRIu64 "\n",
+		     mode, seen.n, seen.n_regions, counters.holes);
+	CHECK(seen.n >= 20, "samples arrive");
+	CHECK(nearly_all(seen.n_pc, seen.n), "pc stands at the spin");
+	CHECK(nearly_all(seen.n_regs, seen.n), "each register by its DWARF number");
+	CHECK(seen.n_mapped == seen.n, "the mapping came before the sample");
+	CHECK(nearly_all(seen.n_above, seen.n), "the caller's frame is there");
+	CHECK(nearly_all(seen.n_below, seen.n), "the red zone is there");
+	CHECK(!seen.n_cut, "no stack is cut");
+	CHECK(!strcmp(seen.comm, "target"), "the inventory names the thread");
+	if (!strcmp(mode, "hole")) {
+		CHECK(nearly_all(seen.n_hole, seen.n), "an untouched page is no data");
+		CHECK(seen.n_regions >= 2 * (seen.n - 1), "what lies beyond a hole is kept");
+	} else {
+		CHECK(seen.n_regions == seen.n, "one region");
+	}
+	free(state.known);
+	end(seen.run.pid);
+}
+
+struct tally {
+	uint32_t pid, other;
+	uint64_t n, n_mapped, n_build_id, n_other, n_kernel, n_kernel_text, n_deep, n_compat;
+	uint32_t pids[64];
+	size_t n_pids;
+	int go;
+	uint64_t n_exec, n_exec_mapped;
+};
+
+static void count(void *ctx, const struct state *state, const struct event *e)
+{
+	struct tally *t = ctx;
+	const struct known *k;
+	size_t i;
+
+	if (t->go) { /* the source is open: let the child go on */
+		(void)close(t->go);
+		t->go = 0;
+	}
+	if (e->type == EVENT_EXEC && e->pid == t->pid)
+		t->n_exec++;
+	if (e->type != EVENT_SAMPLE)
+		return;
+	t->n_other += e->pid == t->other;
+	for (i = 0; i < t->n_pids && t->pids[i] != e->pid; i++)
+		;
+	if (i == t->n_pids && i < 64)
+		t->pids[t->n_pids++] = e->pid;
+	if (e->sample.n_kernel_ips) {
+		t->n_kernel++;
+		t->n_kernel_text += e->sample.kernel_ips[0] >> 47 == 0x1ffff;
+	}
+	if (!e->sample.has_user_regs)
+		return;
+	t->n++;
+	k = find(state, e->pid, e->sample.regs.value[UW_X86_64_RIP]);
+	t->n_mapped += k && (k->path || k->image);
+	t->n_build_id += k && (k->build_id || k->image);
+	t->n_exec_mapped += e->pid == t->pid && t->n_exec && k && k->path;
+}
+
+static void test_short_lived_processes_have_their_mappings(void)
+{
+	const struct source_live_options options = { .frequency_hz = 999 };
+	pid_t pid = start("churn", "200", -1);
+	struct live_counters counters;
+	struct tally t = { 0 };
+	struct state state;
+
+	record(&options, 2000, count, &t, &state, &counters);
+	(void)printf("churn: %" PRIu64 " samples, %" PRIu64 " in a file or the vDSO, %" PRIu64
+		     " with build-id; %" PRIu64 " execs, %" PRIu64 " late events\n",
+		     t.n, t.n_mapped, t.n_build_id, state.n_events[EVENT_EXEC], counters.late);
+	CHECK(t.n >= 200, "samples arrive");
+	CHECK(state.n_events[EVENT_EXEC] >= 100, "execs are told");
+	CHECK(state.n_events[EVENT_EXIT] >= 100, "exits are told");
+	CHECK(t.n_mapped * 100 >= t.n * 99, "99 % of pcs lie in a mapping told before");
+	CHECK(t.n_build_id * 100 >= t.n * 99, "… whose build-id is told");
+	CHECK(!counters.sideband_lost, "no side-band record is lost");
+	free(state.known);
+	end(pid);
+}
+
+static void test_pid_filter_follows_children_and_ends(void)
+{
+	struct run other = start_ready("spin", NULL);
+	int32_t pid = start("tree", "400000", -1);
+	const struct source_live_options options = { .frequency_hz = 499,
+						     .pids = &pid,
+						     .n_pids = 1 };
+	struct live_counters counters;
+	struct tally t = { .other = (uint32_t)other.pid, .pid = (uint32_t)pid };
+	struct state state;
+	uint64_t began = now_ms();
+
+	record(&options, 0, count, &t, &state, &counters);
+	(void)printf("tree: %zu processes, %" PRIu64 " samples, filtered %" PRIu64 ", %" PRIu64
+		     " ms\n",
+		     t.n_pids, t.n, counters.filtered_pid, now_ms() - began);
+	CHECK(t.n_pids == 3, "the process, its child and its grandchild");
+	CHECK(!t.n_other, "nobody else");
+	CHECK(counters.filtered_pid > 0, "others are counted as filtered");
+	CHECK(t.n_mapped == t.n, "children inherit mappings");
+	free(state.known);
+	end(pid);
+	end(other.pid);
+}
+
+/* As `record -- CMD` does: the process is wanted before it becomes the command. */
+static void test_a_command_is_recorded_from_its_exec(void)
+{
+	char *const argv[] = { (char *)(uintptr_t)target, "burn", "300000", NULL };
+	struct live_counters counters;
+	struct state state;
+	int go[2];
+	int32_t pid;
+	char byte;
+
+	CHECK(!pipe2(go, O_CLOEXEC), "pipe");
+	pid = fork();
+	if (!pid) {
+		/* Holds until the test, which has the other end, has opened its source. */
+		(void)close(go[1]);
+		(void)!read(go[0], &byte, 1);
+		(void)execv(target, argv);
+		_exit(127);
+	}
+	(void)close(go[0]);
+	struct tally t = { .pid = (uint32_t)pid, .go = go[1] };
+	const struct source_live_options options = { .frequency_hz = 999,
+						     .pids = &pid,
+						     .n_pids = 1 };
+	record(&options, 0, count, &t, &state, &counters);
+	(void)printf("command: %" PRIu64 " execs, %" PRIu64 " of %" PRIu64 " samples after it\n",
+		     t.n_exec, t.n_exec_mapped, t.n);
+	CHECK(t.n_exec == 1, "the exec is told");
+	CHECK(t.n_exec_mapped >= 100, "its mappings are those of the command");
+	free(state.known);
+	end(pid);
+}
+
+static void test_kernel_hits_have_a_kernel_stack(void)
+{
+	struct run run = start_ready("deep", "30");
+	int32_t pid = run.pid;
+	const struct source_live_options options = { .frequency_hz = 999,
+						     .pids = &pid,
+						     .n_pids = 1 };
+	struct live_counters counters;
+	struct tally t = { .pid = (uint32_t)pid };
+	struct state state;
+
+	record(&options, 600, count, &t, &state, &counters);
+	(void)printf("kernel: %" PRIu64 " of %" PRIu64 " samples hit the kernel\n", t.n_kernel,
+		     t.n);
+	CHECK(t.n_kernel > 10, "read() of /dev/zero is seen at work");
+	CHECK(t.n_kernel_text == t.n_kernel, "their innermost address is the kernel's");
+	CHECK(t.n_mapped == t.n, "and they have their user registers too");
+	free(state.known);
+	end(run.pid);
+}
+
+static void test_every_sample_is_accounted_for(uint32_t ring_bytes)
+{
+	const struct source_live_options options = { .frequency_hz = 4999,
+						     .ring_bytes = ring_bytes };
+	struct run a = start_ready("deep", "24"), b = start_ready("deep", "60");
+	struct live_counters counters;
+	struct state state;
+
+	record(&options, 1000, NULL, NULL, &state, &counters);
+	(void)printf("ring %u: fired %" PRIu64 ", filtered %" PRIu64 ", delivered %" PRIu64
+		     ", ring full %" PRIu64 ", lost told %" PRIu64 "\n",
+		     ring_bytes, counters.fired, counters.filtered, counters.delivered,
+		     counters.ring_full, state.n_lost);
+	CHECK(counters.fired > 1000, "the clock ticks");
+	if (ring_bytes)
+		CHECK(counters.ring_full > 100 && state.n_lost >= counters.ring_full,
+		      "a small ring overflows, and that is told");
+	free(state.known);
+	end(a.pid);
+	end(b.pid);
+}
+
+static void test_a_low_limit_cuts_and_says_so(void)
+{
+	struct run run = start_ready("deep", "60");
+	int32_t pid = run.pid;
+	const struct source_live_options options = {
+		.frequency_hz = 499, .pids = &pid, .n_pids = 1, .stack_max = 8192
+	};
+	struct live_counters counters;
+	struct state state;
+
+	record(&options, 400, NULL, NULL, &state, &counters);
+	CHECK(counters.captured > 20, "samples arrive");
+	CHECK(counters.cut == counters.captured, "all are cut");
+	free(state.known);
+	end(run.pid);
+}
+
+static void test_bad_options_are_refused(void)
+{
+	int32_t nobody = 4194304; /* above every pid */
+	const struct source_live_options bad[] = {
+		{ .frequency_hz = 0 },
+		{ .frequency_hz = 1000000 },
+		{ .frequency_hz = 99, .stack_max = 2u << 20 },
+		{ .frequency_hz = 99, .pids = &nobody, .n_pids = 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct source *source = NULL;
+		char error[512] = "";
+
+		CHECK(source_live_open(&bad[i], &source, error) < 0, "refused");
+		CHECK(!source && error[0], "with a reason");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2)
+		return 2;
+	target = argv[1];
+	if (geteuid()) {
+		(void)printf("needs root\n");
+		return 77;
+	}
+	if (access("/sys/kernel/btf/vmlinux", R_OK) || live_clock_try(false)) {
+		(void)printf("needs a kernel with BTF and perf events\n");
+		return 77;
+	}
+	test_bad_options_are_refused();
+	test_registers_and_stack_are_those_of_the_thread("spin");
+	test_registers_and_stack_are_those_of_the_thread("hole");
+	test_registers_and_stack_are_those_of_the_thread("thread");
+	test_short_lived_processes_have_their_mappings();
+	test_pid_filter_follows_children_and_ends();
+	test_a_command_is_recorded_from_its_exec();
+	test_kernel_hits_have_a_kernel_stack();
+	test_every_sample_is_accounted_for(64u << 10);
+	test_every_sample_is_accounted_for(0);
+	test_a_low_limit_cuts_and_says_so();
+	return check_done();
+}
