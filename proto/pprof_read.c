@@ -514,6 +514,11 @@ const Perftools__Profiles__Function *pprof_find_function(const struct pprof_file
 	return at == SIZE_MAX ? NULL : file->profile->function[at];
 }
 
+size_t pprof_place_of_location(const struct pprof_file *file, uint64_t id)
+{
+	return ids_find(&file->locations, id);
+}
+
 const char *pprof_text(const struct pprof_file *file, int64_t index)
 {
 	const Perftools__Profiles__Profile *p = file->profile;

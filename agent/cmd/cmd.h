@@ -5,6 +5,8 @@
 #ifndef AGENT_CMD_CMD_H
 #define AGENT_CMD_CMD_H
 
+#include <stdio.h>
+
 enum {
 	CMD_DONE = 0,
 	CMD_FAILED = 1,
@@ -17,5 +19,11 @@ int cmd_unwind(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_perf_to_profile(int argc, char **argv); /* installed under that name, for go tool pprof */
+
+/*
+ * The first `top` functions of a pprof file by their own share, as `offwind
+ * report` prints them.  0, or a negative code after reporting what was wrong.
+ */
+int report_print(const char *path, int top, FILE *out);
 
 #endif
