@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Symbol tables of installed binaries against readelf's symbols and eu-addr2line
+# (classes of difference: sym_nm.md), and PLT names against objdump.
+set -u
+libdir=/usr/lib/$(uname -m)-linux-gnu
+files=0 failures=0
+for f in /bin/bash "$libdir"/libc.so.6 "$libdir"/libm.so.6 "$libdir"/libstdc++.so.6 \
+	"$libdir"/libcrypto.so.3 "$libdir"/libsqlite3.so.0 "$libdir"/libelf.so.1 "$libdir"/libLLVM-14.so.1 \
+	"$libdir"/libpython3.*.so.1.0 /usr/bin/python3.[0-9]* /usr/bin/git /usr/bin/perf /usr/bin/node \
+	"$BUILD"/offwind "$BUILD"/tests/unit/test_sym_table; do
+	[ -f "$f" ] && readelf -h "$f" > /dev/null 2>&1 || continue
+	files=$((files + 1))
+	python3 tests/diff/sym_nm.py "$BUILD/tests/diff/sym_dump" "$f" 600 || failures=$((failures + 1))
+done
+[ $files -ge 10 ] || { echo "only $files files to compare"; exit 1; }
+
+names=0
+for f in /bin/bash "$libdir"/libc.so.6 "$libdir"/libstdc++.so.6 "$libdir"/libsqlite3.so.0; do
+	"$BUILD/tests/diff/sym_dump" table "$f" | awk '/@plt$/ { print $1, $3 }' | sort > "$BUILD/plt.ours"
+	objdump -d -j .plt -j .plt.sec -j .plt.got "$f" 2> /dev/null |
+		sed -nE 's/^([0-9a-f]+) <(.*@plt)>:$/\1 \2/p' | sort > "$BUILD/plt.objdump"
+	diff "$BUILD/plt.ours" "$BUILD/plt.objdump" > "$BUILD/plt.diff" || {
+		echo "$f: PLT names are not objdump's"; head -n 10 "$BUILD/plt.diff"; failures=$((failures + 1)); }
+	names=$((names + $(wc -l < "$BUILD/plt.ours")))
+done
+echo "$files files, $names PLT names"
+[ $failures -eq 0 ] && [ $names -gt 100 ]
