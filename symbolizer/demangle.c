@@ -109,9 +109,8 @@ static bool looks_mangled(const char *name)
 
 char *sym_demangle(const char *name)
 {
-	static const char stub[] = "@plt";
 	size_t n = strnlen(name, INPUT_MAX + 1);
-	size_t stub_n = 0;
+	const char *at = strchr(name, '@'); /* "@plt", or a version; no mangling has it */
 	const char *suffix;
 	struct sink *sink;
 	char *mangled, *text = NULL, *out = NULL;
@@ -119,18 +118,13 @@ char *sym_demangle(const char *name)
 	if (n > INPUT_MAX || !looks_mangled(name))
 		return sym_sanitize(name, strlen(name), 0);
 	sink = malloc(sizeof(*sink));
-	mangled = strdup(name);
+	mangled = strndup(name, at ? (size_t)(at - name) : n);
 	if (!sink || !mangled)
 		goto out;
-	if (n > sizeof(stub) && strcmp(mangled + n - (sizeof(stub) - 1), stub) == 0) {
-		stub_n = sizeof(stub) - 1;
-		mangled[n - stub_n] = '\0';
-	}
-	if (demangle_any(mangled, n - stub_n, sink, &suffix)) {
-		bool dotted = *suffix == '.';
-		int size = asprintf(&text, "%.*s%s%s%s%s", (int)sink->n, sink->bytes,
-				    *suffix ? (dotted ? " [clone " : " [clone .") : "", suffix,
-				    *suffix ? "]" : "", stub_n ? stub : "");
+	if (demangle_any(mangled, strlen(mangled), sink, &suffix)) {
+		const char *mark = !*suffix ? "" : *suffix == '.' ? " [clone " : " [clone .";
+		int size = asprintf(&text, "%.*s%s%s%s%s", (int)sink->n, sink->bytes, mark, suffix,
+				    *suffix ? "]" : "", at ? at : "");
 
 		if (size < 0) {
 			text = NULL;

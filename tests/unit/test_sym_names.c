@@ -90,6 +90,8 @@ static const struct {
 	{ "bar.constprop.0", "bar.constprop.0" },
 	{ "_Z3fooi@plt", "foo(int)@plt" },
 	{ "memcpy@plt", "memcpy@plt" },
+	{ "_Z3fooi@@V_1", "foo(int)@@V_1" },
+	{ "_Z3fooi.cold@plt", "foo(int) [clone .cold]@plt" },
 	{ "_Z3foo\x01", "_Z3foo" R },
 	/* Rust, legacy: the hash goes. */
 	{ "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad" },
