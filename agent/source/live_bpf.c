@@ -50,7 +50,9 @@ static int hear(enum libbpf_print_level level, const char *format, va_list args)
 		return 0;
 	(void)vsnprintf(line, sizeof(line), format, args);
 	line[strcspn(line, "\n")] = '\0';
-	if (strncmp(line, "libbpf: ", 8) != 0 || strstr(line, "BEGIN PROG LOAD LOG"))
+	/* The memory limit matters before 5.11 only, and is complained of whatever failed. */
+	if (strncmp(line, "libbpf: ", 8) != 0 || strstr(line, "BEGIN PROG LOAD LOG") ||
+	    strstr(line, "RLIMIT_MEMLOCK"))
 		return 0;
 	(void)snprintf(said, sizeof(said), "%s", line + 8);
 	return 0;
@@ -61,8 +63,7 @@ const char *live_hint(int err)
 	switch (err < 0 ? -err : err) {
 	case EPERM:
 	case EACCES:
-		return "; run as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
-		       " (`offwind doctor` tells what is missing)";
+		return "; run as root (`offwind doctor` tells what else may be missing)";
 	case ENOSYS:
 		return "; this kernel was built without it";
 	case EMFILE:

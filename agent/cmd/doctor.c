@@ -1,0 +1,417 @@
+/* agent/cmd/doctor.c: what of recording works on this machine, and what to do where it does not. */
+#include "agent/cmd/cmd.h"
+#include "agent/log.h"
+#include "agent/source/live.h"
+#include "agent/source/live_bpf.h"
+#include "agent/source/live_inventory.h"
+#include "agent/source/live_perf.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+enum state { OK, PARTLY, NO };
+
+struct doctor {
+	size_t n[NO + 1];
+	char partly[256]; /* names of what works partly */
+};
+
+static const char help[] =
+	"usage: offwind doctor\n"
+	"Tells what of recording the live system works here, and what to do where it does not.\n"
+	"\n"
+	"  -h, --help            this text\n"
+	"\n"
+	"Exit code: 0 recording works, 1 it does not, 2 usage, 3 it works in part.\n";
+
+static void say(struct doctor *doctor, const char *check, enum state state, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static void say(struct doctor *doctor, const char *check, enum state state, const char *format, ...)
+{
+	static const char *const names[] = { "ok", "partly", "no" };
+	size_t used = strlen(doctor->partly);
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	(void)printf("%-22s %-7s %s\n", check, names[state], text);
+	doctor->n[state]++;
+	if (state != OK)
+		(void)snprintf(doctor->partly + used, sizeof(doctor->partly) - used, "%s%s",
+			       used ? ", " : "", check);
+}
+
+/* The first line of a small file of the kernel's; -errno where there is none. */
+static int read_line(const char *path, char *line, int size)
+{
+	FILE *file = fopen(path, "re");
+	int err = 0;
+
+	if (!file)
+		return -errno;
+	if (!fgets(line, size, file))
+		err = -EBADMSG;
+	(void)fclose(file);
+	if (!err)
+		line[strcspn(line, "\n")] = '\0';
+	return err;
+}
+
+static bool read_number(const char *path, long *out)
+{
+	char line[64], *end;
+
+	if (read_line(path, line, sizeof(line)))
+		return false;
+	*out = strtol(line, &end, 10);
+	return end != line;
+}
+
+/* ---- the kernel -------------------------------------------------------------------- */
+
+static void check_kernel(struct doctor *doctor)
+{
+	unsigned int major = 0, minor = 0;
+	struct utsname uts;
+
+	if (uname(&uts))
+		return;
+	(void)sscanf(uts.release, "%u.%u", &major, &minor);
+	if (strcmp(uts.machine, "x86_64") != 0)
+		say(doctor, "kernel", NO, "%s on %s; the capture program is for x86_64",
+		    uts.release, uts.machine);
+	else if (major < 5 || (major == 5 && minor < 17))
+		say(doctor, "kernel", NO, "%s; 5.17 or newer is needed (bpf_find_vma)",
+		    uts.release);
+	else
+		say(doctor, "kernel", OK, "%s on %s", uts.release, uts.machine);
+}
+
+static void check_btf(struct doctor *doctor)
+{
+	const char *path = "/sys/kernel/btf/vmlinux";
+
+	if (!access(path, R_OK))
+		say(doctor, "type information", OK, "%s", path);
+	else
+		say(doctor, "type information", NO,
+		    "%s: %s; needs a kernel with CONFIG_DEBUG_INFO_BTF (Debian's have it)", path,
+		    strerror(errno));
+}
+
+static void check_lockdown(struct doctor *doctor)
+{
+	char line[128];
+
+	if (read_line("/sys/kernel/security/lockdown", line, sizeof(line)))
+		say(doctor, "lockdown", OK, "this kernel has none");
+	else if (strstr(line, "[confidentiality]"))
+		say(doctor, "lockdown", NO,
+		    "%s: BPF may not read memory; boot with lockdown=integrity or none", line);
+	else
+		say(doctor, "lockdown", OK, "%s", line);
+}
+
+/* ---- rights ------------------------------------------------------------------------- */
+
+static const struct {
+	unsigned int bit;
+	const char *name;
+	bool needed; /* else what it is for is only a part */
+	const char *use;
+} capabilities[] = {
+	{ CAP_BPF, "CAP_BPF", true, "load the capture program" },
+	{ CAP_PERFMON, "CAP_PERFMON", true, "open perf events and read stacks" },
+	{ CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, "read mappings of other users' processes" },
+	{ CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, "open other users' programs" },
+	{ CAP_SYSLOG, "CAP_SYSLOG", false, "name kernel functions" },
+};
+
+static void check_capabilities(struct doctor *doctor)
+{
+	char line[256], missing[512] = "";
+	enum state state = OK;
+	uint64_t held = 0;
+	FILE *file = fopen("/proc/self/status", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		(void)sscanf(line, "CapEff: %" SCNx64, &held);
+	if (file)
+		(void)fclose(file);
+	/* Before 5.8, and on some kernels with a strict paranoid level still, one held it all. */
+	for (size_t i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++) {
+		size_t used = strlen(missing);
+		bool by_admin = held >> CAP_SYS_ADMIN & 1 && (capabilities[i].bit == CAP_BPF ||
+							      capabilities[i].bit == CAP_PERFMON);
+
+		if (held >> capabilities[i].bit & 1 || by_admin)
+			continue;
+		state = capabilities[i].needed ? NO : state == NO ? NO : PARTLY;
+		(void)snprintf(missing + used, sizeof(missing) - used, "%s%s (to %s)",
+			       used ? ", " : "", capabilities[i].name, capabilities[i].use);
+	}
+	if (state == OK)
+		say(doctor, "capabilities", OK, "all that recording needs");
+	else
+		say(doctor, "capabilities", state, "missing: %s; run as root", missing);
+}
+
+static void check_settings(struct doctor *doctor)
+{
+	bool admin = !geteuid();
+	long value;
+
+	if (read_number("/proc/sys/kernel/perf_event_paranoid", &value))
+		say(doctor, "perf_event_paranoid", value > 2 && !admin ? PARTLY : OK, "%ld%s",
+		    value, value > 2 && !admin ? "; above 2 Debian wants CAP_SYS_ADMIN" : "");
+	else
+		say(doctor, "perf_event_paranoid", NO,
+		    "no such setting: a kernel without CONFIG_PERF_EVENTS");
+	if (read_number("/proc/sys/kernel/unprivileged_bpf_disabled", &value))
+		say(doctor, "unprivileged_bpf", OK, "%s",
+		    value ? "disabled, which is well: offwind has the right" : "allowed");
+}
+
+static void check_kallsyms(struct doctor *doctor)
+{
+	uint64_t addr = 0;
+	long restricted = 0;
+	char line[256];
+
+	(void)read_number("/proc/sys/kernel/kptr_restrict", &restricted);
+	if (!read_line("/proc/kallsyms", line, sizeof(line)))
+		(void)sscanf(line, "%" SCNx64, &addr);
+	/* The first symbols may be per-CPU offsets that are 0 in truth. */
+	if (addr || (restricted < 2 && !geteuid()))
+		say(doctor, "kernel symbols", OK, "/proc/kallsyms (kptr_restrict %ld)", restricted);
+	else
+		say(doctor, "kernel symbols", PARTLY,
+		    "addresses are hidden, kernel frames have no names: run as root, with "
+		    "kernel.kptr_restrict at most 1 (it is %ld)",
+		    restricted);
+}
+
+static void check_namespace(struct doctor *doctor)
+{
+	struct stat ns;
+
+	if (stat("/proc/self/ns/pid", &ns))
+		return;
+	if (ns.st_ino == 0xeffffffcu) /* PROC_PID_INIT_INO */
+		say(doctor, "pid namespace", OK, "the host's");
+	else
+		say(doctor, "pid namespace", NO,
+		    "a container's; run with the host's (docker --pid=host, hostPID)");
+}
+
+/* ---- trying it ------------------------------------------------------------------------- */
+
+static void check_clock(struct doctor *doctor)
+{
+	int cycles = live_clock_try(true), clock = live_clock_try(false);
+
+	if (clock)
+		say(doctor, "clock", NO, "perf event cpu-clock: %s%s", strerror(-clock),
+		    live_hint(clock));
+	else if (cycles)
+		say(doctor, "clock", OK, "cpu-clock (no hardware cycles here: %s)",
+		    strerror(-cycles));
+	else
+		say(doctor, "clock", OK, "hardware cycles");
+}
+
+static void check_sideband(struct doctor *doctor)
+{
+	char error[LIVE_ERROR_SIZE];
+	struct live_sideband *sideband;
+
+	if (live_sideband_open(&sideband, error)) {
+		say(doctor, "mappings", NO, "%s", error);
+		return;
+	}
+	if (live_sideband_build_ids(sideband))
+		say(doctor, "mappings", OK, "the kernel tells of each, with build-id");
+	else
+		say(doctor, "mappings", PARTLY,
+		    "the kernel tells no build-ids (5.12 and newer do): programs replaced on disk "
+		    "while they ran may be missed");
+	live_sideband_free(sideband);
+}
+
+static void check_inventory(struct doctor *doctor)
+{
+	/* /proc/PID/maps does as well; files are read for their build-ids later. */
+	say(doctor, "running programs", OK, "%s",
+	    live_procmap_query()
+		    ? "/proc, with build-ids (PROCMAP_QUERY)"
+		    : "/proc (no PROCMAP_QUERY before 6.11: build-ids from the files)");
+}
+
+static void check_programs(struct doctor *doctor)
+{
+	const struct live_bpf_options options = { .ring_bytes = 1u << 20, .filter = true };
+	char error[LIVE_ERROR_SIZE];
+	struct live_bpf *bpf;
+
+	if (live_bpf_open(&options, &bpf, error)) {
+		say(doctor, "capture program", NO, "%s", error);
+		return;
+	}
+	if (live_bpf_follow(bpf, error))
+		say(doctor, "capture program", PARTLY, "loads; but -p and -- CMD do not work: %s",
+		    error);
+	else
+		say(doctor, "capture program", OK, "loads into the kernel");
+	live_bpf_free(bpf);
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Ticks come only on CPUs at work; ours are counted, though filtered. */
+static void work(uint64_t ms)
+{
+	uint64_t until = now_ms() + ms;
+
+	while (now_ms() < until)
+		;
+}
+
+static bool check_recording(struct doctor *doctor)
+{
+	const struct source_live_options options = { .frequency_hz = 999 };
+	uint64_t n_samples = 0, n_mappings = 0, until;
+	struct live_counters counters;
+	char error[LIVE_ERROR_SIZE];
+	struct source *source;
+	struct event event;
+	int rc = source_live_open(&options, &source, error);
+
+	if (rc) {
+		say(doctor, "recording", NO, "%s", error);
+		return false;
+	}
+	until = now_ms() + 300;
+	work(30);
+	for (bool stopped = false;;) {
+		if (!stopped && now_ms() >= until) {
+			source_stop(source);
+			stopped = true;
+		}
+		rc = source_next(source, &event, 50);
+		if (rc == -EAGAIN)
+			continue;
+		if (rc <= 0)
+			break;
+		n_samples += event.type == EVENT_SAMPLE;
+		n_mappings += event.type == EVENT_MAPPING;
+	}
+	if (!rc)
+		rc = source_live_counters(source, &counters);
+	if (rc)
+		say(doctor, "recording", NO, "%s",
+		    source->error[0] ? source->error : strerror(-rc));
+	else if (!counters.fired)
+		say(doctor, "recording", NO,
+		    "the clock did not tick once in 0.3 s; is perf_event_max_sample_rate 0, or "
+		    "perf_cpu_time_max_percent?");
+	else
+		say(doctor, "recording", OK,
+		    "0.3 s at 999 Hz: %" PRIu64 " samples, %" PRIu64 " mappings, %" PRIu64 " lost",
+		    n_samples, n_mappings, counters.ring_full + counters.unreadable);
+	source_close(source);
+	return !rc && counters.fired;
+}
+
+/* ---- what else is of use --------------------------------------------------------------------- */
+
+static bool installed(const char *program)
+{
+	const char *path = getenv("PATH");
+	char file[4096];
+
+	while (path && *path) {
+		size_t n = strcspn(path, ":");
+
+		(void)snprintf(file, sizeof(file), "%.*s/%s", (int)n, path, program);
+		if (!access(file, X_OK))
+			return true;
+		path += n + (path[n] == ':');
+	}
+	return false;
+}
+
+static void check_tools(struct doctor *doctor)
+{
+	say(doctor, "go tool pprof", OK, "%s",
+	    installed("go") ? "installed" : "not installed (optional: views profiles; golang-go)");
+	say(doctor, "perf", OK, "%s",
+	    installed("perf") ? "installed"
+			      : "not installed (optional: other recordings; linux-perf)");
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+	static const struct option options[] = { { "help", no_argument, NULL, 'h' },
+						 { NULL, 0, NULL, 0 } };
+	struct doctor doctor = { 0 };
+	bool works;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (c == 'h') {
+			(void)fputs(help, stdout);
+			return CMD_DONE;
+		}
+		(void)fputs(help, stderr);
+		return CMD_USAGE;
+	}
+	if (optind != argc) {
+		log_error("doctor: no argument expected, got \"%s\"", argv[optind]);
+		return CMD_USAGE;
+	}
+	check_kernel(&doctor);
+	check_btf(&doctor);
+	check_capabilities(&doctor);
+	check_namespace(&doctor);
+	check_lockdown(&doctor);
+	check_settings(&doctor);
+	check_kallsyms(&doctor);
+	check_clock(&doctor);
+	check_sideband(&doctor);
+	check_inventory(&doctor);
+	check_programs(&doctor);
+	works = check_recording(&doctor);
+	check_tools(&doctor);
+	(void)fflush(stdout);
+	if (!works) {
+		(void)printf("\nRecording the live system does not work here: %s.\n",
+			     doctor.partly);
+		return CMD_FAILED;
+	}
+	if (doctor.n[PARTLY] + doctor.n[NO]) {
+		(void)printf("\nRecording the live system works, but for: %s.\n", doctor.partly);
+		return CMD_PARTLY;
+	}
+	(void)printf("\nRecording the live system works.\n");
+	return CMD_DONE;
+}
