@@ -154,19 +154,16 @@ static int read_comm(const struct perfdata_record *record, struct event out[2])
 	return n + 1;
 }
 
-/* LOST: u64 id, n.  LOST_SAMPLES: u64 n. */
-static int read_lost(const struct perfdata_record *record, const struct perfdata_attr *of,
-		     struct event *out)
+/*
+ * LOST: u64 id, n.  LOST_SAMPLES: u64 n.  The first counts records of any kind,
+ * whose id is of the one that found room again; nearly all of them are samples.
+ */
+static int read_lost(const struct perfdata_record *record, struct event *out)
 {
-	bool samples = record->type == PERF_RECORD_LOST_SAMPLES;
-	uint64_t n = perfdata_u64(record->body + (samples ? 0 : 8));
+	uint64_t n = perfdata_u64(record->body + (record->type == PERF_RECORD_LOST ? 8 : 0));
 
-	*out = (struct event){ .type = EVENT_LOST, .lost = { .reason = EVENT_LOST_RING_FULL } };
-	/* A dummy event writes side-band records alone; others, next to nothing but samples. */
-	if (!samples && of && of->event < 0)
-		out->lost.n_sideband = n;
-	else
-		out->lost.n_samples = n;
+	*out = (struct event){ .type = EVENT_LOST,
+			       .lost = { .reason = EVENT_LOST_RING_FULL, .n_samples = n } };
 	return n != 0;
 }
 
@@ -199,7 +196,7 @@ int perfdata_record_read(const struct perfdata_record *record, const struct perf
 		return read_comm(record, out);
 	case PERF_RECORD_LOST:
 	case PERF_RECORD_LOST_SAMPLES:
-		return read_lost(record, record->attr, &out[0]);
+		return read_lost(record, &out[0]);
 	default:
 		return 0;
 	}

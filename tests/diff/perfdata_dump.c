@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static void print_hex(const char *before, const uint8_t *bytes, size_t size)
 {
@@ -30,20 +31,17 @@ static void print_mapping(const struct event_mapping *m)
 
 static void print_sample(const struct source *source, const struct event_sample *s)
 {
-	uint64_t sum = 0;
-
-	(void)printf(" %s cpu %u period %" PRIu64 " cgroup %" PRIu64 "%s%s%s",
+	(void)printf(" %s cpu %u period %" PRIu64 "%s%s%s",
 		     s->event < source->info.n_events ? source->info.events[s->event].name : "?",
-		     s->cpu, s->period, s->cgroup_id, s->has_user_regs ? " user" : "",
-		     s->compat ? " compat" : "", s->stack_cut ? " cut" : "");
+		     s->cpu, s->period, s->has_user_regs ? " user" : "", s->compat ? " compat" : "",
+		     s->stack_cut ? " cut" : "");
 	for (unsigned int i = 0; i < UW_REGS_MAX; i++)
 		if (s->regs.known >> i & 1)
 			(void)printf(" r%u=%" PRIx64, i, s->regs.value[i]);
 	for (uint32_t i = 0; i < s->n_regions; i++) {
-		for (uint64_t j = 0; j < s->regions[i].size; j++)
-			sum = sum * 31 + s->regions[i].bytes[j];
-		(void)printf(" stack %" PRIx64 "+%" PRIu64 " sum %" PRIx64, s->regions[i].addr,
-			     s->regions[i].size, sum);
+		(void)printf(" stack %" PRIx64 "+%" PRIu64 " crc %lx", s->regions[i].addr,
+			     s->regions[i].size,
+			     crc32(0, s->regions[i].bytes, (uInt)s->regions[i].size));
 	}
 	if (s->n_kernel_ips)
 		(void)printf(" kernel");

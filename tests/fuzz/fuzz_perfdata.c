@@ -1,0 +1,88 @@
+/*
+ * Any bytes as a perf.data.  The first byte says whether they come as a file
+ * or through a pipe; what is handed out is read to its last byte.
+ */
+#include "agent/source/source.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static volatile uint64_t sink;
+
+static void use(const void *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		sink += ((const uint8_t *)bytes)[i];
+}
+
+static void use_event(const struct event *event)
+{
+	const struct event_sample *sample = &event->sample;
+
+	if (event->type == EVENT_MAPPING)
+		use(event->mapping.path, strlen(event->mapping.path));
+	if (event->type == EVENT_COMM)
+		use(event->comm.comm, strlen(event->comm.comm));
+	if (event->type != EVENT_SAMPLE)
+		return;
+	if (!sample->period)
+		abort();
+	for (uint32_t i = 0; i < sample->n_regions; i++)
+		use(sample->regions[i].bytes, sample->regions[i].size);
+	use(sample->kernel_ips, sample->n_kernel_ips * sizeof(*sample->kernel_ips));
+}
+
+static int as_pipe(const uint8_t *data, size_t size)
+{
+	int ends[2];
+
+	/* No larger than what fits in at once: nobody writes while it is read. */
+	if (pipe2(ends, O_CLOEXEC))
+		return -1;
+	if (size > 65536)
+		size = 65536;
+	if (write(ends[1], data, size) != (ssize_t)size)
+		abort();
+	(void)close(ends[1]);
+	return ends[0];
+}
+
+static int as_file(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+
+	if (fd >= 0 && write(fd, data, size) != (ssize_t)size)
+		abort();
+	return fd;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char error[512] = "";
+	struct source *source;
+	struct event event;
+	int fd, rc;
+
+	if (size < 1)
+		return 0;
+	fd = data[0] & 1 ? as_pipe(data + 1, size - 1) : as_file(data + 1, size - 1);
+	if (fd < 0)
+		return 0;
+	if (source_perfdata_open(fd, "fuzz", &source, error)) {
+		if (!strstr(error, "fuzz: offset 0x") || strchr(error, '\n'))
+			abort();
+		return 0;
+	}
+	while ((rc = source_next(source, &event, -1)) == 1)
+		use_event(&event);
+	if (rc && (!strstr(source->error, "fuzz: offset 0x") || strchr(source->error, '\n')))
+		abort();
+	source_close(source);
+	return 0;
+}

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Mutations of the stored recordings, as files and as pipes.
+set -u
+seeds=$BUILD/fuzz/perfdata.seeds
+rm -rf "$seeds"
+mkdir -p "$seeds"
+for data in tests/cases/perfdata/*.data; do
+	for mode in 0 1; do
+		{ printf "\\$mode"; head -c 30000 "$data"; } >"$seeds/$(basename "$data" .data)$mode"
+	done
+done
+tests/fuzz/run perfdata 10 40000 "$seeds"
