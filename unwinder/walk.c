@@ -229,9 +229,12 @@ static bool step_leaf(struct walk *w, bool sure, uint64_t *cfa)
 	mapping = ra ? code_at(w, ra - 1) : NULL;
 	if (!mapping)
 		return false;
-	call = after_call(w, mapping, ra);
-	if (call == 0 || (call < 0 && sure))
-		return false;
+	/* A link register holds nothing else; a word of the stack may. */
+	if (arch->lr == arch->pc) {
+		call = after_call(w, mapping, ra);
+		if (call == 0 || (call < 0 && sure))
+			return false;
+	}
 	set_reg(regs, arch->pc, ra);
 	if (arch->lr == arch->pc)
 		set_reg(regs, arch->sp, w->sp + 8);
