@@ -2,11 +2,13 @@
 
 #include <string.h>
 
+#define UNDERSCORES_MAX 16 /* beyond, they are not counted: a hostile name has nothing else */
+
 static size_t underscores(const char *name, size_t n)
 {
 	size_t i = 0;
 
-	while (i < n && name[i] == '_')
+	while (i < n && i < UNDERSCORES_MAX && name[i] == '_')
 		i++;
 	return i;
 }
