@@ -217,7 +217,13 @@ static int load_head(struct sym_image *image)
 	image->machine = head.e_machine;
 	image->type = head.e_type;
 	err = load_sections(image, &head);
-	return err ? err : load_segments(image, &head);
+	image->sections_lost = err == -EBADMSG;
+	if (err && !image->sections_lost)
+		return err;
+	err = load_segments(image, &head);
+	if (!err && image->sections_lost && !image->n_segments)
+		err = -EBADMSG;
+	return err;
 }
 
 static int init(struct sym_image *image, const struct sym_image *from)

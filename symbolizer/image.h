@@ -21,6 +21,7 @@ struct sym_image {
 	uint64_t size;	      /* bytes from there on */
 	bool narrow;	      /* ELFCLASS32 */
 	uint16_t machine, type;
+	bool sections_lost;   /* there are headers, but beyond the file's end */
 	Elf64_Shdr *sections; /* owned; section 0 included */
 	size_t n_sections;
 	Elf64_Phdr *segments; /* owned */
@@ -30,6 +31,7 @@ struct sym_image {
 };
 
 /*
+ * Section headers that are cut off leave a file with segments usable.
  * -EBADMSG damaged, -ENOTSUP not little-endian ELF, or a system code.  On
  * success the caller owes sym_image_fini; on failure nothing.
  */

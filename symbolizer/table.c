@@ -1,5 +1,6 @@
 #include "symbolizer/table.h"
 
+#include "symbolizer/dynamic.h"
 #include "symbolizer/prefer.h"
 #include "symbolizer/symbolizer.h"
 #include "symbolizer/xz.h"
@@ -22,6 +23,8 @@
 /* Symbols at one address with different ends, and symbols inside each other, beyond need. */
 #define SAME_ADDR_MAX 4
 #define ENCLOSING_MAX 64
+/* Every symbol is sought in them where there are no sections. */
+#define SEGMENTS_MAX 64
 
 #define NONE	    UINT32_MAX
 #define LENGTH_BITS 17
@@ -140,7 +143,7 @@ static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t
 		return s->sh_addr + s->sh_size;
 	}
 	/* The section headers are gone, or too many to count in 16 bits. */
-	for (size_t i = 0; i < image->n_segments; i++) {
+	for (size_t i = 0; i < image->n_segments && i < SEGMENTS_MAX; i++) {
 		const Elf64_Phdr *p = &image->segments[i];
 
 		if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && addr >= p->p_vaddr &&
@@ -173,6 +176,8 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	if (sym->st_name >= names_size)
 		return -EBADMSG;
 	name = b->names + names_off + sym->st_name;
+	if (!typed && ELF64_ST_BIND(sym->st_info) == STB_LOCAL && is_marker(name))
+		return 0;
 	length = strnlen(name, NAME_MAX_BYTES + 1); /* ends within the arena: each part has a NUL */
 	switch (ELF64_ST_BIND(sym->st_info)) {
 	case STB_LOCAL:
@@ -184,7 +189,7 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	default:
 		bind = SYM_BIND_GLOBAL;
 	}
-	if (!length || (!typed && bind == SYM_BIND_LOCAL && is_marker(name)))
+	if (!length)
 		return 0;
 	if (length <= NAME_MAX_BYTES) {
 		length = version_at(name, length);
@@ -263,6 +268,17 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	return err ? err : damage;
 }
 
+/* Those the loader would see, where sections tell nothing. */
+static int add_dynamic(struct sym_builder *b, const struct sym_image *image)
+{
+	Elf64_Shdr symbols, strings;
+	int err = sym_dynamic_find(image, &symbols, &strings);
+
+	if (!err)
+		err = add_symbols(b, image, &symbols, &strings, false);
+	return err == -ENOENT ? 0 : err;
+}
+
 static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed);
 
 static int add_packed(struct sym_builder *b, const struct sym_image *image,
@@ -297,6 +313,10 @@ static int add_image(struct sym_builder *b, const struct sym_image *image, bool 
 
 	if (image->type == ET_REL) /* its symbols have no addresses yet */
 		return sym_builder_left_out(b, -ENOTSUP);
+	if (image->sections_lost)
+		(void)sym_builder_left_out(b, -EBADMSG);
+	if (!image->n_sections)
+		return sym_builder_left_out(b, add_dynamic(b, image));
 	for (size_t i = 1; i < image->n_sections; i++) {
 		const Elf64_Shdr *s = &image->sections[i];
 		bool dynamic = s->sh_type == SHT_DYNSYM;
@@ -567,6 +587,7 @@ static int open_image(const struct sym_image *image, struct sym_table **out)
 	struct sym_table *table = calloc(1, sizeof(*table));
 	struct sym_builder b = { 0 };
 	struct sym_entry *fitting;
+	char *names;
 	int err;
 
 	if (!table)
@@ -586,7 +607,8 @@ static int open_image(const struct sym_image *image, struct sym_table **out)
 	fitting = b.n_entries ? realloc(b.entries, b.n_entries * sizeof(*fitting)) : NULL;
 	table->entries = fitting ? fitting : b.entries;
 	table->n_entries = b.n_entries;
-	table->names = b.names;
+	names = b.names_size ? realloc(b.names, b.names_size) : NULL;
+	table->names = names ? names : b.names;
 	table->damage = b.damage;
 	b.entries = NULL;
 	b.names = NULL;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Symbol tables of installed binaries against readelf's symbols and eu-addr2line
-# (classes of difference: sym_nm.md), and PLT names against objdump.
+# (classes of difference: sym_nm.md), PLT names against objdump, and the same without sections.
 set -u
 libdir=/usr/lib/$(uname -m)-linux-gnu
 files=0 failures=0
@@ -22,6 +22,35 @@ for f in /bin/bash "$libdir"/libc.so.6 "$libdir"/libstdc++.so.6 "$libdir"/libsql
 	diff "$BUILD/plt.ours" "$BUILD/plt.objdump" > "$BUILD/plt.diff" || {
 		echo "$f: PLT names are not objdump's"; head -n 10 "$BUILD/plt.diff"; failures=$((failures + 1)); }
 	names=$((names + $(wc -l < "$BUILD/plt.ours")))
+done
+
+# Without section headers, and with them cut off, PT_DYNAMIC leads to the same dynamic symbols.
+printf 'int used(void);\nint used(void) { return 1; }\n' > "$BUILD/narrow.c"
+gcc -m32 -nostdlib -shared -fPIC -Wl,--hash-style=sysv -o "$BUILD/narrow.so" "$BUILD/narrow.c"
+for f in /bin/bash "$libdir"/libc.so.6 "$libdir"/libstdc++.so.6 "$BUILD/narrow.so"; do
+	strip -o "$BUILD/headers" "$f"
+	"$BUILD/tests/diff/sym_dump" table "$BUILD/headers" | grep -v '@plt$' | cut -d' ' -f1,3 > "$BUILD/headers.names"
+	for how in none cut; do
+		python3 - "$f" "$BUILD/headers" $how <<-'PY'
+			import struct, sys
+			b = bytearray(open(sys.argv[1], "rb").read())
+			at, form, count = (40, "<Q", 60) if b[4] == 2 else (32, "<I", 48)  # e_shoff, e_shnum
+			start = struct.unpack_from(form, b, at)[0]
+			if sys.argv[3] == "none":
+			    struct.pack_into(form, b, at, 0)
+			    struct.pack_into("<HH", b, count, 0, 0)
+			else:
+			    del b[start + 1:]
+			open(sys.argv[2], "wb").write(b)
+		PY
+		"$BUILD/asan/tests/diff/sym_dump" table "$BUILD/headers" 2> "$BUILD/headers.err" |
+			cut -d' ' -f1,3 | diff - "$BUILD/headers.names" > "$BUILD/headers.diff" || {
+			echo "$f, section headers $how: other symbols"
+			head -n 10 "$BUILD/headers.diff"
+			failures=$((failures + 1))
+		}
+	done
+	[ -s "$BUILD/headers.names" ] || failures=$((failures + 1))
 done
 echo "$files files, $names PLT names"
 [ $failures -eq 0 ] && [ $names -gt 100 ]
