@@ -1,41 +1,86 @@
 #!/usr/bin/env python3
 """Compares offwind's frames with perf script's, sample by sample and pc by pc.
 
-  perf_script.py [-v] PERF.TXT OFFWIND.TXT
-      PERF.TXT     perf script -F comm,pid,tid,time,event,ip,sym,dso
-      OFFWIND.TXT  offwind unwind --format text
+  perf_script.py [-v] PERF.TXT OFFWIND.TXT OFFWIND.TSV
+      PERF.TXT     perf script --no-inline -F comm,pid,tid,time,event,ip,sym,dso
+      OFFWIND.TXT  offwind unwind --format text   (who and when)
+      OFFWIND.TSV  offwind unwind --format tsv    (the frames)
 
-Both print a caller's return address or the address before it; a frame agrees
-when the two differ by at most one.  Prints a line of figures: samples that
+perf prints offsets in the file where offwind prints the ELF file's addresses,
+and a caller's return address or the one before it; a frame agrees when, both
+taken as ELF addresses, they differ by at most one.  Prints the figures: samples that
 agree, and the others by the class of their first difference (README.md beside
 this file explains each class).  Exit 0 only if at least 97 % agree.
 """
 import collections
 import re
+import struct
 import sys
 
 HEAD = re.compile(r'^\s*(?P<comm>.*?)\s+(?P<pid>\d+)/(?P<tid>\d+)\s+(?:\[\d+\]\s+)?(?P<time>\d+\.\d+):')
 FRAME = re.compile(r'^\s+(?P<ip>[0-9a-f]+)\s+(?P<sym>.*?)(?:\s+\((?P<dso>.*)\))?$')
 
 
-def read(path):
-    samples, now = {}, None
+def segments(path, cache={}):
+    """PT_LOAD entries of an ELF file: (offset, vaddr, size, executable)."""
+    if path not in cache:
+        cache[path] = found = []
+        try:
+            data = open(path, 'rb').read(65536)
+            phoff, = struct.unpack_from('<Q', data, 32)
+            size, n = struct.unpack_from('<HH', data, 54)
+            for i in range(n):
+                kind, flags, off, vaddr, _, filesz = struct.unpack_from('<IIQQQQ', data, phoff + i * size)
+                if kind == 1:
+                    found.append((off, vaddr, filesz, flags & 1))
+        except (OSError, struct.error):
+            pass
+    return cache[path]
+
+
+def address(off, dso):
+    """What perf prints, as an address of the ELF file."""
+    for seg_off, vaddr, size, executable in segments(dso):
+        if executable and seg_off <= off < seg_off + size:
+            return off - seg_off + vaddr
+    return off
+
+
+def perf_samples(path):
+    samples = {}
+    now = None
     for line in open(path, encoding='utf8', errors='replace'):
         line = line.rstrip('\n')
-        if not line or line.startswith('#'):
-            continue
-        if not line[0].isspace() or HEAD.match(line):
-            head = HEAD.match(line)
-            if head:
-                key = (int(head['tid']), head['time'])
-                n = 0
-                while (key + (n,)) in samples:
-                    n += 1
-                now = samples[key + (n,)] = []
+        head = HEAD.match(line)
+        if head:
+            now = add(samples, head)
             continue
         frame = FRAME.match(line)
-        if frame and now is not None and not line.lstrip().startswith('#'):
-            now.append((int(frame['ip'], 16), frame['sym'], frame['dso'] or ''))
+        if frame and now is not None:
+            dso = frame['dso'] or ''
+            now.append((address(int(frame['ip'], 16), dso), frame['sym'], dso))
+    return samples
+
+
+def add(samples, head):
+    """The list of frames of one more sample; two of one thread may bear the same time."""
+    n = 0
+    while (int(head['tid']), head['time'], n) in samples:
+        n += 1
+    return samples.setdefault((int(head['tid']), head['time'], n), [])
+
+
+def our_samples(text, tsv):
+    samples = {}
+    by_number = [None]
+    for line in open(text, encoding='utf8', errors='replace'):
+        head = HEAD.match(line)
+        if head:
+            by_number.append(add(samples, head))
+    for line in open(tsv, encoding='utf8', errors='replace'):
+        row = line.rstrip('\n').split('\t')
+        if row[0].isdigit() and row[3] != '-':
+            by_number[int(row[0])].append((int(row[3], 16), row[4], row[2]))
     return samples
 
 
@@ -70,7 +115,7 @@ def classify(theirs, ours):
 def main():
     verbose = '-v' in sys.argv
     paths = [a for a in sys.argv[1:] if a != '-v']
-    theirs, ours = read(paths[0]), read(paths[1])
+    theirs, ours = perf_samples(paths[0]), our_samples(paths[1], paths[2])
     classes = collections.Counter()
     agree = 0
     shown = collections.Counter()

@@ -1,0 +1,147 @@
+#include "agent/cmd/raw.h"
+
+#include "agent/log.h"
+#include "agent/pipeline/names.h"
+#include "agent/source/owc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct raw {
+	char *path;
+	int fd;
+	const struct source_info *info;
+	struct owc_writer *writer;
+	int err; /* the first one; nothing is written after it */
+};
+
+static void raw_free(struct raw *raw)
+{
+	if (raw->fd >= 0)
+		(void)close(raw->fd);
+	free(raw->path);
+	free(raw);
+}
+
+static void keep_older(const char *path)
+{
+	char older[4096];
+	struct stat st;
+
+	if (lstat(path, &st) || !S_ISREG(st.st_mode) || !st.st_size)
+		return;
+	if ((size_t)snprintf(older, sizeof(older), "%s.old", path) < sizeof(older))
+		(void)rename(path, older);
+}
+
+int raw_open(const char *path, const struct source *source, struct raw **out)
+{
+	struct raw *raw = calloc(1, sizeof(*raw));
+	int err = -ENOMEM;
+
+	if (!raw)
+		return err;
+	raw->fd = -1;
+	raw->info = &source->info;
+	raw->path = strdup(path);
+	if (!raw->path)
+		goto fail;
+	keep_older(path);
+	raw->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+	err = raw->fd < 0 ? -errno : owc_writer_open(raw->fd, &source->info, &raw->writer);
+	if (err)
+		goto fail;
+	*out = raw;
+	return 0;
+fail:
+	log_error("%s: cannot be written: %s", path, strerror(-err));
+	raw_free(raw);
+	return err;
+}
+
+int raw_event(struct raw *raw, const struct event *event)
+{
+	int err = raw->err;
+
+	if (!err)
+		err = owc_writer_event(raw->writer, event);
+	if (err == -E2BIG) { /* left out alone; the file goes on */
+		log_warning("%s: an event was too large to be kept", raw->path);
+		return 0;
+	}
+	if (err && !raw->err)
+		log_error("%s: cannot be written: %s; what is in it can be read", raw->path,
+			  strerror(-err));
+	raw->err = err;
+	return err;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct source_kernel_symbol *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* One symbol for each function that was seen; it reaches to the last address seen in it. */
+static int add_kernel_symbols(struct raw *raw, struct opener *opener)
+{
+	const struct module kernel = { .kind = MODULE_KERNEL, .path = (char[]){ "[kernel]" } };
+	size_t n_seen, n = 0, kept = 0;
+	const uint64_t *seen = owc_writer_kernel_lookups(raw->writer, &n_seen);
+	struct source_kernel_symbol *symbols = calloc(n_seen + 1, sizeof(*symbols));
+	struct names *names = NULL;
+	int err = symbols ? names_new(opener, raw->info, true, &names) : -ENOMEM;
+
+	for (size_t i = 0; !err && i < n_seen; i++) {
+		struct location location = { .module = &kernel, .vaddr = seen[i] };
+		struct name name;
+
+		names_find(names, &location, &name);
+		if (!name.system_name)
+			continue;
+		symbols[n++] = (struct source_kernel_symbol){
+			.addr = name.start,
+			.size = seen[i] - name.start + 1,
+			.name = name.system_name,
+			.module = strcmp(name.module, "[kernel]") ? name.module : "",
+		};
+	}
+	if (!err && n) {
+		qsort(symbols, n, sizeof(*symbols), by_address);
+		for (size_t i = 1; i < n; i++) {
+			if (symbols[i].addr != symbols[kept].addr)
+				symbols[++kept] = symbols[i];
+			else if (symbols[i].size > symbols[kept].size)
+				symbols[kept].size = symbols[i].size;
+		}
+		err = owc_writer_kernel_symbols(raw->writer, symbols, kept + 1);
+	}
+	names_free(names);
+	free(symbols);
+	return err;
+}
+
+int raw_close(struct raw *raw, struct opener *opener)
+{
+	bool said = raw->err != 0;
+	int err = raw->err, closed;
+
+	if (!err)
+		err = add_kernel_symbols(raw, opener);
+	closed = owc_writer_close(raw->writer);
+	if (!err)
+		err = closed;
+	if (close(raw->fd) && !err)
+		err = -errno;
+	raw->fd = -1;
+	if (err && !said)
+		log_error("%s: cannot be written: %s", raw->path, strerror(-err));
+	raw_free(raw);
+	return err;
+}

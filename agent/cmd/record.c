@@ -1,0 +1,561 @@
+/* agent/cmd/record.c: the live system in, profiles or a capture file out. */
+#include "agent/cmd/cmd.h"
+#include "agent/cmd/input.h"
+#include "agent/cmd/raw.h"
+#include "agent/export/writer.h"
+#include "agent/log.h"
+#include "agent/opener/opener.h"
+#include "agent/pipeline/fold.h"
+#include "agent/pipeline/pipeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+
+static const char help[] =
+	"usage: offwind record [OPTION]… [-a | -p PID[,PID…] | [--] COMMAND [ARG]…]\n"
+	"Samples the stacks of the live system and writes a pprof profile.\n"
+	"\n"
+	"  -a, --all-cpus        the whole system (the default without PID and COMMAND)\n"
+	"  -p, --pid PID[,PID…]  these processes and the children they make\n"
+	"  -F, --freq HZ         samples a second on each CPU (default 99)\n"
+	"  -d, --duration SEC    stop after that long (default: at Ctrl-C, or when COMMAND ends)\n"
+	"  -o, --output FILE     where to (default offwind.pb.gz; with --raw offwind.owc;\n"
+	"                        with --rotate the folder offwind-profiles)\n"
+	"      --raw[=FILE]      write a capture file, to be unwound later; with FILE, beside\n"
+	"                        the profile\n"
+	"      --rotate SEC      a profile for every SEC seconds, in the folder that -o names\n"
+	"      --keep N          with --rotate: keep the N newest profiles (default: all)\n"
+	"      --max-frames N    most frames of one stack (default 1024)\n"
+	"      --stack-max BYTES most bytes copied of one stack (default 262144)\n"
+	"      --no-demangle     names as linked\n"
+	"  -q, --quiet           errors and warnings only\n"
+	"  -v, --verbose         say more\n"
+	"  -h, --help            this text\n"
+	"\n"
+	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
+
+struct options {
+	struct source_live_options live;
+	struct pipeline_options pipeline;
+	uint64_t duration_ns, rotate_ns;
+	uint32_t keep;
+	const char *path, *raw_path;
+	bool raw, all, demangle;
+	char **command; /* NULL: none */
+};
+
+struct recorder {
+	const struct options *options;
+	struct source *source;
+	struct pipeline *pipeline; /* NULL: only a capture file is wanted */
+	struct writer *writer;
+	struct raw *raw;       /* NULL: none wanted */
+	struct opener *opener; /* for the kernel's names in the capture file */
+	pid_t child;	       /* 0: none, or reaped */
+	int child_gate;	       /* closing it lets the command begin; -1: open */
+	uint64_t began_ns, window_start_ns;
+	bool stopped;
+	uint64_t n_windows;
+	struct accounting raw_accounting; /* without a pipeline */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+	(void)number;
+	interrupted++;
+	if (interrupted > 2)
+		_exit(CMD_FAILED); /* asked thrice: do not insist on a good end */
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- the command to profile ------------------------------------------------- */
+
+/* A child that waits at a pipe until everything that watches it is in place. */
+static int start_child(struct recorder *r)
+{
+	int gate[2];
+	pid_t pid;
+
+	if (pipe2(gate, O_CLOEXEC))
+		return -errno;
+	pid = fork();
+	if (pid < 0) {
+		int err = -errno;
+
+		(void)close(gate[0]);
+		(void)close(gate[1]);
+		return err;
+	}
+	if (!pid) {
+		char byte;
+
+		(void)signal(SIGINT, SIG_DFL);
+		(void)signal(SIGTERM, SIG_DFL);
+		(void)close(gate[1]);
+		/* One byte: go.  None: the recorder failed before it could begin. */
+		if (read(gate[0], &byte, 1) != 1)
+			_exit(CMD_FAILED);
+		(void)execvp(r->options->command[0], r->options->command);
+		log_error("%s: cannot be run: %s", r->options->command[0], strerror(errno));
+		_exit(127);
+	}
+	(void)close(gate[0]);
+	r->child = pid;
+	r->child_gate = gate[1];
+	return 0;
+}
+
+static void release_child(struct recorder *r)
+{
+	if (r->child_gate < 0)
+		return;
+	if (write(r->child_gate, "", 1) != 1)
+		log_warning("%s: cannot be started: %s", r->options->command[0], strerror(errno));
+	(void)close(r->child_gate);
+	r->child_gate = -1;
+}
+
+static bool child_ended(struct recorder *r)
+{
+	int status;
+
+	if (!r->child || waitpid(r->child, &status, WNOHANG) != r->child)
+		return false;
+	r->child = 0;
+	if (WIFSIGNALED(status))
+		log_info("%s: ended by signal %d", r->options->command[0], WTERMSIG(status));
+	else if (WEXITSTATUS(status))
+		log_info("%s: exit status %d", r->options->command[0], WEXITSTATUS(status));
+	return true;
+}
+
+/* ---- recording ---------------------------------------------------------------- */
+
+/* Hands over what was folded; the window reaches from the last one's end to end_ns. */
+static int close_window(struct recorder *r, uint64_t end_ns)
+{
+	struct profile *profile;
+	int err = pipeline_take(r->pipeline, &profile);
+
+	if (err)
+		return err;
+	profile->start_ns = r->window_start_ns;
+	profile->end_ns = end_ns;
+	r->window_start_ns = end_ns;
+	r->n_windows++;
+	writer_put(r->writer, profile);
+	return 0;
+}
+
+/* Windows end by the clock of the events, so that each sample falls into its own. */
+static int rotate(struct recorder *r, uint64_t time_ns)
+{
+	uint64_t every = r->options->rotate_ns;
+	int err = 0;
+
+	while (every && !err && time_ns >= r->window_start_ns + every)
+		err = close_window(r, r->window_start_ns + every);
+	return err;
+}
+
+static int take_event(struct recorder *r, const struct event *event)
+{
+	int err = 0;
+
+	/* A capture file that cannot be written (it says so itself) does not end a profile. */
+	if (r->raw)
+		err = raw_event(r->raw, event);
+	if (err && !r->pipeline)
+		return err;
+	if (r->pipeline) {
+		err = 0;
+		/* The start-up inventory is older than the recording. */
+		if (event->type == EVENT_SAMPLE && event->time_ns > r->window_start_ns)
+			err = rotate(r, event->time_ns);
+		return err ? err : pipeline_event(r->pipeline, event);
+	}
+	if (event->type == EVENT_SAMPLE) {
+		r->raw_accounting.captured++;
+		r->raw_accounting.cut += event->sample.stack_cut;
+	} else if (event->type == EVENT_LOST) {
+		r->raw_accounting.captured += event->lost.n_samples;
+		r->raw_accounting.lost[event->lost.reason] += event->lost.n_samples;
+		r->raw_accounting.sideband_lost += event->lost.n_sideband;
+	}
+	return 0;
+}
+
+static void check_stop(struct recorder *r)
+{
+	bool ended = child_ended(r);
+	uint64_t duration = r->options->duration_ns;
+
+	if (r->stopped)
+		return;
+	if (interrupted || ended || (duration && now_ns() >= r->began_ns + duration)) {
+		r->stopped = true;
+		source_stop(r->source);
+	}
+}
+
+static void show_progress(const struct recorder *r)
+{
+	struct accounting a = r->raw_accounting;
+
+	if (r->pipeline)
+		pipeline_total(r->pipeline, &a);
+	log_progress("%" PRIu64 " s, %" PRIu64 " samples", (now_ns() - r->began_ns) / SECOND_NS,
+		     a.captured);
+}
+
+static int loop(struct recorder *r)
+{
+	/* How far the stream of events may be behind the clock; see source_live_open. */
+	const uint64_t lag_ns = 2 * SECOND_NS;
+	uint64_t last_look = 0;
+
+	for (;;) {
+		struct event event;
+		uint64_t now;
+		int err = 0, rc = source_next(r->source, &event, 200);
+
+		if (rc == 0)
+			return 0;
+		if (rc == 1)
+			err = take_event(r, &event);
+		else if (rc != -EAGAIN && rc != -EINTR) {
+			log_error("%s", r->source->error);
+			return rc;
+		}
+		if (err) {
+			log_error("recording stopped: %s", strerror(-err));
+			return err;
+		}
+		now = now_ns();
+		if (rc == 1 && now < last_look + SECOND_NS / 10)
+			continue;
+		last_look = now;
+		check_stop(r);
+		show_progress(r);
+		if (rc != 1 && r->pipeline && now > lag_ns) {
+			err = rotate(r, now - lag_ns);
+			if (err)
+				return err;
+		}
+	}
+}
+
+static int set_up(struct recorder *r)
+{
+	const struct options *o = r->options;
+	struct writer_options writing = { .demangle = o->demangle, .keep = o->keep };
+	struct source_live_options live = o->live;
+	int32_t child;
+	char error[512] = "";
+	int err = 0;
+
+	if (o->command) {
+		err = start_child(r);
+		if (err) {
+			log_error("fork: %s", strerror(-err));
+			return err;
+		}
+		child = r->child;
+		live.pids = &child;
+		live.n_pids = 1;
+	}
+	if (o->rotate_ns && mkdir(o->path, 0777) && errno != EEXIST) {
+		err = -errno;
+		log_error("%s: cannot be made: %s", o->path, strerror(errno));
+		return err;
+	}
+	err = source_live_open(&live, &r->source, error);
+	if (err) {
+		log_error("%s", error);
+		return err;
+	}
+	if (o->raw) {
+		struct opener_options opening = { .live = true };
+
+		err = opener_new(&opening, &r->opener);
+		if (!err)
+			err = raw_open(o->raw_path, r->source, &r->raw);
+		if (err)
+			return err;
+	}
+	if (!o->raw || o->raw_path != o->path) {
+		err = pipeline_new(&o->pipeline, &r->source->info, &r->pipeline);
+		if (!err) {
+			writing.info = &r->source->info;
+			writing.opener = pipeline_opener(r->pipeline);
+			if (o->rotate_ns)
+				writing.folder = o->path;
+			else
+				writing.path = o->path;
+			err = writer_new(&writing, &r->writer);
+		}
+		if (err)
+			log_error("cannot start: %s", strerror(-err));
+	}
+	return err;
+}
+
+static void say_result(const struct recorder *r, uint64_t n_written)
+{
+	const struct options *o = r->options;
+	struct accounting total = r->raw_accounting;
+	char text[1024];
+
+	if (r->pipeline) {
+		pipeline_total(r->pipeline, &total);
+		accounting_text(&total, text, sizeof(text));
+		log_info("%s", text);
+	} else {
+		uint64_t lost = 0;
+
+		for (size_t i = 0; i < EVENT_LOST_N; i++)
+			lost += total.lost[i];
+		log_info("captured %" PRIu64 " = written %" PRIu64 " + lost %" PRIu64
+			 "; stack cut %" PRIu64,
+			 total.captured, total.captured - lost, lost, total.cut);
+	}
+	if (o->rotate_ns)
+		log_info("wrote %" PRIu64 " profiles into %s", n_written, o->path);
+	else if (r->pipeline)
+		log_info("wrote %s", o->path);
+	if (o->raw)
+		log_info("wrote %s", o->raw_path);
+}
+
+static int record(const struct options *options)
+{
+	struct recorder r = { .options = options, .child_gate = -1 };
+	uint64_t n_written = 0, n_failed = 0;
+	struct sigaction action = { .sa_handler = on_signal };
+	int err, raw_err = 0;
+
+	(void)sigaction(SIGINT, &action, NULL);
+	(void)sigaction(SIGTERM, &action, NULL);
+	err = set_up(&r);
+	if (!err) {
+		r.began_ns = r.window_start_ns = now_ns();
+		release_child(&r);
+		err = loop(&r);
+	}
+	log_progress_done();
+	/* Whatever ended the recording: what was captured until then is kept. */
+	if (r.writer) {
+		int last = 0;
+
+		if (!options->rotate_ns || r.n_windows == 0 || now_ns() > r.window_start_ns)
+			last = close_window(&r, now_ns());
+		writer_finish(r.writer, &n_written, &n_failed);
+		if (!err)
+			err = last;
+	}
+	if (r.raw)
+		raw_err = raw_close(r.raw, r.opener);
+	if (r.source && !err && !raw_err && !n_failed)
+		say_result(&r, n_written);
+	pipeline_free(r.pipeline);
+	opener_free(r.opener);
+	source_close(r.source);
+	if (r.child_gate >= 0)
+		(void)close(r.child_gate);
+	if (r.child > 0) {
+		(void)kill(r.child, SIGTERM);
+		(void)waitpid(r.child, NULL, 0);
+	}
+	if (err || raw_err)
+		return CMD_FAILED;
+	return n_failed ? CMD_PARTLY : CMD_DONE;
+}
+
+/* ---- the command line ----------------------------------------------------------- */
+
+static int parse_pids(const char *text, struct options *o)
+{
+	char *copy = strdup(text), *rest = copy, *word;
+	uint64_t pid;
+	int err = copy ? 0 : -ENOMEM;
+
+	while (!err && (word = strsep(&rest, ","))) {
+		int32_t *bigger = reallocarray(o->live.pids, o->live.n_pids + 1, sizeof(*bigger));
+
+		if (!bigger) {
+			err = -ENOMEM;
+			break;
+		}
+		o->live.pids = bigger;
+		err = input_number("--pid", word, 1, INT32_MAX, &pid);
+		if (err)
+			break;
+		if (kill((pid_t)pid, 0) && errno == ESRCH) {
+			log_error("--pid %" PRIu64 ": no such process", pid);
+			err = -ESRCH;
+			break;
+		}
+		bigger[o->live.n_pids++] = (int32_t)pid;
+	}
+	free(copy);
+	return err;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+	enum { RAW = 256, ROTATE, KEEP, MAX_FRAMES, STACK_MAX, NO_DEMANGLE };
+	static const struct option options[] = {
+		{ "all-cpus", no_argument, NULL, 'a' },
+		{ "pid", required_argument, NULL, 'p' },
+		{ "freq", required_argument, NULL, 'F' },
+		{ "duration", required_argument, NULL, 'd' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "raw", optional_argument, NULL, RAW },
+		{ "rotate", required_argument, NULL, ROTATE },
+		{ "keep", required_argument, NULL, KEEP },
+		{ "max-frames", required_argument, NULL, MAX_FRAMES },
+		{ "stack-max", required_argument, NULL, STACK_MAX },
+		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	uint64_t number;
+	int c;
+
+	/* +: what follows COMMAND is its own. */
+	while ((c = getopt_long(argc, argv, "+ap:F:d:o:qvh", options, NULL)) != -1) {
+		switch (c) {
+		case 'a':
+			o->all = true;
+			break;
+		case 'p':
+			if (parse_pids(optarg, o))
+				return -EINVAL;
+			break;
+		case 'F':
+			if (input_number("--freq", optarg, 1, 50000, &number))
+				return -EINVAL;
+			o->live.frequency_hz = (uint32_t)number;
+			break;
+		case 'd':
+			if (input_number("--duration", optarg, 1, UINT32_MAX, &number))
+				return -EINVAL;
+			o->duration_ns = number * SECOND_NS;
+			break;
+		case 'o':
+			o->path = optarg;
+			break;
+		case RAW:
+			o->raw = true;
+			o->raw_path = optarg;
+			break;
+		case ROTATE:
+			if (input_number("--rotate", optarg, 1, 86400, &number))
+				return -EINVAL;
+			o->rotate_ns = number * SECOND_NS;
+			break;
+		case KEEP:
+			if (input_number("--keep", optarg, 1, UINT32_MAX, &number))
+				return -EINVAL;
+			o->keep = (uint32_t)number;
+			break;
+		case MAX_FRAMES:
+			if (input_number("--max-frames", optarg, 1, 1 << 20, &number))
+				return -EINVAL;
+			o->pipeline.max_frames = (size_t)number;
+			break;
+		case STACK_MAX:
+			if (input_number("--stack-max", optarg, 4096, 256 << 10, &number))
+				return -EINVAL;
+			o->live.stack_max = (uint32_t)number;
+			break;
+		case NO_DEMANGLE:
+			o->demangle = false;
+			break;
+		case 'q':
+			log_quiet(true);
+			break;
+		case 'v':
+			log_verbose(true);
+			break;
+		case 'h':
+			(void)fputs(help, stdout);
+			exit(CMD_DONE);
+		default:
+			return -EINVAL;
+		}
+	}
+	if (optind < argc)
+		o->command = argv + optind;
+	if ((o->all && o->command) || (o->all && o->live.n_pids) ||
+	    (o->command && o->live.n_pids)) {
+		log_error("record: only one of -a, -p and COMMAND");
+		return -EINVAL;
+	}
+	if (o->keep && !o->rotate_ns) {
+		log_error("record: --keep goes with --rotate");
+		return -EINVAL;
+	}
+	if (o->raw && !o->raw_path && o->rotate_ns) {
+		log_error("record: --raw with --rotate needs a file: --raw=FILE");
+		return -EINVAL;
+	}
+	if (o->raw && !o->raw_path) {
+		if (!o->path)
+			o->path = "offwind.owc";
+		o->raw_path = o->path; /* the same pointer: no profile is wanted */
+	}
+	if (!o->path)
+		o->path = o->rotate_ns ? "offwind-profiles" : "offwind.pb.gz";
+	return 0;
+}
+
+/* Each file that is mapped anywhere is kept open; there may be more than the usual 1,024. */
+static void allow_many_files(void)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+int cmd_record(int argc, char **argv)
+{
+	struct options o = { .demangle = true,
+			     .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
+			     .pipeline = { .live = true, .fold = true } };
+	int rc = CMD_USAGE;
+
+	if (!parse(argc, argv, &o)) {
+		allow_many_files();
+		rc = record(&o);
+	}
+	free(o.live.pids);
+	return rc;
+}

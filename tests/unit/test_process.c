@@ -1,0 +1,279 @@
+#include "agent/process/process.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/log.h"
+#include "tests/check.h"
+
+static struct opener *opener;
+static struct modules *modules;
+static struct processes *processes;
+static uint64_t now;
+
+static void begin(void)
+{
+	const struct opener_options options = { 0 };
+
+	now = 1000;
+	CHECK(!opener_new(&options, &opener), "opener");
+	CHECK(!modules_new(opener, false, &modules), "modules");
+	CHECK(!processes_new(EM_X86_64, modules, &processes), "processes");
+}
+
+static void end(void)
+{
+	processes_free(processes);
+	modules_free(modules);
+	opener_free(opener);
+}
+
+static void put(struct event event)
+{
+	event.time_ns = now++;
+	CHECK(!processes_event(processes, &event), "event");
+}
+
+static void map_as(uint32_t pid, uint64_t start, uint64_t end_addr, uint64_t off, const char *path,
+		   uint32_t prot)
+{
+	put((struct event){ .type = EVENT_MAPPING,
+			    .pid = pid,
+			    .tid = pid,
+			    .mapping = { .start = start,
+					 .end = end_addr,
+					 .off = off,
+					 .prot = prot,
+					 .path = path } });
+}
+
+static void map(uint32_t pid, uint64_t start, uint64_t end_addr, uint64_t off, const char *path)
+{
+	map_as(pid, start, end_addr, off, path, PROT_READ | PROT_EXEC);
+}
+
+static void fork_task(uint32_t ppid, uint32_t ptid, uint32_t pid, uint32_t tid)
+{
+	put((struct event){ .type = EVENT_FORK,
+			    .pid = pid,
+			    .tid = tid,
+			    .fork = { .parent_pid = ppid, .parent_tid = ptid } });
+}
+
+static void comm(uint32_t pid, uint32_t tid, const char *name)
+{
+	put((struct event){ .type = EVENT_COMM, .pid = pid, .tid = tid, .comm = { name } });
+}
+
+static void task_exit(uint32_t pid, uint32_t tid)
+{
+	put((struct event){ .type = EVENT_EXIT, .pid = pid, .tid = tid });
+}
+
+static struct thread thread_of(uint32_t pid, uint32_t tid)
+{
+	struct thread thread = { 0 };
+
+	CHECK(!processes_thread(processes, pid, tid, &thread), "thread");
+	return thread;
+}
+
+/* "path+offset" of what is mapped there, or "-". */
+static const char *at(uint32_t pid, uint64_t addr)
+{
+	static char text[256];
+	struct thread thread = thread_of(pid, pid);
+	const struct uw_mapping *m = uw_space_find(thread.space, addr);
+	const struct module *module = m ? m->user : NULL;
+
+	if (!module)
+		return "-";
+	(void)snprintf(text, sizeof(text), "%s+%llx", module->path,
+		       (unsigned long long)(addr - m->start + m->off));
+	return text;
+}
+
+static void test_a_later_mapping_splits_an_earlier_one(void)
+{
+	begin();
+	map(1, 0x10000, 0x20000, 0x1000, "/a");
+	map(1, 0x14000, 0x16000, 0x9000, "/b");
+	CHECK(!strcmp(at(1, 0x13fff), "/a+4fff"), "before it");
+	CHECK(!strcmp(at(1, 0x14000), "/b+9000"), "inside");
+	CHECK(!strcmp(at(1, 0x16000), "/a+7000"), "behind it the offset still counts");
+	map_as(1, 0x12000, 0x13000, 0, "//anon", PROT_READ | PROT_WRITE);
+	CHECK(!strcmp(at(1, 0x12800), "-"), "data in its place: no code there any more");
+	CHECK(!strcmp(at(1, 0x13000), "/a+4000"), "and the rest stays");
+	CHECK(!strcmp(at(1, 0x20000), "-"), "the end is past the last byte");
+	end();
+}
+
+static void test_fork_inherits_and_exec_clears(void)
+{
+	begin();
+	fork_task(0, 0, 10, 10);
+	comm(10, 10, "shell");
+	map(10, 0x1000, 0x2000, 0, "/bin/sh");
+	fork_task(10, 10, 11, 11);
+	CHECK(!strcmp(at(11, 0x1800), "/bin/sh+800"), "the child has its parent's mappings");
+	CHECK(!strcmp(thread_of(11, 11).comm, "shell"), "and name");
+	put((struct event){ .type = EVENT_EXEC, .pid = 11, .tid = 11 });
+	comm(11, 11, "ls");
+	map(11, 0x5000, 0x6000, 0, "/bin/ls");
+	CHECK(!strcmp(at(11, 0x1800), "-"), "gone with the old image");
+	CHECK(!strcmp(at(11, 0x5800), "/bin/ls+800"), "the new image");
+	CHECK(!strcmp(at(10, 0x1800), "/bin/sh+800"), "the parent is as it was");
+	CHECK(!strcmp(thread_of(10, 10).comm, "shell"), "and so is its name");
+	end();
+}
+
+static void test_threads_share_mappings_and_have_names(void)
+{
+	begin();
+	fork_task(0, 0, 20, 20);
+	comm(20, 20, "server");
+	fork_task(20, 20, 20, 21);
+	comm(20, 21, "worker");
+	fork_task(20, 21, 20, 22);
+	map(20, 0x1000, 0x2000, 0, "/srv");
+	CHECK(thread_of(20, 21).space == thread_of(20, 20).space, "one space");
+	CHECK(!strcmp(thread_of(20, 21).comm, "worker"), "own name");
+	CHECK(!strcmp(thread_of(20, 22).comm, "worker"), "named after the thread that made it");
+	CHECK(!strcmp(thread_of(20, 21).process_comm, "server"), "the process's name");
+	task_exit(20, 20); /* the leader may end first */
+	now += UINT64_C(10000000000);
+	comm(20, 21, "worker");
+	CHECK(!strcmp(at(20, 0x1800), "/srv+800"), "the others go on");
+	task_exit(20, 21);
+	task_exit(20, 22);
+	task_exit(20, 20);
+	CHECK(processes_count(processes) == 1, "late samples still find it");
+	now += UINT64_C(10000000000);
+	comm(99, 99, "tick");
+	CHECK(processes_count(processes) == 1, "then it is forgotten");
+	end();
+}
+
+static void test_a_number_used_again_is_another_process(void)
+{
+	begin();
+	fork_task(0, 0, 30, 30);
+	comm(30, 30, "old");
+	map(30, 0x1000, 0x2000, 0, "/old");
+	fork_task(30, 30, 30, 31);
+	task_exit(30, 31);
+	task_exit(30, 30);
+	fork_task(1, 1, 30, 30);
+	comm(30, 30, "new");
+	map(30, 0x5000, 0x6000, 0, "/new");
+	CHECK(!strcmp(at(30, 0x1800), "-"), "nothing of the old one");
+	now += UINT64_C(10000000000);
+	comm(99, 99, "tick");
+	CHECK(!strcmp(at(30, 0x5800), "/new+800"), "the old one's end is not the new one's");
+	CHECK(!strcmp(thread_of(30, 30).comm, "new"), "name");
+	/* A thread's number may come back as a process's without an exit having been seen. */
+	fork_task(30, 30, 30, 32);
+	fork_task(1, 1, 32, 32);
+	CHECK(thread_of(32, 32).pid == 32, "a process of its own");
+	end();
+}
+
+static void test_names_of_mappings_tell_their_kind(void)
+{
+	static const struct {
+		const char *path;
+		enum module_kind kind;
+	} cases[] = {
+		{ "/usr/bin/x", MODULE_FILE },	  { "[vdso]", MODULE_VDSO },
+		{ "//anon", MODULE_JIT },	  { "", MODULE_JIT },
+		{ "/memfd:jit", MODULE_JIT },	  { "/dev/zero", MODULE_JIT },
+		{ "[heap]", MODULE_JIT },	  { "[stack]", MODULE_JIT },
+		{ "anon_inode:[x]", MODULE_JIT }, { "[vsyscall]", MODULE_OTHER },
+		{ "[uprobes]", MODULE_OTHER },
+	};
+
+	begin();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct event_mapping m = { .start = 1, .end = 2, .path = cases[i].path };
+		const struct module *module = modules_get(modules, 1, &m);
+
+		CHECK(module && module->kind == cases[i].kind, cases[i].path);
+		CHECK(modules_get(modules, 2, &m) == module, "the same again");
+	}
+	end();
+}
+
+static void test_a_file_is_used_only_with_its_build_id(void)
+{
+	char self[256] = "";
+	struct event_mapping m = { .start = 1, .end = 2, .path = self };
+	struct uw_mapping mapping = { .start = 1, .end = 2 };
+	struct uw_object *object;
+	struct module *plain, *told, *wrong;
+
+	begin();
+	CHECK(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0, "own name");
+	mapping.user = plain = modules_get(modules, 1, &m);
+	object = modules_resolve(modules, &mapping);
+	CHECK(object && plain->state == MODULE_USABLE && plain->build_id.size,
+	      "its build-id is read from the file");
+	uw_object_put(object);
+
+	m.build_id = plain->build_id;
+	mapping.user = told = modules_get(modules, 1, &m);
+	CHECK(told != plain, "told in another way");
+	object = modules_resolve(modules, &mapping);
+	CHECK(object && object == plain->object, "but the same file, parsed once");
+	CHECK(module_canonical(told) == plain, "and counted once");
+	uw_object_put(object);
+
+	m.build_id.bytes[0] ^= 1;
+	mapping.user = wrong = modules_get(modules, 1, &m);
+	log_quiet(true);
+	CHECK(!modules_resolve(modules, &mapping), "another build-id: not used");
+	CHECK(wrong->state == MODULE_REPLACED && wrong->error == -ESTALE, "and said so");
+	CHECK(module_canonical(wrong) == wrong, "it stays itself");
+
+	m = (struct event_mapping){ .start = 1, .end = 2, .path = "/nonexistent/file" };
+	mapping.user = wrong = modules_get(modules, 1, &m);
+	CHECK(!modules_resolve(modules, &mapping) && wrong->state == MODULE_MISSING, "missing");
+	m.path = "/etc/passwd";
+	mapping.user = wrong = modules_get(modules, 1, &m);
+	CHECK(!modules_resolve(modules, &mapping) && wrong->state == MODULE_DAMAGED, "not ELF");
+	end();
+}
+
+static void test_many_processes_come_and_go(void)
+{
+	begin();
+	map(1, 0x1000, 0x2000, 0, "/init");
+	for (uint32_t i = 0; i < 5000; i++) {
+		uint32_t pid = 100 + i % 700; /* numbers come again */
+
+		fork_task(1, 1, pid, pid);
+		fork_task(pid, pid, pid, pid + 10000);
+		if (i % 3)
+			task_exit(pid, pid + 10000);
+		task_exit(pid, pid);
+		now += 20000000;
+	}
+	CHECK(processes_count(processes) <= 800, "what ended does not pile up");
+	CHECK(!strcmp(at(1, 0x1800), "/init+800"), "the first is still there");
+	end();
+}
+
+int main(void)
+{
+	test_a_later_mapping_splits_an_earlier_one();
+	test_fork_inherits_and_exec_clears();
+	test_threads_share_mappings_and_have_names();
+	test_a_number_used_again_is_another_process();
+	test_names_of_mappings_tell_their_kind();
+	test_a_file_is_used_only_with_its_build_id();
+	test_many_processes_come_and_go();
+	return check_done();
+}
