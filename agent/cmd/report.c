@@ -309,10 +309,12 @@ static void print_header(const struct report *r, const char *path, FILE *out)
 		(void)fprintf(out, "# … and %zu comments more\n", p->n_comment - COMMENTS_MAX);
 	(void)fputs("# ", out);
 	if (r->n_samples >= 0)
-		(void)fprintf(out, "%" PRId64 " samples, ", r->n_samples);
-	format_value(r->total, r->unit, value, sizeof(value));
-	(void)fprintf(out, "%s of ", value);
-	print_text(r->type_name, 0, false, out);
+		(void)fprintf(out, "%" PRId64 " samples", r->n_samples);
+	if (r->n_samples < 0 || strcmp(r->type_name, "samples") != 0) {
+		format_value(r->total, r->unit, value, sizeof(value));
+		(void)fprintf(out, "%s%s of ", r->n_samples < 0 ? "" : ", ", value);
+		print_text(r->type_name, 0, false, out);
+	}
 	if (p->duration_nanos > 0) {
 		format_value(p->duration_nanos, "nanoseconds", value, sizeof(value));
 		(void)fprintf(out, " in %s", value);

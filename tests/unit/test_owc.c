@@ -683,10 +683,11 @@ int main(int argc, char **argv)
 		memory[i] = (uint8_t)(i * i >> 3);
 	for (size_t i = 0; i < 3; i++)
 		memset(vdso[i], (int)i + 'a', sizeof(vdso[i]));
-	if (argc == 2) { /* a capture for other programs to look at */
+	if (argc == 3) { /* a capture of so many events, for other programs to look at */
 		int to = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC, 0666);
+		uint64_t n = strtoull(argv[2], NULL, 10);
 		size_t size;
-		uint8_t *bytes = bytes_of(capture(5000, 1000, true), &size);
+		uint8_t *bytes = bytes_of(capture(n, n / 5, true), &size);
 
 		CHECK(to >= 0 && write(to, bytes, size) == (ssize_t)size, "written");
 		free(bytes);

@@ -1,0 +1,166 @@
+#include "agent/cmd/cmd.h"
+#include "agent/log.h"
+#include "proto/pprof.h"
+
+#include "tests/check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[64] = "/tmp/test_report.XXXXXX";
+static const char *unit = "nanoseconds";
+static int64_t scale = 1000000;
+static const char *leaf = "leaf";
+
+/* a → b → leaf 60, a → b 30, a → a → leaf (recursion) 10; the last without symbol in lib.so. */
+static void write_profile(void)
+{
+	static const char *const names[] = { "a", "b" };
+	uint64_t ids[4], mapping;
+	struct pprof *p = NULL;
+	FILE *file = fopen(path, "w");
+
+	CHECK(file && !pprof_new(&p), "set up");
+	if (!file || !p)
+		return;
+	pprof_sample_type(p, "samples", "count");
+	pprof_sample_type(p, "cpu", unit);
+	pprof_default_sample_type(p, "cpu");
+	pprof_time(p, 1, 2500000000);
+	pprof_comment(p, "captured 100 = unwound 100 (root 100) + lost 0");
+	pprof_comment(p, "two\nlines \x1b[31m");
+	mapping = pprof_mapping(p, &(struct pprof_mapping){ 0, 0x1000, 0, "/lib/lib.so", NULL });
+	for (size_t i = 0; i < 2; i++)
+		ids[i] = pprof_location(
+			p, mapping, i + 1,
+			&(struct pprof_line){ pprof_function(p, names[i], NULL, NULL), 0 }, 1);
+	ids[2] = pprof_location(p, 0, 3,
+				&(struct pprof_line){ pprof_function(p, leaf, NULL, NULL), 0 }, 1);
+	ids[3] = pprof_location(p, mapping, 4, NULL, 0);
+	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ ids[2], ids[1], ids[0] }, 3,
+						(int64_t[]){ 6, 60 * scale }, NULL, 0 });
+	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ ids[1], ids[0] }, 2,
+						(int64_t[]){ 3, 30 * scale }, NULL, 0 });
+	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ ids[3], ids[0], ids[0] }, 3,
+						(int64_t[]){ 1, 10 * scale }, NULL, 0 });
+	CHECK(!pprof_write(p, 1, fileno(file)), "written");
+	pprof_free(p);
+	(void)fclose(file);
+}
+
+static char *print(int top)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	CHECK(!report_print(path, top, out) && !fclose(out), "printed");
+	return text;
+}
+
+/* The part behind the path's line, which differs from run to run. */
+static const char *rest(const char *text)
+{
+	const char *end = strchr(text, '\n');
+
+	return end ? end + 1 : "";
+}
+
+static void test_functions_by_their_own_share(void)
+{
+	char *text;
+
+	write_profile();
+	text = print(0);
+	CHECK(!strcmp(rest(text), "# captured 100 = unwound 100 (root 100) + lost 0\n"
+				  "# two?lines ?[31m\n"
+				  "# 10 samples, 100.00 ms of cpu in 2.50 s\n"
+				  "#\n"
+				  "   SELF                  TOTAL                MODULE  FUNCTION\n"
+				  " 60.00%      60.00 ms   60.00%      60.00 ms          leaf\n"
+				  " 30.00%      30.00 ms   90.00%      90.00 ms  lib.so  b\n"
+				  " 10.00%      10.00 ms   10.00%      10.00 ms  lib.so  [lib.so]\n"
+				  "  0.00%          0 ns  100.00%     100.00 ms  lib.so  a\n"),
+	      text);
+	free(text);
+	text = print(1);
+	CHECK(strstr(text, "leaf\n# … and 3 functions more\n"), text);
+	free(text);
+}
+
+static void test_no_sum_overflows(void)
+{
+	char *text;
+
+	scale = INT64_MAX / 61;
+	unit = "count";
+	write_profile();
+	text = print(0);
+	CHECK(strstr(text, "9223372036854775807 of cpu"), text);
+	free(text);
+	scale = 1000000;
+	unit = "nanoseconds";
+}
+
+static void test_hostile_names_stay_on_their_line(void)
+{
+	char *text;
+	size_t n = 0;
+
+	leaf = "x\ny\t\x1b]0;title\x07\xff";
+	write_profile();
+	text = print(0);
+	for (const char *at = text; *at; at++) {
+		n += *at == '\n';
+		CHECK(*at == '\n' || (unsigned char)*at >= 0x20, "a control character");
+	}
+	CHECK(n == 10, text);
+	free(text);
+	leaf = "leaf";
+}
+
+static int run(const char *a, const char *b)
+{
+	char name[] = "report",
+	     *argv[] = { name, (char *)(uintptr_t)a, (char *)(uintptr_t)b, NULL };
+	int argc = 1 + (a != NULL) + (b != NULL);
+
+	optind = 0; /* getopt starts anew */
+	return cmd_report(argc, argv);
+}
+
+static void test_exit_codes(void)
+{
+	FILE *file;
+
+	write_profile();
+	CHECK(run(path, "--check") == CMD_DONE, "a sound file");
+	CHECK(run(NULL, NULL) == CMD_USAGE, "no file");
+	CHECK(run(path, path) == CMD_USAGE, "two files");
+	CHECK(run("--top=x", path) == CMD_USAGE, "no number");
+	CHECK(run("--sort=name", path) == CMD_USAGE, "no such order");
+	CHECK(run("--type=gpu", path) == CMD_FAILED, "no such type");
+	CHECK(run("--type=samples", path) == CMD_DONE, "a type");
+	CHECK(run("--help", NULL) == CMD_DONE, "help");
+	CHECK(run("/nonexistent", NULL) == CMD_FAILED, "no such file");
+	file = fopen(path, "w");
+	CHECK(file && fputs("no profile\n", file) > 0 && !fclose(file), "damage");
+	CHECK(run(path, NULL) == CMD_FAILED, "a damaged file");
+	CHECK(report_print(path, 10, stdout) == -EBADMSG, "its code");
+}
+
+int main(void)
+{
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0, "a temporary file");
+	(void)close(fd);
+	test_functions_by_their_own_share();
+	test_no_sum_overflows();
+	test_hostile_names_stay_on_their_line();
+	test_exit_codes();
+	(void)unlink(path);
+	return check_done();
+}
