@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Fuzzes the readers of foreign unwind information from real seeds.
+# FUZZ_SECONDS (5) each; a finding is left in $BUILD/fuzz-findings/ and printed.
+set -eu
+seconds=${FUZZ_SECONDS:-5}
+work=$BUILD/fuzz-seeds/unwinder
+rm -rf "$work"
+mkdir -p "$work"/{object,cfi} "$BUILD/fuzz-findings"
+
+cat > "$work/a.c" <<'C'
+void fill(char *p, int n);
+int helper(int n) { char a[64]; fill(a, n); return a[n]; }
+int aligned(int n) { __attribute__((aligned(64))) char a[64]; fill(a, n); return a[n]; }
+void fill(char *p, int n) { while (n) p[--n] = (char)n; }
+int main(int argc, char **argv) { return argv[0][0] + helper(argc) + aligned(argc); }
+C
+flags="-O2 -Wl,-z,noseparate-code -Wl,--build-id -s"
+gcc $flags -o "$work/object/plain" "$work/a.c"
+gcc $flags -Wl,--no-eh-frame-hdr -o "$work/object/no_header" "$work/a.c"
+gcc $flags -nostdlib -Wl,-emain -o "$work/object/small" "$work/a.c"
+for z in none zlib zlib-gnu; do
+	gcc -O2 -g -gz=$z -nostdlib -Wl,-emain -fno-asynchronous-unwind-tables -o "$work/object/debug_$z" "$work/a.c"
+done
+objcopy --only-section=.debug_frame "$work/object/debug_none" "$work/mini"
+xz -c "$work/mini" > "$work/mini.xz"
+cp "$work/object/small" "$work/object/mini"
+objcopy --remove-section=.eh_frame --add-section .gnu_debugdata="$work/mini.xz" "$work/object/mini"
+cp "$work/object/small" "$work/object/stripped"
+objcopy --strip-section-headers "$work/object/stripped" 2> "$work/objcopy.log" || rm "$work/object/stripped"
+for f in /lib64/ld-linux-x86-64.so.2 "$work/object/plain"; do
+	objcopy -O binary --only-section=.eh_frame --set-section-flags .eh_frame=alloc "$f" "$work/frames"
+	name=$(basename "$f")
+	for mode in '\1\0' '\3\14' '\0\0'; do
+		{ printf "$mode"; head -c 2000 "$work/frames"; } > "$work/cfi/$name${mode//\\/_}"
+	done
+done
+
+for target in object cfi; do
+	log=$work/$target.log
+	if ! "$BUILD/fuzz/tests/fuzz/fuzz_uw_$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -verbosity=0 \
+		-print_final_stats=1 -rss_limit_mb=2048 -artifact_prefix="$BUILD/fuzz-findings/uw_$target-" \
+		"$work/$target" > "$log" 2>&1; then
+		echo "fuzz_uw_$target found something:"
+		tail -n 60 "$log"
+		exit 1
+	fi
+	sed -n "s/^stat::number_of_executed_units:/$target: inputs run/p" "$log"
+done
