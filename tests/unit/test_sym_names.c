@@ -154,6 +154,17 @@ static void test_an_expanding_name_stays_as_linked(void)
 
 static void test_long_names_are_cut_not_run_through(void)
 {
+	static const struct {
+		const char *start;
+		char repeat;
+	} deep[] = {
+		{ "_RINvC1a1f", 'R' }, /* references */
+		{ "_RINvC1a1f", 'S' }, /* slices */
+		{ "_RINvC1a1f", 'T' }, /* tuples */
+		{ "_RINvC1a1f", 'F' }, /* functions */
+		{ "_R", 'I' },	       /* generic arguments */
+		{ "_RINvC1a1fB", '_' }, { "_Z1fI", 'N' }, { "_Z1fI", 'K' }, { "_ZN", 'D' },
+	};
 	size_t n = 1 << 20;
 	char *name = malloc(n + 1);
 	char *got;
@@ -170,6 +181,16 @@ static void test_long_names_are_cut_not_run_through(void)
 		CHECK(got && *got, "deep nesting");
 		free(got);
 		name[len] = 'P';
+	}
+	for (size_t i = 0; i < sizeof(deep) / sizeof(deep[0]); i++) {
+		for (size_t len = 60; len < 16384; len *= 4) {
+			(void)memset(name, deep[i].repeat, len);
+			memcpy(name, deep[i].start, strlen(deep[i].start));
+			memcpy(name + len, "uEE", 4);
+			got = sym_demangle(name);
+			CHECK(got && *got, deep[i].start);
+			free(got);
+		}
 	}
 	free(name);
 }
