@@ -11,16 +11,17 @@ check() {
 	local folder=$1 allowed=$2 forbidden=$3 file line include
 	while IFS=: read -r file line include; do
 		[ -n "$file" ] || continue
-		case $include in
-		*\"*)
+		include=${include#*include}
+		case ${include//[[:space:]]/} in
+		\"*)
 			include=${include#*\"}; include=${include%%\"*}
 			if ! [[ $include =~ ^($allowed)$ ]]; then
 				echo "$file:$line: $folder/ may not include \"$include\""
 				failures=$((failures + 1))
 			fi ;;
-		*\<*)
+		\<*)
 			include=${include#*<}; include=${include%%>*}
-			if [[ $include =~ ^($forbidden)$ ]]; then
+			if [[ $include =~ ^($forbidden)$ || $include =~ ^(schema|unwinder|symbolizer|proto|agent|tests)/ ]]; then
 				echo "$file:$line: $folder/ may not include <$include>"
 				failures=$((failures + 1))
 			fi ;;

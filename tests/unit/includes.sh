@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The include check is only as good as what it refuses: one bad include a folder
+# and way of writing it, in a copy of the tree, has to fail and be named.
+set -u
+tree=$(mktemp -d) || exit 1
+trap 'rm -rf "$tree"' EXIT
+failures=0 cases=0
+for folder in schema bpf unwinder symbolizer proto agent; do
+	mkdir -p "$tree/$folder"
+	[ ! -d "$folder" ] || (find "$folder" -name '*.[ch]' -print0 | xargs -0r cp --parents -t "$tree")
+done
+
+expect() { # pass|fail FILE LINE
+	cases=$((cases + 1))
+	mkdir -p "$tree/$(dirname "$2")"
+	printf '/* probe */\n%b\n' "$3" > "$tree/$2"
+	tests/check_includes.sh "$tree" > "$tree/log" 2>&1
+	case $1:$? in
+	pass:0) ;;
+	fail:1) grep -q "^$2:2: " "$tree/log" || { echo "$2: $3: not named"; failures=$((failures + 1)); } ;;
+	*) echo "$2: $3: does not $1"; cat "$tree/log"; failures=$((failures + 1)) ;;
+	esac
+	rm -f "$tree/$2"
+}
+
+tests/check_includes.sh "$tree" || { echo "the tree itself fails"; exit 1; }
+
+expect fail schema/probe.h '#include <stdint.h>'
+expect fail schema/probe.h '#include "unwinder/unwinder.h"'
+expect pass schema/probe.h '#include <linux/types.h>'
+expect fail bpf/probe.bpf.c '#include <stdio.h>'
+expect fail bpf/probe.bpf.c '#include "agent/event.h"'
+expect pass bpf/probe.bpf.c '#include "schema/capture.h"\n#include <bpf/bpf_helpers.h>'
+for header in agent/event.h symbolizer/symbolizer.h proto/profile.pb-c.h ../agent/event.h unwinder/../agent/event.h; do
+	expect fail unwinder/probe.c "#include \"$header\""
+done
+for header in sqlite3.h bpf/libbpf.h protobuf-c/protobuf-c.h elfutils/libdw.h; do
+	expect fail unwinder/probe.c "#include <$header>"
+done
+expect pass unwinder/probe.c '#include "unwinder/unwinder.h"\n#include <elf.h>'
+for header in agent/event.h unwinder/internal.h proto/profile.pb-c.h; do
+	expect fail symbolizer/probe.c "#include \"$header\""
+done
+for header in sqlite3.h bpf/libbpf.h bpf/bpf.h; do
+	expect fail symbolizer/probe.c "#include <$header>"
+done
+expect pass symbolizer/probe.c '#include "unwinder/unwinder.h"\n#include <lzma.h>'
+expect fail proto/probe.c '#include "agent/event.h"'
+expect fail proto/probe.c '#include "unwinder/unwinder.h"'
+expect fail proto/probe.c '#include <sqlite3.h>'
+expect pass proto/probe.c '#include "proto/profile.pb-c.h"\n#include <protobuf-c/protobuf-c.h>'
+for header in unwinder/internal.h symbolizer/table.h symbolizer/image.h bpf/capture.bpf.c; do
+	expect fail agent/cmd/probe.c "#include \"$header\""
+done
+expect fail agent/probe.c '#include <vmlinux.h>'
+expect pass agent/deep/probe.c '#include "symbolizer/symbolizer.h"\n#include <sqlite3.h>'
+# The same thing, written otherwise.
+expect fail unwinder/probe.h '\t#\tinclude\t"agent/event.h"'
+expect fail unwinder/probe.h '#include"agent/event.h"'
+expect fail unwinder/probe.h '#include "agent/event.h" /* <elf.h> */'
+expect fail unwinder/probe.h '#include <sqlite3.h> // "unwinder/unwinder.h"'
+expect fail unwinder/probe.h '#include <agent/event.h>'
+expect fail agent/probe.h '#include <symbolizer/table.h>'
+echo "$cases includes tried"
+[ $failures -eq 0 ]
