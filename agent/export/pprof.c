@@ -17,6 +17,7 @@ struct span {
 	bool segment;	      /* the bounds are the file's own */
 	uint64_t first, last; /* address of the first and last byte */
 	uint64_t off;	      /* in the file, of first */
+	uint64_t weight;      /* frames in it, each as often as it was sampled */
 	uint64_t id;	      /* in the profile; 0: not yet, or none */
 };
 
@@ -230,6 +231,39 @@ static uint64_t mapping_id(struct writer *w, struct span *span)
 							       .file = m->path,
 							       .build_id = hex });
 	return span->id;
+}
+
+/* "libc.so.6", "ld-linux-x86-64.so.2", "module.so" */
+static bool is_library(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *so = strstr(slash ? slash : path, ".so");
+
+	return so && (!so[3] || so[3] == '.');
+}
+
+/*
+ * Readers take the first mapping for the main program.  Of a whole system that
+ * is the program most frames lie in.
+ */
+static void put_program_first(struct writer *w)
+{
+	const struct profile *p = w->profile;
+	struct span *first = NULL;
+
+	for (size_t i = 0; i < p->n_entries; i++) {
+		const struct profile_entry *e = &p->entries[i];
+
+		for (uint32_t j = 0; j < e->n_locations; j++)
+			w->spans[w->span_of[p->location_ids[e->first_location + j]]].weight +=
+				e->n_samples;
+	}
+	for (size_t i = 0; i < w->n_spans; i++)
+		if (w->spans[i].module->kind == MODULE_FILE &&
+		    !is_library(w->spans[i].module->path) &&
+		    (!first || w->spans[i].weight > first->weight))
+			first = &w->spans[i];
+	if (first)
+		(void)mapping_id(w, first);
 }
 
 static uint64_t function_id(struct writer *w, const struct location *location)
@@ -457,8 +491,10 @@ int export_pprof_add(struct export_pprof *e, const struct profile *profile, stru
 	if (!err)
 		err = place_all(&w);
 	if (!err) {
-		if (!e->n_added)
+		if (!e->n_added) {
 			add_types(&w);
+			put_program_first(&w);
+		}
 		add_comments(&w, comments, n_comments);
 		add_time(&w);
 		err = add_samples(&w);

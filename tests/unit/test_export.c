@@ -232,6 +232,7 @@ static void test_pprof_holds_the_profile(void)
 	      "a file that was not opened: addresses are offsets");
 	m = pprof_find_mapping(f, location_of(f, 0, 2)->mapping_id);
 	CHECK(m && !strcmp(pprof_text(f, m->build_id), "ab01"), "build-id");
+	CHECK(m && m->id == 1, "the program comes first, before libraries");
 	CHECK(location_of(f, 2, 1)->mapping_id == 0, "what was in no mapping has none");
 	CHECK(!strcmp(label_of(f, 0, "pid"), "10") && !strcmp(label_of(f, 0, "tid"), "11") &&
 		      !strcmp(label_of(f, 0, "thread"), "thr;ead") &&
