@@ -28,23 +28,29 @@ pprof -sample_index=samples -top > "$work/top" || { cat "$work/stderr"; exit 1; 
 pprof -sample_index=cpu -unit=ns -top > "$work/top_cpu" || { cat "$work/stderr"; exit 1; }
 pprof -raw > "$work/raw" || exit 1
 pprof -sample_index=samples -traces > "$work/traces" || exit 1
+"$BUILD/offwind" report --check "$work/p.pb.gz" > "$work/check" 2>&1 || { cat "$work/check"; exit 1; }
+"$BUILD/offwind" report --top 0 --type samples "$work/p.pb.gz" > "$work/report" || exit 1
 
 python3 - "$work" <<'PY'
 import collections, re, sys
 work = sys.argv[1]
 bad = []
 flat, cum, total, stacks = collections.Counter(), collections.Counter(), 0, collections.Counter()
+cum_by_module = collections.Counter()
 for line in open(work + '/folded'):
     stack, n = line.rsplit(' ', 1)
     n = int(n)
-    frames = []
+    frames, modules = [], set()
     for f in stack.split(';')[1:]:
         module, name = ('kernel', f[7:]) if f.startswith('kernel:') else f.split('/')
         frames.append('[%s]' % module if name == '?' else name)
+        modules.add(('[kernel]' if module == 'kernel' else module, frames[-1]))
     total += n
     flat[frames[-1]] += n
     for f in set(frames):
         cum[f] += n
+    for f in modules:
+        cum_by_module[f] += n
     stacks[tuple(reversed(frames))] += n
 
 def top(name, strip):
@@ -61,6 +67,15 @@ for name, scale in ('top', 1), ('top_cpu', 10101010):
     if got != want:
         bad += ['%s: %s want %s got %s' % (name, f, want.get(f), got.get(f))
                 for f in sorted(set(got) | set(want)) if got.get(f) != want.get(f)][:5]
+# The report keeps functions of one name apart by module; put together they are the same.
+got = collections.Counter(), collections.Counter()
+for line in open(work + '/report'):
+    m = re.match(r'\s*[\d.]+%\s+(\d+)\s+[\d.]+%\s+(\d+)\s+(\S+)\s+(\S+)$', line)
+    if m:
+        got[0][m[4]] += int(m[1])
+        got[1][m[3], m[4]] += int(m[2])
+if +got[0] != +flat or dict(got[1]) != dict(cum_by_module):
+    bad.append('offwind report differs')
 header = open(work + '/top_cpu').read()
 if 'Duration: 3s' not in header or 'Type: cpu' not in header:
     bad.append('header: ' + header[:200])
