@@ -13,6 +13,8 @@
 #define CODE_MAX   ((uint64_t)4 << 20)
 #define RELOCS_MAX ((uint64_t)64 << 20) /* bytes */
 #define NAME_MAX_N ((size_t)64 << 10)
+/* Names are copied, and a hostile file gives each of its entries the longest it has. */
+#define NAMES_MAX ((uint64_t)32 << 20)
 
 struct slot {
 	uint64_t got;	 /* vaddr */
@@ -25,6 +27,7 @@ struct plt {
 	const struct sym_image *image;
 	struct slot *slots; /* sorted by got */
 	size_t n_slots, room;
+	uint64_t name_bytes;
 	uint64_t reloc_bytes; /* of all sections, which may lie over each other */
 	uint64_t *lazy;	      /* slots of .rela.plt in its order, which lazy entries push */
 	size_t n_lazy;
@@ -104,7 +107,7 @@ static int compare_slots(const void *left, const void *right)
 
 /* ---- entries -------------------------------------------------------------- */
 
-/* The entry's name into text, its length; 0: the relocation's symbol has none. */
+/* Whom the slot is for: *n bytes of *name, in the arena or in resolver. */
 static int name_slot(const struct plt *plt, const struct slot *slot, const char **name, size_t *n,
 		     char resolver[static 32])
 {
@@ -154,6 +157,9 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 	err = name_slot(plt, &plt->slots[low], &name, &n, resolver);
 	if (err || !n)
 		return err;
+	plt->name_bytes += n;
+	if (plt->name_bytes > NAMES_MAX)
+		return -E2BIG;
 	in_arena = name != resolver;
 	from = in_arena ? (uint64_t)(name - plt->b->names) : 0;
 	err = sym_builder_names(plt->b, n + sizeof(suffix) - 1, &at); /* moves the arena */

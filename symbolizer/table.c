@@ -465,6 +465,7 @@ static void choose_all(struct sym_builder *b)
 	for (size_t i = 0; i < b->n_entries; i = next) {
 		struct sym_entry chosen[SAME_ADDR_MAX];
 		enum sym_kind kind;
+		uint64_t reached;
 		size_t n;
 
 		for (next = i + 1; next < b->n_entries && e[next].addr == e[i].addr; next++)
@@ -479,12 +480,10 @@ static void choose_all(struct sym_builder *b)
 		/* What has no size ends where the next one begins. */
 		if (kept && is_open(kind_of(&e[kept - 1])) && e[kept - 1].end > chosen[0].addr)
 			e[kept - 1].end = chosen[0].addr;
-		if (!is_open(kind)) {
-			any_end = chosen[n - 1].end > any_end ? chosen[n - 1].end : any_end;
-			if (kind == SYM_KIND_FUNC && any_end > func_end)
-				func_end =
-					chosen[n - 1].end > func_end ? chosen[n - 1].end : func_end;
-		}
+		reached = is_open(kind) ? 0 : chosen[n - 1].end;
+		any_end = reached > any_end ? reached : any_end;
+		if (kind == SYM_KIND_FUNC)
+			func_end = reached > func_end ? reached : func_end;
 		while (n) /* the widest first: what comes last is found first */
 			e[kept++] = chosen[--n];
 	}
