@@ -10,7 +10,7 @@ for f in /bin/bash "$libdir"/libc.so.6 "$libdir"/libm.so.6 "$libdir"/libstdc++.s
 	"$BUILD"/offwind "$BUILD"/tests/unit/test_sym_table; do
 	[ -f "$f" ] && readelf -h "$f" > /dev/null 2>&1 || continue
 	files=$((files + 1))
-	python3 tests/diff/sym_nm.py "$BUILD/tests/diff/sym_dump" "$f" 600 || failures=$((failures + 1))
+	python3 tests/diff/sym_nm.py "$BUILD/tests/diff/sym_dump" "$f" 400 || failures=$((failures + 1))
 done
 [ $files -ge 10 ] || { echo "only $files files to compare"; exit 1; }
 
