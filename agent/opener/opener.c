@@ -1,11 +1,13 @@
 #include "agent/opener/opener.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -199,5 +201,22 @@ int opener_kallsyms(struct opener *opener, int *fd)
 	if (opened < 0)
 		return -errno;
 	*fd = opened;
+	return 0;
+}
+
+int opener_vdso(const struct opener *opener, const void **image, size_t *size)
+{
+	const uint8_t *start = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+	Elf64_Ehdr header;
+
+	(void)opener;
+	if (!start)
+		return -ENOENT;
+	memcpy(&header, start, sizeof(header));
+	/* The section headers end the image; the kernel made it, so it is taken at its word. */
+	if (header.e_ident[EI_CLASS] != ELFCLASS64 || !header.e_shoff)
+		return -ENOENT;
+	*image = start;
+	*size = header.e_shoff + (size_t)header.e_shnum * header.e_shentsize;
 	return 0;
 }

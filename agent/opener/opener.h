@@ -47,4 +47,7 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 /* /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);
 
+/* The running kernel's vDSO, mapped into this process for its life; -ENOENT: it has none. */
+int opener_vdso(const struct opener *opener, const void **image, size_t *size);
+
 #endif

@@ -48,7 +48,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err)
 		err = opener_new(&opening, &p->opener);
 	if (!err)
-		err = modules_new(p->opener, options->live, &p->modules);
+		err = modules_new(p->opener, info, options->live, &p->modules);
 	if (!err)
 		err = processes_new(info->machine, p->modules, &p->processes);
 	if (!err)

@@ -32,6 +32,7 @@ struct known { /* what a module is inside the catalogue */
 
 struct modules {
 	struct opener *opener;
+	const struct source_info *info;
 	bool pin;
 	struct known **known;
 	size_t n, room;
@@ -90,13 +91,15 @@ fail:
 	return NULL;
 }
 
-int modules_new(struct opener *opener, bool pin, struct modules **out)
+int modules_new(struct opener *opener, const struct source_info *info, bool pin,
+		struct modules **out)
 {
 	struct modules *modules = calloc(1, sizeof(*modules));
 
 	if (!modules)
 		return -ENOMEM;
 	modules->opener = opener;
+	modules->info = info;
 	modules->pin = pin;
 	modules->kernel = add(modules, MODULE_KERNEL, "[kernel]");
 	modules->unknown = add(modules, MODULE_OTHER, "[unknown]");
@@ -204,6 +207,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	/* What has no file is one module each, however its pages came about. */
 	if (kind == MODULE_FILE)
 		m = *mapping;
+	else if (kind == MODULE_VDSO)
+		m.build_id = mapping->build_id;
 	else if (kind == MODULE_JIT)
 		m.path = "[jit]";
 	hash = hash_bytes(m.inode ^ m.inode_generation << 32, m.path, strlen(m.path));
@@ -336,14 +341,49 @@ static void report(const struct known *k)
 	case MODULE_UNREADABLE:
 	case MODULE_DAMAGED:
 		log_warning("%s: %s (%s)%s%s", k->module.path,
-			    module_state_sentence(k->module.state), strerror(-k->module.error),
-			    told[0] ? ", build-id " : "", told);
+			    k->module.kind == MODULE_VDSO
+				    ? "of another kernel, and not in the recording"
+				    : module_state_sentence(k->module.state),
+			    strerror(-k->module.error), told[0] ? ", build-id " : "", told);
 		break;
 	case MODULE_USABLE:
 	case MODULE_NOT_OPENED:
 	case MODULE_NO_FILE:
 		break;
 	}
+}
+
+/*
+ * A recording states no bytes of the vDSO.  This kernel's own is the same one
+ * if it has the build-id told, or was running when the recording was made.
+ */
+static int open_own_vdso(struct modules *modules, struct known *k, struct uw_object **out)
+{
+	struct uw_object *object;
+	const void *image;
+	size_t size;
+	int err = opener_vdso(modules->opener, &image, &size);
+
+	if (err)
+		return err;
+	if (!k->told.size && !modules->info->same_boot)
+		return -ENOENT;
+	err = uw_object_open_image(image, size, &object);
+	if (!err && k->told.size && !uw_build_id_equal(uw_object_build_id(object), &k->told)) {
+		uw_object_put(object);
+		err = -ENOENT;
+	}
+	if (err)
+		return err;
+	k->image = malloc(size);
+	if (!k->image) {
+		uw_object_put(object);
+		return -ENOMEM;
+	}
+	memcpy(k->image, image, size);
+	k->image_size = size;
+	*out = object;
+	return 0;
 }
 
 struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
@@ -360,7 +400,7 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 	if (k->image)
 		err = uw_object_open_image(k->image, k->image_size, &object);
 	else if (k->module.kind == MODULE_VDSO)
-		err = -ENOENT;
+		err = open_own_vdso(modules, k, &object);
 	else
 		err = open_object(modules, k, &object);
 	k->module.error = err;

@@ -13,11 +13,16 @@
 
 #include "agent/opener/opener.h"
 #include "agent/pipeline/profile.h"
+#include "agent/source/source.h"
 
 struct modules;
 
-/* opener is borrowed.  pin: open files at first sight, before their process can end. */
-int modules_new(struct opener *opener, bool pin, struct modules **out);
+/*
+ * opener and info are borrowed; info is read again as it becomes fuller.  pin:
+ * open files at first sight, before their process can end.
+ */
+int modules_new(struct opener *opener, const struct source_info *info, bool pin,
+		struct modules **out);
 void modules_free(struct modules *modules); /* NULL is fine */
 
 /* The module that a mapping event of process pid names.  NULL only when out of memory. */

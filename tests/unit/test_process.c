@@ -13,6 +13,7 @@
 static struct opener *opener;
 static struct modules *modules;
 static struct processes *processes;
+static struct source_info info;
 static uint64_t now;
 
 static void begin(void)
@@ -21,7 +22,7 @@ static void begin(void)
 
 	now = 1000;
 	CHECK(!opener_new(&options, &opener), "opener");
-	CHECK(!modules_new(opener, false, &modules), "modules");
+	CHECK(!modules_new(opener, &info, false, &modules), "modules");
 	CHECK(!processes_new(EM_X86_64, modules, &processes), "processes");
 }
 
@@ -247,6 +248,44 @@ static void test_a_file_is_used_only_with_its_build_id(void)
 	end();
 }
 
+static void test_the_vdso_is_this_kernels_only_if_it_is_the_one(void)
+{
+	const struct event_mapping m = { .start = 1, .end = 2, .path = "[vdso]" };
+	struct event_mapping told = m;
+	struct uw_mapping mapping = { .start = 1, .end = 2 };
+	const struct module *module;
+	struct uw_object *object;
+
+	info.same_boot = false;
+	begin();
+	mapping.user = modules_get(modules, 1, &m);
+	CHECK(!modules_resolve(modules, &mapping), "nothing says that it is");
+	end();
+	info.same_boot = true;
+	begin();
+	mapping.user = modules_get(modules, 1, &m);
+	object = modules_resolve(modules, &mapping);
+	CHECK(object, "recorded while this kernel ran");
+	module = mapping.user;
+	told.build_id = module->build_id;
+	CHECK(told.build_id.size, "it has a build-id");
+	uw_object_put(object);
+	end();
+	info.same_boot = false;
+	begin();
+	mapping.user = modules_get(modules, 1, &told);
+	object = modules_resolve(modules, &mapping);
+	CHECK(object, "of another boot, but with its build-id");
+	uw_object_put(object);
+	end();
+	told.build_id.bytes[3] ^= 0x10;
+	info.same_boot = true;
+	begin();
+	mapping.user = modules_get(modules, 1, &told);
+	CHECK(!modules_resolve(modules, &mapping), "with another");
+	end();
+}
+
 static void test_many_processes_come_and_go(void)
 {
 	begin();
@@ -274,6 +313,7 @@ int main(void)
 	test_a_number_used_again_is_another_process();
 	test_names_of_mappings_tell_their_kind();
 	test_a_file_is_used_only_with_its_build_id();
+	test_the_vdso_is_this_kernels_only_if_it_is_the_one();
 	test_many_processes_come_and_go();
 	return check_done();
 }
