@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Records real programs with perf and compares offwind's frames with perf script's.
+# What the classes of differences mean stands in README.md beside this file.
+#   usage: tests/diff/perf_script.sh [-v] [PROGRAM…]     HZ (199)
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+. tests/workload.sh
+command -v perf >/dev/null || { echo "perf is not installed"; exit 77; }
+verbose=()
+[ "${1:-}" != -v ] || { verbose=(-v); shift; }
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+
+for program in "${@:-clang python3 node jit sqlite3 git openssl}"; do
+	set -- $program
+	for name; do
+		workload "$name"
+		# Build-ids with the mappings: collecting them at the end makes perf 6.1 crash at times.
+		perf record -q --buildid-mmap -F "${HZ:-199}" --call-graph dwarf,65528 \
+			-o "$dir/perf.data" -- "${argv[@]}" >/dev/null 2>"$dir/log"
+		rc=$?
+		# git diff says 1 where files differ; a signal is perf's own.
+		if [ $rc -gt 1 ]; then
+			cat "$dir/log"
+			exit 1
+		fi
+		perf script --no-inline -i "$dir/perf.data" -F comm,pid,tid,time,event,ip,sym,dso \
+			>"$dir/perf.txt" 2>/dev/null
+		"$BUILD/offwind" unwind -q --format text -o "$dir/text" "$dir/perf.data" &&
+			"$BUILD/offwind" unwind -q --format tsv -o "$dir/tsv" "$dir/perf.data" || failures=1
+		rm -f "$dir/perf.data" "$dir/perf.data.old"
+		# Generated code is beyond perf; there offwind may only go further.
+		least=97
+		[ "$name" != jit ] || least=0
+		echo "== $name"
+		tests/diff/perf_script.py "${verbose[@]}" --least $least "$dir/perf.txt" "$dir/text" "$dir/tsv" ||
+			failures=1
+	done
+done
+exit $failures
