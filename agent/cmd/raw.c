@@ -64,6 +64,16 @@ fail:
 	return err;
 }
 
+/* Says so the first time. */
+static int failed(struct raw *raw, int err)
+{
+	if (err && !raw->err)
+		log_error("%s: cannot be written: %s; what is in it can be read", raw->path,
+			  strerror(-err));
+	raw->err = err;
+	return err;
+}
+
 int raw_event(struct raw *raw, const struct event *event)
 {
 	int err = raw->err;
@@ -74,11 +84,12 @@ int raw_event(struct raw *raw, const struct event *event)
 		log_warning("%s: an event was too large to be kept", raw->path);
 		return 0;
 	}
-	if (err && !raw->err)
-		log_error("%s: cannot be written: %s; what is in it can be read", raw->path,
-			  strerror(-err));
-	raw->err = err;
-	return err;
+	return failed(raw, err);
+}
+
+int raw_idle(struct raw *raw)
+{
+	return failed(raw, raw->err ? raw->err : owc_writer_idle(raw->writer));
 }
 
 static int by_address(const void *a, const void *b)

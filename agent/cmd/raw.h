@@ -16,6 +16,7 @@ struct opener;
 
 int raw_open(const char *path, const struct source *source, struct raw **out); /* reports */
 int raw_event(struct raw *raw, const struct event *event);
+int raw_idle(struct raw *raw); /* no event came for a while: what waits goes out */
 
 /*
  * Adds the names of the kernel addresses that were seen, since they cannot be

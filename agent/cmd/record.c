@@ -249,6 +249,11 @@ static int loop(struct recorder *r)
 			log_error("%s", r->source->error);
 			return rc;
 		}
+		if (rc != 1 && r->raw) {
+			int raw_err = raw_idle(r->raw);
+
+			err = r->pipeline ? 0 : raw_err;
+		}
 		if (err) {
 			log_error("recording stopped: %s", strerror(-err));
 			return err;

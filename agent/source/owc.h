@@ -30,6 +30,7 @@ int owc_writer_open(int fd, const struct source_info *info, struct owc_writer **
  */
 int owc_writer_event(struct owc_writer *w, const struct event *event);
 int owc_writer_flush(struct owc_writer *w); /* what is buffered, now */
+int owc_writer_idle(struct owc_writer *w);  /* if it is a second old; for when no event comes */
 
 /*
  * The lookup addresses of all kernel frames written so far, each once, in the

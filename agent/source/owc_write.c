@@ -515,6 +515,12 @@ int owc_writer_flush(struct owc_writer *w)
 	return outcome(w);
 }
 
+int owc_writer_idle(struct owc_writer *w)
+{
+	write_frame_if_due(w);
+	return outcome(w);
+}
+
 /* ---- the end --------------------------------------------------------------- */
 
 const uint64_t *owc_writer_kernel_lookups(const struct owc_writer *w, size_t *n)

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# kill -9 while a capture file is written: all but its last second or so can be
+# read, one line says where it ends, and the exit code says "in part".
+set -u
+work=$BUILD/faults/owc_kill
+rm -rf "$work"; mkdir -p "$work"
+sh -c 'while :; do :; done' & busy=$!
+"$BUILD/offwind" record -p $busy -F 199 -d 60 --raw -o "$work/a.owc" > "$work/log" 2>&1 & recorder=$!
+trap 'kill -9 $busy $recorder 2> /dev/null' EXIT
+for _ in $(seq 100); do # until a second of samples has reached the file
+	sleep 0.2
+	[ "$(stat -c %s "$work/a.owc" 2> /dev/null || echo 0)" -gt 3000 ] && break
+done
+sleep 2.5
+# Nothing runs for a while: what waits must go out all the same.
+kill -STOP $busy
+sleep 1.6
+before=$(stat -c %s "$work/a.owc")
+sleep 1
+[ "$(stat -c %s "$work/a.owc")" = "$before" ] || { echo "the idle recorder still writes"; exit 1; }
+kill -9 $recorder
+wait $recorder 2> /dev/null
+
+"$BUILD/offwind" unwind "$work/a.owc" -o "$work/a.pb.gz" > "$work/unwind" 2>&1
+rc=$?
+[ $rc = 3 ] || { echo "unwind: exit $rc"; cat "$work/unwind"; exit 1; }
+[ "$(grep -c 'a.owc: offset [0-9]*: the file ends without its trailer' "$work/unwind")" = 1 ] ||
+	{ echo "no line that says where it ends"; cat "$work/unwind"; exit 1; }
+n=$("$BUILD/offwind" report --top 1 --type samples "$work/a.pb.gz" | sed -n 's/^# \([0-9]*\) samples.*/\1/p')
+# 2.5 s at 199 Hz on a machine that may be loaded with other tests.
+[ "${n:-0}" -ge 100 ] || { echo "only ${n:-no} samples"; cat "$work/unwind"; exit 1; }
+echo "$n samples kept"
