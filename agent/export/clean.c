@@ -13,14 +13,18 @@ static bool is_control(const char *c, size_t n)
 	return n == 1 ? first < 0x20 || first == 0x7f : n == 2 && first == 0xc2 && second < 0xa0;
 }
 
-/* U+2028, U+2029: line ends to some readers; U+202A…E and U+2066…9 reorder what a terminal shows. */
+/*
+ * U+2028, U+2029: line ends to some readers; U+200E, U+200F, U+202A…E and
+ * U+2066…9 reorder what a terminal shows.
+ */
 static bool is_layout(const char *c, size_t n)
 {
 	unsigned char third = n == 3 ? (unsigned char)c[2] : 0;
 
 	if (n != 3 || (unsigned char)c[0] != 0xe2)
 		return false;
-	return ((unsigned char)c[1] == 0x80 && third >= 0xa8 && third <= 0xae) ||
+	return ((unsigned char)c[1] == 0x80 &&
+		(third == 0x8e || third == 0x8f || (third >= 0xa8 && third <= 0xae))) ||
 	       ((unsigned char)c[1] == 0x81 && third >= 0xa6 && third <= 0xa9);
 }
 

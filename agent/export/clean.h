@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { CLEAN_MAX = 4096 };
+enum { CLEAN_MAX = 64 * 1024 + 64 }; /* holds the longest name there is, with a suffix */
 
 /*
  * Copies text (NULL: "") for a terminal or a line-based format: invalid UTF-8

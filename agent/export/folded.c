@@ -45,9 +45,11 @@ static const char *frame_text(struct folding *f, uint32_t id, bool kernel)
 	if (*slot)
 		return *slot;
 	names_find(f->names, &f->profile->locations[id], &name);
-	if (!name.function)
+	if (!name.function || !name.function[0]) {
 		export_place(&name, place, sizeof(place));
-	*slot = keep(f, name.function ? name.function : place, kernel ? "_[k]" : "");
+		name.function = place;
+	}
+	*slot = keep(f, name.function, kernel ? "_[k]" : "");
 	return *slot;
 }
 

@@ -40,7 +40,8 @@ int export_text(FILE *out, const struct walked *w, struct names *names)
 	const struct event *e = w->event;
 	char text[CLEAN_MAX], module[CLEAN_MAX];
 
-	(void)clean_text(w->comm, "", '?', text, sizeof(text));
+	if (!clean_text(w->comm, "", '?', text, sizeof(text))) /* perf names it so, too */
+		(void)snprintf(text, sizeof(text), ":%" PRIu32, e->tid);
 	(void)clean_text(w->event_name, "", '?', module, sizeof(module));
 	(void)fprintf(out,
 		      "%-16s %5" PRIu32 "/%-5" PRIu32 " [%03" PRIu32 "] %5" PRIu64 ".%06" PRIu64
@@ -55,7 +56,7 @@ int export_text(FILE *out, const struct walked *w, struct names *names)
 		(void)clean_text(name.function, "", '?', text, sizeof(text));
 		(void)clean_text(whole_module(&f->location, &name), "", '?', module,
 				 sizeof(module));
-		if (name.function)
+		if (text[0])
 			(void)fprintf(out, "\t%16" PRIx64 " %s+0x%" PRIx64 " (%s)\n", f->pc, text,
 				      name.offset, module);
 		else
@@ -89,8 +90,8 @@ int export_tsv(FILE *out, const struct walked *w, struct names *names)
 		(void)fprintf(out, "%" PRIu64 "\t%zu\t%s\t%" PRIx64 "\t", w->number, i,
 			      module[0] ? module : "-", f->location.vaddr + f->location.ra_bytes);
 		(void)clean_text(name.function, "", '?', text, sizeof(text));
-		if (name.function)
-			(void)fprintf(out, "%s\t%" PRIu64, text[0] ? text : "-", name.offset);
+		if (text[0])
+			(void)fprintf(out, "%s\t%" PRIu64, text, name.offset);
 		else
 			(void)fputs("-\t-", out);
 		(void)fprintf(out, "\t%s\t%s\n",

@@ -272,7 +272,7 @@ static uint64_t function_id(struct writer *w, const struct location *location)
 	struct name name;
 
 	names_find(w->names, location, &name);
-	if (name.function)
+	if (name.function && name.function[0])
 		return pprof_function(w->pprof, name.function, name.system_name, NULL);
 	export_place(&name, place, sizeof(place));
 	return pprof_function(w->pprof, place, NULL, NULL);

@@ -173,7 +173,8 @@ static int read_zstd_frame(struct owc *o, const uint8_t magic[4])
 	struct content *c = &o->content;
 	struct input *in = &o->in;
 	ZSTD_inBuffer from = { magic, 4, 0 };
-	size_t rest = 1;
+	size_t rest = 1, before;
+	bool at_end = false;
 
 	c->n = c->pos = 0;
 	c->off = in->off - 4;
@@ -194,14 +195,9 @@ static int read_zstd_frame(struct owc *o, const uint8_t magic[4])
 					return end(o, err, in->off, "%s", strerror(-err));
 			}
 			from = (ZSTD_inBuffer){ in->buffer, in->n, in->pos };
-			if (from.pos == from.size) {
-				o->torn = -EBADMSG;
-				c->cut = true;
-				(void)snprintf(o->why, sizeof(o->why),
-					       "the file is cut short here");
-				return 0;
-			}
+			at_end = from.pos == from.size;
 		}
+		before = c->n;
 		to = (ZSTD_outBuffer){ c->bytes, c->room, c->n };
 		rest = ZSTD_decompressStream(o->zstd, &to, &from);
 		if (ZSTD_isError(rest)) {
@@ -209,6 +205,13 @@ static int read_zstd_frame(struct owc *o, const uint8_t magic[4])
 			return end(o, -EBADMSG, c->off, "zstd frame: %s", ZSTD_getErrorName(rest));
 		}
 		c->n = to.pos;
+		/* zstd holds back what there was no room for, so ask until nothing more comes. */
+		if (rest && at_end && c->n == before) {
+			o->torn = -EBADMSG;
+			c->cut = true;
+			(void)snprintf(o->why, sizeof(o->why), "the file is cut short here");
+			return 0;
+		}
 		if (from.src == in->buffer) {
 			in->off += from.pos - in->pos;
 			in->pos = from.pos;

@@ -31,6 +31,11 @@ pprof -sample_index=samples -traces > "$work/traces" || exit 1
 "$BUILD/offwind" report --check "$work/p.pb.gz" > "$work/check" 2>&1 || { cat "$work/check"; exit 1; }
 "$BUILD/offwind" report --top 0 --type samples "$work/p.pb.gz" > "$work/report" || exit 1
 
+# What Go's own encoder writes is read as well, and means the same.
+pprof -proto -output="$work/go.pb.gz" > /dev/null || { cat "$work/stderr"; exit 1; }
+"$BUILD/offwind" report --top 0 --type samples "$work/go.pb.gz" > "$work/report_go" || exit 1
+diff <(grep -v '^#' "$work/report") <(grep -v '^#' "$work/report_go") > "$work/diff" || { echo "through Go:"; head "$work/diff"; exit 1; }
+
 python3 - "$work" <<'PY'
 import collections, re, sys
 work = sys.argv[1]
