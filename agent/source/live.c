@@ -496,7 +496,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		const struct live_item *first = live_queue_first(&live->queue);
 
 		if (first && first->time_ns <= live->horizon_ns) {
-			if (now - live->drained_ns > DRAIN_EVERY_NS && !live->flushed &&
+			if (now > live->drained_ns + DRAIN_EVERY_NS && !live->flushed &&
 			    live->queue.bytes < QUEUE_BYTES_MAX) {
 				err = drain(live);
 				if (err)
@@ -508,7 +508,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		}
 		if (live->flushed)
 			return 0;
-		if (!live->stopped && now >= deadline && now - live->drained_ns < TICK_NS)
+		if (!live->stopped && now >= deadline && now < live->drained_ns + TICK_NS)
 			return -EAGAIN;
 		if (!live->stopped) {
 			err = wait_for_more(live, now, deadline);

@@ -1,5 +1,7 @@
 #include "agent/source/live_bpf.h"
 
+#include "agent/source/live_perf.h"
+
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -30,7 +32,9 @@ struct live_bpf {
 	size_t n_links;
 	struct bpf_link *follow[FOLLOW_PROGRAMS];
 	size_t ring_size;
-	int n_cpus; /* possible, not only online */
+	int n_cpus;	    /* possible: those that have counters */
+	size_t n_online;    /* those that can have a clock */
+	uint32_t n_scratch; /* up to the last online: those that have a scratch */
 	struct capture_counters *per_cpu;
 };
 
@@ -107,7 +111,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	s->rodata->filter_pids = options->filter;
 	err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
 	if (!err)
-		err = bpf_map__set_max_entries(s->maps.scratch, (uint32_t)bpf->n_cpus);
+		err = bpf_map__set_max_entries(s->maps.scratch, bpf->n_scratch);
 	if (!err)
 		err = bpf_map__set_value_size(s->maps.scratch,
 					      CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL);
@@ -119,6 +123,21 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	(void)bpf_program__set_autoload(s->progs.follow_exit, options->filter);
 	(void)bpf_program__set_autoload(s->progs.follow_free, options->filter);
 	return 0;
+}
+
+/* A scratch is large and the possible CPUs of a virtual machine may be hundreds. */
+static int count_cpus(struct live_bpf *bpf)
+{
+	int *online, err = live_cpus_online(&online, &bpf->n_online);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < bpf->n_online; i++)
+		if ((uint32_t)online[i] >= bpf->n_scratch)
+			bpf->n_scratch = (uint32_t)online[i] + 1;
+	free(online);
+	bpf->n_cpus = libbpf_num_possible_cpus();
+	return bpf->n_cpus < 0 ? bpf->n_cpus : 0;
 }
 
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error)
@@ -143,14 +162,14 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 	bpf = calloc(1, sizeof(*bpf));
 	if (!bpf)
 		return fail(error, err, "capture program");
-	bpf->n_cpus = libbpf_num_possible_cpus();
-	if (bpf->n_cpus < 0) {
-		err = bpf->n_cpus;
+	err = count_cpus(bpf);
+	if (err) {
 		(void)fail(error, err, "count of CPUs");
 		goto out;
 	}
+	err = -ENOMEM;
 	bpf->per_cpu = calloc((size_t)bpf->n_cpus, sizeof(*bpf->per_cpu));
-	bpf->links = calloc((size_t)bpf->n_cpus, sizeof(struct bpf_link *));
+	bpf->links = calloc(bpf->n_online, sizeof(struct bpf_link *));
 	if (!bpf->per_cpu || !bpf->links) {
 		(void)fail(error, err, "capture program");
 		goto out;
@@ -199,9 +218,9 @@ int live_bpf_attach(struct live_bpf *bpf, int fd, char *error)
 	int err;
 
 	said[0] = '\0';
-	if (bpf->n_links == (size_t)bpf->n_cpus) {
+	if (bpf->n_links == bpf->n_online) {
 		(void)close(fd);
-		return fail(error, -EINVAL, "more CPUs than the kernel has");
+		return fail(error, -EINVAL, "more CPUs than were online");
 	}
 	link = bpf_program__attach_perf_event(bpf->skeleton->progs.capture_sample, fd);
 	if (!link) {
