@@ -1,6 +1,6 @@
 /*
  * tests/live/source.c: the live source against processes whose state is known.
- *   usage: source TARGET      (tests/live/target.c, built)
+ *   usage: source TARGET [GOROUTINE]     (tests/live/target.c and goroutine.go, built)
  */
 #include "agent/source/live.h"
 #include "agent/source/live_perf.h"
@@ -309,7 +309,10 @@ static void test_registers_and_stack_are_those_of_the_thread(const char *mode)
 	end(seen.run.pid);
 }
 
+#define PIDS 65536
+
 struct tally {
+	uint32_t *children; /* by pid: only these count; NULL: everybody */
 	uint32_t pid, other;
 	uint64_t n, n_mapped, n_build_id, n_other, n_kernel, n_kernel_text, n_deep, n_compat;
 	uint32_t pids[64];
@@ -330,7 +333,9 @@ static void count(void *ctx, const struct state *state, const struct event *e)
 	}
 	if (e->type == EVENT_EXEC && e->pid == t->pid)
 		t->n_exec++;
-	if (e->type != EVENT_SAMPLE)
+	if (e->type == EVENT_FORK && e->fork.parent_pid == t->pid && t->children)
+		t->children[e->pid % PIDS] = e->pid;
+	if (e->type != EVENT_SAMPLE || (t->children && t->children[e->pid % PIDS] != e->pid))
 		return;
 	t->n_other += e->pid == t->other;
 	for (i = 0; i < t->n_pids && t->pids[i] != e->pid; i++)
@@ -355,7 +360,7 @@ static void test_short_lived_processes_have_their_mappings(void)
 	const struct source_live_options options = { .frequency_hz = 999 };
 	pid_t pid = start("churn", "200", -1);
 	struct live_counters counters;
-	struct tally t = { 0 };
+	struct tally t = { .pid = (uint32_t)pid, .children = calloc(PIDS, sizeof(uint32_t)) };
 	struct state state;
 
 	record(&options, 2000, count, &t, &state, &counters);
@@ -369,6 +374,7 @@ static void test_short_lived_processes_have_their_mappings(void)
 	CHECK(t.n_build_id * 100 >= t.n * 99, "… whose build-id is told");
 	CHECK(!counters.sideband_lost, "no side-band record is lost");
 	free(state.known);
+	free(t.children);
 	end(pid);
 }
 
@@ -473,6 +479,30 @@ static void test_every_sample_is_accounted_for(uint32_t ring_bytes)
 	end(b.pid);
 }
 
+/* A goroutine's stack lies in Go's heap, far from what the thread was given. */
+static void test_goroutines_have_stacks_of_their_own(void)
+{
+	struct seen seen = { .run = start_ready("", NULL) };
+	int32_t pid = seen.run.pid;
+	const struct source_live_options options = { .frequency_hz = 499,
+						     .pids = &pid,
+						     .n_pids = 1 };
+	struct live_counters counters;
+	struct state state;
+
+	record(&options, 600, look, &seen, &state, &counters);
+	(void)printf("goroutine: %" PRIu64 " samples, %" PRIu64 " tops by Go, %" PRIu64
+		     " bpf_find_vma\n",
+		     seen.n, counters.top_go, counters.find_vma);
+	CHECK(seen.n >= 20, "samples arrive");
+	/* Go's own threads (collector, monitor) may come in between. */
+	CHECK(counters.top_go * 10 >= seen.n * 9, "its bounds are Go's");
+	CHECK(seen.n_above * 10 >= seen.n * 9, "its first frame is there");
+	CHECK(!counters.cut, "no stack is cut");
+	free(state.known);
+	end(seen.run.pid);
+}
+
 static void test_a_low_limit_cuts_and_says_so(void)
 {
 	struct run run = start_ready("deep", "60");
@@ -488,6 +518,67 @@ static void test_a_low_limit_cuts_and_says_so(void)
 	CHECK(counters.cut == counters.captured, "all are cut");
 	free(state.known);
 	end(run.pid);
+}
+
+static void test_a_high_limit_does_not(void)
+{
+	struct run run = start_ready("deep", "700"); /* over 700 KiB */
+	int32_t pid = run.pid;
+	const struct source_live_options options = {
+		.frequency_hz = 99, .pids = &pid, .n_pids = 1, .stack_max = CAPTURE_STACK_LIMIT
+	};
+	struct live_counters counters;
+	struct state state;
+
+	record(&options, 600, NULL, NULL, &state, &counters);
+	CHECK(counters.captured > 5, "samples arrive");
+	CHECK(counters.bytes > counters.captured * 700 * 1024, "with all of their stacks");
+	CHECK(!counters.cut, "none is cut");
+	free(state.known);
+	end(run.pid);
+}
+
+static uint64_t cpu_ms(void)
+{
+	struct timespec used;
+
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
+}
+
+static void test_waiting_ends_in_time_and_costs_nothing(void)
+{
+	int32_t pid = fork();
+	const struct source_live_options options = { .frequency_hz = 499,
+						     .pids = &pid,
+						     .n_pids = 1 };
+	struct source *source;
+	struct event event;
+	uint64_t began, used;
+	char error[512];
+	int rc, n = 0;
+
+	if (!pid) {
+		(void)pause();
+		_exit(0);
+	}
+	CHECK(!source_live_open(&options, &source, error), "open");
+	while ((rc = source_next(source, &event, 300)) == 1) /* the inventory */
+		n++;
+	CHECK(rc == -EAGAIN && n >= 2, "then nothing");
+	began = now_ms();
+	used = cpu_ms();
+	for (int i = 0; i < 5; i++) /* shorter and longer than a tick */
+		CHECK(source_next(source, &event, 50 + 100 * i) == -EAGAIN, "still nothing");
+	CHECK(now_ms() - began >= 1250 && now_ms() - began < 2500, "after as long as was asked");
+	CHECK(cpu_ms() - used < 50, "asleep");
+	CHECK(source_next(source, &event, 0) == -EAGAIN, "at once");
+	end(pid);
+	for (n = 0; (rc = source_next(source, &event, -1)) == 1;)
+		n += event.type == EVENT_EXIT;
+	CHECK(n == 1 && !rc, "its end is that of the stream");
+	CHECK(source_next(source, &event, -1) == 0, "which stays");
+	source_close(source);
 }
 
 static void test_bad_options_are_refused(void)
@@ -511,7 +602,7 @@ static void test_bad_options_are_refused(void)
 
 int main(int argc, char **argv)
 {
-	if (argc != 2)
+	if (argc != 2 && argc != 3)
 		return 2;
 	target = argv[1];
 	if (geteuid()) {
@@ -523,6 +614,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	test_bad_options_are_refused();
+	test_waiting_ends_in_time_and_costs_nothing();
 	test_registers_and_stack_are_those_of_the_thread("spin");
 	test_registers_and_stack_are_those_of_the_thread("hole");
 	test_registers_and_stack_are_those_of_the_thread("thread");
@@ -533,5 +625,10 @@ int main(int argc, char **argv)
 	test_every_sample_is_accounted_for(64u << 10);
 	test_every_sample_is_accounted_for(0);
 	test_a_low_limit_cuts_and_says_so();
+	test_a_high_limit_does_not();
+	if (argc == 3) {
+		target = argv[2];
+		test_goroutines_have_stacks_of_their_own();
+	}
 	return check_done();
 }

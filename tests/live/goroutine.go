@@ -1,0 +1,36 @@
+// tests/live/goroutine.go: a goroutine that spins deep in its own stack, which
+// no thread's bounds contain.  Prints where a marker in its first frame lies.
+package main
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+var sink int
+
+//go:noinline
+func deep(n int, mark *uint64) int {
+	var frame [64]int
+	frame[n%64] = n
+	if n > 0 {
+		return deep(n-1, mark) + frame[n%64]
+	}
+	// Only here, where the stack grows and moves no more.
+	fmt.Printf("ready 0 %x 0 0\n", uintptr(unsafe.Pointer(mark)))
+	for {
+		sink++
+	}
+}
+
+//go:noinline
+func start() int {
+	mark := uint64(0x1122334455667788)
+	return deep(100, &mark)
+}
+
+func main() {
+	done := make(chan int)
+	go func() { done <- start() }()
+	<-done
+}
