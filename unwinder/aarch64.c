@@ -10,14 +10,19 @@ static uint32_t instruction(const uint8_t *p)
 }
 
 /* BL; BLR and its authenticating forms BLRAA, BLRAB, BLRAAZ, BLRABZ (Arm ARM C6.2). */
-static bool after_call(const struct uw_code *code)
+static struct uw_call after_call(const struct uw_code *code)
 {
-	uint32_t word;
+	uint32_t word = code->before < 4 ? 0 : instruction(code->at - 4);
 
-	if (code->before < 4)
-		return false;
-	word = instruction(code->at - 4);
-	return (word & 0xfc000000) == 0x94000000 || (word & 0xfefff000) == 0xd63f0000;
+	if ((word & 0xfc000000) == 0x94000000) {
+		/* imm26 counts instructions from the call itself. */
+		int32_t imm = (int32_t)(word << 6) >> 6;
+
+		return (struct uw_call){ .kind = UW_CALL_DIRECT, .target = imm * 4 - 4 };
+	}
+	if ((word & 0xfefff000) == 0xd63f0000)
+		return (struct uw_call){ .kind = UW_CALL_INDIRECT };
+	return (struct uw_call){ .kind = UW_CALL_NONE };
 }
 
 /*

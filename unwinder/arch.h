@@ -19,6 +19,13 @@ struct uw_code {
 	size_t before, after;
 };
 
+enum uw_call_kind { UW_CALL_NONE, UW_CALL_INDIRECT, UW_CALL_DIRECT };
+
+struct uw_call {
+	uint8_t kind;	/* enum uw_call_kind */
+	int32_t target; /* DIRECT: counted from code->at */
+};
+
 #define UW_CODE_BEFORE 16
 #define UW_CODE_AFTER  16
 
@@ -30,8 +37,8 @@ struct uw_arch {
 	uint8_t code_align; /* of instructions, in bytes */
 	bool sigcontext_first; /* of a signal frame trust its saved registers, not its CFI */
 
-	/* Does a call end just below code->at?  Needs only what lies before. */
-	bool (*after_call)(const struct uw_code *code);
+	/* Which call ends just below code->at?  Needs only what lies before. */
+	struct uw_call (*after_call)(const struct uw_code *code);
 	/* Is code->at the start of a signal trampoline, or (exact) within one? */
 	bool (*signal)(const struct uw_code *code, bool exact, struct uw_rule *rule);
 	/* Is code->at within a PLT entry or a stub like it? NULL: there is no such need. */

@@ -506,7 +506,7 @@ static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, stru
 	return !uw_object_code(o, pc, buffer, &code) && o->arch->signal(&code, exact, rule);
 }
 
-static bool stub_rule(const struct uw_object *o, uint64_t pc, struct uw_rule *rule)
+bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule)
 {
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code code;
@@ -569,7 +569,7 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 		return 0;
 	}
 	/* Nobody returns into a PLT. */
-	return exact && stub_rule(o, lookup, out) ? 0 : -ENOENT;
+	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
 }
 
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)

@@ -20,6 +20,9 @@ uint64_t uw_object_id(const struct uw_object *object);
  */
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out);
 
+/* Whether the code at pc is a PLT entry or a stub like it, and the rule there. */
+bool uw_object_stub(const struct uw_object *object, uint64_t pc, struct uw_rule *out);
+
 /* Code bytes around vaddr, as far as its segment reaches; -EFAULT outside. */
 int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out);

@@ -40,7 +40,8 @@ struct rule_slot {	 /* three cache lines */
 
 struct call_slot {
 	uint64_t object;
-	uint64_t key; /* vaddr and the answer */
+	uint64_t vaddr;
+	struct uw_call call;
 };
 
 struct uw_worker {
@@ -162,28 +163,72 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
 }
 
-/* Does a call end just below ra?  -1: its code cannot be read. */
-static int after_call(struct walk *w, struct uw_mapping *mapping, uint64_t ra)
+/* How much a word is worth as the return address of the code at the pc. */
+enum worth {
+	WORTH_NOTHING,	 /* no code, or no call ends there */
+	WORTH_ELSEWHERE, /* a call, but of other code: of a callee that has returned, or tail calls */
+	WORTH_UNREAD,	 /* code that cannot be looked at: generated, or its file is missing */
+	WORTH_INDIRECT, /* a call through a register or memory, or of a PLT entry */
+	WORTH_DIRECT,	/* a call of what lies at the pc or not far below it */
+};
+
+/* How far into a function a pc may be to belong to the call of its start. */
+#define FUNCTION_MAX ((uint64_t)64 << 10)
+
+/* The call that ends at vaddr; -EFAULT where the code cannot be read. */
+static int call_before(struct walk *w, struct uw_object *object, uint64_t vaddr,
+		       struct uw_call *out)
 {
-	struct uw_object *object = uw_space_resolve(w->space, mapping);
+	uint64_t id = uw_object_id(object);
+	struct call_slot *slot = &w->worker->calls[slot_of(id, vaddr, N_CALLS)];
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
-	struct call_slot *slot;
 	struct uw_code code;
-	uint64_t id, vaddr;
-	bool answer;
+	int err = 0;
+
+	if (slot->object != id || slot->vaddr != vaddr) {
+		err = uw_object_code(object, vaddr, buffer, &code);
+		if (!err)
+			*slot = (struct call_slot){ .object = id,
+						    .vaddr = vaddr,
+						    .call = w->machine.arch->after_call(&code) };
+	}
+	if (!err)
+		*out = slot->call;
+	return err;
+}
+
+static bool is_stub(struct walk *w, uint64_t pc)
+{
+	struct uw_mapping *mapping = code_at(w, pc);
+	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
+	struct uw_rule rule;
 
 	if (!object)
-		return -1;
-	id = uw_object_id(object);
-	vaddr = ra - mapping->bias;
-	slot = &w->worker->calls[slot_of(id, vaddr, N_CALLS)];
-	if (slot->object == id && slot->key >> 1 == (vaddr & INT64_MAX))
-		return (int)(slot->key & 1);
-	if (uw_object_code(object, vaddr, buffer, &code))
-		return -1;
-	answer = w->machine.arch->after_call(&code);
-	*slot = (struct call_slot){ .object = id, .key = vaddr << 1 | answer };
-	return answer;
+		return false;
+	/* With CFI or without, a PLT entry is told by its code. */
+	return uw_object_stub(object, pc - mapping->bias, &rule);
+}
+
+static enum worth worth_of(struct walk *w, uint64_t ra)
+{
+	struct uw_mapping *mapping = ra ? code_at(w, ra - 1) : NULL;
+	struct uw_object *object;
+	struct uw_call call;
+	uint64_t target;
+
+	if (!mapping)
+		return WORTH_NOTHING;
+	object = uw_space_resolve(w->space, mapping);
+	if (!object || call_before(w, object, ra - mapping->bias, &call))
+		return WORTH_UNREAD;
+	if (call.kind == UW_CALL_NONE)
+		return WORTH_NOTHING;
+	if (call.kind == UW_CALL_INDIRECT)
+		return WORTH_INDIRECT;
+	target = ra + (uint64_t)(int64_t)call.target;
+	if (target <= w->lookup && w->lookup - target < FUNCTION_MAX)
+		return WORTH_DIRECT;
+	return is_stub(w, target) ? WORTH_INDIRECT : WORTH_ELSEWHERE;
 }
 
 static void note_missing(struct walk *w)
@@ -206,42 +251,47 @@ static uint64_t stripped(const struct walk *w, uint64_t pc)
 
 /* ---- steppers for code without rules --------------------------------------------------- */
 
+/* A caller that was guessed, to be taken or not. */
+struct guess {
+	uint64_t ra, sp, fp;
+	enum worth worth;
+};
+
 /*
  * The pc was reached by a call and has built no frame yet: the return address
- * is where the call left it.  sure: take nothing but what a call precedes.
+ * is where the call left it.
  */
-static bool step_leaf(struct walk *w, bool sure, uint64_t *cfa)
+static void guess_leaf(struct walk *w, struct guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+
+	*guess = (struct guess){ .sp = w->sp };
+	if (arch->lr != arch->pc) {
+		if (uw_machine_reg(&w->machine, arch->lr, &guess->ra))
+			return;
+		guess->ra = stripped(w, guess->ra);
+		/* At a function's start a link register holds nothing else. */
+		if (guess->ra && code_at(w, guess->ra - 1))
+			guess->worth = WORTH_DIRECT;
+		return;
+	}
+	guess->sp = w->sp + 8;
+	if (uw_machine_read(&w->machine, w->sp, 8, &guess->ra))
+		note_missing(w);
+	else
+		guess->worth = worth_of(w, guess->ra);
+}
+
+static void take_leaf(struct walk *w, const struct guess *guess, uint64_t *cfa)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_regs *regs = &w->machine.regs;
-	struct uw_mapping *mapping;
-	uint64_t ra;
-	int call;
 
-	if (arch->lr != arch->pc) {
-		if (uw_machine_reg(&w->machine, arch->lr, &ra))
-			return false;
-	} else if (uw_machine_read(&w->machine, w->sp, 8, &ra)) {
-		note_missing(w);
-		return false;
-	}
-	ra = stripped(w, ra);
-	mapping = ra ? code_at(w, ra - 1) : NULL;
-	if (!mapping)
-		return false;
-	/* A link register holds nothing else; a word of the stack may. */
-	if (arch->lr == arch->pc) {
-		call = after_call(w, mapping, ra);
-		if (call == 0 || (call < 0 && sure))
-			return false;
-	}
-	set_reg(regs, arch->pc, ra);
-	if (arch->lr == arch->pc)
-		set_reg(regs, arch->sp, w->sp + 8);
-	else
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	if (arch->lr != arch->pc)
 		regs->known &= ~((uint64_t)1 << arch->lr); /* used up: it leads on once */
-	*cfa = regs->value[arch->sp];
-	return true;
+	*cfa = guess->sp;
 }
 
 /* Stacks are not larger by default (RLIMIT_STACK), so a pointer beyond is no frame's. */
@@ -252,15 +302,12 @@ static bool step_leaf(struct walk *w, bool sure, uint64_t *cfa)
  * §6.4.6).  Code without rules may use the register for anything, so both words
  * must look the part.
  */
-static int step_fp(struct walk *w, uint64_t *cfa, bool *found)
+static int guess_fp(struct walk *w, struct guess *guess)
 {
 	const struct uw_arch *arch = w->machine.arch;
-	struct uw_regs *regs = &w->machine.regs;
-	struct uw_mapping *mapping;
 	uint64_t fp, next, ra;
-	int call;
 
-	*found = false;
+	*guess = (struct guess){ .worth = WORTH_NOTHING };
 	if (uw_machine_reg(&w->machine, arch->fp, &fp))
 		return GO_ON;
 	/* The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6). */
@@ -276,42 +323,72 @@ static int step_fp(struct walk *w, uint64_t *cfa, bool *found)
 	ra = stripped(w, ra);
 	if (ra == 0)
 		return next == 0 ? stopping(UW_STOP_ROOT) : GO_ON;
-	mapping = code_at(w, ra - 1);
-	if (!mapping)
-		return GO_ON;
-	call = after_call(w, mapping, ra);
-	if (call == 0)
-		return GO_ON;
+	*guess = (struct guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth_of(w, ra) };
 	/* Generated code cannot be looked at; then the chain itself must hold. */
-	if (call < 0 && next != 0 && (next <= fp || next % 8))
-		return GO_ON;
-	/* Other registers may have been saved anywhere, or not. */
-	regs->known = 0;
-	set_reg(regs, arch->pc, ra);
-	set_reg(regs, arch->sp, fp + 16);
-	set_reg(regs, arch->fp, next);
-	*cfa = fp + 16;
-	*found = true;
+	if (guess->worth == WORTH_UNREAD && next != 0 && (next <= fp || next % 8))
+		guess->worth = WORTH_NOTHING;
 	return GO_ON;
 }
 
-/* No rule knows the pc. */
+static void take_fp(struct walk *w, const struct guess *guess, uint64_t *cfa)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+
+	/* Other registers may have been saved anywhere, or not. */
+	regs->known = 0;
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	set_reg(regs, arch->fp, guess->fp);
+	*cfa = guess->sp;
+}
+
+/*
+ * No rule knows the pc.  A function that keeps a frame pointer has spilled
+ * values at sp, old return addresses among them; one that keeps none, or has
+ * just been entered, has its own there while fp is its caller's.  Whose call
+ * leads to the pc decides; where none can be seen to, the word at sp comes first.
+ */
 static int step_without_rule(struct walk *w, enum uw_stop otherwise, uint8_t *stepper,
 			     uint64_t *cfa)
 {
-	bool found;
+	struct guess leaf = { .worth = WORTH_NOTHING }, fp = leaf;
 	int stop;
 
 	w->has_missing = false;
-	if (w->exact && step_leaf(w, true, cfa)) {
+	if (w->exact)
+		guess_leaf(w, &leaf);
+	stop = leaf.worth == WORTH_DIRECT ? GO_ON : guess_fp(w, &fp);
+	if (leaf.worth == WORTH_DIRECT ||
+	    (leaf.worth == WORTH_INDIRECT && fp.worth != WORTH_DIRECT) ||
+	    (leaf.worth == WORTH_ELSEWHERE && stop == GO_ON && fp.worth == WORTH_NOTHING)) {
+		take_leaf(w, &leaf, cfa);
 		*stepper = UW_STEPPER_LEAF;
 		return GO_ON;
 	}
-	*stepper = UW_STEPPER_FP;
-	stop = step_fp(w, cfa, &found);
-	if (stop != GO_ON || found)
+	if (stop != GO_ON)
 		return stop;
+	if (fp.worth != WORTH_NOTHING) {
+		take_fp(w, &fp, cfa);
+		*stepper = UW_STEPPER_FP;
+		return GO_ON;
+	}
 	return stopping(w->has_missing ? UW_STOP_TRUNCATED : otherwise);
+}
+
+/* A call into nowhere: its caller can still be had. */
+static int step_from_nowhere(struct walk *w, uint8_t *stepper, uint64_t *cfa)
+{
+	struct guess leaf;
+
+	w->has_missing = false;
+	if (w->exact)
+		guess_leaf(w, &leaf);
+	if (!w->exact || leaf.worth == WORTH_NOTHING)
+		return stopping(UW_STOP_NO_MAPPING);
+	take_leaf(w, &leaf, cfa);
+	*stepper = UW_STEPPER_LEAF;
+	return GO_ON;
 }
 
 /* ---- the walk itself ----------------------------------------------------------------------- */
@@ -359,11 +436,8 @@ static int step(struct walk *w, uint8_t *stepper, uint64_t *cfa, bool *signal)
 	int err, stop;
 
 	*signal = false;
-	if (!w->mapping) {
-		/* A call into nowhere: its caller can still be had. */
-		*stepper = UW_STEPPER_LEAF;
-		return w->exact && step_leaf(w, false, cfa) ? GO_ON : stopping(UW_STOP_NO_MAPPING);
-	}
+	if (!w->mapping)
+		return step_from_nowhere(w, stepper, cfa);
 	object = uw_space_resolve(w->space, w->mapping);
 	if (!object)
 		return step_without_rule(w,

@@ -29,20 +29,25 @@ static size_t operand_size(const uint8_t *p, size_t left)
 }
 
 /* Intel SDM: CALL is E8 cd, or FF /2 with any operand; prefixes stand before and do not matter. */
-static bool after_call(const struct uw_code *code)
+static struct uw_call after_call(const struct uw_code *code)
 {
 	const uint8_t *end = code->at;
 
-	if (code->before >= 5 && end[-5] == 0xe8)
-		return true;
+	/* The displacement of an indirect call may look like a direct one, so that comes last. */
 	for (size_t size = 2; size <= 7 && size <= code->before; size++) {
 		const uint8_t *p = end - size;
 
 		if (p[0] == 0xff && (p[1] >> 3 & 7) == 2 &&
 		    1 + operand_size(p + 1, size - 1) == size)
-			return true;
+			return (struct uw_call){ .kind = UW_CALL_INDIRECT };
 	}
-	return false;
+	if (code->before >= 5 && end[-5] == 0xe8) {
+		uint32_t cd = end[-4] | (uint32_t)end[-3] << 8 | (uint32_t)end[-2] << 16 |
+			      (uint32_t)end[-1] << 24;
+
+		return (struct uw_call){ .kind = UW_CALL_DIRECT, .target = (int32_t)cd };
+	}
+	return (struct uw_call){ .kind = UW_CALL_NONE };
 }
 
 /* ---- signal trampolines ----------------------------------------------------------- */
