@@ -1,11 +1,11 @@
 #include "agent/source/live_bpf.h"
 
+#include "agent/source/live_inventory.h"
 #include "agent/source/live_perf.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,9 +269,9 @@ bool live_bpf_any_alive(struct live_bpf *bpf)
 		if (bpf_map_get_next_key(fd, i ? &pid : NULL, &next))
 			return false;
 		pid = next;
-		/* ESRCH: it ended before the table knew it, so nobody marked it. */
+		/* It may have ended before the table knew it, and then nobody marked it. */
 		if (!bpf_map_lookup_elem(fd, &pid, &process) && !process.dead &&
-		    (!kill((pid_t)pid, 0) || errno != ESRCH))
+		    !live_process_ended(pid))
 			return true;
 	}
 	return true;

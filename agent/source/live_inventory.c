@@ -340,6 +340,25 @@ static int status_number(uint32_t pid, const char *key, uint32_t *out)
 	return err;
 }
 
+/* A zombie with more than itself is a leader whose threads go on. */
+bool live_process_ended(uint32_t pid)
+{
+	char path[40], line[256], state = 0;
+	unsigned int threads = 0;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/status", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return errno == ENOENT || errno == ESRCH;
+	while (fgets(line, sizeof(line), file)) {
+		(void)sscanf(line, "State: %c", &state);
+		(void)sscanf(line, "Threads: %u", &threads);
+	}
+	(void)fclose(file);
+	return !state || ((state == 'Z' || state == 'X') && threads <= 1);
+}
+
 int live_process_parent(uint32_t pid, uint32_t *parent)
 {
 	return status_number(pid, "PPid:", parent);

@@ -26,6 +26,8 @@ int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wa
 int live_process_parent(uint32_t pid, uint32_t *parent);
 int live_process_group(uint32_t tid, uint32_t *pid);
 
+bool live_process_ended(uint32_t pid); /* gone, or a zombie that nobody has waited for */
+
 typedef int (*live_pid_fn)(void *ctx, uint32_t pid);
 int live_processes(live_pid_fn fn, void *ctx); /* every process there is, by number */
 

@@ -94,6 +94,8 @@ static void test_the_inventory_knows_this_process(void)
 	CHECK(!live_process_group((uint32_t)getpid(), &number) && number == (uint32_t)getpid(),
 	      "thread group");
 	CHECK(live_process_parent(4194304, &number) == -ENOENT, "nobody");
+	CHECK(!live_process_ended((uint32_t)getpid()), "at work");
+	CHECK(live_process_ended(4194304), "never was");
 }
 
 int main(void)
