@@ -538,6 +538,24 @@ static void test_a_high_limit_does_not(void)
 	end(run.pid);
 }
 
+/* Nobody has waited for it yet, so its number is still there. */
+static void test_a_process_that_has_ended_ends_the_stream(void)
+{
+	int32_t pid = start("burn", "0", -1);
+	const struct source_live_options options = { .frequency_hz = 499,
+						     .pids = &pid,
+						     .n_pids = 1 };
+	struct live_counters counters;
+	struct state state;
+	siginfo_t info;
+
+	CHECK(!waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), "it ends");
+	record(&options, 0, NULL, NULL, &state, &counters);
+	CHECK(!counters.captured, "with nothing");
+	free(state.known);
+	end(pid);
+}
+
 static uint64_t cpu_ms(void)
 {
 	struct timespec used;
@@ -615,6 +633,7 @@ int main(int argc, char **argv)
 	}
 	test_bad_options_are_refused();
 	test_waiting_ends_in_time_and_costs_nothing();
+	test_a_process_that_has_ended_ends_the_stream();
 	test_registers_and_stack_are_those_of_the_thread("spin");
 	test_registers_and_stack_are_those_of_the_thread("hole");
 	test_registers_and_stack_are_those_of_the_thread("thread");
