@@ -44,9 +44,15 @@ struct {
 	__type(value, struct capture_counters);
 } counters SEC(".maps");
 
-/* The end of a thread's stack, found once: [lo, hi) holds sp, hi is the live top. */
+/*
+ * The ends of a thread's stacks, found once: [lo, hi) holds sp, hi is the live top.
+ * Where a stack is not the thread's own (coroutine, alternate signal stack), hi is
+ * the end of its memory area.  That may change behind our back; then a copy is a
+ * little too long or too short, which holes and the cut flag tell.
+ */
 struct top {
 	__u64 lo, hi;
+	__u64 other_lo, other_hi;
 	__u64 mm;	   /* an exec gives the thread another */
 	__u64 start_stack; /* … that may lie where the old one was */
 	__u32 go;	   /* the thread ran a goroutine: ask for its bounds first */
@@ -134,6 +140,11 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 			return end;
 		}
 	}
+	if (top && sp >= top->other_lo && sp < top->other_hi) {
+		count->top_cached++;
+		*flags |= CAPTURE_TOP_CACHED | CAPTURE_TOP_VMA;
+		return top->other_hi;
+	}
 	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
 	count->find_vma++;
 	if (bpf_find_vma(task, sp, area_found, &area, 0)) {
@@ -166,7 +177,10 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 			*flags |= CAPTURE_TOP_GO;
 			return end;
 		}
-		/* Somebody's own stack: where it ends is a guess, and not kept. */
+		if (top) {
+			top->other_lo = area.lo;
+			top->other_hi = area.hi;
+		}
 		count->top_vma++;
 		*flags |= CAPTURE_TOP_VMA;
 		return area.hi;

@@ -283,14 +283,19 @@ static bool nearly_all(uint64_t n, uint64_t of)
 
 static void test_registers_and_stack_are_those_of_the_thread(const char *mode)
 {
-	const struct source_live_options options = { .frequency_hz = 499 };
 	struct seen seen = { .run = start_ready(mode, NULL) };
+	int32_t pid = seen.run.pid;
+	bool alone = !strcmp(mode, "coroutine");
+	const struct source_live_options options = { .frequency_hz = 499,
+						     .pids = alone ? &pid : NULL,
+						     .n_pids = alone };
 	struct live_counters counters;
 	struct state state;
 
 	record(&options, 800, look, &seen, &state, &counters);
 	(void)printf("%s: %" PRIu64 " user samples, %" PRIu64 " regions; holes in %" PRIu64 "\n",
 		     mode, seen.n, seen.n_regions, counters.holes);
+	CHECK(!alone || counters.find_vma <= 2, "the end of a stack is sought once");
 	CHECK(seen.n >= 20, "samples arrive");
 	CHECK(nearly_all(seen.n_pc, seen.n), "pc stands at the spin");
 	CHECK(nearly_all(seen.n_regs, seen.n), "each register by its DWARF number");
@@ -637,6 +642,7 @@ int main(int argc, char **argv)
 	test_registers_and_stack_are_those_of_the_thread("spin");
 	test_registers_and_stack_are_those_of_the_thread("hole");
 	test_registers_and_stack_are_those_of_the_thread("thread");
+	test_registers_and_stack_are_those_of_the_thread("coroutine");
 	test_short_lived_processes_have_their_mappings();
 	test_pid_filter_follows_children_and_ends();
 	test_a_command_is_recorded_from_its_exec();

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define MARK_ABOVE 0x1122334455667788u /* in a caller's frame */
@@ -68,6 +69,20 @@ static void *spin_thread(void *arg)
 	(void)arg;
 	spin(0);
 	return NULL;
+}
+
+/* A coroutine, as libraries make them: a stack that the thread's bounds do not tell of. */
+static void spin_coroutine(void)
+{
+	static ucontext_t here, there;
+
+	if (getcontext(&there))
+		return;
+	there.uc_stack.ss_size = 65536;
+	there.uc_stack.ss_sp = malloc(there.uc_stack.ss_size);
+	there.uc_link = &here;
+	makecontext(&there, (void (*)(void))spin_thread, 1, NULL);
+	(void)swapcontext(&here, &there);
 }
 
 static uint64_t now_us(clockid_t clock)
@@ -148,6 +163,8 @@ int main(int argc, char **argv)
 		spin(HOLE_BYTES);
 	if (!strcmp(mode, "thread") && !pthread_create(&thread, NULL, spin_thread, NULL))
 		(void)pthread_join(thread, NULL);
+	if (!strcmp(mode, "coroutine"))
+		spin_coroutine();
 	if (!strcmp(mode, "deep"))
 		return deep(number);
 	if (!strcmp(mode, "burn")) {
@@ -158,6 +175,7 @@ int main(int argc, char **argv)
 		return churn(argv[0], number);
 	if (!strcmp(mode, "tree"))
 		return tree(2, (uint64_t)number);
-	(void)fprintf(stderr, "usage: target spin|hole|thread|deep N|burn US|churn N|tree US\n");
+	(void)fprintf(stderr,
+		      "usage: target spin|hole|thread|coroutine|deep N|burn US|churn N|tree US\n");
 	return 2;
 }
