@@ -65,7 +65,8 @@ struct recorder {
 	struct raw *raw;       /* NULL: none wanted */
 	struct opener *opener; /* for the kernel's names in the capture file */
 	pid_t child;	       /* 0: none, or reaped */
-	int child_gate;	       /* closing it lets the command begin; -1: open */
+	int child_gate;	       /* a byte into it lets the command begin; -1: it began */
+	int child_fault;       /* why it could not be run comes out of it; -1: not asked any more */
 	uint64_t began_ns, window_start_ns;
 	bool stopped;
 	uint64_t n_windows;
@@ -92,49 +93,65 @@ static uint64_t now_ns(void)
 
 /* ---- the command to profile ------------------------------------------------- */
 
-/* A child that waits at a pipe until everything that watches it is in place. */
-static int start_child(struct recorder *r)
+/* The child's side: waits at the gate until everything that watches it is in place. */
+static void __attribute__((noreturn)) become_command(char **command, int gate, int fault)
 {
-	int gate[2];
-	pid_t pid;
+	char byte;
+	int err;
 
-	if (pipe2(gate, O_CLOEXEC))
-		return -errno;
-	pid = fork();
-	if (pid < 0) {
-		int err = -errno;
-
-		(void)close(gate[0]);
-		(void)close(gate[1]);
-		return err;
-	}
-	if (!pid) {
-		char byte;
-
-		(void)signal(SIGINT, SIG_DFL);
-		(void)signal(SIGTERM, SIG_DFL);
-		(void)close(gate[1]);
-		/* One byte: go.  None: the recorder failed before it could begin. */
-		if (read(gate[0], &byte, 1) != 1)
-			_exit(CMD_FAILED);
-		(void)execvp(r->options->command[0], r->options->command);
-		log_error("%s: cannot be run: %s", r->options->command[0], strerror(errno));
-		_exit(127);
-	}
-	(void)close(gate[0]);
-	r->child = pid;
-	r->child_gate = gate[1];
-	return 0;
+	(void)signal(SIGINT, SIG_DFL);
+	(void)signal(SIGTERM, SIG_DFL);
+	(void)signal(SIGPIPE, SIG_DFL);
+	/* One byte: go.  None: the recorder failed before it could begin. */
+	if (read(gate, &byte, 1) != 1)
+		_exit(CMD_FAILED);
+	(void)execvp(command[0], command);
+	err = errno;
+	(void)!write(fault, &err, sizeof(err));
+	_exit(127);
 }
 
-static void release_child(struct recorder *r)
+static int start_child(struct recorder *r)
 {
+	int gate[2] = { -1, -1 }, fault[2] = { -1, -1 }, err = 0;
+	pid_t pid = -1;
+
+	if (pipe2(gate, O_CLOEXEC) || pipe2(fault, O_CLOEXEC) || (pid = fork()) < 0)
+		err = -errno;
+	if (!pid) {
+		(void)close(gate[1]);
+		become_command(r->options->command, gate[0], fault[1]);
+	}
+	if (gate[0] >= 0)
+		(void)close(gate[0]);
+	if (fault[1] >= 0)
+		(void)close(fault[1]);
+	r->child_gate = gate[1];
+	r->child_fault = fault[0];
+	if (!err)
+		r->child = pid;
+	return err;
+}
+
+/* Lets the command begin; an error if it could not. */
+static int release_child(struct recorder *r)
+{
+	int why = 0, err = 0;
+
 	if (r->child_gate < 0)
-		return;
+		return 0;
 	if (write(r->child_gate, "", 1) != 1)
-		log_warning("%s: cannot be started: %s", r->options->command[0], strerror(errno));
+		err = -errno;
 	(void)close(r->child_gate);
 	r->child_gate = -1;
+	/* The other end closes as the command begins, or says why it does not. */
+	if (!err && read(r->child_fault, &why, sizeof(why)) == (ssize_t)sizeof(why))
+		err = -why;
+	(void)close(r->child_fault);
+	r->child_fault = -1;
+	if (err)
+		log_error("%s: cannot be run: %s", r->options->command[0], strerror(-err));
+	return err;
 }
 
 static bool child_ended(struct recorder *r)
@@ -153,7 +170,7 @@ static bool child_ended(struct recorder *r)
 
 /* ---- recording ---------------------------------------------------------------- */
 
-/* Hands over what was folded; the window reaches from the last one's end to end_ns. */
+/* Hands over what was folded; a window reaches from the last one's end to end_ns. */
 static int close_window(struct recorder *r, uint64_t end_ns)
 {
 	struct profile *profile;
@@ -161,8 +178,11 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 
 	if (err)
 		return err;
-	profile->start_ns = r->window_start_ns;
-	profile->end_ns = end_ns;
+	/* Else first and last sample bound it, as when a capture file is unwound. */
+	if (r->options->rotate_ns) {
+		profile->start_ns = r->window_start_ns;
+		profile->end_ns = end_ns;
+	}
 	r->window_start_ns = end_ns;
 	r->n_windows++;
 	writer_put(r->writer, profile);
@@ -172,11 +192,15 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 /* Windows end by the clock of the events, so that each sample falls into its own. */
 static int rotate(struct recorder *r, uint64_t time_ns)
 {
-	uint64_t every = r->options->rotate_ns;
+	uint64_t every = r->options->rotate_ns, duration = r->options->duration_ns;
 	int err = 0;
 
-	while (every && !err && time_ns >= r->window_start_ns + every)
+	while (every && !err && time_ns >= r->window_start_ns + every) {
+		/* What comes in the last moment belongs to the last window. */
+		if (duration && r->window_start_ns + every >= r->began_ns + duration)
+			break;
 		err = close_window(r, r->window_start_ns + every);
+	}
 	return err;
 }
 
@@ -356,9 +380,10 @@ static void say_result(const struct recorder *r, uint64_t n_written)
 
 static int record(const struct options *options)
 {
-	struct recorder r = { .options = options, .child_gate = -1 };
+	struct recorder r = { .options = options, .child_gate = -1, .child_fault = -1 };
 	uint64_t n_written = 0, n_failed = 0;
 	struct sigaction action = { .sa_handler = on_signal };
+	bool began = false;
 	int err, raw_err = 0;
 
 	(void)sigaction(SIGINT, &action, NULL);
@@ -366,15 +391,17 @@ static int record(const struct options *options)
 	err = set_up(&r);
 	if (!err) {
 		r.began_ns = r.window_start_ns = now_ns();
-		release_child(&r);
-		err = loop(&r);
+		err = release_child(&r);
+		began = !err;
 	}
+	if (began)
+		err = loop(&r);
 	log_progress_done();
 	/* Whatever ended the recording: what was captured until then is kept. */
 	if (r.writer) {
 		int last = 0;
 
-		if (!options->rotate_ns || r.n_windows == 0 || now_ns() > r.window_start_ns)
+		if (began)
 			last = close_window(&r, now_ns());
 		writer_finish(r.writer, &n_written, &n_failed);
 		if (!err)
@@ -389,6 +416,8 @@ static int record(const struct options *options)
 	source_close(r.source);
 	if (r.child_gate >= 0)
 		(void)close(r.child_gate);
+	if (r.child_fault >= 0)
+		(void)close(r.child_fault);
 	if (r.child > 0) {
 		(void)kill(r.child, SIGTERM);
 		(void)waitpid(r.child, NULL, 0);

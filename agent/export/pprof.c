@@ -350,7 +350,6 @@ static void add_comments(struct writer *w, const char *const *comments, size_t n
 		comment(w, "offwind ", OFFWIND_VERSION);
 	comment(w, "host: ", w->info->host);
 	comment(w, "kernel: ", w->info->kernel);
-	comment(w, "source: ", w->info->kind);
 	comment(w, "recorded by: ", w->info->recorder);
 	accounting_text(&w->profile->accounting, text, sizeof(text));
 	comment(w, "", text);

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# offwind record on this system: whole stacks of a real compiler, the capture
+# file beside the profile, windows, and how recordings end.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+. tests/workload.sh
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; umount "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+# A number behind a word of "captured 9 = unwound 8 (root 7, …) + lost 1 …".
+figure() {
+	local n
+	n=$(grep -o "\b$2 [0-9]*" <<<"$1" | head -n 1)
+	echo "${n##* }" | grep . || echo 0
+}
+
+accounting() { grep -h 'captured [0-9]* =' "$1" | sed 's/.*captured/captured/'; }
+
+# captured = unwound + lost, and the stops add up to unwound.
+check_balance() {
+	local line=$1 stops
+	stops=$(($(sed 's/.*unwound [0-9]*//; s/+ lost.*//' <<<"$line" | grep -o '[0-9]*' | paste -sd+) + 0))
+	[ $(($(figure "$line" unwound) + $(figure "$line" lost))) = "$(figure "$line" captured)" ] &&
+		[ "$stops" = "$(figure "$line" unwound)" ] || fail "not balanced: $line"
+}
+
+samples_in() { # the sum of the sample counts of these profiles
+	local sum=0 n
+	for p; do
+		n=$("$offwind" report -n 1 "$p" | sed -n 's/^# \([0-9]*\) samples.*/\1/p')
+		sum=$((sum + n))
+	done
+	echo $sum
+}
+
+echo "== a compiler, while the whole system is recorded"
+workload clang
+"${argv[@]}" &
+"$offwind" record -a -F 997 -d 3 -o "$dir/all.pb.gz" --raw="$dir/all.owc" 2>"$dir/log" || fail "record -a: $(cat "$dir/log")"
+wait $!
+line=$(accounting "$dir/log")
+echo "$line"
+check_balance "$line"
+"$offwind" report --check "$dir/all.pb.gz" >/dev/null || fail "the profile is not sound"
+[ "$(samples_in "$dir/all.pb.gz")" = "$(figure "$line" unwound)" ] || fail "the profile lacks samples"
+go tool pprof -comments "$dir/all.pb.gz" 2>/dev/null | grep -qF "$line" || fail "no accounting in the profile"
+"$offwind" unwind -q --format tsv -o "$dir/all.tsv" "$dir/all.owc" || fail "unwind"
+
+# Of the compiler's own samples; others on this machine may do as they please.
+"$offwind" unwind -q --format text -o "$dir/all.txt" "$dir/all.owc" || fail "unwind --format text"
+awk '/^[^\t# ]/ { if (mine) { n++; whole += !stop } mine = /^clang/; stop = 0; user = 0 }
+     /^\t/ { user = !/\(\[/ } /^# stop: / { stop = 1; if (mine) why[$3]++ }
+     END { if (mine) { n++; whole += !stop }
+           printf "clang: %d samples, %d to the root", n, whole
+           for (w in why) printf ", %s %d", w, why[w]
+           print ""
+           exit !(n >= 300 && whole >= 0.98 * n) }' "$dir/all.txt" || fail "less than 98 % reach the root"
+cut=$(figure "$line" cut)
+[ $((cut * 100)) -le "$(figure "$line" unwound)" ] || fail "more than 1 % of the stacks were cut"
+
+echo "== the profile of the capture file is the live one"
+"$offwind" unwind -o "$dir/again.pb.gz" "$dir/all.owc" 2>"$dir/log" || fail "unwind: $(cat "$dir/log")"
+cmp <(zcat "$dir/all.pb.gz") <(zcat "$dir/again.pb.gz") || fail "it differs"
+
+echo "== go tool pprof agrees with the report"
+"$offwind" report --top 10 --type samples "$dir/all.pb.gz" >"$dir/report" || fail report
+go tool pprof -top -sample_index=samples -nodecount=100000 -nodefraction=0 "$dir/all.pb.gz" 2>/dev/null |
+	awk '$2 ~ /%$/ { n = $1; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); print n, $0 }' >"$dir/go"
+n=0
+while read -r self count name; do
+	grep -qxF "$count $name" "$dir/go" || fail "pprof does not say: $count $name"
+	n=$((n + 1))
+done < <(awk '!/^#/ && $1 ~ /%$/ { s = $1; c = $2; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); print s, c, $0 }' "$dir/report")
+[ $n -ge 5 ] || fail "the report has only $n functions"
+
+echo "== windows"
+"$offwind" record -a -F 199 -d 6 --rotate 1 -o "$dir/windows" 2>"$dir/log" || fail "$(cat "$dir/log")"
+line=$(accounting "$dir/log")
+check_balance "$line"
+set -- "$dir"/windows/offwind-*.pb.gz
+[ $# = 6 ] || fail "$# windows, not 6"
+[ "$(samples_in "$@")" = "$(figure "$line" unwound)" ] || fail "the windows do not add up: $line"
+for p; do "$offwind" report --check "$p" >/dev/null || fail "$p"; done
+"$offwind" record -a -F 199 -d 5 --rotate 1 --keep 2 -o "$dir/kept" 2>"$dir/log" || fail "$(cat "$dir/log")"
+set -- "$dir"/kept/*
+[ $# = 2 ] || fail "$# windows are kept, not 2"
+
+echo "== how recordings begin and end"
+"$offwind" record -F 499 -o "$dir/one.pb.gz" -- sh -c 'exit 3' 2>"$dir/log"
+[ $? = 0 ] && grep -q 'exit status 3' "$dir/log" || fail "the command's status: $(cat "$dir/log")"
+"$offwind" record -o "$dir/none.pb.gz" -- "$dir/no-such-command" 2>"$dir/log"
+[ $? = 1 ] && [ ! -e "$dir/none.pb.gz" ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "a command that is not there: $(cat "$dir/log")"
+"$offwind" record -p 4194303 2>"$dir/log"
+[ $? = 2 ] || fail "a pid that is not there"
+"$offwind" record -a -p 1 2>"$dir/log"
+[ $? = 2 ] || fail "-a with -p"
+"$offwind" record -a -o "$dir/int.pb.gz" 2>"$dir/log" &
+pid=$!
+sleep 2
+kill -INT $pid
+wait $pid || fail "Ctrl-C: $(cat "$dir/log")"
+"$offwind" report --check "$dir/int.pb.gz" >/dev/null || fail "Ctrl-C leaves a whole profile"
+"$offwind" record -a -d 1 -o /dev/full 2>"$dir/log"
+[ $? != 0 ] && grep -q '/dev/full.*No space' "$dir/log" || fail "a full disk: $(cat "$dir/log")"
+mkdir "$dir/small"
+if mount -t tmpfs -o size=256k tmpfs "$dir/small"; then
+	"$offwind" record -a -F 4999 -d 2 -o "$dir/both.pb.gz" --raw="$dir/small/raw.owc" 2>"$dir/log"
+	[ $? = 1 ] && [ "$(grep -c 'raw.owc.*No space' "$dir/log")" = 1 ] &&
+		"$offwind" report --check "$dir/both.pb.gz" >/dev/null ||
+		fail "a full disk under the capture file costs the profile: $(cat "$dir/log")"
+	"$offwind" unwind -o "$dir/small.pb.gz" "$dir/small/raw.owc" 2>"$dir/log"
+	[ $? = 3 ] && "$offwind" report --check "$dir/small.pb.gz" >/dev/null ||
+		fail "what is in the capture file can be read: $(cat "$dir/log")"
+	umount "$dir/small"
+else
+	fail "no small file system to fill"
+fi
+setpriv --reuid 65534 --regid 65534 --clear-groups "$offwind" record -a -d 1 -o /dev/null 2>"$dir/log"
+[ $? = 1 ] && grep -q root "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "without rights: $(cat "$dir/log")"
+
+echo "== only the process asked for, and its children"
+sh -c 'while :; do :; done' & busy=$!
+"$offwind" record -F 499 -d 1 -o "$dir/pid.owc" --raw -p $busy 2>/dev/null || fail "-p"
+"$offwind" unwind -q --format text -o "$dir/pid.txt" "$dir/pid.owc" || fail "unwind of -p"
+kill $busy
+others=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -vc "^$busy/")
+mine=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -c "^$busy/")
+[ "$others" = 0 ] && [ "$mine" -gt 100 ] || fail "-p $busy: $mine of it, $others of others"
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
