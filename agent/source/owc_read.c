@@ -363,10 +363,11 @@ static const char *take_header(struct owc *o, const Offwind__Capture__Header *h)
 	if (o->any_header && h->machine != info->machine)
 		return "headers of different machines";
 	/* Callers may hold the list of an earlier header, so that one stays. */
-	events = keep(o, h->n_events * sizeof(*events));
-	if (!events)
+	events = h->n_events ? keep(o, h->n_events * sizeof(*events)) : NULL;
+	if (h->n_events && !events)
 		return no_memory;
-	memset(events, 0, h->n_events * sizeof(*events));
+	if (events)
+		memset(events, 0, h->n_events * sizeof(*events));
 	o->n_events_kept += h->n_events;
 	for (size_t i = 0; i < h->n_events; i++) {
 		copy_text(events[i].name, sizeof(events[i].name), &h->events[i]->name);
