@@ -17,6 +17,9 @@ const volatile __u64 wake_bytes = 1 << 20; /* the reader is woken once so much i
 const volatile __u32 self_pid = 0;
 const volatile bool filter_pids = false;
 
+/* The usual limit of a stack, of the first thread as of others. */
+#define STACK_LIKELY (8u << 20)
+
 /* Where the scratch of a CPU ends: the last piece of a copy may be checked as a whole page. */
 #define SCRATCH_TAIL CAPTURE_PAGE
 _Static_assert(SCRATCH_TAIL >= CAPTURE_KERNEL_MAX + 8, "the kernel stack lies there too");
@@ -148,12 +151,25 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
 	count->find_vma++;
 	if (bpf_find_vma(task, sp, area_found, &area, 0)) {
-		/* Busy, or sp is astray: what can be known without it. */
+		/*
+		 * Mostly a thread that holds the lock itself, inside mmap or execve.
+		 * What is likely without it serves, but is not kept.
+		 */
 		end = go_top(sp, fsbase);
 		if (end) {
 			count->top_go++;
 			*flags |= CAPTURE_TOP_GO;
 			return end;
+		}
+		if (start_stack >= sp && start_stack - sp < STACK_LIKELY) {
+			count->top_start++;
+			*flags |= CAPTURE_TOP_START;
+			return start_stack + 8;
+		}
+		if (fsbase > sp && fsbase - sp < STACK_LIKELY) {
+			count->top_tls++;
+			*flags |= CAPTURE_TOP_TLS;
+			return fsbase;
 		}
 		count->top_none++;
 		*flags |= CAPTURE_TOP_NONE;
@@ -262,10 +278,7 @@ static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes,
 	if (bpf_probe_read_user(bytes, size, (void *)from)) {
 		copy_pages(head->cpu);
 		flags |= CAPTURE_HOLES;
-		count->holes++;
 	}
-	if (flags & CAPTURE_CUT)
-		count->cut++;
 	head->flags |= flags;
 }
 
@@ -413,6 +426,10 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 	}
 	count->captured++;
 	count->bytes += size;
+	if (head->flags & CAPTURE_CUT)
+		count->cut++;
+	if (head->flags & CAPTURE_HOLES)
+		count->holes++;
 	return 0;
 }
 

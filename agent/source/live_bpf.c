@@ -189,6 +189,11 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 	err = capture__load(bpf->skeleton);
 	if (err) {
 		(void)fail(error, err, "loading the capture program into the kernel");
+		/* 0: a program can be loaded, but not one that calls it. */
+		if (!libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_find_vma, NULL))
+			(void)snprintf(error, LIVE_ERROR_SIZE,
+				       "this kernel is too old: recording needs Linux 5.17 or newer"
+				       " (bpf_find_vma)");
 		goto out;
 	}
 	*out = bpf;

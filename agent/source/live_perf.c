@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RING_BYTES (512u << 10) /* a CPU's side-band; halved where the kernel refuses */
+#define RING_BYTES (1u << 20) /* a CPU's side-band; halved where the kernel refuses */
 #define RING_LEAST (64u << 10)
 #define CPUS_MAX   65536
 
