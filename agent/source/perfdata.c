@@ -28,13 +28,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #include <zstd.h>
 
-#define BLOCKS_MAX 48u	       /* of 1 MiB */
-#define LOAD_WHOLE (12u << 10) /* up to here one read costs less than leaving something out */
+#define BLOCKS_MAX 48u /* of 1 MiB */
 
 struct perfdata {
 	struct source source;
@@ -497,7 +497,7 @@ static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, 
 			uint32_t *have)
 {
 	uint32_t size = ENTRY_SIZE(entry->order);
-	bool all = size <= LOAD_WHOLE;
+	bool all = size <= PERFDATA_GAP;
 	int err;
 
 	*have = size;
@@ -952,8 +952,9 @@ int source_perfdata_open(int fd, const char *name, struct source **out, char *er
 	p->pipe.pool = p->inflated.pool = &p->pool;
 	perfdata_attrs_init(&p->attrs);
 	perfdata_queue_init(&p->queue);
+	perfdata_window_init(&p->window, fd);
 	p->scratch = malloc(PERFDATA_RECORD_MAX + 1);
-	if (!p->name || !p->scratch || (p->seekable && perfdata_window_init(&p->window, fd))) {
+	if (!p->name || !p->scratch) {
 		(void)snprintf(error, 512, "%.200s: %s", name, strerror(ENOMEM));
 		goto fail;
 	}

@@ -8,71 +8,91 @@
 
 /* ---- files ------------------------------------------------------------------ */
 
-#define WINDOW_MIN  4096u
+#define STRETCH_MIN 4096u
 #define FETCH_AHEAD (8u << 20)
 
-int perfdata_window_init(struct perfdata_window *window, int fd)
+void perfdata_window_init(struct perfdata_window *window, int fd)
 {
-	uint8_t *bytes = malloc(PERFDATA_WINDOW_MAX);
-
-	if (!bytes)
-		return -ENOMEM;
-	*window = (struct perfdata_window){ .fd = fd, .bytes = bytes, .ahead = WINDOW_MIN };
-	return 0;
+	*window = (struct perfdata_window){ .fd = fd, .ahead = STRETCH_MIN };
 }
 
 void perfdata_window_fini(struct perfdata_window *window)
 {
-	free(window->bytes);
-	window->bytes = NULL;
+	for (unsigned int i = 0; i < PERFDATA_STRETCHES; i++) {
+		free(window->stretches[i].bytes);
+		window->stretches[i].bytes = NULL;
+	}
 }
 
-const uint8_t *perfdata_window_has(const struct perfdata_window *window, uint64_t off, size_t size)
+static const uint8_t *find(const struct perfdata_stretch *stretch, uint64_t off, size_t size)
 {
-	if (off < window->off || off - window->off > window->size ||
-	    size > window->size - (size_t)(off - window->off))
+	if (off < stretch->off || off - stretch->off > stretch->size ||
+	    size > stretch->size - (size_t)(off - stretch->off))
 		return NULL;
-	return window->bytes + (off - window->off);
+	return stretch->bytes + (off - stretch->off);
+}
+
+const uint8_t *perfdata_window_has(struct perfdata_window *window, uint64_t off, size_t size)
+{
+	for (unsigned int i = 0; i < PERFDATA_STRETCHES; i++) {
+		unsigned int at = (window->found + i) % PERFDATA_STRETCHES;
+		const uint8_t *there = find(&window->stretches[at], off, size);
+
+		if (there) {
+			window->found = at;
+			return there;
+		}
+	}
+	return NULL;
+}
+
+/* Twice as much as last time where the reader goes on about where that ended; little after a jump. */
+static size_t choose_size(struct perfdata_window *window, const struct perfdata_stretch *last,
+			  uint64_t off)
+{
+	if (off < last->off || off - last->off > last->size + PERFDATA_GAP)
+		window->ahead = STRETCH_MIN;
+	else if (window->ahead < PERFDATA_STRETCH)
+		window->ahead *= 2;
+	return window->ahead;
 }
 
 int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t size, uint64_t end,
 			const uint8_t **out, size_t *got)
 {
-	const uint8_t *there;
+	struct perfdata_stretch *stretch = &window->stretches[window->last];
 	size_t wanted;
 
-	/* The window may hold what lies behind the end, from before that was known. */
+	/* A stretch may hold what lies behind the end, from before that was known. */
 	if (off >= end)
 		size = 0;
 	else if (size > end - off)
 		size = (size_t)(end - off);
-	there = perfdata_window_has(window, off, size);
-	if (there || !size) {
-		*out = there;
-		*got = size;
+	*got = size;
+	*out = find(stretch, off, size);
+	if (*out || !size)
 		return 0;
-	}
 
-	/* Twice as much where the reader goes on where the window ends, little after a jump. */
-	if (off - window->off <= window->size && window->ahead < PERFDATA_WINDOW_MAX)
-		window->ahead *= 2;
-	else if (off - window->off > window->size)
-		window->ahead = WINDOW_MIN;
-	wanted = size > window->ahead ? size : window->ahead;
+	wanted = choose_size(window, stretch, off);
+	if (wanted < size)
+		wanted = size;
 	if (wanted > end - off)
 		wanted = (size_t)(end - off);
-
 	/* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
 	if (off + FETCH_AHEAD / 2 > window->advised) {
 		(void)posix_fadvise(window->fd, (off_t)off, FETCH_AHEAD, POSIX_FADV_WILLNEED);
 		window->advised = off + FETCH_AHEAD;
 	}
 
-	window->off = off;
-	window->size = 0;
-	while (window->size < wanted) {
-		ssize_t n = pread(window->fd, window->bytes + window->size, wanted - window->size,
-				  (off_t)(off + window->size));
+	window->last = (window->last + 1) % PERFDATA_STRETCHES;
+	stretch = &window->stretches[window->last];
+	stretch->off = off;
+	stretch->size = 0;
+	if (!stretch->bytes && !(stretch->bytes = malloc(PERFDATA_STRETCH)))
+		return -ENOMEM;
+	while (stretch->size < wanted) {
+		ssize_t n = pread(window->fd, stretch->bytes + stretch->size,
+				  wanted - stretch->size, (off_t)(off + stretch->size));
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -80,10 +100,10 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 			return -errno;
 		if (!n)
 			break;
-		window->size += (size_t)n;
+		stretch->size += (size_t)n;
 	}
-	*out = window->bytes;
-	*got = window->size < size ? window->size : size;
+	*out = stretch->bytes;
+	*got = stretch->size < size ? stretch->size : size;
 	return 0;
 }
 

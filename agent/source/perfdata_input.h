@@ -14,29 +14,44 @@
 
 /* ---- files ------------------------------------------------------------------ */
 
+/*
+ * The last stretches that were read: a record's turn mostly comes while they
+ * still hold it.  Large ones where records follow closely, a page where they
+ * are so large that their ends are not worth reading before it is known what
+ * of them is in use.
+ */
+#define PERFDATA_STRETCH   (256u << 10)
+#define PERFDATA_STRETCHES 32u
+
 struct perfdata_window {
 	int fd; /* borrowed */
-	uint8_t *bytes;
-	uint64_t off; /* of bytes[0] in the file */
-	size_t size;
-	size_t ahead;	  /* how much to read next; small where records are jumped over */
-	uint64_t advised; /* the kernel was asked to fetch up to here */
+	struct perfdata_stretch {
+		uint64_t off; /* of bytes[0] in the file */
+		uint8_t *bytes;
+		size_t size;
+	} stretches[PERFDATA_STRETCHES];
+	unsigned int last;  /* the one read last */
+	unsigned int found; /* the one where something was found last */
+	size_t ahead;	    /* how much to read next */
+	uint64_t advised;   /* the kernel was asked to fetch up to here */
 };
 
-int perfdata_window_init(struct perfdata_window *window, int fd);
+void perfdata_window_init(struct perfdata_window *window, int fd);
 void perfdata_window_fini(struct perfdata_window *window);
 
 /*
  * The size bytes at off, of a file that ends at end; size at most
- * PERFDATA_WINDOW_MAX.  *out holds until the next call.  *got is less than size
+ * PERFDATA_STRETCH.  *out holds until the next call.  *got is less than size
  * only where the file ends.  0 or a negative code.
  */
-#define PERFDATA_WINDOW_MAX (256u << 10)
 int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t size, uint64_t end,
 			const uint8_t **out, size_t *got);
 
-/* Bytes already in the window, or NULL. */
-const uint8_t *perfdata_window_has(const struct perfdata_window *window, uint64_t off, size_t size);
+/* Bytes that were read lately, until the next perfdata_window_get; or NULL. */
+const uint8_t *perfdata_window_has(struct perfdata_window *window, uint64_t off, size_t size);
+
+/* A gap up to here is read along; a record beyond it, in parts. */
+#define PERFDATA_GAP (24u << 10)
 
 /* Reads all of [off, off + size) or fails; -EBADMSG: the file ends before. */
 int perfdata_pread(int fd, void *out, size_t size, uint64_t off);
