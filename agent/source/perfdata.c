@@ -900,11 +900,37 @@ static uint16_t guess_machine(const struct perfdata *p)
 								   : machine_of(here.machine);
 }
 
+/* Nothing written before this boot was recorded since. */
+static bool older_than_boot(int fd)
+{
+	struct timespec now, up;
+	struct stat st;
+
+	if (fstat(fd, &st) || clock_gettime(CLOCK_REALTIME, &now) ||
+	    clock_gettime(CLOCK_BOOTTIME, &up))
+		return true;
+	return S_ISREG(st.st_mode) && st.st_mtim.tv_sec < now.tv_sec - up.tv_sec - 1;
+}
+
+/* The one who uses kallsyms still has to find _text where kernel_text says. */
+static bool is_same_boot(const struct perfdata *p)
+{
+	const struct source_info *info = &p->source.info;
+	const struct uw_build_id *id = &info->kernel_build_id;
+	struct uw_build_id running;
+	struct utsname here;
+
+	if (uname(&here) || !info->host[0] || strcmp(info->host, here.nodename) != 0 ||
+	    strcmp(info->kernel, here.release) != 0)
+		return false;
+	perfdata_running_kernel(&running);
+	return info->kernel_text && (!id->size || uw_build_id_equal(id, &running)) &&
+	       !older_than_boot(p->fd);
+}
+
 static void fill_info(struct perfdata *p)
 {
 	struct source_info *info = &p->source.info;
-	struct uw_build_id running;
-	struct utsname here;
 
 	(void)snprintf(info->kind, sizeof(info->kind), "perf.data");
 	(void)snprintf(info->host, sizeof(info->host), "%s", p->facts.host);
@@ -912,13 +938,7 @@ static void fill_info(struct perfdata *p)
 	(void)snprintf(info->recorder, sizeof(info->recorder), "%s", p->facts.recorder);
 	info->kernel_build_id = p->facts.kernel_build_id;
 	info->machine = p->facts.arch[0] ? machine_of(p->facts.arch) : guess_machine(p);
-
-	perfdata_running_kernel(&running);
-	info->same_boot = !uname(&here) && info->host[0] && !strcmp(info->host, here.nodename) &&
-			  !strcmp(info->kernel, here.release) &&
-			  (!info->kernel_build_id.size ||
-			   (info->kernel_build_id.size == running.size &&
-			    !memcmp(info->kernel_build_id.bytes, running.bytes, running.size)));
+	info->same_boot = is_same_boot(p);
 }
 
 /* In a pipe, what the header would have said comes before the first record of the kernel's. */

@@ -32,8 +32,10 @@ struct source_info {
 	size_t n_events;
 	struct uw_build_id kernel_build_id;
 	uint64_t kernel_text; /* run-time address of _text; 0: not told */
-	bool same_boot;	      /* recorded on this machine since it started: its kallsyms fit */
-	bool red_zone;	      /* bytes below sp were captured */
+	/* As far as the source can tell, this machine since it started: its kallsyms fit where
+	   their _text is at kernel_text, which is for their reader to check. */
+	bool same_boot;
+	bool red_zone; /* bytes below sp were captured */
 	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;
 	size_t n_kernel_symbols;
