@@ -1,0 +1,1023 @@
+#include "agent/source/source.h"
+
+#include "tests/check.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define UNDER_ASAN true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define UNDER_ASAN true
+#endif
+#endif
+#ifndef UNDER_ASAN
+#define UNDER_ASAN false
+#endif
+
+/* ---- making recordings ------------------------------------------------------------ */
+
+/* perf's own record types, from tools/lib/perf/include/perf/event.h. */
+enum {
+	HEADER_ATTR = 64,
+	TRACING_DATA = 66,
+	FINISHED_ROUND = 68,
+	AUXTRACE = 71,
+	FEATURE = 80,
+	COMPRESSED = 81,
+	COMPRESSED2 = 83
+};
+enum { ARCH = 6, DIR_FORMAT = 24, CLOCK_DATA = 29 };
+
+struct bytes {
+	uint8_t *at;
+	size_t size, room;
+};
+
+static void put(struct bytes *b, const void *bytes, size_t size)
+{
+	if (size > b->room - b->size) {
+		b->room = (b->size + size) * 2;
+		b->at = realloc(b->at, b->room);
+		if (!b->at)
+			abort();
+	}
+	if (size)
+		memcpy(b->at + b->size, bytes, size);
+	b->size += size;
+}
+
+static void put32(struct bytes *b, uint32_t value)
+{
+	put(b, &value, sizeof(value));
+}
+
+static void put64(struct bytes *b, uint64_t value)
+{
+	put(b, &value, sizeof(value));
+}
+
+static void put_string(struct bytes *b, const char *string) /* with its NUL, rounded up to 8 */
+{
+	size_t size = strlen(string) + 1;
+
+	put(b, string, size);
+	put(b, "\0\0\0\0\0\0\0", (8 - size % 8) % 8);
+}
+
+/* Begins a record; end_record writes its size. */
+static size_t begin_record(struct bytes *b, uint32_t type, uint16_t misc)
+{
+	struct perf_event_header header = { .type = type, .misc = misc };
+
+	put(b, &header, sizeof(header));
+	return b->size - sizeof(header);
+}
+
+static void end_record(struct bytes *b, size_t start)
+{
+	uint16_t size = (uint16_t)(b->size - start);
+
+	memcpy(b->at + start + 6, &size, sizeof(size));
+}
+
+static void put_round(struct bytes *b)
+{
+	end_record(b, begin_record(b, FINISHED_ROUND, 0));
+}
+
+/* The layout most tests use: samples are ip, pid/tid, time; others end in pid/tid, time. */
+static const struct perf_event_attr plain = {
+	.type = PERF_TYPE_SOFTWARE,
+	.config = PERF_COUNT_SW_CPU_CLOCK,
+	.size = sizeof(struct perf_event_attr),
+	.sample_freq = 1000,
+	.freq = 1,
+	.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME,
+	.sample_id_all = 1,
+};
+
+static void put_plain_sample(struct bytes *b, uint32_t tid, uint64_t time)
+{
+	size_t start = begin_record(b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+
+	put64(b, 0x401000);
+	put32(b, 7);
+	put32(b, tid);
+	put64(b, time);
+	end_record(b, start);
+}
+
+static void put_trailer(struct bytes *b, uint64_t time)
+{
+	put32(b, 7);
+	put32(b, 7);
+	put64(b, time);
+}
+
+static void put_comm(struct bytes *b, uint32_t pid, const char *comm, uint16_t misc, uint64_t time)
+{
+	size_t start = begin_record(b, PERF_RECORD_COMM, misc);
+
+	put32(b, pid);
+	put32(b, pid);
+	put_string(b, comm);
+	put_trailer(b, time);
+	end_record(b, start);
+}
+
+static void put_fork(struct bytes *b, uint32_t pid, uint32_t parent, uint16_t misc, uint64_t time)
+{
+	size_t start = begin_record(b, PERF_RECORD_FORK, misc);
+
+	put32(b, pid);
+	put32(b, parent);
+	put32(b, pid);
+	put32(b, parent);
+	put64(b, time);
+	put_trailer(b, time);
+	end_record(b, start);
+}
+
+static void put_mmap(struct bytes *b, uint32_t pid, uint64_t addr, uint64_t pgoff, const char *path,
+		     uint16_t misc, uint64_t time)
+{
+	size_t start = begin_record(b, PERF_RECORD_MMAP, misc);
+
+	put32(b, pid);
+	put32(b, pid);
+	put64(b, addr);
+	put64(b, 0x1000);
+	put64(b, pgoff);
+	put_string(b, path);
+	put_trailer(b, time);
+	end_record(b, start);
+}
+
+struct feature {
+	unsigned int number;
+	struct bytes content;
+};
+
+/* A whole file: header, one attr with its ids after another, records, one feature. */
+static struct bytes make_file(const struct perf_event_attr *attrs, size_t n_attrs,
+			      const uint64_t (*ids)[2], const struct bytes *records,
+			      const struct feature *feature)
+{
+	struct bytes b = { 0 };
+	uint64_t ids_at = 104, attrs_at = ids_at + 16 * n_attrs;
+	uint64_t data_at = attrs_at + n_attrs * (sizeof(*attrs) + 16);
+	uint64_t bits[4] = { 0 };
+
+	if (feature)
+		bits[feature->number / 64] |= 1ull << feature->number % 64;
+	put(&b, "PERFILE2", 8);
+	put64(&b, 104);
+	put64(&b, sizeof(*attrs) + 16);
+	put64(&b, attrs_at);
+	put64(&b, n_attrs * (sizeof(*attrs) + 16));
+	put64(&b, data_at);
+	put64(&b, records->size);
+	put64(&b, 0);
+	put64(&b, 0);
+	put(&b, bits, sizeof(bits));
+	for (size_t i = 0; i < n_attrs; i++)
+		put(&b, ids ? ids[i] : (const uint64_t[2]){ i, i }, 16);
+	for (size_t i = 0; i < n_attrs; i++) {
+		put(&b, &attrs[i], sizeof(attrs[i]));
+		put64(&b, ids_at + 16 * i);
+		put64(&b, ids ? 16 : 0);
+	}
+	put(&b, records->at, records->size);
+	if (feature) {
+		put64(&b, b.size + 16);
+		put64(&b, feature->content.size);
+		put(&b, feature->content.at, feature->content.size);
+	}
+	return b;
+}
+
+static void put_pipe_header(struct bytes *b, const struct perf_event_attr *attr)
+{
+	size_t start;
+
+	put(b, "PERFILE2", 8);
+	put64(b, 16);
+	start = begin_record(b, HEADER_ATTR, 0);
+	put(b, attr, sizeof(*attr));
+	put64(b, 1);
+	end_record(b, start);
+}
+
+/* ---- reading them ------------------------------------------------------------------- */
+
+#define MAX_SEEN 4096
+
+static struct event seen[MAX_SEEN]; /* what their pointers point to is gone */
+static char texts[MAX_SEEN][64];    /* but for paths and names */
+static size_t n_seen;
+static char error[512];
+static struct source_info info;
+
+static int as_file(const void *bytes, size_t size)
+{
+	int fd = memfd_create("perf.data", MFD_CLOEXEC);
+
+	if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
+		abort();
+	return fd;
+}
+
+/* The end of a pipe that a child fills. */
+static int as_pipe(const void *bytes, size_t size)
+{
+	int ends[2];
+
+	if (pipe(ends))
+		abort();
+	if (!fork()) {
+		const uint8_t *at = bytes;
+
+		(void)close(ends[0]);
+		for (ssize_t n; size && (n = write(ends[1], at, size)) > 0; size -= (size_t)n)
+			at += n;
+		_exit(0);
+	}
+	(void)close(ends[1]);
+	return ends[0];
+}
+
+static int read_fd(int fd, void (*look)(const struct event *event))
+{
+	struct source *source = NULL;
+	struct event event;
+	int rc;
+
+	n_seen = 0;
+	error[0] = 0;
+	rc = source_perfdata_open(fd, "x", &source, error);
+	if (rc)
+		return rc;
+	while ((rc = source_next(source, &event, -1)) == 1) {
+		const char *text = event.type == EVENT_MAPPING ? event.mapping.path
+				   : event.type == EVENT_COMM  ? event.comm.comm
+							       : "";
+
+		if (look)
+			look(&event);
+		if (n_seen == MAX_SEEN)
+			continue;
+		(void)snprintf(texts[n_seen], sizeof(texts[0]), "%s", text);
+		seen[n_seen++] = event;
+	}
+	info = source->info;
+	info.events = NULL;
+	(void)snprintf(error, sizeof(error), "%s", source->error);
+	CHECK(source_next(source, &event, -1) == rc, "the end stays the end");
+	source_close(source);
+	return rc;
+}
+
+static int read_records(const struct perf_event_attr *attr, struct bytes *records)
+{
+	struct bytes file = make_file(attr, 1, NULL, records, NULL);
+	int rc = read_fd(as_file(file.at, file.size), NULL);
+
+	free(file.at);
+	free(records->at);
+	*records = (struct bytes){ 0 };
+	return rc;
+}
+
+/* ---- order -------------------------------------------------------------------------- */
+
+static void test_rounds_put_records_in_order(void)
+{
+	struct bytes b = { 0 };
+
+	/* Two CPUs' buffers, written one after the other, twice. */
+	put_plain_sample(&b, 1, 100);
+	put_plain_sample(&b, 2, 300);
+	put_plain_sample(&b, 3, 200);
+	put_plain_sample(&b, 4, 400);
+	put_round(&b);
+	put_plain_sample(&b, 5, 500);
+	put_plain_sample(&b, 6, 350);
+	put_plain_sample(&b, 7, 500);
+	put_round(&b);
+	put_comm(&b, 9, "early", 0, 0); /* no time: now */
+	put_plain_sample(&b, 8, 450);
+	CHECK(read_records(&plain, &b) == 0, error);
+	CHECK(n_seen == 9, "all are there");
+	/* The second round's end lets go what was there at the first's: up to 400. */
+	static const uint32_t order[] = { 1, 3, 2, 6, 4, 9, 8, 5, 7 };
+
+	for (size_t i = 0; i < n_seen && i < 9; i++)
+		CHECK(seen[i].tid == order[i], "in time order, equal times as they came");
+	CHECK(info.wall_first_ns == 100 && info.wall_start_ns == 0, "the first time");
+}
+
+static uint64_t n_looked, last_time, n_disorder;
+
+static void look_at_order(const struct event *event)
+{
+	n_looked++;
+	n_disorder += event->time_ns < last_time;
+	last_time = event->time_ns;
+}
+
+enum { MANY = 1500000 };
+
+/* A child writes more records than the queue takes, and no round ever ends. */
+static int many_records(bool piped)
+{
+	int ends[2] = { -1, -1 };
+
+	if (piped ? pipe(ends) : (ends[0] = ends[1] = memfd_create("many", MFD_CLOEXEC)) < 0)
+		abort();
+	if (!fork()) {
+		struct bytes b = { 0 };
+
+		put_pipe_header(&b, &plain);
+		for (uint64_t i = 1; i <= MANY; i++) {
+			put_plain_sample(&b, 1, i ^ 1); /* neighbours change places */
+			if (b.size < 65536 && i < MANY)
+				continue;
+			if (write(ends[1], b.at, b.size) != (ssize_t)b.size)
+				abort();
+			b.size = 0;
+		}
+		_exit(0);
+	}
+	if (piped)
+		(void)close(ends[1]);
+	else
+		(void)wait(NULL);
+	return ends[0];
+}
+
+static void test_memory_is_bounded_without_rounds(void)
+{
+	for (int piped = 0; piped < 2; piped++) {
+		struct rusage usage;
+
+		n_looked = last_time = n_disorder = 0;
+		CHECK(read_fd(many_records(piped), look_at_order) == 0, error);
+		CHECK(n_looked == MANY && n_disorder == 0, "all of them, in order");
+		(void)getrusage(RUSAGE_SELF, &usage);
+		/* ASan keeps for a while what was freed. */
+		CHECK(UNDER_ASAN || usage.ru_maxrss < 100 << 10, "in less than 100 MiB");
+	}
+	(void)wait(NULL);
+}
+
+/* ---- several events ------------------------------------------------------------------- */
+
+static void test_events_are_told_apart_by_identifier(void)
+{
+	struct perf_event_attr attrs[2] = { plain, plain };
+	static const uint64_t ids[2][2] = { { 11, 12 }, { 21, 22 } };
+	struct bytes b = { 0 }, file;
+	size_t start;
+
+	attrs[0].sample_type |= PERF_SAMPLE_IDENTIFIER;
+	attrs[1].sample_type =
+		PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
+	attrs[1].config = PERF_COUNT_SW_PAGE_FAULTS;
+	start = begin_record(&b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+	put64(&b, 22);
+	put32(&b, 5);
+	put32(&b, 6);
+	put64(&b, 1000);
+	put64(&b, 77);
+	end_record(&b, start);
+	start = begin_record(&b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+	put64(&b, 11);
+	put64(&b, 0x1234);
+	put32(&b, 5);
+	put32(&b, 8);
+	put64(&b, 2000);
+	end_record(&b, start);
+	start = begin_record(&b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+	put64(&b, 99); /* nobody's */
+	put64(&b, 0);
+	put64(&b, 0);
+	put64(&b, 0);
+	end_record(&b, start);
+	file = make_file(attrs, 2, ids, &b, NULL);
+	CHECK(read_fd(as_file(file.at, file.size), NULL) == -EBADMSG, "an unknown id is damage");
+	CHECK(strstr(error, "x: offset 0x"), error);
+	CHECK(n_seen == 3 && info.n_events == 2, "all three are told");
+	CHECK(seen[0].type == EVENT_LOST && seen[0].lost.reason == EVENT_LOST_DAMAGED,
+	      "the unknown one");
+	CHECK(seen[1].sample.event == 1 && seen[1].sample.period == 77, "the second event");
+	CHECK(seen[1].pid == 5 && seen[1].tid == 6 && seen[1].time_ns == 1000,
+	      "has its own layout");
+	CHECK(seen[2].sample.event == 0 && seen[2].tid == 8, "the first event");
+	CHECK(seen[2].sample.period == 1000000, "cpu-clock at 1000 Hz: 1 ms");
+	CHECK(seen[2].sample.regs.value[UW_X86_64_RIP] == 0x1234, "its ip");
+	free(b.at);
+	free(file.at);
+
+	/* Without an id there is no telling layouts apart. */
+	attrs[0].sample_type &= ~(uint64_t)PERF_SAMPLE_IDENTIFIER;
+	attrs[1].sample_type &= ~(uint64_t)PERF_SAMPLE_IDENTIFIER;
+	b = (struct bytes){ 0 };
+	put_round(&b);
+	file = make_file(attrs, 2, ids, &b, NULL);
+	CHECK(read_fd(as_file(file.at, file.size), NULL) == -EBADMSG,
+	      "layouts that cannot be told apart");
+	free(b.at);
+	free(file.at);
+}
+
+/* ---- one sample with everything ---------------------------------------------------------- */
+
+/* The order and shapes of the comment at PERF_RECORD_SAMPLE in <linux/perf_event.h>. */
+static void test_every_field_has_its_place(void)
+{
+	struct perf_event_attr attr = plain;
+	struct bytes b = { 0 };
+	const char stack[16] = "0123456789abcdef";
+	size_t start;
+
+	attr.sample_type = PERF_SAMPLE_MAX - 1;
+	attr.sample_type &=
+		~(uint64_t)PERF_SAMPLE_WEIGHT_STRUCT; /* of the same shape as WEIGHT, not both */
+	attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
+			   PERF_FORMAT_ID | PERF_FORMAT_GROUP;
+	attr.branch_sample_type = PERF_SAMPLE_BRANCH_HW_INDEX;
+	attr.sample_regs_user = 0xff0fff;
+	attr.sample_regs_intr = 3;
+
+	start = begin_record(&b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+	put64(&b, 1);		       /* identifier */
+	put64(&b, 0xffffffff81000100); /* ip */
+	put32(&b, 7);
+	put32(&b, 8);
+	put64(&b, 1234);
+	put64(&b, 0xadd4); /* addr */
+	put64(&b, 1);	   /* id */
+	put64(&b, 2);	   /* stream id */
+	put32(&b, 3);	   /* cpu */
+	put32(&b, 0);
+	put64(&b, 55); /* period */
+	put64(&b, 2);  /* read: group of two, times, then value and id each */
+	for (int i = 0; i < 6; i++)
+		put64(&b, 0);
+	put64(&b, 6); /* call chain */
+	put64(&b, (uint64_t)PERF_CONTEXT_KERNEL);
+	put64(&b, 0xffffffff81000100);
+	put64(&b, 0xffffffff81000200);
+	put64(&b, (uint64_t)PERF_CONTEXT_USER);
+	put64(&b, 0x401000);
+	put64(&b, 0x402000);
+	put32(&b, 12); /* raw */
+	put(&b, "raw raw raw ", 12);
+	put64(&b, 1); /* branches, index of the first */
+	put64(&b, 9);
+	put64(&b, 0x1);
+	put64(&b, 0x2);
+	put64(&b, 0x3);
+	put64(&b, PERF_SAMPLE_REGS_ABI_64);
+	for (uint64_t i = 0; i < 20; i++)
+		put64(&b, 100 + i);
+	put64(&b, sizeof(stack));
+	put(&b, stack, sizeof(stack));
+	put64(&b, 8);
+	put64(&b, 0); /* weight */
+	put64(&b, 0); /* data source */
+	put64(&b, 0); /* transaction */
+	put64(&b, PERF_SAMPLE_REGS_ABI_64);
+	put64(&b, 0);
+	put64(&b, 0);
+	put64(&b, 0);	   /* physical address */
+	put64(&b, 0xc9);   /* cgroup */
+	put64(&b, 0x1000); /* page sizes */
+	put64(&b, 0x1000);
+	put64(&b, 8); /* aux */
+	put64(&b, 0);
+	end_record(&b, start);
+	CHECK(read_records(&attr, &b) == 0, error);
+	CHECK(n_seen == 1 && seen[0].type == EVENT_SAMPLE, "one sample");
+
+	const struct event_sample *s = &seen[0].sample;
+
+	CHECK(seen[0].pid == 7 && seen[0].tid == 8 && seen[0].time_ns == 1234, "who and when");
+	CHECK(s->cpu == 3 && s->period == 55 && s->cgroup_id == 0xc9, "where");
+	CHECK(s->n_kernel_ips == 2, "the kernel's part of the chain alone");
+	CHECK(s->has_user_regs && !s->compat && !s->stack_cut, "user state");
+	/*
+	 * perf_regs.h counts ax bx cx dx si di bp sp ip flags cs ss, then r8 … r15
+	 * (ds, es, fs and gs are not in the mask); the psABI (figure 3.36) has
+	 * rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 and the return address.
+	 */
+	static const uint64_t want[] = { 100, 103, 102, 101, 104, 105, 106, 107, 112,
+					 113, 114, 115, 116, 117, 118, 119, 108 };
+
+	for (unsigned int i = 0; i < UW_X86_64_REGS; i++)
+		CHECK(s->regs.value[i] == want[i], "registers in DWARF order");
+	CHECK(s->regs.known == 0x1ffff, "all of them");
+	CHECK(s->n_regions == 1, "the stack");
+}
+
+static struct uw_region stack_seen;
+static uint8_t stack_bytes[64];
+
+static void look_at_stack(const struct event *event)
+{
+	if (event->type != EVENT_SAMPLE || !event->sample.n_regions)
+		return;
+	stack_seen = event->sample.regions[0];
+	memcpy(stack_bytes, stack_seen.bytes, stack_seen.size < 64 ? stack_seen.size : 64);
+}
+
+static size_t begin_stack_sample(struct bytes *b, uint64_t abi, uint64_t sp, unsigned int n_regs,
+				 unsigned int sp_index)
+{
+	size_t start = begin_record(b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+
+	put32(b, 7);
+	put32(b, 7);
+	put64(b, 1);
+	put64(b, abi);
+	for (unsigned int i = 0; abi && i < n_regs; i++)
+		put64(b, i == sp_index ? sp : i);
+	return start;
+}
+
+static struct perf_event_attr stack_attr(uint64_t regs)
+{
+	struct perf_event_attr attr = plain;
+
+	attr.sample_type =
+		PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+	attr.sample_regs_user = regs;
+	attr.sample_stack_user = 24;
+	return attr;
+}
+
+static void test_stacks(void)
+{
+	struct perf_event_attr attr = stack_attr(0xff0fff);
+	struct bytes b = { 0 }, file;
+	size_t start = begin_stack_sample(&b, PERF_SAMPLE_REGS_ABI_64, 0x7000, 20, 7);
+
+	put64(&b, 24);
+	put(&b, "stack stack stack stack ", 24);
+	put64(&b, 24);
+	end_record(&b, start);
+	file = make_file(&attr, 1, NULL, &b, NULL);
+	CHECK(read_fd(as_file(file.at, file.size), look_at_stack) == 0, error);
+	CHECK(stack_seen.addr == 0x7000 && stack_seen.size == 24, "it begins at sp");
+	CHECK(!memcmp(stack_bytes, "stack stack stack stack ", 24), "its bytes");
+	CHECK(seen[0].sample.stack_cut, "all that was asked for is in use: there may be more");
+	free(b.at);
+	free(file.at);
+
+	/* A kernel thread: neither registers nor stack. */
+	b = (struct bytes){ 0 };
+	start = begin_stack_sample(&b, PERF_SAMPLE_REGS_ABI_NONE, 0, 0, 0);
+	put64(&b, 0);
+	end_record(&b, start);
+	/* A 32-bit task. */
+	start = begin_stack_sample(&b, PERF_SAMPLE_REGS_ABI_32, 0x7000, 20, 7);
+	put64(&b, 0);
+	end_record(&b, start);
+	CHECK(read_records(&attr, &b) == 0 && n_seen == 2, error);
+	CHECK(!seen[0].sample.has_user_regs && !seen[0].sample.n_regions, "nothing to walk");
+	CHECK(seen[1].sample.has_user_regs && seen[1].sample.compat, "32 bits");
+
+	/* More in use than there is; then a sound one. */
+	start = begin_stack_sample(&b, PERF_SAMPLE_REGS_ABI_64, 0x7000, 20, 7);
+	put64(&b, 8);
+	put64(&b, 0);
+	put64(&b, 16);
+	end_record(&b, start);
+	start = begin_stack_sample(&b, PERF_SAMPLE_REGS_ABI_64, UINT64_MAX - 3, 20, 7);
+	put64(&b, 8);
+	put64(&b, 0);
+	put64(&b, 8);
+	end_record(&b, start);
+	CHECK(read_records(&attr, &b) == -EBADMSG && n_seen == 2, "told as damage in the end");
+	CHECK(seen[0].type == EVENT_LOST && seen[0].lost.n_samples == 1, "one sample is lost");
+	CHECK(seen[1].type == EVENT_SAMPLE, "but not the next");
+	CHECK(!strstr(error, "\n") && strstr(error, "x: offset 0x"), error);
+}
+
+/* perf does not write registers but by number: x0 … x30, sp, pc; AADWARF64 has the same. */
+static void test_aarch64_registers(void)
+{
+	struct perf_event_attr attr = stack_attr(0x1ffffffff);
+	struct bytes b = { 0 };
+	size_t start = begin_stack_sample(&b, PERF_SAMPLE_REGS_ABI_64, 0x7000, 33, 31);
+
+	put64(&b, 8);
+	put64(&b, 0);
+	put64(&b, 8);
+	end_record(&b, start);
+	CHECK(read_records(&attr, &b) == 0 && n_seen == 1, error);
+	CHECK(info.machine == EM_AARCH64, "33 registers are no x86");
+	for (unsigned int i = 0; i < UW_AARCH64_REGS; i++)
+		CHECK(seen[0].sample.regs.value[i] == (i == 31 ? 0x7000 : i),
+		      "registers in DWARF order");
+	CHECK(seen[0].sample.n_regions == 1, "sp is number 31");
+}
+
+/* ---- tasks and mappings -------------------------------------------------------------------- */
+
+static void test_tasks(void)
+{
+	struct bytes b = { 0 };
+
+	put_fork(&b, 20, 10, 0, 0);			       /* found running by perf */
+	put_fork(&b, 21, 10, PERF_RECORD_MISC_FORK_EXEC, 100); /* the same, with a time */
+	put_fork(&b, 30, 10, 0, 200);			       /* forked */
+	put_comm(&b, 30, "name", 0, 300);
+	put_comm(&b, 30, "image", PERF_RECORD_MISC_COMM_EXEC, 400);
+	CHECK(read_records(&plain, &b) == 0 && n_seen == 8, error);
+	CHECK(seen[0].type == EVENT_FORK && seen[0].pid == 20 && seen[0].fork.parent_pid == 10,
+	      "fork");
+	CHECK(seen[1].type == EVENT_EXEC && seen[1].pid == 20, "what perf found inherits nothing");
+	CHECK(seen[2].type == EVENT_FORK && seen[3].type == EVENT_EXEC && seen[3].pid == 21,
+	      "nor here");
+	CHECK(seen[4].type == EVENT_FORK && seen[4].pid == 30, "what forked does");
+	CHECK(seen[5].type == EVENT_COMM && !strcmp(texts[5], "name"), "a name");
+	CHECK(seen[6].type == EVENT_EXEC && seen[6].time_ns == 400,
+	      "an exec, told before its name");
+	CHECK(seen[7].type == EVENT_COMM && !strcmp(texts[7], "image"), "its name");
+}
+
+static void test_mappings(void)
+{
+	struct bytes b = { 0 };
+	size_t start;
+
+	put_mmap(&b, UINT32_MAX, 0xffffffff81000000, 0xffffffff81000000, "[kernel.kallsyms]_text",
+		 PERF_RECORD_MISC_KERNEL, 0);
+	put_mmap(&b, 7, 0x400000, 0x2000, "/bin/gone (deleted)", PERF_RECORD_MISC_USER, 10);
+	put_mmap(&b, 7, 0x500000, 0, "//anon", PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_DATA,
+		 20);
+	put_mmap(&b, 0, 0x600000, 0, "[guest.kernel.kallsyms]", PERF_RECORD_MISC_GUEST_KERNEL, 30);
+	put_mmap(&b, 7, UINT64_MAX - 0xff, 0, "/top", PERF_RECORD_MISC_USER, 40);
+	start = begin_record(&b, PERF_RECORD_MMAP2,
+			     PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_BUILD_ID);
+	put32(&b, 7);
+	put32(&b, 7);
+	put64(&b, 0x700000);
+	put64(&b, 0x3000);
+	put64(&b, 0x1000);
+	put32(&b, 20);
+	put(&b, "01234567890123456789", 20);
+	put32(&b, PROT_READ | PROT_EXEC);
+	put32(&b, MAP_PRIVATE);
+	put_string(&b, "/bin/known");
+	put_trailer(&b, 50);
+	end_record(&b, start);
+	CHECK(read_records(&plain, &b) == 0 && n_seen == 5, error);
+	CHECK(seen[0].pid == EVENT_PID_KERNEL && info.kernel_text == 0xffffffff81000000, "kernel");
+	CHECK(seen[1].mapping.deleted && !strcmp(texts[1], "/bin/gone"), "deleted");
+	CHECK(seen[1].mapping.start == 0x400000 && seen[1].mapping.end == 0x401000, "range");
+	CHECK(seen[1].mapping.off == 0x2000 && seen[1].mapping.prot == (PROT_READ | PROT_EXEC),
+	      "executable");
+	CHECK(!(seen[2].mapping.prot & PROT_EXEC) && !strcmp(texts[2], "//anon"), "data");
+	CHECK(seen[3].mapping.end == UINT64_MAX, "no range wraps");
+	CHECK(seen[4].mapping.build_id.size == 20, "build-id");
+	CHECK(!memcmp(seen[4].mapping.build_id.bytes, "01234567890123456789", 20), "its bytes");
+	CHECK(seen[4].mapping.inode == 0 && seen[4].mapping.prot == (PROT_READ | PROT_EXEC),
+	      "MMAP2");
+
+	/* A path that does not end where the record does. */
+	start = begin_record(&b, PERF_RECORD_MMAP, PERF_RECORD_MISC_USER);
+	for (int i = 0; i < 4; i++)
+		put64(&b, 0x1000);
+	put(&b, "/endless", 8);
+	put_trailer(&b, 60);
+	end_record(&b, start);
+	CHECK(read_records(&plain, &b) == -EBADMSG && n_seen == 0, "no path without its end");
+}
+
+/* ---- losses ------------------------------------------------------------------------------- */
+
+static void test_losses_are_counted_once(void)
+{
+	struct bytes b = { 0 };
+	size_t start;
+
+	start = begin_record(&b, PERF_RECORD_LOST, 0);
+	put64(&b, 1);
+	put64(&b, 5);
+	put_trailer(&b, 100);
+	end_record(&b, start);
+	start = begin_record(&b, PERF_RECORD_LOST_SAMPLES, 0);
+	put64(&b, 2);
+	put_trailer(&b, 200);
+	end_record(&b, start);
+	/* perf's own count when it ended, without a time: 1 more than the kernel could say. */
+	start = begin_record(&b, PERF_RECORD_LOST_SAMPLES, 0);
+	put64(&b, 8);
+	put_trailer(&b, 0);
+	end_record(&b, start);
+	CHECK(read_records(&plain, &b) == 0 && n_seen == 3, error);
+	CHECK(seen[0].lost.n_samples == 5 && seen[1].lost.n_samples == 2 &&
+		      seen[2].lost.n_samples == 1,
+	      "8 in all");
+	CHECK(seen[0].lost.reason == EVENT_LOST_RING_FULL, "the ring was full");
+}
+
+/* ---- streams, payload, compression ---------------------------------------------------------- */
+
+static void test_payload_is_passed_by(void)
+{
+	struct bytes b = { 0 };
+	size_t start;
+
+	put_pipe_header(&b, &plain);
+	start = begin_record(&b, TRACING_DATA, 0);
+	put32(&b, 200000);
+	put32(&b, 0);
+	end_record(&b, start);
+	for (int i = 0; i < 25000; i++)
+		put64(&b, 0x4444444444444444);
+	put_plain_sample(&b, 1, 100);
+	start = begin_record(&b, AUXTRACE, 0);
+	put64(&b, 16); /* size, offset, reference, index, tid, cpu */
+	for (int i = 0; i < 4; i++)
+		put64(&b, 0);
+	end_record(&b, start);
+	put(&b, "0123456789abcdef", 16);
+	put_plain_sample(&b, 2, 200);
+	for (int piped = 0; piped < 2; piped++) {
+		CHECK(read_fd(piped ? as_pipe(b.at, b.size) : as_file(b.at, b.size), NULL) == 0,
+		      error);
+		CHECK(n_seen == 2 && seen[0].tid == 1 && seen[1].tid == 2, "both samples");
+	}
+	(void)wait(NULL);
+
+	/* The payload ends early. */
+	CHECK(read_fd(as_file(b.at, 100000), NULL) == -EBADMSG && n_seen == 0, error);
+	CHECK(strstr(error, "ends inside a record"), error);
+	free(b.at);
+}
+
+static void put_compressed(struct bytes *b, const void *bytes, size_t size, bool second)
+{
+	size_t start = begin_record(b, second ? COMPRESSED2 : COMPRESSED, 0);
+
+	if (second)
+		put64(b, size);
+	put(b, bytes, size);
+	if (second)
+		put(b, "\0\0\0\0\0\0\0", (8 - size % 8) % 8);
+	end_record(b, start);
+}
+
+static void test_compressed_records_may_be_cut_anywhere(void)
+{
+	enum { SAMPLES = 3000, STEP = 13 };
+	struct bytes records = { 0 }, b = { 0 };
+	uint8_t *packed;
+	size_t size;
+
+	for (uint64_t i = 1; i <= SAMPLES; i++)
+		put_plain_sample(&records, (uint32_t)i, i);
+	size = ZSTD_compressBound(records.size);
+	packed = malloc(size);
+	size = ZSTD_compress(packed, size, records.at, records.size, 3);
+	put_pipe_header(&b, &plain);
+	for (size_t at = 0; at < size; at += STEP)
+		put_compressed(&b, packed + at, size - at < STEP ? size - at : STEP, at / STEP % 2);
+	for (int piped = 0; piped < 2; piped++) {
+		CHECK(read_fd(piped ? as_pipe(b.at, b.size) : as_file(b.at, b.size), NULL) == 0,
+		      error);
+		CHECK(n_seen == SAMPLES && seen[SAMPLES - 1].tid == SAMPLES, "every sample");
+	}
+	(void)wait(NULL);
+
+	/* The last compressed record is gone: what came before it is not. */
+	CHECK(read_fd(as_file(b.at, b.size - 40), NULL) == -EBADMSG, "cut");
+	CHECK(n_seen < SAMPLES, "something is missing");
+	for (size_t i = 0; i < n_seen; i++)
+		CHECK(seen[i].type == EVENT_LOST || seen[i].tid == i + 1, "nothing else is");
+	free(b.at);
+	free(packed);
+	free(records.at);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void refuse(const void *bytes, size_t size, int err, const char *why)
+{
+	CHECK(read_fd(as_file(bytes, size), NULL) == err, why);
+	CHECK(!strncmp(error, "x: offset 0x", 12) && strstr(error, why) && !strchr(error, '\n'),
+	      error);
+}
+
+static void test_refusals_say_why(void)
+{
+	struct bytes records = { 0 }, file;
+	struct feature feature = { .number = ARCH };
+	uint8_t *at;
+
+	refuse("", 0, -EBADMSG, "not a recording");
+	refuse("PERFILE2", 8, -EBADMSG, "not a recording");
+	refuse("\177ELF\2\1\1\0\0\0\0\0\0\0\0\0", 16, -EBADMSG, "not a recording");
+	refuse("2ELIFREP\0\0\0\0\0\0\0\20", 16, -ENOTSUP, "big-endian");
+	refuse("PERFFILE\20\0\0\0\0\0\0\0", 16, -ENOTSUP, "before Linux 3.2");
+	refuse("PERFILE2\20\0\0\0\0\0\0\0", 16, -EBADMSG, "no event is described");
+	refuse("PERFILE2\150\0\0\0\0\0\0\0", 16, -EBADMSG, "inside its header");
+	refuse("PERFILE2\151\0\0\0\0\0\0\0________________________________________________"
+	       "________________________________________",
+	       104, -EBADMSG, "a header cannot have 105 bytes");
+
+	put_plain_sample(&records, 1, 100);
+	put32(&feature.content, 8);
+	put(&feature.content, "ppc64le", 8);
+	file = make_file(&plain, 1, NULL, &records, &feature);
+	refuse(file.at, file.size, -ENOTSUP, "recorded on ppc64le");
+	CHECK(read_fd(as_pipe(file.at, file.size), NULL) == -ENOTSUP, "a file through a pipe");
+	CHECK(strstr(error, "cannot be read from a pipe"), error);
+	(void)wait(NULL);
+
+	/* Sizes nobody has: no memory is asked for by them. */
+	at = malloc(file.size);
+	for (size_t field = 16; field < 56; field += 8) {
+		static const uint64_t values[] = { 0, 1, 1ull << 32, 1ull << 62, UINT64_MAX };
+
+		for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+			int rc;
+
+			memcpy(at, file.at, file.size);
+			memcpy(at + field, &values[i], 8);
+			rc = read_fd(as_file(at, file.size), NULL);
+			CHECK(rc == -EBADMSG || rc == -ENOTSUP, "damage in the header");
+			CHECK(!strncmp(error, "x: offset 0x", 12), error);
+		}
+	}
+	free(at);
+	free(file.at);
+
+	feature.number = DIR_FORMAT;
+	file = make_file(&plain, 1, NULL, &records, &feature);
+	refuse(file.at, file.size, -ENOTSUP, "--threads");
+	free(file.at);
+	free(feature.content.at);
+	free(records.at);
+}
+
+static void test_wall_clock(void)
+{
+	struct bytes records = { 0 }, file;
+	struct feature feature = { .number = CLOCK_DATA };
+
+	put_plain_sample(&records, 1, 5000);
+	put32(&feature.content, 1);
+	put32(&feature.content, 1);
+	put64(&feature.content, 1700000000000000000);
+	put64(&feature.content, 4000);
+	file = make_file(&plain, 1, NULL, &records, &feature);
+	CHECK(read_fd(as_file(file.at, file.size), NULL) == 0, error);
+	CHECK(info.wall_first_ns == 5000 && info.wall_start_ns == 1700000000000001000,
+	      "1 µs later");
+	free(file.at);
+	free(feature.content.at);
+	free(records.at);
+}
+
+/* ---- damage ----------------------------------------------------------------------------------- */
+
+static void put_mixture(struct bytes *b)
+{
+	put_mmap(b, 7, 0x400000, 0, "/bin/true", PERF_RECORD_MISC_USER, 10);
+	put_comm(b, 7, "true", 0, 20);
+	for (uint64_t i = 0; i < 10; i++)
+		put_plain_sample(b, 1, 30 + i);
+	put_round(b);
+	put_fork(b, 8, 7, 0, 50);
+	put_plain_sample(b, 2, 60);
+}
+
+static void test_a_file_may_end_anywhere(void)
+{
+	struct bytes records = { 0 }, file;
+	struct event all[32];
+	size_t n_all, data_at, end, last = 0;
+
+	put_mixture(&records);
+	file = make_file(&plain, 1, NULL, &records, NULL);
+	data_at = file.size - records.size;
+	CHECK(read_fd(as_file(file.at, file.size), NULL) == 0, error);
+	n_all = n_seen;
+	CHECK(n_all == 14, "all");
+	memcpy(all, seen, n_all * sizeof(all[0]));
+	for (end = 0; end < file.size; end++) {
+		int rc = read_fd(as_file(file.at, end), NULL);
+		size_t n_lost = 0;
+
+		CHECK(rc == -EBADMSG, "a part is not the whole");
+		CHECK(!strncmp(error, "x: offset 0x", 12) && !strchr(error, '\n'), error);
+		CHECK(end >= data_at || !n_seen, "no events without a header");
+		for (size_t i = 0; i < n_seen; i++) {
+			bool lost = seen[i].type == EVENT_LOST;
+
+			n_lost += lost;
+			CHECK(lost ? i == n_seen - 1
+				   : seen[i].type == all[i].type &&
+					      seen[i].time_ns == all[i].time_ns,
+			      "what came before is there, in order");
+		}
+		CHECK(n_seen - n_lost >= last && n_lost <= 1, "longer parts have no less");
+		last = n_seen - n_lost;
+	}
+	CHECK(last == n_all - 1, "the last one was cut");
+	free(file.at);
+	free(records.at);
+}
+
+static void test_a_file_may_lack_its_end(void)
+{
+	struct bytes records = { 0 }, file;
+
+	put_mixture(&records);
+	file = make_file(&plain, 1, NULL, &records, NULL);
+	memset(file.at + 48, 0, 8); /* the size of the data, which perf writes last */
+	CHECK(read_fd(as_file(file.at, file.size), NULL) == -EBADMSG, "told");
+	CHECK(n_seen == 14 && strstr(error, "did not close the file"), error);
+	CHECK(read_fd(as_file(file.at, file.size - 3), NULL) == -EBADMSG, "told");
+	CHECK(n_seen == 14 && seen[13].type == EVENT_LOST &&
+		      strstr(error, "did not close the file"),
+	      error);
+	free(file.at);
+	free(records.at);
+}
+
+static uint64_t random_state = 42;
+
+static uint64_t random64(void) /* xorshift64 */
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	return random_state ^= random_state << 17;
+}
+
+static void test_any_bytes_may_be_wrong(void)
+{
+	struct bytes records = { 0 }, b = { 0 }, file;
+	uint8_t *at;
+
+	put_mixture(&records);
+	file = make_file(&plain, 1, NULL, &records, NULL);
+	put_pipe_header(&b, &plain);
+	put(&b, records.at, records.size);
+	at = malloc(file.size + b.size);
+	for (int i = 0; i < 4000; i++) {
+		const struct bytes *from = i % 2 ? &file : &b;
+		int rc;
+
+		memcpy(at, from->at, from->size);
+		for (uint64_t n = random64() % 4 + 1; n; n--)
+			at[random64() % from->size] ^= (uint8_t)(1 << random64() % 8);
+		rc = read_fd(as_file(at, from->size), NULL);
+		CHECK(rc <= 0 && (!rc || !strncmp(error, "x: offset 0x", 12)), error);
+	}
+	for (int i = 0; i < 500; i++) {
+		memcpy(at, "PERFILE2\20\0\0\0\0\0\0\0", 16);
+		for (size_t j = 16; j < b.size; j++)
+			at[j] = (uint8_t)random64();
+		CHECK(read_fd(as_file(at, b.size), NULL) == -EBADMSG, "noise");
+	}
+	free(at);
+	free(b.at);
+	free(file.at);
+	free(records.at);
+}
+
+int main(void)
+{
+	test_memory_is_bounded_without_rounds(); /* first, while memory is small */
+	test_rounds_put_records_in_order();
+	test_events_are_told_apart_by_identifier();
+	test_every_field_has_its_place();
+	test_stacks();
+	test_aarch64_registers();
+	test_tasks();
+	test_mappings();
+	test_losses_are_counted_once();
+	test_payload_is_passed_by();
+	test_compressed_records_may_be_cut_anywhere();
+	test_refusals_say_why();
+	test_wall_clock();
+	test_a_file_may_end_anywhere();
+	test_a_file_may_lack_its_end();
+	test_any_bytes_may_be_wrong();
+	return check_done();
+}
