@@ -26,7 +26,7 @@ void perfdata_window_fini(struct perfdata_window *window)
 
 static const uint8_t *find(const struct perfdata_stretch *stretch, uint64_t off, size_t size)
 {
-	if (off < stretch->off || off - stretch->off > stretch->size ||
+	if (!stretch->bytes || off < stretch->off || off - stretch->off > stretch->size ||
 	    size > stretch->size - (size_t)(off - stretch->off))
 		return NULL;
 	return stretch->bytes + (off - stretch->off);
@@ -69,7 +69,7 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 	else if (size > end - off)
 		size = (size_t)(end - off);
 	*got = size;
-	*out = find(stretch, off, size);
+	*out = size ? find(stretch, off, size) : NULL;
 	if (*out || !size)
 		return 0;
 
