@@ -47,20 +47,36 @@ static uint32_t path_at(const struct perfdata_record *record)
 	return record->type == PERF_RECORD_MMAP2 ? MMAP2_PATH_AT : MMAP_PATH_AT;
 }
 
+/*
+ * MISC_MMAP_BUILD_ID is not to be trusted: where another program watches with
+ * build-ids, the kernel (6.18) leaves the bit it set for that one's record in
+ * everybody else's too.  Then the event did not ask for it, and what stands
+ * there is a device; perf inject adds true ones, of the two sizes in use.
+ */
+static bool has_build_id(const struct perfdata_record *record)
+{
+	const uint8_t *at = record->body + 32; /* u8 size, u8 reserved[3], u8 id[20] */
+
+	if (!(record->misc & PERF_RECORD_MISC_MMAP_BUILD_ID) || at[0] > 20)
+		return false;
+	return (record->attr && record->attr->attr.build_id) ||
+	       ((at[0] == 16 || at[0] == 20) && !at[1] && !at[2] && !at[3]);
+}
+
 static void read_mmap2(const struct perfdata_record *record, struct event_mapping *out)
 {
 	const uint8_t *body = record->body;
 
 	out->prot = perfdata_u32(body + 56) & (PROT_READ | PROT_WRITE | PROT_EXEC);
-	if (!(record->misc & PERF_RECORD_MISC_MMAP_BUILD_ID)) {
-		out->major = perfdata_u32(body + 32);
-		out->minor = perfdata_u32(body + 36);
-		out->inode = perfdata_u64(body + 40);
-		out->inode_generation = perfdata_u64(body + 48);
-	} else if (body[32] <= 20) {
+	if (has_build_id(record)) {
 		out->build_id.size = body[32];
 		memcpy(out->build_id.bytes, body + 36, body[32]);
+		return;
 	}
+	out->major = perfdata_u32(body + 32);
+	out->minor = perfdata_u32(body + 36);
+	out->inode = perfdata_u64(body + 40);
+	out->inode_generation = perfdata_u64(body + 48);
 }
 
 static int read_mapping(const struct perfdata_record *record, const struct perfdata_facts *facts,

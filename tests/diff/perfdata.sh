@@ -9,12 +9,13 @@ failures=0 n=0
 rm -rf "$dir"
 mkdir -p "$dir"
 
-compare() { # file
+compare() { # file; 2: perf itself cannot read it
 	local events
 	# A stream has no table of build-ids, and perf 6.1 may crash looking for one.
 	: >"$dir/ids"
 	[ "$(od -A n -t u1 -j 8 -N 1 "$1")" -eq 16 ] || perf buildid-list -i "$1" >"$dir/ids" 2>/dev/null
-	perf script -D -F event -i "$1" 2>/dev/null | tests/diff/perfdata_expect.py "$dir/ids" >"$dir/perf"
+	perf script -D -F event -i "$1" >"$dir/dump" 2>/dev/null || return 2
+	tests/diff/perfdata_expect.py "$dir/ids" <"$dir/dump" >"$dir/perf"
 	"$dump" "$1" >"$dir/ours" 2>"$dir/errors"
 	events=$(wc -l <"$dir/ours")
 	# An old stream names a tracepoint by number; perf asks the running kernel's tracefs.
@@ -28,31 +29,36 @@ compare() { # file
 }
 
 work='python3 -c "sum(i * i for i in range(50000))"; true'
+# While another program on this machine watches with build-ids, the kernel marks records of
+# events that did not ask for them too, and perf 6.1 dies of those (stack smashing).  So most
+# recordings ask for them; the others are tried again, and left out if perf dies each time.
 record() { # name, perf record's arguments
-	local out=$1
+	local data=$dir/$1.data out=$dir/$1.data
+	[[ $1 != *pipe ]] || out=-
 	shift
-	if ! perf record -q -o "$dir/$out" "$@" -- sh -c "$work" 2>"$dir/errors"; then
-		echo "perf record $*: $(cat "$dir/errors")"
-		failures=$((failures + 1))
-	fi
+	for _ in 1 2 3 4; do
+		if perf record -q -o "$out" "$@" -- sh -c "$work" >"$dir/stream" 2>"$dir/errors"; then
+			[ "$out" != - ] || mv "$dir/stream" "$data"
+			compare "$data" && return
+		fi
+		sleep 0.5
+	done 2>/dev/null
+	echo "perf itself fails: record $*"
 }
 
-record file.data -F 499 --call-graph dwarf,8192 -e cpu-clock
-record two.data -F 199 --call-graph dwarf,4096 -e cpu-clock,page-faults
-record all.data -a -F 199 --call-graph dwarf,8192 --buildid-mmap
-record zstd.data -z -a -F 299 --call-graph dwarf,65528 -e cpu-clock
-record fields.data -F 499 -g -d --phys-data --data-page-size --code-page-size --sample-cpu \
-	-k monotonic --intr-regs=ax,bx -e cpu-clock
-record group.data -F 499 -s -T -W --transaction --all-cgroups --user-regs=ip,sp,ax \
+record file -F 499 --call-graph dwarf,8192 -e cpu-clock
+record two --buildid-mmap -F 199 --call-graph dwarf,4096 -e cpu-clock,page-faults
+record all --buildid-mmap -a -F 199 --call-graph dwarf,8192
+record zstd --buildid-mmap -z -a -F 299 --call-graph dwarf,65528 -e cpu-clock
+record fields --buildid-mmap -F 499 -g -d --phys-data --data-page-size --code-page-size \
+	--sample-cpu -k monotonic --intr-regs=ax,bx -e cpu-clock
+record group --buildid-mmap -F 499 -s -T -W --transaction --all-cgroups --user-regs=ip,sp,ax \
 	--call-graph dwarf,2048 -e '{cpu-clock,page-faults}:S'
-record lost.data -a -m 4 -F 10000 --call-graph dwarf,16384 -e cpu-clock
-perf record -q -o - -F 499 --call-graph dwarf,8192 -e cpu-clock -- sh -c "$work" >"$dir/pipe.data"
-perf record -q -z -o - -F 499 --call-graph dwarf,8192 -e cpu-clock -- sh -c "$work" >"$dir/zstd-pipe.data"
-for data in "$dir"/*.data; do
-	compare "$data"
-done
+record lost --buildid-mmap -a -m 4 -F 10000 --call-graph dwarf,16384 -e cpu-clock
+record pipe -F 499 --call-graph dwarf,8192 -e cpu-clock
+record zstd-pipe --buildid-mmap -z -F 499 --call-graph dwarf,8192 -e cpu-clock
 for data in "$corpus"/formats/quipper/* "$corpus"/formats/linux-perf-data/*pipe.data "$corpus"/perfparser/probe.*; do
-	compare "$data"
+	compare "$data" || { echo "perf cannot read $data"; failures=$((failures + 1)); }
 done
 
 # From a running perf, without a file between.
@@ -70,4 +76,4 @@ for told in sleep.data:7:4 sleep.compressed.data:8:49; do
 	fi
 done
 echo "$n recordings compared, $failures differ"
-[ $failures -eq 0 ] && rm -rf "$dir"
+[ $failures -eq 0 ] && [ $n -ge 13 ] && rm -rf "$dir"

@@ -657,6 +657,27 @@ static void test_tasks(void)
 	CHECK(seen[7].type == EVENT_COMM && !strcmp(texts[7], "image"), "its name");
 }
 
+static size_t begin_mmap2(struct bytes *b, uint64_t addr, uint16_t misc)
+{
+	size_t start = begin_record(b, PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER | misc);
+
+	put32(b, 7);
+	put32(b, 7);
+	put64(b, addr);
+	put64(b, 0x3000);
+	put64(b, 0x1000);
+	return start; /* 24 bytes of device, inode and generation or of a build-id follow */
+}
+
+static void end_mmap2(struct bytes *b, size_t start, const char *path, uint64_t time)
+{
+	put32(b, PROT_READ | PROT_EXEC);
+	put32(b, MAP_PRIVATE);
+	put_string(b, path);
+	put_trailer(b, time);
+	end_record(b, start);
+}
+
 static void test_mappings(void)
 {
 	struct bytes b = { 0 };
@@ -669,21 +690,24 @@ static void test_mappings(void)
 		 20);
 	put_mmap(&b, 0, 0x600000, 0, "[guest.kernel.kallsyms]", PERF_RECORD_MISC_GUEST_KERNEL, 30);
 	put_mmap(&b, 7, UINT64_MAX - 0xff, 0, "/top", PERF_RECORD_MISC_USER, 40);
-	start = begin_record(&b, PERF_RECORD_MMAP2,
-			     PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_BUILD_ID);
-	put32(&b, 7);
-	put32(&b, 7);
-	put64(&b, 0x700000);
-	put64(&b, 0x3000);
-	put64(&b, 0x1000);
+	start = begin_mmap2(&b, 0x700000, PERF_RECORD_MISC_MMAP_BUILD_ID);
 	put32(&b, 20);
 	put(&b, "01234567890123456789", 20);
-	put32(&b, PROT_READ | PROT_EXEC);
-	put32(&b, MAP_PRIVATE);
-	put_string(&b, "/bin/known");
-	put_trailer(&b, 50);
-	end_record(&b, start);
-	CHECK(read_records(&plain, &b) == 0 && n_seen == 5, error);
+	end_mmap2(&b, start, "/bin/known", 50);
+	/* The kernel may set the bit where it put a device: 254:0, 8:1. */
+	start = begin_mmap2(&b, 0x800000, PERF_RECORD_MISC_MMAP_BUILD_ID);
+	put32(&b, 254);
+	put32(&b, 0);
+	put64(&b, 1234);
+	put64(&b, 5);
+	end_mmap2(&b, start, "/bin/vda", 60);
+	start = begin_mmap2(&b, 0x900000, PERF_RECORD_MISC_MMAP_BUILD_ID);
+	put32(&b, 8);
+	put32(&b, 1);
+	put64(&b, 1234);
+	put64(&b, 5);
+	end_mmap2(&b, start, "/bin/sda1", 70);
+	CHECK(read_records(&plain, &b) == 0 && n_seen == 7, error);
 	CHECK(seen[0].pid == EVENT_PID_KERNEL && info.kernel_text == 0xffffffff81000000, "kernel");
 	CHECK(seen[1].mapping.deleted && !strcmp(texts[1], "/bin/gone"), "deleted");
 	CHECK(seen[1].mapping.start == 0x400000 && seen[1].mapping.end == 0x401000, "range");
@@ -695,6 +719,10 @@ static void test_mappings(void)
 	CHECK(!memcmp(seen[4].mapping.build_id.bytes, "01234567890123456789", 20), "its bytes");
 	CHECK(seen[4].mapping.inode == 0 && seen[4].mapping.prot == (PROT_READ | PROT_EXEC),
 	      "MMAP2");
+	CHECK(seen[5].mapping.major == 254 && seen[5].mapping.inode == 1234, "a device");
+	CHECK(seen[5].mapping.inode_generation == 5 && !seen[5].mapping.build_id.size,
+	      "no build-id");
+	CHECK(seen[6].mapping.major == 8 && seen[6].mapping.minor == 1, "another");
 
 	/* A path that does not end where the record does. */
 	start = begin_record(&b, PERF_RECORD_MMAP, PERF_RECORD_MISC_USER);
