@@ -128,6 +128,18 @@ static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, 
 	return head->body.err;
 }
 
+uint64_t uw_cfi_next(const struct uw_cfi *cfi, uint64_t off, uint64_t *n_fdes)
+{
+	struct head head;
+	uint64_t next = off;
+	int err = read_head(cfi, off, &head, &next);
+
+	if (err == -ENOENT && cfi->to_terminator)
+		return off;
+	*n_fdes += !err && !head.cie;
+	return next;
+}
+
 static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const char *letters,
 			     struct uw_cie *cie)
 {

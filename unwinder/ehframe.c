@@ -179,27 +179,86 @@ static bool covers(const struct uw_fde *fde, uint64_t lookup)
 	return lookup >= fde->start && lookup < fde->end;
 }
 
+/*
+ * Whether the table has as many entries as the section has FDEs, counted by
+ * their heads alone: of a large file that takes a tenth of making the index.
+ */
+static bool table_is_whole(struct uw_frames *frames)
+{
+	int whole = atomic_load_explicit(&frames->whole, memory_order_relaxed);
+
+	if (!whole) {
+		uint64_t n = 0;
+
+		for (uint64_t off = 0, next; off < frames->cfi.size; off = next) {
+			next = uw_cfi_next(&frames->cfi, off, &n);
+			if (next <= off)
+				break;
+		}
+		/* Whoever comes second finds the same. */
+		whole = frames->table.n && n == frames->table.n ? 1 : -1;
+		atomic_store_explicit(&frames->whole, whole, memory_order_relaxed);
+	}
+	return whole > 0;
+}
+
+/* The FDE of entry i - 1, if it starts where the table says. */
+static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, struct uw_fde *out)
+{
+	const struct uw_cfi *cfi = &frames->cfi;
+	uint64_t start, vaddr;
+	int err;
+
+	if (table_get(&frames->table, i - 1, 0, &start) ||
+	    table_get(&frames->table, i - 1, 1, &vaddr) || vaddr < cfi->vaddr ||
+	    vaddr - cfi->vaddr >= cfi->size)
+		return -EBADMSG;
+	*off = vaddr - cfi->vaddr;
+	err = uw_cfi_entry(cfi, *off, out, NULL);
+	if (err)
+		return err == -ENOENT ? -EBADMSG : err;
+	return out->start == start ? 0 : -EBADMSG;
+}
+
+/* 0 found; -ENOENT no FDE covers lookup; -EAGAIN the table cannot be believed here. */
 static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
 {
-	const struct uw_table *table = &frames->table;
-	const struct uw_cfi *cfi = &frames->cfi;
-	uint64_t i = table_search(table, lookup);
+	uint64_t i = table_search(&frames->table, lookup), off;
 
-	for (unsigned int back = 0; back < STEPS_BACK && i > 0; back++) {
-		uint64_t vaddr;
+	for (unsigned int back = 0; back < STEPS_BACK && i > 0; back++, i--) {
+		if (entry_before(frames, i, &off, out))
+			return -EAGAIN;
+		if (covers(out, lookup))
+			return 0;
+		if (out->end > out->start)
+			break;
+	}
+	return table_is_whole(frames) ? -ENOENT : -EAGAIN;
+}
 
-		i--;
-		if (table_get(table, i, 1, &vaddr) || vaddr < cfi->vaddr ||
-		    vaddr - cfi->vaddr >= cfi->size)
+/* The gap around lookup, which no FDE covers; -EAGAIN as above. */
+static int gap_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_gap *gap)
+{
+	uint64_t i = table_search(&frames->table, lookup), off;
+	struct uw_fde fde;
+
+	if (!table_is_whole(frames))
+		return -EAGAIN;
+	if (i < frames->table.n && table_get(&frames->table, i, 0, &gap->end))
+		return -EAGAIN;
+	for (unsigned int back = 0; i > 0; back++, i--) {
+		if (back == STEPS_BACK || entry_before(frames, i, &off, &fde))
+			return -EAGAIN;
+		if (covers(&fde, lookup))
 			return -ENOENT;
-		if (!uw_cfi_entry(cfi, vaddr - cfi->vaddr, out, NULL)) {
-			if (covers(out, lookup))
-				return 0;
-			if (out->end > out->start)
-				return -ENOENT;
+		if (fde.end > fde.start) {
+			gap->start = fde.end;
+			gap->before = (uint32_t)off;
+			gap->has_before = true;
+			break;
 		}
 	}
-	return -ENOENT;
+	return 0;
 }
 
 int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
@@ -209,8 +268,11 @@ int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out
 
 	if (!frames->cfi.size)
 		return -ENOENT;
-	if (frames->table.n && !find_by_table(frames, lookup, out))
-		return 0;
+	if (frames->table.n) {
+		err = find_by_table(frames, lookup, out);
+		if (err != -EAGAIN)
+			return err;
+	}
 	err = need_index(frames);
 	if (err)
 		return err;
@@ -228,8 +290,21 @@ int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out)
 {
 	struct uw_gap gap = { .end = UINT64_MAX };
 	size_t i;
-	int err = frames->cfi.size ? need_index(frames) : 0;
+	int err = -EAGAIN;
 
+	if (!frames->cfi.size) {
+		*out = gap;
+		return 0;
+	}
+	if (frames->table.n)
+		err = gap_by_table(frames, lookup, &gap);
+	if (err != -EAGAIN) {
+		if (!err)
+			*out = gap;
+		return err;
+	}
+	gap = (struct uw_gap){ .end = UINT64_MAX };
+	err = need_index(frames);
 	if (err)
 		return err;
 	i = search(frames, lookup);

@@ -2,7 +2,7 @@
  * unwinder/ehframe.h: which FDE covers an address.
  *
  * Through the binary search table of .eh_frame_hdr, in place, where there is
- * one; else, and where it does not know the address, through an index of our
+ * one; else, and where that is not complete or not true, through an index of our
  * own, made once from the section itself.  An FDE's own range has the last word,
  * so a table that lies costs time and not truth.
  */
@@ -43,6 +43,7 @@ struct uw_frames {
 	/* The index, made under the lock when first needed; immutable once ready. */
 	pthread_mutex_t lock;
 	atomic_int ready;	 /* 0 not yet, 1 made, negative: the error */
+	atomic_int whole;	 /* does the table name every FDE? 0 not asked yet, 1 yes, -1 no */
 	struct uw_fde_key *keys; /* sorted by start, none empty; owned */
 	size_t n_keys;
 };
