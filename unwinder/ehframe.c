@@ -180,23 +180,29 @@ static bool covers(const struct uw_fde *fde, uint64_t lookup)
 }
 
 /*
- * Whether the table has as many entries as the section has FDEs, counted by
- * their heads alone: of a large file that takes a tenth of making the index.
+ * Whether the table is sorted and has as many entries as the section has FDEs,
+ * counted by their heads alone: of a large file that takes a fraction of making
+ * the index.
  */
 static bool table_is_whole(struct uw_frames *frames)
 {
 	int whole = atomic_load_explicit(&frames->whole, memory_order_relaxed);
 
 	if (!whole) {
-		uint64_t n = 0;
+		uint64_t n = 0, start, last = 0;
+		bool sorted = true;
 
-		for (uint64_t off = 0, next; off < frames->cfi.size; off = next) {
+		for (uint64_t i = 0; i < frames->table.n && sorted; i++) {
+			sorted = !table_get(&frames->table, i, 0, &start) && start >= last;
+			last = start;
+		}
+		for (uint64_t off = 0, next; sorted && off < frames->cfi.size; off = next) {
 			next = uw_cfi_next(&frames->cfi, off, &n);
 			if (next <= off)
 				break;
 		}
 		/* Whoever comes second finds the same. */
-		whole = frames->table.n && n == frames->table.n ? 1 : -1;
+		whole = sorted && n == frames->table.n ? 1 : -1;
 		atomic_store_explicit(&frames->whole, whole, memory_order_relaxed);
 	}
 	return whole > 0;

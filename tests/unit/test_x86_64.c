@@ -1,0 +1,150 @@
+#include <elf.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "unwinder/arch.h"
+#include "unwinder/step.h"
+
+#define X86 (&uw_arch_x86_64)
+
+/* The encodings are as(1)'s: echo "call *8(%rax,%rbx,2)" | as -al -o /dev/null - */
+static const struct {
+	const char *name;
+	uint8_t size, kind;
+	uint8_t bytes[8];
+} calls[] = {
+	{ "call rel32", 5, UW_CALL_DIRECT, { 0xe8, 0, 1, 0, 0 } },
+	{ "call *%rax", 2, UW_CALL_INDIRECT, { 0xff, 0xd0 } },
+	{ "call *%r11", 3, UW_CALL_INDIRECT, { 0x41, 0xff, 0xd3 } },
+	{ "call *(%rax)", 2, UW_CALL_INDIRECT, { 0xff, 0x10 } },
+	{ "call *(%rsp)", 3, UW_CALL_INDIRECT, { 0xff, 0x14, 0x24 } },
+	{ "call *8(%rax)", 3, UW_CALL_INDIRECT, { 0xff, 0x50, 0x08 } },
+	{ "call *8(%rax,%rbx,2)", 4, UW_CALL_INDIRECT, { 0xff, 0x54, 0x58, 0x08 } },
+	{ "call *0x100(%rax)", 6, UW_CALL_INDIRECT, { 0xff, 0x90, 0, 1, 0, 0 } },
+	{ "call *0x100(%rsp)", 7, UW_CALL_INDIRECT, { 0xff, 0x94, 0x24, 0, 1, 0, 0 } },
+	{ "call *0x100(%rip)", 6, UW_CALL_INDIRECT, { 0xff, 0x15, 0, 1, 0, 0 } },
+	{ "call *0x100(,%rax,8)", 7, UW_CALL_INDIRECT, { 0xff, 0x14, 0xc5, 0, 1, 0, 0 } },
+	{ "call *0x100", 7, UW_CALL_INDIRECT, { 0xff, 0x14, 0x25, 0, 1, 0, 0 } },
+	{ "jmp *%rax", 2, UW_CALL_NONE, { 0xff, 0xe0 } },
+	{ "jmp rel32", 5, UW_CALL_NONE, { 0xe9, 0, 1, 0, 0 } },
+	{ "push %rbp; mov", 4, UW_CALL_NONE, { 0x55, 0x48, 0x89, 0xe5 } },
+	{ "call *8(%rax), a byte short", 2, UW_CALL_NONE, { 0xff, 0x50 } },
+	{ "nothing", 0, UW_CALL_NONE, { 0 } },
+};
+
+static struct uw_code code_at(const uint8_t *bytes, size_t before, size_t size)
+{
+	return (struct uw_code){ .at = bytes + before, .before = before, .after = size - before };
+}
+
+static void test_calls(void)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		struct uw_code code = code_at(calls[i].bytes, calls[i].size, calls[i].size);
+
+		CHECK(X86->after_call(&code).kind == calls[i].kind, calls[i].name);
+	}
+	CHECK(X86->after_call(&(struct uw_code){ .at = calls[0].bytes + 5, .before = 5 }).target ==
+		      256,
+	      "the target counts from behind the call");
+}
+
+/* objdump -d of PLTs by GNU ld (plain, -z ibtplt, -z bndplt) and lld. */
+static const uint8_t plt0[] = {
+	0xff, 0x35, 1, 2, 3, 4, 0xff, 0x25, 1, 2, 3, 4, 0x0f, 0x1f, 0x40, 0
+};
+static const uint8_t entry[] = { 0xff, 0x25, 1, 2,    3,    4,	  0x68, 0,
+				 0,    0,    0, 0xe9, 0xe0, 0xff, 0xff, 0xff };
+static const uint8_t ibt[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x68, 0, 0, 0,
+			       0,    0xf2, 0xe9, 1,    2,    3, 4, 0x90 };
+static const uint8_t sec[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 1,
+			       2,    3,	   4,	 0x0f, 0x1f, 0x44, 0,	 0 };
+
+static const struct {
+	const char *name;
+	const uint8_t *bytes;
+	uint8_t at;
+	int depth; /* CFA - rsp; 0: not a stub */
+} stubs[] = {
+	{ "PLT0", plt0, 0, 16 },
+	{ "PLT0, pushed", plt0, 6, 24 },
+	{ "entry", entry, 0, 8 },
+	{ "entry, to push", entry, 6, 8 },
+	{ "entry, pushed", entry, 11, 16 },
+	{ "IBT", ibt, 0, 8 },
+	{ "IBT, to push", ibt, 4, 8 },
+	{ "IBT, pushed", ibt, 9, 16 },
+	{ ".plt.sec", sec, 0, 8 },
+	{ ".plt.sec, to jump", sec, 4, 8 },
+	{ "padding", plt0, 12, 0 },
+};
+
+static void test_stubs(void)
+{
+	for (size_t i = 0; i < sizeof(stubs) / sizeof(stubs[0]); i++) {
+		struct uw_code code = code_at(stubs[i].bytes, stubs[i].at, 16);
+		struct uw_rule rule;
+		bool is = X86->stub(&code, &rule);
+
+		CHECK(is == (stubs[i].depth != 0), stubs[i].name);
+		CHECK(!is || (rule.cfa_reg == 7 && rule.cfa_off == stubs[i].depth), stubs[i].name);
+	}
+}
+
+static int read_frame(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	const uint8_t *frame = ctx;
+
+	if (addr < 0x7000 || addr - 0x7000 > 512 - size)
+		return -EFAULT;
+	memcpy(out, frame + (addr - 0x7000), size);
+	return 0;
+}
+
+/* struct ucontext of the kernel: mcontext at 40, in it r8 first, rip at 128. */
+static void test_signal_trampoline(void)
+{
+	static const uint8_t restorer[] = { 0x90, 0x48, 0xc7, 0xc0, 15,	  0,   0,
+					    0,	  0x0f, 0x05, 0x0f, 0x1f, 0x80 };
+	uint64_t frame[64] = { 0 };
+	struct uw_machine m = { .arch = X86, .read = read_frame, .ctx = frame };
+	struct uw_code code = code_at(restorer, 1, sizeof(restorer));
+	struct uw_rule rule;
+	uint64_t cfa = 0;
+
+	CHECK(X86->signal(&code, false, &rule) && rule.signal, "at its start");
+	for (unsigned int i = 0; i < 17; i++)
+		frame[5 + i] = 0x100 + i;
+	m.regs.value[7] = 0x7000;
+	m.regs.known = 1 << 7;
+	CHECK(uw_step(&m, &rule, &cfa) == 1, "steps");
+	CHECK(m.regs.value[8] == 0x100 && m.regs.value[15] == 0x107, "r8 to r15");
+	CHECK(m.regs.value[5] == 0x108 && m.regs.value[4] == 0x109, "rdi, rsi");
+	CHECK(m.regs.value[6] == 0x10a && m.regs.value[3] == 0x10b, "rbp, rbx");
+	CHECK(m.regs.value[1] == 0x10c && m.regs.value[0] == 0x10d && m.regs.value[2] == 0x10e,
+	      "rdx, rax, rcx");
+	CHECK(m.regs.value[7] == 0x10f && m.regs.value[16] == 0x110 && cfa == 0x10f, "rsp, rip");
+	CHECK(m.regs.known == 0x1ffff, "all are known");
+
+	code = code_at(restorer, 8, sizeof(restorer));
+	CHECK(X86->signal(&code, true, &rule), "on the syscall");
+	CHECK(!X86->signal(&code, false, &rule), "no handler returns there");
+	code = code_at(restorer, 10, sizeof(restorer));
+	CHECK(X86->signal(&code, true, &rule), "in the kernel on its behalf");
+	code = code_at(restorer, 0, sizeof(restorer));
+	CHECK(!X86->signal(&code, false, &rule), "before it");
+	code = code_at(restorer, 1, 8);
+	CHECK(!X86->signal(&code, true, &rule), "cut short");
+}
+
+int main(void)
+{
+	CHECK(uw_arch_of(EM_X86_64) == X86 && uw_arch_of(EM_AARCH64) == &uw_arch_aarch64 &&
+		      !uw_arch_of(EM_386),
+	      "machines");
+	test_calls();
+	test_stubs();
+	test_signal_trampoline();
+	return check_done();
+}
