@@ -535,12 +535,26 @@ int uw_memory_read(void *ctx, uint64_t addr, void *out, size_t size)
 
 	for (size_t i = 0; i < memory->n_regions; i++) {
 		const struct uw_region *r = &memory->regions[i];
+		uint64_t left;
 
-		if (addr >= r->addr && addr - r->addr < r->size &&
-		    size <= r->size - (addr - r->addr)) {
-			memcpy(out, r->bytes + (addr - r->addr), size);
-			return 0;
+		if (addr < r->addr || addr - r->addr >= r->size)
+			continue;
+		left = r->size - (addr - r->addr);
+		if (size > left) {
+			/* Pages copied one by one meet; out is whole or left alone. */
+			uint8_t bytes[64];
+			int err;
+
+			if (size > sizeof(bytes) || addr > UINT64_MAX - left)
+				return -EFAULT;
+			memcpy(bytes, r->bytes + (addr - r->addr), left);
+			err = uw_memory_read(ctx, addr + left, bytes + left, size - left);
+			if (!err)
+				memcpy(out, bytes, size);
+			return err;
 		}
+		memcpy(out, r->bytes + (addr - r->addr), size);
+		return 0;
 	}
 	return -EFAULT;
 }
