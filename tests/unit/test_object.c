@@ -1,0 +1,244 @@
+#include "unwinder/object.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+extern const char __executable_start[];
+extern void _start(void);
+
+static uint64_t vaddr_of(const void *p)
+{
+	return (uint64_t)p - (uint64_t)__executable_start;
+}
+
+static struct uw_object *open_self(void)
+{
+	struct uw_object *object = NULL;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && uw_object_open(fd, 0, &object) == 0, "this program");
+	close(fd);
+	return object;
+}
+
+int main(int argc, char **argv);
+
+static void test_contents_are_those_in_memory(void)
+{
+	struct uw_object *o = open_self();
+	uint8_t bytes[256];
+	uint64_t vaddr = 0;
+	size_t n, code = 0;
+	const struct uw_segment *s = uw_object_segments(o, &n);
+
+	CHECK(uw_object_machine(o) == EM_X86_64 || uw_object_machine(o) == EM_AARCH64, "machine");
+	CHECK(uw_object_read(o, vaddr_of((void *)main), bytes, sizeof(bytes)) == 0 &&
+		      !memcmp(bytes, (void *)main, sizeof(bytes)),
+	      "main's code");
+	for (size_t i = 0; i < n; i++) {
+		if (s[i].flags & PF_X)
+			code = i;
+		if (s[i].flags & PF_W)
+			CHECK(uw_object_read(o, s[i].vaddr, bytes, 1) == -EFAULT,
+			      "what is writable is not the file's");
+	}
+	CHECK(uw_object_read(o, s[code].vaddr + s[code].file_size - 1, bytes, 2) == -EFAULT,
+	      "not beyond a segment");
+	CHECK(uw_object_read(o, UINT64_MAX, bytes, 2) == -EFAULT, "nor at the end of all");
+	CHECK(uw_object_vaddr(o, s[code].off + 5, &vaddr) == 0 && vaddr == s[code].vaddr + 5,
+	      "vaddr");
+	CHECK(uw_object_vaddr(o, UINT64_MAX / 2, &vaddr) == -ENOENT, "no segment there");
+	uw_object_put(uw_object_get(o));
+	uw_object_put(o);
+	uw_object_put(NULL);
+}
+
+/* The note as the loader shows it. */
+static int compare_build_id(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const struct uw_build_id *id = arg;
+	bool found = false;
+
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum && !found; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		const char *note = (const char *)info->dlpi_addr + p->p_vaddr;
+
+		if (p->p_type == PT_NOTE && p->p_memsz >= 16u + id->size)
+			found = memmem(note, p->p_memsz, "GNU", 4) && id->size &&
+				memmem(note, p->p_memsz, id->bytes, id->size);
+	}
+	CHECK(found, "the build-id is in the notes");
+	return 1; /* the program itself comes first */
+}
+
+static void test_build_id(void)
+{
+	struct uw_object *o = open_self();
+	const struct uw_build_id *id = uw_object_build_id(o);
+	struct uw_build_id other = *id;
+
+	CHECK(id->size == 20, "SHA-1, as GNU ld makes it");
+	(void)dl_iterate_phdr(compare_build_id, (void *)id);
+	CHECK(uw_build_id_equal(id, &other), "equal");
+	other.bytes[19] ^= 1;
+	CHECK(!uw_build_id_equal(id, &other), "not");
+	uw_object_put(o);
+}
+
+static void test_rules(void)
+{
+	struct uw_object *o = open_self();
+	struct uw_rule rule;
+	const struct uw_reg_rule *ra;
+	uint64_t at = vaddr_of((void *)main);
+
+	CHECK(uw_object_rule(o, at, true, &rule) == 0 && rule.start == at && rule.end > at &&
+		      rule.stepper == UW_STEPPER_CFI,
+	      "main");
+	CHECK(uw_object_rule(o, vaddr_of((void *)_start) + 4, true, &rule) == 0, "_start");
+	ra = uw_rule_reg(&rule, rule.ra);
+	CHECK(ra && ra->kind == UW_RULE_UNDEFINED, "is the outermost frame");
+	CHECK(uw_object_rule(o, 0, true, &rule) == -ENOENT, "the ELF header is no code");
+	CHECK(uw_object_rule(o, UINT64_MAX, false, &rule) == -ENOENT, "nor is the end of all");
+	uw_object_put(o);
+}
+
+static void test_images(void)
+{
+	const uint8_t *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
+	const Elf64_Ehdr *header = (const void *)vdso;
+	static uint8_t copy[65536];
+	struct uw_object *o = NULL;
+	size_t size;
+	uint8_t byte;
+	struct uw_rule rule;
+
+	CHECK(vdso != NULL, "there is a vDSO");
+	if (!vdso)
+		return;
+	/* Its section headers come last. */
+	size = header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
+	CHECK(size <= sizeof(copy), "a small one");
+	memcpy(copy, vdso, size);
+	CHECK(uw_object_open_image(copy, size, &o) == 0, "the vDSO");
+	memset(copy, 0, size);
+	CHECK(uw_object_read(o, 1, &byte, 1) == 0 && byte == 'E', "its bytes are copied");
+	CHECK(uw_object_frames(o, 0)->cfi.size > 0, "it has CFI");
+	CHECK(uw_object_rule(o, 0x40, true, &rule) == -ENOENT, "not for its headers");
+	uw_object_put(o);
+
+	CHECK(uw_object_open_image("#!/bin/sh\n", 10, &o) == -ENOTSUP, "not ELF");
+	CHECK(uw_object_open_image(NULL, 0, &o) == -ENOTSUP, "nothing");
+	/* Cut anywhere: no worse than an error, and no rule that reads beyond it. */
+	for (size_t cut = 0; cut < size; cut += 11) {
+		uint8_t *exact = malloc(cut ? cut : 1);
+
+		memcpy(exact, vdso, cut);
+		if (!uw_object_open_image(exact, cut, &o)) {
+			for (uint64_t at = 0; at < size; at += 64)
+				(void)uw_object_rule(o, at, at & 64, &rule);
+			uw_object_put(o);
+		}
+		free(exact);
+	}
+	/* Every byte of the headers changed. */
+	for (size_t i = 0; i < 700; i++) {
+		memcpy(copy, vdso, size);
+		copy[i] ^= 0xff;
+		if (!uw_object_open_image(copy, size, &o)) {
+			(void)uw_object_rule(o, size / 2, true, &rule);
+			uw_object_put(o);
+		}
+	}
+}
+
+static void test_files_that_are_none(void)
+{
+	struct uw_object *o = NULL;
+	int fds[2];
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+	CHECK(uw_object_open(fd, 0, &o) == -ENOTSUP, "a device");
+	close(fd);
+	CHECK(uw_object_open(fd, 0, &o) == -EBADF, "a closed descriptor");
+	CHECK(pipe(fds) == 0 && uw_object_open(fds[0], 0, &o) == -ENOTSUP, "a pipe");
+	close(fds[0]);
+	close(fds[1]);
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	CHECK(uw_object_open(fd, UINT64_MAX, &o) == -ENOTSUP, "beyond its end");
+	CHECK(uw_object_open(fd, 64, &o) == -ENOTSUP, "no ELF image there");
+	close(fd);
+
+	/* Cut short while it is open: an answer, not a signal. */
+	fd = memfd_create("shrinks", MFD_CLOEXEC);
+	if (fd >= 0) {
+		int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+		uint8_t bytes[16];
+		struct uw_rule rule;
+		char buffer[65536];
+		ssize_t n;
+
+		while ((n = read(self, buffer, sizeof(buffer))) > 0)
+			CHECK(write(fd, buffer, (size_t)n) == n, "copy");
+		close(self);
+		CHECK(uw_object_open(fd, 0, &o) == 0, "the copy");
+		CHECK(ftruncate(fd, 100) == 0, "cut");
+		close(fd);
+		CHECK(uw_object_read(o, vaddr_of((void *)main), bytes, 16) == -EFAULT,
+		      "its code is gone");
+		CHECK(uw_object_rule(o, vaddr_of((void *)main), true, &rule) == 0,
+		      "its CFI was read");
+		uw_object_put(o);
+	}
+}
+
+/* An ELF image within a larger file, as in an archive. */
+static void test_images_at_an_offset(void)
+{
+	struct uw_object *o = open_self(), *in = NULL;
+	int fd = memfd_create("archive", MFD_CLOEXEC),
+	    self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	static char page[4096];
+	uint64_t plain = 0, moved = 0;
+	uint8_t a[32], b[32];
+	ssize_t n = write(fd, page, sizeof(page));
+
+	CHECK(n == sizeof(page), "a page before");
+	while ((n = read(self, page, sizeof(page))) > 0)
+		CHECK(write(fd, page, (size_t)n) == n, "copy");
+	close(self);
+	CHECK(uw_object_open(fd, 4096, &in) == 0, "at 4096");
+	close(fd);
+	CHECK(uw_object_vaddr(o, 0x1100, &plain) == 0 && uw_object_vaddr(in, 0x2100, &moved) == 0 &&
+		      plain == moved,
+	      "offsets count in the file");
+	CHECK(uw_object_vaddr(in, 0x100, &moved) == -ENOENT, "before the image there is nothing");
+	CHECK(!uw_object_read(o, vaddr_of((void *)main), a, 32) &&
+		      !uw_object_read(in, vaddr_of((void *)main), b, 32) && !memcmp(a, b, 32),
+	      "its contents");
+	uw_object_put(in);
+	uw_object_put(o);
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	test_contents_are_those_in_memory();
+	test_build_id();
+	test_rules();
+	test_images();
+	test_files_that_are_none();
+	test_images_at_an_offset();
+	return check_done();
+}
