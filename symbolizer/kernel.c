@@ -17,12 +17,12 @@
 
 struct symbol {
 	uint64_t addr;
-	uint32_t size;
-	uint32_t name;	 /* arena offsets */
-	uint32_t module; /* 0: "" */
-	uint8_t bind;	 /* 0 global, 1 weak, 2 local */
-	bool code;
+	uint32_t module; /* arena offset; 0: "" */
+	uint32_t name : 30;
+	uint32_t bind : 2;
 };
+
+enum bind { GLOBAL, WEAK, LOCAL, NOT_CODE }; /* the sooner, the better the name */
 
 struct sym_kernel {
 	struct symbol *symbols; /* by address, the best name for it last */
@@ -30,7 +30,10 @@ struct sym_kernel {
 	char *names;
 	size_t names_size, names_room;
 	uint32_t last_module; /* they come in runs */
+	size_t n_sorted;      /* while reading: so many from the first on are in order */
 };
+
+_Static_assert(ARENA_MAX <= (size_t)1 << 30, "offsets fit their bits");
 
 /* ---- reading ---------------------------------------------------------------- */
 
@@ -54,14 +57,13 @@ static int add_bytes(struct sym_kernel *k, const char *name, size_t n, uint32_t 
 	return 0;
 }
 
-static int add_name(struct sym_kernel *k, const char *name, size_t n, uint32_t *off)
+static int add_name(struct sym_kernel *k, const char *name, size_t n, bool plain, uint32_t *off)
 {
-	bool plain = true;
 	char *clean;
 	int err;
 
-	for (size_t i = 0; i < n; i++)
-		plain = plain && name[i] >= 0x20 && name[i] < 0x7f;
+	for (size_t i = 0; !plain && i < n && name[i] >= 0x20 && name[i] < 0x7f; i++)
+		plain = i == n - 1;
 	if (plain)
 		return add_bytes(k, name, n, off);
 	clean = sym_sanitize(name, n, 0);
@@ -82,7 +84,7 @@ static int add_module(struct sym_kernel *k, const char *name, size_t n, uint32_t
 	}
 	if (n < 3 || name[0] != '[' || name[n - 1] != ']')
 		return -EBADMSG;
-	return add_name(k, name, n, off);
+	return add_name(k, name, n, false, off);
 }
 
 static int add_symbol(struct sym_kernel *k, const struct symbol *symbol)
@@ -99,6 +101,9 @@ static int add_symbol(struct sym_kernel *k, const struct symbol *symbol)
 		k->symbols = grown;
 		k->room = room;
 	}
+	if (k->n_sorted == k->n_symbols &&
+	    (!k->n_symbols || k->symbols[k->n_symbols - 1].addr <= symbol->addr))
+		k->n_sorted++;
 	k->symbols[k->n_symbols++] = *symbol;
 	return 0;
 }
@@ -112,11 +117,16 @@ static int hex_digit(char c)
 	return -1;
 }
 
-/* `ADDRESS TYPE NAME` or `ADDRESS TYPE NAME\t[MODULE]` (kernel/kallsyms.c, s_show). */
-static int read_line(struct sym_kernel *k, const char *line, size_t n)
+/*
+ * `ADDRESS TYPE NAME` or `ADDRESS TYPE NAME\t[MODULE]` (kernel/kallsyms.c, s_show).  tab: the
+ * line's own, or NULL; plain: all bytes of it are known to be printable ASCII.
+ */
+static int read_line(struct sym_kernel *k, const char *line, const char *end, const char *tab,
+		     bool plain)
 {
 	struct symbol symbol = { 0 };
-	const char *end = line + n, *p = line, *tab;
+	const char *p = line;
+	uint32_t name = 0;
 	int digit, err;
 	char type;
 
@@ -129,8 +139,7 @@ static int read_line(struct sym_kernel *k, const char *line, size_t n)
 		return -EBADMSG;
 	type = p[1];
 	p += 3;
-	tab = memchr(p, '\t', (size_t)(end - p));
-	if (tab) {
+	if (tab && tab >= p) {
 		err = add_module(k, tab + 1, (size_t)(end - tab - 1), &symbol.module);
 		if (err)
 			return err;
@@ -139,11 +148,55 @@ static int read_line(struct sym_kernel *k, const char *line, size_t n)
 	}
 	if (p == end)
 		return -EBADMSG;
-	symbol.code = strchr("TtWw", type) && type;
-	symbol.bind = type == 'T' ? 0 : type == 't' ? 2 : 1;
-	/* Others only mark where code ends; their names are not kept. */
-	err = symbol.code ? add_name(k, p, (size_t)(end - p), &symbol.name) : 0;
+	if (type == 'T')
+		symbol.bind = GLOBAL;
+	else if (type == 't')
+		symbol.bind = LOCAL;
+	else
+		symbol.bind = type == 'W' || type == 'w' ? WEAK : NOT_CODE;
+	/* What is no code only marks where code ends; its name is not kept. */
+	err = symbol.bind == NOT_CODE ? 0 : add_name(k, p, (size_t)(end - p), plain, &name);
+	symbol.name = name & (((uint32_t)1 << 30) - 1);
 	return err ? err : add_symbol(k, &symbol);
+}
+
+/* Are all bytes printable ASCII or ends of lines?  Eight at a time: bit 7 of a byte tells. */
+static bool is_plain(const char *bytes, size_t n)
+{
+	const uint64_t ones = UINT64_MAX / 255, high = ones << 7;
+	uint64_t odd = 0;
+
+	for (; n >= 8; n -= 8, bytes += 8) {
+		uint64_t v, newline;
+
+		memcpy(&v, bytes, 8);
+		odd |= v | (v + ones); /* 0x80 and above; 0x7f */
+		/* Without carries: each byte below is cut to 7 bits first. */
+		newline = (v ^ ones * '\n') & ~high;
+		odd |= ~((v & ~high) + ones * (0x80 - 0x20)) & ((newline + ones * 0x7f) & high);
+	}
+	odd &= high;
+	for (; n; n--, bytes++)
+		odd |= (*bytes < 0x20 && *bytes != '\n') || *bytes > 0x7e;
+	return !odd;
+}
+
+/* All whole lines of [line, end); *rest: what follows them. */
+static int read_chunk(struct sym_kernel *k, const char *line, const char *end, const char **rest)
+{
+	bool plain = is_plain(line, (size_t)(end - line));
+	const char *tab = plain ? NULL : memchr(line, '\t', (size_t)(end - line));
+	const char *stop;
+	int err = 0;
+
+	while (!err && (stop = memchr(line, '\n', (size_t)(end - line)))) {
+		while (tab && tab < line)
+			tab = memchr(line, '\t', (size_t)(end - line));
+		err = read_line(k, line, stop, tab && tab < stop ? tab : NULL, plain);
+		line = stop + 1;
+	}
+	*rest = line;
+	return err;
 }
 
 static int read_lines(struct sym_kernel *k, int fd)
@@ -154,7 +207,7 @@ static int read_lines(struct sym_kernel *k, int fd)
 
 	while (!err) {
 		ssize_t n = read(fd, chunk + kept, CHUNK - kept);
-		char *line = chunk, *end;
+		const char *rest;
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -162,19 +215,12 @@ static int read_lines(struct sym_kernel *k, int fd)
 			err = -errno;
 		if (n <= 0) /* a last line without its end is a torn one: its name may be */
 			break;
-		end = chunk + kept + n;
-		while (!err) {
-			char *stop = memchr(line, '\n', (size_t)(end - line));
-
-			if (!stop)
-				break;
-			err = read_line(k, line, (size_t)(stop - line));
-			line = stop + 1;
-		}
-		kept = (size_t)(end - line);
+		kept += (size_t)n;
+		err = read_chunk(k, chunk, chunk + kept, &rest);
+		kept -= (size_t)(rest - chunk);
 		if (!err && kept > LINE_MAX_BYTES)
 			err = -EBADMSG;
-		memmove(chunk, line, kept);
+		memmove(chunk, rest, kept);
 	}
 	free(chunk);
 	return err;
@@ -182,51 +228,56 @@ static int read_lines(struct sym_kernel *k, int fd)
 
 /* ---- ordering ---------------------------------------------------------------- */
 
-static int compare(const void *left, const void *right, void *ctx)
+static int compare(const void *left, const void *right)
 {
 	const struct symbol *a = left, *b = right;
-	const struct sym_kernel *k = ctx;
-	const char *name_a = k->names + a->name, *name_b = k->names + b->name;
 
-	if (a->addr != b->addr)
-		return a->addr < b->addr ? -1 : 1;
-	if (a->code != b->code)
-		return a->code ? 1 : -1;
-	if (a->bind != b->bind)
-		return a->bind < b->bind ? 1 : -1;
-	return -sym_prefer(name_a, strlen(name_a), name_b, strlen(name_b));
+	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
-/* Up to the next address of any symbol, or to the end of a page where that is another module's. */
-static void set_sizes(struct sym_kernel *k)
+static bool is_better(const struct sym_kernel *k, const struct symbol *a, const struct symbol *b)
 {
-	size_t next = k->n_symbols; /* the first symbol at a higher address */
+	const char *name_a = k->names + a->name, *name_b = k->names + b->name;
 
-	for (size_t i = k->n_symbols; i-- > 0;) {
-		struct symbol *s = &k->symbols[i];
-		uint64_t end = (s->addr > UINT64_MAX - 2 * TAIL)
-				       ? UINT64_MAX
-				       : (s->addr + 2 * TAIL - 1) & ~(TAIL - 1);
+	if (a->bind != b->bind)
+		return a->bind < b->bind;
+	return sym_prefer(name_a, strlen(name_a), name_b, strlen(name_b)) < 0;
+}
 
-		if (i + 1 < k->n_symbols && s->addr != s[1].addr)
-			next = i + 1;
-		if (next < k->n_symbols) {
-			const struct symbol *n = &k->symbols[next];
-			bool same = strcmp(k->names + s->module, k->names + n->module) == 0;
+/* As the kernel writes them they are in order up to its modules'. */
+static void order(struct sym_kernel *k)
+{
+	size_t run = k->n_sorted, low = 0, high = run;
+	uint64_t lowest = UINT64_MAX;
 
-			if (same || n->addr < end)
-				end = n->addr;
+	for (size_t i = run; i < k->n_symbols; i++)
+		lowest = k->symbols[i].addr < lowest ? k->symbols[i].addr : lowest;
+	while (low < high) { /* the first of the run that is not below all that follow it */
+		size_t middle = low + (high - low) / 2;
+
+		if (k->symbols[middle].addr < lowest)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (run < k->n_symbols)
+		qsort(k->symbols + low, k->n_symbols - low, sizeof(*k->symbols), compare);
+	for (size_t i = 1; i < k->n_symbols; i++) {
+		struct symbol *last = &k->symbols[i - 1], *s = &k->symbols[i];
+
+		if (last->addr == s->addr && is_better(k, last, s)) {
+			struct symbol best = *last;
+
+			*last = *s;
+			*s = best;
 		}
-		s->size = end - s->addr < UINT32_MAX ? (uint32_t)(end - s->addr) : UINT32_MAX;
 	}
 }
 
 int sym_kernel_open(int fd, struct sym_kernel **out)
 {
 	struct sym_kernel *k = calloc(1, sizeof(*k));
-	uint64_t any = 0;
 	uint32_t empty;
-	size_t kept = 0;
 	int err;
 
 	if (!k)
@@ -236,19 +287,11 @@ int sym_kernel_open(int fd, struct sym_kernel **out)
 		err = read_lines(k, fd);
 	if (err)
 		goto out;
-	for (size_t i = 0; i < k->n_symbols; i++)
-		any |= k->symbols[i].addr;
-	if (!any) {
+	order(k);
+	if (!k->n_symbols || !k->symbols[k->n_symbols - 1].addr) {
 		err = k->n_symbols ? -EPERM : -EBADMSG;
 		goto out;
 	}
-	qsort_r(k->symbols, k->n_symbols, sizeof(*k->symbols), compare, k);
-	set_sizes(k);
-	for (size_t i = 0; i < k->n_symbols; i++) {
-		if (k->symbols[i].code)
-			k->symbols[kept++] = k->symbols[i];
-	}
-	k->n_symbols = kept;
 	*out = k;
 	k = NULL;
 out:
@@ -267,27 +310,44 @@ void sym_kernel_free(struct sym_kernel *kernel)
 
 /* ---- asking ------------------------------------------------------------------ */
 
-int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_symbol *out,
-		    const char **module)
+/* The first symbol beyond addr. */
+static size_t find_above(const struct sym_kernel *k, uint64_t addr)
 {
-	size_t low = 0, high = kernel->n_symbols;
-	const struct symbol *s;
+	size_t low = 0, high = k->n_symbols;
 
-	while (low < high) { /* the first symbol beyond addr */
+	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (kernel->symbols[middle].addr <= addr)
+		if (k->symbols[middle].addr <= addr)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (!low)
+	return low;
+}
+
+int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_symbol *out,
+		    const char **module)
+{
+	size_t next = find_above(kernel, addr);
+	const struct symbol *s = next ? &kernel->symbols[next - 1] : NULL;
+	uint64_t end;
+
+	if (!s || s->bind == NOT_CODE)
 		return -ENOENT;
-	s = &kernel->symbols[low - 1];
-	if (addr - s->addr >= s->size)
+	/* Up to the next symbol, or to the end of a page where that is another module's. */
+	end = s->addr > UINT64_MAX - 2 * TAIL ? UINT64_MAX : (s->addr + 2 * TAIL - 1) & ~(TAIL - 1);
+	if (next < kernel->n_symbols) {
+		const struct symbol *n = &kernel->symbols[next];
+		bool same = strcmp(kernel->names + s->module, kernel->names + n->module) == 0;
+
+		if (same || n->addr < end)
+			end = n->addr;
+	}
+	if (addr >= end)
 		return -ENOENT;
 	*out = (struct sym_symbol){ .addr = s->addr,
-				    .size = s->size,
+				    .size = end - s->addr,
 				    .name = kernel->names + s->name };
 	*module = kernel->names + s->module;
 	return 0;
@@ -297,10 +357,10 @@ int sym_kernel_lookup(const struct sym_kernel *kernel, const char *name, uint64_
 {
 	const struct symbol *found = NULL;
 
-	for (size_t i = 0; i < kernel->n_symbols; i++) {
+	for (size_t i = 0; i < kernel->n_symbols && (!found || found->module); i++) {
 		const struct symbol *s = &kernel->symbols[i];
 
-		if ((!found || (found->module && !s->module)) &&
+		if (s->bind != NOT_CODE && (!found || !s->module) &&
 		    strcmp(kernel->names + s->name, name) == 0)
 			found = s;
 	}
