@@ -16,13 +16,14 @@ const volatile __u32 stack_max = CAPTURE_STACK_DEFAULT;
 const volatile __u64 wake_bytes = 1 << 20; /* the reader is woken once so much is waiting */
 const volatile __u32 self_pid = 0;
 const volatile bool filter_pids = false;
+const volatile __u32 xstate_size = 0; /* of the FPU state in a signal frame; 0: not known */
 
 /* The usual limit of a stack, of the first thread as of others. */
 #define STACK_LIKELY (8u << 20)
 
 /* Where the scratch of a CPU ends: the last piece of a copy may be checked as a whole page. */
-#define SCRATCH_TAIL CAPTURE_PAGE
-_Static_assert(SCRATCH_TAIL >= CAPTURE_KERNEL_MAX + 8, "the kernel stack lies there too");
+#define SCRATCH_TAIL (CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
+_Static_assert(CAPTURE_PAGE >= CAPTURE_KERNEL_MAX + 16, "the kernel stack lies there too");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -147,6 +148,12 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 		count->top_cached++;
 		*flags |= CAPTURE_TOP_CACHED | CAPTURE_TOP_VMA;
 		return top->other_hi;
+	}
+	end = BPF_CORE_READ(task, sas_ss_sp);
+	if (sp - end < BPF_CORE_READ(task, sas_ss_size)) {
+		count->top_signal++;
+		*flags |= CAPTURE_TOP_SIGNAL;
+		return end + BPF_CORE_READ(task, sas_ss_size);
 	}
 	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
 	count->find_vma++;
@@ -282,6 +289,59 @@ static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes,
 	head->flags |= flags;
 }
 
+/*
+ * A handler on an alternate stack: its outermost frame lies at the top of that
+ * stack (arch/x86/kernel/signal.c, get_sigframe) and tells where the thread was.
+ */
+#define SIGFRAME_SIZE 440 /* struct rt_sigframe: return address, ucontext, siginfo */
+
+static __always_inline void copy_interrupted(struct capture_head *head, __u8 *bytes,
+					     struct task_struct *task)
+{
+	__u64 base = BPF_CORE_READ(task, sas_ss_sp), size = BPF_CORE_READ(task, sas_ss_size);
+	__u64 ucontext, sp = 0, end = 0, from, n, at, start_stack;
+	struct {
+		__u64 base;
+		__u64 flags;
+		__u64 size;
+	} stack = {};
+	struct top *top;
+
+	ucontext = ((base + size - xstate_size) & ~63ull) - SIGFRAME_SIZE;
+	ucontext &= ~15ull;
+	/* uc_stack repeats the bounds: then this is it.  gregs[REG_RSP] stands at 160. */
+	if (!xstate_size || ucontext < base ||
+	    bpf_probe_read_user(&stack, sizeof(stack), (void *)(ucontext + 16)) ||
+	    stack.base != base || stack.size != size ||
+	    bpf_probe_read_user(&sp, sizeof(sp), (void *)(ucontext + 160)))
+		return;
+	start_stack = BPF_CORE_READ(task, mm, start_stack);
+	top = bpf_task_storage_get(&tops, task, 0, 0);
+	if (top && sp >= top->lo && sp < top->hi)
+		end = top->hi;
+	else if (start_stack >= sp && start_stack - sp < STACK_LIKELY)
+		end = start_stack + 8;
+	else if (head->fsbase > sp && head->fsbase - sp < STACK_LIKELY)
+		end = head->fsbase;
+	from = sp - CAPTURE_RED_ZONE;
+	n = end - from;
+	if (!end || n > CAPTURE_INTERRUPTED_MAX) {
+		n = CAPTURE_INTERRUPTED_MAX;
+		head->flags |= CAPTURE_CUT;
+	}
+	at = (head->stack_len + 7) & ~7u;
+	barrier_var(at);
+	barrier_var(n);
+	if (at > stack_max + 8 || n > CAPTURE_INTERRUPTED_MAX)
+		return;
+	if (bpf_probe_read_user(bytes + at, n, (void *)from)) {
+		head->flags |= CAPTURE_CUT;
+		return;
+	}
+	head->interrupted_addr = from;
+	head->interrupted_len = n;
+}
+
 static __always_inline void regs_to_dwarf(struct capture_head *head, const struct pt_regs *regs)
 {
 	head->regs[0] = regs->rax;
@@ -401,13 +461,15 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 		regs_to_dwarf(head, &regs);
 		head->fsbase = BPF_CORE_READ(task, thread.fsbase);
 		copy_stack(head, bytes, task, count);
+		if (head->flags & CAPTURE_TOP_SIGNAL)
+			copy_interrupted(head, bytes, task);
 	}
 
-	size = (head->stack_len + 7) & ~7u;
+	size = ((head->stack_len + 7) & ~7u) + ((head->interrupted_len + 7) & ~7u);
 	if (!(head->flags & CAPTURE_USER_HIT)) {
 		barrier_var(size);
-		if (size > stack_max + 8)
-			size = stack_max + 8;
+		if (size > stack_max + CAPTURE_INTERRUPTED_MAX + 16)
+			size = stack_max + CAPTURE_INTERRUPTED_MAX + 16;
 		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, 0);
 		if (n > 0) {
 			head->kernel_len = n;

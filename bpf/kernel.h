@@ -66,7 +66,8 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
-	__u64 start_boottime; /* 5.5 and newer */
+	unsigned long sas_ss_sp, sas_ss_size; /* sigaltstack(2) */
+	__u64 start_boottime;		      /* 5.5 and newer */
 	struct thread_struct thread;
 	void *stack;
 };

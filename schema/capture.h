@@ -6,6 +6,8 @@
  *   offset             size                 what
  *   0                  CAPTURE_HEAD_SIZE    struct capture_head
  *   CAPTURE_HEAD_SIZE  stack_len            user stack, the bytes of [stack_addr, stack_addr + stack_len)
+ *   above, rounded up  interrupted_len      the stack that a signal handler on another stack interrupted,
+ *   to 8                                    [interrupted_addr, interrupted_addr + interrupted_len)
  *   above, rounded up  kernel_len           return addresses of the kernel stack, u64, innermost first
  *   to 8
  *
@@ -27,14 +29,15 @@
 #define CAPTURE_RED_ZONE 128u /* bytes below sp that belong to the function (psABI §3.2.2) */
 #define CAPTURE_STACK_DEFAULT \
 	262144u /* most stack bytes a record holds, unless the agent sets another */
-#define CAPTURE_STACK_LIMIT   1048576u /* … and the most that can be set */
-#define CAPTURE_KERNEL_FRAMES 127u     /* the kernel's own limit (perf_event_max_stack) */
-#define CAPTURE_KERNEL_MAX    1016u    /* … in bytes */
-#define CAPTURE_PAGES_MAX     257u /* pages that CAPTURE_STACK_LIMIT bytes at any address can touch */
-#define CAPTURE_HOLE_WORDS    5u   /* 64-bit words with a bit for each of them */
-#define CAPTURE_REGS	      17u /* x86_64: DWARF 0–16, psABI figure 3.36 */
-#define CAPTURE_COMM	      16u /* TASK_COMM_LEN: NUL-terminated */
-#define CAPTURE_HEAD_SIZE     288u
+#define CAPTURE_STACK_LIMIT	1048576u /* … and the most that can be set */
+#define CAPTURE_INTERRUPTED_MAX 65536u	 /* most bytes of an interrupted stack, beside the above */
+#define CAPTURE_KERNEL_FRAMES	127u	 /* the kernel's own limit (perf_event_max_stack) */
+#define CAPTURE_KERNEL_MAX	1016u	 /* … in bytes */
+#define CAPTURE_PAGES_MAX	257u /* pages that CAPTURE_STACK_LIMIT bytes at any address can touch */
+#define CAPTURE_HOLE_WORDS	5u  /* 64-bit words with a bit for each of them */
+#define CAPTURE_REGS		17u /* x86_64: DWARF 0–16, psABI figure 3.36 */
+#define CAPTURE_COMM		16u /* TASK_COMM_LEN: NUL-terminated */
+#define CAPTURE_HEAD_SIZE	296u
 
 enum capture_flag {
 	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode; else in the kernel */
@@ -49,7 +52,8 @@ enum capture_flag {
 	CAPTURE_TOP_GO = 1 << 8,     /* the running goroutine's bounds, */
 	CAPTURE_TOP_VMA =
 		1 << 9, /* the end of the memory area: coroutines, alternate signal stacks; */
-	CAPTURE_TOP_NONE = 1 << 10, /* not found */
+	CAPTURE_TOP_SIGNAL = 1 << 11, /* the alternate signal stack's bounds, */
+	CAPTURE_TOP_NONE = 1 << 10,   /* not found */
 };
 
 struct capture_head {
@@ -62,8 +66,8 @@ struct capture_head {
 	__u32 cpu;
 	__u32 pid; /* thread group, in the initial pid namespace, as tid */
 	__u32 tid;
-	__u32 ns_pid; /* thread group as its own pid namespace numbers it */
-	__u32 reserved;
+	__u32 ns_pid;		/* thread group as its own pid namespace numbers it */
+	__u32 interrupted_len;	/* bytes; 0: none */
 	__u64 time_ns;		/* CLOCK_MONOTONIC */
 	__u64 period;		/* of the event, in its unit: ns for cpu-clock */
 	__u64 cgroup_id;	/* of the cgroup2 hierarchy */
@@ -74,6 +78,7 @@ struct capture_head {
 	__u64 holes[CAPTURE_HOLE_WORDS];
 	__u64 regs[CAPTURE_REGS]; /* x86_64 by DWARF number; 16: rip */
 	__u64 fsbase;
+	__u64 interrupted_addr;
 	char comm[CAPTURE_COMM];
 };
 
@@ -94,7 +99,7 @@ struct capture_counters {
 	__u64 holes; /* CAPTURE_HOLES */
 	__u64 bytes; /* in the ring */
 	/* How the ends of stacks were found: */
-	__u64 top_cached, top_start, top_tls, top_go, top_vma, top_none;
+	__u64 top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	__u64 find_vma;	     /* calls of bpf_find_vma */
 	__u64 pids_overflow; /* children not followed: the table of processes was full */
 };
@@ -110,7 +115,7 @@ _Static_assert(sizeof(struct capture_head) == CAPTURE_HEAD_SIZE, "the head has n
 _Static_assert(__builtin_offsetof(struct capture_head, time_ns) == 40, "u64 fields from 40");
 _Static_assert(__builtin_offsetof(struct capture_head, holes) == 88, "holes");
 _Static_assert(__builtin_offsetof(struct capture_head, regs) == 128, "regs");
-_Static_assert(__builtin_offsetof(struct capture_head, comm) == 272, "comm");
+_Static_assert(__builtin_offsetof(struct capture_head, comm) == 280, "comm");
 _Static_assert(CAPTURE_HEAD_SIZE % 8 == 0, "stack bytes begin aligned");
 _Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CAPTURE_PAGES_MAX,
 	       "every page has a bit");

@@ -78,7 +78,7 @@ struct live {
 
 	const uint8_t *vdso;
 	size_t vdso_size;
-	struct uw_region regions[CAPTURE_PAGES_MAX / 2 + 1];
+	struct uw_region regions[CAPTURE_PAGES_MAX / 2 + 2];
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -251,20 +251,26 @@ static void slot_done(struct live *live, uint64_t number)
 		live_ring_release(&live->ring, end);
 }
 
+static uint32_t padded(uint32_t size)
+{
+	return (size + 7) & ~7u;
+}
+
 static bool record_sound(const struct capture_head *head, uint32_t size)
 {
-	uint32_t stack;
+	uint32_t stacks;
 
 	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC ||
 	    head->version != CAPTURE_VERSION || head->head_len != sizeof(*head))
 		return false;
 	size -= (uint32_t)sizeof(*head);
-	if (head->stack_len > CAPTURE_STACK_LIMIT)
+	if (head->stack_len > CAPTURE_STACK_LIMIT ||
+	    head->interrupted_len > CAPTURE_INTERRUPTED_MAX)
 		return false;
-	stack = (head->stack_len + 7) & ~7u;
+	stacks = padded(head->stack_len) + padded(head->interrupted_len);
 	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
 		return false;
-	return size == stack + head->kernel_len;
+	return size == stacks + head->kernel_len;
 }
 
 static int scan_ring(struct live *live)
@@ -385,6 +391,21 @@ static uint32_t make_regions(struct live *live, const struct capture_head *head)
 	return n;
 }
 
+/* A handler's alternate stack may lie within the stack it interrupted: then that has it all. */
+static uint32_t add_interrupted(struct live *live, const struct capture_head *head, uint32_t n)
+{
+	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head) + padded(head->stack_len);
+	uint64_t from = head->interrupted_addr, end = from + head->interrupted_len;
+
+	if (from < head->stack_addr + head->stack_len && head->stack_addr < end) {
+		if (from > head->stack_addr || end < head->stack_addr + head->stack_len)
+			return n;
+		n = 0;
+	}
+	live->regions[n] = (struct uw_region){ from, head->interrupted_len, bytes };
+	return n + 1;
+}
+
 static void make_sample(struct live *live, const struct capture_head *head, struct event *event)
 {
 	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
@@ -404,9 +425,12 @@ static void make_sample(struct live *live, const struct capture_head *head, stru
 		memcpy(s->regs.value, head->regs, sizeof(head->regs));
 		s->regs.known = (1ull << CAPTURE_REGS) - 1;
 		s->n_regions = make_regions(live, head);
+		if (head->interrupted_len)
+			s->n_regions = add_interrupted(live, head, s->n_regions);
 	}
 	s->n_kernel_ips = head->kernel_len / 8;
-	s->kernel_ips = (const void *)(bytes + ((head->stack_len + 7) & ~7u));
+	s->kernel_ips =
+		(const void *)(bytes + padded(head->stack_len) + padded(head->interrupted_len));
 }
 
 /* Whether the first of the queue was an event to hand out. */
@@ -795,6 +819,7 @@ int source_live_counters(struct source *source, struct live_counters *counters)
 		.top_start = c.top_start,
 		.top_tls = c.top_tls,
 		.top_go = c.top_go,
+		.top_signal = c.top_signal,
 		.top_vma = c.top_vma,
 		.top_none = c.top_none,
 		.find_vma = c.find_vma,

@@ -22,7 +22,8 @@ struct live_counters {
 	uint64_t delivered; /* as EVENT_SAMPLE so far */
 	/* Of the captured: */
 	uint64_t cut, holes, bytes;
-	uint64_t top_cached, top_start, top_tls, top_go, top_vma, top_none, find_vma;
+	uint64_t top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
+	uint64_t find_vma;
 	uint64_t sideband;	/* mapping, fork, … events that came */
 	uint64_t sideband_lost; /* … and that did not */
 	uint64_t late;		/* events that came after later ones were handed out */

@@ -6,6 +6,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +24,10 @@
 #define RING_DEFAULT	(16u << 20)
 #define RING_LIMIT	(1u << 30)
 #define WAKE_BYTES	(1u << 20)
+#define FXSAVE_SIZE	512
+#define FXSAVE_SW_BYTES 464 /* where software may write, and the kernel does */
 #define PROCESSES_MAX	65536
-#define SCRATCH_TAIL	CAPTURE_PAGE /* as in capture.bpf.c */
+#define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE) /* as in capture.bpf.c */
 #define FOLLOW_PROGRAMS 3
 
 struct live_bpf {
@@ -88,6 +92,44 @@ static int fail(char *error, int err, const char *step)
 
 /* ---- loading ----------------------------------------------------------------------- */
 
+/*
+ * How large the FPU state in a signal frame is depends on the machine and the
+ * kernel; a frame of our own says it (struct _fpx_sw_bytes in <asm/sigcontext.h>).
+ */
+static volatile uint32_t xstate_seen;
+
+static void see_frame(int number, siginfo_t *info, void *context)
+{
+	const ucontext_t *frame = context;
+	const struct _fpx_sw_bytes *bytes;
+
+	(void)number;
+	(void)info;
+	if (!frame->uc_mcontext.fpregs)
+		return;
+	bytes = (const void *)((const uint8_t *)frame->uc_mcontext.fpregs + FXSAVE_SW_BYTES);
+	xstate_seen = bytes->magic1 == FP_XSTATE_MAGIC1 ? bytes->extended_size : FXSAVE_SIZE;
+}
+
+static uint32_t xstate_size(void)
+{
+	const struct sigaction see = { .sa_sigaction = see_frame, .sa_flags = SA_SIGINFO };
+	const int number = SIGURG; /* ignored unless somebody asks for it */
+	sigset_t only, before;
+	struct sigaction old;
+
+	xstate_seen = 0;
+	(void)sigemptyset(&only);
+	(void)sigaddset(&only, number);
+	if (sigaction(number, &see, &old))
+		return 0;
+	(void)pthread_sigmask(SIG_UNBLOCK, &only, &before);
+	(void)raise(number);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void)sigaction(number, &old, NULL);
+	return xstate_seen;
+}
+
 static uint32_t ring_size(uint32_t asked)
 {
 	uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
@@ -109,6 +151,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 		bpf->ring_size / 4 < WAKE_BYTES ? bpf->ring_size / 4 : (size_t)WAKE_BYTES;
 	s->rodata->self_pid = (uint32_t)getpid();
 	s->rodata->filter_pids = options->filter;
+	s->rodata->xstate_size = xstate_size();
 	err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
 	if (!err)
 		err = bpf_map__set_max_entries(s->maps.scratch, bpf->n_scratch);

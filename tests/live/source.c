@@ -285,7 +285,7 @@ static void test_registers_and_stack_are_those_of_the_thread(const char *mode)
 {
 	struct seen seen = { .run = start_ready(mode, NULL) };
 	int32_t pid = seen.run.pid;
-	bool alone = !strcmp(mode, "coroutine");
+	bool alone = !strcmp(mode, "coroutine") || !strcmp(mode, "signal");
 	const struct source_live_options options = { .frequency_hz = 499,
 						     .pids = alone ? &pid : NULL,
 						     .n_pids = alone };
@@ -307,6 +307,9 @@ static void test_registers_and_stack_are_those_of_the_thread(const char *mode)
 	if (!strcmp(mode, "hole")) {
 		CHECK(nearly_all(seen.n_hole, seen.n), "an untouched page is no data");
 		CHECK(seen.n_regions >= 2 * (seen.n - 1), "what lies beyond a hole is kept");
+	} else if (!strcmp(mode, "signal")) {
+		CHECK(counters.top_signal >= seen.n && !counters.find_vma, "bounds of sigaltstack");
+		CHECK(seen.n_regions == 2 * seen.n, "the handler's stack and the thread's");
 	} else {
 		CHECK(seen.n_regions == seen.n, "one region");
 	}
@@ -643,6 +646,7 @@ int main(int argc, char **argv)
 	test_registers_and_stack_are_those_of_the_thread("hole");
 	test_registers_and_stack_are_those_of_the_thread("thread");
 	test_registers_and_stack_are_those_of_the_thread("coroutine");
+	test_registers_and_stack_are_those_of_the_thread("signal");
 	test_short_lived_processes_have_their_mappings();
 	test_pid_filter_follows_children_and_ends();
 	test_a_command_is_recorded_from_its_exec();

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,29 @@ static void spin_coroutine(void)
 	there.uc_link = &here;
 	makecontext(&there, (void (*)(void))spin_thread, 1, NULL);
 	(void)swapcontext(&here, &there);
+}
+
+static volatile uintptr_t interrupted_mark;
+
+static void on_signal(int number)
+{
+	(void)number;
+	(void)printf("ready %" PRIxPTR " %" PRIxPTR " 0 0\n", (uintptr_t)spin_here,
+		     interrupted_mark);
+	(void)fflush(stdout);
+	spin_registers();
+}
+
+/* A handler on a stack of its own spins; the marker is in the frame that it interrupted. */
+static void spin_signal(void)
+{
+	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
+	const stack_t stack = { .ss_sp = malloc(65536 + 16), .ss_size = 65536 + 16 };
+	volatile uint64_t mark = MARK_ABOVE;
+
+	interrupted_mark = (uintptr_t)&mark;
+	if (!sigaltstack(&stack, NULL) && !sigaction(SIGUSR1, &action, NULL))
+		(void)raise(SIGUSR1);
 }
 
 static uint64_t now_us(clockid_t clock)
@@ -165,6 +189,8 @@ int main(int argc, char **argv)
 		(void)pthread_join(thread, NULL);
 	if (!strcmp(mode, "coroutine"))
 		spin_coroutine();
+	if (!strcmp(mode, "signal"))
+		spin_signal();
 	if (!strcmp(mode, "deep"))
 		return deep(number);
 	if (!strcmp(mode, "burn")) {
@@ -175,7 +201,8 @@ int main(int argc, char **argv)
 		return churn(argv[0], number);
 	if (!strcmp(mode, "tree"))
 		return tree(2, (uint64_t)number);
-	(void)fprintf(stderr,
-		      "usage: target spin|hole|thread|coroutine|deep N|burn US|churn N|tree US\n");
+	(void)fprintf(
+		stderr,
+		"usage: target spin|hole|thread|coroutine|signal|deep N|burn US|churn N|tree US\n");
 	return 2;
 }
