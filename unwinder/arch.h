@@ -43,6 +43,9 @@ struct uw_arch {
 	bool (*signal)(const struct uw_code *code, bool exact, struct uw_rule *rule);
 	/* Is code->at within a PLT entry or a stub like it? NULL: there is no such need. */
 	bool (*stub)(const struct uw_code *code, struct uw_rule *rule);
+	/* The frame of _init, whose code begins at start; at is off bytes into it.  NULL: none known. */
+	bool (*init)(const struct uw_code *start, const struct uw_code *at, uint64_t off,
+		     struct uw_rule *rule);
 	/* Takes authentication bits and tags off a code address; user addresses end at top. */
 	uint64_t (*strip)(uint64_t pc, uint64_t top);
 };

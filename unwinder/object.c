@@ -538,6 +538,23 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 	return 0;
 }
 
+/*
+ * The linker joins .init from pieces of many files, so that no FDE can tell of
+ * it; crti's prologue and crtn's epilogue are what it has.
+ */
+static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule)
+{
+	const struct uw_section *init = uw_elf_section(&o->elf, ".init");
+	uint8_t first[UW_CODE_BEFORE + UW_CODE_AFTER], here[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code start, at;
+
+	if (!o->arch->init || !init || lookup < init->vaddr || lookup - init->vaddr >= init->size)
+		return false;
+	return !uw_object_code(o, init->vaddr, first, &start) &&
+	       !uw_object_code(o, lookup, here, &at) &&
+	       o->arch->init(&start, &at, lookup - init->vaddr, rule);
+}
+
 /* No FDE covers lookup. */
 static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
 {
@@ -568,6 +585,8 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 						     .kind = UW_RULE_UNDEFINED } } };
 		return 0;
 	}
+	if (init_rule(o, lookup, out))
+		return 0;
 	/* Nobody returns into a PLT. */
 	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
 }

@@ -120,6 +120,17 @@ static bool has(const struct uw_code *code, ptrdiff_t at, const char *bytes, siz
 	return !memcmp(code->at + at, bytes, size);
 }
 
+/* depth bytes from sp, the return address the last of them. */
+static struct uw_rule from_sp(int64_t depth)
+{
+	return (struct uw_rule){ .cfa_reg = RSP,
+				 .cfa_off = depth,
+				 .ra = RIP,
+				 .stepper = UW_STEPPER_PLT,
+				 .n_regs = 1,
+				 .regs = { { .reg = RIP, .kind = UW_RULE_AT_CFA, .off = -8 } } };
+}
+
 /*
  * psABI §5.2 (lazy PLT), §13.2 (IBT); what is pushed when the instruction at
  * the pc is about to run decides.  Besides the return address that is nothing,
@@ -157,12 +168,19 @@ static bool stub(const struct uw_code *code, struct uw_rule *rule)
 		depth = 16;
 	else
 		return false;
-	*rule = (struct uw_rule){ .cfa_reg = RSP,
-				  .cfa_off = depth,
-				  .ra = RIP,
-				  .stepper = UW_STEPPER_PLT,
-				  .n_regs = 1,
-				  .regs = { { .reg = RIP, .kind = UW_RULE_AT_CFA, .off = -8 } } };
+	*rule = from_sp(depth);
+	return true;
+}
+
+/* crti: [endbr64] sub $8,%rsp.  crtn: add $8,%rsp; ret.  Between them calls only. */
+static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t off,
+		 struct uw_rule *rule)
+{
+	uint64_t prologue = has(start, 0, "\xf3\x0f\x1e\xfa", 4) ? 4 : 0;
+
+	if (!has(start, (ptrdiff_t)prologue, "\x48\x83\xec\x08", 4))
+		return false;
+	*rule = from_sp(off < prologue + 4 || has(at, -4, "\x48\x83\xc4\x08\xc3", 5) ? 8 : 16);
 	return true;
 }
 
@@ -183,5 +201,6 @@ const struct uw_arch uw_arch_x86_64 = {
 	.after_call = after_call,
 	.signal = signal_trampoline,
 	.stub = stub,
+	.init = init,
 	.strip = strip,
 };

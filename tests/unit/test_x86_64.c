@@ -92,6 +92,30 @@ static void test_stubs(void)
 	}
 }
 
+/* objdump -d -j .init of node, less its own call; others lack the endbr64. */
+static void test_init(void)
+{
+	static const uint8_t code[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x83, 0xec, 0x08, 0x48,
+					0x8b, 0x05, 0x51, 0x2f, 0,    0,    0x48, 0x85, 0xc0,
+					0x74, 2,    0xff, 0xd0, 0x48, 0x83, 0xc4, 0x08, 0xc3 };
+	static const struct {
+		uint8_t off;
+		int depth;
+	} places[] = { { 0, 8 }, { 4, 8 }, { 8, 16 }, { 21, 16 }, { 22, 16 }, { 26, 8 } };
+	struct uw_code start = code_at(code, 0, sizeof(code));
+	struct uw_rule rule;
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		struct uw_code at = code_at(code, places[i].off, sizeof(code));
+
+		CHECK(X86->init(&start, &at, places[i].off, &rule) &&
+			      rule.cfa_off == places[i].depth,
+		      "_init");
+	}
+	start = code_at(code, 8, sizeof(code));
+	CHECK(!X86->init(&start, &start, 0, &rule), "another beginning");
+}
+
 static int read_frame(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	const uint8_t *frame = ctx;
@@ -145,6 +169,7 @@ int main(void)
 	      "machines");
 	test_calls();
 	test_stubs();
+	test_init();
 	test_signal_trampoline();
 	return check_done();
 }
