@@ -533,12 +533,12 @@ static void test_a_high_limit_does_not(void)
 	struct run run = start_ready("deep", "700"); /* over 700 KiB */
 	int32_t pid = run.pid;
 	const struct source_live_options options = {
-		.frequency_hz = 99, .pids = &pid, .n_pids = 1, .stack_max = CAPTURE_STACK_LIMIT
+		.frequency_hz = 199, .pids = &pid, .n_pids = 1, .stack_max = CAPTURE_STACK_LIMIT
 	};
 	struct live_counters counters;
 	struct state state;
 
-	record(&options, 600, NULL, NULL, &state, &counters);
+	record(&options, 1000, NULL, NULL, &state, &counters);
 	CHECK(counters.captured > 5, "samples arrive");
 	CHECK(counters.bytes > counters.captured * 700 * 1024, "with all of their stacks");
 	CHECK(!counters.cut, "none is cut");
