@@ -25,16 +25,21 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 #include <zstd.h>
 
-#define BLOCKS_MAX 48u /* of 1 MiB */
+/* Stacks never used are zeros, yet recordings shrink to a tenth or a hundredth. */
+#define INFLATED_RATIO 1000u
+#define INFLATED_MIN   (256u << 20)
+#define BLOCKS_MAX     48u /* of 1 MiB */
 
 struct perfdata {
 	struct source source;
@@ -63,6 +68,7 @@ struct perfdata {
 	ZSTD_inBuffer deflated; /* borrowed from window or pipe */
 	bool inflating;		/* deflated or zstd still hold something */
 	uint64_t deflated_off;
+	uint64_t n_deflated, n_inflated; /* bytes */
 
 	struct perfdata_entry direct; /* without a time: comes at once */
 	bool has_direct;
@@ -142,7 +148,9 @@ static int peek(struct perfdata *p, size_t size, const uint8_t **out, size_t *go
 		if (err)
 			return err;
 		n = read(p->fd, to, room);
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && errno == EAGAIN)
+			(void)poll(&(struct pollfd){ .fd = p->fd, .events = POLLIN }, 1, -1);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n < 0)
 			return -errno;
@@ -338,6 +346,7 @@ static void scan_compressed(struct perfdata *p, uint64_t off, const uint8_t *rec
 		(ZSTD_inBuffer){ .src = record + at,
 				 .size = second ? (size_t)perfdata_u64(record + 8) : size - at };
 	p->deflated_off = off;
+	p->n_deflated += p->deflated.size;
 	p->inflating = true;
 }
 
@@ -360,6 +369,12 @@ static void inflate(struct perfdata *p)
 		return;
 	}
 	perfdata_stream_filled(&p->inflated, out.pos);
+	p->n_inflated += out.pos;
+	if (p->n_inflated > INFLATED_MIN && p->n_inflated / INFLATED_RATIO > p->n_deflated) {
+		STOP(p, -EBADMSG, p->deflated_off, "compressed data grow more than %u times",
+		     INFLATED_RATIO);
+		return;
+	}
 	/* With room left over, zstd has given all it had. */
 	p->inflating = p->deflated.pos < p->deflated.size || out.pos == out.size;
 }
@@ -970,7 +985,9 @@ int source_perfdata_open(int fd, const char *name, struct source **out, char *er
 	p->seekable = size >= 0;
 	p->end = p->file_size = p->seekable ? (uint64_t)size : 0;
 	p->pipe.pool = p->inflated.pool = &p->pool;
-	perfdata_attrs_init(&p->attrs);
+	/* Without randomness a file could be made to be slow to read; no reason not to read it. */
+	(void)getrandom(&p->facts.seed, sizeof(p->facts.seed), GRND_NONBLOCK);
+	perfdata_attrs_init(&p->attrs, p->facts.seed);
 	perfdata_queue_init(&p->queue);
 	perfdata_window_init(&p->window, fd);
 	p->scratch = malloc(PERFDATA_RECORD_MAX + 1);

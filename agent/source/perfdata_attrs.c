@@ -1,5 +1,6 @@
 #include "agent/source/perfdata_attrs.h"
 
+#include "agent/hash.h"
 #include "agent/source/perfdata_format.h"
 
 #include <errno.h>
@@ -11,9 +12,9 @@
 	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
 
-void perfdata_attrs_init(struct perfdata_attrs *attrs)
+void perfdata_attrs_init(struct perfdata_attrs *attrs, uint64_t seed)
 {
-	*attrs = (struct perfdata_attrs){ .sample_id_at = -1, .record_id_at = -1 };
+	*attrs = (struct perfdata_attrs){ .seed = seed, .sample_id_at = -1, .record_id_at = -1 };
 }
 
 void perfdata_attrs_fini(struct perfdata_attrs *attrs)
@@ -21,14 +22,15 @@ void perfdata_attrs_fini(struct perfdata_attrs *attrs)
 	free(attrs->attrs);
 	free(attrs->ids);
 	free(attrs->events);
-	perfdata_attrs_init(attrs);
+	perfdata_attrs_init(attrs, 0);
 }
 
 /* ---- ids ------------------------------------------------------------------ */
 
-static struct perfdata_id *slot(struct perfdata_id *ids, size_t room, uint64_t id)
+static struct perfdata_id *slot(struct perfdata_id *ids, size_t room, uint64_t seed, uint64_t id)
 {
-	size_t i = (size_t)(id * 0x9e3779b97f4a7c15u >> 32) & (room - 1);
+	/* Twice, so that the high bits of the id reach the low ones of the hash. */
+	size_t i = (size_t)hash_u64(seed, hash_u64(seed, id)) & (room - 1);
 
 	while (ids[i].attr_plus_1 && ids[i].id != id)
 		i = (i + 1) & (room - 1);
@@ -51,7 +53,7 @@ static int ids_reserve(struct perfdata_attrs *attrs, size_t more)
 		return -ENOMEM;
 	for (size_t i = 0; i < attrs->ids_room; i++)
 		if (attrs->ids[i].attr_plus_1)
-			*slot(ids, room, attrs->ids[i].id) = attrs->ids[i];
+			*slot(ids, room, attrs->seed, attrs->ids[i].id) = attrs->ids[i];
 	free(attrs->ids);
 	attrs->ids = ids;
 	attrs->ids_room = room;
@@ -60,8 +62,10 @@ static int ids_reserve(struct perfdata_attrs *attrs, size_t more)
 
 const struct perfdata_attr *perfdata_attrs_find(const struct perfdata_attrs *attrs, uint64_t id)
 {
-	uint32_t found = attrs->ids_room ? slot(attrs->ids, attrs->ids_room, id)->attr_plus_1 : 0;
+	uint32_t found = 0;
 
+	if (attrs->ids_room)
+		found = slot(attrs->ids, attrs->ids_room, attrs->seed, id)->attr_plus_1;
 	return found ? &attrs->attrs[found - 1] : NULL;
 }
 
@@ -317,7 +321,7 @@ int perfdata_attrs_add(struct perfdata_attrs *attrs, const uint8_t *bytes, size_
 	attrs->attrs[attrs->n++] = new;
 	for (size_t i = 0; i < n_ids; i++) {
 		uint64_t id = perfdata_u64(ids + 8 * i);
-		struct perfdata_id *at = slot(attrs->ids, attrs->ids_room, id);
+		struct perfdata_id *at = slot(attrs->ids, attrs->ids_room, attrs->seed, id);
 
 		attrs->n_ids += !at->attr_plus_1;
 		*at = (struct perfdata_id){ .id = id, .attr_plus_1 = (uint32_t)attrs->n };

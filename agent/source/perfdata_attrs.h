@@ -34,13 +34,14 @@ struct perfdata_attrs {
 	size_t n;
 	struct perfdata_id *ids; /* open addressing, a power of two, at most half full */
 	size_t n_ids, ids_room;
+	uint64_t seed;	  /* of the hash: what nobody can guess */
 	int sample_id_at; /* u64s from a sample's start to its id; -1: none */
 	int record_id_at; /* u64s from the end of others to theirs; -1: none */
 	struct source_event *events;
 	size_t n_events;
 };
 
-void perfdata_attrs_init(struct perfdata_attrs *attrs);
+void perfdata_attrs_init(struct perfdata_attrs *attrs, uint64_t seed);
 void perfdata_attrs_fini(struct perfdata_attrs *attrs);
 
 /*

@@ -1,5 +1,6 @@
 #include "agent/source/perfdata_facts.h"
 
+#include "agent/hash.h"
 #include "agent/source/perfdata_format.h"
 
 #include <elf.h>
@@ -18,15 +19,13 @@ void perfdata_facts_fini(struct perfdata_facts *facts)
 
 /* ---- build-ids ---------------------------------------------------------------- */
 
-static struct perfdata_build_id *slot(struct perfdata_build_id *table, size_t room,
+static struct perfdata_build_id *slot(struct perfdata_build_id *table, size_t room, uint64_t seed,
 				      const char *name, size_t size)
 {
-	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
 	size_t i;
 
-	for (i = 0; i < size; i++)
-		hash = (hash ^ (uint8_t)name[i]) * 0x100000001b3u;
-	for (i = (size_t)hash & (room - 1); table[i].name; i = (i + 1) & (room - 1))
+	for (i = (size_t)hash_u64(seed, hash_bytes(seed, name, size)) & (room - 1); table[i].name;
+	     i = (i + 1) & (room - 1))
 		if (!strncmp(table[i].name, name, size) && !table[i].name[size])
 			break;
 	return &table[i];
@@ -49,13 +48,14 @@ static int add_build_id(struct perfdata_facts *facts, const char *name, size_t s
 			const struct perfdata_build_id *old = &facts->build_ids[i];
 
 			if (old->name)
-				*slot(table, room, old->name, strlen(old->name)) = *old;
+				*slot(table, room, facts->seed, old->name, strlen(old->name)) =
+					*old;
 		}
 		free(facts->build_ids);
 		facts->build_ids = table;
 		facts->build_ids_room = room;
 	}
-	at = slot(facts->build_ids, facts->build_ids_room, name, size);
+	at = slot(facts->build_ids, facts->build_ids_room, facts->seed, name, size);
 	if (!at->name) {
 		at->name = strndup(name, size);
 		if (!at->name)
@@ -73,7 +73,7 @@ const struct uw_build_id *perfdata_facts_find(const struct perfdata_facts *facts
 
 	if (!facts->build_ids_room)
 		return NULL;
-	at = slot(facts->build_ids, facts->build_ids_room, name, strlen(name));
+	at = slot(facts->build_ids, facts->build_ids_room, facts->seed, name, strlen(name));
 	return at->name ? &at->id : NULL;
 }
 

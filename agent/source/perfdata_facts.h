@@ -24,6 +24,7 @@ struct perfdata_facts {
 	struct uw_build_id kernel_build_id;
 	struct perfdata_build_id *build_ids; /* open addressing, at most half full */
 	size_t n_build_ids, build_ids_room, names_size;
+	uint64_t seed; /* of the hash: what nobody can guess */
 };
 
 void perfdata_facts_fini(struct perfdata_facts *facts);

@@ -841,6 +841,31 @@ static void test_compressed_records_may_be_cut_anywhere(void)
 	free(records.at);
 }
 
+/* A few KiB can stand for gigabytes; no recording shrinks like that. */
+static void test_compressed_data_do_not_grow_without_end(void)
+{
+	enum { NOTHINGS = 1 << 22 }; /* 8 bytes each: records that give no event */
+	struct bytes b = { 0 };
+	uint64_t *nothings = malloc(NOTHINGS * sizeof(*nothings));
+	size_t bound = ZSTD_compressBound(NOTHINGS * sizeof(*nothings)), size;
+	uint8_t *packed = malloc(bound);
+
+	if (!nothings || !packed)
+		abort();
+	for (size_t i = 0; i < NOTHINGS; i++)
+		nothings[i] = (uint64_t)8 << 48 | FINISHED_ROUND;
+	size = ZSTD_compress(packed, bound, nothings, NOTHINGS * sizeof(*nothings), 1);
+	CHECK(size && !ZSTD_isError(size) && size < 60000, "32 MiB fit in one record");
+	put_pipe_header(&b, &plain);
+	for (int i = 0; i < 10; i++)
+		put_compressed(&b, packed, size, false);
+	CHECK(read_fd(as_file(b.at, b.size), NULL) == -EBADMSG, "320 MiB do not");
+	CHECK(strstr(error, "grow more than"), error);
+	free(b.at);
+	free(nothings);
+	free(packed);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void refuse(const void *bytes, size_t size, int err, const char *why)
@@ -1042,6 +1067,7 @@ int main(void)
 	test_losses_are_counted_once();
 	test_payload_is_passed_by();
 	test_compressed_records_may_be_cut_anywhere();
+	test_compressed_data_do_not_grow_without_end();
 	test_refusals_say_why();
 	test_wall_clock();
 	test_a_file_may_end_anywhere();
