@@ -26,6 +26,7 @@ compare() { # file; 2: perf itself cannot read it
 		failures=$((failures + 1))
 	fi
 	n=$((n + 1))
+	[ -z "${V:-}" ] || echo "$SECONDS s: $1, $events events, $(grep -c ^lost "$dir/ours") losses"
 }
 
 work='python3 -c "sum(i * i for i in range(50000))"; true'
@@ -49,12 +50,12 @@ record() { # name, perf record's arguments
 record file -F 499 --call-graph dwarf,8192 -e cpu-clock
 record two --buildid-mmap -F 199 --call-graph dwarf,4096 -e cpu-clock,page-faults
 record all --buildid-mmap -a -F 199 --call-graph dwarf,8192
-record zstd --buildid-mmap -z -a -F 299 --call-graph dwarf,65528 -e cpu-clock
+record zstd --buildid-mmap -z -F 199 --call-graph dwarf,65528 -e cpu-clock
 record fields --buildid-mmap -F 499 -g -d --phys-data --data-page-size --code-page-size \
 	--sample-cpu -k monotonic --intr-regs=ax,bx -e cpu-clock
 record group --buildid-mmap -F 499 -s -T -W --transaction --all-cgroups --user-regs=ip,sp,ax \
 	--call-graph dwarf,2048 -e '{cpu-clock,page-faults}:S'
-record lost --buildid-mmap -a -m 4 -F 10000 --call-graph dwarf,16384 -e cpu-clock
+record lost --buildid-mmap -a -m 1 -F 4000 --call-graph dwarf,2048 -e cpu-clock
 record pipe -F 499 --call-graph dwarf,8192 -e cpu-clock
 record zstd-pipe --buildid-mmap -z -F 499 --call-graph dwarf,8192 -e cpu-clock
 for data in "$corpus"/formats/quipper/* "$corpus"/formats/linux-perf-data/*pipe.data "$corpus"/perfparser/probe.*; do
