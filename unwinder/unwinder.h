@@ -66,7 +66,10 @@ uint16_t uw_object_machine(const struct uw_object *object); /* EM_X86_64, EM_AAR
 const struct uw_build_id *uw_object_build_id(const struct uw_object *object);
 const struct uw_segment *uw_object_segments(const struct uw_object *object, size_t *n);
 
-/* File offset → vaddr by the executable PT_LOAD entries (any other if none fits); -ENOENT outside. */
+/*
+ * Offset in the file (elf_off included) → vaddr by the executable PT_LOAD
+ * entries (any other if none fits); -ENOENT outside.
+ */
 int uw_object_vaddr(const struct uw_object *object, uint64_t off, uint64_t *vaddr);
 
 /* Copies bytes of segments that are not writable, as the file has them; -EFAULT outside. */
@@ -106,7 +109,10 @@ int uw_space_copy(const struct uw_space *space, struct uw_space **out); /* fork 
 void uw_space_clear(struct uw_space *space);				/* exec */
 uint16_t uw_space_machine(const struct uw_space *space);
 
-/* A new mapping replaces what it overlaps; what stands out on either side stays. */
+/*
+ * A new mapping replaces what it overlaps; what stands out on either side stays.
+ * An object it brings along is counted once more, and its bias is worked out here.
+ */
 int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping);
 int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end);
 
