@@ -105,15 +105,13 @@ int uw_step(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cf
 		const struct uw_reg_rule *r = &rule->regs[i];
 
 		err = find_reg(machine, r, cfa, r == ra, &value[i]);
-		if (r == ra) {
-			if (err)
-				return err;
+		/* Without these two there is no caller; without others there is less of one. */
+		if (err && (r == ra || r->reg == arch->sp || (err != -ENODATA && err != -EFAULT)))
+			return err;
+		if (r == ra)
 			pc = value[i];
-		}
 		if (!err)
 			known |= (uint64_t)1 << i;
-		else if (err != -ENODATA && err != -EFAULT)
-			return err;
 	}
 	for (unsigned int i = 0; i < rule->n_regs; i++) {
 		uint64_t bit = (uint64_t)1 << rule->regs[i].reg;

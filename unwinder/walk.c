@@ -110,6 +110,7 @@ struct walk {
 	/* Of the frame being left: */
 	uint64_t pc, lookup, sp;
 	bool exact;
+	uint8_t stepper; /* how it was found */
 	struct uw_mapping *mapping;
 	/* Where the caller was looked for and not found. */
 	uint64_t missing;
@@ -310,8 +311,12 @@ static int guess_fp(struct walk *w, struct guess *guess)
 	*guess = (struct guess){ .worth = WORTH_NOTHING };
 	if (uw_machine_reg(&w->machine, arch->fp, &fp))
 		return GO_ON;
-	/* The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6). */
-	if (fp == 0 && !w->exact)
+	/*
+	 * The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6).  That much
+	 * is to be believed of code that is there to see, or at the end of a chain;
+	 * elsewhere the register may be zero for any reason.
+	 */
+	if (fp == 0 && !w->exact && (w->mapping->object || w->stepper == UW_STEPPER_FP))
 		return stopping(UW_STOP_ROOT);
 	if (fp < w->sp || fp - w->sp > STACK_MAX || fp % 8)
 		return GO_ON;
@@ -507,6 +512,7 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 		/* The call may end its function, and ra then belongs to the next one. */
 		w.lookup = w.exact ? w.pc : w.pc - 1;
 		w.mapping = code_at(&w, w.lookup);
+		w.stepper = stepper;
 		frame = &out->frames[out->n_frames++];
 		*frame = (struct uw_frame){ .pc = w.pc,
 					    .lookup = w.lookup,

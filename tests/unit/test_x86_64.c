@@ -151,6 +151,10 @@ static void test_signal_trampoline(void)
 	CHECK(m.regs.value[7] == 0x10f && m.regs.value[16] == 0x110 && cfa == 0x10f, "rsp, rip");
 	CHECK(m.regs.known == 0x1ffff, "all are known");
 
+	m.regs.value[7] = 0x7000 + 512 - 8 * 20; /* up to rdx; from rax on it was not captured */
+	CHECK(uw_step(&m, &rule, &cfa) == -EFAULT && m.regs.value[8] == 0x100,
+	      "cut off: nothing changes");
+
 	code = code_at(restorer, 8, sizeof(restorer));
 	CHECK(X86->signal(&code, true, &rule), "on the syscall");
 	CHECK(!X86->signal(&code, false, &rule), "no handler returns there");
