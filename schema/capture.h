@@ -25,10 +25,9 @@
 #define CAPTURE_MAGIC	0x4350574fu /* "OWPC" in memory on little-endian machines */
 #define CAPTURE_VERSION 1
 
-#define CAPTURE_PAGE	 4096u
-#define CAPTURE_RED_ZONE 128u /* bytes below sp that belong to the function (psABI §3.2.2) */
-#define CAPTURE_STACK_DEFAULT \
-	262144u /* most stack bytes a record holds, unless the agent sets another */
+#define CAPTURE_PAGE		4096u
+#define CAPTURE_RED_ZONE	128u /* bytes below sp that belong to the function (psABI §3.2.2) */
+#define CAPTURE_STACK_DEFAULT	262144u	 /* most stack bytes, unless the agent sets another */
 #define CAPTURE_STACK_LIMIT	1048576u /* … and the most that can be set */
 #define CAPTURE_INTERRUPTED_MAX 65536u	 /* most bytes of an interrupted stack, beside the above */
 #define CAPTURE_KERNEL_FRAMES	127u	 /* the kernel's own limit (perf_event_max_stack) */
@@ -43,17 +42,16 @@ enum capture_flag {
 	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode; else in the kernel */
 	CAPTURE_HAS_USER = 1 << 1, /* regs, fsbase and stack are valid */
 	CAPTURE_COMPAT = 1 << 2,   /* 32-bit code segment */
-	CAPTURE_CUT =
-		1 << 3, /* the live stack is longer than what was copied, or its end is not known */
-	CAPTURE_HOLES = 1 << 4,	     /* some page could not be read: see holes */
-	CAPTURE_TOP_CACHED = 1 << 5, /* where stack_top came from: this thread's earlier sample, */
-	CAPTURE_TOP_START = 1 << 6,  /* mm->start_stack (main thread), */
-	CAPTURE_TOP_TLS = 1 << 7,    /* fsbase (the stack ends where struct pthread begins), */
-	CAPTURE_TOP_GO = 1 << 8,     /* the running goroutine's bounds, */
-	CAPTURE_TOP_VMA =
-		1 << 9, /* the end of the memory area: coroutines, alternate signal stacks; */
-	CAPTURE_TOP_SIGNAL = 1 << 11, /* the alternate signal stack's bounds, */
-	CAPTURE_TOP_NONE = 1 << 10,   /* not found */
+	CAPTURE_CUT = 1 << 3,	/* the live stack is longer than its copy, or of unknown length */
+	CAPTURE_HOLES = 1 << 4, /* some page could not be read: see holes */
+	/* Where stack_top came from: */
+	CAPTURE_TOP_CACHED = 1 << 5, /* this thread's earlier sample */
+	CAPTURE_TOP_START = 1 << 6,  /* mm->start_stack (first thread) */
+	CAPTURE_TOP_TLS = 1 << 7,    /* fsbase (the stack ends where struct pthread begins) */
+	CAPTURE_TOP_GO = 1 << 8,     /* the running goroutine's bounds */
+	CAPTURE_TOP_SIGNAL = 1 << 9, /* the alternate signal stack's bounds */
+	CAPTURE_TOP_VMA = 1 << 10,   /* the end of the memory area (coroutines) */
+	CAPTURE_TOP_NONE = 1 << 11,  /* nowhere: it is not known */
 };
 
 struct capture_head {
