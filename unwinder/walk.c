@@ -429,8 +429,12 @@ static bool rises(const struct walk *w, const struct uw_rule *rule)
 	/* Signal stacks lie anywhere, and expressions switch stacks on purpose. */
 	if (rule->signal || rule->cfa_size)
 		return true;
-	/* With a link register a call need not touch the stack. */
-	return arch->lr != arch->pc && sp == w->sp && w->machine.regs.value[arch->pc] != w->pc;
+	/*
+	 * With a link register a call need not touch the stack; without one, code
+	 * that was interrupted may hold its return address in a register (vfork).
+	 */
+	return (arch->lr != arch->pc || w->exact) && sp == w->sp &&
+	       w->machine.regs.value[arch->pc] != w->pc;
 }
 
 /* From the frame in w to its caller's registers. */

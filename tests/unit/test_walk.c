@@ -3,6 +3,7 @@
  * from a plain call chain, and from within a signal handler, through the
  * trampoline, into the interrupted function.
  */
+#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -206,6 +207,36 @@ static void compare(const char *what, struct uw_space *space, struct uw_worker *
 	CHECK(stack.stop == UW_STOP_MAX_FRAMES && stack.n_frames == 3, "max_frames");
 }
 
+/*
+ * While a vfork is under way its return address is in rdi, and the CFA is sp:
+ * readelf --debug-dump=frames-interp libc.so.6 says "rsp+0 … ra r5 (rdi)" from
+ * the second instruction on.
+ */
+static void test_vfork_keeps_its_return_address_in_a_register(struct uw_space *space,
+							      struct uw_worker *worker,
+							      const struct capture *c)
+{
+	struct uw_frame frames[DEPTH];
+	struct uw_stack stack = { .frames = frames, .max_frames = DEPTH };
+	struct uw_thread thread = c->thread;
+	static const uint8_t syscall_insn[] = { 0x0f, 0x05 };
+	const uint8_t *code = dlsym(RTLD_DEFAULT, "__vfork");
+	const uint8_t *call = code ? memmem(code, 32, syscall_insn, 2) : NULL;
+
+	if (!call) {
+		(void)puts("this libc's vfork is another one");
+		return;
+	}
+	uw_walk(space, worker, &c->thread, &stack);
+	thread.regs.value[UW_X86_64_RIP] = (uint64_t)(uintptr_t)(call + 2);
+	thread.regs.value[UW_X86_64_RSP] = frames[0].cfa;
+	thread.regs.value[5] = frames[1].pc; /* rdi */
+	uw_walk(space, worker, &thread, &stack);
+	/* No further: the other registers are not those of that frame. */
+	CHECK(stack.n_frames >= 2 && frames[1].pc == thread.regs.value[5], "its caller");
+	CHECK(frames[0].cfa == frames[0].sp, "which has the same stack pointer");
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
@@ -219,6 +250,7 @@ int main(void)
 	(void)recurse(&plain, 9);
 	compare("plain", space, worker, &plain, 0);
 	compare("plain, from the caches", space, worker, &plain, 0);
+	test_vfork_keeps_its_return_address_in_a_register(space, worker, &plain);
 	(void)sigaction(SIGUSR1, &action, NULL);
 	qsort(numbers, 3, sizeof(numbers[0]), compare_for_sort);
 	compare("signal", space, worker, &captured, 1);
