@@ -166,7 +166,10 @@ static int set_up(struct uw_object *o)
 	return err ? err : load_eh(o);
 }
 
-static int open_source(struct uw_object *o, struct uw_object **out)
+static void need_debug(struct uw_object *o);
+
+/* Takes over o; fd is the caller's, or -1 for an image. */
+static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 {
 	struct uw_source source = o->elf.source;
 	int err;
@@ -178,7 +181,21 @@ static int open_source(struct uw_object *o, struct uw_object **out)
 	uw_frames_init(&o->debug);
 	uw_frames_init(&o->mini);
 	err = set_up(o);
-	o->elf.source = source; /* a failure forgets it, and it must be closed */
+	o->elf.source = source; /* which a failure forgets */
+	if (!err && fd >= 0) {
+		/*
+		 * For what is read when it is first needed.  Where there are no
+		 * descriptors left, that is now; code then cannot be looked at.
+		 */
+		o->elf.source.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (o->elf.source.fd < 0) {
+			o->elf.source.fd = fd;
+			need_debug(o);
+			o->elf.source.fd = -1;
+		}
+	} else {
+		o->elf.source.fd = -1;
+	}
 	if (err) {
 		uw_object_put(o);
 		return err;
@@ -191,25 +208,19 @@ int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out)
 {
 	struct uw_object *o;
 	struct stat st;
-	int own;
 
 	if (fstat(fd, &st))
 		return -errno;
 	/* A pipe or a device has no size to check anything against. */
 	if (!S_ISREG(st.st_mode) || elf_off > (uint64_t)st.st_size)
 		return -ENOTSUP;
-	own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	if (own < 0)
-		return -errno;
 	o = calloc(1, sizeof(*o));
-	if (!o) {
-		close(own);
+	if (!o)
 		return -ENOMEM;
-	}
-	o->elf.source = (struct uw_source){ .fd = own,
+	o->elf.source = (struct uw_source){ .fd = fd,
 					    .base = elf_off,
 					    .size = (uint64_t)st.st_size - elf_off };
-	return open_source(o, out);
+	return open_source(o, fd, out);
 }
 
 int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
@@ -226,7 +237,7 @@ int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
 	if (size)
 		memcpy(o->image, image, size);
 	o->elf.source = (struct uw_source){ .image = o->image, .fd = -1, .size = size };
-	return open_source(o, out);
+	return open_source(o, -1, out);
 }
 
 struct uw_object *uw_object_get(struct uw_object *object)
@@ -241,7 +252,7 @@ void uw_object_put(struct uw_object *object)
 
 	if (!object || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	fd = object->elf.source.image ? -1 : object->elf.source.fd;
+	fd = object->elf.source.fd;
 	uw_elf_fini(&object->elf);
 	if (fd >= 0)
 		close(fd);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -202,6 +203,26 @@ static void test_files_that_are_none(void)
 	}
 }
 
+static void test_no_descriptors_left(void)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct rlimit old, few;
+	struct uw_object *o = NULL;
+	struct uw_rule rule;
+	uint8_t byte;
+
+	CHECK(getrlimit(RLIMIT_NOFILE, &old) == 0, "limit");
+	few = old;
+	few.rlim_cur = (rlim_t)fd + 1;
+	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0, "none but these");
+	CHECK(uw_object_open(fd, 0, &o) == 0, "opens all the same");
+	CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0, "limit");
+	close(fd);
+	CHECK(uw_object_rule(o, vaddr_of((void *)main), true, &rule) == 0, "and has its rules");
+	CHECK(uw_object_read(o, vaddr_of((void *)main), &byte, 1) == -EFAULT, "but not its code");
+	uw_object_put(o);
+}
+
 /* An ELF image within a larger file, as in an archive. */
 static void test_images_at_an_offset(void)
 {
@@ -239,6 +260,7 @@ int main(int argc, char **argv)
 	test_rules();
 	test_images();
 	test_files_that_are_none();
+	test_no_descriptors_left();
 	test_images_at_an_offset();
 	return check_done();
 }
