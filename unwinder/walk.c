@@ -329,6 +329,12 @@ static int guess_fp(struct walk *w, struct guess *guess)
 	if (ra == 0)
 		return next == 0 ? stopping(UW_STOP_ROOT) : GO_ON;
 	*guess = (struct guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth_of(w, ra) };
+	/*
+	 * The last link of a chain holds by itself.  What it leads to need not have
+	 * called: Go lets goroutines return to the second byte of runtime.goexit.
+	 */
+	if (guess->worth == WORTH_NOTHING && next == 0 && code_at(w, ra - 1))
+		guess->worth = WORTH_UNREAD;
 	/* Generated code cannot be looked at; then the chain itself must hold. */
 	if (guess->worth == WORTH_UNREAD && next != 0 && (next <= fp || next % 8))
 		guess->worth = WORTH_NOTHING;

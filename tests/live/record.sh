@@ -68,6 +68,49 @@ awk '/^[^\t# ]/ { if (mine) { n++; whole += !stop } mine = /^clang/; stop = 0; u
 cut=$(figure "$line" cut)
 [ $((cut * 100)) -le "$(figure "$line" unwound)" ] || fail "more than 1 % of the stacks were cut"
 
+echo "== a Go program without symbols or unwind information"
+if command -v go >/dev/null; then
+	cat >"$dir/work.go" <<'GO'
+package main
+
+import "sort"
+
+func work(n int) int {
+	a := make([]int, n)
+	for i := range a {
+		a[i] = (i * 7919) % 10007
+	}
+	sort.Ints(a)
+	return a[n/2]
+}
+
+func main() {
+	done := make(chan int)
+	for g := 0; g < 4; g++ {
+		go func() {
+			s := 0
+			for i := 0; i < 300; i++ {
+				s += work(5000)
+			}
+			done <- s
+		}()
+	}
+	for g := 0; g < 4; g++ {
+		<-done
+	}
+}
+GO
+	GO111MODULE=off GOCACHE=$PWD/$BUILD/go-cache go build -ldflags='-s -w' -o "$dir/work" "$dir/work.go" || fail "go build"
+	"$offwind" record -F 499 -o "$dir/go.pb.gz" -- "$dir/work" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+	line=$(accounting "$dir/log")
+	echo "$line"
+	n=$(($(figure "$line" unwound) - $(figure "$line" no_user_state)))
+	# What runs on the scheduler's own stack was called from another, which is not copied.
+	[ "$n" -ge 100 ] && [ $(($(figure "$line" root) * 100)) -ge $((n * 95)) ] || fail "goroutines do not end at their root"
+else
+	fail "go is not installed"
+fi
+
 echo "== the profile of the capture file is the live one"
 "$offwind" unwind -o "$dir/again.pb.gz" "$dir/all.owc" 2>"$dir/log" || fail "unwind: $(cat "$dir/log")"
 cmp <(zcat "$dir/all.pb.gz") <(zcat "$dir/again.pb.gz") || fail "it differs"
