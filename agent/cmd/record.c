@@ -69,6 +69,7 @@ struct recorder {
 	int child_fault;       /* why it could not be run comes out of it; -1: not asked any more */
 	uint64_t began_ns, window_start_ns;
 	bool stopped;
+	uint64_t stopped_ns;
 	uint64_t n_windows;
 	struct accounting raw_accounting; /* without a pipeline */
 };
@@ -240,6 +241,7 @@ static void check_stop(struct recorder *r)
 		return;
 	if (interrupted || ended || (duration && now_ns() >= r->began_ns + duration)) {
 		r->stopped = true;
+		r->stopped_ns = now_ns();
 		source_stop(r->source);
 	}
 }
@@ -401,7 +403,10 @@ static int record(const struct options *options)
 	if (r.writer) {
 		int last = 0;
 
-		if (began)
+		/* Windows in which nothing ran are windows too. */
+		if (began && r.stopped)
+			last = rotate(&r, r.stopped_ns);
+		if (began && !last)
 			last = close_window(&r, now_ns());
 		writer_finish(r.writer, &n_written, &n_failed);
 		if (!err)
