@@ -287,10 +287,14 @@ static void find_kernel_text(struct perfdata *p, const uint8_t *bytes, size_t si
 					  .misc = perfdata_u16(bytes + 4),
 					  .body = bytes + PERFDATA_RECORD_HEADER_SIZE,
 					  .size = (uint32_t)size - PERFDATA_RECORD_HEADER_SIZE };
-	uint64_t text = perfdata_record_kernel_text(&record);
+	struct uw_build_id id = { .size = 0 };
+	uint64_t text = perfdata_record_kernel_text(&record, &id);
 
 	if (text && !p->source.info.kernel_text)
 		p->source.info.kernel_text = text;
+	/* perf record --buildid-mmap tells it here alone. */
+	if (text && !p->facts.kernel_build_id.size)
+		p->facts.kernel_build_id = id;
 }
 
 /*

@@ -218,8 +218,10 @@ int perfdata_record_read(const struct perfdata_record *record, const struct perf
 	}
 }
 
-uint64_t perfdata_record_kernel_text(const struct perfdata_record *record)
+uint64_t perfdata_record_kernel_text(const struct perfdata_record *record,
+				     struct uw_build_id *build_id)
 {
+	struct event_mapping mapping = { 0 };
 	const char *path;
 
 	if ((record->type != PERF_RECORD_MMAP && record->type != PERF_RECORD_MMAP2) ||
@@ -227,6 +229,11 @@ uint64_t perfdata_record_kernel_text(const struct perfdata_record *record)
 		return 0;
 	/* perf puts the symbol that pgoff is the address of behind the brackets. */
 	path = string_at(record, path_at(record), PERFDATA_PATH_MAX);
-	return path && !strcmp(path, "[kernel.kallsyms]_text") ? perfdata_u64(record->body + 24)
-							       : 0;
+	if (!path || strcmp(path, "[kernel.kallsyms]_text") != 0)
+		return 0;
+	if (record->type == PERF_RECORD_MMAP2)
+		read_mmap2(record, &mapping);
+	if (mapping.build_id.size)
+		*build_id = mapping.build_id;
+	return perfdata_u64(record->body + 24);
 }

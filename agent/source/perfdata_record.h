@@ -28,7 +28,11 @@ struct perfdata_record {
 int perfdata_record_read(const struct perfdata_record *record, const struct perfdata_facts *facts,
 			 char path[PERFDATA_PATH_MAX], struct event out[2]);
 
-/* Run-time address of _text, if the record is the mapping that tells it; else 0. */
-uint64_t perfdata_record_kernel_text(const struct perfdata_record *record);
+/*
+ * Run-time address of _text, if the record is the mapping that tells it; else 0.  *build_id: the
+ * kernel's, where that mapping has it.
+ */
+uint64_t perfdata_record_kernel_text(const struct perfdata_record *record,
+				     struct uw_build_id *build_id);
 
 #endif
