@@ -117,7 +117,8 @@ static int check_age(const struct opener *opener, const struct opener_file *file
 	return 0;
 }
 
-static int open_in_cache(const struct opener *opener, const struct uw_build_id *id, int *fd)
+static int open_in_cache(const struct opener *opener, const struct uw_build_id *id,
+			 const char *name, int *fd)
 {
 	char path[4096], *p;
 	size_t room;
@@ -130,7 +131,7 @@ static int open_in_cache(const struct opener *opener, const struct uw_build_id *
 		p += snprintf(p, room, "%02x", id->bytes[i]);
 	}
 	room = sizeof(path) - (size_t)(p - path);
-	if ((size_t)snprintf(p, room, "/elf") >= room)
+	if ((size_t)snprintf(p, room, "/%s", name) >= room)
 		return -ENAMETOOLONG;
 	return open_plain(path, fd);
 }
@@ -168,7 +169,7 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 			(void)close(*fd);
 		return err;
 	case CACHE:
-		return open_in_cache(opener, &file->build_id, fd);
+		return open_in_cache(opener, &file->build_id, "elf", fd);
 	case N_CANDIDATES:
 		break;
 	}
@@ -202,6 +203,11 @@ int opener_kallsyms(struct opener *opener, int *fd)
 		return -errno;
 	*fd = opened;
 	return 0;
+}
+
+int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, int *fd)
+{
+	return open_in_cache(opener, id, "kallsyms", fd);
 }
 
 int opener_vdso(const struct opener *opener, const void **image, size_t *size)

@@ -46,6 +46,11 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 
 /* /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);
+/*
+ * The copy of kallsyms that perf record kept for the kernel of this build-id; -ENOENT: none.  It is
+ * from any boot, with that one's addresses and modules.
+ */
+int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, int *fd);
 
 /* The running kernel's vDSO, mapped into this process for its life; -ENOENT: it has none. */
 int opener_vdso(const struct opener *opener, const void **image, size_t *size);

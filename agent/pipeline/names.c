@@ -31,8 +31,9 @@ struct names {
 	bool demangle;
 	struct module_symbols *modules; /* by module id */
 	size_t n_modules;
-	bool kernel_tried;
-	struct sym_kernel *kernel;
+	bool kept_tried, kernel_tried;
+	struct sym_kernel *kept; /* of the kernel proper, as perf kept them; NULL: none that fit */
+	struct sym_kernel *kernel; /* the running kernel's, if those fit */
 	struct strings strings;
 	struct cached *cached;
 	size_t n_cached, room_cached;
@@ -60,6 +61,7 @@ void names_free(struct names *names)
 	for (size_t i = 0; i < names->n_modules; i++)
 		sym_table_free(names->modules[i].table);
 	free(names->modules);
+	sym_kernel_free(names->kept);
 	sym_kernel_free(names->kernel);
 	strings_fini(&names->strings);
 	free(names->cached);
@@ -101,13 +103,38 @@ static void open_symbols(const struct module *module, struct module_symbols *sym
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
 }
 
+static bool fits(const struct names *names, const struct sym_kernel *kernel)
+{
+	uint64_t text;
+
+	return !sym_kernel_lookup(kernel, "_text", &text) && text == names->info->kernel_text;
+}
+
+/*
+ * The same build at the same place has its own code at the same addresses, whichever boot the copy
+ * is from; a file costs a tenth of what the kernel takes to write its list anew.
+ */
+static void open_kept(struct names *names)
+{
+	int fd;
+
+	names->kept_tried = true;
+	if (!names->info->kernel_text ||
+	    opener_kept_kallsyms(names->opener, &names->info->kernel_build_id, &fd))
+		return;
+	if (!sym_kernel_open(fd, &names->kept) && !fits(names, names->kept)) {
+		sym_kernel_free(names->kept);
+		names->kept = NULL;
+	}
+	(void)close(fd);
+}
+
 /*
  * The running kernel's symbols fit a recording of the same boot; where the
  * source states where _text was, that must agree.
  */
 static void open_kernel(struct names *names)
 {
-	uint64_t text;
 	int fd, err;
 
 	names->kernel_tried = true;
@@ -123,12 +150,24 @@ static void open_kernel(struct names *names)
 			    err == -EPERM ? " (kernel.kptr_restrict hides them)" : "");
 		return;
 	}
-	if (names->info->kernel_text && (sym_kernel_lookup(names->kernel, "_text", &text) ||
-					 text != names->info->kernel_text)) {
+	if (names->info->kernel_text && !fits(names, names->kernel)) {
 		log_warning("kernel frames have no names: recorded with another kernel or boot");
 		sym_kernel_free(names->kernel);
 		names->kernel = NULL;
 	}
+}
+
+static int find_in_kernel(struct names *names, uint64_t addr, struct sym_symbol *symbol,
+			  const char **module)
+{
+	if (!names->kept_tried)
+		open_kept(names);
+	if (names->kept && !sym_kernel_find(names->kept, addr, symbol, module) && !**module)
+		return 0;
+	*module = "";
+	if (!names->kernel_tried)
+		open_kernel(names);
+	return names->kernel ? sym_kernel_find(names->kernel, addr, symbol, module) : -ENOENT;
 }
 
 static int find_carried(const struct source_info *info, uint64_t addr, struct sym_symbol *symbol,
@@ -167,14 +206,10 @@ static void name_kernel(struct names *names, struct cached *c)
 	int err;
 
 	c->in = "[kernel]";
-	if (names->info->n_kernel_symbols) {
+	if (names->info->n_kernel_symbols)
 		err = find_carried(names->info, c->addr, &symbol, &module);
-	} else {
-		if (!names->kernel_tried)
-			open_kernel(names);
-		err = names->kernel ? sym_kernel_find(names->kernel, c->addr, &symbol, &module)
-				    : -ENOENT;
-	}
+	else
+		err = find_in_kernel(names, c->addr, &symbol, &module);
 	if (err)
 		return;
 	c->function = c->system_name = keep(names, symbol.name);

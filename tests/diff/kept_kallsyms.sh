@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# perf keeps a copy of kallsyms beside the build-id of the kernel it recorded.  Kernel frames get
+# the same names from it as from the kernel itself, unless its _text is elsewhere.
+set -eu
+export LC_ALL=C
+if ! grep -qv '^0* ' /proc/kallsyms; then
+	echo "kallsyms hides its addresses from this user"
+	exit 77
+fi
+work=$(mktemp -d "$BUILD/kept.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+export HOME=$work/home
+mkdir "$HOME"
+perf record -q --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
+	dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err"
+id=$(perf buildid-list --kernel)
+copy=$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms # where perf record keeps it
+mkdir -p "${copy%/*}"
+names() {
+	"$BUILD/offwind" unwind "$work/perf.data" --format tsv > "$work/$1" 2> "$work/err"
+}
+names live
+[ "$(grep -c $'\t\\[kernel\\]\t' "$work/live")" -gt 100 ]
+
+cat /proc/kallsyms > "$work/copy"
+cp "$work/copy" "$copy"
+names kept
+cmp "$work/kept" "$work/live"
+
+# That it was the copy: names that only it has.
+awk '$2 ~ /[Tt]/ && $3 != "_text" { $3 = "kept_" $3 } { print }' "$work/copy" > "$copy"
+names changed
+grep -q $'\tkept_' "$work/changed"
+# Now of a boot that had _text elsewhere.
+sed -i 's/^\(f*\)[0-9a-f]\([0-9a-f]*00000 T _text\)$/\1e\2/' "$copy"
+names elsewhere
+cmp "$work/elsewhere" "$work/live"
+head -c 100000 /dev/urandom > "$copy"
+names damaged
+cmp "$work/damaged" "$work/live"
