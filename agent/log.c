@@ -1,62 +1,181 @@
 #include "agent/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
+
+enum {
+	LINES = 10,    /* of one cause that are printed … */
+	SECONDS = 60,  /* … in that long */
+	N_CAUSES = 64, /* more than there are warnings in the program */
+	LINE_MAX_SIZE = 2048,
+};
+
+struct cause { /* a warning's format: its text is a literal, which stays where it is */
+	const char *format;
+	time_t since;
+	unsigned int n_printed;
+	uint64_t n_left_out;
+	char last[256]; /* of those left out */
+};
 
 /* The program's voice is the one thing that is global: one standard error, one set of flags. */
 static struct {
+	pthread_mutex_t lock; /* of all below; the thread that writes profiles warns as well */
 	bool quiet, verbose;
 	bool progress; /* a progress line is standing and must be wiped first */
-} voice;
+	struct cause causes[N_CAUSES];
+} voice = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void say(const char *kind, const char *format, va_list args)
+static void lock(void)
 {
-	char line[2048];
+	(void)pthread_mutex_lock(&voice.lock);
+}
 
-	(void)vsnprintf(line, sizeof(line), format, args);
-	log_progress_done();
+static void unlock(void)
+{
+	(void)pthread_mutex_unlock(&voice.lock);
+}
+
+static void wipe_progress(void)
+{
+	if (voice.progress)
+		(void)fputs("\r\033[K", stderr);
+	voice.progress = false;
+}
+
+static void print(const char *kind, const char *line)
+{
+	wipe_progress();
 	(void)fprintf(stderr, "offwind: %s%s\n", kind, line);
 }
 
-#define SAY(kind)                        \
-	do {                             \
-		va_list args;            \
-		va_start(args, format);  \
-		say(kind, format, args); \
-		va_end(args);            \
+static time_t now(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec;
+}
+
+static struct cause *find_cause(const char *format)
+{
+	for (size_t i = 0; i < N_CAUSES; i++) {
+		struct cause *c = &voice.causes[i];
+
+		if (!c->format)
+			*c = (struct cause){ .format = format, .since = now() };
+		if (c->format == format)
+			return c;
+	}
+	return NULL;
+}
+
+/* Says how many were left out, and begins to count anew. */
+static void settle(struct cause *c)
+{
+	char line[LINE_MAX_SIZE];
+
+	if (c->n_left_out) {
+		(void)snprintf(
+			line, sizeof(line),
+			"%llu more like this %s left out (--verbose shows all), the last was: %s",
+			(unsigned long long)c->n_left_out, c->n_left_out == 1 ? "was" : "were",
+			c->last);
+		print("warning: ", line);
+	}
+	c->n_left_out = 0;
+	c->n_printed = 0;
+	c->since = now();
+}
+
+static void warn(const char *format, const char *line)
+{
+	struct cause *c = find_cause(format);
+
+	if (c && now() - c->since >= SECONDS)
+		settle(c);
+	if (c && c->n_printed >= LINES && !voice.verbose) {
+		c->n_left_out++;
+		(void)snprintf(c->last, sizeof(c->last), "%.*s", (int)sizeof(c->last) - 1, line);
+		return;
+	}
+	if (c)
+		c->n_printed++;
+	print("warning: ", line);
+}
+
+#define SAY(kind)                                                  \
+	do {                                                       \
+		char line[LINE_MAX_SIZE];                          \
+		va_list args;                                      \
+		va_start(args, format);                            \
+		(void)vsnprintf(line, sizeof(line), format, args); \
+		va_end(args);                                      \
+		print(kind, line);                                 \
 	} while (0)
 
 void log_error(const char *format, ...)
 {
+	lock();
 	SAY("");
+	unlock();
 }
 
 void log_warning(const char *format, ...)
 {
-	SAY("warning: ");
+	char line[LINE_MAX_SIZE];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	lock();
+	warn(format, line);
+	unlock();
 }
 
 void log_info(const char *format, ...)
 {
+	lock();
 	if (!voice.quiet)
 		SAY("");
+	unlock();
 }
 
 void log_debug(const char *format, ...)
 {
+	lock();
 	if (voice.verbose)
 		SAY("debug: ");
+	unlock();
+}
+
+void log_end(void)
+{
+	lock();
+	for (size_t i = 0; i < N_CAUSES; i++)
+		if (voice.causes[i].format)
+			settle(&voice.causes[i]);
+	wipe_progress();
+	unlock();
 }
 
 void log_quiet(bool quiet)
 {
+	lock();
 	voice.quiet = quiet;
+	unlock();
 }
 
 void log_verbose(bool verbose)
 {
+	lock();
 	voice.verbose = verbose;
+	unlock();
 }
 
 void log_progress(const char *format, ...)
@@ -64,20 +183,21 @@ void log_progress(const char *format, ...)
 	char line[256];
 	va_list args;
 
-	if (voice.quiet || !isatty(STDERR_FILENO))
-		return;
 	va_start(args, format);
 	(void)vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	(void)fprintf(stderr, "\r\033[K%s", line);
-	(void)fflush(stderr);
-	voice.progress = true;
+	lock();
+	if (!voice.quiet && isatty(STDERR_FILENO)) {
+		(void)fprintf(stderr, "\r\033[K%s", line);
+		(void)fflush(stderr);
+		voice.progress = true;
+	}
+	unlock();
 }
 
 void log_progress_done(void)
 {
-	if (!voice.progress)
-		return;
-	(void)fputs("\r\033[K", stderr);
-	voice.progress = false;
+	lock();
+	wipe_progress();
+	unlock();
 }

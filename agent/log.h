@@ -1,8 +1,10 @@
 /*
  * agent/log.h: what the agent says to people, on standard error.
  *
- * One line a message, "offwind: …"; lines of one cause are limited in rate so
- * that a hostile input cannot flood a terminal or a journal.
+ * One line a message, "offwind: …", from any thread.  Of warnings with one
+ * format, ten a minute are printed and the rest is counted, so that an input or
+ * a machine full of oddities cannot flood a terminal or a journal; with
+ * --verbose all are.  Errors end what was being done, so they come once anyway.
  */
 #ifndef AGENT_LOG_H
 #define AGENT_LOG_H
@@ -13,6 +15,9 @@ void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));  /* unless --quiet */
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2))); /* with --verbose */
+
+/* At the program's end: says how many warnings were left out. */
+void log_end(void);
 
 void log_quiet(bool quiet);
 void log_verbose(bool verbose);

@@ -33,7 +33,7 @@ static void usage(FILE *out)
 		      "Exit codes: 0 done, 1 failed, 2 usage, 3 done in part.\n");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const char *slash = strrchr(argv[0] ? argv[0] : "", '/');
 	const char *called = slash ? slash + 1 : argv[0];
@@ -59,4 +59,12 @@ int main(int argc, char **argv)
 			return commands[i].run(argc - 1, argv + 1);
 	log_error("no command '%s'; see offwind --help", argv[1]);
 	return CMD_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	int rc = run(argc, argv);
+
+	log_end();
+	return rc;
 }
