@@ -17,12 +17,13 @@ struct opener {
 	char *symfs;
 	uint64_t until_ns;
 	char *cache; /* perf's build-id cache: $HOME/.debug/.build-id, or NULL */
+	char *own;   /* our cache of this user's, or NULL */
 };
 
 int opener_new(const struct opener_options *options, struct opener **out)
 {
 	struct opener *opener = calloc(1, sizeof(*opener));
-	const char *home = getenv("HOME");
+	const char *home = getenv("HOME"), *caches = getenv("XDG_CACHE_HOME");
 
 	if (!opener)
 		return -ENOMEM;
@@ -32,6 +33,12 @@ int opener_new(const struct opener_options *options, struct opener **out)
 		opener->symfs = strdup(options->symfs);
 	if (home && *home && asprintf(&opener->cache, "%s/.debug/.build-id", home) < 0)
 		opener->cache = NULL;
+	if (caches && *caches == '/') { /* others are to be ignored, says the XDG specification */
+		if (asprintf(&opener->own, "%s/offwind", caches) < 0)
+			opener->own = NULL;
+	} else if (home && *home && asprintf(&opener->own, "%s/.cache/offwind", home) < 0) {
+		opener->own = NULL;
+	}
 	if (options->symfs && !opener->symfs) {
 		opener_free(opener);
 		return -ENOMEM;
@@ -46,6 +53,7 @@ void opener_free(struct opener *opener)
 		return;
 	free(opener->symfs);
 	free(opener->cache);
+	free(opener->own);
 	free(opener);
 }
 
@@ -205,9 +213,119 @@ int opener_kallsyms(struct opener *opener, int *fd)
 	return 0;
 }
 
-int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, int *fd)
+/* For this user alone, in a folder that is made likewise; a home must be there. */
+static int make_folder(const char *path)
 {
-	return open_in_cache(opener, id, "kallsyms", fd);
+	char *above = strdup(path), *slash;
+	int err = 0;
+
+	if (!above)
+		return -ENOMEM;
+	slash = strrchr(above, '/');
+	if (slash && slash != above) {
+		*slash = '\0';
+		(void)mkdir(above, 0700);
+	}
+	if (mkdir(path, 0700) && errno != EEXIST)
+		err = -errno;
+	free(above);
+	return err;
+}
+
+static int copy_all(int from, int to)
+{
+	enum { CHUNK = 64 << 10 };
+	char *chunk = malloc(CHUNK);
+	size_t have = 0; /* the kernel gives a page at a time */
+	ssize_t n = -1;
+
+	while (chunk && (n = read(from, chunk + have, CHUNK - have)) >= 0) {
+		have += (size_t)n;
+		if (n && have < CHUNK)
+			continue;
+		if (write(to, chunk, have) != (ssize_t)have) {
+			n = -1;
+			errno = ENOSPC;
+		}
+		have = 0;
+		if (n <= 0)
+			break;
+	}
+	free(chunk);
+	if (n < 0)
+		return chunk ? -errno : -ENOMEM;
+	return lseek(to, 0, SEEK_SET) < 0 ? -errno : 0;
+}
+
+int opener_copy_kallsyms(struct opener *opener, int *fd)
+{
+	int from = -1, to, err;
+
+	if (!opener->own)
+		return -ENOENT;
+	err = make_folder(opener->own);
+	if (err)
+		return err;
+	to = open(opener->own, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (to < 0)
+		return -errno;
+	err = opener_kallsyms(opener, &from);
+	if (!err) {
+		err = copy_all(from, to);
+		(void)close(from);
+	}
+	if (err)
+		(void)close(to);
+	else
+		*fd = to;
+	return err;
+}
+
+/* Where our copy for this kernel is, and a name for it while it is being put there. */
+static int own_path(const struct opener *opener, const struct uw_build_id *id, const char *suffix,
+		    char *path, size_t room)
+{
+	char hex[2 * UW_BUILD_ID_MAX + 1] = "";
+
+	if (!opener->own || !id->size)
+		return -ENOENT;
+	for (size_t i = 0; i < id->size; i++)
+		(void)snprintf(hex + 2 * i, 3, "%02x", id->bytes[i]);
+	if ((size_t)snprintf(path, room, "%s/kallsyms-%s%s", opener->own, hex, suffix) >= room)
+		return -ENAMETOOLONG;
+	return 0;
+}
+
+void opener_keep_kallsyms(struct opener *opener, const struct uw_build_id *id, int fd)
+{
+	char path[4096], fresh[4096], suffix[32], link[64];
+
+	(void)snprintf(suffix, sizeof(suffix), ".%d", (int)getpid());
+	if (own_path(opener, id, "", path, sizeof(path)) ||
+	    own_path(opener, id, suffix, fresh, sizeof(fresh)))
+		return;
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (linkat(AT_FDCWD, link, AT_FDCWD, fresh, AT_SYMLINK_FOLLOW))
+		return;
+	if (rename(fresh, path))
+		(void)unlink(fresh);
+}
+
+int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
+			 int *fd)
+{
+	char path[4096];
+	int err = -ENOENT;
+
+	while (err && *next < 2) {
+		if ((*next)++ == 0)
+			err = open_in_cache(opener, id, "kallsyms", fd);
+		else
+			err = own_path(opener, id, "", path, sizeof(path));
+		if (!err && *next == 2)
+			err = open_plain(path, fd);
+	}
+	return err ? -ENOENT : 0;
 }
 
 int opener_vdso(const struct opener *opener, const void **image, size_t *size)

@@ -47,10 +47,22 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 /* /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);
 /*
- * The copy of kallsyms that perf record kept for the kernel of this build-id; -ENOENT: none.  It is
- * from any boot, with that one's addresses and modules.
+ * The same as a file without a name, which opener_keep_kallsyms can give one; *fd is at its start.
+ * It costs the copying; -ENOENT, -EOPNOTSUPP, …: no place for it, try the above.
  */
-int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, int *fd);
+int opener_copy_kallsyms(struct opener *opener, int *fd);
+/*
+ * Keeps that copy for this user as the one of the kernel with this build-id, in place of an elder
+ * one, in $XDG_CACHE_HOME/offwind or $HOME/.cache/offwind.  It only saves time: failing is no error.
+ */
+void opener_keep_kallsyms(struct opener *opener, const struct uw_build_id *id, int fd);
+/*
+ * Opens candidate number *next, or the first after it that exists, as opener_open does: copies of
+ * kallsyms kept for the kernel of this build-id by perf record or by us.  They are from any boot,
+ * with that one's addresses and modules.
+ */
+int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
+			 int *fd);
 
 /* The running kernel's vDSO, mapped into this process for its life; -ENOENT: it has none. */
 int opener_vdso(const struct opener *opener, const void **image, size_t *size);

@@ -116,17 +116,18 @@ static bool fits(const struct names *names, const struct sym_kernel *kernel)
  */
 static void open_kept(struct names *names)
 {
+	unsigned int next = 0;
 	int fd;
 
 	names->kept_tried = true;
-	if (!names->info->kernel_text ||
-	    opener_kept_kallsyms(names->opener, &names->info->kernel_build_id, &fd))
-		return;
-	if (!sym_kernel_open(fd, &names->kept) && !fits(names, names->kept)) {
-		sym_kernel_free(names->kept);
-		names->kept = NULL;
+	while (names->info->kernel_text && !names->kept &&
+	       !opener_kept_kallsyms(names->opener, &names->info->kernel_build_id, &next, &fd)) {
+		if (!sym_kernel_open(fd, &names->kept) && !fits(names, names->kept)) {
+			sym_kernel_free(names->kept);
+			names->kept = NULL;
+		}
+		(void)close(fd);
 	}
-	(void)close(fd);
 }
 
 /*
@@ -135,14 +136,20 @@ static void open_kept(struct names *names)
  */
 static void open_kernel(struct names *names)
 {
+	const struct source_info *info = names->info;
+	bool keep = info->kernel_text && info->kernel_build_id.size && !names->kept;
 	int fd, err;
 
 	names->kernel_tried = true;
-	if (!names->info->same_boot)
+	if (!info->same_boot)
 		return;
-	err = opener_kallsyms(names->opener, &fd);
+	if (keep && opener_copy_kallsyms(names->opener, &fd))
+		keep = false;
+	err = keep ? 0 : opener_kallsyms(names->opener, &fd);
 	if (!err) {
 		err = sym_kernel_open(fd, &names->kernel);
+		if (!err && keep && fits(names, names->kernel))
+			opener_keep_kallsyms(names->opener, &info->kernel_build_id, fd);
 		(void)close(fd);
 	}
 	if (err) {

@@ -4,8 +4,8 @@
 # poor ones.  Each program runs ROUNDS times, the two in turn; the median of user + sys counts.
 #
 # Samples and frames stand beside the times, because who stops early is fast.  The kernel needs
-# tens of ms to write /proc/kallsyms, which perf's kept copy of it saves: `kept` has such a copy,
-# as perf record leaves it, `fresh` has none.
+# tens of ms to write /proc/kallsyms, which a kept copy of it saves: `kept` has one, as perf record
+# without --buildid-mmap leaves it and offwind itself; `fresh` has none at the start of each run.
 set -eu
 export LC_ALL=C
 ROUNDS=${ROUNDS:-5}
@@ -13,6 +13,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/offwind-bench.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 . tests/workload.sh
 export WORKLOAD_DIR=$work
+unset XDG_CACHE_HOME
 offwind=$(realpath "$BUILD/offwind")
 
 # ms of user + sys, then peak KiB, appended to $1; the rest is the command.
@@ -78,6 +79,7 @@ for program in clang python3 node sqlite3 git openssl; do
 		fi
 		rm -f "$work/ours" "$work/theirs"
 		for ((i = 0; i < ROUNDS; i++)); do
+			rm -rf "$HOME/.cache" # where offwind keeps its own
 			measure "$work/ours" "$offwind" unwind "$work/perf.data" -o "$work/p.pb.gz"
 			measure "$work/theirs" perf script --no-inline -i "$work/perf.data"
 		done

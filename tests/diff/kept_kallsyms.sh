@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# perf keeps a copy of kallsyms beside the build-id of the kernel it recorded.  Kernel frames get
-# the same names from it as from the kernel itself, unless its _text is elsewhere.
+# perf keeps a copy of kallsyms beside the build-id of the kernel it recorded, and so do we where
+# there is none.  Kernel frames get the same names from it as from the kernel itself, unless its
+# _text is elsewhere.
 set -eu
 export LC_ALL=C
 if ! grep -qv '^0* ' /proc/kallsyms; then
@@ -10,6 +11,7 @@ fi
 work=$(mktemp -d "$BUILD/kept.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export HOME=$work/home
+unset XDG_CACHE_HOME
 mkdir "$HOME"
 perf record -q --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
 	dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err"
@@ -26,6 +28,20 @@ cat /proc/kallsyms > "$work/copy"
 cp "$work/copy" "$copy"
 names kept
 cmp "$work/kept" "$work/live"
+
+# Ours, which the first of these runs made.
+own=$HOME/.cache/offwind/kallsyms-$id
+[ "$(stat -c %a "$own" "${own%/*}" | tr '\n' ' ')" = "600 700 " ]
+[ "$(ls "${own%/*}")" = "${own##*/}" ]
+rm "$copy"
+sed -i 's/ \([Tt]\) \([a-z]\)/ \1 own_\2/' "$own"
+names own
+grep -q $'\town_' "$work/own"
+sed -i 's/^\(f*\)[0-9a-f]\([0-9a-f]*00000 T _text\)$/\1e\2/' "$own"
+names again
+cmp "$work/again" "$work/live"
+grep -q ' T _text$' "$own" # made anew
+! grep -q ' T own_' "$own"
 
 # That it was the copy: names that only it has.
 awk '$2 ~ /[Tt]/ && $3 != "_text" { $3 = "kept_" $3 } { print }' "$work/copy" > "$copy"
