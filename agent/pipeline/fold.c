@@ -121,8 +121,8 @@ static bool same_line(const void *ctx, uint32_t id)
 	       e->comm == s->comm && e->process_comm == s->process_comm &&
 	       e->cgroup_id == s->cgroup_id && e->n_locations == s->n_locations &&
 	       e->n_kernel == s->n_kernel &&
-	       !memcmp(want->profile->location_ids + e->first_location, want->ids,
-		       s->n_locations * sizeof(*want->ids));
+	       (!s->n_locations || !memcmp(want->profile->location_ids + e->first_location,
+					   want->ids, s->n_locations * sizeof(*want->ids)));
 }
 
 static uint64_t hash_line(const struct fold_sample *s, const uint32_t *ids)
