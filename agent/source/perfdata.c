@@ -810,6 +810,8 @@ static void read_features(struct perfdata *p, const uint8_t *header)
 			if (err)
 				damage(p, err, s.off, "feature %u is damaged", i);
 			free(content);
+		} else if (!is_there(p, &s)) {
+			damage(p, -EBADMSG, at, "the file ends inside its features");
 		}
 		at += sizeof(bytes);
 	}
