@@ -17,7 +17,7 @@ for program in "${@:-clang python3 node jit sqlite3 git openssl}"; do
 	set -- $program
 	for name; do
 		workload "$name"
-		# Build-ids with the mappings: collecting them at the end makes perf 6.1 crash at times.
+		# Build-ids with the mappings: see the last paragraph of README.md.
 		perf record -q --buildid-mmap -F "${HZ:-199}" --call-graph dwarf,65528 \
 			-o "$dir/perf.data" -- "${argv[@]}" >/dev/null 2>"$dir/log"
 		rc=$?
