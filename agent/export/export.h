@@ -46,6 +46,13 @@ void export_pprof_free(struct export_pprof *e); /* NULL is fine */
  */
 int export_folded(const struct profile *profile, struct names *names, FILE *out);
 
+/* The same piece by piece: equal stacks of several profiles are one line. */
+struct export_folded;
+int export_folded_new(struct export_folded **out);
+int export_folded_add(struct export_folded *e, const struct profile *profile, struct names *names);
+int export_folded_write(struct export_folded *e, FILE *out);
+void export_folded_free(struct export_folded *e); /* NULL is fine */
+
 /* ---- single samples ------------------------------------------------------- */
 
 /*

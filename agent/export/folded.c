@@ -7,22 +7,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct line {
+	const char *comm;
+	const char **frames; /* outermost first; in one of the blocks */
+	size_t n_frames;
+	uint64_t count;
+};
+
 /*
  * Lines are compared by the texts they will have, not by location, so that each
  * appears once; a text is made and kept once, and equal texts are one pointer.
  */
-struct folding {
-	const struct profile *profile;
-	struct names *names;
+struct export_folded {
 	struct strings texts;
-	const char **user, **kernel; /* by location: its text as a user and as a kernel frame */
+	struct line *lines;
+	size_t n_lines;
+	const char ***blocks; /* of frames, one a profile */
+	size_t n_blocks;
 };
 
-struct line {
-	const char *comm;
-	const char **frames; /* outermost first; in the block of all lines */
-	size_t n_frames;
-	uint64_t count;
+struct folding { /* while one profile is added */
+	struct export_folded *e;
+	const struct profile *profile;
+	struct names *names;
+	const char **user, **kernel; /* by location: its text as a user and as a kernel frame */
 };
 
 static const char *keep(struct folding *f, const char *text, const char *suffix)
@@ -33,7 +41,7 @@ static const char *keep(struct folding *f, const char *text, const char *suffix)
 	if (!n)
 		clean[n++] = '-'; /* an empty frame would vanish */
 	memcpy(clean + n, suffix, strlen(suffix) + 1);
-	return strings_keep(&f->texts, clean, n + strlen(suffix));
+	return strings_keep(&f->e->texts, clean, n + strlen(suffix));
 }
 
 static const char *frame_text(struct folding *f, uint32_t id, bool kernel)
@@ -95,7 +103,8 @@ static void print_lines(struct line *lines, size_t n, FILE *out)
 {
 	uint64_t count = 0;
 
-	qsort(lines, n, sizeof(*lines), by_text);
+	if (n)
+		qsort(lines, n, sizeof(*lines), by_text);
 	for (size_t i = 0; i < n; i++) {
 		count += lines[i].count;
 		if (i + 1 < n && !by_text(&lines[i], &lines[i + 1]))
@@ -110,29 +119,86 @@ static void print_lines(struct line *lines, size_t n, FILE *out)
 	}
 }
 
-int export_folded(const struct profile *profile, struct names *names, FILE *out)
+int export_folded_new(struct export_folded **out)
 {
-	struct folding f = { .profile = profile, .names = names };
-	struct line *lines = calloc(profile->n_entries + 1, sizeof(*lines));
-	const char **frames = NULL;
-	size_t n = 0;
-	int err = -ENOMEM;
+	struct export_folded *e = calloc(1, sizeof(*e));
 
+	if (!e)
+		return -ENOMEM;
+	*out = e;
+	return 0;
+}
+
+void export_folded_free(struct export_folded *e)
+{
+	if (!e)
+		return;
+	for (size_t i = 0; i < e->n_blocks; i++)
+		free(e->blocks[i]);
+	free(e->blocks);
+	free(e->lines);
+	strings_fini(&e->texts);
+	free(e);
+}
+
+/* Room for a profile's lines and a block for their frames. */
+static int make_room(struct export_folded *e, const struct profile *profile, const char ***frames)
+{
+	size_t n = 1;
+	struct line *lines =
+		reallocarray(e->lines, e->n_lines + profile->n_entries + 1, sizeof(*lines));
+	const char ***blocks;
+
+	if (!lines)
+		return -ENOMEM;
+	e->lines = lines;
+	blocks = reallocarray(e->blocks, e->n_blocks + 1, sizeof(*blocks));
+	if (!blocks)
+		return -ENOMEM;
+	e->blocks = blocks;
 	for (size_t i = 0; i < profile->n_entries; i++)
 		n += profile->entries[i].n_locations;
-	frames = calloc(n + 1, sizeof(*frames));
+	*frames = calloc(n, sizeof(**frames));
+	if (!*frames)
+		return -ENOMEM;
+	e->blocks[e->n_blocks++] = *frames;
+	return 0;
+}
+
+int export_folded_add(struct export_folded *e, const struct profile *profile, struct names *names)
+{
+	struct folding f = { .e = e, .profile = profile, .names = names };
+	const char **frames;
+	int err = make_room(e, profile, &frames);
+
+	if (err)
+		return err;
 	f.user = calloc(profile->n_locations + 1, sizeof(*f.user));
 	f.kernel = calloc(profile->n_locations + 1, sizeof(*f.kernel));
-	if (lines && frames && f.user && f.kernel)
-		err = make_lines(&f, lines, frames);
-	if (!err) {
-		print_lines(lines, profile->n_entries, out);
-		err = export_flush(out);
-	}
-	free(lines);
-	free(frames);
+	err = f.user && f.kernel ? make_lines(&f, e->lines + e->n_lines, frames) : -ENOMEM;
+	if (!err)
+		e->n_lines += profile->n_entries;
 	free(f.user);
 	free(f.kernel);
-	strings_fini(&f.texts);
+	return err;
+}
+
+int export_folded_write(struct export_folded *e, FILE *out)
+{
+	print_lines(e->lines, e->n_lines, out);
+	return export_flush(out);
+}
+
+int export_folded(const struct profile *profile, struct names *names, FILE *out)
+{
+	struct export_folded *e;
+	int err = export_folded_new(&e);
+
+	if (err)
+		return err;
+	err = export_folded_add(e, profile, names);
+	if (!err)
+		err = export_folded_write(e, out);
+	export_folded_free(e);
 	return err;
 }
