@@ -27,8 +27,12 @@ struct job {
 	bool demangle;
 	struct names *names; /* of the input being read */
 	struct export_pprof *pprof;
+	struct export_folded *folded;
+	uint64_t n_before; /* samples of the inputs before */
+	uint64_t n_walked; /* of all */
 	struct accounting total;
-	bool damaged; /* an input ended early: done in part */
+	bool damaged;  /* an input ended early: done in part */
+	int write_err; /* of the output: there is no point in going on */
 };
 
 static const char help[] =
@@ -51,10 +55,15 @@ static const char help[] =
 static int on_walked(void *ctx, const struct walked *walked)
 {
 	struct job *job = ctx;
+	struct walked sample = *walked;
 
+	sample.number += job->n_before; /* each has a number of its own in the output */
+	job->n_walked = sample.number;
 	if (job->format == FORMAT_TEXT)
-		return export_text(job->out.file, walked, job->names);
-	return export_tsv(job->out.file, walked, job->names);
+		job->write_err = export_text(job->out.file, &sample, job->names);
+	else
+		job->write_err = export_tsv(job->out.file, &sample, job->names);
+	return job->write_err;
 }
 
 /* Everything that input gives, up to its end or its damage. */
@@ -97,7 +106,7 @@ static int fold_into(struct job *job, const struct source_info *info, struct pip
 	if (err)
 		return err;
 	if (job->format == FORMAT_FOLDED)
-		err = export_folded(profile, job->names, job->out.file);
+		err = export_folded_add(job->folded, profile, job->names);
 	else
 		err = export_pprof_add(job->pprof, profile, job->names, info, NULL, 0);
 	profile_free(profile);
@@ -127,7 +136,12 @@ static int unwind_input(struct job *job, const char *path)
 		err = read_all(job, source, pipeline);
 	if (!err && job->pipeline.fold)
 		err = fold_into(job, &source->info, pipeline);
-	if (err) {
+	job->n_before = job->n_walked;
+	if (job->write_err) {
+		log_progress_done(); /* whoever opened the output reports */
+	} else if (err == -EINVAL) {
+		log_error("%s: left out: its events are not those of the input before it", path);
+	} else if (err) {
 		log_error("%s: %s", path, strerror(-err));
 	} else {
 		pipeline_total(pipeline, &total);
@@ -152,6 +166,24 @@ static int parse_format(const char *text, enum format *out)
 	return -EINVAL;
 }
 
+static int begin_output(struct job *job)
+{
+	if (job->format == FORMAT_PPROF)
+		return export_pprof_new(&job->pprof);
+	if (!output_file(&job->out))
+		return -ENOMEM;
+	if (job->format == FORMAT_FOLDED)
+		return export_folded_new(&job->folded);
+	return job->format == FORMAT_TSV ? export_tsv_header(job->out.file) : 0;
+}
+
+static int finish_output(struct job *job)
+{
+	if (job->pprof)
+		return export_pprof_write(job->pprof, 1, job->out.fd);
+	return job->folded ? export_folded_write(job->folded, job->out.file) : 0;
+}
+
 static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 {
 	int err, failed = 0;
@@ -159,24 +191,21 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 	err = output_open(&job->out, path);
 	if (err)
 		return CMD_FAILED;
-	if (job->format == FORMAT_PPROF)
-		err = export_pprof_new(&job->pprof);
-	else if (!output_file(&job->out))
-		err = -ENOMEM;
-	if (!err && job->format == FORMAT_TSV)
-		err = export_tsv_header(job->out.file);
-	for (int i = 0; !err && i < n_inputs; i++)
+	err = begin_output(job);
+	for (int i = 0; !err && i < n_inputs; i++) {
 		failed += unwind_input(job, inputs[i]) != 0;
-	/* What could be read of the others is worth keeping. */
-	if (!err && failed < n_inputs) {
-		if (job->pprof)
-			err = export_pprof_write(job->pprof, 1, job->out.fd);
-		if (err)
-			log_error("%s: cannot be written: %s", path, strerror(-err));
-		else
-			err = output_commit(&job->out);
+		err = job->write_err;
 	}
+	/* What could be read of the others is worth keeping. */
+	if (!err && failed < n_inputs)
+		err = finish_output(job);
+	if (err)
+		log_error("%s: cannot be written: %s", strcmp(path, "-") ? path : "standard output",
+			  strerror(-err));
+	else if (failed < n_inputs)
+		err = output_commit(&job->out);
 	export_pprof_free(job->pprof);
+	export_folded_free(job->folded);
 	output_abort(&job->out);
 	if (err || failed == n_inputs)
 		return CMD_FAILED;
