@@ -3,6 +3,7 @@
 
 #include "agent/log.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +66,14 @@ int main(int argc, char **argv)
 {
 	int rc = run(argc, argv);
 
+	/* What was said on standard output counts as done only when it is out. */
+	errno = 0;
+	if (fflush(stdout) || ferror(stdout)) {
+		log_error("standard output: cannot be written%s%s", errno ? ": " : "",
+			  errno ? strerror(errno) : "");
+		if (rc == CMD_DONE)
+			rc = CMD_FAILED;
+	}
 	log_end();
 	return rc;
 }

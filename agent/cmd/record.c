@@ -462,7 +462,8 @@ static int parse_pids(const char *text, struct options *o)
 	return err;
 }
 
-static int parse(int argc, char **argv, struct options *o)
+/* *done: all that was asked for is done. */
+static int parse(int argc, char **argv, struct options *o, bool *done)
 {
 	enum { RAW = 256, ROTATE, KEEP, MAX_FRAMES, STACK_MAX, NO_DEMANGLE };
 	static const struct option options[] = {
@@ -543,7 +544,8 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 'h':
 			(void)fputs(help, stdout);
-			exit(CMD_DONE);
+			*done = true;
+			return 0;
 		default:
 			return -EINVAL;
 		}
@@ -589,11 +591,15 @@ int cmd_record(int argc, char **argv)
 	struct options o = { .demangle = true,
 			     .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
 			     .pipeline = { .live = true, .fold = true } };
+	bool done = false;
 	int rc = CMD_USAGE;
 
-	if (!parse(argc, argv, &o)) {
-		allow_many_files();
-		rc = record(&o);
+	if (!parse(argc, argv, &o, &done)) {
+		rc = CMD_DONE;
+		if (!done) {
+			allow_many_files();
+			rc = record(&o);
+		}
 	}
 	free(o.live.pids);
 	return rc;
