@@ -16,6 +16,8 @@
 /* Names are copied, and a hostile file gives each of its entries the longest it has. */
 #define NAMES_MAX ((uint64_t)32 << 20)
 
+#define NEAR 128 /* symbols read at once */
+
 struct slot {
 	uint64_t got;	 /* vaddr */
 	uint64_t addend; /* of an IRELATIVE: its resolver */
@@ -31,6 +33,8 @@ struct plt {
 	uint64_t reloc_bytes; /* of all sections, which may lie over each other */
 	uint64_t *lazy;	      /* slots of .rela.plt in its order, which lazy entries push */
 	size_t n_lazy;
+	Elf64_Sym near[NEAR]; /* of .dynsym, where entries' symbols mostly follow each other */
+	uint64_t near_first, n_near;
 };
 
 /* ---- slots ---------------------------------------------------------------- */
@@ -107,12 +111,35 @@ static int compare_slots(const void *left, const void *right)
 
 /* ---- entries -------------------------------------------------------------- */
 
+/* NULL: not to be read, *err tells why. */
+static const Elf64_Sym *symbol_at(struct plt *plt, uint32_t index, int *err)
+{
+	const Elf64_Shdr *dynsym = plt->b->dynsym;
+	uint64_t n = dynsym ? dynsym->sh_size / sizeof(Elf64_Sym) : 0;
+	uint64_t first = index - index % NEAR;
+
+	*err = -EBADMSG;
+	if (index >= n)
+		return NULL;
+	if (first != plt->near_first || !plt->n_near) {
+		plt->n_near = 0;
+		n = n - first < NEAR ? n - first : NEAR;
+		*err = sym_image_read(plt->image, dynsym->sh_offset + first * sizeof(Elf64_Sym),
+				      plt->near, n * sizeof(Elf64_Sym));
+		if (*err)
+			return NULL;
+		plt->near_first = first;
+		plt->n_near = n;
+	}
+	return &plt->near[index - first];
+}
+
 /* Whom the slot is for: *n bytes of *name, in the arena or in resolver. */
-static int name_slot(const struct plt *plt, const struct slot *slot, const char **name, size_t *n,
+static int name_slot(struct plt *plt, const struct slot *slot, const char **name, size_t *n,
 		     char resolver[static 32])
 {
 	const struct sym_builder *b = plt->b;
-	Elf64_Sym sym;
+	const Elf64_Sym *sym;
 	int err;
 
 	if (!slot->symbol) { /* as objdump has it */
@@ -120,15 +147,12 @@ static int name_slot(const struct plt *plt, const struct slot *slot, const char 
 		*name = resolver;
 		return 0;
 	}
-	if (!b->dynsym || slot->symbol >= b->dynsym->sh_size / sizeof(sym))
-		return -EBADMSG;
-	err = sym_image_read(plt->image, b->dynsym->sh_offset + slot->symbol * sizeof(sym), &sym,
-			     sizeof(sym));
-	if (err)
+	sym = symbol_at(plt, slot->symbol, &err);
+	if (!sym)
 		return err;
-	if (sym.st_name >= b->dynstr_size)
+	if (sym->st_name >= b->dynstr_size)
 		return -EBADMSG;
-	*name = b->names + b->dynstr_at + sym.st_name;
+	*name = b->names + b->dynstr_at + sym->st_name;
 	*n = strnlen(*name, NAME_MAX_N);
 	return 0;
 }
