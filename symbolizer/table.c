@@ -507,13 +507,22 @@ static void link_enclosing(struct sym_builder *b)
 
 /* ---- names ------------------------------------------------------------------- */
 
+/* Printable ASCII?  Eight bytes at a time: bit 7 of each sum tells. */
 static bool is_plain(const char *name, size_t n)
 {
-	bool plain = true;
+	const uint64_t ones = UINT64_MAX / 255, high = ones << 7;
+	uint64_t odd = 0;
 
-	for (size_t i = 0; i < n; i++)
-		plain = plain && name[i] >= 0x20 && name[i] < 0x7f;
-	return plain;
+	for (; n >= 8; n -= 8, name += 8) {
+		uint64_t v;
+
+		memcpy(&v, name, 8);
+		odd |= v | (v + ones) | ~((v & ~high) + ones * (0x80 - 0x20));
+	}
+	odd &= high;
+	for (; n; n--, name++)
+		odd |= *name < 0x20 || *name >= 0x7f;
+	return !odd;
 }
 
 /* Makes every chosen name valid UTF-8 of bounded length; most are already. */
