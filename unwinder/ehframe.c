@@ -6,7 +6,7 @@
 /* Zero-length FDEs and twins share a start: how many entries before the last are tried. */
 #define STEPS_BACK 4
 
-int uw_table_init(struct uw_table *table, const uint8_t *data, size_t size, uint64_t vaddr)
+int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t vaddr)
 {
 	struct uw_bytes b = uw_bytes_of(data, size);
 	uint8_t version = uw_bytes_u8(&b), frames = uw_bytes_u8(&b);
@@ -19,7 +19,7 @@ int uw_table_init(struct uw_table *table, const uint8_t *data, size_t size, uint
 	uint64_t n;
 	unsigned int width;
 
-	*table = (struct uw_table){ .entries = { .pos = data, .end = data } };
+	*table = (struct uw_hdr){ .entries = { .pos = data, .end = data } };
 	if (b.err || version != 1)
 		return b.err ? b.err : -ENOTSUP;
 	if (frames != UW_PE_OMIT) {
@@ -45,7 +45,7 @@ int uw_table_init(struct uw_table *table, const uint8_t *data, size_t size, uint
 }
 
 /* The i-th entry's start (which 0) or FDE address (which 1). */
-static int table_get(const struct uw_table *table, uint64_t i, unsigned int which, uint64_t *out)
+static int table_get(const struct uw_hdr *table, uint64_t i, unsigned int which, uint64_t *out)
 {
 	struct uw_bytes b = table->entries;
 
@@ -54,7 +54,7 @@ static int table_get(const struct uw_table *table, uint64_t i, unsigned int whic
 }
 
 /* How many entries start at or before lookup, if the table is sorted. */
-static uint64_t table_search(const struct uw_table *table, uint64_t lookup)
+static uint64_t table_search(const struct uw_hdr *table, uint64_t lookup)
 {
 	uint64_t low = 0, high = table->n;
 

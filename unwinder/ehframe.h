@@ -18,7 +18,7 @@
 #include "unwinder/pointer.h"
 
 /* .eh_frame_hdr (LSB 5.0 §10.6.2). */
-struct uw_table {
+struct uw_hdr {
 	struct uw_bytes entries; /* of the sorted table; empty: there is none */
 	struct uw_bases bases;
 	uint64_t n;
@@ -29,7 +29,7 @@ struct uw_table {
 };
 
 /* Decodes the header; -ENOTSUP or -EBADMSG where it is of no use at all. */
-int uw_table_init(struct uw_table *table, const uint8_t *data, size_t size, uint64_t vaddr);
+int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t vaddr);
 
 struct uw_fde_key {
 	uint64_t start;
@@ -39,7 +39,7 @@ struct uw_fde_key {
 
 struct uw_frames {
 	struct uw_cfi cfi;
-	struct uw_table table;
+	struct uw_hdr table;
 	/* The index, made under the lock when first needed; immutable once ready. */
 	pthread_mutex_t lock;
 	atomic_int ready;	 /* 0 not yet, 1 made, negative: the error */

@@ -113,7 +113,7 @@ static int load_eh(struct uw_object *o)
 {
 	const struct uw_section *section = uw_elf_section(&o->elf, ".eh_frame");
 	struct uw_cfi *cfi = &o->eh.cfi;
-	struct uw_table table = { .n = 0 };
+	struct uw_hdr table = { .n = 0 };
 	size_t size = 0;
 	int err = 0;
 
@@ -129,8 +129,8 @@ static int load_eh(struct uw_object *o)
 					  &size);
 		if (err == -ENOMEM)
 			return err;
-		if (!err && uw_table_init(&table, o->header_data, size, p->vaddr))
-			table = (struct uw_table){ .n = 0 };
+		if (!err && uw_hdr_init(&table, o->header_data, size, p->vaddr))
+			table = (struct uw_hdr){ .n = 0 };
 	}
 	cfi->eh = true;
 	set_bases(&o->elf, cfi);

@@ -50,8 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				      .eh = data[0] & 1 };
 	/* The same bytes, from somewhere in them, as the table. */
 	if (data[0] & 2 && data[1] < size - 2)
-		(void)uw_table_init(&frames.table, data + 2 + data[1], size - 2 - data[1],
-				    VADDR + data[1]);
+		(void)uw_hdr_init(&frames.table, data + 2 + data[1], size - 2 - data[1],
+				  VADDR + data[1]);
 	for (; off < frames.cfi.size; off = next) {
 		next = off;
 		if (!uw_cfi_entry(&frames.cfi, off, &fde, &next) &&

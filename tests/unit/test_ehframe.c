@@ -67,7 +67,7 @@ static void open_frames(const struct image *image, struct uw_frames *frames)
 		.data = image->frames, .size = image->frames_size, .vaddr = FRAMES_VADDR, .eh = true
 	};
 	if (image->table_size)
-		CHECK(uw_table_init(&frames->table, image->table, image->table_size, TABLE_VADDR) ==
+		CHECK(uw_hdr_init(&frames->table, image->table, image->table_size, TABLE_VADDR) ==
 			      0,
 		      "the table");
 }
@@ -201,17 +201,15 @@ static void test_headers(void)
 	static const uint8_t none[] = { 1, 0x1b, 0xff, 0xff, 0xfc, 0xff, 0, 0 };
 	static const uint8_t version[] = { 2, 0x1b, 3, 0x3b, 0, 0, 0, 0, 0, 0, 0, 0 };
 	static const uint8_t indirect[] = { 1, 0x9b, 3, 0x3b, 0, 0, 0, 0, 0, 0, 0, 0 };
-	struct uw_table table;
+	struct uw_hdr table;
 
-	CHECK(uw_table_init(&table, none, sizeof(none), TABLE_VADDR) == 0 && table.n == 0 &&
+	CHECK(uw_hdr_init(&table, none, sizeof(none), TABLE_VADDR) == 0 && table.n == 0 &&
 		      table.has_frames && table.frames_vaddr == TABLE_VADDR + 4 + 0xfffc,
 	      "a header without a table");
-	CHECK(uw_table_init(&table, version, sizeof(version), TABLE_VADDR) == -ENOTSUP,
-	      "version 2");
-	CHECK(uw_table_init(&table, indirect, sizeof(indirect), TABLE_VADDR) == -ENOTSUP,
-	      "indirect");
+	CHECK(uw_hdr_init(&table, version, sizeof(version), TABLE_VADDR) == -ENOTSUP, "version 2");
+	CHECK(uw_hdr_init(&table, indirect, sizeof(indirect), TABLE_VADDR) == -ENOTSUP, "indirect");
 	for (size_t size = 0; size < 8; size++)
-		CHECK(uw_table_init(&table, none, size, TABLE_VADDR) < 0, "cut short");
+		CHECK(uw_hdr_init(&table, none, size, TABLE_VADDR) < 0, "cut short");
 }
 
 static void test_terminators(void)
