@@ -1,0 +1,59 @@
+#include "unwinder/checksum.h"
+
+/* The algorithm and its constants: the xxHash specification, XXH64. */
+#define PRIME_1 0x9e3779b185ebca87u
+#define PRIME_2 0xc2b2ae3d27d4eb4fu
+#define PRIME_3 0x165667b19e3779f9u
+#define PRIME_4 0x85ebca77c2b2ae63u
+#define PRIME_5 0x27d4eb2f165667c5u
+
+static uint64_t little(const uint8_t *p, unsigned int size)
+{
+	uint64_t value = 0;
+
+	for (unsigned int i = 0; i < size; i++)
+		value |= (uint64_t)p[i] << (8 * i);
+	return value;
+}
+
+static uint64_t turn(uint64_t value, unsigned int bits)
+{
+	return value << bits | value >> (64 - bits);
+}
+
+static uint64_t mix(uint64_t lane, uint64_t word)
+{
+	return turn(lane + word * PRIME_2, 31) * PRIME_1;
+}
+
+uint64_t uw_checksum(const void *data, size_t size, uint64_t seed)
+{
+	const uint8_t *p = data;
+	size_t left = size;
+	uint64_t hash = seed + PRIME_5;
+
+	if (left >= 32) {
+		uint64_t lane[4] = { seed + PRIME_1 + PRIME_2, seed + PRIME_2, seed,
+				     seed - PRIME_1 };
+
+		for (; left >= 32; left -= 32, p += 32)
+			for (unsigned int i = 0; i < 4; i++)
+				lane[i] = mix(lane[i], little(p + 8 * i, 8));
+		hash = turn(lane[0], 1) + turn(lane[1], 7) + turn(lane[2], 12) + turn(lane[3], 18);
+		for (unsigned int i = 0; i < 4; i++)
+			hash = (hash ^ mix(0, lane[i])) * PRIME_1 + PRIME_4;
+	}
+	hash += size;
+	for (; left >= 8; left -= 8, p += 8)
+		hash = turn(hash ^ mix(0, little(p, 8)), 27) * PRIME_1 + PRIME_4;
+	if (left >= 4) {
+		hash = turn(hash ^ little(p, 4) * PRIME_1, 23) * PRIME_2 + PRIME_3;
+		left -= 4;
+		p += 4;
+	}
+	for (; left; left--, p++)
+		hash = turn(hash ^ *p * PRIME_5, 11) * PRIME_1;
+	hash = (hash ^ hash >> 33) * PRIME_2;
+	hash = (hash ^ hash >> 29) * PRIME_3;
+	return hash ^ hash >> 32;
+}
