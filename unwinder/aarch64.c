@@ -1,6 +1,7 @@
 #include <elf.h>
 #include <string.h>
 
+#include "schema/table.h"
 #include "unwinder/arch.h"
 
 /* A little-endian instruction: code is, whatever data are (Arm ARM B2.6.2). */
@@ -92,6 +93,12 @@ const struct uw_arch uw_arch_aarch64 = {
 	.pc = UW_AARCH64_PC,
 	.lr = UW_AARCH64_LR,
 	.code_align = 4,
+	.unit_shift = 2,
+	.ext_slots = TABLE_EXT_AARCH64,
+	.n_saved = 10,
+	.saved = { 19, 20, 21, 22, 23, 24, 25, 26, 27, 28 },
+	.syscall = { 0x01, 0x00, 0x00, 0xd4 },
+	.syscall_size = 4,
 	.sigcontext_first = true,
 	.after_call = after_call,
 	.signal = signal_trampoline,

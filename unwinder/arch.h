@@ -26,6 +26,8 @@ struct uw_call {
 	int32_t target; /* DIRECT: counted from code->at */
 };
 
+#define UW_SAVED_MAX 10
+
 #define UW_CODE_BEFORE 16
 #define UW_CODE_AFTER  16
 
@@ -35,7 +37,14 @@ struct uw_arch {
 	uint8_t sp, fp, pc;
 	uint8_t lr;	    /* the register calls leave the return address in; == pc: the stack */
 	uint8_t code_align; /* of instructions, in bytes */
+	uint8_t unit_shift; /* … as a power of two */
+	/* What a table's rows say of: where these are saved, besides fp and lr (schema/table.h). */
+	uint8_t ext_slots, n_saved;
+	uint8_t saved[UW_SAVED_MAX];
 	bool sigcontext_first; /* of a signal frame trust its saved registers, not its CFI */
+
+	/* The instruction that every signal trampoline has. */
+	uint8_t syscall[4], syscall_size;
 
 	/* Which call ends just below code->at?  Needs only what lies before. */
 	struct uw_call (*after_call)(const struct uw_code *code);

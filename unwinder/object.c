@@ -10,14 +10,14 @@
 #include <unistd.h>
 
 #include "unwinder/elf.h"
+#include "unwinder/row.h"
+#include "unwinder/table.h"
+#include "unwinder/table_build.h"
 #include "unwinder/unpack.h"
 
 /* The largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame less. */
 #define FRAMES_SIZE_MAX ((uint64_t)256 << 20)
 #define MINI_SIZE_MAX	((uint64_t)64 << 20)
-
-/* Gaps between FDEs below this are padding between functions, not code without FDEs. */
-#define PADDING_MAX 16
 
 /* How far behind the entry point its function may reach, by whether an FDE bounds it. */
 #define ENTRY_MAX	  128
@@ -43,6 +43,14 @@ struct uw_object {
 	atomic_bool debug_ready;
 	uint8_t *debug_data, *mini_data;
 	struct uw_frames debug, mini;
+
+	_Atomic(struct compiled *) compiled; /* NULL: not yet; then for good; owned */
+};
+
+struct compiled {
+	struct uw_table table;
+	uint8_t *blob; /* owned */
+	size_t size;
 };
 
 /*
@@ -240,6 +248,13 @@ int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
 	return open_source(o, -1, out);
 }
 
+static void free_compiled(struct compiled *compiled)
+{
+	if (compiled)
+		free(compiled->blob);
+	free(compiled);
+}
+
 struct uw_object *uw_object_get(struct uw_object *object)
 {
 	atomic_fetch_add_explicit(&object->refs, 1, memory_order_relaxed);
@@ -266,6 +281,7 @@ void uw_object_put(struct uw_object *object)
 	free(object->eh_data);
 	free(object->debug_data);
 	free(object->mini_data);
+	free_compiled(atomic_load_explicit(&object->compiled, memory_order_relaxed));
 	free(object);
 }
 
@@ -580,7 +596,7 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 	err = find_gap(o, lookup, &gap, &cfi);
 	if (err)
 		return err;
-	if (gap.has_before && gap.end - gap.start < PADDING_MAX) {
+	if (gap.has_before && gap.end - gap.start < UW_PADDING_MAX) {
 		err = uw_cfi_entry(cfi, gap.before, &fde, NULL);
 		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
 	}
@@ -602,7 +618,7 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
 }
 
-int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
+int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_cfi *cfi = NULL;
 	struct uw_fde fde;
@@ -619,4 +635,138 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 	if (!err && out->signal && object->arch->sigcontext_first)
 		(void)signal_rule(object, exact ? lookup : lookup + 1, exact, out);
 	return err;
+}
+
+/* ---- tables ------------------------------------------------------------------------ */
+
+const struct uw_table *uw_object_table(const struct uw_object *object)
+{
+	const struct compiled *compiled =
+		atomic_load_explicit(&object->compiled, memory_order_acquire);
+
+	return compiled ? &compiled->table : NULL;
+}
+
+int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	const struct uw_table *table = uw_object_table(object);
+
+	if (table && !uw_table_rule(table, lookup, out))
+		return 0;
+	return uw_object_interpret(object, lookup, exact, out);
+}
+
+uint64_t uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, const int16_t **ext,
+			struct uw_row *row)
+{
+	const struct uw_table *table = uw_object_table(object);
+	struct uw_rule rule;
+
+	if (table)
+		return uw_table_word(table, lookup, ext);
+	if (uw_object_interpret(object, lookup, exact, &rule) || rule.stepper != UW_STEPPER_CFI ||
+	    uw_row_of(object->arch, &rule, row))
+		return TABLE_NONE;
+	*ext = row->ext;
+	return row->word;
+}
+
+static size_t code_bytes(void *ctx, uint64_t vaddr, uint8_t *out, size_t size)
+{
+	const struct uw_object *o = ctx;
+	const struct uw_segment *s = constant_at(o, vaddr);
+
+	if (!s || !(s->flags & PF_X))
+		return 0;
+	if (size > s->file_size - (vaddr - s->vaddr))
+		size = (size_t)(s->file_size - (vaddr - s->vaddr));
+	return read_segment(o, s, vaddr - s->vaddr, out, size) ? 0 : size;
+}
+
+static struct uw_table_source source_of(struct uw_object *o)
+{
+	return (struct uw_table_source){ .arch = o->arch,
+					 .cfi = { &uw_object_frames(o, 0)->cfi,
+						  &uw_object_frames(o, 1)->cfi,
+						  &uw_object_frames(o, 2)->cfi },
+					 .build_id = &o->build_id,
+					 .segments = o->segments,
+					 .n_segments = o->n_segments,
+					 .code = code_bytes,
+					 .ctx = o };
+}
+
+/* Takes over blob.  Whoever comes second has made the same, and it is dropped. */
+static int install(struct uw_object *o, uint8_t *blob, size_t size)
+{
+	struct compiled *compiled = calloc(1, sizeof(*compiled)), *none = NULL;
+	int err = compiled ? 0 : -ENOMEM;
+
+	if (!err) {
+		*compiled = (struct compiled){ .blob = blob, .size = size };
+		err = uw_table_open(&compiled->table, blob, size);
+	} else {
+		free(blob);
+	}
+	if (err ||
+	    !atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
+						     memory_order_acq_rel, memory_order_acquire))
+		free_compiled(compiled);
+	return err;
+}
+
+int uw_object_compile(struct uw_object *object)
+{
+	struct uw_table_source source;
+	uint8_t *blob;
+	size_t size;
+	int err;
+
+	if (uw_object_table(object))
+		return 0;
+	source = source_of(object);
+	err = uw_table_build(&source, &blob, &size);
+	return err ? err : install(object, blob, size);
+}
+
+int uw_object_adopt(struct uw_object *object, const void *blob, size_t size)
+{
+	struct uw_table_source source;
+	struct uw_table table;
+	const struct table_header *h;
+	__u64 src_size, src_hash;
+	uint8_t *copy;
+	int err;
+
+	if (uw_object_table(object))
+		return 0;
+	copy = malloc(size ? size : 1);
+	if (!copy)
+		return -ENOMEM;
+	if (size)
+		memcpy(copy, blob, size);
+	err = uw_table_open(&table, copy, size);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	h = table.header;
+	source = source_of(object);
+	uw_table_identify(&source, &src_size, &src_hash);
+	if (table.arch != object->arch || h->builder != TABLE_BUILDER || h->src_size != src_size ||
+	    h->src_hash != src_hash || h->build_id_size != object->build_id.size ||
+	    memcmp(h->build_id, object->build_id.bytes, h->build_id_size) != 0) {
+		free(copy);
+		return -ENOENT;
+	}
+	return install(object, copy, size);
+}
+
+const void *uw_object_compiled(const struct uw_object *object, size_t *size)
+{
+	const struct compiled *compiled =
+		atomic_load_explicit(&object->compiled, memory_order_acquire);
+
+	*size = compiled ? compiled->size : 0;
+	return compiled ? compiled->blob : NULL;
 }

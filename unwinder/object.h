@@ -7,7 +7,9 @@
 
 #include "unwinder/arch.h"
 #include "unwinder/ehframe.h"
+#include "unwinder/row.h"
 #include "unwinder/rule.h"
+#include "unwinder/table.h"
 #include "unwinder/unwinder.h"
 
 /* Never the same for two objects of this process, dead ones included: keys of caches. */
@@ -19,6 +21,20 @@ uint64_t uw_object_id(const struct uw_object *object);
  * known by its bytes; -EBADMSG, -ENOTSUP what there is cannot be used.
  */
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out);
+
+/* The same without the compiled table, which gives the same rules wherever it has one. */
+int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out);
+
+/* NULL: not compiled yet.  Borrowed for the object's life. */
+const struct uw_table *uw_object_table(const struct uw_object *object);
+
+/*
+ * The rule at lookup as a word (schema/table.h) where it is of unwind
+ * information and a word can say it; kind TABLE_NONE or TABLE_SLOW: see
+ * uw_object_rule.  *ext is in the table, or in *row while there is none.
+ */
+uint64_t uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, const int16_t **ext,
+			struct uw_row *row);
 
 /* Whether the code at pc is a PLT entry or a stub like it, and the rule there. */
 bool uw_object_stub(const struct uw_object *object, uint64_t pc, struct uw_rule *out);

@@ -75,6 +75,31 @@ int uw_object_vaddr(const struct uw_object *object, uint64_t off, uint64_t *vadd
 /* Copies bytes of segments that are not writable, as the file has them; -EFAULT outside. */
 int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, size_t size);
 
+/*
+ * An object's rules, compiled (schema/table.h): walks look them up in a few
+ * nanoseconds.  Compiling takes milliseconds a megabyte of unwind information;
+ * walks of other threads go on meanwhile, find rules in the file, and find the
+ * same.  0 also where it was done before; -ENOENT there is nothing to compile.
+ */
+int uw_object_compile(struct uw_object *object);
+
+/* The compiled table to keep, borrowed for the object's life; NULL: not compiled yet. */
+const void *uw_object_compiled(const struct uw_object *object, size_t *size);
+
+/*
+ * A kept table instead of compiling; it is copied and checked.  -EBADMSG damaged,
+ * -ENOTSUP of another version, -ENOENT made from other unwind information.
+ */
+int uw_object_adopt(struct uw_object *object, const void *blob, size_t size);
+
+/* Compiles objects one by one on a thread of its own. */
+struct uw_builder;
+int uw_builder_new(struct uw_builder **out);
+void uw_builder_free(struct uw_builder *builder); /* gives up what waits; NULL is fine */
+/* Takes a reference of its own while it needs one, and never waits.  -ENOMEM. */
+int uw_builder_add(struct uw_builder *builder, struct uw_object *object);
+void uw_builder_wait(struct uw_builder *builder); /* until nothing is left to compile */
+
 /* ---- address spaces: the mappings of one process at one time ------------ */
 
 enum uw_mapping_kind {

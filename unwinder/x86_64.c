@@ -1,6 +1,7 @@
 #include <elf.h>
 #include <string.h>
 
+#include "schema/table.h"
 #include "unwinder/arch.h"
 
 /* DWARF numbers (x86-64 psABI figure 3.36). */
@@ -198,6 +199,11 @@ const struct uw_arch uw_arch_x86_64 = {
 	.pc = RIP,
 	.lr = RIP,
 	.code_align = 1,
+	.ext_slots = TABLE_EXT_X86_64,
+	.n_saved = 5,
+	.saved = { RBX, R12, R13, R14, R15 },
+	.syscall = { 0x0f, 0x05 },
+	.syscall_size = 2,
 	.after_call = after_call,
 	.signal = signal_trampoline,
 	.stub = stub,

@@ -1,0 +1,178 @@
+/*
+ * A compiled table against the interpreter it was compiled with: at every row's
+ * start, one byte before and one behind, in the middle of it, all along gaps,
+ * and the vector look-up against the portable one.  Prints a line a file:
+ *     file  rows  bytes of unwind sections  bytes of table  unanswered/asked
+ *   usage: table_oracle FILE…     exit 1 where anything differs
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unwinder/object.h"
+#include "unwinder/table.h"
+#include "unwinder/table_build.h"
+
+#define SHOWN_MAX 20
+
+static struct uw_object *object;
+static const struct uw_arch *arch;
+static const struct uw_table *table;
+static const char *file;
+static unsigned long rows, asked, unanswered, differing;
+
+/* What the table says in other words: registers of no concern, slots popped already, "same". */
+static void settle(struct uw_rule *rule)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		const struct uw_reg_rule *r = &rule->regs[i];
+		bool ra = r->reg == rule->ra;
+
+		if (r->reg >= arch->n_regs && r->kind <= UW_RULE_AT_CFA)
+			continue;
+		if (!ra && !rule->cfa_size && rule->cfa_reg == arch->sp &&
+		    r->kind == UW_RULE_AT_CFA && r->off < -rule->cfa_off)
+			continue;
+		if (r->kind == UW_RULE_SAME && r->reg != arch->pc && r->reg != arch->sp)
+			continue;
+		rule->regs[n++] = *r;
+	}
+	rule->n_regs = (uint8_t)n;
+}
+
+static bool same_bytes(const uint8_t *a, uint32_t a_size, const uint8_t *b, uint32_t b_size)
+{
+	return a_size == b_size && !memcmp(a, b, a_size);
+}
+
+static bool same(const struct uw_rule *a, const struct uw_rule *b)
+{
+	if (a->n_regs != b->n_regs || a->ra != b->ra || a->signal != b->signal ||
+	    a->ra_signed != b->ra_signed || a->stepper != b->stepper || a->cfa_size != b->cfa_size)
+		return false;
+	if (a->cfa_size ? !same_bytes(a->cfa_expr, a->cfa_size, b->cfa_expr, b->cfa_size)
+			: a->cfa_off != b->cfa_off || a->cfa_reg != b->cfa_reg)
+		return false;
+	for (int i = 0; i < a->n_regs; i++) {
+		const struct uw_reg_rule *x = &a->regs[i], *y = &b->regs[i];
+
+		if (x->reg != y->reg || x->kind != y->kind)
+			return false;
+		if (x->kind == UW_RULE_REGISTER && x->from != y->from)
+			return false;
+		if ((x->kind == UW_RULE_AT_CFA || x->kind == UW_RULE_CFA_PLUS) && x->off != y->off)
+			return false;
+		if ((x->kind == UW_RULE_AT_EXPR || x->kind == UW_RULE_EXPR) &&
+		    !same_bytes(x->expr, x->size, y->expr, y->size))
+			return false;
+	}
+	return true;
+}
+
+static void ask(uint64_t lookup)
+{
+	struct uw_rule told, rule;
+
+	asked++;
+	if (uw_table_row(table, lookup) != uw_table_row_portable(table, lookup)) {
+		differing++;
+		(void)printf("%s: %" PRIx64 ": vectors find another row\n", file, lookup);
+	}
+	if (uw_table_rule(table, lookup, &told)) {
+		unanswered++;
+		return;
+	}
+	settle(&told);
+	for (int exact = 0; exact < 2; exact++) {
+		int err = uw_object_interpret(object, lookup, exact, &rule);
+
+		if (!err)
+			settle(&rule);
+		if (!err && same(&told, &rule))
+			continue;
+		if (differing++ < SHOWN_MAX)
+			(void)printf("%s: %" PRIx64 ": %s\n", file, lookup,
+				     err ? strerror(-err) : "another rule");
+	}
+}
+
+static int one_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule *rule)
+{
+	(void)ctx;
+	(void)rule;
+	rows++;
+	ask(start);
+	if (end - start > 1)
+		ask(end - 1);
+	if (end - start > 2)
+		ask(start + 1);
+	return 0;
+}
+
+static void one_section(const struct uw_cfi *cfi)
+{
+	uint64_t off = 0, next;
+
+	for (; off < cfi->size; off = next) {
+		struct uw_fde fde;
+
+		next = off;
+		if (!uw_cfi_entry(cfi, off, &fde, &next)) {
+			(void)uw_cfi_rows(cfi, &fde, one_row, NULL);
+			for (uint64_t at = fde.end; at - fde.end < 24; at++)
+				ask(at);
+			for (uint64_t at = fde.start - 9; at < fde.start; at++)
+				ask(at);
+		}
+		if (next <= off)
+			break;
+	}
+}
+
+static int one_file(void)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	int err = fd < 0 ? -errno : uw_object_open(fd, 0, &object);
+	size_t size;
+
+	if (fd >= 0)
+		close(fd);
+	if (err)
+		return err;
+	arch = uw_arch_of(uw_object_machine(object));
+	err = uw_object_compile(object);
+	if (!err) {
+		table = uw_object_table(object);
+		(void)uw_object_compiled(object, &size);
+		rows = asked = unanswered = 0;
+		for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++)
+			one_section(&uw_object_frames(object, i)->cfi);
+		(void)printf("%s\t%lu\t%" PRIu64 "\t%zu\t%lu/%lu\n", file, rows,
+			     (uint64_t)table->header->src_size, size, unanswered, asked);
+	} else if (err == -ENOENT) {
+		err = 0;
+	}
+	uw_object_put(object);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		int err;
+
+		file = argv[i];
+		err = one_file();
+		if (err && err != -ENOTSUP) {
+			differing++;
+			(void)printf("%s: %s\n", file, strerror(-err));
+		}
+	}
+	return differing != 0;
+}

@@ -1,0 +1,336 @@
+#include "unwinder/table.h"
+
+#include <errno.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+#include "unwinder/checksum.h"
+#include "unwinder/row.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are read in place");
+
+/* ---- checking a foreign blob ------------------------------------------------------ */
+
+uint64_t uw_table_checksum(const void *blob, size_t size)
+{
+	struct table_header header;
+
+	memcpy(&header, blob, sizeof(header));
+	header.checksum = 0;
+	return uw_checksum((const uint8_t *)blob + sizeof(header), size - sizeof(header),
+			   uw_checksum(&header, sizeof(header), 0));
+}
+
+static int check_header(const struct table_header *h, size_t size, const struct uw_arch **arch)
+{
+	if (h->magic != TABLE_MAGIC)
+		return -EBADMSG;
+	if (h->version != TABLE_VERSION || h->header_size != TABLE_HEADER_SIZE)
+		return -ENOTSUP;
+	if (h->size != size || h->checksum != uw_table_checksum(h, size))
+		return -EBADMSG;
+	*arch = uw_arch_of(h->machine);
+	if (!*arch || h->flags & ~(uint32_t)TABLE_WIDE_RID)
+		return -ENOTSUP;
+	if (h->unit_shift != (*arch)->unit_shift || h->ext_slots != (*arch)->ext_slots ||
+	    h->build_id_size > sizeof(h->build_id))
+		return -EBADMSG;
+	if (h->n_sups != h->span / TABLE_SUP_UNITS + (h->span % TABLE_SUP_UNITS != 0))
+		return -EBADMSG;
+	return 0;
+}
+
+/* count entries of width bytes at off, inside the blob; NULL otherwise. */
+static const void *part(const struct table_header *h, uint32_t off, uint64_t count, uint64_t width)
+{
+	if (off % TABLE_ALIGN || off < TABLE_HEADER_SIZE || off > h->size ||
+	    count * width > h->size - off)
+		return NULL;
+	return (const uint8_t *)h + off;
+}
+
+static int find_parts(struct uw_table *t)
+{
+	const struct table_header *h = t->header;
+	bool wide = h->flags & TABLE_WIDE_RID;
+	const void *rid = part(h, h->rid, h->n_rows, wide ? 4 : 2);
+
+	t->sup = part(h, h->sup, (uint64_t)h->n_sups + 1, sizeof(struct table_sup));
+	t->blk = part(h, h->blk, h->n_blks, 2);
+	t->key = part(h, h->key, (uint64_t)h->n_rows + TABLE_KEY_PAD, 1);
+	t->rid = wide ? NULL : rid;
+	t->rid4 = wide ? rid : NULL;
+	t->rule = part(h, h->rule, h->n_rules, 8);
+	t->ext = part(h, h->ext, (uint64_t)h->n_rules * h->ext_slots, 2);
+	t->slow = part(h, h->slow, h->slow_size, 1);
+	t->expr = part(h, h->expr, h->expr_size, 1);
+	if (!t->sup || !t->blk || !t->key || !rid || !t->rule || !t->ext || !t->slow || !t->expr ||
+	    !part(h, h->seg, h->n_segs, sizeof(struct table_seg)) || !part(h, h->fde, h->n_fdes, 4))
+		return -EBADMSG;
+	return 0;
+}
+
+/* Every row that the blocks can lead to exists. */
+static int check_blocks(const struct uw_table *t)
+{
+	const struct table_header *h = t->header;
+
+	for (uint32_t s = 0; s < h->n_sups; s++) {
+		uint32_t row = t->sup[s].row, next = t->sup[s + 1].row, blk = t->sup[s].blk;
+
+		if (row > next)
+			return -EBADMSG;
+		if (blk == TABLE_NO_BLOCK) {
+			if (row != next)
+				return -EBADMSG;
+			continue;
+		}
+		if (h->n_blks < TABLE_SUP_BLOCKS || blk > h->n_blks - TABLE_SUP_BLOCKS)
+			return -EBADMSG;
+		for (uint32_t i = 0; i + 1 < TABLE_SUP_BLOCKS; i++)
+			if (t->blk[blk + i] > t->blk[blk + i + 1])
+				return -EBADMSG;
+		if (t->blk[blk] || t->blk[blk + TABLE_SUP_BLOCKS - 1] != next - row)
+			return -EBADMSG;
+	}
+	return t->sup[h->n_sups].row == h->n_rows ? 0 : -EBADMSG;
+}
+
+static bool expr_fits(const struct table_header *h, int64_t off, uint32_t size)
+{
+	return off >= 0 && off <= h->expr_size && size <= h->expr_size - off;
+}
+
+static int check_slow(const struct uw_table *t, uint32_t off)
+{
+	const struct table_header *h = t->header;
+	struct table_slow slow;
+	struct table_reg reg;
+	int last = -1;
+
+	if (off % 8 || off > h->slow_size || h->slow_size - off < sizeof(slow))
+		return -EBADMSG;
+	memcpy(&slow, t->slow + off, sizeof(slow));
+	off += sizeof(slow);
+	if (slow.cfa_reg >= UW_REGS_MAX || slow.ra >= UW_REGS_MAX || slow.n_regs > UW_REGS_MAX ||
+	    slow.n_regs * sizeof(reg) > h->slow_size - off ||
+	    (slow.cfa_size && !expr_fits(h, slow.cfa_off, slow.cfa_size)))
+		return -EBADMSG;
+	for (unsigned int i = 0; i < slow.n_regs; i++) {
+		memcpy(&reg, t->slow + off + i * sizeof(reg), sizeof(reg));
+		if (reg.reg >= UW_REGS_MAX || reg.reg <= last || reg.from >= UW_REGS_MAX ||
+		    reg.kind >= TABLE_REG_KINDS)
+			return -EBADMSG;
+		if (reg.kind >= TABLE_REG_AT_EXPR && !expr_fits(h, reg.off, reg.size))
+			return -EBADMSG;
+		last = reg.reg;
+	}
+	return 0;
+}
+
+static int check_rules(const struct uw_table *t)
+{
+	const struct table_header *h = t->header;
+
+	for (uint32_t i = 0; i < h->n_rules; i++) {
+		unsigned int kind = uw_word_kind(t->rule[i]);
+		int16_t reg = t->ext[(uint64_t)(i + 1) * h->ext_slots - 1];
+
+		if (kind >= TABLE_KINDS || t->rule[i] & 0x80)
+			return -EBADMSG;
+		if (kind == TABLE_REG && (reg < 0 || reg >= t->arch->n_regs))
+			return -EBADMSG;
+		if (kind == TABLE_SLOW && check_slow(t, uw_word_slow(t->rule[i])))
+			return -EBADMSG;
+	}
+	/* One comparison behind a loop that vectorizes. */
+	if (t->rid) {
+		uint16_t most = 0;
+
+		for (uint32_t i = 0; i < h->n_rows; i++)
+			most = t->rid[i] > most ? t->rid[i] : most;
+		return h->n_rows && most >= h->n_rules ? -EBADMSG : 0;
+	}
+	for (uint32_t i = 0; i < h->n_rows; i++)
+		if (t->rid4[i] >= h->n_rules)
+			return -EBADMSG;
+	return 0;
+}
+
+int uw_table_open(struct uw_table *table, const void *blob, size_t size)
+{
+	struct uw_table t = { .header = blob };
+	int err;
+
+	if (size < TABLE_HEADER_SIZE || (uintptr_t)blob % 8)
+		return size < TABLE_HEADER_SIZE ? -EBADMSG : -EINVAL;
+	err = check_header(t.header, size, &t.arch);
+	if (!err)
+		err = find_parts(&t);
+	if (!err)
+		err = check_blocks(&t);
+	if (!err)
+		err = check_rules(&t);
+	if (!err)
+		*table = t;
+	return err;
+}
+
+/* ---- looking up --------------------------------------------------------------------- */
+
+/* How many keys from key[low] on, up to key[high], are not above unit; they ascend. */
+typedef uint32_t (*count_fn)(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit);
+
+static inline uint32_t count_portable(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit)
+{
+	uint32_t i = low;
+
+	while (i < high && key[i] <= unit)
+		i++;
+	return i - low;
+}
+
+#if defined(__SSE2__)
+static inline uint32_t count_fast(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit)
+{
+	__m128i units = _mm_set1_epi8((char)unit);
+
+	for (uint32_t i = low; i < high; i += 16) {
+		__m128i keys = _mm_loadu_si128((const __m128i *)(key + i));
+		unsigned int above = ~(unsigned int)_mm_movemask_epi8(
+			_mm_cmpeq_epi8(_mm_min_epu8(keys, units), keys));
+		/* Bits from 16 on are set: the first one set is at most there. */
+		uint32_t first = i + (uint32_t)__builtin_ctz(above);
+
+		if (first < i + 16 || first >= high)
+			return (first < high ? first : high) - low;
+	}
+	return high - low;
+}
+#elif defined(__ARM_NEON)
+static inline uint32_t count_fast(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit)
+{
+	uint8x16_t units = vdupq_n_u8(unit);
+
+	for (uint32_t i = low; i < high; i += 16) {
+		/* Four bits a key: NEON has no movemask. */
+		uint8x16_t above = vcgtq_u8(vld1q_u8(key + i), units);
+		uint64_t bits = vget_lane_u64(
+			vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(above), 4)), 0);
+		uint32_t first = i + (bits ? (uint32_t)__builtin_ctzll(bits) / 4 : 16);
+
+		if (first < i + 16 || first >= high)
+			return (first < high ? first : high) - low;
+	}
+	return high - low;
+}
+#else
+#define count_fast count_portable
+#endif
+
+static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_table *t,
+							     uint64_t vaddr, count_fn count)
+{
+	const struct table_header *h = t->header;
+	uint64_t unit = (vaddr - h->base) >> h->unit_shift;
+	const struct table_sup *sup;
+	const uint16_t *blk;
+	uint32_t low;
+
+	if (vaddr < h->base || unit >= h->span)
+		return UW_TABLE_NO_ROW;
+	sup = &t->sup[unit / TABLE_SUP_UNITS];
+	if (sup->blk == TABLE_NO_BLOCK)
+		return sup->row - 1; /* of nothing before: NO_ROW */
+	blk = &t->blk[sup->blk + unit / TABLE_BLOCK_UNITS % 256];
+	low = sup->row + blk[0];
+	return low + count(t->key, low, sup->row + blk[1], (uint8_t)unit) - 1;
+}
+
+uint32_t uw_table_row(const struct uw_table *table, uint64_t vaddr)
+{
+	return row_at(table, vaddr, count_fast);
+}
+
+uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr)
+{
+	return row_at(table, vaddr, count_portable);
+}
+
+static inline uint32_t rule_of(const struct uw_table *t, uint32_t row)
+{
+	return t->rid ? t->rid[row] : t->rid4[row];
+}
+
+uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16_t **ext)
+{
+	uint32_t row = row_at(table, vaddr, count_fast), rule;
+
+	if (row == UW_TABLE_NO_ROW)
+		return TABLE_NONE;
+	rule = rule_of(table, row);
+	*ext = table->ext + (size_t)rule * table->arch->ext_slots;
+	return table->rule[rule];
+}
+
+/* ---- records ------------------------------------------------------------------------- */
+
+/* Checked when the table was opened. */
+static void slow_rule(const struct uw_table *t, uint32_t off, struct uw_rule *out)
+{
+	static const uint8_t kinds[TABLE_REG_KINDS] = {
+		[TABLE_REG_SAME] = UW_RULE_SAME,	 [TABLE_REG_UNDEFINED] = UW_RULE_UNDEFINED,
+		[TABLE_REG_AT_CFA] = UW_RULE_AT_CFA,	 [TABLE_REG_CFA_PLUS] = UW_RULE_CFA_PLUS,
+		[TABLE_REG_REGISTER] = UW_RULE_REGISTER, [TABLE_REG_AT_EXPR] = UW_RULE_AT_EXPR,
+		[TABLE_REG_EXPR] = UW_RULE_EXPR,
+	};
+	struct table_slow slow;
+	struct table_reg reg;
+
+	memcpy(&slow, t->slow + off, sizeof(slow));
+	out->start = out->end = 0;
+	out->cfa_size = slow.cfa_size;
+	if (slow.cfa_size)
+		out->cfa_expr = t->expr + slow.cfa_off;
+	else
+		out->cfa_off = slow.cfa_off;
+	out->cfa_reg = slow.cfa_reg;
+	out->ra = slow.ra;
+	out->stepper = UW_STEPPER_CFI;
+	out->signal = slow.flags & TABLE_WORD_SIGNAL;
+	out->ra_signed = slow.flags & TABLE_WORD_SIGNED;
+	out->n_regs = slow.n_regs;
+	for (unsigned int i = 0; i < slow.n_regs; i++) {
+		struct uw_reg_rule *r = &out->regs[i];
+
+		memcpy(&reg, t->slow + off + sizeof(slow) + i * sizeof(reg), sizeof(reg));
+		*r = (struct uw_reg_rule){
+			.reg = reg.reg, .kind = kinds[reg.kind], .from = reg.from, .off = reg.off
+		};
+		if (reg.kind >= TABLE_REG_AT_EXPR) {
+			r->expr = t->expr + reg.off;
+			r->size = reg.size;
+		}
+	}
+}
+
+int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *out)
+{
+	const int16_t *ext = NULL;
+	uint64_t word = uw_table_word(table, vaddr, &ext);
+
+	switch (uw_word_kind(word)) {
+	case TABLE_NONE:
+		return -ENOENT;
+	case TABLE_SLOW:
+		slow_rule(table, uw_word_slow(word), out);
+		return 0;
+	default:
+		uw_row_rule(table->arch, word, ext, out);
+		return 0;
+	}
+}

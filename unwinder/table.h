@@ -1,0 +1,52 @@
+/*
+ * unwinder/table.h: look-ups in a compiled table (schema/table.h), in place.
+ *
+ * Foreign tables are checked whole before use, so that no look-up in one can
+ * read outside it; that its rules are true nobody can know.
+ */
+#ifndef UNWINDER_TABLE_H
+#define UNWINDER_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "schema/table.h"
+#include "unwinder/arch.h"
+#include "unwinder/rule.h"
+
+struct uw_table {
+	const struct table_header *header; /* the blob; borrowed, as are the next */
+	const struct uw_arch *arch;
+	const struct table_sup *sup;
+	const uint16_t *blk;
+	const uint8_t *key;
+	const uint16_t *rid;  /* or NULL … */
+	const uint32_t *rid4; /* … with TABLE_WIDE_RID */
+	const uint64_t *rule;
+	const int16_t *ext;
+	const uint8_t *slow, *expr;
+};
+
+/*
+ * The blob begins at a multiple of 8 and outlives the table.  -EBADMSG not a
+ * table, damaged, or something in it points outside it; -ENOTSUP of another
+ * version or machine.
+ */
+int uw_table_open(struct uw_table *table, const void *blob, size_t size);
+
+/* The checksum that a blob's header should have. */
+uint64_t uw_table_checksum(const void *blob, size_t size);
+
+#define UW_TABLE_NO_ROW UINT32_MAX
+
+/* The row that holds at vaddr, UW_TABLE_NO_ROW outside all; the same with vectors and without. */
+uint32_t uw_table_row(const struct uw_table *table, uint64_t vaddr);
+uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr);
+
+/* Its rule word, kind TABLE_NONE where the table has no answer; *ext: its saved registers. */
+uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16_t **ext);
+
+/* The rule at vaddr; -ENOENT: ask the file.  Expressions are borrowed from the blob. */
+int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *out);
+
+#endif

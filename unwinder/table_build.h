@@ -1,0 +1,47 @@
+/*
+ * unwinder/table_build.h: call-frame information → a compiled table (schema/table.h).
+ *
+ * What compilers commonly write is decoded by a fast path here; everything
+ * else, and everything the fast path is not sure of, by cfi.c, whose rows the
+ * table repeats.  Where a pc alone does not decide (overlapping FDEs, signal
+ * trampolines told by their code, damage) the table has no answer, so that it
+ * never differs from asking the file.
+ */
+#ifndef UNWINDER_TABLE_BUILD_H
+#define UNWINDER_TABLE_BUILD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <linux/types.h>
+
+#include "unwinder/arch.h"
+#include "unwinder/cfi.h"
+#include "unwinder/unwinder.h"
+
+/* Gaps between FDEs below this are padding between functions, not code without FDEs. */
+#define UW_PADDING_MAX 16
+
+#define UW_TABLE_SECTIONS 3
+
+struct uw_table_source {
+	const struct uw_arch *arch;
+	const struct uw_cfi *cfi[UW_TABLE_SECTIONS]; /* an earlier one has the last word; or NULL */
+	const struct uw_build_id *build_id;
+	const struct uw_segment *segments;
+	size_t n_segments;
+	/* Code bytes from vaddr on; how many of size there are. NULL: no code can be read. */
+	size_t (*code)(void *ctx, uint64_t vaddr, uint8_t *out, size_t size);
+	void *ctx;
+};
+
+/* What the sections' bytes are known by: src_size and src_hash of a header. */
+void uw_table_identify(const struct uw_table_source *source, __u64 *size, __u64 *hash);
+
+/*
+ * A blob for the caller to free.  -ENOENT there is nothing to compile; -ENOTSUP
+ * more than a table can hold; -ENOMEM.
+ */
+int uw_table_build(const struct uw_table_source *source, uint8_t **blob, size_t *size);
+
+#endif
