@@ -231,7 +231,8 @@ int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out)
 	return open_source(o, fd, out);
 }
 
-int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
+int uw_object_open_image_at(const void *image, size_t size, uint64_t elf_off,
+			    struct uw_object **out)
 {
 	struct uw_object *o = calloc(1, sizeof(*o));
 
@@ -244,7 +245,8 @@ int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
 	}
 	if (size)
 		memcpy(o->image, image, size);
-	o->elf.source = (struct uw_source){ .image = o->image, .fd = -1, .size = size };
+	o->elf.source =
+		(struct uw_source){ .image = o->image, .fd = -1, .base = elf_off, .size = size };
 	return open_source(o, -1, out);
 }
 
@@ -253,6 +255,11 @@ static void free_compiled(struct compiled *compiled)
 	if (compiled)
 		free(compiled->blob);
 	free(compiled);
+}
+
+int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
+{
+	return uw_object_open_image_at(image, size, 0, out);
 }
 
 struct uw_object *uw_object_get(struct uw_object *object)

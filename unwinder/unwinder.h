@@ -57,6 +57,9 @@ int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out);
 
 /* The same from an image in memory (a vDSO), whose bytes are copied. */
 int uw_object_open_image(const void *image, size_t size, struct uw_object **out);
+/* The image of a file that begins at elf_off of what is mapped: mappings count from there. */
+int uw_object_open_image_at(const void *image, size_t size, uint64_t elf_off,
+			    struct uw_object **out);
 
 struct uw_object *uw_object_get(struct uw_object *object); /* one more reference */
 void uw_object_put(struct uw_object *object);		   /* NULL is fine */
