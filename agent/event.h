@@ -32,6 +32,13 @@ struct event_mapping {
 	struct uw_build_id build_id; /* as the kernel read it at mapping time; size 0: not told */
 	const char *path; /* in the process's mount namespace; "" or "//anon": anonymous */
 	bool deleted;	  /* the kernel said so; path has no " (deleted)" left */
+	bool file;	  /* path names a file though it does not begin with a slash */
+	bool main_program; /* of the file that was executed */
+	/*
+	 * Where in the file its ELF image begins, or no more than pages behind that; counts only
+	 * where the file does not begin with one: archives.
+	 */
+	uint64_t elf_off;
 	/* The source's own image of the bytes, where no file has them ([vdso]); else NULL. */
 	const uint8_t *image;
 	uint64_t image_size;
@@ -55,6 +62,9 @@ struct event_sample {
 	struct uw_regs regs;
 	const struct uw_region *regions; /* user memory, not overlapping */
 	uint32_t n_regions;
+	uw_read_fn read; /* more of the process's memory, asked after regions; NULL: none */
+	void *read_ctx;
+	const char *name; /* the sample's own, for tables; NULL: its number serves */
 	uint32_t n_kernel_ips;
 	const uint64_t *kernel_ips; /* innermost first; all but the first are return addresses */
 	uint64_t cgroup_id;	    /* 0: not told */

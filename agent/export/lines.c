@@ -75,6 +75,17 @@ int export_tsv_header(FILE *out)
 	return state_of(out);
 }
 
+/* The sample's own name where it has one, else its number. */
+static void put_sample(FILE *out, const struct walked *w)
+{
+	char text[CLEAN_MAX];
+
+	if (w->event->sample.name && clean_text(w->event->sample.name, "", '?', text, sizeof(text)))
+		(void)fputs(text, out);
+	else
+		(void)fprintf(out, "%" PRIu64, w->number);
+}
+
 int export_tsv(FILE *out, const struct walked *w, struct names *names)
 {
 	/* A kernel stack alone did not stop anywhere in user space. */
@@ -87,8 +98,9 @@ int export_tsv(FILE *out, const struct walked *w, struct names *names)
 
 		names_find(names, &f->location, &name);
 		(void)clean_text(name.module, "", '?', module, sizeof(module));
-		(void)fprintf(out, "%" PRIu64 "\t%zu\t%s\t%" PRIx64 "\t", w->number, i,
-			      module[0] ? module : "-", f->location.vaddr + f->location.ra_bytes);
+		put_sample(out, w);
+		(void)fprintf(out, "\t%zu\t%s\t%" PRIx64 "\t", i, module[0] ? module : "-",
+			      f->location.vaddr + f->location.ra_bytes);
 		(void)clean_text(name.function, "", '?', text, sizeof(text));
 		if (text[0])
 			(void)fprintf(out, "%s\t%" PRIu64, text, name.offset);
@@ -99,7 +111,9 @@ int export_tsv(FILE *out, const struct walked *w, struct names *names)
 					      : uw_stepper_name((enum uw_stepper)f->stepper),
 			      stop);
 	}
-	if (!w->n_frames)
-		(void)fprintf(out, "%" PRIu64 "\t-\t-\t-\t-\t-\t-\t%s\n", w->number, stop);
+	if (!w->n_frames) {
+		put_sample(out, w);
+		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\n", stop);
+	}
 	return state_of(out);
 }

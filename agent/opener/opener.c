@@ -14,7 +14,7 @@
 
 struct opener {
 	bool live;
-	char *symfs;
+	char *symfs, *exe, *beside;
 	uint64_t until_ns;
 	char *cache; /* perf's build-id cache: $HOME/.debug/.build-id, or NULL */
 	char *own;   /* our cache of this user's, or NULL */
@@ -31,6 +31,10 @@ int opener_new(const struct opener_options *options, struct opener **out)
 	opener->until_ns = options->until_ns;
 	if (options->symfs)
 		opener->symfs = strdup(options->symfs);
+	if (options->exe)
+		opener->exe = strdup(options->exe);
+	if (options->beside)
+		opener->beside = strdup(options->beside);
 	if (home && *home && asprintf(&opener->cache, "%s/.debug/.build-id", home) < 0)
 		opener->cache = NULL;
 	if (caches && *caches == '/') { /* others are to be ignored, says the XDG specification */
@@ -39,7 +43,8 @@ int opener_new(const struct opener_options *options, struct opener **out)
 	} else if (home && *home && asprintf(&opener->own, "%s/.cache/offwind", home) < 0) {
 		opener->own = NULL;
 	}
-	if (options->symfs && !opener->symfs) {
+	if ((options->symfs && !opener->symfs) || (options->exe && !opener->exe) ||
+	    (options->beside && !opener->beside)) {
 		opener_free(opener);
 		return -ENOMEM;
 	}
@@ -52,6 +57,8 @@ void opener_free(struct opener *opener)
 	if (!opener)
 		return;
 	free(opener->symfs);
+	free(opener->exe);
+	free(opener->beside);
 	free(opener->cache);
 	free(opener->own);
 	free(opener);
@@ -144,7 +151,16 @@ static int open_in_cache(const struct opener *opener, const struct uw_build_id *
 	return open_plain(path, fd);
 }
 
-enum candidate { MAP_FILES, PROCESS_ROOT, SYMFS, PATH, CACHE, N_CANDIDATES };
+/* By its base name alone; "..", a name that leads elsewhere, stays below the folder too. */
+static int open_beside(const char *folder, const char *path, int *fd)
+{
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+
+	return *base ? open_below(folder, base, fd) : -ENOENT;
+}
+
+enum candidate { EXE, BESIDE, MAP_FILES, PROCESS_ROOT, SYMFS, PATH, CACHE, N_CANDIDATES };
 
 static int open_candidate(struct opener *opener, const struct opener_file *file,
 			  enum candidate candidate, int *fd)
@@ -154,6 +170,12 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	int err;
 
 	switch (candidate) {
+	case EXE:
+		return opener->exe && file->main_program ? open_plain(opener->exe, fd) : -ENOENT;
+	case BESIDE:
+		return opener->beside && !file->deleted
+			       ? open_beside(opener->beside, file->path, fd)
+			       : -ENOENT;
 	case MAP_FILES: /* the very file, be it deleted, replaced or in another mount namespace */
 		if (!opener->live || !file->pid)
 			return -ENOENT;
@@ -168,7 +190,8 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	case SYMFS:
 		return opener->symfs && named ? open_below(opener->symfs, file->path, fd) : -ENOENT;
 	case PATH:
-		if (opener->symfs || !named)
+		/* What lay beside another machine's recording says nothing of this machine's. */
+		if (opener->symfs || opener->beside || !named)
 			return -ENOENT;
 		err = open_plain(file->path, fd);
 		if (!err)

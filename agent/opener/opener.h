@@ -15,8 +15,10 @@
 #include <stdint.h>
 
 struct opener_options {
-	bool live;	   /* the processes may be there: look through /proc/PID first */
-	const char *symfs; /* look for files below this folder; NULL: as they are */
+	bool live;	    /* the processes may be there: look through /proc/PID first */
+	const char *symfs;  /* look for files below this folder; NULL: as they are */
+	const char *exe;    /* the program that ran; NULL: where its mapping says */
+	const char *beside; /* a folder that has the files by their base names; NULL: none */
 	uint64_t
 		until_ns; /* CLOCK_REALTIME: files changed later are not those recorded; 0: unknown */
 };
@@ -32,6 +34,7 @@ struct opener_file {	     /* what is known of the file behind a mapping */
 	const char *path;
 	uint64_t inode; /* 0: not told */
 	bool deleted;
+	bool main_program;	     /* for opener_options.exe */
 	struct uw_build_id build_id; /* size 0: not told */
 };
 

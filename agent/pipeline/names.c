@@ -98,7 +98,7 @@ static void open_symbols(const struct module *module, struct module_symbols *sym
 	if (image)
 		err = sym_table_open_image(image, image_size, &symbols->table);
 	else if (fd >= 0)
-		err = sym_table_open(fd, 0, &symbols->table);
+		err = sym_table_open(fd, module_elf_off(module), &symbols->table);
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
 }

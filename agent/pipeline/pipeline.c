@@ -30,6 +30,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	struct pipeline *p = calloc(1, sizeof(*p));
 	struct opener_options opening = { .live = options->live,
 					  .symfs = options->symfs,
+					  .exe = options->exe,
+					  .beside = options->beside,
 					  .until_ns = options->until_ns };
 	size_t max;
 	int err;
@@ -112,8 +114,9 @@ static struct location locate(struct pipeline *p, const struct uw_frame *frame)
 {
 	const struct uw_mapping *m = frame->mapping;
 	const struct module *module = m ? m->user : NULL;
-	struct location location = { .vaddr = frame->lookup,
-				     .ra_bytes = frame->lookup != frame->pc };
+	/* A signal trampoline was not called: it is returned to at its start, which names it. */
+	uint64_t lookup = frame->signal ? frame->pc : frame->lookup;
+	struct location location = { .vaddr = lookup, .ra_bytes = lookup != frame->pc };
 
 	if (!module) {
 		location.module = modules_unknown(p->modules);
@@ -121,18 +124,37 @@ static struct location locate(struct pipeline *p, const struct uw_frame *frame)
 	}
 	location.module = module_canonical(module);
 	if (m->object)
-		location.vaddr = frame->lookup - m->bias;
+		location.vaddr = lookup - m->bias;
 	else if (module->kind == MODULE_FILE || module->kind == MODULE_VDSO)
-		location.vaddr = frame->lookup - m->start + m->off;
+		location.vaddr = lookup - m->start + m->off;
 	return location;
+}
+
+/* What the sample carries, then what its source kept. */
+struct sample_memory {
+	struct uw_memory regions;
+	const struct event_sample *sample;
+};
+
+static int read_sample(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	struct sample_memory *memory = ctx;
+	const struct event_sample *s = memory->sample;
+	int err = uw_memory_read(&memory->regions, addr, out, size);
+
+	return err ? s->read(s->read_ctx, addr, out, size) : 0;
 }
 
 /* Walks into p->frames from place first; gives how many. */
 static size_t user_frames(struct pipeline *p, const struct event_sample *s, struct uw_space *space,
 			  size_t first, struct walked *walked)
 {
-	struct uw_memory memory = { .regions = s->regions, .n_regions = s->n_regions };
-	struct uw_thread thread = { .regs = s->regs, .read = uw_memory_read, .ctx = &memory };
+	struct sample_memory memory = {
+		.regions = { .regions = s->regions, .n_regions = s->n_regions }, .sample = s
+	};
+	struct uw_thread thread = { .regs = s->regs,
+				    .read = s->read ? read_sample : uw_memory_read,
+				    .ctx = &memory }; /* regions come first in it */
 	struct uw_stack stack = { .frames = p->user, .max_frames = p->options.max_frames };
 
 	uw_walk(space, p->worker, &thread, &stack);

@@ -34,11 +34,11 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 };
 
 struct pipeline_options {
-	size_t max_frames; /* of the user part; 0: 1024 */
-	bool live;	   /* pin files, look through /proc */
-	bool fold;	   /* keep profiles */
-	const char *symfs;
-	uint64_t until_ns; /* see opener_options */
+	size_t max_frames;		  /* of the user part; 0: 1024 */
+	bool live;			  /* pin files, look through /proc */
+	bool fold;			  /* keep profiles */
+	const char *symfs, *exe, *beside; /* see opener_options, as for until_ns */
+	uint64_t until_ns;
 	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */
 	int (*on_walked)(void *ctx, const struct walked *walked);
 	void *ctx;

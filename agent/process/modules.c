@@ -20,7 +20,9 @@ struct known { /* what a module is inside the catalogue */
 	/* Where it was seen first, for the opener. */
 	uint32_t pid;
 	uint64_t start, end;
-	bool deleted;
+	bool deleted, main_program;
+	uint64_t told_elf_off;
+	uint64_t elf_off; /* as told, then as found */
 
 	unsigned int next_candidate;
 	int fd;		/* -1: not open */
@@ -145,8 +147,9 @@ const struct module *modules_at(const struct modules *modules, size_t i)
 }
 
 /* The names that kernels give to mappings without a file that could be opened by its name. */
-static enum module_kind kind_of(const char *path)
+static enum module_kind kind_of(const struct event_mapping *mapping)
 {
+	const char *path = mapping->path;
 	/* Heap and stack are executable only where somebody generates code there. */
 	static const char *const generated[] = { "//anon",	"/memfd:", "/dev/zero", "/SYSV",
 						 "anon_inode:", "[anon",   "[heap]",	"[stack" };
@@ -155,6 +158,8 @@ static enum module_kind kind_of(const char *path)
 		return MODULE_VDSO;
 	if (!*path)
 		return MODULE_JIT;
+	if (mapping->file)
+		return MODULE_FILE;
 	for (size_t i = 0; i < sizeof(generated) / sizeof(generated[0]); i++)
 		if (!strncmp(path, generated[i], strlen(generated[i])))
 			return MODULE_JIT;
@@ -173,7 +178,7 @@ static bool same_identity(const void *ctx, uint32_t id)
 	const struct known *k = want->modules->known[id];
 
 	return k->inode == m->inode && k->inode_generation == m->inode_generation &&
-	       k->major == m->major && k->minor == m->minor &&
+	       k->major == m->major && k->minor == m->minor && k->told_elf_off == m->elf_off &&
 	       uw_build_id_equal(&k->told, &m->build_id) && !strcmp(k->raw_path, m->path);
 }
 
@@ -186,6 +191,7 @@ static int open_next(struct modules *modules, struct known *k)
 				    .path = k->raw_path,
 				    .inode = k->inode,
 				    .deleted = k->deleted,
+				    .main_program = k->main_program,
 				    .build_id = k->told };
 
 	if (k->fd >= 0)
@@ -197,7 +203,7 @@ static int open_next(struct modules *modules, struct known *k)
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping)
 {
-	enum module_kind kind = kind_of(mapping->path);
+	enum module_kind kind = kind_of(mapping);
 	struct event_mapping m = { .path = mapping->path };
 	struct identity want = { .modules = modules, .mapping = &m };
 	struct known *k;
@@ -228,6 +234,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->start = mapping->start;
 	k->end = mapping->end;
 	k->deleted = mapping->deleted;
+	k->main_program = mapping->main_program;
+	k->told_elf_off = k->elf_off = m.elf_off;
 	if (kind == MODULE_VDSO && mapping->image && mapping->image_size) {
 		k->image = malloc(mapping->image_size);
 		if (!k->image)
@@ -259,6 +267,31 @@ static enum module_state state_of(int err)
 	}
 }
 
+/* How far before the place told an archive's ELF image is sought. */
+#define ARCHIVE_BACK_MAX ((uint64_t)64 << 20)
+#define ARCHIVE_PAGE	 ((uint64_t)4096)
+
+/*
+ * A file that is no ELF file may be an archive that holds one, at the beginning
+ * of a page so that it can be mapped: where the source says, or before that,
+ * where only a later part of it was mapped.
+ */
+static int open_file(struct known *k, struct uw_object **out)
+{
+	uint64_t off = k->told_elf_off & ~(ARCHIVE_PAGE - 1), least;
+	int err = uw_object_open(k->fd, 0, out);
+
+	k->elf_off = 0;
+	if (err != -ENOTSUP || !off)
+		return err;
+	least = off > ARCHIVE_BACK_MAX ? off - ARCHIVE_BACK_MAX : ARCHIVE_PAGE;
+	for (; err == -ENOTSUP && off >= least; off -= ARCHIVE_PAGE) {
+		k->elf_off = off;
+		err = uw_object_open(k->fd, off, out);
+	}
+	return err;
+}
+
 /* Candidate by candidate: what is no ELF file or has another build-id is not the one. */
 static int open_object(struct modules *modules, struct known *k, struct uw_object **out)
 {
@@ -273,7 +306,7 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 		k->open_error = 0;
 		if (err)
 			return worst ? worst : err;
-		err = uw_object_open(k->fd, 0, &object);
+		err = open_file(k, &object);
 		if (!err && k->told.size &&
 		    !uw_build_id_equal(uw_object_build_id(object), &k->told)) {
 			uw_object_put(object);
@@ -386,6 +419,34 @@ static int open_own_vdso(struct modules *modules, struct known *k, struct uw_obj
 	return 0;
 }
 
+/* No file has it, but the memory that the source kept may. */
+static int open_from_memory(struct modules *modules, struct known *k, struct uw_object **out)
+{
+	const struct source_info *info = modules->info;
+	uint8_t *image;
+	size_t size;
+	int err;
+
+	if (!info->image)
+		return -ENOENT;
+	err = info->image(info->image_ctx, k->pid, k->start, &image, &size);
+	if (err)
+		return err;
+	k->elf_off = k->told_elf_off;
+	err = uw_object_open_image_at(image, size, k->elf_off, out);
+	if (!err && k->told.size && !uw_build_id_equal(uw_object_build_id(*out), &k->told)) {
+		uw_object_put(*out);
+		err = -ESTALE;
+	}
+	if (err) {
+		free(image);
+		return err;
+	}
+	k->image = image;
+	k->image_size = size;
+	return 0;
+}
+
 struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 {
 	struct modules *modules = ctx;
@@ -403,6 +464,8 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 		err = open_own_vdso(modules, k, &object);
 	else
 		err = open_object(modules, k, &object);
+	if (err && err != -ENOMEM && !k->image && !open_from_memory(modules, k, &object))
+		err = 0;
 	k->module.error = err;
 	k->module.state = state_of(err);
 	report(k);
@@ -422,6 +485,11 @@ const struct module *module_canonical(const struct module *module)
 int module_fd(const struct module *module)
 {
 	return known_of(module)->fd;
+}
+
+uint64_t module_elf_off(const struct module *module)
+{
+	return known_of(module)->elf_off;
 }
 
 const void *module_image(const struct module *module, size_t *size)

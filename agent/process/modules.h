@@ -43,6 +43,7 @@ const struct module *module_canonical(const struct module *module);
 
 /* Descriptor of the file, for readers of symbols; -1: none; borrowed. */
 int module_fd(const struct module *module);
+uint64_t module_elf_off(const struct module *module); /* where the ELF image begins in it */
 /* Image bytes where the source gave them; NULL: none; borrowed. */
 const void *module_image(const struct module *module, size_t *size);
 

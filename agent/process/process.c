@@ -370,12 +370,14 @@ static int on_mapping(struct processes *p, const struct event *event)
 	if (err)
 		return err;
 	space = find_process(p, event->pid)->space;
-	/* Without PROT_EXEC it holds no code, but it ends whatever was there before. */
-	if (!(m->prot & PROT_EXEC))
+	/* Constants of a file can be read there later; what may be written is only as captured. */
+	if (!(m->prot & PROT_EXEC) && ((m->prot & PROT_WRITE) || !(m->prot & PROT_READ)))
 		return uw_space_unmap(space, m->start, m->end);
 	module = modules_get(p->modules, event->pid, m);
 	if (!module)
 		return -ENOMEM;
+	if (!(m->prot & PROT_EXEC) && module->kind != MODULE_FILE)
+		return uw_space_unmap(space, m->start, m->end);
 	mapping.kind = (uint8_t)mapping_kind(module->kind);
 	mapping.user = module;
 	/* Kernels state an address where there is no file to count in. */

@@ -1,5 +1,6 @@
 #include "agent/source/source.h"
 
+#include <elf.h>
 #include <string.h>
 
 int source_next(struct source *source, struct event *event, int timeout_ms)
@@ -25,5 +26,12 @@ enum source_format source_detect(const void *head, size_t size)
 		return SOURCE_PERFDATA;
 	if (size >= 8 && !memcmp(head, "OFFWIND1", 8))
 		return SOURCE_OWC;
+	/* e_type, in the file's own byte order. */
+	if (size >= SOURCE_HEAD && !memcmp(head, ELFMAG, SELFMAG)) {
+		const uint8_t *type = (const uint8_t *)head + 16;
+
+		if (type[0] + type[1] == ET_CORE && type[0] * type[1] == 0)
+			return SOURCE_CORE;
+	}
 	return SOURCE_UNKNOWN;
 }

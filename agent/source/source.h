@@ -36,6 +36,12 @@ struct source_info {
 	   their _text is at kernel_text, which is for their reader to check. */
 	bool same_boot;
 	bool red_zone; /* bytes below sp were captured */
+	/*
+	 * The ELF file mapped from start on in process pid, put together again from its memory;
+	 * -ENOENT where that does not hold all of it.  NULL: the source keeps no such memory.
+	 */
+	int (*image)(void *ctx, uint32_t pid, uint64_t start, uint8_t **out, size_t *size);
+	void *image_ctx;
 	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;
 	size_t n_kernel_symbols;
@@ -76,9 +82,15 @@ void source_close(struct source *source); /* NULL is fine */
  */
 int source_perfdata_open(int fd, const char *name, struct source **out, char *error);
 int source_owc_open(int fd, const char *name, struct source **out, char *error);
+int source_core_open(int fd, const char *name, struct source **out, char *error);
+/* fd: the folder of one snapshot. */
+int source_snapshot_open(int fd, const char *name, struct source **out, char *error);
+/* A running process, each of its threads once; it goes on before this returns. */
+int source_process_open(uint32_t pid, struct source **out, char *error);
 
-enum source_format { SOURCE_PERFDATA, SOURCE_OWC, SOURCE_UNKNOWN };
-/* By the first bytes; size may be less than 16 at the end of a short file. */
+enum source_format { SOURCE_PERFDATA, SOURCE_OWC, SOURCE_CORE, SOURCE_UNKNOWN };
+#define SOURCE_HEAD 20
+/* By the first bytes; size may be less than SOURCE_HEAD at the end of a short file. */
 enum source_format source_detect(const void *head, size_t size);
 
 struct source_live_options {
