@@ -1,0 +1,622 @@
+/*
+ * agent/source/core.c: ELF core files, as Linux and gdb's gcore write them.
+ *
+ * Segments are the memory, where they have bytes; notes are the threads and what
+ * was mapped from which file.  Segments that were not written come from those
+ * files, told apart by the build-ids that memory shows.
+ */
+#include "agent/source/frozen.h"
+#include "agent/source/image.h"
+#include "agent/source/regset.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SEGMENTS_MAX (1u << 20)
+#define NT_FILE_MAX  (16u << 20) /* the kernel writes at most 4 MiB */
+#define AUXV_MAX     4096
+
+/* struct elf_prstatus and elf_prpsinfo of 64-bit machines, include/linux/elfcore.h. */
+#define PRSTATUS_PID  32
+#define PRSTATUS_REGS 112
+#define PRPSINFO_PID  24
+#define PRPSINFO_COMM 40
+#define PRPSINFO_SIZE 136
+#define PRSTATUS_MAX  512
+
+#define CACHE_SLOTS 64
+#define CACHE_CHUNK 16384
+
+struct segment {
+	uint64_t vaddr, mem_size;
+	uint64_t off, size; /* bytes that are really in the file */
+	uint32_t flags;
+};
+
+struct chunk {
+	uint64_t off; /* of the file; UINT64_MAX: empty */
+	size_t size;
+	uint8_t *bytes;
+};
+
+struct core {
+	struct frozen frozen;
+	int fd;
+	uint64_t file_size;
+	char *name; /* for messages */
+	const char *base;
+	struct segment *segments; /* sorted by vaddr, none overlap */
+	size_t n_segments;
+	struct chunk cache[CACHE_SLOTS];
+	uint8_t *files; /* contents of NT_FILE */
+	uint32_t files_size;
+	uint64_t files_off;
+	uint64_t phdr, vdso; /* from the auxiliary vector; 0: not told */
+};
+
+/* ---- the file ------------------------------------------------------------------ */
+
+static int read_at(const struct core *c, uint64_t off, void *out, uint64_t size)
+{
+	uint8_t *to = out;
+
+	if (off > c->file_size || size > c->file_size - off)
+		return -EBADMSG;
+	while (size) {
+		ssize_t n = pread(c->fd, to, size, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EBADMSG;
+		to += n;
+		off += (uint64_t)n;
+		size -= (uint64_t)n;
+	}
+	return 0;
+}
+
+/* Stacks and headers are read word by word: keep what was read around them. */
+static int read_cached(struct core *c, uint64_t off, void *out, uint64_t size)
+{
+	uint8_t *to = out;
+
+	while (size) {
+		uint64_t start = off - off % CACHE_CHUNK, skip = off - start, n;
+		struct chunk *chunk = &c->cache[start / CACHE_CHUNK % CACHE_SLOTS];
+
+		if (chunk->off != start) {
+			uint64_t want = c->file_size - start;
+			int err;
+
+			if (!chunk->bytes)
+				chunk->bytes = malloc(CACHE_CHUNK);
+			if (!chunk->bytes)
+				return -ENOMEM;
+			if (want > CACHE_CHUNK)
+				want = CACHE_CHUNK;
+			chunk->off = UINT64_MAX;
+			err = read_at(c, start, chunk->bytes, want);
+			if (err)
+				return err;
+			chunk->off = start;
+			chunk->size = want;
+		}
+		n = chunk->size > skip ? chunk->size - skip : 0;
+		if (!n)
+			return -EBADMSG;
+		if (n > size)
+			n = size;
+		memcpy(to, chunk->bytes + skip, n);
+		to += n;
+		off += n;
+		size -= n;
+	}
+	return 0;
+}
+
+/* ---- memory -------------------------------------------------------------------- */
+
+static const struct segment *segment_at(const struct core *c, uint64_t addr)
+{
+	size_t low = 0, high = c->n_segments;
+
+	while (low < high) { /* the first above addr */
+		size_t middle = low + (high - low) / 2;
+
+		if (c->segments[middle].vaddr <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low || addr - c->segments[low - 1].vaddr >= c->segments[low - 1].mem_size)
+		return NULL;
+	return &c->segments[low - 1];
+}
+
+static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	struct core *c = ctx;
+	uint64_t done = 0;
+
+	/* Whole or nothing: first that all of it is there, then the bytes. */
+	for (int pass = 0; pass < 2; pass++) {
+		for (done = 0; done < size;) {
+			const struct segment *s = segment_at(c, addr + done);
+			uint64_t skip = s ? addr + done - s->vaddr : 0, n;
+
+			if (!s || skip >= s->size || (done && addr + done < addr))
+				return -EFAULT;
+			n = s->size - skip < size - done ? s->size - skip : size - done;
+			if (pass && read_cached(c, s->off + skip, (uint8_t *)out + done, n))
+				return -EFAULT;
+			done += n;
+		}
+	}
+	return 0;
+}
+
+static int by_vaddr(const void *a, const void *b)
+{
+	const struct segment *l = a, *r = b;
+
+	return l->vaddr < r->vaddr ? -1 : l->vaddr > r->vaddr;
+}
+
+static void add_segment(struct core *c, const Elf64_Phdr *p)
+{
+	struct segment s = { .vaddr = p->p_vaddr,
+			     .mem_size = p->p_memsz > p->p_filesz ? p->p_memsz : p->p_filesz,
+			     .off = p->p_offset,
+			     .size = p->p_filesz,
+			     .flags = p->p_flags };
+
+	if (!s.mem_size)
+		return;
+	if (s.mem_size > UINT64_MAX - s.vaddr)
+		s.mem_size = UINT64_MAX - s.vaddr;
+	if (s.size > s.mem_size)
+		s.size = s.mem_size;
+	if (s.size && (s.off > c->file_size || s.size > c->file_size - s.off)) {
+		frozen_damage(&c->frozen, -EBADMSG,
+			      "%s: offset %" PRIu64
+			      ": torn: the file ends before the memory at %" PRIx64 " does",
+			      c->name, c->file_size, s.vaddr);
+		s.size = s.off > c->file_size ? 0 : c->file_size - s.off;
+	}
+	c->segments[c->n_segments++] = s;
+}
+
+/* Overlapping ones are a lie of which the first is believed. */
+static void sort_segments(struct core *c)
+{
+	size_t n = 0;
+
+	if (c->n_segments)
+		qsort(c->segments, c->n_segments, sizeof(*c->segments), by_vaddr);
+	for (size_t i = 0; i < c->n_segments; i++) {
+		const struct segment *last = n ? &c->segments[n - 1] : NULL;
+
+		if (!last || c->segments[i].vaddr - last->vaddr >= last->mem_size)
+			c->segments[n++] = c->segments[i];
+	}
+	c->n_segments = n;
+}
+
+/* ---- notes --------------------------------------------------------------------- */
+
+static uint32_t u32(const uint8_t *p)
+{
+	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint64_t u64(const uint8_t *p)
+{
+	return u32(p) | (uint64_t)u32(p + 4) << 32;
+}
+
+static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
+{
+	uint16_t machine = c->frozen.source.info.machine;
+	uint8_t bytes[PRSTATUS_MAX];
+	struct frozen_thread thread = { 0 };
+	int err;
+
+	if (size > sizeof(bytes) || size < PRSTATUS_REGS + regset_size(machine)) {
+		frozen_damage(&c->frozen, -EBADMSG,
+			      "%s: offset %" PRIu64 ": the registers of a thread take %" PRIu32
+			      " bytes, which this machine's do not",
+			      c->name, off, size);
+		c->frozen.n_lost++;
+		return 0;
+	}
+	err = read_at(c, off, bytes, size);
+	if (err)
+		return err;
+	thread.tid = u32(bytes + PRSTATUS_PID);
+	regset_read(machine, bytes + PRSTATUS_REGS, &thread.regs);
+	if (asprintf(&thread.name, "%s:%" PRIu32, c->base, thread.tid) < 0)
+		return -ENOMEM;
+	/* Until NT_PRPSINFO says otherwise, the process is the first thread's. */
+	if (!c->frozen.n_threads && c->frozen.pid == 1)
+		c->frozen.pid = thread.tid;
+	return frozen_add_thread(&c->frozen, &thread);
+}
+
+static int on_prpsinfo(struct core *c, uint64_t off, uint32_t size)
+{
+	uint8_t bytes[PRPSINFO_SIZE];
+	int err;
+
+	if (size != sizeof(bytes))
+		return 0;
+	err = read_at(c, off, bytes, size);
+	if (err)
+		return err;
+	if (u32(bytes + PRPSINFO_PID))
+		c->frozen.pid = u32(bytes + PRPSINFO_PID);
+	memcpy(c->frozen.comm, bytes + PRPSINFO_COMM, 16);
+	c->frozen.comm[16] = '\0';
+	return 0;
+}
+
+static int on_auxv(struct core *c, uint64_t off, uint32_t size)
+{
+	uint8_t bytes[AUXV_MAX];
+	int err;
+
+	if (size > sizeof(bytes))
+		size = sizeof(bytes);
+	err = read_at(c, off, bytes, size);
+	if (err)
+		return err;
+	for (uint32_t i = 0; i + 16 <= size; i += 16) {
+		if (u64(bytes + i) == AT_PHDR)
+			c->phdr = u64(bytes + i + 8);
+		else if (u64(bytes + i) == AT_SYSINFO_EHDR)
+			c->vdso = u64(bytes + i + 8);
+	}
+	return 0;
+}
+
+static int on_file(struct core *c, uint64_t off, uint32_t size)
+{
+	int err;
+
+	if (c->files)
+		return 0;
+	if (size > NT_FILE_MAX) {
+		frozen_damage(&c->frozen, -EBADMSG,
+			      "%s: offset %" PRIu64 ": a list of mapped files of %" PRIu32 " bytes",
+			      c->name, off, size);
+		return 0;
+	}
+	c->files = malloc(size ? size : 1);
+	if (!c->files)
+		return -ENOMEM;
+	err = read_at(c, off, c->files, size);
+	if (err)
+		return err;
+	c->files_size = size;
+	c->files_off = off;
+	return 0;
+}
+
+/* -EBADMSG has been told. */
+static int read_notes(struct core *c, uint64_t off, uint64_t size)
+{
+	uint64_t end;
+
+	if (off > c->file_size || size > c->file_size - off) {
+		frozen_damage(&c->frozen, -EBADMSG,
+			      "%s: offset %" PRIu64 ": torn: the file ends before its notes do",
+			      c->name, c->file_size);
+		size = off > c->file_size ? 0 : c->file_size - off;
+	}
+	end = off + size;
+	while (end - off >= 12) {
+		uint8_t head[12 + 8];
+		uint32_t name_size, desc_size, type;
+		uint64_t desc, have = end - off < sizeof(head) ? end - off : sizeof(head);
+		int err = read_cached(c, off, head, have);
+
+		if (err)
+			return err;
+		name_size = u32(head);
+		desc_size = u32(head + 4);
+		type = u32(head + 8);
+		desc = off + 12 + (((uint64_t)name_size + 3) & ~(uint64_t)3);
+		if (desc > end || desc_size > end - desc) {
+			frozen_damage(&c->frozen, -EBADMSG,
+				      "%s: offset %" PRIu64 ": a note reaches beyond the notes",
+				      c->name, off);
+			return 0;
+		}
+		if (name_size == 5 && have >= 17 && !memcmp(head + 12, "CORE", 5)) {
+			if (type == NT_PRSTATUS)
+				err = on_prstatus(c, desc, desc_size);
+			else if (type == NT_PRPSINFO)
+				err = on_prpsinfo(c, desc, desc_size);
+			else if (type == NT_AUXV)
+				err = on_auxv(c, desc, desc_size);
+			else if (type == NT_FILE)
+				err = on_file(c, desc, desc_size);
+			if (err)
+				return err;
+		}
+		desc += ((uint64_t)desc_size + 3) & ~(uint64_t)3;
+		if (desc >= end)
+			break;
+		off = desc;
+	}
+	return 0;
+}
+
+/* ---- mappings ------------------------------------------------------------------- */
+
+static uint32_t prot_of(uint32_t flags)
+{
+	return (flags & PF_R ? PROT_READ : 0u) | (flags & PF_W ? PROT_WRITE : 0u) |
+	       (flags & PF_X ? PROT_EXEC : 0u);
+}
+
+/*
+ * count, page size, then count of (start, end, offset in pages), then count of
+ * names, each ended by a NUL (fs/binfmt_elf.c, fill_files_note).
+ */
+static int add_files(struct core *c)
+{
+	const uint8_t *p = c->files, *end = p + c->files_size;
+	const char *name;
+	uint64_t count, page;
+	int err;
+
+	if (!c->files)
+		return 0;
+	count = c->files_size >= 16 ? u64(p) : 0;
+	page = count ? u64(p + 8) : 0;
+	if (c->files_size < 16 || count > (c->files_size - 16) / 24)
+		goto damaged;
+	name = (const char *)p + 16 + count * 24;
+	for (uint64_t i = 0; i < count; i++) {
+		static const char gone[] = " (deleted)";
+		const uint8_t *entry = p + 16 + i * 24;
+		size_t length = strnlen(name, (size_t)(end - (const uint8_t *)name));
+		struct event_mapping m = { .start = u64(entry),
+					   .end = u64(entry + 8),
+					   .path = name,
+					   .prot = PROT_READ | PROT_EXEC };
+		const struct segment *s = segment_at(c, m.start);
+
+		if ((const uint8_t *)name + length == end)
+			goto damaged;
+		name += length + 1;
+		if (m.start >= m.end || __builtin_mul_overflow(u64(entry + 16), page, &m.off))
+			continue;
+		if (s)
+			m.prot = prot_of(s->flags);
+		if (length >= sizeof(gone) && !strcmp(m.path + length - sizeof(gone) + 1, gone)) {
+			/* The list is our copy. */
+			((char *)(uintptr_t)m.path)[length - sizeof(gone) + 1] = '\0';
+			m.deleted = true;
+		}
+		err = frozen_add_mapping(&c->frozen, &m);
+		if (err)
+			return err;
+	}
+	return 0;
+damaged:
+	frozen_damage(&c->frozen, -EBADMSG,
+		      "%s: offset %" PRIu64 ": the list of mapped files is damaged", c->name,
+		      c->files_off);
+	return 0;
+}
+
+/* Memory that no file has: the vDSO, and code generated at run time. */
+static int add_others(struct core *c)
+{
+	int err = 0;
+
+	frozen_sort(&c->frozen);
+	for (size_t i = 0, known = 0, n = c->frozen.n_mappings; !err && i < c->n_segments; i++) {
+		const struct segment *s = &c->segments[i];
+		struct event_mapping m = { .start = s->vaddr,
+					   .end = s->vaddr + s->mem_size,
+					   .prot = prot_of(s->flags),
+					   .path = "" };
+
+		while (known < n && c->frozen.mappings[known].end <= m.start)
+			known++;
+		if (!(s->flags & PF_X) || (known < n && c->frozen.mappings[known].start < m.end))
+			continue;
+		if (c->vdso && c->vdso - s->vaddr < s->mem_size)
+			m.path = "[vdso]";
+		err = frozen_add_mapping(&c->frozen, &m);
+	}
+	frozen_sort(&c->frozen);
+	return err;
+}
+
+/* A file's first page, with its header, is in most cores though its code is not. */
+static void add_build_ids(struct core *c)
+{
+	const struct event_mapping *program, *first = NULL;
+	struct uw_build_id id = { 0 };
+
+	program = c->phdr ? frozen_mapping_at(&c->frozen, c->phdr) : NULL;
+	for (size_t i = 0; i < c->frozen.n_mappings; i++) {
+		struct event_mapping *m = &c->frozen.mappings[i];
+
+		m->main_program = program && *m->path && !strcmp(program->path, m->path);
+		if (!first || strcmp(first->path, m->path) != 0 || m->off == 0) {
+			first = m;
+			id.size = 0;
+			if (m->off == 0 && *m->path)
+				(void)image_build_id(read_memory, c, m->start, &id);
+		}
+		m->build_id = id;
+	}
+}
+
+/* ---- the source ------------------------------------------------------------------ */
+
+static int get_image(void *ctx, uint32_t pid, uint64_t start, uint8_t **out, size_t *size)
+{
+	struct core *c = ctx;
+
+	(void)pid;
+	return image_read(read_memory, c, start, out, size);
+}
+
+static void core_close(struct source *source)
+{
+	struct core *c = (struct core *)source;
+
+	for (size_t i = 0; i < CACHE_SLOTS; i++)
+		free(c->cache[i].bytes);
+	frozen_fini(&c->frozen);
+	free(c->segments);
+	free(c->files);
+	free(c->name);
+	if (c->fd >= 0)
+		(void)close(c->fd);
+	free(c);
+}
+
+static const struct source_ops ops = { .next = frozen_next, .close = core_close };
+
+/* PN_XNUM: more segments than the field holds; section 0 says how many (gABI). */
+static int count_phdrs(const struct core *c, const Elf64_Ehdr *ehdr, uint64_t *n)
+{
+	Elf64_Shdr shdr;
+	int err = 0;
+
+	*n = ehdr->e_phnum;
+	if (ehdr->e_phnum == PN_XNUM) {
+		err = read_at(c, ehdr->e_shoff, &shdr, sizeof(shdr));
+		*n = err ? 0 : shdr.sh_info;
+	}
+	return err;
+}
+
+static int read_segments(struct core *c, const Elf64_Ehdr *ehdr, char *error)
+{
+	Elf64_Phdr phdr;
+	uint64_t n, off = ehdr->e_phoff;
+	int err = count_phdrs(c, ehdr, &n);
+
+	if (err || ehdr->e_phentsize != sizeof(phdr) || off > c->file_size ||
+	    n > (c->file_size - off) / sizeof(phdr)) {
+		(void)snprintf(error, 512, "%s: offset %" PRIu64 ": torn: %s", c->name,
+			       err ? ehdr->e_shoff : off,
+			       "the file ends before its list of segments does");
+		return err ? err : -EBADMSG;
+	}
+	if (n > SEGMENTS_MAX) {
+		(void)snprintf(error, 512, "%s: offset %" PRIu64 ": %" PRIu64 " segments", c->name,
+			       off, n);
+		return -ENOTSUP;
+	}
+	c->segments = calloc(n ? n : 1, sizeof(*c->segments));
+	if (!c->segments)
+		return -ENOMEM;
+	/* Segments before notes: what notes say is looked up in them. */
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint64_t i = 0; i < n; i++) {
+			err = read_cached(c, off + i * sizeof(phdr), &phdr, sizeof(phdr));
+			if (!err && pass == 0 && phdr.p_type == PT_LOAD)
+				add_segment(c, &phdr);
+			if (!err && pass == 1 && phdr.p_type == PT_NOTE)
+				err = read_notes(c, phdr.p_offset, phdr.p_filesz);
+			if (err)
+				return err;
+		}
+		if (pass == 0)
+			sort_segments(c);
+	}
+	return 0;
+}
+
+static int read_core(struct core *c, char *error)
+{
+	Elf64_Ehdr ehdr;
+	struct stat st;
+	int err;
+
+	if (fstat(c->fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode)) {
+		(void)snprintf(error, 512, "%s: a core file cannot be read from a pipe", c->name);
+		return -ENOTSUP;
+	}
+	c->file_size = (uint64_t)st.st_size;
+	err = read_at(c, 0, &ehdr, sizeof(ehdr));
+	if (err) {
+		(void)snprintf(error, 512,
+			       "%s: offset %" PRIu64 ": torn: the file ends in its header", c->name,
+			       c->file_size);
+		return err;
+	}
+	if (ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    !regset_size(ehdr.e_machine)) {
+		(void)snprintf(error, 512,
+			       "%s: offset 4: not a core of x86_64 or aarch64 (%s, machine %u)",
+			       c->name, ehdr.e_ident[EI_CLASS] == ELFCLASS64 ? "64-bit" : "32-bit",
+			       ehdr.e_machine);
+		return -ENOTSUP;
+	}
+	frozen_init(&c->frozen, &ops, "core", ehdr.e_machine);
+	c->frozen.read = read_memory;
+	c->frozen.read_ctx = c;
+	c->frozen.source.info.image = get_image;
+	c->frozen.source.info.image_ctx = c;
+	err = read_segments(c, &ehdr, error);
+	if (!err)
+		err = add_files(c);
+	if (!err)
+		err = add_others(c);
+	if (err)
+		return err;
+	add_build_ids(c);
+	if (!c->frozen.n_threads)
+		frozen_damage(&c->frozen, -EBADMSG, "%s: offset %" PRIu64 ": no threads", c->name,
+			      ehdr.e_phoff);
+	return 0;
+}
+
+int source_core_open(int fd, const char *name, struct source **out, char *error)
+{
+	struct core *c = calloc(1, sizeof(*c));
+	int err = -ENOMEM;
+
+	if (!c) {
+		(void)close(fd);
+		goto fail;
+	}
+	frozen_init(&c->frozen, &ops, "core", EM_NONE);
+	c->fd = fd;
+	for (size_t i = 0; i < CACHE_SLOTS; i++)
+		c->cache[i].off = UINT64_MAX;
+	c->name = strdup(name);
+	if (!c->name)
+		goto fail;
+	c->base = strrchr(c->name, '/') ? strrchr(c->name, '/') + 1 : c->name;
+	err = read_core(c, error);
+	if (err)
+		goto fail;
+	*out = &c->frozen.source;
+	return 0;
+fail:
+	if (!error[0])
+		(void)snprintf(error, 512, "%s: cannot be read: %s", name, strerror(-err));
+	if (c)
+		core_close(&c->frozen.source);
+	return err;
+}

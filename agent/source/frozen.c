@@ -1,0 +1,187 @@
+#include "agent/source/frozen.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void frozen_init(struct frozen *f, const struct source_ops *ops, const char *kind, uint16_t machine)
+{
+	*f = (struct frozen){ .source = { .ops = ops }, .pid = 1 };
+	f->source.info.machine = machine;
+	(void)snprintf(f->source.info.kind, sizeof(f->source.info.kind), "%s", kind);
+	f->event = (struct source_event){
+		.name = "threads", .type = "threads", .unit = "count", .period = 1
+	};
+	f->source.info.events = &f->event;
+	f->source.info.n_events = 1;
+	/* Whole pages were kept, not what is above sp alone. */
+	f->source.info.red_zone = true;
+}
+
+static void thread_fini(const struct frozen_thread *thread)
+{
+	free(thread->name);
+	free(thread->comm);
+	free((void *)(uintptr_t)thread->regions);
+}
+
+void frozen_fini(struct frozen *f)
+{
+	for (size_t i = 0; i < f->n_mappings; i++)
+		free((void *)(uintptr_t)f->mappings[i].path);
+	for (size_t i = 0; i < f->n_threads; i++)
+		thread_fini(&f->threads[i]);
+	free(f->mappings);
+	free(f->threads);
+}
+
+static int make_room(void **array, size_t n, size_t *room, size_t size)
+{
+	size_t bigger = *room ? *room * 2 : 64;
+	void *moved;
+
+	if (n < *room)
+		return 0;
+	moved = reallocarray(*array, bigger, size);
+	if (!moved)
+		return -ENOMEM;
+	*array = moved;
+	*room = bigger;
+	return 0;
+}
+
+int frozen_add_mapping(struct frozen *f, const struct event_mapping *mapping)
+{
+	int err = make_room((void **)&f->mappings, f->n_mappings, &f->room_mappings,
+			    sizeof(*f->mappings));
+	char *path = err ? NULL : strdup(mapping->path);
+
+	if (!path)
+		return -ENOMEM;
+	f->mappings[f->n_mappings] = *mapping;
+	f->mappings[f->n_mappings++].path = path;
+	return 0;
+}
+
+int frozen_add_thread(struct frozen *f, const struct frozen_thread *thread)
+{
+	int err = make_room((void **)&f->threads, f->n_threads, &f->room_threads,
+			    sizeof(*f->threads));
+
+	if (err)
+		thread_fini(thread);
+	else
+		f->threads[f->n_threads++] = *thread;
+	return err;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct event_mapping *l = a, *r = b;
+
+	if (l->start != r->start)
+		return l->start < r->start ? -1 : 1;
+	return l->end < r->end ? -1 : l->end > r->end;
+}
+
+void frozen_sort(struct frozen *f)
+{
+	size_t n = 0;
+
+	if (f->n_mappings)
+		qsort(f->mappings, f->n_mappings, sizeof(*f->mappings), by_start);
+	for (size_t i = 0; i < f->n_mappings; i++) {
+		if (n && f->mappings[i].start < f->mappings[n - 1].end)
+			free((void *)(uintptr_t)f->mappings[i].path);
+		else
+			f->mappings[n++] = f->mappings[i];
+	}
+	f->n_mappings = n;
+}
+
+struct event_mapping *frozen_mapping_at(const struct frozen *f, uint64_t addr)
+{
+	size_t low = 0, high = f->n_mappings;
+
+	while (low < high) { /* the first that ends above addr */
+		size_t middle = low + (high - low) / 2;
+
+		if (f->mappings[middle].end <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < f->n_mappings && f->mappings[low].start <= addr ? &f->mappings[low] : NULL;
+}
+
+static void give_thread(const struct frozen *f, const struct frozen_thread *t, struct event *event)
+{
+	event->type = EVENT_SAMPLE;
+	event->tid = t->tid;
+	event->sample = (struct event_sample){
+		.period = 1,
+		.has_user_regs = true,
+		.regs = t->regs,
+		.regions = t->regions,
+		.n_regions = t->n_regions,
+		.read = f->read,
+		.read_ctx = f->read_ctx,
+		.name = t->name,
+	};
+}
+
+/* The process's name, its mappings, the threads' names, the threads, what was lost, the damage. */
+int frozen_next(struct source *source, struct event *event, int timeout_ms)
+{
+	struct frozen *f = (struct frozen *)source;
+	size_t at = f->at++;
+
+	(void)timeout_ms;
+	*event = (struct event){ .pid = f->pid, .tid = f->pid, .time_ns = f->time_ns };
+	if (at == 0) {
+		event->type = EVENT_COMM;
+		event->comm.comm = f->comm;
+		return 1;
+	}
+	at -= 1;
+	if (at < f->n_mappings) {
+		event->type = EVENT_MAPPING;
+		event->mapping = f->mappings[at];
+		return 1;
+	}
+	at -= f->n_mappings;
+	if (at < f->n_threads) {
+		event->type = EVENT_COMM;
+		event->tid = f->threads[at].tid;
+		event->comm.comm = f->threads[at].comm ? f->threads[at].comm : f->comm;
+		return 1;
+	}
+	at -= f->n_threads;
+	if (at < f->n_threads) {
+		give_thread(f, &f->threads[at], event);
+		return 1;
+	}
+	at -= f->n_threads;
+	if (at == 0 && f->n_lost) {
+		event->type = EVENT_LOST;
+		event->lost = (struct event_lost){ .reason = EVENT_LOST_UNREADABLE,
+						   .n_samples = f->n_lost };
+		return 1;
+	}
+	f->at--;
+	return f->err;
+}
+
+void frozen_damage(struct frozen *f, int err, const char *format, ...)
+{
+	va_list args;
+
+	if (f->err)
+		return;
+	f->err = err;
+	va_start(args, format);
+	(void)vsnprintf(f->source.error, sizeof(f->source.error), format, args);
+	va_end(args);
+}
