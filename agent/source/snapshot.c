@@ -1,0 +1,473 @@
+/*
+ * agent/source/snapshot.c: a thread in a folder, as other projects' test suites
+ * keep them:
+ *
+ *   maps.txt   START-END PROT OFFSET DEVICE INODE [NAME] a line, as /proc/PID/maps;
+ *              some state the last byte as END
+ *   regs.txt   "name: hex" a line: rax … rip, or x0 … x29 lr sp pc; absent ones are 0
+ *   *.data     u64 start address, little-endian, then memory to the end of the file
+ *
+ * NAMEs are files in the same folder, which the opener finds; of those that are
+ * not there, memory may hold the image.
+ */
+#include "agent/source/frozen.h"
+#include "agent/source/image.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TEXT_MAX    ((uint64_t)16 << 20)
+#define MEMORY_MAX  ((uint64_t)512 << 20) /* of all files together */
+#define REGIONS_MAX 256
+#define MAPS_MAX    (1u << 18)
+
+struct memory_file {
+	char *name;
+	uint8_t *data;
+	uint64_t addr, size; /* without the address before the bytes */
+};
+
+struct snapshot {
+	struct frozen frozen;
+	int fd;
+	const char *name; /* of the folder, for messages; while opening */
+	char *error;	  /* the same */
+	struct memory_file files[REGIONS_MAX];
+	size_t n_files;
+	struct uw_memory memory;
+	struct uw_region regions[REGIONS_MAX];
+};
+
+static int fail(const struct snapshot *s, int err, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int fail(const struct snapshot *s, int err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(s->error, 512, format, args);
+	va_end(args);
+	return err;
+}
+
+/* A NUL follows the bytes. */
+static int read_file(const struct snapshot *s, const char *name, uint64_t max, uint8_t **out,
+		     uint64_t *size)
+{
+	int fd = openat(s->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK), err = 0;
+	struct stat st;
+	uint8_t *data = NULL;
+	uint64_t done = 0, want = 0;
+
+	if (fd < 0 || fstat(fd, &st))
+		err = -errno;
+	else if (!S_ISREG(st.st_mode))
+		err = -EINVAL;
+	else if ((want = (uint64_t)st.st_size) > max)
+		err = -EFBIG;
+	else if (!(data = malloc(want + 1)))
+		err = -ENOMEM;
+	while (!err && done < want) {
+		ssize_t n = read(fd, data + done, want - done);
+
+		if (n < 0 && errno != EINTR)
+			err = -errno;
+		else if (n == 0)
+			break; /* shorter than it was */
+		else if (n > 0)
+			done += (uint64_t)n;
+	}
+	if (fd >= 0)
+		(void)close(fd);
+	if (err) {
+		free(data);
+		return fail(s, err, "%s/%s: cannot be read: %s", s->name, name, strerror(-err));
+	}
+	data[done] = '\0';
+	*out = data;
+	*size = done;
+	return 0;
+}
+
+/* ---- memory -------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct memory_file *)a)->name, ((const struct memory_file *)b)->name);
+}
+
+static int find_memory(struct snapshot *s)
+{
+	DIR *dir = fdopendir(openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	struct dirent *entry;
+	int err = 0;
+
+	if (!dir)
+		return fail(s, -errno, "%s: cannot be listed: %s", s->name, strerror(errno));
+	while (!err && (entry = readdir(dir))) {
+		size_t length = strlen(entry->d_name);
+
+		if (length < 6 || strcmp(entry->d_name + length - 5, ".data") != 0)
+			continue;
+		if (s->n_files == REGIONS_MAX)
+			err = fail(s, -ENOTSUP, "%s: more than %d memory files", s->name,
+				   REGIONS_MAX);
+		else if (!(s->files[s->n_files].name = strdup(entry->d_name)))
+			err = -ENOMEM;
+		else
+			s->n_files++;
+	}
+	(void)closedir(dir);
+	qsort(s->files, s->n_files, sizeof(s->files[0]), by_name);
+	return err;
+}
+
+static int read_memory_files(struct snapshot *s)
+{
+	uint64_t left = MEMORY_MAX;
+	int err = find_memory(s);
+
+	for (size_t i = 0; !err && i < s->n_files; i++) {
+		struct memory_file *f = &s->files[i];
+		struct uw_region *r = &s->regions[s->memory.n_regions];
+		uint64_t size;
+
+		err = read_file(s, f->name, left, &f->data, &size);
+		if (err)
+			break;
+		if (size < 8) {
+			err = fail(s, -EBADMSG,
+				   "%s/%s: offset %" PRIu64 ": torn: it ends in its start address",
+				   s->name, f->name, size);
+			break;
+		}
+		for (int k = 7; k >= 0; k--)
+			r->addr = r->addr << 8 | f->data[k];
+		left -= size;
+		r->size = size - 8;
+		r->bytes = f->data + 8;
+		if (r->size > UINT64_MAX - r->addr)
+			err = fail(s, -EBADMSG,
+				   "%s/%s: offset 0: memory at %" PRIx64
+				   " would end beyond the address space",
+				   s->name, f->name, r->addr);
+		s->memory.n_regions += r->size != 0;
+	}
+	s->memory.regions = s->regions;
+	return err;
+}
+
+/* ---- registers ------------------------------------------------------------------- */
+
+static const char *const x86_64_names[UW_X86_64_REGS] = { "rax", "rdx", "rcx", "rbx", "rsi", "rdi",
+							  "rbp", "rsp", "r8",  "r9",  "r10", "r11",
+							  "r12", "r13", "r14", "r15", "rip" };
+
+static int reg_of(uint16_t machine, const char *name)
+{
+	char text[16];
+
+	if (machine == EM_X86_64) {
+		for (int i = 0; i < UW_X86_64_REGS; i++)
+			if (!strcmp(name, x86_64_names[i]))
+				return i;
+		return -1;
+	}
+	for (int i = 0; i < UW_AARCH64_REGS; i++) {
+		(void)snprintf(text, sizeof(text), "x%d", i);
+		if (i <= UW_AARCH64_LR && !strcmp(name, text))
+			return i;
+	}
+	return !strcmp(name, "lr")   ? UW_AARCH64_LR
+	       : !strcmp(name, "sp") ? UW_AARCH64_SP
+	       : !strcmp(name, "pc") ? UW_AARCH64_PC
+				     : -1;
+}
+
+static uint16_t machine_of(const char *text)
+{
+	/* 32-bit ones have eip, and r0 … r15 beside a pc. */
+	if (strstr(text, "rip:"))
+		return EM_X86_64;
+	if (strstr(text, "eip:"))
+		return EM_386;
+	return strstr(text, "pc:") && strchr(text, 'x') ? EM_AARCH64 : EM_ARM;
+}
+
+static int read_regs(struct snapshot *s, struct uw_regs *regs, uint16_t *machine)
+{
+	uint8_t *text;
+	uint64_t size;
+	int err = read_file(s, "regs.txt", TEXT_MAX, &text, &size);
+	char *line = (char *)text, *next;
+
+	if (err)
+		return err;
+	*machine = machine_of(line);
+	if (*machine == EM_386 || *machine == EM_ARM) {
+		err = fail(s, -ENOTSUP, "%s/regs.txt: 32-bit %s registers cannot be unwound yet",
+			   s->name, *machine == EM_386 ? "x86" : "arm");
+		goto out;
+	}
+	*regs = (struct uw_regs){ .known = *machine == EM_X86_64
+						   ? ((uint64_t)1 << UW_X86_64_REGS) - 1
+						   : ((uint64_t)1 << UW_AARCH64_REGS) - 1 };
+	for (; *line; line = next) {
+		char name[16], *end;
+		size_t length = strcspn(line, "\r\n"), at;
+		uint64_t value;
+		int reg;
+
+		next = line + length + strspn(line + length, "\r\n");
+		line[length] = '\0';
+		line += strspn(line, " \t");
+		at = strcspn(line, ": \t");
+		if (!*line)
+			continue;
+		end = line + at + strspn(line + at, " \t");
+		if (at && at < sizeof(name) && *end == ':') {
+			memcpy(name, line, at);
+			name[at] = '\0';
+			line = end + 1;
+			errno = 0;
+			value = strtoull(line, &end, 16);
+			if (!errno && end != line && !end[strspn(end, " \t")]) {
+				reg = reg_of(*machine, name);
+				if (reg >= 0)
+					regs->value[reg] = value;
+				continue;
+			}
+		}
+		err = fail(s, -EBADMSG, "%s/regs.txt: offset %td: not a register and its value",
+			   s->name, (uint8_t *)line - text);
+		break;
+	}
+out:
+	free(text);
+	return err;
+}
+
+/* ---- mappings -------------------------------------------------------------------- */
+
+static bool take_hex(char **at, char stop, uint64_t *out)
+{
+	char *end;
+
+	/* strtoull would take a sign and spaces, too. */
+	if (!strchr("0123456789abcdefABCDEF", **at) || !**at)
+		return false;
+	errno = 0;
+	*out = strtoull(*at, &end, 16);
+	if (errno || *end != stop)
+		return false;
+	*at = end + 1;
+	return true;
+}
+
+static bool take_word(char **at, char **word)
+{
+	*at += strspn(*at, " \t");
+	*word = *at;
+	*at += strcspn(*at, " \t");
+	if (*at == *word)
+		return false;
+	if (**at)
+		*(*at)++ = '\0';
+	return true;
+}
+
+static bool parse_mapping(char *line, struct event_mapping *m)
+{
+	char *at = line, *prot, *off, *word;
+
+	*m = (struct event_mapping){ 0 };
+	at += strspn(at, " \t");
+	if (!take_hex(&at, '-', &m->start) || !take_hex(&at, ' ', &m->end) ||
+	    !take_word(&at, &prot) || strlen(prot) != 4 || !take_word(&at, &off) ||
+	    !take_hex(&off, '\0', &m->off) || !take_word(&at, &word) || !take_word(&at, &word))
+		return false;
+	if ((m->end & 0xfff) == 0xfff) /* the last byte, not the one behind it */
+		m->end++;
+	m->prot = (prot[0] == 'r' ? PROT_READ : 0u) | (prot[1] == 'w' ? PROT_WRITE : 0u) |
+		  (prot[2] == 'x' ? PROT_EXEC : 0u);
+	at += strspn(at, " \t");
+	word = at + strlen(at);
+	while (word > at && (word[-1] == ' ' || word[-1] == '\t'))
+		*--word = '\0';
+	m->path = at;
+	m->file = *at && *at != '[';
+	return m->start < m->end;
+}
+
+static int read_maps(struct snapshot *s)
+{
+	uint8_t *text;
+	uint64_t size;
+	int err = read_file(s, "maps.txt", TEXT_MAX, &text, &size);
+	char *line = (char *)text, *next;
+
+	if (err)
+		return err;
+	for (; !err && *line; line = next) {
+		size_t length = strcspn(line, "\r\n");
+		struct event_mapping m;
+
+		next = line + length + strspn(line + length, "\r\n");
+		line[length] = '\0';
+		if (!line[strspn(line, " \t")])
+			continue;
+		if (!parse_mapping(line, &m))
+			err = fail(s, -EBADMSG, "%s/maps.txt: offset %td: not a mapping", s->name,
+				   (uint8_t *)line - text);
+		else if (s->frozen.n_mappings == MAPS_MAX)
+			err = fail(s, -ENOTSUP, "%s/maps.txt: offset %td: more than %u mappings",
+				   s->name, (uint8_t *)line - text, MAPS_MAX);
+		else
+			err = frozen_add_mapping(&s->frozen, &m);
+	}
+	free(text);
+	frozen_sort(&s->frozen);
+	return err;
+}
+
+static bool is_elf(const struct snapshot *s, uint64_t addr)
+{
+	uint8_t magic[SELFMAG];
+
+	return !uw_memory_read((void *)(uintptr_t)&s->memory, addr, magic, sizeof(magic)) &&
+	       !memcmp(magic, ELFMAG, SELFMAG);
+}
+
+/*
+ * Where in an archive each mapping's ELF image begins: neighbours of one name are
+ * one image, and so is everything after a beginning at offset 0, holes or not.
+ * Memory without a name that begins with an ELF header is a file, too.
+ */
+static int find_images(struct snapshot *s)
+{
+	const struct event_mapping *last = NULL;
+
+	for (size_t i = 0; i < s->frozen.n_mappings; i++) {
+		struct event_mapping *m = &s->frozen.mappings[i];
+
+		if (!*m->path && is_elf(s, m->start)) {
+			char *path;
+
+			if (asprintf(&path, "[elf@%" PRIx64 "]", m->start) < 0)
+				return -ENOMEM;
+			free((void *)(uintptr_t)m->path);
+			m->path = path;
+			m->file = true;
+		}
+		if (!m->file)
+			continue;
+		m->elf_off = m->off;
+		if (last && !strcmp(last->path, m->path) && m->off > last->off &&
+		    (last->elf_off == 0 || last->end == m->start))
+			m->elf_off = last->elf_off;
+		last = m;
+	}
+	return 0;
+}
+
+/* ---- the source ------------------------------------------------------------------ */
+
+static int get_image(void *ctx, uint32_t pid, uint64_t start, uint8_t **out, size_t *size)
+{
+	struct snapshot *s = ctx;
+
+	(void)pid;
+	return image_read(uw_memory_read, &s->memory, start, out, size);
+}
+
+static void snapshot_close(struct source *source)
+{
+	struct snapshot *s = (struct snapshot *)source;
+
+	for (size_t i = 0; i < s->n_files; i++) {
+		free(s->files[i].name);
+		free(s->files[i].data);
+	}
+	frozen_fini(&s->frozen);
+	if (s->fd >= 0)
+		(void)close(s->fd);
+	free(s);
+}
+
+static const struct source_ops ops = { .next = frozen_next, .close = snapshot_close };
+
+/* "a/b/" → "b". */
+static char *base_name(const char *path)
+{
+	size_t end = strlen(path), start;
+
+	while (end > 1 && path[end - 1] == '/')
+		end--;
+	for (start = end; start && path[start - 1] != '/'; start--)
+		;
+	return strndup(path + start, end - start);
+}
+
+static int read_snapshot(struct snapshot *s)
+{
+	struct frozen_thread thread = { .tid = 1 };
+	uint16_t machine = EM_NONE;
+	int err = read_regs(s, &thread.regs, &machine);
+
+	if (err)
+		return err;
+	s->frozen.source.info.machine = machine;
+	err = read_maps(s);
+	if (!err)
+		err = read_memory_files(s);
+	if (!err)
+		err = find_images(s);
+	if (err)
+		return err;
+	thread.name = base_name(s->name);
+	if (!thread.name)
+		return -ENOMEM;
+	(void)snprintf(s->frozen.comm, sizeof(s->frozen.comm), "%s", thread.name);
+	s->frozen.source.info.image = get_image;
+	s->frozen.source.info.image_ctx = s;
+	s->frozen.read = uw_memory_read;
+	s->frozen.read_ctx = &s->memory;
+	return frozen_add_thread(&s->frozen, &thread);
+}
+
+int source_snapshot_open(int fd, const char *name, struct source **out, char *error)
+{
+	struct snapshot *s = calloc(1, sizeof(*s));
+	int err = -ENOMEM;
+
+	if (s) {
+		frozen_init(&s->frozen, &ops, "snapshot", EM_NONE);
+		s->fd = fd;
+		s->name = name;
+		s->error = error;
+		err = read_snapshot(s);
+	} else {
+		(void)close(fd);
+	}
+	if (!err) {
+		s->name = s->error = NULL;
+		*out = &s->frozen.source;
+		return 0;
+	}
+	if (!error[0])
+		(void)snprintf(error, 512, "%s: cannot be read: %s", name, strerror(-err));
+	if (s)
+		snapshot_close(&s->frozen.source);
+	return err;
+}
