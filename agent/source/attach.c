@@ -1,0 +1,452 @@
+/*
+ * agent/source/attach.c: a running process, once.
+ *
+ * All threads are stopped (PTRACE_SEIZE, PTRACE_INTERRUPT: no signal is sent and
+ * none lost), registers and live stacks copied, and the process goes on before
+ * anything is unwound.  However many threads there are, the pause is bounded.
+ */
+#include "agent/log.h"
+#include "agent/source/frozen.h"
+#include "agent/source/live_inventory.h"
+#include "agent/source/regset.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PASSES_MAX  16 /* lists of threads, until one has no new one */
+#define STOP_MAX_NS 1000000000u
+#define COPY_MAX_NS 2000000000u
+#define STACK_MAX   ((uint64_t)1 << 20)	  /* of one stack */
+#define MEMORY_MAX  ((uint64_t)512 << 20) /* of all of them */
+#define RED_ZONE    128u
+#define VDSO_MAX    65536u
+#define REGSET_MAX  512
+
+struct tracee {
+	uint32_t tid;
+	bool stopped, gone;
+	int signal; /* it was about to be delivered: 0 or its number */
+};
+
+struct attached {
+	struct frozen frozen;
+	struct tracee *tracees;
+	size_t n_tracees, room;
+	uint64_t started_ns, left; /* bytes that may still be copied */
+	uint8_t **copies;	   /* owned */
+	size_t n_copies, room_copies;
+	struct event_mapping *stacks; /* all that may hold one: readable and writable */
+	size_t n_stacks, room_stacks;
+	char *error; /* while opening */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int grow(void **array, size_t n, size_t *room, size_t size)
+{
+	size_t bigger = *room ? *room * 2 : 32;
+	void *moved;
+
+	if (n < *room)
+		return 0;
+	moved = reallocarray(*array, bigger, size);
+	if (!moved)
+		return -ENOMEM;
+	*array = moved;
+	*room = bigger;
+	return 0;
+}
+
+/* ---- stopping and going on ------------------------------------------------------- */
+
+static bool is_known(const struct attached *a, uint32_t tid)
+{
+	for (size_t i = 0; i < a->n_tracees; i++)
+		if (a->tracees[i].tid == tid)
+			return true;
+	return false;
+}
+
+static int seize(struct attached *a, uint32_t tid)
+{
+	int err = grow((void **)&a->tracees, a->n_tracees, &a->room, sizeof(*a->tracees));
+
+	if (err)
+		return err;
+	if (ptrace(PTRACE_SEIZE, (pid_t)tid, NULL, NULL))
+		return errno == ESRCH ? 0 : -errno; /* it ended meanwhile */
+	a->tracees[a->n_tracees++] = (struct tracee){ .tid = tid };
+	(void)ptrace(PTRACE_INTERRUPT, (pid_t)tid, NULL, NULL);
+	return 0;
+}
+
+/* Again until no list has a new one: threads not yet stopped make more. */
+static int seize_all(struct attached *a)
+{
+	char path[40];
+	size_t before;
+	int err = 0;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task", a->frozen.pid);
+	for (int pass = 0; !err && pass < PASSES_MAX; pass++) {
+		DIR *dir = opendir(path);
+		struct dirent *entry;
+
+		if (!dir)
+			return a->n_tracees ? 0 : -errno;
+		before = a->n_tracees;
+		while (!err && (entry = readdir(dir))) {
+			uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+
+			if (tid && !is_known(a, tid))
+				err = seize(a, tid);
+		}
+		(void)closedir(dir);
+		if (a->n_tracees == before)
+			break;
+	}
+	return err;
+}
+
+/* 1: it has stopped or ended; 0: not yet. */
+static int look(struct tracee *t)
+{
+	int status;
+	pid_t got = waitpid((pid_t)t->tid, &status, __WALL | WNOHANG);
+
+	if (got == 0)
+		return 0;
+	if (got < 0 || !WIFSTOPPED(status)) {
+		t->gone = true;
+		return 1;
+	}
+	t->stopped = true;
+	/* Not our interruption, but a signal on its way: it is given back on leaving. */
+	t->signal = status >> 16 ? 0 : WSTOPSIG(status);
+	return 1;
+}
+
+static void wait_all(struct attached *a)
+{
+	uint64_t end = now_ns() + STOP_MAX_NS;
+
+	for (size_t i = 0; i < a->n_tracees; i++) {
+		struct timespec pause = { .tv_nsec = 20000 };
+
+		while (!look(&a->tracees[i]) && now_ns() < end) {
+			(void)nanosleep(&pause, NULL);
+			if (pause.tv_nsec < 1000000)
+				pause.tv_nsec *= 2;
+		}
+	}
+}
+
+static void let_go(struct attached *a)
+{
+	for (size_t i = 0; i < a->n_tracees; i++) {
+		struct tracee *t = &a->tracees[i];
+
+		if (t->gone)
+			continue;
+		/* One that sleeps in the kernel: leaving it needs it stopped; it goes on with our end. */
+		if (!t->stopped && !look(t))
+			continue;
+		if (t->stopped)
+			(void)ptrace(PTRACE_DETACH, (pid_t)t->tid, NULL,
+				     (void *)(uintptr_t)t->signal);
+	}
+}
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+static int read_maps(struct attached *a)
+{
+	char path[40], *line = NULL;
+	size_t room = 0;
+	FILE *file;
+	int err = 0;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/maps", a->frozen.pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	while (!err && getline(&line, &room, file) > 0) {
+		struct event_mapping m;
+
+		if (live_maps_line(line, &m))
+			continue;
+		err = frozen_add_mapping(&a->frozen, &m);
+		if (err || (m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
+			continue;
+		err = grow((void **)&a->stacks, a->n_stacks, &a->room_stacks, sizeof(*a->stacks));
+		if (!err)
+			a->stacks[a->n_stacks++] = m; /* its path is not looked at */
+	}
+	free(line);
+	(void)fclose(file);
+	return err;
+}
+
+/* What [addr, addr + size) holds from its beginning on; kept until the end. */
+static int copy(struct attached *a, uint64_t addr, uint64_t size, struct uw_region *out)
+{
+	struct iovec local, remote = { .iov_base = (void *)(uintptr_t)addr, .iov_len = size };
+	uint8_t *bytes;
+	ssize_t n;
+	int err = grow((void **)&a->copies, a->n_copies, &a->room_copies, sizeof(*a->copies));
+
+	if (err)
+		return err;
+	if (size > a->left || now_ns() - a->started_ns > COPY_MAX_NS)
+		return -ENOENT;
+	bytes = malloc(size);
+	if (!bytes)
+		return -ENOMEM;
+	local = (struct iovec){ .iov_base = bytes, .iov_len = size };
+	n = process_vm_readv((pid_t)a->frozen.pid, &local, 1, &remote, 1, 0);
+	if (n <= 0) {
+		free(bytes);
+		return -ENOENT;
+	}
+	a->copies[a->n_copies++] = bytes;
+	a->left -= (uint64_t)n;
+	*out = (struct uw_region){ .addr = addr, .size = (uint64_t)n, .bytes = bytes };
+	return 0;
+}
+
+static const struct event_mapping *stack_at(const struct attached *a, uint64_t addr)
+{
+	size_t low = 0, high = a->n_stacks; /* /proc lists them in order */
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (a->stacks[middle].end <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < a->n_stacks && a->stacks[low].start <= addr ? &a->stacks[low] : NULL;
+}
+
+/* [from, the end of its mapping), from the beginning on. */
+static int copy_stack(struct attached *a, struct frozen_thread *thread, uint64_t from)
+{
+	const struct event_mapping *m = stack_at(a, from);
+	uint64_t size = m ? m->end - from : 0;
+	struct uw_region *regions;
+	int err;
+
+	if (!size)
+		return 0;
+	regions = reallocarray((void *)(uintptr_t)thread->regions, thread->n_regions + 1,
+			       sizeof(*regions));
+	if (!regions)
+		return -ENOMEM;
+	thread->regions = regions;
+	err = copy(a, from, size < STACK_MAX ? size : STACK_MAX, &regions[thread->n_regions]);
+	thread->n_regions += !err;
+	return err == -ENOMEM ? err : 0;
+}
+
+/*
+ * From below sp to the end of the mapping it lies in.  A signal handler may run on a
+ * stack of its own: then the thread's real one as well, which ends at its thread pointer
+ * (glibc and musl put the thread's block there), the main thread's at [stack].
+ */
+static int copy_stacks(struct attached *a, struct frozen_thread *thread, uint64_t sp,
+		       uint64_t thread_pointer)
+{
+	const struct event_mapping *running = stack_at(a, sp), *home = NULL;
+	uint64_t from = sp >= RED_ZONE ? sp - RED_ZONE : 0;
+	int err;
+
+	if (!running)
+		return 0;
+	err = copy_stack(a, thread, from < running->start ? running->start : from);
+	if (err)
+		return err;
+	if (thread->tid == a->frozen.pid) {
+		for (size_t i = 0; i < a->frozen.n_mappings; i++)
+			if (!strcmp(a->frozen.mappings[i].path, "[stack]"))
+				home = &a->frozen.mappings[i];
+	} else if (thread_pointer) {
+		home = stack_at(a, thread_pointer);
+	}
+	if (!home || (home->start <= sp && sp < home->end))
+		return 0;
+	from = home->end;
+	if (thread->tid != a->frozen.pid && thread_pointer < from)
+		from = thread_pointer;
+	from = from - home->start > STACK_MAX / 2 ? from - STACK_MAX / 2 : home->start;
+	return copy_stack(a, thread, from);
+}
+
+/* ---- threads --------------------------------------------------------------------- */
+
+static char *read_comm(uint32_t pid, uint32_t tid)
+{
+	char path[64], comm[64] = "";
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32 "/comm", pid, tid);
+	file = fopen(path, "re");
+	if (file) {
+		if (!fgets(comm, sizeof(comm), file))
+			comm[0] = '\0';
+		(void)fclose(file);
+	}
+	comm[strcspn(comm, "\n")] = '\0';
+	return strdup(comm);
+}
+
+static int add_thread(struct attached *a, const struct tracee *t)
+{
+	struct frozen_thread thread = { .tid = t->tid };
+	uint8_t bytes[REGSET_MAX];
+	struct iovec regs = { .iov_base = bytes, .iov_len = sizeof(bytes) };
+	uint16_t machine;
+	int err;
+
+	if (!t->stopped || ptrace(PTRACE_GETREGSET, (pid_t)t->tid, (void *)NT_PRSTATUS, &regs)) {
+		a->frozen.n_lost += !t->gone;
+		return 0;
+	}
+	machine = regset_machine(regs.iov_len);
+	if (machine == EM_NONE) {
+		(void)snprintf(a->error, 512,
+			       "process %" PRIu32 ": not a 64-bit process, or of a machine that is "
+			       "not known",
+			       a->frozen.pid);
+		return -ENOTSUP;
+	}
+	a->frozen.source.info.machine = machine;
+	regset_read(machine, bytes, &thread.regs);
+	thread.comm = read_comm(a->frozen.pid, t->tid);
+	if (!thread.comm ||
+	    asprintf(&thread.name, "%" PRIu32 ":%" PRIu32, a->frozen.pid, t->tid) < 0) {
+		free(thread.comm);
+		return -ENOMEM;
+	}
+	err = copy_stacks(a, &thread, thread.regs.value[regset_sp(machine)],
+			  regset_thread_pointer(machine, bytes));
+	if (err) {
+		free((void *)(uintptr_t)thread.regions);
+		free(thread.comm);
+		free(thread.name);
+		return err;
+	}
+	return frozen_add_thread(&a->frozen, &thread);
+}
+
+/* The one mapping whose bytes no file has. */
+static int add_vdso(struct attached *a)
+{
+	for (size_t i = 0; i < a->frozen.n_mappings; i++) {
+		struct event_mapping *m = &a->frozen.mappings[i];
+		struct uw_region image;
+		int err;
+
+		if (strcmp(m->path, "[vdso]") != 0 || m->end - m->start > VDSO_MAX)
+			continue;
+		err = copy(a, m->start, m->end - m->start, &image);
+		if (err)
+			return err == -ENOMEM ? err : 0;
+		m->image = image.bytes;
+		m->image_size = image.size;
+	}
+	return 0;
+}
+
+/* ---- the source ------------------------------------------------------------------- */
+
+static void attached_close(struct source *source)
+{
+	struct attached *a = (struct attached *)source;
+
+	for (size_t i = 0; i < a->n_copies; i++)
+		free(a->copies[i]);
+	free(a->copies);
+	free(a->stacks);
+	free(a->tracees);
+	frozen_fini(&a->frozen);
+	free(a);
+}
+
+static const struct source_ops ops = { .next = frozen_next, .close = attached_close };
+
+static int take_all(struct attached *a)
+{
+	int err = read_maps(a);
+
+	for (size_t i = 0; !err && i < a->n_tracees; i++)
+		err = add_thread(a, &a->tracees[i]);
+	return err ? err : add_vdso(a);
+}
+
+int source_process_open(uint32_t pid, struct source **out, char *error)
+{
+	struct attached *a = calloc(1, sizeof(*a));
+	char *comm;
+	int err;
+
+	if (!a) {
+		(void)snprintf(error, 512, "process %" PRIu32 ": %s", pid, strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	frozen_init(&a->frozen, &ops, "process", EM_NONE);
+	a->error = error;
+	a->left = MEMORY_MAX;
+	a->frozen.source.info.same_boot = true;
+	err = live_process_group(pid, &a->frozen.pid);
+	if (err)
+		goto fail;
+	a->started_ns = a->frozen.time_ns = now_ns();
+	err = seize_all(a);
+	if (!err) {
+		wait_all(a);
+		a->started_ns = now_ns(); /* what is copied has its time, however long this took */
+		err = take_all(a);
+	}
+	let_go(a);
+	if (err)
+		goto fail;
+	log_debug("process %" PRIu32 ": %zu threads, stopped for %.1f ms", a->frozen.pid,
+		  a->frozen.n_threads, (double)(now_ns() - a->frozen.time_ns) / 1e6);
+	if (!a->frozen.n_threads) {
+		err = -ESRCH;
+		goto fail;
+	}
+	comm = read_comm(a->frozen.pid, a->frozen.pid);
+	(void)snprintf(a->frozen.comm, sizeof(a->frozen.comm), "%s", comm ? comm : "");
+	free(comm);
+	*out = &a->frozen.source;
+	return 0;
+fail:
+	if (!error[0])
+		(void)snprintf(error, 512, "process %" PRIu32 ": %s%s", pid,
+			       err == -ENOENT ? "there is none" : strerror(-err),
+			       err == -EPERM
+				       ? " (root may, or its own user where ptrace is allowed)"
+				       : "");
+	attached_close(&a->frozen.source);
+	return err;
+}
