@@ -20,7 +20,7 @@ PACKAGES := \
 	gcc libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libzstd-dev liblzma-dev libiberty-dev \
 	libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
-	linux-perf golang-go binutils elfutils python3 nodejs sqlite3 git openssl procps \
+	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
 	libunwind-dev xz-utils zstd gzip man-db util-linux
 
 # One short line a step; V=1 shows the commands.

@@ -2,9 +2,12 @@
 
 #include "agent/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,7 +45,7 @@ int input_open(const char *path, struct source **out)
 	bool standard = !strcmp(path, "-");
 	const char *name = standard ? "standard input" : path;
 	int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
-	char head[16], error[512] = "";
+	char head[SOURCE_HEAD], error[512] = "";
 	struct stat st;
 	ssize_t n;
 	int err;
@@ -53,9 +56,10 @@ int input_open(const char *path, struct source **out)
 		goto out;
 	}
 	if (S_ISDIR(st.st_mode)) {
-		err = -EISDIR;
-		log_error("%s: is a folder; expected a perf.data or .owc file", name);
-		goto out;
+		err = source_snapshot_open(fd, name, out, error);
+		if (err)
+			log_error("%s", error);
+		return err;
 	}
 	n = peek(fd, head, sizeof(head));
 	if (n < 0) {
@@ -70,11 +74,15 @@ int input_open(const char *path, struct source **out)
 	case SOURCE_OWC:
 		err = source_owc_open(fd, name, out, error);
 		break;
+	case SOURCE_CORE:
+		err = source_core_open(fd, name, out, error);
+		break;
 	case SOURCE_UNKNOWN:
 	default:
 		err = -EBADMSG;
 		log_error("%s: offset 0: %s", name,
-			  n ? "neither a perf.data nor an .owc file" : "the file is empty");
+			  n ? "neither a perf.data nor an .owc nor a core file"
+			    : "the file is empty");
 		goto out;
 	}
 	if (err)
@@ -84,6 +92,91 @@ out:
 	if (fd >= 0)
 		(void)close(fd);
 	return err;
+}
+
+/* ---- folders ------------------------------------------------------------------- */
+
+static bool is_snapshot(int dir, const char *path)
+{
+	char maps[PATH_MAX];
+
+	return (size_t)snprintf(maps, sizeof(maps), "%s/maps.txt", path) < sizeof(maps) &&
+	       !faccessat(dir, maps, F_OK, 0);
+}
+
+static int append(struct input_list *list, char *path)
+{
+	size_t room = list->room ? list->room * 2 : 16;
+	char **bigger;
+
+	if (path && list->n == list->room) {
+		bigger = reallocarray(list->paths, room, sizeof(*bigger));
+		if (bigger) {
+			list->paths = bigger;
+			list->room = room;
+		}
+	}
+	if (!path || list->n == list->room) {
+		free(path);
+		log_error("%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	list->paths[list->n++] = path;
+	return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int input_list_add(struct input_list *list, const char *path)
+{
+	size_t before = list->n;
+	struct dirent *entry;
+	struct stat st;
+	DIR *dir;
+	int err = 0;
+
+	/* Whatever is wrong with it, opening it says. */
+	if (!strcmp(path, "-") || stat(path, &st) || !S_ISDIR(st.st_mode) ||
+	    is_snapshot(AT_FDCWD, path))
+		return append(list, strdup(path));
+	dir = opendir(path);
+	if (!dir) {
+		err = -errno;
+		log_error("%s: %s", path, strerror(-err));
+		return err;
+	}
+	while (!err && (entry = readdir(dir))) {
+		char *whole;
+
+		if (entry->d_name[0] == '.' || !is_snapshot(dirfd(dir), entry->d_name))
+			continue;
+		if (asprintf(&whole, "%s/%s", path, entry->d_name) < 0)
+			whole = NULL;
+		err = append(list, whole);
+	}
+	(void)closedir(dir);
+	if (!err && list->n == before) {
+		log_error("%s: is a folder without maps.txt, and none of its folders has one",
+			  path);
+		return -ENOENT;
+	}
+	qsort(list->paths + before, list->n - before, sizeof(*list->paths), by_text);
+	return err;
+}
+
+void input_list_free(struct input_list *list)
+{
+	while (list->n)
+		free(list->paths[--list->n]);
+	free(list->paths);
+}
+
+const char *input_beside(const struct source *source, const char *path)
+{
+	return strcmp(source->info.kind, "snapshot") ? NULL : path;
 }
 
 int input_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)

@@ -6,8 +6,22 @@
 
 #include "agent/source/source.h"
 
-/* path "-": standard input, a pipe or a file.  Reports its own errors. */
+/* path "-": standard input, a pipe or a file; or a snapshot's folder.  Reports its own errors. */
 int input_open(const char *path, struct source **out);
+
+/*
+ * What path stands for: itself, or of a folder of snapshots each of them, in the order of their
+ * names.  Appends to *list, which input_list_free takes away.  Reports its own errors.
+ */
+struct input_list {
+	char **paths;
+	size_t n, room;
+};
+int input_list_add(struct input_list *list, const char *path);
+void input_list_free(struct input_list *list);
+
+/* For pipeline_options.beside: the folder itself where source is a snapshot's, else NULL. */
+const char *input_beside(const struct source *source, const char *path);
 
 /* Number of a command line: all of text, within [min, max]; reports what is wrong with option. */
 int input_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);

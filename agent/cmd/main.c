@@ -14,7 +14,7 @@ static const struct {
 	const char *sentence;
 } commands[] = {
 	{ "record", cmd_record, "sample the live system, write a profile" },
-	{ "unwind", cmd_unwind, "turn perf.data and capture files into profiles or frames" },
+	{ "unwind", cmd_unwind, "turn recordings, cores, snapshots into profiles or frames" },
 	{ "report", cmd_report, "show a profile's top functions" },
 	{ "doctor", cmd_doctor, "say what works on this machine and what to do about the rest" },
 };

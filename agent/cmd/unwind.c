@@ -25,6 +25,7 @@ struct job {
 	struct output out;
 	struct pipeline_options pipeline;
 	bool demangle;
+	uint32_t pid;	     /* a running process to add to the inputs; 0: none */
 	struct names *names; /* of the input being read */
 	struct export_pprof *pprof;
 	struct export_folded *folded;
@@ -37,13 +38,17 @@ struct job {
 
 static const char help[] =
 	"usage: offwind unwind [OPTION]… INPUT…\n"
-	"Unwinds the stacks of perf.data and .owc recordings (- for standard input).\n"
+	"       offwind unwind [OPTION]… --pid PID\n"
+	"Unwinds the stacks of perf.data and .owc recordings (- for standard input), of core\n"
+	"files, of snapshot folders, or of a running process.\n"
 	"\n"
 	"  -o, --output FILE     where to (default: offwind.pb.gz for pprof, else standard "
 	"output)\n"
 	"      --format FORMAT   pprof (default), folded, text or tsv\n"
 	"      --max-frames N    most frames of one stack (default 1024)\n"
-	"      --symfs DIR       look for the recorded files below DIR\n"
+	"      --symfs DIR       look for the recorded files below DIR; --sysroot is the same\n"
+	"      --exe FILE        the program that a core file is of\n"
+	"      --pid PID         all threads of a running process, once\n"
 	"      --no-demangle     names as linked\n"
 	"  -q, --quiet           errors and warnings only\n"
 	"  -v, --verbose         say more\n"
@@ -113,20 +118,34 @@ static int fold_into(struct job *job, const struct source_info *info, struct pip
 	return err;
 }
 
+/* path NULL: the running process. */
 static int unwind_input(struct job *job, const char *path)
 {
+	char error[512] = "";
 	struct pipeline *pipeline = NULL;
 	struct source *source = NULL;
 	struct accounting total;
 	struct stat st;
 	int err;
 
-	err = input_open(path, &source);
+	job->pipeline.until_ns = 0;
+	job->pipeline.live = !path;
+	job->pipeline.beside = NULL;
+	if (path) {
+		err = input_open(path, &source);
+	} else {
+		path = "the process";
+		err = source_process_open(job->pid, &source, error);
+		if (err)
+			log_error("%s", error);
+	}
 	if (err)
 		return err;
+	if (!job->pipeline.live)
+		job->pipeline.beside = input_beside(source, path);
 	/* A file written after the recording ended is not what was recorded. */
-	job->pipeline.until_ns = 0;
-	if (strcmp(path, "-") && !stat(path, &st))
+	if (!job->pipeline.live && !job->pipeline.beside && strcmp(path, "-") != 0 &&
+	    !stat(path, &st))
 		job->pipeline.until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
 	err = pipeline_new(&job->pipeline, &source->info, &pipeline);
 	if (!err)
@@ -186,40 +205,53 @@ static int finish_output(struct job *job)
 
 static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 {
-	int err, failed = 0;
+	struct input_list list = { 0 };
+	size_t failed = 0, n;
+	int err;
 
 	err = output_open(&job->out, path);
 	if (err)
 		return CMD_FAILED;
+	for (int i = 0; i < n_inputs; i++)
+		failed += input_list_add(&list, inputs[i]) != 0;
+	n = list.n + failed + (job->pid != 0);
 	err = begin_output(job);
-	for (int i = 0; !err && i < n_inputs; i++) {
-		failed += unwind_input(job, inputs[i]) != 0;
+	for (size_t i = 0; !err && i < list.n; i++) {
+		failed += unwind_input(job, list.paths[i]) != 0;
 		err = job->write_err;
 	}
+	if (!err && job->pid) {
+		failed += unwind_input(job, NULL) != 0;
+		err = job->write_err;
+	}
+	input_list_free(&list);
 	/* What could be read of the others is worth keeping. */
-	if (!err && failed < n_inputs)
+	if (!err && failed < n)
 		err = finish_output(job);
 	if (err)
 		log_error("%s: cannot be written: %s", strcmp(path, "-") ? path : "standard output",
 			  strerror(-err));
-	else if (failed < n_inputs)
+	else if (failed < n)
 		err = output_commit(&job->out);
 	export_pprof_free(job->pprof);
 	export_folded_free(job->folded);
 	output_abort(&job->out);
-	if (err || failed == n_inputs)
+	if (err || failed == n)
 		return CMD_FAILED;
 	return failed || job->damaged ? CMD_PARTLY : CMD_DONE;
 }
 
 int cmd_unwind(int argc, char **argv)
 {
-	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE };
+	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE, EXE, PID };
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "format", required_argument, NULL, FORMAT },
 		{ "max-frames", required_argument, NULL, MAX_FRAMES },
 		{ "symfs", required_argument, NULL, SYMFS },
+		{ "sysroot", required_argument, NULL, SYMFS },
+		{ "exe", required_argument, NULL, EXE },
+		{ "pid", required_argument, NULL, PID },
 		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -249,6 +281,14 @@ int cmd_unwind(int argc, char **argv)
 		case SYMFS:
 			job.pipeline.symfs = optarg;
 			break;
+		case EXE:
+			job.pipeline.exe = optarg;
+			break;
+		case PID:
+			if (input_number("--pid", optarg, 1, INT32_MAX, &number))
+				return CMD_USAGE;
+			job.pid = (uint32_t)number;
+			break;
 		case NO_DEMANGLE:
 			job.demangle = false;
 			break;
@@ -265,7 +305,7 @@ int cmd_unwind(int argc, char **argv)
 			return CMD_USAGE;
 		}
 	}
-	if (optind == argc) {
+	if (optind == argc && !job.pid) {
 		log_error("unwind: no input; see offwind unwind --help");
 		return CMD_USAGE;
 	}
