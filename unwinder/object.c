@@ -777,3 +777,16 @@ const void *uw_object_compiled(const struct uw_object *object, size_t *size)
 	*size = compiled ? compiled->size : 0;
 	return compiled ? compiled->blob : NULL;
 }
+
+int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	const struct uw_cfi *cfi = NULL;
+	struct uw_fde fde;
+	int err = find_fde(object, vaddr, &cfi, &fde);
+
+	if (err)
+		return err;
+	*start = fde.start;
+	*end = fde.end;
+	return 0;
+}

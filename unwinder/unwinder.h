@@ -75,6 +75,13 @@ const struct uw_segment *uw_object_segments(const struct uw_object *object, size
  */
 int uw_object_vaddr(const struct uw_object *object, uint64_t off, uint64_t *vaddr);
 
+/*
+ * The function around vaddr as unwind information bounds it, names or none:
+ * [*start, *end).  A part that was split off is one of its own.  -ENOENT where no
+ * FDE covers vaddr, or how the one that should is damaged.
+ */
+int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start, uint64_t *end);
+
 /* Copies bytes of segments that are not writable, as the file has them; -EFAULT outside. */
 int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, size_t size);
 

@@ -21,8 +21,8 @@
  * pprof, as proto/pprof.h writes it.  Each event gives two sample types, the
  * number of samples and what they stand for: "samples"/count and
  * "cpu"/nanoseconds; the second event on has its name before: "NAME_samples".
- * A location without symbol has the function "[libfoo.so]" and keeps its
- * address.  The comments are this program's version, host, kernel, recorder,
+ * A location without symbol has the function "libfoo.so+0x1234" (see export_place)
+ * and keeps its address.  The comments are this program's version, host, kernel, recorder,
  * the accounting, then the caller's.
  */
 int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
@@ -70,7 +70,10 @@ int export_tsv(FILE *out, const struct walked *walked, struct names *names);
 
 /* ---- shared by the exporters ---------------------------------------------- */
 
-/* What stands for a function without name: its module, "[libfoo.so]", "[kernel]". */
+/*
+ * What stands for a function without name: where it begins by unwind information,
+ * "libfoo.so+0x1234", or its module alone, "[libfoo.so]", "[kernel]".
+ */
 void export_place(const struct name *name, char *out, size_t size);
 int export_flush(FILE *out);
 

@@ -26,7 +26,10 @@ void export_place(const struct name *name, char *out, size_t size)
 {
 	const char *module = name->module && name->module[0] ? name->module : "[unknown]";
 
-	(void)snprintf(out, size, module[0] == '[' ? "%s" : "[%s]", module);
+	if (name->bounded)
+		(void)snprintf(out, size, "%s+0x%" PRIx64, module, name->start);
+	else
+		(void)snprintf(out, size, module[0] == '[' ? "%s" : "[%s]", module);
 }
 
 /* The module as perf script has it: a file by its path, anything else by its name. */

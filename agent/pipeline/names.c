@@ -17,6 +17,7 @@ struct cached { /* one symbol, or one address that nothing names */
 	uint64_t addr;
 	const char *function, *system_name, *in;
 	uint64_t start;
+	bool bounded;
 };
 
 struct module_symbols {
@@ -242,8 +243,13 @@ static void name_user(struct names *names, struct cached *c)
 	if (!symbols->tried)
 		open_symbols(c->module, symbols);
 	c->in = symbols->base;
-	if (!symbols->table || sym_table_find(symbols->table, c->addr, &symbol))
+	if (!symbols->table || sym_table_find(symbols->table, c->addr, &symbol)) {
+		uint64_t end;
+
+		c->bounded = c->module->object &&
+			     !uw_object_function(c->module->object, c->addr, &c->start, &end);
 		return;
+	}
 	c->start = symbol.addr;
 	c->system_name = c->function = keep(names, symbol.name);
 	readable = names->demangle ? sym_demangle(symbol.name) : NULL;
@@ -303,5 +309,6 @@ void names_find(struct names *names, const struct location *location, struct nam
 			      .system_name = c->system_name,
 			      .module = c->in,
 			      .start = c->start,
+			      .bounded = c->bounded,
 			      .offset = location->vaddr + location->ra_bytes - c->start };
 }

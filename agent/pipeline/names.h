@@ -16,7 +16,8 @@ struct name {
 	const char *system_name; /* as linked, sanitised; NULL: unknown */
 	const char *module;	 /* base name, or "[kernel]", a kernel module as "[ext4]" */
 	uint64_t start;		 /* the symbol's vaddr */
-	uint64_t offset;	 /* location.vaddr + ra_bytes - start: where the pc stands */
+	bool bounded;	 /* no symbol, but unwind information says a function begins at start */
+	uint64_t offset; /* location.vaddr + ra_bytes - start: where the pc stands */
 };
 
 /* Both are borrowed; info is read again as it becomes fuller. */
