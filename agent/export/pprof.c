@@ -363,7 +363,7 @@ static void add_time(struct writer *w)
 	const struct profile *p = w->profile;
 	uint64_t wall = w->info->wall_start_ns;
 
-	if (wall)
+	if (wall && p->start_ns)			      /* else nothing was sampled */
 		wall += p->start_ns - w->info->wall_first_ns; /* may lie before: wraps back */
 	if (!e->n_added || wall < e->wall_ns)
 		e->wall_ns = wall;
