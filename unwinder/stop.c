@@ -28,8 +28,8 @@ static const struct {
 	[UW_STOP_CYCLE] = { "cycle", "The same frame came again: an overwritten stack." },
 	[UW_STOP_MAX_FRAMES] = { "max_frames", "The stack is deeper than the frames asked for." },
 	[UW_STOP_NO_USER_STATE] = { "no_user_state",
-				    "The sample has no user registers: a kernel thread, or a task "
-				    "that was exiting." },
+				    "The sample has no user registers that can be used: a kernel "
+				    "thread, a task that was exiting, or a 32-bit program." },
 };
 
 static const char *const steppers[UW_STEPPER_N] = {

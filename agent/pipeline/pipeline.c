@@ -157,7 +157,12 @@ static size_t user_frames(struct pipeline *p, const struct event_sample *s, stru
 				    .ctx = &memory }; /* regions come first in it */
 	struct uw_stack stack = { .frames = p->user, .max_frames = p->options.max_frames };
 
+	/* Of a 32-bit thread it is known where it stands, and not yet how to go on. */
+	if (s->compat)
+		stack.max_frames = 1;
 	uw_walk(space, p->worker, &thread, &stack);
+	if (s->compat)
+		stack.stop = UW_STOP_NO_USER_STATE;
 	for (size_t i = 0; i < stack.n_frames; i++)
 		p->frames[first + i] = (struct walked_frame){
 			.location = locate(p, &stack.frames[i]),
@@ -212,7 +217,7 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	walked.event_name =
 		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
 	walked.n_kernel = walked.n_frames = kernel_frames(p, s);
-	if (s->has_user_regs && !s->compat) {
+	if (s->has_user_regs) {
 		walked.has_user = true;
 		walked.n_frames += user_frames(p, s, thread.space, walked.n_kernel, &walked);
 	}
@@ -259,7 +264,7 @@ int pipeline_take(struct pipeline *p, struct profile **out)
 	if (err)
 		return err;
 	/* Known by now, if ever: a pipe tells it after its first samples. */
-	if (!modules_kernel(p->modules)->build_id.size)
+	if (!modules_kernel(p->modules)->build_id.size && p->info->kernel_build_id.size)
 		modules_kernel(p->modules)->build_id = p->info->kernel_build_id;
 	profile->accounting = p->now;
 	accounting_add(&p->total, &p->now);

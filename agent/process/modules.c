@@ -371,13 +371,20 @@ static void report(const struct known *k)
 			    told[0] ? ", no file has build-id " : "", told);
 		break;
 	case MODULE_MISSING:
-	case MODULE_UNREADABLE:
-	case MODULE_DAMAGED:
-		log_warning("%s: %s (%s)%s%s", k->module.path,
+		log_warning("%s: %s%s%s", k->module.path,
 			    k->module.kind == MODULE_VDSO
 				    ? "of another kernel, and not in the recording"
 				    : module_state_sentence(k->module.state),
-			    strerror(-k->module.error), told[0] ? ", build-id " : "", told);
+			    told[0] ? ", build-id " : "", told);
+		break;
+	case MODULE_UNREADABLE:
+	case MODULE_DAMAGED:
+		log_warning("%s: %s (%s)%s%s", k->module.path,
+			    k->module.error == -ENOTSUP ? "cannot be used yet"
+							: module_state_sentence(k->module.state),
+			    k->module.error == -ENOTSUP ? "32-bit, or for another machine"
+							: strerror(-k->module.error),
+			    told[0] ? ", build-id " : "", told);
 		break;
 	case MODULE_USABLE:
 	case MODULE_NOT_OPENED:

@@ -180,4 +180,17 @@ others=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -vc "^$busy/")
 mine=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -c "^$busy/")
 [ "$others" = 0 ] && [ "$mine" -gt 100 ] || fail "-p $busy: $mine of it, $others of others"
 
+echo "== a 32-bit program: where it stands, if not how it came there"
+cat >"$dir/narrow.c" <<'C'
+volatile unsigned int n;
+int main(void) { for (;;) n++; }
+C
+gcc -m32 -nostdlib -static -Wl,-e,main -o "$dir/narrow" "$dir/narrow.c" || fail "gcc -m32"
+"$dir/narrow" & narrow=$!
+"$offwind" record -F 199 -d 1 -p $narrow -o "$dir/narrow.pb.gz" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+kill $narrow
+check_balance "$(accounting "$dir/log")"
+"$offwind" report --check "$dir/narrow.pb.gz" >/dev/null || fail "its profile is not sound"
+"$offwind" report -n 1 "$dir/narrow.pb.gz" | grep -q '^ *[1-9][0-9.]*%.* \[narrow\]$' || fail "no frame of it"
+
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }
