@@ -75,10 +75,10 @@ enum table_flag {
 
 enum table_kind {
 	TABLE_NONE, /* ask the file */
-	TABLE_SP,   /* CFA = sp + offset */
-	TABLE_FP,   /* CFA = fp + offset */
-	TABLE_REG,  /* CFA = another register + offset */
 	TABLE_SLOW, /* a record: expressions, odd registers, odd offsets */
+	TABLE_SP,   /* CFA = sp + offset */
+	TABLE_FP,   /* CFA = fp + offset; SP but for bit 0 */
+	TABLE_REG,  /* CFA = another register + offset */
 	TABLE_KINDS
 };
 

@@ -1,3 +1,5 @@
+#include "unwinder/walk.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,45 +12,6 @@
 #include "unwinder/unwinder.h"
 
 /* ---- the worker's caches ---------------------------------------------------------- */
-
-/*
- * Two small ones instead of one keyed by (space, pc): where a page is mapped
- * belongs to the space, but the rule belongs to the object, and the hundred
- * short processes of a compilation share theirs.
- */
-#define N_PAGES	   1024
-#define N_RULES	   4096
-#define N_CALLS	   4096
-#define PAGE_SHIFT 12
-
-/* Rules with more registers, those of signal frames, are found anew each time. */
-#define SLOT_REGS 8
-
-struct page_slot {
-	uint64_t space;
-	uint64_t page;
-	struct uw_mapping *mapping; /* valid while the space has this id */
-};
-
-struct rule_slot {	 /* three cache lines */
-	uint64_t object; /* its id; 0: empty */
-	uint64_t key;	 /* lookup and whether it is exact */
-	int err;
-	uint8_t rule[offsetof(struct uw_rule, regs)]; /* the head, then n_regs of */
-	struct uw_reg_rule regs[SLOT_REGS];
-};
-
-struct call_slot {
-	uint64_t object;
-	uint64_t vaddr;
-	struct uw_call call;
-};
-
-struct uw_worker {
-	struct rule_slot rules[N_RULES];
-	struct page_slot pages[N_PAGES];
-	struct call_slot calls[N_CALLS];
-};
 
 int uw_worker_new(struct uw_worker **out)
 {
@@ -77,7 +40,7 @@ static int cached_rule(struct uw_worker *worker, struct uw_object *object, uint6
 		       bool exact, struct uw_rule *rule)
 {
 	uint64_t id = uw_object_id(object), key = lookup << 1 | exact;
-	struct rule_slot *slot = &worker->rules[slot_of(id, key, N_RULES)];
+	struct uw_rule_slot *slot = &worker->rules[slot_of(id, key, UW_RULE_SLOTS)];
 	int err;
 
 	if (slot->object == id && slot->key == key) {
@@ -88,7 +51,7 @@ static int cached_rule(struct uw_worker *worker, struct uw_object *object, uint6
 		return slot->err;
 	}
 	err = uw_object_rule(object, lookup, exact, rule);
-	if (err != -ENOMEM && (err || rule->n_regs <= SLOT_REGS)) {
+	if (err != -ENOMEM && (err || rule->n_regs <= UW_SLOT_REGS)) {
 		slot->object = id;
 		slot->key = key;
 		slot->err = err;
@@ -102,32 +65,12 @@ static int cached_rule(struct uw_worker *worker, struct uw_object *object, uint6
 
 /* ---- a walk ------------------------------------------------------------------------- */
 
-struct walk {
-	struct uw_space *space;
-	struct uw_worker *worker;
-	const struct uw_thread *thread;
-	struct uw_machine machine;
-	/* Of the frame being left: */
-	uint64_t pc, lookup, sp;
-	bool exact;
-	uint8_t stepper; /* how it was found */
-	struct uw_mapping *mapping;
-	/* Where the caller was looked for and not found. */
-	uint64_t missing;
-	bool has_missing;
-};
+#define PAGE_SHIFT 12
 
-/* A step's outcome where the walk does not go on: an enum uw_stop below zero. */
-#define GO_ON 0
-static int stopping(enum uw_stop stop)
-{
-	return -1 - (int)stop;
-}
-
-static struct uw_mapping *mapping_at(struct walk *w, uint64_t addr)
+static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 {
 	uint64_t id = uw_space_id(w->space), page = addr >> PAGE_SHIFT;
-	struct page_slot *slot = &w->worker->pages[slot_of(id, page, N_PAGES)];
+	struct uw_page_slot *slot = &w->worker->pages[slot_of(id, page, UW_PAGE_SLOTS)];
 	struct uw_mapping *mapping;
 
 	if (slot->space == id && slot->page == page && addr >= slot->mapping->start &&
@@ -135,11 +78,11 @@ static struct uw_mapping *mapping_at(struct walk *w, uint64_t addr)
 		return slot->mapping;
 	mapping = uw_space_at(w->space, addr);
 	if (mapping)
-		*slot = (struct page_slot){ .space = id, .page = page, .mapping = mapping };
+		*slot = (struct uw_page_slot){ .space = id, .page = page, .mapping = mapping };
 	return mapping;
 }
 
-static struct uw_mapping *code_at(struct walk *w, uint64_t addr)
+struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr)
 {
 	struct uw_mapping *mapping = mapping_at(w, addr);
 
@@ -149,7 +92,7 @@ static struct uw_mapping *code_at(struct walk *w, uint64_t addr)
 /* Captured bytes, then what the file says of memory that cannot have been written. */
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
-	struct walk *w = ctx;
+	struct uw_walking *w = ctx;
 	struct uw_mapping *mapping;
 	struct uw_object *object;
 
@@ -177,11 +120,11 @@ enum worth {
 #define FUNCTION_MAX ((uint64_t)64 << 10)
 
 /* The call that ends at vaddr; -EFAULT where the code cannot be read. */
-static int call_before(struct walk *w, struct uw_object *object, uint64_t vaddr,
+static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
 		       struct uw_call *out)
 {
 	uint64_t id = uw_object_id(object);
-	struct call_slot *slot = &w->worker->calls[slot_of(id, vaddr, N_CALLS)];
+	struct uw_call_slot *slot = &w->worker->calls[slot_of(id, vaddr, UW_CALL_SLOTS)];
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code code;
 	int err = 0;
@@ -189,18 +132,18 @@ static int call_before(struct walk *w, struct uw_object *object, uint64_t vaddr,
 	if (slot->object != id || slot->vaddr != vaddr) {
 		err = uw_object_code(object, vaddr, buffer, &code);
 		if (!err)
-			*slot = (struct call_slot){ .object = id,
-						    .vaddr = vaddr,
-						    .call = w->machine.arch->after_call(&code) };
+			*slot = (struct uw_call_slot){ .object = id,
+						       .vaddr = vaddr,
+						       .call = w->machine.arch->after_call(&code) };
 	}
 	if (!err)
 		*out = slot->call;
 	return err;
 }
 
-static bool is_stub(struct walk *w, uint64_t pc)
+static bool is_stub(struct uw_walking *w, uint64_t pc)
 {
-	struct uw_mapping *mapping = code_at(w, pc);
+	struct uw_mapping *mapping = uw_walk_code(w, pc);
 	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
 	struct uw_rule rule;
 
@@ -210,9 +153,9 @@ static bool is_stub(struct walk *w, uint64_t pc)
 	return uw_object_stub(object, pc - mapping->bias, &rule);
 }
 
-static enum worth worth_of(struct walk *w, uint64_t ra)
+static enum worth worth_of(struct uw_walking *w, uint64_t ra)
 {
-	struct uw_mapping *mapping = ra ? code_at(w, ra - 1) : NULL;
+	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
 	struct uw_object *object;
 	struct uw_call call;
 	uint64_t target;
@@ -232,7 +175,7 @@ static enum worth worth_of(struct walk *w, uint64_t ra)
 	return is_stub(w, target) ? WORTH_INDIRECT : WORTH_ELSEWHERE;
 }
 
-static void note_missing(struct walk *w)
+static void note_missing(struct uw_walking *w)
 {
 	if (!w->has_missing)
 		w->missing = w->machine.missing;
@@ -245,7 +188,7 @@ static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 	regs->known |= (uint64_t)1 << reg;
 }
 
-static uint64_t stripped(const struct walk *w, uint64_t pc)
+static uint64_t stripped(const struct uw_walking *w, uint64_t pc)
 {
 	return w->machine.arch->strip(pc, uw_space_top(w->space));
 }
@@ -262,7 +205,7 @@ struct guess {
  * The pc was reached by a call and has built no frame yet: the return address
  * is where the call left it.
  */
-static void guess_leaf(struct walk *w, struct guess *guess)
+static void guess_leaf(struct uw_walking *w, struct guess *guess)
 {
 	const struct uw_arch *arch = w->machine.arch;
 
@@ -272,7 +215,7 @@ static void guess_leaf(struct walk *w, struct guess *guess)
 			return;
 		guess->ra = stripped(w, guess->ra);
 		/* At a function's start a link register holds nothing else. */
-		if (guess->ra && code_at(w, guess->ra - 1))
+		if (guess->ra && uw_walk_code(w, guess->ra - 1))
 			guess->worth = WORTH_DIRECT;
 		return;
 	}
@@ -283,7 +226,7 @@ static void guess_leaf(struct walk *w, struct guess *guess)
 		guess->worth = worth_of(w, guess->ra);
 }
 
-static void take_leaf(struct walk *w, const struct guess *guess, uint64_t *cfa)
+static void take_leaf(struct uw_walking *w, const struct guess *guess, uint64_t *cfa)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_regs *regs = &w->machine.regs;
@@ -303,45 +246,45 @@ static void take_leaf(struct walk *w, const struct guess *guess, uint64_t *cfa)
  * §6.4.6).  Code without rules may use the register for anything, so both words
  * must look the part.
  */
-static int guess_fp(struct walk *w, struct guess *guess)
+static int guess_fp(struct uw_walking *w, struct guess *guess)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	uint64_t fp, next, ra;
 
 	*guess = (struct guess){ .worth = WORTH_NOTHING };
 	if (uw_machine_reg(&w->machine, arch->fp, &fp))
-		return GO_ON;
+		return UW_GO_ON;
 	/*
 	 * The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6).  That much
 	 * is to be believed of code that is there to see, or at the end of a chain;
 	 * elsewhere the register may be zero for any reason.
 	 */
 	if (fp == 0 && !w->exact && (w->mapping->object || w->stepper == UW_STEPPER_FP))
-		return stopping(UW_STOP_ROOT);
+		return uw_stopping(UW_STOP_ROOT);
 	if (fp < w->sp || fp - w->sp > STACK_MAX || fp % 8)
-		return GO_ON;
+		return UW_GO_ON;
 	if (uw_machine_read(&w->machine, fp, 8, &next) ||
 	    uw_machine_read(&w->machine, fp + 8, 8, &ra)) {
 		note_missing(w);
-		return GO_ON;
+		return UW_GO_ON;
 	}
 	ra = stripped(w, ra);
 	if (ra == 0)
-		return next == 0 ? stopping(UW_STOP_ROOT) : GO_ON;
+		return next == 0 ? uw_stopping(UW_STOP_ROOT) : UW_GO_ON;
 	*guess = (struct guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth_of(w, ra) };
 	/*
 	 * The last link of a chain holds by itself.  What it leads to need not have
 	 * called: Go lets goroutines return to the second byte of runtime.goexit.
 	 */
-	if (guess->worth == WORTH_NOTHING && next == 0 && code_at(w, ra - 1))
+	if (guess->worth == WORTH_NOTHING && next == 0 && uw_walk_code(w, ra - 1))
 		guess->worth = WORTH_UNREAD;
 	/* Generated code cannot be looked at; then the chain itself must hold. */
 	if (guess->worth == WORTH_UNREAD && next != 0 && (next <= fp || next % 8))
 		guess->worth = WORTH_NOTHING;
-	return GO_ON;
+	return UW_GO_ON;
 }
 
-static void take_fp(struct walk *w, const struct guess *guess, uint64_t *cfa)
+static void take_fp(struct uw_walking *w, const struct guess *guess, uint64_t *cfa)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_regs *regs = &w->machine.regs;
@@ -360,7 +303,7 @@ static void take_fp(struct walk *w, const struct guess *guess, uint64_t *cfa)
  * just been entered, has its own there while fp is its caller's.  Whose call
  * leads to the pc decides; where none can be seen to, the word at sp comes first.
  */
-static int step_without_rule(struct walk *w, enum uw_stop otherwise, uint8_t *stepper,
+static int step_without_rule(struct uw_walking *w, enum uw_stop otherwise, uint8_t *stepper,
 			     uint64_t *cfa)
 {
 	struct guess leaf = { .worth = WORTH_NOTHING }, fp = leaf;
@@ -369,26 +312,26 @@ static int step_without_rule(struct walk *w, enum uw_stop otherwise, uint8_t *st
 	w->has_missing = false;
 	if (w->exact)
 		guess_leaf(w, &leaf);
-	stop = leaf.worth == WORTH_DIRECT ? GO_ON : guess_fp(w, &fp);
+	stop = leaf.worth == WORTH_DIRECT ? UW_GO_ON : guess_fp(w, &fp);
 	if (leaf.worth == WORTH_DIRECT ||
 	    (leaf.worth == WORTH_INDIRECT && fp.worth != WORTH_DIRECT) ||
-	    (leaf.worth == WORTH_ELSEWHERE && stop == GO_ON && fp.worth == WORTH_NOTHING)) {
+	    (leaf.worth == WORTH_ELSEWHERE && stop == UW_GO_ON && fp.worth == WORTH_NOTHING)) {
 		take_leaf(w, &leaf, cfa);
 		*stepper = UW_STEPPER_LEAF;
-		return GO_ON;
+		return UW_GO_ON;
 	}
-	if (stop != GO_ON)
+	if (stop != UW_GO_ON)
 		return stop;
 	if (fp.worth != WORTH_NOTHING) {
 		take_fp(w, &fp, cfa);
 		*stepper = UW_STEPPER_FP;
-		return GO_ON;
+		return UW_GO_ON;
 	}
-	return stopping(w->has_missing ? UW_STOP_TRUNCATED : otherwise);
+	return uw_stopping(w->has_missing ? UW_STOP_TRUNCATED : otherwise);
 }
 
 /* A call into nowhere: its caller can still be had. */
-static int step_from_nowhere(struct walk *w, uint8_t *stepper, uint64_t *cfa)
+static int step_from_nowhere(struct uw_walking *w, uint8_t *stepper, uint64_t *cfa)
 {
 	struct guess leaf;
 
@@ -396,36 +339,36 @@ static int step_from_nowhere(struct walk *w, uint8_t *stepper, uint64_t *cfa)
 	if (w->exact)
 		guess_leaf(w, &leaf);
 	if (!w->exact || leaf.worth == WORTH_NOTHING)
-		return stopping(UW_STOP_NO_MAPPING);
+		return uw_stopping(UW_STOP_NO_MAPPING);
 	take_leaf(w, &leaf, cfa);
 	*stepper = UW_STEPPER_LEAF;
-	return GO_ON;
+	return UW_GO_ON;
 }
 
 /* ---- the walk itself ----------------------------------------------------------------------- */
 
-static int step_by_rule(struct walk *w, const struct uw_rule *rule, uint64_t *cfa)
+static int step_by_rule(struct uw_walking *w, const struct uw_rule *rule, uint64_t *cfa)
 {
 	int got = uw_step(&w->machine, rule, cfa);
 
 	switch (got) {
 	case 1:
-		return GO_ON;
+		return UW_GO_ON;
 	case 0:
-		return stopping(UW_STOP_ROOT);
+		return uw_stopping(UW_STOP_ROOT);
 	case -EFAULT:
 		w->has_missing = false;
 		note_missing(w);
-		return stopping(UW_STOP_TRUNCATED);
+		return uw_stopping(UW_STOP_TRUNCATED);
 	case -ENODATA:
-		return stopping(UW_STOP_REG_UNKNOWN);
+		return uw_stopping(UW_STOP_REG_UNKNOWN);
 	default:
-		return stopping(UW_STOP_BAD_CFI);
+		return uw_stopping(UW_STOP_BAD_CFI);
 	}
 }
 
 /* May the caller's stack pointer be where the rule puts it? */
-static bool rises(const struct walk *w, const struct uw_rule *rule)
+static bool rises(const struct uw_walking *w, const struct uw_rule *rule)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	uint64_t sp = w->machine.regs.value[arch->sp];
@@ -444,7 +387,7 @@ static bool rises(const struct walk *w, const struct uw_rule *rule)
 }
 
 /* From the frame in w to its caller's registers. */
-static int step(struct walk *w, uint8_t *stepper, uint64_t *cfa, bool *signal)
+static int step(struct uw_walking *w, uint8_t *stepper, uint64_t *cfa, bool *signal)
 {
 	struct uw_object *object;
 	struct uw_rule rule;
@@ -464,13 +407,13 @@ static int step(struct walk *w, uint8_t *stepper, uint64_t *cfa, bool *signal)
 	if (err == -ENOENT)
 		return step_without_rule(w, UW_STOP_NO_UNWIND_INFO, stepper, cfa);
 	if (err)
-		return stopping(UW_STOP_BAD_CFI);
+		return uw_stopping(UW_STOP_BAD_CFI);
 	w->machine.bias = w->mapping->bias;
 	*stepper = rule.stepper;
 	*signal = rule.signal;
 	stop = step_by_rule(w, &rule, cfa);
-	if (stop == GO_ON && !rises(w, &rule))
-		return stopping(UW_STOP_CFA_NOT_RISING);
+	if (stop == UW_GO_ON && !rises(w, &rule))
+		return uw_stopping(UW_STOP_CFA_NOT_RISING);
 	return stop;
 }
 
@@ -478,14 +421,14 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 	     struct uw_stack *out)
 {
 	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
-	struct walk w = { .space = space,
-			  .worker = worker,
-			  .thread = thread,
-			  .machine = { .arch = arch, .regs = thread->regs, .read = read_memory } };
+	struct uw_walking w = { .space = space,
+				.worker = worker,
+				.thread = thread,
+				.machine = {
+					.arch = arch, .regs = thread->regs, .read = read_memory } };
 	uint8_t stepper = UW_STEPPER_CONTEXT;
-	uint64_t mark_pc = 0, mark_sp = 0;
 	bool signal = false;
-	int stop = GO_ON;
+	int stop = UW_GO_ON;
 
 	out->n_frames = 0;
 	out->stop_addr = 0;
@@ -499,29 +442,32 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 		struct uw_frame *frame;
 		uint64_t cfa = 0;
 
+		stop = uw_hot_run(&w, out, &stepper);
+		if (stop != UW_GO_ON)
+			break;
 		w.pc = stripped(&w, w.machine.regs.value[arch->pc]);
 		w.sp = w.machine.regs.value[arch->sp];
 		/* A thread's first function returns to 0, where nobody said it does not return. */
 		if (w.pc == 0 && out->n_frames && !w.exact) {
-			stop = stopping(UW_STOP_ROOT);
+			stop = uw_stopping(UW_STOP_ROOT);
 			break;
 		}
 		/* Brent: any cycle comes to hold a mark, however long it is. */
-		if (out->n_frames && w.pc == mark_pc && w.sp == mark_sp) {
-			stop = stopping(UW_STOP_CYCLE);
+		if (out->n_frames && w.pc == w.mark_pc && w.sp == w.mark_sp) {
+			stop = uw_stopping(UW_STOP_CYCLE);
 			break;
 		}
 		if (!(out->n_frames & (out->n_frames - 1))) {
-			mark_pc = w.pc;
-			mark_sp = w.sp;
+			w.mark_pc = w.pc;
+			w.mark_sp = w.sp;
 		}
 		if (out->n_frames == out->max_frames) {
-			stop = stopping(UW_STOP_MAX_FRAMES);
+			stop = uw_stopping(UW_STOP_MAX_FRAMES);
 			break;
 		}
 		/* The call may end its function, and ra then belongs to the next one. */
 		w.lookup = w.exact ? w.pc : w.pc - 1;
-		w.mapping = code_at(&w, w.lookup);
+		w.mapping = uw_walk_code(&w, w.lookup);
 		w.stepper = stepper;
 		frame = &out->frames[out->n_frames++];
 		*frame = (struct uw_frame){ .pc = w.pc,
@@ -534,7 +480,7 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 		stop = step(&w, &stepper, &cfa, &signal);
 		frame->cfa = cfa;
 		frame->signal = signal;
-		if (stop != GO_ON)
+		if (stop != UW_GO_ON)
 			break;
 		w.exact = signal;
 	}

@@ -1,0 +1,81 @@
+/* unwinder/walk.h: a walk under way and its worker, for the parts of the walk. */
+#ifndef UNWINDER_WALK_H
+#define UNWINDER_WALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "unwinder/hot.h"
+#include "unwinder/rule.h"
+#include "unwinder/step.h"
+#include "unwinder/unwinder.h"
+
+/*
+ * In front stand words by (space, pc), see hot.h.  Of what those do not cover
+ * there are two small caches instead of one keyed by (space, pc): where a page
+ * is mapped belongs to the space, but the rule belongs to the object, and the
+ * hundred short processes of a compilation share theirs.
+ */
+#define UW_PAGE_SLOTS 1024
+#define UW_RULE_SLOTS 4096
+#define UW_CALL_SLOTS 4096
+
+/* Rules with more registers, those of signal frames, are found anew each time. */
+#define UW_SLOT_REGS 8
+
+struct uw_page_slot {
+	uint64_t space;
+	uint64_t page;
+	struct uw_mapping *mapping; /* valid while the space has this id */
+};
+
+struct uw_rule_slot {	 /* three cache lines */
+	uint64_t object; /* its id; 0: empty */
+	uint64_t key;	 /* lookup and whether it is exact */
+	int err;
+	uint8_t rule[offsetof(struct uw_rule, regs)]; /* the head, then n_regs of */
+	struct uw_reg_rule regs[UW_SLOT_REGS];
+};
+
+struct uw_call_slot {
+	uint64_t object;
+	uint64_t vaddr;
+	struct uw_call call;
+};
+
+struct uw_worker {
+	struct uw_hot hot;
+	struct uw_rule_slot rules[UW_RULE_SLOTS];
+	struct uw_page_slot pages[UW_PAGE_SLOTS];
+	struct uw_call_slot calls[UW_CALL_SLOTS];
+};
+
+struct uw_walking {
+	struct uw_space *space;
+	struct uw_worker *worker;
+	const struct uw_thread *thread;
+	struct uw_machine machine; /* reads what was captured, then what files say */
+	/* Of the frame being left: */
+	uint64_t pc, lookup, sp;
+	bool exact;
+	uint8_t stepper; /* how it was found */
+	struct uw_mapping *mapping;
+	/* Where the caller was looked for and not found. */
+	uint64_t missing;
+	bool has_missing;
+	/* Brent: any cycle comes to hold a mark, however long it is. */
+	uint64_t mark_pc, mark_sp;
+};
+
+/* A step's outcome where the walk does not go on: an enum uw_stop below zero. */
+#define UW_GO_ON 0
+static inline int uw_stopping(enum uw_stop stop)
+{
+	return -1 - (int)stop;
+}
+
+/* The executable mapping around addr; NULL: none. */
+struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
+
+#endif
