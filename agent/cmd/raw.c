@@ -48,18 +48,22 @@ int raw_open(const char *path, const struct source *source, struct raw **out)
 		return err;
 	raw->fd = -1;
 	raw->info = &source->info;
-	raw->path = strdup(path);
+	raw->path = strdup(strcmp(path, "-") ? path : "standard output");
 	if (!raw->path)
 		goto fail;
-	keep_older(path);
-	raw->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+	if (strcmp(path, "-")) {
+		keep_older(path);
+		raw->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+	} else {
+		raw->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	}
 	err = raw->fd < 0 ? -errno : owc_writer_open(raw->fd, &source->info, &raw->writer);
 	if (err)
 		goto fail;
 	*out = raw;
 	return 0;
 fail:
-	log_error("%s: cannot be written: %s", path, strerror(-err));
+	log_error("%s: cannot be written: %s", raw->path ? raw->path : path, strerror(-err));
 	raw_free(raw);
 	return err;
 }
