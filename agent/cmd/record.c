@@ -2,6 +2,7 @@
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/raw.h"
+#include "agent/export/output.h"
 #include "agent/export/writer.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
@@ -298,6 +299,28 @@ static int loop(struct recorder *r)
 	}
 }
 
+/* Before anything is recorded: an hour's samples are not to be lost to a mistyped name. */
+static int try_output(const struct options *o)
+{
+	char *window;
+	int err;
+
+	if (o->raw && o->raw_path == o->path)
+		return 0; /* is begun at once */
+	if (!o->rotate_ns)
+		return output_try(o->path);
+	if (mkdir(o->path, 0777) && errno != EEXIST) {
+		err = -errno;
+		log_error("%s: cannot be made: %s", o->path, strerror(-err));
+		return err;
+	}
+	if (asprintf(&window, "%s/offwind.pb.gz", o->path) < 0)
+		return -ENOMEM;
+	err = output_try(window);
+	free(window);
+	return err;
+}
+
 static int set_up(struct recorder *r)
 {
 	const struct options *o = r->options;
@@ -305,8 +328,10 @@ static int set_up(struct recorder *r)
 	struct source_live_options live = o->live;
 	int32_t child;
 	char error[512] = "";
-	int err = 0;
+	int err = try_output(o);
 
+	if (err)
+		return err;
 	if (o->command) {
 		err = start_child(r);
 		if (err) {
@@ -316,11 +341,6 @@ static int set_up(struct recorder *r)
 		child = r->child;
 		live.pids = &child;
 		live.n_pids = 1;
-	}
-	if (o->rotate_ns && mkdir(o->path, 0777) && errno != EEXIST) {
-		err = -errno;
-		log_error("%s: cannot be made: %s", o->path, strerror(errno));
-		return err;
 	}
 	err = source_live_open(&live, &r->source, error);
 	if (err) {
@@ -353,7 +373,8 @@ static int set_up(struct recorder *r)
 	return err;
 }
 
-static void say_result(const struct recorder *r, uint64_t n_written)
+/* What became of every sample, and of the recording. */
+static void say_result(const struct recorder *r, uint64_t n_written, bool raw_written)
 {
 	const struct options *o = r->options;
 	struct accounting total = r->raw_accounting;
@@ -374,10 +395,30 @@ static void say_result(const struct recorder *r, uint64_t n_written)
 	}
 	if (o->rotate_ns)
 		log_info("wrote %" PRIu64 " profiles into %s", n_written, o->path);
-	else if (r->pipeline)
+	else if (n_written && strcmp(o->path, "-") != 0)
 		log_info("wrote %s", o->path);
-	if (o->raw)
+	if (raw_written && strcmp(o->raw_path, "-") != 0)
 		log_info("wrote %s", o->raw_path);
+}
+
+/* The command is asked to end with its recording; one that will not is left to itself. */
+static void end_child(struct recorder *r)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+
+	if (r->child_gate >= 0)
+		(void)close(r->child_gate); /* it has not begun, and ends now */
+	if (r->child_fault >= 0)
+		(void)close(r->child_fault);
+	if (r->child <= 0)
+		return;
+	(void)kill(r->child, SIGTERM);
+	for (int i = 0; i < 100; i++) {
+		if (waitpid(r->child, NULL, WNOHANG))
+			return;
+		(void)nanosleep(&pause, NULL);
+	}
+	log_info("%s: goes on as process %d", r->options->command[0], (int)r->child);
 }
 
 static int record(const struct options *options)
@@ -414,19 +455,14 @@ static int record(const struct options *options)
 	}
 	if (r.raw)
 		raw_err = raw_close(r.raw, r.opener);
-	if (r.source && !err && !raw_err && !n_failed)
-		say_result(&r, n_written);
+	if (began)
+		say_result(&r, n_written, r.options->raw && !raw_err);
 	pipeline_free(r.pipeline);
 	opener_free(r.opener);
 	source_close(r.source);
-	if (r.child_gate >= 0)
-		(void)close(r.child_gate);
-	if (r.child_fault >= 0)
-		(void)close(r.child_fault);
-	if (r.child > 0) {
-		(void)kill(r.child, SIGTERM);
-		(void)waitpid(r.child, NULL, 0);
-	}
+	end_child(&r);
+	if (n_failed && !n_written)
+		return CMD_FAILED;
 	if (err || raw_err)
 		return CMD_FAILED;
 	return n_failed ? CMD_PARTLY : CMD_DONE;

@@ -63,6 +63,21 @@ int output_open(struct output *out, const char *path)
 	return err;
 }
 
+int output_try(const char *path)
+{
+	struct output out;
+	struct stat st;
+	int err;
+
+	/* To open a pipe or a device is to begin; whether it takes anything is seen then. */
+	if (!strcmp(path, "-") ||
+	    (!lstat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+		return 0;
+	err = output_open(&out, path);
+	output_abort(&out);
+	return err;
+}
+
 FILE *output_file(struct output *out)
 {
 	if (!out->file)

@@ -19,6 +19,8 @@ struct output {
 
 /* Reports its own errors, here and below. */
 int output_open(struct output *out, const char *path);
+/* 0 if a result could begin to be written to path now; leaves no trace, and waits for nobody. */
+int output_try(const char *path);
 FILE *output_file(struct output *out); /* a stream over fd; NULL only when out of memory */
 int output_commit(struct output *out); /* flushes, closes, renames; the output is empty after it */
 void output_abort(struct output *out); /* leaves no trace; fine after commit, and on an empty one */

@@ -155,6 +155,19 @@ wait $pid || fail "Ctrl-C: $(cat "$dir/log")"
 "$offwind" report --check "$dir/int.pb.gz" >/dev/null || fail "Ctrl-C leaves a whole profile"
 "$offwind" record -a -d 1 -o /dev/full 2>"$dir/log"
 [ $? != 0 ] && grep -q '/dev/full.*No space' "$dir/log" || fail "a full disk: $(cat "$dir/log")"
+touch "$dir/file"
+for words in "-o $dir/no/a" "-o $dir" "--rotate 5 -o $dir/file" "--rotate 5 -o $dir/no/a" "--raw -o $dir/no/a"; do
+	# At once, and not when there is something to lose.
+	timeout 5 "$offwind" record -a -d 60 $words 2>"$dir/log"
+	[ $? = 1 ] && [ "$(grep -c 'cannot be' "$dir/log")" = 1 ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "$words: $(cat "$dir/log")"
+done
+[ ! -s "$dir/file" ] && [ -z "$(find "$dir" -name '*.pb.gz.*')" ] || fail "trying an output leaves traces"
+"$offwind" record -q -F 199 -o - -- sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls -lR /etc; done >/dev/null' | "$offwind" report --check - >/dev/null || fail "a profile through a pipe"
+"$offwind" record -q -F 199 --raw -o - -- sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls -lR /etc; done >/dev/null' |
+	"$offwind" unwind -q --format tsv - | grep '\sls\s' >/dev/null || fail "a capture through a pipe"
+"$offwind" record -d 1 -o "$dir/deaf.pb.gz" -- sh -c 'trap "" TERM; sleep 30' 2>"$dir/log"
+[ $? = 0 ] && grep -q 'sh: goes on as process [0-9]' "$dir/log" || fail "a deaf command: $(cat "$dir/log")"
+kill -9 $(sed -n 's/.*goes on as process //p' "$dir/log")
 mkdir "$dir/small"
 if mount -t tmpfs -o size=256k tmpfs "$dir/small"; then
 	"$offwind" record -a -F 4999 -d 2 -o "$dir/both.pb.gz" --raw="$dir/small/raw.owc" 2>"$dir/log"
