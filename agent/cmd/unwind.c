@@ -32,6 +32,7 @@ struct job {
 	uint64_t n_before; /* samples of the inputs before */
 	uint64_t n_walked; /* of all */
 	struct accounting total;
+	bool in_place; /* see output_open_in_place */
 	bool damaged;  /* an input ended early: done in part */
 	int write_err; /* of the output: there is no point in going on */
 };
@@ -209,8 +210,7 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 	size_t failed = 0, n;
 	int err;
 
-	err = output_open(&job->out, path);
-	if (err)
+	if (!job->in_place && output_open(&job->out, path))
 		return CMD_FAILED;
 	for (int i = 0; i < n_inputs; i++)
 		failed += input_list_add(&list, inputs[i]) != 0;
@@ -226,6 +226,8 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 	}
 	input_list_free(&list);
 	/* What could be read of the others is worth keeping. */
+	if (!err && failed < n && job->in_place && output_open_in_place(&job->out, path))
+		failed = n;
 	if (!err && failed < n)
 		err = finish_output(job);
 	if (err)
@@ -330,7 +332,11 @@ int cmd_perf_to_profile(int argc, char **argv)
 		"usage: perf_to_profile -i PERF.DATA -o PROFILE [-f]\n"
 		"Turns perf.data into a pprof profile; -f replaces PROFILE.\n"
 		"This is offwind unwind under the name go tool pprof looks for.\n";
-	struct job job = { .demangle = true, .out = { .fd = -1 }, .pipeline = { .fold = true } };
+	/* go tool pprof makes PROFILE, holds it open and reads what is then in it. */
+	struct job job = { .demangle = true,
+			   .in_place = true,
+			   .out = { .fd = -1 },
+			   .pipeline = { .fold = true } };
 	char *in = NULL, *out = NULL;
 	bool force = false;
 	int c;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,7 +39,7 @@ static int open_beside(struct output *out)
 	return fchmod(out->fd, 0666 & ~mask) ? -errno : 0;
 }
 
-int output_open(struct output *out, const char *path)
+static int open_as(struct output *out, const char *path, bool in_place)
 {
 	struct stat st;
 	int err;
@@ -51,7 +52,7 @@ int output_open(struct output *out, const char *path)
 		out->path = strdup(path);
 		if (!out->path)
 			err = -ENOMEM;
-		else if (!lstat(path, &st) && !S_ISREG(st.st_mode))
+		else if (in_place || (!lstat(path, &st) && !S_ISREG(st.st_mode)))
 			err = open_directly(out);
 		else
 			err = open_beside(out);
@@ -61,6 +62,16 @@ int output_open(struct output *out, const char *path)
 		output_abort(out);
 	}
 	return err;
+}
+
+int output_open(struct output *out, const char *path)
+{
+	return open_as(out, path, false);
+}
+
+int output_open_in_place(struct output *out, const char *path)
+{
+	return open_as(out, path, true);
 }
 
 int output_try(const char *path)

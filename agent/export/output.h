@@ -19,6 +19,8 @@ struct output {
 
 /* Reports its own errors, here and below. */
 int output_open(struct output *out, const char *path);
+/* The same into the very file that path names now, for those who hold it open already. */
+int output_open_in_place(struct output *out, const char *path);
 /* 0 if a result could begin to be written to path now; leaves no trace, and waits for nobody. */
 int output_try(const char *path);
 FILE *output_file(struct output *out); /* a stream over fd; NULL only when out of memory */

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# make install into a folder of its own, and what is installed at work: the manual
+# page, and perf_to_profile under go tool pprof.
+set -u
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make install: $(cat "$dir/log")"
+bin=$dir/root/usr/bin
+[ "$(cd "$dir/root" && find . -type f -o -type l | sort | paste -sd' ')" = \
+	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/share/man/man1/offwind.1" ] || fail "installed: $(find "$dir/root")"
+[ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
+
+echo "== the manual page"
+page=$dir/root/usr/share/man/man1/offwind.1
+man --warnings -E UTF-8 -l "$page" >"$dir/page" 2>"$dir/log" || fail "man: $(cat "$dir/log")"
+[ ! -s "$dir/log" ] || fail "man warns: $(cat "$dir/log")"
+# Each option of each subcommand is in it.
+for command in record unwind report doctor; do
+	"$bin/offwind" $command --help | grep -oE -- '--[a-z][a-z-]+' | sort -u | while read -r option; do
+		grep -qE -- "Fl -${option#--}\b|, -${option#--}\b|Fl ${option#-}\b" "$page" || echo "$command $option"
+	done
+done | grep -v -- --help >"$dir/missing"
+[ ! -s "$dir/missing" ] || fail "not in the manual page: $(cat "$dir/missing")"
+
+echo "== perf_to_profile"
+data=tests/cases/perfdata/file.data
+"$bin/perf_to_profile" -i $data -o "$dir/a" 2>"$dir/log" || fail "perf_to_profile: $(cat "$dir/log")"
+"$bin/offwind" report --check "$dir/a" >/dev/null || fail "its profile is not sound"
+echo older >"$dir/b"
+"$bin/perf_to_profile" -i $data -o "$dir/b" 2>"$dir/log"
+[ $? = 1 ] && [ "$(cat "$dir/b")" = older ] && grep -q -- '-f' "$dir/log" || fail "a file that is there is replaced without -f"
+"$bin/perf_to_profile" -f -i $data -o "$dir/b" 2>"$dir/log" || fail "-f: $(cat "$dir/log")"
+cmp "$dir/a" "$dir/b" || fail "-f gives another profile"
+echo garbage >"$dir/bad"
+"$bin/perf_to_profile" -f -i "$dir/bad" -o "$dir/b" 2>"$dir/log"
+[ $? = 1 ] && grep -q 'bad: offset 0' "$dir/log" && cmp "$dir/a" "$dir/b" || fail "a bad input costs the older profile"
+"$bin/perf_to_profile" -i "$dir/bad" -o "$dir/d" 2>/dev/null
+[ $? = 1 ] && [ ! -e "$dir/d" ] || fail "a bad input makes a profile"
+for words in "" "-i $data" "-o $dir/c" "-i $data -o $dir/c rest" "-x"; do
+	"$bin/perf_to_profile" $words >"$dir/log" 2>&1
+	[ $? = 2 ] && [ ! -e "$dir/c" ] || fail "perf_to_profile $words"
+done
+
+echo "== go tool pprof finds it"
+if command -v go >/dev/null; then
+	export PPROF_TMPDIR=$dir
+	PATH=$bin:$PATH go tool pprof -top -nodecount=1000 -nodefraction=0 $data >"$dir/top" 2>"$dir/log" || fail "go tool pprof: $(cat "$dir/log")"
+	# As many samples as perf.data holds, by the program's own reading of the profile.
+	go tool pprof -top -nodecount=1000 -nodefraction=0 "$dir/a" >"$dir/want" 2>/dev/null
+	grep -qE '%.* nest' "$dir/top" || fail "no function of the recorded program: $(cat "$dir/top")"
+	cmp <(grep %$ "$dir/top") <(grep %$ "$dir/want") && cmp <(grep -E '^ .*%' "$dir/top") <(grep -E '^ .*%' "$dir/want") ||
+		fail "through go tool pprof it is another profile"
+else
+	fail "go is not installed"
+fi
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
