@@ -259,4 +259,73 @@ void uw_worker_free(struct uw_worker *worker); /* NULL is fine */
 void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_thread *thread,
 	     struct uw_stack *out);
 
+/* ---- how a walk went, step by step --------------------------------------- */
+
+const char *uw_reg_name(uint16_t machine, unsigned int reg); /* "rip"; "?" where there is none */
+
+enum uw_rules {		       /* where the rule for a frame comes from */
+		UW_RULES_NONE, /* there is none for its pc */
+		UW_RULES_EH_FRAME,
+		UW_RULES_DEBUG_FRAME,
+		UW_RULES_MINI, /* .debug_frame inside .gnu_debugdata */
+		UW_RULES_GAP,  /* an FDE or the entry point beside the pc, or the code itself */
+};
+
+enum uw_place {			    /* where a caller's register was */
+		UW_PLACE_UNDEFINED, /* the rules say that it is lost */
+		UW_PLACE_SAME,	    /* in the same register */
+		UW_PLACE_REGISTER,  /* in another one */
+		UW_PLACE_MEMORY,    /* at addr */
+		UW_PLACE_VALUE,	    /* worked out, stored nowhere */
+};
+
+struct uw_save {
+	uint8_t reg;	 /* the caller's, by DWARF number; the pc's for the return address */
+	uint8_t place;	 /* enum uw_place */
+	uint8_t from;	 /* REGISTER: which */
+	bool expression; /* found by a DWARF expression */
+	bool popped;	 /* SAME, because its slot lies below sp already */
+	bool known;	 /* value is */
+	uint64_t addr, value;
+};
+
+enum uw_confidence {
+	UW_CONFIDENCE_RULE,    /* unwind information, or code that is recognised, says so */
+	UW_CONFIDENCE_CHECKED, /* guessed, and the code before the return address is a call */
+	UW_CONFIDENCE_GUESS,   /* guessed, and the code could not be looked at */
+};
+
+struct uw_step { /* from one frame to its caller */
+	size_t frame;
+	struct uw_regs regs;		/* in this frame */
+	const struct uw_object *object; /* borrowed until the space changes; NULL: none */
+	uint64_t vaddr;			/* of the frame's lookup address in it */
+	enum uw_rules rules;
+	uint64_t fde_start, fde_end, row_start, row_end; /* vaddr; row: 0, 0 where there is none */
+	bool found;					 /* the step led to a caller */
+	enum uw_stepper stepper;			 /* that led on, or failed to */
+	enum uw_confidence confidence;
+	bool cfa_known, cfa_expression;
+	uint8_t cfa_reg; /* cfa = cfa_reg + cfa_off, unless by expression */
+	int64_t cfa_off;
+	uint64_t cfa;
+	struct uw_save ra;
+	struct uw_save saves[UW_REGS_MAX]; /* all other registers with a rule */
+	size_t n_saves;
+	bool differs; /* a fault of ours: the walk found another caller */
+};
+
+typedef void (*uw_step_fn)(void *ctx, const struct uw_step *step);
+
+/*
+ * Goes once more, slowly and without caches or compiled tables, the way that
+ * uw_walk went to fill stack, and tells each step.  space must not have changed.
+ * Walks that nobody explains pay nothing for it.
+ */
+void uw_explain(struct uw_space *space, const struct uw_thread *thread,
+		const struct uw_stack *stack, uw_step_fn fn, void *ctx);
+
+const char *uw_rules_name(enum uw_rules rules);		       /* ".eh_frame" */
+const char *uw_confidence_name(enum uw_confidence confidence); /* "rule" */
+
 #endif

@@ -1,0 +1,317 @@
+/*
+ * unwinder/explain.c: a walk told step by step.
+ *
+ * It is gone again here by the slow and plain way: rules by the interpreter, no
+ * caches.  Where nothing has a rule, the frames that the walk found say which
+ * guess it took.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "unwinder/arch.h"
+#include "unwinder/cfi.h"
+#include "unwinder/ehframe.h"
+#include "unwinder/expr.h"
+#include "unwinder/object.h"
+#include "unwinder/space.h"
+#include "unwinder/step.h"
+#include "unwinder/unwinder.h"
+
+struct replay {
+	struct uw_space *space;
+	const struct uw_thread *thread;
+	const struct uw_stack *stack;
+	struct uw_machine machine;
+};
+
+const char *uw_reg_name(uint16_t machine, unsigned int reg)
+{
+	static const char *const x86_64[UW_X86_64_REGS] = {
+		"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8",
+		"r9",  "r10", "r11", "r12", "r13", "r14", "r15", "rip",
+	};
+	static const char *const aarch64[UW_AARCH64_REGS] = {
+		"x0",  "x1",  "x2",  "x3",  "x4",  "x5",  "x6",	 "x7",	"x8",  "x9",  "x10",
+		"x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21",
+		"x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",  "pc",
+	};
+
+	if (machine == EM_X86_64 && reg < UW_X86_64_REGS)
+		return x86_64[reg];
+	return machine == EM_AARCH64 && reg < UW_AARCH64_REGS ? aarch64[reg] : "?";
+}
+
+const char *uw_rules_name(enum uw_rules rules)
+{
+	static const char *const names[] = {
+		[UW_RULES_NONE] = "none",
+		[UW_RULES_EH_FRAME] = ".eh_frame",
+		[UW_RULES_DEBUG_FRAME] = ".debug_frame",
+		[UW_RULES_MINI] = ".gnu_debugdata",
+		[UW_RULES_GAP] = "beside",
+	};
+
+	return (unsigned int)rules < sizeof(names) / sizeof(names[0]) ? names[rules] : "none";
+}
+
+const char *uw_confidence_name(enum uw_confidence confidence)
+{
+	static const char *const names[] = {
+		[UW_CONFIDENCE_RULE] = "rule",
+		[UW_CONFIDENCE_CHECKED] = "checked",
+		[UW_CONFIDENCE_GUESS] = "guess",
+	};
+
+	return (unsigned int)confidence < sizeof(names) / sizeof(names[0]) ? names[confidence]
+									   : "guess";
+}
+
+/* Captured bytes, then what files say of memory that cannot have been written. */
+static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	struct replay *r = ctx;
+	struct uw_mapping *mapping;
+	struct uw_object *object;
+
+	if (!r->thread->read(r->thread->ctx, addr, out, size))
+		return 0;
+	mapping = uw_space_at(r->space, addr);
+	if (!mapping || mapping->prot & PROT_WRITE ||
+	    (mapping->kind != UW_MAPPING_FILE && mapping->kind != UW_MAPPING_VDSO) ||
+	    size > mapping->end - addr)
+		return -EFAULT;
+	object = uw_space_resolve(r->space, mapping);
+	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
+}
+
+/* ---- the row ----------------------------------------------------------------------- */
+
+struct row {
+	uint64_t lookup, start, end;
+};
+
+static int take_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule *rule)
+{
+	struct row *row = ctx;
+
+	(void)rule;
+	if (row->lookup < start || row->lookup >= end)
+		return 0;
+	row->start = start;
+	row->end = end;
+	return 1;
+}
+
+static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_rule *rule,
+		     struct uw_step *step)
+{
+	static const enum uw_rules kinds[] = { UW_RULES_EH_FRAME, UW_RULES_DEBUG_FRAME,
+					       UW_RULES_MINI };
+	struct row row = { .lookup = lookup };
+	struct uw_fde fde;
+
+	step->rules = UW_RULES_GAP;
+	step->fde_start = rule->start;
+	step->fde_end = rule->end;
+	for (unsigned int i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct uw_frames *frames = uw_object_frames(object, i);
+
+		if (uw_frames_find(frames, lookup, &fde))
+			continue;
+		/* Of a signal's trampoline its code may be trusted more. */
+		if (rule->stepper != UW_STEPPER_CFI && !rule->signal)
+			return;
+		step->rules = kinds[i];
+		step->fde_start = fde.start;
+		step->fde_end = fde.end;
+		(void)uw_cfi_rows(&frames->cfi, &fde, take_row, &row);
+		step->row_start = row.start;
+		step->row_end = row.end;
+		return;
+	}
+}
+
+/* ---- a step by a rule ----------------------------------------------------------------- */
+
+/* machine: still in the frame. */
+static void explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
+			bool is_ra, struct uw_save *save)
+{
+	uint64_t sp;
+
+	*save = (struct uw_save){ .reg = rule->reg, .place = UW_PLACE_UNDEFINED };
+	switch (rule->kind) {
+	case UW_RULE_SAME:
+		save->place = UW_PLACE_SAME;
+		break;
+	case UW_RULE_AT_CFA:
+		save->place = UW_PLACE_MEMORY;
+		save->addr = cfa + (uint64_t)rule->off;
+		/* As uw_step has it: popped already. */
+		if (!is_ra && !uw_machine_reg(machine, machine->arch->sp, &sp) && save->addr < sp) {
+			save->place = UW_PLACE_SAME;
+			save->popped = true;
+		}
+		break;
+	case UW_RULE_CFA_PLUS:
+		save->place = UW_PLACE_VALUE;
+		break;
+	case UW_RULE_REGISTER:
+		save->place = UW_PLACE_REGISTER;
+		save->from = rule->from;
+		break;
+	case UW_RULE_AT_EXPR:
+		save->place = UW_PLACE_MEMORY;
+		save->expression = true;
+		(void)uw_expr_run(machine, rule->expr, rule->size, &cfa, &save->addr);
+		break;
+	case UW_RULE_EXPR:
+		save->place = UW_PLACE_VALUE;
+		save->expression = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw_step *step)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
+	struct uw_machine before = r->machine; /* reads through the same memory */
+	int got = uw_step(&r->machine, rule, &step->cfa);
+
+	step->cfa_known = got >= 0 || step->cfa != 0;
+	step->cfa_expression = rule->cfa_size != 0;
+	step->cfa_reg = rule->cfa_reg;
+	step->cfa_off = rule->cfa_size ? 0 : rule->cfa_off;
+	step->stepper = rule->stepper;
+	step->confidence = UW_CONFIDENCE_RULE;
+	step->found = got == 1;
+	if (ra)
+		explain_reg(&before, ra, step->cfa, true, &step->ra);
+	else
+		step->ra = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = rule->ra };
+	step->ra.reg = arch->pc;
+	step->ra.known = got == 1;
+	step->ra.value = got == 1 ? r->machine.regs.value[arch->pc] : 0;
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		struct uw_save *save = &step->saves[step->n_saves];
+
+		if (&rule->regs[i] == ra)
+			continue;
+		explain_reg(&before, &rule->regs[i], step->cfa, false, save);
+		if (got == 1) {
+			save->known = r->machine.regs.known >> save->reg & 1;
+			save->value = r->machine.regs.value[save->reg];
+		}
+		step->n_saves++;
+	}
+}
+
+/* ---- guesses ---------------------------------------------------------------------------- */
+
+static enum uw_confidence confidence_in(struct replay *r, uint64_t ra)
+{
+	struct uw_mapping *mapping = ra ? uw_space_at(r->space, ra - 1) : NULL;
+	struct uw_object *object = mapping ? uw_space_resolve(r->space, mapping) : NULL;
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	if (!object || uw_object_code(object, ra - mapping->bias, buffer, &code))
+		return UW_CONFIDENCE_GUESS;
+	return r->machine.arch->after_call(&code).kind == UW_CALL_NONE ? UW_CONFIDENCE_GUESS
+								       : UW_CONFIDENCE_CHECKED;
+}
+
+static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
+{
+	regs->value[reg] = value;
+	regs->known |= (uint64_t)1 << reg;
+}
+
+/* The walk's next frame tells which way it went; what it read is read again. */
+static void step_by_guess(struct replay *r, const struct uw_frame *next, struct uw_step *step)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	struct uw_regs *regs = &r->machine.regs;
+	uint64_t fp = 0, word, sp = regs->value[arch->sp];
+
+	step->stepper = next->stepper;
+	step->found = true;
+	step->cfa_known = true;
+	step->cfa = next->sp;
+	step->confidence = confidence_in(r, next->pc);
+	step->ra = (struct uw_save){
+		.reg = arch->pc, .place = UW_PLACE_MEMORY, .known = true, .value = next->pc
+	};
+	if (next->stepper == UW_STEPPER_FP && !uw_machine_reg(&r->machine, arch->fp, &fp)) {
+		step->cfa_reg = arch->fp;
+		step->ra.addr = fp + 8;
+		step->saves[step->n_saves++] =
+			(struct uw_save){ .reg = arch->fp, .place = UW_PLACE_MEMORY, .addr = fp };
+		regs->known = 0;
+		if (!uw_machine_read(&r->machine, fp, 8, &word)) {
+			step->saves[0].known = true;
+			step->saves[0].value = word;
+			set_reg(regs, arch->fp, word);
+		}
+	} else {
+		step->cfa_reg = arch->sp;
+		step->ra.addr = sp;
+		if (arch->lr != arch->pc) {
+			step->ra.place = UW_PLACE_REGISTER;
+			step->ra.from = arch->lr;
+			regs->known &= ~((uint64_t)1 << arch->lr);
+		}
+	}
+	step->cfa_off = (int64_t)(step->cfa - (step->cfa_reg == arch->fp ? fp : sp));
+	set_reg(regs, arch->sp, next->sp);
+	set_reg(regs, arch->pc, next->pc);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+void uw_explain(struct uw_space *space, const struct uw_thread *thread,
+		const struct uw_stack *stack, uw_step_fn fn, void *ctx)
+{
+	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
+	struct replay r = { .space = space,
+			    .thread = thread,
+			    .stack = stack,
+			    .machine = {
+				    .arch = arch, .regs = thread->regs, .read = read_memory } };
+
+	r.machine.ctx = &r;
+	for (size_t i = 0; i < stack->n_frames; i++) {
+		const struct uw_frame *f = &stack->frames[i];
+		const struct uw_frame *next =
+			i + 1 < stack->n_frames ? &stack->frames[i + 1] : NULL;
+		struct uw_step step = { .frame = i, .regs = r.machine.regs };
+		struct uw_object *object = f->mapping ? f->mapping->object : NULL;
+		struct uw_rule rule;
+		int err = -ENOENT;
+
+		if (object) {
+			step.object = object;
+			step.vaddr = f->lookup - f->mapping->bias;
+			err = uw_object_interpret(object, step.vaddr, f->exact, &rule);
+		}
+		if (!err) {
+			r.machine.bias = f->mapping->bias;
+			find_row(object, step.vaddr, &rule, &step);
+			step_by_rule(&r, &rule, &step);
+		} else if (next) {
+			step_by_guess(&r, next, &step);
+		}
+		/* The last frame's step is told, but led nowhere that was kept. */
+		step.differs = next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
+					arch->strip(r.machine.regs.value[arch->pc],
+						    uw_space_top(space)) != next->pc);
+		fn(ctx, &step);
+		if (step.differs)
+			break;
+	}
+}
