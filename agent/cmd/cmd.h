@@ -16,6 +16,7 @@ enum {
 
 int cmd_record(int argc, char **argv);
 int cmd_unwind(int argc, char **argv);
+int cmd_explain(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_perf_to_profile(int argc, char **argv); /* installed under that name, for go tool pprof */

@@ -15,6 +15,7 @@ static const struct {
 } commands[] = {
 	{ "record", cmd_record, "sample the live system, write a profile" },
 	{ "unwind", cmd_unwind, "turn recordings, cores, snapshots into profiles or frames" },
+	{ "explain", cmd_explain, "tell one sample's walk frame by frame" },
 	{ "report", cmd_report, "show a profile's top functions" },
 	{ "doctor", cmd_doctor, "say what works on this machine and what to do about the rest" },
 };

@@ -68,6 +68,13 @@ int export_text(FILE *out, const struct walked *walked, struct names *names);
 int export_tsv_header(FILE *out);
 int export_tsv(FILE *out, const struct walked *walked, struct names *names);
 
+/*
+ * A sample whose steps are known, frame by frame: mapping, object, rule, where the caller's
+ * registers were, why the walk ended.  JSON: one object, numbers that are addresses as "0x…".
+ */
+int export_explain_text(FILE *out, const struct walked *walked, struct names *names);
+int export_explain_json(FILE *out, const struct walked *walked, struct names *names);
+
 /* ---- shared by the exporters ---------------------------------------------- */
 
 /*

@@ -22,6 +22,7 @@ struct pipeline {
 	struct location *locations;   /* the same again, as the fold wants them */
 	struct accounting now, total; /* since the last take; before it */
 	uint64_t number;
+	struct uw_step *steps; /* max_frames, where somebody may ask */
 };
 
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
@@ -46,7 +47,9 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	p->user = calloc(p->options.max_frames, sizeof(*p->user));
 	p->frames = calloc(max, sizeof(*p->frames));
 	p->locations = calloc(max, sizeof(*p->locations));
-	err = p->user && p->frames && p->locations ? 0 : -ENOMEM;
+	if (options->explain)
+		p->steps = calloc(p->options.max_frames, sizeof(*p->steps));
+	err = p->user && p->frames && p->locations && (p->steps || !options->explain) ? 0 : -ENOMEM;
 	if (!err)
 		err = opener_new(&opening, &p->opener);
 	if (!err)
@@ -77,6 +80,7 @@ void pipeline_free(struct pipeline *p)
 	free(p->user);
 	free(p->frames);
 	free(p->locations);
+	free(p->steps);
 	free(p);
 }
 
@@ -145,6 +149,32 @@ static int read_sample(void *ctx, uint64_t addr, void *out, size_t size)
 	return err ? s->read(s->read_ctx, addr, out, size) : 0;
 }
 
+struct kept_steps {
+	struct uw_step *steps;
+	size_t n;
+};
+
+static void keep_step(void *ctx, const struct uw_step *step)
+{
+	struct kept_steps *kept = ctx;
+
+	kept->steps[kept->n++] = *step; /* one a frame at most */
+}
+
+static void explain(struct pipeline *p, struct uw_space *space, const struct uw_thread *thread,
+		    const struct uw_stack *stack, struct walked *walked)
+{
+	struct kept_steps kept = { .steps = p->steps };
+
+	if (!p->options.explain ||
+	    !p->options.explain(p->options.ctx, walked->number, walked->event))
+		return;
+	uw_explain(space, thread, stack, keep_step, &kept);
+	walked->user = stack->frames;
+	walked->steps = p->steps;
+	walked->n_steps = kept.n;
+}
+
 /* Walks into p->frames from place first; gives how many. */
 static size_t user_frames(struct pipeline *p, const struct event_sample *s, struct uw_space *space,
 			  size_t first, struct walked *walked)
@@ -170,6 +200,7 @@ static size_t user_frames(struct pipeline *p, const struct event_sample *s, stru
 			.stepper = stack.frames[i].stepper,
 			.exact = stack.frames[i].exact,
 		};
+	explain(p, space, &thread, &stack, walked);
 	walked->stop = stack.stop;
 	walked->stop_addr = stack.stop_addr;
 	return stack.n_frames;

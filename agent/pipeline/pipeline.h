@@ -31,6 +31,10 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 	bool has_user;
 	enum uw_stop stop;
 	uint64_t stop_addr;
+	/* Where options.explain asked for them: the user part's frames and how each led on. */
+	const struct uw_frame *user;
+	const struct uw_step *steps;
+	size_t n_steps;
 };
 
 struct pipeline_options {
@@ -41,6 +45,8 @@ struct pipeline_options {
 	uint64_t until_ns;
 	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */
 	int (*on_walked)(void *ctx, const struct walked *walked);
+	/* Whose steps on_walked wants to see; NULL: nobody's. */
+	bool (*explain)(void *ctx, uint64_t number, const struct event *event);
 	void *ctx;
 };
 

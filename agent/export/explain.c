@@ -1,0 +1,376 @@
+/* agent/export/explain.c: one sample's walk, told frame by frame. */
+#include "agent/export/clean.h"
+#include "agent/export/export.h"
+#include "agent/process/modules.h"
+
+#include "unwinder/unwinder.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct teller {
+	FILE *out;
+	const struct walked *walked;
+	struct names *names;
+	uint16_t machine;
+	char *text; /* CLEAN_MAX */
+};
+
+static const char *clean(const struct teller *t, const char *text)
+{
+	(void)clean_text(text, "", '?', t->text, CLEAN_MAX);
+	return t->text;
+}
+
+static void hex(const struct uw_build_id *id, char out[2 * UW_BUILD_ID_MAX + 1])
+{
+	out[0] = '\0';
+	for (size_t i = 0; i < id->size; i++)
+		(void)snprintf(out + 2 * i, 3, "%02x", id->bytes[i]);
+}
+
+static const char *prot_text(uint32_t prot, char out[4])
+{
+	out[0] = prot & PROT_READ ? 'r' : '-';
+	out[1] = prot & PROT_WRITE ? 'w' : '-';
+	out[2] = prot & PROT_EXEC ? 'x' : '-';
+	out[3] = '\0';
+	return out;
+}
+
+static const char *reg_name(const struct teller *t, unsigned int reg)
+{
+	return uw_reg_name(t->machine, reg);
+}
+
+/* An object's machine is the process's; without any, the names of its registers are not told. */
+static uint16_t machine_of(const struct walked *w)
+{
+	for (size_t i = 0; i < w->n_steps; i++)
+		if (w->steps[i].object)
+			return uw_object_machine(w->steps[i].object);
+	/* x86_64 knows 17 registers. */
+	return w->event->sample.regs.known >> UW_X86_64_REGS ? EM_AARCH64 : EM_X86_64;
+}
+
+/* ---- text ------------------------------------------------------------------------ */
+
+static void put_save(const struct teller *t, const struct uw_step *step, const char *what,
+		     const struct uw_save *s)
+{
+	char where[48] = "undefined";
+
+	switch (s->place) {
+	case UW_PLACE_SAME:
+		(void)snprintf(where, sizeof(where), "%s",
+			       s->popped ? "same, its slot is popped" : "same");
+		break;
+	case UW_PLACE_REGISTER:
+		(void)snprintf(where, sizeof(where), "in %s", reg_name(t, s->from));
+		break;
+	case UW_PLACE_MEMORY:
+		(void)snprintf(where, sizeof(where), "[0x%" PRIx64 "]%s", s->addr,
+			       s->expression ? " by expression" : "");
+		break;
+	case UW_PLACE_VALUE:
+		(void)snprintf(where, sizeof(where), "%s",
+			       s->expression ? "value by expression" : "value from cfa");
+		break;
+	default:
+		break;
+	}
+	(void)fprintf(t->out, "      %-8s %s", what, where);
+	if (s->known)
+		(void)fprintf(t->out, " = 0x%" PRIx64, s->value);
+	else if (step->found && s->place != UW_PLACE_UNDEFINED)
+		(void)fprintf(t->out, ", not known");
+	(void)fputc('\n', t->out);
+}
+
+static void put_rules(const struct teller *t, const struct uw_step *s)
+{
+	if (s->rules == UW_RULES_NONE)
+		(void)fprintf(t->out, "      rules    none for this address");
+	else if (s->rules != UW_RULES_GAP)
+		(void)fprintf(t->out, "      rules    %s, FDE 0x%" PRIx64 "-0x%" PRIx64,
+			      uw_rules_name(s->rules), s->fde_start, s->fde_end);
+	else if (s->stepper == UW_STEPPER_CFI)
+		(void)fprintf(t->out,
+			      "      rules    of what lies beside, 0x%" PRIx64 "-0x%" PRIx64,
+			      s->fde_start, s->fde_end);
+	else
+		(void)fprintf(t->out, "      rules    of the code, which is known");
+	if (s->row_end)
+		(void)fprintf(t->out, ", row 0x%" PRIx64 "-0x%" PRIx64, s->row_start, s->row_end);
+	(void)fputc('\n', t->out);
+}
+
+static void put_step(const struct teller *t, const struct uw_step *s)
+{
+	put_rules(t, s);
+	if (!s->found && s->rules == UW_RULES_NONE)
+		return;
+	if (s->cfa_expression)
+		(void)fprintf(t->out, "      cfa      by expression");
+	else
+		(void)fprintf(t->out, "      cfa      %s%+" PRId64, reg_name(t, s->cfa_reg),
+			      s->cfa_off);
+	if (s->cfa_known)
+		(void)fprintf(t->out, " = 0x%" PRIx64 "\n", s->cfa);
+	else
+		(void)fprintf(t->out, ", not known\n");
+	put_save(t, s, "ra", &s->ra);
+	for (size_t i = 0; i < s->n_saves; i++)
+		put_save(t, s, reg_name(t, s->saves[i].reg), &s->saves[i]);
+	if (s->found)
+		(void)fprintf(t->out, "      caller   found by %s, confidence %s\n",
+			      uw_stepper_name(s->stepper), uw_confidence_name(s->confidence));
+	if (s->differs)
+		(void)fprintf(t->out, "      differs  the walk found another caller: a fault of "
+				      "offwind, please report it\n");
+}
+
+/* Why a mapping has no object. */
+static const char *missing(const struct module *module)
+{
+	return module->state == MODULE_USABLE ? "the file has nothing at this offset"
+					      : module_state_sentence(module->state);
+}
+
+static void put_place(const struct teller *t, const struct walked_frame *wf,
+		      const struct uw_frame *f, const struct uw_step *s)
+{
+	const struct uw_mapping *m = f->mapping;
+	char prot[4], id[2 * UW_BUILD_ID_MAX + 1];
+
+	if (!m) {
+		(void)fprintf(t->out, "      mapping  none\n");
+		return;
+	}
+	(void)fprintf(t->out,
+		      "      mapping  0x%" PRIx64 "-0x%" PRIx64 " %s offset 0x%" PRIx64 " %s\n",
+		      m->start, m->end, prot_text(m->prot, prot), m->off,
+		      clean(t, wf->location.module->path));
+	if (!m->object) {
+		(void)fprintf(t->out, "      object   none: %s\n", missing(wf->location.module));
+		return;
+	}
+	hex(uw_object_build_id(m->object), id);
+	(void)fprintf(t->out,
+		      "      object   build-id %s, bias 0x%" PRIx64 ", vaddr 0x%" PRIx64 "\n",
+		      id[0] ? id : "none", m->bias, s ? s->vaddr : f->lookup - m->bias);
+}
+
+static void put_head(const struct teller *t)
+{
+	const struct walked *w = t->walked;
+
+	(void)fprintf(t->out, "sample %" PRIu64, w->number);
+	if (w->event->sample.name)
+		(void)fprintf(t->out, " (%s)", clean(t, w->event->sample.name));
+	(void)fprintf(t->out, ": process %" PRIu32 ", thread %" PRIu32 " %s", w->event->pid,
+		      w->event->tid, clean(t, w->comm));
+	(void)fprintf(t->out, ", %s\n", clean(t, w->event_name));
+}
+
+int export_explain_text(FILE *out, const struct walked *w, struct names *names)
+{
+	struct teller t = { .out = out, .walked = w, .names = names, .machine = machine_of(w) };
+
+	t.text = malloc(CLEAN_MAX);
+	if (!t.text)
+		return -ENOMEM;
+	put_head(&t);
+	for (size_t i = 0; i < w->n_frames; i++) {
+		const struct walked_frame *wf = &w->frames[i];
+		size_t u = i - w->n_kernel;
+		struct name name;
+
+		names_find(names, &wf->location, &name);
+		(void)fprintf(out, "#%-3zu 0x%016" PRIx64 " ", i, wf->pc);
+		if (name.function)
+			(void)fprintf(out, "%s+0x%" PRIx64, clean(&t, name.function), name.offset);
+		else
+			(void)fputs("[unknown]", out);
+		(void)fprintf(out, " (%s)%s\n", clean(&t, name.module),
+			      wf->exact ? "" : ", a return address");
+		if (i < w->n_kernel || !w->user)
+			continue;
+		put_place(&t, wf, &w->user[u], u < w->n_steps ? &w->steps[u] : NULL);
+		if (u < w->n_steps)
+			put_step(&t, &w->steps[u]);
+	}
+	if (w->has_user) {
+		(void)fprintf(out, "stop: %s: %s\n", uw_stop_name(w->stop),
+			      uw_stop_sentence(w->stop));
+		if (w->stop == UW_STOP_TRUNCATED)
+			(void)fprintf(out, "missing: 0x%" PRIx64 "\n", w->stop_addr);
+	}
+	free(t.text);
+	return export_flush(out);
+}
+
+/* ---- JSON ------------------------------------------------------------------------- */
+
+/* Clean text has no control characters, so that quotes and backslashes are all there is to escape. */
+static void put_string(const struct teller *t, const char *text)
+{
+	(void)fputc('"', t->out);
+	for (const char *p = clean(t, text); *p; p++) {
+		if (*p == '"' || *p == '\\')
+			(void)fputc('\\', t->out);
+		(void)fputc(*p, t->out);
+	}
+	(void)fputc('"', t->out);
+}
+
+static void json_save(const struct teller *t, const struct uw_save *s)
+{
+	static const char *const places[] = { [UW_PLACE_UNDEFINED] = "undefined",
+					      [UW_PLACE_SAME] = "same",
+					      [UW_PLACE_REGISTER] = "register",
+					      [UW_PLACE_MEMORY] = "memory",
+					      [UW_PLACE_VALUE] = "value" };
+
+	(void)fprintf(t->out, "{\"register\":\"%s\",\"place\":\"%s\"", reg_name(t, s->reg),
+		      places[s->place]);
+	if (s->place == UW_PLACE_MEMORY)
+		(void)fprintf(t->out, ",\"address\":\"0x%" PRIx64 "\"", s->addr);
+	if (s->place == UW_PLACE_REGISTER)
+		(void)fprintf(t->out, ",\"from\":\"%s\"", reg_name(t, s->from));
+	if (s->expression)
+		(void)fprintf(t->out, ",\"expression\":true");
+	if (s->popped)
+		(void)fprintf(t->out, ",\"popped\":true");
+	if (s->known)
+		(void)fprintf(t->out, ",\"value\":\"0x%" PRIx64 "\"", s->value);
+	(void)fputc('}', t->out);
+}
+
+static void json_step(const struct teller *t, const struct uw_step *s)
+{
+	FILE *out = t->out;
+
+	(void)fprintf(out, ",\"rules\":\"%s\"", uw_rules_name(s->rules));
+	if (s->rules != UW_RULES_NONE)
+		(void)fprintf(out,
+			      ",\"fde\":{\"start\":\"0x%" PRIx64 "\",\"end\":\"0x%" PRIx64 "\"}",
+			      s->fde_start, s->fde_end);
+	if (s->row_end)
+		(void)fprintf(out,
+			      ",\"row\":{\"start\":\"0x%" PRIx64 "\",\"end\":\"0x%" PRIx64 "\"}",
+			      s->row_start, s->row_end);
+	if (!s->found && s->rules == UW_RULES_NONE)
+		return;
+	(void)fputs(",\"cfa\":{", out);
+	if (s->cfa_expression)
+		(void)fputs("\"expression\":true", out);
+	else
+		(void)fprintf(out, "\"register\":\"%s\",\"offset\":%" PRId64,
+			      reg_name(t, s->cfa_reg), s->cfa_off);
+	if (s->cfa_known)
+		(void)fprintf(out, ",\"value\":\"0x%" PRIx64 "\"", s->cfa);
+	(void)fputs("},\"ra\":", out);
+	json_save(t, &s->ra);
+	(void)fputs(",\"registers\":[", out);
+	for (size_t i = 0; i < s->n_saves; i++) {
+		if (i)
+			(void)fputc(',', out);
+		json_save(t, &s->saves[i]);
+	}
+	(void)fprintf(out, "],\"found\":%s,\"next_stepper\":\"%s\",\"confidence\":\"%s\"",
+		      s->found ? "true" : "false", uw_stepper_name(s->stepper),
+		      uw_confidence_name(s->confidence));
+	if (s->differs)
+		(void)fputs(",\"differs\":true", out);
+}
+
+static void json_place(const struct teller *t, const struct walked_frame *wf,
+		       const struct uw_frame *f)
+{
+	const struct uw_mapping *m = f->mapping;
+	char prot[4], id[2 * UW_BUILD_ID_MAX + 1];
+
+	(void)fprintf(t->out, ",\"sp\":\"0x%" PRIx64 "\",\"signal_frame\":%s", f->sp,
+		      f->signal ? "true" : "false");
+	if (!m)
+		return;
+	(void)fprintf(t->out,
+		      ",\"mapping\":{\"start\":\"0x%" PRIx64 "\",\"end\":\"0x%" PRIx64
+		      "\",\"protection\":\"%s\",\"offset\":\"0x%" PRIx64 "\",\"path\":",
+		      m->start, m->end, prot_text(m->prot, prot), m->off);
+	put_string(t, wf->location.module->path);
+	(void)fputs("},\"object\":", t->out);
+	if (!m->object) {
+		(void)fputs("null,\"object_missing\":", t->out);
+		put_string(t, missing(wf->location.module));
+		return;
+	}
+	hex(uw_object_build_id(m->object), id);
+	(void)fprintf(t->out,
+		      "{\"build_id\":\"%s\",\"bias\":\"0x%" PRIx64 "\",\"vaddr\":\"0x%" PRIx64
+		      "\"}",
+		      id, m->bias, f->lookup - m->bias);
+}
+
+static void json_frame(const struct teller *t, size_t i)
+{
+	const struct walked *w = t->walked;
+	const struct walked_frame *wf = &w->frames[i];
+	size_t u = i - w->n_kernel;
+	struct name name;
+
+	names_find(t->names, &wf->location, &name);
+	(void)fprintf(t->out, "%s{\"frame\":%zu,\"pc\":\"0x%" PRIx64 "\",\"exact\":%s,\"module\":",
+		      i ? "," : "", i, wf->pc, wf->exact ? "true" : "false");
+	put_string(t, name.module);
+	if (name.function) {
+		(void)fputs(",\"function\":", t->out);
+		put_string(t, name.function);
+		(void)fprintf(t->out, ",\"function_offset\":%" PRIu64, name.offset);
+	}
+	(void)fprintf(t->out, ",\"stepper\":\"%s\"",
+		      i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)wf->stepper));
+	if (i >= w->n_kernel && w->user) {
+		json_place(t, wf, &w->user[u]);
+		if (u < w->n_steps)
+			json_step(t, &w->steps[u]);
+	}
+	(void)fputc('}', t->out);
+}
+
+int export_explain_json(FILE *out, const struct walked *w, struct names *names)
+{
+	struct teller t = { .out = out, .walked = w, .names = names, .machine = machine_of(w) };
+
+	t.text = malloc(CLEAN_MAX);
+	if (!t.text)
+		return -ENOMEM;
+	(void)fprintf(out, "{\"sample\":%" PRIu64 ",\"name\":", w->number);
+	if (w->event->sample.name)
+		put_string(&t, w->event->sample.name);
+	else
+		(void)fputs("null", out);
+	(void)fprintf(out, ",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"comm\":", w->event->pid,
+		      w->event->tid);
+	put_string(&t, w->comm);
+	(void)fputs(",\"event\":", out);
+	put_string(&t, w->event_name);
+	(void)fputs(",\"frames\":[", out);
+	for (size_t i = 0; i < w->n_frames; i++)
+		json_frame(&t, i);
+	(void)fputc(']', out);
+	if (w->has_user) {
+		(void)fprintf(out, ",\"stop\":\"%s\",\"stop_reason\":", uw_stop_name(w->stop));
+		put_string(&t, uw_stop_sentence(w->stop));
+		if (w->stop == UW_STOP_TRUNCATED)
+			(void)fprintf(out, ",\"missing\":\"0x%" PRIx64 "\"", w->stop_addr);
+	}
+	(void)fputs("}\n", out);
+	free(t.text);
+	return export_flush(out);
+}
