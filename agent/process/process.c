@@ -1,6 +1,7 @@
 #include "agent/process/process.h"
 
 #include "agent/hash.h"
+#include "agent/log.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
@@ -10,6 +11,13 @@
 
 /* How long a task is remembered after its end: samples of its last moments may still come. */
 #define LINGER_NS UINT64_C(2000000000)
+
+/*
+ * Mappings of all processes together, some 300 MB: fifty times a busy machine's.
+ * Only a made-up recording has more, since a fork in it costs 56 bytes and copies
+ * all mappings of its parent.
+ */
+#define MAPPINGS_MAX ((size_t)4 << 20)
 
 struct process {
 	uint32_t pid;
@@ -21,11 +29,13 @@ struct process {
 struct task {
 	uint32_t tid, pid;
 	const char *comm;
+	uint64_t born; /* number of the event that made it; 0: before the recording */
 };
 
 struct end { /* of a task, waiting to be forgotten */
 	uint64_t time_ns;
-	uint32_t tid, pid; /* pid 0: the numbers were given out again */
+	uint64_t event; /* number; a task born after it is another one */
+	uint32_t tid, pid;
 };
 
 struct processes {
@@ -40,6 +50,9 @@ struct processes {
 	struct hash_index by_tid;
 	struct end *ends; /* ring buffer, in the order they came */
 	size_t first_end, n_ends, room_ends;
+	uint64_t n_events;
+	size_t n_mappings; /* of all spaces */
+	bool full;	   /* and said so */
 };
 
 int processes_new(uint16_t machine, struct modules *modules, struct processes **out)
@@ -124,6 +137,26 @@ static void *grown(void *array, uint32_t n, uint32_t *room, size_t size)
 	return moved;
 }
 
+static size_t mappings_of(const struct uw_space *space)
+{
+	size_t n;
+
+	(void)uw_space_mappings(space, &n);
+	return n;
+}
+
+/* Whether so many mappings more are too many; says so the first time. */
+static bool too_many(struct processes *p, size_t n)
+{
+	if (p->n_mappings <= MAPPINGS_MAX && n <= MAPPINGS_MAX - p->n_mappings)
+		return false;
+	if (!p->full)
+		log_warning("more than %zu mappings at once; what is beyond is left out",
+			    MAPPINGS_MAX);
+	p->full = true;
+	return true;
+}
+
 /* The space is taken over, also on failure. */
 static int add_process(struct processes *p, uint32_t pid, const char *comm, struct uw_space *space)
 {
@@ -136,6 +169,7 @@ static int add_process(struct processes *p, uint32_t pid, const char *comm, stru
 		uw_space_free(space);
 		return -ENOMEM;
 	}
+	p->n_mappings += mappings_of(space);
 	array[p->n_processes++] = (struct process){ .pid = pid, .comm = comm, .space = space };
 	return 0;
 }
@@ -144,6 +178,7 @@ static void remove_process(struct processes *p, struct process *process)
 {
 	uint32_t id = (uint32_t)(process - p->processes), last = --p->n_processes;
 
+	p->n_mappings -= mappings_of(process->space);
 	uw_space_free(process->space);
 	hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
 	if (id == last)
@@ -185,13 +220,20 @@ static void remove_task(struct processes *p, struct task *task)
 /* All tasks and the space of a process whose number turns out to be another's. */
 static void remove_all(struct processes *p, uint32_t pid)
 {
+	struct task *leader = find_task(p, pid);
 	struct process *process;
 
-	for (uint32_t i = p->n_tasks; i-- > 0;)
-		if (p->tasks[i].pid == pid)
+	/* Most have but one task, and most numbers belong to nobody: do not look through all. */
+	if (leader && leader->pid == pid)
+		remove_task(p, leader);
+	process = find_process(p, pid);
+	for (uint32_t i = p->n_tasks; process && process->n_tasks && i-- > 0;) {
+		if (p->tasks[i].pid == pid) {
 			remove_task(p, &p->tasks[i]);
-	process = find_process(p, pid); /* there still, if it never had a task */
-	if (process)
+			process = find_process(p, pid);
+		}
+	}
+	if (process) /* it never had a task */
 		remove_process(p, process);
 }
 
@@ -244,17 +286,6 @@ static int need_task(struct processes *p, uint32_t pid, uint32_t tid, struct tas
 	return 0;
 }
 
-/* A task with this number was born since: the end that waits is not this one's. */
-static void cancel_end(struct processes *p, uint32_t tid)
-{
-	for (size_t i = 0; i < p->n_ends; i++) {
-		struct end *end = &p->ends[(p->first_end + i) % p->room_ends];
-
-		if (end->tid == tid)
-			end->pid = 0;
-	}
-}
-
 static int on_fork(struct processes *p, const struct event *event)
 {
 	const struct event_fork *fork = &event->fork;
@@ -265,12 +296,14 @@ static int on_fork(struct processes *p, const struct event *event)
 	struct task *task;
 	int err;
 
-	cancel_end(p, event->tid);
 	if (event->pid != fork->parent_pid) {
 		remove_all(p, event->pid);
 		parent = find_process(p, fork->parent_pid);
 		if (parent) {
-			err = uw_space_copy(parent->space, &space);
+			if (too_many(p, mappings_of(parent->space)))
+				err = uw_space_new(p->machine, modules_resolve, p->modules, &space);
+			else
+				err = uw_space_copy(parent->space, &space);
 			if (err)
 				return err;
 			err = add_process(p, event->pid, comm ? comm : parent->comm, space);
@@ -279,6 +312,8 @@ static int on_fork(struct processes *p, const struct event *event)
 		}
 	}
 	err = need_task(p, event->pid, event->tid, &task);
+	if (!err)
+		task->born = p->n_events;
 	if (!err && comm)
 		task->comm = comm;
 	return err;
@@ -302,8 +337,10 @@ static int on_exit_event(struct processes *p, const struct event *event)
 		p->first_end = 0;
 	}
 	at = (p->first_end + p->n_ends++) % p->room_ends;
-	p->ends[at] =
-		(struct end){ .time_ns = event->time_ns, .tid = event->tid, .pid = event->pid };
+	p->ends[at] = (struct end){ .time_ns = event->time_ns,
+				    .event = p->n_events,
+				    .tid = event->tid,
+				    .pid = event->pid };
 	return 0;
 }
 
@@ -318,7 +355,7 @@ static void forget(struct processes *p, uint64_t now_ns)
 		p->first_end = (p->first_end + 1) % p->room_ends;
 		p->n_ends--;
 		task = find_task(p, end.tid);
-		if (task && task->pid == end.pid)
+		if (task && task->pid == end.pid && task->born < end.event)
 			remove_task(p, task);
 	}
 }
@@ -356,28 +393,24 @@ static enum uw_mapping_kind mapping_kind(enum module_kind kind)
 	return UW_MAPPING_OTHER;
 }
 
-static int on_mapping(struct processes *p, const struct event *event)
+static int map(struct processes *p, struct uw_space *space, const struct event *event)
 {
 	const struct event_mapping *m = &event->mapping;
 	struct uw_mapping mapping = { .start = m->start, .end = m->end, .prot = m->prot };
-	struct uw_space *space;
 	struct module *module;
-	int err;
 
-	if (event->pid == EVENT_PID_KERNEL || m->start >= m->end)
-		return 0;
-	err = need_process(p, event->pid);
-	if (err)
-		return err;
-	space = find_process(p, event->pid)->space;
 	/* Constants of a file can be read there later; what may be written is only as captured. */
 	if (!(m->prot & PROT_EXEC) && ((m->prot & PROT_WRITE) || !(m->prot & PROT_READ)))
 		return uw_space_unmap(space, m->start, m->end);
+	if (too_many(p, 2)) /* it may split one that is there */
+		return 0;
 	module = modules_get(p->modules, event->pid, m);
 	if (!module)
 		return -ENOMEM;
 	if (!(m->prot & PROT_EXEC) && module->kind != MODULE_FILE)
 		return uw_space_unmap(space, m->start, m->end);
+	if (too_many(p, 2)) /* it may split one that is there */
+		return 0;
 	mapping.kind = (uint8_t)mapping_kind(module->kind);
 	mapping.user = module;
 	/* Kernels state an address where there is no file to count in. */
@@ -385,18 +418,39 @@ static int on_mapping(struct processes *p, const struct event *event)
 	return uw_space_map(space, &mapping);
 }
 
+static int on_mapping(struct processes *p, const struct event *event)
+{
+	struct uw_space *space;
+	size_t before;
+	int err;
+
+	if (event->pid == EVENT_PID_KERNEL || event->mapping.start >= event->mapping.end)
+		return 0;
+	err = need_process(p, event->pid);
+	if (err)
+		return err;
+	space = find_process(p, event->pid)->space;
+	before = mappings_of(space);
+	err = map(p, space, event);
+	p->n_mappings += mappings_of(space) - before;
+	return err;
+}
+
 int processes_event(struct processes *p, const struct event *event)
 {
 	struct process *process;
 
+	p->n_events++;
 	forget(p, event->time_ns);
 	switch (event->type) {
 	case EVENT_MAPPING:
 		return on_mapping(p, event);
 	case EVENT_EXEC:
 		process = find_process(p, event->pid);
-		if (process)
+		if (process) {
+			p->n_mappings -= mappings_of(process->space);
 			uw_space_clear(process->space);
+		}
 		return 0;
 	case EVENT_FORK:
 		return on_fork(p, event);

@@ -305,6 +305,28 @@ static void test_many_processes_come_and_go(void)
 	end();
 }
 
+static void test_forks_of_large_processes_are_bounded(void)
+{
+	enum { MAPPINGS = 100000, FORKS = 60 };
+	uint32_t with = 0;
+
+	begin();
+	for (uint32_t i = 0; i < MAPPINGS; i++)
+		map(1, 0x10000 + i * 0x2000ull, 0x11000 + i * 0x2000ull, 0, "/a");
+	for (uint32_t i = 0; i < FORKS; i++)
+		fork_task(1, 1, 100 + i, 100 + i);
+	for (uint32_t i = 0; i < FORKS; i++)
+		with += strcmp(at(100 + i, 0x10800), "-") != 0;
+	CHECK(with >= 35 && with <= 42, "4 Mi mappings in all");
+	CHECK(!strcmp(at(100, 0x10800), "/a+800"), "the first child has all of them");
+	CHECK(!strcmp(at(100 + FORKS - 1, 0x10800), "-"), "the last one none");
+	put((struct event){ .type = EVENT_EXEC, .pid = 100, .tid = 100 });
+	put((struct event){ .type = EVENT_EXEC, .pid = 101, .tid = 101 });
+	fork_task(1, 1, 900, 900);
+	CHECK(!strcmp(at(900, 0x10800), "/a+800"), "where others went there is room again");
+	end();
+}
+
 int main(void)
 {
 	test_a_later_mapping_splits_an_earlier_one();
@@ -315,5 +337,6 @@ int main(void)
 	test_a_file_is_used_only_with_its_build_id();
 	test_the_vdso_is_this_kernels_only_if_it_is_the_one();
 	test_many_processes_come_and_go();
+	test_forks_of_large_processes_are_bounded();
 	return check_done();
 }
