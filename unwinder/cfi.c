@@ -53,11 +53,9 @@ enum { /* DWARF 5 §7.24 */
 /* A row while a program runs.  regs[i] counts where bit i of mentioned is set. */
 struct row {
 	uint64_t mentioned;
-	union {
-		int64_t cfa_off;
-		const uint8_t *cfa_expr;
-	};
-	uint32_t cfa_size;
+	int64_t cfa_off; /* kept while an expression holds: see DW_CFA_def_cfa_register */
+	const uint8_t *cfa_expr;
+	uint32_t cfa_size; /* of the expression; 0: cfa_reg + cfa_off */
 	uint8_t cfa_reg;
 	bool cfa_set;
 	bool ra_signed;
@@ -405,8 +403,13 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 		reg = uw_bytes_uleb(b);
 		return set_cfa(r, reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
 	case CFA_DEF_CFA_REGISTER:
+		/*
+		 * §6.4.2.2 wants a register and an offset before it, but assembly writes it
+		 * behind an expression too (libgcrypt's Camellia and SHA-1), and every reader
+		 * takes up the offset of old again.
+		 */
 		reg = uw_bytes_uleb(b);
-		if (!r->row.cfa_set || r->row.cfa_size)
+		if (!r->row.cfa_set)
 			return -EBADMSG;
 		return set_cfa(r, reg, r->row.cfa_off);
 	case CFA_DEF_CFA_OFFSET:

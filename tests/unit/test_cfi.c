@@ -159,6 +159,9 @@ static void test_every_instruction(void)
 	      "restore_state takes the CFA back too");
 	CHECK(RULE("\x0c\x06\x10", 0) == 0 && cfa_is(&rule, 6, 16), "def_cfa");
 	CHECK(RULE("\x0d\x06", 0) == 0 && cfa_is(&rule, 6, 8), "def_cfa_register");
+	/* As readelf shows FDE ec10 of libgcrypt.so.20.4.1: …, exp, then rsp+8. */
+	CHECK(RULE("\x0f\x03\x77\x98\x01\x41\x0d\x07", 1) == 0 && cfa_is(&rule, 7, 8),
+	      "def_cfa_register behind an expression");
 	CHECK(RULE("\x12\x06\x7e", 0) == 0 && cfa_is(&rule, 6, 16), "def_cfa_sf");
 	CHECK(RULE("\x13\x7e", 0) == 0 && cfa_is(&rule, 7, 16), "def_cfa_offset_sf");
 	CHECK(RULE("\x0f\x02\x77\x08", 0) == 0 && rule.cfa_size == 2 && rule.cfa_expr[0] == 0x77,
