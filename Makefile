@@ -21,7 +21,7 @@ PACKAGES := \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libzstd-dev liblzma-dev libiberty-dev \
 	libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
-	libunwind-dev xz-utils zstd gzip man-db util-linux
+	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux
 
 # One short line a step; V=1 shows the commands.
 say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)
@@ -53,7 +53,7 @@ LDLIBS += -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -liberty -lpthread
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps run check bench install clean format tests
+.PHONY: all deps run check check-corpus bench install clean format tests
 
 # Asks dpkg only; apt is called just for what is missing.
 deps:
@@ -131,6 +131,11 @@ check: deps
 	@$(MAKE) --no-print-directory WERROR=1 all tests
 	@BUILD=$(BUILD) tests/run
 
+# Every row of every installed file, and arm64's, against libdw's.
+check-corpus: deps
+	@$(MAKE) --no-print-directory WERROR=1 all tests
+	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
+
 bench: deps all
 	@for b in tests/bench/*.sh; do echo "== $$b"; BUILD=$(BUILD) $$b || exit 1; done
 
@@ -152,4 +157,4 @@ format:
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -path $(BUILD)/arm64/root -prune -o -type f -name '*.d' -print 2>/dev/null)

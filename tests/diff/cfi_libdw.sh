@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Our rows of call-frame information against libdw's over installed packages and
+# arm64's: one file in six here, every one of them with "all" (make check-corpus).
+set -u
+work=$BUILD/diff-libdw
+rm -rf "$work"
+mkdir -p "$work"
+arm64=(libc6 libgcc-s1 libstdc++6 libssl3 openssl bash perl-base)
+sample=(-s 6)
+if [ "${1:-}" = all ]; then
+	sample=()
+	arm64+=(git coreutils sqlite3 libsqlite3-0 python3.11-minimal libpython3.11-stdlib libllvm14 libclang-cpp14 \
+		cpp-12 nodejs libnode108 libv8-dev gdb binutils-aarch64-linux-gnu systemd libsystemd-shared libgnutls30 \
+		libgcrypt20 libglib2.0-0 libicu72 libgmp10 libx264-164 libavcodec59 golang-1.19-go rustc libstd-rust-1.63)
+fi
+
+# Forms that the installed packages lack.
+cat > "$work/a.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int by_length(const void *a, const void *b) { return (int)strlen(*(char *const *)a) - (int)strlen(*(char *const *)b); }
+int main(int argc, char **argv) { qsort(argv, (size_t)argc, sizeof *argv, by_length); return puts(argv[0]) < 0; }
+C
+cat > "$work/a.go" <<'G'
+package main
+
+import "fmt"
+
+func main() { fmt.Println("rows") }
+G
+{
+	clang -O2 -g -fuse-ld=lld -o "$work/lld" "$work/a.c" &&
+	clang -O2 -fuse-ld=lld -Wl,-z,retpolineplt -o "$work/lld_retpoline" "$work/a.c" &&
+	clang -O2 -fuse-ld=lld -static -ffunction-sections -g -fno-asynchronous-unwind-tables -Wl,--gc-sections \
+		-o "$work/lld_gc" "$work/a.c" &&
+	gcc -O2 -Wl,--no-eh-frame-hdr -o "$work/no_header" "$work/a.c" &&
+	objcopy --remove-section .eh_frame_hdr "$work/lld" "$work/lld_no_header" &&
+	gcc -O2 -g -fno-asynchronous-unwind-tables -o "$work/debug_frame" "$work/a.c" &&
+	objcopy --compress-debug-sections=zlib "$work/debug_frame" "$work/debug_frame_zlib" &&
+	objcopy --compress-debug-sections=zlib-gnu "$work/debug_frame" "$work/debug_frame_zdebug" &&
+	GOCACHE=$PWD/$work/go go build -o "$work/go_compressed" "$work/a.go" &&
+	GOCACHE=$PWD/$work/go go build -ldflags=-compressdwarf=false -o "$work/go_plain" "$work/a.go" &&
+	GOARCH=arm64 GOCACHE=$PWD/$work/go go build -o "$work/go_arm64" "$work/a.go"
+} > "$work/make.log" 2>&1 || { cat "$work/make.log"; exit 1; }
+readelf -SW "$work/go_compressed" | grep -Eq '\.z?debug_frame' || { echo "go made no .debug_frame"; exit 1; }
+find "$work" -maxdepth 1 -type f | "$BUILD/tests/diff/cfi_libdw" > "$work/made.log" || { cat "$work/made.log"; exit 1; }
+tail -n 3 "$work/made.log"
+# The same under the sanitizers, which the installed files would take too long for.
+find "$work" -maxdepth 1 -type f ! -name 'go_*' | ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 \
+	"$BUILD/asan/tests/diff/cfi_libdw" > "$work/asan.log" 2>&1 || { cat "$work/asan.log"; exit 1; }
+
+tests/arm64.sh "${arm64[@]}"
+case $? in
+0) find "$BUILD/arm64/root" -type f > "$work/arm64" ;;
+77) [ "${1:-}" != all ] || exit 1 ;;
+*) exit 1 ;;
+esac
+failed=0
+if [ -s "$work/arm64" ]; then
+	"$BUILD/tests/diff/cfi_libdw" -o "$work/overlaps" -x tests/diff/cfi_exceptions.md < "$work/arm64" || failed=1
+fi
+cat /var/lib/dpkg/info/*.list | LC_ALL=C sort -u |
+	"$BUILD/tests/diff/cfi_libdw" "${sample[@]}" -o "$work/overlaps" -x tests/diff/cfi_exceptions.md || failed=1
+
+# FDEs that share addresses: libdw shows the first of them only, readelf all.
+if [ -s "$work/overlaps" ]; then
+	mapfile -t files < "$work/overlaps"
+	tests/diff/cfi_readelf.py "$BUILD/tests/diff/cfi_dump" "${files[@]}" || failed=1
+fi
+exit $failed
