@@ -14,12 +14,14 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# expect CODE PATTERN COMMAND…: the exit code, and one line on standard error that matches.
+# expect CODE PATTERN COMMAND…: the exit code, and one line on standard error that matches, beside
+# the warnings of programs that were recorded elsewhere.
 expect() {
 	local code=$1 pattern=$2 rc
 	shift 2
-	"$@" 2>"$dir/err"
+	"$@" 2>"$dir/all"
 	rc=$?
+	grep -v '^offwind: warning: ' "$dir/all" >"$dir/err"
 	[ $rc = "$code" ] && [ "$(wc -l <"$dir/err")" = 1 ] && grep -qE -- "$pattern" "$dir/err" ||
 		fail "exit $rc: $*: $(cat "$dir/err")"
 }
