@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 /* The first bytes, which stay to be read again: tee(2) copies out of a pipe without taking. */
 static ssize_t peek(int fd, char *head, size_t size)
 {
+	bool hung_up = false;
 	size_t n = 0;
 	int ends[2];
 
@@ -33,8 +35,17 @@ static ssize_t peek(int fd, char *head, size_t size)
 		(void)close(ends[1]);
 		if (got < 0)
 			return -1;
-		if ((size_t)got == n) /* no more than last time: the other end stopped there */
+		if (!got)
 			break;
+		if ((size_t)got == n) {
+			/* No more than last time: there is no more, or the other end is slow. */
+			struct pollfd other = { .fd = fd };
+
+			if (hung_up)
+				break;
+			/* What it wrote before it hung up is looked at once more. */
+			hung_up = poll(&other, 1, 10) > 0;
+		}
 		n = (size_t)got;
 	}
 	return (ssize_t)n;

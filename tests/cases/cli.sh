@@ -50,6 +50,9 @@ echo "== through pipes"
 cat $samples/pipe.data | "$offwind" unwind -q --format tsv - >"$dir/piped.tsv" || fail "a pipe"
 cmp "$dir/piped.tsv" <("$offwind" unwind -q --format tsv $samples/pipe.data) || fail "through a pipe it differs"
 "$offwind" unwind -q --format tsv - <$samples/file.data | cmp - "$dir/one.tsv" || fail "a file on standard input"
+{ head -c 3 $samples/pipe.data; sleep 0.3; tail -c +4 $samples/pipe.data; } | "$offwind" unwind -q --format tsv - |
+	cmp - "$dir/piped.tsv" || fail "a slow pipe"
+expect 1 'standard input: offset (0x)?0: ' "$offwind" unwind -o "$dir/x" - < <(head -c 3 $samples/pipe.data)
 expect 1 'standard input: offset (0x)?0: .*pipe' "$offwind" unwind -o "$dir/x" - < <(cat $samples/file.data)
 
 echo "== outputs that cannot be written"
