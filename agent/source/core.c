@@ -178,10 +178,10 @@ static void add_segment(struct core *c, const Elf64_Phdr *p)
 			     .size = p->p_filesz,
 			     .flags = p->p_flags };
 
-	if (!s.mem_size)
-		return;
 	if (s.mem_size > UINT64_MAX - s.vaddr)
 		s.mem_size = UINT64_MAX - s.vaddr;
+	if (!s.mem_size)
+		return;
 	if (s.size > s.mem_size)
 		s.size = s.mem_size;
 	if (s.size && (s.off > c->file_size || s.size > c->file_size - s.off)) {
@@ -373,13 +373,14 @@ static uint32_t prot_of(uint32_t flags)
  */
 static int add_files(struct core *c)
 {
-	const uint8_t *p = c->files, *end = p + c->files_size;
+	const uint8_t *p = c->files, *end;
 	const char *name;
 	uint64_t count, page;
 	int err;
 
-	if (!c->files)
+	if (!p)
 		return 0;
+	end = p + c->files_size;
 	count = c->files_size >= 16 ? u64(p) : 0;
 	page = count ? u64(p + 8) : 0;
 	if (c->files_size < 16 || count > (c->files_size - 16) / 24)

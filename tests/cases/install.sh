@@ -22,7 +22,7 @@ page=$dir/root/usr/share/man/man1/offwind.1
 man --warnings -E UTF-8 -l "$page" >"$dir/page" 2>"$dir/log" || fail "man: $(cat "$dir/log")"
 [ ! -s "$dir/log" ] || fail "man warns: $(cat "$dir/log")"
 # Each option of each subcommand is in it.
-for command in record unwind report doctor; do
+for command in record unwind explain report doctor; do
 	"$bin/offwind" $command --help | grep -oE -- '--[a-z][a-z-]+' | sort -u | while read -r option; do
 		grep -qE -- "Fl -${option#--}\b|, -${option#--}\b|Fl ${option#-}\b" "$page" || echo "$command $option"
 	done

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Real multi-threaded programs, stopped by gcore: cores of them, and the same
+# processes while they run, unwound pc by pc as eu-stack does it.
+set -u
+for tool in gcore eu-stack; do
+	command -v $tool > /dev/null || { echo "no $tool"; exit 77; }
+done
+work=$BUILD/core_eustack
+rm -rf "$work"
+mkdir -p "$work"
+offwind=$BUILD/offwind
+pids=()
+trap 'kill -9 "${pids[@]}" 2> /dev/null' EXIT
+failed=0
+
+# start NAME COMMAND…: runs until it says "ready"; its pid in $pid
+start() {
+	local name=$1
+	shift
+	"$@" > "$work/$name.out" 2>&1 < <(sleep 100) &
+	pid=$!
+	pids+=("$pid")
+	for _ in $(seq 100); do
+		grep -q ready "$work/$name.out" && return 0
+		sleep 0.05
+	done
+	echo "$name: not ready"
+	cat "$work/$name.out"
+	return 1
+}
+
+compare() { # NAME PID [MOVING-TID…]
+	local name=$1 pid=$2
+	shift 2
+	# Threads that do not sleep are somewhere else by then: their innermost frame is left out.
+	eu-stack -n 0 -p "$pid" > "$work/$name.eu" 2>&1
+	"$offwind" unwind -q --format text --pid "$pid" > "$work/$name.text" 2> "$work/$name.err" || { cat "$work/$name.err"; failed=1; }
+	python3 tests/diff/core_eustack.py "$name (running)" "$work/$name.eu" "$work/$name.text" "$@" || failed=1
+	kill -0 "$pid" || { echo "$name: ended"; failed=1; }
+	gcore -o "$work/$name" "$pid" > "$work/$name.gcore" 2>&1 || { tail -n 3 "$work/$name.gcore"; failed=1; return; }
+	eu-stack -n 0 --core "$work/$name.$pid" -e "/proc/$pid/exe" > "$work/$name.eu" 2>&1
+	"$offwind" unwind -q --format text "$work/$name.$pid" > "$work/$name.text" 2> "$work/$name.err" || { cat "$work/$name.err"; failed=1; }
+	python3 tests/diff/core_eustack.py "$name (core)" "$work/$name.eu" "$work/$name.text" || failed=1
+	rm -f "$work/$name.$pid"
+}
+
+start threads "$BUILD/tests/diff/threads" || exit 1
+spinning=$(for t in /proc/"$pid"/task/*; do awk -v t="${t##*/}" '{ sub(/.*\) /, ""); if ($1 == "R") print t }' "$t/stat"; done)
+compare threads "$pid" $spinning
+
+cat > "$work/threads.py" <<'P'
+import re, sys, threading, time
+def rec(n):
+    if n:
+        return rec(n - 1)
+    time.sleep(1000)
+for i in range(4):
+    threading.Thread(target=rec, args=(i * 10,), daemon=True).start()
+time.sleep(0.3)
+print('ready', flush=True)
+sys.stdin.read()
+P
+start python "$(readlink -f "$(command -v python3)")" "$work/threads.py" && compare python "$pid"
+
+cat > "$work/wait.js" <<'J'
+const { Worker, isMainThread } = require('worker_threads');
+if (isMainThread) {
+	new Worker(__filename);
+	setTimeout(() => console.log('ready'), 300);
+	setInterval(() => {}, 100000);
+} else {
+	Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+}
+J
+start node node "$work/wait.js" && compare node "$pid"
+
+start bash bash -c 'echo ready; read -r line' && compare bash "$pid"
+start sqlite3 sqlite3 -cmd '.print ready' :memory: ; compare sqlite3 "$pid"
+
+# A core whose program is no longer where it ran.
+cp "$BUILD/tests/diff/threads" "$work/gone"
+start gone "$work/gone" || exit 1
+gcore -o "$work/gone" "$pid" > "$work/gone.gcore" 2>&1
+mv "$work/gone" "$work/moved"
+"$offwind" unwind -q --format tsv "$work/gone.$pid" > "$work/without.tsv" 2> "$work/gone.err"
+grep -q 'gone: no such file any more.*build-id' "$work/gone.err" || { echo "not told"; cat "$work/gone.err"; failed=1; }
+"$offwind" unwind -q --format tsv --exe "$work/moved" "$work/gone.$pid" > "$work/with.tsv" 2> "$work/with.err" || failed=1
+[ -s "$work/with.err" ] && cat "$work/with.err"
+[ "$(grep -c 'deep_thread' "$work/with.tsv")" = 3 ] || { echo "--exe: not named"; failed=1; }
+awk -F'\t' '$8 != "root" && NR > 1 { bad = 1; print } END { exit bad }' "$work/with.tsv" | head -n 3 || failed=1
+# Another program is not taken for it.
+"$offwind" unwind -q --format tsv --exe /bin/true "$work/gone.$pid" 2>&1 > "$work/wrong.tsv" | grep -q 'replaced since it was mapped' ||
+	{ echo "another program's file was taken"; failed=1; }
+# Below a folder of its own.
+mkdir -p "$work/root/$(dirname "$(readlink -f "$work/moved")")"
+cp "$work/moved" "$work/root/$(dirname "$(readlink -f "$work/moved")")/gone"
+for f in $(awk '/r-xp/ && $6 ~ /^\// { print $6 }' "/proc/$pid/maps" | sort -u); do
+	[ -f "$f" ] && mkdir -p "$work/root/$(dirname "$f")" && cp -L "$f" "$work/root/$f"
+done
+"$offwind" unwind -q --format tsv --sysroot "$work/root" "$work/gone.$pid" 2> "$work/root.err" | cmp - "$work/with.tsv" || failed=1
+
+# Nobody to look at.
+"$offwind" unwind -q --format tsv --pid 4194303 > "$work/none.tsv" 2> "$work/none.err" && failed=1
+grep -q 'process 4194303: there is none' "$work/none.err" || { cat "$work/none.err"; failed=1; }
+rm -f "$work/gone.$pid"
+exit $failed

@@ -1,0 +1,78 @@
+/* Any bytes as a core file: segments, notes, mappings, headers of files in memory. */
+#include "agent/source/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static volatile uint64_t sink; /* what is read must be readable */
+
+static void touch_sample(const struct source *source, const struct event *e)
+{
+	const struct event_sample *s = &e->sample;
+	uint8_t bytes[300];
+
+	if (s->regs.known >> UW_REGS_MAX || !s->name || !strchr(s->name, ':') || !s->read ||
+	    s->event >= source->info.n_events)
+		abort();
+	for (unsigned int i = 0; i < UW_REGS_MAX; i++)
+		if (!s->read(s->read_ctx, s->regs.value[i], bytes, i * 9 + 1))
+			sink += bytes[i * 9];
+}
+
+static void touch_mapping(const struct source *source, const struct event *e, unsigned int *images)
+{
+	const struct event_mapping *m = &e->mapping;
+	uint8_t *image;
+	size_t size;
+
+	sink += strlen(m->path);
+	if (m->start >= m->end || m->build_id.size > UW_BUILD_ID_MAX)
+		abort();
+	if (++*images > 8 ||
+	    source->info.image(source->info.image_ctx, e->pid, m->start, &image, &size))
+		return;
+	if (size < 64)
+		sink++;
+	for (size_t i = 0; i < size; i += 512)
+		sink += image[i];
+	free(image);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct source *source = NULL;
+	char error[512] = "";
+	struct event event;
+	unsigned int images = 0;
+	uint64_t end = 0;
+	int fd = memfd_create("core", 0), rc;
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET))
+		abort();
+	rc = source_core_open(fd, "fuzz", &source, error);
+	if (rc) {
+		if (source || !error[0])
+			abort();
+		return 0;
+	}
+	while ((rc = source_next(source, &event, -1)) == 1) {
+		if (event.type == EVENT_SAMPLE) {
+			touch_sample(source, &event);
+		} else if (event.type == EVENT_MAPPING) {
+			if (event.mapping.start < end) /* sorted, and none overlap */
+				abort();
+			end = event.mapping.end;
+			touch_mapping(source, &event, &images);
+		} else if (event.type == EVENT_COMM) {
+			sink += strlen(event.comm.comm);
+		}
+	}
+	if (rc && !source->error[0])
+		abort();
+	source_close(source);
+	return 0;
+}
