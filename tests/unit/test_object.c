@@ -124,7 +124,9 @@ static void test_images(void)
 	uint8_t byte;
 	struct uw_rule rule;
 
+#ifdef __x86_64__ /* qemu gives an aarch64 process none */
 	CHECK(vdso != NULL, "there is a vDSO");
+#endif
 	if (!vdso)
 		return;
 	/* Its section headers come last. */

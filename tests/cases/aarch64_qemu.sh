@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The aarch64 build: the unwinder's own unit tests under qemu, its walk of its own
+# stack against libgcc's among them.
+set -u
+tests/arm64.sh libc6 libgcc-s1 libc6-dev zlib1g-dev libzstd-dev liblzma-dev || exit
+root=$BUILD/arm64/root
+make -s -j2 BUILD="$BUILD" WERROR=1 aarch64 || exit 1
+ran=0 failed=0
+for c in tests/unit/test_*.c; do
+	t=$BUILD/aarch64/${c%.c}
+	[ -x "$t" ] && ! grep -qE '"(agent|symbolizer|proto|bpf)/' "$c" || continue
+	ran=$((ran + 1))
+	timeout 120 qemu-aarch64-static -L "$root" "$t" || { echo "$t: exit $?"; failed=$((failed + 1)); }
+done
+echo "$ran unit tests of the aarch64 build, $failed failed"
+[ $failed -eq 0 ] && [ $ran -ge 8 ]
