@@ -119,14 +119,16 @@ check_balance "$line"
 cmp <(zcat "$dir/live.pb.gz") <(zcat "$dir/again.pb.gz") || fail "it differs"
 
 echo "== go tool pprof agrees with the report"
-"$offwind" report --top 10 --type samples "$dir/all.pb.gz" >"$dir/report" || fail report
+# The report tells functions of one name apart by their modules; pprof does not.
+"$offwind" report --top 0 --type samples "$dir/all.pb.gz" >"$dir/report" || fail report
 go tool pprof -top -sample_index=samples -nodecount=100000 -nodefraction=0 "$dir/all.pb.gz" 2>/dev/null |
 	awk '$2 ~ /%$/ { n = $1; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); print n, $0 }' >"$dir/go"
 n=0
-while read -r self count name; do
+while read -r count name; do
 	grep -qxF "$count $name" "$dir/go" || fail "pprof does not say: $count $name"
 	n=$((n + 1))
-done < <(awk '!/^#/ && $1 ~ /%$/ { s = $1; c = $2; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); print s, c, $0 }' "$dir/report")
+done < <(awk '!/^#/ && $1 ~ /%$/ { c = $2; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); sum[$0] += c }
+	END { for (name in sum) print sum[name], name }' "$dir/report" | sort -rn | head -n 10)
 [ $n -ge 5 ] || fail "the report has only $n functions"
 
 echo "== windows"
