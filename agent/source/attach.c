@@ -49,7 +49,8 @@ struct attached {
 	size_t n_copies, room_copies;
 	struct event_mapping *stacks; /* all that may hold one: readable and writable */
 	size_t n_stacks, room_stacks;
-	char *error; /* while opening */
+	uint32_t via; /* a thread that lives: the first one's memory goes with it */
+	char *error;  /* while opening */
 };
 
 static uint64_t now_ns(void)
@@ -85,14 +86,34 @@ static bool is_known(const struct attached *a, uint32_t tid)
 	return false;
 }
 
+/* A thread that has ended waits for the others where it is the first one: pthread_exit in main. */
+static bool is_zombie(const struct attached *a, uint32_t tid)
+{
+	char path[64], line[512] = "", *end;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/task/%" PRIu32 "/stat", a->frozen.pid,
+		       tid);
+	file = fopen(path, "re");
+	if (!file)
+		return true;
+	if (!fgets(line, sizeof(line), file))
+		line[0] = '\0';
+	(void)fclose(file);
+	end = strrchr(line, ')'); /* of the name, which may hold anything */
+	return end && (end[2] == 'Z' || end[2] == 'X');
+}
+
 static int seize(struct attached *a, uint32_t tid)
 {
 	int err = grow((void **)&a->tracees, a->n_tracees, &a->room, sizeof(*a->tracees));
 
 	if (err)
 		return err;
-	if (ptrace(PTRACE_SEIZE, (pid_t)tid, NULL, NULL))
-		return errno == ESRCH ? 0 : -errno; /* it ended meanwhile */
+	if (ptrace(PTRACE_SEIZE, (pid_t)tid, NULL, NULL)) {
+		err = -errno;
+		return err == -ESRCH || (err == -EPERM && is_zombie(a, tid)) ? 0 : err;
+	}
 	a->tracees[a->n_tracees++] = (struct tracee){ .tid = tid };
 	(void)ptrace(PTRACE_INTERRUPT, (pid_t)tid, NULL, NULL);
 	return 0;
@@ -184,7 +205,7 @@ static int read_maps(struct attached *a)
 	FILE *file;
 	int err = 0;
 
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/maps", a->frozen.pid);
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/maps", a->via);
 	file = fopen(path, "re");
 	if (!file)
 		return -errno;
@@ -221,7 +242,7 @@ static int copy(struct attached *a, uint64_t addr, uint64_t size, struct uw_regi
 	if (!bytes)
 		return -ENOMEM;
 	local = (struct iovec){ .iov_base = bytes, .iov_len = size };
-	n = process_vm_readv((pid_t)a->frozen.pid, &local, 1, &remote, 1, 0);
+	n = process_vm_readv((pid_t)a->via, &local, 1, &remote, 1, 0);
 	if (n <= 0) {
 		free(bytes);
 		return -ENOENT;
@@ -395,8 +416,14 @@ static const struct source_ops ops = { .next = frozen_next, .close = attached_cl
 
 static int take_all(struct attached *a)
 {
-	int err = read_maps(a);
+	int err;
 
+	for (size_t i = 0; i < a->n_tracees && !a->via; i++)
+		if (a->tracees[i].stopped)
+			a->via = a->tracees[i].tid;
+	if (!a->via)
+		return -ESRCH;
+	err = read_maps(a);
 	for (size_t i = 0; !err && i < a->n_tracees; i++)
 		err = add_thread(a, &a->tracees[i]);
 	return err ? err : add_vdso(a);

@@ -77,6 +77,52 @@ start node node "$work/wait.js" && compare node "$pid"
 start bash bash -c 'echo ready; read -r line' && compare bash "$pid"
 start sqlite3 sqlite3 -cmd '.print ready' :memory: ; compare sqlite3 "$pid"
 
+cat > "$work/idle.go" <<'G'
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+)
+
+func deep(n int, mutex *sync.Mutex) {
+	if n > 0 {
+		deep(n-1, mutex)
+	} else {
+		mutex.Lock()
+	}
+	mutex.Unlock()
+}
+
+func main() {
+	var mutex sync.Mutex
+	mutex.Lock()
+	for i := 0; i < 4; i++ {
+		go deep(i*10, &mutex)
+	}
+	fmt.Println("ready")
+	os.Stdin.Read(make([]byte, 1))
+}
+G
+if command -v go > /dev/null && GOCACHE=$PWD/$work/gocache go build -o "$work/idle" "$work/idle.go" 2> "$work/go.err"; then
+	start go "$work/idle" && sleep 0.2 && compare go "$pid"
+fi
+start zstd bash -c 'echo ready; exec zstd -T3 -q -c -' && sleep 0.2 && compare zstd "$pid"
+
+# The first thread has ended, and with it what /proc says of the process itself.
+start leaving "$BUILD/tests/diff/threads" leave || exit 1
+sleep 0.1
+"$offwind" unwind -q --format tsv --pid "$pid" > "$work/leaving.tsv" 2> "$work/leaving.err" || { cat "$work/leaving.err"; failed=1; }
+[ "$(cut -f1,8 "$work/leaving.tsv" | grep root | sort -u | wc -l)" = 9 ] || { echo "not 9 threads to their roots"; failed=1; }
+# A process that was stopped stays stopped.
+kill -STOP "$pid"
+"$offwind" unwind -q --format tsv --pid "$pid" > "$work/stopped.tsv" 2> "$work/stopped.err" || { cat "$work/stopped.err"; failed=1; }
+[ "$(cut -f1 "$work/stopped.tsv" | sort -u | wc -l)" = 10 ] || { echo "stopped: not 9 threads and a header"; failed=1; }
+for t in /proc/"$pid"/task/*; do
+	awk -v t="${t##*/}" -v p="$pid" '{ sub(/.*\) /, ""); if (t != p && $1 != "T") { print "thread " t " runs: " $1; exit 1 } }' "$t/stat" || failed=1
+done
+
 # A core whose program is no longer where it ran.
 cp "$BUILD/tests/diff/threads" "$work/gone"
 start gone "$work/gone" || exit 1

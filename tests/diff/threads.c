@@ -1,7 +1,8 @@
 /*
  * Threads in many states, for those who look at them from outside: deep in
- * calls, spinning, in a signal handler on the stack and on one of its own, in
- * vfork's parent, with large frames.  Prints "ready" and stays so.
+ * calls, spinning, in a signal handler on the stack and on one of its own,
+ * with large frames.  Prints "ready" and stays so; with "leave" without its
+ * first thread.
  */
 #include <alloca.h>
 #include <pthread.h>
@@ -97,7 +98,7 @@ static void *calling_back_thread(void *n)
 	return n;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct {
 		void *(*run)(void *);
@@ -119,6 +120,8 @@ int main(void)
 	(void)usleep(50000); /* the last ones on their way into pause */
 	(void)puts("ready");
 	(void)fflush(stdout);
+	if (argc > 1 && !strcmp(argv[1], "leave")) /* a first thread that is a zombie */
+		pthread_exit(NULL);
 	for (;;)
 		(void)pause();
 }
