@@ -18,6 +18,32 @@ _Static_assert((TABLE_SP & 6) == TABLE_SP && TABLE_FP == (TABLE_SP | 1) &&
 		       (TABLE_REG & 6) != TABLE_SP,
 	       "COMMON_MASK tells them");
 
+/* ---- saved registers ---------------------------------------------------------------------- */
+
+/* Reads what the log, innermost frame first, says of registers other than fp; empties it. */
+static void read_log(struct uw_walking *w, struct uw_hot_frame **end)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+
+	for (const struct uw_hot_frame *frame = w->worker->hot.log; frame < *end; frame++) {
+		for (unsigned int i = 0; i < arch->n_saved; i++) {
+			uint64_t addr = frame->cfa + (uint64_t)(frame->ext[i] * (int64_t)8), value;
+			uint64_t bit = (uint64_t)1 << arch->saved[i];
+
+			/* Below sp: popped already (see step.c). */
+			if (frame->ext[i] == TABLE_SAME || addr < frame->sp)
+				continue;
+			regs->known &= ~bit;
+			if (!uw_machine_read(&w->machine, addr, 8, &value)) {
+				regs->value[arch->saved[i]] = value;
+				regs->known |= bit;
+			}
+		}
+	}
+	*end = w->worker->hot.log;
+}
+
 /* ---- words by (space, lookup) --------------------------------------------------------- */
 
 /* Keys of a space carry its tag; a space that has changed is another one. */
@@ -42,8 +68,12 @@ static inline size_t index_of(uint64_t key)
 	return (key ^ key >> 12 ^ key >> ADDRESS_BITS) & (UW_WORD_SLOTS - 1);
 }
 
-/* Fills the slot of a lookup it does not hold; false: no mapping, nothing to hold. */
-static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup, uint64_t key)
+/*
+ * Fills the slot of a lookup it does not hold; false: no mapping, nothing to
+ * hold.  *log ends the frames logged so far.
+ */
+static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup, uint64_t key,
+					   struct uw_hot_frame **log)
 {
 	struct uw_hot *hot = &w->worker->hot;
 	size_t i = index_of(key);
@@ -53,38 +83,14 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 
 	if (!mapping)
 		return false;
+	/* The log may name the row that this slot is about to lose. */
+	if (object && !uw_object_table(object))
+		read_log(w, log);
 	if (object)
 		slot.word = uw_object_word(object, lookup - mapping->bias, key & EXACT, &slot.ext,
 					   &hot->rows[i]);
 	hot->slots[i] = slot;
 	return true;
-}
-
-/* ---- saved registers ---------------------------------------------------------------------- */
-
-/* Reads what the log of n frames, innermost first, says of registers other than fp. */
-static void read_log(struct uw_walking *w, unsigned int n)
-{
-	const struct uw_arch *arch = w->machine.arch;
-	struct uw_regs *regs = &w->machine.regs;
-
-	for (unsigned int f = 0; f < n; f++) {
-		const struct uw_hot_frame *frame = &w->worker->hot.log[f];
-
-		for (unsigned int i = 0; i < arch->n_saved; i++) {
-			uint64_t addr = frame->cfa + (uint64_t)(frame->ext[i] * (int64_t)8), value;
-			uint64_t bit = (uint64_t)1 << arch->saved[i];
-
-			/* Below sp: popped already (see step.c). */
-			if (frame->ext[i] == TABLE_SAME || addr < frame->sp)
-				continue;
-			regs->known &= ~bit;
-			if (!uw_machine_read(&w->machine, addr, 8, &value)) {
-				regs->value[arch->saved[i]] = value;
-				regs->known |= bit;
-			}
-		}
-	}
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -132,11 +138,11 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 	struct uw_hot *hot = &w->worker->hot;
 	uint64_t *value = w->machine.regs.value;
 	uint64_t pc = value[arch->pc], sp = value[arch->sp], fp = value[arch->fp];
-	uint64_t mark_pc = w->mark_pc, mark_sp = w->mark_sp;
-	uint64_t tag, exact = w->exact;
+	uint64_t mark_pc = w->mark_pc, mark_sp = w->mark_sp, back = !w->exact, above;
 	size_t n = out->n_frames, max = out->max_frames;
+	struct uw_frame *frame = out->frames + n;
+	struct uw_hot_frame *log = hot->log;
 	uint8_t found = *stepper;
-	unsigned int logged = 0;
 	int stop = UW_GO_ON;
 	struct near near;
 
@@ -144,42 +150,34 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 	if (arch->lr != arch->pc || !(w->machine.regs.known >> arch->fp & 1))
 		return UW_GO_ON;
 	near = near_sp(w->thread, sp);
-	tag = tag_of(hot, uw_space_id(w->space));
-	while (n < max) {
-		uint64_t lookup = pc - !exact, key = lookup | tag | (exact ? EXACT : 0);
+	above = tag_of(hot, uw_space_id(w->space)) | (back ? 0 : EXACT);
+	for (; n < max; n++, frame++) {
+		uint64_t lookup = pc - back, key = lookup | above, cfa, ra = 0, word,
+			 caller_fp = fp;
 		struct uw_word_slot *slot = &hot->slots[index_of(key)];
-		uint64_t cfa, ra, word, caller_fp = fp;
-		struct uw_frame *frame;
-		int16_t place;
+		int64_t place;
 
-		if (lookup >> ADDRESS_BITS || pc == 0 || (n && pc == mark_pc && sp == mark_sp))
+		/* 0 less one is not an address either. */
+		if (lookup >> ADDRESS_BITS || (pc == mark_pc && sp == mark_sp && n))
 			break;
-		if (__builtin_expect(slot->key != key, 0)) {
-			/* The log may name the row that this slot is about to lose. */
-			if (logged) {
-				read_log(w, logged);
-				logged = 0;
-			}
-			if (!fill(w, lookup, key))
-				break;
-		}
+		if (__builtin_expect(slot->key != key, 0) && !fill(w, lookup, key, &log))
+			break;
 		word = slot->word;
-		if ((word & COMMON_MASK) != COMMON)
+		if (((uint32_t)word & COMMON_MASK) != COMMON)
 			break;
 		cfa = (word & 1 ? fp : sp) + (uint64_t)uw_word_cfa(word);
 		place = uw_word_ra(word);
-		if (place == TABLE_UNDEFINED) {
+		if (__builtin_expect(place == TABLE_UNDEFINED, 0)) {
 			stop = uw_stopping(UW_STOP_ROOT);
+		} else if (!read_word(w, &near, cfa + (uint64_t)(place * 8), &ra)) {
+			stop = uw_stopping(UW_STOP_TRUNCATED);
+			w->missing = w->machine.missing;
 		} else {
-			if (!read_word(w, &near, cfa + (uint64_t)(place * (int64_t)8), &ra)) {
-				stop = uw_stopping(UW_STOP_TRUNCATED);
-				w->missing = w->machine.missing;
-			} else if (cfa <= sp) {
+			if (cfa <= sp)
 				break;
-			}
 			place = uw_word_fp(word);
-			if (place != TABLE_SAME && stop == UW_GO_ON) {
-				uint64_t addr = cfa + (uint64_t)(place * (int64_t)8);
+			if (place != TABLE_SAME) {
+				uint64_t addr = cfa + (uint64_t)(place * 8);
 
 				if (addr >= sp && !read_word(w, &near, addr, &caller_fp))
 					break;
@@ -189,25 +187,25 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 			mark_pc = pc;
 			mark_sp = sp;
 		}
-		frame = &out->frames[n++];
 		frame->pc = pc;
 		frame->lookup = lookup;
 		frame->cfa = cfa;
 		frame->sp = sp;
 		frame->mapping = slot->mapping;
 		frame->stepper = found;
-		frame->exact = exact;
+		frame->exact = !back;
 		frame->signal = false;
-		if (stop != UW_GO_ON)
+		if (__builtin_expect(stop != UW_GO_ON, 0)) {
+			n++;
 			break;
-		hot->log[logged] = (struct uw_hot_frame){ .ext = slot->ext, .cfa = cfa, .sp = sp };
-		logged += word >> 6 & 1;
-		if (logged == UW_LOG_MAX) {
-			read_log(w, logged);
-			logged = 0;
 		}
+		*log = (struct uw_hot_frame){ .ext = slot->ext, .cfa = cfa, .sp = sp };
+		log += word >> 6 & 1;
+		if (__builtin_expect(log == hot->log + UW_LOG_MAX, 0))
+			read_log(w, &log);
 		found = UW_STEPPER_CFI;
-		exact = 0;
+		above &= ~EXACT;
+		back = 1;
 		pc = ra;
 		sp = cfa;
 		fp = caller_fp;
@@ -219,11 +217,11 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 	w->mark_sp = mark_sp;
 	if (stop != UW_GO_ON)
 		return stop;
-	read_log(w, logged);
+	read_log(w, &log);
 	value[arch->pc] = pc;
 	value[arch->sp] = sp;
 	value[arch->fp] = fp;
-	w->exact = exact;
+	w->exact = !back;
 	*stepper = found;
 	return UW_GO_ON;
 }
