@@ -13,6 +13,7 @@ struct pipeline {
 	struct pipeline_options options;
 	const struct source_info *info;
 	struct opener *opener;
+	struct uw_builder *builder;
 	struct modules *modules;
 	struct processes *processes;
 	struct uw_worker *worker;
@@ -54,6 +55,9 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		err = opener_new(&opening, &p->opener);
 	if (!err)
 		err = modules_new(p->opener, info, options->live, &p->modules);
+	/* Without its thread there is less speed and nothing else is missing. */
+	if (!err && !uw_builder_new(&p->builder))
+		modules_compile(p->modules, p->builder);
 	if (!err)
 		err = processes_new(info->machine, p->modules, &p->processes);
 	if (!err)
@@ -75,6 +79,7 @@ void pipeline_free(struct pipeline *p)
 	fold_free(p->fold);
 	uw_worker_free(p->worker);
 	processes_free(p->processes);
+	uw_builder_free(p->builder);
 	modules_free(p->modules);
 	opener_free(p->opener);
 	free(p->user);

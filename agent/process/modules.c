@@ -36,6 +36,7 @@ struct modules {
 	struct opener *opener;
 	const struct source_info *info;
 	bool pin;
+	struct uw_builder *builder; /* borrowed; NULL: objects stay as they are */
 	struct known **known;
 	size_t n, room;
 	struct hash_index by_identity;
@@ -111,6 +112,11 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 	}
 	*out = modules;
 	return 0;
+}
+
+void modules_compile(struct modules *modules, struct uw_builder *builder)
+{
+	modules->builder = builder;
 }
 
 void modules_free(struct modules *modules)
@@ -481,6 +487,9 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 	k->module.object = object;
 	k->module.build_id = *uw_object_build_id(object);
 	unite(modules, k);
+	/* Where there is no memory for it, walks go on as they did. */
+	if (modules->builder)
+		(void)uw_builder_add(modules->builder, k->module.object);
 	return uw_object_get(k->module.object);
 }
 

@@ -25,6 +25,9 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 		struct modules **out);
 void modules_free(struct modules *modules); /* NULL is fine */
 
+/* From now on objects are compiled from their first sampled pc on; borrowed. */
+void modules_compile(struct modules *modules, struct uw_builder *builder);
+
 /* The module that a mapping event of process pid names.  NULL only when out of memory. */
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping);
