@@ -1,5 +1,8 @@
 #include "unwinder/checksum.h"
 
+#include <endian.h>
+#include <string.h>
+
 /* The algorithm and its constants: the xxHash specification, XXH64. */
 #define PRIME_1 0x9e3779b185ebca87u
 #define PRIME_2 0xc2b2ae3d27d4eb4fu
@@ -7,21 +10,28 @@
 #define PRIME_4 0x85ebca77c2b2ae63u
 #define PRIME_5 0x27d4eb2f165667c5u
 
-static uint64_t little(const uint8_t *p, unsigned int size)
+static inline uint64_t little8(const uint8_t *p)
 {
-	uint64_t value = 0;
+	uint64_t value;
 
-	for (unsigned int i = 0; i < size; i++)
-		value |= (uint64_t)p[i] << (8 * i);
-	return value;
+	memcpy(&value, p, 8);
+	return le64toh(value);
 }
 
-static uint64_t turn(uint64_t value, unsigned int bits)
+static inline uint32_t little4(const uint8_t *p)
+{
+	uint32_t value;
+
+	memcpy(&value, p, 4);
+	return le32toh(value);
+}
+
+static inline uint64_t turn(uint64_t value, unsigned int bits)
 {
 	return value << bits | value >> (64 - bits);
 }
 
-static uint64_t mix(uint64_t lane, uint64_t word)
+static inline uint64_t mix(uint64_t lane, uint64_t word)
 {
 	return turn(lane + word * PRIME_2, 31) * PRIME_1;
 }
@@ -38,16 +48,16 @@ uint64_t uw_checksum(const void *data, size_t size, uint64_t seed)
 
 		for (; left >= 32; left -= 32, p += 32)
 			for (unsigned int i = 0; i < 4; i++)
-				lane[i] = mix(lane[i], little(p + 8 * i, 8));
+				lane[i] = mix(lane[i], little8(p + 8 * i));
 		hash = turn(lane[0], 1) + turn(lane[1], 7) + turn(lane[2], 12) + turn(lane[3], 18);
 		for (unsigned int i = 0; i < 4; i++)
 			hash = (hash ^ mix(0, lane[i])) * PRIME_1 + PRIME_4;
 	}
 	hash += size;
 	for (; left >= 8; left -= 8, p += 8)
-		hash = turn(hash ^ mix(0, little(p, 8)), 27) * PRIME_1 + PRIME_4;
+		hash = turn(hash ^ mix(0, little8(p)), 27) * PRIME_1 + PRIME_4;
 	if (left >= 4) {
-		hash = turn(hash ^ little(p, 4) * PRIME_1, 23) * PRIME_2 + PRIME_3;
+		hash = turn(hash ^ little4(p) * PRIME_1, 23) * PRIME_2 + PRIME_3;
 		left -= 4;
 		p += 4;
 	}

@@ -703,23 +703,21 @@ static struct uw_table_source source_of(struct uw_object *o)
 					 .ctx = o };
 }
 
-/* Takes over blob.  Whoever comes second has made the same, and it is dropped. */
+/* Takes over blob, which is sound.  Whoever comes second has made the same, and it is dropped. */
 static int install(struct uw_object *o, uint8_t *blob, size_t size)
 {
 	struct compiled *compiled = calloc(1, sizeof(*compiled)), *none = NULL;
-	int err = compiled ? 0 : -ENOMEM;
 
-	if (!err) {
-		*compiled = (struct compiled){ .blob = blob, .size = size };
-		err = uw_table_open(&compiled->table, blob, size);
-	} else {
+	if (!compiled) {
 		free(blob);
+		return -ENOMEM;
 	}
-	if (err ||
-	    !atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
+	*compiled = (struct compiled){ .blob = blob, .size = size };
+	uw_table_trust(&compiled->table, blob);
+	if (!atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
 						     memory_order_acq_rel, memory_order_acquire))
 		free_compiled(compiled);
-	return err;
+	return 0;
 }
 
 int uw_object_compile(struct uw_object *object)

@@ -180,6 +180,13 @@ int uw_table_open(struct uw_table *table, const void *blob, size_t size)
 	return err;
 }
 
+void uw_table_trust(struct uw_table *table, const void *blob)
+{
+	*table = (struct uw_table){ .header = blob };
+	table->arch = uw_arch_of(table->header->machine);
+	(void)find_parts(table);
+}
+
 /* ---- looking up --------------------------------------------------------------------- */
 
 /* How many keys from key[low] on, up to key[high], are not above unit; they ascend. */

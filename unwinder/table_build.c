@@ -14,7 +14,7 @@
 #define UNITS_MAX    0xffff0000u /* spans end below this */
 #define SLOW_MAX     (16u << 20) /* bytes of records: real files have kilobytes */
 #define CIE_SLOTS    64
-#define MEMO	     256
+#define MEMO	     1024
 #define DEPTH_MAX    8 /* remembered states in the fast path */
 #define FAST_OPS_MAX (1u << 16)
 #define CODE_WINDOW  (256u << 10)
@@ -51,7 +51,7 @@ struct cie {
 
 /* A row while a program runs; off has the places of ext and those of fp and ra. */
 struct state {
-	int64_t cfa;
+	uint32_t cfa;
 	uint8_t kind, reg; /* enum table_kind; TABLE_NONE: no CFA yet */
 	bool ra_signed;
 	int16_t off[TABLE_EXT_AARCH64];
@@ -124,7 +124,8 @@ static bool grow(struct build *b, void *array, size_t n, size_t *room, size_t wi
 
 /* ---- rules, each once ------------------------------------------------------------------ */
 
-static uint32_t hash_of(const struct rule *rule, unsigned int slots)
+static inline __attribute__((always_inline)) uint32_t hash_of(const struct rule *rule,
+							      unsigned int slots)
 {
 	uint64_t hash = rule->word * 0x9e3779b97f4a7c15u, part;
 
@@ -135,7 +136,8 @@ static uint32_t hash_of(const struct rule *rule, unsigned int slots)
 	return (uint32_t)(hash >> 32);
 }
 
-static bool equal(const struct rule *a, const struct rule *b, unsigned int slots)
+static inline __attribute__((always_inline)) bool equal(const struct rule *a, const struct rule *b,
+							unsigned int slots)
 {
 	return a->word == b->word && !memcmp(a->ext, b->ext, slots * sizeof(*a->ext));
 }
@@ -162,33 +164,40 @@ static bool rehash(struct build *b, unsigned int slots)
 	return true;
 }
 
-/* The rule's index; 0, which is TABLE_NONE, after a failure. */
-static uint32_t intern(struct build *b, const struct rule *rule, unsigned int slots)
+/* Finds the rule by its hash or adds it. */
+static __attribute__((noinline)) uint32_t intern_new(struct build *b, const struct rule *rule,
+						     uint32_t hash, unsigned int slots)
 {
-	uint32_t hash = hash_of(rule, slots), *memo = &b->memo[hash >> 24 & (MEMO - 1)];
 	size_t at;
 
-	if (*memo && equal(&b->rules[*memo - 1], rule, slots))
-		return *memo - 1;
 	if (2 * b->n_rules >= b->n_hash && !rehash(b, slots))
 		return 0;
-	for (at = hash & (b->n_hash - 1); b->hash[at]; at = (at + 1) & (b->n_hash - 1)) {
-		if (equal(&b->rules[b->hash[at] - 1], rule, slots)) {
-			*memo = b->hash[at];
-			return *memo - 1;
-		}
-	}
+	for (at = hash & (b->n_hash - 1); b->hash[at]; at = (at + 1) & (b->n_hash - 1))
+		if (equal(&b->rules[b->hash[at] - 1], rule, slots))
+			return b->hash[at] - 1;
 	if (!grow(b, &b->rules, b->n_rules, &b->room_rules, sizeof(*b->rules)))
 		return 0;
 	b->rules[b->n_rules] = *rule;
-	b->hash[at] = *memo = (uint32_t)++b->n_rules;
+	b->hash[at] = (uint32_t)++b->n_rules;
+	return (uint32_t)b->n_rules - 1;
+}
+
+/* The rule's index; 0, which is TABLE_NONE, after a failure. */
+static inline __attribute__((always_inline)) uint32_t
+intern(struct build *b, const struct rule *rule, unsigned int slots)
+{
+	uint32_t hash = hash_of(rule, slots), *memo = &b->memo[hash >> 22];
+
+	if (!*memo || !equal(&b->rules[*memo - 1], rule, slots))
+		*memo = intern_new(b, rule, hash, slots) + 1;
 	return *memo - 1;
 }
 
 /* ---- rows -------------------------------------------------------------------------------- */
 
 /* From unit on this rule holds; units come in order, and a second one of the same replaces it. */
-static inline void put(struct build *b, uint32_t unit, const struct rule *rule, unsigned int slots)
+static inline __attribute__((always_inline)) void put(struct build *b, uint32_t unit,
+						      const struct rule *rule, unsigned int slots)
 {
 	if (b->n_rows && b->rows[b->n_rows - 1].unit == unit)
 		b->n_rows--;
@@ -425,20 +434,26 @@ static inline bool small_uleb(const uint8_t **p, const uint8_t *end, uint32_t *o
 	return false;
 }
 
-/* The row of a state, as uw_row_of would have it; false: not for the fast path. */
-static inline bool rule_of(const struct build *b, const struct state *s, bool signal,
-			   unsigned int slots, struct rule *out)
-{
-	int64_t cfa = s->cfa / 8;
-	int16_t fp = s->off[slots - 3], ra = s->off[slots - 2];
-	uint64_t word = s->kind, saved = 0;
+#define SAME_8                                                                              \
+	TABLE_SAME, TABLE_SAME, TABLE_SAME, TABLE_SAME, TABLE_SAME, TABLE_SAME, TABLE_SAME, \
+		TABLE_SAME
 
-	if (s->kind == TABLE_NONE || s->cfa % 8 || cfa >= 1 << 23 || cfa < 0)
+/* The row of a state, as uw_row_of would have it; false: not for the fast path. */
+static inline __attribute__((always_inline)) bool rule_of(const struct build *b,
+							  const struct state *s, bool signal,
+							  unsigned int slots, struct rule *out)
+{
+	static const int16_t same[TABLE_EXT_AARCH64] = { SAME_8, SAME_8 };
+	uint32_t cfa = s->cfa / 8; /* less than 2^18, see small_uleb */
+	int16_t fp = s->off[slots - 3], ra = s->off[slots - 2];
+	uint32_t word = s->kind | cfa << 8;
+
+	if (s->kind == TABLE_NONE || s->cfa % 8)
 		return false;
 	if (ra == TABLE_SAME && b->arch->lr == b->arch->pc)
 		return false;
 	if (s->kind == TABLE_SP) {
-		int16_t lowest = cfa > 32767 ? INT16_MIN : (int16_t)-cfa;
+		int16_t lowest = cfa > 32767 ? INT16_MIN : (int16_t) - (int32_t)cfa;
 
 		for (unsigned int i = 0; i < slots; i++)
 			out->ext[i] = s->off[i] < lowest ? TABLE_SAME : s->off[i];
@@ -447,14 +462,12 @@ static inline bool rule_of(const struct build *b, const struct state *s, bool si
 	} else {
 		memcpy(out->ext, s->off, slots * sizeof(*out->ext));
 	}
-	out->ext[slots - 3] = out->ext[slots - 2] = TABLE_SAME;
-	out->ext[slots - 1] = s->kind == TABLE_REG ? s->reg : TABLE_SAME;
-	for (unsigned int i = 0; i < slots - 3; i++)
-		saved |= (uint64_t)(out->ext[i] != TABLE_SAME);
-	word |= saved ? TABLE_WORD_SAVED : 0;
+	out->ext[slots - 3] = out->ext[slots - 2] = out->ext[slots - 1] = TABLE_SAME;
+	word |= memcmp(out->ext, same, slots * sizeof(*same)) ? TABLE_WORD_SAVED : 0;
 	word |= signal ? TABLE_WORD_SIGNAL : 0;
 	word |= s->ra_signed ? TABLE_WORD_SIGNED : 0;
-	word |= (uint64_t)cfa << 8;
+	if (s->kind == TABLE_REG)
+		out->ext[slots - 1] = s->reg;
 	out->word = word | (uint64_t)(uint16_t)fp << 32 | (uint64_t)(uint16_t)ra << 48;
 	return true;
 }
@@ -686,10 +699,10 @@ static bool read_entry(struct build *b, const struct uw_cfi *cfi, uint64_t off, 
 	uint32_t length, id;
 	const struct cie *cie;
 
-	if (cfi->size - off < 32)
+	if (cfi->size - off < 16)
 		return false;
 	length = little4(p);
-	if (length < 20 || length >= 0xfffffff0 || length > cfi->size - off - 4)
+	if (length < 12 || length >= 0xfffffff0 || length > cfi->size - off - 4)
 		return false;
 	id = little4(p + 4);
 	if (id == (cfi->eh ? 0 : UINT32_MAX) || (cfi->eh && id > off + 4))
@@ -706,7 +719,7 @@ static bool read_entry(struct build *b, const struct uw_cfi *cfi, uint64_t off, 
 		out->start = cfi->vaddr + off + 8 + (uint64_t)(int64_t)start;
 		out->size = (uint64_t)size;
 		p += 16;
-	} else if (cie->encoding == UW_PE_ABSPTR) {
+	} else if (cie->encoding == UW_PE_ABSPTR && length >= 20) {
 		out->start = little8(p + 8);
 		out->size = little8(p + 16);
 		p += 24;
@@ -849,7 +862,9 @@ static bool trampoline_between(struct build *b, uint64_t end, uint64_t next)
 		from = end;
 		size = code_at(b, from, (size_t)(next - from) + UW_CODE_AFTER, &bytes);
 	}
-	if (!size || !memmem(bytes, size, arch->syscall, arch->syscall_size))
+	/* A single byte is sought faster. */
+	if (!size || !memchr(bytes, arch->syscall[arch->syscall_size - 1], size) ||
+	    !memmem(bytes, size, arch->syscall, arch->syscall_size))
 		return false;
 	for (uint64_t at = end; at <= next && at - from <= size; at++) {
 		size_t before = (size_t)(at - from), after = size - before;
