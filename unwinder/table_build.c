@@ -749,7 +749,9 @@ static void add_ref(struct build *b, unsigned int section, uint64_t off, uint64_
 
 	if (end <= b->base || start >= end || (start > b->base && start - b->base >= last))
 		return;
-	ref.odd = start < b->base || end - b->base > last || (start | end) & mask;
+	/* ehframe.c clips what is longer than 4 GiB. */
+	ref.odd = end - start > UINT32_MAX || start < b->base || end - b->base > last ||
+		  (start | end) & mask;
 	if (start < b->base)
 		start = b->base;
 	if (end - b->base > last)

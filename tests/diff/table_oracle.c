@@ -3,7 +3,8 @@
  * start, one byte before and one behind, in the middle of it, all along gaps,
  * and the vector look-up against the portable one.  Prints a line a file:
  *     file  rows  bytes of unwind sections  bytes of table  unanswered/asked
- *   usage: table_oracle FILE…     exit 1 where anything differs
+ *   usage: table_oracle [-b BLOB] FILE…     exit 1 where anything differs
+ * -b writes the last one's table to a file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@
 static struct uw_object *object;
 static const struct uw_arch *arch;
 static const struct uw_table *table;
-static const char *file;
+static const char *file, *blob_file;
 static unsigned long rows, asked, unanswered, differing;
 
 /* What the table says in other words: registers of no concern, slots popped already, "same". */
@@ -135,10 +136,21 @@ static void one_section(const struct uw_cfi *cfi)
 	}
 }
 
+static int write_blob(const void *blob, size_t size)
+{
+	FILE *out = fopen(blob_file, "w");
+	bool ok = out && fwrite(blob, 1, size, out) == size;
+
+	if (out && fclose(out))
+		ok = false;
+	return ok ? 0 : -EIO;
+}
+
 static int one_file(void)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	int err = fd < 0 ? -errno : uw_object_open(fd, 0, &object);
+	const void *blob;
 	size_t size;
 
 	if (fd >= 0)
@@ -149,7 +161,9 @@ static int one_file(void)
 	err = uw_object_compile(object);
 	if (!err) {
 		table = uw_object_table(object);
-		(void)uw_object_compiled(object, &size);
+		blob = uw_object_compiled(object, &size);
+		if (blob_file)
+			err = write_blob(blob, size);
 		rows = asked = unanswered = 0;
 		for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++)
 			one_section(&uw_object_frames(object, i)->cfi);
@@ -164,7 +178,11 @@ static int one_file(void)
 
 int main(int argc, char **argv)
 {
-	for (int i = 1; i < argc; i++) {
+	int first = argc > 2 && !strcmp(argv[1], "-b") ? 3 : 1;
+
+	if (first == 3)
+		blob_file = argv[2];
+	for (int i = first; i < argc; i++) {
 		int err;
 
 		file = argv[i];

@@ -5,7 +5,7 @@ set -eu
 seconds=${FUZZ_SECONDS:-5}
 work=$BUILD/fuzz-seeds/unwinder
 rm -rf "$work"
-mkdir -p "$work"/{object,cfi} "$BUILD/fuzz-findings"
+mkdir -p "$work"/{object,cfi,table} "$BUILD/fuzz-findings"
 
 cat > "$work/a.c" <<'C'
 void fill(char *p, int n);
@@ -35,7 +35,18 @@ for f in /lib64/ld-linux-x86-64.so.2 "$work/object/plain"; do
 	done
 done
 
-for target in object cfi; do
+# Tables to be damaged, and what tables are made from at addresses that are asked.
+for f in "$work/object/plain" "$work/object/small"; do
+	"$BUILD/tests/diff/table_oracle" -b "$work/blob" "$f" > "$work/oracle.log"
+	{ printf '\0'; cat "$work/blob"; } > "$work/table/$(basename "$f")"
+done
+for f in "$work"/cfi/*; do
+	for mode in '\1' '\3' '\5'; do
+		{ printf "$mode"; tail -c +3 "$f"; } > "$work/table/$(basename "$f")${mode//\\/_}"
+	done
+done
+
+for target in object cfi table; do
 	log=$work/$target.log
 	if ! "$BUILD/fuzz/tests/fuzz/fuzz_uw_$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -verbosity=0 \
 		-print_final_stats=1 -rss_limit_mb=2048 -artifact_prefix="$BUILD/fuzz-findings/uw_$target-" \

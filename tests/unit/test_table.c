@@ -1,0 +1,307 @@
+#include "unwinder/table.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "unwinder/object.h"
+#include "unwinder/row.h"
+#include "unwinder/table_build.h"
+
+/*
+ * A section by hand (LSB 5.0 §10.6.1, DWARF 5 §6.4): a CIE as gcc writes it, and
+ * FDEs that follow.  data_align -8, ra 16, CFA = rsp + 8, ra at CFA - 8.
+ */
+#define VADDR ((uint64_t)0x10000) /* of the section */
+#define CODE  ((uint64_t)0x1000)
+
+struct section {
+	uint8_t bytes[4096];
+	size_t size;
+};
+
+static void add(struct section *s, const void *bytes, size_t size)
+{
+	memcpy(s->bytes + s->size, bytes, size);
+	s->size += size;
+}
+
+static void add_u32(struct section *s, uint32_t value)
+{
+	add(s, &value, 4);
+}
+
+static void add_cie(struct section *s)
+{
+	static const uint8_t body[] = { 1,    'z',  'R',  0, 1,	   0x78, 16,   1,
+					0x1b, 0x0c, 0x07, 8, 0x90, 1,	 0x00, 0x00 };
+
+	add_u32(s, sizeof(body) + 4);
+	add_u32(s, 0);
+	add(s, body, sizeof(body));
+}
+
+static void add_fde(struct section *s, uint64_t start, uint32_t size, const void *program,
+		    uint8_t length)
+{
+	uint8_t zero = 0;
+
+	add_u32(s, 13u + length);
+	add_u32(s, (uint32_t)s->size); /* back to the CIE, which is first */
+	add_u32(s, (uint32_t)(start - (VADDR + s->size)));
+	add_u32(s, size);
+	add(s, &zero, 1);
+	add(s, program, length);
+}
+
+static int build(const struct section *s, uint8_t **blob, size_t *size)
+{
+	struct uw_cfi cfi = { .data = s->bytes, .size = s->size, .vaddr = VADDR, .eh = true };
+	struct uw_segment code = {
+		.vaddr = CODE, .file_size = 0x8000, .mem_size = 0x8000, .flags = PF_X
+	};
+	struct uw_build_id id = { .size = 2, .bytes = { 0xab, 0xcd } };
+	struct uw_table_source source = { .arch = &uw_arch_x86_64,
+					  .cfi = { &cfi },
+					  .build_id = &id,
+					  .segments = &code,
+					  .n_segments = 1 };
+
+	return uw_table_build(&source, blob, size);
+}
+
+/* push rbp; mov rsp,rbp; push rbx; … as gcc describes it. */
+static const uint8_t pushes[] = { 0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x44, 0x83, 3 };
+/* pop at the end: the slot stays named, though it is below rsp now. */
+static const uint8_t popped[] = { 0x41, 0x0e, 16, 0x83, 2, 0x4a, 0x0e, 8 };
+/* CFA = *(rbp - 8): what no word can say. */
+static const uint8_t expression[] = { 0x44, 0x0f, 3, 0x76, 0x78, 0x06 };
+static const uint8_t outermost[] = { 0x07, 16 };
+
+static void add_all(struct section *s)
+{
+	add_cie(s);
+	add_fde(s, CODE + 0x100, 0x20, pushes, sizeof(pushes));
+	add_fde(s, CODE + 0x12f, 0x11, popped, sizeof(popped)); /* 15 bytes of padding before */
+	add_fde(s, CODE + 0x150, 0x10, expression, sizeof(expression)); /* 16 */
+	add_fde(s, CODE + 0x5000, 0x10, outermost, sizeof(outermost));
+}
+
+static uint64_t word_at(const struct uw_table *t, uint64_t off, const int16_t **ext)
+{
+	return uw_table_word(t, CODE + off, ext);
+}
+
+static void test_rows_are_what_the_program_says(void)
+{
+	struct section s = { .size = 0 };
+	struct uw_table t;
+	struct uw_rule rule;
+	const int16_t *ext;
+	uint8_t *blob;
+	size_t size;
+	uint64_t word;
+
+	add_all(&s);
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	CHECK(uw_word_kind(word_at(&t, 0xff, &ext)) == TABLE_NONE, "nothing before");
+	word = word_at(&t, 0x100, &ext);
+	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 8 && uw_word_ra(word) == -1 &&
+		      uw_word_fp(word) == TABLE_SAME && !(word & TABLE_WORD_SAVED),
+	      "entry");
+	word = word_at(&t, 0x103, &ext);
+	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 16 && uw_word_fp(word) == -2,
+	      "rbp pushed");
+	word = word_at(&t, 0x104, &ext);
+	CHECK(uw_word_kind(word) == TABLE_FP && uw_word_cfa(word) == 16, "frame pointer set");
+	word = word_at(&t, 0x108, &ext);
+	CHECK(word & TABLE_WORD_SAVED && ext[0] == -3 && ext[1] == TABLE_SAME, "rbx pushed");
+	CHECK(word_at(&t, 0x12e, &ext) == word, "15 bytes without FDE are padding");
+	CHECK(uw_word_kind(word_at(&t, 0x140, &ext)) == TABLE_NONE, "16 bytes are not");
+	(void)word_at(&t, 0x130, &ext);
+	CHECK(ext[0] == -2, "rbx saved");
+	word = word_at(&t, 0x13a, &ext);
+	CHECK(uw_word_cfa(word) == 8 && !(word & TABLE_WORD_SAVED) && ext[0] == TABLE_SAME,
+	      "below rsp: popped");
+	CHECK(uw_table_rule(&t, CODE + 0x154, &rule) == 0 && rule.cfa_size == 3 &&
+		      !memcmp(rule.cfa_expr, expression + 3, 3) && rule.n_regs == 1 &&
+		      rule.regs[0].reg == 16 && rule.regs[0].off == -8,
+	      "an expression is in a record");
+	CHECK(uw_word_kind(word_at(&t, 0x160, &ext)) == TABLE_NONE, "nothing far behind it");
+	CHECK(uw_word_ra(word_at(&t, 0x500f, &ext)) == TABLE_UNDEFINED ||
+		      uw_word_ra(word_at(&t, 0x5000, &ext)) == TABLE_UNDEFINED,
+	      "outermost");
+	CHECK(uw_word_kind(word_at(&t, 0x5010, &ext)) == TABLE_NONE, "nothing behind all");
+	CHECK(uw_table_rule(&t, 0, &rule) == -ENOENT &&
+		      uw_table_rule(&t, UINT64_MAX, &rule) == -ENOENT,
+	      "nor at the ends of the world");
+	CHECK(t.header->build_id[1] == 0xcd && t.header->src_size == s.size &&
+		      t.header->n_segs == 1,
+	      "and it says of what");
+	free(blob);
+}
+
+static void test_overlaps_and_damage_have_no_answer(void)
+{
+	static const uint8_t bad[] = { 0x44, 0x0e, 16, 0x44, 0x3f };
+	struct section s = { .size = 0 };
+	struct uw_table t;
+	const int16_t *ext;
+	uint8_t *blob;
+	size_t size;
+
+	add_cie(&s);
+	add_fde(&s, CODE + 0x100, 0x40, pushes, sizeof(pushes));
+	add_fde(&s, CODE + 0x120, 0x10, popped, sizeof(popped));
+	add_fde(&s, CODE + 0x200, 0x20, bad, sizeof(bad));
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	CHECK(uw_word_kind(word_at(&t, 0x11f, &ext)) == TABLE_FP, "before the overlap");
+	CHECK(uw_word_kind(word_at(&t, 0x120, &ext)) == TABLE_NONE &&
+		      uw_word_kind(word_at(&t, 0x135, &ext)) == TABLE_NONE,
+	      "in it and behind it");
+	CHECK(uw_word_cfa(word_at(&t, 0x204, &ext)) == 16, "a row before the damage");
+	CHECK(uw_word_kind(word_at(&t, 0x208, &ext)) == TABLE_NONE, "and behind it");
+	free(blob);
+}
+
+static volatile uint64_t sink;
+
+static void use(const struct uw_table *t)
+{
+	struct uw_rule rule;
+
+	for (uint64_t at = 0; at < 0x7000; at += 13)
+		if (!uw_table_rule(t, CODE + at, &rule))
+			sink ^= rule.cfa_size ? rule.cfa_expr[rule.cfa_size - 1] : rule.n_regs;
+}
+
+/* Damage that comes with a checksum of its own is refused or harmless: ASan watches. */
+static void test_damaged_blobs_are_refused_or_harmless(void)
+{
+	struct section s = { .size = 0 };
+	struct uw_table t;
+	uint8_t *blob, *copy;
+	size_t size, refused = 0, taken = 0;
+
+	add_all(&s);
+	CHECK(build(&s, &blob, &size) == 0, "builds");
+	for (size_t i = 0; i < size; i++) {
+		static const uint8_t flips[] = { 0x01, 0x80, 0xff };
+
+		for (size_t f = 0; f < sizeof(flips); f++) {
+			struct table_header *h;
+
+			copy = malloc(size);
+			if (!copy)
+				return;
+			memcpy(copy, blob, size);
+			copy[i] ^= flips[f];
+			if (uw_table_open(&t, copy, size) == 0)
+				CHECK(0, "the checksum tells");
+			h = (struct table_header *)copy;
+			h->checksum = uw_table_checksum(copy, size);
+			if (uw_table_open(&t, copy, size)) {
+				refused++;
+			} else {
+				taken++;
+				use(&t);
+			}
+			free(copy);
+		}
+	}
+	CHECK(refused > 200 && taken > 200, "both happen");
+	for (size_t cut = 0; cut < size; cut++) {
+		copy = malloc(cut ? cut : 1);
+		if (!copy)
+			return;
+		memcpy(copy, blob, cut);
+		CHECK(uw_table_open(&t, copy, cut) != 0, "cut short");
+		free(copy);
+	}
+	free(blob);
+}
+
+/* Many rows in one block, so that every count of keys occurs; vectors and loop agree. */
+static void test_all_lookups_agree(void)
+{
+	struct section s = { .size = 0 };
+	uint8_t program[250];
+	struct uw_table t;
+	uint8_t *blob;
+	size_t size;
+
+	for (size_t i = 0; i + 3 <= sizeof(program) - 1; i += 3)
+		memcpy(program + i,
+		       (uint8_t[]){ (uint8_t)(0x41 + i % 5), 0x0e, (uint8_t)(8 + i / 3 % 15 * 8) },
+		       3);
+	program[249] = 0;
+	add_cie(&s);
+	for (unsigned int i = 0; i < 12; i++)
+		add_fde(&s, CODE + 7 + i * 300, 300 - i, program, sizeof(program));
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	for (uint64_t at = 0; at < 4096; at++)
+		CHECK(uw_table_row(&t, CODE + at) == uw_table_row_portable(&t, CODE + at), "row");
+	free(blob);
+}
+
+static int open_self(struct uw_object **object)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	int err = fd < 0 ? -errno : uw_object_open(fd, 0, object);
+
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static void test_objects_compile_and_adopt(void)
+{
+	struct uw_object *one, *two, *three;
+	struct uw_builder *builder;
+	const void *blob;
+	uint8_t *copy;
+	size_t size, again;
+
+	CHECK(!open_self(&one) && !open_self(&two) && !open_self(&three), "open");
+	CHECK(!uw_object_compiled(one, &size) && size == 0, "not compiled yet");
+	CHECK(uw_builder_new(&builder) == 0, "a builder");
+	CHECK(uw_builder_add(builder, one) == 0 && uw_builder_add(builder, one) == 0,
+	      "twice in line");
+	uw_builder_wait(builder);
+	blob = uw_object_compiled(one, &size);
+	CHECK(blob && size > 192, "compiled");
+	CHECK(uw_builder_add(builder, three) == 0, "and one that may never have its turn");
+	uw_builder_free(builder);
+	copy = malloc(size);
+	if (!blob || !copy)
+		return;
+	memcpy(copy, blob, size);
+	copy[size / 2] ^= 1;
+	CHECK(uw_object_adopt(two, copy, size) == -EBADMSG, "a damaged one is not taken");
+	((struct table_header *)copy)->src_hash ^= 1;
+	copy[size / 2] ^= 1;
+	((struct table_header *)copy)->checksum = uw_table_checksum(copy, size);
+	CHECK(uw_object_adopt(two, copy, size) == -ENOENT, "nor one of another file");
+	CHECK(uw_object_adopt(two, blob, size) == 0, "its own is");
+	CHECK(uw_object_compiled(two, &again) && again == size &&
+		      !memcmp(uw_object_compiled(two, &again), blob, size),
+	      "and is the same");
+	free(copy);
+	uw_object_put(one);
+	uw_object_put(two);
+	uw_object_put(three);
+}
+
+int main(void)
+{
+	test_rows_are_what_the_program_says();
+	test_overlaps_and_damage_have_no_answer();
+	test_damaged_blobs_are_refused_or_harmless();
+	test_all_lookups_agree();
+	test_objects_compile_and_adopt();
+	return check_done();
+}
