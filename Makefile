@@ -120,8 +120,8 @@ $(GEN)/%.skel.h: $(BUILD)/%.bpf.o
 UNIT_C := $(wildcard tests/unit/test_*.c)
 UNIT := $(UNIT_C:%.c=$(BUILD)/%)
 UNIT_ASAN := $(UNIT_C:%.c=$(BUILD)/asan/%)
-# What test scripts run: $BUILD/tests/diff/NAME, and $BUILD/fuzz/tests/fuzz/fuzz_NAME.
-HELPER_C := $(wildcard tests/cases/*.c tests/diff/*.c tests/faults/*.c tests/live/*.c)
+# What test and benchmark scripts run: $BUILD/tests/diff/NAME, and $BUILD/fuzz/tests/fuzz/fuzz_NAME.
+HELPER_C := $(wildcard tests/bench/*.c tests/cases/*.c tests/diff/*.c tests/faults/*.c tests/live/*.c)
 FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
 PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%)
 
