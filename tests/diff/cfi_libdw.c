@@ -3,11 +3,12 @@
  * code with ours: every row of every FDE of each file's .eh_frame and
  * .debug_frame, its bounds, its CFA and all registers with the contents of
  * expressions.  Each row is also looked up through the object, as a walk does.
- *   usage: cfi_libdw [-j N] [-s N] [-x EXCEPTIONS] [-o OVERLAPS] < PATHS
+ *   usage: cfi_libdw [-j N] [-s N] [-x EXCEPTIONS] [-o OVERLAPS] [-l COMPARED] < PATHS
  * -s N takes one path in N by a hash, so that the choice stays as others come and
  * go.  Files that are not ELF64 programs or libraries of a machine we know count as
  * passed over.  EXCEPTIONS is cfi_exceptions.md; OVERLAPS receives the paths of
- * files with FDEs that share addresses, which libdw shows only the first of.
+ * files with FDEs that share addresses, which libdw shows only the first of,
+ * COMPARED those of all that were compared.
  *
  * libdw is given a private copy of each file without .eh_frame_hdr, so that it
  * reads the section itself: an FDE its table does not name would be lost.
@@ -67,7 +68,7 @@ struct total {
 static struct total *total;
 static char **paths;
 static size_t n_paths;
-static const char *overlaps_path;
+static const char *overlaps_path, *compared_path;
 static unsigned long one_in = 1;
 
 static struct exception {
@@ -523,10 +524,10 @@ static bool wanted(const uint8_t *image, size_t size)
 	       (ehdr->e_machine == EM_X86_64 || ehdr->e_machine == EM_AARCH64);
 }
 
-static void note_overlap(const char *path)
+static void note(const char *list, const char *path)
 {
 	char line[4096];
-	int fd = open(overlaps_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	int fd = open(list, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 	int n = snprintf(line, sizeof(line), "%s\n", path);
 
 	if (fd >= 0) {
@@ -594,7 +595,9 @@ static void check_file(const char *path)
 	}
 	total->differing_files += c.differs;
 	if (c.overlaps && overlaps_path)
-		note_overlap(path);
+		note(overlaps_path, path);
+	if (compared_path)
+		note(compared_path, path);
 out:
 	if (!c.machine)
 		total->passed_over++;
@@ -737,7 +740,7 @@ int main(int argc, char **argv)
 	struct timespec began, ended;
 	int option, err = 0;
 
-	while ((option = getopt(argc, argv, "j:s:x:o:")) != -1) {
+	while ((option = getopt(argc, argv, "j:s:x:o:l:")) != -1) {
 		switch (option) {
 		case 'j':
 			n_workers = strtoul(optarg, NULL, 10);
@@ -748,6 +751,9 @@ int main(int argc, char **argv)
 			break;
 		case 'x':
 			err = read_exceptions(optarg);
+			break;
+		case 'l':
+			compared_path = optarg;
 			break;
 		case 'o':
 			overlaps_path = optarg;

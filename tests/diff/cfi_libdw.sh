@@ -58,14 +58,22 @@ case $? in
 esac
 failed=0
 if [ -s "$work/arm64" ]; then
-	"$BUILD/tests/diff/cfi_libdw" -o "$work/overlaps" -x tests/diff/cfi_exceptions.md < "$work/arm64" || failed=1
+	"$BUILD/tests/diff/cfi_libdw" -o "$work/overlaps" -l "$work/compared" -x tests/diff/cfi_exceptions.md < "$work/arm64" || failed=1
 fi
 cat /var/lib/dpkg/info/*.list | LC_ALL=C sort -u |
-	"$BUILD/tests/diff/cfi_libdw" "${sample[@]}" -o "$work/overlaps" -x tests/diff/cfi_exceptions.md || failed=1
+	"$BUILD/tests/diff/cfi_libdw" "${sample[@]}" -o "$work/overlaps" -l "$work/compared" -x tests/diff/cfi_exceptions.md || failed=1
 
 # FDEs that share addresses: libdw shows the first of them only, readelf all.
 if [ -s "$work/overlaps" ]; then
 	mapfile -t files < "$work/overlaps"
 	tests/diff/cfi_readelf.py "$BUILD/tests/diff/cfi_dump" "${files[@]}" || failed=1
+fi
+
+# The compiled table against the interpreter, over all of them as well.
+if [ "${1:-}" = all ]; then
+	xargs -d '\n' -P "$(nproc)" -n 50 "$BUILD/tests/diff/table_oracle" < "$work/compared" > "$work/oracle" 2> "$work/oracle.err" ||
+		{ failed=1; tail -n 20 "$work/oracle.err"; }
+	awk -F '\t' 'NF == 5 { rows += $2; from += $3; to += $4; n++ }
+		END { printf "%d files, %d rows: table and interpreter compared; table %.3f of its source\n", n, rows, to / from }' "$work/oracle"
 fi
 exit $failed
