@@ -9,6 +9,8 @@ work=$BUILD/core_eustack
 rm -rf "$work"
 mkdir -p "$work"
 offwind=$BUILD/offwind
+mkfifo "$work/quiet"
+exec 8<> "$work/quiet" # an input that says nothing and does not end
 pids=()
 trap 'kill -9 "${pids[@]}" 2> /dev/null' EXIT
 failed=0
@@ -17,7 +19,7 @@ failed=0
 start() {
 	local name=$1
 	shift
-	"$@" > "$work/$name.out" 2>&1 < <(sleep 100) &
+	"$@" > "$work/$name.out" 2>&1 <&8 &
 	pid=$!
 	pids+=("$pid")
 	for _ in $(seq 100); do
@@ -144,6 +146,35 @@ for f in $(awk '/r-xp/ && $6 ~ /^\// { print $6 }' "/proc/$pid/maps" | sort -u);
 	[ -f "$f" ] && mkdir -p "$work/root/$(dirname "$f")" && cp -L "$f" "$work/root/$f"
 done
 "$offwind" unwind -q --format tsv --sysroot "$work/root" "$work/gone.$pid" 2> "$work/root.err" | cmp - "$work/with.tsv" || failed=1
+
+# The kernel's own cores, where it writes them into the working folder.
+if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
+	here=$PWD
+	crash() { # FILTER: runs ./dumped, removes it, and has it abort
+		cp "$BUILD/tests/diff/threads" "$work/dumped"
+		(
+			cd "$work" && ulimit -c unlimited && rm -f core core.* && echo "$1" > /proc/self/coredump_filter
+			./dumped > dumped.out &
+			for _ in $(seq 100); do grep -q ready dumped.out && break; sleep 0.05; done
+			[ "$1" = 0x33 ] || rm dumped
+			kill -ABRT $!
+			wait $!
+			mv core.$! core 2> mv.err
+			cd "$here"
+		) 2> "$work/crash.err"
+	}
+	crash 0x33
+	eu-stack -n 0 --core "$work/core" -e "$work/dumped" > "$work/kernel.eu" 2>&1
+	"$offwind" unwind -q --format text "$work/core" > "$work/kernel.text" 2> "$work/kernel.err" || { cat "$work/kernel.err"; failed=1; }
+	python3 tests/diff/core_eustack.py "the kernel's core" "$work/kernel.eu" "$work/kernel.text" || failed=1
+	# All of a program in its core: the file that is gone is read from there.
+	crash 0x7f
+	"$offwind" unwind -q --format tsv "$work/core" > "$work/memory.tsv" 2> "$work/memory.err" || failed=1
+	cat "$work/memory.err"
+	[ "$(cut -f1,8 "$work/memory.tsv" | grep -c root)" = "$(sed 1d "$work/memory.tsv" | wc -l)" ] &&
+		[ "$(cut -f1 "$work/memory.tsv" | sort -u | wc -l)" = 11 ] || { echo "from memory: not 10 threads to their roots"; failed=1; }
+	rm -f "$work/core"
+fi
 
 # Nobody to look at.
 "$offwind" unwind -q --format tsv --pid 4194303 > "$work/none.tsv" 2> "$work/none.err" && failed=1
