@@ -8,7 +8,7 @@ mkdir -p "$work"
 make -s BUILD="$BUILD" "$BUILD"/tests/bench/table_bench "$BUILD"/tests/diff/walk_ways || exit 1
 find /usr/lib/x86_64-linux-gnu -maxdepth 1 -name '*.so*' -type f -size +1M -print0 |
 	while IFS= read -r -d '' f; do
-		size=$(readelf -SW "$f" 2> "$work/readelf.err" | sed -n 's/^.* \.eh_frame  *PROGBITS  *[0-9a-f]*  *[0-9a-f]*  *\([0-9a-f]*\) .*/\1/p')
+		size=$(readelf -SW "$f" 2> "$work/readelf.err" | sed -n 's/^.* \.eh_frame  *[A-Z0-9_]*  *[0-9a-f]*  *[0-9a-f]*  *\([0-9a-f]*\) .*/\1/p')
 		[ -n "$size" ] && echo "$((16#$size)) $f"
 	done | sort -rn | head -n 15 | cut -d' ' -f2 > "$work/largest"
 xargs "$BUILD/tests/bench/table_bench" < "$work/largest"

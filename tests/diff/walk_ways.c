@@ -217,22 +217,32 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* As of a ring that was just read: so many samples at once make one time. */
+#define BLOCK 16
+
 static void print_times(const char *file, const char *name)
 {
-	size_t first = n_timed / 2, n = n_timed - first;
-	double *each = calloc(n ? n : 1, sizeof(*each)), clock_ns = 1e9, all = 0, all_frames = 0;
+	size_t n = 0;
+	double *each = calloc(n_timed / BLOCK + 1, sizeof(*each)), clock_ns = 1e9, all = 0,
+	       all_frames = 0;
 
-	for (int i = 0; i < 1000 && each; i++) {
+	for (int i = 0; i < 1000; i++) {
 		uint64_t start = now_ns(), ns = now_ns() - start;
 
 		clock_ns = (double)ns < clock_ns ? (double)ns : clock_ns;
 	}
-	for (size_t i = 0; i < n && each; i++) {
-		each[i] = (timed[first + i].ns - clock_ns) / timed[first + i].frames;
-		all += timed[first + i].ns - clock_ns;
-		all_frames += timed[first + i].frames;
+	for (size_t i = n_timed / 2; each && i + BLOCK <= n_timed; i += BLOCK) {
+		double ns = 0, in_block = 0;
+
+		for (size_t k = i; k < i + BLOCK; k++) {
+			ns += timed[k].ns - clock_ns;
+			in_block += timed[k].frames;
+		}
+		each[n++] = ns / in_block;
+		all += ns;
+		all_frames += in_block;
 	}
-	if (each && n) {
+	if (n) {
 		qsort(each, n, sizeof(*each), by_time);
 		(void)printf(
 			"%s\t%s\t%lu samples\t%.1f frames each\tmedian %.1f\tmean %.1f ns/frame\n",
