@@ -18,15 +18,59 @@ _Static_assert((TABLE_SP & 6) == TABLE_SP && TABLE_FP == (TABLE_SP | 1) &&
 		       (TABLE_REG & 6) != TABLE_SP,
 	       "COMMON_MASK tells them");
 
+/* ---- memory ------------------------------------------------------------------------------ */
+
+/* The captured bytes around sp, where most words are. */
+struct near {
+	uint64_t addr, room; /* words may begin in [addr, addr + room) */
+	const uint8_t *bytes;
+};
+
+static struct near near_sp(const struct uw_thread *thread, uint64_t sp)
+{
+	const struct uw_memory *memory = thread->ctx;
+
+	if (thread->read != uw_memory_read)
+		return (struct near){ .room = 0 };
+	for (size_t i = 0; i < memory->n_regions; i++) {
+		const struct uw_region *r = &memory->regions[i];
+
+		if (r->size >= 8 && sp >= r->addr && sp - r->addr < r->size)
+			return (struct near){ .addr = r->addr,
+					      .room = r->size - 7,
+					      .bytes = r->bytes };
+	}
+	return (struct near){ .room = 0 };
+}
+
+static __attribute__((noinline)) bool far_word(struct uw_walking *w, uint64_t addr, uint64_t *out)
+{
+	return !uw_machine_read(&w->machine, addr, 8, out);
+}
+
+static inline bool read_word(struct uw_walking *w, const struct near *near, uint64_t addr,
+			     uint64_t *out)
+{
+	if (__builtin_expect(addr - near->addr >= near->room, 0))
+		return far_word(w, addr, out);
+	memcpy(out, near->bytes + (addr - near->addr), 8);
+	return true;
+}
+
 /* ---- saved registers ---------------------------------------------------------------------- */
 
 /* Reads what the log, innermost frame first, says of registers other than fp; empties it. */
 static void read_log(struct uw_walking *w, struct uw_hot_frame **end)
 {
 	const struct uw_arch *arch = w->machine.arch;
+	struct uw_hot_frame *frame = w->worker->hot.log;
 	struct uw_regs *regs = &w->machine.regs;
+	struct near near;
 
-	for (const struct uw_hot_frame *frame = w->worker->hot.log; frame < *end; frame++) {
+	if (frame == *end)
+		return;
+	near = near_sp(w->thread, frame->sp);
+	for (; frame < *end; frame++) {
 		for (unsigned int i = 0; i < arch->n_saved; i++) {
 			uint64_t addr = frame->cfa + (uint64_t)(frame->ext[i] * (int64_t)8), value;
 			uint64_t bit = (uint64_t)1 << arch->saved[i];
@@ -35,13 +79,18 @@ static void read_log(struct uw_walking *w, struct uw_hot_frame **end)
 			if (frame->ext[i] == TABLE_SAME || addr < frame->sp)
 				continue;
 			regs->known &= ~bit;
-			if (!uw_machine_read(&w->machine, addr, 8, &value)) {
+			if (read_word(w, &near, addr, &value)) {
 				regs->value[arch->saved[i]] = value;
 				regs->known |= bit;
 			}
 		}
 	}
 	*end = w->worker->hot.log;
+}
+
+void uw_hot_settle(struct uw_walking *w)
+{
+	read_log(w, &w->log);
 }
 
 /* ---- words by (space, lookup) --------------------------------------------------------- */
@@ -95,43 +144,6 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* The captured bytes around sp, where most words are. */
-struct near {
-	uint64_t addr, room; /* words may begin in [addr, addr + room) */
-	const uint8_t *bytes;
-};
-
-static struct near near_sp(const struct uw_thread *thread, uint64_t sp)
-{
-	const struct uw_memory *memory = thread->ctx;
-
-	if (thread->read != uw_memory_read)
-		return (struct near){ .room = 0 };
-	for (size_t i = 0; i < memory->n_regions; i++) {
-		const struct uw_region *r = &memory->regions[i];
-
-		if (r->size >= 8 && sp >= r->addr && sp - r->addr < r->size)
-			return (struct near){ .addr = r->addr,
-					      .room = r->size - 7,
-					      .bytes = r->bytes };
-	}
-	return (struct near){ .room = 0 };
-}
-
-static __attribute__((noinline)) bool far_word(struct uw_walking *w, uint64_t addr, uint64_t *out)
-{
-	return !uw_machine_read(&w->machine, addr, 8, out);
-}
-
-static inline bool read_word(struct uw_walking *w, const struct near *near, uint64_t addr,
-			     uint64_t *out)
-{
-	if (__builtin_expect(addr - near->addr >= near->room, 0))
-		return far_word(w, addr, out);
-	memcpy(out, near->bytes + (addr - near->addr), 8);
-	return true;
-}
-
 int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 {
 	const struct uw_arch *arch = w->machine.arch;
@@ -141,7 +153,7 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 	uint64_t mark_pc = w->mark_pc, mark_sp = w->mark_sp, back = !w->exact, above;
 	size_t n = out->n_frames, max = out->max_frames;
 	struct uw_frame *frame = out->frames + n;
-	struct uw_hot_frame *log = hot->log;
+	struct uw_hot_frame *log = w->log;
 	uint8_t found = *stepper;
 	int stop = UW_GO_ON;
 	struct near near;
@@ -217,7 +229,7 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 	w->mark_sp = mark_sp;
 	if (stop != UW_GO_ON)
 		return stop;
-	read_log(w, &log);
+	w->log = log;
 	value[arch->pc] = pc;
 	value[arch->sp] = sp;
 	value[arch->fp] = fp;

@@ -1,6 +1,8 @@
 #include "unwinder/step.h"
 
+#include <endian.h>
 #include <errno.h>
+#include <string.h>
 
 #include "unwinder/expr.h"
 
@@ -14,7 +16,11 @@ int uw_machine_read(struct uw_machine *machine, uint64_t addr, unsigned int size
 		machine->missing = addr;
 		return err;
 	}
-	for (unsigned int i = 0; i < size; i++)
+	if (size == 8) { /* nearly all; compilers make one load of this */
+		memcpy(&value, bytes, 8);
+		value = le64toh(value);
+	}
+	for (unsigned int i = 0; i < size && size < 8; i++)
 		value |= (uint64_t)bytes[i] << (8 * i);
 	*out = value;
 	return 0;

@@ -231,6 +231,7 @@ static void take_leaf(struct uw_walking *w, const struct guess *guess, uint64_t 
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_regs *regs = &w->machine.regs;
 
+	uw_hot_settle(w);
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);
 	if (arch->lr != arch->pc)
@@ -290,6 +291,7 @@ static void take_fp(struct uw_walking *w, const struct guess *guess, uint64_t *c
 	struct uw_regs *regs = &w->machine.regs;
 
 	/* Other registers may have been saved anywhere, or not. */
+	w->log = w->worker->hot.log;
 	regs->known = 0;
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);
@@ -408,6 +410,7 @@ static int step(struct uw_walking *w, uint8_t *stepper, uint64_t *cfa, bool *sig
 		return step_without_rule(w, UW_STOP_NO_UNWIND_INFO, stepper, cfa);
 	if (err)
 		return uw_stopping(UW_STOP_BAD_CFI);
+	uw_hot_settle(w);
 	w->machine.bias = w->mapping->bias;
 	*stepper = rule.stepper;
 	*signal = rule.signal;
@@ -433,6 +436,7 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 	out->n_frames = 0;
 	out->stop_addr = 0;
 	w.machine.ctx = &w;
+	w.log = worker->hot.log;
 	w.exact = true;
 	if (!(thread->regs.known >> arch->pc & 1) || !(thread->regs.known >> arch->sp & 1)) {
 		out->stop = UW_STOP_NO_USER_STATE;

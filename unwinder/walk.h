@@ -56,6 +56,7 @@ struct uw_walking {
 	struct uw_worker *worker;
 	const struct uw_thread *thread;
 	struct uw_machine machine; /* reads what was captured, then what files say */
+	struct uw_hot_frame *log;  /* ends the frames whose saved registers are due */
 	/* Of the frame being left: */
 	uint64_t pc, lookup, sp;
 	bool exact;
