@@ -25,7 +25,8 @@ for f in /lib64/ld-linux-x86-64.so.2 $lib/{libc.so.6,libm.so.6,libcrypto.so.3,li
 	$lib/{libgcc_s.so.1,libz.so.1,libzstd.so.1,liblzma.so.5,libelf.so.1,libdw.so.1,libsqlite3.so.0} \
 	$lib/{libprotobuf-c.so.1,libunwind.so.8,libbpf.so.1,libtinfo.so.6,libexpat.so.1,libselinux.so.1} \
 	/usr/bin/{python3,git,sqlite3,openssl,perf,bash,ls,xz,make,readelf,gcc,as,awk,sed,tar,find,gzip} \
-	"$BUILD/offwind" $(find "$BUILD/corpus" -type f -name '*.so' -path '*64*' 2> "$work/find.log"); do
+	"$BUILD/offwind" $(find "$BUILD/corpus" -type f -name '*.so' -path '*64*' 2> "$work/find.log") \
+	$(find "$BUILD/arm64/root" -type f -name '*.so.[0-9]*' 2> "$work/find.log"); do
 	[ -f "$f" ] && [ "$(head -c 5 "$f" | od -An -tx1)" = " 7f 45 4c 46 02" ] && files+=("$f")
 done
 "$BUILD/tests/diff/table_oracle" "${files[@]}" > "$work/out" || { tail -n 40 "$work/out"; exit 1; }
