@@ -175,8 +175,11 @@ done
 kill -9 $(sed -n 's/.*goes on as process //p' "$dir/log")
 mkdir "$dir/small"
 if mount -t tmpfs -o size=256k tmpfs "$dir/small"; then
+	"${argv[@]}" &
 	"$offwind" record -a -F 4999 -d 2 -o "$dir/both.pb.gz" --raw="$dir/small/raw.owc" 2>"$dir/log"
-	[ $? = 1 ] && [ "$(grep -c 'raw.owc.*No space' "$dir/log")" = 1 ] &&
+	rc=$?
+	wait $!
+	[ $rc = 1 ] && [ "$(grep -c 'raw.owc.*No space' "$dir/log")" = 1 ] &&
 		"$offwind" report --check "$dir/both.pb.gz" >/dev/null ||
 		fail "a full disk under the capture file costs the profile: $(cat "$dir/log")"
 	"$offwind" unwind -o "$dir/small.pb.gz" "$dir/small/raw.owc" 2>"$dir/log"
