@@ -9,6 +9,8 @@ work=$BUILD/core_eustack
 rm -rf "$work"
 mkdir -p "$work"
 offwind=$BUILD/offwind
+# Nothing is found in a cache that somebody filled.
+export HOME=$PWD/$work XDG_CACHE_HOME=$PWD/$work
 mkfifo "$work/quiet"
 exec 8<> "$work/quiet" # an input that says nothing and does not end
 pids=()
