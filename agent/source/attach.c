@@ -5,6 +5,7 @@
  * none lost), registers and live stacks copied, and the process goes on before
  * anything is unwound.  However many threads there are, the pause is bounded.
  */
+#include "agent/array.h"
 #include "agent/log.h"
 #include "agent/source/frozen.h"
 #include "agent/source/live_inventory.h"
@@ -61,21 +62,6 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int grow(void **array, size_t n, size_t *room, size_t size)
-{
-	size_t bigger = *room ? *room * 2 : 32;
-	void *moved;
-
-	if (n < *room)
-		return 0;
-	moved = reallocarray(*array, bigger, size);
-	if (!moved)
-		return -ENOMEM;
-	*array = moved;
-	*room = bigger;
-	return 0;
-}
-
 /* ---- stopping and going on ------------------------------------------------------- */
 
 static bool is_known(const struct attached *a, uint32_t tid)
@@ -106,7 +92,8 @@ static bool is_zombie(const struct attached *a, uint32_t tid)
 
 static int seize(struct attached *a, uint32_t tid)
 {
-	int err = grow((void **)&a->tracees, a->n_tracees, &a->room, sizeof(*a->tracees));
+	int err =
+		array_make_room((void **)&a->tracees, a->n_tracees, &a->room, sizeof(*a->tracees));
 
 	if (err)
 		return err;
@@ -217,7 +204,8 @@ static int read_maps(struct attached *a)
 		err = frozen_add_mapping(&a->frozen, &m);
 		if (err || (m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
 			continue;
-		err = grow((void **)&a->stacks, a->n_stacks, &a->room_stacks, sizeof(*a->stacks));
+		err = array_make_room((void **)&a->stacks, a->n_stacks, &a->room_stacks,
+				      sizeof(*a->stacks));
 		if (!err)
 			a->stacks[a->n_stacks++] = m; /* its path is not looked at */
 	}
@@ -232,7 +220,8 @@ static int copy(struct attached *a, uint64_t addr, uint64_t size, struct uw_regi
 	struct iovec local, remote = { .iov_base = (void *)(uintptr_t)addr, .iov_len = size };
 	uint8_t *bytes;
 	ssize_t n;
-	int err = grow((void **)&a->copies, a->n_copies, &a->room_copies, sizeof(*a->copies));
+	int err = array_make_room((void **)&a->copies, a->n_copies, &a->room_copies,
+				  sizeof(*a->copies));
 
 	if (err)
 		return err;

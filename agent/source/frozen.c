@@ -1,5 +1,7 @@
 #include "agent/source/frozen.h"
 
+#include "agent/array.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,25 +39,10 @@ void frozen_fini(struct frozen *f)
 	free(f->threads);
 }
 
-static int make_room(void **array, size_t n, size_t *room, size_t size)
-{
-	size_t bigger = *room ? *room * 2 : 64;
-	void *moved;
-
-	if (n < *room)
-		return 0;
-	moved = reallocarray(*array, bigger, size);
-	if (!moved)
-		return -ENOMEM;
-	*array = moved;
-	*room = bigger;
-	return 0;
-}
-
 int frozen_add_mapping(struct frozen *f, const struct event_mapping *mapping)
 {
-	int err = make_room((void **)&f->mappings, f->n_mappings, &f->room_mappings,
-			    sizeof(*f->mappings));
+	int err = array_make_room((void **)&f->mappings, f->n_mappings, &f->room_mappings,
+				  sizeof(*f->mappings));
 	char *path = err ? NULL : strdup(mapping->path);
 
 	if (!path)
@@ -67,8 +54,8 @@ int frozen_add_mapping(struct frozen *f, const struct event_mapping *mapping)
 
 int frozen_add_thread(struct frozen *f, const struct frozen_thread *thread)
 {
-	int err = make_room((void **)&f->threads, f->n_threads, &f->room_threads,
-			    sizeof(*f->threads));
+	int err = array_make_room((void **)&f->threads, f->n_threads, &f->room_threads,
+				  sizeof(*f->threads));
 
 	if (err)
 		thread_fini(thread);
