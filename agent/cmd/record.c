@@ -71,7 +71,6 @@ struct recorder {
 	uint64_t began_ns, window_start_ns;
 	bool stopped;
 	uint64_t stopped_ns;
-	uint64_t n_windows;
 	struct accounting raw_accounting; /* without a pipeline */
 };
 
@@ -186,7 +185,6 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 		profile->end_ns = end_ns;
 	}
 	r->window_start_ns = end_ns;
-	r->n_windows++;
 	writer_put(r->writer, profile);
 	return 0;
 }
