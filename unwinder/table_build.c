@@ -267,12 +267,14 @@ static bool rehash_pool(struct build *b, struct pool *pool)
 	return true;
 }
 
-/* Where the bytes lie in the pool; 0 after a failure. */
+/* Where the bytes lie in the pool; 0 after a failure, and for no bytes. */
 static uint32_t pool_intern(struct build *b, struct pool *pool, const void *data, size_t size)
 {
 	struct span *e;
 	size_t at;
 
+	if (!size)
+		return 0;
 	if (2 * pool->n_spans >= pool->n_hash && !rehash_pool(b, pool))
 		return 0;
 	at = uw_checksum(data, size, 0) & (pool->n_hash - 1);
