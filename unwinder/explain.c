@@ -17,6 +17,7 @@
 #include "unwinder/object.h"
 #include "unwinder/space.h"
 #include "unwinder/step.h"
+#include "unwinder/stepper.h"
 #include "unwinder/unwinder.h"
 
 struct replay {
@@ -213,19 +214,6 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 
 /* ---- guesses ---------------------------------------------------------------------------- */
 
-static enum uw_confidence confidence_in(struct replay *r, uint64_t ra)
-{
-	struct uw_mapping *mapping = ra ? uw_space_at(r->space, ra - 1) : NULL;
-	struct uw_object *object = mapping ? uw_space_resolve(r->space, mapping) : NULL;
-	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
-	struct uw_code code;
-
-	if (!object || uw_object_code(object, ra - mapping->bias, buffer, &code))
-		return UW_CONFIDENCE_GUESS;
-	return r->machine.arch->after_call(&code).kind == UW_CALL_NONE ? UW_CONFIDENCE_GUESS
-								       : UW_CONFIDENCE_CHECKED;
-}
-
 static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 {
 	regs->value[reg] = value;
@@ -243,7 +231,7 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 	step->found = true;
 	step->cfa_known = true;
 	step->cfa = next->sp;
-	step->confidence = confidence_in(r, next->pc);
+	step->confidence = next->confidence;
 	step->ra = (struct uw_save){
 		.reg = arch->pc, .place = UW_PLACE_MEMORY, .known = true, .value = next->pc
 	};
@@ -258,6 +246,13 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 			step->saves[0].value = word;
 			set_reg(regs, arch->fp, word);
 		}
+	} else if (next->stepper == UW_STEPPER_SCAN) {
+		step->cfa_reg = arch->sp;
+		step->ra.addr = next->sp - 8;
+		fp = uw_machine_reg(&r->machine, arch->fp, &word) || word < next->sp ? 0 : word;
+		regs->known = 0;
+		if (fp)
+			set_reg(regs, arch->fp, fp);
 	} else {
 		step->cfa_reg = arch->sp;
 		step->ra.addr = sp;
@@ -270,6 +265,36 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 	step->cfa_off = (int64_t)(step->cfa - (step->cfa_reg == arch->fp ? fp : sp));
 	set_reg(regs, arch->sp, next->sp);
 	set_reg(regs, arch->pc, next->pc);
+}
+
+/* ---- the user's steppers ------------------------------------------------------------------- */
+
+/* It is asked once more; nobody but itself knows what it read. */
+static void step_by_user(struct replay *r, const struct uw_frame *frame,
+			 const struct uw_frame *next, struct uw_step *step)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	struct uw_query query = { .space = r->space,
+				  .frame = frame,
+				  .read = read_memory,
+				  .read_ctx = r,
+				  .regs = r->machine.regs };
+
+	step->stepper = next->stepper;
+	step->confidence = next->confidence;
+	step->cfa_reg = arch->sp;
+	step->found = uw_stepper_ask(uw_space_steppers(r->space), next->stepper, &query) ==
+		      UW_ANSWER_SUCCESS;
+	if (!step->found)
+		return;
+	step->cfa_known = true;
+	step->cfa = query.cfa ? query.cfa : query.regs.value[arch->sp];
+	step->cfa_off = (int64_t)(step->cfa - r->machine.regs.value[arch->sp]);
+	step->ra = (struct uw_save){ .reg = arch->pc,
+				     .place = UW_PLACE_VALUE,
+				     .known = true,
+				     .value = query.regs.value[arch->pc] };
+	r->machine.regs = query.regs;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -299,7 +324,9 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 			step.vaddr = f->lookup - f->mapping->bias;
 			err = uw_object_interpret(object, step.vaddr, f->exact, &rule);
 		}
-		if (!err) {
+		if (next && next->stepper >= UW_STEPPER_N) {
+			step_by_user(&r, f, next, &step);
+		} else if (!err) {
 			r.machine.bias = f->mapping->bias;
 			find_row(object, step.vaddr, &rule, &step);
 			step_by_rule(&r, &rule, &step);

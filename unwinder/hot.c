@@ -4,6 +4,7 @@
 
 #include "unwinder/object.h"
 #include "unwinder/space.h"
+#include "unwinder/stepper.h"
 #include "unwinder/walk.h"
 
 #define ADDRESS_BITS 48
@@ -135,7 +136,8 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	/* The log may name the row that this slot is about to lose. */
 	if (object && !uw_object_table(object))
 		read_log(w, log);
-	if (object)
+	/* NONE, if somebody has to be asked first. */
+	if (object && !uw_stepper_before(uw_space_steppers(w->space), lookup, UW_PRIORITY_CFI))
 		slot.word = uw_object_word(object, lookup - mapping->bias, key & EXACT, &slot.ext,
 					   &hot->rows[i]);
 	hot->slots[i] = slot;
@@ -144,7 +146,7 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
+int uw_hot_run(struct uw_walking *w, struct uw_stack *out, struct uw_found *from)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_hot *hot = &w->worker->hot;
@@ -154,7 +156,7 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 	size_t n = out->n_frames, max = out->max_frames;
 	struct uw_frame *frame = out->frames + n;
 	struct uw_hot_frame *log = w->log;
-	uint8_t found = *stepper;
+	uint8_t found = from->stepper, confidence = from->confidence;
 	int stop = UW_GO_ON;
 	struct near near;
 
@@ -205,6 +207,7 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 		frame->sp = sp;
 		frame->mapping = slot->mapping;
 		frame->stepper = found;
+		frame->confidence = confidence;
 		frame->exact = !back;
 		frame->signal = false;
 		if (__builtin_expect(stop != UW_GO_ON, 0)) {
@@ -216,6 +219,7 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 		if (__builtin_expect(log == hot->log + UW_LOG_MAX, 0))
 			read_log(w, &log);
 		found = UW_STEPPER_CFI;
+		confidence = UW_CONFIDENCE_RULE;
 		above &= ~EXACT;
 		back = 1;
 		pc = ra;
@@ -234,6 +238,7 @@ int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper)
 	value[arch->sp] = sp;
 	value[arch->fp] = fp;
 	w->exact = !back;
-	*stepper = found;
+	from->stepper = found;
+	from->confidence = confidence;
 	return UW_GO_ON;
 }

@@ -43,14 +43,15 @@ struct uw_hot {
 };
 
 struct uw_walking;
+struct uw_found;
 
 /*
  * Walks on while frames are of the common kind: machine->regs, w->exact and
- * *stepper say where from and then how far it came.  UW_GO_ON: the frame there,
+ * *found say where from and then how far it came.  UW_GO_ON: the frame there,
  * not yet in out, is for somebody else; or why the walk ends.  Of machine->regs
  * then only pc, sp and fp are right until uw_hot_settle.
  */
-int uw_hot_run(struct uw_walking *w, struct uw_stack *out, uint8_t *stepper);
+int uw_hot_run(struct uw_walking *w, struct uw_stack *out, struct uw_found *found);
 
 /* Reads the saved registers that are due. */
 void uw_hot_settle(struct uw_walking *w);

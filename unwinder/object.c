@@ -657,10 +657,12 @@ const struct uw_table *uw_object_table(const struct uw_object *object)
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_table *table = uw_object_table(object);
+	bool compiled = table && !uw_table_rule(table, lookup, out);
+	int err = compiled ? 0 : uw_object_interpret(object, lookup, exact, out);
 
-	if (table && !uw_table_rule(table, lookup, out))
-		return 0;
-	return uw_object_interpret(object, lookup, exact, out);
+	if (!err)
+		out->compiled = compiled;
+	return err;
 }
 
 uint64_t uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, const int16_t **ext,

@@ -46,6 +46,7 @@ struct uw_rule {
 	uint8_t ra;	 /* the column that holds the return address */
 	uint8_t stepper; /* enum uw_stepper: who says so */
 	bool signal;	 /* the caller was interrupted: its pc is exact */
+	bool compiled;	 /* it comes from the object's table */
 	bool ra_signed;	 /* aarch64: the stored return address carries a PAC */
 	uint8_t n_regs;
 	struct uw_reg_rule regs[UW_REGS_MAX]; /* sorted by reg; those mentioned */

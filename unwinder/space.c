@@ -17,6 +17,7 @@ struct uw_space {
 	void *ctx;
 	struct uw_mapping *maps; /* sorted by start, none overlap; owned */
 	size_t n, room;
+	const struct uw_steppers *steppers; /* borrowed */
 };
 
 /*
@@ -101,6 +102,17 @@ uint64_t uw_space_id(const struct uw_space *space)
 uint64_t uw_space_top(const struct uw_space *space)
 {
 	return space->top;
+}
+
+const struct uw_steppers *uw_space_steppers(const struct uw_space *space)
+{
+	return space->steppers;
+}
+
+void uw_space_use(struct uw_space *space, const struct uw_steppers *steppers)
+{
+	space->steppers = steppers;
+	changed(space);
 }
 
 /* The first mapping that ends above addr. */

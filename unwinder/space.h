@@ -12,6 +12,9 @@ uint64_t uw_space_id(const struct uw_space *space);
 /* One past the last address ever mapped. */
 uint64_t uw_space_top(const struct uw_space *space);
 
+/* Who is asked about its frames; NULL: the built-in steppers. */
+const struct uw_steppers *uw_space_steppers(const struct uw_space *space);
+
 /* The mapping around addr, to be resolved in place; NULL: none. */
 struct uw_mapping *uw_space_at(struct uw_space *space, uint64_t addr);
 

@@ -209,7 +209,14 @@ enum uw_stepper { /* what found a frame's caller-side registers; frame 0 is CONT
 		  UW_STEPPER_PLT,     /* PLT or other stub, recognised by its code */
 		  UW_STEPPER_LEAF,    /* [sp] (x86_64) or lr (aarch64), no rule for the pc */
 		  UW_STEPPER_FP,      /* frame pointer chain */
-		  UW_STEPPER_N
+		  UW_STEPPER_SCAN,    /* the next word on the stack that follows a call */
+		  UW_STEPPER_N	      /* from here on: the user's own, see uw_steppers_add */
+};
+
+enum uw_confidence {			 /* how sure it is that a frame is the caller */
+		     UW_CONFIDENCE_RULE, /* unwind information, or code that is recognised, says so */
+		     UW_CONFIDENCE_CHECKED, /* guessed, and the code before the return address is a call */
+		     UW_CONFIDENCE_GUESS, /* guessed, and the code could not be looked at */
 };
 
 enum uw_stop {			   /* why a walk ended; each has a name and a sentence */
@@ -237,9 +244,10 @@ struct uw_frame {
 	uint64_t cfa;	 /* 0 where the walk stopped before it was known */
 	uint64_t sp;	 /* the stack pointer in this frame */
 	const struct uw_mapping *mapping; /* borrowed until the space changes; NULL: none */
-	uint8_t stepper; /* enum uw_stepper: how this frame was found from the one inside it */
-	bool exact;	 /* frame 0, or interrupted by a signal: lookup == pc */
-	bool signal;	 /* this frame is a signal trampoline */
+	uint8_t stepper;    /* enum uw_stepper: how this frame was found from the one inside it */
+	uint8_t confidence; /* enum uw_confidence: how surely; of frame 0 RULE */
+	bool exact;	    /* frame 0, or interrupted by a signal: lookup == pc */
+	bool signal;	    /* this frame is a signal trampoline */
 };
 
 struct uw_stack {
@@ -249,6 +257,92 @@ struct uw_stack {
 	enum uw_stop stop;
 	uint64_t stop_addr; /* TRUNCATED: the first address missing; else the pc walked last */
 };
+
+/* ---- steppers ------------------------------------------------------------ */
+
+/*
+ * A walk asks for each frame's caller one stepper after another, lowest priority
+ * first, equal ones in the order they were added, of those whose range holds the
+ * frame's lookup address, until one does not answer NOT_ME.
+ *
+ *   0x1000  table   a compiled row of unwind information
+ *   0x1100  cfi     unwind information interpreted: the same rules, and frames do
+ *                   not tell which of the two it was
+ *   0x1200  signal  a signal trampoline, by its code
+ *   0x1300  plt     a PLT entry, stub or .init, by its code
+ *   0x1800  leaf    no frame yet: the word at sp, if a call precedes it, or lr
+ *   0x1900  fp      the frame pointer, if the chain and the call hold
+ *   0x1f00  scan    the next word on the stack that a call precedes; off
+ */
+#define UW_PRIORITY_TABLE  0x1000
+#define UW_PRIORITY_CFI	   0x1100
+#define UW_PRIORITY_SIGNAL 0x1200
+#define UW_PRIORITY_PLT	   0x1300
+#define UW_PRIORITY_LEAF   0x1800
+#define UW_PRIORITY_FP	   0x1900
+#define UW_PRIORITY_SCAN   0x1f00
+
+enum uw_answer {
+	UW_ANSWER_SUCCESS,	/* the caller is in the query's registers */
+	UW_ANSWER_STACK_BOTTOM, /* this frame is the outermost: the walk stops at ROOT */
+	UW_ANSWER_NOT_ME,	/* the next stepper is asked */
+	UW_ANSWER_ERROR,	/* the walk stops as query->stop says */
+};
+
+/* A frame, whose caller is wanted; borrowed while the stepper runs. */
+struct uw_query {
+	struct uw_space *space;
+	const struct uw_frame *frame; /* its cfa and signal are not known yet */
+	uw_read_fn read;	      /* the memory that the walk sees */
+	void *read_ctx;
+	/* In: this frame's registers.  Out with SUCCESS: the caller's, pc and sp known. */
+	struct uw_regs regs;
+	/* Out: */
+	uint64_t cfa;	    /* of this frame; 0: the caller's sp */
+	uint8_t confidence; /* enum uw_confidence; RULE unless changed */
+	bool signal;	    /* this frame is a signal's: the caller's pc is exact */
+	enum uw_stop stop;  /* of ERROR; BAD_CFI unless changed */
+	uint64_t stop_addr; /* … if TRUNCATED: what is missing */
+};
+
+typedef enum uw_answer (*uw_stepper_fn)(void *ctx, struct uw_query *query);
+
+struct uw_range {
+	uint64_t start, end; /* run-time addresses, end is past the last */
+};
+
+struct uw_stepper_info {
+	const char *name;
+	uint32_t priority;
+	const struct uw_range *ranges; /* n_ranges of them; none: it is asked everywhere */
+	size_t n_ranges;
+	uw_stepper_fn step; /* of a built-in one: NULL */
+	void *ctx;
+};
+
+struct uw_steppers; /* the built-in ones and those that were added */
+int uw_steppers_new(struct uw_steppers **out);
+void uw_steppers_free(struct uw_steppers *steppers); /* NULL is fine; no space uses it */
+
+/*
+ * Not while a space uses it.  Copies info but for ctx; *id, unless NULL, is what
+ * frames found by it have as their stepper.  -EINVAL no name or step, an empty
+ * range; -ENOSPC too many.
+ */
+int uw_steppers_add(struct uw_steppers *steppers, const struct uw_stepper_info *info, uint8_t *id);
+
+/* Switches those of this name on or off, not while a space uses it.  -ENOENT there is none. */
+int uw_steppers_enable(struct uw_steppers *steppers, const char *name, bool on);
+
+/* The i-th to be asked, borrowed; NULL lists the built-in ones.  -ENOENT beyond the last. */
+int uw_steppers_at(const struct uw_steppers *steppers, size_t i, struct uw_stepper_info *info,
+		   uint8_t *id, bool *on);
+
+/* Of a frame's stepper, be it built in or added. */
+const char *uw_steppers_name(const struct uw_steppers *steppers, uint8_t id);
+
+/* Walks in space, and in copies made of it later, ask these; NULL: the built-in ones again. */
+void uw_space_use(struct uw_space *space, const struct uw_steppers *steppers);
 
 /* Caches and scratch of one walking thread; entries are keyed by space and forgotten as it changes. */
 struct uw_worker;
@@ -289,12 +383,6 @@ struct uw_save {
 	uint64_t addr, value;
 };
 
-enum uw_confidence {
-	UW_CONFIDENCE_RULE,    /* unwind information, or code that is recognised, says so */
-	UW_CONFIDENCE_CHECKED, /* guessed, and the code before the return address is a call */
-	UW_CONFIDENCE_GUESS,   /* guessed, and the code could not be looked at */
-};
-
 struct uw_step { /* from one frame to its caller */
 	size_t frame;
 	struct uw_regs regs;		/* in this frame */
@@ -303,7 +391,7 @@ struct uw_step { /* from one frame to its caller */
 	enum uw_rules rules;
 	uint64_t fde_start, fde_end, row_start, row_end; /* vaddr; row: 0, 0 where there is none */
 	bool found;					 /* the step led to a caller */
-	enum uw_stepper stepper;			 /* that led on, or failed to */
+	uint8_t stepper; /* enum uw_stepper or a user's: that led on, or failed to */
 	enum uw_confidence confidence;
 	bool cfa_known, cfa_expression;
 	uint8_t cfa_reg; /* cfa = cfa_reg + cfa_off, unless by expression */

@@ -79,4 +79,17 @@ static inline int uw_stopping(enum uw_stop stop)
 /* The executable mapping around addr; NULL: none. */
 struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
 
+/* uw_object_rule through the worker's cache. */
+int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup, bool exact,
+		 struct uw_rule *rule);
+
+/* A code address without authentication bits and tags. */
+uint64_t uw_walk_stripped(const struct uw_walking *w, uint64_t pc);
+
+/* The machine's last read failed, and the caller may be there. */
+void uw_walk_note_missing(struct uw_walking *w);
+
+/* A slot of a cache for what owner says of key; slots is a power of two. */
+size_t uw_slot_of(uint64_t owner, uint64_t key, unsigned int slots);
+
 #endif

@@ -1,0 +1,313 @@
+/* Who is asked for a frame's caller, in which order, and what each answer leads to. */
+#include "unwinder/stepper.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/check.h"
+#include "tests/image.h"
+
+#define CODE  0x10000
+#define STACK 0x70000
+#define WORDS 64
+
+static uint64_t words[WORDS];
+static struct uw_frame frames[32];
+
+/* Generated code, which nobody but a stepper of its own can walk; it keeps no frame pointer. */
+static struct uw_space *generated(void)
+{
+	struct uw_mapping m = { .start = CODE,
+				.end = CODE + 0x10000,
+				.prot = PROT_READ | PROT_EXEC,
+				.kind = UW_MAPPING_ANON };
+	struct uw_space *space = NULL;
+
+	CHECK(uw_space_new(EM_X86_64, NULL, NULL, &space) == 0 && uw_space_map(space, &m) == 0,
+	      "space");
+	return space;
+}
+
+static struct uw_stack walk(struct uw_space *space, struct uw_worker *worker, uint64_t pc)
+{
+	struct uw_region region = { .addr = STACK, .size = sizeof(words), .bytes = (void *)words };
+	struct uw_memory memory = { .regions = &region, .n_regions = 1 };
+	struct uw_thread thread = { .read = uw_memory_read, .ctx = &memory };
+	struct uw_stack stack = { .frames = frames, .max_frames = 32 };
+
+	thread.regs.value[UW_X86_64_RIP] = pc;
+	thread.regs.value[UW_X86_64_RSP] = STACK;
+	thread.regs.value[UW_X86_64_RBP] = 1;
+	thread.regs.known = 1 << UW_X86_64_RIP | 1 << UW_X86_64_RSP | 1 << UW_X86_64_RBP;
+	uw_walk(space, worker, &thread, &stack);
+	return stack;
+}
+
+/* Frames of four words, the return address the third: what the code of this test agreed on. */
+struct own {
+	enum uw_answer answer;
+	unsigned int asked;
+	int64_t size;
+	bool signal;
+};
+
+static enum uw_answer step_own(void *ctx, struct uw_query *q)
+{
+	struct own *own = ctx;
+	uint64_t sp = q->regs.value[UW_X86_64_RSP], ra;
+
+	own->asked++;
+	q->stop = UW_STOP_REG_UNKNOWN;
+	if (own->answer != UW_ANSWER_SUCCESS)
+		return own->answer;
+	if (q->read(q->read_ctx, sp + 16, &ra, 8)) {
+		q->stop = UW_STOP_TRUNCATED;
+		q->stop_addr = sp + 16;
+		return UW_ANSWER_ERROR;
+	}
+	if (!ra)
+		return UW_ANSWER_STACK_BOTTOM;
+	q->regs.value[UW_X86_64_RIP] = ra;
+	q->regs.value[UW_X86_64_RSP] = sp + (uint64_t)own->size;
+	q->signal = own->signal;
+	return UW_ANSWER_SUCCESS;
+}
+
+static struct uw_steppers *group_of(const char *name, uint32_t priority, struct own *own,
+				    uint64_t start, uint64_t end, uint8_t *id)
+{
+	struct uw_range range = { start, end };
+	struct uw_stepper_info info = { .name = name,
+					.priority = priority,
+					.ranges = &range,
+					.n_ranges = start < end,
+					.step = step_own,
+					.ctx = own };
+	struct uw_steppers *group = NULL;
+
+	CHECK(uw_steppers_new(&group) == 0 && uw_steppers_add(group, &info, id) == 0, name);
+	return group;
+}
+
+static void test_a_stepper_of_ones_own(void)
+{
+	struct own own = { .answer = UW_ANSWER_SUCCESS, .size = 32 };
+	struct uw_space *space = generated(), *copy = NULL;
+	struct uw_worker *worker = NULL;
+	uint8_t id = 0;
+	struct uw_steppers *group =
+		group_of("frames of four", 0x1080, &own, CODE, CODE + 0x1000, &id);
+	struct uw_stack s;
+
+	memset(words, 0, sizeof(words));
+	words[2] = CODE + 0x100;
+	words[6] = CODE + 0x200;
+	CHECK(uw_worker_new(&worker) == 0, "worker");
+	s = walk(space, worker, CODE);
+	CHECK(s.stop == UW_STOP_NO_UNWIND_INFO && s.n_frames == 1, "nobody knows this code");
+	uw_space_use(space, group);
+	s = walk(space, worker, CODE);
+	CHECK(s.stop == UW_STOP_ROOT && s.n_frames == 3, "its own stepper does");
+	CHECK(frames[1].pc == CODE + 0x100 && frames[1].stepper == id &&
+		      frames[1].sp == STACK + 32 && frames[1].confidence == UW_CONFIDENCE_RULE &&
+		      !frames[1].exact && frames[0].cfa == STACK + 32,
+	      "the caller");
+	CHECK(!strcmp(uw_steppers_name(group, id), "frames of four"), "and has a name");
+	CHECK(uw_space_copy(space, &copy) == 0, "copy");
+	CHECK(walk(copy, worker, CODE).n_frames == 3, "a fork's too");
+	uw_space_free(copy);
+
+	s = walk(space, worker, CODE + 0x1001);
+	CHECK(s.n_frames == 1, "not outside its range");
+	words[6] = CODE + 0x1001;
+	CHECK(walk(space, worker, CODE).stop == UW_STOP_NO_UNWIND_INFO,
+	      "ranges end before their end");
+	words[6] = CODE + 0x1000;
+	CHECK(walk(space, worker, CODE).stop == UW_STOP_ROOT,
+	      "a return address belongs to the call below");
+	own.answer = UW_ANSWER_ERROR;
+	CHECK(walk(space, worker, CODE).stop == UW_STOP_REG_UNKNOWN, "an error names its stop");
+	own.answer = UW_ANSWER_SUCCESS;
+	own.size = -32;
+	CHECK(walk(space, worker, CODE).stop == UW_STOP_CFA_NOT_RISING, "a caller below");
+	own.signal = true;
+	own.size = 0;
+	CHECK(walk(space, worker, CODE).stop != UW_STOP_CFA_NOT_RISING, "but for signals");
+	own.signal = false;
+	own.size = 8 * (WORDS - 2);
+	CHECK(walk(space, worker, CODE).stop == UW_STOP_TRUNCATED, "memory that is not there");
+
+	uw_space_use(space, NULL);
+	CHECK(walk(space, worker, CODE).n_frames == 1, "and without it again");
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_steppers_free(group);
+	uw_steppers_free(NULL);
+}
+
+/* A stepper in code without a mapping: nothing else could say where it is. */
+static void test_outside_all_mappings(void)
+{
+	struct own own = { .answer = UW_ANSWER_SUCCESS, .size = 32 };
+	struct uw_space *space = generated();
+	struct uw_worker *worker = NULL;
+	struct uw_steppers *group = group_of("far", 1, &own, 0x5000000, 0x5001000, NULL);
+	struct uw_stack s;
+
+	memset(words, 0, sizeof(words));
+	words[2] = 0x5000100;
+	CHECK(uw_worker_new(&worker) == 0, "worker");
+	uw_space_use(space, group);
+	s = walk(space, worker, 0x5000000);
+	CHECK(s.stop == UW_STOP_ROOT && s.n_frames == 2 && !frames[1].mapping, "far");
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_steppers_free(group);
+}
+
+/* Lower priorities first, equal ones in the order they came, and only until one knows. */
+static void test_order(void)
+{
+	struct own first = { .answer = UW_ANSWER_NOT_ME }, second = first, third = first,
+		   last = first;
+	struct uw_stepper_info info = { .name = "first", .step = step_own, .ctx = &first };
+	struct uw_space *space = generated();
+	struct uw_worker *worker = NULL;
+	struct uw_steppers *group = NULL;
+	struct uw_range nothing = { 5, 5 };
+	uint8_t id;
+	bool on;
+
+	CHECK(uw_steppers_new(&group) == 0 && uw_worker_new(&worker) == 0, "group");
+	info.priority = 0x1900;
+	info.name = "third";
+	info.ctx = &third;
+	CHECK(uw_steppers_add(group, &info, NULL) == 0, "third");
+	info.priority = 0x10;
+	info.name = "first";
+	info.ctx = &first;
+	CHECK(uw_steppers_add(group, &info, NULL) == 0, "first");
+	info.name = "second";
+	info.ctx = &second;
+	CHECK(uw_steppers_add(group, &info, NULL) == 0, "second");
+	info.priority = UINT32_MAX;
+	info.name = "last";
+	info.ctx = &last;
+	CHECK(uw_steppers_add(group, &info, NULL) == 0, "last");
+	for (size_t i = 0; !uw_steppers_at(group, i, &info, &id, &on); i++) {
+		static const char *const want[] = { "first",  "second", "table", "cfi",
+						    "signal", "plt",	"leaf",	 "fp",
+						    "third",  "scan",	"last" };
+
+		CHECK(i < 11 && !strcmp(info.name, want[i]), info.name);
+		CHECK(on == (strcmp(info.name, "scan") != 0), "all but the scan are on");
+		CHECK(i < 2 || i > 7 || (info.priority >= 0x1000 && info.priority < 0x2000),
+		      "built-in ones have their place");
+	}
+	uw_space_use(space, group);
+	(void)walk(space, worker, CODE);
+	CHECK(first.asked == 1 && second.asked == 1 && third.asked == 1 && last.asked == 1,
+	      "all in turn");
+	second.answer = UW_ANSWER_STACK_BOTTOM;
+	CHECK(walk(space, worker, CODE).stop == UW_STOP_ROOT, "the second ends it");
+	CHECK(first.asked == 2 && second.asked == 2 && third.asked == 1 && last.asked == 1,
+	      "nobody after it is asked");
+	CHECK(uw_stepper_before(group, CODE, UW_PRIORITY_TABLE) &&
+		      !uw_stepper_before(NULL, CODE, UINT32_MAX),
+	      "somebody stands before the tables");
+	uw_space_use(space, NULL);
+	CHECK(uw_steppers_enable(group, "second", false) == 0 &&
+		      uw_steppers_enable(group, "nobody", true) == -ENOENT,
+	      "switched off");
+	uw_space_use(space, group);
+	CHECK(walk(space, worker, CODE).stop == UW_STOP_NO_UNWIND_INFO && third.asked == 2, "off");
+
+	info = (struct uw_stepper_info){ .name = "x", .step = step_own, .n_ranges = 1 };
+	CHECK(uw_steppers_add(group, &info, NULL) == -EINVAL, "ranges that are not there");
+	info.ranges = &nothing;
+	CHECK(uw_steppers_add(group, &info, NULL) == -EINVAL, "an empty range");
+	info = (struct uw_stepper_info){ .name = "x" };
+	CHECK(uw_steppers_add(group, &info, NULL) == -EINVAL, "nothing to ask");
+	info.step = step_own;
+	while (!uw_steppers_add(group, &info, &id))
+		;
+	CHECK(id == 255 && uw_steppers_add(group, &info, NULL) == -ENOSPC, "as many as have names");
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_steppers_free(group);
+}
+
+/*
+ * Code in a file without unwind information (objdump -d): a function at 0, the calls
+ * of it and of another one, which end at 0x105, 0x125 and 0x142.
+ */
+static struct uw_space *plain(struct uw_object **object)
+{
+	static uint8_t code[0x1000];
+	struct image image = { .machine = EM_X86_64, .code = code, .code_size = sizeof(code) };
+	struct uw_mapping m = { .start = CODE,
+				.end = CODE + 0x1000,
+				.off = IMAGE_CODE,
+				.prot = PROT_READ | PROT_EXEC,
+				.kind = UW_MAPPING_FILE };
+	struct uw_space *space = NULL;
+
+	memcpy(code + 0x100, "\xe8\xfb\xfe\xff\xff", 5); /* call 0 */
+	memcpy(code + 0x120, "\xe8\xdb\x0e\x00\x00", 5); /* call 0x1000, beyond */
+	memcpy(code + 0x140, "\xff\xd0", 2);		 /* call *%rax */
+	*object = image_object(&image);
+	CHECK(*object != NULL, "image");
+	m.object = *object;
+	CHECK(uw_space_new(EM_X86_64, NULL, NULL, &space) == 0 && uw_space_map(space, &m) == 0,
+	      "space");
+	return space;
+}
+
+static void test_scan(void)
+{
+	struct uw_object *object = NULL;
+	struct uw_space *space = plain(&object);
+	struct uw_steppers *group = NULL;
+	struct uw_worker *worker = NULL;
+	struct uw_stack s;
+
+	CHECK(uw_steppers_new(&group) == 0 && uw_worker_new(&worker) == 0, "group");
+	memset(words, 0, sizeof(words));
+	words[1] = CODE + 0x40;	 /* no call ends there */
+	words[2] = CODE + 0x125; /* one of something else */
+	words[5] = CODE + 0x105;
+	s = walk(space, worker, CODE + 0x10);
+	CHECK(s.n_frames == 1 && s.stop == UW_STOP_NO_UNWIND_INFO, "off, unless it is asked for");
+	CHECK(uw_steppers_enable(group, "scan", true) == 0, "on");
+	uw_space_use(space, group);
+	s = walk(space, worker, CODE + 0x10);
+	CHECK(s.n_frames >= 2 && frames[1].pc == CODE + 0x105 && frames[1].sp == STACK + 48 &&
+		      frames[1].stepper == UW_STEPPER_SCAN &&
+		      frames[1].confidence == UW_CONFIDENCE_GUESS,
+	      "the call of this function, and it says that it guesses");
+	words[5] = 0;
+	s = walk(space, worker, CODE + 0x10);
+	CHECK(frames[1].pc == CODE + 0x125, "where there is no better one, that of another");
+	words[4] = CODE + 0x142;
+	s = walk(space, worker, CODE + 0x10);
+	CHECK(frames[1].pc == CODE + 0x142, "better is one that may have called anything");
+	words[4] = words[2] = 0;
+	s = walk(space, worker, CODE + 0x10);
+	CHECK(s.n_frames == 1 && s.stop == UW_STOP_TRUNCATED && s.stop_addr == STACK + 8 * WORDS,
+	      "nothing as far as was captured");
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_object_put(object);
+	uw_steppers_free(group);
+}
+
+int main(void)
+{
+	test_a_stepper_of_ones_own();
+	test_outside_all_mappings();
+	test_order();
+	test_scan();
+	return check_done();
+}

@@ -1,0 +1,204 @@
+#include "unwinder/guess.h"
+
+#include "unwinder/arch.h"
+#include "unwinder/object.h"
+#include "unwinder/space.h"
+#include "unwinder/step.h"
+#include "unwinder/walk.h"
+
+/* How far into a function a pc may be to belong to the call of its start. */
+#define FUNCTION_MAX ((uint64_t)64 << 10)
+
+/* How many words a scan looks at: no more than a page of one function's own. */
+#define SCAN_WORDS 512
+
+/* ---- what a word is worth ---------------------------------------------------------- */
+
+/* The call that ends at vaddr; -EFAULT where the code cannot be read. */
+static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
+		       struct uw_call *out)
+{
+	uint64_t id = uw_object_id(object);
+	struct uw_call_slot *slot = &w->worker->calls[uw_slot_of(id, vaddr, UW_CALL_SLOTS)];
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+	int err = 0;
+
+	if (slot->object != id || slot->vaddr != vaddr) {
+		err = uw_object_code(object, vaddr, buffer, &code);
+		if (!err)
+			*slot = (struct uw_call_slot){ .object = id,
+						       .vaddr = vaddr,
+						       .call = w->machine.arch->after_call(&code) };
+	}
+	if (!err)
+		*out = slot->call;
+	return err;
+}
+
+static bool is_stub(struct uw_walking *w, uint64_t pc)
+{
+	struct uw_mapping *mapping = uw_walk_code(w, pc);
+	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
+	struct uw_rule rule;
+
+	if (!object)
+		return false;
+	/* With CFI or without, a PLT entry is told by its code. */
+	return uw_object_stub(object, pc - mapping->bias, &rule);
+}
+
+enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
+{
+	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
+	struct uw_object *object;
+	struct uw_call call;
+	uint64_t target;
+
+	if (!mapping)
+		return UW_WORTH_NOTHING;
+	object = uw_space_resolve(w->space, mapping);
+	if (!object || call_before(w, object, ra - mapping->bias, &call))
+		return UW_WORTH_UNREAD;
+	if (call.kind == UW_CALL_NONE)
+		return UW_WORTH_NOTHING;
+	if (call.kind == UW_CALL_INDIRECT)
+		return UW_WORTH_INDIRECT;
+	target = ra + (uint64_t)(int64_t)call.target;
+	if (target <= w->lookup && w->lookup - target < FUNCTION_MAX)
+		return UW_WORTH_DIRECT;
+	return is_stub(w, target) ? UW_WORTH_INDIRECT : UW_WORTH_ELSEWHERE;
+}
+
+static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
+{
+	regs->value[reg] = value;
+	regs->known |= (uint64_t)1 << reg;
+}
+
+/* ---- leaf ------------------------------------------------------------------------------ */
+
+void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+
+	*guess = (struct uw_guess){ .sp = w->sp };
+	if (arch->lr != arch->pc) {
+		if (uw_machine_reg(&w->machine, arch->lr, &guess->ra))
+			return;
+		guess->ra = uw_walk_stripped(w, guess->ra);
+		/* At a function's start a link register holds nothing else. */
+		if (guess->ra && uw_walk_code(w, guess->ra - 1))
+			guess->worth = UW_WORTH_DIRECT;
+		return;
+	}
+	guess->sp = w->sp + 8;
+	if (uw_machine_read(&w->machine, w->sp, 8, &guess->ra))
+		uw_walk_note_missing(w);
+	else
+		guess->worth = uw_guess_worth(w, guess->ra);
+}
+
+void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+
+	uw_hot_settle(w);
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	if (arch->lr != arch->pc)
+		regs->known &= ~((uint64_t)1 << arch->lr); /* used up: it leads on once */
+}
+
+/* ---- frame pointer ----------------------------------------------------------------------- */
+
+bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	uint64_t fp, next, ra;
+	enum uw_worth worth;
+
+	*guess = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	if (uw_machine_reg(&w->machine, arch->fp, &fp))
+		return false;
+	/*
+	 * The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6).  That much
+	 * is to be believed of code that is there to see, or at the end of a chain;
+	 * elsewhere the register may be zero for any reason.
+	 */
+	if (fp == 0 && !w->exact && (w->mapping->object || w->stepper == UW_STEPPER_FP))
+		return true;
+	if (!uw_guess_is_fp(w->sp, fp))
+		return false;
+	if (uw_machine_read(&w->machine, fp, 8, &next) ||
+	    uw_machine_read(&w->machine, fp + 8, 8, &ra)) {
+		uw_walk_note_missing(w);
+		return false;
+	}
+	ra = uw_walk_stripped(w, ra);
+	if (ra == 0)
+		return next == 0;
+	worth = uw_guess_link(uw_guess_worth(w, ra), fp, next, uw_walk_code(w, ra - 1));
+	*guess = (struct uw_guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth };
+	return false;
+}
+
+void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+
+	/* Other registers may have been saved anywhere, or not. */
+	w->log = w->worker->hot.log;
+	regs->known = 0;
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	set_reg(regs, arch->fp, guess->fp);
+}
+
+/* ---- scan ----------------------------------------------------------------------------------- */
+
+void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess)
+{
+	uint64_t sp = (w->sp + 7) & ~(uint64_t)7;
+
+	*guess = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	for (unsigned int i = 0; i < SCAN_WORDS; i++) {
+		uint64_t addr = sp + 8 * (uint64_t)i, ra;
+		enum uw_worth worth;
+
+		if (addr < w->sp)
+			return; /* past the last address */
+		if (uw_machine_read(&w->machine, addr, 8, &ra)) {
+			if (guess->worth == UW_WORTH_NOTHING)
+				uw_walk_note_missing(w);
+			return;
+		}
+		ra = uw_walk_stripped(w, ra);
+		worth = uw_guess_worth(w, ra);
+		/* A pointer into generated code need not be a return address: nobody can look. */
+		if (worth == UW_WORTH_UNREAD || worth <= guess->worth)
+			continue;
+		*guess = (struct uw_guess){ .ra = ra, .sp = addr + 8, .worth = worth };
+		/* A call of something else serves only where no other word follows a call. */
+		if (worth > UW_WORTH_ELSEWHERE)
+			return;
+	}
+}
+
+void uw_guess_take_scan(struct uw_walking *w, const struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+	uint64_t fp;
+	bool above = !uw_machine_reg(&w->machine, arch->fp, &fp) && fp >= guess->sp;
+
+	/* As for others nobody knows; what points above the caller's sp may still be its own. */
+	w->log = w->worker->hot.log;
+	regs->known = 0;
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	if (above)
+		set_reg(regs, arch->fp, fp);
+}

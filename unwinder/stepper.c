@@ -1,0 +1,452 @@
+#include "unwinder/stepper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unwinder/arch.h"
+#include "unwinder/guess.h"
+#include "unwinder/object.h"
+#include "unwinder/space.h"
+#include "unwinder/step.h"
+#include "unwinder/walk.h"
+
+/* One frame on its way through the steppers: what the first of them finds serves the others. */
+struct asking {
+	struct uw_walking *w;
+	struct uw_found *found;
+	int stop; /* of ERROR */
+	/* The rule at the lookup: */
+	bool ruled;
+	int err;
+	struct uw_rule rule;
+	/* The guesses, where there is none: */
+	bool guessed, bottom;
+	struct uw_guess leaf, fp;
+};
+
+typedef enum uw_answer (*built_in_fn)(struct asking *a);
+
+/* ---- rules ------------------------------------------------------------------------- */
+
+static enum uw_answer fail(struct asking *a, enum uw_stop stop)
+{
+	a->stop = uw_stopping(stop);
+	return UW_ANSWER_ERROR;
+}
+
+/* May the caller's stack pointer be where it was put? */
+static bool rises(const struct uw_walking *w, bool anywhere)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	uint64_t sp = w->machine.regs.value[arch->sp];
+
+	if (sp > w->sp || anywhere)
+		return true;
+	/*
+	 * With a link register a call need not touch the stack; without one, code
+	 * that was interrupted may hold its return address in a register (vfork).
+	 */
+	return (arch->lr != arch->pc || w->exact) && sp == w->sp &&
+	       w->machine.regs.value[arch->pc] != w->pc;
+}
+
+static enum uw_answer step_by_rule(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+
+	uw_hot_settle(w);
+	w->machine.bias = w->mapping->bias;
+	a->found->stepper = a->rule.stepper;
+	a->found->signal = a->rule.signal;
+	switch (uw_step(&w->machine, &a->rule, &a->found->cfa)) {
+	case 1:
+		/* Signal stacks lie anywhere, and expressions switch stacks on purpose. */
+		return rises(w, a->rule.signal || a->rule.cfa_size)
+			       ? UW_ANSWER_SUCCESS
+			       : fail(a, UW_STOP_CFA_NOT_RISING);
+	case 0:
+		return UW_ANSWER_STACK_BOTTOM;
+	case -EFAULT:
+		w->has_missing = false; /* this one counts */
+		uw_walk_note_missing(w);
+		return fail(a, UW_STOP_TRUNCATED);
+	case -ENODATA:
+		return fail(a, UW_STOP_REG_UNKNOWN);
+	default:
+		return fail(a, UW_STOP_BAD_CFI);
+	}
+}
+
+/* The rule where a stepper of this kind is the one to follow it. */
+static bool has_rule(struct asking *a, enum uw_stepper stepper)
+{
+	struct uw_walking *w = a->w;
+	struct uw_object *object;
+
+	if (!a->ruled) {
+		a->ruled = true;
+		a->err = -ENOENT;
+		object = w->mapping ? uw_space_resolve(w->space, w->mapping) : NULL;
+		if (object)
+			a->err = uw_walk_rule(w->worker, object, w->lookup - w->mapping->bias,
+					      w->exact, &a->rule);
+	}
+	return !a->err && a->rule.stepper == stepper;
+}
+
+static enum uw_answer by_table(struct asking *a)
+{
+	return has_rule(a, UW_STEPPER_CFI) && a->rule.compiled ? step_by_rule(a) : UW_ANSWER_NOT_ME;
+}
+
+static enum uw_answer by_cfi(struct asking *a)
+{
+	if (has_rule(a, UW_STEPPER_CFI))
+		return step_by_rule(a);
+	return a->err && a->err != -ENOENT ? fail(a, UW_STOP_BAD_CFI) : UW_ANSWER_NOT_ME;
+}
+
+static enum uw_answer by_signal(struct asking *a)
+{
+	return has_rule(a, UW_STEPPER_SIGNAL) ? step_by_rule(a) : UW_ANSWER_NOT_ME;
+}
+
+static enum uw_answer by_plt(struct asking *a)
+{
+	return has_rule(a, UW_STEPPER_PLT) ? step_by_rule(a) : UW_ANSWER_NOT_ME;
+}
+
+/* ---- guesses ----------------------------------------------------------------------------- */
+
+static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const struct uw_guess *guess)
+{
+	a->found->stepper = (uint8_t)stepper;
+	a->found->confidence = (uint8_t)uw_guess_confidence(guess->worth);
+	a->found->cfa = guess->sp;
+	return UW_ANSWER_SUCCESS;
+}
+
+/* Both at once, because one weighs against the other. */
+static void guess_both(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+
+	if (a->guessed)
+		return;
+	a->guessed = true;
+	a->leaf = a->fp = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	if (w->exact)
+		uw_guess_leaf(w, &a->leaf);
+	if (w->mapping && a->leaf.worth != UW_WORTH_DIRECT)
+		a->bottom = uw_guess_fp(w, &a->fp);
+}
+
+/*
+ * A function that keeps a frame pointer has spilled values at sp, old return
+ * addresses among them; one that keeps none, or has just been entered, has its own
+ * there while fp is its caller's.  Whose call leads to the pc decides; where none can
+ * be seen to, the word at sp comes first.
+ */
+static bool is_leaf(const struct asking *a)
+{
+	switch (a->leaf.worth) {
+	case UW_WORTH_DIRECT:
+		return true;
+	case UW_WORTH_INDIRECT:
+		return a->fp.worth != UW_WORTH_DIRECT;
+	case UW_WORTH_ELSEWHERE:
+		return !a->bottom && a->fp.worth == UW_WORTH_NOTHING;
+	default:
+		return false;
+	}
+}
+
+static enum uw_answer by_leaf(struct asking *a)
+{
+	guess_both(a);
+	/* After a call into nowhere there is nothing else to go by. */
+	if (a->w->mapping ? !is_leaf(a) : a->leaf.worth == UW_WORTH_NOTHING)
+		return UW_ANSWER_NOT_ME;
+	uw_guess_take_leaf(a->w, &a->leaf);
+	return take(a, UW_STEPPER_LEAF, &a->leaf);
+}
+
+static enum uw_answer by_fp(struct asking *a)
+{
+	guess_both(a);
+	if (a->bottom)
+		return UW_ANSWER_STACK_BOTTOM;
+	if (a->fp.worth == UW_WORTH_NOTHING)
+		return UW_ANSWER_NOT_ME;
+	uw_guess_take_fp(a->w, &a->fp);
+	return take(a, UW_STEPPER_FP, &a->fp);
+}
+
+static enum uw_answer by_scan(struct asking *a)
+{
+	struct uw_guess guess;
+
+	if (!a->w->mapping)
+		return UW_ANSWER_NOT_ME;
+	uw_guess_scan(a->w, &guess);
+	if (guess.worth == UW_WORTH_NOTHING)
+		return UW_ANSWER_NOT_ME;
+	uw_guess_take_scan(a->w, &guess);
+	(void)take(a, UW_STEPPER_SCAN, &guess);
+	a->found->confidence = UW_CONFIDENCE_GUESS; /* some call's, not surely this one's */
+	return UW_ANSWER_SUCCESS;
+}
+
+/* ---- the table of steppers ------------------------------------------------------------------ */
+
+struct entry {
+	struct uw_stepper_info info; /* its ranges and name are owned in a user's */
+	built_in_fn built_in;	     /* NULL: the user's */
+	uint8_t id;
+	bool off;
+};
+
+#define BUILT_IN(name_, stepper_, priority_, fn_)                                       \
+	{                                                                               \
+		.info = { .name = (name_), .priority = (priority_) }, .id = (stepper_), \
+		.built_in = (fn_), .off = (stepper_) == UW_STEPPER_SCAN                 \
+	}
+
+static const struct entry built_in[] = {
+	BUILT_IN("table", UW_STEPPER_CFI, UW_PRIORITY_TABLE, by_table),
+	BUILT_IN("cfi", UW_STEPPER_CFI, UW_PRIORITY_CFI, by_cfi),
+	BUILT_IN("signal", UW_STEPPER_SIGNAL, UW_PRIORITY_SIGNAL, by_signal),
+	BUILT_IN("plt", UW_STEPPER_PLT, UW_PRIORITY_PLT, by_plt),
+	BUILT_IN("leaf", UW_STEPPER_LEAF, UW_PRIORITY_LEAF, by_leaf),
+	BUILT_IN("fp", UW_STEPPER_FP, UW_PRIORITY_FP, by_fp),
+	BUILT_IN("scan", UW_STEPPER_SCAN, UW_PRIORITY_SCAN, by_scan),
+};
+#define N_BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
+
+struct uw_steppers {
+	struct entry *entries; /* by priority, equal ones as they came; owned */
+	size_t n, n_users;
+	uint8_t next_id;
+};
+
+int uw_steppers_new(struct uw_steppers **out)
+{
+	struct uw_steppers *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->entries = malloc(sizeof(built_in));
+	if (!s || !s->entries) {
+		free(s);
+		return -ENOMEM;
+	}
+	memcpy(s->entries, built_in, sizeof(built_in));
+	s->n = N_BUILT_IN;
+	s->next_id = UW_STEPPER_N;
+	*out = s;
+	return 0;
+}
+
+void uw_steppers_free(struct uw_steppers *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->entries[i].built_in)
+			continue;
+		free((char *)s->entries[i].info.name);
+		free((struct uw_range *)s->entries[i].info.ranges);
+	}
+	free(s->entries);
+	free(s);
+}
+
+int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, uint8_t *id)
+{
+	struct entry new = { .info = *info, .id = s->next_id }, *entries;
+	struct uw_range *ranges = NULL;
+	char *name;
+	size_t i;
+
+	if (!info->step || !info->name || (info->n_ranges && !info->ranges))
+		return -EINVAL;
+	for (i = 0; i < info->n_ranges; i++)
+		if (info->ranges[i].start >= info->ranges[i].end)
+			return -EINVAL;
+	if (!s->next_id) /* it wrapped: all have been given */
+		return -ENOSPC;
+	name = strdup(info->name);
+	if (info->n_ranges)
+		ranges = calloc(info->n_ranges, sizeof(*ranges));
+	entries = realloc(s->entries, (s->n + 1) * sizeof(*entries));
+	if (entries)
+		s->entries = entries;
+	if (!name || !entries || (info->n_ranges && !ranges)) {
+		free(name);
+		free(ranges);
+		return -ENOMEM;
+	}
+	if (info->n_ranges)
+		memcpy(ranges, info->ranges, info->n_ranges * sizeof(*ranges));
+	new.info.name = name;
+	new.info.ranges = ranges;
+	for (i = s->n; i > 0 && entries[i - 1].info.priority > info->priority; i--)
+		entries[i] = entries[i - 1];
+	entries[i] = new;
+	s->n++;
+	s->n_users++;
+	s->next_id++;
+	if (id)
+		*id = new.id;
+	return 0;
+}
+
+int uw_steppers_enable(struct uw_steppers *s, const char *name, bool on)
+{
+	int err = -ENOENT;
+
+	for (size_t i = 0; i < s->n; i++) {
+		if (strcmp(s->entries[i].info.name, name) != 0)
+			continue;
+		s->entries[i].off = !on;
+		err = 0;
+	}
+	return err;
+}
+
+int uw_steppers_at(const struct uw_steppers *s, size_t i, struct uw_stepper_info *info, uint8_t *id,
+		   bool *on)
+{
+	const struct entry *e = s ? s->entries : built_in;
+
+	if (i >= (s ? s->n : N_BUILT_IN))
+		return -ENOENT;
+	*info = e[i].info;
+	*id = e[i].id;
+	*on = !e[i].off;
+	return 0;
+}
+
+const char *uw_steppers_name(const struct uw_steppers *s, uint8_t id)
+{
+	if (id < UW_STEPPER_N)
+		return uw_stepper_name((enum uw_stepper)id);
+	for (size_t i = 0; s && i < s->n; i++)
+		if (s->entries[i].id == id)
+			return s->entries[i].info.name;
+	return "unknown";
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static bool covers(const struct entry *e, uint64_t lookup)
+{
+	bool inside = e->info.n_ranges == 0;
+
+	if (e->off)
+		return false;
+	for (size_t i = 0; i < e->info.n_ranges && !inside; i++)
+		inside = lookup >= e->info.ranges[i].start && lookup < e->info.ranges[i].end;
+	return inside;
+}
+
+bool uw_stepper_before(const struct uw_steppers *s, uint64_t lookup, uint32_t priority)
+{
+	/* A built-in one was there first, so that of its own priority comes after it. */
+	for (size_t i = 0; s && s->n_users && i < s->n && s->entries[i].info.priority < priority;
+	     i++)
+		if (!s->entries[i].built_in && covers(&s->entries[i], lookup))
+			return true;
+	return false;
+}
+
+enum uw_answer uw_stepper_ask(const struct uw_steppers *s, uint8_t id, struct uw_query *query)
+{
+	for (size_t i = 0; s && i < s->n; i++)
+		if (!s->entries[i].built_in && s->entries[i].id == id)
+			return s->entries[i].info.step(s->entries[i].info.ctx, query);
+	return UW_ANSWER_NOT_ME;
+}
+
+static enum uw_answer ask_user(struct asking *a, const struct entry *e)
+{
+	struct uw_walking *w = a->w;
+	const struct uw_arch *arch = w->machine.arch;
+	const struct uw_frame frame = { .pc = w->pc,
+					.lookup = w->lookup,
+					.sp = w->sp,
+					.mapping = w->mapping,
+					.stepper = w->stepper,
+					.exact = w->exact };
+	struct uw_query query = { .space = w->space,
+				  .frame = &frame,
+				  .read = w->machine.read,
+				  .read_ctx = w->machine.ctx,
+				  .confidence = UW_CONFIDENCE_RULE,
+				  .stop = UW_STOP_BAD_CFI };
+	uint64_t needed = (uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp;
+	enum uw_answer answer;
+
+	uw_hot_settle(w);
+	query.regs = w->machine.regs;
+	answer = e->info.step(e->info.ctx, &query);
+	if (answer == UW_ANSWER_NOT_ME)
+		return answer;
+	a->found->stepper = e->id;
+	a->found->cfa = query.cfa;
+	if (answer == UW_ANSWER_STACK_BOTTOM)
+		return answer;
+	if (answer != UW_ANSWER_SUCCESS || (query.regs.known & needed) != needed) {
+		w->missing = query.stop_addr;
+		return fail(a, (unsigned int)query.stop < UW_STOP_N ? query.stop : UW_STOP_BAD_CFI);
+	}
+	w->machine.regs = query.regs;
+	a->found->signal = query.signal;
+	a->found->confidence = query.confidence;
+	if (!query.cfa)
+		a->found->cfa = query.regs.value[arch->sp];
+	return rises(w, query.signal) ? answer : fail(a, UW_STOP_CFA_NOT_RISING);
+}
+
+/* Nobody knew. */
+static int nobody(const struct uw_walking *w)
+{
+	if (!w->mapping)
+		return uw_stopping(UW_STOP_NO_MAPPING);
+	if (w->has_missing)
+		return uw_stopping(UW_STOP_TRUNCATED);
+	return uw_stopping(w->mapping->object || w->mapping->kind == UW_MAPPING_ANON
+				   ? UW_STOP_NO_UNWIND_INFO
+				   : UW_STOP_NO_OBJECT);
+}
+
+int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
+{
+	const struct uw_steppers *group = uw_space_steppers(w->space);
+	const struct entry *e = group ? group->entries : built_in;
+	const struct entry *end = e + (group ? group->n : N_BUILT_IN);
+	struct asking a;
+
+	/* Not all of it: the rule is large, and found first. */
+	a.w = w;
+	a.found = found;
+	a.ruled = a.guessed = a.bottom = false;
+	*found = (struct uw_found){ .stepper = w->stepper, .confidence = UW_CONFIDENCE_RULE };
+	w->has_missing = false;
+	for (; e < end; e++) {
+		if (!covers(e, w->lookup))
+			continue;
+		switch (e->built_in ? e->built_in(&a) : ask_user(&a, e)) {
+		case UW_ANSWER_SUCCESS:
+			return UW_GO_ON;
+		case UW_ANSWER_STACK_BOTTOM:
+			return uw_stopping(UW_STOP_ROOT);
+		case UW_ANSWER_NOT_ME:
+			break;
+		case UW_ANSWER_ERROR:
+		default:
+			return a.stop;
+		}
+	}
+	return nobody(w);
+}

@@ -1,0 +1,41 @@
+/*
+ * unwinder/stepper.h: who is asked for a frame's caller, and in which order.
+ *
+ * The group of a space is the table of its steppers; a space without one has the
+ * built-in ones.  uw_hot_run goes ahead of all of them for frames that the table or
+ * the interpreter would take, wherever nobody else is to be asked before these.
+ */
+#ifndef UNWINDER_STEPPER_H
+#define UNWINDER_STEPPER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "unwinder/unwinder.h"
+
+struct uw_walking;
+
+struct uw_found {	    /* a frame left, or not */
+	uint8_t stepper;    /* who answered last */
+	uint8_t confidence; /* enum uw_confidence */
+	bool signal;	    /* the frame is a signal trampoline */
+	uint64_t cfa;	    /* 0: not known */
+};
+
+/*
+ * From the frame in w to its caller's registers: asks one stepper after another until
+ * one knows.  UW_GO_ON or why the walk ends there; *found in either case.
+ */
+int uw_stepper_step(struct uw_walking *w, struct uw_found *found);
+
+/*
+ * Whether one of the user's steppers is asked about lookup before the built-in one of
+ * this priority: then nothing may go ahead of it.
+ */
+bool uw_stepper_before(const struct uw_steppers *steppers, uint64_t lookup, uint32_t priority);
+
+/* Asks the user's stepper of this id; NOT_ME where there is none. */
+enum uw_answer uw_stepper_ask(const struct uw_steppers *steppers, uint8_t id,
+			      struct uw_query *query);
+
+#endif
