@@ -35,6 +35,8 @@ static const char help[] =
 	"      --symfs DIR       look for the recorded files below DIR; --sysroot is the same\n"
 	"      --exe FILE        the program that a core file is of\n"
 	"      --pid PID         a thread of a running process\n"
+	"      --scan            where nothing else leads on, take the next word on the stack\n"
+	"                        that follows a call; marked as a guess\n"
 	"      --no-demangle     names as linked\n"
 	"  -q, --quiet           errors and warnings only\n"
 	"  -h, --help            this text\n";
@@ -129,7 +131,7 @@ static int explain(struct explaining *e, struct pipeline_options *options, const
 
 int cmd_explain(int argc, char **argv)
 {
-	enum { SAMPLE = 256, JSON, MAX_FRAMES, SYMFS, EXE, PID, NO_DEMANGLE };
+	enum { SAMPLE = 256, JSON, MAX_FRAMES, SYMFS, EXE, PID, SCAN, NO_DEMANGLE };
 	static const struct option options[] = {
 		{ "sample", required_argument, NULL, SAMPLE },
 		{ "json", no_argument, NULL, JSON },
@@ -138,6 +140,7 @@ int cmd_explain(int argc, char **argv)
 		{ "sysroot", required_argument, NULL, SYMFS },
 		{ "exe", required_argument, NULL, EXE },
 		{ "pid", required_argument, NULL, PID },
+		{ "scan", no_argument, NULL, SCAN },
 		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
@@ -176,6 +179,9 @@ int cmd_explain(int argc, char **argv)
 		case PID:
 			if (input_number("--pid", optarg, 1, INT32_MAX, &pid))
 				return CMD_USAGE;
+			break;
+		case SCAN:
+			pipeline.scan = true;
 			break;
 		case NO_DEMANGLE:
 			e.as_linked = true;

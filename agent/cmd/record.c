@@ -41,6 +41,8 @@ static const char help[] =
 	"      --keep N          with --rotate: keep the N newest profiles (default: all)\n"
 	"      --max-frames N    most frames of one stack (default 1024)\n"
 	"      --stack-max BYTES most bytes copied of one stack (default 262144)\n"
+	"      --scan            where nothing else leads on, take the next word on the stack\n"
+	"                        that follows a call; marked as a guess\n"
 	"      --no-demangle     names as linked\n"
 	"  -q, --quiet           errors and warnings only\n"
 	"  -v, --verbose         say more\n"
@@ -499,7 +501,7 @@ static int parse_pids(const char *text, struct options *o)
 /* *done: all that was asked for is done. */
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { RAW = 256, ROTATE, KEEP, MAX_FRAMES, STACK_MAX, NO_DEMANGLE };
+	enum { RAW = 256, ROTATE, KEEP, MAX_FRAMES, STACK_MAX, SCAN, NO_DEMANGLE };
 	static const struct option options[] = {
 		{ "all-cpus", no_argument, NULL, 'a' },
 		{ "pid", required_argument, NULL, 'p' },
@@ -511,6 +513,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "keep", required_argument, NULL, KEEP },
 		{ "max-frames", required_argument, NULL, MAX_FRAMES },
 		{ "stack-max", required_argument, NULL, STACK_MAX },
+		{ "scan", no_argument, NULL, SCAN },
 		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -566,6 +569,9 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			if (input_number("--stack-max", optarg, 4096, 256 << 10, &number))
 				return -EINVAL;
 			o->live.stack_max = (uint32_t)number;
+			break;
+		case SCAN:
+			o->pipeline.scan = true;
 			break;
 		case NO_DEMANGLE:
 			o->demangle = false;

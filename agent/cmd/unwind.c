@@ -50,6 +50,8 @@ static const char help[] =
 	"      --symfs DIR       look for the recorded files below DIR; --sysroot is the same\n"
 	"      --exe FILE        the program that a core file is of\n"
 	"      --pid PID         all threads of a running process, once\n"
+	"      --scan            where nothing else leads on, take the next word on the stack\n"
+	"                        that follows a call; marked as a guess\n"
 	"      --no-demangle     names as linked\n"
 	"  -q, --quiet           errors and warnings only\n"
 	"  -v, --verbose         say more\n"
@@ -245,7 +247,7 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 
 int cmd_unwind(int argc, char **argv)
 {
-	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE, EXE, PID };
+	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE, EXE, PID, SCAN };
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "format", required_argument, NULL, FORMAT },
@@ -254,6 +256,7 @@ int cmd_unwind(int argc, char **argv)
 		{ "sysroot", required_argument, NULL, SYMFS },
 		{ "exe", required_argument, NULL, EXE },
 		{ "pid", required_argument, NULL, PID },
+		{ "scan", no_argument, NULL, SCAN },
 		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -290,6 +293,9 @@ int cmd_unwind(int argc, char **argv)
 			if (input_number("--pid", optarg, 1, INT32_MAX, &number))
 				return CMD_USAGE;
 			job.pid = (uint32_t)number;
+			break;
+		case SCAN:
+			job.pipeline.scan = true;
 			break;
 		case NO_DEMANGLE:
 			job.demangle = false;

@@ -38,6 +38,23 @@ static const char *whole_module(const struct location *location, const struct na
 	return location->module->kind == MODULE_FILE ? location->module->path : name->module;
 }
 
+/* "# guessed: 3 by fp, 1 by scan": frames that no rule and no look at the code stands behind. */
+static void put_guessed(FILE *out, const struct walked *w)
+{
+	size_t n[UW_STEPPER_N] = { 0 }, n_said = 0;
+
+	for (size_t i = w->n_kernel; i < w->n_frames; i++)
+		if (w->frames[i].confidence == UW_CONFIDENCE_GUESS &&
+		    w->frames[i].stepper < UW_STEPPER_N)
+			n[w->frames[i].stepper]++;
+	for (unsigned int i = 0; i < UW_STEPPER_N; i++)
+		if (n[i])
+			(void)fprintf(out, "%s %zu by %s", n_said++ ? "," : "# guessed:", n[i],
+				      uw_stepper_name((enum uw_stepper)i));
+	if (n_said)
+		(void)fputc('\n', out);
+}
+
 int export_text(FILE *out, const struct walked *w, struct names *names)
 {
 	const struct event *e = w->event;
@@ -67,13 +84,15 @@ int export_text(FILE *out, const struct walked *w, struct names *names)
 	}
 	if (w->has_user && w->stop != UW_STOP_ROOT)
 		(void)fprintf(out, "# stop: %s\n", uw_stop_name(w->stop));
+	put_guessed(out, w);
 	(void)fputc('\n', out);
 	return state_of(out);
 }
 
 int export_tsv_header(FILE *out)
 {
-	(void)fputs("sample\tframe\tmodule\trel_pc\tfunction\tfunction_offset\tstepper\tstop\n",
+	(void)fputs("sample\tframe\tmodule\trel_pc\tfunction\tfunction_offset\tstepper\tstop\t"
+		    "confidence\n",
 		    out);
 	return state_of(out);
 }
@@ -109,14 +128,14 @@ int export_tsv(FILE *out, const struct walked *w, struct names *names)
 			(void)fprintf(out, "%s\t%" PRIu64, text, name.offset);
 		else
 			(void)fputs("-\t-", out);
-		(void)fprintf(out, "\t%s\t%s\n",
+		(void)fprintf(out, "\t%s\t%s\t%s\n",
 			      i < w->n_kernel ? "kernel"
 					      : uw_stepper_name((enum uw_stepper)f->stepper),
-			      stop);
+			      stop, uw_confidence_name((enum uw_confidence)f->confidence));
 	}
 	if (!w->n_frames) {
 		put_sample(out, w);
-		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\n", stop);
+		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\t-\n", stop);
 	}
 	return state_of(out);
 }

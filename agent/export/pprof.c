@@ -383,7 +383,7 @@ static int add_samples(struct writer *w)
 
 	for (size_t i = 0; !err && i < p->n_entries; i++) {
 		const struct profile_entry *e = &p->entries[i];
-		uint64_t labels[6];
+		uint64_t labels[7];
 		size_t n_labels = 0;
 
 		if (e->event >= n_events) {
@@ -411,6 +411,10 @@ static int add_samples(struct writer *w)
 		if (e->has_user && e->stop != UW_STOP_ROOT)
 			labels[n_labels++] = pprof_label_text(w->pprof, "stop",
 							      uw_stop_name((enum uw_stop)e->stop));
+		if (e->confidence != UW_CONFIDENCE_RULE)
+			labels[n_labels++] = pprof_label_text(
+				w->pprof, "confidence",
+				uw_confidence_name((enum uw_confidence)e->confidence));
 		values[2 * e->event] = clip(e->n_samples);
 		values[2 * e->event + 1] = clip(e->value);
 		pprof_sample(w->pprof, &(struct pprof_sample){ .locations = ids,

@@ -116,9 +116,9 @@ static bool same_line(const void *ctx, uint32_t id)
 	const struct profile_entry *e = &want->profile->entries[id];
 	const struct fold_sample *s = want->sample;
 
-	return e->event == s->event && e->stop == s->stop && e->has_user == s->has_user &&
-	       e->stack_cut == s->stack_cut && e->pid == s->pid && e->tid == s->tid &&
-	       e->comm == s->comm && e->process_comm == s->process_comm &&
+	return e->event == s->event && e->stop == s->stop && e->confidence == s->confidence &&
+	       e->has_user == s->has_user && e->stack_cut == s->stack_cut && e->pid == s->pid &&
+	       e->tid == s->tid && e->comm == s->comm && e->process_comm == s->process_comm &&
 	       e->cgroup_id == s->cgroup_id && e->n_locations == s->n_locations &&
 	       e->n_kernel == s->n_kernel &&
 	       (!s->n_locations || !memcmp(want->profile->location_ids + e->first_location,
@@ -128,7 +128,8 @@ static bool same_line(const void *ctx, uint32_t id)
 static uint64_t hash_line(const struct fold_sample *s, const uint32_t *ids)
 {
 	uint64_t hash = hash_u64((uint64_t)s->pid << 32 | s->tid,
-				 (uint64_t)s->event << 16 | (uint64_t)s->stop << 8 | s->has_user);
+				 (uint64_t)s->event << 16 | (uint64_t)s->stop << 8 |
+					 (uint64_t)s->confidence << 1 | s->has_user);
 
 	return hash_bytes(hash, ids, s->n_locations * sizeof(*ids));
 }
@@ -167,6 +168,7 @@ int fold_add(struct fold *fold, const struct fold_sample *s)
 		p->entries[p->n_entries++] = (struct profile_entry){
 			.event = s->event,
 			.stop = s->stop,
+			.confidence = s->confidence,
 			.has_user = s->has_user,
 			.stack_cut = s->stack_cut,
 			.pid = s->pid,

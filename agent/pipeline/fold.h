@@ -13,7 +13,7 @@ void fold_free(struct fold *fold); /* NULL is fine */
 
 struct fold_sample {
 	uint16_t event;
-	uint8_t stop;
+	uint8_t stop, confidence;
 	bool has_user, stack_cut;
 	uint32_t pid, tid;
 	const char *comm,

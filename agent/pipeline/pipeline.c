@@ -15,6 +15,7 @@ struct pipeline {
 	struct opener *opener;
 	struct uw_builder *builder;
 	struct modules *modules;
+	struct uw_steppers *steppers; /* NULL: the built-in ones will do */
 	struct processes *processes;
 	struct uw_worker *worker;
 	struct fold *fold;
@@ -64,6 +65,12 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		modules_compile(p->modules, p->builder);
 	if (!err)
 		err = processes_new(info->machine, p->modules, &p->processes);
+	if (!err && options->scan)
+		err = uw_steppers_new(&p->steppers);
+	if (!err && options->scan) {
+		(void)uw_steppers_enable(p->steppers, "scan", true);
+		processes_use(p->processes, p->steppers);
+	}
 	if (!err)
 		err = uw_worker_new(&p->worker);
 	if (!err && options->fold)
@@ -83,6 +90,7 @@ void pipeline_free(struct pipeline *p)
 	fold_free(p->fold);
 	uw_worker_free(p->worker);
 	processes_free(p->processes);
+	uw_steppers_free(p->steppers);
 	uw_builder_free(p->builder);
 	modules_free(p->modules);
 	opener_free(p->opener);
@@ -207,6 +215,7 @@ static size_t user_frames(struct pipeline *p, const struct event_sample *s, stru
 			.location = locate(p, &stack.frames[i]),
 			.pc = stack.frames[i].pc,
 			.stepper = stack.frames[i].stepper,
+			.confidence = stack.frames[i].confidence,
 			.exact = stack.frames[i].exact,
 		};
 	explain(p, space, &thread, &stack, walked);
@@ -235,8 +244,11 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 		.n_kernel = (uint32_t)w->n_kernel,
 	};
 
-	for (size_t i = 0; i < w->n_frames; i++)
+	for (size_t i = 0; i < w->n_frames; i++) {
 		p->locations[i] = w->frames[i].location;
+		if (w->frames[i].confidence > sample.confidence)
+			sample.confidence = w->frames[i].confidence;
+	}
 	return fold_add(p->fold, &sample);
 }
 

@@ -19,6 +19,7 @@ struct walked_frame {
 	uint64_t pc;	 /* run-time: the return address as it stood, or the interrupted pc */
 	uint8_t stepper; /* enum uw_stepper; kernel frames: CONTEXT */
 	bool exact;
+	uint8_t confidence; /* enum uw_confidence */
 };
 
 struct walked {		 /* one sample; borrowed while the callback runs */
@@ -41,6 +42,7 @@ struct pipeline_options {
 	size_t max_frames;		  /* of the user part; 0: 1024 */
 	bool live;			  /* pin files, look through /proc */
 	bool fold;			  /* keep profiles */
+	bool scan;			  /* look for return addresses where nothing else led on */
 	const char *symfs, *exe, *beside; /* see opener_options, as for until_ns */
 	uint64_t until_ns;
 	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */

@@ -66,7 +66,8 @@ struct profile_entry {
 	uint32_t first_location; /* in profile.location_ids; innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;
 	uint64_t n_samples;
-	uint64_t value; /* sum of periods */
+	uint64_t value;	    /* sum of periods */
+	uint8_t confidence; /* enum uw_confidence: of the frame that is least sure */
 };
 
 struct accounting { /* captured = unwound + lost; see accounting_balanced */

@@ -41,6 +41,7 @@ struct end { /* of a task, waiting to be forgotten */
 struct processes {
 	uint16_t machine;
 	struct modules *modules;
+	const struct uw_steppers *steppers;
 	struct strings comms;
 	struct process *processes; /* dense: the last one fills a gap */
 	uint32_t n_processes, room_processes;
@@ -54,6 +55,11 @@ struct processes {
 	size_t n_mappings; /* of all spaces */
 	bool full;	   /* and said so */
 };
+
+void processes_use(struct processes *p, const struct uw_steppers *steppers)
+{
+	p->steppers = steppers;
+}
 
 int processes_new(uint16_t machine, struct modules *modules, struct processes **out)
 {
@@ -248,6 +254,15 @@ static const char *keep_comm(struct processes *p, const char *comm)
 	return kept;
 }
 
+static int new_space(struct processes *p, struct uw_space **out)
+{
+	int err = uw_space_new(p->machine, modules_resolve, p->modules, out);
+
+	if (!err && p->steppers)
+		uw_space_use(*out, p->steppers);
+	return err;
+}
+
 static int need_process(struct processes *p, uint32_t pid)
 {
 	struct uw_space *space;
@@ -257,7 +272,7 @@ static int need_process(struct processes *p, uint32_t pid)
 	if (find_process(p, pid))
 		return 0;
 	comm = keep_comm(p, "");
-	err = comm ? uw_space_new(p->machine, modules_resolve, p->modules, &space) : -ENOMEM;
+	err = comm ? new_space(p, &space) : -ENOMEM;
 	return err ? err : add_process(p, pid, comm, space);
 }
 
@@ -301,7 +316,7 @@ static int on_fork(struct processes *p, const struct event *event)
 		parent = find_process(p, fork->parent_pid);
 		if (parent) {
 			if (too_many(p, mappings_of(parent->space)))
-				err = uw_space_new(p->machine, modules_resolve, p->modules, &space);
+				err = new_space(p, &space);
 			else
 				err = uw_space_copy(parent->space, &space);
 			if (err)

@@ -18,6 +18,8 @@ struct thread {
 
 /* modules is borrowed and must outlive it. */
 int processes_new(uint16_t machine, struct modules *modules, struct processes **out);
+/* Walks ask these; borrowed, to be set before the first event.  NULL: the built-in ones. */
+void processes_use(struct processes *processes, const struct uw_steppers *steppers);
 void processes_free(struct processes *processes); /* NULL is fine */
 
 /* Takes in a mapping, exec, fork, exit or comm event; others are ignored.  -ENOMEM. */

@@ -30,7 +30,9 @@ def against_walk(name, steps, text, tsv):
                 fail(name, i, 'return address', ra, after['pc'])
             if f['next_stepper'] != after['stepper']:
                 fail(name, i, f['next_stepper'], after['stepper'])
-            if f['confidence'] != 'rule' and after['stepper'] not in ('fp', 'leaf'):
+            if f['confidence'] != rows[i + 1][8]:
+                fail(name, i, 'confidence', f['confidence'], rows[i + 1])
+            if f['confidence'] != 'rule' and after['stepper'] not in ('fp', 'leaf', 'scan'):
                 fail(name, i, f['confidence'])
         if 'row' in f:
             v = int(f['object']['vaddr'], 16)

@@ -74,12 +74,13 @@ static const struct location locations[] = {
 static uint32_t ids[] = { 2, 1, 0, /**/ 4, 3, 1, 0, /**/ 5, 6, /**/ 2, 1, 0 };
 
 static struct profile_entry entries[] = {
-	{ 0, UW_STOP_ROOT, true, false, 10, 11, "thr;ead", "prog", 7, 0, 3, 0, 3, 30300000 },
-	{ 0, UW_STOP_TRUNCATED, true, true, 10, 10, "prog", "prog", 0, 3, 4, 2, 2, 20200000 },
-	{ 0, UW_STOP_NO_MAPPING, true, false, 20, 20, "node", "node", 0, 7, 2, 0, 1, 10100000 },
-	{ 0, UW_STOP_ROOT, true, false, 10, 12, "thr;ead", "prog", 7, 9, 3, 0, 4, 40400000 },
+	{ 0, UW_STOP_ROOT, true, false, 10, 11, "thr;ead", "prog", 7, 0, 3, 0, 3, 30300000, 0 },
+	{ 0, UW_STOP_TRUNCATED, true, true, 10, 10, "prog", "prog", 0, 3, 4, 2, 2, 20200000,
+	  UW_CONFIDENCE_CHECKED },
+	{ 0, UW_STOP_NO_MAPPING, true, false, 20, 20, "node", "node", 0, 7, 2, 0, 1, 10100000, 0 },
+	{ 0, UW_STOP_ROOT, true, false, 10, 12, "thr;ead", "prog", 7, 9, 3, 0, 4, 40400000, 0 },
 	{ 0, UW_STOP_NO_USER_STATE, false, false, 2, 2, "kthreadd", "kthreadd", 0, 3, 2, 2, 5,
-	  50500000 },
+	  50500000, 0 },
 };
 
 static const struct profile profile = {
@@ -243,7 +244,9 @@ static void test_pprof_holds_the_profile(void)
 		      !strcmp(label_of(f, 1, "stop"), "truncated") &&
 		      !strcmp(label_of(f, 2, "stop"), "no_mapping") &&
 		      !strcmp(label_of(f, 4, "stop"), "-") &&
-		      !strcmp(label_of(f, 1, "cgroup"), "-"),
+		      !strcmp(label_of(f, 1, "cgroup"), "-") &&
+		      !strcmp(label_of(f, 0, "confidence"), "-") &&
+		      !strcmp(label_of(f, 1, "confidence"), "checked"),
 	      "why a stack is not whole");
 	CHECK(has_comment(f, "host: box") && has_comment(f, "kernel: 6.1") &&
 		      has_comment(f, "offwind " OFFWIND_VERSION) &&
@@ -380,11 +383,11 @@ static void test_folded_lines(void)
 }
 
 static const struct walked_frame frames[] = {
-	{ { 0xffffffffc0000010, &modules[2], 0 }, 0xffffffffc0000010, 0, true },
-	{ { 0xffffffff81000123, &modules[2], 1 }, 0xffffffff81000124, 0, false },
-	{ { 0x2999, &modules[1], 0 }, 0x7f0000002999, UW_STEPPER_CONTEXT, true },
-	{ { 0x2345, &modules[1], 1 }, 0x7f0000002346, UW_STEPPER_CFI, false },
-	{ { 0x401000, &modules[0], 1 }, 0x401001, UW_STEPPER_FP, false },
+	{ { 0xffffffffc0000010, &modules[2], 0 }, 0xffffffffc0000010, 0, true, 0 },
+	{ { 0xffffffff81000123, &modules[2], 1 }, 0xffffffff81000124, 0, false, 0 },
+	{ { 0x2999, &modules[1], 0 }, 0x7f0000002999, UW_STEPPER_CONTEXT, true, 0 },
+	{ { 0x2345, &modules[1], 1 }, 0x7f0000002346, UW_STEPPER_CFI, false, 0 },
+	{ { 0x401000, &modules[0], 1 }, 0x401001, UW_STEPPER_FP, false, UW_CONFIDENCE_GUESS },
 };
 
 static const struct event sample = {
@@ -420,6 +423,7 @@ static void test_text_is_as_perf_script_has_it(void)
 		      "\t    7f0000002346 work(int; char)+0x46 (/usr/lib/libfoo.so)\n"
 		      "\t          401001 main+0x11 (/usr/bin/prog)\n"
 		      "# stop: truncated\n"
+		      "# guessed: 1 by fp\n"
 		      "\n"),
 	      text);
 }
@@ -436,13 +440,15 @@ static void test_tsv_rows(void)
 		      !export_tsv(out, &empty, NULL) && !fclose(out),
 	      "exports");
 	CHECK(!strcmp(text,
-		      "sample\tframe\tmodule\trel_pc\tfunction\tfunction_offset\tstepper\tstop\n"
-		      "42\t0\t[ext4]\tffffffffc0000010\text4_readdir\t16\tkernel\ttruncated\n"
-		      "42\t1\t[kernel]\tffffffff81000124\tdo_syscall_64\t36\tkernel\ttruncated\n"
-		      "42\t2\tlibfoo.so\t2999\t-\t-\tcontext\ttruncated\n"
-		      "42\t3\tlibfoo.so\t2346\twork(int; char)\t70\tcfi\ttruncated\n"
-		      "42\t4\tprog\t401001\tmain\t17\tfp\ttruncated\n"
-		      "43\t-\t-\t-\t-\t-\t-\tno_user_state\n"),
+		      "sample\tframe\tmodule\trel_pc\tfunction\tfunction_"
+		      "offset\tstepper\tstop\tconfidence\n"
+		      "42\t0\t[ext4]\tffffffffc0000010\text4_readdir\t16\tkernel\ttruncated\trule\n"
+		      "42\t1\t[kernel]\tffffffff81000124\tdo_syscall_"
+		      "64\t36\tkernel\ttruncated\trule\n"
+		      "42\t2\tlibfoo.so\t2999\t-\t-\tcontext\ttruncated\trule\n"
+		      "42\t3\tlibfoo.so\t2346\twork(int; char)\t70\tcfi\ttruncated\trule\n"
+		      "42\t4\tprog\t401001\tmain\t17\tfp\ttruncated\tguess\n"
+		      "43\t-\t-\t-\t-\t-\t-\tno_user_state\t-\n"),
 	      text);
 }
 
@@ -479,10 +485,10 @@ static void check_hostile(const char *name)
 	p.n_entries = 1;
 
 	CHECK(!export_tsv(out, &w, NULL) && !fclose(out), "tsv");
-	CHECK(count_of(text, '\n') == 5 && count_of(text, '\t') == 5 * 7 && is_clean(text), text);
+	CHECK(count_of(text, '\n') == 5 && count_of(text, '\t') == 5 * 8 && is_clean(text), text);
 	out = text_open();
 	CHECK(!export_text(out, &w, NULL) && !fclose(out), "text");
-	CHECK(count_of(text, '\n') == 8 && count_of(text, '\t') == 5 && is_clean(text), text);
+	CHECK(count_of(text, '\n') == 9 && count_of(text, '\t') == 5 && is_clean(text), text);
 	out = text_open();
 	CHECK(!export_folded(&p, NULL, out) && !fclose(out), "folded");
 	CHECK(count_of(text, '\n') == 1 && count_of(text, ';') == 4 && !count_of(text, '\t') &&
