@@ -151,6 +151,7 @@ static bool stub(const struct uw_code *code, struct uw_rule *rule)
 	static const char endbr[] = "\xf3\x0f\x1e\xfa";
 	ptrdiff_t at = has(code, 0, endbr, 4) ? 4 : 0;
 	ptrdiff_t op = at + has(code, at, "\xf2", 1); /* bnd */
+	bool pushing = has(code, at, "\x68", 1), pushed = !at && has(code, -5, "\x68", 1);
 	int64_t depth;
 
 	if (has(code, 0, "\xff\x35", 2) &&
@@ -162,10 +163,16 @@ static bool stub(const struct uw_code *code, struct uw_rule *rule)
 		depth = 24;
 	else if (has(code, op, "\xff\x25", 2))
 		depth = 8;
-	else if (has(code, at, "\x68", 1) &&
-		 (has(code, at + 5, "\xe9", 1) || has(code, at + 5, "\xf2\xe9", 2)))
+	else if (pushing && has(code, at + 5, "\xf2\xe9", 2))
 		depth = 8;
-	else if (!at && has(code, op, "\xe9", 1) && has(code, -5, "\x68", 1))
+	else if (pushed && has(code, 0, "\xf2\xe9", 2))
+		depth = 16;
+	/* 0x68 is a displacement elsewhere: the instruction before it has to be the entry's, too. */
+	else if (pushing && has(code, at + 5, "\xe9", 1) &&
+		 (at || has(code, -4, endbr, 4) || has(code, -6, "\xff\x25", 2)))
+		depth = 8;
+	else if (pushed && has(code, 0, "\xe9", 1) &&
+		 (has(code, -9, endbr, 4) || has(code, -11, "\xff\x25", 2)))
 		depth = 16;
 	else
 		return false;

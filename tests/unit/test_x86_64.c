@@ -60,6 +60,10 @@ static const uint8_t ibt[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x68, 0, 0, 0,
 			       0,    0xf2, 0xe9, 1,    2,    3, 4, 0x90 };
 static const uint8_t sec[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 1,
 			       2,    3,	   4,	 0x0f, 0x1f, 0x44, 0,	 0 };
+static const uint8_t bnd[] = { 0x68, 0, 0, 0, 0, 0xf2, 0xe9, 1, 2, 3, 4, 0x0f, 0x1f, 0x44, 0, 0 };
+/* nodejs 18's Builtins_GetProperty: mov 0x68(%rsp),%rsi; add $0x78,%rsp; jmp. */
+static const uint8_t tail[] = { 0x48, 0x8b, 0x74, 0x24, 0x68, 0x48, 0x83, 0xc4,
+				0x78, 0xe9, 0x38, 0xe4, 0xff, 0xff, 0xeb, 0xb9 };
 
 static const struct {
 	const char *name;
@@ -77,7 +81,10 @@ static const struct {
 	{ "IBT, pushed", ibt, 9, 16 },
 	{ ".plt.sec", sec, 0, 8 },
 	{ ".plt.sec, to jump", sec, 4, 8 },
+	{ "bnd", bnd, 0, 8 },
+	{ "bnd, pushed", bnd, 5, 16 },
 	{ "padding", plt0, 12, 0 },
+	{ "a tail call behind a 0x68", tail, 9, 0 },
 };
 
 static void test_stubs(void)
