@@ -158,6 +158,17 @@ static int need_index(struct uw_frames *frames)
 	return ready < 0 ? ready : 0;
 }
 
+int uw_frames_keys(struct uw_frames *frames, const struct uw_fde_key **keys, size_t *n)
+{
+	int err = frames->cfi.size ? need_index(frames) : 0;
+
+	if (!err) {
+		*keys = frames->keys;
+		*n = frames->n_keys;
+	}
+	return err;
+}
+
 /* How many keys start at or before lookup. */
 static size_t search(const struct uw_frames *frames, uint64_t lookup)
 {

@@ -54,6 +54,9 @@ void uw_frames_fini(struct uw_frames *frames); /* cfi's bytes stay their owner's
 /* 0 the FDE that covers lookup; -ENOENT none does; or how the one that should is damaged. */
 int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out);
 
+/* All FDEs of the section by start, the damaged and empty ones left out; borrowed. */
+int uw_frames_keys(struct uw_frames *frames, const struct uw_fde_key **keys, size_t *n);
+
 /* The range around lookup without FDEs, and the FDE before it. */
 struct uw_gap {
 	uint64_t start, end; /* 0 and UINT64_MAX at the ends */

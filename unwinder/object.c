@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "unwinder/elf.h"
+#include "unwinder/procs.h"
 #include "unwinder/row.h"
 #include "unwinder/table.h"
 #include "unwinder/table_build.h"
@@ -35,16 +36,21 @@ struct uw_object {
 	struct uw_segment *segments; /* owned */
 	size_t n_segments;
 
+	/*
+	 * .eh_frame is read when the first rule is asked for that no table has;
+	 * .debug_frame and MiniDebugInfo's when that first has no answer.
+	 */
+	pthread_mutex_t lock;
+	atomic_bool eh_ready, debug_ready;
 	uint8_t *header_data, *eh_data; /* owned, as are those below */
 	struct uw_frames eh;
-
-	/* .debug_frame and MiniDebugInfo's: read when .eh_frame first has no answer. */
-	pthread_mutex_t lock;
-	atomic_bool debug_ready;
 	uint8_t *debug_data, *mini_data;
 	struct uw_frames debug, mini;
 
-	_Atomic(struct compiled *) compiled; /* NULL: not yet; then for good; owned */
+	/* NULL: not yet; then for good; owned, and its blob with it */
+	_Atomic(struct compiled *) compiled;
+	_Atomic(struct uw_procs *) procs;
+	atomic_uint_fast64_t n_parsed;
 };
 
 struct compiled {
@@ -170,10 +176,10 @@ static int set_up(struct uw_object *o)
 	if (!o->arch || (o->elf.type != ET_EXEC && o->elf.type != ET_DYN))
 		return -ENOTSUP;
 	uw_elf_build_id(&o->elf, &o->build_id);
-	err = take_segments(o);
-	return err ? err : load_eh(o);
+	return take_segments(o);
 }
 
+static void need_eh(struct uw_object *o);
 static void need_debug(struct uw_object *o);
 
 /* Takes over o; fd is the caller's, or -1 for an image. */
@@ -198,6 +204,7 @@ static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 		o->elf.source.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		if (o->elf.source.fd < 0) {
 			o->elf.source.fd = fd;
+			need_eh(o);
 			need_debug(o);
 			o->elf.source.fd = -1;
 		}
@@ -257,6 +264,13 @@ static void free_compiled(struct compiled *compiled)
 	free(compiled);
 }
 
+static void free_procs(struct uw_procs *procs)
+{
+	if (procs)
+		free((void *)(uintptr_t)procs->header);
+	free(procs);
+}
+
 int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
 {
 	return uw_object_open_image_at(image, size, 0, out);
@@ -289,6 +303,7 @@ void uw_object_put(struct uw_object *object)
 	free(object->debug_data);
 	free(object->mini_data);
 	free_compiled(atomic_load_explicit(&object->compiled, memory_order_relaxed));
+	free_procs(atomic_load_explicit(&object->procs, memory_order_relaxed));
 	free(object);
 }
 
@@ -500,6 +515,17 @@ static void load_debug(struct uw_object *o)
 		load_mini(o, section);
 }
 
+/* Without memory it is as if there were none, until the next time. */
+static void need_eh(struct uw_object *o)
+{
+	if (atomic_load_explicit(&o->eh_ready, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (!atomic_load_explicit(&o->eh_ready, memory_order_relaxed))
+		atomic_store_explicit(&o->eh_ready, !load_eh(o), memory_order_release);
+	pthread_mutex_unlock(&o->lock);
+}
+
 static void need_debug(struct uw_object *o)
 {
 	if (atomic_load_explicit(&o->debug_ready, memory_order_acquire))
@@ -514,8 +540,16 @@ static void need_debug(struct uw_object *o)
 
 struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i)
 {
-	need_debug(object);
+	if (i == 0)
+		need_eh(object);
+	else
+		need_debug(object);
 	return i == 0 ? &object->eh : i == 1 ? &object->debug : i == 2 ? &object->mini : NULL;
+}
+
+static const struct uw_procs *procs_of(const struct uw_object *o)
+{
+	return atomic_load_explicit(&o->procs, memory_order_acquire);
 }
 
 static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
@@ -523,8 +557,9 @@ static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **
 {
 	int err = -ENOENT;
 
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	for (unsigned int i = 0; i < 3 && err == -ENOENT; i++) {
-		struct uw_frames *frames = i ? uw_object_frames(o, i) : &o->eh;
+		struct uw_frames *frames = uw_object_frames(o, i);
 
 		err = uw_frames_find(frames, lookup, fde);
 		*cfi = &frames->cfi;
@@ -552,7 +587,14 @@ bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule
 static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 		    const struct uw_cfi **cfi)
 {
+	const struct uw_procs *procs = procs_of(o);
+
 	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	if (procs && uw_procs_find(procs, lookup, &gap->start, &gap->end) &&
+	    (!gap->start || gap->end - gap->start >= UW_PADDING_MAX))
+		return 0; /* what is before it does not matter */
+	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	for (unsigned int i = 0; i < 3; i++) {
 		struct uw_frames *frames = uw_object_frames(o, i);
 		struct uw_gap one;
@@ -627,10 +669,20 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 
 int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
 {
+	const struct uw_procs *procs = procs_of(object);
 	const struct uw_cfi *cfi = NULL;
+	uint64_t start, end;
 	struct uw_fde fde;
-	int err = find_fde(object, lookup, &cfi, &fde);
+	int err;
 
+	/* Without reading the file's: nothing covers it, or a trampoline's code says it all. */
+	if (procs) {
+		if (uw_procs_find(procs, lookup, &start, &end))
+			return gap_rule(object, lookup, exact, out);
+		if (!exact && lookup + 1 == end && signal_rule(object, lookup + 1, false, out))
+			return 0;
+	}
+	err = find_fde(object, lookup, &cfi, &fde);
 	if (err == -ENOENT)
 		return gap_rule(object, lookup, exact, out);
 	if (err)
@@ -732,41 +784,132 @@ int uw_object_compile(struct uw_object *object)
 	if (uw_object_table(object))
 		return 0;
 	source = source_of(object);
+	atomic_fetch_add_explicit(&object->n_parsed, 1, memory_order_relaxed);
 	err = uw_table_build(&source, &blob, &size);
 	return err ? err : install(object, blob, size);
 }
 
-int uw_object_adopt(struct uw_object *object, const void *blob, size_t size)
+int uw_object_identify(struct uw_object *object, struct uw_identity *out)
 {
-	struct uw_table_source source;
+	struct uw_table_source source = source_of(object);
+	__u64 size, hash;
+
+	if (!atomic_load_explicit(&object->eh_ready, memory_order_acquire))
+		return -ENOMEM;
+	uw_table_identify(&source, &size, &hash);
+	*out = (struct uw_identity){ .size = size, .hash = hash };
+	return 0;
+}
+
+static bool same_identity(const struct uw_identity *a, uint64_t size, uint64_t hash)
+{
+	return a->size == size && a->hash == hash;
+}
+
+/* The code lies where the table was made to think that it lies. */
+static bool same_segments(const struct uw_object *o, const struct table_header *h)
+{
+	const struct table_seg *seg =
+		(const struct table_seg *)(const void *)((const uint8_t *)h + h->seg);
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < o->n_segments; i++) {
+		const struct uw_segment *s = &o->segments[i];
+
+		if (!(s->flags & PF_X) || !s->mem_size)
+			continue;
+		if (n == h->n_segs || seg[n].file_off != s->off || seg[n].vaddr != s->vaddr ||
+		    seg[n].size != s->mem_size)
+			return false;
+		n++;
+	}
+	return n == h->n_segs;
+}
+
+static int check_kept(struct uw_object *o, const void *blob, size_t size,
+		      const struct uw_identity *known)
+{
+	struct uw_identity own;
 	struct uw_table table;
 	const struct table_header *h;
-	__u64 src_size, src_hash;
-	uint8_t *copy;
-	int err;
+	int err = uw_table_open(&table, blob, size);
 
-	if (uw_object_table(object))
-		return 0;
-	copy = malloc(size ? size : 1);
+	if (err)
+		return err;
+	h = table.header;
+	if (h->builder != TABLE_BUILDER || table.arch != o->arch ||
+	    h->build_id_size != o->build_id.size ||
+	    memcmp(h->build_id, o->build_id.bytes, h->build_id_size) != 0 || !same_segments(o, h))
+		return -ENOENT;
+	if (!known) {
+		err = uw_object_identify(o, &own);
+		known = &own;
+	}
+	return err ? err : same_identity(known, h->src_size, h->src_hash) ? 0 : -ENOENT;
+}
+
+int uw_object_take(struct uw_object *object, void *blob, size_t size,
+		   const struct uw_identity *known)
+{
+	int err = uw_object_table(object) ? 0 : check_kept(object, blob, size, known);
+
+	if (!err && !uw_object_table(object))
+		return install(object, blob, size);
+	free(blob);
+	return err;
+}
+
+int uw_object_adopt(struct uw_object *object, const void *blob, size_t size)
+{
+	uint8_t *copy = malloc(size ? size : 1);
+
 	if (!copy)
 		return -ENOMEM;
 	if (size)
 		memcpy(copy, blob, size);
-	err = uw_table_open(&table, copy, size);
-	if (err) {
-		free(copy);
-		return err;
-	}
-	h = table.header;
-	source = source_of(object);
-	uw_table_identify(&source, &src_size, &src_hash);
-	if (table.arch != object->arch || h->builder != TABLE_BUILDER || h->src_size != src_size ||
-	    h->src_hash != src_hash || h->build_id_size != object->build_id.size ||
-	    memcmp(h->build_id, object->build_id.bytes, h->build_id_size) != 0) {
-		free(copy);
-		return -ENOENT;
-	}
-	return install(object, copy, size);
+	return uw_object_take(object, copy, size, NULL);
+}
+
+int uw_object_procs(struct uw_object *object, void **blob, size_t *size)
+{
+	struct uw_frames *frames[UW_TABLE_SECTIONS];
+	struct uw_identity identity;
+	uint8_t *made;
+	int err = 0;
+
+	for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++)
+		frames[i] = uw_object_frames(object, i);
+	atomic_fetch_add_explicit(&object->n_parsed, 1, memory_order_relaxed);
+	err = uw_object_identify(object, &identity);
+	if (!err)
+		err = uw_procs_build(frames, UW_TABLE_SECTIONS, object->arch->machine,
+				     identity.size, identity.hash, &made, size);
+	if (!err)
+		*blob = made;
+	return err;
+}
+
+int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
+			 const struct uw_identity *known)
+{
+	struct uw_procs *procs = malloc(sizeof(*procs)), *none = NULL;
+	int err = procs ? uw_procs_open(procs, blob, size) : -ENOMEM;
+
+	if (!err && (procs->header->machine != object->arch->machine ||
+		     !same_identity(known, procs->header->src_size, procs->header->src_hash)))
+		err = -ENOENT;
+	if (!err &&
+	    atomic_compare_exchange_strong_explicit(&object->procs, &none, procs,
+						    memory_order_acq_rel, memory_order_acquire))
+		return 0;
+	free(procs);
+	free(blob);
+	return err;
+}
+
+uint64_t uw_object_parsed(const struct uw_object *object)
+{
+	return atomic_load_explicit(&object->n_parsed, memory_order_relaxed);
 }
 
 const void *uw_object_compiled(const struct uw_object *object, size_t *size)
@@ -780,10 +923,21 @@ const void *uw_object_compiled(const struct uw_object *object, size_t *size)
 
 int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start, uint64_t *end)
 {
+	const struct uw_procs *procs = procs_of(object);
 	const struct uw_cfi *cfi = NULL;
+	uint64_t from, to;
 	struct uw_fde fde;
-	int err = find_fde(object, vaddr, &cfi, &fde);
+	int err;
 
+	if (procs) {
+		err = uw_procs_find(procs, vaddr, &from, &to);
+		if (!err) {
+			*start = from;
+			*end = to;
+		}
+		return err;
+	}
+	err = find_fde(object, vaddr, &cfi, &fde);
 	if (err)
 		return err;
 	*start = fde.start;

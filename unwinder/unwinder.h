@@ -48,8 +48,8 @@ struct uw_segment { /* a PT_LOAD entry */
 };
 
 /*
- * Reads what unwinding needs of the ELF file behind fd, which the caller keeps
- * and may close at once.  elf_off: where in the file the ELF image begins (0
+ * Reads the headers of the ELF file behind fd, which the caller keeps and may
+ * close at once; call-frame information is read when it is first asked for.  elf_off: where in the file the ELF image begins (0
  * but for archives).  -EBADMSG damaged, -ENOTSUP not ELF64 little-endian of a
  * machine we know.  A file without unwind sections is fine: it has no rules.
  */
@@ -97,10 +97,37 @@ int uw_object_compile(struct uw_object *object);
 const void *uw_object_compiled(const struct uw_object *object, size_t *size);
 
 /*
+ * What kept tables are told apart by, beside the build-id: the unwind sections' size and a hash
+ * of their bytes, which asking reads.  -ENOMEM.
+ */
+struct uw_identity {
+	uint64_t size, hash;
+};
+int uw_object_identify(struct uw_object *object, struct uw_identity *out);
+
+/*
  * A kept table instead of compiling; it is copied and checked.  -EBADMSG damaged,
  * -ENOTSUP of another version, -ENOENT made from other unwind information.
  */
 int uw_object_adopt(struct uw_object *object, const void *blob, size_t size);
+/*
+ * The same without a copy: blob, from malloc, is taken over, and freed on failure too.  known: what
+ * the file's identity is, from one who is sure that it has not changed; NULL: it is worked out.
+ */
+int uw_object_take(struct uw_object *object, void *blob, size_t size,
+		   const struct uw_identity *known);
+
+/*
+ * The procedures' ranges (schema/procs.h), to keep beside the table: with both, call-frame
+ * information is read only where it is odd.  The caller frees *blob.  -ENOTSUP it is odd all over.
+ */
+int uw_object_procs(struct uw_object *object, void **blob, size_t *size);
+/* Takes blob over as uw_object_take does. */
+int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
+			 const struct uw_identity *known);
+
+/* How often the file's call-frame information was read: for a look-up, to compile. */
+uint64_t uw_object_parsed(const struct uw_object *object);
 
 /* Compiles objects one by one on a thread of its own. */
 struct uw_builder;

@@ -167,7 +167,7 @@ static void test_images(void)
 
 static void test_files_that_are_none(void)
 {
-	struct uw_object *o = NULL;
+	struct uw_object *o = NULL, *unread = NULL;
 	int fds[2];
 	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 
@@ -195,8 +195,13 @@ static void test_files_that_are_none(void)
 			CHECK(write(fd, buffer, (size_t)n) == n, "copy");
 		close(self);
 		CHECK(uw_object_open(fd, 0, &o) == 0, "the copy");
+		CHECK(uw_object_open(fd, 0, &unread) == 0, "once more");
+		CHECK(uw_object_rule(o, vaddr_of((void *)main), true, &rule) == 0, "its CFI");
 		CHECK(ftruncate(fd, 100) == 0, "cut");
 		close(fd);
+		CHECK(uw_object_rule(unread, vaddr_of((void *)main), true, &rule) == -ENOENT,
+		      "CFI that nobody asked for in time");
+		uw_object_put(unread);
 		CHECK(uw_object_read(o, vaddr_of((void *)main), bytes, 16) == -EFAULT,
 		      "its code is gone");
 		CHECK(uw_object_rule(o, vaddr_of((void *)main), true, &rule) == 0,
