@@ -19,7 +19,7 @@ BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 PACKAGES := \
 	gcc libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libzstd-dev liblzma-dev libiberty-dev \
-	libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
+	libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux
 
@@ -35,7 +35,9 @@ PROTO_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
 PROTO_H := $(PROTOS:%.proto=$(GEN)/%.pb-c.h)
 BPF_C := $(wildcard bpf/*.bpf.c)
 SKELETONS := $(BPF_C:%.bpf.c=$(GEN)/%.skel.h)
-GENERATED := $(PROTO_H) $(SKELETONS)
+SQL := $(sort $(wildcard schema/store_*.sql))
+SQL_H := $(GEN)/schema/store_sql.h
+GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H)
 
 UNWINDER_C := $(wildcard unwinder/*.c)
 AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c))
@@ -49,7 +51,7 @@ endif
 CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE -DOFFWIND_VERSION='"$(VERSION)"'
 CFLAGS ?= -O2 -g
 OUR_CFLAGS := -std=c17 $(WARN) -fno-omit-frame-pointer
-LDLIBS += -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -liberty -lpthread
+LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -liberty -lpthread
 
 # ---- set-up ---------------------------------------------------------------
 
@@ -105,6 +107,12 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
 	@mkdir -p $(@D)
 	$(call say,PROTO,$<)protoc-c --c_out=$(GEN) $<
 
+# Each file a string: the migrations that the agent carries, in order.
+$(SQL_H): $(SQL)
+	@mkdir -p $(@D)
+	$(call say,SQL,$@){ echo 'static const char *const store_sql[] = {'; \
+	  for f in $(SQL); do sed -e 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo ','; done; echo '};'; } > $@.tmp && mv $@.tmp $@
+
 BPF_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 $(BUILD)/%.bpf.o: %.bpf.c
 	@mkdir -p $(@D)
@@ -152,7 +160,7 @@ check-corpus: deps
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
 
 bench: deps all
-	@for b in tests/bench/*.sh; do echo "== $$b"; BUILD=$(BUILD) $$b || exit 1; done
+	@for b in tests/bench/*.sh; do echo "== $$b"; OFFWIND_DB= BUILD=$(BUILD) $$b || exit 1; done
 
 # ---- use ----------------------------------------------------------------------
 

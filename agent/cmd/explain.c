@@ -5,6 +5,7 @@
 #include "agent/log.h"
 #include "agent/pipeline/names.h"
 #include "agent/pipeline/pipeline.h"
+#include "agent/store/store.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -38,6 +39,8 @@ static const char help[] =
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
 	"      --no-demangle     names as linked\n"
+	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
+	"      --no-cache        without a store\n"
 	"  -q, --quiet           errors and warnings only\n"
 	"  -h, --help            this text\n";
 
@@ -131,7 +134,7 @@ static int explain(struct explaining *e, struct pipeline_options *options, const
 
 int cmd_explain(int argc, char **argv)
 {
-	enum { SAMPLE = 256, JSON, MAX_FRAMES, SYMFS, EXE, PID, SCAN, NO_DEMANGLE };
+	enum { SAMPLE = 256, JSON, MAX_FRAMES, SYMFS, EXE, PID, SCAN, NO_DEMANGLE, DB, NO_CACHE };
 	static const struct option options[] = {
 		{ "sample", required_argument, NULL, SAMPLE },
 		{ "json", no_argument, NULL, JSON },
@@ -142,6 +145,8 @@ int cmd_explain(int argc, char **argv)
 		{ "pid", required_argument, NULL, PID },
 		{ "scan", no_argument, NULL, SCAN },
 		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
+		{ "db", required_argument, NULL, DB },
+		{ "no-cache", no_argument, NULL, NO_CACHE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
@@ -150,8 +155,10 @@ int cmd_explain(int argc, char **argv)
 	struct pipeline_options pipeline = { .on_walked = on_walked,
 					     .explain = is_wanted,
 					     .ctx = &e };
+	const char *db = NULL;
+	bool cached = true;
 	uint64_t number, pid = 0;
-	int c;
+	int c, err;
 
 	while ((c = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
 		switch (c) {
@@ -186,6 +193,12 @@ int cmd_explain(int argc, char **argv)
 		case NO_DEMANGLE:
 			e.as_linked = true;
 			break;
+		case DB:
+			db = optarg;
+			break;
+		case NO_CACHE:
+			cached = false;
+			break;
 		case 'q':
 			log_quiet(true);
 			break;
@@ -200,6 +213,9 @@ int cmd_explain(int argc, char **argv)
 		log_error("explain: takes one input; see offwind explain --help");
 		return CMD_USAGE;
 	}
-	return explain(&e, &pipeline, pid ? NULL : argv[optind], (uint32_t)pid) ? CMD_FAILED
-										: CMD_DONE;
+	if (cached)
+		(void)store_open(db, &pipeline.store);
+	err = explain(&e, &pipeline, pid ? NULL : argv[optind], (uint32_t)pid);
+	store_close(pipeline.store);
+	return err ? CMD_FAILED : CMD_DONE;
 }

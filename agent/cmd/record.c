@@ -8,6 +8,7 @@
 #include "agent/opener/opener.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/pipeline.h"
+#include "agent/store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,6 +45,8 @@ static const char help[] =
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
 	"      --no-demangle     names as linked\n"
+	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
+	"      --no-cache        without a store\n"
 	"  -q, --quiet           errors and warnings only\n"
 	"  -v, --verbose         say more\n"
 	"  -h, --help            this text\n"
@@ -56,7 +59,8 @@ struct options {
 	uint64_t duration_ns, rotate_ns;
 	uint32_t keep;
 	const char *path, *raw_path;
-	bool raw, all, demangle;
+	const char *db;
+	bool raw, all, demangle, no_cache;
 	char **command; /* NULL: none */
 };
 
@@ -67,9 +71,10 @@ struct recorder {
 	struct writer *writer;
 	struct raw *raw;       /* NULL: none wanted */
 	struct opener *opener; /* for the kernel's names in the capture file */
-	pid_t child;	       /* 0: none, or reaped */
-	int child_gate;	       /* a byte into it lets the command begin; -1: it began */
-	int child_fault;       /* why it could not be run comes out of it; -1: not asked any more */
+	struct store *store;
+	pid_t child;	 /* 0: none, or reaped */
+	int child_gate;	 /* a byte into it lets the command begin; -1: it began */
+	int child_fault; /* why it could not be run comes out of it; -1: not asked any more */
 	uint64_t began_ns, window_start_ns;
 	bool stopped;
 	uint64_t stopped_ns;
@@ -357,7 +362,12 @@ static int set_up(struct recorder *r)
 			return err;
 	}
 	if (!o->raw || o->raw_path != o->path) {
-		err = pipeline_new(&o->pipeline, &r->source->info, &r->pipeline);
+		struct pipeline_options pipeline = o->pipeline;
+
+		if (!o->no_cache)
+			(void)store_open(o->db, &r->store);
+		pipeline.store = r->store;
+		err = pipeline_new(&pipeline, &r->source->info, &r->pipeline);
 		if (!err) {
 			writing.info = &r->source->info;
 			writing.opener = pipeline_opener(r->pipeline);
@@ -458,6 +468,7 @@ static int record(const struct options *options)
 	if (began)
 		say_result(&r, n_written, r.options->raw && !raw_err);
 	pipeline_free(r.pipeline);
+	store_close(r.store);
 	opener_free(r.opener);
 	source_close(r.source);
 	end_child(&r);
@@ -501,7 +512,7 @@ static int parse_pids(const char *text, struct options *o)
 /* *done: all that was asked for is done. */
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { RAW = 256, ROTATE, KEEP, MAX_FRAMES, STACK_MAX, SCAN, NO_DEMANGLE };
+	enum { RAW = 256, ROTATE, KEEP, MAX_FRAMES, STACK_MAX, SCAN, NO_DEMANGLE, DB, NO_CACHE };
 	static const struct option options[] = {
 		{ "all-cpus", no_argument, NULL, 'a' },
 		{ "pid", required_argument, NULL, 'p' },
@@ -515,6 +526,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "stack-max", required_argument, NULL, STACK_MAX },
 		{ "scan", no_argument, NULL, SCAN },
 		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
+		{ "db", required_argument, NULL, DB },
+		{ "no-cache", no_argument, NULL, NO_CACHE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
@@ -575,6 +588,12 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case NO_DEMANGLE:
 			o->demangle = false;
+			break;
+		case DB:
+			o->db = optarg;
+			break;
+		case NO_CACHE:
+			o->no_cache = true;
 			break;
 		case 'q':
 			log_quiet(true);

@@ -7,8 +7,10 @@
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
 #include "agent/pipeline/pipeline.h"
+#include "agent/store/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,6 +21,9 @@
 enum format { FORMAT_PPROF, FORMAT_FOLDED, FORMAT_TEXT, FORMAT_TSV, FORMAT_N };
 
 static const char *const format_names[FORMAT_N] = { "pprof", "folded", "text", "tsv" };
+
+/* What the store should have had is compiled when the result is out, for so long at most. */
+#define KEEP_LIMIT_NS UINT64_C(3000000000)
 
 struct job {
 	enum format format;
@@ -53,6 +58,8 @@ static const char help[] =
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
 	"      --no-demangle     names as linked\n"
+	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
+	"      --no-cache        without a store\n"
 	"  -q, --quiet           errors and warnings only\n"
 	"  -v, --verbose         say more\n"
 	"  -h, --help            this text\n"
@@ -245,9 +252,25 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 	return failed || job->damaged ? CMD_PARTLY : CMD_DONE;
 }
 
+/* Whoever waits for the result has it now. */
+static void keep_tables(struct store *store)
+{
+	int null;
+
+	if (!fflush(stdout)) {
+		null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+		if (null >= 0) {
+			(void)dup2(null, STDOUT_FILENO);
+			(void)close(null);
+		}
+	}
+	store_work(store, KEEP_LIMIT_NS);
+	store_close(store);
+}
+
 int cmd_unwind(int argc, char **argv)
 {
-	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE, EXE, PID, SCAN };
+	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE, EXE, PID, SCAN, DB, NO_CACHE };
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "format", required_argument, NULL, FORMAT },
@@ -258,13 +281,16 @@ int cmd_unwind(int argc, char **argv)
 		{ "pid", required_argument, NULL, PID },
 		{ "scan", no_argument, NULL, SCAN },
 		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
+		{ "db", required_argument, NULL, DB },
+		{ "no-cache", no_argument, NULL, NO_CACHE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	struct job job = { .demangle = true, .out = { .fd = -1 } };
-	const char *path = NULL;
+	const char *path = NULL, *db = NULL;
+	bool cached = true;
 	char text[1024];
 	uint64_t number;
 	int c, rc;
@@ -300,6 +326,12 @@ int cmd_unwind(int argc, char **argv)
 		case NO_DEMANGLE:
 			job.demangle = false;
 			break;
+		case DB:
+			db = optarg;
+			break;
+		case NO_CACHE:
+			cached = false;
+			break;
 		case 'q':
 			log_quiet(true);
 			break;
@@ -322,6 +354,8 @@ int cmd_unwind(int argc, char **argv)
 	job.pipeline.fold = job.format == FORMAT_PPROF || job.format == FORMAT_FOLDED;
 	job.pipeline.on_walked = job.pipeline.fold ? NULL : on_walked;
 	job.pipeline.ctx = &job;
+	if (cached)
+		(void)store_open(db, &job.pipeline.store);
 	rc = run(&job, path, argv + optind, argc - optind);
 	if (rc == CMD_DONE || rc == CMD_PARTLY) {
 		accounting_text(&job.total, text, sizeof(text));
@@ -329,6 +363,7 @@ int cmd_unwind(int argc, char **argv)
 		if (strcmp(path, "-"))
 			log_info("wrote %s", path);
 	}
+	keep_tables(job.pipeline.store);
 	return rc;
 }
 
@@ -345,7 +380,7 @@ int cmd_perf_to_profile(int argc, char **argv)
 			   .pipeline = { .fold = true } };
 	char *in = NULL, *out = NULL;
 	bool force = false;
-	int c;
+	int c, rc;
 
 	while ((c = getopt(argc, argv, "i:o:fjh")) != -1) {
 		switch (c) {
@@ -376,5 +411,8 @@ int cmd_perf_to_profile(int argc, char **argv)
 		log_error("%s: is there already; -f replaces it", out);
 		return CMD_FAILED;
 	}
-	return run(&job, out, &in, 1);
+	(void)store_open(NULL, &job.pipeline.store);
+	rc = run(&job, out, &in, 1);
+	keep_tables(job.pipeline.store);
+	return rc;
 }

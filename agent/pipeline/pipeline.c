@@ -2,6 +2,7 @@
 
 #include "agent/pipeline/fold.h"
 #include "agent/process/process.h"
+#include "agent/store/keeper.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ struct pipeline {
 	struct pipeline_options options;
 	const struct source_info *info;
 	struct opener *opener;
-	struct uw_builder *builder;
+	struct keeper *keeper; /* of a live recording */
 	struct modules *modules;
 	struct uw_steppers *steppers; /* NULL: the built-in ones will do */
 	struct processes *processes;
@@ -58,11 +59,14 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		err = modules_new(p->opener, info, options->live, &p->modules);
 	/*
 	 * Compiling pays over the samples of a long recording, not over those of one
-	 * that is read once: clang's 2,400 took 310 ms with it and 155 without.
-	 * Without the builder's thread there is less speed and nothing else is missing.
+	 * that is read once: clang's 2,400 took 310 ms with it and 155 without.  What
+	 * the store has costs nobody anything.  Without the keeper's thread there is
+	 * less speed and nothing else is missing.
 	 */
-	if (!err && options->live && !uw_builder_new(&p->builder))
-		modules_compile(p->modules, p->builder);
+	if (!err && options->live && keeper_new(options->store, &p->keeper))
+		p->keeper = NULL;
+	if (!err)
+		modules_tables(p->modules, options->store, p->keeper);
 	if (!err)
 		err = processes_new(info->machine, p->modules, &p->processes);
 	if (!err && options->scan)
@@ -91,7 +95,9 @@ void pipeline_free(struct pipeline *p)
 	uw_worker_free(p->worker);
 	processes_free(p->processes);
 	uw_steppers_free(p->steppers);
-	uw_builder_free(p->builder);
+	keeper_free(p->keeper);
+	if (p->modules)
+		modules_want(p->modules);
 	modules_free(p->modules);
 	opener_free(p->opener);
 	free(p->user);

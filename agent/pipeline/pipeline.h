@@ -13,6 +13,7 @@
 struct opener;
 struct modules;
 struct pipeline;
+struct store;
 
 struct walked_frame {
 	struct location location;
@@ -45,6 +46,7 @@ struct pipeline_options {
 	bool scan;			  /* look for return addresses where nothing else led on */
 	const char *symfs, *exe, *beside; /* see opener_options, as for until_ns */
 	uint64_t until_ns;
+	struct store *store; /* of unwind tables; borrowed; NULL: none */
 	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */
 	int (*on_walked)(void *ctx, const struct walked *walked);
 	/* Whose steps on_walked wants to see; NULL: nobody's. */

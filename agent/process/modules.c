@@ -30,13 +30,15 @@ struct known { /* what a module is inside the catalogue */
 	void *image;
 	size_t image_size;
 	const struct module *canonical;
+	bool stored; /* its table came out of the store */
 };
 
 struct modules {
 	struct opener *opener;
 	const struct source_info *info;
 	bool pin;
-	struct uw_builder *builder; /* borrowed; NULL: objects stay as they are */
+	struct store *store;   /* borrowed, as is the next */
+	struct keeper *keeper; /* NULL: objects that the store has not stay as they are */
 	struct known **known;
 	size_t n, room;
 	struct hash_index by_identity;
@@ -114,9 +116,46 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 	return 0;
 }
 
-void modules_compile(struct modules *modules, struct uw_builder *builder)
+void modules_tables(struct modules *modules, struct store *store, struct keeper *keeper)
 {
-	modules->builder = builder;
+	modules->store = store;
+	modules->keeper = keeper;
+}
+
+static void file_of(const struct known *k, struct store_file *out)
+{
+	/* An image's contents have no file to be known by. */
+	store_file_of(k->image ? -1 : k->fd, k->elf_off, k->module.path, out);
+}
+
+static void get_table(struct modules *modules, struct known *k)
+{
+	struct store_file file;
+
+	if (!modules->store && !modules->keeper)
+		return;
+	file_of(k, &file);
+	/* Where there is no memory for it, walks go on as they did. */
+	if (modules->keeper)
+		(void)keeper_add(modules->keeper, k->module.object, &file);
+	else
+		k->stored = !store_find(modules->store, k->module.object, &file);
+}
+
+void modules_want(const struct modules *modules)
+{
+	for (size_t i = 0; modules->store && i < modules->n; i++) {
+		const struct known *k = modules->known[i];
+		struct store_file file;
+
+		if (!k->module.object || k->canonical != &k->module)
+			continue;
+		store_parsed(modules->store, k->module.object);
+		if (k->stored || modules->keeper)
+			continue;
+		file_of(k, &file);
+		store_want(modules->store, k->module.object, &file);
+	}
 }
 
 void modules_free(struct modules *modules)
@@ -487,9 +526,8 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 	k->module.object = object;
 	k->module.build_id = *uw_object_build_id(object);
 	unite(modules, k);
-	/* Where there is no memory for it, walks go on as they did. */
-	if (modules->builder)
-		(void)uw_builder_add(modules->builder, k->module.object);
+	if (k->canonical == &k->module)
+		get_table(modules, k);
 	return uw_object_get(k->module.object);
 }
 

@@ -14,6 +14,7 @@
 #include "agent/opener/opener.h"
 #include "agent/pipeline/profile.h"
 #include "agent/source/source.h"
+#include "agent/store/keeper.h"
 
 struct modules;
 
@@ -25,8 +26,14 @@ int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 		struct modules **out);
 void modules_free(struct modules *modules); /* NULL is fine */
 
-/* From now on objects are compiled from their first sampled pc on; borrowed. */
-void modules_compile(struct modules *modules, struct uw_builder *builder);
+/*
+ * From now on objects get their tables from their first sampled pc on: by keeper
+ * as soon as it can, else out of store at once where it has them.  Both are
+ * borrowed, either may be NULL.
+ */
+void modules_tables(struct modules *modules, struct store *store, struct keeper *keeper);
+/* Tells the store what it should have had. */
+void modules_want(const struct modules *modules);
 
 /* The module that a mapping event of process pid names.  NULL only when out of memory. */
 struct module *modules_get(struct modules *modules, uint32_t pid,

@@ -1,0 +1,338 @@
+#include "agent/store/db.h"
+
+#include "schema/store_sql.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define APPLICATION_ID 0x4f574442 /* "OWDB" */
+#define PAGE_SIZE      16384
+#define CACHE_KIB      8192
+#define READ_WAIT_MS   200
+#define WRITE_WAIT_MS  5000
+#define TURNS_MAX      50 /* of 20 ms: what SQLite itself does not wait for */
+#define N_MIGRATIONS   ((int)(sizeof(store_sql) / sizeof(store_sql[0])))
+
+#define TEXT_OF(x) #x
+#define TEXT(x)	   TEXT_OF(x)
+
+int db_schema_version(void)
+{
+	return N_MIGRATIONS;
+}
+
+/* ---- where ---------------------------------------------------------------------- */
+
+int db_path(const char *given, char **out)
+{
+	const char *env = getenv("OFFWIND_DB"), *cache = getenv("XDG_CACHE_HOME");
+	const char *home = getenv("HOME");
+	char *path = NULL;
+	int n = 0;
+
+	if (given || env) {
+		if (!given)
+			given = env;
+		if (!*given)
+			return -ENOENT;
+		path = strdup(given);
+	} else if (!geteuid()) {
+		path = strdup("/var/lib/offwind/offwind.db");
+	} else if (cache && *cache == '/') {
+		n = asprintf(&path, "%s/offwind/offwind.db", cache);
+	} else if (home && *home == '/') {
+		n = asprintf(&path, "%s/.cache/offwind/offwind.db", home);
+	} else {
+		return -ENOENT;
+	}
+	if (n < 0 || !path)
+		return -ENOMEM;
+	*out = path;
+	return 0;
+}
+
+/* The folders that lead to path, for us alone. */
+static void make_folders(const char *path)
+{
+	char *copy = strdup(path);
+
+	for (char *p = copy ? strchr(copy + 1, '/') : NULL; p; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		(void)mkdir(copy, 0700); /* what is wrong, opening the database says */
+		*p = '/';
+	}
+	free(copy);
+}
+
+/* ---- errors --------------------------------------------------------------------- */
+
+int db_errno(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_OK:
+	case SQLITE_ROW:
+	case SQLITE_DONE:
+		return 0;
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return -EBUSY;
+	case SQLITE_FULL:
+	case SQLITE_TOOBIG:
+		return -ENOSPC;
+	case SQLITE_READONLY:
+		return -EROFS;
+	case SQLITE_PERM:
+	case SQLITE_AUTH:
+	case SQLITE_CANTOPEN:
+		return -EACCES;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+	case SQLITE_MISMATCH:
+	case SQLITE_CONSTRAINT:
+		return -EBADMSG;
+	case SQLITE_INTERRUPT:
+		return -EINTR;
+	case SQLITE_ERROR: /* a table or a column that should be there is not */
+		return -EBADMSG;
+	default:
+		return -EIO;
+	}
+}
+
+static int fail(sqlite3 *db, const char *path, int rc, char error[DB_ERROR_SIZE])
+{
+	const char *why = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+	int code = db ? sqlite3_system_errno(db) : 0;
+
+	(void)snprintf(error, DB_ERROR_SIZE, "%s: %s%s%s", path, why,
+		       (rc & 0xff) == SQLITE_CANTOPEN && code ? ": " : "",
+		       (rc & 0xff) == SQLITE_CANTOPEN && code ? strerror(code) : "");
+	return db_errno(rc);
+}
+
+int db_exec(sqlite3 *db, const char *sql)
+{
+	return db_errno(sqlite3_exec(db, sql, NULL, NULL, NULL));
+}
+
+int64_t db_number(sqlite3 *db, const char *sql)
+{
+	sqlite3_stmt *s = NULL;
+	int64_t value = 0;
+
+	if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
+		value = sqlite3_column_int64(s, 0);
+	(void)sqlite3_finalize(s);
+	return value;
+}
+
+/* For what SQLite gives up at once where two processes begin together. */
+static int exec_in_turn(sqlite3 *db, const char *sql)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	int rc = SQLITE_OK;
+
+	for (int i = 0; i < TURNS_MAX; i++) {
+		rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+		if ((rc & 0xff) != SQLITE_BUSY && (rc & 0xff) != SQLITE_LOCKED)
+			break;
+		(void)nanosleep(&pause, NULL);
+	}
+	return rc;
+}
+
+/* ---- the schema ----------------------------------------------------------------- */
+
+/* The version of the schema, 0 in an empty file; or why it is not for us. */
+static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB_ERROR_SIZE])
+{
+	sqlite3_stmt *s = NULL;
+	int64_t id, n;
+	int rc = sqlite3_prepare_v2(db,
+				    "SELECT (SELECT user_version FROM pragma_user_version),"
+				    "(SELECT application_id FROM pragma_application_id),"
+				    "(SELECT count(*) FROM sqlite_schema)",
+				    -1, &s, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(s);
+	if (rc != SQLITE_ROW) {
+		int err = fail(db, path, rc, error);
+
+		(void)sqlite3_finalize(s);
+		return err;
+	}
+	*version = sqlite3_column_int(s, 0);
+	id = sqlite3_column_int64(s, 1);
+	n = sqlite3_column_int64(s, 2);
+	(void)sqlite3_finalize(s);
+	if (n ? id != APPLICATION_ID : (id || *version) && id != APPLICATION_ID) {
+		(void)snprintf(error, DB_ERROR_SIZE, "%s: is a database of something else", path);
+		return -EBADMSG;
+	}
+	if (*version > N_MIGRATIONS) {
+		(void)snprintf(error, DB_ERROR_SIZE,
+			       "%s: was made by a newer offwind (schema %d, this one knows %d)",
+			       path, *version, N_MIGRATIONS);
+		return -ENOTSUP;
+	}
+	if (*version < 0 || (n && !*version)) {
+		(void)snprintf(error, DB_ERROR_SIZE, "%s: is damaged (schema %d)", path, *version);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/* All steps in one transaction: whoever looks sees the old schema or the new one. */
+static int migrate(sqlite3 *db, const char *path, char error[DB_ERROR_SIZE])
+{
+	char pragma[96];
+	int version = 0, rc = exec_in_turn(db, "BEGIN IMMEDIATE"), err;
+
+	if (rc != SQLITE_OK)
+		return fail(db, path, rc, error);
+	/* Somebody else may have done it meanwhile. */
+	err = check_kind(db, path, &version, error);
+	for (; !err && version < N_MIGRATIONS; version++) {
+		rc = sqlite3_exec(db, store_sql[version], NULL, NULL, NULL);
+		if (rc != SQLITE_OK)
+			err = fail(db, path, rc, error);
+	}
+	if (!err) {
+		(void)snprintf(pragma, sizeof(pragma),
+			       "PRAGMA application_id = %d; PRAGMA user_version = %d",
+			       APPLICATION_ID, N_MIGRATIONS);
+		rc = sqlite3_exec(db, pragma, NULL, NULL, NULL);
+		if (rc == SQLITE_OK)
+			rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+		if (rc != SQLITE_OK)
+			err = fail(db, path, rc, error);
+	}
+	if (err)
+		(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	return err;
+}
+
+/* ---- opening -------------------------------------------------------------------- */
+
+static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[DB_ERROR_SIZE])
+{
+	int version = 0, rc, err;
+
+	(void)sqlite3_extended_result_codes(db, 1);
+	/* A database is a file like any other: what it says of itself is not obeyed. */
+	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	(void)sqlite3_busy_timeout(db, mode == DB_WRITE ? WRITE_WAIT_MS : READ_WAIT_MS);
+	rc = sqlite3_exec(
+		db,
+		"PRAGMA cache_size = -" TEXT(
+			CACHE_KIB) "; PRAGMA foreign_keys = ON;"
+				   "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY",
+		NULL, NULL, NULL);
+	if (rc != SQLITE_OK)
+		return fail(db, path, rc, error);
+	err = check_kind(db, path, &version, error);
+	if (err)
+		return err;
+	if (mode == DB_READ) {
+		if (version == N_MIGRATIONS)
+			return 0;
+		(void)snprintf(error, DB_ERROR_SIZE, "%s: is of an older offwind (schema %d)", path,
+			       version);
+		return -ENOTSUP;
+	}
+	if (!version) {
+		/* Both hold from the first page on. */
+		rc = sqlite3_exec(
+			db,
+			"PRAGMA page_size = " TEXT(PAGE_SIZE) ";"
+							      "PRAGMA auto_vacuum = INCREMENTAL",
+			NULL, NULL, NULL);
+		if (rc != SQLITE_OK)
+			return fail(db, path, rc, error);
+	}
+	rc = exec_in_turn(db, "PRAGMA journal_mode = WAL");
+	if (rc == SQLITE_OK) /* a kill loses nothing that was committed; a power cut may */
+		rc = sqlite3_exec(db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
+	if (rc != SQLITE_OK)
+		return fail(db, path, rc, error);
+	return version < N_MIGRATIONS ? migrate(db, path, error) : 0;
+}
+
+static int open_as(const char *path, const char *name, int flags, enum db_mode mode, sqlite3 **out,
+		   char error[DB_ERROR_SIZE])
+{
+	sqlite3 *db = NULL;
+	int rc = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX, NULL), err;
+
+	err = rc == SQLITE_OK ? set_up(db, path, mode, error) : fail(db, path, rc, error);
+	if (err) {
+		(void)sqlite3_close(db);
+		return err;
+	}
+	*out = db;
+	return 0;
+}
+
+/* "file:…?immutable=1" with everything that an URI could take for itself escaped. */
+static char *immutable_name(const char *path)
+{
+	char *name = malloc(3 * strlen(path) + 32), *p;
+
+	if (!name)
+		return NULL;
+	p = stpcpy(name, "file:");
+	for (; *path; path++)
+		p += sprintf(p, strchr("%?#", *path) ? "%%%02x" : "%c", (unsigned char)*path);
+	(void)strcpy(p, "?immutable=1");
+	return name;
+}
+
+int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE])
+{
+	struct stat st;
+	char *name;
+	int fd, err;
+
+	if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+		(void)snprintf(error, DB_ERROR_SIZE, "%s: is not a file", path);
+		return -EBADMSG;
+	}
+	if (mode == DB_WRITE) {
+		make_folders(path);
+		/* Paths of programs are nobody else's business; SQLite's files follow it. */
+		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+		if (fd < 0) {
+			err = -errno;
+			(void)snprintf(error, DB_ERROR_SIZE, "%s: %s", path, strerror(-err));
+			return err;
+		}
+		(void)close(fd);
+		return open_as(path, path, SQLITE_OPEN_READWRITE, mode, out, error);
+	}
+	if (access(path, R_OK)) {
+		err = -errno;
+		(void)snprintf(error, DB_ERROR_SIZE, "%s: %s", path, strerror(-err));
+		return err;
+	}
+	err = open_as(path, path, SQLITE_OPEN_READONLY, mode, out, error);
+	if (err != -EACCES && err != -EROFS)
+		return err;
+	/* In a folder that cannot be written nobody else writes either. */
+	name = immutable_name(path);
+	if (!name)
+		return -ENOMEM;
+	err = open_as(path, name, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, mode, out, error);
+	free(name);
+	return err;
+}

@@ -1,0 +1,139 @@
+#include "agent/store/keeper.h"
+
+#include "agent/array.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job {
+	struct uw_object *object; /* counted */
+	struct store_file file;
+	char *path; /* owned; file.path is it */
+};
+
+/* First come first. */
+struct keeper {
+	struct store *store;
+	pthread_mutex_t lock;
+	pthread_cond_t more, idle;
+	pthread_t thread;
+	struct job *line;
+	size_t first, n, room; /* line[first … n) wait */
+	bool busy, ending;
+};
+
+static void do_job(struct keeper *keeper, const struct job *job)
+{
+	/* Where there can be no table, walks go on as they did. */
+	if (store_find(keeper->store, job->object, &job->file))
+		(void)store_keep(keeper->store, job->object, &job->file);
+	uw_object_put(job->object);
+	free(job->path);
+}
+
+static void *run(void *ctx)
+{
+	struct keeper *keeper = ctx;
+
+	pthread_mutex_lock(&keeper->lock);
+	while (!keeper->ending) {
+		struct job job;
+
+		if (keeper->first == keeper->n) {
+			keeper->first = keeper->n = 0;
+			keeper->busy = false;
+			pthread_cond_broadcast(&keeper->idle);
+			pthread_cond_wait(&keeper->more, &keeper->lock);
+			continue;
+		}
+		job = keeper->line[keeper->first++];
+		pthread_mutex_unlock(&keeper->lock);
+		do_job(keeper, &job);
+		pthread_mutex_lock(&keeper->lock);
+	}
+	keeper->busy = false;
+	pthread_cond_broadcast(&keeper->idle);
+	pthread_mutex_unlock(&keeper->lock);
+	return NULL;
+}
+
+int keeper_new(struct store *store, struct keeper **out)
+{
+	struct keeper *keeper = calloc(1, sizeof(*keeper));
+	sigset_t all, old;
+	int err;
+
+	if (!keeper)
+		return -ENOMEM;
+	keeper->store = store;
+	pthread_mutex_init(&keeper->lock, NULL);
+	pthread_cond_init(&keeper->more, NULL);
+	pthread_cond_init(&keeper->idle, NULL);
+	/* Signals are the other threads' business. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&keeper->thread, NULL, run, keeper);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err) {
+		pthread_cond_destroy(&keeper->idle);
+		pthread_cond_destroy(&keeper->more);
+		pthread_mutex_destroy(&keeper->lock);
+		free(keeper);
+		return -err;
+	}
+	*out = keeper;
+	return 0;
+}
+
+void keeper_free(struct keeper *keeper)
+{
+	if (!keeper)
+		return;
+	pthread_mutex_lock(&keeper->lock);
+	keeper->ending = true;
+	pthread_cond_signal(&keeper->more);
+	pthread_mutex_unlock(&keeper->lock);
+	pthread_join(keeper->thread, NULL);
+	for (; keeper->first < keeper->n; keeper->first++) {
+		uw_object_put(keeper->line[keeper->first].object);
+		free(keeper->line[keeper->first].path);
+	}
+	pthread_cond_destroy(&keeper->idle);
+	pthread_cond_destroy(&keeper->more);
+	pthread_mutex_destroy(&keeper->lock);
+	free(keeper->line);
+	free(keeper);
+}
+
+int keeper_add(struct keeper *keeper, struct uw_object *object, const struct store_file *file)
+{
+	struct job job = { .file = *file, .path = strdup(file->path ? file->path : "") };
+	int err = -ENOMEM;
+
+	if (!job.path)
+		return err;
+	job.file.path = job.path;
+	pthread_mutex_lock(&keeper->lock);
+	err = array_make_room((void **)&keeper->line, keeper->n, &keeper->room, sizeof(job));
+	if (!err) {
+		job.object = uw_object_get(object);
+		keeper->line[keeper->n++] = job;
+		keeper->busy = true;
+		pthread_cond_signal(&keeper->more);
+	}
+	pthread_mutex_unlock(&keeper->lock);
+	if (err)
+		free(job.path);
+	return err;
+}
+
+void keeper_wait(struct keeper *keeper)
+{
+	pthread_mutex_lock(&keeper->lock);
+	while (keeper->busy)
+		pthread_cond_wait(&keeper->idle, &keeper->lock);
+	pthread_mutex_unlock(&keeper->lock);
+}

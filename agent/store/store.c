@@ -1,0 +1,801 @@
+#include "agent/store/store.h"
+
+#include "agent/array.h"
+#include "agent/hash.h"
+#include "agent/log.h"
+#include "agent/store/db.h"
+#include "schema/procs.h"
+#include "schema/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define SECOND_NS INT64_C(1000000000)
+/* Clocks of files tick in up to 10 ms; a write in the same tick would not be seen. */
+#define SETTLED_NS (2 * SECOND_NS)
+/* After so many failures in a row the rest of the run does without. */
+#define FAILURES_MAX 3
+#define BLOB_ALIGN   64
+#define BLOB_MAX     ((int64_t)1 << 31)
+
+enum statement {
+	FIND_FILE,
+	FIND_SAME,
+	FIND_TABLE,
+	ADD_OBJECT,
+	ADD_TABLE,
+	ADD_FILE,
+	DROP_TABLE,
+	DROP_FILE,
+	MARK_USED,
+	USED_BYTES,
+	OLDEST,
+	DROP_OBJECT,
+	STATEMENTS
+};
+
+static const char *const sql[STATEMENTS] = {
+	[FIND_FILE] = "SELECT f.object, f.\"check\", o.src_size, o.src_hash, o.build_id, o.machine"
+		      " FROM files AS f JOIN objects AS o ON o.id = f.object"
+		      " WHERE f.dev = ?1 AND f.ino = ?2 AND f.elf_off = ?3 AND f.size = ?4"
+		      " AND f.mtime_ns = ?5 AND f.ctime_ns = ?6",
+	[FIND_SAME] = "SELECT id, src_size, src_hash FROM objects"
+		      " WHERE build_id = ?1 AND machine = ?2",
+	[FIND_TABLE] = "SELECT id, rules, procs FROM tables"
+		       " WHERE object = ?1 AND version = ?2 AND builder = ?3",
+	[ADD_OBJECT] = "INSERT INTO objects (build_id, src_size, src_hash, machine, path,"
+		       " file_size, first_used, last_used, uses)"
+		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, 1)"
+		       " ON CONFLICT DO UPDATE SET path = ?5, file_size = ?6, last_used = ?7,"
+		       " uses = uses + 1 RETURNING id",
+	[ADD_TABLE] = "INSERT OR IGNORE INTO tables (object, version, builder, built, n_rows,"
+		      " n_rules, n_procs, size, procs, rules)"
+		      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+	[ADD_FILE] = "INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+	[DROP_TABLE] = "DELETE FROM tables WHERE id = ?1",
+	[DROP_FILE] = "DELETE FROM files WHERE dev = ?1 AND ino = ?2 AND elf_off = ?3",
+	[MARK_USED] = "UPDATE objects SET last_used = ?2, uses = uses + 1, path = ?3 WHERE id = ?1",
+	[USED_BYTES] = "SELECT (page_count - freelist_count) * page_size"
+		       " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+	[OLDEST] = "SELECT id FROM objects ORDER BY last_used, uses LIMIT 1",
+	[DROP_OBJECT] = "DELETE FROM objects WHERE id = ?1",
+};
+
+struct wanted {
+	struct uw_object *object;
+	struct store_file file;
+	char *path; /* owned; file.path is it */
+};
+
+struct used {
+	int64_t object;
+	char *path; /* owned */
+};
+
+struct store {
+	pthread_mutex_t lock;
+	sqlite3 *db;
+	sqlite3_stmt *statements[STATEMENTS];
+	char *path;
+	bool read_only;
+	bool said;	       /* what was wrong first */
+	unsigned int failures; /* in a row */
+	uint64_t budget;
+	struct store_counters counters;
+	struct wanted *wanted;
+	size_t n_wanted, room_wanted;
+	struct used *used;
+	size_t n_used, room_used;
+};
+
+/* ---- files ------------------------------------------------------------------------ */
+
+static int64_t time_of(const struct timespec *ts)
+{
+	return (int64_t)ts->tv_sec * SECOND_NS + ts->tv_nsec;
+}
+
+void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file *out)
+{
+	struct timespec now;
+	struct stat st;
+
+	*out = (struct store_file){ .path = path };
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || clock_gettime(CLOCK_REALTIME, &now))
+		return;
+	out->dev = st.st_dev;
+	out->ino = st.st_ino;
+	out->elf_off = elf_off;
+	out->size = (uint64_t)st.st_size;
+	out->mtime_ns = time_of(&st.st_mtim);
+	out->ctime_ns = time_of(&st.st_ctim);
+	out->known = time_of(&now) - out->ctime_ns >= SETTLED_NS;
+}
+
+/* What a row of files is checked by: it, and what it says of the contents. */
+static int64_t check_of(const struct store_file *f, const struct uw_build_id *id, uint16_t machine,
+			const struct uw_identity *identity)
+{
+	const uint64_t numbers[] = { f->dev,
+				     f->ino,
+				     f->elf_off,
+				     f->size,
+				     (uint64_t)f->mtime_ns,
+				     (uint64_t)f->ctime_ns,
+				     machine,
+				     identity->size,
+				     identity->hash };
+
+	return (int64_t)hash_bytes(hash_bytes(1, numbers, sizeof(numbers)), id->bytes, id->size);
+}
+
+/* ---- statements ------------------------------------------------------------------- */
+
+/* Whatever is wrong is told once; the rest is counted. */
+static int failed(struct store *s, const char *doing, int err)
+{
+	s->counters.failed++;
+	s->failures++;
+	if (!s->said)
+		log_warning("%s: cannot %s: %s; unwind tables stay in memory", s->path, doing,
+			    err == -EBADMSG ? sqlite3_errmsg(s->db) : strerror(-err));
+	s->said = true;
+	return err;
+}
+
+static bool gave_up(const struct store *s)
+{
+	return s->failures >= FAILURES_MAX;
+}
+
+/* Ready to be bound; NULL: not to be had, and err says why. */
+static sqlite3_stmt *statement(struct store *s, enum statement which, int *err)
+{
+	int rc = SQLITE_OK;
+
+	if (!s->statements[which])
+		rc = sqlite3_prepare_v3(s->db, sql[which], -1, SQLITE_PREPARE_PERSISTENT,
+					&s->statements[which], NULL);
+	*err = db_errno(rc);
+	return s->statements[which];
+}
+
+static void release(sqlite3_stmt *stmt)
+{
+	(void)sqlite3_reset(stmt);
+	(void)sqlite3_clear_bindings(stmt);
+}
+
+/* 1 a row is there, 0 none, or a negative code. */
+static int step(sqlite3_stmt *stmt)
+{
+	int rc = sqlite3_step(stmt);
+
+	return rc == SQLITE_ROW ? 1 : db_errno(rc);
+}
+
+/* A statement with numbers for parameters and no rows for an answer. */
+static int run(struct store *s, enum statement which, const int64_t *numbers, int n)
+{
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, which, &err);
+	if (!stmt)
+		return err;
+	for (int i = 0; i < n; i++)
+		(void)sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+	err = step(stmt);
+	release(stmt);
+	return err < 0 ? err : 0;
+}
+
+/* The one number of an answer; -ENOENT: no row. */
+static int ask(struct store *s, enum statement which, int64_t *out)
+{
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, which, &err);
+	if (!stmt)
+		return err;
+	err = step(stmt);
+	if (err == 1)
+		*out = sqlite3_column_int64(stmt, 0);
+	release(stmt);
+	return err == 1 ? 0 : err ? err : -ENOENT;
+}
+
+static int begin(struct store *s)
+{
+	return db_exec(s->db, "BEGIN IMMEDIATE");
+}
+
+/* Ends a transaction, the good way unless err. */
+static int end(struct store *s, int err)
+{
+	if (!err)
+		err = db_exec(s->db, "COMMIT");
+	if (err && !sqlite3_get_autocommit(s->db))
+		(void)db_exec(s->db, "ROLLBACK");
+	return err;
+}
+
+/* ---- opening ---------------------------------------------------------------------- */
+
+int store_open(const char *path, struct store **out)
+{
+	char error[DB_ERROR_SIZE] = "";
+	struct store *s = calloc(1, sizeof(*s));
+	int64_t budget;
+	int err;
+
+	*out = NULL;
+	if (!s)
+		return -ENOMEM;
+	err = db_path(path, &s->path);
+	if (!err) {
+		err = db_open(s->path, DB_WRITE, &s->db, error);
+		if (err == -EACCES || err == -EROFS || err == -EPERM) {
+			s->read_only = true;
+			/* What could not be written may still be read. */
+			if (!db_open(s->path, DB_READ, &s->db, error))
+				err = 0;
+		}
+		if (err)
+			log_warning("%s; unwind tables stay in memory",
+				    error[0] ? error : strerror(-err));
+	}
+	if (err) {
+		free(s->path);
+		free(s);
+		return err;
+	}
+	pthread_mutex_init(&s->lock, NULL);
+	/* The next one who opens it would wait for what the last one leaves; see store_close. */
+	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	budget = db_number(s->db, "SELECT value FROM settings WHERE name = 'budget'");
+	s->budget = budget > 0 ? (uint64_t)budget : STORE_BUDGET_DEFAULT;
+	*out = s;
+	return 0;
+}
+
+static void mark_used(struct store *s)
+{
+	sqlite3_stmt *stmt;
+	int err = 0;
+
+	if (!s->n_used || s->read_only || gave_up(s))
+		return;
+	/* Not worth waiting for anybody. */
+	(void)sqlite3_busy_timeout(s->db, 100);
+	err = begin(s);
+	if (err == -EBUSY)
+		return;
+	for (size_t i = 0; i < s->n_used && !err; i++) {
+		stmt = statement(s, MARK_USED, &err);
+		if (!stmt)
+			break;
+		(void)sqlite3_bind_int64(stmt, 1, s->used[i].object);
+		(void)sqlite3_bind_int64(stmt, 2, time(NULL));
+		(void)sqlite3_bind_text(stmt, 3, s->used[i].path, -1, SQLITE_STATIC);
+		err = step(stmt);
+		release(stmt);
+	}
+	err = end(s, err);
+	if (err)
+		(void)failed(s, "write", err);
+}
+
+static void forget_wanted(struct store *s)
+{
+	for (size_t i = 0; i < s->n_wanted; i++) {
+		uw_object_put(s->wanted[i].object);
+		free(s->wanted[i].path);
+	}
+	s->n_wanted = 0;
+}
+
+void store_close(struct store *s)
+{
+	const struct store_counters *c;
+
+	if (!s)
+		return;
+	c = &s->counters;
+	mark_used(s);
+	forget_wanted(s);
+	for (size_t i = 0; i < s->n_used; i++)
+		free(s->used[i].path);
+	for (int i = 0; i < STATEMENTS; i++)
+		(void)sqlite3_finalize(s->statements[i]);
+	/* Much that stays in the log, the next one to open the store would read. */
+	if (c->kept && !s->read_only)
+		(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	(void)sqlite3_close(s->db);
+	log_debug("%s: %" PRIu64 " tables found, %" PRIu64 " not there; %" PRIu64
+		  " compiled, %" PRIu64 " kept, %" PRIu64 " damaged, %" PRIu64 " evicted, %" PRIu64
+		  " failures; call-frame information parsed %" PRIu64 " times",
+		  s->path, c->found, c->missing, c->built, c->kept, c->damaged, c->evicted,
+		  c->failed, c->parsed);
+	if (c->failed > 1)
+		log_warning("%s: %" PRIu64 " times something went wrong", s->path, c->failed);
+	pthread_mutex_destroy(&s->lock);
+	free(s->wanted);
+	free(s->used);
+	free(s->path);
+	free(s);
+}
+
+void store_counters(struct store *s, struct store_counters *out)
+{
+	*out = (struct store_counters){ 0 };
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	*out = s->counters;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- finding ---------------------------------------------------------------------- */
+
+/* The object's row and identity, if file is known to have these contents. */
+static int find_by_file(struct store *s, struct uw_object *object, const struct store_file *f,
+			int64_t *id, struct uw_identity *identity)
+{
+	const struct uw_build_id *build_id = uw_object_build_id(object);
+	const int64_t key[] = { (int64_t)f->dev,  (int64_t)f->ino, (int64_t)f->elf_off,
+				(int64_t)f->size, f->mtime_ns,	   f->ctime_ns };
+	struct uw_identity found;
+	sqlite3_stmt *stmt;
+	int64_t check;
+	int err;
+
+	if (!f->known)
+		return -ENOENT;
+	stmt = statement(s, FIND_FILE, &err);
+	if (!stmt)
+		return err;
+	for (int i = 0; i < 6; i++)
+		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
+	err = step(stmt);
+	if (err == 1) {
+		*id = sqlite3_column_int64(stmt, 0);
+		check = sqlite3_column_int64(stmt, 1);
+		found.size = (uint64_t)sqlite3_column_int64(stmt, 2);
+		found.hash = (uint64_t)sqlite3_column_int64(stmt, 3);
+		/* Of a row that is damaged, or of a file that says another build-id now. */
+		if (check != check_of(f, build_id, uw_object_machine(object), &found))
+			err = 0;
+	}
+	release(stmt);
+	if (err == 1)
+		*identity = found;
+	return err == 1 ? 0 : err ? err : -ENOENT;
+}
+
+/* The same by contents, whose reading is worth it only where somebody has that build-id. */
+static int find_by_contents(struct store *s, struct uw_object *object, int64_t *id,
+			    struct uw_identity *identity)
+{
+	const struct uw_build_id *build_id = uw_object_build_id(object);
+	bool asked = false;
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, FIND_SAME, &err);
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_blob(stmt, 1, build_id->bytes, build_id->size, SQLITE_STATIC);
+	if (!build_id->size)
+		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
+	(void)sqlite3_bind_int64(stmt, 2, uw_object_machine(object));
+	while ((err = step(stmt)) == 1) {
+		if (!asked)
+			err = uw_object_identify(object, identity);
+		asked = true;
+		if (err < 0)
+			break;
+		if ((uint64_t)sqlite3_column_int64(stmt, 1) == identity->size &&
+		    (uint64_t)sqlite3_column_int64(stmt, 2) == identity->hash) {
+			*id = sqlite3_column_int64(stmt, 0);
+			err = 1;
+			break;
+		}
+	}
+	release(stmt);
+	return err == 1 ? 0 : err ? err : -ENOENT;
+}
+
+/* A column's bytes, where objects can take them over; NULL: no memory. */
+static void *copy_blob(sqlite3_stmt *stmt, int column, size_t *size)
+{
+	const void *bytes = sqlite3_column_blob(stmt, column);
+	int n = sqlite3_column_bytes(stmt, column);
+	void *copy;
+
+	*size = bytes && n > 0 ? (size_t)n : 0;
+	copy = aligned_alloc(BLOB_ALIGN, (*size + BLOB_ALIGN) & ~(size_t)(BLOB_ALIGN - 1));
+	if (copy && *size)
+		memcpy(copy, bytes, *size);
+	return copy;
+}
+
+static void drop_table(struct store *s, int64_t table)
+{
+	s->counters.damaged++;
+	if (s->read_only)
+		return;
+	if (run(s, DROP_TABLE, &table, 1))
+		(void)failed(s, "drop a damaged table", -EIO);
+}
+
+/* Gives object what the row has; a damaged one goes. */
+static int take_table(struct store *s, struct uw_object *object, int64_t id,
+		      const struct uw_identity *identity)
+{
+	bool has_rules = false, bad = false;
+	sqlite3_stmt *stmt;
+	int64_t table;
+	size_t size;
+	void *blob;
+	int err;
+
+	stmt = statement(s, FIND_TABLE, &err);
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_int64(stmt, 1, id);
+	(void)sqlite3_bind_int64(stmt, 2, TABLE_VERSION);
+	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
+	err = step(stmt);
+	if (err != 1) {
+		release(stmt);
+		return err ? err : -ENOENT;
+	}
+	table = sqlite3_column_int64(stmt, 0);
+	err = 0;
+	if (sqlite3_column_type(stmt, 1) != SQLITE_NULL) {
+		has_rules = true;
+		blob = copy_blob(stmt, 1, &size);
+		err = blob ? uw_object_take(object, blob, size, identity) : -ENOMEM;
+		bad = err && err != -ENOMEM;
+	}
+	if (!err && sqlite3_column_type(stmt, 2) != SQLITE_NULL) {
+		blob = copy_blob(stmt, 2, &size);
+		err = blob ? uw_object_take_procs(object, blob, size, identity) : -ENOMEM;
+		bad = err && err != -ENOMEM;
+	} else if (!err && !has_rules) {
+		bad = true;
+	}
+	/* Reading may have failed, which the answer to asking for a blob does not say. */
+	if (bad && db_errno(sqlite3_errcode(s->db)) == -EIO)
+		bad = false;
+	release(stmt);
+	if (bad)
+		drop_table(s, table);
+	return bad ? -ENOENT : err;
+}
+
+/* What was used is marked at the end, in one go. */
+static void remember_used(struct store *s, int64_t id, const char *path)
+{
+	struct used *used;
+
+	for (size_t i = 0; i < s->n_used; i++)
+		if (s->used[i].object == id)
+			return;
+	if (array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
+		return;
+	used = &s->used[s->n_used];
+	used->object = id;
+	used->path = strdup(path ? path : "");
+	s->n_used += used->path != NULL;
+}
+
+static int add_file(struct store *s, int64_t id, const struct uw_object *object,
+		    const struct store_file *f, const struct uw_identity *identity)
+{
+	const int64_t row[] = { (int64_t)f->dev,
+				(int64_t)f->ino,
+				(int64_t)f->elf_off,
+				(int64_t)f->size,
+				f->mtime_ns,
+				f->ctime_ns,
+				id,
+				check_of(f, uw_object_build_id(object), uw_object_machine(object),
+					 identity) };
+
+	return f->known ? run(s, ADD_FILE, row, 8) : 0;
+}
+
+static int find(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	struct uw_identity identity;
+	bool by_file = true;
+	int64_t id = 0;
+	int err = find_by_file(s, object, file, &id, &identity);
+
+	if (err == -ENOENT) {
+		by_file = false;
+		err = find_by_contents(s, object, &id, &identity);
+	}
+	if (!err)
+		err = take_table(s, object, id, &identity);
+	if (!err)
+		remember_used(s, id, file->path);
+	/* So that the next run need not read it. */
+	if (!err && !by_file && !s->read_only)
+		(void)add_file(s, id, object, file, &identity);
+	return err;
+}
+
+int store_find(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	int err = -ENOENT;
+
+	if (!s)
+		return err;
+	pthread_mutex_lock(&s->lock);
+	if (!gave_up(s)) {
+		err = find(s, object, file);
+		if (err == -ENOENT)
+			s->counters.missing++;
+		else if (err)
+			err = failed(s, "look a table up", err);
+		else
+			s->counters.found++;
+		if (!err)
+			s->failures = 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+/* ---- keeping ---------------------------------------------------------------------- */
+
+/* Within the transaction of what made it grow. */
+static int evict(struct store *s, uint64_t budget, int64_t spare)
+{
+	int64_t bytes, id;
+	int err = ask(s, USED_BYTES, &bytes);
+
+	if (err || (uint64_t)bytes <= budget)
+		return err;
+	/* Some more, so that not every insertion has to. */
+	budget -= budget / 10;
+	while (!err && (uint64_t)bytes > budget) {
+		err = ask(s, OLDEST, &id);
+		if (err || id == spare)
+			break;
+		err = run(s, DROP_OBJECT, &id, 1);
+		s->counters.evicted += !err;
+		if (!err)
+			err = ask(s, USED_BYTES, &bytes);
+	}
+	return err == -ENOENT ? 0 : err;
+}
+
+int store_shrink(struct store *s, uint64_t budget)
+{
+	int err;
+
+	pthread_mutex_lock(&s->lock);
+	err = begin(s);
+	if (!err)
+		err = end(s, evict(s, budget, -1));
+	if (!err)
+		err = db_exec(s->db, "PRAGMA incremental_vacuum");
+	if (!err)
+		err = db_exec(s->db, "PRAGMA wal_checkpoint(TRUNCATE)");
+	if (err)
+		(void)failed(s, "shrink", err);
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+struct made { /* what is to be put in */
+	struct uw_identity identity;
+	const void *rules; /* the object's; NULL: nothing to compile */
+	size_t rules_size;
+	void *procs; /* owned; NULL: none */
+	size_t procs_size;
+};
+
+static int64_t n_procs(const struct made *made)
+{
+	return ((const struct procs_header *)made->procs)->n;
+}
+
+static int add_object(struct store *s, struct uw_object *object, const struct store_file *file,
+		      const struct made *made, int64_t *id)
+{
+	const struct uw_build_id *build_id = uw_object_build_id(object);
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, ADD_OBJECT, &err);
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_blob(stmt, 1, build_id->bytes, build_id->size, SQLITE_STATIC);
+	if (!build_id->size)
+		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
+	(void)sqlite3_bind_int64(stmt, 2, (int64_t)made->identity.size);
+	(void)sqlite3_bind_int64(stmt, 3, (int64_t)made->identity.hash);
+	(void)sqlite3_bind_int64(stmt, 4, uw_object_machine(object));
+	(void)sqlite3_bind_text(stmt, 5, file->path ? file->path : "", -1, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 6, (int64_t)file->size);
+	(void)sqlite3_bind_int64(stmt, 7, time(NULL));
+	err = step(stmt);
+	if (err == 1) {
+		*id = sqlite3_column_int64(stmt, 0);
+		err = step(stmt);
+	} else if (!err) {
+		err = -EBADMSG;
+	}
+	release(stmt);
+	return err;
+}
+
+static int add_table(struct store *s, int64_t object, const struct made *made)
+{
+	const struct table_header *h = made->rules;
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, ADD_TABLE, &err);
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_int64(stmt, 1, object);
+	(void)sqlite3_bind_int64(stmt, 2, TABLE_VERSION);
+	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
+	(void)sqlite3_bind_int64(stmt, 4, time(NULL));
+	(void)sqlite3_bind_int64(stmt, 5, h ? h->n_rows : 0);
+	(void)sqlite3_bind_int64(stmt, 6, h ? h->n_rules : 0);
+	if (made->procs)
+		(void)sqlite3_bind_int64(stmt, 7, n_procs(made));
+	(void)sqlite3_bind_int64(stmt, 8, (int64_t)(made->rules_size + made->procs_size));
+	if (made->procs)
+		(void)sqlite3_bind_blob64(stmt, 9, made->procs, made->procs_size, SQLITE_STATIC);
+	if (h)
+		(void)sqlite3_bind_blob64(stmt, 10, made->rules, made->rules_size, SQLITE_STATIC);
+	err = step(stmt);
+	release(stmt);
+	if (!err)
+		s->counters.kept += (uint64_t)sqlite3_changes(s->db);
+	return err;
+}
+
+static int insert(struct store *s, struct uw_object *object, const struct store_file *file,
+		  const struct made *made)
+{
+	int64_t id = 0;
+	int err = begin(s);
+
+	if (err)
+		return err;
+	err = add_object(s, object, file, made, &id);
+	if (!err)
+		err = add_table(s, id, made);
+	if (!err)
+		err = add_file(s, id, object, file, &made->identity);
+	if (!err)
+		err = evict(s, s->budget, id);
+	return end(s, err);
+}
+
+/* Takes its time, and no lock. */
+static int make(struct uw_object *object, struct made *made, bool *built)
+{
+	int err = uw_object_identify(object, &made->identity);
+
+	*built = false;
+	if (!err && !uw_object_compiled(object, &made->rules_size)) {
+		err = uw_object_compile(object);
+		*built = !err;
+		if (err == -ENOENT || err == -ENOTSUP) /* which is worth knowing too */
+			err = 0;
+	}
+	if (err)
+		return err;
+	made->rules = uw_object_compiled(object, &made->rules_size);
+	err = uw_object_procs(object, &made->procs, &made->procs_size);
+	if (err == -ENOTSUP && made->rules)
+		return 0;
+	return err;
+}
+
+int store_keep(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	struct made made = { .rules = NULL };
+	bool built;
+	int err;
+
+	if (!s || s->read_only) {
+		err = uw_object_compile(object);
+		return err ? err : -EROFS;
+	}
+	err = make(object, &made, &built);
+	pthread_mutex_lock(&s->lock);
+	s->counters.built += built;
+	if (!err && gave_up(s))
+		err = -EIO;
+	else if (!err && (int64_t)(made.rules_size + made.procs_size) >= BLOB_MAX)
+		err = -ENOSPC;
+	else if (!err) {
+		err = insert(s, object, file, &made);
+		if (err)
+			(void)failed(s, "keep a table", err);
+		else
+			s->failures = 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	free(made.procs);
+	return err;
+}
+
+/* ---- when there is time ----------------------------------------------------------- */
+
+void store_parsed(struct store *s, const struct uw_object *object)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->counters.parsed += uw_object_parsed(object);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void store_want(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	struct wanted *w;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (!s->read_only && !gave_up(s) && uw_object_parsed(object) &&
+	    !array_make_room((void **)&s->wanted, s->n_wanted, &s->room_wanted,
+			     sizeof(*s->wanted))) {
+		w = &s->wanted[s->n_wanted];
+		w->file = *file;
+		w->file.path = w->path = strdup(file->path ? file->path : "");
+		if (w->path) {
+			w->object = uw_object_get(object);
+			s->n_wanted++;
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int by_parsed(const void *a, const void *b)
+{
+	const struct wanted *x = a, *y = b;
+	uint64_t m = uw_object_parsed(x->object), n = uw_object_parsed(y->object);
+
+	return m < n ? 1 : m > n ? -1 : 0;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return time_of(&ts);
+}
+
+void store_work(struct store *s, uint64_t limit_ns)
+{
+	int64_t last = now_ns() + (int64_t)limit_ns;
+
+	if (!s)
+		return;
+	if (s->n_wanted)
+		qsort(s->wanted, s->n_wanted, sizeof(*s->wanted), by_parsed);
+	for (size_t i = 0; i < s->n_wanted && !gave_up(s) && now_ns() < last; i++)
+		(void)store_keep(s, s->wanted[i].object, &s->wanted[i].file);
+	forget_wanted(s);
+}

@@ -1,0 +1,74 @@
+/*
+ * agent/store/store.h: unwind tables by contents, kept over runs and shared by
+ * processes; a table compiled once on a machine is not compiled again.
+ *
+ *   store_find     an object's table out of the store: copied once, checked, used in place
+ *   store_keep     compiles what is missing and puts it in
+ *   store_want     remembers an object, for store_work to keep when there is time
+ *
+ * A store is a cache.  Whatever is wrong with it (damaged, full, locked, not
+ * ours) is said once and counted, and everything goes on from memory.  Any
+ * thread may call; calls take turns.
+ */
+#ifndef AGENT_STORE_STORE_H
+#define AGENT_STORE_STORE_H
+
+#include "unwinder/unwinder.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct store;
+
+/* A file as the system knows it: while all of this is equal, so are the contents. */
+struct store_file {
+	bool known; /* false: it is no file, or too new to be told from its next version */
+	uint64_t dev, ino, elf_off, size;
+	int64_t mtime_ns, ctime_ns;
+	const char *path; /* where it was seen; borrowed */
+};
+
+/* Of an open file; fd -1: no file. */
+void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file *out);
+
+/*
+ * path as for db_path.  -ENOENT: none is wanted, or there is no place for one.
+ * Otherwise reports what is wrong itself; *out is NULL after any failure, which
+ * every other function here takes for a store that has and keeps nothing.
+ */
+int store_open(const char *path, struct store **out);
+/* Also tells what became of it, to those who asked for more (--verbose). */
+void store_close(struct store *store);
+
+/* Gives object its table (and ranges) out of the store.  -ENOENT: not there. */
+int store_find(struct store *store, struct uw_object *object, const struct store_file *file);
+
+/* Makes sure that the store has what object needs, compiling it if nobody did.  Negative: it has not. */
+int store_keep(struct store *store, struct uw_object *object, const struct store_file *file);
+
+/* Copies what it needs, and holds the object until store_work or store_close. */
+void store_want(struct store *store, struct uw_object *object, const struct store_file *file);
+/* Keeps what is wanted, first what was asked most often, no new one after limit_ns. */
+void store_work(struct store *store, uint64_t limit_ns);
+
+/* Adds up how often call-frame information had to be read, for the counters below. */
+void store_parsed(struct store *store, const struct uw_object *object);
+
+struct store_counters {
+	uint64_t found;	  /* objects whose table was there */
+	uint64_t missing; /* … was not */
+	uint64_t built;	  /* tables compiled in this run */
+	uint64_t kept;	  /* … and put in */
+	uint64_t damaged; /* blobs that were dropped */
+	uint64_t evicted; /* objects, to stay within the budget */
+	uint64_t failed;  /* writes and reads that did not work */
+	uint64_t parsed;  /* call-frame information read; see uw_object_parsed */
+};
+void store_counters(struct store *store, struct store_counters *out);
+
+/* Deletes least recently used objects until the store is within its budget; gives space back. */
+int store_shrink(struct store *store, uint64_t budget);
+
+#define STORE_BUDGET_DEFAULT ((uint64_t)1 << 30)
+
+#endif

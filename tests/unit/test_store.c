@@ -1,0 +1,372 @@
+#include "agent/store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/log.h"
+#include "agent/store/db.h"
+#include "agent/store/keeper.h"
+#include "schema/table.h"
+#include "tests/check.h"
+
+static char folder[] = "/tmp/offwind-store-XXXXXX";
+static char db_name[64], program[64];
+
+static void remove_db(void)
+{
+	char name[80];
+
+	(void)unlink(db_name);
+	(void)snprintf(name, sizeof(name), "%s-wal", db_name);
+	(void)unlink(name);
+	(void)snprintf(name, sizeof(name), "%s-shm", db_name);
+	(void)unlink(name);
+}
+
+/* A copy of this program, old enough to be known by its inode. */
+static void make_program(void)
+{
+	char buffer[65536];
+	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), to;
+	ssize_t n;
+
+	(void)snprintf(program, sizeof(program), "%s/program", folder);
+	to = open(program, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+	while ((n = read(from, buffer, sizeof(buffer))) > 0)
+		CHECK(write(to, buffer, (size_t)n) == n, "copy");
+	close(from);
+	close(to);
+}
+
+static struct uw_object *open_program(const char *path, struct store_file *file)
+{
+	struct uw_object *object = NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && uw_object_open(fd, 0, &object) == 0, "the program");
+	store_file_of(fd, 0, path, file);
+	close(fd);
+	return object;
+}
+
+static bool same_table(struct uw_object *a, struct uw_object *b)
+{
+	size_t m, n;
+	const void *x = uw_object_compiled(a, &m), *y = uw_object_compiled(b, &n);
+
+	return x && y && m == n && !memcmp(x, y, n);
+}
+
+static void test_what_was_kept_is_found(void)
+{
+	struct store_counters c;
+	struct store_file file;
+	struct uw_object *first = open_program(program, &file), *second, *third;
+	struct store *store;
+	uint64_t start, end;
+
+	CHECK(file.known, "old enough");
+	CHECK(store_open(db_name, &store) == 0, "opens");
+	CHECK(store_find(store, first, &file) == -ENOENT, "nothing yet");
+	CHECK(store_keep(store, first, &file) == 0, "kept");
+	CHECK(store_keep(store, first, &file) == 0, "once more");
+	store_counters(store, &c);
+	CHECK(c.missing == 1 && c.built == 1 && c.kept == 1 && !c.failed, "compiled and kept once");
+	store_close(store);
+
+	second = open_program(program, &file);
+	CHECK(store_open(db_name, &store) == 0, "opens again");
+	CHECK(store_find(store, second, &file) == 0 && same_table(first, second), "the same table");
+	(void)uw_object_function(second, 0x5000, &start, &end);
+	CHECK(uw_object_parsed(second) == 0, "nothing was parsed");
+	/* The same contents in a file that nobody knows. */
+	third = open_program(program, &file);
+	file.ino++;
+	CHECK(store_find(store, third, &file) == 0 && same_table(first, third), "by contents");
+	store_counters(store, &c);
+	CHECK(c.found == 2 && !c.missing && !c.built, "found");
+	store_close(store);
+	CHECK(db_number(NULL, "") == 0, "no database has no numbers");
+	uw_object_put(first);
+	uw_object_put(second);
+	uw_object_put(third);
+}
+
+static void test_new_files_are_known_by_contents_alone(void)
+{
+	struct store_file file;
+	int fd;
+
+	store_file_of(-1, 0, "x", &file);
+	CHECK(!file.known, "no file");
+	fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0)
+		fd = memfd_create("new", MFD_CLOEXEC);
+	store_file_of(fd, 0, "x", &file);
+	CHECK(!file.known, "written a moment ago");
+	close(fd);
+}
+
+static int sql(const char *text)
+{
+	sqlite3 *db;
+	int rc = sqlite3_open(db_name, &db);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_exec(db, text, NULL, NULL, NULL);
+	if (rc != SQLITE_OK)
+		(void)printf("%s: %s\n", text, sqlite3_errmsg(db));
+	sqlite3_close(db);
+	return rc;
+}
+
+/* Whatever a row says falsely: the table is not used, it goes, and the next run has it again. */
+static void test_damage_is_dropped_and_rebuilt(void)
+{
+	static const char *const damages[] = {
+		"UPDATE tables SET rules = zeroblob(100)",
+		"UPDATE tables SET rules = substr(rules, 1, length(rules) - 1)",
+		"UPDATE tables SET rules = CAST(substr(rules, 1, 1000) || x'00' || substr(rules, "
+		"1002) AS BLOB)",
+		"UPDATE tables SET procs = CAST(substr(procs, 1, 100) || x'ff' || substr(procs, "
+		"102) AS BLOB)",
+		"UPDATE tables SET procs = NULL, rules = NULL",
+	};
+	struct store_counters c;
+	struct store_file file;
+	struct uw_object *good = open_program(program, &file), *o;
+	struct store *store;
+
+	CHECK(uw_object_compile(good) == 0, "compiles");
+	for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
+		CHECK(sql(damages[i]) == SQLITE_OK, damages[i]);
+		o = open_program(program, &file);
+		CHECK(store_open(db_name, &store) == 0, damages[i]);
+		CHECK(store_find(store, o, &file) == -ENOENT, damages[i]);
+		store_counters(store, &c);
+		CHECK(c.damaged == 1 && c.missing == 1 && !c.failed, damages[i]);
+		CHECK(store_keep(store, o, &file) == 0 && same_table(good, o), damages[i]);
+		store_counters(store, &c);
+		CHECK(c.kept == 1, damages[i]);
+		store_close(store);
+		uw_object_put(o);
+	}
+	/* Rows that lead to another object's table: the check of the row, or the table's own identity. */
+	CHECK(sql("UPDATE files SET \"check\" = \"check\" + 1") == SQLITE_OK, "check");
+	o = open_program(program, &file);
+	CHECK(store_open(db_name, &store) == 0 && store_find(store, o, &file) == 0, "by contents");
+	store_close(store);
+	uw_object_put(o);
+	CHECK(sql("UPDATE objects SET src_hash = src_hash + 1") == SQLITE_OK, "hash");
+	o = open_program(program, &file);
+	CHECK(store_open(db_name, &store) == 0 && store_find(store, o, &file) == -ENOENT,
+	      "another");
+	CHECK(store_keep(store, o, &file) == 0, "beside it");
+	store_close(store);
+	uw_object_put(o);
+	uw_object_put(good);
+}
+
+static void test_other_builders_are_left_alone(void)
+{
+	struct store_counters c;
+	struct store_file file;
+	struct uw_object *o = open_program(program, &file);
+	struct store *store;
+
+	CHECK(sql("UPDATE tables SET builder = builder + 1") == SQLITE_OK, "of another version");
+	CHECK(store_open(db_name, &store) == 0 && store_find(store, o, &file) == -ENOENT &&
+		      store_keep(store, o, &file) == 0,
+	      "not for us");
+	store_counters(store, &c);
+	CHECK(!c.damaged && c.kept == 1, "both are there");
+	store_close(store);
+	uw_object_put(o);
+}
+
+/* ---- files that are no store -------------------------------------------------------- */
+
+static int opens(int *err_code, char error[DB_ERROR_SIZE])
+{
+	sqlite3 *db = NULL;
+
+	*err_code = db_open(db_name, DB_WRITE, &db, error);
+	sqlite3_close(db);
+	return *err_code;
+}
+
+static void test_foreign_files_are_refused(void)
+{
+	char error[DB_ERROR_SIZE], version[64];
+	struct store *store;
+	int err, fd;
+
+	remove_db();
+	CHECK(sql("CREATE TABLE t (x)") == SQLITE_OK, "somebody's database");
+	CHECK(opens(&err, error) == -EBADMSG && strstr(error, "of something else") &&
+		      strstr(error, db_name),
+	      error);
+	remove_db();
+	fd = open(db_name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	CHECK(write(fd, "This is not a database, it is a text of some length.", 52) == 52, "text");
+	close(fd);
+	CHECK(opens(&err, error) == -EBADMSG && strstr(error, db_name), error);
+	CHECK(store_open(db_name, &store) == -EBADMSG && !store, "profiling goes on without");
+	remove_db();
+	CHECK(mkdir(db_name, 0700) == 0 && opens(&err, error) == -EBADMSG &&
+		      strstr(error, "is not a file"),
+	      error);
+	CHECK(rmdir(db_name) == 0, "away");
+	CHECK(opens(&err, error) == 0, "a new one");
+	(void)snprintf(version, sizeof(version), "PRAGMA user_version = %d",
+		       db_schema_version() + 1);
+	CHECK(sql(version) == SQLITE_OK && opens(&err, error) == -ENOTSUP &&
+		      strstr(error, "newer offwind"),
+	      error);
+	remove_db();
+}
+
+static void test_processes_share_it(void)
+{
+	struct store_file file;
+	struct uw_object *o = open_program(program, &file);
+	int status, good = 0;
+
+	remove_db();
+	(void)fflush(stdout);
+	for (int i = 0; i < 8; i++) {
+		if (!fork()) {
+			struct store *store;
+			int rc = 1;
+
+			/* None is there yet: all make it, and put the same in. */
+			if (!store_open(db_name, &store)) {
+				(void)store_find(store, o, &file);
+				rc = store_keep(store, o, &file) != 0;
+				store_close(store);
+			}
+			_exit(rc);
+		}
+	}
+	while (wait(&status) > 0)
+		good += status == 0;
+	CHECK(good == 8, "all of them");
+	uw_object_put(o);
+}
+
+static int64_t count(const char *text)
+{
+	sqlite3 *db;
+	int64_t n = -1;
+
+	if (sqlite3_open(db_name, &db) == SQLITE_OK)
+		n = db_number(db, text);
+	sqlite3_close(db);
+	return n;
+}
+
+static void test_budget_evicts_the_least_used(void)
+{
+	struct store_counters c;
+	struct store_file file;
+	struct uw_object *o = open_program(program, &file);
+	struct store *store;
+
+	CHECK(count("SELECT count(*) FROM tables") == 1, "stored once by eight");
+	CHECK(sql("UPDATE objects SET last_used = 5") == SQLITE_OK, "long ago");
+	CHECK(sql("INSERT INTO objects SELECT 77, x'aa', 1, 1, machine, 'oldest', 1, 4, 4, 9 FROM "
+		  "objects;"
+		  "INSERT INTO tables SELECT 99, 77, version, builder, 6, 0, 0, 0, 0, NULL, "
+		  "zeroblob(1000000)"
+		  " FROM tables") == SQLITE_OK,
+	      "a second");
+	CHECK(store_open(db_name, &store) == 0 && store_shrink(store, 600 << 10) == 0, "shrinks");
+	store_counters(store, &c);
+	CHECK(c.evicted == 1, "one went");
+	store_close(store);
+	CHECK(count("SELECT count(*) FROM objects WHERE path != 'oldest'") == 1, "the other stays");
+	CHECK(count("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size") <=
+		      600 << 10,
+	      "the file is smaller");
+	CHECK(count("SELECT count(*) FROM pragma_foreign_key_check") == 0, "nothing hangs loose");
+	uw_object_put(o);
+}
+
+static void test_a_thread_keeps_them(void)
+{
+	struct store_counters c;
+	struct store_file file;
+	struct uw_object *o = open_program(program, &file);
+	struct keeper *keeper;
+	struct store *store;
+	size_t size;
+
+	remove_db();
+	CHECK(store_open(db_name, &store) == 0 && keeper_new(store, &keeper) == 0, "a keeper");
+	CHECK(keeper_add(keeper, o, &file) == 0 && keeper_add(keeper, o, &file) == 0, "twice");
+	keeper_wait(keeper);
+	CHECK(uw_object_compiled(o, &size) != NULL, "compiled");
+	keeper_free(keeper);
+	store_counters(store, &c);
+	CHECK(c.kept == 1 && c.found == 1, "kept, then found");
+	store_close(store);
+	uw_object_put(o);
+	/* Without a store it compiles all the same. */
+	o = open_program(program, &file);
+	CHECK(keeper_new(NULL, &keeper) == 0 && keeper_add(keeper, o, &file) == 0, "no store");
+	keeper_wait(keeper);
+	keeper_free(keeper);
+	CHECK(uw_object_compiled(o, &size) != NULL, "compiled");
+	uw_object_put(o);
+}
+
+static void test_paths(void)
+{
+	char *path = NULL;
+
+	CHECK(db_path("", &path) == -ENOENT, "none is wanted");
+	CHECK(setenv("OFFWIND_DB", "", 1) == 0 && db_path(NULL, &path) == -ENOENT, "nor here");
+	CHECK(setenv("OFFWIND_DB", "/a/b", 1) == 0 && db_path(NULL, &path) == 0 &&
+		      !strcmp(path, "/a/b"),
+	      "OFFWIND_DB");
+	free(path);
+	CHECK(db_path("/c", &path) == 0 && !strcmp(path, "/c"), "given");
+	free(path);
+	CHECK(unsetenv("OFFWIND_DB") == 0 && db_path(NULL, &path) == 0, "by default");
+	if (!geteuid())
+		CHECK(!strcmp(path, "/var/lib/offwind/offwind.db"), "root's");
+	free(path);
+}
+
+int main(void)
+{
+	char command[64];
+
+	if (!mkdtemp(folder))
+		return 1;
+	(void)snprintf(db_name, sizeof(db_name), "%s/made/offwind.db", folder);
+	make_program();
+	log_quiet(true);
+	(void)sleep(3); /* until the program is old enough to be known by its inode */
+	test_what_was_kept_is_found();
+	test_new_files_are_known_by_contents_alone();
+	test_damage_is_dropped_and_rebuilt();
+	test_other_builders_are_left_alone();
+	test_foreign_files_are_refused();
+	test_processes_share_it();
+	test_budget_evicts_the_least_used();
+	test_a_thread_keeps_them();
+	test_paths();
+	(void)snprintf(command, sizeof(command), "rm -rf %s", folder);
+	if (system(command))
+		(void)printf("%s: left there\n", folder);
+	return check_done();
+}
