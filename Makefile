@@ -91,9 +91,20 @@ $(1)/tests/%: $(1)/tests/%.o $(1)/libagent.a $(1)/liboffwind.a
 	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
 endef
 
+# What compares and times other unwinders: tests/peers/ and the libraries they stand for.
+PEERS_C := $(wildcard tests/peers/*.c)
+PEERS := tests/diff/peers
+# $(1) directory, $(2) variable holding the flags
+define build-peers
+$(PEERS:%=$(1)/%): $(1)/%: $(1)/%.o $(PEERS_C:%.c=$(1)/%.o) $(1)/libagent.a $(1)/liboffwind.a
+	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ -lunwind-$$(shell uname -m) -lunwind $$(LDLIBS)
+endef
+
 ASAN_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
 $(eval $(call build-in,$(BUILD),CFLAGS))
 $(eval $(call build-in,$(BUILD)/asan,ASAN_FLAGS))
+$(eval $(call build-peers,$(BUILD),CFLAGS))
+$(eval $(call build-peers,$(BUILD)/asan,ASAN_FLAGS))
 
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined

@@ -1,0 +1,249 @@
+/*
+ * Walks every sample of recordings with libunwind and libdwfl too, and compares
+ * the frames, pc by pc, where those two agree with each other.  README.md beside
+ * this says what the classes mean.
+ *   usage: peers [-v] NAME[:PERCENT]=FILE…
+ *          -v: show what differs; PERCENT: fail where fewer samples are complete
+ * Exit 1 where more than one in a thousand of the agreed samples differs and is not of one of
+ * the two classes in which the peers are known to be wrong.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/peers/peer.h"
+#include "unwinder/object.h"
+
+enum class {
+	EQUAL,
+	FURTHER, /* the peers stop early, at the same frame; ours goes on to a root */
+	LEAF,	 /* the peers leave out the caller of code that has no rules and no frame yet */
+	BEYOND,	 /* ours goes on behind where the peers stop, and not to a root */
+	SHORTER, /* ours stops where they go on */
+	OTHER,	 /* another pc */
+	N_CLASSES
+};
+
+static const char *const class_names[N_CLASSES] = {
+	"equal",	"peers stop before the root",  "peers leave out a leaf's caller",
+	"ours goes on", "ours stops before the peers", "frames differ"
+};
+
+struct counts {
+	size_t samples, agreed, of[N_CLASSES], complete, peer_complete[2];
+};
+
+static bool verbose;
+
+struct walk {
+	uint64_t pcs[PEER_FRAMES];
+	size_t n;
+};
+
+static bool same(const struct walk *a, const struct walk *b)
+{
+	return a->n == b->n && !memcmp(a->pcs, b->pcs, a->n * sizeof(*a->pcs));
+}
+
+static bool is_complete(const struct life *life, const struct walk *walk)
+{
+	uint64_t last = walk->n ? walk->pcs[walk->n - 1] : 0;
+
+	return walk->n && life_is_root(life, walk->n > 1 ? last - 1 : last);
+}
+
+/* Whether a call instruction ends at pc: call rel32, or call r/m64 in its forms (SDM vol. 2). */
+static bool is_called_from(const struct life *life, uint64_t pc)
+{
+	static const uint8_t sizes[] = { 2, 3, 4, 6, 7 };
+	const struct code *code = life_code(life, pc - 1);
+	const uint8_t *before =
+		code && code->image ? image_at(code->image, pc - code->bias - 7, 7) : NULL;
+
+	if (!before)
+		return false;
+	if (before[2] == 0xe8)
+		return true;
+	for (size_t i = 0; i < sizeof(sizes); i++)
+		if (before[7 - sizes[i]] == 0xff && (before[8 - sizes[i]] >> 3 & 7) == 2)
+			return true;
+	return false;
+}
+
+/*
+ * No rule for the pc, and the word at sp is behind a call: ours takes it for the
+ * return address.  The peers follow the frame pointer, which is still the
+ * caller's, to the caller's caller.  Apart from that all is the same.
+ */
+static bool is_leaf_left_out(const struct life *life, const struct sample *sample,
+			     const struct walk *ours, const struct walk *them)
+{
+	const struct uw_mapping *m = uw_space_find(life->space, ours->pcs[0]);
+	struct uw_rule rule;
+	uint64_t top;
+
+	if (ours->n != them->n + 1 || ours->n < 3 || sample->stack.size < 8 || !m || !m->object ||
+	    uw_object_interpret(m->object, ours->pcs[0] - m->bias, true, &rule) != -ENOENT)
+		return false;
+	memcpy(&top, sample->stack.bytes, 8);
+	return top == ours->pcs[1] && ours->pcs[0] == them->pcs[0] && is_called_from(life, top) &&
+	       !memcmp(ours->pcs + 2, them->pcs + 1, (them->n - 1) * sizeof(*them->pcs));
+}
+
+/* them: what both peers say. */
+static enum class class_of(const struct life *life, const struct sample *sample,
+			   const struct walk *ours, const struct walk *them) {
+	size_t n = ours->n < them->n ? ours->n : them->n;
+
+	if (same(ours, them)) return EQUAL;
+	if (is_leaf_left_out(life, sample, ours, them)) return LEAF;
+	if (memcmp(ours->pcs, them->pcs, n * sizeof(*ours->pcs)) != 0) return OTHER;
+	if (ours->n < them->n) return SHORTER;
+	return is_complete(life, ours) ? FURTHER : BEYOND;
+}
+
+static void show_pc(const struct life *life, const struct walk *walk, size_t i)
+{
+	uint64_t pc = i < walk->n ? walk->pcs[i] : 0, lookup = i ? pc - 1 : pc;
+	const struct code *code = life_code(life, lookup);
+	const char *name = NULL;
+
+	if (i >= walk->n) {
+		(void)printf("  %-44s", "-");
+		return;
+	}
+	if (!code || !code->image) {
+		(void)printf("  %-44" PRIx64, pc);
+		return;
+	}
+	name = image_symbol(code->image, lookup - code->bias);
+	(void)printf("  %-24.24s %6" PRIx64 " %-12.12s",
+		     strrchr(code->image->module->path, '/')
+			     ? strrchr(code->image->module->path, '/') + 1
+			     : code->image->module->path,
+		     pc - code->bias, name ? name : "?");
+}
+
+static void show(const struct life *life, size_t number, const char *why, const struct walk *walks)
+{
+	size_t n = 0;
+
+	for (size_t w = 0; w < 3; w++)
+		n = walks[w].n > n ? walks[w].n : n;
+	(void)printf("sample %zu: %s; ours %zu frames, libunwind %zu, libdwfl %zu\n", number, why,
+		     walks[0].n, walks[1].n, walks[2].n);
+	for (size_t i = 0; i < n; i++) {
+		bool all = i < walks[0].n && i < walks[1].n && i < walks[2].n &&
+			   walks[0].pcs[i] == walks[1].pcs[i] && walks[0].pcs[i] == walks[2].pcs[i];
+
+		if (all && i + 1 < n && i + 1 < walks[0].n && i + 1 < walks[1].n &&
+		    i + 1 < walks[2].n && walks[0].pcs[i + 1] == walks[1].pcs[i + 1] &&
+		    walks[0].pcs[i + 1] == walks[2].pcs[i + 1])
+			continue; /* the last agreed frame is shown, and what follows */
+		(void)printf("  %3zu", i);
+		for (size_t w = 0; w < 3; w++)
+			show_pc(life, &walks[w], i);
+		(void)printf("\n");
+	}
+}
+
+static int compare(const char *name, const char *file, struct counts *total, double least)
+{
+	static const struct peer *const peers[3] = { &peer_file, &peer_libunwind, &peer_libdwfl };
+	static struct walk walks[3];
+	struct counts c = { 0 };
+	struct recording recording;
+	void *self[3] = { NULL };
+	int err = recording_read(file, 0, &recording);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < 3 && !err; i++)
+		err = peers[i]->new (&recording, SIZE_MAX, &self[i]);
+	for (size_t i = 0; i < recording.n_samples && !err; i++) {
+		const struct sample *sample = &recording.samples[i];
+		const struct life *life = &recording.lives[sample->life];
+		enum class class;
+		bool complete;
+
+		for (size_t w = 0; w < 3; w++)
+			walks[w].n = peers[w]->walk(self[w], sample, walks[w].pcs);
+		complete = is_complete(life, &walks[0]);
+		c.samples++;
+		c.complete += complete;
+		for (size_t w = 1; w < 3; w++)
+			c.peer_complete[w - 1] += is_complete(life, &walks[w]);
+		if (verbose && !complete)
+			show(life, i, "not complete", walks);
+		if (!same(&walks[1], &walks[2]))
+			continue;
+		c.agreed++;
+		class = class_of(life, sample, &walks[0], &walks[1]);
+		c.of[class]++;
+		if (verbose && class != EQUAL && complete)
+			show(life, i, class_names[class], walks);
+	}
+	for (size_t i = 0; i < 3; i++)
+		peers[i]->free(self[i]);
+	recording_free(&recording);
+	if (err || !c.samples)
+		return err ? err : -1;
+	(void)printf(
+		"%-8s %5zu samples, complete: ours %.2f %%, libunwind %.2f %%, libdwfl %.2f %%; "
+		"peers agree on %zu",
+		name, c.samples, 100.0 * (double)c.complete / (double)c.samples,
+		100.0 * (double)c.peer_complete[0] / (double)c.samples,
+		100.0 * (double)c.peer_complete[1] / (double)c.samples, c.agreed);
+	for (size_t i = 0; i < N_CLASSES; i++) {
+		if (c.of[i] || i == EQUAL)
+			(void)printf(", %s %zu", class_names[i], c.of[i]);
+		total->of[i] += c.of[i];
+	}
+	(void)printf("\n");
+	total->samples += c.samples;
+	total->agreed += c.agreed;
+	if ((double)c.complete < least / 100 * (double)c.samples) {
+		(void)printf("%s: fewer than %.1f %% are complete\n", name, least);
+		return 1;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct counts total = { 0 };
+	int option, failed = 0;
+	size_t other, explained;
+
+	while ((option = getopt(argc, argv, "v")) != -1) {
+		if (option != 'v')
+			return 2;
+		verbose = true;
+	}
+	for (int i = optind; i < argc; i++) {
+		char *file = strchr(argv[i], '='), *least;
+
+		if (!file)
+			return 2;
+		*file++ = 0;
+		least = strchr(argv[i], ':');
+		if (least)
+			*least++ = 0;
+		if (compare(argv[i], file, &total, least ? strtod(least, NULL) : 0))
+			failed = 1;
+	}
+	explained = total.of[FURTHER] + total.of[LEAF];
+	other = total.agreed - total.of[EQUAL] - explained;
+	if (total.agreed)
+		(void)printf("all      %5zu samples, peers agree on %zu: equal %.3f %%, peers "
+			     "known to be "
+			     "wrong %.3f %%, other %.3f %%\n",
+			     total.samples, total.agreed,
+			     100.0 * (double)total.of[EQUAL] / (double)total.agreed,
+			     100.0 * (double)explained / (double)total.agreed,
+			     100.0 * (double)other / (double)total.agreed);
+	return failed || !total.agreed || other * 1000 > total.agreed;
+}

@@ -1,0 +1,36 @@
+/*
+ * tests/peers/peer.h: what walks stacks, all shown the same recording: the
+ * library under test, libunwind, elfutils' libdwfl, and the least a walk can be.
+ */
+#ifndef TESTS_PEERS_PEER_H
+#define TESTS_PEERS_PEER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/peers/recording.h"
+
+#define PEER_FRAMES 1024
+#define PEER_MANY   16 /* most samples at once */
+
+struct peer {
+	const char *name;
+	/* Opens files and makes what is made once.  One life alone where it is not SIZE_MAX. */
+	int (*new)(struct recording *recording, size_t life, void **self);
+	void (*free)(void *self);    /* NULL is fine */
+	void (*prepare)(void *self); /* before each sample, untimed; or NULL */
+	/* Fills pcs (NULL: not wanted), PEER_FRAMES of them, innermost first; gives how many. */
+	size_t (*walk)(void *self, const struct sample *sample, uint64_t *pcs);
+	/* Instead, where samples are walked several at once: fills n_pcs too; or NULL. */
+	void (*many)(void *self, const struct sample *samples, size_t n, uint64_t *pcs[],
+		     size_t n_pcs[]);
+};
+
+extern const struct peer peer_table;	 /* ours, tables ready */
+extern const struct peer peer_file;	 /* ours, rules from the files: no table yet */
+extern const struct peer peer_bare;	 /* ours, tables ready, nothing cached before each sample */
+extern const struct peer peer_floor;	 /* a loop over a direct index */
+extern const struct peer peer_libunwind; /* remote accessors, global cache */
+extern const struct peer peer_libdwfl;	 /* dwfl_attach_state */
+
+#endif
