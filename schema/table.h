@@ -31,7 +31,7 @@
  *           4     the return address carries an authentication code
  *           5     synthesised: no unwind information says so
  *           6     some register of ext is saved
- *           7     0
+ *           7     based: some saved register's place counts from the frame pointer
  *           8–31  CFA's offset from its register, s24 × 8 bytes
  *           32–47 where the frame pointer is saved, from the CFA, s16 × 8 bytes
  *           48–63 the return address, likewise
@@ -43,8 +43,22 @@
  * of the record in slow and bits 8–31 are 0.
  *
  * ext, x86_64: where rbx r12 r13 r14 r15 are saved, s16 × 8 bytes from the CFA;
- * aarch64: x19…x28.  The last s16 is the CFA's register of TABLE_REG; those
- * between are TABLE_SAME, as is everything unused.
+ * aarch64: x19…x28.  From behind, the last s16 is the CFA's register of TABLE_REG
+ * and TABLE_DEREF, the next of a based word the set of places that count from the
+ * frame pointer (bit i: ext[i]; TABLE_BASED_FP: the frame pointer's own), the next
+ * what TABLE_DEREF adds.  Those between are TABLE_SAME, as is everything unused.
+ *
+ * How a walker applies them, with every register and the pc those of the frame:
+ *
+ *   TABLE_SP, _FP, _REG  CFA = register + offset
+ *   TABLE_DEREF          CFA = *(register + offset) + add × 8: a realigned stack
+ *   TABLE_PLT            CFA = sp + offset + (((pc & mask) >= least) << shift): a PLT
+ *                        pushes before its last instructions.  Bits 32–36 of the word
+ *                        are mask, 37–41 least, 42–46 shift; the frame pointer and
+ *                        ext are as they were.  pc as it stands, not less one.
+ *   ra                   *(CFA + place), always of the CFA
+ *   fp, ext              *((based ? fp : CFA) + place × 8).  What counts from fp was
+ *                        an expression and is read wherever it lies, even below sp.
  */
 #ifndef SCHEMA_TABLE_H
 #define SCHEMA_TABLE_H
@@ -52,11 +66,11 @@
 #include <linux/types.h>
 
 #define TABLE_MAGIC	  0x4254574fu /* "OWTB" */
-#define TABLE_VERSION	  1
+#define TABLE_VERSION	  2
 #define TABLE_HEADER_SIZE 192u
 #define TABLE_ALIGN	  64u
 #define TABLE_KEY_PAD	  32u	      /* a vector may be read that begins at the last key */
-#define TABLE_BUILDER	  1u	      /* raised when the same file gives another table */
+#define TABLE_BUILDER	  2u	      /* raised when the same file gives another table */
 #define TABLE_NO_BLOCK	  0xffffffffu /* a sup where no row begins */
 
 #define TABLE_BLOCK_UNITS 256u
@@ -74,11 +88,13 @@ enum table_flag {
 };
 
 enum table_kind {
-	TABLE_NONE, /* ask the file */
-	TABLE_SLOW, /* a record: expressions, odd registers, odd offsets */
-	TABLE_SP,   /* CFA = sp + offset */
-	TABLE_FP,   /* CFA = fp + offset; SP but for bit 0 */
-	TABLE_REG,  /* CFA = another register + offset */
+	TABLE_NONE,  /* ask the file */
+	TABLE_SLOW,  /* a record: expressions, odd registers, odd offsets */
+	TABLE_SP,    /* CFA = sp + offset */
+	TABLE_FP,    /* CFA = fp + offset; SP but for bit 0 */
+	TABLE_REG,   /* CFA = another register + offset */
+	TABLE_PLT,   /* CFA = sp + offset, and more behind a PLT entry's push */
+	TABLE_DEREF, /* CFA = *(register + offset) + add */
 	TABLE_KINDS
 };
 
@@ -87,6 +103,8 @@ enum table_kind {
 #define TABLE_WORD_SIGNED (1u << 4)
 #define TABLE_WORD_SYNTH  (1u << 5)
 #define TABLE_WORD_SAVED  (1u << 6)
+#define TABLE_WORD_BASED  (1u << 7)
+#define TABLE_BASED_FP	  (1 << 14)
 
 struct table_header {
 	__u32 magic;

@@ -557,6 +557,7 @@ static int finish_row(const struct run *r, const struct uw_fde *fde, struct uw_r
 		out->cfa_expr = r->row.cfa_expr;
 	else
 		out->cfa_off = r->row.cfa_off;
+	out->cfa_kind = UW_CFA_PLAIN;
 	out->cfa_reg = r->row.cfa_reg;
 	out->ra = (uint8_t)fde->cie.ra;
 	out->stepper = UW_STEPPER_CFI;

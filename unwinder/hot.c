@@ -11,8 +11,8 @@
 #define EXACT	     ((uint64_t)1 << 63)
 #define TAG_MAX	     0x7fff
 
-/* The word's kind is SP or FP and nobody was interrupted. */
-#define COMMON_MASK (TABLE_WORD_SIGNAL | 6u)
+/* The word's kind is SP or FP, all places count from the CFA and nobody was interrupted. */
+#define COMMON_MASK (TABLE_WORD_BASED | TABLE_WORD_SIGNAL | 6u)
 #define COMMON	    ((uint32_t)TABLE_SP)
 
 _Static_assert((TABLE_SP & 6) == TABLE_SP && TABLE_FP == (TABLE_SP | 1) &&

@@ -2,7 +2,30 @@
 
 #include <errno.h>
 
+#include "unwinder/bytes.h"
+
 #define CFA_MAX (((int64_t)1 << 23) - 1) /* × 8 */
+
+/* ---- expressions that a word can say ------------------------------------------------ */
+
+enum { /* DWARF 5 §7.7.1 */
+       OP_DEREF = 0x06,
+       OP_AND = 0x1a,
+       OP_PLUS = 0x22,
+       OP_PLUS_UCONST = 0x23,
+       OP_SHL = 0x24,
+       OP_GE = 0x2a,
+       OP_LIT0 = 0x30,
+       OP_BREG0 = 0x70,
+};
+
+/* A CFA as a word has it. */
+struct cfa {
+	uint64_t word; /* the kind; of PLT its numbers too */
+	uint8_t reg;
+	int64_t off;
+	int16_t add; /* of DEREF */
+};
 
 /* A place as a word has it; -ENOTSUP where it does not fit. */
 static int place_of(int64_t off, int16_t *out)
@@ -13,20 +36,138 @@ static int place_of(int64_t off, int16_t *out)
 	return 0;
 }
 
-/* The slot of ext a register has; NULL: none. */
-static int16_t *slot_of(const struct uw_arch *arch, struct uw_row *row, unsigned int reg)
+static bool take_op(struct uw_bytes *b, uint8_t op)
 {
-	for (unsigned int i = 0; i < arch->n_saved; i++)
-		if (arch->saved[i] == reg)
-			return &row->ext[i];
+	return uw_bytes_u8(b) == op && !b->err;
+}
+
+/* One of 32 operations in a row, DW_OP_lit0… or DW_OP_breg0…: which. */
+static bool take_one_of(struct uw_bytes *b, uint8_t first, uint8_t *out)
+{
+	*out = (uint8_t)(uw_bytes_u8(b) - first);
+	return !b->err && *out < 32;
+}
+
+static bool take_breg(struct uw_bytes *b, uint8_t *reg, int64_t *off)
+{
+	bool is = take_one_of(b, OP_BREG0, reg);
+
+	*off = uw_bytes_sleb(b);
+	return is && !b->err;
+}
+
+/*
+ * bregR N; deref; [plus_uconst M]: where gcc has realigned the stack, and where
+ * assembly keeps the old stack pointer in a slot (ld.so, OpenSSL).
+ */
+static bool is_deref(const struct uw_arch *arch, struct uw_bytes b, struct cfa *out)
+{
+	uint64_t add = 0;
+
+	if (!take_breg(&b, &out->reg, &out->off) || !take_op(&b, OP_DEREF))
+		return false;
+	if (!uw_bytes_done(&b)) {
+		if (!take_op(&b, OP_PLUS_UCONST))
+			return false;
+		add = uw_bytes_uleb(&b);
+	}
+	out->word = TABLE_DEREF;
+	return uw_bytes_done(&b) && !b.err && add <= INT32_MAX &&
+	       !place_of((int64_t)add, &out->add) && out->reg < arch->n_regs;
+}
+
+/*
+ * breg sp N; breg pc 0; lit mask; and; lit least; ge; lit shift; shl; plus: how
+ * bfd and gold describe .plt, whose entries of 16 bytes push in their middle.
+ * least is 11; in the forms with endbr64 or bnd 10, 9 or 5.
+ */
+static bool is_plt(const struct uw_arch *arch, struct uw_bytes b, struct cfa *out)
+{
+	uint8_t pc, mask, least, shift;
+	int64_t zero;
+
+	if (!take_breg(&b, &out->reg, &out->off) || !take_breg(&b, &pc, &zero) ||
+	    !take_one_of(&b, OP_LIT0, &mask) || !take_op(&b, OP_AND) ||
+	    !take_one_of(&b, OP_LIT0, &least) || !take_op(&b, OP_GE) ||
+	    !take_one_of(&b, OP_LIT0, &shift) || !take_op(&b, OP_SHL) || !take_op(&b, OP_PLUS))
+		return false;
+	out->word = TABLE_PLT | uw_plt_word(mask, least, shift);
+	return uw_bytes_done(&b) && out->reg == arch->sp && pc == arch->pc && zero == 0;
+}
+
+static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct cfa *out)
+{
+	struct uw_bytes expr;
+
+	*out = (struct cfa){ .reg = rule->cfa_reg };
+	if (rule->cfa_size) {
+		expr = uw_bytes_of(rule->cfa_expr, rule->cfa_size);
+		if (!is_deref(arch, expr, out) && !is_plt(arch, expr, out))
+			return -ENOTSUP;
+	} else {
+		out->off = rule->cfa_off;
+		out->word = out->reg == arch->sp   ? TABLE_SP
+			    : out->reg == arch->fp ? TABLE_FP
+						   : TABLE_REG;
+	}
+	if (out->off % 8 || out->off / 8 > CFA_MAX || out->off / 8 < -CFA_MAX)
+		return -ENOTSUP;
+	out->word |= ((uint64_t)(out->off / 8) & 0xffffff) << 8;
+	return 0;
+}
+
+/* ---- a rule as a word ----------------------------------------------------------------- */
+
+/* A row in the making. */
+struct making {
+	const struct uw_arch *arch;
+	const struct uw_rule *rule;
+	struct cfa cfa;
+	struct uw_row row;
+	int16_t fp, ra;
+	uint16_t based;
+};
+
+/* Where a row keeps the place of a register, and its bit among the based; NULL: nowhere. */
+static int16_t *slot_of(struct making *m, unsigned int reg, uint16_t *bit)
+{
+	if (reg == m->arch->fp) {
+		*bit = TABLE_BASED_FP;
+		return &m->fp;
+	}
+	for (unsigned int i = 0; i < m->arch->n_saved; i++) {
+		if (m->arch->saved[i] == reg) {
+			*bit = (uint16_t)(1u << i);
+			return &m->row.ext[i];
+		}
+	}
 	return NULL;
 }
 
-static int set_reg(const struct uw_arch *arch, const struct uw_rule *rule,
-		   const struct uw_reg_rule *r, struct uw_row *row, int16_t *fp, int16_t *ra)
+/* Stored at fp + N, says DW_OP_bregFP N. */
+static int set_based(struct making *m, const struct uw_reg_rule *r)
 {
-	bool is_ra = r->reg == rule->ra;
+	struct uw_bytes expr = uw_bytes_of(r->expr, r->size);
 	int16_t *slot, place;
+	uint16_t bit;
+	uint8_t reg;
+	int64_t off;
+
+	slot = slot_of(m, r->reg, &bit);
+	if (!slot || !take_breg(&expr, &reg, &off) || !uw_bytes_done(&expr) || expr.err ||
+	    reg != m->arch->fp || place_of(off, &place))
+		return -ENOTSUP;
+	*slot = place;
+	m->based |= bit;
+	return 0;
+}
+
+static int set_reg(struct making *m, const struct uw_reg_rule *r)
+{
+	const struct uw_arch *arch = m->arch;
+	bool is_ra = r->reg == m->rule->ra;
+	int16_t *slot, place;
+	uint16_t bit;
 
 	/* Vectors are nobody's concern, unless finding them could fail. */
 	if (r->reg >= arch->n_regs &&
@@ -35,76 +176,120 @@ static int set_reg(const struct uw_arch *arch, const struct uw_rule *rule,
 	if (r->reg == arch->sp || (r->reg == arch->pc && !is_ra))
 		return -ENOTSUP;
 	if (is_ra && r->kind == UW_RULE_UNDEFINED) {
-		*ra = TABLE_UNDEFINED;
+		m->ra = TABLE_UNDEFINED;
 		return 0;
 	}
 	if (r->kind == UW_RULE_SAME && r->reg != arch->pc)
 		return 0;
+	if (r->kind == UW_RULE_AT_EXPR && !is_ra)
+		return set_based(m, r);
 	if (r->kind != UW_RULE_AT_CFA || place_of(r->off, &place))
 		return -ENOTSUP;
 	if (is_ra) {
-		*ra = place;
+		m->ra = place;
 		return 0;
 	}
-	slot = r->reg == arch->fp ? fp : slot_of(arch, row, r->reg);
+	slot = slot_of(m, r->reg, &bit);
 	if (!slot)
 		return -ENOTSUP;
 	/* Below sp: popped already (see step.c). */
-	if (rule->cfa_reg != arch->sp || r->off >= -rule->cfa_off)
+	if (uw_word_kind(m->cfa.word) != TABLE_SP || r->off >= -m->cfa.off)
 		*slot = place;
 	return 0;
 }
 
 int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_row *out)
 {
-	struct uw_row row = { .word = 0 };
-	int16_t fp = TABLE_SAME, ra = TABLE_SAME;
+	struct making m = { .arch = arch, .rule = rule, .fp = TABLE_SAME, .ra = TABLE_SAME };
+	int16_t *ext = m.row.ext;
 	uint64_t word;
+	bool saved = false;
 
-	if (rule->cfa_size || rule->ra != arch->lr || rule->cfa_off % 8 ||
-	    rule->cfa_off / 8 > CFA_MAX || rule->cfa_off / 8 < -CFA_MAX)
+	if (rule->ra != arch->lr || cfa_of(arch, rule, &m.cfa))
 		return -ENOTSUP;
 	for (unsigned int i = 0; i < TABLE_EXT_AARCH64; i++)
-		row.ext[i] = TABLE_SAME;
+		ext[i] = TABLE_SAME;
 	for (unsigned int i = 0; i < rule->n_regs; i++)
-		if (set_reg(arch, rule, &rule->regs[i], &row, &fp, &ra))
+		if (set_reg(&m, &rule->regs[i]))
 			return -ENOTSUP;
-	if (ra == TABLE_SAME && arch->lr == arch->pc)
+	if (m.ra == TABLE_SAME && arch->lr == arch->pc)
 		return -ENOTSUP; /* "the same pc" is an error, which the interpreter reports */
-	word = rule->cfa_reg == arch->sp   ? TABLE_SP
-	       : rule->cfa_reg == arch->fp ? TABLE_FP
-					   : TABLE_REG;
-	if (word == TABLE_REG)
-		row.ext[arch->ext_slots - 1] = rule->cfa_reg;
+	for (unsigned int i = 0; i < arch->n_saved; i++)
+		saved |= ext[i] != TABLE_SAME;
+	word = m.cfa.word | (uint64_t)(uint16_t)m.ra << 48;
+	switch (uw_word_kind(word)) {
+	case TABLE_PLT:
+		if (saved || m.fp != TABLE_SAME)
+			return -ENOTSUP;
+		break;
+	case TABLE_DEREF:
+		ext[uw_ext_add(arch)] = m.cfa.add;
+		/* fall through */
+	case TABLE_REG:
+		ext[uw_ext_reg(arch)] = m.cfa.reg;
+		/* fall through */
+	default:
+		word |= (uint64_t)(uint16_t)m.fp << 32;
+	}
+	if (m.based) {
+		word |= TABLE_WORD_BASED;
+		ext[uw_ext_based(arch)] = (int16_t)m.based;
+	}
 	word |= rule->signal ? TABLE_WORD_SIGNAL : 0;
 	word |= rule->ra_signed ? TABLE_WORD_SIGNED : 0;
-	for (unsigned int i = 0; i < arch->n_saved; i++)
-		if (row.ext[i] != TABLE_SAME)
-			word |= TABLE_WORD_SAVED;
-	word |= ((uint64_t)(rule->cfa_off / 8) & 0xffffff) << 8;
-	row.word = word | (uint64_t)(uint16_t)fp << 32 | (uint64_t)(uint16_t)ra << 48;
-	*out = row;
+	word |= saved ? TABLE_WORD_SAVED : 0;
+	m.row.word = word;
+	*out = m.row;
 	return 0;
 }
 
-static void add(struct uw_rule *rule, unsigned int reg, int16_t place)
+/* ---- and back --------------------------------------------------------------------------- */
+
+static void add(const struct uw_arch *arch, struct uw_rule *rule, unsigned int reg, int16_t place,
+		bool based)
 {
 	if (place != TABLE_SAME)
-		rule->regs[rule->n_regs++] = (struct uw_reg_rule){ .reg = (uint8_t)reg,
-								   .kind = UW_RULE_AT_CFA,
-								   .off = place * 8 };
+		rule->regs[rule->n_regs++] =
+			(struct uw_reg_rule){ .reg = (uint8_t)reg,
+					      .kind = based ? UW_RULE_AT_REG : UW_RULE_AT_CFA,
+					      .from = arch->fp,
+					      .off = place * 8 };
+}
+
+static void cfa_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext,
+		     struct uw_rule *out)
+{
+	out->cfa_size = 0;
+	out->cfa_kind = UW_CFA_PLAIN;
+	out->cfa_off = uw_word_cfa(word);
+	switch (uw_word_kind(word)) {
+	case TABLE_FP:
+		out->cfa_reg = arch->fp;
+		break;
+	case TABLE_DEREF:
+		out->cfa_kind = UW_CFA_DEREF;
+		out->cfa_add = ext[uw_ext_add(arch)] * 8;
+		/* fall through */
+	case TABLE_REG:
+		out->cfa_reg = (uint8_t)ext[uw_ext_reg(arch)];
+		break;
+	case TABLE_PLT:
+		out->cfa_kind = UW_CFA_PLT;
+		out->plt.mask = uw_word_plt_mask(word);
+		out->plt.least = uw_word_plt_least(word);
+		out->plt.shift = uw_word_plt_shift(word);
+		/* fall through */
+	default:
+		out->cfa_reg = arch->sp;
+	}
 }
 
 void uw_row_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext, struct uw_rule *out)
 {
-	unsigned int kind = uw_word_kind(word), i = 0;
+	unsigned int based = word & TABLE_WORD_BASED ? (uint16_t)ext[uw_ext_based(arch)] : 0, i = 0;
 
 	out->start = out->end = 0;
-	out->cfa_size = 0;
-	out->cfa_off = uw_word_cfa(word);
-	out->cfa_reg = kind == TABLE_SP	  ? arch->sp
-		       : kind == TABLE_FP ? arch->fp
-					  : (uint8_t)ext[arch->ext_slots - 1];
+	cfa_rule(arch, word, ext, out);
 	out->ra = arch->lr;
 	out->stepper = UW_STEPPER_CFI;
 	out->signal = word & TABLE_WORD_SIGNAL;
@@ -112,13 +297,14 @@ void uw_row_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext, 
 	out->n_regs = 0;
 	/* Sorted by register: fp stands among the saved ones. */
 	for (; i < arch->n_saved && arch->saved[i] < arch->fp; i++)
-		add(out, arch->saved[i], ext[i]);
-	add(out, arch->fp, uw_word_fp(word));
+		add(arch, out, arch->saved[i], ext[i], based >> i & 1);
+	if (uw_word_kind(word) != TABLE_PLT)
+		add(arch, out, arch->fp, uw_word_fp(word), based & TABLE_BASED_FP);
 	for (; i < arch->n_saved; i++)
-		add(out, arch->saved[i], ext[i]);
+		add(arch, out, arch->saved[i], ext[i], based >> i & 1);
 	if (uw_word_ra(word) == TABLE_UNDEFINED)
 		out->regs[out->n_regs++] =
 			(struct uw_reg_rule){ .reg = arch->lr, .kind = UW_RULE_UNDEFINED };
 	else
-		add(out, arch->lr, uw_word_ra(word));
+		add(arch, out, arch->lr, uw_word_ra(word), false);
 }

@@ -42,6 +42,43 @@ static inline uint32_t uw_word_slow(uint64_t word)
 	return (uint32_t)(word >> 32);
 }
 
+/* Of TABLE_PLT: CFA = sp + uw_word_cfa + (((pc & mask) >= least) << shift). */
+static inline uint8_t uw_word_plt_mask(uint64_t word)
+{
+	return word >> 32 & 31;
+}
+
+static inline uint8_t uw_word_plt_least(uint64_t word)
+{
+	return word >> 37 & 31;
+}
+
+static inline uint8_t uw_word_plt_shift(uint64_t word)
+{
+	return word >> 42 & 31;
+}
+
+static inline uint64_t uw_plt_word(uint8_t mask, uint8_t least, uint8_t shift)
+{
+	return (uint64_t)(mask | (uint32_t)least << 5 | (uint32_t)shift << 10) << 32;
+}
+
+/* Which of ext is the CFA's register, the set of based places, and what DEREF adds (× 8). */
+static inline unsigned int uw_ext_reg(const struct uw_arch *arch)
+{
+	return arch->ext_slots - 1u;
+}
+
+static inline unsigned int uw_ext_based(const struct uw_arch *arch)
+{
+	return arch->ext_slots - 2u;
+}
+
+static inline unsigned int uw_ext_add(const struct uw_arch *arch)
+{
+	return arch->ext_slots - 3u;
+}
+
 /* -ENOTSUP where no word can say it. */
 int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_row *out);
 

@@ -21,6 +21,14 @@ enum uw_rule_kind {		       /* DWARF 5 §6.4.1; N, the CFA and R are its letters
 		    UW_RULE_REGISTER,  /* register(R): is in R */
 		    UW_RULE_AT_EXPR,   /* expression(E): stored at E */
 		    UW_RULE_EXPR,      /* val_expression(E): is E */
+		    UW_RULE_AT_REG, /* stored at R + N: the expression that tables have a word for */
+};
+
+/* Expressions for the CFA that tables have a word for; cfa_reg + cfa_off is written R + N. */
+enum uw_cfa_kind {
+	UW_CFA_PLAIN, /* R + N, or another expression */
+	UW_CFA_DEREF, /* *(R + N) + cfa_add */
+	UW_CFA_PLT,   /* R + N + (((pc & plt.mask) >= plt.least) << plt.shift) */
 };
 
 struct uw_reg_rule {
@@ -31,7 +39,7 @@ struct uw_reg_rule {
 	uint32_t size; /* of expr */
 	uint8_t reg;   /* whose rule this is, by DWARF number */
 	uint8_t kind;  /* enum uw_rule_kind */
-	uint8_t from;  /* REGISTER: R */
+	uint8_t from;  /* REGISTER, AT_REG: R */
 };
 
 /* A register that is not mentioned is the same in the caller, caller-saved ones too. */
@@ -42,6 +50,11 @@ struct uw_rule {
 		const uint8_t *cfa_expr; /* or an expression, where cfa_size > 0 */
 	};
 	uint32_t cfa_size;
+	int32_t cfa_add;
+	uint8_t cfa_kind; /* enum uw_cfa_kind */
+	struct {
+		uint8_t mask, least, shift; /* below 32 */
+	} plt;
 	uint8_t cfa_reg;
 	uint8_t ra;	 /* the column that holds the return address */
 	uint8_t stepper; /* enum uw_stepper: who says so */

@@ -36,7 +36,7 @@ int uw_machine_reg(const struct uw_machine *machine, unsigned int reg, uint64_t 
 
 static int find_cfa(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cfa)
 {
-	uint64_t base;
+	uint64_t base, pc;
 	int err;
 
 	if (rule->cfa_size)
@@ -44,8 +44,24 @@ static int find_cfa(struct uw_machine *machine, const struct uw_rule *rule, uint
 	err = uw_machine_reg(machine, rule->cfa_reg, &base);
 	if (err)
 		return err;
-	*cfa = base + (uint64_t)rule->cfa_off;
-	return 0;
+	base += (uint64_t)rule->cfa_off;
+	switch (rule->cfa_kind) {
+	case UW_CFA_DEREF:
+		err = uw_machine_read(machine, base, 8, &base);
+		base += (uint64_t)(int64_t)rule->cfa_add;
+		break;
+	case UW_CFA_PLT:
+		err = uw_machine_reg(machine, machine->arch->pc, &pc);
+		if (!err)
+			base += (uint64_t)((pc & rule->plt.mask) >= rule->plt.least)
+				<< rule->plt.shift;
+		break;
+	default:
+		break;
+	}
+	if (!err)
+		*cfa = base;
+	return err;
 }
 
 /* -ENODATA: undefined, or from a register that is not known. */
@@ -75,6 +91,9 @@ static int find_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, 
 	case UW_RULE_AT_EXPR:
 		err = uw_expr_run(machine, rule->expr, rule->size, &cfa, &addr);
 		return err ? err : uw_machine_read(machine, addr, 8, out);
+	case UW_RULE_AT_REG:
+		err = uw_machine_reg(machine, rule->from, &addr);
+		return err ? err : uw_machine_read(machine, addr + (uint64_t)rule->off, 8, out);
 	case UW_RULE_EXPR:
 		return uw_expr_run(machine, rule->expr, rule->size, &cfa, out);
 	default:

@@ -62,7 +62,8 @@ static enum uw_answer step_by_rule(struct asking *a)
 	switch (uw_step(&w->machine, &a->rule, &a->found->cfa)) {
 	case 1:
 		/* Signal stacks lie anywhere, and expressions switch stacks on purpose. */
-		return rises(w, a->rule.signal || a->rule.cfa_size)
+		return rises(w,
+			     a->rule.signal || a->rule.cfa_size || a->rule.cfa_kind != UW_CFA_PLAIN)
 			       ? UW_ANSWER_SUCCESS
 			       : fail(a, UW_STOP_CFA_NOT_RISING);
 	case 0:

@@ -138,11 +138,12 @@ static int check_rules(const struct uw_table *t)
 
 	for (uint32_t i = 0; i < h->n_rules; i++) {
 		unsigned int kind = uw_word_kind(t->rule[i]);
-		int16_t reg = t->ext[(uint64_t)(i + 1) * h->ext_slots - 1];
+		int16_t reg = t->ext[(uint64_t)i * h->ext_slots + uw_ext_reg(t->arch)];
 
-		if (kind >= TABLE_KINDS || t->rule[i] & 0x80)
+		if (kind >= TABLE_KINDS)
 			return -EBADMSG;
-		if (kind == TABLE_REG && (reg < 0 || reg >= t->arch->n_regs))
+		if ((kind == TABLE_REG || kind == TABLE_DEREF) &&
+		    (reg < 0 || reg >= t->arch->n_regs))
 			return -EBADMSG;
 		if (kind == TABLE_SLOW && check_slow(t, uw_word_slow(t->rule[i])))
 			return -EBADMSG;
@@ -305,6 +306,7 @@ static void slow_rule(const struct uw_table *t, uint32_t off, struct uw_rule *ou
 		out->cfa_expr = t->expr + slow.cfa_off;
 	else
 		out->cfa_off = slow.cfa_off;
+	out->cfa_kind = UW_CFA_PLAIN;
 	out->cfa_reg = slow.cfa_reg;
 	out->ra = slow.ra;
 	out->stepper = UW_STEPPER_CFI;

@@ -78,8 +78,8 @@ static int build(const struct section *s, uint8_t **blob, size_t *size)
 static const uint8_t pushes[] = { 0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x44, 0x83, 3 };
 /* pop at the end: the slot stays named, though it is below rsp now. */
 static const uint8_t popped[] = { 0x41, 0x0e, 16, 0x83, 2, 0x4a, 0x0e, 8 };
-/* CFA = *(rbp - 8): what no word can say. */
-static const uint8_t expression[] = { 0x44, 0x0f, 3, 0x76, 0x78, 0x06 };
+/* CFA = rbp - 8 by an expression: what no word says. */
+static const uint8_t expression[] = { 0x44, 0x0f, 3, 0x76, 0x78, 0x96 };
 static const uint8_t outermost[] = { 0x07, 16 };
 
 static void add_all(struct section *s)
@@ -142,6 +142,88 @@ static void test_rows_are_what_the_program_says(void)
 	CHECK(t.header->build_id[1] == 0xcd && t.header->src_size == s.size &&
 		      t.header->n_segs == 1,
 	      "and it says of what");
+	free(blob);
+}
+
+/* gcc's prologue of a function that realigns its stack (-mstackrealign), as readelf shows it. */
+static const uint8_t realigned[] = {
+	0x45, 0x0c, 10, 0,		  /* lea 8(%rsp),%r10: CFA = r10 */
+	0x44, 0x10, 6,	2,    0x76, 0x00, /* push %rbp; mov %rsp,%rbp: at breg6 0 */
+	0x44, 0x0f, 3,	0x76, 0x78, 0x06, /* push %r10: CFA = *(rbp - 8) */
+	0x10, 12,   2,	0x76, 0x70,	  /* push %r12: at breg6 -16 */
+	0x44, 0x83, 9,	0x0f, 5,    0x77, 0x28, 0x06, 0x23, 0x08 /* *(rsp + 40) + 8, as ld.so */
+};
+/* .plt, as bfd describes it (elf_x86_64_eh_frame_lazy_plt in binutils' elf64-x86-64.c). */
+static const uint8_t plt[] = { 0x0e, 16,   0x46, 0x0e, 24,   0x4a, 0x0f, 11,   0x77, 0x08,
+			       0x80, 0x00, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22 };
+
+static void test_common_expressions_have_words(void)
+{
+	struct section s = { .size = 0 };
+	struct uw_table t;
+	struct uw_rule rule;
+	const int16_t *ext;
+	uint8_t *blob;
+	size_t size;
+	uint64_t word;
+
+	add_cie(&s);
+	add_fde(&s, CODE + 0x100, 0x40, realigned, sizeof(realigned));
+	add_fde(&s, CODE + 0x200, 0x40, plt, sizeof(plt));
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	CHECK(t.header->slow_size == 0 && t.header->expr_size == 0, "none is left to a record");
+	word = word_at(&t, 0x105, &ext);
+	CHECK(uw_word_kind(word) == TABLE_REG && ext[7] == 10 && !(word & TABLE_WORD_BASED), "r10");
+	word = word_at(&t, 0x109, &ext);
+	CHECK(uw_word_kind(word) == TABLE_REG && word & TABLE_WORD_BASED && uw_word_fp(word) == 0 &&
+		      ext[6] == TABLE_BASED_FP,
+	      "rbp where rbp points to");
+	word = word_at(&t, 0x10d, &ext);
+	CHECK(uw_word_kind(word) == TABLE_DEREF && uw_word_cfa(word) == -8 && ext[7] == 6 &&
+		      ext[5] == 0 && uw_word_ra(word) == -1,
+	      "*(rbp - 8)");
+	CHECK(ext[1] == -2 && ext[0] == TABLE_SAME && ext[6] == (TABLE_BASED_FP | 1 << 1),
+	      "r12 from rbp");
+	word = word_at(&t, 0x111, &ext);
+	CHECK(uw_word_kind(word) == TABLE_DEREF && uw_word_cfa(word) == 40 && ext[7] == 7 &&
+		      ext[5] == 1 && ext[0] == -9 && ext[6] == (TABLE_BASED_FP | 1 << 1),
+	      "rbx from the CFA still");
+	CHECK(uw_table_rule(&t, CODE + 0x111, &rule) == 0 && rule.cfa_kind == UW_CFA_DEREF &&
+		      rule.cfa_reg == 7 && rule.cfa_off == 40 && rule.cfa_add == 8 &&
+		      rule.n_regs == 4 && rule.regs[0].kind == UW_RULE_AT_CFA &&
+		      rule.regs[1].kind == UW_RULE_AT_REG && rule.regs[1].from == 6,
+	      "and back");
+	word = word_at(&t, 0x207, &ext);
+	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 24, "the first entry");
+	word = word_at(&t, 0x210, &ext);
+	CHECK(uw_word_kind(word) == TABLE_PLT && uw_word_cfa(word) == 8 && uw_word_ra(word) == -1 &&
+		      uw_word_plt_mask(word) == 15 && uw_word_plt_least(word) == 11 &&
+		      uw_word_plt_shift(word) == 3,
+	      "the others");
+	free(blob);
+}
+
+/* DW_CFA_expression of no bytes, in two rows: nothing to keep, and no place to keep it at. */
+static void test_an_expression_without_bytes_takes_no_room(void)
+{
+	static const uint8_t empty[] = { 0x44, 0x10, 3, 0, 0x44, 0x0e, 16, 0x44, 0x10, 12, 0 };
+	struct section s = { .size = 0 };
+	struct uw_table t;
+	struct uw_rule rule;
+	uint8_t *blob;
+	size_t size;
+
+	add_cie(&s);
+	add_fde(&s, CODE + 0x100, 0x40, empty, sizeof(empty));
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	CHECK(t.header->expr_size == 0, "no expressions");
+	CHECK(uw_table_rule(&t, CODE + 0x104, &rule) == 0 && rule.n_regs == 2 &&
+		      rule.regs[0].kind == UW_RULE_AT_EXPR && rule.regs[0].size == 0,
+	      "rbx by an empty one");
+	CHECK(uw_table_rule(&t, CODE + 0x108, &rule) == 0 && rule.cfa_off == 16, "the second row");
+	CHECK(uw_table_rule(&t, CODE + 0x10c, &rule) == 0 && rule.n_regs == 3 &&
+		      rule.regs[1].reg == 12 && rule.regs[1].size == 0,
+	      "r12 by another");
 	free(blob);
 }
 
@@ -299,6 +381,8 @@ static void test_objects_compile_and_adopt(void)
 int main(void)
 {
 	test_rows_are_what_the_program_says();
+	test_common_expressions_have_words();
+	test_an_expression_without_bytes_takes_no_room();
 	test_overlaps_and_damage_have_no_answer();
 	test_damaged_blobs_are_refused_or_harmless();
 	test_all_lookups_agree();
