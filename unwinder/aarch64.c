@@ -73,6 +73,167 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 	return true;
 }
 
+/* ---- PLTs and veneers -------------------------------------------------------------- */
+
+/*
+ * Letters for the instructions of stubs (Arm ARM C6.2), whatever their immediates.
+ * GNU ld and lld write their PLTs of the same ones, with bti and autia1716 as the
+ * program was linked to have them:
+ *
+ *     PLT0     [bti c]  stp x16,x30,[sp,#-16]!  adrp x16  ldr x17  add x16  br x17
+ *     entry    [bti c]  adrp x16  ldr x17  add x16  [autia1716]  br x17 or braa x17,x16
+ *     TLSDESC  [bti c]  stp x2,x3,[sp,#-16]!  adrp x2  adrp x3  ldr x2  add x3  br x2
+ *     veneers  [bti c]  adrp x16  add x16  br x16
+ *                       ldr x16,8  br x16
+ *                       ldr x16,16  adr x17,0  add x16,x16,x17  br x16
+ */
+static const struct {
+	char letter;
+	uint32_t mask, value;
+} letters[] = {
+	{ 't', 0xffffffff, 0xd503245f }, /* bti c */
+	{ 's', 0xffffffff, 0xa9bf7bf0 }, /* stp x16, x30, [sp, #-16]! */
+	{ 'a', 0x9f00001f, 0x90000010 }, /* adrp x16 */
+	{ 'l', 0xffc003ff, 0xf9400211 }, /* ldr x17, [x16, #…] */
+	{ 'd', 0xff8003ff, 0x91000210 }, /* add x16, x16, #… */
+	{ 'n', 0xffffffff, 0xd503201f }, /* nop: lld keeps room for bti c */
+	{ 'u', 0xffffffff, 0xd503219f }, /* autia1716 */
+	{ 'b', 0xffffffff, 0xd61f0220 }, /* br x17 */
+	{ 'B', 0xffffffff, 0xd71f0a30 }, /* braa x17, x16 */
+	{ 'S', 0xffffffff, 0xa9bf0fe2 }, /* stp x2, x3, [sp, #-16]! */
+	{ '2', 0x9f00001f, 0x90000002 }, /* adrp x2 */
+	{ '3', 0x9f00001f, 0x90000003 }, /* adrp x3 */
+	{ 'L', 0xffc003ff, 0xf9400042 }, /* ldr x2, [x2, #…] */
+	{ 'D', 0xff8003ff, 0x91000063 }, /* add x3, x3, #… */
+	{ 'e', 0xffffffff, 0xd61f0040 }, /* br x2 */
+	{ 'r', 0xffffffff, 0xd61f0200 }, /* br x16 */
+	{ 'i', 0xffffffff, 0x58000050 }, /* ldr x16, 8 bytes on */
+	{ 'I', 0xffffffff, 0x58000090 }, /* ldr x16, 16 bytes on */
+	{ 'j', 0xffffffff, 0x10000011 }, /* adr x17, here */
+	{ 'k', 0xffffffff, 0x8b110210 }, /* add x16, x16, x17 */
+};
+
+/* Longer ones first: a shorter one may be the rest of it. */
+static const char *const stubs[] = { "tsaldb", "saldb", "tS23LDe", "S23LDe", "taldub",
+				     "nnaldb", "taldb", "taldB",   "aldub",  "aldb",
+				     "aldB",   "tadr",	"adr",	   "Ijkr",   "ir" };
+
+static bool is_letter(uint32_t word, char letter)
+{
+	size_t i = 0;
+
+	while (letters[i].letter != letter)
+		i++;
+	return (word & letters[i].mask) == letters[i].value;
+}
+
+/* Does the stub hold with its instruction number at under code->at, as far as one can see? */
+static bool is_stub_at(const struct uw_code *code, const char *stub, size_t at)
+{
+	size_t size = strlen(stub), seen = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		ptrdiff_t off = ((ptrdiff_t)i - (ptrdiff_t)at) * 4;
+
+		if (off < 0 ? (size_t)-off > code->before : (size_t)off + 4 > code->after) {
+			/* Out of sight, or beyond the end of the code. */
+			if (off < 0 ? code->before < UW_CODE_BEFORE : code->after < UW_CODE_AFTER)
+				return false;
+			continue;
+		}
+		if (!is_letter(instruction(code->at + off), stub[i]))
+			return false;
+		seen++;
+	}
+	return seen == size || seen >= 3;
+}
+
+static struct uw_rule from_sp(int64_t depth)
+{
+	return (struct uw_rule){ .cfa_reg = UW_AARCH64_SP,
+				 .cfa_off = depth,
+				 .ra = UW_AARCH64_LR,
+				 .stepper = UW_STEPPER_PLT };
+}
+
+/* The return address stays in x30, and what is pushed when the instruction is about to run decides. */
+static bool stub(const struct uw_code *code, struct uw_rule *rule)
+{
+	for (size_t i = 0; i < sizeof(stubs) / sizeof(stubs[0]); i++) {
+		for (size_t at = 0; stubs[i][at]; at++) {
+			const char *push = strpbrk(stubs[i], "sS");
+
+			if (!is_stub_at(code, stubs[i], at))
+				continue;
+			*rule = from_sp(push && at > (size_t)(push - stubs[i]) ? 16 : 0);
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * crti: [paciasp, bti c or nop] stp x29,x30,[sp,#-16]!; mov x29,sp.  crtn: ldp
+ * x29,x30,[sp],#16; [autiasp]; ret.  Between them calls only.
+ */
+static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t off,
+		 struct uw_rule *rule)
+{
+	static const uint32_t push = 0xa9bf7bfd, pop = 0xa8c17bfd, autiasp = 0xd50323bf;
+	/* A return address less one is within the call. */
+	const uint8_t *here = at->at - off % 4;
+	uint64_t prologue = 0;
+	uint32_t last, before;
+
+	if (at->before < off % 4)
+		return false;
+	while (prologue < 12 && prologue + 4 <= start->after &&
+	       (instruction(start->at + prologue) & 0xfffff01f) == 0xd503201f)
+		prologue += 4; /* hints: that is what those three are */
+	if (prologue + 4 > start->after || instruction(start->at + prologue) != push)
+		return false;
+	*rule = from_sp(0);
+	last = at->before - off % 4 < 4 ? 0 : instruction(here - 4);
+	before = at->before - off % 4 < 8 ? 0 : instruction(here - 8);
+	if (off <= prologue + 3 || last == pop || (last == autiasp && before == pop))
+		return true;
+	*rule = from_sp(16);
+	rule->n_regs = 2;
+	rule->regs[0] =
+		(struct uw_reg_rule){ .reg = UW_AARCH64_FP, .kind = UW_RULE_AT_CFA, .off = -16 };
+	rule->regs[1] =
+		(struct uw_reg_rule){ .reg = UW_AARCH64_LR, .kind = UW_RULE_AT_CFA, .off = -8 };
+	return true;
+}
+
+/* ---- the frame so far ---------------------------------------------------------------- */
+
+/*
+ * AAPCS64 §6.4.6: a frame record is x29 and x30 stored side by side, and x29 points to
+ * it.  Of that, and of calls, the last one before the pc tells how far the function has
+ * come; a branch that does not return hides what came before it.
+ */
+static enum uw_built built(const uint8_t *code, size_t size)
+{
+	for (; size >= 4; size -= 4) {
+		uint32_t word = instruction(code + size - 4);
+
+		if ((word & 0xff8003ff) == 0x910003fd)
+			return UW_BUILT_FRAME; /* mov or add x29, sp */
+		if ((word & 0xfc000000) == 0x94000000 || (word & 0xfee00000) == 0xd6200000)
+			return UW_BUILT_FRAME; /* a call, which took x30: it has been saved */
+		if ((word & 0xff407fff) == 0xa9007bfd || (word & 0xfe407fff) == 0xa8407bfd)
+			return UW_BUILT_NONE; /* stp, ldp x29, x30, [sp]: x29 is the caller's */
+		if ((word & 0xffe00fff) == 0xf84007fe || (word & 0xffc003ff) == 0xf94003fe)
+			return UW_BUILT_NONE; /* ldr x30, [sp] */
+		if (word == 0xd503233f || word == 0xd503237f || word == 0xd503245f)
+			return UW_BUILT_NONE; /* paciasp, pacibsp, bti c: it begins here */
+		if ((word & 0xfc000000) == 0x14000000 || (word & 0xfe000000) == 0xd6000000)
+			return UW_BUILT_UNKNOWN; /* b, br, ret */
+	}
+	return UW_BUILT_UNKNOWN;
+}
+
 /*
  * The authentication code lies between the address and bit 55, and with
  * tagging off above it too.  How many bits an address has is the kernel's
@@ -102,5 +263,8 @@ const struct uw_arch uw_arch_aarch64 = {
 	.sigcontext_first = true,
 	.after_call = after_call,
 	.signal = signal_trampoline,
+	.stub = stub,
+	.init = init,
+	.built = built,
 	.strip = strip,
 };

@@ -28,6 +28,12 @@ struct uw_call {
 
 #define UW_SAVED_MAX 10
 
+enum uw_built { /* how far a function without rules has come with its frame */
+		UW_BUILT_UNKNOWN,
+		UW_BUILT_NONE, /* the return address is in lr, the frame pointer the caller's */
+		UW_BUILT_FRAME, /* lr has been saved, and the frame pointer is its own if it keeps one */
+};
+
 #define UW_CODE_BEFORE 16
 #define UW_CODE_AFTER  16
 
@@ -50,11 +56,13 @@ struct uw_arch {
 	struct uw_call (*after_call)(const struct uw_code *code);
 	/* Is code->at the start of a signal trampoline, or (exact) within one? */
 	bool (*signal)(const struct uw_code *code, bool exact, struct uw_rule *rule);
-	/* Is code->at within a PLT entry or a stub like it? NULL: there is no such need. */
+	/* Is code->at within a PLT entry or a stub like it? */
 	bool (*stub)(const struct uw_code *code, struct uw_rule *rule);
-	/* The frame of _init, whose code begins at start; at is off bytes into it.  NULL: none known. */
+	/* The frame of _init or _fini, whose code begins at start; at is off bytes into it. */
 	bool (*init)(const struct uw_code *start, const struct uw_code *at, uint64_t off,
 		     struct uw_rule *rule);
+	/* What the code below the pc, its last size bytes, has built.  NULL: it is not told so. */
+	enum uw_built (*built)(const uint8_t *code, size_t size);
 	/* Takes authentication bits and tags off a code address; user addresses end at top. */
 	uint64_t (*strip)(uint64_t pc, uint64_t top);
 };

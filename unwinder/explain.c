@@ -25,6 +25,7 @@ struct replay {
 	const struct uw_thread *thread;
 	const struct uw_stack *stack;
 	struct uw_machine machine;
+	bool sp_low; /* as in the walk */
 };
 
 const char *uw_reg_name(uint16_t machine, unsigned int reg)
@@ -327,11 +328,15 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		if (next && next->stepper >= UW_STEPPER_N) {
 			step_by_user(&r, f, next, &step);
 		} else if (!err) {
+			if (r.sp_low)
+				(void)uw_stepper_from_record(arch, &rule);
 			r.machine.bias = f->mapping->bias;
 			find_row(object, step.vaddr, &rule, &step);
 			step_by_rule(&r, &rule, &step);
+			r.sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;
 		} else if (next) {
 			step_by_guess(&r, next, &step);
+			r.sp_low = arch->lr != arch->pc && next->stepper != UW_STEPPER_LEAF;
 		}
 		/* The last frame's step is told, but led nowhere that was kept. */
 		step.differs = next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||

@@ -78,6 +78,34 @@ static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 
 /* ---- leaf ------------------------------------------------------------------------------ */
 
+/* How much code below the pc is looked at. */
+#define BUILT_MAX 512
+
+/* A link register keeps its value while calls of others come and go: the code tells which it is. */
+static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
+{
+	struct uw_object *object = w->mapping ? w->mapping->object : NULL;
+	uint64_t room = w->mapping ? w->pc - w->mapping->start : 0;
+	uint8_t code[BUILT_MAX];
+
+	if (!object || guess->worth == UW_WORTH_NOTHING || room > w->pc)
+		return;
+	if (room > BUILT_MAX)
+		room = BUILT_MAX;
+	if (uw_object_read(object, w->pc - room - w->mapping->bias, code, room))
+		return;
+	switch (w->machine.arch->built(code, room)) {
+	case UW_BUILT_NONE:
+		guess->sure = true;
+		break;
+	case UW_BUILT_FRAME:
+		guess->worth = UW_WORTH_ELSEWHERE; /* unless nothing else leads on */
+		break;
+	default:
+		break;
+	}
+}
+
 void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
 {
 	const struct uw_arch *arch = w->machine.arch;
@@ -87,9 +115,8 @@ void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
 		if (uw_machine_reg(&w->machine, arch->lr, &guess->ra))
 			return;
 		guess->ra = uw_walk_stripped(w, guess->ra);
-		/* At a function's start a link register holds nothing else. */
-		if (guess->ra && uw_walk_code(w, guess->ra - 1))
-			guess->worth = UW_WORTH_DIRECT;
+		guess->worth = uw_guess_worth(w, guess->ra);
+		weigh_link(w, guess);
 		return;
 	}
 	guess->sp = w->sp + 8;
@@ -155,6 +182,8 @@ void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess)
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);
 	set_reg(regs, arch->fp, guess->fp);
+	/* A frame record lies anywhere in its frame (AAPCS64 §6.4.6). */
+	w->sp_low = arch->lr != arch->pc;
 }
 
 /* ---- scan ----------------------------------------------------------------------------------- */
@@ -201,4 +230,5 @@ void uw_guess_take_scan(struct uw_walking *w, const struct uw_guess *guess)
 	set_reg(regs, arch->sp, guess->sp);
 	if (above)
 		set_reg(regs, arch->fp, fp);
+	w->sp_low = arch->lr != arch->pc;
 }

@@ -33,6 +33,7 @@ enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra);
 struct uw_guess {
 	uint64_t ra, sp, fp;
 	enum uw_worth worth;
+	bool sure; /* LEAF: the code says so */
 };
 
 /* Stacks are not larger by default (RLIMIT_STACK), so a pointer beyond is no frame's. */

@@ -580,7 +580,7 @@ bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code code;
 
-	return o->arch->stub && !uw_object_code(o, pc, buffer, &code) && o->arch->stub(&code, rule);
+	return !uw_object_code(o, pc, buffer, &code) && o->arch->stub(&code, rule);
 }
 
 /* The range without FDEs around lookup, all sections taken together. */
@@ -615,8 +615,8 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 }
 
 /*
- * The linker joins .init from pieces of many files, so that no FDE can tell of
- * it; crti's prologue and crtn's epilogue are what it has.
+ * The linker joins .init and .fini from pieces of many files, so that no FDE can tell
+ * of them; crti's prologue and crtn's epilogue are what they have.
  */
 static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule)
 {
@@ -624,7 +624,9 @@ static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule
 	uint8_t first[UW_CODE_BEFORE + UW_CODE_AFTER], here[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code start, at;
 
-	if (!o->arch->init || !init || lookup < init->vaddr || lookup - init->vaddr >= init->size)
+	if (!init || lookup < init->vaddr || lookup - init->vaddr >= init->size)
+		init = uw_elf_section(&o->elf, ".fini");
+	if (!init || lookup < init->vaddr || lookup - init->vaddr >= init->size)
 		return false;
 	return !uw_object_code(o, init->vaddr, first, &start) &&
 	       !uw_object_code(o, lookup, here, &at) &&

@@ -51,12 +51,29 @@ static bool rises(const struct uw_walking *w, bool anywhere)
 	       w->machine.regs.value[arch->pc] != w->pc;
 }
 
+bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
+{
+	const struct uw_reg_rule *fp = uw_rule_reg(rule, arch->fp),
+				 *lr = uw_rule_reg(rule, arch->lr);
+
+	if (rule->cfa_size || rule->cfa_reg != arch->sp || !fp || !lr ||
+	    fp->kind != UW_RULE_AT_CFA || lr->kind != UW_RULE_AT_CFA || lr->off != fp->off + 8)
+		return false;
+	rule->cfa_reg = arch->fp;
+	rule->cfa_off = -fp->off;
+	return true;
+}
+
 static enum uw_answer step_by_rule(struct asking *a)
 {
 	struct uw_walking *w = a->w;
 
 	uw_hot_settle(w);
 	w->machine.bias = w->mapping->bias;
+	if (w->sp_low)
+		(void)uw_stepper_from_record(w->machine.arch, &a->rule);
+	/* A CFA that does not count from sp is the caller's sp, whatever this one was. */
+	w->sp_low &= a->rule.cfa_reg == w->machine.arch->sp && !a->rule.cfa_size;
 	a->found->stepper = a->rule.stepper;
 	a->found->signal = a->rule.signal;
 	switch (uw_step(&w->machine, &a->rule, &a->found->cfa)) {
@@ -128,6 +145,13 @@ static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const stru
 	return UW_ANSWER_SUCCESS;
 }
 
+static bool is_sure(const struct asking *a)
+{
+	const struct uw_arch *arch = a->w->machine.arch;
+
+	return a->leaf.sure || (a->leaf.worth == UW_WORTH_DIRECT && arch->lr == arch->pc);
+}
+
 /* Both at once, because one weighs against the other. */
 static void guess_both(struct asking *a)
 {
@@ -139,7 +163,7 @@ static void guess_both(struct asking *a)
 	a->leaf = a->fp = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
 	if (w->exact)
 		uw_guess_leaf(w, &a->leaf);
-	if (w->mapping && a->leaf.worth != UW_WORTH_DIRECT)
+	if (w->mapping && !is_sure(a))
 		a->bottom = uw_guess_fp(w, &a->fp);
 }
 
@@ -151,6 +175,13 @@ static void guess_both(struct asking *a)
  */
 static bool is_leaf(const struct asking *a)
 {
+	const struct uw_arch *arch = a->w->machine.arch;
+
+	if (is_sure(a))
+		return true;
+	/* The same one in lr and in the frame record: it has been stored, and nothing called since. */
+	if (arch->lr != arch->pc && a->fp.worth != UW_WORTH_NOTHING && a->fp.ra == a->leaf.ra)
+		return false;
 	switch (a->leaf.worth) {
 	case UW_WORTH_DIRECT:
 		return true;
@@ -158,6 +189,8 @@ static bool is_leaf(const struct asking *a)
 		return a->fp.worth != UW_WORTH_DIRECT;
 	case UW_WORTH_ELSEWHERE:
 		return !a->bottom && a->fp.worth == UW_WORTH_NOTHING;
+	case UW_WORTH_UNREAD:
+		return arch->lr != arch->pc; /* at sp may be anything; lr holds return addresses */
 	default:
 		return false;
 	}

@@ -14,6 +14,8 @@
 #include "unwinder/unwinder.h"
 
 struct uw_walking;
+struct uw_arch;
+struct uw_rule;
 
 struct uw_found {	    /* a frame left, or not */
 	uint8_t stepper;    /* who answered last */
@@ -27,6 +29,13 @@ struct uw_found {	    /* a frame left, or not */
  * one knows.  UW_GO_ON or why the walk ends there; *found in either case.
  */
 int uw_stepper_step(struct uw_walking *w, struct uw_found *found);
+
+/*
+ * Where sp is not surely the frame's, as after a frame pointer led to it on machines
+ * whose frame records lie anywhere in the frame: counts the CFA from the frame pointer
+ * instead, if the rule says where the record is.  False: the rule is as it was.
+ */
+bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule);
 
 /*
  * Whether one of the user's steppers is asked about lookup before the built-in one of

@@ -60,6 +60,7 @@ struct uw_walking {
 	/* Of the frame being left: */
 	uint64_t pc, lookup, sp;
 	bool exact;
+	bool sp_low;	 /* sp is no more than the least it may be: a frame pointer led here */
 	uint8_t stepper; /* how it was found */
 	struct uw_mapping *mapping;
 	/* Where the caller was looked for and not found. */
