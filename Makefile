@@ -21,7 +21,7 @@ PACKAGES := \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libzstd-dev liblzma-dev libiberty-dev \
 	libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
-	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux
+	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux valgrind
 
 # One short line a step; V=1 shows the commands.
 say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)
@@ -93,11 +93,11 @@ endef
 
 # What compares and times other unwinders: tests/peers/ and the libraries they stand for.
 PEERS_C := $(wildcard tests/peers/*.c)
-PEERS := tests/diff/peers
+PEERS := tests/bench/walks tests/diff/peers
 # $(1) directory, $(2) variable holding the flags
 define build-peers
 $(PEERS:%=$(1)/%): $(1)/%: $(1)/%.o $(PEERS_C:%.c=$(1)/%.o) $(1)/libagent.a $(1)/liboffwind.a
-	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ -lunwind-$$(shell uname -m) -lunwind $$(LDLIBS)
+	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ -lunwind-$$(shell uname -m) -lunwind $$(LDLIBS) -lm
 endef
 
 ASAN_FLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -171,7 +171,9 @@ check-corpus: deps
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
 
 bench: deps all
-	@for b in tests/bench/*.sh; do echo "== $$b"; OFFWIND_DB= BUILD=$(BUILD) $$b || exit 1; done
+	@set -o pipefail; mkdir -p $(BUILD)/bench; for b in tests/bench/*.sh; do \
+	  echo "== $$b"; OFFWIND_DB= BUILD=$(BUILD) $$b | tee $(BUILD)/bench/$$(basename $$b .sh).txt || exit 1; \
+	done
 
 # ---- use ----------------------------------------------------------------------
 

@@ -266,18 +266,22 @@ static int read_sample(void *ctx, uint64_t addr, void *out, size_t size)
 }
 
 /* Signal frames, PLT entries and other rarities. */
-static __attribute__((noinline)) bool
-general_step(const struct sample *sample, const struct range *range, struct at *at, bool *exact)
+static __attribute__((noinline)) bool general_step(const struct sample *sample,
+						   const struct range *range,
+						   const struct rule *known, struct at *at,
+						   bool *exact)
 {
 	struct uw_machine machine = { .arch = uw_arch_of(EM_X86_64),
 				      .regs = sample->regs,
 				      .read = read_sample,
 				      .ctx = (void *)(uintptr_t)sample,
 				      .bias = range->bias };
-	uint64_t cfa;
+	uint64_t lookup = at->pc - !*exact - range->bias, cfa;
 	struct uw_rule rule;
 
-	if (uw_object_rule(range->index->object, at->pc - !*exact - range->bias, *exact, &rule))
+	if (known->kind == KIND_NONE
+		    ? !*exact || !uw_object_stub(range->index->object, lookup, &rule)
+		    : uw_object_rule(range->index->object, lookup, *exact, &rule) != 0)
 		return false;
 	machine.regs.value[UW_X86_64_RIP] = at->pc;
 	machine.regs.value[UW_X86_64_RSP] = at->sp;
@@ -324,7 +328,7 @@ static size_t floor_walk(void *self, const struct sample *sample, uint64_t *pcs)
 		if (__builtin_expect(rule->kind > KIND_FP, 0)) {
 			if (rule->kind == KIND_END)
 				break;
-			if (range && general_step(sample, range, &at, &exact))
+			if (range && general_step(sample, range, rule, &at, &exact))
 				continue;
 			if (rule->kind == KIND_OTHER)
 				break;

@@ -1,0 +1,679 @@
+/*
+ * Times walks of recorded samples: ours, libunwind's, libdwfl's, and a loop that
+ * does the least.  README.md beside this says how, and how to read it.
+ *   usage: walks [-f FIGURES] NAME=FILE…    the tables; FIGURES: lines to add to the last one
+ *          walks -i WAY [-n MAX] FILE       one way alone, for callgrind: counted() holds the
+ *                                           second half of the samples; prints their frames
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/peers/peer.h"
+
+#define MAX_FILES 16
+
+/* Samples made ready at once, as of a ring that was just read; 256 KiB of stacks. */
+#define BLOCK 16
+/* First samples that are tried, each in a process of its own. */
+#define FIRSTS 9
+
+enum way { TABLE, MANY, BARE, FILES, FLOOR, LIBUNWIND, LIBDWFL, N_WAYS };
+
+static const struct peer *const ways[N_WAYS] = { &peer_table,  NULL,	    &peer_bare,
+						 &peer_file,   &peer_floor, &peer_libunwind,
+						 &peer_libdwfl };
+
+/* What one way did with one recording. */
+struct result {
+	double set_up_ms; /* opening, compiling, reporting modules */
+	double peak_mib;  /* beyond what the recording itself takes */
+	double first_us, first_us_max;
+	size_t frames, same, complete;
+	double ns[2]; /* a frame: stack bytes in cache, in DRAM */
+};
+
+struct workload {
+	const char *name;
+	size_t samples, spaces;
+	double new_pcs; /* of the frames of the second half, never seen before */
+	struct result of[N_WAYS];
+	/* Medians over turns of one way's ns a frame by another's. */
+	double floor[2], file[2], libunwind[2], libdwfl[2], many[2];
+};
+
+static volatile uint8_t sink;
+static double clock_ns; /* what reading the clock costs */
+
+static double now_ns(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *values, size_t n)
+{
+	if (!n)
+		return NAN;
+	qsort(values, n, sizeof(*values), by_value);
+	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static void measure_clock(void)
+{
+	double each[1001];
+
+	for (size_t i = 0; i < 1001; i++) {
+		double start = now_ns();
+
+		each[i] = now_ns() - start;
+	}
+	clock_ns = median(each, 1001);
+}
+
+/* Whatever it leaves behind is gone with its process; what it finds is in shared memory. */
+static int in_child(int (*fn)(void *), void *arg)
+{
+	int status = 0;
+	pid_t pid;
+
+	(void)fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		_exit(fn(arg) ? 1 : 0);
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return -errno;
+	return status ? -ECHILD : 0;
+}
+
+static void *shared(size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* ---- stack bytes in cache, or not ------------------------------------------------------------ */
+
+static void touch(const struct sample *sample)
+{
+	uint8_t all = 0;
+
+	for (uint64_t at = 0; at < sample->stack.size; at += 64)
+		all ^= sample->stack.bytes[at];
+	sink = all;
+}
+
+static void flush(const struct sample *sample)
+{
+	for (uint64_t at = 0; at < sample->stack.size; at += 64)
+#if defined(__x86_64__)
+		__builtin_ia32_clflush(sample->stack.bytes + at);
+	__builtin_ia32_mfence();
+#else
+		__asm__ volatile("dc civac, %0" : : "r"(sample->stack.bytes + at) : "memory");
+	__asm__ volatile("dsb sy" : : : "memory");
+#endif
+}
+
+/* ---- several ways in turn over the same samples --------------------------------------------- */
+
+struct turns {
+	const struct recording *recording;
+	const enum way *ways; /* the first is the base */
+	size_t n_ways;
+	/* Blocks a way has before it is another's turn; the first settle only refill its caches. */
+	size_t blocks, settle;
+	bool dram;
+	/* Shared, of the second half's turns: */
+	double *ns; /* a frame, n_ways a turn */
+	size_t *n;
+};
+
+/* Walks n samples, a block at most; gives the time and adds up frames. */
+static double walk_block(const struct peer *peer, void *self, const struct sample *samples,
+			 size_t n, size_t *frames)
+{
+	double start, all = 0;
+
+	if (peer->many) {
+		size_t each[BLOCK];
+
+		start = now_ns();
+		peer->many(self, samples, n, NULL, each);
+		all = now_ns() - start - clock_ns;
+		for (size_t i = 0; i < n; i++)
+			*frames += each[i];
+		return all;
+	}
+	if (peer->prepare) {
+		for (size_t i = 0; i < n; i++) {
+			peer->prepare(self);
+			start = now_ns();
+			*frames += peer->walk(self, &samples[i], NULL);
+			all += now_ns() - start - clock_ns;
+		}
+		return all;
+	}
+	start = now_ns();
+	for (size_t i = 0; i < n; i++)
+		*frames += peer->walk(self, &samples[i], NULL);
+	return now_ns() - start - clock_ns;
+}
+
+static double take_turn(const struct turns *t, const struct peer *peer, void *self, size_t first)
+{
+	size_t n = t->blocks * BLOCK;
+	double ns = 0;
+	size_t frames = 0;
+
+	for (size_t at = first; at < first + n; at += BLOCK) {
+		size_t more = 0;
+		double took;
+
+		for (size_t i = 0; i < BLOCK; i++)
+			(t->dram ? flush : touch)(&t->recording->samples[at + i]);
+		took = walk_block(peer, self, &t->recording->samples[at], BLOCK, &more);
+		if (at >= first + t->settle * BLOCK) {
+			ns += took;
+			frames += more;
+		}
+	}
+	return frames ? ns / (double)frames : NAN;
+}
+
+static int turns_child(void *arg)
+{
+	struct turns *t = arg;
+	const struct recording *r = t->recording;
+	void *self[N_WAYS] = { NULL };
+	const size_t size = t->blocks * BLOCK;
+	int err = 0;
+
+	for (size_t w = 0; w < t->n_ways && !err; w++)
+		err = ways[t->ways[w]]->new ((struct recording *)(uintptr_t)r, SIZE_MAX, &self[w]);
+	if (err)
+		return err;
+	measure_clock();
+	for (size_t at = 0, turn = 0; at + size <= r->n_samples; at += size, turn++) {
+		double ns[N_WAYS];
+		bool good = at >= r->n_samples / 2;
+
+		for (size_t k = 0; k < t->n_ways; k++) {
+			size_t w = (turn + k) % t->n_ways;
+
+			ns[w] = take_turn(t, ways[t->ways[w]], self[w], at);
+			good &= ns[w] > 0;
+		}
+		if (good)
+			memcpy(t->ns + t->n_ways * (*t->n)++, ns, t->n_ways * sizeof(*ns));
+	}
+	return 0;
+}
+
+/* ns[w]: median ns a frame; ratio[w]: median of its ratio to the base's. */
+static int take_turns(struct turns t, double *ns, double *ratio)
+{
+	size_t n_ways = t.n_ways, most = t.recording->n_samples / (t.blocks * BLOCK) + 1;
+	double *column = calloc(most, sizeof(*column));
+	int err;
+
+	t.ns = shared(most * n_ways * sizeof(*t.ns));
+	t.n = shared(sizeof(*t.n));
+	err = t.ns && t.n && column ? in_child(turns_child, &t) : -ENOMEM;
+	for (size_t w = 0; w < n_ways && !err; w++) {
+		for (size_t i = 0; i < *t.n; i++)
+			column[i] = t.ns[i * n_ways + w];
+		ns[w] = median(column, *t.n);
+		for (size_t i = 0; i < *t.n; i++)
+			column[i] = t.ns[i * n_ways + w] / t.ns[i * n_ways];
+		ratio[w] = median(column, *t.n);
+	}
+	if (t.ns)
+		(void)munmap(t.ns, most * n_ways * sizeof(*t.ns));
+	if (t.n)
+		(void)munmap(t.n, sizeof(*t.n));
+	free(column);
+	return err;
+}
+
+/* ---- one way alone: set-up, memory, frames ------------------------------------------------- */
+
+struct pcs { /* of all samples, in shared memory */
+	uint64_t *all;
+	uint64_t *start; /* n_samples + 1 of them */
+	size_t room;
+};
+
+struct alone {
+	struct recording *recording;
+	enum way way;
+	struct result *result; /* shared, as is what pcs points to */
+	struct pcs *pcs;
+};
+
+static double status_mib(const char *field)
+{
+	FILE *in = fopen("/proc/self/status", "r");
+	char line[256];
+	double kib = 0;
+
+	while (in && fgets(line, sizeof(line), in))
+		if (!strncmp(line, field, strlen(field)))
+			kib = strtod(line + strlen(field), NULL);
+	if (in)
+		(void)fclose(in);
+	return kib / 1024;
+}
+
+static int alone_child(void *arg)
+{
+	struct alone *a = arg;
+	const struct recording *r = a->recording;
+	const struct peer *peer = ways[a->way];
+	FILE *peak = fopen("/proc/self/clear_refs", "w");
+	double rss, start;
+	uint64_t n = 0;
+	void *self;
+	int err;
+
+	if (!peak || fputs("5", peak) < 0 || fclose(peak)) /* VmHWM begins anew: proc(5) */
+		return -errno;
+	rss = status_mib("VmRSS:");
+	start = now_ns();
+	err = peer->new (a->recording, SIZE_MAX, &self);
+	if (err)
+		return err;
+	a->result->set_up_ms = (now_ns() - start) / 1e6;
+	for (size_t i = 0; i < r->n_samples; i++)
+		(void)peer->walk(self, &r->samples[i], NULL);
+	a->result->peak_mib = status_mib("VmHWM:") - rss;
+	for (size_t i = 0; i < r->n_samples && n + PEER_FRAMES <= a->pcs->room; i++) {
+		n += peer->walk(self, &r->samples[i], a->pcs->all + n);
+		a->pcs->start[i + 1] = n;
+	}
+	a->result->frames = n;
+	return 0;
+}
+
+static int walk_alone(struct recording *r, enum way way, struct result *result, struct pcs *pcs)
+{
+	struct alone a = {
+		.recording = r, .way = way, .result = shared(sizeof(*result)), .pcs = pcs
+	};
+	int err;
+
+	pcs->room = r->n_samples * PEER_FRAMES + PEER_FRAMES;
+	pcs->all = shared(pcs->room * sizeof(*pcs->all));
+	pcs->start = shared((r->n_samples + 1) * sizeof(*pcs->start));
+	err = a.result && pcs->all && pcs->start ? in_child(alone_child, &a) : -ENOMEM;
+	if (!err)
+		*result = *a.result;
+	if (a.result)
+		(void)munmap(a.result, sizeof(*a.result));
+	return err;
+}
+
+/* Needs the images loaded; ours: NULL for our own. */
+static void judge(const struct recording *r, const struct pcs *pcs, const struct pcs *ours,
+		  struct result *result)
+{
+	for (size_t i = 0; i < r->n_samples; i++) {
+		const uint64_t *pc = pcs->all + pcs->start[i];
+		size_t n = pcs->start[i + 1] - pcs->start[i];
+
+		result->same += n == ours->start[i + 1] - ours->start[i] &&
+				!memcmp(pc, ours->all + ours->start[i], n * sizeof(*pc));
+		result->complete += n && life_is_root(&r->lives[r->samples[i].life],
+						      n > 1 ? pc[n - 1] - 1 : pc[0]);
+	}
+}
+
+/* The share of pcs in the second half that no sample before had, in the same life. */
+static double share_new(const struct recording *r, const struct pcs *pcs)
+{
+	size_t room = 1024, n_new = 0, n = 0;
+	uint64_t *seen;
+
+	while (room < 2 * pcs->start[r->n_samples])
+		room *= 2;
+	seen = calloc(room, sizeof(*seen));
+	if (!seen)
+		return NAN;
+	for (size_t i = 0; i < r->n_samples; i++)
+		for (uint64_t k = pcs->start[i]; k < pcs->start[i + 1]; k++) {
+			uint64_t key = pcs->all[k] ^ (uint64_t)(r->samples[i].life + 1) << 48;
+			size_t at = (size_t)((key * 0x9e3779b97f4a7c15u) >> 20) & (room - 1);
+
+			while (seen[at] && seen[at] != key)
+				at = (at + 1) & (room - 1);
+			n += i >= r->n_samples / 2;
+			n_new += i >= r->n_samples / 2 && !seen[at];
+			seen[at] = key;
+		}
+	free(seen);
+	return n ? (double)n_new / (double)n : NAN;
+}
+
+/* ---- the first sample of a process ------------------------------------------------------------- */
+
+struct first {
+	struct recording *recording;
+	const struct peer *peer;
+	const struct sample *sample;
+	double *ns;
+};
+
+static int first_child(void *arg)
+{
+	struct first *f = arg;
+	double start;
+	void *self;
+	int err = f->peer->new (f->recording, f->sample->life, &self);
+
+	if (err)
+		return err;
+	measure_clock();
+	touch(f->sample);
+	start = now_ns();
+	(void)f->peer->walk(self, f->sample, NULL);
+	*f->ns = now_ns() - start - clock_ns;
+	return 0;
+}
+
+static int walk_firsts(struct recording *r, enum way way, struct result *result)
+{
+	double *ns = shared(FIRSTS * sizeof(*ns)), each[FIRSTS];
+	int err = ns ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < FIRSTS && !err; i++) {
+		struct first f = { .recording = r,
+				   .peer = ways[way],
+				   .sample = &r->samples[r->n_samples * i / FIRSTS],
+				   .ns = &ns[i] };
+
+		err = in_child(first_child, &f);
+		each[i] = ns[i] / 1e3;
+	}
+	if (!err) {
+		result->first_us = median(each, FIRSTS);
+		result->first_us_max = each[FIRSTS - 1];
+	}
+	if (ns)
+		(void)munmap(ns, FIRSTS * sizeof(*ns));
+	return err;
+}
+
+/* ---- one recording ------------------------------------------------------------------------------ */
+
+static int time_all(const struct recording *r, struct workload *w)
+{
+	static const enum way quick[] = { FLOOR, TABLE }, slow[] = { TABLE, LIBUNWIND, LIBDWFL },
+			      own[] = { TABLE, FILES }, bare[] = { TABLE, BARE },
+			      many[] = { MANY, TABLE };
+	double ns[3], ratio[3];
+	int err = 0;
+
+	for (int dram = 0; dram < 2 && !err; dram++) {
+		struct turns t = { .recording = r, .blocks = 4, .settle = 1, .dram = dram };
+
+		t.ways = quick;
+		t.n_ways = 2;
+		err = take_turns(t, ns, ratio);
+		w->of[FLOOR].ns[dram] = ns[0];
+		w->of[TABLE].ns[dram] = ns[1];
+		w->floor[dram] = ratio[1];
+		t.ways = own;
+		if (!err)
+			err = take_turns(t, ns, ratio);
+		w->of[FILES].ns[dram] = ns[1];
+		w->file[dram] = ratio[1];
+		t.ways = many;
+		if (!err && ways[MANY]) {
+			err = take_turns(t, ns, ratio);
+			w->of[MANY].ns[dram] = ns[0];
+			w->many[dram] = ratio[1];
+		}
+		/* Longer turns, since these take away more of the caches from each other. */
+		t.blocks = 8;
+		t.settle = 3;
+		t.ways = bare;
+		if (!err)
+			err = take_turns(t, ns, ratio);
+		w->of[BARE].ns[dram] = ns[1];
+		t.ways = slow;
+		t.n_ways = 3;
+		if (!err)
+			err = take_turns(t, ns, ratio);
+		w->of[LIBUNWIND].ns[dram] = ns[1];
+		w->of[LIBDWFL].ns[dram] = ns[2];
+		w->libunwind[dram] = ratio[1];
+		w->libdwfl[dram] = ratio[2];
+	}
+	return err;
+}
+
+static void print_workload(const struct workload *w)
+{
+	double n = (double)w->samples;
+
+	(void)printf(
+		"\n%s: %zu samples, %zu frames (%.1f each), %.1f %% of the frames at pcs never "
+		"seen before\n"
+		"%-10s %8s %8s %9s %9s %9s %9s %9s %9s %9s\n",
+		w->name, w->samples, w->of[TABLE].frames, (double)w->of[TABLE].frames / n,
+		100 * w->new_pcs, "", "same", "complete", "frames", "ns/frame", "ns, DRAM",
+		"first µs", "at most", "setup ms", "peak MiB");
+	for (size_t i = 0; i < N_WAYS; i++) {
+		const struct result *o = &w->of[i];
+
+		if (!ways[i])
+			continue;
+		(void)printf("%-10s %6.2f %% %6.2f %% %9zu %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f\n",
+			     ways[i]->name, 100 * (double)o->same / n,
+			     100 * (double)o->complete / n, o->frames, o->ns[0], o->ns[1],
+			     o->first_us, o->first_us_max, o->set_up_ms, o->peak_mib);
+	}
+}
+
+static int bench(const char *file, struct workload *w)
+{
+	struct recording r;
+	struct pcs pcs[N_WAYS] = { 0 };
+	int err = recording_read(file, 0, &r);
+
+	if (err)
+		return err;
+	w->samples = r.n_samples;
+	w->spaces = r.n_spaces;
+	(void)malloc_trim(0);
+	/* In children of a process that has opened nothing. */
+	for (size_t i = 0; i < N_WAYS && !err; i++) {
+		if (!ways[i])
+			continue;
+		err = walk_alone(&r, i, &w->of[i], &pcs[i]);
+		if (!err)
+			err = walk_firsts(&r, i, &w->of[i]);
+	}
+	if (!err)
+		err = time_all(&r, w);
+	if (!err)
+		err = recording_load(&r, SIZE_MAX);
+	for (size_t i = 0; i < N_WAYS && !err; i++)
+		if (ways[i])
+			judge(&r, &pcs[i], &pcs[TABLE], &w->of[i]);
+	if (!err)
+		w->new_pcs = share_new(&r, &pcs[TABLE]);
+	for (size_t i = 0; i < N_WAYS; i++) {
+		if (pcs[i].all)
+			(void)munmap(pcs[i].all, pcs[i].room * sizeof(*pcs[i].all));
+		if (pcs[i].start)
+			(void)munmap(pcs[i].start, (r.n_samples + 1) * sizeof(*pcs[i].start));
+	}
+	recording_free(&r);
+	(void)malloc_trim(0); /* or the next one's children find memory that costs nothing */
+	return err;
+}
+
+/* ---- the last table --------------------------------------------------------------------------- */
+
+enum sum { GEOMETRIC, MOST };
+
+/* (jit) is shown and counts no further. */
+static void print_row(const char *what, const struct workload *all, size_t n, const double *first,
+		      enum sum how, const char *wanted)
+{
+	double sum = 0, most = 0, counting = 0;
+
+	(void)printf("%-30s", what);
+	for (size_t i = 0; i < n; i++) {
+		/* The same member of each. */
+		double value = *(const double *)((const char *)first + i * sizeof(*all));
+
+		(void)printf(" %8.2f", value);
+		if (all[i].name[0] == '(')
+			continue;
+		counting++;
+		sum += log(value);
+		most = value > most ? value : most;
+	}
+	(void)printf("  %8.2f  %s\n", how == GEOMETRIC ? exp(sum / counting) : most, wanted);
+}
+
+static void print_ratios(const struct workload *all, size_t n, const char *figures)
+{
+	static const char *const where[2] = { "", ", DRAM" };
+	FILE *in = figures ? fopen(figures, "r") : NULL;
+	char line[256];
+
+	(void)printf("\n%-30s", "ratios of ns a frame");
+	for (size_t i = 0; i < n; i++)
+		(void)printf(" %8s", all[i].name);
+	(void)printf("  %8s  %s\n", "geo mean", "wanted");
+	for (size_t dram = 0; dram < 2; dram++) {
+		const struct {
+			const char *what;
+			const double *first;
+			const char *wanted;
+		} rows[] = {
+			{ "ours / floor", &all->floor[dram], "<= 1.4" },
+			{ "libunwind / ours", &all->libunwind[dram], ">= 25" },
+			{ "libdwfl / ours", &all->libdwfl[dram], ">= 18" },
+			{ "no tables / ours", &all->file[dram], "" },
+			{ "one by one / interleaved", &all->many[dram], dram ? ">= 1.7" : "" },
+		};
+
+		for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+			bool counts = !dram || i == 4;
+			char what[64];
+
+			if (i == 4 && !ways[MANY])
+				continue;
+			(void)snprintf(what, sizeof(what), "%s%s", rows[i].what, where[dram]);
+			print_row(what, all, n, rows[i].first, GEOMETRIC,
+				  counts ? rows[i].wanted : "");
+		}
+	}
+	(void)printf("%-30s %*s  %8s\n", "others", (int)(9 * n - 1), "", "most");
+	print_row("first sample, no tables, µs", all, n, &all->of[FILES].first_us, MOST, "<= 50");
+	while (in && fgets(line, sizeof(line), in))
+		(void)fputs(line, stdout);
+	if (in)
+		(void)fclose(in);
+}
+
+/* ---- for callgrind -------------------------------------------------------------------------------- */
+
+size_t counted(const struct peer *peer, void *self, const struct sample *sample);
+
+__attribute__((noinline)) size_t counted(const struct peer *peer, void *self,
+					 const struct sample *sample)
+{
+	return peer->walk(self, sample, NULL);
+}
+
+static int count(const char *name, const char *file, size_t max)
+{
+	const struct peer *peer = NULL;
+	struct recording r;
+	size_t frames = 0;
+	void *self;
+	int err;
+
+	for (size_t i = 0; i < N_WAYS; i++)
+		if (ways[i] && !strcmp(ways[i]->name, name))
+			peer = ways[i];
+	if (!peer || !peer->walk)
+		return -EINVAL;
+	err = recording_read(file, max, &r);
+	if (err)
+		return err;
+	err = peer->new (&r, SIZE_MAX, &self);
+	if (!err) {
+		for (size_t i = 0; i < r.n_samples / 2; i++)
+			(void)peer->walk(self, &r.samples[i], NULL);
+		for (size_t i = r.n_samples / 2; i < r.n_samples; i++)
+			frames += counted(peer, self, &r.samples[i]);
+		(void)printf("%zu\n", frames);
+		peer->free(self);
+	}
+	recording_free(&r);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static struct workload all[MAX_FILES];
+	const char *figures = NULL, *only = NULL;
+	size_t n = 0, max = 0;
+	int option;
+
+	while ((option = getopt(argc, argv, "f:i:n:")) != -1) {
+		if (option == 'f')
+			figures = optarg;
+		else if (option == 'i')
+			only = optarg;
+		else if (option == 'n')
+			max = strtoul(optarg, NULL, 10);
+		else
+			return 2;
+	}
+	/* Large blocks are always fresh pages, as in a process that has just begun. */
+	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	if (only)
+		return argc - optind == 1 ? count(only, argv[optind], max) != 0 : 2;
+	for (int i = optind; i < argc && n < MAX_FILES; i++, n++) {
+		char *file = strchr(argv[i], '=');
+		int err;
+
+		if (!file)
+			return 2;
+		*file++ = 0;
+		all[n].name = argv[i];
+		err = bench(file, &all[n]);
+		if (err) {
+			(void)fprintf(stderr, "walks: %s: %s\n", file, strerror(-err));
+			return 1;
+		}
+		print_workload(&all[n]);
+	}
+	print_ratios(all, n, figures);
+	return 0;
+}
