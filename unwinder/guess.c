@@ -177,7 +177,6 @@ void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess)
 	struct uw_regs *regs = &w->machine.regs;
 
 	/* Other registers may have been saved anywhere, or not. */
-	w->log = w->worker->hot.log;
 	regs->known = 0;
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);
@@ -224,7 +223,6 @@ void uw_guess_take_scan(struct uw_walking *w, const struct uw_guess *guess)
 	bool above = !uw_machine_reg(&w->machine, arch->fp, &fp) && fp >= guess->sp;
 
 	/* As for others nobody knows; what points above the caller's sp may still be its own. */
-	w->log = w->worker->hot.log;
 	regs->known = 0;
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);

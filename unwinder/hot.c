@@ -1,47 +1,52 @@
 #include "unwinder/hot.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "unwinder/guess.h"
 #include "unwinder/object.h"
+#include "unwinder/row.h"
 #include "unwinder/space.h"
 #include "unwinder/stepper.h"
 #include "unwinder/walk.h"
 
 #define ADDRESS_BITS 48
 #define EXACT	     ((uint64_t)1 << 63)
-#define TAG_MAX	     0x7fff
+#define SP_LOW	     ((uint64_t)1 << 62) /* see struct uw_walking: only fp may be counted from */
+#define TAG_MAX	     0x3fff
 
-/* The word's kind is SP or FP, all places count from the CFA and nobody was interrupted. */
-#define COMMON_MASK (TABLE_WORD_BASED | TABLE_WORD_SIGNAL | 6u)
-#define COMMON	    ((uint32_t)TABLE_SP)
+#define LIKELY(x)   __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-_Static_assert((TABLE_SP & 6) == TABLE_SP && TABLE_FP == (TABLE_SP | 1) &&
-		       (TABLE_REG & 6) != TABLE_SP,
-	       "COMMON_MASK tells them");
+/* What a frame's step comes to; the lower bits of all kinds but ASK and CHAIN mean the same. */
+enum {
+	KIND_FP = 1,	   /* the CFA counts from fp, not sp */
+	KIND_SAVED_FP = 2, /* the caller's fp is at slot->fp */
+	KIND_RARE = 4,	   /* from here on there is more to it: */
+	KIND_ROOT = 4,	   /* undefined return address */
+	KIND_LINK = 8,	   /* interrupted with the return address in lr */
+	KIND_CHAIN = 12,   /* no rule, and not interrupted: the frame pointer may lead on */
+	KIND_ASK = 16,	   /* somebody else must see to it */
+};
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
 /* The captured bytes around sp, where most words are. */
-struct near {
-	uint64_t addr, room; /* words may begin in [addr, addr + room) */
-	const uint8_t *bytes;
-};
-
-static struct near near_sp(const struct uw_thread *thread, uint64_t sp)
+static struct uw_near near_sp(const struct uw_thread *thread, uint64_t sp)
 {
 	const struct uw_memory *memory = thread->ctx;
 
 	if (thread->read != uw_memory_read)
-		return (struct near){ .room = 0 };
+		return (struct uw_near){ .room = 0 };
 	for (size_t i = 0; i < memory->n_regions; i++) {
 		const struct uw_region *r = &memory->regions[i];
 
 		if (r->size >= 8 && sp >= r->addr && sp - r->addr < r->size)
-			return (struct near){ .addr = r->addr,
-					      .room = r->size - 7,
-					      .bytes = r->bytes };
+			return (struct uw_near){ .addr = r->addr,
+						 .room = r->size - 7,
+						 .bytes = r->bytes };
 	}
-	return (struct near){ .room = 0 };
+	return (struct uw_near){ .room = 0 };
 }
 
 static __attribute__((noinline)) bool far_word(struct uw_walking *w, uint64_t addr, uint64_t *out)
@@ -49,60 +54,37 @@ static __attribute__((noinline)) bool far_word(struct uw_walking *w, uint64_t ad
 	return !uw_machine_read(&w->machine, addr, 8, out);
 }
 
-static inline bool read_word(struct uw_walking *w, const struct near *near, uint64_t addr,
+static inline uint64_t near_word(const struct uw_near *near, uint64_t addr)
+{
+	uint64_t word;
+
+	memcpy(&word, near->bytes + (addr - near->addr), 8);
+	return word;
+}
+
+static inline bool read_word(struct uw_walking *w, const struct uw_near *near, uint64_t addr,
 			     uint64_t *out)
 {
-	if (__builtin_expect(addr - near->addr >= near->room, 0))
+	if (UNLIKELY(addr - near->addr >= near->room))
 		return far_word(w, addr, out);
-	memcpy(out, near->bytes + (addr - near->addr), 8);
+	*out = near_word(near, addr);
 	return true;
 }
 
-/* ---- saved registers ---------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------ */
 
-/* Reads what the log, innermost frame first, says of registers other than fp; empties it. */
-static void read_log(struct uw_walking *w, struct uw_hot_frame **end)
+bool uw_hot_full(const struct uw_hot *hot)
 {
-	const struct uw_arch *arch = w->machine.arch;
-	struct uw_hot_frame *frame = w->worker->hot.log;
-	struct uw_regs *regs = &w->machine.regs;
-	struct near near;
-
-	if (frame == *end)
-		return;
-	near = near_sp(w->thread, frame->sp);
-	for (; frame < *end; frame++) {
-		for (unsigned int i = 0; i < arch->n_saved; i++) {
-			uint64_t addr = frame->cfa + (uint64_t)(frame->ext[i] * (int64_t)8), value;
-			uint64_t bit = (uint64_t)1 << arch->saved[i];
-
-			/* Below sp: popped already (see step.c). */
-			if (frame->ext[i] == TABLE_SAME || addr < frame->sp)
-				continue;
-			regs->known &= ~bit;
-			if (read_word(w, &near, addr, &value)) {
-				regs->value[arch->saved[i]] = value;
-				regs->known |= bit;
-			}
-		}
-	}
-	*end = w->worker->hot.log;
+	return hot->last_tag == TAG_MAX;
 }
-
-void uw_hot_settle(struct uw_walking *w)
-{
-	read_log(w, &w->log);
-}
-
-/* ---- words by (space, lookup) --------------------------------------------------------- */
 
 /* Keys of a space carry its tag; a space that has changed is another one. */
-static uint64_t tag_of(struct uw_hot *hot, uint64_t space)
+uint64_t uw_hot_tag(struct uw_hot *hot, uint64_t space)
 {
-	size_t i = space % UW_SPACE_TAGS;
+	size_t i = space % UW_HOT_TAGS;
 
 	if (hot->tags[i].space != space) {
-		if (hot->last_tag == TAG_MAX) {
+		if (uw_hot_full(hot)) {
 			memset(hot->slots, 0, sizeof(hot->slots));
 			memset(hot->tags, 0, sizeof(hot->tags));
 			hot->last_tag = 0;
@@ -113,132 +95,341 @@ static uint64_t tag_of(struct uw_hot *hot, uint64_t space)
 	return (uint64_t)hot->tags[i].tag << ADDRESS_BITS;
 }
 
+/* Fibonacci hashing: low bits alone are alike in code that is generated or aligned. */
 static inline size_t index_of(uint64_t key)
 {
-	return (key ^ key >> 12 ^ key >> ADDRESS_BITS) & (UW_WORD_SLOTS - 1);
+	return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - UW_HOT_BITS));
 }
 
-/*
- * Fills the slot of a lookup it does not hold; false: no mapping, nothing to
- * hold.  *log ends the frames logged so far.
- */
-static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup, uint64_t key,
-					   struct uw_hot_frame **log)
+#define PLT_SHIFT_MAX 16 /* files may say what they like; it is 3 */
+
+/* What a rule's word comes to. */
+static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot *slot)
 {
-	struct uw_hot *hot = &w->worker->hot;
-	size_t i = index_of(key);
+	uint64_t pc = slot->key & EXACT ? slot->key : slot->key + 1;
+	int16_t fp = uw_word_fp(word), ra = uw_word_ra(word);
+	uint8_t kind = 0;
+
+	if (word & (TABLE_WORD_SIGNAL | TABLE_WORD_BASED))
+		return;
+	slot->cfa = (int32_t)uw_word_cfa(word);
+	switch (uw_word_kind(word)) {
+	case TABLE_FP:
+		kind = KIND_FP;
+		break;
+	case TABLE_PLT:
+		if (uw_word_plt_shift(word) > PLT_SHIFT_MAX)
+			return;
+		if ((pc & uw_word_plt_mask(word)) >= uw_word_plt_least(word))
+			slot->cfa += 1 << uw_word_plt_shift(word);
+		fp = TABLE_SAME;
+		/* fall through */
+	case TABLE_SP:
+		if (slot->key & SP_LOW)
+			return;
+		break;
+	default:
+		return;
+	}
+	slot->saved = word & TABLE_WORD_SAVED;
+	slot->ra = slot->fp = slot->cfa + ra * 8;
+	if (ra == TABLE_UNDEFINED) {
+		kind |= KIND_ROOT;
+	} else if (ra == TABLE_SAME) {
+		if (!(slot->key & EXACT) || arch->lr == arch->pc || fp != TABLE_SAME)
+			return;
+		kind |= KIND_LINK;
+	} else if (fp != TABLE_SAME) {
+		kind |= KIND_SAVED_FP;
+		slot->fp = slot->cfa + fp * 8;
+	}
+	slot->kind = kind;
+}
+
+/* Fills the slot of a lookup it does not hold; false: no mapping, nothing to hold. */
+static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup, uint64_t key)
+{
 	struct uw_mapping *mapping = uw_walk_code(w, lookup);
-	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
-	struct uw_word_slot slot = { .key = key, .word = TABLE_NONE, .mapping = mapping };
+	struct uw_hot_slot *slot = &w->worker->hot.slots[index_of(key)];
+	const struct uw_steppers *steppers = uw_space_steppers(w->space);
+	bool exact = key & EXACT;
+	struct uw_object *object;
+	uint64_t word;
+	int err;
 
 	if (!mapping)
 		return false;
-	/* The log may name the row that this slot is about to lose. */
-	if (object && !uw_object_table(object))
-		read_log(w, log);
-	/* NONE, if somebody has to be asked first. */
-	if (object && !uw_stepper_before(uw_space_steppers(w->space), lookup, UW_PRIORITY_CFI))
-		slot.word = uw_object_word(object, lookup - mapping->bias, key & EXACT, &slot.ext,
-					   &hot->rows[i]);
-	hot->slots[i] = slot;
+	object = uw_space_resolve(w->space, mapping);
+	*slot = (struct uw_hot_slot){
+		.key = key, .kind = KIND_ASK, .stepper = UW_STEPPER_CFI, .mapping = mapping
+	};
+	err = object ? uw_object_word(object, lookup - mapping->bias, exact, &word, &slot->stepper)
+		     : -ENOENT;
+	/* Nothing may go ahead of those who are to be asked first. */
+	if (!err &&
+	    !uw_stepper_before(steppers, lookup,
+			       slot->stepper == UW_STEPPER_PLT ? UW_PRIORITY_PLT : UW_PRIORITY_CFI))
+		expand(w->machine.arch, word, slot);
+	else if (err == -ENOENT && !exact && !uw_stepper_before(steppers, lookup, UW_PRIORITY_FP))
+		slot->kind = KIND_CHAIN;
 	return true;
 }
 
-/* ---- the loop -------------------------------------------------------------------------------- */
+/* ---- saved registers ---------------------------------------------------------------------- */
 
-int uw_hot_run(struct uw_walking *w, struct uw_stack *out, struct uw_found *from)
+static void read_saved(struct uw_walking *w, const struct uw_frame *frame,
+		       const struct uw_rule *rule)
 {
 	const struct uw_arch *arch = w->machine.arch;
-	struct uw_hot *hot = &w->worker->hot;
-	uint64_t *value = w->machine.regs.value;
-	uint64_t pc = value[arch->pc], sp = value[arch->sp], fp = value[arch->fp];
-	uint64_t mark_pc = w->mark_pc, mark_sp = w->mark_sp, back = !w->exact, above;
-	size_t n = out->n_frames, max = out->max_frames;
-	struct uw_frame *frame = out->frames + n;
-	struct uw_hot_frame *log = w->log;
-	uint8_t found = from->stepper, confidence = from->confidence;
-	int stop = UW_GO_ON;
-	struct near near;
+	struct uw_regs *regs = &w->machine.regs;
+	struct uw_near near = near_sp(w->thread, frame->sp);
 
-	/* Elsewhere the return address may be in a register and signed. */
-	if (arch->lr != arch->pc || !(w->machine.regs.known >> arch->fp & 1))
-		return UW_GO_ON;
-	near = near_sp(w->thread, sp);
-	above = tag_of(hot, uw_space_id(w->space)) | (back ? 0 : EXACT);
-	for (; n < max; n++, frame++) {
-		uint64_t lookup = pc - back, key = lookup | above, cfa, ra = 0, word,
-			 caller_fp = fp;
-		struct uw_word_slot *slot = &hot->slots[index_of(key)];
-		int64_t place;
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		const struct uw_reg_rule *r = &rule->regs[i];
+		uint64_t addr = frame->cfa + (uint64_t)r->off, bit = (uint64_t)1 << r->reg, value;
 
-		/* 0 less one is not an address either. */
-		if (lookup >> ADDRESS_BITS || (pc == mark_pc && sp == mark_sp && n))
-			break;
-		if (__builtin_expect(slot->key != key, 0) && !fill(w, lookup, key, &log))
-			break;
-		word = slot->word;
-		if (((uint32_t)word & COMMON_MASK) != COMMON)
-			break;
-		cfa = (word & 1 ? fp : sp) + (uint64_t)uw_word_cfa(word);
-		place = uw_word_ra(word);
-		if (__builtin_expect(place == TABLE_UNDEFINED, 0)) {
-			stop = uw_stopping(UW_STOP_ROOT);
-		} else if (!read_word(w, &near, cfa + (uint64_t)(place * 8), &ra)) {
-			stop = uw_stopping(UW_STOP_TRUNCATED);
-			w->missing = w->machine.missing;
-		} else {
-			if (cfa <= sp)
-				break;
-			place = uw_word_fp(word);
-			if (place != TABLE_SAME) {
-				uint64_t addr = cfa + (uint64_t)(place * 8);
-
-				if (addr >= sp && !read_word(w, &near, addr, &caller_fp))
-					break;
-			}
+		/* Below sp: popped already (see step.c). */
+		if (r->kind != UW_RULE_AT_CFA || r->reg == rule->ra || r->reg == arch->fp ||
+		    r->reg >= arch->n_regs || addr < frame->sp)
+			continue;
+		regs->known &= ~bit;
+		if (read_word(w, &near, addr, &value)) {
+			regs->value[r->reg] = value;
+			regs->known |= bit;
 		}
-		if (!(n & (n - 1))) {
-			mark_pc = pc;
-			mark_sp = sp;
-		}
-		frame->pc = pc;
-		frame->lookup = lookup;
-		frame->cfa = cfa;
-		frame->sp = sp;
-		frame->mapping = slot->mapping;
-		frame->stepper = found;
-		frame->confidence = confidence;
-		frame->exact = !back;
-		frame->signal = false;
-		if (__builtin_expect(stop != UW_GO_ON, 0)) {
-			n++;
-			break;
-		}
-		*log = (struct uw_hot_frame){ .ext = slot->ext, .cfa = cfa, .sp = sp };
-		log += word >> 6 & 1;
-		if (__builtin_expect(log == hot->log + UW_LOG_MAX, 0))
-			read_log(w, &log);
-		found = UW_STEPPER_CFI;
-		confidence = UW_CONFIDENCE_RULE;
-		above &= ~EXACT;
-		back = 1;
-		pc = ra;
-		sp = cfa;
-		fp = caller_fp;
 	}
-	if (n > out->n_frames)
-		out->stop_addr = out->frames[n - 1].pc;
-	out->n_frames = n;
-	w->mark_pc = mark_pc;
-	w->mark_sp = mark_sp;
-	if (stop != UW_GO_ON)
-		return stop;
-	w->log = log;
-	value[arch->pc] = pc;
-	value[arch->sp] = sp;
-	value[arch->fp] = fp;
-	w->exact = !back;
-	from->stepper = found;
-	from->confidence = confidence;
+}
+
+void uw_hot_settle(struct uw_walking *w)
+{
+	struct uw_hot *hot = &w->worker->hot;
+
+	for (; w->due + 1 < w->out->n_frames; w->due++) {
+		const struct uw_frame *frame = &w->out->frames[w->due];
+		uint64_t key = frame->lookup | w->tag | (frame->exact ? EXACT : 0);
+		const struct uw_hot_slot *slot = &hot->slots[index_of(key)];
+		struct uw_rule rule;
+
+		if (slot->key == key && !slot->saved)
+			continue;
+		if (!uw_walk_rule(w->worker, frame->mapping->object,
+				  frame->lookup - frame->mapping->bias, frame->exact, &rule))
+			read_saved(w, frame, &rule);
+	}
+}
+
+/* ---- a frame -------------------------------------------------------------------------------- */
+
+enum outcome {
+	ON,    /* the run is in the caller's frame */
+	ASIDE, /* it is where it was: the frame is for somebody else */
+	STOP,  /* the frame is in out, and the walk ends: run->stop */
+};
+
+/* A frame record lies anywhere in its frame (AAPCS64 §6.4.6). */
+static inline uint64_t chain_low(const struct uw_arch *arch)
+{
+	return arch->lr != arch->pc ? SP_LOW : 0;
+}
+
+/* What ra, found behind the frame pointer fp where next stands, is worth. */
+static __attribute__((noinline)) enum uw_worth link_worth(struct uw_walking *w, uint64_t ra,
+							  uint64_t fp, uint64_t next)
+{
+	uint64_t lookup = ra - 1, key = lookup | w->tag | chain_low(w->machine.arch);
+	struct uw_hot_slot *slot = &w->worker->hot.slots[index_of(key)];
+
+	if (lookup >> ADDRESS_BITS || (slot->key != key && !fill(w, lookup, key)))
+		return UW_WORTH_NOTHING;
+	if (!slot->worth)
+		slot->worth = (uint8_t)(1 + uw_guess_worth(w, ra));
+	return uw_guess_link((enum uw_worth)(slot->worth - 1), fp, next, true);
+}
+
+/* The frame pointer's step, to be taken if it is worth something. */
+static inline enum uw_worth chain(struct uw_walking *w, const struct uw_run *run, uint64_t *ra,
+				  uint64_t *caller_fp)
+{
+	uint64_t fp = run->fp;
+
+	if (!uw_guess_is_fp(run->sp, fp) || !read_word(w, &run->near, fp, caller_fp) ||
+	    !read_word(w, &run->near, fp + 8, ra) || !(*ra & run->mask))
+		return UW_WORTH_NOTHING;
+	return link_worth(w, *ra & run->mask, fp, *caller_fp);
+}
+
+/*
+ * All of a frame's fields but those of the step; the CFA is above sp, or the
+ * walk ends here.
+ */
+static inline __attribute__((always_inline)) enum outcome
+hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
+{
+	uint64_t lookup = run->pc - run->back, key = lookup | run->above;
+	struct uw_hot_slot *slot = &hot->slots[index_of(key)];
+	uint64_t base, cfa, at, ra, fp_at, caller_fp, sp = run->sp;
+	struct uw_mapping *mapping;
+	uint64_t above = run->above & ~(EXACT | SP_LOW);
+	enum uw_confidence confidence = UW_CONFIDENCE_RULE;
+	unsigned int kind, stepper;
+	enum outcome outcome = ON;
+	enum uw_worth worth;
+
+	/* 0 less one is not an address either. */
+	if (UNLIKELY(lookup >> ADDRESS_BITS) || UNLIKELY(!run->room))
+		return ASIDE;
+	if (UNLIKELY(slot->key != key) && !fill(w, lookup, key))
+		return ASIDE;
+	kind = slot->kind;
+	mapping = slot->mapping;
+	stepper = slot->stepper;
+	base = kind & KIND_FP ? run->fp : sp;
+	cfa = base + (uint64_t)(int64_t)slot->cfa;
+	at = base + (uint64_t)(int64_t)slot->ra;
+	fp_at = base + (uint64_t)(int64_t)slot->fp;
+	if (UNLIKELY(kind >= KIND_RARE)) {
+		caller_fp = run->fp;
+		switch (kind & ~3u) {
+		case KIND_ROOT:
+			ra = 0;
+			run->stop = uw_stopping(UW_STOP_ROOT);
+			outcome = STOP;
+			break;
+		case KIND_LINK:
+			if (!(w->machine.regs.known >> w->machine.arch->lr & 1))
+				return ASIDE;
+			ra = run->ra;
+			/* A call need not touch the stack. */
+			if (cfa < sp || (cfa == sp && ra == run->pc))
+				return ASIDE;
+			if (cfa == sp && uw_walk_cycle(w, ra & run->mask, sp)) {
+				run->stop = uw_stopping(UW_STOP_CYCLE);
+				outcome = STOP;
+			}
+			break;
+		case KIND_CHAIN:
+			worth = chain(w, run, &ra, &caller_fp);
+			if (worth == UW_WORTH_NOTHING)
+				return ASIDE;
+			cfa = run->fp + 16;
+			above |= chain_low(w->machine.arch);
+			stepper = UW_STEPPER_FP;
+			confidence = uw_guess_confidence(worth);
+			/* Other registers may have been saved anywhere, or not. */
+			w->machine.regs.known = 0;
+			w->due = (size_t)(run->frame - w->out->frames) + 1;
+			break;
+		default:
+			return ASIDE;
+		}
+	} else if (UNLIKELY(at - run->near.addr >= run->near.room) && !far_word(w, at, &ra)) {
+		ra = 0;
+		caller_fp = 0;
+		w->missing = w->machine.missing;
+		run->stop = uw_stopping(UW_STOP_TRUNCATED);
+		outcome = STOP;
+	} else {
+		if (UNLIKELY(cfa <= sp))
+			return ASIDE;
+		if (LIKELY(at - run->near.addr < run->near.room))
+			ra = near_word(&run->near, at);
+		/* Popped already (see step.c), or not where most words are. */
+		if (UNLIKELY(fp_at - run->near.addr >= run->near.room || fp_at < sp)) {
+			caller_fp = run->fp;
+			if (kind & KIND_SAVED_FP && fp_at >= sp && !far_word(w, fp_at, &caller_fp))
+				return ASIDE;
+		} else {
+			caller_fp = near_word(&run->near, fp_at);
+			caller_fp = kind & KIND_SAVED_FP ? caller_fp : run->fp;
+		}
+	}
+	*run->frame++ = (struct uw_frame){ .pc = run->pc,
+					   .lookup = lookup,
+					   .cfa = cfa,
+					   .sp = sp,
+					   .mapping = mapping,
+					   .stepper = run->stepper,
+					   .confidence = run->confidence,
+					   .exact = !run->back };
+	run->room--;
+	if (UNLIKELY(outcome == STOP))
+		return STOP;
+	run->stepper = (uint8_t)stepper;
+	run->confidence = (uint8_t)confidence;
+	run->above = above;
+	run->back = 1;
+	run->ra = ra;
+	run->pc = ra & run->mask;
+	run->sp = cfa;
+	run->fp = caller_fp;
+	return ON;
+}
+
+/* ---- runs of them ------------------------------------------------------------------------- */
+
+static bool enter(struct uw_walking *w, struct uw_run *run)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	const uint64_t *value = w->machine.regs.value;
+
+	if (!(w->machine.regs.known >> arch->fp & 1))
+		return false;
+	run->sp = value[arch->sp];
+	run->fp = value[arch->fp];
+	run->ra = value[arch->lr];
+	run->mask = w->mask;
+	run->pc = value[arch->pc] & run->mask;
+	run->back = !w->exact;
+	run->above = w->tag | (w->exact ? EXACT : 0) | (w->sp_low ? SP_LOW : 0);
+	run->near = near_sp(w->thread, run->sp);
+	run->frame = w->out->frames + w->out->n_frames;
+	run->room = w->out->max_frames - w->out->n_frames;
+	run->stepper = w->stepper;
+	run->confidence = w->confidence;
+	return true;
+}
+
+static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome outcome)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	uint64_t *value = w->machine.regs.value;
+	uint64_t known =
+		(uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp | (uint64_t)1 << arch->fp;
+	size_t n = (size_t)(run->frame - w->out->frames);
+
+	if (n > w->out->n_frames)
+		w->out->stop_addr = run->frame[-1].pc;
+	if (outcome == STOP) {
+		w->out->n_frames = n;
+		return run->stop;
+	}
+	if (n > w->out->n_frames) {
+		value[arch->lr] = run->ra;
+		if (run->stepper != UW_STEPPER_FP)
+			known |= (uint64_t)1 << arch->lr;
+		w->machine.regs.known |= known;
+		value[arch->pc] = run->pc;
+		value[arch->sp] = run->sp;
+		value[arch->fp] = run->fp;
+		w->exact = false;
+		w->sp_low = run->above & SP_LOW;
+		w->stepper = run->stepper;
+		w->confidence = run->confidence;
+		w->out->n_frames = n;
+	}
 	return UW_GO_ON;
+}
+
+int uw_hot_run(struct uw_walking *w)
+{
+	struct uw_hot *hot = &w->worker->hot;
+	enum outcome outcome;
+	struct uw_run run;
+
+	if (!enter(w, &run))
+		return UW_GO_ON;
+	do
+		outcome = hot_frame(w, hot, &run);
+	while (outcome == ON);
+	return leave(w, &run, outcome);
 }

@@ -719,19 +719,30 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 	return err;
 }
 
-uint64_t uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, const int16_t **ext,
-			struct uw_row *row)
+int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
+		   uint8_t *stepper)
 {
 	const struct uw_table *table = uw_object_table(object);
+	const int16_t *ext;
 	struct uw_rule rule;
+	struct uw_row row;
+	uint64_t found;
+	int err;
 
-	if (table)
-		return uw_table_word(table, lookup, ext);
-	if (uw_object_interpret(object, lookup, exact, &rule) || rule.stepper != UW_STEPPER_CFI ||
-	    uw_row_of(object->arch, &rule, row))
-		return TABLE_NONE;
-	*ext = row->ext;
-	return row->word;
+	if (table) {
+		found = uw_table_word(table, lookup, &ext);
+		if (uw_word_kind(found) != TABLE_NONE) {
+			*word = found;
+			*stepper = UW_STEPPER_CFI;
+			return 0;
+		}
+	}
+	err = uw_object_interpret(object, lookup, exact, &rule);
+	if (err)
+		return err;
+	*word = uw_row_of(object->arch, &rule, &row) ? TABLE_SLOW : row.word;
+	*stepper = rule.stepper;
+	return 0;
 }
 
 static size_t code_bytes(void *ctx, uint64_t vaddr, uint8_t *out, size_t size)

@@ -29,12 +29,11 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 const struct uw_table *uw_object_table(const struct uw_object *object);
 
 /*
- * The rule at lookup as a word (schema/table.h) where it is of unwind
- * information and a word can say it; kind TABLE_NONE or TABLE_SLOW: see
- * uw_object_rule.  *ext is in the table, or in *row while there is none.
+ * The rule at lookup as a word (schema/table.h) and who says so; kind TABLE_SLOW
+ * where no word can say it.  Fails as uw_object_rule does.
  */
-uint64_t uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, const int16_t **ext,
-			struct uw_row *row);
+int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
+		   uint8_t *stepper);
 
 /* Whether the code at pc is a PLT entry or a stub like it, and the rule there. */
 bool uw_object_stub(const struct uw_object *object, uint64_t pc, struct uw_rule *out);

@@ -386,11 +386,13 @@ static bool covers(const struct entry *e, uint64_t lookup)
 
 bool uw_stepper_before(const struct uw_steppers *s, uint64_t lookup, uint32_t priority)
 {
-	/* A built-in one was there first, so that of its own priority comes after it. */
-	for (size_t i = 0; s && s->n_users && i < s->n && s->entries[i].info.priority < priority;
-	     i++)
-		if (!s->entries[i].built_in && covers(&s->entries[i], lookup))
+	for (size_t i = 0; s && i < s->n && s->entries[i].info.priority <= priority; i++) {
+		const struct entry *e = &s->entries[i];
+
+		/* A built-in one was there first, so that of its own priority comes after it. */
+		if (e->built_in ? e->off : e->info.priority < priority && covers(e, lookup))
 			return true;
+	}
 	return false;
 }
 

@@ -39,7 +39,8 @@ bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule);
 
 /*
  * Whether one of the user's steppers is asked about lookup before the built-in one of
- * this priority: then nothing may go ahead of it.
+ * this priority, or that one or any before it is switched off: then nothing may go
+ * ahead of them all.
  */
 bool uw_stepper_before(const struct uw_steppers *steppers, uint64_t lookup, uint32_t priority);
 

@@ -70,16 +70,24 @@ int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lo
 
 static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 {
-	uint64_t id = uw_space_id(w->space), page = addr >> PAGE_SHIFT;
-	struct uw_page_slot *slot = &w->worker->pages[uw_slot_of(id, page, UW_PAGE_SLOTS)];
-	struct uw_mapping *mapping;
+	uint64_t id, page = addr >> PAGE_SHIFT;
+	struct uw_mapping *mapping = w->last;
+	struct uw_page_slot *slot;
 
-	if (slot->space == id && slot->page == page && addr >= slot->mapping->start &&
-	    addr < slot->mapping->end)
-		return slot->mapping;
-	mapping = uw_space_at(w->space, addr);
-	if (mapping)
+	if (mapping && addr >= mapping->start && addr < mapping->end)
+		return mapping;
+	id = uw_space_id(w->space);
+	slot = &w->worker->pages[uw_slot_of(id, page, UW_PAGE_SLOTS)];
+	mapping = slot->mapping;
+	if (slot->space != id || slot->page != page || addr < mapping->start ||
+	    addr >= mapping->end) {
+		mapping = uw_space_at(w->space, addr);
+		if (!mapping)
+			return NULL;
 		*slot = (struct uw_page_slot){ .space = id, .page = page, .mapping = mapping };
+	}
+	if (mapping->prot & PROT_EXEC)
+		w->last = mapping;
 	return mapping;
 }
 
@@ -115,81 +123,113 @@ void uw_walk_note_missing(struct uw_walking *w)
 	w->has_missing = true;
 }
 
-uint64_t uw_walk_stripped(const struct uw_walking *w, uint64_t pc)
+bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp)
 {
-	return w->machine.arch->strip(pc, uw_space_top(w->space));
+	if (w->turns && pc == w->mark_pc && sp == w->mark_sp)
+		return true;
+	if (!(w->turns & (w->turns - 1))) {
+		w->mark_pc = pc;
+		w->mark_sp = sp;
+	}
+	w->turns++;
+	return false;
+}
+
+/* One frame by whatever way there is. */
+static int walk_frame(struct uw_walking *w)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_stack *out = w->out;
+	struct uw_frame *frame;
+	struct uw_found found;
+	uint64_t sp;
+	int stop;
+
+	w->pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
+	w->sp = w->machine.regs.value[arch->sp];
+	/* A thread's first function returns to 0, where nobody said it does not return. */
+	if (w->pc == 0 && out->n_frames && !w->exact)
+		return uw_stopping(UW_STOP_ROOT);
+	if (out->n_frames == out->max_frames)
+		return uw_stopping(UW_STOP_MAX_FRAMES);
+	/* The call may end its function, and ra then belongs to the next one. */
+	w->lookup = w->exact ? w->pc : w->pc - 1;
+	w->mapping = uw_walk_code(w, w->lookup);
+	frame = &out->frames[out->n_frames++];
+	*frame = (struct uw_frame){ .pc = w->pc,
+				    .lookup = w->lookup,
+				    .sp = w->sp,
+				    .mapping = w->mapping,
+				    .stepper = w->stepper,
+				    .confidence = w->confidence,
+				    .exact = w->exact };
+	out->stop_addr = w->pc;
+	stop = uw_stepper_step(w, &found);
+	frame->cfa = found.cfa;
+	frame->signal = found.signal;
+	if (stop != UW_GO_ON)
+		return stop;
+	w->stepper = found.stepper;
+	w->confidence = found.confidence;
+	w->exact = found.signal;
+	w->due = out->n_frames;
+	sp = w->machine.regs.value[arch->sp];
+	if (sp <= w->sp &&
+	    uw_walk_cycle(w, uw_walk_stripped(w, w->machine.regs.value[arch->pc]), sp))
+		return uw_stopping(UW_STOP_CYCLE);
+	return UW_GO_ON;
+}
+
+static int begin(struct uw_walking *w, struct uw_space *space, struct uw_worker *worker,
+		 const struct uw_thread *thread, struct uw_stack *out)
+{
+	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
+
+	out->n_frames = 0;
+	out->stop_addr = 0;
+	if (!(thread->regs.known >> arch->pc & 1) || !(thread->regs.known >> arch->sp & 1))
+		return uw_stopping(UW_STOP_NO_USER_STATE);
+	/* What is not set here is written before it is read. */
+	w->space = space;
+	w->worker = worker;
+	w->thread = thread;
+	w->out = out;
+	w->tag = uw_hot_tag(&worker->hot, uw_space_id(space));
+	w->mask = arch->strip(UINT64_MAX, uw_space_top(space));
+	w->machine.arch = arch;
+	w->machine.regs = thread->regs;
+	w->machine.read = read_memory;
+	w->machine.ctx = w;
+	w->due = 0;
+	w->lookup = 0;
+	w->exact = true;
+	w->sp_low = false;
+	w->stepper = UW_STEPPER_CONTEXT;
+	w->confidence = UW_CONFIDENCE_RULE;
+	w->last = NULL;
+	w->turns = 0;
+	return UW_GO_ON;
+}
+
+static void end(const struct uw_walking *w, struct uw_stack *out, int stop)
+{
+	out->stop = (enum uw_stop)(-1 - stop);
+	if (out->stop == UW_STOP_TRUNCATED)
+		out->stop_addr = w->missing;
 }
 
 void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_thread *thread,
 	     struct uw_stack *out)
 {
-	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
-	struct uw_walking w = { .space = space,
-				.worker = worker,
-				.thread = thread,
-				.machine = {
-					.arch = arch, .regs = thread->regs, .read = read_memory } };
-	struct uw_found found = { .stepper = UW_STEPPER_CONTEXT };
-	int stop = UW_GO_ON;
+	struct uw_walking w;
+	int stop = begin(&w, space, worker, thread, out);
 
-	out->n_frames = 0;
-	out->stop_addr = 0;
-	w.machine.ctx = &w;
-	w.log = worker->hot.log;
-	w.exact = true;
-	if (!(thread->regs.known >> arch->pc & 1) || !(thread->regs.known >> arch->sp & 1)) {
-		out->stop = UW_STOP_NO_USER_STATE;
-		return;
+	while (stop == UW_GO_ON) {
+		stop = uw_hot_run(&w);
+		if (stop == UW_GO_ON)
+			stop = walk_frame(&w);
 	}
-	for (;;) {
-		struct uw_frame *frame;
-
-		stop = uw_hot_run(&w, out, &found);
-		if (stop != UW_GO_ON)
-			break;
-		w.pc = uw_walk_stripped(&w, w.machine.regs.value[arch->pc]);
-		w.sp = w.machine.regs.value[arch->sp];
-		/* A thread's first function returns to 0, where nobody said it does not return. */
-		if (w.pc == 0 && out->n_frames && !w.exact) {
-			stop = uw_stopping(UW_STOP_ROOT);
-			break;
-		}
-		/* Brent: any cycle comes to hold a mark, however long it is. */
-		if (out->n_frames && w.pc == w.mark_pc && w.sp == w.mark_sp) {
-			stop = uw_stopping(UW_STOP_CYCLE);
-			break;
-		}
-		if (!(out->n_frames & (out->n_frames - 1))) {
-			w.mark_pc = w.pc;
-			w.mark_sp = w.sp;
-		}
-		if (out->n_frames == out->max_frames) {
-			stop = uw_stopping(UW_STOP_MAX_FRAMES);
-			break;
-		}
-		/* The call may end its function, and ra then belongs to the next one. */
-		w.lookup = w.exact ? w.pc : w.pc - 1;
-		w.mapping = uw_walk_code(&w, w.lookup);
-		w.stepper = found.stepper;
-		frame = &out->frames[out->n_frames++];
-		*frame = (struct uw_frame){ .pc = w.pc,
-					    .lookup = w.lookup,
-					    .sp = w.sp,
-					    .mapping = w.mapping,
-					    .stepper = found.stepper,
-					    .confidence = found.confidence,
-					    .exact = w.exact };
-		out->stop_addr = w.pc;
-		stop = uw_stepper_step(&w, &found);
-		frame->cfa = found.cfa;
-		frame->signal = found.signal;
-		if (stop != UW_GO_ON)
-			break;
-		w.exact = found.signal;
-	}
-	out->stop = (enum uw_stop)(-1 - stop);
-	if (out->stop == UW_STOP_TRUNCATED)
-		out->stop_addr = w.missing;
+	end(&w, out, stop);
 }
 
 /* ---- ready-made accessor ------------------------------------------------------------------ */

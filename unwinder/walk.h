@@ -51,23 +51,48 @@ struct uw_worker {
 	struct uw_call_slot calls[UW_CALL_SLOTS];
 };
 
+/* The captured bytes around sp. */
+struct uw_near {
+	uint64_t addr, room; /* words may begin in [addr, addr + room) */
+	const uint8_t *bytes;
+};
+
+/* The part of a walk that changes with each hot frame, see hot.c. */
+struct uw_run {
+	uint64_t pc, sp, fp;
+	uint64_t ra;   /* pc as it stood in memory or in lr */
+	uint64_t mask; /* what of ra is the address */
+	uint64_t back; /* lookup = pc - back */
+	uint64_t above;
+	struct uw_near near;
+	struct uw_frame *frame; /* the next in out */
+	size_t room;
+	int stop;
+	uint8_t stepper, confidence; /* how the frame at pc was found */
+};
+
 struct uw_walking {
 	struct uw_space *space;
 	struct uw_worker *worker;
 	const struct uw_thread *thread;
+	struct uw_stack *out;
+	uint64_t tag;		   /* of the space in keys of the worker's hot slots */
+	uint64_t mask;		   /* a code address without authentication bits and tags */
 	struct uw_machine machine; /* reads what was captured, then what files say */
-	struct uw_hot_frame *log;  /* ends the frames whose saved registers are due */
+	size_t due;		   /* of frames from here on saved registers have not been read */
 	/* Of the frame being left: */
 	uint64_t pc, lookup, sp;
 	bool exact;
-	bool sp_low;	 /* sp is no more than the least it may be: a frame pointer led here */
-	uint8_t stepper; /* how it was found */
+	bool sp_low; /* sp is no more than the least it may be: a frame pointer led here */
+	uint8_t stepper, confidence; /* how it was found */
 	struct uw_mapping *mapping;
+	struct uw_mapping *last; /* executable, where an address was found; NULL: none yet */
 	/* Where the caller was looked for and not found. */
 	uint64_t missing;
 	bool has_missing;
-	/* Brent: any cycle comes to hold a mark, however long it is. */
+	/* See uw_walk_cycle. */
 	uint64_t mark_pc, mark_sp;
+	size_t turns;
 };
 
 /* A step's outcome where the walk does not go on: an enum uw_stop below zero. */
@@ -85,7 +110,16 @@ int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lo
 		 struct uw_rule *rule);
 
 /* A code address without authentication bits and tags. */
-uint64_t uw_walk_stripped(const struct uw_walking *w, uint64_t pc);
+static inline uint64_t uw_walk_stripped(const struct uw_walking *w, uint64_t pc)
+{
+	return pc & w->mask;
+}
+
+/*
+ * To be asked of every frame that does not lie above the one before it, which
+ * each cycle has one of.  Brent: any cycle comes to hold a mark, however long it is.
+ */
+bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp);
 
 /* The machine's last read failed, and the caller may be there. */
 void uw_walk_note_missing(struct uw_walking *w);
