@@ -508,9 +508,9 @@ static int bench(const char *file, struct workload *w)
 	for (size_t i = 0; i < N_WAYS && !err; i++) {
 		if (!ways[i])
 			continue;
-		err = walk_alone(&r, i, &w->of[i], &pcs[i]);
+		err = walk_alone(&r, (enum way)i, &w->of[i], &pcs[i]);
 		if (!err)
-			err = walk_firsts(&r, i, &w->of[i]);
+			err = walk_firsts(&r, (enum way)i, &w->of[i]);
 	}
 	if (!err)
 		err = time_all(&r, w);
