@@ -127,7 +127,7 @@ $(SQL_H): $(SQL)
 BPF_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 $(BUILD)/%.bpf.o: %.bpf.c
 	@mkdir -p $(@D)
-	$(call say,BPF,$@)$(CLANG) -target bpf -O2 -g -Wall -Wextra -Wno-unused-parameter -D__TARGET_ARCH_$(BPF_ARCH) \
+	$(call say,BPF,$@)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -D__TARGET_ARCH_$(BPF_ARCH) \
 	  -I. -I/usr/include/$(shell uname -m)-linux-gnu -MMD -MP -MT $@ -MF $(@:.o=.d) -c -o $@ $<
 	@llvm-strip -g $@
 $(GEN)/%.skel.h: $(BUILD)/%.bpf.o

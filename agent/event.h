@@ -19,7 +19,8 @@ enum event_type {
 	EVENT_EXIT,    /* a thread ended; the process with its last one */
 	EVENT_COMM,    /* a thread's name changed */
 	EVENT_SAMPLE,
-	EVENT_LOST, /* samples or side-band records that never arrived */
+	EVENT_CGROUP, /* the path of a cgroup, before its samples */
+	EVENT_LOST,   /* samples or side-band records that never arrived */
 };
 
 #define EVENT_PID_KERNEL UINT32_MAX /* pid of the kernel's own mappings, as in perf.data */
@@ -30,9 +31,9 @@ struct event_mapping {
 	uint32_t major, minor;	  /* device and inode as the process saw them; 0: not told */
 	uint64_t inode, inode_generation;
 	struct uw_build_id build_id; /* as the kernel read it at mapping time; size 0: not told */
-	const char *path; /* in the process's mount namespace; "" or "//anon": anonymous */
-	bool deleted;	  /* the kernel said so; path has no " (deleted)" left */
-	bool file;	  /* path names a file though it does not begin with a slash */
+	const char *path;  /* in the process's mount namespace; "" or "//anon": anonymous */
+	bool deleted;	   /* the kernel said so; path has no " (deleted)" left */
+	bool file;	   /* path names a file though it does not begin with a slash */
 	bool main_program; /* of the file that was executed */
 	/*
 	 * Where in the file its ELF image begins, or no more than pages behind that; counts only
@@ -52,6 +53,11 @@ struct event_comm {
 	const char *comm;
 };
 
+struct event_cgroup {
+	uint64_t id;	  /* as in event_sample */
+	const char *path; /* from the root of the cgroup2 hierarchy, which is "/" */
+};
+
 struct event_sample {
 	uint16_t event; /* index in source_info.events */
 	uint32_t cpu;
@@ -68,6 +74,9 @@ struct event_sample {
 	uint32_t n_kernel_ips;
 	const uint64_t *kernel_ips; /* innermost first; all but the first are return addresses */
 	uint64_t cgroup_id;	    /* 0: not told */
+	uint32_t ns_pid; /* the process as its own pid namespace numbers it; 0: not told */
+	uint64_t process_start_ns; /* since the machine started; with pid it names a process for
+				       good; 0: not told */
 };
 
 enum event_lost_reason {
@@ -94,6 +103,7 @@ struct event {
 		struct event_mapping mapping;
 		struct event_fork fork;
 		struct event_comm comm;
+		struct event_cgroup cgroup;
 		struct event_sample sample;
 		struct event_lost lost;
 	};

@@ -4,9 +4,11 @@
  * of a per-CPU clock, and counts what it could not copy.  It never walks: what
  * the bytes mean is decided in the agent.
  *
- * The programs on perf events run with interrupts off or in an NMI, one at a
- * time on each CPU: no page fault can be taken, and one scratch buffer a CPU
- * is enough.
+ * No page fault can be taken here.  The kernel runs programs on perf events and
+ * tracepoints one at a time on each CPU (bpf_prog_active), so one scratch buffer
+ * serves them; one of them may come in the middle of the program on
+ * sched_switch, which has a scratch of its own; and a program on a uprobe may lose
+ * the CPU to another thread that meets the probe, so that its scratch is locked.
  */
 #include "schema/capture.h"
 #include "bpf/kernel.h"
@@ -15,8 +17,14 @@
 const volatile __u32 stack_max = CAPTURE_STACK_DEFAULT;
 const volatile __u64 wake_bytes = 1 << 20; /* the reader is woken once so much is waiting */
 const volatile __u32 self_pid = 0;
-const volatile bool filter_pids = false;
-const volatile __u32 xstate_size = 0; /* of the FPU state in a signal frame; 0: not known */
+const volatile __u32 filters = 0; /* enum capture_filter */
+const volatile struct capture_cgroup wanted_cgroups[CAPTURE_CGROUPS_MAX] = {};
+const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
+const volatile __u32 every[CAPTURE_EVENTS_MAX] = {}; /* of tracepoints and probes: one of so many */
+const volatile __u32 n_scratch = 1;		     /* CPUs that have a scratch */
+const volatile __u32 off_cpu_event = 0;
+const volatile __u64 off_cpu_min_ns = 0; /* shorter waits are not told */
+const volatile __u32 xstate_size = 0;	 /* of the FPU state in a signal frame; 0: not known */
 
 /* The usual limit of a stack, of the first thread as of others. */
 #define STACK_LIKELY (8u << 20)
@@ -31,9 +39,12 @@ struct {
 } ring SEC(".maps");
 
 /*
- * One entry a CPU; not a per-CPU map, whose values may not pass 32 KiB.  The
- * agent sets both sizes to fit the machine and stack_max.
+ * One entry a CPU for each kind of program in use; not a per-CPU map, whose
+ * values may not pass 32 KiB.  The agent sets both sizes to fit the machine, the
+ * events and stack_max.
  */
+enum scratch_kind { SCRATCH_EVENT, SCRATCH_SWITCH, SCRATCH_PROBE };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -70,6 +81,55 @@ struct {
 	__type(value, struct top);
 } tops SEC(".maps");
 
+/* Since when a thread waits, where that was captured. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u64);
+} waits SEC(".maps");
+
+/* Of tracepoints and probes that are wanted once in a while: how often they came. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CAPTURE_EVENTS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} hits SEC(".maps");
+
+/* Whether the scratch of a CPU's probes is in use. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} probing SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} threads SEC(".maps");
+
+struct comm {
+	char name[CAPTURE_COMM];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct comm);
+	__type(value, __u8);
+} comms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} uids SEC(".maps");
+
 /* The processes asked for and their descendants. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -83,6 +143,18 @@ static __always_inline struct capture_counters *counters_here(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+/* One program may come in the middle of another on its CPU. */
+static __always_inline void add(__u64 *counter, __u64 n)
+{
+	__sync_fetch_and_add(counter, n);
+}
+
+static __always_inline __u64 wake_flags(void)
+{
+	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= wake_bytes ? BPF_RB_FORCE_WAKEUP
+									 : BPF_RB_NO_WAKEUP;
 }
 
 /* ---- how far the live stack reaches ---------------------------------------- */
@@ -132,31 +204,31 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 		top->start_stack = start_stack;
 	}
 	if (top && sp >= top->lo && sp < top->hi) {
-		count->top_cached++;
+		add(&count->top_cached, 1);
 		*flags |= CAPTURE_TOP_CACHED;
 		return top->hi;
 	}
 	if (top && top->go) {
 		end = go_top(sp, fsbase);
 		if (end) {
-			count->top_go++;
+			add(&count->top_go, 1);
 			*flags |= CAPTURE_TOP_GO;
 			return end;
 		}
 	}
 	if (top && sp >= top->other_lo && sp < top->other_hi) {
-		count->top_cached++;
+		add(&count->top_cached, 1);
 		*flags |= CAPTURE_TOP_CACHED | CAPTURE_TOP_VMA;
 		return top->other_hi;
 	}
 	end = BPF_CORE_READ(task, sas_ss_sp);
 	if (sp - end < BPF_CORE_READ(task, sas_ss_size)) {
-		count->top_signal++;
+		add(&count->top_signal, 1);
 		*flags |= CAPTURE_TOP_SIGNAL;
 		return end + BPF_CORE_READ(task, sas_ss_size);
 	}
 	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
-	count->find_vma++;
+	add(&count->find_vma, 1);
 	if (bpf_find_vma(task, sp, area_found, &area, 0)) {
 		/*
 		 * Mostly a thread that holds the lock itself, inside mmap or execve.
@@ -164,39 +236,39 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 		 */
 		end = go_top(sp, fsbase);
 		if (end) {
-			count->top_go++;
+			add(&count->top_go, 1);
 			*flags |= CAPTURE_TOP_GO;
 			return end;
 		}
 		if (start_stack >= sp && start_stack - sp < STACK_LIKELY) {
-			count->top_start++;
+			add(&count->top_start, 1);
 			*flags |= CAPTURE_TOP_START;
 			return start_stack + 8;
 		}
 		if (fsbase > sp && fsbase - sp < STACK_LIKELY) {
-			count->top_tls++;
+			add(&count->top_tls, 1);
 			*flags |= CAPTURE_TOP_TLS;
 			return fsbase;
 		}
-		count->top_none++;
+		add(&count->top_none, 1);
 		*flags |= CAPTURE_TOP_NONE;
 		return 0;
 	}
 	if (start_stack >= sp && start_stack < area.hi) {
 		/* start_stack holds argc; above it are arguments and environment. */
 		end = start_stack + 8;
-		count->top_start++;
+		add(&count->top_start, 1);
 		*flags |= CAPTURE_TOP_START;
 	} else if (fsbase > sp && fsbase < area.hi) {
 		end = fsbase;
-		count->top_tls++;
+		add(&count->top_tls, 1);
 		*flags |= CAPTURE_TOP_TLS;
 	} else {
 		end = go_top(sp, fsbase);
 		if (end) {
 			if (top)
 				top->go = 1;
-			count->top_go++;
+			add(&count->top_go, 1);
 			*flags |= CAPTURE_TOP_GO;
 			return end;
 		}
@@ -204,7 +276,7 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 			top->other_lo = area.lo;
 			top->other_hi = area.hi;
 		}
-		count->top_vma++;
+		add(&count->top_vma, 1);
 		*flags |= CAPTURE_TOP_VMA;
 		return area.hi;
 	}
@@ -225,9 +297,9 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
  * walked once, not once for every path that leads to it; and a loop that reads
  * its bounds from memory in every turn has the same state in each, but for i.
  */
-__attribute__((noinline)) int copy_pages(__u32 cpu)
+__attribute__((noinline)) int copy_pages(__u32 place)
 {
-	volatile struct capture_head *head = bpf_map_lookup_elem(&scratch, &cpu);
+	volatile struct capture_head *head = bpf_map_lookup_elem(&scratch, &place);
 
 	if (!head)
 		return 0;
@@ -255,7 +327,7 @@ __attribute__((noinline)) int copy_pages(__u32 cpu)
 	return 0;
 }
 
-static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes,
+static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes, __u32 place,
 				       struct task_struct *task, struct capture_counters *count)
 {
 	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
@@ -283,7 +355,7 @@ static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes,
 	head->stack_len = size;
 	/* All or nothing: one missing page fails the whole copy. */
 	if (bpf_probe_read_user(bytes, size, (void *)from)) {
-		copy_pages(head->cpu);
+		copy_pages(place);
 		flags |= CAPTURE_HOLES;
 	}
 	head->flags |= flags;
@@ -388,13 +460,72 @@ static __always_inline bool wanted(__u32 pid, __u64 start_ns)
 	return process->start_ns == start_ns;
 }
 
-SEC("perf_event")
-int capture_sample(struct bpf_perf_event_data *ctx)
+/* Whether the thread is one of those asked for; if not, that is counted. */
+static __always_inline bool passes(__u64 id, __u64 start_ns, __u32 cpu,
+				   struct capture_counters *count)
+{
+	__u32 tid = (__u32)id, uid;
+	struct comm comm = {};
+
+	if (id >> 32 == self_pid) {
+		add(&count->filtered_self, 1);
+		return false;
+	}
+	if (filters & CAPTURE_FILTER_TASK && !bpf_map_lookup_elem(&threads, &tid) &&
+	    !wanted(id >> 32, start_ns)) {
+		add(&count->filtered_process, 1);
+		return false;
+	}
+	if (filters & CAPTURE_FILTER_CPU &&
+	    (cpu >= CAPTURE_CPUS_MAX || !(wanted_cpus[cpu / 64] >> (cpu & 63) & 1)))
+		goto other;
+	if (filters & CAPTURE_FILTER_COMM) {
+		bpf_get_current_comm(comm.name, sizeof(comm.name));
+		if (!bpf_map_lookup_elem(&comms, &comm))
+			goto other;
+	}
+	uid = (__u32)bpf_get_current_uid_gid();
+	if (filters & CAPTURE_FILTER_UID && !bpf_map_lookup_elem(&uids, &uid))
+		goto other;
+	if (filters & CAPTURE_FILTER_CGROUP) {
+		bool within = false;
+
+#pragma clang loop unroll(disable)
+		for (__u32 i = 0; i < CAPTURE_CGROUPS_MAX; i++) {
+			__u64 cgroup = wanted_cgroups[i].id;
+
+			if (!cgroup)
+				break;
+			if (bpf_get_current_ancestor_cgroup_id((int)wanted_cgroups[i].level) ==
+			    cgroup) {
+				within = true;
+				break;
+			}
+		}
+		if (!within)
+			goto other;
+	}
+	return true;
+other:
+	add(&count->filtered_other, 1);
+	return false;
+}
+
+struct tick { /* what brought a program to run */
+	__u32 event;
+	enum scratch_kind kind;
+	bool user; /* the thread was in user mode */
+	__u32 flags;
+	__u64 period;
+};
+
+/* Puts the current thread's state into the ring; the time it bears, or 0. */
+static __always_inline __u64 capture(void *ctx, const struct tick *tick,
+				     struct capture_counters *count)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct capture_counters *count = counters_here();
 	__u64 id = bpf_get_current_pid_tgid(), start_ns, size;
-	__u32 cpu = bpf_get_smp_processor_id(), flags;
+	__u32 cpu = bpf_get_smp_processor_id(), flags, place;
 	struct task_struct *leader;
 	struct capture_head *head;
 	struct mm_struct *mm;
@@ -402,26 +533,18 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 	__u8 *bytes;
 	long n;
 
-	if (!count)
-		return 0;
-	count->fired++;
 	if (!id) {
-		count->filtered_idle++;
-		return 0;
-	}
-	if (id >> 32 == self_pid) {
-		count->filtered_self++;
+		add(&count->filtered_idle, 1);
 		return 0;
 	}
 	leader = BPF_CORE_READ(task, group_leader);
 	start_ns = BPF_CORE_READ(leader, start_boottime);
-	if (filter_pids && !wanted(id >> 32, start_ns)) {
-		count->filtered_pid++;
+	if (!passes(id, start_ns, cpu, count))
 		return 0;
-	}
-	head = bpf_map_lookup_elem(&scratch, &cpu);
+	place = tick->kind * n_scratch + cpu;
+	head = cpu < n_scratch ? bpf_map_lookup_elem(&scratch, &place) : NULL;
 	if (!head) {
-		count->unreadable++;
+		add(&count->unreadable, 1);
 		return 0;
 	}
 	bytes = (__u8 *)head + CAPTURE_HEAD_SIZE;
@@ -430,15 +553,17 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 	head->version = CAPTURE_VERSION;
 	head->head_len = CAPTURE_HEAD_SIZE;
 	head->cpu = cpu;
+	head->event = tick->event;
 	head->pid = id >> 32;
 	head->tid = (__u32)id;
 	head->ns_pid = ns_pid(leader);
 	head->time_ns = bpf_ktime_get_ns();
-	head->period = ctx->sample_period;
+	head->period = tick->period;
 	head->cgroup_id = bpf_get_current_cgroup_id();
 	head->process_start_ns = start_ns;
 	bpf_get_current_comm(head->comm, sizeof(head->comm));
-	if ((ctx->regs.cs & 3) == 3)
+	head->flags = tick->flags;
+	if (tick->user)
 		head->flags |= CAPTURE_USER_HIT;
 
 	/*
@@ -452,7 +577,7 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 	if (!(flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
 	    BPF_CORE_READ(mm, start_code)) {
 		if (bpf_probe_read_kernel(&regs, sizeof(regs), (void *)bpf_task_pt_regs(task))) {
-			count->unreadable++;
+			add(&count->unreadable, 1);
 			return 0;
 		}
 		head->flags |= CAPTURE_HAS_USER;
@@ -460,13 +585,13 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 			head->flags |= CAPTURE_COMPAT;
 		regs_to_dwarf(head, &regs);
 		head->fsbase = BPF_CORE_READ(task, thread.fsbase);
-		copy_stack(head, bytes, task, count);
+		copy_stack(head, bytes, place, task, count);
 		if (head->flags & CAPTURE_TOP_SIGNAL)
 			copy_interrupted(head, bytes, task);
 	}
 
 	size = ((head->stack_len + 7) & ~7u) + ((head->interrupted_len + 7) & ~7u);
-	if (!(head->flags & CAPTURE_USER_HIT)) {
+	if (!tick->user) {
 		barrier_var(size);
 		if (size > stack_max + CAPTURE_INTERRUPTED_MAX + 16)
 			size = stack_max + CAPTURE_INTERRUPTED_MAX + 16;
@@ -480,18 +605,145 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 	barrier_var(size);
 	if (size > CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL)
 		size = CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL;
-	n = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= wake_bytes ? BPF_RB_FORCE_WAKEUP
-								      : BPF_RB_NO_WAKEUP;
-	if (bpf_ringbuf_output(&ring, head, size, n)) {
-		count->ring_full++;
+	if (bpf_ringbuf_output(&ring, head, size, wake_flags())) {
+		add(&count->ring_full, 1);
 		return 0;
 	}
-	count->captured++;
-	count->bytes += size;
+	add(&count->captured, 1);
+	add(&count->bytes, size);
 	if (head->flags & CAPTURE_CUT)
-		count->cut++;
+		add(&count->cut, 1);
 	if (head->flags & CAPTURE_HOLES)
-		count->holes++;
+		add(&count->holes, 1);
+	return head->time_ns;
+}
+
+/* ---- what brings a program to run ----------------------------------------------- */
+
+/* Clocks, counters and software events; the cookie is the number of the event. */
+SEC("perf_event")
+int capture_sample(struct bpf_perf_event_data *ctx)
+{
+	struct capture_counters *count = counters_here();
+	const struct tick tick = { .event = bpf_get_attach_cookie(ctx),
+				   .kind = SCRATCH_EVENT,
+				   .user = (ctx->regs.cs & 3) == 3,
+				   .period = ctx->sample_period };
+
+	if (!count)
+		return 0;
+	add(&count->fired, 1);
+	(void)capture(ctx, &tick, count);
+	return 0;
+}
+
+/* Of an event that is wanted once in n times: is it now? */
+static __always_inline bool due(struct tick *tick, struct capture_counters *count)
+{
+	__u32 event = tick->event;
+	__u64 *hit = bpf_map_lookup_elem(&hits, &event);
+
+	if (!hit || event >= CAPTURE_EVENTS_MAX)
+		return false;
+	tick->period = every[event];
+	if (tick->period <= 1) {
+		tick->period = 1;
+		return true;
+	}
+	if (++*hit < tick->period) {
+		add(&count->filtered_period, 1);
+		return false;
+	}
+	*hit = 0;
+	return true;
+}
+
+SEC("tracepoint")
+int capture_tracepoint(void *ctx)
+{
+	struct capture_counters *count = counters_here();
+	struct tick tick = { .event = bpf_get_attach_cookie(ctx), .kind = SCRATCH_EVENT };
+
+	if (!count)
+		return 0;
+	add(&count->fired, 1);
+	if (due(&tick, count))
+		(void)capture(ctx, &tick, count);
+	return 0;
+}
+
+SEC("uprobe")
+int capture_probe(struct pt_regs *ctx)
+{
+	struct capture_counters *count = counters_here();
+	struct tick tick = { .event = bpf_get_attach_cookie(ctx),
+			     .kind = SCRATCH_PROBE,
+			     .user = true };
+	__u32 zero = 0, *busy = bpf_map_lookup_elem(&probing, &zero);
+
+	if (!count || !busy)
+		return 0;
+	add(&count->fired, 1);
+	if (!due(&tick, count))
+		return 0;
+	if (__sync_val_compare_and_swap(busy, 0, 1)) {
+		add(&count->unreadable, 1);
+		return 0;
+	}
+	(void)capture(ctx, &tick, count);
+	*busy = 0;
+	return 0;
+}
+
+static __always_inline void woken(struct task_struct *task, struct capture_counters *count)
+{
+	__u64 *since = bpf_task_storage_get(&waits, task, 0, 0);
+	struct capture_wake wake;
+
+	if (!since || !*since)
+		return;
+	wake = (struct capture_wake){ .magic = CAPTURE_WAKE_MAGIC,
+				      .version = CAPTURE_VERSION,
+				      .size = sizeof(wake),
+				      .cpu = bpf_get_smp_processor_id(),
+				      .tid = BPF_CORE_READ(task, pid),
+				      .since_ns = *since,
+				      .time_ns = bpf_ktime_get_ns() };
+	*since = 0;
+	if (wake.time_ns - wake.since_ns < off_cpu_min_ns)
+		return;
+	if (bpf_ringbuf_output(&ring, &wake, sizeof(wake), wake_flags()))
+		add(&count->wakes_lost, 1);
+}
+
+/*
+ * A thread that waits is captured as it begins to, while its memory can be read;
+ * for how long is told when it runs again.  One that merely loses the CPU does not
+ * wait.
+ */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(capture_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct capture_counters *count = counters_here();
+	const struct tick tick = { .event = off_cpu_event,
+				   .kind = SCRATCH_SWITCH,
+				   .flags = CAPTURE_WAITS };
+	__u64 *since, now;
+
+	if (!count)
+		return 0;
+	woken(next, count);
+	if (preempt || BPF_CORE_READ(prev, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ||
+	    !BPF_CORE_READ(prev, mm) || !BPF_CORE_READ(prev, pid) ||
+	    !(BPF_CORE_READ(prev, __state) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
+		return 0;
+	add(&count->fired, 1);
+	now = capture(ctx, &tick, count);
+	if (!now)
+		return 0;
+	since = bpf_task_storage_get(&waits, prev, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (since)
+		*since = now;
 	return 0;
 }
 
@@ -511,7 +763,7 @@ int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 	if (bpf_map_update_elem(&processes, &child_pid, &process, BPF_ANY)) {
 		count = counters_here();
 		if (count)
-			count->pids_overflow++;
+			add(&count->pids_overflow, 1);
 	}
 	return 0;
 }

@@ -28,6 +28,9 @@ typedef _Bool bool;
 #define PF_USER_WORKER 0x00004000 /* 6.4 and newer */
 #define PF_KTHREAD     0x00200000
 
+#define TASK_INTERRUPTIBLE   0x0001
+#define TASK_UNINTERRUPTIBLE 0x0002
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct upid {
@@ -60,7 +63,7 @@ struct signal_struct {
 };
 
 struct task_struct {
-	unsigned int flags;
+	unsigned int flags, __state;
 	int pid, tgid;
 	struct mm_struct *mm;
 	struct task_struct *group_leader;

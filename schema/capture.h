@@ -11,6 +11,8 @@
  *   above, rounded up  kernel_len           return addresses of the kernel stack, u64, innermost first
  *   to 8
  *
+ * or it is a struct capture_wake alone.
+ *
  * All numbers are in the byte order of the machine, which writes and reads
  * them itself; records never leave it in this form.  The agent carries the
  * program that writes them, so a version other than CAPTURE_VERSION is a fault.
@@ -22,8 +24,9 @@
 
 #include <linux/types.h>
 
-#define CAPTURE_MAGIC	0x4350574fu /* "OWPC" in memory on little-endian machines */
-#define CAPTURE_VERSION 1
+#define CAPTURE_MAGIC	   0x4350574fu /* "OWPC" in memory on little-endian machines */
+#define CAPTURE_WAKE_MAGIC 0x4b57574fu /* "OWWK" */
+#define CAPTURE_VERSION	   2
 
 #define CAPTURE_PAGE		4096u
 #define CAPTURE_RED_ZONE	128u /* bytes below sp that belong to the function (psABI §3.2.2) */
@@ -36,7 +39,10 @@
 #define CAPTURE_HOLE_WORDS	5u  /* 64-bit words with a bit for each of them */
 #define CAPTURE_REGS		17u /* x86_64: DWARF 0–16, psABI figure 3.36 */
 #define CAPTURE_COMM		16u /* TASK_COMM_LEN: NUL-terminated */
-#define CAPTURE_HEAD_SIZE	296u
+#define CAPTURE_HEAD_SIZE	304u
+#define CAPTURE_EVENTS_MAX	64u   /* kinds of samples in one recording */
+#define CAPTURE_CGROUPS_MAX	16u   /* that one recording can be limited to */
+#define CAPTURE_CPUS_MAX	4096u /* that it can be limited to */
 
 enum capture_flag {
 	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode; else in the kernel */
@@ -52,6 +58,8 @@ enum capture_flag {
 	CAPTURE_TOP_SIGNAL = 1 << 9, /* the alternate signal stack's bounds */
 	CAPTURE_TOP_VMA = 1 << 10,   /* the end of the memory area (coroutines) */
 	CAPTURE_TOP_NONE = 1 << 11,  /* nowhere: it is not known */
+	/* The thread began to wait: a struct capture_wake tells for how long. */
+	CAPTURE_WAITS = 1 << 12,
 };
 
 struct capture_head {
@@ -78,20 +86,35 @@ struct capture_head {
 	__u64 fsbase;
 	__u64 interrupted_addr;
 	char comm[CAPTURE_COMM];
+	__u32 event; /* which of the agent's events */
+	__u32 reserved;
+};
+
+/* A record of its own in the ring: a thread whose wait was captured runs again. */
+struct capture_wake {
+	__u32 magic; /* CAPTURE_WAKE_MAGIC */
+	__u16 version;
+	__u16 size;
+	__u32 cpu;
+	__u32 tid;
+	__u64 since_ns; /* time_ns of the record that told of the wait */
+	__u64 time_ns;
 };
 
 /*
- * Kept per CPU, summed by the agent.  Every run of the program ends in exactly one of
- * filtered_*, captured, ring_full, unreadable: together they are fired.
+ * Kept per CPU.  Every run of a program ends in exactly one of filtered_*,
+ * captured, ring_full, unreadable: together they are fired.
  */
 struct capture_counters {
 	__u64 fired;
-	__u64 filtered_idle; /* the idle thread */
-	__u64 filtered_self; /* the agent's own threads */
-	__u64 filtered_pid;  /* not among the processes asked for */
-	__u64 captured;	     /* in the ring */
-	__u64 ring_full;     /* the ring had no room */
-	__u64 unreadable;    /* registers could not be read */
+	__u64 filtered_idle;	/* the idle thread */
+	__u64 filtered_self;	/* the agent's own threads */
+	__u64 filtered_process; /* not among the processes and threads asked for */
+	__u64 filtered_other;	/* not of the name, user, cgroup or CPU asked for */
+	__u64 filtered_period;	/* not the one of so many that is wanted */
+	__u64 captured;		/* in the ring */
+	__u64 ring_full;	/* the ring had no room */
+	__u64 unreadable;	/* registers could not be read, or a scratch was not free */
 	/* Of the captured: */
 	__u64 cut;   /* CAPTURE_CUT */
 	__u64 holes; /* CAPTURE_HOLES */
@@ -100,6 +123,22 @@ struct capture_counters {
 	__u64 top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	__u64 find_vma;	     /* calls of bpf_find_vma */
 	__u64 pids_overflow; /* children not followed: the table of processes was full */
+	__u64 wakes_lost;    /* struct capture_wake for which the ring had no room */
+};
+
+/* What a recording may be limited to; each that is set must be met. */
+enum capture_filter {
+	CAPTURE_FILTER_TASK = 1 << 0, /* the tables of processes and threads: in either */
+	CAPTURE_FILTER_COMM = 1 << 1, /* the thread's name */
+	CAPTURE_FILTER_UID = 1 << 2,  /* real user, in the initial user namespace */
+	CAPTURE_FILTER_CGROUP = 1 << 3,
+	CAPTURE_FILTER_CPU = 1 << 4,
+};
+
+struct capture_cgroup { /* and all below it */
+	__u64 id;
+	__u32 level; /* 0: the root of the hierarchy */
+	__u32 reserved;
 };
 
 /* What the table of wanted processes says of one, by pid. */
@@ -119,6 +158,7 @@ _Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CA
 	       "every page has a bit");
 _Static_assert(CAPTURE_PAGES_MAX <= CAPTURE_HOLE_WORDS * 64, "every page has a bit");
 _Static_assert(CAPTURE_KERNEL_MAX == CAPTURE_KERNEL_FRAMES * 8, "whole addresses");
+_Static_assert(sizeof(struct capture_wake) == 32, "no padding");
 _Static_assert(sizeof(struct capture_process) == 16, "the same on both sides");
 
 #endif

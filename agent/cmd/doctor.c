@@ -3,6 +3,7 @@
 #include "agent/log.h"
 #include "agent/source/live.h"
 #include "agent/source/live_bpf.h"
+#include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
 #include "agent/source/live_perf.h"
 
@@ -263,12 +264,21 @@ static void check_inventory(struct doctor *doctor)
 
 static void check_programs(struct doctor *doctor)
 {
-	const struct live_bpf_options options = { .ring_bytes = 1u << 20, .filter = true };
+	const struct source_live_options asked = { .frequency_hz = 99, .off_cpu = true };
+	struct live_events events;
+	const struct live_bpf_options options = { .ring_bytes = 1u << 20,
+						  .events = &events,
+						  .filters = CAPTURE_FILTER_TASK };
 	char error[LIVE_ERROR_SIZE];
 	struct live_bpf *bpf;
 
+	if (live_events_of(&asked, &events, error)) {
+		say(doctor, "capture program", NO, "%s", error);
+		return;
+	}
 	if (live_bpf_open(&options, &bpf, error)) {
 		say(doctor, "capture program", NO, "%s", error);
+		live_events_fini(&events);
 		return;
 	}
 	if (live_bpf_follow(bpf, error))
@@ -276,7 +286,12 @@ static void check_programs(struct doctor *doctor)
 		    error);
 	else
 		say(doctor, "capture program", OK, "loads into the kernel");
+	if (live_bpf_attach(bpf, events.n - 1, -1, error))
+		say(doctor, "waiting threads", PARTLY, "--off-cpu does not work: %s", error);
+	else
+		say(doctor, "waiting threads", OK, "tp_btf/sched_switch");
 	live_bpf_free(bpf);
+	live_events_fini(&events);
 }
 
 static uint64_t now_ms(void)
@@ -326,7 +341,7 @@ static bool check_recording(struct doctor *doctor)
 		n_mappings += event.type == EVENT_MAPPING;
 	}
 	if (!rc)
-		rc = source_live_counters(source, &counters);
+		rc = source_live_counters(source, -1, &counters);
 	if (rc)
 		say(doctor, "recording", NO, "%s",
 		    source->error[0] ? source->error : strerror(-rc));

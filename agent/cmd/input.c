@@ -205,3 +205,52 @@ int input_number(const char *option, const char *text, uint64_t min, uint64_t ma
 	*out = value;
 	return 0;
 }
+
+int input_size(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	static const char units[] = "KMG";
+	const char *unit;
+	uint64_t value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	unit = *end && !end[1] ? strchr(units, *end) : NULL;
+	if (unit && value >> (54 - 10 * (unit - units)))
+		errno = ERANGE;
+	else if (unit)
+		value <<= 10 * (unit - units + 1);
+	if (errno || end == text || (*end && !unit) || text[0] == '-' || value < min ||
+	    value > max) {
+		log_error("%s takes a size from %" PRIu64 " to %" PRIu64
+			  " bytes (K, M and G may stand behind it), not '%s'",
+			  option, min, max, text);
+		return -EINVAL;
+	}
+	*out = value;
+	return 0;
+}
+
+int input_time(const char *option, const char *text, uint64_t max_ns, uint64_t *out)
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {
+		{ "ns", 1 }, { "us", 1000 }, { "ms", 1000000 }, { "", 1000000 }, { "s", 1000000000 }
+	};
+	uint64_t value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	for (size_t i = 0;
+	     !errno && end != text && text[0] != '-' && i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(end, units[i].name) != 0 || value > max_ns / units[i].ns)
+			continue;
+		*out = value * units[i].ns;
+		return 0;
+	}
+	log_error("%s takes a time such as 500us, 10ms or 1s, not '%s'", option, text);
+	return -EINVAL;
+}

@@ -26,4 +26,10 @@ const char *input_beside(const struct source *source, const char *path);
 /* Number of a command line: all of text, within [min, max]; reports what is wrong with option. */
 int input_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);
 
+/* The same for a size in bytes: K, M or G may stand behind the number. */
+int input_size(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);
+
+/* The same for a time: ns, us, ms or s must stand behind the number, but for 0 and milliseconds. */
+int input_time(const char *option, const char *text, uint64_t max_ns, uint64_t *out);
+
 #endif

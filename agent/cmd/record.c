@@ -2,18 +2,21 @@
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/raw.h"
+#include "agent/cmd/stats.h"
 #include "agent/export/output.h"
 #include "agent/export/writer.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/pipeline.h"
+#include "agent/source/live_perf.h"
 #include "agent/store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +33,25 @@ static const char help[] =
 	"usage: offwind record [OPTION]… [-a | -p PID[,PID…] | [--] COMMAND [ARG]…]\n"
 	"Samples the stacks of the live system and writes a pprof profile.\n"
 	"\n"
-	"  -a, --all-cpus        the whole system (the default without PID and COMMAND)\n"
+	"  -a, --all-cpus        the whole system (the default)\n"
 	"  -p, --pid PID[,PID…]  these processes and the children they make\n"
+	"  -t, --tid TID[,TID…]  these threads\n"
+	"      --comm NAME[,…]   threads of this name\n"
+	"  -u, --uid USER[,…]    of this user, by name or number\n"
+	"      --cgroup PATH[,…] in this cgroup and those below it\n"
+	"      --container ID[,…]\n"
+	"                        in the containers whose ids begin so\n"
+	"  -C, --cpu LIST        on these CPUs: 0-3,8\n"
 	"  -F, --freq HZ         samples a second on each CPU (default 99)\n"
-	"  -d, --duration SEC    stop after that long (default: at Ctrl-C, or when COMMAND ends)\n"
+	"  -e, --event EVENT[,…] sample this instead of the CPU's time, in perf's words: cycles,\n"
+	"                        page-faults, sched:sched_process_exec; :u or :k behind a\n"
+	"                        counter: in user mode or in the kernel\n"
+	"      --uprobe FILE:FUNCTION\n"
+	"                        sample each call of a function\n"
+	"  -c, --count N         one sample every N events, not by frequency\n"
+	"      --off-cpu[=MIN]   threads that wait too, for MIN at least: 500us, 10ms (default 0)\n"
+	"  -d, --duration SEC    stop after that long, also 500ms (default: at Ctrl-C, or when\n"
+	"                        COMMAND ends)\n"
 	"  -o, --output FILE     where to (default offwind.pb.gz; with --raw offwind.owc;\n"
 	"                        with --rotate the folder offwind-profiles)\n"
 	"      --raw[=FILE]      write a capture file, to be unwound later; with FILE, beside\n"
@@ -41,9 +59,10 @@ static const char help[] =
 	"      --rotate SEC      a profile for every SEC seconds, in the folder that -o names\n"
 	"      --keep N          with --rotate: keep the N newest profiles (default: all)\n"
 	"      --max-frames N    most frames of one stack (default 1024)\n"
-	"      --stack-max BYTES most bytes copied of one stack (default 262144)\n"
+	"      --stack-max BYTES most bytes copied of one stack (default 256K, up to 1M)\n"
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
+	"      --stats FILE      what became of everything that fired, CPU by CPU, as JSON\n"
 	"      --no-demangle     names as linked\n"
 	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
 	"      --no-cache        without a store\n"
@@ -58,7 +77,7 @@ struct options {
 	struct pipeline_options pipeline;
 	uint64_t duration_ns, rotate_ns;
 	uint32_t keep;
-	const char *path, *raw_path;
+	const char *path, *raw_path, *stats_path;
 	const char *db;
 	bool raw, all, demangle, no_cache;
 	char **command; /* NULL: none */
@@ -79,6 +98,7 @@ struct recorder {
 	bool stopped;
 	uint64_t stopped_ns;
 	struct accounting raw_accounting; /* without a pipeline */
+	struct stats *stats;		  /* NULL before the source is open */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -211,7 +231,7 @@ static int rotate(struct recorder *r, uint64_t time_ns)
 	return err;
 }
 
-static int take_event(struct recorder *r, const struct event *event)
+static int on_event(struct recorder *r, const struct event *event)
 {
 	int err = 0;
 
@@ -228,6 +248,7 @@ static int take_event(struct recorder *r, const struct event *event)
 		return err ? err : pipeline_event(r->pipeline, event);
 	}
 	if (event->type == EVENT_SAMPLE) {
+		stats_written(r->stats, event);
 		r->raw_accounting.captured++;
 		r->raw_accounting.cut += event->sample.stack_cut;
 	} else if (event->type == EVENT_LOST) {
@@ -276,7 +297,7 @@ static int loop(struct recorder *r)
 		if (rc == 0)
 			return 0;
 		if (rc == 1)
-			err = take_event(r, &event);
+			err = on_event(r, &event);
 		else if (rc != -EAGAIN && rc != -EINTR) {
 			log_error("%s", r->source->error);
 			return rc;
@@ -326,6 +347,14 @@ static int try_output(const struct options *o)
 	return err;
 }
 
+static int on_walked(void *ctx, const struct walked *walked)
+{
+	struct recorder *r = ctx;
+
+	stats_walked(r->stats, walked);
+	return 0;
+}
+
 static int set_up(struct recorder *r)
 {
 	const struct options *o = r->options;
@@ -352,6 +381,11 @@ static int set_up(struct recorder *r)
 		log_error("%s", error);
 		return err;
 	}
+	err = stats_new(r->source, &r->stats);
+	if (err) {
+		log_error("cannot start: %s", strerror(-err));
+		return err;
+	}
 	if (o->raw) {
 		struct opener_options opening = { .live = true };
 
@@ -362,12 +396,14 @@ static int set_up(struct recorder *r)
 			return err;
 	}
 	if (!o->raw || o->raw_path != o->path) {
-		struct pipeline_options pipeline = o->pipeline;
+		struct pipeline_options piping = o->pipeline;
 
 		if (!o->no_cache)
 			(void)store_open(o->db, &r->store);
-		pipeline.store = r->store;
-		err = pipeline_new(&pipeline, &r->source->info, &r->pipeline);
+		piping.store = r->store;
+		piping.on_walked = on_walked;
+		piping.ctx = r;
+		err = pipeline_new(&piping, &r->source->info, &r->pipeline);
 		if (!err) {
 			writing.info = &r->source->info;
 			writing.opener = pipeline_opener(r->pipeline);
@@ -390,6 +426,8 @@ static void say_result(const struct recorder *r, uint64_t n_written, bool raw_wr
 	struct accounting total = r->raw_accounting;
 	char text[1024];
 
+	stats_text(r->stats, text, sizeof(text));
+	log_info("%s", text);
 	if (r->pipeline) {
 		pipeline_total(r->pipeline, &total);
 		accounting_text(&total, text, sizeof(text));
@@ -437,7 +475,7 @@ static int record(const struct options *options)
 	uint64_t n_written = 0, n_failed = 0;
 	struct sigaction action = { .sa_handler = on_signal };
 	bool began = false;
-	int err, raw_err = 0;
+	int err, raw_err = 0, stats_err = 0;
 
 	(void)sigaction(SIGINT, &action, NULL);
 	(void)sigaction(SIGTERM, &action, NULL);
@@ -467,55 +505,206 @@ static int record(const struct options *options)
 		raw_err = raw_close(r.raw, r.opener);
 	if (began)
 		say_result(&r, n_written, r.options->raw && !raw_err);
+	if (began && options->stats_path)
+		stats_err = stats_write(r.stats, options->stats_path);
 	pipeline_free(r.pipeline);
 	store_close(r.store);
 	opener_free(r.opener);
+	stats_free(r.stats);
 	source_close(r.source);
 	end_child(&r);
 	if (n_failed && !n_written)
 		return CMD_FAILED;
-	if (err || raw_err)
+	if (err || raw_err || stats_err)
 		return CMD_FAILED;
 	return n_failed ? CMD_PARTLY : CMD_DONE;
 }
 
 /* ---- the command line ----------------------------------------------------------- */
 
-static int parse_pids(const char *text, struct options *o)
+/* Appends value, of size bytes, to an array of n. */
+static int append(void *array, size_t *n, const void *value, size_t size)
 {
-	char *copy = strdup(text), *rest = copy, *word;
-	uint64_t pid;
-	int err = copy ? 0 : -ENOMEM;
+	void **to = array;
+	char *bigger = reallocarray(*to, *n + 1, size);
 
-	while (!err && (word = strsep(&rest, ","))) {
-		int32_t *bigger = reallocarray(o->live.pids, o->live.n_pids + 1, sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	memcpy(bigger + *n * size, value, size);
+	*to = bigger;
+	++*n;
+	return 0;
+}
 
-		if (!bigger) {
-			err = -ENOMEM;
-			break;
-		}
-		o->live.pids = bigger;
-		err = input_number("--pid", word, 1, INT32_MAX, &pid);
-		if (err)
-			break;
-		if (kill((pid_t)pid, 0) && errno == ESRCH) {
-			log_error("--pid %" PRIu64 ": no such process", pid);
-			err = -ESRCH;
-			break;
-		}
-		bigger[o->live.n_pids++] = (int32_t)pid;
-	}
-	free(copy);
+/* What stands between commas, one by one, in place. */
+static int each_word(char *text, int (*take)(struct options *o, const char *word),
+		     struct options *o)
+{
+	char *word;
+	int err = 0;
+
+	while (!err && (word = strsep(&text, ",")))
+		err = take(o, word);
+	if (err == -ENOMEM)
+		log_error("%s", strerror(ENOMEM));
 	return err;
+}
+
+static int take_pid(struct options *o, const char *word)
+{
+	uint64_t pid;
+	int32_t number;
+	int err = input_number("--pid", word, 1, INT32_MAX, &pid);
+
+	if (!err && kill((pid_t)pid, 0) && errno == ESRCH) {
+		log_error("--pid %" PRIu64 ": no such process", pid);
+		err = -ESRCH;
+	}
+	number = err ? 0 : (int32_t)pid;
+	return err ? err : append(&o->live.pids, &o->live.n_pids, &number, sizeof(number));
+}
+
+static int take_tid(struct options *o, const char *word)
+{
+	uint64_t tid;
+	int32_t number;
+	char path[32];
+	int err = input_number("--tid", word, 1, INT32_MAX, &tid);
+
+	if (err)
+		return err;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu64, tid);
+	if (access(path, F_OK)) {
+		log_error("--tid %" PRIu64 ": no such thread", tid);
+		return -ESRCH;
+	}
+	number = (int32_t)tid;
+	return append(&o->live.tids, &o->live.n_tids, &number, sizeof(number));
+}
+
+static int take_uid(struct options *o, const char *word)
+{
+	const struct passwd *user = getpwnam(word);
+	uint64_t number = user ? user->pw_uid : 0;
+	uint32_t uid;
+
+	if (!user && word[strspn(word, "0123456789")]) {
+		log_error("--uid %s: no such user", word);
+		return -EINVAL;
+	}
+	if (!user && input_number("--uid", word, 0, UINT32_MAX, &number))
+		return -EINVAL;
+	uid = (uint32_t)number;
+	return append(&o->live.uids, &o->live.n_uids, &uid, sizeof(uid));
+}
+
+static int take_comm(struct options *o, const char *word)
+{
+	return append(&o->live.comms, &o->live.n_comms, &word, sizeof(word));
+}
+
+static int take_cgroup(struct options *o, const char *word)
+{
+	return append(&o->live.cgroups, &o->live.n_cgroups, &word, sizeof(word));
+}
+
+static int take_container(struct options *o, const char *word)
+{
+	return append(&o->live.containers, &o->live.n_containers, &word, sizeof(word));
+}
+
+static int take_event(struct options *o, const char *word)
+{
+	return append(&o->live.events, &o->live.n_events, &word, sizeof(word));
+}
+
+static int take_probe(struct options *o, const char *word)
+{
+	return append(&o->live.probes, &o->live.n_probes, &word, sizeof(word));
+}
+
+/* A number alone is seconds. */
+static int parse_duration(const char *text, uint64_t *out_ns)
+{
+	uint64_t seconds;
+
+	if (text[strspn(text, "0123456789")])
+		return input_time("--duration", text, INT64_MAX, out_ns);
+	if (input_number("--duration", text, 1, UINT32_MAX, &seconds))
+		return -EINVAL;
+	*out_ns = seconds * SECOND_NS;
+	return 0;
+}
+
+static int parse_cpus(const char *text, struct options *o)
+{
+	int *cpus, err;
+	size_t n;
+
+	err = live_cpus_parse(text, &cpus, &n);
+	if (err) {
+		log_error("--cpu takes a list such as 0-3,8, not '%s'", text);
+		return err;
+	}
+	free(o->live.cpus);
+	o->live.cpus = cpus;
+	o->live.n_cpus = n;
+	return 0;
+}
+
+static bool any_filter(const struct source_live_options *live)
+{
+	return live->n_pids || live->n_tids || live->n_comms || live->n_uids || live->n_cgroups ||
+	       live->n_containers;
+}
+
+static void free_options(struct options *o)
+{
+	free(o->live.pids);
+	free(o->live.tids);
+	free(o->live.uids);
+	free(o->live.cpus);
+	free((void *)(uintptr_t)o->live.comms);
+	free((void *)(uintptr_t)o->live.cgroups);
+	free((void *)(uintptr_t)o->live.containers);
+	free((void *)(uintptr_t)o->live.events);
+	free((void *)(uintptr_t)o->live.probes);
 }
 
 /* *done: all that was asked for is done. */
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { RAW = 256, ROTATE, KEEP, MAX_FRAMES, STACK_MAX, SCAN, NO_DEMANGLE, DB, NO_CACHE };
+	enum {
+		RAW = 256,
+		ROTATE,
+		KEEP,
+		MAX_FRAMES,
+		STACK_MAX,
+		SCAN,
+		NO_DEMANGLE,
+		DB,
+		NO_CACHE,
+		COMM,
+		CGROUP,
+		CONTAINER,
+		OFF_CPU,
+		UPROBE,
+		STATS
+	};
 	static const struct option options[] = {
 		{ "all-cpus", no_argument, NULL, 'a' },
 		{ "pid", required_argument, NULL, 'p' },
+		{ "tid", required_argument, NULL, 't' },
+		{ "uid", required_argument, NULL, 'u' },
+		{ "cpu", required_argument, NULL, 'C' },
+		{ "comm", required_argument, NULL, COMM },
+		{ "cgroup", required_argument, NULL, CGROUP },
+		{ "container", required_argument, NULL, CONTAINER },
+		{ "event", required_argument, NULL, 'e' },
+		{ "count", required_argument, NULL, 'c' },
+		{ "off-cpu", optional_argument, NULL, OFF_CPU },
+		{ "uprobe", required_argument, NULL, UPROBE },
+		{ "stats", required_argument, NULL, STATS },
 		{ "freq", required_argument, NULL, 'F' },
 		{ "duration", required_argument, NULL, 'd' },
 		{ "output", required_argument, NULL, 'o' },
@@ -537,14 +726,59 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	int c;
 
 	/* +: what follows COMMAND is its own. */
-	while ((c = getopt_long(argc, argv, "+ap:F:d:o:qvh", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+ap:t:u:C:e:c:F:d:o:qvh", options, NULL)) != -1) {
 		switch (c) {
 		case 'a':
 			o->all = true;
 			break;
 		case 'p':
-			if (parse_pids(optarg, o))
+			if (each_word(optarg, take_pid, o))
 				return -EINVAL;
+			break;
+		case 't':
+			if (each_word(optarg, take_tid, o))
+				return -EINVAL;
+			break;
+		case 'u':
+			if (each_word(optarg, take_uid, o))
+				return -EINVAL;
+			break;
+		case 'C':
+			if (parse_cpus(optarg, o))
+				return -EINVAL;
+			break;
+		case COMM:
+			if (each_word(optarg, take_comm, o))
+				return -EINVAL;
+			break;
+		case CGROUP:
+			if (each_word(optarg, take_cgroup, o))
+				return -EINVAL;
+			break;
+		case CONTAINER:
+			if (each_word(optarg, take_container, o))
+				return -EINVAL;
+			break;
+		case 'e':
+			if (take_event(o, optarg))
+				return -EINVAL;
+			break;
+		case UPROBE:
+			if (take_probe(o, optarg))
+				return -EINVAL;
+			break;
+		case 'c':
+			if (input_number("--count", optarg, 1, INT64_MAX, &o->live.count))
+				return -EINVAL;
+			break;
+		case OFF_CPU:
+			o->live.off_cpu = true;
+			if (optarg &&
+			    input_time("--off-cpu", optarg, INT64_MAX, &o->live.off_cpu_min_ns))
+				return -EINVAL;
+			break;
+		case STATS:
+			o->stats_path = optarg;
 			break;
 		case 'F':
 			if (input_number("--freq", optarg, 1, 50000, &number))
@@ -552,9 +786,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			o->live.frequency_hz = (uint32_t)number;
 			break;
 		case 'd':
-			if (input_number("--duration", optarg, 1, UINT32_MAX, &number))
+			if (parse_duration(optarg, &o->duration_ns))
 				return -EINVAL;
-			o->duration_ns = number * SECOND_NS;
 			break;
 		case 'o':
 			o->path = optarg;
@@ -579,7 +812,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			o->pipeline.max_frames = (size_t)number;
 			break;
 		case STACK_MAX:
-			if (input_number("--stack-max", optarg, 4096, 256 << 10, &number))
+			if (input_size("--stack-max", optarg, 4096, 1 << 20, &number))
 				return -EINVAL;
 			o->live.stack_max = (uint32_t)number;
 			break;
@@ -611,9 +844,9 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	}
 	if (optind < argc)
 		o->command = argv + optind;
-	if ((o->all && o->command) || (o->all && o->live.n_pids) ||
-	    (o->command && o->live.n_pids)) {
-		log_error("record: only one of -a, -p and COMMAND");
+	if ((o->all && (o->command || any_filter(&o->live))) ||
+	    (o->command && (o->live.n_pids || o->live.n_tids))) {
+		log_error("record: only one of -a, -p or -t, and COMMAND");
 		return -EINVAL;
 	}
 	if (o->keep && !o->rotate_ns) {
@@ -660,6 +893,6 @@ int cmd_record(int argc, char **argv)
 			rc = record(&o);
 		}
 	}
-	free(o.live.pids);
+	free_options(&o);
 	return rc;
 }

@@ -1,6 +1,7 @@
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 
+#include "agent/container.h"
 #include "agent/hash.h"
 #include "proto/pprof.h"
 #include "unwinder/unwinder.h"
@@ -296,6 +297,15 @@ static int64_t clip(uint64_t value)
 	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
+/* Time on a CPU and time spent waiting, together. */
+static bool has_wall(const struct source_info *info)
+{
+	for (size_t i = 0; i < info->n_events; i++)
+		if (!strcmp(info->events[i].type, SOURCE_OFF_CPU))
+			return true;
+	return false;
+}
+
 static void add_types(struct writer *w)
 {
 	const struct source_info *info = w->info;
@@ -323,6 +333,10 @@ static void add_types(struct writer *w)
 			pprof_default_sample_type(w->pprof, type);
 			pprof_period(w->pprof, type, e->unit, clip(period));
 		}
+	}
+	if (has_wall(info)) {
+		pprof_sample_type(w->pprof, "wall", "nanoseconds");
+		pprof_default_sample_type(w->pprof, "wall");
 	}
 	if (!info->n_events) {
 		pprof_sample_type(w->pprof, "samples", "count");
@@ -376,14 +390,16 @@ static int add_samples(struct writer *w)
 {
 	const struct profile *p = w->profile;
 	size_t n_events = w->info->n_events ? w->info->n_events : 1;
-	int64_t *values = calloc(2 * n_events, sizeof(*values));
+	int64_t *values = calloc(2 * n_events + 1, sizeof(*values));
+	bool wall = has_wall(w->info);
 	uint64_t *ids = NULL;
 	size_t room = 0;
 	int err = values ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < p->n_entries; i++) {
 		const struct profile_entry *e = &p->entries[i];
-		uint64_t labels[7];
+		uint64_t labels[8];
+		char container[CONTAINER_ID + 1];
 		size_t n_labels = 0;
 
 		if (e->event >= n_events) {
@@ -405,9 +421,13 @@ static int add_samples(struct writer *w)
 		labels[n_labels++] = pprof_label_number(w->pprof, "tid", e->tid);
 		labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
 		labels[n_labels++] = pprof_label_text(w->pprof, "comm", e->process_comm);
-		if (e->cgroup_id)
+		if (e->cgroup)
+			labels[n_labels++] = pprof_label_text(w->pprof, "cgroup", e->cgroup);
+		else if (e->cgroup_id)
 			labels[n_labels++] =
 				pprof_label_number(w->pprof, "cgroup", (int64_t)e->cgroup_id);
+		if (e->cgroup && container_of(e->cgroup, container))
+			labels[n_labels++] = pprof_label_text(w->pprof, "container_id", container);
 		if (e->has_user && e->stop != UW_STOP_ROOT)
 			labels[n_labels++] = pprof_label_text(w->pprof, "stop",
 							      uw_stop_name((enum uw_stop)e->stop));
@@ -417,12 +437,14 @@ static int add_samples(struct writer *w)
 				uw_confidence_name((enum uw_confidence)e->confidence));
 		values[2 * e->event] = clip(e->n_samples);
 		values[2 * e->event + 1] = clip(e->value);
+		if (wall && !strcmp(w->info->events[e->event].unit, "nanoseconds"))
+			values[2 * n_events] = clip(e->value);
 		pprof_sample(w->pprof, &(struct pprof_sample){ .locations = ids,
 							       .n_locations = e->n_locations,
 							       .values = values,
 							       .labels = labels,
 							       .n_labels = n_labels });
-		values[2 * e->event] = values[2 * e->event + 1] = 0;
+		values[2 * e->event] = values[2 * e->event + 1] = values[2 * n_events] = 0;
 	}
 	free(values);
 	free(ids);

@@ -119,8 +119,8 @@ static bool same_line(const void *ctx, uint32_t id)
 	return e->event == s->event && e->stop == s->stop && e->confidence == s->confidence &&
 	       e->has_user == s->has_user && e->stack_cut == s->stack_cut && e->pid == s->pid &&
 	       e->tid == s->tid && e->comm == s->comm && e->process_comm == s->process_comm &&
-	       e->cgroup_id == s->cgroup_id && e->n_locations == s->n_locations &&
-	       e->n_kernel == s->n_kernel &&
+	       e->cgroup_id == s->cgroup_id && e->cgroup == s->cgroup &&
+	       e->n_locations == s->n_locations && e->n_kernel == s->n_kernel &&
 	       (!s->n_locations || !memcmp(want->profile->location_ids + e->first_location,
 					   want->ids, s->n_locations * sizeof(*want->ids)));
 }
@@ -176,6 +176,7 @@ int fold_add(struct fold *fold, const struct fold_sample *s)
 			.comm = s->comm,
 			.process_comm = s->process_comm,
 			.cgroup_id = s->cgroup_id,
+			.cgroup = s->cgroup,
 			.first_location = (uint32_t)first,
 			.n_locations = s->n_locations,
 			.n_kernel = s->n_kernel,

@@ -16,8 +16,9 @@ struct fold_sample {
 	uint8_t stop, confidence;
 	bool has_user, stack_cut;
 	uint32_t pid, tid;
-	const char *comm,
-		*process_comm; /* must outlive every profile; equal texts, equal pointers */
+	/* Texts must outlive every profile; equal texts, equal pointers. */
+	const char *comm, *process_comm;
+	const char *cgroup; /* its path; NULL: not known */
 	uint64_t cgroup_id, time_ns, value;
 	const struct location *locations; /* innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;

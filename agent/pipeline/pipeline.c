@@ -1,6 +1,7 @@
 #include "agent/pipeline/pipeline.h"
 
 #include "agent/pipeline/fold.h"
+#include "agent/process/cgroups.h"
 #include "agent/process/process.h"
 #include "agent/store/keeper.h"
 
@@ -18,6 +19,7 @@ struct pipeline {
 	struct modules *modules;
 	struct uw_steppers *steppers; /* NULL: the built-in ones will do */
 	struct processes *processes;
+	struct cgroups cgroups;
 	struct uw_worker *worker;
 	struct fold *fold;
 	struct uw_frame *user;	      /* max_frames */
@@ -94,6 +96,7 @@ void pipeline_free(struct pipeline *p)
 	fold_free(p->fold);
 	uw_worker_free(p->worker);
 	processes_free(p->processes);
+	cgroups_fini(&p->cgroups);
 	uw_steppers_free(p->steppers);
 	keeper_free(p->keeper);
 	if (p->modules)
@@ -243,6 +246,7 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 		.comm = thread->comm,
 		.process_comm = thread->process_comm,
 		.cgroup_id = s->cgroup_id,
+		.cgroup = s->cgroup_id ? cgroups_path(&p->cgroups, s->cgroup_id) : NULL,
 		.time_ns = w->event->time_ns,
 		.value = s->period,
 		.locations = p->locations,
@@ -304,6 +308,8 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 		p->now.lost[lost->reason] += lost->n_samples;
 		p->now.sideband_lost += lost->n_sideband;
 		return 0;
+	case EVENT_CGROUP:
+		return cgroups_event(&p->cgroups, &event->cgroup);
 	case EVENT_MAPPING:
 	case EVENT_EXEC:
 	case EVENT_FORK:

@@ -63,6 +63,7 @@ struct profile_entry {
 	const char *comm;	  /* the thread's name; sanitised */
 	const char *process_comm; /* its process's */
 	uint64_t cgroup_id;
+	const char *cgroup;	 /* its path, sanitised; NULL: not known */
 	uint32_t first_location; /* in profile.location_ids; innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;
 	uint64_t n_samples;

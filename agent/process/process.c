@@ -474,6 +474,7 @@ int processes_event(struct processes *p, const struct event *event)
 	case EVENT_COMM:
 		return on_comm(p, event);
 	case EVENT_SAMPLE:
+	case EVENT_CGROUP:
 	case EVENT_LOST:
 		break;
 	}

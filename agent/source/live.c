@@ -1,11 +1,15 @@
 /* agent/source/live.c: the running system as a source of events. */
 #include "agent/source/live.h"
 
+#include "agent/hash.h"
 #include "agent/source/live_bpf.h"
+#include "agent/source/live_cgroup.h"
+#include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
 #include "agent/source/live_perf.h"
 #include "agent/source/live_queue.h"
 #include "agent/source/live_ring.h"
+#include "agent/source/live_wait.h"
 
 #include <assert.h>
 #include <bpf/bpf.h>
@@ -13,13 +17,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/perf_event.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -44,6 +47,9 @@
 #define DRAIN_EVERY_NS (20 * MS)
 #define DRAIN_LEAST_NS (2 * MS) /* between two drains */
 
+/* More cgroups than that are not named. */
+#define CGROUPS_MAX 65536u
+
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO */
 
 struct slot { /* a record in the ring, given back in the order of the ring */
@@ -51,30 +57,46 @@ struct slot { /* a record in the ring, given back in the order of the ring */
 	bool done;
 };
 
+struct seen_cpu { /* of what a CPU captured */
+	uint64_t delivered, damaged, short_waits, no_room;
+};
+
 struct live {
 	struct source base;
-	struct source_event event;
+	struct live_events events;
 	struct live_bpf *bpf;
 	struct live_sideband *sideband;
 	struct live_ring ring;
 	struct live_queue queue;
-	int *clocks; /* perf events; bpf owns them */
-	size_t n_clocks;
+	struct live_waits waits;
+	uint64_t off_cpu_min_ns;
 	int epoll;
 
 	struct slot *slots; /* circular; room is a power of two */
 	size_t slots_room;
 	uint64_t first_slot, n_slots; /* numbers of the oldest and of the next */
-	uint64_t held_slot;	      /* of the sample last handed out; UINT64_MAX: none */
-	struct event *held;	      /* the event last handed out */
+	/* What was handed out last: */
+	uint64_t held_slot;		/* the sample's; UINT64_MAX: none */
+	struct event *held;		/* the event */
+	struct capture_head *held_wait; /* the waiting thread's sample */
 
 	uint64_t drained_ns, horizon_ns, last_ns;
-	uint64_t told_ring_full, told_unreadable, damaged, told_damaged;
-	uint64_t delivered, n_sideband, sideband_lost, late;
+	uint64_t told_ring_full, told_unreadable, damaged, told_damaged, no_room, told_no_room;
+	uint64_t n_sideband, sideband_lost, late;
+	struct seen_cpu *cpus; /* of every CPU that has counters */
+	int n_cpus;
 	bool stopped, flushed;
+	uint64_t stopped_ns;
 
 	uint8_t *wanted; /* a bit a pid; NULL: all */
 	uint64_t all_gone_ns;
+	int32_t *tids; /* the single threads asked for */
+	size_t n_tids;
+
+	struct live_cgroup_paths *cgroup_paths; /* NULL: they cannot be had */
+	uint64_t *cgroups;			/* those named so far */
+	size_t n_cgroups;
+	struct hash_index by_cgroup;
 
 	const uint8_t *vdso;
 	size_t vdso_size;
@@ -143,7 +165,24 @@ static int adopt(void *ctx, uint32_t pid)
 	return 0;
 }
 
-static int want(struct live *live, const struct source_live_options *options, char *error)
+static int want_one(struct live *live, const char *what, int32_t number, bool thread, char *error)
+{
+	uint32_t pid;
+	int err = number > 0 ? live_process_group((uint32_t)number, &pid) : -ENOENT;
+
+	if (!err)
+		err = thread ? live_bpf_want_thread(live->bpf, (uint32_t)number)
+			     : live_bpf_want(live->bpf, pid);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s %" PRId32 ": %s", what, number,
+			       err == -ENOENT ? "is not there" : strerror(-err));
+		return err == -ENOENT ? -ESRCH : err;
+	}
+	set_wanted(live, pid, true);
+	return 0;
+}
+
+static int want_tasks(struct live *live, const struct source_live_options *options, char *error)
 {
 	struct family family = { .live = live };
 	int err = live_bpf_follow(live->bpf, error);
@@ -151,33 +190,52 @@ static int want(struct live *live, const struct source_live_options *options, ch
 	if (err)
 		return err;
 	live->wanted = calloc(PID_BITS / 8, 1);
-	if (!live->wanted) {
+	live->tids = calloc(options->n_tids + 1, sizeof(*live->tids));
+	if (!live->wanted || !live->tids) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < options->n_pids; i++) {
-		uint32_t pid;
-
-		err = options->pids[i] > 0 ? live_process_group((uint32_t)options->pids[i], &pid)
-					   : -ENOENT;
-		if (!err)
-			err = live_bpf_want(live->bpf, pid);
-		if (err) {
-			(void)snprintf(error, LIVE_ERROR_SIZE, "process %" PRId32 ": %s",
-				       options->pids[i],
-				       err == -ENOENT ? "no such process" : strerror(-err));
-			return err == -ENOENT ? -ESRCH : err;
-		}
-		set_wanted(live, pid, true);
-	}
+	for (size_t i = 0; !err && i < options->n_pids; i++)
+		err = want_one(live, "process", options->pids[i], false, error);
+	if (err)
+		return err;
 	/* Children born from now on are followed in the kernel; those there already, until none is new. */
 	do {
 		family.grown = false;
-		err = live_processes(adopt, &family);
+		err = options->n_pids ? live_processes(adopt, &family) : 0;
 	} while (!err && family.grown);
-	if (err)
+	if (err) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "children of the processes asked for: %s",
 			       strerror(-err));
+		return err;
+	}
+	/* Of their processes only the mappings are wanted. */
+	for (size_t i = 0; !err && i < options->n_tids; i++) {
+		err = want_one(live, "thread", options->tids[i], true, error);
+		live->tids[live->n_tids++] = options->tids[i];
+	}
+	return err;
+}
+
+static int want(struct live *live, const struct source_live_options *options, char *error)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < options->n_comms; i++) {
+		err = live_bpf_want_comm(live->bpf, options->comms[i]);
+		if (err)
+			(void)snprintf(error, LIVE_ERROR_SIZE, "name %s: %s", options->comms[i],
+				       err == -ENAMETOOLONG ? "threads' names have at most 15 bytes"
+							    : strerror(-err));
+	}
+	for (size_t i = 0; !err && i < options->n_uids; i++) {
+		err = live_bpf_want_uid(live->bpf, options->uids[i]);
+		if (err)
+			(void)snprintf(error, LIVE_ERROR_SIZE, "user %" PRIu32 ": %s",
+				       options->uids[i], strerror(-err));
+	}
+	if (!err && (options->n_pids || options->n_tids))
+		err = want_tasks(live, options, error);
 	return err;
 }
 
@@ -256,12 +314,25 @@ static uint32_t padded(uint32_t size)
 	return (size + 7) & ~7u;
 }
 
-static bool record_sound(const struct capture_head *head, uint32_t size)
+struct which_cgroup {
+	const struct live *live;
+	uint64_t id;
+};
+
+static bool same_cgroup(const void *ctx, uint32_t i)
+{
+	const struct which_cgroup *want = ctx;
+
+	return want->live->cgroups[i] == want->id;
+}
+
+static bool record_sound(const struct live *live, const struct capture_head *head, uint32_t size)
 {
 	uint32_t stacks;
 
 	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC ||
-	    head->version != CAPTURE_VERSION || head->head_len != sizeof(*head))
+	    head->version != CAPTURE_VERSION || head->head_len != sizeof(*head) ||
+	    head->event >= live->events.n)
 		return false;
 	size -= (uint32_t)sizeof(*head);
 	if (head->stack_len > CAPTURE_STACK_LIMIT ||
@@ -273,29 +344,122 @@ static bool record_sound(const struct capture_head *head, uint32_t size)
 	return size == stacks + head->kernel_len;
 }
 
+/* A cgroup's path, told before its first sample. */
+static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
+{
+	struct event event = { .type = EVENT_CGROUP, .time_ns = time_ns, .cgroup = { .id = id } };
+	char path[PATH_MAX];
+	uint64_t *bigger;
+
+	if (!live->cgroup_paths || !id || live->n_cgroups == CGROUPS_MAX ||
+	    hash_find(&live->by_cgroup, hash_u64(0, id), same_cgroup,
+		      &(struct which_cgroup){ live, id }) != HASH_NONE)
+		return 0;
+	bigger = reallocarray(live->cgroups, live->n_cgroups + 1, sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	live->cgroups = bigger;
+	if (hash_add(&live->by_cgroup, hash_u64(0, id), (uint32_t)live->n_cgroups))
+		return -ENOMEM;
+	bigger[live->n_cgroups++] = id;
+	if (live_cgroup_path(live->cgroup_paths, id, path, sizeof(path)))
+		return 0; /* it is gone; samples bear its number */
+	event.cgroup.path = path;
+	return live_queue_event(&live->queue, &event);
+}
+
+static struct seen_cpu *cpu_of(struct live *live, uint32_t cpu)
+{
+	return &live->cpus[cpu < (uint32_t)live->n_cpus ? cpu : 0];
+}
+
+/* A thread begins to wait: the ring is not to be kept full by it. */
+static int begin_wait(struct live *live, const struct capture_head *head, uint32_t size)
+{
+	int shorter, err = live_waits_begin(&live->waits, head, size, &shorter);
+
+	if (shorter >= 0)
+		cpu_of(live, (uint32_t)shorter)->short_waits++;
+	if (err != -ENOSPC)
+		return err;
+	cpu_of(live, head->cpu)->no_room++;
+	live->no_room++;
+	return 0;
+}
+
+/* How long it was is the sample's period, and its end the time it is told at. */
+static int end_wait(struct live *live, struct capture_head *head, uint64_t time_ns)
+{
+	int err;
+
+	head->period = time_ns - head->time_ns;
+	head->time_ns = time_ns;
+	err = live_queue_wait(&live->queue, time_ns, head);
+	if (err)
+		free(head);
+	return err;
+}
+
+static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
+{
+	const struct capture_head *head = (const void *)bytes;
+	const struct capture_wake *wake = (const void *)bytes;
+	struct capture_head *waited;
+	int err;
+
+	if (size == sizeof(*wake) && wake->magic == CAPTURE_WAKE_MAGIC &&
+	    wake->version == CAPTURE_VERSION) {
+		slot_done(live, live->n_slots - 1);
+		waited = live_waits_end(&live->waits, wake->tid, wake->since_ns);
+		return waited ? end_wait(live, waited, wake->time_ns) : 0;
+	}
+	if (!record_sound(live, head, size)) {
+		live->damaged++;
+		cpu_of(live, size < sizeof(*head) ? 0 : head->cpu)->damaged++;
+		slot_done(live, live->n_slots - 1);
+		return 0;
+	}
+	err = name_cgroup(live, head->cgroup_id, head->time_ns);
+	if (err)
+		return err;
+	if (!(head->flags & CAPTURE_WAITS))
+		return live_queue_sample(&live->queue, head->time_ns, bytes, live->n_slots - 1);
+	err = begin_wait(live, head, size);
+	slot_done(live, live->n_slots - 1);
+	return err;
+}
+
 static int scan_ring(struct live *live)
 {
 	const uint8_t *bytes;
 	unsigned long end;
 	uint32_t size;
-	int err;
+	int err = 0;
 
-	while ((size = live_ring_scan(&live->ring, &bytes, &end))) {
-		const struct capture_head *head = (const void *)bytes;
-
+	while (!err && (size = live_ring_scan(&live->ring, &bytes, &end))) {
 		err = add_slot(live, end);
-		if (err)
-			return err;
-		if (!record_sound(head, size)) {
-			live->damaged++;
-			slot_done(live, live->n_slots - 1);
+		if (!err)
+			err = take_record(live, bytes, size);
+	}
+	return err;
+}
+
+/* When recording ends, waits end. */
+static int end_all_waits(struct live *live)
+{
+	struct capture_head *head;
+	int err = 0;
+
+	while (!err && (head = live_waits_any(&live->waits))) {
+		if (live->stopped_ns > head->time_ns &&
+		    live->stopped_ns - head->time_ns >= live->off_cpu_min_ns) {
+			err = end_wait(live, head, live->stopped_ns);
 			continue;
 		}
-		err = live_queue_sample(&live->queue, head->time_ns, bytes, live->n_slots - 1);
-		if (err)
-			return err;
+		cpu_of(live, head->cpu)->short_waits++;
+		free(head);
 	}
-	return 0;
+	return err;
 }
 
 static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason reason,
@@ -324,14 +488,19 @@ static int drain(struct live *live)
 	err = live_sideband_drain(live->sideband, on_record, live);
 	if (!err)
 		err = scan_ring(live);
+	if (!err && live->stopped)
+		err = end_all_waits(live);
 	if (!err)
-		err = live_bpf_counters(live->bpf, &count);
+		err = live_bpf_counters(live->bpf, NULL, &count);
 	if (!err)
 		err = tell_lost(live, now, EVENT_LOST_RING_FULL, count.ring_full,
 				&live->told_ring_full);
 	if (!err)
 		err = tell_lost(live, now, EVENT_LOST_UNREADABLE, count.unreadable,
 				&live->told_unreadable);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_RING_FULL, live->no_room,
+				&live->told_no_room);
 	if (!err)
 		err = tell_lost(live, now, EVENT_LOST_DAMAGED, live->damaged, &live->told_damaged);
 	if (err) {
@@ -354,6 +523,8 @@ static void let_go(struct live *live)
 {
 	free(live->held);
 	live->held = NULL;
+	free(live->held_wait);
+	live->held_wait = NULL;
 	if (live->held_slot != UINT64_MAX)
 		slot_done(live, live->held_slot);
 	live->held_slot = UINT64_MAX;
@@ -414,7 +585,10 @@ static void make_sample(struct live *live, const struct capture_head *head, stru
 	*event = (struct event){
 		.type = EVENT_SAMPLE, .pid = head->pid, .tid = head->tid, .time_ns = head->time_ns
 	};
+	s->event = (uint16_t)head->event;
 	s->cpu = head->cpu;
+	s->ns_pid = head->ns_pid;
+	s->process_start_ns = head->process_start_ns;
 	s->period = head->period ? head->period : 1;
 	s->has_user_regs = head->flags & CAPTURE_HAS_USER;
 	s->compat = head->flags & CAPTURE_COMPAT;
@@ -447,9 +621,13 @@ static bool take(struct live *live, struct event *event)
 		live->held = item.event;
 		*event = *item.event;
 	} else {
-		make_sample(live, (const void *)item.record, event);
-		live->held_slot = item.slot;
-		live->delivered++;
+		const struct capture_head *head = item.wait ? item.wait : (const void *)item.record;
+
+		make_sample(live, head, event);
+		live->held_wait = item.wait;
+		if (!item.wait)
+			live->held_slot = item.slot;
+		cpu_of(live, head->cpu)->delivered++;
 	}
 	/* One that came too late takes its place now; the order of what is handed out holds. */
 	if (event->time_ns < live->last_ns) {
@@ -464,10 +642,23 @@ static void live_stop(struct source *source)
 {
 	struct live *live = (struct live *)source;
 
-	/* When this returns, no program runs on any CPU. */
-	for (size_t i = 0; i < live->n_clocks; i++)
-		(void)ioctl(live->clocks[i], PERF_EVENT_IOC_DISABLE, 0);
+	if (live->stopped)
+		return;
+	live_bpf_stop(live->bpf);
 	live->stopped = true;
+	live->stopped_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+static bool any_thread_alive(const struct live *live)
+{
+	char path[32];
+
+	for (size_t i = 0; i < live->n_tids; i++) {
+		(void)snprintf(path, sizeof(path), "/proc/%" PRId32, live->tids[i]);
+		if (!access(path, F_OK))
+			return true;
+	}
+	return false;
 }
 
 /* With wanted processes: has the last of them gone, and its last samples with it? */
@@ -475,7 +666,7 @@ static void watch_wanted(struct live *live, uint64_t now)
 {
 	if (!live->wanted || live->stopped)
 		return;
-	if (live_bpf_any_alive(live->bpf))
+	if (live_bpf_any_alive(live->bpf) || any_thread_alive(live))
 		live->all_gone_ns = 0;
 	else if (!live->all_gone_ns)
 		live->all_gone_ns = now;
@@ -554,16 +745,23 @@ static void live_close(struct source *source)
 {
 	struct live *live = (struct live *)source;
 
-	free(live->held);
+	let_go(live);
+	live_waits_fini(&live->waits);
 	live_ring_fini(&live->ring);
 	live_bpf_free(live->bpf);
 	live_sideband_free(live->sideband);
 	live_queue_fini(&live->queue);
 	if (live->epoll >= 0)
 		(void)close(live->epoll);
-	free(live->clocks);
+	live_events_fini(&live->events);
+	live_cgroup_paths_free(live->cgroup_paths);
+	hash_fini(&live->by_cgroup);
+	free(live->cgroups);
+	free(live->cpus);
+	free(live->tids);
 	free(live->slots);
 	free(live->wanted);
+	free(live->base.info.events);
 	free(live);
 }
 
@@ -650,8 +848,6 @@ static void fill_info(struct live *live)
 	}
 	info->wall_first_ns = clock_ns(CLOCK_MONOTONIC);
 	info->wall_start_ns = clock_ns(CLOCK_REALTIME);
-	info->events = &live->event;
-	info->n_events = 1;
 	info->kernel_text = find_kernel_text();
 	file = fopen("/sys/kernel/notes", "re");
 	if (file) {
@@ -678,18 +874,87 @@ static int watch_fds(struct live *live)
 	return 0;
 }
 
-static int start_clocks(struct live *live, uint32_t frequency_hz, char *error)
+static int fill_events(struct live *live)
 {
-	int err =
-		live_clock_open(frequency_hz, &live->event, &live->clocks, &live->n_clocks, error);
+	struct source_info *info = &live->base.info;
 
-	for (size_t i = 0; !err && i < live->n_clocks; i++) {
-		err = live_bpf_attach(live->bpf, live->clocks[i], error);
-		if (!err)
+	info->events = calloc(live->events.n, sizeof(*info->events));
+	if (!info->events)
+		return -ENOMEM;
+	for (size_t i = 0; i < live->events.n; i++)
+		info->events[i] = live->events.events[i].info;
+	info->n_events = live->events.n;
+	return 0;
+}
+
+static bool is_among(const int *cpus, size_t n, int cpu)
+{
+	for (size_t i = 0; i < n; i++)
+		if (cpus[i] == cpu)
+			return true;
+	return !n;
+}
+
+/* One perf event a CPU. */
+static int start_sampling(struct live *live, size_t i, const struct source_live_options *options,
+			  char *error)
+{
+	const struct live_event *e = &live->events.events[i];
+	size_t n_cpus = 0, n_started = 0;
+	int *cpus = NULL, err = live_cpus_online(&cpus, &n_cpus);
+
+	for (size_t c = 0; !err && c < n_cpus; c++) {
+		int fd;
+
+		if (!is_among(options->cpus, options->n_cpus, cpus[c]))
 			continue;
-		for (size_t j = i + 1; j < live->n_clocks; j++)
-			(void)close(live->clocks[j]);
-		live->n_clocks = 0;
+		fd = live_perf_open(&e->attr, cpus[c]);
+		if (fd == -ENODEV) /* gone offline since the list was read */
+			continue;
+		if (fd < 0) {
+			err = fd;
+			break;
+		}
+		err = live_bpf_attach(live->bpf, i, fd, error);
+		if (err) {
+			free(cpus);
+			return err;
+		}
+		n_started++;
+	}
+	free(cpus);
+	if (!err && !n_started)
+		err = -ENODEV;
+	if (err == -ENOENT || err == -EOPNOTSUPP)
+		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: this machine does not have it",
+			       e->info.name);
+	else if (err)
+		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: %s%s", e->info.name,
+			       strerror(-err), live_hint(err));
+	return err;
+}
+
+static int start_events(struct live *live, const struct source_live_options *options, char *error)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < live->events.n; i++) {
+		const struct live_event *e = &live->events.events[i];
+		int fd = -1;
+
+		if (e->kind == LIVE_EVENT_SAMPLED) {
+			err = start_sampling(live, i, options, error);
+			continue;
+		}
+		if (e->kind == LIVE_EVENT_TRACEPOINT) {
+			fd = live_perf_open(&e->attr, 0);
+			if (fd < 0) {
+				(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: %s%s",
+					       e->info.name, strerror(-fd), live_hint(fd));
+				return fd;
+			}
+		}
+		err = live_bpf_attach(live->bpf, i, fd, error);
 	}
 	return err;
 }
@@ -698,7 +963,7 @@ static int check_options(const struct source_live_options *options, char *error)
 {
 	struct stat ns;
 
-	if (!options->frequency_hz || options->frequency_hz > FREQUENCY_MAX) {
+	if (!options->count && (!options->frequency_hz || options->frequency_hz > FREQUENCY_MAX)) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "frequency must be 1 to %u Hz",
 			       FREQUENCY_MAX);
 		return -EINVAL;
@@ -724,24 +989,81 @@ static void raise_file_limit(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static uint32_t filters_of(const struct source_live_options *options)
+{
+	return (options->n_pids || options->n_tids ? CAPTURE_FILTER_TASK : 0u) |
+	       (options->n_comms ? CAPTURE_FILTER_COMM : 0u) |
+	       (options->n_uids ? CAPTURE_FILTER_UID : 0u) |
+	       (options->n_cgroups || options->n_containers ? CAPTURE_FILTER_CGROUP : 0u) |
+	       (options->n_cpus ? CAPTURE_FILTER_CPU : 0u);
+}
+
+static int find_cgroups(const struct source_live_options *options, struct capture_cgroup *out,
+			size_t *n, char *error)
+{
+	const char *what = "", *which = "";
+	int err = 0;
+
+	*n = 0;
+	for (size_t i = 0; !err && i < options->n_cgroups; i++) {
+		what = "cgroup";
+		which = options->cgroups[i];
+		err = *n < CAPTURE_CGROUPS_MAX ? live_cgroup_find(which, &out[*n]) : -E2BIG;
+		*n += !err;
+	}
+	for (size_t i = 0; !err && i < options->n_containers; i++) {
+		what = "container";
+		which = options->containers[i];
+		err = live_cgroup_containers(which, out, CAPTURE_CGROUPS_MAX, n);
+	}
+	if (err)
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s %.200s: %s", what, which,
+			       err == -ENOENT  ? "is not in the cgroup2 hierarchy"
+			       : err == -E2BIG ? "too many at once"
+					       : strerror(-err));
+	return err == -ENOENT || err == -E2BIG ? -EINVAL : err;
+}
+
+static int open_bpf(struct live *live, const struct source_live_options *options, char *error)
+{
+	struct capture_cgroup cgroups[CAPTURE_CGROUPS_MAX];
+	struct live_bpf_options bpf_options = { .stack_max = options->stack_max,
+						.ring_bytes = options->ring_bytes,
+						.events = &live->events,
+						.off_cpu_min_ns = options->off_cpu_min_ns,
+						.filters = filters_of(options),
+						.cgroups = cgroups,
+						.cpus = options->cpus,
+						.n_cpus = options->n_cpus };
+	int err = find_cgroups(options, cgroups, &bpf_options.n_cgroups, error);
+
+	return err ? err : live_bpf_open(&bpf_options, &live->bpf, error);
+}
+
 static int open_all(struct live *live, const struct source_live_options *options, char *error)
 {
-	const struct live_bpf_options bpf_options = { .stack_max = options->stack_max,
-						      .ring_bytes = options->ring_bytes,
-						      .filter = options->pids != NULL };
-	int err = live_bpf_open(&bpf_options, &live->bpf, error);
+	int err = live_events_of(options, &live->events, error);
 
 	if (err)
 		return err;
-	err = live_ring_init(&live->ring, live_bpf_ring_fd(live->bpf),
-			     live_bpf_ring_size(live->bpf));
+	err = open_bpf(live, options, error);
+	if (err)
+		return err;
+	live->n_cpus = live_bpf_n_cpus(live->bpf);
+	live->cpus = calloc((size_t)live->n_cpus, sizeof(*live->cpus));
+	err = live->cpus ? fill_events(live) : -ENOMEM;
+	if (!err)
+		err = live_ring_init(&live->ring, live_bpf_ring_fd(live->bpf),
+				     live_bpf_ring_size(live->bpf));
 	if (err) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "mapping the ring of samples: %s%s",
 			       strerror(-err), live_hint(err));
 		return err;
 	}
+	/* Without it samples have their cgroups' numbers. */
+	(void)live_cgroup_paths_new(&live->cgroup_paths);
 	err = live_sideband_open(&live->sideband, error);
-	if (!err && options->pids)
+	if (!err)
 		err = want(live, options, error);
 	if (err)
 		return err;
@@ -756,7 +1078,7 @@ static int open_all(struct live *live, const struct source_live_options *options
 		(void)snprintf(error, LIVE_ERROR_SIZE, "/proc: %s", strerror(-err));
 		return err;
 	}
-	return start_clocks(live, options->frequency_hz, error);
+	return start_events(live, options, error);
 }
 
 int source_live_open(const struct source_live_options *options, struct source **out, char *error)
@@ -778,6 +1100,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->base.ops = &ops;
 	live->epoll = -1;
 	live->held_slot = UINT64_MAX;
+	live->off_cpu_min_ns = options->off_cpu_min_ns;
 	find_vdso(live);
 	fill_info(live);
 	err = open_all(live, options, error);
@@ -789,29 +1112,57 @@ int source_live_open(const struct source_live_options *options, struct source **
 	return 0;
 }
 
-int source_live_counters(struct source *source, struct live_counters *counters)
+int source_live_n_cpus(struct source *source)
+{
+	return ((struct live *)source)->n_cpus;
+}
+
+/* What the agent saw of one CPU's captures; -1: of all. */
+static struct seen_cpu seen_of(const struct live *live, int cpu)
+{
+	struct seen_cpu sum = { 0 };
+
+	for (int i = 0; i < live->n_cpus; i++) {
+		if (cpu >= 0 && i != cpu)
+			continue;
+		sum.delivered += live->cpus[i].delivered;
+		sum.damaged += live->cpus[i].damaged;
+		sum.short_waits += live->cpus[i].short_waits;
+		sum.no_room += live->cpus[i].no_room;
+	}
+	return sum;
+}
+
+int source_live_counters(struct source *source, int cpu, struct live_counters *counters)
 {
 	struct live *live = (struct live *)source;
-	struct bpf_prog_info info = { 0 };
-	uint32_t info_size = sizeof(info);
+	const struct capture_counters *per_cpu;
+	struct seen_cpu seen = seen_of(live, cpu);
 	struct capture_counters c;
-	int err = live_bpf_counters(live->bpf, &c);
+	uint64_t gone = seen.delivered + seen.damaged + seen.short_waits + seen.no_room;
+	int err = cpu < live->n_cpus ? live_bpf_counters(live->bpf, &per_cpu, &c) : -EINVAL;
 
-	if (!err)
-		err = bpf_obj_get_info_by_fd(live_bpf_program_fd(live->bpf), &info, &info_size);
 	if (err)
 		return err;
+	if (cpu >= 0)
+		c = per_cpu[cpu];
 	*counters = (struct live_counters){
 		.fired = c.fired,
-		.filtered = c.filtered_idle + c.filtered_self + c.filtered_pid,
+		.filtered = c.filtered_idle + c.filtered_self + c.filtered_process +
+			    c.filtered_other + c.filtered_period,
 		.filtered_idle = c.filtered_idle,
 		.filtered_self = c.filtered_self,
-		.filtered_pid = c.filtered_pid,
+		.filtered_process = c.filtered_process,
+		.filtered_other = c.filtered_other,
+		.filtered_period = c.filtered_period,
 		.captured = c.captured,
 		.ring_full = c.ring_full,
 		.unreadable = c.unreadable,
-		.damaged = live->damaged,
-		.delivered = live->delivered,
+		.damaged = seen.damaged,
+		.short_waits = seen.short_waits,
+		.no_room = seen.no_room,
+		.delivered = seen.delivered,
+		.waiting = c.captured > gone ? c.captured - gone : 0,
 		.cut = c.cut,
 		.holes = c.holes,
 		.bytes = c.bytes,
@@ -823,12 +1174,25 @@ int source_live_counters(struct source *source, struct live_counters *counters)
 		.top_vma = c.top_vma,
 		.top_none = c.top_none,
 		.find_vma = c.find_vma,
-		.sideband = live->n_sideband,
-		.sideband_lost = live->sideband_lost,
-		.late = live->late,
 		.pids_overflow = c.pids_overflow,
-		.runs = info.run_cnt,
-		.run_ns = info.run_time_ns,
+		.wakes_lost = c.wakes_lost,
 	};
+	return 0;
+}
+
+int source_live_totals(struct source *source, struct live_totals *totals)
+{
+	struct live *live = (struct live *)source;
+	struct bpf_prog_info info = { 0 };
+	uint32_t info_size = sizeof(info);
+	int err = bpf_obj_get_info_by_fd(live_bpf_program_fd(live->bpf), &info, &info_size);
+
+	if (err)
+		return err;
+	*totals = (struct live_totals){ .sideband = live->n_sideband,
+					.sideband_lost = live->sideband_lost,
+					.late = live->late,
+					.runs = info.run_cnt,
+					.run_ns = info.run_time_ns };
 	return 0;
 }

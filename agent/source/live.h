@@ -9,29 +9,47 @@
 #include <stdint.h>
 
 /*
- * fired = filtered + captured + ring_full + unreadable, as the kernel counted;
- * at the end of the stream delivered + damaged = captured, and the samples of
- * all EVENT_LOST are ring_full + unreadable + damaged.
+ * What became of every time an event fired, as the kernel counted and then as the
+ * agent did:
+ *
+ *   fired    = filtered + captured + ring_full + unreadable
+ *   captured = delivered + waiting + damaged + short_waits + no_room
+ *
+ * At the end of the stream nothing is waiting, and the samples of all EVENT_LOST
+ * are ring_full + unreadable + damaged + no_room.
  */
 struct live_counters {
-	uint64_t fired; /* times the clock ticked on a CPU that was not idle */
-	uint64_t filtered, filtered_idle, filtered_self, filtered_pid;
+	uint64_t fired; /* times an event came on a CPU */
+	/* filtered, of which: the idle thread, ourselves, … */
+	uint64_t filtered, filtered_idle, filtered_self;
+	uint64_t filtered_process; /* not among the processes and threads asked for */
+	uint64_t filtered_other;   /* not of the name, user, cgroup or CPU asked for */
+	uint64_t filtered_period;  /* one of so many was asked for */
 	uint64_t captured;
 	uint64_t ring_full, unreadable;
-	uint64_t damaged;   /* arrived torn */
-	uint64_t delivered; /* as EVENT_SAMPLE so far */
+	uint64_t damaged;     /* arrived torn */
+	uint64_t short_waits; /* threads that did not wait for as long as was asked for */
+	uint64_t no_room;     /* too many threads waited at once */
+	uint64_t delivered;   /* as EVENT_SAMPLE so far */
+	uint64_t waiting;     /* for their turn */
 	/* Of the captured: */
 	uint64_t cut, holes, bytes;
 	uint64_t top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	uint64_t find_vma;
+	uint64_t pids_overflow; /* children not followed: too many processes at once */
+	uint64_t wakes_lost;	/* of the short waits, those whose end found the ring full */
+};
+
+struct live_totals {		/* of the whole system */
 	uint64_t sideband;	/* mapping, fork, … events that came */
 	uint64_t sideband_lost; /* … and that did not */
 	uint64_t late;		/* events that came after later ones were handed out */
-	uint64_t pids_overflow; /* children not followed: too many processes at once */
 	uint64_t runs, run_ns;	/* of the program; only while kernel.bpf_stats_enabled is 1 */
 };
 
-/* source: from source_live_open. */
-int source_live_counters(struct source *source, struct live_counters *counters);
+/* source: from source_live_open.  cpu: below source_live_n_cpus, or -1 for their sum. */
+int source_live_counters(struct source *source, int cpu, struct live_counters *counters);
+int source_live_totals(struct source *source, struct live_totals *totals);
+int source_live_n_cpus(struct source *source);
 
 #endif

@@ -1,17 +1,23 @@
 #include "agent/source/live_bpf.h"
 
+#include "agent/array.h"
+#include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
 #include "agent/source/live_perf.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/membarrier.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #pragma GCC diagnostic push
@@ -27,18 +33,25 @@
 #define FXSAVE_SIZE	512
 #define FXSAVE_SW_BYTES 464 /* where software may write, and the kernel does */
 #define PROCESSES_MAX	65536
+#define WANTED_MAX	4096 /* threads, names, users */
+#define SCRATCH_KINDS	3    /* enum scratch_kind in capture.bpf.c */
 #define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE) /* as in capture.bpf.c */
 #define FOLLOW_PROGRAMS 3
 
+struct attached {
+	struct bpf_link *link;
+	int clock; /* to be stopped by itself: its program ends with it; -1: detach */
+};
+
 struct live_bpf {
 	struct capture *skeleton;
-	struct bpf_link **links; /* perf events */
-	size_t n_links;
+	const struct live_events *events;
+	struct attached *attached;
+	size_t n_attached, room;
 	struct bpf_link *follow[FOLLOW_PROGRAMS];
 	size_t ring_size;
 	int n_cpus;	    /* possible: those that have counters */
-	size_t n_online;    /* those that can have a clock */
-	uint32_t n_scratch; /* up to the last online: those that have a scratch */
+	uint32_t n_scratch; /* up to the last that is there: those that have a scratch */
 	struct capture_counters *per_cpu;
 };
 
@@ -139,46 +152,99 @@ static uint32_t ring_size(uint32_t asked)
 	return size;
 }
 
-static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *options)
+static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
+{
+	for (size_t i = 0; i < bpf->events->n; i++)
+		if (bpf->events->events[i].kind == kind)
+			return true;
+	return false;
+}
+
+/* Constants of the program; what they switch off costs nothing. */
+static int set_constants(struct live_bpf *bpf, const struct live_bpf_options *options)
 {
 	struct capture *s = bpf->skeleton;
-	uint32_t stack_max = options->stack_max ? options->stack_max : CAPTURE_STACK_DEFAULT;
-	int err;
 
-	bpf->ring_size = ring_size(options->ring_bytes ? options->ring_bytes : RING_DEFAULT);
-	s->rodata->stack_max = stack_max;
+	s->rodata->stack_max = options->stack_max ? options->stack_max : CAPTURE_STACK_DEFAULT;
 	s->rodata->wake_bytes =
 		bpf->ring_size / 4 < WAKE_BYTES ? bpf->ring_size / 4 : (size_t)WAKE_BYTES;
 	s->rodata->self_pid = (uint32_t)getpid();
-	s->rodata->filter_pids = options->filter;
 	s->rodata->xstate_size = xstate_size();
-	err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
-	if (!err)
-		err = bpf_map__set_max_entries(s->maps.scratch, bpf->n_scratch);
-	if (!err)
-		err = bpf_map__set_value_size(s->maps.scratch,
-					      CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL);
-	if (!err && options->filter)
-		err = bpf_map__set_max_entries(s->maps.processes, PROCESSES_MAX);
-	if (err)
-		return err;
-	(void)bpf_program__set_autoload(s->progs.follow_fork, options->filter);
-	(void)bpf_program__set_autoload(s->progs.follow_exit, options->filter);
-	(void)bpf_program__set_autoload(s->progs.follow_free, options->filter);
+	s->rodata->n_scratch = bpf->n_scratch;
+	s->rodata->off_cpu_min_ns = options->off_cpu_min_ns;
+	s->rodata->filters = options->filters;
+	if (options->n_cgroups > CAPTURE_CGROUPS_MAX)
+		return -E2BIG;
+	for (size_t i = 0; i < options->n_cgroups; i++)
+		s->rodata->wanted_cgroups[i] = options->cgroups[i];
+	for (size_t i = 0; i < options->n_cpus; i++) {
+		if (options->cpus[i] < 0 || options->cpus[i] >= (int)CAPTURE_CPUS_MAX)
+			return -EINVAL;
+		s->rodata->wanted_cpus[options->cpus[i] / 64] |= 1ull << options->cpus[i] % 64;
+	}
+	for (size_t i = 0; i < bpf->events->n; i++) {
+		s->rodata->every[i] = bpf->events->events[i].every;
+		if (bpf->events->events[i].kind == LIVE_EVENT_OFF_CPU)
+			s->rodata->off_cpu_event = (uint32_t)i;
+	}
 	return 0;
 }
 
-/* A scratch is large and the possible CPUs of a virtual machine may be hundreds. */
-static int count_cpus(struct live_bpf *bpf)
+static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *options)
 {
-	int *online, err = live_cpus_online(&online, &bpf->n_online);
+	struct capture *s = bpf->skeleton;
+	bool follow = options->filters & CAPTURE_FILTER_TASK;
+	bool probes = uses(bpf, LIVE_EVENT_PROBE), off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU);
+	/* The kinds of scratch up to the last in use. */
+	uint32_t kinds = probes ? SCRATCH_KINDS : off_cpu ? 2 : 1;
+	int err;
 
+	bpf->ring_size = ring_size(options->ring_bytes ? options->ring_bytes : RING_DEFAULT);
+	err = set_constants(bpf, options);
+	if (!err)
+		err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
+	if (!err)
+		err = bpf_map__set_max_entries(s->maps.scratch, kinds * bpf->n_scratch);
+	if (!err)
+		err = bpf_map__set_value_size(
+			s->maps.scratch, CAPTURE_HEAD_SIZE + s->rodata->stack_max + SCRATCH_TAIL);
+	if (!err && follow)
+		err = bpf_map__set_max_entries(s->maps.processes, PROCESSES_MAX);
+	if (!err && follow)
+		err = bpf_map__set_max_entries(s->maps.threads, WANTED_MAX);
+	if (!err && options->filters & CAPTURE_FILTER_COMM)
+		err = bpf_map__set_max_entries(s->maps.comms, WANTED_MAX);
+	if (!err && options->filters & CAPTURE_FILTER_UID)
+		err = bpf_map__set_max_entries(s->maps.uids, WANTED_MAX);
 	if (err)
 		return err;
-	for (size_t i = 0; i < bpf->n_online; i++)
-		if ((uint32_t)online[i] >= bpf->n_scratch)
-			bpf->n_scratch = (uint32_t)online[i] + 1;
-	free(online);
+	(void)bpf_program__set_autoload(s->progs.follow_fork, follow);
+	(void)bpf_program__set_autoload(s->progs.follow_exit, follow);
+	(void)bpf_program__set_autoload(s->progs.follow_free, follow);
+	(void)bpf_program__set_autoload(s->progs.capture_sample, uses(bpf, LIVE_EVENT_SAMPLED));
+	(void)bpf_program__set_autoload(s->progs.capture_tracepoint,
+					uses(bpf, LIVE_EVENT_TRACEPOINT));
+	(void)bpf_program__set_autoload(s->progs.capture_probe, probes);
+	(void)bpf_program__set_autoload(s->progs.capture_switch, off_cpu);
+	return 0;
+}
+
+/*
+ * A scratch is large and the possible CPUs of a virtual machine may be hundreds;
+ * those that are there can come and go.
+ */
+static int count_cpus(struct live_bpf *bpf)
+{
+	int *present, err;
+	size_t n;
+
+	err = live_cpus_present(&present, &n);
+	if (err)
+		return err;
+	for (size_t i = 0; i < n; i++)
+		if ((uint32_t)present[i] >= bpf->n_scratch)
+			bpf->n_scratch = (uint32_t)present[i] + 1;
+	free(present);
 	bpf->n_cpus = libbpf_num_possible_cpus();
 	return bpf->n_cpus < 0 ? bpf->n_cpus : 0;
 }
@@ -205,6 +271,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 	bpf = calloc(1, sizeof(*bpf));
 	if (!bpf)
 		return fail(error, err, "capture program");
+	bpf->events = options->events;
 	err = count_cpus(bpf);
 	if (err) {
 		(void)fail(error, err, "count of CPUs");
@@ -212,8 +279,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 	}
 	err = -ENOMEM;
 	bpf->per_cpu = calloc((size_t)bpf->n_cpus, sizeof(*bpf->per_cpu));
-	bpf->links = calloc(bpf->n_online, sizeof(struct bpf_link *));
-	if (!bpf->per_cpu || !bpf->links) {
+	if (!bpf->per_cpu) {
 		(void)fail(error, err, "capture program");
 		goto out;
 	}
@@ -250,34 +316,101 @@ void live_bpf_free(struct live_bpf *bpf)
 {
 	if (!bpf)
 		return;
-	for (size_t i = 0; i < bpf->n_links; i++)
-		(void)bpf_link__destroy(bpf->links[i]);
+	for (size_t i = 0; i < bpf->n_attached; i++)
+		(void)bpf_link__destroy(bpf->attached[i].link);
 	for (size_t i = 0; i < FOLLOW_PROGRAMS; i++)
 		(void)bpf_link__destroy(bpf->follow[i]);
 	capture__destroy(bpf->skeleton);
 	free(bpf->per_cpu);
-	free(bpf->links);
+	free(bpf->attached);
 	free(bpf);
 }
 
-int live_bpf_attach(struct live_bpf *bpf, int fd, char *error)
+/* ---- attaching ---------------------------------------------------------------------- */
+
+static struct bpf_link *attach_perf(struct bpf_program *program, size_t i, int fd)
 {
-	struct bpf_link *link;
-	int err;
+	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = i);
+	struct bpf_link *link = bpf_program__attach_perf_event_opts(program, fd, &options);
+	int err = errno;
+
+	if (!link)
+		(void)close(fd);
+	errno = err;
+	return link; /* it closes fd */
+}
+
+static struct bpf_link *attach_probe(struct bpf_program *program, size_t i,
+				     const struct live_event *e)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = i, .func_name = e->symbol);
+
+	return bpf_program__attach_uprobe_opts(program, -1, e->file, e->off, &options);
+}
+
+int live_bpf_attach(struct live_bpf *bpf, size_t i, int fd, char *error)
+{
+	const struct live_event *e = &bpf->events->events[i];
+	struct capture *s = bpf->skeleton;
+	struct bpf_link *link = NULL;
+	void *array = bpf->attached;
+	char step[192];
 
 	said[0] = '\0';
-	if (bpf->n_links == bpf->n_online) {
-		(void)close(fd);
-		return fail(error, -EINVAL, "more CPUs than were online");
+	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached))) {
+		if (fd >= 0)
+			(void)close(fd);
+		return fail(error, -ENOMEM, "attaching the capture program");
 	}
-	link = bpf_program__attach_perf_event(bpf->skeleton->progs.capture_sample, fd);
+	bpf->attached = array;
+	switch (e->kind) {
+	case LIVE_EVENT_SAMPLED:
+		link = attach_perf(s->progs.capture_sample, i, fd);
+		break;
+	case LIVE_EVENT_TRACEPOINT:
+		link = attach_perf(s->progs.capture_tracepoint, i, fd);
+		break;
+	case LIVE_EVENT_PROBE:
+		link = attach_probe(s->progs.capture_probe, i, e);
+		break;
+	case LIVE_EVENT_OFF_CPU:
+		link = bpf_program__attach(s->progs.capture_switch);
+		break;
+	}
 	if (!link) {
-		err = -errno;
-		(void)close(fd);
-		return fail(error, err, "attaching the capture program to a perf event");
+		int err = -errno;
+
+		if (e->kind == LIVE_EVENT_PROBE)
+			(void)snprintf(step, sizeof(step), "probe %.80s:%.80s", e->file,
+				       e->symbol ? e->symbol : e->info.name);
+		else
+			(void)snprintf(step, sizeof(step),
+				       "attaching the capture program to event %s", e->info.name);
+		return fail(error, err, step);
 	}
-	bpf->links[bpf->n_links++] = link; /* it closes fd */
+	bpf->attached[bpf->n_attached++] =
+		(struct attached){ link, e->kind == LIVE_EVENT_SAMPLED ? fd : -1 };
 	return 0;
+}
+
+void live_bpf_stop(struct live_bpf *bpf)
+{
+	bool detached = false;
+
+	for (size_t i = 0; i < bpf->n_attached; i++) {
+		struct attached *a = &bpf->attached[i];
+
+		if (a->clock >= 0) {
+			(void)ioctl(a->clock, PERF_EVENT_IOC_DISABLE, 0);
+			continue;
+		}
+		(void)bpf_link__destroy(a->link);
+		a->link = NULL;
+		detached = true;
+	}
+	/* Waits for every CPU that may have been running the program when it was detached. */
+	if (detached)
+		(void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 
 /* ---- wanted processes ------------------------------------------------------------------ */
@@ -304,6 +437,33 @@ int live_bpf_want(struct live_bpf *bpf, uint32_t pid)
 				      BPF_NOEXIST);
 
 	return err == -EEXIST ? 0 : err;
+}
+
+static int want(struct bpf_map *map, const void *key)
+{
+	const uint8_t one = 1;
+
+	return bpf_map_update_elem(bpf_map__fd(map), key, &one, BPF_ANY);
+}
+
+int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid)
+{
+	return want(bpf->skeleton->maps.threads, &tid);
+}
+
+int live_bpf_want_comm(struct live_bpf *bpf, const char *comm)
+{
+	char key[CAPTURE_COMM] = "";
+
+	if (strlen(comm) >= sizeof(key))
+		return -ENAMETOOLONG;
+	strcpy(key, comm);
+	return want(bpf->skeleton->maps.comms, key);
+}
+
+int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid)
+{
+	return want(bpf->skeleton->maps.uids, &uid);
 }
 
 bool live_bpf_any_alive(struct live_bpf *bpf)
@@ -339,10 +499,23 @@ size_t live_bpf_ring_size(const struct live_bpf *bpf)
 
 int live_bpf_program_fd(const struct live_bpf *bpf)
 {
-	return bpf_program__fd(bpf->skeleton->progs.capture_sample);
+	const struct capture *s = bpf->skeleton;
+	struct bpf_program *programs[] = { s->progs.capture_sample, s->progs.capture_switch,
+					   s->progs.capture_tracepoint, s->progs.capture_probe };
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		if (bpf_program__fd(programs[i]) >= 0)
+			return bpf_program__fd(programs[i]);
+	return -ENOENT;
 }
 
-int live_bpf_counters(const struct live_bpf *bpf, struct capture_counters *sum)
+int live_bpf_n_cpus(const struct live_bpf *bpf)
+{
+	return bpf->n_cpus;
+}
+
+int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
+		      struct capture_counters *sum)
 {
 	_Static_assert(sizeof(struct capture_counters) % sizeof(uint64_t) == 0, "only u64");
 	uint64_t total[sizeof(*sum) / sizeof(uint64_t)] = { 0 };
@@ -359,5 +532,7 @@ int live_bpf_counters(const struct live_bpf *bpf, struct capture_counters *sum)
 			total[i] += one[i];
 	}
 	memcpy(sum, total, sizeof(total));
+	if (per_cpu)
+		*per_cpu = bpf->per_cpu;
 	return 0;
 }

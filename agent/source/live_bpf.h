@@ -14,10 +14,19 @@
 
 #define LIVE_ERROR_SIZE 512 /* as source.error */
 
-struct live_bpf_options {
+struct live_events;
+
+struct live_bpf_options {    /* all borrowed until the program is open */
 	uint32_t stack_max;  /* 0: CAPTURE_STACK_DEFAULT; at most CAPTURE_STACK_LIMIT */
 	uint32_t ring_bytes; /* 0: 16 MiB; rounded up to a power of two */
-	bool filter;	     /* only processes added with live_bpf_want, and their children */
+	const struct live_events *events;
+	uint64_t off_cpu_min_ns;
+	/* enum capture_filter: what is then added with live_bpf_want… alone passes. */
+	uint32_t filters;
+	const struct capture_cgroup *cgroups; /* for CAPTURE_FILTER_CGROUP */
+	size_t n_cgroups;
+	const int *cpus; /* for CAPTURE_FILTER_CPU */
+	size_t n_cpus;
 };
 
 struct live_bpf;
@@ -26,18 +35,30 @@ struct live_bpf;
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error);
 void live_bpf_free(struct live_bpf *bpf); /* detaches; NULL is fine */
 
-/* From here on fd, a perf event, runs the program and is enabled; bpf owns fd, also on failure. */
-int live_bpf_attach(struct live_bpf *bpf, int fd, char *error);
+/*
+ * From here on event i of the options brings the program to run: on the CPU whose
+ * perf event fd is, of a tracepoint on all, and of the others without any (-1).
+ * bpf owns fd, also on failure.
+ */
+int live_bpf_attach(struct live_bpf *bpf, size_t i, int fd, char *error);
+/* The program runs no more, anywhere, when this returns. */
+void live_bpf_stop(struct live_bpf *bpf);
 
-/* With filter, before the first live_bpf_want: children of wanted processes become wanted. */
+/* With the filter for tasks, before the first live_bpf_want: their children are followed. */
 int live_bpf_follow(struct live_bpf *bpf, char *error);
 int live_bpf_want(struct live_bpf *bpf, uint32_t pid);
-bool live_bpf_any_alive(struct live_bpf *bpf); /* of the wanted */
+int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid);
+int live_bpf_want_comm(struct live_bpf *bpf, const char *comm);
+int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
+bool live_bpf_any_alive(struct live_bpf *bpf); /* of the wanted processes */
 
 int live_bpf_ring_fd(const struct live_bpf *bpf);
 size_t live_bpf_ring_size(const struct live_bpf *bpf);
 int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */
-int live_bpf_counters(const struct live_bpf *bpf, struct capture_counters *sum);
+int live_bpf_n_cpus(const struct live_bpf *bpf);     /* that have counters */
+/* Of each CPU; borrowed until the next call, as is their sum. */
+int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
+		      struct capture_counters *sum);
 
 /* What errno value a step gave means for a user; "" where nothing can be said.  Static. */
 const char *live_hint(int err);

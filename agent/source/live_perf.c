@@ -19,7 +19,7 @@
 #define RING_LEAST (64u << 10)
 #define CPUS_MAX   65536
 
-static int perf_event_open(const struct perf_event_attr *attr, int cpu)
+int live_perf_open(const struct perf_event_attr *attr, int cpu)
 {
 	long fd = syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
@@ -71,10 +71,10 @@ bad:
 	return -EBADMSG;
 }
 
-int live_cpus_online(int **cpus, size_t *n_cpus)
+static int read_cpus(const char *path, int **cpus, size_t *n_cpus)
 {
 	char list[4096];
-	FILE *file = fopen("/sys/devices/system/cpu/online", "re");
+	FILE *file = fopen(path, "re");
 	int err;
 
 	if (!file)
@@ -84,108 +84,14 @@ int live_cpus_online(int **cpus, size_t *n_cpus)
 	return err;
 }
 
-/* ---- the clock -------------------------------------------------------------------- */
-
-static struct perf_event_attr clock_attr(bool hardware, uint32_t frequency_hz)
+int live_cpus_online(int **cpus, size_t *n_cpus)
 {
-	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.disabled = 1,
-		.exclude_idle = 1,
-		.exclude_guest = 1,
-	};
-
-	if (hardware) {
-		attr.type = PERF_TYPE_HARDWARE;
-		attr.config = PERF_COUNT_HW_CPU_CYCLES;
-		attr.freq = 1; /* cycles a second are not known: the kernel finds the period */
-		attr.sample_freq = frequency_hz;
-	} else {
-		attr.type = PERF_TYPE_SOFTWARE;
-		attr.config = PERF_COUNT_SW_CPU_CLOCK;
-		attr.sample_period = 1000000000u / frequency_hz;
-	}
-	return attr;
+	return read_cpus("/sys/devices/system/cpu/online", cpus, n_cpus);
 }
 
-static void close_all(int *fds, size_t n)
+int live_cpus_present(int **cpus, size_t *n_cpus)
 {
-	for (size_t i = 0; i < n; i++)
-		if (fds[i] >= 0)
-			(void)close(fds[i]);
-}
-
-static int open_on_all(bool hardware, uint32_t frequency_hz, const int *cpus, size_t n_cpus,
-		       int *fds, size_t *n)
-{
-	struct perf_event_attr attr = clock_attr(hardware, frequency_hz);
-
-	*n = 0;
-	for (size_t i = 0; i < n_cpus; i++) {
-		int fd = perf_event_open(&attr, cpus[i]);
-
-		if (fd == -ENODEV) /* gone offline since the list was read */
-			continue;
-		if (fd < 0) {
-			close_all(fds, *n);
-			return fd;
-		}
-		fds[(*n)++] = fd;
-	}
-	return *n ? 0 : -ENODEV;
-}
-
-int live_clock_open(uint32_t frequency_hz, struct source_event *info, int **fds, size_t *n,
-		    char *error)
-{
-	bool hardware = true;
-	size_t n_cpus, opened;
-	int *cpus, *out = NULL;
-	int err = live_cpus_online(&cpus, &n_cpus);
-
-	if (err) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "/sys/devices/system/cpu/online: %s",
-			       strerror(-err));
-		return err;
-	}
-	out = calloc(n_cpus, sizeof(*out));
-	err = out ? open_on_all(true, frequency_hz, cpus, n_cpus, out, &opened) : -ENOMEM;
-	if (out && err) {
-		hardware = false;
-		err = open_on_all(false, frequency_hz, cpus, n_cpus, out, &opened);
-	}
-	free(cpus);
-	if (err) {
-		free(out);
-		(void)snprintf(error, LIVE_ERROR_SIZE, "perf event cpu-clock at %u Hz: %s%s",
-			       frequency_hz, strerror(-err), live_hint(err));
-		return err;
-	}
-	*info = (struct source_event){ .frequency_hz = frequency_hz };
-	(void)snprintf(info->name, sizeof(info->name), "%s", hardware ? "cycles" : "cpu-clock");
-	(void)snprintf(info->type, sizeof(info->type), "%s", hardware ? "cycles" : "cpu");
-	(void)snprintf(info->unit, sizeof(info->unit), "%s", hardware ? "count" : "nanoseconds");
-	info->period = hardware ? 0 : 1000000000u / frequency_hz;
-	*fds = out;
-	*n = opened;
-	return 0;
-}
-
-int live_clock_try(bool hardware)
-{
-	struct perf_event_attr attr = clock_attr(hardware, 99);
-	int *cpus, fd, err;
-	size_t n;
-
-	err = live_cpus_online(&cpus, &n);
-	if (err)
-		return err;
-	fd = perf_event_open(&attr, cpus[0]);
-	free(cpus);
-	if (fd < 0)
-		return fd;
-	(void)close(fd);
-	return 0;
+	return read_cpus("/sys/devices/system/cpu/present", cpus, n_cpus);
 }
 
 /* ---- the side-band ------------------------------------------------------------------ */
@@ -229,7 +135,7 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 {
 	for (;;) {
 		struct perf_event_attr attr = sideband_attr(s->build_ids, s->size);
-		int fd = perf_event_open(&attr, cpu);
+		int fd = live_perf_open(&attr, cpu);
 		void *page;
 
 		if (fd == -EINVAL && s->build_ids) { /* before 5.12 */

@@ -1,6 +1,6 @@
 /*
- * agent/source/live_perf.h: perf events on every CPU: the clock that ticks the
- * capture program, and the side-band that tells of mappings and processes.
+ * agent/source/live_perf.h: CPUs, perf events on them, and the side-band that
+ * tells of mappings and processes.
  */
 #ifndef AGENT_SOURCE_LIVE_PERF_H
 #define AGENT_SOURCE_LIVE_PERF_H
@@ -15,16 +15,10 @@
 /* The CPUs of a list such as "0-3,8"; n_cpus and *cpus (malloc'd) are set.  -EBADMSG, -ENOMEM. */
 int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus);
 int live_cpus_online(int **cpus, size_t *n_cpus);
+int live_cpus_present(int **cpus, size_t *n_cpus); /* online or not */
 
-/*
- * One disabled event a CPU: hardware cycles where every CPU counts them, else
- * cpu-clock; info says which.  fds (malloc'd) has n entries.  Attaching the
- * capture program enables them.
- */
-int live_clock_open(uint32_t frequency_hz, struct source_event *info, int **fds, size_t *n,
-		    char *error);
-/* Whether hardware cycles can be sampled here: 0, or why not. */
-int live_clock_try(bool hardware);
+/* A perf event on one CPU, of all threads: a descriptor, or why not. */
+int live_perf_open(const struct perf_event_attr *attr, int cpu);
 
 struct live_sideband;
 

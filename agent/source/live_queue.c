@@ -40,6 +40,8 @@ static const char *text_of(const struct event *event)
 {
 	if (event->type == EVENT_MAPPING)
 		return event->mapping.path;
+	if (event->type == EVENT_CGROUP)
+		return event->cgroup.path;
 	return event->type == EVENT_COMM ? event->comm.comm : NULL;
 }
 
@@ -64,6 +66,8 @@ int live_queue_event(struct live_queue *queue, const struct event *event)
 		strcpy(text, text_of(event));
 		if (event->type == EVENT_MAPPING)
 			copy->mapping.path = text;
+		else if (event->type == EVENT_CGROUP)
+			copy->cgroup.path = text;
 		else
 			copy->comm.comm = text;
 	}
@@ -82,6 +86,12 @@ int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t 
 					       .order = SAMPLE_ORDER,
 					       .record = record,
 					       .slot = slot });
+}
+
+int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct capture_head *record)
+{
+	return push(queue, (struct live_item){
+				   .time_ns = time_ns, .order = SAMPLE_ORDER, .wait = record });
 }
 
 const struct live_item *live_queue_first(const struct live_queue *queue)
@@ -117,8 +127,10 @@ void live_queue_take(struct live_queue *queue, struct live_item *item)
 
 void live_queue_fini(struct live_queue *queue)
 {
-	for (size_t i = 0; i < queue->n; i++)
+	for (size_t i = 0; i < queue->n; i++) {
 		free(queue->items[i].event);
+		free(queue->items[i].wait);
+	}
 	free(queue->items);
 	*queue = (struct live_queue){ 0 };
 }

@@ -7,6 +7,8 @@
 
 #include "agent/event.h"
 
+#include "schema/capture.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +18,8 @@ struct live_item {
 	struct event *event;   /* with its strings, from malloc; NULL: a sample */
 	const uint8_t *record; /* the sample's */
 	uint64_t slot;	       /* the caller's number for it */
+	struct capture_head
+		*wait; /* or a sample of a thread that waited, from malloc; record NULL */
 };
 
 struct live_queue { /* all zero: empty */
@@ -29,9 +33,11 @@ struct live_queue { /* all zero: empty */
 int live_queue_event(struct live_queue *queue, const struct event *event);
 int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
 		      uint64_t slot);
+/* Takes the record over, but on failure. */
+int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct capture_head *record);
 
 const struct live_item *live_queue_first(const struct live_queue *queue); /* NULL: empty */
-/* Only where there is a first one; item->event becomes the caller's, to be freed. */
+/* Only where there is a first one; item->event or wait becomes the caller's, to be freed. */
 void live_queue_take(struct live_queue *queue, struct live_item *item);
 void live_queue_fini(struct live_queue *queue);
 

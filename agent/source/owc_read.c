@@ -596,7 +596,9 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 				     .n_regions = (uint32_t)s->n_regions,
 				     .n_kernel_ips = (uint32_t)s->n_kernel_ips,
 				     .kernel_ips = s->kernel_ips,
-				     .cgroup_id = s->cgroup_id };
+				     .cgroup_id = s->cgroup_id,
+				     .ns_pid = s->ns_pid,
+				     .process_start_ns = s->process_start_ns };
 	to->regs.known = s->regs_known;
 	for (size_t i = 0, n = 0; i < UW_REGS_MAX; i++)
 		if (s->regs_known >> i & 1)
@@ -666,12 +668,18 @@ static const char *take_record(struct owc *o, const Offwind__Capture__Record *r,
 	case OFFWIND__CAPTURE__RECORD__KIND_LOST:
 		why = take_lost(o, r->lost, e);
 		break;
+	case OFFWIND__CAPTURE__RECORD__KIND_CGROUP:
+		e->type = EVENT_CGROUP;
+		e->cgroup.id = r->cgroup->id;
+		e->cgroup.path = event_text(o, &r->cgroup->path);
+		why = e->cgroup.path ? NULL : "a cgroup whose path is none";
+		break;
 	default:
 		*is_event = false;
 		break;
 	}
 	if (*is_event) {
-		o->seen.n_events++;
+		o->seen.n_events += e->type != EVENT_CGROUP;
 		return why;
 	}
 	switch (r->kind_case) {

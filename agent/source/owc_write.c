@@ -397,6 +397,8 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips; /* packed, not changed */
 	sample.n_kernel_ips = s->n_kernel_ips;
 	sample.cgroup_id = s->cgroup_id;
+	sample.ns_pid = s->ns_pid;
+	sample.process_start_ns = s->process_start_ns;
 	for (size_t i = 0; i < s->n_kernel_ips; i++)
 		remember_lookup(w, s->kernel_ips[i] - (i != 0));
 	record->kind_case = OFFWIND__CAPTURE__RECORD__KIND_SAMPLE;
@@ -435,6 +437,7 @@ static int add_event(struct owc_writer *w, const struct event *e)
 	Offwind__Capture__Exit exit = OFFWIND__CAPTURE__EXIT__INIT;
 	Offwind__Capture__Fork fork = OFFWIND__CAPTURE__FORK__INIT;
 	Offwind__Capture__Comm comm = OFFWIND__CAPTURE__COMM__INIT;
+	Offwind__Capture__Cgroup cgroup = OFFWIND__CAPTURE__CGROUP__INIT;
 	Offwind__Capture__Lost lost = OFFWIND__CAPTURE__LOST__INIT;
 
 	record.time_ns = e->time_ns;
@@ -464,6 +467,12 @@ static int add_event(struct owc_writer *w, const struct event *e)
 		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_COMM;
 		record.comm = &comm;
 		break;
+	case EVENT_CGROUP:
+		cgroup.id = e->cgroup.id;
+		cgroup.path = text(e->cgroup.path);
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_CGROUP;
+		record.cgroup = &cgroup;
+		break;
 	case EVENT_LOST:
 		lost.reason = (uint32_t)e->lost.reason;
 		lost.n_samples = e->lost.n_samples;
@@ -477,6 +486,8 @@ static int add_event(struct owc_writer *w, const struct event *e)
 
 static void count_event(struct owc_writer *w, const struct event *e)
 {
+	if (e->type == EVENT_CGROUP)
+		return; /* elder readers skip it */
 	if (!w->frame.n_events++ || e->time_ns < w->frame.first_time_ns)
 		w->frame.first_time_ns = e->time_ns;
 	if (e->time_ns > w->frame.last_time_ns)

@@ -93,10 +93,37 @@ enum source_format { SOURCE_PERFDATA, SOURCE_OWC, SOURCE_CORE, SOURCE_UNKNOWN };
 /* By the first bytes; size may be less than SOURCE_HEAD at the end of a short file. */
 enum source_format source_detect(const void *head, size_t size);
 
+/* source_event.type of waiting threads: their period is how long, beside the CPU's time. */
+#define SOURCE_OFF_CPU "off_cpu"
+
+/*
+ * What to sample and whom.  Of one kind of whom any one will do, but each kind
+ * that is given must fit; processes and threads are one kind.  All borrowed
+ * until the source is open.
+ */
 struct source_live_options {
 	uint32_t frequency_hz;
-	int32_t *pids; /* only these processes and their children; NULL: all */
+	uint64_t count;		   /* one sample every so many events; 0: by frequency */
+	const char *const *events; /* perf's words, see live_event.h; none: the clock */
+	size_t n_events;
+	const char *const *probes; /* "FILE:FUNCTION" */
+	size_t n_probes;
+	bool off_cpu;		 /* waiting threads too … */
+	uint64_t off_cpu_min_ns; /* … if for so long */
+	int32_t *pids;		 /* these processes and their children */
 	size_t n_pids;
+	int32_t *tids; /* these threads */
+	size_t n_tids;
+	const char *const *comms; /* threads of this name, of at most 15 bytes */
+	size_t n_comms;
+	uint32_t *uids; /* of this real user */
+	size_t n_uids;
+	const char *const *cgroups; /* paths in the cgroup2 hierarchy, with all below them */
+	size_t n_cgroups;
+	const char *const *containers; /* ids, or beginnings of ids */
+	size_t n_containers;
+	int *cpus; /* on these CPUs */
+	size_t n_cpus;
 	uint32_t stack_max;  /* most bytes copied of one stack */
 	uint32_t ring_bytes; /* 0: default */
 };

@@ -3,7 +3,7 @@
  *   usage: source TARGET [GOROUTINE]     (tests/live/target.c and goroutine.go, built)
  */
 #include "agent/source/live.h"
-#include "agent/source/live_perf.h"
+#include "agent/source/live_event.h"
 #include "schema/capture.h"
 
 #include "tests/check.h"
@@ -95,6 +95,7 @@ struct state {
 	size_t n, room;
 	uint64_t n_events[EVENT_LOST + 1], n_lost, last_ns;
 	bool ordered;
+	struct live_totals totals;
 };
 
 static void add(struct state *state, struct known known)
@@ -184,6 +185,7 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 		   struct state *state, struct live_counters *counters)
 {
 	uint64_t until = now_ms() + (ms ? ms : 20000);
+	struct live_totals totals = { 0 };
 	struct source *source;
 	struct event event;
 	char error[512] = "";
@@ -216,7 +218,8 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 		}
 	}
 	CHECK(!rc, "the stream ends without an error");
-	CHECK(!source_live_counters(source, counters), "counters can be read");
+	CHECK(!source_live_counters(source, -1, counters), "counters can be read");
+	CHECK(!source_live_totals(source, &totals), "and totals");
 	CHECK(state->ordered, "events come in the order of their times");
 	CHECK(counters->fired == counters->filtered + counters->captured + counters->ring_full +
 					 counters->unreadable,
@@ -225,6 +228,7 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 	CHECK(state->n_events[EVENT_SAMPLE] + state->n_lost == counters->fired - counters->filtered,
 	      "delivered + lost = fired - filtered");
 	CHECK(!counters->damaged, "no record is torn");
+	state->totals = totals;
 	source_close(source);
 }
 
@@ -374,13 +378,13 @@ static void test_short_lived_processes_have_their_mappings(void)
 	record(&options, 2000, count, &t, &state, &counters);
 	(void)printf("churn: %" PRIu64 " samples, %" PRIu64 " in a file or the vDSO, %" PRIu64
 		     " with build-id; %" PRIu64 " execs, %" PRIu64 " late events\n",
-		     t.n, t.n_mapped, t.n_build_id, state.n_events[EVENT_EXEC], counters.late);
+		     t.n, t.n_mapped, t.n_build_id, state.n_events[EVENT_EXEC], state.totals.late);
 	CHECK(t.n >= 200, "samples arrive");
 	CHECK(state.n_events[EVENT_EXEC] >= 100, "execs are told");
 	CHECK(state.n_events[EVENT_EXIT] >= 100, "exits are told");
 	CHECK(t.n_mapped * 100 >= t.n * 99, "99 % of pcs lie in a mapping told before");
 	CHECK(t.n_build_id * 100 >= t.n * 99, "… whose build-id is told");
-	CHECK(!counters.sideband_lost, "no side-band record is lost");
+	CHECK(!state.totals.sideband_lost, "no side-band record is lost");
 	free(state.known);
 	free(t.children);
 	end(pid);
@@ -401,10 +405,10 @@ static void test_pid_filter_follows_children_and_ends(void)
 	record(&options, 0, count, &t, &state, &counters);
 	(void)printf("tree: %zu processes, %" PRIu64 " samples, filtered %" PRIu64 ", %" PRIu64
 		     " ms\n",
-		     t.n_pids, t.n, counters.filtered_pid, now_ms() - began);
+		     t.n_pids, t.n, counters.filtered_process, now_ms() - began);
 	CHECK(t.n_pids == 3, "the process, its child and its grandchild");
 	CHECK(!t.n_other, "nobody else");
-	CHECK(counters.filtered_pid > 0, "others are counted as filtered");
+	CHECK(counters.filtered_process > 0, "others are counted as filtered");
 	CHECK(t.n_mapped == t.n, "children inherit mappings");
 	free(state.known);
 	end(pid);

@@ -73,13 +73,19 @@ static const struct location locations[] = {
 
 static uint32_t ids[] = { 2, 1, 0, /**/ 4, 3, 1, 0, /**/ 5, 6, /**/ 2, 1, 0 };
 
+#define CONTAINER "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define POD	  "/kubepods.slice/kubepods-pod12ab.slice/cri-containerd-" CONTAINER ".scope"
+
 static struct profile_entry entries[] = {
-	{ 0, UW_STOP_ROOT, true, false, 10, 11, "thr;ead", "prog", 7, 0, 3, 0, 3, 30300000, 0 },
-	{ 0, UW_STOP_TRUNCATED, true, true, 10, 10, "prog", "prog", 0, 3, 4, 2, 2, 20200000,
+	{ 0, UW_STOP_ROOT, true, false, 10, 11, "thr;ead", "prog", 7, NULL, 0, 3, 0, 3, 30300000,
+	  0 },
+	{ 0, UW_STOP_TRUNCATED, true, true, 10, 10, "prog", "prog", 0, NULL, 3, 4, 2, 2, 20200000,
 	  UW_CONFIDENCE_CHECKED },
-	{ 0, UW_STOP_NO_MAPPING, true, false, 20, 20, "node", "node", 0, 7, 2, 0, 1, 10100000, 0 },
-	{ 0, UW_STOP_ROOT, true, false, 10, 12, "thr;ead", "prog", 7, 9, 3, 0, 4, 40400000, 0 },
-	{ 0, UW_STOP_NO_USER_STATE, false, false, 2, 2, "kthreadd", "kthreadd", 0, 3, 2, 2, 5,
+	{ 0, UW_STOP_NO_MAPPING, true, false, 20, 20, "node", "node", 0, NULL, 7, 2, 0, 1, 10100000,
+	  0 },
+	{ 0, UW_STOP_ROOT, true, false, 10, 12, "thr;ead", "prog", 7, POD, 9, 3, 0, 4, 40400000,
+	  0 },
+	{ 0, UW_STOP_NO_USER_STATE, false, false, 2, 2, "kthreadd", "kthreadd", 0, NULL, 3, 2, 2, 5,
 	  50500000, 0 },
 };
 
@@ -238,8 +244,12 @@ static void test_pprof_holds_the_profile(void)
 	CHECK(!strcmp(label_of(f, 0, "pid"), "10") && !strcmp(label_of(f, 0, "tid"), "11") &&
 		      !strcmp(label_of(f, 0, "thread"), "thr;ead") &&
 		      !strcmp(label_of(f, 0, "comm"), "prog") &&
-		      !strcmp(label_of(f, 0, "cgroup"), "7"),
+		      !strcmp(label_of(f, 0, "cgroup"), "7") &&
+		      !strcmp(label_of(f, 0, "container_id"), "-"),
 	      "labels");
+	CHECK(!strcmp(label_of(f, 3, "cgroup"), POD) &&
+		      !strcmp(label_of(f, 3, "container_id"), CONTAINER),
+	      "a cgroup whose path is known, and its container");
 	CHECK(!strcmp(label_of(f, 0, "stop"), "-") &&
 		      !strcmp(label_of(f, 1, "stop"), "truncated") &&
 		      !strcmp(label_of(f, 2, "stop"), "no_mapping") &&

@@ -104,7 +104,9 @@ static void some_sample(struct event_sample *s)
 				    .stack_cut = any() % 2,
 				    .regions = regions,
 				    .kernel_ips = kernel_ips,
-				    .cgroup_id = number() };
+				    .cgroup_id = number(),
+				    .ns_pid = (uint32_t)number(),
+				    .process_start_ns = number() };
 	s->regs.known = any() & any() & (((uint64_t)1 << UW_REGS_MAX) - 1);
 	for (size_t i = 0; i < UW_REGS_MAX; i++)
 		s->regs.value[i] = s->regs.known >> i & 1 ? number() : 0;
@@ -144,6 +146,9 @@ static void some_event(uint64_t i, struct event *e)
 	case EVENT_SAMPLE:
 		some_sample(&e->sample);
 		break;
+	case EVENT_CGROUP:
+		e->cgroup = (struct event_cgroup){ number(), some_text(texts[1]) };
+		break;
 	case EVENT_LOST:
 		e->lost = (struct event_lost){ (enum event_lost_reason)(any() % EVENT_LOST_N),
 					       number() >> 8, number() >> 8 };
@@ -171,7 +176,8 @@ static bool same_sample(const struct event_sample *a, const struct event_sample 
 	    a->stack_cut != b->stack_cut || a->regs.known != b->regs.known ||
 	    memcmp(a->regs.value, b->regs.value, sizeof(a->regs.value)) ||
 	    a->n_regions != b->n_regions || a->n_kernel_ips != b->n_kernel_ips ||
-	    a->cgroup_id != b->cgroup_id)
+	    a->cgroup_id != b->cgroup_id || a->ns_pid != b->ns_pid ||
+	    a->process_start_ns != b->process_start_ns)
 		return false;
 	for (size_t i = 0; i < a->n_regions; i++)
 		if (a->regions[i].addr != b->regions[i].addr ||
@@ -199,6 +205,8 @@ static bool same_event(const struct event *a, const struct event *b)
 		return !strcmp(a->comm.comm, b->comm.comm);
 	case EVENT_SAMPLE:
 		return same_sample(&a->sample, &b->sample);
+	case EVENT_CGROUP:
+		return a->cgroup.id == b->cgroup.id && !strcmp(a->cgroup.path, b->cgroup.path);
 	case EVENT_LOST:
 		return a->lost.reason == b->lost.reason && a->lost.n_samples == b->lost.n_samples &&
 		       a->lost.n_sideband == b->lost.n_sideband;

@@ -1,0 +1,213 @@
+#include "agent/cmd/stats.h"
+
+#include "agent/export/output.h"
+#include "agent/log.h"
+#include "agent/source/live.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct seen { /* of a CPU's samples */
+	uint64_t stop[UW_STOP_N];
+	uint64_t written;
+};
+
+struct stats {
+	struct source *source;
+	struct seen *seen; /* by CPU */
+	int n_cpus;
+};
+
+int stats_new(struct source *source, struct stats **out)
+{
+	struct stats *stats = calloc(1, sizeof(*stats));
+
+	if (!stats)
+		return -ENOMEM;
+	stats->source = source;
+	stats->n_cpus = source_live_n_cpus(source);
+	stats->seen = calloc((size_t)stats->n_cpus, sizeof(*stats->seen));
+	if (!stats->seen) {
+		free(stats);
+		return -ENOMEM;
+	}
+	*out = stats;
+	return 0;
+}
+
+void stats_free(struct stats *stats)
+{
+	if (!stats)
+		return;
+	free(stats->seen);
+	free(stats);
+}
+
+/* The source counts one from a CPU it does not know as the first's. */
+static struct seen *seen_at(struct stats *stats, const struct event *event)
+{
+	uint32_t cpu = event->sample.cpu;
+
+	return &stats->seen[cpu < (uint32_t)stats->n_cpus ? cpu : 0];
+}
+
+void stats_walked(struct stats *stats, const struct walked *walked)
+{
+	seen_at(stats, walked->event)->stop[walked->stop]++;
+}
+
+void stats_written(struct stats *stats, const struct event *event)
+{
+	seen_at(stats, event)->written++;
+}
+
+static void put(char *out, size_t size, const char *what, uint64_t n, const char **separator)
+{
+	size_t used = strlen(out);
+
+	if (!n || used >= size)
+		return;
+	(void)snprintf(out + used, size - used, "%s%s %" PRIu64, *separator, what, n);
+	*separator = ", ";
+}
+
+void stats_text(struct stats *stats, char *out, size_t size)
+{
+	const char *separator = " (";
+	struct live_counters c;
+	uint64_t filtered;
+
+	out[0] = '\0';
+	if (source_live_counters(stats->source, -1, &c))
+		return;
+	filtered = c.filtered + c.short_waits;
+	(void)snprintf(out, size, "fired %" PRIu64 " = filtered %" PRIu64, c.fired, filtered);
+	put(out, size, "idle", c.filtered_idle, &separator);
+	put(out, size, "self", c.filtered_self, &separator);
+	put(out, size, "process", c.filtered_process, &separator);
+	put(out, size, "other", c.filtered_other, &separator);
+	put(out, size, "period", c.filtered_period, &separator);
+	put(out, size, "short_wait", c.short_waits, &separator);
+	(void)snprintf(out + strlen(out), size - strlen(out), "%s + captured %" PRIu64,
+		       filtered ? ")" : "", c.fired - filtered);
+}
+
+struct field {
+	const char *name;
+	uint64_t n;
+};
+
+static void fields(FILE *out, const char *name, const struct field *f, size_t n)
+{
+	(void)fprintf(out, "\"%s\": {", name);
+	for (size_t i = 0; i < n; i++)
+		(void)fprintf(out, "%s\"%s\": %" PRIu64, i ? ", " : "", f[i].name, f[i].n);
+	(void)fprintf(out, "}");
+}
+
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
+static int write_one(struct stats *stats, FILE *out, int cpu)
+{
+	struct field stops[UW_STOP_N];
+	struct seen seen = { 0 };
+	struct live_counters c;
+	int err = source_live_counters(stats->source, cpu, &c);
+
+	if (err)
+		return err;
+	for (int i = 0; i < stats->n_cpus; i++) {
+		if (cpu >= 0 && i != cpu)
+			continue;
+		for (size_t j = 0; j < UW_STOP_N; j++)
+			seen.stop[j] += stats->seen[i].stop[j];
+		seen.written += stats->seen[i].written;
+	}
+	for (size_t j = 0; j < UW_STOP_N; j++)
+		stops[j] = (struct field){ uw_stop_name((enum uw_stop)j), seen.stop[j] };
+
+	const struct field filtered[] = {
+		{ "idle", c.filtered_idle },	   { "self", c.filtered_self },
+		{ "process", c.filtered_process }, { "other", c.filtered_other },
+		{ "period", c.filtered_period },   { "short_wait", c.short_waits },
+	};
+	const struct field lost[] = { { "ring_full", c.ring_full + c.no_room },
+				      { "unreadable", c.unreadable },
+				      { "damaged", c.damaged } };
+	const struct field captured[] = { { "samples", c.captured },
+					  { "bytes", c.bytes },
+					  { "truncated_at_cap", c.cut },
+					  { "holes", c.holes } };
+	const struct field tops[] = {
+		{ "cached", c.top_cached }, { "start_stack", c.top_start }, { "tls", c.top_tls },
+		{ "go", c.top_go },	    { "signal", c.top_signal },	    { "vma", c.top_vma },
+		{ "none", c.top_none },	    { "find_vma", c.find_vma },
+	};
+
+	if (cpu >= 0)
+		(void)fprintf(out, "\"cpu\": %d, ", cpu);
+	(void)fprintf(out, "\"fired\": %" PRIu64 ", ", c.fired);
+	fields(out, "filtered", filtered, N(filtered));
+	(void)fprintf(out, ", ");
+	fields(out, "lost", lost, N(lost));
+	(void)fprintf(out, ", \"waiting\": %" PRIu64 ", ", c.waiting);
+	if (seen.written)
+		(void)fprintf(out, "\"written\": %" PRIu64 ", ", seen.written);
+	fields(out, "unwound", stops, N(stops));
+	(void)fprintf(out, ", ");
+	fields(out, "captured", captured, N(captured));
+	(void)fprintf(out, ", ");
+	fields(out, "stack_ends", tops, N(tops));
+	return 0;
+}
+
+static int write_all(struct stats *stats, FILE *out)
+{
+	struct live_totals totals;
+	const char *separator = "";
+	int err;
+
+	err = source_live_totals(stats->source, &totals);
+	if (err)
+		return err;
+	(void)fprintf(out, "{\"total\": {");
+	err = write_one(stats, out, -1);
+	(void)fprintf(out,
+		      "},\n \"sideband\": {\"records\": %" PRIu64 ", \"lost\": %" PRIu64
+		      ", \"late\": %" PRIu64 "},\n \"program\": {\"runs\": %" PRIu64
+		      ", \"ns\": %" PRIu64 "},\n \"cpus\": [",
+		      totals.sideband, totals.sideband_lost, totals.late, totals.runs,
+		      totals.run_ns);
+	for (int cpu = 0; !err && cpu < stats->n_cpus; cpu++) {
+		struct live_counters c;
+
+		err = source_live_counters(stats->source, cpu, &c);
+		if (err || !c.fired)
+			continue;
+		(void)fprintf(out, "%s\n  {", separator);
+		err = write_one(stats, out, cpu);
+		(void)fprintf(out, "}");
+		separator = ",";
+	}
+	(void)fprintf(out, "]}\n");
+	return err;
+}
+
+int stats_write(struct stats *stats, const char *path)
+{
+	struct output out;
+	int err = output_open(&out, path);
+
+	if (err)
+		return err; /* it said why */
+	err = output_file(&out) ? write_all(stats, out.file) : -ENOMEM;
+	if (err)
+		log_error("%s: cannot be written: %s", path, strerror(-err));
+	else
+		err = output_commit(&out);
+	output_abort(&out);
+	return err;
+}

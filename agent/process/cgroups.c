@@ -1,0 +1,71 @@
+#include "agent/process/cgroups.h"
+
+#include "agent/array.h"
+#include "symbolizer/symbolizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATH_LENGTH_MAX 4096
+#define CGROUPS_MAX	((size_t)1 << 20) /* only a made-up recording has more */
+
+struct which {
+	const struct cgroups *cgroups;
+	uint64_t id;
+};
+
+static bool same_id(const void *ctx, uint32_t i)
+{
+	const struct which *want = ctx;
+
+	return want->cgroups->cgroups[i].id == want->id;
+}
+
+static uint32_t find(const struct cgroups *cgroups, uint64_t id)
+{
+	struct which want = { .cgroups = cgroups, .id = id };
+
+	return hash_find(&cgroups->by_id, hash_u64(0, id), same_id, &want);
+}
+
+int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
+{
+	size_t length = strnlen(event->path, PATH_LENGTH_MAX);
+	char *clean = sym_sanitize(event->path, length, PATH_LENGTH_MAX);
+	const char *path = clean ? strings_keep(&cgroups->paths, clean, strlen(clean)) : NULL;
+	uint32_t at = find(cgroups, event->id);
+	void *array = cgroups->cgroups;
+
+	free(clean);
+	if (!path)
+		return -ENOMEM;
+	if (at != HASH_NONE) {
+		cgroups->cgroups[at].path = path;
+		return 0;
+	}
+	if (cgroups->n == CGROUPS_MAX)
+		return 0; /* its samples bear its number */
+	if (array_make_room(&array, cgroups->n, &cgroups->room, sizeof(*cgroups->cgroups)))
+		return -ENOMEM;
+	cgroups->cgroups = array;
+	if (hash_add(&cgroups->by_id, hash_u64(0, event->id), (uint32_t)cgroups->n))
+		return -ENOMEM;
+	cgroups->cgroups[cgroups->n++] = (struct cgroup){ event->id, path };
+	return 0;
+}
+
+const char *cgroups_path(const struct cgroups *cgroups, uint64_t id)
+{
+	uint32_t at = find(cgroups, id);
+
+	return at == HASH_NONE ? NULL : cgroups->cgroups[at].path;
+}
+
+void cgroups_fini(struct cgroups *cgroups)
+{
+	free(cgroups->cgroups);
+	hash_fini(&cgroups->by_id);
+	strings_fini(&cgroups->paths);
+	*cgroups = (struct cgroups){ 0 };
+}
