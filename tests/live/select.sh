@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# What to record and whom: each filter lets through what was asked for and
+# nothing else, every event counts what it says, and the accounts add up on
+# every CPU.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+target=$PWD/$BUILD/tests/live/target
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+chmod 755 "$dir"
+group= failures=0
+cleanup() {
+	kill -9 $(jobs -p) 2>/dev/null
+	wait 2>/dev/null
+	[ -z "$group" ] || rmdir "$group/inner" "$group" 2>/dev/null
+	umount "$dir/cgroup" 2>/dev/null
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+# Every number of what became of the events, on every CPU and in all.
+cat >"$dir/accounts.py" <<'PY'
+import json, sys
+stats = json.load(open(sys.argv[1]))
+def rest(o):
+    return (sum(o['filtered'].values()) + sum(o['lost'].values()) + o['waiting'] +
+            sum(o['unwound'].values()) + o.get('written', 0))
+for o in stats['cpus'] + [stats['total']]:
+    assert o['fired'] == rest(o), (o['fired'], rest(o), o)
+    assert o['waiting'] == 0, o
+for key in ('fired',):
+    assert stats['total'][key] == sum(o[key] for o in stats['cpus'])
+for key in ('filtered', 'lost', 'unwound', 'captured'):
+    for what, n in stats['total'][key].items():
+        assert n == sum(o[key][what] for o in stats['cpus']), (key, what)
+print(stats['total']['fired'], 'fired on', len(stats['cpus']), 'CPUs')
+PY
+accounts() { python3 "$dir/accounts.py" "$dir/stats.json" >"$dir/py" 2>&1 || fail "$1: the accounts: $(cat "$dir/py")"; }
+
+# Records for a moment with the options given; "pid/tid cpu comm" of each sample into $dir/who.
+who() {
+	"$offwind" record -F 997 -d 500ms --raw -o "$dir/who.owc" --stats "$dir/stats.json" "$@" 2>"$dir/log" ||
+		{ fail "record $*: $(cat "$dir/log")"; : >"$dir/who"; return; }
+	"$offwind" unwind -q --format text -o "$dir/text" "$dir/who.owc" || fail "unwind of $*"
+	# "NAME PID/TID [CPU] TIME: …", where the name may have blanks
+	sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
+	accounts "$*"
+}
+
+# That what matches the pattern was recorded, and nothing else.
+only() {
+	local pattern=$1 mine others
+	mine=$(grep -cE "$pattern" "$dir/who")
+	others=$(grep -vcE "$pattern" "$dir/who")
+	[ "$mine" -ge 5 ] && [ "$others" = 0 ] || fail "$2: $mine of those asked for, $others others: $(sort "$dir/who" | uniq -c | head -n 5)"
+}
+
+cp "$target" "$dir/owc spinner"
+"$dir/owc spinner" spin >/dev/null & plain=$!
+setpriv --reuid 65534 --regid 65534 --clear-groups "$target" spin >/dev/null 2>&1 & other=$!
+"$target" thread >/dev/null & threads=$!
+for i in $(seq 50); do
+	tid=$(ls /proc/$threads/task | grep -vx $threads) && [ -n "$tid" ] && break
+	sleep 0.1
+done
+
+echo "== whom"
+who -p $plain; only "^$plain/" "-p"
+who -p "$tid"; only "^$threads/" "-p of a thread that is not the first"
+who -t "$tid"; only "^$threads/$tid " "-t"
+who --comm "owc spinner"; only " owc spinner *$" "--comm"
+who -u nobody; only "^$other/" "-u NAME"
+who -u 65534 -p $other,$plain; only "^$other/" "-u with -p: both must fit"
+cpu=$(ps -o psr= -p $plain); cpu=$((cpu))
+who -C $cpu; only "^[0-9]+/[0-9]+ 0*$cpu " "-C"
+
+mount=$(awk '{ for (i = 1; i < NF; i++) if ($i == "-" && $(i + 1) == "cgroup2") { print $5; exit } }' /proc/self/mountinfo)
+if [ -z "$mount" ]; then
+	mkdir "$dir/cgroup" && mount -t cgroup2 none "$dir/cgroup" && mount=$dir/cgroup
+fi
+id=$(printf '%064x' $$)
+if [ -n "$mount" ] && mkdir -p "$mount/offwind-$$.scope/inner"; then
+	group=$mount/offwind-$$.scope
+	mkdir "$group/docker-$id.scope" && echo $plain >"$group/docker-$id.scope/cgroup.procs" ||
+		fail "a cgroup cannot be used"
+	echo $other >"$group/inner/cgroup.procs"
+	who --cgroup "/offwind-$$.scope"; only "^($plain|$other)/" "--cgroup with those below"
+	who --cgroup "$group/inner"; only "^$other/" "--cgroup by where it is mounted"
+	who --container "${id:0:62}"; [ -s "$dir/who" ] && only "^$plain/" "--container"
+	"$offwind" record -F 997 -d 500ms --cgroup "/offwind-$$.scope" -o "$dir/c.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
+	go tool pprof -raw "$dir/c.pb.gz" 2>/dev/null >"$dir/raw"
+	grep -q "cgroup:\[/offwind-$$.scope/docker-$id.scope\].*container_id:\[$id\]" "$dir/raw" || fail "no labels of cgroup and container"
+	grep -q "cgroup:\[/offwind-$$.scope/inner\]" "$dir/raw" || fail "no label of the other cgroup"
+	echo $plain >"$mount/cgroup.procs"
+	echo $other >"$mount/cgroup.procs"
+	rmdir "$group/docker-$id.scope"
+else
+	fail "no cgroup2 hierarchy"
+fi
+
+echo "== mistakes are told"
+for words in "-t 4194303" "-u no-such-user" "--comm a-name-that-is-too-long" "--cgroup /no/such" "--container ffffff" \
+	"-C x" "-e no-such-event" "-e sched:no_such" "-e cycles:z" "--uprobe nothing" "--uprobe /no/such:main" \
+	"--uprobe $target:no_such_function" "-e cpu-clock -F 0" "--off-cpu=5x" "--stack-max 2M" "-a -p 1"; do
+	timeout 10 "$offwind" record -d 60 -o "$dir/x.pb.gz" $words 2>"$dir/log"
+	rc=$?
+	[ $rc = 1 ] || [ $rc = 2 ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "$words: exit $rc, $(cat "$dir/log")"
+done
+
+echo "== what"
+kill -9 $plain $other $threads
+wait $plain $other $threads 2>/dev/null
+events() { # name, options…: how many samples of what is counted exactly
+	local what=$1
+	shift
+	"$offwind" record -o "$dir/e.pb.gz" --stats "$dir/stats.json" "$@" >/dev/null 2>"$dir/log" || fail "$what: $(cat "$dir/log")"
+	"$offwind" report --check "$dir/e.pb.gz" >/dev/null || fail "$what: the profile is not sound"
+	accounts "$what"
+	n=$("$offwind" report -n 1 "$dir/e.pb.gz" | sed -n 's/^# \([0-9]*\) samples.*/\1/p')
+}
+events "a tracepoint" -e sched:sched_process_exec -- sh -c 'for i in 1 2 3 4 5 6 7; do /bin/true; done'
+[ "$n" = 8 ] || fail "$n execs, not 8"
+events "one of three" -e sched:sched_process_exec -c 3 -- sh -c 'for i in $(seq 29); do /bin/true; done'
+# Each CPU counts for itself, and the last one or two of three wait for their third.
+[ "$n" -ge 1 ] && [ "$n" -le 10 ] && [ "$n" -ge $((10 - $(nproc))) ] || fail "$n of 30 execs, not each third"
+cat >"$dir/calls.c" <<'C'
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+__attribute__((noinline)) int called(int n) { __asm__ volatile(""); return n + 1; }
+int main(int argc, char **argv)
+{
+	int n = atoi(argv[1]), sum = 0;
+	volatile char *pages;
+	const struct timespec nap = { .tv_nsec = 50000000 };
+
+	for (int i = 0; i < n; i++)
+		sum += called(i);
+	pages = mmap(NULL, (size_t)n * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	madvise((void *)pages, (size_t)n * 4096, MADV_NOHUGEPAGE);
+	for (int i = 0; i < n; i++)
+		pages[(size_t)i * 4096] = 1;
+	for (int i = 0; i < 6; i++)
+		nanosleep(&nap, NULL);
+	return sum == argc;
+}
+C
+gcc -O1 -o "$dir/calls" "$dir/calls.c" || fail "gcc"
+events "a probe" --uprobe "$dir/calls:called" -- "$dir/calls" 1000
+[ "$n" = 1000 ] || fail "$n calls, not 1000"
+"$offwind" report -n 5 "$dir/e.pb.gz" | grep -qE '^ *100.00% .* calls +called$' || fail "the probe is not in the function called"
+events "every tenth call" --uprobe "$dir/calls:called" -c 10 -- "$dir/calls" 1000
+[ "$n" -ge 95 ] && [ "$n" -le 100 ] || fail "$n of 1000 calls, not each tenth"
+events "page faults" -e page-faults:u -c 1 -- "$dir/calls" 3000
+[ "$n" -ge 3000 ] && [ "$n" -lt 4000 ] || fail "$n page faults, not 3000 and some"
+events "two at once" -e page-faults,cpu-clock --uprobe "$dir/calls:called" -F 499 -- "$dir/calls" 500
+go tool pprof -raw "$dir/e.pb.gz" 2>/dev/null | sed -n '/^Samples:/{n;p}' >"$dir/types"
+sed -i 's/\[dflt\]//' "$dir/types"
+grep -q 'page-faults/count cpu_samples/count cpu/nanoseconds called_samples/count called/count' "$dir/types" || fail "types: $(cat "$dir/types")"
+
+echo "== waiting"
+wall() { go tool pprof -top -sample_index="$1" -unit=ms "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/.* of ([0-9.]+)ms total.*|.*Total samples = ([0-9.]+)ms.*/\1\2/p' | head -n 1; }
+events "off-cpu" --off-cpu -- "$dir/calls" 10
+off=$(wall off_cpu); all=$(wall wall)
+# Six naps of 50 ms; a busy machine wakes it later.
+awk -v off="${off:-0}" -v all="${all:-0}" 'BEGIN { exit !(off >= 300 && off < 3000 && all >= off) }' || fail "waited ${off:-?} ms, ${all:-?} in all, not 300"
+go tool pprof -top -sample_index=off_cpu "$dir/e.pb.gz" 2>/dev/null | grep -q 'nanosleep' || fail "it does not say where it waits"
+events "off-cpu, long ones" --off-cpu=40ms -- "$dir/calls" 10
+n=$(go tool pprof -top -sample_index=off_cpu_samples "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/^Showing nodes accounting for ([0-9]+),.*/\1/p')
+[ "${n:-0}" = 6 ] || fail "${n:-no} waits of 40 ms or more, not 6"
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
