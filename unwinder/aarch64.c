@@ -239,11 +239,13 @@ static enum uw_built built(const uint8_t *code, size_t size)
  * tagging off above it too.  How many bits an address has is the kernel's
  * choice: 39 on phones, 48 (or 52) elsewhere; what is mapped tells which.
  */
-static uint64_t strip(uint64_t pc, uint64_t top)
+static uint64_t strip(uint64_t pc, uint64_t mask, uint64_t top)
 {
+	/* Bit 55 tells user addresses from the kernel's, and tags lie above it. */
+	const uint64_t tagged = ((uint64_t)1 << 56) - 1;
 	unsigned int bits = top <= (uint64_t)1 << 39 ? 39 : top <= (uint64_t)1 << 48 ? 48 : 52;
 
-	return pc & (((uint64_t)1 << bits) - 1);
+	return mask ? pc & ~mask & tagged : pc & (((uint64_t)1 << bits) - 1);
 }
 
 const struct uw_arch uw_arch_aarch64 = {

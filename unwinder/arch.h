@@ -63,8 +63,11 @@ struct uw_arch {
 		     struct uw_rule *rule);
 	/* What the code below the pc, its last size bytes, has built.  NULL: it is not told so. */
 	enum uw_built (*built)(const uint8_t *code, size_t size);
-	/* Takes authentication bits and tags off a code address; user addresses end at top. */
-	uint64_t (*strip)(uint64_t pc, uint64_t top);
+	/*
+	 * Takes authentication bits and tags off a code address.  mask: which bits those
+	 * are; 0: user addresses end at top.
+	 */
+	uint64_t (*strip)(uint64_t pc, uint64_t mask, uint64_t top);
 };
 
 extern const struct uw_arch uw_arch_x86_64;

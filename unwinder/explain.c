@@ -339,9 +339,10 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 			r.sp_low = arch->lr != arch->pc && next->stepper != UW_STEPPER_LEAF;
 		}
 		/* The last frame's step is told, but led nowhere that was kept. */
-		step.differs = next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
-					arch->strip(r.machine.regs.value[arch->pc],
-						    uw_space_top(space)) != next->pc);
+		step.differs =
+			next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
+				 arch->strip(r.machine.regs.value[arch->pc], thread->code_mask,
+					     uw_space_top(space)) != next->pc);
 		fn(ctx, &step);
 		if (step.differs)
 			break;

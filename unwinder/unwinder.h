@@ -225,6 +225,11 @@ struct uw_thread {
 	struct uw_regs regs;
 	uw_read_fn read; /* captured memory; read-only file contents are added by the walk */
 	void *ctx;
+	/*
+	 * aarch64: which bits of a code address hold its authentication code, where the
+	 * source knows (NT_ARM_PAC_MASK); 0: told by how far up memory is mapped.
+	 */
+	uint64_t code_mask;
 };
 
 /* ---- walking ------------------------------------------------------------- */

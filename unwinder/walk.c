@@ -195,7 +195,7 @@ static int begin(struct uw_walking *w, struct uw_space *space, struct uw_worker 
 	w->thread = thread;
 	w->out = out;
 	w->tag = uw_hot_tag(&worker->hot, uw_space_id(space));
-	w->mask = arch->strip(UINT64_MAX, uw_space_top(space));
+	w->mask = arch->strip(UINT64_MAX, thread->code_mask, uw_space_top(space));
 	w->machine.arch = arch;
 	w->machine.regs = thread->regs;
 	w->machine.read = read_memory;

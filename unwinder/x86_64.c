@@ -192,8 +192,9 @@ static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t
 	return true;
 }
 
-static uint64_t strip(uint64_t pc, uint64_t top)
+static uint64_t strip(uint64_t pc, uint64_t mask, uint64_t top)
 {
+	(void)mask;
 	(void)top;
 	return pc;
 }

@@ -210,7 +210,8 @@ static size_t user_frames(struct pipeline *p, const struct event_sample *s, stru
 	};
 	struct uw_thread thread = { .regs = s->regs,
 				    .read = s->read ? read_sample : uw_memory_read,
-				    .ctx = &memory }; /* regions come first in it */
+				    .ctx = &memory, /* regions come first in it */
+				    .code_mask = s->code_mask };
 	struct uw_stack stack = { .frames = p->user, .max_frames = p->options.max_frames };
 
 	/* Of a 32-bit thread it is known where it stands, and not yet how to go on. */

@@ -328,6 +328,18 @@ static char *read_comm(uint32_t pid, uint32_t tid)
 	return strdup(comm);
 }
 
+/* 0 where the machine has no pointer authentication. */
+static uint64_t read_code_mask(uint32_t tid)
+{
+	uint64_t masks[2] = { 0 }; /* struct user_pac_mask: of data, of code */
+	struct iovec io = { .iov_base = masks, .iov_len = sizeof(masks) };
+
+	if (ptrace(PTRACE_GETREGSET, (pid_t)tid, (void *)NT_ARM_PAC_MASK, &io) ||
+	    io.iov_len != sizeof(masks))
+		return 0;
+	return masks[1];
+}
+
 static int add_thread(struct attached *a, const struct tracee *t)
 {
 	struct frozen_thread thread = { .tid = t->tid };
@@ -350,6 +362,8 @@ static int add_thread(struct attached *a, const struct tracee *t)
 	}
 	a->frozen.source.info.machine = machine;
 	regset_read(machine, bytes, &thread.regs);
+	if (machine == EM_AARCH64)
+		thread.code_mask = read_code_mask(t->tid);
 	thread.comm = read_comm(a->frozen.pid, t->tid);
 	if (!thread.comm ||
 	    asprintf(&thread.name, "%" PRIu32 ":%" PRIu32, a->frozen.pid, t->tid) < 0) {

@@ -250,6 +250,20 @@ static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 	return frozen_add_thread(&c->frozen, &thread);
 }
 
+/* struct user_pac_mask: of data, then of code; the thread is the one before. */
+static int on_pac_mask(struct core *c, uint64_t off, uint32_t size)
+{
+	uint8_t bytes[16];
+	int err;
+
+	if (size != sizeof(bytes) || !c->frozen.n_threads)
+		return 0;
+	err = read_at(c, off, bytes, size);
+	if (!err)
+		c->frozen.threads[c->frozen.n_threads - 1].code_mask = u64(bytes + 8);
+	return err;
+}
+
 static int on_prpsinfo(struct core *c, uint64_t off, uint32_t size)
 {
 	uint8_t bytes[PRPSINFO_SIZE];
@@ -348,6 +362,12 @@ static int read_notes(struct core *c, uint64_t off, uint64_t size)
 				err = on_auxv(c, desc, desc_size);
 			else if (type == NT_FILE)
 				err = on_file(c, desc, desc_size);
+			if (err)
+				return err;
+		}
+		if (name_size == 6 && have >= 18 && !memcmp(head + 12, "LINUX", 6) &&
+		    type == NT_ARM_PAC_MASK && c->frozen.source.info.machine == EM_AARCH64) {
+			err = on_pac_mask(c, desc, desc_size);
 			if (err)
 				return err;
 		}

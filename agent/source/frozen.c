@@ -111,6 +111,7 @@ static void give_thread(const struct frozen *f, const struct frozen_thread *t, s
 		.period = 1,
 		.has_user_regs = true,
 		.regs = t->regs,
+		.code_mask = t->code_mask,
 		.regions = t->regions,
 		.n_regions = t->n_regions,
 		.read = f->read,

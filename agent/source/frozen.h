@@ -11,6 +11,7 @@
 struct frozen_thread {
 	uint32_t tid;
 	struct uw_regs regs;
+	uint64_t code_mask;		 /* see struct uw_thread */
 	char *name;			 /* of the sample; owned, as are those below */
 	char *comm;			 /* NULL: as the process */
 	const struct uw_region *regions; /* array owned, its bytes are not */

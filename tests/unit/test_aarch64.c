@@ -269,14 +269,21 @@ static void test_strip(void)
 	uint64_t pac = (uint64_t)0x5a << 48 | (uint64_t)1 << 47;
 
 	/* 39 bits of address: bits 39 to 54 are the code's (0x007fff8000000000). */
-	CHECK(ARM->strip(pac | 0x7e7eec7e6c, (uint64_t)1 << 39) == 0x7e7eec7e6c, "39 bits");
-	CHECK(ARM->strip((uint64_t)0x1234 << 48 | 0xffff80001234, (uint64_t)1 << 48) ==
+	CHECK(ARM->strip(pac | 0x7e7eec7e6c, 0, (uint64_t)1 << 39) == 0x7e7eec7e6c, "39 bits");
+	CHECK(ARM->strip((uint64_t)0x1234 << 48 | 0xffff80001234, 0, (uint64_t)1 << 48) ==
 		      0xffff80001234,
 	      "48 bits");
-	CHECK(ARM->strip((uint64_t)0xfff << 52 | 0xfffff80001234, (uint64_t)1 << 52) ==
+	CHECK(ARM->strip((uint64_t)0xfff << 52 | 0xfffff80001234, 0, (uint64_t)1 << 52) ==
 		      0xfffff80001234,
 	      "52 bits");
-	CHECK(ARM->strip(0x400123, 0x500000) == 0x400123, "one without");
+	CHECK(ARM->strip(0x400123, 0, 0x500000) == 0x400123, "one without");
+	/* The kernel's own word (arch/arm64/kernel/ptrace.c: bits 54 down to the address size). */
+	CHECK(ARM->strip((uint64_t)0x7f << 48 | 0x0000aaaa12345678, (uint64_t)0x7f << 48,
+			 (uint64_t)1 << 39) == 0x0000aaaa12345678,
+	      "as the kernel told");
+	CHECK(ARM->strip((uint64_t)0xb400 << 48 | pac | 0x7e12345678, 0x007fff8000000000, 0) ==
+		      0x7e12345678,
+	      "and a tag above");
 }
 
 /* ---- walks ------------------------------------------------------------------------------ */
