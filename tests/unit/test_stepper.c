@@ -30,6 +30,8 @@ static struct uw_space *generated(void)
 	return space;
 }
 
+static uint64_t rbp = 1;
+
 static struct uw_stack walk(struct uw_space *space, struct uw_worker *worker, uint64_t pc)
 {
 	struct uw_region region = { .addr = STACK, .size = sizeof(words), .bytes = (void *)words };
@@ -39,7 +41,7 @@ static struct uw_stack walk(struct uw_space *space, struct uw_worker *worker, ui
 
 	thread.regs.value[UW_X86_64_RIP] = pc;
 	thread.regs.value[UW_X86_64_RSP] = STACK;
-	thread.regs.value[UW_X86_64_RBP] = 1;
+	thread.regs.value[UW_X86_64_RBP] = rbp;
 	thread.regs.known = 1 << UW_X86_64_RIP | 1 << UW_X86_64_RSP | 1 << UW_X86_64_RBP;
 	uw_walk(space, worker, &thread, &stack);
 	return stack;
@@ -303,11 +305,67 @@ static void test_scan(void)
 	uw_steppers_free(group);
 }
 
+/* The word at sp if a call precedes it, the frame pointer, the scan; the better call first. */
+static void test_order_of_guesses(void)
+{
+	enum {
+		NO_CALL = CODE + 0x40,
+		OF_THIS = CODE + 0x105,
+		OF_OTHER = CODE + 0x125,
+		INDIRECT = CODE + 0x142
+	};
+	static const struct {
+		const char *name;
+		uint64_t at_sp, by_fp; /* 0: there is no frame pointer */
+		enum uw_stepper stepper;
+		enum uw_confidence confidence;
+	} cases[] = {
+		{ "its own call", OF_THIS, INDIRECT, UW_STEPPER_LEAF, UW_CONFIDENCE_CHECKED },
+		{ "any call", INDIRECT, INDIRECT, UW_STEPPER_LEAF, UW_CONFIDENCE_CHECKED },
+		{ "any call, but its own", INDIRECT, OF_THIS, UW_STEPPER_FP,
+		  UW_CONFIDENCE_CHECKED },
+		{ "another's call", OF_OTHER, INDIRECT, UW_STEPPER_FP, UW_CONFIDENCE_CHECKED },
+		{ "two others' calls", OF_OTHER, OF_OTHER, UW_STEPPER_FP, UW_CONFIDENCE_CHECKED },
+		{ "another's call alone", OF_OTHER, 0, UW_STEPPER_LEAF, UW_CONFIDENCE_CHECKED },
+		{ "no call", NO_CALL, INDIRECT, UW_STEPPER_FP, UW_CONFIDENCE_CHECKED },
+		{ "neither", NO_CALL, NO_CALL, UW_STEPPER_SCAN, UW_CONFIDENCE_GUESS },
+		{ "no frame pointer", NO_CALL, 0, UW_STEPPER_SCAN, UW_CONFIDENCE_GUESS },
+	};
+	struct uw_object *object = NULL;
+	struct uw_space *space = plain(&object);
+	struct uw_steppers *group = NULL;
+	struct uw_worker *worker = NULL;
+
+	CHECK(uw_steppers_new(&group) == 0 && uw_worker_new(&worker) == 0, "group");
+	CHECK(uw_steppers_enable(group, "scan", true) == 0, "on");
+	uw_space_use(space, group);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct uw_stack s;
+
+		memset(words, 0, sizeof(words));
+		words[0] = cases[i].at_sp;
+		rbp = cases[i].by_fp ? STACK + 32 : 1;
+		words[4] = STACK + 80;
+		words[5] = cases[i].by_fp;
+		words[7] = INDIRECT; /* for the scan */
+		s = walk(space, worker, CODE + 0x10);
+		CHECK(s.n_frames >= 2 && frames[1].stepper == cases[i].stepper &&
+			      frames[1].confidence == cases[i].confidence,
+		      cases[i].name);
+	}
+	rbp = 1;
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_object_put(object);
+	uw_steppers_free(group);
+}
+
 int main(void)
 {
 	test_a_stepper_of_ones_own();
 	test_outside_all_mappings();
 	test_order();
 	test_scan();
+	test_order_of_guesses();
 	return check_done();
 }
