@@ -1,77 +1,8 @@
 #include "unwinder/bytes.h"
 
-#include <errno.h>
 #include <string.h>
 
-/* The only bounds check in this file: every read passes through it. */
-static const uint8_t *advance(struct uw_bytes *b, uint64_t size)
-{
-	const uint8_t *start = b->pos;
-
-	if (b->err || size > (uint64_t)(b->end - start)) {
-		b->err = -EBADMSG;
-		return NULL;
-	}
-	b->pos += size;
-	return start;
-}
-
-/* Compilers make one load of this where the host is little-endian. */
-static uint64_t little(const uint8_t *p, unsigned int size)
-{
-	uint64_t value = 0;
-
-	for (unsigned int i = 0; i < size; i++)
-		value |= (uint64_t)p[i] << (8 * i);
-	return value;
-}
-
-struct uw_bytes uw_bytes_of(const void *data, size_t size)
-{
-	const uint8_t *start = data;
-
-	return (struct uw_bytes){ .pos = start, .end = size ? start + size : start };
-}
-
-bool uw_bytes_done(const struct uw_bytes *b)
-{
-	return b->err || b->pos == b->end;
-}
-
-uint64_t uw_bytes_left(const struct uw_bytes *b)
-{
-	return b->err ? 0 : (uint64_t)(b->end - b->pos);
-}
-
-uint8_t uw_bytes_u8(struct uw_bytes *b)
-{
-	const uint8_t *p = advance(b, 1);
-
-	return p ? *p : 0;
-}
-
-uint16_t uw_bytes_u16(struct uw_bytes *b)
-{
-	const uint8_t *p = advance(b, 2);
-
-	return p ? (uint16_t)little(p, 2) : 0;
-}
-
-uint32_t uw_bytes_u32(struct uw_bytes *b)
-{
-	const uint8_t *p = advance(b, 4);
-
-	return p ? (uint32_t)little(p, 4) : 0;
-}
-
-uint64_t uw_bytes_u64(struct uw_bytes *b)
-{
-	const uint8_t *p = advance(b, 8);
-
-	return p ? little(p, 8) : 0;
-}
-
-uint64_t uw_bytes_uleb(struct uw_bytes *b)
+uint64_t uw_bytes_uleb_long(struct uw_bytes *b)
 {
 	uint64_t value = 0;
 
@@ -110,18 +41,6 @@ int64_t uw_bytes_sleb(struct uw_bytes *b)
 	return 0;
 }
 
-void uw_bytes_skip(struct uw_bytes *b, uint64_t size)
-{
-	(void)advance(b, size);
-}
-
-struct uw_bytes uw_bytes_take(struct uw_bytes *b, uint64_t size)
-{
-	const uint8_t *start = advance(b, size);
-
-	return (struct uw_bytes){ .pos = start ? start : b->pos, .end = b->pos, .err = b->err };
-}
-
 const char *uw_bytes_string(struct uw_bytes *b)
 {
 	uint64_t left = uw_bytes_left(b);
@@ -131,5 +50,5 @@ const char *uw_bytes_string(struct uw_bytes *b)
 		b->err = -EBADMSG;
 		return "";
 	}
-	return (const char *)advance(b, (uint64_t)(nul - b->pos) + 1);
+	return (const char *)uw_bytes_advance(b, (uint64_t)(nul - b->pos) + 1);
 }

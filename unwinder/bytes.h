@@ -2,6 +2,7 @@
 #ifndef UNWINDER_BYTES_H
 #define UNWINDER_BYTES_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
  * The first failed read sets err and leaves pos where the damage was met;
  * every read after it returns 0.  A parser decodes a whole entry and tests
  * err once, before it uses any of the values.  Numbers are little-endian.
+ * What is read once a row or an entry stands here, to be part of its caller.
  */
 struct uw_bytes {
 	const uint8_t *pos; /* next unread byte */
@@ -18,21 +20,97 @@ struct uw_bytes {
 	int err;	    /* 0 or -EBADMSG */
 };
 
-struct uw_bytes uw_bytes_of(const void *data, size_t size); /* (NULL, 0) is fine */
-bool uw_bytes_done(const struct uw_bytes *b);		    /* at the end, or failed */
-uint64_t uw_bytes_left(const struct uw_bytes *b);	    /* 0 after a failure */
+/* The only bounds check in this file: every read passes through it. */
+static inline const uint8_t *uw_bytes_advance(struct uw_bytes *b, uint64_t size)
+{
+	const uint8_t *start = b->pos;
 
-uint8_t uw_bytes_u8(struct uw_bytes *b);
-uint16_t uw_bytes_u16(struct uw_bytes *b);
-uint32_t uw_bytes_u32(struct uw_bytes *b);
-uint64_t uw_bytes_u64(struct uw_bytes *b);
-uint64_t uw_bytes_uleb(struct uw_bytes *b); /* DWARF 5 §7.6, up to 64 bits */
+	if (__builtin_expect(b->err || size > (uint64_t)(b->end - start), 0)) {
+		b->err = -EBADMSG;
+		return NULL;
+	}
+	b->pos += size;
+	return start;
+}
+
+/* (NULL, 0) is fine. */
+static inline struct uw_bytes uw_bytes_of(const void *data, size_t size)
+{
+	const uint8_t *start = data;
+
+	return (struct uw_bytes){ .pos = start, .end = size ? start + size : start };
+}
+
+/* At the end, or failed. */
+static inline bool uw_bytes_done(const struct uw_bytes *b)
+{
+	return b->err || b->pos == b->end;
+}
+
+/* 0 after a failure. */
+static inline uint64_t uw_bytes_left(const struct uw_bytes *b)
+{
+	return b->err ? 0 : (uint64_t)(b->end - b->pos);
+}
+
+/* Compilers make one load of this where the host is little-endian. */
+static inline uint32_t uw_bytes_little(const uint8_t *p)
+{
+	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline uint8_t uw_bytes_u8(struct uw_bytes *b)
+{
+	const uint8_t *p = uw_bytes_advance(b, 1);
+
+	return p ? *p : 0;
+}
+
+static inline uint16_t uw_bytes_u16(struct uw_bytes *b)
+{
+	const uint8_t *p = uw_bytes_advance(b, 2);
+
+	return p ? (uint16_t)((uint32_t)p[0] | (uint32_t)p[1] << 8) : 0;
+}
+
+static inline uint32_t uw_bytes_u32(struct uw_bytes *b)
+{
+	const uint8_t *p = uw_bytes_advance(b, 4);
+
+	return p ? uw_bytes_little(p) : 0;
+}
+
+static inline uint64_t uw_bytes_u64(struct uw_bytes *b)
+{
+	const uint8_t *p = uw_bytes_advance(b, 8);
+
+	return p ? uw_bytes_little(p) | (uint64_t)uw_bytes_little(p + 4) << 32 : 0;
+}
+
+uint64_t uw_bytes_uleb_long(struct uw_bytes *b);
+
+/* DWARF 5 §7.6, up to 64 bits; nearly all have one byte. */
+static inline uint64_t uw_bytes_uleb(struct uw_bytes *b)
+{
+	if (__builtin_expect(!b->err && b->pos != b->end && *b->pos < 0x80, 1))
+		return *b->pos++;
+	return uw_bytes_uleb_long(b);
+}
+
 int64_t uw_bytes_sleb(struct uw_bytes *b);
 
-void uw_bytes_skip(struct uw_bytes *b, uint64_t size);
+static inline void uw_bytes_skip(struct uw_bytes *b, uint64_t size)
+{
+	(void)uw_bytes_advance(b, size);
+}
 
 /* The next size bytes as a cursor of their own; it inherits b's failure. */
-struct uw_bytes uw_bytes_take(struct uw_bytes *b, uint64_t size);
+static inline struct uw_bytes uw_bytes_take(struct uw_bytes *b, uint64_t size)
+{
+	const uint8_t *start = uw_bytes_advance(b, size);
+
+	return (struct uw_bytes){ .pos = start ? start : b->pos, .end = b->pos, .err = b->err };
+}
 
 /* A NUL-terminated string inside the bytes, or "" and a failure. */
 const char *uw_bytes_string(struct uw_bytes *b);

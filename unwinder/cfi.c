@@ -126,16 +126,32 @@ static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, 
 	return head->body.err;
 }
 
-uint64_t uw_cfi_next(const struct uw_cfi *cfi, uint64_t off, uint64_t *n_fdes)
+uint64_t uw_cfi_count(const struct uw_cfi *cfi)
 {
-	struct head head;
-	uint64_t next = off;
-	int err = read_head(cfi, off, &head, &next);
+	uint64_t n = 0, off = 0;
 
-	if (err == -ENOENT && cfi->to_terminator)
-		return off;
-	*n_fdes += !err && !head.cie;
-	return next;
+	while (off < cfi->size) {
+		const uint8_t *at = cfi->data + off;
+		uint64_t left = cfi->size - off, next = off;
+		uint32_t length = left < 8 ? 0 : uw_bytes_little(at);
+		struct head head;
+		int err;
+
+		/* All entries but the last are of this kind. */
+		if (length >= 4 && length < 0xfffffff0 && length <= left - 4) {
+			uint32_t id = uw_bytes_little(at + 4);
+
+			n += id != (cfi->eh ? 0 : UINT32_MAX);
+			off += 4 + (uint64_t)length;
+			continue;
+		}
+		err = read_head(cfi, off, &head, &next);
+		if (next <= off || (err == -ENOENT && cfi->to_terminator))
+			break;
+		n += !err && !head.cie;
+		off = next;
+	}
+	return n;
 }
 
 static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const char *letters,

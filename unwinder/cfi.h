@@ -51,8 +51,8 @@ struct uw_fde {
  */
 int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next);
 
-/* Where the entry behind that at off begins, off where there is none; counts FDEs into *n_fdes. */
-uint64_t uw_cfi_next(const struct uw_cfi *cfi, uint64_t off, uint64_t *n_fdes);
+/* How many FDEs there are, by the heads of all entries alone. */
+uint64_t uw_cfi_count(const struct uw_cfi *cfi);
 
 /* The row that covers lookup, which lies in the FDE (or in padding behind it: its last row). */
 int uw_cfi_rule(const struct uw_cfi *cfi, const struct uw_fde *fde, uint64_t lookup,

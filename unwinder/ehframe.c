@@ -41,16 +41,28 @@ int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t
 	table->n = n;
 	table->encoding = encoding;
 	table->width = (uint8_t)width;
+	table->common = encoding == (UW_PE_DATAREL | UW_PE_SDATA4);
 	return 0;
 }
 
-/* The i-th entry's start (which 0) or FDE address (which 1). */
-static int table_get(const struct uw_hdr *table, uint64_t i, unsigned int which, uint64_t *out)
+static int table_get_slowly(const struct uw_hdr *table, uint64_t i, unsigned int which,
+			    uint64_t *out)
 {
 	struct uw_bytes b = table->entries;
 
 	uw_bytes_skip(&b, (2 * i + which) * table->width);
 	return uw_pointer_read(&b, &table->bases, table->encoding, out);
+}
+
+/* The i-th entry's start (which 0) or FDE address (which 1); i < table->n. */
+static inline int table_get(const struct uw_hdr *table, uint64_t i, unsigned int which,
+			    uint64_t *out)
+{
+	if (!table->common)
+		return table_get_slowly(table, i, which, out);
+	*out = table->bases.data +
+	       (uint64_t)(int32_t)uw_bytes_little(table->entries.pos + (2 * i + which) * 4);
+	return 0;
 }
 
 /* How many entries start at or before lookup, if the table is sorted. */
@@ -207,11 +219,8 @@ static bool table_is_whole(struct uw_frames *frames)
 			sorted = !table_get(&frames->table, i, 0, &start) && start >= last;
 			last = start;
 		}
-		for (uint64_t off = 0, next; sorted && off < frames->cfi.size; off = next) {
-			next = uw_cfi_next(&frames->cfi, off, &n);
-			if (next <= off)
-				break;
-		}
+		if (sorted)
+			n = uw_cfi_count(&frames->cfi);
 		/* Whoever comes second finds the same. */
 		whole = sorted && n == frames->table.n ? 1 : -1;
 		atomic_store_explicit(&frames->whole, whole, memory_order_relaxed);

@@ -24,6 +24,7 @@ struct uw_hdr {
 	uint64_t n;
 	uint8_t encoding;
 	uint8_t width;	       /* of one number; an entry has two */
+	bool common;	       /* signed 32-bit distances from the header, as linkers write them */
 	uint64_t frames_vaddr; /* of .eh_frame, as the header says */
 	bool has_frames;
 };

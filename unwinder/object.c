@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "unwinder/elf.h"
+#include "unwinder/memo.h"
 #include "unwinder/procs.h"
 #include "unwinder/row.h"
 #include "unwinder/table.h"
@@ -51,6 +52,7 @@ struct uw_object {
 	_Atomic(struct compiled *) compiled;
 	_Atomic(struct uw_procs *) procs;
 	atomic_uint_fast64_t n_parsed;
+	struct uw_memo memo; /* of an object without a compiled table */
 };
 
 struct compiled {
@@ -304,6 +306,7 @@ void uw_object_put(struct uw_object *object)
 	free(object->mini_data);
 	free_compiled(atomic_load_explicit(&object->compiled, memory_order_relaxed));
 	free_procs(atomic_load_explicit(&object->procs, memory_order_relaxed));
+	uw_memo_fini(&object->memo);
 	free(object);
 }
 
@@ -724,6 +727,7 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 {
 	const struct uw_table *table = uw_object_table(object);
 	const int16_t *ext;
+	uint64_t key = lookup | (uint64_t)exact << 63;
 	struct uw_rule rule;
 	struct uw_row row;
 	uint64_t found;
@@ -737,11 +741,16 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 			return 0;
 		}
 	}
+	/* No file has code in the upper half, where lookup would be taken for another's key. */
+	if (!(lookup >> 62) && uw_memo_find(&object->memo, key, word, stepper))
+		return 0;
 	err = uw_object_interpret(object, lookup, exact, &rule);
 	if (err)
 		return err;
 	*word = uw_row_of(object->arch, &rule, &row) ? TABLE_SLOW : row.word;
 	*stepper = rule.stepper;
+	if (!(lookup >> 62))
+		uw_memo_keep(&object->memo, key, *word, *stepper, object->eh.cfi.size);
 	return 0;
 }
 
