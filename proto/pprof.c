@@ -1,18 +1,22 @@
 #include "proto/pprof.h"
 
 #include "proto/arena.h"
-#include "proto/profile.pb-c.h"
 #include "proto/utf8.h"
 
 #include <errno.h>
+#include <libdeflate.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
-/* A growing array of pointers or numbers, one machine word an element. */
-struct list {
-	void *items;
+/*
+ * Messages are encoded as they are named: what a profile repeats has hundreds of
+ * thousands of them.  Everything that stands in one row in the file has a buffer;
+ * they are joined when it is written.
+ */
+struct buffer {
+	uint8_t *bytes;
 	size_t n, room;
 };
 
@@ -25,13 +29,33 @@ struct table {
 	size_t n, room; /* room: a power of two */
 };
 
+/* What is told apart by up to three numbers, by index: ids are indices + 1. */
+struct key {
+	uint64_t part[3];
+};
+
+struct keys {
+	struct key *items;
+	size_t n, room;
+	struct table table;
+};
+
+struct text {
+	const char *bytes; /* in the arena, NUL-terminated */
+	size_t size;
+};
+
 struct pprof {
 	int err;
 	struct arena arena;
-	Perftools__Profiles__Profile profile;
-	struct list types, samples, mappings, locations, functions, strings, comments;
-	struct list labels; /* handle - 1 → Label, shared by the samples */
-	struct table string_table, function_table, location_table, label_table;
+	struct buffer types, samples, mappings, locations, functions, strings;
+	struct buffer period_type, comments; /* the latter without its head: it is packed */
+	size_t n_types, n_samples, n_mappings;
+	struct keys location_keys, function_keys, label_keys;
+	struct text *texts;
+	size_t n_texts, room_texts;
+	struct table string_table;
+	int64_t default_sample_type, period, time_ns, duration_ns;
 };
 
 static void fail(struct pprof *p, int err)
@@ -49,52 +73,159 @@ static void *take(struct pprof *p, size_t size)
 	return memory;
 }
 
-/* Makes room for one more; false on failure. */
-static bool list_grow(struct pprof *p, struct list *list)
+/* Room for one more element of size bytes behind the n there are; false on failure. */
+static bool grow(struct pprof *p, void **items, size_t n, size_t *room, size_t size)
 {
-	size_t room = list->room ? list->room * 2 : 64;
-	void *items;
+	size_t bigger = *room ? *room * 2 : 64;
+	void *moved;
 
-	_Static_assert(sizeof(void *) == sizeof(int64_t), "lists hold either");
 	if (p->err)
 		return false;
-	if (list->n < list->room)
+	if (n < *room)
 		return true;
-	items = realloc(list->items, room * sizeof(void *));
-	if (!items) {
+	moved = reallocarray(*items, bigger, size);
+	if (!moved) {
 		fail(p, -ENOMEM);
 		return false;
 	}
-	list->items = items;
-	list->room = room;
+	*items = moved;
+	*room = bigger;
 	return true;
 }
 
-static bool list_add(struct pprof *p, struct list *list, void *item)
+/* ---- the wire format (protobuf.dev/programming-guides/encoding) ----------- */
+
+enum { VARINT = 0, LEN = 2 };
+enum { VARINT_MAX = 10 };
+
+/* Numbers of fields, as in profile.proto. */
+enum {
+	PROFILE_SAMPLE_TYPE = 1,
+	PROFILE_SAMPLE,
+	PROFILE_MAPPING,
+	PROFILE_LOCATION,
+	PROFILE_FUNCTION,
+	PROFILE_STRING_TABLE,
+	PROFILE_TIME_NANOS = 9,
+	PROFILE_DURATION_NANOS,
+	PROFILE_PERIOD_TYPE,
+	PROFILE_PERIOD,
+	PROFILE_COMMENT,
+	PROFILE_DEFAULT_SAMPLE_TYPE
+};
+enum { VALUE_TYPE_TYPE = 1, VALUE_TYPE_UNIT };
+enum { SAMPLE_LOCATION_ID = 1, SAMPLE_VALUE, SAMPLE_LABEL };
+enum { LABEL_KEY = 1, LABEL_STR, LABEL_NUM };
+enum {
+	MAPPING_ID = 1,
+	MAPPING_MEMORY_START,
+	MAPPING_MEMORY_LIMIT,
+	MAPPING_FILE_OFFSET,
+	MAPPING_FILENAME,
+	MAPPING_BUILD_ID,
+	MAPPING_HAS_FUNCTIONS,
+	MAPPING_HAS_FILENAMES,
+	MAPPING_HAS_LINE_NUMBERS,
+	MAPPING_HAS_INLINE_FRAMES
+};
+enum { LOCATION_ID = 1, LOCATION_MAPPING_ID, LOCATION_ADDRESS, LOCATION_LINE };
+enum { LINE_FUNCTION_ID = 1, LINE_LINE };
+enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILENAME };
+
+/* The largest message of numbers alone: a mapping. */
+enum { SMALL_MAX = 10 * (1 + VARINT_MAX) };
+
+static size_t varint_size(uint64_t value)
 {
-	if (!list_grow(p, list))
-		return false;
-	((void **)list->items)[list->n++] = item;
-	return true;
+	return (size_t)(70 - __builtin_clzll(value | 1)) / 7;
 }
 
-static bool list_add_number(struct pprof *p, struct list *list, int64_t number)
+static uint8_t *put_varint(uint8_t *at, uint64_t value)
 {
-	if (!list_grow(p, list))
-		return false;
-	((int64_t *)list->items)[list->n++] = number;
-	return true;
+	for (; value >= 0x80; value >>= 7)
+		*at++ = (uint8_t)(value | 0x80);
+	*at++ = (uint8_t)value;
+	return at;
 }
 
-/* FNV-1a with a final mix; good enough against accidents, and nobody waits on a profile. */
+/* Of fields up to 15. */
+static uint8_t *put_tag(uint8_t *at, unsigned int field, unsigned int type)
+{
+	*at++ = (uint8_t)(field << 3 | type);
+	return at;
+}
+
+static size_t number_size(uint64_t value)
+{
+	return value ? 1 + varint_size(value) : 0;
+}
+
+/* Zero is what a reader finds where nothing is. */
+static uint8_t *put_number(uint8_t *at, unsigned int field, uint64_t value)
+{
+	return value ? put_varint(put_tag(at, field, VARINT), value) : at;
+}
+
+/* A place for size bytes behind those there are, which the caller fills; NULL on failure. */
+static uint8_t *more(struct pprof *p, struct buffer *b, size_t size)
+{
+	uint8_t *at;
+
+	if (p->err)
+		return NULL;
+	if (size > b->room - b->n) {
+		size_t room = b->room + b->room / 2 + size + 256;
+		uint8_t *bytes = realloc(b->bytes, room);
+
+		if (!bytes) {
+			fail(p, -ENOMEM);
+			return NULL;
+		}
+		b->bytes = bytes;
+		b->room = room;
+	}
+	at = b->bytes + b->n;
+	b->n += size;
+	return at;
+}
+
+/* The head of a message of size bytes and a place for these. */
+static uint8_t *more_message(struct pprof *p, struct buffer *b, unsigned int field, size_t size)
+{
+	uint8_t *at = more(p, b, 1 + varint_size(size) + size);
+
+	return at ? put_varint(put_tag(at, field, LEN), size) : NULL;
+}
+
+/* A message whose fields stand in [fields, end). */
+static void add_message(struct pprof *p, struct buffer *b, unsigned int field,
+			const uint8_t *fields, const uint8_t *end)
+{
+	uint8_t *at = more_message(p, b, field, (size_t)(end - fields));
+
+	if (at)
+		memcpy(at, fields, (size_t)(end - fields));
+}
+
+/* ---- what is there already -------------------------------------------------- */
+
+/* Eight bytes a round; good enough against accidents, and nobody waits on a profile. */
 static uint64_t hash_bytes(const void *bytes, size_t size)
 {
 	const uint8_t *b = bytes;
-	uint64_t h = 0xcbf29ce484222325;
+	uint64_t h = size, word;
 
-	for (size_t i = 0; i < size; i++)
-		h = (h ^ b[i]) * 0x100000001b3;
-	h ^= h >> 32;
+	for (; size >= 8; size -= 8, b += 8) {
+		memcpy(&word, b, 8);
+		h = (h ^ word) * 0x9e3779b97f4a7c15;
+		h ^= h >> 32;
+	}
+	if (size) {
+		word = 0;
+		memcpy(&word, b, size);
+		h = (h ^ word) * 0x9e3779b97f4a7c15;
+		h ^= h >> 32;
+	}
 	h *= 0xd6e8feb86659fd93;
 	return h ^ h >> 32;
 }
@@ -150,43 +281,105 @@ static void table_fill(struct table *t, struct slot *slot, uint64_t hash, uint64
 	t->n++;
 }
 
-static bool same_string(const struct pprof *p, uint64_t index, const void *key)
+struct wanted {
+	const struct keys *keys;
+	const struct key *key;
+};
+
+static bool same_key(const struct pprof *p, uint64_t index, const void *ctx)
 {
-	return !strcmp(((char **)p->strings.items)[index], key);
+	const struct wanted *want = ctx;
+
+	(void)p;
+	return !memcmp(&want->keys->items[index], want->key, sizeof(*want->key));
+}
+
+/* The id of key; *fresh: it is a new one.  0 on failure. */
+static uint64_t id_of(struct pprof *p, struct keys *keys, const struct key *key, bool *fresh)
+{
+	struct wanted want = { .keys = keys, .key = key };
+	uint64_t hash = hash_bytes(key, sizeof(*key));
+	struct slot *slot = table_find(p, &keys->table, hash, same_key, &want);
+	void *items = keys->items;
+
+	*fresh = false;
+	if (!slot)
+		return 0;
+	if (slot->index)
+		return slot->index;
+	if (!grow(p, &items, keys->n, &keys->room, sizeof(*keys->items)))
+		return 0;
+	keys->items = items;
+	keys->items[keys->n] = *key;
+	table_fill(&keys->table, slot, hash, keys->n);
+	*fresh = true;
+	return ++keys->n;
+}
+
+static bool same_text(const struct pprof *p, uint64_t index, const void *key)
+{
+	const struct text *have = &p->texts[index], *want = key;
+
+	return have->size == want->size && !memcmp(have->bytes, want->bytes, want->size);
+}
+
+/* A text that is not there yet; slot is where it belongs. */
+static uint64_t add_text(struct pprof *p, const struct text *text, uint64_t hash, struct slot *slot)
+{
+	void *items = p->texts;
+	uint8_t *at;
+
+	if (!grow(p, &items, p->n_texts, &p->room_texts, sizeof(*p->texts)))
+		return 0;
+	p->texts = items;
+	at = more_message(p, &p->strings, PROFILE_STRING_TABLE, text->size);
+	if (!at)
+		return 0;
+	if (text->size)
+		memcpy(at, text->bytes, text->size);
+	p->texts[p->n_texts] = *text;
+	table_fill(&p->string_table, slot, hash, p->n_texts);
+	return p->n_texts++;
 }
 
 /* Index of a text in the string table; 0 (the empty one) on failure. */
-static int64_t intern(struct pprof *p, const char *text)
+static uint64_t intern(struct pprof *p, const char *string)
 {
-	size_t size = text ? strlen(text) : 0;
+	struct text text = { .bytes = string ? string : "", .size = string ? strlen(string) : 0 };
 	uint64_t hash;
 	struct slot *slot;
 	char *copy;
 
-	if (!size && p->strings.n)
+	if (!text.size && p->n_texts)
 		return 0;
-	if (!utf8_valid(text, size)) {
-		copy = take(p, utf8_repaired_size(size));
-		if (!copy)
-			return 0;
-		size = utf8_repair(text, size, copy);
-		text = copy;
-	}
-	hash = hash_bytes(text, size);
-	slot = table_find(p, &p->string_table, hash, same_string, text ? text : "");
+	/* Whatever is there already is valid, so that most need not be looked at. */
+	hash = hash_bytes(text.bytes, text.size);
+	slot = table_find(p, &p->string_table, hash, same_text, &text);
 	if (!slot)
 		return 0;
 	if (slot->index)
-		return (int64_t)slot->index - 1;
-	copy = take(p, size + 1);
-	if (!copy || !list_add(p, &p->strings, copy))
+		return slot->index - 1;
+	if (!utf8_valid(text.bytes, text.size)) {
+		copy = take(p, utf8_repaired_size(text.size));
+		if (!copy)
+			return 0;
+		text.size = utf8_repair(string, text.size, copy);
+		text.bytes = copy;
+		hash = hash_bytes(text.bytes, text.size);
+		slot = table_find(p, &p->string_table, hash, same_text, &text);
+		if (!slot)
+			return 0;
+		return slot->index ? slot->index - 1 : add_text(p, &text, hash, slot);
+	}
+	copy = take(p, text.size + 1);
+	if (!copy)
 		return 0;
-	if (size)
-		memcpy(copy, text, size);
-	copy[size] = '\0';
-	table_fill(&p->string_table, slot, hash, p->strings.n - 1);
-	return (int64_t)p->strings.n - 1;
+	memcpy(copy, text.bytes, text.size + 1);
+	text.bytes = copy;
+	return add_text(p, &text, hash, slot);
 }
+
+/* ---- building -------------------------------------------------------------------- */
 
 int pprof_new(struct pprof **out)
 {
@@ -196,7 +389,6 @@ int pprof_new(struct pprof **out)
 	if (!p)
 		return -ENOMEM;
 	arena_init(&p->arena, SIZE_MAX);
-	perftools__profiles__profile__init(&p->profile);
 	(void)intern(p, ""); /* string_table[0] is "" */
 	if (p->err) {
 		err = p->err;
@@ -207,213 +399,167 @@ int pprof_new(struct pprof **out)
 	return 0;
 }
 
+static void keys_fini(struct keys *keys)
+{
+	free(keys->items);
+	free(keys->table.slots);
+}
+
 void pprof_free(struct pprof *p)
 {
 	if (!p)
 		return;
-	free(p->types.items);
-	free(p->samples.items);
-	free(p->mappings.items);
-	free(p->locations.items);
-	free(p->functions.items);
-	free(p->strings.items);
-	free(p->comments.items);
-	free(p->labels.items);
+	free(p->types.bytes);
+	free(p->samples.bytes);
+	free(p->mappings.bytes);
+	free(p->locations.bytes);
+	free(p->functions.bytes);
+	free(p->strings.bytes);
+	free(p->period_type.bytes);
+	free(p->comments.bytes);
+	keys_fini(&p->location_keys);
+	keys_fini(&p->function_keys);
+	keys_fini(&p->label_keys);
+	free(p->texts);
 	free(p->string_table.slots);
-	free(p->function_table.slots);
-	free(p->location_table.slots);
-	free(p->label_table.slots);
 	arena_fini(&p->arena);
 	free(p);
 }
 
-static Perftools__Profiles__ValueType *value_type(struct pprof *p, const char *type,
-						  const char *unit)
+static void add_value_type(struct pprof *p, struct buffer *b, unsigned int field, const char *type,
+			   const char *unit)
 {
-	Perftools__Profiles__ValueType *t = take(p, sizeof(*t));
+	uint8_t fields[SMALL_MAX], *end = fields;
 
-	if (!t)
-		return NULL;
-	perftools__profiles__value_type__init(t);
-	t->type = intern(p, type);
-	t->unit = intern(p, unit);
-	return t;
+	end = put_number(end, VALUE_TYPE_TYPE, intern(p, type));
+	end = put_number(end, VALUE_TYPE_UNIT, intern(p, unit));
+	add_message(p, b, field, fields, end);
 }
 
 void pprof_sample_type(struct pprof *p, const char *type, const char *unit)
 {
-	Perftools__Profiles__ValueType *t;
-
-	if (p->samples.n) {
+	if (p->n_samples) {
 		fail(p, -EINVAL);
 		return;
 	}
-	t = value_type(p, type, unit);
-	if (t)
-		(void)list_add(p, &p->types, t);
+	add_value_type(p, &p->types, PROFILE_SAMPLE_TYPE, type, unit);
+	p->n_types++;
 }
 
 void pprof_default_sample_type(struct pprof *p, const char *type)
 {
-	p->profile.default_sample_type = intern(p, type);
+	p->default_sample_type = (int64_t)intern(p, type);
 }
 
 void pprof_period(struct pprof *p, const char *type, const char *unit, int64_t period)
 {
-	p->profile.period_type = value_type(p, type, unit);
-	p->profile.period = period;
+	p->period_type.n = 0;
+	add_value_type(p, &p->period_type, PROFILE_PERIOD_TYPE, type, unit);
+	p->period = period;
 }
 
 void pprof_time(struct pprof *p, int64_t wall_ns, int64_t duration_ns)
 {
-	p->profile.time_nanos = wall_ns;
-	p->profile.duration_nanos = duration_ns;
+	p->time_ns = wall_ns;
+	p->duration_ns = duration_ns;
 }
 
 void pprof_comment(struct pprof *p, const char *text)
 {
-	(void)list_add_number(p, &p->comments, intern(p, text));
+	uint64_t index = intern(p, text);
+	uint8_t *at = more(p, &p->comments, varint_size(index));
+
+	if (at)
+		(void)put_varint(at, index);
 }
 
 uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping)
 {
-	Perftools__Profiles__Mapping *m = take(p, sizeof(*m));
+	uint8_t fields[SMALL_MAX], *end = fields;
+	uint64_t id = p->n_mappings + 1;
 
-	if (!m || !list_add(p, &p->mappings, m))
+	end = put_number(end, MAPPING_ID, id);
+	end = put_number(end, MAPPING_MEMORY_START, mapping->start);
+	end = put_number(end, MAPPING_MEMORY_LIMIT, mapping->limit);
+	end = put_number(end, MAPPING_FILE_OFFSET, mapping->off);
+	end = put_number(end, MAPPING_FILENAME, intern(p, mapping->file));
+	end = put_number(end, MAPPING_BUILD_ID, intern(p, mapping->build_id));
+	end = put_number(end, MAPPING_HAS_FUNCTIONS, true);
+	end = put_number(end, MAPPING_HAS_FILENAMES, true);
+	end = put_number(end, MAPPING_HAS_LINE_NUMBERS, true);
+	end = put_number(end, MAPPING_HAS_INLINE_FRAMES, true);
+	add_message(p, &p->mappings, PROFILE_MAPPING, fields, end);
+	if (p->err)
 		return 0;
-	perftools__profiles__mapping__init(m);
-	m->id = p->mappings.n;
-	m->memory_start = mapping->start;
-	m->memory_limit = mapping->limit;
-	m->file_offset = mapping->off;
-	m->filename = intern(p, mapping->file);
-	m->build_id = intern(p, mapping->build_id);
-	m->has_functions = true;
-	m->has_filenames = true;
-	m->has_line_numbers = true;
-	m->has_inline_frames = true;
-	return m->id;
-}
-
-static bool same_function(const struct pprof *p, uint64_t index, const void *key)
-{
-	const Perftools__Profiles__Function *f =
-		((Perftools__Profiles__Function **)p->functions.items)[index];
-	const int64_t *k = key;
-
-	return f->name == k[0] && f->system_name == k[1] && f->filename == k[2];
+	p->n_mappings = id;
+	return id;
 }
 
 uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,
 			const char *file)
 {
-	const int64_t key[] = { intern(p, name), intern(p, system_name ? system_name : name),
-				intern(p, file) };
-	uint64_t hash = hash_bytes(key, sizeof(key));
-	struct slot *slot = table_find(p, &p->function_table, hash, same_function, key);
-	Perftools__Profiles__Function *f;
+	uint64_t of_name = intern(p, name);
+	struct key key = { { of_name, system_name ? intern(p, system_name) : of_name,
+			     intern(p, file) } };
+	uint8_t fields[SMALL_MAX], *end = fields;
+	bool fresh;
+	uint64_t id = id_of(p, &p->function_keys, &key, &fresh);
 
-	if (!slot)
-		return 0;
-	if (slot->index)
-		return slot->index; /* ids are indices + 1, as the slots hold them */
-	f = take(p, sizeof(*f));
-	if (!f || !list_add(p, &p->functions, f))
-		return 0;
-	perftools__profiles__function__init(f);
-	f->id = p->functions.n;
-	f->name = key[0];
-	f->system_name = key[1];
-	f->filename = key[2];
-	table_fill(&p->function_table, slot, hash, f->id - 1);
-	return f->id;
+	if (!fresh)
+		return id;
+	end = put_number(end, FUNCTION_ID, id);
+	end = put_number(end, FUNCTION_NAME, key.part[0]);
+	end = put_number(end, FUNCTION_SYSTEM_NAME, key.part[1]);
+	end = put_number(end, FUNCTION_FILENAME, key.part[2]);
+	add_message(p, &p->functions, PROFILE_FUNCTION, fields, end);
+	return id;
 }
 
-static bool same_location(const struct pprof *p, uint64_t index, const void *key)
+static size_t line_size(const struct pprof_line *line)
 {
-	const Perftools__Profiles__Location *l =
-		((Perftools__Profiles__Location **)p->locations.items)[index];
-	const uint64_t *k = key;
-
-	return l->mapping_id == k[0] && l->address == k[1];
-}
-
-static bool add_lines(struct pprof *p, Perftools__Profiles__Location *l,
-		      const struct pprof_line *lines, size_t n)
-{
-	Perftools__Profiles__Line *all = take(p, n * sizeof(*all));
-
-	l->line = take(p, n * sizeof(Perftools__Profiles__Line *));
-	if (!all || !l->line)
-		return false;
-	for (size_t i = 0; i < n; i++) {
-		perftools__profiles__line__init(&all[i]);
-		all[i].function_id = lines[i].function;
-		all[i].line = lines[i].line;
-		l->line[i] = &all[i];
-		if (!lines[i].function || lines[i].function > p->functions.n)
-			fail(p, -EINVAL);
-	}
-	l->n_line = n;
-	return !p->err;
+	return number_size(line->function) + number_size((uint64_t)line->line);
 }
 
 uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 			const struct pprof_line *lines, size_t n_lines)
 {
-	const uint64_t key[] = { mapping, address };
-	uint64_t hash = hash_bytes(key, sizeof(key));
-	struct slot *slot = table_find(p, &p->location_table, hash, same_location, key);
-	Perftools__Profiles__Location *l;
+	struct key key = { { mapping, address } };
+	uint8_t fields[SMALL_MAX], *end = fields, *at;
+	size_t size = 0;
+	bool fresh;
+	uint64_t id = id_of(p, &p->location_keys, &key, &fresh);
 
-	if (mapping > p->mappings.n)
+	if (mapping > p->n_mappings)
 		fail(p, -EINVAL);
-	if (!slot)
+	if (!fresh)
+		return p->err ? 0 : id;
+	for (size_t i = 0; i < n_lines; i++) {
+		if (!lines[i].function || lines[i].function > p->function_keys.n)
+			fail(p, -EINVAL);
+		size += 2 + line_size(&lines[i]); /* at most 22 bytes: a length of one */
+	}
+	end = put_number(end, LOCATION_ID, id);
+	end = put_number(end, LOCATION_MAPPING_ID, mapping);
+	end = put_number(end, LOCATION_ADDRESS, address);
+	at = more_message(p, &p->locations, PROFILE_LOCATION, (size_t)(end - fields) + size);
+	if (!at)
 		return 0;
-	if (slot->index)
-		return slot->index;
-	l = take(p, sizeof(*l));
-	if (!l)
-		return 0;
-	perftools__profiles__location__init(l);
-	l->mapping_id = mapping;
-	l->address = address;
-	if ((n_lines && !add_lines(p, l, lines, n_lines)) || !list_add(p, &p->locations, l))
-		return 0;
-	l->id = p->locations.n;
-	table_fill(&p->location_table, slot, hash, l->id - 1);
-	return l->id;
+	memcpy(at, fields, (size_t)(end - fields));
+	at += end - fields;
+	for (size_t i = 0; i < n_lines; i++) {
+		at = put_varint(put_tag(at, LOCATION_LINE, LEN), line_size(&lines[i]));
+		at = put_number(at, LINE_FUNCTION_ID, lines[i].function);
+		at = put_number(at, LINE_LINE, (uint64_t)lines[i].line);
+	}
+	return id;
 }
 
-static bool same_label(const struct pprof *p, uint64_t index, const void *key)
+static uint64_t label(struct pprof *p, const char *name, uint64_t text, int64_t number)
 {
-	const Perftools__Profiles__Label *l =
-		((Perftools__Profiles__Label **)p->labels.items)[index];
-	const int64_t *k = key;
+	struct key key = { { intern(p, name), text, (uint64_t)number } };
+	bool fresh;
 
-	return l->key == k[0] && l->str == k[1] && l->num == k[2];
-}
-
-static uint64_t label(struct pprof *p, const char *key, int64_t text, int64_t number)
-{
-	const int64_t k[] = { intern(p, key), text, number };
-	uint64_t hash = hash_bytes(k, sizeof(k));
-	struct slot *slot = table_find(p, &p->label_table, hash, same_label, k);
-	Perftools__Profiles__Label *l;
-
-	if (!slot)
-		return 0;
-	if (slot->index)
-		return slot->index;
-	l = take(p, sizeof(*l));
-	if (!l || !list_add(p, &p->labels, l))
-		return 0;
-	perftools__profiles__label__init(l);
-	l->key = k[0];
-	l->str = text;
-	l->num = number;
-	table_fill(&p->label_table, slot, hash, p->labels.n - 1);
-	return p->labels.n;
+	return id_of(p, &p->label_keys, &key, &fresh);
 }
 
 uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text)
@@ -426,149 +572,168 @@ uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number)
 	return label(p, key, 0, number);
 }
 
+static size_t label_size(const struct key *label)
+{
+	return number_size(label->part[0]) + number_size(label->part[1]) +
+	       number_size(label->part[2]);
+}
+
+/* The head of a packed field of n bytes; no field where there are none. */
+static size_t packed_size(size_t n)
+{
+	return n ? 1 + varint_size(n) + n : 0;
+}
+
+static uint8_t *put_packed(uint8_t *at, unsigned int field, size_t n)
+{
+	return n ? put_varint(put_tag(at, field, LEN), n) : at;
+}
+
+static bool sample_is_sound(const struct pprof *p, const struct pprof_sample *s)
+{
+	for (size_t i = 0; i < s->n_locations; i++)
+		if (!s->locations[i] || s->locations[i] > p->location_keys.n)
+			return false;
+	for (size_t i = 0; i < s->n_labels; i++)
+		if (!s->labels[i] || s->labels[i] > p->label_keys.n)
+			return false;
+	return true;
+}
+
 void pprof_sample(struct pprof *p, const struct pprof_sample *sample)
 {
-	Perftools__Profiles__Sample *s = take(p, sizeof(*s));
-	size_t n_values = p->types.n;
+	size_t locations = 0, values = 0, labels = 0;
+	uint8_t *at;
 
-	if (!s)
+	if (!p->err && !sample_is_sound(p, sample))
+		fail(p, -EINVAL);
+	if (p->err)
 		return;
-	perftools__profiles__sample__init(s);
-	s->location_id = take(p, sample->n_locations * sizeof(*s->location_id));
-	s->value = take(p, n_values * sizeof(*s->value));
-	s->label = take(p, sample->n_labels * sizeof(*s->label));
-	if (!s->location_id || !s->value || !s->label)
+	for (size_t i = 0; i < sample->n_locations; i++)
+		locations += varint_size(sample->locations[i]);
+	for (size_t i = 0; i < p->n_types; i++)
+		values += varint_size((uint64_t)sample->values[i]);
+	for (size_t i = 0; i < sample->n_labels; i++)
+		labels += 2 + label_size(&p->label_keys.items[sample->labels[i] - 1]);
+	at = more_message(p, &p->samples, PROFILE_SAMPLE,
+			  packed_size(locations) + packed_size(values) + labels);
+	if (!at)
 		return;
-	for (size_t i = 0; i < sample->n_locations; i++) {
-		if (!sample->locations[i] || sample->locations[i] > p->locations.n)
-			fail(p, -EINVAL);
-		s->location_id[i] = sample->locations[i];
-	}
-	for (size_t i = 0; i < n_values; i++)
-		s->value[i] = sample->values[i];
+	at = put_packed(at, SAMPLE_LOCATION_ID, locations);
+	for (size_t i = 0; i < sample->n_locations; i++)
+		at = put_varint(at, sample->locations[i]);
+	at = put_packed(at, SAMPLE_VALUE, values);
+	for (size_t i = 0; i < p->n_types; i++)
+		at = put_varint(at, (uint64_t)sample->values[i]);
 	for (size_t i = 0; i < sample->n_labels; i++) {
-		if (!sample->labels[i] || sample->labels[i] > p->labels.n) {
-			fail(p, -EINVAL);
-			return;
-		}
-		s->label[i] =
-			((Perftools__Profiles__Label **)p->labels.items)[sample->labels[i] - 1];
+		const struct key *l = &p->label_keys.items[sample->labels[i] - 1];
+
+		at = put_varint(put_tag(at, SAMPLE_LABEL, LEN), label_size(l));
+		at = put_number(at, LABEL_KEY, l->part[0]);
+		at = put_number(at, LABEL_STR, l->part[1]);
+		at = put_number(at, LABEL_NUM, l->part[2]);
 	}
-	s->n_location_id = sample->n_locations;
-	s->n_value = n_values;
-	s->n_label = sample->n_labels;
-	(void)list_add(p, &p->samples, s);
+	p->n_samples++;
 }
 
 /* ---- writing ------------------------------------------------------------- */
 
-struct sink {
-	ProtobufCBuffer base; /* first: protobuf-c hands it back */
-	int fd, err;
-	bool gzip;
-	z_stream z;
-	size_t used;
-	uint8_t out[64 * 1024];
-};
-
-static void flush(struct sink *sink)
+/* The whole message, for the caller to free; NULL: out of memory. */
+static uint8_t *join(const struct pprof *p, size_t *size)
 {
-	size_t done = 0;
+	uint8_t times[SMALL_MAX], *times_end = times, period[SMALL_MAX], *period_end = period;
+	uint8_t last[SMALL_MAX], *last_end = last;
+	uint8_t *all, *at;
 
-	while (!sink->err && done < sink->used) {
-		ssize_t n = write(sink->fd, sink->out + done, sink->used - done);
+	times_end = put_number(times_end, PROFILE_TIME_NANOS, (uint64_t)p->time_ns);
+	times_end = put_number(times_end, PROFILE_DURATION_NANOS, (uint64_t)p->duration_ns);
+	period_end = put_number(period_end, PROFILE_PERIOD, (uint64_t)p->period);
+	period_end = put_packed(period_end, PROFILE_COMMENT, p->comments.n);
+	last_end =
+		put_number(last_end, PROFILE_DEFAULT_SAMPLE_TYPE, (uint64_t)p->default_sample_type);
+	const struct {
+		const uint8_t *bytes;
+		size_t n;
+	} parts[] = {
+		{ p->types.bytes, p->types.n },
+		{ p->samples.bytes, p->samples.n },
+		{ p->mappings.bytes, p->mappings.n },
+		{ p->locations.bytes, p->locations.n },
+		{ p->functions.bytes, p->functions.n },
+		{ p->strings.bytes, p->strings.n },
+		{ times, (size_t)(times_end - times) },
+		{ p->period_type.bytes, p->period_type.n },
+		{ period, (size_t)(period_end - period) },
+		{ p->comments.bytes, p->comments.n },
+		{ last, (size_t)(last_end - last) },
+	};
 
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0)
-			sink->err = -EIO;
-		else if (errno != EINTR)
-			sink->err = -errno;
+	*size = 0;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		*size += parts[i].n;
+	at = all = malloc(*size);
+	for (size_t i = 0; all && i < sizeof(parts) / sizeof(parts[0]); i++) {
+		if (parts[i].n)
+			memcpy(at, parts[i].bytes, parts[i].n);
+		at += parts[i].n;
 	}
-	sink->used = 0;
+	return all;
 }
 
-static void compress_bytes(struct sink *sink, const uint8_t *data, size_t size, int mode)
+/* Replaces *bytes by their gzip form, which has no name and the time 0. */
+static int compress_all(uint8_t **bytes, size_t *size, int level)
 {
-	int rc;
+	struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(level);
+	size_t room;
+	uint8_t *out;
 
-	sink->z.next_in = (uint8_t *)(uintptr_t)data; /* zlib's own type lacks the const */
-	sink->z.avail_in = (uInt)size;
-	do {
-		if (sink->used == sizeof(sink->out))
-			flush(sink);
-		sink->z.next_out = sink->out + sink->used;
-		sink->z.avail_out = (uInt)(sizeof(sink->out) - sink->used);
-		rc = deflate(&sink->z, mode);
-		sink->used = sizeof(sink->out) - sink->z.avail_out;
-	} while (!sink->err && (sink->z.avail_in || (mode == Z_FINISH && rc != Z_STREAM_END)));
+	if (!compressor)
+		return -ENOMEM;
+	room = libdeflate_gzip_compress_bound(compressor, *size);
+	out = malloc(room);
+	if (out) {
+		*size = libdeflate_gzip_compress(compressor, *bytes, *size, out, room);
+		free(*bytes);
+		*bytes = out;
+	}
+	libdeflate_free_compressor(compressor);
+	return out ? 0 : -ENOMEM;
 }
 
-static void append(ProtobufCBuffer *buffer, size_t size, const uint8_t *data)
+static int write_all(int fd, const uint8_t *bytes, size_t size)
 {
-	struct sink *sink = (struct sink *)buffer;
+	while (size) {
+		ssize_t n = write(fd, bytes, size);
 
-	while (!sink->err && size) {
-		size_t n = sizeof(sink->out) - sink->used;
-
-		if (n > size)
-			n = size;
-		if (sink->gzip) {
-			n = size < (1u << 30) ? size : 1u << 30;
-			compress_bytes(sink, data, n, Z_NO_FLUSH);
-		} else {
-			memcpy(sink->out + sink->used, data, n);
-			sink->used += n;
-			if (sink->used == sizeof(sink->out))
-				flush(sink);
+		if (n == 0)
+			return -EIO;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			bytes += n;
+			size -= (size_t)n;
 		}
-		data += n;
-		size -= n;
 	}
+	return 0;
 }
 
 int pprof_write(struct pprof *p, int gzip_level, int fd)
 {
-	struct sink *sink;
-	int err;
+	uint8_t *bytes;
+	size_t size;
+	int err = 0;
 
 	if (p->err)
 		return p->err;
 	if (gzip_level < 0 || gzip_level > 9)
 		return -EINVAL;
-	sink = calloc(1, sizeof(*sink));
-	if (!sink)
+	bytes = join(p, &size);
+	if (!bytes)
 		return -ENOMEM;
-	sink->base.append = append;
-	sink->fd = fd;
-	sink->gzip = gzip_level != 0;
-	/* 16: a gzip header, which zlib fills without a name and with time 0. */
-	if (sink->gzip && deflateInit2(&sink->z, gzip_level, Z_DEFLATED, 15 + 16, 8,
-				       Z_DEFAULT_STRATEGY) != Z_OK) {
-		free(sink);
-		return -ENOMEM;
-	}
-	p->profile.sample_type = p->types.items;
-	p->profile.n_sample_type = p->types.n;
-	p->profile.sample = p->samples.items;
-	p->profile.n_sample = p->samples.n;
-	p->profile.mapping = p->mappings.items;
-	p->profile.n_mapping = p->mappings.n;
-	p->profile.location = p->locations.items;
-	p->profile.n_location = p->locations.n;
-	p->profile.function = p->functions.items;
-	p->profile.n_function = p->functions.n;
-	p->profile.string_table = p->strings.items;
-	p->profile.n_string_table = p->strings.n;
-	p->profile.comment = p->comments.items;
-	p->profile.n_comment = p->comments.n;
-	(void)perftools__profiles__profile__pack_to_buffer(&p->profile, &sink->base);
-	if (sink->gzip) {
-		compress_bytes(sink, NULL, 0, Z_FINISH);
-		(void)deflateEnd(&sink->z);
-	}
-	flush(sink);
-	err = sink->err;
-	free(sink);
+	if (gzip_level)
+		err = compress_all(&bytes, &size, gzip_level);
+	if (!err)
+		err = write_all(fd, bytes, size);
+	free(bytes);
 	return err;
 }
