@@ -67,6 +67,9 @@ char *sym_sanitize(const char *bytes, size_t n, size_t limit)
 	out = malloc(room + 1);
 	if (!out)
 		return NULL;
+	/* Nearly all bytes are printable ASCII. */
+	for (; n && done < room && *p >= 0x20 && *p < 0x7f; n--)
+		out[done++] = (char)*p++;
 	while (n) {
 		const void *from = p;
 		uint32_t code;

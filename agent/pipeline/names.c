@@ -1,5 +1,6 @@
 #include "agent/pipeline/names.h"
 
+#include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
@@ -18,6 +19,11 @@ struct cached { /* one symbol, or one address that nothing names */
 	const char *function, *system_name, *in;
 	uint64_t start;
 	bool bounded;
+};
+
+struct known {		    /* a symbol whose names are in the pool already */
+	const char *symbol; /* the table's, which lives as long */
+	const char *function, *system_name;
 };
 
 struct module_symbols {
@@ -39,6 +45,9 @@ struct names {
 	struct cached *cached;
 	size_t n_cached, room_cached;
 	struct hash_index by_address;
+	struct known *known;
+	size_t n_known, room_known;
+	struct hash_index by_symbol;
 };
 
 int names_new(struct opener *opener, const struct source_info *info, bool demangle,
@@ -67,6 +76,8 @@ void names_free(struct names *names)
 	strings_fini(&names->strings);
 	free(names->cached);
 	hash_fini(&names->by_address);
+	free(names->known);
+	hash_fini(&names->by_symbol);
 	free(names);
 }
 
@@ -231,11 +242,52 @@ static void name_kernel(struct names *names, struct cached *c)
 	}
 }
 
+struct wanted {
+	const struct names *names;
+	const char *symbol;
+};
+
+static bool same_symbol(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+
+	return want->names->known[id].symbol == want->symbol;
+}
+
+/* A function is met at many addresses, and demangling takes longest. */
+static void name_symbol(struct names *names, const char *symbol, struct cached *c)
+{
+	struct wanted want = { .names = names, .symbol = symbol };
+	uint64_t hash = hash_u64(0, (uintptr_t)symbol);
+	uint32_t id = hash_find(&names->by_symbol, hash, same_symbol, &want);
+	void *known = names->known;
+	char *readable;
+
+	if (id != HASH_NONE) {
+		c->function = names->known[id].function;
+		c->system_name = names->known[id].system_name;
+		return;
+	}
+	c->system_name = c->function = keep(names, symbol);
+	readable = names->demangle ? sym_demangle(symbol) : NULL;
+	if (readable)
+		c->function = keep(names, readable);
+	free(readable);
+	/* Without memory it is done again next time. */
+	if (array_make_room(&known, names->n_known, &names->room_known, sizeof(*names->known)))
+		return;
+	names->known = known;
+	names->known[names->n_known] = (struct known){ .symbol = symbol,
+						       .function = c->function,
+						       .system_name = c->system_name };
+	if (!hash_add(&names->by_symbol, hash, (uint32_t)names->n_known))
+		names->n_known++;
+}
+
 static void name_user(struct names *names, struct cached *c)
 {
 	struct module_symbols *symbols = symbols_of(names, c->module);
 	struct sym_symbol symbol;
-	char *readable;
 
 	c->in = c->module->path;
 	if (!symbols)
@@ -251,11 +303,7 @@ static void name_user(struct names *names, struct cached *c)
 		return;
 	}
 	c->start = symbol.addr;
-	c->system_name = c->function = keep(names, symbol.name);
-	readable = names->demangle ? sym_demangle(symbol.name) : NULL;
-	if (readable)
-		c->function = keep(names, readable);
-	free(readable);
+	name_symbol(names, symbol.name, c);
 }
 
 struct address {
@@ -277,6 +325,7 @@ static const struct cached *find_cached(struct names *names, const struct locati
 	struct address want = { .names = names, .location = location };
 	uint64_t hash = hash_u64(location->module->id, location->vaddr);
 	uint32_t id = hash_find(&names->by_address, hash, same_address, &want);
+	void *cached = names->cached;
 
 	if (id != HASH_NONE)
 		return &names->cached[id];
@@ -285,15 +334,9 @@ static const struct cached *find_cached(struct names *names, const struct locati
 		name_kernel(names, scratch);
 	else
 		name_user(names, scratch);
-	if (names->n_cached == names->room_cached) {
-		size_t room = names->room_cached ? names->room_cached * 2 : 1024;
-		struct cached *bigger = reallocarray(names->cached, room, sizeof(*bigger));
-
-		if (!bigger)
-			return scratch; /* sought again next time */
-		names->cached = bigger;
-		names->room_cached = room;
-	}
+	if (array_make_room(&cached, names->n_cached, &names->room_cached, sizeof(*names->cached)))
+		return scratch; /* sought again next time */
+	names->cached = cached;
 	names->cached[names->n_cached] = *scratch;
 	if (!hash_add(&names->by_address, hash, (uint32_t)names->n_cached))
 		names->n_cached++;
