@@ -5,11 +5,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A kernel has some 200,000 symbols of at most 511 bytes (KSYM_NAME_LEN); modules add theirs. */
 #define SYMBOLS_MAX    ((size_t)8 << 20)
 #define ARENA_MAX      ((size_t)512 << 20)
+#define TEXT_MAX       ((size_t)1 << 30)
 #define LINE_MAX_BYTES ((size_t)4096)
 #define CHUNK	       ((size_t)256 << 10)
 /* The last symbol of a module or of the kernel reaches over a page, to the end of one; as in perf. */
@@ -24,8 +26,26 @@ struct symbol {
 
 enum bind { GLOBAL, WEAK, LOCAL, NOT_CODE }; /* the sooner, the better the name */
 
+/*
+ * The kernel's own symbols come first, in order, 200,000 lines of which a profile needs some
+ * hundred.  Such a beginning stays text, with the address that each block of it begins with; what
+ * does not look like one (modules, other programs' lists) is read line by line.
+ */
+#define BLOCK	  ((size_t)2048)
+#define HEAD_MIN  ((size_t)64 << 10) /* less is not worth two ways */
+#define GROUP_MAX 8		     /* blocks looked into for one address */
+
+struct block {
+	uint64_t addr;
+	size_t off; /* of its first line in the text */
+};
+
 struct sym_kernel {
-	struct symbol *symbols; /* by address, the best name for it last */
+	char *text;	  /* NUL-terminated lines; owned */
+	size_t head_size; /* of the text that blocks tell of; 0: none */
+	struct block *blocks;
+	size_t n_blocks, room_blocks;
+	struct symbol *symbols; /* of all other lines, by address, the best name for it last */
 	size_t n_symbols, room;
 	char *names;
 	size_t names_size, names_room;
@@ -90,7 +110,7 @@ static int add_module(struct sym_kernel *k, const char *name, size_t n, uint32_t
 static int add_symbol(struct sym_kernel *k, const struct symbol *symbol)
 {
 	if (k->n_symbols == k->room) {
-		size_t room = k->room ? k->room * 2 : (size_t)1 << 16;
+		size_t room = k->room ? k->room * 2 : (size_t)1 << 12;
 		struct symbol *grown;
 
 		if (room > SYMBOLS_MAX)
@@ -115,6 +135,15 @@ static int hex_digit(char c)
 	if (c >= 'a' && c <= 'f')
 		return c - 'a' + 10;
 	return -1;
+}
+
+static enum bind bind_of(char type)
+{
+	if (type == 'T')
+		return GLOBAL;
+	if (type == 't')
+		return LOCAL;
+	return type == 'W' || type == 'w' ? WEAK : NOT_CODE;
 }
 
 /*
@@ -148,12 +177,7 @@ static int read_line(struct sym_kernel *k, const char *line, const char *end, co
 	}
 	if (p == end)
 		return -EBADMSG;
-	if (type == 'T')
-		symbol.bind = GLOBAL;
-	else if (type == 't')
-		symbol.bind = LOCAL;
-	else
-		symbol.bind = type == 'W' || type == 'w' ? WEAK : NOT_CODE;
+	symbol.bind = bind_of(type);
 	/* What is no code only marks where code ends; its name is not kept. */
 	err = symbol.bind == NOT_CODE ? 0 : add_name(k, p, (size_t)(end - p), plain, &name);
 	symbol.name = name & (((uint32_t)1 << 30) - 1);
@@ -199,31 +223,170 @@ static int read_chunk(struct sym_kernel *k, const char *line, const char *end, c
 	return err;
 }
 
-static int read_lines(struct sym_kernel *k, int fd)
+/* All of fd; *size bytes, room for one more. */
+static int read_all(int fd, char **out, size_t *size)
 {
-	size_t kept = 0; /* the beginning of a line whose end is still to come */
-	char *chunk = malloc(CHUNK);
-	int err = chunk ? 0 : -ENOMEM;
+	size_t n = 0, room = CHUNK;
+	struct stat st;
+	char *text;
+	int err;
+
+	if (!fstat(fd, &st) && st.st_size > 0 && (uint64_t)st.st_size < TEXT_MAX / 4)
+		room += (size_t)st.st_size; /* /proc tells none */
+	text = malloc(room);
+	err = text ? 0 : -ENOMEM;
 
 	while (!err) {
-		ssize_t n = read(fd, chunk + kept, CHUNK - kept);
+		ssize_t got;
+
+		if (n + 1 >= room) {
+			char *grown = room < TEXT_MAX ? realloc(text, 4 * room) : NULL;
+
+			if (!grown) {
+				err = room < TEXT_MAX ? -ENOMEM : -E2BIG;
+				break;
+			}
+			text = grown;
+			room *= 4;
+		}
+		got = read(fd, text + n, room - n - 1);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			err = -errno;
+		if (got <= 0)
+			break;
+		n += (size_t)got;
+	}
+	if (err) {
+		free(text);
+		return err;
+	}
+	*out = text;
+	*size = n;
+	return 0;
+}
+
+/* Line by line: [off, size) of the text. */
+static int read_lines(struct sym_kernel *k, const char *text, size_t off, size_t size)
+{
+	int err = 0;
+
+	while (!err && off < size) {
+		size_t n = size - off < CHUNK ? size - off : CHUNK;
 		const char *rest;
 
-		if (n < 0 && errno == EINTR)
+		err = read_chunk(k, text + off, text + off + n, &rest);
+		if (err || rest != text + off) {
+			off = (size_t)(rest - text);
 			continue;
-		if (n < 0)
-			err = -errno;
-		if (n <= 0) /* a last line without its end is a torn one: its name may be */
-			break;
-		kept += (size_t)n;
-		err = read_chunk(k, chunk, chunk + kept, &rest);
-		kept -= (size_t)(rest - chunk);
-		if (!err && kept > LINE_MAX_BYTES)
-			err = -EBADMSG;
-		memmove(chunk, rest, kept);
+		}
+		/* A last line without its end is a torn one: its name may be. */
+		return n > LINE_MAX_BYTES ? -EBADMSG : 0;
 	}
-	free(chunk);
 	return err;
+}
+
+/* Sixteen bytes a round, on any machine that has such vectors. */
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+
+/* How many bytes from the first on are printable ASCII and ends of lines, by pieces of 256. */
+static size_t plain_size(const char *text, size_t size)
+{
+	size_t at = 0;
+
+	for (; size - at >= 256; at += 256) {
+		bytes16 odd = { 0 }, v;
+		uint64_t any[2];
+
+		for (size_t i = 0; i < 256; i += 16) {
+			memcpy(&v, text + at + i, 16);
+			odd |= (bytes16)(v > 0x7e) | ((bytes16)(v < 0x20) & (bytes16)(v != '\n'));
+		}
+		memcpy(any, &odd, 16);
+		if (any[0] | any[1])
+			break;
+	}
+	return at;
+}
+
+/* The ends of lines become ends of strings. */
+static void end_lines(char *text, size_t size)
+{
+	size_t at = 0;
+
+	for (; size - at >= 16; at += 16) {
+		bytes16 v;
+
+		memcpy(&v, text + at, 16);
+		v &= (bytes16)(v != '\n');
+		memcpy(text + at, &v, 16);
+	}
+	for (; at < size; at++)
+		if (text[at] == '\n')
+			text[at] = '\0';
+}
+
+/* The address, type and name of a line as the kernel writes it; no module. */
+struct line {
+	uint64_t addr;
+	const char *name; /* and type at name[-2] */
+};
+
+static bool parse_line(const char *p, const char *end, struct line *out)
+{
+	uint64_t addr = 0;
+
+	if (end - p < 20 || p[16] != ' ' || p[18] != ' ')
+		return false;
+	for (int i = 0; i < 16; i++) {
+		int digit = hex_digit(p[i]);
+
+		if (digit < 0)
+			return false;
+		addr = addr << 4 | (uint64_t)digit;
+	}
+	*out = (struct line){ .addr = addr, .name = p + 19 };
+	return true;
+}
+
+/* Finds the head and its blocks: plain lines without modules whose addresses do not fall. */
+static int find_head(struct sym_kernel *k, char *text, size_t size)
+{
+	size_t plain = plain_size(text, size), off = 0, end = 0;
+	struct line last = { 0 }, line;
+
+	while (off < plain) {
+		const char *stop = memchr(text + off, '\n', plain - off);
+
+		if (!stop || !parse_line(text + off, stop, &line) || line.addr < last.addr)
+			break;
+		if (k->n_blocks == k->room_blocks) {
+			size_t room = size / BLOCK + 2; /* no more blocks than that */
+			struct block *all = realloc(k->blocks, room * sizeof(*all));
+
+			if (!all)
+				return -ENOMEM;
+			k->blocks = all;
+			k->room_blocks = room;
+		}
+		k->blocks[k->n_blocks++] = (struct block){ .addr = line.addr, .off = off };
+		last = line;
+		end = off; /* the last block stands for its first line, no further */
+		off += BLOCK;
+		stop = off < plain ? memchr(text + off, '\n', plain - off) : NULL;
+		if (!stop)
+			break;
+		off = (size_t)(stop + 1 - text);
+	}
+	if (end < HEAD_MIN) {
+		k->n_blocks = 0;
+		return 0;
+	}
+	k->n_blocks--; /* what it begins with is the first of the other lines */
+	k->head_size = end;
+	end_lines(text, end);
+	return 0;
 }
 
 /* ---- ordering ---------------------------------------------------------------- */
@@ -278,19 +441,29 @@ int sym_kernel_open(int fd, struct sym_kernel **out)
 {
 	struct sym_kernel *k = calloc(1, sizeof(*k));
 	uint32_t empty;
+	size_t size;
 	int err;
 
 	if (!k)
 		return -ENOMEM;
 	err = add_bytes(k, "", 0, &empty); /* offset 0: no module */
 	if (!err)
-		err = read_lines(k, fd);
+		err = read_all(fd, &k->text, &size);
+	if (!err)
+		err = find_head(k, k->text, size);
+	if (!err)
+		err = read_lines(k, k->text, k->head_size, size);
 	if (err)
 		goto out;
 	order(k);
-	if (!k->n_symbols || !k->symbols[k->n_symbols - 1].addr) {
+	if (!k->n_symbols || (!k->symbols[k->n_symbols - 1].addr &&
+			      (!k->n_blocks || !k->blocks[k->n_blocks - 1].addr))) {
 		err = k->n_symbols ? -EPERM : -EBADMSG;
 		goto out;
+	}
+	if (!k->head_size) { /* names are copies */
+		free(k->text);
+		k->text = NULL;
 	}
 	*out = k;
 	k = NULL;
@@ -303,6 +476,8 @@ void sym_kernel_free(struct sym_kernel *kernel)
 {
 	if (!kernel)
 		return;
+	free(kernel->text);
+	free(kernel->blocks);
 	free(kernel->symbols);
 	free(kernel->names);
 	free(kernel);
@@ -326,37 +501,171 @@ static size_t find_above(const struct sym_kernel *k, uint64_t addr)
 	return low;
 }
 
+/* A candidate for an address: what starts there, and where the next one does. */
+struct found {
+	uint64_t addr, next; /* next: UINT64_MAX: there is none */
+	const char *name, *module, *next_module;
+	enum bind bind;
+	bool any;
+};
+
+static void find_in_symbols(const struct sym_kernel *k, uint64_t addr, struct found *out)
+{
+	size_t next = find_above(k, addr);
+
+	*out = (struct found){ .next = UINT64_MAX };
+	if (next < k->n_symbols) {
+		out->next = k->symbols[next].addr;
+		out->next_module = k->names + k->symbols[next].module;
+	}
+	if (next) {
+		const struct symbol *s = &k->symbols[next - 1];
+
+		out->any = true;
+		out->addr = s->addr;
+		out->name = k->names + s->name;
+		out->module = k->names + s->module;
+		out->bind = (enum bind)s->bind;
+	}
+}
+
+static bool name_is_better(enum bind bind, const char *name, const struct found *than)
+{
+	if (bind != than->bind)
+		return bind < than->bind;
+	return sym_prefer(name, strlen(name), than->name, strlen(than->name)) < 0;
+}
+
+/* The last block that begins at or before addr; its index + 1, or 0. */
+static size_t find_block(const struct sym_kernel *k, uint64_t addr)
+{
+	size_t low = 0, high = k->n_blocks;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (k->blocks[middle].addr <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* From block `from` on. */
+static void scan_head(const struct sym_kernel *k, size_t from, uint64_t addr, struct found *out)
+{
+	struct line line;
+
+	*out = (struct found){ .next = UINT64_MAX };
+	for (size_t off = k->blocks[from].off; off < k->head_size;
+	     off += strlen(k->text + off) + 1) {
+		enum bind bind;
+
+		if (!parse_line(k->text + off, k->text + k->head_size, &line) ||
+		    (out->any && line.addr < out->addr)) {
+			*out = (struct found){ .next = UINT64_MAX }; /* not in order after all */
+			return;
+		}
+		if (line.addr > addr) {
+			out->next = line.addr;
+			out->next_module = "";
+			return;
+		}
+		bind = bind_of(line.name[-2]);
+		if (!out->any || line.addr > out->addr || name_is_better(bind, line.name, out)) {
+			out->any = true;
+			out->addr = line.addr;
+			out->name = line.name;
+			out->module = "";
+			out->bind = bind;
+		}
+	}
+}
+
+static void find_in_head(const struct sym_kernel *k, uint64_t addr, struct found *out)
+{
+	size_t above = find_block(k, addr), from;
+
+	if (!above) {
+		*out = (struct found){ .next = UINT64_MAX };
+		if (k->n_blocks) {
+			out->next = k->blocks[0].addr;
+			out->next_module = "";
+		}
+		return;
+	}
+	from = above - 1;
+	scan_head(k, from, addr, out);
+	if (!out->any || out->addr != k->blocks[from].addr)
+		return;
+	/* What shares the address of a block's first line may stand before it. */
+	while (from && above - from <= GROUP_MAX && k->blocks[from].addr == out->addr)
+		from--;
+	if (from < above - 1)
+		scan_head(k, from, addr, out);
+}
+
 int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_symbol *out,
 		    const char **module)
 {
-	size_t next = find_above(kernel, addr);
-	const struct symbol *s = next ? &kernel->symbols[next - 1] : NULL;
+	struct found head, rest, *best, *other;
 	uint64_t end;
 
-	if (!s || s->bind == NOT_CODE)
+	find_in_head(kernel, addr, &head);
+	find_in_symbols(kernel, addr, &rest);
+	best = &rest;
+	if (head.any && (!rest.any || head.addr > rest.addr ||
+			 (head.addr == rest.addr && name_is_better(head.bind, head.name, &rest))))
+		best = &head;
+	other = best == &head ? &rest : &head;
+	if (other->next < best->next) {
+		best->next = other->next;
+		best->next_module = other->next_module;
+	}
+	if (!best->any || best->bind == NOT_CODE)
 		return -ENOENT;
 	/* Up to the next symbol, or to the end of a page where that is another module's. */
-	end = s->addr > UINT64_MAX - 2 * TAIL ? UINT64_MAX : (s->addr + 2 * TAIL - 1) & ~(TAIL - 1);
-	if (next < kernel->n_symbols) {
-		const struct symbol *n = &kernel->symbols[next];
-		bool same = strcmp(kernel->names + s->module, kernel->names + n->module) == 0;
-
-		if (same || n->addr < end)
-			end = n->addr;
-	}
+	end = best->addr > UINT64_MAX - 2 * TAIL ? UINT64_MAX
+						 : (best->addr + 2 * TAIL - 1) & ~(TAIL - 1);
+	if (best->next_module && (strcmp(best->module, best->next_module) == 0 || best->next < end))
+		end = best->next;
 	if (addr >= end)
 		return -ENOENT;
-	*out = (struct sym_symbol){ .addr = s->addr,
-				    .size = end - s->addr,
-				    .name = kernel->names + s->name };
-	*module = kernel->names + s->module;
+	*out = (struct sym_symbol){ .addr = best->addr,
+				    .size = end - best->addr,
+				    .name = best->name };
+	*module = best->module;
 	return 0;
+}
+
+/* In the head: the first code symbol of that name, by the whole of its line's end. */
+static bool lookup_in_head(const struct sym_kernel *k, const char *name, uint64_t *addr)
+{
+	size_t n = strlen(name) + 1; /* with its NUL */
+	const char *at = k->text, *end;
+	struct line line;
+
+	if (!k->head_size)
+		return false;
+	end = at + k->head_size;
+	while (n <= (size_t)(end - at) && (at = memmem(at, (size_t)(end - at), name, n))) {
+		if (at - k->text >= 19 && parse_line(at - 19, end, &line) &&
+		    (at - k->text == 19 || !at[-20]) && bind_of(at[-2]) != NOT_CODE) {
+			*addr = line.addr;
+			return true;
+		}
+		at++;
+	}
+	return false;
 }
 
 int sym_kernel_lookup(const struct sym_kernel *kernel, const char *name, uint64_t *addr)
 {
 	const struct symbol *found = NULL;
 
+	if (lookup_in_head(kernel, name, addr))
+		return 0;
 	for (size_t i = 0; i < kernel->n_symbols && (!found || found->module); i++) {
 		const struct symbol *s = &kernel->symbols[i];
 
