@@ -367,13 +367,11 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 
 /* ---- runs of them ------------------------------------------------------------------------- */
 
-static bool enter(struct uw_walking *w, struct uw_run *run)
+static void enter(struct uw_walking *w, struct uw_run *run)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	const uint64_t *value = w->machine.regs.value;
 
-	if (!(w->machine.regs.known >> arch->fp & 1))
-		return false;
 	run->sp = value[arch->sp];
 	run->fp = value[arch->fp];
 	run->ra = value[arch->lr];
@@ -383,10 +381,11 @@ static bool enter(struct uw_walking *w, struct uw_run *run)
 	run->above = w->tag | (w->exact ? EXACT : 0) | (w->sp_low ? SP_LOW : 0);
 	run->near = near_sp(w->thread, run->sp);
 	run->frame = w->out->frames + w->out->n_frames;
-	run->room = w->out->max_frames - w->out->n_frames;
+	/* A frame without fp is for somebody else. */
+	run->room =
+		w->machine.regs.known >> arch->fp & 1 ? w->out->max_frames - w->out->n_frames : 0;
 	run->stepper = w->stepper;
 	run->confidence = w->confidence;
-	return true;
 }
 
 static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome outcome)
@@ -426,10 +425,43 @@ int uw_hot_run(struct uw_walking *w)
 	enum outcome outcome;
 	struct uw_run run;
 
-	if (!enter(w, &run))
-		return UW_GO_ON;
+	enter(w, &run);
 	do
 		outcome = hot_frame(w, hot, &run);
 	while (outcome == ON);
 	return leave(w, &run, outcome);
+}
+
+/*
+ * What the next frame's step reads: it is others' turn meanwhile.  The slot may be
+ * another's, and addresses need not be there: that does no harm.
+ */
+static inline void fetch(const struct uw_hot *hot, const struct uw_run *run)
+{
+	const struct uw_hot_slot *slot = &hot->slots[index_of((run->pc - run->back) | run->above)];
+	uintptr_t base = (uintptr_t)run->near.bytes +
+			 (uintptr_t)((slot->kind & KIND_FP ? run->fp : run->sp) - run->near.addr);
+
+	__builtin_prefetch((const void *)(base + (uintptr_t)(intptr_t)slot->ra));
+	__builtin_prefetch((const void *)(base + (uintptr_t)(intptr_t)slot->fp));
+}
+
+void uw_hot_enter(struct uw_walking *w)
+{
+	enter(w, &w->run);
+	fetch(&w->worker->hot, &w->run);
+}
+
+int uw_hot_turns(struct uw_walking *const *lanes, size_t n, size_t *at)
+{
+	for (size_t i = *at;; i++) {
+		struct uw_walking *w = lanes[i = i < n ? i : 0];
+		enum outcome outcome = hot_frame(w, &w->worker->hot, &w->run);
+
+		if (UNLIKELY(outcome != ON)) {
+			*at = i;
+			return leave(w, &w->run, outcome);
+		}
+		fetch(&w->worker->hot, &w->run);
+	}
 }

@@ -54,8 +54,13 @@ bool uw_hot_full(const struct uw_hot *hot);
  */
 int uw_hot_run(struct uw_walking *w);
 
-/* The same for several at once, a frame of each in turn, until one comes to an end: gives which. */
-size_t uw_hot_run_many(struct uw_walking *const *lanes, size_t n, int *stop);
+/*
+ * The same for n walks, a frame of each in turn from lanes[*at] on, until one of
+ * them, lanes[*at], would come back from uw_hot_run: that which it would give.
+ * Each has entered since it was begun or came back.
+ */
+int uw_hot_turns(struct uw_walking *const *lanes, size_t n, size_t *at);
+void uw_hot_enter(struct uw_walking *w);
 
 /* Reads the saved registers that are due, but for those of the last frame in w->out. */
 void uw_hot_settle(struct uw_walking *w);

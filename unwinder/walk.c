@@ -232,6 +232,51 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 	end(&w, out, stop);
 }
 
+/* As many as hide what memory takes to answer. */
+#define LANES 8
+
+void uw_walk_many(struct uw_worker *worker, const struct uw_job *jobs, size_t n)
+{
+	struct uw_walking lanes[LANES], *live[LANES], *idle[LANES];
+	size_t n_live = 0, n_idle = 0, next = 0, at = 0;
+
+	for (size_t i = 0; i < LANES; i++)
+		idle[n_idle++] = &lanes[i];
+	for (;;) {
+		struct uw_walking *w;
+		int stop;
+
+		/* When all tags are used up, those under way come to an end first. */
+		while (next < n && n_idle && !(n_live && uw_hot_full(&worker->hot))) {
+			const struct uw_job *job = &jobs[next++];
+
+			w = idle[n_idle - 1];
+			stop = begin(w, job->space, worker, job->thread, job->stack);
+			if (stop != UW_GO_ON) {
+				end(w, job->stack, stop);
+				continue;
+			}
+			uw_hot_enter(w);
+			live[n_live++] = w;
+			n_idle--;
+		}
+		if (!n_live)
+			return;
+		stop = uw_hot_turns(live, n_live, &at);
+		w = live[at];
+		if (stop == UW_GO_ON)
+			stop = walk_frame(w);
+		if (stop == UW_GO_ON) {
+			uw_hot_enter(w);
+			at++;
+			continue;
+		}
+		end(w, w->out, stop);
+		live[at] = live[--n_live];
+		idle[n_idle++] = w;
+	}
+}
+
 /* ---- ready-made accessor ------------------------------------------------------------------ */
 
 int uw_memory_read(void *ctx, uint64_t addr, void *out, size_t size)

@@ -93,6 +93,7 @@ struct uw_walking {
 	/* See uw_walk_cycle. */
 	uint64_t mark_pc, mark_sp;
 	size_t turns;
+	struct uw_run run; /* of uw_hot_turns */
 };
 
 /* A step's outcome where the walk does not go on: an enum uw_stop below zero. */

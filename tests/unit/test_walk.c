@@ -322,6 +322,80 @@ static void handle(int signo, void (*handler)(int, siginfo_t *, void *))
 
 #endif
 
+/* ---- many at once --------------------------------------------------------------------------- */
+
+static bool same_stack(const struct uw_stack *a, const struct uw_stack *b)
+{
+	bool same =
+		a->n_frames == b->n_frames && a->stop == b->stop && a->stop_addr == b->stop_addr;
+
+	for (size_t i = 0; same && i < a->n_frames; i++) {
+		const struct uw_frame *x = &a->frames[i], *y = &b->frames[i];
+
+		same = x->pc == y->pc && x->lookup == y->lookup && x->cfa == y->cfa &&
+		       x->sp == y->sp && x->mapping == y->mapping && x->stepper == y->stepper &&
+		       x->confidence == y->confidence && x->exact == y->exact &&
+		       x->signal == y->signal;
+	}
+	return same;
+}
+
+#define JOBS   100
+#define ROUNDS 180
+
+/*
+ * Stacks of all lengths, whole and cut, a few frames of some, no registers of
+ * others, each in a space of its own, which are so many in the end that the
+ * worker's tags for them run out while walks are under way.
+ */
+static void test_many_at_once_have_the_same_frames(struct uw_space *space, struct uw_worker *worker,
+						   const struct capture *plain,
+						   const struct capture *in_signal)
+{
+	static struct uw_frame frames[JOBS][DEPTH], alone[DEPTH];
+	static struct uw_thread threads[JOBS];
+	static struct uw_stack stacks[JOBS];
+	struct uw_region regions[JOBS];
+	struct uw_memory memories[JOBS];
+	struct uw_space *spaces[JOBS];
+	struct uw_job jobs[JOBS];
+	int wrong = 0;
+
+	for (size_t i = 0; i < JOBS; i++) {
+		const struct capture *c = i % 3 ? plain : in_signal;
+
+		if (uw_space_copy(space, &spaces[i]))
+			exit(1);
+		regions[i] = c->region;
+		if (i % 4)
+			regions[i].size = 136 + c->region.size * i / JOBS / 64 * 64;
+		memories[i] = (struct uw_memory){ .regions = &regions[i], .n_regions = 1 };
+		threads[i] = c->thread;
+		threads[i].ctx = &memories[i];
+		if (i % 11 == 10)
+			threads[i].regs.known = 0;
+		stacks[i].frames = frames[i];
+		stacks[i].max_frames = i % 7 ? DEPTH : i % 5;
+		jobs[i] = (struct uw_job){ spaces[i], &threads[i], &stacks[i] };
+	}
+	uw_walk_many(worker, jobs, 0);
+	for (size_t round = 0; round < ROUNDS; round++) {
+		size_t n = round < 20 ? round : JOBS;
+
+		uw_walk_many(worker, jobs, n);
+		for (size_t i = 0; i < n && round % 8 == 3; i++) {
+			struct uw_stack one = { .frames = alone,
+						.max_frames = stacks[i].max_frames };
+
+			uw_walk(spaces[i], worker, &threads[i], &one);
+			wrong += !same_stack(&one, &stacks[i]);
+		}
+	}
+	CHECK(wrong == 0, "walked alone and among others");
+	for (size_t i = 0; i < JOBS; i++)
+		uw_space_free(spaces[i]);
+}
+
 int main(void)
 {
 	struct uw_space *space;
@@ -340,6 +414,8 @@ int main(void)
 	handle(SIGUSR1, on_signal);
 	qsort(numbers, 3, sizeof(numbers[0]), compare_for_sort);
 	compare("signal", space, worker, &captured, 1);
+
+	test_many_at_once_have_the_same_frames(space, worker, &plain, &captured);
 
 	free((void *)plain.region.bytes);
 	free((void *)captured.region.bytes);
