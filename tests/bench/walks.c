@@ -44,7 +44,7 @@ struct workload {
 	const char *name;
 	size_t samples, spaces;
 	double new_pcs; /* of the frames of the second half, never seen before */
-	struct result of[N_WAYS];
+	struct result of[N_WAYS], opened;
 	/* Medians over turns of one way's ns a frame by another's. */
 	double floor[2], file[2], libunwind[2], libdwfl[2], many[2];
 };
@@ -139,8 +139,7 @@ struct turns {
 	const struct recording *recording;
 	const enum way *ways; /* the first is the base */
 	size_t n_ways;
-	/* Blocks a way has before it is another's turn; the first settle only refill its caches. */
-	size_t blocks, settle;
+	size_t blocks, again; /* of a turn; of those before it, to find one's caches again */
 	bool dram;
 	/* Shared, of the second half's turns: */
 	double *ns; /* a frame, n_ways a turn */
@@ -178,23 +177,23 @@ static double walk_block(const struct peer *peer, void *self, const struct sampl
 	return now_ns() - start - clock_ns;
 }
 
+/*
+ * The other ways have emptied the caches.  So the blocks before are walked once
+ * more, untimed, and then new ones, as if nobody else had been there.
+ */
 static double take_turn(const struct turns *t, const struct peer *peer, void *self, size_t first)
 {
-	size_t n = t->blocks * BLOCK;
+	size_t end = first + t->blocks * BLOCK, at = first, frames = 0, uncounted = 0;
 	double ns = 0;
-	size_t frames = 0;
 
-	for (size_t at = first; at < first + n; at += BLOCK) {
-		size_t more = 0;
-		double took;
-
+	at -= first < t->again * BLOCK ? first : t->again * BLOCK;
+	for (; at < end; at += BLOCK) {
 		for (size_t i = 0; i < BLOCK; i++)
 			(t->dram ? flush : touch)(&t->recording->samples[at + i]);
-		took = walk_block(peer, self, &t->recording->samples[at], BLOCK, &more);
-		if (at >= first + t->settle * BLOCK) {
-			ns += took;
-			frames += more;
-		}
+		if (at < first)
+			(void)walk_block(peer, self, &t->recording->samples[at], BLOCK, &uncounted);
+		else
+			ns += walk_block(peer, self, &t->recording->samples[at], BLOCK, &frames);
 	}
 	return frames ? ns / (double)frames : NAN;
 }
@@ -392,20 +391,23 @@ static int first_child(void *arg)
 		return err;
 	measure_clock();
 	touch(f->sample);
+	/* The walker is at work, and has not met this process. */
+	if (f->peer->clear)
+		f->peer->clear(self);
 	start = now_ns();
 	(void)f->peer->walk(self, f->sample, NULL);
 	*f->ns = now_ns() - start - clock_ns;
 	return 0;
 }
 
-static int walk_firsts(struct recording *r, enum way way, struct result *result)
+static int walk_firsts(struct recording *r, const struct peer *peer, struct result *result)
 {
 	double *ns = shared(FIRSTS * sizeof(*ns)), each[FIRSTS];
 	int err = ns ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < FIRSTS && !err; i++) {
 		struct first f = { .recording = r,
-				   .peer = ways[way],
+				   .peer = peer,
 				   .sample = &r->samples[r->n_samples * i / FIRSTS],
 				   .ns = &ns[i] };
 
@@ -432,7 +434,7 @@ static int time_all(const struct recording *r, struct workload *w)
 	int err = 0;
 
 	for (int dram = 0; dram < 2 && !err; dram++) {
-		struct turns t = { .recording = r, .blocks = 4, .settle = 1, .dram = dram };
+		struct turns t = { .recording = r, .blocks = 4, .again = 4, .dram = dram };
 
 		t.ways = quick;
 		t.n_ways = 2;
@@ -451,9 +453,7 @@ static int time_all(const struct recording *r, struct workload *w)
 			w->of[MANY].ns[dram] = ns[0];
 			w->many[dram] = ratio[1];
 		}
-		/* Longer turns, since these take away more of the caches from each other. */
-		t.blocks = 8;
-		t.settle = 3;
+		t.again = 12; /* these empty more of them */
 		t.ways = bare;
 		if (!err)
 			err = take_turns(t, ns, ratio);
@@ -510,8 +510,10 @@ static int bench(const char *file, struct workload *w)
 			continue;
 		err = walk_alone(&r, (enum way)i, &w->of[i], &pcs[i]);
 		if (!err)
-			err = walk_firsts(&r, (enum way)i, &w->of[i]);
+			err = walk_firsts(&r, ways[i], &w->of[i]);
 	}
+	if (!err)
+		err = walk_firsts(&r, &peer_opened, &w->opened);
 	if (!err)
 		err = time_all(&r, w);
 	if (!err)
@@ -536,13 +538,23 @@ static int bench(const char *file, struct workload *w)
 
 enum sum { GEOMETRIC, MOST };
 
+/* Of UTF-8 without wide characters. */
+static size_t width(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += (*text & 0xc0) != 0x80;
+	return n;
+}
+
 /* (jit) is shown and counts no further. */
 static void print_row(const char *what, const struct workload *all, size_t n, const double *first,
 		      enum sum how, const char *wanted)
 {
 	double sum = 0, most = 0, counting = 0;
 
-	(void)printf("%-30s", what);
+	(void)printf("%s%*s", what, (int)(30 - width(what)), "");
 	for (size_t i = 0; i < n; i++) {
 		/* The same member of each. */
 		double value = *(const double *)((const char *)first + i * sizeof(*all));
@@ -592,7 +604,8 @@ static void print_ratios(const struct workload *all, size_t n, const char *figur
 		}
 	}
 	(void)printf("%-30s %*s  %8s\n", "others", (int)(9 * n - 1), "", "most");
-	print_row("first sample, no tables, µs", all, n, &all->of[FILES].first_us, MOST, "<= 50");
+	print_row("first sample, files read: µs", all, n, &all->of[FILES].first_us, MOST, "<= 50");
+	print_row("… files opened, not read: µs", all, n, &all->opened.first_us, MOST, "");
 	while (in && fgets(line, sizeof(line), in))
 		(void)fputs(line, stdout);
 	if (in)

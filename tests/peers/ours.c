@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/peers/peer.h"
+#include "unwinder/object.h"
 #include "unwinder/walk.h"
 
 struct ours {
@@ -21,7 +22,7 @@ static void ours_free(void *self)
 	free(ours);
 }
 
-static int file_new(struct recording *recording, size_t life, void **self)
+static int opened_new(struct recording *recording, size_t life, void **self)
 {
 	struct ours *ours = calloc(1, sizeof(*ours));
 	int err;
@@ -40,21 +41,43 @@ static int file_new(struct recording *recording, size_t life, void **self)
 	return 0;
 }
 
-static int table_new(struct recording *recording, size_t life, void **self)
-{
-	int err = file_new(recording, life, self);
+typedef int (*object_fn)(struct uw_object *object);
 
-	for (size_t i = 0; i < recording->n_spaces && !err; i++) {
+/* For all that was opened; where there is nothing of the kind, the file or nothing serves. */
+static int for_objects(const struct recording *recording, object_fn fn)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < recording->n_spaces; i++) {
 		size_t n;
 		const struct uw_mapping *maps = uw_space_mappings(recording->spaces[i], &n);
 
-		/* Where there is nothing to compile, the file serves. */
 		for (size_t k = 0; k < n && err != -ENOMEM; k++)
 			if (maps[k].object)
-				err = uw_object_compile(maps[k].object);
-		err = err == -ENOMEM ? err : 0;
+				err = fn(maps[k].object);
 	}
-	return err;
+	return err == -ENOMEM ? err : 0;
+}
+
+static int read_frames(struct uw_object *object)
+{
+	for (unsigned int i = 0; uw_object_frames(object, i); i++)
+		;
+	return 0;
+}
+
+static int file_new(struct recording *recording, size_t life, void **self)
+{
+	int err = opened_new(recording, life, self);
+
+	return err ? err : for_objects(recording, read_frames);
+}
+
+static int table_new(struct recording *recording, size_t life, void **self)
+{
+	int err = opened_new(recording, life, self);
+
+	return err ? err : for_objects(recording, uw_object_compile);
 }
 
 static size_t ours_walk(void *self, const struct sample *sample, uint64_t *pcs)
@@ -70,7 +93,7 @@ static size_t ours_walk(void *self, const struct sample *sample, uint64_t *pcs)
 	return stack.n_frames;
 }
 
-static void bare_prepare(void *self)
+static void ours_clear(void *self)
 {
 	struct ours *ours = self;
 
@@ -78,13 +101,19 @@ static void bare_prepare(void *self)
 }
 
 const struct peer peer_table = {
-	.name = "table", .new = table_new, .free = ours_free, .walk = ours_walk
+	.name = "table", .new = table_new, .free = ours_free, .clear = ours_clear, .walk = ours_walk
 };
 const struct peer peer_file = {
-	.name = "file", .new = file_new, .free = ours_free, .walk = ours_walk
+	.name = "file", .new = file_new, .free = ours_free, .clear = ours_clear, .walk = ours_walk
 };
+const struct peer peer_opened = { .name = "opened",
+				  .new = opened_new,
+				  .free = ours_free,
+				  .clear = ours_clear,
+				  .walk = ours_walk };
 const struct peer peer_bare = { .name = "bare",
 				.new = table_new,
 				.free = ours_free,
-				.prepare = bare_prepare,
+				.prepare = ours_clear,
+				.clear = ours_clear,
 				.walk = ours_walk };

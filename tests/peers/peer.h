@@ -19,6 +19,7 @@ struct peer {
 	int (*new)(struct recording *recording, size_t life, void **self);
 	void (*free)(void *self);    /* NULL is fine */
 	void (*prepare)(void *self); /* before each sample, untimed; or NULL */
+	void (*clear)(void *self);   /* forgets what it cached, in memory that is there; or NULL */
 	/* Fills pcs (NULL: not wanted), PEER_FRAMES of them, innermost first; gives how many. */
 	size_t (*walk)(void *self, const struct sample *sample, uint64_t *pcs);
 	/* Instead, where samples are walked several at once: fills n_pcs too; or NULL. */
@@ -26,10 +27,11 @@ struct peer {
 		     size_t n_pcs[]);
 };
 
-extern const struct peer peer_table;	 /* ours, tables ready */
-extern const struct peer peer_file;	 /* ours, rules from the files: no table yet */
-extern const struct peer peer_bare;	 /* ours, tables ready, nothing cached before each sample */
-extern const struct peer peer_floor;	 /* a loop over a direct index */
+extern const struct peer peer_table;  /* ours, tables ready */
+extern const struct peer peer_file;   /* ours, rules from files that were read: no table yet */
+extern const struct peer peer_opened; /* ours, files opened: what is needed is read in the walk */
+extern const struct peer peer_bare;   /* ours, tables ready, nothing cached before each sample */
+extern const struct peer peer_floor;  /* a loop over a direct index */
 extern const struct peer peer_libunwind; /* remote accessors, global cache */
 extern const struct peer peer_libdwfl;	 /* dwfl_attach_state */
 
