@@ -106,6 +106,9 @@ $(eval $(call build-in,$(BUILD)/asan,ASAN_FLAGS))
 $(eval $(call build-peers,$(BUILD),CFLAGS))
 $(eval $(call build-peers,$(BUILD)/asan,ASAN_FLAGS))
 
+TSAN_FLAGS := -O1 -g -fsanitize=thread
+$(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
+
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 $(eval $(call build-in,$(BUILD)/fuzz,FUZZ_FLAGS))
@@ -142,7 +145,8 @@ UNIT_ASAN := $(UNIT_C:%.c=$(BUILD)/asan/%)
 # What test and benchmark scripts run: $BUILD/tests/diff/NAME, and $BUILD/fuzz/tests/fuzz/fuzz_NAME.
 HELPER_C := $(wildcard tests/bench/*.c tests/cases/*.c tests/diff/*.c tests/faults/*.c tests/live/*.c)
 FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
-PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%)
+PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%) \
+	$(BUILD)/tsan/tests/diff/walk_ways
 
 tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/offwind
 

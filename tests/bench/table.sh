@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Compiled tables of the 15 largest libraries installed: size, time to make them,
-# and look-ups of sampled addresses of the largest beside a binary search.  Then
-# walks of fresh samples by table and by interpreter.
+# and look-ups of sampled addresses of the largest beside a binary search.
 set -u
 work=$BUILD/bench
 mkdir -p "$work"
-make -s BUILD="$BUILD" "$BUILD"/tests/bench/table_bench "$BUILD"/tests/diff/walk_ways || exit 1
+make -s BUILD="$BUILD" "$BUILD"/tests/bench/table_bench || exit 1
 find /usr/lib/x86_64-linux-gnu -maxdepth 1 -name '*.so*' -type f -size +1M -print0 |
 	while IFS= read -r -d '' f; do
 		size=$(readelf -SW "$f" 2> "$work/readelf.err" | sed -n 's/^.* \.eh_frame  *[A-Z0-9_]*  *[0-9a-f]*  *[0-9a-f]*  *\([0-9a-f]*\) .*/\1/p')
@@ -14,18 +13,11 @@ find /usr/lib/x86_64-linux-gnu -maxdepth 1 -name '*.so*' -type f -size +1M -prin
 xargs "$BUILD/tests/bench/table_bench" < "$work/largest"
 
 . tests/workload.sh
-for name in clang gcc git sqlite3 python3 node; do
-	workload "$name"
-	perf record -q -F 4999 -e cpu-clock:u --call-graph dwarf,16384 -o "$work/$name.data" -- "${argv[@]}" \
-		> "$work/$name.out" 2>&1
-	if [ "$name" = clang ]; then
-		llvm=$(ldd "$(readlink -f "$(command -v clang++)")" | sed -n 's/.*libLLVM[^ ]* => \([^ ]*\) .*/\1/p')
-		"$BUILD/offwind" unwind --format tsv "$work/clang.data" 2> "$work/unwind.err" |
-			awk -F '\t' '$3 ~ /libLLVM/ { sub(/^0x/, "", $4); print $4 }' > "$work/pcs"
-		"$BUILD/tests/bench/table_bench" -p "$work/pcs" "$(readlink -f "$llvm")"
-	fi
-	for way in file table; do
-		"$BUILD/tests/diff/walk_ways" -t "$way" "$work/$name.data"
-	done
-	rm -f "$work/$name.data"
-done
+workload clang
+perf record -q -F 4999 -e cpu-clock:u --call-graph dwarf,16384 -o "$work/clang.data" -- "${argv[@]}" \
+	> "$work/clang.out" 2>&1
+llvm=$(ldd "$(readlink -f "$(command -v clang++)")" | sed -n 's/.*libLLVM[^ ]* => \([^ ]*\) .*/\1/p')
+"$BUILD/offwind" unwind --format tsv "$work/clang.data" 2> "$work/unwind.err" |
+	awk -F '\t' '$3 ~ /libLLVM/ { sub(/^0x/, "", $4); print $4 }' > "$work/pcs"
+"$BUILD/tests/bench/table_bench" -p "$work/pcs" "$(readlink -f "$llvm")"
+rm -f "$work/clang.data"

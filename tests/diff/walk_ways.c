@@ -1,16 +1,23 @@
 /*
- * Walks every sample of a recording whichever way rules may come, and compares
- * the frames: from the files, with caches warm and cold, and from compiled
- * tables, which arrive while the walks go on, warm and cold.
- *   usage: walk_ways FILE            prints "samples frames", exit 1 where ways differ
- *          walk_ways -t WAY FILE     walks one way only (file, table) and prints the time
- * Times are of each sample walked once, its stack bytes in cache; the second half counts.
+ * Walks every sample of a recording whichever way frames may come, and compares
+ * them with those that the interpreter gives to one walk at a time:
+ *
+ *   table   compiled tables, which arrive while the walks go on
+ *   cold    nothing cached, by file and by table, some samples only
+ *   many    batches of samples, some at once
+ *   threads eight threads that share the objects, each with a space and a worker
+ *           of its own; half of them walk many at once, and tables arrive meanwhile
+ *
+ *   usage: walk_ways FILE [MAX]      at most MAX samples; prints "samples frames",
+ *                                    exit 1 where ways differ
  */
 #include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/cmd/input.h"
 #include "agent/process/process.h"
@@ -18,21 +25,36 @@
 #define FRAMES	   1024
 #define COLD_EVERY 16
 #define SHOWN_MAX  10
+#define BATCH	   64 /* samples between two events that change anything */
+#define REGIONS	   8
+#define THREADS	   8
 
 /* One life of the recording: its processes, objects and caches. */
 struct way {
-	const char *name;
-	bool compile; /* what a walk has resolved, behind it */
 	struct opener *opener;
 	struct modules *modules;
 	struct processes *processes;
 	struct uw_worker *worker;
-	struct uw_frame frames[FRAMES];
-	struct uw_stack stack;
 };
 
-static struct way ways[2] = { { .name = "file" }, { .name = "table", .compile = true } };
-static unsigned long samples, frames, differing;
+enum { BY_FILE, BY_TABLE, BY_THREADS, WAYS };
+static struct way ways[WAYS];
+
+/* A sample that outlives its event. */
+struct kept {
+	unsigned long number;
+	uint32_t pid, tid;
+	struct uw_thread thread;
+	struct uw_memory memory;
+	struct uw_region regions[REGIONS];
+	struct uw_frame *frames; /* what is right */
+	struct uw_stack right;
+};
+
+static struct kept batch[BATCH];
+static size_t n_batch;
+static unsigned long samples, frames;
+static atomic_ulong differing;
 
 static int way_init(struct way *way, const struct source_info *info)
 {
@@ -45,7 +67,6 @@ static int way_init(struct way *way, const struct source_info *info)
 		err = processes_new(info->machine, way->modules, &way->processes);
 	if (!err)
 		err = uw_worker_new(&way->worker);
-	way->stack = (struct uw_stack){ .frames = way->frames, .max_frames = FRAMES };
 	return err;
 }
 
@@ -55,6 +76,15 @@ static void way_fini(struct way *way)
 	processes_free(way->processes);
 	modules_free(way->modules);
 	opener_free(way->opener);
+}
+
+static struct uw_space *space_of(unsigned int way, const struct kept *k)
+{
+	struct thread t;
+
+	if (processes_thread(ways[way].processes, k->pid, k->tid, &t))
+		exit(1);
+	return t.space;
 }
 
 static void compile_all(struct uw_space *space)
@@ -67,20 +97,14 @@ static void compile_all(struct uw_space *space)
 			(void)uw_object_compile(maps[i].object);
 }
 
-static bool same(const struct uw_stack *a, const struct uw_stack *b)
-{
-	if (a->n_frames != b->n_frames || a->stop != b->stop || a->stop_addr != b->stop_addr)
-		return false;
-	for (size_t i = 0; i < a->n_frames; i++) {
-		const struct uw_frame *x = &a->frames[i], *y = &b->frames[i];
+/* ---- comparing --------------------------------------------------------------------------- */
 
-		if (x->pc != y->pc || x->lookup != y->lookup || x->cfa != y->cfa ||
-		    x->sp != y->sp || x->stepper != y->stepper || x->exact != y->exact ||
-		    x->signal != y->signal || !x->mapping != !y->mapping ||
-		    (x->mapping && x->mapping->start != y->mapping->start))
-			return false;
-	}
-	return true;
+static bool same_frame(const struct uw_frame *x, const struct uw_frame *y)
+{
+	return x->pc == y->pc && x->lookup == y->lookup && x->cfa == y->cfa && x->sp == y->sp &&
+	       x->stepper == y->stepper && x->confidence == y->confidence && x->exact == y->exact &&
+	       x->signal == y->signal && !x->mapping == !y->mapping &&
+	       (!x->mapping || x->mapping->start == y->mapping->start);
 }
 
 static void show(const char *name, const struct uw_stack *stack)
@@ -89,197 +113,259 @@ static void show(const char *name, const struct uw_stack *stack)
 		     uw_stop_name(stack->stop), stack->stop_addr);
 }
 
-static void compare(const char *name, const struct uw_stack *a, const struct uw_stack *b)
+static void compare(const char *name, const struct kept *k, const struct uw_stack *got)
 {
-	if (same(a, b) || differing++ >= SHOWN_MAX)
-		return;
-	(void)printf("sample %lu differs:\n", samples);
-	show("file", a);
-	show(name, b);
-	for (size_t i = 0; i < a->n_frames && i < b->n_frames; i++) {
-		const struct uw_frame *x = &a->frames[i], *y = &b->frames[i];
+	const struct uw_stack *right = &k->right;
+	size_t i = 0, n = right->n_frames < got->n_frames ? right->n_frames : got->n_frames;
 
-		if (x->pc == y->pc && x->cfa == y->cfa && x->stepper == y->stepper)
-			continue;
+	while (i < n && same_frame(&right->frames[i], &got->frames[i]))
+		i++;
+	if (i == right->n_frames && i == got->n_frames && right->stop == got->stop &&
+	    right->stop_addr == got->stop_addr)
+		return;
+	if (atomic_fetch_add(&differing, 1) >= SHOWN_MAX)
+		return;
+	(void)printf("sample %lu differs:\n", k->number);
+	show("file", right);
+	show(name, got);
+	if (i < n) {
+		const struct uw_frame *x = &right->frames[i], *y = &got->frames[i];
+
 		(void)printf("  frame %zu: pc %" PRIx64 " cfa %" PRIx64 " %s, pc %" PRIx64
 			     " cfa %" PRIx64 " %s\n",
 			     i, x->pc, x->cfa, uw_stepper_name(x->stepper), y->pc, y->cfa,
 			     uw_stepper_name(y->stepper));
-		break;
 	}
 }
 
-/* Once more with nothing cached. */
-static int walk_cold(struct uw_space *space, const struct uw_thread *thread, const char *name)
+/* ---- ways ---------------------------------------------------------------------------------- */
+
+static void one_by_one(const char *name, const struct way *way, struct uw_space *const *spaces)
 {
-	static struct uw_frame cold[FRAMES];
-	struct uw_stack stack = { .frames = cold, .max_frames = FRAMES };
+	static struct uw_frame got[FRAMES];
+	struct uw_stack stack = { .frames = got, .max_frames = FRAMES };
+
+	for (size_t i = 0; i < n_batch; i++) {
+		uw_walk(spaces[i], way->worker, &batch[i].thread, &stack);
+		compare(name, &batch[i], &stack);
+	}
+}
+
+/* With nothing cached. */
+static void cold(const char *name, struct uw_space *const *spaces)
+{
+	static struct uw_frame got[FRAMES];
+	struct uw_stack stack = { .frames = got, .max_frames = FRAMES };
 	struct uw_worker *worker;
-	int err = uw_worker_new(&worker);
 
-	if (err)
-		return err;
-	uw_walk(space, worker, thread, &stack);
-	uw_worker_free(worker);
-	compare(name, &ways[0].stack, &stack);
-	return 0;
+	for (size_t i = 0; i < n_batch; i++) {
+		if (batch[i].number % COLD_EVERY)
+			continue;
+		if (uw_worker_new(&worker))
+			exit(1);
+		uw_walk(spaces[i], worker, &batch[i].thread, &stack);
+		uw_worker_free(worker);
+		compare(name, &batch[i], &stack);
+	}
 }
 
-static int on_sample(const struct event *event)
+/* Room for the frames of a batch that is walked at once; frames is BATCH × FRAMES. */
+static void many(const char *name, struct uw_worker *worker, struct uw_space *const *spaces,
+		 struct uw_frame *room)
+{
+	struct uw_job jobs[BATCH];
+	struct uw_stack stacks[BATCH];
+
+	for (size_t i = 0; i < n_batch; i++) {
+		stacks[i] = (struct uw_stack){ .frames = room + i * FRAMES, .max_frames = FRAMES };
+		jobs[i] = (struct uw_job){ spaces[i], &batch[i].thread, &stacks[i] };
+	}
+	uw_walk_many(worker, jobs, n_batch);
+	for (size_t i = 0; i < n_batch; i++)
+		compare(name, &batch[i], &stacks[i]);
+}
+
+/* ---- threads ------------------------------------------------------------------------------- */
+
+struct walker {
+	pthread_t thread;
+	bool many;
+	struct uw_worker *worker;
+	struct uw_frame *room;
+	struct uw_space *spaces[BATCH]; /* copies; equal ones stand side by side */
+};
+
+static struct walker walkers[THREADS];
+
+static void *run_walker(void *ctx)
+{
+	struct walker *w = ctx;
+
+	if (w->many) {
+		many("thread, many", w->worker, w->spaces, w->room);
+		return NULL;
+	}
+	for (size_t i = 0; i < n_batch; i++) {
+		struct uw_stack stack = { .frames = w->room, .max_frames = FRAMES };
+
+		uw_walk(w->spaces[i], w->worker, &batch[i].thread, &stack);
+		compare("thread", &batch[i], &stack);
+	}
+	return NULL;
+}
+
+static struct uw_space *copy_of(const struct walker *w, struct uw_space *const *spaces, size_t i)
+{
+	struct uw_space *copy;
+
+	for (size_t k = 0; k < i; k++)
+		if (spaces[k] == spaces[i])
+			return w->spaces[k];
+	if (uw_space_copy(spaces[i], &copy))
+		exit(1);
+	return copy;
+}
+
+/* spaces: what these walks reach in them is resolved. */
+static void in_threads(struct uw_space *const *spaces)
+{
+	for (unsigned int t = 0; t < THREADS; t++) {
+		struct walker *w = &walkers[t];
+
+		for (size_t i = 0; i < n_batch; i++)
+			w->spaces[i] = copy_of(w, spaces, i);
+		if (pthread_create(&w->thread, NULL, run_walker, w))
+			exit(1);
+	}
+	for (size_t i = 0; i < n_batch; i++)
+		compile_all(spaces[i]);
+	for (unsigned int t = 0; t < THREADS; t++) {
+		struct walker *w = &walkers[t];
+
+		(void)pthread_join(w->thread, NULL);
+		for (size_t i = 0; i < n_batch; i++) {
+			size_t k = 0;
+
+			while (w->spaces[k] != w->spaces[i])
+				k++;
+			if (k == i)
+				continue;
+			w->spaces[i] = NULL; /* its first stands for it */
+		}
+		for (size_t i = 0; i < n_batch; i++)
+			uw_space_free(w->spaces[i]);
+	}
+}
+
+static void threads_init(void)
+{
+	for (unsigned int t = 0; t < THREADS; t++) {
+		walkers[t].many = t % 2;
+		walkers[t].room = calloc(t % 2 ? BATCH * FRAMES : FRAMES, sizeof(struct uw_frame));
+		if (!walkers[t].room || uw_worker_new(&walkers[t].worker))
+			exit(1);
+	}
+}
+
+static void threads_fini(void)
+{
+	for (unsigned int t = 0; t < THREADS; t++) {
+		uw_worker_free(walkers[t].worker);
+		free(walkers[t].room);
+	}
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+static void walk_batch(void)
+{
+	struct uw_space *spaces[WAYS][BATCH];
+
+	for (size_t i = 0; i < n_batch; i++) {
+		struct kept *k = &batch[i];
+
+		for (unsigned int w = 0; w < WAYS; w++)
+			spaces[w][i] = space_of(w, k);
+		k->right = (struct uw_stack){ .frames = k->frames, .max_frames = FRAMES };
+		uw_walk(spaces[BY_FILE][i], ways[BY_FILE].worker, &k->thread, &k->right);
+		frames += k->right.n_frames;
+	}
+	cold("cold file", spaces[BY_FILE]);
+	many("many, file", ways[BY_FILE].worker, spaces[BY_FILE], walkers[1].room);
+	one_by_one("table", &ways[BY_TABLE], spaces[BY_TABLE]);
+	many("many, table", ways[BY_TABLE].worker, spaces[BY_TABLE], walkers[1].room);
+	cold("cold table", spaces[BY_TABLE]);
+	one_by_one("before threads", &ways[BY_THREADS], spaces[BY_THREADS]);
+	in_threads(spaces[BY_THREADS]);
+	for (size_t i = 0; i < n_batch; i++) {
+		compile_all(spaces[BY_TABLE][i]);
+		for (unsigned int r = 0; r < batch[i].memory.n_regions; r++)
+			free((void *)(uintptr_t)batch[i].regions[r].bytes);
+	}
+	n_batch = 0;
+}
+
+static void keep(const struct event *event)
 {
 	const struct event_sample *s = &event->sample;
-	struct uw_memory memory = { .regions = s->regions, .n_regions = s->n_regions };
-	struct uw_thread thread = { .regs = s->regs, .read = uw_memory_read, .ctx = &memory };
+	struct kept *k = &batch[n_batch];
 
-	if (!s->has_user_regs || s->compat)
-		return 0;
-	samples++;
-	for (unsigned int i = 0; i < 2; i++) {
-		struct thread t;
-		int err = processes_thread(ways[i].processes, event->pid, event->tid, &t);
+	if (!s->has_user_regs || s->compat || s->n_regions > REGIONS)
+		return;
+	k->number = ++samples;
+	k->pid = event->pid;
+	k->tid = event->tid;
+	k->memory = (struct uw_memory){ .regions = k->regions, .n_regions = s->n_regions };
+	k->thread =
+		(struct uw_thread){ .regs = s->regs, .read = uw_memory_read, .ctx = &k->memory };
+	for (unsigned int r = 0; r < s->n_regions; r++) {
+		uint8_t *bytes = malloc(s->regions[r].size ? s->regions[r].size : 1);
 
-		if (err)
-			return err;
-		uw_walk(t.space, ways[i].worker, &thread, &ways[i].stack);
-		if (samples % COLD_EVERY == 0) {
-			err = walk_cold(t.space, &thread, i ? "cold table" : "cold file");
-			if (err)
-				return err;
-		}
-		if (ways[i].compile)
-			compile_all(t.space);
+		if (!bytes)
+			exit(1);
+		memcpy(bytes, s->regions[r].bytes, s->regions[r].size);
+		k->regions[r] = s->regions[r];
+		k->regions[r].bytes = bytes;
 	}
-	frames += ways[0].stack.n_frames;
-	compare("table", &ways[0].stack, &ways[1].stack);
-	return 0;
-}
-
-/* ---- times ------------------------------------------------------------------------------ */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static struct {
-	double ns;
-	uint32_t frames;
-} * timed;
-static size_t n_timed, room_timed;
-static volatile uint8_t sink;
-
-static int time_sample(struct way *way, const struct event *event)
-{
-	const struct event_sample *s = &event->sample;
-	struct uw_memory memory = { .regions = s->regions, .n_regions = s->n_regions };
-	struct uw_thread thread = { .regs = s->regs, .read = uw_memory_read, .ctx = &memory };
-	struct thread t;
-	uint64_t start;
-	uint8_t touched = 0;
-	int err;
-
-	if (!s->has_user_regs || s->compat)
-		return 0;
-	err = processes_thread(way->processes, event->pid, event->tid, &t);
-	if (err)
-		return err;
-	for (size_t i = 0; i < s->n_regions; i++)
-		for (uint64_t at = 0; at < s->regions[i].size; at += 64)
-			touched ^= s->regions[i].bytes[at];
-	sink = touched;
-	if (n_timed == room_timed) {
-		void *more;
-
-		room_timed = room_timed ? room_timed * 2 : 4096;
-		more = realloc(timed, room_timed * sizeof(*timed));
-		if (!more)
-			return -1;
-		timed = more;
-	}
-	start = now_ns();
-	uw_walk(t.space, way->worker, &thread, &way->stack);
-	timed[n_timed].ns = (double)(now_ns() - start);
-	timed[n_timed++].frames = (uint32_t)way->stack.n_frames;
-	frames += way->stack.n_frames;
-	samples++;
-	if (way->compile)
-		compile_all(t.space);
-	return 0;
-}
-
-static int by_time(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* As of a ring that was just read: so many samples at once make one time. */
-#define BLOCK 16
-
-static void print_times(const char *file, const char *name)
-{
-	size_t n = 0;
-	double *each = calloc(n_timed / BLOCK + 1, sizeof(*each)), clock_ns = 1e9, all = 0,
-	       all_frames = 0;
-
-	for (int i = 0; i < 1000; i++) {
-		uint64_t start = now_ns(), ns = now_ns() - start;
-
-		clock_ns = (double)ns < clock_ns ? (double)ns : clock_ns;
-	}
-	for (size_t i = n_timed / 2; each && i + BLOCK <= n_timed; i += BLOCK) {
-		double ns = 0, in_block = 0;
-
-		for (size_t k = i; k < i + BLOCK; k++) {
-			ns += timed[k].ns - clock_ns;
-			in_block += timed[k].frames;
-		}
-		each[n++] = ns / in_block;
-		all += ns;
-		all_frames += in_block;
-	}
-	if (n) {
-		qsort(each, n, sizeof(*each), by_time);
-		(void)printf(
-			"%s\t%s\t%lu samples\t%.1f frames each\tmedian %.1f\tmean %.1f ns/frame\n",
-			file, name, samples, (double)frames / (double)samples, each[n / 2],
-			all / all_frames);
-	}
-	free(each);
-	free(timed);
+	if (++n_batch == BATCH)
+		walk_batch();
 }
 
 int main(int argc, char **argv)
 {
-	const char *file = argv[argc - 1],
-		   *only = argc == 4 && !strcmp(argv[1], "-t") ? argv[2] : NULL;
+	unsigned long max = argc == 3 ? strtoul(argv[2], NULL, 10) : ULONG_MAX;
 	struct source *source;
 	struct event event;
-	int err, got;
+	int err, got = 0;
 
-	if (argc != 2 && !only)
+	if (argc != 2 && argc != 3)
 		return 2;
-	err = input_open(file, &source);
-	for (unsigned int i = 0; i < 2 && !err; i++)
+	err = input_open(argv[1], &source);
+	for (unsigned int i = 0; i < WAYS && !err; i++)
 		err = way_init(&ways[i], &source->info);
 	if (err)
 		return 1;
-	while ((got = source_next(source, &event, -1)) > 0 && !err) {
-		for (unsigned int i = 0; i < 2 && !err && event.type != EVENT_SAMPLE; i++)
-			err = processes_event(ways[i].processes, &event);
-		if (event.type != EVENT_SAMPLE)
-			continue;
-		err = only ? time_sample(&ways[!strcmp(only, "table")], &event) : on_sample(&event);
+	threads_init();
+	for (size_t i = 0; i < BATCH; i++) {
+		batch[i].frames = calloc(FRAMES, sizeof(*batch[i].frames));
+		if (!batch[i].frames)
+			return 1;
 	}
-	if (only)
-		print_times(file, only);
-	else
-		(void)printf("%lu samples %lu frames\n", samples, frames);
-	for (unsigned int i = 0; i < 2; i++)
+	while (!err && samples < max && (got = source_next(source, &event, -1)) > 0) {
+		if (event.type == EVENT_SAMPLE) {
+			keep(&event);
+			continue;
+		}
+		walk_batch();
+		for (unsigned int i = 0; i < WAYS && !err; i++)
+			err = processes_event(ways[i].processes, &event);
+	}
+	walk_batch();
+	(void)printf("%lu samples %lu frames\n", samples, frames);
+	threads_fini();
+	for (size_t i = 0; i < BATCH; i++)
+		free(batch[i].frames);
+	for (unsigned int i = 0; i < WAYS; i++)
 		way_fini(&ways[i]);
 	source_close(source);
 	return err || got < 0 || differing;
