@@ -52,8 +52,8 @@ static void print_sample(const struct source *source, const struct event_sample 
 
 static void print_event(const struct source *source, const struct event *e)
 {
-	static const char *const names[] = { "mapping", "exec",	  "fork", "exit",
-					     "comm",	"sample", "lost" };
+	static const char *const names[] = { "mapping", "exec",	  "fork",   "exit",
+					     "comm",	"sample", "cgroup", "lost" };
 
 	(void)printf("%s %d/%d %" PRIu64, names[e->type], (int)e->pid, (int)e->tid, e->time_ns);
 	switch (e->type) {
