@@ -90,6 +90,10 @@ struct perfdata {
 	uint64_t damage_off;
 };
 
+/* How much of a large record is copied before it is known what of it is needed. */
+#define HEAD_MAPPED 512u
+#define HEAD_READ   2048u
+
 /* What queue entries say about a record: see entry_of(). */
 #define ENTRY_COPIED	  1u
 #define ENTRY_SIZE(order) ((uint32_t)((order) >> 1 & 0xffff))
@@ -507,8 +511,16 @@ static int load(void *ctx, uint32_t from, uint32_t to)
 	struct perfdata *p = ctx;
 	uint32_t header = PERFDATA_RECORD_HEADER_SIZE;
 
-	return perfdata_pread(p->fd, p->scratch + header + from, to - from,
-			      p->record_off + header + from);
+	return perfdata_window_read(&p->window, p->scratch + header + from, to - from,
+				    p->record_off + header + from);
+}
+
+static const uint8_t *view(void *ctx, uint32_t from, uint32_t to)
+{
+	struct perfdata *p = ctx;
+
+	return perfdata_window_view(&p->window, p->record_off + PERFDATA_RECORD_HEADER_SIZE + from,
+				    to - from);
 }
 
 /* The start of a record, all of it unless it is large; *have of its size bytes. */
@@ -516,7 +528,7 @@ static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, 
 			uint32_t *have)
 {
 	uint32_t size = ENTRY_SIZE(entry->order);
-	bool all = size <= PERFDATA_GAP;
+	bool mapped = p->window.mapped.bytes != NULL, all = !mapped && size <= PERFDATA_GAP;
 	int err;
 
 	*have = size;
@@ -524,19 +536,19 @@ static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, 
 		*out = p->held = (const uint8_t *)(uintptr_t)entry->where;
 		return 0;
 	}
-	*out = perfdata_window_has(&p->window, entry->where, size);
+	*out = mapped ? NULL : perfdata_window_has(&p->window, entry->where, size);
 	if (*out)
 		return 0;
 	p->record_off = entry->where;
-	if (!all)
-		*have = 2048;
-	err = perfdata_pread(p->fd, p->scratch, *have, entry->where);
+	if (!all && *have > (mapped ? HEAD_MAPPED : HEAD_READ))
+		*have = mapped ? HEAD_MAPPED : HEAD_READ;
+	err = perfdata_window_read(&p->window, p->scratch, *have, entry->where);
 	if (err)
 		return err;
 	/* Types were looked at when it was scanned; only a file that changes says otherwise now. */
 	if (perfdata_u16(p->scratch + 6) != size)
 		return -EBADMSG;
-	if (!all && perfdata_u32(p->scratch) != PERF_RECORD_SAMPLE) {
+	if (*have < size && perfdata_u32(p->scratch) != PERF_RECORD_SAMPLE) {
 		err = load(p, *have - PERFDATA_RECORD_HEADER_SIZE,
 			   size - PERFDATA_RECORD_HEADER_SIZE);
 		*have = size;
@@ -559,6 +571,7 @@ static int deliver_sample(struct perfdata *p, const struct perfdata_record *reco
 				      .size = record->size,
 				      .have = have,
 				      .load = have < record->size ? load : NULL,
+				      .view = have < record->size ? view : NULL,
 				      .ctx = p };
 	int err = record->attr
 			  ? perfdata_sample_read(&p->sample, record->attr, p->source.info.machine,
@@ -631,6 +644,8 @@ static void deliver(struct perfdata *p, const struct perfdata_entry *entry)
 		if (record.type == PERF_RECORD_LOST || record.type == PERF_RECORD_LOST_SAMPLES)
 			n = count_lost(p, &record, n);
 	}
+	if (n >= 0 && atomic_exchange(&p->window.mapped.cut, false))
+		damage(p, -EBADMSG, off, "the file was cut short while it was read");
 	if (n < 0) {
 		damage(p, n, off, "a record of type %u contradicts itself", record.type);
 		n = record.type == PERF_RECORD_SAMPLE;
@@ -995,7 +1010,7 @@ int source_perfdata_open(int fd, const char *name, struct source **out, char *er
 	(void)getrandom(&p->facts.seed, sizeof(p->facts.seed), GRND_NONBLOCK);
 	perfdata_attrs_init(&p->attrs, p->facts.seed);
 	perfdata_queue_init(&p->queue);
-	perfdata_window_init(&p->window, fd);
+	perfdata_window_init(&p->window, fd, p->file_size);
 	p->scratch = malloc(PERFDATA_RECORD_MAX + 1);
 	if (!p->name || !p->scratch) {
 		(void)snprintf(error, 512, "%.200s: %s", name, strerror(ENOMEM));

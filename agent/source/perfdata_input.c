@@ -11,9 +11,13 @@
 #define STRETCH_MIN 4096u
 #define FETCH_AHEAD (8u << 20)
 
-void perfdata_window_init(struct perfdata_window *window, int fd)
+void perfdata_window_init(struct perfdata_window *window, int fd, uint64_t size)
 {
 	*window = (struct perfdata_window){ .fd = fd, .ahead = STRETCH_MIN };
+	if (size)
+		window->copy = malloc(PERFDATA_STRETCH);
+	if (window->copy)
+		mapped_open(&window->mapped, fd, size);
 }
 
 void perfdata_window_fini(struct perfdata_window *window)
@@ -22,6 +26,9 @@ void perfdata_window_fini(struct perfdata_window *window)
 		free(window->stretches[i].bytes);
 		window->stretches[i].bytes = NULL;
 	}
+	mapped_close(&window->mapped);
+	free(window->copy);
+	window->copy = NULL;
 }
 
 static const uint8_t *find(const struct perfdata_stretch *stretch, uint64_t off, size_t size)
@@ -57,9 +64,36 @@ static size_t choose_size(struct perfdata_window *window, const struct perfdata_
 	return window->ahead;
 }
 
+/* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
+static void fetch_ahead(struct perfdata_window *window, uint64_t off)
+{
+	if (off + FETCH_AHEAD / 2 <= window->advised)
+		return;
+	(void)posix_fadvise(window->fd, (off_t)off, FETCH_AHEAD, POSIX_FADV_WILLNEED);
+	window->advised = off + FETCH_AHEAD;
+}
+
+const uint8_t *perfdata_window_view(const struct perfdata_window *window, uint64_t off, size_t size)
+{
+	const struct mapped *m = &window->mapped;
+
+	return m->bytes && off <= m->size && size <= m->size - off ? m->bytes + off : NULL;
+}
+
+int perfdata_window_read(struct perfdata_window *window, void *out, size_t size, uint64_t off)
+{
+	const uint8_t *bytes = perfdata_window_view(window, off, size);
+
+	if (!bytes)
+		return perfdata_pread(window->fd, out, size, off);
+	memcpy(out, bytes, size);
+	return 0;
+}
+
 int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t size, uint64_t end,
 			const uint8_t **out, size_t *got)
 {
+	const uint8_t *view;
 	struct perfdata_stretch *stretch = &window->stretches[window->last];
 	size_t wanted;
 
@@ -69,6 +103,13 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 	else if (size > end - off)
 		size = (size_t)(end - off);
 	*got = size;
+	view = perfdata_window_view(window, off, size);
+	if (view) {
+		fetch_ahead(window, off);
+		memcpy(window->copy, view, size);
+		*out = window->copy;
+		return 0;
+	}
 	*out = size ? find(stretch, off, size) : NULL;
 	if (*out || !size)
 		return 0;
@@ -78,11 +119,7 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 		wanted = size;
 	if (wanted > end - off)
 		wanted = (size_t)(end - off);
-	/* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
-	if (off + FETCH_AHEAD / 2 > window->advised) {
-		(void)posix_fadvise(window->fd, (off_t)off, FETCH_AHEAD, POSIX_FADV_WILLNEED);
-		window->advised = off + FETCH_AHEAD;
-	}
+	fetch_ahead(window, off);
 
 	window->last = (window->last + 1) % PERFDATA_STRETCHES;
 	stretch = &window->stretches[window->last];

@@ -1,12 +1,15 @@
 /*
  * agent/source/perfdata_input.h: where the bytes of a recording come from.
  *
- * A file is read through a window, and a record can be had again later by its
- * offset.  What cannot be had again (a pipe, the output of the decompressor)
+ * A file is mapped, or read through a window where it cannot be, and a record can
+ * be had again later by its offset.  What is looked at is a copy, but for stacks, in
+ * which nothing is to be believed anyway.  What cannot be had again (a pipe, the output of the decompressor)
  * lies in blocks, and stays as long as somebody holds them.
  */
 #ifndef AGENT_SOURCE_PERFDATA_INPUT_H
 #define AGENT_SOURCE_PERFDATA_INPUT_H
+
+#include "agent/source/mapped.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +28,8 @@
 
 struct perfdata_window {
 	int fd; /* borrowed */
+	struct mapped mapped;
+	uint8_t *copy; /* of what was last asked for in mapped */
 	struct perfdata_stretch {
 		uint64_t off; /* of bytes[0] in the file */
 		uint8_t *bytes;
@@ -36,7 +41,8 @@ struct perfdata_window {
 	uint64_t advised;   /* the kernel was asked to fetch up to here */
 };
 
-void perfdata_window_init(struct perfdata_window *window, int fd);
+/* size: of the file, to map it; 0: it is not to be mapped.  The window must not move. */
+void perfdata_window_init(struct perfdata_window *window, int fd, uint64_t size);
 void perfdata_window_fini(struct perfdata_window *window);
 
 /*
@@ -54,7 +60,12 @@ const uint8_t *perfdata_window_has(struct perfdata_window *window, uint64_t off,
 #define PERFDATA_GAP (24u << 10)
 
 /* Reads all of [off, off + size) or fails; -EBADMSG: the file ends before. */
+int perfdata_window_read(struct perfdata_window *window, void *out, size_t size, uint64_t off);
 int perfdata_pread(int fd, void *out, size_t size, uint64_t off);
+
+/* The bytes themselves where the file is mapped and has them, until the window ends; or NULL. */
+const uint8_t *perfdata_window_view(const struct perfdata_window *window, uint64_t off,
+				    size_t size);
 
 /* ---- what comes once ----------------------------------------------------------- */
 

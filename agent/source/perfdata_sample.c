@@ -186,6 +186,7 @@ static void read_user_stack(struct reader *r, uint16_t machine, struct perfdata_
 	uint64_t size = u64(r), dyn_size;
 	struct perfdata_body *body = r->body;
 	uint32_t start = r->pos, had = body->have;
+	const uint8_t *bytes = NULL;
 
 	if (!size)
 		return;
@@ -195,7 +196,9 @@ static void read_user_stack(struct reader *r, uint16_t machine, struct perfdata_
 		r->err = -EBADMSG;
 	if (r->err)
 		return;
-	if (body->load && had < start + dyn_size) {
+	if (body->view)
+		bytes = body->view(body->ctx, start, start + (uint32_t)dyn_size);
+	if (!bytes && body->load && had < start + dyn_size) {
 		uint32_t from = had > start ? had : start;
 
 		r->err = body->load(body->ctx, from, start + (uint32_t)dyn_size);
@@ -206,7 +209,7 @@ static void read_user_stack(struct reader *r, uint16_t machine, struct perfdata_
 		return;
 	sample->stack = (struct uw_region){ .addr = out->regs.value[sp],
 					    .size = dyn_size,
-					    .bytes = body->bytes + start };
+					    .bytes = bytes ? bytes : body->bytes + start };
 	/* A stack cannot wrap around the end of memory. */
 	if (sample->stack.size > UINT64_MAX - sample->stack.addr)
 		sample->stack.size = UINT64_MAX - sample->stack.addr;

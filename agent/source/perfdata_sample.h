@@ -15,6 +15,8 @@ struct perfdata_body {
 	uint32_t size, have;
 	/* Brings [from, to) there; NULL: all is there.  0 or a negative code. */
 	int (*load)(void *ctx, uint32_t from, uint32_t to);
+	/* [from, to) where it lies, to be looked at and not believed; NULL, or gives NULL: load it. */
+	const uint8_t *(*view)(void *ctx, uint32_t from, uint32_t to);
 	void *ctx;
 };
 

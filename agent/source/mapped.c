@@ -1,0 +1,80 @@
+#include "agent/source/mapped.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAPPED_MAX 4 /* open at a time; further ones are read, not mapped */
+
+/* A signal belongs to the whole process, and so does what its handler must know. */
+static _Atomic(struct mapped *) active[MAPPED_MAX];
+static struct sigaction before;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool installed;
+static uintptr_t page_size;
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+	uintptr_t at = (uintptr_t)info->si_addr;
+
+	(void)context;
+	for (size_t i = 0; i < MAPPED_MAX; i++) {
+		struct mapped *m = atomic_load(&active[i]);
+
+		if (!m || at < (uintptr_t)m->bytes || at - (uintptr_t)m->bytes >= m->size)
+			continue;
+		if (mmap((void *)(at & ~(page_size - 1)), page_size, PROT_READ,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+			break;
+		atomic_store(&m->cut, true);
+		return;
+	}
+	/* Somebody else's: it comes again when this returns. */
+	(void)sigaction(number, &before, NULL);
+}
+
+static void install(void)
+{
+	struct sigaction action = { .sa_sigaction = on_bus_error,
+				    .sa_flags = SA_SIGINFO | SA_NODEFER };
+
+	page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+	installed = !sigemptyset(&action.sa_mask) && !sigaction(SIGBUS, &action, &before);
+}
+
+void mapped_open(struct mapped *out, int fd, uint64_t size)
+{
+	void *bytes;
+
+	*out = (struct mapped){ .bytes = NULL };
+	if (!size || size > SIZE_MAX || pthread_once(&once, install) || !installed)
+		return;
+	bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (bytes == MAP_FAILED)
+		return;
+	out->bytes = bytes;
+	out->size = (size_t)size;
+	for (size_t i = 0; i < MAPPED_MAX; i++) {
+		struct mapped *none = NULL;
+
+		if (atomic_compare_exchange_strong(&active[i], &none, out))
+			return;
+	}
+	mapped_close(out);
+}
+
+void mapped_close(struct mapped *mapped)
+{
+	struct mapped *self;
+
+	if (!mapped->bytes)
+		return;
+	(void)munmap((void *)(uintptr_t)mapped->bytes, mapped->size);
+	for (size_t i = 0; i < MAPPED_MAX; i++) {
+		self = mapped;
+		(void)atomic_compare_exchange_strong(&active[i], &self, NULL);
+	}
+	mapped->bytes = NULL;
+	mapped->size = 0;
+}
