@@ -21,13 +21,13 @@
 #define MAX_FILES 16
 
 /* Samples made ready at once, as of a ring that was just read; 256 KiB of stacks. */
-#define BLOCK 16
+#define BLOCK PEER_MANY
 /* First samples that are tried, each in a process of its own. */
 #define FIRSTS 9
 
 enum way { TABLE, MANY, BARE, FILES, FLOOR, LIBUNWIND, LIBDWFL, N_WAYS };
 
-static const struct peer *const ways[N_WAYS] = { &peer_table,  NULL,	    &peer_bare,
+static const struct peer *const ways[N_WAYS] = { &peer_table,  &peer_many,  &peer_bare,
 						 &peer_file,   &peer_floor, &peer_libunwind,
 						 &peer_libdwfl };
 
@@ -282,6 +282,28 @@ static double status_mib(const char *field)
 	return kib / 1024;
 }
 
+/* Of n samples from first on, behind the at pcs there are; gives how many more. */
+static uint64_t keep_pcs(const struct peer *peer, void *self, const struct recording *r,
+			 size_t first, size_t n, uint64_t at, const struct pcs *out)
+{
+	static uint64_t pcs[BLOCK][PEER_FRAMES];
+	uint64_t *row[BLOCK], kept = 0;
+	size_t found[BLOCK];
+
+	for (size_t i = 0; i < n; i++)
+		row[i] = pcs[i];
+	if (peer->many)
+		peer->many(self, &r->samples[first], n, row, found);
+	else
+		found[0] = peer->walk(self, &r->samples[first], row[0]);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(out->all + at + kept, row[i], found[i] * sizeof(*row[i]));
+		kept += found[i];
+		out->start[first + i + 1] = at + kept;
+	}
+	return kept;
+}
+
 static int alone_child(void *arg)
 {
 	struct alone *a = arg;
@@ -289,6 +311,7 @@ static int alone_child(void *arg)
 	const struct peer *peer = ways[a->way];
 	FILE *peak = fopen("/proc/self/clear_refs", "w");
 	double rss, start;
+	size_t in_turn;
 	uint64_t n = 0;
 	void *self;
 	int err;
@@ -304,9 +327,11 @@ static int alone_child(void *arg)
 	for (size_t i = 0; i < r->n_samples; i++)
 		(void)peer->walk(self, &r->samples[i], NULL);
 	a->result->peak_mib = status_mib("VmHWM:") - rss;
-	for (size_t i = 0; i < r->n_samples && n + PEER_FRAMES <= a->pcs->room; i++) {
-		n += peer->walk(self, &r->samples[i], a->pcs->all + n);
-		a->pcs->start[i + 1] = n;
+	for (size_t i = 0; i < r->n_samples; i += in_turn) {
+		size_t left = r->n_samples - i;
+
+		in_turn = peer->many ? left < BLOCK ? left : BLOCK : 1;
+		n += keep_pcs(peer, self, r, i, in_turn, n, a->pcs);
 	}
 	a->result->frames = n;
 	return 0;
@@ -448,11 +473,10 @@ static int time_all(const struct recording *r, struct workload *w)
 		w->of[FILES].ns[dram] = ns[1];
 		w->file[dram] = ratio[1];
 		t.ways = many;
-		if (!err && ways[MANY]) {
+		if (!err)
 			err = take_turns(t, ns, ratio);
-			w->of[MANY].ns[dram] = ns[0];
-			w->many[dram] = ratio[1];
-		}
+		w->of[MANY].ns[dram] = ns[0];
+		w->many[dram] = ratio[1];
 		t.again = 12; /* these empty more of them */
 		t.ways = bare;
 		if (!err)
@@ -484,8 +508,6 @@ static void print_workload(const struct workload *w)
 	for (size_t i = 0; i < N_WAYS; i++) {
 		const struct result *o = &w->of[i];
 
-		if (!ways[i])
-			continue;
 		(void)printf("%-10s %6.2f %% %6.2f %% %9zu %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f\n",
 			     ways[i]->name, 100 * (double)o->same / n,
 			     100 * (double)o->complete / n, o->frames, o->ns[0], o->ns[1],
@@ -506,8 +528,6 @@ static int bench(const char *file, struct workload *w)
 	(void)malloc_trim(0);
 	/* In children of a process that has opened nothing. */
 	for (size_t i = 0; i < N_WAYS && !err; i++) {
-		if (!ways[i])
-			continue;
 		err = walk_alone(&r, (enum way)i, &w->of[i], &pcs[i]);
 		if (!err)
 			err = walk_firsts(&r, ways[i], &w->of[i]);
@@ -519,8 +539,7 @@ static int bench(const char *file, struct workload *w)
 	if (!err)
 		err = recording_load(&r, SIZE_MAX);
 	for (size_t i = 0; i < N_WAYS && !err; i++)
-		if (ways[i])
-			judge(&r, &pcs[i], &pcs[TABLE], &w->of[i]);
+		judge(&r, &pcs[i], &pcs[TABLE], &w->of[i]);
 	if (!err)
 		w->new_pcs = share_new(&r, &pcs[TABLE]);
 	for (size_t i = 0; i < N_WAYS; i++) {
@@ -596,8 +615,6 @@ static void print_ratios(const struct workload *all, size_t n, const char *figur
 			bool counts = !dram || i == 4;
 			char what[64];
 
-			if (i == 4 && !ways[MANY])
-				continue;
 			(void)snprintf(what, sizeof(what), "%s%s", rows[i].what, where[dram]);
 			print_row(what, all, n, rows[i].first, GEOMETRIC,
 				  counts ? rows[i].wanted : "");
@@ -631,9 +648,9 @@ static int count(const char *name, const char *file, size_t max)
 	int err;
 
 	for (size_t i = 0; i < N_WAYS; i++)
-		if (ways[i] && !strcmp(ways[i]->name, name))
+		if (!strcmp(ways[i]->name, name))
 			peer = ways[i];
-	if (!peer || !peer->walk)
+	if (!peer)
 		return -EINVAL;
 	err = recording_read(file, max, &r);
 	if (err)

@@ -7,10 +7,18 @@
 #include "unwinder/object.h"
 #include "unwinder/walk.h"
 
+/* Not a power of two: frames of different samples are to lie in different cache sets. */
+#define STRIDE (PEER_FRAMES + 5)
+
 struct ours {
 	struct recording *recording;
 	struct uw_worker *worker;
-	struct uw_frame frames[PEER_FRAMES];
+	struct uw_frame frames[PEER_MANY * STRIDE];
+	/* Of several at once: */
+	struct uw_memory memory[PEER_MANY];
+	struct uw_thread thread[PEER_MANY];
+	struct uw_stack stack[PEER_MANY];
+	struct uw_job jobs[PEER_MANY];
 };
 
 static void ours_free(void *self)
@@ -93,6 +101,39 @@ static size_t ours_walk(void *self, const struct sample *sample, uint64_t *pcs)
 	return stack.n_frames;
 }
 
+static void ours_many(void *self, const struct sample *samples, size_t n, uint64_t *pcs[],
+		      size_t n_pcs[])
+{
+	struct ours *o = self;
+
+	for (size_t i = 0; i < n; i++) {
+		o->memory[i] = (struct uw_memory){ .regions = &samples[i].stack, .n_regions = 1 };
+		o->thread[i] = (struct uw_thread){ .regs = samples[i].regs,
+						   .read = uw_memory_read,
+						   .ctx = &o->memory[i] };
+		o->stack[i] = (struct uw_stack){ .frames = o->frames + i * STRIDE,
+						 .max_frames = PEER_FRAMES };
+		o->jobs[i] = (struct uw_job){ .space = o->recording->spaces[samples[i].space],
+					      .thread = &o->thread[i],
+					      .stack = &o->stack[i] };
+	}
+	uw_walk_many(o->worker, o->jobs, n);
+	for (size_t i = 0; i < n; i++) {
+		n_pcs[i] = o->stack[i].n_frames;
+		for (size_t k = 0; pcs && k < o->stack[i].n_frames; k++)
+			pcs[i][k] = o->stack[i].frames[k].pc;
+	}
+}
+
+/* For when somebody has but one. */
+static size_t ours_one_of_many(void *self, const struct sample *sample, uint64_t *pcs)
+{
+	size_t n;
+
+	ours_many(self, sample, 1, pcs ? &pcs : NULL, &n);
+	return n;
+}
+
 static void ours_clear(void *self)
 {
 	struct ours *ours = self;
@@ -103,6 +144,12 @@ static void ours_clear(void *self)
 const struct peer peer_table = {
 	.name = "table", .new = table_new, .free = ours_free, .clear = ours_clear, .walk = ours_walk
 };
+const struct peer peer_many = { .name = "many",
+				.new = table_new,
+				.free = ours_free,
+				.clear = ours_clear,
+				.walk = ours_one_of_many,
+				.many = ours_many };
 const struct peer peer_file = {
 	.name = "file", .new = file_new, .free = ours_free, .clear = ours_clear, .walk = ours_walk
 };

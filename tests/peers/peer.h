@@ -22,7 +22,7 @@ struct peer {
 	void (*clear)(void *self);   /* forgets what it cached, in memory that is there; or NULL */
 	/* Fills pcs (NULL: not wanted), PEER_FRAMES of them, innermost first; gives how many. */
 	size_t (*walk)(void *self, const struct sample *sample, uint64_t *pcs);
-	/* Instead, where samples are walked several at once: fills n_pcs too; or NULL. */
+	/* Several at once, PEER_MANY at most: fills n_pcs too.  NULL: one by one only. */
 	void (*many)(void *self, const struct sample *samples, size_t n, uint64_t *pcs[],
 		     size_t n_pcs[]);
 };
@@ -30,6 +30,7 @@ struct peer {
 extern const struct peer peer_table;  /* ours, tables ready */
 extern const struct peer peer_file;   /* ours, rules from files that were read: no table yet */
 extern const struct peer peer_opened; /* ours, files opened: what is needed is read in the walk */
+extern const struct peer peer_many;   /* ours, tables ready, several samples at once */
 extern const struct peer peer_bare;   /* ours, tables ready, nothing cached before each sample */
 extern const struct peer peer_floor;  /* a loop over a direct index */
 extern const struct peer peer_libunwind; /* remote accessors, global cache */
