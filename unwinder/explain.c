@@ -5,7 +5,6 @@
  * caches.  Where nothing has a rule, the frames that the walk found say which
  * guess it took.
  */
-#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -27,23 +26,6 @@ struct replay {
 	struct uw_machine machine;
 	bool sp_low; /* as in the walk */
 };
-
-const char *uw_reg_name(uint16_t machine, unsigned int reg)
-{
-	static const char *const x86_64[UW_X86_64_REGS] = {
-		"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8",
-		"r9",  "r10", "r11", "r12", "r13", "r14", "r15", "rip",
-	};
-	static const char *const aarch64[UW_AARCH64_REGS] = {
-		"x0",  "x1",  "x2",  "x3",  "x4",  "x5",  "x6",	 "x7",	"x8",  "x9",  "x10",
-		"x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21",
-		"x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",  "pc",
-	};
-
-	if (machine == EM_X86_64 && reg < UW_X86_64_REGS)
-		return x86_64[reg];
-	return machine == EM_AARCH64 && reg < UW_AARCH64_REGS ? aarch64[reg] : "?";
-}
 
 const char *uw_rules_name(enum uw_rules rules)
 {

@@ -129,6 +129,41 @@ int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
 /* How often the file's call-frame information was read: for a look-up, to compile. */
 uint64_t uw_object_parsed(const struct uw_object *object);
 
+/*
+ * A kept table, and ranges, to be looked at: no file is needed.  One thread at a
+ * time.  The blobs are borrowed, begin at multiples of 8 and are checked as
+ * adopting does; either may be NULL.
+ */
+struct uw_rows;
+int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs_size,
+		 struct uw_rows **out);
+void uw_rows_free(struct uw_rows *rows); /* NULL is fine */
+
+/* A row in words; texts live as long as rows.  Registers as readelf --debug-dump=frames-interp. */
+struct uw_row_info {
+	uint64_t start, end;	 /* vaddr */
+	uint32_t rule;		 /* rows with the same number say the same */
+	bool none;		 /* the file has to be asked; nothing below is told */
+	bool slow;		 /* by a record of its own */
+	bool signal, ra_signed;	 /* the caller was interrupted; the address carries a code */
+	const char *cfa_kind;	 /* "sp", "fp", "register", "expression" */
+	const char *cfa_reg;	 /* NULL: an expression */
+	int64_t cfa_off;	 /* 0 with an expression */
+	const char *fp, *ra;	 /* "c-16", "u", "s", "exp", …; "" not mentioned: the same */
+	const char *others;	 /* "rbx=c-24 r12=c-16" */
+	const char *expressions; /* "cfa: DW_OP_…; rip: …"; "" none */
+	const char *words;	 /* "CFA = rsp + 16, return address at CFA - 8, …" */
+};
+size_t uw_rows_count(const struct uw_rows *rows);
+/* The row that holds at vaddr; SIZE_MAX outside all. */
+size_t uw_rows_find(const struct uw_rows *rows, uint64_t vaddr);
+int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out); /* -ENOENT, -ENOMEM */
+
+/* Procedures in order; and as uw_object_function, but -ENOENT gives the range without any. */
+size_t uw_rows_procs(const struct uw_rows *rows);
+void uw_rows_proc(const struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end);
+int uw_rows_function(const struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end);
+
 /* Compiles objects one by one on a thread of its own. */
 struct uw_builder;
 int uw_builder_new(struct uw_builder **out);

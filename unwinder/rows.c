@@ -1,0 +1,394 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unwinder/expr_text.h"
+#include "unwinder/procs.h"
+#include "unwinder/row.h"
+#include "unwinder/table.h"
+
+#define TEXT_MAX 4096 /* of one expression */
+
+struct described { /* one rule, once somebody asked */
+	bool done;
+	struct uw_row_info info; /* but for start and end */
+	char *texts;		 /* owned; the info's texts one after the other */
+};
+
+struct uw_rows {
+	bool has_table, has_procs;
+	struct uw_table table;
+	struct uw_procs procs;
+	struct described *described; /* one a rule */
+	/* The block that was looked at last: rows [first, past) begin in it. */
+	size_t first, past;
+	uint64_t block_unit;
+};
+
+int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs_size,
+		 struct uw_rows **out)
+{
+	struct uw_rows *rows = calloc(1, sizeof(*rows));
+	int err = 0;
+
+	if (!rows)
+		return -ENOMEM;
+	if (table) {
+		err = uw_table_open(&rows->table, table, size);
+		rows->has_table = !err;
+	}
+	if (!err && procs) {
+		err = uw_procs_open(&rows->procs, procs, procs_size);
+		rows->has_procs = !err;
+	}
+	if (!err && table) {
+		size_t n = rows->table.header->n_rules;
+
+		rows->described = calloc(n ? n : 1, sizeof(*rows->described));
+		err = rows->described ? 0 : -ENOMEM;
+	}
+	if (err) {
+		uw_rows_free(rows);
+		return err;
+	}
+	*out = rows;
+	return 0;
+}
+
+void uw_rows_free(struct uw_rows *rows)
+{
+	if (!rows)
+		return;
+	for (size_t i = 0; rows->described && i < rows->table.header->n_rules; i++)
+		free(rows->described[i].texts);
+	free(rows->described);
+	free(rows);
+}
+
+/* ---- rules in words ----------------------------------------------------------------- */
+
+struct text { /* grows; NUL-terminated */
+	char *bytes;
+	size_t size, room;
+	bool failed;
+};
+
+static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(struct text *t, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	if (t->room - t->size < TEXT_MAX + 256) {
+		size_t room = t->room * 2 + TEXT_MAX + 256;
+		char *more = realloc(t->bytes, room);
+
+		if (!more) {
+			t->failed = true;
+			return;
+		}
+		t->bytes = more;
+		t->room = room;
+	}
+	va_start(args, format);
+	n = vsnprintf(t->bytes + t->size, t->room - t->size, format, args);
+	va_end(args);
+	if (n > 0)
+		t->size += (size_t)n;
+}
+
+/* Ends one of several texts in t and gives where it began; the next begins behind it. */
+static size_t next_text(struct text *t, size_t *from)
+{
+	size_t began = *from;
+
+	say(t, "%s", "");
+	if (!t->failed)
+		t->bytes[t->size++] = '\0';
+	*from = t->size;
+	return began;
+}
+
+/* As readelf has it. */
+static void say_place(struct text *t, uint16_t machine, const struct uw_reg_rule *r)
+{
+	switch (r->kind) {
+	case UW_RULE_UNDEFINED:
+		say(t, "u");
+		return;
+	case UW_RULE_AT_CFA:
+		say(t, "c%+" PRId64, r->off);
+		return;
+	case UW_RULE_CFA_PLUS:
+		say(t, "v%+" PRId64, r->off);
+		return;
+	case UW_RULE_REGISTER:
+		say(t, "%s", uw_reg_name(machine, r->from));
+		return;
+	case UW_RULE_AT_EXPR:
+		say(t, "exp");
+		return;
+	case UW_RULE_EXPR:
+		say(t, "vexp");
+		return;
+	default:
+		say(t, "s");
+	}
+}
+
+static void say_offset(struct text *t, const char *base, int64_t off)
+{
+	say(t, off ? "%s %c %" PRIu64 : "%s", base, off < 0 ? '-' : '+',
+	    off < 0 ? -(uint64_t)off : (uint64_t)off);
+}
+
+static void say_expression(struct text *t, uint16_t machine, const uint8_t *expr, size_t size)
+{
+	char words[TEXT_MAX];
+
+	uw_expr_text(machine, expr, size, words, sizeof(words));
+	say(t, "%s", words);
+}
+
+static void say_words_of(struct text *t, uint16_t machine, const char *name,
+			 const struct uw_reg_rule *r)
+{
+	say(t, ", %s ", name);
+	switch (r->kind) {
+	case UW_RULE_UNDEFINED:
+		say(t, "undefined");
+		return;
+	case UW_RULE_AT_CFA:
+		say_offset(t, "at CFA", r->off);
+		return;
+	case UW_RULE_CFA_PLUS:
+		say_offset(t, "is CFA", r->off);
+		return;
+	case UW_RULE_REGISTER:
+		say(t, "in %s", uw_reg_name(machine, r->from));
+		return;
+	case UW_RULE_AT_EXPR:
+	case UW_RULE_EXPR:
+		say(t, r->kind == UW_RULE_EXPR ? "is (" : "at (");
+		say_expression(t, machine, r->expr, r->size);
+		say(t, ")");
+		return;
+	default:
+		say(t, "the same");
+	}
+}
+
+static void say_words(struct text *t, const struct uw_arch *arch, const struct uw_rule *rule)
+{
+	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
+	uint16_t machine = arch->machine;
+
+	say(t, "CFA = ");
+	if (rule->cfa_size)
+		say_expression(t, machine, rule->cfa_expr, rule->cfa_size);
+	else
+		say_offset(t, uw_reg_name(machine, rule->cfa_reg), rule->cfa_off);
+	if (ra)
+		say_words_of(t, machine, "return address", ra);
+	else
+		say(t, ", return address in %s", uw_reg_name(machine, rule->ra));
+	for (unsigned int i = 0; i < rule->n_regs; i++)
+		if (&rule->regs[i] != ra)
+			say_words_of(t, machine, uw_reg_name(machine, rule->regs[i].reg),
+				     &rule->regs[i]);
+	if (rule->ra_signed)
+		say(t, ", return address signed");
+	if (rule->signal)
+		say(t, ", signal frame");
+}
+
+static void say_expressions(struct text *t, const struct uw_arch *arch, const struct uw_rule *rule)
+{
+	const char *between = "";
+
+	if (rule->cfa_size) {
+		say(t, "cfa: ");
+		say_expression(t, arch->machine, rule->cfa_expr, rule->cfa_size);
+		between = "; ";
+	}
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		const struct uw_reg_rule *r = &rule->regs[i];
+
+		if (r->kind != UW_RULE_AT_EXPR && r->kind != UW_RULE_EXPR)
+			continue;
+		say(t, "%s%s: ", between, uw_reg_name(arch->machine, r->reg));
+		say_expression(t, arch->machine, r->expr, r->size);
+		between = "; ";
+	}
+}
+
+static int describe(const struct uw_arch *arch, const struct uw_rule *rule, struct described *out)
+{
+	struct uw_row_info *info = &out->info;
+	const struct uw_reg_rule *fp = uw_rule_reg(rule, arch->fp), *ra;
+	struct text t = { .size = 0 };
+	size_t from = 0, at_fp, at_ra, at_others, at_expressions, at_words;
+	const char *between = "";
+
+	ra = uw_rule_reg(rule, rule->ra);
+	if (fp)
+		say_place(&t, arch->machine, fp);
+	at_fp = next_text(&t, &from);
+	if (ra)
+		say_place(&t, arch->machine, ra);
+	at_ra = next_text(&t, &from);
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		const struct uw_reg_rule *r = &rule->regs[i];
+
+		if (r == fp || r == ra)
+			continue;
+		say(&t, "%s%s=", between, uw_reg_name(arch->machine, r->reg));
+		say_place(&t, arch->machine, r);
+		between = " ";
+	}
+	at_others = next_text(&t, &from);
+	say_expressions(&t, arch, rule);
+	at_expressions = next_text(&t, &from);
+	say_words(&t, arch, rule);
+	at_words = next_text(&t, &from);
+	if (t.failed) {
+		free(t.bytes);
+		return -ENOMEM;
+	}
+	info->fp = t.bytes + at_fp;
+	info->ra = t.bytes + at_ra;
+	info->others = t.bytes + at_others;
+	info->expressions = t.bytes + at_expressions;
+	info->words = t.bytes + at_words;
+	info->cfa_kind = rule->cfa_size		     ? "expression"
+			 : rule->cfa_reg == arch->sp ? "sp"
+			 : rule->cfa_reg == arch->fp ? "fp"
+						     : "register";
+	info->cfa_reg = rule->cfa_size ? NULL : uw_reg_name(arch->machine, rule->cfa_reg);
+	info->cfa_off = rule->cfa_size ? 0 : rule->cfa_off;
+	info->signal = rule->signal;
+	info->ra_signed = rule->ra_signed;
+	out->texts = t.bytes;
+	out->done = true;
+	return 0;
+}
+
+/* ---- rows ----------------------------------------------------------------------------- */
+
+size_t uw_rows_count(const struct uw_rows *rows)
+{
+	return rows->has_table ? rows->table.header->n_rows : 0;
+}
+
+size_t uw_rows_find(const struct uw_rows *rows, uint64_t vaddr)
+{
+	uint32_t row = rows->has_table ? uw_table_row(&rows->table, vaddr) : UW_TABLE_NO_ROW;
+
+	return row == UW_TABLE_NO_ROW ? SIZE_MAX : row;
+}
+
+/* Moves the block to the one that row i begins in. */
+static void seek(struct uw_rows *rows, size_t i)
+{
+	const struct uw_table *t = &rows->table;
+	uint32_t low = 0, high = t->header->n_sups, within;
+	const uint16_t *blk;
+
+	/* The last sup whose first row is not behind i: those without rows come before it. */
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (t->sup[middle].row <= i)
+			low = middle;
+		else
+			high = middle;
+	}
+	while (low && t->sup[low].blk == TABLE_NO_BLOCK)
+		low--;
+	blk = &t->blk[t->sup[low].blk];
+	within = (uint32_t)i - t->sup[low].row;
+	rows->block_unit = (uint64_t)low * TABLE_SUP_UNITS;
+	low = 0;
+	high = TABLE_SUP_BLOCKS - 1;
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (blk[middle] <= within)
+			low = middle;
+		else
+			high = middle;
+	}
+	rows->first = i - within + blk[low];
+	rows->past = i - within + blk[low + 1];
+	rows->block_unit += (uint64_t)low * TABLE_BLOCK_UNITS;
+}
+
+static uint64_t start_of(struct uw_rows *rows, size_t i)
+{
+	const struct table_header *h = rows->table.header;
+
+	if (i >= h->n_rows)
+		return h->base + ((uint64_t)h->span << h->unit_shift);
+	if (i < rows->first || i >= rows->past)
+		seek(rows, i);
+	return h->base + ((rows->block_unit + rows->table.key[i]) << h->unit_shift);
+}
+
+int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out)
+{
+	const struct uw_table *t = &rows->table;
+	struct described *d;
+	struct uw_rule rule;
+	uint64_t start, end;
+	uint32_t id;
+	int err = 0;
+
+	if (i >= uw_rows_count(rows))
+		return -ENOENT;
+	id = t->rid ? t->rid[i] : t->rid4[i];
+	d = &rows->described[id];
+	end = start_of(rows, i + 1);
+	start = start_of(rows, i);
+	if (!d->done) {
+		*d = (struct described){ .info = { .rule = id } };
+		d->info.slow = uw_word_kind(t->rule[id]) == TABLE_SLOW;
+		if (uw_table_rule(t, start, &rule))
+			d->info.none = d->done = true;
+		else
+			err = describe(t->arch, &rule, d);
+	}
+	if (err)
+		return err;
+	*out = d->info;
+	out->start = start;
+	out->end = end;
+	return 0;
+}
+
+/* ---- procedures -------------------------------------------------------------------------- */
+
+size_t uw_rows_procs(const struct uw_rows *rows)
+{
+	return rows->has_procs ? rows->procs.header->n : 0;
+}
+
+void uw_rows_proc(const struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end)
+{
+	const struct procs_entry *e = &rows->procs.entries[i];
+
+	*start = rows->procs.header->base + e->start;
+	*end = *start + e->size;
+}
+
+int uw_rows_function(const struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	if (rows->has_procs)
+		return uw_procs_find(&rows->procs, vaddr, start, end);
+	*start = 0;
+	*end = UINT64_MAX;
+	return -ENOENT;
+}
