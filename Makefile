@@ -69,7 +69,7 @@ deps:
 	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-all: $(BUILD)/offwind
+all: $(BUILD)/offwind $(BUILD)/offwind_sqlite.so
 
 # ---- one build: a directory and its flags; called for the program and for the sanitizers ----
 
@@ -108,6 +108,13 @@ $(eval $(call build-peers,$(BUILD)/asan,ASAN_FLAGS))
 
 TSAN_FLAGS := -O1 -g -fsanitize=thread
 $(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
+
+# The store's virtual tables for the stock sqlite3 shell; of the unwinder what they need.
+PIC_FLAGS := $(CFLAGS) -fPIC -fvisibility=hidden
+$(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS))
+EXTENSION_C := agent/store/extension.c agent/store/vtab.c agent/store/kept.c
+$(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--no-undefined -Wl,--gc-sections
 
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
@@ -189,6 +196,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BUILD)/offwind $(DESTDIR)$(PREFIX)/bin/offwind
 	ln -sf offwind $(DESTDIR)$(PREFIX)/bin/perf_to_profile
+	install -D -m 644 $(BUILD)/offwind_sqlite.so $(DESTDIR)$(PREFIX)/lib/offwind/offwind_sqlite.so
 	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
 
 format:

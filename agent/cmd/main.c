@@ -17,6 +17,7 @@ static const struct {
 	{ "unwind", cmd_unwind, "turn recordings, cores, snapshots into profiles or frames" },
 	{ "explain", cmd_explain, "tell one sample's walk frame by frame" },
 	{ "report", cmd_report, "show a profile's top functions" },
+	{ "cache", cmd_cache, "look into the store of unwind tables, and after it" },
 	{ "doctor", cmd_doctor, "say what works on this machine and what to do about the rest" },
 };
 

@@ -21,6 +21,7 @@
 #define SETTLED_NS (2 * SECOND_NS)
 /* After so many failures in a row the rest of the run does without. */
 #define FAILURES_MAX 3
+#define WORK_WAIT_MS 1000
 #define BLOB_ALIGN   64
 #define BLOB_MAX     ((int64_t)1 << 31)
 
@@ -37,6 +38,7 @@ enum statement {
 	USED_BYTES,
 	OLDEST,
 	DROP_OBJECT,
+	FORGET,
 	STATEMENTS
 };
 
@@ -64,6 +66,7 @@ static const char *const sql[STATEMENTS] = {
 	[USED_BYTES] = "SELECT (page_count - freelist_count) * page_size"
 		       " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
 	[OLDEST] = "SELECT id FROM objects ORDER BY last_used, uses LIMIT 1",
+	[FORGET] = "DELETE FROM objects WHERE last_used < ?1",
 	[DROP_OBJECT] = "DELETE FROM objects WHERE id = ?1",
 };
 
@@ -586,6 +589,8 @@ int store_shrink(struct store *s, uint64_t budget)
 	int err;
 
 	pthread_mutex_lock(&s->lock);
+	if (!budget)
+		budget = s->budget;
 	err = begin(s);
 	if (!err)
 		err = end(s, evict(s, budget, -1));
@@ -603,19 +608,20 @@ struct made { /* what is to be put in */
 	struct uw_identity identity;
 	const void *rules; /* the object's; NULL: nothing to compile */
 	size_t rules_size;
-	void *procs; /* owned; NULL: none */
+	const void *procs; /* NULL: none */
 	size_t procs_size;
 };
 
 static int64_t n_procs(const struct made *made)
 {
-	return ((const struct procs_header *)made->procs)->n;
+	const struct procs_header *h = made->procs;
+
+	return h->n;
 }
 
-static int add_object(struct store *s, struct uw_object *object, const struct store_file *file,
-		      const struct made *made, int64_t *id)
+static int add_object(struct store *s, const struct uw_build_id *build_id, uint16_t machine,
+		      const struct store_file *file, const struct made *made, int64_t *id)
 {
-	const struct uw_build_id *build_id = uw_object_build_id(object);
 	sqlite3_stmt *stmt;
 	int err;
 
@@ -627,7 +633,7 @@ static int add_object(struct store *s, struct uw_object *object, const struct st
 		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
 	(void)sqlite3_bind_int64(stmt, 2, (int64_t)made->identity.size);
 	(void)sqlite3_bind_int64(stmt, 3, (int64_t)made->identity.hash);
-	(void)sqlite3_bind_int64(stmt, 4, uw_object_machine(object));
+	(void)sqlite3_bind_int64(stmt, 4, machine);
 	(void)sqlite3_bind_text(stmt, 5, file->path ? file->path : "", -1, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 6, (int64_t)file->size);
 	(void)sqlite3_bind_int64(stmt, 7, time(NULL));
@@ -679,7 +685,7 @@ static int insert(struct store *s, struct uw_object *object, const struct store_
 
 	if (err)
 		return err;
-	err = add_object(s, object, file, made, &id);
+	err = add_object(s, uw_object_build_id(object), uw_object_machine(object), file, made, &id);
 	if (!err)
 		err = add_table(s, id, made);
 	if (!err)
@@ -689,8 +695,8 @@ static int insert(struct store *s, struct uw_object *object, const struct store_
 	return end(s, err);
 }
 
-/* Takes its time, and no lock. */
-static int make(struct uw_object *object, struct made *made, bool *built)
+/* Takes its time, and no lock.  *procs is what to free. */
+static int make(struct uw_object *object, struct made *made, void **procs, bool *built)
 {
 	int err = uw_object_identify(object, &made->identity);
 
@@ -704,7 +710,8 @@ static int make(struct uw_object *object, struct made *made, bool *built)
 	if (err)
 		return err;
 	made->rules = uw_object_compiled(object, &made->rules_size);
-	err = uw_object_procs(object, &made->procs, &made->procs_size);
+	err = uw_object_procs(object, procs, &made->procs_size);
+	made->procs = *procs;
 	if (err == -ENOTSUP && made->rules)
 		return 0;
 	return err;
@@ -713,6 +720,7 @@ static int make(struct uw_object *object, struct made *made, bool *built)
 int store_keep(struct store *s, struct uw_object *object, const struct store_file *file)
 {
 	struct made made = { .rules = NULL };
+	void *procs = NULL;
 	bool built;
 	int err;
 
@@ -720,7 +728,7 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 		err = uw_object_compile(object);
 		return err ? err : -EROFS;
 	}
-	err = make(object, &made, &built);
+	err = make(object, &made, &procs, &built);
 	pthread_mutex_lock(&s->lock);
 	s->counters.built += built;
 	if (!err && gave_up(s))
@@ -735,7 +743,83 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 			s->failures = 0;
 	}
 	pthread_mutex_unlock(&s->lock);
-	free(made.procs);
+	free(procs);
+	return err;
+}
+
+int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
+{
+	const struct table_header *h = blobs->rules;
+	const struct procs_header *p = blobs->procs;
+	struct store_file file = { .path = blobs->path };
+	struct made made = { .rules = blobs->rules,
+			     .rules_size = blobs->rules_size,
+			     .procs = blobs->procs,
+			     .procs_size = blobs->procs_size };
+	struct uw_build_id build_id = { .size = 0 };
+	struct uw_rows *rows;
+	uint64_t before = s->counters.kept;
+	int64_t id;
+	int err = uw_rows_open(made.rules, made.rules_size, made.procs, made.procs_size, &rows);
+
+	if (err)
+		return err;
+	uw_rows_free(rows);
+	if (h->builder != TABLE_BUILDER)
+		return -ENOTSUP;
+	if (p &&
+	    (p->src_size != h->src_size || p->src_hash != h->src_hash || p->machine != h->machine))
+		return -EBADMSG;
+	build_id.size = h->build_id_size;
+	memcpy(build_id.bytes, h->build_id, build_id.size);
+	made.identity = (struct uw_identity){ .size = h->src_size, .hash = h->src_hash };
+	if (s->read_only)
+		return -EROFS;
+	pthread_mutex_lock(&s->lock);
+	err = begin(s);
+	if (!err) {
+		err = add_object(s, &build_id, h->machine, &file, &made, &id);
+		if (!err)
+			err = add_table(s, id, &made);
+		if (!err)
+			err = evict(s, s->budget, id);
+		err = end(s, err);
+	}
+	*kept = s->counters.kept != before;
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+const char *store_path(const struct store *s)
+{
+	return s->path;
+}
+
+int store_set_budget(struct store *s, uint64_t budget)
+{
+	char text[128];
+	int err;
+
+	(void)snprintf(text, sizeof(text),
+		       budget ? "INSERT OR REPLACE INTO settings VALUES ('budget', %" PRIu64 ")"
+			      : "DELETE FROM settings WHERE name = 'budget'",
+		       budget);
+	pthread_mutex_lock(&s->lock);
+	err = db_exec(s->db, text);
+	if (!err)
+		s->budget = budget ? budget : STORE_BUDGET_DEFAULT;
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+int store_forget(struct store *s, int64_t before, uint64_t *n)
+{
+	int err;
+
+	pthread_mutex_lock(&s->lock);
+	err = run(s, FORGET, &before, 1);
+	*n = err ? 0 : (uint64_t)sqlite3_changes(s->db);
+	pthread_mutex_unlock(&s->lock);
 	return err;
 }
 
@@ -793,6 +877,8 @@ void store_work(struct store *s, uint64_t limit_ns)
 
 	if (!s)
 		return;
+	/* Somebody may be waiting for us to end. */
+	(void)sqlite3_busy_timeout(s->db, WORK_WAIT_MS);
 	if (s->n_wanted)
 		qsort(s->wanted, s->n_wanted, sizeof(*s->wanted), by_parsed);
 	for (size_t i = 0; i < s->n_wanted && !gave_up(s) && now_ns() < last; i++)

@@ -66,7 +66,25 @@ struct store_counters {
 };
 void store_counters(struct store *store, struct store_counters *out);
 
-/* Deletes least recently used objects until the store is within its budget; gives space back. */
+/*
+ * Puts in what another store gave out: a table and, or NULL, ranges.  -EBADMSG damaged, -ENOTSUP
+ * of another version, -EROFS, …; *kept: it was not there before.
+ */
+struct store_blobs {
+	const void *rules, *procs;
+	size_t rules_size, procs_size;
+	const char *path; /* to show; where it came from */
+};
+int store_import(struct store *store, const struct store_blobs *blobs, bool *kept);
+
+/* Where it is; borrowed. */
+const char *store_path(const struct store *store);
+/* The budget that holds from now on for everybody; 0: the default. */
+int store_set_budget(struct store *store, uint64_t budget);
+/* Deletes what nobody used since then (seconds since 1970); gives how many. */
+int store_forget(struct store *store, int64_t before, uint64_t *n);
+
+/* Deletes least recently used objects until the store is within budget (0: its own); gives space back. */
 int store_shrink(struct store *store, uint64_t budget);
 
 #define STORE_BUDGET_DEFAULT ((uint64_t)1 << 30)

@@ -1,0 +1,584 @@
+/* agent/cmd/cache.c: questions to the store. */
+#include "agent/cmd/cache.h"
+
+#include "agent/cmd/cmd.h"
+#include "agent/cmd/input.h"
+#include "agent/log.h"
+#include "agent/store/kept.h"
+#include "agent/store/store.h"
+#include "schema/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char help[] =
+	"usage: offwind cache ls [--match TEXT] [--sort COLUMN] [--unused DAYS]\n"
+	"       offwind cache show OBJECT          header, segments, rules, coverage, gaps\n"
+	"       offwind cache lookup OBJECT PC…    the row at an ELF address, in words\n"
+	"       offwind cache rows OBJECT          all rows\n"
+	"       offwind cache query SQL            any question; see unwind_rows and its kin\n"
+	"       offwind cache prefetch [--running] [PATH|DIR]…\n"
+	"       offwind cache verify [--repair]    every table and the database itself\n"
+	"       offwind cache diff [--strict] BEFORE AFTER\n"
+	"       offwind cache gc [--budget BYTES] [--unused DAYS]\n"
+	"       offwind cache export OBJECT -o FILE\n"
+	"       offwind cache import FILE…\n"
+	"Looks after the store of compiled unwind tables.  OBJECT: the first digits of a "
+	"build-id,\n"
+	"a path, a file's base name.\n"
+	"\n"
+	"      --db FILE         the store (default: see man offwind)\n"
+	"      --format FORMAT   of ls, rows and query: table (default), csv or json\n"
+	"      --match TEXT      ls: whose path or build-id contains it\n"
+	"      --sort COLUMN     ls: path, used (default), uses, size, rows\n"
+	"      --unused DAYS     ls, gc: not used for so long\n"
+	"      --budget BYTES    gc: from now on the store's limit (suffixes K, M, G; 0: 1G)\n"
+	"      --running         prefetch: what running processes have mapped\n"
+	"  -j, --jobs N          prefetch: so many at once (default: one a CPU)\n"
+	"      --repair          verify: drop what is damaged\n"
+	"      --strict          diff: any changed row counts\n"
+	"  -o, --output FILE     export: where to\n"
+	"  -q, --quiet           errors and warnings only\n"
+	"  -v, --verbose         say more\n"
+	"  -h, --help            this text\n"
+	"\n"
+	"Exit code: 0 done (diff: nothing lost), 1 failed, 2 usage, 3 done in part (verify:\n"
+	"damage was found; diff: unwind information was lost or new expressions came).\n";
+
+/* ---- the store, its objects ------------------------------------------------------- */
+
+int cache_open(const struct cache_options *o, sqlite3 **out)
+{
+	char error[DB_ERROR_SIZE] = "", *path;
+	int err = db_path(o->db, &path);
+
+	if (err) {
+		log_error("no store: give one with --db");
+		return err;
+	}
+	err = sql_open(path, out, error);
+	if (err)
+		log_error("%s", error[0] ? error : strerror(-err));
+	free(path);
+	return err;
+}
+
+int cache_open_file(const char *path, int *fd, struct uw_object **object)
+{
+	int err;
+
+	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (*fd < 0)
+		return -errno;
+	err = uw_object_open(*fd, 0, object);
+	if (err)
+		(void)close(*fd);
+	return err;
+}
+
+/* By the contents of the file: what its build-id and sections say. */
+static int object_of_file(sqlite3 *db, const char *path, int64_t *out)
+{
+	const struct uw_build_id *id;
+	struct uw_identity identity;
+	struct uw_object *object;
+	sqlite3_stmt *stmt = NULL;
+	int fd, err = cache_open_file(path, &fd, &object);
+
+	if (err)
+		return err;
+	id = uw_object_build_id(object);
+	err = uw_object_identify(object, &identity);
+	if (!err && sqlite3_prepare_v2(db,
+				       "SELECT id FROM objects WHERE hex(build_id) = hex(?1)"
+				       " AND src_size = ?2 AND src_hash = ?3",
+				       -1, &stmt, NULL) == SQLITE_OK) {
+		(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
+		(void)sqlite3_bind_int64(stmt, 2, (int64_t)identity.size);
+		(void)sqlite3_bind_int64(stmt, 3, (int64_t)identity.hash);
+		err = sqlite3_step(stmt) == SQLITE_ROW ? 0 : -ENOENT;
+		*out = sqlite3_column_int64(stmt, 0);
+	}
+	(void)sqlite3_finalize(stmt);
+	uw_object_put(object);
+	(void)close(fd);
+	return err;
+}
+
+int cache_object(sqlite3 *db, const char *key, int64_t *object)
+{
+	int err = access(key, R_OK) ? -ENOENT : object_of_file(db, key, object);
+
+	if (err)
+		err = kept_find_text(db, key, object);
+	if (err == -ENOENT)
+		log_error("%s: the store has no such object; offwind cache prefetch puts it in",
+			  key);
+	else if (err)
+		log_error("%s: %s", key, strerror(-err));
+	return err;
+}
+
+static int print(sqlite3 *db, const char *sql, const struct cache_options *o)
+{
+	char error[DB_ERROR_SIZE];
+	int err = sql_print(db, sql, o->format, stdout, error);
+
+	if (err && error[0])
+		log_error("%s", error);
+	else if (err && err != -EIO) /* which main reports */
+		log_error("%s", strerror(-err));
+	return err ? CMD_FAILED : CMD_DONE;
+}
+
+/* ---- ls, query, rows --------------------------------------------------------------- */
+
+static int list(const struct cache_options *o)
+{
+	static const struct {
+		const char *name, *by;
+	} sorts[] = { { "used", "o.last_used DESC" },
+		      { "uses", "o.uses DESC" },
+		      { "path", "o.path" },
+		      { "size", "bytes DESC" },
+		      { "rows", "rows DESC" } };
+	const char *by = o->sort ? NULL : sorts[0].by;
+	sqlite3 *db;
+	char *sql;
+	int rc;
+
+	for (size_t i = 0; o->sort && i < sizeof(sorts) / sizeof(sorts[0]); i++)
+		if (!strcmp(o->sort, sorts[i].name))
+			by = sorts[i].by;
+	if (!by) {
+		log_error("--sort is used, uses, path, size or rows, not '%s'", o->sort);
+		return CMD_USAGE;
+	}
+	if (cache_open(o, &db))
+		return CMD_FAILED;
+	sql = sqlite3_mprintf(
+		"SELECT lower(hex(o.build_id)) AS build_id, CASE o.machine WHEN 62 THEN 'x86_64'"
+		" WHEN 183 THEN 'aarch64' ELSE o.machine END AS machine, t.size AS bytes,"
+		" t.n_rows AS rows, t.n_procs AS functions, o.uses,"
+		" datetime(o.last_used, 'unixepoch') AS last_used, o.path"
+		" FROM objects AS o LEFT JOIN tables AS t ON t.object = o.id"
+		" WHERE (%Q IS NULL OR instr(o.path, %Q) OR instr(lower(hex(o.build_id)), "
+		"lower(%Q)))"
+		" AND (%lld < 0 OR o.last_used < unixepoch() - 86400 * %lld) ORDER BY %s",
+		o->match, o->match, o->match, o->unused_days, o->unused_days, by);
+	rc = sql ? print(db, sql, o) : CMD_FAILED;
+	sqlite3_free(sql);
+	(void)sqlite3_close(db);
+	return rc;
+}
+
+static int query(const struct cache_options *o, const char *sql)
+{
+	sqlite3 *db;
+	int rc;
+
+	if (cache_open(o, &db))
+		return CMD_FAILED;
+	rc = print(db, sql, o);
+	(void)sqlite3_close(db);
+	return rc;
+}
+
+static int rows(const struct cache_options *o, const char *key)
+{
+	int64_t object;
+	int rc = CMD_FAILED;
+	sqlite3 *db;
+	char *sql;
+
+	if (cache_open(o, &db))
+		return CMD_FAILED;
+	if (!cache_object(db, key, &object)) {
+		sql = sqlite3_mprintf("SELECT printf('%%x', start) AS start,"
+				      " printf('%%x', \"end\") AS \"end\", function, words AS rule"
+				      " FROM unwind_rows(%lld)",
+				      object);
+		rc = sql ? print(db, sql, o) : CMD_FAILED;
+		sqlite3_free(sql);
+	}
+	(void)sqlite3_close(db);
+	return rc;
+}
+
+/* ---- show -------------------------------------------------------------------------- */
+
+static int load(sqlite3 *db, const char *key, struct kept **out)
+{
+	int64_t object;
+	int err = cache_object(db, key, &object);
+
+	if (err)
+		return err;
+	err = kept_load(db, object, out);
+	if (!err && !(*out)->rules)
+		err = -ENODATA;
+	if (err == -ENODATA)
+		log_error("%s: has no unwind information to compile", key);
+	else if (err == -ENOENT)
+		log_error("%s: its table is of another version of offwind", key);
+	else if (err)
+		log_error("%s: its table is damaged; offwind cache verify --repair drops it", key);
+	return err;
+}
+
+static void show_object(sqlite3 *db, const struct kept *kept)
+{
+	sqlite3_stmt *s = NULL;
+
+	if (sqlite3_prepare_v2(db,
+			       "SELECT path, lower(hex(build_id)), machine, file_size, src_size,"
+			       " printf('%016x', src_hash), datetime(first_used, 'unixepoch'),"
+			       " datetime(last_used, 'unixepoch'), uses FROM objects WHERE id = ?1",
+			       -1, &s, NULL) == SQLITE_OK &&
+	    !sqlite3_bind_int64(s, 1, kept->object) && sqlite3_step(s) == SQLITE_ROW) {
+		(void)printf("path          %s\n", (const char *)sqlite3_column_text(s, 0));
+		(void)printf("build-id      %s\n", (const char *)sqlite3_column_text(s, 1));
+		(void)printf("machine       %s\n", sqlite3_column_int(s, 2) == 62    ? "x86_64"
+						   : sqlite3_column_int(s, 2) == 183 ? "aarch64"
+										     : "unknown");
+		(void)printf("file          %lld bytes\n", sqlite3_column_int64(s, 3));
+		(void)printf("unwind info   %lld bytes, hash %s\n", sqlite3_column_int64(s, 4),
+			     (const char *)sqlite3_column_text(s, 5));
+		(void)printf("used          %lld times, first %s, last %s\n",
+			     sqlite3_column_int64(s, 8), (const char *)sqlite3_column_text(s, 6),
+			     (const char *)sqlite3_column_text(s, 7));
+	}
+	(void)sqlite3_finalize(s);
+}
+
+struct tally {
+	uint64_t none, sp, fp, other, expression, slow, signal;
+	uint64_t n_expressions;
+};
+
+static void count_rows(struct kept *kept, struct tally *t)
+{
+	struct uw_row_info row;
+
+	for (size_t i = 0; i < uw_rows_count(kept->rows); i++) {
+		if (uw_rows_at(kept->rows, i, &row))
+			continue;
+		t->none += row.none;
+		if (row.none)
+			continue;
+		t->slow += row.slow;
+		t->signal += row.signal;
+		t->n_expressions += *row.expressions != '\0';
+		if (!row.cfa_reg)
+			t->expression++;
+		else if (!strcmp(row.cfa_kind, "sp"))
+			t->sp++;
+		else if (!strcmp(row.cfa_kind, "fp"))
+			t->fp++;
+		else
+			t->other++;
+	}
+}
+
+static uint64_t covered(const struct kept *kept)
+{
+	uint64_t start, end, sum = 0;
+
+	for (size_t i = 0; i < uw_rows_procs(kept->rows); i++) {
+		uw_rows_proc(kept->rows, i, &start, &end);
+		sum += end - start;
+	}
+	return sum;
+}
+
+static void show_table(struct kept *kept)
+{
+	const struct table_header *h = kept->rules;
+	const struct table_seg *seg =
+		(const struct table_seg *)(const void *)((const char *)h + h->seg);
+	struct tally t = { 0 };
+	uint64_t code = 0, with = covered(kept);
+
+	count_rows(kept, &t);
+	(void)printf("table         %zu bytes, layout %u, builder %u; functions %zu bytes\n",
+		     kept->rules_size, h->version, h->builder, kept->procs_size);
+	for (uint32_t i = 0; i < h->n_segs; i++) {
+		(void)printf(
+			"segment       file %#" PRIx64 ", vaddr %#" PRIx64 ", size %#" PRIx64 "\n",
+			(uint64_t)seg[i].file_off, (uint64_t)seg[i].vaddr, (uint64_t)seg[i].size);
+		code += seg[i].size;
+	}
+	if (kept->procs)
+		(void)printf("functions     %zu\n", uw_rows_procs(kept->rows));
+	else
+		(void)printf("functions     not kept: some overlap\n");
+	(void)printf("rows          %u (%.2f bytes each), %u different rules\n", h->n_rows,
+		     h->n_rows ? (double)kept->rules_size / h->n_rows : 0.0, h->n_rules);
+	(void)printf("CFA from      sp %" PRIu64 ", fp %" PRIu64 ", another register %" PRIu64
+		     ", an expression %" PRIu64 "\n",
+		     t.sp, t.fp, t.other, t.expression);
+	(void)printf("rows that     need an expression %" PRIu64 ", a record of their own %" PRIu64
+		     ", are signal frames %" PRIu64 ", have no answer %" PRIu64 "\n",
+		     t.n_expressions, t.slow, t.signal, t.none);
+	if (kept->procs && code)
+		(void)printf("coverage      %.2f %% of %" PRIu64 " executable bytes\n",
+			     100.0 * (double)with / (double)code, code);
+}
+
+static int show(const struct cache_options *o, const char *key)
+{
+	struct kept *kept = NULL;
+	int rc = CMD_FAILED;
+	sqlite3 *db;
+	char *sql;
+
+	if (cache_open(o, &db))
+		return CMD_FAILED;
+	if (!load(db, key, &kept)) {
+		show_object(db, kept);
+		show_table(kept);
+		sql = sqlite3_mprintf(
+			"SELECT printf('%%x', start) AS \"gap from\", printf('%%x', \"end\") AS "
+			"\"to\","
+			" size AS bytes, after AS \"after function\" FROM unwind_gaps(%lld)"
+			" ORDER BY size DESC LIMIT 20;"
+			"SELECT function AS \"needs an expression\", count(*) AS rows,"
+			" min(expression) AS \"the first\" FROM unwind_rows(%lld)"
+			" WHERE expression IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20",
+			kept->object, kept->object);
+		(void)printf("\nexecutable code without unwind information (16 bytes and more; the"
+			     " 20 largest)\n");
+		rc = sql ? print(db, sql, o) : CMD_FAILED;
+		sqlite3_free(sql);
+	}
+	kept_put(kept);
+	(void)sqlite3_close(db);
+	return rc;
+}
+
+/* ---- lookup ------------------------------------------------------------------------- */
+
+/* As `readelf --debug-dump=frames-interp` would print it. */
+static void as_readelf(const struct uw_row_info *row)
+{
+	char cfa[32] = "exp";
+
+	if (row->cfa_reg)
+		(void)snprintf(cfa, sizeof(cfa), "%s%+" PRId64, row->cfa_reg, row->cfa_off);
+	(void)printf("  %-16s %-10s", "LOC", "CFA");
+	if (*row->fp)
+		(void)printf(" %-8s", "fp");
+	(void)printf(" %-8s others\n", "ra");
+	(void)printf("  %016" PRIx64 " %-10s", row->start, cfa);
+	if (*row->fp)
+		(void)printf(" %-8s", row->fp);
+	(void)printf(" %-8s %s\n", *row->ra ? row->ra : "s", row->others);
+}
+
+static int look_up(struct kept *kept, const char *text)
+{
+	struct uw_row_info row;
+	uint64_t pc, start, end;
+	char *rest;
+	size_t i;
+
+	errno = 0;
+	pc = strtoull(text, &rest, 16);
+	if (errno || *rest || rest == text) {
+		log_error("'%s' is not an address in hexadecimal", text);
+		return CMD_USAGE;
+	}
+	(void)printf("%#" PRIx64 ": ", pc);
+	i = uw_rows_find(kept->rows, pc);
+	if (!uw_rows_function(kept->rows, pc, &start, &end))
+		(void)printf("function %#" PRIx64 "…%#" PRIx64 ", ", start, end);
+	else if (kept->procs)
+		(void)printf("no function, ");
+	if (i == SIZE_MAX || uw_rows_at(kept->rows, i, &row) || row.none) {
+		(void)printf("no row\n");
+		return CMD_PARTLY;
+	}
+	(void)printf("row %#" PRIx64 "…%#" PRIx64 "\n  %s\n", row.start, row.end, row.words);
+	as_readelf(&row);
+	return CMD_DONE;
+}
+
+static int lookup(const struct cache_options *o, const char *key, char **pcs, int n)
+{
+	struct kept *kept = NULL;
+	int rc = CMD_FAILED;
+	sqlite3 *db;
+
+	if (cache_open(o, &db))
+		return CMD_FAILED;
+	if (!load(db, key, &kept)) {
+		rc = CMD_DONE;
+		for (int i = 0; i < n && rc != CMD_USAGE; i++) {
+			int one = look_up(kept, pcs[i]);
+
+			rc = one ? one : rc;
+		}
+	}
+	kept_put(kept);
+	(void)sqlite3_close(db);
+	return rc;
+}
+
+/* ---- the command line --------------------------------------------------------------- */
+
+/* "64M"; reports. */
+static int parse_size(const char *text, uint64_t *out)
+{
+	static const char suffixes[] = "KMG";
+	const char *suffix;
+	char number[32] = "";
+	size_t n = strspn(text, "0123456789");
+	uint64_t value;
+
+	if (n < sizeof(number))
+		memcpy(number, text, n);
+	suffix = text[n] ? strchr(suffixes, text[n]) : NULL;
+	if (!n || (text[n] && (!suffix || text[n + 1])) ||
+	    input_number("--budget", number, 0, UINT64_MAX >> 32, &value)) {
+		log_error("--budget takes bytes, as in 512M, not '%s'", text);
+		return -EINVAL;
+	}
+	*out = suffix ? value << (10 * (suffix - suffixes + 1)) : value;
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct cache_options *o, bool *done)
+{
+	enum { DB = 256, FORMAT, MATCH, SORT, UNUSED, BUDGET, RUNNING, REPAIR, STRICT };
+	static const struct option options[] = {
+		{ "db", required_argument, NULL, DB },
+		{ "format", required_argument, NULL, FORMAT },
+		{ "match", required_argument, NULL, MATCH },
+		{ "sort", required_argument, NULL, SORT },
+		{ "unused", required_argument, NULL, UNUSED },
+		{ "budget", required_argument, NULL, BUDGET },
+		{ "running", no_argument, NULL, RUNNING },
+		{ "jobs", required_argument, NULL, 'j' },
+		{ "repair", no_argument, NULL, REPAIR },
+		{ "strict", no_argument, NULL, STRICT },
+		{ "output", required_argument, NULL, 'o' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	static const char *const formats[] = { "table", "csv", "json" };
+	uint64_t number;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "j:o:qvh", options, NULL)) != -1) {
+		switch (c) {
+		case DB:
+			o->db = optarg;
+			break;
+		case FORMAT:
+			for (number = 0; number < 3 && strcmp(optarg, formats[number]) != 0;)
+				number++;
+			if (number == 3) {
+				log_error("--format is table, csv or json, not '%s'", optarg);
+				return -EINVAL;
+			}
+			o->format = (enum sql_format)number;
+			break;
+		case MATCH:
+			o->match = optarg;
+			break;
+		case SORT:
+			o->sort = optarg;
+			break;
+		case UNUSED:
+			if (input_number("--unused", optarg, 0, 100000, &number))
+				return -EINVAL;
+			o->unused_days = (int64_t)number;
+			break;
+		case BUDGET:
+			if (parse_size(optarg, &o->budget))
+				return -EINVAL;
+			if (!o->budget)
+				o->budget = STORE_BUDGET_DEFAULT;
+			break;
+		case RUNNING:
+			o->running = true;
+			break;
+		case 'j':
+			if (input_number("--jobs", optarg, 1, 256, &number))
+				return -EINVAL;
+			o->jobs = (unsigned int)number;
+			break;
+		case REPAIR:
+			o->repair = true;
+			break;
+		case STRICT:
+			o->strict = true;
+			break;
+		case 'o':
+			o->output = optarg;
+			break;
+		case 'q':
+			log_quiet(true);
+			break;
+		case 'v':
+			log_verbose(true);
+			break;
+		case 'h':
+			(void)fputs(help, stdout);
+			*done = true;
+			return 0;
+		default:
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+int cmd_cache(int argc, char **argv)
+{
+	struct cache_options o = { .unused_days = -1 };
+	bool done = false;
+	const char *what;
+	char **words;
+	int n;
+
+	if (parse(argc, argv, &o, &done))
+		return CMD_USAGE;
+	if (done)
+		return CMD_DONE;
+	what = optind < argc ? argv[optind] : "";
+	words = argv + optind + 1;
+	n = argc - optind - 1;
+	if (!strcmp(what, "ls") && n == 0)
+		return list(&o);
+	if (!strcmp(what, "show") && n == 1)
+		return show(&o, words[0]);
+	if (!strcmp(what, "lookup") && n >= 2)
+		return lookup(&o, words[0], words + 1, n - 1);
+	if (!strcmp(what, "rows") && n == 1)
+		return rows(&o, words[0]);
+	if (!strcmp(what, "query") && n == 1)
+		return query(&o, words[0]);
+	if (!strcmp(what, "prefetch") && (n || o.running))
+		return cache_prefetch(&o, words, n);
+	if (!strcmp(what, "verify") && n == 0)
+		return cache_verify(&o);
+	if (!strcmp(what, "diff") && n == 2)
+		return cache_diff(&o, words[0], words[1]);
+	if (!strcmp(what, "gc") && n == 0)
+		return cache_gc(&o);
+	if (!strcmp(what, "export") && n == 1 && o.output)
+		return cache_export(&o, words[0]);
+	if (!strcmp(what, "import") && n)
+		return cache_import(&o, words, n);
+	log_error("cache: see offwind cache --help");
+	return CMD_USAGE;
+}

@@ -1,0 +1,526 @@
+/* agent/cmd/cache_work.c: what changes the store: prefetch, verify, gc, export, import. */
+#include "agent/array.h"
+#include "agent/cmd/cache.h"
+#include "agent/cmd/cmd.h"
+#include "agent/export/output.h"
+#include "agent/log.h"
+#include "agent/opener/opener.h"
+#include "agent/store/kept.h"
+#include "agent/store/store.h"
+#include "schema/procs.h"
+#include "schema/table.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IMPORT_MAX ((off_t)1 << 30)
+
+/* ---- prefetch ----------------------------------------------------------------------- */
+
+struct found {
+	char *path; /* owned */
+	int fd;	    /* -1: to be opened by its path */
+};
+
+struct prefetch {
+	struct store *store;
+	struct found *files;
+	size_t n, room;
+	atomic_size_t next, done, kept, there, failed;
+};
+
+static int add_found(struct prefetch *p, const char *path, int fd)
+{
+	int err = array_make_room((void **)&p->files, p->n, &p->room, sizeof(*p->files));
+
+	if (!err) {
+		p->files[p->n] = (struct found){ .path = strdup(path), .fd = fd };
+		if (!p->files[p->n].path)
+			err = -ENOMEM;
+		else
+			p->n++;
+	}
+	return err;
+}
+
+static bool has_elf_magic(const char *path)
+{
+	char magic[4] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool elf = fd >= 0 && read(fd, magic, 4) == 4 && !memcmp(magic, "\177ELF", 4);
+
+	if (fd >= 0)
+		(void)close(fd);
+	return elf;
+}
+
+/* Every ELF file below path, links not followed. */
+static int find_below(struct prefetch *p, char *path)
+{
+	char *const roots[] = { path, NULL };
+	FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV | FTS_COMFOLLOW, NULL);
+	int err = tree ? 0 : -errno;
+	FTSENT *e;
+
+	while (!err && (e = fts_read(tree))) {
+		if (e->fts_info == FTS_F && has_elf_magic(e->fts_path))
+			err = add_found(p, e->fts_path, -1);
+		else if (e->fts_level == 0 && (e->fts_info == FTS_NS || e->fts_info == FTS_DNR))
+			err = -e->fts_errno;
+	}
+	if (tree)
+		(void)fts_close(tree);
+	if (err)
+		log_error("%s: %s", path, strerror(-err));
+	return err;
+}
+
+/* Executable mappings of one process; each file once, by its device and inode. */
+static void find_mapped(struct prefetch *p, struct opener *opener, uint32_t pid)
+{
+	char name[64], line[8192];
+	FILE *maps;
+
+	(void)snprintf(name, sizeof(name), "/proc/%u/maps", pid);
+	maps = fopen(name, "re");
+	while (maps && fgets(line, sizeof(line), maps)) {
+		struct opener_file file = { .pid = pid };
+		unsigned int candidate = 0;
+		char prot[8] = "";
+		int at = 0, fd;
+
+		line[strcspn(line, "\n")] = '\0';
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %" SCNu64 " %n", &file.start,
+			   &file.end, prot, &file.inode, &at) < 4 ||
+		    !at || prot[2] != 'x' || line[at] != '/')
+			continue;
+		file.path = line + at;
+		for (size_t i = 0; i < p->n && file.path; i++)
+			if (!strcmp(p->files[i].path, file.path))
+				file.path = NULL;
+		if (file.path && !opener_open(opener, &file, &candidate, &fd) &&
+		    add_found(p, file.path, fd))
+			(void)close(fd);
+	}
+	if (maps)
+		(void)fclose(maps);
+}
+
+static int find_running(struct prefetch *p)
+{
+	struct opener_options options = { .live = true };
+	struct opener *opener;
+	struct dirent *entry;
+	int err = opener_new(&options, &opener);
+	DIR *proc;
+
+	if (err)
+		return err;
+	proc = opendir("/proc");
+	while (proc && (entry = readdir(proc)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			find_mapped(p, opener, (uint32_t)strtoul(entry->d_name, NULL, 10));
+	if (proc)
+		(void)closedir(proc);
+	opener_free(opener);
+	return 0;
+}
+
+static void prefetch_one(struct prefetch *p, struct found *f)
+{
+	struct uw_object *object = NULL;
+	struct store_file file;
+	int err = 0, fd = f->fd;
+
+	if (fd < 0)
+		err = cache_open_file(f->path, &fd, &object);
+	else
+		err = uw_object_open(fd, 0, &object);
+	if (!err) {
+		store_file_of(fd, 0, f->path, &file);
+		if (!store_find(p->store, object, &file)) {
+			p->there++;
+		} else {
+			err = store_keep(p->store, object, &file);
+			p->kept += !err;
+		}
+		uw_object_put(object);
+	}
+	if (fd >= 0 && (object || f->fd >= 0))
+		(void)close(fd);
+	/* 32-bit files, relocatable ones and other machines' are none of ours. */
+	if (err && err != -ENOTSUP) {
+		p->failed++;
+		log_debug("%s: %s", f->path, strerror(-err));
+	}
+}
+
+static void *prefetch_some(void *ctx)
+{
+	struct prefetch *p = ctx;
+	size_t i;
+
+	while ((i = p->next++) < p->n) {
+		prefetch_one(p, &p->files[i]);
+		log_progress("%zu of %zu files", (size_t)++p->done, p->n);
+	}
+	return NULL;
+}
+
+int cache_prefetch(const struct cache_options *o, char **paths, int n)
+{
+	struct prefetch p = { .n = 0 };
+	unsigned int jobs = o->jobs ? o->jobs : (unsigned int)sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t threads[256];
+	unsigned int begun = 0;
+	int err = 0;
+
+	if (store_open(o->db, &p.store)) {
+		log_error("prefetch: there is no store to fill");
+		return CMD_FAILED;
+	}
+	if (o->running)
+		err = find_running(&p);
+	for (int i = 0; i < n; i++)
+		if (find_below(&p, paths[i]))
+			err = -ENOENT;
+	for (; begun + 1 < jobs && begun < 256; begun++)
+		if (pthread_create(&threads[begun], NULL, prefetch_some, &p))
+			break;
+	(void)prefetch_some(&p);
+	while (begun)
+		(void)pthread_join(threads[--begun], NULL);
+	log_progress_done();
+	log_info("%zu files: %zu kept, %zu there already, %zu failed", p.n, (size_t)p.kept,
+		 (size_t)p.there, (size_t)p.failed);
+	for (size_t i = 0; i < p.n; i++)
+		free(p.files[i].path);
+	free(p.files);
+	store_close(p.store);
+	return err || p.failed ? CMD_PARTLY : CMD_DONE;
+}
+
+/* ---- verify ------------------------------------------------------------------------- */
+
+/* A whole check of the database's own structure; prints what it finds. */
+static uint64_t check_structure(sqlite3 *db)
+{
+	sqlite3_stmt *s = NULL;
+	uint64_t n = 0;
+	int rc = sqlite3_prepare_v2(db, "PRAGMA integrity_check(20)", -1, &s, NULL);
+
+	while (rc == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW) {
+		const char *line = (const char *)sqlite3_column_text(s, 0);
+
+		if (!line || !strcmp(line, "ok"))
+			continue;
+		(void)printf("database: %s\n", line);
+		n++;
+	}
+	if (sqlite3_finalize(s) != SQLITE_OK || rc != SQLITE_OK) {
+		(void)printf("database: %s\n", sqlite3_errmsg(db));
+		n++;
+	}
+	return n;
+}
+
+/* Whether the row's blobs are sound and are those of the object they stand with. */
+static int check_table(sqlite3_stmt *s)
+{
+	const struct table_header *h;
+	const struct procs_header *p;
+	size_t size = (size_t)sqlite3_column_bytes(s, 4), procs_size;
+	void *rules = NULL, *procs = NULL;
+	struct uw_rows *rows = NULL;
+	bool has = sqlite3_column_type(s, 4) != SQLITE_NULL;
+	bool has_procs = sqlite3_column_type(s, 5) != SQLITE_NULL;
+	int err = 0;
+
+	procs_size = (size_t)sqlite3_column_bytes(s, 5);
+	if (has)
+		rules = malloc(size + 1);
+	if (has_procs)
+		procs = malloc(procs_size + 1);
+	if ((has && !rules) || (has_procs && !procs))
+		err = -ENOMEM;
+	else if (!has && !has_procs)
+		err = -EBADMSG;
+	if (!err && size && has)
+		memcpy(rules, sqlite3_column_blob(s, 4), size);
+	if (!err && procs_size && has_procs)
+		memcpy(procs, sqlite3_column_blob(s, 5), procs_size);
+	if (!err)
+		err = uw_rows_open(rules, size, procs, procs_size, &rows);
+	h = rules;
+	p = procs;
+	if (!err && h &&
+	    (h->src_size != (uint64_t)sqlite3_column_int64(s, 2) ||
+	     h->src_hash != (uint64_t)sqlite3_column_int64(s, 3) ||
+	     h->build_id_size != sqlite3_column_bytes(s, 1) ||
+	     (h->build_id_size &&
+	      memcmp(h->build_id, sqlite3_column_blob(s, 1), h->build_id_size))))
+		err = -EBADMSG;
+	if (!err && p &&
+	    (p->src_size != (uint64_t)sqlite3_column_int64(s, 2) ||
+	     p->src_hash != (uint64_t)sqlite3_column_int64(s, 3)))
+		err = -EBADMSG;
+	uw_rows_free(rows);
+	free(rules);
+	free(procs);
+	return err;
+}
+
+static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
+{
+	sqlite3_stmt *s = NULL;
+	int64_t *drop = NULL;
+	size_t n_drop = 0, room = 0;
+	int rc = sqlite3_prepare_v2(db,
+				    "SELECT t.id, o.build_id, o.src_size, o.src_hash, t.rules,"
+				    " t.procs, o.path FROM tables AS t JOIN objects AS o"
+				    " ON o.id = t.object WHERE t.version = ?1",
+				    -1, &s, NULL);
+	int err = db_errno(rc);
+
+	if (!err)
+		(void)sqlite3_bind_int64(s, 1, TABLE_VERSION);
+	while (!err && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+		(*n)++;
+		err = check_table(s);
+		if (err == -ENOMEM)
+			break;
+		if (!err)
+			continue;
+		(*bad)++;
+		(void)printf("%s: %s\n", (const char *)sqlite3_column_text(s, 6),
+			     err == -ENOTSUP ? "of another version" : "its table is damaged");
+		err = array_make_room((void **)&drop, n_drop, &room, sizeof(*drop));
+		if (!err)
+			drop[n_drop++] = sqlite3_column_int64(s, 0);
+	}
+	if (!err && rc != SQLITE_DONE) {
+		(void)printf("tables: %s\n", sqlite3_errmsg(db));
+		(*bad)++;
+	}
+	(void)sqlite3_finalize(s);
+	for (size_t i = 0; !err && repair && i < n_drop; i++) {
+		char sql[64];
+
+		(void)snprintf(sql, sizeof(sql), "DELETE FROM tables WHERE id = %" PRId64, drop[i]);
+		err = db_exec(db, sql);
+	}
+	free(drop);
+	return err;
+}
+
+int cache_verify(const struct cache_options *o)
+{
+	char error[DB_ERROR_SIZE] = "", *path;
+	uint64_t n = 0, bad = 0, structure;
+	sqlite3 *db;
+	int err = db_path(o->db, &path);
+
+	if (err) {
+		log_error("no store: give one with --db");
+		return CMD_FAILED;
+	}
+	err = o->repair && access(path, F_OK)
+		      ? -ENOENT
+		      : db_open(path, o->repair ? DB_WRITE : DB_READ, &db, error);
+	if (err) {
+		log_error("%s", error[0] ? error : strerror(-err));
+		free(path);
+		return CMD_FAILED;
+	}
+	structure = check_structure(db);
+	err = verify_tables(db, o->repair, &n, &bad);
+	if (err)
+		log_error("%s: %s", path, strerror(-err));
+	else if (structure)
+		log_error("%s: is damaged; remove it, and it will be made anew", path);
+	else
+		log_info("%s: %" PRIu64 " tables, %" PRIu64 " damaged%s", path, n, bad,
+			 bad && o->repair ? " and dropped" : "");
+	(void)sqlite3_close(db);
+	free(path);
+	return err ? CMD_FAILED : structure || bad ? CMD_PARTLY : CMD_DONE;
+}
+
+/* ---- gc ------------------------------------------------------------------------------- */
+
+int cache_gc(const struct cache_options *o)
+{
+	struct store_counters c;
+	struct store *store;
+	struct stat st;
+	uint64_t n = 0;
+	int err;
+
+	if (store_open(o->db, &store))
+		return CMD_FAILED;
+	err = o->budget ? store_set_budget(store, o->budget) : 0;
+	if (!err && o->unused_days >= 0)
+		err = store_forget(store, time(NULL) - 86400 * o->unused_days, &n);
+	if (!err)
+		err = store_shrink(store, o->budget);
+	store_counters(store, &c);
+	if (err)
+		log_error("%s: %s", store_path(store), strerror(-err));
+	else
+		log_info("%s: %" PRIu64 " objects deleted; %lld bytes", store_path(store),
+			 c.evicted + n, stat(store_path(store), &st) ? 0LL : (long long)st.st_size);
+	store_close(store);
+	return err ? CMD_FAILED : CMD_DONE;
+}
+
+/* ---- export, import --------------------------------------------------------------------- */
+
+static int write_all(int fd, const void *bytes, size_t size)
+{
+	const char *p = bytes;
+
+	while (size) {
+		ssize_t n = write(fd, p, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		p += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* The table and, right behind it, the ranges: both say how long they are. */
+int cache_export(const struct cache_options *o, const char *key)
+{
+	struct output out = { .fd = -1 };
+	struct kept *kept = NULL;
+	int64_t object;
+	sqlite3 *db;
+	int err;
+
+	if (cache_open(o, &db))
+		return CMD_FAILED;
+	err = cache_object(db, key, &object);
+	if (!err) {
+		err = kept_load(db, object, &kept);
+		if (!err && !kept->rules)
+			err = -ENOENT;
+		if (err)
+			log_error("%s: has no sound table of this version", key);
+	}
+	if (!err)
+		err = output_open(&out, o->output);
+	if (!err) {
+		err = write_all(out.fd, kept->rules, kept->rules_size);
+		if (!err && kept->procs)
+			err = write_all(out.fd, kept->procs, kept->procs_size);
+		if (err)
+			log_error("%s: cannot be written: %s", o->output, strerror(-err));
+		else
+			err = output_commit(&out);
+	}
+	output_abort(&out);
+	kept_put(kept);
+	(void)sqlite3_close(db);
+	return err ? CMD_FAILED : CMD_DONE;
+}
+
+/* A whole regular file; the caller frees it. */
+static int read_whole(const char *path, char **out, size_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = 0;
+	struct stat st;
+	size_t at = 0;
+	char *bytes;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st))
+		err = -errno;
+	else if (!S_ISREG(st.st_mode) || st.st_size > IMPORT_MAX)
+		err = -EBADMSG;
+	bytes = err ? NULL : malloc((size_t)st.st_size + 1);
+	if (!err && !bytes)
+		err = -ENOMEM;
+	while (!err && at < (size_t)st.st_size) {
+		ssize_t n = read(fd, bytes + at, (size_t)st.st_size - at);
+
+		if (n <= 0)
+			err = n < 0 ? -errno : -EBADMSG;
+		else
+			at += (size_t)n;
+	}
+	(void)close(fd);
+	if (err) {
+		free(bytes);
+		return err;
+	}
+	*out = bytes;
+	*size = at;
+	return 0;
+}
+
+static int import_one(struct store *store, const char *path)
+{
+	struct store_blobs blobs = { .path = path };
+	struct table_header h;
+	char *bytes = NULL, *procs = NULL;
+	size_t size = 0;
+	bool kept = false;
+	int err = read_whole(path, &bytes, &size);
+
+	if (!err && size < sizeof(h))
+		err = -EBADMSG;
+	if (!err) {
+		memcpy(&h, bytes, sizeof(h));
+		blobs.rules = bytes;
+		blobs.rules_size = h.size <= size ? (size_t)h.size : size;
+		blobs.procs_size = size - blobs.rules_size;
+	}
+	/* Where ranges lie, they begin at a multiple of 8. */
+	if (!err && blobs.procs_size) {
+		procs = malloc(blobs.procs_size);
+		if (procs)
+			memcpy(procs, bytes + blobs.rules_size, blobs.procs_size);
+		blobs.procs = procs;
+		err = procs ? 0 : -ENOMEM;
+	}
+	if (!err)
+		err = store_import(store, &blobs, &kept);
+	free(procs);
+	free(bytes);
+	if (err)
+		log_error("%s: %s", path,
+			  err == -EBADMSG   ? "is no sound table"
+			  : err == -ENOTSUP ? "is a table of another version"
+					    : strerror(-err));
+	else
+		log_info("%s: %s", path, kept ? "imported" : "was there already");
+	return err;
+}
+
+int cache_import(const struct cache_options *o, char **paths, int n)
+{
+	struct store *store;
+	int failed = 0;
+
+	if (store_open(o->db, &store))
+		return CMD_FAILED;
+	for (int i = 0; i < n; i++)
+		failed += import_one(store, paths[i]) != 0;
+	store_close(store);
+	return failed == n ? CMD_FAILED : failed ? CMD_PARTLY : CMD_DONE;
+}

@@ -1,0 +1,15 @@
+/* agent/store/extension.c: what the sqlite3 shell calls after `.load offwind_sqlite`. */
+#include "agent/store/extension.h"
+
+#include "agent/store/vtab.h"
+
+#include <sqlite3ext.h>
+
+SQLITE_EXTENSION_INIT1
+
+int sqlite3_offwindsqlite_init(sqlite3 *db, char **error, const sqlite3_api_routines *api)
+{
+	(void)error;
+	SQLITE_EXTENSION_INIT2(api)
+	return vtab_register(db);
+}

@@ -1,0 +1,44 @@
+/*
+ * agent/store/kept.h: one object of a store, to be looked at.
+ *
+ * These files and the virtual tables are built once for both uses: inside
+ * offwind and as an extension that the sqlite3 shell loads.  They therefore call
+ * SQLite through the pointers that an extension is given (sqlite3ext.h); inside
+ * offwind, store_sql_open sees to that.
+ */
+#ifndef AGENT_STORE_KEPT_H
+#define AGENT_STORE_KEPT_H
+
+#include "unwinder/unwinder.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sqlite3;
+struct sqlite3_value;
+
+struct kept {
+	int64_t object, table; /* ids */
+	unsigned int refs;     /* counted by one thread */
+	struct uw_rows *rows;
+	const void *rules, *procs; /* schema/table.h, schema/procs.h; NULL: none */
+	size_t rules_size, procs_size;
+	void *blobs[2]; /* owned */
+};
+
+/*
+ * The object that key names: its id (an integer), its build-id (a blob), or in text the first
+ * digits of its build-id, a path or a base name; of several the one that was used last.
+ * -ENOENT none.
+ */
+int kept_find(struct sqlite3 *db, struct sqlite3_value *key, int64_t *object);
+int kept_find_text(struct sqlite3 *db, const char *key, int64_t *object);
+
+/*
+ * Its table, checked.  -ENOENT it has none of a layout known here, -EBADMSG damaged.  *out may be
+ * what the caller had before: the same table is not read again.
+ */
+int kept_load(struct sqlite3 *db, int64_t object, struct kept **out);
+void kept_put(struct kept *kept); /* NULL is fine */
+
+#endif

@@ -1,0 +1,372 @@
+#include "agent/store/sql.h"
+
+#include "agent/store/extension.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* So many rows decide how wide the columns of a table are. */
+#define MEASURED  1000
+#define WIDTH_MAX 72
+#define CELL_MAX  24 /* digits of a number */
+
+int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
+{
+	int (*init)(struct sqlite3 *, char **, const struct sqlite3_api_routines *) =
+		sqlite3_offwindsqlite_init;
+	int err;
+
+	/* SQLite calls it as what it is. */
+	if (sqlite3_auto_extension((void (*)(void))init) != SQLITE_OK)
+		return -ENOMEM;
+	err = db_open(path, DB_READ, out, error);
+	(void)sqlite3_cancel_auto_extension((void (*)(void))init);
+	return err;
+}
+
+/* ---- cells ------------------------------------------------------------------------ */
+
+struct cell {
+	const char *text;
+	size_t size;
+	int type; /* SQLITE_… */
+	char number[CELL_MAX];
+};
+
+static void write_number(struct cell *cell, int64_t value)
+{
+	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+	char *p = cell->number + sizeof(cell->number);
+
+	do
+		*--p = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (value < 0)
+		*--p = '-';
+	cell->text = p;
+	cell->size = (size_t)(cell->number + sizeof(cell->number) - p);
+}
+
+/* A blob as hexadecimal digits; *hex is where they are kept. */
+static bool write_blob(struct cell *cell, sqlite3_stmt *stmt, int column, char **hex)
+{
+	static const char digits[] = "0123456789abcdef";
+	const uint8_t *bytes = sqlite3_column_blob(stmt, column);
+	size_t n = (size_t)sqlite3_column_bytes(stmt, column);
+	char *out = realloc(*hex, 2 * n + 1);
+
+	if (!out)
+		return false;
+	*hex = out;
+	for (size_t i = 0; i < n; i++) {
+		out[2 * i] = digits[bytes[i] >> 4];
+		out[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	cell->text = out;
+	cell->size = 2 * n;
+	return true;
+}
+
+static bool read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex)
+{
+	cell->type = sqlite3_column_type(stmt, column);
+	cell->text = "";
+	cell->size = 0;
+	switch (cell->type) {
+	case SQLITE_NULL:
+		return true;
+	case SQLITE_INTEGER:
+		write_number(cell, sqlite3_column_int64(stmt, column));
+		return true;
+	case SQLITE_BLOB:
+		return write_blob(cell, stmt, column, hex);
+	default:
+		cell->text = (const char *)sqlite3_column_text(stmt, column);
+		cell->size = (size_t)sqlite3_column_bytes(stmt, column);
+		return cell->text != NULL;
+	}
+}
+
+/* ---- formats ---------------------------------------------------------------------- */
+
+struct printer {
+	sqlite3_stmt *stmt;
+	FILE *out;
+	int n;
+	char **hex; /* one a column */
+	size_t *width;
+	char ***lines; /* of a table: rows that wait until the widths are known */
+	size_t n_lines;
+	bool flowing;
+	uint64_t n_rows;
+};
+
+static void put(FILE *out, const char *text, size_t size)
+{
+	(void)fwrite_unlocked(text, 1, size, out);
+}
+
+static void put_csv(FILE *out, const char *text, size_t size)
+{
+	bool quoted = false;
+
+	for (size_t i = 0; i < size && !quoted; i++)
+		quoted = text[i] == ',' || text[i] == '"' || text[i] == '\n' || text[i] == '\r';
+	if (!quoted)
+		return put(out, text, size);
+	(void)putc_unlocked('"', out);
+	for (size_t i = 0; i < size; i++) {
+		if (text[i] == '"')
+			(void)putc_unlocked('"', out);
+		(void)putc_unlocked(text[i], out);
+	}
+	(void)putc_unlocked('"', out);
+}
+
+static void put_json(FILE *out, const char *text, size_t size)
+{
+	(void)putc_unlocked('"', out);
+	for (size_t i = 0; i < size; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if (c == '"' || c == '\\')
+			(void)fprintf(out, "\\%c", c);
+		else if (c < 0x20 || c == 0x7f)
+			(void)fprintf(out, "\\u%04x", c);
+		else
+			(void)putc_unlocked(c, out);
+	}
+	(void)putc_unlocked('"', out);
+}
+
+/* What is counted is characters, which begin with anything but 10xxxxxx. */
+static size_t width_of(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n;
+}
+
+static void put_line(struct printer *p, char *const *cells)
+{
+	for (int i = 0; i < p->n; i++) {
+		size_t width = width_of(cells[i]);
+
+		(void)fputs(cells[i], p->out);
+		for (; i + 1 < p->n && width < p->width[i] + 2; width++)
+			(void)putc_unlocked(' ', p->out);
+	}
+	(void)putc_unlocked('\n', p->out);
+}
+
+static void free_line(struct printer *p, char **line)
+{
+	for (int i = 0; line && i < p->n; i++)
+		free(line[i]);
+	free(line);
+}
+
+static void flow(struct printer *p)
+{
+	char **head = calloc((size_t)p->n + 1, sizeof(*head));
+
+	for (int i = 0; head && i < p->n; i++) {
+		head[i] = (char *)(uintptr_t)sqlite3_column_name(p->stmt, i);
+		if (width_of(head[i]) > p->width[i])
+			p->width[i] = width_of(head[i]);
+		if (p->width[i] > WIDTH_MAX)
+			p->width[i] = WIDTH_MAX;
+	}
+	if (head && p->n)
+		put_line(p, head);
+	free(head);
+	for (size_t i = 0; i < p->n_lines; i++) {
+		put_line(p, p->lines[i]);
+		free_line(p, p->lines[i]);
+	}
+	p->n_lines = 0;
+	p->flowing = true;
+}
+
+/* Control characters would move the terminal's cursor. */
+static char *table_cell(const struct cell *cell)
+{
+	char *text = malloc(cell->size + 1);
+
+	if (!text)
+		return NULL;
+	for (size_t i = 0; i < cell->size; i++)
+		text[i] = (unsigned char)cell->text[i] < 0x20 || cell->text[i] == 0x7f
+				  ? '?'
+				  : cell->text[i];
+	text[cell->size] = '\0';
+	return text;
+}
+
+static int table_row(struct printer *p)
+{
+	char **line = calloc((size_t)p->n + 1, sizeof(*line));
+
+	for (int i = 0; line && i < p->n; i++) {
+		struct cell cell;
+
+		if (!read_cell(p->stmt, i, &cell, &p->hex[i]) || !(line[i] = table_cell(&cell))) {
+			free_line(p, line);
+			return -ENOMEM;
+		}
+		if (!p->flowing && width_of(line[i]) > p->width[i])
+			p->width[i] = width_of(line[i]);
+	}
+	if (!line)
+		return -ENOMEM;
+	if (p->flowing) {
+		put_line(p, line);
+		free_line(p, line);
+		return 0;
+	}
+	p->lines[p->n_lines++] = line;
+	if (p->n_lines == MEASURED)
+		flow(p);
+	return 0;
+}
+
+static int csv_row(struct printer *p)
+{
+	for (int i = 0; i < p->n; i++) {
+		struct cell cell;
+
+		if (!read_cell(p->stmt, i, &cell, &p->hex[i]))
+			return -ENOMEM;
+		if (i)
+			(void)putc_unlocked(',', p->out);
+		if (cell.type == SQLITE_TEXT)
+			put_csv(p->out, cell.text, cell.size);
+		else
+			put(p->out, cell.text, cell.size);
+	}
+	(void)putc_unlocked('\n', p->out);
+	return 0;
+}
+
+static int json_row(struct printer *p)
+{
+	(void)fputs(p->n_rows ? ",\n{" : "[\n{", p->out);
+	for (int i = 0; i < p->n; i++) {
+		const char *name = sqlite3_column_name(p->stmt, i);
+		struct cell cell;
+
+		if (!read_cell(p->stmt, i, &cell, &p->hex[i]))
+			return -ENOMEM;
+		if (i)
+			(void)putc_unlocked(',', p->out);
+		put_json(p->out, name, strlen(name));
+		(void)putc_unlocked(':', p->out);
+		if (cell.type == SQLITE_NULL)
+			(void)fputs("null", p->out);
+		else if (cell.type == SQLITE_INTEGER || cell.type == SQLITE_FLOAT)
+			put(p->out, cell.text, cell.size);
+		else
+			put_json(p->out, cell.text, cell.size);
+	}
+	(void)putc_unlocked('}', p->out);
+	return 0;
+}
+
+static void head(struct printer *p, enum sql_format format)
+{
+	if (format != SQL_CSV)
+		return;
+	for (int i = 0; i < p->n; i++) {
+		const char *name = sqlite3_column_name(p->stmt, i);
+
+		if (i)
+			(void)putc_unlocked(',', p->out);
+		put_csv(p->out, name, strlen(name));
+	}
+	(void)putc_unlocked('\n', p->out);
+}
+
+static void finish(struct printer *p, enum sql_format format)
+{
+	if (format == SQL_TABLE && !p->flowing)
+		flow(p);
+	if (format == SQL_JSON)
+		(void)fputs(p->n_rows ? "\n]\n" : "[]\n", p->out);
+}
+
+/* ---- statements ------------------------------------------------------------------- */
+
+static int print_rows(struct printer *p, enum sql_format format, int *rc)
+{
+	int err = 0;
+
+	head(p, format);
+	while (!err && (*rc = sqlite3_step(p->stmt)) == SQLITE_ROW) {
+		err = format == SQL_CSV	   ? csv_row(p)
+		      : format == SQL_JSON ? json_row(p)
+					   : table_row(p);
+		p->n_rows++;
+		if (ferror(p->out))
+			err = -EIO;
+	}
+	if (!err && *rc == SQLITE_DONE)
+		finish(p, format);
+	return err;
+}
+
+static int print_statement(sqlite3_stmt *stmt, enum sql_format format, FILE *out, int *rc)
+{
+	struct printer p = { .stmt = stmt, .out = out, .n = sqlite3_column_count(stmt) };
+	size_t n = (size_t)p.n + 1;
+	int err = -ENOMEM;
+
+	p.hex = calloc(n, sizeof(*p.hex));
+	p.width = calloc(n, sizeof(*p.width));
+	p.lines = calloc(MEASURED, sizeof(*p.lines));
+	if (p.hex && p.width && p.lines)
+		err = print_rows(&p, format, rc);
+	for (size_t i = 0; i < p.n_lines; i++)
+		free_line(&p, p.lines[i]);
+	for (int i = 0; p.hex && i < p.n; i++)
+		free(p.hex[i]);
+	free((void *)p.hex);
+	free(p.width);
+	free((void *)p.lines);
+	return err;
+}
+
+int sql_print(sqlite3 *db, const char *sql, enum sql_format format, FILE *out,
+	      char error[DB_ERROR_SIZE])
+{
+	int err = 0, rc = SQLITE_OK;
+
+	error[0] = '\0';
+	while (!err && *sql) {
+		sqlite3_stmt *stmt = NULL;
+		const char *rest = sql;
+
+		rc = sqlite3_prepare_v2(db, sql, -1, &stmt, &rest);
+		if (rc != SQLITE_OK)
+			break;
+		sql = rest;
+		if (!stmt) /* a comment, or nothing */
+			continue;
+		err = print_statement(stmt, format, out, &rc);
+		if (!err && rc != SQLITE_DONE) {
+			(void)sqlite3_finalize(stmt); /* which keeps the message */
+			break;
+		}
+		rc = SQLITE_OK;
+		(void)sqlite3_finalize(stmt);
+	}
+	if (!err && rc != SQLITE_OK) {
+		(void)snprintf(error, DB_ERROR_SIZE, "%s", sqlite3_errmsg(db));
+		err = db_errno(rc) ? db_errno(rc) : -EIO;
+	}
+	return err;
+}

@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# The store as its users see it: a second run parses nothing and says the same; what is wrong with
+# the file costs a warning and no profile; offwind cache and the stock sqlite3 shell answer.
+set -u
+offwind=$BUILD/offwind
+dir=$(mktemp -d)
+trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+data=$dir/perf.data
+for _ in 1 2 3; do # perf may crash while another recording runs, see README.md
+	perf record -q -o "$data" -F 2000 --call-graph dwarf,8192 -e cpu-clock -- \
+		"$(python3 -c 'import sys; print(sys.executable)')" -c 'import json
+for i in range(30): json.loads(json.dumps({str(k): [k] for k in range(3000)}, indent=1))' >"$dir/log" 2>&1 && break
+done
+[ -s "$data" ] || { cat "$dir/log"; fail "perf record"; exit 1; }
+db=$dir/store/offwind.db
+unwind() { "$offwind" unwind --format tsv -o "$1" "${@:2}" "$data" 2>"$dir/err"; }
+
+echo "== a second run"
+unwind "$dir/none" --no-cache || fail "without: $(cat "$dir/err")"
+[ ! -e "$db" ] || fail "--no-cache made a store"
+unwind "$dir/first" -v --db "$db" || fail "first: $(cat "$dir/err")"
+cp "$dir/err" "$dir/first.err"
+unwind "$dir/second" -v --db "$db" || fail "second: $(cat "$dir/err")"
+cmp "$dir/none" "$dir/first" && cmp "$dir/none" "$dir/second" || fail "a store changes frames"
+grep -qE 'compiled, [1-9][0-9]* kept.*parsed [1-9]' "$dir/first.err" || fail "first: $(cat "$dir/first.err")"
+grep -qE '[1-9][0-9]* tables found, 0 not there; 0 compiled, 0 kept, 0 damaged.* parsed 0 times' "$dir/err" || fail "second: $(cat "$dir/err")"
+[ "$(stat -c %a "$db")" = 600 ] || fail "others may read it"
+"$offwind" explain --db "$db" "$data" >/dev/null 2>"$dir/err" || fail "explain: $(cat "$dir/err")"
+OFFWIND_DB=$db unwind "$dir/third" -v && grep -q ' parsed 0 times' "$dir/err" || fail "OFFWIND_DB"
+OFFWIND_DB='' unwind "$dir/third" -v && ! grep -q ' parsed ' "$dir/err" || fail "OFFWIND_DB, empty"
+
+echo "== what is wrong costs one warning and no profile"
+# warns PATTERN DB
+warns() {
+	unwind "$dir/x" --db "$2" || fail "$2: $(cat "$dir/err")"
+	cmp -s "$dir/none" "$dir/x" || fail "$2: other frames"
+	[ "$(grep -c 'stay in memory' "$dir/err")" = 1 ] && grep -qE -- "$1" "$dir/err" || fail "$2: $(cat "$dir/err")"
+}
+echo "a text, and no database at all, whatever its name may be" >"$dir/text.db"
+cp "$dir/text.db" "$dir/text.old"
+warns 'text.db: file is not a database' "$dir/text.db"
+cmp -s "$dir/text.db" "$dir/text.old" || fail "a text was changed"
+sqlite3 "$dir/other.db" 'CREATE TABLE t (x)'
+warns 'other.db: is a database of something else' "$dir/other.db"
+cp "$db" "$dir/newer.db"
+sqlite3 "$dir/newer.db" 'PRAGMA user_version = 999'
+warns 'newer.db: was made by a newer offwind .schema 999' "$dir/newer.db"
+warns 'Is a directory|is not a file' "$dir"
+: >"$dir/file"
+warns 'file/x.db: Not a directory' "$dir/file/x.db"
+head -c 40000 "$db" >"$dir/cut.db"
+unwind "$dir/x" --db "$dir/cut.db"
+cmp -s "$dir/none" "$dir/x" || fail "a store that was cut short: $(cat "$dir/err")"
+# Someone holds the lock for longer than anybody waits.
+cp "$db" "$dir/locked.db"
+sqlite3 "$dir/locked.db" 'DELETE FROM tables' 'PRAGMA wal_checkpoint' >/dev/null
+{ echo 'BEGIN IMMEDIATE;'; sleep 8; echo 'ROLLBACK;'; } | sqlite3 "$dir/locked.db" &
+sleep 0.3
+warns 'cannot keep a table: (Device or resource busy|database is locked)' "$dir/locked.db"
+kill %1 2>/dev/null
+wait 2>/dev/null
+
+echo "== questions"
+cache() { "$offwind" cache --db "$db" "$@" 2>"$dir/err"; }
+id=$(cache query --format csv "SELECT lower(hex(build_id)) FROM objects WHERE path LIKE '%/libc.so.6'" | tail -n 1)
+libc=$(cache query --format csv "SELECT path FROM objects WHERE path LIKE '%/libc.so.6'" | tail -n 1)
+[ "$(readelf -n "$libc" | sed -n 's/.*Build ID: //p')" = "$id" ] || fail "build-id of $libc: $id"
+for object in "$id" "${id:0:8}" libc.so.6 libc "$libc"; do
+	cache show "$object" >"$dir/out" && grep -q "^build-id  *$id" "$dir/out" || fail "show $object: $(cat "$dir/err")"
+done
+cache ls --match libc.so >"$dir/out" && grep -q "^$id .*$libc\$" "$dir/out" || fail ls
+# Rows as readelf has them, by the CFA at 200 addresses.
+readelf --debug-dump=frames-interp "$libc" 2>/dev/null | awk '
+	/ FDE / { fde = 1; next } / CIE / { fde = 0; next }
+	fde && length($1) == 16 && $1 ~ /^[0-9a-f]+$/ { print $1, $2 }' | awk 'NR % 40 == 1' | head -n 200 >"$dir/want"
+[ "$(wc -l <"$dir/want")" = 200 ] || fail "readelf"
+cache lookup libc $(cut -d' ' -f1 "$dir/want") |
+	awk '$1 ~ /^0x/ { sub(/^0x/, "", $1); sub(/:.*/, "", $1); pc = sprintf("%16s", $1); gsub(/ /, "0", pc) } length($1) == 16 && $1 ~ /^[0-9a-f]+$/ { print pc, $2 }' >"$dir/got"
+cmp "$dir/want" "$dir/got" || fail "lookup is not readelf's: $(diff "$dir/want" "$dir/got" | head -n 5)"
+# As many procedures as readelf counts that cover something.
+fdes=$(readelf --debug-dump=frames "$libc" 2>/dev/null | sed -nE 's/.* FDE .*pc=([0-9a-f]+)\.\.([0-9a-f]+)/\1 \2/p' | awk '$1 "" != $2 ""' | sort -u | wc -l)
+[ "$(cache query --format csv "SELECT count(*) FROM unwind_fdes('libc')" | tail -n 1)" = "$fdes" ] || fail "unwind_fdes"
+sqlite3 -csv "$db" ".load $BUILD/offwind_sqlite" "SELECT * FROM unwind_rows('libc')" >"$dir/shell" 2>"$dir/err" || fail "the shell: $(cat "$dir/err")"
+cache query --format csv "SELECT * FROM unwind_rows('libc')" >"$dir/ours"
+python3 -c '
+import csv, sys
+a, b = (list(csv.reader(open(p, newline=""))) for p in sys.argv[1:])
+assert a[1:] == b' "$dir/ours" "$dir/shell" || fail "the shell says something else"
+[ -s "$dir/shell" ] || fail "the shell says nothing"
+# What is found by comparing is what is found by looking at every row.
+for where in 'start = 160880' '"end" > 160880 AND start <= 160880' 'start >= 170000 AND start < 171000' '"end" = 0' 'start < 0'; do
+	for table in unwind_rows unwind_fdes unwind_gaps; do
+		a=$(cache query --format csv "SELECT count(*), sum(start) FROM $table('libc') WHERE $where" | tail -n 1)
+		b=$(cache query --format csv "SELECT count(*), sum(start) FROM $table('libc') WHERE ${where//start/+start}" | tail -n 1)
+		[ "$a" = "$b" ] || fail "$table WHERE $where: $a, not $b"
+	done
+done
+[ "$(cache query --format csv "SELECT count(*) FROM objects, unwind_gaps(objects.id) WHERE size < 16" | tail -n 1)" = 0 ] || fail "join"
+cache query "DELETE FROM tables"
+[ $? = 1 ] && grep -q 'readonly' "$dir/err" || fail "a question changed something: $(cat "$dir/err")"
+cache query "SELECT * FROM unwind_rows('nobody')"
+[ $? = 1 ] && grep -q "no object 'nobody'" "$dir/err" || fail "nobody: $(cat "$dir/err")"
+cache query --format json "SELECT 1 AS a, NULL AS b, 'x\"' || char(10) AS c, x'ff' AS d" | python3 -c '
+import json, sys
+assert json.load(sys.stdin) == [{"a": 1, "b": None, "c": "x\"\n", "d": "ff"}]' || fail json
+cache verify || fail "verify: $(cat "$dir/err")"
+
+echo "== one table as a file"
+cache export libc -o "$dir/libc.owt" || fail "export: $(cat "$dir/err")"
+"$offwind" cache --db "$dir/b.db" import "$dir/libc.owt" 2>"$dir/err" || fail "import: $(cat "$dir/err")"
+unwind "$dir/x" -v --db "$dir/b.db" && cmp -s "$dir/x" "$dir/none" && grep -q ' 1 tables found' "$dir/err" || fail "an imported table: $(cat "$dir/err")"
+for at in 0 100 5000 -10; do
+	python3 - "$dir/libc.owt" "$dir/bad.owt" "$at" <<'PY'
+import sys
+data = bytearray(open(sys.argv[1], 'rb').read())
+data[int(sys.argv[3])] ^= 4
+open(sys.argv[2], 'wb').write(data)
+PY
+	"$offwind" cache --db "$dir/c.db" import "$dir/bad.owt" 2>"$dir/err"
+	[ $? = 1 ] && grep -q 'bad.owt: is' "$dir/err" || fail "import of a damaged table: $(cat "$dir/err")"
+done
+
+echo "== prefetch, verify, gc"
+mkdir "$dir/tree"
+cp "$libc" "$dir/tree/" && cp "$(command -v ls)" "$dir/tree/" && echo text >"$dir/tree/text" && mkfifo "$dir/tree/pipe"
+"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree" 2>"$dir/err" && grep -q '2 files: 2 kept, 0 there already, 0 failed' "$dir/err" || fail "prefetch: $(cat "$dir/err")"
+"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree" 2>"$dir/err" && grep -q '0 kept, 2 there already' "$dir/err" || fail "prefetch again: $(cat "$dir/err")"
+sqlite3 "$dir/p.db" "UPDATE tables SET rules = zeroblob(length(rules)) WHERE object = 1"
+"$offwind" cache --db "$dir/p.db" verify >"$dir/out" 2>"$dir/err"
+[ $? = 3 ] && grep -q 'table is damaged' "$dir/out" && grep -q '2 tables, 1 damaged' "$dir/err" || fail "verify finds damage: $(cat "$dir/out" "$dir/err")"
+"$offwind" cache --db "$dir/p.db" verify --repair >"$dir/out" 2>&1
+"$offwind" cache --db "$dir/p.db" verify >"$dir/out" 2>"$dir/err" && grep -q '1 tables, 0 damaged' "$dir/err" || fail "verify --repair: $(cat "$dir/out" "$dir/err")"
+"$offwind" cache --db "$dir/p.db" gc 2>"$dir/err" && grep -q ' 0 objects deleted' "$dir/err" || fail "gc: $(cat "$dir/err")"
+"$offwind" cache --db "$dir/p.db" gc --budget 1K 2>"$dir/err" && grep -q ' 2 objects deleted' "$dir/err" || fail "gc --budget: $(cat "$dir/err")"
+
+echo "== diff"
+cat >"$dir/a.c" <<'C'
+int kept(int x) { return x + 1; }
+int moved(int x) { volatile char room[64]; room[x & 63] = 1; return room[0]; }
+int lost(int x) { return x * 3; }
+C
+gcc -O1 -shared -fPIC -o "$dir/a.so" "$dir/a.c" || fail gcc
+sed 's/room\[64\]/room[640]/' "$dir/a.c" >"$dir/b.c"
+sed -i 's/^int lost.*/__asm__(".globl lost\\n.type lost,@function\\n.balign 64\\nlost: lea (%rdi,%rdi,2),%eax\\nret\\n.zero 64\\n.size lost,.-lost");/' "$dir/b.c"
+gcc -O1 -shared -fPIC -o "$dir/b.so" "$dir/b.c" || fail gcc
+"$offwind" cache diff "$dir/a.so" "$dir/a.so" >"$dir/out" || fail "a file differs from itself: $(cat "$dir/out")"
+"$offwind" cache diff "$dir/a.so" "$dir/b.so" >"$dir/out" 2>&1
+[ $? = 3 ] && grep -q '^changed .* moved+' "$dir/out" && grep -q '^lost .* lost: ' "$dir/out" && ! grep -q ' kept' "$dir/out" ||
+	fail "diff: $(cat "$dir/out")"
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
