@@ -160,7 +160,70 @@ static int open_beside(const char *folder, const char *path, int *fd)
 	return *base ? open_below(folder, base, fd) : -ENOENT;
 }
 
-enum candidate { EXE, BESIDE, MAP_FILES, PROCESS_ROOT, SYMFS, PATH, CACHE, N_CANDIDATES };
+/*
+ * A mount of the file system that a file is on: any, of the whole or of a part,
+ * since handles count from the file system itself.
+ */
+static int open_mount(const struct opener_file *file, int *fd)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL, where[4096];
+	size_t room = 0;
+	int found = -1;
+
+	if (!mounts)
+		return -errno;
+	while (found < 0 && getline(&line, &room, mounts) > 0) {
+		unsigned int major, minor;
+
+		/* proc(5): number, parent, device, root, place, … */
+		if (sscanf(line, "%*s %*s %u:%u %*s %4095s", &major, &minor, where) == 3 &&
+		    major == file->major && minor == file->minor)
+			found = open(where, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+	free(line);
+	(void)fclose(mounts);
+	if (found < 0)
+		return -ENOENT;
+	*fd = found;
+	return 0;
+}
+
+/*
+ * Handles as file systems without a form of their own make them
+ * (include/linux/exportfs.h, FILEID_INO32_GEN), and XFS for large numbers.
+ */
+enum { HANDLE_INO32_GEN = 1, HANDLE_XFS_INO64_GEN = 0x81 };
+
+/* The very file, be its process dead and its path unknown here, as long as it is not gone. */
+static int open_by_inode(const struct opener_file *file, int *fd)
+{
+	union {
+		struct file_handle handle;
+		char room[sizeof(struct file_handle) + 12];
+	} u = { .room = { 0 } };
+	uint32_t generation = (uint32_t)file->inode_generation, small = (uint32_t)file->inode;
+	bool large = file->inode > UINT32_MAX;
+	size_t inode_size = large ? sizeof(file->inode) : sizeof(small);
+	int mount, opened, err;
+
+	if (!file->inode || !file->inode_generation || file->inode_generation > UINT32_MAX)
+		return -ENOENT;
+	err = open_mount(file, &mount);
+	if (err)
+		return err;
+	u.handle.handle_bytes = (unsigned int)(inode_size + sizeof(generation));
+	u.handle.handle_type = large ? HANDLE_XFS_INO64_GEN : HANDLE_INO32_GEN;
+	memcpy(u.handle.f_handle, large ? (const void *)&file->inode : &small, inode_size);
+	memcpy(u.handle.f_handle + inode_size, &generation, sizeof(generation));
+	opened = open_by_handle_at(mount, &u.handle, O_PATH | O_CLOEXEC);
+	/* ESTALE: there is no such file any more. */
+	err = opened >= 0 ? 0 : errno == ESTALE ? -ENOENT : -errno;
+	(void)close(mount);
+	return err ? err : reopen(opened, fd);
+}
+
+enum candidate { EXE, BESIDE, MAP_FILES, PROCESS_ROOT, INODE, SYMFS, PATH, CACHE, N_CANDIDATES };
 
 static int open_candidate(struct opener *opener, const struct opener_file *file,
 			  enum candidate candidate, int *fd)
@@ -187,6 +250,8 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 			return -ENOENT;
 		(void)snprintf(path, sizeof(path), "/proc/%u/root", file->pid);
 		return open_below(path, file->path, fd);
+	case INODE:
+		return opener->live ? open_by_inode(file, fd) : -ENOENT;
 	case SYMFS:
 		return opener->symfs && named ? open_below(opener->symfs, file->path, fd) : -ENOENT;
 	case PATH:

@@ -32,7 +32,8 @@ struct opener_file {	     /* what is known of the file behind a mapping */
 	uint32_t pid;	     /* a process that has it mapped */
 	uint64_t start, end; /* where */
 	const char *path;
-	uint64_t inode; /* 0: not told */
+	uint32_t major, minor;
+	uint64_t inode, inode_generation; /* 0: not told */
 	bool deleted;
 	bool main_program;	     /* for opener_options.exe */
 	struct uw_build_id build_id; /* size 0: not told */

@@ -24,6 +24,7 @@ struct known { /* what a module is inside the catalogue */
 	uint64_t told_elf_off;
 	uint64_t elf_off; /* as told, then as found */
 
+	bool asked_source;
 	unsigned int next_candidate;
 	int fd;		/* -1: not open */
 	int open_error; /* of the attempt that pinned it */
@@ -205,6 +206,9 @@ static enum module_kind kind_of(const struct event_mapping *mapping)
 		return MODULE_JIT;
 	if (mapping->file)
 		return MODULE_FILE;
+	/* A program in memory, or else code that a program generates into it. */
+	if (!strncmp(path, "/memfd:", 7) && mapping->build_id.size)
+		return MODULE_FILE;
 	for (size_t i = 0; i < sizeof(generated) / sizeof(generated[0]); i++)
 		if (!strncmp(path, generated[i], strlen(generated[i])))
 			return MODULE_JIT;
@@ -222,7 +226,10 @@ static bool same_identity(const void *ctx, uint32_t id)
 	const struct event_mapping *m = want->mapping;
 	const struct known *k = want->modules->known[id];
 
-	return k->inode == m->inode && k->inode_generation == m->inode_generation &&
+	/* What ran before the recording is told without a generation. */
+	return k->inode == m->inode &&
+	       (k->inode_generation == m->inode_generation || !k->inode_generation ||
+		!m->inode_generation) &&
 	       k->major == m->major && k->minor == m->minor && k->told_elf_off == m->elf_off &&
 	       uw_build_id_equal(&k->told, &m->build_id) && !strcmp(k->raw_path, m->path);
 }
@@ -234,7 +241,10 @@ static int open_next(struct modules *modules, struct known *k)
 				    .start = k->start,
 				    .end = k->end,
 				    .path = k->raw_path,
+				    .major = k->major,
+				    .minor = k->minor,
 				    .inode = k->inode,
+				    .inode_generation = k->inode_generation,
 				    .deleted = k->deleted,
 				    .main_program = k->main_program,
 				    .build_id = k->told };
@@ -242,6 +252,14 @@ static int open_next(struct modules *modules, struct known *k)
 	if (k->fd >= 0)
 		(void)close(k->fd);
 	k->fd = -1;
+	if (!k->asked_source) {
+		const struct source_info *info = modules->info;
+
+		k->asked_source = true;
+		if (info->file && k->inode &&
+		    !info->file(info->file_ctx, k->major, k->minor, k->inode, &k->fd))
+			return 0;
+	}
 	return opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
 }
 
@@ -262,11 +280,23 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		m.build_id = mapping->build_id;
 	else if (kind == MODULE_JIT)
 		m.path = "[jit]";
-	hash = hash_bytes(m.inode ^ m.inode_generation << 32, m.path, strlen(m.path));
+	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
 	id = hash_find(&modules->by_identity, hash, same_identity, &want);
-	if (id != HASH_NONE)
-		return &modules->known[id]->module;
+	if (id != HASH_NONE) {
+		k = modules->known[id];
+		/* Another process has it, whose root or mappings may lead to it. */
+		if (k->open_error && k->fd < 0 && k->module.state == MODULE_NOT_OPENED) {
+			k->pid = pid;
+			k->start = mapping->start;
+			k->end = mapping->end;
+			k->deleted = mapping->deleted;
+			k->asked_source = false;
+			k->next_candidate = 0;
+			k->open_error = open_next(modules, k);
+		}
+		return &k->module;
+	}
 	k = add(modules, kind, m.path);
 	if (!k || hash_add(&modules->by_identity, hash, k->module.id))
 		return NULL;

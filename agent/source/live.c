@@ -7,6 +7,7 @@
 #include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
 #include "agent/source/live_perf.h"
+#include "agent/source/live_pin.h"
 #include "agent/source/live_queue.h"
 #include "agent/source/live_ring.h"
 #include "agent/source/live_wait.h"
@@ -66,6 +67,7 @@ struct live {
 	struct live_events events;
 	struct live_bpf *bpf;
 	struct live_sideband *sideband;
+	struct live_pins *pins; /* NULL: files are not held open */
 	struct live_ring ring;
 	struct live_queue queue;
 	struct live_waits waits;
@@ -256,11 +258,11 @@ static int enqueue(void *ctx, const struct event *event)
 	return live_queue_event(&live->queue, &copy);
 }
 
-static int on_record(void *ctx, struct perf_event_header *record)
+static int on_record(void *ctx, struct perf_event_header *record, const struct live_file *file)
 {
 	struct live *live = ctx;
 	struct event events[LIVE_DECODE_MAX];
-	size_t n = live_sideband_decode(record, events);
+	size_t n = live_sideband_decode(record, file, events);
 
 	for (size_t i = 0; i < n; i++) {
 		int err = enqueue(live, &events[i]);
@@ -485,6 +487,8 @@ static int drain(struct live *live)
 	struct capture_counters count;
 	int err;
 
+	if (live->pins)
+		live_pins_drain(live->pins, now);
 	err = live_sideband_drain(live->sideband, on_record, live);
 	if (!err)
 		err = scan_ring(live);
@@ -750,6 +754,7 @@ static void live_close(struct source *source)
 	live_ring_fini(&live->ring);
 	live_bpf_free(live->bpf);
 	live_sideband_free(live->sideband);
+	live_pins_free(live->pins);
 	live_queue_fini(&live->queue);
 	if (live->epoll >= 0)
 		(void)close(live->epoll);
@@ -832,6 +837,13 @@ static uint64_t find_kernel_text(void)
 	return text;
 }
 
+static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, int *fd)
+{
+	const struct live *live = ctx;
+
+	return live->pins ? live_pins_open(live->pins, major, minor, inode, fd) : -ENOENT;
+}
+
 static void fill_info(struct live *live)
 {
 	struct source_info *info = &live->base.info;
@@ -854,6 +866,8 @@ static void fill_info(struct live *live)
 		find_build_id(notes, fread(notes, 1, sizeof(notes), file), &info->kernel_build_id);
 		(void)fclose(file);
 	}
+	info->file = held_file;
+	info->file_ctx = live;
 	info->same_boot = true;
 	info->red_zone = true;
 }
@@ -1062,6 +1076,8 @@ static int open_all(struct live *live, const struct source_live_options *options
 	}
 	/* Without it samples have their cgroups' numbers. */
 	(void)live_cgroup_paths_new(&live->cgroup_paths);
+	/* And without it programs that were deleted before they could be opened have no names. */
+	(void)live_pins_new(&live->pins);
 	err = live_sideband_open(&live->sideband, error);
 	if (!err)
 		err = want(live, options, error);

@@ -97,8 +97,12 @@ int live_cpus_present(int **cpus, size_t *n_cpus)
 /* ---- the side-band ------------------------------------------------------------------ */
 
 struct sideband_ring {
-	int fd;
+	int cpu;
+	int fd;	     /* tells of everything, mappings with their build-ids */
+	int file_fd; /* tells of mappings with inode and generation, into the same ring; -1: none */
+	uint64_t file_id;		   /* in its records */
 	struct perf_event_mmap_page *page; /* then size bytes of records */
+	struct live_file file;		   /* of the mapping that file_id told of last */
 };
 
 struct live_sideband {
@@ -116,7 +120,8 @@ static struct perf_event_attr sideband_attr(bool build_ids, size_t ring_size)
 		.type = PERF_TYPE_SOFTWARE,
 		.size = sizeof(struct perf_event_attr),
 		.config = PERF_COUNT_SW_DUMMY,
-		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU,
+		.sample_type =
+			PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_CPU,
 		.sample_id_all = 1,
 		.mmap = 1, /* executable mappings only */
 		.mmap2 = 1,
@@ -129,6 +134,26 @@ static struct perf_event_attr sideband_attr(bool build_ids, size_t ring_size)
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC, /* that of bpf_ktime_get_ns */
 	};
+}
+
+/* Mapping records tell either the build-id or the inode: so a second event tells the other. */
+static void open_files(struct live_sideband *s, struct sideband_ring *ring)
+{
+	struct perf_event_attr attr = sideband_attr(false, s->size);
+	int fd;
+
+	if (!s->build_ids)
+		return;
+	attr.comm = attr.comm_exec = attr.task = 0;
+	fd = live_perf_open(&attr, ring->cpu);
+	if (fd < 0)
+		return;
+	if (ioctl(fd, PERF_EVENT_IOC_ID, &ring->file_id) ||
+	    ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring->fd)) {
+		(void)close(fd);
+		return;
+	}
+	ring->file_fd = fd;
 }
 
 static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *ring)
@@ -147,7 +172,10 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 		page = mmap(NULL, s->page_size + s->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 			    0);
 		if (page != MAP_FAILED) {
-			*ring = (struct sideband_ring){ .fd = fd, .page = page };
+			*ring = (struct sideband_ring){
+				.cpu = cpu, .fd = fd, .file_fd = -1, .page = page
+			};
+			open_files(s, ring);
 			return 0;
 		}
 		(void)close(fd);
@@ -155,6 +183,59 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 			return -errno;
 		s->size /= 2; /* over the limit of locked memory */
 	}
+}
+
+static void close_ring(const struct live_sideband *s, const struct sideband_ring *ring)
+{
+	if (ring->file_fd >= 0)
+		(void)close(ring->file_fd);
+	(void)munmap(ring->page, s->page_size + s->size);
+	(void)close(ring->fd);
+}
+
+static bool is_among(const int *cpus, size_t n, int cpu)
+{
+	for (size_t i = 0; i < n; i++)
+		if (cpus[i] == cpu)
+			return true;
+	return false;
+}
+
+static bool has_ring(const struct live_sideband *s, int cpu)
+{
+	for (size_t i = 0; i < s->n_rings; i++)
+		if (s->rings[i].cpu == cpu)
+			return true;
+	return false;
+}
+
+int live_sideband_set_cpus(struct live_sideband *s, const int *cpus, size_t n)
+{
+	struct sideband_ring *bigger;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->n_rings; i++) {
+		if (is_among(cpus, n, s->rings[i].cpu))
+			s->rings[kept++] = s->rings[i];
+		else
+			close_ring(s, &s->rings[i]);
+	}
+	s->n_rings = kept;
+	bigger = reallocarray(s->rings, kept + n, sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	s->rings = bigger;
+	for (size_t i = 0; i < n; i++) {
+		int err = has_ring(s, cpus[i]) ? -ENODEV
+					       : open_ring(s, cpus[i], &s->rings[s->n_rings]);
+
+		if (err == -ENODEV) /* or it has gone offline since the list was read */
+			continue;
+		if (err)
+			return err;
+		s->n_rings++;
+	}
+	return s->n_rings ? 0 : -ENODEV;
 }
 
 int live_sideband_open(struct live_sideband **out, char *error)
@@ -169,22 +250,8 @@ int live_sideband_open(struct live_sideband **out, char *error)
 	s->size = RING_BYTES;
 	s->build_ids = true;
 	err = live_cpus_online(&cpus, &n_cpus);
-	if (err)
-		goto out;
-	s->rings = calloc(n_cpus, sizeof(*s->rings));
-	if (!s->rings) {
-		err = -ENOMEM;
-		goto out;
-	}
-	for (size_t i = 0; i < n_cpus; i++) {
-		err = open_ring(s, cpus[i], &s->rings[s->n_rings]);
-		if (err == -ENODEV)
-			continue;
-		if (err)
-			goto out;
-		s->n_rings++;
-	}
-	err = s->n_rings ? 0 : -ENODEV;
+	if (!err)
+		err = live_sideband_set_cpus(s, cpus, n_cpus);
 out:
 	free(cpus);
 	if (err) {
@@ -202,10 +269,8 @@ void live_sideband_free(struct live_sideband *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < s->n_rings; i++) {
-		(void)munmap(s->rings[i].page, s->page_size + s->size);
-		(void)close(s->rings[i].fd);
-	}
+	for (size_t i = 0; i < s->n_rings; i++)
+		close_ring(s, &s->rings[i]);
 	free(s->rings);
 	free(s);
 }
@@ -234,6 +299,9 @@ static void copy_out(const uint8_t *data, size_t size, uint64_t pos, void *out, 
 	memcpy((uint8_t *)out + first, data, n - first);
 }
 
+static int hand_over(struct sideband_ring *ring, struct perf_event_header *record,
+		     live_record_fn fn, void *ctx);
+
 int live_sideband_drain(struct live_sideband *s, live_record_fn fn, void *ctx)
 {
 	for (size_t i = 0; i < s->n_rings; i++) {
@@ -253,7 +321,7 @@ int live_sideband_drain(struct live_sideband *s, live_record_fn fn, void *ctx)
 			}
 			copy_out(data, s->size, tail, s->record, header.size);
 			tail += header.size;
-			err = fn(ctx, (struct perf_event_header *)(void *)s->record);
+			err = hand_over(&s->rings[i], (void *)s->record, fn, ctx);
 		}
 		__atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
 		if (err)
@@ -268,6 +336,7 @@ int live_sideband_drain(struct live_sideband *s, live_record_fn fn, void *ctx)
 struct sample_id {
 	uint32_t pid, tid;
 	uint64_t time_ns;
+	uint64_t id; /* of the event that tells */
 	uint32_t cpu, reserved;
 };
 
@@ -305,7 +374,7 @@ struct lost_record {
 	uint64_t id, lost;
 };
 
-_Static_assert(sizeof(struct sample_id) == 24, "as the kernel writes it");
+_Static_assert(sizeof(struct sample_id) == 32, "as the kernel writes it");
 _Static_assert(sizeof(struct task_record) == 32, "as the kernel writes it");
 _Static_assert(sizeof(struct comm_record) == 16, "as the kernel writes it");
 _Static_assert(sizeof(struct mmap2_record) == 72, "as the kernel writes it");
@@ -337,7 +406,39 @@ static size_t fixed_size(uint32_t type)
 	}
 }
 
-static bool decode_mapping(struct perf_event_header *record, struct event *event)
+/*
+ * The kernel tells a mapping to the event that was opened last first, and to all
+ * of a CPU without a break in between.
+ */
+static int hand_over(struct sideband_ring *ring, struct perf_event_header *record,
+		     live_record_fn fn, void *ctx)
+{
+	const struct mmap2_record *r = (const void *)record;
+	const struct live_file *file = NULL;
+	struct sample_id id;
+
+	if (record->type == PERF_RECORD_MMAP2 && record->size >= sizeof(*r) + sizeof(id)) {
+		memcpy(&id, (const uint8_t *)record + record->size - sizeof(id), sizeof(id));
+		if (ring->file_fd >= 0 && id.id == ring->file_id) {
+			/* Misc may say otherwise; it is the other event's. */
+			ring->file = (struct live_file){ .pid = r->pid,
+							 .start = r->addr,
+							 .size = r->len,
+							 .major = r->maj,
+							 .minor = r->min,
+							 .inode = r->ino,
+							 .generation = r->ino_generation };
+			return 0;
+		}
+		if (ring->file.pid == r->pid && ring->file.start == r->addr &&
+		    ring->file.size == r->len)
+			file = &ring->file;
+	}
+	return fn(ctx, record, file);
+}
+
+static bool decode_mapping(struct perf_event_header *record, const struct live_file *file,
+			   struct event *event)
 {
 	const struct mmap2_record *r = (const void *)record;
 	struct event_mapping *m = &event->mapping;
@@ -359,6 +460,12 @@ static bool decode_mapping(struct perf_event_header *record, struct event *event
 			m->build_id.size = r->build_id_size;
 			memcpy(m->build_id.bytes, r->build_id, r->build_id_size);
 		}
+		if (file) {
+			m->major = file->major;
+			m->minor = file->minor;
+			m->inode = file->inode;
+			m->inode_generation = file->generation;
+		}
 	} else {
 		m->major = r->maj;
 		m->minor = r->min;
@@ -373,7 +480,8 @@ static bool decode_mapping(struct perf_event_header *record, struct event *event
 	return true;
 }
 
-size_t live_sideband_decode(struct perf_event_header *record, struct event events[LIVE_DECODE_MAX])
+size_t live_sideband_decode(struct perf_event_header *record, const struct live_file *file,
+			    struct event events[LIVE_DECODE_MAX])
 {
 	size_t fixed = fixed_size(record->type), n = 0;
 	const struct task_record *task = (const void *)record;
@@ -414,7 +522,7 @@ size_t live_sideband_decode(struct perf_event_header *record, struct event event
 		events[n++].comm.comm = name;
 		break;
 	case PERF_RECORD_MMAP2:
-		n = decode_mapping(record, &events[0]);
+		n = decode_mapping(record, file, &events[0]);
 		break;
 	case PERF_RECORD_LOST:
 		events[n].type = EVENT_LOST;

@@ -24,14 +24,30 @@ struct live_sideband;
 
 /* From here on the kernel tells of every mapping, exec, fork, exit and name. */
 int live_sideband_open(struct live_sideband **out, char *error);
-void live_sideband_free(struct live_sideband *sideband);	    /* NULL is fine */
+void live_sideband_free(struct live_sideband *sideband); /* NULL is fine */
+/*
+ * From here on these CPUs tell; drain before, because what others told is given
+ * up.  On failure some may not tell.
+ */
+int live_sideband_set_cpus(struct live_sideband *sideband, const int *cpus, size_t n);
 bool live_sideband_build_ids(const struct live_sideband *sideband); /* 5.12 and newer */
 
 size_t live_sideband_n_fds(const struct live_sideband *sideband);
 int live_sideband_fd(const struct live_sideband *sideband, size_t i); /* readable when half full */
 
-/* record is a copy, may be changed, and lasts until the function returns. */
-typedef int (*live_record_fn)(void *ctx, struct perf_event_header *record);
+struct live_file { /* behind a mapping: what its record has no room for beside the build-id */
+	uint32_t pid;
+	uint32_t major, minor;
+	uint64_t start, size;
+	uint64_t inode, generation;
+};
+
+/*
+ * record is a copy, may be changed, and lasts until the function returns.  file:
+ * of the mapping it tells of; NULL where that is not known.
+ */
+typedef int (*live_record_fn)(void *ctx, struct perf_event_header *record,
+			      const struct live_file *file);
 
 /*
  * Hands over all records waiting, CPU by CPU, each CPU's in the order of their
@@ -44,6 +60,7 @@ int live_sideband_drain(struct live_sideband *sideband, live_record_fn fn, void 
  * is changed.  Returns how many; 0: nothing of interest, or not sound.
  */
 #define LIVE_DECODE_MAX 2
-size_t live_sideband_decode(struct perf_event_header *record, struct event events[LIVE_DECODE_MAX]);
+size_t live_sideband_decode(struct perf_event_header *record, const struct live_file *file,
+			    struct event events[LIVE_DECODE_MAX]);
 
 #endif

@@ -42,6 +42,12 @@ struct source_info {
 	 */
 	int (*image)(void *ctx, uint32_t pid, uint64_t start, uint8_t **out, size_t *size);
 	void *image_ctx;
+	/*
+	 * A descriptor, the caller's, of the file that a mapping was told of by device and
+	 * inode, where the source holds it open; -ENOENT: it does not.  NULL: it never does.
+	 */
+	int (*file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, int *fd);
+	void *file_ctx;
 	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;
 	size_t n_kernel_symbols;

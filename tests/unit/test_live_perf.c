@@ -80,7 +80,7 @@ static void put_text(struct builder *b, const char *text)
 		b->bytes[b->n++] = 0;
 }
 
-/* The trailer: pid, tid, time, cpu, res. */
+/* The trailer: pid, tid, time, id, cpu, res. */
 static struct perf_event_header *finish(struct builder *b, uint64_t time_ns)
 {
 	uint16_t size;
@@ -88,6 +88,7 @@ static struct perf_event_header *finish(struct builder *b, uint64_t time_ns)
 	put_u32(b, 91);
 	put_u32(b, 92);
 	put_u64(b, time_ns);
+	put_u64(b, 77);
 	put_u32(b, 1);
 	put_u32(b, 0);
 	size = (uint16_t)b->n;
@@ -104,7 +105,7 @@ static void test_tasks_and_names(void)
 	for (uint32_t i = 5; i < 9; i++)
 		put_u32(&b, i); /* pid, ppid, tid, ptid */
 	put_u64(&b, 1000);
-	CHECK(live_sideband_decode(finish(&b, 1001), e) == 1, "one event");
+	CHECK(live_sideband_decode(finish(&b, 1001), NULL, e) == 1, "one event");
 	CHECK(e[0].type == EVENT_FORK && e[0].pid == 5 && e[0].tid == 7 && e[0].time_ns == 1001 &&
 		      e[0].fork.parent_pid == 6 && e[0].fork.parent_tid == 8,
 	      "fork");
@@ -113,7 +114,7 @@ static void test_tasks_and_names(void)
 	put_u32(&b, 5);
 	put_u32(&b, 7);
 	put_text(&b, "worker 1");
-	CHECK(live_sideband_decode(finish(&b, 5), e) == 1, "one event");
+	CHECK(live_sideband_decode(finish(&b, 5), NULL, e) == 1, "one event");
 	CHECK(e[0].type == EVENT_COMM && e[0].pid == 5 && e[0].tid == 7 &&
 		      !strcmp(e[0].comm.comm, "worker 1"),
 	      "a name");
@@ -122,7 +123,7 @@ static void test_tasks_and_names(void)
 	put_u32(&b, 5);
 	put_u32(&b, 5);
 	put_text(&b, "true");
-	CHECK(live_sideband_decode(finish(&b, 5), e) == 2, "two events");
+	CHECK(live_sideband_decode(finish(&b, 5), NULL, e) == 2, "two events");
 	CHECK(e[0].type == EVENT_EXEC && e[1].type == EVENT_COMM && e[0].time_ns == 5 &&
 		      e[1].time_ns == 5,
 	      "the exec, then the name");
@@ -153,11 +154,13 @@ static struct perf_event_header *mapping(struct builder *b, uint16_t misc, const
 
 static void test_mappings(void)
 {
+	const struct live_file file = { .major = 8, .minor = 1, .inode = 42, .generation = 43 };
 	struct event e[LIVE_DECODE_MAX];
 	const struct event_mapping *m = &e[0].mapping;
 	struct builder b;
 
-	CHECK(live_sideband_decode(mapping(&b, PERF_RECORD_MISC_MMAP_BUILD_ID, "/bin/a b"), e) == 1,
+	CHECK(live_sideband_decode(mapping(&b, PERF_RECORD_MISC_MMAP_BUILD_ID, "/bin/a b"), NULL,
+				   e) == 1,
 	      "one event");
 	CHECK(e[0].type == EVENT_MAPPING && m->start == 0x1000 && m->end == 0x3000 &&
 		      m->off == 0x3000 && m->prot == 5,
@@ -166,8 +169,14 @@ static void test_mappings(void)
 	CHECK(m->build_id.size == 20 && !memcmp(m->build_id.bytes, "abcdefghijklmnopqrst", 20),
 	      "its build-id");
 	CHECK(!m->inode && !m->major, "then no inode is told");
+	CHECK(live_sideband_decode(mapping(&b, PERF_RECORD_MISC_MMAP_BUILD_ID, "/bin/a"), &file,
+				   e) == 1,
+	      "one event");
+	CHECK(m->build_id.size == 20 && m->major == 8 && m->minor == 1 && m->inode == 42 &&
+		      m->inode_generation == 43,
+	      "another event knew the file");
 
-	CHECK(live_sideband_decode(mapping(&b, 0, "/tmp/x (deleted)"), e) == 1, "one event");
+	CHECK(live_sideband_decode(mapping(&b, 0, "/tmp/x (deleted)"), NULL, e) == 1, "one event");
 	CHECK(!strcmp(m->path, "/tmp/x") && m->deleted, "deleted is no part of the path");
 	CHECK(m->major == 8 && m->minor == 1 && m->inode == 42 && m->inode_generation == 43,
 	      "device and inode");
@@ -183,15 +192,16 @@ static void test_unsound_records_tell_nothing(void)
 
 	for (uint16_t n = 0; n < size; n++) {
 		record->size = n;
-		if (n < 72 + 10 + 24) /* fixed part, path with its NUL, trailer */
-			CHECK(!live_sideband_decode(record, e), "cut short");
+		if (n < 72 + 10 + 32) /* fixed part, path with its NUL, trailer */
+			CHECK(!live_sideband_decode(record, NULL, e), "cut short");
 	}
 	record = mapping(&b, PERF_RECORD_MISC_MMAP_BUILD_ID, "/bin/true");
 	b.bytes[8 + 8 + 24] = 21; /* build_id_size: the field has 20 bytes */
-	CHECK(live_sideband_decode(record, e) == 1 && !e[0].mapping.build_id.size, "no build-id");
+	CHECK(live_sideband_decode(record, NULL, e) == 1 && !e[0].mapping.build_id.size,
+	      "no build-id");
 	begin(&b, 9999, 0);
 	put_u64(&b, 0);
-	CHECK(!live_sideband_decode(finish(&b, 1), e), "of a type not known");
+	CHECK(!live_sideband_decode(finish(&b, 1), NULL, e), "of a type not known");
 }
 
 int main(void)

@@ -2,9 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -114,6 +117,35 @@ static void test_a_deleted_file_is_found_through_the_process(void)
 	CHECK(first_byte(&options, &file, &err) == 0x7f, "an ELF file begins with 0x7f");
 }
 
+/* Its process is gone and its path leads nowhere here, as in a container. */
+static void test_a_file_is_found_by_its_inode(void)
+{
+	struct opener_options options = { .live = true };
+	struct opener_file file = { .path = "/no/such/path" };
+	struct stat st;
+	long generation = 0;
+	int err, fd;
+
+	put("inode", "i");
+	fd = open(in_dir("inode"), O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0 && !fstat(fd, &st), "fixture");
+	file.major = major(st.st_dev);
+	file.minor = minor(st.st_dev);
+	file.inode = st.st_ino;
+	/* Only root may, and not every file system numbers its generations. */
+	if (!geteuid() && !ioctl(fd, FS_IOC_GETVERSION, &generation) && generation) {
+		file.inode_generation = (uint32_t)generation;
+		CHECK(first_byte(&options, &file, &err) == 'i', "by inode and generation");
+		file.inode_generation ^= 1;
+		CHECK(!first_byte(&options, &file, &err) && err == -ENOENT,
+		      "a later file of that inode is another one");
+		file.inode_generation ^= 1;
+		options.live = false;
+		CHECK(!first_byte(&options, &file, &err), "a recording's inodes are no handles");
+	}
+	CHECK(!close(fd) && !unlink(in_dir("inode")), "clean");
+}
+
 int main(void)
 {
 	CHECK(mkdtemp(dir) != NULL, "temporary folder");
@@ -121,6 +153,7 @@ int main(void)
 	test_symfs_is_a_root_of_its_own();
 	test_a_file_newer_than_the_recording_is_stale();
 	test_a_deleted_file_is_found_through_the_process();
+	test_a_file_is_found_by_its_inode();
 	for (const char *const *name =
 		     (const char *const[]){ "file", "fifo", "absolute", "out", NULL };
 	     *name; name++)

@@ -1,0 +1,156 @@
+#include "agent/source/live_pin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fanotify.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define PINS_MAX 512u
+#define HOLD_NS	 UINT64_C(3000000000) /* a mapping is told within half a second */
+
+struct pin {
+	dev_t device;
+	ino_t inode;
+	uint64_t until_ns;
+	int fd;
+};
+
+struct live_pins {
+	int notices;
+	struct pin pins[PINS_MAX]; /* circular, in the order they came */
+	size_t first, n;
+};
+
+static bool is_local(const char *type)
+{
+	static const char *const types[] = { "ext2", "ext3", "ext4",  "xfs",   "btrfs",
+					     "f2fs", "vfat", "tmpfs", "erofs", "squashfs" };
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strcmp(type, types[i]))
+			return true;
+	return false;
+}
+
+/* Marks each file system by any of its mounts. */
+static size_t mark_all(int notices)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL, where[4096], type[64];
+	size_t room = 0, n = 0;
+
+	if (!mounts)
+		return 0;
+	while (getline(&line, &room, mounts) > 0) {
+		const char *rest = strstr(line, " - ");
+
+		if (rest && sscanf(rest, " - %63s", type) == 1 && is_local(type) &&
+		    sscanf(line, "%*s %*s %*s %*s %4095s", where) == 1)
+			n += !fanotify_mark(notices, FAN_MARK_ADD | FAN_MARK_FILESYSTEM,
+					    FAN_OPEN_EXEC, AT_FDCWD, where);
+	}
+	free(line);
+	(void)fclose(mounts);
+	return n;
+}
+
+int live_pins_new(struct live_pins **out)
+{
+	struct live_pins *pins = calloc(1, sizeof(*pins));
+	int err = 0;
+
+	if (!pins)
+		return -ENOMEM;
+	pins->notices = fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK,
+				      O_RDONLY | O_LARGEFILE | O_CLOEXEC);
+	if (pins->notices < 0)
+		err = -errno;
+	else if (!mark_all(pins->notices))
+		err = -ENOTSUP;
+	if (err) {
+		live_pins_free(pins);
+		return err;
+	}
+	*out = pins;
+	return 0;
+}
+
+static void drop_first(struct live_pins *pins)
+{
+	(void)close(pins->pins[pins->first].fd);
+	pins->first = (pins->first + 1) % PINS_MAX;
+	pins->n--;
+}
+
+void live_pins_free(struct live_pins *pins)
+{
+	if (!pins)
+		return;
+	while (pins->n)
+		drop_first(pins);
+	if (pins->notices >= 0)
+		(void)close(pins->notices);
+	free(pins);
+}
+
+static const struct pin *find(const struct live_pins *pins, dev_t device, ino_t inode)
+{
+	for (size_t i = 0; i < pins->n; i++) {
+		const struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
+
+		if (pin->inode == inode && pin->device == device)
+			return pin;
+	}
+	return NULL;
+}
+
+/* While it is held no other file can get its inode number.  fd is taken over. */
+static void add(struct live_pins *pins, int fd, uint64_t now_ns)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || find(pins, st.st_dev, st.st_ino)) {
+		(void)close(fd);
+		return;
+	}
+	if (pins->n == PINS_MAX)
+		drop_first(pins);
+	pins->pins[(pins->first + pins->n++) % PINS_MAX] =
+		(struct pin){ st.st_dev, st.st_ino, now_ns + HOLD_NS, fd };
+}
+
+void live_pins_drain(struct live_pins *pins, uint64_t now_ns)
+{
+	_Alignas(struct fanotify_event_metadata) char buffer[8192];
+	ssize_t n;
+
+	while (pins->n && pins->pins[pins->first].until_ns < now_ns)
+		drop_first(pins);
+	while ((n = read(pins->notices, buffer, sizeof(buffer))) > 0) {
+		const struct fanotify_event_metadata *notice = (const void *)buffer;
+
+		for (; FAN_EVENT_OK(notice, n); notice = FAN_EVENT_NEXT(notice, n))
+			if (notice->fd >= 0)
+				add(pins, notice->fd, now_ns);
+	}
+}
+
+int live_pins_open(const struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode,
+		   int *fd)
+{
+	const struct pin *pin = find(pins, makedev(major, minor), inode);
+	int copy = pin ? fcntl(pin->fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+	if (!pin)
+		return -ENOENT;
+	if (copy < 0)
+		return -errno;
+	*fd = copy;
+	return 0;
+}

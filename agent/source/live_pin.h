@@ -1,0 +1,27 @@
+/*
+ * agent/source/live_pin.h: files held open from the moment they are executed.
+ *
+ * A program that is deleted as it starts and ends at once leaves nothing that
+ * could be opened when its mapping is told.  The kernel's notice of the exec holds
+ * the file in its queue (fanotify(7), FAN_OPEN_EXEC); reading the notice opens it.
+ * Held for a few seconds only, since a deleted file keeps its room on disk so long.
+ */
+#ifndef AGENT_SOURCE_LIVE_PIN_H
+#define AGENT_SOURCE_LIVE_PIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct live_pins;
+
+/* Local file systems only: opening a file of others may wait for ever. */
+int live_pins_new(struct live_pins **out);   /* -EPERM without CAP_SYS_ADMIN, … */
+void live_pins_free(struct live_pins *pins); /* NULL is fine */
+
+void live_pins_drain(struct live_pins *pins, uint64_t now_ns); /* takes in what was executed */
+
+/* A descriptor of its own, the caller's; -ENOENT. */
+int live_pins_open(const struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode,
+		   int *fd);
+
+#endif

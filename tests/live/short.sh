@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# Processes that live for a moment, programs deleted as they start or replaced
+# while they run, files in memory and in mount namespaces: nearly every sample
+# has its mapping, its build-id and its function's name.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+
+# Burns US microseconds of CPU in a function of its own, named after what it is.
+cat >"$dir/short.c" <<'C'
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+__attribute__((noinline)) void burn_here(long us)
+{
+	struct timespec now;
+	long until = -1;
+
+	do {
+		for (volatile int i = 0; i < 1000; i++)
+			;
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+		if (until < 0)
+			until = now.tv_nsec / 1000 + us;
+	} while (now.tv_sec * 1000000 + now.tv_nsec / 1000 < until);
+}
+int main(int argc, char **argv)
+{
+	const struct timespec rest = { .tv_nsec = argc > 2 ? atol(argv[2]) * 1000000 : 0 };
+
+	burn_here(argc > 1 ? atol(argv[1]) : 0);
+	return argc > 2 ? nanosleep(&rest, 0) : 0;
+}
+C
+id() { head -c 20 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
+gcc -O1 -o "$dir/dynamic" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
+gcc -O1 -static -o "$dir/static" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
+gcc -O1 -static-pie -o "$dir/static_pie" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
+
+# Runs them all: every copy has a build-id of its own, so that none stands in for another.
+cat >"$dir/drive.py" <<'PY'
+import ctypes, os, subprocess, sys
+folder, count = sys.argv[1], int(sys.argv[2])
+old = bytes.fromhex('00112233445566778899aabbccddeeff01020304')
+programs = {kind: open(f'{folder}/{kind}', 'rb').read() for kind in ('dynamic', 'static', 'static_pie')}
+libc = ctypes.CDLL(None, use_errno=True)
+def copy(kind, name):
+    path = f'{folder}/{name}'
+    assert programs[kind].count(old) == 1
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755)
+    os.write(fd, programs[kind].replace(old, os.urandom(20)))
+    os.close(fd)
+    return path
+for i in range(count):
+    for us in ('0', '2000', '10000'):
+        kind = ('dynamic', 'static', 'static_pie')[i % 3]
+        kept = copy(kind, f'kept_{us}_{i}')
+        subprocess.run([kept, us])
+        gone = copy(kind, f'gone_{us}_{i}')
+        process = subprocess.Popen([gone, us])
+        os.unlink(gone)
+        process.wait()
+running = []
+for i in range(6):
+    # Replaced while it runs: what runs has the old file.
+    name = f'replaced_{i}'
+    path = copy('dynamic', name)
+    running.append(subprocess.Popen([path, '60000']))
+    os.rename(copy('dynamic', name + '.new'), path)
+    # In memory.
+    fd = os.memfd_create(f'memory_{i}', os.MFD_CLOEXEC)
+    os.write(fd, programs['static'].replace(old, os.urandom(20)))
+    running.append(subprocess.Popen([f'/proc/self/fd/{fd}', '60000', '600'], pass_fds=(fd,)))
+    os.close(fd)
+    # On a file system of its own mount namespace: two containers' worth of them.
+    inner = copy('dynamic', f'inner_{i}')
+    os.makedirs(f'{folder}/ns', exist_ok=True)
+    running.append(subprocess.Popen(['unshare', '-m', 'sh', '-c', f'mount -t tmpfs none {folder}/ns && '
+                   f'cp {inner} {folder}/ns/in_namespace_{i} && exec {folder}/ns/in_namespace_{i} 60000 600']))
+for process in running:
+    process.wait()
+PY
+# Unwound as it is recorded: once the programs are gone nobody can name them.
+"$offwind" record -F 4999 -o "$dir/short.pb.gz" -v --stats "$dir/stats" -- python3 "$dir/drive.py" "$dir" 30 >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
+"$offwind" report --check "$dir/short.pb.gz" >/dev/null || { echo "the profile is not sound"; exit 1; }
+go tool pprof -raw -sample_index=samples "$dir/short.pb.gz" 2>/dev/null >"$dir/raw" || { echo "go tool pprof"; exit 1; }
+python3 - "$dir/raw" <<'PY'
+import re, sys, collections
+section, samples, locations, mappings = None, [], {}, {}
+for line in open(sys.argv[1], errors='replace'):
+    line = line.rstrip('\n')
+    if line in ('Locations', 'Mappings'):
+        section = line
+    elif line.startswith('Samples:'):
+        section = 'Samples'
+    elif section == 'Samples':
+        m = re.match(r' +(\d+) +\d+: ([\d ]*)$', line)
+        if m:
+            samples.append([int(m[1]), [int(x) for x in m[2].split()], ''])
+        elif samples:
+            samples[-1][2] += line
+    elif section == 'Locations':
+        m = re.match(r' +(\d+): 0x[0-9a-f]+ (?:M=(\d+) )?(.*?) :0 s=0$', line)
+        if m:
+            locations[int(m[1])] = (int(m[2] or 0), m[3])
+    elif section == 'Mappings':
+        m = re.match(r'(\d+): 0x[0-9a-f]+/0x[0-9a-f]+/0x[0-9a-f]+ (\S+) *([0-9a-f]*)', line)
+        if m:
+            mappings[int(m[1])] = (m[2], m[3])
+good, all_, why = collections.Counter(), collections.Counter(), collections.defaultdict(collections.Counter)
+for n, ids, labels in samples:
+    comm = re.search(r'comm:\[([^\]]*)\]', labels)
+    kind = re.match(r'(kept|gone)_(0|2000|10000)_|(replaced|in_namespace|memory|inner)', comm[1] if comm else '')
+    # fexecve of /proc/self/fd/N is called N.
+    kind = kind[0].rstrip('_') if kind else 'memory' if comm and comm[1].isdigit() else None
+    if not kind or not ids:
+        continue
+    user = [locations[i] for i in ids if mappings.get(locations[i][0], ('[unknown]',))[0] != '[kernel]']
+    if not user:
+        continue
+    all_[kind] += n
+    bad = [f'{what} in {mappings.get(mapping, ("no mapping", ""))[0]}' for mapping, what in user
+           if mapping not in mappings or not mappings[mapping][1] or
+           (re.search(r'/(kept|gone|replaced|in_namespace|inner)|memfd', mappings[mapping][0]) and
+            re.search(r'\+0x|^\[|\[unknown', what))]
+    if bad:
+        why[kind][bad[0]] += n
+    else:
+        good[kind] += n
+failed = False
+for kind in sorted(all_):
+    share = good[kind] / all_[kind]
+    print(f'{kind}: {good[kind]} of {all_[kind]} samples have mappings, build-ids and names', *why[kind].most_common(3))
+for group in ('kept', 'gone', 'replaced', 'memory', 'in_namespace'):
+    total = sum(n for k, n in all_.items() if k.startswith(group))
+    fine = sum(n for k, n in good.items() if k.startswith(group))
+    if total < 50 or fine < 0.99 * total:
+        print(f'FAIL: {group}: {fine} of {total}')
+        failed = True
+sys.exit(failed)
+PY
+rc=$?
+[ $rc = 0 ] || grep -v "fired\|captured" "$dir/log" | head -n 20
+exit $rc
