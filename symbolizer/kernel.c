@@ -1,3 +1,4 @@
+#include "symbolizer/plain.h"
 #include "symbolizer/prefer.h"
 #include "symbolizer/symbolizer.h"
 
@@ -184,31 +185,11 @@ static int read_line(struct sym_kernel *k, const char *line, const char *end, co
 	return err ? err : add_symbol(k, &symbol);
 }
 
-/* Are all bytes printable ASCII or ends of lines?  Eight at a time: bit 7 of a byte tells. */
-static bool is_plain(const char *bytes, size_t n)
-{
-	const uint64_t ones = UINT64_MAX / 255, high = ones << 7;
-	uint64_t odd = 0;
-
-	for (; n >= 8; n -= 8, bytes += 8) {
-		uint64_t v, newline;
-
-		memcpy(&v, bytes, 8);
-		odd |= v | (v + ones); /* 0x80 and above; 0x7f */
-		/* Without carries: each byte below is cut to 7 bits first. */
-		newline = (v ^ ones * '\n') & ~high;
-		odd |= ~((v & ~high) + ones * (0x80 - 0x20)) & ((newline + ones * 0x7f) & high);
-	}
-	odd &= high;
-	for (; n; n--, bytes++)
-		odd |= (*bytes < 0x20 && *bytes != '\n') || *bytes > 0x7e;
-	return !odd;
-}
-
 /* All whole lines of [line, end); *rest: what follows them. */
 static int read_chunk(struct sym_kernel *k, const char *line, const char *end, const char **rest)
 {
-	bool plain = is_plain(line, (size_t)(end - line));
+	size_t size = (size_t)(end - line);
+	bool plain = sym_plain_size(line, size, '\n') == size;
 	const char *tab = plain ? NULL : memchr(line, '\t', (size_t)(end - line));
 	const char *stop;
 	int err = 0;
@@ -290,26 +271,6 @@ static int read_lines(struct sym_kernel *k, const char *text, size_t off, size_t
 /* Sixteen bytes a round, on any machine that has such vectors. */
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
-/* How many bytes from the first on are printable ASCII and ends of lines, by pieces of 256. */
-static size_t plain_size(const char *text, size_t size)
-{
-	size_t at = 0;
-
-	for (; size - at >= 256; at += 256) {
-		bytes16 odd = { 0 }, v;
-		uint64_t any[2];
-
-		for (size_t i = 0; i < 256; i += 16) {
-			memcpy(&v, text + at + i, 16);
-			odd |= (bytes16)(v > 0x7e) | ((bytes16)(v < 0x20) & (bytes16)(v != '\n'));
-		}
-		memcpy(any, &odd, 16);
-		if (any[0] | any[1])
-			break;
-	}
-	return at;
-}
-
 /* The ends of lines become ends of strings. */
 static void end_lines(char *text, size_t size)
 {
@@ -353,7 +314,7 @@ static bool parse_line(const char *p, const char *end, struct line *out)
 /* Finds the head and its blocks: plain lines without modules whose addresses do not fall. */
 static int find_head(struct sym_kernel *k, char *text, size_t size)
 {
-	size_t plain = plain_size(text, size), off = 0, end = 0;
+	size_t plain = sym_plain_size(text, size, '\n'), off = 0, end = 0;
 	struct line last = { 0 }, line;
 
 	while (off < plain) {

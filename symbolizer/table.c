@@ -1,6 +1,7 @@
 #include "symbolizer/table.h"
 
 #include "symbolizer/dynamic.h"
+#include "symbolizer/plain.h"
 #include "symbolizer/prefer.h"
 #include "symbolizer/symbolizer.h"
 #include "symbolizer/xz.h"
@@ -31,7 +32,10 @@
 #define LENGTH_MASK (((uint32_t)1 << LENGTH_BITS) - 1)
 #define CHUNK	    ((size_t)256 << 10)
 
-_Static_assert(NAME_MAX_BYTES + 1 <= LENGTH_MASK, "a length fits beside the rank");
+/* A name nobody has measured yet: there are 60,000 in a large library, of which few are asked for. */
+#define UNMEASURED LENGTH_MASK
+
+_Static_assert(NAME_MAX_BYTES + 1 < UNMEASURED, "a length fits beside the rank");
 _Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
 
 struct sym_table {
@@ -90,7 +94,7 @@ int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t
 		b->entries = grown;
 		b->room = room;
 	}
-	b->name_bytes += length + 1;
+	b->name_bytes += length == UNMEASURED ? 0 : length + 1;
 	if (b->name_bytes > NAME_BYTES_MAX)
 		return -E2BIG;
 	b->entries[b->n_entries++] =
@@ -153,9 +157,28 @@ static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t
 	return 0;
 }
 
-/* names_off, names_size: the string table, in the arena. */
+struct names { /* a string table in the arena */
+	uint64_t off, size;
+	bool simple; /* see is_simple */
+};
+
+/*
+ * Printable ASCII and NULs at most NAME_MAX_BYTES apart, and no '@': whatever name begins in it
+ * need be neither cut nor cleaned.
+ */
+static bool is_simple(const char *bytes, uint64_t size)
+{
+	for (uint64_t at = 0; at < size; at += NAME_MAX_BYTES / 2) {
+		uint64_t piece = size - at < NAME_MAX_BYTES / 2 ? size - at : NAME_MAX_BYTES / 2;
+
+		if (!memchr(bytes + at, 0, piece) && piece == NAME_MAX_BYTES / 2)
+			return false;
+	}
+	return sym_plain_size(bytes, size, '\0') == size && !memchr(bytes, '@', size);
+}
+
 static int add_symbol(struct sym_builder *b, const struct sym_image *image, const Elf64_Sym *sym,
-		      uint64_t names_off, uint64_t names_size)
+		      const struct names *names)
 {
 	unsigned int type = ELF64_ST_TYPE(sym->st_info);
 	bool typed = type == STT_FUNC || type == STT_GNU_IFUNC;
@@ -173,12 +196,13 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	end = code_end(image, sym->st_shndx, addr, typed);
 	if (!end)
 		return 0;
-	if (sym->st_name >= names_size)
+	if (sym->st_name >= names->size)
 		return -EBADMSG;
-	name = b->names + names_off + sym->st_name;
+	name = b->names + names->off + sym->st_name;
 	if (!typed && ELF64_ST_BIND(sym->st_info) == STB_LOCAL && is_marker(name))
 		return 0;
-	length = strnlen(name, NAME_MAX_BYTES + 1); /* ends within the arena: each part has a NUL */
+	/* Ends within the arena: each part has a NUL. */
+	length = names->simple ? UNMEASURED : strnlen(name, NAME_MAX_BYTES + 1);
 	switch (ELF64_ST_BIND(sym->st_info)) {
 	case STB_LOCAL:
 		bind = SYM_BIND_LOCAL;
@@ -189,7 +213,7 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	default:
 		bind = SYM_BIND_GLOBAL;
 	}
-	if (!length)
+	if (!*name)
 		return 0;
 	if (length <= NAME_MAX_BYTES) {
 		length = version_at(name, length);
@@ -201,7 +225,7 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	} else {
 		kind = typed ? SYM_KIND_FUNC_OPEN : SYM_KIND_LABEL_OPEN;
 	}
-	return sym_builder_add(b, addr, end, names_off + sym->st_name, length, kind, bind);
+	return sym_builder_add(b, addr, end, names->off + sym->st_name, length, kind, bind);
 }
 
 static Elf64_Sym widen_symbol(const Elf32_Sym *s)
@@ -220,7 +244,8 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 {
 	size_t each = image->narrow ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym);
 	uint64_t off = symbols->sh_offset, size = symbols->sh_size;
-	uint64_t names_off = strings->sh_offset, names_size = strings->sh_size, names_at;
+	uint64_t names_off = strings->sh_offset, names_size = strings->sh_size;
+	struct names names = { .size = names_size };
 	int damage = 0;
 	char *chunk;
 	int err;
@@ -228,15 +253,16 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	if (names_off > image->size || names_size > image->size - names_off || off > image->size ||
 	    size > image->size - off)
 		return -EBADMSG;
-	err = sym_builder_names(b, names_size, &names_at);
+	err = sym_builder_names(b, names_size, &names.off);
 	if (err)
 		return err;
-	err = sym_image_read(image, names_off, b->names + names_at, names_size);
+	err = sym_image_read(image, names_off, b->names + names.off, names_size);
 	if (err)
 		return err;
+	names.simple = is_simple(b->names + names.off, names_size);
 	if (keep) {
 		b->dynsym = symbols;
-		b->dynstr_at = names_at;
+		b->dynstr_at = names.off;
 		b->dynstr_size = names_size;
 	}
 	chunk = malloc(CHUNK);
@@ -253,7 +279,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 				sym = widen_symbol((const Elf32_Sym *)(const void *)(chunk + i));
 			else
 				memcpy(&sym, chunk + i, sizeof(sym));
-			err = add_symbol(b, image, &sym, names_at, names_size);
+			err = add_symbol(b, image, &sym, &names);
 			if (err == -EBADMSG) { /* this one only */
 				damage = err;
 				err = 0;
@@ -358,9 +384,14 @@ static enum sym_kind kind_of(const struct sym_entry *e)
 	return (enum sym_kind)(rank_of(e) / 4);
 }
 
-static size_t length_of(const struct sym_entry *e)
+static bool is_measured(const struct sym_entry *e)
 {
-	return e->aux & LENGTH_MASK;
+	return (e->aux & LENGTH_MASK) != UNMEASURED;
+}
+
+static size_t length_of(const struct sym_builder *b, const struct sym_entry *e)
+{
+	return is_measured(e) ? e->aux & LENGTH_MASK : strlen(b->names + e->name);
 }
 
 static bool is_open(enum sym_kind kind)
@@ -424,7 +455,8 @@ static bool is_better(const struct sym_builder *b, const struct sym_entry *a,
 
 	if (rank_of(a) != rank_of(c))
 		return rank_of(a) < rank_of(c);
-	order = sym_prefer(b->names + a->name, length_of(a), b->names + c->name, length_of(c));
+	order = sym_prefer(b->names + a->name, length_of(b, a), b->names + c->name,
+			   length_of(b, c));
 	return order ? order < 0 : a->end > c->end;
 }
 
@@ -507,22 +539,9 @@ static void link_enclosing(struct sym_builder *b)
 
 /* ---- names ------------------------------------------------------------------- */
 
-/* Printable ASCII?  Eight bytes at a time: bit 7 of each sum tells. */
 static bool is_plain(const char *name, size_t n)
 {
-	const uint64_t ones = UINT64_MAX / 255, high = ones << 7;
-	uint64_t odd = 0;
-
-	for (; n >= 8; n -= 8, name += 8) {
-		uint64_t v;
-
-		memcpy(&v, name, 8);
-		odd |= v | (v + ones) | ~((v & ~high) + ones * (0x80 - 0x20));
-	}
-	odd &= high;
-	for (; n; n--, name++)
-		odd |= *name < 0x20 || *name >= 0x7f;
-	return !odd;
+	return sym_plain_size(name, n, ' ') == n;
 }
 
 /* Makes every chosen name valid UTF-8 of bounded length; most are already. */
@@ -533,12 +552,13 @@ static int clean_names(struct sym_builder *b)
 
 	for (size_t i = 0; i < b->n_entries; i++) {
 		struct sym_entry e = b->entries[i];
-		size_t n = length_of(&e);
+		size_t n;
 		uint64_t off;
 		char *clean;
 		int err;
 
-		if (n <= NAME_MAX_BYTES && is_plain(b->names + e.name, n)) {
+		n = is_measured(&e) ? length_of(b, &e) : 0; /* those not measured are clean */
+		if (!n || (n <= NAME_MAX_BYTES && is_plain(b->names + e.name, n))) {
 			b->entries[kept++] = e;
 			continue;
 		}
@@ -569,8 +589,11 @@ static void pack_names(struct sym_builder *b)
 	uint64_t need = 0, done = 0;
 	char *packed;
 
-	for (size_t i = 0; i < b->n_entries; i++)
-		need += length_of(&b->entries[i]) + 1;
+	for (size_t i = 0; i < b->n_entries; i++) {
+		if (!is_measured(&b->entries[i]))
+			return; /* measuring them all costs more than is to be had */
+		need += length_of(b, &b->entries[i]) + 1;
+	}
 	if (need > b->names_size / 2)
 		return;
 	packed = malloc(need + 1);
@@ -579,9 +602,9 @@ static void pack_names(struct sym_builder *b)
 	for (size_t i = 0; i < b->n_entries; i++) {
 		struct sym_entry *e = &b->entries[i];
 
-		memcpy(packed + done, b->names + e->name, length_of(e) + 1);
+		memcpy(packed + done, b->names + e->name, length_of(b, e) + 1);
 		e->name = (uint32_t)done;
-		done += length_of(e) + 1;
+		done += length_of(b, e) + 1;
 	}
 	free(b->names);
 	b->names = packed;

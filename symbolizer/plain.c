@@ -1,0 +1,39 @@
+#include "symbolizer/plain.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define PIECE 256
+
+/* Sixteen at a time, on any machine that has such vectors. */
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+
+static bytes16 odd_bytes(bytes16 v, uint8_t also)
+{
+	return (bytes16)(v > 0x7e) | ((bytes16)(v < 0x20) & (bytes16)(v != also));
+}
+
+size_t sym_plain_size(const char *bytes, size_t size, char also)
+{
+	size_t at = 0;
+
+	for (; size - at >= PIECE; at += PIECE) {
+		bytes16 odd = { 0 }, v;
+		uint64_t any[2];
+
+		for (size_t i = 0; i < PIECE; i += sizeof(v)) {
+			memcpy(&v, bytes + at + i, sizeof(v));
+			odd |= odd_bytes(v, (uint8_t)also);
+		}
+		memcpy(any, &odd, sizeof(any));
+		if (any[0] | any[1])
+			return at;
+	}
+	for (; at < size; at++) {
+		uint8_t byte = (uint8_t)bytes[at];
+
+		if (byte > 0x7e || (byte < 0x20 && byte != (uint8_t)also))
+			break;
+	}
+	return at;
+}
