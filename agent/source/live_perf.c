@@ -415,25 +415,30 @@ static int hand_over(struct sideband_ring *ring, struct perf_event_header *recor
 {
 	const struct mmap2_record *r = (const void *)record;
 	const struct live_file *file = NULL;
-	struct sample_id id;
+	bool mapping = record->type == PERF_RECORD_MMAP2;
+	struct sample_id id = { 0 };
 
-	if (record->type == PERF_RECORD_MMAP2 && record->size >= sizeof(*r) + sizeof(id)) {
+	if (record->size >= sizeof(*record) + sizeof(id))
 		memcpy(&id, (const uint8_t *)record + record->size - sizeof(id), sizeof(id));
-		if (ring->file_fd >= 0 && id.id == ring->file_id) {
-			/* Misc may say otherwise; it is the other event's. */
-			ring->file = (struct live_file){ .pid = r->pid,
-							 .start = r->addr,
-							 .size = r->len,
-							 .major = r->maj,
-							 .minor = r->min,
-							 .inode = r->ino,
-							 .generation = r->ino_generation };
+	mapping = mapping && record->size >= sizeof(*r) + sizeof(id);
+	/* That the ring was full is told by whichever finds room again. */
+	if (ring->file_fd >= 0 && id.id == ring->file_id && record->type != PERF_RECORD_LOST) {
+		/* Forks and exits too, though it did not ask for them: told twice, then. */
+		if (!mapping)
 			return 0;
-		}
-		if (ring->file.pid == r->pid && ring->file.start == r->addr &&
-		    ring->file.size == r->len)
-			file = &ring->file;
+		/* Misc may say otherwise; it is the other event's. */
+		ring->file = (struct live_file){ .pid = r->pid,
+						 .start = r->addr,
+						 .size = r->len,
+						 .major = r->maj,
+						 .minor = r->min,
+						 .inode = r->ino,
+						 .generation = r->ino_generation };
+		return 0;
 	}
+	if (mapping && ring->file.pid == r->pid && ring->file.start == r->addr &&
+	    ring->file.size == r->len)
+		file = &ring->file;
 	return fn(ctx, record, file);
 }
 
