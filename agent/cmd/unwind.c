@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum format { FORMAT_PPROF, FORMAT_FOLDED, FORMAT_TEXT, FORMAT_TSV, FORMAT_N };
@@ -38,6 +39,8 @@ struct job {
 	uint64_t n_before; /* samples of the inputs before */
 	uint64_t n_walked; /* of all */
 	struct accounting total;
+	uint64_t start_us;
+	bool began;    /* a stack was walked */
 	bool in_place; /* see output_open_in_place */
 	bool damaged;  /* an input ended early: done in part */
 	int write_err; /* of the output: there is no point in going on */
@@ -82,6 +85,14 @@ static int on_walked(void *ctx, const struct walked *walked)
 	return job->write_err;
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
 /* Everything that input gives, up to its end or its damage. */
 static int read_all(struct job *job, struct source *source, struct pipeline *pipeline)
 {
@@ -105,6 +116,10 @@ static int read_all(struct job *job, struct source *source, struct pipeline *pip
 		err = pipeline_event(pipeline, &event);
 		if (err)
 			return err;
+		if (event.type == EVENT_SAMPLE && !job->began) {
+			job->began = true;
+			log_debug("first stack after %" PRIu64 " us", now_us() - job->start_us);
+		}
 		if (++n % 4096 == 0) {
 			pipeline_total(pipeline, &so_far);
 			log_progress("%" PRIu64 " samples", so_far.captured);
@@ -356,6 +371,7 @@ int cmd_unwind(int argc, char **argv)
 	job.pipeline.fold = job.format == FORMAT_PPROF || job.format == FORMAT_FOLDED;
 	job.pipeline.on_walked = job.pipeline.fold ? NULL : on_walked;
 	job.pipeline.ctx = &job;
+	job.start_us = now_us();
 	if (cached)
 		(void)store_open(db, &job.pipeline.store);
 	rc = run(&job, path, argv + optind, argc - optind);

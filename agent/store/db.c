@@ -261,9 +261,10 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 		if (rc != SQLITE_OK)
 			return fail(db, path, rc, error);
 	}
-	rc = exec_in_turn(db, "PRAGMA journal_mode = WAL");
-	if (rc == SQLITE_OK) /* a kill loses nothing that was committed; a power cut may */
-		rc = sqlite3_exec(db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
+	/* A kill loses nothing that was committed; a power cut may. */
+	rc = sqlite3_exec(db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
+	if (rc == SQLITE_OK)
+		rc = exec_in_turn(db, "PRAGMA journal_mode = WAL");
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
 	return version < N_MIGRATIONS ? migrate(db, path, error) : 0;

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SECOND_NS INT64_C(1000000000)
 /* Clocks of files tick in up to 10 ms; a write in the same tick would not be seen. */
@@ -87,6 +88,7 @@ struct store {
 	sqlite3_stmt *statements[STATEMENTS];
 	char *path;
 	bool read_only;
+	bool hurried;	       /* wait for others' locks less long */
 	bool said;	       /* what was wrong first */
 	unsigned int failures; /* in a row */
 	uint64_t budget;
@@ -147,7 +149,7 @@ static int failed(struct store *s, const char *doing, int err)
 	s->failures++;
 	if (!s->said)
 		log_warning("%s: cannot %s: %s; unwind tables stay in memory", s->path, doing,
-			    err == -EBADMSG ? sqlite3_errmsg(s->db) : strerror(-err));
+			    err == -EBADMSG && s->db ? sqlite3_errmsg(s->db) : strerror(-err));
 	s->said = true;
 	return err;
 }
@@ -215,8 +217,40 @@ static int ask(struct store *s, enum statement which, int64_t *out)
 	return err == 1 ? 0 : err ? err : -ENOENT;
 }
 
+/* Where a database is there, or now is to be made. */
+static int open_db(struct store *s)
+{
+	char error[DB_ERROR_SIZE] = "";
+	int64_t budget;
+	int err = db_open(s->path, DB_WRITE, &s->db, error);
+
+	if (err == -EACCES || err == -EROFS || err == -EPERM) {
+		s->read_only = true;
+		/* What could not be written may still be read. */
+		if (!db_open(s->path, DB_READ, &s->db, error))
+			err = 0;
+	}
+	if (err) {
+		s->failures = FAILURES_MAX;
+		s->said = true;
+		log_warning("%s; unwind tables stay in memory", error[0] ? error : strerror(-err));
+		return err;
+	}
+	/* The next one who opens it would wait for what the last one leaves; see store_close. */
+	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	budget = db_number(s->db, "SELECT value FROM settings WHERE name = 'budget'");
+	s->budget = budget > 0 ? (uint64_t)budget : STORE_BUDGET_DEFAULT;
+	return 0;
+}
+
 static int begin(struct store *s)
 {
+	int err = s->db ? 0 : gave_up(s) ? -EIO : open_db(s);
+
+	if (err || s->read_only)
+		return err ? err : -EROFS;
+	if (s->hurried)
+		(void)sqlite3_busy_timeout(s->db, WORK_WAIT_MS);
 	return db_exec(s->db, "BEGIN IMMEDIATE");
 }
 
@@ -225,7 +259,7 @@ static int end(struct store *s, int err)
 {
 	if (!err)
 		err = db_exec(s->db, "COMMIT");
-	if (err && !sqlite3_get_autocommit(s->db))
+	if (err && s->db && !sqlite3_get_autocommit(s->db))
 		(void)db_exec(s->db, "ROLLBACK");
 	return err;
 }
@@ -234,37 +268,22 @@ static int end(struct store *s, int err)
 
 int store_open(const char *path, struct store **out)
 {
-	char error[DB_ERROR_SIZE] = "";
 	struct store *s = calloc(1, sizeof(*s));
-	int64_t budget;
 	int err;
 
 	*out = NULL;
 	if (!s)
 		return -ENOMEM;
 	err = db_path(path, &s->path);
-	if (!err) {
-		err = db_open(s->path, DB_WRITE, &s->db, error);
-		if (err == -EACCES || err == -EROFS || err == -EPERM) {
-			s->read_only = true;
-			/* What could not be written may still be read. */
-			if (!db_open(s->path, DB_READ, &s->db, error))
-				err = 0;
-		}
-		if (err)
-			log_warning("%s; unwind tables stay in memory",
-				    error[0] ? error : strerror(-err));
-	}
+	/* Making one takes its time, which is there when there is something to keep. */
+	if (!err && (!access(s->path, F_OK) || errno != ENOENT))
+		err = open_db(s);
 	if (err) {
 		free(s->path);
 		free(s);
 		return err;
 	}
 	pthread_mutex_init(&s->lock, NULL);
-	/* The next one who opens it would wait for what the last one leaves; see store_close. */
-	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	budget = db_number(s->db, "SELECT value FROM settings WHERE name = 'budget'");
-	s->budget = budget > 0 ? (uint64_t)budget : STORE_BUDGET_DEFAULT;
 	*out = s;
 	return 0;
 }
@@ -318,9 +337,10 @@ void store_close(struct store *s)
 		free(s->used[i].path);
 	for (int i = 0; i < STATEMENTS; i++)
 		(void)sqlite3_finalize(s->statements[i]);
-	/* Much that stays in the log, the next one to open the store would read. */
-	if (c->kept && !s->read_only)
-		(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	/* What stays in the log, the next one to open the store would read first. */
+	if (c->kept && s->db && !s->read_only)
+		(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
+						NULL);
 	(void)sqlite3_close(s->db);
 	log_debug("%s: %" PRIu64 " tables found, %" PRIu64 " not there; %" PRIu64
 		  " compiled, %" PRIu64 " kept, %" PRIu64 " damaged, %" PRIu64 " evicted, %" PRIu64
@@ -545,7 +565,9 @@ int store_find(struct store *s, struct uw_object *object, const struct store_fil
 	if (!s)
 		return err;
 	pthread_mutex_lock(&s->lock);
-	if (!gave_up(s)) {
+	if (!s->db && !gave_up(s)) {
+		s->counters.missing++;
+	} else if (!gave_up(s)) {
 		err = find(s, object, file);
 		if (err == -ENOENT)
 			s->counters.missing++;
@@ -805,7 +827,9 @@ int store_set_budget(struct store *s, uint64_t budget)
 			      : "DELETE FROM settings WHERE name = 'budget'",
 		       budget);
 	pthread_mutex_lock(&s->lock);
-	err = db_exec(s->db, text);
+	err = begin(s);
+	if (!err)
+		err = end(s, db_exec(s->db, text));
 	if (!err)
 		s->budget = budget ? budget : STORE_BUDGET_DEFAULT;
 	pthread_mutex_unlock(&s->lock);
@@ -817,7 +841,9 @@ int store_forget(struct store *s, int64_t before, uint64_t *n)
 	int err;
 
 	pthread_mutex_lock(&s->lock);
-	err = run(s, FORGET, &before, 1);
+	err = begin(s);
+	if (!err)
+		err = end(s, run(s, FORGET, &before, 1));
 	*n = err ? 0 : (uint64_t)sqlite3_changes(s->db);
 	pthread_mutex_unlock(&s->lock);
 	return err;
@@ -878,7 +904,7 @@ void store_work(struct store *s, uint64_t limit_ns)
 	if (!s)
 		return;
 	/* Somebody may be waiting for us to end. */
-	(void)sqlite3_busy_timeout(s->db, WORK_WAIT_MS);
+	s->hurried = true;
 	if (s->n_wanted)
 		qsort(s->wanted, s->n_wanted, sizeof(*s->wanted), by_parsed);
 	for (size_t i = 0; i < s->n_wanted && !gave_up(s) && now_ns() < last; i++)
