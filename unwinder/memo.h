@@ -24,6 +24,7 @@ struct uw_memo { /* all zero: empty */
 	atomic_bool busy;
 	struct uw_memo_slot *slots; /* NULL until the first word is kept; owned */
 	unsigned int bits;
+	uint32_t n_kept; /* since it last grew */
 };
 
 void uw_memo_fini(struct uw_memo *memo);
@@ -31,7 +32,7 @@ void uw_memo_fini(struct uw_memo *memo);
 /* key: a vaddr and, in bit 63, whether it is exact.  False: not known. */
 bool uw_memo_find(struct uw_memo *memo, uint64_t key, uint64_t *word, uint8_t *stepper);
 
-/* size: bytes of unwind information, by which its room is chosen once. */
+/* size: bytes of unwind information, which bounds the room it grows to. */
 void uw_memo_keep(struct uw_memo *memo, uint64_t key, uint64_t word, uint8_t stepper,
 		  uint64_t size);
 

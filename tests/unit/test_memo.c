@@ -25,6 +25,32 @@ static void test_what_is_found_was_kept(void)
 	uw_memo_fini(&memo);
 }
 
+/* A few take little room, and what they said is there when there is more. */
+static void test_it_grows_with_what_is_kept(void)
+{
+	struct uw_memo memo = { 0 };
+	uint64_t word, found = 0;
+	uint8_t stepper;
+
+	uw_memo_keep(&memo, 0, 7, 1, 1 << 24);
+	CHECK(memo.bits == 8, "256 slots at first");
+	for (uint64_t i = 1; i < 160; i++)
+		uw_memo_keep(&memo, i * 11, i, 1, 1 << 24);
+	CHECK(memo.bits == 10, "then 1,024");
+	for (uint64_t i = 1; i < 128; i++)
+		found += uw_memo_find(&memo, i * 11, &word, &stepper) && word == i;
+	CHECK(found > 64, "early ones outlive its growing");
+	for (uint64_t i = 160; i < 20000; i++)
+		uw_memo_keep(&memo, i * 11, i, 1, 1 << 24);
+	CHECK(memo.bits == 14, "16,384 at most");
+	uw_memo_fini(&memo);
+	memo = (struct uw_memo){ 0 };
+	for (uint64_t i = 0; i < 20000; i++)
+		uw_memo_keep(&memo, i * 11, i, 1, 2048);
+	CHECK(memo.bits == 8, "a small file's stays small");
+	uw_memo_fini(&memo);
+}
+
 static void test_an_empty_memo_knows_nothing(void)
 {
 	struct uw_memo memo = { 0 };
@@ -58,6 +84,7 @@ static void test_a_memo_in_use_is_passed_by(void)
 int main(void)
 {
 	test_what_is_found_was_kept();
+	test_it_grows_with_what_is_kept();
 	test_an_empty_memo_knows_nothing();
 	test_a_memo_in_use_is_passed_by();
 	return check_done();
