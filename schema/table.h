@@ -17,7 +17,9 @@
  *   ext      16 or 32         of each rule: saved registers, TABLE_EXT_* × s16
  *   slow     varies           struct table_slow, each followed by its struct table_reg
  *   expr     varies           DWARF expressions of those, back to back
- *   fde      4                optional: units where procedures begin, ascending
+ *
+ * Where procedures begin and end is no part of it: those ranges are a blob of their
+ * own (schema/procs.h), which says both and is kept where look-ups need it.
  *
  * A unit is 1 << unit_shift bytes of code from base on: 1 byte on x86_64, an
  * instruction on aarch64.  A row holds from its unit to the next row's.  The row
@@ -129,12 +131,11 @@ struct table_header {
 	__u32 n_sups; /* one more follows them */
 	__u32 n_blks; /* 257 a sup that has some */
 	__u32 n_segs;
-	__u32 n_fdes;
 	__u32 slow_size;
 	__u32 expr_size;
-	__u32 seg, sup, blk, key, rid, rule, ext, slow, expr, fde; /* offsets */
-	__u32 builder;						   /* TABLE_BUILDER */
-	__u8 spare[16];
+	__u32 seg, sup, blk, key, rid, rule, ext, slow, expr; /* offsets */
+	__u32 builder;					      /* TABLE_BUILDER */
+	__u8 spare[24];
 };
 
 struct table_seg {
@@ -179,8 +180,8 @@ _Static_assert(sizeof(struct table_header) == TABLE_HEADER_SIZE, "header");
 _Static_assert(__builtin_offsetof(struct table_header, checksum) == 24, "checksum");
 _Static_assert(__builtin_offsetof(struct table_header, build_id) == 64, "build_id");
 _Static_assert(__builtin_offsetof(struct table_header, span) == 96, "span");
-_Static_assert(__builtin_offsetof(struct table_header, seg) == 132, "seg");
-_Static_assert(__builtin_offsetof(struct table_header, builder) == 172, "builder");
+_Static_assert(__builtin_offsetof(struct table_header, seg) == 128, "seg");
+_Static_assert(__builtin_offsetof(struct table_header, builder) == 164, "builder");
 _Static_assert(sizeof(struct table_seg) == 24, "seg");
 _Static_assert(sizeof(struct table_sup) == 8, "sup");
 _Static_assert(sizeof(struct table_slow) == 16, "slow");

@@ -69,7 +69,7 @@ static int find_parts(struct uw_table *t)
 	t->slow = part(h, h->slow, h->slow_size, 1);
 	t->expr = part(h, h->expr, h->expr_size, 1);
 	if (!t->sup || !t->blk || !t->key || !rid || !t->rule || !t->ext || !t->slow || !t->expr ||
-	    !part(h, h->seg, h->n_segs, sizeof(struct table_seg)) || !part(h, h->fde, h->n_fdes, 4))
+	    !part(h, h->seg, h->n_segs, sizeof(struct table_seg)))
 		return -EBADMSG;
 	return 0;
 }

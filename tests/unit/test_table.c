@@ -203,6 +203,38 @@ static void test_common_expressions_have_words(void)
 	free(blob);
 }
 
+/* More instructions between two advances than are looked up at once; the second FDE finds them kept. */
+static void test_long_runs_of_instructions(void)
+{
+	static const uint8_t many[] = { 0x41, 0x0e, 64,	  0x86, 2,    0x83, 3,	  0x8c,
+					4,    0x8d, 5,	  0x8e, 6,    0x8f, 7,	  0x44,
+					0x0a, 0x0e, 0x80, 0x10, 0xc3, 0xcc, 0x44, 0x0b };
+	struct section s = { .size = 0 };
+	struct uw_table t;
+	const int16_t *ext;
+	uint8_t *blob;
+	size_t size;
+
+	add_cie(&s);
+	for (unsigned int i = 0; i < 2; i++)
+		add_fde(&s, CODE + 0x100 + i * 0x100, 0x40, many, sizeof(many));
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	for (uint64_t at = 0x100; at < 0x300; at += 0x100) {
+		uint64_t word = word_at(&t, at + 1, &ext);
+
+		CHECK(uw_word_cfa(word) == 64 && uw_word_fp(word) == -2 && ext[0] == -3 &&
+			      ext[1] == -4 && ext[2] == -5 && ext[3] == -6 && ext[4] == -7,
+		      "all are pushed");
+		word = word_at(&t, at + 5, &ext);
+		CHECK(uw_word_cfa(word) == 2048 && ext[0] == TABLE_SAME && ext[1] == TABLE_SAME &&
+			      ext[2] == -5,
+		      "two are restored");
+		CHECK(uw_word_cfa(word_at(&t, at + 9, &ext)) == 64 && ext[0] == -3,
+		      "and the state before");
+	}
+	free(blob);
+}
+
 /* DW_CFA_expression of no bytes, in two rows: nothing to keep, and no place to keep it at. */
 static void test_an_expression_without_bytes_takes_no_room(void)
 {
@@ -382,6 +414,7 @@ int main(void)
 {
 	test_rows_are_what_the_program_says();
 	test_common_expressions_have_words();
+	test_long_runs_of_instructions();
 	test_an_expression_without_bytes_takes_no_room();
 	test_overlaps_and_damage_have_no_answer();
 	test_damaged_blobs_are_refused_or_harmless();
