@@ -66,7 +66,7 @@ struct event_sample {
 	bool compat;	/* 32-bit registers: not walked yet */
 	bool stack_cut; /* the live stack was longer than what was copied */
 	struct uw_regs regs;
-	uint64_t code_mask; /* see struct uw_thread; 0: not told */
+	uint64_t code_mask;		 /* see struct uw_thread; 0: not told */
 	const struct uw_region *regions; /* user memory, not overlapping */
 	uint32_t n_regions;
 	uw_read_fn read; /* more of the process's memory, asked after regions; NULL: none */

@@ -18,14 +18,14 @@ enum kind { ROWS, FDES, GAPS };
 
 static const char *const declarations[] = {
 	[ROWS] = ("CREATE TABLE unwind_rows (start INTEGER, \"end\" INTEGER, function TEXT,"
-		 " cfa_kind TEXT, cfa_reg TEXT, cfa_offset INTEGER, fp TEXT, ra TEXT,"
-		 " registers TEXT, signal INTEGER, slow INTEGER, expression TEXT,"
-		 " object HIDDEN, pc INTEGER HIDDEN, words TEXT HIDDEN)"),
+		  " cfa_kind TEXT, cfa_reg TEXT, cfa_offset INTEGER, fp TEXT, ra TEXT,"
+		  " registers TEXT, signal INTEGER, slow INTEGER, expression TEXT,"
+		  " object HIDDEN, pc INTEGER HIDDEN, words TEXT HIDDEN)"),
 	[FDES] = ("CREATE TABLE unwind_fdes (start INTEGER, \"end\" INTEGER, size INTEGER,"
-		 " function TEXT, n_rows INTEGER, n_slow INTEGER, object HIDDEN,"
-		 " pc INTEGER HIDDEN)"),
+		  " function TEXT, n_rows INTEGER, n_slow INTEGER, object HIDDEN,"
+		  " pc INTEGER HIDDEN)"),
 	[GAPS] = ("CREATE TABLE unwind_gaps (start INTEGER, \"end\" INTEGER, size INTEGER,"
-		 " after TEXT, object HIDDEN, pc INTEGER HIDDEN)"),
+		  " after TEXT, object HIDDEN, pc INTEGER HIDDEN)"),
 };
 
 /* start and end are the first two columns; object, and pc behind it, the first hidden ones. */
