@@ -11,6 +11,7 @@
 
 #include "unwinder/elf.h"
 #include "unwinder/memo.h"
+#include "unwinder/peek.h"
 #include "unwinder/procs.h"
 #include "unwinder/row.h"
 #include "unwinder/table.h"
@@ -38,11 +39,14 @@ struct uw_object {
 	size_t n_segments;
 
 	/*
-	 * .eh_frame is read when the first rule is asked for that no table has;
-	 * .debug_frame and MiniDebugInfo's when that first has no answer.
+	 * .eh_frame is read when rules have been asked for that no table has, more
+	 * of them than is worth peeking into the file for; .debug_frame and
+	 * MiniDebugInfo's when that first has no answer.
 	 */
 	pthread_mutex_t lock;
-	atomic_bool eh_ready, debug_ready;
+	atomic_bool eh_ready, debug_ready, peek_ready;
+	atomic_uint n_peeks;
+	struct uw_peek peek;
 	uint8_t *header_data, *eh_data; /* owned, as are those below */
 	struct uw_frames eh;
 	uint8_t *debug_data, *mini_data;
@@ -305,6 +309,7 @@ void uw_object_put(struct uw_object *object)
 	free(object->debug_data);
 	free(object->mini_data);
 	free_compiled(atomic_load_explicit(&object->compiled, memory_order_relaxed));
+	uw_peek_fini(&object->peek);
 	free_procs(atomic_load_explicit(&object->procs, memory_order_relaxed));
 	uw_memo_fini(&object->memo);
 	free(object);
@@ -555,6 +560,29 @@ static const struct uw_procs *procs_of(const struct uw_object *o)
 	return atomic_load_explicit(&o->procs, memory_order_acquire);
 }
 
+/* Look-ups in the file take as long as this many bytes of it to read. */
+#define PEEK_COST 8192
+
+/* Whether to look for a rule in the file, its section unread. */
+static bool may_peek(struct uw_object *o)
+{
+	if (atomic_load_explicit(&o->eh_ready, memory_order_acquire))
+		return false;
+	if (!atomic_load_explicit(&o->peek_ready, memory_order_acquire)) {
+		pthread_mutex_lock(&o->lock);
+		if (!atomic_load_explicit(&o->peek_ready, memory_order_relaxed)) {
+			struct uw_cfi bases = { .size = 0 };
+
+			set_bases(&o->elf, &bases);
+			uw_peek_init(&o->peek, &o->elf, &bases);
+			atomic_store_explicit(&o->peek_ready, true, memory_order_release);
+		}
+		pthread_mutex_unlock(&o->lock);
+	}
+	return o->peek.usable && atomic_fetch_add_explicit(&o->n_peeks, 1, memory_order_relaxed) <
+					 o->peek.frames_size / PEEK_COST;
+}
+
 static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
 		    struct uw_fde *fde)
 {
@@ -636,27 +664,15 @@ static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule
 	       o->arch->init(&start, &at, lookup - init->vaddr, rule);
 }
 
-/* No FDE covers lookup. */
-static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
+/* No FDE covers lookup; gap: what is known to be without. */
+static int bare_rule(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
+		     struct uw_rule *out)
 {
 	uint64_t entry = o->elf.entry;
-	const struct uw_cfi *cfi = NULL;
-	struct uw_gap gap;
-	struct uw_fde fde;
-	int err;
 
-	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
-		return 0;
-	err = find_gap(o, lookup, &gap, &cfi);
-	if (err)
-		return err;
-	if (gap.has_before && gap.end - gap.start < UW_PADDING_MAX) {
-		err = uw_cfi_entry(cfi, gap.before, &fde, NULL);
-		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
-	}
 	/* _start without CFI: nothing called it (psABI §3.4.1). */
-	if (entry && entry >= gap.start && lookup >= entry &&
-	    lookup - entry < (gap.end < UINT64_MAX ? ENTRY_MAX : ENTRY_UNBOUND_MAX)) {
+	if (entry && entry >= gap->start && lookup >= entry &&
+	    lookup - entry < (gap->end < UINT64_MAX ? ENTRY_MAX : ENTRY_UNBOUND_MAX)) {
 		*out = (struct uw_rule){ .start = entry,
 					 .end = lookup + 1,
 					 .ra = o->arch->pc,
@@ -672,6 +688,60 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
 }
 
+static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	const struct uw_cfi *cfi = NULL;
+	struct uw_gap gap;
+	struct uw_fde fde;
+	int err;
+
+	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+		return 0;
+	err = find_gap(o, lookup, &gap, &cfi);
+	if (err)
+		return err;
+	if (gap.has_before && gap.end - gap.start < UW_PADDING_MAX) {
+		err = uw_cfi_entry(cfi, gap.before, &fde, NULL);
+		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
+	}
+	return bare_rule(o, lookup, exact, &gap, out);
+}
+
+/* An FDE that ends at end has said what out is, or would; the code may know better. */
+static bool better_rule(const struct uw_object *o, uint64_t lookup, bool exact, uint64_t end,
+			struct uw_rule *out)
+{
+	/* A handler "returns" to the start of its trampoline, where no call ended below. */
+	return !exact && lookup + 1 == end && signal_rule(o, lookup + 1, false, out);
+}
+
+static void see_sigcontext(const struct uw_object *o, uint64_t lookup, bool exact,
+			   struct uw_rule *out)
+{
+	if (out->signal && o->arch->sigcontext_first)
+		(void)signal_rule(o, exact ? lookup : lookup + 1, exact, out);
+}
+
+/* The same as from the sections, without reading them; -EAGAIN: read them. */
+static int peeked_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	struct uw_gap gap = { .has_before = true };
+	int err = uw_peek_rule(&o->peek, lookup, out, &gap.start, &gap.end);
+
+	if (!err) {
+		if (!better_rule(o, lookup, exact, gap.end, out))
+			see_sigcontext(o, lookup, exact, out);
+		return 0;
+	}
+	if (err != -ENOENT || gap.end - gap.start < UW_PADDING_MAX ||
+	    uw_elf_section(&o->elf, ".debug_frame") || uw_elf_section(&o->elf, ".zdebug_frame") ||
+	    uw_elf_section(&o->elf, ".gnu_debugdata"))
+		return -EAGAIN;
+	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+		return 0;
+	return bare_rule(o, lookup, exact, &gap, out);
+}
+
 int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_procs *procs = procs_of(object);
@@ -684,20 +754,24 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 	if (procs) {
 		if (uw_procs_find(procs, lookup, &start, &end))
 			return gap_rule(object, lookup, exact, out);
-		if (!exact && lookup + 1 == end && signal_rule(object, lookup + 1, false, out))
+		if (better_rule(object, lookup, exact, end, out))
 			return 0;
+	}
+	if (may_peek(object)) {
+		err = peeked_rule(object, lookup, exact, out);
+		if (err != -EAGAIN)
+			return err;
 	}
 	err = find_fde(object, lookup, &cfi, &fde);
 	if (err == -ENOENT)
 		return gap_rule(object, lookup, exact, out);
 	if (err)
 		return err;
-	/* A handler "returns" to the start of its trampoline, where no call ended below. */
-	if (!exact && lookup + 1 == fde.end && signal_rule(object, lookup + 1, false, out))
+	if (better_rule(object, lookup, exact, fde.end, out))
 		return 0;
 	err = uw_cfi_rule(cfi, &fde, lookup, out);
-	if (!err && out->signal && object->arch->sigcontext_first)
-		(void)signal_rule(object, exact ? lookup : lookup + 1, exact, out);
+	if (!err)
+		see_sigcontext(object, lookup, exact, out);
 	return err;
 }
 
@@ -749,7 +823,8 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 		return err;
 	*word = uw_row_of(object->arch, &rule, &row) ? TABLE_SLOW : row.word;
 	*stepper = rule.stepper;
-	if (!(lookup >> 62))
+	/* Its first use takes longer than the first walks should. */
+	if (!(lookup >> 62) && atomic_load_explicit(&object->eh_ready, memory_order_acquire))
 		uw_memo_keep(&object->memo, key, *word, *stepper, object->eh.cfi.size);
 	return 0;
 }

@@ -1,0 +1,179 @@
+/*
+ * Single FDEs looked up in a file against those of its whole section, all over the
+ * code of files that are there; then the same with bytes of a file changed at
+ * random, where nothing is asked but to stay within bounds.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+#include "unwinder/object.h"
+#include "unwinder/peek.h"
+
+#define LOOKUPS 20000
+#define FLIPS	4000
+
+static bool same_rule(const struct uw_rule *a, const struct uw_rule *b)
+{
+	bool same = a->start == b->start && a->end == b->end && a->cfa_reg == b->cfa_reg &&
+		    a->cfa_off == b->cfa_off && a->ra == b->ra && a->signal == b->signal &&
+		    a->ra_signed == b->ra_signed && a->n_regs == b->n_regs;
+
+	for (unsigned int i = 0; same && i < a->n_regs; i++)
+		same = a->regs[i].reg == b->regs[i].reg && a->regs[i].kind == b->regs[i].kind &&
+		       a->regs[i].from == b->regs[i].from && a->regs[i].off == b->regs[i].off;
+	return same;
+}
+
+static bool has_expression(const struct uw_rule *rule)
+{
+	bool has = rule->cfa_size;
+
+	for (unsigned int i = 0; i < rule->n_regs; i++)
+		has |= rule->regs[i].kind == UW_RULE_AT_EXPR || rule->regs[i].kind == UW_RULE_EXPR;
+	return has;
+}
+
+static uint8_t *contents(const char *path, size_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	uint8_t *bytes = NULL;
+	struct stat st;
+
+	if (fd >= 0 && !fstat(fd, &st)) {
+		bytes = malloc((size_t)st.st_size + 1);
+		*size = (size_t)st.st_size;
+		if (bytes && read(fd, bytes, *size) != (ssize_t)*size) {
+			free(bytes);
+			bytes = NULL;
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+	return bytes;
+}
+
+static bool make(const uint8_t *bytes, size_t size, struct uw_elf *elf, struct uw_peek *peek)
+{
+	struct uw_source source = { .image = bytes, .fd = -1, .size = size };
+	struct uw_cfi bases = { .size = 0 };
+
+	if (uw_elf_init(elf, &source))
+		return false;
+	elf->source = source;
+	uw_peek_init(peek, elf, &bases);
+	return true;
+}
+
+/* The section's own index is right: tests of ehframe.c and cfi.c see to that. */
+static void test_finds_what_the_section_has(const char *path, const uint8_t *bytes, size_t size)
+{
+	const struct uw_section *text;
+	struct uw_object *object;
+	struct uw_frames *frames;
+	struct uw_elf elf;
+	struct uw_peek peek;
+	unsigned long found = 0, bare = 0, wrong = 0, left = 0;
+
+	if (uw_object_open_image(bytes, size, &object) || !make(bytes, size, &elf, &peek)) {
+		CHECK(false, path);
+		return;
+	}
+	CHECK(peek.usable, path);
+	frames = uw_object_frames(object, 0);
+	text = uw_elf_section(&elf, ".text");
+	for (uint64_t i = 0; text && i < LOOKUPS; i++) {
+		/* Odd steps, from below .text to beyond it. */
+		uint64_t lookup = text->vaddr - 64 + (text->size + 128) * i / LOOKUPS;
+		uint64_t start = 0, end = 0;
+		struct uw_rule peeked, rule;
+		struct uw_fde fde;
+		int err = uw_peek_rule(&peek, lookup, &peeked, &start, &end);
+		int want = uw_frames_find(frames, lookup, &fde);
+
+		if (err == -EAGAIN) {
+			left++;
+			continue;
+		}
+		if (!want)
+			want = uw_cfi_rule(&frames->cfi, &fde, lookup, &rule);
+		wrong += err != want;
+		if (!err && !want && !has_expression(&rule)) {
+			wrong += !same_rule(&peeked, &rule) || start != fde.start || end != fde.end;
+			found++;
+		}
+		if (err == -ENOENT) {
+			wrong += lookup < start || lookup >= end || start >= end;
+			bare++;
+		}
+	}
+	CHECK(wrong == 0, path);
+	CHECK(found > LOOKUPS / 2 && left < LOOKUPS / 20, path);
+	(void)printf("%s: %lu rules, %lu without, %lu left to others\n", path, found, bare, left);
+	uw_peek_fini(&peek);
+	uw_elf_fini(&elf);
+	uw_object_put(object);
+}
+
+static uint64_t random_below(uint64_t n)
+{
+	static uint64_t state = 1;
+
+	state = state * 6364136223846793005 + 1442695040888963407;
+	return (state >> 33) % n;
+}
+
+static void test_damage_is_survived(uint8_t *bytes, size_t size)
+{
+	struct uw_elf elf;
+	struct uw_peek peek;
+
+	for (unsigned int i = 0; i < FLIPS; i++) {
+		const struct uw_section *frames;
+		uint64_t at, start, end;
+		struct uw_rule rule;
+		uint8_t was;
+
+		if (!make(bytes, size, &elf, &peek))
+			break;
+		frames = uw_elf_section(&elf, i % 2 ? ".eh_frame" : ".eh_frame_hdr");
+		at = frames->off + random_below(i % 4 ? frames->size : 64);
+		was = bytes[at];
+		bytes[at] = (uint8_t)random_below(256);
+		uw_peek_fini(&peek);
+		uw_peek_init(&peek, &elf, &(struct uw_cfi){ .size = 0 });
+		for (unsigned int k = 0; k < 8 && peek.usable; k++)
+			(void)uw_peek_rule(&peek,
+					   peek.first + random_below(peek.last - peek.first + 1),
+					   &rule, &start, &end);
+		bytes[at] = was;
+		uw_peek_fini(&peek);
+		uw_elf_fini(&elf);
+	}
+}
+
+/* usage: test_peek [FILE] */
+int main(int argc, char **argv)
+{
+	const char *const paths[] = { argc > 1 ? argv[1] : "/lib/x86_64-linux-gnu/libc.so.6",
+				      "/lib/aarch64-linux-gnu/libc.so.6",
+				      "/usr/lib/x86_64-linux-gnu/libstdc++.so.6" };
+	size_t size;
+	uint8_t *bytes = contents("/proc/self/exe", &size);
+
+	if (bytes)
+		test_damage_is_survived(bytes, size);
+	free(bytes);
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		bytes = contents(paths[i], &size);
+		if (bytes)
+			test_finds_what_the_section_has(paths[i], bytes, size);
+		free(bytes);
+	}
+	return check_done();
+}

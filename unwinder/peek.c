@@ -1,0 +1,288 @@
+#include "unwinder/peek.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <string.h>
+
+#include "unwinder/pointer.h"
+#include "unwinder/row.h"
+
+/* Entries of the search table read at once: a page, which is where a good guess is. */
+#define WINDOW 512
+/* Guesses by proportion, before the range is halved each time. */
+#define GUESSES 4
+#define TRIES	48
+
+/* An FDE of no more than usual size. */
+#define FDE_MAX 1024
+/* What is read of an FDE at first, which nearly always is all of it and the next one's head. */
+#define FDE_READ 256
+
+/* CIEs between two FDEs that are neighbours. */
+#define CIES_MAX 4
+
+struct entry {
+	uint64_t start, fde; /* vaddr */
+};
+
+static uint32_t u32_at(const uint8_t *p)
+{
+	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* ---- the search table ------------------------------------------------------------- */
+
+static uint64_t start_of(const struct uw_peek *peek, const uint8_t *entry)
+{
+	return peek->header_vaddr + (uint64_t)(int32_t)u32_at(entry);
+}
+
+static int read_entries(const struct uw_peek *peek, uint64_t i, size_t n, uint8_t *out)
+{
+	return uw_source_read(&peek->source, peek->table_off + 8 * i, out, 8 * n) ? -EAGAIN : 0;
+}
+
+/* The header as linkers write it (LSB 5.0 §10.6.2): pcrel sdata4, udata4, datarel sdata4. */
+static bool find_table(struct uw_peek *peek, const struct uw_elf *elf)
+{
+	static const uint8_t usual[4] = { 1, UW_PE_PCREL | UW_PE_SDATA4, UW_PE_UDATA4,
+					  UW_PE_DATAREL | UW_PE_SDATA4 };
+	const struct uw_phdr *p = elf->phdrs, *end = p + elf->n_phdrs;
+	uint8_t head[12], first[8], last[8];
+
+	while (p < end && p->type != PT_GNU_EH_FRAME)
+		p++;
+	if (p == end || p->file_size < sizeof(head) ||
+	    uw_source_read(&elf->source, p->off, head, sizeof(head)) ||
+	    memcmp(head, usual, sizeof(usual)) != 0)
+		return false;
+	peek->table_off = p->off + sizeof(head);
+	peek->header_vaddr = p->vaddr;
+	peek->n = u32_at(head + 8);
+	if (peek->n < 2 || peek->n > (p->file_size - sizeof(head)) / 8 ||
+	    read_entries(peek, 0, 1, first) || read_entries(peek, peek->n - 1, 1, last))
+		return false;
+	peek->first = start_of(peek, first);
+	peek->last = start_of(peek, last);
+	return peek->first < peek->last;
+}
+
+void uw_peek_init(struct uw_peek *peek, const struct uw_elf *elf, const struct uw_cfi *bases)
+{
+	const struct uw_section *frames = uw_elf_section(elf, ".eh_frame");
+
+	*peek = (struct uw_peek){ .source = elf->source,
+				  .arch = uw_arch_of(elf->machine),
+				  .bases = *bases };
+	pthread_mutex_init(&peek->lock, NULL);
+	if (!frames || frames->type == SHT_NOBITS || frames->flags & SHF_COMPRESSED ||
+	    frames->size > UINT32_MAX)
+		return;
+	peek->frames_off = frames->off;
+	peek->frames_vaddr = frames->vaddr;
+	peek->frames_size = frames->size;
+	peek->usable = find_table(peek, elf);
+}
+
+void uw_peek_fini(struct uw_peek *peek)
+{
+	if (peek->source.size)
+		pthread_mutex_destroy(&peek->lock);
+}
+
+/* In entries of which the first starts at or before lookup and the last behind it. */
+static void search(const struct uw_peek *peek, const uint8_t *entries, size_t n, uint64_t lookup,
+		   struct entry found[2])
+{
+	size_t low = 0, high = n - 1;
+
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (start_of(peek, entries + 8 * middle) <= lookup)
+			low = middle;
+		else
+			high = middle;
+	}
+	for (size_t i = 0; i < 2; i++)
+		found[i] = (struct entry){ .start = start_of(peek, entries + 8 * (low + i)),
+					   .fde = start_of(peek, entries + 8 * (low + i) + 4) };
+}
+
+/*
+ * The last entry that does not start behind lookup, and the one after it.  Starts
+ * grow about evenly with their numbers, so the first read mostly is the only one.
+ */
+static int find_entry(const struct uw_peek *peek, uint64_t lookup, struct entry found[2])
+{
+	uint64_t low = 0, high = peek->n - 1, low_start = peek->first, high_start = peek->last;
+	uint8_t entries[8 * WINDOW];
+
+	if (lookup < low_start || lookup >= high_start)
+		return -EAGAIN;
+	/* low starts at or before lookup, high behind it, if the table is sorted. */
+	for (unsigned int try = 0; try < TRIES && low < high; try++) {
+		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;
+		uint64_t at = (high - low) / 2, from;
+
+		if (low_start > lookup || high_start <= lookup)
+			return -EAGAIN;
+		if (try < GUESSES)
+			at = (uint64_t)((__uint128_t)(lookup - low_start) * (high - low) /
+					(high_start - low_start));
+		from = at < n / 2 ? low : low + at - n / 2;
+		if (from > high + 1 - n)
+			from = high + 1 - n;
+		if (read_entries(peek, from, n, entries))
+			return -EAGAIN;
+		if (lookup < start_of(peek, entries)) {
+			high = from;
+			high_start = start_of(peek, entries);
+		} else if (lookup >= start_of(peek, entries + 8 * (n - 1))) {
+			low = from + n - 1;
+			low_start = start_of(peek, entries + 8 * (n - 1));
+		} else {
+			search(peek, entries, n, lookup, found);
+			return 0;
+		}
+	}
+	return -EAGAIN;
+}
+
+/* ---- an FDE ------------------------------------------------------------------------- */
+
+/* A CIE and behind it an FDE, as if they were a section of their own. */
+struct pair {
+	uint8_t bytes[UW_PEEK_CIE_MAX + FDE_MAX];
+	size_t fde, size; /* where the FDE begins, and all ends */
+	uint64_t next;	  /* offset in the file's section of what follows the FDE */
+};
+
+/* Of UW_PEEK_CIE_MAX bytes of room *size are taken. */
+static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *size)
+{
+	uint64_t left = peek->frames_size - off;
+	struct uw_peek_cie *cie;
+	bool found = false;
+
+	pthread_mutex_lock(&peek->lock);
+	for (cie = peek->cies; cie < peek->cies + UW_PEEK_CIES && !found; cie++) {
+		if (!cie->size || cie->off != off)
+			continue;
+		memcpy(out, cie->bytes, cie->size);
+		*size = cie->size;
+		found = true;
+	}
+	pthread_mutex_unlock(&peek->lock);
+	if (found)
+		return 0;
+	if (left < 8 || uw_source_read(&peek->source, peek->frames_off + off, out,
+				       left < UW_PEEK_CIE_MAX ? left : UW_PEEK_CIE_MAX))
+		return -EAGAIN;
+	if (u32_at(out) > UW_PEEK_CIE_MAX - 4 || u32_at(out) + 4 > left)
+		return -EAGAIN;
+	*size = u32_at(out) + 4;
+	pthread_mutex_lock(&peek->lock);
+	cie = &peek->cies[peek->n_cies++ % UW_PEEK_CIES];
+	cie->off = off;
+	cie->size = *size;
+	memcpy(cie->bytes, out, *size);
+	pthread_mutex_unlock(&peek->lock);
+	return 0;
+}
+
+static int read_pair(struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair)
+{
+	uint64_t off = fde_vaddr - peek->frames_vaddr, left = peek->frames_size - off, size, id;
+	uint8_t bytes[FDE_MAX], *fde;
+	int err;
+
+	if (fde_vaddr < peek->frames_vaddr || off > peek->frames_size || left < 8 ||
+	    uw_source_read(&peek->source, peek->frames_off + off, bytes,
+			   left < FDE_READ ? left : FDE_READ))
+		return -EAGAIN;
+	size = (uint64_t)u32_at(bytes) + 4;
+	id = u32_at(bytes + 4); /* counts back from itself to the CIE */
+	if (size < 8 || size > FDE_MAX || size > left || id == 0 || id > off + 4 ||
+	    (size > FDE_READ && uw_source_read(&peek->source, peek->frames_off + off, bytes, size)))
+		return -EAGAIN;
+	err = read_cie(peek, off + 4 - id, pair->bytes, &pair->fde);
+	if (err)
+		return err;
+	fde = pair->bytes + pair->fde;
+	memcpy(fde, bytes, size);
+	for (unsigned int i = 0; i < 4; i++)
+		fde[4 + i] = (uint8_t)((pair->fde + 4) >> 8 * i);
+	pair->size = pair->fde + size;
+	pair->next = off + size;
+	return 0;
+}
+
+static bool has_expression(const struct uw_rule *rule)
+{
+	bool has = rule->cfa_size;
+
+	for (unsigned int i = 0; i < rule->n_regs; i++)
+		has |= rule->regs[i].kind == UW_RULE_AT_EXPR || rule->regs[i].kind == UW_RULE_EXPR;
+	return has;
+}
+
+/*
+ * A search table may lack FDEs, which is found out by counting them all.  Where
+ * the two around a gap are neighbours in the section too, none is between them.
+ */
+static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t vaddr)
+{
+	uint8_t head[8];
+
+	for (unsigned int i = 0; i <= CIES_MAX; i++) {
+		if (peek->frames_vaddr + off == vaddr)
+			return true;
+		if (off > peek->frames_size || peek->frames_size - off < sizeof(head) ||
+		    uw_source_read(&peek->source, peek->frames_off + off, head, sizeof(head)) ||
+		    u32_at(head + 4) != 0 || u32_at(head) >= UINT32_MAX - 4)
+			return false;
+		off += (uint64_t)u32_at(head) + 4;
+	}
+	return false;
+}
+
+int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uint64_t *start,
+		 uint64_t *end)
+{
+	struct uw_cfi cfi = peek->bases;
+	struct entry found[2];
+	struct uw_fde fde;
+	struct pair pair;
+	struct uw_row row;
+	int err;
+
+	if (!peek->usable || find_entry(peek, lookup, found) ||
+	    read_pair(peek, found[0].fde, &pair))
+		return -EAGAIN;
+	cfi.data = pair.bytes;
+	cfi.size = pair.size;
+	cfi.vaddr = found[0].fde - pair.fde;
+	cfi.eh = true;
+	if (uw_cfi_entry(&cfi, pair.fde, &fde, NULL) || fde.start != found[0].start ||
+	    fde.end <= fde.start)
+		return -EAGAIN;
+	if (lookup >= fde.end) {
+		if (!are_neighbours(peek, pair.next, found[1].fde))
+			return -EAGAIN;
+		*start = fde.end;
+		*end = found[1].start;
+		return -ENOENT;
+	}
+	err = uw_cfi_rule(&cfi, &fde, lookup, out);
+	if (err)
+		return -EAGAIN;
+	if (has_expression(out)) { /* which lies in pair; a row has no need of it */
+		if (uw_row_of(peek->arch, out, &row))
+			return -EAGAIN;
+		uw_row_rule(peek->arch, row.word, row.ext, out);
+	}
+	*start = fde.start;
+	*end = fde.end;
+	return 0;
+}
