@@ -145,11 +145,15 @@ static int64_t check_of(const struct store_file *f, const struct uw_build_id *id
 /* Whatever is wrong is told once; the rest is counted. */
 static int failed(struct store *s, const char *doing, int err)
 {
+	/* Of a transaction that was rolled back since SQLite has forgotten it. */
+	const char *why = s->db && sqlite3_errcode(s->db) != SQLITE_OK ? sqlite3_errmsg(s->db)
+								       : "it is damaged";
+
 	s->counters.failed++;
 	s->failures++;
 	if (!s->said)
 		log_warning("%s: cannot %s: %s; unwind tables stay in memory", s->path, doing,
-			    err == -EBADMSG && s->db ? sqlite3_errmsg(s->db) : strerror(-err));
+			    err == -EBADMSG ? why : strerror(-err));
 	s->said = true;
 	return err;
 }
