@@ -13,6 +13,7 @@
 #include "unwinder/cfi.h"
 #include "unwinder/ehframe.h"
 #include "unwinder/expr.h"
+#include "unwinder/guess.h"
 #include "unwinder/object.h"
 #include "unwinder/space.h"
 #include "unwinder/step.h"
@@ -166,6 +167,7 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
 	struct uw_machine before = r->machine; /* reads through the same memory */
 	int got = uw_step(&r->machine, rule, &step->cfa);
+	bool fp_told = false;
 
 	step->cfa_known = got >= 0 || step->cfa != 0;
 	step->cfa_expression = rule->cfa_size != 0;
@@ -192,7 +194,15 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 			save->value = r->machine.regs.value[save->reg];
 		}
 		step->n_saves++;
+		fp_told |= save->reg == arch->fp;
 	}
+	/* What nobody mentions is the same; this one everybody asks for. */
+	if (got == 1 && !fp_told && step->n_saves < UW_REGS_MAX)
+		step->saves[step->n_saves++] =
+			(struct uw_save){ .reg = arch->fp,
+					  .place = UW_PLACE_SAME,
+					  .known = r->machine.regs.known >> arch->fp & 1,
+					  .value = r->machine.regs.value[arch->fp] };
 }
 
 /* ---- guesses ---------------------------------------------------------------------------- */
@@ -248,6 +258,124 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 	step->cfa_off = (int64_t)(step->cfa - (step->cfa_reg == arch->fp ? fp : sp));
 	set_reg(regs, arch->sp, next->sp);
 	set_reg(regs, arch->pc, next->pc);
+}
+
+/* ---- guesses that were not taken --------------------------------------------------------- */
+
+static const struct {
+	const char *name, *sentence;
+} verdicts[UW_VERDICT_N] = {
+	[UW_VERDICT_CALLER] = { "caller",
+				"it called another frame, so that nothing is there any more" },
+	[UW_VERDICT_UNKNOWN] = { "unknown", "its value is not known" },
+	[UW_VERDICT_NONE] = { "none", "it is 0, as in the outermost frame" },
+	[UW_VERDICT_ASTRAY] = { "astray", "it points to no frame of this stack" },
+	[UW_VERDICT_NOT_RISING] = { "not_rising", "what it points to leads back down" },
+	[UW_VERDICT_MISSING] = { "missing", "what is there was not captured" },
+	[UW_VERDICT_NO_CODE] = { "no_code", "that is no address of code" },
+	[UW_VERDICT_NO_CALL] = { "no_call", "no call ends there" },
+	[UW_VERDICT_UNREAD] = { "unread", "whether a call ends there nobody can see" },
+	[UW_VERDICT_OTHER] = { "other", "the call that ends there is of other code" },
+	[UW_VERDICT_OFF] = { "off", "not switched on" },
+	[UW_VERDICT_NO_WORD] = { "no_word", "no word on the stack follows a call" },
+};
+
+const char *uw_verdict_name(enum uw_verdict verdict)
+{
+	return (unsigned int)verdict < UW_VERDICT_N ? verdicts[verdict].name : "unknown";
+}
+
+const char *uw_verdict_sentence(enum uw_verdict verdict)
+{
+	return (unsigned int)verdict < UW_VERDICT_N ? verdicts[verdict].sentence : "";
+}
+
+/* What is wrong with ra; OTHER where that can only be which code the call is of. */
+static enum uw_verdict verdict_of(struct replay *r, uint64_t ra)
+{
+	struct uw_mapping *mapping = ra ? uw_space_at(r->space, ra - 1) : NULL;
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_object *object;
+	struct uw_code code;
+
+	if (!mapping || !(mapping->prot & PROT_EXEC))
+		return UW_VERDICT_NO_CODE;
+	object = uw_space_resolve(r->space, mapping);
+	if (!object || uw_object_code(object, ra - mapping->bias, buffer, &code))
+		return UW_VERDICT_UNREAD;
+	return r->machine.arch->after_call(&code).kind == UW_CALL_NONE ? UW_VERDICT_NO_CALL
+								       : UW_VERDICT_OTHER;
+}
+
+static uint64_t stripped(const struct replay *r, uint64_t pc)
+{
+	return r->machine.arch->strip(pc, r->thread->code_mask, uw_space_top(r->space));
+}
+
+static void try_leaf(struct replay *r, const struct uw_frame *frame, struct uw_try *try)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	bool in_register = arch->lr != arch->pc;
+
+	*try = (struct uw_try){ .stepper = UW_STEPPER_LEAF,
+				.verdict = UW_VERDICT_CALLER,
+				.reg = in_register ? arch->lr : arch->sp };
+	if (!frame->exact)
+		return;
+	try->has_addr = !in_register;
+	try->addr = frame->sp;
+	if (in_register ? uw_machine_reg(&r->machine, arch->lr, &try->value)
+			: uw_machine_read(&r->machine, frame->sp, 8, &try->value)) {
+		try->verdict = in_register ? UW_VERDICT_UNKNOWN : UW_VERDICT_MISSING;
+		return;
+	}
+	try->has_value = true;
+	try->verdict = (uint8_t)verdict_of(r, stripped(r, try->value));
+}
+
+static void try_fp(struct replay *r, const struct uw_frame *frame, struct uw_try *try)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	uint64_t next, fp;
+
+	*try = (struct uw_try){ .stepper = UW_STEPPER_FP,
+				.verdict = UW_VERDICT_UNKNOWN,
+				.reg = arch->fp };
+	if (uw_machine_reg(&r->machine, arch->fp, &fp))
+		return;
+	try->has_value = true;
+	try->value = fp;
+	try->verdict = fp ? UW_VERDICT_ASTRAY : UW_VERDICT_NONE;
+	if (!uw_guess_is_fp(frame->sp, fp))
+		return;
+	try->has_addr = true;
+	try->addr = fp + 8;
+	try->has_value = !uw_machine_read(&r->machine, fp, 8, &next) &&
+			 !uw_machine_read(&r->machine, fp + 8, 8, &try->value);
+	if (!try->has_value) {
+		try->verdict = UW_VERDICT_MISSING;
+		try->addr = r->machine.missing;
+		return;
+	}
+	try->verdict = (uint8_t)verdict_of(r, stripped(r, try->value));
+	if (try->verdict == UW_VERDICT_UNREAD || try->verdict == UW_VERDICT_OTHER)
+		try->verdict = UW_VERDICT_NOT_RISING;
+}
+
+/* Nothing led on from the frame: what might have, and why it did not. */
+static void try_all(struct replay *r, const struct uw_frame *frame, struct uw_step *step)
+{
+	const struct uw_steppers *steppers = uw_space_steppers(r->space);
+	bool scan = uw_stepper_is_on(steppers, UW_STEPPER_SCAN);
+
+	try_leaf(r, frame, &step->tried[step->n_tried++]);
+	if (!frame->mapping)
+		return;
+	try_fp(r, frame, &step->tried[step->n_tried++]);
+	step->tried[step->n_tried++] =
+		(struct uw_try){ .stepper = UW_STEPPER_SCAN,
+				 .verdict = scan ? UW_VERDICT_NO_WORD : UW_VERDICT_OFF,
+				 .reg = r->machine.arch->sp };
 }
 
 /* ---- the user's steppers ------------------------------------------------------------------- */
@@ -319,12 +447,12 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		} else if (next) {
 			step_by_guess(&r, next, &step);
 			r.sp_low = arch->lr != arch->pc && next->stepper != UW_STEPPER_LEAF;
+		} else if (err == -ENOENT && stack->stop != UW_STOP_MAX_FRAMES) {
+			try_all(&r, f, &step);
 		}
 		/* The last frame's step is told, but led nowhere that was kept. */
-		step.differs =
-			next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
-				 arch->strip(r.machine.regs.value[arch->pc], thread->code_mask,
-					     uw_space_top(space)) != next->pc);
+		step.differs = next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
+					stripped(&r, r.machine.regs.value[arch->pc]) != next->pc);
 		fn(ctx, &step);
 		if (step.differs)
 			break;

@@ -396,6 +396,16 @@ bool uw_stepper_before(const struct uw_steppers *s, uint64_t lookup, uint32_t pr
 	return false;
 }
 
+bool uw_stepper_is_on(const struct uw_steppers *s, enum uw_stepper stepper)
+{
+	const struct entry *e = s ? s->entries : built_in;
+
+	for (size_t i = 0; i < (s ? s->n : N_BUILT_IN); i++)
+		if (e[i].id == (uint8_t)stepper && !e[i].off)
+			return true;
+	return false;
+}
+
 enum uw_answer uw_stepper_ask(const struct uw_steppers *s, uint8_t id, struct uw_query *query)
 {
 	for (size_t i = 0; s && i < s->n; i++)

@@ -44,6 +44,9 @@ bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule);
  */
 bool uw_stepper_before(const struct uw_steppers *steppers, uint64_t lookup, uint32_t priority);
 
+/* Is the built-in stepper asked here? */
+bool uw_stepper_is_on(const struct uw_steppers *steppers, enum uw_stepper stepper);
+
 /* Asks the user's stepper of this id; NOT_ME where there is none. */
 enum uw_answer uw_stepper_ask(const struct uw_steppers *steppers, uint8_t id,
 			      struct uw_query *query);

@@ -463,6 +463,33 @@ struct uw_save {
 	uint64_t addr, value;
 };
 
+enum uw_verdict {		     /* why a stepper did not lead on from code without rules */
+		  UW_VERDICT_CALLER, /* the frame called another: nothing is at sp or in lr any more */
+		  UW_VERDICT_UNKNOWN,	 /* the register's value is not known */
+		  UW_VERDICT_NONE,	 /* the frame pointer is 0: this says the outermost frame */
+		  UW_VERDICT_ASTRAY,	 /* the frame pointer points to no frame of this stack */
+		  UW_VERDICT_NOT_RISING, /* what it points to leads back down */
+		  UW_VERDICT_MISSING,	 /* what is at addr was not captured */
+		  UW_VERDICT_NO_CODE,	 /* the value is no address of code */
+		  UW_VERDICT_NO_CALL,	 /* it is, and the code before it is no call */
+		  UW_VERDICT_UNREAD,	 /* it is, and nobody can look at the code before it */
+		  UW_VERDICT_OTHER,	 /* a call ends there, but of something else */
+		  UW_VERDICT_OFF,	 /* this stepper has not been switched on */
+		  UW_VERDICT_NO_WORD,	 /* no word on the stack follows a call */
+		  UW_VERDICT_N
+};
+
+struct uw_try {		 /* a guess that was not taken */
+	uint8_t stepper; /* LEAF, FP or SCAN */
+	uint8_t verdict; /* enum uw_verdict */
+	uint8_t reg;	 /* it went by */
+	bool has_addr, has_value;
+	uint64_t addr, value; /* of the would-be return address; ASTRAY, NONE: of the register */
+};
+
+const char *uw_verdict_name(enum uw_verdict verdict);	  /* "no_call" */
+const char *uw_verdict_sentence(enum uw_verdict verdict); /* "no call ends there" */
+
 struct uw_step { /* from one frame to its caller */
 	size_t frame;
 	struct uw_regs regs;		/* in this frame */
@@ -480,6 +507,8 @@ struct uw_step { /* from one frame to its caller */
 	struct uw_save ra;
 	struct uw_save saves[UW_REGS_MAX]; /* all other registers with a rule */
 	size_t n_saves;
+	struct uw_try tried[3]; /* of the last frame, where it has no rule */
+	size_t n_tried;
 	bool differs; /* a fault of ours: the walk found another caller */
 };
 

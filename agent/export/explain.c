@@ -109,9 +109,24 @@ static void put_rules(const struct teller *t, const struct uw_step *s)
 	(void)fputc('\n', t->out);
 }
 
+static void put_tried(const struct teller *t, const struct uw_try *try)
+{
+	(void)fprintf(t->out, "      tried    %s", uw_stepper_name((enum uw_stepper)try->stepper));
+	if (try->has_addr)
+		(void)fprintf(t->out, ", [0x%" PRIx64 "]", try->addr);
+	else if (try->verdict != UW_VERDICT_OFF && try->verdict != UW_VERDICT_NO_WORD &&
+		 try->verdict != UW_VERDICT_CALLER)
+		(void)fprintf(t->out, ", %s", reg_name(t, try->reg));
+	if (try->has_value)
+		(void)fprintf(t->out, " = 0x%" PRIx64, try->value);
+	(void)fprintf(t->out, ": %s\n", uw_verdict_sentence((enum uw_verdict)try->verdict));
+}
+
 static void put_step(const struct teller *t, const struct uw_step *s)
 {
 	put_rules(t, s);
+	for (size_t i = 0; i < s->n_tried; i++)
+		put_tried(t, &s->tried[i]);
 	if (!s->found && s->rules == UW_RULES_NONE)
 		return;
 	if (s->cfa_expression)
@@ -155,6 +170,8 @@ static void put_place(const struct teller *t, const struct walked_frame *wf,
 		      "      mapping  0x%" PRIx64 "-0x%" PRIx64 " %s offset 0x%" PRIx64 " %s\n",
 		      m->start, m->end, prot_text(m->prot, prot), m->off,
 		      clean(t, wf->location.module->path));
+	(void)fprintf(t->out, "      sp       0x%" PRIx64 "%s\n", f->sp,
+		      f->signal ? ", a signal's frame" : "");
 	if (!m->object) {
 		(void)fprintf(t->out, "      object   none: %s\n", missing(wf->location.module));
 		return;
@@ -175,6 +192,27 @@ static void put_head(const struct teller *t)
 	(void)fprintf(t->out, ": process %" PRIu32 ", thread %" PRIu32 " %s", w->event->pid,
 		      w->event->tid, clean(t, w->comm));
 	(void)fprintf(t->out, ", %s\n", clean(t, w->event_name));
+}
+
+/* How far the missing address lies below sp, where more stack a sample would not help; or 0. */
+static uint64_t below_sp(const struct walked *w)
+{
+	size_t n = w->n_frames - w->n_kernel;
+	uint64_t sp = w->user && n ? w->user[n - 1].sp : 0;
+
+	return w->stop_addr < sp ? sp - w->stop_addr : 0;
+}
+
+static void put_missing(const struct teller *t)
+{
+	uint64_t below = below_sp(t->walked);
+
+	(void)fprintf(t->out, "missing: 0x%" PRIx64, t->walked->stop_addr);
+	if (below)
+		(void)fprintf(t->out,
+			      ", %" PRIu64 " bytes below sp, where this recording has nothing",
+			      below);
+	(void)fputc('\n', t->out);
 }
 
 int export_explain_text(FILE *out, const struct walked *w, struct names *names)
@@ -208,7 +246,7 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 		(void)fprintf(out, "stop: %s: %s\n", uw_stop_name(w->stop),
 			      uw_stop_sentence(w->stop));
 		if (w->stop == UW_STOP_TRUNCATED)
-			(void)fprintf(out, "missing: 0x%" PRIx64 "\n", w->stop_addr);
+			put_missing(&t);
 	}
 	free(t.text);
 	return export_flush(out);
@@ -251,6 +289,24 @@ static void json_save(const struct teller *t, const struct uw_save *s)
 	(void)fputc('}', t->out);
 }
 
+static void json_tried(const struct teller *t, const struct uw_step *s)
+{
+	for (size_t i = 0; i < s->n_tried; i++) {
+		const struct uw_try *try = &s->tried[i];
+
+		(void)fprintf(t->out, "%s{\"stepper\":\"%s\",\"verdict\":\"%s\"",
+			      i ? "," : ",\"tried\":[",
+			      uw_stepper_name((enum uw_stepper)try->stepper),
+			      uw_verdict_name((enum uw_verdict)try->verdict));
+		if (try->has_addr)
+			(void)fprintf(t->out, ",\"address\":\"0x%" PRIx64 "\"", try->addr);
+		if (try->has_value)
+			(void)fprintf(t->out, ",\"value\":\"0x%" PRIx64 "\"", try->value);
+		(void)fputc('}', t->out);
+	}
+	(void)fputc(']', t->out);
+}
+
 static void json_step(const struct teller *t, const struct uw_step *s)
 {
 	FILE *out = t->out;
@@ -264,6 +320,8 @@ static void json_step(const struct teller *t, const struct uw_step *s)
 		(void)fprintf(out,
 			      ",\"row\":{\"start\":\"0x%" PRIx64 "\",\"end\":\"0x%" PRIx64 "\"}",
 			      s->row_start, s->row_end);
+	if (s->n_tried)
+		json_tried(t, s);
 	if (!s->found && s->rules == UW_RULES_NONE)
 		return;
 	(void)fputs(",\"cfa\":{", out);
@@ -368,7 +426,9 @@ int export_explain_json(FILE *out, const struct walked *w, struct names *names)
 		(void)fprintf(out, ",\"stop\":\"%s\",\"stop_reason\":", uw_stop_name(w->stop));
 		put_string(&t, uw_stop_sentence(w->stop));
 		if (w->stop == UW_STOP_TRUNCATED)
-			(void)fprintf(out, ",\"missing\":\"0x%" PRIx64 "\"", w->stop_addr);
+			(void)fprintf(
+				out, ",\"missing\":\"0x%" PRIx64 "\",\"missing_below_sp\":%" PRIu64,
+				w->stop_addr, below_sp(w));
 	}
 	(void)fputs("}\n", out);
 	free(t.text);

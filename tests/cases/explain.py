@@ -41,6 +41,11 @@ def against_walk(name, steps, text, tsv):
                     fail(name, i, part, f)
     if s['stop'] != rows[-1][7] or (s['stop'] == 'truncated') != ('missing' in s):
         fail(name, 'stop', s['stop'], rows[-1][7])
+    last = s['frames'][-1]
+    if s['stop'] in ('no_unwind_info', 'no_object') and [t['stepper'] for t in last['tried']] != ['leaf', 'fp', 'scan']:
+        fail(name, 'nothing tried', last)
+    if any('tried' in f for f in s['frames'][:-1]):
+        fail(name, 'tried, and led on')
     if not os.path.exists(text):
         return
     t = open(text).read()
