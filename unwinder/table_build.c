@@ -11,7 +11,8 @@
 #include "unwinder/table_rows.h"
 
 #define UNITS_MAX   0xffff0000u /* spans end below this */
-#define CODE_WINDOW (128u << 10)
+#define AHEAD	    6		/* FDEs fetched before they are needed */
+#define CODE_WINDOW (64u << 10)
 
 /* An FDE's range in units. */
 struct ref {
@@ -124,7 +125,8 @@ static void add_ref(struct build *b, unsigned int section, uint64_t off, uint64_
 		end = b->base + last;
 	ref.start = unit_of(b, start);
 	ref.end = (uint32_t)((end - b->base + mask) >> b->arch->unit_shift);
-	if (!uw_rows_grow(&b->rows, &b->refs, b->n_refs, 1, &b->room_refs, sizeof(*b->refs)))
+	if (b->n_refs == b->room_refs &&
+	    !uw_rows_grow(&b->rows, &b->refs, b->n_refs, 1, &b->room_refs, sizeof(*b->refs)))
 		return;
 	b->refs[b->n_refs++] = ref;
 }
@@ -284,6 +286,11 @@ static void sweep(struct build *b)
 		const struct ref *ref = &refs[i++];
 		uint32_t end = ref->end, next;
 		bool clash;
+
+		/* Linkers order FDEs otherwise than functions. */
+		if (n - i > AHEAD)
+			__builtin_prefetch(b->source->cfi[refs[i + AHEAD].section]->data +
+					   refs[i + AHEAD].off);
 
 		/* An earlier section has the last word. */
 		while (i < n && refs[i].end <= end && refs[i].start < end &&

@@ -67,9 +67,9 @@ struct uw_fast_cie {
 
 /* From state to state by one or more instructions, none of them of flow. */
 struct step {
-	uint64_t bytes, mask; /* of the instructions, and which of bytes they are */
-	uint32_t from, to;    /* from counts from 1; 0: empty */
-	uint32_t size;
+	uint64_t bytes;	  /* of the instructions, then 0 */
+	uint32_t from;	  /* counts from 1; 0: empty */
+	uint32_t to_size; /* state × 16 + how many bytes */
 };
 
 struct uw_fast {
@@ -315,6 +315,12 @@ static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p,
 	}
 }
 
+/* The first size bytes, 1 to 8. */
+static inline uint64_t first_of(uint64_t bytes, uint32_t size)
+{
+	return bytes & UINT64_MAX >> (64 - 8 * size);
+}
+
 /* Where a step that begins with these bytes is kept. */
 static inline size_t slot_of(uint32_t state, uint64_t bytes)
 {
@@ -360,13 +366,11 @@ new_step(struct uw_fast *f, uint32_t state, const uint8_t **p, const uint8_t *en
 	} while (*p < end && !is_flow(**p));
 	next = intern(f, &s);
 	if (*p - start <= 8 && next != NO_STATE) {
-		uint64_t mask = UINT64_MAX >> (64 - 8 * (*p - start));
+		uint32_t size = (uint32_t)(*p - start);
 
-		f->steps[slot_of(state, bytes)] = (struct step){ .bytes = bytes & mask,
-								 .mask = mask,
+		f->steps[slot_of(state, bytes)] = (struct step){ .bytes = first_of(bytes, size),
 								 .from = state + 1,
-								 .to = next,
-								 .size = (uint32_t)(*p - start) };
+								 .to_size = next << 4 | size };
 	}
 	return next;
 }
@@ -404,6 +408,7 @@ bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t firs
 	while (p < end) {
 		const struct step *step;
 		uint64_t bytes = 0;
+		uint32_t size;
 
 		if ((*p & 0xc0) == CFA_ADVANCE_LOC) {
 			delta = *p++ & 0x3f;
@@ -449,10 +454,11 @@ bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t firs
 		else
 			memcpy(&bytes, p, (size_t)(readable - p));
 		step = &f->steps[slot_of(state, bytes)];
-		if (step->from == state + 1 && (bytes & step->mask) == step->bytes &&
-		    (ptrdiff_t)step->size <= end - p) {
-			p += step->size;
-			state = step->to;
+		size = step->to_size & 15;
+		if (step->from == state + 1 && first_of(bytes, size) == step->bytes &&
+		    (ptrdiff_t)size <= end - p) {
+			p += size;
+			state = step->to_size >> 4;
 			continue;
 		}
 		state = new_step(f, state, &p, end, bytes);

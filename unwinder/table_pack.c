@@ -105,6 +105,7 @@ static void pack_blocks(const struct uw_rows *rows, const struct table_header *h
 {
 	struct table_sup *sup = (struct table_sup *)(blob + h->sup);
 	uint16_t *blk = (uint16_t *)(blob + h->blk);
+	const struct uw_table_row *all = rows->rows;
 	size_t row = 0;
 	uint32_t used = 0;
 
@@ -115,10 +116,12 @@ static void pack_blocks(const struct uw_rows *rows, const struct table_header *h
 		if (end == first)
 			continue;
 		sup[s].blk = used;
-		for (uint32_t i = 0; i < TABLE_SUP_BLOCKS; i++) {
-			blk[used++] = (uint16_t)(row - first);
-			while (row < end && rows->rows[row].unit / TABLE_BLOCK_UNITS % 256 == i)
+		for (uint32_t i = 0; i < TABLE_SUP_BLOCKS; used++, i++) {
+			uint64_t start = ((uint64_t)s * 256 + i) * TABLE_BLOCK_UNITS;
+
+			while (row < end && all[row].unit < start)
 				row++;
+			blk[used] = (uint16_t)(row - first);
 		}
 	}
 	sup[h->n_sups] = (struct table_sup){ .row = (uint32_t)row, .blk = TABLE_NO_BLOCK };
@@ -126,19 +129,23 @@ static void pack_blocks(const struct uw_rows *rows, const struct table_header *h
 
 static void pack_rows(const struct uw_rows *rows, const struct table_header *h, uint8_t *blob)
 {
-	uint16_t *rid = (uint16_t *)(blob + h->rid);
-	uint32_t *rid4 = h->flags & TABLE_WIDE_RID ? (uint32_t *)(blob + h->rid) : NULL;
 	uint64_t *word = (uint64_t *)(blob + h->rule);
 	int16_t *ext = (int16_t *)(blob + h->ext);
 	uint8_t *key = blob + h->key;
 
-	for (size_t i = 0; i < h->n_rows; i++) {
-		key[i] = (uint8_t)rows->rows[i].unit;
-		if (rid4)
+	if (h->flags & TABLE_WIDE_RID) {
+		uint32_t *rid4 = (uint32_t *)(blob + h->rid);
+
+		for (size_t i = 0; i < h->n_rows; i++)
 			rid4[i] = rows->rows[i].rule;
-		else
+	} else {
+		uint16_t *rid = (uint16_t *)(blob + h->rid);
+
+		for (size_t i = 0; i < h->n_rows; i++)
 			rid[i] = (uint16_t)rows->rows[i].rule;
 	}
+	for (size_t i = 0; i < h->n_rows; i++)
+		key[i] = (uint8_t)rows->rows[i].unit;
 	memset(key + h->n_rows, 0xff, TABLE_KEY_PAD);
 	for (size_t i = 0; i < h->n_rules; i++) {
 		word[i] = rows->rules[i].word;

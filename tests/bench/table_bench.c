@@ -1,6 +1,6 @@
 /*
  * What compiled tables cost: bytes, time to make them, time to look up.
- *   usage: table_bench FILE…            a line each, and one for all
+ *   usage: table_bench FILE…            a line each, and one for all; times are medians
  *          table_bench -p PCS FILE      looks up addresses (hex, a line each; as the file has
  *                                       them), by table and by binary search over its rows
  */
@@ -15,6 +15,7 @@
 
 #include "unwinder/object.h"
 #include "unwinder/table.h"
+#include "unwinder/table_build.h"
 
 #define ROUNDS 9
 
@@ -26,39 +27,87 @@ static double seconds(clockid_t clock)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static double total_s, total_source, total_table;
+/* The middle one of n. */
+static double median(double *of, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		for (size_t j = i; j && of[j] < of[j - 1]; j--) {
+			double swap = of[j];
 
-/* The object, compiled; NULL: nothing to compile. */
-static struct uw_object *compile(const char *file, bool print)
+			of[j] = of[j - 1];
+			of[j - 1] = swap;
+		}
+	return of[n / 2];
+}
+
+/* The object, compiled in *s seconds of CPU time; NULL: nothing to compile. */
+static struct uw_object *compile(const char *file, double *s)
 {
 	struct uw_object *object;
-	const struct table_header *h;
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	int err = fd < 0 ? -errno : uw_object_open(fd, 0, &object);
-	double start, s;
+	double start;
 
 	if (fd >= 0)
 		close(fd);
 	if (err)
 		return NULL;
-	(void)uw_object_frames(object, 0), (void)uw_object_frames(object, 1); /* reads what is compiled */
+	for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++) /* reads what is compiled */
+		(void)uw_object_frames(object, i);
 	start = seconds(CLOCK_THREAD_CPUTIME_ID);
 	err = uw_object_compile(object);
-	s = seconds(CLOCK_THREAD_CPUTIME_ID) - start;
+	*s = seconds(CLOCK_THREAD_CPUTIME_ID) - start;
 	if (err) {
 		uw_object_put(object);
 		return NULL;
 	}
-	h = uw_object_table(object)->header;
-	total_s += s;
-	total_source += (double)h->src_size;
-	total_table += (double)h->size;
-	if (print)
-		(void)printf("%-60s %9.0f KB  %.3f of it  %.2f bytes/row  %5u rules  %4.0f MB/s\n",
-			     file, (double)h->src_size / 1e3, (double)h->size / (double)h->src_size,
-			     (double)h->size / h->n_rows, h->n_rules,
-			     (double)h->src_size / s / 1e6);
 	return object;
+}
+
+/* Rounds go over all files in turn, so that what else the machine does meets all alike. */
+static int build_all(char **files, size_t n)
+{
+	double(*s)[ROUNDS] = calloc(n, sizeof(*s));
+	double all[ROUNDS] = { 0 }, source = 0, table = 0;
+
+	if (!s)
+		return 1;
+	for (size_t round = 0; round < ROUNDS; round++) {
+		for (size_t i = 0; i < n; i++) {
+			struct uw_object *object = compile(files[i], &s[i][round]);
+
+			all[round] += object ? s[i][round] : 0;
+			uw_object_put(object);
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		double once, middle = median(s[i], ROUNDS);
+		struct uw_object *object = compile(files[i], &once);
+		const struct table_header *h;
+
+		if (!object)
+			continue;
+		h = uw_object_table(object)->header;
+		source += (double)h->src_size;
+		table += (double)h->size;
+		(void)printf("%-60s %9.0f KB  %.3f of it  %.2f bytes/row  %5u rules  %4.0f MB/s "
+			     "(best %.0f)\n",
+			     files[i], (double)h->src_size / 1e3,
+			     (double)h->size / (double)h->src_size, (double)h->size / h->n_rows,
+			     h->n_rules, (double)h->src_size / middle / 1e6,
+			     (double)h->src_size / s[i][0] / 1e6);
+		uw_object_put(object);
+	}
+	if (source > 0) {
+		double middle = median(all, ROUNDS);
+
+		(void)printf("all: %.1f MB, table %.3f of it, %.0f MB/s a thread, the median of %d "
+			     "rounds (best %.0f)\n",
+			     source / 1e6, table / source, source / middle / 1e6, ROUNDS,
+			     source / all[0] / 1e6);
+	}
+	free(s);
+	return 0;
 }
 
 struct index {
@@ -112,7 +161,8 @@ static uint64_t search(const struct index *index, const struct uw_table *t, uint
 
 static int look_up(const char *pcs, const char *file)
 {
-	struct uw_object *object = compile(file, false);
+	double s;
+	struct uw_object *object = compile(file, &s);
 	const struct uw_table *t = object ? uw_object_table(object) : NULL;
 	double best_table = 1e9, best_search = 1e9;
 	struct index index;
@@ -165,11 +215,5 @@ int main(int argc, char **argv)
 {
 	if (argc == 4 && !strcmp(argv[1], "-p"))
 		return look_up(argv[2], argv[3]);
-	for (int i = 1; i < argc; i++)
-		uw_object_put(compile(argv[i], true));
-	if (total_s > 0)
-		(void)printf("all: %.1f MB, table %.3f of it, %.0f MB/s a thread\n",
-			     total_source / 1e6, total_table / total_source,
-			     total_source / total_s / 1e6);
-	return 0;
+	return build_all(argv + 1, (size_t)argc - 1);
 }
