@@ -55,7 +55,7 @@ LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -l
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps run check check-corpus bench install clean format tests
+.PHONY: all deps run check check-corpus bench bench-capture install clean format tests
 
 # Asks dpkg only; apt is called just for what is missing.
 deps:
@@ -182,9 +182,13 @@ check-corpus: deps
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
 
 bench: deps all
-	@set -o pipefail; mkdir -p $(BUILD)/bench; for b in tests/bench/*.sh; do \
+	@set -o pipefail; mkdir -p $(BUILD)/bench; for b in $(filter-out %/capture.sh,$(wildcard tests/bench/*.sh)); do \
 	  echo "== $$b"; OFFWIND_DB= BUILD=$(BUILD) $$b | tee $(BUILD)/bench/$$(basename $$b .sh).txt || exit 1; \
 	done
+
+# Recording beside perf's, minutes long: real programs at four frequencies.
+bench-capture: deps all
+	@mkdir -p $(BUILD)/bench; BUILD=$(BUILD) tests/bench/capture.sh | tee $(BUILD)/bench/capture.txt
 
 # ---- use ----------------------------------------------------------------------
 
