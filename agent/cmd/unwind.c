@@ -3,7 +3,6 @@
 #include "agent/cmd/input.h"
 #include "agent/export/export.h"
 #include "agent/export/output.h"
-#include "agent/heap.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
@@ -235,7 +234,6 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 	size_t failed = 0, n;
 	int err;
 
-	heap_in_large_pages();
 	if (!job->in_place && output_open(&job->out, path))
 		return CMD_FAILED;
 	for (int i = 0; i < n_inputs; i++)
