@@ -74,8 +74,11 @@ struct event_sample {
 	const char *name; /* the sample's own, for tables; NULL: its number serves */
 	uint32_t n_kernel_ips;
 	const uint64_t *kernel_ips; /* innermost first; all but the first are return addresses */
-	uint64_t cgroup_id;	    /* 0: not told */
-	uint32_t ns_pid; /* the process as its own pid namespace numbers it; 0: not told */
+	/* The recorder's own walk, by frame pointers, innermost first; for want of anything better. */
+	uint32_t n_user_ips;
+	const uint64_t *user_ips;
+	uint64_t cgroup_id; /* 0: not told */
+	uint32_t ns_pid;    /* the process as its own pid namespace numbers it; 0: not told */
 	uint64_t process_start_ns; /* since the machine started; with pid it names a process for
 				       good; 0: not told */
 };

@@ -5,6 +5,7 @@
 #include "agent/process/process.h"
 #include "agent/store/keeper.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +235,46 @@ static size_t user_frames(struct pipeline *p, const struct event_sample *s, stru
 	return stack.n_frames;
 }
 
+/*
+ * The recorder's own chain, where it copied no stack (perf record -g): each address is found in its
+ * mapping by a walk that has nothing but it.  Code without frame pointers is missing from such a
+ * chain, and nothing can be checked.
+ */
+static size_t chain_frames(struct pipeline *p, const struct event_sample *s, struct uw_space *space,
+			   size_t first, struct walked *walked)
+{
+	struct uw_memory nothing = { .n_regions = 0 };
+	bool arm = uw_space_machine(space) == EM_AARCH64;
+	unsigned int pc = arm ? UW_AARCH64_PC : UW_X86_64_RIP;
+	unsigned int sp = arm ? UW_AARCH64_SP : UW_X86_64_RSP;
+	size_t n = s->n_user_ips < p->options.max_frames ? s->n_user_ips : p->options.max_frames;
+
+	for (size_t i = 0; i < n; i++) {
+		bool exact = i == 0;
+		struct uw_thread thread = { .read = uw_memory_read, .ctx = &nothing };
+		struct uw_stack stack = { .frames = p->user, .max_frames = 1 };
+		struct uw_frame *frame = stack.frames;
+
+		thread.regs.value[pc] = exact ? s->user_ips[i] : s->user_ips[i] - 1;
+		thread.regs.known = (uint64_t)1 << pc | (uint64_t)1 << sp; /* at 0 */
+		uw_walk(space, p->worker, &thread, &stack);
+		if (!stack.n_frames)
+			*frame = (struct uw_frame){ .lookup = thread.regs.value[pc] };
+		frame->pc = s->user_ips[i];
+		frame->signal = false;
+		p->frames[first + i] = (struct walked_frame){
+			.location = locate(p, frame),
+			.pc = frame->pc,
+			.stepper = exact ? UW_STEPPER_CONTEXT : UW_STEPPER_FP,
+			.confidence = exact ? UW_CONFIDENCE_RULE : UW_CONFIDENCE_GUESS,
+			.exact = exact,
+		};
+	}
+	walked->stop = n < s->n_user_ips ? UW_STOP_MAX_FRAMES : UW_STOP_REG_UNKNOWN;
+	walked->stop_addr = n ? p->frames[first + n - 1].pc : 0;
+	return n;
+}
+
 static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
 {
 	const struct event_sample *s = &w->event->sample;
@@ -280,7 +321,10 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	walked.event_name =
 		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
 	walked.n_kernel = walked.n_frames = kernel_frames(p, s);
-	if (s->has_user_regs) {
+	if (s->n_user_ips && !s->n_regions && !s->read) {
+		walked.has_user = true;
+		walked.n_frames += chain_frames(p, s, thread.space, walked.n_kernel, &walked);
+	} else if (s->has_user_regs) {
 		walked.has_user = true;
 		walked.n_frames += user_frames(p, s, thread.space, walked.n_kernel, &walked);
 	}

@@ -108,27 +108,38 @@ static int ips_reserve(struct perfdata_sample *sample, uint32_t n)
 }
 
 /* Addresses with markers between them that say whose the following ones are. */
-static void read_callchain(struct reader *r, struct perfdata_sample *sample, bool in_kernel,
+static void read_callchain(struct reader *r, struct perfdata_sample *sample, unsigned int mode,
 			   struct event_sample *out)
 {
-	uint64_t n = u64(r);
+	uint64_t n = u64(r), whose = (uint64_t)PERF_CONTEXT_GUEST;
+	uint64_t *user;
 	const uint8_t *ips;
 
+	if (mode == PERF_RECORD_MISC_KERNEL)
+		whose = (uint64_t)PERF_CONTEXT_KERNEL;
+	else if (mode == PERF_RECORD_MISC_USER)
+		whose = (uint64_t)PERF_CONTEXT_USER;
 	if (!r->err && n > left(r) / 8)
 		r->err = -EBADMSG;
 	ips = take(r, n * 8);
 	if (!ips || !n)
 		return;
-	r->err = ips_reserve(sample, (uint32_t)n);
-	for (uint64_t i = 0; !r->err && i < n; i++) {
+	r->err = ips_reserve(sample, 2 * (uint32_t)n);
+	if (r->err)
+		return;
+	user = sample->kernel_ips + n;
+	for (uint64_t i = 0; i < n; i++) {
 		uint64_t ip = perfdata_u64(ips + 8 * i);
 
 		if (ip >= (uint64_t)PERF_CONTEXT_MAX)
-			in_kernel = ip == (uint64_t)PERF_CONTEXT_KERNEL;
-		else if (in_kernel)
+			whose = ip;
+		else if (whose == (uint64_t)PERF_CONTEXT_KERNEL)
 			sample->kernel_ips[out->n_kernel_ips++] = ip;
+		else if (whose == (uint64_t)PERF_CONTEXT_USER)
+			user[out->n_user_ips++] = ip;
 	}
 	out->kernel_ips = sample->kernel_ips;
+	out->user_ips = user;
 }
 
 static void skip_branches(struct reader *r, uint64_t type)
@@ -243,6 +254,11 @@ static void use_ip(struct perfdata_sample *sample, uint16_t machine, uint16_t mi
 		out->regs.value[pc] = ip;
 		out->regs.known = 1ull << pc;
 		out->has_user_regs = true;
+		if (!out->n_user_ips && !ips_reserve(sample, 1)) {
+			sample->kernel_ips[0] = ip;
+			out->user_ips = sample->kernel_ips;
+			out->n_user_ips = 1;
+		}
 	}
 }
 
@@ -253,7 +269,6 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 	struct reader reader = { .body = body }, *r = &reader;
 	struct event_sample *out = &event->sample;
 	uint64_t type = attr->attr.sample_type, ip = 0;
-	bool in_kernel = (misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL;
 
 	event->type = EVENT_SAMPLE;
 	event->pid = event->tid = 0;
@@ -286,7 +301,7 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 	if (type & PERF_SAMPLE_READ)
 		skip_read(r, attr->attr.read_format);
 	if (type & PERF_SAMPLE_CALLCHAIN)
-		read_callchain(r, sample, in_kernel, out);
+		read_callchain(r, sample, misc & PERF_RECORD_MISC_CPUMODE_MASK, out);
 	if (type & PERF_SAMPLE_RAW) {
 		const uint8_t *size = take(r, 4);
 

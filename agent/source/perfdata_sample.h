@@ -22,7 +22,7 @@ struct perfdata_body {
 
 struct perfdata_sample { /* what an event's pointers point to */
 	struct uw_region stack;
-	uint64_t *kernel_ips; /* owned */
+	uint64_t *kernel_ips; /* and the user's behind them; owned */
 	uint32_t kernel_ips_room;
 };
 

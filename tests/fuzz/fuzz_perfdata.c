@@ -36,6 +36,7 @@ static void use_event(const struct event *event)
 	for (uint32_t i = 0; i < sample->n_regions; i++)
 		use(sample->regions[i].bytes, sample->regions[i].size);
 	use(sample->kernel_ips, sample->n_kernel_ips * sizeof(*sample->kernel_ips));
+	use(sample->user_ips, sample->n_user_ips * sizeof(*sample->user_ips));
 }
 
 static int as_pipe(const uint8_t *data, size_t size)

@@ -514,7 +514,7 @@ static void test_every_field_has_its_place(void)
 
 	CHECK(seen[0].pid == 7 && seen[0].tid == 8 && seen[0].time_ns == 1234, "who and when");
 	CHECK(s->cpu == 3 && s->period == 55 && s->cgroup_id == 0xc9, "where");
-	CHECK(s->n_kernel_ips == 2, "the kernel's part of the chain alone");
+	CHECK(s->n_kernel_ips == 2 && s->n_user_ips == 2, "both parts of the chain, apart");
 	CHECK(s->has_user_regs && !s->compat && !s->stack_cut, "user state");
 	/*
 	 * perf_regs.h counts ax bx cx dx si di bp sp ip flags cs ss, then r8 … r15
