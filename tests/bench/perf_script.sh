@@ -3,9 +3,14 @@
 # same recordings of real programs.  Nothing fails for being slow: figures of a busy machine are
 # poor ones.  Each program runs ROUNDS times, the two in turn; the median of user + sys counts.
 #
-# Samples and frames stand beside the times, because who stops early is fast.  The kernel needs
-# tens of ms to write /proc/kallsyms, which a kept copy of it saves: `kept` has one, as perf record
-# without --buildid-mmap leaves it and offwind itself; `fresh` has none at the start of each run.
+# Samples and frames stand beside the times, because who stops early is fast.  `kept`: what earlier
+# runs leave is there, offwind's unwind tables and a copy of kallsyms, as perf record without
+# --buildid-mmap leaves it too.  `alone`: that copy, and offwind keeps and finds nothing (--no-cache).
+# `fresh`: neither at the start of each run, which the kernel's writing of /proc/kallsyms makes tens
+# of ms longer, and the making of tables for runs to come some hundred.
+#
+# At the end recordings of about 100 MB of clang, with perf's default of 8 KiB of each stack and with
+# 64 KiB: there the times and the memory beyond the input count.
 set -eu
 export LC_ALL=C
 ROUNDS=${ROUNDS:-5}
@@ -58,39 +63,100 @@ int main(int argc, char **argv)
 C
 cc -O1 -o "$work/peak" "$work/peak.c"
 
-printf '%-9s %-5s %8s %8s %6s  %7s  %8s %8s  %7s %7s\n' program copy offwind perf ratio \
-	samples frames of-perf MiB of-perf
-for program in clang python3 node sqlite3 git openssl; do
-	workload "$program"
-	HOME=$work perf record -q --buildid-mmap -F 499 --call-graph dwarf,65528 -o "$work/perf.data" -- \
-		"${argv[@]}" > "$work/out" 2> "$work/err" || true # git's differences are its exit code
+# Peak MiB of `offwind unwind` without the pages of the mapped input, looked at every few ms.
+beyond() {
+	local pid peak=0 now
+	"$offwind" unwind -q "$@" "$work/perf.data" -o "$work/p.pb.gz" 2> "$work/err" &
+	pid=$!
+	while now=$(awk -v input="$work/perf.data" '/^[0-9a-f]+-[0-9a-f]+ / { counts = $NF != input }
+		/^Rss:/ && counts { kib += $2 } END { print kib + 0 }' "/proc/$pid/smaps" 2> "$work/smaps.err") &&
+		[ "${now:-0}" -gt 0 ]; do
+		[ "$now" -le "$peak" ] || peak=$now
+	done
+	wait "$pid"
+	echo $(((peak + 1023) / 1024))
+}
+
+# Sets HOME to a folder in that state.
+home() {
+	local id
+	export HOME=$work/$1
+	mkdir -p "$HOME"
+	if [ "$1" != fresh ]; then
+		id=$(perf buildid-list --kernel)
+		mkdir -p "$HOME/.debug/.build-id/${id:0:2}/${id:2}"
+		cat /proc/kallsyms > "$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms"
+	fi
+}
+
+header() {
+	printf '%-9s %-5s %8s %8s %6s  %7s  %8s %8s  %7s %7s\n' program copy offwind perf ratio \
+		samples frames of-perf MiB of-perf
+}
+
+# name: $work/perf.data in the states that follow.
+compare() {
+	local name=$1 copy samples frames perf_frames options i ours theirs our_kib their_kib
+	shift
+	home kept
 	"$offwind" unwind "$work/perf.data" --format tsv > "$work/tsv" 2> "$work/err"
 	perf script --no-inline -i "$work/perf.data" -F ip,sym > "$work/script" 2> "$work/err"
 	samples=$(tail -n +2 "$work/tsv" | cut -f1 | uniq | wc -l)
 	frames=$(($(wc -l < "$work/tsv") - 1))
 	perf_frames=$(grep -c '^[[:space:]]*[0-9a-f]' "$work/script" || true)
-	for copy in kept fresh; do
-		export HOME=$work/$copy
-		mkdir -p "$HOME"
-		if [ $copy = kept ]; then
-			id=$(perf buildid-list --kernel)
-			mkdir -p "$HOME/.debug/.build-id/${id:0:2}/${id:2}"
-			cat /proc/kallsyms > "$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms"
-		fi
+	for copy in "$@"; do
+		home "$copy"
+		options=()
+		[ "$copy" != alone ] || options=(--no-cache)
+		# The first fills what is kept.
+		"$offwind" unwind "${options[@]}" "$work/perf.data" -o "$work/p.pb.gz" 2> "$work/err"
 		rm -f "$work/ours" "$work/theirs"
 		for ((i = 0; i < ROUNDS; i++)); do
-			rm -rf "$HOME/.cache" # where offwind keeps its own
-			measure "$work/ours" "$offwind" unwind "$work/perf.data" -o "$work/p.pb.gz"
+			[ "$copy" != fresh ] || rm -rf "$HOME/.cache"
+			measure "$work/ours" "$offwind" unwind "${options[@]}" "$work/perf.data" -o "$work/p.pb.gz"
 			measure "$work/theirs" perf script --no-inline -i "$work/perf.data"
 		done
+		ratio=$(paste -d' ' "$work/ours" "$work/theirs" | awk '{ print $1 / $3 }' | sort -n |
+			awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }')
 		read -r ours our_kib <<< "$(median "$work/ours")"
 		read -r theirs their_kib <<< "$(median "$work/theirs")"
-		echo "$copy $ours $theirs" >> "$work/all"
-		awk -v p="$program" -v c=$copy -v o="$ours" -v t="$theirs" -v s="$samples" -v f="$frames" \
-			-v pf="$perf_frames" -v ok="$our_kib" -v tk="$their_kib" 'BEGIN {
-			printf "%-9s %-5s %5.0f ms %5.0f ms %6.2f  %7d  %8d %8d  %7.0f %7.0f\n", p, c, o, t,
-				t ? o / t : 0, s, f, pf, ok / 1024, tk / 1024 }'
+		echo "$copy $ratio" >> "$work/all"
+		awk -v p="$name" -v c="$copy" -v o="$ours" -v t="$theirs" -v r="$ratio" -v s="$samples" \
+			-v f="$frames" -v pf="$perf_frames" -v ok="$our_kib" -v tk="$their_kib" 'BEGIN {
+			printf "%-9s %-5s %5.0f ms %5.0f ms %6.3f  %7d  %8d %8d  %7.0f %7.0f\n", p, c, o, t,
+				r, s, f, pf, ok / 1024, tk / 1024 }'
 	done
+}
+
+record() {
+	# perf 6.1 may die where somebody else listens; git's differences are its exit code.
+	HOME=$work perf record -q --buildid-mmap -o "$work/perf.data" "$@" > "$work/out" 2> "$work/err" || true
+}
+
+header
+for program in ${PROGRAMS-clang python3 node sqlite3 git openssl}; do
+	workload "$program"
+	record -F 499 --call-graph dwarf,65528 -- "${argv[@]}"
+	compare "$program" kept alone fresh
 done
-awk '{ log_sum[$1] += log($2 / $3); n[$1]++ }
-     END { for (c in n) printf "geometric mean of the ratios, %s: %.2f\n", c, exp(log_sum[c] / n[c]) }' "$work/all"
+[ ! -f "$work/all" ] || awk '{ log_sum[$1] += log($2); n[$1]++ }
+     END { for (c in n) printf "geometric mean of the ratios, %s: %.3f\n", c, exp(log_sum[c] / n[c]) }' "$work/all"
+
+workload clang
+mkdir -p "$work/clang"
+for i in 1 2 3; do cp "${argv[-1]}" "$work/clang/$i.cc"; done
+for size in 8192 65528; do
+	# Three compilations at 749 Hz; one at 311 Hz.
+	files=(1.cc)
+	rate=311
+	if [ $size = 8192 ]; then
+		files=(1.cc 2.cc 3.cc)
+		rate=749
+	fi
+	(cd "$work/clang" && record -F $rate --call-graph dwarf,$size -- clang++ -std=c++17 -O2 -c "${files[@]}")
+	echo "== clang, copies of $size bytes, $(($(stat -c %s "$work/perf.data") / 1000000)) MB"
+	header
+	compare "clang" kept alone
+	home alone
+	echo "memory beyond the input, at its peak: $(beyond --no-cache) MiB"
+done
