@@ -158,14 +158,15 @@ PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:
 tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/offwind
 
 # The unwinder and its unit tests for aarch64, run under qemu by tests/cases/aarch64_qemu.sh, which
-# unpacks Debian's arm64 packages of the three compression libraries first.
+# unpacks Debian's arm64 packages of the three compression libraries first.  Return addresses are
+# signed and functions have landing pads, as distributions build them.
 AARCH64 := $(BUILD)/aarch64
 AARCH64_CC ?= aarch64-linux-gnu-gcc
 AARCH64_ROOT := $(BUILD)/arm64/root
 AARCH64_UNIT := $(patsubst %.c,$(AARCH64)/%,$(shell grep -LE '"(agent|symbolizer|proto|bpf)/' $(UNIT_C)))
 $(AARCH64)/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,CC,$@)$(AARCH64_CC) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -idirafter $(AARCH64_ROOT)/usr/include \
+	$(call say,CC,$@)$(AARCH64_CC) $(CPPFLAGS) $(OUR_CFLAGS) -mbranch-protection=standard $(CFLAGS) -idirafter $(AARCH64_ROOT)/usr/include \
 	  -idirafter $(AARCH64_ROOT)/usr/include/aarch64-linux-gnu -MMD -MP -c -o $@ $<
 $(AARCH64)/tests/%: $(AARCH64)/tests/%.o $(UNWINDER_C:%.c=$(AARCH64)/%.o)
 	$(call say,LD,$@)$(AARCH64_CC) -o $@ $^ $(patsubst %,$(AARCH64_ROOT)/usr/lib/aarch64-linux-gnu/lib%.a,zstd lzma z) -lpthread

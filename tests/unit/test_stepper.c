@@ -360,6 +360,66 @@ static void test_order_of_guesses(void)
 	uw_steppers_free(group);
 }
 
+/*
+ * Frames with CFI, which the hot part of a walk would take: one before it is asked all
+ * the same, from the caches too, one behind it is not.
+ */
+static void test_ahead_of_tables(void)
+{
+	/* "zR", absolute pointers, CFA rsp+8, ra at c-8; one FDE of the first 256 bytes. */
+	static const uint8_t eh_frame[] = { 20, 0,    0,  0, 0,	 0,    0, 0, 1,	   'z',	 'R', 0,
+					    1,	0x78, 16, 1, 3,	 0x0c, 7, 8, 0x90, 1,	 0,   0,
+					    16, 0,    0,  0, 28, 0,    0, 0, 0,	   0x10, 0,   0,
+					    0,	1,    0,  0, 0,	 0,    0, 0, 0,	   0,	 0,   0 };
+	static const uint8_t code[0x400];
+	struct image image = { .machine = EM_X86_64,
+			       .code = code,
+			       .code_size = sizeof(code),
+			       .sections = { { ".eh_frame", eh_frame, IMAGE_CODE + 0x800,
+					       sizeof(eh_frame) } },
+			       .n_sections = 1 };
+	struct uw_mapping m = { .start = CODE,
+				.end = CODE + 0x400,
+				.off = IMAGE_CODE,
+				.prot = PROT_READ | PROT_EXEC,
+				.kind = UW_MAPPING_FILE,
+				.object = image_object(&image) };
+	struct own own = { .answer = UW_ANSWER_SUCCESS, .size = 32 };
+	struct uw_space *space = NULL;
+	struct uw_worker *worker = NULL;
+	uint8_t id;
+
+	CHECK(m.object != NULL && uw_space_new(EM_X86_64, NULL, NULL, &space) == 0 &&
+		      uw_space_map(space, &m) == 0 && uw_worker_new(&worker) == 0,
+	      "space");
+	memset(words, 0, sizeof(words));
+	words[0] = CODE + 0x20; /* by CFI */
+	words[2] = CODE + 0x40; /* by the stepper's agreement */
+	for (unsigned int i = 0; i < 4; i++) {
+		uint32_t priority = i < 2 ? UW_PRIORITY_TABLE - 1 : UW_PRIORITY_SIGNAL;
+		struct uw_steppers *group =
+			group_of("first", priority, &own, CODE, CODE + 0x100, &id);
+
+		CHECK(walk(space, worker, CODE + 8).n_frames >= 2 && frames[1].pc == words[0] &&
+			      frames[1].stepper == UW_STEPPER_CFI,
+		      "without it");
+		uw_space_use(space, group);
+		for (unsigned int again = 0; again < 2; again++) {
+			(void)walk(space, worker, CODE + 8);
+			CHECK(frames[1].pc == (i < 2 ? words[2] : words[0]) &&
+				      frames[1].stepper == (i < 2 ? id : UW_STEPPER_CFI),
+			      i < 2 ? "ahead" : "behind");
+		}
+		uw_space_use(space, NULL);
+		uw_steppers_free(group);
+		if (i % 2 == 0)
+			CHECK(uw_object_compile(m.object) == 0, "table");
+	}
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_object_put(m.object);
+}
+
 int main(void)
 {
 	test_a_stepper_of_ones_own();
@@ -367,5 +427,6 @@ int main(void)
 	test_order();
 	test_scan();
 	test_order_of_guesses();
+	test_ahead_of_tables();
 	return check_done();
 }

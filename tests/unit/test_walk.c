@@ -171,10 +171,28 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg
 	return _URC_NO_REASON;
 }
 
+#ifdef __ARM_FEATURE_PAC_DEFAULT
+/* Of the innermost five frames, our own: a signature of 7 bits may be 0 by chance, not all. */
+static int count_signed(void)
+{
+	const uint64_t *record = __builtin_frame_address(0);
+	int n = 0;
+
+	for (int i = 0; i < 5 && record; i++) {
+		n += record[1] >> 48 != 0;
+		record = (const uint64_t *)(uintptr_t)record[0];
+	}
+	return n;
+}
+#endif
+
 __attribute__((noinline)) static int here(struct capture *c)
 {
 	ucontext_t uc;
 
+#ifdef __ARM_FEATURE_PAC_DEFAULT
+	CHECK(count_signed() > 0, "return addresses are signed");
+#endif
 	(void)_Unwind_Backtrace(note_frame, c);
 	(void)getcontext(&uc);
 	take(c, &uc);
