@@ -1,5 +1,7 @@
 #include "agent/hash.h"
 
+#include "agent/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,19 +145,14 @@ const char *strings_keep(struct strings *pool, const char *bytes, size_t n)
 	struct key key = { .pool = pool, .bytes = bytes, .n = strnlen(bytes, n) };
 	uint64_t hash = hash_bytes(0, bytes, key.n);
 	uint32_t id = hash_find(&pool->index, hash, same_string, &key);
+	void *strings = pool->strings;
 	char *copy;
 
 	if (id != HASH_NONE)
 		return pool->strings[id];
-	if (pool->n == pool->room) {
-		size_t room = pool->room ? pool->room * 2 : 64;
-		char **bigger = realloc(pool->strings, room * sizeof(*bigger));
-
-		if (!bigger)
-			return NULL;
-		pool->strings = bigger;
-		pool->room = room;
-	}
+	if (array_make_room(&strings, pool->n, &pool->room, sizeof(*pool->strings)))
+		return NULL;
+	pool->strings = strings;
 	copy = strndup(bytes, key.n);
 	if (!copy || hash_add(&pool->index, hash, (uint32_t)pool->n)) {
 		free(copy);

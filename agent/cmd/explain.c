@@ -11,6 +11,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -68,8 +69,12 @@ static int on_walked(void *ctx, const struct walked *walked)
 	e->found = true;
 	err = e->json ? export_explain_json(stdout, walked, e->names)
 		      : export_explain_text(stdout, walked, e->names);
-	if (err)
+	if (err) {
 		log_error("standard output: cannot be written: %s", strerror(-err));
+		/* It has been said, and is not to be tried and said again at the end. */
+		__fpurge(stdout);
+		clearerr(stdout);
+	}
 	e->err = err;
 	return -ECANCELED; /* there is no more to read */
 }

@@ -1,6 +1,7 @@
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 
+#include "agent/array.h"
 #include "agent/container.h"
 #include "agent/hash.h"
 #include "proto/pprof.h"
@@ -83,18 +84,14 @@ static bool same_place(const void *ctx, uint32_t id)
 static int add_span(struct writer *w, const struct place *place, uint64_t hash, uint32_t *out)
 {
 	const struct uw_segment *segment = place->segment;
+	void *spans = w->spans;
 	struct span *span;
 	int err;
 
-	if (w->n_spans == w->room_spans) {
-		size_t room = w->room_spans ? w->room_spans * 2 : 64;
-		struct span *bigger = reallocarray(w->spans, room, sizeof(*bigger));
-
-		if (!bigger)
-			return -ENOMEM;
-		w->spans = bigger;
-		w->room_spans = room;
-	}
+	err = array_make_room(&spans, w->n_spans, &w->room_spans, sizeof(*w->spans));
+	if (err)
+		return err;
+	w->spans = spans;
 	err = hash_add(&w->by_place, hash, (uint32_t)w->n_spans);
 	if (err)
 		return err;
@@ -184,21 +181,16 @@ static uint64_t keep_mapping(struct export_pprof *e, const struct pprof_mapping 
 	struct same want = { .e = e, .of = of };
 	uint64_t hash = hash_bytes(of->start ^ of->limit, of->file, strlen(of->file));
 	uint32_t at = hash_find(&e->by_mapping, hash, same_mapping, &want);
+	void *mappings = e->mappings;
 	struct mapping *m;
 	uint64_t id;
 
 	if (at != HASH_NONE)
 		return e->mappings[at].id;
 	id = pprof_mapping(e->pprof, of);
-	if (e->n_mappings == e->room_mappings) {
-		size_t room = e->room_mappings ? e->room_mappings * 2 : 64;
-
-		m = reallocarray(e->mappings, room, sizeof(*m));
-		if (!m)
-			return id; /* a later profile states it again, which is no harm */
-		e->mappings = m;
-		e->room_mappings = room;
-	}
+	if (array_make_room(&mappings, e->n_mappings, &e->room_mappings, sizeof(*e->mappings)))
+		return id; /* a later profile states it again, which is no harm */
+	e->mappings = mappings;
 	m = &e->mappings[e->n_mappings];
 	*m = (struct mapping){ .of = *of, .id = id };
 	m->of.file = strdup(of->file);

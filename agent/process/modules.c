@@ -1,5 +1,6 @@
 #include "agent/process/modules.h"
 
+#include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "symbolizer/symbolizer.h"
@@ -68,6 +69,7 @@ static void known_free(struct known *k)
 static struct known *add(struct modules *modules, enum module_kind kind, const char *path)
 {
 	struct known *k = calloc(1, sizeof(*k));
+	void *known = modules->known;
 	bool has_bytes = kind == MODULE_FILE || kind == MODULE_VDSO;
 
 	if (!k)
@@ -81,15 +83,9 @@ static struct known *add(struct modules *modules, enum module_kind kind, const c
 	k->module.path = sym_sanitize(path, strlen(path), 4096);
 	if (!k->raw_path || !k->module.path)
 		goto fail;
-	if (modules->n == modules->room) {
-		size_t room = modules->room ? modules->room * 2 : 64;
-		struct known **bigger = reallocarray(modules->known, room, sizeof(*bigger));
-
-		if (!bigger)
-			goto fail;
-		modules->known = bigger;
-		modules->room = room;
-	}
+	if (array_make_room(&known, modules->n, &modules->room, sizeof(*modules->known)))
+		goto fail;
+	modules->known = known;
 	modules->known[modules->n++] = k;
 	return k;
 fail:

@@ -54,4 +54,8 @@ python3 tests/cases/explain.py --readelf "$work/steps.json" "$corpus/libunwindst
 
 "$BUILD/offwind" explain -q --sample 99 "$corpus/libunwindstack/straddle_arm64" 2> "$work/err" && failed=1
 grep -q 'has no sample 99$' "$work/err" || { cat "$work/err"; failed=1; }
+
+# Output that nobody takes is told once.
+"$BUILD/offwind" explain -q "$corpus/libunwindstack/straddle_arm64" > /dev/full 2> "$work/err" && failed=1
+[ "$(grep -c 'cannot be written' "$work/err")" = 1 ] || { cat "$work/err"; failed=1; }
 exit $failed
