@@ -66,7 +66,7 @@ static struct rule rule_of(uint64_t word)
 	if (uw_word_kind(word) == TABLE_NONE)
 		rule.kind = KIND_NONE;
 	if ((uw_word_kind(word) != TABLE_SP && uw_word_kind(word) != TABLE_FP) ||
-	    word & TABLE_WORD_SIGNAL)
+	    word & (TABLE_WORD_SIGNAL | TABLE_WORD_BASED))
 		return rule;
 	if (uw_word_ra(word) == TABLE_UNDEFINED)
 		rule.kind = KIND_END;
