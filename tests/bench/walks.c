@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -143,6 +144,7 @@ struct turns {
 	bool dram;
 	/* Shared, of the second half's turns: */
 	double *ns; /* a frame, n_ways a turn */
+	bool *preempted;
 	size_t *n;
 };
 
@@ -177,24 +179,50 @@ static double walk_block(const struct peer *peer, void *self, const struct sampl
 	return now_ns() - start - clock_ns;
 }
 
+/* How often somebody else was given this CPU, and the caches with it. */
+static long preemptions(void)
+{
+	struct rusage used;
+
+	return getrusage(RUSAGE_THREAD, &used) ? 0 : used.ru_nivcsw;
+}
+
+static double walk_blocks(const struct turns *t, const struct peer *peer, void *self, size_t first,
+			  size_t end, size_t *frames)
+{
+	double ns = 0;
+
+	for (size_t at = first; at < end; at += BLOCK) {
+		for (size_t i = 0; i < BLOCK; i++)
+			(t->dram ? flush : touch)(&t->recording->samples[at + i]);
+		ns += walk_block(peer, self, &t->recording->samples[at], BLOCK, frames);
+	}
+	return ns;
+}
+
+#define AGAIN_MAX 3
+
 /*
  * The other ways have emptied the caches.  So the blocks before are walked once
  * more, untimed, and then new ones, as if nobody else had been there.
  */
-static double take_turn(const struct turns *t, const struct peer *peer, void *self, size_t first)
+static double take_turn(const struct turns *t, const struct peer *peer, void *self, size_t first,
+			bool *preempted)
 {
-	size_t end = first + t->blocks * BLOCK, at = first, frames = 0, uncounted = 0;
-	double ns = 0;
+	size_t back = first < t->again * BLOCK ? first : t->again * BLOCK, frames = 0;
+	long before;
+	double ns;
 
-	at -= first < t->again * BLOCK ? first : t->again * BLOCK;
-	for (; at < end; at += BLOCK) {
-		for (size_t i = 0; i < BLOCK; i++)
-			(t->dram ? flush : touch)(&t->recording->samples[at + i]);
-		if (at < first)
-			(void)walk_block(peer, self, &t->recording->samples[at], BLOCK, &uncounted);
-		else
-			ns += walk_block(peer, self, &t->recording->samples[at], BLOCK, &frames);
+	for (unsigned int i = 0; i < AGAIN_MAX; i++) {
+		before = preemptions();
+		(void)walk_blocks(t, peer, self, first - back, first, &frames);
+		if (preemptions() == before)
+			break;
 	}
+	frames = 0;
+	before = preemptions();
+	ns = walk_blocks(t, peer, self, first, first + t->blocks * BLOCK, &frames);
+	*preempted |= preemptions() != before;
 	return frames ? ns / (double)frames : NAN;
 }
 
@@ -213,40 +241,66 @@ static int turns_child(void *arg)
 	measure_clock();
 	for (size_t at = 0, turn = 0; at + size <= r->n_samples; at += size, turn++) {
 		double ns[N_WAYS];
-		bool good = at >= r->n_samples / 2;
+		bool good = at >= r->n_samples / 2, preempted = false;
 
 		for (size_t k = 0; k < t->n_ways; k++) {
 			size_t w = (turn + k) % t->n_ways;
 
-			ns[w] = take_turn(t, ways[t->ways[w]], self[w], at);
+			ns[w] = take_turn(t, ways[t->ways[w]], self[w], at, &preempted);
 			good &= ns[w] > 0;
 		}
-		if (good)
-			memcpy(t->ns + t->n_ways * (*t->n)++, ns, t->n_ways * sizeof(*ns));
+		if (!good)
+			continue;
+		memcpy(t->ns + t->n_ways * *t->n, ns, t->n_ways * sizeof(*ns));
+		t->preempted[(*t->n)++] = preempted;
 	}
 	return 0;
+}
+
+/* Fewer turns than these make no median. */
+#define LEAST_TURNS 5
+
+/* Moves the turns that nobody broke into to the front, if they are enough, and gives how many. */
+static size_t pick_turns(const struct turns *t)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < *t->n; i++)
+		kept += !t->preempted[i];
+	if (kept < LEAST_TURNS)
+		return *t->n;
+	kept = 0;
+	for (size_t i = 0; i < *t->n; i++)
+		if (!t->preempted[i])
+			memmove(t->ns + t->n_ways * kept++, t->ns + t->n_ways * i,
+				t->n_ways * sizeof(*t->ns));
+	return kept;
 }
 
 /* ns[w]: median ns a frame; ratio[w]: median of its ratio to the base's. */
 static int take_turns(struct turns t, double *ns, double *ratio)
 {
-	size_t n_ways = t.n_ways, most = t.recording->n_samples / (t.blocks * BLOCK) + 1;
+	size_t n_ways = t.n_ways, most = t.recording->n_samples / (t.blocks * BLOCK) + 1, n;
 	double *column = calloc(most, sizeof(*column));
 	int err;
 
 	t.ns = shared(most * n_ways * sizeof(*t.ns));
+	t.preempted = shared(most * sizeof(*t.preempted));
 	t.n = shared(sizeof(*t.n));
-	err = t.ns && t.n && column ? in_child(turns_child, &t) : -ENOMEM;
-	for (size_t w = 0; w < n_ways && !err; w++) {
-		for (size_t i = 0; i < *t.n; i++)
+	err = t.ns && t.preempted && t.n && column ? in_child(turns_child, &t) : -ENOMEM;
+	n = err ? 0 : pick_turns(&t);
+	for (size_t w = 0; w < n_ways; w++) {
+		for (size_t i = 0; i < n; i++)
 			column[i] = t.ns[i * n_ways + w];
-		ns[w] = median(column, *t.n);
-		for (size_t i = 0; i < *t.n; i++)
+		ns[w] = median(column, n);
+		for (size_t i = 0; i < n; i++)
 			column[i] = t.ns[i * n_ways + w] / t.ns[i * n_ways];
-		ratio[w] = median(column, *t.n);
+		ratio[w] = median(column, n);
 	}
 	if (t.ns)
 		(void)munmap(t.ns, most * n_ways * sizeof(*t.ns));
+	if (t.preempted)
+		(void)munmap(t.preempted, most * sizeof(*t.preempted));
 	if (t.n)
 		(void)munmap(t.n, sizeof(*t.n));
 	free(column);
