@@ -434,14 +434,18 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 			step.object = object;
 			step.vaddr = f->lookup - f->mapping->bias;
 			err = uw_object_interpret(object, step.vaddr, f->exact, &rule);
+		} else if (uw_stepper_trampoline(space, &r.machine, f->pc, f->exact, &rule)) {
+			err = 0;
 		}
 		if (next && next->stepper >= UW_STEPPER_N) {
 			step_by_user(&r, f, next, &step);
 		} else if (!err) {
 			if (r.sp_low)
 				(void)uw_stepper_from_record(arch, &rule);
-			r.machine.bias = f->mapping->bias;
-			find_row(object, step.vaddr, &rule, &step);
+			r.machine.bias = object ? f->mapping->bias : 0;
+			step.rules = UW_RULES_GAP;
+			if (object)
+				find_row(object, step.vaddr, &rule, &step);
 			step_by_rule(&r, &rule, &step);
 			r.sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;
 		} else if (next) {

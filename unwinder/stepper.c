@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "unwinder/arch.h"
 #include "unwinder/guess.h"
@@ -69,7 +70,7 @@ static enum uw_answer step_by_rule(struct asking *a)
 	struct uw_walking *w = a->w;
 
 	uw_hot_settle(w);
-	w->machine.bias = w->mapping->bias;
+	w->machine.bias = w->mapping ? w->mapping->bias : 0;
 	if (w->sp_low)
 		(void)uw_stepper_from_record(w->machine.arch, &a->rule);
 	/* A CFA that does not count from sp is the caller's sp, whatever this one was. */
@@ -125,9 +126,36 @@ static enum uw_answer by_cfi(struct asking *a)
 	return a->err && a->err != -ENOENT ? fail(a, UW_STOP_BAD_CFI) : UW_ANSWER_NOT_ME;
 }
 
+bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, uint64_t pc,
+			   bool exact, struct uw_rule *rule)
+{
+	static const size_t sizes[] = { UW_CODE_AFTER, 9,
+					8 }; /* the last two are those of the code */
+	struct uw_mapping *mapping = uw_space_at(space, pc);
+	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code = { .at = bytes + UW_CODE_BEFORE };
+
+	if (!mapping || !(mapping->prot & PROT_EXEC) || uw_space_resolve(space, mapping))
+		return false;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !code.after; i++)
+		if (!machine->read(machine->ctx, pc, bytes + UW_CODE_BEFORE, sizes[i]))
+			code.after = sizes[i];
+	if (exact && pc >= UW_CODE_BEFORE &&
+	    !machine->read(machine->ctx, pc - UW_CODE_BEFORE, bytes, UW_CODE_BEFORE))
+		code.before = UW_CODE_BEFORE;
+	return machine->arch->signal(&code, exact, rule);
+}
+
 static enum uw_answer by_signal(struct asking *a)
 {
-	return has_rule(a, UW_STEPPER_SIGNAL) ? step_by_rule(a) : UW_ANSWER_NOT_ME;
+	struct uw_walking *w = a->w;
+
+	if (!has_rule(a, UW_STEPPER_SIGNAL) &&
+	    (a->err != -ENOENT ||
+	     !uw_stepper_trampoline(w->space, &w->machine, w->pc, w->exact, &a->rule)))
+		return UW_ANSWER_NOT_ME;
+	a->err = 0;
+	return step_by_rule(a);
 }
 
 static enum uw_answer by_plt(struct asking *a)

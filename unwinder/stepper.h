@@ -15,6 +15,7 @@
 
 struct uw_walking;
 struct uw_arch;
+struct uw_machine;
 struct uw_rule;
 
 struct uw_found {	    /* a frame left, or not */
@@ -36,6 +37,13 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found);
  * instead, if the rule says where the record is.  False: the rule is as it was.
  */
 bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule);
+
+/*
+ * Whether code that no object has, at pc, is a signal's trampoline by the bytes that were
+ * captured: of an emulator, or of a vDSO that is not to be had.
+ */
+bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, uint64_t pc,
+			   bool exact, struct uw_rule *rule);
 
 /*
  * Whether one of the user's steppers is asked about lookup before the built-in one of

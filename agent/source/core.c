@@ -440,6 +440,34 @@ damaged:
 	return 0;
 }
 
+/*
+ * Some makers of cores (qemu) list no files.  Where the program's header is they tell all
+ * the same, and from there on its segments lie as in the file, up to those that are
+ * written to.
+ */
+static int add_program(struct core *c)
+{
+	const struct segment *s = c->files || !c->phdr ? NULL : segment_at(c, c->phdr);
+	uint64_t base = s ? s->vaddr : 0, end = base;
+	int err = 0;
+
+	while (!err && s && s->vaddr == end && !(s->flags & PF_W) && s->mem_size) {
+		struct event_mapping m = { .start = s->vaddr,
+					   .end = s->vaddr + s->mem_size,
+					   .off = s->vaddr - base,
+					   .prot = prot_of(s->flags),
+					   .path = *c->frozen.comm ? c->frozen.comm : "program",
+					   .file = true };
+
+		if (m.end <= m.start)
+			break;
+		err = frozen_add_mapping(&c->frozen, &m);
+		end = m.end;
+		s = segment_at(c, end);
+	}
+	return err;
+}
+
 /* Memory that no file has: the vDSO, and code generated at run time. */
 static int add_others(struct core *c)
 {
@@ -601,6 +629,8 @@ static int read_core(struct core *c, char *error)
 	err = read_segments(c, &ehdr, error);
 	if (!err)
 		err = add_files(c);
+	if (!err)
+		err = add_program(c);
 	if (!err)
 		err = add_others(c);
 	if (err)
