@@ -164,6 +164,9 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	*slot = (struct uw_hot_slot){
 		.key = key, .kind = KIND_ASK, .stepper = UW_STEPPER_CFI, .mapping = mapping
 	};
+	/* Where a frame was put together by hand: see uw_walk's part of it. */
+	if (object && !exact && uw_object_begins(object, lookup + 1 - mapping->bias))
+		return true;
 	err = object ? uw_object_word(object, lookup - mapping->bias, exact, &word, &slot->stepper)
 		     : -ENOENT;
 	/* Nothing may go ahead of those who are to be asked first. */

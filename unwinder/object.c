@@ -775,6 +775,44 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 	return err;
 }
 
+/* The FDE around vaddr; its section is read only where that cannot be avoided. */
+static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	const struct uw_procs *procs = procs_of(o);
+	const struct uw_cfi *cfi = NULL;
+	struct uw_rule rule;
+	struct uw_fde fde;
+	int err;
+
+	if (procs)
+		return uw_procs_find(procs, vaddr, start, end);
+	if (may_peek(o)) {
+		err = uw_peek_rule(&o->peek, vaddr, &rule, start, end);
+		if (err != -EAGAIN)
+			return err;
+	}
+	err = find_fde(o, vaddr, &cfi, &fde);
+	if (!err) {
+		*start = fde.start;
+		*end = fde.end;
+	}
+	return err;
+}
+
+bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
+{
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_rule rule;
+	struct uw_code code;
+	uint64_t start, end;
+
+	return vaddr % UW_ENTRY_ALIGN == 0 && !find_function(object, vaddr, &start, &end) &&
+	       start == vaddr && find_function(object, vaddr - 1, &start, &end) == -ENOENT &&
+	       !uw_object_code(object, vaddr, buffer, &code) &&
+	       object->arch->after_call(&code).kind == UW_CALL_NONE &&
+	       !object->arch->signal(&code, false, &rule);
+}
+
 /* ---- tables ------------------------------------------------------------------------ */
 
 const struct uw_table *uw_object_table(const struct uw_object *object)

@@ -25,6 +25,14 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 /* The same without the compiled table, which gives the same rules wherever it has one. */
 int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out);
 
+/*
+ * Whether a function begins at vaddr, and below it there is no other's end and no
+ * call: what returns there was not called from there (makecontext).  Asked of every
+ * return address, so it is answered for aligned entries only.
+ */
+#define UW_ENTRY_ALIGN 16
+bool uw_object_begins(struct uw_object *object, uint64_t vaddr);
+
 /* NULL: not compiled yet.  Borrowed for the object's life. */
 const struct uw_table *uw_object_table(const struct uw_object *object);
 

@@ -313,8 +313,8 @@ struct uw_frame {
 	const struct uw_mapping *mapping; /* borrowed until the space changes; NULL: none */
 	uint8_t stepper;    /* enum uw_stepper: how this frame was found from the one inside it */
 	uint8_t confidence; /* enum uw_confidence: how surely; of frame 0 RULE */
-	bool exact;	    /* frame 0, or interrupted by a signal: lookup == pc */
-	bool signal;	    /* this frame is a signal trampoline */
+	bool exact;  /* lookup == pc: frame 0, interrupted by a signal, or a coroutine's entry */
+	bool signal; /* this frame is a signal trampoline */
 };
 
 struct uw_stack {

@@ -135,6 +135,28 @@ bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp)
 	return false;
 }
 
+/*
+ * A return address that begins a function was put there by hand, as makecontext
+ * does: there is nothing below it to look up, and nobody called that function.
+ */
+static bool begins(struct uw_walking *w)
+{
+	struct uw_mapping *mapping = w->exact ? NULL : uw_walk_code(w, w->pc);
+	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
+
+	return object && uw_object_begins(object, w->pc - mapping->bias);
+}
+
+/*
+ * The rule of such a function is for the time after it was called, which it never
+ * was: glibc's gives the value of uc_link for its caller, or itself once more.
+ */
+static bool leads_nowhere(int stop)
+{
+	return stop == uw_stopping(UW_STOP_CFA_NOT_RISING) ||
+	       stop == uw_stopping(UW_STOP_REG_UNKNOWN);
+}
+
 /* One frame by whatever way there is. */
 static int walk_frame(struct uw_walking *w)
 {
@@ -142,7 +164,8 @@ static int walk_frame(struct uw_walking *w)
 	struct uw_stack *out = w->out;
 	struct uw_frame *frame;
 	struct uw_found found;
-	uint64_t sp;
+	uint64_t sp, pc;
+	bool begun;
 	int stop;
 
 	w->pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
@@ -152,6 +175,8 @@ static int walk_frame(struct uw_walking *w)
 		return uw_stopping(UW_STOP_ROOT);
 	if (out->n_frames == out->max_frames)
 		return uw_stopping(UW_STOP_MAX_FRAMES);
+	begun = begins(w);
+	w->exact |= begun;
 	/* The call may end its function, and ra then belongs to the next one. */
 	w->lookup = w->exact ? w->pc : w->pc - 1;
 	w->mapping = uw_walk_code(w, w->lookup);
@@ -168,14 +193,16 @@ static int walk_frame(struct uw_walking *w)
 	frame->cfa = found.cfa;
 	frame->signal = found.signal;
 	if (stop != UW_GO_ON)
-		return stop;
+		return begun && leads_nowhere(stop) ? uw_stopping(UW_STOP_ROOT) : stop;
 	w->stepper = found.stepper;
 	w->confidence = found.confidence;
 	w->exact = found.signal;
 	w->due = out->n_frames;
 	sp = w->machine.regs.value[arch->sp];
-	if (sp <= w->sp &&
-	    uw_walk_cycle(w, uw_walk_stripped(w, w->machine.regs.value[arch->pc]), sp))
+	pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
+	if (begun && !uw_walk_code(w, pc - 1))
+		return uw_stopping(UW_STOP_ROOT);
+	if (sp <= w->sp && uw_walk_cycle(w, pc, sp))
 		return uw_stopping(UW_STOP_CYCLE);
 	return UW_GO_ON;
 }

@@ -340,6 +340,51 @@ static void handle(int signo, void (*handler)(int, siginfo_t *, void *))
 
 #endif
 
+/* ---- coroutines ----------------------------------------------------------------------------- */
+
+static ucontext_t coroutine_caller, coroutine;
+
+static void coroutine_main(void)
+{
+	(void)recurse(&captured, 3);
+}
+
+/*
+ * makecontext has its function return to the first byte of glibc's
+ * __start_context, which nobody called: before it lies padding, whose row is
+ * that of another function.
+ */
+static void test_a_coroutine_ends_where_it_begins(struct uw_space *space, struct uw_worker *worker)
+{
+	enum { SIZE = 1 << 18 };
+	struct uw_frame frames[DEPTH];
+	struct uw_stack stack = { .frames = frames, .max_frames = DEPTH };
+	uint8_t *bytes =
+		mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t top = stack_top;
+	const struct uw_frame *last;
+
+	CHECK(bytes != MAP_FAILED && getcontext(&coroutine) == 0, "a stack for it");
+	coroutine.uc_stack.ss_sp = bytes;
+	coroutine.uc_stack.ss_size = SIZE;
+	coroutine.uc_link = &coroutine_caller;
+	makecontext(&coroutine, coroutine_main, 0);
+	stack_top = (uint64_t)(uintptr_t)bytes + SIZE;
+	captured.n_frames = 0;
+	CHECK(swapcontext(&coroutine_caller, &coroutine) == 0, "it ran");
+	stack_top = top;
+	for (int i = 0; i < 2; i++) { /* from the caches too */
+		uw_walk(space, worker, &captured.thread, &stack);
+		CHECK(stack.stop == UW_STOP_ROOT, uw_stop_name(stack.stop));
+		CHECK(stack.n_frames > 2, "frames");
+		last = &frames[stack.n_frames - 1];
+		CHECK(last->exact && last->lookup == last->pc, "its entry");
+		CHECK(!frames[stack.n_frames - 2].exact, "the function that it was made for");
+	}
+	free((void *)captured.region.bytes);
+	(void)munmap(bytes, SIZE);
+}
+
 /* ---- many at once --------------------------------------------------------------------------- */
 
 static bool same_stack(const struct uw_stack *a, const struct uw_stack *b)
@@ -434,9 +479,10 @@ int main(void)
 	compare("signal", space, worker, &captured, 1);
 
 	test_many_at_once_have_the_same_frames(space, worker, &plain, &captured);
-
 	free((void *)plain.region.bytes);
 	free((void *)captured.region.bytes);
+	test_a_coroutine_ends_where_it_begins(space, worker);
+
 	uw_worker_free(worker);
 	uw_space_free(space);
 	while (n_names)
