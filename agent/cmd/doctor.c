@@ -286,7 +286,7 @@ static void check_programs(struct doctor *doctor)
 		    error);
 	else
 		say(doctor, "capture program", OK, "loads into the kernel");
-	if (live_bpf_attach(bpf, events.n - 1, -1, error))
+	if (live_bpf_attach(bpf, events.n - 1, -1, -1, error))
 		say(doctor, "waiting threads", PARTLY, "--off-cpu does not work: %s", error);
 	else
 		say(doctor, "waiting threads", OK, "tp_btf/sched_switch");

@@ -33,6 +33,7 @@
 #define FREQUENCY_MAX 50000u
 #define PID_BITS      (4u << 20) /* PID_MAX_LIMIT */
 #define TICK_NS	      (200 * MS)
+#define CPUS_NS	      (1000 * MS) /* between two looks for CPUs that came or went */
 #define MS	      ((uint64_t)1000000)
 
 /*
@@ -89,6 +90,10 @@ struct live {
 	int n_cpus;
 	bool stopped, flushed;
 	uint64_t stopped_ns;
+
+	int *online, *only; /* CPUs that are recorded, and that may be: NULL: all */
+	size_t n_online, n_only;
+	uint64_t looked_ns; /* when they were last looked for */
 
 	uint8_t *wanted; /* a bit a pid; NULL: all */
 	uint64_t all_gone_ns;
@@ -703,6 +708,27 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 	return 0;
 }
 
+/* CPUs come and go: a machine sleeps, a virtual one grows. */
+static int watch_cpus(struct live *live, uint64_t now)
+{
+	size_t n = 0;
+	int *cpus, err;
+
+	if (live->stopped || now < live->looked_ns + CPUS_NS)
+		return 0;
+	live->looked_ns = now;
+	if (live_cpus_online(&cpus, &n))
+		return 0;
+	err = 0;
+	if (n != live->n_online || memcmp(cpus, live->online, n * sizeof(*cpus)) != 0)
+		err = source_live_set_cpus(&live->base, cpus, n);
+	free(cpus);
+	if (err && !live->base.error[0])
+		(void)snprintf(live->base.error, sizeof(live->base.error),
+			       "CPUs that came or went: %s", strerror(-err));
+	return err;
+}
+
 static int live_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct live *live = (struct live *)source;
@@ -739,7 +765,9 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		}
 		now = clock_ns(CLOCK_MONOTONIC);
 		watch_wanted(live, now);
-		err = drain(live);
+		err = watch_cpus(live, now);
+		if (!err)
+			err = drain(live);
 		if (err)
 			return err;
 	}
@@ -763,6 +791,8 @@ static void live_close(struct source *source)
 	hash_fini(&live->by_cgroup);
 	free(live->cgroups);
 	free(live->cpus);
+	free(live->online);
+	free(live->only);
 	free(live->tids);
 	free(live->slots);
 	free(live->wanted);
@@ -872,6 +902,19 @@ static void fill_info(struct live *live)
 	info->red_zone = true;
 }
 
+/* Also again, where rings have come: those that are watched stay so. */
+static int watch_sideband(struct live *live)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	for (size_t i = 0; i < live_sideband_n_fds(live->sideband); i++)
+		if (epoll_ctl(live->epoll, EPOLL_CTL_ADD, live_sideband_fd(live->sideband, i),
+			      &event) &&
+		    errno != EEXIST)
+			return -errno;
+	return 0;
+}
+
 static int watch_fds(struct live *live)
 {
 	/* Edge: samples may wait in the ring for their time without being new. */
@@ -881,11 +924,7 @@ static int watch_fds(struct live *live)
 	if (live->epoll < 0 ||
 	    epoll_ctl(live->epoll, EPOLL_CTL_ADD, live_bpf_ring_fd(live->bpf), &event))
 		return -errno;
-	for (size_t i = 0; i < live_sideband_n_fds(live->sideband); i++)
-		if (epoll_ctl(live->epoll, EPOLL_CTL_ADD, live_sideband_fd(live->sideband, i),
-			      &event))
-			return -errno;
-	return 0;
+	return watch_sideband(live);
 }
 
 static int fill_events(struct live *live)
@@ -901,54 +940,40 @@ static int fill_events(struct live *live)
 	return 0;
 }
 
-static bool is_among(const int *cpus, size_t n, int cpu)
+static void say_event(const struct live_event *e, int err, char *error)
 {
-	for (size_t i = 0; i < n; i++)
-		if (cpus[i] == cpu)
-			return true;
-	return !n;
-}
-
-/* One perf event a CPU. */
-static int start_sampling(struct live *live, size_t i, const struct source_live_options *options,
-			  char *error)
-{
-	const struct live_event *e = &live->events.events[i];
-	size_t n_cpus = 0, n_started = 0;
-	int *cpus = NULL, err = live_cpus_online(&cpus, &n_cpus);
-
-	for (size_t c = 0; !err && c < n_cpus; c++) {
-		int fd;
-
-		if (!is_among(options->cpus, options->n_cpus, cpus[c]))
-			continue;
-		fd = live_perf_open(&e->attr, cpus[c]);
-		if (fd == -ENODEV) /* gone offline since the list was read */
-			continue;
-		if (fd < 0) {
-			err = fd;
-			break;
-		}
-		err = live_bpf_attach(live->bpf, i, fd, error);
-		if (err) {
-			free(cpus);
-			return err;
-		}
-		n_started++;
-	}
-	free(cpus);
-	if (!err && !n_started)
-		err = -ENODEV;
 	if (err == -ENOENT || err == -EOPNOTSUPP)
 		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: this machine does not have it",
 			       e->info.name);
-	else if (err)
+	else
 		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: %s%s", e->info.name,
 			       strerror(-err), live_hint(err));
+}
+
+/* The events that are counted by CPU; -ENODEV: it has gone offline. */
+static int start_cpu(struct live *live, int cpu, char *error)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < live->events.n; i++) {
+		const struct live_event *e = &live->events.events[i];
+		int fd;
+
+		if (e->kind != LIVE_EVENT_SAMPLED)
+			continue;
+		fd = live_perf_open(&e->attr, cpu);
+		if (fd >= 0) {
+			err = live_bpf_attach(live->bpf, i, cpu, fd, error);
+			continue;
+		}
+		err = fd;
+		say_event(e, err, error);
+	}
 	return err;
 }
 
-static int start_events(struct live *live, const struct source_live_options *options, char *error)
+/* … and those of all. */
+static int start_everywhere(struct live *live, char *error)
 {
 	int err = 0;
 
@@ -956,20 +981,67 @@ static int start_events(struct live *live, const struct source_live_options *opt
 		const struct live_event *e = &live->events.events[i];
 		int fd = -1;
 
-		if (e->kind == LIVE_EVENT_SAMPLED) {
-			err = start_sampling(live, i, options, error);
+		if (e->kind == LIVE_EVENT_SAMPLED)
 			continue;
-		}
 		if (e->kind == LIVE_EVENT_TRACEPOINT) {
-			fd = live_perf_open(&e->attr, 0);
+			fd = live_perf_open(&e->attr, live->online[0]);
 			if (fd < 0) {
-				(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: %s%s",
-					       e->info.name, strerror(-fd), live_hint(fd));
+				say_event(e, fd, error);
 				return fd;
 			}
 		}
-		err = live_bpf_attach(live->bpf, i, fd, error);
+		err = live_bpf_attach(live->bpf, i, -1, fd, error);
 	}
+	return err;
+}
+
+static bool is_among(const int *cpus, size_t n, int cpu)
+{
+	for (size_t i = 0; i < n; i++)
+		if (cpus[i] == cpu)
+			return true;
+	return false;
+}
+
+/* cpus is taken over; *n_new: how many of them began to be sampled. */
+static int change_cpus(struct live *live, int *cpus, size_t n, size_t *n_new, char *error)
+{
+	int err = 0;
+
+	*n_new = 0;
+	for (size_t i = 0; i < live->n_online; i++)
+		if (!is_among(cpus, n, live->online[i]))
+			live_bpf_detach_cpu(live->bpf, live->online[i]);
+	for (size_t i = 0; !err && i < n; i++) {
+		if (is_among(live->online, live->n_online, cpus[i]) ||
+		    (live->only && !is_among(live->only, live->n_only, cpus[i])))
+			continue;
+		err = start_cpu(live, cpus[i], error);
+		if (err == -ENODEV) /* gone since the list was read: the next look will say */
+			err = 0;
+		else
+			++*n_new;
+	}
+	free(live->online);
+	live->online = cpus;
+	live->n_online = n;
+	return err;
+}
+
+static int start_events(struct live *live, char *error)
+{
+	size_t n = 0, n_new;
+	int *cpus = NULL, err = live_cpus_online(&cpus, &n);
+
+	if (!err)
+		err = change_cpus(live, cpus, n, &n_new, error);
+	if (!err && !n_new) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "none of the CPUs asked for is online");
+		err = -ENODEV;
+	}
+	if (!err)
+		err = start_everywhere(live, error);
+	live->looked_ns = clock_ns(CLOCK_MONOTONIC);
 	return err;
 }
 
@@ -1065,7 +1137,13 @@ static int open_all(struct live *live, const struct source_live_options *options
 		return err;
 	live->n_cpus = live_bpf_n_cpus(live->bpf);
 	live->cpus = calloc((size_t)live->n_cpus, sizeof(*live->cpus));
-	err = live->cpus ? fill_events(live) : -ENOMEM;
+	if (options->n_cpus) {
+		live->only = calloc(options->n_cpus, sizeof(*live->only));
+		if (live->only)
+			memcpy(live->only, options->cpus, options->n_cpus * sizeof(*live->only));
+		live->n_only = options->n_cpus;
+	}
+	err = live->cpus && (live->only || !live->n_only) ? fill_events(live) : -ENOMEM;
 	if (!err)
 		err = live_ring_init(&live->ring, live_bpf_ring_fd(live->bpf),
 				     live_bpf_ring_size(live->bpf));
@@ -1094,7 +1172,37 @@ static int open_all(struct live *live, const struct source_live_options *options
 		(void)snprintf(error, LIVE_ERROR_SIZE, "/proc: %s", strerror(-err));
 		return err;
 	}
-	return start_events(live, options, error);
+	return start_events(live, error);
+}
+
+int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
+{
+	struct live *live = (struct live *)source;
+	bool any_new = false;
+	int *copy, err;
+	size_t n_new;
+
+	if (!n)
+		return -EINVAL;
+	copy = calloc(n, sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, cpus, n * sizeof(*copy));
+	for (size_t i = 0; i < n; i++)
+		any_new |= !is_among(live->online, live->n_online, cpus[i]);
+	/* New ones first tell of mappings, then are made up for, then are sampled. */
+	err = drain(live);
+	if (!err)
+		err = live_sideband_set_cpus(live->sideband, cpus, n);
+	if (!err)
+		err = watch_sideband(live);
+	if (!err && any_new)
+		err = live_inventory(is_wanted, live, enqueue, live);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	return change_cpus(live, copy, n, &n_new, source->error);
 }
 
 int source_live_open(const struct source_live_options *options, struct source **out, char *error)

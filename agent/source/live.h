@@ -52,4 +52,11 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 int source_live_totals(struct source *source, struct live_totals *totals);
 int source_live_n_cpus(struct source *source);
 
+/*
+ * From here on these CPUs are recorded, as if the others had gone offline: the
+ * source itself does this every second with those that are online.  What happened
+ * on new ones before is made up for by a look at all processes.
+ */
+int source_live_set_cpus(struct source *source, const int *cpus, size_t n);
+
 #endif

@@ -40,6 +40,7 @@
 
 struct attached {
 	struct bpf_link *link;
+	int cpu;   /* -1: all */
 	int clock; /* to be stopped by itself: its program ends with it; -1: detach */
 };
 
@@ -348,7 +349,7 @@ static struct bpf_link *attach_probe(struct bpf_program *program, size_t i,
 	return bpf_program__attach_uprobe_opts(program, -1, e->file, e->off, &options);
 }
 
-int live_bpf_attach(struct live_bpf *bpf, size_t i, int fd, char *error)
+int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error)
 {
 	const struct live_event *e = &bpf->events->events[i];
 	struct capture *s = bpf->skeleton;
@@ -389,8 +390,21 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int fd, char *error)
 		return fail(error, err, step);
 	}
 	bpf->attached[bpf->n_attached++] =
-		(struct attached){ link, e->kind == LIVE_EVENT_SAMPLED ? fd : -1 };
+		(struct attached){ link, cpu, e->kind == LIVE_EVENT_SAMPLED ? fd : -1 };
 	return 0;
+}
+
+void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < bpf->n_attached; i++) {
+		if (bpf->attached[i].cpu == cpu)
+			(void)bpf_link__destroy(bpf->attached[i].link);
+		else
+			bpf->attached[kept++] = bpf->attached[i];
+	}
+	bpf->n_attached = kept;
 }
 
 void live_bpf_stop(struct live_bpf *bpf)

@@ -36,11 +36,12 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 void live_bpf_free(struct live_bpf *bpf); /* detaches; NULL is fine */
 
 /*
- * From here on event i of the options brings the program to run: on the CPU whose
- * perf event fd is, of a tracepoint on all, and of the others without any (-1).
- * bpf owns fd, also on failure.
+ * From here on event i of the options brings the program to run: on cpu, whose
+ * perf event fd is, of a tracepoint on all (-1), and of the others without any fd
+ * (-1).  bpf owns fd, also on failure.
  */
-int live_bpf_attach(struct live_bpf *bpf, size_t i, int fd, char *error);
+int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error);
+void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu); /* it has gone offline */
 /* The program runs no more, anywhere, when this returns. */
 void live_bpf_stop(struct live_bpf *bpf);
 

@@ -4,6 +4,7 @@
  */
 #include "agent/source/live.h"
 #include "agent/source/live_event.h"
+#include "agent/source/live_perf.h"
 #include "schema/capture.h"
 
 #include "tests/check.h"
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -611,6 +613,79 @@ static void test_waiting_ends_in_time_and_costs_nothing(void)
 	source_close(source);
 }
 
+static pid_t start_on(int cpu)
+{
+	cpu_set_t before, set;
+	pid_t pid;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)cpu, &set);
+	(void)sched_getaffinity(0, sizeof(before), &before);
+	CHECK(!sched_setaffinity(0, sizeof(set), &set), "the CPU is ours");
+	pid = start_ready("spin", NULL).pid;
+	(void)sched_setaffinity(0, sizeof(before), &before);
+	return pid;
+}
+
+/* A CPU that goes is missed; when it comes back, so is nothing that happened meanwhile. */
+static void test_cpus_come_and_go(void)
+{
+	const struct source_live_options options = { .frequency_hz = 499 };
+	uint64_t n_before = 0, n_after = 0, n_born = 0, n_born_mapped = 0, until;
+	pid_t old, born = 0;
+	struct state state = { .ordered = true };
+	struct source *source;
+	struct event event;
+	char error[512];
+	int *cpus, last, rc;
+	bool gone = false;
+	size_t n;
+
+	CHECK(!live_cpus_online(&cpus, &n), "CPUs");
+	last = cpus[n - 1];
+	if (n < 2) {
+		free(cpus);
+		return;
+	}
+	old = start_on(last);
+	CHECK(!source_live_open(&options, &source, error), "open");
+	until = now_ms() + 15000;
+	while ((n_before < 20 || n_after < 20 || n_born < 20) && now_ms() < until) {
+		rc = source_next(source, &event, 100);
+		if (rc != 1 && rc != -EAGAIN)
+			break;
+		if (!gone && n_before >= 20) {
+			CHECK(!source_live_set_cpus(source, cpus, n - 1), "the last one goes");
+			gone = true;
+			/* Nobody tells of this one: it is found when the CPU is there again. */
+			born = start_on(last);
+		}
+		if (rc != 1)
+			continue;
+		follow(&state, &event);
+		if (event.type != EVENT_SAMPLE)
+			continue;
+		n_before += !gone && event.pid == (uint32_t)old;
+		n_after += gone && event.pid == (uint32_t)old;
+		if (born && event.pid == (uint32_t)born) {
+			n_born++;
+			n_born_mapped += find(&state, event.pid,
+					      event.sample.regs.value[UW_X86_64_RIP]) != NULL;
+		}
+	}
+	(void)printf("CPU %d: %" PRIu64 " samples before it went, %" PRIu64
+		     " after it came, %" PRIu64 " of one born meanwhile\n",
+		     last, n_before, n_after, n_born);
+	CHECK(n_before >= 20 && n_after >= 20, "it is sampled before and after");
+	CHECK(n_born >= 20 && n_born_mapped == n_born, "what was born meanwhile is known");
+	CHECK(state.ordered, "events stay in order");
+	source_close(source);
+	free(state.known);
+	free(cpus);
+	end(old);
+	end(born);
+}
+
 static void test_bad_options_are_refused(void)
 {
 	int32_t nobody = 4194304; /* above every pid */
@@ -645,6 +720,7 @@ int main(int argc, char **argv)
 	}
 	test_bad_options_are_refused();
 	test_waiting_ends_in_time_and_costs_nothing();
+	test_cpus_come_and_go();
 	test_a_process_that_has_ended_ends_the_stream();
 	test_registers_and_stack_are_those_of_the_thread("spin");
 	test_registers_and_stack_are_those_of_the_thread("hole");
