@@ -94,6 +94,8 @@ struct perfdata {
 #define HEAD_MAPPED 512u
 #define HEAD_READ   2048u
 
+static const char cut_short[] = "the file was cut short while it was read, or its disk failed";
+
 /* What queue entries say about a record: see entry_of(). */
 #define ENTRY_COPIED	  1u
 #define ENTRY_SIZE(order) ((uint32_t)((order) >> 1 & 0xffff))
@@ -645,7 +647,7 @@ static void deliver(struct perfdata *p, const struct perfdata_entry *entry)
 			n = count_lost(p, &record, n);
 	}
 	if (n >= 0 && atomic_exchange(&p->window.mapped.cut, false))
-		damage(p, -EBADMSG, off, "the file was cut short while it was read");
+		damage(p, -EBADMSG, off, "%s", cut_short);
 	if (n < 0) {
 		damage(p, n, off, "a record of type %u contradicts itself", record.type);
 		n = record.type == PERF_RECORD_SAMPLE;
@@ -663,6 +665,15 @@ static void release_held(struct perfdata *p)
 	p->held = NULL;
 }
 
+/* Of a page that is still there in part, the rest reads as zeros without a word. */
+static void check_size(struct perfdata *p)
+{
+	struct stat st;
+
+	if (p->seekable && !fstat(p->fd, &st) && (uint64_t)st.st_size < p->file_size)
+		damage(p, -EBADMSG, (uint64_t)st.st_size, "%s", cut_short);
+}
+
 /* What was lost without a record that says so where it happened. */
 static bool deliver_lost(struct perfdata *p)
 {
@@ -672,6 +683,7 @@ static bool deliver_lost(struct perfdata *p)
 	if (p->told_lost)
 		return false;
 	p->told_lost = true;
+	check_size(p);
 	if (counted)
 		set_lost(&p->next[p->n_next++], EVENT_LOST_RING_FULL, counted);
 	if (p->torn_sample)

@@ -1054,6 +1054,44 @@ static void test_any_bytes_may_be_wrong(void)
 	free(records.at);
 }
 
+/* Records may already be queued, and stacks be about to be looked at, when the end goes. */
+static void test_a_file_may_be_cut_while_it_is_read(void)
+{
+	enum { N = 3000 };
+
+	for (size_t left = 0; left < 3; left++) {
+		struct source *source = NULL;
+		struct bytes b = { 0 }, file;
+		struct event event;
+		uint64_t n = 0;
+		size_t size;
+		int fd, kept, rc;
+
+		for (uint32_t i = 0; i < N; i++)
+			put_plain_sample(&b, i, 100 + i);
+		file = make_file(&plain, 1, NULL, &b, NULL);
+		size = file.size;
+		fd = as_file(file.at, size);
+		kept = dup(fd);
+		CHECK(!source_perfdata_open(fd, "cut", &source, error), error);
+		rc = source ? source_next(source, &event, -1) : -1;
+		CHECK(rc == 1, "the first");
+		/* Nothing is left, or half, or all but a byte. */
+		CHECK(!ftruncate(kept, (off_t)(left == 2 ? size - 1 : left * size / 2)), "cut");
+		for (; rc == 1; n++)
+			rc = source_next(source, &event, -1);
+		CHECK(rc == -EBADMSG && n <= N + 2, "told at the end");
+		CHECK(source && (strstr(source->error, "cut short") ||
+				 strstr(source->error, "no record where one must be") ||
+				 strstr(source->error, "changed while it was read")),
+		      source ? source->error : "open");
+		source_close(source);
+		(void)close(kept);
+		free(file.at);
+		free(b.at);
+	}
+}
+
 int main(void)
 {
 	test_memory_is_bounded_without_rounds(); /* first, while memory is small */
@@ -1073,5 +1111,6 @@ int main(void)
 	test_a_file_may_end_anywhere();
 	test_a_file_may_lack_its_end();
 	test_any_bytes_may_be_wrong();
+	test_a_file_may_be_cut_while_it_is_read();
 	return check_done();
 }
