@@ -54,6 +54,14 @@ int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out
  */
 int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_symbol *out);
 
+/*
+ * A table as bytes to keep (schema/symbols.h), and back.  key says which file it is of; it comes
+ * back with the same key only.  The caller frees *blob; unpacking takes blob (from malloc) over and
+ * frees it on failure too.  -EBADMSG damaged, -ENOTSUP of another version, -ENOENT of another key.
+ */
+int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, size_t *size);
+int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **out);
+
 /* ---- the kernel's symbols ------------------------------------------------ */
 
 struct sym_kernel;

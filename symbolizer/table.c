@@ -38,13 +38,6 @@
 _Static_assert(NAME_MAX_BYTES + 1 < UNMEASURED, "a length fits beside the rank");
 _Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
 
-struct sym_table {
-	struct sym_entry *entries;
-	size_t n_entries;
-	char *names;
-	int damage;
-};
-
 /* ---- collecting ---------------------------------------------------------- */
 
 int sym_builder_left_out(struct sym_builder *b, int err)
@@ -640,6 +633,7 @@ static int open_image(const struct sym_image *image, struct sym_table **out)
 	table->n_entries = b.n_entries;
 	names = b.names_size ? realloc(b.names, b.names_size) : NULL;
 	table->names = names ? names : b.names;
+	table->names_size = b.names_size;
 	table->damage = b.damage;
 	b.entries = NULL;
 	b.names = NULL;
@@ -680,8 +674,12 @@ void sym_table_free(struct sym_table *table)
 {
 	if (!table)
 		return;
-	free(table->entries);
-	free(table->names);
+	if (table->blob) {
+		free(table->blob);
+	} else {
+		free(table->entries);
+		free(table->names);
+	}
 	free(table);
 }
 

@@ -28,6 +28,15 @@ struct sym_entry {
 };
 #define SYM_ENTRY_OPEN ((uint32_t)1 << 31)
 
+struct sym_table {
+	struct sym_entry *entries; /* owned, as are the names, unless they lie in the blob */
+	size_t n_entries;
+	char *names;
+	size_t names_size;
+	int damage;
+	void *blob; /* owned; NULL: it was read from a file */
+};
+
 struct sym_builder {
 	struct sym_entry *entries; /* owned */
 	size_t n_entries, room;

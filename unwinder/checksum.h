@@ -2,9 +2,6 @@
 #ifndef UNWINDER_CHECKSUM_H
 #define UNWINDER_CHECKSUM_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-uint64_t uw_checksum(const void *data, size_t size, uint64_t seed);
+#include "unwinder/unwinder.h" /* uw_checksum, which keepers of blobs need too */
 
 #endif

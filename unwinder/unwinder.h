@@ -164,6 +164,9 @@ size_t uw_rows_procs(const struct uw_rows *rows);
 void uw_rows_proc(const struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end);
 int uw_rows_function(const struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end);
 
+/* XXH64, as kept blobs are checked by: against accidents; who means harm can compute it too. */
+uint64_t uw_checksum(const void *data, size_t size, uint64_t seed);
+
 /* Compiles objects one by one on a thread of its own. */
 struct uw_builder;
 int uw_builder_new(struct uw_builder **out);

@@ -27,7 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS UINT64_C(1000000000)
+#define KEEP_LIMIT_NS UINT64_C(3000000000) /* for the store, once the result is out */
+#define SECOND_NS     UINT64_C(1000000000)
 
 static const char help[] =
 	"usage: offwind record [OPTION]… [-a | -p PID[,PID…] | [--] COMMAND [ARG]…]\n"
@@ -407,6 +408,7 @@ static int set_up(struct recorder *r)
 		if (!err) {
 			writing.info = &r->source->info;
 			writing.opener = pipeline_opener(r->pipeline);
+			writing.store = r->store;
 			if (o->rotate_ns)
 				writing.folder = o->path;
 			else
@@ -508,6 +510,7 @@ static int record(const struct options *options)
 	if (began && options->stats_path)
 		stats_err = stats_write(r.stats, options->stats_path);
 	pipeline_free(r.pipeline);
+	store_work(r.store, KEEP_LIMIT_NS);
 	store_close(r.store);
 	opener_free(r.opener);
 	stats_free(r.stats);

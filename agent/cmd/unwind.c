@@ -177,6 +177,8 @@ static int unwind_input(struct job *job, const char *path)
 		err = names_new(pipeline_opener(pipeline), &source->info, job->demangle,
 				&job->names);
 	if (!err)
+		names_store(job->names, job->pipeline.store);
+	if (!err)
 		err = read_all(job, source, pipeline);
 	if (!err && job->pipeline.fold)
 		err = fold_into(job, &source->info, pipeline);

@@ -140,6 +140,7 @@ int writer_new(const struct writer_options *options, struct writer **out)
 		free(w);
 		return err;
 	}
+	names_store(w->names, options->store);
 	(void)pthread_mutex_init(&w->lock, NULL);
 	(void)pthread_cond_init(&w->changed, NULL);
 	err = -pthread_create(&w->thread, NULL, run, w);

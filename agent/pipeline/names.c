@@ -5,6 +5,7 @@
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/process/modules.h"
+#include "agent/store/store.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
@@ -29,12 +30,15 @@ struct known {		    /* a symbol whose names are in the pool already */
 struct module_symbols {
 	bool tried;
 	struct sym_table *table; /* NULL: none */
-	const char *base;	 /* name for people */
+	const struct module *module;
+	bool stored;	  /* it came out of the store */
+	const char *base; /* name for people */
 };
 
 struct names {
 	struct opener *opener;
 	const struct source_info *info;
+	struct store *store; /* borrowed; NULL: none */
 	bool demangle;
 	struct module_symbols *modules; /* by module id */
 	size_t n_modules;
@@ -64,12 +68,37 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 	return 0;
 }
 
+void names_store(struct names *names, struct store *store)
+{
+	names->store = store;
+}
+
+static void file_of(const struct module *module, struct store_file *out)
+{
+	size_t size;
+
+	store_file_of(module_image(module, &size) ? -1 : module_fd(module), module_elf_off(module),
+		      module->path, out);
+}
+
+static void free_symbols(struct names *names, struct module_symbols *symbols)
+{
+	struct store_file file;
+
+	if (!symbols->table || symbols->stored || !names->store) {
+		sym_table_free(symbols->table);
+		return;
+	}
+	file_of(symbols->module, &file);
+	store_want_symbols(names->store, &file, &symbols->module->build_id, symbols->table);
+}
+
 void names_free(struct names *names)
 {
 	if (!names)
 		return;
 	for (size_t i = 0; i < names->n_modules; i++)
-		sym_table_free(names->modules[i].table);
+		free_symbols(names, &names->modules[i]);
 	free(names->modules);
 	sym_kernel_free(names->kept);
 	sym_kernel_free(names->kernel);
@@ -96,8 +125,10 @@ static struct module_symbols *symbols_of(struct names *names, const struct modul
 	return &names->modules[module->id];
 }
 
-static void open_symbols(const struct module *module, struct module_symbols *symbols)
+static void open_symbols(struct names *names, const struct module *module,
+			 struct module_symbols *symbols)
 {
+	struct store_file file;
 	const char *slash = strrchr(module->path, '/');
 	size_t image_size;
 	const void *image = module_image(module, &image_size);
@@ -107,6 +138,14 @@ static void open_symbols(const struct module *module, struct module_symbols *sym
 	symbols->base = slash && slash[1] ? slash + 1 : module->path;
 	if (module->state != MODULE_USABLE)
 		return;
+	symbols->module = module;
+	if (names->store) {
+		file_of(module, &file);
+		symbols->stored = !store_find_symbols(names->store, &file, &module->build_id,
+						      &symbols->table);
+		if (symbols->stored)
+			return;
+	}
 	if (image)
 		err = sym_table_open_image(image, image_size, &symbols->table);
 	else if (fd >= 0)
@@ -293,7 +332,7 @@ static void name_user(struct names *names, struct cached *c)
 	if (!symbols)
 		return;
 	if (!symbols->tried)
-		open_symbols(c->module, symbols);
+		open_symbols(names, c->module, symbols);
 	c->in = symbols->base;
 	if (!symbols->table || sym_table_find(symbols->table, c->addr, &symbol)) {
 		uint64_t end;

@@ -10,6 +10,7 @@
 
 struct names;
 struct opener;
+struct store;
 
 struct name {
 	const char *function;	 /* demangled, sanitised; NULL: unknown */
@@ -23,6 +24,8 @@ struct name {
 /* Both are borrowed; info is read again as it becomes fuller. */
 int names_new(struct opener *opener, const struct source_info *info, bool demangle,
 	      struct names **out);
+/* From now on symbols come out of store where it has them, and go there; borrowed. */
+void names_store(struct names *names, struct store *store);
 void names_free(struct names *names); /* NULL is fine */
 
 /* Fills all of *out; function NULL where nothing names it.  Borrowed for the life of names. */

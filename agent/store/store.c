@@ -5,7 +5,9 @@
 #include "agent/log.h"
 #include "agent/store/db.h"
 #include "schema/procs.h"
+#include "schema/symbols.h"
 #include "schema/table.h"
+#include "symbolizer/symbolizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -40,6 +42,12 @@ enum statement {
 	OLDEST,
 	DROP_OBJECT,
 	FORGET,
+	FORGET_SYMBOLS,
+	FIND_SYMBOLS,
+	ADD_SYMBOLS,
+	USED_SYMBOLS,
+	DROP_SYMBOLS,
+	OLDEST_SYMBOLS,
 	STATEMENTS
 };
 
@@ -67,6 +75,17 @@ static const char *const sql[STATEMENTS] = {
 	[USED_BYTES] = "SELECT (page_count - freelist_count) * page_size"
 		       " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
 	[OLDEST] = "SELECT id FROM objects ORDER BY last_used, uses LIMIT 1",
+	[FORGET_SYMBOLS] = "DELETE FROM symbols WHERE last_used < ?1",
+	[FIND_SYMBOLS] = "SELECT id, symbols, last_used FROM symbols WHERE dev = ?1 AND ino = ?2"
+			 " AND elf_off = ?3 AND reader = ?4",
+	[ADD_SYMBOLS] = "INSERT OR REPLACE INTO symbols (dev, ino, elf_off, reader, file_size,"
+			" mtime_ns, ctime_ns, build_id, path, last_used, n, size, symbols)"
+			" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+	[USED_SYMBOLS] = "UPDATE symbols SET last_used = ?2 WHERE id = ?1",
+	[DROP_SYMBOLS] = "DELETE FROM symbols WHERE id = ?1",
+	[OLDEST_SYMBOLS] = "SELECT id FROM symbols WHERE last_used <="
+			   " (SELECT ifnull(min(last_used), 9e18) FROM objects)"
+			   " ORDER BY last_used LIMIT 1",
 	[FORGET] = "DELETE FROM objects WHERE last_used < ?1",
 	[DROP_OBJECT] = "DELETE FROM objects WHERE id = ?1",
 };
@@ -77,9 +96,16 @@ struct wanted {
 	char *path; /* owned; file.path is it */
 };
 
+struct wanted_symbols {
+	struct sym_table *table; /* owned */
+	struct store_file file;
+	char *path; /* owned; file.path is it */
+	struct uw_build_id build_id;
+};
+
 struct used {
-	int64_t object;
-	char *path; /* owned */
+	int64_t object; /* or, without a path, symbols */
+	char *path;	/* owned */
 };
 
 struct store {
@@ -95,6 +121,8 @@ struct store {
 	struct store_counters counters;
 	struct wanted *wanted;
 	size_t n_wanted, room_wanted;
+	struct wanted_symbols *symbols;
+	size_t n_symbols, room_symbols;
 	struct used *used;
 	size_t n_used, room_used;
 };
@@ -305,12 +333,13 @@ static void mark_used(struct store *s)
 	if (err == -EBUSY)
 		return;
 	for (size_t i = 0; i < s->n_used && !err; i++) {
-		stmt = statement(s, MARK_USED, &err);
+		stmt = statement(s, s->used[i].path ? MARK_USED : USED_SYMBOLS, &err);
 		if (!stmt)
 			break;
 		(void)sqlite3_bind_int64(stmt, 1, s->used[i].object);
 		(void)sqlite3_bind_int64(stmt, 2, time(NULL));
-		(void)sqlite3_bind_text(stmt, 3, s->used[i].path, -1, SQLITE_STATIC);
+		if (s->used[i].path)
+			(void)sqlite3_bind_text(stmt, 3, s->used[i].path, -1, SQLITE_STATIC);
 		err = step(stmt);
 		release(stmt);
 	}
@@ -326,6 +355,11 @@ static void forget_wanted(struct store *s)
 		free(s->wanted[i].path);
 	}
 	s->n_wanted = 0;
+	for (size_t i = 0; i < s->n_symbols; i++) {
+		sym_table_free(s->symbols[i].table);
+		free(s->symbols[i].path);
+	}
+	s->n_symbols = 0;
 }
 
 void store_close(struct store *s)
@@ -342,19 +376,21 @@ void store_close(struct store *s)
 	for (int i = 0; i < STATEMENTS; i++)
 		(void)sqlite3_finalize(s->statements[i]);
 	/* What stays in the log, the next one to open the store would read first. */
-	if (c->kept && s->db && !s->read_only)
+	if ((c->kept || c->symbols_kept) && s->db && !s->read_only)
 		(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
 						NULL);
 	(void)sqlite3_close(s->db);
 	log_debug("%s: %" PRIu64 " tables found, %" PRIu64 " not there; %" PRIu64
 		  " compiled, %" PRIu64 " kept, %" PRIu64 " damaged, %" PRIu64 " evicted, %" PRIu64
-		  " failures; call-frame information parsed %" PRIu64 " times",
+		  " failures; call-frame information parsed %" PRIu64 " times; symbols of %" PRIu64
+		  " files found, %" PRIu64 " kept",
 		  s->path, c->found, c->missing, c->built, c->kept, c->damaged, c->evicted,
-		  c->failed, c->parsed);
+		  c->failed, c->parsed, c->symbols_found, c->symbols_kept);
 	if (c->failed > 1)
 		log_warning("%s: %" PRIu64 " times something went wrong", s->path, c->failed);
 	pthread_mutex_destroy(&s->lock);
 	free(s->wanted);
+	free(s->symbols);
 	free(s->used);
 	free(s->path);
 	free(s);
@@ -515,7 +551,7 @@ static void remember_used(struct store *s, int64_t id, const char *path)
 	struct used *used;
 
 	for (size_t i = 0; i < s->n_used; i++)
-		if (s->used[i].object == id)
+		if (s->used[i].object == id && s->used[i].path)
 			return;
 	if (array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
 		return;
@@ -599,10 +635,15 @@ static int evict(struct store *s, uint64_t budget, int64_t spare)
 	/* Some more, so that not every insertion has to. */
 	budget -= budget / 10;
 	while (!err && (uint64_t)bytes > budget) {
-		err = ask(s, OLDEST, &id);
-		if (err || id == spare)
-			break;
-		err = run(s, DROP_OBJECT, &id, 1);
+		err = ask(s, OLDEST_SYMBOLS, &id);
+		if (!err) {
+			err = run(s, DROP_SYMBOLS, &id, 1);
+		} else if (err == -ENOENT) {
+			err = ask(s, OLDEST, &id);
+			if (err || id == spare)
+				break;
+			err = run(s, DROP_OBJECT, &id, 1);
+		}
 		s->counters.evicted += !err;
 		if (!err)
 			err = ask(s, USED_BYTES, &bytes);
@@ -847,10 +888,161 @@ int store_forget(struct store *s, int64_t before, uint64_t *n)
 	pthread_mutex_lock(&s->lock);
 	err = begin(s);
 	if (!err)
-		err = end(s, run(s, FORGET, &before, 1));
+		err = run(s, FORGET, &before, 1);
 	*n = err ? 0 : (uint64_t)sqlite3_changes(s->db);
+	if (!err)
+		err = run(s, FORGET_SYMBOLS, &before, 1);
+	if (s->db)
+		err = end(s, err);
 	pthread_mutex_unlock(&s->lock);
 	return err;
+}
+
+/* ---- symbols ---------------------------------------------------------------------- */
+
+/* What the blob is known by: the row it stands in. */
+static uint64_t symbols_key(const struct store_file *f, const struct uw_build_id *id)
+{
+	return (uint64_t)check_of(f, id, 0, &(struct uw_identity){ .size = SYMBOLS_READER });
+}
+
+static int find_symbols(struct store *s, const struct store_file *f, const struct uw_build_id *id,
+			struct sym_table **out)
+{
+	const int64_t key[] = { (int64_t)f->dev, (int64_t)f->ino, (int64_t)f->elf_off,
+				SYMBOLS_READER };
+	int64_t row = 0;
+	sqlite3_stmt *stmt;
+	size_t size;
+	void *blob;
+	int err;
+
+	stmt = statement(s, FIND_SYMBOLS, &err);
+	if (!stmt)
+		return err;
+	for (int i = 0; i < 4; i++)
+		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
+	err = step(stmt);
+	if (err == 1) {
+		row = sqlite3_column_int64(stmt, 0);
+		blob = copy_blob(stmt, 1, &size);
+		err = blob ? sym_table_unpack(blob, size, symbols_key(f, id), out) : -ENOMEM;
+		if (!err &&
+		    !array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
+			s->used[s->n_used++] = (struct used){ .object = row };
+	} else if (!err) {
+		err = -ENOENT;
+	}
+	release(stmt);
+	/* Of a file that has changed since, it will be replaced. */
+	if (err == -EBADMSG || err == -ENOTSUP) {
+		s->counters.damaged++;
+		if (!s->read_only)
+			(void)run(s, DROP_SYMBOLS, &row, 1);
+		err = -ENOENT;
+	}
+	return err;
+}
+
+int store_find_symbols(struct store *s, const struct store_file *file,
+		       const struct uw_build_id *build_id, struct sym_table **out)
+{
+	int err = -ENOENT;
+
+	if (!s || !file->known)
+		return err;
+	pthread_mutex_lock(&s->lock);
+	if (s->db && !gave_up(s)) {
+		err = find_symbols(s, file, build_id, out);
+		s->counters.symbols_found += !err;
+		if (err && err != -ENOENT)
+			err = failed(s, "look symbols up", err);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+void store_want_symbols(struct store *s, const struct store_file *file,
+			const struct uw_build_id *build_id, struct sym_table *table)
+{
+	struct wanted_symbols *w;
+	char *path;
+
+	if (!s || !file->known) {
+		sym_table_free(table);
+		return;
+	}
+	path = strdup(file->path ? file->path : "");
+	pthread_mutex_lock(&s->lock);
+	if (path && !s->read_only && !gave_up(s) &&
+	    !array_make_room((void **)&s->symbols, s->n_symbols, &s->room_symbols,
+			     sizeof(*s->symbols))) {
+		w = &s->symbols[s->n_symbols++];
+		*w = (struct wanted_symbols){
+			.table = table, .file = *file, .path = path, .build_id = *build_id
+		};
+		w->file.path = path;
+		table = NULL;
+		path = NULL;
+	}
+	pthread_mutex_unlock(&s->lock);
+	sym_table_free(table);
+	free(path);
+}
+
+static int add_symbols(struct store *s, const struct wanted_symbols *w, const void *blob,
+		       size_t size)
+{
+	const struct store_file *f = &w->file;
+	const int64_t numbers[] = { (int64_t)f->dev, (int64_t)f->ino,  (int64_t)f->elf_off,
+				    SYMBOLS_READER,  (int64_t)f->size, f->mtime_ns,
+				    f->ctime_ns };
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, ADD_SYMBOLS, &err);
+	if (!stmt)
+		return err;
+	for (int i = 0; i < 7; i++)
+		(void)sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+	(void)sqlite3_bind_blob(stmt, 8, w->build_id.bytes, w->build_id.size, SQLITE_STATIC);
+	if (!w->build_id.size)
+		(void)sqlite3_bind_zeroblob(stmt, 8, 0);
+	(void)sqlite3_bind_text(stmt, 9, w->path, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 10, time(NULL));
+	(void)sqlite3_bind_int64(stmt, 11, (int64_t)sym_table_size(w->table));
+	(void)sqlite3_bind_int64(stmt, 12, (int64_t)size);
+	(void)sqlite3_bind_blob64(stmt, 13, blob, size, SQLITE_STATIC);
+	err = step(stmt);
+	release(stmt);
+	return err;
+}
+
+static void keep_symbols(struct store *s, const struct wanted_symbols *w)
+{
+	size_t size;
+	void *blob;
+	int err = sym_table_pack(w->table, symbols_key(&w->file, &w->build_id), &blob, &size);
+
+	if (err || (int64_t)size >= BLOB_MAX) {
+		if (!err)
+			free(blob);
+		return;
+	}
+	pthread_mutex_lock(&s->lock);
+	err = begin(s);
+	if (!err) {
+		err = add_symbols(s, w, blob, size);
+		if (!err)
+			err = evict(s, s->budget, -1);
+		err = end(s, err);
+	}
+	if (err)
+		(void)failed(s, "keep symbols", err);
+	else
+		s->counters.symbols_kept++;
+	pthread_mutex_unlock(&s->lock);
+	free(blob);
 }
 
 /* ---- when there is time ----------------------------------------------------------- */
@@ -913,5 +1105,7 @@ void store_work(struct store *s, uint64_t limit_ns)
 		qsort(s->wanted, s->n_wanted, sizeof(*s->wanted), by_parsed);
 	for (size_t i = 0; i < s->n_wanted && !gave_up(s) && now_ns() < last; i++)
 		(void)store_keep(s, s->wanted[i].object, &s->wanted[i].file);
+	for (size_t i = 0; i < s->n_symbols && !gave_up(s) && now_ns() < last; i++)
+		keep_symbols(s, &s->symbols[i]);
 	forget_wanted(s);
 }

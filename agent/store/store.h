@@ -54,11 +54,22 @@ void store_work(struct store *store, uint64_t limit_ns);
 /* Adds up how often call-frame information had to be read, for the counters below. */
 void store_parsed(struct store *store, const struct uw_object *object);
 
+/*
+ * The same for symbols.  They are a file's and not its contents': -ENOENT for what is no file, or
+ * not known.  Wanting takes the table over.
+ */
+struct sym_table;
+int store_find_symbols(struct store *store, const struct store_file *file,
+		       const struct uw_build_id *build_id, struct sym_table **out);
+void store_want_symbols(struct store *store, const struct store_file *file,
+			const struct uw_build_id *build_id, struct sym_table *table);
+
 struct store_counters {
 	uint64_t found;	  /* objects whose table was there */
 	uint64_t missing; /* … was not */
 	uint64_t built;	  /* tables compiled in this run */
 	uint64_t kept;	  /* … and put in */
+	uint64_t symbols_found, symbols_kept;
 	uint64_t damaged; /* blobs that were dropped */
 	uint64_t evicted; /* objects, to stay within the budget */
 	uint64_t failed;  /* writes and reads that did not work */

@@ -234,6 +234,43 @@ static void test_foreign_files_are_refused(void)
 	remove_db();
 }
 
+/* As the first version made it, with something in it. */
+static void test_older_schemas_are_upgraded(void)
+{
+	char error[DB_ERROR_SIZE], *text = NULL;
+	size_t room = 0;
+	FILE *file = fopen("schema/store_1.sql", "re");
+	sqlite3 *db = NULL;
+
+	CHECK(file && getdelim(&text, &room, '\0', file) > 0, "the first schema");
+	if (file)
+		(void)fclose(file);
+	CHECK(text && sql(text) == SQLITE_OK, "made");
+	free(text);
+	CHECK(sql("PRAGMA user_version = 1; PRAGMA application_id = 1331119170;"
+		  "INSERT INTO objects VALUES (1, x'aa', 2, 3, 62, 'old', 4, 5, 6, 7)") ==
+		      SQLITE_OK,
+	      "in use");
+	CHECK(db_open(db_name, DB_READ, &db, error) == -ENOTSUP && strstr(error, "older offwind"),
+	      "readers do not change it");
+	CHECK(db_open(db_name, DB_WRITE, &db, error) == 0, error);
+	CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(), "as if made today");
+	CHECK(db_number(db, "SELECT uses FROM objects WHERE path = 'old'") == 7,
+	      "what was there is");
+	CHECK(db_number(db, "SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND"
+			    " type = 'table' AND strict AND name NOT LIKE 'sqlite%'") == 7,
+	      "all tables are strict");
+	sqlite3_close(db);
+	/* What stands in the way of a step leaves all as it was. */
+	remove_db();
+	CHECK(sql("PRAGMA user_version = 1; PRAGMA application_id = 1331119170;"
+		  "CREATE TABLE symbols (x)") == SQLITE_OK,
+	      "a schema that cannot be upgraded");
+	CHECK(db_open(db_name, DB_WRITE, &db, error) < 0 && strstr(error, "symbols"), error);
+	CHECK(sql("SELECT x FROM symbols") == SQLITE_OK, "is as it was");
+	remove_db();
+}
+
 static void test_processes_share_it(void)
 {
 	struct store_file file;
@@ -361,6 +398,7 @@ int main(void)
 	test_damage_is_dropped_and_rebuilt();
 	test_other_builders_are_left_alone();
 	test_foreign_files_are_refused();
+	test_older_schemas_are_upgraded();
 	test_processes_share_it();
 	test_budget_evicts_the_least_used();
 	test_a_thread_keeps_them();
