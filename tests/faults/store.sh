@@ -59,8 +59,10 @@ sort -u "$dir/acknowledged" | grep . | xargs -r "$faults" check "$dir/k.db" >"$d
 
 echo "== a full disk, a read-only one"
 mkdir "$dir/small"
-if mount -t tmpfs -o size=320k tmpfs "$dir/small" 2>"$dir/err"; then
-	"$offwind" cache --db "$dir/small/offwind.db" prefetch "${files[@]}" >"$dir/out" 2>&1
+if mount -t tmpfs -o size=700k tmpfs "$dir/small" 2>"$dir/err"; then
+	cp "$(type -P bash)" "$dir/bash"
+	cp "$(ldd "$dir/bash" | awk '/libc.so/ { print $3 }')" "$dir/libc"
+	"$offwind" cache --db "$dir/small/offwind.db" prefetch "${files[@]}" "$dir/bash" "$dir/libc" >"$dir/out" 2>&1
 	grep -q 'No space left on device; unwind tables stay in memory' "$dir/out" && [ "$(grep -c 'stay in memory' "$dir/out")" = 1 ] ||
 		fail "a full disk: $(cat "$dir/out")"
 	# What went in is sound, and what did not is compiled.

@@ -342,7 +342,7 @@ static void test_a_thread_keeps_them(void)
 	struct store_counters c;
 	struct store_file file;
 	struct uw_object *o = open_program(program, &file);
-	struct keeper *keeper;
+	struct keeper *keeper = NULL;
 	struct store *store;
 	size_t size;
 
