@@ -21,5 +21,5 @@ for case in straddle_arm64 apk_rx_arm64 eh_frame_hdr_begin_x86_64; do
 	} > "$work/snapshot/$case"
 done
 
-tests/fuzz/run core 6 40000 "$work/core"
-tests/fuzz/run snapshot 5 4000 "$work/snapshot"
+tests/fuzz/run core 30000 40000 "$work/core"
+tests/fuzz/run snapshot 8000 4000 "$work/snapshot"

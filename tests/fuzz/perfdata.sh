@@ -9,4 +9,4 @@ for data in tests/cases/perfdata/*.data; do
 		{ printf "\\$mode"; head -c 30000 "$data"; } >"$seeds/$(basename "$data" .data)$mode"
 	done
 done
-tests/fuzz/run perfdata 10 40000 "$seeds"
+tests/fuzz/run perfdata 25000 40000 "$seeds"

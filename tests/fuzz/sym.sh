@@ -21,7 +21,7 @@ objcopy -S --keep-symbol=helper "$work/mini" "$work/mini.debug"
 xz -c "$work/mini.debug" > "$work/mini.xz"
 strip "$work/mini"
 objcopy --add-section .gnu_debugdata="$work/mini.xz" "$work/mini" "$work/table/mini"
-head -c 4000 /proc/kallsyms > "$work/kernel/head"
+printf 'ffffffff81000%03x T name_%d\n' {0..99}{,} > "$work/kernel/many"
 printf 'ffffffffc0101000 t ext4_open\t[ext4]\nffffffffc0200000 t p\t[bpf]\n' > "$work/kernel/modules"
 n=0
 nm -D --defined-only "$(gcc -print-file-name=libstdc++.so.6)" | awk 'NR % 40 == 0 { sub(/@.*/, "", $3); print $3 }' |
@@ -35,6 +35,6 @@ printf %s _RINbNbCskIICzLVPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6Outp
 	> "$work/names/rust_dyn"
 
 # A MiniDebugInfo may unpack to 256 MiB, and ASan keeps as much of what was freed.
-FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 6 65536 "$work/table"
-tests/fuzz/run sym_kernel 4 65536 "$work/kernel"
-tests/fuzz/run sym_names 6 2000 "$work/names"
+FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 50000 65536 "$work/table"
+tests/fuzz/run sym_kernel 20000 65536 "$work/kernel"
+tests/fuzz/run sym_names 150000 2000 "$work/names"

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # Fuzzes the readers of foreign unwind information from real seeds.
-# FUZZ_SECONDS (5) each; a finding is left in $BUILD/fuzz-findings/ and printed.
 set -eu
-seconds=${FUZZ_SECONDS:-5}
-work=$BUILD/fuzz-seeds/unwinder
+work=$BUILD/fuzz/unwinder.seeds
 rm -rf "$work"
-mkdir -p "$work"/{object,cfi,table} "$BUILD/fuzz-findings"
+mkdir -p "$work"/{object,cfi,table}
 
 cat > "$work/a.c" <<'C'
 void fill(char *p, int n);
@@ -46,14 +44,7 @@ for f in "$work"/cfi/*; do
 	done
 done
 
-for target in object cfi table; do
-	log=$work/$target.log
-	if ! "$BUILD/fuzz/tests/fuzz/fuzz_uw_$target" -max_total_time="$seconds" -max_len=65536 -timeout=10 -verbosity=0 \
-		-print_final_stats=1 -rss_limit_mb=2048 -artifact_prefix="$BUILD/fuzz-findings/uw_$target-" \
-		"$work/$target" > "$log" 2>&1; then
-		echo "fuzz_uw_$target found something:"
-		tail -n 60 "$log"
-		exit 1
-	fi
-	sed -n "s/^stat::number_of_executed_units:/$target: inputs run/p" "$log"
-done
+export FUZZ_RSS_MB=2048
+tests/fuzz/run uw_object 20000 65536 "$work/object"
+tests/fuzz/run uw_cfi 100000 65536 "$work/cfi"
+tests/fuzz/run uw_table 60000 65536 "$work/table"
