@@ -21,7 +21,9 @@ PACKAGES := \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
 	libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
-	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux valgrind
+	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux valgrind \
+	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
+	swi-prolog-core perl
 
 # One short line a step; V=1 shows the commands.
 say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Real multi-threaded programs, stopped by gcore: cores of them, and the same
-# processes while they run, unwound pc by pc as eu-stack does it.
+# A program with threads in many states: its core by gcore and the process while it
+# runs, unwound pc by pc as eu-stack does it.  (core_programs.sh: programs not our own.)
 set -u
 for tool in gcore eu-stack; do
 	command -v $tool > /dev/null || { echo "no $tool"; exit 77; }
@@ -52,32 +52,6 @@ start threads "$BUILD/tests/diff/threads" || exit 1
 spinning=$(for t in /proc/"$pid"/task/*; do awk -v t="${t##*/}" '{ sub(/.*\) /, ""); if ($1 == "R") print t }' "$t/stat"; done)
 compare threads "$pid" $spinning
 
-cat > "$work/threads.py" <<'P'
-import re, sys, threading, time
-def rec(n):
-    if n:
-        return rec(n - 1)
-    time.sleep(1000)
-for i in range(4):
-    threading.Thread(target=rec, args=(i * 10,), daemon=True).start()
-time.sleep(0.3)
-print('ready', flush=True)
-sys.stdin.read()
-P
-start python "$(readlink -f "$(command -v python3)")" "$work/threads.py" && compare python "$pid"
-
-cat > "$work/wait.js" <<'J'
-const { Worker, isMainThread } = require('worker_threads');
-if (isMainThread) {
-	new Worker(__filename);
-	setTimeout(() => console.log('ready'), 300);
-	setInterval(() => {}, 100000);
-} else {
-	Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
-}
-J
-start node node "$work/wait.js" && compare node "$pid"
-
 start bash bash -c 'echo ready; read -r line' && compare bash "$pid"
 start sqlite3 sqlite3 -cmd '.print ready' :memory: ; compare sqlite3 "$pid"
 
@@ -112,7 +86,6 @@ G
 if command -v go > /dev/null && GOCACHE=$PWD/$work/gocache go build -o "$work/idle" "$work/idle.go" 2> "$work/go.err"; then
 	start go "$work/idle" && sleep 0.2 && compare go "$pid"
 fi
-start zstd bash -c 'echo ready; exec zstd -T3 -q -c -' && sleep 0.2 && compare zstd "$pid"
 
 # The first thread has ended, and with it what /proc says of the process itself.
 start leaving "$BUILD/tests/diff/threads" leave || exit 1

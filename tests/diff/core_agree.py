@@ -1,0 +1,186 @@
+"""Compares threads pc by pc: ours with those of eu-stack and gdb, of a stopped process and its core.
+
+usage: core_agree.py NAME PID FOLDER
+FOLDER holds eu.live, gdb.live, ours.live, eu.core, gdb.core, ours.core.  The process is there
+still: code is read from it.  A difference counts as a peer's fault only where that can be seen
+(tests/diff/README.md).
+"""
+import collections
+import os
+import re
+import sys
+
+name, pid, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+RESTORE_RT = bytes.fromhex('48c7c00f0000000f05')  # mov $15, %rax; syscall
+FUNCTION_MAX = 65536
+
+
+class Code:
+    def __init__(self, pid):
+        self.mem = os.open('/proc/%d/mem' % pid, os.O_RDONLY)
+        self.maps = []
+        for line in open('/proc/%d/maps' % pid):
+            fields = line.split(None, 5)
+            if 'x' in fields[1]:
+                start, end = (int(x, 16) for x in fields[0].split('-'))
+                self.maps.append((start, end, fields[5].strip() if len(fields) > 5 else '//anon'))
+
+    def where(self, addr):
+        return next((path for start, end, path in self.maps if start <= addr < end), None)
+
+    def read(self, addr, size):
+        try:
+            return os.pread(self.mem, size, addr)
+        except OSError:
+            return b''
+
+    def returned_to(self, addr):
+        """Is there a call right before addr?"""
+        if not self.where(addr - 1):
+            return False
+        b = self.read(addr - 8, 8)
+        if len(b) < 8:
+            return False
+        if b[3] == 0xe8:
+            return True
+        for length in range(2, 8):
+            if b[8 - length] != 0xff:
+                continue
+            modrm = b[9 - length]
+            mod, op, rm = modrm >> 6, modrm >> 3 & 7, modrm & 7
+            if op != 2:
+                continue
+            want = 2 + (mod != 3 and rm == 4) + {0: 0, 1: 1, 2: 4, 3: 0}[mod]
+            if mod == 0 and (rm == 5 or rm == 4 and b[10 - length] & 7 == 5):
+                want += 4
+            if want == length:
+                return True
+        return False
+
+    def is_goexit(self, addr):
+        """Go lets a goroutine's first function return to the second byte of runtime.goexit."""
+        return self.where(addr) and self.read(addr - 1, 2) == b'\x90\xe8'
+
+    def is_trampoline(self, addr):
+        return self.read(addr, len(RESTORE_RT)) == RESTORE_RT
+
+
+def read_peer(path):
+    threads, tid = {}, None
+    for line in open(path, errors='replace'):
+        m = re.match(r'TID (\d+):', line)
+        if m:
+            tid = int(m.group(1))
+            threads[tid] = []
+        m = re.match(r'#\d+ +0x([0-9a-f]+)', line)
+        if m:
+            threads[tid].append(int(m.group(1), 16))
+    for frames in threads.values():  # address 0 behind the last frame is nobody's
+        while frames and frames[-1] == 0:
+            frames.pop()
+    return threads
+
+
+def read_ours(path):
+    threads, stop, tid = {}, {}, None
+    for line in open(path, errors='replace'):
+        m = re.match(r'.* +\d+/(\d+) +\[\d+\]', line)
+        if m and not line.startswith('\t'):
+            tid = int(m.group(1))
+            threads[tid], stop[tid] = [], 'root'
+        m = re.match(r'\t +([0-9a-f]+) ', line)
+        if m:
+            threads[tid].append(int(m.group(1), 16))
+        m = re.match(r'# stop: (\S+)', line)
+        if m:
+            stop[tid] = m.group(1)
+    return threads, stop
+
+
+def sound(code, frames, start):
+    """Frames from start on are where calls return to, or what a signal interrupted."""
+    for i in range(max(start, 1), len(frames)):
+        if not (code.returned_to(frames[i]) or code.is_trampoline(frames[i]) or
+                code.is_trampoline(frames[i - 1]) or
+                i == len(frames) - 1 and code.is_goexit(frames[i])):
+            return False
+    return True
+
+
+def calls(code, ra, pc):
+    """Is ra where a call of the function around pc returns to?"""
+    b = code.read(ra - 5, 5)
+    if len(b) < 5 or b[0] != 0xe8:
+        return False
+    target = ra + int.from_bytes(b[1:], 'little', signed=True)
+    return target <= pc < target + FUNCTION_MAX
+
+
+def in_code(code, frames):
+    """Frames without those at the end that lie where no code is."""
+    n = len(frames)
+    while n and not code.where(frames[n - 1] - 1):
+        n -= 1
+    return frames[:n]
+
+
+def explain(code, ours, stop, theirs, other):
+    """The class of a difference and where it begins; no class where it may be ours."""
+    at = next((i for i in range(min(len(ours), len(theirs))) if ours[i] != theirs[i]),
+              min(len(ours), len(theirs)))
+    if at == 0:
+        return None, at
+    if in_code(code, theirs) == ours:
+        return 'goes on where no code is', at
+    if not sound(code, ours, at):
+        return None, at
+    if at < len(ours) and in_code(code, theirs) == ours[:at] + ours[at + 1:] and calls(code, ours[at], ours[at - 1]):
+        return 'skips a caller', at
+    # The rest of ours ends where a thread begins, or as the other peer says.
+    if stop != 'root' and in_code(code, other)[at - len(ours):] != ours[at:]:
+        return None, at
+    if at == len(theirs):
+        return 'ends early', at
+    if code.returned_to(theirs[at]):
+        return None, at
+    return 'goes on behind the root' if at == len(ours) else 'goes astray', at
+
+
+code = Code(pid)
+bad = frames = 0
+classes = collections.Counter()
+ours = {}
+for way in ('live', 'core'):
+    ours[way], stop = read_ours('%s/ours.%s' % (folder, way))
+    peers = {peer: read_peer('%s/%s.%s' % (folder, peer, way)) for peer in ('eu', 'gdb')}
+    for peer, theirs in peers.items():
+        other = peers['gdb' if peer == 'eu' else 'eu']
+        if not theirs or set(theirs) != set(ours[way]):
+            print('%s: %s.%s: threads %s, ours %s' % (name, peer, way, sorted(theirs), sorted(ours[way])))
+            bad += 1
+        for tid in sorted(set(theirs) & set(ours[way])):
+            a, b = ours[way][tid], theirs[tid]
+            frames += len(a)
+            if a == b:
+                classes['equal'] += 1
+                continue
+            why, at = explain(code, a, stop[tid], b, other.get(tid, []))
+            if why:
+                classes['%s %s' % (peer, why)] += 1
+            else:
+                bad += 1
+            if not why or '-v' in sys.argv:
+                show = lambda f: '%x in %s' % (f[at], code.where(f[at] - 1)) if at < len(f) else 'nothing'
+                print('%s.%s, thread %d: frame %d of %d: offwind %s (%s), %s %s%s' % (
+                    name, way, tid, at, len(a), show(a), stop[tid], peer, show(b), ' (%s)' % why if why else ''))
+if ours['live'] != ours['core']:
+    for tid in ours['live']:
+        if ours['live'][tid] != ours['core'].get(tid):
+            print('%s, thread %d: process and core differ' % (name, tid),
+                  ['%x' % x for x in ours['live'][tid]], ['%x' % x for x in ours['core'].get(tid, [])])
+            bad += 1
+print('%s: %d threads, %d frames compared, %s%s' % (
+    name, len(ours['core']), frames, ', '.join('%s %d' % c for c in classes.most_common()),
+    ', %d unexplained' % bad if bad else ''))
+print(len(ours['core']), frames, file=open(folder + '/frames', 'w'))
+sys.exit(bad != 0)
