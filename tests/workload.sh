@@ -3,6 +3,11 @@
 # They are started directly, without a shell between: perf script loses the root of
 # processes that came about by two execs (see tests/diff/README.md).
 
+# What they and perf record leave behind (~/.debug, caches) stays below the build folder.
+export HOME=$(realpath "$BUILD")/home
+unset XDG_CACHE_HOME
+mkdir -p "$HOME"
+
 workload() {
 	local scratch=${WORKLOAD_DIR:-$BUILD/workload}
 	mkdir -p "$scratch"

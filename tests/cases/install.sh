@@ -4,6 +4,7 @@
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
+export HOME=$dir # where perf record and pprof keep files
 failures=0
 
 fail() {

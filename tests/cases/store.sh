@@ -5,6 +5,7 @@ set -u
 offwind=$BUILD/offwind
 dir=$(mktemp -d)
 trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+export HOME=$dir # where perf record keeps files
 failures=0
 
 fail() {

@@ -8,6 +8,7 @@ dir=$BUILD/diff-perfdata
 failures=0 n=0
 rm -rf "$dir"
 mkdir -p "$dir"
+export HOME=$PWD/$dir # where perf record keeps files
 
 compare() { # file; 2: perf itself cannot read it
 	local events
