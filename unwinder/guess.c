@@ -48,6 +48,19 @@ static bool is_stub(struct uw_walking *w, uint64_t pc)
 	return uw_object_stub(object, pc - mapping->bias, &rule);
 }
 
+/*
+ * A signal handler returns to the start of its trampoline, which nobody called from.
+ * Where sp then is not known, as by a frame record, the context would not be found.
+ */
+static bool is_restorer(struct uw_walking *w, struct uw_object *object, uint64_t ra)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_rule rule;
+
+	return arch->lr == arch->pc && !uw_walk_rule(w->worker, object, ra - 1, false, &rule) &&
+	       rule.signal;
+}
+
 enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
 {
 	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
@@ -61,7 +74,8 @@ enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
 	if (!object || call_before(w, object, ra - mapping->bias, &call))
 		return UW_WORTH_UNREAD;
 	if (call.kind == UW_CALL_NONE)
-		return UW_WORTH_NOTHING;
+		return is_restorer(w, object, ra - mapping->bias) ? UW_WORTH_DIRECT
+								  : UW_WORTH_NOTHING;
 	if (call.kind == UW_CALL_INDIRECT)
 		return UW_WORTH_INDIRECT;
 	target = ra + (uint64_t)(int64_t)call.target;
@@ -88,12 +102,12 @@ static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
 	uint64_t room = w->mapping ? w->pc - w->mapping->start : 0;
 	uint8_t code[BUILT_MAX];
 
-	if (!object || guess->worth == UW_WORTH_NOTHING || room > w->pc)
+	if (!object || guess->worth == UW_WORTH_NOTHING || w->pc % 4 != 0)
 		return;
-	if (room > BUILT_MAX)
-		room = BUILT_MAX;
-	if (uw_object_read(object, w->pc - room - w->mapping->bias, code, room))
-		return;
+	room = room < BUILT_MAX ? room & ~(uint64_t)3 : BUILT_MAX;
+	/* The file's code may begin after its mapping does. */
+	while (room && uw_object_read(object, w->pc - room - w->mapping->bias, code, room))
+		room = room / 2 & ~(uint64_t)3;
 	switch (w->machine.arch->built(code, room)) {
 	case UW_BUILT_NONE:
 		guess->sure = true;

@@ -129,8 +129,8 @@ static enum uw_answer by_cfi(struct asking *a)
 bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, uint64_t pc,
 			   bool exact, struct uw_rule *rule)
 {
-	static const size_t sizes[] = { UW_CODE_AFTER, 9,
-					8 }; /* the last two are those of the code */
+	/* As much as there may be, or what the code takes on x86_64 and aarch64. */
+	static const size_t sizes[] = { UW_CODE_AFTER, 9, 8 };
 	struct uw_mapping *mapping = uw_space_at(space, pc);
 	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code code = { .at = bytes + UW_CODE_BEFORE };
@@ -475,6 +475,7 @@ static enum uw_answer ask_user(struct asking *a, const struct entry *e)
 		return fail(a, (unsigned int)query.stop < UW_STOP_N ? query.stop : UW_STOP_BAD_CFI);
 	}
 	w->machine.regs = query.regs;
+	w->sp_low = false;
 	a->found->signal = query.signal;
 	a->found->confidence = query.confidence;
 	if (!query.cfa)

@@ -256,15 +256,51 @@ static struct uw_space *plain(struct uw_object **object)
 				.kind = UW_MAPPING_FILE };
 	struct uw_space *space = NULL;
 
-	memcpy(code + 0x100, "\xe8\xfb\xfe\xff\xff", 5); /* call 0 */
-	memcpy(code + 0x120, "\xe8\xdb\x0e\x00\x00", 5); /* call 0x1000, beyond */
-	memcpy(code + 0x140, "\xff\xd0", 2);		 /* call *%rax */
+	memcpy(code + 0x100, "\xe8\xfb\xfe\xff\xff", 5);		/* call 0 */
+	memcpy(code + 0x120, "\xe8\xdb\x0e\x00\x00", 5);		/* call 0x1000, beyond */
+	memcpy(code + 0x180, "\x90\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 10); /* nop; rt_sigreturn */
+	memcpy(code + 0x140, "\xff\xd0", 2);				/* call *%rax */
 	*object = image_object(&image);
 	CHECK(*object != NULL, "image");
 	m.object = *object;
 	CHECK(uw_space_new(EM_X86_64, NULL, NULL, &space) == 0 && uw_space_map(space, &m) == 0,
 	      "space");
 	return space;
+}
+
+/*
+ * A signal handler that has a frame pointer and no CFI returns to the trampoline, behind
+ * which lies the kernel's struct ucontext: rbp is its word 15, rsp 20, rip 21.
+ */
+static void test_handler_without_rules(void)
+{
+	struct uw_object *object = NULL;
+	struct uw_space *space = plain(&object);
+	struct uw_worker *worker = NULL;
+	struct uw_stack s;
+
+	CHECK(uw_worker_new(&worker) == 0, "worker");
+	memset(words, 0, sizeof(words));
+	rbp = STACK + 16;
+	words[2] = 1; /* what rbp held */
+	words[3] = CODE + 0x181;
+	words[4 + 15] = STACK + 40 * 8;
+	words[4 + 20] = STACK + 36 * 8;
+	words[4 + 21] = CODE + 0x30;
+	words[40] = 0;
+	words[41] = CODE + 0x142;
+	s = walk(space, worker, CODE + 0x10);
+	CHECK(s.n_frames == 4 && frames[1].pc == CODE + 0x181 && frames[1].signal &&
+		      frames[1].stepper == UW_STEPPER_FP &&
+		      frames[1].confidence == UW_CONFIDENCE_CHECKED,
+	      "the trampoline");
+	CHECK(frames[2].pc == CODE + 0x30 && frames[2].exact && frames[2].sp == STACK + 36 * 8 &&
+		      frames[2].stepper == UW_STEPPER_SIGNAL && frames[3].pc == CODE + 0x142,
+	      "what it interrupted, and its caller");
+	rbp = 1;
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_object_put(object);
 }
 
 static void test_scan(void)
@@ -425,6 +461,7 @@ int main(void)
 	test_a_stepper_of_ones_own();
 	test_outside_all_mappings();
 	test_order();
+	test_handler_without_rules();
 	test_scan();
 	test_order_of_guesses();
 	test_ahead_of_tables();
