@@ -264,8 +264,9 @@ static inline enum uw_worth chain(struct uw_walking *w, const struct uw_run *run
 }
 
 /*
- * All of a frame's fields but those of the step; the CFA is above sp, or the
- * walk ends here.
+ * Puts the frame at run->pc into out and takes the run to its caller.  Every word
+ * is read within the captured bytes or by far_word, and the CFA lies above sp;
+ * what is otherwise is left to others, who also know what it means.
  */
 static inline __attribute__((always_inline)) enum outcome
 hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
