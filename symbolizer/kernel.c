@@ -12,7 +12,7 @@
 /* A kernel has some 200,000 symbols of at most 511 bytes (KSYM_NAME_LEN); modules add theirs. */
 #define SYMBOLS_MAX    ((size_t)8 << 20)
 #define ARENA_MAX      ((size_t)512 << 20)
-#define TEXT_MAX       ((size_t)1 << 30)
+#define TEXT_MAX       ((size_t)128 << 20)
 #define LINE_MAX_BYTES ((size_t)4096)
 #define CHUNK	       ((size_t)256 << 10)
 /* The last symbol of a module or of the kernel reaches over a page, to the end of one; as in perf. */
