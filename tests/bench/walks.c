@@ -43,7 +43,7 @@ struct result {
 
 struct workload {
 	const char *name;
-	size_t samples, spaces;
+	size_t samples;
 	double new_pcs; /* of the frames of the second half, never seen before */
 	struct result of[N_WAYS], opened;
 	/* Medians over turns of one way's ns a frame by another's. */
@@ -578,7 +578,6 @@ static int bench(const char *file, struct workload *w)
 	if (err)
 		return err;
 	w->samples = r.n_samples;
-	w->spaces = r.n_spaces;
 	(void)malloc_trim(0);
 	/* In children of a process that has opened nothing. */
 	for (size_t i = 0; i < N_WAYS && !err; i++) {
