@@ -130,6 +130,7 @@ static void say_place(struct text *t, uint16_t machine, const struct uw_reg_rule
 		say(t, "%s", uw_reg_name(machine, r->from));
 		return;
 	case UW_RULE_AT_EXPR:
+	case UW_RULE_AT_REG:
 		say(t, "exp");
 		return;
 	case UW_RULE_EXPR:
@@ -154,6 +155,46 @@ static void say_expression(struct text *t, uint16_t machine, const uint8_t *expr
 	say(t, "%s", words);
 }
 
+static bool is_cfa_expression(const struct uw_rule *rule)
+{
+	return rule->cfa_size || rule->cfa_kind != UW_CFA_PLAIN;
+}
+
+static void say_breg(struct text *t, uint16_t machine, unsigned int reg, int64_t off)
+{
+	say(t, "DW_OP_breg%u (%s): %" PRId64, reg, uw_reg_name(machine, reg), off);
+}
+
+/* The expression, those that tables have words for as compilers and linkers write them. */
+static void say_cfa_expression(struct text *t, const struct uw_arch *arch,
+			       const struct uw_rule *rule)
+{
+	if (rule->cfa_size) {
+		say_expression(t, arch->machine, rule->cfa_expr, rule->cfa_size);
+		return;
+	}
+	say_breg(t, arch->machine, rule->cfa_reg, rule->cfa_off);
+	if (rule->cfa_kind == UW_CFA_DEREF) {
+		say(t, "; DW_OP_deref");
+		if (rule->cfa_add)
+			say(t, "; DW_OP_plus_uconst: %" PRId32, rule->cfa_add);
+		return;
+	}
+	say(t, "; ");
+	say_breg(t, arch->machine, arch->pc, 0);
+	say(t,
+	    "; DW_OP_lit%u; DW_OP_and; DW_OP_lit%u; DW_OP_ge; DW_OP_lit%u; DW_OP_shl; DW_OP_plus",
+	    rule->plt.mask, rule->plt.least, rule->plt.shift);
+}
+
+static void say_reg_expression(struct text *t, uint16_t machine, const struct uw_reg_rule *r)
+{
+	if (r->kind == UW_RULE_AT_REG)
+		say_breg(t, machine, r->from, r->off);
+	else
+		say_expression(t, machine, r->expr, r->size);
+}
+
 static void say_words_of(struct text *t, uint16_t machine, const char *name,
 			 const struct uw_reg_rule *r)
 {
@@ -171,6 +212,10 @@ static void say_words_of(struct text *t, uint16_t machine, const char *name,
 	case UW_RULE_REGISTER:
 		say(t, "in %s", uw_reg_name(machine, r->from));
 		return;
+	case UW_RULE_AT_REG:
+		say(t, "at ");
+		say_offset(t, uw_reg_name(machine, r->from), r->off);
+		return;
 	case UW_RULE_AT_EXPR:
 	case UW_RULE_EXPR:
 		say(t, r->kind == UW_RULE_EXPR ? "is (" : "at (");
@@ -187,11 +232,16 @@ static void say_words(struct text *t, const struct uw_arch *arch, const struct u
 	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
 	uint16_t machine = arch->machine;
 
-	say(t, "CFA = ");
+	say(t, rule->cfa_kind == UW_CFA_DEREF ? "CFA = *(" : "CFA = ");
 	if (rule->cfa_size)
 		say_expression(t, machine, rule->cfa_expr, rule->cfa_size);
 	else
 		say_offset(t, uw_reg_name(machine, rule->cfa_reg), rule->cfa_off);
+	if (rule->cfa_kind == UW_CFA_DEREF)
+		say_offset(t, ")", rule->cfa_add);
+	else if (rule->cfa_kind == UW_CFA_PLT)
+		say(t, " (%u more where %s & %u >= %u)", 1u << rule->plt.shift,
+		    uw_reg_name(machine, arch->pc), rule->plt.mask, rule->plt.least);
 	if (ra)
 		say_words_of(t, machine, "return address", ra);
 	else
@@ -210,18 +260,19 @@ static void say_expressions(struct text *t, const struct uw_arch *arch, const st
 {
 	const char *between = "";
 
-	if (rule->cfa_size) {
+	if (is_cfa_expression(rule)) {
 		say(t, "cfa: ");
-		say_expression(t, arch->machine, rule->cfa_expr, rule->cfa_size);
+		say_cfa_expression(t, arch, rule);
 		between = "; ";
 	}
 	for (unsigned int i = 0; i < rule->n_regs; i++) {
 		const struct uw_reg_rule *r = &rule->regs[i];
 
-		if (r->kind != UW_RULE_AT_EXPR && r->kind != UW_RULE_EXPR)
+		if (r->kind != UW_RULE_AT_EXPR && r->kind != UW_RULE_EXPR &&
+		    r->kind != UW_RULE_AT_REG)
 			continue;
 		say(t, "%s%s: ", between, uw_reg_name(arch->machine, r->reg));
-		say_expression(t, arch->machine, r->expr, r->size);
+		say_reg_expression(t, arch->machine, r);
 		between = "; ";
 	}
 }
@@ -264,12 +315,12 @@ static int describe(const struct uw_arch *arch, const struct uw_rule *rule, stru
 	info->others = t.bytes + at_others;
 	info->expressions = t.bytes + at_expressions;
 	info->words = t.bytes + at_words;
-	info->cfa_kind = rule->cfa_size		     ? "expression"
+	info->cfa_kind = is_cfa_expression(rule)     ? "expression"
 			 : rule->cfa_reg == arch->sp ? "sp"
 			 : rule->cfa_reg == arch->fp ? "fp"
 						     : "register";
-	info->cfa_reg = rule->cfa_size ? NULL : uw_reg_name(arch->machine, rule->cfa_reg);
-	info->cfa_off = rule->cfa_size ? 0 : rule->cfa_off;
+	info->cfa_reg = is_cfa_expression(rule) ? NULL : uw_reg_name(arch->machine, rule->cfa_reg);
+	info->cfa_off = is_cfa_expression(rule) ? 0 : rule->cfa_off;
 	info->signal = rule->signal;
 	info->ra_signed = rule->ra_signed;
 	out->texts = t.bytes;
