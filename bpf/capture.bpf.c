@@ -516,6 +516,7 @@ struct tick { /* what brought a program to run */
 	enum scratch_kind kind;
 	bool user; /* the thread was in user mode */
 	__u32 flags;
+	__u32 skip; /* innermost kernel frames that are not the thread's own doing */
 	__u64 period;
 };
 
@@ -595,7 +596,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		barrier_var(size);
 		if (size > stack_max + CAPTURE_INTERRUPTED_MAX + 16)
 			size = stack_max + CAPTURE_INTERRUPTED_MAX + 16;
-		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, 0);
+		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, tick->skip);
 		if (n > 0) {
 			head->kernel_len = n;
 			size += n;
@@ -727,6 +728,7 @@ int BPF_PROG(capture_switch, bool preempt, struct task_struct *prev, struct task
 	struct capture_counters *count = counters_here();
 	const struct tick tick = { .event = off_cpu_event,
 				   .kind = SCRATCH_SWITCH,
+				   .skip = 2, /* this program and what calls it */
 				   .flags = CAPTURE_WAITS };
 	__u64 *since, now;
 

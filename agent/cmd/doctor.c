@@ -138,7 +138,9 @@ static const struct {
 	{ CAP_BPF, "CAP_BPF", true, "load the capture program" },
 	{ CAP_PERFMON, "CAP_PERFMON", true, "open perf events and read stacks" },
 	{ CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, "read mappings of other users' processes" },
-	{ CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, "open other users' programs" },
+	{ CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false,
+	  "open other users' programs and name cgroups" },
+	{ CAP_SYS_ADMIN, "CAP_SYS_ADMIN", false, "open programs that are deleted as they start" },
 	{ CAP_SYSLOG, "CAP_SYSLOG", false, "name kernel functions" },
 };
 

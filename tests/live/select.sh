@@ -173,6 +173,7 @@ off=$(wall off_cpu); all=$(wall wall)
 # Six naps of 50 ms; a busy machine wakes it later.
 awk -v off="${off:-0}" -v all="${all:-0}" 'BEGIN { exit !(off >= 300 && off < 3000 && all >= off) }' || fail "waited ${off:-?} ms, ${all:-?} in all, not 300"
 go tool pprof -top -sample_index=off_cpu "$dir/e.pb.gz" 2>/dev/null | grep -q 'nanosleep' || fail "it does not say where it waits"
+go tool pprof -top -sample_index=off_cpu "$dir/e.pb.gz" 2>/dev/null | grep -q 'bpf' && fail "it says what watches it"
 events "off-cpu, long ones" --off-cpu=40ms -- "$dir/calls" 10
 n=$(go tool pprof -top -sample_index=off_cpu_samples "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/^Showing nodes accounting for ([0-9]+),.*/\1/p')
 [ "${n:-0}" = 6 ] || fail "${n:-no} waits of 40 ms or more, not 6"
