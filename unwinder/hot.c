@@ -306,7 +306,7 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 				return ASIDE;
 			ra = run->ra;
 			/* A call need not touch the stack. */
-			if (cfa < sp || (cfa == sp && ra == run->pc))
+			if (cfa < sp || (cfa == sp && (ra & run->mask) == run->pc))
 				return ASIDE;
 			if (cfa == sp && uw_walk_cycle(w, ra & run->mask, sp)) {
 				run->stop = uw_stopping(UW_STOP_CYCLE);

@@ -49,7 +49,7 @@ static bool rises(const struct uw_walking *w, bool anywhere)
 	 * that was interrupted may hold its return address in a register (vfork).
 	 */
 	return (arch->lr != arch->pc || w->exact) && sp == w->sp &&
-	       w->machine.regs.value[arch->pc] != w->pc;
+	       uw_walk_stripped(w, w->machine.regs.value[arch->pc]) != w->pc;
 }
 
 bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
