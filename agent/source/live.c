@@ -142,7 +142,7 @@ static void set_wanted(struct live *live, uint32_t pid, bool on)
 /* Also keeps the set of wanted processes; call in the order of times. */
 static bool wanted_event(struct live *live, const struct event *event)
 {
-	if (!live->wanted || event->type == EVENT_LOST)
+	if (!live->wanted || event->type == EVENT_LOST || event->type == EVENT_CGROUP)
 		return true;
 	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid &&
 	    event->fork.parent_pid) /* 0: the inventory's */
@@ -410,15 +410,16 @@ static int end_wait(struct live *live, struct capture_head *head, uint64_t time_
 static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 {
 	const struct capture_head *head = (const void *)bytes;
-	const struct capture_wake *wake = (const void *)bytes;
+	struct capture_wake wake = { 0 };
 	struct capture_head *waited;
 	int err;
 
-	if (size == sizeof(*wake) && wake->magic == CAPTURE_WAKE_MAGIC &&
-	    wake->version == CAPTURE_VERSION) {
+	if (size == sizeof(wake))
+		memcpy(&wake, bytes, sizeof(wake));
+	if (wake.magic == CAPTURE_WAKE_MAGIC && wake.version == CAPTURE_VERSION) {
 		slot_done(live, live->n_slots - 1);
-		waited = live_waits_end(&live->waits, wake->tid, wake->since_ns);
-		return waited ? end_wait(live, waited, wake->time_ns) : 0;
+		waited = live_waits_end(&live->waits, wake.tid, wake.since_ns);
+		return waited ? end_wait(live, waited, wake.time_ns) : 0;
 	}
 	if (!record_sound(live, head, size)) {
 		live->damaged++;
@@ -1033,8 +1034,12 @@ static int start_events(struct live *live, char *error)
 	size_t n = 0, n_new;
 	int *cpus = NULL, err = live_cpus_online(&cpus, &n);
 
-	if (!err)
-		err = change_cpus(live, cpus, n, &n_new, error);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "/sys/devices/system/cpu/online: %s",
+			       strerror(-err));
+		return err;
+	}
+	err = change_cpus(live, cpus, n, &n_new, error);
 	if (!err && !n_new) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "none of the CPUs asked for is online");
 		err = -ENODEV;

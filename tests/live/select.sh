@@ -99,6 +99,8 @@ if [ -n "$mount" ] && mkdir -p "$mount/offwind-$$.scope/inner"; then
 	go tool pprof -raw "$dir/c.pb.gz" 2>/dev/null >"$dir/raw"
 	grep -q "cgroup:\[/offwind-$$.scope/docker-$id.scope\].*container_id:\[$id\]" "$dir/raw" || fail "no labels of cgroup and container"
 	grep -q "cgroup:\[/offwind-$$.scope/inner\]" "$dir/raw" || fail "no label of the other cgroup"
+	"$offwind" record -F 997 -d 500ms -p $other -o "$dir/c.pb.gz" 2>"$dir/log" || fail "$(cat "$dir/log")"
+	go tool pprof -raw "$dir/c.pb.gz" 2>/dev/null | grep -q "cgroup:\[/offwind-$$.scope/inner\]" || fail "no label of the cgroup with -p"
 	echo $plain >"$mount/cgroup.procs"
 	echo $other >"$mount/cgroup.procs"
 	rmdir "$group/docker-$id.scope"

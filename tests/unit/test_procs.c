@@ -58,7 +58,7 @@ static void test_ranges_are_those_of_the_fdes(void)
 static void test_objects_with_ranges_and_table_parse_nothing(void)
 {
 	struct uw_object *from = open_self(), *o = open_self();
-	struct uw_identity identity, other;
+	struct uw_identity identity = { 0 }, other;
 	struct uw_rule a, b;
 	const void *kept;
 	size_t table_size, size;
