@@ -58,7 +58,7 @@ static const char *const sql[STATEMENTS] = {
 		      " AND f.mtime_ns = ?5 AND f.ctime_ns = ?6",
 	[FIND_SAME] = "SELECT id, src_size, src_hash FROM objects"
 		      " WHERE build_id = ?1 AND machine = ?2",
-	[FIND_TABLE] = "SELECT id, rules, procs FROM tables"
+	[FIND_TABLE] = "SELECT id, typeof(rules) = 'blob', typeof(procs) = 'blob' FROM tables"
 		       " WHERE object = ?1 AND version = ?2 AND builder = ?3",
 	[ADD_OBJECT] = "INSERT INTO objects (build_id, src_size, src_hash, machine, path,"
 		       " file_size, first_used, last_used, uses)"
@@ -476,6 +476,35 @@ static int find_by_contents(struct store *s, struct uw_object *object, int64_t *
 	return err == 1 ? 0 : err ? err : -ENOENT;
 }
 
+/*
+ * A blob of tables, where objects can take it over: straight from the database's pages, since a
+ * column's value would be a copy to copy.  -ENODATA: NULL.
+ */
+static int read_blob(struct store *s, const char *column, int64_t row, void **out, size_t *size)
+{
+	sqlite3_blob *blob = NULL;
+	void *copy = NULL;
+	int rc = sqlite3_blob_open(s->db, "main", "tables", column, row, 0, &blob), n, err = 0;
+
+	if (rc == SQLITE_OK) {
+		n = sqlite3_blob_bytes(blob);
+		*size = (size_t)n;
+		copy = aligned_alloc(BLOB_ALIGN, (*size + BLOB_ALIGN) & ~(size_t)(BLOB_ALIGN - 1));
+		if (copy)
+			rc = sqlite3_blob_read(blob, copy, n, 0);
+		else
+			err = -ENOMEM;
+	}
+	(void)sqlite3_blob_close(blob);
+	if (!err)
+		err = db_errno(rc);
+	if (err)
+		free(copy);
+	else
+		*out = copy;
+	return err;
+}
+
 /* A column's bytes, where objects can take them over; NULL: no memory. */
 static void *copy_blob(sqlite3_stmt *stmt, int column, size_t *size)
 {
@@ -503,7 +532,7 @@ static void drop_table(struct store *s, int64_t table)
 static int take_table(struct store *s, struct uw_object *object, int64_t id,
 		      const struct uw_identity *identity)
 {
-	bool has_rules = false, bad = false;
+	bool has_rules, has_procs, bad;
 	sqlite3_stmt *stmt;
 	int64_t table;
 	size_t size;
@@ -522,23 +551,24 @@ static int take_table(struct store *s, struct uw_object *object, int64_t id,
 		return err ? err : -ENOENT;
 	}
 	table = sqlite3_column_int64(stmt, 0);
+	has_rules = sqlite3_column_int(stmt, 1);
+	has_procs = sqlite3_column_int(stmt, 2);
 	err = 0;
-	if (sqlite3_column_type(stmt, 1) != SQLITE_NULL) {
-		has_rules = true;
-		blob = copy_blob(stmt, 1, &size);
-		err = blob ? uw_object_take(object, blob, size, identity) : -ENOMEM;
-		bad = err && err != -ENOMEM;
+	bad = !has_rules && !has_procs;
+	if (has_rules) {
+		err = read_blob(s, "rules", table, &blob, &size);
+		if (!err) {
+			err = uw_object_take(object, blob, size, identity);
+			bad = err && err != -ENOMEM;
+		}
 	}
-	if (!err && sqlite3_column_type(stmt, 2) != SQLITE_NULL) {
-		blob = copy_blob(stmt, 2, &size);
-		err = blob ? uw_object_take_procs(object, blob, size, identity) : -ENOMEM;
-		bad = err && err != -ENOMEM;
-	} else if (!err && !has_rules) {
-		bad = true;
+	if (!err && has_procs) {
+		err = read_blob(s, "procs", table, &blob, &size);
+		if (!err) {
+			err = uw_object_take_procs(object, blob, size, identity);
+			bad = err && err != -ENOMEM;
+		}
 	}
-	/* Reading may have failed, which the answer to asking for a blob does not say. */
-	if (bad && db_errno(sqlite3_errcode(s->db)) == -EIO)
-		bad = false;
 	release(stmt);
 	if (bad)
 		drop_table(s, table);

@@ -65,7 +65,10 @@ struct cursor {
 	size_t at, n;
 	uint64_t low, high; /* what was asked for, both included */
 	struct uw_row_info row;
-	struct range range; /* of the FDE or gap */
+	struct range range;    /* of the FDE or gap */
+	struct range function; /* the one that was named last: rows of one come together */
+	char name[20];
+	int name_size;
 	struct range *gaps; /* owned */
 	size_t n_gaps;
 	bool empty;
@@ -376,6 +379,7 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, in
 	v->last->refs++;
 	kept_put(c->kept);
 	c->kept = v->last;
+	c->function = (struct range){ 0, 0 };
 	rc = v->kind == GAPS ? find_gaps(c) : SQLITE_OK;
 	if (rc != SQLITE_OK)
 		return rc;
@@ -424,20 +428,25 @@ static void result_text(sqlite3_context *ctx, const char *text)
 }
 
 /* The function around addr by its start: names the store does not have. */
-static void result_function(sqlite3_context *ctx, const struct cursor *c, uint64_t addr)
+static void result_function(sqlite3_context *ctx, struct cursor *c, uint64_t addr)
 {
 	static const char digits[] = "0123456789abcdef";
+	char *p = c->name + sizeof(c->name);
 	uint64_t start, end;
-	char text[20], *p = text + sizeof(text);
 
-	if (uw_rows_function(c->kept->rows, addr, &start, &end))
-		return;
-	do
-		*--p = digits[start & 15];
-	while (start >>= 4);
-	*--p = 'x';
-	*--p = '0';
-	sqlite3_result_text(ctx, p, (int)(text + sizeof(text) - p), SQLITE_TRANSIENT);
+	if (addr < c->function.start || addr >= c->function.end) {
+		if (uw_rows_function(c->kept->rows, addr, &start, &end))
+			return;
+		c->function = (struct range){ start, end };
+		do
+			*--p = digits[start & 15];
+		while (start >>= 4);
+		*--p = 'x';
+		*--p = '0';
+		c->name_size = (int)(c->name + sizeof(c->name) - p);
+	}
+	p = c->name + sizeof(c->name) - c->name_size;
+	sqlite3_result_text(ctx, p, c->name_size, SQLITE_TRANSIENT);
 }
 
 static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
