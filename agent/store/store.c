@@ -25,8 +25,10 @@
 /* After so many failures in a row the rest of the run does without. */
 #define FAILURES_MAX 3
 #define WORK_WAIT_MS 1000
-#define BLOB_ALIGN   64
-#define BLOB_MAX     ((int64_t)1 << 31)
+/* Each holds a descriptor and memory: of a thousand inputs the next run keeps the rest. */
+#define WANTED_MAX 128
+#define BLOB_ALIGN 64
+#define BLOB_MAX   ((int64_t)1 << 31)
 
 enum statement {
 	FIND_FILE,
@@ -36,7 +38,6 @@ enum statement {
 	ADD_TABLE,
 	ADD_FILE,
 	DROP_TABLE,
-	DROP_FILE,
 	MARK_USED,
 	USED_BYTES,
 	OLDEST,
@@ -70,7 +71,6 @@ static const char *const sql[STATEMENTS] = {
 		      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
 	[ADD_FILE] = "INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
 	[DROP_TABLE] = "DELETE FROM tables WHERE id = ?1",
-	[DROP_FILE] = "DELETE FROM files WHERE dev = ?1 AND ino = ?2 AND elf_off = ?3",
 	[MARK_USED] = "UPDATE objects SET last_used = ?2, uses = uses + 1, path = ?3 WHERE id = ?1",
 	[USED_BYTES] = "SELECT (page_count - freelist_count) * page_size"
 		       " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
@@ -928,6 +928,30 @@ int store_forget(struct store *s, int64_t before, uint64_t *n)
 	return err;
 }
 
+/* ---- what is wanted --------------------------------------------------------------- */
+
+static bool same_file(const struct store_file *a, const struct store_file *b)
+{
+	return a->known && b->known && a->dev == b->dev && a->ino == b->ino &&
+	       a->elf_off == b->elf_off;
+}
+
+static bool is_wanted(const struct store *s, const struct store_file *file)
+{
+	for (size_t i = 0; i < s->n_wanted; i++)
+		if (same_file(&s->wanted[i].file, file))
+			return true;
+	return s->n_wanted >= WANTED_MAX;
+}
+
+static bool symbols_are_wanted(const struct store *s, const struct store_file *file)
+{
+	for (size_t i = 0; i < s->n_symbols; i++)
+		if (same_file(&s->symbols[i].file, file))
+			return true;
+	return s->n_symbols >= WANTED_MAX;
+}
+
 /* ---- symbols ---------------------------------------------------------------------- */
 
 /* What the blob is known by: the row it stands in. */
@@ -1004,7 +1028,7 @@ void store_want_symbols(struct store *s, const struct store_file *file,
 	}
 	path = strdup(file->path ? file->path : "");
 	pthread_mutex_lock(&s->lock);
-	if (path && !s->read_only && !gave_up(s) &&
+	if (path && !s->read_only && !gave_up(s) && !symbols_are_wanted(s, file) &&
 	    !array_make_room((void **)&s->symbols, s->n_symbols, &s->room_symbols,
 			     sizeof(*s->symbols))) {
 		w = &s->symbols[s->n_symbols++];
@@ -1093,7 +1117,7 @@ void store_want(struct store *s, struct uw_object *object, const struct store_fi
 	if (!s)
 		return;
 	pthread_mutex_lock(&s->lock);
-	if (!s->read_only && !gave_up(s) && uw_object_parsed(object) &&
+	if (!s->read_only && !gave_up(s) && uw_object_parsed(object) && !is_wanted(s, file) &&
 	    !array_make_room((void **)&s->wanted, s->n_wanted, &s->room_wanted,
 			     sizeof(*s->wanted))) {
 		w = &s->wanted[s->n_wanted];
