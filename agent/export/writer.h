@@ -15,7 +15,7 @@ struct store;
 struct writer_options {
 	const struct source_info *info; /* borrowed; must not change while the writer lives */
 	struct opener *opener;		/* borrowed */
-	struct store *store; /* for symbols; borrowed; NULL: none */
+	struct store *store;		/* for symbols; borrowed; NULL: none */
 	bool demangle;
 	const char *folder; /* profiles by window: offwind-TIME.pb.gz in here; NULL: write path */
 	const char *path;

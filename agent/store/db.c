@@ -14,7 +14,7 @@
 
 #define APPLICATION_ID 0x4f574442 /* "OWDB" */
 #define PAGE_SIZE      16384
-#define CACHE_KIB      8192
+#define CACHE_KIB      1024 /* blobs are read and written once */
 #define READ_WAIT_MS   200
 #define WRITE_WAIT_MS  5000
 #define TURNS_MAX      50 /* of 20 ms: what SQLite itself does not wait for */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,9 +27,10 @@
 #define FAILURES_MAX 3
 #define WORK_WAIT_MS 1000
 /* Each holds a descriptor and memory: of a thousand inputs the next run keeps the rest. */
-#define WANTED_MAX 128
-#define BLOB_ALIGN 64
-#define BLOB_MAX   ((int64_t)1 << 31)
+#define WANTED_MAX   128
+#define BLOB_ALIGN   64
+#define BLOB_MAX     ((int64_t)1 << 31)
+#define POPULATE_MIN 65536
 
 enum statement {
 	FIND_FILE,
@@ -76,7 +78,7 @@ static const char *const sql[STATEMENTS] = {
 		       " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
 	[OLDEST] = "SELECT id FROM objects ORDER BY last_used, uses LIMIT 1",
 	[FORGET_SYMBOLS] = "DELETE FROM symbols WHERE last_used < ?1",
-	[FIND_SYMBOLS] = "SELECT id, symbols, last_used FROM symbols WHERE dev = ?1 AND ino = ?2"
+	[FIND_SYMBOLS] = "SELECT id, last_used FROM symbols WHERE dev = ?1 AND ino = ?2"
 			 " AND elf_off = ?3 AND reader = ?4",
 	[ADD_SYMBOLS] = "INSERT OR REPLACE INTO symbols (dev, ino, elf_off, reader, file_size,"
 			" mtime_ns, ctime_ns, build_id, path, last_used, n, size, symbols)"
@@ -476,24 +478,38 @@ static int find_by_contents(struct store *s, struct uw_object *object, int64_t *
 	return err == 1 ? 0 : err ? err : -ENOENT;
 }
 
+/* Memory that is written whole at once need not fault page by page; older kernels cannot. */
+static void populate(void *memory, size_t size)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t start = ((uintptr_t)memory + page - 1) & ~(page - 1);
+	uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
+
+	if (start < end && end - start >= POPULATE_MIN)
+		(void)madvise((void *)start, end - start, MADV_POPULATE_WRITE);
+}
+
 /*
- * A blob of tables, where objects can take it over: straight from the database's pages, since a
- * column's value would be a copy to copy.  -ENODATA: NULL.
+ * A blob, where its users can take it over: straight from the database's pages, since a column's
+ * value would be a copy to copy.  -EBADMSG: it is none, or cannot be followed.
  */
-static int read_blob(struct store *s, const char *column, int64_t row, void **out, size_t *size)
+static int read_blob(struct store *s, const char *table, const char *column, int64_t row,
+		     void **out, size_t *size)
 {
 	sqlite3_blob *blob = NULL;
 	void *copy = NULL;
-	int rc = sqlite3_blob_open(s->db, "main", "tables", column, row, 0, &blob), n, err = 0;
+	int rc = sqlite3_blob_open(s->db, "main", table, column, row, 0, &blob), n, err = 0;
 
 	if (rc == SQLITE_OK) {
 		n = sqlite3_blob_bytes(blob);
 		*size = (size_t)n;
 		copy = aligned_alloc(BLOB_ALIGN, (*size + BLOB_ALIGN) & ~(size_t)(BLOB_ALIGN - 1));
-		if (copy)
+		if (copy) {
+			populate(copy, *size);
 			rc = sqlite3_blob_read(blob, copy, n, 0);
-		else
+		} else {
 			err = -ENOMEM;
+		}
 	}
 	(void)sqlite3_blob_close(blob);
 	if (!err)
@@ -503,20 +519,6 @@ static int read_blob(struct store *s, const char *column, int64_t row, void **ou
 	else
 		*out = copy;
 	return err;
-}
-
-/* A column's bytes, where objects can take them over; NULL: no memory. */
-static void *copy_blob(sqlite3_stmt *stmt, int column, size_t *size)
-{
-	const void *bytes = sqlite3_column_blob(stmt, column);
-	int n = sqlite3_column_bytes(stmt, column);
-	void *copy;
-
-	*size = bytes && n > 0 ? (size_t)n : 0;
-	copy = aligned_alloc(BLOB_ALIGN, (*size + BLOB_ALIGN) & ~(size_t)(BLOB_ALIGN - 1));
-	if (copy && *size)
-		memcpy(copy, bytes, *size);
-	return copy;
 }
 
 static void drop_table(struct store *s, int64_t table)
@@ -556,14 +558,14 @@ static int take_table(struct store *s, struct uw_object *object, int64_t id,
 	err = 0;
 	bad = !has_rules && !has_procs;
 	if (has_rules) {
-		err = read_blob(s, "rules", table, &blob, &size);
+		err = read_blob(s, "tables", "rules", table, &blob, &size);
 		if (!err) {
 			err = uw_object_take(object, blob, size, identity);
 			bad = err && err != -ENOMEM;
 		}
 	}
 	if (!err && has_procs) {
-		err = read_blob(s, "procs", table, &blob, &size);
+		err = read_blob(s, "tables", "procs", table, &blob, &size);
 		if (!err) {
 			err = uw_object_take_procs(object, blob, size, identity);
 			bad = err && err != -ENOMEM;
@@ -979,8 +981,9 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 	err = step(stmt);
 	if (err == 1) {
 		row = sqlite3_column_int64(stmt, 0);
-		blob = copy_blob(stmt, 1, &size);
-		err = blob ? sym_table_unpack(blob, size, symbols_key(f, id), out) : -ENOMEM;
+		err = read_blob(s, "symbols", "symbols", row, &blob, &size);
+		if (!err)
+			err = sym_table_unpack(blob, size, symbols_key(f, id), out);
 		if (!err &&
 		    !array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
 			s->used[s->n_used++] = (struct used){ .object = row };
