@@ -26,6 +26,8 @@
 /* After so many failures in a row the rest of the run does without. */
 #define FAILURES_MAX 3
 #define WORK_WAIT_MS 1000
+/* When symbols were used is known to the hour. */
+#define MARK_SECONDS 3600
 /* Each holds a descriptor and memory: of a thousand inputs the next run keeps the rest. */
 #define WANTED_MAX   128
 #define BLOB_ALIGN   64
@@ -967,7 +969,7 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 {
 	const int64_t key[] = { (int64_t)f->dev, (int64_t)f->ino, (int64_t)f->elf_off,
 				SYMBOLS_READER };
-	int64_t row = 0;
+	int64_t row = 0, used;
 	sqlite3_stmt *stmt;
 	size_t size;
 	void *blob;
@@ -981,10 +983,12 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 	err = step(stmt);
 	if (err == 1) {
 		row = sqlite3_column_int64(stmt, 0);
+		used = sqlite3_column_int64(stmt, 1);
 		err = read_blob(s, "symbols", "symbols", row, &blob, &size);
 		if (!err)
 			err = sym_table_unpack(blob, size, symbols_key(f, id), out);
-		if (!err &&
+		/* To change a row is to write all of it, names and all. */
+		if (!err && (used > time(NULL) || time(NULL) - used >= MARK_SECONDS) &&
 		    !array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
 			s->used[s->n_used++] = (struct used){ .object = row };
 	} else if (!err) {
