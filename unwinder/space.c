@@ -250,10 +250,15 @@ int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping)
 
 int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end)
 {
+	size_t i;
 	int err;
 
 	if (start >= end)
 		return -EINVAL;
+	/* Where nothing was, as with each new block of a heap, what is known of the space holds. */
+	i = first_above(space, start);
+	if (i == space->n || space->maps[i].start >= end)
+		return 0;
 	err = make_room(space, 1);
 	if (err)
 		return err;

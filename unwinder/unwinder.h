@@ -214,6 +214,7 @@ uint16_t uw_space_machine(const struct uw_space *space);
  * An object it brings along is counted once more, and its bias is worked out here.
  */
 int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping);
+/* Where nothing is mapped the space does not change. */
 int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end);
 
 /* Borrowed until the space changes; NULL where nothing is mapped. */

@@ -72,6 +72,13 @@ static void test_mappings_replace_what_they_overlap(void)
 	CHECK(!uw_space_find(s, 0x55ff) && uw_space_find(s, 0x5600) && uw_space_find(s, 0x8fff) &&
 		      !uw_space_find(s, 0x9000),
 	      "find");
+	id = uw_space_id(s);
+	CHECK(uw_space_unmap(s, 0, 0x5600) == 0 && uw_space_unmap(s, 0x9000, UINT64_MAX) == 0 &&
+		      uw_space_id(s) == id,
+	      "nothing was there");
+	CHECK(uw_space_unmap(s, 0x57ff, 0x5900) == 0 && uw_space_id(s) != id &&
+		      is(s, 0, 0x5600, 0x57ff, 0x700),
+	      "a byte was");
 	CHECK(map(s, 0, UINT64_MAX, 0) == 0 && count(s) == 1, "over all of it");
 	CHECK(map(s, 0x5600, 0x5800, 0x700) == 0 && count(s) == 3, "exactly one");
 	CHECK(map(s, 0x5600, 0x5800, 0x800) == 0 && count(s) == 3 &&
