@@ -695,6 +695,26 @@ static bool deliver_lost(struct perfdata *p)
 	return p->n_next > 0;
 }
 
+#define PREFETCH_MAX 8704u /* a record with perf's usual 8 KiB of stack */
+#define LINE_BYTES   64u
+
+/* The next record is on its way while this one is worked on: memory takes as long as a walk. */
+static void prefetch_next(const struct perfdata *p)
+{
+	const struct perfdata_entry *entry = p->queue.heap;
+	uint32_t size;
+	const uint8_t *bytes;
+
+	if (!p->queue.n || entry->order & ENTRY_COPIED)
+		return;
+	size = ENTRY_SIZE(entry->order);
+	if (size > PREFETCH_MAX)
+		size = PREFETCH_MAX;
+	bytes = perfdata_window_view(&p->window, entry->where, size);
+	for (uint32_t at = 0; bytes && at < size; at += LINE_BYTES)
+		__builtin_prefetch(bytes + at);
+}
+
 static int next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct perfdata *p = (struct perfdata *)source;
@@ -707,6 +727,7 @@ static int next(struct source *source, struct event *event, int timeout_ms)
 			p->has_direct = false;
 			deliver(p, &p->direct);
 		} else if (perfdata_queue_take(&p->queue, &entry)) {
+			prefetch_next(p);
 			deliver(p, &entry);
 		} else if (!p->scanned) {
 			scan(p);
