@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -204,6 +205,17 @@ static int read_chunk(struct sym_kernel *k, const char *line, const char *end, c
 	return err;
 }
 
+/* Memory that is written whole at once need not fault page by page; older kernels cannot. */
+static void populate(void *memory, size_t size)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t start = ((uintptr_t)memory + page - 1) & ~(page - 1);
+	uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
+
+	if (start < end)
+		(void)madvise((void *)start, end - start, MADV_POPULATE_WRITE);
+}
+
 /* All of fd; *size bytes, room for one more. */
 static int read_all(int fd, char **out, size_t *size)
 {
@@ -216,7 +228,8 @@ static int read_all(int fd, char **out, size_t *size)
 		room += (size_t)st.st_size; /* /proc tells none */
 	text = malloc(room);
 	err = text ? 0 : -ENOMEM;
-
+	if (!err && room > CHUNK)
+		populate(text, room - CHUNK);
 	while (!err) {
 		ssize_t got;
 
