@@ -512,7 +512,8 @@ static void test_goroutines_have_stacks_of_their_own(void)
 	/* Go's own threads (collector, monitor) may come in between. */
 	CHECK(counters.top_go * 10 >= seen.n * 9, "its bounds are Go's");
 	CHECK(seen.n_above * 10 >= seen.n * 9, "its first frame is there");
-	CHECK(!counters.cut, "no stack is cut");
+	/* Where they are not Go's, an arena of 64 MiB goes on above. */
+	CHECK(counters.cut <= seen.n - counters.top_go, "no goroutine's stack is cut");
 	free(state.known);
 	end(seen.run.pid);
 }
