@@ -466,7 +466,8 @@ static void report(const struct known *k)
 
 /*
  * A recording states no bytes of the vDSO.  This kernel's own is the same one
- * if it has the build-id told, or was running when the recording was made.
+ * if it has the build-id told, or was running when the recording was made.  perf tells no
+ * build-id of it where each mapping states its file's (--buildid-mmap).
  */
 static int open_own_vdso(struct modules *modules, struct known *k, struct uw_object **out)
 {
@@ -477,7 +478,7 @@ static int open_own_vdso(struct modules *modules, struct known *k, struct uw_obj
 
 	if (err)
 		return err;
-	if (!k->told.size && !modules->info->same_boot)
+	if (!k->told.size && !modules->info->same_boot && !modules->info->same_kernel)
 		return -ENOENT;
 	err = uw_object_open_image(image, size, &object);
 	if (!err && k->told.size && !uw_build_id_equal(uw_object_build_id(object), &k->told)) {

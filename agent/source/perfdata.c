@@ -981,8 +981,11 @@ static bool older_than_boot(int fd)
 	return S_ISREG(st.st_mode) && st.st_mtim.tv_sec < now.tv_sec - up.tv_sec - 1;
 }
 
-/* The one who uses kallsyms still has to find _text where kernel_text says. */
-static bool is_same_boot(const struct perfdata *p)
+/*
+ * Recordings of user code alone (cpu-clock:u) say neither where the kernel lies nor its
+ * build-id: host, release and age are what there is to tell it by.
+ */
+static bool is_same_kernel(const struct perfdata *p)
 {
 	const struct source_info *info = &p->source.info;
 	const struct uw_build_id *id = &info->kernel_build_id;
@@ -993,8 +996,7 @@ static bool is_same_boot(const struct perfdata *p)
 	    strcmp(info->kernel, here.release) != 0)
 		return false;
 	perfdata_running_kernel(&running);
-	return info->kernel_text && (!id->size || uw_build_id_equal(id, &running)) &&
-	       !older_than_boot(p->fd);
+	return (!id->size || uw_build_id_equal(id, &running)) && !older_than_boot(p->fd);
 }
 
 static void fill_info(struct perfdata *p)
@@ -1007,7 +1009,9 @@ static void fill_info(struct perfdata *p)
 	(void)snprintf(info->recorder, sizeof(info->recorder), "%s", p->facts.recorder);
 	info->kernel_build_id = p->facts.kernel_build_id;
 	info->machine = p->facts.arch[0] ? machine_of(p->facts.arch) : guess_machine(p);
-	info->same_boot = is_same_boot(p);
+	info->same_kernel = is_same_kernel(p);
+	/* The one who uses kallsyms still has to find _text where kernel_text says. */
+	info->same_boot = info->same_kernel && info->kernel_text;
 }
 
 /* In a pipe, what the header would have said comes before the first record of the kernel's. */

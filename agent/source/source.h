@@ -35,6 +35,8 @@ struct source_info {
 	/* As far as the source can tell, this machine since it started: its kallsyms fit where
 	   their _text is at kernel_text, which is for their reader to check. */
 	bool same_boot;
+	/* As far as the source can tell, recorded under the kernel that runs here: its vDSO fits. */
+	bool same_kernel;
 	bool red_zone; /* bytes below sp were captured */
 	/*
 	 * The ELF file mapped from start on in process pid, put together again from its memory;

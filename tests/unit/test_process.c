@@ -278,6 +278,14 @@ static void test_the_vdso_is_this_kernels_only_if_it_is_the_one(void)
 	CHECK(object, "of another boot, but with its build-id");
 	uw_object_put(object);
 	end();
+	info.same_kernel = true;
+	begin();
+	mapping.user = modules_get(modules, 1, &m);
+	object = modules_resolve(modules, &mapping);
+	CHECK(object, "under this kernel, though nobody says where it lay");
+	uw_object_put(object);
+	end();
+	info.same_kernel = false;
 	told.build_id.bytes[3] ^= 0x10;
 	info.same_boot = true;
 	begin();
