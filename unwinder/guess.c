@@ -178,8 +178,12 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 		return false;
 	}
 	ra = uw_walk_stripped(w, ra);
+	/*
+	 * A record of zeros ends a chain (coroutines, threads begun by hand).  In frame 0
+	 * the register may as well point to something else that is zero.
+	 */
 	if (ra == 0)
-		return next == 0;
+		return next == 0 && !w->exact;
 	worth = uw_guess_link(uw_guess_worth(w, ra), fp, next, uw_walk_code(w, ra - 1));
 	*guess = (struct uw_guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth };
 	return false;

@@ -76,6 +76,8 @@ static void test_frame_pointers(void)
 	      "the first");
 	frame_at(20, 0, 0);
 	CHECK(walk(UW_MAPPING_FILE, CODE, STACK + 16) == ENDED(3, UW_STOP_ROOT), "to ra 0");
+	CHECK(walk(UW_MAPPING_ANON, CODE, STACK + 8 * 20) == ENDED(1, UW_STOP_NO_UNWIND_INFO),
+	      "frame 0's register may point to any zeros");
 	CHECK(walk(UW_MAPPING_FILE, CODE, 0) == ENDED(1, UW_STOP_NO_OBJECT),
 	      "fp 0 where code is missing");
 	frame_at(20, STACK + 8 * 10, CODE + 0x300);
