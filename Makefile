@@ -95,7 +95,7 @@ endef
 
 # What compares and times other unwinders: tests/peers/ and the libraries they stand for.
 PEERS_C := $(wildcard tests/peers/*.c)
-PEERS := tests/bench/walks tests/diff/peers
+PEERS := tests/bench/walks tests/diff/peers tests/diff/walk_allocations
 # $(1) directory, $(2) variable holding the flags
 define build-peers
 $(PEERS:%=$(1)/%): $(1)/%: $(1)/%.o $(PEERS_C:%.c=$(1)/%.o) $(1)/libagent.a $(1)/liboffwind.a

@@ -1,6 +1,7 @@
 #include "unwinder/memo.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* libLLVM, libclang and rustc's driver are sampled at some 10,000 addresses each. */
 #define BITS_MIN 8
@@ -23,6 +24,20 @@ static struct uw_memo_slot *slot_of(const struct uw_memo *memo, uint64_t key)
 	return &memo->slots[key * 0x9e3779b97f4a7c15 >> (64 - memo->bits)];
 }
 
+void uw_memo_init(struct uw_memo *memo, uint64_t size)
+{
+	unsigned int bits = BITS_MIN;
+	size_t bytes;
+
+	while (bits < BITS_MAX && (uint64_t)1 << bits < size / BYTES_A_SLOT)
+		bits++;
+	bytes = sizeof(*memo->slots) << bits;
+	*memo = (struct uw_memo){ .slots = malloc(bytes), .bits = bits };
+	/* Of fresh pages the first use takes longer than a rule: it is had here, not in walks. */
+	if (memo->slots)
+		memset(memo->slots, 0xff, bytes);
+}
+
 void uw_memo_fini(struct uw_memo *memo)
 {
 	free(memo->slots);
@@ -31,63 +46,25 @@ void uw_memo_fini(struct uw_memo *memo)
 
 bool uw_memo_find(struct uw_memo *memo, uint64_t key, uint64_t *word, uint8_t *stepper)
 {
-	bool found = false;
+	const struct uw_memo_slot *slot;
+	bool found;
 
-	if (!enter(memo))
+	if (!memo->slots || !enter(memo))
 		return false;
-	if (memo->slots) {
-		const struct uw_memo_slot *slot = slot_of(memo, key);
-
-		found = slot->key == key + 1;
-		if (found) {
-			*word = slot->word;
-			*stepper = slot->stepper;
-		}
+	slot = slot_of(memo, key);
+	found = slot->key == key;
+	if (found) {
+		*word = slot->word;
+		*stepper = slot->stepper;
 	}
 	leave(memo);
 	return found;
 }
 
-static void put(struct uw_memo *memo, struct uw_memo_slot slot)
+void uw_memo_keep(struct uw_memo *memo, uint64_t key, uint64_t word, uint8_t stepper)
 {
-	*slot_of(memo, slot.key - 1) = slot;
-}
-
-/*
- * Small at first, since a fresh page costs more than a rule, and four times as
- * large each time half as many words came as there are slots.  Without memory it
- * stays as it is, which is only slower.
- */
-static void grow(struct uw_memo *memo, unsigned int bits)
-{
-	struct uw_memo_slot *slots = calloc((size_t)1 << bits, sizeof(*slots)), *old = memo->slots;
-	size_t n = old ? (size_t)1 << memo->bits : 0;
-
-	if (!slots)
+	if (!memo->slots || !enter(memo))
 		return;
-	memo->slots = slots;
-	memo->bits = bits;
-	for (size_t i = 0; i < n; i++)
-		if (old[i].key)
-			put(memo, old[i]);
-	free(old);
-}
-
-void uw_memo_keep(struct uw_memo *memo, uint64_t key, uint64_t word, uint8_t stepper, uint64_t size)
-{
-	unsigned int bits;
-
-	if (!enter(memo))
-		return;
-	if (!memo->slots || memo->n_kept >> (memo->bits - 1)) {
-		bits = memo->slots ? memo->bits + 2 : BITS_MIN;
-		if (bits <= BITS_MAX && (bits == BITS_MIN || size / BYTES_A_SLOT >> (bits - 2)))
-			grow(memo, bits);
-		memo->n_kept = 0;
-	}
-	memo->n_kept++;
-	if (memo->slots)
-		put(memo,
-		    (struct uw_memo_slot){ .key = key + 1, .word = word, .stepper = stepper });
+	*slot_of(memo, key) = (struct uw_memo_slot){ .key = key, .word = word, .stepper = stepper };
 	leave(memo);
 }

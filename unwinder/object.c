@@ -56,7 +56,7 @@ struct uw_object {
 	_Atomic(struct compiled *) compiled;
 	_Atomic(struct uw_procs *) procs;
 	atomic_uint_fast64_t n_parsed;
-	struct uw_memo memo; /* of an object without a compiled table */
+	struct uw_memo memo; /* of an object without a compiled table; its room comes with eh */
 };
 
 struct compiled {
@@ -169,6 +169,8 @@ static int load_eh(struct uw_object *o)
 		cfi->size = size;
 		o->eh.table = table;
 	}
+	if (err != -ENOMEM)
+		uw_memo_init(&o->memo, cfi->size);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -843,6 +845,7 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 	struct uw_rule rule;
 	struct uw_row row;
 	uint64_t found;
+	bool has_memo;
 	int err;
 
 	if (table) {
@@ -854,16 +857,16 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 		}
 	}
 	/* No file has code in the upper half, where lookup would be taken for another's key. */
-	if (!(lookup >> 62) && uw_memo_find(&object->memo, key, word, stepper))
+	has_memo = !(lookup >> 62) && atomic_load_explicit(&object->eh_ready, memory_order_acquire);
+	if (has_memo && uw_memo_find(&object->memo, key, word, stepper))
 		return 0;
 	err = uw_object_interpret(object, lookup, exact, &rule);
 	if (err)
 		return err;
 	*word = uw_row_of(object->arch, &rule, &row) ? TABLE_SLOW : row.word;
 	*stepper = rule.stepper;
-	/* Its first use takes longer than the first walks should. */
-	if (!(lookup >> 62) && atomic_load_explicit(&object->eh_ready, memory_order_acquire))
-		uw_memo_keep(&object->memo, key, *word, *stepper, object->eh.cfi.size);
+	if (has_memo)
+		uw_memo_keep(&object->memo, key, *word, *stepper);
 	return 0;
 }
 

@@ -420,7 +420,13 @@ struct uw_worker;
 int uw_worker_new(struct uw_worker **out);
 void uw_worker_free(struct uw_worker *worker); /* NULL is fine */
 
-/* Fills out->frames and always out->stop: a walk cannot fail, it stops somewhere for a reason. */
+/*
+ * Fills out->frames and always out->stop: a walk cannot fail, it stops somewhere for a reason.
+ *
+ * It allocates nothing of its own: frames, stack and worker are the caller's.  An object keeps
+ * what it reads of its file (unwind sections, at most 256 MiB each, and indexes of them) and
+ * reads it when first asked, which may be in a walk; once it has, walks ask for no memory.
+ */
 void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_thread *thread,
 	     struct uw_stack *out);
 

@@ -5,11 +5,12 @@
 /* As many as there is room for are not all kept, but what is found is what was kept. */
 static void test_what_is_found_was_kept(void)
 {
-	struct uw_memo memo = { 0 };
+	struct uw_memo memo;
 	uint64_t n = 5000, found = 0;
 
+	uw_memo_init(&memo, 1 << 20);
 	for (uint64_t i = 0; i < n; i++)
-		uw_memo_keep(&memo, i * 7 | (i & 1) << 63, i * 3, (uint8_t)(i % 5), 1 << 20);
+		uw_memo_keep(&memo, i * 7 | (i & 1) << 63, i * 3, (uint8_t)(i % 5));
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t word = 1;
 		uint8_t stepper = 9;
@@ -25,30 +26,21 @@ static void test_what_is_found_was_kept(void)
 	uw_memo_fini(&memo);
 }
 
-/* A few take little room, and what they said is there when there is more. */
-static void test_it_grows_with_what_is_kept(void)
+static void test_its_room_fits_the_section(void)
 {
-	struct uw_memo memo = { 0 };
-	uint64_t word, found = 0;
-	uint8_t stepper;
+	static const struct {
+		uint64_t size;
+		unsigned int bits;
+	} cases[] = { { 0, 8 },	      { 2048, 8 },     { 1 << 14, 8 },
+		      { 100000, 11 }, { 1 << 20, 14 }, { UINT64_MAX, 14 } };
 
-	uw_memo_keep(&memo, 0, 7, 1, 1 << 24);
-	CHECK(memo.bits == 8, "256 slots at first");
-	for (uint64_t i = 1; i < 160; i++)
-		uw_memo_keep(&memo, i * 11, i, 1, 1 << 24);
-	CHECK(memo.bits == 10, "then 1,024");
-	for (uint64_t i = 1; i < 128; i++)
-		found += uw_memo_find(&memo, i * 11, &word, &stepper) && word == i;
-	CHECK(found > 64, "early ones outlive its growing");
-	for (uint64_t i = 160; i < 20000; i++)
-		uw_memo_keep(&memo, i * 11, i, 1, 1 << 24);
-	CHECK(memo.bits == 14, "16,384 at most");
-	uw_memo_fini(&memo);
-	memo = (struct uw_memo){ 0 };
-	for (uint64_t i = 0; i < 20000; i++)
-		uw_memo_keep(&memo, i * 11, i, 1, 2048);
-	CHECK(memo.bits == 8, "a small file's stays small");
-	uw_memo_fini(&memo);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct uw_memo memo;
+
+		uw_memo_init(&memo, cases[i].size);
+		CHECK(memo.slots && memo.bits == cases[i].bits, "256 to 16,384 slots");
+		uw_memo_fini(&memo);
+	}
 }
 
 static void test_an_empty_memo_knows_nothing(void)
@@ -57,8 +49,12 @@ static void test_an_empty_memo_knows_nothing(void)
 	uint64_t word;
 	uint8_t stepper;
 
+	uw_memo_keep(&memo, 5, 3, 1);
+	CHECK(!uw_memo_find(&memo, 5, &word, &stepper), "without room");
+	uw_memo_fini(&memo);
+	uw_memo_init(&memo, 0);
 	CHECK(!uw_memo_find(&memo, 0, &word, &stepper), "nothing kept");
-	uw_memo_keep(&memo, 5, 3, 1, 0);
+	uw_memo_keep(&memo, 5, 3, 1);
 	CHECK(!uw_memo_find(&memo, 0, &word, &stepper), "a free slot is no key");
 	CHECK(uw_memo_find(&memo, 5, &word, &stepper) && word == 3 && stepper == 1, "the one kept");
 	uw_memo_fini(&memo);
@@ -67,14 +63,15 @@ static void test_an_empty_memo_knows_nothing(void)
 /* Somebody else is at it: nobody waits, nothing is said. */
 static void test_a_memo_in_use_is_passed_by(void)
 {
-	struct uw_memo memo = { 0 };
+	struct uw_memo memo;
 	uint64_t word;
 	uint8_t stepper;
 
-	uw_memo_keep(&memo, 5, 3, 1, 0);
+	uw_memo_init(&memo, 0);
+	uw_memo_keep(&memo, 5, 3, 1);
 	atomic_store(&memo.busy, true);
 	CHECK(!uw_memo_find(&memo, 5, &word, &stepper), "in use");
-	uw_memo_keep(&memo, 6, 3, 1, 0);
+	uw_memo_keep(&memo, 6, 3, 1);
 	atomic_store(&memo.busy, false);
 	CHECK(uw_memo_find(&memo, 5, &word, &stepper) && !uw_memo_find(&memo, 6, &word, &stepper),
 	      "as it was");
@@ -84,7 +81,7 @@ static void test_a_memo_in_use_is_passed_by(void)
 int main(void)
 {
 	test_what_is_found_was_kept();
-	test_it_grows_with_what_is_kept();
+	test_its_room_fits_the_section();
 	test_an_empty_memo_knows_nothing();
 	test_a_memo_in_use_is_passed_by();
 	return check_done();
