@@ -6,6 +6,9 @@
 /* Zero-length FDEs and twins share a start: how many entries before the last are tried. */
 #define STEPS_BACK 4
 
+/* CIEs between two FDEs that are neighbours. */
+#define CIES_MAX 4
+
 int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t vaddr)
 {
 	struct uw_bytes b = uw_bytes_of(data, size);
@@ -228,8 +231,9 @@ static bool table_is_whole(struct uw_frames *frames)
 	return whole > 0;
 }
 
-/* The FDE of entry i - 1, if it starts where the table says. */
-static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, struct uw_fde *out)
+/* The FDE of entry i - 1, if it starts where the table says; *next: what follows it. */
+static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, uint64_t *next,
+			struct uw_fde *out)
 {
 	const struct uw_cfi *cfi = &frames->cfi;
 	uint64_t start, vaddr;
@@ -240,24 +244,56 @@ static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, str
 	    vaddr - cfi->vaddr >= cfi->size)
 		return -EBADMSG;
 	*off = vaddr - cfi->vaddr;
-	err = uw_cfi_entry(cfi, *off, out, NULL);
+	err = uw_cfi_entry(cfi, *off, out, next);
 	if (err)
 		return err == -ENOENT ? -EBADMSG : err;
 	return out->start == start ? 0 : -EBADMSG;
 }
 
+/*
+ * Whether nothing but CIEs lies between an FDE that ends at off and the one of entry i.
+ *
+ * That no FDE covers a pc takes a look at all of them: a table may lack some.  But where
+ * the two that the table has around a pc are neighbours in the section too, no linker
+ * has put one between them: code and FDEs come from its input files in one order, so one
+ * that the table lacks would lie there.  What peek.c says of a section that nobody has
+ * read rests on the same, and says the same.
+ */
+static bool are_neighbours(const struct uw_frames *frames, uint64_t off, uint64_t i)
+{
+	const struct uw_cfi *cfi = &frames->cfi;
+	uint64_t vaddr;
+
+	if (i >= frames->table.n || table_get(&frames->table, i, 1, &vaddr))
+		return false;
+	for (unsigned int n = 0; n <= CIES_MAX; n++) {
+		const uint8_t *at = cfi->data + off;
+
+		if (cfi->vaddr + off == vaddr)
+			return true;
+		if (off > cfi->size || cfi->size - off < 8 || uw_bytes_little(at + 4) != 0 ||
+		    uw_bytes_little(at) >= UINT32_MAX - 4)
+			return false;
+		off += (uint64_t)uw_bytes_little(at) + 4;
+	}
+	return false;
+}
+
 /* 0 found; -ENOENT no FDE covers lookup; -EAGAIN the table cannot be believed here. */
 static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
 {
-	uint64_t i = table_search(&frames->table, lookup), off;
+	uint64_t i = table_search(&frames->table, lookup), off, next;
 
 	for (unsigned int back = 0; back < STEPS_BACK && i > 0; back++, i--) {
-		if (entry_before(frames, i, &off, out))
+		if (entry_before(frames, i, &off, &next, out))
 			return -EAGAIN;
 		if (covers(out, lookup))
 			return 0;
-		if (out->end > out->start)
+		if (out->end > out->start) {
+			if (back == 0 && are_neighbours(frames, next, i))
+				return -ENOENT;
 			break;
+		}
 	}
 	return table_is_whole(frames) ? -ENOENT : -EAGAIN;
 }
@@ -265,26 +301,26 @@ static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fd
 /* The gap around lookup, which no FDE covers; -EAGAIN as above. */
 static int gap_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_gap *gap)
 {
-	uint64_t i = table_search(&frames->table, lookup), off;
+	uint64_t i = table_search(&frames->table, lookup), off, next;
+	bool certain = false;
 	struct uw_fde fde;
 
-	if (!table_is_whole(frames))
-		return -EAGAIN;
 	if (i < frames->table.n && table_get(&frames->table, i, 0, &gap->end))
 		return -EAGAIN;
 	for (unsigned int back = 0; i > 0; back++, i--) {
-		if (back == STEPS_BACK || entry_before(frames, i, &off, &fde))
+		if (back == STEPS_BACK || entry_before(frames, i, &off, &next, &fde))
 			return -EAGAIN;
 		if (covers(&fde, lookup))
 			return -ENOENT;
 		if (fde.end > fde.start) {
+			certain = back == 0 && are_neighbours(frames, next, i);
 			gap->start = fde.end;
 			gap->before = (uint32_t)off;
 			gap->has_before = true;
 			break;
 		}
 	}
-	return 0;
+	return certain || table_is_whole(frames) ? 0 : -EAGAIN;
 }
 
 int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)

@@ -195,6 +195,38 @@ static void test_a_table_that_lies_does_not_matter(void)
 	uw_frames_fini(&frames);
 }
 
+/* All FDEs are counted only where those around the pc are not neighbours in the section. */
+static void test_a_gap_between_neighbours_needs_no_count(void)
+{
+	struct image image = { .table_size = 0 };
+	struct uw_frames frames;
+	struct uw_gap gap;
+	uint64_t off[3];
+
+	add_cie(&image);
+	off[0] = add_fde(&image, 0x1000, 0x20);
+	put(image.frames, &image.frames_size, 4, 4); /* a CIE, as far as its head says */
+	put(image.frames, &image.frames_size, 0, 4);
+	off[1] = add_fde(&image, 0x1030, 0x10);
+	(void)add_fde(&image, 0x1600, 0x100);
+	off[2] = add_fde(&image, 0x1800, 0x100);
+	start_table(&image, 3);
+	add_entry(&image, 0x1000, off[0]);
+	add_entry(&image, 0x1030, off[1]);
+	add_entry(&image, 0x1800, off[2]);
+	open_frames(&image, &frames);
+	CHECK(find(&frames, 0x1025) == 0 && uw_frames_gap(&frames, 0x1025, &gap) == 0 &&
+		      gap.start == 0x1020 && gap.end == 0x1030 && gap.before == off[0],
+	      "the gap");
+	CHECK(frames.whole == 0 && frames.ready == 0, "nothing was counted");
+	CHECK(find(&frames, 0x1620) == 0x1600, "one that the table lacks is found");
+	CHECK(frames.whole == -1 && frames.ready == 1, "by the index");
+	CHECK(find(&frames, 0x1025) == 0 && uw_frames_gap(&frames, 0x1025, &gap) == 0 &&
+		      gap.start == 0x1020 && gap.end == 0x1030 && gap.before == off[0],
+	      "the same gap");
+	uw_frames_fini(&frames);
+}
+
 static void test_headers(void)
 {
 	/* LSB 5.0 §10.6.2.1: version, three encodings, the pointer, the count. */
@@ -265,6 +297,7 @@ int main(void)
 {
 	test_table_and_index_agree();
 	test_a_table_that_lies_does_not_matter();
+	test_a_gap_between_neighbours_needs_no_count();
 	test_headers();
 	test_terminators();
 	test_threads_share_one_index();
