@@ -808,10 +808,11 @@ bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
 	struct uw_code code;
 	uint64_t start, end;
 
-	return vaddr % UW_ENTRY_ALIGN == 0 && !find_function(object, vaddr, &start, &end) &&
-	       start == vaddr && find_function(object, vaddr - 1, &start, &end) == -ENOENT &&
-	       !uw_object_code(object, vaddr, buffer, &code) &&
+	/* The call in front of most return addresses is found sooner than their function. */
+	return vaddr % UW_ENTRY_ALIGN == 0 && !uw_object_code(object, vaddr, buffer, &code) &&
 	       object->arch->after_call(&code).kind == UW_CALL_NONE &&
+	       !find_function(object, vaddr, &start, &end) && start == vaddr &&
+	       find_function(object, vaddr - 1, &start, &end) == -ENOENT &&
 	       !object->arch->signal(&code, false, &rule);
 }
 
