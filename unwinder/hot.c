@@ -255,58 +255,72 @@ static __attribute__((noinline)) enum uw_worth link_worth(struct uw_walking *w, 
 static inline enum uw_worth chain(struct uw_walking *w, const struct uw_run *run, uint64_t *ra,
 				  uint64_t *caller_fp)
 {
-	uint64_t fp = run->fp;
+	const struct uw_near near = run->near;
+	uint64_t fp = run->fp, link, next;
 
-	if (!uw_guess_is_fp(run->sp, fp) || !read_word(w, &run->near, fp, caller_fp) ||
-	    !read_word(w, &run->near, fp + 8, ra) || !(*ra & run->mask))
+	if (!uw_guess_is_fp(run->sp, fp) || !read_word(w, &near, fp, &next) ||
+	    !read_word(w, &near, fp + 8, &link) || !(link & run->mask))
 		return UW_WORTH_NOTHING;
-	return link_worth(w, *ra & run->mask, fp, *caller_fp);
+	*ra = link;
+	*caller_fp = next;
+	return link_worth(w, link & run->mask, fp, next);
+}
+
+/* Of what is not in the captured bytes around sp; the run's own words stay in registers. */
+static inline bool far_copy(struct uw_walking *w, uint64_t addr, uint64_t *out)
+{
+	uint64_t word;
+	bool there = far_word(w, addr, &word);
+
+	if (there)
+		*out = word;
+	return there;
 }
 
 /*
  * Puts the frame at run->pc into out and takes the run to its caller.  Every word
  * is read within the captured bytes or by far_word, and the CFA lies above sp;
- * what is otherwise is left to others, who also know what it means.
+ * what is otherwise is left to others, who also know what it means.  What differs
+ * from frame to frame without a pattern is chosen by masks: no branch foretells it.
  */
 static inline __attribute__((always_inline)) enum outcome
 hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 {
 	uint64_t lookup = run->pc - run->back, key = lookup | run->above;
 	struct uw_hot_slot *slot = &hot->slots[index_of(key)];
-	uint64_t base, cfa, at, ra, fp_at, caller_fp, sp = run->sp;
+	uint64_t base, cfa, at, ra = 0, fp_at, caller_fp = run->fp, sp = run->sp;
+	uint64_t above = w->tag;
+	struct uw_frame *frame = run->frame;
 	struct uw_mapping *mapping;
-	uint64_t above = run->above & ~(EXACT | SP_LOW);
-	enum uw_confidence confidence = UW_CONFIDENCE_RULE;
-	unsigned int kind, stepper;
 	enum outcome outcome = ON;
 	enum uw_worth worth;
+	unsigned int kind;
+	uint32_t how;
 
 	/* 0 less one is not an address either. */
-	if (UNLIKELY(lookup >> ADDRESS_BITS) || UNLIKELY(!run->room))
+	if (UNLIKELY(lookup >> ADDRESS_BITS) || UNLIKELY(frame == run->end))
 		return ASIDE;
 	if (UNLIKELY(slot->key != key) && !fill(w, lookup, key))
 		return ASIDE;
 	kind = slot->kind;
 	mapping = slot->mapping;
-	stepper = slot->stepper;
-	base = kind & KIND_FP ? run->fp : sp;
+	how = uw_run_how(slot->stepper, UW_CONFIDENCE_RULE, false);
+	base = sp + ((run->fp - sp) & -(uint64_t)(kind & KIND_FP));
 	cfa = base + (uint64_t)(int64_t)slot->cfa;
 	at = base + (uint64_t)(int64_t)slot->ra;
 	fp_at = base + (uint64_t)(int64_t)slot->fp;
 	if (UNLIKELY(kind >= KIND_RARE)) {
-		caller_fp = run->fp;
 		switch (kind & ~3u) {
 		case KIND_ROOT:
-			ra = 0;
 			run->stop = uw_stopping(UW_STOP_ROOT);
 			outcome = STOP;
 			break;
 		case KIND_LINK:
-			if (!(w->machine.regs.known >> w->machine.arch->lr & 1))
+			if (!(uw_walk_regs(w)->known >> w->machine.arch->lr & 1))
 				return ASIDE;
 			ra = run->ra;
 			/* A call need not touch the stack. */
-			if (cfa < sp || (cfa == sp && (ra & run->mask) == run->pc))
+			if (cfa < sp || (cfa == sp && ra == run->pc))
 				return ASIDE;
 			if (cfa == sp && uw_walk_cycle(w, ra & run->mask, sp)) {
 				run->stop = uw_stopping(UW_STOP_CYCLE);
@@ -319,18 +333,16 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 				return ASIDE;
 			cfa = run->fp + 16;
 			above |= chain_low(w->machine.arch);
-			stepper = UW_STEPPER_FP;
-			confidence = uw_guess_confidence(worth);
+			how = uw_run_how(UW_STEPPER_FP, (uint8_t)uw_guess_confidence(worth), false);
 			/* Other registers may have been saved anywhere, or not. */
+			uw_walk_take_regs(w);
 			w->machine.regs.known = 0;
-			w->due = (size_t)(run->frame - w->out->frames) + 1;
+			w->due = (size_t)(frame - w->out->frames) + 1;
 			break;
 		default:
 			return ASIDE;
 		}
-	} else if (UNLIKELY(at - run->near.addr >= run->near.room) && !far_word(w, at, &ra)) {
-		ra = 0;
-		caller_fp = 0;
+	} else if (UNLIKELY(at - run->near.addr >= run->near.room) && !far_copy(w, at, &ra)) {
 		w->missing = w->machine.missing;
 		run->stop = uw_stopping(UW_STOP_TRUNCATED);
 		outcome = STOP;
@@ -341,27 +353,23 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 			ra = near_word(&run->near, at);
 		/* Popped already (see step.c), or not where most words are. */
 		if (UNLIKELY(fp_at - run->near.addr >= run->near.room || fp_at < sp)) {
-			caller_fp = run->fp;
-			if (kind & KIND_SAVED_FP && fp_at >= sp && !far_word(w, fp_at, &caller_fp))
+			if (kind & KIND_SAVED_FP && fp_at >= sp && !far_copy(w, fp_at, &caller_fp))
 				return ASIDE;
 		} else {
-			caller_fp = near_word(&run->near, fp_at);
-			caller_fp = kind & KIND_SAVED_FP ? caller_fp : run->fp;
+			caller_fp ^= (near_word(&run->near, fp_at) ^ caller_fp) &
+				     -(uint64_t)(kind >> 1 & 1);
 		}
 	}
-	*run->frame++ = (struct uw_frame){ .pc = run->pc,
-					   .lookup = lookup,
-					   .cfa = cfa,
-					   .sp = sp,
-					   .mapping = mapping,
-					   .stepper = run->stepper,
-					   .confidence = run->confidence,
-					   .exact = !run->back };
-	run->room--;
+	frame->pc = run->pc;
+	frame->lookup = lookup;
+	frame->cfa = cfa;
+	frame->sp = sp;
+	frame->mapping = mapping;
+	memcpy(&frame->stepper, &run->how, sizeof(run->how));
+	run->frame = frame + 1;
 	if (UNLIKELY(outcome == STOP))
 		return STOP;
-	run->stepper = (uint8_t)stepper;
-	run->confidence = (uint8_t)confidence;
+	run->how = how;
 	run->above = above;
 	run->back = 1;
 	run->ra = ra;
@@ -373,10 +381,11 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 
 /* ---- runs of them ------------------------------------------------------------------------- */
 
-static void enter(struct uw_walking *w, struct uw_run *run)
+static inline void enter(struct uw_walking *w, struct uw_run *run)
 {
 	const struct uw_arch *arch = w->machine.arch;
-	const uint64_t *value = w->machine.regs.value;
+	const struct uw_regs *regs = uw_walk_regs(w);
+	const uint64_t *value = regs->value;
 
 	run->sp = value[arch->sp];
 	run->fp = value[arch->fp];
@@ -388,10 +397,9 @@ static void enter(struct uw_walking *w, struct uw_run *run)
 	run->near = near_sp(w->thread, run->sp);
 	run->frame = w->out->frames + w->out->n_frames;
 	/* A frame without fp is for somebody else. */
-	run->room =
-		w->machine.regs.known >> arch->fp & 1 ? w->out->max_frames - w->out->n_frames : 0;
-	run->stepper = w->stepper;
-	run->confidence = w->confidence;
+	run->end = regs->known >> arch->fp & 1 ? w->out->frames + w->out->max_frames : run->frame;
+	run->how = uw_run_how(w->stepper, w->confidence, w->exact);
+	run->stop = UW_GO_ON;
 }
 
 static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome outcome)
@@ -408,9 +416,10 @@ static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome ou
 		w->out->n_frames = n;
 		return run->stop;
 	}
+	uw_walk_take_regs(w);
 	if (n > w->out->n_frames) {
 		value[arch->lr] = run->ra;
-		if (run->stepper != UW_STEPPER_FP)
+		if ((uint8_t)run->how != UW_STEPPER_FP)
 			known |= (uint64_t)1 << arch->lr;
 		w->machine.regs.known |= known;
 		value[arch->pc] = run->pc;
@@ -418,8 +427,8 @@ static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome ou
 		value[arch->fp] = run->fp;
 		w->exact = false;
 		w->sp_low = run->above & SP_LOW;
-		w->stepper = run->stepper;
-		w->confidence = run->confidence;
+		w->stepper = (uint8_t)run->how;
+		w->confidence = (uint8_t)(run->how >> 8);
 		w->out->n_frames = n;
 	}
 	return UW_GO_ON;
@@ -428,14 +437,16 @@ static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome ou
 int uw_hot_run(struct uw_walking *w)
 {
 	struct uw_hot *hot = &w->worker->hot;
+	struct uw_run first, run, last;
 	enum outcome outcome;
-	struct uw_run run;
 
-	enter(w, &run);
+	enter(w, &first);
+	run = first; /* whose address nobody has: it lives in registers */
 	do
 		outcome = hot_frame(w, hot, &run);
 	while (outcome == ON);
-	return leave(w, &run, outcome);
+	last = run;
+	return leave(w, &last, outcome);
 }
 
 /*

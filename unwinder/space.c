@@ -145,6 +145,14 @@ const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t ad
 	return i < space->n && space->maps[i].start <= addr ? &space->maps[i] : NULL;
 }
 
+void uw_space_gap(const struct uw_space *space, uint64_t addr, uint64_t *start, uint64_t *end)
+{
+	size_t i = first_above(space, addr);
+
+	*start = i ? space->maps[i - 1].end : 0;
+	*end = i < space->n ? space->maps[i].start : UINT64_MAX;
+}
+
 const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t *n)
 {
 	*n = space->n;

@@ -18,6 +18,9 @@ const struct uw_steppers *uw_space_steppers(const struct uw_space *space);
 /* The mapping around addr, to be resolved in place; NULL: none. */
 struct uw_mapping *uw_space_at(struct uw_space *space, uint64_t addr);
 
+/* Around addr, where nothing is mapped: [*start, *end) is empty too. */
+void uw_space_gap(const struct uw_space *space, uint64_t addr, uint64_t *start, uint64_t *end);
+
 /* Its object, asked for now if it was not before; NULL: there is none to use. */
 struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *mapping);
 

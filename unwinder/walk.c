@@ -66,7 +66,8 @@ int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lo
 
 /* ---- a walk ------------------------------------------------------------------------- */
 
-#define PAGE_SHIFT 12
+/* Larger than a page: few mappings of code are smaller, and a slot's mapping is looked at anyway. */
+#define PAGE_SHIFT 16
 
 static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 {
@@ -81,13 +82,23 @@ static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 	mapping = slot->mapping;
 	if (slot->space != id || slot->page != page || addr < mapping->start ||
 	    addr >= mapping->end) {
-		mapping = uw_space_at(w->space, addr);
-		if (!mapping)
+		const struct uw_hollow *hollow = &w->worker->hollow;
+
+		if (hollow->space == id && addr >= hollow->start && addr < hollow->end)
 			return NULL;
+		mapping = uw_space_at(w->space, addr);
+		if (!mapping) {
+			w->worker->hollow.space = id;
+			uw_space_gap(w->space, addr, &w->worker->hollow.start,
+				     &w->worker->hollow.end);
+			return NULL;
+		}
 		*slot = (struct uw_page_slot){ .space = id, .page = page, .mapping = mapping };
 	}
-	if (mapping->prot & PROT_EXEC)
+	if (mapping->prot & PROT_EXEC) {
 		w->last = mapping;
+		w->worker->last = (struct uw_page_slot){ .space = id, .mapping = mapping };
+	}
 	return mapping;
 }
 
@@ -224,7 +235,7 @@ static int begin(struct uw_walking *w, struct uw_space *space, struct uw_worker 
 	w->tag = uw_hot_tag(&worker->hot, uw_space_id(space));
 	w->mask = arch->strip(UINT64_MAX, thread->code_mask, uw_space_top(space));
 	w->machine.arch = arch;
-	w->machine.regs = thread->regs;
+	w->taken = false;
 	w->machine.read = read_memory;
 	w->machine.ctx = w;
 	w->due = 0;
@@ -233,7 +244,7 @@ static int begin(struct uw_walking *w, struct uw_space *space, struct uw_worker 
 	w->sp_low = false;
 	w->stepper = UW_STEPPER_CONTEXT;
 	w->confidence = UW_CONFIDENCE_RULE;
-	w->last = NULL;
+	w->last = worker->last.space == uw_space_id(space) ? worker->last.mapping : NULL;
 	w->turns = 0;
 	return UW_GO_ON;
 }

@@ -30,6 +30,12 @@ struct uw_page_slot {
 	struct uw_mapping *mapping; /* valid while the space has this id */
 };
 
+/* Where nothing is mapped, and yet memory was asked for: the stack behind what was captured. */
+struct uw_hollow {
+	uint64_t space;
+	uint64_t start, end;
+};
+
 struct uw_rule_slot {	 /* three cache lines */
 	uint64_t object; /* its id; 0: empty */
 	uint64_t key;	 /* lookup and whether it is exact */
@@ -49,6 +55,8 @@ struct uw_worker {
 	struct uw_rule_slot rules[UW_RULE_SLOTS];
 	struct uw_page_slot pages[UW_PAGE_SLOTS];
 	struct uw_call_slot calls[UW_CALL_SLOTS];
+	struct uw_page_slot last; /* executable, where an address was last found */
+	struct uw_hollow hollow;
 };
 
 /* The captured bytes around sp. */
@@ -66,10 +74,24 @@ struct uw_run {
 	uint64_t above;
 	struct uw_near near;
 	struct uw_frame *frame; /* the next in out */
-	size_t room;
+	struct uw_frame *end;	/* where no more may be written */
 	int stop;
-	uint8_t stepper, confidence; /* how the frame at pc was found */
+	uint32_t how; /* the frame at pc was found, as the last members of struct uw_frame say it */
 };
+
+/* Those four bytes at once, in the order of the host's. */
+static inline uint32_t uw_run_how(uint8_t stepper, uint8_t confidence, bool exact)
+{
+	_Static_assert(offsetof(struct uw_frame, confidence) ==
+				       offsetof(struct uw_frame, stepper) + 1 &&
+			       offsetof(struct uw_frame, exact) ==
+				       offsetof(struct uw_frame, stepper) + 2 &&
+			       offsetof(struct uw_frame, signal) ==
+				       offsetof(struct uw_frame, stepper) + 3 &&
+			       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+		       "one word");
+	return stepper | (uint32_t)confidence << 8 | (uint32_t)exact << 16;
+}
 
 struct uw_walking {
 	struct uw_space *space;
@@ -79,7 +101,8 @@ struct uw_walking {
 	uint64_t tag;		   /* of the space in keys of the worker's hot slots */
 	uint64_t mask;		   /* a code address without authentication bits and tags */
 	struct uw_machine machine; /* reads what was captured, then what files say */
-	size_t due;		   /* of frames from here on saved registers have not been read */
+	bool taken; /* machine.regs are the frame's; until then it is frame 0, and they are the thread's */
+	size_t due; /* of frames from here on saved registers have not been read */
 	/* Of the frame being left: */
 	uint64_t pc, lookup, sp;
 	bool exact;
@@ -109,6 +132,20 @@ struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
 /* uw_object_rule through the worker's cache. */
 int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup, bool exact,
 		 struct uw_rule *rule);
+
+/* Most walks end before anybody but the hot loop asks for registers: they are copied late. */
+static inline const struct uw_regs *uw_walk_regs(const struct uw_walking *w)
+{
+	return w->taken ? &w->machine.regs : &w->thread->regs;
+}
+
+static inline void uw_walk_take_regs(struct uw_walking *w)
+{
+	if (w->taken)
+		return;
+	w->machine.regs = w->thread->regs;
+	w->taken = true;
+}
 
 /* A code address without authentication bits and tags. */
 static inline uint64_t uw_walk_stripped(const struct uw_walking *w, uint64_t pc)
