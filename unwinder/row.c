@@ -95,6 +95,11 @@ static bool is_plt(const struct uw_arch *arch, struct uw_bytes b, struct cfa *ou
 	return uw_bytes_done(&b) && out->reg == arch->sp && pc == arch->pc && zero == 0;
 }
 
+static uint64_t plain_word(const struct uw_arch *arch, unsigned int reg)
+{
+	return reg == arch->sp ? TABLE_SP : reg == arch->fp ? TABLE_FP : TABLE_REG;
+}
+
 static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct cfa *out)
 {
 	struct uw_bytes expr;
@@ -106,9 +111,16 @@ static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct
 			return -ENOTSUP;
 	} else {
 		out->off = rule->cfa_off;
-		out->word = out->reg == arch->sp   ? TABLE_SP
-			    : out->reg == arch->fp ? TABLE_FP
-						   : TABLE_REG;
+		out->word = plain_word(arch, rule->cfa_reg);
+		/* A rule that was made from a row. */
+		if (rule->cfa_kind == UW_CFA_DEREF) {
+			out->word = TABLE_DEREF;
+			if (place_of(rule->cfa_add, &out->add))
+				return -ENOTSUP;
+		} else if (rule->cfa_kind == UW_CFA_PLT) {
+			out->word = TABLE_PLT |
+				    uw_plt_word(rule->plt.mask, rule->plt.least, rule->plt.shift);
+		}
 	}
 	if (out->off % 8 || out->off / 8 > CFA_MAX || out->off / 8 < -CFA_MAX)
 		return -ENOTSUP;
@@ -144,18 +156,24 @@ static int16_t *slot_of(struct making *m, unsigned int reg, uint16_t *bit)
 	return NULL;
 }
 
-/* Stored at fp + N, says DW_OP_bregFP N. */
+/* Stored at fp + N, says DW_OP_bregFP N or a rule that was made from a row. */
 static int set_based(struct making *m, const struct uw_reg_rule *r)
 {
-	struct uw_bytes expr = uw_bytes_of(r->expr, r->size);
 	int16_t *slot, place;
+	uint8_t reg = r->from;
+	struct uw_bytes expr;
 	uint16_t bit;
-	uint8_t reg;
 	int64_t off;
 
+	if (r->kind == UW_RULE_AT_REG) {
+		off = r->off;
+	} else {
+		expr = uw_bytes_of(r->expr, r->size);
+		if (!take_breg(&expr, &reg, &off) || !uw_bytes_done(&expr) || expr.err)
+			return -ENOTSUP;
+	}
 	slot = slot_of(m, r->reg, &bit);
-	if (!slot || !take_breg(&expr, &reg, &off) || !uw_bytes_done(&expr) || expr.err ||
-	    reg != m->arch->fp || place_of(off, &place))
+	if (!slot || reg != m->arch->fp || place_of(off, &place))
 		return -ENOTSUP;
 	*slot = place;
 	m->based |= bit;
@@ -181,7 +199,7 @@ static int set_reg(struct making *m, const struct uw_reg_rule *r)
 	}
 	if (r->kind == UW_RULE_SAME && r->reg != arch->pc)
 		return 0;
-	if (r->kind == UW_RULE_AT_EXPR && !is_ra)
+	if ((r->kind == UW_RULE_AT_EXPR || r->kind == UW_RULE_AT_REG) && !is_ra)
 		return set_based(m, r);
 	if (r->kind != UW_RULE_AT_CFA || place_of(r->off, &place))
 		return -ENOTSUP;

@@ -200,6 +200,18 @@ static void test_common_expressions_have_words(void)
 		      uw_word_plt_mask(word) == 15 && uw_word_plt_least(word) == 11 &&
 		      uw_word_plt_shift(word) == 3,
 	      "the others");
+	/* A rule that was made from a row is the same row again. */
+	for (uint64_t at = 0x100; at < 0x240; at++) {
+		struct uw_row row;
+
+		word = word_at(&t, at, &ext);
+		if (at >= 0x140 && at < 0x200)
+			continue;
+		CHECK(uw_table_rule(&t, CODE + at, &rule) == 0 &&
+			      uw_row_of(t.arch, &rule, &row) == 0 && row.word == word &&
+			      !memcmp(row.ext, ext, t.arch->ext_slots * sizeof(*ext)),
+		      "there and back");
+	}
 	free(blob);
 }
 
