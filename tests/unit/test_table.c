@@ -386,7 +386,7 @@ static int open_self(struct uw_object **object)
 
 static void test_objects_compile_and_adopt(void)
 {
-	struct uw_object *one, *two, *three;
+	struct uw_object *one = NULL, *two = NULL, *three = NULL;
 	struct uw_builder *builder;
 	const void *blob;
 	uint8_t *copy;
