@@ -24,7 +24,10 @@
  * A unit is 1 << unit_shift bytes of code from base on: 1 byte on x86_64, an
  * instruction on aarch64.  A row holds from its unit to the next row's.  The row
  * of a unit is the last that does not begin behind it; where none is, and where
- * its rule is TABLE_NONE, the table has no answer and the file must be asked.
+ * its rule is TABLE_NONE, the table has no answer and the file must be asked.  So
+ * must it where the code at the pc is a signal trampoline's: one without unwind
+ * information may lie in the padding behind a function, which a row goes on through,
+ * and a return address there, less one, in the function itself.
  *
  * A rule word:
  *
@@ -72,7 +75,7 @@
 #define TABLE_HEADER_SIZE 192u
 #define TABLE_ALIGN	  64u
 #define TABLE_KEY_PAD	  32u	      /* a vector may be read that begins at the last key */
-#define TABLE_BUILDER	  2u	      /* raised when the same file gives another table */
+#define TABLE_BUILDER	  3u	      /* raised when the same file gives another table */
 #define TABLE_NO_BLOCK	  0xffffffffu /* a sup where no row begins */
 
 #define TABLE_BLOCK_UNITS 256u

@@ -14,6 +14,7 @@
 #include "unwinder/peek.h"
 #include "unwinder/procs.h"
 #include "unwinder/row.h"
+#include "unwinder/syscalls.h"
 #include "unwinder/table.h"
 #include "unwinder/table_build.h"
 #include "unwinder/unpack.h"
@@ -63,6 +64,7 @@ struct compiled {
 	struct uw_table table;
 	uint8_t *blob; /* owned */
 	size_t size;
+	struct uw_syscalls syscalls;
 };
 
 /*
@@ -267,8 +269,10 @@ int uw_object_open_image_at(const void *image, size_t size, uint64_t elf_off,
 
 static void free_compiled(struct compiled *compiled)
 {
-	if (compiled)
+	if (compiled) {
+		uw_syscalls_fini(&compiled->syscalls);
 		free(compiled->blob);
+	}
 	free(compiled);
 }
 
@@ -826,10 +830,33 @@ const struct uw_table *uw_object_table(const struct uw_object *object)
 	return compiled ? &compiled->table : NULL;
 }
 
+static struct uw_code_source code_of(const struct uw_object *o)
+{
+	return (struct uw_code_source){ .arch = o->arch,
+					.source = &o->elf.source,
+					.segments = o->segments,
+					.n_segments = o->n_segments };
+}
+
+/*
+ * Tables are made without a look at the code: a signal trampoline without an FDE,
+ * in the padding between two or where one ends, is nothing they know of.
+ */
+static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact)
+{
+	const struct compiled *compiled = atomic_load_explicit(&o->compiled, memory_order_acquire);
+	struct uw_code_source code = code_of(o);
+	struct uw_rule rule;
+
+	return uw_syscalls_near(&compiled->syscalls, &code, exact ? lookup : lookup + 1) &&
+	       signal_rule(o, exact ? lookup : lookup + 1, exact, &rule);
+}
+
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_table *table = uw_object_table(object);
-	bool compiled = table && !uw_table_rule(table, lookup, out);
+	bool compiled = table && !uw_table_rule(table, lookup, out) &&
+			!at_trampoline(object, lookup, exact);
 	int err = compiled ? 0 : uw_object_interpret(object, lookup, exact, out);
 
 	if (!err)
@@ -851,7 +878,7 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 
 	if (table) {
 		found = uw_table_word(table, lookup, &ext);
-		if (uw_word_kind(found) != TABLE_NONE) {
+		if (uw_word_kind(found) != TABLE_NONE && !at_trampoline(object, lookup, exact)) {
 			*word = found;
 			*stepper = UW_STEPPER_CFI;
 			return 0;
@@ -871,18 +898,6 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 	return 0;
 }
 
-static size_t code_bytes(void *ctx, uint64_t vaddr, uint8_t *out, size_t size)
-{
-	const struct uw_object *o = ctx;
-	const struct uw_segment *s = constant_at(o, vaddr);
-
-	if (!s || !(s->flags & PF_X))
-		return 0;
-	if (size > s->file_size - (vaddr - s->vaddr))
-		size = (size_t)(s->file_size - (vaddr - s->vaddr));
-	return read_segment(o, s, vaddr - s->vaddr, out, size) ? 0 : size;
-}
-
 static struct uw_table_source source_of(struct uw_object *o)
 {
 	return (struct uw_table_source){ .arch = o->arch,
@@ -891,15 +906,14 @@ static struct uw_table_source source_of(struct uw_object *o)
 						  &uw_object_frames(o, 2)->cfi },
 					 .build_id = &o->build_id,
 					 .segments = o->segments,
-					 .n_segments = o->n_segments,
-					 .code = code_bytes,
-					 .ctx = o };
+					 .n_segments = o->n_segments };
 }
 
 /* Takes over blob, which is sound.  Whoever comes second has made the same, and it is dropped. */
 static int install(struct uw_object *o, uint8_t *blob, size_t size)
 {
 	struct compiled *compiled = calloc(1, sizeof(*compiled)), *none = NULL;
+	struct uw_code_source code = code_of(o);
 
 	if (!compiled) {
 		free(blob);
@@ -907,6 +921,7 @@ static int install(struct uw_object *o, uint8_t *blob, size_t size)
 	}
 	*compiled = (struct compiled){ .blob = blob, .size = size };
 	uw_table_trust(&compiled->table, blob);
+	uw_syscalls_init(&compiled->syscalls, &code);
 	if (!atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
 						     memory_order_acq_rel, memory_order_acquire))
 		free_compiled(compiled);

@@ -10,9 +10,8 @@
 #include "unwinder/table_pack.h"
 #include "unwinder/table_rows.h"
 
-#define UNITS_MAX   0xffff0000u /* spans end below this */
-#define AHEAD	    6		/* FDEs fetched before they are needed */
-#define CODE_WINDOW (64u << 10)
+#define UNITS_MAX 0xffff0000u /* spans end below this */
+#define AHEAD	  6	      /* FDEs fetched before they are needed */
 
 /* An FDE's range in units. */
 struct ref {
@@ -31,10 +30,6 @@ struct build {
 
 	struct ref *refs;
 	size_t n_refs, room_refs;
-
-	uint8_t *window; /* code around the last place looked at */
-	uint64_t window_start;
-	size_t window_size;
 };
 
 static uint32_t unit_of(const struct build *b, uint64_t vaddr)
@@ -193,87 +188,7 @@ static void sort_refs(struct build *b)
 	free(to);
 }
 
-/* ---- trampolines -------------------------------------------------------------------------------------- */
-
-/* Code bytes of [vaddr, vaddr + size); fewer where the segment ends. */
-static size_t code_at(struct build *b, uint64_t vaddr, size_t size, const uint8_t **out)
-{
-	size_t skip;
-
-	if (!b->source->code)
-		return 0;
-	if (vaddr < b->window_start || vaddr - b->window_start > b->window_size ||
-	    size > b->window_size - (vaddr - b->window_start)) {
-		if (!b->window)
-			b->window = malloc(CODE_WINDOW);
-		if (!b->window) {
-			uw_rows_fail(&b->rows, -ENOMEM);
-			return 0;
-		}
-		b->window_start = vaddr;
-		b->window_size = b->source->code(b->source->ctx, vaddr, b->window, CODE_WINDOW);
-	}
-	skip = (size_t)(vaddr - b->window_start);
-	*out = b->window + skip;
-	return size < b->window_size - skip ? size : b->window_size - skip;
-}
-
-/* Whether the instruction that every trampoline has is among the bytes. */
-static bool has_syscall(const struct uw_arch *arch, const uint8_t *bytes, size_t size)
-{
-	const size_t before = arch->syscall_size - 1u;
-	const uint8_t *end = bytes + size, *p = bytes + before;
-
-	/* A single byte is sought fastest. */
-	while (p < end && (p = memchr(p, arch->syscall[before], (size_t)(end - p)))) {
-		if (!memcmp(p - before, arch->syscall, before))
-			return true;
-		p++;
-	}
-	return false;
-}
-
-/*
- * Whether a signal trampoline, which the file is asked about by its code, lies
- * at the end of an FDE or in the padding up to next.
- */
-static bool trampoline_between(struct build *b, uint64_t end, uint64_t next)
-{
-	uint64_t from = end < UW_CODE_BEFORE ? 0 : end - UW_CODE_BEFORE;
-	size_t want = (size_t)(next - from) + UW_CODE_AFTER, size;
-	const uint8_t *bytes = NULL;
-	struct uw_rule rule;
-
-	size = code_at(b, from, want, &bytes);
-	if (size < (size_t)(end - from)) { /* the segment begins here */
-		from = end;
-		size = code_at(b, from, (size_t)(next - from) + UW_CODE_AFTER, &bytes);
-	}
-	if (!size || !has_syscall(b->arch, bytes, size))
-		return false;
-	for (uint64_t at = end; at <= next && at - from <= size; at++) {
-		size_t before = (size_t)(at - from), after = size - before;
-		struct uw_code code = { .at = bytes + before,
-					.before = before < UW_CODE_BEFORE ? before : UW_CODE_BEFORE,
-					.after = after < UW_CODE_AFTER ? after : UW_CODE_AFTER };
-
-		if (b->arch->signal(&code, true, &rule))
-			return true;
-	}
-	return false;
-}
-
 /* ---- the sweep -------------------------------------------------------------------------------------------- */
-
-/* No answer from the last unit before end on: what is there is asked by its code. */
-static void put_hole(struct build *b, uint32_t end, uint32_t from)
-{
-	struct uw_rows *rows = &b->rows;
-
-	while (rows->n_rows && rows->rows[rows->n_rows - 1].unit >= end && end > from)
-		rows->n_rows--;
-	put_none(b, end > from ? end - 1 : end);
-}
 
 static void sweep(struct build *b)
 {
@@ -309,15 +224,8 @@ static void sweep(struct build *b)
 				end = refs[i].end > end ? refs[i].end : end;
 		}
 		next = i < n ? refs[i].start : UINT32_MAX;
-		if (next - end >= padding) {
-			if (!clash && trampoline_between(b, vaddr_of(b, end), vaddr_of(b, end)))
-				put_hole(b, end, ref->start);
+		if (clash || next - end >= padding)
 			put_none(b, end);
-		} else if (clash) {
-			put_none(b, end);
-		} else if (trampoline_between(b, vaddr_of(b, end), vaddr_of(b, next))) {
-			put_hole(b, end, ref->start);
-		}
 	}
 }
 
@@ -348,6 +256,5 @@ out:
 	uw_fast_free(b.fast);
 	uw_rows_fini(&b.rows);
 	free(b.refs);
-	free(b.window);
 	return err;
 }

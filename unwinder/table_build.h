@@ -3,9 +3,10 @@
  *
  * What compilers commonly write is decoded by a fast path here; everything
  * else, and everything the fast path is not sure of, by cfi.c, whose rows the
- * table repeats.  Where a pc alone does not decide (overlapping FDEs, signal
- * trampolines told by their code, damage) the table has no answer, so that it
- * never differs from asking the file.
+ * table repeats.  Where FDEs overlap or are damaged the table has no answer, so
+ * that it never differs from asking the file.  Code is not looked at: a signal
+ * trampoline told by its code, which may lie in padding or where an FDE ends, is
+ * for the reader to see first (schema/table.h).
  */
 #ifndef UNWINDER_TABLE_BUILD_H
 #define UNWINDER_TABLE_BUILD_H
@@ -30,9 +31,6 @@ struct uw_table_source {
 	const struct uw_build_id *build_id;
 	const struct uw_segment *segments;
 	size_t n_segments;
-	/* Code bytes from vaddr on; how many of size there are. NULL: no code can be read. */
-	size_t (*code)(void *ctx, uint64_t vaddr, uint8_t *out, size_t size);
-	void *ctx;
 };
 
 /* What the sections' bytes are known by: src_size and src_hash of a header. */

@@ -161,8 +161,13 @@ static void ask(uint64_t lookup)
 	if (!by_step)
 		settle(&told);
 	for (int exact = 0; exact < 2; exact++) {
-		int err = uw_object_interpret(object, lookup, exact, &rule);
+		int err = uw_object_rule(object, lookup, exact, &rule);
 
+		if (!err && !rule.compiled) { /* code that is known by its bytes */
+			unanswered++;
+			continue;
+		}
+		err = uw_object_interpret(object, lookup, exact, &rule);
 		if (!err && !by_step)
 			settle(&rule);
 		if (!err && (by_step ? same_steps(&told, &rule) : same(&told, &rule)))
