@@ -17,7 +17,7 @@ BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 
 # The one list of Debian packages: what builds it, what runs it, what tests it.
 PACKAGES := \
-	gcc libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
+	gcc g++ libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
 	libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \

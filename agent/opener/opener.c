@@ -10,6 +10,7 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 struct opener {
@@ -166,11 +167,19 @@ static int open_beside(const char *folder, const char *path, int *fd)
  */
 static int open_mount(const struct opener_file *file, int *fd)
 {
-	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	FILE *mounts;
 	char *line = NULL, where[4096];
 	size_t room = 0;
+	struct stat root;
 	int found = -1;
 
+	/* In a chroot the root need not be a mount, so that no line tells of it. */
+	if (!stat("/", &root) && major(root.st_dev) == file->major &&
+	    minor(root.st_dev) == file->minor) {
+		*fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		return *fd < 0 ? -errno : 0;
+	}
+	mounts = fopen("/proc/self/mountinfo", "re");
 	if (!mounts)
 		return -errno;
 	while (found < 0 && getline(&line, &room, mounts) > 0) {
