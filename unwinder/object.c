@@ -569,7 +569,7 @@ static const struct uw_procs *procs_of(const struct uw_object *o)
 /* Look-ups in the file take as long as this many bytes of it to read. */
 #define PEEK_COST 8192
 
-/* Whether to look for a rule in the file, its section unread. */
+/* Whether to look for a rule in the file, its section unread; counted as a reading of it. */
 static bool may_peek(struct uw_object *o)
 {
 	if (atomic_load_explicit(&o->eh_ready, memory_order_acquire))
@@ -585,8 +585,11 @@ static bool may_peek(struct uw_object *o)
 		}
 		pthread_mutex_unlock(&o->lock);
 	}
-	return o->peek.usable && atomic_fetch_add_explicit(&o->n_peeks, 1, memory_order_relaxed) <
-					 o->peek.frames_size / PEEK_COST;
+	if (!o->peek.usable || atomic_fetch_add_explicit(&o->n_peeks, 1, memory_order_relaxed) >=
+				       o->peek.frames_size / PEEK_COST)
+		return false;
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	return true;
 }
 
 static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,

@@ -92,6 +92,22 @@ static void test_objects_with_ranges_and_table_parse_nothing(void)
 	uw_object_put(from);
 }
 
+/* Whoever keeps tables goes by the count, so that a single rule read out of the file counts. */
+static void test_one_rule_is_a_reading(void)
+{
+	struct uw_object *from = open_self(), *o = open_self();
+	const struct uw_fde_key *keys;
+	struct uw_rule rule;
+	size_t n;
+
+	CHECK(uw_frames_keys(uw_object_frames(from, 0), &keys, &n) == 0 && n > 5, "FDEs");
+	CHECK(uw_object_parsed(o) == 0, "nothing was asked yet");
+	CHECK(uw_object_interpret(o, keys[n / 2].start, true, &rule) == 0, "a rule");
+	CHECK(uw_object_parsed(o) == 1, "one was read");
+	uw_object_put(o);
+	uw_object_put(from);
+}
+
 static void test_damage_is_found_everywhere(void)
 {
 	struct uw_object *o = open_self();
@@ -158,6 +174,7 @@ int main(void)
 {
 	test_ranges_are_those_of_the_fdes();
 	test_objects_with_ranges_and_table_parse_nothing();
+	test_one_rule_is_a_reading();
 	test_damage_is_found_everywhere();
 	test_overlaps_are_refused();
 	return check_done();
