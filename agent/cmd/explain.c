@@ -1,10 +1,10 @@
 /* agent/cmd/explain.c: why one sample's stack is what it is. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/walking.h"
 #include "agent/export/export.h"
 #include "agent/log.h"
 #include "agent/pipeline/names.h"
-#include "agent/pipeline/pipeline.h"
 #include "agent/store/store.h"
 
 #include <errno.h>
@@ -14,12 +14,11 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct explaining {
 	const char *wanted; /* a number or a name; NULL: the first sample */
 	uint64_t number;    /* 0: wanted is a name */
-	bool json, as_linked, found;
+	bool json, found;
 	int err; /* of the output */
 	struct names *names;
 };
@@ -94,33 +93,18 @@ static int read_until_found(struct explaining *e, struct source *source, struct 
 	return err < 0 ? err : -ENOENT;
 }
 
-static int explain(struct explaining *e, struct pipeline_options *options, const char *path,
-		   uint32_t pid)
+static int explain(struct explaining *e, struct walking *walking, const char *path)
 {
 	struct source *source = NULL;
 	struct pipeline *pipeline = NULL;
-	char error[512] = "";
-	struct stat st;
-	int err;
+	int err = walking_open(walking, path, &source);
 
-	if (pid) {
-		err = source_process_open(pid, &source, error);
-		if (err)
-			log_error("%s", error);
-		options->live = true;
-	} else {
-		err = input_open(path, &source);
-	}
 	if (err)
 		return err;
-	if (!pid) {
-		options->beside = input_beside(source, path);
-		if (!options->beside && strcmp(path, "-") != 0 && !stat(path, &st))
-			options->until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
-	}
-	err = pipeline_new(options, &source->info, &pipeline);
+	err = pipeline_new(&walking->pipeline, &source->info, &pipeline);
 	if (!err)
-		err = names_new(pipeline_opener(pipeline), &source->info, !e->as_linked, &e->names);
+		err = names_new(pipeline_opener(pipeline), &source->info, !walking->as_linked,
+				&e->names);
 	if (!err) {
 		err = read_until_found(e, source, pipeline);
 		if (err == -ENOENT)
@@ -139,30 +123,21 @@ static int explain(struct explaining *e, struct pipeline_options *options, const
 
 int cmd_explain(int argc, char **argv)
 {
-	enum { SAMPLE = 256, JSON, MAX_FRAMES, SYMFS, EXE, PID, SCAN, NO_DEMANGLE, DB, NO_CACHE };
+	enum { SAMPLE = 256, JSON };
 	static const struct option options[] = {
 		{ "sample", required_argument, NULL, SAMPLE },
 		{ "json", no_argument, NULL, JSON },
-		{ "max-frames", required_argument, NULL, MAX_FRAMES },
-		{ "symfs", required_argument, NULL, SYMFS },
-		{ "sysroot", required_argument, NULL, SYMFS },
-		{ "exe", required_argument, NULL, EXE },
-		{ "pid", required_argument, NULL, PID },
-		{ "scan", no_argument, NULL, SCAN },
-		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
-		{ "db", required_argument, NULL, DB },
-		{ "no-cache", no_argument, NULL, NO_CACHE },
+		WALKING_OPTIONS,
+		WALKING_INPUT_OPTIONS,
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	struct explaining e = { .number = 1 };
-	struct pipeline_options pipeline = { .on_walked = on_walked,
-					     .explain = is_wanted,
-					     .ctx = &e };
-	const char *db = NULL;
-	bool cached = true;
-	uint64_t number, pid = 0;
+	struct walking walking = {
+		.pipeline = { .on_walked = on_walked, .explain = is_wanted, .ctx = &e },
+		.frames_limit = 1 << 16,
+	};
 	int c, err;
 
 	while ((c = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
@@ -177,33 +152,6 @@ int cmd_explain(int argc, char **argv)
 		case JSON:
 			e.json = true;
 			break;
-		case MAX_FRAMES:
-			if (input_number("--max-frames", optarg, 1, 1 << 16, &number))
-				return CMD_USAGE;
-			pipeline.max_frames = (size_t)number;
-			break;
-		case SYMFS:
-			pipeline.symfs = optarg;
-			break;
-		case EXE:
-			pipeline.exe = optarg;
-			break;
-		case PID:
-			if (input_number("--pid", optarg, 1, INT32_MAX, &pid))
-				return CMD_USAGE;
-			break;
-		case SCAN:
-			pipeline.scan = true;
-			break;
-		case NO_DEMANGLE:
-			e.as_linked = true;
-			break;
-		case DB:
-			db = optarg;
-			break;
-		case NO_CACHE:
-			cached = false;
-			break;
 		case 'q':
 			log_quiet(true);
 			break;
@@ -211,16 +159,16 @@ int cmd_explain(int argc, char **argv)
 			(void)fputs(help, stdout);
 			return CMD_DONE;
 		default:
-			return CMD_USAGE;
+			if (walking_option(&walking, c, optarg) != 1)
+				return CMD_USAGE;
 		}
 	}
-	if (optind + !pid != argc) {
+	if (optind + !walking.pid != argc) {
 		log_error("explain: takes one input; see offwind explain --help");
 		return CMD_USAGE;
 	}
-	if (cached)
-		(void)store_open(db, &pipeline.store);
-	err = explain(&e, &pipeline, pid ? NULL : argv[optind], (uint32_t)pid);
-	store_close(pipeline.store);
+	walking_open_store(&walking);
+	err = explain(&e, &walking, walking.pid ? NULL : argv[optind]);
+	store_close(walking.pipeline.store);
 	return err ? CMD_FAILED : CMD_DONE;
 }

@@ -3,12 +3,12 @@
 #include "agent/cmd/input.h"
 #include "agent/cmd/raw.h"
 #include "agent/cmd/stats.h"
+#include "agent/cmd/walking.h"
 #include "agent/export/output.h"
 #include "agent/export/writer.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/pipeline/fold.h"
-#include "agent/pipeline/pipeline.h"
 #include "agent/source/live_perf.h"
 #include "agent/store/store.h"
 
@@ -75,12 +75,11 @@ static const char help[] =
 
 struct options {
 	struct source_live_options live;
-	struct pipeline_options pipeline;
+	struct walking walking;
 	uint64_t duration_ns, rotate_ns;
 	uint32_t keep;
 	const char *path, *raw_path, *stats_path;
-	const char *db;
-	bool raw, all, demangle, no_cache;
+	bool raw, all;
 	char **command; /* NULL: none */
 };
 
@@ -359,7 +358,7 @@ static int on_walked(void *ctx, const struct walked *walked)
 static int set_up(struct recorder *r)
 {
 	const struct options *o = r->options;
-	struct writer_options writing = { .demangle = o->demangle, .keep = o->keep };
+	struct writer_options writing = { .demangle = !o->walking.as_linked, .keep = o->keep };
 	struct source_live_options live = o->live;
 	int32_t child;
 	char error[512] = "";
@@ -397,14 +396,13 @@ static int set_up(struct recorder *r)
 			return err;
 	}
 	if (!o->raw || o->raw_path != o->path) {
-		struct pipeline_options piping = o->pipeline;
+		struct walking walking = o->walking;
 
-		if (!o->no_cache)
-			(void)store_open(o->db, &r->store);
-		piping.store = r->store;
-		piping.on_walked = on_walked;
-		piping.ctx = r;
-		err = pipeline_new(&piping, &r->source->info, &r->pipeline);
+		walking_open_store(&walking);
+		r->store = walking.pipeline.store;
+		walking.pipeline.on_walked = on_walked;
+		walking.pipeline.ctx = r;
+		err = pipeline_new(&walking.pipeline, &r->source->info, &r->pipeline);
 		if (!err) {
 			writing.info = &r->source->info;
 			writing.opener = pipeline_opener(r->pipeline);
@@ -681,12 +679,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		RAW = 256,
 		ROTATE,
 		KEEP,
-		MAX_FRAMES,
 		STACK_MAX,
-		SCAN,
-		NO_DEMANGLE,
-		DB,
-		NO_CACHE,
 		COMM,
 		CGROUP,
 		CONTAINER,
@@ -714,12 +707,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "raw", optional_argument, NULL, RAW },
 		{ "rotate", required_argument, NULL, ROTATE },
 		{ "keep", required_argument, NULL, KEEP },
-		{ "max-frames", required_argument, NULL, MAX_FRAMES },
+		WALKING_OPTIONS,
 		{ "stack-max", required_argument, NULL, STACK_MAX },
-		{ "scan", no_argument, NULL, SCAN },
-		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
-		{ "db", required_argument, NULL, DB },
-		{ "no-cache", no_argument, NULL, NO_CACHE },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
@@ -809,27 +798,10 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 				return -EINVAL;
 			o->keep = (uint32_t)number;
 			break;
-		case MAX_FRAMES:
-			if (input_number("--max-frames", optarg, 1, 1 << 20, &number))
-				return -EINVAL;
-			o->pipeline.max_frames = (size_t)number;
-			break;
 		case STACK_MAX:
 			if (input_size("--stack-max", optarg, 4096, 1 << 20, &number))
 				return -EINVAL;
 			o->live.stack_max = (uint32_t)number;
-			break;
-		case SCAN:
-			o->pipeline.scan = true;
-			break;
-		case NO_DEMANGLE:
-			o->demangle = false;
-			break;
-		case DB:
-			o->db = optarg;
-			break;
-		case NO_CACHE:
-			o->no_cache = true;
 			break;
 		case 'q':
 			log_quiet(true);
@@ -842,7 +814,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			*done = true;
 			return 0;
 		default:
-			return -EINVAL;
+			if (walking_option(&o->walking, c, optarg) != 1)
+				return -EINVAL;
 		}
 	}
 	if (optind < argc)
@@ -883,9 +856,9 @@ static void allow_many_files(void)
 
 int cmd_record(int argc, char **argv)
 {
-	struct options o = { .demangle = true,
-			     .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
-			     .pipeline = { .live = true, .fold = true } };
+	struct options o = { .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
+			     .walking = { .pipeline = { .live = true, .fold = true },
+					  .frames_limit = 1 << 20 } };
 	bool done = false;
 	int rc = CMD_USAGE;
 

@@ -1,12 +1,12 @@
 /* agent/cmd/unwind.c: recordings in, profiles or frames out. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/walking.h"
 #include "agent/export/export.h"
 #include "agent/export/output.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
-#include "agent/pipeline/pipeline.h"
 #include "agent/store/store.h"
 
 #include <errno.h>
@@ -15,7 +15,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,10 +28,8 @@ static const char *const format_names[FORMAT_N] = { "pprof", "folded", "text", "
 struct job {
 	enum format format;
 	struct output out;
-	struct pipeline_options pipeline;
-	bool demangle;
-	uint32_t pid;	     /* a running process to add to the inputs; 0: none */
-	struct names *names; /* of the input being read */
+	struct walking walking; /* its process is one more input */
+	struct names *names;	/* of the input being read */
 	struct export_pprof *pprof;
 	struct export_folded *folded;
 	uint64_t n_before; /* samples of the inputs before */
@@ -146,41 +143,25 @@ static int fold_into(struct job *job, const struct source_info *info, struct pip
 /* path NULL: the running process. */
 static int unwind_input(struct job *job, const char *path)
 {
-	char error[512] = "";
+	struct pipeline_options *options = &job->walking.pipeline;
 	struct pipeline *pipeline = NULL;
 	struct source *source = NULL;
 	struct accounting total;
-	struct stat st;
-	int err;
+	int err = walking_open(&job->walking, path, &source);
 
-	job->pipeline.until_ns = 0;
-	job->pipeline.live = !path;
-	job->pipeline.beside = NULL;
-	if (path) {
-		err = input_open(path, &source);
-	} else {
-		path = "the process";
-		err = source_process_open(job->pid, &source, error);
-		if (err)
-			log_error("%s", error);
-	}
 	if (err)
 		return err;
-	if (!job->pipeline.live)
-		job->pipeline.beside = input_beside(source, path);
-	/* A file written after the recording ended is not what was recorded. */
-	if (!job->pipeline.live && !job->pipeline.beside && strcmp(path, "-") != 0 &&
-	    !stat(path, &st))
-		job->pipeline.until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
-	err = pipeline_new(&job->pipeline, &source->info, &pipeline);
+	if (!path)
+		path = "the process";
+	err = pipeline_new(options, &source->info, &pipeline);
 	if (!err)
-		err = names_new(pipeline_opener(pipeline), &source->info, job->demangle,
+		err = names_new(pipeline_opener(pipeline), &source->info, !job->walking.as_linked,
 				&job->names);
 	if (!err)
-		names_store(job->names, job->pipeline.store);
+		names_store(job->names, options->store);
 	if (!err)
 		err = read_all(job, source, pipeline);
-	if (!err && job->pipeline.fold)
+	if (!err && options->fold)
 		err = fold_into(job, &source->info, pipeline);
 	job->n_before = job->n_walked;
 	if (job->write_err) {
@@ -240,13 +221,13 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 		return CMD_FAILED;
 	for (int i = 0; i < n_inputs; i++)
 		failed += input_list_add(&list, inputs[i]) != 0;
-	n = list.n + failed + (job->pid != 0);
+	n = list.n + failed + (job->walking.pid != 0);
 	err = begin_output(job);
 	for (size_t i = 0; !err && i < list.n; i++) {
 		failed += unwind_input(job, list.paths[i]) != 0;
 		err = job->write_err;
 	}
-	if (!err && job->pid) {
+	if (!err && job->walking.pid) {
 		failed += unwind_input(job, NULL) != 0;
 		err = job->write_err;
 	}
@@ -287,32 +268,24 @@ static void keep_tables(struct store *store)
 
 int cmd_unwind(int argc, char **argv)
 {
-	enum { MAX_FRAMES = 256, FORMAT, SYMFS, NO_DEMANGLE, EXE, PID, SCAN, DB, NO_CACHE };
-	static const struct option options[] = {
+	enum { FORMAT = 256 };
+	static const struct option words[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "format", required_argument, NULL, FORMAT },
-		{ "max-frames", required_argument, NULL, MAX_FRAMES },
-		{ "symfs", required_argument, NULL, SYMFS },
-		{ "sysroot", required_argument, NULL, SYMFS },
-		{ "exe", required_argument, NULL, EXE },
-		{ "pid", required_argument, NULL, PID },
-		{ "scan", no_argument, NULL, SCAN },
-		{ "no-demangle", no_argument, NULL, NO_DEMANGLE },
-		{ "db", required_argument, NULL, DB },
-		{ "no-cache", no_argument, NULL, NO_CACHE },
+		WALKING_OPTIONS,
+		WALKING_INPUT_OPTIONS,
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	struct job job = { .demangle = true, .out = { .fd = -1 } };
-	const char *path = NULL, *db = NULL;
-	bool cached = true;
+	struct job job = { .walking = { .frames_limit = 1 << 20 }, .out = { .fd = -1 } };
+	struct pipeline_options *options;
+	const char *path = NULL;
 	char text[1024];
-	uint64_t number;
 	int c, rc;
 
-	while ((c = getopt_long(argc, argv, "o:qvh", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "o:qvh", words, NULL)) != -1) {
 		switch (c) {
 		case 'o':
 			path = optarg;
@@ -320,34 +293,6 @@ int cmd_unwind(int argc, char **argv)
 		case FORMAT:
 			if (parse_format(optarg, &job.format))
 				return CMD_USAGE;
-			break;
-		case MAX_FRAMES:
-			if (input_number("--max-frames", optarg, 1, 1 << 20, &number))
-				return CMD_USAGE;
-			job.pipeline.max_frames = (size_t)number;
-			break;
-		case SYMFS:
-			job.pipeline.symfs = optarg;
-			break;
-		case EXE:
-			job.pipeline.exe = optarg;
-			break;
-		case PID:
-			if (input_number("--pid", optarg, 1, INT32_MAX, &number))
-				return CMD_USAGE;
-			job.pid = (uint32_t)number;
-			break;
-		case SCAN:
-			job.pipeline.scan = true;
-			break;
-		case NO_DEMANGLE:
-			job.demangle = false;
-			break;
-		case DB:
-			db = optarg;
-			break;
-		case NO_CACHE:
-			cached = false;
 			break;
 		case 'q':
 			log_quiet(true);
@@ -359,21 +304,22 @@ int cmd_unwind(int argc, char **argv)
 			(void)fputs(help, stdout);
 			return CMD_DONE;
 		default:
-			return CMD_USAGE;
+			if (walking_option(&job.walking, c, optarg) != 1)
+				return CMD_USAGE;
 		}
 	}
-	if (optind == argc && !job.pid) {
+	if (optind == argc && !job.walking.pid) {
 		log_error("unwind: no input; see offwind unwind --help");
 		return CMD_USAGE;
 	}
 	if (!path)
 		path = job.format == FORMAT_PPROF ? "offwind.pb.gz" : "-";
-	job.pipeline.fold = job.format == FORMAT_PPROF || job.format == FORMAT_FOLDED;
-	job.pipeline.on_walked = job.pipeline.fold ? NULL : on_walked;
-	job.pipeline.ctx = &job;
+	options = &job.walking.pipeline;
+	options->fold = job.format == FORMAT_PPROF || job.format == FORMAT_FOLDED;
+	options->on_walked = options->fold ? NULL : on_walked;
+	options->ctx = &job;
 	job.start_us = now_us();
-	if (cached)
-		(void)store_open(db, &job.pipeline.store);
+	walking_open_store(&job.walking);
 	rc = run(&job, path, argv + optind, argc - optind);
 	if (rc == CMD_DONE || rc == CMD_PARTLY) {
 		accounting_text(&job.total, text, sizeof(text));
@@ -381,7 +327,7 @@ int cmd_unwind(int argc, char **argv)
 		if (strcmp(path, "-"))
 			log_info("wrote %s", path);
 	}
-	keep_tables(job.pipeline.store);
+	keep_tables(options->store);
 	return rc;
 }
 
@@ -392,10 +338,9 @@ int cmd_perf_to_profile(int argc, char **argv)
 		"Turns perf.data into a pprof profile; -f replaces PROFILE.\n"
 		"This is offwind unwind under the name go tool pprof looks for.\n";
 	/* go tool pprof makes PROFILE, holds it open and reads what is then in it. */
-	struct job job = { .demangle = true,
-			   .in_place = true,
+	struct job job = { .in_place = true,
 			   .out = { .fd = -1 },
-			   .pipeline = { .fold = true } };
+			   .walking = { .pipeline = { .fold = true } } };
 	char *in = NULL, *out = NULL;
 	bool force = false;
 	int c, rc;
@@ -429,8 +374,8 @@ int cmd_perf_to_profile(int argc, char **argv)
 		log_error("%s: is there already; -f replaces it", out);
 		return CMD_FAILED;
 	}
-	(void)store_open(NULL, &job.pipeline.store);
+	walking_open_store(&job.walking);
 	rc = run(&job, out, &in, 1);
-	keep_tables(job.pipeline.store);
+	keep_tables(job.walking.pipeline.store);
 	return rc;
 }

@@ -1,0 +1,79 @@
+#include "agent/cmd/walking.h"
+
+#include "agent/cmd/input.h"
+#include "agent/log.h"
+#include "agent/store/store.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+int walking_option(struct walking *walking, int option, const char *text)
+{
+	uint64_t number;
+
+	switch (option) {
+	case WALKING_MAX_FRAMES:
+		if (input_number("--max-frames", text, 1, walking->frames_limit, &number))
+			return -EINVAL;
+		walking->pipeline.max_frames = (size_t)number;
+		return 1;
+	case WALKING_SCAN:
+		walking->pipeline.scan = true;
+		return 1;
+	case WALKING_NO_DEMANGLE:
+		walking->as_linked = true;
+		return 1;
+	case WALKING_DB:
+		walking->db = text;
+		return 1;
+	case WALKING_NO_CACHE:
+		walking->no_cache = true;
+		return 1;
+	case WALKING_SYMFS:
+		walking->pipeline.symfs = text;
+		return 1;
+	case WALKING_EXE:
+		walking->pipeline.exe = text;
+		return 1;
+	case WALKING_PID:
+		if (input_number("--pid", text, 1, INT32_MAX, &number))
+			return -EINVAL;
+		walking->pid = (uint32_t)number;
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+void walking_open_store(struct walking *walking)
+{
+	if (!walking->no_cache)
+		(void)store_open(walking->db, &walking->pipeline.store);
+}
+
+int walking_open(struct walking *walking, const char *path, struct source **out)
+{
+	struct pipeline_options *pipeline = &walking->pipeline;
+	char error[512] = "";
+	struct stat st;
+	int err;
+
+	pipeline->until_ns = 0;
+	pipeline->live = !path;
+	pipeline->beside = NULL;
+	if (!path) {
+		err = source_process_open(walking->pid, out, error);
+		if (err)
+			log_error("%s", error);
+		return err;
+	}
+	err = input_open(path, out);
+	if (err)
+		return err;
+	pipeline->beside = input_beside(*out, path);
+	/* A file written after the recording ended is not what was recorded. */
+	if (!pipeline->beside && strcmp(path, "-") != 0 && !stat(path, &st))
+		pipeline->until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
+	return 0;
+}

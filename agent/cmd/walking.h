@@ -1,0 +1,63 @@
+/*
+ * agent/cmd/walking.h: what the commands that walk stacks have in common: their options,
+ * and the inputs they take.
+ */
+#ifndef AGENT_CMD_WALKING_H
+#define AGENT_CMD_WALKING_H
+
+#include "agent/pipeline/pipeline.h"
+#include "agent/source/source.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct walking {
+	struct pipeline_options pipeline; /* its store is the caller's to close */
+	uint64_t frames_limit;		  /* the most that --max-frames may ask for */
+	const char *db;
+	bool no_cache, as_linked;
+	uint32_t pid; /* a running process; 0: none */
+};
+
+/* Values for getopt_long, beyond those that a command gives its own options. */
+enum {
+	WALKING_MAX_FRAMES = 1024,
+	WALKING_SCAN,
+	WALKING_NO_DEMANGLE,
+	WALKING_DB,
+	WALKING_NO_CACHE,
+	WALKING_SYMFS,
+	WALKING_EXE,
+	WALKING_PID,
+};
+
+/* Entries of a table for getopt_long. */
+/* clang-format off */
+#define WALKING_OPTIONS                                               \
+	{ "max-frames", required_argument, NULL, WALKING_MAX_FRAMES },    \
+	{ "scan", no_argument, NULL, WALKING_SCAN },                      \
+	{ "no-demangle", no_argument, NULL, WALKING_NO_DEMANGLE },        \
+	{ "db", required_argument, NULL, WALKING_DB },                    \
+	{ "no-cache", no_argument, NULL, WALKING_NO_CACHE }
+/* Of commands that read what was captured, or one process. */
+#define WALKING_INPUT_OPTIONS                                         \
+	{ "symfs", required_argument, NULL, WALKING_SYMFS },              \
+	{ "sysroot", required_argument, NULL, WALKING_SYMFS },            \
+	{ "exe", required_argument, NULL, WALKING_EXE },                  \
+	{ "pid", required_argument, NULL, WALKING_PID }
+/* clang-format on */
+
+/* 1: option, from getopt_long, is one of them and taken; 0: it is not; -EINVAL: it was reported. */
+int walking_option(struct walking *walking, int option, const char *text);
+
+/* Opens the store that the options name, if any; what fails is reported and costs only time. */
+void walking_open_store(struct walking *walking);
+
+/*
+ * Opens an input, path NULL: the process, and says in walking->pipeline what its files may be.
+ * Reports its own errors.
+ */
+int walking_open(struct walking *walking, const char *path, struct source **out);
+
+#endif
