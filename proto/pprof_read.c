@@ -519,6 +519,16 @@ size_t pprof_place_of_location(const struct pprof_file *file, uint64_t id)
 	return ids_find(&file->locations, id);
 }
 
+size_t pprof_place_of_mapping(const struct pprof_file *file, uint64_t id)
+{
+	return ids_find(&file->mappings, id);
+}
+
+size_t pprof_place_of_function(const struct pprof_file *file, uint64_t id)
+{
+	return ids_find(&file->functions, id);
+}
+
 const char *pprof_text(const struct pprof_file *file, int64_t index)
 {
 	const Perftools__Profiles__Profile *p = file->profile;

@@ -36,8 +36,10 @@ const Perftools__Profiles__Location *pprof_find_location(const struct pprof_file
 							 uint64_t id);
 const Perftools__Profiles__Function *pprof_find_function(const struct pprof_file *file,
 							 uint64_t id);
-/* Where the location with that id stands in profile->location; SIZE_MAX: nowhere. */
+/* Where the one with that id stands in profile->location, …; SIZE_MAX: nowhere. */
 size_t pprof_place_of_location(const struct pprof_file *file, uint64_t id);
+size_t pprof_place_of_mapping(const struct pprof_file *file, uint64_t id);
+size_t pprof_place_of_function(const struct pprof_file *file, uint64_t id);
 /* "" where the index is outside. */
 const char *pprof_text(const struct pprof_file *file, int64_t index);
 

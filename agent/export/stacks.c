@@ -1,0 +1,409 @@
+#include "agent/export/stacks.h"
+
+#include "agent/array.h"
+#include "agent/export/clean.h"
+#include "agent/export/export.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t stacks_sum(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	if (__builtin_add_overflow(a, b, &sum))
+		return a < 0 ? INT64_MIN : INT64_MAX;
+	return sum;
+}
+
+const char *stacks_text(struct stacks *s, const char *text)
+{
+	char clean[CLEAN_MAX];
+	size_t n = clean_text(text, "", '?', clean, sizeof(clean));
+
+	return strings_keep(&s->texts, clean, n);
+}
+
+/* Room for n more behind the n_used there are. */
+static int make_room(void **array, size_t n_used, size_t n, size_t *room, size_t size)
+{
+	size_t bigger = *room ? *room : 64;
+	void *moved;
+
+	if (n <= *room - n_used)
+		return 0;
+	while (bigger - n_used < n) {
+		if (bigger > SIZE_MAX / 2 / size)
+			return -ENOMEM;
+		bigger *= 2;
+	}
+	moved = reallocarray(*array, bigger, size);
+	if (!moved)
+		return -ENOMEM;
+	*array = moved;
+	*room = bigger;
+	return 0;
+}
+
+#define MAKE_ROOM(s, what, n)                                                        \
+	__extension__({                                                              \
+		void *array_ = (s)->what;                                            \
+		int err_ = make_room(&array_, (s)->n_##what, (n), &(s)->room_##what, \
+				     sizeof(*(s)->what));                            \
+		(s)->what = array_;                                                  \
+		err_;                                                                \
+	})
+
+/* ---- modules, functions, locations, labels --------------------------------------- */
+
+struct want { /* for the hash_equal_fns */
+	const struct stacks *s;
+	const void *what;
+	const struct stacks_line *lines;
+	const uint32_t *location_ids, *label_ids;
+};
+
+static uint64_t hash_pointer(uint64_t seed, const char *text)
+{
+	return hash_u64(seed, (uint64_t)(uintptr_t)text);
+}
+
+/* Equal texts are one pointer, here and below. */
+static bool same_module(const void *ctx, uint32_t id)
+{
+	const struct want *want = ctx;
+	const struct stacks_module *a = &want->s->modules[id], *b = want->what;
+
+	return a->path == b->path && a->build_id == b->build_id && a->start == b->start &&
+	       a->limit == b->limit && a->off == b->off;
+}
+
+uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
+{
+	struct stacks_module m = *module;
+	struct want want = { .s = s, .what = &m };
+	const char *slash;
+	uint64_t hash;
+	uint32_t id;
+
+	m.path = m.path ? m.path : s->empty;
+	m.build_id = m.build_id ? m.build_id : s->empty;
+	slash = strrchr(m.path, '/');
+	m.name = slash && slash[1] ? slash + 1 : m.path;
+	/* "[kernel]"; of other writers "[kernel.kallsyms]", "[kernel.kallsyms]_text" */
+	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
+	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
+	id = hash_find(&s->by_module, hash, same_module, &want);
+	if (id != HASH_NONE)
+		return id;
+	if (MAKE_ROOM(s, modules, 1) || hash_add(&s->by_module, hash, (uint32_t)s->n_modules))
+		return HASH_NONE;
+	s->modules[s->n_modules] = m;
+	return (uint32_t)s->n_modules++;
+}
+
+static bool same_function(const void *ctx, uint32_t id)
+{
+	const struct want *want = ctx;
+	const struct stacks_function *a = &want->s->functions[id], *b = want->what;
+
+	return a->name == b->name && a->system_name == b->system_name && a->file == b->file &&
+	       a->start_line == b->start_line && a->placed == b->placed;
+}
+
+uint32_t stacks_function(struct stacks *s, const struct stacks_function *function)
+{
+	struct stacks_function f = *function;
+	struct want want = { .s = s, .what = &f };
+	uint64_t hash;
+	uint32_t id;
+
+	if (!f.name || !*f.name)
+		f.name = stacks_text(s, "[unknown]");
+	if (!f.system_name || !*f.system_name)
+		f.system_name = f.name;
+	f.file = f.file ? f.file : s->empty;
+	if (!f.name)
+		return HASH_NONE;
+	hash = hash_pointer(hash_pointer(hash_pointer((uint64_t)f.start_line, f.name), f.file),
+			    f.system_name);
+	id = hash_find(&s->by_function, hash, same_function, &want);
+	if (id != HASH_NONE)
+		return id;
+	if (MAKE_ROOM(s, functions, 1) || hash_add(&s->by_function, hash, (uint32_t)s->n_functions))
+		return HASH_NONE;
+	s->functions[s->n_functions] = f;
+	return (uint32_t)s->n_functions++;
+}
+
+static bool same_location(const void *ctx, uint32_t id)
+{
+	const struct want *want = ctx;
+	const struct stacks_location *a = &want->s->locations[id], *b = want->what;
+
+	if (a->module != b->module || a->address != b->address || a->n_lines != b->n_lines ||
+	    a->folded != b->folded)
+		return false;
+	for (uint32_t i = 0; i < a->n_lines; i++) {
+		const struct stacks_line *line = &want->s->lines[a->first_line + i];
+
+		if (line->function != want->lines[i].function || line->line != want->lines[i].line)
+			return false;
+	}
+	return true;
+}
+
+uint32_t stacks_location(struct stacks *s, const struct stacks_location *location,
+			 const struct stacks_line *lines)
+{
+	struct want want = { .s = s, .what = location, .lines = lines };
+	uint64_t hash = hash_u64(location->module, location->address);
+	uint32_t id;
+
+	for (uint32_t i = 0; i < location->n_lines; i++)
+		hash = hash_u64(hash, (uint64_t)lines[i].line << 24 ^ lines[i].function);
+	id = hash_find(&s->by_location, hash, same_location, &want);
+	if (id != HASH_NONE)
+		return id;
+	if (MAKE_ROOM(s, locations, 1) || MAKE_ROOM(s, lines, location->n_lines) ||
+	    hash_add(&s->by_location, hash, (uint32_t)s->n_locations))
+		return HASH_NONE;
+	s->locations[s->n_locations] = *location;
+	s->locations[s->n_locations].first_line = s->n_lines;
+	for (uint32_t i = 0; i < location->n_lines; i++)
+		s->lines[s->n_lines++] = lines[i];
+	return (uint32_t)s->n_locations++;
+}
+
+static bool same_label(const void *ctx, uint32_t id)
+{
+	const struct want *want = ctx;
+	const struct stacks_label *a = &want->s->labels[id], *b = want->what;
+
+	return a->key == b->key && a->text == b->text && a->unit == b->unit &&
+	       a->number == b->number;
+}
+
+uint32_t stacks_keep_label(struct stacks *s, const struct stacks_label *label)
+{
+	struct stacks_label l = *label;
+	struct want want = { .s = s, .what = &l };
+	uint64_t hash;
+	uint32_t id;
+
+	l.key = l.key ? l.key : s->empty;
+	l.unit = l.unit ? l.unit : s->empty;
+	hash = hash_pointer(hash_pointer((uint64_t)l.number, l.key), l.text);
+	id = hash_find(&s->by_label, hash, same_label, &want);
+	if (id != HASH_NONE)
+		return id;
+	if (MAKE_ROOM(s, labels, 1) || hash_add(&s->by_label, hash, (uint32_t)s->n_labels))
+		return HASH_NONE;
+	s->labels[s->n_labels] = l;
+	return (uint32_t)s->n_labels++;
+}
+
+/* ---- the profile ------------------------------------------------------------------ */
+
+int stacks_new(struct stacks **out)
+{
+	struct stacks *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->empty = s->period_type.type = s->period_type.unit = stacks_text(s, "");
+	if (!s->empty || stacks_module(s, &(struct stacks_module){ 0 }) == HASH_NONE) {
+		stacks_free(s);
+		return -ENOMEM;
+	}
+	*out = s;
+	return 0;
+}
+
+void stacks_free(struct stacks *s)
+{
+	if (!s)
+		return;
+	free(s->types);
+	free(s->modules);
+	free(s->functions);
+	free(s->lines);
+	free(s->locations);
+	free(s->labels);
+	free(s->samples);
+	free(s->location_ids);
+	free(s->label_ids);
+	free(s->values);
+	free(s->comments);
+	hash_fini(&s->by_module);
+	hash_fini(&s->by_function);
+	hash_fini(&s->by_location);
+	hash_fini(&s->by_label);
+	hash_fini(&s->by_sample);
+	strings_fini(&s->texts);
+	free(s);
+}
+
+int stacks_add_type(struct stacks *s, const char *type, const char *unit)
+{
+	struct stacks_type *types = reallocarray(s->types, s->n_types + 1, sizeof(*types));
+
+	if (!types)
+		return -ENOMEM;
+	s->types = types;
+	types[s->n_types] =
+		(struct stacks_type){ .type = stacks_text(s, type), .unit = stacks_text(s, unit) };
+	if (!types[s->n_types].type || !types[s->n_types].unit)
+		return -ENOMEM;
+	s->n_types++;
+	return 0;
+}
+
+int stacks_add_comment(struct stacks *s, const char *text)
+{
+	const char *kept = stacks_text(s, text);
+
+	if (!kept)
+		return -ENOMEM;
+	/* A stranger's million of them may repeat themselves. */
+	for (size_t i = 0; i < s->n_comments && i < 1000; i++)
+		if (s->comments[i] == kept)
+			return 0;
+	if (MAKE_ROOM(s, comments, 1))
+		return -ENOMEM;
+	s->comments[s->n_comments++] = kept;
+	return 0;
+}
+
+static bool same_sample(const void *ctx, uint32_t id)
+{
+	const struct want *want = ctx;
+	const struct stacks_sample *a = &want->s->samples[id], *b = want->what;
+
+	return a->n_locations == b->n_locations && a->n_labels == b->n_labels &&
+	       a->base == b->base &&
+	       (!a->n_locations ||
+		!memcmp(want->s->location_ids + a->first_location, want->location_ids,
+			a->n_locations * sizeof(uint32_t))) &&
+	       (!a->n_labels || !memcmp(want->s->label_ids + a->first_label, want->label_ids,
+					a->n_labels * sizeof(uint32_t)));
+}
+
+int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint32_t *location_ids,
+	       const uint32_t *label_ids, const int64_t *values)
+{
+	struct want want = {
+		.s = s, .what = sample, .location_ids = location_ids, .label_ids = label_ids
+	};
+	uint64_t hash =
+		hash_bytes(sample->base, location_ids, sample->n_locations * sizeof(uint32_t));
+	uint64_t n_frames = 0;
+	struct stacks_sample *fresh;
+	uint32_t id = HASH_NONE;
+	void *room = s->values;
+
+	hash = hash_bytes(hash, label_ids, sample->n_labels * sizeof(uint32_t));
+	if (!s->timed)
+		id = hash_find(&s->by_sample, hash, same_sample, &want);
+	if (id != HASH_NONE) {
+		int64_t *have = s->values + id * s->n_types;
+
+		for (size_t i = 0; i < s->n_types; i++)
+			have[i] = stacks_sum(have[i], values[i]);
+		return 0;
+	}
+	for (uint32_t i = 0; i < sample->n_locations; i++)
+		n_frames += s->locations[location_ids[i]].n_lines;
+	if (n_frames > STACKS_DEPTH || n_frames > STACKS_FRAMES - s->n_frames ||
+	    s->n_samples >= HASH_NONE)
+		return -EFBIG;
+	if (MAKE_ROOM(s, samples, 1) || MAKE_ROOM(s, location_ids, sample->n_locations) ||
+	    MAKE_ROOM(s, label_ids, sample->n_labels) ||
+	    make_room(&room, s->n_samples * s->n_types, s->n_types, &s->room_values,
+		      sizeof(*s->values)))
+		return -ENOMEM;
+	s->values = room;
+	if (!s->timed && hash_add(&s->by_sample, hash, (uint32_t)s->n_samples))
+		return -ENOMEM;
+	fresh = &s->samples[s->n_samples];
+	*fresh = *sample;
+	fresh->first_location = s->n_location_ids;
+	fresh->first_label = s->n_label_ids;
+	for (uint32_t i = 0; i < sample->n_locations; i++)
+		s->location_ids[s->n_location_ids++] = location_ids[i];
+	for (uint32_t i = 0; i < sample->n_labels; i++)
+		s->label_ids[s->n_label_ids++] = label_ids[i];
+	for (size_t i = 0; i < s->n_types; i++)
+		s->values[s->n_samples * s->n_types + i] = values[i];
+	s->n_frames += n_frames;
+	s->n_samples++;
+	return 0;
+}
+
+/* ---- looking at it ----------------------------------------------------------------- */
+
+int stacks_unfold(const struct stacks *s, const struct stacks_sample *sample,
+		  struct stacks_frames *out)
+{
+	void *frames = out->frames;
+
+	out->n = 0;
+	for (uint32_t i = 0; i < sample->n_locations; i++) {
+		uint32_t id = s->location_ids[sample->first_location + i];
+		const struct stacks_location *l = &s->locations[id];
+
+		if (make_room(&frames, out->n, l->n_lines, &out->room, sizeof(*out->frames)))
+			return -ENOMEM;
+		out->frames = frames;
+		for (uint32_t j = 0; j < l->n_lines; j++) {
+			const struct stacks_line *line = &s->lines[l->first_line + j];
+
+			out->frames[out->n++] =
+				(struct stacks_frame){ .function = line->function,
+						       .module = l->module,
+						       .location = id,
+						       .line = line->line,
+						       .address = l->address,
+						       .inlined = j + 1 < l->n_lines };
+		}
+	}
+	return 0;
+}
+
+int64_t stacks_value(const struct stacks *s, size_t sample, size_t type)
+{
+	return s->values[sample * s->n_types + type];
+}
+
+size_t stacks_find_type(const struct stacks *s, const char *type)
+{
+	for (size_t i = 0; i < s->n_types; i++)
+		if (!strcmp(s->types[i].type, type))
+			return i;
+	return SIZE_MAX;
+}
+
+const struct stacks_label *stacks_label(const struct stacks *s, const struct stacks_sample *sample,
+					const char *key)
+{
+	for (uint32_t i = 0; i < sample->n_labels; i++) {
+		const struct stacks_label *l = &s->labels[s->label_ids[sample->first_label + i]];
+
+		if (!strcmp(l->key, key))
+			return l;
+	}
+	return NULL;
+}
+
+const char *stacks_label_text(const struct stacks_label *label, char out[STACKS_NUMBER])
+{
+	if (!label)
+		return "";
+	if (label->text)
+		return label->text;
+	(void)snprintf(out, STACKS_NUMBER, "%" PRId64, label->number);
+	return out;
+}

@@ -1,0 +1,186 @@
+#include "agent/export/stacks.h"
+#include "agent/log.h"
+#include "proto/pprof.h"
+
+#include "tests/check.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const char *first_type = "samples", *leaf = "leaf\x1b[31m\xff";
+
+/* main → (inlined) middle → leaf, twice; and a stack without symbols. */
+static int make(int64_t factor, int64_t time_ns)
+{
+	int fd = memfd_create("pprof", MFD_CLOEXEC);
+	uint64_t locations[3], labels[3], mapping, functions[3];
+	struct pprof *p = NULL;
+
+	CHECK(fd >= 0 && !pprof_new(&p), "set up");
+	if (!p)
+		return fd;
+	pprof_sample_type(p, first_type, "count");
+	pprof_sample_type(p, "cpu", "nanoseconds");
+	pprof_default_sample_type(p, "cpu");
+	pprof_period(p, "cpu", "nanoseconds", 10000000);
+	pprof_time(p, time_ns, 2000000000);
+	pprof_comment(p, "host: box");
+	mapping = pprof_mapping(
+		p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/usr/bin/prog", "abcd" });
+	functions[0] = pprof_function(p, "main", NULL, "main.c");
+	functions[1] = pprof_function(p, "middle()", "_Z6middlev", "main.c");
+	functions[2] = pprof_function(p, leaf, NULL, NULL);
+	locations[0] = pprof_location(
+		p, mapping, 0x1100,
+		(struct pprof_line[]){ { functions[1], 7 }, { functions[0], 30 } }, 2);
+	locations[1] =
+		pprof_location(p, mapping, 0x1200, (struct pprof_line[]){ { functions[2], 0 } }, 1);
+	locations[2] = pprof_location(p, 0, 0x77, NULL, 0);
+	labels[0] = pprof_label_number(p, "pid", 10);
+	labels[1] = pprof_label_text(p, "comm", "prog");
+	labels[2] = pprof_label_number(p, "pid", 11);
+	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ locations[1], locations[0] }, 2,
+						(int64_t[]){ factor, factor * 10 }, labels, 2 });
+	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ locations[2] }, 1,
+						(int64_t[]){ 1, 10 }, labels + 2, 1 });
+	CHECK(!pprof_write(p, 1, fd) && !lseek(fd, 0, SEEK_SET), "written");
+	pprof_free(p);
+	return fd;
+}
+
+static int load(struct stacks *s, int64_t factor, int64_t time_ns, bool base)
+{
+	int fd = make(factor, time_ns), err = stacks_load_fd(s, fd, "it", base);
+
+	(void)close(fd);
+	return err;
+}
+
+static void test_a_file_is_all_there(void)
+{
+	struct stacks *s = NULL;
+	struct stacks_frames frames = { 0 };
+	char number[STACKS_NUMBER];
+
+	CHECK(!stacks_new(&s) && !load(s, 5, 1000, false), "loads");
+	CHECK(s->n_samples == 2 && s->n_types == 2 && s->default_type == 1 && s->n_functions == 4 &&
+		      s->n_modules == 2 && s->n_frames == 4,
+	      "counts");
+	CHECK(!strcmp(s->types[1].type, "cpu") && !strcmp(s->types[1].unit, "nanoseconds") &&
+		      stacks_find_type(s, "samples") == 0 && stacks_find_type(s, "gpu") == SIZE_MAX,
+	      "types");
+	CHECK(stacks_value(s, 0, 0) == 5 && stacks_value(s, 0, 1) == 50, "values");
+	CHECK(!stacks_unfold(s, &s->samples[0], &frames) && frames.n == 3, "frames");
+	if (frames.n == 3) {
+		const struct stacks_function *f = s->functions;
+		const struct stacks_frame *at = frames.frames;
+
+		CHECK(!strcmp(f[at[0].function].name, "leaf?[31m\xef\xbf\xbd") && !at[0].inlined &&
+			      at[0].address == 0x1200 && !at[0].line,
+		      f[at[0].function].name);
+		CHECK(!strcmp(f[at[1].function].name, "middle()") &&
+			      !strcmp(f[at[1].function].system_name, "_Z6middlev") &&
+			      at[1].inlined && at[1].line == 7 && at[1].address == 0x1100,
+		      "the inlined call comes first");
+		CHECK(!strcmp(f[at[2].function].name, "main") &&
+			      !strcmp(f[at[2].function].file, "main.c") && !at[2].inlined &&
+			      at[2].line == 30,
+		      "then what it was inlined into");
+		CHECK(!strcmp(s->modules[at[2].module].name, "prog") &&
+			      !strcmp(s->modules[at[2].module].build_id, "abcd"),
+		      "module");
+	}
+	CHECK(!stacks_unfold(s, &s->samples[1], &frames) && frames.n == 1 &&
+		      s->functions[frames.frames[0].function].placed &&
+		      !strcmp(s->functions[frames.frames[0].function].name, "[unknown]") &&
+		      !frames.frames[0].module,
+	      "what has no function is named by its place");
+	CHECK(!strcmp(stacks_label_text(stacks_label(s, &s->samples[0], "pid"), number), "10") &&
+		      !strcmp(stacks_label_text(stacks_label(s, &s->samples[0], "comm"), number),
+			      "prog") &&
+		      !stacks_label(s, &s->samples[1], "comm"),
+	      "labels");
+	CHECK(s->n_comments == 1 && !strcmp(s->comments[0], "host: box"), "comment");
+	CHECK(s->time_ns == 1000 && s->duration_ns == 2000000000 && s->period == 10000000 &&
+		      !strcmp(s->period_type.type, "cpu"),
+	      "times");
+	free(frames.frames);
+	stacks_free(s);
+}
+
+static void test_files_become_one(void)
+{
+	struct stacks *s = NULL;
+
+	CHECK(!stacks_new(&s) && !load(s, 5, 1000, false) && !load(s, 7, 500, false), "load");
+	CHECK(s->n_samples == 2 && s->n_functions == 4 && s->n_locations == 3 && s->n_labels == 3 &&
+		      s->n_comments == 1,
+	      "equal things are one");
+	CHECK(stacks_value(s, 0, 0) == 12 && stacks_value(s, 1, 1) == 20, "their values a sum");
+	CHECK(s->time_ns == 500 && s->duration_ns == 4000000000, "the earliest, and all the time");
+	CHECK(!load(s, 3, 100, true) && s->n_samples == 4 && s->samples[2].base &&
+		      !s->samples[0].base && s->time_ns == 500 && stacks_value(s, 2, 0) == 3,
+	      "what is compared with stands apart");
+	CHECK(!load(s, INT64_MAX / 10, 100, false) && !load(s, INT64_MAX / 10, 100, false) &&
+		      stacks_value(s, 0, 1) == INT64_MAX,
+	      "sums do not wrap");
+	first_type = "allocations";
+	CHECK(load(s, 1, 1, false) == -EINVAL, "other types");
+	first_type = "samples";
+	stacks_free(s);
+}
+
+static void test_damage_is_told(void)
+{
+	int fd = memfd_create("pprof", MFD_CLOEXEC);
+	struct stacks *s = NULL;
+
+	CHECK(!stacks_new(&s) && write(fd, "no profile\n", 11) == 11 && !lseek(fd, 0, SEEK_SET),
+	      "set up");
+	CHECK(stacks_load_fd(s, fd, "it", false) == -EBADMSG, "damage");
+	CHECK(stacks_load(s, "/nonexistent", false) == -ENOENT, "no file");
+	stacks_free(s);
+	stacks_free(NULL);
+	(void)close(fd);
+}
+
+/* A location of 4,000 inlined calls, named 100,000 times over: 400 million frames of 100 kB. */
+static void test_frames_are_bounded(void)
+{
+	enum { LINES = 4000, TIMES = 100000 };
+	struct pprof_line *lines = calloc(LINES, sizeof(*lines));
+	uint64_t *ids = calloc(TIMES, sizeof(*ids)), function, location;
+	int fd = memfd_create("pprof", MFD_CLOEXEC);
+	struct stacks *s = NULL;
+	struct pprof *p = NULL;
+
+	CHECK(lines && ids && !pprof_new(&p) && !stacks_new(&s), "set up");
+	pprof_sample_type(p, "samples", "count");
+	function = pprof_function(p, "f", NULL, NULL);
+	for (size_t i = 0; i < LINES; i++)
+		lines[i] = (struct pprof_line){ function, (int64_t)i };
+	location = pprof_location(p, 0, 1, lines, LINES);
+	for (size_t i = 0; i < TIMES; i++)
+		ids[i] = location;
+	pprof_sample(p, &(struct pprof_sample){ ids, TIMES, (int64_t[]){ 1 }, NULL, 0 });
+	CHECK(!pprof_write(p, 1, fd) && !lseek(fd, 0, SEEK_SET), "written");
+	CHECK(stacks_load_fd(s, fd, "it", false) == -EFBIG, "refused");
+	pprof_free(p);
+	stacks_free(s);
+	free(lines);
+	free(ids);
+	(void)close(fd);
+}
+
+int main(void)
+{
+	test_a_file_is_all_there();
+	test_files_become_one();
+	test_damage_is_told();
+	test_frames_are_bounded();
+	return check_done();
+}
