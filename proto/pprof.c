@@ -29,9 +29,9 @@ struct table {
 	size_t n, room; /* room: a power of two */
 };
 
-/* What is told apart by up to three numbers, by index: ids are indices + 1. */
+/* What is told apart by up to four numbers, by index: ids are indices + 1. */
 struct key {
-	uint64_t part[3];
+	uint64_t part[4];
 };
 
 struct keys {
@@ -115,7 +115,7 @@ enum {
 };
 enum { VALUE_TYPE_TYPE = 1, VALUE_TYPE_UNIT };
 enum { SAMPLE_LOCATION_ID = 1, SAMPLE_VALUE, SAMPLE_LABEL };
-enum { LABEL_KEY = 1, LABEL_STR, LABEL_NUM };
+enum { LABEL_KEY = 1, LABEL_STR, LABEL_NUM, LABEL_NUM_UNIT };
 enum {
 	MAPPING_ID = 1,
 	MAPPING_MEMORY_START,
@@ -128,9 +128,15 @@ enum {
 	MAPPING_HAS_LINE_NUMBERS,
 	MAPPING_HAS_INLINE_FRAMES
 };
-enum { LOCATION_ID = 1, LOCATION_MAPPING_ID, LOCATION_ADDRESS, LOCATION_LINE };
+enum { LOCATION_ID = 1, LOCATION_MAPPING_ID, LOCATION_ADDRESS, LOCATION_LINE, LOCATION_IS_FOLDED };
 enum { LINE_FUNCTION_ID = 1, LINE_LINE };
-enum { FUNCTION_ID = 1, FUNCTION_NAME, FUNCTION_SYSTEM_NAME, FUNCTION_FILENAME };
+enum {
+	FUNCTION_ID = 1,
+	FUNCTION_NAME,
+	FUNCTION_SYSTEM_NAME,
+	FUNCTION_FILENAME,
+	FUNCTION_START_LINE
+};
 
 /* The largest message of numbers alone: a mapping. */
 enum { SMALL_MAX = 10 * (1 + VARINT_MAX) };
@@ -495,12 +501,11 @@ uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping)
 	return id;
 }
 
-uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,
-			const char *file)
+uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *f)
 {
-	uint64_t of_name = intern(p, name);
-	struct key key = { { of_name, system_name ? intern(p, system_name) : of_name,
-			     intern(p, file) } };
+	uint64_t of_name = intern(p, f->name);
+	struct key key = { { of_name, f->system_name ? intern(p, f->system_name) : of_name,
+			     intern(p, f->file), (uint64_t)f->start_line } };
 	uint8_t fields[SMALL_MAX], *end = fields;
 	bool fresh;
 	uint64_t id = id_of(p, &p->function_keys, &key, &fresh);
@@ -511,8 +516,17 @@ uint64_t pprof_function(struct pprof *p, const char *name, const char *system_na
 	end = put_number(end, FUNCTION_NAME, key.part[0]);
 	end = put_number(end, FUNCTION_SYSTEM_NAME, key.part[1]);
 	end = put_number(end, FUNCTION_FILENAME, key.part[2]);
+	end = put_number(end, FUNCTION_START_LINE, key.part[3]);
 	add_message(p, &p->functions, PROFILE_FUNCTION, fields, end);
 	return id;
+}
+
+uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,
+			const char *file)
+{
+	return pprof_function_in(
+		p,
+		&(struct pprof_function){ .name = name, .system_name = system_name, .file = file });
 }
 
 static size_t line_size(const struct pprof_line *line)
@@ -520,28 +534,24 @@ static size_t line_size(const struct pprof_line *line)
 	return number_size(line->function) + number_size((uint64_t)line->line);
 }
 
-uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
-			const struct pprof_line *lines, size_t n_lines)
+static uint64_t add_location(struct pprof *p, uint64_t id, const struct key *key,
+			     const struct pprof_line *lines, size_t n_lines, bool folded)
 {
-	struct key key = { { mapping, address } };
 	uint8_t fields[SMALL_MAX], *end = fields, *at;
 	size_t size = 0;
-	bool fresh;
-	uint64_t id = id_of(p, &p->location_keys, &key, &fresh);
 
-	if (mapping > p->n_mappings)
+	if (key->part[0] > p->n_mappings)
 		fail(p, -EINVAL);
-	if (!fresh)
-		return p->err ? 0 : id;
 	for (size_t i = 0; i < n_lines; i++) {
 		if (!lines[i].function || lines[i].function > p->function_keys.n)
 			fail(p, -EINVAL);
 		size += 2 + line_size(&lines[i]); /* at most 22 bytes: a length of one */
 	}
 	end = put_number(end, LOCATION_ID, id);
-	end = put_number(end, LOCATION_MAPPING_ID, mapping);
-	end = put_number(end, LOCATION_ADDRESS, address);
-	at = more_message(p, &p->locations, PROFILE_LOCATION, (size_t)(end - fields) + size);
+	end = put_number(end, LOCATION_MAPPING_ID, key->part[0]);
+	end = put_number(end, LOCATION_ADDRESS, key->part[1]);
+	at = more_message(p, &p->locations, PROFILE_LOCATION,
+			  (size_t)(end - fields) + size + number_size(folded));
 	if (!at)
 		return 0;
 	memcpy(at, fields, (size_t)(end - fields));
@@ -551,12 +561,40 @@ uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 		at = put_number(at, LINE_FUNCTION_ID, lines[i].function);
 		at = put_number(at, LINE_LINE, (uint64_t)lines[i].line);
 	}
+	(void)put_number(at, LOCATION_IS_FOLDED, folded);
 	return id;
 }
 
-static uint64_t label(struct pprof *p, const char *name, uint64_t text, int64_t number)
+uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
+			const struct pprof_line *lines, size_t n_lines)
 {
-	struct key key = { { intern(p, name), text, (uint64_t)number } };
+	struct key key = { { mapping, address } };
+	bool fresh;
+	uint64_t id = id_of(p, &p->location_keys, &key, &fresh);
+
+	if (!fresh)
+		return p->err ? 0 : id;
+	return add_location(p, id, &key, lines, n_lines, false);
+}
+
+uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
+			    const struct pprof_line *lines, size_t n_lines, bool folded)
+{
+	struct key key = { { mapping, address } };
+	struct keys *keys = &p->location_keys;
+	void *items = keys->items;
+
+	if (!grow(p, &items, keys->n, &keys->room, sizeof(*keys->items)))
+		return 0;
+	keys->items = items;
+	keys->items[keys->n++] = key;
+	return add_location(p, keys->n, &key, lines, n_lines, folded);
+}
+
+static uint64_t label(struct pprof *p, const char *name, uint64_t text, int64_t number,
+		      uint64_t unit)
+{
+	struct key key = { { intern(p, name), text, (uint64_t)number, unit } };
 	bool fresh;
 
 	return id_of(p, &p->label_keys, &key, &fresh);
@@ -564,18 +602,23 @@ static uint64_t label(struct pprof *p, const char *name, uint64_t text, int64_t 
 
 uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text)
 {
-	return label(p, key, intern(p, text), 0);
+	return label(p, key, intern(p, text), 0, 0);
 }
 
 uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number)
 {
-	return label(p, key, 0, number);
+	return label(p, key, 0, number, 0);
+}
+
+uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, const char *unit)
+{
+	return label(p, key, 0, number, intern(p, unit));
 }
 
 static size_t label_size(const struct key *label)
 {
 	return number_size(label->part[0]) + number_size(label->part[1]) +
-	       number_size(label->part[2]);
+	       number_size(label->part[2]) + number_size(label->part[3]);
 }
 
 /* The head of a packed field of n bytes; no field where there are none. */
@@ -632,6 +675,7 @@ void pprof_sample(struct pprof *p, const struct pprof_sample *sample)
 		at = put_number(at, LABEL_KEY, l->part[0]);
 		at = put_number(at, LABEL_STR, l->part[1]);
 		at = put_number(at, LABEL_NUM, l->part[2]);
+		at = put_number(at, LABEL_NUM_UNIT, l->part[3]);
 	}
 	p->n_samples++;
 }

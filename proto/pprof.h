@@ -11,6 +11,7 @@
 #ifndef PROTO_PPROF_H
 #define PROTO_PPROF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,12 @@ uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping);
 uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,
 			const char *file);
 
+struct pprof_function {
+	const char *name, *system_name, *file; /* system_name NULL: the same as name */
+	int64_t start_line;		       /* 0: not known */
+};
+uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *function);
+
 struct pprof_line {
 	uint64_t function;
 	int64_t line;
@@ -52,10 +59,14 @@ struct pprof_line {
 /* The location of that mapping and address: one that is there already keeps its lines. */
 uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 			const struct pprof_line *lines, size_t n_lines);
+/* A location of its own each time; folded: other functions have the very same code. */
+uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
+			    const struct pprof_line *lines, size_t n_lines, bool folded);
 
 /* Labels are handles: the same key and content give the same one. */
 uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text);
 uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number);
+uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, const char *unit);
 
 struct pprof_sample {
 	const uint64_t *locations; /* innermost first */

@@ -191,6 +191,51 @@ static void test_things_are_kept_once_and_ids_count_from_one(void)
 	pprof_file_free(file);
 }
 
+static void fill_full(struct pprof *p)
+{
+	struct pprof_line line = { .line = 12 };
+	uint64_t ids[2], labels[2];
+
+	pprof_sample_type(p, "samples", "count");
+	line.function =
+		pprof_function_in(p, &(struct pprof_function){ "f()", "_Z1fv", "f.cc", 10 });
+	CHECK(line.function == 1 && pprof_function(p, "f()", "_Z1fv", "f.cc") == 2 &&
+		      pprof_function_in(
+			      p, &(struct pprof_function){ "f()", "_Z1fv", "f.cc", 10 }) == 1,
+	      "told apart by where they start");
+	ids[0] = pprof_location_new(p, 0, 5, &line, 1, true);
+	ids[1] = pprof_location_new(p, 0, 5, &line, 1, false);
+	CHECK(ids[0] == 1 && ids[1] == 2 && pprof_location(p, 0, 5, NULL, 0) == 3,
+	      "each a location of its own");
+	labels[0] = pprof_label_quantity(p, "waited", 7, "nanoseconds");
+	labels[1] = pprof_label_number(p, "waited", 7);
+	CHECK(labels[0] != labels[1], "a unit tells labels apart");
+	pprof_sample(p, &(struct pprof_sample){ ids, 2, (int64_t[]){ 1 }, labels, 2 });
+}
+
+static void test_all_that_the_format_has(void)
+{
+	static uint8_t bytes[65536];
+	char error[PPROF_ERROR_SIZE];
+	size_t n = write_it(fill_full, 1, bytes, sizeof(bytes));
+	struct pprof_file *file = NULL;
+	const Perftools__Profiles__Profile *p;
+
+	CHECK(!read_it(bytes, n, &file, error), error);
+	if (!file)
+		return;
+	p = pprof_profile(file);
+	CHECK(p->function[0]->start_line == 10 && !p->function[1]->start_line, "start_line");
+	CHECK(p->location[0]->is_folded && !p->location[1]->is_folded &&
+		      p->location[0]->line[0]->line == 12,
+	      "is_folded");
+	CHECK(!strcmp(pprof_text(file, p->sample[0]->label[0]->num_unit), "nanoseconds") &&
+		      !p->sample[0]->label[1]->num_unit,
+	      "num_unit");
+	CHECK(!pprof_check(p, true, NULL, NULL), "strictly sound");
+	pprof_file_free(file);
+}
+
 static void fill_hostile(struct pprof *p)
 {
 	pprof_sample_type(p, "samples", "count");
@@ -501,6 +546,7 @@ int main(void)
 	test_what_is_written_is_read_back();
 	test_equal_calls_give_equal_bytes();
 	test_things_are_kept_once_and_ids_count_from_one();
+	test_all_that_the_format_has();
 	test_texts_come_out_as_utf8();
 	test_callers_mistakes_are_told();
 	test_full_disk_is_told();
