@@ -36,6 +36,7 @@ const char *uw_rules_name(enum uw_rules rules)
 		[UW_RULES_DEBUG_FRAME] = ".debug_frame",
 		[UW_RULES_MINI] = ".gnu_debugdata",
 		[UW_RULES_GAP] = "beside",
+		[UW_RULES_DYNAMIC] = "registered",
 	};
 
 	return (unsigned int)rules < sizeof(names) / sizeof(names[0]) ? names[rules] : "none";
@@ -428,13 +429,19 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		struct uw_step step = { .frame = i, .regs = r.machine.regs };
 		struct uw_object *object = f->mapping ? f->mapping->object : NULL;
 		struct uw_rule rule;
+		uint64_t bias = object ? f->mapping->bias : 0;
 		int err = -ENOENT;
 
 		if (object) {
 			step.object = object;
 			step.vaddr = f->lookup - f->mapping->bias;
 			err = uw_object_interpret(object, step.vaddr, f->exact, &rule);
-		} else if (uw_stepper_trampoline(space, &r.machine, f->pc, f->exact, &rule)) {
+		}
+		if (err == -ENOENT && uw_space_is_dynamic(space, f->lookup)) {
+			err = uw_stepper_dynamic(space, f->lookup, f->exact, &rule, &bias);
+			object = NULL; /* it is not the file that says so */
+		} else if (!object &&
+			   uw_stepper_trampoline(space, &r.machine, f->pc, f->exact, &rule)) {
 			err = 0;
 		}
 		if (next && next->stepper >= UW_STEPPER_N) {
@@ -442,8 +449,13 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		} else if (!err) {
 			if (r.sp_low)
 				(void)uw_stepper_from_record(arch, &rule);
-			r.machine.bias = object ? f->mapping->bias : 0;
+			r.machine.bias = bias;
 			step.rules = UW_RULES_GAP;
+			if (rule.stepper == UW_STEPPER_DYNAMIC) {
+				step.rules = UW_RULES_DYNAMIC;
+				step.fde_start = rule.start;
+				step.fde_end = rule.end;
+			}
 			if (object)
 				find_row(object, step.vaddr, &rule, &step);
 			step_by_rule(&r, &rule, &step);

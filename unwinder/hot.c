@@ -174,7 +174,8 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	    !uw_stepper_before(steppers, lookup,
 			       slot->stepper == UW_STEPPER_PLT ? UW_PRIORITY_PLT : UW_PRIORITY_CFI))
 		expand(w->machine.arch, word, slot);
-	else if (err == -ENOENT && !exact && !uw_stepper_before(steppers, lookup, UW_PRIORITY_FP) &&
+	else if (err == -ENOENT && !exact && !uw_space_is_dynamic(w->space, lookup) &&
+		 !uw_stepper_before(steppers, lookup, UW_PRIORITY_FP) &&
 		 !uw_stepper_trampoline(w->space, &w->machine, lookup + 1, false, &rule))
 		slot->kind = KIND_CHAIN;
 	return true;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "unwinder/arch.h"
+#include "unwinder/dynamic.h"
 #include "unwinder/object.h"
 
 struct uw_space {
@@ -18,6 +19,7 @@ struct uw_space {
 	struct uw_mapping *maps; /* sorted by start, none overlap; owned */
 	size_t n, room;
 	const struct uw_steppers *steppers; /* borrowed */
+	struct uw_dynamic *dynamic;	    /* counted; NULL: none */
 };
 
 /*
@@ -54,6 +56,8 @@ void uw_space_clear(struct uw_space *space)
 		uw_object_put(space->maps[i].object);
 	space->n = 0;
 	space->top = 0;
+	uw_dynamic_put(space->dynamic);
+	space->dynamic = NULL;
 	changed(space);
 }
 
@@ -84,6 +88,8 @@ int uw_space_copy(const struct uw_space *space, struct uw_space **out)
 		if (copy->maps[i].object)
 			uw_object_get(copy->maps[i].object);
 	}
+	if (copy->dynamic)
+		uw_dynamic_get(copy->dynamic);
 	changed(copy);
 	*out = copy;
 	return 0;
@@ -282,4 +288,27 @@ struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *ma
 		attach(space, mapping, space->resolve ? space->resolve(space->ctx, mapping) : NULL);
 	}
 	return mapping->object;
+}
+
+/* ---- code generated at run time ------------------------------------------------------- */
+
+void uw_space_set_dynamic(struct uw_space *space, struct uw_dynamic *dynamic)
+{
+	if (dynamic == space->dynamic)
+		return;
+	if (dynamic)
+		uw_dynamic_get(dynamic);
+	uw_dynamic_put(space->dynamic);
+	space->dynamic = dynamic;
+	changed(space);
+}
+
+struct uw_dynamic *uw_space_dynamic(const struct uw_space *space)
+{
+	return space->dynamic;
+}
+
+bool uw_space_is_dynamic(const struct uw_space *space, uint64_t lookup)
+{
+	return space->dynamic && uw_dynamic_covers(space->dynamic, lookup);
 }

@@ -2,6 +2,7 @@
 #ifndef UNWINDER_SPACE_H
 #define UNWINDER_SPACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "unwinder/unwinder.h"
@@ -23,5 +24,8 @@ void uw_space_gap(const struct uw_space *space, uint64_t addr, uint64_t *start, 
 
 /* Its object, asked for now if it was not before; NULL: there is none to use. */
 struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *mapping);
+
+/* Did the process register how the code at lookup is left? */
+bool uw_space_is_dynamic(const struct uw_space *space, uint64_t lookup);
 
 #endif

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "unwinder/arch.h"
+#include "unwinder/dynamic.h"
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
 #include "unwinder/space.h"
@@ -65,12 +66,13 @@ bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
 	return true;
 }
 
-static enum uw_answer step_by_rule(struct asking *a)
+/* bias: of the code whose rule it is. */
+static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
 {
 	struct uw_walking *w = a->w;
 
 	uw_hot_settle(w);
-	w->machine.bias = w->mapping ? w->mapping->bias : 0;
+	w->machine.bias = bias;
 	if (w->sp_low)
 		(void)uw_stepper_from_record(w->machine.arch, &a->rule);
 	/* A CFA that does not count from sp is the caller's sp, whatever this one was. */
@@ -95,6 +97,11 @@ static enum uw_answer step_by_rule(struct asking *a)
 	default:
 		return fail(a, UW_STOP_BAD_CFI);
 	}
+}
+
+static enum uw_answer step_by_rule(struct asking *a)
+{
+	return step_by_rule_of(a, a->w->mapping ? a->w->mapping->bias : 0);
 }
 
 /* The rule where a stepper of this kind is the one to follow it. */
@@ -144,6 +151,46 @@ bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, u
 	    !machine->read(machine->ctx, pc - UW_CODE_BEFORE, bytes, UW_CODE_BEFORE))
 		code.before = UW_CODE_BEFORE;
 	return machine->arch->signal(&code, exact, rule);
+}
+
+/* Code may be a copy of a copy; more often than this it is so in a circle. */
+#define ALIASES 8
+
+int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, struct uw_rule *rule,
+		       uint64_t *bias)
+{
+	int err = -ENOENT;
+
+	if (!uw_space_is_dynamic(space, lookup))
+		return err;
+	for (unsigned int i = 0; i < ALIASES; i++) {
+		struct uw_mapping *mapping = i ? uw_space_at(space, lookup) : NULL;
+		struct uw_object *object = mapping && mapping->prot & PROT_EXEC
+						   ? uw_space_resolve(space, mapping)
+						   : NULL;
+
+		err = uw_dynamic_rule(uw_space_dynamic(space), lookup, rule, &lookup);
+		*bias = 0;
+		if (err == -ENOENT && object) {
+			*bias = mapping->bias;
+			err = uw_object_rule(object, lookup - mapping->bias, exact, rule);
+		}
+		if (err != 1)
+			break;
+	}
+	rule->stepper = UW_STEPPER_DYNAMIC;
+	return err ? -EBADMSG : 0;
+}
+
+static enum uw_answer by_dynamic(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+	uint64_t bias;
+	int err = uw_stepper_dynamic(w->space, w->lookup, w->exact, &a->rule, &bias);
+
+	if (err)
+		return err == -ENOENT ? UW_ANSWER_NOT_ME : fail(a, UW_STOP_BAD_CFI);
+	return step_by_rule_of(a, bias);
 }
 
 static enum uw_answer by_signal(struct asking *a)
@@ -278,6 +325,7 @@ struct entry {
 static const struct entry built_in[] = {
 	BUILT_IN("table", UW_STEPPER_CFI, UW_PRIORITY_TABLE, by_table),
 	BUILT_IN("cfi", UW_STEPPER_CFI, UW_PRIORITY_CFI, by_cfi),
+	BUILT_IN("dynamic", UW_STEPPER_DYNAMIC, UW_PRIORITY_DYNAMIC, by_dynamic),
 	BUILT_IN("signal", UW_STEPPER_SIGNAL, UW_PRIORITY_SIGNAL, by_signal),
 	BUILT_IN("plt", UW_STEPPER_PLT, UW_PRIORITY_PLT, by_plt),
 	BUILT_IN("leaf", UW_STEPPER_LEAF, UW_PRIORITY_LEAF, by_leaf),

@@ -46,6 +46,13 @@ bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, u
 			   bool exact, struct uw_rule *rule);
 
 /*
+ * The rule at lookup by what the process registered, and what DW_OP_addr counts from; an alias's
+ * is that of the code it is a copy of.  -ENOENT nothing was; -EBADMSG it is of no use.
+ */
+int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, struct uw_rule *rule,
+		       uint64_t *bias);
+
+/*
  * Whether one of the user's steppers is asked about lookup before the built-in one of
  * this priority, or that one or any before it is switched off: then nothing may go
  * ahead of them all.

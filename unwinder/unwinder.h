@@ -221,6 +221,60 @@ int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end);
 const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t addr);
 const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t *n);
 
+/* ---- code generated at run time ------------------------------------------ */
+
+/*
+ * What a process registered of code it generated (schema/dynamic.h): immutable, counted.
+ * Read out of its memory while it lives, or out of a core; kept as bytes in captures.
+ */
+struct uw_dynamic;
+
+/* 0, or -EFAULT if any byte of [addr, addr + size) is not to be had; all of it or nothing. */
+typedef int (*uw_read_fn)(void *ctx, uint64_t addr, void *out, size_t size);
+
+enum uw_dynamic_kind {
+	UW_DYNAMIC_LIST, /* struct unw_dyn_info_list, libunwind-dynamic(3) */
+	UW_DYNAMIC_JIT,	 /* struct jit_descriptor, GDB's JIT interface */
+};
+
+struct uw_dynamic_list {
+	enum uw_dynamic_kind kind;
+	uint64_t addr; /* in the process; 0: none */
+};
+
+/*
+ * What the lists hold now, at most DYNAMIC_SIZE_MAX of it; what was left out and why is in
+ * the header's flags.  Chains that never end, wild pointers and counts cost no more than that,
+ * and read may end it sooner by failing.  -ENOENT: nothing is registered; -ENOMEM.
+ */
+int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_t n,
+		    uw_read_fn read, void *ctx, struct uw_dynamic **out);
+
+/* Another mark than uw_dynamic_mark of what was read: there is something new.  -ENOENT: nothing is registered. */
+int uw_dynamic_marks(const struct uw_dynamic_list *lists, size_t n, uw_read_fn read, void *ctx,
+		     uint64_t *mark);
+uint64_t uw_dynamic_mark(const struct uw_dynamic *dynamic);
+
+/* Bytes that were kept; they are copied and checked.  -EBADMSG, -ENOTSUP, -ENOMEM. */
+int uw_dynamic_open(const void *bytes, size_t size, struct uw_dynamic **out);
+const void *uw_dynamic_bytes(const struct uw_dynamic *dynamic, size_t *size); /* borrowed */
+
+struct uw_dynamic *uw_dynamic_get(struct uw_dynamic *dynamic); /* one more reference */
+void uw_dynamic_put(struct uw_dynamic *dynamic);	       /* NULL is fine */
+
+struct uw_dynamic_proc {
+	uint64_t start, end; /* addresses of the process */
+	const char *name;    /* as it stood there, borrowed; NULL: it has none */
+	bool walkable;	     /* how it is left was registered, not its name alone */
+};
+
+/* The procedure around addr; -ENOENT. */
+int uw_dynamic_proc(const struct uw_dynamic *dynamic, uint64_t addr, struct uw_dynamic_proc *out);
+
+/* Walks in space go by it, and in copies made later; it is counted once more.  NULL: by none. */
+void uw_space_set_dynamic(struct uw_space *space, struct uw_dynamic *dynamic);
+struct uw_dynamic *uw_space_dynamic(const struct uw_space *space); /* borrowed */
+
 /* ---- a captured thread --------------------------------------------------- */
 
 /*
@@ -242,9 +296,6 @@ struct uw_regs {
 	uint64_t value[UW_REGS_MAX];
 	uint64_t known; /* bit i: value[i] is known */
 };
-
-/* 0, or -EFAULT if any byte of [addr, addr + size) was not captured; all of it or nothing. */
-typedef int (*uw_read_fn)(void *ctx, uint64_t addr, void *out, size_t size);
 
 /* Ready-made accessor over captured bytes; regions do not overlap; ctx is a struct uw_memory. */
 struct uw_region {
@@ -281,6 +332,7 @@ enum uw_stepper { /* what found a frame's caller-side registers; frame 0 is CONT
 		  UW_STEPPER_LEAF,    /* [sp] (x86_64) or lr (aarch64), no rule for the pc */
 		  UW_STEPPER_FP,      /* frame pointer chain */
 		  UW_STEPPER_SCAN,    /* the next word on the stack that follows a call */
+		  UW_STEPPER_DYNAMIC, /* what the process registered of code it generated */
 		  UW_STEPPER_N	      /* from here on: the user's own, see uw_steppers_add */
 };
 
@@ -339,19 +391,21 @@ struct uw_stack {
  *   0x1000  table   a compiled row of unwind information
  *   0x1100  cfi     unwind information interpreted: the same rules, and frames do
  *                   not tell which of the two it was
+ *   0x1180  dynamic what the process registered of code it generated
  *   0x1200  signal  a signal trampoline, by its code
  *   0x1300  plt     a PLT entry, stub or .init, by its code
  *   0x1800  leaf    no frame yet: the word at sp, if a call precedes it, or lr
  *   0x1900  fp      the frame pointer, if the chain and the call hold
  *   0x1f00  scan    the next word on the stack that a call precedes; off
  */
-#define UW_PRIORITY_TABLE  0x1000
-#define UW_PRIORITY_CFI	   0x1100
-#define UW_PRIORITY_SIGNAL 0x1200
-#define UW_PRIORITY_PLT	   0x1300
-#define UW_PRIORITY_LEAF   0x1800
-#define UW_PRIORITY_FP	   0x1900
-#define UW_PRIORITY_SCAN   0x1f00
+#define UW_PRIORITY_TABLE   0x1000
+#define UW_PRIORITY_CFI	    0x1100
+#define UW_PRIORITY_DYNAMIC 0x1180
+#define UW_PRIORITY_SIGNAL  0x1200
+#define UW_PRIORITY_PLT	    0x1300
+#define UW_PRIORITY_LEAF    0x1800
+#define UW_PRIORITY_FP	    0x1900
+#define UW_PRIORITY_SCAN    0x1f00
 
 enum uw_answer {
 	UW_ANSWER_SUCCESS,	/* the caller is in the query's registers */
@@ -451,8 +505,9 @@ enum uw_rules {		       /* where the rule for a frame comes from */
 		UW_RULES_NONE, /* there is none for its pc */
 		UW_RULES_EH_FRAME,
 		UW_RULES_DEBUG_FRAME,
-		UW_RULES_MINI, /* .debug_frame inside .gnu_debugdata */
-		UW_RULES_GAP,  /* an FDE or the entry point beside the pc, or the code itself */
+		UW_RULES_MINI,	  /* .debug_frame inside .gnu_debugdata */
+		UW_RULES_GAP,	  /* an FDE or the entry point beside the pc, or the code itself */
+		UW_RULES_DYNAMIC, /* registered by the process, of code it generated */
 };
 
 enum uw_place {			    /* where a caller's register was */
@@ -506,8 +561,9 @@ struct uw_step { /* from one frame to its caller */
 	const struct uw_object *object; /* borrowed until the space changes; NULL: none */
 	uint64_t vaddr;			/* of the frame's lookup address in it */
 	enum uw_rules rules;
-	uint64_t fde_start, fde_end, row_start, row_end; /* vaddr; row: 0, 0 where there is none */
-	bool found;					 /* the step led to a caller */
+	uint64_t fde_start, fde_end, row_start,
+		row_end; /* vaddr; row: 0, 0 where there is none.  Of DYNAMIC rules: run-time addresses of the procedure */
+	bool found;	 /* the step led to a caller */
 	uint8_t stepper; /* enum uw_stepper or a user's: that led on, or failed to */
 	enum uw_confidence confidence;
 	bool cfa_known, cfa_expression;

@@ -95,6 +95,11 @@ static void put_rules(const struct teller *t, const struct uw_step *s)
 {
 	if (s->rules == UW_RULES_NONE)
 		(void)fprintf(t->out, "      rules    none for this address");
+	else if (s->rules == UW_RULES_DYNAMIC)
+		(void)fprintf(t->out,
+			      "      rules    registered by the process for 0x%" PRIx64
+			      "-0x%" PRIx64,
+			      s->fde_start, s->fde_end);
 	else if (s->rules != UW_RULES_GAP)
 		(void)fprintf(t->out, "      rules    %s, FDE 0x%" PRIx64 "-0x%" PRIx64,
 			      uw_rules_name(s->rules), s->fde_start, s->fde_end);

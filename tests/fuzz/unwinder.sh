@@ -3,7 +3,7 @@
 set -eu
 work=$BUILD/fuzz/unwinder.seeds
 rm -rf "$work"
-mkdir -p "$work"/{object,cfi,table}
+mkdir -p "$work"/{object,cfi,table,dynamic}
 
 cat > "$work/a.c" <<'C'
 void fill(char *p, int n);
@@ -44,7 +44,44 @@ for f in "$work"/cfi/*; do
 	done
 done
 
+# A process's memory from 0x100000 on: libunwind's list, GDB's, what they lead to.
+gcc -O2 -c -o "$work/jit.o" "$work/a.c"
+python3 - "$work" <<'PY'
+import struct, sys
+work, base = sys.argv[1], 0x100000
+memory = bytearray(16384)
+def put(at, fmt, *values): struct.pack_into('<' + fmt, memory, at, *values)
+def op(at, tag, when, reg, val): put(at, 'bbhiQ', tag, 0, reg, when, val % 2**64)
+put(0, 'IIQ', 1, 2, base + 256)
+put(32, 'IIQQ', 1, 1, 0, base + 2048)
+put(256, '5QiiQ4Q', base + 384, 0, 0x5000, 0x5100, 0, 0, 0, 0, base + 128, 0, 0, base + 512)
+put(384, '5QiiQ4Q', 0, 0, 0x6000, 0x6040, 0, 2, 0, 0, base + 128, base + 1024, 1, base + 1016)
+memory[128:134] = b'hello\0'
+put(512, 'QiI', base + 768, 12, 6)
+for i, o in enumerate([(4, 0, 7, -8), (3, 0, 6, 0), (1, 1, 7, 6), (2, 8, 3, -8), (6, -1, 0, 7), (8, 9, 0, 0x6000)]):
+    op(528 + 16 * i, *o)
+put(768, 'QiI', 0, -2, 2)
+op(784, 5, 0, 0, 1)
+op(800, 7, -1, 0, 7)
+put(1016, 'ii', 0x6000 - base - 1024, 24)
+memory[1024:1072] = bytes([20,0,0,0, 0,0,0,0, 1,122,82,0, 1,0x78,16,1, 0x1b,12,7,8, 0x90,1,0,0,
+                           20,0,0,0, 28,0,0,0, 0,0,0,0, 64,0,0,0, 0,0x44,14,24, 0,0,0,0])
+put(1056, 'i', 0x6000 - (base + 1056))
+jit = open(work + '/jit.o', 'rb').read()
+put(2048, '4Q', 0, 0, base + 2080, len(jit))
+memory[2080:2080 + len(jit)] = jit
+for size in 16384, 16383:
+    open(f'{work}/dynamic/process{size}', 'wb').write(b'\1' + bytes(memory[:size]))
+head = struct.pack('<IHHQQQII24x', 0x4d44574f, 1, 62, 0, 0, 0, 2, 0)
+procs = struct.pack('<4Q6I', 0x5000, 0x5100, 0, 0, 1, 176, 184, 24 + 96, 0, 0) + \
+        struct.pack('<4Q6I', 0x6000, 0x6040, 0, base + 1024, 2, 0, 304, 48, 24, 0)
+kept = head + procs + b'hello\0\0\0' + bytes(memory[520:528]) + bytes(memory[528:624]) + \
+       bytes(memory[776:792]) + bytes(memory[1024:1072]) + bytes(8)
+open(f'{work}/dynamic/kept', 'wb').write(b'\0' + kept)
+PY
+
 export FUZZ_RSS_MB=2048
+tests/fuzz/run uw_dynamic 8000 32768 "$work/dynamic"
 tests/fuzz/run uw_object 20000 65536 "$work/object"
 tests/fuzz/run uw_cfi 100000 65536 "$work/cfi"
 tests/fuzz/run uw_table 60000 65536 "$work/table"
