@@ -23,7 +23,9 @@ PACKAGES := \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl
+	swi-prolog-core perl chromium
+# npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
+PACKAGES += $(if $(shell command -v npm),,npm)
 
 # One short line a step; V=1 shows the commands.
 say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)
@@ -39,7 +41,9 @@ BPF_C := $(wildcard bpf/*.bpf.c)
 SKELETONS := $(BPF_C:%.bpf.c=$(GEN)/%.skel.h)
 SQL := $(sort $(wildcard schema/store_*.sql))
 SQL_H := $(GEN)/schema/store_sql.h
-GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H)
+PAGE := agent/export/page
+PAGE_H := $(GEN)/$(PAGE)/parts.h
+GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H)
 
 UNWINDER_C := $(wildcard unwinder/*.c)
 AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c))
@@ -136,6 +140,26 @@ $(SQL_H): $(SQL)
 	$(call say,SQL,$@){ echo 'static const char *const store_sql[] = {'; \
 	  for f in $(SQL); do sed -e 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo ','; done; echo '};'; } > $@.tmp && mv $@.tmp $@
 
+# ---- from npm: no code of others' is kept here; lock files pin each package's version and hash ----
+
+# $(1) folder of package.json and package-lock.json, $(2) where node_modules is to lie.  Once it is
+# there, nothing is fetched again; npm's own cache serves other build folders.
+NPM_CI := npm ci --ignore-scripts --prefer-offline --no-audit --no-fund --no-update-notifier \
+	--fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-timeout=60000
+define npm-fetch
+$(2)/fetched: $(1)/package.json $(1)/package-lock.json
+	@rm -rf $(2); mkdir -p $(2); cp $$^ $(2)
+	$$(call say,NPM,$(1))cd $(2) && $$(NPM_CI) >log 2>&1 || { tail -n 5 log >&2; \
+	  echo "$(1): the npm packages of its package-lock.json could not be fetched; the first build needs npm and a network" >&2; exit 1; }
+	@touch $$@
+endef
+$(eval $(call npm-fetch,$(PAGE),$(BUILD)/npm/page))
+
+# The page around a flame graph's data, in pieces: libraries, script and style, and their licences.
+$(PAGE_H) $(BUILD)/page-licences.txt &: $(PAGE)/build.mjs $(PAGE)/page.html $(PAGE)/page.css $(PAGE)/page.js $(BUILD)/npm/page/fetched
+	@mkdir -p $(@D)
+	$(call say,PAGE,$(PAGE_H))node $(PAGE)/build.mjs $(PAGE) $(BUILD)/npm/page/node_modules $(PAGE_H) $(BUILD)/page-licences.txt
+
 BPF_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(shell uname -m)))
 $(BUILD)/%.bpf.o: %.bpf.c
 	@mkdir -p $(@D)
@@ -204,6 +228,7 @@ install: all
 	install -m 755 $(BUILD)/offwind $(DESTDIR)$(PREFIX)/bin/offwind
 	ln -sf offwind $(DESTDIR)$(PREFIX)/bin/perf_to_profile
 	install -D -m 644 $(BUILD)/offwind_sqlite.so $(DESTDIR)$(PREFIX)/lib/offwind/offwind_sqlite.so
+	install -D -m 644 $(BUILD)/page-licences.txt $(DESTDIR)$(PREFIX)/share/doc/offwind/page-licences.txt
 	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
 
 format:

@@ -1,0 +1,106 @@
+// agent/export/page/build.mjs: puts page.html, page.css, page.js and the libraries
+// together, as the three pieces of text around the title and the profile of every page.
+//   usage: node build.mjs PAGE-FOLDER NODE_MODULES PARTS.H LICENCES.TXT
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import vm from "node:vm";
+
+const [folder, modules, partsFile, licencesFile] = process.argv.slice(2);
+const own = name => readFileSync(join(folder, name), "utf8");
+
+// In the order in which each finds what it needs.  Of what d3-flame-graph depends on, d3-transition
+// and its d3-timer, d3-ease and d3-dispatch stay out: page.js draws at once (see there).
+const libraries = [
+	["internmap", "internmap.min.js"],
+	["d3-array", "d3-array.min.js"],
+	["d3-color", "d3-color.min.js"],
+	["d3-interpolate", "d3-interpolate.min.js"],
+	["d3-format", "d3-format.min.js"],
+	["d3-time", "d3-time.min.js"],
+	["d3-time-format", "d3-time-format.min.js"],
+	["d3-scale", "d3-scale.min.js"],
+	["d3-hierarchy", "d3-hierarchy.min.js"],
+	["d3-selection", "d3-selection.min.js"],
+	["d3-flame-graph", "d3-flamegraph.umd.min.js"],
+].map(([name, file]) => {
+	const about = JSON.parse(readFileSync(join(modules, name, "package.json"), "utf8"));
+	return {
+		name,
+		version: about.version,
+		licence: about.license,
+		text: readFileSync(join(modules, name, "LICENSE"), "utf8").trim(),
+		code: readFileSync(join(modules, name, "dist", file), "utf8").trim(),
+	};
+});
+
+const fail = text => {
+	console.error(`${folder}: ${text}`);
+	process.exit(1);
+};
+
+// Equal licences are told once, each with all that are under it; only who wrote what differs.
+function licences() {
+	const texts = new Map();
+	for (const { name, version, licence, text } of libraries) {
+		const [first, ...rest] = text.split("\n");
+		const copyright = /^Copyright/.test(first) ? first.trim() : "";
+		const terms = copyright ? rest.join("\n").trim() : text;
+		if (!texts.has(terms))
+			texts.set(terms, []);
+		texts.get(terms).push(`${name} ${version} (${licence})${copyright ? `: ${copyright}` : ""}`);
+	}
+	return [...texts].map(([terms, names]) => `${names.join("\n")}\n\n${terms}\n`).join(`\n${"-".repeat(72)}\n\n`);
+}
+
+// d3-flame-graph puts a style element of its own in the page, which the policy must name.
+function stylesAdded(code) {
+	const styles = [];
+	const document = {
+		createElement: () => ({}),
+		head: { appendChild: element => styles.push(element.textContent) },
+	};
+	vm.runInNewContext(code, { document }, { timeout: 10000 });
+	return styles;
+}
+
+const hash = text => `'sha256-${createHash("sha256").update(text, "utf8").digest("base64")}'`;
+const escape = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+const code = libraries.map(l => l.code.replace(/^\/\/# sourceMappingURL=.*$/m, "")).join("\n;\n");
+const scripts = { libraries: code, script: own("page.js") };
+const style = own("page.css");
+for (const text of Object.values(scripts))
+	if (/<\/script|<!--/i.test(text))
+		fail("a script ends its own element");
+if (/<\/style/i.test(style))
+	fail("the style ends its own element");
+
+const licenceText = licences();
+const filled = {
+	...scripts,
+	style,
+	"script-hashes": Object.values(scripts).map(hash).join(" "),
+	"style-hashes": [style, ...stylesAdded(code)].map(hash).join(" "),
+	licences: escape(licenceText),
+	libraries_named: escape(libraries.filter(l => l.name === "d3-flame-graph").map(l => `${l.name} ${l.version}`).join("")),
+};
+const parts = own("page.html")
+	.replace(/\{\{([\w-]+)\}\}/g, (whole, name) => (name in filled ? filled[name] : whole))
+	.split(/\{\{(?:title|profile)\}\}/);
+if (parts.length !== 3)
+	fail("page.html must have {{title}} and {{profile}}, in this order");
+
+// A C string for each piece, a line of it a line of the page; octal escapes end after three digits.
+const literal = text =>
+	[...Buffer.from(text, "utf8").toString("latin1").matchAll(/[^\n]*\n|[^\n]+$/g)]
+		.map(([line]) =>
+			line.replace(/[^ -~]|["\\?]/g, c => `\\${c.charCodeAt(0).toString(8).padStart(3, "0")}`))
+		.map(line => `"${line}"`)
+		.join("\n\t");
+writeFileSync(partsFile, `/* Made by agent/export/page/build.mjs: the page before its title, before its profile, and its end. */
+static const char page_start[] =\n\t${literal(parts[0])};
+static const char page_middle[] =\n\t${literal(parts[1])};
+static const char page_end[] =\n\t${literal(parts[2])};
+`);
+writeFileSync(licencesFile, licenceText);
