@@ -17,6 +17,8 @@ static const struct {
 	{ "unwind", cmd_unwind, "turn recordings, cores, snapshots into profiles or frames" },
 	{ "explain", cmd_explain, "tell one sample's walk frame by frame" },
 	{ "report", cmd_report, "show a profile's top functions" },
+	{ "flamegraph", cmd_flamegraph,
+	  "make a page for browsers of profiles, or of their difference" },
 	{ "cache", cmd_cache, "look into the store of unwind tables, and after it" },
 	{ "doctor", cmd_doctor, "say what works on this machine and what to do about the rest" },
 };
@@ -30,7 +32,7 @@ static void usage(FILE *out)
 		"usage: offwind COMMAND [OPTION]…\n"
 		"Profiles Linux programs by unwinding captured stacks outside the kernel.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		(void)fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].sentence);
+		(void)fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].sentence);
 	(void)fprintf(out,
 		      "\noffwind COMMAND --help tells its options; offwind --version the version.\n"
 		      "Exit codes: 0 done, 1 failed, 2 usage, 3 done in part.\n");

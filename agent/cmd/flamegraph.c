@@ -1,0 +1,230 @@
+/* agent/cmd/flamegraph.c: profiles as a flame graph for browsers. */
+#include "agent/cmd/cmd.h"
+
+#include "agent/export/flame.h"
+#include "agent/export/output.h"
+#include "agent/export/stacks.h"
+#include "agent/log.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BASES_MAX = 64 };
+
+struct options {
+	const char *output, *type, *by, *title;
+	const char *bases[BASES_MAX];
+	size_t n_bases;
+	char **paths;
+	size_t n_paths;
+};
+
+static const char help[] =
+	"usage: offwind flamegraph [OPTION]… PROFILE…\n"
+	"Makes a page for browsers of pprof profiles, anybody's, gzipped or plain (- for\n"
+	"standard input): each function as wide as its share, its callees beyond it.  The page\n"
+	"is one file, asks nothing from the network and can be searched, enlarged and used by\n"
+	"keyboard.  Several profiles are shown as one.\n"
+	"\n"
+	"  -o, --output FILE   where to (default: offwind.html; - for standard output)\n"
+	"      --diff BASE     compare with this profile; may be given several times, for\n"
+	"                      several profiles taken together\n"
+	"      --type TYPE     which sample type to show, \"samples\", \"cpu\" (default: the\n"
+	"                      profile's own)\n"
+	"      --by LABEL      what to group stacks by at the root: \"thread\", \"pid\",\n"
+	"                      \"container_id\", any label of the profile; none (default: comm,\n"
+	"                      the process's name, if the profile has it)\n"
+	"      --title TEXT    the page's title (default: the profiles' names)\n"
+	"  -h, --help          this text\n"
+	"\n"
+	"Frames found by guess rather than by unwind information are marked by a broken edge\n"
+	"and \"≈\"; stacks that do not reach their root stand behind a hatched frame that says\n"
+	"why.\n"
+	"Exit code: 0 done, 1 failed, 2 usage.\n";
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* "a.pb.gz, b.pb.gz and 3 more"; the caller's to free; NULL: out of memory. */
+static char *names_of(char *const *paths, size_t n)
+{
+	enum { NAMED = 3 };
+	char *text = strdup("");
+
+	for (size_t i = 0; text && i < n && i < NAMED; i++) {
+		const char *name =
+			strcmp(paths[i], "-") != 0 ? base_name(paths[i]) : "standard input";
+		char *longer;
+
+		if (asprintf(&longer, "%s%s%s", text, i ? ", " : "", name) < 0)
+			longer = NULL;
+		free(text);
+		text = longer;
+	}
+	if (text && n > NAMED) {
+		char *longer;
+
+		if (asprintf(&longer, "%s and %zu more", text, n - NAMED) < 0)
+			longer = NULL;
+		free(text);
+		text = longer;
+	}
+	return text;
+}
+
+static bool has_label(const struct stacks *s, const char *key)
+{
+	for (size_t i = 0; i < s->n_samples; i++)
+		if (stacks_label(s, &s->samples[i], key))
+			return true;
+	return false;
+}
+
+static int load(struct stacks *s, const struct options *o)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < o->n_paths; i++)
+		err = stacks_load(s, o->paths[i], false);
+	for (size_t i = 0; !err && i < o->n_bases; i++)
+		err = stacks_load(s, o->bases[i], true);
+	return err;
+}
+
+/* What of the profile to show; reports its own errors. */
+static int choose(const struct stacks *s, const struct options *o, size_t *type, const char **by)
+{
+	*type = o->type ? stacks_find_type(s, o->type) : s->default_type;
+	if (*type >= s->n_types) {
+		log_error("%s: no sample type '%s'", o->paths[0], o->type ? o->type : "");
+		return -ENOENT;
+	}
+	*by = o->by && !strcmp(o->by, "none") ? NULL : o->by ? o->by : "comm";
+	if (*by && !has_label(s, *by)) {
+		if (o->by) {
+			log_error("%s: no sample has the label '%s'", o->paths[0], o->by);
+			return -ENOENT;
+		}
+		*by = NULL;
+	}
+	return 0;
+}
+
+static int write_page(const struct flame *flame, const struct options *o)
+{
+	char *names = names_of(o->paths, o->n_paths);
+	char *bases = names_of((char *const *)(uintptr_t)o->bases, o->n_bases);
+	struct output out = { .fd = -1 };
+	int err = names && bases ? 0 : -ENOMEM;
+
+	if (err)
+		log_error("%s", strerror(-err));
+	if (!err)
+		err = output_open(&out, o->output);
+	if (!err) {
+		FILE *file = output_file(&out);
+		struct flame_page page = { .title = o->title ? o->title : names, .against = bases };
+
+		err = file ? flame_write(flame, &page, file) : -ENOMEM;
+		if (err)
+			log_error("%s: cannot be written: %s",
+				  strcmp(o->output, "-") != 0 ? o->output : "standard output",
+				  strerror(-err));
+		else
+			err = output_commit(&out);
+	}
+	output_abort(&out);
+	free(names);
+	free(bases);
+	return err;
+}
+
+static int flamegraph(const struct options *o)
+{
+	struct stacks *stacks = NULL;
+	struct flame *flame = NULL;
+	const char *by;
+	size_t type;
+	int err = stacks_new(&stacks);
+
+	if (err) {
+		log_error("%s", strerror(-err));
+		return err;
+	}
+	err = load(stacks, o);
+	if (!err)
+		err = choose(stacks, o, &type, &by);
+	if (!err) {
+		err = flame_new(stacks, type, by, &flame);
+		if (err == -E2BIG)
+			log_error("%s: more than %d frames in the graph", o->paths[0], FLAME_NODES);
+		else if (err)
+			log_error("%s: %s", o->paths[0], strerror(-err));
+	}
+	if (!err && flame->n_negative)
+		log_warning("%s: %zu samples are below zero and left out", o->paths[0],
+			    flame->n_negative);
+	if (!err)
+		err = write_page(flame, o);
+	flame_free(flame);
+	stacks_free(stacks);
+	return err;
+}
+
+int cmd_flamegraph(int argc, char **argv)
+{
+	enum { DIFF = 256, TYPE, BY, TITLE };
+	static const struct option long_options[] = {
+		{ "output", required_argument, NULL, 'o' },
+		{ "diff", required_argument, NULL, DIFF },
+		{ "type", required_argument, NULL, TYPE },
+		{ "by", required_argument, NULL, BY },
+		{ "title", required_argument, NULL, TITLE },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct options options = { .output = "offwind.html" };
+	int option;
+
+	while ((option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1) {
+		switch (option) {
+		case 'o':
+			options.output = optarg;
+			break;
+		case DIFF:
+			if (options.n_bases == BASES_MAX) {
+				log_error("--diff: more than %d profiles", BASES_MAX);
+				return CMD_USAGE;
+			}
+			options.bases[options.n_bases++] = optarg;
+			break;
+		case TYPE:
+			options.type = optarg;
+			break;
+		case BY:
+			options.by = optarg;
+			break;
+		case TITLE:
+			options.title = optarg;
+			break;
+		case 'h':
+			(void)fputs(help, stdout);
+			return CMD_DONE;
+		default:
+			return CMD_USAGE;
+		}
+	}
+	options.paths = argv + optind;
+	options.n_paths = (size_t)(argc - optind);
+	if (!options.n_paths) {
+		log_error("no profile; see offwind flamegraph --help");
+		return CMD_USAGE;
+	}
+	return flamegraph(&options) ? CMD_FAILED : CMD_DONE;
+}

@@ -1,0 +1,444 @@
+/* agent/export/flame.c: stacks merged into a tree. */
+#include "agent/export/flame.h"
+
+#include "agent/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct builder {
+	struct flame *flame;
+	const char *by; /* NULL: no label */
+	size_t room_nodes, room_frames;
+	struct hash_index by_frame, by_node; /* the latter by parent and frame */
+	struct strings texts;		     /* labels' numbers */
+};
+
+struct mark { /* what a sample says of some of its frames: "2-5,9" */
+	const char *next;
+	uint32_t first, last; /* in locations, 0 the innermost; UINT32_MAX: none is left */
+};
+
+/* ---- frames and nodes, each once ----------------------------------------------- */
+
+struct frame_key {
+	const struct flame *flame;
+	const struct flame_frame *frame;
+};
+
+/* Texts of one profile are equal only if they are the same. */
+static bool same_frame(const void *ctx, uint32_t id)
+{
+	const struct frame_key *want = ctx;
+	const struct flame_frame *a = &want->flame->frames[id], *b = want->frame;
+
+	return a->name == b->name && a->module == b->module && a->kind == b->kind;
+}
+
+/* HASH_NONE only when out of memory. */
+static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
+{
+	struct flame *f = b->flame;
+	struct frame_key key = { f, frame };
+	uint64_t hash = hash_u64((uint64_t)(uintptr_t)frame->name * 16 + frame->kind,
+				 (uint64_t)(uintptr_t)frame->module);
+	uint32_t id = hash_find(&b->by_frame, hash, same_frame, &key);
+	void *frames = f->frames;
+
+	if (id != HASH_NONE) {
+		/* Built from another folder, or one of the two without lines. */
+		if (!f->frames[id].file[0]) {
+			f->frames[id].file = frame->file;
+			f->frames[id].line = frame->line;
+		}
+		return id;
+	}
+	if (f->n_frames >= HASH_NONE ||
+	    array_make_room(&frames, f->n_frames, &b->room_frames, sizeof(*f->frames)))
+		return HASH_NONE;
+	f->frames = frames;
+	if (hash_add(&b->by_frame, hash, (uint32_t)f->n_frames))
+		return HASH_NONE;
+	f->frames[f->n_frames] = *frame;
+	return (uint32_t)f->n_frames++;
+}
+
+struct node_key {
+	const struct flame_node *nodes;
+	uint32_t parent, frame;
+};
+
+static bool same_node(const void *ctx, uint32_t id)
+{
+	const struct node_key *want = ctx;
+
+	return want->nodes[id].parent == want->parent && want->nodes[id].frame == want->frame;
+}
+
+static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t *out)
+{
+	struct flame *f = b->flame;
+	struct node_key key = { f->nodes, parent, frame };
+	uint64_t hash = hash_u64(parent, frame);
+	uint32_t id = f->n_nodes ? hash_find(&b->by_node, hash, same_node, &key) : HASH_NONE;
+	void *nodes = f->nodes;
+	int err;
+
+	if (id == HASH_NONE) {
+		if (f->n_nodes == FLAME_NODES)
+			return -E2BIG;
+		err = array_make_room(&nodes, f->n_nodes, &b->room_nodes, sizeof(*f->nodes));
+		if (err)
+			return err;
+		f->nodes = nodes;
+		id = (uint32_t)f->n_nodes;
+		err = hash_add(&b->by_node, hash, id);
+		if (err)
+			return err;
+		f->nodes[id] = (struct flame_node){ .parent = parent,
+						    .frame = frame,
+						    .depth = id ? f->nodes[parent].depth + 1 : 0 };
+		f->n_nodes++;
+	}
+	*out = id;
+	return 0;
+}
+
+static int enter(struct builder *b, uint32_t *at, const struct flame_frame *frame)
+{
+	uint32_t id = frame_id(b, frame);
+
+	return id == HASH_NONE ? -ENOMEM : add_node(b, *at, id, at);
+}
+
+static int enter_named(struct builder *b, uint32_t *at, const char *name, enum flame_kind kind)
+{
+	const char *kept = strings_keep(&b->texts, name, strlen(name));
+
+	return kept ? enter(b, at,
+			    &(struct flame_frame){
+				    .name = kept, .module = "", .file = "", .kind = kind })
+		    : -ENOMEM;
+}
+
+/* ---- which frames of a sample were guessed --------------------------------------- */
+
+/* A number of decimal digits, no larger than a location's index can be. */
+static bool take_number(const char **at, uint32_t *out)
+{
+	uint64_t number = 0;
+	const char *c = *at;
+
+	for (; *c >= '0' && *c <= '9' && number <= UINT32_MAX; c++)
+		number = number * 10 + (uint64_t)(*c - '0');
+	if (c == *at || number >= UINT32_MAX)
+		return false;
+	*at = c;
+	*out = (uint32_t)number;
+	return true;
+}
+
+static void next_mark(struct mark *m)
+{
+	const char *c = m->next;
+
+	m->first = m->last = UINT32_MAX;
+	if (!take_number(&c, &m->first))
+		return;
+	m->last = m->first;
+	if (*c == '-') {
+		c++;
+		if (!take_number(&c, &m->last))
+			m->last = m->first;
+	}
+	m->next = *c == ',' ? c + 1 : "";
+}
+
+/* Marks guessed[i] for each location that the label names; anybody may have written it. */
+static void mark_guessed(const struct stacks *s, const struct stacks_sample *sample, bool *guessed)
+{
+	const struct stacks_label *label = stacks_label(s, sample, "guessed");
+	struct mark m = { .next = label && label->text ? label->text : "" };
+	uint32_t least = 0;
+
+	memset(guessed, 0, sample->n_locations * sizeof(*guessed));
+	/* Rising, as it is written: no mark is made twice, however long the label. */
+	for (next_mark(&m); m.first >= least && m.first < sample->n_locations; next_mark(&m)) {
+		for (uint32_t i = m.first; i <= m.last && i < sample->n_locations; i++)
+			guessed[i] = true;
+		if (m.last == UINT32_MAX)
+			break;
+		least = m.last + 1;
+	}
+}
+
+/* ---- samples ------------------------------------------------------------------------ */
+
+static int64_t value_of(const struct stacks *s, size_t sample, size_t type)
+{
+	int64_t value = stacks_value(s, sample, type);
+
+	return value > 0 ? value : 0;
+}
+
+/* The label's value, and why the stack ended, before any function. */
+static int enter_heads(struct builder *b, const struct stacks_sample *sample, uint32_t *at)
+{
+	const struct stacks *s = b->flame->stacks;
+	const struct stacks_label *label = b->by ? stacks_label(s, sample, b->by) : NULL;
+	const struct stacks_label *stop = stacks_label(s, sample, "stop");
+	char number[STACKS_NUMBER];
+	int err = 0;
+
+	if (b->by) {
+		const char *text = stacks_label_text(label, number);
+
+		err = enter_named(b, at, text[0] ? text : "(none)", FLAME_GROUP);
+	}
+	if (!err && stop && stop->text && stop->text[0])
+		err = enter_named(b, at, stop->text, FLAME_STOP);
+	return err;
+}
+
+static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bool *cut)
+{
+	const struct stacks *s = b->flame->stacks;
+	const struct stacks_location *l = &s->locations[location];
+	const struct stacks_module *m = &s->modules[l->module];
+	int err = 0;
+
+	/* The function itself is the last line, and calls what was inlined into it. */
+	for (uint32_t i = l->n_lines; !err && i-- > 0;) {
+		const struct stacks_function *f =
+			&s->functions[s->lines[l->first_line + i].function];
+		struct flame_frame frame = {
+			.name = f->name, .module = m->name, .file = f->file, .line = f->start_line
+		};
+
+		if (b->flame->nodes[*at].depth >= FLAME_DEPTH) {
+			*cut = true;
+			return enter_named(b, at, FLAME_DEEP, FLAME_STOP);
+		}
+		frame.kind = (m->kernel ? FLAME_KERNEL : FLAME_USER) |
+			     (i + 1 < l->n_lines ? FLAME_INLINED : 0);
+		err = enter(b, at, &frame);
+	}
+	return err;
+}
+
+static int add_sample(struct builder *b, size_t number, bool *guessed)
+{
+	struct flame *f = b->flame;
+	const struct stacks *s = f->stacks;
+	const struct stacks_sample *sample = &s->samples[number];
+	const uint32_t *ids = s->location_ids + sample->first_location;
+	int64_t value = value_of(s, number, f->type);
+	uint32_t at = 0;
+	bool cut = false;
+	int err;
+
+	if (stacks_value(s, number, f->type) < 0)
+		f->n_negative++;
+	if (!value)
+		return 0;
+	err = enter_heads(b, sample, &at);
+	mark_guessed(s, sample, guessed);
+	for (uint32_t i = sample->n_locations; !err && !cut && i-- > 0;) {
+		uint32_t above = at;
+
+		err = enter_location(b, ids[i], &at, &cut);
+		/* With what was inlined there: the guess was of the address. */
+		for (uint32_t node = at; !err && guessed[i] && node != above;
+		     node = f->nodes[node].parent)
+			f->nodes[node].guessed = stacks_sum(f->nodes[node].guessed, value);
+	}
+	if (err)
+		return err;
+	if (sample->base) {
+		f->nodes[at].base = stacks_sum(f->nodes[at].base, value);
+		f->base = stacks_sum(f->base, value);
+	} else {
+		f->nodes[at].now = stacks_sum(f->nodes[at].now, value);
+		f->now = stacks_sum(f->now, value);
+	}
+	return 0;
+}
+
+static int add_samples(struct builder *b)
+{
+	struct flame *f = b->flame;
+	const struct stacks *s = f->stacks;
+	size_t samples = stacks_find_type(s, "samples");
+	uint32_t most = 0;
+	bool *guessed;
+	int err = 0;
+
+	for (size_t i = 0; i < s->n_samples; i++) {
+		if (s->samples[i].n_locations > most)
+			most = s->samples[i].n_locations;
+		f->diff = f->diff || s->samples[i].base;
+	}
+	guessed = calloc((size_t)most + 1, sizeof(*guessed));
+	if (!guessed)
+		return -ENOMEM;
+	if (samples == SIZE_MAX || strcmp(s->types[samples].unit, "count") != 0)
+		f->n_samples = -1;
+	for (size_t i = 0; !err && i < s->n_samples; i++) {
+		err = add_sample(b, i, guessed);
+		if (f->n_samples >= 0 && !s->samples[i].base)
+			f->n_samples = stacks_sum(f->n_samples, value_of(s, i, samples));
+	}
+	free(guessed);
+	return err;
+}
+
+/* ---- order ------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b, void *ctx)
+{
+	const struct flame_frame *frames = ctx;
+	const struct flame_frame *x = &frames[*(const uint32_t *)a],
+				 *y = &frames[*(const uint32_t *)b];
+	int order = (x->kind == FLAME_STOP) - (y->kind == FLAME_STOP); /* those come last */
+
+	order = order ? order : strcmp(x->name, y->name);
+	order = order ? order : strcmp(x->module, y->module);
+	return order ? order : (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+/* Frames in the order in which they are to stand side by side; the nodes' numbers follow. */
+static int sort_frames(struct flame *f)
+{
+	uint32_t *order = malloc((f->n_frames + 1) * sizeof(*order));
+	uint32_t *rank = malloc((f->n_frames + 1) * sizeof(*rank));
+	struct flame_frame *sorted = malloc((f->n_frames + 1) * sizeof(*sorted));
+	int err = order && rank && sorted ? 0 : -ENOMEM;
+
+	if (!err) {
+		for (size_t i = 0; i < f->n_frames; i++)
+			order[i] = (uint32_t)i;
+		qsort_r(order, f->n_frames, sizeof(*order), by_name, f->frames);
+		for (size_t i = 0; i < f->n_frames; i++) {
+			rank[order[i]] = (uint32_t)i;
+			sorted[i] = f->frames[order[i]];
+		}
+		for (size_t i = 0; i < f->n_nodes; i++)
+			f->nodes[i].frame = rank[f->nodes[i].frame];
+		free(f->frames);
+		f->frames = sorted;
+		sorted = NULL;
+	}
+	free(order);
+	free(rank);
+	free(sorted);
+	return err;
+}
+
+static int by_parent(const void *a, const void *b, void *ctx)
+{
+	const struct flame_node *nodes = ctx;
+	const struct flame_node *x = &nodes[*(const uint32_t *)a],
+				*y = &nodes[*(const uint32_t *)b];
+
+	if (x->parent != y->parent)
+		return x->parent < y->parent ? -1 : 1;
+	return (x->frame > y->frame) - (x->frame < y->frame);
+}
+
+/*
+ * Puts the nodes in preorder.  Sorted by parent, the children of each stand together; the
+ * way down remembers which of them comes next.
+ */
+static int sort_nodes(struct flame *f)
+{
+	size_t n = f->n_nodes;
+	uint32_t *order = malloc((n + 1) * sizeof(*order)); /* all but the root, by parent */
+	uint32_t *next = calloc(n + 2, sizeof(*next)); /* by old number: its next child in order */
+	uint32_t *last = calloc(n + 2, sizeof(*last));
+	uint32_t *place = malloc((n + 1) * sizeof(*place)); /* by old number: the new one */
+	struct flame_node *sorted = malloc((n + 1) * sizeof(*sorted));
+	int err = order && next && last && place && sorted ? 0 : -ENOMEM;
+	uint32_t at = 0, done = 1;
+
+	if (err)
+		goto out;
+	for (size_t i = 1; i < n; i++)
+		order[i - 1] = (uint32_t)i;
+	qsort_r(order, n - 1, sizeof(*order), by_parent, f->nodes);
+	for (size_t i = n - 1; i-- > 0;)
+		next[f->nodes[order[i]].parent] = (uint32_t)i;
+	for (size_t i = 0; i + 1 < n; i++)
+		last[f->nodes[order[i]].parent] = (uint32_t)i + 1;
+	sorted[0] = f->nodes[0];
+	place[0] = 0;
+	while (done < n) {
+		if (next[at] < last[at]) {
+			uint32_t child = order[next[at]++];
+
+			place[child] = done;
+			sorted[done] = f->nodes[child];
+			sorted[done++].parent = place[at];
+			at = child;
+		} else {
+			at = f->nodes[at].parent;
+		}
+	}
+	free(f->nodes);
+	f->nodes = sorted;
+	sorted = NULL;
+out:
+	free(order);
+	free(next);
+	free(last);
+	free(place);
+	free(sorted);
+	return err;
+}
+
+/* The builder's own texts become the profile's in life time: kept by the flame. */
+struct owned {
+	struct flame flame;
+	struct strings texts;
+};
+
+int flame_new(const struct stacks *stacks, size_t type, const char *by, struct flame **out)
+{
+	struct owned *owned = calloc(1, sizeof(*owned));
+	struct builder b = { .flame = &owned->flame, .by = by };
+	uint32_t root = 0;
+	int err;
+
+	if (!owned)
+		return -ENOMEM;
+	b.flame->stacks = stacks;
+	b.flame->type = type;
+	err = enter_named(&b, &root, "all", FLAME_ROOT);
+	if (!err)
+		err = add_samples(&b);
+	if (!err)
+		err = sort_frames(b.flame);
+	if (!err)
+		err = sort_nodes(b.flame);
+	hash_fini(&b.by_frame);
+	hash_fini(&b.by_node);
+	owned->texts = b.texts;
+	if (err) {
+		flame_free(b.flame);
+		return err;
+	}
+	*out = b.flame;
+	return 0;
+}
+
+void flame_free(struct flame *flame)
+{
+	struct owned *owned = (struct owned *)flame;
+
+	if (!owned)
+		return;
+	free(flame->frames);
+	free(flame->nodes);
+	strings_fini(&owned->texts);
+	free(owned);
+}

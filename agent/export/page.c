@@ -1,0 +1,283 @@
+/* agent/export/page.c: the tree as data within the page that agent/export/page/ is made of. */
+#include "agent/export/clean.h"
+#include "agent/export/export.h"
+#include "agent/export/flame.h"
+
+#include "agent/export/page/parts.h"
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct page {
+	const struct flame *flame;
+	FILE *out;
+	int64_t one; /* all values are multiples of it, and told in units of it */
+	const char **strings;
+	uint32_t n_strings;
+	struct hash_index by_string;
+};
+
+/* ---- JSON ---------------------------------------------------------------------------- */
+
+static void put(struct page *p, const char *text)
+{
+	(void)fputs(text, p->out);
+}
+
+/* stdio's way to the digits is half the time of a large page. */
+static void put_number(struct page *p, int64_t number)
+{
+	char digits[24], *at = digits + sizeof(digits);
+	uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+
+	do
+		*--at = (char)('0' + left % 10);
+	while (left /= 10);
+	if (number < 0)
+		*--at = '-';
+	(void)fwrite(at, 1, (size_t)(digits + sizeof(digits) - at), p->out);
+}
+
+/*
+ * As JSON, and so that nothing in it means anything to HTML around it: the element it stands in
+ * ends at "</script", whatever surrounds that.  text has no control characters any more.
+ */
+static void put_string(struct page *p, const char *text)
+{
+	(void)fputc('"', p->out);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			(void)fprintf(p->out, "\\%c", *text);
+		else if (*text == '<' || *text == '>' || *text == '&')
+			(void)fprintf(p->out, "\\u%04x", (unsigned int)*text);
+		else
+			(void)fputc(*text, p->out);
+	}
+	(void)fputc('"', p->out);
+}
+
+static void put_clean(struct page *p, const char *text)
+{
+	char clean[CLEAN_MAX];
+
+	(void)clean_text(text, "", '?', clean, sizeof(clean));
+	put_string(p, clean);
+}
+
+static void put_title(struct page *p, const char *text)
+{
+	char clean[CLEAN_MAX];
+
+	(void)clean_text(text, "", '?', clean, sizeof(clean));
+	for (const char *c = clean; *c; c++)
+		if (strchr("<>&\"'", *c))
+			(void)fprintf(p->out, "&#%d;", *c);
+		else
+			(void)fputc(*c, p->out);
+}
+
+/* ---- the tree --------------------------------------------------------------------------- */
+
+static int64_t common(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+static int64_t unit_of(const struct flame *f)
+{
+	int64_t one = 0;
+
+	for (size_t i = 0; i < f->n_nodes && one != 1; i++)
+		one = common(common(f->nodes[i].now, f->nodes[i].base),
+			     common(f->nodes[i].guessed, one));
+	return one ? one : 1;
+}
+
+struct string_key {
+	const struct page *page;
+	const char *text;
+};
+
+static bool same_string(const void *ctx, uint32_t id)
+{
+	const struct string_key *want = ctx;
+
+	return !strcmp(want->page->strings[id], want->text);
+}
+
+/* The number of a text among those collected; HASH_NONE only when out of memory. */
+static uint32_t string_id(struct page *p, const char *text)
+{
+	struct string_key key = { p, text };
+	uint64_t hash = hash_bytes(0, text, strlen(text));
+	uint32_t id = hash_find(&p->by_string, hash, same_string, &key);
+
+	if (id != HASH_NONE)
+		return id;
+	if (hash_add(&p->by_string, hash, p->n_strings))
+		return HASH_NONE;
+	p->strings[p->n_strings] = text;
+	return p->n_strings++;
+}
+
+static int put_frames(struct page *p)
+{
+	const struct flame *f = p->flame;
+	const struct flame_frame *frame = f->frames;
+
+	p->strings = calloc(3 * f->n_frames + 1, sizeof(*p->strings));
+	if (!p->strings)
+		return -ENOMEM;
+	put(p, ",\n\"frames\":[");
+	for (size_t i = 0; i < f->n_frames; i++, frame++) {
+		uint32_t name = string_id(p, frame->name), module = string_id(p, frame->module);
+		uint32_t file = string_id(p, frame->file);
+
+		if (name == HASH_NONE || module == HASH_NONE || file == HASH_NONE)
+			return -ENOMEM;
+		(void)fprintf(p->out, "%s%u,%u,%u,%lld,%u", i ? "," : "", name, module, file,
+			      (long long)frame->line, frame->kind);
+	}
+	put(p, "],\n\"strings\":[");
+	for (uint32_t i = 0; i < p->n_strings; i++) {
+		put(p, i ? "," : "");
+		put_string(p, p->strings[i]);
+	}
+	put(p, "]");
+	return 0;
+}
+
+/* Why stacks end, in a sentence, of the reasons that there are. */
+static void put_stops(struct page *p)
+{
+	const struct flame *f = p->flame;
+	const char *comma = "";
+
+	put(p, ",\n\"stops\":{");
+	for (size_t i = 0; i < f->n_frames; i++) {
+		const char *name = f->frames[i].name, *sentence = "";
+
+		if (f->frames[i].kind != FLAME_STOP)
+			continue;
+		for (unsigned int stop = 0; stop < UW_STOP_N; stop++)
+			if (!strcmp(name, uw_stop_name((enum uw_stop)stop)))
+				sentence = uw_stop_sentence((enum uw_stop)stop);
+		if (!strcmp(name, FLAME_DEEP))
+			sentence = "The stack is deeper than this page shows.";
+		put(p, comma);
+		put_string(p, name);
+		put(p, ":");
+		put_string(p, sentence);
+		comma = ",";
+	}
+	put(p, "}");
+}
+
+static void put_nodes(struct page *p)
+{
+	const struct flame *f = p->flame;
+
+	put(p, ",\n\"up\":[0");
+	for (size_t i = 1; i < f->n_nodes; i++) {
+		put(p, ",");
+		put_number(p, (int64_t)f->nodes[i - 1].depth + 1 - (int64_t)f->nodes[i].depth);
+	}
+	put(p, "],\n\"frame\":[");
+	for (size_t i = 0; i < f->n_nodes; i++) {
+		put(p, i ? "," : "");
+		put_number(p, f->nodes[i].frame);
+	}
+	put(p, "],\n\"now\":[");
+	for (size_t i = 0; i < f->n_nodes; i++) {
+		put(p, i ? "," : "");
+		put_number(p, f->nodes[i].now / p->one);
+	}
+	if (f->diff)
+		put(p, "],\n\"base\":[");
+	for (size_t i = 0; f->diff && i < f->n_nodes; i++) {
+		put(p, i ? "," : "");
+		put_number(p, f->nodes[i].base / p->one);
+	}
+	put(p, "],\n\"guessed\":[");
+	for (size_t i = 0, n = 0; i < f->n_nodes; i++) {
+		if (!f->nodes[i].guessed)
+			continue;
+		put(p, n++ ? "," : "");
+		put_number(p, (int64_t)i);
+		put(p, ",");
+		put_number(p, f->nodes[i].guessed / p->one);
+	}
+	put(p, "]");
+}
+
+static int put_profile(struct page *p, const struct flame_page *page)
+{
+	const struct flame *f = p->flame;
+	const struct stacks *s = f->stacks;
+	size_t n_stacks = 0;
+	int err;
+
+	for (size_t i = 0; i < f->n_nodes; i++)
+		n_stacks += f->nodes[i].now || f->nodes[i].base;
+	put(p, "{\"title\":");
+	put_clean(p, page->title);
+	put(p, ",\n\"against\":");
+	put_clean(p, page->against);
+	put(p, ",\n\"type\":");
+	put_string(p, s->types[f->type].type);
+	put(p, ",\"unit\":");
+	put_string(p, s->types[f->type].unit);
+	put(p, ",\"one\":");
+	put_number(p, p->one);
+	put(p, ",\"stacks\":");
+	put_number(p, (int64_t)n_stacks);
+	put(p, ",\"samples\":");
+	if (f->n_samples < 0)
+		put(p, "null");
+	else
+		put_number(p, f->n_samples);
+	put(p, ",\"time_ns\":");
+	put_number(p, s->time_ns);
+	put(p, ",\"duration_ns\":");
+	put_number(p, s->duration_ns);
+	put(p, ",\n\"comments\":[");
+	for (size_t i = 0; i < s->n_comments; i++) {
+		put(p, i ? ",\n" : "\n");
+		put_string(p, s->comments[i]);
+	}
+	put(p, "]");
+	err = put_frames(p);
+	if (err)
+		return err;
+	put_stops(p);
+	put_nodes(p);
+	put(p, "}");
+	return 0;
+}
+
+int flame_write(const struct flame *flame, const struct flame_page *page, FILE *out)
+{
+	struct page p = { .flame = flame, .out = out, .one = unit_of(flame) };
+	int err;
+
+	errno = 0;
+	put(&p, page_start);
+	put_title(&p, page->title);
+	put(&p, page_middle);
+	err = put_profile(&p, page);
+	put(&p, page_end);
+	free(p.strings);
+	hash_fini(&p.by_string);
+	/* A stream forgets why it failed at the next write. */
+	if (!err && ferror(out))
+		err = errno ? -errno : -EIO;
+	return err ? err : export_flush(out);
+}
