@@ -67,16 +67,16 @@ for format in pprof folded text tsv; do
 done
 expect 1 'no/x: cannot be written: No such file' "$offwind" unwind -o "$dir/no/x" $samples/file.data
 expect 1 'cannot be written: Is a directory' "$offwind" unwind -o "$dir" $samples/file.data
-for words in --version --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "unwind --help" "report --help" "record --help" "explain --help" "cache --help" "doctor --help"; do
+for words in --version --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "unwind --help" "report --help" "flamegraph --help" "record --help" "explain --help" "cache --help" "doctor --help"; do
 	expect 1 '^offwind: standard output: cannot be written: No space' "$offwind" $words >/dev/full
 done
 
 echo "== usage"
-for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind --max-frames 0 $samples/file.data" "report" "report a b" "record --keep 3" "record -F 0" "record --no-such" cache "cache show" "cache lookup x" "cache ls x" "cache --format x ls" "cache export x" "cache --budget 1X gc"; do
+for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind --max-frames 0 $samples/file.data" "report" "report a b" flamegraph "record --keep 3" "record -F 0" "record --no-such" cache "cache show" "cache lookup x" "cache ls x" "cache --format x ls" "cache export x" "cache --budget 1X gc"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err"
 	[ $? = 2 ] && [ ! -s "$dir/out" ] && [ -s "$dir/err" ] || fail "offwind $words: $(cat "$dir/out" "$dir/err")"
 done
-for words in --help "record --help" "unwind --help" "report --help" "explain --help" "cache --help" "doctor --help"; do
+for words in --help "record --help" "unwind --help" "report --help" "flamegraph --help" "explain --help" "cache --help" "doctor --help"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err" && [ ! -s "$dir/err" ] && grep -q ^usage "$dir/out" || fail "offwind $words"
 done
 

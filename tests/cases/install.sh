@@ -15,7 +15,7 @@ fail() {
 make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make install: $(cat "$dir/log")"
 bin=$dir/root/usr/bin
 [ "$(cd "$dir/root" && find . -type f -o -type l | sort | paste -sd' ')" = \
-	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/offwind_sqlite.so ./usr/share/man/man1/offwind.1" ] || fail "installed: $(find "$dir/root")"
+	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/offwind_sqlite.so ./usr/share/doc/offwind/page-licences.txt ./usr/share/man/man1/offwind.1" ] || fail "installed: $(find "$dir/root")"
 [ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
 
 echo "== the manual page"
@@ -23,7 +23,7 @@ page=$dir/root/usr/share/man/man1/offwind.1
 man --warnings -E UTF-8 -l "$page" >"$dir/page" 2>"$dir/log" || fail "man: $(cat "$dir/log")"
 [ ! -s "$dir/log" ] || fail "man warns: $(cat "$dir/log")"
 # Each option of each subcommand is in it.
-for command in record unwind explain report cache doctor; do
+for command in record unwind explain report flamegraph cache doctor; do
 	"$bin/offwind" $command --help | grep -oE -- '--[a-z][a-z-]+' | sort -u | while read -r option; do
 		grep -qE -- "Fl -${option#--}\b|, -${option#--}\b|Fl ${option#-}\b" "$page" || echo "$command $option"
 	done
