@@ -479,7 +479,7 @@ void pprof_comment(struct pprof *p, const char *text)
 		(void)put_varint(at, index);
 }
 
-uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping)
+static uint64_t add_mapping(struct pprof *p, const struct pprof_mapping *mapping, bool named)
 {
 	uint8_t fields[SMALL_MAX], *end = fields;
 	uint64_t id = p->n_mappings + 1;
@@ -490,15 +490,23 @@ uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping)
 	end = put_number(end, MAPPING_FILE_OFFSET, mapping->off);
 	end = put_number(end, MAPPING_FILENAME, intern(p, mapping->file));
 	end = put_number(end, MAPPING_BUILD_ID, intern(p, mapping->build_id));
-	end = put_number(end, MAPPING_HAS_FUNCTIONS, true);
-	end = put_number(end, MAPPING_HAS_FILENAMES, true);
-	end = put_number(end, MAPPING_HAS_LINE_NUMBERS, true);
-	end = put_number(end, MAPPING_HAS_INLINE_FRAMES, true);
+	for (unsigned int has = MAPPING_HAS_FUNCTIONS; has <= MAPPING_HAS_INLINE_FRAMES; has++)
+		end = put_number(end, has, named);
 	add_message(p, &p->mappings, PROFILE_MAPPING, fields, end);
 	if (p->err)
 		return 0;
 	p->n_mappings = id;
 	return id;
+}
+
+uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping)
+{
+	return add_mapping(p, mapping, true);
+}
+
+uint64_t pprof_mapping_nameless(struct pprof *p, const struct pprof_mapping *mapping)
+{
+	return add_mapping(p, mapping, false);
 }
 
 uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *f)

@@ -40,6 +40,8 @@ struct pprof_mapping {
 
 /* A new mapping each time.  It is marked as symbolised, so that no reader looks for the file. */
 uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping);
+/* One that is not: readers are to look for the file's symbols themselves. */
+uint64_t pprof_mapping_nameless(struct pprof *p, const struct pprof_mapping *mapping);
 
 /* The function of that name and file; system_name may be NULL: the same as name. */
 uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,

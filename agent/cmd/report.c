@@ -1,9 +1,12 @@
-/* agent/cmd/report.c: a pprof file as a table of functions. */
+/* agent/cmd/report.c: pprof files as tables, as trees of callers, as one file, as another format. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
-#include "agent/export/clean.h"
+#include "agent/cmd/selection.h"
+#include "agent/cmd/table.h"
 #include "agent/export/export.h"
-#include "agent/hash.h"
+#include "agent/export/formats.h"
+#include "agent/export/output.h"
+#include "agent/export/tree.h"
 #include "agent/log.h"
 #include "proto/pprof_read.h"
 
@@ -13,416 +16,244 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum {
 	PROFILE_MAX = 256 << 20, /* bytes of a profile without gzip */
 	FAULTS_MAX = 20,	 /* printed by --check */
 	COMMENTS_MAX = 32,	 /* printed */
-	MODULE_WIDTH = 24,
+	DEPTH_MAX = 64,		 /* of trees */
 };
 
-struct row { /* one function of one module */
-	const char *function, *module;
-	int64_t self, total;
-	size_t last; /* number of the sample it was counted in last, from 1 */
-};
-
-struct report {
-	const struct pprof_file *file;
-	size_t type; /* which value of the samples */
-	const char *type_name, *unit;
-	struct row *rows;
-	size_t n_rows, room_rows;
-	struct hash_index by_name;
-	struct strings texts; /* made here: names of what has none */
-	size_t *first;	      /* by location: its rows in row_of, innermost first */
-	uint32_t *row_of;
-	int64_t total, n_samples; /* n_samples: by the count type, -1: there is none */
-};
+enum bars { BARS_AUTO, BARS_ALWAYS, BARS_NEVER };
 
 struct options {
-	int top; /* 0: all */
-	bool by_total, check;
+	size_t top; /* 0: all */
+	enum ranking_by by;
+	bool by_total, check, merge;
+	enum bars bars;
 	const char *type; /* NULL: the file's default */
+	const char *callers, *callees, *base, *output;
+	double least;	    /* percent of a tree's branch */
+	enum format format; /* FORMAT_N: a table */
+	struct selection selection;
 };
 
-/* Sums of a stranger's numbers must not overflow. */
-static int64_t add(int64_t a, int64_t b)
+static const char help[] =
+	"usage: offwind report [OPTION]… FILE…\n"
+	"Prints the functions of a pprof profile (- for standard input) with their own share\n"
+	"(self) and with what they call (total), or writes it in another format.  Several\n"
+	"files become one.\n"
+	"\n"
+	"  -n, --top N           how many rows (default 30; 0: all)\n"
+	"      --sort self|total order of the rows (default self)\n"
+	"      --by WHAT         rows are symbol (default), module, source, pid, comm, thread,\n"
+	"                        container, or stop: why stacks ended\n"
+	"      --sample-type TYPE, --type TYPE\n"
+	"                        which value to count: \"samples\", \"cpu\", \"off_cpu\" "
+	"(default:\n"
+	"                        the file's own)\n"
+	"      --callers REGEX   who calls the functions that match, as a tree\n"
+	"      --callees REGEX   what they call\n"
+	"      --least PERCENT   leave out branches of a tree below this share (default 0.5)\n"
+	"      --diff BASE       what changed since the profile BASE, as shares of the whole\n"
+	"      --bars auto|always|never\n"
+	"                        shares as bars (default auto: on a terminal)\n"
+	"\n"
+	"Only some samples:\n" SELECTION_HELP "\n"
+	"  -f, --format FORMAT   write " FORMAT_NAMES ";\n"
+	"                        with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
+	"                        counts, as difffolded.pl)\n"
+	"      --merge           the same as --format pprof\n"
+	"  -o, --output FILE     where to (default: standard output)\n"
+	"      --check           only check the files, strictly\n"
+	"  -h, --help            this text\n"
+	"\n"
+	"Exit code: 0 done, 1 a file is damaged or cannot be read, 2 usage.\n";
+
+/* ---- tables --------------------------------------------------------------------- */
+
+static void print_header(const struct stacks *s, size_t type, const struct ranking *r, char **paths,
+			 int n_paths, const struct options *o, FILE *out)
 {
-	int64_t sum;
+	size_t samples = stacks_find_type(s, "samples");
+	const char *unit = s->types[type].unit;
+	char value[TABLE_VALUE];
+	int64_t n_samples = 0;
 
-	if (__builtin_add_overflow(a, b, &sum))
-		return a < 0 ? INT64_MIN : INT64_MAX;
-	return sum;
-}
-
-/* ---- counting -------------------------------------------------------------- */
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
-struct key {
-	const struct report *r;
-	const char *function, *module;
-};
-
-static bool same_row(const void *ctx, uint32_t id)
-{
-	const struct key *key = ctx;
-	const struct row *row = &key->r->rows[id];
-
-	return !strcmp(row->function, key->function) && !strcmp(row->module, key->module);
-}
-
-/* HASH_NONE only when out of memory. */
-static uint32_t row_id(struct report *r, const char *function, const char *module)
-{
-	struct key key = { r, function, module };
-	uint64_t hash =
-		hash_bytes(hash_bytes(0, function, strlen(function)), module, strlen(module));
-	uint32_t id = hash_find(&r->by_name, hash, same_row, &key);
-
-	if (id != HASH_NONE)
-		return id;
-	if (r->n_rows == r->room_rows) {
-		size_t room = r->room_rows ? r->room_rows * 2 : 1024;
-		struct row *bigger = reallocarray(r->rows, room, sizeof(*bigger));
-
-		if (!bigger)
-			return HASH_NONE;
-		r->rows = bigger;
-		r->room_rows = room;
-	}
-	if (hash_add(&r->by_name, hash, (uint32_t)r->n_rows))
-		return HASH_NONE;
-	r->rows[r->n_rows] = (struct row){ .function = function, .module = module };
-	return (uint32_t)r->n_rows++;
-}
-
-/* What is without a function counts for its module, as other readers do. */
-static const char *nameless(struct report *r, const char *module)
-{
-	char text[CLEAN_MAX];
-
-	export_place(&(struct name){ .module = module }, text, sizeof(text));
-	return strings_keep(&r->texts, text, strlen(text));
-}
-
-static int place_locations(struct report *r)
-{
-	const Perftools__Profiles__Profile *p = pprof_profile(r->file);
-	size_t n = 0;
-
-	for (size_t i = 0; i < p->n_location; i++)
-		n += p->location[i]->n_line ? p->location[i]->n_line : 1;
-	r->first = calloc(p->n_location + 1, sizeof(*r->first));
-	r->row_of = calloc(n + 1, sizeof(*r->row_of));
-	if (!r->first || !r->row_of)
-		return -ENOMEM;
-	n = 0;
-	for (size_t i = 0; i < p->n_location; i++) {
-		const Perftools__Profiles__Location *l = p->location[i];
-		const Perftools__Profiles__Mapping *m = pprof_find_mapping(r->file, l->mapping_id);
-		const char *module = m ? base_name(pprof_text(r->file, m->filename)) : "";
-
-		r->first[i] = n;
-		for (size_t j = 0; j < (l->n_line ? l->n_line : 1); j++) {
-			const char *name = "";
-			uint32_t row;
-
-			if (l->n_line)
-				name = pprof_text(r->file, pprof_find_function(
-								   r->file, l->line[j]->function_id)
-								   ->name);
-			if (!*name)
-				name = nameless(r, module);
-			row = name ? row_id(r, name, module) : HASH_NONE;
-			if (row == HASH_NONE)
-				return -ENOMEM;
-			r->row_of[n++] = row;
-		}
-	}
-	r->first[p->n_location] = n;
-	return 0;
-}
-
-static void count_sample(struct report *r, const Perftools__Profiles__Sample *s, size_t number)
-{
-	int64_t value = s->value[r->type];
-	bool leaf = true;
-
-	r->total = add(r->total, value);
-	for (size_t i = 0; i < s->n_location_id; i++) {
-		/* pprof_read has seen that it exists. */
-		size_t place = pprof_place_of_location(r->file, s->location_id[i]);
-
-		for (size_t j = r->first[place]; j < r->first[place + 1]; j++) {
-			struct row *row = &r->rows[r->row_of[j]];
-
-			if (leaf)
-				row->self = add(row->self, value);
-			leaf = false;
-			/* Recursion counts once. */
-			if (row->last != number)
-				row->total = add(row->total, value);
-			row->last = number;
-		}
-	}
-}
-
-static int count(struct report *r)
-{
-	const Perftools__Profiles__Profile *p = pprof_profile(r->file);
-	size_t samples = p->n_sample_type;
-	int err = place_locations(r);
-
-	if (err)
-		return err;
-	for (size_t i = p->n_sample_type; i-- > 0;)
-		if (!strcmp(pprof_text(r->file, p->sample_type[i]->unit), "count") &&
-		    !strcmp(pprof_text(r->file, p->sample_type[i]->type), "samples"))
-			samples = i;
-	r->n_samples = samples < p->n_sample_type ? 0 : -1;
-	for (size_t i = 0; i < p->n_sample; i++) {
-		count_sample(r, p->sample[i], i + 1);
-		if (r->n_samples >= 0)
-			r->n_samples = add(r->n_samples, p->sample[i]->value[samples]);
-	}
-	return 0;
-}
-
-/* The value to show: as asked for, else the file's default, else the last, as go tool pprof. */
-static int choose_type(struct report *r, const char *wanted)
-{
-	const Perftools__Profiles__Profile *p = pprof_profile(r->file);
-	const char *want = wanted ? wanted : pprof_text(r->file, p->default_sample_type);
-
-	if (!p->n_sample_type)
-		return -ENOENT;
-	r->type = p->n_sample_type;
-	for (size_t i = p->n_sample_type; i-- > 0;)
-		if (!strcmp(pprof_text(r->file, p->sample_type[i]->type), want))
-			r->type = i;
-	if (r->type == p->n_sample_type && wanted)
-		return -ENOENT;
-	if (r->type == p->n_sample_type)
-		r->type--;
-	r->type_name = pprof_text(r->file, p->sample_type[r->type]->type);
-	r->unit = pprof_text(r->file, p->sample_type[r->type]->unit);
-	return 0;
-}
-
-/* ---- printing -------------------------------------------------------------- */
-
-static void format_value(int64_t value, const char *unit, char *out, size_t size)
-{
-	static const struct {
-		double from, one;
-		const char *name;
-	} times[] = { { 1e9, 1e9, "s" }, { 1e6, 1e6, "ms" }, { 1e3, 1e3, "us" } };
-	static const char *const bytes[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-	double v = (double)value, size_of = v < 0 ? -v : v;
-
-	if (!strcmp(unit, "nanoseconds")) {
-		for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-			if (size_of < times[i].from)
-				continue;
-			(void)snprintf(out, size, "%.2f %s", v / times[i].one, times[i].name);
-			return;
-		}
-		(void)snprintf(out, size, "%" PRId64 " ns", value);
-	} else if (!strcmp(unit, "bytes")) {
-		size_t i = 0;
-
-		for (; size_of >= 1024 && i + 1 < sizeof(bytes) / sizeof(bytes[0]); i++) {
-			v /= 1024;
-			size_of /= 1024;
-		}
-		(void)snprintf(out, size, i ? "%.2f %s" : "%.0f %s", v, bytes[i]);
-	} else {
-		(void)snprintf(out, size, "%" PRId64, value);
-	}
-}
-
-/* Columns that text takes on a terminal, counting each character as one. */
-static size_t columns_of(const char *text)
-{
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += ((unsigned char)*text & 0xc0) != 0x80;
-	return n;
-}
-
-/* Prints text in at most width columns (0: any), a cut one with an ellipsis; pads it if asked to. */
-static void print_text(const char *text, size_t width, bool pad, FILE *out)
-{
-	char clean[CLEAN_MAX];
-	size_t n;
-
-	(void)clean_text(text, "", '?', clean, sizeof(clean));
-	n = columns_of(clean);
-	if (width && n > width) {
-		char *at = clean;
-
-		for (size_t i = 0; i + 1 < width; i++)
-			do
-				at++;
-			while (((unsigned char)*at & 0xc0) == 0x80);
-		*at = '\0';
-		(void)fprintf(out, "%s…", clean);
-		return;
-	}
-	(void)fprintf(out, "%s%*s", clean, pad ? (int)(width - n) : 0, "");
-}
-
-static size_t terminal_width(FILE *out)
-{
-	struct winsize size;
-	int fd = fileno(out);
-
-	if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) || !size.ws_col)
-		return 0;
-	return size.ws_col;
-}
-
-static void print_header(const struct report *r, const char *path, FILE *out)
-{
-	const Perftools__Profiles__Profile *p = pprof_profile(r->file);
-	char value[64];
-
-	(void)fputs("# ", out);
-	print_text(path, 0, false, out);
-	(void)fputc('\n', out);
-	for (size_t i = 0; i < p->n_comment && i < COMMENTS_MAX; i++) {
+	if (samples < s->n_types && strcmp(s->types[samples].unit, "count") != 0)
+		samples = SIZE_MAX;
+	for (size_t i = 0; samples < s->n_types && i < s->n_samples; i++)
+		if (!s->samples[i].base)
+			n_samples = stacks_sum(n_samples, stacks_value(s, i, samples));
+	for (int i = 0; i < n_paths; i++) {
 		(void)fputs("# ", out);
-		print_text(pprof_text(r->file, p->comment[i]), 0, false, out);
+		table_text(paths[i], 0, false, out);
 		(void)fputc('\n', out);
 	}
-	if (p->n_comment > COMMENTS_MAX)
-		(void)fprintf(out, "# … and %zu comments more\n", p->n_comment - COMMENTS_MAX);
-	(void)fputs("# ", out);
-	if (r->n_samples >= 0)
-		(void)fprintf(out, "%" PRId64 " samples", r->n_samples);
-	if (r->n_samples < 0 || strcmp(r->type_name, "samples") != 0) {
-		format_value(r->total, r->unit, value, sizeof(value));
-		(void)fprintf(out, "%s%s of ", r->n_samples < 0 ? "" : ", ", value);
-		print_text(r->type_name, 0, false, out);
+	if (o->base) {
+		(void)fputs("# compared with ", out);
+		table_text(o->base, 0, false, out);
+		table_value(r->base_total, unit, value);
+		(void)fprintf(out, ", %s of %s\n", value, s->types[type].type);
 	}
-	if (p->duration_nanos > 0) {
-		format_value(p->duration_nanos, "nanoseconds", value, sizeof(value));
+	for (size_t i = 0; i < s->n_comments && i < COMMENTS_MAX; i++) {
+		(void)fputs("# ", out);
+		table_text(s->comments[i], 0, false, out);
+		(void)fputc('\n', out);
+	}
+	if (s->n_comments > COMMENTS_MAX)
+		(void)fprintf(out, "# … and %zu comments more\n", s->n_comments - COMMENTS_MAX);
+	(void)fputs("# ", out);
+	if (samples < s->n_types)
+		(void)fprintf(out, "%" PRId64 " samples", n_samples);
+	if (type != samples) {
+		table_value(r->total, unit, value);
+		(void)fprintf(out, "%s%s of ", samples < s->n_types ? ", " : "", value);
+		table_text(s->types[type].type, 0, false, out);
+	}
+	if (s->duration_ns > 0) {
+		table_value(s->duration_ns, "nanoseconds", value);
 		(void)fprintf(out, " in %s", value);
 	}
 	(void)fputs("\n#\n", out);
 }
 
-static int compare(int64_t a, int64_t b)
+static bool wants_bars(const struct options *o, FILE *out)
 {
-	return (a < b) - (a > b);
+	return o->bars == BARS_ALWAYS || (o->bars == BARS_AUTO && table_width(out));
 }
 
-static int by_names(const struct row *x, const struct row *y)
+static enum ranking_order order_of(const struct options *o)
 {
-	int order = strcmp(x->function, y->function);
-
-	return order ? order : strcmp(x->module, y->module);
+	if (o->base)
+		return o->by_total ? RANKING_BY_TOTAL_CHANGE : RANKING_BY_CHANGE;
+	return o->by_total ? RANKING_BY_TOTAL : RANKING_BY_SELF;
 }
 
-static int by_self(const void *a, const void *b)
+static int print_table(const struct stacks *s, size_t type, char **paths, int n_paths,
+		       const struct options *o, FILE *out)
 {
-	const struct row *x = a, *y = b;
-	int order = compare(x->self, y->self);
+	struct table_options table = { .order = order_of(o),
+				       .unit = s->types[type].unit,
+				       .n = o->top,
+				       .width = table_width(out),
+				       .bars = wants_bars(o, out),
+				       .compared = o->base };
+	struct ranking r = { .by = o->by };
+	int err = ranking_add(&r, s, type);
 
-	order = order ? order : compare(x->total, y->total);
-	return order ? order : by_names(x, y);
-}
-
-static int by_total(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-	int order = compare(x->total, y->total);
-
-	order = order ? order : compare(x->self, y->self);
-	return order ? order : by_names(x, y);
-}
-
-static double percent(int64_t part, int64_t whole)
-{
-	return whole ? 100.0 * (double)part / (double)whole : 0;
-}
-
-static void print_rows(struct report *r, const struct options *options, FILE *out)
-{
-	size_t width = terminal_width(out), module_width = 0, n = r->n_rows, fixed;
-
-	if (r->n_rows)
-		qsort(r->rows, r->n_rows, sizeof(*r->rows), options->by_total ? by_total : by_self);
-	if (options->top && (size_t)options->top < n)
-		n = (size_t)options->top;
-	for (size_t i = 0; i < n; i++) {
-		size_t columns = columns_of(r->rows[i].module);
-
-		if (columns > module_width)
-			module_width = columns;
-	}
-	module_width = module_width > MODULE_WIDTH ? MODULE_WIDTH
-		       : module_width < 6	   ? 6
-						   : module_width;
-	/* "100.00%  1234567.89 ms  100.00%  1234567.89 ms  module  function" */
-	fixed = 2 * (7 + 2 + 12 + 2) + module_width + 2;
-	(void)fprintf(out, "%7s  %12s  %7s  %12s  %-*s  %s\n", "SELF", "", "TOTAL", "",
-		      (int)module_width, "MODULE", "FUNCTION");
-	for (size_t i = 0; i < n; i++) {
-		const struct row *row = &r->rows[i];
-		char self[64], total[64];
-
-		format_value(row->self, r->unit, self, sizeof(self));
-		format_value(row->total, r->unit, total, sizeof(total));
-		(void)fprintf(out, "%6.2f%%  %12s  %6.2f%%  %12s  ", percent(row->self, r->total),
-			      self, percent(row->total, r->total), total);
-		print_text(row->module, module_width, true, out);
-		(void)fputs("  ", out);
-		print_text(row->function, width > fixed + 10 ? width - fixed : 0, false, out);
-		(void)fputc('\n', out);
-	}
-	if (n < r->n_rows)
-		(void)fprintf(out, "# … and %zu functions more\n", r->n_rows - n);
-}
-
-static int print_report(const struct pprof_file *file, const char *path,
-			const struct options *options, FILE *out)
-{
-	struct report r = { .file = file };
-	int err = choose_type(&r, options->type);
-
-	if (err && options->type)
-		log_error("%s: no sample type '%s'", path, options->type);
-	else if (err)
-		log_error("%s: no sample types, so nothing to count", path);
-	if (err)
-		return err;
-	err = count(&r);
-	if (err)
-		log_error("%s: %s", path, strerror(-err));
 	if (!err) {
-		print_header(&r, path, out);
-		print_rows(&r, options, out);
+		ranking_sort(&r, table.order);
+		print_header(s, type, &r, paths, n_paths, o, out);
+		table_print(&r, &table, out);
 	}
-	free(r.rows);
-	free(r.first);
-	free(r.row_of);
-	hash_fini(&r.by_name);
-	strings_fini(&r.texts);
+	ranking_fini(&r);
 	return err;
 }
 
-/* ---- checking -------------------------------------------------------------- */
+/* ---- trees ----------------------------------------------------------------------- */
+
+static bool matches(void *ctx, uint32_t function)
+{
+	const bool *wanted = ctx;
+
+	return wanted[function];
+}
+
+static void print_node(const struct stacks *s, size_t type, const struct tree *t,
+		       const struct tree_node *node, const struct options *o, FILE *out)
+{
+	double percent = ranking_percent(node->value, t->total);
+	size_t width = table_width(out), used = 7 + 2 + 12 + 2 + 2 * (size_t)node->depth;
+	char value[TABLE_VALUE];
+
+	table_value(node->value, s->types[type].unit, value);
+	(void)fprintf(out, "%6.2f%%  %12s  ", percent, value);
+	if (wants_bars(o, out)) {
+		table_bar(percent, 12, out);
+		(void)fputs("  ", out);
+		used += 14;
+	}
+	(void)fprintf(out, "%*s", (int)(2 * node->depth), "");
+	table_text(s->functions[node->function].name, width > used + 20 ? width - used : 0, false,
+		   out);
+	if (!width && *s->modules[node->module].name) {
+		(void)fputs("  (", out);
+		table_text(s->modules[node->module].name, 0, false, out);
+		(void)fputc(')', out);
+	}
+	(void)fputc('\n', out);
+}
+
+/* Depth first, without recursion: a node's children, its next, its parent's next … */
+static void print_nodes(const struct stacks *s, size_t type, const struct tree *t,
+			const struct options *o, FILE *out)
+{
+	size_t n = 0, left_out = 0;
+
+	for (uint32_t at = t->first; at != HASH_NONE;) {
+		const struct tree_node *node = &t->nodes[at];
+		double percent = ranking_percent(node->value, t->total);
+		bool shown = (percent < 0 ? -percent : percent) >= o->least;
+
+		if (shown && o->top && n >= o->top * 10) {
+			left_out++;
+			shown = false;
+		}
+		if (shown) {
+			print_node(s, type, t, node, o, out);
+			n++;
+		}
+		if (shown && node->child != HASH_NONE) {
+			at = node->child;
+			continue;
+		}
+		while (at != HASH_NONE && t->nodes[at].next == HASH_NONE)
+			at = t->nodes[at].parent;
+		if (at != HASH_NONE)
+			at = t->nodes[at].next;
+	}
+	if (left_out)
+		(void)fprintf(out, "# … and more; -n 0 prints all\n");
+	else if (!n)
+		(void)fputs("# no stack has such a function, or not enough of it\n", out);
+}
+
+static int print_tree(const struct stacks *s, size_t type, const struct options *o, FILE *out)
+{
+	const char *pattern = o->callers ? o->callers : o->callees;
+	bool *wanted = calloc(s->n_functions + 1, sizeof(*wanted));
+	struct tree t = { .first = HASH_NONE };
+	char why[128];
+	regex_t regex;
+	int err;
+
+	err = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
+	if (err) { /* was seen to be fine already, but for memory */
+		(void)regerror(err, &regex, why, sizeof(why));
+		log_error("'%s': %s", pattern, why);
+		free(wanted);
+		return -EINVAL;
+	}
+	for (size_t i = 0; wanted && i < s->n_functions; i++)
+		wanted[i] = !regexec(&regex, s->functions[i].name, 0, NULL, 0);
+	regfree(&regex);
+	err = wanted ? tree_make(s, type, o->callers, DEPTH_MAX, matches, wanted, &t) : -ENOMEM;
+	if (!err) {
+		(void)fprintf(out, "# %s '", o->callers ? "who calls" : "what is called by");
+		table_text(pattern, 0, false, out);
+		(void)fputs("', as shares of ", out);
+		table_text(s->types[type].type, 0, false, out);
+		(void)fputs("\n#\n", out);
+		print_nodes(s, type, &t, o, out);
+	}
+	tree_fini(&t);
+	free(wanted);
+	return err;
+}
+
+/* ---- checking -------------------------------------------------------------------- */
 
 struct faults {
 	const char *path;
@@ -437,7 +268,7 @@ static void print_fault(void *ctx, const char *text)
 		log_error("%s: %s", f->path, text);
 }
 
-static int check(const struct pprof_file *file, const char *path)
+static int check_file(const struct pprof_file *file, const char *path)
 {
 	const Perftools__Profiles__Profile *p = pprof_profile(file);
 	struct faults faults = { .path = path };
@@ -452,17 +283,14 @@ static int check(const struct pprof_file *file, const char *path)
 	return 0;
 }
 
-/* ---- command --------------------------------------------------------------- */
-
-static int report(const char *path, const struct options *options, FILE *out)
+static int check(const char *path)
 {
+	int fd = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
 	struct pprof_file *file = NULL;
 	char error[PPROF_ERROR_SIZE];
-	int fd, err;
+	int err = fd < 0 ? -errno : 0;
 
-	fd = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-	if (fd < 0) {
-		err = -errno;
+	if (err) {
 		log_error("%s: %s", path, strerror(-err));
 		return err;
 	}
@@ -470,79 +298,249 @@ static int report(const char *path, const struct options *options, FILE *out)
 	(void)close(fd);
 	if (err)
 		log_error("%s: %s", path, error);
-	else if (options->check)
-		err = check(file, path);
 	else
-		err = print_report(file, path, options, out);
+		err = check_file(file, path);
 	pprof_file_free(file);
+	return err;
+}
+
+/* ---- command ---------------------------------------------------------------------- */
+
+static int write_format(const struct stacks *s, size_t type, const struct options *o)
+{
+	const char *path = o->output ? o->output : "-";
+	struct output out;
+	int err = output_open(&out, path);
+
+	if (err)
+		return err;
+	err = output_file(&out) ? format_write(o->format, s, type, out.file) : -ENOMEM;
+	if (err) {
+		log_error("%s: cannot be written: %s",
+			  strcmp(path, "-") != 0 ? path : "standard output", strerror(-err));
+		output_abort(&out);
+		return err;
+	}
+	return output_commit(&out);
+}
+
+static int show(const struct stacks *s, char **paths, int n_paths, const struct options *o,
+		FILE *out)
+{
+	size_t type = s->default_type;
+	int err;
+
+	if (o->type) {
+		type = stacks_find_type(s, o->type);
+		if (type >= s->n_types) {
+			log_error("%s: no sample type '%s'", paths[0], o->type);
+			return -ENOENT;
+		}
+	}
+	if (o->format != FORMAT_N)
+		return write_format(s, o->type ? type : SIZE_MAX, o);
+	err = o->callers || o->callees ? print_tree(s, type, o, out)
+				       : print_table(s, type, paths, n_paths, o, out);
+	if (err)
+		log_error("%s: %s", paths[0], strerror(-err));
+	return err;
+}
+
+static int report(char **paths, int n_paths, const struct options *o, FILE *out)
+{
+	struct stacks *s = NULL;
+	int err = 0;
+
+	if (o->check) {
+		for (int i = 0; i < n_paths; i++) {
+			int one = check(paths[i]);
+
+			err = err ? err : one;
+		}
+		return err;
+	}
+	err = stacks_new(&s);
+	for (int i = 0; !err && i < n_paths; i++)
+		err = stacks_load(s, paths[i], false);
+	if (!err && o->base)
+		err = stacks_load(s, o->base, true);
+	if (!err)
+		err = selection_apply(&o->selection, s);
+	if (!err)
+		err = show(s, paths, n_paths, o, out);
+	stacks_free(s);
 	return err;
 }
 
 int report_print(const char *path, int top, FILE *out)
 {
-	return report(path, &(struct options){ .top = top }, out);
+	char *paths[] = { (char *)(uintptr_t)path };
+
+	return report(paths, 1, &(struct options){ .top = (size_t)top, .format = FORMAT_N }, out);
 }
 
-int cmd_report(int argc, char **argv)
+/* The index of text in words; -EINVAL, reported, if it is none of them. */
+static int one_of(const char *option, const char *text, const char *const *words, size_t n)
 {
-	static const char help[] =
-		"usage: offwind report [OPTION]… FILE\n"
-		"Prints the functions of a pprof profile (- for standard input) with their own "
-		"share\n"
-		"(self) and with what they call (total).\n"
-		"\n"
-		"  -n, --top N           how many functions (default 30; 0: all)\n"
-		"      --sort self|total order of the functions (default self)\n"
-		"      --type TYPE       which sample type to count, \"samples\", \"cpu\" "
-		"(default: the\n"
-		"                        file's own)\n"
-		"      --check           only check the file, strictly\n"
-		"  -h, --help            this text\n"
-		"\n"
-		"Exit code: 0 done, 1 the file is damaged or cannot be read, 2 usage.\n";
-	enum { SORT = 256, TYPE, CHECK };
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(text, words[i]))
+			return (int)i;
+	log_error("%s: not '%s'; see offwind report --help", option, text);
+	return -EINVAL;
+}
+
+static int take_least(const char *text, double *out)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value >= 0 && value <= 100)) {
+		log_error("--least is a percentage, not '%s'", text);
+		return -EINVAL;
+	}
+	*out = value;
+	return 0;
+}
+
+/* Before anything is read: a tree's pattern is fit for use. */
+static int try_regex(const char *option, const char *text)
+{
+	struct selection selection = { 0 };
+	char *copy = strdup(text);
+	int rc = copy ? selection_option(&selection, SELECTION_FOCUS, copy) : -ENOMEM;
+
+	if (rc != 1)
+		log_error("%s is a regular expression", option);
+	selection_fini(&selection);
+	free(copy);
+	return rc == 1 ? 0 : -EINVAL;
+}
+
+/* What does not go together; reported. */
+static int check_options(const struct options *o, int n_paths)
+{
+	const char *why = NULL;
+
+	if (n_paths < 1)
+		why = "one profile is needed";
+	else if (o->callers && o->callees)
+		why = "--callers or --callees, not both";
+	else if (o->base && (o->callers || o->callees))
+		why = "--diff compares tables, not trees";
+	else if (o->format != FORMAT_N && (o->callers || o->callees))
+		why = "--callers and --callees print; they have no --format";
+	else if (o->base && o->format != FORMAT_N && !format_compares(o->format))
+		why = "with --diff the format is pprof or folded";
+	else if (o->output && o->format == FORMAT_N)
+		why = "-o goes with --format or --merge";
+	if (why)
+		log_error("report: %s; see offwind report --help", why);
+	return why ? -EINVAL : 0;
+}
+
+static int parse(int argc, char **argv, struct options *o, bool *done)
+{
+	enum { SORT = 256, TYPE, CHECK, BY, CALLERS, CALLEES, LEAST, DIFF, BARS, MERGE };
+	static const char *const bys[] = { "symbol", "module", "source",    "pid",
+					   "comm",   "thread", "container", "stop" };
+	static const char *const orders[] = { "self", "total" };
+	static const char *const bars[] = { "auto", "always", "never" };
 	static const struct option long_options[] = {
 		{ "top", required_argument, NULL, 'n' },
 		{ "sort", required_argument, NULL, SORT },
 		{ "type", required_argument, NULL, TYPE },
+		{ "sample-type", required_argument, NULL, TYPE },
+		{ "by", required_argument, NULL, BY },
+		{ "callers", required_argument, NULL, CALLERS },
+		{ "callees", required_argument, NULL, CALLEES },
+		{ "least", required_argument, NULL, LEAST },
+		{ "diff", required_argument, NULL, DIFF },
+		{ "bars", required_argument, NULL, BARS },
+		{ "format", required_argument, NULL, 'f' },
+		{ "merge", no_argument, NULL, MERGE },
+		{ "output", required_argument, NULL, 'o' },
+		SELECTION_OPTIONS,
 		{ "check", no_argument, NULL, CHECK },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	struct options options = { .top = 30 };
 	uint64_t number;
-	int c;
+	int c, i = 0;
 
-	while ((c = getopt_long(argc, argv, "n:h", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "n:f:o:h", long_options, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			if (input_number("--top", optarg, 0, INT32_MAX, &number))
-				return CMD_USAGE;
-			options.top = (int)number;
+				return -EINVAL;
+			o->top = (size_t)number;
 			break;
 		case SORT:
-			if (strcmp(optarg, "self") != 0 && strcmp(optarg, "total") != 0) {
-				log_error("--sort is self or total, not '%s'", optarg);
-				return CMD_USAGE;
-			}
-			options.by_total = !strcmp(optarg, "total");
+			i = one_of("--sort is self or total", optarg, orders, 2);
+			o->by_total = i == 1;
 			break;
 		case TYPE:
-			options.type = optarg;
+			o->type = optarg;
+			break;
+		case BY:
+			i = one_of("--by", optarg, bys, sizeof(bys) / sizeof(bys[0]));
+			o->by = (enum ranking_by)(i < 0 ? 0 : i);
+			break;
+		case CALLERS:
+			o->callers = optarg;
+			i = try_regex("--callers", optarg);
+			break;
+		case CALLEES:
+			o->callees = optarg;
+			i = try_regex("--callees", optarg);
+			break;
+		case LEAST:
+			i = take_least(optarg, &o->least);
+			break;
+		case DIFF:
+			o->base = optarg;
+			break;
+		case BARS:
+			i = one_of("--bars is auto, always or never", optarg, bars, 3);
+			o->bars = (enum bars)(i < 0 ? 0 : i);
+			break;
+		case 'f':
+			o->format = format_find(optarg);
+			i = o->format == FORMAT_N ? -EINVAL : 0;
+			break;
+		case MERGE:
+			o->format = FORMAT_PPROF;
+			break;
+		case 'o':
+			o->output = optarg;
 			break;
 		case CHECK:
-			options.check = true;
+			o->check = true;
 			break;
 		case 'h':
 			(void)fputs(help, stdout);
-			return CMD_DONE;
+			*done = true;
+			return 0;
 		default:
-			return CMD_USAGE;
+			if (selection_option(&o->selection, c, optarg) != 1)
+				return -EINVAL;
 		}
+		if (i < 0)
+			return i;
 	}
-	if (optind != argc - 1) {
-		log_error("report: one profile is needed; see offwind report --help");
-		return CMD_USAGE;
+	return check_options(o, argc - optind);
+}
+
+int cmd_report(int argc, char **argv)
+{
+	struct options o = { .top = 30, .least = 0.5, .format = FORMAT_N };
+	bool done = false;
+	int rc = CMD_USAGE;
+
+	if (!parse(argc, argv, &o, &done)) {
+		rc = CMD_DONE;
+		if (!done && report(argv + optind, argc - optind, &o, stdout))
+			rc = CMD_FAILED;
 	}
-	return report(argv[optind], &options, stdout) ? CMD_FAILED : CMD_DONE;
+	selection_fini(&o.selection);
+	return rc;
 }

@@ -78,7 +78,7 @@ static bool same_module(const void *ctx, uint32_t id)
 	const struct stacks_module *a = &want->s->modules[id], *b = want->what;
 
 	return a->path == b->path && a->build_id == b->build_id && a->start == b->start &&
-	       a->limit == b->limit && a->off == b->off;
+	       a->limit == b->limit && a->off == b->off && a->nameless == b->nameless;
 }
 
 uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
@@ -376,6 +376,24 @@ int stacks_unfold(const struct stacks *s, const struct stacks_sample *sample,
 int64_t stacks_value(const struct stacks *s, size_t sample, size_t type)
 {
 	return s->values[sample * s->n_types + type];
+}
+
+void stacks_filter(struct stacks *s, bool (*keep)(void *ctx, size_t sample), void *ctx)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_samples; i++) {
+		if (!keep(ctx, i))
+			continue;
+		s->samples[n] = s->samples[i];
+		if (n != i)
+			memcpy(s->values + n * s->n_types, s->values + i * s->n_types,
+			       s->n_types * sizeof(*s->values));
+		n++;
+	}
+	/* What was found by its place is elsewhere now; equal samples may come again after this. */
+	hash_clear(&s->by_sample);
+	s->n_samples = n;
 }
 
 size_t stacks_find_type(const struct stacks *s, const char *type)

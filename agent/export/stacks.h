@@ -34,6 +34,7 @@ struct stacks_module { /* a mapping; modules[0] stands for none and has only "" 
 	const char *name; /* base name */
 	const char *build_id;
 	uint64_t start, limit, off;
+	bool nameless; /* nobody looked for its symbols */
 	bool kernel;
 };
 
@@ -152,6 +153,9 @@ const char *stacks_label_text(const struct stacks_label *label, char out[STACKS_
 
 /* Sums that end at the largest and smallest number, as a stranger's values may be any. */
 int64_t stacks_sum(int64_t a, int64_t b);
+
+/* Takes away all samples that keep says no to. */
+void stacks_filter(struct stacks *stacks, bool (*keep)(void *ctx, size_t sample), void *ctx);
 
 /* ---- filling it ------------------------------------------------------------------- */
 

@@ -104,7 +104,8 @@ static int load_modules(struct loading *l)
 						       .build_id = text_at(l, m->build_id),
 						       .start = m->memory_start,
 						       .limit = m->memory_limit,
-						       .off = m->file_offset });
+						       .off = m->file_offset,
+						       .nameless = !m->has_functions });
 		if (l->err || l->modules[i] == HASH_NONE)
 			return -ENOMEM;
 	}

@@ -121,6 +121,69 @@ static void test_hostile_names_stay_on_their_line(void)
 	leaf = "leaf";
 }
 
+/* offwind report WORD… as its user sees it, without the path's line. */
+static char *report(char *const *words)
+{
+	int out = dup(STDOUT_FILENO), argc = 1, fd;
+	char *argv[16] = { (char *)(uintptr_t) "report" }, *text = calloc(1, 65536);
+	char name[] = "/tmp/test_report_out.XXXXXX";
+
+	for (; words[argc - 1]; argc++)
+		argv[argc] = words[argc - 1];
+	argv[argc++] = path;
+	fd = mkstemp(name);
+	CHECK(fd >= 0 && text && !fflush(stdout) && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO,
+	      "set up");
+	optind = 0; /* getopt starts anew */
+	CHECK(cmd_report(argc, argv) == CMD_DONE, words[0]);
+	(void)fflush(stdout);
+	(void)dup2(out, STDOUT_FILENO);
+	CHECK(text && pread(fd, text, 65535, 0) > 0, "prints");
+	(void)close(fd);
+	(void)close(out);
+	(void)unlink(name);
+	return text;
+}
+
+#define REPORT(...) report((char *[]){ __VA_ARGS__, NULL })
+
+static void has(char *text, const char *what)
+{
+	CHECK(strstr(text, what), text);
+	free(text);
+}
+
+static void test_views(void)
+{
+	char by[] = "--by", module[] = "module", callers[] = "--callers=^leaf$",
+	     always[] = "--bars=always", callees[] = "--callees=^b$", focus[] = "--focus=^leaf$",
+	     ignore[] = "--ignore=leaf", folded[] = "--format=folded", type[] = "--sample-type=cpu",
+	     in_lib[] = "--module=/lib/lib.so$", diff[128], stop[] = "--stop=truncated";
+
+	write_profile();
+	has(REPORT(by, module), "   SELF                  TOTAL                MODULE\n"
+				" 60.00%      60.00 ms   60.00%      60.00 ms  [unknown]\n"
+				" 40.00%      40.00 ms  100.00%     100.00 ms  lib.so\n");
+	/* Equal shares are told by name; recursion is one step a call. */
+	has(REPORT(callers), " 60.00%      60.00 ms  leaf\n"
+			     " 60.00%      60.00 ms    b  (lib.so)\n"
+			     " 60.00%      60.00 ms      a  (lib.so)\n");
+	has(REPORT(callees), " 90.00%      90.00 ms  b  (lib.so)\n"
+			     " 60.00%      60.00 ms    leaf\n");
+	has(REPORT(focus), "# 6 samples, 60.00 ms of cpu in 2.50 s\n");
+	has(REPORT(ignore), "# 4 samples, 40.00 ms of cpu in 2.50 s\n");
+	has(REPORT(in_lib), "# 10 samples, 100.00 ms of cpu");
+	has(REPORT(stop), "# 0 samples, 0 ns of cpu");
+	has(REPORT(always),
+	    " 60.00%      60.00 ms   60.00%      60.00 ms  ███████▎              leaf\n");
+	has(REPORT(folded), "a;a;[lib.so] 1\n");
+	has(REPORT(folded), "a;b 3\na;b;leaf 6\n");
+	has(REPORT(folded, type), "a;b 30000000\na;b;leaf 60000000\n");
+	(void)snprintf(diff, sizeof(diff), "--diff=%s", path);
+	has(REPORT(diff), "  60.00%    60.00%     +0.00%          0 ns          leaf\n");
+	has(REPORT(folded, diff), "a;b;leaf 6 6\n");
+}
+
 static int run(const char *a, const char *b)
 {
 	char name[] = "report",
@@ -138,7 +201,13 @@ static void test_exit_codes(void)
 	write_profile();
 	CHECK(run(path, "--check") == CMD_DONE, "a sound file");
 	CHECK(run(NULL, NULL) == CMD_USAGE, "no file");
-	CHECK(run(path, path) == CMD_USAGE, "two files");
+	CHECK(run(path, path) == CMD_DONE, "two files are one");
+	CHECK(run("--callers=(", path) == CMD_USAGE, "no pattern");
+	CHECK(run("--by=colour", path) == CMD_USAGE, "no such rows");
+	CHECK(run("--format=svg", path) == CMD_USAGE, "no such format");
+	CHECK(run("--diff=x", "--callers=y") == CMD_USAGE, "not together");
+	CHECK(run("--output=x", path) == CMD_USAGE, "a table has no file");
+	CHECK(run("--label=x", path) == CMD_USAGE, "no value");
 	CHECK(run("--top=x", path) == CMD_USAGE, "no number");
 	CHECK(run("--sort=name", path) == CMD_USAGE, "no such order");
 	CHECK(run("--type=gpu", path) == CMD_FAILED, "no such type");
@@ -160,6 +229,7 @@ int main(void)
 	test_functions_by_their_own_share();
 	test_no_sum_overflows();
 	test_hostile_names_stay_on_their_line();
+	test_views();
 	test_exit_codes();
 	(void)unlink(path);
 	return check_done();

@@ -1,0 +1,172 @@
+#include "agent/cmd/selection.h"
+
+#include "agent/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int add_label(struct selection *s, const char *option, const char *key, const char *values,
+		     bool beginning)
+{
+	if (s->n_labels == SELECTION_MAX) {
+		log_error("%s: more than %d conditions", option, SELECTION_MAX);
+		return -EINVAL;
+	}
+	s->labels[s->n_labels++] = (struct selection_label){
+		.key = key, .option = option, .values = values, .beginning = beginning
+	};
+	return 1;
+}
+
+static int add_regex(struct selection *s, const char *option, const char *text, bool module,
+		     bool without)
+{
+	struct selection_regex *to = &s->regexes[s->n_regexes];
+	int err;
+
+	if (s->n_regexes == SELECTION_MAX) {
+		log_error("%s: more than %d conditions", option, SELECTION_MAX);
+		return -EINVAL;
+	}
+	to->module = module;
+	to->without = without;
+	err = regcomp(&to->regex, text, REG_EXTENDED | REG_NOSUB);
+	if (err) {
+		char why[128];
+
+		(void)regerror(err, &to->regex, why, sizeof(why));
+		log_error("%s '%s': %s", option, text, why);
+		return -EINVAL;
+	}
+	s->n_regexes++;
+	return 1;
+}
+
+int selection_option(struct selection *s, int option, char *text)
+{
+	char *equals;
+
+	switch (option) {
+	case SELECTION_PID:
+		return add_label(s, "--pid", "pid", text, false);
+	case SELECTION_TID:
+		return add_label(s, "--tid", "tid", text, false);
+	case SELECTION_COMM:
+		return add_label(s, "--comm", "comm", text, false);
+	case SELECTION_THREAD:
+		return add_label(s, "--thread", "thread", text, false);
+	case SELECTION_CONTAINER:
+		return add_label(s, "--container", "container_id", text, true);
+	case SELECTION_STOP:
+		return add_label(s, "--stop", "stop", text, false);
+	case SELECTION_LABEL:
+		equals = strchr(text, '=');
+		if (!equals || equals == text) {
+			log_error("--label is KEY=VALUE, not '%s'", text);
+			return -EINVAL;
+		}
+		*equals = '\0';
+		return add_label(s, "--label", text, equals + 1, false);
+	case SELECTION_FOCUS:
+		return add_regex(s, "--focus", text, false, false);
+	case SELECTION_IGNORE:
+		return add_regex(s, "--ignore", text, false, true);
+	case SELECTION_MODULE:
+		return add_regex(s, "--module", text, true, false);
+	default:
+		return 0;
+	}
+}
+
+void selection_fini(struct selection *s)
+{
+	for (size_t i = 0; i < s->n_regexes; i++)
+		regfree(&s->regexes[i].regex);
+	*s = (struct selection){ 0 };
+}
+
+/* One of the comma-separated values is text, or its beginning. */
+static bool is_one_of(const struct selection_label *label, const char *text)
+{
+	for (const char *at = label->values;;) {
+		size_t n = strcspn(at, ",");
+
+		if (!strncmp(at, text, n) && (!text[n] || (label->beginning && n)))
+			return true;
+		if (!at[n])
+			return false;
+		at += n + 1;
+	}
+}
+
+struct applying {
+	const struct selection *selection;
+	const struct stacks *s;
+	bool *matches; /* by regex and function or module */
+	size_t n_columns;
+};
+
+static bool frames_match(const struct applying *a, const struct stacks_sample *sample, size_t regex)
+{
+	const bool *matches = a->matches + regex * a->n_columns;
+	bool module = a->selection->regexes[regex].module;
+
+	for (uint32_t i = 0; i < sample->n_locations; i++) {
+		const struct stacks_location *l =
+			&a->s->locations[a->s->location_ids[sample->first_location + i]];
+
+		if (module && matches[l->module])
+			return true;
+		for (uint32_t j = 0; !module && j < l->n_lines; j++)
+			if (matches[a->s->lines[l->first_line + j].function])
+				return true;
+	}
+	return false;
+}
+
+static bool keep(void *ctx, size_t number)
+{
+	const struct applying *a = ctx;
+	const struct stacks_sample *sample = &a->s->samples[number];
+
+	for (size_t i = 0; i < a->selection->n_labels; i++) {
+		const struct selection_label *want = &a->selection->labels[i];
+		char digits[STACKS_NUMBER];
+		const char *text = stacks_label_text(stacks_label(a->s, sample, want->key), digits);
+
+		/* A stack that ended where it should has no such label. */
+		if (!*text && !strcmp(want->key, "stop"))
+			text = "root";
+		if (!is_one_of(want, text))
+			return false;
+	}
+	for (size_t i = 0; i < a->selection->n_regexes; i++)
+		if (frames_match(a, sample, i) == a->selection->regexes[i].without)
+			return false;
+	return true;
+}
+
+int selection_apply(const struct selection *selection, struct stacks *s)
+{
+	struct applying a = { .selection = selection, .s = s };
+
+	if (!selection->n_labels && !selection->n_regexes)
+		return 0;
+	a.n_columns = s->n_functions > s->n_modules ? s->n_functions : s->n_modules;
+	a.matches = calloc(selection->n_regexes * a.n_columns + 1, sizeof(*a.matches));
+	if (!a.matches)
+		return -ENOMEM;
+	for (size_t i = 0; i < selection->n_regexes; i++) {
+		const struct selection_regex *r = &selection->regexes[i];
+		size_t n = r->module ? s->n_modules : s->n_functions;
+
+		for (size_t j = 0; j < n; j++)
+			a.matches[i * a.n_columns + j] = !regexec(
+				&r->regex, r->module ? s->modules[j].path : s->functions[j].name, 0,
+				NULL, 0);
+	}
+	stacks_filter(s, keep, &a);
+	free(a.matches);
+	return 0;
+}

@@ -1,0 +1,209 @@
+#include "agent/cmd/table.h"
+
+#include "agent/export/clean.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { WHERE_WIDTH = 24, BAR_WIDTH = 12 };
+
+void table_value(int64_t value, const char *unit, char out[TABLE_VALUE])
+{
+	static const struct {
+		double from, one;
+		const char *name;
+	} times[] = { { 1e9, 1e9, "s" }, { 1e6, 1e6, "ms" }, { 1e3, 1e3, "us" } };
+	static const char *const bytes[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+	double v = (double)value, size_of = v < 0 ? -v : v;
+
+	if (!strcmp(unit, "nanoseconds")) {
+		for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+			if (size_of < times[i].from)
+				continue;
+			(void)snprintf(out, TABLE_VALUE, "%.2f %s", v / times[i].one,
+				       times[i].name);
+			return;
+		}
+		(void)snprintf(out, TABLE_VALUE, "%" PRId64 " ns", value);
+	} else if (!strcmp(unit, "bytes")) {
+		size_t i = 0;
+
+		for (; size_of >= 1024 && i + 1 < sizeof(bytes) / sizeof(bytes[0]); i++) {
+			v /= 1024;
+			size_of /= 1024;
+		}
+		(void)snprintf(out, TABLE_VALUE, i ? "%.2f %s" : "%.0f %s", v, bytes[i]);
+	} else {
+		(void)snprintf(out, TABLE_VALUE, "%" PRId64, value);
+	}
+}
+
+/* Each character counts as one. */
+size_t table_columns(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n;
+}
+
+void table_text(const char *text, size_t width, bool pad, FILE *out)
+{
+	char clean[CLEAN_MAX];
+	size_t n;
+
+	(void)clean_text(text, "", '?', clean, sizeof(clean));
+	n = table_columns(clean);
+	if (width && n > width) {
+		char *at = clean;
+
+		for (size_t i = 0; i + 1 < width; i++)
+			do
+				at++;
+			while (((unsigned char)*at & 0xc0) == 0x80);
+		*at = '\0';
+		(void)fprintf(out, "%s…", clean);
+		return;
+	}
+	(void)fprintf(out, "%s%*s", clean, pad ? (int)(width - n) : 0, "");
+}
+
+void table_bar(double percent, size_t width, FILE *out)
+{
+	static const char *const parts[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+	double share = percent < 0 ? 0 : percent > 100 ? 100 : percent;
+	size_t eighths = (size_t)(share / 100 * (double)width * 8 + 0.5), used = eighths / 8;
+
+	for (size_t i = 0; i < used; i++)
+		(void)fputs("█", out);
+	if (eighths % 8 && used < width) {
+		(void)fputs(parts[eighths % 8], out);
+		used++;
+	}
+	(void)fprintf(out, "%*s", (int)(width - used), "");
+}
+
+size_t table_width(FILE *out)
+{
+	struct winsize size;
+	int fd = fileno(out);
+
+	if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) || !size.ws_col)
+		return 0;
+	return size.ws_col;
+}
+
+static const struct {
+	const char *name, *where, *many;
+} headings[] = {
+	[RANKING_SYMBOL] = { "FUNCTION", "MODULE", "functions" },
+	[RANKING_MODULE] = { "MODULE", NULL, "modules" },
+	[RANKING_SOURCE] = { "SOURCE", NULL, "source files" },
+	[RANKING_PID] = { "COMM", "PID", "processes" },
+	[RANKING_COMM] = { "COMM", NULL, "names of processes" },
+	[RANKING_THREAD] = { "THREAD", "PID/TID", "threads" },
+	[RANKING_CONTAINER] = { "CONTAINER", NULL, "containers" },
+	[RANKING_STOP] = { "STOP", NULL, "reasons" },
+};
+
+struct layout {
+	size_t fixed, where; /* columns before the name; of where, 0: none */
+	bool totals;	     /* a sample may count for several rows */
+};
+
+static struct layout lay_out(const struct ranking *r, const struct table_options *o, size_t n)
+{
+	const char *heading = headings[r->by].where;
+	struct layout l = { .totals = r->by <= RANKING_SOURCE };
+
+	for (size_t i = 0; heading && i < n; i++) {
+		size_t columns = table_columns(r->rows[i].where);
+
+		if (columns > l.where)
+			l.where = columns;
+	}
+	if (heading && l.where < strlen(heading))
+		l.where = strlen(heading);
+	if (l.where > WHERE_WIDTH)
+		l.where = WHERE_WIDTH;
+	if (o->compared)
+		l.fixed = 3 * 10 + 14;
+	else
+		l.fixed = (l.totals ? 2 : 1) * (7 + 2 + 12 + 2);
+	l.fixed += (o->bars ? BAR_WIDTH + 2 : 0) + (heading ? l.where + 2 : 0);
+	return l;
+}
+
+static void print_heading(const struct ranking *r, const struct table_options *o,
+			  const struct layout *l, FILE *out)
+{
+	if (o->compared)
+		(void)fprintf(out, "%8s  %8s  %9s  %12s  ", "BASE", "NOW", "CHANGE", "");
+	else if (l->totals)
+		(void)fprintf(out, "%7s  %12s  %7s  %12s  ", "SELF", "", "TOTAL", "");
+	else
+		(void)fprintf(out, "%7s  %12s  ", "SHARE", "");
+	if (o->bars)
+		(void)fprintf(out, "%-*s  ", BAR_WIDTH, "");
+	if (headings[r->by].where)
+		(void)fprintf(out, "%-*s  ", (int)l->where, headings[r->by].where);
+	(void)fprintf(out, "%s\n", headings[r->by].name);
+}
+
+static bool orders_totals(enum ranking_order order)
+{
+	return order == RANKING_BY_TOTAL || order == RANKING_BY_TOTAL_CHANGE;
+}
+
+static void print_row(const struct ranking *r, const struct table_options *o,
+		      const struct layout *l, const struct ranking_row *row, FILE *out)
+{
+	bool by_total = orders_totals(o->order);
+	double self = ranking_percent(row->self, r->total);
+	double total = ranking_percent(row->total, r->total);
+	char value[TABLE_VALUE], other[TABLE_VALUE];
+
+	if (o->compared) {
+		int64_t now = by_total ? row->total : row->self;
+		int64_t before = by_total ? row->base_total : row->base_self;
+		double now_share = ranking_percent(now, r->total);
+		double before_share = ranking_percent(before, r->base_total);
+		int64_t change = before == INT64_MIN ? INT64_MAX : stacks_sum(now, -before);
+
+		table_value(change, o->unit, value);
+		(void)fprintf(out, "%7.2f%%  %7.2f%%  %+8.2f%%  %12s  ", before_share, now_share,
+			      now_share - before_share, value);
+	} else {
+		table_value(row->self, o->unit, value);
+		(void)fprintf(out, "%6.2f%%  %12s  ", self, value);
+		if (l->totals) {
+			table_value(row->total, o->unit, other);
+			(void)fprintf(out, "%6.2f%%  %12s  ", total, other);
+		}
+	}
+	if (o->bars) {
+		table_bar(by_total ? total : self, BAR_WIDTH, out);
+		(void)fputs("  ", out);
+	}
+	if (headings[r->by].where) {
+		table_text(row->where, l->where, true, out);
+		(void)fputs("  ", out);
+	}
+	table_text(row->name, o->width > l->fixed + 10 ? o->width - l->fixed : 0, false, out);
+	(void)fputc('\n', out);
+}
+
+void table_print(const struct ranking *r, const struct table_options *o, FILE *out)
+{
+	size_t n = o->n && o->n < r->n_rows ? o->n : r->n_rows;
+	struct layout l = lay_out(r, o, n);
+
+	print_heading(r, o, &l, out);
+	for (size_t i = 0; i < n; i++)
+		print_row(r, o, &l, &r->rows[i], out);
+	if (n < r->n_rows)
+		(void)fprintf(out, "# … and %zu %s more\n", r->n_rows - n, headings[r->by].many);
+}

@@ -1,0 +1,589 @@
+/*
+ * agent/export/firefox.c: a profile as profiler.firefox.com loads it, the "processed profile
+ * format" in its version 48 (docs-developer/CHANGELOG-formats.md of the Firefox Profiler), which
+ * later releases upgrade as they read it.
+ *
+ * Each thread has tables of its own: samples → stackTable (a tree) → frameTable → funcTable →
+ * resourceTable → libs, which all threads share.
+ */
+#include "agent/export/formats.h"
+
+#include "agent/export/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	FORMAT_VERSION = 48,
+	GECKO_VERSION = 27,
+	THREADS_MAX = 2000, /* what is beyond is one thread more */
+	LIBRARY = 1,	    /* a resource's type */
+	CATEGORY_OTHER = 0,
+	CATEGORY_USER,
+	CATEGORY_KERNEL,
+};
+
+#define NONE UINT32_MAX
+
+struct func { /* in funcTable */
+	uint32_t function, module;
+	uint32_t resource; /* NONE */
+	uint32_t name, file;
+};
+
+struct frame { /* in frameTable */
+	uint32_t func, module, depth;
+	uint64_t address;
+	int64_t line;
+};
+
+struct node { /* in stackTable */
+	uint32_t frame, prefix;
+};
+
+struct tables { /* of one thread */
+	struct func *funcs;
+	struct frame *frames;
+	struct node *nodes;
+	uint32_t *resources; /* modules */
+	uint32_t *resource_names;
+	const char **texts;
+	uint32_t *stacks; /* of its samples */
+	size_t n_funcs, n_frames, n_nodes, n_resources, n_resource_names, n_texts;
+	size_t room_funcs, room_frames, room_nodes, room_resources, room_resource_names, room_texts;
+	struct hash_index by_func, by_frame, by_node, by_resource, by_text;
+};
+
+struct firefox {
+	const struct stacks *s;
+	size_t type;
+	FILE *out;
+	uint32_t *libs; /* by module: its number in libs, NONE */
+	struct stacks_frames unfolded;
+	uint64_t first_ns; /* of timed samples */
+	int err;
+};
+
+/* ---- tables ---------------------------------------------------------------------------- */
+
+static int room_for_one(void **array, size_t n, size_t *room, size_t size)
+{
+	size_t bigger = *room ? *room * 2 : 64;
+	void *moved;
+
+	if (n < *room)
+		return 0;
+	moved = n < NONE - 1 ? reallocarray(*array, bigger, size) : NULL;
+	if (!moved)
+		return -ENOMEM;
+	*array = moved;
+	*room = bigger;
+	return 0;
+}
+
+struct wanted {
+	const struct tables *t;
+	const void *what;
+};
+
+/* The number of an item, which is put into the table if it is not there; NONE: out of memory. */
+#define FIND(t, table, index, item, hash, same)                                                   \
+	__extension__({                                                                           \
+		uint32_t id_ =                                                                    \
+			hash_find(&(t)->index, (hash), (same), &(struct wanted){ (t), &(item) }); \
+		void *array_ = (t)->table;                                                        \
+		if (id_ == HASH_NONE &&                                                           \
+		    !room_for_one(&array_, (t)->n_##table, &(t)->room_##table,                    \
+				  sizeof(*(t)->table)) &&                                         \
+		    ((t)->table = array_,                                                         \
+		     !hash_add(&(t)->index, (hash), (uint32_t)(t)->n_##table))) {                 \
+			(t)->table[(t)->n_##table] = (item);                                      \
+			id_ = (uint32_t)(t)->n_##table++;                                         \
+		}                                                                                 \
+		id_;                                                                              \
+	})
+
+static bool same_text(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+
+	return want->t->texts[id] == *(const char *const *)want->what;
+}
+
+/* Equal texts of a profile are one pointer. */
+static uint32_t text_id(struct tables *t, const char *text)
+{
+	return FIND(t, texts, by_text, text, hash_u64(0, (uint64_t)(uintptr_t)text), same_text);
+}
+
+static bool same_resource(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+
+	return want->t->resources[id] == *(const uint32_t *)want->what;
+}
+
+static uint32_t resource_id(struct firefox *ff, struct tables *t, uint32_t module)
+{
+	size_t n = t->n_resources;
+	uint32_t id, name;
+
+	if (ff->libs[module] == NONE)
+		return NONE;
+	id = FIND(t, resources, by_resource, module, hash_u64(1, module), same_resource);
+	if (id == NONE || t->n_resources == n)
+		return id;
+	name = text_id(t, ff->s->modules[module].name);
+	if (name == NONE)
+		ff->err = -ENOMEM;
+	void *names = t->resource_names;
+
+	if (room_for_one(&names, t->n_resource_names, &t->room_resource_names,
+			 sizeof(*t->resource_names)))
+		ff->err = -ENOMEM;
+	else {
+		t->resource_names = names;
+		t->resource_names[t->n_resource_names++] = name;
+	}
+	return id;
+}
+
+static bool same_func(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+	const struct func *a = &want->t->funcs[id], *b = want->what;
+
+	return a->function == b->function && a->module == b->module;
+}
+
+static uint32_t func_id(struct firefox *ff, struct tables *t, const struct stacks_frame *frame)
+{
+	struct func want = { .function = frame->function, .module = frame->module };
+	uint64_t hash = hash_u64(hash_u64(2, want.function), want.module);
+	size_t n = t->n_funcs;
+	uint32_t id = FIND(t, funcs, by_func, want, hash, same_func);
+
+	if (id != NONE && t->n_funcs > n) {
+		const struct stacks_function *f = &ff->s->functions[frame->function];
+		struct func *func = &t->funcs[id];
+
+		func->resource = resource_id(ff, t, frame->module);
+		func->name = text_id(t, f->name);
+		func->file = *f->file ? text_id(t, f->file) : NONE;
+		if (func->name == NONE || (*f->file && func->file == NONE))
+			return NONE;
+	}
+	return id;
+}
+
+static bool same_frame(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+	const struct frame *a = &want->t->frames[id], *b = want->what;
+
+	return a->func == b->func && a->depth == b->depth && a->address == b->address &&
+	       a->line == b->line;
+}
+
+static bool same_node(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+	const struct node *a = &want->t->nodes[id], *b = want->what;
+
+	return a->frame == b->frame && a->prefix == b->prefix;
+}
+
+/* The stack of a sample as a node of the tree; *out NONE: it has no frames. */
+static int stack_id(struct firefox *ff, struct tables *t, size_t sample, uint32_t *out)
+{
+	const struct stacks *s = ff->s;
+
+	*out = NONE;
+	if (stacks_unfold(s, &s->samples[sample], &ff->unfolded))
+		return -ENOMEM;
+	for (size_t i = ff->unfolded.n, depth = 0; i-- > 0;) {
+		const struct stacks_frame *from = &ff->unfolded.frames[i];
+		struct frame frame;
+		struct node node;
+
+		depth = from->inlined ? depth + 1 : 0;
+		frame = (struct frame){ .func = func_id(ff, t, from),
+					.module = from->module,
+					.depth = (uint32_t)depth,
+					.address = from->address,
+					.line = from->line };
+		if (frame.func == NONE || ff->err)
+			return -ENOMEM;
+		node = (struct node){ .prefix = *out };
+		node.frame = FIND(t, frames, by_frame, frame,
+				  hash_u64(hash_u64(frame.address, frame.func),
+					   (uint64_t)frame.line << 16 ^ depth),
+				  same_frame);
+		if (node.frame == NONE)
+			return -ENOMEM;
+		*out = FIND(t, nodes, by_node, node, hash_u64(hash_u64(3, node.prefix), node.frame),
+			    same_node);
+		if (*out == NONE)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void tables_fini(struct tables *t)
+{
+	free(t->funcs);
+	free(t->frames);
+	free(t->nodes);
+	free(t->resources);
+	free(t->resource_names);
+	free(t->texts);
+	free(t->stacks);
+	hash_fini(&t->by_func);
+	hash_fini(&t->by_frame);
+	hash_fini(&t->by_node);
+	hash_fini(&t->by_resource);
+	hash_fini(&t->by_text);
+}
+
+/* ---- JSON --------------------------------------------------------------------------------- */
+
+/* One column of a table: n times what the body prints of item i. */
+#define COLUMN(ff, name, n, ...)                             \
+	do {                                                 \
+		(void)fputs("\"" name "\":[", (ff)->out);    \
+		for (size_t i = 0; i < (n); i++) {           \
+			if (i)                               \
+				(void)fputc(',', (ff)->out); \
+			__VA_ARGS__;                         \
+		}                                            \
+		(void)fputs("],", (ff)->out);                \
+	} while (0)
+
+static void put_index(const struct firefox *ff, uint32_t value, const char *none)
+{
+	if (value == NONE)
+		(void)fputs(none, ff->out);
+	else
+		(void)fprintf(ff->out, "%" PRIu32, value);
+}
+
+/* Numbers in a script are exact up to 2^53. */
+static void put_address(const struct firefox *ff, const struct frame *f)
+{
+	const struct stacks_module *m = &ff->s->modules[f->module];
+	uint64_t address = m->kernel && f->address >= m->start ? f->address - m->start : f->address;
+
+	if (ff->libs[f->module] == NONE || address >= (uint64_t)1 << 53)
+		(void)fputs("-1", ff->out);
+	else
+		(void)fprintf(ff->out, "%" PRIu64, address);
+}
+
+static void put_line(const struct firefox *ff, int64_t line)
+{
+	if (line > 0)
+		(void)fprintf(ff->out, "%" PRId64, line);
+	else
+		(void)fputs("null", ff->out);
+}
+
+static void put_tables(const struct firefox *ff, const struct tables *t)
+{
+	FILE *out = ff->out;
+
+	(void)fputs("\"stackTable\":{", out);
+	COLUMN(ff, "frame", t->n_nodes, put_index(ff, t->nodes[i].frame, "null"));
+	COLUMN(ff, "prefix", t->n_nodes, put_index(ff, t->nodes[i].prefix, "null"));
+	COLUMN(ff, "category", t->n_nodes,
+	       (void)fprintf(out, "%d",
+			     ff->s->modules[t->frames[t->nodes[i].frame].module].kernel
+				     ? CATEGORY_KERNEL
+				     : CATEGORY_USER));
+	COLUMN(ff, "subcategory", t->n_nodes, (void)fputc('0', out));
+	(void)fprintf(out, "\"length\":%zu},\n\"frameTable\":{", t->n_nodes);
+	COLUMN(ff, "address", t->n_frames, put_address(ff, &t->frames[i]));
+	COLUMN(ff, "inlineDepth", t->n_frames, (void)fprintf(out, "%" PRIu32, t->frames[i].depth));
+	COLUMN(ff, "category", t->n_frames,
+	       (void)fprintf(out, "%d",
+			     ff->s->modules[t->frames[i].module].kernel ? CATEGORY_KERNEL
+									: CATEGORY_USER));
+	COLUMN(ff, "subcategory", t->n_frames, (void)fputc('0', out));
+	COLUMN(ff, "func", t->n_frames, put_index(ff, t->frames[i].func, "null"));
+	COLUMN(ff, "nativeSymbol", t->n_frames, (void)fputs("null", out));
+	COLUMN(ff, "innerWindowID", t->n_frames, (void)fputc('0', out));
+	COLUMN(ff, "implementation", t->n_frames, (void)fputs("null", out));
+	COLUMN(ff, "line", t->n_frames, put_line(ff, t->frames[i].line));
+	COLUMN(ff, "column", t->n_frames, (void)fputs("null", out));
+	(void)fprintf(out, "\"length\":%zu},\n\"funcTable\":{", t->n_frames);
+	COLUMN(ff, "name", t->n_funcs, put_index(ff, t->funcs[i].name, "0"));
+	COLUMN(ff, "isJS", t->n_funcs, (void)fputs("false", out));
+	COLUMN(ff, "relevantForJS", t->n_funcs, (void)fputs("false", out));
+	COLUMN(ff, "resource", t->n_funcs, put_index(ff, t->funcs[i].resource, "-1"));
+	COLUMN(ff, "fileName", t->n_funcs, put_index(ff, t->funcs[i].file, "null"));
+	COLUMN(ff, "lineNumber", t->n_funcs,
+	       put_line(ff, ff->s->functions[t->funcs[i].function].start_line));
+	COLUMN(ff, "columnNumber", t->n_funcs, (void)fputs("null", out));
+	(void)fprintf(out, "\"length\":%zu},\n\"resourceTable\":{", t->n_funcs);
+	COLUMN(ff, "lib", t->n_resources, put_index(ff, ff->libs[t->resources[i]], "null"));
+	COLUMN(ff, "name", t->n_resources, put_index(ff, t->resource_names[i], "0"));
+	COLUMN(ff, "host", t->n_resources, (void)fputs("null", out));
+	COLUMN(ff, "type", t->n_resources, (void)fprintf(out, "%d", LIBRARY));
+	(void)fprintf(out, "\"length\":%zu},\n", t->n_resources);
+	(void)fputs("\"nativeSymbols\":{\"libIndex\":[],\"address\":[],\"name\":[],"
+		    "\"functionSize\":[],\"length\":0},\n"
+		    "\"markers\":{\"data\":[],\"name\":[],\"startTime\":[],\"endTime\":[],"
+		    "\"phase\":[],\"category\":[],\"length\":0},\n\"stringArray\":[",
+		    out);
+	for (size_t i = 0; i < t->n_texts; i++) {
+		if (i)
+			(void)fputc(',', out);
+		json_text(out, t->texts[i]);
+	}
+	(void)fputs("]", out);
+}
+
+static bool in_time(const struct firefox *ff)
+{
+	return !strcmp(ff->s->types[ff->type].unit, "nanoseconds");
+}
+
+static void put_ms(const struct firefox *ff, int64_t ns)
+{
+	uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
+
+	(void)fprintf(ff->out, "%s%" PRIu64 ".%06" PRIu64, ns < 0 ? "-" : "", size / 1000000,
+		      size % 1000000);
+}
+
+static void put_weight(const struct firefox *ff, int64_t value)
+{
+	if (in_time(ff))
+		put_ms(ff, value);
+	else
+		(void)fprintf(ff->out, "%" PRId64, value);
+}
+
+/* What has no time of its own comes one after the other, each as long as it weighs. */
+static void put_times(const struct firefox *ff, const struct format_thread *thread)
+{
+	const struct stacks *s = ff->s;
+	int64_t before = 0;
+
+	(void)fputs("\"time\":[", ff->out);
+	for (size_t i = 0; i < thread->n_samples; i++) {
+		size_t sample = thread->samples[i];
+		int64_t value = stacks_value(s, sample, ff->type);
+
+		if (i)
+			(void)fputc(',', ff->out);
+		if (s->timed) {
+			put_ms(ff, (int64_t)(s->samples[sample].time_ns - ff->first_ns));
+		} else {
+			put_weight(ff, before);
+			before = stacks_sum(before, value > 0 ? value : 0);
+		}
+	}
+	(void)fputs("],", ff->out);
+}
+
+static int put_thread(struct firefox *ff, const struct format_thread *thread)
+{
+	const char *unit = ff->s->types[ff->type].unit;
+	struct tables t = { .stacks = calloc(thread->n_samples + 1, sizeof(uint32_t)) };
+	FILE *out = ff->out;
+	int err = t.stacks ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < thread->n_samples; i++)
+		err = stack_id(ff, &t, thread->samples[i], &t.stacks[i]);
+	if (err) {
+		tables_fini(&t);
+		return err;
+	}
+	(void)fputs("{\"processType\":\"default\",\"processStartupTime\":0,"
+		    "\"processShutdownTime\":null,\"registerTime\":0,\"unregisterTime\":null,"
+		    "\"pausedRanges\":[],\"showMarkersInTimeline\":false,\n\"name\":",
+		    out);
+	json_text(out, *thread->name ? thread->name : thread->process);
+	(void)fputs(",\"processName\":", out);
+	json_text(out, *thread->process ? thread->process : thread->name);
+	(void)fprintf(out, ",\"isMainThread\":%s,\"pid\":",
+		      !strcmp(thread->pid, thread->tid) ? "true" : "false");
+	json_text(out, thread->pid);
+	(void)fputs(",\"tid\":", out);
+	json_text(out, thread->tid);
+	(void)fputs(",\n\"samples\":{", out);
+	COLUMN(ff, "stack", thread->n_samples, put_index(ff, t.stacks[i], "null"));
+	put_times(ff, thread);
+	COLUMN(ff, "weight", thread->n_samples,
+	       put_weight(ff, stacks_value(ff->s, thread->samples[i], ff->type)));
+	(void)fprintf(out, "\"weightType\":\"%s\",\"length\":%zu},\n",
+		      in_time(ff)	       ? "tracing-ms"
+		      : !strcmp(unit, "bytes") ? "bytes"
+					       : "samples",
+		      thread->n_samples);
+	put_tables(ff, &t);
+	(void)fputc('}', out);
+	tables_fini(&t);
+	return 0;
+}
+
+/* Of a build-id the first 16 bytes, as a GUID of little-endian fields, and an age of 0. */
+static void put_breakpad_id(const struct firefox *ff, const char *build_id)
+{
+	static const int order[] = { 3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15 };
+	size_t n = strlen(build_id);
+
+	(void)fputc('"', ff->out);
+	for (size_t i = 0; i < 16; i++) {
+		size_t at = 2 * (size_t)order[i];
+		bool known = at + 1 < n && strspn(build_id + at, "0123456789abcdefABCDEF") >= 2;
+
+		for (size_t j = at; j < at + 2; j++)
+			(void)fputc(!known		 ? '0'
+				    : build_id[j] >= 'a' ? build_id[j] - 'a' + 'A'
+							 : build_id[j],
+				    ff->out);
+	}
+	(void)fputs("0\"", ff->out);
+}
+
+static void put_libs(const struct firefox *ff)
+{
+	const struct stacks *s = ff->s;
+	const char *comma = "";
+
+	(void)fputs("\"libs\":[", ff->out);
+	for (size_t i = 0; i < s->n_modules; i++) {
+		const struct stacks_module *m = &s->modules[i];
+
+		if (ff->libs[i] == NONE)
+			continue;
+		(void)fprintf(ff->out, "%s\n{\"arch\":\"\",\"name\":", comma);
+		json_text(ff->out, m->name);
+		(void)fputs(",\"path\":", ff->out);
+		json_text(ff->out, m->path);
+		(void)fputs(",\"debugName\":", ff->out);
+		json_text(ff->out, m->name);
+		(void)fputs(",\"debugPath\":", ff->out);
+		json_text(ff->out, m->path);
+		(void)fputs(",\"breakpadId\":", ff->out);
+		put_breakpad_id(ff, m->build_id);
+		(void)fputs(",\"codeId\":", ff->out);
+		if (*m->build_id)
+			json_text(ff->out, m->build_id);
+		else
+			(void)fputs("null", ff->out);
+		(void)fputc('}', ff->out);
+		comma = ",";
+	}
+	(void)fputs("],\n", ff->out);
+}
+
+static void put_meta(const struct firefox *ff)
+{
+	const struct stacks *s = ff->s;
+
+	(void)fputs("{\"meta\":{\"interval\":", ff->out);
+	if (!strcmp(s->period_type.unit, "nanoseconds") && s->period > 0)
+		put_ms(ff, s->period);
+	else
+		(void)fputc('1', ff->out);
+	(void)fputs(",\"startTime\":", ff->out);
+	put_ms(ff, s->time_ns);
+	(void)fprintf(
+		ff->out,
+		",\"processType\":0,\"stackwalk\":1,\"debug\":false,\"symbolicated\":true,"
+		"\"version\":%d,\"preprocessedProfileVersion\":%d,"
+		"\"product\":\"offwind\",\"importedFrom\":\"offwind " OFFWIND_VERSION "\","
+		"\"usesOnlyOneStackType\":true,\"doesNotUseFrameImplementation\":true,"
+		"\"sourceCodeIsNotOnSearchfox\":true,\"markerSchema\":[],"
+		"\"extensions\":{\"id\":[],\"name\":[],\"baseURL\":[],\"length\":0},\n"
+		"\"categories\":["
+		"{\"name\":\"Other\",\"color\":\"grey\",\"subcategories\":[\"Other\"]},"
+		"{\"name\":\"User\",\"color\":\"yellow\",\"subcategories\":[\"Other\"]},"
+		"{\"name\":\"Kernel\",\"color\":\"orange\",\"subcategories\":[\"Other\"]}]},\n",
+		GECKO_VERSION, FORMAT_VERSION);
+}
+
+/* Numbers the modules that samples are in, and finds the first moment. */
+static void look_around(struct firefox *ff)
+{
+	const struct stacks *s = ff->s;
+	uint32_t n = 0;
+
+	ff->first_ns = UINT64_MAX;
+	for (size_t i = 0; i < s->n_samples; i++) {
+		const struct stacks_sample *sample = &s->samples[i];
+
+		if (!stacks_value(s, i, ff->type))
+			continue;
+		if (sample->time_ns < ff->first_ns)
+			ff->first_ns = sample->time_ns;
+		for (uint32_t j = 0; j < sample->n_locations; j++)
+			ff->libs[s->locations[s->location_ids[sample->first_location + j]].module] =
+				0;
+	}
+	ff->libs[0] = NONE;
+	for (size_t i = 0; i < s->n_modules; i++)
+		if (ff->libs[i] != NONE)
+			ff->libs[i] = n++;
+}
+
+/* What is left when there are more threads than anyone looks at. */
+static int put_others(struct firefox *ff, const struct format_threads *threads)
+{
+	struct format_thread others = { .process = "", .pid = "others", .tid = "others" };
+	char name[64];
+	size_t n = 0;
+	int err;
+
+	(void)snprintf(name, sizeof(name), "%zu other threads", threads->n - THREADS_MAX);
+	others.name = name;
+	for (size_t i = THREADS_MAX; i < threads->n; i++)
+		n += threads->all[i].n_samples;
+	others.samples = calloc(n + 1, sizeof(*others.samples));
+	if (!others.samples)
+		return -ENOMEM;
+	for (size_t i = THREADS_MAX; i < threads->n; i++)
+		for (size_t j = 0; j < threads->all[i].n_samples; j++)
+			others.samples[others.n_samples++] = threads->all[i].samples[j];
+	(void)fputs(",\n", ff->out);
+	err = put_thread(ff, &others);
+	free(others.samples);
+	return err;
+}
+
+int format_firefox(const struct stacks *s, size_t type, FILE *out)
+{
+	struct firefox ff = { .s = s, .type = type, .out = out };
+	struct format_threads threads = { 0 };
+	int err;
+
+	ff.libs = malloc((s->n_modules + 1) * sizeof(*ff.libs));
+	if (!ff.libs)
+		return -ENOMEM;
+	memset(ff.libs, 0xff, (s->n_modules + 1) * sizeof(*ff.libs)); /* NONE */
+	look_around(&ff);
+	err = format_threads(s, type, &threads);
+	if (!err) {
+		put_meta(&ff);
+		put_libs(&ff);
+		(void)fputs("\"pages\":[],\"counters\":[],\"profilerOverhead\":[],\n"
+			    "\"threads\":[\n",
+			    out);
+	}
+	for (size_t i = 0; !err && i < threads.n && i < THREADS_MAX; i++) {
+		if (i)
+			(void)fputs(",\n", out);
+		err = put_thread(&ff, &threads.all[i]);
+	}
+	if (!err && threads.n > THREADS_MAX)
+		err = put_others(&ff, &threads);
+	(void)fputs("]}\n", out);
+	format_threads_fini(&threads);
+	free(ff.libs);
+	free(ff.unfolded.frames);
+	return err;
+}

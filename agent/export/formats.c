@@ -1,0 +1,162 @@
+#include "agent/export/formats.h"
+
+#include "agent/export/export.h"
+#include "agent/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *name, *suffix;
+	int (*write)(const struct stacks *stacks, size_t type, FILE *out);
+} formats[FORMAT_N] = {
+	[FORMAT_PPROF] = { "pprof", ".pb.gz", NULL },
+	[FORMAT_FOLDED] = { "folded", ".folded", format_folded },
+	[FORMAT_TEXT] = { "text", ".txt", format_text },
+	[FORMAT_TSV] = { "tsv", ".tsv", format_tsv },
+	[FORMAT_JSONL] = { "jsonl", ".jsonl", format_jsonl },
+	[FORMAT_SPEEDSCOPE] = { "speedscope", ".speedscope.json", format_speedscope },
+	[FORMAT_FIREFOX] = { "firefox", ".firefox.json", format_firefox },
+};
+
+enum format format_find(const char *name)
+{
+	for (size_t i = 0; i < FORMAT_N; i++)
+		if (!strcmp(formats[i].name, name))
+			return (enum format)i;
+	log_error("--format is " FORMAT_NAMES ", not '%s'", name);
+	return FORMAT_N;
+}
+
+const char *format_suffix(enum format format)
+{
+	return formats[format].suffix;
+}
+
+bool format_compares(enum format format)
+{
+	return format == FORMAT_PPROF || format == FORMAT_FOLDED;
+}
+
+int format_write(enum format format, const struct stacks *stacks, size_t type, FILE *out)
+{
+	int err;
+
+	if (format != FORMAT_FOLDED && type >= stacks->n_types)
+		type = stacks->default_type;
+	if (format == FORMAT_PPROF)
+		return fflush(out) ? -errno : format_pprof(stacks, type, 1, fileno(out));
+	errno = 0;
+	err = formats[format].write(stacks, type, out);
+	return err ? err : export_flush(out);
+}
+
+/* ---- threads ------------------------------------------------------------------------- */
+
+struct found {
+	const struct format_threads *threads;
+	const struct format_thread *want;
+};
+
+static bool same_thread(const void *ctx, uint32_t id)
+{
+	const struct found *found = ctx;
+	const struct format_thread *a = &found->threads->all[id], *b = found->want;
+
+	return a->name == b->name && a->process == b->process && a->pid == b->pid &&
+	       a->tid == b->tid;
+}
+
+static const char *keep_label(struct format_threads *threads, const struct stacks *s, size_t sample,
+			      const char *key)
+{
+	char number[STACKS_NUMBER];
+	const char *text = stacks_label_text(stacks_label(s, &s->samples[sample], key), number);
+
+	return strings_keep(&threads->texts, text, strlen(text));
+}
+
+static uint64_t magnitude(int64_t value)
+{
+	return value < 0 ? -(uint64_t)value : (uint64_t)value;
+}
+
+static int heaviest_first(const void *a, const void *b)
+{
+	const struct format_thread *x = a, *y = b;
+	uint64_t left = magnitude(x->weight), right = magnitude(y->weight);
+	int order = (left < right) - (left > right);
+
+	order = order ? order : strcmp(x->process, y->process);
+	order = order ? order : strcmp(x->name, y->name);
+	order = order ? order : strcmp(x->pid, y->pid);
+	return order ? order : strcmp(x->tid, y->tid);
+}
+
+int format_threads(const struct stacks *s, size_t type, struct format_threads *out)
+{
+	struct format_threads t = { 0 };
+	struct hash_index index = { 0 };
+	uint32_t *of = calloc(s->n_samples + 1, sizeof(*of));
+	size_t *next;
+	int err = of ? 0 : -ENOMEM;
+
+	t.samples = calloc(s->n_samples + 1, sizeof(*t.samples));
+	t.all = calloc(s->n_samples + 1, sizeof(*t.all));
+	if (!t.samples || !t.all)
+		err = -ENOMEM;
+	for (size_t i = 0; !err && i < s->n_samples; i++) {
+		struct format_thread want = { .name = keep_label(&t, s, i, "thread"),
+					      .process = keep_label(&t, s, i, "comm"),
+					      .pid = keep_label(&t, s, i, "pid"),
+					      .tid = keep_label(&t, s, i, "tid") };
+		struct found found = { .threads = &t, .want = &want };
+		uint64_t hash;
+
+		of[i] = HASH_NONE;
+		if (!stacks_value(s, i, type))
+			continue;
+		if (!want.name || !want.process || !want.pid || !want.tid) {
+			err = -ENOMEM;
+			break;
+		}
+		hash = hash_u64(
+			hash_u64((uint64_t)(uintptr_t)want.name, (uint64_t)(uintptr_t)want.tid),
+			(uint64_t)(uintptr_t)want.pid);
+		of[i] = hash_find(&index, hash, same_thread, &found);
+		if (of[i] == HASH_NONE) {
+			of[i] = (uint32_t)t.n;
+			t.all[t.n++] = want;
+			err = hash_add(&index, hash, of[i]);
+		}
+		t.all[of[i]].n_samples++;
+		t.all[of[i]].weight = stacks_sum(t.all[of[i]].weight, stacks_value(s, i, type));
+	}
+	next = t.samples;
+	for (size_t i = 0; !err && i < t.n; i++) {
+		t.all[i].samples = next;
+		next += t.all[i].n_samples;
+		t.all[i].n_samples = 0;
+	}
+	for (size_t i = 0; !err && i < s->n_samples; i++)
+		if (of[i] != HASH_NONE)
+			t.all[of[i]].samples[t.all[of[i]].n_samples++] = i;
+	if (!err && t.n)
+		qsort(t.all, t.n, sizeof(*t.all), heaviest_first);
+	hash_fini(&index);
+	free(of);
+	if (err)
+		format_threads_fini(&t);
+	else
+		*out = t;
+	return err;
+}
+
+void format_threads_fini(struct format_threads *t)
+{
+	free(t->all);
+	free(t->samples);
+	strings_fini(&t->texts);
+	*t = (struct format_threads){ 0 };
+}

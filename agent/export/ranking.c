@@ -1,0 +1,247 @@
+#include "agent/export/ranking.h"
+
+#include "agent/array.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct wanted {
+	const struct ranking *r;
+	const char *name, *where;
+};
+
+static bool same_row(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+	const struct ranking_row *row = &want->r->rows[id];
+
+	return row->name == want->name && row->where == want->where;
+}
+
+/* HASH_NONE only when out of memory. */
+static uint32_t row_id(struct ranking *r, const char *name, const char *where)
+{
+	struct wanted want = { r, strings_keep(&r->texts, name, strlen(name)),
+			       strings_keep(&r->texts, where, strlen(where)) };
+	uint64_t hash = hash_u64((uint64_t)(uintptr_t)want.name, (uint64_t)(uintptr_t)want.where);
+	void *rows = r->rows;
+	uint32_t id;
+
+	if (!want.name || !want.where)
+		return HASH_NONE;
+	id = hash_find(&r->by_name, hash, same_row, &want);
+	if (id != HASH_NONE)
+		return id;
+	if (r->n_rows >= HASH_NONE ||
+	    array_make_room(&rows, r->n_rows, &r->room_rows, sizeof(*r->rows)))
+		return HASH_NONE;
+	r->rows = rows;
+	if (hash_add(&r->by_name, hash, (uint32_t)r->n_rows))
+		return HASH_NONE;
+	r->rows[r->n_rows] = (struct ranking_row){ .name = want.name, .where = want.where };
+	return (uint32_t)r->n_rows++;
+}
+
+static void count(struct ranking *r, uint32_t id, int64_t value, bool base, bool innermost)
+{
+	struct ranking_row *row = &r->rows[id];
+	int64_t *self = base ? &row->base_self : &row->self;
+	int64_t *total = base ? &row->base_total : &row->total;
+
+	if (innermost)
+		*self = stacks_sum(*self, value);
+	if (row->last != r->n_counted)
+		*total = stacks_sum(*total, value);
+	row->last = r->n_counted;
+}
+
+/* ---- by what frames have -------------------------------------------------------- */
+
+/* Rows by line of the profile, so that each text is looked for once. */
+struct frames_of {
+	uint32_t *row_of; /* by line */
+	size_t n;
+};
+
+static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struct stacks_line *line,
+			  const struct stacks_module *module)
+{
+	const struct stacks_function *f = &s->functions[line->function];
+
+	if (r->by == RANKING_MODULE)
+		return row_id(r, *module->name ? module->name : "[unknown]", "");
+	if (r->by == RANKING_SOURCE)
+		return row_id(r, *f->file ? f->file : "[unknown]", "");
+	return row_id(r, f->name, module->name);
+}
+
+static int add_frames(struct ranking *r, const struct stacks *s, size_t type)
+{
+	uint32_t *row_of = malloc((s->n_lines + 1) * sizeof(*row_of));
+	int err = row_of ? 0 : -ENOMEM;
+
+	if (row_of)
+		memset(row_of, 0xff, (s->n_lines + 1) * sizeof(*row_of)); /* HASH_NONE */
+	for (size_t i = 0; !err && i < s->n_samples; i++) {
+		const struct stacks_sample *sample = &s->samples[i];
+		int64_t value = stacks_value(s, i, type);
+		bool innermost = true;
+
+		r->n_counted++;
+		for (uint32_t j = 0; !err && j < sample->n_locations; j++) {
+			const struct stacks_location *l =
+				&s->locations[s->location_ids[sample->first_location + j]];
+
+			for (uint32_t k = 0; !err && k < l->n_lines; k++) {
+				uint32_t *row = &row_of[l->first_line + k];
+
+				if (*row == HASH_NONE)
+					*row = frame_row(r, s, &s->lines[l->first_line + k],
+							 &s->modules[l->module]);
+				if (*row == HASH_NONE)
+					err = -ENOMEM;
+				else
+					count(r, *row, value, sample->base, innermost);
+				innermost = false;
+			}
+		}
+	}
+	free(row_of);
+	return err;
+}
+
+/* ---- by what samples have ------------------------------------------------------- */
+
+static uint32_t sample_row(struct ranking *r, const struct stacks *s,
+			   const struct stacks_sample *sample)
+{
+	char numbers[3][STACKS_NUMBER], where[2 * STACKS_NUMBER + 2];
+	const char *pid = stacks_label_text(stacks_label(s, sample, "pid"), numbers[0]);
+	const char *tid = stacks_label_text(stacks_label(s, sample, "tid"), numbers[1]);
+	const char *key = r->by == RANKING_THREAD      ? "thread"
+			  : r->by == RANKING_CONTAINER ? "container_id"
+			  : r->by == RANKING_STOP      ? "stop"
+						       : "comm";
+	const char *name = stacks_label_text(stacks_label(s, sample, key), numbers[2]);
+
+	if (!*name)
+		name = r->by == RANKING_STOP ? "root" : "-";
+	where[0] = '\0';
+	if (r->by == RANKING_PID)
+		(void)snprintf(where, sizeof(where), "%.*s", STACKS_NUMBER, pid);
+	if (r->by == RANKING_THREAD)
+		(void)snprintf(where, sizeof(where), "%.*s/%.*s", STACKS_NUMBER, pid, STACKS_NUMBER,
+			       tid);
+	return row_id(r, name, where);
+}
+
+static int add_samples(struct ranking *r, const struct stacks *s, size_t type)
+{
+	for (size_t i = 0; i < s->n_samples; i++) {
+		uint32_t row = sample_row(r, s, &s->samples[i]);
+
+		if (row == HASH_NONE)
+			return -ENOMEM;
+		r->n_counted++;
+		count(r, row, stacks_value(s, i, type), s->samples[i].base, true);
+	}
+	return 0;
+}
+
+int ranking_add(struct ranking *r, const struct stacks *s, size_t type)
+{
+	for (size_t i = 0; i < s->n_samples; i++) {
+		int64_t *total = s->samples[i].base ? &r->base_total : &r->total;
+
+		*total = stacks_sum(*total, stacks_value(s, i, type));
+	}
+	return r->by <= RANKING_SOURCE ? add_frames(r, s, type) : add_samples(r, s, type);
+}
+
+void ranking_fini(struct ranking *r)
+{
+	free(r->rows);
+	strings_fini(&r->texts);
+	hash_fini(&r->by_name);
+	*r = (struct ranking){ .by = r->by };
+}
+
+/* ---- sorting ---------------------------------------------------------------------- */
+
+double ranking_percent(int64_t part, int64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static int compare(int64_t a, int64_t b)
+{
+	return (a < b) - (a > b);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct ranking_row *x = a, *y = b;
+	int order = strcmp(x->name, y->name);
+
+	return order ? order : strcmp(x->where, y->where);
+}
+
+static int by_self(const void *a, const void *b)
+{
+	const struct ranking_row *x = a, *y = b;
+	int order = compare(x->self, y->self);
+
+	order = order ? order : compare(x->total, y->total);
+	return order ? order : by_name(x, y);
+}
+
+static int by_total(const void *a, const void *b)
+{
+	const struct ranking_row *x = a, *y = b;
+	int order = compare(x->total, y->total);
+
+	order = order ? order : compare(x->self, y->self);
+	return order ? order : by_name(x, y);
+}
+
+struct by_change {
+	const struct ranking *r;
+	bool total;
+};
+
+static double change(const struct by_change *by, const struct ranking_row *row)
+{
+	double d = by->total ? ranking_percent(row->total, by->r->total) -
+				       ranking_percent(row->base_total, by->r->base_total)
+			     : ranking_percent(row->self, by->r->total) -
+				       ranking_percent(row->base_self, by->r->base_total);
+
+	return d < 0 ? -d : d;
+}
+
+static int by_change(const void *a, const void *b, void *ctx)
+{
+	double x = change(ctx, a), y = change(ctx, b);
+
+	return x != y ? (x < y ? 1 : -1) : by_name(a, b);
+}
+
+void ranking_sort(struct ranking *r, enum ranking_order order)
+{
+	struct by_change by = { .r = r, .total = order == RANKING_BY_TOTAL_CHANGE };
+
+	if (!r->n_rows)
+		return;
+	if (order == RANKING_BY_CHANGE || order == RANKING_BY_TOTAL_CHANGE)
+		qsort_r(r->rows, r->n_rows, sizeof(*r->rows), by_change, &by);
+	else
+		qsort(r->rows, r->n_rows, sizeof(*r->rows),
+		      order == RANKING_BY_SELF	  ? by_self
+		      : order == RANKING_BY_TOTAL ? by_total
+						  : by_name);
+	/* Rows have moved. */
+	hash_clear(&r->by_name);
+}

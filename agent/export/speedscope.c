@@ -1,0 +1,192 @@
+/* agent/export/speedscope.c: a profile as speedscope's own file format. */
+#include "agent/export/formats.h"
+
+#include "agent/export/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More than anyone picks from a list; the first profile has all of them. */
+enum { THREADS_MAX = 500 };
+
+struct speedscope {
+	const struct stacks *s;
+	size_t type;
+	FILE *out;
+	/* A function in a module is one of speedscope's frames, so that its table adds up. */
+	struct hash_index by_frame;
+	struct {
+		uint32_t function, module;
+	} * frames;
+	size_t n_frames, room_frames;
+	struct stacks_frames unfolded;
+};
+
+struct wanted {
+	const struct speedscope *sc;
+	uint32_t function, module;
+};
+
+static bool same_frame(const void *ctx, uint32_t id)
+{
+	const struct wanted *want = ctx;
+
+	return want->sc->frames[id].function == want->function &&
+	       want->sc->frames[id].module == want->module;
+}
+
+/* Its number in the table of frames; HASH_NONE: out of memory. */
+static uint32_t frame_id(struct speedscope *sc, const struct stacks_frame *frame)
+{
+	struct wanted want = { .sc = sc, .function = frame->function, .module = frame->module };
+	uint64_t hash = hash_u64(frame->function, frame->module);
+	uint32_t id = hash_find(&sc->by_frame, hash, same_frame, &want);
+
+	if (id != HASH_NONE)
+		return id;
+	if (sc->n_frames == sc->room_frames) {
+		size_t room = sc->room_frames ? sc->room_frames * 2 : 256;
+		void *bigger = reallocarray(sc->frames, room, sizeof(*sc->frames));
+
+		if (!bigger)
+			return HASH_NONE;
+		sc->frames = bigger;
+		sc->room_frames = room;
+	}
+	if (hash_add(&sc->by_frame, hash, (uint32_t)sc->n_frames))
+		return HASH_NONE;
+	sc->frames[sc->n_frames].function = frame->function;
+	sc->frames[sc->n_frames].module = frame->module;
+	return (uint32_t)sc->n_frames++;
+}
+
+/* The table stands before what refers to it, so all stacks are looked at once for it. */
+static int find_frames(struct speedscope *sc)
+{
+	for (size_t i = 0; i < sc->s->n_samples; i++) {
+		if (!stacks_value(sc->s, i, sc->type))
+			continue;
+		if (stacks_unfold(sc->s, &sc->s->samples[i], &sc->unfolded))
+			return -ENOMEM;
+		for (size_t j = 0; j < sc->unfolded.n; j++)
+			if (frame_id(sc, &sc->unfolded.frames[j]) == HASH_NONE)
+				return -ENOMEM;
+	}
+	return 0;
+}
+
+static void put_frames(const struct speedscope *sc)
+{
+	for (size_t i = 0; i < sc->n_frames; i++) {
+		const struct stacks_function *f = &sc->s->functions[sc->frames[i].function];
+		const struct stacks_module *m = &sc->s->modules[sc->frames[i].module];
+
+		(void)fprintf(sc->out, "%s\n{\"name\":", i ? "," : "");
+		json_text(sc->out, f->name);
+		if (*f->file || *m->path) {
+			(void)fputs(",\"file\":", sc->out);
+			json_text(sc->out, *f->file ? f->file : m->path);
+		}
+		if (*f->file && f->start_line > 0)
+			(void)fprintf(sc->out, ",\"line\":%" PRId64, f->start_line);
+		(void)fputc('}', sc->out);
+	}
+}
+
+/* speedscope knows these units; everything else is a number. */
+static const char *unit_of(const char *unit)
+{
+	static const char *const known[] = { "nanoseconds", "microseconds", "milliseconds",
+					     "seconds", "bytes" };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(unit, known[i]))
+			return known[i];
+	return "none";
+}
+
+/* A profile of n samples, at[i] or simply i. */
+static int put_profile(struct speedscope *sc, const char *name, const size_t *at, size_t n)
+{
+	const struct stacks *s = sc->s;
+	int64_t total = 0;
+	const char *comma = "";
+
+	(void)fputs("{\"type\":\"sampled\",\"name\":", sc->out);
+	json_text(sc->out, name);
+	(void)fprintf(sc->out, ",\"unit\":\"%s\",\"samples\":[", unit_of(s->types[sc->type].unit));
+	for (size_t i = 0; i < n; i++) {
+		size_t sample = at ? at[i] : i;
+
+		if (!stacks_value(s, sample, sc->type))
+			continue;
+		if (stacks_unfold(s, &s->samples[sample], &sc->unfolded))
+			return -ENOMEM;
+		(void)fprintf(sc->out, "%s\n[", comma);
+		for (size_t j = sc->unfolded.n; j-- > 0;)
+			(void)fprintf(sc->out, "%" PRIu32 "%s",
+				      frame_id(sc, &sc->unfolded.frames[j]), j ? "," : "");
+		(void)fputc(']', sc->out);
+		comma = ",";
+	}
+	(void)fputs("],\n\"weights\":[", sc->out);
+	comma = "";
+	for (size_t i = 0; i < n; i++) {
+		int64_t value = stacks_value(s, at ? at[i] : i, sc->type);
+
+		if (!value)
+			continue;
+		(void)fprintf(sc->out, "%s%" PRId64, comma, value);
+		total = stacks_sum(total, value);
+		comma = ",";
+	}
+	(void)fprintf(sc->out, "],\"startValue\":0,\"endValue\":%" PRId64 "}", total);
+	return 0;
+}
+
+static int put_profiles(struct speedscope *sc)
+{
+	struct format_threads threads;
+	int err = format_threads(sc->s, sc->type, &threads);
+
+	if (err)
+		return err;
+	if (threads.n != 1)
+		err = put_profile(sc, "all threads", NULL, sc->s->n_samples);
+	for (size_t i = 0; !err && i < threads.n && i < THREADS_MAX; i++) {
+		const struct format_thread *t = &threads.all[i];
+		char name[256];
+
+		(void)snprintf(name, sizeof(name), "%.100s %.20s%s%.20s", t->name, t->pid,
+			       *t->tid ? "/" : "", t->tid);
+		if (i || threads.n != 1)
+			(void)fputs(",\n", sc->out);
+		err = put_profile(sc, name, t->samples, t->n_samples);
+	}
+	format_threads_fini(&threads);
+	return err;
+}
+
+int format_speedscope(const struct stacks *s, size_t type, FILE *out)
+{
+	struct speedscope sc = { .s = s, .type = type, .out = out };
+	int err = find_frames(&sc);
+
+	if (!err) {
+		(void)fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n"
+			    "\"exporter\":\"offwind " OFFWIND_VERSION "\",\n\"name\":",
+			    out);
+		json_text(out, s->types[type].type);
+		(void)fputs(",\n\"activeProfileIndex\":0,\n\"shared\":{\"frames\":[", out);
+		put_frames(&sc);
+		(void)fputs("]},\n\"profiles\":[\n", out);
+		err = put_profiles(&sc);
+		(void)fputs("]}\n", out);
+	}
+	hash_fini(&sc.by_frame);
+	free(sc.frames);
+	free(sc.unfolded.frames);
+	return err;
+}
