@@ -20,6 +20,7 @@ enum event_type {
 	EVENT_COMM,    /* a thread's name changed */
 	EVENT_SAMPLE,
 	EVENT_CGROUP, /* the path of a cgroup, before its samples */
+	EVENT_FREED,  /* memory is given back whose allocation was a sample */
 	EVENT_LOST,   /* samples or side-band records that never arrived */
 };
 
@@ -58,6 +59,29 @@ struct event_cgroup {
 	const char *path; /* from the root of the cgroup2 hierarchy, which is "/" */
 };
 
+/*
+ * Of a sample that is an allocation.  One in so many was captured, more likely a
+ * large one: it stands for objects / EVENT_OBJECT allocations of its size.
+ */
+#define EVENT_OBJECT 65536u
+struct event_alloc {
+	uint64_t id; /* of the recording; 0: the sample is none */
+	uint64_t size;
+	uint64_t objects;
+	bool tracked; /* EVENT_FREED will tell when it is given back */
+};
+
+/* What bytes of it stand for. */
+static inline uint64_t event_alloc_bytes(const struct event_alloc *alloc, uint64_t bytes)
+{
+	return (uint64_t)((unsigned __int128)bytes * alloc->objects / EVENT_OBJECT);
+}
+
+struct event_freed {
+	uint64_t id;
+	uint64_t bytes; /* of its size; less than all of it: the rest stays */
+};
+
 struct event_sample {
 	uint16_t event; /* index in source_info.events */
 	uint32_t cpu;
@@ -79,6 +103,7 @@ struct event_sample {
 	const uint64_t *user_ips;
 	uint64_t cgroup_id; /* 0: not told */
 	uint32_t ns_pid;    /* the process as its own pid namespace numbers it; 0: not told */
+	struct event_alloc alloc;
 	uint64_t process_start_ns; /* since the machine started; with pid it names a process for
 				       good; 0: not told */
 };
@@ -108,6 +133,7 @@ struct event {
 		struct event_fork fork;
 		struct event_comm comm;
 		struct event_cgroup cgroup;
+		struct event_freed freed;
 		struct event_sample sample;
 		struct event_lost lost;
 	};

@@ -298,6 +298,42 @@ static bool has_wall(const struct source_info *info)
 	return false;
 }
 
+static bool is_alloc(const struct source_event *e)
+{
+	return !strcmp(e->type, SOURCE_ALLOC);
+}
+
+/* As Go's heap profiles have them: all that was allocated, and what of it is in use. */
+static const char *const heap_types[][2] = { { "alloc_objects", "count" },
+					     { SOURCE_ALLOC, "bytes" },
+					     { "inuse_objects", "count" },
+					     { "inuse_space", "bytes" } };
+
+/* Places of an event's values among those of a sample, and where the first is. */
+static size_t n_values(const struct source_event *e)
+{
+	return is_alloc(e) ? sizeof(heap_types) / sizeof(heap_types[0]) : 2;
+}
+
+static size_t first_value(const struct source_info *info, size_t event)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < event; i++)
+		at += n_values(&info->events[i]);
+	return at;
+}
+
+static void add_heap_types(struct writer *w, const struct source_event *e, bool first)
+{
+	for (size_t i = 0; i < n_values(e); i++)
+		pprof_sample_type(w->pprof, heap_types[i][0], heap_types[i][1]);
+	if (first) {
+		pprof_default_sample_type(w->pprof, "inuse_space");
+		pprof_period(w->pprof, "space", "bytes", clip(e->period));
+	}
+}
+
 static void add_types(struct writer *w)
 {
 	const struct source_info *info = w->info;
@@ -307,6 +343,10 @@ static void add_types(struct writer *w)
 		char type[160], samples[160];
 		size_t n_same = 0;
 
+		if (is_alloc(e)) {
+			add_heap_types(w, e, !i);
+			continue;
+		}
 		for (size_t j = 0; j < i; j++)
 			n_same += !strcmp(info->events[j].type, e->type);
 		(void)clean_text(e->type, "", ' ', type, sizeof(type) / 2);
@@ -378,11 +418,31 @@ static void add_time(struct writer *w)
 	pprof_time(w->pprof, clip(e->wall_ns), clip(e->duration_ns));
 }
 
+static uint64_t whole_objects(uint64_t objects)
+{
+	return objects / EVENT_OBJECT + (objects % EVENT_OBJECT >= EVENT_OBJECT / 2);
+}
+
+static void set_values(const struct source_info *info, const struct profile_entry *e,
+		       int64_t *values)
+{
+	if (!info->n_events || !is_alloc(&info->events[e->event])) {
+		values[0] = clip(e->n_samples);
+		values[1] = clip(e->value);
+		return;
+	}
+	values[0] = clip(whole_objects(e->objects));
+	values[1] = clip(e->value);
+	values[2] = clip(whole_objects(e->live_objects));
+	values[3] = clip(e->live);
+}
+
 static int add_samples(struct writer *w)
 {
 	const struct profile *p = w->profile;
 	size_t n_events = w->info->n_events ? w->info->n_events : 1;
-	int64_t *values = calloc(2 * n_events + 1, sizeof(*values));
+	size_t n_all = w->info->n_events ? first_value(w->info, n_events) : 2;
+	int64_t *values = calloc(n_all + 1, sizeof(*values));
 	bool wall = has_wall(w->info);
 	uint64_t *ids = NULL;
 	size_t room = 0;
@@ -427,16 +487,15 @@ static int add_samples(struct writer *w)
 			labels[n_labels++] = pprof_label_text(
 				w->pprof, "confidence",
 				uw_confidence_name((enum uw_confidence)e->confidence));
-		values[2 * e->event] = clip(e->n_samples);
-		values[2 * e->event + 1] = clip(e->value);
+		memset(values, 0, (n_all + 1) * sizeof(*values));
+		set_values(w->info, e, values + first_value(w->info, e->event));
 		if (wall && !strcmp(w->info->events[e->event].unit, "nanoseconds"))
-			values[2 * n_events] = clip(e->value);
+			values[n_all] = clip(e->value);
 		pprof_sample(w->pprof, &(struct pprof_sample){ .locations = ids,
 							       .n_locations = e->n_locations,
 							       .values = values,
 							       .labels = labels,
 							       .n_labels = n_labels });
-		values[2 * e->event] = values[2 * e->event + 1] = values[2 * n_events] = 0;
 	}
 	free(values);
 	free(ids);

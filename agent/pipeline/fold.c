@@ -1,6 +1,7 @@
 #include "agent/pipeline/fold.h"
 
 #include "agent/hash.h"
+#include "agent/pipeline/heap.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@ struct fold {
 	size_t room_locations, room_entries, room_ids;
 	struct hash_index by_location;
 	struct hash_index by_stack;
+	struct heap heap; /* whose entries are of the profile that is being filled */
 };
 
 int fold_new(struct fold **out)
@@ -37,6 +39,7 @@ void fold_free(struct fold *fold)
 	profile_free(fold->profile);
 	hash_fini(&fold->by_location);
 	hash_fini(&fold->by_stack);
+	heap_fini(&fold->heap);
 	free(fold);
 }
 
@@ -134,14 +137,14 @@ static uint64_t hash_line(const struct fold_sample *s, const uint32_t *ids)
 	return hash_bytes(hash, ids, s->n_locations * sizeof(*ids));
 }
 
-int fold_add(struct fold *fold, const struct fold_sample *s)
+/* The entry of such samples, a new one where there is none yet. */
+static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *out)
 {
 	struct profile *p = fold->profile;
 	/* The stack's ids are put behind those of all others, and stay there if it is a new one. */
 	size_t first = p->n_location_ids;
 	void *ids = p->location_ids, *entries = p->entries;
 	struct line want = { .profile = p, .sample = s };
-	struct profile_entry *entry;
 	uint64_t hash;
 	uint32_t id;
 	int err;
@@ -183,9 +186,46 @@ int fold_add(struct fold *fold, const struct fold_sample *s)
 		};
 		p->n_location_ids += s->n_locations;
 	}
+	*out = id;
+	return 0;
+}
+
+static void live(struct profile_entry *entry, const struct event_alloc *alloc)
+{
+	entry->live_objects += alloc->objects;
+	entry->live += event_alloc_bytes(alloc, alloc->size);
+}
+
+static int add_alloc(struct fold *fold, const struct fold_sample *s, uint32_t id)
+{
+	const struct heap_piece piece = { s->alloc, s->pid, id };
+	struct profile_entry *entry = &fold->profile->entries[id];
+	int err = s->alloc.tracked ? heap_add(&fold->heap, &piece) : -ENOSPC;
+
+	if (err && err != -ENOSPC)
+		return err;
+	entry->objects += s->alloc.objects;
+	entry->value += event_alloc_bytes(&s->alloc, s->alloc.size);
+	if (!err)
+		live(entry, &s->alloc);
+	return 0;
+}
+
+int fold_add(struct fold *fold, const struct fold_sample *s)
+{
+	struct profile *p = fold->profile;
+	struct profile_entry *entry;
+	uint32_t id;
+	int err = entry_of(fold, s, &id);
+
+	if (!err && s->alloc.id)
+		err = add_alloc(fold, s, id);
+	if (err)
+		return err;
 	entry = &p->entries[id];
 	entry->n_samples++;
-	entry->value += s->value;
+	if (!s->alloc.id)
+		entry->value += s->value;
 	if (!p->start_ns || s->time_ns < p->start_ns)
 		p->start_ns = s->time_ns;
 	if (s->time_ns > p->end_ns)
@@ -193,9 +233,99 @@ int fold_add(struct fold *fold, const struct fold_sample *s)
 	return 0;
 }
 
+static void give_back(struct fold *fold, const struct event_freed *freed)
+{
+	struct profile_entry *entry;
+	struct heap_piece piece;
+	uint64_t bytes;
+	bool whole;
+
+	if (!heap_freed(&fold->heap, freed, &piece, &whole))
+		return;
+	entry = &fold->profile->entries[piece.entry];
+	bytes = event_alloc_bytes(&piece.alloc, piece.alloc.size);
+	/* Parts may have been rounded otherwise than the whole. */
+	entry->live -= bytes < entry->live ? bytes : entry->live;
+	if (whole)
+		entry->live_objects -= piece.alloc.objects;
+}
+
+void fold_event(struct fold *fold, const struct event *event)
+{
+	switch (event->type) {
+	case EVENT_FREED:
+		give_back(fold, &event->freed);
+		break;
+	case EVENT_EXIT:
+		if (event->pid == event->tid)
+			heap_ends(&fold->heap, event->pid);
+		break;
+	case EVENT_FORK:
+		if (event->pid != event->fork.parent_pid)
+			heap_renewed(&fold->heap, event->pid);
+		break;
+	case EVENT_EXEC:
+		heap_renewed(&fold->heap, event->pid);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Memory that was allocated in earlier profiles is live in this one, too. */
+static int carry_over(struct fold *fold, const struct profile *from,
+		      const struct location *locations)
+{
+	uint32_t *to = from->n_entries ? malloc(from->n_entries * sizeof(*to)) : NULL;
+	struct location *stack = NULL;
+	size_t room = 0;
+	int err = !from->n_entries || to ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < from->n_entries; i++)
+		to[i] = UINT32_MAX;
+	for (size_t i = 0; !err && i < fold->heap.n; i++) {
+		struct heap_piece *piece = &fold->heap.pieces[i];
+		const struct profile_entry *e = &from->entries[piece->entry];
+		struct fold_sample s = { .event = e->event,
+					 .stop = e->stop,
+					 .confidence = e->confidence,
+					 .has_user = e->has_user,
+					 .stack_cut = e->stack_cut,
+					 .pid = e->pid,
+					 .tid = e->tid,
+					 .comm = e->comm,
+					 .process_comm = e->process_comm,
+					 .cgroup = e->cgroup,
+					 .cgroup_id = e->cgroup_id,
+					 .n_locations = e->n_locations,
+					 .n_kernel = e->n_kernel };
+		void *array = stack;
+
+		if (to[piece->entry] == UINT32_MAX) {
+			err = reserve(&array, e->n_locations, &room, sizeof(*stack));
+			stack = array;
+			for (uint32_t j = 0; !err && j < e->n_locations; j++)
+				stack[j] = locations[from->location_ids[e->first_location + j]];
+			s.locations = stack;
+			if (!err)
+				err = entry_of(fold, &s, &to[piece->entry]);
+		}
+		if (err)
+			break;
+		piece->entry = to[piece->entry];
+		live(&fold->profile->entries[piece->entry], &piece->alloc);
+	}
+	if (err) /* their entries are not this profile's */
+		heap_fini(&fold->heap);
+	free(stack);
+	free(to);
+	return err;
+}
+
 int fold_take(struct fold *fold, struct profile **out)
 {
 	struct profile *fresh = calloc(1, sizeof(*fresh));
+	const struct location *locations = fold->locations;
 
 	if (!fresh)
 		return -ENOMEM;
@@ -206,5 +336,9 @@ int fold_take(struct fold *fold, struct profile **out)
 	fold->room_locations = fold->room_entries = fold->room_ids = 0;
 	hash_clear(&fold->by_location);
 	hash_clear(&fold->by_stack);
+	heap_forget_ended(&fold->heap);
+	/* Without memory for it the next profile lacks what was live before, and nothing else. */
+	if (fold->heap.n)
+		(void)carry_over(fold, *out, locations);
 	return 0;
 }

@@ -20,13 +20,18 @@ struct fold_sample {
 	const char *comm, *process_comm;
 	const char *cgroup; /* its path; NULL: not known */
 	uint64_t cgroup_id, time_ns, value;
+	struct event_alloc alloc;	  /* id 0: it is none */
 	const struct location *locations; /* innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;
 };
 
 int fold_add(struct fold *fold, const struct fold_sample *sample); /* -ENOMEM: not counted */
 
-/* What was folded so far as a profile of its own, which may go to another thread; starts anew. */
+/* Exits, execs, forks and memory that is given back: what becomes of sampled allocations. */
+void fold_event(struct fold *fold, const struct event *event);
+
+/* What was folded so far as a profile of its own, which may go to another thread; starts anew,
+   with the memory that is not given back. */
 int fold_take(struct fold *fold, struct profile **out);
 void profile_free(struct profile *profile); /* NULL is fine */
 

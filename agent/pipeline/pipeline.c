@@ -291,6 +291,7 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 		.cgroup = s->cgroup_id ? cgroups_path(&p->cgroups, s->cgroup_id) : NULL,
 		.time_ns = w->event->time_ns,
 		.value = s->period,
+		.alloc = s->alloc,
 		.locations = p->locations,
 		.n_locations = (uint32_t)w->n_frames,
 		.n_kernel = (uint32_t)w->n_kernel,
@@ -355,10 +356,14 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 		return 0;
 	case EVENT_CGROUP:
 		return cgroups_event(&p->cgroups, &event->cgroup);
-	case EVENT_MAPPING:
+	case EVENT_FREED:
 	case EVENT_EXEC:
 	case EVENT_FORK:
 	case EVENT_EXIT:
+		if (p->fold)
+			fold_event(p->fold, event);
+		break;
+	case EVENT_MAPPING:
 	case EVENT_COMM:
 		break;
 	}

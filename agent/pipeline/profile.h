@@ -67,7 +67,10 @@ struct profile_entry {
 	uint32_t first_location; /* in profile.location_ids; innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;
 	uint64_t n_samples;
-	uint64_t value;	    /* sum of periods */
+	uint64_t value; /* sum of periods */
+	/* Of allocations, in 1 / EVENT_OBJECT: how many there were and how many are not given back. */
+	uint64_t objects, live_objects;
+	uint64_t live;	    /* their bytes; of all allocations: value */
 	uint8_t confidence; /* enum uw_confidence: of the frame that is least sure */
 };
 

@@ -475,6 +475,7 @@ int processes_event(struct processes *p, const struct event *event)
 		return on_comm(p, event);
 	case EVENT_SAMPLE:
 	case EVENT_CGROUP:
+	case EVENT_FREED:
 	case EVENT_LOST:
 		break;
 	}

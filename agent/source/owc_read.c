@@ -586,6 +586,8 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 		return "a sample with an impossible kernel stack";
 	if (!s->period)
 		return "a sample that stands for nothing";
+	if (s->alloc && (!s->alloc->id || !s->alloc->objects))
+		return "an allocation that stands for nothing";
 	e->type = EVENT_SAMPLE;
 	*to = (struct event_sample){ .event = (uint16_t)s->event,
 				     .cpu = s->cpu,
@@ -599,6 +601,11 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 				     .cgroup_id = s->cgroup_id,
 				     .ns_pid = s->ns_pid,
 				     .process_start_ns = s->process_start_ns };
+	if (s->alloc)
+		to->alloc = (struct event_alloc){ .id = s->alloc->id,
+						  .size = s->alloc->size,
+						  .objects = s->alloc->objects,
+						  .tracked = s->alloc->tracked };
 	to->regs.known = s->regs_known;
 	for (size_t i = 0, n = 0; i < UW_REGS_MAX; i++)
 		if (s->regs_known >> i & 1)
@@ -674,12 +681,16 @@ static const char *take_record(struct owc *o, const Offwind__Capture__Record *r,
 		e->cgroup.path = event_text(o, &r->cgroup->path);
 		why = e->cgroup.path ? NULL : "a cgroup whose path is none";
 		break;
+	case OFFWIND__CAPTURE__RECORD__KIND_FREED:
+		e->type = EVENT_FREED;
+		e->freed = (struct event_freed){ r->freed->id, r->freed->bytes };
+		break;
 	default:
 		*is_event = false;
 		break;
 	}
 	if (*is_event) {
-		o->seen.n_events += e->type != EVENT_CGROUP;
+		o->seen.n_events += e->type != EVENT_CGROUP && e->type != EVENT_FREED;
 		return why;
 	}
 	switch (r->kind_case) {

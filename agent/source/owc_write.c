@@ -367,6 +367,7 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 		      Offwind__Capture__Record *record)
 {
 	Offwind__Capture__Sample sample = OFFWIND__CAPTURE__SAMPLE__INIT;
+	Offwind__Capture__Alloc alloc = OFFWIND__CAPTURE__ALLOC__INIT;
 	uint64_t regs[UW_REGS_MAX];
 
 	if (s->n_regions > OWC_REGIONS_MAX || s->n_kernel_ips > OWC_KERNEL_IPS_MAX)
@@ -399,6 +400,13 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	sample.cgroup_id = s->cgroup_id;
 	sample.ns_pid = s->ns_pid;
 	sample.process_start_ns = s->process_start_ns;
+	if (s->alloc.id) {
+		alloc.id = s->alloc.id;
+		alloc.size = s->alloc.size;
+		alloc.objects = s->alloc.objects;
+		alloc.tracked = s->alloc.tracked;
+		sample.alloc = &alloc;
+	}
 	for (size_t i = 0; i < s->n_kernel_ips; i++)
 		remember_lookup(w, s->kernel_ips[i] - (i != 0));
 	record->kind_case = OFFWIND__CAPTURE__RECORD__KIND_SAMPLE;
@@ -438,6 +446,7 @@ static int add_event(struct owc_writer *w, const struct event *e)
 	Offwind__Capture__Fork fork = OFFWIND__CAPTURE__FORK__INIT;
 	Offwind__Capture__Comm comm = OFFWIND__CAPTURE__COMM__INIT;
 	Offwind__Capture__Cgroup cgroup = OFFWIND__CAPTURE__CGROUP__INIT;
+	Offwind__Capture__Freed freed = OFFWIND__CAPTURE__FREED__INIT;
 	Offwind__Capture__Lost lost = OFFWIND__CAPTURE__LOST__INIT;
 
 	record.time_ns = e->time_ns;
@@ -473,6 +482,12 @@ static int add_event(struct owc_writer *w, const struct event *e)
 		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_CGROUP;
 		record.cgroup = &cgroup;
 		break;
+	case EVENT_FREED:
+		freed.id = e->freed.id;
+		freed.bytes = e->freed.bytes;
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_FREED;
+		record.freed = &freed;
+		break;
 	case EVENT_LOST:
 		lost.reason = (uint32_t)e->lost.reason;
 		lost.n_samples = e->lost.n_samples;
@@ -486,7 +501,7 @@ static int add_event(struct owc_writer *w, const struct event *e)
 
 static void count_event(struct owc_writer *w, const struct event *e)
 {
-	if (e->type == EVENT_CGROUP)
+	if (e->type == EVENT_CGROUP || e->type == EVENT_FREED)
 		return; /* elder readers skip it */
 	if (!w->frame.n_events++ || e->time_ns < w->frame.first_time_ns)
 		w->frame.first_time_ns = e->time_ns;

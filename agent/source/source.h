@@ -103,6 +103,8 @@ enum source_format source_detect(const void *head, size_t size);
 
 /* source_event.type of waiting threads: their period is how long, beside the CPU's time. */
 #define SOURCE_OFF_CPU "off_cpu"
+/* … of allocated memory: see event_alloc; their period is the bytes that one stands for. */
+#define SOURCE_ALLOC "alloc_space"
 
 /*
  * What to sample and whom.  Of one kind of whom any one will do, but each kind
@@ -118,7 +120,10 @@ struct source_live_options {
 	size_t n_probes;
 	bool off_cpu;		 /* waiting threads too … */
 	uint64_t off_cpu_min_ns; /* … if for so long */
-	int32_t *pids;		 /* these processes and their children */
+	/* Allocated memory too, one of so many bytes, at most CAPTURE_INTERVAL_MAX; 0: not. */
+	uint64_t alloc_interval;
+	const char *program; /* a file that will run: its allocator; NULL: none */
+	int32_t *pids;	     /* these processes and their children */
 	size_t n_pids;
 	int32_t *tids; /* these threads */
 	size_t n_tids;
