@@ -57,7 +57,7 @@ endif
 CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE -DOFFWIND_VERSION='"$(VERSION)"'
 CFLAGS ?= -O2 -g
 OUR_CFLAGS := -std=c17 $(WARN) -fno-omit-frame-pointer
-LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -liberty -lpthread
+LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
 
 # ---- set-up ---------------------------------------------------------------
 

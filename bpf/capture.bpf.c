@@ -25,6 +25,8 @@ const volatile __u32 n_scratch = 1;		     /* CPUs that have a scratch */
 const volatile __u32 off_cpu_event = 0;
 const volatile __u64 off_cpu_min_ns = 0; /* shorter waits are not told */
 const volatile __u32 xstate_size = 0;	 /* of the FPU state in a signal frame; 0: not known */
+const volatile __u32 alloc_event = 0;
+const volatile __u64 alloc_interval = 1; /* bytes; 1: every allocation */
 
 /* The usual limit of a stack, of the first thread as of others. */
 #define STACK_LIKELY (8u << 20)
@@ -518,6 +520,9 @@ struct tick { /* what brought a program to run */
 	__u32 flags;
 	__u32 skip; /* innermost kernel frames that are not the thread's own doing */
 	__u64 period;
+	/* The thread is to be seen as it was when it called a function that has just returned. */
+	__u64 called_ip, called_sp, return_ip; /* 0: as it is */
+	struct capture_alloc *alloc;	       /* or NULL */
 };
 
 /* Puts the current thread's state into the ring; the time it bears, or 0. */
@@ -585,8 +590,15 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		if ((regs.cs & 0xffff) == 0x23) /* __USER32_CS */
 			head->flags |= CAPTURE_COMPAT;
 		regs_to_dwarf(head, &regs);
+		if (tick->called_ip) {
+			head->regs[16] = tick->called_ip;
+			head->regs[7] = tick->called_sp;
+		}
 		head->fsbase = BPF_CORE_READ(task, thread.fsbase);
 		copy_stack(head, bytes, place, task, count);
+		/* The kernel put another return address there, to see the function return. */
+		if (tick->called_ip && head->stack_len > CAPTURE_RED_ZONE + 8)
+			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
 			copy_interrupted(head, bytes, task);
 	}
@@ -601,6 +613,14 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			head->kernel_len = n;
 			size += n;
 		}
+	}
+	if (tick->alloc) {
+		barrier_var(size);
+		if (size > stack_max + CAPTURE_INTERRUPTED_MAX + 16)
+			size = stack_max + CAPTURE_INTERRUPTED_MAX + 16;
+		head->flags |= CAPTURE_ALLOC;
+		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
+		size += sizeof(*tick->alloc);
 	}
 	size += CAPTURE_HEAD_SIZE;
 	barrier_var(size);
@@ -617,6 +637,17 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	if (head->flags & CAPTURE_HOLES)
 		add(&count->holes, 1);
 	return head->time_ns;
+}
+
+/* Takes the scratch of this CPU's probes, or counts that it could not. */
+static __always_inline __u32 *probe_begins(struct capture_counters *count)
+{
+	__u32 zero = 0, *busy = bpf_map_lookup_elem(&probing, &zero);
+
+	if (busy && !__sync_val_compare_and_swap(busy, 0, 1))
+		return busy;
+	add(&count->unreadable, 1);
+	return NULL;
 }
 
 /* ---- what brings a program to run ----------------------------------------------- */
@@ -680,17 +711,16 @@ int capture_probe(struct pt_regs *ctx)
 	struct tick tick = { .event = bpf_get_attach_cookie(ctx),
 			     .kind = SCRATCH_PROBE,
 			     .user = true };
-	__u32 zero = 0, *busy = bpf_map_lookup_elem(&probing, &zero);
+	__u32 *busy;
 
-	if (!count || !busy)
+	if (!count)
 		return 0;
 	add(&count->fired, 1);
 	if (!due(&tick, count))
 		return 0;
-	if (__sync_val_compare_and_swap(busy, 0, 1)) {
-		add(&count->unreadable, 1);
+	busy = probe_begins(count);
+	if (!busy)
 		return 0;
-	}
 	(void)capture(ctx, &tick, count);
 	*busy = 0;
 	return 0;
@@ -748,6 +778,8 @@ int BPF_PROG(capture_switch, bool preempt, struct task_struct *prev, struct task
 		*since = now;
 	return 0;
 }
+
+#include "bpf/alloc.h"
 
 /* ---- the processes asked for: their children are wanted too ------------------- */
 

@@ -10,8 +10,10 @@
  *   to 8                                    [interrupted_addr, interrupted_addr + interrupted_len)
  *   above, rounded up  kernel_len           return addresses of the kernel stack, u64, innermost first
  *   to 8
+ *   above, rounded up  32                   struct capture_alloc, with CAPTURE_ALLOC
+ *   to 8
  *
- * or it is a struct capture_wake alone.
+ * or it is a struct capture_wake or a struct capture_free alone.
  *
  * All numbers are in the byte order of the machine, which writes and reads
  * them itself; records never leave it in this form.  The agent carries the
@@ -26,6 +28,7 @@
 
 #define CAPTURE_MAGIC	   0x4350574fu /* "OWPC" in memory on little-endian machines */
 #define CAPTURE_WAKE_MAGIC 0x4b57574fu /* "OWWK" */
+#define CAPTURE_FREE_MAGIC 0x5246574fu /* "OWFR" */
 #define CAPTURE_VERSION	   2
 
 #define CAPTURE_PAGE		4096u
@@ -40,9 +43,11 @@
 #define CAPTURE_REGS		17u /* x86_64: DWARF 0–16, psABI figure 3.36 */
 #define CAPTURE_COMM		16u /* TASK_COMM_LEN: NUL-terminated */
 #define CAPTURE_HEAD_SIZE	304u
-#define CAPTURE_EVENTS_MAX	64u   /* kinds of samples in one recording */
-#define CAPTURE_CGROUPS_MAX	16u   /* that one recording can be limited to */
-#define CAPTURE_CPUS_MAX	4096u /* that it can be limited to */
+#define CAPTURE_EVENTS_MAX	64u	     /* kinds of samples in one recording */
+#define CAPTURE_CGROUPS_MAX	16u	     /* that one recording can be limited to */
+#define CAPTURE_CPUS_MAX	4096u	     /* that it can be limited to */
+#define CAPTURE_LIVE_MAX	262144u	     /* captured allocations that are live at once */
+#define CAPTURE_INTERVAL_MAX	(1ull << 36) /* bytes between two captured allocations */
 
 enum capture_flag {
 	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode; else in the kernel */
@@ -60,6 +65,8 @@ enum capture_flag {
 	CAPTURE_TOP_NONE = 1 << 11,  /* nowhere: it is not known */
 	/* The thread began to wait: a struct capture_wake tells for how long. */
 	CAPTURE_WAITS = 1 << 12,
+	/* The thread allocated memory: a struct capture_alloc tells what. */
+	CAPTURE_ALLOC = 1 << 13,
 };
 
 struct capture_head {
@@ -101,6 +108,52 @@ struct capture_wake {
 	__u64 time_ns;
 };
 
+struct capture_alloc {
+	__u64 id; /* of this recording, from 1 */
+	__u64 size;
+	/* Where it is told of when it is freed; 0: nowhere, the table was full. */
+	__u64 space, addr;
+};
+
+/* A record of its own in the ring: memory whose allocation was captured is given back. */
+struct capture_free {
+	__u32 magic; /* CAPTURE_FREE_MAGIC */
+	__u16 version;
+	__u16 size;
+	__u32 cpu;
+	__u32 pid;
+	__u64 id;    /* as in capture_alloc */
+	__u64 bytes; /* less than its size: the rest stays */
+	__u64 time_ns;
+};
+
+/*
+ * Memory that a process has and whose allocation was captured.  space is one
+ * address space, not a process: children that share it give back the same memory,
+ * those that copied it do not.
+ */
+struct capture_live_key {
+	__u64 space, addr;
+};
+
+struct capture_live {
+	__u64 id, size;
+	__u32 pid, reserved;
+};
+
+/* Functions of an allocator, by what their parameters mean: cookies of the probes on them. */
+enum capture_alloc_function {
+	CAPTURE_ALLOC_MALLOC,
+	CAPTURE_ALLOC_CALLOC,
+	CAPTURE_ALLOC_REALLOC,
+	CAPTURE_ALLOC_MEMALIGN,
+	CAPTURE_ALLOC_POSIX_MEMALIGN,
+	CAPTURE_ALLOC_MMAP,
+	CAPTURE_ALLOC_MREMAP,
+	CAPTURE_ALLOC_FREE, /* and what follows: they give back */
+	CAPTURE_ALLOC_MUNMAP,
+};
+
 /*
  * Kept per CPU.  Every run of a program ends in exactly one of filtered_*,
  * captured, ring_full, unreadable: together they are fired.
@@ -112,6 +165,7 @@ struct capture_counters {
 	__u64 filtered_process; /* not among the processes and threads asked for */
 	__u64 filtered_other;	/* not of the name, user, cgroup or CPU asked for */
 	__u64 filtered_period;	/* not the one of so many that is wanted */
+	__u64 filtered_failed;	/* an allocation that was to be captured, but failed */
 	__u64 captured;		/* in the ring */
 	__u64 ring_full;	/* the ring had no room */
 	__u64 unreadable;	/* registers could not be read, or a scratch was not free */
@@ -124,6 +178,9 @@ struct capture_counters {
 	__u64 find_vma;	     /* calls of bpf_find_vma */
 	__u64 pids_overflow; /* children not followed: the table of processes was full */
 	__u64 wakes_lost;    /* struct capture_wake for which the ring had no room */
+	__u64 frees;	     /* struct capture_free in the ring */
+	__u64 frees_lost;    /* … and for which it had no room */
+	__u64 untracked;     /* captured allocations for which the table of live ones had none */
 };
 
 /* What a recording may be limited to; each that is set must be met. */
@@ -159,6 +216,9 @@ _Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CA
 _Static_assert(CAPTURE_PAGES_MAX <= CAPTURE_HOLE_WORDS * 64, "every page has a bit");
 _Static_assert(CAPTURE_KERNEL_MAX == CAPTURE_KERNEL_FRAMES * 8, "whole addresses");
 _Static_assert(sizeof(struct capture_wake) == 32, "no padding");
+_Static_assert(sizeof(struct capture_alloc) == 32, "no padding");
+_Static_assert(sizeof(struct capture_free) == 40, "no padding");
+_Static_assert(sizeof(struct capture_live) == 24, "the same on both sides");
 _Static_assert(sizeof(struct capture_process) == 16, "the same on both sides");
 
 #endif

@@ -90,6 +90,7 @@ void stats_text(struct stats *stats, char *out, size_t size)
 	put(out, size, "process", c.filtered_process, &separator);
 	put(out, size, "other", c.filtered_other, &separator);
 	put(out, size, "period", c.filtered_period, &separator);
+	put(out, size, "failed", c.filtered_failed, &separator);
 	put(out, size, "short_wait", c.short_waits, &separator);
 	(void)snprintf(out + strlen(out), size - strlen(out), "%s + captured %" PRIu64,
 		       filtered ? ")" : "", c.fired - filtered);
@@ -132,7 +133,8 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	const struct field filtered[] = {
 		{ "idle", c.filtered_idle },	   { "self", c.filtered_self },
 		{ "process", c.filtered_process }, { "other", c.filtered_other },
-		{ "period", c.filtered_period },   { "short_wait", c.short_waits },
+		{ "period", c.filtered_period },   { "failed", c.filtered_failed },
+		{ "short_wait", c.short_waits },
 	};
 	const struct field lost[] = { { "ring_full", c.ring_full + c.no_room },
 				      { "unreadable", c.unreadable },
@@ -146,6 +148,9 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 		{ "go", c.top_go },	    { "signal", c.top_signal },	    { "vma", c.top_vma },
 		{ "none", c.top_none },	    { "find_vma", c.find_vma },
 	};
+	const struct field frees[] = { { "told", c.frees },
+				       { "ring_full", c.frees_lost },
+				       { "table_full", c.untracked } };
 
 	if (cpu >= 0)
 		(void)fprintf(out, "\"cpu\": %d, ", cpu);
@@ -161,6 +166,8 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	fields(out, "captured", captured, N(captured));
 	(void)fprintf(out, ", ");
 	fields(out, "stack_ends", tops, N(tops));
+	(void)fprintf(out, ", ");
+	fields(out, "frees", frees, N(frees));
 	return 0;
 }
 
@@ -177,10 +184,11 @@ static int write_all(struct stats *stats, FILE *out)
 	err = write_one(stats, out, -1);
 	(void)fprintf(out,
 		      "},\n \"sideband\": {\"records\": %" PRIu64 ", \"lost\": %" PRIu64
-		      ", \"late\": %" PRIu64 "},\n \"program\": {\"runs\": %" PRIu64
-		      ", \"ns\": %" PRIu64 "},\n \"cpus\": [",
-		      totals.sideband, totals.sideband_lost, totals.late, totals.runs,
-		      totals.run_ns);
+		      ", \"late\": %" PRIu64 "},\n \"allocators\": %" PRIu64
+		      ",\n \"program\": {\"runs\": %" PRIu64 ", \"ns\": %" PRIu64
+		      "},\n \"cpus\": [",
+		      totals.sideband, totals.sideband_lost, totals.late, totals.allocators,
+		      totals.runs, totals.run_ns);
 	for (int cpu = 0; !err && cpu < stats->n_cpus; cpu++) {
 		struct live_counters c;
 

@@ -2,6 +2,7 @@
 #include "agent/source/live.h"
 
 #include "agent/hash.h"
+#include "agent/source/live_alloc.h"
 #include "agent/source/live_bpf.h"
 #include "agent/source/live_cgroup.h"
 #include "agent/source/live_event.h"
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,8 @@
 #define FREQUENCY_MAX 50000u
 #define PID_BITS      (4u << 20) /* PID_MAX_LIMIT */
 #define TICK_NS	      (200 * MS)
+#define ALLOC_TICK_NS (20 * MS) /* with allocations: a new allocator is to be seen soon */
+#define SWEEP_NS      (10000 * MS)
 #define CPUS_NS	      (1000 * MS) /* between two looks for CPUs that came or went */
 #define MS	      ((uint64_t)1000000)
 
@@ -73,6 +77,9 @@ struct live {
 	struct live_queue queue;
 	struct live_waits waits;
 	uint64_t off_cpu_min_ns;
+	uint64_t tick_ns;
+	struct live_allocators *allocators; /* NULL: nobody asks for allocations */
+	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
 	int epoll;
 
 	struct slot *slots; /* circular; room is a power of two */
@@ -260,6 +267,12 @@ static int enqueue(void *ctx, const struct event *event)
 		m->image = live->vdso;
 		m->image_size = live->vdso_size;
 	}
+	if (live->allocators && copy.type == EVENT_MAPPING) {
+		int err = live_allocators_mapping(live->allocators, copy.pid, m);
+
+		if (err)
+			return err;
+	}
 	return live_queue_event(&live->queue, &copy);
 }
 
@@ -333,10 +346,13 @@ static bool same_cgroup(const void *ctx, uint32_t i)
 	return want->live->cgroups[i] == want->id;
 }
 
+static uint32_t stacks_size(const struct capture_head *head)
+{
+	return padded(head->stack_len) + padded(head->interrupted_len) + head->kernel_len;
+}
+
 static bool record_sound(const struct live *live, const struct capture_head *head, uint32_t size)
 {
-	uint32_t stacks;
-
 	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC ||
 	    head->version != CAPTURE_VERSION || head->head_len != sizeof(*head) ||
 	    head->event >= live->events.n)
@@ -345,10 +361,14 @@ static bool record_sound(const struct live *live, const struct capture_head *hea
 	if (head->stack_len > CAPTURE_STACK_LIMIT ||
 	    head->interrupted_len > CAPTURE_INTERRUPTED_MAX)
 		return false;
-	stacks = padded(head->stack_len) + padded(head->interrupted_len);
 	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
 		return false;
-	return size == stacks + head->kernel_len;
+	if (head->flags & CAPTURE_ALLOC) {
+		if (size < sizeof(struct capture_alloc))
+			return false;
+		size -= (uint32_t)sizeof(struct capture_alloc);
+	}
+	return size == stacks_size(head);
 }
 
 /* A cgroup's path, told before its first sample. */
@@ -407,13 +427,31 @@ static int end_wait(struct live *live, struct capture_head *head, uint64_t time_
 	return err;
 }
 
+static int take_freed(struct live *live, const struct capture_free *freed)
+{
+	const struct event event = { .type = EVENT_FREED,
+				     .pid = freed->pid,
+				     .time_ns = freed->time_ns,
+				     .freed = { freed->id, freed->bytes } };
+
+	live->n_frees++;
+	return live_queue_event(&live->queue, &event);
+}
+
 static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 {
 	const struct capture_head *head = (const void *)bytes;
 	struct capture_wake wake = { 0 };
+	struct capture_free freed = { 0 };
 	struct capture_head *waited;
 	int err;
 
+	if (size == sizeof(freed))
+		memcpy(&freed, bytes, sizeof(freed));
+	if (freed.magic == CAPTURE_FREE_MAGIC && freed.version == CAPTURE_VERSION) {
+		slot_done(live, live->n_slots - 1);
+		return take_freed(live, &freed);
+	}
 	if (size == sizeof(wake))
 		memcpy(&wake, bytes, sizeof(wake));
 	if (wake.magic == CAPTURE_WAKE_MAGIC && wake.version == CAPTURE_VERSION) {
@@ -430,6 +468,7 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	err = name_cgroup(live, head->cgroup_id, head->time_ns);
 	if (err)
 		return err;
+	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
 	if (!(head->flags & CAPTURE_WAITS))
 		return live_queue_sample(&live->queue, head->time_ns, bytes, live->n_slots - 1);
 	err = begin_wait(live, head, size);
@@ -587,6 +626,24 @@ static uint32_t add_interrupted(struct live *live, const struct capture_head *he
 	return n + 1;
 }
 
+/*
+ * The chance that one of the bytes drawn lay in it was 1 - exp(-size / interval): so
+ * many of its kind were not captured.  With an interval of 1 each is.
+ */
+static void make_alloc(const struct live *live, const struct capture_alloc *alloc,
+		       struct event_sample *s)
+{
+	double size = alloc->size ? (double)alloc->size : 1;
+	double chance = live->alloc_interval > 1 ? -expm1(-size / (double)live->alloc_interval) : 1;
+
+	s->alloc = (struct event_alloc){ .id = alloc->id,
+					 .size = alloc->size,
+					 .objects = (uint64_t)(EVENT_OBJECT / chance + 0.5),
+					 .tracked = alloc->addr != 0 };
+	s->period = event_alloc_bytes(&s->alloc, alloc->size);
+	s->period += !s->period;
+}
+
 static void make_sample(struct live *live, const struct capture_head *head, struct event *event)
 {
 	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
@@ -615,6 +672,12 @@ static void make_sample(struct live *live, const struct capture_head *head, stru
 	s->n_kernel_ips = head->kernel_len / 8;
 	s->kernel_ips =
 		(const void *)(bytes + padded(head->stack_len) + padded(head->interrupted_len));
+	if (head->flags & CAPTURE_ALLOC) {
+		struct capture_alloc alloc;
+
+		memcpy(&alloc, bytes + stacks_size(head), sizeof(alloc));
+		make_alloc(live, &alloc, s);
+	}
 }
 
 /* Whether the first of the queue was an event to hand out. */
@@ -687,7 +750,7 @@ static void watch_wanted(struct live *live, uint64_t now)
 /* Sleeps until a ring is well filled, the next tick, or the deadline. */
 static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 {
-	uint64_t until = live->drained_ns + TICK_NS;
+	uint64_t until = live->drained_ns + live->tick_ns;
 	struct epoll_event events[16];
 	int n;
 
@@ -730,6 +793,16 @@ static int watch_cpus(struct live *live, uint64_t now)
 	return err;
 }
 
+/* The kernel's table of live memory is not to be filled by what has ended. */
+static void sweep(struct live *live, uint64_t now)
+{
+	if (live->n_allocs - live->n_frees < CAPTURE_LIVE_MAX / 2 ||
+	    now < live->swept_ns + SWEEP_NS)
+		return;
+	live->swept_ns = now;
+	live_bpf_sweep(live->bpf);
+}
+
 static int live_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct live *live = (struct live *)source;
@@ -754,7 +827,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		}
 		if (live->flushed)
 			return 0;
-		if (!live->stopped && now >= deadline && now < live->drained_ns + TICK_NS)
+		if (!live->stopped && now >= deadline && now < live->drained_ns + live->tick_ns)
 			return -EAGAIN;
 		if (!live->stopped) {
 			err = wait_for_more(live, now, deadline);
@@ -766,6 +839,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 		}
 		now = clock_ns(CLOCK_MONOTONIC);
 		watch_wanted(live, now);
+		sweep(live, now);
 		err = watch_cpus(live, now);
 		if (!err)
 			err = drain(live);
@@ -781,6 +855,7 @@ static void live_close(struct source *source)
 	let_go(live);
 	live_waits_fini(&live->waits);
 	live_ring_fini(&live->ring);
+	live_allocators_free(live->allocators);
 	live_bpf_free(live->bpf);
 	live_sideband_free(live->sideband);
 	live_pins_free(live->pins);
@@ -1059,6 +1134,11 @@ static int check_options(const struct source_live_options *options, char *error)
 			       FREQUENCY_MAX);
 		return -EINVAL;
 	}
+	if (options->alloc_interval > CAPTURE_INTERVAL_MAX) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "--alloc takes at most %llu bytes",
+			       CAPTURE_INTERVAL_MAX);
+		return -EINVAL;
+	}
 	/* The kernel's programs see the numbers of the initial namespace only. */
 	if (!stat("/proc/self/ns/pid", &ns) && ns.st_ino != PID_NS_INIT_INO) {
 		(void)snprintf(error, LIVE_ERROR_SIZE,
@@ -1122,6 +1202,7 @@ static int open_bpf(struct live *live, const struct source_live_options *options
 						.ring_bytes = options->ring_bytes,
 						.events = &live->events,
 						.off_cpu_min_ns = options->off_cpu_min_ns,
+						.alloc_interval = options->alloc_interval,
 						.filters = filters_of(options),
 						.cgroups = cgroups,
 						.cpus = options->cpus,
@@ -1171,11 +1252,25 @@ static int open_all(struct live *live, const struct source_live_options *options
 		(void)snprintf(error, LIVE_ERROR_SIZE, "waiting for samples: %s", strerror(-err));
 		return err;
 	}
+	if (options->alloc_interval) {
+		err = live_allocators_new(live->bpf, &live->allocators);
+		if (!err && options->program)
+			err = live_allocators_file(live->allocators, options->program);
+		if (err) {
+			(void)snprintf(error, LIVE_ERROR_SIZE, "allocators: %s", strerror(-err));
+			return err;
+		}
+	}
 	/* The side-band is on: nothing can happen between the inventory and it unseen. */
 	err = live_inventory(is_wanted, live, enqueue, live);
 	if (err) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "/proc: %s", strerror(-err));
 		return err;
+	}
+	if (live->allocators) {
+		err = live_allocators_failed(live->allocators, error);
+		if (err)
+			return err;
 	}
 	return start_events(live, error);
 }
@@ -1230,6 +1325,8 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->epoll = -1;
 	live->held_slot = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
+	live->alloc_interval = options->alloc_interval;
+	live->tick_ns = options->alloc_interval ? ALLOC_TICK_NS : TICK_NS;
 	find_vdso(live);
 	fill_info(live);
 	err = open_all(live, options, error);
@@ -1278,12 +1375,13 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 	*counters = (struct live_counters){
 		.fired = c.fired,
 		.filtered = c.filtered_idle + c.filtered_self + c.filtered_process +
-			    c.filtered_other + c.filtered_period,
+			    c.filtered_other + c.filtered_period + c.filtered_failed,
 		.filtered_idle = c.filtered_idle,
 		.filtered_self = c.filtered_self,
 		.filtered_process = c.filtered_process,
 		.filtered_other = c.filtered_other,
 		.filtered_period = c.filtered_period,
+		.filtered_failed = c.filtered_failed,
 		.captured = c.captured,
 		.ring_full = c.ring_full,
 		.unreadable = c.unreadable,
@@ -1305,6 +1403,9 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 		.find_vma = c.find_vma,
 		.pids_overflow = c.pids_overflow,
 		.wakes_lost = c.wakes_lost,
+		.frees = c.frees,
+		.frees_lost = c.frees_lost,
+		.untracked = c.untracked,
 	};
 	return 0;
 }
@@ -1321,6 +1422,9 @@ int source_live_totals(struct source *source, struct live_totals *totals)
 	*totals = (struct live_totals){ .sideband = live->n_sideband,
 					.sideband_lost = live->sideband_lost,
 					.late = live->late,
+					.allocators = live->allocators
+							      ? live_allocators_n(live->allocators)
+							      : 0,
 					.runs = info.run_cnt,
 					.run_ns = info.run_time_ns };
 	return 0;

@@ -25,6 +25,7 @@ struct live_counters {
 	uint64_t filtered_process; /* not among the processes and threads asked for */
 	uint64_t filtered_other;   /* not of the name, user, cgroup or CPU asked for */
 	uint64_t filtered_period;  /* one of so many was asked for */
+	uint64_t filtered_failed;  /* allocations that failed */
 	uint64_t captured;
 	uint64_t ring_full, unreadable;
 	uint64_t damaged;     /* arrived torn */
@@ -38,12 +39,17 @@ struct live_counters {
 	uint64_t find_vma;
 	uint64_t pids_overflow; /* children not followed: too many processes at once */
 	uint64_t wakes_lost;	/* of the short waits, those whose end found the ring full */
+	/* Of captured allocations: */
+	uint64_t frees;	     /* given back, in whole or in part */
+	uint64_t frees_lost; /* … of which nothing was told: the ring was full */
+	uint64_t untracked;  /* whose end cannot be told: too many were live at once */
 };
 
 struct live_totals {		/* of the whole system */
 	uint64_t sideband;	/* mapping, fork, … events that came */
 	uint64_t sideband_lost; /* … and that did not */
 	uint64_t late;		/* events that came after later ones were handed out */
+	uint64_t allocators;	/* files with a malloc that are watched */
 	uint64_t runs, run_ns;	/* of the program; only while kernel.bpf_stats_enabled is 1 */
 };
 

@@ -3,6 +3,7 @@
 #include "agent/array.h"
 #include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
+#include "agent/source/live_multi.h"
 #include "agent/source/live_perf.h"
 
 #include <bpf/bpf.h>
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +39,11 @@
 #define SCRATCH_KINDS	3    /* enum scratch_kind in capture.bpf.c */
 #define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE) /* as in capture.bpf.c */
 #define FOLLOW_PROGRAMS 3
+#define DETACH_THREADS	31
 
 struct attached {
 	struct bpf_link *link;
+	int multi; /* a link of libbpf's it is not; -1: it is */
 	int cpu;   /* -1: all */
 	int clock; /* to be stopped by itself: its program ends with it; -1: detach */
 };
@@ -51,6 +55,8 @@ struct live_bpf {
 	size_t n_attached, room;
 	struct bpf_link *follow[FOLLOW_PROGRAMS];
 	size_t ring_size;
+	bool multi;	    /* probes of allocators are attached file by file */
+	bool any_thread;    /* single threads were asked for */
 	int n_cpus;	    /* possible: those that have counters */
 	uint32_t n_scratch; /* up to the last that is there: those that have a scratch */
 	struct capture_counters *per_cpu;
@@ -102,6 +108,21 @@ static int fail(char *error, int err, const char *step)
 	(void)snprintf(error, LIVE_ERROR_SIZE, "%s: %s%s%s%s%s", step, strerror(-err),
 		       said[0] ? " (" : "", said, said[0] ? ")" : "", live_hint(err));
 	return err;
+}
+
+bool live_bpf_without(const char *feature)
+{
+	const char *list = getenv("OFFWIND_WITHOUT");
+	size_t n = strlen(feature);
+
+	while (list && *list) {
+		size_t word = strcspn(list, ",");
+
+		if (word == n && !strncmp(list, feature, n))
+			return true;
+		list += word + (list[word] == ',');
+	}
+	return false;
 }
 
 /* ---- loading ----------------------------------------------------------------------- */
@@ -187,7 +208,10 @@ static int set_constants(struct live_bpf *bpf, const struct live_bpf_options *op
 		s->rodata->every[i] = bpf->events->events[i].every;
 		if (bpf->events->events[i].kind == LIVE_EVENT_OFF_CPU)
 			s->rodata->off_cpu_event = (uint32_t)i;
+		if (bpf->events->events[i].kind == LIVE_EVENT_ALLOC)
+			s->rodata->alloc_event = (uint32_t)i;
 	}
+	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;
 }
 
@@ -196,10 +220,18 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	struct capture *s = bpf->skeleton;
 	bool follow = options->filters & CAPTURE_FILTER_TASK;
 	bool probes = uses(bpf, LIVE_EVENT_PROBE), off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU);
+	bool allocs = uses(bpf, LIVE_EVENT_ALLOC);
+	struct bpf_program *of_allocs[] = { s->progs.alloc_malloc,	   s->progs.alloc_calloc,
+					    s->progs.alloc_realloc,	   s->progs.alloc_memalign,
+					    s->progs.alloc_posix_memalign, s->progs.alloc_mmap,
+					    s->progs.alloc_mremap,	   s->progs.alloc_free,
+					    s->progs.alloc_munmap };
+	const enum bpf_attach_type multi = (enum bpf_attach_type)LIVE_MULTI_ATTACH_TYPE;
 	/* The kinds of scratch up to the last in use. */
-	uint32_t kinds = probes ? SCRATCH_KINDS : off_cpu ? 2 : 1;
+	uint32_t kinds = probes || allocs ? SCRATCH_KINDS : off_cpu ? 2 : 1;
 	int err;
 
+	bpf->multi = allocs && !live_bpf_without("uprobe_multi") && live_multi_supported();
 	bpf->ring_size = ring_size(options->ring_bytes ? options->ring_bytes : RING_DEFAULT);
 	err = set_constants(bpf, options);
 	if (!err)
@@ -217,6 +249,8 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 		err = bpf_map__set_max_entries(s->maps.comms, WANTED_MAX);
 	if (!err && options->filters & CAPTURE_FILTER_UID)
 		err = bpf_map__set_max_entries(s->maps.uids, WANTED_MAX);
+	if (!err && allocs)
+		err = bpf_map__set_max_entries(s->maps.live, CAPTURE_LIVE_MAX);
 	if (err)
 		return err;
 	(void)bpf_program__set_autoload(s->progs.follow_fork, follow);
@@ -227,6 +261,14 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 					uses(bpf, LIVE_EVENT_TRACEPOINT));
 	(void)bpf_program__set_autoload(s->progs.capture_probe, probes);
 	(void)bpf_program__set_autoload(s->progs.capture_switch, off_cpu);
+	for (size_t i = 0; i < sizeof(of_allocs) / sizeof(of_allocs[0]); i++)
+		(void)bpf_program__set_autoload(of_allocs[i], allocs && !bpf->multi);
+	(void)bpf_program__set_autoload(s->progs.alloc_any, allocs && bpf->multi);
+	(void)bpf_program__set_autoload(s->progs.alloc_returns, allocs);
+	if (bpf->multi) {
+		(void)bpf_program__set_expected_attach_type(s->progs.alloc_any, multi);
+		(void)bpf_program__set_expected_attach_type(s->progs.alloc_returns, multi);
+	}
 	return 0;
 }
 
@@ -248,6 +290,53 @@ static int count_cpus(struct live_bpf *bpf)
 	free(present);
 	bpf->n_cpus = libbpf_num_possible_cpus();
 	return bpf->n_cpus < 0 ? bpf->n_cpus : 0;
+}
+
+static void detach(struct attached *a)
+{
+	(void)bpf_link__destroy(a->link);
+	a->link = NULL;
+	if (a->multi >= 0)
+		(void)close(a->multi);
+	a->multi = -1;
+}
+
+struct detaching {
+	struct live_bpf *bpf;
+	bool clocks; /* those too */
+	atomic_size_t next;
+};
+
+static void *detach_some(void *arg)
+{
+	struct detaching *d = arg;
+	size_t i;
+
+	while ((i = atomic_fetch_add(&d->next, 1)) < d->bpf->n_attached) {
+		struct attached *a = &d->bpf->attached[i];
+
+		if (d->clocks || a->clock < 0)
+			detach(a);
+	}
+	return NULL;
+}
+
+/* The kernel waits for every CPU at each probe, a tenth of a second: better for several at once. */
+static void detach_all(struct live_bpf *bpf, bool clocks)
+{
+	struct detaching d = { .bpf = bpf, .clocks = clocks };
+	pthread_t threads[DETACH_THREADS];
+	size_t n_slow = 0, n = 0;
+
+	for (size_t i = 0; i < bpf->n_attached; i++)
+		n_slow += bpf->attached[i].clock < 0 &&
+			  (bpf->attached[i].link || bpf->attached[i].multi >= 0);
+	while (n < DETACH_THREADS && n + 1 < n_slow &&
+	       !pthread_create(&threads[n], NULL, detach_some, &d))
+		n++;
+	(void)detach_some(&d);
+	for (size_t i = 0; i < n; i++)
+		(void)pthread_join(threads[i], NULL);
 }
 
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error)
@@ -317,8 +406,7 @@ void live_bpf_free(struct live_bpf *bpf)
 {
 	if (!bpf)
 		return;
-	for (size_t i = 0; i < bpf->n_attached; i++)
-		(void)bpf_link__destroy(bpf->attached[i].link);
+	detach_all(bpf, true);
 	for (size_t i = 0; i < FOLLOW_PROGRAMS; i++)
 		(void)bpf_link__destroy(bpf->follow[i]);
 	capture__destroy(bpf->skeleton);
@@ -377,6 +465,8 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 	case LIVE_EVENT_OFF_CPU:
 		link = bpf_program__attach(s->progs.capture_switch);
 		break;
+	case LIVE_EVENT_ALLOC:
+		return 0; /* file by file: live_bpf_attach_allocator */
 	}
 	if (!link) {
 		int err = -errno;
@@ -390,8 +480,135 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 		return fail(error, err, step);
 	}
 	bpf->attached[bpf->n_attached++] =
-		(struct attached){ link, cpu, e->kind == LIVE_EVENT_SAMPLED ? fd : -1 };
+		(struct attached){ link, -1, cpu, e->kind == LIVE_EVENT_SAMPLED ? fd : -1 };
 	return 0;
+}
+
+static int attach_function(struct live_bpf *bpf, struct bpf_program *program, const char *path,
+			   uint64_t off, bool returns)
+{
+	LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = returns);
+	void *array = bpf->attached;
+	struct bpf_link *link;
+
+	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached)))
+		return -ENOMEM;
+	bpf->attached = array;
+	link = bpf_program__attach_uprobe_opts(program, -1, path, off, &options);
+	if (!link)
+		return -errno;
+	bpf->attached[bpf->n_attached++] = (struct attached){ link, -1, -1, -1 };
+	return 0;
+}
+
+static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, const char *path,
+			const uint64_t *offs, const uint64_t *cookies, size_t n)
+{
+	void *array = bpf->attached;
+	int fd;
+
+	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached)))
+		return -ENOMEM;
+	bpf->attached = array;
+	fd = live_multi_attach(bpf_program__fd(program), path, offs, cookies, n, !cookies);
+	if (fd < 0)
+		return fd;
+	bpf->attached[bpf->n_attached++] = (struct attached){ NULL, fd, -1, -1 };
+	return 0;
+}
+
+/* As below, with two links. */
+static int attach_file(struct live_bpf *bpf, const char *path,
+		       const struct live_alloc_place *places, size_t n)
+{
+	uint64_t offs[LIVE_PLACES_MAX], cookies[LIVE_PLACES_MAX], returns[LIVE_PLACES_MAX];
+	size_t n_offs = 0, n_returns = 0;
+	int err;
+
+	for (size_t i = n; i-- > 0;) {
+		if (places[i].function < CAPTURE_ALLOC_FREE)
+			continue;
+		offs[n_offs] = places[i].off;
+		cookies[n_offs++] = places[i].function;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (places[i].function >= CAPTURE_ALLOC_FREE)
+			continue;
+		offs[n_offs] = places[i].off;
+		cookies[n_offs++] = places[i].function;
+		returns[n_returns++] = places[i].off;
+	}
+	err = attach_multi(bpf, bpf->skeleton->progs.alloc_returns, path, returns, NULL, n_returns);
+	if (err)
+		return err;
+	return attach_multi(bpf, bpf->skeleton->progs.alloc_any, path, offs, cookies, n_offs);
+}
+
+int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path,
+			      const struct live_alloc_place *places, size_t n, char *error)
+{
+	const struct capture *s = bpf->skeleton;
+	struct bpf_program *const programs[] = {
+		[CAPTURE_ALLOC_MALLOC] = s->progs.alloc_malloc,
+		[CAPTURE_ALLOC_CALLOC] = s->progs.alloc_calloc,
+		[CAPTURE_ALLOC_REALLOC] = s->progs.alloc_realloc,
+		[CAPTURE_ALLOC_MEMALIGN] = s->progs.alloc_memalign,
+		[CAPTURE_ALLOC_POSIX_MEMALIGN] = s->progs.alloc_posix_memalign,
+		[CAPTURE_ALLOC_MMAP] = s->progs.alloc_mmap,
+		[CAPTURE_ALLOC_MREMAP] = s->progs.alloc_mremap,
+		[CAPTURE_ALLOC_FREE] = s->progs.alloc_free,
+		[CAPTURE_ALLOC_MUNMAP] = s->progs.alloc_munmap,
+	};
+	int err = 0;
+
+	said[0] = '\0';
+	if (n > LIVE_PLACES_MAX)
+		return fail(error, -E2BIG, "watching an allocator");
+	if (bpf->multi) {
+		err = attach_file(bpf, path, places, n);
+		return err ? fail(error, err, "watching an allocator") : 0;
+	}
+	/* What gives back first: nothing is to be taken for live because its end was not seen. */
+	for (size_t i = n; !err && i-- > 0;)
+		if (places[i].function >= CAPTURE_ALLOC_FREE)
+			err = attach_function(bpf, programs[places[i].function], path,
+					      places[i].off, false);
+	for (size_t i = 0; !err && i < n; i++) {
+		if (places[i].function >= CAPTURE_ALLOC_FREE)
+			continue;
+		err = attach_function(bpf, s->progs.alloc_returns, path, places[i].off, true);
+		if (!err)
+			err = attach_function(bpf, programs[places[i].function], path,
+					      places[i].off, false);
+	}
+	return err ? fail(error, err, "watching an allocator") : 0;
+}
+
+void live_bpf_sweep(struct live_bpf *bpf)
+{
+	int fd = bpf_map__fd(bpf->skeleton->maps.live);
+	struct capture_live_key key, next;
+	struct capture_live value;
+	uint32_t known = 0;
+	bool ended = false, any = false;
+
+	/* A deleted key starts the round again, so the rounds are bounded by count. */
+	for (size_t i = 0; i < 2 * (size_t)CAPTURE_LIVE_MAX; i++) {
+		if (bpf_map_get_next_key(fd, any ? &key : NULL, &next))
+			return;
+		any = true;
+		if (!bpf_map_lookup_elem(fd, &next, &value)) {
+			if (value.pid != known)
+				ended = live_process_ended(value.pid);
+			known = value.pid;
+			if (ended) {
+				/* The key before it stays, to go on from. */
+				(void)bpf_map_delete_elem(fd, &next);
+				continue;
+			}
+		}
+		key = next;
+	}
 }
 
 void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu)
@@ -409,22 +626,21 @@ void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu)
 
 void live_bpf_stop(struct live_bpf *bpf)
 {
-	bool detached = false;
+	size_t n_detached = 0;
 
+	/* At once: what is allocated while probes go one by one must not seem to stay. */
+	__atomic_store_n(&bpf->skeleton->bss->alloc_stopped, 1, __ATOMIC_SEQ_CST);
 	for (size_t i = 0; i < bpf->n_attached; i++) {
-		struct attached *a = &bpf->attached[i];
-
-		if (a->clock >= 0) {
-			(void)ioctl(a->clock, PERF_EVENT_IOC_DISABLE, 0);
-			continue;
-		}
-		(void)bpf_link__destroy(a->link);
-		a->link = NULL;
-		detached = true;
+		if (bpf->attached[i].clock >= 0)
+			(void)ioctl(bpf->attached[i].clock, PERF_EVENT_IOC_DISABLE, 0);
+		else
+			n_detached++;
 	}
+	if (!n_detached)
+		return;
+	detach_all(bpf, false);
 	/* Waits for every CPU that may have been running the program when it was detached. */
-	if (detached)
-		(void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
+	(void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 
 /* ---- wanted processes ------------------------------------------------------------------ */
@@ -462,6 +678,7 @@ static int want(struct bpf_map *map, const void *key)
 
 int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid)
 {
+	bpf->any_thread = true;
 	return want(bpf->skeleton->maps.threads, &tid);
 }
 
@@ -478,6 +695,18 @@ int live_bpf_want_comm(struct live_bpf *bpf, const char *comm)
 int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid)
 {
 	return want(bpf->skeleton->maps.uids, &uid);
+}
+
+bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid)
+{
+	struct capture_process process;
+
+	if (!(bpf->skeleton->rodata->filters & CAPTURE_FILTER_TASK))
+		return true;
+	/* A thread that is asked for may be any process's. */
+	if (bpf->any_thread)
+		return true;
+	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.processes), &pid, &process);
 }
 
 bool live_bpf_any_alive(struct live_bpf *bpf)
@@ -515,7 +744,8 @@ int live_bpf_program_fd(const struct live_bpf *bpf)
 {
 	const struct capture *s = bpf->skeleton;
 	struct bpf_program *programs[] = { s->progs.capture_sample, s->progs.capture_switch,
-					   s->progs.capture_tracepoint, s->progs.capture_probe };
+					   s->progs.capture_tracepoint, s->progs.capture_probe,
+					   s->progs.alloc_returns };
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		if (bpf_program__fd(programs[i]) >= 0)

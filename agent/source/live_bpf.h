@@ -21,6 +21,7 @@ struct live_bpf_options {    /* all borrowed until the program is open */
 	uint32_t ring_bytes; /* 0: 16 MiB; rounded up to a power of two */
 	const struct live_events *events;
 	uint64_t off_cpu_min_ns;
+	uint64_t alloc_interval; /* bytes; 1: every allocation */
 	/* enum capture_filter: what is then added with live_bpf_want… alone passes. */
 	uint32_t filters;
 	const struct capture_cgroup *cgroups; /* for CAPTURE_FILTER_CGROUP */
@@ -41,6 +42,20 @@ void live_bpf_free(struct live_bpf *bpf); /* detaches; NULL is fine */
  * (-1).  bpf owns fd, also on failure.
  */
 int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error);
+
+#define LIVE_PLACES_MAX 64u
+
+struct live_alloc_place {
+	enum capture_alloc_function function;
+	uint64_t off; /* in the file */
+};
+
+/* From here on these functions of a file, LIVE_PLACES_MAX at most, are watched, in whatever process has it mapped. */
+int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path,
+			      const struct live_alloc_place *places, size_t n, char *error);
+/* Forgets live memory of processes that ended, to make room in their table. */
+void live_bpf_sweep(struct live_bpf *bpf);
+
 void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu); /* it has gone offline */
 /* The program runs no more, anywhere, when this returns. */
 void live_bpf_stop(struct live_bpf *bpf);
@@ -51,6 +66,8 @@ int live_bpf_want(struct live_bpf *bpf, uint32_t pid);
 int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid);
 int live_bpf_want_comm(struct live_bpf *bpf, const char *comm);
 int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
+/* Whether the process passes the filter for tasks, as far as it concerns whole processes. */
+bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid);
 bool live_bpf_any_alive(struct live_bpf *bpf); /* of the wanted processes */
 
 int live_bpf_ring_fd(const struct live_bpf *bpf);
@@ -60,6 +77,12 @@ int live_bpf_n_cpus(const struct live_bpf *bpf);     /* that have counters */
 /* Of each CPU; borrowed until the next call, as is their sum. */
 int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
 		      struct capture_counters *sum);
+
+/*
+ * Whether to do as if the kernel lacked something: what elder kernels do instead is
+ * tested on newer ones so.  OFFWIND_WITHOUT=uprobe_multi,…
+ */
+bool live_bpf_without(const char *feature);
 
 /* What errno value a step gave means for a user; "" where nothing can be said.  Static. */
 const char *live_hint(int err);

@@ -370,6 +370,22 @@ static int add_waiting(struct live_events *list, char *error)
 	return 0;
 }
 
+static int add_allocations(struct live_events *list, uint64_t interval, char *error)
+{
+	struct live_event *e;
+	int err = grow(list, &e);
+
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "--alloc: %s", strerror(-err));
+		return err;
+	}
+	e->kind = LIVE_EVENT_ALLOC;
+	e->info = (struct source_event){
+		.name = "alloc", .type = SOURCE_ALLOC, .unit = "bytes", .period = interval
+	};
+	return 0;
+}
+
 int live_events_of(const struct source_live_options *options, struct live_events *out, char *error)
 {
 	struct live_events list = { 0 };
@@ -380,12 +396,14 @@ int live_events_of(const struct source_live_options *options, struct live_events
 	for (size_t i = 0; !err && i < options->n_probes; i++)
 		err = add_probe(&list, options->probes[i], options, error);
 	/* Cycles cannot be added to the time that was spent waiting. */
-	if (!err && !list.n)
+	if (!err && !list.n && (options->off_cpu || !options->alloc_interval))
 		err = add_word(&list,
 			       options->off_cpu || live_clock_try(true) ? "cpu-clock" : "cycles",
 			       options, error);
 	if (!err && options->off_cpu)
 		err = add_waiting(&list, error);
+	if (!err && options->alloc_interval)
+		err = add_allocations(&list, options->alloc_interval, error);
 	if (err) {
 		live_events_fini(&list);
 		return err;

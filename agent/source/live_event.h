@@ -15,6 +15,7 @@ enum live_event_kind {
 	LIVE_EVENT_TRACEPOINT, /* one perf event for all CPUs */
 	LIVE_EVENT_PROBE,      /* on an instruction of a file */
 	LIVE_EVENT_OFF_CPU,    /* waiting threads: no perf event */
+	LIVE_EVENT_ALLOC,      /* allocated memory: probes on allocators as they are seen */
 };
 
 struct live_event {
@@ -33,8 +34,9 @@ struct live_events {
 };
 
 /*
- * All that the options ask for, in the order of events, probes, waiting; the
- * clock where they ask for none of the first two.  The clock is cycles where the
+ * All that the options ask for, in the order of events, probes, waiting,
+ * allocations; the clock where they ask for none of the first two, and not for
+ * allocations alone.  The clock is cycles where the
  * machine counts them, else cpu-clock.  On failure error (size 512) says which
  * word is wrong and why.
  */

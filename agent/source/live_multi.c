@@ -1,0 +1,60 @@
+#include "agent/source/live_multi.h"
+
+#include <errno.h>
+#include <linux/bpf.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define RETURNS 1u /* BPF_F_UPROBE_MULTI_RETURN */
+
+/* Of union bpf_attr in <linux/bpf.h> of 6.6: link_create with uprobe_multi. */
+struct link_create {
+	uint32_t program, target, type, flags;
+	uint64_t path, offs, counters, cookies;
+	uint32_t n, multi_flags, pid, zero;
+};
+
+_Static_assert(sizeof(struct link_create) == 64, "as the kernel has it");
+
+int live_multi_attach(int program, const char *path, const uint64_t *offs, const uint64_t *cookies,
+		      size_t n, bool returns)
+{
+	const struct link_create attr = { .program = (uint32_t)program,
+					  .type = LIVE_MULTI_ATTACH_TYPE,
+					  .path = (uintptr_t)path,
+					  .offs = (uintptr_t)offs,
+					  .cookies = (uintptr_t)cookies,
+					  .n = (uint32_t)n,
+					  .multi_flags = returns ? RETURNS : 0 };
+	long fd = syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+bool live_multi_supported(void)
+{
+	/* r0 = 0; exit */
+	const struct bpf_insn code[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K },
+					 { .code = BPF_JMP | BPF_EXIT } };
+	union bpf_attr attr;
+	const uint64_t off = 0;
+	long program;
+	int err;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.prog_type = BPF_PROG_TYPE_KPROBE;
+	attr.expected_attach_type = LIVE_MULTI_ATTACH_TYPE;
+	attr.insns = (uintptr_t)code;
+	attr.insn_cnt = sizeof(code) / sizeof(code[0]);
+	attr.license = (uintptr_t) "GPL";
+	program = syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
+	if (program < 0)
+		return false;
+	/* A folder is no file: only a kernel that knows of such links gets so far. */
+	err = live_multi_attach((int)program, "/", &off, NULL, 1, false);
+	(void)close((int)program);
+	if (err >= 0)
+		(void)close(err);
+	return err == -EBADF;
+}

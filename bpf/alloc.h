@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * bpf/alloc.h: memory that programs allocate; the last part of capture.bpf.c.
+ *
+ * Probes stand where an allocator's functions begin and where they return.  Of
+ * the bytes that a thread allocates one at a time is drawn, alloc_interval apart
+ * on average (a Poisson process: how far it is to the next one does not depend on
+ * what came before); what it lies in is captured.  An allocation of n bytes is so
+ * captured with the probability 1 - exp(-n / alloc_interval), by which the agent
+ * divides.  All others cost the countdown.
+ *
+ * Where a captured one lies is kept until it is freed.  A call is captured as its
+ * thread was when it began, once it is known that it did not fail.  What an
+ * allocator calls of itself (realloc malloc, malloc mmap) belongs to the call.
+ */
+#ifndef BPF_ALLOC_H
+#define BPF_ALLOC_H
+
+#define PROT_NONE     0x0
+#define MAP_ANONYMOUS 0x20
+
+#define CALLER_LIKELY (64ull << 20) /* a call within another lies no further below it */
+
+struct alloc_thread {
+	__u64 left;	    /* bytes until the one that is drawn; 0: none was drawn yet */
+	__u64 ip, sp;	    /* the call that runs, as it begins; sp 0: none does */
+	__u64 size;	    /* asked for */
+	__u64 out;	    /* where the function puts the address; 0: it returns it */
+	__u64 space, freed; /* what the call gives back if it succeeds; freed 0: nothing */
+	struct capture_live freed_live;
+	__u32 due; /* it is to be captured */
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct alloc_thread);
+} alloc_threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct capture_live_key);
+	__type(value, struct capture_live);
+} live SEC(".maps");
+
+/* How many were captured on a CPU: makes their numbers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} allocs SEC(".maps");
+
+__u32 alloc_stopped = 0; /* set by the agent: nothing is seen any more, at once */
+
+/* Of 2^20 + x, its binary logarithm, in units of 2^-20; x below 2^20. */
+static __always_inline __u64 log2_mantissa(__u64 x)
+{
+	__u64 y = (x + (1 << 20)) << 11, log = 0; /* one bit before and 31 behind the point */
+
+#pragma clang loop unroll(full)
+	for (int bit = 19; bit >= 0; bit--) {
+		y = y * y >> 31;
+		if (y >> 32) {
+			y >>= 1;
+			log |= 1 << bit;
+		}
+	}
+	return log;
+}
+
+/* A distance of an exponential distribution whose mean is the interval, rounded up. */
+static __always_inline __u64 draw(void)
+{
+	__u64 random = (__u64)bpf_get_prandom_u32() + 1, x = random, log = 0, far;
+
+	/* log2(random), random from 1 to 2^32. */
+	if (x >> 32) {
+		return 1;
+	}
+#pragma clang loop unroll(full)
+	for (int step = 16; step; step >>= 1) {
+		if (x >> step) {
+			x >>= step;
+			log += step;
+		}
+	}
+	x = (random << (32 - log) & 0xffffffff) >> 12; /* what follows the first bit */
+	/* -ln(random / 2^32) = (32 - log2(random)) ln 2, in units of 2^-20, below 2^25. */
+	far = (32ull << 20) - (log << 20) - log2_mantissa(x);
+	far = far * 726817 >> 20;
+	return (far * alloc_interval >> 20) + 1;
+}
+
+/* An address space by its mm and, as that may lie where another's was, by its stack. */
+static __always_inline __u64 space_of(struct task_struct *task)
+{
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+
+	return (__u64)mm ^ BPF_CORE_READ(mm, start_stack) >> 4;
+}
+
+static __always_inline void tell_freed(__u64 id, __u64 bytes, struct capture_counters *count)
+{
+	struct capture_free record = { .magic = CAPTURE_FREE_MAGIC,
+				       .version = CAPTURE_VERSION,
+				       .size = sizeof(record),
+				       .cpu = bpf_get_smp_processor_id(),
+				       .pid = bpf_get_current_pid_tgid() >> 32,
+				       .id = id,
+				       .bytes = bytes,
+				       .time_ns = bpf_ktime_get_ns() };
+
+	if (bpf_ringbuf_output(&ring, &record, sizeof(record), wake_flags()))
+		add(&count->frees_lost, 1);
+	else
+		add(&count->frees, 1);
+}
+
+/* Is the thread within an allocator's function already? */
+static __always_inline bool nested(const struct alloc_thread *thread, const struct pt_regs *ctx)
+{
+	/* One that goes on as another (a tail call) is at the same place in another function. */
+	return thread->sp &&
+	       (ctx->rsp < thread->sp ? thread->sp - ctx->rsp < CALLER_LIKELY
+				      : ctx->rsp == thread->sp && ctx->rip != thread->ip);
+}
+
+/*
+ * A function begins that allocates size bytes, and gives back what is at old
+ * (0: nothing).  It runs before the function does anything.
+ */
+static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __u64 old)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct capture_counters *count = counters_here();
+	__u64 id = bpf_get_current_pid_tgid(), bytes = size ? size : 1;
+	struct capture_live_key key = {};
+	struct alloc_thread *thread;
+	struct capture_live *was;
+
+	if (!count || alloc_stopped)
+		return 0;
+	thread = bpf_task_storage_get(&alloc_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		add(&count->fired, 1);
+		add(&count->unreadable, 1);
+		return 0;
+	}
+	if (nested(thread, ctx))
+		return 0;
+	thread->sp = 0;
+	if (!passes(id, BPF_CORE_READ(task, group_leader, start_boottime),
+		    bpf_get_smp_processor_id(), count)) {
+		add(&count->fired, 1);
+		return 0;
+	}
+	if (!thread->left && alloc_interval > 1)
+		thread->left = draw();
+	thread->due = alloc_interval <= 1 || thread->left <= bytes;
+	if (thread->due) {
+		thread->left = 0;
+	} else {
+		thread->left -= bytes;
+		add(&count->fired, 1);
+		add(&count->filtered_period, 1);
+	}
+	thread->ip = ctx->rip;
+	thread->size = size;
+	thread->out = out;
+	thread->freed = 0;
+	if (old) {
+		key.space = space_of(task);
+		key.addr = old;
+		was = bpf_map_lookup_elem(&live, &key);
+		if (was) {
+			/* Another thread may get this memory before the function returns. */
+			thread->freed_live = *was;
+			thread->freed = old;
+			thread->space = key.space;
+			(void)bpf_map_delete_elem(&live, &key);
+		}
+	}
+	thread->sp = ctx->rsp;
+	return 0;
+}
+
+static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thread *thread,
+				     __u64 addr, struct capture_counters *count)
+{
+	struct capture_alloc alloc = { .size = thread->size, .addr = addr };
+	struct capture_live_key key = {};
+	struct capture_live value = {}, *was;
+	struct tick tick = { .event = alloc_event,
+			     .kind = SCRATCH_PROBE,
+			     .user = true,
+			     .period = 1,
+			     .called_ip = thread->ip,
+			     .called_sp = thread->sp,
+			     .return_ip = ctx->rip,
+			     .alloc = &alloc };
+	__u32 zero = 0, *busy = probe_begins(count);
+	__u64 *n = bpf_map_lookup_elem(&allocs, &zero);
+
+	if (!busy || !n)
+		return;
+	alloc.id = ++*n << 12 | (bpf_get_smp_processor_id() & 0xfff);
+	alloc.space = key.space = space_of(bpf_get_current_task_btf());
+	key.addr = addr;
+	/* Whatever gave back what was there was not seen. */
+	was = bpf_map_lookup_elem(&live, &key);
+	if (was)
+		tell_freed(was->id, was->size, count);
+	value.id = alloc.id;
+	value.size = alloc.size;
+	value.pid = bpf_get_current_pid_tgid() >> 32;
+	/* The thread cannot free it before this returns. */
+	if (bpf_map_update_elem(&live, &key, &value, BPF_ANY)) {
+		add(&count->untracked, 1);
+		alloc.space = alloc.addr = 0;
+	}
+	if (!capture(ctx, &tick, count) && alloc.addr)
+		(void)bpf_map_delete_elem(&live, &key);
+	*busy = 0;
+}
+
+/* A function returns; failed: it gave no memory. */
+static __always_inline int returns(struct pt_regs *ctx, __u64 result)
+{
+	struct capture_counters *count = counters_here();
+	struct capture_live_key key = {};
+	struct alloc_thread *thread;
+	__u64 addr = result;
+	bool failed;
+
+	if (!count || alloc_stopped)
+		return 0;
+	thread = bpf_task_storage_get(&alloc_threads, bpf_get_current_task_btf(), 0, 0);
+	if (!thread || !thread->sp || ctx->rsp != thread->sp + 8)
+		return 0;
+	if (thread->out) {
+		addr = 0;
+		if (!(__u32)result)
+			(void)bpf_probe_read_user(&addr, sizeof(addr), (void *)thread->out);
+	}
+	/* mmap's error is -1; and what malloc gives for no bytes may be nothing. */
+	failed = !addr || addr == ~0ull;
+	if (thread->freed) {
+		if (!failed || !thread->size) {
+			tell_freed(thread->freed_live.id, thread->freed_live.size, count);
+		} else {
+			key.space = thread->space;
+			key.addr = thread->freed;
+			(void)bpf_map_update_elem(&live, &key, &thread->freed_live, BPF_ANY);
+		}
+	}
+	if (thread->due) {
+		add(&count->fired, 1);
+		if (failed)
+			add(&count->filtered_failed, 1);
+		else
+			captured(ctx, thread, addr, count);
+	}
+	thread->sp = 0;
+	return 0;
+}
+
+/* Memory is given back: from addr on, bytes of it at most (0: all). */
+static __always_inline int gives_back(__u64 addr, __u64 bytes)
+{
+	struct capture_counters *count = counters_here();
+	struct capture_live_key key = {};
+	struct capture_live value, *was;
+
+	if (!addr || !count || alloc_stopped)
+		return 0;
+	key.space = space_of(bpf_get_current_task_btf());
+	key.addr = addr;
+	was = bpf_map_lookup_elem(&live, &key);
+	if (!was)
+		return 0;
+	value = *was;
+	/* Of two that see it, it belongs to one. */
+	if (bpf_map_delete_elem(&live, &key))
+		return 0;
+	if (!bytes || bytes >= value.size)
+		bytes = value.size;
+	tell_freed(value.id, bytes, count);
+	if (bytes == value.size)
+		return 0;
+	value.size -= bytes;
+	key.addr += bytes;
+	if (bpf_map_update_elem(&live, &key, &value, BPF_ANY))
+		add(&count->untracked, 1);
+	return 0;
+}
+
+static __always_inline __u64 whole_pages(__u64 bytes)
+{
+	return bytes > ~0ull - CAPTURE_PAGE
+		       ? bytes
+		       : (bytes + CAPTURE_PAGE - 1) & ~(__u64)(CAPTURE_PAGE - 1);
+}
+
+/* malloc(size), valloc(size), pvalloc(size) */
+SEC("uprobe")
+int alloc_malloc(struct pt_regs *ctx)
+{
+	return begins(ctx, ctx->rdi, 0, 0);
+}
+
+/* As much as there can be where it is more: that fails. */
+static __always_inline __u64 product(__u64 n, __u64 size)
+{
+	__u64 most = size ? ~0ull / size : ~0ull;
+
+	barrier_var(most); /* or the compiler multiplies 128 bits, which BPF cannot */
+	return n > most ? ~0ull : n * size;
+}
+
+/* calloc(n, size) */
+SEC("uprobe")
+int alloc_calloc(struct pt_regs *ctx)
+{
+	return begins(ctx, product(ctx->rdi, ctx->rsi), 0, 0);
+}
+
+/* realloc(old, size) */
+SEC("uprobe")
+int alloc_realloc(struct pt_regs *ctx)
+{
+	return begins(ctx, ctx->rsi, 0, ctx->rdi);
+}
+
+/* memalign(alignment, size), aligned_alloc(alignment, size) */
+SEC("uprobe")
+int alloc_memalign(struct pt_regs *ctx)
+{
+	return begins(ctx, ctx->rsi, 0, 0);
+}
+
+/* posix_memalign(out, alignment, size) */
+SEC("uprobe")
+int alloc_posix_memalign(struct pt_regs *ctx)
+{
+	return begins(ctx, ctx->rdx, ctx->rdi, 0);
+}
+
+/* No files, and not address space alone. */
+static __always_inline bool is_memory(const struct pt_regs *ctx)
+{
+	return ctx->rcx & MAP_ANONYMOUS && (__u32)ctx->rdx != PROT_NONE;
+}
+
+/* mmap(addr, size, protection, flags, …) */
+SEC("uprobe")
+int alloc_mmap(struct pt_regs *ctx)
+{
+	if (!is_memory(ctx))
+		return 0;
+	return begins(ctx, whole_pages(ctx->rsi), 0, 0);
+}
+
+/* mremap(old, old_size, size, …) */
+SEC("uprobe")
+int alloc_mremap(struct pt_regs *ctx)
+{
+	return begins(ctx, whole_pages(ctx->rdx), 0, ctx->rdi);
+}
+
+SEC("uretprobe")
+int alloc_returns(struct pt_regs *ctx)
+{
+	return returns(ctx, ctx->rax);
+}
+
+/* free(addr), cfree(addr) */
+SEC("uprobe")
+int alloc_free(struct pt_regs *ctx)
+{
+	return gives_back(ctx->rdi, 0);
+}
+
+/* munmap(addr, size) */
+SEC("uprobe")
+int alloc_munmap(struct pt_regs *ctx)
+{
+	return gives_back(ctx->rdi, whole_pages(ctx->rsi));
+}
+
+/* Any of them: one link has all probes of a file, and their cookies say what they are on. */
+SEC("uprobe")
+int alloc_any(struct pt_regs *ctx)
+{
+	__u64 function = bpf_get_attach_cookie(ctx), out = 0, old = 0, size;
+
+	switch (function) {
+	case CAPTURE_ALLOC_FREE:
+		return gives_back(ctx->rdi, 0);
+	case CAPTURE_ALLOC_MUNMAP:
+		return gives_back(ctx->rdi, whole_pages(ctx->rsi));
+	case CAPTURE_ALLOC_CALLOC:
+		size = product(ctx->rdi, ctx->rsi);
+		break;
+	case CAPTURE_ALLOC_REALLOC:
+		size = ctx->rsi;
+		old = ctx->rdi;
+		break;
+	case CAPTURE_ALLOC_MEMALIGN:
+		size = ctx->rsi;
+		break;
+	case CAPTURE_ALLOC_POSIX_MEMALIGN:
+		size = ctx->rdx;
+		out = ctx->rdi;
+		break;
+	case CAPTURE_ALLOC_MMAP:
+		if (!is_memory(ctx))
+			return 0;
+		size = whole_pages(ctx->rsi);
+		break;
+	case CAPTURE_ALLOC_MREMAP:
+		size = whole_pages(ctx->rdx);
+		old = ctx->rdi;
+		break;
+	default:
+		size = ctx->rdi;
+	}
+	return begins(ctx, size, out, old);
+}
+
+#endif
