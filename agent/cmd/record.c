@@ -11,6 +11,7 @@
 #include "agent/pipeline/fold.h"
 #include "agent/source/live_perf.h"
 #include "agent/store/store.h"
+#include "schema/capture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +28,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEEP_LIMIT_NS UINT64_C(3000000000) /* for the store, once the result is out */
-#define SECOND_NS     UINT64_C(1000000000)
+#define KEEP_LIMIT_NS  UINT64_C(3000000000) /* for the store, once the result is out */
+#define SECOND_NS      UINT64_C(1000000000)
+#define ALLOC_INTERVAL UINT64_C(524288) /* as Go's runtime.MemProfileRate */
 
 static const char help[] =
 	"usage: offwind record [OPTION]… [-a | -p PID[,PID…] | [--] COMMAND [ARG]…]\n"
@@ -51,6 +53,9 @@ static const char help[] =
 	"                        sample each call of a function\n"
 	"  -c, --count N         one sample every N events, not by frequency\n"
 	"      --off-cpu[=MIN]   threads that wait too, for MIN at least: 500us, 10ms (default 0)\n"
+	"      --alloc[=BYTES]   memory that programs allocate, one of so many bytes (default "
+	"512K;\n"
+	"                        1: every allocation): all of it and what is in use at the end\n"
 	"  -d, --duration SEC    stop after that long, also 500ms (default: at Ctrl-C, or when\n"
 	"                        COMMAND ends)\n"
 	"  -o, --output FILE     where to (default offwind.pb.gz; with --raw offwind.owc;\n"
@@ -243,7 +248,8 @@ static int on_event(struct recorder *r, const struct event *event)
 	if (r->pipeline) {
 		err = 0;
 		/* The start-up inventory is older than the recording. */
-		if (event->type == EVENT_SAMPLE && event->time_ns > r->window_start_ns)
+		if ((event->type == EVENT_SAMPLE || event->type == EVENT_FREED) &&
+		    event->time_ns > r->window_start_ns)
 			err = rotate(r, event->time_ns);
 		return err ? err : pipeline_event(r->pipeline, event);
 	}
@@ -347,6 +353,29 @@ static int try_output(const struct options *o)
 	return err;
 }
 
+/* As execvp finds it; NULL: nowhere, or out of memory. */
+static char *find_program(const char *name)
+{
+	const char *path = getenv("PATH");
+	char *copy, *rest, *folder, *found = NULL;
+
+	if (strchr(name, '/'))
+		return strdup(name);
+	rest = copy = strdup(path ? path : "/bin:/usr/bin");
+	while (copy && !found && (folder = strsep(&rest, ":"))) {
+		if (asprintf(&found, "%s/%s", *folder ? folder : ".", name) < 0) {
+			found = NULL;
+			break;
+		}
+		if (access(found, X_OK)) {
+			free(found);
+			found = NULL;
+		}
+	}
+	free(copy);
+	return found;
+}
+
 static int on_walked(void *ctx, const struct walked *walked)
 {
 	struct recorder *r = ctx;
@@ -361,7 +390,7 @@ static int set_up(struct recorder *r)
 	struct writer_options writing = { .demangle = !o->walking.as_linked, .keep = o->keep };
 	struct source_live_options live = o->live;
 	int32_t child;
-	char error[512] = "";
+	char *program = NULL, error[512] = "";
 	int err = try_output(o);
 
 	if (err)
@@ -375,8 +404,11 @@ static int set_up(struct recorder *r)
 		child = r->child;
 		live.pids = &child;
 		live.n_pids = 1;
+		if (live.alloc_interval)
+			live.program = program = find_program(o->command[0]);
 	}
 	err = source_live_open(&live, &r->source, error);
+	free(program);
 	if (err) {
 		log_error("%s", error);
 		return err;
@@ -685,6 +717,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		CONTAINER,
 		OFF_CPU,
 		UPROBE,
+		ALLOC,
 		STATS
 	};
 	static const struct option options[] = {
@@ -700,6 +733,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "count", required_argument, NULL, 'c' },
 		{ "off-cpu", optional_argument, NULL, OFF_CPU },
 		{ "uprobe", required_argument, NULL, UPROBE },
+		{ "alloc", optional_argument, NULL, ALLOC },
 		{ "stats", required_argument, NULL, STATS },
 		{ "freq", required_argument, NULL, 'F' },
 		{ "duration", required_argument, NULL, 'd' },
@@ -767,6 +801,12 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			o->live.off_cpu = true;
 			if (optarg &&
 			    input_time("--off-cpu", optarg, INT64_MAX, &o->live.off_cpu_min_ns))
+				return -EINVAL;
+			break;
+		case ALLOC:
+			o->live.alloc_interval = ALLOC_INTERVAL;
+			if (optarg && input_size("--alloc", optarg, 1, CAPTURE_INTERVAL_MAX,
+						 &o->live.alloc_interval))
 				return -EINVAL;
 			break;
 		case STATS:

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# offwind record --alloc: a program of known allocations has exactly those, by every
+# way there is to see them; sampled, as many within the error of sampling.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; umount "$dir/root" 2>/dev/null; rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+# "function objects bytes objects-in-use bytes-in-use" of each function of alloc.c.
+functions() {
+	for type in alloc_objects alloc_space inuse_objects inuse_space; do
+		go tool pprof -top -cum -nodecount=10000 -nodefraction=0 -sample_index=$type -unit=B "$1" 2>/dev/null |
+			awk -v type=$type '$2 ~ /%$/ { v = $4; sub(/B$/, "", v); n = $6; print n, type, v }'
+	done | awk '{ v[$1, $2] = $3 } END { split("leak churn grow zeroed aligned mapped none handed", f)
+		for (i = 1; i <= 8; i++) print f[i], v[f[i], "alloc_objects"] + 0, v[f[i], "alloc_space"] + 0,
+			v[f[i], "inuse_objects"] + 0, v[f[i], "inuse_space"] + 0 }'
+}
+
+# From the table at the head of alloc.c.
+expected() {
+	cat <<-T
+	leak 1000 100000 1000 100000
+	churn $1 $(($1 * 64)) 0 0
+	grow 100 5050000 1 100000
+	zeroed 10 3000000 10 3000000
+	aligned 27 20896 20 20000
+	mapped 4 163840 3 114688
+	none 1 0 1 0
+	handed 50 25000 10 5000
+	T
+}
+
+accounts() { # fired = filtered + lost + unwound, in all and of each CPU
+	python3 - "$dir/stats.json" <<-'P' || fail "$1: not accounted for: $(cat "$dir/log")"
+	import json, sys
+	stats = json.load(open(sys.argv[1]))
+	for c in [stats["total"]] + stats["cpus"]:
+	    f, l, u = (sum(c[k].values()) for k in ("filtered", "lost", "unwound"))
+	    assert c["fired"] == f + l + u + c["waiting"] and c["waiting"] == 0, c
+	    assert l == 0 and c["frees"]["ring_full"] == 0 and c["frees"]["table_full"] == 0, c
+	P
+}
+
+exact() { # name, options…
+	local what=$1
+	shift
+	"$offwind" record --alloc=1 --stats "$dir/stats.json" -o "$dir/a.pb.gz" "$@" 2>"$dir/log" >/dev/null || fail "$what: $(cat "$dir/log")"
+	"$offwind" report --check "$dir/a.pb.gz" >/dev/null || fail "$what: the profile is not sound"
+	accounts "$what"
+	diff <(functions "$dir/a.pb.gz") <(expected 5000) >"$dir/diff" || fail "$what: $(cat "$dir/diff")"
+}
+
+gcc -O1 -fno-builtin -pthread -o "$dir/alloc" tests/live/alloc.c || fail gcc
+gcc -O1 -fno-builtin -pthread -static -o "$dir/alloc-static" tests/live/alloc.c || fail "gcc -static"
+
+echo "== every allocation of a command"
+exact "a command" --raw="$dir/a.owc" -- "$dir/alloc"
+grep -q 'failed 2' "$dir/log" || fail "two allocations failed: $(cat "$dir/log")"
+go tool pprof -raw "$dir/a.pb.gz" 2>/dev/null | sed -n '/^Samples:/{n;p}' | grep -q 'alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes' || fail "not a heap profile's types"
+go tool pprof -raw "$dir/a.pb.gz" 2>/dev/null | grep -q '^PeriodType: space bytes' || fail "not a heap profile's period"
+"$offwind" unwind -q -o "$dir/again.pb.gz" "$dir/a.owc" || fail unwind
+cmp <(zcat "$dir/a.pb.gz") <(zcat "$dir/again.pb.gz") || fail "unwound again the profile is another"
+grep -q 'unwound [0-9]* (root [0-9]*) + lost 0' "$dir/log" || fail "stacks are not whole: $(cat "$dir/log")"
+OFFWIND_WITHOUT=uprobe_multi exact "probes one by one" -- "$dir/alloc"
+
+echo "== a static program, and a running one in a mount namespace with a C library of its own"
+exact "a static program" -- "$dir/alloc-static"
+mkdir -p "$dir/root/lib64" "$dir/root/lib" || fail mkdir
+for lib in $(ldd "$dir/alloc" | grep -o '/[^ ]*'); do
+	mkdir -p "$dir/root$(dirname "$lib")"
+	cp -L "$lib" "$dir/root$lib" || fail "cp $lib"
+done
+cp "$dir/alloc" "$dir/root/alloc"
+unshare -m chroot "$dir/root" /alloc 5000 1 & pid=$!
+exact "another C library" -p $pid
+wait
+
+echo "== sampled"
+"$offwind" record --alloc=4096 --stats "$dir/stats.json" -o "$dir/s.pb.gz" -- "$dir/alloc" 200000 2>"$dir/log" || fail "$(cat "$dir/log")"
+accounts sampled
+functions "$dir/s.pb.gz" >"$dir/got"
+# Of n bytes n / 4096 are drawn; five standard deviations of that.
+paste -d' ' "$dir/got" <(expected 200000 | cut -d' ' -f2-) | awk '
+	function near(what, got, want, n) { n = want_bytes / 4096; if (n < 20) return
+		d = 5 * want / sqrt(n); if (got < want - d || got > want + d) { print $1, what, got, "is far from", want; bad = 1 } }
+	$1 ~ /leak|churn|zeroed/ { want_bytes = $7; near("objects", $2, $6); near("bytes", $3, $7)
+		if ($8) { near("objects in use", $4, $8); near("bytes in use", $5, $9) } else if ($4 || $5) { print $1, "in use", $4, $5; bad = 1 } }
+	END { exit bad }' >"$dir/far" || fail "$(cat "$dir/far")"
+captured=$(sed -n 's/.*captured \([0-9]*\) = .*/\1/p' "$dir/log")
+[ "$captured" -lt 10000 ] || fail "$captured of 200,000 were captured: they were not sampled"
+
+echo "== windows: what is in use is so in each that follows"
+cat >"$dir/windows.c" <<'C'
+#include <stdlib.h>
+#include <unistd.h>
+static void *volatile kept;
+__attribute__((noinline)) static void keep(void) { kept = malloc(1000000); }
+int main(void) { keep(); usleep(1300000); free(kept); usleep(1000000); return 0; }
+C
+gcc -O1 -fno-builtin -o "$dir/windows" "$dir/windows.c" || fail gcc
+"$offwind" record --alloc=1 --rotate 1 -o "$dir/windows.d" -- "$dir/windows" 2>"$dir/log" || fail "$(cat "$dir/log")"
+in_use() { go tool pprof -top -cum -nodefraction=0 -sample_index=$1_space -unit=B "$2" 2>/dev/null | awk 'BEGIN { v = 0 } $6 == "keep" { v = $4 } END { print v + 0 }'; }
+for p in "$dir"/windows.d/*.pb.gz; do
+	"$offwind" report --check "$p" >/dev/null || fail "$p is not sound"
+	echo "$(in_use alloc "$p")/$(in_use inuse "$p")"
+done | uniq | paste -sd' ' >"$dir/seen"
+# Allocated in one, there at its end; given back in one that follows.
+grep -qx '1000000/1000000 \(0/1000000 \)\?0/0' "$dir/seen" || fail "windows: $(cat "$dir/seen")"
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
