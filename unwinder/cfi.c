@@ -174,8 +174,10 @@ static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const
 		case 'L':
 			cie->lsda_encoding = uw_bytes_u8(&data);
 			break;
-		case 'P': /* the personality routine: nothing to us */
-			err = uw_pointer_skip(&data, &bases, uw_bytes_u8(&data));
+		case 'P': /* the personality routine: nothing to rules */
+			cie->personality_encoding = uw_bytes_u8(&data);
+			cie->personality = data.pos;
+			err = uw_pointer_skip(&data, &bases, cie->personality_encoding);
 			break;
 		case 'S':
 			cie->signal = true;
@@ -264,7 +266,7 @@ int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uin
 	if (err)
 		return err;
 	if (result.cie.sized)
-		uw_bytes_skip(b, uw_bytes_uleb(b));
+		result.augmentation = uw_bytes_take(b, uw_bytes_uleb(b));
 	if (b->err)
 		return b->err;
 	/* A range that wraps is clipped: it still says where it begins. */

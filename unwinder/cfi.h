@@ -32,15 +32,18 @@ struct uw_cie {
 	uint8_t version;
 	uint8_t address_size, segment_size;
 	uint8_t fde_encoding, lsda_encoding;
-	bool sized;		 /* 'z': FDEs have augmentation data */
-	bool signal;		 /* 'S' */
-	bool b_key;		 /* 'B': aarch64, signed with the B key */
-	struct uw_bytes program; /* initial instructions */
+	bool sized;  /* 'z': FDEs have augmentation data */
+	bool signal; /* 'S' */
+	bool b_key;  /* 'B': aarch64, signed with the B key */
+	uint8_t personality_encoding;
+	const uint8_t *personality; /* 'P': where its pointer is; NULL: there is none */
+	struct uw_bytes program;    /* initial instructions */
 };
 
 struct uw_fde {
 	struct uw_cie cie;
-	uint64_t start, end; /* vaddr; end == start covers nothing */
+	uint64_t start, end;	      /* vaddr; end == start covers nothing */
+	struct uw_bytes augmentation; /* its data: of 'L', a pointer */
 	struct uw_bytes program;
 };
 

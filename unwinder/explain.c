@@ -12,6 +12,7 @@
 #include "unwinder/arch.h"
 #include "unwinder/cfi.h"
 #include "unwinder/ehframe.h"
+#include "unwinder/explain.h"
 #include "unwinder/expr.h"
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
@@ -121,9 +122,8 @@ static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_
 
 /* ---- a step by a rule ----------------------------------------------------------------- */
 
-/* machine: still in the frame. */
-static void explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
-			bool is_ra, struct uw_save *save)
+void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
+		    bool is_ra, struct uw_save *save)
 {
 	uint64_t sp;
 
@@ -153,6 +153,12 @@ static void explain_reg(struct uw_machine *machine, const struct uw_reg_rule *ru
 		save->expression = true;
 		(void)uw_expr_run(machine, rule->expr, rule->size, &cfa, &save->addr);
 		break;
+	case UW_RULE_AT_REG:
+		save->place = UW_PLACE_MEMORY;
+		save->expression = true;
+		if (!uw_machine_reg(machine, rule->from, &save->addr))
+			save->addr += (uint64_t)rule->off;
+		break;
 	case UW_RULE_EXPR:
 		save->place = UW_PLACE_VALUE;
 		save->expression = true;
@@ -178,7 +184,7 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 	step->confidence = UW_CONFIDENCE_RULE;
 	step->found = got == 1;
 	if (ra)
-		explain_reg(&before, ra, step->cfa, true, &step->ra);
+		uw_explain_reg(&before, ra, step->cfa, true, &step->ra);
 	else
 		step->ra = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = rule->ra };
 	step->ra.reg = arch->pc;
@@ -189,7 +195,7 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 
 		if (&rule->regs[i] == ra)
 			continue;
-		explain_reg(&before, &rule->regs[i], step->cfa, false, save);
+		uw_explain_reg(&before, &rule->regs[i], step->cfa, false, save);
 		if (got == 1) {
 			save->known = r->machine.regs.known >> save->reg & 1;
 			save->value = r->machine.regs.value[save->reg];

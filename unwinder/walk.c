@@ -168,13 +168,11 @@ static bool leads_nowhere(int stop)
 	       stop == uw_stopping(UW_STOP_REG_UNKNOWN);
 }
 
-/* One frame by whatever way there is. */
-static int walk_frame(struct uw_walking *w)
+int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_stack *out = w->out;
 	struct uw_frame *frame;
-	struct uw_found found;
 	uint64_t sp, pc;
 	bool begun;
 	int stop;
@@ -200,14 +198,14 @@ static int walk_frame(struct uw_walking *w)
 				    .confidence = w->confidence,
 				    .exact = w->exact };
 	out->stop_addr = w->pc;
-	stop = uw_stepper_step(w, &found);
-	frame->cfa = found.cfa;
-	frame->signal = found.signal;
+	stop = uw_stepper_step(w, found);
+	frame->cfa = found->cfa;
+	frame->signal = found->signal;
 	if (stop != UW_GO_ON)
 		return begun && leads_nowhere(stop) ? uw_stopping(UW_STOP_ROOT) : stop;
-	w->stepper = found.stepper;
-	w->confidence = found.confidence;
-	w->exact = found.signal;
+	w->stepper = found->stepper;
+	w->confidence = found->confidence;
+	w->exact = found->signal;
 	w->due = out->n_frames;
 	sp = w->machine.regs.value[arch->sp];
 	pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
@@ -218,8 +216,16 @@ static int walk_frame(struct uw_walking *w)
 	return UW_GO_ON;
 }
 
-static int begin(struct uw_walking *w, struct uw_space *space, struct uw_worker *worker,
-		 const struct uw_thread *thread, struct uw_stack *out)
+/* One frame by whatever way there is. */
+static int walk_frame(struct uw_walking *w)
+{
+	struct uw_found found;
+
+	return uw_walk_frame(w, &found);
+}
+
+int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker *worker,
+		  const struct uw_thread *thread, struct uw_stack *out)
 {
 	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
 
@@ -260,7 +266,7 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 	     struct uw_stack *out)
 {
 	struct uw_walking w;
-	int stop = begin(&w, space, worker, thread, out);
+	int stop = uw_walk_begin(&w, space, worker, thread, out);
 
 	while (stop == UW_GO_ON) {
 		stop = uw_hot_run(&w);
@@ -289,7 +295,7 @@ void uw_walk_many(struct uw_worker *worker, const struct uw_job *jobs, size_t n)
 			const struct uw_job *job = &jobs[next++];
 
 			w = idle[n_idle - 1];
-			stop = begin(w, job->space, worker, job->thread, job->stack);
+			stop = uw_walk_begin(w, job->space, worker, job->thread, job->stack);
 			if (stop != UW_GO_ON) {
 				end(w, job->stack, stop);
 				continue;

@@ -126,6 +126,20 @@ static inline int uw_stopping(enum uw_stop stop)
 	return -1 - (int)stop;
 }
 
+/*
+ * w on the thread's innermost frame, but for w->run; UW_GO_ON, or why there is none to walk.
+ * What out holds is the caller's to set.
+ */
+int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker *worker,
+		  const struct uw_thread *thread, struct uw_stack *out);
+
+/*
+ * One frame by whatever way there is: it is added to w->out, and w goes on to its caller.
+ * UW_GO_ON or why it does not; *found, unless the walk ended before anybody was asked.
+ */
+struct uw_found;
+int uw_walk_frame(struct uw_walking *w, struct uw_found *found);
+
 /* The executable mapping around addr; NULL: none. */
 struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
 
