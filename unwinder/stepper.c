@@ -314,12 +314,13 @@ struct entry {
 	built_in_fn built_in;	     /* NULL: the user's */
 	uint8_t id;
 	bool off;
+	bool anywhere; /* whatever ranges there are */
 };
 
-#define BUILT_IN(name_, stepper_, priority_, fn_)                                       \
-	{                                                                               \
-		.info = { .name = (name_), .priority = (priority_) }, .id = (stepper_), \
-		.built_in = (fn_), .off = (stepper_) == UW_STEPPER_SCAN                 \
+#define BUILT_IN(name_, stepper_, priority_, fn_)                                         \
+	{                                                                                 \
+		.info = { .name = (name_), .priority = (priority_) }, .id = (stepper_),   \
+		.built_in = (fn_), .off = (stepper_) == UW_STEPPER_SCAN, .anywhere = true \
 	}
 
 static const struct entry built_in[] = {
@@ -338,6 +339,8 @@ struct uw_steppers {
 	struct entry *entries; /* by priority, equal ones as they came; owned */
 	size_t n, n_users;
 	uint8_t next_id;
+	uw_choose_fn choose; /* NULL: uw_steppers_find */
+	void *choose_ctx;
 };
 
 int uw_steppers_new(struct uw_steppers **out)
@@ -373,7 +376,8 @@ void uw_steppers_free(struct uw_steppers *s)
 
 int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, uint8_t *id)
 {
-	struct entry new = { .info = *info, .id = s->next_id }, *entries;
+	struct entry new = { .info = *info, .id = s->next_id, .anywhere = !info->n_ranges };
+	struct entry *entries;
 	struct uw_range *ranges = NULL;
 	char *name;
 	size_t i;
@@ -408,7 +412,95 @@ int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, u
 	s->next_id++;
 	if (id)
 		*id = new.id;
+	if (info->added)
+		info->added(info->ctx, s, new.id);
 	return 0;
+}
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+static struct entry *user_of(struct uw_steppers *s, uint8_t id)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (!s->entries[i].built_in && s->entries[i].id == id)
+			return &s->entries[i];
+	return NULL;
+}
+
+static bool are_ranges(const struct uw_range *ranges, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ranges[i].start >= ranges[i].end)
+			return false;
+	return n == 0 || ranges;
+}
+
+int uw_steppers_add_ranges(struct uw_steppers *s, uint8_t id, const struct uw_range *ranges,
+			   size_t n)
+{
+	struct entry *e = user_of(s, id);
+	struct uw_range *all;
+
+	if (!e || !are_ranges(ranges, n))
+		return e ? -EINVAL : -ENOENT;
+	if (!n)
+		return 0;
+	all = n > SIZE_MAX / sizeof(*all) - e->info.n_ranges
+		      ? NULL
+		      : realloc((struct uw_range *)e->info.ranges,
+				(e->info.n_ranges + n) * sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	memcpy(all + e->info.n_ranges, ranges, n * sizeof(*all));
+	e->info.ranges = all;
+	e->info.n_ranges += n;
+	e->anywhere = false;
+	return 0;
+}
+
+/* Each range may fall into two. */
+static int remove_range(struct entry *e, const struct uw_range *gone)
+{
+	const struct uw_range everywhere = { 0, UINT64_MAX };
+	const struct uw_range *old = e->anywhere ? &everywhere : e->info.ranges;
+	size_t n_old = e->anywhere ? 1 : e->info.n_ranges, n = 0;
+	struct uw_range *left = calloc(n_old + 1, 2 * sizeof(*left));
+
+	if (!left)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_old; i++) {
+		uint64_t before = old[i].end < gone->start ? old[i].end : gone->start;
+		uint64_t after = old[i].start > gone->end ? old[i].start : gone->end;
+
+		if (old[i].start < before)
+			left[n++] = (struct uw_range){ old[i].start, before };
+		if (after < old[i].end)
+			left[n++] = (struct uw_range){ after, old[i].end };
+	}
+	free((struct uw_range *)e->info.ranges);
+	e->info.ranges = left;
+	e->info.n_ranges = n;
+	e->anywhere = false;
+	return 0;
+}
+
+int uw_steppers_remove_ranges(struct uw_steppers *s, uint8_t id, const struct uw_range *ranges,
+			      size_t n)
+{
+	struct entry *e = user_of(s, id);
+	int err = 0;
+
+	if (!e || !are_ranges(ranges, n))
+		return e ? -EINVAL : -ENOENT;
+	for (size_t i = 0; i < n && !err; i++)
+		err = remove_range(e, &ranges[i]);
+	return err;
+}
+
+void uw_steppers_choose(struct uw_steppers *s, uw_choose_fn choose, void *ctx)
+{
+	s->choose = choose;
+	s->choose_ctx = ctx;
 }
 
 int uw_steppers_enable(struct uw_steppers *s, const char *name, bool on)
@@ -451,7 +543,7 @@ const char *uw_steppers_name(const struct uw_steppers *s, uint8_t id)
 
 static bool covers(const struct entry *e, uint64_t lookup)
 {
-	bool inside = e->info.n_ranges == 0;
+	bool inside = e->anywhere;
 
 	if (e->off)
 		return false;
@@ -460,8 +552,20 @@ static bool covers(const struct entry *e, uint64_t lookup)
 	return inside;
 }
 
+size_t uw_steppers_find(const struct uw_steppers *s, uint64_t lookup, size_t last)
+{
+	const struct entry *e = s ? s->entries : built_in;
+
+	for (size_t i = last + 1; i < (s ? s->n : N_BUILT_IN); i++) /* SIZE_MAX + 1 is the first */
+		if (covers(&e[i], lookup))
+			return i;
+	return SIZE_MAX;
+}
+
 bool uw_stepper_before(const struct uw_steppers *s, uint64_t lookup, uint32_t priority)
 {
+	if (s && s->choose)
+		return true;
 	for (size_t i = 0; s && i < s->n && s->entries[i].info.priority <= priority; i++) {
 		const struct entry *e = &s->entries[i];
 
@@ -526,6 +630,7 @@ static enum uw_answer ask_user(struct asking *a, const struct entry *e)
 	w->sp_low = false;
 	a->found->signal = query.signal;
 	a->found->confidence = query.confidence;
+	memcpy(a->found->saves, query.saves, sizeof(query.saves));
 	if (!query.cfa)
 		a->found->cfa = query.regs.value[arch->sp];
 	return rises(w, query.signal) ? answer : fail(a, UW_STOP_CFA_NOT_RISING);
@@ -543,6 +648,44 @@ static int nobody(const struct uw_walking *w)
 				   : UW_STOP_NO_OBJECT);
 }
 
+static enum uw_answer ask(struct asking *a, const struct entry *e)
+{
+	return e->built_in ? e->built_in(a) : ask_user(a, e);
+}
+
+/* As the user chooses. */
+static enum uw_answer ask_chosen(struct asking *a, const struct uw_steppers *s)
+{
+	size_t last = SIZE_MAX;
+
+	for (size_t i = 0; i < s->n; i++) {
+		enum uw_answer answer;
+
+		last = s->choose(s->choose_ctx, s, a->w->lookup, last);
+		if (last >= s->n)
+			break;
+		answer = ask(a, &s->entries[last]);
+		if (answer != UW_ANSWER_NOT_ME)
+			return answer;
+	}
+	return UW_ANSWER_NOT_ME;
+}
+
+static int conclude(const struct asking *a, enum uw_answer answer)
+{
+	switch (answer) {
+	case UW_ANSWER_SUCCESS:
+		return UW_GO_ON;
+	case UW_ANSWER_STACK_BOTTOM:
+		return uw_stopping(UW_STOP_ROOT);
+	case UW_ANSWER_NOT_ME:
+		return nobody(a->w);
+	case UW_ANSWER_ERROR:
+	default:
+		return a->stop;
+	}
+}
+
 int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 {
 	const struct uw_steppers *group = uw_space_steppers(w->space);
@@ -554,22 +697,22 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 	a.w = w;
 	a.found = found;
 	a.ruled = a.guessed = a.bottom = false;
-	*found = (struct uw_found){ .stepper = w->stepper, .confidence = UW_CONFIDENCE_RULE };
+	/* Nor saves, which are read of the user's steppers alone. */
+	found->stepper = w->stepper;
+	found->confidence = UW_CONFIDENCE_RULE;
+	found->signal = false;
+	found->cfa = 0;
 	w->has_missing = false;
+	if (group && group->choose)
+		return conclude(&a, ask_chosen(&a, group));
 	for (; e < end; e++) {
+		enum uw_answer answer;
+
 		if (!covers(e, w->lookup))
 			continue;
-		switch (e->built_in ? e->built_in(&a) : ask_user(&a, e)) {
-		case UW_ANSWER_SUCCESS:
-			return UW_GO_ON;
-		case UW_ANSWER_STACK_BOTTOM:
-			return uw_stopping(UW_STOP_ROOT);
-		case UW_ANSWER_NOT_ME:
-			break;
-		case UW_ANSWER_ERROR:
-		default:
-			return a.stop;
-		}
+		answer = ask(&a, e);
+		if (answer != UW_ANSWER_NOT_ME)
+			return conclude(&a, answer);
 	}
 	return nobody(w);
 }

@@ -18,11 +18,12 @@ struct uw_arch;
 struct uw_machine;
 struct uw_rule;
 
-struct uw_found {	    /* a frame left, or not */
-	uint8_t stepper;    /* who answered last */
-	uint8_t confidence; /* enum uw_confidence */
-	bool signal;	    /* the frame is a signal trampoline */
-	uint64_t cfa;	    /* 0: not known */
+struct uw_found {		 /* a frame left, or not */
+	uint8_t stepper;	 /* who answered last */
+	uint8_t confidence;	 /* enum uw_confidence */
+	bool signal;		 /* the frame is a signal trampoline */
+	uint64_t cfa;		 /* 0: not known */
+	struct uw_save saves[3]; /* as the user's stepper says, see struct uw_query */
 };
 
 /*

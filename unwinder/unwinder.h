@@ -26,6 +26,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- build-ids ---------------------------------------------------------- */
 
 #define UW_BUILD_ID_MAX 32
@@ -381,6 +385,26 @@ struct uw_stack {
 	uint64_t stop_addr; /* TRUNCATED: the first address missing; else the pc walked last */
 };
 
+/* ---- where registers are kept ---------------------------------------------- */
+
+enum uw_place {			    /* where a caller's register was */
+		UW_PLACE_UNDEFINED, /* the rules say that it is lost */
+		UW_PLACE_SAME,	    /* in the same register */
+		UW_PLACE_REGISTER,  /* in another one */
+		UW_PLACE_MEMORY,    /* at addr */
+		UW_PLACE_VALUE,	    /* worked out, stored nowhere */
+};
+
+struct uw_save {
+	uint8_t reg;	 /* the caller's, by DWARF number; the pc's for the return address */
+	uint8_t place;	 /* enum uw_place */
+	uint8_t from;	 /* REGISTER: which */
+	bool expression; /* found by a DWARF expression */
+	bool popped;	 /* SAME, because its slot lies below sp already */
+	bool known;	 /* value is */
+	uint64_t addr, value;
+};
+
 /* ---- steppers ------------------------------------------------------------ */
 
 /*
@@ -428,6 +452,11 @@ struct uw_query {
 	bool signal;	    /* this frame is a signal's: the caller's pc is exact */
 	enum uw_stop stop;  /* of ERROR; BAD_CFI unless changed */
 	uint64_t stop_addr; /* … if TRUNCATED: what is missing */
+	/*
+	 * Out, if it likes, of the caller's pc, sp and frame pointer in this order: where they were
+	 * found, by place, from and addr.  REGISTER and SAME: in this frame's.
+	 */
+	struct uw_save saves[3];
 };
 
 typedef enum uw_answer (*uw_stepper_fn)(void *ctx, struct uw_query *query);
@@ -436,6 +465,8 @@ struct uw_range {
 	uint64_t start, end; /* run-time addresses, end is past the last */
 };
 
+struct uw_steppers; /* the built-in ones and those that were added */
+
 struct uw_stepper_info {
 	const char *name;
 	uint32_t priority;
@@ -443,9 +474,10 @@ struct uw_stepper_info {
 	size_t n_ranges;
 	uw_stepper_fn step; /* of a built-in one: NULL */
 	void *ctx;
+	/* Told once it is among them: it may find out about code, and add ranges; NULL is fine. */
+	void (*added)(void *ctx, struct uw_steppers *steppers, uint8_t id);
 };
 
-struct uw_steppers; /* the built-in ones and those that were added */
 int uw_steppers_new(struct uw_steppers **out);
 void uw_steppers_free(struct uw_steppers *steppers); /* NULL is fine; no space uses it */
 
@@ -455,6 +487,30 @@ void uw_steppers_free(struct uw_steppers *steppers); /* NULL is fine; no space u
  * range; -ENOSPC too many.
  */
 int uw_steppers_add(struct uw_steppers *steppers, const struct uw_stepper_info *info, uint8_t *id);
+
+/*
+ * Ranges of a user's stepper, more or fewer of them; one that was asked everywhere is asked in
+ * those that were added alone, or everywhere but in those removed.  Not while a space uses it.
+ * -ENOENT no such stepper, -EINVAL an empty range, -ENOMEM.
+ */
+int uw_steppers_add_ranges(struct uw_steppers *steppers, uint8_t id, const struct uw_range *ranges,
+			   size_t n);
+int uw_steppers_remove_ranges(struct uw_steppers *steppers, uint8_t id,
+			      const struct uw_range *ranges, size_t n);
+
+/*
+ * Which is asked about code at lookup: its place in the order of uw_steppers_at.  last: the one
+ * that answered NOT_ME, SIZE_MAX at first.  SIZE_MAX: nobody is left.
+ */
+size_t uw_steppers_find(const struct uw_steppers *steppers, uint64_t lookup, size_t last);
+
+/*
+ * Another choice than uw_steppers_find's, which it may call; it is asked until one of those it
+ * names does not answer NOT_ME, as often as there are steppers.  Not while a space uses it.
+ */
+typedef size_t (*uw_choose_fn)(void *ctx, const struct uw_steppers *steppers, uint64_t lookup,
+			       size_t last);
+void uw_steppers_choose(struct uw_steppers *steppers, uw_choose_fn choose, void *ctx);
 
 /* Switches those of this name on or off, not while a space uses it.  -ENOENT there is none. */
 int uw_steppers_enable(struct uw_steppers *steppers, const char *name, bool on);
@@ -508,24 +564,6 @@ enum uw_rules {		       /* where the rule for a frame comes from */
 		UW_RULES_MINI,	  /* .debug_frame inside .gnu_debugdata */
 		UW_RULES_GAP,	  /* an FDE or the entry point beside the pc, or the code itself */
 		UW_RULES_DYNAMIC, /* registered by the process, of code it generated */
-};
-
-enum uw_place {			    /* where a caller's register was */
-		UW_PLACE_UNDEFINED, /* the rules say that it is lost */
-		UW_PLACE_SAME,	    /* in the same register */
-		UW_PLACE_REGISTER,  /* in another one */
-		UW_PLACE_MEMORY,    /* at addr */
-		UW_PLACE_VALUE,	    /* worked out, stored nowhere */
-};
-
-struct uw_save {
-	uint8_t reg;	 /* the caller's, by DWARF number; the pc's for the return address */
-	uint8_t place;	 /* enum uw_place */
-	uint8_t from;	 /* REGISTER: which */
-	bool expression; /* found by a DWARF expression */
-	bool popped;	 /* SAME, because its slot lies below sp already */
-	bool known;	 /* value is */
-	uint64_t addr, value;
 };
 
 enum uw_verdict {		     /* why a stepper did not lead on from code without rules */
@@ -590,5 +628,9 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 
 const char *uw_rules_name(enum uw_rules rules);		       /* ".eh_frame" */
 const char *uw_confidence_name(enum uw_confidence confidence); /* "rule" */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
