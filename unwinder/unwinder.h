@@ -633,4 +633,8 @@ const char *uw_confidence_name(enum uw_confidence confidence); /* "rule" */
 }
 #endif
 
+/* The rest of the library's face: one frame after another by call-backs; whole processes. */
+#include "unwinder/cursor.h"
+#include "unwinder/walker.h"
+
 #endif

@@ -5,12 +5,15 @@
  *   table   compiled tables, which arrive while the walks go on
  *   cold    nothing cached, by file and by table, some samples only
  *   many    batches of samples, some at once
+ *   cursor  a cursor steps from frame to frame, some samples only; and what it says is
+ *           kept in memory or in a register of the thread is there
  *   threads eight threads that share the objects, each with a space and a worker
  *           of its own; half of them walk many at once, and tables arrive meanwhile
  *
  *   usage: walk_ways FILE [MAX]      at most MAX samples; prints "samples frames",
  *                                    exit 1 where ways differ
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
@@ -185,6 +188,84 @@ static void many(const char *name, struct uw_worker *worker, struct uw_space *co
 		compare(name, &batch[i], &stacks[i]);
 }
 
+/* ---- cursors ------------------------------------------------------------------------------- */
+
+static int read_thread_mem(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	const struct uw_thread *t = ctx;
+
+	return t->read(t->ctx, addr, out, size);
+}
+
+static int read_thread_reg(void *ctx, unsigned int reg, uint64_t *value)
+{
+	const struct uw_thread *t = ctx;
+
+	if (!(t->regs.known >> reg & 1))
+		return -ENODATA;
+	*value = t->regs.value[reg];
+	return 0;
+}
+
+static void check_saves(const struct kept *k, const struct uw_cursor *cursor, size_t frame)
+{
+	struct uw_save save;
+
+	for (unsigned int reg = 0; !uw_cursor_save(cursor, reg, &save); reg++) {
+		uint64_t value = save.value, kept = value;
+		int err = 0;
+
+		if (save.place == UW_PLACE_MEMORY && save.known)
+			err = read_thread_mem((void *)&k->thread, save.addr, &kept, 8);
+		else if (save.place == UW_PLACE_REGISTER && save.known)
+			err = read_thread_reg((void *)&k->thread, save.from, &kept);
+		/* The pc comes without its authentication code, of which x86_64 has none. */
+		if ((save.place == UW_PLACE_SAME ||
+		     (save.place == UW_PLACE_UNDEFINED && save.known) || err || kept != value) &&
+		    atomic_fetch_add(&differing, 1) < SHOWN_MAX)
+			(void)printf("sample %lu frame %zu: register %u: %" PRIx64
+				     " is not in place %u, %" PRIx64 "\n",
+				     k->number, frame, reg, value, save.place, save.addr);
+	}
+}
+
+static void by_cursor(struct uw_space *space, const struct kept *k)
+{
+	static const struct uw_accessors accessors = { .read_mem = read_thread_mem,
+						       .read_reg = read_thread_reg };
+	static struct uw_frame got[FRAMES];
+	struct uw_stack stack = { .frames = got, .max_frames = FRAMES };
+	struct uw_target *target;
+	struct uw_cursor cursor;
+	int stepped = 1;
+
+	if (uw_target_new(uw_space_machine(space), 0, &accessors, space, &target))
+		exit(1);
+	if (uw_cursor_init(&cursor, target, (void *)&k->thread)) {
+		stack.stop = UW_STOP_NO_USER_STATE;
+		stepped = 0;
+	}
+	while (stepped == 1) {
+		if (stack.n_frames == FRAMES) {
+			stack.stop = UW_STOP_MAX_FRAMES;
+			stack.stop_addr = got[FRAMES - 1].pc;
+			break;
+		}
+		(void)uw_cursor_frame(&cursor, &got[stack.n_frames]);
+		got[stack.n_frames].signal = uw_cursor_is_signal(&cursor) == 1;
+		check_saves(k, &cursor, stack.n_frames);
+		/* What it cannot know before it has been there. */
+		if (stack.n_frames < k->right.n_frames)
+			got[stack.n_frames].cfa = k->right.frames[stack.n_frames].cfa;
+		stack.n_frames++;
+		stepped = uw_cursor_step(&cursor);
+		if (stepped != 1)
+			stack.stop = uw_cursor_stop(&cursor, &stack.stop_addr);
+	}
+	compare("cursor", k, &stack);
+	uw_target_free(target);
+}
+
 /* ---- threads ------------------------------------------------------------------------------- */
 
 struct walker {
@@ -291,6 +372,9 @@ static void walk_batch(void)
 		frames += k->right.n_frames;
 	}
 	cold("cold file", spaces[BY_FILE]);
+	for (size_t i = 0; i < n_batch; i++)
+		if (batch[i].number % COLD_EVERY == 0)
+			by_cursor(spaces[BY_FILE][i], &batch[i]);
 	many("many, file", ways[BY_FILE].worker, spaces[BY_FILE], walkers[1].room);
 	one_by_one("table", &ways[BY_TABLE], spaces[BY_TABLE]);
 	many("many, table", ways[BY_TABLE].worker, spaces[BY_TABLE], walkers[1].room);

@@ -1,0 +1,955 @@
+#include "unwinder/cursor.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unwinder/arch.h"
+#include "unwinder/explain.h"
+#include "unwinder/guess.h"
+#include "unwinder/object.h"
+#include "unwinder/proc_info.h"
+#include "unwinder/space.h"
+#include "unwinder/step.h"
+#include "unwinder/stepper.h"
+#include "unwinder/walk.h"
+
+/* ---- targets ------------------------------------------------------------------------ */
+
+#define SLOTS	  4096
+#define SLOTS_MAX (1u << 16)
+#define SLOT_REGS 8
+
+struct slot {	      /* a rule without expressions, which would be somebody else's bytes */
+	uint64_t key; /* lookup and whether it is exact */
+	uint32_t age; /* valid while it is the target's */
+	uint8_t rule[offsetof(struct uw_rule, regs)];
+	struct uw_reg_rule regs[SLOT_REGS];
+	uint64_t bias;
+};
+
+struct uw_target {
+	const struct uw_arch *arch;
+	struct uw_accessors accessors;
+	struct uw_space *space;
+	struct uw_worker *worker; /* for walks in space */
+	uint64_t code_mask;
+	pthread_mutex_t lock; /* of all below, and of space and worker */
+	enum uw_caching policy;
+	struct slot *slots; /* made when first needed; owned */
+	size_t n_slots;
+	uint32_t age;
+	bool has_dyn;
+	uint64_t dyn;
+};
+
+static int no_memory(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	(void)ctx;
+	(void)addr;
+	(void)out;
+	(void)size;
+	return -EFAULT;
+}
+
+int uw_target_new(uint16_t machine, int byte_order, const struct uw_accessors *accessors,
+		  struct uw_space *space, struct uw_target **out)
+{
+	const struct uw_arch *arch = uw_arch_of(machine);
+	struct uw_target *t;
+
+	if (!arch || (byte_order && byte_order != LITTLE_ENDIAN))
+		return -ENOTSUP;
+	if (!accessors || (space && uw_space_machine(space) != machine))
+		return -EINVAL;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	if (space && uw_worker_new(&t->worker)) {
+		free(t);
+		return -ENOMEM;
+	}
+	(void)pthread_mutex_init(&t->lock, NULL);
+	t->arch = arch;
+	t->accessors = *accessors;
+	t->space = space;
+	t->policy = UW_CACHING_GLOBAL;
+	t->n_slots = SLOTS;
+	t->age = 1;
+	*out = t;
+	return 0;
+}
+
+void uw_target_free(struct uw_target *t)
+{
+	if (!t)
+		return;
+	(void)pthread_mutex_destroy(&t->lock);
+	uw_worker_free(t->worker);
+	free(t->slots);
+	free(t);
+}
+
+struct uw_accessors *uw_target_accessors(struct uw_target *t)
+{
+	return &t->accessors;
+}
+
+uint16_t uw_target_machine(const struct uw_target *t)
+{
+	return t->arch->machine;
+}
+
+struct uw_space *uw_target_space(const struct uw_target *t)
+{
+	return t->space;
+}
+
+void uw_target_code_mask(struct uw_target *t, uint64_t mask)
+{
+	t->code_mask = mask;
+}
+
+/* ---- what is kept ---------------------------------------------------------------------- */
+
+static void forget(struct uw_target *t)
+{
+	t->has_dyn = false;
+	if (++t->age == 0) { /* it wrapped, and slots of that age may be there */
+		free(t->slots);
+		t->slots = NULL;
+		t->age = 1;
+	}
+}
+
+int uw_target_caching(struct uw_target *t, enum uw_caching policy)
+{
+	if ((unsigned int)policy > UW_CACHING_PER_THREAD)
+		return -EINVAL;
+	(void)pthread_mutex_lock(&t->lock);
+	if (t->policy != policy)
+		forget(t);
+	t->policy = policy;
+	(void)pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+int uw_target_cache_size(struct uw_target *t, size_t n)
+{
+	size_t slots = 1;
+
+	if (n == 0)
+		return -EINVAL;
+	if (n > SLOTS_MAX)
+		return -ENOMEM;
+	while (slots < n)
+		slots *= 2;
+	(void)pthread_mutex_lock(&t->lock);
+	if (slots != t->n_slots) {
+		free(t->slots);
+		t->slots = NULL;
+		t->n_slots = slots;
+	}
+	(void)pthread_mutex_unlock(&t->lock);
+	return 0;
+}
+
+void uw_target_flush(struct uw_target *t, uint64_t start, uint64_t end)
+{
+	(void)pthread_mutex_lock(&t->lock);
+	if (!start && !end) {
+		forget(t);
+	} else {
+		t->has_dyn = false;
+		for (size_t i = 0; t->slots && i < t->n_slots; i++) {
+			uint64_t addr = t->slots[i].key >> 1;
+
+			if (addr >= start && addr < end)
+				t->slots[i].age = 0;
+		}
+	}
+	(void)pthread_mutex_unlock(&t->lock);
+}
+
+int uw_target_dyn_list(struct uw_target *t, void *ctx, uint64_t *addr)
+{
+	uint64_t found = 0;
+	bool kept;
+	int err;
+
+	(void)pthread_mutex_lock(&t->lock);
+	kept = t->has_dyn;
+	found = t->dyn;
+	(void)pthread_mutex_unlock(&t->lock);
+	if (!kept) {
+		if (!t->accessors.dyn_list_addr)
+			return -ENOENT;
+		err = t->accessors.dyn_list_addr(ctx, &found);
+		if (err)
+			return err;
+		(void)pthread_mutex_lock(&t->lock);
+		t->dyn = found;
+		t->has_dyn = t->policy != UW_CACHING_NONE;
+		(void)pthread_mutex_unlock(&t->lock);
+	}
+	if (!found)
+		return -ENOENT;
+	*addr = found;
+	return 0;
+}
+
+static bool kept_rule(struct uw_target *t, uint64_t key, struct uw_rule *rule, uint64_t *bias)
+{
+	bool found = false;
+	const struct slot *slot;
+
+	(void)pthread_mutex_lock(&t->lock);
+	if (t->slots && t->policy != UW_CACHING_NONE) {
+		slot = &t->slots[uw_slot_of(0, key, (unsigned int)t->n_slots)];
+		found = slot->key == key && slot->age == t->age;
+		if (found) {
+			memcpy(rule, slot->rule, sizeof(slot->rule));
+			memcpy(rule->regs, slot->regs, rule->n_regs * sizeof(*rule->regs));
+			*bias = slot->bias;
+		}
+	}
+	(void)pthread_mutex_unlock(&t->lock);
+	return found;
+}
+
+static bool stands_alone(const struct uw_rule *rule)
+{
+	if (rule->cfa_size || rule->n_regs > SLOT_REGS)
+		return false;
+	for (unsigned int i = 0; i < rule->n_regs; i++)
+		if (rule->regs[i].kind == UW_RULE_AT_EXPR || rule->regs[i].kind == UW_RULE_EXPR)
+			return false;
+	return true;
+}
+
+/* age: the target's before the rule was asked for: what was flushed meanwhile is not kept. */
+static void keep_rule(struct uw_target *t, uint64_t key, const struct uw_rule *rule, uint64_t bias,
+		      uint32_t age)
+{
+	if (!stands_alone(rule))
+		return;
+	(void)pthread_mutex_lock(&t->lock);
+	if (t->policy != UW_CACHING_NONE && t->age == age) {
+		if (!t->slots)
+			t->slots = calloc(t->n_slots, sizeof(*t->slots));
+		if (t->slots) {
+			struct slot *slot = &t->slots[uw_slot_of(0, key, (unsigned int)t->n_slots)];
+
+			slot->key = key;
+			slot->age = age;
+			slot->bias = bias;
+			memcpy(slot->rule, rule, sizeof(slot->rule));
+			memcpy(slot->regs, rule->regs, rule->n_regs * sizeof(*rule->regs));
+		}
+	}
+	(void)pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- a cursor's state --------------------------------------------------------------------- */
+
+#define MAGIC 0x6f6666777363757fu
+
+/* Where a register of the frame is kept: enum uw_place, and whether an expression says so. */
+#define BY_EXPRESSION 0x80
+
+struct __attribute__((may_alias)) state {
+	uint64_t magic;
+	struct uw_target *target;
+	void *ctx;
+	struct uw_regs regs;
+	uint64_t at[UW_REGS_MAX]; /* MEMORY: the address; REGISTER: the register */
+	uint8_t place[UW_REGS_MAX];
+	uint8_t stepper, confidence; /* how the frame was found */
+	bool exact, sp_low;	     /* as in struct uw_walking */
+	uint32_t stop;		     /* of the last step */
+	uint64_t stop_addr;
+	uint64_t n;			  /* frames left behind */
+	uint64_t mark_pc, mark_sp, turns; /* see uw_walk_cycle */
+};
+
+_Static_assert(sizeof(struct state) <= sizeof(struct uw_cursor), "a cursor holds it");
+
+static struct state *state_of(struct uw_cursor *cursor)
+{
+	struct state *s = (struct state *)cursor->opaque;
+
+	return s->magic == MAGIC ? s : NULL;
+}
+
+static const struct state *look(const struct uw_cursor *cursor)
+{
+	const struct state *s = (const struct state *)cursor->opaque;
+
+	return s->magic == MAGIC ? s : NULL;
+}
+
+static uw_read_fn reader(const struct uw_target *t)
+{
+	return t->accessors.read_mem ? t->accessors.read_mem : no_memory;
+}
+
+static uint64_t stripped(const struct state *s, uint64_t pc)
+{
+	const struct uw_target *t = s->target;
+
+	/* No space: addresses have 48 bits unless the mask says otherwise. */
+	return t->arch->strip(pc, t->code_mask,
+			      t->space ? uw_space_top(t->space) : (uint64_t)1 << 48);
+}
+
+static uint64_t pc_of(const struct state *s)
+{
+	return stripped(s, s->regs.value[s->target->arch->pc]);
+}
+
+static uint64_t lookup_of(const struct state *s)
+{
+	/* The call may end its function, and ra then belongs to the next one. */
+	return pc_of(s) - !s->exact;
+}
+
+int uw_cursor_init_at(struct uw_cursor *cursor, struct uw_target *target, void *ctx,
+		      const struct uw_regs *regs, bool exact)
+{
+	const struct uw_arch *arch = target->arch;
+	const uint64_t needed = (uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp;
+	struct state s = { .magic = MAGIC,
+			   .target = target,
+			   .ctx = ctx,
+			   .regs = *regs,
+			   .n = !exact,
+			   .exact = exact,
+			   .stepper = UW_STEPPER_CONTEXT,
+			   .confidence = UW_CONFIDENCE_RULE };
+
+	if ((regs->known & needed) != needed)
+		return -ENODATA;
+	for (unsigned int i = 0; i < arch->n_regs; i++) {
+		s.place[i] = UW_PLACE_REGISTER;
+		s.at[i] = i;
+	}
+	memcpy(cursor->opaque, &s, sizeof(s));
+	return 0;
+}
+
+int uw_cursor_init(struct uw_cursor *cursor, struct uw_target *target, void *ctx)
+{
+	const struct uw_arch *arch = target->arch;
+	struct uw_regs regs = { .known = 0 };
+	int err;
+
+	if (!target->accessors.read_reg)
+		return -ENODATA;
+	for (unsigned int i = 0; i < arch->n_regs; i++) {
+		err = target->accessors.read_reg(ctx, i, &regs.value[i]);
+		if (!err)
+			regs.known |= (uint64_t)1 << i;
+		else if (i == arch->pc || i == arch->sp)
+			return err;
+	}
+	return uw_cursor_init_at(cursor, target, ctx, &regs, true);
+}
+
+static void lose(struct state *s, unsigned int reg)
+{
+	s->place[reg] = UW_PLACE_UNDEFINED;
+	s->at[reg] = 0;
+}
+
+static void settle(struct state *s, const struct state *before, unsigned int reg,
+		   const struct uw_save *save)
+{
+	s->place[reg] = save->place | (save->expression ? BY_EXPRESSION : 0);
+	s->at[reg] = save->addr;
+	if (save->place != UW_PLACE_SAME && save->place != UW_PLACE_REGISTER)
+		return;
+	/* Where that register of the callee's is. */
+	s->place[reg] = before->place[save->place == UW_PLACE_SAME ? reg : save->from];
+	s->at[reg] = before->at[save->place == UW_PLACE_SAME ? reg : save->from];
+}
+
+/* before: the state in the frame that was left, machine too. */
+static void settle_by_rule(struct state *s, const struct state *before, struct uw_machine *machine,
+			   const struct uw_rule *rule, uint64_t cfa)
+{
+	const struct uw_arch *arch = s->target->arch;
+	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
+	struct uw_save save = { .place = UW_PLACE_VALUE };
+
+	settle(s, before, arch->sp, &save);
+	save = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = rule->ra };
+	settle(s, before, arch->pc, &save);
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		uw_explain_reg(machine, &rule->regs[i], cfa, &rule->regs[i] == ra, &save);
+		settle(s, before, rule->regs[i].reg, &save);
+		if (&rule->regs[i] == ra && ra->reg != arch->pc)
+			settle(s, before, arch->pc, &save);
+	}
+}
+
+static void settle_by_guess(struct state *s, const struct state *before, uint8_t stepper)
+{
+	const struct uw_arch *arch = s->target->arch;
+	struct uw_save save = { .place = UW_PLACE_MEMORY };
+
+	for (unsigned int i = 0; i < arch->n_regs; i++)
+		if (!(s->regs.known >> i & 1))
+			lose(s, i);
+	s->place[arch->sp] = UW_PLACE_VALUE;
+	s->at[arch->sp] = 0;
+	if (stepper == UW_STEPPER_FP) {
+		save.addr = before->regs.value[arch->fp];
+		settle(s, before, arch->fp, &save);
+		save.addr += 8;
+	} else if (stepper == UW_STEPPER_SCAN) {
+		save.addr = s->regs.value[arch->sp] - 8;
+	} else if (arch->lr != arch->pc) {
+		save = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = arch->lr };
+	} else {
+		save.addr = before->regs.value[arch->sp];
+	}
+	settle(s, before, arch->pc, &save);
+}
+
+static void settle_by_user(struct state *s, const struct state *before,
+			   const struct uw_save saves[3])
+{
+	const struct uw_arch *arch = s->target->arch;
+	const uint8_t own[3] = { arch->pc, arch->sp, arch->fp };
+
+	for (unsigned int i = 0; i < arch->n_regs; i++) {
+		if (!(s->regs.known >> i & 1)) {
+			lose(s, i);
+		} else if (!(before->regs.known >> i & 1) ||
+			   before->regs.value[i] != s->regs.value[i]) {
+			s->place[i] = UW_PLACE_VALUE;
+			s->at[i] = 0;
+		}
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		if (saves[i].place != UW_PLACE_UNDEFINED && saves[i].from < arch->n_regs)
+			settle(s, before, own[i], &saves[i]);
+}
+
+/* ---- steps by what the accessors know -------------------------------------------------------- */
+
+static int stopping(struct state *s, enum uw_stop stop, uint64_t addr)
+{
+	s->stop = stop;
+	s->stop_addr = addr;
+	switch (stop) {
+	case UW_STOP_ROOT:
+		return 0;
+	case UW_STOP_TRUNCATED:
+		return -EFAULT;
+	case UW_STOP_REG_UNKNOWN:
+	case UW_STOP_NO_USER_STATE:
+		return -ENODATA;
+	case UW_STOP_BAD_CFI:
+		return -EBADMSG;
+	case UW_STOP_CFA_NOT_RISING:
+	case UW_STOP_CYCLE:
+		return -ELOOP;
+	default:
+		return -ENOENT;
+	}
+}
+
+static struct uw_machine machine_of(const struct state *s)
+{
+	return (struct uw_machine){
+		.arch = s->target->arch, .regs = s->regs, .read = reader(s->target), .ctx = s->ctx
+	};
+}
+
+/* Bytes around pc, as many as there are. */
+static void read_code(const struct uw_machine *machine, uint64_t pc,
+		      uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *code)
+{
+	*code = (struct uw_code){ .at = bytes + UW_CODE_BEFORE };
+	for (size_t size = UW_CODE_AFTER; size && !code->after; size -= 4)
+		if (!machine->read(machine->ctx, pc, bytes + UW_CODE_BEFORE, size))
+			code->after = size;
+	if (pc >= UW_CODE_BEFORE &&
+	    !machine->read(machine->ctx, pc - UW_CODE_BEFORE, bytes, UW_CODE_BEFORE))
+		code->before = UW_CODE_BEFORE;
+}
+
+/* The trampoline's or the stub's rule, told by the code itself. */
+static int rule_by_code(const struct state *s, struct uw_rule *rule)
+{
+	const struct uw_machine machine = machine_of(s);
+	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	read_code(&machine, pc_of(s), bytes, &code);
+	if (code.after && machine.arch->signal(&code, s->exact, rule))
+		return 0;
+	return code.after && s->exact && machine.arch->stub(&code, rule) ? 0 : -ENOENT;
+}
+
+/*
+ * 0, 1 the outermost, or what find_proc_info said; *held: what to release when the rule has served.
+ */
+static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias,
+		     struct uw_proc_info *held)
+{
+	struct uw_target *t = s->target;
+	uint64_t lookup = lookup_of(s), key = lookup << 1 | s->exact;
+	uint32_t age;
+	int err;
+
+	*bias = 0;
+	held->unwind_info = NULL;
+	if (kept_rule(t, key, rule, bias))
+		return 0;
+	(void)pthread_mutex_lock(&t->lock);
+	age = t->age;
+	(void)pthread_mutex_unlock(&t->lock);
+	err = -ENOENT;
+	if (t->accessors.find_proc_info) {
+		struct uw_proc_info info = { .start = 0 };
+
+		err = t->accessors.find_proc_info(s->ctx, lookup, true, &info);
+		if (!err) {
+			err = uw_proc_info_rule(&info, lookup, s->exact, rule, bias);
+			*held = info;
+		}
+	}
+	/* A vDSO's rules do not say how to leave every trampoline. */
+	if ((!err && rule->signal && t->arch->sigcontext_first) || (err == -ENOENT && !t->space)) {
+		struct uw_rule coded;
+
+		if (!rule_by_code(s, &coded)) {
+			*rule = coded;
+			*bias = 0;
+			err = 0;
+		}
+	}
+	if (!err)
+		keep_rule(t, key, rule, *bias, age);
+	return err;
+}
+
+static void release(const struct state *s, struct uw_proc_info *held)
+{
+	const struct uw_accessors *a = &s->target->accessors;
+
+	if (held->unwind_info && a->put_proc_info)
+		a->put_proc_info(s->ctx, held);
+	else if (held->unwind_info)
+		uw_proc_info_free(held);
+}
+
+/* As uw_walk_cycle. */
+static bool cycles(struct state *s, uint64_t pc, uint64_t sp)
+{
+	if (s->turns && pc == s->mark_pc && sp == s->mark_sp)
+		return true;
+	if (!(s->turns & (s->turns - 1))) {
+		s->mark_pc = pc;
+		s->mark_sp = sp;
+	}
+	s->turns++;
+	return false;
+}
+
+/* The caller's registers were found: is it a caller?  1, or as a step ends. */
+static int arrive(struct state *s, const struct state *before, bool anywhere, bool signal)
+{
+	const struct uw_arch *arch = s->target->arch;
+	uint64_t sp = s->regs.value[arch->sp], old = before->regs.value[arch->sp];
+	uint64_t pc = pc_of(s), here = pc_of(before);
+
+	if (pc == 0 && !signal)
+		return stopping(s, UW_STOP_ROOT, here);
+	/* See rises() in stepper.c. */
+	if (sp <= old && !anywhere &&
+	    !((arch->lr != arch->pc || before->exact) && sp == old && pc != here))
+		return stopping(s, UW_STOP_CFA_NOT_RISING, here);
+	if (sp <= old && cycles(s, pc, sp))
+		return stopping(s, UW_STOP_CYCLE, here);
+	s->exact = signal;
+	s->n++;
+	return 1;
+}
+
+static int step_by_rule(struct state *s, const struct state *before, struct uw_rule *rule,
+			uint64_t bias)
+{
+	struct uw_machine machine = machine_of(s), old = machine;
+	uint64_t cfa = 0, pc = pc_of(s);
+	int got;
+
+	machine.bias = old.bias = bias;
+	if (s->sp_low)
+		(void)uw_stepper_from_record(machine.arch, rule);
+	s->sp_low &= rule->cfa_reg == machine.arch->sp && !rule->cfa_size;
+	got = uw_step(&machine, rule, &cfa);
+	switch (got) {
+	case 1:
+		break;
+	case 0:
+		return stopping(s, UW_STOP_ROOT, pc);
+	case -EFAULT:
+		return stopping(s, UW_STOP_TRUNCATED, machine.missing);
+	case -ENODATA:
+		return stopping(s, UW_STOP_REG_UNKNOWN, pc);
+	default:
+		return stopping(s, UW_STOP_BAD_CFI, pc);
+	}
+	s->regs = machine.regs;
+	s->stepper = rule->stepper;
+	s->confidence = UW_CONFIDENCE_RULE;
+	settle_by_rule(s, before, &old, rule, cfa);
+	return arrive(s, before, rule->signal || rule->cfa_size || rule->cfa_kind != UW_CFA_PLAIN,
+		      rule->signal);
+}
+
+/*
+ * The frame pointer, for code that can be looked at: a call has to end where it leads.
+ * Without an address space nobody else would go by it.
+ */
+static int step_by_fp(struct state *s, const struct state *before)
+{
+	const struct uw_arch *arch = s->target->arch;
+	struct uw_machine machine = machine_of(s);
+	uint64_t pc = pc_of(s), sp = s->regs.value[arch->sp], fp, next, ra;
+	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	if (uw_machine_reg(&machine, arch->fp, &fp))
+		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
+	read_code(&machine, pc, bytes, &code);
+	if (!code.after)
+		return stopping(s, UW_STOP_NO_MAPPING, pc);
+	if (fp == 0 && !s->exact)
+		return stopping(s, UW_STOP_ROOT, pc);
+	if (!uw_guess_is_fp(sp, fp))
+		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
+	if (uw_machine_read(&machine, fp, 8, &next) || uw_machine_read(&machine, fp + 8, 8, &ra))
+		return stopping(s, UW_STOP_TRUNCATED, machine.missing);
+	ra = stripped(s, ra);
+	if (ra == 0 && next == 0 && !s->exact)
+		return stopping(s, UW_STOP_ROOT, pc);
+	read_code(&machine, ra, bytes, &code);
+	if (!code.before || arch->after_call(&code).kind == UW_CALL_NONE)
+		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
+	s->regs.known = (uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp | (uint64_t)1 << arch->fp;
+	s->regs.value[arch->pc] = ra;
+	s->regs.value[arch->sp] = fp + 16;
+	s->regs.value[arch->fp] = next;
+	s->stepper = UW_STEPPER_FP;
+	s->confidence = UW_CONFIDENCE_CHECKED;
+	s->sp_low = arch->lr != arch->pc;
+	settle_by_guess(s, before, UW_STEPPER_FP);
+	return arrive(s, before, false, false);
+}
+
+/* ---- steps in an address space -------------------------------------------------------------- */
+
+/* The rule that a step in the space went by. */
+static int rule_in_space(const struct state *s, struct uw_rule *rule, uint64_t *bias)
+{
+	struct uw_target *t = s->target;
+	struct uw_machine machine = machine_of(s);
+	struct uw_mapping *mapping = uw_space_at(t->space, lookup_of(s));
+	struct uw_object *object = mapping ? uw_space_resolve(t->space, mapping) : NULL;
+
+	*bias = object ? mapping->bias : 0;
+	if (object)
+		return uw_walk_rule(t->worker, object, lookup_of(s) - *bias, s->exact, rule);
+	return uw_stepper_trampoline(t->space, &machine, pc_of(s), s->exact, rule) ? 0 : -ENOENT;
+}
+
+static int step_in_space(struct state *s, const struct state *before)
+{
+	struct uw_target *t = s->target;
+	struct uw_thread thread = {
+		.regs = s->regs, .read = reader(t), .ctx = s->ctx, .code_mask = t->code_mask
+	};
+	struct uw_frame frames[2] = { { .pc = 0 } };
+	struct uw_stack stack = { .frames = frames, .max_frames = 2 };
+	struct uw_found found = { .stepper = UW_STEPPER_CONTEXT };
+	struct uw_walking w;
+	struct uw_rule rule;
+	uint64_t bias;
+	int stop = uw_walk_begin(&w, t->space, t->worker, &thread, &stack);
+
+	if (stop != UW_GO_ON)
+		return stopping(s, (enum uw_stop)(-1 - stop), 0);
+	uw_walk_take_regs(&w);
+	w.exact = s->exact;
+	w.sp_low = s->sp_low;
+	w.stepper = s->stepper;
+	w.confidence = s->confidence;
+	w.turns = s->turns;
+	w.mark_pc = s->mark_pc;
+	w.mark_sp = s->mark_sp;
+	/* That there are frames inside this one matters, not which. */
+	stack.n_frames = w.due = s->n ? 1 : 0;
+	stop = uw_walk_frame(&w, &found);
+	s->turns = w.turns;
+	s->mark_pc = w.mark_pc;
+	s->mark_sp = w.mark_sp;
+	if (stop != UW_GO_ON)
+		return stopping(s, (enum uw_stop)(-1 - stop),
+				stop == uw_stopping(UW_STOP_TRUNCATED) ? w.missing : pc_of(before));
+	s->regs = w.machine.regs;
+	if (pc_of(s) == 0 && !w.exact)
+		return stopping(s, UW_STOP_ROOT, pc_of(before));
+	s->stepper = w.stepper;
+	s->confidence = w.confidence;
+	s->exact = w.exact;
+	s->sp_low = w.sp_low;
+	s->n++;
+	if (s->stepper >= UW_STEPPER_N) {
+		settle_by_user(s, before, found.saves);
+	} else if (s->stepper == UW_STEPPER_CFI || s->stepper == UW_STEPPER_SIGNAL ||
+		   s->stepper == UW_STEPPER_PLT) {
+		struct uw_machine machine = machine_of(before);
+
+		if (!rule_in_space(before, &rule, &bias)) {
+			if (before->sp_low)
+				(void)uw_stepper_from_record(t->arch, &rule);
+			machine.bias = bias;
+			settle_by_rule(s, before, &machine, &rule, found.cfa);
+		}
+	} else {
+		settle_by_guess(s, before, s->stepper);
+	}
+	return 1;
+}
+
+/* ---- stepping ------------------------------------------------------------------------------------ */
+
+static int step_on(struct state *s, const struct state *before)
+{
+	struct uw_target *t = s->target;
+	int err = -ENOENT;
+
+	if (t->accessors.find_proc_info || !t->space) {
+		struct uw_proc_info held;
+		struct uw_rule rule;
+		uint64_t bias;
+
+		err = rule_here(s, &rule, &bias, &held);
+		if (err == 0)
+			err = step_by_rule(s, before, &rule, bias);
+		else if (err > 0)
+			err = stopping(s, UW_STOP_ROOT, pc_of(s));
+		else if (err != -ENOENT)
+			(void)stopping(s, UW_STOP_BAD_CFI, pc_of(s));
+		else
+			err = -EAGAIN;
+		release(s, &held);
+		if (err != -EAGAIN)
+			return err;
+	}
+	if (!t->space)
+		return step_by_fp(s, before);
+	(void)pthread_mutex_lock(&t->lock);
+	err = step_in_space(s, before);
+	(void)pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+int uw_cursor_step(struct uw_cursor *cursor)
+{
+	struct state *s = state_of(cursor), before;
+	int got;
+
+	if (!s)
+		return -EINVAL;
+	before = *s;
+	got = step_on(s, &before);
+	if (got != 1) { /* it stays, and knows why */
+		before.stop = s->stop;
+		before.stop_addr = s->stop_addr;
+		before.turns = s->turns;
+		before.mark_pc = s->mark_pc;
+		before.mark_sp = s->mark_sp;
+		*s = before;
+	}
+	return got;
+}
+
+enum uw_stop uw_cursor_stop(const struct uw_cursor *cursor, uint64_t *addr)
+{
+	const struct state *s = look(cursor);
+
+	if (addr)
+		*addr = s ? s->stop_addr : 0;
+	return s ? (enum uw_stop)s->stop : UW_STOP_NO_USER_STATE;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------ */
+
+int uw_cursor_reg(const struct uw_cursor *cursor, unsigned int reg, uint64_t *value)
+{
+	const struct state *s = look(cursor);
+
+	if (!s || reg >= s->target->arch->n_regs)
+		return -EINVAL;
+	if (!(s->regs.known >> reg & 1))
+		return -ENODATA;
+	*value = reg == s->target->arch->pc ? pc_of(s) : s->regs.value[reg];
+	return 0;
+}
+
+int uw_cursor_set_reg(struct uw_cursor *cursor, unsigned int reg, uint64_t value)
+{
+	struct state *s = state_of(cursor);
+
+	if (!s || reg >= s->target->arch->n_regs)
+		return -EINVAL;
+	s->regs.value[reg] = value;
+	s->regs.known |= (uint64_t)1 << reg;
+	s->place[reg] = UW_PLACE_VALUE;
+	s->at[reg] = 0;
+	if (reg == s->target->arch->pc)
+		s->exact = true;
+	return 0;
+}
+
+int uw_cursor_save(const struct uw_cursor *cursor, unsigned int reg, struct uw_save *save)
+{
+	const struct state *s = look(cursor);
+
+	if (!s || reg >= s->target->arch->n_regs)
+		return -EINVAL;
+	*save = (struct uw_save){ .reg = (uint8_t)reg,
+				  .place = s->place[reg] & (uint8_t)~BY_EXPRESSION,
+				  .expression = s->place[reg] & BY_EXPRESSION,
+				  .known = s->regs.known >> reg & 1,
+				  .value = s->regs.value[reg] };
+	if (save->place == UW_PLACE_REGISTER)
+		save->from = (uint8_t)s->at[reg];
+	else
+		save->addr = s->at[reg];
+	return 0;
+}
+
+int uw_cursor_is_signal(const struct uw_cursor *cursor)
+{
+	const struct state *s = look(cursor);
+	struct uw_proc_info held = { .start = 0 };
+	struct uw_rule rule;
+	uint64_t bias;
+	int err = -ENOENT;
+
+	if (!s)
+		return -EINVAL;
+	if (s->target->accessors.find_proc_info || !s->target->space) {
+		err = rule_here(s, &rule, &bias, &held);
+		release(s, &held);
+	}
+	if (err == -ENOENT && s->target->space) {
+		(void)pthread_mutex_lock(&s->target->lock);
+		err = rule_in_space(s, &rule, &bias);
+		(void)pthread_mutex_unlock(&s->target->lock);
+	}
+	return !err && rule.signal;
+}
+
+int uw_cursor_frame(const struct uw_cursor *cursor, struct uw_frame *frame)
+{
+	const struct state *s = look(cursor);
+	struct uw_cursor next = *cursor;
+
+	if (!s)
+		return -EINVAL;
+	*frame = (struct uw_frame){ .pc = pc_of(s),
+				    .lookup = lookup_of(s),
+				    .sp = s->regs.value[s->target->arch->sp],
+				    .stepper = s->stepper,
+				    .confidence = s->confidence,
+				    .exact = s->exact };
+	if (s->target->space)
+		frame->mapping = uw_space_find(s->target->space, frame->lookup);
+	if (uw_cursor_step(&next) == 1) {
+		const struct state *caller = look(&next);
+
+		/* The caller's sp is the CFA, but for signals and the few that switch stacks. */
+		frame->cfa = caller->regs.value[s->target->arch->sp];
+		frame->signal = caller->exact;
+	}
+	return 0;
+}
+
+void uw_cursor_found(const struct uw_cursor *cursor, uint8_t *stepper, uint8_t *confidence,
+		     bool *exact)
+{
+	const struct state *s = look(cursor);
+
+	*stepper = s ? s->stepper : (uint8_t)UW_STEPPER_CONTEXT;
+	*confidence = s ? s->confidence : (uint8_t)UW_CONFIDENCE_GUESS;
+	*exact = s && s->exact;
+}
+
+int uw_cursor_proc_info(const struct uw_cursor *cursor, struct uw_proc_info *out)
+{
+	const struct state *s = look(cursor);
+	struct uw_proc_info info = { .start = 0 };
+	struct uw_target *t;
+	int err = -ENOENT;
+
+	if (!s)
+		return -EINVAL;
+	t = s->target;
+	if (t->accessors.find_proc_info)
+		err = t->accessors.find_proc_info(s->ctx, lookup_of(s), false, &info);
+	if (err == -ENOENT && t->space) {
+		struct uw_proc_query query = { .pc = lookup_of(s),
+					       .machine = t->arch->machine,
+					       .read = reader(t),
+					       .ctx = s->ctx };
+		struct uw_mapping *mapping;
+		struct uw_object *object;
+
+		(void)pthread_mutex_lock(&t->lock);
+		mapping = uw_space_at(t->space, query.pc);
+		object = mapping ? uw_space_resolve(t->space, mapping) : NULL;
+		if (object)
+			err = uw_proc_info_object(object, mapping->bias, &query, &info);
+		(void)pthread_mutex_unlock(&t->lock);
+	}
+	if (err == 0)
+		*out = info;
+	return err > 0 ? -ENOENT : err;
+}
+
+int uw_cursor_proc_name(const struct uw_cursor *cursor, char *name, size_t size, uint64_t *off)
+{
+	const struct state *s = look(cursor);
+
+	if (!s || size == 0)
+		return -EINVAL;
+	if (!s->target->accessors.proc_name)
+		return -ENOENT;
+	return s->target->accessors.proc_name(s->ctx, pc_of(s), name, size, off);
+}
+
+struct uw_target *uw_cursor_target(const struct uw_cursor *cursor)
+{
+	const struct state *s = look(cursor);
+
+	return s ? s->target : NULL;
+}
+
+int uw_reg_find(uint16_t machine, const char *name)
+{
+	const struct uw_arch *arch = uw_arch_of(machine);
+
+	for (int i = 0; arch && i < arch->n_regs; i++)
+		if (strcmp(uw_reg_name(machine, (unsigned int)i), name) == 0)
+			return i;
+	return -1;
+}
