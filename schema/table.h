@@ -7,16 +7,18 @@
  *
  *   part     entry            what
  *   header   192              struct table_header
+ *   sum      8                of each block behind the front (blob.h)
  *   seg      24               struct table_seg: which file offsets are which vaddr
  *   sup      8                struct table_sup: one per 256 blocks, and one more behind the last
- *   blk      2 × 257 a sup    first row of each block of 256 units, counted from the sup's row
- *   key      1                of each row: the unit in its block where it begins;
- *                             TABLE_KEY_PAD bytes of 0xff follow the last
- *   rid      2 (or 4)         of each row: which rule (4 bytes with TABLE_WIDE_RID)
  *   rule     8                a rule word, see below
  *   ext      16 or 32         of each rule: saved registers, TABLE_EXT_* × s16
  *   slow     varies           struct table_slow, each followed by its struct table_reg
  *   expr     varies           DWARF expressions of those, back to back
+ *                             Here the front ends; what follows is read as it is needed.
+ *   blk      2 × 257 a sup    first row of each block of 256 units, counted from the sup's row
+ *   key      1                of each row: the unit in its block where it begins;
+ *                             TABLE_KEY_PAD bytes of 0xff follow the last
+ *   rid      2 (or 4)         of each row: which rule (4 bytes with TABLE_WIDE_RID)
  *
  * Where procedures begin and end is no part of it: those ranges are a blob of their
  * own (schema/procs.h), which says both and is kept where look-ups need it.
@@ -70,8 +72,10 @@
 
 #include <linux/types.h>
 
+#include "schema/blob.h"
+
 #define TABLE_MAGIC	  0x4254574fu /* "OWTB" */
-#define TABLE_VERSION	  2
+#define TABLE_VERSION	  3
 #define TABLE_HEADER_SIZE 192u
 #define TABLE_ALIGN	  64u
 #define TABLE_KEY_PAD	  32u	      /* a vector may be read that begins at the last key */
@@ -112,14 +116,7 @@ enum table_kind {
 #define TABLE_BASED_FP	  (1 << 14)
 
 struct table_header {
-	__u32 magic;
-	__u16 version;
-	__u16 machine; /* EM_… */
-	__u32 header_size;
-	__u32 flags;	/* enum table_flag */
-	__u64 size;	/* of it all */
-	__u64 checksum; /* XXH64 of what follows the header, seeded with that of the header,
-			 * seed 0, this field as 0 */
+	struct blob_header blob;
 	__u64 base;	/* vaddr of unit 0 */
 	__u64 src_size; /* of the unwind sections it was made from */
 	__u64 src_hash; /* XXH64 of them, each seeded with the hash of the one before */
@@ -138,7 +135,8 @@ struct table_header {
 	__u32 expr_size;
 	__u32 seg, sup, blk, key, rid, rule, ext, slow, expr; /* offsets */
 	__u32 builder;					      /* TABLE_BUILDER */
-	__u8 spare[24];
+	__u32 flags;					      /* enum table_flag */
+	__u8 spare[20];
 };
 
 struct table_seg {
@@ -180,11 +178,10 @@ enum table_reg_kind { /* DWARF 5 §6.4.1 */
 };
 
 _Static_assert(sizeof(struct table_header) == TABLE_HEADER_SIZE, "header");
-_Static_assert(__builtin_offsetof(struct table_header, checksum) == 24, "checksum");
 _Static_assert(__builtin_offsetof(struct table_header, build_id) == 64, "build_id");
 _Static_assert(__builtin_offsetof(struct table_header, span) == 96, "span");
 _Static_assert(__builtin_offsetof(struct table_header, seg) == 128, "seg");
-_Static_assert(__builtin_offsetof(struct table_header, builder) == 164, "builder");
+_Static_assert(__builtin_offsetof(struct table_header, flags) == 168, "flags");
 _Static_assert(sizeof(struct table_seg) == 24, "seg");
 _Static_assert(sizeof(struct table_sup) == 8, "sup");
 _Static_assert(sizeof(struct table_slow) == 16, "slow");

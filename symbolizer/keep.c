@@ -6,6 +6,7 @@
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,91 +16,185 @@ _Static_assert(sizeof(struct sym_entry) == sizeof(struct symbols_entry) &&
 		       SYM_ENTRY_OPEN == SYMBOLS_OPEN,
 	       "entries are used as they are kept");
 
-static uint64_t checksum_of(const void *blob, size_t size)
+static size_t groups_of(size_t n)
 {
-	struct symbols_header header;
-
-	memcpy(&header, blob, sizeof(header));
-	header.checksum = 0;
-	return uw_checksum((const uint8_t *)blob + sizeof(header), size - sizeof(header),
-			   uw_checksum(&header, sizeof(header), 0));
+	return n / SYMBOLS_GROUP + (n % SYMBOLS_GROUP != 0);
 }
 
 int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, size_t *size)
 {
-	struct symbols_header h = { .magic = SYMBOLS_MAGIC,
-				    .version = SYMBOLS_VERSION,
-				    .header_size = sizeof(h),
+	size_t n = table->n_entries, entries = n * sizeof(*table->entries);
+	size_t rest = entries + table->names_size, group, front;
+	struct symbols_header h = { .blob = { .magic = SYMBOLS_MAGIC,
+					      .version = SYMBOLS_VERSION,
+					      .header_size = sizeof(h) },
 				    .key = key,
-				    .n = (__u32)table->n_entries,
+				    .n = (__u32)n,
+				    .names_size = (__u32)table->names_size,
 				    .damage = table->damage,
 				    .reader = SYMBOLS_READER };
-	size_t entries = table->n_entries * sizeof(*table->entries);
 	uint8_t *out;
+	int err = table->kept ? uw_blob_whole(table->kept) : 0;
 
-	h.names_size = (__u32)table->names_size;
-	h.size = sizeof(h) + entries + table->names_size;
-	out = malloc(h.size);
+	if (err)
+		return err;
+	group = sizeof(h) + uw_blob_sums(rest);
+	front = group + groups_of(n) * sizeof(uint64_t);
+	out = malloc(front + rest);
 	if (!out)
 		return -ENOMEM;
+	h.group = (__u32)group;
+	h.blob.front = (__u32)front;
+	h.blob.size = front + rest;
 	memcpy(out, &h, sizeof(h));
+	for (size_t i = 0; i < n; i += SYMBOLS_GROUP)
+		memcpy(out + group + i / SYMBOLS_GROUP * sizeof(uint64_t), &table->entries[i].addr,
+		       sizeof(uint64_t));
 	if (entries)
-		memcpy(out + sizeof(h), table->entries, entries);
+		memcpy(out + front, table->entries, entries);
 	if (table->names_size)
-		memcpy(out + sizeof(h) + entries, table->names, table->names_size);
-	h.checksum = checksum_of(out, h.size);
-	memcpy(out, &h, sizeof(h));
+		memcpy(out + front + entries, table->names, table->names_size);
+	uw_blob_seal(out);
 	*blob = out;
-	*size = h.size;
+	*size = front + rest;
 	return 0;
 }
 
-/* No look-up can read outside the blob or go round in it. */
-static int check(const struct symbols_header *h, size_t size, uint64_t key)
+/* The front, which is there. */
+static int open_front(const struct symbols_header *h, uint64_t key, struct sym_table *out)
 {
-	const struct symbols_entry *e = (const struct symbols_entry *)(const void *)(h + 1);
-	const char *names;
-	uint64_t last = 0;
+	uint64_t entries = (uint64_t)h->n * sizeof(struct symbols_entry);
+	const uint8_t *bytes = (const uint8_t *)h;
 
-	if (size < sizeof(*h) || h->magic != SYMBOLS_MAGIC)
+	if (h->blob.magic != SYMBOLS_MAGIC)
 		return -EBADMSG;
-	if (h->version != SYMBOLS_VERSION || h->reader != SYMBOLS_READER)
+	if (h->blob.version != SYMBOLS_VERSION || h->blob.header_size != sizeof(*h) ||
+	    h->reader != SYMBOLS_READER)
 		return -ENOTSUP;
-	if (h->size != size || h->header_size != sizeof(*h) ||
-	    size - sizeof(*h) != (uint64_t)h->n * sizeof(*e) + h->names_size ||
-	    h->checksum != checksum_of(h, size) || h->damage > 0)
+	if (h->blob.size - h->blob.front != entries + h->names_size || h->group % 8 ||
+	    h->group < sizeof(*h) || h->group > h->blob.front ||
+	    groups_of(h->n) * sizeof(uint64_t) > h->blob.front - h->group || h->damage > 0 ||
+	    (h->n && !h->names_size))
 		return -EBADMSG;
 	if (h->key != key)
 		return -ENOENT;
-	names = (const char *)(e + h->n);
-	if (h->n && (!h->names_size || names[h->names_size - 1]))
+	*out = (struct sym_table){
+		.entries = (struct sym_entry *)(uintptr_t)(bytes + h->blob.front),
+		.n_entries = h->n,
+		.names = (char *)(uintptr_t)(bytes + h->blob.front + entries),
+		.names_size = h->names_size,
+		.damage = h->damage,
+		.group = (const uint64_t *)(const void *)(bytes + h->group),
+	};
+	return 0;
+}
+
+static bool is_sound(const struct sym_table *t, size_t i)
+{
+	const struct sym_entry *e = &t->entries[i];
+
+	return e->end > e->addr && (e->name & ~SYM_ENTRY_OPEN) < t->names_size &&
+	       (e->aux == SYMBOLS_NONE || e->aux < i);
+}
+
+/* No look-up can read outside the blob or go round in it. */
+static int check(const void *blob, size_t size, uint64_t key, struct sym_table *out)
+{
+	uint64_t last = 0;
+	int err = size < sizeof(struct symbols_header) ? -EBADMSG : uw_blob_check(blob, size);
+
+	if (!err)
+		err = open_front(blob, key, out);
+	if (err)
+		return err;
+	if (out->n_entries && out->names[out->names_size - 1])
 		return -EBADMSG;
-	for (uint32_t i = 0; i < h->n; i++) {
-		if (e[i].addr < last || e[i].end <= e[i].addr ||
-		    (e[i].name & ~SYMBOLS_OPEN) >= h->names_size ||
-		    (e[i].up != SYMBOLS_NONE && e[i].up >= i))
+	for (size_t i = 0; i < out->n_entries; i++) {
+		if (out->entries[i].addr < last || !is_sound(out, i))
 			return -EBADMSG;
-		last = e[i].addr;
+		last = out->entries[i].addr;
 	}
 	return 0;
 }
 
 int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **out)
 {
-	struct symbols_header *h = blob;
-	int err = check(h, size, key);
-	struct sym_table *table = err ? NULL : calloc(1, sizeof(*table));
+	struct sym_table made, *table = NULL;
+	int err = check(blob, size, key, &made);
 
-	if (!table) {
-		free(blob);
-		return err ? err : -ENOMEM;
+	if (!err) {
+		table = malloc(sizeof(*table));
+		err = table ? 0 : -ENOMEM;
 	}
+	if (err) {
+		free(blob);
+		return err;
+	}
+	*table = made;
 	table->blob = blob;
-	table->entries = (struct sym_entry *)(void *)(h + 1);
-	table->n_entries = h->n;
-	table->names = (char *)(table->entries + h->n);
-	table->names_size = h->names_size;
-	table->damage = h->damage;
 	*out = table;
+	return 0;
+}
+
+/* ---- read as it is needed --------------------------------------------------------------- */
+
+int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_table **out)
+{
+	struct sym_table *table = calloc(1, sizeof(*table));
+	const struct blob_header *h;
+	struct uw_blob *blob = NULL;
+	int err = uw_blob_open(kept, SYMBOLS_MAGIC, &blob);
+
+	if (!err && !table)
+		err = -ENOMEM;
+	if (!err) {
+		h = uw_blob_bytes(blob);
+		err = h->header_size < sizeof(struct symbols_header)
+			      ? -ENOTSUP
+			      : open_front((const struct symbols_header *)h, key, table);
+	}
+	if (err) {
+		uw_blob_free(blob);
+		free(table);
+		return err;
+	}
+	table->kept = blob;
+	*out = table;
+	return 0;
+}
+
+static uint64_t offset_of(const struct sym_table *t, const void *place)
+{
+	return (uint64_t)((const uint8_t *)place - (const uint8_t *)uw_blob_bytes(t->kept));
+}
+
+int sym_keep_need(const struct sym_table *t, size_t from, size_t past)
+{
+	int err;
+
+	if (!t->kept || from == past)
+		return 0;
+	err = uw_blob_need(t->kept, offset_of(t, t->entries + from),
+			   (past - from) * sizeof(*t->entries));
+	for (size_t i = from; !err && i < past; i++)
+		err = is_sound(t, i) ? 0 : -EBADMSG;
+	return err;
+}
+
+int sym_keep_need_name(const struct sym_table *t, uint32_t name)
+{
+	size_t at = name;
+
+	/* Block by block until one ends it. */
+	while (t->kept) {
+		size_t left = t->names_size - at, piece = left < 64 ? left : 64;
+		int err = uw_blob_need(t->kept, offset_of(t, t->names + at), piece);
+
+		if (err || memchr(t->names + at, 0, piece))
+			return err;
+		at += piece;
+		if (at == t->names_size)
+			return -EBADMSG;
+	}
 	return 0;
 }

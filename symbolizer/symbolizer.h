@@ -45,12 +45,13 @@ void sym_table_free(struct sym_table *table); /* NULL is fine */
 size_t sym_table_size(const struct sym_table *table);
 /* 0, or why the first part that was left out was: -EBADMSG, -ENOTSUP, -E2BIG (beyond our caps). */
 int sym_table_damage(const struct sym_table *table);
-/* By rank in address order. */
+/* By rank in address order; -ENOENT, or why a kept one cannot be read there. */
 int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out);
 
 /*
  * The function that vaddr lies in, of those inside each other the one that starts last; -ENOENT
- * where there is none: a gap behind functions whose size is told belongs to nobody.
+ * where there is none: a gap behind functions whose size is told belongs to nobody.  Others as
+ * sym_table_at.
  */
 int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_symbol *out);
 
@@ -61,6 +62,9 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
  */
 int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, size_t *size);
 int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **out);
+/* The same of what is read as it is needed (unwinder.h), which is taken over, and released on failure. */
+struct uw_kept;
+int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_table **out);
 
 /* ---- the kernel's symbols ------------------------------------------------ */
 

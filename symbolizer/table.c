@@ -1,10 +1,12 @@
 #include "symbolizer/table.h"
 
+#include "schema/symbols.h"
 #include "symbolizer/dynamic.h"
 #include "symbolizer/plain.h"
 #include "symbolizer/prefer.h"
 #include "symbolizer/symbolizer.h"
 #include "symbolizer/xz.h"
+#include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -674,7 +676,8 @@ void sym_table_free(struct sym_table *table)
 {
 	if (!table)
 		return;
-	if (table->blob) {
+	if (table->blob || table->kept) {
+		uw_blob_free(table->kept);
 		free(table->blob);
 	} else {
 		free(table->entries);
@@ -696,21 +699,51 @@ int sym_table_damage(const struct sym_table *table)
 int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out)
 {
 	const struct sym_entry *e;
+	int err = i < table->n_entries ? sym_keep_need(table, i, i + 1) : -ENOENT;
 
-	if (i >= table->n_entries)
-		return -ENOENT;
+	if (err)
+		return err;
 	e = &table->entries[i];
+	err = sym_keep_need_name(table, e->name & ~SYM_ENTRY_OPEN);
+	if (err)
+		return err;
 	*out = (struct sym_symbol){ .addr = e->addr,
 				    .size = e->name & SYM_ENTRY_OPEN ? 0 : e->end - e->addr,
 				    .name = table->names + (e->name & ~SYM_ENTRY_OPEN) };
 	return 0;
 }
 
+/* Among which entries the first one is sought that starts beyond vaddr; they are there. */
+static int narrow(const struct sym_table *table, uint64_t vaddr, size_t *from, size_t *past)
+{
+	size_t low = 0, high;
+
+	*from = 0;
+	*past = table->n_entries;
+	if (!table->kept)
+		return 0;
+	high = (table->n_entries + SYMBOLS_GROUP - 1) / SYMBOLS_GROUP;
+	while (low < high) { /* the first group that begins beyond vaddr */
+		size_t middle = low + (high - low) / 2;
+
+		if (table->group[middle] <= vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*from = low ? (low - 1) * SYMBOLS_GROUP : 0;
+	*past = low * SYMBOLS_GROUP < table->n_entries ? low * SYMBOLS_GROUP : table->n_entries;
+	return sym_keep_need(table, *from, *past);
+}
+
 int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_symbol *out)
 {
-	size_t low = 0, high = table->n_entries;
+	size_t low, high;
 	uint32_t at;
+	int err = narrow(table, vaddr, &low, &high);
 
+	if (err)
+		return err;
 	while (low < high) { /* the first entry that starts beyond vaddr */
 		size_t middle = low + (high - low) / 2;
 
@@ -721,6 +754,9 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
 	}
 	at = low ? (uint32_t)(low - 1) : NONE;
 	for (int i = 0; i < ENCLOSING_MAX && at != NONE; i++) {
+		err = sym_keep_need(table, at, (size_t)at + 1);
+		if (err)
+			return err;
 		if (vaddr < table->entries[at].end)
 			return sym_table_at(table, at, out);
 		at = table->entries[at].aux;

@@ -34,8 +34,15 @@ struct sym_table {
 	char *names;
 	size_t names_size;
 	int damage;
-	void *blob; /* owned; NULL: it was read from a file */
+	/* NULL: it was read from a file; owned */
+	void *blob;	       /* entries and names lie in it, all of it checked … */
+	struct uw_blob *kept;  /* … or it is read, and looked at, as it is needed */
+	const uint64_t *group; /* of a kept one: addresses of entries 0, SYMBOLS_GROUP, … */
 };
+
+/* Of a kept table: sees to it that entries [from, past) are there; that a name is, to its end. */
+int sym_keep_need(const struct sym_table *table, size_t from, size_t past);
+int sym_keep_need_name(const struct sym_table *table, uint32_t name);
 
 struct sym_builder {
 	struct sym_entry *entries; /* owned */

@@ -55,14 +55,15 @@ struct uw_object {
 
 	/* NULL: not yet; then for good; owned, and its blob with it */
 	_Atomic(struct compiled *) compiled;
-	_Atomic(struct uw_procs *) procs;
+	_Atomic(struct uw_procs *) procs; /* owned, and its blob with it, kept or not */
 	atomic_uint_fast64_t n_parsed;
 	struct uw_memo memo; /* of an object without a compiled table; its room comes with eh */
 };
 
 struct compiled {
 	struct uw_table table;
-	uint8_t *blob; /* owned */
+	uint8_t *blob;	      /* owned, or … */
+	struct uw_blob *kept; /* … owned: what is read as it is needed */
 	size_t size;
 	struct uw_syscalls syscalls;
 };
@@ -271,6 +272,8 @@ static void free_compiled(struct compiled *compiled)
 {
 	if (compiled) {
 		uw_syscalls_fini(&compiled->syscalls);
+		uw_table_fini(&compiled->table);
+		uw_blob_free(compiled->kept);
 		free(compiled->blob);
 	}
 	free(compiled);
@@ -278,7 +281,9 @@ static void free_compiled(struct compiled *compiled)
 
 static void free_procs(struct uw_procs *procs)
 {
-	if (procs)
+	if (procs && procs->kept)
+		uw_blob_free(procs->kept);
+	else if (procs)
 		free((void *)(uintptr_t)procs->header);
 	free(procs);
 }
@@ -630,7 +635,7 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 	const struct uw_procs *procs = procs_of(o);
 
 	*gap = (struct uw_gap){ .end = UINT64_MAX };
-	if (procs && uw_procs_find(procs, lookup, &gap->start, &gap->end) &&
+	if (procs && uw_procs_find(procs, lookup, &gap->start, &gap->end) == -ENOENT &&
 	    (!gap->start || gap->end - gap->start >= UW_PADDING_MAX))
 		return 0; /* what is before it does not matter */
 	*gap = (struct uw_gap){ .end = UINT64_MAX };
@@ -761,9 +766,10 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 
 	/* Without reading the file's: nothing covers it, or a trampoline's code says it all. */
 	if (procs) {
-		if (uw_procs_find(procs, lookup, &start, &end))
+		err = uw_procs_find(procs, lookup, &start, &end);
+		if (err == -ENOENT)
 			return gap_rule(object, lookup, exact, out);
-		if (better_rule(object, lookup, exact, end, out))
+		if (!err && better_rule(object, lookup, exact, end, out))
 			return 0;
 	}
 	if (may_peek(object)) {
@@ -793,8 +799,11 @@ static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, u
 	struct uw_fde fde;
 	int err;
 
-	if (procs)
-		return uw_procs_find(procs, vaddr, start, end);
+	if (procs) {
+		err = uw_procs_find(procs, vaddr, start, end);
+		if (!err || err == -ENOENT)
+			return err;
+	}
 	if (may_peek(o)) {
 		err = uw_peek_rule(&o->peek, vaddr, &rule, start, end);
 		if (err != -EAGAIN)
@@ -912,23 +921,35 @@ static struct uw_table_source source_of(struct uw_object *o)
 					 .n_segments = o->n_segments };
 }
 
-/* Takes over blob, which is sound.  Whoever comes second has made the same, and it is dropped. */
-static int install(struct uw_object *o, uint8_t *blob, size_t size)
+/* Takes made's parts over.  Whoever comes second has made the same, and it is dropped. */
+static int install(struct uw_object *o, const struct compiled *made)
 {
-	struct compiled *compiled = calloc(1, sizeof(*compiled)), *none = NULL;
+	struct compiled *compiled = malloc(sizeof(*compiled)), *none = NULL;
 	struct uw_code_source code = code_of(o);
 
 	if (!compiled) {
-		free(blob);
+		struct uw_table table = made->table;
+
+		uw_table_fini(&table);
+		uw_blob_free(made->kept);
+		free(made->blob);
 		return -ENOMEM;
 	}
-	*compiled = (struct compiled){ .blob = blob, .size = size };
-	uw_table_trust(&compiled->table, blob);
+	*compiled = *made;
 	uw_syscalls_init(&compiled->syscalls, &code);
 	if (!atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
 						     memory_order_acq_rel, memory_order_acquire))
 		free_compiled(compiled);
 	return 0;
+}
+
+/* The same of a sound blob. */
+static int install_blob(struct uw_object *o, uint8_t *blob, size_t size)
+{
+	struct compiled made = { .blob = blob, .size = size };
+
+	uw_table_trust(&made.table, blob);
+	return install(o, &made);
 }
 
 int uw_object_compile(struct uw_object *object)
@@ -943,7 +964,7 @@ int uw_object_compile(struct uw_object *object)
 	source = source_of(object);
 	atomic_fetch_add_explicit(&object->n_parsed, 1, memory_order_relaxed);
 	err = uw_table_build(&source, &blob, &size);
-	return err ? err : install(object, blob, size);
+	return err ? err : install_blob(object, blob, size);
 }
 
 int uw_object_identify(struct uw_object *object, struct uw_identity *out)
@@ -983,18 +1004,15 @@ static bool same_segments(const struct uw_object *o, const struct table_header *
 	return n == h->n_segs;
 }
 
-static int check_kept(struct uw_object *o, const void *blob, size_t size,
-		      const struct uw_identity *known)
+/* A sound table is this file's. */
+static int check_own(struct uw_object *o, const struct uw_table *table,
+		     const struct uw_identity *known)
 {
+	const struct table_header *h = table->header;
 	struct uw_identity own;
-	struct uw_table table;
-	const struct table_header *h;
-	int err = uw_table_open(&table, blob, size);
+	int err = 0;
 
-	if (err)
-		return err;
-	h = table.header;
-	if (h->builder != TABLE_BUILDER || table.arch != o->arch ||
+	if (h->builder != TABLE_BUILDER || table->arch != o->arch ||
 	    h->build_id_size != o->build_id.size ||
 	    memcmp(h->build_id, o->build_id.bytes, h->build_id_size) != 0 || !same_segments(o, h))
 		return -ENOENT;
@@ -1008,11 +1026,36 @@ static int check_kept(struct uw_object *o, const void *blob, size_t size,
 int uw_object_take(struct uw_object *object, void *blob, size_t size,
 		   const struct uw_identity *known)
 {
-	int err = uw_object_table(object) ? 0 : check_kept(object, blob, size, known);
+	struct uw_table table;
+	int err;
 
-	if (!err && !uw_object_table(object))
-		return install(object, blob, size);
+	if (uw_object_table(object)) {
+		free(blob);
+		return 0;
+	}
+	err = uw_table_open(&table, blob, size);
+	if (!err)
+		err = check_own(object, &table, known);
+	if (!err)
+		return install_blob(object, blob, size);
 	free(blob);
+	return err;
+}
+
+int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
+			const struct uw_identity *known)
+{
+	struct compiled made = { .size = (size_t)kept->size };
+	int err = uw_blob_open(kept, TABLE_MAGIC, &made.kept);
+
+	if (!err)
+		err = uw_table_open_kept(&made.table, made.kept);
+	if (!err)
+		err = check_own(object, &made.table, known);
+	if (!err)
+		return install(object, &made);
+	uw_table_fini(&made.table);
+	uw_blob_free(made.kept);
 	return err;
 }
 
@@ -1046,21 +1089,55 @@ int uw_object_procs(struct uw_object *object, void **blob, size_t *size)
 	return err;
 }
 
-int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
+/* Takes procs over, whose blob is sound. */
+static int install_procs(struct uw_object *o, const struct uw_procs *made,
 			 const struct uw_identity *known)
 {
 	struct uw_procs *procs = malloc(sizeof(*procs)), *none = NULL;
-	int err = procs ? uw_procs_open(procs, blob, size) : -ENOMEM;
+	int err = procs ? 0 : -ENOMEM;
 
-	if (!err && (procs->header->machine != object->arch->machine ||
-		     !same_identity(known, procs->header->src_size, procs->header->src_hash)))
+	if (!err && (made->header->blob.machine != o->arch->machine ||
+		     !same_identity(known, made->header->src_size, made->header->src_hash)))
 		err = -ENOENT;
-	if (!err &&
-	    atomic_compare_exchange_strong_explicit(&object->procs, &none, procs,
-						    memory_order_acq_rel, memory_order_acquire))
-		return 0;
+	if (!err) {
+		*procs = *made;
+		if (atomic_compare_exchange_strong_explicit(
+			    &o->procs, &none, procs, memory_order_acq_rel, memory_order_acquire))
+			return 0;
+	}
 	free(procs);
+	if (made->kept)
+		uw_blob_free(made->kept);
+	else
+		free((void *)(uintptr_t)made->header);
+	return err;
+}
+
+int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
+			 const struct uw_identity *known)
+{
+	struct uw_procs procs;
+	int err = uw_procs_open(&procs, blob, size);
+
+	if (!err)
+		return install_procs(object, &procs, known);
 	free(blob);
+	return err;
+}
+
+int uw_object_take_kept_procs(struct uw_object *object, const struct uw_kept *kept,
+			      const struct uw_identity *known)
+{
+	struct uw_blob *blob;
+	struct uw_procs procs;
+	int err = uw_blob_open(kept, PROCS_MAGIC, &blob);
+
+	if (err)
+		return err;
+	err = uw_procs_open_kept(&procs, blob);
+	if (!err)
+		return install_procs(object, &procs, known);
+	uw_blob_free(blob);
 	return err;
 }
 
@@ -1074,8 +1151,11 @@ const void *uw_object_compiled(const struct uw_object *object, size_t *size)
 	const struct compiled *compiled =
 		atomic_load_explicit(&object->compiled, memory_order_acquire);
 
-	*size = compiled ? compiled->size : 0;
-	return compiled ? compiled->blob : NULL;
+	*size = 0;
+	if (!compiled || (compiled->kept && uw_blob_whole(compiled->kept)))
+		return NULL;
+	*size = compiled->size;
+	return compiled->kept ? uw_blob_bytes(compiled->kept) : compiled->blob;
 }
 
 int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start, uint64_t *end)
@@ -1092,7 +1172,8 @@ int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start
 			*start = from;
 			*end = to;
 		}
-		return err;
+		if (!err || err == -ENOENT)
+			return err;
 	}
 	err = find_fde(object, vaddr, &cfi, &fde);
 	if (err)

@@ -4,41 +4,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unwinder/checksum.h"
-
-static uint64_t checksum_of(const void *blob, size_t size)
+static size_t groups_of(uint32_t n)
 {
-	struct procs_header header;
+	return n / PROCS_GROUP + (n % PROCS_GROUP != 0);
+}
 
-	memcpy(&header, blob, sizeof(header));
-	header.checksum = 0;
-	return uw_checksum((const uint8_t *)blob + sizeof(header), size - sizeof(header),
-			   uw_checksum(&header, sizeof(header), 0));
+/* Where entries begin: behind the front, and nothing behind them. */
+static int open_front(struct uw_procs *procs, const void *blob)
+{
+	const struct procs_header *h = blob;
+
+	if (h->blob.magic != PROCS_MAGIC)
+		return -EBADMSG;
+	if (h->blob.version != PROCS_VERSION || h->blob.header_size != sizeof(*h))
+		return -ENOTSUP;
+	if (h->blob.size - h->blob.front != (uint64_t)h->n * sizeof(struct procs_entry) ||
+	    h->group % 8 || h->group < sizeof(*h) || h->group > h->blob.front ||
+	    groups_of(h->n) * sizeof(uint32_t) > h->blob.front - h->group)
+		return -EBADMSG;
+	*procs = (struct uw_procs){
+		.header = h,
+		.entries = (const void *)((const uint8_t *)blob + h->blob.front),
+		.group = (const void *)((const uint8_t *)blob + h->group),
+	};
+	return 0;
 }
 
 int uw_procs_open(struct uw_procs *procs, const void *blob, size_t size)
 {
-	const struct procs_header *h = blob;
+	struct uw_procs p;
 	const struct procs_entry *e;
 	uint64_t last = 0;
+	int err = size < sizeof(*p.header) ? -EBADMSG : uw_blob_check(blob, size);
 
-	if (size < sizeof(*h) || h->magic != PROCS_MAGIC)
-		return -EBADMSG;
-	if (h->version != PROCS_VERSION)
-		return -ENOTSUP;
-	if (h->size != size || h->n != (size - sizeof(*h)) / sizeof(*e) ||
-	    (size - sizeof(*h)) % sizeof(*e) || h->checksum != checksum_of(blob, size))
-		return -EBADMSG;
-	e = (const struct procs_entry *)(h + 1);
-	for (uint32_t i = 0; i < h->n; i++) {
-		if (e[i].start < last || !e[i].size)
+	if (!err)
+		err = open_front(&p, blob);
+	if (err)
+		return err;
+	e = p.entries;
+	for (uint32_t i = 0; i < p.header->n; i++) {
+		if (e[i].start < last || !e[i].size ||
+		    (i % PROCS_GROUP == 0 && p.group[i / PROCS_GROUP] != e[i].start))
 			return -EBADMSG;
 		last = (uint64_t)e[i].start + e[i].size;
 	}
-	if (last > UINT64_MAX - h->base)
+	if (last > UINT64_MAX - p.header->base)
 		return -EBADMSG;
-	*procs = (struct uw_procs){ .header = h, .entries = e };
+	*procs = p;
 	return 0;
+}
+
+int uw_procs_open_kept(struct uw_procs *procs, struct uw_blob *blob)
+{
+	const struct blob_header *h = uw_blob_bytes(blob);
+	int err = h->header_size < sizeof(struct procs_header) ? -ENOTSUP : open_front(procs, h);
+
+	if (!err)
+		procs->kept = blob;
+	return err;
 }
 
 /* ---- building ----------------------------------------------------------------------- */
@@ -83,36 +106,45 @@ static int tidy(struct range *ranges, size_t *n)
 static int pack(const struct range *ranges, size_t n, struct procs_header *header, uint8_t **blob,
 		size_t *size)
 {
-	size_t whole = sizeof(*header) + n * sizeof(struct procs_entry);
-	uint8_t *out = malloc(whole);
-	struct procs_entry *entries;
+	size_t entries = n * sizeof(struct procs_entry), group, front;
+	uint8_t *out;
+	struct procs_entry *e;
+	uint32_t *first;
 
+	group = sizeof(*header) + uw_blob_sums(entries);
+	front = (group + groups_of((uint32_t)n) * sizeof(uint32_t) + 7) & ~(size_t)7;
+	out = calloc(1, front + entries);
 	if (!out)
 		return -ENOMEM;
-	header->size = whole;
+	header->blob.header_size = sizeof(*header);
+	header->blob.front = (uint32_t)front;
+	header->blob.size = front + entries;
+	header->group = (uint32_t)group;
 	header->n = (uint32_t)n;
 	header->base = n ? ranges[0].start : 0;
 	memcpy(out, header, sizeof(*header));
-	entries = (struct procs_entry *)(void *)(out + sizeof(*header));
-	for (size_t i = 0; i < n; i++)
-		entries[i] =
-			(struct procs_entry){ .start = (uint32_t)(ranges[i].start - header->base),
-					      .size = (uint32_t)ranges[i].size };
-	header->checksum = checksum_of(out, whole);
-	memcpy(out, header, sizeof(*header));
+	first = (uint32_t *)(void *)(out + group);
+	e = (struct procs_entry *)(void *)(out + front);
+	for (size_t i = 0; i < n; i++) {
+		e[i] = (struct procs_entry){ .start = (uint32_t)(ranges[i].start - header->base),
+					     .size = (uint32_t)ranges[i].size };
+		if (i % PROCS_GROUP == 0)
+			first[i / PROCS_GROUP] = e[i].start;
+	}
+	uw_blob_seal(out);
 	*blob = out;
-	*size = whole;
+	*size = front + entries;
 	return 0;
 }
 
 int uw_procs_build(struct uw_frames *const frames[], unsigned int n, uint16_t machine,
 		   uint64_t src_size, uint64_t src_hash, uint8_t **blob, size_t *size)
 {
-	struct procs_header header = { .magic = PROCS_MAGIC,
-				       .version = PROCS_VERSION,
-				       .machine = machine,
-				       .src_size = src_size,
-				       .src_hash = src_hash };
+	struct procs_header header = {
+		.blob = { .magic = PROCS_MAGIC, .version = PROCS_VERSION, .machine = machine },
+		.src_size = src_size,
+		.src_hash = src_hash
+	};
 	struct range *ranges = NULL;
 	size_t n_ranges = 0;
 	int err = 0;
@@ -145,14 +177,40 @@ int uw_procs_build(struct uw_frames *const frames[], unsigned int n, uint16_t ma
 
 /* ---- looking up ----------------------------------------------------------------------- */
 
-int uw_procs_find(const struct uw_procs *procs, uint64_t vaddr, uint64_t *start, uint64_t *end)
+/* Entries [from, past) are there. */
+static int need(const struct uw_procs *procs, size_t from, size_t past)
+{
+	const uint64_t width = sizeof(struct procs_entry);
+
+	return procs->kept ? uw_blob_need(procs->kept, procs->header->blob.front + from * width,
+					  (past - from) * width)
+			   : 0;
+}
+
+/* How many begin at or before vaddr; the last of them, and the one behind it, are there. */
+static int seek(const struct uw_procs *procs, uint64_t vaddr, size_t *count)
 {
 	const struct procs_entry *e = procs->entries;
+	size_t n = procs->header->n, low = 0, high = groups_of((uint32_t)n);
 	uint64_t base = procs->header->base, off = vaddr - base;
-	size_t low = 0, high = procs->header->n;
+	int err;
 
 	if (vaddr < base)
 		high = 0;
+	while (low < high) { /* the first group that begins behind vaddr */
+		size_t middle = low + (high - low) / 2;
+
+		if (procs->group[middle] <= off)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	high = low * PROCS_GROUP < n ? low * PROCS_GROUP : n;
+	low = low ? (low - 1) * PROCS_GROUP : 0;
+	/* And the one behind it, where a gap may end. */
+	err = need(procs, low, high < n ? high + 1 : n);
+	if (err)
+		return err;
 	while (low < high) { /* the first that begins behind vaddr */
 		size_t middle = low + (high - low) / 2;
 
@@ -161,6 +219,19 @@ int uw_procs_find(const struct uw_procs *procs, uint64_t vaddr, uint64_t *start,
 		else
 			high = middle;
 	}
+	*count = low;
+	return 0;
+}
+
+int uw_procs_find(const struct uw_procs *procs, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	const struct procs_entry *e = procs->entries;
+	uint64_t base = procs->header->base, off = vaddr - base;
+	size_t low;
+	int err = seek(procs, vaddr, &low);
+
+	if (err)
+		return err;
 	if (low && off - e[low - 1].start < e[low - 1].size) {
 		*start = base + e[low - 1].start;
 		*end = *start + e[low - 1].size;
@@ -168,5 +239,28 @@ int uw_procs_find(const struct uw_procs *procs, uint64_t vaddr, uint64_t *start,
 	}
 	*start = low ? base + e[low - 1].start + e[low - 1].size : 0;
 	*end = low < procs->header->n ? base + e[low].start : UINT64_MAX;
-	return -ENOENT;
+	/* Nobody has looked whether entries of kept ones ascend. */
+	return *end > vaddr ? -ENOENT : -EBADMSG;
+}
+
+int uw_procs_before(const struct uw_procs *procs, uint64_t vaddr, size_t *n)
+{
+	const struct procs_entry *e = procs->entries;
+	uint64_t off = vaddr - procs->header->base;
+	int err = seek(procs, vaddr, n);
+
+	if (!err && *n && off - e[*n - 1].start < e[*n - 1].size)
+		--*n;
+	return err;
+}
+
+int uw_procs_at(const struct uw_procs *procs, size_t i, uint64_t *start, uint64_t *end)
+{
+	int err = need(procs, i, i + 1);
+
+	if (err)
+		return err;
+	*start = procs->header->base + procs->entries[i].start;
+	*end = *start + procs->entries[i].size;
+	return 0;
 }

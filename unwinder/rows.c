@@ -22,11 +22,20 @@ struct uw_rows {
 	bool has_table, has_procs;
 	struct uw_table table;
 	struct uw_procs procs;
+	struct uw_blob *kept[2]; /* table's and procs', owned; NULL: whole blobs of the caller's */
 	struct described *described; /* one a rule */
 	/* The block that was looked at last: rows [first, past) begin in it. */
 	size_t first, past;
 	uint64_t block_unit;
 };
+
+static int make_room(struct uw_rows *rows)
+{
+	size_t n = rows->has_table ? rows->table.header->n_rules : 0;
+
+	rows->described = calloc(n ? n : 1, sizeof(*rows->described));
+	return rows->described ? 0 : -ENOMEM;
+}
 
 int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs_size,
 		 struct uw_rows **out)
@@ -44,12 +53,46 @@ int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs
 		err = uw_procs_open(&rows->procs, procs, procs_size);
 		rows->has_procs = !err;
 	}
-	if (!err && table) {
-		size_t n = rows->table.header->n_rules;
-
-		rows->described = calloc(n ? n : 1, sizeof(*rows->described));
-		err = rows->described ? 0 : -ENOMEM;
+	if (!err)
+		err = make_room(rows);
+	if (err) {
+		uw_rows_free(rows);
+		return err;
 	}
+	*out = rows;
+	return 0;
+}
+
+static void release(const struct uw_kept *kept)
+{
+	if (kept && kept->release)
+		kept->release(kept->ctx);
+}
+
+int uw_rows_open_kept(const struct uw_kept *table, const struct uw_kept *procs,
+		      struct uw_rows **out)
+{
+	struct uw_rows *rows = calloc(1, sizeof(*rows));
+	int err = rows ? 0 : -ENOMEM;
+
+	if (!err && table)
+		err = uw_blob_open(table, TABLE_MAGIC, &rows->kept[0]);
+	else
+		release(table);
+	if (!err && procs)
+		err = uw_blob_open(procs, PROCS_MAGIC, &rows->kept[1]);
+	else
+		release(procs);
+	if (!err && table) {
+		err = uw_table_open_kept(&rows->table, rows->kept[0]);
+		rows->has_table = !err;
+	}
+	if (!err && procs) {
+		err = uw_procs_open_kept(&rows->procs, rows->kept[1]);
+		rows->has_procs = !err;
+	}
+	if (!err)
+		err = make_room(rows);
 	if (err) {
 		uw_rows_free(rows);
 		return err;
@@ -62,10 +105,51 @@ void uw_rows_free(struct uw_rows *rows)
 {
 	if (!rows)
 		return;
-	for (size_t i = 0; rows->described && i < rows->table.header->n_rules; i++)
+	for (size_t i = 0; rows->described && rows->has_table && i < rows->table.header->n_rules;
+	     i++)
 		free(rows->described[i].texts);
 	free(rows->described);
+	uw_table_fini(&rows->table);
+	uw_blob_free(rows->kept[0]);
+	uw_blob_free(rows->kept[1]);
 	free(rows);
+}
+
+const void *uw_rows_table(const struct uw_rows *rows, size_t *size)
+{
+	*size = rows->has_table ? rows->table.header->blob.size : 0;
+	return rows->has_table ? rows->table.header : NULL;
+}
+
+const void *uw_rows_ranges(const struct uw_rows *rows, size_t *size)
+{
+	*size = rows->has_procs ? rows->procs.header->blob.size : 0;
+	return rows->has_procs ? rows->procs.header : NULL;
+}
+
+/* Everything in them is looked at, as in what is given whole. */
+int uw_rows_whole(struct uw_rows *rows)
+{
+	struct uw_table table;
+	struct uw_procs procs;
+	int err = 0;
+
+	for (int i = 0; i < 2 && !err; i++)
+		if (rows->kept[i])
+			err = uw_blob_whole(rows->kept[i]);
+	if (!err && rows->kept[0])
+		err = uw_table_open(&table, uw_blob_bytes(rows->kept[0]),
+				    uw_blob_size(rows->kept[0]));
+	if (!err && rows->kept[1])
+		err = uw_procs_open(&procs, uw_blob_bytes(rows->kept[1]),
+				    uw_blob_size(rows->kept[1]));
+	return err;
+}
+
+uint64_t uw_rows_read(struct uw_rows *rows)
+{
+	return (rows->kept[0] ? uw_blob_read(rows->kept[0]) : 0) +
+	       (rows->kept[1] ? uw_blob_read(rows->kept[1]) : 0);
 }
 
 /* ---- rules in words ----------------------------------------------------------------- */
@@ -335,33 +419,50 @@ size_t uw_rows_count(const struct uw_rows *rows)
 	return rows->has_table ? rows->table.header->n_rows : 0;
 }
 
-size_t uw_rows_find(const struct uw_rows *rows, uint64_t vaddr)
+int uw_rows_find(struct uw_rows *rows, uint64_t vaddr, size_t *i)
 {
-	uint32_t row = rows->has_table ? uw_table_row(&rows->table, vaddr) : UW_TABLE_NO_ROW;
+	const struct table_header *h = rows->table.header;
+	uint64_t unit;
+	uint32_t row;
 
-	return row == UW_TABLE_NO_ROW ? SIZE_MAX : row;
+	if (!rows->has_table || vaddr < h->base)
+		return -ENOENT;
+	unit = (vaddr - h->base) >> h->unit_shift;
+	if (unit >= h->span)
+		return -ENOENT;
+	if (uw_table_bring(&rows->table, (uint32_t)(unit / TABLE_SUP_UNITS)) == UW_TABLE_BAD)
+		return -EBADMSG;
+	row = uw_table_row(&rows->table, vaddr);
+	if (row == UW_TABLE_NO_ROW)
+		return -ENOENT;
+	*i = row;
+	return 0;
 }
 
 /* Moves the block to the one that row i begins in. */
-static void seek(struct uw_rows *rows, size_t i)
+static int seek(struct uw_rows *rows, size_t i)
 {
 	const struct uw_table *t = &rows->table;
-	uint32_t low = 0, high = t->header->n_sups, within;
+	const struct table_sup *sups = t->kept ? t->kept : t->sup;
+	uint32_t low = 0, high = t->header->n_sups, within, at;
 	const uint16_t *blk;
 
 	/* The last sup whose first row is not behind i: those without rows come before it. */
 	while (high - low > 1) {
 		uint32_t middle = low + (high - low) / 2;
 
-		if (t->sup[middle].row <= i)
+		if (sups[middle].row <= i)
 			low = middle;
 		else
 			high = middle;
 	}
-	while (low && t->sup[low].blk == TABLE_NO_BLOCK)
+	while (low && sups[low].blk == TABLE_NO_BLOCK)
 		low--;
-	blk = &t->blk[t->sup[low].blk];
-	within = (uint32_t)i - t->sup[low].row;
+	at = uw_table_bring(t, low);
+	if (at >= UW_TABLE_ABSENT)
+		return -EBADMSG;
+	blk = &t->blk[at];
+	within = (uint32_t)i - sups[low].row;
 	rows->block_unit = (uint64_t)low * TABLE_SUP_UNITS;
 	low = 0;
 	high = TABLE_SUP_BLOCKS - 1;
@@ -376,17 +477,25 @@ static void seek(struct uw_rows *rows, size_t i)
 	rows->first = i - within + blk[low];
 	rows->past = i - within + blk[low + 1];
 	rows->block_unit += (uint64_t)low * TABLE_BLOCK_UNITS;
+	return 0;
 }
 
-static uint64_t start_of(struct uw_rows *rows, size_t i)
+static int start_of(struct uw_rows *rows, size_t i, uint64_t *start)
 {
 	const struct table_header *h = rows->table.header;
+	int err;
 
-	if (i >= h->n_rows)
-		return h->base + ((uint64_t)h->span << h->unit_shift);
-	if (i < rows->first || i >= rows->past)
-		seek(rows, i);
-	return h->base + ((rows->block_unit + rows->table.key[i]) << h->unit_shift);
+	if (i >= h->n_rows) {
+		*start = h->base + ((uint64_t)h->span << h->unit_shift);
+		return 0;
+	}
+	if (i < rows->first || i >= rows->past) {
+		err = seek(rows, i);
+		if (err)
+			return err;
+	}
+	*start = h->base + ((rows->block_unit + rows->table.key[i]) << h->unit_shift);
+	return 0;
 }
 
 int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out)
@@ -400,10 +509,13 @@ int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out)
 
 	if (i >= uw_rows_count(rows))
 		return -ENOENT;
+	err = start_of(rows, i + 1, &end);
+	if (!err)
+		err = start_of(rows, i, &start);
+	if (err)
+		return err;
 	id = t->rid ? t->rid[i] : t->rid4[i];
 	d = &rows->described[id];
-	end = start_of(rows, i + 1);
-	start = start_of(rows, i);
 	if (!d->done) {
 		*d = (struct described){ .info = { .rule = id } };
 		d->info.slow = uw_word_kind(t->rule[id]) == TABLE_SLOW;
@@ -427,15 +539,18 @@ size_t uw_rows_procs(const struct uw_rows *rows)
 	return rows->has_procs ? rows->procs.header->n : 0;
 }
 
-void uw_rows_proc(const struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end)
+int uw_rows_proc(struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end)
 {
-	const struct procs_entry *e = &rows->procs.entries[i];
-
-	*start = rows->procs.header->base + e->start;
-	*end = *start + e->size;
+	return uw_procs_at(&rows->procs, i, start, end);
 }
 
-int uw_rows_function(const struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end)
+int uw_rows_procs_before(struct uw_rows *rows, uint64_t vaddr, size_t *n)
+{
+	*n = 0;
+	return rows->has_procs ? uw_procs_before(&rows->procs, vaddr, n) : 0;
+}
+
+int uw_rows_function(struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end)
 {
 	if (rows->has_procs)
 		return uw_procs_find(&rows->procs, vaddr, start, end);

@@ -1,6 +1,7 @@
 #include "unwinder/table.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -8,32 +9,17 @@
 #include <arm_neon.h>
 #endif
 
-#include "unwinder/checksum.h"
 #include "unwinder/row.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are read in place");
 
 /* ---- checking a foreign blob ------------------------------------------------------ */
 
-uint64_t uw_table_checksum(const void *blob, size_t size)
+static int check_header(const struct table_header *h, const struct uw_arch **arch)
 {
-	struct table_header header;
-
-	memcpy(&header, blob, sizeof(header));
-	header.checksum = 0;
-	return uw_checksum((const uint8_t *)blob + sizeof(header), size - sizeof(header),
-			   uw_checksum(&header, sizeof(header), 0));
-}
-
-static int check_header(const struct table_header *h, size_t size, const struct uw_arch **arch)
-{
-	if (h->magic != TABLE_MAGIC)
-		return -EBADMSG;
-	if (h->version != TABLE_VERSION || h->header_size != TABLE_HEADER_SIZE)
+	if (h->blob.version != TABLE_VERSION || h->blob.header_size != TABLE_HEADER_SIZE)
 		return -ENOTSUP;
-	if (h->size != size || h->checksum != uw_table_checksum(h, size))
-		return -EBADMSG;
-	*arch = uw_arch_of(h->machine);
+	*arch = uw_arch_of(h->blob.machine);
 	if (!*arch || h->flags & ~(uint32_t)TABLE_WIDE_RID)
 		return -ENOTSUP;
 	if (h->unit_shift != (*arch)->unit_shift || h->ext_slots != (*arch)->ext_slots ||
@@ -44,11 +30,12 @@ static int check_header(const struct table_header *h, size_t size, const struct 
 	return 0;
 }
 
-/* count entries of width bytes at off, inside the blob; NULL otherwise. */
-static const void *part(const struct table_header *h, uint32_t off, uint64_t count, uint64_t width)
+/* count entries of width bytes at off, before limit; NULL otherwise. */
+static const void *part(const struct table_header *h, uint64_t limit, uint32_t off, uint64_t count,
+			uint64_t width)
 {
-	if (off % TABLE_ALIGN || off < TABLE_HEADER_SIZE || off > h->size ||
-	    count * width > h->size - off)
+	if (off % TABLE_ALIGN || off < TABLE_HEADER_SIZE || off > limit ||
+	    count * width > limit - off)
 		return NULL;
 	return (const uint8_t *)h + off;
 }
@@ -56,48 +43,102 @@ static const void *part(const struct table_header *h, uint32_t off, uint64_t cou
 static int find_parts(struct uw_table *t)
 {
 	const struct table_header *h = t->header;
+	uint64_t front = h->blob.front, size = h->blob.size;
 	bool wide = h->flags & TABLE_WIDE_RID;
-	const void *rid = part(h, h->rid, h->n_rows, wide ? 4 : 2);
+	const void *rid = part(h, size, h->rid, h->n_rows, wide ? 4 : 2);
 
-	t->sup = part(h, h->sup, (uint64_t)h->n_sups + 1, sizeof(struct table_sup));
-	t->blk = part(h, h->blk, h->n_blks, 2);
-	t->key = part(h, h->key, (uint64_t)h->n_rows + TABLE_KEY_PAD, 1);
+	t->sup = part(h, front, h->sup, (uint64_t)h->n_sups + 1, sizeof(struct table_sup));
+	t->blk = part(h, size, h->blk, h->n_blks, 2);
+	t->key = part(h, size, h->key, (uint64_t)h->n_rows + TABLE_KEY_PAD, 1);
 	t->rid = wide ? NULL : rid;
 	t->rid4 = wide ? rid : NULL;
-	t->rule = part(h, h->rule, h->n_rules, 8);
-	t->ext = part(h, h->ext, (uint64_t)h->n_rules * h->ext_slots, 2);
-	t->slow = part(h, h->slow, h->slow_size, 1);
-	t->expr = part(h, h->expr, h->expr_size, 1);
+	t->rule = part(h, front, h->rule, h->n_rules, 8);
+	t->ext = part(h, front, h->ext, (uint64_t)h->n_rules * h->ext_slots, 2);
+	t->slow = part(h, front, h->slow, h->slow_size, 1);
+	t->expr = part(h, front, h->expr, h->expr_size, 1);
 	if (!t->sup || !t->blk || !t->key || !rid || !t->rule || !t->ext || !t->slow || !t->expr ||
-	    !part(h, h->seg, h->n_segs, sizeof(struct table_seg)))
+	    !part(h, front, h->seg, h->n_segs, sizeof(struct table_seg)))
 		return -EBADMSG;
 	return 0;
 }
 
-/* Every row that the blocks can lead to exists. */
-static int check_blocks(const struct uw_table *t)
+/* Every block and row that the sups can lead to exists. */
+static int check_sups(const struct uw_table *t)
 {
 	const struct table_header *h = t->header;
 
 	for (uint32_t s = 0; s < h->n_sups; s++) {
 		uint32_t row = t->sup[s].row, next = t->sup[s + 1].row, blk = t->sup[s].blk;
 
-		if (row > next)
+		if (row > next || (blk == TABLE_NO_BLOCK && row != next))
 			return -EBADMSG;
-		if (blk == TABLE_NO_BLOCK) {
-			if (row != next)
-				return -EBADMSG;
-			continue;
-		}
-		if (h->n_blks < TABLE_SUP_BLOCKS || blk > h->n_blks - TABLE_SUP_BLOCKS)
-			return -EBADMSG;
-		for (uint32_t i = 0; i + 1 < TABLE_SUP_BLOCKS; i++)
-			if (t->blk[blk + i] > t->blk[blk + i + 1])
-				return -EBADMSG;
-		if (t->blk[blk] || t->blk[blk + TABLE_SUP_BLOCKS - 1] != next - row)
+		if (blk != TABLE_NO_BLOCK &&
+		    (h->n_blks < TABLE_SUP_BLOCKS || blk > h->n_blks - TABLE_SUP_BLOCKS))
 			return -EBADMSG;
 	}
 	return t->sup[h->n_sups].row == h->n_rows ? 0 : -EBADMSG;
+}
+
+/* Sixteen numbers a round, on any machine that has such vectors. */
+typedef uint16_t numbers16 __attribute__((vector_size(32)));
+
+/* Whether n + 1 numbers do not fall. */
+static bool is_rising(const uint16_t *number, uint32_t n)
+{
+	numbers16 falls = { 0 }, a, b;
+	uint16_t any = 0;
+	uint32_t i = 0;
+
+	for (; n - i >= 16; i += 16) {
+		memcpy(&a, number + i, sizeof(a));
+		memcpy(&b, number + i + 1, sizeof(b));
+		falls |= (numbers16)(a > b);
+	}
+	for (; i < n; i++)
+		any |= number[i] > number[i + 1];
+	for (unsigned int k = 0; k < 16; k++)
+		any |= falls[k];
+	return !any;
+}
+
+/* Whether n numbers are below limit, which is no 0. */
+static bool are_below(const uint16_t *number, uint32_t n, uint32_t limit)
+{
+	numbers16 above = { 0 }, last = { 0 }, a;
+	uint16_t any = 0;
+	uint32_t i = 0;
+
+	if (limit > UINT16_MAX)
+		return true;
+	last += (uint16_t)(limit - 1);
+	for (; n - i >= 16; i += 16) {
+		memcpy(&a, number + i, sizeof(a));
+		above |= (numbers16)(a > last);
+	}
+	for (; i < n; i++)
+		any |= number[i] >= limit;
+	for (unsigned int k = 0; k < 16; k++)
+		any |= above[k];
+	return !any;
+}
+
+/* The rows that look-ups in one sup can give: its own, and the one before the first. */
+static int check_sup(const struct uw_table *t, const struct table_sup *sup)
+{
+	uint32_t row = sup->row, next = sup[1].row, first = row ? row - 1 : 0;
+	const uint16_t *blk = t->blk + sup->blk;
+
+	if (sup->blk != TABLE_NO_BLOCK && (blk[0] || blk[TABLE_SUP_BLOCKS - 1] != next - row ||
+					   !is_rising(blk, TABLE_SUP_BLOCKS - 1)))
+		return -EBADMSG;
+	if (next > first && !t->header->n_rules)
+		return -EBADMSG;
+	if (t->rid)
+		return are_below(t->rid + first, next - first, t->header->n_rules) ? 0 : -EBADMSG;
+	for (uint32_t i = first; i < next; i++)
+		if (t->rid4[i] >= t->header->n_rules)
+			return -EBADMSG;
+	return 0;
 }
 
 static bool expr_fits(const struct table_header *h, int64_t off, uint32_t size)
@@ -148,34 +189,37 @@ static int check_rules(const struct uw_table *t)
 		if (kind == TABLE_SLOW && check_slow(t, uw_word_slow(t->rule[i])))
 			return -EBADMSG;
 	}
-	/* One comparison behind a loop that vectorizes. */
-	if (t->rid) {
-		uint16_t most = 0;
-
-		for (uint32_t i = 0; i < h->n_rows; i++)
-			most = t->rid[i] > most ? t->rid[i] : most;
-		return h->n_rows && most >= h->n_rules ? -EBADMSG : 0;
-	}
-	for (uint32_t i = 0; i < h->n_rows; i++)
-		if (t->rid4[i] >= h->n_rules)
-			return -EBADMSG;
 	return 0;
+}
+
+/* The front, which is there. */
+static int open_front(struct uw_table *t, const void *blob)
+{
+	int err;
+
+	*t = (struct uw_table){ .header = blob };
+	if (t->header->blob.magic != TABLE_MAGIC)
+		return -EBADMSG;
+	err = check_header(t->header, &t->arch);
+	if (!err)
+		err = find_parts(t);
+	if (!err)
+		err = check_sups(t);
+	return err ? err : check_rules(t);
 }
 
 int uw_table_open(struct uw_table *table, const void *blob, size_t size)
 {
-	struct uw_table t = { .header = blob };
+	struct uw_table t;
 	int err;
 
-	if (size < TABLE_HEADER_SIZE || (uintptr_t)blob % 8)
-		return size < TABLE_HEADER_SIZE ? -EBADMSG : -EINVAL;
-	err = check_header(t.header, size, &t.arch);
+	if (size < TABLE_HEADER_SIZE)
+		return -EBADMSG;
+	err = uw_blob_check(blob, size);
 	if (!err)
-		err = find_parts(&t);
-	if (!err)
-		err = check_blocks(&t);
-	if (!err)
-		err = check_rules(&t);
+		err = open_front(&t, blob);
+	for (uint32_t s = 0; !err && s < t.header->n_sups; s++)
+		err = check_sup(&t, &t.sup[s]);
 	if (!err)
 		*table = t;
 	return err;
@@ -184,8 +228,68 @@ int uw_table_open(struct uw_table *table, const void *blob, size_t size)
 void uw_table_trust(struct uw_table *table, const void *blob)
 {
 	*table = (struct uw_table){ .header = blob };
-	table->arch = uw_arch_of(table->header->machine);
+	table->arch = uw_arch_of(table->header->blob.machine);
 	(void)find_parts(table);
+}
+
+/* ---- tables that are read as they are needed ---------------------------------------- */
+
+int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob)
+{
+	const struct table_header *h = uw_blob_bytes(blob);
+	struct table_sup *own;
+	struct uw_table t;
+	int err = h->blob.header_size < TABLE_HEADER_SIZE ? -ENOTSUP : open_front(&t, h);
+
+	if (err)
+		return err;
+	own = malloc(((size_t)h->n_sups + 1) * sizeof(*own));
+	if (!own)
+		return -ENOMEM;
+	for (uint32_t s = 0; s <= h->n_sups; s++)
+		own[s] = (struct table_sup){ .row = t.sup[s].row, .blk = UW_TABLE_ABSENT };
+	t.blob = blob;
+	t.kept = t.sup;
+	t.sup = own;
+	t.own = own;
+	*table = t;
+	return 0;
+}
+
+void uw_table_fini(struct uw_table *table)
+{
+	free(table->own);
+}
+
+/* What look-ups in it read. */
+static int need_sup(const struct uw_table *t, const struct table_sup *sup)
+{
+	const struct table_header *h = t->header;
+	uint32_t row = sup->row, next = sup[1].row, first = row ? row - 1 : 0;
+	uint64_t width = t->rid ? 2 : 4;
+	int err = 0;
+
+	if (sup->blk != TABLE_NO_BLOCK) {
+		err = uw_blob_need(t->blob, h->blk + (uint64_t)sup->blk * 2,
+				   (uint64_t)TABLE_SUP_BLOCKS * 2);
+		if (!err)
+			err = uw_blob_need(t->blob, (uint64_t)h->key + row, next - row);
+	}
+	if (!err)
+		err = uw_blob_need(t->blob, h->rid + first * width, (next - first) * width);
+	return err ? err : check_sup(t, sup);
+}
+
+uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup)
+{
+	uint32_t blk = __atomic_load_n(&table->sup[sup].blk, __ATOMIC_ACQUIRE);
+
+	if (!table->blob || blk != UW_TABLE_ABSENT)
+		return blk;
+	/* Whoever comes at the same time finds the same. */
+	blk = need_sup(table, &table->kept[sup]) ? UW_TABLE_BAD : table->kept[sup].blk;
+	__atomic_store_n(&table->own[sup].blk, blk, __ATOMIC_RELEASE);
+	return blk;
 }
 
 /* ---- looking up --------------------------------------------------------------------- */
@@ -247,14 +351,21 @@ static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_tab
 	uint64_t unit = (vaddr - h->base) >> h->unit_shift;
 	const struct table_sup *sup;
 	const uint16_t *blk;
-	uint32_t low;
+	uint32_t low, at;
 
 	if (vaddr < h->base || unit >= h->span)
 		return UW_TABLE_NO_ROW;
 	sup = &t->sup[unit / TABLE_SUP_UNITS];
-	if (sup->blk == TABLE_NO_BLOCK)
-		return sup->row - 1; /* of nothing before: NO_ROW */
-	blk = &t->blk[sup->blk + unit / TABLE_BLOCK_UNITS % 256];
+	at = __atomic_load_n(&sup->blk, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(at >= UW_TABLE_ABSENT, 0)) {
+		if (at == UW_TABLE_ABSENT)
+			at = uw_table_bring(t, (uint32_t)(unit / TABLE_SUP_UNITS));
+		if (at == TABLE_NO_BLOCK)
+			return sup->row - 1; /* of nothing before: NO_ROW */
+		if (at == UW_TABLE_BAD)
+			return UW_TABLE_NO_ROW;
+	}
+	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
 	low = sup->row + blk[0];
 	return low + count(t->key, low, sup->row + blk[1], (uint8_t)unit) - 1;
 }

@@ -13,6 +13,7 @@
 #include "schema/table.h"
 #include "unwinder/arch.h"
 #include "unwinder/rule.h"
+#include "unwinder/unwinder.h"
 
 struct uw_table {
 	const struct table_header *header; /* the blob; borrowed, as are the next */
@@ -25,7 +26,15 @@ struct uw_table {
 	const uint64_t *rule;
 	const int16_t *ext;
 	const uint8_t *slow, *expr;
+	/* Of one that is read as it is needed: */
+	struct uw_blob *blob;	      /* borrowed; NULL: all of it is there */
+	const struct table_sup *kept; /* sup as it was kept */
+	struct table_sup *own;	      /* sup, blk UW_TABLE_ABSENT until its rows are there; owned */
 };
+
+/* In blk of a sup, where no index of a block can be. */
+#define UW_TABLE_ABSENT (TABLE_NO_BLOCK - 2)
+#define UW_TABLE_BAD	(TABLE_NO_BLOCK - 1) /* its rows are damaged: as if they were outside */
 
 /*
  * The blob begins at a multiple of 8 and outlives the table.  -EBADMSG not a
@@ -37,8 +46,11 @@ int uw_table_open(struct uw_table *table, const void *blob, size_t size);
 /* The same for a blob that was made or opened in this process, which nobody has touched since. */
 void uw_table_trust(struct uw_table *table, const void *blob);
 
-/* The checksum that a blob's header should have. */
-uint64_t uw_table_checksum(const void *blob, size_t size);
+/* Of a blob that is read as it is needed, which outlives the table; fails as uw_table_open does. */
+int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob);
+void uw_table_fini(struct uw_table *table); /* of any; frees what it owns */
+/* Sees to it that look-ups in a sup can be made; its blk, or UW_TABLE_BAD. */
+uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup);
 
 #define UW_TABLE_NO_ROW UINT32_MAX
 

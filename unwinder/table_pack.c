@@ -45,10 +45,10 @@ void uw_table_identify(const struct uw_table_source *source, __u64 *size, __u64 
 static void fill_header(const struct uw_table_source *source, const struct uw_rows *rows,
 			uint64_t base, struct table_header *h)
 {
-	*h = (struct table_header){ .magic = TABLE_MAGIC,
-				    .version = TABLE_VERSION,
-				    .machine = source->arch->machine,
-				    .header_size = TABLE_HEADER_SIZE,
+	*h = (struct table_header){ .blob = { .magic = TABLE_MAGIC,
+					      .version = TABLE_VERSION,
+					      .machine = source->arch->machine,
+					      .header_size = TABLE_HEADER_SIZE },
 				    .base = base,
 				    .unit_shift = source->arch->unit_shift,
 				    .ext_slots = source->arch->ext_slots,
@@ -178,6 +178,18 @@ static uint32_t place(uint64_t *at, uint64_t size)
 	return (uint32_t)off;
 }
 
+static uint64_t rid_size(const struct table_header *h)
+{
+	return h->flags & TABLE_WIDE_RID ? 4 : 2;
+}
+
+/* No less than what comes behind the front. */
+static uint64_t rest_of(const struct table_header *h)
+{
+	return (uint64_t)h->n_blks * 2 + h->n_rows * (1 + rid_size(h)) + TABLE_KEY_PAD +
+	       (uint64_t)3 * TABLE_ALIGN;
+}
+
 int uw_table_pack(const struct uw_table_source *source, const struct uw_rows *rows, uint64_t base,
 		  uint8_t **out, size_t *size)
 {
@@ -190,18 +202,20 @@ int uw_table_pack(const struct uw_table_source *source, const struct uw_rows *ro
 	err = count_blocks(rows, h.n_rows, &h.n_blks);
 	if (err)
 		return err;
+	at += uw_blob_sums(rest_of(&h));
 	h.seg = place(&at, h.n_segs * sizeof(struct table_seg));
 	h.sup = place(&at, (h.n_sups + (uint64_t)1) * sizeof(struct table_sup));
-	h.blk = place(&at, (uint64_t)h.n_blks * 2);
-	h.key = place(&at, (uint64_t)h.n_rows + TABLE_KEY_PAD);
-	h.rid = place(&at, (uint64_t)h.n_rows * (h.flags & TABLE_WIDE_RID ? 4 : 2));
 	h.rule = place(&at, (uint64_t)h.n_rules * 8);
 	h.ext = place(&at, (uint64_t)h.n_rules * h.ext_slots * 2);
 	h.slow = place(&at, h.slow_size);
 	h.expr = place(&at, h.expr_size);
+	h.blk = place(&at, (uint64_t)h.n_blks * 2);
+	h.key = place(&at, (uint64_t)h.n_rows + TABLE_KEY_PAD);
+	h.rid = place(&at, (uint64_t)h.n_rows * rid_size(&h));
 	if (at > UINT32_MAX)
 		return -ENOTSUP;
-	h.size = at;
+	h.blob.front = h.blk;
+	h.blob.size = at;
 	blob = calloc(1, (size_t)at);
 	if (!blob)
 		return -ENOMEM;
@@ -213,8 +227,7 @@ int uw_table_pack(const struct uw_table_source *source, const struct uw_rows *ro
 	if (h.expr_size)
 		memcpy(blob + h.expr, rows->expr.data, h.expr_size);
 	memcpy(blob, &h, sizeof(h));
-	h.checksum = uw_table_checksum(blob, (size_t)at);
-	memcpy(blob, &h, sizeof(h));
+	uw_blob_seal(blob);
 	*out = blob;
 	*size = (size_t)at;
 	return 0;

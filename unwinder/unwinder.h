@@ -41,6 +41,42 @@ struct uw_build_id {
 
 bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b);
 
+/* ---- kept bytes --------------------------------------------------------- */
+
+/* XXH64, as kept blobs are checked by: against accidents; who means harm can compute it too. */
+uint64_t uw_checksum(const void *data, size_t size, uint64_t seed);
+
+/*
+ * Where a blob (schema/blob.h) is kept.  read gives all of [off, off + size) or a negative code;
+ * damaged is told once that what it gave was not what was kept; release that nothing will be read
+ * any more.  Calls may come from any thread, one at a time.
+ */
+struct uw_kept {
+	uint64_t size;
+	int (*read)(void *ctx, uint64_t off, void *out, size_t size);
+	void (*damaged)(void *ctx); /* NULL is fine, as in the next */
+	void (*release)(void *ctx);
+	void *ctx;
+};
+
+/* Takes kept over, and releases it on failure too.  -EBADMSG its front is damaged, or not magic's. */
+struct uw_blob;
+int uw_blob_open(const struct uw_kept *kept, uint32_t magic, struct uw_blob **out);
+void uw_blob_free(struct uw_blob *blob); /* NULL is fine */
+/* Where it lies from the first byte to the last; there is what was needed. */
+const void *uw_blob_bytes(const struct uw_blob *blob);
+uint64_t uw_blob_size(const struct uw_blob *blob);
+/* Sees to it that bytes are there, and sound: -EBADMSG outside, or damaged; or what read gave. */
+int uw_blob_need(struct uw_blob *blob, uint64_t off, uint64_t size);
+int uw_blob_whole(struct uw_blob *blob);
+uint64_t uw_blob_read(struct uw_blob *blob); /* how many bytes were read so far */
+
+/* A whole blob in memory, at a multiple of 8.  -EBADMSG damaged. */
+int uw_blob_check(const void *bytes, size_t size);
+/* For its makers: the room that sums take of so many bytes behind the front; fills them in. */
+size_t uw_blob_sums(uint64_t rest);
+void uw_blob_seal(void *bytes);
+
 /* ---- objects: one ELF file's unwind information ------------------------- */
 
 struct uw_object; /* immutable, counted */
@@ -120,6 +156,12 @@ int uw_object_adopt(struct uw_object *object, const void *blob, size_t size);
  */
 int uw_object_take(struct uw_object *object, void *blob, size_t size,
 		   const struct uw_identity *known);
+/*
+ * The same of a blob that is read as walks need it; kept is taken over, and released on failure
+ * too.  Where a part turns out to be damaged, the file's own rules are used.
+ */
+int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
+			const struct uw_identity *known);
 
 /*
  * The procedures' ranges (schema/procs.h), to keep beside the table: with both, call-frame
@@ -129,6 +171,8 @@ int uw_object_procs(struct uw_object *object, void **blob, size_t *size);
 /* Takes blob over as uw_object_take does. */
 int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
 			 const struct uw_identity *known);
+int uw_object_take_kept_procs(struct uw_object *object, const struct uw_kept *kept,
+			      const struct uw_identity *known);
 
 /* How often the file's call-frame information was read: for a look-up, to compile. */
 uint64_t uw_object_parsed(const struct uw_object *object);
@@ -141,7 +185,15 @@ uint64_t uw_object_parsed(const struct uw_object *object);
 struct uw_rows;
 int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs_size,
 		 struct uw_rows **out);
-void uw_rows_free(struct uw_rows *rows); /* NULL is fine */
+/* The same of what is read as it is needed; both are taken over, and released on failure too. */
+int uw_rows_open_kept(const struct uw_kept *table, const struct uw_kept *procs,
+		      struct uw_rows **out);
+/* The blobs' bytes, NULL: none; of kept ones the front, and all of them after uw_rows_whole. */
+const void *uw_rows_table(const struct uw_rows *rows, size_t *size);
+const void *uw_rows_ranges(const struct uw_rows *rows, size_t *size);
+int uw_rows_whole(struct uw_rows *rows);
+uint64_t uw_rows_read(struct uw_rows *rows); /* bytes of kept ones read so far */
+void uw_rows_free(struct uw_rows *rows);     /* NULL is fine */
 
 /* A row in words; texts live as long as rows.  Registers as readelf --debug-dump=frames-interp. */
 struct uw_row_info {
@@ -159,17 +211,16 @@ struct uw_row_info {
 	const char *words;	 /* "CFA = rsp + 16, return address at CFA - 8, …" */
 };
 size_t uw_rows_count(const struct uw_rows *rows);
-/* The row that holds at vaddr; SIZE_MAX outside all. */
-size_t uw_rows_find(const struct uw_rows *rows, uint64_t vaddr);
-int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out); /* -ENOENT, -ENOMEM */
+/* The row that holds at vaddr.  -ENOENT outside all; -EBADMSG that part is damaged, as in the next. */
+int uw_rows_find(struct uw_rows *rows, uint64_t vaddr, size_t *i);
+int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out);
 
 /* Procedures in order; and as uw_object_function, but -ENOENT gives the range without any. */
 size_t uw_rows_procs(const struct uw_rows *rows);
-void uw_rows_proc(const struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end);
-int uw_rows_function(const struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end);
-
-/* XXH64, as kept blobs are checked by: against accidents; who means harm can compute it too. */
-uint64_t uw_checksum(const void *data, size_t size, uint64_t seed);
+int uw_rows_proc(struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end);
+/* How many end at or before vaddr. */
+int uw_rows_procs_before(struct uw_rows *rows, uint64_t vaddr, size_t *n);
+int uw_rows_function(struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end);
 
 /* Compiles objects one by one on a thread of its own. */
 struct uw_builder;

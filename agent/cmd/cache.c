@@ -232,6 +232,16 @@ static int load(sqlite3 *db, const char *key, struct kept **out)
 	return err;
 }
 
+/* Counts speak of all of it. */
+static int whole(struct kept *kept, const char *key)
+{
+	int err = kept_whole(kept);
+
+	if (err)
+		log_error("%s: its table is damaged; offwind cache verify --repair drops it", key);
+	return err;
+}
+
 static void show_object(sqlite3 *db, const struct kept *kept)
 {
 	sqlite3_stmt *s = NULL;
@@ -290,10 +300,9 @@ static uint64_t covered(const struct kept *kept)
 {
 	uint64_t start, end, sum = 0;
 
-	for (size_t i = 0; i < uw_rows_procs(kept->rows); i++) {
-		uw_rows_proc(kept->rows, i, &start, &end);
-		sum += end - start;
-	}
+	for (size_t i = 0; i < uw_rows_procs(kept->rows); i++)
+		if (!uw_rows_proc(kept->rows, i, &start, &end))
+			sum += end - start;
 	return sum;
 }
 
@@ -307,7 +316,7 @@ static void show_table(struct kept *kept)
 
 	count_rows(kept, &t);
 	(void)printf("table         %zu bytes, layout %u, builder %u; functions %zu bytes\n",
-		     kept->rules_size, h->version, h->builder, kept->procs_size);
+		     kept->rules_size, h->blob.version, h->builder, kept->procs_size);
 	for (uint32_t i = 0; i < h->n_segs; i++) {
 		(void)printf(
 			"segment       file %#" PRIx64 ", vaddr %#" PRIx64 ", size %#" PRIx64 "\n",
@@ -340,7 +349,7 @@ static int show(const struct cache_options *o, const char *key)
 
 	if (cache_open(o, &db))
 		return CMD_FAILED;
-	if (!load(db, key, &kept)) {
+	if (!load(db, key, &kept) && !whole(kept, key)) {
 		show_object(db, kept);
 		show_table(kept);
 		sql = sqlite3_mprintf(
@@ -387,6 +396,7 @@ static int look_up(struct kept *kept, const char *text)
 	uint64_t pc, start, end;
 	char *rest;
 	size_t i;
+	int err;
 
 	errno = 0;
 	pc = strtoull(text, &rest, 16);
@@ -395,13 +405,15 @@ static int look_up(struct kept *kept, const char *text)
 		return CMD_USAGE;
 	}
 	(void)printf("%#" PRIx64 ": ", pc);
-	i = uw_rows_find(kept->rows, pc);
+	err = uw_rows_find(kept->rows, pc, &i);
 	if (!uw_rows_function(kept->rows, pc, &start, &end))
 		(void)printf("function %#" PRIx64 "…%#" PRIx64 ", ", start, end);
 	else if (kept->procs)
 		(void)printf("no function, ");
-	if (i == SIZE_MAX || uw_rows_at(kept->rows, i, &row) || row.none) {
-		(void)printf("no row\n");
+	if (!err)
+		err = uw_rows_at(kept->rows, i, &row);
+	if (err || row.none) {
+		(void)printf(!err || err == -ENOENT ? "no row\n" : "its row is damaged\n");
 		return CMD_PARTLY;
 	}
 	(void)printf("row %#" PRIx64 "…%#" PRIx64 "\n  %s\n", row.start, row.end, row.words);

@@ -73,6 +73,10 @@ static int open_kept(struct side *side, const struct cache_options *o)
 		err = kept_load(db, id, &side->kept);
 		if (!err && (!side->kept->rules || !side->kept->procs))
 			err = -ENOENT;
+		if (!err)
+			err = kept_whole(side->kept);
+		if (!err)
+			kept_rest(side->kept);
 		if (err)
 			log_error("%s: has no table that can be compared", side->name);
 	}
@@ -138,10 +142,9 @@ static int list_functions(struct side *side)
 		side->n++;
 	}
 	qsort(side->functions, side->n, sizeof(*side->functions), by_name);
-	for (size_t i = 0; i < uw_rows_procs(side->rows); i++) {
-		uw_rows_proc(side->rows, i, &start, &end);
-		side->covered += end - start;
-	}
+	for (size_t i = 0; i < uw_rows_procs(side->rows); i++)
+		if (!uw_rows_proc(side->rows, i, &start, &end))
+			side->covered += end - start;
 	return 0;
 }
 
@@ -206,9 +209,13 @@ static void row_text(const struct uw_row_info *row, bool there, char *out, size_
 static void compare(struct side *a, const struct function *f, struct side *b,
 		    const struct function *g, struct difference *d)
 {
-	size_t i = uw_rows_find(a->rows, f->start), j = uw_rows_find(b->rows, g->start);
-	size_t before = 0, after = 0;
+	size_t before = 0, after = 0, i, j;
 	bool more_a, more_b;
+
+	if (uw_rows_find(a->rows, f->start, &i))
+		i = SIZE_MAX;
+	if (uw_rows_find(b->rows, g->start, &j))
+		j = SIZE_MAX;
 
 	*d = (struct difference){ .changed = false };
 	do {

@@ -418,6 +418,8 @@ int cache_export(const struct cache_options *o, const char *key)
 		err = kept_load(db, object, &kept);
 		if (!err && !kept->rules)
 			err = -ENOENT;
+		if (!err)
+			err = kept_whole(kept);
 		if (err)
 			log_error("%s: has no sound table of this version", key);
 	}
@@ -487,7 +489,7 @@ static int import_one(struct store *store, const char *path)
 	if (!err) {
 		memcpy(&h, bytes, sizeof(h));
 		blobs.rules = bytes;
-		blobs.rules_size = h.size <= size ? (size_t)h.size : size;
+		blobs.rules_size = h.blob.size <= size ? (size_t)h.blob.size : size;
 		blobs.procs_size = size - blobs.rules_size;
 	}
 	/* Where ranges lie, they begin at a multiple of 8. */

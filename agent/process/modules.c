@@ -136,7 +136,7 @@ static void get_table(struct modules *modules, struct known *k)
 	if (modules->keeper)
 		(void)keeper_add(modules->keeper, k->module.object, &file);
 	else
-		k->stored = !store_find(modules->store, k->module.object, &file);
+		k->stored = !store_find_parts(modules->store, k->module.object, &file);
 }
 
 void modules_want(const struct modules *modules)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sqlite3ext.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,45 +78,101 @@ int kept_find(sqlite3 *db, sqlite3_value *key, int64_t *object)
 	}
 }
 
-/* The column's bytes where a table may lie. */
-static int copy(sqlite3_stmt *stmt, int column, void **out, size_t *size)
-{
-	const void *bytes = sqlite3_column_blob(stmt, column);
-	int n = sqlite3_column_bytes(stmt, column);
+/* ---- blobs, read as they are needed ------------------------------------------------- */
 
-	*size = bytes && n > 0 ? (size_t)n : 0;
-	if (sqlite3_column_type(stmt, column) == SQLITE_NULL)
+struct kept_reading {
+	sqlite3 *db;
+	const char *column;
+	int64_t row;
+	sqlite3_blob *open; /* NULL: not now */
+	int size;
+};
+
+static int open_blob(struct kept_reading *r)
+{
+	int size;
+
+	if (r->open)
 		return 0;
-	*out = malloc(*size ? *size : 1); /* aligned for everything, so for 8 */
-	if (!*out)
+	if (sqlite3_blob_open(r->db, "main", "tables", r->column, r->row, 0, &r->open) !=
+	    SQLITE_OK) {
+		(void)sqlite3_blob_close(r->open);
+		r->open = NULL;
+		return -EIO;
+	}
+	size = sqlite3_blob_bytes(r->open);
+	if (r->size < 0)
+		r->size = size;
+	/* Of another one that has come there since, nothing is ours. */
+	return size == r->size ? 0 : -EBADMSG;
+}
+
+static int read_part(void *ctx, uint64_t off, void *out, size_t size)
+{
+	struct kept_reading *r = ctx;
+	int err = open_blob(r);
+
+	if (!err && sqlite3_blob_read(r->open, out, (int)size, (int)off) != SQLITE_OK)
+		err = -EIO;
+	return err;
+}
+
+static void end_reading(void *ctx)
+{
+	struct kept_reading *r = ctx;
+
+	(void)sqlite3_blob_close(r->open);
+	free(r);
+}
+
+static int begin_reading(sqlite3 *db, const char *column, int64_t row, struct kept_reading **out,
+			 struct uw_kept *kept)
+{
+	struct kept_reading *r = malloc(sizeof(*r));
+	int err;
+
+	if (!r)
 		return -ENOMEM;
-	if (*size)
-		memcpy(*out, bytes, *size);
+	*r = (struct kept_reading){ .db = db, .column = column, .row = row, .size = -1 };
+	err = open_blob(r);
+	if (err) {
+		free(r);
+		return err;
+	}
+	*kept = (struct uw_kept){
+		.size = (uint64_t)r->size, .read = read_part, .release = end_reading, .ctx = r
+	};
+	*out = r;
 	return 0;
 }
 
-static int load_row(sqlite3_stmt *stmt, int64_t object, struct kept **out)
+static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, bool has_procs,
+		    struct kept **out)
 {
 	struct kept *kept = calloc(1, sizeof(*kept));
+	struct uw_kept rules, procs;
 	int err;
 
 	if (!kept)
 		return -ENOMEM;
 	kept->refs = 1;
 	kept->object = object;
-	kept->table = sqlite3_column_int64(stmt, 0);
-	err = copy(stmt, 1, &kept->blobs[0], &kept->rules_size);
+	kept->table = table;
+	err = has_rules ? begin_reading(db, "rules", table, &kept->readings[0], &rules) : 0;
+	if (!err && has_procs) {
+		err = begin_reading(db, "procs", table, &kept->readings[1], &procs);
+		if (err && has_rules)
+			end_reading(kept->readings[0]);
+	}
 	if (!err)
-		err = copy(stmt, 2, &kept->blobs[1], &kept->procs_size);
-	kept->rules = kept->blobs[0];
-	kept->procs = kept->blobs[1];
-	if (!err)
-		err = uw_rows_open(kept->rules, kept->rules_size, kept->procs, kept->procs_size,
-				   &kept->rows);
+		err = uw_rows_open_kept(has_rules ? &rules : NULL, has_procs ? &procs : NULL,
+					&kept->rows);
 	if (err) {
-		kept_put(kept);
+		free(kept); /* without rows their readings are gone */
 		return err;
 	}
+	kept->rules = uw_rows_table(kept->rows, &kept->rules_size);
+	kept->procs = uw_rows_ranges(kept->rows, &kept->procs_size);
 	kept_put(*out);
 	*out = kept;
 	return 0;
@@ -124,12 +181,15 @@ static int load_row(sqlite3_stmt *stmt, int64_t object, struct kept **out)
 int kept_load(sqlite3 *db, int64_t object, struct kept **out)
 {
 	sqlite3_stmt *stmt = NULL;
+	int64_t table;
+	bool rules, procs;
 	int rc, err;
 
 	/* Its own builder's before others'. */
 	rc = sqlite3_prepare_v2(db,
-				"SELECT id, rules, procs FROM main.tables WHERE object = ?1"
-				" AND version = ?2 ORDER BY builder = ?3 DESC, built DESC LIMIT 1",
+				"SELECT id, typeof(rules) = 'blob', typeof(procs) = 'blob'"
+				" FROM main.tables WHERE object = ?1 AND version = ?2"
+				" ORDER BY builder = ?3 DESC, built DESC LIMIT 1",
 				-1, &stmt, NULL);
 	if (rc != SQLITE_OK)
 		return rc == SQLITE_NOMEM ? -ENOMEM : -EBADMSG;
@@ -137,15 +197,32 @@ int kept_load(sqlite3 *db, int64_t object, struct kept **out)
 	(void)sqlite3_bind_int64(stmt, 2, TABLE_VERSION);
 	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
 	rc = sqlite3_step(stmt);
-	if (rc == SQLITE_ROW && *out && (*out)->object == object &&
-	    (*out)->table == sqlite3_column_int64(stmt, 0))
-		err = 0;
-	else if (rc == SQLITE_ROW)
-		err = load_row(stmt, object, out);
-	else
-		err = rc == SQLITE_DONE ? -ENOENT : -EIO;
+	table = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
+	rules = rc == SQLITE_ROW && sqlite3_column_int(stmt, 1);
+	procs = rc == SQLITE_ROW && sqlite3_column_int(stmt, 2);
 	(void)sqlite3_finalize(stmt);
+	if (rc != SQLITE_ROW)
+		return rc == SQLITE_DONE ? -ENOENT : -EIO;
+	if (*out && (*out)->object == object && (*out)->table == table)
+		err = 0;
+	else
+		err = load_row(db, object, table, rules, procs, out);
 	return err;
+}
+
+int kept_whole(struct kept *kept)
+{
+	return uw_rows_whole(kept->rows);
+}
+
+void kept_rest(struct kept *kept)
+{
+	for (int i = 0; i < 2; i++) {
+		if (!kept->readings[i])
+			continue;
+		(void)sqlite3_blob_close(kept->readings[i]->open);
+		kept->readings[i]->open = NULL;
+	}
 }
 
 void kept_put(struct kept *kept)
@@ -153,7 +230,5 @@ void kept_put(struct kept *kept)
 	if (!kept || --kept->refs)
 		return;
 	uw_rows_free(kept->rows);
-	free(kept->blobs[0]);
-	free(kept->blobs[1]);
 	free(kept);
 }

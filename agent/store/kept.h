@@ -21,9 +21,10 @@ struct kept {
 	int64_t object, table; /* ids */
 	unsigned int refs;     /* counted by one thread */
 	struct uw_rows *rows;
-	const void *rules, *procs; /* schema/table.h, schema/procs.h; NULL: none */
+	/* schema/table.h, schema/procs.h; NULL: none.  The front, and all after kept_whole. */
+	const void *rules, *procs;
 	size_t rules_size, procs_size;
-	void *blobs[2]; /* owned */
+	struct kept_reading *readings[2];
 };
 
 /*
@@ -35,10 +36,14 @@ int kept_find(struct sqlite3 *db, struct sqlite3_value *key, int64_t *object);
 int kept_find_text(struct sqlite3 *db, const char *key, int64_t *object);
 
 /*
- * Its table, checked.  -ENOENT it has none of a layout known here, -EBADMSG damaged.  *out may be
- * what the caller had before: the same table is not read again.
+ * Its table, of which what is needed is read, and checked, then.  -ENOENT it has none of a layout
+ * known here, -EBADMSG damaged.  *out may be what the caller had before: the same table is not read
+ * again.  It ends before the connection does.
  */
 int kept_load(struct sqlite3 *db, int64_t object, struct kept **out);
-void kept_put(struct kept *kept); /* NULL is fine */
+void kept_put(struct kept *kept);  /* NULL is fine */
+int kept_whole(struct kept *kept); /* all of it: -EBADMSG damaged */
+/* Lets go of the database until more has to be read: an open blob pins what it was. */
+void kept_rest(struct kept *kept);
 
 #endif

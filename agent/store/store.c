@@ -107,9 +107,22 @@ struct wanted_symbols {
 	struct uw_build_id build_id;
 };
 
+/* What is written when there is time: that something was used, or is to go. */
 struct used {
-	int64_t object; /* or, without a path, symbols */
-	char *path;	/* owned */
+	enum statement what; /* MARK_USED, USED_SYMBOLS, DROP_TABLE, DROP_SYMBOLS */
+	int64_t row;
+	char *path; /* of MARK_USED; owned */
+};
+
+/* A blob that is read as it is needed.  An open handle pins what the database was: none while we write. */
+struct reading {
+	struct store *store; /* NULL: it was closed */
+	struct reading *next, **link;
+	sqlite3_blob *open; /* NULL: not now */
+	const char *table, *column;
+	int64_t row;
+	enum statement drop;
+	int size;
 };
 
 struct store {
@@ -129,6 +142,7 @@ struct store {
 	size_t n_symbols, room_symbols;
 	struct used *used;
 	size_t n_used, room_used;
+	struct reading *readings;
 };
 
 /* ---- files ------------------------------------------------------------------------ */
@@ -279,6 +293,14 @@ static int open_db(struct store *s)
 	return 0;
 }
 
+static void rest(struct store *s)
+{
+	for (struct reading *r = s->readings; r; r = r->next) {
+		(void)sqlite3_blob_close(r->open);
+		r->open = NULL;
+	}
+}
+
 static int begin(struct store *s)
 {
 	int err = s->db ? 0 : gave_up(s) ? -EIO : open_db(s);
@@ -287,6 +309,7 @@ static int begin(struct store *s)
 		return err ? err : -EROFS;
 	if (s->hurried)
 		(void)sqlite3_busy_timeout(s->db, WORK_WAIT_MS);
+	rest(s);
 	return db_exec(s->db, "BEGIN IMMEDIATE");
 }
 
@@ -305,6 +328,7 @@ static int end(struct store *s, int err)
 int store_open(const char *path, struct store **out)
 {
 	struct store *s = calloc(1, sizeof(*s));
+	pthread_mutexattr_t kind;
 	int err;
 
 	*out = NULL;
@@ -319,7 +343,11 @@ int store_open(const char *path, struct store **out)
 		free(s);
 		return err;
 	}
-	pthread_mutex_init(&s->lock, NULL);
+	/* What finds a blob holds it, and then reads the blob. */
+	pthread_mutexattr_init(&kind);
+	pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&s->lock, &kind);
+	pthread_mutexattr_destroy(&kind);
 	*out = s;
 	return 0;
 }
@@ -337,11 +365,12 @@ static void mark_used(struct store *s)
 	if (err == -EBUSY)
 		return;
 	for (size_t i = 0; i < s->n_used && !err; i++) {
-		stmt = statement(s, s->used[i].path ? MARK_USED : USED_SYMBOLS, &err);
+		stmt = statement(s, s->used[i].what, &err);
 		if (!stmt)
 			break;
-		(void)sqlite3_bind_int64(stmt, 1, s->used[i].object);
-		(void)sqlite3_bind_int64(stmt, 2, time(NULL));
+		(void)sqlite3_bind_int64(stmt, 1, s->used[i].row);
+		if (s->used[i].what == MARK_USED || s->used[i].what == USED_SYMBOLS)
+			(void)sqlite3_bind_int64(stmt, 2, time(NULL));
 		if (s->used[i].path)
 			(void)sqlite3_bind_text(stmt, 3, s->used[i].path, -1, SQLITE_STATIC);
 		err = step(stmt);
@@ -375,6 +404,9 @@ void store_close(struct store *s)
 	c = &s->counters;
 	mark_used(s);
 	forget_wanted(s);
+	rest(s);
+	for (struct reading *r = s->readings; r; r = r->next)
+		r->store = NULL;
 	for (size_t i = 0; i < s->n_used; i++)
 		free(s->used[i].path);
 	for (int i = 0; i < STATEMENTS; i++)
@@ -491,31 +523,136 @@ static void populate(void *memory, size_t size)
 		(void)madvise((void *)start, end - start, MADV_POPULATE_WRITE);
 }
 
-/*
- * A blob, where its users can take it over: straight from the database's pages, since a column's
- * value would be a copy to copy.  -EBADMSG: it is none, or cannot be followed.
- */
-static int read_blob(struct store *s, const char *table, const char *column, int64_t row,
-		     void **out, size_t *size)
+/* Of what is written at the end, in one go. */
+static void remember(struct store *s, enum statement what, int64_t row, const char *path)
 {
-	sqlite3_blob *blob = NULL;
-	void *copy = NULL;
-	int rc = sqlite3_blob_open(s->db, "main", table, column, row, 0, &blob), n, err = 0;
+	struct used *used;
 
-	if (rc == SQLITE_OK) {
-		n = sqlite3_blob_bytes(blob);
-		*size = (size_t)n;
-		copy = aligned_alloc(BLOB_ALIGN, (*size + BLOB_ALIGN) & ~(size_t)(BLOB_ALIGN - 1));
-		if (copy) {
-			populate(copy, *size);
-			rc = sqlite3_blob_read(blob, copy, n, 0);
-		} else {
-			err = -ENOMEM;
-		}
+	for (size_t i = 0; i < s->n_used; i++)
+		if (s->used[i].row == row && s->used[i].what == what)
+			return;
+	if (array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
+		return;
+	used = &s->used[s->n_used];
+	*used = (struct used){ .what = what, .row = row };
+	if (path)
+		used->path = strdup(path);
+	s->n_used += !path || used->path;
+}
+
+/* Straight from the database's pages: a column's value would be a copy to copy. */
+static int open_blob(struct store *s, struct reading *r)
+{
+	int rc, size;
+
+	if (r->open)
+		return 0;
+	rc = sqlite3_blob_open(s->db, "main", r->table, r->column, r->row, 0, &r->open);
+	if (rc != SQLITE_OK) {
+		(void)sqlite3_blob_close(r->open);
+		r->open = NULL;
+		return db_errno(rc);
 	}
-	(void)sqlite3_blob_close(blob);
+	size = sqlite3_blob_bytes(r->open);
+	if (r->size < 0)
+		r->size = size;
+	/* Of another one that has come there since, nothing is ours. */
+	return size == r->size ? 0 : -EBADMSG;
+}
+
+static int read_part(void *ctx, uint64_t off, void *out, size_t size)
+{
+	struct reading *r = ctx;
+	struct store *s = r->store;
+	int err;
+
+	if (!s)
+		return -EIO;
+	pthread_mutex_lock(&s->lock);
+	err = s->db && !gave_up(s) ? open_blob(s, r) : -EIO;
 	if (!err)
-		err = db_errno(rc);
+		err = db_errno(sqlite3_blob_read(r->open, out, (int)size, (int)off));
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+static void is_damaged(void *ctx)
+{
+	struct reading *r = ctx;
+	struct store *s = r->store;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->counters.damaged++;
+	remember(s, r->drop, r->row, NULL);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void end_reading(void *ctx)
+{
+	struct reading *r = ctx;
+	struct store *s = r->store;
+
+	if (s) {
+		pthread_mutex_lock(&s->lock);
+		(void)sqlite3_blob_close(r->open);
+		*r->link = r->next;
+		if (r->next)
+			r->next->link = r->link;
+		pthread_mutex_unlock(&s->lock);
+	}
+	free(r);
+}
+
+/* A blob to be read by whoever takes *out over. */
+static int begin_reading(struct store *s, const struct reading *what, struct uw_kept *out)
+{
+	struct reading *r = malloc(sizeof(*r));
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	*r = *what;
+	r->store = s;
+	r->size = -1;
+	err = open_blob(s, r);
+	if (err) {
+		free(r);
+		return err;
+	}
+	r->next = s->readings;
+	r->link = &s->readings;
+	if (r->next)
+		r->next->link = &r->next;
+	s->readings = r;
+	*out = (struct uw_kept){ .size = (uint64_t)r->size,
+				 .read = read_part,
+				 .damaged = is_damaged,
+				 .release = end_reading,
+				 .ctx = r };
+	return 0;
+}
+
+/* All of it, for its taker to free.  -EBADMSG: it is none, or cannot be followed. */
+static int read_blob(struct store *s, const struct reading *what, void **out, size_t *size)
+{
+	struct reading r = *what;
+	void *copy = NULL;
+	int err;
+
+	r.size = -1;
+	err = open_blob(s, &r);
+	if (!err) {
+		*size = (size_t)r.size;
+		copy = aligned_alloc(BLOB_ALIGN, (*size + BLOB_ALIGN) & ~(size_t)(BLOB_ALIGN - 1));
+		err = copy ? 0 : -ENOMEM;
+	}
+	if (!err) {
+		populate(copy, *size);
+		err = db_errno(sqlite3_blob_read(r.open, copy, r.size, 0));
+	}
+	(void)sqlite3_blob_close(r.open);
 	if (err)
 		free(copy);
 	else
@@ -528,19 +665,62 @@ static void drop_table(struct store *s, int64_t table)
 	s->counters.damaged++;
 	if (s->read_only)
 		return;
+	rest(s);
 	if (run(s, DROP_TABLE, &table, 1))
 		(void)failed(s, "drop a damaged table", -EIO);
 }
 
-/* Gives object what the row has; a damaged one goes. */
-static int take_table(struct store *s, struct uw_object *object, int64_t id,
+static int take_rules(struct store *s, struct uw_object *object, int64_t table, bool whole,
 		      const struct uw_identity *identity)
 {
-	bool has_rules, has_procs, bad;
-	sqlite3_stmt *stmt;
-	int64_t table;
+	const struct reading what = {
+		.table = "tables", .column = "rules", .row = table, .drop = DROP_TABLE
+	};
+	struct uw_kept kept;
 	size_t size;
 	void *blob;
+	int err;
+
+	if (whole) {
+		err = read_blob(s, &what, &blob, &size);
+		return err ? err : uw_object_take(object, blob, size, identity);
+	}
+	err = begin_reading(s, &what, &kept);
+	return err ? err : uw_object_take_kept(object, &kept, identity);
+}
+
+static int take_procs(struct store *s, struct uw_object *object, int64_t table, bool whole,
+		      const struct uw_identity *identity)
+{
+	const struct reading what = {
+		.table = "tables", .column = "procs", .row = table, .drop = DROP_TABLE
+	};
+	struct uw_kept kept;
+	size_t size;
+	void *blob;
+	int err;
+
+	if (whole) {
+		err = read_blob(s, &what, &blob, &size);
+		return err ? err : uw_object_take_procs(object, blob, size, identity);
+	}
+	err = begin_reading(s, &what, &kept);
+	return err ? err : uw_object_take_kept_procs(object, &kept, identity);
+}
+
+/* Whether the blob is at fault, and not what was done to read it. */
+static bool is_bad(int err)
+{
+	return err == -EBADMSG || err == -ENOTSUP || err == -ENOENT || err == -EINVAL;
+}
+
+/* Gives object what the row has; a damaged one goes. */
+static int take_table(struct store *s, struct uw_object *object, int64_t id, bool whole,
+		      const struct uw_identity *identity)
+{
+	bool has_rules, has_procs;
+	sqlite3_stmt *stmt;
+	int64_t table;
 	int err;
 
 	stmt = statement(s, FIND_TABLE, &err);
@@ -557,42 +737,17 @@ static int take_table(struct store *s, struct uw_object *object, int64_t id,
 	table = sqlite3_column_int64(stmt, 0);
 	has_rules = sqlite3_column_int(stmt, 1);
 	has_procs = sqlite3_column_int(stmt, 2);
-	err = 0;
-	bad = !has_rules && !has_procs;
-	if (has_rules) {
-		err = read_blob(s, "tables", "rules", table, &blob, &size);
-		if (!err) {
-			err = uw_object_take(object, blob, size, identity);
-			bad = err && err != -ENOMEM;
-		}
-	}
-	if (!err && has_procs) {
-		err = read_blob(s, "tables", "procs", table, &blob, &size);
-		if (!err) {
-			err = uw_object_take_procs(object, blob, size, identity);
-			bad = err && err != -ENOMEM;
-		}
-	}
+	err = has_rules || has_procs ? 0 : -EBADMSG;
+	if (has_rules)
+		err = take_rules(s, object, table, whole, identity);
+	if (!err && has_procs)
+		err = take_procs(s, object, table, whole, identity);
 	release(stmt);
-	if (bad)
+	if (is_bad(err)) {
 		drop_table(s, table);
-	return bad ? -ENOENT : err;
-}
-
-/* What was used is marked at the end, in one go. */
-static void remember_used(struct store *s, int64_t id, const char *path)
-{
-	struct used *used;
-
-	for (size_t i = 0; i < s->n_used; i++)
-		if (s->used[i].object == id && s->used[i].path)
-			return;
-	if (array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
-		return;
-	used = &s->used[s->n_used];
-	used->object = id;
-	used->path = strdup(path ? path : "");
-	s->n_used += used->path != NULL;
+		return -ENOENT;
+	}
+	return err;
 }
 
 static int add_file(struct store *s, int64_t id, const struct uw_object *object,
@@ -611,7 +766,8 @@ static int add_file(struct store *s, int64_t id, const struct uw_object *object,
 	return f->known ? run(s, ADD_FILE, row, 8) : 0;
 }
 
-static int find(struct store *s, struct uw_object *object, const struct store_file *file)
+static int find(struct store *s, struct uw_object *object, const struct store_file *file,
+		bool whole)
 {
 	struct uw_identity identity;
 	bool by_file = true;
@@ -623,16 +779,19 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 		err = find_by_contents(s, object, &id, &identity);
 	}
 	if (!err)
-		err = take_table(s, object, id, &identity);
+		err = take_table(s, object, id, whole, &identity);
 	if (!err)
-		remember_used(s, id, file->path);
+		remember(s, MARK_USED, id, file->path ? file->path : "");
 	/* So that the next run need not read it. */
-	if (!err && !by_file && !s->read_only)
+	if (!err && !by_file && !s->read_only) {
+		rest(s);
 		(void)add_file(s, id, object, file, &identity);
+	}
 	return err;
 }
 
-int store_find(struct store *s, struct uw_object *object, const struct store_file *file)
+static int store_look(struct store *s, struct uw_object *object, const struct store_file *file,
+		      bool whole)
 {
 	int err = -ENOENT;
 
@@ -642,7 +801,7 @@ int store_find(struct store *s, struct uw_object *object, const struct store_fil
 	if (!s->db && !gave_up(s)) {
 		s->counters.missing++;
 	} else if (!gave_up(s)) {
-		err = find(s, object, file);
+		err = find(s, object, file, whole);
 		if (err == -ENOENT)
 			s->counters.missing++;
 		else if (err)
@@ -654,6 +813,16 @@ int store_find(struct store *s, struct uw_object *object, const struct store_fil
 	}
 	pthread_mutex_unlock(&s->lock);
 	return err;
+}
+
+int store_find(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	return store_look(s, object, file, true);
+}
+
+int store_find_parts(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	return store_look(s, object, file, false);
 }
 
 /* ---- keeping ---------------------------------------------------------------------- */
@@ -799,11 +968,11 @@ static int insert(struct store *s, struct uw_object *object, const struct store_
 /* Takes its time, and no lock.  *procs is what to free. */
 static int make(struct uw_object *object, struct made *made, void **procs, bool *built)
 {
-	int err = uw_object_identify(object, &made->identity);
+	int err = uw_object_identify(object, &made->identity), err_compile = 0;
 
 	*built = false;
 	if (!err && !uw_object_compiled(object, &made->rules_size)) {
-		err = uw_object_compile(object);
+		err = err_compile = uw_object_compile(object);
 		*built = !err;
 		if (err == -ENOENT || err == -ENOTSUP) /* which is worth knowing too */
 			err = 0;
@@ -811,6 +980,9 @@ static int make(struct uw_object *object, struct made *made, void **procs, bool 
 	if (err)
 		return err;
 	made->rules = uw_object_compiled(object, &made->rules_size);
+	/* It has one, which cannot be read any more; the next run makes another. */
+	if (!made->rules && !err_compile)
+		return -EBADMSG;
 	err = uw_object_procs(object, procs, &made->procs_size);
 	made->procs = *procs;
 	if (err == -ENOTSUP && made->rules)
@@ -868,8 +1040,8 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 	uw_rows_free(rows);
 	if (h->builder != TABLE_BUILDER)
 		return -ENOTSUP;
-	if (p &&
-	    (p->src_size != h->src_size || p->src_hash != h->src_hash || p->machine != h->machine))
+	if (p && (p->src_size != h->src_size || p->src_hash != h->src_hash ||
+		  p->blob.machine != h->blob.machine))
 		return -EBADMSG;
 	build_id.size = h->build_id_size;
 	memcpy(build_id.bytes, h->build_id, build_id.size);
@@ -879,7 +1051,7 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 	pthread_mutex_lock(&s->lock);
 	err = begin(s);
 	if (!err) {
-		err = add_object(s, &build_id, h->machine, &file, &made, &id);
+		err = add_object(s, &build_id, h->blob.machine, &file, &made, &id);
 		if (!err)
 			err = add_table(s, id, &made);
 		if (!err)
@@ -969,10 +1141,10 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 {
 	const int64_t key[] = { (int64_t)f->dev, (int64_t)f->ino, (int64_t)f->elf_off,
 				SYMBOLS_READER };
-	int64_t row = 0, used;
+	struct reading what = { .table = "symbols", .column = "symbols", .drop = DROP_SYMBOLS };
+	struct uw_kept kept;
 	sqlite3_stmt *stmt;
-	size_t size;
-	void *blob;
+	int64_t used;
 	int err;
 
 	stmt = statement(s, FIND_SYMBOLS, &err);
@@ -982,24 +1154,24 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
 	err = step(stmt);
 	if (err == 1) {
-		row = sqlite3_column_int64(stmt, 0);
+		what.row = sqlite3_column_int64(stmt, 0);
 		used = sqlite3_column_int64(stmt, 1);
-		err = read_blob(s, "symbols", "symbols", row, &blob, &size);
+		err = begin_reading(s, &what, &kept);
 		if (!err)
-			err = sym_table_unpack(blob, size, symbols_key(f, id), out);
+			err = sym_table_take_kept(&kept, symbols_key(f, id), out);
 		/* To change a row is to write all of it, names and all. */
-		if (!err && (used > time(NULL) || time(NULL) - used >= MARK_SECONDS) &&
-		    !array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
-			s->used[s->n_used++] = (struct used){ .object = row };
+		if (!err && (used > time(NULL) || time(NULL) - used >= MARK_SECONDS))
+			remember(s, USED_SYMBOLS, what.row, NULL);
 	} else if (!err) {
 		err = -ENOENT;
 	}
 	release(stmt);
-	/* Of a file that has changed since, it will be replaced. */
+	/* Of a file that has changed since (-ENOENT), it will be replaced. */
 	if (err == -EBADMSG || err == -ENOTSUP) {
 		s->counters.damaged++;
+		rest(s);
 		if (!s->read_only)
-			(void)run(s, DROP_SYMBOLS, &row, 1);
+			(void)run(s, DROP_SYMBOLS, &what.row, 1);
 		err = -ENOENT;
 	}
 	return err;

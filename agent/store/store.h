@@ -2,7 +2,8 @@
  * agent/store/store.h: unwind tables by contents, kept over runs and shared by
  * processes; a table compiled once on a machine is not compiled again.
  *
- *   store_find     an object's table out of the store: copied once, checked, used in place
+ *   store_find     an object's table out of the store: copied once, checked, used in place;
+ *                  or (_parts) read and checked block by block, as it is needed
  *   store_keep     compiles what is missing and puts it in
  *   store_want     remembers an object, for store_work to keep when there is time
  *
@@ -42,6 +43,11 @@ void store_close(struct store *store);
 
 /* Gives object its table (and ranges) out of the store.  -ENOENT: not there. */
 int store_find(struct store *store, struct uw_object *object, const struct store_file *file);
+/*
+ * The same, but what is in them is read when walks come there: for one who walks at once, and whose
+ * walks may wait for the store.  After store_close the file has to do.
+ */
+int store_find_parts(struct store *store, struct uw_object *object, const struct store_file *file);
 
 /* Makes sure that the store has what object needs, compiling it if nobody did.  Negative: it has not. */
 int store_keep(struct store *store, struct uw_object *object, const struct store_file *file);

@@ -187,6 +187,8 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 {
 	struct cursor *c = (struct cursor *)base;
 
+	if (c->kept)
+		kept_rest(c->kept);
 	kept_put(c->kept);
 	free(c->gaps);
 	sqlite3_free(c);
@@ -198,6 +200,13 @@ static int fail(struct cursor *c, int code, const char *format, const char *what
 	sqlite3_free(c->base.pVtab->zErrMsg);
 	c->base.pVtab->zErrMsg = sqlite3_mprintf(format, what);
 	return code;
+}
+
+static int unreadable(struct cursor *c, int err)
+{
+	return err == -ENOMEM ? SQLITE_NOMEM
+			      : fail(c, SQLITE_CORRUPT, "%s",
+				     "the object's table is damaged; see offwind cache verify");
 }
 
 /* ---- gaps --------------------------------------------------------------------------- */
@@ -220,20 +229,21 @@ static bool add_gap(struct cursor *c, size_t *room, uint64_t start, uint64_t end
 }
 
 /* The ranges within one segment that no procedure covers. */
-static bool gaps_within(struct cursor *c, size_t *room, uint64_t start, uint64_t end)
+static int gaps_within(struct cursor *c, size_t *room, uint64_t start, uint64_t end)
 {
 	uint64_t at = start;
 
 	while (at < end) {
 		uint64_t from, to;
+		int err = uw_rows_function(c->kept->rows, at, &from, &to);
 
-		if (uw_rows_function(c->kept->rows, at, &from, &to)) {
-			if (!add_gap(c, room, at, to < end ? to : end))
-				return false;
-		}
+		if (err == -ENOENT && !add_gap(c, room, at, to < end ? to : end))
+			return SQLITE_NOMEM;
+		if ((err && err != -ENOENT) || to <= at)
+			return unreadable(c, err);
 		at = to;
 	}
-	return true;
+	return SQLITE_OK;
 }
 
 static int compare_ranges(const void *a, const void *b)
@@ -259,8 +269,10 @@ static int find_gaps(struct cursor *c)
 		uint64_t size = seg[i].size < UINT64_MAX - seg[i].vaddr ? seg[i].size
 									: UINT64_MAX - seg[i].vaddr;
 
-		if (!gaps_within(c, &room, seg[i].vaddr, seg[i].vaddr + size))
-			return SQLITE_NOMEM;
+		int rc = gaps_within(c, &room, seg[i].vaddr, seg[i].vaddr + size);
+
+		if (rc != SQLITE_OK)
+			return rc;
 	}
 	if (c->n_gaps)
 		qsort(c->gaps, c->n_gaps, sizeof(*c->gaps), compare_ranges);
@@ -272,15 +284,20 @@ static int find_gaps(struct cursor *c)
 /* Brings what stands at c->at into the cursor, past rows that say nothing; sets empty at the end. */
 static int settle(struct cursor *c, enum kind kind)
 {
+	int err;
+
 	for (; c->at < c->n; c->at++) {
 		if (kind == ROWS) {
-			if (uw_rows_at(c->kept->rows, c->at, &c->row))
-				return SQLITE_NOMEM;
+			err = uw_rows_at(c->kept->rows, c->at, &c->row);
+			if (err)
+				return unreadable(c, err);
 			c->range = (struct range){ c->row.start, c->row.end };
 			if (c->row.none && c->range.start <= c->high)
 				continue;
 		} else if (kind == FDES) {
-			uw_rows_proc(c->kept->rows, c->at, &c->range.start, &c->range.end);
+			err = uw_rows_proc(c->kept->rows, c->at, &c->range.start, &c->range.end);
+			if (err)
+				return unreadable(c, err);
 		} else {
 			c->range = c->gaps[c->at];
 		}
@@ -291,32 +308,33 @@ static int settle(struct cursor *c, enum kind kind)
 	return SQLITE_OK;
 }
 
-/* The first that ends behind addr. */
-static size_t first_behind(const struct cursor *c, enum kind kind, uint64_t addr)
+/* The first that ends behind addr; a negative code. */
+static int first_behind(const struct cursor *c, enum kind kind, uint64_t addr, size_t *first)
 {
 	size_t low = 0, high = c->n;
+	int err;
 
+	if (kind == FDES)
+		return uw_rows_procs_before(c->kept->rows, addr, first);
 	if (kind == ROWS) {
-		low = uw_rows_find(c->kept->rows, addr);
-		if (low != SIZE_MAX)
-			return low;
+		err = uw_rows_find(c->kept->rows, addr, first);
+		if (err != -ENOENT)
+			return err;
 		/* Before the first row, or behind the last. */
-		return addr < ((const struct table_header *)c->kept->rules)->base ? 0 : c->n;
+		*first = !c->n || addr < ((const struct table_header *)c->kept->rules)->base ? 0
+											     : c->n;
+		return 0;
 	}
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		struct range r;
 
-		if (kind == FDES)
-			uw_rows_proc(c->kept->rows, middle, &r.start, &r.end);
-		else
-			r = c->gaps[middle];
-		if (r.end > addr)
+		if (c->gaps[middle].end > addr)
 			high = middle;
 		else
 			low = middle + 1;
 	}
-	return low;
+	*first = low;
+	return 0;
 }
 
 static void bound(struct cursor *c, char letter, sqlite3_value *value)
@@ -372,10 +390,7 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, in
 	if (err == -ENOENT || err == -ENOTSUP)
 		return SQLITE_OK;
 	if (err)
-		return err == -ENOMEM
-			       ? SQLITE_NOMEM
-			       : fail(c, SQLITE_CORRUPT, "%s",
-				      "the object's table is damaged; see offwind cache verify");
+		return unreadable(c, err);
 	v->last->refs++;
 	kept_put(c->kept);
 	c->kept = v->last;
@@ -392,7 +407,10 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, in
 		if (letters[i] == 'p')
 			pc = argv[i];
 	}
-	c->at = c->low ? first_behind(c, v->kind, c->low) : 0;
+	c->at = 0;
+	err = c->low && c->n ? first_behind(c, v->kind, c->low, &c->at) : 0;
+	if (err)
+		return unreadable(c, err);
 	if (pc && sqlite3_value_numeric_type(pc) != SQLITE_INTEGER)
 		c->at = c->n; /* no number is there */
 	if (pc)		      /* the one around it, or none */
@@ -481,27 +499,35 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 	}
 }
 
-static void fde_column(struct cursor *c, sqlite3_context *ctx, int column)
+/* Rows of an FDE: from the one at its start to the one at its end; false where there is none. */
+static bool fde_rows(struct cursor *c, size_t *first, size_t *last)
 {
 	struct uw_rows *rows = c->kept->rows;
-	size_t first = uw_rows_find(rows, c->range.start);
-	size_t last = uw_rows_find(rows, c->range.end - 1), slow = 0;
-	struct uw_row_info row;
 
-	if (first == SIZE_MAX)
-		last = first = 0;
-	else if (last == SIZE_MAX)
-		last = uw_rows_count(rows) - 1;
+	if (uw_rows_find(rows, c->range.start, first))
+		return false;
+	if (uw_rows_find(rows, c->range.end - 1, last))
+		*last = uw_rows_count(rows) - 1;
+	return true;
+}
+
+static void fde_column(struct cursor *c, sqlite3_context *ctx, int column)
+{
+	struct uw_row_info row;
+	size_t first, last, slow = 0;
+
 	switch (column) {
 	case FDE_SIZE:
 		return sqlite3_result_int64(ctx, (sqlite3_int64)(c->range.end - c->range.start));
 	case FDE_FUNCTION:
 		return result_function(ctx, c, c->range.start);
 	case FDE_ROWS:
-		return sqlite3_result_int64(ctx, (sqlite3_int64)(last - first + 1));
+		return sqlite3_result_int64(
+			ctx, fde_rows(c, &first, &last) ? (sqlite3_int64)(last - first + 1) : 0);
 	case FDE_SLOW:
-		for (size_t i = first; i <= last && i < uw_rows_count(rows); i++)
-			slow += !uw_rows_at(rows, i, &row) && row.slow;
+		if (fde_rows(c, &first, &last))
+			for (size_t i = first; i <= last; i++)
+				slow += !uw_rows_at(c->kept->rows, i, &row) && row.slow;
 		return sqlite3_result_int64(ctx, (sqlite3_int64)slow);
 	}
 }

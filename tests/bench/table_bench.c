@@ -89,12 +89,13 @@ static int build_all(char **files, size_t n)
 			continue;
 		h = uw_object_table(object)->header;
 		source += (double)h->src_size;
-		table += (double)h->size;
+		table += (double)h->blob.size;
 		(void)printf("%-60s %9.0f KB  %.3f of it  %.2f bytes/row  %5u rules  %4.0f MB/s "
 			     "(best %.0f)\n",
 			     files[i], (double)h->src_size / 1e3,
-			     (double)h->size / (double)h->src_size, (double)h->size / h->n_rows,
-			     h->n_rules, (double)h->src_size / middle / 1e6,
+			     (double)h->blob.size / (double)h->src_size,
+			     (double)h->blob.size / h->n_rows, h->n_rules,
+			     (double)h->src_size / middle / 1e6,
 			     (double)h->src_size / s[i][0] / 1e6);
 		uw_object_put(object);
 	}

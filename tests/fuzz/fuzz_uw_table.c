@@ -43,7 +43,6 @@ static void foreign(const uint8_t *data, size_t size)
 	struct uw_table table;
 	struct uw_rule rule;
 	uint8_t *blob = malloc(size ? size : 1);
-	uint64_t sum;
 
 	if (!blob)
 		return;
@@ -51,9 +50,13 @@ static void foreign(const uint8_t *data, size_t size)
 	if (size >= TABLE_HEADER_SIZE) {
 		struct table_header *h = (struct table_header *)blob;
 
-		h->size = size;
-		sum = uw_table_checksum(blob, size);
-		h->checksum = sum;
+		h->blob.size = size;
+		h->blob.header_size = TABLE_HEADER_SIZE;
+		if (h->blob.front > size)
+			h->blob.front = (uint32_t)size;
+		h->blob.front &= ~7u;
+		if (h->blob.front >= TABLE_HEADER_SIZE + uw_blob_sums(size - h->blob.front))
+			uw_blob_seal(blob);
 	}
 	if (!uw_table_open(&table, blob, size)) {
 		const struct table_header *h = table.header;

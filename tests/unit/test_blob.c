@@ -1,0 +1,273 @@
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "schema/procs.h"
+#include "schema/table.h"
+#include "tests/check.h"
+#include "unwinder/object.h"
+#include "unwinder/table.h"
+
+/* Somewhere a blob is kept, where reading can go wrong. */
+struct place {
+	const uint8_t *bytes;
+	uint64_t reads, read;
+	long fails_at; /* the so-manieth call and all after it; < 0: none */
+	unsigned int damaged, released;
+};
+
+static int read_place(void *ctx, uint64_t off, void *out, size_t size)
+{
+	struct place *p = ctx;
+
+	if (p->fails_at >= 0 && p->reads >= (uint64_t)p->fails_at)
+		return -EIO;
+	p->reads++;
+	p->read += size;
+	memcpy(out, p->bytes + off, size);
+	return 0;
+}
+
+static void is_damaged(void *ctx)
+{
+	((struct place *)ctx)->damaged++;
+}
+
+static void is_released(void *ctx)
+{
+	((struct place *)ctx)->released++;
+}
+
+static struct uw_kept kept_at(struct place *p, const void *bytes, size_t size)
+{
+	*p = (struct place){ .bytes = bytes, .fails_at = -1 };
+	return (struct uw_kept){ .size = size,
+				 .read = read_place,
+				 .damaged = is_damaged,
+				 .release = is_released,
+				 .ctx = p };
+}
+
+static struct uw_object *open_self(void)
+{
+	struct uw_object *object = NULL;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && uw_object_open(fd, 0, &object) == 0, "this program");
+	close(fd);
+	return object;
+}
+
+static struct uw_object *whole; /* with a table of its own making */
+static struct uw_identity identity;
+static const void *table;
+static void *procs;
+static size_t table_size, procs_size;
+static uint64_t code_start, code_size;
+
+static void make(void)
+{
+	const struct uw_segment *s;
+	size_t n;
+
+	whole = open_self();
+	CHECK(uw_object_compile(whole) == 0 && uw_object_identify(whole, &identity) == 0 &&
+		      uw_object_procs(whole, &procs, &procs_size) == 0,
+	      "made");
+	table = uw_object_compiled(whole, &table_size);
+	s = uw_object_segments(whole, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (s[i].flags & 1) {
+			code_start = s[i].vaddr;
+			code_size = s[i].mem_size;
+		}
+	}
+}
+
+static bool same_word(struct uw_object *o, uint64_t at)
+{
+	uint64_t a = 0, b = 0;
+	uint8_t x, y;
+	int err = uw_object_word(whole, at, true, &a, &x),
+	    got = uw_object_word(o, at, true, &b, &y);
+
+	/* What a record says, the file says in words of its own. */
+	return err == got && a >> 32 == b >> 32 && (err || (a & 7) == (b & 7) || (a & 7) == 1);
+}
+
+static struct uw_object *open_kept(struct place place[2], const void *rules, const void *ranges)
+{
+	struct uw_kept kept = kept_at(&place[0], rules, table_size);
+	struct uw_object *o = open_self();
+
+	CHECK(uw_object_take_kept(o, &kept, &identity) == 0, "a table");
+	kept = kept_at(&place[1], ranges, procs_size);
+	CHECK(uw_object_take_kept_procs(o, &kept, &identity) == 0, "ranges");
+	return o;
+}
+
+static void test_what_is_asked_for_is_read(void)
+{
+	const struct blob_header *h = table;
+	struct place place[2];
+	struct uw_object *o = open_kept(place, table, procs);
+	uint64_t start, end, a, b;
+	size_t size;
+
+	CHECK(place[0].read == sizeof(*h) + h->front, "no more than the front");
+	CHECK(same_word(o, code_start + code_size / 2), "a row");
+	CHECK(place[0].read < h->front + 8 * BLOB_BLOCK, "and the blocks it is in");
+	for (uint64_t at = code_start; at < code_start + code_size; at += 5) {
+		CHECK(same_word(o, at), "every row");
+		CHECK(uw_object_function(whole, at, &start, &end) ==
+			      uw_object_function(o, at, &a, &b),
+		      "every function");
+	}
+	CHECK(uw_object_parsed(o) == 0, "nothing was parsed");
+	CHECK(place[0].read <= h->size + sizeof(*h), "nothing was read twice");
+	CHECK(uw_object_compiled(o, &size) && size == table_size &&
+		      !memcmp(uw_object_compiled(o, &size), table, size),
+	      "all of it");
+	uw_object_put(o);
+	CHECK(place[0].released == 1 && place[1].released == 1, "let go once");
+}
+
+/* In whichever byte a bit flips: the answer is the file's, and the damage is told. */
+static void test_damage_is_never_an_answer(void)
+{
+	const struct blob_header *h = table;
+	uint8_t *copy = malloc(table_size), *ranges = malloc(procs_size);
+	unsigned int told = 0, refused = 0;
+
+	memcpy(copy, table, table_size);
+	memcpy(ranges, procs, procs_size);
+	for (size_t i = 0; i < 300; i++) {
+		uint64_t at = i * 7919 % table_size;
+		struct uw_object *o = open_self();
+		struct place place;
+		struct uw_kept kept;
+
+		copy[at] ^= (uint8_t)(1 << i % 8);
+		kept = kept_at(&place, copy, table_size);
+		if (uw_object_take_kept(o, &kept, &identity)) {
+			CHECK(at < h->front && place.released == 1, "in the front");
+			refused++;
+		} else {
+			CHECK(at >= h->front, "behind it");
+			for (uint64_t pc = code_start; pc < code_start + code_size; pc += 101)
+				CHECK(same_word(o, pc), "the file's own");
+			CHECK(place.damaged <= 1, "told once");
+			told += place.damaged;
+		}
+		copy[at] ^= (uint8_t)(1 << i % 8);
+		uw_object_put(o);
+	}
+	CHECK(told > 100 && refused > 2, "both happen");
+	for (size_t at = 0; at < procs_size; at += 1 + procs_size / 200) {
+		struct uw_object *o = open_self();
+		struct uw_kept kept;
+		struct place place;
+		uint64_t start, end;
+
+		ranges[at] ^= 1;
+		kept = kept_at(&place, ranges, procs_size);
+		if (!uw_object_take_kept_procs(o, &kept, &identity))
+			for (uint64_t pc = code_start; pc < code_start + code_size; pc += 101)
+				CHECK(uw_object_function(o, pc, &start, &end) ==
+					      uw_object_function(whole, pc, &start, &end),
+				      "the file's own");
+		ranges[at] ^= 1;
+		uw_object_put(o);
+	}
+	free(copy);
+	free(ranges);
+}
+
+static void test_failures_to_read_are_survived(void)
+{
+	for (long fails = 0; fails < 40; fails++) {
+		struct uw_object *o = open_self();
+		struct place place;
+		struct uw_kept kept = kept_at(&place, table, table_size);
+
+		place.fails_at = fails;
+		if (!uw_object_take_kept(o, &kept, &identity))
+			for (uint64_t pc = code_start; pc < code_start + code_size; pc += 501)
+				CHECK(same_word(o, pc), "the file's own");
+		CHECK(place.damaged == 0, "which is no damage");
+		uw_object_put(o);
+		CHECK(place.released == 1, "let go");
+	}
+}
+
+/* Sums of their own do not make it true: hostile rows lead nowhere.  ASan watches. */
+static void test_hostile_rows_lead_nowhere(void)
+{
+	const struct table_header *h = table;
+	uint8_t *copy = malloc(table_size);
+
+	for (size_t i = 0; i < 400; i++) {
+		struct uw_kept kept;
+		struct place place;
+		struct uw_blob *blob;
+		struct uw_table t;
+		struct uw_rule rule;
+		size_t at = h->blk + i * 104729 % (table_size - h->blk);
+
+		if (i % 2)
+			at = h->sup + i * 7 % (h->rule - h->sup);
+		memcpy(copy, table, table_size);
+		copy[at] ^= (uint8_t)(1 << i % 8);
+		uw_blob_seal(copy);
+		kept = kept_at(&place, copy, table_size);
+		CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == 0, "sums fit");
+		t = (struct uw_table){ .own = NULL };
+		if (!uw_table_open_kept(&t, blob)) {
+			for (uint64_t pc = code_start; pc < code_start + code_size; pc += 301)
+				(void)uw_table_rule(&t, pc, &rule);
+		}
+		uw_table_fini(&t);
+		uw_blob_free(blob);
+	}
+	free(copy);
+}
+
+static void test_bounds(void)
+{
+	struct place place;
+	struct uw_kept kept = kept_at(&place, table, table_size);
+	struct uw_blob *blob;
+
+	CHECK(uw_blob_open(&kept, PROCS_MAGIC, &blob) == -EBADMSG && place.released == 1,
+	      "another's");
+	kept = kept_at(&place, table, table_size - 1);
+	CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == -EBADMSG, "cut short");
+	kept = kept_at(&place, table, 16);
+	CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == -EBADMSG, "no header");
+	kept = kept_at(&place, table, table_size);
+	CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == 0, "its own");
+	CHECK(uw_blob_need(blob, table_size, 0) == 0 && uw_blob_need(blob, 0, 0) == 0, "nothing");
+	CHECK(uw_blob_need(blob, table_size, 1) == -EBADMSG &&
+		      uw_blob_need(blob, 1, UINT64_MAX) == -EBADMSG &&
+		      uw_blob_need(blob, UINT64_MAX, 2) == -EBADMSG,
+	      "outside");
+	CHECK(uw_blob_whole(blob) == 0 && !memcmp(uw_blob_bytes(blob), table, table_size), "whole");
+	uw_blob_free(blob);
+}
+
+int main(void)
+{
+	make();
+	test_what_is_asked_for_is_read();
+	test_damage_is_never_an_answer();
+	test_failures_to_read_are_survived();
+	test_hostile_rows_lead_nowhere();
+	test_bounds();
+	uw_object_put(whole);
+	free(procs);
+	return check_done();
+}

@@ -1,0 +1,276 @@
+/*
+ * unwinder/blob.c: kept bytes (schema/blob.h), in memory or read as they are
+ * needed.  What is not there yet is room: the addresses are taken at once, pages
+ * only as they are filled.
+ */
+#include "schema/blob.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "unwinder/unwinder.h"
+
+#define SIZE_LIMIT ((uint64_t)1 << 31)
+/* When a quarter has been asked for piece by piece, the rest is cheaper in one go. */
+#define PIECES 4
+
+enum state { ABSENT, THERE, BAD };
+
+struct uw_blob {
+	struct uw_kept kept;
+	uint8_t *bytes; /* mapped */
+	uint64_t size, front;
+	size_t n_blocks, n_there;
+	uint64_t n_read;
+	bool told;	     /* that it is damaged */
+	atomic_uchar *there; /* enum state of each block; THERE is set when its bytes are */
+	pthread_mutex_t lock;
+};
+
+static size_t blocks_of(uint64_t size)
+{
+	return (size_t)(size / BLOB_BLOCK + (size % BLOB_BLOCK != 0));
+}
+
+size_t uw_blob_sums(uint64_t rest)
+{
+	return blocks_of(rest) * sizeof(uint64_t);
+}
+
+/* Of bytes whose header was found possible. */
+static uint64_t sum_of_front(const void *bytes)
+{
+	struct blob_header h;
+
+	memcpy(&h, bytes, sizeof(h));
+	h.checksum = 0;
+	return uw_checksum((const uint8_t *)bytes + sizeof(h), h.front - sizeof(h),
+			   uw_checksum(&h, sizeof(h), 0));
+}
+
+static bool is_possible(const struct blob_header *h, uint64_t size)
+{
+	return h->size == size && size <= SIZE_LIMIT && h->front <= size && h->front % 8 == 0 &&
+	       h->header_size >= sizeof(*h) && h->header_size % 8 == 0 &&
+	       h->header_size <= h->front &&
+	       uw_blob_sums(size - h->front) <= h->front - h->header_size;
+}
+
+static const uint64_t *sums_of(const void *bytes)
+{
+	const struct blob_header *h = bytes;
+
+	return (const uint64_t *)(const void *)((const uint8_t *)bytes + h->header_size);
+}
+
+static uint64_t sum_of_block(const uint8_t *bytes, uint64_t size, uint64_t front, size_t block)
+{
+	uint64_t off = front + (uint64_t)block * BLOB_BLOCK;
+
+	return uw_checksum(bytes + off, size - off < BLOB_BLOCK ? size - off : BLOB_BLOCK, block);
+}
+
+int uw_blob_check(const void *bytes, size_t size)
+{
+	const struct blob_header *h = bytes;
+
+	if (size < sizeof(*h))
+		return -EBADMSG;
+	if ((uintptr_t)bytes % 8)
+		return -EINVAL;
+	if (!is_possible(h, size) || h->checksum != sum_of_front(bytes))
+		return -EBADMSG;
+	for (size_t i = 0; i < blocks_of(size - h->front); i++)
+		if (sum_of_block(bytes, size, h->front, i) != sums_of(bytes)[i])
+			return -EBADMSG;
+	return 0;
+}
+
+void uw_blob_seal(void *bytes)
+{
+	struct blob_header *h = bytes;
+	uint64_t *sums = (uint64_t *)(void *)((uint8_t *)bytes + h->header_size);
+
+	for (size_t i = 0; i < blocks_of(h->size - h->front); i++)
+		sums[i] = sum_of_block(bytes, h->size, h->front, i);
+	h->checksum = sum_of_front(bytes);
+}
+
+/* ---- read as it is needed ------------------------------------------------------------- */
+
+static int read_front(struct uw_blob *blob, uint32_t magic)
+{
+	struct blob_header h;
+	int err = blob->size < sizeof(h) ? -EBADMSG
+					 : blob->kept.read(blob->kept.ctx, 0, &h, sizeof(h));
+
+	if (err)
+		return err;
+	if (h.magic != magic || !is_possible(&h, blob->size))
+		return -EBADMSG;
+	blob->front = h.front;
+	blob->n_blocks = blocks_of(blob->size - h.front);
+	blob->there = calloc(blob->n_blocks + 1, sizeof(*blob->there));
+	blob->bytes = mmap(NULL, blob->size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (blob->bytes == MAP_FAILED)
+		blob->bytes = NULL;
+	if (!blob->there || !blob->bytes)
+		return -ENOMEM;
+	err = blob->kept.read(blob->kept.ctx, 0, blob->bytes, h.front);
+	if (err)
+		return err;
+	blob->n_read = sizeof(h) + h.front;
+	/* What was read the second time must be what was read the first. */
+	return memcmp(blob->bytes, &h, sizeof(h)) || h.checksum != sum_of_front(blob->bytes)
+		       ? -EBADMSG
+		       : 0;
+}
+
+int uw_blob_open(const struct uw_kept *kept, uint32_t magic, struct uw_blob **out)
+{
+	struct uw_blob *blob = calloc(1, sizeof(*blob));
+	int err;
+
+	if (!blob) {
+		if (kept->release)
+			kept->release(kept->ctx);
+		return -ENOMEM;
+	}
+	pthread_mutex_init(&blob->lock, NULL);
+	blob->kept = *kept;
+	blob->size = kept->size;
+	err = read_front(blob, magic);
+	if (err) {
+		uw_blob_free(blob);
+		return err;
+	}
+	*out = blob;
+	return 0;
+}
+
+void uw_blob_free(struct uw_blob *blob)
+{
+	if (!blob)
+		return;
+	if (blob->kept.release)
+		blob->kept.release(blob->kept.ctx);
+	if (blob->bytes)
+		(void)munmap(blob->bytes, blob->size);
+	free(blob->there);
+	pthread_mutex_destroy(&blob->lock);
+	free(blob);
+}
+
+const void *uw_blob_bytes(const struct uw_blob *blob)
+{
+	return blob->bytes;
+}
+
+uint64_t uw_blob_size(const struct uw_blob *blob)
+{
+	return blob->size;
+}
+
+static enum state state_of(const struct uw_blob *blob, size_t block)
+{
+	return (enum state)atomic_load_explicit(&blob->there[block], memory_order_acquire);
+}
+
+/* Blocks [first, past), none of which is there; they are looked at one by one. */
+static int read_run(struct uw_blob *blob, size_t first, size_t past)
+{
+	uint64_t off = blob->front + (uint64_t)first * BLOB_BLOCK;
+	uint64_t end = blob->front + (uint64_t)past * BLOB_BLOCK;
+	int err;
+
+	if (end > blob->size)
+		end = blob->size;
+	err = blob->kept.read(blob->kept.ctx, off, blob->bytes + off, end - off);
+	if (err)
+		return err;
+	blob->n_read += end - off;
+	for (size_t i = first; i < past; i++) {
+		bool good = sum_of_block(blob->bytes, blob->size, blob->front, i) ==
+			    sums_of(blob->bytes)[i];
+
+		atomic_store_explicit(&blob->there[i], good ? THERE : BAD, memory_order_release);
+		blob->n_there += good;
+		if (!good)
+			err = -EBADMSG;
+	}
+	return err;
+}
+
+/* Under the lock: what of [first, past) is not there; the first failure, and all that can be had. */
+static int read_missing(struct uw_blob *blob, size_t first, size_t past)
+{
+	int err = 0;
+
+	while (first < past) {
+		size_t end = first;
+		int one = 0;
+
+		while (end < past && state_of(blob, end) == ABSENT)
+			end++;
+		if (end > first)
+			one = read_run(blob, first, end);
+		else
+			one = state_of(blob, end++) == BAD ? -EBADMSG : 0;
+		err = err ? err : one;
+		first = end;
+	}
+	return err;
+}
+
+static int fetch(struct uw_blob *blob, size_t first, size_t past)
+{
+	bool tell;
+	int err;
+
+	pthread_mutex_lock(&blob->lock);
+	err = read_missing(blob, first, past);
+	if (!err && blob->n_there < blob->n_blocks && blob->n_there > blob->n_blocks / PIECES)
+		(void)read_missing(blob, 0, blob->n_blocks);
+	tell = err == -EBADMSG && !blob->told;
+	blob->told = blob->told || tell;
+	pthread_mutex_unlock(&blob->lock);
+	if (tell && blob->kept.damaged)
+		blob->kept.damaged(blob->kept.ctx);
+	return err;
+}
+
+int uw_blob_need(struct uw_blob *blob, uint64_t off, uint64_t size)
+{
+	size_t first, past;
+
+	if (off > blob->size || size > blob->size - off)
+		return -EBADMSG;
+	if (!size || off + size <= blob->front)
+		return 0;
+	first = off <= blob->front ? 0 : (size_t)((off - blob->front) / BLOB_BLOCK);
+	past = (size_t)((off + size - 1 - blob->front) / BLOB_BLOCK) + 1;
+	for (size_t i = first; i < past; i++)
+		if (state_of(blob, i) != THERE)
+			return fetch(blob, first, past);
+	return 0;
+}
+
+int uw_blob_whole(struct uw_blob *blob)
+{
+	return uw_blob_need(blob, 0, blob->size);
+}
+
+uint64_t uw_blob_read(struct uw_blob *blob)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&blob->lock);
+	n = blob->n_read;
+	pthread_mutex_unlock(&blob->lock);
+	return n;
+}
