@@ -77,16 +77,16 @@ static uint32_t ids[] = { 2, 1, 0, /**/ 4, 3, 1, 0, /**/ 5, 6, /**/ 2, 1, 0 };
 #define POD	  "/kubepods.slice/kubepods-pod12ab.slice/cri-containerd-" CONTAINER ".scope"
 
 static struct profile_entry entries[] = {
-	{ 0, UW_STOP_ROOT, true, false, 10, 11, "thr;ead", "prog", 7, NULL, 0, 3, 0, 3, 30300000,
-	  0 },
+	{ 0, UW_STOP_ROOT, true, false, 10, 11, "thr;ead", "prog", 7, NULL, 0, 3, 0, 3, 30300000, 0,
+	  0, 0, 0 },
 	{ 0, UW_STOP_TRUNCATED, true, true, 10, 10, "prog", "prog", 0, NULL, 3, 4, 2, 2, 20200000,
-	  UW_CONFIDENCE_CHECKED },
+	  0, 0, 0, UW_CONFIDENCE_CHECKED },
 	{ 0, UW_STOP_NO_MAPPING, true, false, 20, 20, "node", "node", 0, NULL, 7, 2, 0, 1, 10100000,
-	  0 },
-	{ 0, UW_STOP_ROOT, true, false, 10, 12, "thr;ead", "prog", 7, POD, 9, 3, 0, 4, 40400000,
-	  0 },
+	  0, 0, 0, 0 },
+	{ 0, UW_STOP_ROOT, true, false, 10, 12, "thr;ead", "prog", 7, POD, 9, 3, 0, 4, 40400000, 0,
+	  0, 0, 0 },
 	{ 0, UW_STOP_NO_USER_STATE, false, false, 2, 2, "kthreadd", "kthreadd", 0, NULL, 3, 2, 2, 5,
-	  50500000, 0 },
+	  50500000, 0, 0, 0, 0 },
 };
 
 static const struct profile profile = {
