@@ -4,6 +4,7 @@
  */
 #include <elfutils/libdwfl.h>
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -123,6 +124,17 @@ static void attached_free(void *self)
 	free(a);
 }
 
+/*
+ * It knows programs linked to an address there alone, and asked to add one somewhere else
+ * forgets it altogether.  node maps its code a second time.
+ */
+static bool is_elsewhere(const struct loaded *l)
+{
+	const Elf64_Ehdr *ehdr = (const void *)l->image->bytes;
+
+	return ehdr->e_type == ET_EXEC && l->bias;
+}
+
 static int attach(struct state *s)
 {
 	s->dwfl = dwfl_begin(&callbacks);
@@ -134,7 +146,7 @@ static int attach(struct state *s)
 		const char *path = l->image->module->path;
 		int fd = module_fd(l->image->module), own;
 
-		if (fd < 0) /* the vDSO: it takes files only */
+		if (fd < 0 || is_elsewhere(l)) /* the vDSO: it takes files only */
 			continue;
 		own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 		if (own >= 0 && !dwfl_report_elf(s->dwfl, path, path, own, l->bias, true))
