@@ -69,23 +69,35 @@ int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lo
 /* Larger than a page: few mappings of code are smaller, and a slot's mapping is looked at anyway. */
 #define PAGE_SHIFT 16
 
+static void keep_recent(struct uw_worker *worker, uint64_t id, struct uw_mapping *mapping)
+{
+	worker->recent[worker->n_recent++ % UW_RECENT_SLOTS] = (struct uw_recent_slot){
+		.space = id, .start = mapping->start, .end = mapping->end, .mapping = mapping
+	};
+}
+
 static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 {
 	uint64_t id, page = addr >> PAGE_SHIFT;
+	const struct uw_hollow *hollow = &w->worker->hollow;
 	struct uw_mapping *mapping = w->last;
 	struct uw_page_slot *slot;
 
 	if (mapping && addr >= mapping->start && addr < mapping->end)
 		return mapping;
 	id = uw_space_id(w->space);
+	if (hollow->space == id && addr >= hollow->start && addr < hollow->end)
+		return NULL;
+	for (size_t i = 0; i < UW_RECENT_SLOTS; i++) {
+		const struct uw_recent_slot *recent = &w->worker->recent[i];
+
+		if (recent->space == id && addr >= recent->start && addr < recent->end)
+			return w->last = recent->mapping;
+	}
 	slot = &w->worker->pages[uw_slot_of(id, page, UW_PAGE_SLOTS)];
 	mapping = slot->mapping;
 	if (slot->space != id || slot->page != page || addr < mapping->start ||
 	    addr >= mapping->end) {
-		const struct uw_hollow *hollow = &w->worker->hollow;
-
-		if (hollow->space == id && addr >= hollow->start && addr < hollow->end)
-			return NULL;
 		mapping = uw_space_at(w->space, addr);
 		if (!mapping) {
 			w->worker->hollow.space = id;
@@ -96,6 +108,7 @@ static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 		*slot = (struct uw_page_slot){ .space = id, .page = page, .mapping = mapping };
 	}
 	if (mapping->prot & PROT_EXEC) {
+		keep_recent(w->worker, id, mapping);
 		w->last = mapping;
 		w->worker->last = (struct uw_page_slot){ .space = id, .mapping = mapping };
 	}

@@ -17,9 +17,10 @@
  * is mapped belongs to the space, but the rule belongs to the object, and the
  * hundred short processes of a compilation share theirs.
  */
-#define UW_PAGE_SLOTS 1024
-#define UW_RULE_SLOTS 4096
-#define UW_CALL_SLOTS 4096
+#define UW_PAGE_SLOTS	1024
+#define UW_RECENT_SLOTS 8
+#define UW_RULE_SLOTS	4096
+#define UW_CALL_SLOTS	4096
 
 /* Rules with more registers, those of signal frames, are found anew each time. */
 #define UW_SLOT_REGS 8
@@ -28,6 +29,13 @@ struct uw_page_slot {
 	uint64_t space;
 	uint64_t page;
 	struct uw_mapping *mapping; /* valid while the space has this id */
+};
+
+/* Code is mostly in a few mappings. */
+struct uw_recent_slot {
+	uint64_t space;
+	uint64_t start, end;
+	struct uw_mapping *mapping; /* executable; valid while the space has this id */
 };
 
 /* Where nothing is mapped, and yet memory was asked for: the stack behind what was captured. */
@@ -55,6 +63,8 @@ struct uw_worker {
 	struct uw_rule_slot rules[UW_RULE_SLOTS];
 	struct uw_page_slot pages[UW_PAGE_SLOTS];
 	struct uw_call_slot calls[UW_CALL_SLOTS];
+	struct uw_recent_slot recent[UW_RECENT_SLOTS];
+	unsigned int n_recent;	  /* kept so far, also those that gave way */
 	struct uw_page_slot last; /* executable, where an address was last found */
 	struct uw_hollow hollow;
 };
