@@ -31,12 +31,18 @@
  * information may lie in the padding behind a function, which a row goes on through,
  * and a return address there, less one, in the function itself.
  *
+ * Rows of the same rule are one, and so a row does not end where its procedure does.  But
+ * where the next begins is a row of its own, whose rule says so.  Of two rows that both
+ * have the CFA as a call leaves it (TABLE_SP, 8 on x86_64, 0 on aarch64) and are the same
+ * otherwise, the second is left out where less than a signal trampoline fits between the
+ * procedures: 7 bytes on x86_64, 8 on aarch64.
+ *
  * A rule word:
  *
  *   bits    0–2   enum table_kind
  *           3     signal: the caller was interrupted, its pc is exact
  *           4     the return address carries an authentication code
- *           5     synthesised: no unwind information says so
+ *           5     a procedure begins where the row does
  *           6     some register of ext is saved
  *           7     based: some saved register's place counts from the frame pointer
  *           8–31  CFA's offset from its register, s24 × 8 bytes
@@ -79,7 +85,7 @@
 #define TABLE_HEADER_SIZE 192u
 #define TABLE_ALIGN	  64u
 #define TABLE_KEY_PAD	  32u	      /* a vector may be read that begins at the last key */
-#define TABLE_BUILDER	  3u	      /* raised when the same file gives another table */
+#define TABLE_BUILDER	  4u	      /* raised when the same file gives another table */
 #define TABLE_NO_BLOCK	  0xffffffffu /* a sup where no row begins */
 
 #define TABLE_BLOCK_UNITS 256u
@@ -110,7 +116,7 @@ enum table_kind {
 #define TABLE_WORD_KIND	  7u
 #define TABLE_WORD_SIGNAL (1u << 3)
 #define TABLE_WORD_SIGNED (1u << 4)
-#define TABLE_WORD_SYNTH  (1u << 5)
+#define TABLE_WORD_BEGINS (1u << 5)
 #define TABLE_WORD_SAVED  (1u << 6)
 #define TABLE_WORD_BASED  (1u << 7)
 #define TABLE_BASED_FP	  (1 << 14)

@@ -262,6 +262,7 @@ const struct uw_arch uw_arch_aarch64 = {
 	.saved = { 19, 20, 21, 22, 23, 24, 25, 26, 27, 28 },
 	.syscall = { 0x01, 0x00, 0x00, 0xd4 },
 	.syscall_size = 4,
+	.trampoline_size = sizeof(sigreturn),
 	.sigcontext_first = true,
 	.after_call = after_call,
 	.signal = signal_trampoline,

@@ -49,8 +49,8 @@ struct uw_arch {
 	uint8_t saved[UW_SAVED_MAX];
 	bool sigcontext_first; /* of a signal frame trust its saved registers, not its CFI */
 
-	/* The instruction that every signal trampoline has. */
-	uint8_t syscall[4], syscall_size;
+	/* The instruction that every signal trampoline has, and the least that all of one takes. */
+	uint8_t syscall[4], syscall_size, trampoline_size;
 
 	/* Which call ends just below code->at?  Needs only what lies before. */
 	struct uw_call (*after_call)(const struct uw_code *code);

@@ -707,14 +707,18 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 	const struct uw_cfi *cfi = NULL;
 	struct uw_gap gap;
 	struct uw_fde fde;
+	bool padding;
 	int err;
 
-	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
-		return 0;
 	err = find_gap(o, lookup, &gap, &cfi);
 	if (err)
 		return err;
-	if (gap.has_before && gap.end - gap.start < UW_PADDING_MAX) {
+	padding = gap.has_before && gap.end - gap.start < UW_PADDING_MAX;
+	/* A pc within a trampoline has room for all of it. */
+	if (!(padding && exact && gap.end - gap.start < o->arch->trampoline_size) &&
+	    signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+		return 0;
+	if (padding) {
 		err = uw_cfi_entry(cfi, gap.before, &fde, NULL);
 		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
 	}
@@ -823,9 +827,13 @@ bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
 	struct uw_rule rule;
 	struct uw_code code;
 	uint64_t start, end;
+	const struct uw_table *table = uw_object_table(object);
 
+	/* Below most return addresses goes on the procedure that called. */
+	if (vaddr % UW_ENTRY_ALIGN != 0 || (table && uw_table_inside(table, vaddr - 1, false)))
+		return false;
 	/* The call in front of most return addresses is found sooner than their function. */
-	return vaddr % UW_ENTRY_ALIGN == 0 && !uw_object_code(object, vaddr, buffer, &code) &&
+	return !uw_object_code(object, vaddr, buffer, &code) &&
 	       object->arch->after_call(&code).kind == UW_CALL_NONE &&
 	       !find_function(object, vaddr, &start, &end) && start == vaddr &&
 	       find_function(object, vaddr - 1, &start, &end) == -ENOENT &&
@@ -852,7 +860,8 @@ static struct uw_code_source code_of(const struct uw_object *o)
 
 /*
  * Tables are made without a look at the code: a signal trampoline without an FDE,
- * in the padding between two or where one ends, is nothing they know of.
+ * in the padding between two or where one ends, is nothing they know of.  Of most
+ * addresses their rows say that neither is near.
  */
 static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact)
 {
@@ -860,7 +869,8 @@ static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact
 	struct uw_code_source code = code_of(o);
 	struct uw_rule rule;
 
-	return uw_syscalls_near(&compiled->syscalls, &code, exact ? lookup : lookup + 1) &&
+	return !uw_table_inside(&compiled->table, lookup, exact) &&
+	       uw_syscalls_near(&compiled->syscalls, &code, exact ? lookup : lookup + 1) &&
 	       signal_rule(o, exact ? lookup : lookup + 1, exact, &rule);
 }
 

@@ -5,6 +5,7 @@
 #ifndef UNWINDER_ROW_H
 #define UNWINDER_ROW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "schema/table.h"
@@ -61,6 +62,13 @@ static inline uint8_t uw_word_plt_shift(uint64_t word)
 static inline uint64_t uw_plt_word(uint8_t mask, uint8_t least, uint8_t shift)
 {
 	return (uint64_t)(mask | (uint32_t)least << 5 | (uint32_t)shift << 10) << 32;
+}
+
+/* Is the CFA as a call leaves it, where most procedures begin and end? */
+static inline bool uw_word_is_entry(const struct uw_arch *arch, uint64_t word)
+{
+	return uw_word_kind(word) == TABLE_SP &&
+	       uw_word_cfa(word) == (arch->lr == arch->pc ? 8 : 0);
 }
 
 /* Which of ext is the CFA's register, the set of based places, and what DEREF adds (× 8). */

@@ -10,6 +10,7 @@
 #endif
 
 #include "unwinder/row.h"
+#include "unwinder/table_build.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are read in place");
 
@@ -367,6 +368,9 @@ static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_tab
 	}
 	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
 	low = sup->row + blk[0];
+	/* What is read next is fetched beside the keys, from pages as far away. */
+	if (t->rid)
+		__builtin_prefetch(t->rid + low);
 	return low + count(t->key, low, sup->row + blk[1], (uint8_t)unit) - 1;
 }
 
@@ -394,6 +398,23 @@ uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16
 	rule = rule_of(table, row);
 	*ext = table->ext + (size_t)rule * table->arch->ext_slots;
 	return table->rule[rule];
+}
+
+bool uw_table_inside(const struct uw_table *t, uint64_t vaddr, bool exact)
+{
+	uint32_t row = row_at(t, vaddr, count_fast);
+	uint64_t word, next;
+
+	if (row >= t->header->n_rows - 1 || vaddr > UINT64_MAX - UW_PADDING_MAX)
+		return false;
+	word = t->rule[rule_of(t, row)];
+	next = t->rule[rule_of(t, row + 1)];
+	/* Close behind a row as a call leaves things a procedure may begin that is not told of. */
+	if (uw_word_kind(word) <= TABLE_SLOW || word & TABLE_WORD_SIGNAL ||
+	    (!exact && uw_word_is_entry(t->arch, word)))
+		return false;
+	return (uw_word_kind(next) != TABLE_NONE && !(next & TABLE_WORD_BEGINS)) ||
+	       row_at(t, vaddr + UW_PADDING_MAX, count_fast) == row;
 }
 
 /* ---- records ------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #ifndef UNWINDER_TABLE_H
 #define UNWINDER_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,6 +61,13 @@ uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr);
 
 /* Its rule word, kind TABLE_NONE where the table has no answer; *ext: its saved registers. */
 uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16_t **ext);
+
+/*
+ * By the rows around vaddr: it lies neither in padding that a signal trampoline fits in nor,
+ * unless exact, in any or where a procedure ends, and its rule is no signal frame's.
+ * False: perhaps it does, or is.
+ */
+bool uw_table_inside(const struct uw_table *table, uint64_t vaddr, bool exact);
 
 /* The rule at vaddr; -ENOENT: ask the file.  Expressions are borrowed from the blob. */
 int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *out);

@@ -193,12 +193,15 @@ static void sort_refs(struct build *b)
 static void sweep(struct build *b)
 {
 	const uint32_t padding = UW_PADDING_MAX >> b->arch->unit_shift;
+	const uint32_t trampoline = b->arch->trampoline_size >> b->arch->unit_shift;
+	uint32_t last = 0;
 	const struct ref *refs = b->refs;
 	size_t i = 0, n = b->n_refs;
 
 	put_none(b, 0);
 	while (i < n && !b->rows.err) {
 		const struct ref *ref = &refs[i++];
+		size_t before = b->rows.n_rows;
 		uint32_t end = ref->end, next;
 		bool clash;
 
@@ -223,6 +226,9 @@ static void sweep(struct build *b)
 			for (; i < n && refs[i].start < end; i++)
 				end = refs[i].end > end ? refs[i].end : end;
 		}
+		/* The last row before may have given way. */
+		uw_rows_begin(&b->rows, ref->start, before - 1, ref->start - last >= trampoline);
+		last = end;
 		next = i < n ? refs[i].start : UINT32_MAX;
 		if (clash || next - end >= padding)
 			put_none(b, end);

@@ -99,6 +99,52 @@ uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule)
 	return (uint32_t)rows->n_rules - 1;
 }
 
+static __attribute__((noinline)) void begin_rule(struct uw_rows *rows, uint32_t rule)
+{
+	struct uw_row row = rows->rules[rule];
+
+	row.word |= TABLE_WORD_BEGINS;
+	rows->begun[0] = rule;
+	rows->begun[1] = uw_rows_intern(rows, &row);
+}
+
+/* The same rule where a procedure begins. */
+static inline uint32_t rule_begun(struct uw_rows *rows, uint32_t rule)
+{
+	if (rule == UW_RULE_NONE)
+		return rule;
+	if (rows->begun[0] != rule) /* most begin alike */
+		begin_rule(rows, rule);
+	return rows->begun[1];
+}
+
+void uw_rows_begin(struct uw_rows *rows, uint32_t unit, size_t from, bool told)
+{
+	uint32_t before, first;
+	size_t i = from;
+	bool own;
+
+	while (i < rows->n_rows && rows->rows[i].unit < unit)
+		i++;
+	own = i < rows->n_rows && rows->rows[i].unit == unit;
+	before = i ? rows->rows[i - 1].rule : UW_RULE_NONE;
+	first = rule_begun(rows, own ? rows->rows[i].rule : before);
+	/* A row that is there is not the one before's; where that begins a procedure it may be. */
+	if (!told && (!own || first == before) &&
+	    uw_word_is_entry(rows->arch, rows->rules[first].word)) {
+		if (own)
+			memmove(rows->rows + i, rows->rows + i + 1,
+				(--rows->n_rows - i) * sizeof(*rows->rows));
+		return;
+	}
+	if (first == UW_RULE_NONE || (!own && !uw_rows_reserve(rows, 1)))
+		return;
+	if (!own)
+		memmove(rows->rows + i + 1, rows->rows + i,
+			(rows->n_rows++ - i) * sizeof(*rows->rows));
+	rows->rows[i] = (struct uw_table_row){ .unit = unit, .rule = first };
+}
+
 static void clear_ext(struct uw_row *rule)
 {
 	for (unsigned int i = 0; i < TABLE_EXT_AARCH64; i++)

@@ -41,6 +41,7 @@ struct uw_rows {
 	size_t n_rules, room_rules;
 	uint32_t *hash; /* of rules: index + 1 */
 	size_t n_hash;
+	uint32_t begun[2]; /* a rule, and that with TABLE_WORD_BEGINS */
 	struct uw_pool slow, expr;
 	int err; /* the first -ENOMEM or -ENOTSUP: there will be no table */
 };
@@ -59,6 +60,12 @@ uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule);
 
 /* … of any rule: as a word, or as a record where no word can say it. */
 uint32_t uw_rows_rule(struct uw_rows *rows, const struct uw_rule *rule);
+
+/*
+ * A procedure begins at unit; its rows have been put, the first of them is from or behind
+ * it.  told: by a row of its own, whatever it says.
+ */
+void uw_rows_begin(struct uw_rows *rows, uint32_t unit, size_t from, bool told);
 
 /* Room for so many uw_rows_put. */
 static inline bool uw_rows_reserve(struct uw_rows *rows, size_t more)

@@ -212,6 +212,7 @@ const struct uw_arch uw_arch_x86_64 = {
 	.saved = { RBX, R12, R13, R14, R15 },
 	.syscall = { 0x0f, 0x05 },
 	.syscall_size = 2,
+	.trampoline_size = sizeof(sigreturn_eax),
 	.after_call = after_call,
 	.signal = signal_trampoline,
 	.stub = stub,

@@ -191,6 +191,13 @@ static int one_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule
 	return 0;
 }
 
+/* Where procedures end, and before they begin, a trampoline may lie that the table knows nothing of. */
+static void see_edge(uint64_t lookup)
+{
+	if (uw_table_inside(table, lookup, false) && differing++ < SHOWN_MAX)
+		(void)printf("%s: %" PRIx64 ": taken to be inside a procedure\n", file, lookup);
+}
+
 static void one_section(const struct uw_cfi *cfi)
 {
 	uint64_t off = 0, next;
@@ -201,6 +208,10 @@ static void one_section(const struct uw_cfi *cfi)
 		next = off;
 		if (!uw_cfi_entry(cfi, off, &fde, &next)) {
 			(void)uw_cfi_rows(cfi, &fde, one_row, NULL);
+			if (cfi == &uw_object_frames(object, 0)->cfi) { /* it has the last word */
+				see_edge(fde.end - 1);
+				see_edge(fde.start - 1);
+			}
 			for (uint64_t at = fde.end; at - fde.end < 24; at++)
 				ask(at);
 			for (uint64_t at = fde.start - 9; at < fde.start; at++)

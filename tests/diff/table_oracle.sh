@@ -44,6 +44,20 @@ cat > "$work/t.s" <<'S'
 	mov $15, %rax
 	syscall
 	.cfi_endproc
+	.macro leaf
+	.p2align 4
+	.cfi_startproc
+	ret
+	.cfi_endproc
+	.endm
+	leaf
+	nop
+	mov $15, %eax
+	syscall
+	leaf
+	mov $15, %rax
+	syscall
+	leaf
 	begin no_trampoline
 	end
 	mov $14, %rax

@@ -208,10 +208,58 @@ static void test_common_expressions_have_words(void)
 		if (at >= 0x140 && at < 0x200)
 			continue;
 		CHECK(uw_table_rule(&t, CODE + at, &rule) == 0 &&
-			      uw_row_of(t.arch, &rule, &row) == 0 && row.word == word &&
+			      uw_row_of(t.arch, &rule, &row) == 0 &&
+			      row.word == (word & ~(uint64_t)TABLE_WORD_BEGINS) &&
 			      !memcmp(row.ext, ext, t.arch->ext_slots * sizeof(*ext)),
 		      "there and back");
 	}
+	free(blob);
+}
+
+/* Of FDEs that touch or have padding between them, rows tell where they begin, but as calls do. */
+static void test_rows_tell_where_procedures_begin(void)
+{
+	static const uint8_t as_called[] = { 0 }, deep[] = { 0x0e, 32 };
+	static const uint8_t leaves[] = { 0x44, 0x0e, 32, 0x54, 0x0e, 8 };
+	static const struct {
+		uint64_t at;
+		bool begins, inside;
+	} cases[] = {
+		{ 0x108, false, true },	 /* deep, and another row follows in the same procedure */
+		{ 0x118, false, false }, /* as called: what follows may be the next one */
+		{ 0x120, false, false }, /* whose row is the same one */
+		{ 0x130, true, true },	 /* deep from its start on */
+		{ 0x14f, true, true },	 /* the next procedure is too far away to end here … */
+		{ 0x150, true, false },	 /* … and here it begins 16 bytes on */
+		{ 0x15f, true, false },	 /* padding */
+		{ 0x160, true, true },	 /* the same rule in a row of its own */
+		{ 0x180, true, false },	 /* which ends where no more rows are */
+	};
+	struct section s = { .size = 0 };
+	const int16_t *ext;
+	struct uw_table t;
+	uint8_t *blob;
+	size_t size;
+
+	add_cie(&s);
+	add_fde(&s, CODE + 0x100, 0x20, leaves, sizeof(leaves));
+	add_fde(&s, CODE + 0x120, 0x10, as_called, sizeof(as_called));
+	add_fde(&s, CODE + 0x130, 0x28, deep, sizeof(deep));
+	add_fde(&s, CODE + 0x160, 0x20, deep, sizeof(deep));
+	add_fde(&s, CODE + 0x180, 0x20, deep, sizeof(deep));
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t word = word_at(&t, cases[i].at, &ext);
+
+		CHECK(!!(word & TABLE_WORD_BEGINS) == cases[i].begins, "begins");
+		CHECK(uw_table_inside(&t, CODE + cases[i].at, false) == cases[i].inside, "inside");
+	}
+	CHECK(uw_table_row(&t, CODE + 0x12f) == uw_table_row(&t, CODE + 0x118) &&
+		      uw_table_row(&t, CODE + 0x160) == uw_table_row(&t, CODE + 0x15f) + 1,
+	      "equal rows");
+	CHECK(!uw_table_inside(&t, 0, true) && !uw_table_inside(&t, UINT64_MAX, true) &&
+		      !uw_table_inside(&t, CODE + 0x1a0, true),
+	      "no row");
 	free(blob);
 }
 
@@ -434,6 +482,7 @@ int main(void)
 {
 	test_rows_are_what_the_program_says();
 	test_common_expressions_have_words();
+	test_rows_tell_where_procedures_begin();
 	test_long_runs_of_instructions();
 	test_an_expression_without_bytes_takes_no_room();
 	test_overlaps_and_damage_have_no_answer();
