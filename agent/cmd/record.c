@@ -5,6 +5,7 @@
 #include "agent/cmd/stats.h"
 #include "agent/cmd/walking.h"
 #include "agent/export/output.h"
+#include "agent/export/types.h"
 #include "agent/export/writer.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
@@ -58,6 +59,13 @@ static const char help[] =
 	"                        1: every allocation): all of it and what is in use at the end\n"
 	"  -d, --duration SEC    stop after that long, also 500ms (default: at Ctrl-C, or when\n"
 	"                        COMMAND ends)\n"
+	"  -f, --format FORMAT   pprof (default), folded, text, tsv, jsonl, speedscope or "
+	"firefox,\n"
+	"                        of equal stacks counted together\n"
+	"      --sample-type TYPE\n"
+	"                        what readers show first, and all formats but pprof: \"cpu\",\n"
+	"                        \"samples\", with --off-cpu \"off_cpu\" or \"wall\" (the default "
+	"then)\n"
 	"  -o, --output FILE     where to (default offwind.pb.gz; with --raw offwind.owc;\n"
 	"                        with --rotate the folder offwind-profiles)\n"
 	"      --raw[=FILE]      write a capture file, to be unwound later; with FILE, beside\n"
@@ -84,6 +92,8 @@ struct options {
 	uint64_t duration_ns, rotate_ns;
 	uint32_t keep;
 	const char *path, *raw_path, *stats_path;
+	enum format format;
+	const char *sample_type; /* NULL: by default */
 	bool raw, all;
 	char **command; /* NULL: none */
 };
@@ -346,7 +356,7 @@ static int try_output(const struct options *o)
 		log_error("%s: cannot be made: %s", o->path, strerror(-err));
 		return err;
 	}
-	if (asprintf(&window, "%s/offwind.pb.gz", o->path) < 0)
+	if (asprintf(&window, "%s/offwind%s", o->path, format_suffix(o->format)) < 0)
 		return -ENOMEM;
 	err = output_try(window);
 	free(window);
@@ -413,6 +423,16 @@ static int set_up(struct recorder *r)
 		log_error("%s", error);
 		return err;
 	}
+	if (o->sample_type) {
+		struct types types;
+
+		err = types_of(&r->source->info, &types);
+		if (!err)
+			err = types_choose(&types, o->sample_type);
+		types_fini(&types);
+		if (err)
+			return err;
+	}
 	err = stats_new(r->source, &r->stats);
 	if (err) {
 		log_error("cannot start: %s", strerror(-err));
@@ -439,6 +459,8 @@ static int set_up(struct recorder *r)
 			writing.info = &r->source->info;
 			writing.opener = pipeline_opener(r->pipeline);
 			writing.store = r->store;
+			writing.format = o->format;
+			writing.type = o->sample_type;
 			if (o->rotate_ns)
 				writing.folder = o->path;
 			else
@@ -718,7 +740,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		OFF_CPU,
 		UPROBE,
 		ALLOC,
-		STATS
+		STATS,
+		SAMPLE_TYPE
 	};
 	static const struct option options[] = {
 		{ "all-cpus", no_argument, NULL, 'a' },
@@ -738,6 +761,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "freq", required_argument, NULL, 'F' },
 		{ "duration", required_argument, NULL, 'd' },
 		{ "output", required_argument, NULL, 'o' },
+		{ "format", required_argument, NULL, 'f' },
+		{ "sample-type", required_argument, NULL, SAMPLE_TYPE },
 		{ "raw", optional_argument, NULL, RAW },
 		{ "rotate", required_argument, NULL, ROTATE },
 		{ "keep", required_argument, NULL, KEEP },
@@ -752,7 +777,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	int c;
 
 	/* +: what follows COMMAND is its own. */
-	while ((c = getopt_long(argc, argv, "+ap:t:u:C:e:c:F:d:o:qvh", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "+ap:t:u:C:e:c:F:d:o:f:qvh", options, NULL)) != -1) {
 		switch (c) {
 		case 'a':
 			o->all = true;
@@ -824,6 +849,14 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		case 'o':
 			o->path = optarg;
 			break;
+		case 'f':
+			o->format = format_find(optarg);
+			if (o->format == FORMAT_N)
+				return -EINVAL;
+			break;
+		case SAMPLE_TYPE:
+			o->sample_type = optarg;
+			break;
 		case RAW:
 			o->raw = true;
 			o->raw_path = optarg;
@@ -879,7 +912,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		o->raw_path = o->path; /* the same pointer: no profile is wanted */
 	}
 	if (!o->path)
-		o->path = o->rotate_ns ? "offwind-profiles" : "offwind.pb.gz";
+		o->path = o->rotate_ns ? "offwind-profiles" : format_file(o->format);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "agent/cmd/input.h"
 #include "agent/cmd/walking.h"
 #include "agent/export/export.h"
+#include "agent/export/formats.h"
 #include "agent/export/output.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
@@ -18,10 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum format { FORMAT_PPROF, FORMAT_FOLDED, FORMAT_TEXT, FORMAT_TSV, FORMAT_N };
-
-static const char *const format_names[FORMAT_N] = { "pprof", "folded", "text", "tsv" };
-
 /* What the store should have had is compiled when the result is out, for so long at most. */
 #define KEEP_LIMIT_NS UINT64_C(3000000000)
 
@@ -30,10 +27,13 @@ struct job {
 	struct output out;
 	struct walking walking; /* its process is one more input */
 	struct names *names;	/* of the input being read */
+	const char *type;	/* to show; NULL: by default */
+	/* The result as it grows: one of these, or none where samples are written as they come. */
 	struct export_pprof *pprof;
-	struct export_folded *folded;
-	uint64_t n_before; /* samples of the inputs before */
-	uint64_t n_walked; /* of all */
+	struct format_walked *walked;
+	const struct source_info *info; /* of the input being read */
+	uint64_t n_before;		/* samples of the inputs before */
+	uint64_t n_walked;		/* of all */
 	struct accounting total;
 	uint64_t start_us;
 	bool began;    /* a stack was walked */
@@ -50,7 +50,11 @@ static const char help[] =
 	"\n"
 	"  -o, --output FILE     where to (default: offwind.pb.gz for pprof, else standard "
 	"output)\n"
-	"      --format FORMAT   pprof (default), folded, text or tsv\n"
+	"  -f, --format FORMAT   pprof (default), folded, text, tsv, jsonl, speedscope or firefox\n"
+	"      --sample-type TYPE\n"
+	"                        what speedscope, firefox and folded show, and readers of pprof "
+	"show\n"
+	"                        first: \"samples\", \"cpu\", \"off_cpu\", \"wall\", …\n"
 	"      --max-frames N    most frames of one stack (default 1024)\n"
 	"      --symfs DIR       look for the recorded files below DIR; --sysroot is the same\n"
 	"      --exe FILE        the program that a core file is of\n"
@@ -74,10 +78,14 @@ static int on_walked(void *ctx, const struct walked *walked)
 
 	sample.number += job->n_before; /* each has a number of its own in the output */
 	job->n_walked = sample.number;
+	if (job->walked)
+		return format_walked_add(job->walked, &sample, job->names, job->info);
 	if (job->format == FORMAT_TEXT)
 		job->write_err = export_text(job->out.file, &sample, job->names);
-	else
+	else if (job->format == FORMAT_TSV)
 		job->write_err = export_tsv(job->out.file, &sample, job->names);
+	else
+		job->write_err = export_jsonl(job->out.file, &sample, job->names);
 	return job->write_err;
 }
 
@@ -132,10 +140,7 @@ static int fold_into(struct job *job, const struct source_info *info, struct pip
 
 	if (err)
 		return err;
-	if (job->format == FORMAT_FOLDED)
-		err = export_folded_add(job->folded, profile, job->names);
-	else
-		err = export_pprof_add(job->pprof, profile, job->names, info, NULL, 0);
+	err = export_pprof_add(job->pprof, profile, job->names, info, NULL, 0);
 	profile_free(profile);
 	return err;
 }
@@ -159,6 +164,9 @@ static int unwind_input(struct job *job, const char *path)
 				&job->names);
 	if (!err)
 		names_store(job->names, options->store);
+	job->info = &source->info;
+	if (job->walked)
+		format_walked_next(job->walked);
 	if (!err)
 		err = read_all(job, source, pipeline);
 	if (!err && options->fold)
@@ -181,34 +189,32 @@ static int unwind_input(struct job *job, const char *path)
 	return err;
 }
 
-static int parse_format(const char *text, enum format *out)
+/* What equal stacks may be counted together for. */
+static bool is_folded(enum format format)
 {
-	for (size_t i = 0; i < FORMAT_N; i++) {
-		if (!strcmp(text, format_names[i])) {
-			*out = (enum format)i;
-			return 0;
-		}
-	}
-	log_error("--format is pprof, folded, text or tsv, not '%s'", text);
-	return -EINVAL;
+	return format == FORMAT_PPROF || format == FORMAT_FOLDED;
 }
 
 static int begin_output(struct job *job)
 {
-	if (job->format == FORMAT_PPROF)
+	if (is_folded(job->format))
 		return export_pprof_new(&job->pprof);
+	if (job->format == FORMAT_SPEEDSCOPE || job->format == FORMAT_FIREFOX)
+		return format_walked_new(&job->walked);
 	if (!output_file(&job->out))
 		return -ENOMEM;
-	if (job->format == FORMAT_FOLDED)
-		return export_folded_new(&job->folded);
 	return job->format == FORMAT_TSV ? export_tsv_header(job->out.file) : 0;
 }
 
 static int finish_output(struct job *job)
 {
-	if (job->pprof)
-		return export_pprof_write(job->pprof, 1, job->out.fd);
-	return job->folded ? export_folded_write(job->folded, job->out.file) : 0;
+	if (!job->pprof && !job->walked)
+		return 0;
+	if (!output_file(&job->out))
+		return -ENOMEM;
+	if (job->walked)
+		return format_walked_write(job->walked, job->format, job->type, job->out.file);
+	return format_made(job->format, job->pprof, job->type, job->out.file);
 }
 
 static int run(struct job *job, const char *path, char **inputs, int n_inputs)
@@ -237,13 +243,13 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 		failed = n;
 	if (!err && failed < n)
 		err = finish_output(job);
-	if (err)
+	if (err && err != -ENOENT) /* no such sample type: was reported */
 		log_error("%s: cannot be written: %s", strcmp(path, "-") ? path : "standard output",
 			  strerror(-err));
-	else if (failed < n)
+	else if (!err && failed < n)
 		err = output_commit(&job->out);
 	export_pprof_free(job->pprof);
-	export_folded_free(job->folded);
+	format_walked_free(job->walked);
 	output_abort(&job->out);
 	if (err || failed == n)
 		return CMD_FAILED;
@@ -268,10 +274,11 @@ static void keep_tables(struct store *store)
 
 int cmd_unwind(int argc, char **argv)
 {
-	enum { FORMAT = 256 };
+	enum { TYPE = 256 };
 	static const struct option words[] = {
 		{ "output", required_argument, NULL, 'o' },
-		{ "format", required_argument, NULL, FORMAT },
+		{ "format", required_argument, NULL, 'f' },
+		{ "sample-type", required_argument, NULL, TYPE },
 		WALKING_OPTIONS,
 		WALKING_INPUT_OPTIONS,
 		{ "quiet", no_argument, NULL, 'q' },
@@ -285,14 +292,18 @@ int cmd_unwind(int argc, char **argv)
 	char text[1024];
 	int c, rc;
 
-	while ((c = getopt_long(argc, argv, "o:qvh", words, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "o:f:qvh", words, NULL)) != -1) {
 		switch (c) {
 		case 'o':
 			path = optarg;
 			break;
-		case FORMAT:
-			if (parse_format(optarg, &job.format))
+		case 'f':
+			job.format = format_find(optarg);
+			if (job.format == FORMAT_N)
 				return CMD_USAGE;
+			break;
+		case TYPE:
+			job.type = optarg;
 			break;
 		case 'q':
 			log_quiet(true);
@@ -313,9 +324,9 @@ int cmd_unwind(int argc, char **argv)
 		return CMD_USAGE;
 	}
 	if (!path)
-		path = job.format == FORMAT_PPROF ? "offwind.pb.gz" : "-";
+		path = job.format == FORMAT_PPROF ? format_file(job.format) : "-";
 	options = &job.walking.pipeline;
-	options->fold = job.format == FORMAT_PPROF || job.format == FORMAT_FOLDED;
+	options->fold = is_folded(job.format);
 	options->on_walked = options->fold ? NULL : on_walked;
 	options->ctx = &job;
 	job.start_us = now_us();

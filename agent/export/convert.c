@@ -2,6 +2,7 @@
 #include "agent/export/formats.h"
 
 #include "agent/export/clean.h"
+#include "agent/export/export.h"
 #include "agent/export/json.h"
 
 #include <errno.h>
@@ -122,7 +123,8 @@ static int fold_sample(struct folding *f, size_t sample, size_t type)
 	if (!line->texts)
 		return -ENOMEM;
 	f->n_lines++;
-	if (*name || !f->unfolded.n)
+	/* Of a thread without a name, too, the first is no function. */
+	if (*name || !f->unfolded.n || stacks_label(s, &s->samples[sample], "pid"))
 		line->texts[n++] = folded_text(f, name, "");
 	for (size_t i = f->unfolded.n; i-- > 0;)
 		line->texts[n++] = folded_frame(f, &f->unfolded.frames[i]);
@@ -212,12 +214,6 @@ static void put_text_frame(const struct stacks *s, const struct stacks_frame *fr
 	(void)fputc('\n', out);
 }
 
-/* The event whose value type is: it has the type's own name, or counts its samples. */
-static const char *event_of(const struct stacks *s, size_t type)
-{
-	return s->types[type].type;
-}
-
 int format_text(const struct stacks *s, size_t type, FILE *out)
 {
 	struct stacks_frames unfolded = { 0 };
@@ -240,7 +236,7 @@ int format_text(const struct stacks *s, size_t type, FILE *out)
 			      *name ? name : "-", *pid ? pid : "0", *tid ? tid : "0",
 			      s->samples[i].time_ns / 1000000000,
 			      s->samples[i].time_ns % 1000000000 / 1000, stacks_value(s, i, type),
-			      event_of(s, type));
+			      s->types[type].type);
 		for (size_t j = 0; j < unfolded.n; j++)
 			put_text_frame(s, &unfolded.frames[j], out);
 		if (*stop)
@@ -259,9 +255,7 @@ int format_tsv(const struct stacks *s, size_t type, FILE *out)
 	char numbers[2][STACKS_NUMBER];
 	int err = 0;
 
-	(void)fputs("sample\tframe\tmodule\trel_pc\tfunction\tfile\tline\tinlined\tstop\t"
-		    "confidence\tvalue\n",
-		    out);
+	(void)export_tsv_header(out);
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		const char *stop = label(s, i, "stop", numbers[0]);
 		const char *confidence = label(s, i, "confidence", numbers[1]);
@@ -274,20 +268,20 @@ int format_tsv(const struct stacks *s, size_t type, FILE *out)
 			const struct stacks_function *f = &s->functions[frame->function];
 			const char *module = s->modules[frame->module].name;
 
-			(void)fprintf(out, "%zu\t%zu\t%s\t%" PRIx64 "\t%s\t%s\t", i + 1, j,
-				      *module ? module : "-", frame->address,
-				      f->placed ? "-" : f->name, *f->file ? f->file : "-");
+			(void)fprintf(out, "%zu\t%zu\t%s\t%" PRIx64 "\t%s\t-\t-\t%s\t%s\t%s\t",
+				      i + 1, j, *module ? module : "-", frame->address,
+				      f->placed ? "-" : f->name, *stop ? stop : "-",
+				      *confidence ? confidence : "-", *f->file ? f->file : "-");
 			if (frame->line > 0)
 				(void)fprintf(out, "%" PRId64, frame->line);
 			else
 				(void)fputc('-', out);
-			(void)fprintf(out, "\t%d\t%s\t%s\t%" PRId64 "\n", frame->inlined,
-				      *stop ? stop : "-", *confidence ? confidence : "-",
+			(void)fprintf(out, "\t%d\t%" PRId64 "\n", frame->inlined,
 				      stacks_value(s, i, type));
 		}
 		if (!err && !unfolded.n)
-			(void)fprintf(out, "%zu\t-\t-\t-\t-\t-\t-\t-\t%s\t-\t%" PRId64 "\n", i + 1,
-				      *stop ? stop : "-", stacks_value(s, i, type));
+			(void)fprintf(out, "%zu\t-\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t0\t%" PRId64 "\n",
+				      i + 1, *stop ? stop : "-", stacks_value(s, i, type));
 	}
 	free(unfolded.frames);
 	return err;

@@ -1,6 +1,6 @@
 /*
- * agent/export/export.h: what leaves the program: a folded profile as pprof or
- * folded lines, single samples as text or TSV.
+ * agent/export/export.h: what leaves the program: a folded profile as pprof, from which all
+ * other formats of profiles are made (formats.h), and single samples as text, TSV or JSON.
  *
  * Whatever a name holds, a line stays one line and a column one column: control
  * bytes, bytes that are not UTF-8 and the format's own separators are replaced.
@@ -18,9 +18,7 @@
 #include <stdio.h>
 
 /*
- * pprof, as proto/pprof.h writes it.  Each event gives two sample types, the
- * number of samples and what they stand for: "samples"/count and
- * "cpu"/nanoseconds; the second event on has its name before: "NAME_samples".
+ * pprof, as proto/pprof.h writes it, with the sample types of types.h.
  * A location without symbol has the function "libfoo.so+0x1234" (see export_place)
  * and keeps its address.  The comments are this program's version, host, kernel, recorder,
  * the accounting, then the caller's.
@@ -37,21 +35,10 @@ int export_pprof_new(struct export_pprof **out);
 int export_pprof_add(struct export_pprof *e, const struct profile *profile, struct names *names,
 		     const struct source_info *info, const char *const *comments,
 		     size_t n_comments);
+/* Which of the sample types is to be shown first; -ENOENT, reported: there is none of that name. */
+int export_pprof_default_type(struct export_pprof *e, const char *type);
 int export_pprof_write(struct export_pprof *e, int gzip_level, int fd);
 void export_pprof_free(struct export_pprof *e); /* NULL is fine */
-
-/*
- * "comm;outer;…;inner COUNT" a line, sorted, as flamegraph.pl and speedscope
- * read it; kernel frames end in _[k].  All events are counted together.
- */
-int export_folded(const struct profile *profile, struct names *names, FILE *out);
-
-/* The same piece by piece: equal stacks of several profiles are one line. */
-struct export_folded;
-int export_folded_new(struct export_folded **out);
-int export_folded_add(struct export_folded *e, const struct profile *profile, struct names *names);
-int export_folded_write(struct export_folded *e, FILE *out);
-void export_folded_free(struct export_folded *e); /* NULL is fine */
 
 /* ---- single samples ------------------------------------------------------- */
 
@@ -67,6 +54,9 @@ int export_text(FILE *out, const struct walked *walked, struct names *names);
  */
 int export_tsv_header(FILE *out);
 int export_tsv(FILE *out, const struct walked *walked, struct names *names);
+
+/* One JSON object, in one line; keys as in format_jsonl, with what only a walk knows beside. */
+int export_jsonl(FILE *out, const struct walked *walked, struct names *names);
 
 /*
  * A sample whose steps are known, frame by frame: mapping, object, rule, where the caller's

@@ -8,16 +8,16 @@
 #include <string.h>
 
 static const struct {
-	const char *name, *suffix;
+	const char *name, *file;
 	int (*write)(const struct stacks *stacks, size_t type, FILE *out);
 } formats[FORMAT_N] = {
-	[FORMAT_PPROF] = { "pprof", ".pb.gz", NULL },
-	[FORMAT_FOLDED] = { "folded", ".folded", format_folded },
-	[FORMAT_TEXT] = { "text", ".txt", format_text },
-	[FORMAT_TSV] = { "tsv", ".tsv", format_tsv },
-	[FORMAT_JSONL] = { "jsonl", ".jsonl", format_jsonl },
-	[FORMAT_SPEEDSCOPE] = { "speedscope", ".speedscope.json", format_speedscope },
-	[FORMAT_FIREFOX] = { "firefox", ".firefox.json", format_firefox },
+	[FORMAT_PPROF] = { "pprof", "offwind.pb.gz", NULL },
+	[FORMAT_FOLDED] = { "folded", "offwind.folded", format_folded },
+	[FORMAT_TEXT] = { "text", "offwind.txt", format_text },
+	[FORMAT_TSV] = { "tsv", "offwind.tsv", format_tsv },
+	[FORMAT_JSONL] = { "jsonl", "offwind.jsonl", format_jsonl },
+	[FORMAT_SPEEDSCOPE] = { "speedscope", "offwind.speedscope.json", format_speedscope },
+	[FORMAT_FIREFOX] = { "firefox", "offwind.firefox.json", format_firefox },
 };
 
 enum format format_find(const char *name)
@@ -29,9 +29,14 @@ enum format format_find(const char *name)
 	return FORMAT_N;
 }
 
+const char *format_file(enum format format)
+{
+	return formats[format].file;
+}
+
 const char *format_suffix(enum format format)
 {
-	return formats[format].suffix;
+	return formats[format].file + strlen("offwind");
 }
 
 bool format_compares(enum format format)

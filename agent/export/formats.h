@@ -36,7 +36,8 @@ enum format {
 
 /* FORMAT_N where there is no such format, which is reported. */
 enum format format_find(const char *name);
-/* What a file of it ends in: ".pb.gz". */
+/* What a file of it is called by default, "offwind.pb.gz", and ends in, ".pb.gz". */
+const char *format_file(enum format format);
 const char *format_suffix(enum format format);
 /* Whether it can hold two profiles, one to compare with. */
 bool format_compares(enum format format);
@@ -46,6 +47,29 @@ bool format_compares(enum format format);
  * the number of samples, as far as there is one, else the profile's default.
  */
 int format_write(enum format format, const struct stacks *stacks, size_t type, FILE *out);
+
+/* ---- from what was just walked --------------------------------------------------------- */
+
+struct export_pprof;
+struct names;
+struct source_info;
+struct walked;
+
+/*
+ * The same of a profile that is being made; type NULL: by default.  As pprof it is written
+ * directly.  -ENOENT, reported: no such sample type.
+ */
+int format_made(enum format format, struct export_pprof *made, const char *type, FILE *out);
+
+/* Samples one by one, with their times; stacks is new, and the events are always the same ones. */
+struct format_walked;
+int format_walked_new(struct format_walked **out);
+int format_walked_add(struct format_walked *w, const struct walked *walked, struct names *names,
+		      const struct source_info *info);
+/* Another input follows: what is known of its files is not what was. */
+void format_walked_next(struct format_walked *w);
+int format_walked_write(struct format_walked *w, enum format format, const char *type, FILE *out);
+void format_walked_free(struct format_walked *w); /* NULL is fine */
 
 /* ---- one by one -------------------------------------------------------------------- */
 

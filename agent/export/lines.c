@@ -1,6 +1,7 @@
 /* agent/export/lines.c: single samples, as lines of text. */
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
+#include "agent/export/json.h"
 
 #include "unwinder/unwinder.h"
 
@@ -92,7 +93,7 @@ int export_text(FILE *out, const struct walked *w, struct names *names)
 int export_tsv_header(FILE *out)
 {
 	(void)fputs("sample\tframe\tmodule\trel_pc\tfunction\tfunction_offset\tstepper\tstop\t"
-		    "confidence\n",
+		    "confidence\tfile\tline\tinlined\tvalue\n",
 		    out);
 	return state_of(out);
 }
@@ -128,14 +129,79 @@ int export_tsv(FILE *out, const struct walked *w, struct names *names)
 			(void)fprintf(out, "%s\t%" PRIu64, text, name.offset);
 		else
 			(void)fputs("-\t-", out);
-		(void)fprintf(out, "\t%s\t%s\t%s\n",
+		(void)fprintf(out, "\t%s\t%s\t%s\t-\t-\t0\t%" PRIu64 "\n",
 			      i < w->n_kernel ? "kernel"
 					      : uw_stepper_name((enum uw_stepper)f->stepper),
-			      stop, uw_confidence_name((enum uw_confidence)f->confidence));
+			      stop, uw_confidence_name((enum uw_confidence)f->confidence),
+			      w->event->sample.period);
 	}
 	if (!w->n_frames) {
 		put_sample(out, w);
-		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\t-\n", stop);
+		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t0\t%" PRIu64 "\n", stop,
+			      w->event->sample.period);
 	}
+	return state_of(out);
+}
+
+static void put_json_frame(FILE *out, const struct walked *w, size_t i, struct names *names)
+{
+	const struct walked_frame *f = &w->frames[i];
+	struct name name;
+
+	names_find(names, &f->location, &name);
+	(void)fputs("{\"function\":", out);
+	if (name.function && name.function[0])
+		json_text(out, name.function);
+	else
+		(void)fputs("null", out);
+	if (name.function && name.system_name && strcmp(name.function, name.system_name) != 0) {
+		(void)fputs(",\"system_name\":", out);
+		json_text(out, name.system_name);
+	}
+	if (name.function && name.function[0])
+		(void)fprintf(out, ",\"offset\":%" PRIu64, name.offset);
+	(void)fputs(",\"module\":", out);
+	json_text(out, whole_module(&f->location, &name));
+	if (f->location.module->build_id.size) {
+		const struct uw_build_id *id = &f->location.module->build_id;
+
+		(void)fputs(",\"build_id\":\"", out);
+		for (size_t j = 0; j < id->size && j < UW_BUILD_ID_MAX; j++)
+			(void)fprintf(out, "%02x", id->bytes[j]);
+		(void)fputc('"', out);
+	}
+	(void)fprintf(out,
+		      ",\"address\":\"0x%" PRIx64 "\",\"pc\":\"0x%" PRIx64
+		      "\",\"stepper\":\"%s\",\"confidence\":\"%s\"}",
+		      f->location.vaddr, f->pc,
+		      i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper),
+		      uw_confidence_name((enum uw_confidence)f->confidence));
+}
+
+int export_jsonl(FILE *out, const struct walked *w, struct names *names)
+{
+	const struct event *e = w->event;
+
+	(void)fprintf(out, "{\"sample\":%" PRIu64 ",\"time_ns\":%" PRIu64, w->number, e->time_ns);
+	if (e->sample.name) {
+		(void)fputs(",\"name\":", out);
+		json_text(out, e->sample.name);
+	}
+	(void)fputs(",\"event\":", out);
+	json_text(out, w->event_name);
+	(void)fprintf(out,
+		      ",\"period\":%" PRIu64 ",\"cpu\":%" PRIu32 ",\"labels\":{\"pid\":%" PRIu32
+		      ",\"tid\":%" PRIu32 ",\"thread\":",
+		      e->sample.period, e->sample.cpu, e->pid, e->tid);
+	json_text(out, w->comm);
+	if (w->has_user)
+		(void)fprintf(out, ",\"stop\":\"%s\"", uw_stop_name(w->stop));
+	(void)fputs("},\"frames\":[", out);
+	for (size_t i = 0; i < w->n_frames; i++) {
+		if (i)
+			(void)fputc(',', out);
+		put_json_frame(out, w, i, names);
+	}
+	(void)fputs("]}\n", out);
 	return state_of(out);
 }

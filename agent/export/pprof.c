@@ -1,5 +1,6 @@
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
+#include "agent/export/types.h"
 
 #include "agent/array.h"
 #include "agent/container.h"
@@ -31,8 +32,7 @@ struct mapping {		 /* that the profile has, by what tells mappings apart */
 struct export_pprof {
 	struct pprof *pprof;
 	size_t n_added;
-	char **types; /* of the events of the first profile: "type/unit" */
-	size_t n_types;
+	struct types types; /* of the first profile's events */
 	uint64_t wall_ns, duration_ns;
 	struct mapping *mappings;
 	size_t n_mappings, room_mappings;
@@ -289,92 +289,18 @@ static int64_t clip(uint64_t value)
 	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
-/* Time on a CPU and time spent waiting, together. */
-static bool has_wall(const struct source_info *info)
-{
-	for (size_t i = 0; i < info->n_events; i++)
-		if (!strcmp(info->events[i].type, SOURCE_OFF_CPU))
-			return true;
-	return false;
-}
-
-static bool is_alloc(const struct source_event *e)
-{
-	return !strcmp(e->type, SOURCE_ALLOC);
-}
-
-/* As Go's heap profiles have them: all that was allocated, and what of it is in use. */
-static const char *const heap_types[][2] = { { "alloc_objects", "count" },
-					     { SOURCE_ALLOC, "bytes" },
-					     { "inuse_objects", "count" },
-					     { "inuse_space", "bytes" } };
-
-/* Places of an event's values among those of a sample, and where the first is. */
-static size_t n_values(const struct source_event *e)
-{
-	return is_alloc(e) ? sizeof(heap_types) / sizeof(heap_types[0]) : 2;
-}
-
-static size_t first_value(const struct source_info *info, size_t event)
-{
-	size_t at = 0;
-
-	for (size_t i = 0; i < event; i++)
-		at += n_values(&info->events[i]);
-	return at;
-}
-
-static void add_heap_types(struct writer *w, const struct source_event *e, bool first)
-{
-	for (size_t i = 0; i < n_values(e); i++)
-		pprof_sample_type(w->pprof, heap_types[i][0], heap_types[i][1]);
-	if (first) {
-		pprof_default_sample_type(w->pprof, "inuse_space");
-		pprof_period(w->pprof, "space", "bytes", clip(e->period));
-	}
-}
-
 static void add_types(struct writer *w)
 {
-	const struct source_info *info = w->info;
+	const struct source_event *first = w->info->n_events ? w->info->events : NULL;
+	uint64_t period = first ? first->period : 0;
+	const struct types *t = &w->e->types;
 
-	for (size_t i = 0; i < info->n_events; i++) {
-		const struct source_event *e = &info->events[i];
-		char type[160], samples[160];
-		size_t n_same = 0;
-
-		if (is_alloc(e)) {
-			add_heap_types(w, e, !i);
-			continue;
-		}
-		for (size_t j = 0; j < i; j++)
-			n_same += !strcmp(info->events[j].type, e->type);
-		(void)clean_text(e->type, "", ' ', type, sizeof(type) / 2);
-		if (n_same)
-			(void)snprintf(type + strlen(type), 32, "_%zu", n_same + 1);
-		(void)snprintf(samples, sizeof(samples), "%.120s%s", i ? type : "samples",
-			       i ? "_samples" : "");
-		pprof_sample_type(w->pprof, samples, "count");
-		pprof_sample_type(w->pprof, type, e->unit);
-		if (!i) {
-			bool in_time = !strcmp(e->unit, "nanoseconds");
-			uint64_t period = e->period;
-
-			if (!period && in_time && e->frequency_hz)
-				period = 1000000000 / e->frequency_hz;
-			pprof_default_sample_type(w->pprof, type);
-			pprof_period(w->pprof, type, e->unit, clip(period));
-		}
-	}
-	if (has_wall(info)) {
-		pprof_sample_type(w->pprof, "wall", "nanoseconds");
-		pprof_default_sample_type(w->pprof, "wall");
-	}
-	if (!info->n_events) {
-		pprof_sample_type(w->pprof, "samples", "count");
-		pprof_sample_type(w->pprof, "cpu", "nanoseconds");
-		pprof_period(w->pprof, "cpu", "nanoseconds", 0);
-	}
+	for (size_t i = 0; i < t->n; i++)
+		pprof_sample_type(w->pprof, t->all[i].type, t->all[i].unit);
+	if (first && !period && first->frequency_hz && !strcmp(first->unit, "nanoseconds"))
+		period = 1000000000 / first->frequency_hz;
+	pprof_default_sample_type(w->pprof, t->all[t->default_type].type);
+	pprof_period(w->pprof, t->period_type, t->all[1].unit, clip(period));
 }
 
 static void comment(struct writer *w, const char *what, const char *text)
@@ -418,32 +344,12 @@ static void add_time(struct writer *w)
 	pprof_time(w->pprof, clip(e->wall_ns), clip(e->duration_ns));
 }
 
-static uint64_t whole_objects(uint64_t objects)
-{
-	return objects / EVENT_OBJECT + (objects % EVENT_OBJECT >= EVENT_OBJECT / 2);
-}
-
-static void set_values(const struct source_info *info, const struct profile_entry *e,
-		       int64_t *values)
-{
-	if (!info->n_events || !is_alloc(&info->events[e->event])) {
-		values[0] = clip(e->n_samples);
-		values[1] = clip(e->value);
-		return;
-	}
-	values[0] = clip(whole_objects(e->objects));
-	values[1] = clip(e->value);
-	values[2] = clip(whole_objects(e->live_objects));
-	values[3] = clip(e->live);
-}
-
 static int add_samples(struct writer *w)
 {
 	const struct profile *p = w->profile;
 	size_t n_events = w->info->n_events ? w->info->n_events : 1;
-	size_t n_all = w->info->n_events ? first_value(w->info, n_events) : 2;
-	int64_t *values = calloc(n_all + 1, sizeof(*values));
-	bool wall = has_wall(w->info);
+	const struct types *types = &w->e->types;
+	int64_t *values = calloc(types->n + 1, sizeof(*values));
 	uint64_t *ids = NULL;
 	size_t room = 0;
 	int err = values ? 0 : -ENOMEM;
@@ -471,8 +377,11 @@ static int add_samples(struct writer *w)
 			ids[j] = location_id(w, p->location_ids[e->first_location + j]);
 		labels[n_labels++] = pprof_label_number(w->pprof, "pid", e->pid);
 		labels[n_labels++] = pprof_label_number(w->pprof, "tid", e->tid);
-		labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
-		labels[n_labels++] = pprof_label_text(w->pprof, "comm", e->process_comm);
+		/* An empty text would read as the number 0. */
+		if (*e->comm)
+			labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
+		if (*e->process_comm)
+			labels[n_labels++] = pprof_label_text(w->pprof, "comm", e->process_comm);
 		if (e->cgroup)
 			labels[n_labels++] = pprof_label_text(w->pprof, "cgroup", e->cgroup);
 		else if (e->cgroup_id)
@@ -487,10 +396,13 @@ static int add_samples(struct writer *w)
 			labels[n_labels++] = pprof_label_text(
 				w->pprof, "confidence",
 				uw_confidence_name((enum uw_confidence)e->confidence));
-		memset(values, 0, (n_all + 1) * sizeof(*values));
-		set_values(w->info, e, values + first_value(w->info, e->event));
-		if (wall && !strcmp(w->info->events[e->event].unit, "nanoseconds"))
-			values[n_all] = clip(e->value);
+		types_values(types, w->info, e->event,
+			     &(struct types_counts){ .n = e->n_samples,
+						     .value = e->value,
+						     .objects = e->objects,
+						     .live_objects = e->live_objects,
+						     .live = e->live },
+			     values);
 		pprof_sample(w->pprof, &(struct pprof_sample){ .locations = ids,
 							       .n_locations = e->n_locations,
 							       .values = values,
@@ -505,25 +417,24 @@ static int add_samples(struct writer *w)
 /* What makes samples of two profiles comparable: their events' types and units. */
 static int check_types(struct export_pprof *e, const struct source_info *info)
 {
-	if (e->n_added && info->n_events != e->n_types)
-		return -EINVAL;
-	if (!e->n_added && info->n_events) {
-		e->types = calloc(info->n_events, sizeof(*e->types));
-		if (!e->types)
-			return -ENOMEM;
-		e->n_types = info->n_events;
-	}
-	for (size_t i = 0; i < info->n_events; i++) {
-		char text[sizeof(info->events->type) + sizeof(info->events->unit) + 2];
+	struct types types;
+	int err = types_of(info, &types);
 
-		(void)snprintf(text, sizeof(text), "%s/%s", info->events[i].type,
-			       info->events[i].unit);
-		if (e->n_added && strcmp(text, e->types[i]) != 0)
-			return -EINVAL;
-		if (!e->n_added && !(e->types[i] = strdup(text)))
-			return -ENOMEM;
+	if (err)
+		return err;
+	if (!e->n_added) {
+		types_fini(&e->types);
+		e->types = types;
+		return 0;
 	}
-	return 0;
+	if (types.n != e->types.n)
+		err = -EINVAL;
+	for (size_t i = 0; !err && i < types.n; i++)
+		if (strcmp(types.all[i].type, e->types.all[i].type) != 0 ||
+		    strcmp(types.all[i].unit, e->types.all[i].unit) != 0)
+			err = -EINVAL;
+	types_fini(&types);
+	return err;
 }
 
 int export_pprof_new(struct export_pprof **out)
@@ -543,13 +454,11 @@ void export_pprof_free(struct export_pprof *e)
 {
 	if (!e)
 		return;
-	for (size_t i = 0; i < e->n_types; i++)
-		free(e->types[i]);
 	for (size_t i = 0; i < e->n_mappings; i++) {
 		free((void *)(uintptr_t)e->mappings[i].of.file);
 		free((void *)(uintptr_t)e->mappings[i].of.build_id);
 	}
-	free(e->types);
+	types_fini(&e->types);
 	free(e->mappings);
 	hash_fini(&e->by_mapping);
 	pprof_free(e->pprof);
@@ -580,6 +489,15 @@ int export_pprof_add(struct export_pprof *e, const struct profile *profile, stru
 	free(w.span_of);
 	free(w.location_of);
 	hash_fini(&w.by_place);
+	return err;
+}
+
+int export_pprof_default_type(struct export_pprof *e, const char *type)
+{
+	int err = types_choose(&e->types, type);
+
+	if (!err)
+		pprof_default_sample_type(e->pprof, type);
 	return err;
 }
 

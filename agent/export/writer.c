@@ -17,7 +17,6 @@
 
 #define QUEUE  12
 #define PREFIX "offwind-"
-#define SUFFIX ".pb.gz"
 
 struct writer {
 	struct writer_options options;
@@ -43,15 +42,25 @@ static void window_path(const struct writer *w, const struct profile *profile, c
 
 	(void)gmtime_r(&start, &tm);
 	(void)strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &tm);
-	(void)snprintf(path, size, "%s/" PREFIX "%s" SUFFIX, w->options.folder, stamp);
+	(void)snprintf(path, size, "%s/" PREFIX "%s%s", w->options.folder, stamp,
+		       format_suffix(w->options.format));
 }
 
+/* A window of whatever format. */
 static int is_window(const struct dirent *entry)
 {
 	size_t n = strlen(entry->d_name);
 
-	return n > strlen(PREFIX SUFFIX) && !strncmp(entry->d_name, PREFIX, strlen(PREFIX)) &&
-	       !strcmp(entry->d_name + n - strlen(SUFFIX), SUFFIX);
+	if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
+		return 0;
+	for (unsigned int i = 0; i < FORMAT_N; i++) {
+		const char *suffix = format_suffix((enum format)i);
+
+		if (n > strlen(PREFIX) + strlen(suffix) &&
+		    !strcmp(entry->d_name + n - strlen(suffix), suffix))
+			return 1;
+	}
+	return 0;
 }
 
 static void remove_oldest(const struct writer *w)
@@ -71,6 +80,21 @@ static void remove_oldest(const struct writer *w)
 		free(entries);
 }
 
+static int write_format(struct writer *w, const struct profile *profile, struct output *out)
+{
+	struct export_pprof *e = NULL;
+	int err = export_pprof_new(&e);
+
+	if (!err)
+		err = export_pprof_add(e, profile, w->names, w->options.info, NULL, 0);
+	if (!err)
+		err = output_file(out)
+			      ? format_made(w->options.format, e, w->options.type, out->file)
+			      : -ENOMEM;
+	export_pprof_free(e);
+	return err;
+}
+
 static int write_profile(struct writer *w, const struct profile *profile)
 {
 	char path[4096];
@@ -85,7 +109,7 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	err = output_open(&out, name);
 	if (err)
 		return err;
-	err = export_pprof(profile, w->names, w->options.info, NULL, 0, 1, out.fd);
+	err = write_format(w, profile, &out);
 	if (err) {
 		log_error("%s: cannot be written: %s", name, strerror(-err));
 		output_abort(&out);

@@ -5,6 +5,7 @@
 #ifndef AGENT_EXPORT_WRITER_H
 #define AGENT_EXPORT_WRITER_H
 
+#include "agent/export/formats.h"
 #include "agent/pipeline/profile.h"
 #include "agent/source/source.h"
 
@@ -17,6 +18,8 @@ struct writer_options {
 	struct opener *opener;		/* borrowed */
 	struct store *store;		/* for symbols; borrowed; NULL: none */
 	bool demangle;
+	enum format format;
+	const char *type;   /* sample type to show; NULL: by default */
 	const char *folder; /* profiles by window: offwind-TIME.pb.gz in here; NULL: write path */
 	const char *path;
 	uint32_t keep; /* most windows left in folder, the oldest go first; 0: all */

@@ -319,6 +319,7 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	if (err)
 		return err;
 	walked.comm = thread.comm;
+	walked.process_comm = thread.process_comm;
 	walked.event_name =
 		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
 	walked.n_kernel = walked.n_frames = kernel_frames(p, s);

@@ -26,7 +26,8 @@ struct walked_frame {
 struct walked {		 /* one sample; borrowed while the callback runs */
 	uint64_t number; /* 1, 2, … in the source's order */
 	const struct event *event;
-	const char *comm;
+	const char *comm;	  /* the thread's name */
+	const char *process_comm; /* its process's; NULL: not told */
 	const char *event_name;
 	const struct walked_frame *frames; /* innermost first, kernel before user */
 	size_t n_frames, n_kernel;

@@ -56,7 +56,7 @@ expect 1 'standard input: offset (0x)?0: ' "$offwind" unwind -o "$dir/x" - < <(h
 expect 1 'standard input: offset (0x)?0: .*pipe' "$offwind" unwind -o "$dir/x" - < <(cat $samples/file.data)
 
 echo "== outputs that cannot be written"
-for format in pprof folded text tsv; do
+for format in pprof folded text tsv jsonl speedscope firefox; do
 	expect 1 '^offwind: /dev/full: cannot be written: No space' "$offwind" unwind --format $format -o /dev/full $samples/file.data $samples/pipe.data
 	expect 1 '^offwind: standard output: cannot be written: No space' "$offwind" unwind --format $format -o - $samples/file.data >/dev/full
 	# The reader is gone before anything is written.

@@ -1,5 +1,6 @@
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
+#include "agent/export/formats.h"
 #include "proto/pprof_read.h"
 
 #include "tests/check.h"
@@ -379,11 +380,25 @@ static FILE *text_open(void)
 	return open_memstream(&text, &text_size);
 }
 
+/* What unwind does for formats that are made from a whole profile. */
+static int export_as(enum format format, const struct profile *p, FILE *out)
+{
+	struct export_pprof *e = NULL;
+	int err = export_pprof_new(&e);
+
+	if (!err)
+		err = export_pprof_add(e, p, NULL, &info, NULL, 0);
+	if (!err)
+		err = format_made(format, e, NULL, out);
+	export_pprof_free(e);
+	return err;
+}
+
 static void test_folded_lines(void)
 {
 	FILE *out = text_open();
 
-	CHECK(!export_folded(&profile, NULL, out) && !fclose(out), "exports");
+	CHECK(!export_as(FORMAT_FOLDED, &profile, out) && !fclose(out), "exports");
 	/* Threads of one name are one line: 3 + 4. */
 	CHECK(!strcmp(text, "kthreadd;do_syscall_64_[k];ext4_readdir_[k] 5\n"
 			    "node;[unknown];[jit] 1\n"
@@ -451,14 +466,16 @@ static void test_tsv_rows(void)
 	      "exports");
 	CHECK(!strcmp(text,
 		      "sample\tframe\tmodule\trel_pc\tfunction\tfunction_"
-		      "offset\tstepper\tstop\tconfidence\n"
-		      "42\t0\t[ext4]\tffffffffc0000010\text4_readdir\t16\tkernel\ttruncated\trule\n"
+		      "offset\tstepper\tstop\tconfidence\tfile\tline\tinlined\tvalue\n"
+		      "42\t0\t[ext4]\tffffffffc0000010\text4_"
+		      "readdir\t16\tkernel\ttruncated\trule\t-\t-\t0\t10101010\n"
 		      "42\t1\t[kernel]\tffffffff81000124\tdo_syscall_"
-		      "64\t36\tkernel\ttruncated\trule\n"
-		      "42\t2\tlibfoo.so\t2999\t-\t-\tcontext\ttruncated\trule\n"
-		      "42\t3\tlibfoo.so\t2346\twork(int; char)\t70\tcfi\ttruncated\trule\n"
-		      "42\t4\tprog\t401001\tmain\t17\tfp\ttruncated\tguess\n"
-		      "43\t-\t-\t-\t-\t-\t-\tno_user_state\t-\n"),
+		      "64\t36\tkernel\ttruncated\trule\t-\t-\t0\t10101010\n"
+		      "42\t2\tlibfoo.so\t2999\t-\t-\tcontext\ttruncated\trule\t-\t-\t0\t10101010\n"
+		      "42\t3\tlibfoo.so\t2346\twork(int; "
+		      "char)\t70\tcfi\ttruncated\trule\t-\t-\t0\t10101010\n"
+		      "42\t4\tprog\t401001\tmain\t17\tfp\ttruncated\tguess\t-\t-\t0\t10101010\n"
+		      "43\t-\t-\t-\t-\t-\t-\tno_user_state\t-\t-\t-\t0\t10101010\n"),
 	      text);
 }
 
@@ -495,12 +512,12 @@ static void check_hostile(const char *name)
 	p.n_entries = 1;
 
 	CHECK(!export_tsv(out, &w, NULL) && !fclose(out), "tsv");
-	CHECK(count_of(text, '\n') == 5 && count_of(text, '\t') == 5 * 8 && is_clean(text), text);
+	CHECK(count_of(text, '\n') == 5 && count_of(text, '\t') == 5 * 12 && is_clean(text), text);
 	out = text_open();
 	CHECK(!export_text(out, &w, NULL) && !fclose(out), "text");
 	CHECK(count_of(text, '\n') == 9 && count_of(text, '\t') == 5 && is_clean(text), text);
 	out = text_open();
-	CHECK(!export_folded(&p, NULL, out) && !fclose(out), "folded");
+	CHECK(!export_as(FORMAT_FOLDED, &p, out) && !fclose(out), "folded");
 	CHECK(count_of(text, '\n') == 1 && count_of(text, ';') == 4 && !count_of(text, '\t') &&
 		      is_clean(text) && !strcmp(strrchr(text, ' '), " 2\n"),
 	      text);
@@ -551,7 +568,7 @@ static void test_full_disk_is_told(void)
 
 	if (!full)
 		return;
-	CHECK(export_folded(&profile, NULL, full) == -ENOSPC, "folded");
+	CHECK(export_as(FORMAT_FOLDED, &profile, full) == -ENOSPC, "folded");
 	(void)fclose(full);
 	full = fopen("/dev/full", "w");
 	(void)setvbuf(full, NULL, _IONBF, 0);
