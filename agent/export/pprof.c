@@ -9,6 +9,7 @@
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -344,6 +345,36 @@ static void add_time(struct writer *w)
 	pprof_time(w->pprof, clip(e->wall_ns), clip(e->duration_ns));
 }
 
+/* "2-5,9": the places in the sample, 0 the innermost, of what no unwind information led to. */
+static void guessed_text(const struct profile *p, const struct profile_entry *e, char *out,
+			 size_t size)
+{
+	const uint32_t *ids = p->location_ids + e->first_location;
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (uint32_t i = 0, end; i < e->n_locations; i = end) {
+		int n;
+
+		end = i + 1;
+		if (p->locations[ids[i]].confidence == UW_CONFIDENCE_RULE)
+			continue;
+		while (end < e->n_locations &&
+		       p->locations[ids[end]].confidence != UW_CONFIDENCE_RULE)
+			end++;
+		n = end > i + 1
+			    ? snprintf(out + used, size - used, "%s%" PRIu32 "-%" PRIu32,
+				       used ? "," : "", i, end - 1)
+			    : snprintf(out + used, size - used, "%s%" PRIu32, used ? "," : "", i);
+		/* The walk's default depth fits, whatever the pattern; beyond, marks are missing. */
+		if (n < 0 || (size_t)n >= size - used) {
+			out[used] = '\0';
+			return;
+		}
+		used += (size_t)n;
+	}
+}
+
 static int add_samples(struct writer *w)
 {
 	const struct profile *p = w->profile;
@@ -356,7 +387,8 @@ static int add_samples(struct writer *w)
 
 	for (size_t i = 0; !err && i < p->n_entries; i++) {
 		const struct profile_entry *e = &p->entries[i];
-		uint64_t labels[8];
+		char guessed[4096];
+		uint64_t labels[9];
 		char container[CONTAINER_ID + 1];
 		size_t n_labels = 0;
 
@@ -396,6 +428,9 @@ static int add_samples(struct writer *w)
 			labels[n_labels++] = pprof_label_text(
 				w->pprof, "confidence",
 				uw_confidence_name((enum uw_confidence)e->confidence));
+		guessed_text(p, e, guessed, sizeof(guessed));
+		if (guessed[0])
+			labels[n_labels++] = pprof_label_text(w->pprof, "guessed", guessed);
 		types_values(types, w->info, e->event,
 			     &(struct types_counts){ .n = e->n_samples,
 						     .value = e->value,

@@ -81,13 +81,17 @@ static bool same_location(const void *ctx, uint32_t id)
 	const struct location *have = &want->fold->locations[id];
 
 	return have->vaddr == want->location->vaddr && have->module == want->location->module &&
-	       have->ra_bytes == want->location->ra_bytes;
+	       have->ra_bytes == want->location->ra_bytes &&
+	       have->confidence == want->location->confidence;
 }
 
 static int location_id(struct fold *fold, const struct location *location, uint32_t *out)
 {
 	struct place want = { .fold = fold, .location = location };
-	uint64_t hash = hash_u64(location->module->id * 2 + location->ra_bytes, location->vaddr);
+	uint64_t hash =
+		hash_u64((uint64_t)location->module->id << 8 |
+				 (unsigned int)location->confidence << 1 | location->ra_bytes,
+			 location->vaddr);
 	uint32_t id = hash_find(&fold->by_location, hash, same_location, &want);
 	void *array = fold->locations;
 	int err;

@@ -299,6 +299,7 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 
 	for (size_t i = 0; i < w->n_frames; i++) {
 		p->locations[i] = w->frames[i].location;
+		p->locations[i].confidence = w->frames[i].confidence;
 		if (w->frames[i].confidence > sample.confidence)
 			sample.confidence = w->frames[i].confidence;
 	}

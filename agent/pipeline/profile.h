@@ -50,7 +50,8 @@ struct module {
 struct location {
 	uint64_t vaddr;
 	const struct module *module;
-	uint8_t ra_bytes; /* 1: the return address was vaddr + 1; 0: vaddr is exact */
+	uint8_t ra_bytes;   /* 1: the return address was vaddr + 1; 0: vaddr is exact */
+	uint8_t confidence; /* enum uw_confidence: how surely frames here are their callee's caller */
 };
 
 /* One folded line: a stack of one thread, of one event. */

@@ -62,17 +62,18 @@ static const struct module modules[] = {
 };
 
 static const struct location locations[] = {
-	{ 0x401000, &modules[0], 1 },		/* 0 main */
-	{ 0x2345, &modules[1], 1 },		/* 1 work */
-	{ 0x2999, &modules[1], 0 },		/* 2 nameless */
-	{ 0xffffffff81000123, &modules[2], 1 }, /* 3 */
-	{ 0xffffffffc0000010, &modules[2], 0 }, /* 4 */
-	{ 0x7f0000001000, &modules[3], 1 },	/* 5 */
-	{ UINT64_MAX, &modules[4], 1 },		/* 6 the caller of a call through a null pointer */
-	{ 0x9999, &modules[1], 0 },		/* 7 in no stack */
+	{ 0x401000, &modules[0], 1, 0 },	   /* 0 main */
+	{ 0x2345, &modules[1], 1, 0 },		   /* 1 work */
+	{ 0x2999, &modules[1], 0, 0 },		   /* 2 nameless */
+	{ 0xffffffff81000123, &modules[2], 1, 0 }, /* 3 */
+	{ 0xffffffffc0000010, &modules[2], 0, 0 }, /* 4 */
+	{ 0x7f0000001000, &modules[3], 1, 0 },	   /* 5 */
+	{ UINT64_MAX, &modules[4], 1, 0 }, /* 6 the caller of a call through a null pointer */
+	{ 0x9999, &modules[1], 0, 0 },	   /* 7 in no stack */
+	{ 0x401000, &modules[0], 1, UW_CONFIDENCE_CHECKED }, /* 8 main, where a guess led to it */
 };
 
-static uint32_t ids[] = { 2, 1, 0, /**/ 4, 3, 1, 0, /**/ 5, 6, /**/ 2, 1, 0 };
+static uint32_t ids[] = { 2, 1, 0, /**/ 4, 3, 1, 8, /**/ 5, 6, /**/ 2, 1, 0 };
 
 #define CONTAINER "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define POD	  "/kubepods.slice/kubepods-pod12ab.slice/cri-containerd-" CONTAINER ".scope"
@@ -257,7 +258,10 @@ static void test_pprof_holds_the_profile(void)
 		      !strcmp(label_of(f, 4, "stop"), "-") &&
 		      !strcmp(label_of(f, 1, "cgroup"), "-") &&
 		      !strcmp(label_of(f, 0, "confidence"), "-") &&
-		      !strcmp(label_of(f, 1, "confidence"), "checked"),
+		      !strcmp(label_of(f, 1, "confidence"), "checked") &&
+		      !strcmp(label_of(f, 0, "guessed"), "-") &&
+		      !strcmp(label_of(f, 1, "guessed"), "3") &&
+		      location_of(f, 1, 3) == location_of(f, 0, 2),
 	      "why a stack is not whole");
 	CHECK(has_comment(f, "host: box") && has_comment(f, "kernel: 6.1") &&
 		      has_comment(f, "offwind " OFFWIND_VERSION) &&
@@ -338,7 +342,7 @@ static void test_files_have_a_mapping_a_segment(void)
 	(void)dl_iterate_phdr(own_segments, &want);
 	CHECK(fd >= 0 && want.n > 1 && !uw_object_open(fd, 0, &self.object), "this program");
 	for (size_t i = 0; i < want.n; i++) {
-		at[i] = (struct location){ want.all[i].p_vaddr + want.all[i].p_memsz - 1, &self,
+		at[i] = (struct location){ want.all[i].p_vaddr + want.all[i].p_memsz - 1, &self, 0,
 					   0 };
 		in[i] = (uint32_t)i;
 	}
@@ -408,11 +412,11 @@ static void test_folded_lines(void)
 }
 
 static const struct walked_frame frames[] = {
-	{ { 0xffffffffc0000010, &modules[2], 0 }, 0xffffffffc0000010, 0, true, 0 },
-	{ { 0xffffffff81000123, &modules[2], 1 }, 0xffffffff81000124, 0, false, 0 },
-	{ { 0x2999, &modules[1], 0 }, 0x7f0000002999, UW_STEPPER_CONTEXT, true, 0 },
-	{ { 0x2345, &modules[1], 1 }, 0x7f0000002346, UW_STEPPER_CFI, false, 0 },
-	{ { 0x401000, &modules[0], 1 }, 0x401001, UW_STEPPER_FP, false, UW_CONFIDENCE_GUESS },
+	{ { 0xffffffffc0000010, &modules[2], 0, 0 }, 0xffffffffc0000010, 0, true, 0 },
+	{ { 0xffffffff81000123, &modules[2], 1, 0 }, 0xffffffff81000124, 0, false, 0 },
+	{ { 0x2999, &modules[1], 0, 0 }, 0x7f0000002999, UW_STEPPER_CONTEXT, true, 0 },
+	{ { 0x2345, &modules[1], 1, 0 }, 0x7f0000002346, UW_STEPPER_CFI, false, 0 },
+	{ { 0x401000, &modules[0], 1, 0 }, 0x401001, UW_STEPPER_FP, false, UW_CONFIDENCE_GUESS },
 };
 
 static const struct event sample = {
