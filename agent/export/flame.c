@@ -12,7 +12,8 @@ struct builder {
 	const char *by; /* NULL: no label */
 	size_t room_nodes, room_frames;
 	struct hash_index by_frame, by_node; /* the latter by parent and frame */
-	struct strings texts;		     /* labels' numbers */
+	struct strings texts;		     /* names of what is no function */
+	uint32_t *frame_of; /* by line of the profile: its frame; HASH_NONE: not looked at */
 };
 
 struct mark { /* what a sample says of some of its frames: "2-5,9" */
@@ -47,7 +48,7 @@ static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 	void *frames = f->frames;
 
 	if (id != HASH_NONE) {
-		/* Built from another folder, or one of the two without lines. */
+		/* The other one of the two may know where it is from. */
 		if (!f->frames[id].file[0]) {
 			f->frames[id].file = frame->file;
 			f->frames[id].line = frame->line;
@@ -105,21 +106,16 @@ static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t
 	return 0;
 }
 
-static int enter(struct builder *b, uint32_t *at, const struct flame_frame *frame)
-{
-	uint32_t id = frame_id(b, frame);
-
-	return id == HASH_NONE ? -ENOMEM : add_node(b, *at, id, at);
-}
-
 static int enter_named(struct builder *b, uint32_t *at, const char *name, enum flame_kind kind)
 {
 	const char *kept = strings_keep(&b->texts, name, strlen(name));
 
-	return kept ? enter(b, at,
-			    &(struct flame_frame){
-				    .name = kept, .module = "", .file = "", .kind = kind })
-		    : -ENOMEM;
+	uint32_t frame = HASH_NONE;
+
+	if (kept)
+		frame = frame_id(b, &(struct flame_frame){
+					    .name = kept, .module = "", .file = "", .kind = kind });
+	return frame == HASH_NONE ? -ENOMEM : add_node(b, *at, frame, at);
 }
 
 /* ---- which frames of a sample were guessed --------------------------------------- */
@@ -212,17 +208,22 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 	for (uint32_t i = l->n_lines; !err && i-- > 0;) {
 		const struct stacks_function *f =
 			&s->functions[s->lines[l->first_line + i].function];
-		struct flame_frame frame = {
-			.name = f->name, .module = m->name, .file = f->file, .line = f->start_line
-		};
+		uint32_t *frame = &b->frame_of[l->first_line + i];
 
 		if (b->flame->nodes[*at].depth >= FLAME_DEPTH) {
 			*cut = true;
 			return enter_named(b, at, FLAME_DEEP, FLAME_STOP);
 		}
-		frame.kind = (m->kernel ? FLAME_KERNEL : FLAME_USER) |
-			     (i + 1 < l->n_lines ? FLAME_INLINED : 0);
-		err = enter(b, at, &frame);
+		if (*frame == HASH_NONE)
+			*frame = frame_id(
+				b, &(struct flame_frame){
+					   .name = f->name,
+					   .module = m->name,
+					   .file = f->file,
+					   .line = f->start_line,
+					   .kind = (m->kernel ? FLAME_KERNEL : FLAME_USER) |
+						   (i + 1 < l->n_lines ? FLAME_INLINED : 0) });
+		err = *frame == HASH_NONE ? -ENOMEM : add_node(b, *at, *frame, at);
 	}
 	return err;
 }
@@ -396,7 +397,7 @@ out:
 	return err;
 }
 
-/* The builder's own texts become the profile's in life time: kept by the flame. */
+/* What flame_new gives out: the names that it made live as long. */
 struct owned {
 	struct flame flame;
 	struct strings texts;
@@ -405,15 +406,19 @@ struct owned {
 int flame_new(const struct stacks *stacks, size_t type, const char *by, struct flame **out)
 {
 	struct owned *owned = calloc(1, sizeof(*owned));
-	struct builder b = { .flame = &owned->flame, .by = by };
+	struct builder b = { .by = by };
 	uint32_t root = 0;
 	int err;
 
 	if (!owned)
 		return -ENOMEM;
+	b.flame = &owned->flame;
 	b.flame->stacks = stacks;
 	b.flame->type = type;
-	err = enter_named(&b, &root, "all", FLAME_ROOT);
+	b.frame_of = malloc((stacks->n_lines + 1) * sizeof(*b.frame_of));
+	if (b.frame_of)
+		memset(b.frame_of, 0xff, stacks->n_lines * sizeof(*b.frame_of)); /* HASH_NONE */
+	err = b.frame_of ? enter_named(&b, &root, "all", FLAME_ROOT) : -ENOMEM;
 	if (!err)
 		err = add_samples(&b);
 	if (!err)
@@ -422,6 +427,7 @@ int flame_new(const struct stacks *stacks, size_t type, const char *by, struct f
 		err = sort_nodes(b.flame);
 	hash_fini(&b.by_frame);
 	hash_fini(&b.by_node);
+	free(b.frame_of);
 	owned->texts = b.texts;
 	if (err) {
 		flame_free(b.flame);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The flame graph page in a headless Chromium: what is drawn, found, enlarged and compared, by
-mouse and by keyboard; and that hostile names stay text.  usage: flamegraph.py OFFWIND FOLDER
+mouse and by keyboard; and that hostile names stay text.  usage: flamegraph.py OFFWIND ASAN-OFFWIND FOLDER
 What is expected follows from the profiles, which are written here."""
 import os
 import subprocess
@@ -9,7 +9,7 @@ import time
 
 from browser import Browser, Profile, message, number, varint
 
-offwind, folder = sys.argv[1:3]
+offwind, asan, folder = sys.argv[1:4]
 failures = 0
 
 
@@ -24,9 +24,9 @@ def equal(got, want, what):
     check(got == want, f"{what}: {got!r}, not {want!r}")
 
 
-def page(name, *arguments):
+def page(name, *arguments, program=asan):
     path = os.path.join(folder, name)
-    subprocess.run([offwind, "flamegraph", "-o", path, *arguments], check=True)
+    subprocess.run([program, "flamegraph", "-o", path, *arguments], check=True)
     return path
 
 
@@ -279,21 +279,21 @@ def test_difference(b):
     b.open(path)
     whole = named(b, "all")["width"]
     check("compared with base.pb: 1,000 samples" in text_of(b, "summary"), text_of(b, "summary"))
-    want = {"same ±0.00 %": ("same", 40), "slower +20.00 %": ("more4", 20), "faster −20.00 %": ("less4", 20),
-            "gone −20.00 %": ("less4", 10), "new +20.00 %": ("more4", 10)}
+    want = {"±0.00 % same": ("same", 40), "+20.00 % slower": ("more4", 20), "−20.00 % faster": ("less4", 20),
+            "−20.00 % gone": ("less4", 10), "+20.00 % new": ("more4", 10)}
     for text, (colour, share) in want.items():
         f = named(b, text)
         equal(f.get("colour"), colour, text)
         check(f and near(f["width"], whole * share / 100), f"{text} is {f.get('width')} wide")
     rgb = lambda text: [int(n) for n in named(b, text)["fill"][4:-1].split(",")]
-    more, less, same = rgb("slower +20.00 %"), rgb("faster −20.00 %"), rgb("same ±0.00 %")
+    more, less, same = rgb("+20.00 % slower"), rgb("−20.00 % faster"), rgb("±0.00 % same")
     check(more[0] > more[2] + 80 and less[2] > less[0] + 80, f"more is {more}, less is {less}: red and blue")
     check(max(same) - min(same) < 10, f"no change is {same}: no colour")
-    for widths, absent, width in (("now", "gone −20.00 %", 30), ("base", "new +20.00 %", 10)):
+    for widths, absent, width in (("now", "−20.00 % gone", 30), ("base", "+20.00 % new", 10)):
         b.eval(f"(s => {{ s.value = '{widths}'; s.dispatchEvent(new Event('change')); }})(document.getElementById('basis'))")
         check(absent not in [f["text"] for f in frames(b)], f"widths of {widths}: {absent}")
-        check(near(named(b, "slower +20.00 %")["width"], whole * width / 100), f"widths of {widths}")
-    f = named(b, "slower +20.00 %")
+        check(near(named(b, "+20.00 % slower")["width"], whole * width / 100), f"widths of {widths}")
+    f = named(b, "+20.00 % slower")
     b.mouse("mouseMoved", f["x"] + 20, f["y"] + 5)
     tip = b.eval("document.getElementById('tip').innerText")
     check("total 300 samples" in tip and "base total 100 samples" in tip and "+20.00 %" in tip, tip)
@@ -322,7 +322,7 @@ def test_hundred_thousand(b):
     profile = os.path.join(folder, "large.pb")
     hundred_thousand(profile)
     start = time.monotonic()
-    path = page("large.html", profile)
+    path = page("large.html", profile, program=offwind)
     made = time.monotonic() - start
     b.open(path)
     settle(b)

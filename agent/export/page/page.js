@@ -194,6 +194,11 @@
 				found[f] = 1;
 				functions++;
 			}
+		if (!functions) {
+			found = null; // nothing to stand out against
+			say("nothing found");
+			return;
+		}
 		// A match inside another one adds nothing.
 		let now = 0, frames = 0;
 		for (let i = 1, clear = 0; i < n; i++) {
@@ -205,7 +210,7 @@
 				clear = end[i];
 			}
 		}
-		say(functions ? `${counted(functions, "function", "functions")} in ${counted(frames, "frame", "frames")}: ${percent(now, nowTotal[0])}` : "nothing found");
+		say(`${counted(functions, "function", "functions")} in ${counted(frames, "frame", "frames")}: ${percent(now, nowTotal[0])}`);
 	}
 	function widestFound() {
 		let best = -1;
@@ -236,7 +241,7 @@
 
 	function labelOf(i) {
 		const name = kindOf(i) === KIND.stop ? `⊘ ${nameOf(i)}` : guessed.has(i) ? `≈ ${nameOf(i)}` : nameOf(i);
-		return diff && i ? `${name} ${signed(change(i))}` : name;
+		return diff && i ? `${signed(change(i))} ${name}` : name; // the number first: long names are cut
 	}
 
 	// The way to the zoomed node, then all beyond it that is wide enough.
@@ -529,6 +534,9 @@
 		const legend = $("legend"), all = nowTotal[0] + (diff ? baseTotal[0] : 0);
 		const chips = [];
 		if (diff) {
+			const what = document.createElement("span");
+			what.textContent = "Change by at least, in percent of the whole:";
+			chips.push(what);
 			for (let k = STEPS.length; k > 0; k--)
 				chips.push(chip(`less${k}`, `−${STEPS[k - 1]} %`));
 			chips.push(chip("same", "same"));
