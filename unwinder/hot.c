@@ -5,6 +5,7 @@
 
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
+#include "unwinder/past.h"
 #include "unwinder/row.h"
 #include "unwinder/space.h"
 #include "unwinder/stepper.h"
@@ -230,6 +231,7 @@ enum outcome {
 	ON,    /* the run is in the caller's frame */
 	ASIDE, /* it is where it was: the frame is for somebody else */
 	STOP,  /* the frame is in out, and the walk ends: run->stop */
+	JOIN,  /* it is where it was: from here on an earlier walk has been */
 };
 
 /* A frame record lies anywhere in its frame (AAPCS64 §6.4.6). */
@@ -279,13 +281,66 @@ static inline bool far_copy(struct uw_walking *w, uint64_t addr, uint64_t *out)
 }
 
 /*
+ * Whether a run, of which this much is told so that it stays in registers, stands where the
+ * walk to be joined was, in the same state; room: for so many more frames.
+ */
+static __attribute__((noinline)) bool joins(struct uw_walking *w, uint64_t pc, uint64_t sp,
+					    uint64_t fp, bool low, size_t room)
+{
+	struct uw_join *join = &w->join;
+	const struct uw_frame *frame;
+	const struct uw_note *note;
+
+	while (join->n && join->frames[join->n - 1].sp < sp)
+		join->n--;
+	/* With too many frames in all they are not the same ones. */
+	if (!join->n || join->n > room) {
+		join->sp = UINT64_MAX;
+		return false;
+	}
+	frame = &join->frames[join->n - 1];
+	note = &join->notes[join->n - 1];
+	join->sp = frame->sp;
+	return sp == frame->sp && pc == frame->pc && fp == note->fp && !frame->exact &&
+	       low == !!(note->flags & UW_NOTE_LOW);
+}
+
+/* What the step from the frame at run->pc went by, kind and places as in hot_frame. */
+static inline void take_note(struct uw_walking *w, const struct uw_run *run, unsigned int kind,
+			     uint64_t ra_at, uint64_t fp_at)
+{
+	struct uw_note *note = &w->notes[run->frame - w->out->frames];
+	unsigned int flags = UW_NOTE_HOT;
+
+	if (kind < KIND_RARE) {
+		flags |= kind & KIND_SAVED_FP && fp_at >= run->sp ? UW_NOTE_FP : 0;
+	} else if ((kind & ~3u) == KIND_CHAIN) {
+		ra_at = run->fp + 8;
+		fp_at = run->fp;
+		flags |= UW_NOTE_FP;
+	} else if ((kind & ~3u) == KIND_ROOT) {
+		flags |= UW_NOTE_ROOT;
+	} else {
+		flags = 0;
+	}
+	if (run->above & SP_LOW)
+		flags |= UW_NOTE_LOW;
+	if (run->stop == uw_stopping(UW_STOP_TRUNCATED))
+		flags |= UW_NOTE_MISSING;
+	*note = (struct uw_note){
+		.fp = run->fp, .ra_at = ra_at, .fp_at = fp_at, .flags = (uint8_t)flags
+	};
+}
+
+/*
  * Puts the frame at run->pc into out and takes the run to its caller.  Every word
  * is read within the captured bytes or by far_word, and the CFA lies above sp;
  * what is otherwise is left to others, who also know what it means.  What differs
  * from frame to frame without a pattern is chosen by masks: no branch foretells it.
+ * noting, a constant: see uw_hot_run_noting.
  */
 static inline __attribute__((always_inline)) enum outcome
-hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
+hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool noting)
 {
 	uint64_t lookup = run->pc - run->back, key = lookup | run->above;
 	struct uw_hot_slot *slot = &hot->slots[index_of(key)];
@@ -301,6 +356,12 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 	/* 0 less one is not an address either. */
 	if (UNLIKELY(lookup >> ADDRESS_BITS) || UNLIKELY(frame == run->end))
 		return ASIDE;
+	if (noting && UNLIKELY(sp >= run->join_sp)) {
+		if (run->back &&
+		    joins(w, run->pc, sp, run->fp, run->above & SP_LOW, (size_t)(run->end - frame)))
+			return JOIN;
+		run->join_sp = w->join.sp;
+	}
 	if (UNLIKELY(slot->key != key) && !fill(w, lookup, key))
 		return ASIDE;
 	kind = slot->kind;
@@ -361,6 +422,8 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run)
 				     -(uint64_t)(kind >> 1 & 1);
 		}
 	}
+	if (noting)
+		take_note(w, run, kind, at, fp_at);
 	frame->pc = run->pc;
 	frame->lookup = lookup;
 	frame->cfa = cfa;
@@ -401,6 +464,7 @@ static inline void enter(struct uw_walking *w, struct uw_run *run)
 	run->end = regs->known >> arch->fp & 1 ? w->out->frames + w->out->max_frames : run->frame;
 	run->how = uw_run_how(w->stepper, w->confidence, w->exact);
 	run->stop = UW_GO_ON;
+	run->join_sp = UINT64_MAX;
 }
 
 static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome outcome)
@@ -444,10 +508,30 @@ int uw_hot_run(struct uw_walking *w)
 	enter(w, &first);
 	run = first; /* whose address nobody has: it lives in registers */
 	do
-		outcome = hot_frame(w, hot, &run);
+		outcome = hot_frame(w, hot, &run, false);
 	while (outcome == ON);
 	last = run;
 	return leave(w, &last, outcome);
+}
+
+int uw_hot_run_noting(struct uw_walking *w)
+{
+	struct uw_hot *hot = &w->worker->hot;
+	struct uw_run first, run, last;
+	enum outcome outcome;
+
+	enter(w, &first);
+	first.join_sp = w->join.sp;
+	run = first;
+	do
+		outcome = hot_frame(w, hot, &run, true);
+	while (outcome == ON);
+	last = run;
+	if (outcome != JOIN)
+		return leave(w, &last, outcome);
+	w->out->n_frames = (size_t)(last.frame - w->out->frames);
+	w->join.how = last.how;
+	return UW_JOINED;
 }
 
 /*
@@ -474,7 +558,7 @@ int uw_hot_turns(struct uw_walking *const *lanes, size_t n, size_t *at)
 {
 	for (size_t i = *at;; i++) {
 		struct uw_walking *w = lanes[i = i < n ? i : 0];
-		enum outcome outcome = hot_frame(w, &w->worker->hot, &w->run);
+		enum outcome outcome = hot_frame(w, &w->worker->hot, &w->run, false);
 
 		if (UNLIKELY(outcome != ON)) {
 			*at = i;

@@ -55,6 +55,12 @@ bool uw_hot_full(const struct uw_hot *hot);
 int uw_hot_run(struct uw_walking *w);
 
 /*
+ * The same, and w->notes has what each of the frames went by.  UW_JOINED: the frame there is
+ * w->join.frames[w->join.n - 1], in the same state, found as w->join.how says (see past.h).
+ */
+int uw_hot_run_noting(struct uw_walking *w);
+
+/*
  * The same for n walks, a frame of each in turn from lanes[*at] on, until one of
  * them, lanes[*at], would come back from uw_hot_run: that which it would give.
  * Each has entered since it was begun or came back.

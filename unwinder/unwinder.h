@@ -604,6 +604,32 @@ struct uw_job {
  */
 void uw_walk_many(struct uw_worker *worker, const struct uw_job *jobs, size_t n);
 
+/*
+ * The last walks of many threads, for their next samples: a caller whose frame is where it was,
+ * and for which all that was read to walk on from it is what it was, has the same callers.
+ * One thread at a time.  At most max_bytes; threads not seen for longest are forgotten first.
+ */
+struct uw_pasts;
+int uw_pasts_new(size_t max_frames, size_t max_bytes, struct uw_pasts **out);
+void uw_pasts_free(struct uw_pasts *pasts); /* NULL is fine */
+void uw_pasts_forget(struct uw_pasts *pasts);
+
+/* All frames of a walk, outermost first, borrowed until the next one with the same pasts. */
+struct uw_again {
+	size_t n_taken; /* of the outermost, taken over from the walk before */
+	size_t n;	/* 0: no walk was kept; all frames are in the stack alone */
+	const struct uw_frame *frames;
+	uint32_t *users; /* the caller's, one a frame; those of frames taken over are kept */
+};
+
+/*
+ * As uw_walk, but what key, a number of the caller's for the thread, has in pasts is taken over.
+ * job->stack: as after uw_walk, but frames has only the innermost frames, those walked anew.
+ * Frames, stop and stop_addr are the same as uw_walk's.  May allocate, before and after walking.
+ */
+void uw_walk_again(struct uw_pasts *pasts, uint64_t key, struct uw_worker *worker,
+		   const struct uw_job *job, struct uw_again *out);
+
 /* ---- how a walk went, step by step --------------------------------------- */
 
 const char *uw_reg_name(uint16_t machine, unsigned int reg); /* "rip"; "?" where there is none */

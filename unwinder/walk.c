@@ -289,6 +289,29 @@ void uw_walk(struct uw_space *space, struct uw_worker *worker, const struct uw_t
 	end(&w, out, stop);
 }
 
+bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct uw_job *job)
+{
+	struct uw_stack *out = job->stack;
+	int stop = uw_walk_begin(w, job->space, worker, job->thread, out);
+
+	while (stop == UW_GO_ON) {
+		size_t n;
+
+		stop = uw_hot_run_noting(w);
+		if (stop != UW_GO_ON)
+			break;
+		n = out->n_frames;
+		stop = walk_frame(w);
+		/* What this one went by may be anything. */
+		if (out->n_frames > n)
+			w->notes[n].flags = 0;
+	}
+	if (stop == UW_JOINED)
+		return true;
+	end(w, out, stop);
+	return false;
+}
+
 /* As many as hide what memory takes to answer. */
 #define LANES 8
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "unwinder/hot.h"
+#include "unwinder/past.h"
 #include "unwinder/rule.h"
 #include "unwinder/step.h"
 #include "unwinder/unwinder.h"
@@ -87,6 +88,7 @@ struct uw_run {
 	struct uw_frame *end;	/* where no more may be written */
 	int stop;
 	uint32_t how; /* the frame at pc was found, as the last members of struct uw_frame say it */
+	uint64_t join_sp; /* noting: below it no frame of the walk to be joined has its sp */
 };
 
 /* Those four bytes at once, in the order of the host's. */
@@ -127,10 +129,14 @@ struct uw_walking {
 	uint64_t mark_pc, mark_sp;
 	size_t turns;
 	struct uw_run run; /* of uw_hot_turns */
+	/* Of uw_walk_noting: */
+	struct uw_note *notes; /* beside out->frames, as long */
+	struct uw_join join;
 };
 
 /* A step's outcome where the walk does not go on: an enum uw_stop below zero. */
-#define UW_GO_ON 0
+#define UW_GO_ON  0
+#define UW_JOINED 1 /* see uw_hot_run_noting */
 static inline int uw_stopping(enum uw_stop stop)
 {
 	return -1 - (int)stop;
@@ -149,6 +155,12 @@ int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker
  */
 struct uw_found;
 int uw_walk_frame(struct uw_walking *w, struct uw_found *found);
+
+/*
+ * uw_walk that notes in w->notes what it goes by and ends where it comes upon w->join: true,
+ * and out->stop is not set; w is what the caller lends, of which it fills in these two.
+ */
+bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct uw_job *job);
 
 /* The executable mapping around addr; NULL: none. */
 struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);

@@ -7,11 +7,13 @@
  *   many    batches of samples, some at once
  *   cursor  a cursor steps from frame to frame, some samples only; and what it says is
  *           kept in memory or in a register of the thread is there
+ *   again   callers taken over from the thread's walk before; also with a word changed or
+ *           the copy cut, where the full walk of the same bytes is what is right
  *   threads eight threads that share the objects, each with a space and a worker
  *           of its own; half of them walk many at once, and tables arrive meanwhile
  *
- *   usage: walk_ways FILE [MAX]      at most MAX samples; prints "samples frames",
- *                                    exit 1 where ways differ
+ *   usage: walk_ways FILE [MAX]      at most MAX samples; prints how many samples, frames and
+ *                                    of these were taken over; exit 1 where ways differ
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,12 +27,13 @@
 #include "agent/cmd/input.h"
 #include "agent/process/process.h"
 
-#define FRAMES	   1024
-#define COLD_EVERY 16
-#define SHOWN_MAX  10
-#define BATCH	   64 /* samples between two events that change anything */
-#define REGIONS	   8
-#define THREADS	   8
+#define FRAMES	      1024
+#define COLD_EVERY    16
+#define CHANGED_EVERY 3
+#define SHOWN_MAX     10
+#define BATCH	      64 /* samples between two events that change anything */
+#define REGIONS	      8
+#define THREADS	      8
 
 /* One life of the recording: its processes, objects and caches. */
 struct way {
@@ -56,7 +59,8 @@ struct kept {
 
 static struct kept batch[BATCH];
 static size_t n_batch;
-static unsigned long samples, frames;
+static unsigned long samples, frames, taken;
+static struct uw_pasts *pasts;
 static atomic_ulong differing;
 
 static int way_init(struct way *way, const struct source_info *info)
@@ -169,6 +173,82 @@ static void cold(const char *name, struct uw_space *const *spaces)
 		uw_walk(spaces[i], worker, &batch[i].thread, &stack);
 		uw_worker_free(worker);
 		compare(name, &batch[i], &stack);
+	}
+}
+
+/* All frames of a walk whose callers may have been taken over, innermost first, in frames. */
+static void walk_again(const struct kept *k, struct uw_space *space, struct uw_stack *out)
+{
+	static struct uw_frame got[FRAMES];
+	struct uw_stack stack = { .frames = got, .max_frames = FRAMES };
+	struct uw_job job = { space, &k->thread, &stack };
+	struct uw_again again;
+
+	uw_walk_again(pasts, k->tid, ways[BY_FILE].worker, &job, &again);
+	for (size_t i = 0; i < stack.n_frames; i++)
+		out->frames[i] = again.n ? again.frames[again.n - 1 - i] : got[i];
+	for (size_t i = 0; i < again.n_taken; i++)
+		out->frames[stack.n_frames + i] = again.frames[again.n_taken - 1 - i];
+	out->n_frames = stack.n_frames + again.n_taken;
+	out->stop = stack.stop;
+	out->stop_addr = stack.stop_addr;
+	taken += again.n_taken;
+}
+
+static uint64_t random_state = 1;
+
+static uint64_t random_below(uint64_t n)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (random_state >> 33) % n;
+}
+
+/* As if the thread had gone on: what one of its frames returns to, or any word, is another. */
+static void changed(struct kept *k, struct uw_space *space)
+{
+	static struct uw_frame got[FRAMES], full[FRAMES];
+	struct uw_stack stack = { .frames = got, .max_frames = FRAMES };
+	const struct uw_stack right = k->right;
+	struct uw_region *r = &k->regions[0];
+	uint64_t size = r->size, at, word;
+
+	if (k->memory.n_regions == 0 || size < 8 || right.n_frames < 2)
+		return;
+
+	const uint64_t words[] = { 0, r->addr + random_below(size), right.frames[0].pc,
+				   random_below(UINT64_MAX), UINT64_MAX };
+
+	at = random_below(2) ? right.frames[random_below(right.n_frames)].cfa - 8 - r->addr
+			     : random_below(size - 7);
+	if (at > size - 8)
+		return;
+	memcpy(&word, r->bytes + at, 8);
+	if (random_below(4))
+		memcpy((uint8_t *)(uintptr_t)r->bytes + at, &words[random_below(5)], 8);
+	else
+		r->size = at;
+	k->right = (struct uw_stack){ .frames = full, .max_frames = FRAMES };
+	uw_walk(space, ways[BY_FILE].worker, &k->thread, &k->right);
+	walk_again(k, space, &stack);
+	compare("again, changed", k, &stack);
+	r->size = size;
+	memcpy((uint8_t *)(uintptr_t)r->bytes + at, &word, 8);
+	k->right = right;
+}
+
+static void again(struct uw_space *const *spaces)
+{
+	static struct uw_frame got[FRAMES];
+	struct uw_stack stack = { .frames = got, .max_frames = FRAMES };
+
+	for (size_t i = 0; i < n_batch; i++) {
+		walk_again(&batch[i], spaces[i], &stack);
+		compare("again", &batch[i], &stack);
+		if (batch[i].number % CHANGED_EVERY)
+			continue;
+		changed(&batch[i], spaces[i]);
+		walk_again(&batch[i], spaces[i], &stack);
+		compare("again, after a change", &batch[i], &stack);
 	}
 }
 
@@ -371,6 +451,7 @@ static void walk_batch(void)
 		uw_walk(spaces[BY_FILE][i], ways[BY_FILE].worker, &k->thread, &k->right);
 		frames += k->right.n_frames;
 	}
+	again(spaces[BY_FILE]);
 	cold("cold file", spaces[BY_FILE]);
 	for (size_t i = 0; i < n_batch; i++)
 		if (batch[i].number % COLD_EVERY == 0)
@@ -430,6 +511,8 @@ int main(int argc, char **argv)
 	if (err)
 		return 1;
 	threads_init();
+	if (uw_pasts_new(FRAMES, 1 << 20, &pasts))
+		return 1;
 	for (size_t i = 0; i < BATCH; i++) {
 		batch[i].frames = calloc(FRAMES, sizeof(*batch[i].frames));
 		if (!batch[i].frames)
@@ -445,12 +528,13 @@ int main(int argc, char **argv)
 			err = processes_event(ways[i].processes, &event);
 	}
 	walk_batch();
-	(void)printf("%lu samples %lu frames\n", samples, frames);
+	(void)printf("%lu samples %lu frames, taken over %lu\n", samples, frames, taken);
+	uw_pasts_free(pasts);
 	threads_fini();
 	for (size_t i = 0; i < BATCH; i++)
 		free(batch[i].frames);
 	for (unsigned int i = 0; i < WAYS; i++)
 		way_fini(&ways[i]);
 	source_close(source);
-	return err || got < 0 || differing;
+	return err || got < 0 || differing || (samples > 100 && !taken);
 }
