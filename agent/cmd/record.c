@@ -77,6 +77,8 @@ static const char help[] =
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
 	"      --stats FILE      what became of everything that fired, CPU by CPU, as JSON\n"
+	"      --verify-reuse    walk stacks fully as well, where callers are taken over from a\n"
+	"                        thread's sample before, and fail if that makes a difference\n"
 	"      --no-demangle     names as linked\n"
 	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
 	"      --no-cache        without a store\n"
@@ -386,12 +388,11 @@ static char *find_program(const char *name)
 	return found;
 }
 
-static int on_walked(void *ctx, const struct walked *walked)
+static void on_stop(void *ctx, const struct event *event, enum uw_stop stop)
 {
 	struct recorder *r = ctx;
 
-	stats_walked(r->stats, walked);
-	return 0;
+	stats_walked(r->stats, event, stop);
 }
 
 static int set_up(struct recorder *r)
@@ -452,7 +453,7 @@ static int set_up(struct recorder *r)
 
 		walking_open_store(&walking);
 		r->store = walking.pipeline.store;
-		walking.pipeline.on_walked = on_walked;
+		walking.pipeline.on_stop = on_stop;
 		walking.pipeline.ctx = r;
 		err = pipeline_new(&walking.pipeline, &r->source->info, &r->pipeline);
 		if (!err) {
@@ -528,6 +529,7 @@ static int record(const struct options *options)
 	struct recorder r = { .options = options, .child_gate = -1, .child_fault = -1 };
 	uint64_t n_written = 0, n_failed = 0;
 	struct sigaction action = { .sa_handler = on_signal };
+	struct pipeline_reuse reuse = { .n_samples = 0 };
 	bool began = false;
 	int err, raw_err = 0, stats_err = 0;
 
@@ -559,8 +561,12 @@ static int record(const struct options *options)
 		raw_err = raw_close(r.raw, r.opener);
 	if (began)
 		say_result(&r, n_written, r.options->raw && !raw_err);
+	if (r.pipeline)
+		pipeline_reuse(r.pipeline, &reuse);
 	if (began && options->stats_path)
-		stats_err = stats_write(r.stats, options->stats_path);
+		stats_err = stats_write(r.stats, &reuse, options->stats_path);
+	if (began && r.pipeline && !err)
+		err = walking_verified(&options->walking, &reuse);
 	pipeline_free(r.pipeline);
 	store_work(r.store, KEEP_LIMIT_NS);
 	store_close(r.store);
@@ -767,6 +773,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "rotate", required_argument, NULL, ROTATE },
 		{ "keep", required_argument, NULL, KEEP },
 		WALKING_OPTIONS,
+		WALKING_FOLD_OPTIONS,
 		{ "stack-max", required_argument, NULL, STACK_MAX },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },

@@ -54,9 +54,9 @@ static struct seen *seen_at(struct stats *stats, const struct event *event)
 	return &stats->seen[cpu < (uint32_t)stats->n_cpus ? cpu : 0];
 }
 
-void stats_walked(struct stats *stats, const struct walked *walked)
+void stats_walked(struct stats *stats, const struct event *event, enum uw_stop stop)
 {
-	seen_at(stats, walked->event)->stop[walked->stop]++;
+	seen_at(stats, event)->stop[stop]++;
 }
 
 void stats_written(struct stats *stats, const struct event *event)
@@ -171,8 +171,13 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	return 0;
 }
 
-static int write_all(struct stats *stats, FILE *out)
+static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FILE *out)
 {
+	const struct field reused[] = {
+		{ "samples", reuse->n_samples },     { "frames_walked", reuse->n_walked },
+		{ "frames_taken", reuse->n_taken },  { "verified", reuse->n_verified },
+		{ "differing", reuse->n_differing },
+	};
 	struct live_totals totals;
 	const char *separator = "";
 	int err;
@@ -185,10 +190,11 @@ static int write_all(struct stats *stats, FILE *out)
 	(void)fprintf(out,
 		      "},\n \"sideband\": {\"records\": %" PRIu64 ", \"lost\": %" PRIu64
 		      ", \"late\": %" PRIu64 "},\n \"allocators\": %" PRIu64
-		      ",\n \"program\": {\"runs\": %" PRIu64 ", \"ns\": %" PRIu64
-		      "},\n \"cpus\": [",
+		      ",\n \"program\": {\"runs\": %" PRIu64 ", \"ns\": %" PRIu64 "},\n ",
 		      totals.sideband, totals.sideband_lost, totals.late, totals.allocators,
 		      totals.runs, totals.run_ns);
+	fields(out, "reuse", reused, N(reused));
+	(void)fprintf(out, ",\n \"cpus\": [");
 	for (int cpu = 0; !err && cpu < stats->n_cpus; cpu++) {
 		struct live_counters c;
 
@@ -204,14 +210,14 @@ static int write_all(struct stats *stats, FILE *out)
 	return err;
 }
 
-int stats_write(struct stats *stats, const char *path)
+int stats_write(struct stats *stats, const struct pipeline_reuse *reuse, const char *path)
 {
 	struct output out;
 	int err = output_open(&out, path);
 
 	if (err)
 		return err; /* it said why */
-	err = output_file(&out) ? write_all(stats, out.file) : -ENOMEM;
+	err = output_file(&out) ? write_all(stats, reuse, out.file) : -ENOMEM;
 	if (err)
 		log_error("%s: cannot be written: %s", path, strerror(-err));
 	else

@@ -35,6 +35,7 @@ struct job {
 	uint64_t n_before;		/* samples of the inputs before */
 	uint64_t n_walked;		/* of all */
 	struct accounting total;
+	struct pipeline_reuse reuse;
 	uint64_t start_us;
 	bool began;    /* a stack was walked */
 	bool in_place; /* see output_open_in_place */
@@ -61,6 +62,8 @@ static const char help[] =
 	"      --pid PID         all threads of a running process, once\n"
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
+	"      --verify-reuse    walk stacks fully as well, where callers are taken over from a\n"
+	"                        thread's sample before, and fail if that makes a difference\n"
 	"      --no-demangle     names as linked\n"
 	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
 	"      --no-cache        without a store\n"
@@ -151,6 +154,7 @@ static int unwind_input(struct job *job, const char *path)
 	struct pipeline_options *options = &job->walking.pipeline;
 	struct pipeline *pipeline = NULL;
 	struct source *source = NULL;
+	struct pipeline_reuse reuse;
 	struct accounting total;
 	int err = walking_open(&job->walking, path, &source);
 
@@ -181,6 +185,12 @@ static int unwind_input(struct job *job, const char *path)
 	} else {
 		pipeline_total(pipeline, &total);
 		accounting_add(&job->total, &total);
+		pipeline_reuse(pipeline, &reuse);
+		job->reuse.n_samples += reuse.n_samples;
+		job->reuse.n_walked += reuse.n_walked;
+		job->reuse.n_taken += reuse.n_taken;
+		job->reuse.n_verified += reuse.n_verified;
+		job->reuse.n_differing += reuse.n_differing;
 	}
 	names_free(job->names);
 	job->names = NULL;
@@ -281,6 +291,7 @@ int cmd_unwind(int argc, char **argv)
 		{ "sample-type", required_argument, NULL, TYPE },
 		WALKING_OPTIONS,
 		WALKING_INPUT_OPTIONS,
+		WALKING_FOLD_OPTIONS,
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
@@ -335,8 +346,12 @@ int cmd_unwind(int argc, char **argv)
 	if (rc == CMD_DONE || rc == CMD_PARTLY) {
 		accounting_text(&job.total, text, sizeof(text));
 		log_info("%s", text);
+		log_debug("frames walked %" PRIu64 ", taken over from the sample before %" PRIu64,
+			  job.reuse.n_walked, job.reuse.n_taken);
 		if (strcmp(path, "-"))
 			log_info("wrote %s", path);
+		if (walking_verified(&job.walking, &job.reuse))
+			rc = CMD_FAILED;
 	}
 	keep_tables(options->store);
 	return rc;

@@ -5,6 +5,7 @@
 #include "agent/store/store.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -41,9 +42,25 @@ int walking_option(struct walking *walking, int option, const char *text)
 			return -EINVAL;
 		walking->pid = (uint32_t)number;
 		return 1;
+	case WALKING_VERIFY_REUSE:
+		walking->pipeline.verify_reuse = true;
+		return 1;
 	default:
 		return 0;
 	}
+}
+
+int walking_verified(const struct walking *walking, const struct pipeline_reuse *reuse)
+{
+	if (!walking->pipeline.verify_reuse)
+		return 0;
+	log_info("verified %" PRIu64 " samples: frames walked %" PRIu64 ", taken over %" PRIu64
+		 "; samples that differ %" PRIu64,
+		 reuse->n_verified, reuse->n_walked, reuse->n_taken, reuse->n_differing);
+	if (!reuse->n_differing)
+		return 0;
+	log_error("%" PRIu64 " stacks differ where frames were taken over", reuse->n_differing);
+	return -EBADMSG;
 }
 
 void walking_open_store(struct walking *walking)

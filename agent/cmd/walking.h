@@ -30,6 +30,7 @@ enum {
 	WALKING_SYMFS,
 	WALKING_EXE,
 	WALKING_PID,
+	WALKING_VERIFY_REUSE,
 };
 
 /* Entries of a table for getopt_long. */
@@ -40,6 +41,9 @@ enum {
 	{ "no-demangle", no_argument, NULL, WALKING_NO_DEMANGLE },        \
 	{ "db", required_argument, NULL, WALKING_DB },                    \
 	{ "no-cache", no_argument, NULL, WALKING_NO_CACHE }
+/* Of commands that fold. */
+#define WALKING_FOLD_OPTIONS                                          \
+	{ "verify-reuse", no_argument, NULL, WALKING_VERIFY_REUSE }
 /* Of commands that read what was captured, or one process. */
 #define WALKING_INPUT_OPTIONS                                         \
 	{ "symfs", required_argument, NULL, WALKING_SYMFS },              \
@@ -53,6 +57,9 @@ int walking_option(struct walking *walking, int option, const char *text);
 
 /* Opens the store that the options name, if any; what fails is reported and costs only time. */
 void walking_open_store(struct walking *walking);
+
+/* Says, where it was asked for, how --verify-reuse came out; negative: walks differed. */
+int walking_verified(const struct walking *walking, const struct pipeline_reuse *reuse);
 
 /*
  * Opens an input, path NULL: the process, and says in walking->pipeline what its files may be.

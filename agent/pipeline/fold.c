@@ -85,7 +85,7 @@ static bool same_location(const void *ctx, uint32_t id)
 	       have->confidence == want->location->confidence;
 }
 
-static int location_id(struct fold *fold, const struct location *location, uint32_t *out)
+int fold_location(struct fold *fold, const struct location *location, uint32_t *out)
 {
 	struct place want = { .fold = fold, .location = location };
 	uint64_t hash =
@@ -114,7 +114,6 @@ static int location_id(struct fold *fold, const struct location *location, uint3
 struct line {
 	const struct profile *profile;
 	const struct fold_sample *sample;
-	const uint32_t *ids;
 };
 
 static bool same_line(const void *ctx, uint32_t id)
@@ -129,49 +128,46 @@ static bool same_line(const void *ctx, uint32_t id)
 	       e->cgroup_id == s->cgroup_id && e->cgroup == s->cgroup &&
 	       e->n_locations == s->n_locations && e->n_kernel == s->n_kernel &&
 	       (!s->n_locations || !memcmp(want->profile->location_ids + e->first_location,
-					   want->ids, s->n_locations * sizeof(*want->ids)));
+					   s->locations, s->n_locations * sizeof(*s->locations)));
 }
 
-static uint64_t hash_line(const struct fold_sample *s, const uint32_t *ids)
+static uint64_t hash_line(const struct fold_sample *s)
 {
 	uint64_t hash = hash_u64((uint64_t)s->pid << 32 | s->tid,
 				 (uint64_t)s->event << 16 | (uint64_t)s->stop << 8 |
 					 (uint64_t)s->confidence << 1 | s->has_user);
 
-	return hash_bytes(hash, ids, s->n_locations * sizeof(*ids));
+	return hash_bytes(hash, s->locations, s->n_locations * sizeof(*s->locations));
 }
 
 /* The entry of such samples, a new one where there is none yet. */
 static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *out)
 {
 	struct profile *p = fold->profile;
-	/* The stack's ids are put behind those of all others, and stay there if it is a new one. */
 	size_t first = p->n_location_ids;
 	void *ids = p->location_ids, *entries = p->entries;
 	struct line want = { .profile = p, .sample = s };
-	uint64_t hash;
-	uint32_t id;
+	uint64_t hash = hash_line(s);
+	uint32_t id = hash_find(&fold->by_stack, hash, same_line, &want);
 	int err;
 
-	if (first + s->n_locations > UINT32_MAX)
-		return -ENOMEM;
-	err = reserve(&ids, first + s->n_locations, &fold->room_ids, sizeof(uint32_t));
-	p->location_ids = ids;
-	for (uint32_t i = 0; !err && i < s->n_locations; i++)
-		err = location_id(fold, &s->locations[i], &p->location_ids[first + i]);
-	if (err)
-		return err;
-	want.ids = p->location_ids + first;
-	hash = hash_line(s, want.ids);
-	id = hash_find(&fold->by_stack, hash, same_line, &want);
 	if (id == HASH_NONE) {
-		id = (uint32_t)p->n_entries;
-		err = reserve(&entries, p->n_entries + 1, &fold->room_entries, sizeof(*p->entries));
+		if (first + s->n_locations > UINT32_MAX)
+			return -ENOMEM;
+		err = reserve(&ids, first + s->n_locations, &fold->room_ids, sizeof(uint32_t));
+		p->location_ids = ids;
+		if (!err)
+			err = reserve(&entries, p->n_entries + 1, &fold->room_entries,
+				      sizeof(*p->entries));
 		p->entries = entries;
+		id = (uint32_t)p->n_entries;
 		if (!err)
 			err = hash_add(&fold->by_stack, hash, id);
 		if (err)
 			return err;
+		if (s->n_locations)
+			memcpy(p->location_ids + first, s->locations,
+			       s->n_locations * sizeof(*s->locations));
 		p->entries[p->n_entries++] = (struct profile_entry){
 			.event = s->event,
 			.stop = s->stop,
@@ -281,7 +277,7 @@ static int carry_over(struct fold *fold, const struct profile *from,
 		      const struct location *locations)
 {
 	uint32_t *to = from->n_entries ? malloc(from->n_entries * sizeof(*to)) : NULL;
-	struct location *stack = NULL;
+	uint32_t *stack = NULL;
 	size_t room = 0;
 	int err = !from->n_entries || to ? 0 : -ENOMEM;
 
@@ -309,7 +305,9 @@ static int carry_over(struct fold *fold, const struct profile *from,
 			err = reserve(&array, e->n_locations, &room, sizeof(*stack));
 			stack = array;
 			for (uint32_t j = 0; !err && j < e->n_locations; j++)
-				stack[j] = locations[from->location_ids[e->first_location + j]];
+				err = fold_location(
+					fold, &locations[from->location_ids[e->first_location + j]],
+					&stack[j]);
 			s.locations = stack;
 			if (!err)
 				err = entry_of(fold, &s, &to[piece->entry]);

@@ -20,10 +20,13 @@ struct fold_sample {
 	const char *comm, *process_comm;
 	const char *cgroup; /* its path; NULL: not known */
 	uint64_t cgroup_id, time_ns, value;
-	struct event_alloc alloc;	  /* id 0: it is none */
-	const struct location *locations; /* innermost first, kernel before user */
+	struct event_alloc alloc;  /* id 0: it is none */
+	const uint32_t *locations; /* numbers; innermost first, kernel before user */
 	uint32_t n_locations, n_kernel;
 };
+
+/* The location's number until fold_take, the same one each time.  -ENOMEM. */
+int fold_location(struct fold *fold, const struct location *location, uint32_t *out);
 
 int fold_add(struct fold *fold, const struct fold_sample *sample); /* -ENOMEM: not counted */
 

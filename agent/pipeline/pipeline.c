@@ -12,6 +12,9 @@
 
 #define MAX_KERNEL_FRAMES 127
 
+/* Last walks: of some thousand threads as they mostly are, or of ten 8,192 frames deep. */
+#define PASTS_BYTES ((size_t)8 << 20)
+
 struct pipeline {
 	struct pipeline_options options;
 	const struct source_info *info;
@@ -22,10 +25,13 @@ struct pipeline {
 	struct processes *processes;
 	struct cgroups cgroups;
 	struct uw_worker *worker;
+	struct uw_pasts *pasts; /* NULL: nothing is taken over */
+	struct pipeline_reuse reuse;
 	struct fold *fold;
 	struct uw_frame *user;	      /* max_frames */
+	struct uw_frame *other;	      /* the same again, to verify */
 	struct walked_frame *frames;  /* of one sample: MAX_KERNEL_FRAMES + max_frames */
-	struct location *locations;   /* the same again, as the fold wants them */
+	uint32_t *locations;	      /* the same, as the fold wants them */
 	struct accounting now, total; /* since the last take; before it */
 	uint64_t number;
 	struct uw_step *steps; /* max_frames, where somebody may ask */
@@ -53,9 +59,14 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	p->user = calloc(p->options.max_frames, sizeof(*p->user));
 	p->frames = calloc(max, sizeof(*p->frames));
 	p->locations = calloc(max, sizeof(*p->locations));
+	if (options->verify_reuse)
+		p->other = calloc(p->options.max_frames, sizeof(*p->other));
 	if (options->explain)
 		p->steps = calloc(p->options.max_frames, sizeof(*p->steps));
-	err = p->user && p->frames && p->locations && (p->steps || !options->explain) ? 0 : -ENOMEM;
+	err = p->user && p->frames && p->locations && (p->steps || !options->explain) &&
+			      (p->other || !options->verify_reuse)
+		      ? 0
+		      : -ENOMEM;
 	if (!err)
 		err = opener_new(&opening, &p->opener);
 	if (!err)
@@ -82,6 +93,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		err = uw_worker_new(&p->worker);
 	if (!err && options->fold)
 		err = fold_new(&p->fold);
+	if (!err && ((options->fold && !options->on_walked) || options->verify_reuse))
+		err = uw_pasts_new(p->options.max_frames, PASTS_BYTES, &p->pasts);
 	if (err) {
 		pipeline_free(p);
 		return err;
@@ -95,6 +108,7 @@ void pipeline_free(struct pipeline *p)
 	if (!p)
 		return;
 	fold_free(p->fold);
+	uw_pasts_free(p->pasts);
 	uw_worker_free(p->worker);
 	processes_free(p->processes);
 	cgroups_fini(&p->cgroups);
@@ -105,6 +119,7 @@ void pipeline_free(struct pipeline *p)
 	modules_free(p->modules);
 	opener_free(p->opener);
 	free(p->user);
+	free(p->other);
 	free(p->frames);
 	free(p->locations);
 	free(p->steps);
@@ -202,37 +217,159 @@ static void explain(struct pipeline *p, struct uw_space *space, const struct uw_
 	walked->n_steps = kept.n;
 }
 
-/* Walks into p->frames from place first; gives how many. */
-static size_t user_frames(struct pipeline *p, const struct event_sample *s, struct uw_space *space,
-			  size_t first, struct walked *walked)
+static bool same_frame(const struct uw_frame *a, const struct uw_frame *b)
 {
-	struct sample_memory memory = {
+	return a->pc == b->pc && a->lookup == b->lookup && a->cfa == b->cfa && a->sp == b->sp &&
+	       a->mapping == b->mapping && a->stepper == b->stepper &&
+	       a->confidence == b->confidence && a->exact == b->exact && a->signal == b->signal;
+}
+
+/* Whether what was walked again, into stack and again, is what a full walk gives. */
+static void verify(struct pipeline *p, const struct uw_stack *full, const struct uw_stack *stack,
+		   const struct uw_again *again)
+{
+	bool same = full->stop == stack->stop && full->stop_addr == stack->stop_addr &&
+		    full->n_frames == stack->n_frames + again->n_taken;
+
+	for (size_t i = 0; same && i < full->n_frames; i++) {
+		const struct uw_frame *frame =
+			again->n ? &again->frames[again->n - 1 - i] : &stack->frames[i];
+
+		same = same_frame(&full->frames[i], frame);
+	}
+	p->reuse.n_verified++;
+	p->reuse.n_differing += !same;
+}
+
+/* By what the thread's last sample had, where that is still so. */
+static void walk_again(struct pipeline *p, const struct event *event, const struct uw_job *job,
+		       struct uw_again *again)
+{
+	uw_walk_again(p->pasts, (uint64_t)event->pid << 32 | event->tid, p->worker, job, again);
+	p->reuse.n_samples++;
+	p->reuse.n_walked += job->stack->n_frames;
+	p->reuse.n_taken += again->n_taken;
+}
+
+/* A sample's user part on its way through the walk. */
+struct walk {
+	struct sample_memory memory;
+	struct uw_thread thread;
+	struct uw_stack stack;
+};
+
+static void begin_walk(struct pipeline *p, const struct event_sample *s, struct walk *walk)
+{
+	walk->memory = (struct sample_memory){
 		.regions = { .regions = s->regions, .n_regions = s->n_regions }, .sample = s
 	};
-	struct uw_thread thread = { .regs = s->regs,
-				    .read = s->read ? read_sample : uw_memory_read,
-				    .ctx = &memory, /* regions come first in it */
-				    .code_mask = s->code_mask };
-	struct uw_stack stack = { .frames = p->user, .max_frames = p->options.max_frames };
-
+	walk->thread = (struct uw_thread){ .regs = s->regs,
+					   .read = s->read ? read_sample : uw_memory_read,
+					   .ctx = &walk->memory, /* regions come first in it */
+					   .code_mask = s->code_mask };
+	walk->stack = (struct uw_stack){ .frames = p->user, .max_frames = p->options.max_frames };
 	/* Of a 32-bit thread it is known where it stands, and not yet how to go on. */
 	if (s->compat)
-		stack.max_frames = 1;
-	uw_walk(space, p->worker, &thread, &stack);
+		walk->stack.max_frames = 1;
+}
+
+/* Walks into p->frames from place first; gives how many. */
+static size_t user_frames(struct pipeline *p, const struct event *event, struct uw_space *space,
+			  size_t first, struct walked *walked)
+{
+	const struct event_sample *s = &event->sample;
+	struct walk walk;
+
+	begin_walk(p, s, &walk);
+	uw_walk(space, p->worker, &walk.thread, &walk.stack);
+	if (p->pasts && !s->compat) {
+		struct uw_stack other = { .frames = p->other, .max_frames = p->options.max_frames };
+		struct uw_job job = { .space = space, .thread = &walk.thread, .stack = &other };
+		struct uw_again again;
+
+		walk_again(p, event, &job, &again);
+		verify(p, &walk.stack, &other, &again);
+	}
 	if (s->compat)
-		stack.stop = UW_STOP_NO_USER_STATE;
-	for (size_t i = 0; i < stack.n_frames; i++)
+		walk.stack.stop = UW_STOP_NO_USER_STATE;
+	for (size_t i = 0; i < walk.stack.n_frames; i++)
 		p->frames[first + i] = (struct walked_frame){
-			.location = locate(p, &stack.frames[i]),
-			.pc = stack.frames[i].pc,
-			.stepper = stack.frames[i].stepper,
-			.confidence = stack.frames[i].confidence,
-			.exact = stack.frames[i].exact,
+			.location = locate(p, &walk.stack.frames[i]),
+			.pc = walk.stack.frames[i].pc,
+			.stepper = walk.stack.frames[i].stepper,
+			.confidence = walk.stack.frames[i].confidence,
+			.exact = walk.stack.frames[i].exact,
 		};
-	explain(p, space, &thread, &stack, walked);
-	walked->stop = stack.stop;
-	walked->stop_addr = stack.stop_addr;
-	return stack.n_frames;
+	explain(p, space, &walk.thread, &walk.stack, walked);
+	walked->stop = walk.stack.stop;
+	walked->stop_addr = walk.stack.stop_addr;
+	return walk.stack.n_frames;
+}
+
+static int number_frame(struct pipeline *p, const struct uw_frame *frame, uint32_t *out)
+{
+	struct location location = locate(p, frame);
+
+	location.confidence = frame->confidence;
+	return fold_location(p->fold, &location, out);
+}
+
+/*
+ * The same for the fold alone: into p->locations from place first.  What is taken over has
+ * its number already, but for the first of it, which was found from another frame now.
+ */
+static int user_locations(struct pipeline *p, const struct event *event, struct uw_space *space,
+			  size_t first, struct walked *walked)
+{
+	const struct event_sample *s = &event->sample;
+	struct uw_again again = { .n_taken = 0 };
+	uint32_t *ids = p->locations + first;
+	struct uw_job job;
+	struct walk walk;
+	size_t n, at;
+	int err = 0;
+
+	begin_walk(p, s, &walk);
+	job = (struct uw_job){ .space = space, .thread = &walk.thread, .stack = &walk.stack };
+	if (s->compat) {
+		uw_walk_many(p->worker, &job, 1);
+		walk.stack.stop = UW_STOP_NO_USER_STATE;
+	} else {
+		walk_again(p, event, &job, &again);
+		if (p->other) {
+			struct uw_stack full = { .frames = p->other,
+						 .max_frames = p->options.max_frames };
+
+			uw_walk(space, p->worker, &walk.thread, &full);
+			verify(p, &full, &walk.stack, &again);
+		}
+	}
+	n = walk.stack.n_frames;
+	if (again.n_taken)
+		err = number_frame(p, &again.frames[again.n_taken - 1],
+				   &again.users[again.n_taken - 1]);
+	for (size_t i = 0; !err && i < n; i++) {
+		const struct uw_frame *frame = &walk.stack.frames[i];
+
+		err = number_frame(p, frame, &ids[i]);
+		if (again.n)
+			again.users[again.n - 1 - i] = ids[i];
+		if (frame->confidence > walked->confidence)
+			walked->confidence = frame->confidence;
+	}
+	if (err) {
+		uw_pasts_forget(p->pasts); /* it has frames without numbers */
+		return err;
+	}
+	for (at = again.n_taken; at-- > 0; n++) {
+		ids[n] = again.users[at];
+		if (again.frames[at].confidence > walked->confidence)
+			walked->confidence = again.frames[at].confidence;
+	}
+	walked->n_frames += n;
+	walked->stop = walk.stack.stop;
+	walked->stop_addr = walk.stack.stop_addr;
+	return 0;
 }
 
 /*
@@ -275,12 +412,30 @@ static size_t chain_frames(struct pipeline *p, const struct event_sample *s, str
 	return n;
 }
 
+/* Numbers for frames, from place first on. */
+static int fold_frames(struct pipeline *p, size_t first, struct walked *w)
+{
+	for (size_t i = first; i < w->n_frames; i++) {
+		struct location location = w->frames[i].location;
+		int err;
+
+		location.confidence = w->frames[i].confidence;
+		err = fold_location(p->fold, &location, &p->locations[i]);
+		if (err)
+			return err;
+		if (w->frames[i].confidence > w->confidence)
+			w->confidence = w->frames[i].confidence;
+	}
+	return 0;
+}
+
 static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
 {
 	const struct event_sample *s = &w->event->sample;
 	struct fold_sample sample = {
 		.event = s->event,
 		.stop = (uint8_t)w->stop,
+		.confidence = w->confidence,
 		.has_user = w->has_user,
 		.stack_cut = s->stack_cut,
 		.pid = w->event->pid,
@@ -297,13 +452,29 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 		.n_kernel = (uint32_t)w->n_kernel,
 	};
 
-	for (size_t i = 0; i < w->n_frames; i++) {
-		p->locations[i] = w->frames[i].location;
-		p->locations[i].confidence = w->frames[i].confidence;
-		if (w->frames[i].confidence > sample.confidence)
-			sample.confidence = w->frames[i].confidence;
-	}
 	return fold_add(p->fold, &sample);
+}
+
+/* Walks, and numbers frames for the fold where there is one. */
+static int walk(struct pipeline *p, struct uw_space *space, struct walked *walked)
+{
+	const struct event *event = walked->event;
+	const struct event_sample *s = &event->sample;
+	bool chain = s->n_user_ips && !s->n_regions && !s->read;
+	bool again = p->pasts && p->fold && !p->options.on_walked && s->has_user_regs && !chain;
+	int err = 0;
+
+	walked->has_user = chain || s->has_user_regs;
+	walked->n_kernel = walked->n_frames = kernel_frames(p, s);
+	if (again)
+		err = fold_frames(p, 0, walked);
+	if (again && !err)
+		return user_locations(p, event, space, walked->n_kernel, walked);
+	if (chain)
+		walked->n_frames += chain_frames(p, s, space, walked->n_kernel, walked);
+	else if (s->has_user_regs)
+		walked->n_frames += user_frames(p, event, space, walked->n_kernel, walked);
+	return !err && p->fold ? fold_frames(p, 0, walked) : err;
 }
 
 static int on_sample(struct pipeline *p, const struct event *event)
@@ -323,20 +494,15 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	walked.process_comm = thread.process_comm;
 	walked.event_name =
 		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
-	walked.n_kernel = walked.n_frames = kernel_frames(p, s);
-	if (s->n_user_ips && !s->n_regions && !s->read) {
-		walked.has_user = true;
-		walked.n_frames += chain_frames(p, s, thread.space, walked.n_kernel, &walked);
-	} else if (s->has_user_regs) {
-		walked.has_user = true;
-		walked.n_frames += user_frames(p, s, thread.space, walked.n_kernel, &walked);
-	}
-	if (p->fold)
+	err = walk(p, thread.space, &walked);
+	if (!err && p->fold)
 		err = fold_walked(p, &walked, &thread);
 	if (!err && p->options.on_walked)
 		err = p->options.on_walked(p->options.ctx, &walked);
 	if (err)
 		return err;
+	if (p->options.on_stop)
+		p->options.on_stop(p->options.ctx, event, walked.stop);
 	p->now.captured++;
 	p->now.unwound++;
 	p->now.stop[walked.stop]++;
@@ -379,6 +545,9 @@ int pipeline_take(struct pipeline *p, struct profile **out)
 
 	if (err)
 		return err;
+	/* Locations are numbered anew. */
+	if (p->pasts)
+		uw_pasts_forget(p->pasts);
 	/* Known by now, if ever: a pipe tells it after its first samples. */
 	if (!modules_kernel(p->modules)->build_id.size && p->info->kernel_build_id.size)
 		modules_kernel(p->modules)->build_id = p->info->kernel_build_id;
@@ -393,4 +562,9 @@ void pipeline_total(const struct pipeline *p, struct accounting *out)
 {
 	*out = p->total;
 	accounting_add(out, &p->now);
+}
+
+void pipeline_reuse(const struct pipeline *p, struct pipeline_reuse *out)
+{
+	*out = p->reuse;
 }

@@ -3,6 +3,9 @@
  *
  *   event → process state → walk → fold
  *                             └─► each walked sample, for those who want them one by one
+ *
+ * Where only the fold wants them, callers that a thread's sample has in common with its last
+ * one are taken over without walking: uw_walk_again.
  */
 #ifndef AGENT_PIPELINE_PIPELINE_H
 #define AGENT_PIPELINE_PIPELINE_H
@@ -34,6 +37,7 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 	bool has_user;
 	enum uw_stop stop;
 	uint64_t stop_addr;
+	uint8_t confidence; /* enum uw_confidence: of the frame that is least sure; for the fold */
 	/* Where options.explain asked for them: the user part's frames and how each led on. */
 	const struct uw_frame *user;
 	const struct uw_step *steps;
@@ -52,7 +56,17 @@ struct pipeline_options {
 	int (*on_walked)(void *ctx, const struct walked *walked);
 	/* Whose steps on_walked wants to see; NULL: nobody's. */
 	bool (*explain)(void *ctx, uint64_t number, const struct event *event);
+	/* NULL: nobody counts them.  Of each sample, how its walk ended. */
+	void (*on_stop)(void *ctx, const struct event *event, enum uw_stop stop);
 	void *ctx;
+	bool verify_reuse; /* walk fully as well, and compare; with or without a fold */
+};
+
+/* Of callers taken over from a thread's last sample. */
+struct pipeline_reuse {
+	uint64_t n_samples;		  /* that could have had some */
+	uint64_t n_walked, n_taken;	  /* frames of theirs, walked or taken over */
+	uint64_t n_verified, n_differing; /* samples walked both ways */
 };
 
 /* info is borrowed, and read again as it becomes fuller. */
@@ -66,6 +80,8 @@ int pipeline_event(struct pipeline *pipeline, const struct event *event);
 int pipeline_take(struct pipeline *pipeline, struct profile **out);
 /* Of everything since the start. */
 void pipeline_total(const struct pipeline *pipeline, struct accounting *out);
+
+void pipeline_reuse(const struct pipeline *pipeline, struct pipeline_reuse *out);
 
 struct opener *pipeline_opener(struct pipeline *pipeline);
 struct modules *pipeline_modules(struct pipeline *pipeline);

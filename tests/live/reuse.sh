@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Callers taken over from a thread's sample before are those that a full walk finds: live, from
+# capture files and from perf.data, of real programs.
+set -u
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+. tests/workload.sh
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+# verified TEXT MIN: samples were walked both ways, none differs, at least MIN % of the frames were taken over.
+verified() {
+	local n walked taken differ
+	read -r n walked taken differ < <(sed -n 's/.*verified \([0-9]*\) samples: frames walked \([0-9]*\), taken over \([0-9]*\); samples that differ \([0-9]*\).*/\1 \2 \3 \4/p' "$1")
+	echo "${n:-0} samples, frames walked ${walked:-0}, taken over ${taken:-0}"
+	[ "${n:-0}" -ge 20 ] || { fail "not verified: $(cat "$1")"; return; }
+	[ "$differ" = 0 ] || fail "$differ of $n samples differ"
+	[ $((taken * 100)) -ge $(((walked + taken) * $2)) ] || fail "too few were taken over"
+}
+
+for name in clang python3 git; do
+	workload "$name"
+	echo "== $name, live"
+	"$offwind" record -F 997 -d 1500ms --verify-reuse --no-cache --raw="$dir/raw.owc" --stats "$dir/stats" \
+		-o "$dir/p.pb.gz" -- "${argv[@]}" >/dev/null 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+	verified "$dir/log" 10
+	python3 - "$dir/stats" "$dir/log" <<'PY' || fail "--stats says otherwise"
+import json, re, sys
+reuse = json.load(open(sys.argv[1]))['reuse']
+text = open(sys.argv[2]).read()
+told = [int(x) for x in re.search(r'verified (\d+) samples: frames walked (\d+), taken over (\d+); samples that differ (\d+)', text).groups()]
+assert told == [reuse[k] for k in ('verified', 'frames_walked', 'frames_taken', 'differing')], (reuse, told)
+PY
+	echo "== $name, from the capture file"
+	"$offwind" unwind --verify-reuse --no-cache -o "$dir/q.pb.gz" "$dir/raw.owc" 2>"$dir/log" || fail "unwind: $(cat "$dir/log")"
+	verified "$dir/log" 10
+	# Where samples are shown one by one nothing is taken over, but for this.
+	"$offwind" unwind --no-cache --verify-reuse --format tsv -o "$dir/tsv" "$dir/raw.owc" 2>"$dir/log" || fail "tsv: $(cat "$dir/log")"
+	verified "$dir/log" 10
+done
+
+exit $((failures > 0))
