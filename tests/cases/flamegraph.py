@@ -208,6 +208,65 @@ def test_dark(b):
     b.eval("document.getElementById('theme').click()")
 
 
+# How red-, green- and blue-blind eyes see linear RGB (Machado, Oliveira and Fernandes 2009, severity 1.0).
+SIGHTS = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deutan": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritan": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+
+
+def linear(colour):
+    """Of "#rrggbb", as sRGB (IEC 61966-2-1) means it."""
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+
+
+def lab(rgb):
+    """CIE L*a*b* by D65."""
+    r, g, b = (max(0, c) for c in rgb)
+    f = lambda t: t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116
+    x, y, z = (f(t) for t in ((0.4124564 * r + 0.3575761 * g + 0.1804375 * b) / 0.95047,
+                              0.2126729 * r + 0.7151522 * g + 0.0721750 * b,
+                              (0.0193339 * r + 0.1191920 * g + 0.9503041 * b) / 1.08883))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def contrast(a, b):
+    """As WCAG 2.1 defines it."""
+    light = sorted(0.2126 * r + 0.7152 * g + 0.0722 * bl for r, g, bl in (a, b))
+    return (light[1] + 0.05) / (light[0] + 0.05)
+
+
+def test_colours(b):
+    modules = [f"m{i}" for i in range(7)] + ["kernel", "rest"]
+    changes = [f"{way}{i}" for way in ("less", "more") for i in range(1, 5)] + ["same"]
+    seen = lambda colour: b.eval(f"""(() => {{ const e = document.createElement('i'); e.dataset.colour = '{colour}';
+      document.getElementById('legend').append(e); const c = getComputedStyle(e).backgroundColor.match(/\\d+/g);
+      e.remove(); return '#' + c.slice(0, 3).map(n => (+n).toString(16).padStart(2, '0')).join(''); }})()""")
+    for theme, ground in (("light", "#ffffff"), ("dark", "#17181a")):
+        b.eval(f"document.documentElement.dataset.theme = '{theme}'")
+        colours = {name: seen(name) for name in modules + changes}
+        for sight, matrix in SIGHTS.items():
+            as_seen = {n: lab([sum(m * c for m, c in zip(row, linear(colours[n]))) for row in matrix]) for n in colours}
+            apart = lambda x, y: sum((p - q) ** 2 for p, q in zip(as_seen[x], as_seen[y])) ** 0.5
+            # A difference of 2.3 is just noticed.
+            for i, x in enumerate(modules):
+                for y in modules[:i]:
+                    check(apart(x, y) > 10, f"{theme}, {sight}: {x} and {y} are {apart(x, y):.1f} apart")
+            for i in range(1, 5):
+                check(apart(f"less{i}", f"more{i}") > 15, f"{theme}, {sight}: less{i} and more{i}")
+        for name, colour in colours.items():
+            # Modules are paler in their third shade: mixed with what is behind.
+            mixed = linear(colour)
+            if name in modules:
+                mixed = linear("#" + "".join(f"{round(0.82 * int(colour[i:i + 2], 16) + 0.18 * int(ground[i:i + 2], 16)):02x}" for i in (1, 3, 5)))
+            ink = linear("#ffffff" if name in ("less4", "more4") else "#000000")
+            check(contrast(mixed, ink) >= 4.5 and contrast(linear(colour), ink) >= 4.5, f"{theme}: names on {name} have {contrast(mixed, ink):.1f}")
+    b.eval("delete document.documentElement.dataset.theme")
+
+
 def test_narrow(b):
     b.size(360, 700)
     settle(b)
@@ -362,6 +421,7 @@ def main():
         test_zoom_by_mouse(b)
         test_keyboard(b)
         test_dark(b)
+        test_colours(b)
         test_narrow(b)
         equal(b.complaints(), [], "of the page")
         test_policy(b)
