@@ -13,6 +13,9 @@ echo "profiling the whole system for $seconds seconds…"
 [ "$(id -u)" = 0 ] || sudo chown "$(id -u)" "$profile"
 echo
 "$build/offwind" report --top 10 "$profile"
+page=${profile%.pb.gz}.html
+"$build/offwind" flamegraph -o "$page" "$profile"
 echo
 echo "profile: $(realpath "$profile")"
+echo "flame graph: $(realpath "$page")"
 echo "look at it with: go tool pprof -top $profile   (or -http=:8080)"
