@@ -466,6 +466,103 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 	}
 }
 
+#define STEP_MAX       ((uint64_t)1 << 24) /* more than 65,535 units of CODE_ALIGN_MAX */
+#define CODE_ALIGN_MAX 256
+
+/*
+ * Runs the instructions that nearly all programs are made of, with small operands, up to
+ * one of another kind or one that leaves lookup behind: rows before that are not asked
+ * for.  It changes r as run_row does, to which the rest is left.
+ */
+static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
+{
+	const uint64_t code_align = r->cie->code_align;
+	const uint8_t *p = b->pos, *end = b->end;
+	struct row *row = &r->row;
+
+	/* Then no location wraps. */
+	if (b->err || code_align > CODE_ALIGN_MAX || lookup < r->loc ||
+	    lookup > UINT64_MAX - STEP_MAX)
+		return;
+	for (; end - p >= 3 && r->ops < OPS_MAX; r->ops++) {
+		uint8_t op = p[0], low = op & 0x3f;
+		uint64_t delta = 0;
+		size_t size = 1;
+
+		switch (op & 0xc0) {
+		case CFA_ADVANCE_LOC:
+			delta = low;
+			break;
+		case CFA_OFFSET:
+			if (low >= UW_REGS_MAX || p[1] >= 0x80)
+				goto out;
+			row->mentioned |= (uint64_t)1 << low;
+			row->regs[low] = (struct uw_reg_rule){ .off = factored(r->cie, p[1]),
+							       .kind = UW_RULE_AT_CFA };
+			size = 2;
+			break;
+		case CFA_RESTORE:
+			restore(r, low);
+			break;
+		default:
+			switch (op) {
+			case CFA_NOP:
+				break;
+			case CFA_ADVANCE_LOC1:
+				delta = p[1];
+				size = 2;
+				break;
+			case CFA_ADVANCE_LOC2:
+				delta = p[1] | (uint32_t)p[2] << 8;
+				size = 3;
+				break;
+			case CFA_DEF_CFA_OFFSET:
+				/* Of two bytes in functions with some locals. */
+				size = p[1] < 0x80 ? 2 : 3;
+				if (!row->cfa_set || row->cfa_size || (size == 3 && p[2] >= 0x80))
+					goto out;
+				row->cfa_off = size == 2 ? p[1] : (p[1] & 0x7f) | p[2] << 7;
+				break;
+			case CFA_DEF_CFA_REGISTER:
+				if (!row->cfa_set || p[1] >= UW_REGS_MAX)
+					goto out;
+				row->cfa_reg = p[1];
+				row->cfa_size = 0;
+				size = 2;
+				break;
+			case CFA_DEF_CFA:
+				if (p[1] >= UW_REGS_MAX || p[2] >= 0x80)
+					goto out;
+				row->cfa_set = true;
+				row->cfa_reg = p[1];
+				row->cfa_off = p[2];
+				row->cfa_size = 0;
+				size = 3;
+				break;
+			case CFA_REMEMBER_STATE:
+				if (r->depth == REMEMBER_MAX)
+					goto out;
+				copy_row(&r->saved[r->depth++], row);
+				break;
+			case CFA_RESTORE_STATE:
+				if (!r->depth)
+					goto out;
+				copy_row(row, &r->saved[--r->depth]);
+				break;
+			default:
+				goto out;
+			}
+		}
+		delta *= code_align;
+		if (delta > lookup - r->loc)
+			goto out;
+		r->loc += delta;
+		p += size;
+	}
+out:
+	b->pos = p;
+}
+
 /* Runs until the program leaves the row at r->loc, or to its end (r->next_loc stays UINT64_MAX). */
 static int run_row(struct run *r, struct uw_bytes *b)
 {
@@ -548,6 +645,7 @@ static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fd
 	r->loc = 0;
 	memset(&r->row, 0, offsetof(struct row, regs));
 	memset(&r->initial, 0, offsetof(struct row, regs));
+	run_common(r, &initial, 0);
 	err = run_row(r, &initial);
 	if (err)
 		return err;
@@ -604,6 +702,7 @@ int uw_cfi_rule(const struct uw_cfi *cfi, const struct uw_fde *fde, uint64_t loo
 	if (lookup >= fde->end && fde->end > fde->start)
 		lookup = fde->end - 1;
 	for (;;) {
+		run_common(&r, &program, lookup);
 		err = run_row(&r, &program);
 		if (err)
 			return err;
