@@ -168,17 +168,19 @@ static uint64_t offset_of(const struct sym_table *t, const void *place)
 	return (uint64_t)((const uint8_t *)place - (const uint8_t *)uw_blob_bytes(t->kept));
 }
 
-int sym_keep_need(const struct sym_table *t, size_t from, size_t past)
+int sym_keep_have(const struct sym_table *t, size_t from, size_t past)
 {
-	int err;
-
 	if (!t->kept || from == past)
 		return 0;
-	err = uw_blob_need(t->kept, offset_of(t, t->entries + from),
-			   (past - from) * sizeof(*t->entries));
-	for (size_t i = from; !err && i < past; i++)
-		err = is_sound(t, i) ? 0 : -EBADMSG;
-	return err;
+	return uw_blob_need(t->kept, offset_of(t, t->entries + from),
+			    (past - from) * sizeof(*t->entries));
+}
+
+int sym_keep_need(const struct sym_table *t, size_t i)
+{
+	int err = sym_keep_have(t, i, i + 1);
+
+	return err || !t->kept || is_sound(t, i) ? err : -EBADMSG;
 }
 
 int sym_keep_need_name(const struct sym_table *t, uint32_t name)

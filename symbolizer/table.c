@@ -699,7 +699,7 @@ int sym_table_damage(const struct sym_table *table)
 int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out)
 {
 	const struct sym_entry *e;
-	int err = i < table->n_entries ? sym_keep_need(table, i, i + 1) : -ENOENT;
+	int err = i < table->n_entries ? sym_keep_need(table, i) : -ENOENT;
 
 	if (err)
 		return err;
@@ -733,7 +733,7 @@ static int narrow(const struct sym_table *table, uint64_t vaddr, size_t *from, s
 	}
 	*from = low ? (low - 1) * SYMBOLS_GROUP : 0;
 	*past = low * SYMBOLS_GROUP < table->n_entries ? low * SYMBOLS_GROUP : table->n_entries;
-	return sym_keep_need(table, *from, *past);
+	return sym_keep_have(table, *from, *past);
 }
 
 int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_symbol *out)
@@ -754,7 +754,7 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
 	}
 	at = low ? (uint32_t)(low - 1) : NONE;
 	for (int i = 0; i < ENCLOSING_MAX && at != NONE; i++) {
-		err = sym_keep_need(table, at, (size_t)at + 1);
+		err = sym_keep_need(table, at);
 		if (err)
 			return err;
 		if (vaddr < table->entries[at].end)

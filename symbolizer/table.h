@@ -40,8 +40,12 @@ struct sym_table {
 	const uint64_t *group; /* of a kept one: addresses of entries 0, SYMBOLS_GROUP, … */
 };
 
-/* Of a kept table: sees to it that entries [from, past) are there; that a name is, to its end. */
-int sym_keep_need(const struct sym_table *table, size_t from, size_t past);
+/*
+ * Of a kept table: sees to it that entries [from, past) are there, whatever they say; that one
+ * is and can be used; that a name is, to its end.
+ */
+int sym_keep_have(const struct sym_table *table, size_t from, size_t past);
+int sym_keep_need(const struct sym_table *table, size_t i);
 int sym_keep_need_name(const struct sym_table *table, uint32_t name);
 
 struct sym_builder {
