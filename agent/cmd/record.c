@@ -23,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -923,17 +922,6 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	return 0;
 }
 
-/* Each file that is mapped anywhere is kept open; there may be more than the usual 1,024. */
-static void allow_many_files(void)
-{
-	struct rlimit limit;
-
-	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
 int cmd_record(int argc, char **argv)
 {
 	struct options o = { .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
@@ -945,7 +933,7 @@ int cmd_record(int argc, char **argv)
 	if (!parse(argc, argv, &o, &done)) {
 		rc = CMD_DONE;
 		if (!done) {
-			allow_many_files();
+			walking_allow_many_files();
 			rc = record(&o);
 		}
 	}

@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { WHERE_WIDTH = 24, BAR_WIDTH = 12 };
+enum { WHERE_WIDTH = 24, NARROW = 100, WHERE_NARROW = 16, NAME_LEAST = 16, BAR_WIDTH = 12 };
 
 void table_value(int64_t value, const char *unit, char out[TABLE_VALUE])
 {
@@ -111,7 +111,9 @@ static const struct {
 
 struct layout {
 	size_t fixed, where; /* columns before the name; of where, 0: none */
-	bool totals;	     /* a sample may count for several rows */
+	size_t name;	     /* columns of the name; 0: any */
+	bool bars;
+	bool totals; /* a sample may count for several rows */
 };
 
 static struct layout lay_out(const struct ranking *r, const struct table_options *o, size_t n)
@@ -129,11 +131,17 @@ static struct layout lay_out(const struct ranking *r, const struct table_options
 		l.where = strlen(heading);
 	if (l.where > WHERE_WIDTH)
 		l.where = WHERE_WIDTH;
+	if (o->width && o->width < NARROW && l.where > WHERE_NARROW)
+		l.where = WHERE_NARROW;
 	if (o->compared)
 		l.fixed = 3 * 10 + 14;
 	else
 		l.fixed = (l.totals ? 2 : 1) * (7 + 2 + 12 + 2);
-	l.fixed += (o->bars ? BAR_WIDTH + 2 : 0) + (heading ? l.where + 2 : 0);
+	l.fixed += heading ? l.where + 2 : 0;
+	l.bars = o->bars && (!o->width || l.fixed + BAR_WIDTH + 2 + NAME_LEAST <= o->width);
+	l.fixed += l.bars ? BAR_WIDTH + 2 : 0;
+	if (o->width)
+		l.name = o->width > l.fixed + NAME_LEAST ? o->width - l.fixed : NAME_LEAST;
 	return l;
 }
 
@@ -146,7 +154,7 @@ static void print_heading(const struct ranking *r, const struct table_options *o
 		(void)fprintf(out, "%7s  %12s  %7s  %12s  ", "SELF", "", "TOTAL", "");
 	else
 		(void)fprintf(out, "%7s  %12s  ", "SHARE", "");
-	if (o->bars)
+	if (l->bars)
 		(void)fprintf(out, "%-*s  ", BAR_WIDTH, "");
 	if (headings[r->by].where)
 		(void)fprintf(out, "%-*s  ", (int)l->where, headings[r->by].where);
@@ -184,7 +192,7 @@ static void print_row(const struct ranking *r, const struct table_options *o,
 			(void)fprintf(out, "%6.2f%%  %12s  ", total, other);
 		}
 	}
-	if (o->bars) {
+	if (l->bars) {
 		table_bar(by_total ? total : self, BAR_WIDTH, out);
 		(void)fputs("  ", out);
 	}
@@ -192,7 +200,7 @@ static void print_row(const struct ranking *r, const struct table_options *o,
 		table_text(row->where, l->where, true, out);
 		(void)fputs("  ", out);
 	}
-	table_text(row->name, o->width > l->fixed + 10 ? o->width - l->fixed : 0, false, out);
+	table_text(row->name, l->name, false, out);
 	(void)fputc('\n', out);
 }
 

@@ -67,4 +67,7 @@ int walking_verified(const struct walking *walking, const struct pipeline_reuse 
  */
 int walking_open(struct walking *walking, const char *path, struct source **out);
 
+/* Each file that is mapped anywhere is kept open; there may be more than the usual 1,024. */
+void walking_allow_many_files(void);
+
 #endif

@@ -58,6 +58,19 @@ static void count(struct ranking *r, uint32_t id, int64_t value, bool base, bool
 	row->last = r->n_counted;
 }
 
+struct wanted_label { /* key NULL: all */
+	const char *key;
+	int64_t number;
+};
+
+static bool is_wanted(const struct stacks *s, const struct stacks_sample *sample,
+		      const struct wanted_label *only)
+{
+	const struct stacks_label *label = only->key ? stacks_label(s, sample, only->key) : NULL;
+
+	return !only->key || (label && !label->text && label->number == only->number);
+}
+
 /* ---- by what frames have -------------------------------------------------------- */
 
 /* Rows by line of the profile, so that each text is looked for once. */
@@ -78,7 +91,8 @@ static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struc
 	return row_id(r, f->name, module->name);
 }
 
-static int add_frames(struct ranking *r, const struct stacks *s, size_t type)
+static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
+		      const struct wanted_label *only)
 {
 	uint32_t *row_of = malloc((s->n_lines + 1) * sizeof(*row_of));
 	int err = row_of ? 0 : -ENOMEM;
@@ -90,6 +104,8 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type)
 		int64_t value = stacks_value(s, i, type);
 		bool innermost = true;
 
+		if (!is_wanted(s, sample, only))
+			continue;
 		r->n_counted++;
 		for (uint32_t j = 0; !err && j < sample->n_locations; j++) {
 			const struct stacks_location *l =
@@ -138,11 +154,15 @@ static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 	return row_id(r, name, where);
 }
 
-static int add_samples(struct ranking *r, const struct stacks *s, size_t type)
+static int add_samples(struct ranking *r, const struct stacks *s, size_t type,
+		       const struct wanted_label *only)
 {
 	for (size_t i = 0; i < s->n_samples; i++) {
-		uint32_t row = sample_row(r, s, &s->samples[i]);
+		uint32_t row;
 
+		if (!is_wanted(s, &s->samples[i], only))
+			continue;
+		row = sample_row(r, s, &s->samples[i]);
 		if (row == HASH_NONE)
 			return -ENOMEM;
 		r->n_counted++;
@@ -151,14 +171,24 @@ static int add_samples(struct ranking *r, const struct stacks *s, size_t type)
 	return 0;
 }
 
-int ranking_add(struct ranking *r, const struct stacks *s, size_t type)
+int ranking_add_of(struct ranking *r, const struct stacks *s, size_t type, const char *key,
+		   int64_t number)
 {
+	const struct wanted_label only = { key, number };
+
 	for (size_t i = 0; i < s->n_samples; i++) {
 		int64_t *total = s->samples[i].base ? &r->base_total : &r->total;
 
-		*total = stacks_sum(*total, stacks_value(s, i, type));
+		if (is_wanted(s, &s->samples[i], &only))
+			*total = stacks_sum(*total, stacks_value(s, i, type));
 	}
-	return r->by <= RANKING_SOURCE ? add_frames(r, s, type) : add_samples(r, s, type);
+	return r->by <= RANKING_SOURCE ? add_frames(r, s, type, &only)
+				       : add_samples(r, s, type, &only);
+}
+
+int ranking_add(struct ranking *r, const struct stacks *s, size_t type)
+{
+	return ranking_add_of(r, s, type, NULL, 0);
 }
 
 void ranking_fini(struct ranking *r)

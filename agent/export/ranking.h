@@ -39,6 +39,9 @@ struct ranking { /* all zero: empty */
 
 /* Adds a profile's samples, of all profiles together; -ENOMEM. */
 int ranking_add(struct ranking *ranking, const struct stacks *stacks, size_t type);
+/* Only samples with that number as label key; key NULL: all. */
+int ranking_add_of(struct ranking *ranking, const struct stacks *stacks, size_t type,
+		   const char *key, int64_t number);
 void ranking_fini(struct ranking *ranking);
 
 enum ranking_order {

@@ -72,7 +72,7 @@ for words in --version --help "report $dir/two.pb.gz" "report --check $dir/two.p
 done
 
 echo "== usage"
-for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind --max-frames 0 $samples/file.data" "report" "report --callers x --diff b a" "report -f svg a" flamegraph "record --keep 3" "record -F 0" "record --no-such" cache "cache show" "cache lookup x" "cache ls x" "cache --format x ls" "cache export x" "cache --budget 1X gc"; do
+for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind --max-frames 0 $samples/file.data" "report" "report --callers x --diff b a" "report -f svg a" top "top x" flamegraph "record --keep 3" "record -F 0" "record --no-such" cache "cache show" "cache lookup x" "cache ls x" "cache --format x ls" "cache export x" "cache --budget 1X gc"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err"
 	[ $? = 2 ] && [ ! -s "$dir/out" ] && [ -s "$dir/err" ] || fail "offwind $words: $(cat "$dir/out" "$dir/err")"
 done

@@ -1,0 +1,625 @@
+/* agent/cmd/top.c: what the system does right now, on a terminal. */
+#include "agent/cmd/cmd.h"
+#include "agent/cmd/input.h"
+#include "agent/cmd/screen.h"
+#include "agent/cmd/table.h"
+#include "agent/cmd/walking.h"
+#include "agent/export/export.h"
+#include "agent/log.h"
+#include "agent/pipeline/fold.h"
+#include "agent/pipeline/names.h"
+#include "agent/store/store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WINDOWS_MAX = 600, PIDS_MAX = 64, QUERY_MAX = 64 };
+#define SECOND_NS UINT64_C(1000000000)
+
+static const char help[] =
+	"usage: offwind top [OPTION]…\n"
+	"Shows the functions that run right now, live in a terminal.\n"
+	"\n"
+	"  -p, --pid PID[,PID…]  sample these processes and the children they make only\n"
+	"  -F, --freq HZ         samples a second on each CPU (default 99)\n"
+	"      --delay SEC       how often to draw anew, also 500ms (default 2)\n"
+	"      --window SEC      how far back what is shown reaches (default 10)\n"
+	"      --by WHAT         rows are symbol (default), module, pid, comm, thread or "
+	"container\n"
+	"      --sort self|total|name\n"
+	"  -b, --batch           print tables one after the other, without a terminal\n"
+	"  -n, --count N         end after so many\n"
+	"      --max-frames N, --scan, --no-demangle, --db FILE, --no-cache\n"
+	"                        as for record\n"
+	"  -h, --help            this text\n"
+	"\n"
+	"Keys: s sort; b rows; f only one process; / only functions whose names hold a text;\n"
+	"space or p pause; r begin anew; arrows, j, k, page keys scroll; ? keys; q quit.\n"
+	"\n"
+	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
+
+static const enum ranking_by bys[] = { RANKING_SYMBOL, RANKING_MODULE, RANKING_PID,
+				       RANKING_COMM,   RANKING_THREAD, RANKING_CONTAINER };
+static const char *const by_names[] = { "symbol", "module", "pid", "comm", "thread", "container" };
+static const char *const order_names[] = { "self", "total", "name" };
+enum { N_BYS = sizeof(bys) / sizeof(bys[0]), N_ORDERS = 3 };
+
+struct options {
+	struct source_live_options live;
+	struct walking walking;
+	int32_t pids[PIDS_MAX];
+	uint64_t delay_ns, window_ns, count;
+	bool batch;
+	size_t by, order; /* in the tables above */
+};
+
+enum prompt { PROMPT_NONE, PROMPT_PID, PROMPT_NAME };
+
+struct top {
+	const struct options *options;
+	struct source *source;
+	struct pipeline *pipeline;
+	struct names *names;
+	struct stacks *windows[WINDOWS_MAX]; /* the newest first */
+	size_t n_windows, most_windows;
+	size_t by, order, scroll;
+	bool paused, keys, redraw;
+	uint64_t drawn; /* so often */
+	struct accounting total;
+	enum prompt prompt;
+	char query[QUERY_MAX]; /* what is being typed */
+	uint64_t only_pid;     /* 0: all */
+	char only_name[QUERY_MAX];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- what is shown ------------------------------------------------------------------ */
+
+static void forget(struct top *t, size_t from)
+{
+	for (size_t i = from; i < t->n_windows; i++)
+		stacks_free(t->windows[i]);
+	if (t->n_windows > from)
+		t->n_windows = from;
+}
+
+/* What was folded since the last time, with names; through the one form that profiles have. */
+static int load_window(struct top *t, const struct profile *profile, struct stacks **out)
+{
+	struct export_pprof *e = NULL;
+	struct stacks *s = NULL;
+	int fd = memfd_create("top", MFD_CLOEXEC);
+	int err = fd < 0 ? -errno : export_pprof_new(&e);
+
+	if (!err)
+		err = export_pprof_add(e, profile, t->names, &t->source->info, NULL, 0);
+	if (!err)
+		err = export_pprof_write(e, 0, fd);
+	if (!err && lseek(fd, 0, SEEK_SET))
+		err = -errno;
+	if (!err)
+		err = stacks_new(&s);
+	if (!err)
+		err = stacks_load_fd(s, fd, "what was sampled", false);
+	export_pprof_free(e);
+	if (fd >= 0)
+		(void)close(fd);
+	if (err)
+		stacks_free(s);
+	else
+		*out = s;
+	return err;
+}
+
+static int take_window(struct top *t)
+{
+	struct profile *profile;
+	struct stacks *s = NULL;
+	int err = pipeline_take(t->pipeline, &profile);
+
+	if (err)
+		return err;
+	if (!t->paused)
+		err = load_window(t, profile, &s);
+	profile_free(profile);
+	if (err || !s)
+		return err;
+	forget(t, t->most_windows - 1);
+	memmove(t->windows + 1, t->windows, t->n_windows * sizeof(*t->windows));
+	t->windows[0] = s;
+	t->n_windows++;
+	return 0;
+}
+
+/* The rows whose names the user wants to see; the shares are still of all. */
+static void keep_names(struct ranking *r, const char *part)
+{
+	size_t n = 0;
+
+	if (!*part)
+		return;
+	for (size_t i = 0; i < r->n_rows; i++)
+		if (strcasestr(r->rows[i].name, part))
+			r->rows[n++] = r->rows[i];
+	r->n_rows = n;
+}
+
+static int rank(struct top *t, struct ranking *r)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < t->n_windows; i++)
+		err = ranking_add_of(r, t->windows[i], t->windows[i]->default_type,
+				     t->only_pid ? "pid" : NULL, (int64_t)t->only_pid);
+	if (!err)
+		ranking_sort(r, (enum ranking_order)t->order);
+	keep_names(r, t->only_name);
+	return err;
+}
+
+static void print_status(const struct top *t, const struct ranking *r, FILE *out)
+{
+	const char *unit = t->n_windows ? t->windows[0]->types[t->windows[0]->default_type].unit
+					: "nanoseconds";
+	uint64_t lost = 0;
+	char value[TABLE_VALUE];
+	struct tm tm;
+	time_t now = time(NULL);
+	char clock[16] = "";
+
+	if (localtime_r(&now, &tm))
+		(void)strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
+	for (size_t i = 0; i < EVENT_LOST_N; i++)
+		lost += t->total.lost[i];
+	table_value(r->total, unit, value);
+	(void)fprintf(out, "offwind top  %s  ", clock);
+	table_text(t->source->info.host, 0, false, out);
+	(void)fprintf(out,
+		      "  last %.0f s: %s%s; by %s, sorted by %s; %" PRIu64 " samples, %" PRIu64
+		      " lost%s\n",
+		      (double)(t->n_windows * t->options->delay_ns) / 1e9, value,
+		      t->only_pid ? " of one process" : "", by_names[t->by], order_names[t->order],
+		      t->total.captured, lost, t->paused ? "; PAUSED" : "");
+}
+
+static void print_prompt(const struct top *t, FILE *out)
+{
+	if (t->prompt == PROMPT_PID)
+		(void)fprintf(out, "only the process with the number (empty: all): %s_\n",
+			      t->query);
+	else if (t->prompt == PROMPT_NAME)
+		(void)fprintf(out, "only names that hold (empty: all): %s_\n", t->query);
+	else if (t->only_pid || *t->only_name)
+		(void)fprintf(out, "only%s%.0" PRIu64 "%s%s  (f and / change that)\n",
+			      t->only_pid ? " process " : "", t->only_pid,
+			      *t->only_name ? " names that hold " : "", t->only_name);
+	else
+		(void)fputs(
+			"s sort  b rows  f process  / name  space pause  r anew  ? keys  q quit\n",
+			out);
+}
+
+static void print_keys(FILE *out)
+{
+	(void)fputs(
+		"\n  s            sort: self, total, name\n"
+		"  b            rows: functions, modules, processes, names, threads, containers\n"
+		"  f            only one process, by its number\n"
+		"  /            only rows whose names hold a text\n"
+		"  space, p     pause; what is sampled meanwhile is not shown\n"
+		"  r            begin anew\n"
+		"  j k, arrows  scroll; page keys scroll by ten\n"
+		"  ?            the table again\n"
+		"  q            quit\n",
+		out);
+}
+
+static int draw(struct top *t)
+{
+	size_t columns = 0, rows = 0;
+	struct table_options table = { .order = (enum ranking_order)t->order,
+				       .unit = "nanoseconds",
+				       .bars = true };
+	struct ranking r = { .by = bys[t->by] };
+	int err = rank(t, &r);
+	FILE *out;
+
+	pipeline_total(t->pipeline, &t->total);
+	if (t->n_windows)
+		table.unit = t->windows[0]->types[t->windows[0]->default_type].unit;
+	if (t->options->batch) {
+		table.bars = false;
+		table.n = 30;
+		print_status(t, &r, stdout);
+		table_print(&r, &table, stdout);
+		(void)fputc('\n', stdout);
+		if (!err && export_flush(stdout))
+			err = -EIO;
+	} else if (!err && (out = screen_draw())) {
+		screen_size(&columns, &rows);
+		print_status(t, &r, out);
+		print_prompt(t, out);
+		if (t->keys) {
+			print_keys(out);
+		} else {
+			size_t skip = t->scroll < r.n_rows ? t->scroll : r.n_rows;
+			struct ranking part = r;
+
+			part.rows += skip;
+			part.n_rows -= skip;
+			table.width = columns;
+			table.n = rows > 4 ? rows - 4 : 1;
+			table_print(&part, &table, out);
+		}
+		screen_show();
+	}
+	t->redraw = false;
+	ranking_fini(&r);
+	return err;
+}
+
+/* ---- keys ---------------------------------------------------------------------------- */
+
+static void end_prompt(struct top *t)
+{
+	char *end;
+
+	if (t->prompt == PROMPT_PID) {
+		unsigned long long pid = strtoull(t->query, &end, 10);
+
+		t->only_pid = *end || pid > INT32_MAX ? 0 : pid;
+	} else {
+		(void)snprintf(t->only_name, sizeof(t->only_name), "%s", t->query);
+	}
+	t->prompt = PROMPT_NONE;
+	t->scroll = 0;
+}
+
+static void type_key(struct top *t, int key)
+{
+	size_t n = strlen(t->query);
+
+	if (key == '\n' || key == '\r') {
+		end_prompt(t);
+	} else if (key == 27) { /* Escape */
+		t->prompt = PROMPT_NONE;
+	} else if (key == 127 || key == 8) {
+		if (n)
+			t->query[n - 1] = '\0';
+	} else if (key >= ' ' && key < 127 && n + 1 < sizeof(t->query)) {
+		t->query[n] = (char)key;
+		t->query[n + 1] = '\0';
+	}
+}
+
+static void scroll(struct top *t, int64_t by)
+{
+	int64_t to = (int64_t)t->scroll + by;
+
+	t->scroll = to < 0 ? 0 : to > 100000 ? 100000 : (size_t)to;
+}
+
+static void begin_prompt(struct top *t, enum prompt prompt)
+{
+	t->prompt = prompt;
+	t->query[0] = '\0';
+}
+
+/* False: quit. */
+static bool press(struct top *t, int key)
+{
+	t->redraw = true;
+	if (t->prompt != PROMPT_NONE) {
+		type_key(t, key);
+		return true;
+	}
+	switch (key) {
+	case 'q':
+	case 'Q':
+		return false;
+	case 's':
+		t->order = (t->order + 1) % N_ORDERS;
+		break;
+	case 'b':
+		t->by = (t->by + 1) % N_BYS;
+		t->scroll = 0;
+		break;
+	case 'f':
+		begin_prompt(t, PROMPT_PID);
+		break;
+	case '/':
+		begin_prompt(t, PROMPT_NAME);
+		break;
+	case ' ':
+	case 'p':
+		t->paused = !t->paused;
+		break;
+	case 'r':
+		forget(t, 0);
+		break;
+	case '?':
+	case 'h':
+		t->keys = !t->keys;
+		break;
+	case 'j':
+	case SCREEN_DOWN:
+		scroll(t, 1);
+		break;
+	case 'k':
+	case SCREEN_UP:
+		scroll(t, -1);
+		break;
+	case SCREEN_PAGE_DOWN:
+		scroll(t, 10);
+		break;
+	case SCREEN_PAGE_UP:
+		scroll(t, -10);
+		break;
+	default:
+		t->redraw = false;
+	}
+	return true;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted; /* in batch mode; else the screen knows */
+
+static void on_signal(int number)
+{
+	interrupted = number;
+}
+
+/* What the terminal says; false: quit. */
+static bool look_at_screen(struct top *t)
+{
+	int key;
+
+	if (t->options->batch)
+		return !interrupted;
+	if (screen_ended())
+		return false;
+	while ((key = screen_key()) != SCREEN_NONE)
+		if (key == SCREEN_END || !press(t, key))
+			return false;
+	t->redraw = screen_changed() || t->redraw;
+	return true;
+}
+
+static int run(struct top *t)
+{
+	uint64_t next = now_ns() + t->options->delay_ns, looked = 0;
+	struct event event;
+	int err = t->options->batch ? 0 : draw(t);
+
+	while (!err) {
+		int rc = source_next(t->source, &event, 50);
+		uint64_t now = now_ns();
+
+		if (rc == 0)
+			return 0;
+		if (rc == 1) {
+			err = pipeline_event(t->pipeline, &event);
+		} else if (rc != -EAGAIN && rc != -EINTR) {
+			log_error("%s", t->source->error);
+			return rc;
+		}
+		/* Samples may come by the thousand; keys do not. */
+		if (rc == 1 && now < looked + SECOND_NS / 50)
+			continue;
+		looked = now;
+		if (!look_at_screen(t))
+			return 0;
+		if (!err && now >= next) {
+			next = now + t->options->delay_ns;
+			err = take_window(t);
+			if (!err && !t->paused) {
+				err = draw(t);
+				t->drawn++;
+			}
+			if (t->options->count && t->drawn >= t->options->count)
+				return err;
+		} else if (!err && t->redraw) {
+			err = draw(t);
+		}
+	}
+	if (err)
+		log_error("top: %s", strerror(-err));
+	return err;
+}
+
+static int top(struct options *o)
+{
+	struct top t = { .options = o, .by = o->by, .order = o->order };
+	struct walking walking = o->walking;
+	char error[512] = "";
+	int err = source_live_open(&o->live, &t.source, error);
+
+	if (err) {
+		log_error("%s", error);
+		return err;
+	}
+	t.most_windows = (size_t)((o->window_ns + o->delay_ns - 1) / o->delay_ns);
+	if (!t.most_windows)
+		t.most_windows = 1;
+	if (t.most_windows > WINDOWS_MAX)
+		t.most_windows = WINDOWS_MAX;
+	walking_open_store(&walking);
+	err = pipeline_new(&walking.pipeline, &t.source->info, &t.pipeline);
+	if (!err)
+		err = names_new(pipeline_opener(t.pipeline), &t.source->info, !walking.as_linked,
+				&t.names);
+	if (!err)
+		names_store(t.names, walking.pipeline.store);
+	if (err)
+		log_error("cannot start: %s", strerror(-err));
+	if (!err && !o->batch) {
+		err = screen_open();
+		if (err)
+			log_error("top: standard input and output must be a terminal; --batch "
+				  "needs none");
+	}
+	if (!err)
+		err = run(&t);
+	screen_close();
+	forget(&t, 0);
+	names_free(t.names);
+	pipeline_free(t.pipeline);
+	source_close(t.source);
+	store_close(walking.pipeline.store);
+	return err;
+}
+
+/* ---- command ------------------------------------------------------------------------------- */
+
+static int take_pids(struct options *o, const char *text)
+{
+	while (*text) {
+		size_t n = strcspn(text, ",");
+		char word[16];
+		uint64_t pid;
+
+		(void)snprintf(word, sizeof(word), "%.*s", n < sizeof(word) ? (int)n : 15, text);
+		if (input_number("--pid", word, 1, INT32_MAX, &pid))
+			return -EINVAL;
+		if (o->live.n_pids == PIDS_MAX) {
+			log_error("--pid: more than %d processes", PIDS_MAX);
+			return -EINVAL;
+		}
+		o->pids[o->live.n_pids++] = (int32_t)pid;
+		text += n + (text[n] == ',');
+	}
+	o->live.pids = o->pids;
+	return 0;
+}
+
+static int take_seconds(const char *option, const char *text, uint64_t *out_ns)
+{
+	uint64_t seconds;
+
+	if (text[strspn(text, "0123456789")]) {
+		if (input_time(option, text, 3600 * SECOND_NS, out_ns))
+			return -EINVAL;
+	} else {
+		if (input_number(option, text, 1, 3600, &seconds))
+			return -EINVAL;
+		*out_ns = seconds * SECOND_NS;
+	}
+	if (*out_ns < SECOND_NS / 10) {
+		log_error("%s: at least 100ms", option);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int one_of(const char *option, const char *text, const char *const *words, size_t n,
+		  size_t *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!strcmp(text, words[i])) {
+			*out = i;
+			return 0;
+		}
+	}
+	log_error("%s: not '%s'; see offwind top --help", option, text);
+	return -EINVAL;
+}
+
+static int parse(int argc, char **argv, struct options *o, bool *done)
+{
+	enum { DELAY = 256, WINDOW, BY, SORT };
+	static const struct option options[] = {
+		{ "pid", required_argument, NULL, 'p' },
+		{ "freq", required_argument, NULL, 'F' },
+		{ "delay", required_argument, NULL, DELAY },
+		{ "window", required_argument, NULL, WINDOW },
+		{ "by", required_argument, NULL, BY },
+		{ "sort", required_argument, NULL, SORT },
+		{ "batch", no_argument, NULL, 'b' },
+		{ "count", required_argument, NULL, 'n' },
+		WALKING_OPTIONS,
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	uint64_t number;
+	int c, err = 0;
+
+	while (!err && (c = getopt_long(argc, argv, "p:F:bn:h", options, NULL)) != -1) {
+		switch (c) {
+		case 'p':
+			err = take_pids(o, optarg);
+			break;
+		case 'F':
+			err = input_number("--freq", optarg, 1, 50000, &number);
+			if (!err)
+				o->live.frequency_hz = (uint32_t)number;
+			break;
+		case DELAY:
+			err = take_seconds("--delay", optarg, &o->delay_ns);
+			break;
+		case WINDOW:
+			err = take_seconds("--window", optarg, &o->window_ns);
+			break;
+		case BY:
+			err = one_of("--by", optarg, by_names, N_BYS, &o->by);
+			break;
+		case SORT:
+			err = one_of("--sort", optarg, order_names, N_ORDERS, &o->order);
+			break;
+		case 'b':
+			o->batch = true;
+			break;
+		case 'n':
+			err = input_number("--count", optarg, 1, UINT32_MAX, &o->count);
+			break;
+		case 'h':
+			(void)fputs(help, stdout);
+			*done = true;
+			return 0;
+		default:
+			err = walking_option(&o->walking, c, optarg) == 1 ? 0 : -EINVAL;
+		}
+	}
+	if (!err && optind < argc) {
+		log_error("top takes no arguments; see offwind top --help");
+		err = -EINVAL;
+	}
+	return err;
+}
+
+int cmd_top(int argc, char **argv)
+{
+	struct options o = { .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
+			     .walking = { .pipeline = { .live = true, .fold = true },
+					  .frames_limit = 1 << 20 },
+			     .delay_ns = 2 * SECOND_NS,
+			     .window_ns = 10 * SECOND_NS };
+	struct sigaction action = { .sa_handler = on_signal };
+	bool done = false;
+
+	if (parse(argc, argv, &o, &done))
+		return CMD_USAGE;
+	if (done)
+		return CMD_DONE;
+	if (!o.batch && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
+		log_error("top: standard input and output must be a terminal; --batch needs none");
+		return CMD_USAGE;
+	}
+	(void)sigaction(SIGINT, &action, NULL);
+	(void)sigaction(SIGTERM, &action, NULL);
+	walking_allow_many_files();
+	return top(&o) ? CMD_FAILED : CMD_DONE;
+}
