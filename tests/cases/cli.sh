@@ -67,7 +67,7 @@ for format in pprof folded text tsv jsonl speedscope firefox; do
 done
 expect 1 'no/x: cannot be written: No such file' "$offwind" unwind -o "$dir/no/x" $samples/file.data
 expect 1 'cannot be written: Is a directory' "$offwind" unwind -o "$dir" $samples/file.data
-for words in --version --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "unwind --help" "report --help" "flamegraph --help" "record --help" "explain --help" "cache --help" "doctor --help"; do
+for words in --version --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "unwind --help" "report --help" "top --help" "flamegraph --help" "record --help" "explain --help" "cache --help" "doctor --help"; do
 	expect 1 '^offwind: standard output: cannot be written: No space' "$offwind" $words >/dev/full
 done
 
@@ -76,7 +76,7 @@ for words in "" nothing "unwind" "unwind --format x $samples/file.data" "unwind 
 	"$offwind" $words >"$dir/out" 2>"$dir/err"
 	[ $? = 2 ] && [ ! -s "$dir/out" ] && [ -s "$dir/err" ] || fail "offwind $words: $(cat "$dir/out" "$dir/err")"
 done
-for words in --help "record --help" "unwind --help" "report --help" "flamegraph --help" "explain --help" "cache --help" "doctor --help"; do
+for words in --help "record --help" "unwind --help" "report --help" "top --help" "flamegraph --help" "explain --help" "cache --help" "doctor --help"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err" && [ ! -s "$dir/err" ] && grep -q ^usage "$dir/out" || fail "offwind $words"
 done
 
