@@ -115,12 +115,12 @@ $(eval $(call build-peers,$(BUILD)/asan,ASAN_FLAGS))
 TSAN_FLAGS := -O1 -g -fsanitize=thread
 $(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
 
-# The store's virtual tables for the stock sqlite3 shell; of the unwinder what they need.
+# The store's virtual tables for the stock sqlite3 shell; of the rest what they need.
 PIC_FLAGS := $(CFLAGS) -fPIC -fvisibility=hidden
 $(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS))
-EXTENSION_C := agent/store/extension.c agent/store/vtab.c agent/store/kept.c
+EXTENSION_C := agent/store/extension.c agent/store/vtab.c agent/store/kept.c agent/store/key.c agent/array.c agent/hash.c $(wildcard symbolizer/*.c)
 $(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a
-	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--no-undefined -Wl,--gc-sections
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
 
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined

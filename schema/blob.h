@@ -16,7 +16,7 @@
 
 #include <linux/types.h>
 
-#define BLOB_BLOCK 8192u
+#define BLOB_BLOCK 4096u
 
 struct blob_header {
 	__u32 magic;

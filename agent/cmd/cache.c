@@ -24,7 +24,8 @@ static const char help[] =
 	"       offwind cache rows OBJECT          all rows\n"
 	"       offwind cache query SQL            any question; see unwind_rows and its kin\n"
 	"       offwind cache prefetch [--running] [PATH|DIR]…\n"
-	"       offwind cache verify [--repair]    every table and the database itself\n"
+	"       offwind cache verify [--repair]    every table, the database itself; what is in "
+	"quarantine\n"
 	"       offwind cache diff [--strict] BEFORE AFTER\n"
 	"       offwind cache gc [--budget BYTES] [--unused DAYS]\n"
 	"       offwind cache export OBJECT -o FILE\n"
@@ -41,7 +42,7 @@ static const char help[] =
 	"      --budget BYTES    gc: from now on the store's limit (suffixes K, M, G; 0: 1G)\n"
 	"      --running         prefetch: what running processes have mapped\n"
 	"  -j, --jobs N          prefetch: so many at once (default: one a CPU)\n"
-	"      --repair          verify: drop what is damaged\n"
+	"      --repair          verify: drop what is damaged, let go what is in quarantine\n"
 	"      --strict          diff: any changed row counts\n"
 	"  -o, --output FILE     export: where to\n"
 	"  -q, --quiet           errors and warnings only\n"
@@ -149,8 +150,9 @@ static int list(const struct cache_options *o)
 		      { "size", "bytes DESC" },
 		      { "rows", "rows DESC" } };
 	const char *by = o->sort ? NULL : sorts[0].by;
+	char *sql, count[80];
 	sqlite3 *db;
-	char *sql;
+	int64_t held;
 	int rc;
 
 	for (size_t i = 0; o->sort && i < sizeof(sorts) / sizeof(sorts[0]); i++)
@@ -174,6 +176,12 @@ static int list(const struct cache_options *o)
 		o->match, o->match, o->match, o->unused_days, o->unused_days, by);
 	rc = sql ? print(db, sql, o) : CMD_FAILED;
 	sqlite3_free(sql);
+	(void)snprintf(count, sizeof(count), "SELECT count(*) FROM quarantine WHERE builder = %u",
+		       TABLE_BUILDER);
+	held = db_number(db, count);
+	if (held)
+		log_info("%" PRId64 " objects are in quarantine; offwind cache verify tells why",
+			 held);
 	(void)sqlite3_close(db);
 	return rc;
 }
@@ -390,6 +398,19 @@ static void as_readelf(const struct uw_row_info *row)
 	(void)printf(" %-8s %s\n", *row->ra ? row->ra : "s", row->others);
 }
 
+static void show_function(struct kept *kept, uint64_t start, uint64_t end)
+{
+	const struct sym_table *symbols = kept_symbols(kept);
+	struct sym_symbol symbol;
+	char *name = NULL;
+
+	if (symbols && !sym_table_find(symbols, start, &symbol) && symbol.addr == start)
+		name = sym_demangle(symbol.name);
+	(void)printf("function %s%s%#" PRIx64 "…%#" PRIx64 ", ", name ? name : "", name ? " " : "",
+		     start, end);
+	free(name);
+}
+
 static int look_up(struct kept *kept, const char *text)
 {
 	struct uw_row_info row;
@@ -407,7 +428,7 @@ static int look_up(struct kept *kept, const char *text)
 	(void)printf("%#" PRIx64 ": ", pc);
 	err = uw_rows_find(kept->rows, pc, &i);
 	if (!uw_rows_function(kept->rows, pc, &start, &end))
-		(void)printf("function %#" PRIx64 "…%#" PRIx64 ", ", start, end);
+		show_function(kept, start, end);
 	else if (kept->procs)
 		(void)printf("no function, ");
 	if (!err)

@@ -36,7 +36,7 @@ struct prefetch {
 	struct store *store;
 	struct found *files;
 	size_t n, room;
-	atomic_size_t next, done, kept, there, failed;
+	atomic_size_t next, done, kept, there, failed, refused;
 };
 
 static int add_found(struct prefetch *p, const char *path, int fd)
@@ -143,21 +143,31 @@ static void prefetch_one(struct prefetch *p, struct found *f)
 	int err = 0, fd = f->fd;
 
 	if (fd < 0)
-		err = cache_open_file(f->path, &fd, &object);
-	else
-		err = uw_object_open(fd, 0, &object);
+		fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		err = -errno;
+	store_file_of(fd, 0, f->path, &file);
+	if (!err && store_is_quarantined(p->store, NULL, &file))
+		err = -EPERM;
 	if (!err) {
-		store_file_of(fd, 0, f->path, &file);
-		if (!store_find(p->store, object, &file)) {
-			p->there++;
-		} else {
-			err = store_keep(p->store, object, &file);
-			p->kept += !err;
-		}
-		uw_object_put(object);
+		err = uw_object_open(fd, 0, &object);
+		if (err == -EBADMSG)
+			(void)store_quarantine(p->store, NULL, &file, "is a damaged ELF file");
 	}
-	if (fd >= 0 && (object || f->fd >= 0))
+	if (!err && !store_find(p->store, object, &file)) {
+		p->there++;
+	} else if (!err) {
+		err = store_keep(p->store, object, &file);
+		p->kept += !err;
+	}
+	uw_object_put(object);
+	if (fd >= 0)
 		(void)close(fd);
+	if (err == -EPERM) {
+		p->refused++;
+		log_debug("%s: is in quarantine", f->path);
+		return;
+	}
 	/* 32-bit files, relocatable ones and other machines' are none of ours. */
 	if (err && err != -ENOTSUP) {
 		p->failed++;
@@ -201,8 +211,8 @@ int cache_prefetch(const struct cache_options *o, char **paths, int n)
 	while (begun)
 		(void)pthread_join(threads[--begun], NULL);
 	log_progress_done();
-	log_info("%zu files: %zu kept, %zu there already, %zu failed", p.n, (size_t)p.kept,
-		 (size_t)p.there, (size_t)p.failed);
+	log_info("%zu files: %zu kept, %zu there already, %zu failed, %zu in quarantine", p.n,
+		 (size_t)p.kept, (size_t)p.there, (size_t)p.failed, (size_t)p.refused);
 	for (size_t i = 0; i < p.n; i++)
 		free(p.files[i].path);
 	free(p.files);
@@ -323,10 +333,33 @@ static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 	return err;
 }
 
+/* What is in quarantine, and why; repair lets it go. */
+static uint64_t show_quarantine(sqlite3 *db, bool repair)
+{
+	sqlite3_stmt *s = NULL;
+	uint64_t n = 0;
+
+	if (sqlite3_prepare_v2(db,
+			       "SELECT path, reason, date(since, 'unixepoch') FROM quarantine"
+			       " WHERE builder = ?1 ORDER BY path",
+			       -1, &s, NULL) == SQLITE_OK) {
+		(void)sqlite3_bind_int64(s, 1, TABLE_BUILDER);
+		for (; sqlite3_step(s) == SQLITE_ROW; n++)
+			(void)printf("%s: in quarantine since %s: %s\n",
+				     (const char *)sqlite3_column_text(s, 0),
+				     (const char *)sqlite3_column_text(s, 2),
+				     (const char *)sqlite3_column_text(s, 1));
+	}
+	(void)sqlite3_finalize(s);
+	if (n && repair)
+		(void)db_exec(db, "DELETE FROM quarantine");
+	return n;
+}
+
 int cache_verify(const struct cache_options *o)
 {
 	char error[DB_ERROR_SIZE] = "", *path;
-	uint64_t n = 0, bad = 0, structure;
+	uint64_t n = 0, bad = 0, structure, held;
 	sqlite3 *db;
 	int err = db_path(o->db, &path);
 
@@ -343,14 +376,17 @@ int cache_verify(const struct cache_options *o)
 		return CMD_FAILED;
 	}
 	structure = check_structure(db);
+	held = show_quarantine(db, o->repair);
 	err = verify_tables(db, o->repair, &n, &bad);
 	if (err)
 		log_error("%s: %s", path, strerror(-err));
 	else if (structure)
 		log_error("%s: is damaged; remove it, and it will be made anew", path);
 	else
-		log_info("%s: %" PRIu64 " tables, %" PRIu64 " damaged%s", path, n, bad,
-			 bad && o->repair ? " and dropped" : "");
+		log_info("%s: %" PRIu64 " tables, %" PRIu64 " damaged%s; %" PRIu64
+			 " in quarantine%s",
+			 path, n, bad, bad && o->repair ? " and dropped" : "", held,
+			 held && o->repair ? " let go" : "");
 	(void)sqlite3_close(db);
 	free(path);
 	return err ? CMD_FAILED : structure || bad ? CMD_PARTLY : CMD_DONE;

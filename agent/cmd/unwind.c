@@ -74,6 +74,23 @@ static const char help[] =
 	"Exit code: 0 done, 1 failed, 2 usage, 3 an input was damaged and is done as far as it\n"
 	"could be read.\n";
 
+static uint64_t time_us(clockid_t clock)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+/* Whoever waits for stacks has the first as soon as there is one. */
+static void first_is_out(struct job *job)
+{
+	if (job->out.file && !job->walking.pipeline.fold)
+		(void)fflush(job->out.file); /* a failure is met by the next one, too */
+	log_debug("first stack after %" PRIu64 " us, %" PRIu64 " us of cpu since the program began",
+		  time_us(CLOCK_MONOTONIC) - job->start_us, time_us(CLOCK_PROCESS_CPUTIME_ID));
+}
+
 static int on_walked(void *ctx, const struct walked *walked)
 {
 	struct job *job = ctx;
@@ -90,14 +107,6 @@ static int on_walked(void *ctx, const struct walked *walked)
 	else
 		job->write_err = export_jsonl(job->out.file, &sample, job->names);
 	return job->write_err;
-}
-
-static uint64_t now_us(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
 /* Everything that input gives, up to its end or its damage. */
@@ -125,7 +134,7 @@ static int read_all(struct job *job, struct source *source, struct pipeline *pip
 			return err;
 		if (event.type == EVENT_SAMPLE && !job->began) {
 			job->began = true;
-			log_debug("first stack after %" PRIu64 " us", now_us() - job->start_us);
+			first_is_out(job);
 		}
 		if (++n % 4096 == 0) {
 			pipeline_total(pipeline, &so_far);
@@ -340,7 +349,7 @@ int cmd_unwind(int argc, char **argv)
 	options->fold = is_folded(job.format);
 	options->on_walked = options->fold ? NULL : on_walked;
 	options->ctx = &job;
-	job.start_us = now_us();
+	job.start_us = time_us(CLOCK_MONOTONIC);
 	walking_open_store(&job.walking);
 	rc = run(&job, path, argv + optind, argc - optind);
 	if (rc == CMD_DONE || rc == CMD_PARTLY) {

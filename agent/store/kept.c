@@ -1,12 +1,15 @@
 #include "agent/store/kept.h"
 
+#include "agent/store/key.h"
+#include "schema/symbols.h"
 #include "schema/table.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3ext.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 SQLITE_EXTENSION_INIT3
 
@@ -82,7 +85,7 @@ int kept_find(sqlite3 *db, sqlite3_value *key, int64_t *object)
 
 struct kept_reading {
 	sqlite3 *db;
-	const char *column;
+	const char *table, *column;
 	int64_t row;
 	sqlite3_blob *open; /* NULL: not now */
 	int size;
@@ -94,7 +97,7 @@ static int open_blob(struct kept_reading *r)
 
 	if (r->open)
 		return 0;
-	if (sqlite3_blob_open(r->db, "main", "tables", r->column, r->row, 0, &r->open) !=
+	if (sqlite3_blob_open(r->db, "main", r->table, r->column, r->row, 0, &r->open) !=
 	    SQLITE_OK) {
 		(void)sqlite3_blob_close(r->open);
 		r->open = NULL;
@@ -125,15 +128,17 @@ static void end_reading(void *ctx)
 	free(r);
 }
 
-static int begin_reading(sqlite3 *db, const char *column, int64_t row, struct kept_reading **out,
-			 struct uw_kept *kept)
+static int begin_reading(sqlite3 *db, const char *table, const char *column, int64_t row,
+			 struct kept_reading **out, struct uw_kept *kept)
 {
 	struct kept_reading *r = malloc(sizeof(*r));
 	int err;
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct kept_reading){ .db = db, .column = column, .row = row, .size = -1 };
+	*r = (struct kept_reading){
+		.db = db, .table = table, .column = column, .row = row, .size = -1
+	};
 	err = open_blob(r);
 	if (err) {
 		free(r);
@@ -158,9 +163,11 @@ static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, 
 	kept->refs = 1;
 	kept->object = object;
 	kept->table = table;
-	err = has_rules ? begin_reading(db, "rules", table, &kept->readings[0], &rules) : 0;
+	kept->db = db;
+	err = has_rules ? begin_reading(db, "tables", "rules", table, &kept->readings[0], &rules)
+			: 0;
 	if (!err && has_procs) {
-		err = begin_reading(db, "procs", table, &kept->readings[1], &procs);
+		err = begin_reading(db, "tables", "procs", table, &kept->readings[1], &procs);
 		if (err && has_rules)
 			end_reading(kept->readings[0]);
 	}
@@ -210,6 +217,103 @@ int kept_load(sqlite3 *db, int64_t object, struct kept **out)
 	return err;
 }
 
+/* ---- names ------------------------------------------------------------------------------ */
+
+static void take_build_id(sqlite3_stmt *stmt, int column, struct uw_build_id *out)
+{
+	int n = sqlite3_column_bytes(stmt, column);
+	const void *bytes = sqlite3_column_blob(stmt, column);
+
+	*out = (struct uw_build_id){ .size = 0 };
+	if (bytes && n > 0 && n <= UW_BUILD_ID_MAX) {
+		out->size = (uint8_t)n;
+		memcpy(out->bytes, bytes, (size_t)n);
+	}
+}
+
+static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
+{
+	struct store_file f = { .known = true };
+	struct sym_table *table = NULL;
+	struct uw_build_id id;
+	struct uw_kept symbols;
+
+	f.dev = (uint64_t)sqlite3_column_int64(stmt, 1);
+	f.ino = (uint64_t)sqlite3_column_int64(stmt, 2);
+	f.elf_off = (uint64_t)sqlite3_column_int64(stmt, 3);
+	f.size = (uint64_t)sqlite3_column_int64(stmt, 4);
+	f.mtime_ns = sqlite3_column_int64(stmt, 5);
+	f.ctime_ns = sqlite3_column_int64(stmt, 6);
+	take_build_id(stmt, 7, &id);
+	if (begin_reading(kept->db, "symbols", "symbols", sqlite3_column_int64(stmt, 0),
+			  &kept->readings[2], &symbols))
+		return NULL;
+	if (sym_table_take_kept(&symbols, key_of_symbols(&f, &id), &table)) {
+		kept->readings[2] = NULL;
+		return NULL;
+	}
+	return table;
+}
+
+/* Of a regular file with that build-id, which may lie anywhere: nothing is waited for. */
+static struct sym_table *symbols_of_file(const char *path, const struct uw_build_id *id)
+{
+	int fd = path && id->size ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+	struct uw_object *object = NULL;
+	struct sym_table *table = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (!uw_object_open(fd, 0, &object) &&
+	    (!uw_build_id_equal(uw_object_build_id(object), id) || sym_table_open(fd, 0, &table)))
+		table = NULL;
+	uw_object_put(object);
+	(void)close(fd);
+	return table;
+}
+
+/* Every row that sql gives, until one of them has symbols. */
+static struct sym_table *find_symbols(struct kept *kept, const char *sql, bool stored)
+{
+	sqlite3_stmt *stmt = NULL;
+	struct sym_table *table = NULL;
+	struct uw_build_id id;
+
+	if (sqlite3_prepare_v2(kept->db, sql, -1, &stmt, NULL) == SQLITE_OK) {
+		(void)sqlite3_bind_int64(stmt, 1, kept->object);
+		(void)sqlite3_bind_int64(stmt, 2, SYMBOLS_READER);
+		while (!table && sqlite3_step(stmt) == SQLITE_ROW) {
+			if (stored) {
+				table = stored_symbols(kept, stmt);
+				continue;
+			}
+			take_build_id(stmt, 1, &id);
+			table = symbols_of_file((const char *)sqlite3_column_text(stmt, 0), &id);
+		}
+	}
+	(void)sqlite3_finalize(stmt);
+	return table;
+}
+
+const struct sym_table *kept_symbols(struct kept *kept)
+{
+	if (kept->named)
+		return kept->symbols;
+	kept->named = true;
+	/* Files of one build-id have one code; of them the one that tells most. */
+	kept->symbols = find_symbols(
+		kept,
+		"SELECT s.id, s.dev, s.ino, s.elf_off, s.file_size, s.mtime_ns, s.ctime_ns,"
+		" s.build_id FROM main.symbols AS s JOIN main.objects AS o ON o.id = ?1"
+		" WHERE s.reader = ?2 AND s.build_id = o.build_id AND length(s.build_id)"
+		" ORDER BY s.n DESC",
+		true);
+	if (!kept->symbols)
+		kept->symbols = find_symbols(
+			kept, "SELECT path, build_id, ?2 FROM main.objects WHERE id = ?1", false);
+	return kept->symbols;
+}
+
 int kept_whole(struct kept *kept)
 {
 	return uw_rows_whole(kept->rows);
@@ -217,7 +321,7 @@ int kept_whole(struct kept *kept)
 
 void kept_rest(struct kept *kept)
 {
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		if (!kept->readings[i])
 			continue;
 		(void)sqlite3_blob_close(kept->readings[i]->open);
@@ -229,6 +333,7 @@ void kept_put(struct kept *kept)
 {
 	if (!kept || --kept->refs)
 		return;
+	sym_table_free(kept->symbols);
 	uw_rows_free(kept->rows);
 	free(kept);
 }

@@ -9,8 +9,10 @@
 #ifndef AGENT_STORE_KEPT_H
 #define AGENT_STORE_KEPT_H
 
+#include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,8 +26,17 @@ struct kept {
 	/* schema/table.h, schema/procs.h; NULL: none.  The front, and all after kept_whole. */
 	const void *rules, *procs;
 	size_t rules_size, procs_size;
-	struct kept_reading *readings[2];
+	struct kept_reading *readings[3]; /* of rules, procs and symbols */
+	struct sqlite3 *db;
+	bool named; /* symbols were looked for */
+	struct sym_table *symbols;
 };
+
+/*
+ * Its functions' names: out of the store, else out of the file, if that still has the object's
+ * build-id.  NULL: there are none; else borrowed.
+ */
+const struct sym_table *kept_symbols(struct kept *kept);
 
 /*
  * The object that key names: its id (an integer), its build-id (a blob), or in text the first

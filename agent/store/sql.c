@@ -9,9 +9,10 @@
 #include <string.h>
 
 /* So many rows decide how wide the columns of a table are. */
-#define MEASURED  1000
-#define WIDTH_MAX 72
-#define CELL_MAX  24 /* digits of a number */
+#define MEASURED   1000
+#define WIDTH_MAX  72
+#define CELL_MAX   24 /* digits of a number */
+#define CSV_BUFFER ((size_t)64 << 10)
 
 int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
 {
@@ -102,6 +103,8 @@ struct printer {
 	size_t n_lines;
 	bool flowing;
 	uint64_t n_rows;
+	char *buffer; /* of CSV: CSV_BUFFER bytes, used of them not yet in out */
+	size_t used;
 };
 
 static void put(FILE *out, const char *text, size_t size)
@@ -158,8 +161,11 @@ static void put_line(struct printer *p, char *const *cells)
 		size_t width = width_of(cells[i]);
 
 		(void)fputs(cells[i], p->out);
-		for (; i + 1 < p->n && width < p->width[i] + 2; width++)
+		if (i + 1 == p->n)
+			break;
+		do
 			(void)putc_unlocked(' ', p->out);
+		while (++width < p->width[i] + 2);
 	}
 	(void)putc_unlocked('\n', p->out);
 }
@@ -235,21 +241,113 @@ static int table_row(struct printer *p)
 	return 0;
 }
 
+/* ---- CSV, of which millions of rows are asked for ---------------------------------------- */
+
+static void csv_flush(struct printer *p)
+{
+	put(p->out, p->buffer, p->used);
+	p->used = 0;
+}
+
+/* Room for so much, which is less than the buffer. */
+static char *csv_room(struct printer *p, size_t size)
+{
+	if (CSV_BUFFER - p->used < size)
+		csv_flush(p);
+	return p->buffer + p->used;
+}
+
+static void csv_long(struct printer *p, const char *text, size_t size)
+{
+	csv_flush(p);
+	put_csv(p->out, text, size);
+}
+
+static void csv_text(struct printer *p, const char *text, size_t size)
+{
+	static const bool odd[256] = { [','] = true, ['"'] = true, ['\n'] = true, ['\r'] = true };
+	unsigned int any = 0;
+	char *to;
+
+	if (size > CSV_BUFFER / 4)
+		return csv_long(p, text, size);
+	to = csv_room(p, size);
+	for (size_t i = 0; i < size; i++) {
+		to[i] = text[i];
+		any |= odd[(unsigned char)text[i]];
+	}
+	if (any)
+		csv_long(p, text, size);
+	else
+		p->used += size;
+}
+
+static void csv_number(struct printer *p, int64_t value)
+{
+	static const char pairs[] = "0001020304050607080910111213141516171819"
+				    "2021222324252627282930313233343536373839"
+				    "4041424344454647484950515253545556575859"
+				    "6061626364656667686970717273747576777879"
+				    "8081828384858687888990919293949596979899";
+	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+	char number[CELL_MAX], *from = number + sizeof(number), *to = csv_room(p, CELL_MAX);
+	size_t size;
+
+	for (; rest >= 100; rest /= 100) {
+		from -= 2;
+		memcpy(from, pairs + rest % 100 * 2, 2);
+	}
+	if (rest >= 10) {
+		from -= 2;
+		memcpy(from, pairs + rest * 2, 2);
+	} else {
+		*--from = (char)('0' + rest);
+	}
+	if (value < 0)
+		*--from = '-';
+	size = (size_t)(number + sizeof(number) - from);
+	memcpy(to, from, size);
+	p->used += size;
+}
+
+/* A column's value is asked for once; nobody else has the connection. */
+static bool csv_cell(struct printer *p, int column)
+{
+	sqlite3_value *value = sqlite3_column_value(p->stmt, column);
+	struct cell cell;
+	const char *text;
+
+	switch (sqlite3_value_type(value)) {
+	case SQLITE_NULL:
+		return true;
+	case SQLITE_INTEGER:
+		csv_number(p, sqlite3_value_int64(value));
+		return true;
+	case SQLITE_TEXT:
+		text = (const char *)sqlite3_value_text(value);
+		if (text)
+			csv_text(p, text, (size_t)sqlite3_value_bytes(value));
+		return text != NULL;
+	default:
+		if (!read_cell(p->stmt, column, &cell, &p->hex[column]))
+			return false;
+		csv_text(p, cell.text, cell.size);
+		return true;
+	}
+}
+
 static int csv_row(struct printer *p)
 {
 	for (int i = 0; i < p->n; i++) {
-		struct cell cell;
-
-		if (!read_cell(p->stmt, i, &cell, &p->hex[i]))
+		if (i) {
+			*csv_room(p, 1) = ',';
+			p->used++;
+		}
+		if (!csv_cell(p, i))
 			return -ENOMEM;
-		if (i)
-			(void)putc_unlocked(',', p->out);
-		if (cell.type == SQLITE_TEXT)
-			put_csv(p->out, cell.text, cell.size);
-		else
-			put(p->out, cell.text, cell.size);
 	}
-	(void)putc_unlocked('\n', p->out);
+	*csv_room(p, 1) = '\n';
+	p->used++;
 	return 0;
 }
 
@@ -314,6 +412,8 @@ static int print_rows(struct printer *p, enum sql_format format, int *rc)
 		if (ferror(p->out))
 			err = -EIO;
 	}
+	if (p->used)
+		csv_flush(p);
 	if (!err && *rc == SQLITE_DONE)
 		finish(p, format);
 	return err;
@@ -328,7 +428,8 @@ static int print_statement(sqlite3_stmt *stmt, enum sql_format format, FILE *out
 	p.hex = calloc(n, sizeof(*p.hex));
 	p.width = calloc(n, sizeof(*p.width));
 	p.lines = calloc(MEASURED, sizeof(*p.lines));
-	if (p.hex && p.width && p.lines)
+	p.buffer = format == SQL_CSV ? malloc(CSV_BUFFER) : NULL;
+	if (p.hex && p.width && p.lines && (p.buffer || format != SQL_CSV))
 		err = print_rows(&p, format, rc);
 	for (size_t i = 0; i < p.n_lines; i++)
 		free_line(&p, p.lines[i]);
@@ -336,6 +437,7 @@ static int print_statement(sqlite3_stmt *stmt, enum sql_format format, FILE *out
 		free(p.hex[i]);
 	free((void *)p.hex);
 	free(p.width);
+	free(p.buffer);
 	free((void *)p.lines);
 	return err;
 }

@@ -1,9 +1,9 @@
 #include "agent/store/store.h"
 
 #include "agent/array.h"
-#include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/store/db.h"
+#include "agent/store/key.h"
 #include "schema/procs.h"
 #include "schema/symbols.h"
 #include "schema/table.h"
@@ -48,6 +48,9 @@ enum statement {
 	DROP_OBJECT,
 	FORGET,
 	FORGET_SYMBOLS,
+	IS_QUARANTINED,
+	QUARANTINE,
+	RELEASE,
 	FIND_SYMBOLS,
 	ADD_SYMBOLS,
 	USED_SYMBOLS,
@@ -91,6 +94,13 @@ static const char *const sql[STATEMENTS] = {
 			   " (SELECT ifnull(min(last_used), 9e18) FROM objects)"
 			   " ORDER BY last_used LIMIT 1",
 	[FORGET] = "DELETE FROM objects WHERE last_used < ?1",
+	[IS_QUARANTINED] = "SELECT 1 FROM quarantine WHERE build_id = ?1 AND path = ?2"
+			   " AND builder = ?3 AND file = ?4",
+	[QUARANTINE] = "INSERT INTO quarantine (build_id, path, builder, file, reason, since,"
+		       " crashes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1) ON CONFLICT DO UPDATE SET"
+		       " crashes = 1 + crashes * (builder = ?3 AND file = ?4), builder = ?3,"
+		       " file = ?4, reason = ?5, since = ?6",
+	[RELEASE] = "DELETE FROM quarantine WHERE builder != ?1",
 	[DROP_OBJECT] = "DELETE FROM objects WHERE id = ?1",
 };
 
@@ -167,23 +177,6 @@ void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file
 	out->mtime_ns = time_of(&st.st_mtim);
 	out->ctime_ns = time_of(&st.st_ctim);
 	out->known = time_of(&now) - out->ctime_ns >= SETTLED_NS;
-}
-
-/* What a row of files is checked by: it, and what it says of the contents. */
-static int64_t check_of(const struct store_file *f, const struct uw_build_id *id, uint16_t machine,
-			const struct uw_identity *identity)
-{
-	const uint64_t numbers[] = { f->dev,
-				     f->ino,
-				     f->elf_off,
-				     f->size,
-				     (uint64_t)f->mtime_ns,
-				     (uint64_t)f->ctime_ns,
-				     machine,
-				     identity->size,
-				     identity->hash };
-
-	return (int64_t)hash_bytes(hash_bytes(1, numbers, sizeof(numbers)), id->bytes, id->size);
 }
 
 /* ---- statements ------------------------------------------------------------------- */
@@ -470,7 +463,7 @@ static int find_by_file(struct store *s, struct uw_object *object, const struct 
 		found.size = (uint64_t)sqlite3_column_int64(stmt, 2);
 		found.hash = (uint64_t)sqlite3_column_int64(stmt, 3);
 		/* Of a row that is damaged, or of a file that says another build-id now. */
-		if (check != check_of(f, build_id, uw_object_machine(object), &found))
+		if (check != (int64_t)key_of_file(f, build_id, uw_object_machine(object), &found))
 			err = 0;
 	}
 	release(stmt);
@@ -760,8 +753,8 @@ static int add_file(struct store *s, int64_t id, const struct uw_object *object,
 				f->mtime_ns,
 				f->ctime_ns,
 				id,
-				check_of(f, uw_object_build_id(object), uw_object_machine(object),
-					 identity) };
+				(int64_t)key_of_file(f, uw_object_build_id(object),
+						     uw_object_machine(object), identity) };
 
 	return f->known ? run(s, ADD_FILE, row, 8) : 0;
 }
@@ -982,12 +975,99 @@ static int make(struct uw_object *object, struct made *made, void **procs, bool 
 	made->rules = uw_object_compiled(object, &made->rules_size);
 	/* It has one, which cannot be read any more; the next run makes another. */
 	if (!made->rules && !err_compile)
-		return -EBADMSG;
+		return -EIO;
 	err = uw_object_procs(object, procs, &made->procs_size);
 	made->procs = *procs;
 	if (err == -ENOTSUP && made->rules)
 		return 0;
 	return err;
+}
+
+/* ---- quarantine ------------------------------------------------------------------- */
+
+/* Told by its build-id or by its inode; -ENOENT: by nothing. */
+static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
+			   const struct store_file *f)
+{
+	static const struct uw_build_id none;
+	struct uw_identity nothing = { .size = 0 };
+
+	id = id ? id : &none;
+	if (!f->path || (!f->known && !id->size))
+		return -ENOENT;
+	(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
+	if (!id->size)
+		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
+	(void)sqlite3_bind_text(stmt, 2, f->path, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
+	(void)sqlite3_bind_int64(stmt, 4,
+				 f->known ? (int64_t)(key_of_file(f, id, 0, &nothing) >> 1) : 0);
+	return 0;
+}
+
+bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
+			  const struct store_file *file)
+{
+	sqlite3_stmt *stmt;
+	int err = 0;
+
+	if (!s)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	stmt = s->db && !gave_up(s) ? statement(s, IS_QUARANTINED, &err) : NULL;
+	if (stmt) {
+		err = bind_quarantine(stmt, id, file);
+		if (!err)
+			err = step(stmt);
+		release(stmt);
+	}
+	s->counters.quarantined += err == 1;
+	pthread_mutex_unlock(&s->lock);
+	return err == 1;
+}
+
+static int put_in_quarantine(struct store *s, const struct uw_build_id *id,
+			     const struct store_file *file, const char *reason)
+{
+	const int64_t builder = TABLE_BUILDER;
+	sqlite3_stmt *stmt;
+	int err = run(s, RELEASE, &builder, 1);
+
+	if (err)
+		return err;
+	stmt = statement(s, QUARANTINE, &err);
+	if (!stmt)
+		return err;
+	err = bind_quarantine(stmt, id, file);
+	(void)sqlite3_bind_text(stmt, 5, reason, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 6, time(NULL));
+	if (!err)
+		err = step(stmt);
+	release(stmt);
+	return err;
+}
+
+int store_quarantine(struct store *s, const struct uw_build_id *id, const struct store_file *file,
+		     const char *reason)
+{
+	int err;
+
+	if (!s)
+		return -EROFS;
+	pthread_mutex_lock(&s->lock);
+	err = begin(s);
+	if (!err)
+		err = end(s, put_in_quarantine(s, id, file, reason));
+	if (err && err != -ENOENT && err != -EROFS)
+		(void)failed(s, "keep what was refused", err);
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+/* A verdict on the file, which would be the same next time. */
+static bool is_refused(int err)
+{
+	return err == -EBADMSG || err == -ENOTSUP || err == -E2BIG;
 }
 
 int store_keep(struct store *s, struct uw_object *object, const struct store_file *file)
@@ -1001,7 +1081,13 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 		err = uw_object_compile(object);
 		return err ? err : -EROFS;
 	}
+	if (store_is_quarantined(s, uw_object_build_id(object), file))
+		return -EPERM;
 	err = make(object, &made, &procs, &built);
+	if (is_refused(err))
+		(void)store_quarantine(s, uw_object_build_id(object), file,
+				       err == -ENOTSUP ? "no table can be made of it"
+						       : strerror(-err));
 	pthread_mutex_lock(&s->lock);
 	s->counters.built += built;
 	if (!err && gave_up(s))
@@ -1130,12 +1216,6 @@ static bool symbols_are_wanted(const struct store *s, const struct store_file *f
 
 /* ---- symbols ---------------------------------------------------------------------- */
 
-/* What the blob is known by: the row it stands in. */
-static uint64_t symbols_key(const struct store_file *f, const struct uw_build_id *id)
-{
-	return (uint64_t)check_of(f, id, 0, &(struct uw_identity){ .size = SYMBOLS_READER });
-}
-
 static int find_symbols(struct store *s, const struct store_file *f, const struct uw_build_id *id,
 			struct sym_table **out)
 {
@@ -1158,7 +1238,7 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 		used = sqlite3_column_int64(stmt, 1);
 		err = begin_reading(s, &what, &kept);
 		if (!err)
-			err = sym_table_take_kept(&kept, symbols_key(f, id), out);
+			err = sym_table_take_kept(&kept, key_of_symbols(f, id), out);
 		/* To change a row is to write all of it, names and all. */
 		if (!err && (used > time(NULL) || time(NULL) - used >= MARK_SECONDS))
 			remember(s, USED_SYMBOLS, what.row, NULL);
@@ -1255,7 +1335,7 @@ static void keep_symbols(struct store *s, const struct wanted_symbols *w)
 {
 	size_t size;
 	void *blob;
-	int err = sym_table_pack(w->table, symbols_key(&w->file, &w->build_id), &blob, &size);
+	int err = sym_table_pack(w->table, key_of_symbols(&w->file, &w->build_id), &blob, &size);
 
 	if (err || (int64_t)size >= BLOB_MAX) {
 		if (!err)

@@ -49,8 +49,20 @@ int store_find(struct store *store, struct uw_object *object, const struct store
  */
 int store_find_parts(struct store *store, struct uw_object *object, const struct store_file *file);
 
-/* Makes sure that the store has what object needs, compiling it if nobody did.  Negative: it has not. */
+/*
+ * Makes sure that the store has what object needs, compiling it if nobody did.  Negative: it has
+ * not; -EPERM it is in quarantine.
+ */
 int store_keep(struct store *store, struct uw_object *object, const struct store_file *file);
+
+/*
+ * What cannot be read, or ended a worker that read it, is not tried again until it is another file
+ * or another builder comes; store_keep sees to both.  id NULL: not known.  A negative code: not put in.
+ */
+int store_quarantine(struct store *store, const struct uw_build_id *id,
+		     const struct store_file *file, const char *reason);
+bool store_is_quarantined(struct store *store, const struct uw_build_id *id,
+			  const struct store_file *file);
 
 /* Copies what it needs, and holds the object until store_work or store_close. */
 void store_want(struct store *store, struct uw_object *object, const struct store_file *file);
@@ -76,10 +88,11 @@ struct store_counters {
 	uint64_t built;	  /* tables compiled in this run */
 	uint64_t kept;	  /* … and put in */
 	uint64_t symbols_found, symbols_kept;
-	uint64_t damaged; /* blobs that were dropped */
-	uint64_t evicted; /* objects, to stay within the budget */
-	uint64_t failed;  /* writes and reads that did not work */
-	uint64_t parsed;  /* call-frame information read; see uw_object_parsed */
+	uint64_t damaged;     /* blobs that were dropped */
+	uint64_t evicted;     /* objects, to stay within the budget */
+	uint64_t failed;      /* writes and reads that did not work */
+	uint64_t quarantined; /* objects that were left alone for it */
+	uint64_t parsed;      /* call-frame information read; see uw_object_parsed */
 };
 void store_counters(struct store *store, struct store_counters *out);
 

@@ -20,7 +20,8 @@ static const char *const declarations[] = {
 	[ROWS] = ("CREATE TABLE unwind_rows (start INTEGER, \"end\" INTEGER, function TEXT,"
 		  " cfa_kind TEXT, cfa_reg TEXT, cfa_offset INTEGER, fp TEXT, ra TEXT,"
 		  " registers TEXT, signal INTEGER, slow INTEGER, expression TEXT,"
-		  " object HIDDEN, pc INTEGER HIDDEN, words TEXT HIDDEN)"),
+		  " object HIDDEN, pc INTEGER HIDDEN, words TEXT HIDDEN,"
+		  " bytes_read INTEGER HIDDEN)"),
 	[FDES] = ("CREATE TABLE unwind_fdes (start INTEGER, \"end\" INTEGER, size INTEGER,"
 		  " function TEXT, n_rows INTEGER, n_slow INTEGER, object HIDDEN,"
 		  " pc INTEGER HIDDEN)"),
@@ -43,7 +44,8 @@ enum {
 	ROW_SIGNAL,
 	ROW_SLOW,
 	ROW_EXPRESSION,
-	ROW_WORDS = 14
+	ROW_WORDS = 14,
+	ROW_BYTES_READ
 };
 enum { FDE_SIZE = 2, FDE_FUNCTION, FDE_ROWS, FDE_SLOW };
 enum { GAP_SIZE = 2, GAP_AFTER };
@@ -67,9 +69,10 @@ struct cursor {
 	struct uw_row_info row;
 	struct range range;    /* of the FDE or gap */
 	struct range function; /* the one that was named last: rows of one come together */
-	char name[20];
-	int name_size;
-	struct range *gaps; /* owned */
+	char number[20];       /* … by its address … */
+	const char *name;      /* … or readable; see name_function() */
+	char *readable;	       /* owned */
+	struct range *gaps;    /* owned */
 	size_t n_gaps;
 	bool empty;
 };
@@ -190,6 +193,7 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 	if (c->kept)
 		kept_rest(c->kept);
 	kept_put(c->kept);
+	free(c->readable);
 	free(c->gaps);
 	sqlite3_free(c);
 	return SQLITE_OK;
@@ -445,26 +449,43 @@ static void result_text(sqlite3_context *ctx, const char *text)
 		sqlite3_result_text(ctx, text, -1, SQLITE_TRANSIENT);
 }
 
-/* The function around addr by its start: names the store does not have. */
-static void result_function(sqlite3_context *ctx, struct cursor *c, uint64_t addr)
+/* By the symbol that it lies in, if that begins with it, or else by its address. */
+static void name_function(struct cursor *c, uint64_t start)
 {
 	static const char digits[] = "0123456789abcdef";
-	char *p = c->name + sizeof(c->name);
+	const struct sym_table *symbols = kept_symbols(c->kept);
+	char *p = c->number + sizeof(c->number);
+	struct sym_symbol symbol;
+
+	free(c->readable);
+	c->readable = NULL;
+	if (symbols && !sym_table_find(symbols, start, &symbol) && symbol.addr == start)
+		c->readable = sym_demangle(symbol.name);
+	c->name = c->readable;
+	if (c->readable)
+		return;
+	*--p = '\0';
+	do
+		*--p = digits[start & 15];
+	while (start >>= 4);
+	*--p = 'x';
+	*--p = '0';
+	c->name = p;
+}
+
+/* The function around addr, as its FDE bounds it. */
+static void result_function(sqlite3_context *ctx, struct cursor *c, uint64_t addr)
+{
 	uint64_t start, end;
 
 	if (addr < c->function.start || addr >= c->function.end) {
 		if (uw_rows_function(c->kept->rows, addr, &start, &end))
 			return;
 		c->function = (struct range){ start, end };
-		do
-			*--p = digits[start & 15];
-		while (start >>= 4);
-		*--p = 'x';
-		*--p = '0';
-		c->name_size = (int)(c->name + sizeof(c->name) - p);
+		name_function(c, start);
 	}
-	p = c->name + sizeof(c->name) - c->name_size;
-	sqlite3_result_text(ctx, p, c->name_size, SQLITE_TRANSIENT);
+	/* With its NUL: without, SQLite would copy it once more to add one. */
+	result_text(ctx, c->name);
 }
 
 static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
@@ -473,11 +494,12 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 
 	switch (column) {
 	case ROW_FUNCTION:
-		return result_function(ctx, c, row->start);
+		/* Where one goes on over functions' ends, that of the address that was asked for. */
+		return result_function(ctx, c, row->start < c->low ? c->low : row->start);
 	case ROW_CFA_KIND:
-		return result_text(ctx, row->cfa_kind);
-	case ROW_CFA_REG:
-		return result_text(ctx, row->cfa_reg);
+		return sqlite3_result_text(ctx, row->cfa_kind, -1, SQLITE_STATIC);
+	case ROW_CFA_REG: /* a register's name is the library's own, too; NULL: none */
+		return sqlite3_result_text(ctx, row->cfa_reg, -1, SQLITE_STATIC);
 	case ROW_CFA_OFFSET:
 		if (row->cfa_reg)
 			sqlite3_result_int64(ctx, row->cfa_off);
@@ -496,6 +518,8 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 		return result_text(ctx, row->expressions);
 	case ROW_WORDS:
 		return result_text(ctx, row->words);
+	case ROW_BYTES_READ:
+		return sqlite3_result_int64(ctx, (sqlite3_int64)uw_rows_read(c->kept->rows));
 	}
 }
 

@@ -1,11 +1,12 @@
 /*
  * tests/faults/store_faults.c: a store that everything goes wrong with.
  *
- *   hammer DB FILE…           keeps and finds FILEs for ever; prints each one that was acknowledged
+ *   kill DB N FILE…           N kill -9 among four that keep and find FILEs in DB; what each of
+ *                             them acknowledged is there afterwards, and as if made anew
  *   check DB FILE…            the database is sound, and has the FILEs' own tables
- *   flip DB N FILE…           flips bits of copies of DB: no wrong table, no crash
+ *   flip DB N FILE…           N times flips bits of copies of DB: no wrong table, no crash
  *   memory DB FILE            each allocation fails once in turn: no crash, nothing leaks
- *   io DB FILE                each call of SQLite's to the system, likewise
+ *   io DB FILE                each call to the system, SQLite's and the store's own, likewise
  */
 #include "agent/store/store.h"
 
@@ -13,17 +14,26 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <signal.h>
 #include <sqlite3.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/log.h"
 #include "agent/store/db.h"
+#include "agent/store/sql.h"
+#include "schema/table.h"
+#include "symbolizer/symbolizer.h"
+#include "unwinder/object.h"
 
 static struct uw_object *open_file(const char *path, struct store_file *file)
 {
@@ -49,23 +59,22 @@ static bool same(struct uw_object *a, struct uw_object *b)
 
 /* ---- being killed ------------------------------------------------------------------- */
 
-static __attribute__((noreturn)) void hammer(const char *db, char **files, int n)
+/* acknowledged: one byte each, written when the store has said that it has the file's table. */
+static __attribute__((noreturn)) void hammer(const char *db, char **files, int n, int acknowledged)
 {
 	unsigned int seed = (unsigned int)getpid();
 
 	for (;;) {
-		const char *path = files[rand_r(&seed) % n];
+		unsigned char i = (unsigned char)(rand_r(&seed) % n);
+		const char *path = files[i];
 		struct store_file file;
 		struct uw_object *o = open_file(path, &file);
 		struct store *store = NULL;
 
 		(void)store_open(db, &store);
-		if (o && store_find(store, o, &file) && !store_keep(store, o, &file)) {
-			(void)printf(
-				"%s\n",
-				path); /* one write each: standard output is a pipe or a file */
-			(void)fflush(stdout);
-		}
+		if (o && store_find_parts(store, o, &file) && !store_keep(store, o, &file) &&
+		    write(acknowledged, &i, 1) != 1)
+			_exit(1);
 		store_close(store);
 		/* So that there is always something to write. */
 		if (rand_r(&seed) % 8 == 0 && !store_open(db, &store)) {
@@ -115,6 +124,79 @@ static int check(const char *db_name, char **files, int n)
 	return bad != 0;
 }
 
+#define HAMMERS 4
+
+static void remove_db(const char *db);
+
+static pid_t start_hammer(const char *db, char **files, int n, int acknowledged)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		hammer(db, files, n, acknowledged);
+	return pid;
+}
+
+static void end_hammer(pid_t pid)
+{
+	(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
+}
+
+/* All that was acknowledged since the database was begun is there. */
+static int check_acknowledged(const char *db, char **files, int n, int from, bool seen[])
+{
+	char *want[64];
+	unsigned char i;
+	int n_want = 0;
+
+	while (read(from, &i, 1) == 1)
+		seen[i % n] = true;
+	for (int k = 0; k < n; k++)
+		if (seen[k])
+			want[n_want++] = files[k];
+	return n_want ? check(db, want, n_want) : 0;
+}
+
+static int kill_them(const char *db, long times, char **files, int n)
+{
+	bool seen[64] = { false };
+	pid_t pids[HAMMERS];
+	unsigned int seed = 1;
+	int ends[2], bad = 0;
+	long checks = 0;
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return 1;
+	for (int i = 0; i < HAMMERS; i++)
+		pids[i] = start_hammer(db, files, n, ends[1]);
+	for (long t = 1; t <= times && !bad; t++) {
+		const struct timespec pause = { .tv_nsec = rand_r(&seed) % 12000000 };
+		int which = rand_r(&seed) % HAMMERS;
+
+		(void)nanosleep(&pause, NULL);
+		end_hammer(pids[which]);
+		if (t % 25 && t < times) {
+			pids[which] = start_hammer(db, files, n, ends[1]);
+			continue;
+		}
+		for (int i = 0; i < HAMMERS; i++)
+			if (i != which)
+				end_hammer(pids[i]);
+		bad += check_acknowledged(db, files, n, ends[0], seen);
+		checks++;
+		/* A new one now and then, so that the making is interrupted too. */
+		if (t % 2) {
+			remove_db(db);
+			memset(seen, 0, sizeof(seen));
+		}
+		for (int i = 0; i < HAMMERS && t < times; i++)
+			pids[i] = start_hammer(db, files, n, ends[1]);
+	}
+	(void)printf("%ld killed, looked at %ld times\n", times, checks);
+	return bad != 0;
+}
+
 /* ---- flipped bits ------------------------------------------------------------------- */
 
 static char *read_whole(const char *path, size_t *size)
@@ -133,83 +215,136 @@ static char *read_whole(const char *path, size_t *size)
 	return bytes;
 }
 
-static int flip(const char *db, long times, char **files, int n)
+struct flips {
+	uint64_t found, wrong, damaged, refused;
+};
+
+/* As words: what needs a record, only says so. */
+static bool same_rule(struct uw_object *a, struct uw_object *b, uint64_t at)
 {
+	uint64_t x = 0, y = 0;
+	uint8_t one, other;
+
+	if (uw_object_word(a, at, true, &x, &one) != uw_object_word(b, at, true, &y, &other))
+		return false;
+	return x == y ||
+	       ((x & TABLE_WORD_KIND) == TABLE_SLOW && (y & TABLE_WORD_KIND) == TABLE_SLOW);
+}
+
+/* Rules at some places are the file's. */
+static bool same_rules(struct uw_object *a, struct uw_object *b)
+{
+	size_t n;
+	const struct uw_segment *s = uw_object_segments(b, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t start, end, from, to, at = s[i].vaddr;
+
+		for (unsigned int k = 0; s[i].flags & 1 && k < 32; k++, at += s[i].mem_size / 32)
+			if (uw_object_function(a, at, &start, &end) !=
+				    uw_object_function(b, at, &from, &to) ||
+			    !same_rule(a, b, at))
+				return false;
+	}
+	return true;
+}
+
+static void try_flipped(const char *copy, const char *path, struct uw_object *fresh, long t,
+			struct flips *sum)
+{
+	struct store_counters c;
+	struct store_file file;
+	struct uw_object *o;
+	struct store *store;
+
+	if (store_open(copy, &store)) {
+		sum->refused++;
+		return;
+	}
+	o = open_file(path, &file);
+	if (t % 2) {
+		/* Read as it is needed; damage that is met then is as if nothing had been kept. */
+		if (!store_find_parts(store, o, &file)) {
+			sum->found++;
+			sum->wrong += !same_rules(o, fresh);
+		}
+	} else if (!store_find(store, o, &file)) {
+		sum->found++;
+		/* Without a table: there was nothing to compile, it says. */
+		sum->wrong += !same(o, fresh);
+	} else if (t % 10 == 0 && !store_keep(store, o, &file)) {
+		sum->wrong += !same(o, fresh);
+	}
+	store_counters(store, &c);
+	sum->damaged += c.damaged;
+	uw_object_put(o);
+	store_close(store);
+}
+
+/* One of a number of processes that share the times. */
+static int flip_some(const char *db, long first, long times, long step, char **files, int n)
+{
+	struct flips sum = { 0 };
 	struct uw_object *fresh[64];
 	struct store_file file;
-	char *bytes, copy[256];
+	unsigned int seed = (unsigned int)first + 1;
 	size_t size = 0;
-	uint64_t found = 0, wrong = 0, none = 0, damaged = 0;
-	unsigned int seed = 1;
+	char *bytes = read_whole(db, &size), copy[256];
 
-	(void)snprintf(copy, sizeof(copy), "%s.flipped", db);
-	bytes = read_whole(db, &size);
+	(void)snprintf(copy, sizeof(copy), "%s.flipped%ld", db, first);
 	for (int i = 0; i < n; i++) {
 		fresh[i] = open_file(files[i], &file);
 		if (!fresh[i] || uw_object_compile(fresh[i]))
 			return 1;
 	}
-	for (long t = 0; t < times && bytes && size; t++) {
+	for (long t = first; t < times && bytes && size; t += step) {
 		size_t at[4], k = 1 + (size_t)rand_r(&seed) % 4;
-		struct store_counters c;
-		struct store *store;
-		int fd;
+		char was[4];
+		int fd = open(copy, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 		for (size_t i = 0; i < k; i++) {
 			at[i] = (((size_t)rand_r(&seed) << 16) ^ (size_t)rand_r(&seed)) %
 				(t % 3		? size
 				 : size < 65536 ? size
 						: 65536);
+			was[i] = bytes[at[i]];
 			bytes[at[i]] ^= (char)(1 << rand_r(&seed) % 8);
 		}
-		fd = open(copy, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 		/* Now and then it is cut short as well. */
 		if (write(fd, bytes, t % 50 ? size : (size_t)rand_r(&seed) % size) < 0)
 			return 1;
 		(void)close(fd);
-		if (store_open(copy, &store)) {
-			none++;
-		} else {
-			for (int i = 0; i < n; i++) {
-				struct uw_object *o = open_file(files[i], &file);
-
-				if (!store_find(store, o, &file)) {
-					size_t have;
-
-					found++;
-					/* Without a table: there was nothing to compile, it says. */
-					if (uw_object_compiled(o, &have))
-						wrong += !same(o, fresh[i]);
-					else
-						wrong++;
-				} else if (t % 10 == 0 && !store_keep(store, o, &file)) {
-					wrong += !same(o, fresh[i]);
-				}
-				uw_object_put(o);
-			}
-			store_counters(store, &c);
-			damaged += c.damaged;
-			store_close(store);
-		}
-		for (size_t i = 0; i < k; i++) /* the same bit may be there twice */
-			bytes[at[i]] = 0;
-		free(bytes);
-		bytes = read_whole(db, &size);
-		for (int i = 0; i < 3; i++) {
-			static const char *const ends[] = { "", "-wal", "-shm" };
-			char name[300];
-
-			(void)snprintf(name, sizeof(name), "%s%s", copy, ends[i]);
-			(void)unlink(name);
-		}
+		while (k--)
+			bytes[at[k]] = was[k];
+		try_flipped(copy, files[t % n], fresh[t % n], t, &sum);
+		remove_db(copy);
 	}
 	(void)printf("%" PRIu64 " tables found, %" PRIu64 " wrong, %" PRIu64 " damaged, %" PRIu64
 		     " databases refused\n",
-		     found, wrong, damaged, none);
+		     sum.found, sum.wrong, sum.damaged, sum.refused);
 	for (int i = 0; i < n; i++)
 		uw_object_put(fresh[i]);
 	free(bytes);
-	return wrong != 0;
+	return sum.wrong != 0 || !sum.found || !sum.damaged;
+}
+
+static int flip(const char *db, long times, char **files, int n)
+{
+	long jobs = sysconf(_SC_NPROCESSORS_ONLN), k;
+	int status, bad = 0;
+
+	jobs = jobs < 1 ? 1 : jobs > 8 ? 8 : jobs;
+	(void)fflush(stdout);
+	for (k = 0; k < jobs; k++) {
+		if (!fork()) {
+			status = flip_some(db, k, times, jobs, files, n);
+			(void)fflush(stdout);
+			_exit(status);
+		}
+	}
+	while (wait(&status) > 0)
+		bad |= status != 0;
+	return bad;
 }
 
 /* ---- what fails once ------------------------------------------------------------------ */
@@ -275,7 +410,57 @@ void free(void *p)
 		atomic_fetch_sub(&live, 1);
 	__libc_free(p);
 }
+
+void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t off)
+{
+	if (memory_fails()) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, addr, size, prot, flags, fd, off);
+}
 #endif
+
+/* What the store asks of the system itself, and not through SQLite. */
+static bool call_fails(void)
+{
+	bool failing = !atomic_load(&of_memory) && fails();
+
+	if (failing)
+		errno = EIO;
+	return failing;
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	va_start(args, flags);
+	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	return call_fails() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int access(const char *path, int how)
+{
+	return call_fails() ? -1 : (int)syscall(SYS_faccessat, AT_FDCWD, path, how);
+}
+
+int stat(const char *path, struct stat *st)
+{
+	return call_fails() ? -1 : (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, 0);
+}
+
+int fstat(int fd, struct stat *st)
+{
+	return call_fails() ? -1 : (int)syscall(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+	return call_fails() ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
 
 /* A first run, a second one, and looking after it. */
 static void use(const char *db, const char *path)
@@ -295,6 +480,70 @@ static void use(const char *db, const char *path)
 		}
 		uw_object_put(o);
 	}
+}
+
+/* Symbols out of the store, or into it. */
+static void use_symbols(struct store *store, struct uw_object *o, const char *path,
+			const struct store_file *file)
+{
+	const struct uw_build_id *id = uw_object_build_id(o);
+	struct sym_table *symbols = NULL;
+	struct sym_symbol symbol;
+	int fd;
+
+	if (!store_find_symbols(store, file, id, &symbols)) {
+		for (uint64_t at = 0; at < 0x8000; at += 0x800)
+			(void)sym_table_find(symbols, at, &symbol);
+		sym_table_free(symbols);
+		return;
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && !sym_table_open(fd, 0, &symbols))
+		store_want_symbols(store, file, id, symbols);
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+/* What is read as it is needed; symbols; quarantine. */
+static void use_parts(const char *db, const char *path)
+{
+	struct store_file file;
+	struct uw_object *o = open_file(path, &file);
+	uint64_t start, end;
+	struct store *store;
+
+	if (o && !store_open(db, &store)) {
+		if (store_find_parts(store, o, &file))
+			store_want(store, o, &file);
+		for (uint64_t at = 0; at < 0x8000; at += 0x400)
+			(void)uw_object_function(o, at, &start, &end);
+		use_symbols(store, o, path, &file);
+		if (!store_is_quarantined(store, NULL, &file))
+			(void)store_quarantine(store, NULL, &file, "for a test");
+		store_work(store, UINT64_C(10000000000));
+		(void)store_shrink(store, (uint64_t)1 << 40);
+		store_close(store);
+	}
+	uw_object_put(o);
+}
+
+static void ask(const char *db, const char *path)
+{
+	char error[DB_ERROR_SIZE];
+	sqlite3 *sql = NULL;
+	FILE *null = fopen("/dev/null", "we");
+
+	(void)path;
+	if (null && !sql_open(db, &sql, error)) {
+		(void)sql_print(sql, "SELECT *, words FROM unwind_rows(1, 0x4000)", SQL_CSV, null,
+				error);
+		(void)sql_print(sql, "SELECT sum(n_slow) FROM unwind_fdes(1)", SQL_TABLE, null,
+				error);
+		(void)sql_print(sql, "SELECT * FROM unwind_gaps(1)", SQL_JSON, null, error);
+		(void)sqlite3_close(sql);
+	}
+	if (null)
+		(void)fclose(null);
 }
 
 static void remove_db(const char *db)
@@ -332,19 +581,21 @@ static int still_right(const char *db, const char *path)
 	return bad;
 }
 
-static int fail_each(const char *db, const char *path, bool memory)
+static int fail_each(const char *db, const char *path, bool memory,
+		     void (*used)(const char *, const char *), bool anew)
 {
 	long n = 0, before, after;
 	int bad = 0;
 
 	atomic_store(&of_memory, memory);
-	use(db, path); /* whatever is made once for the process */
-	remove_db(db);
+	used(db, path); /* whatever is made once for the process */
+	if (anew)
+		remove_db(db);
 	for (n = 1; n < 100000; n++) {
 		atomic_store(&countdown, n);
 		before = atomic_load(&live);
 		atomic_store(&counting, true);
-		use(db, path);
+		used(db, path);
 		atomic_store(&counting, false);
 		after = atomic_load(&live);
 		if (memory && after > before) {
@@ -353,12 +604,13 @@ static int fail_each(const char *db, const char *path, bool memory)
 		}
 		if (atomic_load(&countdown) > 0)
 			break; /* it never came to that */
-		if (still_right(db, path)) {
+		/* Of what mostly reads, now and then. */
+		if ((anew || n % 4 == 0) && still_right(db, path)) {
 			(void)printf("call %ld: the store is of no use afterwards\n", n);
 			bad++;
 		}
 		/* From nothing every other time, so that making it fails too. */
-		if (n % 2)
+		if (anew && n % 2)
 			remove_db(db);
 		if (bad > 10)
 			break;
@@ -539,8 +791,8 @@ static void use_shim(void)
 int main(int argc, char **argv)
 {
 	log_quiet(true);
-	if (argc >= 4 && !strcmp(argv[1], "hammer"))
-		hammer(argv[2], argv + 3, argc - 3);
+	if (argc >= 5 && argc <= 64 && !strcmp(argv[1], "kill"))
+		return kill_them(argv[2], strtol(argv[3], NULL, 10), argv + 4, argc - 4);
 	if (argc >= 4 && !strcmp(argv[1], "check"))
 		return check(argv[2], argv + 3, argc - 3);
 	if (argc >= 5 && argc <= 64 && !strcmp(argv[1], "flip"))
@@ -548,12 +800,16 @@ int main(int argc, char **argv)
 #ifdef COUNTS_MEMORY
 	if (argc == 4 && !strcmp(argv[1], "memory")) {
 		(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
-		return fail_each(argv[2], argv[3], true);
+		return fail_each(argv[2], argv[3], true, use, true) |
+		       fail_each(argv[2], argv[3], true, use_parts, false) |
+		       fail_each(argv[2], argv[3], true, ask, false);
 	}
 #endif
 	if (argc == 4 && !strcmp(argv[1], "io")) {
 		use_shim();
-		return fail_each(argv[2], argv[3], false);
+		return fail_each(argv[2], argv[3], false, use, true) |
+		       fail_each(argv[2], argv[3], false, use_parts, false) |
+		       fail_each(argv[2], argv[3], false, ask, false);
 	}
 	(void)fprintf(stderr, "usage: see store_faults.c\n");
 	return 2;
