@@ -19,9 +19,10 @@ enum event_type {
 	EVENT_EXIT,    /* a thread ended; the process with its last one */
 	EVENT_COMM,    /* a thread's name changed */
 	EVENT_SAMPLE,
-	EVENT_CGROUP, /* the path of a cgroup, before its samples */
-	EVENT_FREED,  /* memory is given back whose allocation was a sample */
-	EVENT_LOST,   /* samples or side-band records that never arrived */
+	EVENT_CGROUP,	 /* the path of a cgroup, before its samples */
+	EVENT_FREED,	 /* memory is given back whose allocation was a sample */
+	EVENT_GENERATED, /* what a process has registered of code it generated: all of it, anew */
+	EVENT_LOST,	 /* samples or side-band records that never arrived */
 };
 
 #define EVENT_PID_KERNEL UINT32_MAX /* pid of the kernel's own mappings, as in perf.data */
@@ -82,6 +83,11 @@ struct event_freed {
 	uint64_t bytes; /* of its size; less than all of it: the rest stays */
 };
 
+struct event_generated {
+	const void *bytes; /* schema/dynamic.h */
+	size_t size;
+};
+
 struct event_sample {
 	uint16_t event; /* index in source_info.events */
 	uint32_t cpu;
@@ -134,6 +140,7 @@ struct event {
 		struct event_comm comm;
 		struct event_cgroup cgroup;
 		struct event_freed freed;
+		struct event_generated generated;
 		struct event_sample sample;
 		struct event_lost lost;
 	};

@@ -829,11 +829,15 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
 			err = read_all(&r, lists, n);
 		if (err)
 			break;
-		if (!uw_dynamic_marks(lists, n, read, ctx, &after) && after == before)
+		err = uw_dynamic_marks(lists, n, read, ctx, &after);
+		if (!err && after == before)
 			break;
 		r.flags |= DYNAMIC_TORN;
-		if (attempt == ATTEMPTS - 1)
+		/* What cannot be read any more is not read again: the process ended, or the time did. */
+		if (err || attempt == ATTEMPTS - 1) {
+			err = 0;
 			break;
+		}
 	}
 	if (!err)
 		err = tidy(&r);

@@ -333,6 +333,11 @@ uint64_t uw_object_id(const struct uw_object *object)
 	return object->id;
 }
 
+const struct uw_elf *uw_object_elf(const struct uw_object *o)
+{
+	return &o->elf;
+}
+
 uint16_t uw_object_machine(const struct uw_object *object)
 {
 	return object->arch->machine;

@@ -12,6 +12,8 @@
 #include "unwinder/table.h"
 #include "unwinder/unwinder.h"
 
+struct uw_elf;
+
 /* Never the same for two objects of this process, dead ones included: keys of caches. */
 uint64_t uw_object_id(const struct uw_object *object);
 
@@ -42,6 +44,9 @@ const struct uw_table *uw_object_table(const struct uw_object *object);
  */
 int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
 		   uint8_t *stepper);
+
+/* Borrowed for the object's life. */
+const struct uw_elf *uw_object_elf(const struct uw_object *object);
 
 /* Whether the code at pc is a PLT entry or a stub like it, and the rule there. */
 bool uw_object_stub(const struct uw_object *object, uint64_t pc, struct uw_rule *out);

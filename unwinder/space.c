@@ -290,6 +290,15 @@ struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *ma
 	return mapping->object;
 }
 
+const struct uw_mapping *uw_space_resolved(struct uw_space *space, uint64_t addr)
+{
+	struct uw_mapping *mapping = uw_space_at(space, addr);
+
+	if (mapping)
+		(void)uw_space_resolve(space, mapping);
+	return mapping;
+}
+
 /* ---- code generated at run time ------------------------------------------------------- */
 
 void uw_space_set_dynamic(struct uw_space *space, struct uw_dynamic *dynamic)

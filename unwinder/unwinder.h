@@ -274,6 +274,8 @@ int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end);
 
 /* Borrowed until the space changes; NULL where nothing is mapped. */
 const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t addr);
+/* The same with its object asked for, if it was not before. */
+const struct uw_mapping *uw_space_resolved(struct uw_space *space, uint64_t addr);
 const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t *n);
 
 /* ---- code generated at run time ------------------------------------------ */
@@ -296,6 +298,12 @@ struct uw_dynamic_list {
 	enum uw_dynamic_kind kind;
 	uint64_t addr; /* in the process; 0: none */
 };
+
+/*
+ * Where an object keeps them, by its symbols: vaddrs, 0 where it has none.  Reads the file; to be
+ * asked once an object.
+ */
+void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[2]);
 
 /*
  * What the lists hold now, at most DYNAMIC_SIZE_MAX of it; what was left out and why is in

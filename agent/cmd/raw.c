@@ -2,6 +2,8 @@
 
 #include "agent/log.h"
 #include "agent/pipeline/names.h"
+#include "agent/process/generated.h"
+#include "agent/process/modules.h"
 #include "agent/source/owc.h"
 
 #include <errno.h>
@@ -18,12 +20,19 @@ struct raw {
 	const struct source_info *info;
 	struct owc_writer *writer;
 	int err; /* the first one; nothing is written after it */
+	/* Where nobody else looks for generated code: what that takes; else NULL. */
+	struct modules *modules;
+	struct processes *processes;
+	struct generated *generated;
 };
 
 static void raw_free(struct raw *raw)
 {
 	if (raw->fd >= 0)
 		(void)close(raw->fd);
+	generated_free(raw->generated);
+	processes_free(raw->processes);
+	modules_free(raw->modules);
 	free(raw->path);
 	free(raw);
 }
@@ -39,7 +48,16 @@ static void keep_older(const char *path)
 		(void)rename(path, older);
 }
 
-int raw_open(const char *path, const struct source *source, struct raw **out)
+static int watch(struct raw *raw, struct opener *opener)
+{
+	int err = modules_new(opener, raw->info, false, &raw->modules);
+
+	if (!err)
+		err = processes_new(raw->info->machine, raw->modules, &raw->processes);
+	return err ? err : generated_new(raw->processes, true, &raw->generated);
+}
+
+int raw_open(const char *path, const struct source *source, struct opener *opener, struct raw **out)
 {
 	struct raw *raw = calloc(1, sizeof(*raw));
 	int err = -ENOMEM;
@@ -57,7 +75,11 @@ int raw_open(const char *path, const struct source *source, struct raw **out)
 	} else {
 		raw->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	}
-	err = raw->fd < 0 ? -errno : owc_writer_open(raw->fd, &source->info, &raw->writer);
+	err = raw->fd < 0 ? -errno : 0;
+	if (!err && opener)
+		err = watch(raw, opener);
+	if (!err)
+		err = owc_writer_open(raw->fd, &source->info, &raw->writer);
 	if (err)
 		goto fail;
 	*out = raw;
@@ -78,7 +100,7 @@ static int failed(struct raw *raw, int err)
 	return err;
 }
 
-int raw_event(struct raw *raw, const struct event *event)
+static int write_event(struct raw *raw, const struct event *event)
 {
 	int err = raw->err;
 
@@ -89,6 +111,18 @@ int raw_event(struct raw *raw, const struct event *event)
 		return 0;
 	}
 	return failed(raw, err);
+}
+
+int raw_event(struct raw *raw, const struct event *event)
+{
+	struct event found;
+	int err = 0;
+
+	if (raw->generated && event->type != EVENT_SAMPLE)
+		err = processes_event(raw->processes, event);
+	else if (raw->generated && generated_look(raw->generated, event, &found) == 1)
+		err = write_event(raw, &found);
+	return err ? err : write_event(raw, event);
 }
 
 int raw_idle(struct raw *raw)

@@ -14,7 +14,12 @@
 struct raw;
 struct opener;
 
-int raw_open(const char *path, const struct source *source, struct raw **out); /* reports */
+/*
+ * Reports.  opener: look for code that processes generate before each sample, and write what they
+ * say of it; borrowed; NULL: somebody else does, and gives it as an event.
+ */
+int raw_open(const char *path, const struct source *source, struct opener *opener,
+	     struct raw **out);
 int raw_event(struct raw *raw, const struct event *event);
 int raw_idle(struct raw *raw); /* no event came for a while: what waits goes out */
 

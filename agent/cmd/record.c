@@ -251,19 +251,22 @@ static int on_event(struct recorder *r, const struct event *event)
 {
 	int err = 0;
 
-	/* A capture file that cannot be written (it says so itself) does not end a profile. */
-	if (r->raw)
-		err = raw_event(r->raw, event);
-	if (err && !r->pipeline)
-		return err;
 	if (r->pipeline) {
-		err = 0;
 		/* The start-up inventory is older than the recording. */
 		if ((event->type == EVENT_SAMPLE || event->type == EVENT_FREED) &&
 		    event->time_ns > r->window_start_ns)
 			err = rotate(r, event->time_ns);
-		return err ? err : pipeline_event(r->pipeline, event);
+		/* What it finds out about a sample's process comes before the sample. */
+		if (!err)
+			err = pipeline_event(r->pipeline, event);
+		/* A capture file that cannot be written (it says so itself) does not end a profile. */
+		if (r->raw)
+			(void)raw_event(r->raw, event);
+		return err;
 	}
+	err = raw_event(r->raw, event);
+	if (err)
+		return err;
 	if (event->type == EVENT_SAMPLE) {
 		stats_written(r->stats, event);
 		r->raw_accounting.captured++;
@@ -273,6 +276,15 @@ static int on_event(struct recorder *r, const struct event *event)
 		r->raw_accounting.lost[event->lost.reason] += event->lost.n_samples;
 		r->raw_accounting.sideband_lost += event->lost.n_sideband;
 	}
+	return 0;
+}
+
+static int on_found(void *ctx, const struct event *event)
+{
+	struct recorder *r = ctx;
+
+	if (r->raw)
+		(void)raw_event(r->raw, event);
 	return 0;
 }
 
@@ -442,8 +454,10 @@ static int set_up(struct recorder *r)
 		struct opener_options opening = { .live = true };
 
 		err = opener_new(&opening, &r->opener);
+		/* With a profile wanted too, its pipeline tells of generated code. */
 		if (!err)
-			err = raw_open(o->raw_path, r->source, &r->raw);
+			err = raw_open(o->raw_path, r->source,
+				       o->raw_path == o->path ? r->opener : NULL, &r->raw);
 		if (err)
 			return err;
 	}
@@ -453,6 +467,7 @@ static int set_up(struct recorder *r)
 		walking_open_store(&walking);
 		r->store = walking.pipeline.store;
 		walking.pipeline.on_stop = on_stop;
+		walking.pipeline.on_found = on_found;
 		walking.pipeline.ctx = r;
 		err = pipeline_new(&walking.pipeline, &r->source->info, &r->pipeline);
 		if (!err) {

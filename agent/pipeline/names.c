@@ -323,11 +323,34 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 		names->n_known++;
 }
 
+/* False: nobody said what it is. */
+static bool name_generated(struct names *names, struct cached *c)
+{
+	struct uw_dynamic_proc proc;
+	const char *kept = NULL;
+	char *clean;
+
+	if (c->module->kind != MODULE_JIT || module_generated(c->module, c->addr, &proc) ||
+	    !proc.name)
+		return false;
+	clean = sym_sanitize(proc.name, strlen(proc.name), 4096);
+	c->in = c->module->path;
+	c->start = proc.start;
+	if (clean)
+		kept = keep(names, clean);
+	free(clean);
+	if (kept)
+		name_symbol(names, kept, c);
+	return kept != NULL;
+}
+
 static void name_user(struct names *names, struct cached *c)
 {
 	struct module_symbols *symbols = symbols_of(names, c->module);
 	struct sym_symbol symbol;
 
+	if (name_generated(names, c))
+		return;
 	c->in = c->module->path;
 	if (!symbols)
 		return;

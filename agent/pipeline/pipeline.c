@@ -2,6 +2,7 @@
 
 #include "agent/pipeline/fold.h"
 #include "agent/process/cgroups.h"
+#include "agent/process/generated.h"
 #include "agent/process/process.h"
 #include "agent/store/keeper.h"
 
@@ -23,6 +24,7 @@ struct pipeline {
 	struct modules *modules;
 	struct uw_steppers *steppers; /* NULL: the built-in ones will do */
 	struct processes *processes;
+	struct generated *generated;
 	struct cgroups cgroups;
 	struct uw_worker *worker;
 	struct uw_pasts *pasts; /* NULL: nothing is taken over */
@@ -83,6 +85,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		modules_tables(p->modules, options->store, p->keeper);
 	if (!err)
 		err = processes_new(info->machine, p->modules, &p->processes);
+	if (!err)
+		err = generated_new(p->processes, options->live, &p->generated);
 	if (!err && options->scan)
 		err = uw_steppers_new(&p->steppers);
 	if (!err && options->scan) {
@@ -110,6 +114,7 @@ void pipeline_free(struct pipeline *p)
 	fold_free(p->fold);
 	uw_pasts_free(p->pasts);
 	uw_worker_free(p->worker);
+	generated_free(p->generated);
 	processes_free(p->processes);
 	cgroups_fini(&p->cgroups);
 	uw_steppers_free(p->steppers);
@@ -485,8 +490,16 @@ static int on_sample(struct pipeline *p, const struct event *event)
 				 .frames = p->frames,
 				 .stop = UW_STOP_NO_USER_STATE };
 	struct thread thread;
+	struct event found;
 	int err;
 
+	if (generated_look(p->generated, event, &found) == 1) {
+		err = processes_event(p->processes, &found);
+		if (!err && p->options.on_found)
+			err = p->options.on_found(p->options.ctx, &found);
+		if (err)
+			return err;
+	}
 	err = processes_thread(p->processes, event->pid, event->tid, &thread);
 	if (err)
 		return err;
@@ -533,6 +546,7 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 		break;
 	case EVENT_MAPPING:
 	case EVENT_COMM:
+	case EVENT_GENERATED:
 		break;
 	}
 	return processes_event(p->processes, event);

@@ -54,6 +54,11 @@ struct pipeline_options {
 	struct store *store; /* of unwind tables; borrowed; NULL: none */
 	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */
 	int (*on_walked)(void *ctx, const struct walked *walked);
+	/*
+	 * Told of what the pipeline itself found out before it takes a sample in: EVENT_GENERATED of a
+	 * process that lives or whose memory the source has.  NULL: nobody wants to know.
+	 */
+	int (*on_found)(void *ctx, const struct event *event);
 	/* Whose steps on_walked wants to see; NULL: nobody's. */
 	bool (*explain)(void *ctx, uint64_t number, const struct event *event);
 	/* NULL: nobody counts them.  Of each sample, how its walk ended. */

@@ -36,8 +36,9 @@ struct module {
 	uint32_t id;
 	enum module_kind kind;
 	enum module_state state;
-	int error;  /* negative errno behind state, or 0 */
-	char *path; /* as the process saw it, sanitised; "[vdso]", "[kernel]", "[jit]" */
+	int error;    /* negative errno behind state, or 0 */
+	uint32_t pid; /* JIT: whose it is; other modules are everybody's */
+	char *path;   /* as the process saw it, sanitised; "[vdso]", "[kernel]", "[jit]" */
 	struct uw_build_id build_id; /* as the source told, or read from the file */
 	struct uw_object *object;    /* NULL unless USABLE; owned */
 };

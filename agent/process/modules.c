@@ -12,6 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A process that generates code for hours: names of what it had a while ago are lost. */
+#define GENERATED_KEPT 8
+
 struct known { /* what a module is inside the catalogue */
 	struct module module;
 	char *raw_path; /* as the process saw it, byte for byte */
@@ -32,7 +35,8 @@ struct known { /* what a module is inside the catalogue */
 	void *image;
 	size_t image_size;
 	const struct module *canonical;
-	bool stored; /* its table came out of the store */
+	bool stored;				      /* its table came out of the store */
+	struct uw_dynamic *generated[GENERATED_KEPT]; /* the latest first; NULL behind the last */
 };
 
 struct modules {
@@ -58,6 +62,8 @@ static void known_free(struct known *k)
 	if (!k)
 		return;
 	uw_object_put(k->module.object);
+	for (size_t i = 0; i < GENERATED_KEPT; i++)
+		uw_dynamic_put(k->generated[i]);
 	free(k->module.path);
 	free(k->raw_path);
 	free(k->image);
@@ -269,13 +275,16 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	uint64_t hash;
 	uint32_t id;
 
-	/* What has no file is one module each, however its pages came about. */
+	/*
+	 * What has no file is one module each, however its pages came about; what processes
+	 * generate is one a process.
+	 */
 	if (kind == MODULE_FILE)
 		m = *mapping;
 	else if (kind == MODULE_VDSO)
 		m.build_id = mapping->build_id;
 	else if (kind == MODULE_JIT)
-		m.path = "[jit]";
+		m = (struct event_mapping){ .path = "[jit]", .inode = pid };
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
 	id = hash_find(&modules->by_identity, hash, same_identity, &want);
@@ -302,6 +311,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->inode_generation = m.inode_generation;
 	k->told = k->module.build_id = m.build_id;
 	k->pid = pid;
+	k->module.pid = kind == MODULE_JIT ? pid : 0;
 	k->start = mapping->start;
 	k->end = mapping->end;
 	k->deleted = mapping->deleted;
@@ -317,6 +327,27 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	if (kind == MODULE_FILE && modules->pin)
 		k->open_error = open_next(modules, k);
 	return &k->module;
+}
+
+void module_add_generated(struct module *module, struct uw_dynamic *dynamic)
+{
+	struct known *k = known_of(module);
+
+	if (k->generated[0] == dynamic)
+		return;
+	uw_dynamic_put(k->generated[GENERATED_KEPT - 1]);
+	memmove(k->generated + 1, k->generated, (GENERATED_KEPT - 1) * sizeof(*k->generated));
+	k->generated[0] = uw_dynamic_get(dynamic);
+}
+
+int module_generated(const struct module *module, uint64_t addr, struct uw_dynamic_proc *out)
+{
+	const struct known *k = known_of(module);
+
+	for (size_t i = 0; i < GENERATED_KEPT && k->generated[i]; i++)
+		if (!uw_dynamic_proc(k->generated[i], addr, out))
+			return 0;
+	return -ENOENT;
 }
 
 static enum module_state state_of(int err)

@@ -3,7 +3,7 @@
  * once, with its descriptor and its unwind object.
  *
  * A module is told apart by path, build-id, device, inode and generation as the
- * source saw them.  Where that turns out to be one file told in two ways, the
+ * source saw them, generated code by its process.  Where that turns out to be one file told in two ways, the
  * later module defers to the earlier (module_canonical).  Modules live as long
  * as the catalogue; a module that frames were found in changes no more, so that
  * another thread may read it.
@@ -50,6 +50,14 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping);
 
 /* The module to count frames in: itself, or the one that was the same file first. */
 const struct module *module_canonical(const struct module *module);
+
+/*
+ * What the process of a JIT module registered of its code; the last few are kept, since names are
+ * asked for later.  Counted once more.
+ */
+void module_add_generated(struct module *module, struct uw_dynamic *dynamic);
+/* The procedure around addr by the latest that knew it; -ENOENT. */
+int module_generated(const struct module *module, uint64_t addr, struct uw_dynamic_proc *out);
 
 /* Descriptor of the file, for readers of symbols; -1: none; borrowed. */
 int module_fd(const struct module *module);

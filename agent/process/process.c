@@ -5,6 +5,7 @@
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,6 +25,8 @@ struct process {
 	uint32_t n_tasks; /* known and not forgotten */
 	const char *comm;
 	struct uw_space *space;
+	bool generates; /* as struct thread has them */
+	uint64_t files;
 };
 
 struct task {
@@ -306,9 +309,10 @@ static int on_fork(struct processes *p, const struct event *event)
 	const struct event_fork *fork = &event->fork;
 	const struct task *maker = find_task(p, fork->parent_tid);
 	const char *comm = maker && maker->pid == fork->parent_pid ? maker->comm : NULL;
+	struct process *parent, *process;
 	struct uw_space *space;
-	struct process *parent;
 	struct task *task;
+	bool generates;
 	int err;
 
 	if (event->pid != fork->parent_pid) {
@@ -321,9 +325,13 @@ static int on_fork(struct processes *p, const struct event *event)
 				err = uw_space_copy(parent->space, &space);
 			if (err)
 				return err;
+			generates = parent->generates;
 			err = add_process(p, event->pid, comm ? comm : parent->comm, space);
 			if (err)
 				return err;
+			process = find_process(p, event->pid);
+			process->generates = generates;
+			process->files = p->n_events;
 		}
 	}
 	err = need_task(p, event->pid, event->tid, &task);
@@ -408,8 +416,9 @@ static enum uw_mapping_kind mapping_kind(enum module_kind kind)
 	return UW_MAPPING_OTHER;
 }
 
-static int map(struct processes *p, struct uw_space *space, const struct event *event)
+static int map(struct processes *p, struct process *process, const struct event *event)
 {
+	struct uw_space *space = process->space;
 	const struct event_mapping *m = &event->mapping;
 	struct uw_mapping mapping = { .start = m->start, .end = m->end, .prot = m->prot };
 	struct module *module;
@@ -426,6 +435,10 @@ static int map(struct processes *p, struct uw_space *space, const struct event *
 		return uw_space_unmap(space, m->start, m->end);
 	if (too_many(p, 2)) /* it may split one that is there */
 		return 0;
+	if (module->kind == MODULE_JIT)
+		process->generates = true;
+	else
+		process->files = p->n_events;
 	mapping.kind = (uint8_t)mapping_kind(module->kind);
 	mapping.user = module;
 	/* Kernels state an address where there is no file to count in. */
@@ -435,7 +448,7 @@ static int map(struct processes *p, struct uw_space *space, const struct event *
 
 static int on_mapping(struct processes *p, const struct event *event)
 {
-	struct uw_space *space;
+	struct process *process;
 	size_t before;
 	int err;
 
@@ -444,11 +457,43 @@ static int on_mapping(struct processes *p, const struct event *event)
 	err = need_process(p, event->pid);
 	if (err)
 		return err;
-	space = find_process(p, event->pid)->space;
-	before = mappings_of(space);
-	err = map(p, space, event);
-	p->n_mappings += mappings_of(space) - before;
+	process = find_process(p, event->pid);
+	before = mappings_of(process->space);
+	err = map(p, process, event);
+	p->n_mappings += mappings_of(process->space) - before;
 	return err;
+}
+
+static int on_generated(struct processes *p, const struct event *event)
+{
+	const struct uw_mapping *mappings;
+	struct uw_dynamic *dynamic;
+	struct process *process;
+	size_t n;
+	int err = need_process(p, event->pid);
+
+	if (err)
+		return err;
+	err = uw_dynamic_open(event->generated.bytes, event->generated.size, &dynamic);
+	if (err == -EBADMSG || err == -ENOTSUP) {
+		log_warning("process %" PRIu32 ": what it registered of generated code is of no "
+			    "use: %s",
+			    event->pid, err == -ENOTSUP ? "of another version" : "damaged");
+		return 0;
+	}
+	if (err)
+		return err;
+	process = find_process(p, event->pid);
+	uw_space_set_dynamic(process->space, dynamic);
+	mappings = uw_space_mappings(process->space, &n);
+	for (size_t i = 0; i < n; i++) {
+		struct module *module = mappings[i].user;
+
+		if (module && module->kind == MODULE_JIT)
+			module_add_generated(module, dynamic);
+	}
+	uw_dynamic_put(dynamic);
+	return 0;
 }
 
 int processes_event(struct processes *p, const struct event *event)
@@ -465,6 +510,8 @@ int processes_event(struct processes *p, const struct event *event)
 		if (process) {
 			p->n_mappings -= mappings_of(process->space);
 			uw_space_clear(process->space);
+			process->generates = false;
+			process->files = p->n_events;
 		}
 		return 0;
 	case EVENT_FORK:
@@ -473,6 +520,8 @@ int processes_event(struct processes *p, const struct event *event)
 		return on_exit_event(p, event);
 	case EVENT_COMM:
 		return on_comm(p, event);
+	case EVENT_GENERATED:
+		return on_generated(p, event);
 	case EVENT_SAMPLE:
 	case EVENT_CGROUP:
 	case EVENT_FREED:
@@ -495,6 +544,8 @@ int processes_thread(struct processes *p, uint32_t pid, uint32_t tid, struct thr
 				.pid = pid,
 				.comm = task->comm,
 				.process_comm = process->comm,
-				.space = process->space };
+				.space = process->space,
+				.generates = process->generates,
+				.files = process->files };
 	return 0;
 }

@@ -14,6 +14,8 @@ struct thread {
 	const char *comm;	  /* kept for the life of struct processes; sanitised */
 	const char *process_comm; /* the same of the thread group's leader */
 	struct uw_space *space;	  /* borrowed until the next event */
+	bool generates;		  /* it has executable memory without a file */
+	uint64_t files;		  /* another number: another process, or other files are mapped */
 };
 
 /* modules is borrowed and must outlive it. */
@@ -22,7 +24,7 @@ int processes_new(uint16_t machine, struct modules *modules, struct processes **
 void processes_use(struct processes *processes, const struct uw_steppers *steppers);
 void processes_free(struct processes *processes); /* NULL is fine */
 
-/* Takes in a mapping, exec, fork, exit or comm event; others are ignored.  -ENOMEM. */
+/* Takes in a mapping, exec, fork, exit, comm or generated event; others are ignored.  -ENOMEM. */
 int processes_event(struct processes *processes, const struct event *event);
 
 /* The state a sample needs; a thread never heard of gets an empty one.  -ENOMEM. */

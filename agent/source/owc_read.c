@@ -685,12 +685,18 @@ static const char *take_record(struct owc *o, const Offwind__Capture__Record *r,
 		e->type = EVENT_FREED;
 		e->freed = (struct event_freed){ r->freed->id, r->freed->bytes };
 		break;
+	case OFFWIND__CAPTURE__RECORD__KIND_GENERATED:
+		e->type = EVENT_GENERATED;
+		e->generated.bytes = r->generated->content.data;
+		e->generated.size = r->generated->content.len;
+		break;
 	default:
 		*is_event = false;
 		break;
 	}
 	if (*is_event) {
-		o->seen.n_events += e->type != EVENT_CGROUP && e->type != EVENT_FREED;
+		o->seen.n_events += e->type != EVENT_CGROUP && e->type != EVENT_FREED &&
+				    e->type != EVENT_GENERATED;
 		return why;
 	}
 	switch (r->kind_case) {

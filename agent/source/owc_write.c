@@ -447,6 +447,7 @@ static int add_event(struct owc_writer *w, const struct event *e)
 	Offwind__Capture__Comm comm = OFFWIND__CAPTURE__COMM__INIT;
 	Offwind__Capture__Cgroup cgroup = OFFWIND__CAPTURE__CGROUP__INIT;
 	Offwind__Capture__Freed freed = OFFWIND__CAPTURE__FREED__INIT;
+	Offwind__Capture__Generated generated = OFFWIND__CAPTURE__GENERATED__INIT;
 	Offwind__Capture__Lost lost = OFFWIND__CAPTURE__LOST__INIT;
 
 	record.time_ns = e->time_ns;
@@ -488,6 +489,12 @@ static int add_event(struct owc_writer *w, const struct event *e)
 		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_FREED;
 		record.freed = &freed;
 		break;
+	case EVENT_GENERATED:
+		generated.content.data = (uint8_t *)(uintptr_t)e->generated.bytes;
+		generated.content.len = e->generated.size;
+		record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_GENERATED;
+		record.generated = &generated;
+		break;
 	case EVENT_LOST:
 		lost.reason = (uint32_t)e->lost.reason;
 		lost.n_samples = e->lost.n_samples;
@@ -501,7 +508,7 @@ static int add_event(struct owc_writer *w, const struct event *e)
 
 static void count_event(struct owc_writer *w, const struct event *e)
 {
-	if (e->type == EVENT_CGROUP || e->type == EVENT_FREED)
+	if (e->type == EVENT_CGROUP || e->type == EVENT_FREED || e->type == EVENT_GENERATED)
 		return; /* elder readers skip it */
 	if (!w->frame.n_events++ || e->time_ns < w->frame.first_time_ns)
 		w->frame.first_time_ns = e->time_ns;

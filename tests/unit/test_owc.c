@@ -149,6 +149,10 @@ static void some_event(uint64_t i, struct event *e)
 	case EVENT_CGROUP:
 		e->cgroup = (struct event_cgroup){ number(), some_text(texts[1]) };
 		break;
+	case EVENT_GENERATED:
+		e->generated.bytes = texts[0];
+		e->generated.size = any() % 8;
+		break;
 	case EVENT_LOST:
 		e->lost = (struct event_lost){ (enum event_lost_reason)(any() % EVENT_LOST_N),
 					       number() >> 8, number() >> 8 };
@@ -207,6 +211,10 @@ static bool same_event(const struct event *a, const struct event *b)
 		return same_sample(&a->sample, &b->sample);
 	case EVENT_CGROUP:
 		return a->cgroup.id == b->cgroup.id && !strcmp(a->cgroup.path, b->cgroup.path);
+	case EVENT_GENERATED:
+		return a->generated.size == b->generated.size &&
+		       (!a->generated.size ||
+			!memcmp(a->generated.bytes, b->generated.bytes, a->generated.size));
 	case EVENT_LOST:
 		return a->lost.reason == b->lost.reason && a->lost.n_samples == b->lost.n_samples &&
 		       a->lost.n_sideband == b->lost.n_sideband;

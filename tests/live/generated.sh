@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Code that programs generate at run time: what they register of it, with Debian's libunwind and
+# over GDB's JIT interface (LLVM's lli), names it and leads through it; live, out of the capture
+# file afterwards, and in a core.
+set -u
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$BUILD/offwind" doctor > /dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; rm -rf "$dir"' EXIT
+offwind=$BUILD/offwind
+
+fail() {
+	echo "$1"
+	tail -n 5 "$dir/log"
+	head -n 40 "$dir/text" 2> /dev/null
+	exit 1
+}
+
+# How many samples have, somewhere in them, these functions one after another.  TSV of frames.
+count() {
+	awk -F '\t' -v want="$2" '
+		BEGIN { n = split(want, chain, " ") }
+		$1 == "sample" { for (i = 1; i <= NF; i++) if ($i == "function") column = i; next }
+		$1 != sample { sample = $1; at = 1; samples++ }
+		{ name = $column; sub(/\(.*/, "", name)
+		  if (at <= n && name == chain[at]) { if (++at > n) whole++ } else if (at <= n && at > 1) at = name == chain[1] ? 2 : 1 }
+		END { print samples + 0, whole + 0 }' "$1"
+}
+
+# Nearly all: while it starts there are others.
+nearly_all() {
+	local all whole
+	read -r all whole < <(count "$1" "$2")
+	[ "$whole" -gt 20 ] && [ $((whole * 100)) -ge $((all * 90)) ] ||
+		{ cp "$1" "$dir/text"; fail "$3: of $all samples $whole have $2"; }
+}
+
+gcc -O2 -o "$dir/generator" tests/live/generated/generator.c -lunwind 2> "$dir/log" || fail "generator.c"
+chain=burn
+for i in 11 10 9 8 7 6 5 4 3 2 1 0; do chain+=" generated_$i"; done
+chain+=" main"
+"$offwind" record -q -F 499 --raw="$dir/a.owc" -o "$dir/a.pb.gz" -- "$dir/generator" 2> "$dir/log" || fail "record"
+"$offwind" unwind -q --format tsv -o "$dir/live.tsv" "$dir/a.owc" 2> "$dir/log" || fail "unwind"
+nearly_all "$dir/live.tsv" "$chain" "captured with a profile"
+"$offwind" unwind -q --format folded -o "$dir/folded.raw" "$dir/a.owc" 2> "$dir/log" || fail "folded"
+"$offwind" report --format folded "$dir/a.pb.gz" > "$dir/folded.live" 2> /dev/null || true
+
+# Alone, so that nobody walks while it is captured.
+"$offwind" record -q -F 499 --raw -o "$dir/b.owc" -- "$dir/generator" 2> "$dir/log" || fail "record --raw"
+"$offwind" unwind -q --format tsv -o "$dir/raw.tsv" "$dir/b.owc" 2> "$dir/log" || fail "unwind"
+nearly_all "$dir/raw.tsv" "$chain" "captured alone"
+grep -q "$(printf '\tdynamic')" "$dir/raw.tsv" || fail "no frame says that it was found by what was registered"
+
+# Running, and as a core.
+"$dir/generator" &
+pid=$!
+sleep 0.3
+"$offwind" unwind -q --format tsv -o "$dir/pid.tsv" --pid $pid 2> "$dir/log" || fail "--pid"
+[ "$(count "$dir/pid.tsv" "$chain")" = "1 1" ] || { cp "$dir/pid.tsv" "$dir/text"; fail "--pid"; }
+gdb -nx -batch -p $pid -ex "gcore $dir/core" > "$dir/log" 2>&1
+kill $pid
+"$offwind" unwind -q --format tsv -o "$dir/core.tsv" "$dir/core" 2> "$dir/log" || fail "core"
+[ "$(count "$dir/core.tsv" "$chain")" = "1 1" ] || { cp "$dir/core.tsv" "$dir/text"; fail "core"; }
+
+# LLVM: what it compiled, with the call-frame information that it put into the object.
+cat > "$dir/jit.c" << 'C'
+unsigned long spun;
+__attribute__((noinline)) void jit_burn(unsigned long n) { for (unsigned long i = 0; i < n; i++) __asm__ volatile("" : "+r"(spun)); }
+__attribute__((noinline)) void jit_middle(unsigned long n) { jit_burn(n); __asm__ volatile(""); }
+__attribute__((noinline)) void jit_outer(unsigned long n) { jit_middle(n); __asm__ volatile(""); }
+int main(void) { for (int i = 0; i < 10; i++) jit_outer(100000000); return 0; }
+C
+clang -O1 -fomit-frame-pointer -S -emit-llvm -o "$dir/jit.ll" "$dir/jit.c" 2> "$dir/log" || fail "clang"
+for kind in mcjit orc; do
+	"$offwind" record -q -F 499 --raw -o "$dir/$kind.owc" -- lli -jit-kind=$kind "$dir/jit.ll" 2> "$dir/log" || fail "lli $kind"
+	"$offwind" unwind -q --format tsv -o "$dir/$kind.tsv" "$dir/$kind.owc" 2> "$dir/log" || fail "unwind $kind"
+	read -r all whole < <(count "$dir/$kind.tsv" "jit_burn jit_middle jit_outer main")
+	[ "$whole" -gt 20 ] || { cp "$dir/$kind.tsv" "$dir/text"; fail "lli $kind: of $all samples $whole are whole"; }
+done

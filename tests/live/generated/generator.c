@@ -1,0 +1,165 @@
+/*
+ * Writes functions into memory and registers them with libunwind, half of them as regions with
+ * operations, half as a table of FDEs; they call one another, the last one burns CPU.
+ *
+ * None of them keeps a frame pointer: rbp is put aside and holds nonsense meanwhile, so that
+ * nobody gets through who does not go by what was registered.
+ */
+#include <libunwind.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define DEPTH 12
+#define ROOM  64
+
+static volatile unsigned long spun;
+
+static __attribute__((noinline)) void burn(void)
+{
+	for (unsigned int i = 0; i < 50000000; i++)
+		spun += i;
+}
+
+/* push %rbp; mov $-1,%ebp; sub $40,%rsp; movabs callee,%rax; call *%rax; add $40,%rsp; pop; ret */
+static const uint8_t body[] = { 0x55, 0xbd, 0xff, 0xff, 0xff, 0xff, 0x48, 0x83, 0xec, 0x28,
+				0x48, 0xb8, 0,	  0,	0,    0,    0,	  0,	0,    0,
+				0xff, 0xd0, 0x48, 0x83, 0xc4, 0x28, 0x5d, 0xc3 };
+enum { AT_PUSH = 0, AT_SUB = 6, AT_CALLEE = 12, AT_ADD = 22, AT_POP = 26 };
+
+static uint8_t *code;
+static char names[DEPTH][16];
+
+static void describe_regions(unsigned int i)
+{
+	unw_dyn_region_info_t *region = calloc(1, (size_t)_U_dyn_region_info_size(8));
+	unw_dyn_info_t *info = calloc(1, sizeof(*info));
+	unw_dyn_op_t *op = region->op;
+
+	region->insn_count = sizeof(body);
+	region->op_count = 8;
+	_U_dyn_op_add(op++, _U_QP_TRUE, AT_PUSH, UNW_X86_64_RSP, (unw_word_t)-8);
+	_U_dyn_op_spill_sp_rel(op++, _U_QP_TRUE, AT_PUSH, UNW_X86_64_RBP, 0);
+	_U_dyn_op_add(op++, _U_QP_TRUE, AT_SUB, UNW_X86_64_RSP, (unw_word_t)-40);
+	_U_dyn_op_add(op++, _U_QP_TRUE, AT_ADD, UNW_X86_64_RSP, 40);
+	_U_dyn_op_pop_frames(op++, _U_QP_TRUE, AT_POP, 1);
+	_U_dyn_op_stop(op++);
+	info->start_ip = (uintptr_t)code + i * ROOM;
+	info->end_ip = info->start_ip + sizeof(body);
+	info->format = UNW_INFO_FORMAT_DYNAMIC;
+	info->u.pi.name_ptr = (uintptr_t)names[i];
+	info->u.pi.regions = region;
+	_U_dyn_register(info);
+}
+
+/* As an assembler writes it; behind the code, for its distances have 32 bits. */
+static void describe_table(unsigned int i, uint8_t *room)
+{
+	static const uint8_t frame[] = {
+		20,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		1,
+		'z',
+		'R',
+		0,
+		1,
+		0x78,
+		16,
+		1,
+		0x1b,
+		0x0c,
+		7,
+		8,
+		0x90,
+		1,
+		0,
+		0,
+		/* FDE: after 1 byte CFA=rsp+16, rbp at -16; after 9 more 56; after 16 16; after 1 8 */
+		28,
+		0,
+		0,
+		0,
+		28,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		sizeof(body),
+		0,
+		0,
+		0,
+		0,
+		0x41,
+		0x0e,
+		16,
+		0x86,
+		2,
+		0x49,
+		0x0e,
+		56,
+		0x50,
+		0x0e,
+		16,
+		0x41,
+		0x0e,
+		8,
+		0,
+	};
+	enum { FDE = 24, START = 32 };
+	unw_dyn_info_t *info = calloc(1, sizeof(*info));
+	uint64_t start = (uintptr_t)code + i * ROOM;
+	int32_t distance = (int32_t)(start - (uintptr_t)(room + START));
+	int32_t pair[2] = { (int32_t)(start - (uintptr_t)room), FDE };
+
+	memcpy(room, frame, sizeof(frame));
+	memcpy(room + START, &distance, sizeof(distance));
+	memcpy(room + 64, pair, sizeof(pair));
+	info->start_ip = start;
+	info->end_ip = start + sizeof(body);
+	info->format = UNW_INFO_FORMAT_REMOTE_TABLE;
+	info->u.rti.name_ptr = (uintptr_t)names[i];
+	info->u.rti.segbase = (uintptr_t)room;
+	info->u.rti.table_len = 1;
+	info->u.rti.table_data = (uintptr_t)room + 64;
+	_U_dyn_register(info);
+}
+
+int main(void)
+{
+	void (*first)(void);
+	uint8_t *data;
+
+	code = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (code == MAP_FAILED)
+		return 1;
+	data = code + 4096;
+	for (unsigned int i = 0; i < DEPTH; i++) {
+		uint64_t callee =
+			i + 1 < DEPTH ? (uintptr_t)code + (i + 1) * ROOM : (uintptr_t)burn;
+
+		memcpy(code + i * ROOM, body, sizeof(body));
+		memcpy(code + i * ROOM + AT_CALLEE, &callee, sizeof(callee));
+		(void)snprintf(names[i], sizeof(names[i]), "generated_%u", i);
+		if (i % 2)
+			describe_table(i, data + i * 128);
+		else
+			describe_regions(i);
+	}
+	if (mprotect(code, 4096, PROT_READ | PROT_EXEC))
+		return 1;
+	memcpy(&first, &code, sizeof(first));
+	for (unsigned int i = 0; i < 20; i++)
+		first();
+	return 0;
+}

@@ -1,0 +1,100 @@
+/*
+ * unwinder/dynamic_find.c: where a file keeps the lists of generated code, by symbol.
+ *
+ * GDB's descriptor and our own list are data that is exported by name.  libunwind's is hidden in
+ * its library; what returns its address is exported, and says it in its code.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unwinder/bytes.h"
+#include "unwinder/elf.h"
+#include "unwinder/object.h"
+
+/* Of the largest browsers' and compilers' tables. */
+#define SYMBOLS_MAX ((uint64_t)256 << 20)
+
+enum { DYN_LIST, DYN_GETTER, JIT, N_WANTED };
+
+static const char *const wanted[N_WANTED] = {
+	[DYN_LIST] = "_U_dyn_info_list",
+	[DYN_GETTER] = "_U_dyn_info_list_addr",
+	[JIT] = "__jit_debug_descriptor",
+};
+
+static void look(const struct uw_elf *elf, const char *symbols_name, const char *strings_name,
+		 uint64_t found[N_WANTED])
+{
+	const struct uw_section *symbols = uw_elf_section(elf, symbols_name);
+	const struct uw_section *strings = uw_elf_section(elf, strings_name);
+	uint8_t *table = NULL, *text = NULL;
+	size_t size = 0, text_size = 0;
+
+	if (!symbols || !strings || uw_elf_section_read(elf, symbols, SYMBOLS_MAX, &table, &size) ||
+	    uw_elf_section_read(elf, strings, SYMBOLS_MAX, &text, &text_size))
+		goto out;
+	for (size_t at = 0; size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
+		Elf64_Sym s;
+
+		memcpy(&s, table + at, sizeof(s));
+		if (s.st_shndx == SHN_UNDEF || s.st_name >= text_size || text[s.st_name] != '_')
+			continue;
+		for (unsigned int i = 0; i < N_WANTED; i++) {
+			size_t length = strlen(wanted[i]) + 1;
+
+			if (!found[i] && length <= text_size - s.st_name &&
+			    !memcmp(text + s.st_name, wanted[i], length))
+				found[i] = s.st_value;
+		}
+	}
+out:
+	free(table);
+	free(text);
+}
+
+/* The address that a function does nothing but return; 0: it does more. */
+static uint64_t returned_x86_64(const uint8_t code[16], uint64_t at)
+{
+	static const uint8_t endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	unsigned int skip = memcmp(code, endbr, sizeof(endbr)) == 0 ? sizeof(endbr) : 0;
+
+	code += skip;
+	if (code[0] != 0x48 || code[1] != 0x8d || code[2] != 0x05 || code[7] != 0xc3)
+		return 0; /* lea disp(%rip),%rax; ret */
+	return at + skip + 7 + (uint64_t)(int64_t)(int32_t)uw_bytes_little(code + 3);
+}
+
+static uint64_t returned_aarch64(const uint8_t code[16], uint64_t at)
+{
+	unsigned int skip = uw_bytes_little(code) == 0xd503245f ? 4 : 0; /* bti c */
+	uint32_t page = uw_bytes_little(code + skip), add = uw_bytes_little(code + skip + 4);
+	int64_t pages;
+
+	/* adrp x0, page; add x0, x0, #offset; ret */
+	if ((page & 0x9f00001f) != 0x90000000 || (add & 0xffc003ff) != 0x91000000 ||
+	    uw_bytes_little(code + skip + 8) != 0xd65f03c0)
+		return 0;
+	pages = (int64_t)((page >> 29 & 3) | (page >> 5 & 0x7ffff) << 2);
+	pages -= pages >> 20 << 21; /* 21 bits, signed */
+	return ((at + skip) & ~(uint64_t)0xfff) + (uint64_t)(pages * 4096) + (add >> 10 & 0xfff);
+}
+
+void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[2])
+{
+	const struct uw_elf *elf = uw_object_elf(object);
+	uint64_t found[N_WANTED] = { 0 };
+	uint8_t code[16];
+
+	look(elf, ".dynsym", ".dynstr", found);
+	if (!found[DYN_LIST] && !found[JIT])
+		look(elf, ".symtab", ".strtab", found);
+	if (!found[DYN_LIST] && found[DYN_GETTER] &&
+	    !uw_object_read(object, found[DYN_GETTER], code, sizeof(code)))
+		found[DYN_LIST] = uw_object_machine(object) == EM_AARCH64
+					  ? returned_aarch64(code, found[DYN_GETTER])
+					  : returned_x86_64(code, found[DYN_GETTER]);
+	out[0] = (struct uw_dynamic_list){ .kind = UW_DYNAMIC_LIST, .addr = found[DYN_LIST] };
+	out[1] = (struct uw_dynamic_list){ .kind = UW_DYNAMIC_JIT, .addr = found[JIT] };
+}
