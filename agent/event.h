@@ -93,7 +93,7 @@ struct event_sample {
 	uint32_t cpu;
 	uint64_t period; /* in the event's own unit (cpu-clock: ns); at least 1 */
 	bool has_user_regs;
-	bool compat;	/* 32-bit registers: not walked yet */
+	bool compat; /* 32-bit code: its eight registers and pc, by their x86-64 numbers; not walked yet */
 	bool stack_cut; /* the live stack was longer than what was copied */
 	struct uw_regs regs;
 	uint64_t code_mask;		 /* see struct uw_thread; 0: not told */

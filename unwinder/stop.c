@@ -29,7 +29,8 @@ static const struct {
 	[UW_STOP_MAX_FRAMES] = { "max_frames", "The stack is deeper than the frames asked for." },
 	[UW_STOP_NO_USER_STATE] = { "no_user_state",
 				    "The sample has no user registers that can be used: a kernel "
-				    "thread, a task that was exiting, or a 32-bit program." },
+				    "thread, or a task that was exiting." },
+	[UW_STOP_COMPAT] = { "compat", "32-bit code of a 64-bit system, which is not walked." },
 };
 
 static const char *const steppers[UW_STEPPER_N] = {

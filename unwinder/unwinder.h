@@ -417,6 +417,7 @@ enum uw_stop {			   /* why a walk ended; each has a name and a sentence */
 	       UW_STOP_CYCLE,	       /* the same pc and cfa came again */
 	       UW_STOP_MAX_FRAMES,     /* as many frames as were asked for */
 	       UW_STOP_NO_USER_STATE, /* the sample has no user registers (kernel thread, exiting task) */
+	       UW_STOP_COMPAT,	      /* 32-bit code under a 64-bit kernel, which is not walked */
 	       UW_STOP_N
 };
 

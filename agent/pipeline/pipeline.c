@@ -296,7 +296,7 @@ static size_t user_frames(struct pipeline *p, const struct event *event, struct 
 		verify(p, &walk.stack, &other, &again);
 	}
 	if (s->compat)
-		walk.stack.stop = UW_STOP_NO_USER_STATE;
+		walk.stack.stop = UW_STOP_COMPAT;
 	for (size_t i = 0; i < walk.stack.n_frames; i++)
 		p->frames[first + i] = (struct walked_frame){
 			.location = locate(p, &walk.stack.frames[i]),
@@ -338,7 +338,7 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 	job = (struct uw_job){ .space = space, .thread = &walk.thread, .stack = &walk.stack };
 	if (s->compat) {
 		uw_walk_many(p->worker, &job, 1);
-		walk.stack.stop = UW_STOP_NO_USER_STATE;
+		walk.stack.stop = UW_STOP_COMPAT;
 	} else {
 		walk_again(p, event, &job, &again);
 		if (p->other) {

@@ -56,6 +56,8 @@
 /* More cgroups than that are not named. */
 #define CGROUPS_MAX 65536u
 
+#define COMPAT_REGS 0x100ffu /* those that 32-bit code has: to edi, and the pc */
+
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO */
 
 struct slot { /* a record in the ring, given back in the order of the ring */
@@ -664,7 +666,7 @@ static void make_sample(struct live *live, const struct capture_head *head, stru
 	s->regions = live->regions;
 	if (s->has_user_regs) {
 		memcpy(s->regs.value, head->regs, sizeof(head->regs));
-		s->regs.known = (1ull << CAPTURE_REGS) - 1;
+		s->regs.known = s->compat ? COMPAT_REGS : (1ull << CAPTURE_REGS) - 1;
 		s->n_regions = make_regions(live, head);
 		if (head->interrupted_len)
 			s->n_regions = add_interrupted(live, head, s->n_regions);

@@ -203,15 +203,27 @@ mine=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -c "^$busy/")
 
 echo "== a 32-bit program: where it stands, if not how it came there"
 cat >"$dir/narrow.c" <<'C'
-volatile unsigned int n;
-int main(void) { for (;;) n++; }
+#include <pthread.h>
+__attribute__((noinline)) static void spin(void)
+{
+	__asm__ volatile("pushl $0x5ca1ab1e\n\tmovl $0x11111111, %%ebx\n\t1: jmp 1b" ::: "ebx", "memory");
+}
+static void *run(void *arg) { spin(); return arg; }
+int main(void) { pthread_t thread; pthread_create(&thread, NULL, run, NULL); spin(); }
 C
-gcc -m32 -nostdlib -static -Wl,-e,main -o "$dir/narrow" "$dir/narrow.c" || fail "gcc -m32"
+gcc -m32 -O1 -pthread -o "$dir/narrow" "$dir/narrow.c" || fail "gcc -m32"
 "$dir/narrow" & narrow=$!
-"$offwind" record -F 199 -d 1 -p $narrow -o "$dir/narrow.pb.gz" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+"$offwind" record -F 199 -d 1 -p $narrow -o "$dir/narrow.pb.gz" --raw="$dir/narrow.owc" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 kill $narrow
-check_balance "$(accounting "$dir/log")"
+line=$(accounting "$dir/log")
+check_balance "$line"
 "$offwind" report --check "$dir/narrow.pb.gz" >/dev/null || fail "its profile is not sound"
 "$offwind" report -n 1 "$dir/narrow.pb.gz" | grep -q '^ *[1-9][0-9.]*%.* \[narrow\]$' || fail "no frame of it"
+n=$(figure "$line" compat)
+[ "$n" -ge 20 ] && [ "$n" = "$(figure "$line" unwound)" ] || fail "not told as 32-bit: $line"
+# Each thread's own stack: what was pushed last lies where the stack pointer is.
+for i in 5 10 15 $n; do "$offwind" explain "$dir/narrow.owc" --sample $i 2>/dev/null; done >"$dir/explained"
+[ "$(grep -c '\] = 0x[0-9a-f]*5ca1ab1e' "$dir/explained")" = 4 ] && [ "$(grep -c '^stop: compat' "$dir/explained")" = 4 ] ||
+	fail "its stack was not captured: $(cat "$dir/explained")"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }
