@@ -22,20 +22,22 @@
 #define CALLER_LIKELY (64ull << 20) /* a call within another lies no further below it */
 
 struct alloc_thread {
-	__u64 left;	    /* bytes until the one that is drawn; 0: none was drawn yet */
-	__u64 ip, sp;	    /* the call that runs, as it begins; sp 0: none does */
-	__u64 size;	    /* asked for */
-	__u64 out;	    /* where the function puts the address; 0: it returns it */
-	__u64 space, freed; /* what the call gives back if it succeeds; freed 0: nothing */
+	__u64 left;   /* bytes until the one that is drawn; 0: none was drawn yet */
+	__u64 ip, sp; /* the call that runs, as it begins; sp 0: none does */
+	__u64 size;   /* asked for */
+	__u64 out;    /* where the function puts the address; 0: it returns it */
+	__u64 freed;  /* what the call gives back if it succeeds; 0: nothing */
+	__u64 space;
 	struct capture_live freed_live;
 	__u32 due; /* it is to be captured */
 	__u32 reserved;
 };
 
+/* By thread and process; one that is crowded out begins anew, which the drawing does not mind. */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
 	__type(value, struct alloc_thread);
 } alloc_threads SEC(".maps");
 
@@ -121,6 +123,20 @@ static __always_inline void tell_freed(__u64 id, __u64 bytes, struct capture_cou
 		add(&count->frees, 1);
 }
 
+static __always_inline struct alloc_thread *thread_of(__u64 id, __u64 space, bool create)
+{
+	struct alloc_thread *thread = bpf_map_lookup_elem(&alloc_threads, &id), fresh = {};
+
+	/* Another program, or another thread of that number. */
+	if (thread && thread->space != space)
+		*thread = (struct alloc_thread){ .space = space };
+	if (thread || !create)
+		return thread;
+	fresh.space = space;
+	(void)bpf_map_update_elem(&alloc_threads, &id, &fresh, BPF_ANY);
+	return bpf_map_lookup_elem(&alloc_threads, &id);
+}
+
 /* Is the thread within an allocator's function already? */
 static __always_inline bool nested(const struct alloc_thread *thread, const struct pt_regs *ctx)
 {
@@ -136,16 +152,17 @@ static __always_inline bool nested(const struct alloc_thread *thread, const stru
  */
 static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __u64 old)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = (void *)bpf_get_current_task();
 	struct capture_counters *count = counters_here();
-	__u64 id = bpf_get_current_pid_tgid(), bytes = size ? size : 1;
+	__u64 id = bpf_get_current_pid_tgid(), bytes = size ? size : 1, space;
 	struct capture_live_key key = {};
 	struct alloc_thread *thread;
 	struct capture_live *was;
 
 	if (!count || alloc_stopped)
 		return 0;
-	thread = bpf_task_storage_get(&alloc_threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	space = space_of(task);
+	thread = thread_of(id, space, true);
 	if (!thread) {
 		add(&count->fired, 1);
 		add(&count->unreadable, 1);
@@ -174,14 +191,13 @@ static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __
 	thread->out = out;
 	thread->freed = 0;
 	if (old) {
-		key.space = space_of(task);
+		key.space = space;
 		key.addr = old;
 		was = bpf_map_lookup_elem(&live, &key);
 		if (was) {
 			/* Another thread may get this memory before the function returns. */
 			thread->freed_live = *was;
 			thread->freed = old;
-			thread->space = key.space;
 			(void)bpf_map_delete_elem(&live, &key);
 		}
 	}
@@ -190,7 +206,7 @@ static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __
 }
 
 static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thread *thread,
-				     __u64 addr, struct capture_counters *count)
+				     __u64 addr, struct capture_counters *count, bool plain)
 {
 	struct capture_alloc alloc = { .size = thread->size, .addr = addr };
 	struct capture_live_key key = {};
@@ -209,7 +225,7 @@ static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thr
 	if (!busy || !n)
 		return;
 	alloc.id = ++*n << 12 | (bpf_get_smp_processor_id() & 0xfff);
-	alloc.space = key.space = space_of(bpf_get_current_task_btf());
+	alloc.space = key.space = thread->space;
 	key.addr = addr;
 	/* Whatever gave back what was there was not seen. */
 	was = bpf_map_lookup_elem(&live, &key);
@@ -223,13 +239,13 @@ static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thr
 		add(&count->untracked, 1);
 		alloc.space = alloc.addr = 0;
 	}
-	if (!capture(ctx, &tick, count) && alloc.addr)
+	if (!capture(ctx, &tick, count, plain) && alloc.addr)
 		(void)bpf_map_delete_elem(&live, &key);
 	*busy = 0;
 }
 
 /* A function returns; failed: it gave no memory. */
-static __always_inline int returns(struct pt_regs *ctx, __u64 result)
+static __always_inline int returns(struct pt_regs *ctx, __u64 result, bool plain)
 {
 	struct capture_counters *count = counters_here();
 	struct capture_live_key key = {};
@@ -239,7 +255,8 @@ static __always_inline int returns(struct pt_regs *ctx, __u64 result)
 
 	if (!count || alloc_stopped)
 		return 0;
-	thread = bpf_task_storage_get(&alloc_threads, bpf_get_current_task_btf(), 0, 0);
+	thread = thread_of(bpf_get_current_pid_tgid(), space_of((void *)bpf_get_current_task()),
+			   false);
 	if (!thread || !thread->sp || ctx->rsp != thread->sp + 8)
 		return 0;
 	if (thread->out) {
@@ -263,7 +280,7 @@ static __always_inline int returns(struct pt_regs *ctx, __u64 result)
 		if (failed)
 			add(&count->filtered_failed, 1);
 		else
-			captured(ctx, thread, addr, count);
+			captured(ctx, thread, addr, count, plain);
 	}
 	thread->sp = 0;
 	return 0;
@@ -278,7 +295,7 @@ static __always_inline int gives_back(__u64 addr, __u64 bytes)
 
 	if (!addr || !count || alloc_stopped)
 		return 0;
-	key.space = space_of(bpf_get_current_task_btf());
+	key.space = space_of((void *)bpf_get_current_task());
 	key.addr = addr;
 	was = bpf_map_lookup_elem(&live, &key);
 	if (!was)
@@ -375,7 +392,13 @@ int alloc_mremap(struct pt_regs *ctx)
 SEC("uretprobe")
 int alloc_returns(struct pt_regs *ctx)
 {
-	return returns(ctx, ctx->rax);
+	return returns(ctx, ctx->rax, false);
+}
+
+SEC("uretprobe")
+int plain_returns(struct pt_regs *ctx)
+{
+	return returns(ctx, ctx->rax, true);
 }
 
 /* free(addr), cfree(addr) */

@@ -9,6 +9,12 @@
  * serves them; one of them may come in the middle of the program on
  * sched_switch, which has a scratch of its own; and a program on a uprobe may lose
  * the CPU to another thread that meets the probe, so that its scratch is locked.
+ *
+ * Each program that captures is there twice.  The plain one of an old kernel lacks
+ * bpf_find_vma, bpf_task_pt_regs, attach cookies (so that one event of a kind is all
+ * it can have) and what is kept with a task; the agent loads those that the kernel
+ * takes.  A flag for the verifier to see would not do: before 5.13 the mere address
+ * of a callback in code that never runs makes it refuse a program.
  */
 #include "schema/capture.h"
 #include "bpf/kernel.h"
@@ -21,7 +27,8 @@ const volatile __u32 filters = 0; /* enum capture_filter */
 const volatile struct capture_cgroup wanted_cgroups[CAPTURE_CGROUPS_MAX] = {};
 const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
 const volatile __u32 every[CAPTURE_EVENTS_MAX] = {}; /* of tracepoints and probes: one of so many */
-const volatile __u32 n_scratch = 1;		     /* CPUs that have a scratch */
+const volatile __u32 plain_event = 0, plain_tracepoint = 0, plain_probe = 0; /* without cookies */
+const volatile __u32 n_scratch = 1; /* CPUs that have a scratch */
 const volatile __u32 off_cpu_event = 0;
 const volatile __u64 off_cpu_min_ns = 0; /* shorter waits are not told */
 const volatile __u32 xstate_size = 0;	 /* of the FPU state in a signal frame; 0: not known */
@@ -90,6 +97,14 @@ struct {
 	__type(key, int);
 	__type(value, __u64);
 } waits SEC(".maps");
+
+/* The same where a task cannot keep it, by thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} plain_waits SEC(".maps");
 
 /* Of tracepoints and probes that are wanted once in a while: how often they came. */
 struct {
@@ -190,6 +205,57 @@ static __always_inline __u64 go_top(__u64 sp, __u64 fsbase)
 	return bounds[1];
 }
 
+/* The alternate signal stack's, if sp lies in that. */
+static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
+					struct capture_counters *count, __u32 *flags)
+{
+	__u64 base = BPF_CORE_READ(task, sas_ss_sp), size = BPF_CORE_READ(task, sas_ss_size);
+
+	if (sp - base >= size)
+		return 0;
+	add(&count->top_signal, 1);
+	*flags |= CAPTURE_TOP_SIGNAL;
+	return base + size;
+}
+
+/*
+ * What is likely without knowing the memory areas.  A goroutine's bounds are checked
+ * against sp, so that no other program is mistaken for one of Go's.
+ */
+static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack,
+				       struct capture_counters *count, __u32 *flags)
+{
+	__u64 end = go_top(sp, fsbase);
+
+	if (end) {
+		add(&count->top_go, 1);
+		*flags |= CAPTURE_TOP_GO;
+		return end;
+	}
+	if (start_stack >= sp && start_stack - sp < STACK_LIKELY) {
+		add(&count->top_start, 1);
+		*flags |= CAPTURE_TOP_START;
+		return start_stack + 8;
+	}
+	if (fsbase > sp && fsbase - sp < STACK_LIKELY) {
+		add(&count->top_tls, 1);
+		*flags |= CAPTURE_TOP_TLS;
+		return fsbase;
+	}
+	add(&count->top_none, 1);
+	*flags |= CAPTURE_TOP_NONE;
+	return 0;
+}
+
+static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64 fsbase,
+				       struct capture_counters *count, __u32 *flags)
+{
+	__u64 end = signal_top(task, sp, count, flags);
+
+	return end ? end
+		   : top_guess(sp, fsbase, BPF_CORE_READ(task, mm, start_stack), count, flags);
+}
+
 /* The end of the live stack that sp lies in, or 0; the flag says where from. */
 static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 fsbase,
 				      struct capture_counters *count, __u32 *flags)
@@ -223,12 +289,9 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 		*flags |= CAPTURE_TOP_CACHED | CAPTURE_TOP_VMA;
 		return top->other_hi;
 	}
-	end = BPF_CORE_READ(task, sas_ss_sp);
-	if (sp - end < BPF_CORE_READ(task, sas_ss_size)) {
-		add(&count->top_signal, 1);
-		*flags |= CAPTURE_TOP_SIGNAL;
-		return end + BPF_CORE_READ(task, sas_ss_size);
-	}
+	end = signal_top(task, sp, count, flags);
+	if (end)
+		return end;
 	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
 	add(&count->find_vma, 1);
 	if (bpf_find_vma(task, sp, area_found, &area, 0)) {
@@ -236,25 +299,7 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 		 * Mostly a thread that holds the lock itself, inside mmap or execve.
 		 * What is likely without it serves, but is not kept.
 		 */
-		end = go_top(sp, fsbase);
-		if (end) {
-			add(&count->top_go, 1);
-			*flags |= CAPTURE_TOP_GO;
-			return end;
-		}
-		if (start_stack >= sp && start_stack - sp < STACK_LIKELY) {
-			add(&count->top_start, 1);
-			*flags |= CAPTURE_TOP_START;
-			return start_stack + 8;
-		}
-		if (fsbase > sp && fsbase - sp < STACK_LIKELY) {
-			add(&count->top_tls, 1);
-			*flags |= CAPTURE_TOP_TLS;
-			return fsbase;
-		}
-		add(&count->top_none, 1);
-		*flags |= CAPTURE_TOP_NONE;
-		return 0;
+		return top_guess(sp, fsbase, start_stack, count, flags);
 	}
 	if (start_stack >= sp && start_stack < area.hi) {
 		/* start_stack holds argc; above it are arguments and environment. */
@@ -330,11 +375,13 @@ __attribute__((noinline)) int copy_pages(__u32 place)
 }
 
 static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes, __u32 place,
-				       struct task_struct *task, struct capture_counters *count)
+				       struct task_struct *task, struct capture_counters *count,
+				       bool plain)
 {
 	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
 	__u32 flags = 0;
-	__u64 top = top_find(task, sp, head->fsbase, count, &flags);
+	__u64 top = plain ? top_plain(task, sp, head->fsbase, count, &flags)
+			  : top_find(task, sp, head->fsbase, count, &flags);
 
 	if (!top) {
 		size = CAPTURE_RED_ZONE + 4 * CAPTURE_PAGE;
@@ -370,7 +417,7 @@ static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes, _
 #define SIGFRAME_SIZE 440 /* struct rt_sigframe: return address, ucontext, siginfo */
 
 static __always_inline void copy_interrupted(struct capture_head *head, __u8 *bytes,
-					     struct task_struct *task)
+					     struct task_struct *task, bool plain)
 {
 	__u64 base = BPF_CORE_READ(task, sas_ss_sp), size = BPF_CORE_READ(task, sas_ss_size);
 	__u64 ucontext, sp = 0, end = 0, from, n, at, start_stack;
@@ -390,7 +437,7 @@ static __always_inline void copy_interrupted(struct capture_head *head, __u8 *by
 	    bpf_probe_read_user(&sp, sizeof(sp), (void *)(ucontext + 160)))
 		return;
 	start_stack = BPF_CORE_READ(task, mm, start_stack);
-	top = bpf_task_storage_get(&tops, task, 0, 0);
+	top = plain ? NULL : bpf_task_storage_get(&tops, task, 0, 0);
 	if (top && sp >= top->lo && sp < top->hi)
 		end = top->hi;
 	else if (start_stack >= sp && start_stack - sp < STACK_LIKELY)
@@ -435,6 +482,29 @@ static __always_inline void regs_to_dwarf(struct capture_head *head, const struc
 	head->regs[14] = regs->r14;
 	head->regs[15] = regs->r15;
 	head->regs[16] = regs->rip;
+}
+
+static __always_inline struct task_struct *current_task(bool plain)
+{
+	return plain ? (void *)bpf_get_current_task() : bpf_get_current_task_btf();
+}
+
+#define KERNEL_STACK (16u << 10) /* THREAD_SIZE, but for kernels that check each access */
+#define FRED_PADDING 16 /* above the registers, where the kernel was built with FRED (6.9) */
+#define USER_DS	     0x2b
+
+/* The registers that the thread entered the kernel with stand where its kernel stack begins. */
+static __always_inline bool user_regs(struct task_struct *task, struct pt_regs *regs, bool plain)
+{
+	void *end;
+
+	if (!plain)
+		return !bpf_probe_read_kernel(regs, sizeof(*regs), (void *)bpf_task_pt_regs(task));
+	end = BPF_CORE_READ(task, stack) + KERNEL_STACK;
+	if (bpf_probe_read_kernel(regs, sizeof(*regs), end - sizeof(*regs)))
+		return false;
+	return (regs->ss & 0xfff) == USER_DS ||
+	       !bpf_probe_read_kernel(regs, sizeof(*regs), end - FRED_PADDING - sizeof(*regs));
 }
 
 /* The pid by which a process in a container knows itself. */
@@ -527,9 +597,9 @@ struct tick { /* what brought a program to run */
 
 /* Puts the current thread's state into the ring; the time it bears, or 0. */
 static __always_inline __u64 capture(void *ctx, const struct tick *tick,
-				     struct capture_counters *count)
+				     struct capture_counters *count, bool plain)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task(plain);
 	__u64 id = bpf_get_current_pid_tgid(), start_ns, size;
 	__u32 cpu = bpf_get_smp_processor_id(), flags, place;
 	struct task_struct *leader;
@@ -582,7 +652,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	mm = BPF_CORE_READ(task, mm);
 	if (!(flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
 	    BPF_CORE_READ(mm, start_code)) {
-		if (bpf_probe_read_kernel(&regs, sizeof(regs), (void *)bpf_task_pt_regs(task))) {
+		if (!user_regs(task, &regs, plain)) {
 			add(&count->unreadable, 1);
 			return 0;
 		}
@@ -595,12 +665,12 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			head->regs[7] = tick->called_sp;
 		}
 		head->fsbase = BPF_CORE_READ(task, thread.fsbase);
-		copy_stack(head, bytes, place, task, count);
+		copy_stack(head, bytes, place, task, count, plain);
 		/* The kernel put another return address there, to see the function return. */
 		if (tick->called_ip && head->stack_len > CAPTURE_RED_ZONE + 8)
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
-			copy_interrupted(head, bytes, task);
+			copy_interrupted(head, bytes, task, plain);
 	}
 
 	size = ((head->stack_len + 7) & ~7u) + ((head->interrupted_len + 7) & ~7u);
@@ -653,11 +723,10 @@ static __always_inline __u32 *probe_begins(struct capture_counters *count)
 /* ---- what brings a program to run ----------------------------------------------- */
 
 /* Clocks, counters and software events; the cookie is the number of the event. */
-SEC("perf_event")
-int capture_sample(struct bpf_perf_event_data *ctx)
+static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
-	const struct tick tick = { .event = bpf_get_attach_cookie(ctx),
+	const struct tick tick = { .event = event,
 				   .kind = SCRATCH_EVENT,
 				   .user = (ctx->regs.cs & 3) == 3,
 				   .period = ctx->sample_period };
@@ -665,8 +734,20 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 	if (!count)
 		return 0;
 	add(&count->fired, 1);
-	(void)capture(ctx, &tick, count);
+	(void)capture(ctx, &tick, count, plain);
 	return 0;
+}
+
+SEC("perf_event")
+int capture_sample(struct bpf_perf_event_data *ctx)
+{
+	return on_sample(ctx, bpf_get_attach_cookie(ctx), false);
+}
+
+SEC("perf_event")
+int plain_sample(struct bpf_perf_event_data *ctx)
+{
+	return on_sample(ctx, plain_event, true);
 }
 
 /* Of an event that is wanted once in n times: is it now? */
@@ -690,27 +771,35 @@ static __always_inline bool due(struct tick *tick, struct capture_counters *coun
 	return true;
 }
 
-SEC("tracepoint")
-int capture_tracepoint(void *ctx)
+static __always_inline int on_tracepoint(void *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
-	struct tick tick = { .event = bpf_get_attach_cookie(ctx), .kind = SCRATCH_EVENT };
+	struct tick tick = { .event = event, .kind = SCRATCH_EVENT };
 
 	if (!count)
 		return 0;
 	add(&count->fired, 1);
 	if (due(&tick, count))
-		(void)capture(ctx, &tick, count);
+		(void)capture(ctx, &tick, count, plain);
 	return 0;
 }
 
-SEC("uprobe")
-int capture_probe(struct pt_regs *ctx)
+SEC("tracepoint")
+int capture_tracepoint(void *ctx)
+{
+	return on_tracepoint(ctx, bpf_get_attach_cookie(ctx), false);
+}
+
+SEC("tracepoint")
+int plain_tracepoints(void *ctx)
+{
+	return on_tracepoint(ctx, plain_tracepoint, true);
+}
+
+static __always_inline int on_probe(struct pt_regs *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
-	struct tick tick = { .event = bpf_get_attach_cookie(ctx),
-			     .kind = SCRATCH_PROBE,
-			     .user = true };
+	struct tick tick = { .event = event, .kind = SCRATCH_PROBE, .user = true };
 	__u32 *busy;
 
 	if (!count)
@@ -721,14 +810,42 @@ int capture_probe(struct pt_regs *ctx)
 	busy = probe_begins(count);
 	if (!busy)
 		return 0;
-	(void)capture(ctx, &tick, count);
+	(void)capture(ctx, &tick, count, plain);
 	*busy = 0;
 	return 0;
 }
 
-static __always_inline void woken(struct task_struct *task, struct capture_counters *count)
+SEC("uprobe")
+int capture_probe(struct pt_regs *ctx)
 {
-	__u64 *since = bpf_task_storage_get(&waits, task, 0, 0);
+	return on_probe(ctx, bpf_get_attach_cookie(ctx), false);
+}
+
+SEC("uprobe")
+int plain_probes(struct pt_regs *ctx)
+{
+	return on_probe(ctx, plain_probe, true);
+}
+
+/* Where it is kept since when a thread waits; with create also if that is nowhere yet. */
+static __always_inline __u64 *waits_since(struct task_struct *task, bool create, bool plain)
+{
+	__u32 tid;
+	__u64 zero = 0;
+
+	if (!plain)
+		return bpf_task_storage_get(&waits, task, 0,
+					    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	tid = BPF_CORE_READ(task, pid);
+	if (create)
+		(void)bpf_map_update_elem(&plain_waits, &tid, &zero, BPF_ANY);
+	return bpf_map_lookup_elem(&plain_waits, &tid);
+}
+
+static __always_inline void woken(struct task_struct *task, struct capture_counters *count,
+				  bool plain)
+{
+	__u64 *since = waits_since(task, false, plain);
 	struct capture_wake wake;
 
 	if (!since || !*since)
@@ -747,13 +864,21 @@ static __always_inline void woken(struct task_struct *task, struct capture_count
 		add(&count->wakes_lost, 1);
 }
 
+static __always_inline __u64 state_of(struct task_struct *task)
+{
+	struct task_struct___5_13 *old = (void *)task;
+
+	return bpf_core_field_exists(task->__state) ? BPF_CORE_READ(task, __state)
+						    : BPF_CORE_READ(old, state);
+}
+
 /*
  * A thread that waits is captured as it begins to, while its memory can be read;
  * for how long is told when it runs again.  One that merely loses the CPU does not
  * wait.
  */
-SEC("tp_btf/sched_switch")
-int BPF_PROG(capture_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct *prev,
+				     struct task_struct *next, bool plain)
 {
 	struct capture_counters *count = counters_here();
 	const struct tick tick = { .event = off_cpu_event,
@@ -764,19 +889,31 @@ int BPF_PROG(capture_switch, bool preempt, struct task_struct *prev, struct task
 
 	if (!count)
 		return 0;
-	woken(next, count);
+	woken(next, count, plain);
 	if (preempt || BPF_CORE_READ(prev, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ||
 	    !BPF_CORE_READ(prev, mm) || !BPF_CORE_READ(prev, pid) ||
-	    !(BPF_CORE_READ(prev, __state) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
+	    !(state_of(prev) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
 		return 0;
 	add(&count->fired, 1);
-	now = capture(ctx, &tick, count);
+	now = capture(ctx, &tick, count, plain);
 	if (!now)
 		return 0;
-	since = bpf_task_storage_get(&waits, prev, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	since = waits_since(prev, true, plain);
 	if (since)
 		*since = now;
 	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(capture_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return on_switch(ctx, preempt, prev, next, false);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(plain_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return on_switch(ctx, preempt, prev, next, true);
 }
 
 #include "bpf/alloc.h"

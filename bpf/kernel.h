@@ -75,6 +75,11 @@ struct task_struct {
 	void *stack;
 };
 
+/* Before 5.14. */
+struct task_struct___5_13 {
+	long state;
+};
+
 #pragma clang attribute pop
 
 #endif

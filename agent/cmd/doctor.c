@@ -5,6 +5,7 @@
 #include "agent/source/live_bpf.h"
 #include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
+#include "agent/source/live_multi.h"
 #include "agent/source/live_perf.h"
 
 #include <errno.h>
@@ -95,9 +96,8 @@ static void check_kernel(struct doctor *doctor)
 	if (strcmp(uts.machine, "x86_64") != 0)
 		say(doctor, "kernel", NO, "%s on %s; the capture program is for x86_64",
 		    uts.release, uts.machine);
-	else if (major < 5 || (major == 5 && minor < 17))
-		say(doctor, "kernel", NO, "%s; 5.17 or newer is needed (bpf_find_vma)",
-		    uts.release);
+	else if (major < 5 || (major == 5 && minor < 10))
+		say(doctor, "kernel", NO, "%s; 5.10 or newer is needed", uts.release);
 	else
 		say(doctor, "kernel", OK, "%s on %s", uts.release, uts.machine);
 }
@@ -287,11 +287,20 @@ static void check_programs(struct doctor *doctor)
 		say(doctor, "capture program", PARTLY, "loads; but -p and -- CMD do not work: %s",
 		    error);
 	else
-		say(doctor, "capture program", OK, "loads into the kernel");
+		say(doctor, "capture program", OK, "loads into the kernel, %s",
+		    live_bpf_plain(bpf)
+			    ? "in its plain form (before 5.17: no bpf_find_vma, stacks' ends are "
+			      "guessed; one event of a kind at once)"
+			    : "in full (bpf_find_vma, task storage, attach cookies)");
 	if (live_bpf_attach(bpf, events.n - 1, -1, -1, error))
 		say(doctor, "waiting threads", PARTLY, "--off-cpu does not work: %s", error);
 	else
 		say(doctor, "waiting threads", OK, "tp_btf/sched_switch");
+	say(doctor, "allocations", OK, "%s",
+	    !live_bpf_without("uprobe_multi") && live_multi_supported()
+		    ? "uprobes, one link a file"
+		    : "uprobes one by one (before 6.6: recordings end some tenths of a second "
+		      "later)");
 	live_bpf_free(bpf);
 	live_events_fini(&events);
 }

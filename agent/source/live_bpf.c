@@ -39,6 +39,8 @@
 #define SCRATCH_KINDS	3    /* enum scratch_kind in capture.bpf.c */
 #define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE) /* as in capture.bpf.c */
 #define FOLLOW_PROGRAMS 3
+#define ALLOC_THREADS	16384 /* that allocate; the least active ones begin anew */
+#define WAITS_MAX	65536 /* threads that wait, where a task cannot keep it */
 #define DETACH_THREADS	31
 
 struct attached {
@@ -55,6 +57,7 @@ struct live_bpf {
 	size_t n_attached, room;
 	struct bpf_link *follow[FOLLOW_PROGRAMS];
 	size_t ring_size;
+	bool plain;	    /* of the programs that are there twice those for old kernels */
 	bool multi;	    /* probes of allocators are attached file by file */
 	bool any_thread;    /* single threads were asked for */
 	int n_cpus;	    /* possible: those that have counters */
@@ -210,9 +213,82 @@ static int set_constants(struct live_bpf *bpf, const struct live_bpf_options *op
 			s->rodata->off_cpu_event = (uint32_t)i;
 		if (bpf->events->events[i].kind == LIVE_EVENT_ALLOC)
 			s->rodata->alloc_event = (uint32_t)i;
+		if (bpf->events->events[i].kind == LIVE_EVENT_SAMPLED)
+			s->rodata->plain_event = (uint32_t)i;
+		if (bpf->events->events[i].kind == LIVE_EVENT_TRACEPOINT)
+			s->rodata->plain_tracepoint = (uint32_t)i;
+		if (bpf->events->events[i].kind == LIVE_EVENT_PROBE)
+			s->rodata->plain_probe = (uint32_t)i;
 	}
 	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;
+}
+
+/* Which of its programs the kernel is given: each that captures in one of its two forms. */
+static void set_programs(struct live_bpf *bpf, bool follow)
+{
+	const struct capture *s = bpf->skeleton;
+	const enum bpf_attach_type multi = (enum bpf_attach_type)LIVE_MULTI_ATTACH_TYPE;
+	const bool plain = bpf->plain, allocs = uses(bpf, LIVE_EVENT_ALLOC);
+	const struct {
+		struct bpf_program *program, *plain;
+		bool wanted;
+	} twice[] = {
+		{ s->progs.capture_sample, s->progs.plain_sample, uses(bpf, LIVE_EVENT_SAMPLED) },
+		{ s->progs.capture_tracepoint, s->progs.plain_tracepoints,
+		  uses(bpf, LIVE_EVENT_TRACEPOINT) },
+		{ s->progs.capture_probe, s->progs.plain_probes, uses(bpf, LIVE_EVENT_PROBE) },
+		{ s->progs.capture_switch, s->progs.plain_switch, uses(bpf, LIVE_EVENT_OFF_CPU) },
+		{ s->progs.alloc_returns, s->progs.plain_returns, allocs },
+	};
+	const struct {
+		struct bpf_program *program;
+		bool wanted;
+	} once[] = {
+		{ s->progs.follow_fork, follow },
+		{ s->progs.follow_exit, follow },
+		{ s->progs.follow_free, follow },
+		{ s->progs.alloc_any, allocs && bpf->multi },
+		{ s->progs.alloc_malloc, allocs && !bpf->multi },
+		{ s->progs.alloc_calloc, allocs && !bpf->multi },
+		{ s->progs.alloc_realloc, allocs && !bpf->multi },
+		{ s->progs.alloc_memalign, allocs && !bpf->multi },
+		{ s->progs.alloc_posix_memalign, allocs && !bpf->multi },
+		{ s->progs.alloc_mmap, allocs && !bpf->multi },
+		{ s->progs.alloc_mremap, allocs && !bpf->multi },
+		{ s->progs.alloc_free, allocs && !bpf->multi },
+		{ s->progs.alloc_munmap, allocs && !bpf->multi },
+	};
+
+	for (size_t i = 0; i < sizeof(twice) / sizeof(twice[0]); i++) {
+		(void)bpf_program__set_autoload(twice[i].program, twice[i].wanted && !plain);
+		(void)bpf_program__set_autoload(twice[i].plain, twice[i].wanted && plain);
+	}
+	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
+		(void)bpf_program__set_autoload(once[i].program, once[i].wanted);
+	if (bpf->multi) {
+		(void)bpf_program__set_expected_attach_type(s->progs.alloc_any, multi);
+		(void)bpf_program__set_expected_attach_type(s->progs.alloc_returns, multi);
+		(void)bpf_program__set_expected_attach_type(s->progs.plain_returns, multi);
+	}
+}
+
+/* Asks the kernel, as its number does not tell what was put back into it. */
+static bool takes_only_plain(void)
+{
+	const struct {
+		const char *name;
+		enum bpf_func_id helper;
+	} needed[] = { { "find_vma", BPF_FUNC_find_vma },
+		       { "task_storage", BPF_FUNC_task_storage_get },
+		       { "task_pt_regs", BPF_FUNC_task_pt_regs },
+		       { "attach_cookie", BPF_FUNC_get_attach_cookie } };
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (live_bpf_without(needed[i].name) ||
+		    libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, needed[i].helper, NULL) == 0)
+			return true;
+	return false;
 }
 
 static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *options)
@@ -221,12 +297,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	bool follow = options->filters & CAPTURE_FILTER_TASK;
 	bool probes = uses(bpf, LIVE_EVENT_PROBE), off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU);
 	bool allocs = uses(bpf, LIVE_EVENT_ALLOC);
-	struct bpf_program *of_allocs[] = { s->progs.alloc_malloc,	   s->progs.alloc_calloc,
-					    s->progs.alloc_realloc,	   s->progs.alloc_memalign,
-					    s->progs.alloc_posix_memalign, s->progs.alloc_mmap,
-					    s->progs.alloc_mremap,	   s->progs.alloc_free,
-					    s->progs.alloc_munmap };
-	const enum bpf_attach_type multi = (enum bpf_attach_type)LIVE_MULTI_ATTACH_TYPE;
+	const bool plain = bpf->plain;
 	/* The kinds of scratch up to the last in use. */
 	uint32_t kinds = probes || allocs ? SCRATCH_KINDS : off_cpu ? 2 : 1;
 	int err;
@@ -251,24 +322,16 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 		err = bpf_map__set_max_entries(s->maps.uids, WANTED_MAX);
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.live, CAPTURE_LIVE_MAX);
+	if (!err && allocs)
+		err = bpf_map__set_max_entries(s->maps.alloc_threads, ALLOC_THREADS);
+	if (!err && plain && off_cpu)
+		err = bpf_map__set_max_entries(s->maps.plain_waits, WAITS_MAX);
 	if (err)
 		return err;
-	(void)bpf_program__set_autoload(s->progs.follow_fork, follow);
-	(void)bpf_program__set_autoload(s->progs.follow_exit, follow);
-	(void)bpf_program__set_autoload(s->progs.follow_free, follow);
-	(void)bpf_program__set_autoload(s->progs.capture_sample, uses(bpf, LIVE_EVENT_SAMPLED));
-	(void)bpf_program__set_autoload(s->progs.capture_tracepoint,
-					uses(bpf, LIVE_EVENT_TRACEPOINT));
-	(void)bpf_program__set_autoload(s->progs.capture_probe, probes);
-	(void)bpf_program__set_autoload(s->progs.capture_switch, off_cpu);
-	for (size_t i = 0; i < sizeof(of_allocs) / sizeof(of_allocs[0]); i++)
-		(void)bpf_program__set_autoload(of_allocs[i], allocs && !bpf->multi);
-	(void)bpf_program__set_autoload(s->progs.alloc_any, allocs && bpf->multi);
-	(void)bpf_program__set_autoload(s->progs.alloc_returns, allocs);
-	if (bpf->multi) {
-		(void)bpf_program__set_expected_attach_type(s->progs.alloc_any, multi);
-		(void)bpf_program__set_expected_attach_type(s->progs.alloc_returns, multi);
-	}
+	(void)bpf_map__set_autocreate(s->maps.tops, !plain);
+	(void)bpf_map__set_autocreate(s->maps.waits, !plain && off_cpu);
+	(void)bpf_map__set_autocreate(s->maps.plain_waits, plain && off_cpu);
+	set_programs(bpf, follow);
 	return 0;
 }
 
@@ -339,6 +402,15 @@ static void detach_all(struct live_bpf *bpf, bool clocks)
 		(void)pthread_join(threads[i], NULL);
 }
 
+static bool several_of_a_kind(const struct live_events *events)
+{
+	for (size_t i = 0; i < events->n; i++)
+		for (size_t j = 0; j < i; j++)
+			if (events->events[i].kind == events->events[j].kind)
+				return true;
+	return false;
+}
+
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error)
 {
 	struct live_bpf *bpf;
@@ -380,6 +452,13 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		(void)fail(error, err, "opening the capture program");
 		goto out;
 	}
+	bpf->plain = takes_only_plain();
+	if (bpf->plain && several_of_a_kind(bpf->events)) {
+		err = -ENOTSUP;
+		(void)snprintf(error, LIVE_ERROR_SIZE,
+			       "two events of a kind at once need Linux 5.17 or newer");
+		goto out;
+	}
 	err = set_sizes(bpf, options);
 	if (err) {
 		(void)fail(error, err, "sizing the capture program's maps");
@@ -388,11 +467,6 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 	err = capture__load(bpf->skeleton);
 	if (err) {
 		(void)fail(error, err, "loading the capture program into the kernel");
-		/* 0: a program can be loaded, but not one that calls it. */
-		if (!libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_find_vma, NULL))
-			(void)snprintf(error, LIVE_ERROR_SIZE,
-				       "this kernel is too old: recording needs Linux 5.17 or newer"
-				       " (bpf_find_vma)");
 		goto out;
 	}
 	*out = bpf;
@@ -419,6 +493,7 @@ void live_bpf_free(struct live_bpf *bpf)
 
 static struct bpf_link *attach_perf(struct bpf_program *program, size_t i, int fd)
 {
+	/* 0 is what an old kernel takes, too. */
 	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = i);
 	struct bpf_link *link = bpf_program__attach_perf_event_opts(program, fd, &options);
 	int err = errno;
@@ -454,16 +529,21 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 	bpf->attached = array;
 	switch (e->kind) {
 	case LIVE_EVENT_SAMPLED:
-		link = attach_perf(s->progs.capture_sample, i, fd);
+		link = attach_perf(bpf->plain ? s->progs.plain_sample : s->progs.capture_sample,
+				   bpf->plain ? 0 : i, fd);
 		break;
 	case LIVE_EVENT_TRACEPOINT:
-		link = attach_perf(s->progs.capture_tracepoint, i, fd);
+		link = attach_perf(bpf->plain ? s->progs.plain_tracepoints
+					      : s->progs.capture_tracepoint,
+				   bpf->plain ? 0 : i, fd);
 		break;
 	case LIVE_EVENT_PROBE:
-		link = attach_probe(s->progs.capture_probe, i, e);
+		link = attach_probe(bpf->plain ? s->progs.plain_probes : s->progs.capture_probe,
+				    bpf->plain ? 0 : i, e);
 		break;
 	case LIVE_EVENT_OFF_CPU:
-		link = bpf_program__attach(s->progs.capture_switch);
+		link = bpf_program__attach(bpf->plain ? s->progs.plain_switch
+						      : s->progs.capture_switch);
 		break;
 	case LIVE_EVENT_ALLOC:
 		return 0; /* file by file: live_bpf_attach_allocator */
@@ -499,6 +579,11 @@ static int attach_function(struct live_bpf *bpf, struct bpf_program *program, co
 		return -errno;
 	bpf->attached[bpf->n_attached++] = (struct attached){ link, -1, -1, -1 };
 	return 0;
+}
+
+static struct bpf_program *returns_of(const struct live_bpf *bpf)
+{
+	return bpf->plain ? bpf->skeleton->progs.plain_returns : bpf->skeleton->progs.alloc_returns;
 }
 
 static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, const char *path,
@@ -538,7 +623,7 @@ static int attach_file(struct live_bpf *bpf, const char *path,
 		cookies[n_offs++] = places[i].function;
 		returns[n_returns++] = places[i].off;
 	}
-	err = attach_multi(bpf, bpf->skeleton->progs.alloc_returns, path, returns, NULL, n_returns);
+	err = attach_multi(bpf, returns_of(bpf), path, returns, NULL, n_returns);
 	if (err)
 		return err;
 	return attach_multi(bpf, bpf->skeleton->progs.alloc_any, path, offs, cookies, n_offs);
@@ -559,6 +644,7 @@ int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path,
 		[CAPTURE_ALLOC_FREE] = s->progs.alloc_free,
 		[CAPTURE_ALLOC_MUNMAP] = s->progs.alloc_munmap,
 	};
+	struct bpf_program *returns = returns_of(bpf);
 	int err = 0;
 
 	said[0] = '\0';
@@ -576,7 +662,7 @@ int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path,
 	for (size_t i = 0; !err && i < n; i++) {
 		if (places[i].function >= CAPTURE_ALLOC_FREE)
 			continue;
-		err = attach_function(bpf, s->progs.alloc_returns, path, places[i].off, true);
+		err = attach_function(bpf, returns, path, places[i].off, true);
 		if (!err)
 			err = attach_function(bpf, programs[places[i].function], path,
 					      places[i].off, false);
@@ -730,6 +816,11 @@ bool live_bpf_any_alive(struct live_bpf *bpf)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
+bool live_bpf_plain(const struct live_bpf *bpf)
+{
+	return bpf->plain;
+}
+
 int live_bpf_ring_fd(const struct live_bpf *bpf)
 {
 	return bpf_map__fd(bpf->skeleton->maps.ring);
@@ -743,9 +834,11 @@ size_t live_bpf_ring_size(const struct live_bpf *bpf)
 int live_bpf_program_fd(const struct live_bpf *bpf)
 {
 	const struct capture *s = bpf->skeleton;
-	struct bpf_program *programs[] = { s->progs.capture_sample, s->progs.capture_switch,
-					   s->progs.capture_tracepoint, s->progs.capture_probe,
-					   s->progs.alloc_returns };
+	struct bpf_program *programs[] = { s->progs.capture_sample,	s->progs.plain_sample,
+					   s->progs.capture_switch,	s->progs.plain_switch,
+					   s->progs.capture_tracepoint, s->progs.plain_tracepoints,
+					   s->progs.capture_probe,	s->progs.plain_probes,
+					   s->progs.alloc_returns,	s->progs.plain_returns };
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		if (bpf_program__fd(programs[i]) >= 0)

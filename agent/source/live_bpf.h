@@ -70,6 +70,8 @@ int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
 bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid);
 bool live_bpf_any_alive(struct live_bpf *bpf); /* of the wanted processes */
 
+/* Whether the kernel takes only the programs for old ones. */
+bool live_bpf_plain(const struct live_bpf *bpf);
 int live_bpf_ring_fd(const struct live_bpf *bpf);
 size_t live_bpf_ring_size(const struct live_bpf *bpf);
 int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */
@@ -80,7 +82,9 @@ int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters 
 
 /*
  * Whether to do as if the kernel lacked something: what elder kernels do instead is
- * tested on newer ones so.  OFFWIND_WITHOUT=uprobe_multi,…
+ * tested on newer ones so.  OFFWIND_WITHOUT is a list with commas of find_vma,
+ * task_storage, task_pt_regs, attach_cookie (each alone gives the plain programs),
+ * mmap_build_id, procmap_query, uprobe_multi.
  */
 bool live_bpf_without(const char *feature);
 

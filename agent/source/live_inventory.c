@@ -1,5 +1,7 @@
 #include "agent/source/live_inventory.h"
 
+#include "agent/source/live_bpf.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -175,7 +177,7 @@ static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint6
 
 	if (fd < 0)
 		return 0; /* gone */
-	err = query_mappings(inv, fd, &event);
+	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(inv, fd, &event);
 	if (err == -ENOTTY || err == -EINVAL || err == -E2BIG || err == -ENAMETOOLONG)
 		err = read_mappings(inv, fd, &event);
 	(void)close(fd);
@@ -191,6 +193,10 @@ bool live_procmap_query(void)
 
 	if (fd < 0)
 		return false;
+	if (live_bpf_without("procmap_query")) {
+		(void)close(fd);
+		return false;
+	}
 	works = !ioctl(fd, QUERY_PROCMAP, &q);
 	(void)close(fd);
 	return works;

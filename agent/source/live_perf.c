@@ -248,7 +248,7 @@ int live_sideband_open(struct live_sideband **out, char *error)
 		goto out;
 	s->page_size = (size_t)sysconf(_SC_PAGESIZE);
 	s->size = RING_BYTES;
-	s->build_ids = true;
+	s->build_ids = !live_bpf_without("mmap_build_id");
 	err = live_cpus_online(&cpus, &n_cpus);
 	if (!err)
 		err = live_sideband_set_cpus(s, cpus, n_cpus);

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# What older kernels lack is left out on this one: the programs without
+# bpf_find_vma, task storage, bpf_task_pt_regs and cookies, mappings told without
+# build-ids, no PROCMAP_QUERY.  The stacks are the same.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+for one in find_vma task_storage task_pt_regs attach_cookie; do
+	OFFWIND_WITHOUT=$one "$offwind" doctor 2>&1 | grep -q '^capture program *ok *loads into the kernel, in its plain form' || fail "without $one doctor does not tell which programs"
+done
+"$offwind" doctor | grep -q '^capture program *ok *loads into the kernel, in full' || fail "doctor does not tell which programs this kernel gets"
+export OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi
+"$offwind" doctor >"$dir/doctor" 2>&1
+[ $? = 3 ] && grep -q '^mappings *partly .*no build-ids' "$dir/doctor" && grep -q '^running programs .*no PROCMAP_QUERY' "$dir/doctor" || fail "$(cat "$dir/doctor")"
+
+echo "== stacks of every kind"
+bash tests/live/stacks.sh || fail "stacks"
+
+echo "== events"
+"$offwind" record -o "$dir/e.pb.gz" -e sched:sched_process_exec -- sh -c 'for i in 1 2 3 4; do /bin/true; done' 2>"$dir/log" || fail "$(cat "$dir/log")"
+grep -q 'captured 5 = unwound 5 ' "$dir/log" || fail "not five execs: $(cat "$dir/log")"
+gcc -O1 -fno-builtin -pthread -o "$dir/alloc" tests/live/alloc.c || fail gcc
+"$offwind" record -o "$dir/e.pb.gz" --uprobe "$dir/alloc:churn" -- "$dir/alloc" 2>"$dir/log" || fail "$(cat "$dir/log")"
+grep -q 'captured 1 = unwound 1 (root 1) ' "$dir/log" || fail "not one call: $(cat "$dir/log")"
+"$offwind" record -o "$dir/e.pb.gz" --off-cpu=20ms -- sh -c 'sleep 0.05; sleep 0.05' 2>"$dir/log" || fail "$(cat "$dir/log")"
+n=$(go tool pprof -top -sample_index=off_cpu_samples -focus=clock_nanosleep "$dir/e.pb.gz" 2>/dev/null | sed -nE 's/^Showing nodes accounting for ([0-9]+),.*/\1/p')
+[ "${n:-0}" = 2 ] || fail "${n:-no} sleeps, not two"
+"$offwind" record -o "$dir/e.pb.gz" --alloc=1 -- "$dir/alloc" 2>"$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" report -n 30 --type inuse_space "$dir/e.pb.gz" | grep -q ' 2.86 MiB .* zeroed$' || fail "allocations: $("$offwind" report -n 30 --type inuse_space "$dir/e.pb.gz")"
+"$offwind" record -o "$dir/e.pb.gz" -e cpu-clock,page-faults -d 1 2>"$dir/log"
+[ $? = 1 ] && grep -q 'need Linux 5.17' "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "two events of a kind: $(cat "$dir/log")"
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
