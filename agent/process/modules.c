@@ -259,7 +259,7 @@ static int open_next(struct modules *modules, struct known *k)
 
 		k->asked_source = true;
 		if (info->file && k->inode &&
-		    !info->file(info->file_ctx, k->major, k->minor, k->inode, &k->fd))
+		    !info->file(info->file_ctx, k->major, k->minor, k->inode, k->raw_path, &k->fd))
 			return 0;
 	}
 	return opener_open(modules->opener, &file, &k->next_candidate, &k->fd);

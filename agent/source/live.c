@@ -7,6 +7,7 @@
 #include "agent/source/live_cgroup.h"
 #include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
+#include "agent/source/live_mount.h"
 #include "agent/source/live_perf.h"
 #include "agent/source/live_pin.h"
 #include "agent/source/live_queue.h"
@@ -75,6 +76,7 @@ struct live {
 	struct live_bpf *bpf;
 	struct live_sideband *sideband;
 	struct live_pins *pins; /* NULL: files are not held open */
+	struct live_mounts *mounts;
 	struct live_ring ring;
 	struct live_queue queue;
 	struct live_waits waits;
@@ -269,6 +271,9 @@ static int enqueue(void *ctx, const struct event *event)
 		m->image = live->vdso;
 		m->image_size = live->vdso_size;
 	}
+	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
+		live_mounts_see(live->mounts, live->pins, m->major, m->minor,
+				clock_ns(CLOCK_MONOTONIC));
 	if (live->allocators && copy.type == EVENT_MAPPING) {
 		int err = live_allocators_mapping(live->allocators, copy.pid, m);
 
@@ -861,6 +866,7 @@ static void live_close(struct source *source)
 	live_bpf_free(live->bpf);
 	live_sideband_free(live->sideband);
 	live_pins_free(live->pins);
+	live_mounts_free(live->mounts);
 	live_queue_fini(&live->queue);
 	if (live->epoll >= 0)
 		(void)close(live->epoll);
@@ -945,11 +951,13 @@ static uint64_t find_kernel_text(void)
 	return text;
 }
 
-static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, int *fd)
+static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
+		     int *fd)
 {
 	const struct live *live = ctx;
+	int err = live->pins ? live_pins_open(live->pins, major, minor, inode, fd) : -ENOENT;
 
-	return live->pins ? live_pins_open(live->pins, major, minor, inode, fd) : -ENOENT;
+	return err ? live_mounts_open(live->mounts, major, minor, inode, path, fd) : 0;
 }
 
 static void fill_info(struct live *live)
@@ -1244,6 +1252,11 @@ static int open_all(struct live *live, const struct source_live_options *options
 	(void)live_cgroup_paths_new(&live->cgroup_paths);
 	/* And without it programs that were deleted before they could be opened have no names. */
 	(void)live_pins_new(&live->pins);
+	err = live_mounts_new(&live->mounts);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
+		return err;
+	}
 	err = live_sideband_open(&live->sideband, error);
 	if (!err)
 		err = want(live, options, error);

@@ -1,22 +1,25 @@
 #include "agent/source/live_pin.h"
 
+#include "agent/source/live_mount.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fanotify.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define PINS_MAX 512u
 #define HOLD_NS	 UINT64_C(3000000000) /* a mapping is told within half a second */
 
 struct pin {
-	dev_t device;
-	ino_t inode;
+	uint32_t major, minor;
+	uint64_t inode;
 	uint64_t until_ns;
 	int fd;
 };
@@ -27,15 +30,30 @@ struct live_pins {
 	size_t first, n;
 };
 
+static const struct {
+	const char *name;
+	unsigned long magic; /* <linux/magic.h> */
+} local[] = {
+	{ "ext2", EXT2_SUPER_MAGIC },	      { "ext3", EXT3_SUPER_MAGIC },
+	{ "ext4", EXT4_SUPER_MAGIC },	      { "xfs", XFS_SUPER_MAGIC },
+	{ "btrfs", BTRFS_SUPER_MAGIC },	      { "f2fs", F2FS_SUPER_MAGIC },
+	{ "vfat", MSDOS_SUPER_MAGIC },	      { "tmpfs", TMPFS_MAGIC },
+	{ "erofs", EROFS_SUPER_MAGIC_V1 },    { "squashfs", SQUASHFS_MAGIC },
+	{ "overlay", OVERLAYFS_SUPER_MAGIC },
+};
+
 static bool is_local(const char *type)
 {
-	static const char *const types[] = { "ext2", "ext3", "ext4",  "xfs",   "btrfs",
-					     "f2fs", "vfat", "tmpfs", "erofs", "squashfs" };
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-		if (!strcmp(type, types[i]))
+	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+		if (!strcmp(type, local[i].name))
 			return true;
 	return false;
+}
+
+static bool watch(int notices, const char *path)
+{
+	return !fanotify_mark(notices, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_OPEN_EXEC, AT_FDCWD,
+			      path);
 }
 
 /* Marks each file system by any of its mounts. */
@@ -52,8 +70,7 @@ static size_t mark_all(int notices)
 
 		if (rest && sscanf(rest, " - %63s", type) == 1 && is_local(type) &&
 		    sscanf(line, "%*s %*s %*s %*s %4095s", where) == 1)
-			n += !fanotify_mark(notices, FAN_MARK_ADD | FAN_MARK_FILESYSTEM,
-					    FAN_OPEN_EXEC, AT_FDCWD, where);
+			n += watch(notices, where);
 	}
 	free(line);
 	(void)fclose(mounts);
@@ -99,12 +116,13 @@ void live_pins_free(struct live_pins *pins)
 	free(pins);
 }
 
-static const struct pin *find(const struct live_pins *pins, dev_t device, ino_t inode)
+static const struct pin *find(const struct live_pins *pins, uint32_t major, uint32_t minor,
+			      uint64_t inode)
 {
 	for (size_t i = 0; i < pins->n; i++) {
 		const struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
 
-		if (pin->inode == inode && pin->device == device)
+		if (pin->inode == inode && pin->major == major && pin->minor == minor)
 			return pin;
 	}
 	return NULL;
@@ -113,16 +131,32 @@ static const struct pin *find(const struct live_pins *pins, dev_t device, ino_t 
 /* While it is held no other file can get its inode number.  fd is taken over. */
 static void add(struct live_pins *pins, int fd, uint64_t now_ns)
 {
+	struct pin pin = { .until_ns = now_ns + HOLD_NS, .fd = fd };
 	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || find(pins, st.st_dev, st.st_ino)) {
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+	    live_file_identity(fd, &pin.major, &pin.minor, &pin.inode) ||
+	    find(pins, pin.major, pin.minor, pin.inode)) {
 		(void)close(fd);
 		return;
 	}
 	if (pins->n == PINS_MAX)
 		drop_first(pins);
-	pins->pins[(pins->first + pins->n++) % PINS_MAX] =
-		(struct pin){ st.st_dev, st.st_ino, now_ns + HOLD_NS, fd };
+	pins->pins[(pins->first + pins->n++) % PINS_MAX] = pin;
+}
+
+void live_pins_watch(struct live_pins *pins, const char *path)
+{
+	struct statfs fs;
+
+	/* By its number: through another process's root there is no line that tells its name. */
+	if (statfs(path, &fs))
+		return;
+	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+		if ((unsigned long)fs.f_type == local[i].magic) {
+			(void)watch(pins->notices, path);
+			return;
+		}
 }
 
 void live_pins_drain(struct live_pins *pins, uint64_t now_ns)
@@ -144,7 +178,7 @@ void live_pins_drain(struct live_pins *pins, uint64_t now_ns)
 int live_pins_open(const struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode,
 		   int *fd)
 {
-	const struct pin *pin = find(pins, makedev(major, minor), inode);
+	const struct pin *pin = find(pins, major, minor, inode);
 	int copy = pin ? fcntl(pin->fd, F_DUPFD_CLOEXEC, 0) : -1;
 
 	if (!pin)

@@ -18,6 +18,9 @@ struct live_pins;
 int live_pins_new(struct live_pins **out);   /* -EPERM without CAP_SYS_ADMIN, … */
 void live_pins_free(struct live_pins *pins); /* NULL is fine */
 
+/* What is executed on the file system that path is on, too; failing is no error. */
+void live_pins_watch(struct live_pins *pins, const char *path);
+
 void live_pins_drain(struct live_pins *pins, uint64_t now_ns); /* takes in what was executed */
 
 /* A descriptor of its own, the caller's; -ENOENT. */

@@ -46,9 +46,10 @@ struct source_info {
 	void *image_ctx;
 	/*
 	 * A descriptor, the caller's, of the file that a mapping was told of by device and
-	 * inode, where the source holds it open; -ENOENT: it does not.  NULL: it never does.
+	 * inode and path, where the source holds it open or knows who sees it; -ENOENT.  NULL: it never does.
 	 */
-	int (*file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, int *fd);
+	int (*file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
+		    int *fd);
 	void *file_ctx;
 	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Processes that live for a moment, programs deleted as they start or replaced
-# while they run, files in memory and in mount namespaces: nearly every sample
-# has its mapping, its build-id and its function's name.
+# while they run, files in memory, in mount namespaces and on overlays: nearly every
+# sample has its mapping, its build-id and its function's name.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
@@ -87,6 +87,28 @@ for i in range(6):
                    f'cp {inner} {folder}/ns/in_namespace_{i} && exec {folder}/ns/in_namespace_{i} 60000 600']))
 for process in running:
     process.wait()
+# As containers have it: layers that only their mount namespace sees, all of it gone at the end.
+# On one file system, and with layers on two.
+for where in 'one', 'two':
+    layer = f'{folder}/layer_{where}'
+    os.makedirs(layer)
+    names = []
+    for i in range(15):
+        kind = ('dynamic', 'static', 'static_pie')[i % 3]
+        names += [f'overlay_kept_{where}_{i}', f'overlay_gone_{where}_{i}']
+        copy(kind, f'layer_{where}/{names[-2]}')
+        copy(kind, f'layer_{where}/{names[-1]}')
+    subprocess.run(['unshare', '-m', 'sh', '-ec', f'''
+        mkdir -p {folder}/ov; mount -t tmpfs none {folder}/ov; cd {folder}/ov; mkdir upper work merged lower
+        layer={layer}; [ {where} = two ] || {{ cp {layer}/* lower; layer=lower; }}
+        mount -t overlay overlay -o lowerdir=$layer,upperdir=upper,workdir=work merged
+        merged/overlay_kept_{where}_0 0 400
+        for i in $(seq 14); do
+            merged/overlay_kept_{where}_$i 2000
+            # Its directory entry alone goes, or it is copied up first.
+            [ $((i % 2)) = 0 ] || touch merged/overlay_gone_{where}_$i
+            merged/overlay_gone_{where}_$i 10000 & sleep 0.005; rm merged/overlay_gone_{where}_$i; wait
+        done'''])
 PY
 # Unwound as it is recorded: once the programs are gone nobody can name them.
 "$offwind" record -F 4999 -o "$dir/short.pb.gz" -v --stats "$dir/stats" -- python3 "$dir/drive.py" "$dir" 30 >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
@@ -118,7 +140,7 @@ for line in open(sys.argv[1], errors='replace'):
 good, all_, why = collections.Counter(), collections.Counter(), collections.defaultdict(collections.Counter)
 for n, ids, labels in samples:
     comm = re.search(r'comm:\[([^\]]*)\]', labels)
-    kind = re.match(r'(kept|gone)_(0|2000|10000)_|(replaced|in_namespace|memory|inner)', comm[1] if comm else '')
+    kind = re.match(r'(kept|gone)_(0|2000|10000)_|overlay_(kept|gone)|(replaced|in_namespace|memory|inner)', comm[1] if comm else '')
     # fexecve of /proc/self/fd/N is called N.
     kind = kind[0].rstrip('_') if kind else 'memory' if comm and comm[1].isdigit() else None
     if not kind or not ids:
@@ -129,7 +151,7 @@ for n, ids, labels in samples:
     all_[kind] += n
     bad = [f'{what} in {mappings.get(mapping, ("no mapping", ""))[0]}' for mapping, what in user
            if mapping not in mappings or not mappings[mapping][1] or
-           (re.search(r'/(kept|gone|replaced|in_namespace|inner)|memfd', mappings[mapping][0]) and
+           (re.search(r'/(overlay_|kept|gone|replaced|in_namespace|inner)|memfd', mappings[mapping][0]) and
             re.search(r'\+0x|^\[|\[unknown', what))]
     if bad:
         why[kind][bad[0]] += n
@@ -139,7 +161,7 @@ failed = False
 for kind in sorted(all_):
     share = good[kind] / all_[kind]
     print(f'{kind}: {good[kind]} of {all_[kind]} samples have mappings, build-ids and names', *why[kind].most_common(3))
-for group in ('kept', 'gone', 'replaced', 'memory', 'in_namespace'):
+for group in ('kept', 'gone', 'replaced', 'memory', 'in_namespace', 'overlay_kept', 'overlay_gone'):
     total = sum(n for k, n in all_.items() if k.startswith(group))
     fine = sum(n for k, n in good.items() if k.startswith(group))
     if total < 50 or fine < 0.99 * total:
