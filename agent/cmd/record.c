@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -547,6 +548,12 @@ static int record(const struct options *options)
 	bool began = false;
 	int err, raw_err = 0, stats_err = 0;
 
+	/*
+	 * Blocks of hundreds of KiB, of compiled tables and of profiles, come and go.  As malloc
+	 * is by itself it keeps what threads gave back, 16 MB each, once it has seen such a block.
+	 */
+	(void)mallopt(M_MMAP_THRESHOLD, 256 << 10);
+	(void)mallopt(M_TRIM_THRESHOLD, 256 << 10);
 	(void)sigaction(SIGINT, &action, NULL);
 	(void)sigaction(SIGTERM, &action, NULL);
 	err = set_up(&r);

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,9 @@
 
 #define QUEUE  12
 #define PREFIX "offwind-"
+
+/* Some 20 MB of names; a compiler's minute has 30,000 addresses. */
+#define NAMES_MAX ((size_t)1 << 17)
 
 struct writer {
 	struct writer_options options;
@@ -121,6 +125,26 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	return err;
 }
 
+static int make_names(struct writer *w, struct names **out)
+{
+	int err = names_new(w->options.opener, w->options.info, w->options.demangle, out);
+
+	if (!err)
+		names_store(*out, w->options.store);
+	return err;
+}
+
+/* Names for the life of a recording would grow with every program that came and went. */
+static void bound_names(struct writer *w)
+{
+	struct names *names;
+
+	if (names_count(w->names) <= NAMES_MAX || make_names(w, &names))
+		return;
+	names_free(w->names);
+	w->names = names;
+}
+
 static void *run(void *ctx)
 {
 	struct writer *w = ctx;
@@ -138,6 +162,8 @@ static void *run(void *ctx)
 		(void)pthread_mutex_unlock(&w->lock);
 		err = write_profile(w, profile);
 		profile_free(profile);
+		bound_names(w);
+		(void)malloc_trim(0); /* a window's memory is needed again after the next one */
 		(void)pthread_mutex_lock(&w->lock);
 		w->first = (w->first + 1) % QUEUE;
 		w->n--;
@@ -159,12 +185,11 @@ int writer_new(const struct writer_options *options, struct writer **out)
 	if (!w)
 		return -ENOMEM;
 	w->options = *options;
-	err = names_new(options->opener, options->info, options->demangle, &w->names);
+	err = make_names(w, &w->names);
 	if (err) {
 		free(w);
 		return err;
 	}
-	names_store(w->names, options->store);
 	(void)pthread_mutex_init(&w->lock, NULL);
 	(void)pthread_cond_init(&w->changed, NULL);
 	err = -pthread_create(&w->thread, NULL, run, w);

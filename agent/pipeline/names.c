@@ -405,6 +405,11 @@ static const struct cached *find_cached(struct names *names, const struct locati
 	return scratch;
 }
 
+size_t names_count(const struct names *names)
+{
+	return names->n_cached;
+}
+
 void names_find(struct names *names, const struct location *location, struct name *out)
 {
 	struct cached scratch;

@@ -28,6 +28,9 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 void names_store(struct names *names, struct store *store);
 void names_free(struct names *names); /* NULL is fine */
 
+/* How many addresses have been sought, all of which are remembered. */
+size_t names_count(const struct names *names);
+
 /* Fills all of *out; function NULL where nothing names it.  Borrowed for the life of names. */
 void names_find(struct names *names, const struct location *location, struct name *out);
 
