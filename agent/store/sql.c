@@ -257,29 +257,58 @@ static char *csv_room(struct printer *p, size_t size)
 	return p->buffer + p->used;
 }
 
-static void csv_long(struct printer *p, const char *text, size_t size)
+/* Sixteen bytes a round, on any machine that has such vectors. */
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint64_t words2 __attribute__((vector_size(16)));
+
+/* Whether RFC 4180 wants it in quotes. */
+static bool is_odd(const char *text, size_t size)
 {
-	csv_flush(p);
-	put_csv(p->out, text, size);
+	static const bool odd[256] = { [','] = true, ['"'] = true, ['\n'] = true, ['\r'] = true };
+	bool any = false;
+
+	for (; size >= 16; text += 16, size -= 16) {
+		bytes16 v, found;
+		words2 both;
+
+		memcpy(&v, text, 16);
+		found = (bytes16)(v == ',') | (bytes16)(v == '"') | (bytes16)(v == '\n') |
+			(bytes16)(v == '\r');
+		both = (words2)found;
+		if (both[0] | both[1])
+			return true;
+	}
+	for (size_t i = 0; i < size; i++)
+		any |= odd[(unsigned char)text[i]];
+	return any;
 }
 
 static void csv_text(struct printer *p, const char *text, size_t size)
 {
-	static const bool odd[256] = { [','] = true, ['"'] = true, ['\n'] = true, ['\r'] = true };
-	unsigned int any = 0;
-	char *to;
+	bool odd = is_odd(text, size);
+	char *to, *from;
 
-	if (size > CSV_BUFFER / 4)
-		return csv_long(p, text, size);
-	to = csv_room(p, size);
-	for (size_t i = 0; i < size; i++) {
-		to[i] = text[i];
-		any |= odd[(unsigned char)text[i]];
+	if (size > CSV_BUFFER / 4) {
+		csv_flush(p);
+		put_csv(p->out, text, size);
+		return;
 	}
-	if (any)
-		csv_long(p, text, size);
-	else
-		p->used += size;
+	from = to = csv_room(p, 2 * size + 2);
+	if (odd)
+		*to++ = '"';
+	if (odd && memchr(text, '"', size)) {
+		for (size_t i = 0; i < size; i++) {
+			if (text[i] == '"')
+				*to++ = '"';
+			*to++ = text[i];
+		}
+	} else {
+		memcpy(to, text, size);
+		to += size;
+	}
+	if (odd)
+		*to++ = '"';
+	p->used += (size_t)(to - from);
 }
 
 static void csv_number(struct printer *p, int64_t value)

@@ -3,6 +3,8 @@
  *   usage: table_bench FILE…            a line each, and one for all; times are medians
  *          table_bench -p PCS FILE      looks up addresses (hex, a line each; as the file has
  *                                       them), by table and by binary search over its rows
+ *          table_bench -k DB FILE…      loads FILEs' tables out of a store, whole and read as
+ *                                       they are needed, up to the first rule
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/log.h"
+#include "agent/store/store.h"
 #include "unwinder/object.h"
 #include "unwinder/table.h"
 #include "unwinder/table_build.h"
@@ -212,8 +216,79 @@ static int look_up(const char *pcs, const char *file)
 	return 0;
 }
 
+/* ---- out of a store ---------------------------------------------------------------------- */
+
+/* CPU seconds until the object has its table, and a rule in the middle of its code. */
+static int load_once(struct store *store, const char *file, bool whole, double *s, double *bytes)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	int err = fd < 0 ? -errno : 0;
+	const struct uw_segment *segments;
+	struct uw_object *object = NULL;
+	struct store_file known;
+	double start;
+	uint64_t word;
+	uint8_t how;
+	size_t n;
+
+	if (!err)
+		err = uw_object_open(fd, 0, &object);
+	store_file_of(fd, 0, file, &known);
+	if (fd >= 0)
+		(void)close(fd);
+	if (err)
+		return err;
+	start = seconds(CLOCK_THREAD_CPUTIME_ID);
+	err = whole ? store_find(store, object, &known) : store_find_parts(store, object, &known);
+	segments = uw_object_segments(object, &n);
+	for (size_t i = 0; i < n && !err; i++)
+		if (segments[i].flags & 1)
+			(void)uw_object_word(object, segments[i].vaddr + segments[i].mem_size / 2,
+					     true, &word, &how);
+	*s = seconds(CLOCK_THREAD_CPUTIME_ID) - start;
+	if (!err)
+		*bytes = (double)uw_object_table(object)->header->blob.size;
+	uw_object_put(object);
+	return err;
+}
+
+static int load_all(const char *db, char **files, int n)
+{
+	int failures = 0;
+
+	for (int i = 0; i < n; i++) {
+		double s[2][ROUNDS], bytes = 0, times[2];
+		struct store *store;
+		int err = store_open(db, &store);
+
+		for (unsigned int r = 0; r < ROUNDS && !err; r++) {
+			err = load_once(store, files[i], true, &s[0][r], &bytes);
+			if (!err)
+				err = load_once(store, files[i], false, &s[1][r], &bytes);
+		}
+		store_close(store);
+		if (err) {
+			(void)printf("%s: %s\n", files[i], strerror(-err));
+			failures++;
+			continue;
+		}
+		for (int k = 0; k < 2; k++)
+			times[k] = median(s[k], ROUNDS) * 1e3;
+		(void)printf(
+			"%-60s %5.2f MB: whole %.2f ms (%.2f ms/MB), to its first rule %.3f ms "
+			"(%.3f ms/MB)\n",
+			files[i], bytes / 1e6, times[0], times[0] / bytes * 1e6, times[1],
+			times[1] / bytes * 1e6);
+	}
+	return failures != 0;
+}
+
 int main(int argc, char **argv)
 {
+	log_quiet(true);
+	if (argc >= 4 && !strcmp(argv[1], "-k"))
+		return load_all(argv[2], argv + 3, argc - 3);
+
 	if (argc == 4 && !strcmp(argv[1], "-p"))
 		return look_up(argv[2], argv[3]);
 	return build_all(argv + 1, (size_t)argc - 1);
