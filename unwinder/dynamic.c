@@ -129,6 +129,17 @@ uint64_t uw_dynamic_mark(const struct uw_dynamic *d)
 	return d->header->mark;
 }
 
+const char *uw_dynamic_fault(const struct uw_dynamic *d)
+{
+	if (d->header->flags & DYNAMIC_CUT)
+		return "there is more of it than is read";
+	if (d->header->flags & DYNAMIC_TORN)
+		return "it changed while it was read";
+	if (d->header->flags & DYNAMIC_DAMAGED)
+		return "some of it cannot be read or is not understood";
+	return NULL;
+}
+
 /* ---- procedures ------------------------------------------------------------------------ */
 
 static const struct dynamic_proc *proc_at(const struct uw_dynamic *d, uint64_t addr)

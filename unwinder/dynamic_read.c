@@ -832,7 +832,7 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
 		err = uw_dynamic_marks(lists, n, read, ctx, &after);
 		if (!err && after == before)
 			break;
-		r.flags |= DYNAMIC_TORN;
+		r.flags |= err ? DYNAMIC_CUT : DYNAMIC_TORN;
 		/* What cannot be read any more is not read again: the process ended, or the time did. */
 		if (err || attempt == ATTEMPTS - 1) {
 			err = 0;

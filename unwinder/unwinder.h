@@ -322,6 +322,9 @@ uint64_t uw_dynamic_mark(const struct uw_dynamic *dynamic);
 int uw_dynamic_open(const void *bytes, size_t size, struct uw_dynamic **out);
 const void *uw_dynamic_bytes(const struct uw_dynamic *dynamic, size_t *size); /* borrowed */
 
+/* What is wrong with it, in words for people; NULL: nothing is. */
+const char *uw_dynamic_fault(const struct uw_dynamic *dynamic);
+
 struct uw_dynamic *uw_dynamic_get(struct uw_dynamic *dynamic); /* one more reference */
 void uw_dynamic_put(struct uw_dynamic *dynamic);	       /* NULL is fine */
 

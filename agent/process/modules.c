@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,8 @@ struct known { /* what a module is inside the catalogue */
 	void *image;
 	size_t image_size;
 	const struct module *canonical;
-	bool stored;				      /* its table came out of the store */
+	bool stored; /* its table came out of the store */
+	bool said_fault;
 	struct uw_dynamic *generated[GENERATED_KEPT]; /* the latest first; NULL behind the last */
 };
 
@@ -331,10 +333,16 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 
 void module_add_generated(struct module *module, struct uw_dynamic *dynamic)
 {
+	const char *fault = uw_dynamic_fault(dynamic);
 	struct known *k = known_of(module);
 
 	if (k->generated[0] == dynamic)
 		return;
+	if (fault && !k->said_fault)
+		log_warning("process %" PRIu32 ": of the code it says it generated some is left "
+			    "out: %s",
+			    k->module.pid, fault);
+	k->said_fault |= fault != NULL;
 	uw_dynamic_put(k->generated[GENERATED_KEPT - 1]);
 	memmove(k->generated + 1, k->generated, (GENERATED_KEPT - 1) * sizeof(*k->generated));
 	k->generated[0] = uw_dynamic_get(dynamic);

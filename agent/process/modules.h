@@ -53,7 +53,7 @@ const struct module *module_canonical(const struct module *module);
 
 /*
  * What the process of a JIT module registered of its code; the last few are kept, since names are
- * asked for later.  Counted once more.
+ * asked for later.  Counted once more.  What is wrong with it is said once a process.
  */
 void module_add_generated(struct module *module, struct uw_dynamic *dynamic);
 /* The procedure around addr by the latest that knew it; -ENOENT. */
