@@ -21,7 +21,7 @@ PACKAGES := \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
 	libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
-	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db util-linux valgrind \
+	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
 	swi-prolog-core perl chromium llvm-runtime
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
@@ -75,7 +75,7 @@ deps:
 	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-all: $(BUILD)/offwind $(BUILD)/offwind_sqlite.so
+all: $(BUILD)/offwind $(BUILD)/offwind_sqlite.so library
 
 # ---- one build: a directory and its flags; called for the program and for the sanitizers ----
 
@@ -115,12 +115,37 @@ $(eval $(call build-peers,$(BUILD)/asan,ASAN_FLAGS))
 TSAN_FLAGS := -O1 -g -fsanitize=thread
 $(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
 
-# The store's virtual tables for the stock sqlite3 shell; of the rest what they need.
-PIC_FLAGS := $(CFLAGS) -fPIC -fvisibility=hidden
+# The library that others link, and the store's virtual tables for the stock sqlite3 shell.
+PIC_FLAGS := $(CFLAGS) -fPIC
 $(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS))
 EXTENSION_C := agent/store/extension.c agent/store/vtab.c agent/store/kept.c agent/store/key.c agent/array.c agent/hash.c $(wildcard symbolizer/*.c)
-$(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a
-	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $^ -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
+$(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a agent/store/extension.map
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out %.map,$^) -Wl,--version-script=agent/store/extension.map -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
+
+# liboffwind as it is installed: nothing can be seen of it but what its version
+# script lists, which is made of what the public headers declare.  The static one is a single object for that reason.
+ABI := 0
+PUBLIC_H := unwinder/unwinder.h unwinder/cursor.h unwinder/walker.h
+LIB := $(BUILD)/lib
+PRIVATE_LIBS := -lzstd -llzma -lz -lpthread
+$(LIB)/liboffwind.map: $(PUBLIC_H) deploy/man3.py
+	@mkdir -p $(@D)
+	@{ echo 'OFFWIND_0 {'; echo 'global:'; python3 deploy/man3.py --names $(PUBLIC_H) | sed 's/$$/;/'; echo 'local: *;'; echo '};'; } > $@
+$(LIB)/liboffwind.so.$(VERSION): $(UNWINDER_C:%.c=$(BUILD)/pic/%.o) $(LIB)/liboffwind.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,liboffwind.so.$(ABI) -Wl,--version-script=$(LIB)/liboffwind.map \
+	  -Wl,--no-undefined -o $@ $(filter %.o,$^) $(PRIVATE_LIBS)
+	@ln -sf $(@F) $(LIB)/liboffwind.so.$(ABI); ln -sf $(@F) $(LIB)/liboffwind.so
+$(LIB)/liboffwind.a: $(UNWINDER_C:%.c=$(BUILD)/pic/%.o) $(LIB)/liboffwind.map
+	@mkdir -p $(@D)
+	$(call say,AR,$@)grep '^uw_' $(LIB)/liboffwind.map | tr -d ';' > $(LIB)/names && \
+	  ld -r -o $(LIB)/liboffwind.o $(filter %.o,$^) && objcopy --keep-global-symbols=$(LIB)/names $(LIB)/liboffwind.o && \
+	  rm -f $@ && ar rcs $@ $(LIB)/liboffwind.o
+$(LIB)/man3/liboffwind.3: $(PUBLIC_H) deploy/man3.py examples/snapshot.c
+	@mkdir -p $(@D)
+	$(call say,MAN,$(@D))rm -f $(@D)/*.3; python3 deploy/man3.py $(VERSION) $(@D) $(PUBLIC_H) --example examples/snapshot.c
+.PHONY: library
+library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffwind.3
 
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
@@ -230,9 +255,16 @@ install: all
 	install -D -m 644 $(BUILD)/offwind_sqlite.so $(DESTDIR)$(PREFIX)/lib/offwind/offwind_sqlite.so
 	install -D -m 644 $(BUILD)/page-licences.txt $(DESTDIR)$(PREFIX)/share/doc/offwind/page-licences.txt
 	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
+	install -d $(DESTDIR)$(PREFIX)/include/offwind $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
+	for h in $(PUBLIC_H); do sed 's,#include "unwinder/,#include "offwind/,' $$h >$(DESTDIR)$(PREFIX)/include/offwind/$${h##*/} || exit 1; done
+	install -m 644 $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(DESTDIR)$(PREFIX)/lib
+	ln -sf liboffwind.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liboffwind.so.$(ABI)
+	ln -sf liboffwind.so.$(ABI) $(DESTDIR)$(PREFIX)/lib/liboffwind.so
+	sed -e 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),; s,@PRIVATE@,$(PRIVATE_LIBS),' deploy/liboffwind.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/liboffwind.pc
+	install -m 644 $(LIB)/man3/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 
 format:
-	clang-format -i $$(find $(LIBRARY) bpf schema tests -name '*.[ch]')
+	clang-format -i $$(find $(LIBRARY) bpf schema tests examples -name '*.[ch]')
 
 clean:
 	rm -rf $(BUILD)

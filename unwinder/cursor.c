@@ -663,10 +663,17 @@ static int rule_in_space(const struct state *s, struct uw_rule *rule, uint64_t *
 	struct uw_mapping *mapping = uw_space_at(t->space, lookup_of(s));
 	struct uw_object *object = mapping ? uw_space_resolve(t->space, mapping) : NULL;
 
+	int err = -ENOENT;
+
 	*bias = object ? mapping->bias : 0;
 	if (object)
-		return uw_walk_rule(t->worker, object, lookup_of(s) - *bias, s->exact, rule);
-	return uw_stepper_trampoline(t->space, &machine, pc_of(s), s->exact, rule) ? 0 : -ENOENT;
+		err = uw_walk_rule(t->worker, object, lookup_of(s) - *bias, s->exact, rule);
+	if (err == -ENOENT)
+		err = uw_stepper_dynamic(t->space, lookup_of(s), s->exact, rule, bias);
+	if (err == -ENOENT && !object &&
+	    uw_stepper_trampoline(t->space, &machine, pc_of(s), s->exact, rule))
+		err = 0;
+	return err;
 }
 
 static int step_in_space(struct state *s, const struct state *before)
@@ -713,7 +720,7 @@ static int step_in_space(struct state *s, const struct state *before)
 	if (s->stepper >= UW_STEPPER_N) {
 		settle_by_user(s, before, found.saves);
 	} else if (s->stepper == UW_STEPPER_CFI || s->stepper == UW_STEPPER_SIGNAL ||
-		   s->stepper == UW_STEPPER_PLT) {
+		   s->stepper == UW_STEPPER_PLT || s->stepper == UW_STEPPER_DYNAMIC) {
 		struct uw_machine machine = machine_of(before);
 
 		if (!rule_in_space(before, &rule, &bias)) {
@@ -948,6 +955,11 @@ int uw_reg_find(uint16_t machine, const char *name)
 {
 	const struct uw_arch *arch = uw_arch_of(machine);
 
+	/* The calling convention's names of two (AAPCS64 §6.1.1). */
+	if (arch && arch->lr != arch->pc && strcmp(name, "lr") == 0)
+		return arch->lr;
+	if (arch && arch->lr != arch->pc && strcmp(name, "fp") == 0)
+		return arch->fp;
 	for (int i = 0; arch && i < arch->n_regs; i++)
 		if (strcmp(uw_reg_name(machine, (unsigned int)i), name) == 0)
 			return i;

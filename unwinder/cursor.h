@@ -212,9 +212,10 @@ int uw_cursor_proc_name(const struct uw_cursor *cursor, char *name, size_t size,
 /* 1: this frame is a signal's trampoline, and its caller was interrupted; 0: it is not. */
 int uw_cursor_is_signal(const struct uw_cursor *cursor);
 
+/* Of which it is a cursor; NULL: of none. */
 struct uw_target *uw_cursor_target(const struct uw_cursor *cursor);
 
-/* The DWARF number of "rip", "x29"; -1: no such name. */
+/* The DWARF number of "rip", "x29", "lr"; -1: no such name. */
 int uw_reg_find(uint16_t machine, const char *name);
 
 #ifdef __cplusplus

@@ -39,6 +39,7 @@ struct uw_build_id {
 	uint8_t bytes[UW_BUILD_ID_MAX];
 };
 
+/* The same bytes, and as many. */
 bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b);
 
 /* ---- kept bytes --------------------------------------------------------- */
@@ -138,11 +139,12 @@ const void *uw_object_compiled(const struct uw_object *object, size_t *size);
 
 /*
  * What kept tables are told apart by, beside the build-id: the unwind sections' size and a hash
- * of their bytes, which asking reads.  -ENOMEM.
+ * of their bytes, which asking reads.
  */
 struct uw_identity {
 	uint64_t size, hash;
 };
+/* An object's, as kept tables are told apart by.  -ENOMEM. */
 int uw_object_identify(struct uw_object *object, struct uw_identity *out);
 
 /*
@@ -210,6 +212,7 @@ struct uw_row_info {
 	const char *expressions; /* "cfa: DW_OP_…; rip: …"; "" none */
 	const char *words;	 /* "CFA = rsp + 16, return address at CFA - 8, …" */
 };
+/* How many rows the table has. */
 size_t uw_rows_count(const struct uw_rows *rows);
 /* The row that holds at vaddr.  -ENOENT outside all; -EBADMSG that part is damaged, as in the next. */
 int uw_rows_find(struct uw_rows *rows, uint64_t vaddr, size_t *i);
@@ -258,10 +261,12 @@ struct uw_space;
  */
 typedef struct uw_object *(*uw_resolve_fn)(void *ctx, const struct uw_mapping *mapping);
 
+/* Empty; resolve, unless NULL, is asked for objects with ctx.  -ENOTSUP another machine, -ENOMEM. */
 int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_space **out);
 void uw_space_free(struct uw_space *space);				/* NULL is fine */
 int uw_space_copy(const struct uw_space *space, struct uw_space **out); /* fork */
 void uw_space_clear(struct uw_space *space);				/* exec */
+/* EM_X86_64, EM_AARCH64. */
 uint16_t uw_space_machine(const struct uw_space *space);
 
 /*
@@ -375,6 +380,7 @@ struct uw_memory {
 	size_t n_regions;
 };
 
+/* A uw_read_fn: ctx is a struct uw_memory. */
 int uw_memory_read(void *ctx, uint64_t addr, void *out, size_t size);
 
 struct uw_thread {
@@ -541,6 +547,7 @@ struct uw_stepper_info {
 	void (*added)(void *ctx, struct uw_steppers *steppers, uint8_t id);
 };
 
+/* The built-in ones.  -ENOMEM. */
 int uw_steppers_new(struct uw_steppers **out);
 void uw_steppers_free(struct uw_steppers *steppers); /* NULL is fine; no space uses it */
 
@@ -573,6 +580,7 @@ size_t uw_steppers_find(const struct uw_steppers *steppers, uint64_t lookup, siz
  */
 typedef size_t (*uw_choose_fn)(void *ctx, const struct uw_steppers *steppers, uint64_t lookup,
 			       size_t last);
+/* choose NULL: uw_steppers_find's choice again. */
 void uw_steppers_choose(struct uw_steppers *steppers, uw_choose_fn choose, void *ctx);
 
 /* Switches those of this name on or off, not while a space uses it.  -ENOENT there is none. */
