@@ -32,7 +32,7 @@ say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)
 
 # ---- what there is --------------------------------------------------------
 
-LIBRARY := unwinder symbolizer proto agent
+LIBRARY := unwinder symbolizer proto agent compat
 GEN := $(BUILD)/gen
 PROTOS := $(wildcard proto/*.proto)
 PROTO_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
@@ -145,7 +145,14 @@ $(LIB)/man3/liboffwind.3: $(PUBLIC_H) deploy/man3.py examples/snapshot.c
 	@mkdir -p $(@D)
 	$(call say,MAN,$(@D))rm -f $(@D)/*.3; python3 deploy/man3.py $(VERSION) $(@D) $(PUBLIC_H) --example examples/snapshot.c
 .PHONY: library
-library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffwind.3
+library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffwind.3 $(BUILD)/libunwind-offwind.so
+
+# libunwind's remote functions over the unwinder, for programs that were linked with libunwind.
+COMPAT_C := $(wildcard compat/*.c)
+COMPAT_O := $(patsubst %.c,$(BUILD)/pic/%.o,$(COMPAT_C) $(UNWINDER_C))
+$(BUILD)/libunwind-offwind.so: $(COMPAT_O) compat/libunwind.map
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libunwind-offwind.so -Wl,--version-script=compat/libunwind.map \
+	  -Wl,--no-undefined -o $@ $(COMPAT_O) $(PRIVATE_LIBS)
 
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
@@ -261,6 +268,7 @@ install: all
 	ln -sf liboffwind.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liboffwind.so.$(ABI)
 	ln -sf liboffwind.so.$(ABI) $(DESTDIR)$(PREFIX)/lib/liboffwind.so
 	sed -e 's,@PREFIX@,$(PREFIX),; s,@VERSION@,$(VERSION),; s,@PRIVATE@,$(PRIVATE_LIBS),' deploy/liboffwind.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/liboffwind.pc
+	install -D -m 755 $(BUILD)/libunwind-offwind.so $(DESTDIR)$(PREFIX)/lib/offwind/libunwind-offwind.so
 	install -m 644 $(LIB)/man3/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 
 format:

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "unwinder/arch.h"
+#include "unwinder/dynamic.h"
 #include "unwinder/explain.h"
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
@@ -43,6 +44,7 @@ struct uw_target {
 	uint32_t age;
 	bool has_dyn;
 	uint64_t dyn;
+	struct uw_dynamic *dynamic; /* what the list there held; counted; NULL: nothing */
 };
 
 static int no_memory(void *ctx, uint64_t addr, void *out, size_t size)
@@ -87,6 +89,7 @@ void uw_target_free(struct uw_target *t)
 	if (!t)
 		return;
 	(void)pthread_mutex_destroy(&t->lock);
+	uw_dynamic_put(t->dynamic);
 	uw_worker_free(t->worker);
 	free(t->slots);
 	free(t);
@@ -114,14 +117,24 @@ void uw_target_code_mask(struct uw_target *t, uint64_t mask)
 
 /* ---- what is kept ---------------------------------------------------------------------- */
 
-static void forget(struct uw_target *t)
+static uw_read_fn reader(const struct uw_target *t)
 {
-	t->has_dyn = false;
+	return t->accessors.read_mem ? t->accessors.read_mem : no_memory;
+}
+
+static void forget_rules(struct uw_target *t)
+{
 	if (++t->age == 0) { /* it wrapped, and slots of that age may be there */
 		free(t->slots);
 		t->slots = NULL;
 		t->age = 1;
 	}
+}
+
+static void forget(struct uw_target *t)
+{
+	t->has_dyn = false;
+	forget_rules(t);
 }
 
 int uw_target_caching(struct uw_target *t, enum uw_caching policy)
@@ -199,6 +212,49 @@ int uw_target_dyn_list(struct uw_target *t, void *ctx, uint64_t *addr)
 	*addr = found;
 	return 0;
 }
+
+/* ---- code that the target registered itself ------------------------------------------------ */
+
+/* Asked as a cursor begins: what is registered later is not of its stack. */
+static void poll_dynamic(struct uw_target *t, void *ctx)
+{
+	struct uw_dynamic_list list = { .kind = UW_DYNAMIC_LIST };
+	struct uw_dynamic *found = NULL, *old;
+	uint64_t mark = 0;
+
+	if (t->space || uw_target_dyn_list(t, ctx, &list.addr)) {
+		list.addr = 0;
+	} else if (!uw_dynamic_marks(&list, 1, reader(t), ctx, &mark)) {
+		(void)pthread_mutex_lock(&t->lock);
+		if (t->dynamic && uw_dynamic_mark(t->dynamic) == mark)
+			found = uw_dynamic_get(t->dynamic);
+		(void)pthread_mutex_unlock(&t->lock);
+		if (!found)
+			(void)uw_dynamic_read(t->arch->machine, &list, 1, reader(t), ctx, &found);
+	}
+	(void)pthread_mutex_lock(&t->lock);
+	old = t->dynamic;
+	if (!t->space && old != found)
+		forget_rules(t);
+	t->dynamic = found;
+	(void)pthread_mutex_unlock(&t->lock);
+	uw_dynamic_put(old);
+}
+
+/* A reference, or NULL. */
+static struct uw_dynamic *dynamic_of(struct uw_target *t)
+{
+	struct uw_dynamic *dynamic = NULL;
+
+	(void)pthread_mutex_lock(&t->lock);
+	if (t->dynamic)
+		dynamic = uw_dynamic_get(t->dynamic);
+	(void)pthread_mutex_unlock(&t->lock);
+	return dynamic;
+}
+
+/* Procedures may say that they are left as the code at another address is. */
+#define ALIASES_MAX 8
 
 static bool kept_rule(struct uw_target *t, uint64_t key, struct uw_rule *rule, uint64_t *bias)
 {
@@ -290,11 +346,6 @@ static const struct state *look(const struct uw_cursor *cursor)
 	return s->magic == MAGIC ? s : NULL;
 }
 
-static uw_read_fn reader(const struct uw_target *t)
-{
-	return t->accessors.read_mem ? t->accessors.read_mem : no_memory;
-}
-
 static uint64_t stripped(const struct state *s, uint64_t pc)
 {
 	const struct uw_target *t = s->target;
@@ -354,7 +405,17 @@ int uw_cursor_init(struct uw_cursor *cursor, struct uw_target *target, void *ctx
 		else if (i == arch->pc || i == arch->sp)
 			return err;
 	}
+	if (target->accessors.dyn_list_addr)
+		poll_dynamic(target, ctx);
 	return uw_cursor_init_at(cursor, target, ctx, &regs, true);
+}
+
+void uw_cursor_context(struct uw_cursor *cursor, void *ctx)
+{
+	struct state *s = state_of(cursor);
+
+	if (s)
+		s->ctx = ctx;
 }
 
 static void lose(struct state *s, unsigned int reg)
@@ -495,11 +556,16 @@ static int rule_by_code(const struct state *s, struct uw_rule *rule)
 	return code.after && s->exact && machine.arch->stub(&code, rule) ? 0 : -ENOENT;
 }
 
+/* What a rule borrows its expressions from. */
+struct held {
+	struct uw_proc_info info;
+	struct uw_dynamic *dynamic;
+};
+
 /*
  * 0, 1 the outermost, or what find_proc_info said; *held: what to release when the rule has served.
  */
-static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias,
-		     struct uw_proc_info *held)
+static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias, struct held *held)
 {
 	struct uw_target *t = s->target;
 	uint64_t lookup = lookup_of(s), key = lookup << 1 | s->exact;
@@ -507,20 +573,30 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 	int err;
 
 	*bias = 0;
-	held->unwind_info = NULL;
+	*held = (struct held){ .dynamic = NULL };
 	if (kept_rule(t, key, rule, bias))
 		return 0;
 	(void)pthread_mutex_lock(&t->lock);
 	age = t->age;
 	(void)pthread_mutex_unlock(&t->lock);
 	err = -ENOENT;
-	if (t->accessors.find_proc_info) {
+	held->dynamic = dynamic_of(t);
+	for (unsigned int i = 0; held->dynamic && i < ALIASES_MAX; i++) {
+		uint64_t alias = 0;
+
+		err = uw_dynamic_rule(held->dynamic, lookup, rule, &alias);
+		if (err != 1)
+			break;
+		lookup = alias;
+		err = -ENOENT;
+	}
+	if (err == -ENOENT && t->accessors.find_proc_info) {
 		struct uw_proc_info info = { .start = 0 };
 
 		err = t->accessors.find_proc_info(s->ctx, lookup, true, &info);
 		if (!err) {
 			err = uw_proc_info_rule(&info, lookup, s->exact, rule, bias);
-			*held = info;
+			held->info = info;
 		}
 	}
 	/* A vDSO's rules do not say how to leave every trampoline. */
@@ -538,14 +614,37 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 	return err;
 }
 
-static void release(const struct state *s, struct uw_proc_info *held)
+static int registered_name(const struct state *s, char *name, size_t size, uint64_t *off)
+{
+	struct uw_dynamic *dynamic = dynamic_of(s->target);
+	struct uw_dynamic_proc proc;
+	size_t length;
+	int err = dynamic ? uw_dynamic_proc(dynamic, lookup_of(s), &proc) : -ENOENT;
+
+	if (!err && !proc.name)
+		err = -ENOENT;
+	if (!err) {
+		length = strlen(proc.name);
+		err = length < size ? 0 : -ENOMEM;
+		if (err)
+			length = size - 1;
+		memcpy(name, proc.name, length);
+		name[length] = '\0';
+		*off = lookup_of(s) - proc.start;
+	}
+	uw_dynamic_put(dynamic);
+	return err;
+}
+
+static void release(const struct state *s, struct held *held)
 {
 	const struct uw_accessors *a = &s->target->accessors;
 
-	if (held->unwind_info && a->put_proc_info)
-		a->put_proc_info(s->ctx, held);
-	else if (held->unwind_info)
-		uw_proc_info_free(held);
+	if (held->info.unwind_info && a->put_proc_info)
+		a->put_proc_info(s->ctx, &held->info);
+	else if (held->info.unwind_info)
+		uw_proc_info_free(&held->info);
+	uw_dynamic_put(held->dynamic);
 }
 
 /* As uw_walk_cycle. */
@@ -613,8 +712,18 @@ static int step_by_rule(struct state *s, const struct state *before, struct uw_r
 		      rule->signal);
 }
 
+/* Does the link at fp lead to another one, up the stack? */
+static bool leads_on(struct uw_machine *machine, uint64_t fp, uint64_t next)
+{
+	uint64_t ra;
+
+	return next > fp && uw_guess_is_fp(fp, next) &&
+	       !uw_machine_read(machine, next + 8, 8, &ra) && ra != 0;
+}
+
 /*
- * The frame pointer, for code that can be looked at: a call has to end where it leads.
+ * The frame pointer: a call ends where it leads; or the chain itself holds, because of generated
+ * code there is nothing to see, or not what runs (perf gives out the text of its map of names).
  * Without an address space nobody else would go by it.
  */
 static int step_by_fp(struct state *s, const struct state *before)
@@ -623,31 +732,31 @@ static int step_by_fp(struct state *s, const struct state *before)
 	struct uw_machine machine = machine_of(s);
 	uint64_t pc = pc_of(s), sp = s->regs.value[arch->sp], fp, next, ra;
 	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
-	struct uw_code code;
+	struct uw_code here, code;
+	bool called;
 
 	if (uw_machine_reg(&machine, arch->fp, &fp))
 		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
-	read_code(&machine, pc, bytes, &code);
-	if (!code.after)
-		return stopping(s, UW_STOP_NO_MAPPING, pc);
+	read_code(&machine, pc, bytes, &here);
 	if (fp == 0 && !s->exact)
 		return stopping(s, UW_STOP_ROOT, pc);
 	if (!uw_guess_is_fp(sp, fp))
-		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
+		return stopping(s, here.after ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_MAPPING, pc);
 	if (uw_machine_read(&machine, fp, 8, &next) || uw_machine_read(&machine, fp + 8, 8, &ra))
 		return stopping(s, UW_STOP_TRUNCATED, machine.missing);
 	ra = stripped(s, ra);
 	if (ra == 0 && next == 0 && !s->exact)
 		return stopping(s, UW_STOP_ROOT, pc);
 	read_code(&machine, ra, bytes, &code);
-	if (!code.before || arch->after_call(&code).kind == UW_CALL_NONE)
-		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
+	called = here.after && code.before && arch->after_call(&code).kind != UW_CALL_NONE;
+	if (!called && !leads_on(&machine, fp, next))
+		return stopping(s, here.after ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_MAPPING, pc);
 	s->regs.known = (uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp | (uint64_t)1 << arch->fp;
 	s->regs.value[arch->pc] = ra;
 	s->regs.value[arch->sp] = fp + 16;
 	s->regs.value[arch->fp] = next;
 	s->stepper = UW_STEPPER_FP;
-	s->confidence = UW_CONFIDENCE_CHECKED;
+	s->confidence = called ? UW_CONFIDENCE_CHECKED : UW_CONFIDENCE_GUESS;
 	s->sp_low = arch->lr != arch->pc;
 	settle_by_guess(s, before, UW_STEPPER_FP);
 	return arrive(s, before, false, false);
@@ -743,7 +852,7 @@ static int step_on(struct state *s, const struct state *before)
 	int err = -ENOENT;
 
 	if (t->accessors.find_proc_info || !t->space) {
-		struct uw_proc_info held;
+		struct held held;
 		struct uw_rule rule;
 		uint64_t bias;
 
@@ -847,7 +956,7 @@ int uw_cursor_save(const struct uw_cursor *cursor, unsigned int reg, struct uw_s
 int uw_cursor_is_signal(const struct uw_cursor *cursor)
 {
 	const struct state *s = look(cursor);
-	struct uw_proc_info held = { .start = 0 };
+	struct held held;
 	struct uw_rule rule;
 	uint64_t bias;
 	int err = -ENOENT;
@@ -905,13 +1014,23 @@ int uw_cursor_proc_info(const struct uw_cursor *cursor, struct uw_proc_info *out
 {
 	const struct state *s = look(cursor);
 	struct uw_proc_info info = { .start = 0 };
+	struct uw_dynamic_proc proc;
+	struct uw_dynamic *dynamic;
 	struct uw_target *t;
 	int err = -ENOENT;
 
 	if (!s)
 		return -EINVAL;
 	t = s->target;
-	if (t->accessors.find_proc_info)
+	dynamic = dynamic_of(t);
+	if (dynamic && !uw_dynamic_proc(dynamic, lookup_of(s), &proc) && proc.walkable) {
+		info.start = proc.start;
+		info.end = proc.end;
+		info.format = UW_PROC_DYNAMIC;
+		err = 0;
+	}
+	uw_dynamic_put(dynamic);
+	if (err == -ENOENT && t->accessors.find_proc_info)
 		err = t->accessors.find_proc_info(s->ctx, lookup_of(s), false, &info);
 	if (err == -ENOENT && t->space) {
 		struct uw_proc_query query = { .pc = lookup_of(s),
@@ -936,12 +1055,20 @@ int uw_cursor_proc_info(const struct uw_cursor *cursor, struct uw_proc_info *out
 int uw_cursor_proc_name(const struct uw_cursor *cursor, char *name, size_t size, uint64_t *off)
 {
 	const struct state *s = look(cursor);
+	uint64_t found = 0;
+	int err;
 
 	if (!s || size == 0)
 		return -EINVAL;
-	if (!s->target->accessors.proc_name)
-		return -ENOENT;
-	return s->target->accessors.proc_name(s->ctx, pc_of(s), name, size, off);
+	err = registered_name(s, name, size, &found);
+	if (err == -ENOENT) {
+		if (!s->target->accessors.proc_name)
+			return -ENOENT;
+		err = s->target->accessors.proc_name(s->ctx, lookup_of(s), name, size, &found);
+	}
+	if (!err || err == -ENOMEM)
+		*off = found + !s->exact;
+	return err;
 }
 
 struct uw_target *uw_cursor_target(const struct uw_cursor *cursor)

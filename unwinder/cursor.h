@@ -171,6 +171,9 @@ int uw_cursor_init(struct uw_cursor *cursor, struct uw_target *target, void *ctx
 int uw_cursor_init_at(struct uw_cursor *cursor, struct uw_target *target, void *ctx,
 		      const struct uw_regs *regs, bool exact);
 
+/* What accessors get back from here on, in this cursor and its copies. */
+void uw_cursor_context(struct uw_cursor *cursor, void *ctx);
+
 /*
  * To the caller's frame: 1; 0: this is the outermost; or why not, the cursor staying: -EFAULT
  * memory is missing, -ENOENT nothing is known of the code, -EBADMSG what is known is damaged,
@@ -206,7 +209,10 @@ void uw_cursor_found(const struct uw_cursor *cursor, uint8_t *stepper, uint8_t *
 /* The procedure of this frame, without rules.  -ENOENT none is known. */
 int uw_cursor_proc_info(const struct uw_cursor *cursor, struct uw_proc_info *out);
 
-/* Its name, by the proc_name accessor, which is asked with the frame's pc. */
+/*
+ * Its name, by the proc_name accessor, which is asked where the call was (the frame's lookup);
+ * *off counts to the pc.  Of code that the process registered itself: the name it gave.
+ */
 int uw_cursor_proc_name(const struct uw_cursor *cursor, char *name, size_t size, uint64_t *off);
 
 /* 1: this frame is a signal's trampoline, and its caller was interrupted; 0: it is not. */

@@ -16,7 +16,7 @@ make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 
 bin=$dir/root/usr/bin
 # The library's part: library.sh.
 [ "$(cd "$dir/root" && find . \( -type f -o -type l \) ! -path './usr/include/*' ! -path '*/man3/*' ! -name 'liboffwind*' | sort | paste -sd' ')" = \
-	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/offwind_sqlite.so ./usr/share/doc/offwind/page-licences.txt ./usr/share/man/man1/offwind.1" ] || fail "installed: $(find "$dir/root")"
+	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/share/doc/offwind/page-licences.txt ./usr/share/man/man1/offwind.1" ] || fail "installed: $(find "$dir/root")"
 [ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
 
 echo "== the manual page"

@@ -1,0 +1,581 @@
+/*
+ * compat/libunwind.c: libunwind's remote functions over cursors.
+ *
+ * What is here are translations: of error codes, of words read one by one, of
+ * structures.  Targets are told apart by the address space; a cursor that is not
+ * ours (local unwinding) is refused.
+ */
+#include "compat/abi.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct unw_addr_space {
+	struct unw_accessors accessors; /* get_accessors hands it out, and callers change it */
+	struct uw_target *target;
+};
+
+_Static_assert(sizeof(struct unw_cursor) == 127 * 8, "as large as x86_64's");
+
+/* What our accessors get back: who asks. */
+struct call {
+	unw_as as;
+	void *arg;
+};
+
+int compat_error(int err)
+{
+	switch (err) {
+	case 0:
+		return 0;
+	case -ENOENT:
+		return -UNW_ENOINFO;
+	case -ENOMEM:
+		return -UNW_ENOMEM;
+	case -ENODATA:
+		return -UNW_EBADREG;
+	case -EINVAL:
+		return -UNW_EINVAL;
+	case -ENOTSUP:
+		return -UNW_EBADVERSION;
+	case -EBADMSG:
+	case -ELOOP:
+		return -UNW_EBADFRAME;
+	default:
+		return err >= -UNW_ENOINFO && err < 0 ? err : -UNW_EUNSPEC;
+	}
+}
+
+/* ---- accessors ---------------------------------------------------------------------------- */
+
+/* Words at multiples of 8, as libunwind reads them. */
+static int read_mem(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	const struct call *c = ctx;
+	uint8_t *to = out;
+	unw_word word;
+
+	if (size > UINT64_MAX - addr)
+		return -EFAULT;
+	while (size) {
+		size_t skip = addr % 8, n = 8 - skip < size ? 8 - skip : size;
+
+		if (c->as->accessors.access_mem(c->as, addr - skip, &word, 0, c->arg) < 0)
+			return -EFAULT;
+		memcpy(to, (uint8_t *)&word + skip, n); /* both are little-endian */
+		to += n;
+		addr += n;
+		size -= n;
+	}
+	return 0;
+}
+
+static int read_reg(void *ctx, unsigned int reg, uint64_t *value)
+{
+	const struct call *c = ctx;
+
+	return c->as->accessors.access_reg(c->as, (int)reg, value, 0, c->arg) < 0 ? -ENODATA : 0;
+}
+
+static void to_ours(const struct unw_proc_info *from, struct uw_proc_info *to)
+{
+	*to = (struct uw_proc_info){ .start = from->start_ip,
+				     .end = from->end_ip,
+				     .lsda = from->lsda,
+				     .handler = from->handler,
+				     .gp = from->gp,
+				     .flags = (uint32_t)from->flags,
+				     .format = from->format,
+				     .unwind_info = from->unwind_info,
+				     .unwind_info_size = from->unwind_info_size > 0
+								 ? (uint64_t)from->unwind_info_size
+								 : 0 };
+}
+
+static void to_theirs(const struct uw_proc_info *from, struct unw_proc_info *to)
+{
+	memset(to, 0, offsetof(struct unw_proc_info, extra));
+	to->start_ip = from->start;
+	to->end_ip = from->end;
+	to->lsda = from->lsda;
+	to->handler = from->handler;
+	to->gp = from->gp;
+	to->flags = from->flags;
+	to->format = from->format;
+	to->unwind_info = from->unwind_info;
+	to->unwind_info_size = (int)from->unwind_info_size;
+}
+
+static int find_proc_info(void *ctx, uint64_t pc, bool rules, struct uw_proc_info *out)
+{
+	const struct call *c = ctx;
+	struct unw_proc_info info;
+	int got;
+
+	if (!c->as->accessors.find_proc_info)
+		return -ENOENT;
+	memset(&info, 0, sizeof(info));
+	got = c->as->accessors.find_proc_info(c->as, pc, &info, rules, c->arg);
+	if (got == -UNW_ESTOPUNWIND)
+		return 1;
+	/* Codes that are not libunwind's say that its caller knew nothing. */
+	if (got == -UNW_ENOINFO || got < -UNW_ENOINFO)
+		return -ENOENT;
+	if (got < 0)
+		return got;
+	to_ours(&info, out);
+	return 0;
+}
+
+static void put_proc_info(void *ctx, struct uw_proc_info *info)
+{
+	const struct call *c = ctx;
+	struct unw_proc_info theirs;
+
+	to_theirs(info, &theirs);
+	if (c->as->accessors.put_unwind_info)
+		c->as->accessors.put_unwind_info(c->as, &theirs, c->arg);
+	info->unwind_info = theirs.unwind_info; /* they may have released it */
+	uw_proc_info_free(info);
+}
+
+static int dyn_list_addr(void *ctx, uint64_t *addr)
+{
+	const struct call *c = ctx;
+
+	*addr = 0;
+	return c->as->accessors.get_dyn_info_list_addr &&
+			       c->as->accessors.get_dyn_info_list_addr(c->as, addr, c->arg) >= 0
+		       ? 0
+		       : -ENOENT;
+}
+
+static int proc_name(void *ctx, uint64_t addr, char *name, size_t size, uint64_t *off)
+{
+	const struct call *c = ctx;
+
+	if (!c->as->accessors.get_proc_name)
+		return -ENOENT;
+	return c->as->accessors.get_proc_name(c->as, addr, name, size, off, c->arg);
+}
+
+static const struct uw_accessors ours = { .read_mem = read_mem,
+					  .read_reg = read_reg,
+					  .find_proc_info = find_proc_info,
+					  .put_proc_info = put_proc_info,
+					  .dyn_list_addr = dyn_list_addr,
+					  .proc_name = proc_name };
+
+/* ---- address spaces ------------------------------------------------------------------------- */
+
+static unw_as create(uint16_t machine, const struct unw_accessors *accessors, int byte_order)
+{
+	unw_as as = calloc(1, sizeof(*as));
+
+	if (as && !uw_target_new(machine, byte_order, &ours, NULL, &as->target)) {
+		as->accessors = *accessors;
+		(void)uw_target_caching(as->target,
+					UW_CACHING_NONE); /* for remote ones: by default */
+		return as;
+	}
+	free(as);
+	return NULL;
+}
+
+unw_as _Ux86_64_create_addr_space(struct unw_accessors *accessors, int byte_order);
+unw_as _Uaarch64_create_addr_space(struct unw_accessors *accessors, int byte_order);
+
+unw_as _Ux86_64_create_addr_space(struct unw_accessors *accessors, int byte_order)
+{
+	return create(EM_X86_64, accessors, byte_order);
+}
+
+unw_as _Uaarch64_create_addr_space(struct unw_accessors *accessors, int byte_order)
+{
+	return create(EM_AARCH64, accessors, byte_order);
+}
+
+static void u_destroy_addr_space(unw_as as)
+{
+	if (!as)
+		return;
+	uw_target_free(as->target);
+	free(as);
+}
+COMPAT_BOTH(destroy_addr_space);
+
+static struct unw_accessors *u_get_accessors(unw_as as)
+{
+	return &as->accessors;
+}
+COMPAT_BOTH(get_accessors);
+COMPAT_BOTH_AS(get_accessors_int, u_get_accessors);
+
+static void u_flush_cache(unw_as as, unw_word start, unw_word end)
+{
+	uw_target_flush(as->target, start, end);
+}
+COMPAT_BOTH(flush_cache);
+
+static int u_set_caching_policy(unw_as as, int policy)
+{
+	return compat_error(uw_target_caching(as->target, (enum uw_caching)policy));
+}
+COMPAT_BOTH(set_caching_policy);
+
+static int u_set_cache_size(unw_as as, size_t size, int flag)
+{
+	return flag ? -1 : compat_error(uw_target_cache_size(as->target, size));
+}
+COMPAT_BOTH(set_cache_size);
+
+/* ---- cursors ----------------------------------------------------------------------------------- */
+
+/* Of whom a call is; ctx is set anew each time, because cursors are copied. */
+static struct call begin(struct unw_cursor *c)
+{
+	return (struct call){ c->as, c->arg };
+}
+
+static bool is_ours(struct unw_cursor *c)
+{
+	return uw_cursor_target(&c->cursor) != NULL;
+}
+
+static int u_init_remote(struct unw_cursor *c, unw_as as, void *arg)
+{
+	struct call call = { as, arg };
+
+	c->as = as;
+	c->arg = arg;
+	return compat_error(uw_cursor_init(&c->cursor, as->target, &call));
+}
+COMPAT_BOTH(init_remote);
+
+static int u_step(struct unw_cursor *c)
+{
+	struct call call;
+	int got;
+
+	if (!is_ours(c))
+		return -UNW_EINVAL;
+	call = begin(c);
+	uw_cursor_context(&c->cursor, &call);
+	got = uw_cursor_step(&c->cursor);
+	return got >= 0 ? got : compat_error(got);
+}
+COMPAT_BOTH(step);
+
+static unsigned int sp_of(const struct unw_cursor *c)
+{
+	return uw_target_machine(c->as->target) == EM_X86_64 ? UW_X86_64_RSP : UW_AARCH64_SP;
+}
+
+/* Behind the registers x86_64 has its CFA: libunwind's is where the frame's stack begins. */
+#define X86_64_CFA 17
+
+static int u_get_reg(struct unw_cursor *c, int reg, unw_word *value)
+{
+	if (!is_ours(c))
+		return -UNW_EINVAL;
+	if (reg == X86_64_CFA && uw_target_machine(c->as->target) == EM_X86_64)
+		reg = UW_X86_64_RSP;
+	return reg < 0 || uw_cursor_reg(&c->cursor, (unsigned int)reg, value) ? -UNW_EBADREG : 0;
+}
+COMPAT_BOTH(get_reg);
+
+static int u_set_reg(struct unw_cursor *c, int reg, unw_word value)
+{
+	if (!is_ours(c))
+		return -UNW_EINVAL;
+	if (reg == (int)sp_of(c))
+		return -UNW_EREADONLYREG;
+	return reg < 0 || uw_cursor_set_reg(&c->cursor, (unsigned int)reg, value) ? -UNW_EBADREG
+										  : 0;
+}
+COMPAT_BOTH(set_reg);
+
+/* Samples have no floating-point registers. */
+static int u_get_fpreg(struct unw_cursor *c, int reg, void *value)
+{
+	(void)c;
+	(void)reg;
+	(void)value;
+	return -UNW_EBADREG;
+}
+COMPAT_BOTH(get_fpreg);
+/* Its value stands where no argument that is read here does. */
+static int u_set_fpreg(struct unw_cursor *c, int reg)
+{
+	(void)c;
+	(void)reg;
+	return -UNW_EBADREG;
+}
+COMPAT_BOTH(set_fpreg);
+
+static int u_get_save_loc(struct unw_cursor *c, int reg, struct unw_save_loc *loc)
+{
+	struct uw_save save;
+
+	if (!is_ours(c))
+		return -UNW_EINVAL;
+	if (reg < 0 || uw_cursor_save(&c->cursor, (unsigned int)reg, &save))
+		return -UNW_EBADREG;
+	memset(loc, 0, offsetof(struct unw_save_loc, extra));
+	if (save.place == UW_PLACE_MEMORY) {
+		loc->type = 1;
+		loc->u.addr = save.addr;
+	} else if (save.place == UW_PLACE_REGISTER) {
+		loc->type = 2;
+		loc->u.regnum = save.from;
+	}
+	return 0;
+}
+COMPAT_BOTH(get_save_loc);
+
+static int u_get_proc_info(struct unw_cursor *c, struct unw_proc_info *info)
+{
+	struct uw_proc_info found;
+	struct call call;
+	unw_word ip;
+	int err;
+
+	if (!is_ours(c))
+		return -UNW_EINVAL;
+	call = begin(c);
+	uw_cursor_context(&c->cursor, &call);
+	err = uw_cursor_proc_info(&c->cursor, &found);
+	/* Of code that has none, as _start, libunwind on x86_64 says that it is all of its procedure. */
+	if (err == -ENOENT && uw_target_machine(c->as->target) == EM_X86_64 &&
+	    !uw_cursor_reg(&c->cursor, UW_X86_64_RIP, &ip)) {
+		found = (struct uw_proc_info){ .start = ip, .end = ip + 1 };
+		err = 0;
+	}
+	if (!err)
+		to_theirs(&found, info);
+	return compat_error(err);
+}
+COMPAT_BOTH(get_proc_info);
+
+static int u_get_proc_info_by_ip(unw_as as, unw_word ip, struct unw_proc_info *info, void *arg)
+{
+	if (!as->accessors.find_proc_info)
+		return -UNW_ENOINFO;
+	return as->accessors.find_proc_info(as, ip, info, 0, arg);
+}
+COMPAT_BOTH(get_proc_info_by_ip);
+
+static int u_get_proc_name(struct unw_cursor *c, char *name, size_t size, unw_word *off)
+{
+	struct call call;
+	unw_word ignored;
+
+	if (!is_ours(c))
+		return -UNW_EINVAL;
+	call = begin(c);
+	uw_cursor_context(&c->cursor, &call);
+	return compat_error(uw_cursor_proc_name(&c->cursor, name, size, off ? off : &ignored));
+}
+COMPAT_BOTH(get_proc_name);
+
+static int u_is_signal_frame(struct unw_cursor *c)
+{
+	struct call call;
+
+	if (!is_ours(c))
+		return -UNW_EINVAL;
+	call = begin(c);
+	uw_cursor_context(&c->cursor, &call);
+	return uw_cursor_is_signal(&c->cursor);
+}
+COMPAT_BOTH(is_signal_frame);
+
+/* What was captured does not go on. */
+static int u_resume(struct unw_cursor *c)
+{
+	(void)c;
+	return -UNW_EINVAL;
+}
+COMPAT_BOTH(resume);
+
+/* ---- names ------------------------------------------------------------------------------------------ */
+
+const char *_Ux86_64_regname(int reg);
+const char *_Uaarch64_regname(int reg);
+
+const char *_Ux86_64_regname(int reg)
+{
+	static const char *const names[] = { "RAX", "RDX", "RCX", "RBX", "RSI", "RDI",
+					     "RBP", "RSP", "R8",  "R9",	 "R10", "R11",
+					     "R12", "R13", "R14", "R15", "RIP" };
+
+	return reg >= 0 && reg < UW_X86_64_REGS ? names[reg] : "???";
+}
+
+const char *_Uaarch64_regname(int reg)
+{
+	return reg >= 0 && reg < UW_AARCH64_REGS ? uw_reg_name(EM_AARCH64, (unsigned int)reg)
+						 : "???";
+}
+
+static int u_is_fpreg(int reg)
+{
+	(void)reg;
+	return 0; /* of those that can be read */
+}
+extern __typeof__(u_is_fpreg) _Ux86_64_is_fpreg __attribute__((alias("u_is_fpreg")));
+
+/* Its numbers of v0 to v31 begin at 64 (AADWARF64 §4.1). */
+int _Uaarch64_is_fpreg(int reg);
+int _Uaarch64_is_fpreg(int reg)
+{
+	return reg >= 64 && reg <= 95;
+}
+
+static const char *u_strerror(int code)
+{
+	static const char *const texts[] = {
+		[UNW_ESUCCESS] = "no error",
+		[UNW_EUNSPEC] = "unspecified (general) error",
+		[UNW_ENOMEM] = "out of memory",
+		[UNW_EBADREG] = "bad register number",
+		[UNW_EREADONLYREG] = "attempt to write read-only register",
+		[UNW_ESTOPUNWIND] = "stop unwinding",
+		[UNW_EINVALIDIP] = "invalid IP",
+		[UNW_EBADFRAME] = "bad frame",
+		[UNW_EINVAL] = "unsupported operation or bad value",
+		[UNW_EBADVERSION] = "unwind info has unsupported version",
+		[UNW_ENOINFO] = "no unwind info found",
+	};
+
+	return code >= -UNW_ENOINFO && code <= 0 ? texts[-code] : "invalid error code";
+}
+COMPAT_BOTH(strerror);
+
+/* ---- unwind tables -------------------------------------------------------------------------------------- */
+
+/* Files with .debug_frame, kept for the process's life: what names them has no owner to tell of its end. */
+#define FILES_MAX 256
+
+struct debug_file {
+	struct uw_object *object;
+	dev_t dev;
+	ino_t ino;
+	int64_t changed_ns;
+};
+
+static struct debug_file files[FILES_MAX];
+static size_t n_files;
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Borrowed for good; NULL: not to be had. */
+static struct debug_file *debug_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct debug_file *found = NULL;
+	struct stat st;
+	int64_t changed;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		(void)close(fd);
+		return NULL;
+	}
+	changed = st.st_ctim.tv_sec * INT64_C(1000000000) + st.st_ctim.tv_nsec;
+	(void)pthread_mutex_lock(&files_lock);
+	for (size_t i = 0; i < n_files && !found; i++)
+		if (files[i].dev == st.st_dev && files[i].ino == st.st_ino &&
+		    files[i].changed_ns == changed)
+			found = &files[i];
+	if (!found && n_files < FILES_MAX) {
+		struct debug_file file = { .dev = st.st_dev,
+					   .ino = st.st_ino,
+					   .changed_ns = changed };
+
+		if (!uw_object_open(fd, 0, &file.object)) {
+			files[n_files] = file;
+			found = &files[n_files++];
+		}
+	}
+	(void)pthread_mutex_unlock(&files_lock);
+	(void)close(fd);
+	return found;
+}
+
+static bool is_debug_file(unw_word addr)
+{
+	uintptr_t first = (uintptr_t)files;
+
+	return addr >= first && addr - first < sizeof(files) &&
+	       (addr - first) % sizeof(files[0]) == 0;
+}
+
+/* 1: *di is a table for dwarf_search_unwind_table; found as it was given if there is none. */
+static int u_dwarf_find_debug_frame(int found, struct unw_dyn_info *di, unw_word ip,
+				    unw_word segbase, const char *name, unw_word start,
+				    unw_word end)
+{
+	struct debug_file *file = name && *name ? debug_file(name) : NULL;
+	struct uw_proc_query query = { .pc = ip };
+	struct uw_proc_info info;
+
+	if (!file || uw_proc_info_object(file->object, segbase, &query, &info) ||
+	    !(info.flags & UW_PROC_DEBUG_FRAME))
+		return found;
+	memset(di, 0, sizeof(*di));
+	di->start_ip = start;
+	di->end_ip = end;
+	di->format = UNW_FORMAT_TABLE;
+	di->table.segbase = segbase;
+	di->table.table_len = 1;
+	di->table.table_data = (uintptr_t)file;
+	return 1;
+}
+COMPAT_BOTH(dwarf_find_debug_frame);
+
+static int u_dwarf_search_unwind_table(unw_as as, unw_word ip, struct unw_dyn_info *di,
+				       struct unw_proc_info *info, int need, void *arg)
+{
+	struct call call = { as, arg };
+	struct uw_proc_query query = { .pc = ip,
+				       .rules = need,
+				       .machine = uw_target_machine(as->target),
+				       .read = read_mem,
+				       .ctx = &call };
+	struct uw_search_table table = { .base = di->table.segbase,
+					 .start = di->table.segbase,
+					 .entries = di->table.table_data,
+					 .n = di->table.table_len,
+					 .gp = di->gp };
+	struct uw_proc_info found;
+	int err;
+
+	switch (di->format) {
+	case UNW_FORMAT_TABLE:
+		if (!is_debug_file(di->table.table_data))
+			return -UNW_EINVAL;
+		err = uw_proc_info_object(
+			((struct debug_file *)(uintptr_t)di->table.table_data)->object,
+			di->table.segbase, &query, &found);
+		break;
+	case UNW_FORMAT_IP_OFFSET:
+		table.start = di->start_ip;
+		/* fall through */
+	case UNW_FORMAT_REMOTE_TABLE:
+		err = uw_proc_info_search(&table, &query, &found);
+		break;
+	default:
+		return -UNW_EINVAL;
+	}
+	if (!err)
+		to_theirs(&found, info);
+	return compat_error(err);
+}
+COMPAT_BOTH(dwarf_search_unwind_table);
