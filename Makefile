@@ -149,10 +149,11 @@ library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffw
 
 # libunwind's remote functions over the unwinder, for programs that were linked with libunwind.
 COMPAT_C := $(wildcard compat/*.c)
-COMPAT_O := $(patsubst %.c,$(BUILD)/pic/%.o,$(COMPAT_C) $(UNWINDER_C))
+COMPAT_O := $(patsubst %.c,$(BUILD)/pic/%.o,$(COMPAT_C) $(UNWINDER_C) $(wildcard symbolizer/*.c) \
+	agent/array.c $(addprefix agent/source/,core.c frozen.c image.c regset.c source.c))
 $(BUILD)/libunwind-offwind.so: $(COMPAT_O) compat/libunwind.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libunwind-offwind.so -Wl,--version-script=compat/libunwind.map \
-	  -Wl,--no-undefined -o $@ $(COMPAT_O) $(PRIVATE_LIBS)
+	  -Wl,--no-undefined -Wl,--gc-sections -o $@ $(COMPAT_O) $(PRIVATE_LIBS) -liberty
 
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined

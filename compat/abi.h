@@ -91,6 +91,9 @@ struct unw_dyn_info {
 
 /* 0, or libunwind's code for one of ours. */
 int compat_error(int err);
+uint16_t compat_machine(unw_as as); /* EM_… */
+void compat_to_theirs(const struct uw_proc_info *from, struct unw_proc_info *to);
+void compat_release(struct unw_proc_info *info); /* frees unwind_info, if it is of ours */
 
 /*
  * Exports u_NAME by libunwind's names for both machines: a cursor and an address space know

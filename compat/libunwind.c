@@ -98,7 +98,7 @@ static void to_ours(const struct unw_proc_info *from, struct uw_proc_info *to)
 								 : 0 };
 }
 
-static void to_theirs(const struct uw_proc_info *from, struct unw_proc_info *to)
+void compat_to_theirs(const struct uw_proc_info *from, struct unw_proc_info *to)
 {
 	memset(to, 0, offsetof(struct unw_proc_info, extra));
 	to->start_ip = from->start;
@@ -110,6 +110,15 @@ static void to_theirs(const struct uw_proc_info *from, struct unw_proc_info *to)
 	to->format = from->format;
 	to->unwind_info = from->unwind_info;
 	to->unwind_info_size = (int)from->unwind_info_size;
+}
+
+void compat_release(struct unw_proc_info *info)
+{
+	struct uw_proc_info ours_too;
+
+	to_ours(info, &ours_too);
+	uw_proc_info_free(&ours_too);
+	info->unwind_info = ours_too.unwind_info;
 }
 
 static int find_proc_info(void *ctx, uint64_t pc, bool rules, struct uw_proc_info *out)
@@ -138,7 +147,7 @@ static void put_proc_info(void *ctx, struct uw_proc_info *info)
 	const struct call *c = ctx;
 	struct unw_proc_info theirs;
 
-	to_theirs(info, &theirs);
+	compat_to_theirs(info, &theirs);
 	if (c->as->accessors.put_unwind_info)
 		c->as->accessors.put_unwind_info(c->as, &theirs, c->arg);
 	info->unwind_info = theirs.unwind_info; /* they may have released it */
@@ -234,6 +243,11 @@ static int u_set_cache_size(unw_as as, size_t size, int flag)
 	return flag ? -1 : compat_error(uw_target_cache_size(as->target, size));
 }
 COMPAT_BOTH(set_cache_size);
+
+uint16_t compat_machine(unw_as as)
+{
+	return uw_target_machine(as->target);
+}
 
 /* ---- cursors ----------------------------------------------------------------------------------- */
 
@@ -358,7 +372,7 @@ static int u_get_proc_info(struct unw_cursor *c, struct unw_proc_info *info)
 		err = 0;
 	}
 	if (!err)
-		to_theirs(&found, info);
+		compat_to_theirs(&found, info);
 	return compat_error(err);
 }
 COMPAT_BOTH(get_proc_info);
@@ -575,7 +589,7 @@ static int u_dwarf_search_unwind_table(unw_as as, unw_word ip, struct unw_dyn_in
 		return -UNW_EINVAL;
 	}
 	if (!err)
-		to_theirs(&found, info);
+		compat_to_theirs(&found, info);
 	return compat_error(err);
 }
 COMPAT_BOTH(dwarf_search_unwind_table);

@@ -35,6 +35,7 @@ check bpf        '(schema|bpf)/[a-z_]+\.h|vmlinux\.h' 'stdint\.h|stdio\.h|stdlib
 check unwinder   '(schema|unwinder)/[a-z0-9_]+\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
 check symbolizer '(schema|symbolizer)/[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
 check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'
+check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|regset))\.h' "$own"
 check agent      '(schema|agent)/[a-z0-9_/]+\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
 if [ $failures -ne 0 ]; then

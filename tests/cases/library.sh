@@ -23,7 +23,7 @@ echo "== what it shows"
 [ "$(readelf -d "$lib/liboffwind.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" = liboffwind.so.0 ] || fail SONAME
 [ "$(readlink "$lib/liboffwind.so.0")" = "liboffwind.so.$version" ] || fail "liboffwind.so.0"
 python3 deploy/man3.py --names unwinder/unwinder.h unwinder/cursor.h unwinder/walker.h >"$dir/declared"
-sed -n 's/^\t\t\(uw_[a-z0-9_]*\);$/\1/p' unwinder/liboffwind.map >"$dir/listed"
+grep '^uw_' "$BUILD/lib/liboffwind.map" | tr -d ';' >"$dir/listed"
 nm -D --defined-only "$lib/liboffwind.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$dir/shared"
 nm --defined-only --extern-only "$lib/liboffwind.a" | awk 'NF == 3 { print $3 }' | sort >"$dir/static"
 for list in listed shared static; do
@@ -34,7 +34,7 @@ readelf -d "$lib/liboffwind.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v
 
 echo "== a manual page each"
 while read -r name; do
-	[ -s "$dir/usr/share/man/man3/$name.3" ] || fail "no manual page: $name"
+	grep -q '^.SH DESCRIPTION' "$dir/usr/share/man/man3/$name.3" || fail "no comment to make a manual page of: $name"
 done <"$dir/declared"
 # One run of groff over all; then it is as man shows one.
 LC_ALL=C.UTF-8 groff -Kutf8 -man -Tutf8 -ww -Wbreak "$dir"/usr/share/man/man3/*.3 >"$dir/pages" 2>"$dir/log" || fail groff

@@ -5,7 +5,7 @@ set -u
 tree=$(mktemp -d) || exit 1
 trap 'rm -rf "$tree"' EXIT
 failures=0 cases=0
-for folder in schema bpf unwinder symbolizer proto agent; do
+for folder in schema bpf unwinder symbolizer proto compat agent; do
 	mkdir -p "$tree/$folder"
 	[ ! -d "$folder" ] || (find "$folder" -name '*.[ch]' -print0 | xargs -0r cp --parents -t "$tree")
 done
@@ -52,6 +52,9 @@ expect pass proto/probe.c '#include "proto/profile.pb-c.h"\n#include <protobuf-c
 for header in unwinder/internal.h symbolizer/table.h symbolizer/image.h bpf/capture.bpf.c; do
 	expect fail agent/cmd/probe.c "#include \"$header\""
 done
+expect fail compat/probe.c '#include "unwinder/walk.h"'
+expect fail compat/probe.c '#include "agent/event.h"'
+expect pass compat/probe.c '#include "agent/source/source.h"'
 expect fail agent/probe.c '#include <vmlinux.h>'
 expect pass agent/deep/probe.c '#include "symbolizer/symbolizer.h"\n#include <sqlite3.h>'
 # The same thing, written otherwise.
