@@ -13,6 +13,7 @@
 struct ours {
 	struct recording *recording;
 	struct uw_worker *worker;
+	struct uw_pasts *pasts; /* of `again` alone */
 	struct uw_frame frames[PEER_MANY * STRIDE];
 	/* Of several at once: */
 	struct uw_memory memory[PEER_MANY];
@@ -27,6 +28,8 @@ static void ours_free(void *self)
 
 	if (ours)
 		uw_worker_free(ours->worker);
+	if (ours)
+		uw_pasts_free(ours->pasts);
 	free(ours);
 }
 
@@ -88,6 +91,37 @@ static int table_new(struct recording *recording, size_t life, void **self)
 	return err ? err : for_objects(recording, uw_object_compile);
 }
 
+static int again_new(struct recording *recording, size_t life, void **self)
+{
+	void *made = NULL;
+	int err = table_new(recording, life, &made);
+
+	if (!err)
+		err = uw_pasts_new(PEER_FRAMES, (size_t)8 << 20, &((struct ours *)made)->pasts);
+	if (err)
+		ours_free(made);
+	else
+		*self = made;
+	return err;
+}
+
+static size_t ours_again(void *self, const struct sample *sample, uint64_t *pcs)
+{
+	struct ours *ours = self;
+	struct uw_memory memory = { .regions = &sample->stack, .n_regions = 1 };
+	struct uw_thread thread = { .regs = sample->regs, .read = uw_memory_read, .ctx = &memory };
+	struct uw_stack stack = { .frames = ours->frames, .max_frames = PEER_FRAMES };
+	struct uw_job job = { ours->recording->spaces[sample->space], &thread, &stack };
+	struct uw_again again;
+	size_t n;
+
+	uw_walk_again(ours->pasts, sample->tid, ours->worker, &job, &again);
+	n = stack.n_frames + again.n_taken;
+	for (size_t i = 0; pcs && i < n; i++)
+		pcs[i] = again.n ? again.frames[again.n - 1 - i].pc : stack.frames[i].pc;
+	return n;
+}
+
 static size_t ours_walk(void *self, const struct sample *sample, uint64_t *pcs)
 {
 	struct ours *ours = self;
@@ -139,6 +173,8 @@ static void ours_clear(void *self)
 	struct ours *ours = self;
 
 	memset(ours->worker, 0, sizeof(*ours->worker)); /* as uw_worker_new leaves it */
+	if (ours->pasts)
+		uw_pasts_forget(ours->pasts);
 }
 
 const struct peer peer_table = {
@@ -150,6 +186,11 @@ const struct peer peer_many = { .name = "many",
 				.clear = ours_clear,
 				.walk = ours_one_of_many,
 				.many = ours_many };
+const struct peer peer_again = { .name = "again",
+				 .new = again_new,
+				 .free = ours_free,
+				 .clear = ours_clear,
+				 .walk = ours_again };
 const struct peer peer_file = {
 	.name = "file", .new = file_new, .free = ours_free, .clear = ours_clear, .walk = ours_walk
 };

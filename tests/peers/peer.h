@@ -31,8 +31,10 @@ extern const struct peer peer_table;  /* ours, tables ready */
 extern const struct peer peer_file;   /* ours, rules from files that were read: no table yet */
 extern const struct peer peer_opened; /* ours, files opened: what is needed is read in the walk */
 extern const struct peer peer_many;   /* ours, tables ready, several samples at once */
-extern const struct peer peer_bare;   /* ours, tables ready, nothing cached before each sample */
-extern const struct peer peer_floor;  /* a loop over a direct index */
+extern const struct peer
+	peer_again; /* ours, tables ready, callers taken over from the thread's sample before */
+extern const struct peer peer_bare;	 /* ours, tables ready, nothing cached before each sample */
+extern const struct peer peer_floor;	 /* a loop over a direct index */
 extern const struct peer peer_libunwind; /* remote accessors, global cache */
 extern const struct peer peer_libdwfl;	 /* dwfl_attach_state */
 
