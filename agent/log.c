@@ -1,5 +1,7 @@
 #include "agent/log.h"
 
+#include "agent/export/clean.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -47,10 +49,14 @@ static void wipe_progress(void)
 	voice.progress = false;
 }
 
+/* Whatever a file, a function or a program is called, it stays one line of text. */
 static void print(const char *kind, const char *line)
 {
+	char clean[3 * LINE_MAX_SIZE];
+
+	(void)clean_text(line, "", '?', clean, sizeof(clean));
 	wipe_progress();
-	(void)fprintf(stderr, "offwind: %s%s\n", kind, line);
+	(void)fprintf(stderr, "offwind: %s%s\n", kind, clean);
 }
 
 static time_t now(void)
