@@ -23,7 +23,7 @@ PACKAGES := \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl chromium llvm-runtime
+	swi-prolog-core perl chromium graphviz llvm-runtime
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
 PACKAGES += $(if $(shell command -v npm),,npm)
 
@@ -187,6 +187,8 @@ $(2)/fetched: $(1)/package.json $(1)/package-lock.json
 	@touch $$@
 endef
 $(eval $(call npm-fetch,$(PAGE),$(BUILD)/npm/page))
+# What the tests read our files with.
+$(eval $(call npm-fetch,tests/npm,$(BUILD)/npm/tests))
 
 # The page around a flame graph's data, in pieces: libraries, script and style, and their licences.
 $(PAGE_H) $(BUILD)/page-licences.txt &: $(PAGE)/build.mjs $(PAGE)/page.html $(PAGE)/page.css $(PAGE)/page.js $(BUILD)/npm/page/fetched
@@ -214,7 +216,7 @@ FUZZ_C := $(wildcard tests/fuzz/fuzz_*.c)
 PROGRAMS := $(HELPER_C:%.c=$(BUILD)/%) $(HELPER_C:%.c=$(BUILD)/asan/%) $(FUZZ_C:%.c=$(BUILD)/fuzz/%) \
 	$(BUILD)/tsan/tests/diff/walk_ways
 
-tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/offwind
+tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/offwind $(BUILD)/npm/tests/fetched
 
 # The unwinder and its unit tests for aarch64, run under qemu by tests/cases/aarch64_qemu.sh, which
 # unpacks Debian's arm64 packages of the three compression libraries first.  Return addresses are
