@@ -1,0 +1,187 @@
+"""usage: pprof_readers.py OFFWIND FOLDER NODE_MODULES
+
+Every profile in the folder is opened by go tool pprof, in each of its views and as pages, without a
+word of complaint; npm's pprof-format and speedscope read of it what offwind report -f jsonl, which
+shares no line with them, says that it holds."""
+import base64, collections, glob, json, os, re, signal, socket, subprocess, sys, time
+import urllib.error, urllib.request
+
+offwind, work, modules = sys.argv[1:4]
+sys.path.insert(0, 'tests/cases')
+from browser import Browser, Profile
+
+failures = 0
+environment = {**os.environ, 'PPROF_TMPDIR': work, 'HOME': work}
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        failures += 1
+        print('FAIL: ' + what[:600])
+
+
+def report(*args):
+    return subprocess.run([offwind, 'report', *args], check=True, capture_output=True).stdout.decode()
+
+
+# With inlined calls, source files and lines, and names that are markup to whoever does not escape them.
+made = Profile('cpu', 'nanoseconds', comments=['host: somewhere'])
+made.sample(['main', ['outer', 'middle', '<b>inner</b>']], 7000000, comm='app', thread='app', pid=10, tid=10)
+made.sample(['main', ['outer', 'middle', 'other & "more"']], 2000000, comm='app', thread='worker', pid=10, tid=11)
+made.sample([('syscall', '[kernel]')], 1000000, comm='app', thread='worker', pid=10, tid=11)
+made.write(work + '/made.pb')
+subprocess.run([offwind, 'report', '--merge', '-o', work + '/inlines.pb.gz', work + '/made.pb'], check=True)
+profiles = sorted(glob.glob(work + '/*.pb.gz'))
+check(len(profiles) == 6, 'profiles: %s' % profiles)
+
+# ---- go tool pprof ---------------------------------------------------------------------------
+
+
+def go(*args):
+    # -symbolize=local is what it does by itself for files that are not symbolised.
+    got = subprocess.run(['go', 'tool', 'pprof', *args], capture_output=True, env=environment)
+    check(got.returncode == 0 and not got.stderr and got.stdout, 'go tool pprof %s: %d %r' % (' '.join(args), got.returncode, got.stderr))
+    return got.stdout.decode()
+
+
+def pages(path):
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        port = s.getsockname()[1]
+    server = subprocess.Popen(['go', 'tool', 'pprof', '-no_browser', '-http=127.0.0.1:%d' % port, path],
+                              stderr=subprocess.PIPE, env=environment, start_new_session=True)
+    url = 'http://127.0.0.1:%d/ui/' % port
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(url + 'top')
+                break
+            except OSError:
+                time.sleep(0.1)
+        for page in '', 'top', 'flamegraph', 'peek?f=.':
+            try:
+                text = urllib.request.urlopen(url + page).read().decode()
+            except urllib.error.HTTPError as e:
+                check(False, '%s: page %r: %s %s' % (path, page, e, e.read()[:200]))
+                continue
+            check('id="errors"></div>' in text, '%s: page %r complains: %r' % (path, page, text[text.index('id="errors"'):][:300]))
+            # Its graph leaves out small shares, and functions whose shares cancel out.
+            if 'diff' not in path:
+                name = '<b>inner</b>' if 'inlines' in path else 'leaf' if 'events' not in path else ''
+                check(name not in ('<b>inner</b>',) or name not in text, '%s: page %r: unescaped' % (path, page))
+                check(name.strip('<>b/') in text, '%s: page %r lacks %r' % (path, page, name))
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        said = server.communicate()[1].decode()
+    check(re.fullmatch(r'Serving web UI on \S+\s*', said), '%s: pages: %r' % (path, said))
+
+
+for path in profiles:
+    for view in '-top', '-raw':
+        go(view, path)
+    got = go('-traces', path)
+    check(got.count('-----------+') >= 2, 'traces: ' + got[:300])
+    go('-top', '-diff_base=' + profiles[0] if 'events' not in path and 'inlines' not in path else '-diff_base=' + path, path)
+for path in 'events', 'inlines', 'diff':
+    pages('%s/%s.pb.gz' % (work, path))
+
+# Our difference is theirs: the same numbers as of the two files.
+top = ['-top', '-unit=ns', '-nodecount=100000', '-nodefraction=0', '-edgefraction=0']
+strip = lambda text: sorted(re.sub(r'[\d.]+%', '', l) for l in text.splitlines() if re.match(r'\s*-?[\d.]+(ns)?\s', l))
+theirs = strip(go(*top, '-diff_base', work + '/one.pb.gz', work + '/two.pb.gz'))
+check(theirs and strip(go(*top, work + '/diff.pb.gz')) == theirs, 'diff: %r' % theirs[:5])
+# So is the merge.
+check(strip(go(*top, work + '/merged.pb.gz')) == strip(go(*top, work + '/one.pb.gz', work + '/two.pb.gz')), 'merge')
+# And inlined calls, innermost first; it takes what stands in <> for a template's and leaves it out.
+raw = go('-raw', work + '/inlines.pb.gz')
+check(re.search(r'inner src/a.c:0 s=7\(<b>inner</b>\)\n\s+middle src/a.c:0 s=7\n\s+outer src/a.c:0 s=7', raw), 'inlines: ' + raw)
+
+# ---- npm's pprof-format -------------------------------------------------------------------------
+got = subprocess.run(['node', 'tests/diff/pprof_readers.mjs', modules, *profiles], capture_output=True)
+check(got.returncode == 0 and not got.stderr, 'pprof-format: %r' % got.stderr)
+for path, p in json.loads(got.stdout or '{}').items():
+    types = [t for t, _ in p['types']]
+    mine, other = collections.Counter(), collections.Counter()
+    for t in types:
+        for line in report('-f', 'jsonl', '--type', t, path).splitlines() if 'diff' not in path else []:
+            s = json.loads(line)
+            mine[t, tuple(sorted(s['labels'].items())),
+                 tuple((f['function'], f.get('file', ''), f.get('line', 0), f.get('module', '')) for f in s['frames'])] += s['values'][t]
+        for s in p['samples'] if 'diff' not in path else []:
+            if s['values'][types.index(t)]:
+                other[t, tuple(sorted((k, v) for k, v in s['labels'])), tuple(tuple(f) for f in s['frames'])] += s['values'][types.index(t)]
+    check(mine == other and ('diff' in path or mine), 'pprof-format reads of %s other samples: %r' % (path, list((mine - other).items())[:2] + list((other - mine).items())[:2]))
+    check(p['default'] in types, 'pprof-format: default type %r' % p['default'])
+    again = path.replace('.pb.gz', '.again.pb')
+    report('--check', again)
+    if 'diff' not in path:
+        check(report('-f', 'jsonl', again) == report('-f', 'jsonl', path), 'what pprof-format writes again is something else')
+
+# ---- speedscope -------------------------------------------------------------------------------------
+
+
+def speedscope(b, path, name):
+    """What it understood: it is asked to save it, in its own format."""
+    with open(work + '/load.js', 'w') as f:
+        data = base64.b64encode(open(path, 'rb').read()).decode()
+        f.write('URL.createObjectURL = b => { b.text().then(t => window.saved = t); return "data:,"; };'
+                'speedscope.loadFileFromBase64(%s, %s)' % (json.dumps(name), json.dumps(data)))
+    b.events.clear()
+    b('Page.navigate', url='about:blank')
+    b('Page.navigate', url='file://%s/speedscope/dist/release/index.html#localProfilePath=%s' %
+      (os.path.abspath(modules), os.path.abspath(work + '/load.js')))
+    for _ in range(300):
+        if b.eval('document.title').endswith(' - speedscope'):
+            break
+        time.sleep(0.1)
+    b.eval("window.dispatchEvent(new KeyboardEvent('keydown', { key: 's', ctrlKey: true })), 0")
+    for _ in range(300):
+        if b.eval('!!window.saved'):
+            return json.loads(b.eval('window.saved'))
+        time.sleep(0.1)
+    check(False, 'speedscope does not read ' + path)
+    return {'profiles': [], 'shared': {'frames': []}}
+
+
+def stacks_of(file, profile):
+    """Weights by stack, outermost first, of sampled and of evented profiles; events are closed in order."""
+    frames, out = [f['name'] for f in file['shared']['frames']], collections.Counter()
+    if profile['type'] == 'sampled':
+        for stack, weight in zip(profile['samples'], profile['weights']):
+            out[tuple(frames[i] for i in stack)] += weight
+        return out
+    stack, at = [], 0
+    for e in profile['events']:
+        if e['at'] > at and stack:
+            out[tuple(stack)] += e['at'] - at
+        at = e['at']
+        if e['type'] == 'O':
+            stack.append(frames[e['frame']])
+        else:
+            stack.pop()
+    return out
+
+
+browser = Browser(work, 150)
+try:
+    for path in profiles:
+        if 'diff' in path:
+            continue
+        ours = path.replace('.pb.gz', '.json')
+        subprocess.run([offwind, 'report', '-f', 'speedscope', '-o', ours, path], check=True)
+        mine, file = json.load(open(ours)), speedscope(browser, ours, 'ours.json')
+        check([p['name'] for p in mine['profiles']] == [p['name'] for p in file['profiles']] and file['profiles'], 'speedscope: %s: other profiles' % path)
+        for a, b in zip(mine['profiles'], file['profiles']):
+            check(a['unit'] == b['unit'] and stacks_of(mine, a) == stacks_of(file, b) and stacks_of(mine, a), 'speedscope reads of %s %s: %r not %r' % (ours, a['name'], list(stacks_of(file, b).items())[:2], list(stacks_of(mine, a).items())[:2]))
+        want = {(f['name'], f.get('file')) for f in mine['shared']['frames']}
+        check({(f['name'], f.get('file')) for f in file['shared']['frames']} == want, 'speedscope: %s: frames' % ours)
+        if 'inlines' in path:
+            check(('main', 'outer', 'middle', '<b>inner</b>') in stacks_of(file, file['profiles'][0]), 'speedscope: inlined calls')
+            # The pprof file itself it reads as well; of inlined calls it takes the outermost alone.
+        if 'one' in path:
+            direct = speedscope(browser, path, 'one.pb.gz')
+            check(direct['profiles'] and stacks_of(direct, direct['profiles'][0]) == stacks_of(mine, mine['profiles'][0]), 'speedscope reads of the pprof file something else')
+finally:
+    browser.close()
+sys.exit(failures != 0)

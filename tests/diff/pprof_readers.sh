@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# What other programs make of our files: go tool pprof with each of its views, and npm's pprof-format
+# and speedscope.
+set -u
+work=$BUILD/diff/readers
+rm -rf "$work"; mkdir -p "$work"
+samples=tests/cases/perfdata
+offwind=$BUILD/offwind
+
+# Of the system's own kind, of several inputs, of several events, with inlined calls, made of others'.
+"$offwind" unwind -q -o "$work/one.pb.gz" $samples/file.data 2>/dev/null || exit 1
+"$offwind" unwind -q -o "$work/two.pb.gz" $samples/file.data $samples/pipe.data 2>/dev/null || exit 1
+"$offwind" unwind -q -o "$work/events.pb.gz" $samples/events.data 2>/dev/null || exit 1
+"$offwind" report --merge -o "$work/merged.pb.gz" "$work/one.pb.gz" "$work/two.pb.gz" || exit 1
+"$offwind" report -f pprof --diff "$work/one.pb.gz" -o "$work/diff.pb.gz" "$work/two.pb.gz" || exit 1
+exec timeout 200 python3 tests/diff/pprof_readers.py "$offwind" "$work" "$BUILD/npm/tests/node_modules"
