@@ -145,7 +145,8 @@ $(LIB)/man3/liboffwind.3: $(PUBLIC_H) deploy/man3.py examples/snapshot.c
 	@mkdir -p $(@D)
 	$(call say,MAN,$(@D))rm -f $(@D)/*.3; python3 deploy/man3.py $(VERSION) $(@D) $(PUBLIC_H) --example examples/snapshot.c
 .PHONY: library
-library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffwind.3 $(BUILD)/libunwind-offwind.so
+library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffwind.3 $(BUILD)/libunwind-offwind.so \
+	$(LIB)/liboffwind-dynamic.so $(LIB)/liboffwind-dynamic.a
 
 # libunwind's remote functions over the unwinder, for programs that were linked with libunwind.
 COMPAT_C := $(wildcard compat/*.c)
@@ -154,6 +155,15 @@ COMPAT_O := $(patsubst %.c,$(BUILD)/pic/%.o,$(COMPAT_C) $(UNWINDER_C) $(wildcard
 $(BUILD)/libunwind-offwind.so: $(COMPAT_O) compat/libunwind.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libunwind-offwind.so -Wl,--version-script=compat/libunwind.map \
 	  -Wl,--no-undefined -Wl,--gc-sections -o $@ $(COMPAT_O) $(PRIVATE_LIBS) -liberty
+
+# What programs that generate code link: a list, and two functions that keep it.
+$(LIB)/liboffwind-dynamic.so: $(BUILD)/pic/generator/register.o generator/dynamic.map
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,liboffwind-dynamic.so.1 \
+	  -Wl,--version-script=generator/dynamic.map -o $@ $(filter %.o,$^)
+	@ln -sf $(@F) $@.1
+$(LIB)/liboffwind-dynamic.a: $(BUILD)/pic/generator/register.o
+	@mkdir -p $(@D); rm -f $@; ar rcs $@ $^
 
 # Fuzz targets are libFuzzer programs, which is clang's.
 FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
@@ -264,6 +274,10 @@ install: all
 	ln -sf offwind $(DESTDIR)$(PREFIX)/bin/perf_to_profile
 	install -D -m 644 $(BUILD)/offwind_sqlite.so $(DESTDIR)$(PREFIX)/lib/offwind/offwind_sqlite.so
 	install -D -m 644 $(BUILD)/page-licences.txt $(DESTDIR)$(PREFIX)/share/doc/offwind/page-licences.txt
+	install -D -m 644 $(LIB)/liboffwind-dynamic.so $(DESTDIR)$(PREFIX)/lib/liboffwind-dynamic.so.1
+	ln -sf liboffwind-dynamic.so.1 $(DESTDIR)$(PREFIX)/lib/liboffwind-dynamic.so
+	install -m 644 $(LIB)/liboffwind-dynamic.a $(DESTDIR)$(PREFIX)/lib/liboffwind-dynamic.a
+	install -D -m 644 generator/dynamic.h $(DESTDIR)$(PREFIX)/include/offwind/dynamic.h
 	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
 	install -d $(DESTDIR)$(PREFIX)/include/offwind $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
 	for h in $(PUBLIC_H); do sed 's,#include "unwinder/,#include "offwind/,' $$h >$(DESTDIR)$(PREFIX)/include/offwind/$${h##*/} || exit 1; done

@@ -33,6 +33,7 @@ own='(sqlite3|protobuf-c/.*|bpf/.*|microhttpd|curl/.*)\.h'
 check schema     'schema/[a-z_]+\.h' 'stdint\.h|stdio\.h|stdlib\.h|elf\.h|'"$own"
 check bpf        '(schema|bpf)/[a-z_]+\.h|vmlinux\.h' 'stdint\.h|stdio\.h|stdlib\.h|string\.h|errno\.h|sqlite3\.h|elf\.h'
 check unwinder   '(schema|unwinder)/[a-z0-9_]+\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
+check generator  'generator/[a-z]+\.h' "$own|elf\\.h"
 check symbolizer '(schema|symbolizer)/[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
 check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'
 check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|regset))\.h' "$own"

@@ -51,8 +51,13 @@ nearly_all "$dir/live.tsv" "$chain" "captured with a profile"
 nearly_all "$dir/raw.tsv" "$chain" "captured alone"
 grep -q "$(printf '\tdynamic')" "$dir/raw.tsv" || fail "no frame says that it was found by what was registered"
 
-# Running, and as a core.
-"$dir/generator" &
+# Running, and as a core; this one is built with our own library and header.
+gcc -O2 -I. -DOURS -o "$dir/ours" tests/live/generated/generator.c "$BUILD/lib/liboffwind-dynamic.a" -lpthread 2> "$dir/log" || fail "our library"
+gcc -O2 -I. -DOURS -o "$dir/shared" tests/live/generated/generator.c -L"$BUILD/lib" -Wl,-rpath,"$(realpath "$BUILD/lib")" -loffwind-dynamic 2> "$dir/log" || fail "our shared library"
+"$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$dir/shared" 2> "$dir/log" || fail "record ours"
+"$offwind" unwind -q --format tsv -o "$dir/ours.tsv" "$dir/c.owc" 2> "$dir/log" || fail "unwind ours"
+nearly_all "$dir/ours.tsv" "$chain" "registered with our library"
+"$dir/ours" &
 pid=$!
 sleep 0.3
 "$offwind" unwind -q --format tsv -o "$dir/pid.tsv" --pid $pid 2> "$dir/log" || fail "--pid"

@@ -1,16 +1,23 @@
 /*
- * Writes functions into memory and registers them with libunwind, half of them as regions with
+ * Writes functions into memory and registers them, with libunwind or with OURS, half of them as regions with
  * operations, half as a table of FDEs; they call one another, the last one burns CPU.
  *
  * None of them keeps a frame pointer: rbp is put aside and holds nonsense meanwhile, so that
  * nobody gets through who does not go by what was registered.
  */
+#ifdef OURS
+#include "generator/dynamic.h"
+#else
 #include <libunwind.h>
+#endif
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+/* By DWARF number: psABI x86_64 figure 3.36. */
+enum { RBP = 6, RSP = 7 };
 
 #define DEPTH 12
 #define ROOM  64
@@ -40,10 +47,10 @@ static void describe_regions(unsigned int i)
 
 	region->insn_count = sizeof(body);
 	region->op_count = 8;
-	_U_dyn_op_add(op++, _U_QP_TRUE, AT_PUSH, UNW_X86_64_RSP, (unw_word_t)-8);
-	_U_dyn_op_spill_sp_rel(op++, _U_QP_TRUE, AT_PUSH, UNW_X86_64_RBP, 0);
-	_U_dyn_op_add(op++, _U_QP_TRUE, AT_SUB, UNW_X86_64_RSP, (unw_word_t)-40);
-	_U_dyn_op_add(op++, _U_QP_TRUE, AT_ADD, UNW_X86_64_RSP, 40);
+	_U_dyn_op_add(op++, _U_QP_TRUE, AT_PUSH, RSP, (unw_word_t)-8);
+	_U_dyn_op_spill_sp_rel(op++, _U_QP_TRUE, AT_PUSH, RBP, 0);
+	_U_dyn_op_add(op++, _U_QP_TRUE, AT_SUB, RSP, (unw_word_t)-40);
+	_U_dyn_op_add(op++, _U_QP_TRUE, AT_ADD, RSP, 40);
 	_U_dyn_op_pop_frames(op++, _U_QP_TRUE, AT_POP, 1);
 	_U_dyn_op_stop(op++);
 	info->start_ip = (uintptr_t)code + i * ROOM;
