@@ -2,28 +2,39 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 int live_ring_init(struct live_ring *ring, int fd, size_t size)
 {
 	size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
-	void *consumer, *producer;
+	void *consumer, *producer, *split;
 
 	consumer = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (consumer == MAP_FAILED)
 		return -errno;
-	producer = mmap(NULL, page_size + 2 * size, PROT_READ, MAP_SHARED, fd, (off_t)page_size);
+	producer = mmap(NULL, page_size + size, PROT_READ, MAP_SHARED, fd, (off_t)page_size);
 	if (producer == MAP_FAILED) {
 		int err = -errno;
 
 		(void)munmap(consumer, page_size);
 		return err;
 	}
+	split = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (split == MAP_FAILED) {
+		int err = -errno;
+
+		(void)munmap(consumer, page_size);
+		(void)munmap(producer, page_size + size);
+		return err;
+	}
 	*ring = (struct live_ring){
 		.consumer = consumer,
 		.producer = producer,
 		.data = (const uint8_t *)producer + page_size,
+		.split = split,
 		.size = size,
 		.page_size = page_size,
 	};
@@ -35,8 +46,21 @@ void live_ring_fini(struct live_ring *ring)
 	if (!ring->consumer)
 		return;
 	(void)munmap(ring->consumer, ring->page_size);
-	(void)munmap((void *)(uintptr_t)ring->producer, ring->page_size + 2 * ring->size);
+	(void)munmap((void *)(uintptr_t)ring->producer, ring->page_size + ring->size);
+	(void)munmap(ring->split, ring->size);
 	*ring = (struct live_ring){ 0 };
+}
+
+/* The record at a place in the data, whole. */
+static const uint8_t *whole(const struct live_ring *ring, size_t at, uint32_t size)
+{
+	size_t before = ring->size - at;
+
+	if (size <= before)
+		return ring->data + at;
+	memcpy(ring->split, ring->data + at, before);
+	memcpy(ring->split + before, ring->data, size - before);
+	return ring->split;
 }
 
 uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned long *end)
@@ -46,13 +70,14 @@ uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned 
 		uint32_t head =
 			__atomic_load_n((const uint32_t *)(const void *)record, __ATOMIC_ACQUIRE);
 		uint32_t size = head & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
+		size_t at = (ring->scanned + BPF_RINGBUF_HDR_SZ) & (ring->size - 1);
 
 		if (head & BPF_RINGBUF_BUSY_BIT) /* still being written on another CPU */
 			return 0;
 		ring->scanned += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ul;
 		if (head & BPF_RINGBUF_DISCARD_BIT)
 			continue;
-		*bytes = record + BPF_RINGBUF_HDR_SZ;
+		*bytes = whole(ring, at, size);
 		*end = ring->scanned;
 		return size;
 	}
