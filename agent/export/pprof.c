@@ -375,22 +375,61 @@ static void guessed_text(const struct profile *p, const struct profile_entry *e,
 	}
 }
 
+/* "guessed" included. */
+enum { LABELS_MAX = 9 };
+
+/* Of entries that follow each other: most are of the same thread, and their texts the same. */
+static bool same_labels(const struct profile_entry *a, const struct profile_entry *b)
+{
+	return a->pid == b->pid && a->tid == b->tid && a->comm == b->comm &&
+	       a->process_comm == b->process_comm && a->cgroup == b->cgroup &&
+	       a->cgroup_id == b->cgroup_id && a->has_user == b->has_user && a->stop == b->stop &&
+	       a->confidence == b->confidence;
+}
+
+/* All but "guessed"; gives how many. */
+static size_t add_labels(struct writer *w, const struct profile_entry *e, uint64_t *labels)
+{
+	char container[CONTAINER_ID + 1];
+	size_t n_labels = 0;
+
+	labels[n_labels++] = pprof_label_number(w->pprof, "pid", e->pid);
+	labels[n_labels++] = pprof_label_number(w->pprof, "tid", e->tid);
+	/* An empty text would read as the number 0. */
+	if (*e->comm)
+		labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
+	if (*e->process_comm)
+		labels[n_labels++] = pprof_label_text(w->pprof, "comm", e->process_comm);
+	if (e->cgroup)
+		labels[n_labels++] = pprof_label_text(w->pprof, "cgroup", e->cgroup);
+	else if (e->cgroup_id)
+		labels[n_labels++] = pprof_label_number(w->pprof, "cgroup", (int64_t)e->cgroup_id);
+	if (e->cgroup && container_of(e->cgroup, container))
+		labels[n_labels++] = pprof_label_text(w->pprof, "container_id", container);
+	if (e->has_user && e->stop != UW_STOP_ROOT)
+		labels[n_labels++] =
+			pprof_label_text(w->pprof, "stop", uw_stop_name((enum uw_stop)e->stop));
+	if (e->confidence != UW_CONFIDENCE_RULE)
+		labels[n_labels++] =
+			pprof_label_text(w->pprof, "confidence",
+					 uw_confidence_name((enum uw_confidence)e->confidence));
+	return n_labels;
+}
+
 static int add_samples(struct writer *w)
 {
 	const struct profile *p = w->profile;
 	size_t n_events = w->info->n_events ? w->info->n_events : 1;
 	const struct types *types = &w->e->types;
 	int64_t *values = calloc(types->n + 1, sizeof(*values));
-	uint64_t *ids = NULL;
-	size_t room = 0;
+	uint64_t *ids = NULL, labels[LABELS_MAX];
+	size_t room = 0, n_common = 0;
 	int err = values ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !err && i < p->n_entries; i++) {
 		const struct profile_entry *e = &p->entries[i];
 		char guessed[4096];
-		uint64_t labels[9];
-		char container[CONTAINER_ID + 1];
-		size_t n_labels = 0;
+		size_t n_labels;
 
 		if (e->event >= n_events) {
 			err = -EINVAL;
@@ -407,28 +446,12 @@ static int add_samples(struct writer *w)
 		}
 		for (uint32_t j = 0; j < e->n_locations; j++)
 			ids[j] = location_id(w, p->location_ids[e->first_location + j]);
-		labels[n_labels++] = pprof_label_number(w->pprof, "pid", e->pid);
-		labels[n_labels++] = pprof_label_number(w->pprof, "tid", e->tid);
-		/* An empty text would read as the number 0. */
-		if (*e->comm)
-			labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
-		if (*e->process_comm)
-			labels[n_labels++] = pprof_label_text(w->pprof, "comm", e->process_comm);
-		if (e->cgroup)
-			labels[n_labels++] = pprof_label_text(w->pprof, "cgroup", e->cgroup);
-		else if (e->cgroup_id)
-			labels[n_labels++] =
-				pprof_label_number(w->pprof, "cgroup", (int64_t)e->cgroup_id);
-		if (e->cgroup && container_of(e->cgroup, container))
-			labels[n_labels++] = pprof_label_text(w->pprof, "container_id", container);
-		if (e->has_user && e->stop != UW_STOP_ROOT)
-			labels[n_labels++] = pprof_label_text(w->pprof, "stop",
-							      uw_stop_name((enum uw_stop)e->stop));
+		if (!i || !same_labels(e - 1, e))
+			n_common = add_labels(w, e, labels);
+		n_labels = n_common;
+		guessed[0] = '\0';
 		if (e->confidence != UW_CONFIDENCE_RULE)
-			labels[n_labels++] = pprof_label_text(
-				w->pprof, "confidence",
-				uw_confidence_name((enum uw_confidence)e->confidence));
-		guessed_text(p, e, guessed, sizeof(guessed));
+			guessed_text(p, e, guessed, sizeof(guessed));
 		if (guessed[0])
 			labels[n_labels++] = pprof_label_text(w->pprof, "guessed", guessed);
 		types_values(types, w->info, e->event,
