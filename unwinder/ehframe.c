@@ -74,8 +74,12 @@ static uint64_t table_search(const struct uw_hdr *table, uint64_t lookup)
 	uint64_t low = 0, high = table->n;
 
 	while (low < high) {
-		uint64_t middle = low + (high - low) / 2, start;
+		uint64_t half = (high - low) / 2, middle = low + half, start;
+		const uint8_t *quarter = table->entries.pos + 2 * table->width * (low + half / 2);
 
+		/* In a process that nobody has walked before all of it comes from memory. */
+		__builtin_prefetch(quarter);
+		__builtin_prefetch(quarter + 2 * table->width * half);
 		if (table_get(table, middle, 0, &start))
 			return 0;
 		if (start <= lookup)
