@@ -25,6 +25,8 @@
 #define BLOCK PEER_MANY
 /* First samples that are tried, each in a process of its own. */
 #define FIRSTS 9
+/* Samples of another program that are walked before. */
+#define WARMING 64
 
 enum way { TABLE, MANY, AGAIN, BARE, FILES, FLOOR, LIBUNWIND, LIBDWFL, N_WAYS };
 
@@ -134,19 +136,30 @@ static void flush(const struct sample *sample)
 #endif
 }
 
-/* ---- several ways in turn over the same samples --------------------------------------------- */
+/* ---- all ways over the same samples ---------------------------------------------------------- */
 
-struct turns {
-	const struct recording *recording;
-	const enum way *ways; /* the first is the base */
-	size_t n_ways;
-	size_t blocks, again; /* of a turn; of those before it, to find one's caches again */
-	bool dram;
-	/* Shared, of the second half's turns: */
-	double *ns; /* a frame, n_ways a turn */
-	bool *preempted;
-	size_t *n;
+/* Samples that are timed together. */
+#define TURN (4 * BLOCK)
+/* How often each way walks the recording, each time in a process of its own. */
+#define ROUNDS 5
+
+struct turn {
+	double ns; /* a frame */
+	bool preempted;
 };
+
+/* One way's walk through a recording, each sample once. */
+struct pass {
+	const struct recording *recording;
+	enum way way;
+	bool dram;
+	struct turn *turns; /* of the second half; shared */
+};
+
+static size_t turns_of(const struct recording *r)
+{
+	return r->n_samples / TURN - r->n_samples / TURN / 2;
+}
 
 /* Walks n samples, a block at most; gives the time and adds up frames. */
 static double walk_block(const struct peer *peer, void *self, const struct sample *samples,
@@ -187,72 +200,39 @@ static long preemptions(void)
 	return getrusage(RUSAGE_THREAD, &used) ? 0 : used.ru_nivcsw;
 }
 
-static double walk_blocks(const struct turns *t, const struct peer *peer, void *self, size_t first,
-			  size_t end, size_t *frames)
+static struct turn walk_turn(const struct pass *p, void *self, size_t first)
 {
+	long before = preemptions();
+	size_t frames = 0;
 	double ns = 0;
 
-	for (size_t at = first; at < end; at += BLOCK) {
+	for (size_t at = first; at < first + TURN; at += BLOCK) {
+		const struct sample *samples = &p->recording->samples[at];
+
 		for (size_t i = 0; i < BLOCK; i++)
-			(t->dram ? flush : touch)(&t->recording->samples[at + i]);
-		ns += walk_block(peer, self, &t->recording->samples[at], BLOCK, frames);
+			(p->dram ? flush : touch)(&samples[i]);
+		ns += walk_block(ways[p->way], self, samples, BLOCK, &frames);
 	}
-	return ns;
+	return (struct turn){ .ns = frames ? ns / (double)frames : NAN,
+			      .preempted = preemptions() != before };
 }
 
-#define AGAIN_MAX 3
-
-/*
- * The other ways have emptied the caches.  So the blocks before are walked once
- * more, untimed, and then new ones, as if nobody else had been there.
- */
-static double take_turn(const struct turns *t, const struct peer *peer, void *self, size_t first,
-			bool *preempted)
+static int pass_child(void *arg)
 {
-	size_t back = first < t->again * BLOCK ? first : t->again * BLOCK, frames = 0;
-	long before;
-	double ns;
+	const struct pass *p = arg;
+	const struct recording *r = p->recording;
+	size_t n = r->n_samples / TURN, skipped = n - turns_of(r);
+	void *self;
+	int err = ways[p->way]->new ((struct recording *)(uintptr_t)r, SIZE_MAX, &self);
 
-	for (unsigned int i = 0; i < AGAIN_MAX; i++) {
-		before = preemptions();
-		(void)walk_blocks(t, peer, self, first - back, first, &frames);
-		if (preemptions() == before)
-			break;
-	}
-	frames = 0;
-	before = preemptions();
-	ns = walk_blocks(t, peer, self, first, first + t->blocks * BLOCK, &frames);
-	*preempted |= preemptions() != before;
-	return frames ? ns / (double)frames : NAN;
-}
-
-static int turns_child(void *arg)
-{
-	struct turns *t = arg;
-	const struct recording *r = t->recording;
-	void *self[N_WAYS] = { NULL };
-	const size_t size = t->blocks * BLOCK;
-	int err = 0;
-
-	for (size_t w = 0; w < t->n_ways && !err; w++)
-		err = ways[t->ways[w]]->new ((struct recording *)(uintptr_t)r, SIZE_MAX, &self[w]);
 	if (err)
 		return err;
 	measure_clock();
-	for (size_t at = 0, turn = 0; at + size <= r->n_samples; at += size, turn++) {
-		double ns[N_WAYS];
-		bool good = at >= r->n_samples / 2, preempted = false;
+	for (size_t i = 0; i < n; i++) {
+		struct turn turn = walk_turn(p, self, i * TURN);
 
-		for (size_t k = 0; k < t->n_ways; k++) {
-			size_t w = (turn + k) % t->n_ways;
-
-			ns[w] = take_turn(t, ways[t->ways[w]], self[w], at, &preempted);
-			good &= ns[w] > 0;
-		}
-		if (!good)
-			continue;
-		memcpy(t->ns + t->n_ways * *t->n, ns, t->n_ways * sizeof(*ns));
-		t->preempted[(*t->n)++] = preempted;
+		if (i >= skipped)
+			p->turns[i - skipped] = turn;
 	}
 	return 0;
 }
@@ -260,51 +240,27 @@ static int turns_child(void *arg)
 /* Fewer turns than these make no median. */
 #define LEAST_TURNS 5
 
-/* Moves the turns that nobody broke into to the front, if they are enough, and gives how many. */
-static size_t pick_turns(const struct turns *t)
+/* The median of n turns' ns a frame, or of what they are of the base's in the same turns. */
+static double median_turn(const struct turn *turns, const struct turn *base, size_t n)
 {
+	double *values = calloc(n + 1, sizeof(*values)), result = NAN;
 	size_t kept = 0;
 
-	for (size_t i = 0; i < *t->n; i++)
-		kept += !t->preempted[i];
-	if (kept < LEAST_TURNS)
-		return *t->n;
-	kept = 0;
-	for (size_t i = 0; i < *t->n; i++)
-		if (!t->preempted[i])
-			memmove(t->ns + t->n_ways * kept++, t->ns + t->n_ways * i,
-				t->n_ways * sizeof(*t->ns));
-	return kept;
-}
+	/* First those that nobody broke into; if these are too few, all. */
+	for (int all = 0; values && all < 2 && kept < LEAST_TURNS; all++) {
+		kept = 0;
+		for (size_t i = 0; i < n; i++) {
+			double value = turns[i].ns / (base ? base[i].ns : 1);
 
-/* ns[w]: median ns a frame; ratio[w]: median of its ratio to the base's. */
-static int take_turns(struct turns t, double *ns, double *ratio)
-{
-	size_t n_ways = t.n_ways, most = t.recording->n_samples / (t.blocks * BLOCK) + 1, n;
-	double *column = calloc(most, sizeof(*column));
-	int err;
-
-	t.ns = shared(most * n_ways * sizeof(*t.ns));
-	t.preempted = shared(most * sizeof(*t.preempted));
-	t.n = shared(sizeof(*t.n));
-	err = t.ns && t.preempted && t.n && column ? in_child(turns_child, &t) : -ENOMEM;
-	n = err ? 0 : pick_turns(&t);
-	for (size_t w = 0; w < n_ways; w++) {
-		for (size_t i = 0; i < n; i++)
-			column[i] = t.ns[i * n_ways + w];
-		ns[w] = median(column, n);
-		for (size_t i = 0; i < n; i++)
-			column[i] = t.ns[i * n_ways + w] / t.ns[i * n_ways];
-		ratio[w] = median(column, n);
+			if (value > 0 &&
+			    (all || (!turns[i].preempted && !(base && base[i].preempted))))
+				values[kept++] = value;
+		}
 	}
-	if (t.ns)
-		(void)munmap(t.ns, most * n_ways * sizeof(*t.ns));
-	if (t.preempted)
-		(void)munmap(t.preempted, most * sizeof(*t.preempted));
-	if (t.n)
-		(void)munmap(t.n, sizeof(*t.n));
-	free(column);
-	return err;
+	if (values)
+		result = median(values, kept);
+	free(values);
+	return result;
 }
 
 /* ---- one way alone: set-up, memory, frames ------------------------------------------------- */
@@ -453,7 +409,7 @@ static double share_new(const struct recording *r, const struct pcs *pcs)
 /* ---- the first sample of a process ------------------------------------------------------------- */
 
 struct first {
-	struct recording *recording;
+	struct recording *recording, *other;
 	const struct peer *peer;
 	const struct sample *sample;
 	double *ns;
@@ -463,29 +419,35 @@ static int first_child(void *arg)
 {
 	struct first *f = arg;
 	double start;
-	void *self;
+	void *self, *busy;
 	int err = f->peer->new (f->recording, f->sample->life, &self);
 
+	if (!err)
+		err = f->peer->new (f->other, SIZE_MAX, &busy);
 	if (err)
 		return err;
 	measure_clock();
-	touch(f->sample);
-	/* The walker is at work, and has not met this process. */
 	if (f->peer->clear)
 		f->peer->clear(self);
+	/* The walker is at work, and has not met this process. */
+	for (size_t i = 0; i < f->other->n_samples; i++)
+		(void)f->peer->walk(busy, &f->other->samples[i], NULL);
+	touch(f->sample);
 	start = now_ns();
 	(void)f->peer->walk(self, f->sample, NULL);
 	*f->ns = now_ns() - start - clock_ns;
 	return 0;
 }
 
-static int walk_firsts(struct recording *r, const struct peer *peer, struct result *result)
+static int walk_firsts(struct recording *r, struct recording *other, const struct peer *peer,
+		       struct result *result)
 {
 	double *ns = shared(FIRSTS * sizeof(*ns)), each[FIRSTS];
 	int err = ns ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < FIRSTS && !err; i++) {
 		struct first f = { .recording = r,
+				   .other = other,
 				   .peer = peer,
 				   .sample = &r->samples[r->n_samples * i / FIRSTS],
 				   .ns = &ns[i] };
@@ -506,50 +468,36 @@ static int walk_firsts(struct recording *r, const struct peer *peer, struct resu
 
 static int time_all(const struct recording *r, struct workload *w)
 {
-	static const enum way quick[] = { FLOOR, TABLE }, slow[] = { TABLE, LIBUNWIND, LIBDWFL },
-			      own[] = { TABLE, FILES }, bare[] = { TABLE, BARE },
-			      many[] = { MANY, TABLE }, again[] = { AGAIN, TABLE };
-	double ns[3], ratio[3];
+	size_t n = turns_of(r), all = ROUNDS * n;
+	struct turn *turns[N_WAYS] = { NULL };
 	int err = 0;
 
-	for (int dram = 0; dram < 2 && !err; dram++) {
-		struct turns t = { .recording = r, .blocks = 4, .again = 4, .dram = dram };
-
-		t.ways = quick;
-		t.n_ways = 2;
-		err = take_turns(t, ns, ratio);
-		w->of[FLOOR].ns[dram] = ns[0];
-		w->of[TABLE].ns[dram] = ns[1];
-		w->floor[dram] = ratio[1];
-		t.ways = own;
-		if (!err)
-			err = take_turns(t, ns, ratio);
-		w->of[FILES].ns[dram] = ns[1];
-		w->file[dram] = ratio[1];
-		t.ways = many;
-		if (!err)
-			err = take_turns(t, ns, ratio);
-		w->of[MANY].ns[dram] = ns[0];
-		w->many[dram] = ratio[1];
-		t.ways = again;
-		if (!err)
-			err = take_turns(t, ns, ratio);
-		w->of[AGAIN].ns[dram] = ns[0];
-		w->again[dram] = ratio[1];
-		t.again = 12; /* these empty more of them */
-		t.ways = bare;
-		if (!err)
-			err = take_turns(t, ns, ratio);
-		w->of[BARE].ns[dram] = ns[1];
-		t.ways = slow;
-		t.n_ways = 3;
-		if (!err)
-			err = take_turns(t, ns, ratio);
-		w->of[LIBUNWIND].ns[dram] = ns[1];
-		w->of[LIBDWFL].ns[dram] = ns[2];
-		w->libunwind[dram] = ratio[1];
-		w->libdwfl[dram] = ratio[2];
+	for (size_t i = 0; i < N_WAYS && !err; i++) {
+		turns[i] = shared((all + 1) * sizeof(**turns));
+		err = turns[i] ? 0 : -ENOMEM;
 	}
+	for (int dram = 0; dram < 2 && !err; dram++) {
+		for (size_t i = 0; i < ROUNDS * N_WAYS && !err; i++) {
+			size_t round = i / N_WAYS;
+			struct pass p = { .recording = r,
+					  .way = (enum way)((i + round) % N_WAYS),
+					  .dram = dram };
+
+			p.turns = turns[p.way] + round * n;
+			err = in_child(pass_child, &p);
+		}
+		for (size_t i = 0; i < N_WAYS && !err; i++)
+			w->of[i].ns[dram] = median_turn(turns[i], NULL, all);
+		w->floor[dram] = median_turn(turns[TABLE], turns[FLOOR], all);
+		w->file[dram] = median_turn(turns[FILES], turns[TABLE], all);
+		w->libunwind[dram] = median_turn(turns[LIBUNWIND], turns[TABLE], all);
+		w->libdwfl[dram] = median_turn(turns[LIBDWFL], turns[TABLE], all);
+		w->many[dram] = median_turn(turns[TABLE], turns[MANY], all);
+		w->again[dram] = median_turn(turns[TABLE], turns[AGAIN], all);
+	}
+	for (size_t i = 0; i < N_WAYS; i++)
+		if (turns[i])
+			(void)munmap(turns[i], (all + 1) * sizeof(**turns));
 	return err;
 }
 
@@ -574,24 +522,29 @@ static void print_workload(const struct workload *w)
 	}
 }
 
-static int bench(const char *file, struct workload *w)
+static int bench(const char *file, const char *other_file, struct workload *w)
 {
-	struct recording r;
+	struct recording r, other;
 	struct pcs pcs[N_WAYS] = { 0 };
 	int err = recording_read(file, 0, &r);
 
 	if (err)
 		return err;
+	err = recording_read(other_file, WARMING, &other);
+	if (err) {
+		recording_free(&r);
+		return err;
+	}
 	w->samples = r.n_samples;
 	(void)malloc_trim(0);
 	/* In children of a process that has opened nothing. */
 	for (size_t i = 0; i < N_WAYS && !err; i++) {
 		err = walk_alone(&r, (enum way)i, &w->of[i], &pcs[i]);
 		if (!err)
-			err = walk_firsts(&r, ways[i], &w->of[i]);
+			err = walk_firsts(&r, &other, ways[i], &w->of[i]);
 	}
 	if (!err)
-		err = walk_firsts(&r, &peer_opened, &w->opened);
+		err = walk_firsts(&r, &other, &peer_opened, &w->opened);
 	if (!err)
 		err = time_all(&r, w);
 	if (!err)
@@ -606,6 +559,7 @@ static int bench(const char *file, struct workload *w)
 		if (pcs[i].start)
 			(void)munmap(pcs[i].start, (r.n_samples + 1) * sizeof(*pcs[i].start));
 	}
+	recording_free(&other);
 	recording_free(&r);
 	(void)malloc_trim(0); /* or the next one's children find memory that costs nothing */
 	return err;
@@ -749,14 +703,14 @@ int main(int argc, char **argv)
 	if (only)
 		return argc - optind == 1 ? count(only, argv[optind], max) != 0 : 2;
 	for (int i = optind; i < argc && n < MAX_FILES; i++, n++) {
-		char *file = strchr(argv[i], '=');
+		char *file = strchr(argv[i], '='), *other;
 		int err;
 
-		if (!file)
+		other = strchr(argv[i + 1 < argc ? i + 1 : optind], '=');
+		if (!file || !other)
 			return 2;
-		*file++ = 0;
-		all[n].name = argv[i];
-		err = bench(file, &all[n]);
+		all[n].name = strndup(argv[i], (size_t)(file++ - argv[i]));
+		err = bench(file, other + 1, &all[n]);
 		if (err) {
 			(void)fprintf(stderr, "walks: %s: %s\n", file, strerror(-err));
 			return 1;
