@@ -865,8 +865,8 @@ static struct uw_code_source code_of(const struct uw_object *o)
 
 /*
  * Tables are made without a look at the code: a signal trampoline without an FDE,
- * in the padding between two or where one ends, is nothing they know of.  Of most
- * addresses their rows say that neither is near.
+ * in the padding between two or where one ends, is nothing they know of.  To be asked
+ * where their rows do not say that neither is near.
  */
 static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact)
 {
@@ -874,16 +874,16 @@ static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact
 	struct uw_code_source code = code_of(o);
 	struct uw_rule rule;
 
-	return !uw_table_inside(&compiled->table, lookup, exact) &&
-	       uw_syscalls_near(&compiled->syscalls, &code, exact ? lookup : lookup + 1) &&
+	return uw_syscalls_near(&compiled->syscalls, &code, exact ? lookup : lookup + 1) &&
 	       signal_rule(o, exact ? lookup : lookup + 1, exact, &rule);
 }
 
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_table *table = uw_object_table(object);
-	bool compiled = table && !uw_table_rule(table, lookup, out) &&
-			!at_trampoline(object, lookup, exact);
+	bool compiled =
+		table && !uw_table_rule(table, lookup, out) &&
+		(uw_table_inside(table, lookup, exact) || !at_trampoline(object, lookup, exact));
 	int err = compiled ? 0 : uw_object_interpret(object, lookup, exact, out);
 
 	if (!err)
@@ -895,17 +895,17 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 		   uint8_t *stepper)
 {
 	const struct uw_table *table = uw_object_table(object);
-	const int16_t *ext;
 	uint64_t key = lookup | (uint64_t)exact << 63;
 	struct uw_rule rule;
 	struct uw_row row;
 	uint64_t found;
-	bool has_memo;
+	bool has_memo, inside;
 	int err;
 
 	if (table) {
-		found = uw_table_word(table, lookup, &ext);
-		if (uw_word_kind(found) != TABLE_NONE && !at_trampoline(object, lookup, exact)) {
+		found = uw_table_look(table, lookup, exact, &inside);
+		if (inside ||
+		    (uw_word_kind(found) != TABLE_NONE && !at_trampoline(object, lookup, exact))) {
 			*word = found;
 			*stepper = UW_STEPPER_CFI;
 			return 0;

@@ -400,21 +400,36 @@ uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16
 	return table->rule[rule];
 }
 
-bool uw_table_inside(const struct uw_table *t, uint64_t vaddr, bool exact)
+static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exact, uint32_t row,
+			     uint64_t word)
 {
-	uint32_t row = row_at(t, vaddr, count_fast);
-	uint64_t word, next;
+	uint64_t next;
 
-	if (row >= t->header->n_rows - 1 || vaddr > UINT64_MAX - UW_PADDING_MAX)
-		return false;
-	word = t->rule[rule_of(t, row)];
-	next = t->rule[rule_of(t, row + 1)];
 	/* Close behind a row as a call leaves things a procedure may begin that is not told of. */
-	if (uw_word_kind(word) <= TABLE_SLOW || word & TABLE_WORD_SIGNAL ||
-	    (!exact && uw_word_is_entry(t->arch, word)))
+	if (row >= t->header->n_rows - 1 || uw_word_kind(word) <= TABLE_SLOW ||
+	    word & TABLE_WORD_SIGNAL || (!exact && uw_word_is_entry(t->arch, word)))
 		return false;
+	next = t->rule[rule_of(t, row + 1)];
 	return (uw_word_kind(next) != TABLE_NONE && !(next & TABLE_WORD_BEGINS)) ||
-	       row_at(t, vaddr + UW_PADDING_MAX, count_fast) == row;
+	       (vaddr <= UINT64_MAX - UW_PADDING_MAX &&
+		row_at(t, vaddr + UW_PADDING_MAX, count_fast) == row);
+}
+
+uint64_t uw_table_look(const struct uw_table *table, uint64_t vaddr, bool exact, bool *inside)
+{
+	uint32_t row = row_at(table, vaddr, count_fast);
+	uint64_t word = row == UW_TABLE_NO_ROW ? TABLE_NONE : table->rule[rule_of(table, row)];
+
+	*inside = is_inside(table, vaddr, exact, row, word);
+	return word;
+}
+
+bool uw_table_inside(const struct uw_table *table, uint64_t vaddr, bool exact)
+{
+	bool inside;
+
+	(void)uw_table_look(table, vaddr, exact, &inside);
+	return inside;
 }
 
 /* ---- records ------------------------------------------------------------------------- */

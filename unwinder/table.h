@@ -69,6 +69,9 @@ uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16
  */
 bool uw_table_inside(const struct uw_table *table, uint64_t vaddr, bool exact);
 
+/* The rule word at vaddr, and that. */
+uint64_t uw_table_look(const struct uw_table *table, uint64_t vaddr, bool exact, bool *inside);
+
 /* The rule at vaddr; -ENOENT: ask the file.  Expressions are borrowed from the blob. */
 int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *out);
 
