@@ -219,7 +219,7 @@ struct flips {
 	uint64_t found, wrong, damaged, refused;
 };
 
-/* As words: what needs a record, only says so. */
+/* As words: what needs a record, only says so, and rows alone tell where procedures begin. */
 static bool same_rule(struct uw_object *a, struct uw_object *b, uint64_t at)
 {
 	uint64_t x = 0, y = 0;
@@ -227,7 +227,7 @@ static bool same_rule(struct uw_object *a, struct uw_object *b, uint64_t at)
 
 	if (uw_object_word(a, at, true, &x, &one) != uw_object_word(b, at, true, &y, &other))
 		return false;
-	return x == y ||
+	return !((x ^ y) & ~(uint64_t)TABLE_WORD_BEGINS) ||
 	       ((x & TABLE_WORD_KIND) == TABLE_SLOW && (y & TABLE_WORD_KIND) == TABLE_SLOW);
 }
 
