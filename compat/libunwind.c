@@ -398,12 +398,22 @@ static int u_get_proc_name(struct unw_cursor *c, char *name, size_t size, unw_wo
 }
 COMPAT_BOTH(get_proc_name);
 
+/*
+ * On x86_64 it is the frame that a signal interrupted, whose pc is exact; callers step back into
+ * the call of all others.  On aarch64 it is the trampoline's.
+ */
 static int u_is_signal_frame(struct unw_cursor *c)
 {
+	uint8_t stepper, confidence;
 	struct call call;
+	bool exact;
 
 	if (!is_ours(c))
 		return -UNW_EINVAL;
+	if (compat_machine(c->as) == EM_X86_64) {
+		uw_cursor_found(&c->cursor, &stepper, &confidence, &exact);
+		return exact && stepper != UW_STEPPER_CONTEXT;
+	}
 	call = begin(c);
 	uw_cursor_context(&c->cursor, &call);
 	return uw_cursor_is_signal(&c->cursor);

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# libunwind-offwind.so in libunwind's place: the same small client, compiled against Debian's
+# libunwind, runs with it and with ours preloaded, over a process, its core and recorded threads;
+# so does Debian's perf script over a recording.
+set -u
+. tests/corpus.sh
+dir=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill $pid 2>/dev/null; rm -rf "$dir"' EXIT
+ours=$(realpath "$BUILD")/libunwind-offwind.so
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+echo "== what it shows"
+nm -D --defined-only "$ours" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort >"$dir/shown"
+sed -n 's/^\t\t\(_U[A-Za-z0-9_]*\);$/\1/p' compat/libunwind.map | LC_ALL=C sort >"$dir/listed"
+cmp "$dir/shown" "$dir/listed" || fail "not what compat/libunwind.map lists: $(diff "$dir/shown" "$dir/listed")"
+
+gcc -std=gnu17 -O1 -Wall -Wextra -Werror tests/diff/libunwind/client.c -o "$dir/client" -lunwind-ptrace -lunwind-coredump -lunwind-x86_64 -lunwind || fail client
+gcc -std=gnu17 -O2 tests/diff/libunwind/target.c -o "$dir/target" || fail target
+
+# Names but those of the target's own functions are left out: libunwind's nearest dynamic symbol
+# is often another function's.
+lines() { sed -E 's/ (main|deep|compare|handler)\+/ =\1+/; s/ [A-Za-z_][A-Za-z0-9_.@]*\+[0-9a-f]+//; s/ =/ /' "$1"; }
+
+echo "== a process"
+"$dir/target" &
+pid=$!
+for _ in $(seq 100); do # until it sleeps in its handler
+	grep -q '^State:.S' /proc/$pid/status && grep -qx 'SigCgt:.*2..' /proc/$pid/status && break
+	sleep 0.05
+done
+sleep 0.2
+"$dir/client" pid $pid >"$dir/theirs" || fail "libunwind's client"
+LD_PRELOAD=$ours "$dir/client" pid $pid >"$dir/ours" || fail "our client"
+grep -q 'deep+' "$dir/ours" && grep -q ' signal ' "$dir/ours" && [ "$(wc -l <"$dir/ours")" -gt 15 ] || fail "the process is not where it should be: $(cat "$dir/ours")"
+diff <(lines "$dir/theirs") <(lines "$dir/ours") >"$dir/log" || fail "frames differ: $(cat "$dir/log")"
+echo "$(wc -l <"$dir/ours") frames the same: pc, sp, procedure, six registers and where they are kept"
+
+echo "== its core"
+if gcore -o "$dir/core" $pid >"$dir/log" 2>&1; then
+	LD_PRELOAD=$ours "$dir/client" core "$dir/core.$pid" >"$dir/cored" || fail "our client of a core"
+	[ "$(sed -n 1p "$dir/cored")" = "pid $pid signal 0 threads 1" ] || fail "core: $(head -1 "$dir/cored")"
+	diff <(lines "$dir/theirs") <(tail -n +3 "$dir/cored" | lines /dev/stdin) >"$dir/log" ||
+		fail "the core's frames are not those libunwind found in the process: $(cat "$dir/log")"
+else
+	fail "gcore: $(cat "$dir/log")"
+fi
+kill $pid 2>/dev/null
+pid=
+
+echo "== recorded threads"
+for case in libunwindstack/eh_frame_hdr_begin_x86_64 libunwindstack/load_bias_ro_rx_x86_64 libbacktrace/cases/eh_frame_x86_64; do
+	"$dir/client" folder "$corpus/$case" >"$dir/theirs" || fail "$case, libunwind"
+	LD_PRELOAD=$ours "$dir/client" folder "$corpus/$case" >"$dir/ours" || fail "$case"
+	python3 - "$case" "$dir/theirs" "$dir/ours" <<'P' || fail "$case"
+import sys
+# Where libunwind's frame is the expected one, ours is the same in every word; where it is not
+# (it loses two of the three), ours is expected.
+case, theirs, ours = sys.argv[1].split('/')[-1], *([line.split() for line in open(p)] for p in sys.argv[2:])
+want, same, better = [], 0, 0
+for table in ('libunwindstack', 'libbacktrace'):
+    for line in open('../shared/corpus/expected/%s.tsv' % table):
+        f = line.rstrip('\n').split('\t')
+        if f[0] == case and len(f) > 7:
+            want.append({int(f[7], 16) + d for d in (0, 1)})
+for i, pcs in enumerate(want):
+    t = theirs[i] if i < len(theirs) else ['', '0']
+    o = ours[i] if i < len(ours) else ['', '0']
+    if t == o:
+        same += 1
+    elif int(t[1], 16) not in pcs and int(o[1], 16) in pcs:
+        better += 1
+    elif i < len(ours):
+        print('frame', i, 'theirs', t, 'ours', o)
+        sys.exit(1)
+print(case, same, 'frames the same', better, 'right that libunwind does not find')
+sys.exit(not same)
+P
+done
+
+echo "== Debian's perf"
+ldd "$(command -v perf)" | grep -q libunwind-x86_64 || fail "perf is not linked with libunwind"
+for try in 1 2 3; do # perf 6.1 dies at times while others record
+	timeout -s INT 10 perf record -q --buildid-mmap -F 997 -e cpu-clock:u --call-graph dwarf,8192 -o "$dir/data" -- \
+		python3 -c 'import json; [json.loads(json.dumps(list(range(500)))) for i in range(1500)]' >"$dir/log" 2>&1 && break
+done
+cpu() { # OUT COMMAND…: its CPU time in ms
+	local out=$1
+	shift
+	TIMEFORMAT='%3U %3S'
+	{ time "$@" >"$out" 2>/dev/null; } 2>&1 | awk '{ printf "%d", ($1 + $2) * 1000 }'
+}
+for try in 1 2 3; do
+	a=$(cpu "$dir/theirs" perf script --no-inline -F comm,tid,ip,sym,dso -i "$dir/data")
+	b=$(cpu "$dir/ours" env LD_PRELOAD="$ours" perf script --no-inline -F comm,tid,ip,sym,dso -i "$dir/data")
+	echo "perf script: $a ms with libunwind, $b ms with ours"
+done
+LD_PRELOAD=$ours LD_DEBUG=bindings perf script --no-inline -F ip -i "$dir/data" 2>&1 >/dev/null | grep -q "libunwind-offwind.so.*_Ux86_64_step" || fail "perf does not step with ours"
+python3 - "$dir/theirs" "$dir/ours" <<'P' || fail "perf's frames"
+import sys
+def stacks(path):
+    return [[l.split()[0] + (' nowhere' if l.endswith('([unknown])') else '') for l in s.split('\n')[1:] if l.strip()] for s in open(path, errors='replace').read().split('\n\n') if s.strip()]
+theirs, ours = map(stacks, sys.argv[1:])
+same = longer = 0
+for t, o in zip(theirs, ours):
+    # Its last frame may be a word that is no address of code: 0, which perf moves back into a
+    # call, or what it reads by a register that cpuid has written to (ld.so).
+    if t != o and t and t[-1].endswith(' nowhere'):
+        t = t[:-1]
+    same += t == o
+    longer += t != o and o[:len(t)] == t
+print(len(theirs), 'samples:', same, 'with the same frames,', longer, 'with more;', sum(map(len, theirs)), 'and', sum(map(len, ours)), 'frames')
+sys.exit(len(theirs) != len(ours) or not same or same + longer != len(theirs))
+P
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
