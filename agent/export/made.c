@@ -236,10 +236,12 @@ static size_t add_labels(struct stacks *s, const struct walked *walked, uint32_t
 	const struct event *e = walked->event;
 	size_t n = 0;
 
-	out[n++] = stacks_keep_label(
-		s, &(struct stacks_label){ .key = stacks_text(s, "pid"), .number = e->pid });
-	out[n++] = stacks_keep_label(
-		s, &(struct stacks_label){ .key = stacks_text(s, "tid"), .number = e->tid });
+	out[n++] = stacks_keep_label(s, &(struct stacks_label){ .key = stacks_text(s, "pid"),
+								.unit = stacks_text(s, "pid"),
+								.number = e->pid });
+	out[n++] = stacks_keep_label(s, &(struct stacks_label){ .key = stacks_text(s, "tid"),
+								.unit = stacks_text(s, "tid"),
+								.number = e->tid });
 	if (walked->comm && *walked->comm)
 		out[n++] = stacks_keep_label(
 			s, &(struct stacks_label){ .key = stacks_text(s, "thread"),

@@ -393,8 +393,8 @@ static size_t add_labels(struct writer *w, const struct profile_entry *e, uint64
 	char container[CONTAINER_ID + 1];
 	size_t n_labels = 0;
 
-	labels[n_labels++] = pprof_label_number(w->pprof, "pid", e->pid);
-	labels[n_labels++] = pprof_label_number(w->pprof, "tid", e->tid);
+	labels[n_labels++] = pprof_label_quantity(w->pprof, "pid", e->pid, "pid");
+	labels[n_labels++] = pprof_label_quantity(w->pprof, "tid", e->tid, "tid");
 	/* An empty text would read as the number 0. */
 	if (*e->comm)
 		labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
@@ -403,7 +403,8 @@ static size_t add_labels(struct writer *w, const struct profile_entry *e, uint64
 	if (e->cgroup)
 		labels[n_labels++] = pprof_label_text(w->pprof, "cgroup", e->cgroup);
 	else if (e->cgroup_id)
-		labels[n_labels++] = pprof_label_number(w->pprof, "cgroup", (int64_t)e->cgroup_id);
+		labels[n_labels++] =
+			pprof_label_quantity(w->pprof, "cgroup", (int64_t)e->cgroup_id, "id");
 	if (e->cgroup && container_of(e->cgroup, container))
 		labels[n_labels++] = pprof_label_text(w->pprof, "container_id", container);
 	if (e->has_user && e->stop != UW_STOP_ROOT)

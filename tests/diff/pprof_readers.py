@@ -163,6 +163,60 @@ def stacks_of(file, profile):
     return out
 
 
+
+# ---- the Firefox Profiler's processed format ------------------------------------------------------------
+# Of its table of columns each has as many entries as the table's length, and an index leads into the
+# table it is of; put together again, the stacks are those that jsonl tells.
+INDICES = {'stackTable': {'frame': 'frameTable', 'prefix': 'stackTable'}, 'frameTable': {'func': 'funcTable'},
+           'funcTable': {'name': None, 'fileName': None, 'resource': 'resourceTable'}, 'samples': {'stack': 'stackTable'},
+           'resourceTable': {'name': None, 'lib': 'libs'}, 'markers': {}, 'nativeSymbols': {}}
+
+
+def firefox(path, type_name):
+    p = json.loads(report('-f', 'firefox', '--type', type_name, path))
+    meta = p['meta']
+    check(meta['preprocessedProfileVersion'] == 48 and meta['interval'] > 0 and any(c['color'] == 'grey' for c in meta['categories']), 'firefox: meta')
+    got = collections.Counter()
+    for t in p['threads']:
+        check(isinstance(t['pid'], str) and isinstance(t['isMainThread'], bool) and t['name'], 'firefox: a thread: %r' % t['name'])
+        size = {name: t[name]['length'] for name in INDICES}
+        size.update({None: len(t['stringArray']), 'libs': len(p['libs'])})
+        for name, indices in INDICES.items():
+            for column, values in t[name].items():
+                if isinstance(values, list):
+                    check(len(values) == size[name], 'firefox: %s.%s: %d of %d' % (name, column, len(values), size[name]))
+            for column, table in indices.items():
+                check(all(i is None or i == -1 or 0 <= i < size[table] for i in t[name][column]), 'firefox: %s.%s leads nowhere' % (name, column))
+        check(all(i is None or i < at for at, i in enumerate(t['stackTable']['prefix'])), 'firefox: a stack before its prefix')
+        check(t['samples']['time'] == sorted(t['samples']['time']), 'firefox: times go back')
+        scale = 1e6 if t['samples']['weightType'] == 'tracing-ms' else 1
+        for node, weight in zip(t['samples']['stack'], t['samples']['weight']):
+            stack = []
+            while node is not None:
+                frame = t['stackTable']['frame'][node]
+                func = t['frameTable']['func'][frame]
+                stack.append((t['stringArray'][t['funcTable']['name'][func]], t['frameTable']['inlineDepth'][frame],
+                              t['frameTable']['line'][frame] or 0))
+                node = t['stackTable']['prefix'][node]
+            got[t['pid'], t['tid'], tuple(stack)] += round(weight * scale)
+    want = collections.Counter()
+    for line in report('-f', 'jsonl', '--type', type_name, path).splitlines():
+        s, stack, depth = json.loads(line), [], 0
+        for f in reversed(s['frames']):
+            depth = depth + 1 if f.get('inlined') else 0
+            stack.append((f['function'], depth, f.get('line', 0)))
+        want[str(s['labels']['pid']), str(s['labels']['tid']), tuple(reversed(stack))] += s['values'][type_name]
+    check(got == want and want, 'firefox of %s: %r not %r' % (path, list((got - want).items())[:2], list((want - got).items())[:2]))
+
+
+for path in profiles:
+    if 'diff' not in path:
+        for type_name in json.loads(report('-f', 'jsonl', path).splitlines()[0])['values']:
+            if report('-f', 'jsonl', '--type', type_name, path):
+                firefox(path, type_name)
+check('main;outer_[i];' not in report('-f', 'folded', work + '/inlines.pb.gz') and
+      'app;main;outer;middle_[i];<b>inner</b>_[i] 7000000' in report('-f', 'folded', work + '/inlines.pb.gz'), 'folded: inlined calls')
+
 browser = Browser(work, 150)
 try:
     for path in profiles:

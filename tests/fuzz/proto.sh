@@ -7,6 +7,7 @@ mkdir -p "$work"/{pprof,owc}
 
 printf 'a;ls/main;ls/f;libc.so/?;kernel:k 3\nb;ls/main;ls/main;ls/g 4\n' | "$BUILD/tests/diff/pprof_make" > "$work/pprof/gzip"
 gunzip < "$work/pprof/gzip" > "$work/pprof/plain"
+"$BUILD/offwind" unwind -q -o - tests/cases/perfdata/file.data 2>/dev/null | gunzip > "$work/pprof/recording"
 "$BUILD/tests/unit/test_owc" "$work/all.owc" 40
 { printf '\0'; cat "$work/all.owc"; } > "$work/owc/file"
 tail -c +33 "$work/all.owc" | zstd -dcq > "$work/content"
@@ -17,5 +18,5 @@ done
 { printf '\1'; head -c 100 "$work/content"; tail -c 100 "$work/content"; } > "$work/owc/ends"
 
 export FUZZ_RSS_MB=2048
-tests/fuzz/run pprof 120000 65536 "$work/pprof"
+tests/fuzz/run pprof 100000 65536 "$work/pprof"
 tests/fuzz/run owc 20000 65536 "$work/owc"
