@@ -33,6 +33,7 @@
 #define RING_LIMIT	(1u << 30)
 #define WAKE_BYTES	(1u << 20)
 #define FXSAVE_SIZE	512
+#define HAS_XSTATE	1   /* UC_FP_XSTATE of <asm/ucontext.h>, which clashes with libc's */
 #define FXSAVE_SW_BYTES 464 /* where software may write, and the kernel does */
 #define PROCESSES_MAX	65536
 #define WANTED_MAX	4096 /* threads, names, users */
@@ -146,7 +147,10 @@ static void see_frame(int number, siginfo_t *info, void *context)
 	if (!frame->uc_mcontext.fpregs)
 		return;
 	bytes = (const void *)((const uint8_t *)frame->uc_mcontext.fpregs + FXSAVE_SW_BYTES);
-	xstate_seen = bytes->magic1 == FP_XSTATE_MAGIC1 ? bytes->extended_size : FXSAVE_SIZE;
+	/* Without XSAVE the words are there, but not the one behind the state that they count. */
+	xstate_seen = frame->uc_flags & HAS_XSTATE && bytes->magic1 == FP_XSTATE_MAGIC1
+			      ? bytes->extended_size
+			      : FXSAVE_SIZE;
 }
 
 static uint32_t xstate_size(void)
