@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Whole stacks of real programs: of each one's user samples at least 99 of 100 end at a
+# root; why the rest do not is told.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+export WORKLOAD_DIR=$dir
+. tests/workload.sh
+failures=0
+
+# Java's compiled code tells of its frames nowhere that is captured; with frame pointers it does.
+cat >"$dir/Work.java" <<'J'
+import java.util.TreeMap;
+public class Work {
+	static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+	static int texts(int n) {
+		TreeMap<String, Integer> m = new TreeMap<>();
+		for (int i = 0; i < n; i++)
+			m.merge(Integer.toString(i * 7919 % 10007), 1, Integer::sum);
+		return m.size();
+	}
+	public static void main(String[] args) {
+		long sum = 0;
+		for (int i = 0; i < 2000; i++)
+			sum += fib(22) + texts(3000);
+		System.out.println(sum);
+	}
+}
+J
+javac -d "$dir" "$dir/Work.java" || { echo "FAIL: javac"; exit 1; }
+cat >"$dir/work.rs" <<'R'
+use std::collections::BTreeMap;
+fn main() {
+    let mut m: BTreeMap<String, Vec<Box<dyn Fn(i32) -> i32>>> = BTreeMap::new();
+    for i in 0..10 {
+        m.entry(format!("{}", i % 3)).or_default().push(Box::new(move |x| x * i));
+    }
+    for (k, v) in &m {
+        let mut s: Vec<i32> = v.iter().map(|f| f(2)).collect();
+        s.sort_by(|a, b| b.cmp(a));
+        println!("{} {:?} {:?}", k, s, k.parse::<f64>());
+    }
+}
+R
+
+# Adds to what was seen before: 0 when that is enough, 1 when it is not, 2 when it never will be.
+whole() { # program
+	"$offwind" record -q -F 997 -d 800ms --stack-max 1M --stats "$dir/stats" -o "$dir/a.pb.gz" -- "${argv[@]}" >/dev/null 2>"$dir/log" || { cat "$dir/log"; return 2; }
+	python3 - "$dir" "$1" <<-'P'
+	import collections, json, os, sys
+	seen = f"{sys.argv[1]}/seen.{sys.argv[2]}"
+	u = collections.Counter(json.load(open(seen)) if os.path.exists(seen) else {})
+	u += collections.Counter(json.load(open(f"{sys.argv[1]}/stats"))["total"]["unwound"])
+	json.dump(u, open(seen, "w"))
+	del u["no_user_state"]
+	n, root = sum(u.values()), u.pop("root", 0)
+	enough = n >= 100 and root >= 0.99 * n
+	# One in a hundred of few is chance.
+	if enough or n >= 600:
+	    print(f"{sys.argv[2]}: {root} of {n} user samples end at a root", *(f"{k} {v}" for k, v in u.items()))
+	sys.exit(0 if enough else 2 if n >= 600 else 1)
+	P
+}
+
+for program in clang gcc rustc python3 node jit java sqlite3 git openssl; do
+	case $program in
+	java) argv=(java -XX:+PreserveFramePointer -cp "$dir" Work) ;;
+	rustc) argv=(rustc -O --emit=obj -o "$dir/work.o" "$dir/work.rs") ;;
+	*) workload $program ;;
+	esac
+	for round in $(seq 12); do
+		whole $program
+		rc=$?
+		[ $rc = 1 ] || break
+	done
+	[ $rc = 0 ] || { echo "FAIL: $program"; failures=$((failures + 1)); }
+done
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
