@@ -123,20 +123,29 @@ static bool are_below(const uint16_t *number, uint32_t n, uint32_t limit)
 	return !any;
 }
 
-/* The rows that look-ups in one sup can give: its own, and the one before the first. */
+/*
+ * The rows that look-ups in one sup can give, its own and the one before the first, and the one
+ * behind each of those.
+ */
+static uint32_t rows_of(const struct uw_table *t, const struct table_sup *sup, uint32_t *first)
+{
+	*first = sup->row ? sup->row - 1 : 0;
+	return (sup[1].row < t->header->n_rows ? sup[1].row + 1 : sup[1].row) - *first;
+}
+
 static int check_sup(const struct uw_table *t, const struct table_sup *sup)
 {
-	uint32_t row = sup->row, next = sup[1].row, first = row ? row - 1 : 0;
+	uint32_t row = sup->row, next = sup[1].row, first, n = rows_of(t, sup, &first);
 	const uint16_t *blk = t->blk + sup->blk;
 
 	if (sup->blk != TABLE_NO_BLOCK && (blk[0] || blk[TABLE_SUP_BLOCKS - 1] != next - row ||
 					   !is_rising(blk, TABLE_SUP_BLOCKS - 1)))
 		return -EBADMSG;
-	if (next > first && !t->header->n_rules)
+	if (n && !t->header->n_rules)
 		return -EBADMSG;
 	if (t->rid)
-		return are_below(t->rid + first, next - first, t->header->n_rules) ? 0 : -EBADMSG;
-	for (uint32_t i = first; i < next; i++)
+		return are_below(t->rid + first, n, t->header->n_rules) ? 0 : -EBADMSG;
+	for (uint32_t i = first; i < first + n; i++)
 		if (t->rid4[i] >= t->header->n_rules)
 			return -EBADMSG;
 	return 0;
@@ -266,7 +275,7 @@ void uw_table_fini(struct uw_table *table)
 static int need_sup(const struct uw_table *t, const struct table_sup *sup)
 {
 	const struct table_header *h = t->header;
-	uint32_t row = sup->row, next = sup[1].row, first = row ? row - 1 : 0;
+	uint32_t first, n = rows_of(t, sup, &first);
 	uint64_t width = t->rid ? 2 : 4;
 	int err = 0;
 
@@ -274,10 +283,11 @@ static int need_sup(const struct uw_table *t, const struct table_sup *sup)
 		err = uw_blob_need(t->blob, h->blk + (uint64_t)sup->blk * 2,
 				   (uint64_t)TABLE_SUP_BLOCKS * 2);
 		if (!err)
-			err = uw_blob_need(t->blob, (uint64_t)h->key + row, next - row);
+			err = uw_blob_need(t->blob, (uint64_t)h->key + sup->row,
+					   sup[1].row - sup->row);
 	}
 	if (!err)
-		err = uw_blob_need(t->blob, h->rid + first * width, (next - first) * width);
+		err = uw_blob_need(t->blob, h->rid + first * width, n * width);
 	return err ? err : check_sup(t, sup);
 }
 

@@ -1,5 +1,6 @@
 #include "unwinder/unwinder.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -227,13 +228,69 @@ static void test_hostile_rows_lead_nowhere(void)
 		CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == 0, "sums fit");
 		t = (struct uw_table){ .own = NULL };
 		if (!uw_table_open_kept(&t, blob)) {
-			for (uint64_t pc = code_start; pc < code_start + code_size; pc += 301)
+			for (uint64_t pc = code_start; pc < code_start + code_size; pc += 301) {
 				(void)uw_table_rule(&t, pc, &rule);
+				(void)uw_table_inside(&t, pc, pc & 1);
+			}
 		}
 		uw_table_fini(&t);
 		uw_blob_free(blob);
 	}
 	free(copy);
+}
+
+/* Something larger than this program. */
+static struct uw_object *open_libc(void)
+{
+	struct uw_object *object = NULL;
+	Dl_info info;
+	int fd = dladdr((void *)(uintptr_t)&exit, &info)
+			 ? open(info.dli_fname, O_RDONLY | O_CLOEXEC)
+			 : -1;
+
+	if (fd < 0 || uw_object_open(fd, 0, &object))
+		object = open_self();
+	if (fd >= 0)
+		(void)close(fd);
+	return object;
+}
+
+/* Each look-up as the first: what it reads beside its row, as where sups meet, is there, too. */
+static void test_no_look_up_needs_another(void)
+{
+	struct uw_object *libc = open_libc();
+	const struct table_header *h;
+	const struct uw_table *all;
+	struct uw_blob *blob;
+	const void *bytes;
+	unsigned int n = 0;
+	size_t size;
+
+	CHECK(uw_object_compile(libc) == 0, "compiled");
+	bytes = h = uw_object_compiled(libc, &size);
+	all = uw_object_table(libc);
+	for (uint32_t s = 0; s <= h->n_sups; s++) {
+		for (uint64_t off = 0; off < 512; off += 7, n++) {
+			uint64_t at = h->base + (uint64_t)s * TABLE_SUP_UNITS + off - 256;
+			struct uw_kept kept;
+			struct place place;
+			struct uw_table t;
+			bool a, b;
+
+			kept = kept_at(&place, bytes, size);
+			CHECK(uw_blob_open(&kept, TABLE_MAGIC, &blob) == 0 &&
+				      uw_table_open_kept(&t, blob) == 0,
+			      "opens");
+			CHECK(uw_table_look(&t, at, n & 1, &a) ==
+					      uw_table_look(all, at, n & 1, &b) &&
+				      a == b,
+			      "alone as among others");
+			uw_table_fini(&t);
+			uw_blob_free(blob);
+		}
+	}
+	CHECK(n > 100, "where sups meet");
+	uw_object_put(libc);
 }
 
 static void test_bounds(void)
@@ -266,6 +323,7 @@ int main(void)
 	test_damage_is_never_an_answer();
 	test_failures_to_read_are_survived();
 	test_hostile_rows_lead_nowhere();
+	test_no_look_up_needs_another();
 	test_bounds();
 	uw_object_put(whole);
 	free(procs);
