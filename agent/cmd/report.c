@@ -310,8 +310,13 @@ static int write_format(const struct stacks *s, size_t type, const struct option
 {
 	const char *path = o->output ? o->output : "-";
 	struct output out;
-	int err = output_open(&out, path);
+	int err;
 
+	if (o->format == FORMAT_PPROF && !strcmp(path, "-") && isatty(STDOUT_FILENO)) {
+		log_error("report: pprof is nothing for a terminal; -o FILE says where to");
+		return -EINVAL;
+	}
+	err = output_open(&out, path);
 	if (err)
 		return err;
 	err = output_file(&out) ? format_write(o->format, s, type, out.file) : -ENOMEM;
