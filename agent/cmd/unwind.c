@@ -85,8 +85,9 @@ static uint64_t time_us(clockid_t clock)
 /* Whoever waits for stacks has the first as soon as there is one. */
 static void first_is_out(struct job *job)
 {
-	if (job->out.file && !job->walking.pipeline.fold)
-		(void)fflush(job->out.file); /* a failure is met by the next one, too */
+	/* The next write is told of a failure, too, but not of its reason. */
+	if (job->out.file && !job->walking.pipeline.fold && fflush(job->out.file))
+		job->write_err = -errno;
 	log_debug("first stack after %" PRIu64 " us, %" PRIu64 " us of cpu since the program began",
 		  time_us(CLOCK_MONOTONIC) - job->start_us, time_us(CLOCK_PROCESS_CPUTIME_ID));
 }
@@ -96,6 +97,8 @@ static int on_walked(void *ctx, const struct walked *walked)
 	struct job *job = ctx;
 	struct walked sample = *walked;
 
+	if (job->write_err)
+		return job->write_err;
 	sample.number += job->n_before; /* each has a number of its own in the output */
 	job->n_walked = sample.number;
 	if (job->walked)
