@@ -111,6 +111,15 @@ check_pprof('unwind', os.path.join(work, 'u.pb.gz'))
 run('report', '--merge', '-o', os.path.join(work, 'm.pb.gz'), profile, os.path.join(work, 'u.pb.gz'))
 check_pprof('merge', os.path.join(work, 'm.pb.gz'))
 
+# go tool pprof has nothing to say against them, nor against one with more sample types.
+waits = os.path.join(work, 'waits.pb.gz')
+run('record', '-q', '-d', '500ms', '--off-cpu', '-o', waits, '--', program, COMM)
+run('report', '--check', waits)
+for path in profile, os.path.join(work, 'm.pb.gz'), waits:
+    for view in '-top', '-traces', '-raw':
+        got = subprocess.run(['go', 'tool', 'pprof', view, path], capture_output=True, env={**os.environ, 'PPROF_TMPDIR': work})
+        check(got.returncode == 0 and not got.stderr and got.stdout, 'go tool pprof %s: %d %r' % (view, got.returncode, got.stderr[:300]))
+
 # A profile that somebody else made of such names.
 sys.path.insert(0, 'tests/cases')
 from browser import Profile
