@@ -237,7 +237,7 @@
 
 	const chartElement = $("chart"), tip = $("tip");
 	const chart = flamegraph.default();
-	let zoomed = 0, focused = 0, drawn = new Map(), width = 0, belowPixel = 0;
+	let zoomed = 0, focused = 0, drawn = new Map(), width = 0;
 
 	function labelOf(i) {
 		const name = kindOf(i) === KIND.stop ? `⊘ ${nameOf(i)}` : guessed.has(i) ? `≈ ${nameOf(i)}` : nameOf(i);
@@ -249,14 +249,11 @@
 		const least = (NARROWEST * weigh(zoomed)) / width;
 		const item = i => ({ node: i, name: labelOf(i), value: weigh(i), children: [] });
 		const top = item(zoomed), todo = [top];
-		belowPixel = 0;
 		for (let at; (at = todo.pop()); ) {
 			const last = end[at.node];
 			for (let j = at.node + 1; j < last; j = end[j]) {
-				if (!(weigh(j) > 0) || weigh(j) < least) {
-					belowPixel += weigh(j) > 0;
+				if (!(weigh(j) > 0) || weigh(j) < least)
 					continue;
-				}
 				const child = item(j);
 				at.children.push(child);
 				todo.push(child);
