@@ -234,7 +234,7 @@ tests: $(UNIT) $(UNIT_ASAN) $(PROGRAMS) $(BUILD)/asan/offwind $(BUILD)/npm/tests
 AARCH64 := $(BUILD)/aarch64
 AARCH64_CC ?= aarch64-linux-gnu-gcc
 AARCH64_ROOT := $(BUILD)/arm64/root
-AARCH64_UNIT := $(patsubst %.c,$(AARCH64)/%,$(shell grep -LE '"(agent|symbolizer|proto|bpf)/' $(UNIT_C)))
+AARCH64_UNIT := $(patsubst %.c,$(AARCH64)/%,$(shell grep -LE '"(agent|symbolizer|proto|compat|bpf)/' $(UNIT_C)))
 $(AARCH64)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(AARCH64_CC) $(CPPFLAGS) $(OUR_CFLAGS) -mbranch-protection=standard $(CFLAGS) -idirafter $(AARCH64_ROOT)/usr/include \

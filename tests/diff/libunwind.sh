@@ -20,8 +20,17 @@ nm -D --defined-only "$ours" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort >"$d
 sed -n 's/^\t\t\(_U[A-Za-z0-9_]*\);$/\1/p' compat/libunwind.map | LC_ALL=C sort >"$dir/listed"
 cmp "$dir/shown" "$dir/listed" || fail "not what compat/libunwind.map lists: $(diff "$dir/shown" "$dir/listed")"
 
-gcc -std=gnu17 -O1 -Wall -Wextra -Werror tests/diff/libunwind/client.c -o "$dir/client" -lunwind-ptrace -lunwind-coredump -lunwind-x86_64 -lunwind || fail client
+gcc -std=gnu17 -O1 -Wall -Wextra -Werror tests/diff/libunwind/client.c -D_GNU_SOURCE -o "$dir/client" -lunwind-ptrace -lunwind-coredump -lunwind-x86_64 -lunwind || fail client
 gcc -std=gnu17 -O2 tests/diff/libunwind/target.c -o "$dir/target" || fail target
+
+diff <("$dir/client" names) <(LD_PRELOAD=$ours "$dir/client" names) >"$dir/log" || fail "names: $(cat "$dir/log")"
+
+echo "== .debug_frame"
+echo 'int f(int n) { return n > 1 ? f(n - 1) * n : 1; } int g(int n) { return f(n) + 1; }' |
+	gcc -x c -g -O1 -fno-asynchronous-unwind-tables -fno-unwind-tables -shared -nostdlib -o "$dir/debug.so" - || fail "gcc -g"
+read -r start size < <(nm -S "$dir/debug.so" | awk '$4 == "g" { print $1, $2 }')
+[ "$(LD_PRELOAD=$ours "$dir/client" debug "$dir/debug.so" "$start")" = "$(printf '%x %x 32' "0x$start" "0x$size")" ] ||
+	fail "g at $start, size $size: $(LD_PRELOAD=$ours "$dir/client" debug "$dir/debug.so" "$start")"
 
 # Names but those of the target's own functions are left out: libunwind's nearest dynamic symbol
 # is often another function's.

@@ -6,9 +6,13 @@
  *   client core FILE      a core file's threads, by _UCD_
  *   client folder FOLDER  maps.txt, regs.txt and *.data, by call-backs of its own over
  *                                   the files' .eh_frame_hdr (as perf's are)
+ *   client debug FILE VADDR   the procedure there by .debug_frame, which Debian's
+ *                                   libunwind is built without
+ *   client names          codes and registers
  *
  * A line a frame: pc, sp, signal or not, procedure, name, the registers, where they are kept.
  */
+#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -52,13 +56,14 @@ static int walk(unw_addr_space_t as, void *arg)
 	}
 	do {
 		copy = cursor;
-		if (unw_get_reg(&copy, UNW_REG_IP, &ip) || unw_get_reg(&copy, UNW_REG_SP, &sp) || !ip)
+		if (unw_get_reg(&copy, UNW_REG_IP, &ip) || unw_get_reg(&copy, UNW_REG_SP, &sp) ||
+		    !ip)
 			break;
 		printf("#%d %" PRIx64 " %" PRIx64 "%s", frames, ip, sp,
 		       unw_is_signal_frame(&copy) > 0 ? " signal" : "");
 		if (!unw_get_proc_info(&copy, &info))
-			printf(" [%" PRIx64 ",%" PRIx64 ") lsda %" PRIx64 " handler %" PRIx64, info.start_ip,
-			       info.end_ip, info.lsda, info.handler);
+			printf(" [%" PRIx64 ",%" PRIx64 ") lsda %" PRIx64 " handler %" PRIx64,
+			       info.start_ip, info.end_ip, info.lsda, info.handler);
 		got = unw_get_proc_name(&copy, name, sizeof(name), &off);
 		if (!got)
 			printf(" %s+%" PRIx64, name, off);
@@ -66,7 +71,8 @@ static int walk(unw_addr_space_t as, void *arg)
 			printf(" %s", unw_regname(preserved[i]));
 			if (!unw_get_reg(&copy, preserved[i], &value))
 				printf("=%" PRIx64, value);
-			if (!unw_get_save_loc(&copy, preserved[i], &loc) && loc.type == UNW_SLT_MEMORY)
+			if (!unw_get_save_loc(&copy, preserved[i], &loc) &&
+			    loc.type == UNW_SLT_MEMORY)
 				printf("@%" PRIx64, (uint64_t)loc.u.addr);
 			else if (loc.type == UNW_SLT_REG)
 				printf("@%s", unw_regname(loc.u.regnum));
@@ -117,7 +123,8 @@ static int access_mem(unw_addr_space_t as, unw_word_t addr, unw_word_t *value, i
 	return 0;
 }
 
-static int access_reg(unw_addr_space_t as, unw_regnum_t reg, unw_word_t *value, int write, void *arg)
+static int access_reg(unw_addr_space_t as, unw_regnum_t reg, unw_word_t *value, int write,
+		      void *arg)
 {
 	const struct folder *f = arg;
 
@@ -129,7 +136,8 @@ static int access_reg(unw_addr_space_t as, unw_regnum_t reg, unw_word_t *value, 
 }
 
 /* As perf does it: the mapped file's .eh_frame_hdr in the target's memory. */
-static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *pi, int need, void *arg)
+static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *pi, int need,
+			  void *arg)
 {
 	struct folder *f = arg;
 	const struct mapped *m = NULL;
@@ -148,7 +156,8 @@ static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *p
 	segments = (const void *)(m->file + head->e_phoff);
 	for (int i = 0; i < head->e_phnum; i++) {
 		if (segments[i].p_type == PT_LOAD && m->off >= (segments[i].p_offset & -4096) &&
-		    m->off < segments[i].p_offset + segments[i].p_filesz && segments[i].p_flags & PF_X)
+		    m->off < segments[i].p_offset + segments[i].p_filesz &&
+		    segments[i].p_flags & PF_X)
 			bias = m->start - m->off + segments[i].p_offset - segments[i].p_vaddr;
 		if (segments[i].p_type == PT_GNU_EH_FRAME)
 			hdr = segments[i].p_vaddr;
@@ -213,8 +222,8 @@ static int walk_folder(const char *path)
 		struct mapped *m = &f.maps[f.n_maps++];
 
 		name[0] = '\0';
-		sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %*s %*s %1023s", &m->start, &m->end,
-		       &m->off, name);
+		sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %*s %*s %1023s", &m->start,
+		       &m->end, &m->off, name);
 		m->file = map_file(name, &m->size);
 		if (m->file && memcmp(m->file, ELFMAG, SELFMAG) != 0)
 			m->file = NULL;
@@ -266,7 +275,8 @@ static int walk_core(const char *path, int n_files, char **files)
 
 	if (!info)
 		return 1;
-	for (int i = 0; i + 1 < n_files; i += 2) /* ADDRESS FILE: libunwind does not find them itself */
+	for (int i = 0; i + 1 < n_files;
+	     i += 2) /* ADDRESS FILE: libunwind does not find them itself */
 		if (_UCD_add_backing_file_at_vaddr(info, strtoul(files[i], NULL, 16), files[i + 1]))
 			printf("no file %s\n", files[i + 1]);
 	printf("pid %d signal %d threads %d\n", _UCD_get_pid(info), _UCD_get_cursig(info),
@@ -281,8 +291,39 @@ static int walk_core(const char *path, int n_files, char **files)
 	return err;
 }
 
+static int debug_frame(const char *path, unw_word_t vaddr)
+{
+	static unw_accessors_t accessors = { .find_proc_info = find_proc_info };
+	unw_addr_space_t as = unw_create_addr_space(&accessors, 0);
+	const unw_word_t base = 0x7f0000000000;
+	unw_dyn_info_t di;
+	unw_proc_info_t pi;
+	int (*find)(int, unw_dyn_info_t *, unw_word_t, unw_word_t, const char *, unw_word_t,
+		    unw_word_t) =
+		(int (*)(int, unw_dyn_info_t *, unw_word_t, unw_word_t, const char *, unw_word_t,
+			 unw_word_t))dlsym(RTLD_DEFAULT, "_Ux86_64_dwarf_find_debug_frame");
+
+	memset(&pi, 0, sizeof(pi));
+	if (!find || find(0, &di, base + vaddr, base, path, base, base + 0x100000) != 1 ||
+	    search_table(as, base + vaddr + 1, &di, &pi, 0, NULL))
+		return 1;
+	printf("%" PRIx64 " %" PRIx64 " %" PRIu64 "\n", pi.start_ip - base, pi.end_ip - pi.start_ip,
+	       pi.flags);
+	unw_destroy_addr_space(as);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 4 && !strcmp(argv[1], "debug"))
+		return debug_frame(argv[2], strtoul(argv[3], NULL, 16));
+	if (argc == 2 && !strcmp(argv[1], "names")) {
+		for (int i = -UNW_ENOINFO; i <= 0; i++)
+			puts(unw_strerror(i));
+		for (int i = 0; i <= UNW_REG_IP; i++)
+			puts(unw_regname(i));
+		return 0;
+	}
 	if (argc == 3 && !strcmp(argv[1], "pid"))
 		return walk_pid(atoi(argv[2]));
 	if (argc >= 3 && !strcmp(argv[1], "core"))
