@@ -6,9 +6,12 @@
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/store/kept.h"
+#include "agent/store/key.h"
 #include "agent/store/store.h"
 #include "schema/procs.h"
+#include "schema/symbols.h"
 #include "schema/table.h"
+#include "symbolizer/symbolizer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -333,6 +336,80 @@ static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 	return err;
 }
 
+/* Whether the row's symbols are sound and are those of the file they stand with. */
+static int check_symbols(sqlite3_stmt *s)
+{
+	struct store_file f = { .known = true,
+				.dev = (uint64_t)sqlite3_column_int64(s, 1),
+				.ino = (uint64_t)sqlite3_column_int64(s, 2),
+				.elf_off = (uint64_t)sqlite3_column_int64(s, 3),
+				.size = (uint64_t)sqlite3_column_int64(s, 4),
+				.mtime_ns = sqlite3_column_int64(s, 5),
+				.ctime_ns = sqlite3_column_int64(s, 6) };
+	const void *blob = sqlite3_column_blob(s, 8), *id = sqlite3_column_blob(s, 7);
+	size_t size = (size_t)sqlite3_column_bytes(s, 8);
+	int id_size = sqlite3_column_bytes(s, 7), err;
+	struct uw_build_id build_id = { .size = 0 };
+	struct sym_table *table = NULL;
+	void *copy = malloc(size + 1);
+
+	if (!copy)
+		return -ENOMEM;
+	if (size)
+		memcpy(copy, blob, size);
+	if (id && id_size > 0 && id_size <= UW_BUILD_ID_MAX) {
+		build_id.size = (uint8_t)id_size;
+		memcpy(build_id.bytes, id, (size_t)id_size);
+	}
+	err = sym_table_unpack(copy, size, key_of_symbols(&f, &build_id), &table);
+	if (!err)
+		sym_table_free(table);
+	return err;
+}
+
+static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = sqlite3_prepare_v2(db,
+				    "SELECT id, dev, ino, elf_off, file_size, mtime_ns, ctime_ns,"
+				    " build_id, symbols, path FROM symbols WHERE reader = ?1",
+				    -1, &s, NULL);
+	int64_t drop[64];
+	size_t n_drop = 0;
+	int err = db_errno(rc);
+
+	if (!err)
+		(void)sqlite3_bind_int64(s, 1, SYMBOLS_READER);
+	while (!err && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+		(*n)++;
+		err = check_symbols(s);
+		/* Of another layout: a run that needs them replaces them. */
+		if (!err || err == -ENOMEM || err == -ENOTSUP) {
+			err = err == -ENOMEM ? err : 0;
+			continue;
+		}
+		err = 0;
+		(*bad)++;
+		(void)printf("%s: its symbols are damaged\n",
+			     (const char *)sqlite3_column_text(s, 9));
+		if (n_drop < sizeof(drop) / sizeof(drop[0]))
+			drop[n_drop++] = sqlite3_column_int64(s, 0);
+	}
+	if (!err && rc != SQLITE_DONE) {
+		(void)printf("symbols: %s\n", sqlite3_errmsg(db));
+		(*bad)++;
+	}
+	(void)sqlite3_finalize(s);
+	for (size_t i = 0; !err && repair && i < n_drop; i++) {
+		char sql[64];
+
+		(void)snprintf(sql, sizeof(sql), "DELETE FROM symbols WHERE id = %" PRId64,
+			       drop[i]);
+		err = db_exec(db, sql);
+	}
+	return err;
+}
+
 /* What is in quarantine, and why; repair lets it go. */
 static uint64_t show_quarantine(sqlite3 *db, bool repair)
 {
@@ -359,7 +436,7 @@ static uint64_t show_quarantine(sqlite3 *db, bool repair)
 int cache_verify(const struct cache_options *o)
 {
 	char error[DB_ERROR_SIZE] = "", *path;
-	uint64_t n = 0, bad = 0, structure, held;
+	uint64_t n = 0, bad = 0, n_symbols = 0, bad_symbols = 0, structure, held;
 	sqlite3 *db;
 	int err = db_path(o->db, &path);
 
@@ -378,18 +455,21 @@ int cache_verify(const struct cache_options *o)
 	structure = check_structure(db);
 	held = show_quarantine(db, o->repair);
 	err = verify_tables(db, o->repair, &n, &bad);
+	if (!err)
+		err = verify_symbols(db, o->repair, &n_symbols, &bad_symbols);
 	if (err)
 		log_error("%s: %s", path, strerror(-err));
 	else if (structure)
 		log_error("%s: is damaged; remove it, and it will be made anew", path);
 	else
 		log_info("%s: %" PRIu64 " tables, %" PRIu64 " damaged%s; %" PRIu64
-			 " in quarantine%s",
-			 path, n, bad, bad && o->repair ? " and dropped" : "", held,
-			 held && o->repair ? " let go" : "");
+			 " symbol tables, %" PRIu64 " damaged%s; %" PRIu64 " in quarantine%s",
+			 path, n, bad, bad && o->repair ? " and dropped" : "", n_symbols,
+			 bad_symbols, bad_symbols && o->repair ? " and dropped" : "", held,
+			 held && o->repair ? ", let go" : "");
 	(void)sqlite3_close(db);
 	free(path);
-	return err ? CMD_FAILED : structure || bad ? CMD_PARTLY : CMD_DONE;
+	return err ? CMD_FAILED : structure || bad || bad_symbols ? CMD_PARTLY : CMD_DONE;
 }
 
 /* ---- gc ------------------------------------------------------------------------------- */

@@ -126,6 +126,11 @@ sqlite3 "$dir/gone.db" "UPDATE objects SET path = '/nowhere/libc.so.6' WHERE pat
 sqlite3 "$dir/gone.db" 'DELETE FROM symbols'
 [ "$("$offwind" cache --db "$dir/gone.db" query --format csv "SELECT function LIKE '0x%' FROM unwind_rows('libc', 0x$malloc)" | tail -n 1)" = 1 ] || fail "no name"
 
+sqlite3 "$dir/gone.db" ".restore $db" "UPDATE symbols SET symbols = CAST(substr(symbols, 1, 5000) || x'0a0b0c' || substr(symbols, 5004) AS BLOB) WHERE path = '$libc'"
+"$offwind" cache --db "$dir/gone.db" verify --repair >"$dir/out" 2>"$dir/err"
+[ $? = 3 ] && grep -q 'its symbols are damaged' "$dir/out" && grep -q ' 1 damaged and dropped; ' "$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
+"$offwind" cache --db "$dir/gone.db" verify >"$dir/out" 2>"$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
+
 echo "== one table as a file"
 cache export libc -o "$dir/libc.owt" || fail "export: $(cat "$dir/err")"
 "$offwind" cache --db "$dir/b.db" import "$dir/libc.owt" 2>"$dir/err" || fail "import: $(cat "$dir/err")"
