@@ -1,5 +1,5 @@
 /*
- * symbolizer/symbolizer.h: (object, vaddr) → function name.
+ * symbolizer/symbolizer.h: (object, vaddr) → function name, source line, inlined calls.
  *
  * Reads descriptors, never paths.  A table is immutable once open and may be
  * used by several threads.  Names are bytes from strangers: what is handed out
@@ -10,8 +10,11 @@
 #ifndef SYMBOLIZER_SYMBOLIZER_H
 #define SYMBOLIZER_SYMBOLIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct uw_build_id;
 
 /* ---- symbols of one ELF file --------------------------------------------- */
 
@@ -41,6 +44,8 @@ struct sym_symbol {
  */
 int sym_table_open(int fd, uint64_t elf_off, struct sym_table **out);
 int sym_table_open_image(const void *image, size_t size, struct sym_table **out);
+/* The same with the symbols of a debug file of it added; debug_fd -1: there is none. */
+int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table **out);
 void sym_table_free(struct sym_table *table); /* NULL is fine */
 size_t sym_table_size(const struct sym_table *table);
 /* 0, or why the first part that was left out was: -EBADMSG, -ENOTSUP, -E2BIG (beyond our caps). */
@@ -65,6 +70,75 @@ int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **o
 /* The same of what is read as it is needed (unwinder.h), which is taken over, and released on failure. */
 struct uw_kept;
 int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_table **out);
+
+/* ---- lines of code and inlined calls ------------------------------------------ */
+
+/*
+ * What debug information says of the addresses asked for so far, in flat arrays (schema/lines.h):
+ * a look-up is a binary search, and what was read once is not read again.  One thread at a time.
+ */
+struct sym_lines;
+
+struct sym_place {	      /* borrowed for the life of the lines */
+	const char *function; /* as linked, else as written; sanitised; NULL: not told */
+	const char *file;     /* NULL: not told */
+	uint32_t line;	      /* 0: not told */
+	uint32_t start_line;  /* where the function is declared; 0: not told */
+};
+
+int sym_lines_new(struct sym_lines **out);
+void sym_lines_free(struct sym_lines *lines); /* NULL is fine */
+/*
+ * The place of vaddr and, outwards from it, of the calls that were inlined; the last one is the
+ * function that is really there.  *n is 0 where nothing is known of it; -ENOENT: it was not
+ * looked for so far.
+ */
+int sym_lines_find(const struct sym_lines *lines, uint64_t vaddr, struct sym_place *out, size_t max,
+		   size_t *n);
+/* As for symbol tables. */
+int sym_lines_pack(const struct sym_lines *lines, uint64_t key, void **blob, size_t *size);
+int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **out);
+size_t sym_lines_size(const struct sym_lines *lines); /* stretches of code that are known */
+/* Something was added that is worth keeping. */
+bool sym_lines_grown(const struct sym_lines *lines);
+
+/* One file's DWARF 2 to 5, to fill its lines from. */
+struct sym_debug;
+
+/* How to come by the other files that one names.  Each may be NULL, gives a descriptor that is then
+ * ours, or -ENOENT.  What comes is checked by build-id or unit id. */
+struct sym_debug_files {
+	/* .gnu_debugaltlink: what dwz took out of several files. */
+	int (*alt)(void *ctx, const char *name, const struct uw_build_id *id, int *fd);
+	/* A .dwo file: its name, and the folder it is relative to. */
+	int (*split)(void *ctx, const char *folder, const char *name, int *fd);
+	/* The .dwp file. */
+	int (*package)(void *ctx, int *fd);
+	void *ctx;
+};
+
+/*
+ * -ENOENT: there is no DWARF in it.  fd is copied; lines and files' ctx are borrowed.  Reads where
+ * its units are; what it holds later on stays below 100 MiB.
+ */
+int sym_debug_open(int fd, uint64_t elf_off, const struct sym_debug_files *files,
+		   struct sym_lines *lines, struct sym_debug **out);
+int sym_debug_open_image(const void *image, size_t size, const struct sym_debug_files *files,
+			 struct sym_lines *lines, struct sym_debug **out);
+void sym_debug_free(struct sym_debug *debug); /* NULL is fine */
+/*
+ * Sees to it that vaddr can be found in the lines.  Fast where addresses come in ascending order.
+ * What is damaged is known as not known; -ENOMEM, -E2BIG: no more can be taken in.
+ */
+int sym_debug_add(struct sym_debug *debug, uint64_t vaddr);
+
+/* It has DWARF, sound or not. */
+bool sym_has_debug(int fd, uint64_t elf_off);
+/* What leads from a file to its debug file; -ENOENT: it does not say. */
+int sym_debug_link(int fd, uint64_t elf_off, char *name, size_t room, uint32_t *crc);
+int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out);
+/* The CRC that debug links carry, of the whole file. */
+int sym_crc32(int fd, uint32_t *out);
 
 /* ---- the kernel's symbols ------------------------------------------------ */
 

@@ -325,7 +325,7 @@ static int add_packed(struct sym_builder *b, const struct sym_image *image,
 	return err;
 }
 
-/* packed: it came out of a .gnu_debugdata, which holds no further one. */
+/* packed: it came out of a .gnu_debugdata or is a debug file, which hold nothing else of use. */
 static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed)
 {
 	bool seen[2] = { false, false }; /* one .symtab and one .dynsym, as gABI has it */
@@ -608,7 +608,9 @@ static void pack_names(struct sym_builder *b)
 
 /* ---- the table ------------------------------------------------------------------ */
 
-static int open_image(const struct sym_image *image, struct sym_table **out)
+/* debug: the file's other half; NULL: there is none. */
+static int open_image(const struct sym_image *image, const struct sym_image *debug,
+		      struct sym_table **out)
 {
 	struct sym_table *table = calloc(1, sizeof(*table));
 	struct sym_builder b = { 0 };
@@ -619,6 +621,8 @@ static int open_image(const struct sym_image *image, struct sym_table **out)
 	if (!table)
 		return -ENOMEM;
 	err = add_image(&b, image, false);
+	if (!err && debug)
+		err = add_image(&b, debug, true);
 	if (err)
 		goto out;
 	err = sort_by_addr(&b);
@@ -648,16 +652,25 @@ out:
 	return err;
 }
 
-int sym_table_open(int fd, uint64_t elf_off, struct sym_table **out)
+int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table **out)
 {
-	struct sym_image image;
+	struct sym_image image, debug;
 	int err = sym_image_init_fd(&image, fd, elf_off);
+	bool has_debug;
 
 	if (err)
 		return err;
-	err = open_image(&image, out);
+	has_debug = debug_fd >= 0 && !sym_image_init_fd(&debug, debug_fd, 0);
+	err = open_image(&image, has_debug ? &debug : NULL, out);
+	if (has_debug)
+		sym_image_fini(&debug);
 	sym_image_fini(&image);
 	return err;
+}
+
+int sym_table_open(int fd, uint64_t elf_off, struct sym_table **out)
+{
+	return sym_table_open_with(fd, elf_off, -1, out);
 }
 
 int sym_table_open_image(const void *bytes, size_t size, struct sym_table **out)
@@ -667,7 +680,7 @@ int sym_table_open_image(const void *bytes, size_t size, struct sym_table **out)
 
 	if (err)
 		return err;
-	err = open_image(&image, out);
+	err = open_image(&image, NULL, out);
 	sym_image_fini(&image);
 	return err;
 }

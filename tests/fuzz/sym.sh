@@ -3,7 +3,7 @@
 set -eu
 work=$BUILD/fuzz/sym.seeds
 rm -rf "$work"
-mkdir -p "$work"/{table,kernel,names}
+mkdir -p "$work"/{table,kernel,names,debug,lines}
 
 # ELF files with .symtab, .dynsym, PLTs of both kinds, MiniDebugInfo, and the 32-bit class.
 cat > "$work/a.c" <<'C'
@@ -34,7 +34,31 @@ printf %s _RNqCs4fqI2P2rA04_11utf8_identsu30____7hkackfecea1cbdathfdh9hlq6y > "$
 printf %s _RINbNbCskIICzLVPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6OutputuEL_ECs1iopQbuBiw2_3std \
 	> "$work/names/rust_dyn"
 
+# Debug information of both compilers, small: versions 3 to 5, compressed, with ranges and inlining.
+cat > "$work/b.c" <<'C'
+static inline int twice(int n) { return n * 2; }
+static inline int four(int n) { int m = twice(n); return twice(m) + m; }
+int used(int n) { return n > 3 ? four(n) : twice(n); }
+int main(int c, char **v) { (void)v; return used(c) + four(c); }
+C
+for v in 3 4 5; do
+	gcc -O2 -g -gdwarf-$v -nostdlib -no-pie -Wl,-e,main -Wl,--build-id=none -o "$work/debug/gcc$v" "$work/b.c"
+	clang -O2 -g -gdwarf-$v -nostdlib -no-pie -Wl,-e,main -Wl,--build-id=none -o "$work/debug/clang$v" "$work/b.c"
+done
+objcopy --compress-debug-sections "$work/debug/gcc5" "$work/debug/packed"
+python3 - "$work/lines/one" <<'PY'
+import struct, sys
+rows = struct.pack("<9I", 0, 0, 7, 4, 2, 9, 8, 0xffffffff, 0)
+scopes = struct.pack("<14I", 0, 16, 0, 3, 0xffffffff, 0, 0xffffffff, 4, 8, 2, 1, 0, 7, 0)
+pieces = struct.pack("<QIIIIII", 0x1000, 16, 0, 3, 0, 2, 0)
+names = b"a\0b\0"
+head = struct.pack("<IHHQQQIIIII12x", 0, 0, 0, 0, 0, 0, 1, 3, 2, len(names), 0)
+open(sys.argv[1], "wb").write(head + pieces + rows + scopes + names)
+PY
+
 # A MiniDebugInfo may unpack to 256 MiB, and ASan keeps as much of what was freed.
 FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 50000 65536 "$work/table"
 tests/fuzz/run sym_kernel 20000 65536 "$work/kernel"
 tests/fuzz/run sym_names 150000 2000 "$work/names"
+tests/fuzz/run sym_debug 40000 65536 "$work/debug"
+tests/fuzz/run sym_lines 100000 4096 "$work/lines"

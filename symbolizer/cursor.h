@@ -1,0 +1,133 @@
+/*
+ * symbolizer/cursor.h: a bounded cursor over bytes of debug information.
+ *
+ * Every read is checked; the first that does not fit sets bad, and all after it
+ * give 0.  Little-endian; in line, because millions of bytes go through it.
+ */
+#ifndef SYMBOLIZER_CURSOR_H
+#define SYMBOLIZER_CURSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct sym_cursor {
+	const uint8_t *p, *end; /* borrowed */
+	bool bad;
+};
+
+static inline struct sym_cursor sym_cursor_of(const void *bytes, uint64_t size)
+{
+	const uint8_t *p = bytes;
+
+	return (struct sym_cursor){ .p = p, .end = size ? p + size : p };
+}
+
+static inline uint64_t sym_cursor_left(const struct sym_cursor *c)
+{
+	return (uint64_t)(c->end - c->p);
+}
+
+/* NULL where there are not so many left. */
+static inline const uint8_t *sym_cursor_take(struct sym_cursor *c, uint64_t size)
+{
+	const uint8_t *p = c->p;
+
+	if (size > sym_cursor_left(c)) {
+		c->bad = true;
+		c->p = c->end;
+		return NULL;
+	}
+	c->p += size;
+	return p;
+}
+
+/* n of 1 to 8 bytes. */
+static inline uint64_t sym_cursor_uint(struct sym_cursor *c, unsigned int n)
+{
+	const uint8_t *p = sym_cursor_take(c, n);
+	uint64_t value = 0;
+
+	if (p)
+		memcpy(&value, p, n);
+	return value;
+}
+
+static inline uint8_t sym_cursor_u8(struct sym_cursor *c)
+{
+	const uint8_t *p = sym_cursor_take(c, 1);
+
+	return p ? *p : 0;
+}
+
+static inline uint16_t sym_cursor_u16(struct sym_cursor *c)
+{
+	return (uint16_t)sym_cursor_uint(c, 2);
+}
+
+static inline uint32_t sym_cursor_u32(struct sym_cursor *c)
+{
+	return (uint32_t)sym_cursor_uint(c, 4);
+}
+
+static inline uint64_t sym_cursor_u64(struct sym_cursor *c)
+{
+	return sym_cursor_uint(c, 8);
+}
+
+/* DWARF 5 §7.6; bits beyond 64 are dropped, as producers pad with them. */
+static inline uint64_t sym_cursor_uleb(struct sym_cursor *c)
+{
+	uint64_t value = 0;
+	unsigned int shift = 0;
+
+	while (c->p < c->end) {
+		uint8_t byte = *c->p++;
+
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		if (byte < 0x80)
+			return value;
+		shift += shift < 64 ? 7 : 0;
+	}
+	c->bad = true;
+	return 0;
+}
+
+static inline int64_t sym_cursor_sleb(struct sym_cursor *c)
+{
+	uint64_t value = 0;
+	unsigned int shift = 0;
+
+	while (c->p < c->end) {
+		uint8_t byte = *c->p++;
+
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		shift += shift < 64 ? 7 : 0;
+		if (byte < 0x80) {
+			if ((byte & 0x40) && shift < 64)
+				value |= ~(uint64_t)0 << shift;
+			return (int64_t)value;
+		}
+	}
+	c->bad = true;
+	return 0;
+}
+
+/* A text up to its NUL; NULL where there is none. */
+static inline const char *sym_cursor_text(struct sym_cursor *c)
+{
+	const uint8_t *p = c->p, *nul = p < c->end ? memchr(p, 0, sym_cursor_left(c)) : NULL;
+
+	if (!nul) {
+		c->bad = true;
+		c->p = c->end;
+		return NULL;
+	}
+	c->p = nul + 1;
+	return (const char *)p;
+}
+
+#endif

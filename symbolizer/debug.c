@@ -1,0 +1,675 @@
+/* symbolizer/debug.c: address → unit → function, and what of it is to be remembered. */
+#include "symbolizer/debug.h"
+
+#include "unwinder/unwinder.h"
+
+#include <dwarf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define HELD_MAX    ((uint64_t)48 << 20)
+#define SPLITS_HELD 64
+#define SPANS_MAX   ((size_t)2 << 20)
+#define LIMIT_LEAST ((uint64_t)256 << 20)
+#define LIMIT_TIMES 24
+#define PIECE_ROWS  ((size_t)1 << 20)
+#define PATH_ROOM   4096
+#define ENCLOSING   64
+#define NOTES_MAX   ((uint64_t)1 << 20)
+#define CHUNK	    ((size_t)256 << 10)
+
+/* ---- where units are ------------------------------------------------------------------------ */
+
+static int push_span(struct sym_debug *d, uint64_t low, uint64_t high, uint32_t unit)
+{
+	if (!low || low >= high)
+		return 0;
+	if (d->n_spans == d->room_spans) {
+		size_t room = d->room_spans ? d->room_spans * 2 : 256;
+		struct sym_span *grown;
+
+		if (room > SPANS_MAX)
+			return -E2BIG;
+		grown = reallocarray(d->spans, room, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		d->spans = grown;
+		d->room_spans = room;
+	}
+	d->spans[d->n_spans++] = (struct sym_span){ .low = low, .high = high, .unit = unit };
+	return 0;
+}
+
+/* One set of .debug_aranges (DWARF 5 §6.1.2), whose bytes c has. */
+static int read_set(struct sym_debug *d, struct sym_cursor *c, unsigned int off_size,
+		    uint64_t header)
+{
+	uint16_t version = sym_cursor_u16(c);
+	uint64_t off = sym_cursor_uint(c, off_size);
+	uint8_t addr_size = sym_cursor_u8(c);
+	uint8_t segment = sym_cursor_u8(c);
+	struct dw_unit *u;
+	uint64_t pad;
+	int err;
+
+	if (c->bad || version != 2 || (addr_size != 4 && addr_size != 8) || segment)
+		return 0; /* the unit is asked itself */
+	err = dw_file_unit(&d->main, off, &u);
+	if (err || u->off != off)
+		return err == -ENOMEM ? err : 0;
+	header += 2 + off_size + 2;
+	pad = header % (2 * (uint64_t)addr_size);
+	if (pad)
+		(void)sym_cursor_take(c, 2 * (uint64_t)addr_size - pad);
+	while (!c->bad && sym_cursor_left(c) >= 2 * (uint64_t)addr_size) {
+		uint64_t low = sym_cursor_uint(c, addr_size);
+		uint64_t size = sym_cursor_uint(c, addr_size);
+
+		if (!low && !size)
+			continue;
+		if (size > UINT64_MAX - low)
+			continue;
+		err = push_span(d, low, low + size, (uint32_t)(u - d->main.units));
+		if (err)
+			return err;
+		u->in_aranges = true;
+	}
+	return 0;
+}
+
+static int read_aranges(struct sym_debug *d, const struct sym_section *s)
+{
+	uint64_t off = 0;
+	int err = 0;
+
+	while (!err && off < s->size && s->size - off >= 12) {
+		uint8_t head[12] = { 0 };
+		struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+		unsigned int off_size = 4;
+		const uint8_t *bytes;
+		uint8_t *owned;
+		uint64_t size;
+
+		err = sym_section_read(s, off, head, sizeof(head));
+		if (err)
+			return err;
+		size = sym_cursor_u32(&c);
+		if (size == 0xffffffff) {
+			off_size = 8;
+			size = sym_cursor_u64(&c);
+		}
+		off += off_size == 8 ? 12 : 4;
+		if (size > s->size - off)
+			return 0;
+		err = sym_section_map(s, off, size, &bytes, &owned);
+		if (err)
+			return err;
+		c = sym_cursor_of(bytes, size);
+		err = read_set(d, &c, off_size, off_size == 8 ? 12 : 4);
+		free(owned);
+		off += size;
+	}
+	return err;
+}
+
+/* Of a unit that the table left out, what its first entry says. */
+static int ask_unit(struct sym_debug *d, struct dw_unit *u, struct dw_ranges *ranges)
+{
+	int err;
+
+	if (!u->type || u->type == DW_UT_partial || u->type == DW_UT_type)
+		return 0;
+	err = dw_unit_root(u);
+	if (err || (u->root.tag != DW_TAG_compile_unit && u->root.tag != DW_TAG_skeleton_unit))
+		return err == -ENOMEM ? err : 0;
+	ranges->n = 0;
+	err = dw_ranges_add(u, &u->root.low, &u->root.high, &u->root.ranges, ranges);
+	if (err)
+		return err == -ENOMEM ? err : 0;
+	for (size_t i = 0; !err && i < ranges->n; i++)
+		err = push_span(d, ranges->list[i].low, ranges->list[i].high,
+				(uint32_t)(u - d->main.units));
+	return err;
+}
+
+static int by_low(const void *a, const void *b)
+{
+	const struct sym_span *x = a, *y = b;
+
+	if (x->low != y->low)
+		return x->low < y->low ? -1 : 1;
+	if (x->high != y->high)
+		return x->high > y->high ? -1 : 1;
+	return (x->unit > y->unit) - (x->unit < y->unit);
+}
+
+static int find_units(struct sym_debug *d, const struct sym_image *image)
+{
+	struct sym_section aranges = { .fd = -1, .own_fd = -1 };
+	struct dw_ranges ranges = { 0 };
+	uint64_t reach = 0;
+	int err = dw_file_units(&d->main);
+
+	if (err)
+		return err;
+	if (!sym_section_open(image, ".debug_aranges", &aranges)) {
+		err = read_aranges(d, &aranges);
+		sym_section_close(&aranges);
+	}
+	for (size_t i = 0; err != -ENOMEM && err != -E2BIG && i < d->main.n_units; i++)
+		if (!d->main.units[i].in_aranges)
+			err = ask_unit(d, &d->main.units[i], &ranges);
+	free(ranges.list);
+	if (err == -ENOMEM)
+		return err;
+	if (d->n_spans)
+		qsort(d->spans, d->n_spans, sizeof(*d->spans), by_low);
+	for (size_t i = 0; i < d->n_spans; i++)
+		d->spans[i].reach = reach = d->spans[i].high > reach ? d->spans[i].high : reach;
+	return 0;
+}
+
+/* The unit whose code vaddr is, and how far around it no other's begins or ends. */
+static struct dw_unit *unit_of(const struct sym_debug *d, uint64_t vaddr, uint64_t *low,
+			       uint64_t *high)
+{
+	struct dw_unit *found = NULL;
+	size_t a = 0, b = d->n_spans;
+
+	while (a < b) {
+		size_t middle = a + (b - a) / 2;
+
+		if (d->spans[middle].low <= vaddr)
+			a = middle + 1;
+		else
+			b = middle;
+	}
+	if (a < d->n_spans && d->spans[a].low < *high)
+		*high = d->spans[a].low;
+	for (int i = 0; i < ENCLOSING && a; i++) {
+		const struct sym_span *s = &d->spans[--a];
+
+		if (s->high > vaddr) {
+			found = &d->main.units[s->unit];
+			*low = s->low > *low ? s->low : *low;
+			*high = s->high < *high ? s->high : *high;
+			break;
+		}
+		*low = s->high > *low ? s->high : *low;
+		if (s->reach <= vaddr) /* nothing before it reaches here */
+			break;
+	}
+	return found;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+/* ELF notes: name size, description size, type, the two padded to four bytes. */
+static int build_id_in(const struct sym_image *image, uint64_t off, uint64_t size,
+		       struct uw_build_id *out)
+{
+	struct sym_cursor c;
+	void *notes;
+	int err = sym_image_load(image, off, size, NOTES_MAX, &notes);
+
+	if (err)
+		return err;
+	err = -ENOENT;
+	c = sym_cursor_of(notes, size);
+	while (err && !c.bad && sym_cursor_left(&c) >= 12) {
+		uint32_t n_name = sym_cursor_u32(&c), n = sym_cursor_u32(&c);
+		uint32_t type = sym_cursor_u32(&c);
+		const uint8_t *name = sym_cursor_take(&c, ((uint64_t)n_name + 3) & ~UINT64_C(3));
+		const uint8_t *bytes = sym_cursor_take(&c, n);
+
+		(void)sym_cursor_take(&c, -n & 3);
+		if (!name || !bytes || type != NT_GNU_BUILD_ID || n_name != 4 ||
+		    memcmp(name, "GNU", 4) != 0 || !n || n > UW_BUILD_ID_MAX)
+			continue;
+		memset(out, 0, sizeof(*out));
+		out->size = (uint8_t)n;
+		memcpy(out->bytes, bytes, n);
+		err = 0;
+	}
+	free(notes);
+	return err;
+}
+
+static int build_id_of(const struct sym_image *image, struct uw_build_id *out)
+{
+	int err = -ENOENT;
+
+	/* Sections first: of a debug file's segments nothing is in the file. */
+	for (size_t i = 1; err && i < image->n_sections; i++)
+		if (image->sections[i].sh_type == SHT_NOTE)
+			err = build_id_in(image, image->sections[i].sh_offset,
+					  image->sections[i].sh_size, out);
+	for (size_t i = 0; err && !image->n_sections && i < image->n_segments; i++)
+		if (image->segments[i].p_type == PT_NOTE)
+			err = build_id_in(image, image->segments[i].p_offset,
+					  image->segments[i].p_filesz, out);
+	return err ? -ENOENT : 0;
+}
+
+int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out)
+{
+	struct sym_image image;
+	int err = sym_image_init_fd(&image, fd, elf_off);
+
+	if (err)
+		return err;
+	err = build_id_of(&image, out);
+	sym_image_fini(&image);
+	return err;
+}
+
+/* A name, its NUL, and what is behind it; padding is the caller's business. */
+static int load_link(const struct sym_image *image, const char *section, void **bytes,
+		     uint64_t *size, uint64_t *behind)
+{
+	const Elf64_Shdr *s = sym_image_section(image, section);
+	const uint8_t *nul;
+	int err;
+
+	if (!s)
+		return -ENOENT;
+	err = sym_image_load(image, s->sh_offset, s->sh_size, PATH_ROOM, bytes);
+	if (err)
+		return err;
+	nul = memchr(*bytes, 0, s->sh_size);
+	if (!nul || nul == *bytes) {
+		free(*bytes);
+		return -EBADMSG;
+	}
+	*size = s->sh_size;
+	*behind = (uint64_t)(nul - (const uint8_t *)*bytes) + 1;
+	return 0;
+}
+
+int sym_debug_link(int fd, uint64_t elf_off, char *name, size_t room, uint32_t *crc)
+{
+	struct sym_image image;
+	uint64_t size, behind;
+	void *bytes;
+	int err = sym_image_init_fd(&image, fd, elf_off);
+
+	if (err)
+		return err;
+	err = load_link(&image, ".gnu_debuglink", &bytes, &size, &behind);
+	sym_image_fini(&image);
+	if (err)
+		return err;
+	if (behind > room || size < 4 || ((behind + 3) & ~UINT64_C(3)) > size - 4) {
+		err = -EBADMSG;
+	} else {
+		memcpy(name, bytes, behind);
+		memcpy(crc, (const uint8_t *)bytes + ((behind + 3) & ~UINT64_C(3)), 4);
+	}
+	free(bytes);
+	return err;
+}
+
+bool sym_has_debug(int fd, uint64_t elf_off)
+{
+	struct sym_image image;
+	bool has;
+
+	if (sym_image_init_fd(&image, fd, elf_off))
+		return false;
+	has = sym_image_section(&image, ".debug_info") || sym_image_section(&image, ".zdebug_info");
+	sym_image_fini(&image);
+	return has;
+}
+
+int sym_crc32(int fd, uint32_t *out)
+{
+	uint8_t *chunk = malloc(CHUNK);
+	uLong crc = crc32(0, NULL, 0);
+	off_t off = 0;
+	ssize_t n;
+
+	if (!chunk)
+		return -ENOMEM;
+	while ((n = pread(fd, chunk, CHUNK, off)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			break;
+		crc = crc32(crc, chunk, (uInt)n);
+		off += n;
+	}
+	free(chunk);
+	if (n < 0)
+		return -errno;
+	*out = (uint32_t)crc;
+	return 0;
+}
+
+static void open_alt(struct sym_debug *d, const struct sym_image *image)
+{
+	struct uw_build_id want = { .size = 0 }, got;
+	struct sym_image alt;
+	uint64_t size, behind;
+	void *bytes;
+	int fd;
+
+	if (!d->files.alt || load_link(image, ".gnu_debugaltlink", &bytes, &size, &behind))
+		return;
+	if (size > behind && size - behind <= UW_BUILD_ID_MAX) {
+		want.size = (uint8_t)(size - behind);
+		memcpy(want.bytes, (const uint8_t *)bytes + behind, want.size);
+	}
+	if (want.size && !d->files.alt(d->files.ctx, bytes, &want, &fd)) {
+		if (!sym_image_init_fd(&alt, fd, 0)) {
+			d->has_alt = !build_id_of(&alt, &got) && uw_build_id_equal(&got, &want) &&
+				     !dw_file_open(&alt, false, &d->budget, &d->alt);
+			sym_image_fini(&alt);
+		}
+		if (d->has_alt)
+			d->alt.fd = fd;
+		else
+			(void)close(fd);
+	}
+	free(bytes);
+	if (d->has_alt) {
+		d->main.alt = &d->alt;
+		d->budget.limit += LIMIT_TIMES * (d->alt.info.size + d->alt.line.size);
+	}
+}
+
+/* Takes the image over, and its descriptor, which is ours. */
+static int open_debug(struct sym_image *image, const struct sym_debug_files *files,
+		      struct sym_lines *lines, struct sym_debug **out)
+{
+	struct sym_debug *d = calloc(1, sizeof(*d));
+	int err = d ? 0 : -ENOMEM;
+
+	if (!err) {
+		d->lines = lines;
+		if (files)
+			d->files = *files;
+		d->main.fd = d->alt.fd = d->package.fd = -1;
+		err = dw_file_open(image, false, &d->budget, &d->main);
+	}
+	if (!err) {
+		d->main.fd = image->fd;
+		d->budget.limit =
+			LIMIT_LEAST + LIMIT_TIMES * (d->main.info.size + d->main.line.size);
+		open_alt(d, image);
+		err = find_units(d, image);
+	} else if (image->fd >= 0) {
+		(void)close(image->fd);
+	}
+	sym_image_fini(image);
+	if (err) {
+		sym_debug_free(d);
+		return err;
+	}
+	*out = d;
+	return 0;
+}
+
+int sym_debug_open(int fd, uint64_t elf_off, const struct sym_debug_files *files,
+		   struct sym_lines *lines, struct sym_debug **out)
+{
+	struct sym_image image;
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	int err = own < 0 ? -errno : sym_image_init_fd(&image, own, elf_off);
+
+	if (!err)
+		return open_debug(&image, files, lines, out);
+	if (own >= 0)
+		(void)close(own);
+	return err;
+}
+
+int sym_debug_open_image(const void *bytes, size_t size, const struct sym_debug_files *files,
+			 struct sym_lines *lines, struct sym_debug **out)
+{
+	struct sym_image image;
+	int err = sym_image_init_bytes(&image, bytes, size);
+
+	return err ? err : open_debug(&image, files, lines, out);
+}
+
+void sym_debug_free(struct sym_debug *d)
+{
+	if (!d)
+		return;
+	sym_split_close(d);
+	free(d->packaged);
+	dw_file_close(&d->package);
+	dw_file_close(&d->main);
+	dw_file_close(&d->alt);
+	free(d->spans);
+	free(d->origins);
+	free(d);
+}
+
+/* ---- reading a piece ------------------------------------------------------------------------ */
+
+static void unload_all(struct sym_debug *d)
+{
+	sym_split_close(d);
+	for (size_t i = 0; i < d->main.n_units; i++)
+		dw_unit_unload(&d->main.units[i]);
+	for (size_t i = 0; i < d->alt.n_units; i++)
+		dw_unit_unload(&d->alt.units[i]);
+}
+
+int sym_unit_text(struct dw_unit *u, uint16_t attribute, char *out, size_t room)
+{
+	struct dw_value v;
+	struct dw_die die;
+	uint64_t next;
+	int err = dw_unit_load(u);
+
+	*out = '\0';
+	if (!err)
+		err = dw_unit_root(u);
+	if (err)
+		return err;
+	err = dw_die_at(u, u->header, &die, &next);
+	if (err <= 0)
+		return err ? err : -EBADMSG;
+	err = dw_die_values(&die, &attribute, 1, &v, &next);
+	if (err)
+		return err;
+	err = dw_value_text(u, &v, out, room);
+	if (err < 0)
+		*out = '\0';
+	return err < 0 && err != -ENOENT ? err : 0;
+}
+
+int sym_debug_path(struct sym_debug *d, const struct dw_file *file, struct dw_table *table,
+		   uint32_t index, const char *dir, uint32_t *out)
+{
+	char path[PATH_ROOM];
+	int n, err;
+
+	*out = LINES_NONE;
+	if (index >= table->n_files)
+		return 0;
+	if (table->files[index].interned) {
+		*out = table->files[index].interned - 1;
+		return 0;
+	}
+	n = dw_table_path(file, table, index, dir, path, sizeof(path));
+	if (n <= 0)
+		return n == -ENOMEM ? n : 0;
+	err = sym_lines_intern(d->lines, path, (size_t)n, out);
+	if (!err)
+		table->files[index].interned = *out + 1;
+	return err;
+}
+
+struct piece {
+	struct dw_unit *unit;
+	uint64_t low, high;
+	bool lasting;
+};
+
+static int read_rows(struct sym_debug *d, const struct piece *p, const char *dir,
+		     struct lines_row **out, size_t *n_out)
+{
+	struct dw_table *t = p->unit->table;
+	struct lines_row *rows;
+	size_t low = 0, high, n = 0, most;
+
+	if (!t || !t->n_rows)
+		return 0;
+	high = t->n_rows;
+	while (low < high) { /* the first row beyond the beginning */
+		size_t middle = low + (high - low) / 2;
+
+		if (t->rows[middle].addr <= p->low)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	low -= low != 0;
+	for (most = low; most < t->n_rows && t->rows[most].addr < p->high; most++)
+		;
+	most = most - low < PIECE_ROWS ? most - low : PIECE_ROWS;
+	rows = reallocarray(NULL, most + 1, sizeof(*rows));
+	if (!rows)
+		return -ENOMEM;
+	for (size_t i = low; i < low + most; i++) {
+		const struct dw_row *r = &t->rows[i];
+		struct lines_row row = { .at = r->addr > p->low ? (uint32_t)(r->addr - p->low) : 0,
+					 .file = LINES_NONE,
+					 .line = r->file == DW_ROW_END ? 0 : r->line };
+		int err = r->file == DW_ROW_END
+				  ? 0
+				  : sym_debug_path(d, p->unit->file, t, r->file, dir, &row.file);
+
+		if (err) {
+			free(rows);
+			return err;
+		}
+		if (n && rows[n - 1].at == row.at) /* of those at one address the last counts */
+			n--;
+		if (n && rows[n - 1].file == row.file && rows[n - 1].line == row.line)
+			continue;
+		rows[n++] = row;
+	}
+	*out = rows;
+	*n_out = n;
+	return 0;
+}
+
+/* Narrows the piece to the function that vaddr is in, or to the gap between two; NULL: a gap. */
+static const struct dw_func *narrow(const struct dw_unit *u, uint64_t vaddr, struct piece *p)
+{
+	size_t a = 0, b = u->n_funcs;
+
+	while (a < b) {
+		size_t middle = a + (b - a) / 2;
+
+		if (u->funcs[middle].low <= vaddr)
+			a = middle + 1;
+		else
+			b = middle;
+	}
+	if (a < u->n_funcs && u->funcs[a].low < p->high)
+		p->high = u->funcs[a].low;
+	for (int i = 0; i < ENCLOSING && a; i++) {
+		const struct dw_func *f = &u->funcs[--a];
+
+		if (f->high > vaddr) {
+			p->low = f->low > p->low ? f->low : p->low;
+			p->high = f->high < p->high ? f->high : p->high;
+			return f;
+		}
+		p->low = f->high > p->low ? f->high : p->low;
+		if (u->reach[a] <= vaddr)
+			break;
+	}
+	return NULL;
+}
+
+static int load_unit(struct sym_debug *d, struct piece *p, struct dw_unit **entries)
+{
+	struct dw_unit *u = p->unit;
+	int err = dw_unit_load(u);
+
+	if (!err)
+		err = dw_unit_root(u);
+	if (err)
+		return err;
+	if (!u->lines_tried) {
+		u->lines_tried = true;
+		if (u->root.stmt.form &&
+		    !dw_table_read(u->file, u->root.stmt.u, u->addr_size, &u->table))
+			d->budget.held += u->table->n_rows * sizeof(*u->table->rows);
+	}
+	*entries = u;
+	if (u->root.dwo_id || u->root.dwo_name.form) {
+		struct dw_unit *split;
+
+		err = sym_split_unit(d, u, &split);
+		if (!err)
+			err = dw_unit_load(split);
+		if (err == -ENOMEM)
+			return err;
+		if (err)
+			p->lasting = false; /* it may come yet */
+		else
+			*entries = split;
+	}
+	return sym_unit_funcs(*entries);
+}
+
+static int read_piece(struct sym_debug *d, uint64_t vaddr, struct piece *p)
+{
+	struct sym_scopes scopes = { 0 };
+	struct lines_row *rows = NULL;
+	const struct dw_func *f = NULL;
+	struct dw_unit *entries = p->unit;
+	char dir[PATH_ROOM] = "";
+	size_t n_rows = 0;
+	int err = load_unit(d, p, &entries);
+
+	if (!err)
+		f = narrow(entries, vaddr, p);
+	if (p->high - p->low > UINT32_MAX) {
+		p->low = vaddr - p->low > INT32_MAX ? vaddr - INT32_MAX : p->low;
+		p->high = p->high - p->low > UINT32_MAX ? p->low + UINT32_MAX : p->high;
+	}
+	if (!err)
+		err = sym_unit_text(p->unit, DW_AT_comp_dir, dir, sizeof(dir));
+	if (!err)
+		err = read_rows(d, p, dir, &rows, &n_rows);
+	if (!err && f)
+		err = sym_scopes_read(d, entries, f->die, p->unit, dir, p->low, p->high, &scopes);
+	/* What is damaged is known as not known. */
+	if (err != -ENOMEM)
+		err = sym_lines_put(d->lines, p->low, p->high, rows, n_rows, scopes.list, scopes.n,
+				    p->lasting);
+	free(rows);
+	free(scopes.list);
+	return err;
+}
+
+int sym_debug_add(struct sym_debug *d, uint64_t vaddr)
+{
+	struct piece p = { .lasting = true };
+	int err = sym_lines_gap(d->lines, vaddr, &p.low, &p.high);
+
+	if (err || vaddr == UINT64_MAX) /* no stretch of code goes beyond it */
+		return err == -EEXIST ? 0 : err;
+	if (d->budget.held > HELD_MAX || d->n_splits > SPLITS_HELD)
+		unload_all(d);
+	p.unit = unit_of(d, vaddr, &p.low, &p.high);
+	if (p.unit)
+		return read_piece(d, vaddr, &p);
+	/* Large gaps are for those who know nothing of what comes later: stay near. */
+	if (p.high - p.low > UINT32_MAX) {
+		p.low = vaddr - p.low > INT32_MAX ? vaddr - INT32_MAX : p.low;
+		p.high = p.high - p.low > UINT32_MAX ? p.low + UINT32_MAX : p.high;
+	}
+	return sym_lines_put(d->lines, p.low, p.high, NULL, 0, NULL, 0, true);
+}

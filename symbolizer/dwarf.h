@@ -1,0 +1,206 @@
+/*
+ * symbolizer/dwarf.h: DWARF 2 to 5 as far as names and lines of code need it: units,
+ * entries (DIEs), their attributes, and line tables.  Sections are read piece by piece.
+ *
+ * A reader of its own, because this one has to be fed files from strangers and stay small: it opens
+ * nothing by itself, bounds what it reads and what it spends, and reads packages (.dwp), which
+ * Debian 12's libdw does not.  The tests compare it with libdw, address by address.
+ */
+#ifndef SYMBOLIZER_DWARF_H
+#define SYMBOLIZER_DWARF_H
+
+#include "symbolizer/cursor.h"
+#include "symbolizer/section.h"
+
+struct dw_spec {
+	uint16_t name, form;
+	int64_t implicit; /* of DW_FORM_implicit_const */
+};
+
+struct dw_abbrev {
+	uint64_t code;
+	uint32_t first, n; /* in specs */
+	uint16_t tag;
+	bool children;
+	/* fixed: all attributes together have bytes + addrs addresses + offs offsets. */
+	bool fixed;
+	uint16_t bytes, addrs, offs;
+};
+
+struct dw_abbrevs { /* one table; shared by the units that name it */
+	uint64_t off;
+	uint32_t refs;
+	struct dw_abbrev *abbrevs; /* ascending by code */
+	struct dw_spec *specs;
+	uint32_t n, n_specs;
+};
+
+enum { DW_ABBREVS_CACHED = 64 };
+
+struct dw_budget {	       /* of all files that belong together */
+	uint64_t spent, limit; /* bytes looked at; a hostile file has no more to offer than time */
+	uint64_t held;	       /* bytes of units in memory */
+};
+
+struct dw_unit;
+
+struct dw_file { /* one ELF file with debug information */
+	struct sym_section info, abbrev, line, str, line_str, str_offsets, addr, ranges, rnglists;
+	struct sym_section cu_index; /* of a package */
+	struct dw_file *alt;	     /* .gnu_debugaltlink; borrowed; NULL: none */
+	struct dw_abbrevs *cached[DW_ABBREVS_CACHED];
+	struct dw_unit *units; /* owned; ascending by off */
+	size_t n_units;
+	int fd; /* to be closed with it; -1 */
+	bool split;
+	struct dw_budget *budget; /* borrowed */
+};
+
+struct dw_value {
+	uint16_t form;	     /* 0: the attribute is not there */
+	uint64_t u;	     /* the number, offset or index */
+	const uint8_t *data; /* inline text or block, inside the unit; borrowed */
+};
+
+/* A unit's own place in a package's sections. */
+struct dw_slices {
+	uint64_t abbrev, str_offsets, rnglists;
+};
+
+struct dw_row { /* of a line table */
+	uint64_t addr;
+	uint32_t file; /* DW_ROW_END: the sequence ended before addr */
+	uint32_t line;
+};
+#define DW_ROW_END UINT32_MAX
+
+struct dw_name {	   /* of a source file, or of a folder */
+	uint64_t off;	   /* in .debug_line, .debug_line_str or .debug_str */
+	uint32_t folder;   /* files: their folder */
+	uint8_t where;	   /* enum dw_where */
+	uint32_t interned; /* for the user: 0 at first */
+};
+enum dw_where { DW_IN_LINE, DW_IN_LINE_STR, DW_IN_STR, DW_IN_ALT, DW_NOWHERE };
+
+struct dw_table {	     /* one unit's line table */
+	struct dw_row *rows; /* ascending by address; owned, as the others */
+	size_t n_rows;
+	struct dw_name *folders, *files;
+	size_t n_folders, n_files;
+	uint16_t version;
+};
+
+struct dw_func { /* code of one function */
+	uint64_t low, high;
+	uint64_t die; /* offset in the unit */
+};
+
+struct dw_root { /* the unit's own entry */
+	bool read;
+	uint16_t tag;
+	bool children;
+	struct dw_value name, dir, low, high, ranges, stmt, dwo_name;
+	uint64_t low_pc;
+	uint64_t str_base, addr_base, rnglists_base, ranges_base;
+	uint64_t dwo_id;
+};
+
+struct dw_unit {
+	struct dw_file *file;
+	uint64_t off, size; /* with its header, in .debug_info */
+	uint64_t abbrev_off, id;
+	uint16_t version;
+	uint8_t type, addr_size, off_size;
+	uint8_t header; /* bytes before the first entry */
+	struct dw_slices at;
+	struct dw_root root;
+	const struct dw_unit *skeleton; /* of a split unit: where its addresses are */
+	struct dw_unit *split;		/* of a skeleton, once it was sought */
+	bool split_sought, split_missing;
+	bool lines_tried, funcs_tried;
+	bool in_aranges;
+	/* While it is loaded. */
+	const uint8_t *bytes; /* all of it; NULL: not loaded */
+	uint8_t *owned;
+	struct dw_abbrevs *abbrevs;
+	struct dw_table *table; /* NULL: none or not read */
+	struct dw_func *funcs;	/* ascending by low */
+	uint64_t *reach;	/* by func: the highest end so far */
+	size_t n_funcs;
+};
+
+struct dw_die {
+	struct dw_unit *unit;
+	uint64_t off; /* in the unit */
+	const struct dw_abbrev *abbrev;
+	const uint8_t *attributes; /* borrowed from the unit */
+};
+
+/* ---- symbolizer/dwarf_file.c: files, units, abbreviations ------------------------ */
+
+/* -ENOENT: no debug information in it.  image's fd is borrowed for the file's life. */
+int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *budget,
+		 struct dw_file *out);
+void dw_file_close(struct dw_file *file);
+/* Finds where the units are; once. */
+int dw_file_units(struct dw_file *file);
+/* The unit that off lies in; -EBADMSG. */
+int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out);
+
+int dw_unit_root(struct dw_unit *unit); /* reads unit->root; once */
+int dw_unit_load(struct dw_unit *unit); /* the bytes and the abbreviations */
+void dw_unit_unload(struct dw_unit *unit);
+/* Reads a unit's header at off; only dw_file_units and packages need it. */
+int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
+
+/* ---- symbolizer/dwarf_die.c: entries and attributes -------------------------------- */
+
+/*
+ * The entry that begins at off: 1; 0: it is the null that ends a list of children, *next behind it;
+ * -EBADMSG; -E2BIG: the budget is spent.  The unit is loaded.
+ */
+int dw_die_at(struct dw_unit *unit, uint64_t off, struct dw_die *out, uint64_t *next);
+/* Where the entry's attributes end: the next entry. */
+int dw_die_end(const struct dw_die *die, uint64_t *end);
+/* Values of the attributes named, in that order; form 0 where one is not there. */
+int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, struct dw_value *out,
+		  uint64_t *end);
+/* The entry that an attribute refers to, in whatever unit or file. */
+int dw_die_refers(const struct dw_unit *unit, const struct dw_value *value, struct dw_die *out);
+
+/* Reads one attribute; out may be NULL. */
+int dw_value_read(const struct dw_unit *unit, struct sym_cursor *c, const struct dw_spec *spec,
+		  struct dw_value *out);
+int dw_value_addr(const struct dw_unit *unit, const struct dw_value *value, uint64_t *out);
+/* As sym_section_text; -ENOENT: no text. */
+int dw_value_text(const struct dw_unit *unit, const struct dw_value *value, char *out, size_t room);
+int64_t dw_value_number(const struct dw_value *value); /* of constants; 0 for others */
+
+struct dw_range {
+	uint64_t low, high;
+};
+struct dw_ranges {
+	struct dw_range *list; /* owned */
+	size_t n, room;
+};
+/* Appends the code that low, high or ranges state; what is empty or at 0 is left out. */
+int dw_ranges_add(const struct dw_unit *unit, const struct dw_value *low,
+		  const struct dw_value *high, const struct dw_value *ranges,
+		  struct dw_ranges *out);
+
+/* ---- symbolizer/dwarf_line.c --------------------------------------------------------- */
+
+/* The line table at off in the file's .debug_line; addr_size: of units that name it. */
+int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
+		  struct dw_table **out);
+void dw_table_free(struct dw_table *table); /* NULL is fine */
+/* The row that covers addr; -ENOENT. */
+int dw_table_find(const struct dw_table *table, uint64_t addr, const struct dw_row **out);
+/*
+ * The file's whole path, as far as the table and dir (the unit's folder) tell; its length or
+ * -ENOENT.
+ */
+int dw_table_path(const struct dw_file *file, const struct dw_table *table, uint32_t index,
+		  const char *dir, char *out, size_t room);
+
+#endif

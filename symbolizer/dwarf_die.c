@@ -1,0 +1,526 @@
+/* symbolizer/dwarf_die.c: entries and their attributes (DWARF 5 §7.5). */
+#include "symbolizer/dwarf.h"
+
+#include <dwarf.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* Code in so many pieces no function is; a list may be shared by all entries of a hostile file. */
+#define RANGES_MAX ((size_t)1 << 16)
+
+static const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, uint64_t code)
+{
+	size_t low = 0, high = t->n;
+
+	/* Nearly always 1, 2, 3, … */
+	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
+		return &t->abbrevs[code - 1];
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (t->abbrevs[middle].code < code)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < t->n && t->abbrevs[low].code == code ? &t->abbrevs[low] : NULL;
+}
+
+int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *next)
+{
+	struct sym_cursor c;
+	uint64_t code;
+
+	if (off < u->header || off >= u->size)
+		return -EBADMSG;
+	if (u->file->budget->spent > u->file->budget->limit)
+		return -E2BIG;
+	c = sym_cursor_of(u->bytes + off, u->size - off);
+	code = sym_cursor_uleb(&c);
+	if (c.bad)
+		return -EBADMSG;
+	*next = (uint64_t)(c.p - u->bytes);
+	if (!code)
+		return 0;
+	*out = (struct dw_die){ .unit = u, .off = off, .attributes = c.p };
+	out->abbrev = find_abbrev(u->abbrevs, code);
+	return out->abbrev ? 1 : -EBADMSG;
+}
+
+static uint64_t skip_block(struct sym_cursor *c, uint64_t size, struct dw_value *out)
+{
+	out->data = sym_cursor_take(c, size);
+	return size;
+}
+
+int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw_spec *spec,
+		  struct dw_value *out)
+{
+	uint64_t form = spec->form;
+	struct dw_value v = { .form = spec->form };
+
+	if (form == DW_FORM_indirect) {
+		form = sym_cursor_uleb(c);
+		/* It may not be told twice. */
+		if (!form || form > UINT16_MAX || form == DW_FORM_indirect ||
+		    form == DW_FORM_implicit_const)
+			return -EBADMSG;
+		v.form = (uint16_t)form;
+	}
+	switch (form) {
+	case DW_FORM_addr:
+		v.u = sym_cursor_uint(c, u->addr_size);
+		break;
+	case DW_FORM_data1:
+	case DW_FORM_ref1:
+	case DW_FORM_flag:
+	case DW_FORM_strx1:
+	case DW_FORM_addrx1:
+		v.u = sym_cursor_u8(c);
+		break;
+	case DW_FORM_data2:
+	case DW_FORM_ref2:
+	case DW_FORM_strx2:
+	case DW_FORM_addrx2:
+		v.u = sym_cursor_u16(c);
+		break;
+	case DW_FORM_strx3:
+	case DW_FORM_addrx3:
+		v.u = sym_cursor_uint(c, 3);
+		break;
+	case DW_FORM_data4:
+	case DW_FORM_ref4:
+	case DW_FORM_strx4:
+	case DW_FORM_addrx4:
+	case DW_FORM_ref_sup4:
+		v.u = sym_cursor_u32(c);
+		break;
+	case DW_FORM_data8:
+	case DW_FORM_ref8:
+	case DW_FORM_ref_sig8:
+	case DW_FORM_ref_sup8:
+		v.u = sym_cursor_u64(c);
+		break;
+	case DW_FORM_data16:
+		v.u = skip_block(c, 16, &v);
+		break;
+	case DW_FORM_strp:
+	case DW_FORM_line_strp:
+	case DW_FORM_sec_offset:
+	case DW_FORM_strp_sup:
+	case DW_FORM_GNU_strp_alt:
+	case DW_FORM_GNU_ref_alt:
+		v.u = sym_cursor_uint(c, u->off_size);
+		break;
+	case DW_FORM_ref_addr: /* version 2 took an address's size */
+		v.u = sym_cursor_uint(c, u->version == 2 ? u->addr_size : u->off_size);
+		break;
+	case DW_FORM_udata:
+	case DW_FORM_ref_udata:
+	case DW_FORM_strx:
+	case DW_FORM_addrx:
+	case DW_FORM_GNU_addr_index:
+	case DW_FORM_GNU_str_index:
+	case DW_FORM_loclistx:
+	case DW_FORM_rnglistx:
+		v.u = sym_cursor_uleb(c);
+		break;
+	case DW_FORM_sdata:
+		v.u = (uint64_t)sym_cursor_sleb(c);
+		break;
+	case DW_FORM_string:
+		v.data = (const uint8_t *)sym_cursor_text(c);
+		break;
+	case DW_FORM_block1:
+		v.u = skip_block(c, sym_cursor_u8(c), &v);
+		break;
+	case DW_FORM_block2:
+		v.u = skip_block(c, sym_cursor_u16(c), &v);
+		break;
+	case DW_FORM_block4:
+		v.u = skip_block(c, sym_cursor_u32(c), &v);
+		break;
+	case DW_FORM_block:
+	case DW_FORM_exprloc:
+		v.u = skip_block(c, sym_cursor_uleb(c), &v);
+		break;
+	case DW_FORM_flag_present:
+		v.u = 1;
+		break;
+	case DW_FORM_implicit_const:
+		v.u = (uint64_t)spec->implicit;
+		break;
+	default:
+		return -ENOTSUP;
+	}
+	if (out)
+		*out = v;
+	return c->bad ? -EBADMSG : 0;
+}
+
+static uint64_t fixed_size(const struct dw_unit *u, const struct dw_abbrev *a)
+{
+	return a->bytes + (uint64_t)a->addrs * u->addr_size + (uint64_t)a->offs * u->off_size;
+}
+
+int dw_die_end(const struct dw_die *die, uint64_t *end)
+{
+	const struct dw_unit *u = die->unit;
+	const struct dw_abbrev *a = die->abbrev;
+	const struct dw_spec *spec = u->abbrevs->specs + a->first;
+	uint64_t at = (uint64_t)(die->attributes - u->bytes);
+	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
+
+	if (a->fixed) {
+		(void)sym_cursor_take(&c, fixed_size(u, a));
+	} else {
+		for (uint32_t i = 0; i < a->n; i++) {
+			int err = dw_value_read(u, &c, &spec[i], NULL);
+
+			if (err)
+				return err;
+		}
+		u->file->budget->spent += a->n;
+	}
+	if (c.bad)
+		return -EBADMSG;
+	*end = (uint64_t)(c.p - u->bytes);
+	return 0;
+}
+
+int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, struct dw_value *out,
+		  uint64_t *end)
+{
+	const struct dw_unit *u = die->unit;
+	const struct dw_abbrev *a = die->abbrev;
+	const struct dw_spec *spec = u->abbrevs->specs + a->first;
+	uint64_t at = (uint64_t)(die->attributes - u->bytes);
+	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
+
+	memset(out, 0, n * sizeof(*out));
+	u->file->budget->spent += a->n;
+	for (uint32_t i = 0; i < a->n; i++) {
+		struct dw_value *to = NULL;
+		int err;
+
+		for (size_t j = 0; j < n && !to; j++)
+			if (names[j] == spec[i].name)
+				to = &out[j];
+		err = dw_value_read(u, &c, &spec[i], to);
+		if (err)
+			return err;
+	}
+	*end = (uint64_t)(c.p - u->bytes);
+	return 0;
+}
+
+int dw_die_refers(const struct dw_unit *u, const struct dw_value *value, struct dw_die *out)
+{
+	struct dw_file *file = u->file;
+	struct dw_unit *to = (struct dw_unit *)(uintptr_t)u;
+	uint64_t off = value->u, next;
+	int err;
+
+	switch (value->form) {
+	case DW_FORM_ref1:
+	case DW_FORM_ref2:
+	case DW_FORM_ref4:
+	case DW_FORM_ref8:
+	case DW_FORM_ref_udata:
+		break;
+	case DW_FORM_GNU_ref_alt:
+	case DW_FORM_ref_sup4:
+	case DW_FORM_ref_sup8:
+		file = file->alt;
+		if (!file)
+			return -ENOENT;
+		err = dw_file_unit(file, off, &to);
+		if (err)
+			return err;
+		off -= to->off;
+		break;
+	case DW_FORM_ref_addr:
+		if (off >= u->off && off - u->off < u->size) {
+			off -= u->off;
+			break;
+		}
+		err = dw_file_unit(file, off, &to);
+		if (err)
+			return err;
+		off -= to->off;
+		break;
+	default:
+		return -ENOTSUP; /* types by signature, which name no code */
+	}
+	err = dw_unit_load(to);
+	if (err)
+		return err;
+	err = dw_die_at(to, off, out, &next);
+	return err < 0 ? err : err ? 0 : -EBADMSG;
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+/* One address of .debug_addr, which is in the file that is run. */
+static int indexed_addr(const struct dw_unit *u, uint64_t index, uint64_t *out)
+{
+	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
+	uint64_t off = u->root.addr_base, value = 0;
+	int err;
+
+	if (index > (uint64_t)1 << 32 || off > base->file->addr.size)
+		return -EBADMSG;
+	err = sym_section_read(&base->file->addr, off + index * u->addr_size, &value, u->addr_size);
+	if (!err)
+		*out = value;
+	return err;
+}
+
+int dw_value_addr(const struct dw_unit *u, const struct dw_value *value, uint64_t *out)
+{
+	switch (value->form) {
+	case DW_FORM_addr:
+		*out = value->u;
+		return 0;
+	case DW_FORM_addrx:
+	case DW_FORM_addrx1:
+	case DW_FORM_addrx2:
+	case DW_FORM_addrx3:
+	case DW_FORM_addrx4:
+	case DW_FORM_GNU_addr_index:
+		return indexed_addr(u, value->u, out);
+	default:
+		return -EBADMSG;
+	}
+}
+
+int64_t dw_value_number(const struct dw_value *value)
+{
+	switch (value->form) {
+	case DW_FORM_data1:
+	case DW_FORM_data2:
+	case DW_FORM_data4:
+	case DW_FORM_data8:
+	case DW_FORM_udata:
+	case DW_FORM_sdata:
+	case DW_FORM_implicit_const:
+		return (int64_t)value->u;
+	default:
+		return 0;
+	}
+}
+
+int dw_value_text(const struct dw_unit *u, const struct dw_value *value, char *out, size_t room)
+{
+	const struct dw_file *f = u->file;
+	uint64_t off = 0;
+	size_t n;
+	int err;
+
+	switch (value->form) {
+	case DW_FORM_string:
+		if (!value->data)
+			return -ENOENT;
+		n = strnlen((const char *)value->data, room - 1);
+		memcpy(out, value->data, n);
+		out[n] = '\0';
+		return (int)n;
+	case DW_FORM_strp:
+		return sym_section_text(&f->str, value->u, out, room);
+	case DW_FORM_line_strp:
+		return sym_section_text(&f->line_str, value->u, out, room);
+	case DW_FORM_strp_sup:
+	case DW_FORM_GNU_strp_alt:
+		return f->alt ? sym_section_text(&f->alt->str, value->u, out, room) : -ENOENT;
+	case DW_FORM_strx:
+	case DW_FORM_strx1:
+	case DW_FORM_strx2:
+	case DW_FORM_strx3:
+	case DW_FORM_strx4:
+	case DW_FORM_GNU_str_index:
+		if (value->u > (uint64_t)1 << 32 || u->root.str_base > f->str_offsets.size)
+			return -EBADMSG;
+		err = sym_section_read(&f->str_offsets, u->root.str_base + value->u * u->off_size,
+				       &off, u->off_size);
+		return err ? err : sym_section_text(&f->str, off, out, room);
+	default:
+		return -ENOENT;
+	}
+}
+
+/* ---- ranges ------------------------------------------------------------------------------ */
+
+static int add_range(struct dw_ranges *out, uint64_t low, uint64_t high)
+{
+	struct dw_range *grown;
+
+	/* What a linker dropped is at 0, or with -1 or -2 for an address (lld). */
+	if (low >= high || !low || low >= UINT64_MAX - 1)
+		return 0;
+	if (out->n == out->room) {
+		size_t room = out->room ? out->room * 2 : 16;
+
+		if (room > RANGES_MAX)
+			return -E2BIG;
+		grown = reallocarray(out->list, room, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		out->list = grown;
+		out->room = room;
+	}
+	out->list[out->n++] = (struct dw_range){ .low = low, .high = high };
+	return 0;
+}
+
+static uint64_t highest(const struct dw_unit *u)
+{
+	return u->addr_size == 8 ? UINT64_MAX : UINT32_MAX;
+}
+
+enum { PIECE = 1024 };
+
+/* .debug_ranges, DWARF 4 §2.17.3. */
+static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
+{
+	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
+	const struct sym_section *s = &base->file->ranges;
+	uint64_t from = u->root.low_pc;
+	uint8_t piece[PIECE];
+
+	for (;;) {
+		uint64_t left = off < s->size ? s->size - off : 0;
+		uint64_t n = left < PIECE ? left : PIECE;
+		struct sym_cursor c = sym_cursor_of(piece, n);
+		int err = sym_section_read(s, off, piece, n);
+
+		if (err || n < 2 * (uint64_t)u->addr_size)
+			return err ? err : -EBADMSG;
+		while (sym_cursor_left(&c) >= 2 * (uint64_t)u->addr_size) {
+			uint64_t low = sym_cursor_uint(&c, u->addr_size);
+			uint64_t high = sym_cursor_uint(&c, u->addr_size);
+
+			if (!low && !high)
+				return 0;
+			if (low == highest(u))
+				from = high;
+			else
+				err = add_range(out, low + from, high + from);
+			if (err)
+				return err;
+		}
+		u->file->budget->spent += PIECE;
+		off += (uint64_t)(c.p - piece);
+	}
+}
+
+/* .debug_rnglists, DWARF 5 §7.25. */
+static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
+{
+	const struct sym_section *s = &u->file->rnglists;
+	uint64_t from = u->root.low_pc;
+	uint8_t piece[PIECE];
+
+	for (;;) {
+		uint64_t left = off < s->size ? s->size - off : 0;
+		uint64_t n = left < PIECE ? left : PIECE;
+		struct sym_cursor c = sym_cursor_of(piece, n);
+		const uint8_t *last = piece; /* entries before it are whole */
+		int err = sym_section_read(s, off, piece, n);
+
+		if (err || !n)
+			return err ? err : -EBADMSG;
+		for (;;) {
+			uint8_t kind = sym_cursor_u8(&c);
+			uint64_t a = 0, b = 0, low = 0, high = 0;
+			bool base = false;
+
+			switch (kind) {
+			case DW_RLE_end_of_list:
+				if (!c.bad)
+					return 0;
+				break;
+			case DW_RLE_base_addressx:
+				a = sym_cursor_uleb(&c);
+				base = true;
+				break;
+			case DW_RLE_startx_endx:
+			case DW_RLE_startx_length:
+			case DW_RLE_offset_pair:
+				a = sym_cursor_uleb(&c);
+				b = sym_cursor_uleb(&c);
+				break;
+			case DW_RLE_base_address:
+				a = sym_cursor_uint(&c, u->addr_size);
+				base = true;
+				break;
+			case DW_RLE_start_end:
+				a = sym_cursor_uint(&c, u->addr_size);
+				b = sym_cursor_uint(&c, u->addr_size);
+				break;
+			case DW_RLE_start_length:
+				a = sym_cursor_uint(&c, u->addr_size);
+				b = sym_cursor_uleb(&c);
+				break;
+			default:
+				return -ENOTSUP;
+			}
+			if (c.bad)
+				break;
+			if (kind == DW_RLE_base_addressx || kind == DW_RLE_startx_endx ||
+			    kind == DW_RLE_startx_length)
+				err = indexed_addr(u, a, &a);
+			if (!err && kind == DW_RLE_startx_endx)
+				err = indexed_addr(u, b, &b);
+			if (err)
+				return err;
+			if (base) {
+				from = a;
+			} else {
+				bool pair = kind == DW_RLE_offset_pair;
+				bool length =
+					kind == DW_RLE_startx_length || kind == DW_RLE_start_length;
+
+				low = pair ? from + a : a;
+				high = pair ? from + b : length ? a + b : b;
+				err = add_range(out, low, high);
+				if (err)
+					return err;
+			}
+			last = c.p;
+		}
+		u->file->budget->spent += PIECE;
+		if (last == piece)
+			return -EBADMSG;
+		off += (uint64_t)(last - piece);
+	}
+}
+
+int dw_ranges_add(const struct dw_unit *u, const struct dw_value *low, const struct dw_value *high,
+		  const struct dw_value *ranges, struct dw_ranges *out)
+{
+	uint64_t start, end, off = 0;
+	int err;
+
+	if (ranges->form) {
+		if (u->version < 5)
+			return add_older(u, ranges->u + (u->file->split ? u->root.ranges_base : 0),
+					 out);
+		if (ranges->form != DW_FORM_rnglistx)
+			return add_list(u, ranges->u, out);
+		if (ranges->u > (uint64_t)1 << 32 || u->root.rnglists_base > u->file->rnglists.size)
+			return -EBADMSG;
+		err = sym_section_read(&u->file->rnglists,
+				       u->root.rnglists_base + ranges->u * u->off_size, &off,
+				       u->off_size);
+		return err ? err : add_list(u, u->root.rnglists_base + off, out);
+	}
+	if (!low->form || !high->form)
+		return 0;
+	err = dw_value_addr(u, low, &start);
+	if (err)
+		return err;
+	/* A constant is a size; of version 4 on. */
+	if (dw_value_addr(u, high, &end))
+		end = start + high->u;
+	return add_range(out, start, end);
+}

@@ -1,0 +1,599 @@
+/* symbolizer/dwarf_file.c: files with debug information, their units and abbreviations. */
+#include "symbolizer/dwarf.h"
+
+#include <dwarf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define UNITS_MAX      ((size_t)4 << 20)
+#define UNIT_MAX       ((uint64_t)256 << 20)
+#define ABBREV_MAX     ((uint64_t)16 << 20)
+#define ABBREV_READ    ((uint64_t)8 << 10)
+#define CODES_MAX      ((uint32_t)1 << 20)
+#define ATTRIBUTES_MAX 512
+#define HEADER_READ    ((uint64_t)4096)
+#define ROOT_READ      ((uint64_t)1024)
+#define FIXED_MAX      60000
+#define HEADER_MAX     64
+
+/* ---- abbreviations ------------------------------------------------------------------- */
+
+static void put_abbrevs(struct dw_abbrevs *a)
+{
+	if (!a || --a->refs)
+		return;
+	free(a->abbrevs);
+	free(a->specs);
+	free(a);
+}
+
+/* How large a form is: bytes, addresses and offsets; false: it depends on what stands there. */
+static bool add_fixed(struct dw_abbrev *a, uint64_t form)
+{
+	switch (form) {
+	case DW_FORM_flag_present:
+	case DW_FORM_implicit_const:
+		break;
+	case DW_FORM_data1:
+	case DW_FORM_ref1:
+	case DW_FORM_flag:
+	case DW_FORM_strx1:
+	case DW_FORM_addrx1:
+		a->bytes += 1;
+		break;
+	case DW_FORM_data2:
+	case DW_FORM_ref2:
+	case DW_FORM_strx2:
+	case DW_FORM_addrx2:
+		a->bytes += 2;
+		break;
+	case DW_FORM_strx3:
+	case DW_FORM_addrx3:
+		a->bytes += 3;
+		break;
+	case DW_FORM_data4:
+	case DW_FORM_ref4:
+	case DW_FORM_strx4:
+	case DW_FORM_addrx4:
+	case DW_FORM_ref_sup4:
+		a->bytes += 4;
+		break;
+	case DW_FORM_data8:
+	case DW_FORM_ref8:
+	case DW_FORM_ref_sig8:
+	case DW_FORM_ref_sup8:
+		a->bytes += 8;
+		break;
+	case DW_FORM_data16:
+		a->bytes += 16;
+		break;
+	case DW_FORM_addr:
+		a->addrs++;
+		break;
+	case DW_FORM_strp:
+	case DW_FORM_line_strp:
+	case DW_FORM_sec_offset:
+	case DW_FORM_strp_sup:
+	case DW_FORM_GNU_strp_alt:
+	case DW_FORM_GNU_ref_alt:
+		a->offs++;
+		break;
+	default:
+		return false;
+	}
+	return a->bytes < FIXED_MAX && a->addrs < FIXED_MAX && a->offs < FIXED_MAX;
+}
+
+static int make_room(void **array, uint32_t n, uint32_t *room, size_t each)
+{
+	uint32_t more = *room ? *room * 2 : 64;
+	void *grown;
+
+	if (n < *room)
+		return 0;
+	if (more > CODES_MAX * 16)
+		return -E2BIG;
+	grown = realloc(*array, more * each);
+	if (!grown)
+		return -ENOMEM;
+	*array = grown;
+	*room = more;
+	return 0;
+}
+
+static int by_code(const void *a, const void *b)
+{
+	const struct dw_abbrev *x = a, *y = b;
+
+	return (x->code > y->code) - (x->code < y->code);
+}
+
+/* -EAGAIN: it goes on behind these bytes. */
+static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
+{
+	uint32_t room = 0, room_specs = 0;
+	bool sorted = true;
+	int err;
+
+	t->n = t->n_specs = 0;
+	for (;;) {
+		struct dw_abbrev a = { .code = sym_cursor_uleb(c), .first = t->n_specs };
+
+		if (c->bad)
+			return -EAGAIN;
+		if (!a.code)
+			break;
+		a.tag = (uint16_t)sym_cursor_uleb(c);
+		a.children = sym_cursor_u8(c);
+		a.fixed = true;
+		for (;;) {
+			uint64_t name = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
+			int64_t implicit = form == DW_FORM_implicit_const ? sym_cursor_sleb(c) : 0;
+
+			if (c->bad)
+				return -EAGAIN;
+			if (!name && !form)
+				break;
+			if (form > UINT16_MAX || !form)
+				return -EBADMSG;
+			if (a.n == ATTRIBUTES_MAX)
+				return -E2BIG;
+			err = make_room((void **)&t->specs, t->n_specs, &room_specs,
+					sizeof(*t->specs));
+			if (err)
+				return err;
+			t->specs[t->n_specs++] =
+				(struct dw_spec){ .name = name > UINT16_MAX ? 0 : (uint16_t)name,
+						  .form = (uint16_t)form,
+						  .implicit = implicit };
+			a.fixed = a.fixed && add_fixed(&a, form);
+			a.n++;
+		}
+		err = t->n >= CODES_MAX
+			      ? -E2BIG
+			      : make_room((void **)&t->abbrevs, t->n, &room, sizeof(*t->abbrevs));
+		if (err)
+			return err;
+		sorted = sorted && (!t->n || t->abbrevs[t->n - 1].code < a.code);
+		t->abbrevs[t->n++] = a;
+	}
+	if (!sorted)
+		qsort(t->abbrevs, t->n, sizeof(*t->abbrevs), by_code);
+	return 0;
+}
+
+static int read_abbrevs(const struct dw_file *file, uint64_t off, struct dw_abbrevs **out)
+{
+	uint64_t want = ABBREV_READ;
+	struct dw_abbrevs *t;
+	int err;
+
+	if (off >= file->abbrev.size)
+		return -EBADMSG;
+	do {
+		uint64_t left = file->abbrev.size - off, n = left < want ? left : want;
+		struct sym_cursor c;
+		const uint8_t *bytes;
+		uint8_t *owned;
+
+		t = calloc(1, sizeof(*t));
+		if (!t)
+			return -ENOMEM;
+		t->refs = 1;
+		t->off = off;
+		err = sym_section_map(&file->abbrev, off, n, &bytes, &owned);
+		if (!err) {
+			c = sym_cursor_of(bytes, n);
+			err = parse_abbrevs(&c, t);
+			free(owned);
+			file->budget->spent += n;
+		}
+		if (err == -EAGAIN && n == left)
+			err = -EBADMSG;
+		if (err)
+			put_abbrevs(t);
+		want *= 4;
+	} while (err == -EAGAIN && want <= ABBREV_MAX);
+	if (err)
+		return err == -EAGAIN ? -E2BIG : err;
+	*out = t;
+	return 0;
+}
+
+static int get_abbrevs(struct dw_file *file, uint64_t off, struct dw_abbrevs **out)
+{
+	struct dw_abbrevs **slot =
+		&file->cached[(off * UINT64_C(0x9e3779b97f4a7c15)) >> 58 & (DW_ABBREVS_CACHED - 1)];
+	int err;
+
+	if (!*slot || (*slot)->off != off) {
+		struct dw_abbrevs *fresh;
+
+		err = read_abbrevs(file, off, &fresh);
+		if (err)
+			return err;
+		put_abbrevs(*slot);
+		*slot = fresh;
+	}
+	(*slot)->refs++;
+	*out = *slot;
+	return 0;
+}
+
+/* ---- units --------------------------------------------------------------------------- */
+
+/* DWARF 5 §7.5.1, and the form of versions 2 to 4.  c: at the header of a unit at off. */
+static int parse_header(struct dw_file *file, struct sym_cursor *c, uint64_t off, struct dw_unit *u)
+{
+	const uint8_t *start = c->p;
+	uint64_t size = sym_cursor_u32(c);
+
+	*u = (struct dw_unit){ .file = file, .off = off, .off_size = 4 };
+	if (size == 0xffffffff) {
+		u->off_size = 8;
+		size = sym_cursor_u64(c);
+	} else if (size >= 0xfffffff0) {
+		return -EBADMSG;
+	}
+	u->size = size + (u->off_size == 8 ? 12 : 4);
+	if (c->bad || size > file->info.size - off || u->size > file->info.size - off)
+		return -EBADMSG;
+	u->version = sym_cursor_u16(c);
+	if (u->version >= 5) {
+		u->type = sym_cursor_u8(c);
+		u->addr_size = sym_cursor_u8(c);
+		u->abbrev_off = sym_cursor_uint(c, u->off_size);
+		if (u->type == DW_UT_skeleton || u->type == DW_UT_split_compile)
+			u->id = sym_cursor_u64(c);
+		else if (u->type == DW_UT_type || u->type == DW_UT_split_type)
+			(void)sym_cursor_take(c, 8 + (uint64_t)u->off_size);
+	} else {
+		u->type = DW_UT_compile;
+		u->abbrev_off = sym_cursor_uint(c, u->off_size);
+		u->addr_size = sym_cursor_u8(c);
+	}
+	u->header = (uint8_t)(c->p - start);
+	if (u->version < 2 || u->version > 5 || u->header > u->size)
+		u->type = 0; /* to be passed over: it says how long it is */
+	if (u->addr_size != 4 && u->addr_size != 8)
+		u->type = 0;
+	return 0;
+}
+
+int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out)
+{
+	uint8_t bytes[HEADER_MAX] = { 0 };
+	uint64_t left = off <= file->info.size ? file->info.size - off : 0;
+	uint64_t n = left < sizeof(bytes) ? left : sizeof(bytes);
+	struct sym_cursor c = sym_cursor_of(bytes, sizeof(bytes));
+	int err = n < 8 ? -EBADMSG : sym_section_read(&file->info, off, bytes, n);
+
+	return err ? err : parse_header(file, &c, off, out);
+}
+
+int dw_file_units(struct dw_file *file)
+{
+	uint8_t chunk[HEADER_READ + HEADER_MAX];
+	uint64_t from = 0, have = 0, off = 0;
+	size_t room = 0;
+	int err = 0;
+
+	if (file->units || !file->info.size)
+		return 0;
+	while (!err && off < file->info.size && file->info.size - off > 8) {
+		struct sym_cursor c;
+
+		/* Small units stand many in a row. */
+		if (off < from || off - from >= have || have - (off - from) < HEADER_MAX) {
+			uint64_t left = file->info.size - off;
+
+			from = off;
+			have = left < HEADER_READ ? left : HEADER_READ;
+			memset(chunk + have, 0, HEADER_MAX);
+			err = sym_section_read(&file->info, from, chunk, have);
+			if (err)
+				break;
+		}
+		if (file->n_units == room) {
+			size_t more = room ? room * 2 : 64;
+			struct dw_unit *grown =
+				more > UNITS_MAX ? NULL
+						 : reallocarray(file->units, more, sizeof(*grown));
+
+			if (!grown) {
+				err = more > UNITS_MAX ? -E2BIG : -ENOMEM;
+				break;
+			}
+			file->units = grown;
+			room = more;
+		}
+		c = sym_cursor_of(chunk + (off - from), have - (off - from) + HEADER_MAX);
+		err = parse_header(file, &c, off, &file->units[file->n_units]);
+		if (!err)
+			off += file->units[file->n_units++].size;
+	}
+	/* Units before the damage are as good as any. */
+	return err == -EBADMSG && file->n_units ? 0 : err;
+}
+
+int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out)
+{
+	size_t low = 0, high;
+	int err = dw_file_units(file);
+
+	if (err)
+		return err;
+	high = file->n_units;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (file->units[middle].off <= off)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low || off - file->units[low - 1].off >= file->units[low - 1].size)
+		return -EBADMSG;
+	*out = &file->units[low - 1];
+	return (*out)->type ? 0 : -ENOTSUP;
+}
+
+int dw_unit_load(struct dw_unit *u)
+{
+	int err;
+
+	if (u->bytes)
+		return 0;
+	if (!u->type)
+		return -ENOTSUP;
+	if (u->size > UNIT_MAX)
+		return -E2BIG;
+	if (!u->abbrevs) {
+		err = get_abbrevs(u->file, u->at.abbrev + u->abbrev_off, &u->abbrevs);
+		if (err)
+			return err;
+	}
+	err = sym_section_map(&u->file->info, u->off, u->size, &u->bytes, &u->owned);
+	if (err)
+		return err;
+	u->file->budget->held += u->owned ? u->size : 0;
+	u->file->budget->spent += u->size;
+	return 0;
+}
+
+void dw_unit_unload(struct dw_unit *u)
+{
+	if (u->owned)
+		u->file->budget->held -= u->size;
+	if (u->table)
+		u->file->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
+	if (u->funcs)
+		u->file->budget->held -= u->n_funcs * sizeof(*u->funcs);
+	free(u->owned);
+	u->owned = NULL;
+	u->bytes = NULL;
+	put_abbrevs(u->abbrevs);
+	u->abbrevs = NULL;
+	dw_table_free(u->table);
+	u->table = NULL;
+	free(u->funcs);
+	free(u->reach);
+	u->funcs = NULL;
+	u->reach = NULL;
+	u->n_funcs = 0;
+	u->lines_tried = u->funcs_tried = false;
+}
+
+enum {
+	NAME,
+	DIR,
+	LOW,
+	HIGH,
+	RANGES,
+	STMT,
+	DWO_NAME,
+	GNU_DWO_NAME,
+	STR_BASE,
+	ADDR_BASE,
+	GNU_ADDR_BASE,
+	RNGLISTS_BASE,
+	GNU_RANGES_BASE,
+	GNU_DWO_ID,
+	N_ROOT
+};
+
+static const uint16_t root_names[N_ROOT] = {
+	[NAME] = DW_AT_name,
+	[DIR] = DW_AT_comp_dir,
+	[LOW] = DW_AT_low_pc,
+	[HIGH] = DW_AT_high_pc,
+	[RANGES] = DW_AT_ranges,
+	[STMT] = DW_AT_stmt_list,
+	[DWO_NAME] = DW_AT_dwo_name,
+	[GNU_DWO_NAME] = DW_AT_GNU_dwo_name,
+	[STR_BASE] = DW_AT_str_offsets_base,
+	[ADDR_BASE] = DW_AT_addr_base,
+	[GNU_ADDR_BASE] = DW_AT_GNU_addr_base,
+	[RNGLISTS_BASE] = DW_AT_rnglists_base,
+	[GNU_RANGES_BASE] = DW_AT_GNU_ranges_base,
+	[GNU_DWO_ID] = DW_AT_GNU_dwo_id,
+};
+
+static uint64_t or_else(const struct dw_value *value, uint64_t none)
+{
+	return value->form ? value->u : none;
+}
+
+/* What is kept of it may not point into its bytes, which come and go. */
+static struct dw_value lasting(struct dw_value value)
+{
+	value.data = NULL;
+	return value;
+}
+
+static int take_root(struct dw_unit *u)
+{
+	struct dw_value v[N_ROOT];
+	struct dw_root *r = &u->root;
+	bool split = u->file->split;
+	struct dw_die die;
+	uint64_t next, end;
+	int err = dw_die_at(u, u->header, &die, &next);
+
+	if (err <= 0)
+		return err ? err : -EBADMSG;
+	err = dw_die_values(&die, root_names, N_ROOT, v, &end);
+	if (err)
+		return err;
+	r->tag = die.abbrev->tag;
+	r->children = die.abbrev->children;
+	r->name = lasting(v[NAME]);
+	r->dir = lasting(v[DIR]);
+	r->low = lasting(v[LOW]);
+	r->high = lasting(v[HIGH]);
+	r->ranges = lasting(v[RANGES]);
+	r->stmt = lasting(v[STMT]);
+	r->dwo_name = lasting(v[DWO_NAME].form ? v[DWO_NAME] : v[GNU_DWO_NAME]);
+	/* DWARF 5 §7.26 to §7.29: behind the header of the only table that a split unit has. */
+	r->str_base =
+		u->at.str_offsets +
+		or_else(&v[STR_BASE], split && u->version >= 5 ? (u->off_size == 8 ? 16 : 8) : 0);
+	r->rnglists_base = u->at.rnglists +
+			   or_else(&v[RNGLISTS_BASE], split ? (u->off_size == 8 ? 20 : 12) : 0);
+	r->addr_base = or_else(&v[ADDR_BASE], or_else(&v[GNU_ADDR_BASE], 0));
+	r->ranges_base = or_else(&v[GNU_RANGES_BASE], 0);
+	r->dwo_id = u->version >= 5 ? u->id : or_else(&v[GNU_DWO_ID], 0);
+	if (u->skeleton) {
+		r->addr_base = u->skeleton->root.addr_base;
+		r->ranges_base = u->skeleton->root.ranges_base;
+		r->low_pc = u->skeleton->root.low_pc;
+	} else if (!r->low.form || dw_value_addr(u, &r->low, &r->low_pc)) {
+		r->low_pc = 0;
+	}
+	r->read = true;
+	return 0;
+}
+
+int dw_unit_root(struct dw_unit *u)
+{
+	uint8_t *owned = NULL;
+	uint64_t size = u->size;
+	int err;
+
+	if (u->root.read)
+		return 0;
+	if (u->bytes)
+		return take_root(u);
+	if (!u->type)
+		return -ENOTSUP;
+	if (!u->abbrevs) {
+		err = get_abbrevs(u->file, u->at.abbrev + u->abbrev_off, &u->abbrevs);
+		if (err)
+			return err;
+	}
+	/* Most are never looked into: the beginning will do. */
+	u->file->budget->spent += ROOT_READ;
+	if (size > ROOT_READ) {
+		u->size = ROOT_READ;
+		err = sym_section_map(&u->file->info, u->off, u->size, &u->bytes, &owned);
+		if (!err)
+			err = take_root(u);
+		free(owned);
+		u->bytes = NULL;
+		u->size = size;
+		if (!err)
+			goto out;
+		if (err != -EBADMSG)
+			return err;
+	}
+	err = dw_unit_load(u);
+	if (!err)
+		err = take_root(u);
+	if (err)
+		return err;
+out:
+	/* A hundred thousand units do not keep their tables. */
+	if (!u->bytes) {
+		put_abbrevs(u->abbrevs);
+		u->abbrevs = NULL;
+	}
+	return 0;
+}
+
+/* ---- files --------------------------------------------------------------------------- */
+
+static int open_section(const struct sym_image *image, const char *name, bool split,
+			struct sym_section *out)
+{
+	char dwo[64];
+	int err;
+
+	*out = (struct sym_section){ .fd = -1, .own_fd = -1 };
+	if (split) {
+		size_t n = strlen(name);
+
+		memcpy(dwo, name, n);
+		memcpy(dwo + n, ".dwo", 5);
+		name = dwo;
+	}
+	err = sym_section_open(image, name, out);
+	return err == -ENOENT ? 0 : err;
+}
+
+int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *budget,
+		 struct dw_file *out)
+{
+	struct dw_file f = { .fd = -1, .split = split, .budget = budget };
+	int err = open_section(image, ".debug_info", split, &f.info);
+
+	if (!err && !f.info.size)
+		err = -ENOENT;
+	if (!err)
+		err = open_section(image, ".debug_abbrev", split, &f.abbrev);
+	if (!err)
+		err = open_section(image, ".debug_str", split, &f.str);
+	if (!err)
+		err = open_section(image, ".debug_str_offsets", split, &f.str_offsets);
+	if (!err)
+		err = open_section(image, ".debug_rnglists", split, &f.rnglists);
+	if (!err && split)
+		err = open_section(image, ".debug_cu_index", false, &f.cu_index);
+	/* A split one's line table is for its types alone. */
+	if (!err && !split)
+		err = open_section(image, ".debug_line", split, &f.line);
+	if (!err && !split)
+		err = open_section(image, ".debug_line_str", split, &f.line_str);
+	if (!err && !split)
+		err = open_section(image, ".debug_addr", split, &f.addr);
+	if (!err && !split)
+		err = open_section(image, ".debug_ranges", split, &f.ranges);
+	if (err) {
+		dw_file_close(&f);
+		return err;
+	}
+	*out = f;
+	return 0;
+}
+
+void dw_file_close(struct dw_file *f)
+{
+	for (size_t i = 0; i < f->n_units; i++)
+		dw_unit_unload(&f->units[i]);
+	free(f->units);
+	for (size_t i = 0; i < DW_ABBREVS_CACHED; i++)
+		put_abbrevs(f->cached[i]);
+	sym_section_close(&f->info);
+	sym_section_close(&f->abbrev);
+	sym_section_close(&f->line);
+	sym_section_close(&f->str);
+	sym_section_close(&f->line_str);
+	sym_section_close(&f->str_offsets);
+	sym_section_close(&f->addr);
+	sym_section_close(&f->ranges);
+	sym_section_close(&f->rnglists);
+	sym_section_close(&f->cu_index);
+	if (f->fd >= 0)
+		(void)close(f->fd);
+	*f = (struct dw_file){ .fd = -1 };
+}

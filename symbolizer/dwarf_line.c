@@ -1,0 +1,531 @@
+/* symbolizer/dwarf_line.c: line number programs, versions 2 to 5 (DWARF 5 §6.2). */
+#include "symbolizer/dwarf.h"
+
+#include <dwarf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A program of a unit with a million lines has some 4 MB. */
+#define PROGRAM_MAX ((uint64_t)256 << 20)
+#define ROWS_MAX    ((size_t)16 << 20)
+#define FORMATS_MAX 16
+
+struct program {
+	const struct dw_file *file;
+	struct dw_unit unit; /* sizes, for the forms in the header */
+	uint64_t off;	     /* of the bytes in .debug_line */
+	const uint8_t *bytes;
+	struct dw_table *table;
+	size_t room, room_files, room_folders;
+	uint8_t min_inst, max_ops, line_range, opcode_base;
+	int8_t line_base;
+	uint8_t lengths[256];
+};
+
+static int push_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
+{
+	struct dw_table *t = p->table;
+
+	if (t->n_rows == p->room) {
+		size_t room = p->room ? p->room * 2 : 256;
+		struct dw_row *grown;
+
+		if (room > ROWS_MAX)
+			return -E2BIG;
+		grown = reallocarray(t->rows, room, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		t->rows = grown;
+		p->room = room;
+	}
+	t->rows[t->n_rows++] = (struct dw_row){ .addr = addr, .file = file, .line = line };
+	return 0;
+}
+
+static int push_name(struct dw_name **list, size_t *n, size_t *room, struct dw_name name)
+{
+	if (*n == *room) {
+		size_t more = *room ? *room * 2 : 16;
+		struct dw_name *grown = reallocarray(*list, more, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		*list = grown;
+		*room = more;
+	}
+	(*list)[(*n)++] = name;
+	return 0;
+}
+
+static int push_file(struct program *p, struct dw_name name)
+{
+	return push_name(&p->table->files, &p->table->n_files, &p->room_files, name);
+}
+
+static int push_folder(struct program *p, struct dw_name name)
+{
+	return push_name(&p->table->folders, &p->table->n_folders, &p->room_folders, name);
+}
+
+static uint64_t off_of(const struct program *p, const void *at)
+{
+	return p->off + (uint64_t)((const uint8_t *)at - p->bytes);
+}
+
+/* A file's entry of versions 2 to 4, which a program may state, too. */
+static int older_file(struct program *p, struct sym_cursor *c, const char *text)
+{
+	uint64_t folder = sym_cursor_uleb(c);
+
+	(void)sym_cursor_uleb(c); /* time */
+	(void)sym_cursor_uleb(c); /* size */
+	if (c->bad)
+		return -EBADMSG;
+	return push_file(
+		p, (struct dw_name){ .off = off_of(p, text),
+				     .folder = folder > UINT32_MAX ? UINT32_MAX : (uint32_t)folder,
+				     .where = DW_IN_LINE });
+}
+
+static int older_names(struct program *p, struct sym_cursor *c)
+{
+	/* Folder 0 is the unit's own; file 0 there is none. */
+	int err = push_folder(p, (struct dw_name){ .where = DW_NOWHERE });
+
+	if (!err)
+		err = push_file(p, (struct dw_name){ .where = DW_NOWHERE });
+	while (!err) {
+		const char *text = sym_cursor_text(c);
+
+		if (!text)
+			return -EBADMSG;
+		if (!*text)
+			break;
+		err = push_folder(p,
+				  (struct dw_name){ .off = off_of(p, text), .where = DW_IN_LINE });
+	}
+	while (!err) {
+		const char *text = sym_cursor_text(c);
+
+		if (!text)
+			return -EBADMSG;
+		if (!*text)
+			break;
+		err = older_file(p, c, text);
+	}
+	return err;
+}
+
+static struct dw_name name_of(const struct program *p, const struct dw_value *v)
+{
+	switch (v->form) {
+	case DW_FORM_string:
+		return (struct dw_name){ .off = off_of(p, v->data), .where = DW_IN_LINE };
+	case DW_FORM_line_strp:
+		return (struct dw_name){ .off = v->u, .where = DW_IN_LINE_STR };
+	case DW_FORM_strp:
+		return (struct dw_name){ .off = v->u, .where = DW_IN_STR };
+	case DW_FORM_strp_sup:
+	case DW_FORM_GNU_strp_alt:
+		return (struct dw_name){ .off = v->u, .where = DW_IN_ALT };
+	default:
+		return (struct dw_name){ .where = DW_NOWHERE };
+	}
+}
+
+/* One of the two lists of version 5: a description of entries, and the entries. */
+static int newer_names(struct program *p, struct sym_cursor *c, bool files)
+{
+	struct dw_spec formats[FORMATS_MAX];
+	uint8_t n_formats = sym_cursor_u8(c);
+	uint64_t n;
+	int err = 0;
+
+	if (n_formats > FORMATS_MAX)
+		return -E2BIG;
+	for (uint8_t i = 0; i < n_formats; i++) {
+		uint64_t type = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
+
+		if (form > UINT16_MAX || form == DW_FORM_implicit_const)
+			return -EBADMSG;
+		formats[i] = (struct dw_spec){ .name = type > UINT16_MAX ? 0 : (uint16_t)type,
+					       .form = (uint16_t)form };
+	}
+	n = sym_cursor_uleb(c);
+	if (c->bad || (n && !n_formats) || n > sym_cursor_left(c))
+		return -EBADMSG;
+	while (!err && n--) {
+		struct dw_name name = { .where = DW_NOWHERE };
+		uint32_t folder = 0;
+
+		for (uint8_t i = 0; i < n_formats; i++) {
+			struct dw_value v;
+
+			err = dw_value_read(&p->unit, c, &formats[i], &v);
+			if (err)
+				return err;
+			if (formats[i].name == DW_LNCT_path)
+				name = name_of(p, &v);
+			else if (formats[i].name == DW_LNCT_directory_index)
+				folder = v.u > UINT32_MAX ? UINT32_MAX : (uint32_t)v.u;
+		}
+		name.folder = folder;
+		err = files ? push_file(p, name) : push_folder(p, name);
+	}
+	return err;
+}
+
+static uint32_t clip(uint64_t value)
+{
+	return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX - 1;
+}
+
+struct machine { /* DWARF 5 §6.2.2 */
+	uint64_t addr, line, file;
+	unsigned int op;
+};
+
+static void advance(const struct program *p, struct machine *m, uint64_t by)
+{
+	if (p->max_ops <= 1) {
+		m->addr += by * p->min_inst;
+		return;
+	}
+	m->addr += p->min_inst * ((m->op + by) / p->max_ops);
+	m->op = (unsigned int)((m->op + by) % p->max_ops);
+}
+
+static int run_extended(struct program *p, struct sym_cursor *c, struct machine *m, bool *ended)
+{
+	uint64_t size = sym_cursor_uleb(c);
+	const uint8_t *bytes = sym_cursor_take(c, size);
+	struct sym_cursor in = sym_cursor_of(bytes, bytes ? size : 0);
+	const char *text;
+
+	if (!bytes || !size)
+		return bytes ? 0 : -EBADMSG;
+	switch (sym_cursor_u8(&in)) {
+	case DW_LNE_end_sequence:
+		*ended = true;
+		return push_row(p, m->addr, DW_ROW_END, 0);
+	case DW_LNE_set_address:
+		if (size - 1 > 8 || size == 1)
+			return -EBADMSG;
+		m->addr = sym_cursor_uint(&in, (unsigned int)(size - 1));
+		m->op = 0;
+		return 0;
+	case DW_LNE_define_file:
+		text = sym_cursor_text(&in);
+		return text ? older_file(p, &in, text) : -EBADMSG;
+	default:
+		return 0;
+	}
+}
+
+static int run_standard(struct program *p, struct sym_cursor *c, struct machine *m, uint8_t op)
+{
+	switch (op) {
+	case DW_LNS_copy:
+		return push_row(p, m->addr, clip(m->file), clip(m->line));
+	case DW_LNS_advance_pc:
+		advance(p, m, sym_cursor_uleb(c));
+		break;
+	case DW_LNS_advance_line:
+		m->line += (uint64_t)sym_cursor_sleb(c);
+		break;
+	case DW_LNS_set_file:
+		m->file = sym_cursor_uleb(c);
+		break;
+	case DW_LNS_set_column:
+	case DW_LNS_set_isa:
+		(void)sym_cursor_uleb(c);
+		break;
+	case DW_LNS_const_add_pc:
+		advance(p, m, (uint64_t)(255 - p->opcode_base) / p->line_range);
+		break;
+	case DW_LNS_fixed_advance_pc:
+		m->addr += sym_cursor_u16(c);
+		m->op = 0;
+		break;
+	case DW_LNS_negate_stmt:
+	case DW_LNS_set_basic_block:
+	case DW_LNS_set_prologue_end:
+	case DW_LNS_set_epilogue_begin:
+		break;
+	default: /* of a later version: it says how many operands */
+		for (uint8_t i = 0; i < p->lengths[op]; i++)
+			(void)sym_cursor_uleb(c);
+	}
+	return 0;
+}
+
+static int run(struct program *p, struct sym_cursor *c)
+{
+	struct machine m = { .line = 1, .file = 1 };
+	size_t first = 0; /* row of the sequence */
+	int err = 0;
+
+	while (!err && c->p < c->end && !c->bad) {
+		uint8_t op = *c->p++;
+		bool ended = false;
+
+		if (op >= p->opcode_base) {
+			unsigned int special = (unsigned int)op - p->opcode_base;
+
+			advance(p, &m, special / p->line_range);
+			m.line +=
+				(uint64_t)(int64_t)(p->line_base + (int)(special % p->line_range));
+			err = push_row(p, m.addr, clip(m.file), clip(m.line));
+		} else if (!op) {
+			err = run_extended(p, c, &m, &ended);
+		} else {
+			err = run_standard(p, c, &m, op);
+		}
+		if (ended) {
+			struct dw_table *t = p->table;
+
+			/* What a linker dropped begins at 0, or at -1 (lld). */
+			if (first < t->n_rows &&
+			    (!t->rows[first].addr || t->rows[first].addr >= UINT64_MAX - 1))
+				t->n_rows = first;
+			first = t->n_rows;
+			m = (struct machine){ .line = 1, .file = 1 };
+		}
+	}
+	/* A sequence without an end says nothing of where it ends. */
+	p->table->n_rows = first;
+	return err;
+}
+
+/* Ends before what begins there; else in the order they came. */
+static bool goes_before(const struct dw_row *a, const struct dw_row *b)
+{
+	if (a->addr != b->addr)
+		return a->addr < b->addr;
+	return a->file == DW_ROW_END && b->file != DW_ROW_END;
+}
+
+/* Merges runs that are in order already, as sequences are. */
+static int sort_rows(struct dw_table *t)
+{
+	struct dw_row *from = t->rows, *to;
+	size_t n = t->n_rows;
+	bool sorted = true;
+
+	for (size_t i = 1; i < n && sorted; i++)
+		sorted = !goes_before(&from[i], &from[i - 1]);
+	if (sorted)
+		return 0;
+	to = reallocarray(NULL, n, sizeof(*to));
+	if (!to)
+		return -ENOMEM;
+	while (!sorted) {
+		size_t at = 0;
+
+		while (at < n) {
+			size_t a = at, middle, b, end;
+
+			for (middle = at + 1;
+			     middle < n && !goes_before(&from[middle], &from[middle - 1]); middle++)
+				;
+			for (end = middle + 1; end < n && !goes_before(&from[end], &from[end - 1]);
+			     end++)
+				;
+			if (middle >= n)
+				end = middle = n;
+			for (b = middle; a < middle || b < end;)
+				to[at++] =
+					b >= end || (a < middle && !goes_before(&from[b], &from[a]))
+						? from[a++]
+						: from[b++];
+		}
+		/* Half as many runs each time. */
+		struct dw_row *swap = from;
+
+		from = to;
+		to = swap;
+		sorted = true;
+		for (size_t i = 1; i < n && sorted; i++)
+			sorted = !goes_before(&from[i], &from[i - 1]);
+	}
+	free(to);
+	t->rows = from;
+	return 0;
+}
+
+static int parse(struct program *p, struct sym_cursor *c)
+{
+	struct sym_cursor head;
+	const uint8_t *bytes;
+	uint64_t head_size;
+	int err;
+
+	p->unit.version = p->table->version = sym_cursor_u16(c);
+	if (c->bad || p->unit.version < 2 || p->unit.version > 5)
+		return -ENOTSUP;
+	if (p->unit.version >= 5) {
+		p->unit.addr_size = sym_cursor_u8(c);
+		(void)sym_cursor_u8(c); /* segment selector */
+		if (p->unit.addr_size != 4 && p->unit.addr_size != 8)
+			return -ENOTSUP;
+	}
+	head_size = sym_cursor_uint(c, p->unit.off_size);
+	bytes = sym_cursor_take(c, head_size);
+	if (!bytes)
+		return -EBADMSG;
+	head = sym_cursor_of(bytes, head_size);
+	p->min_inst = sym_cursor_u8(&head);
+	p->max_ops = p->unit.version >= 4 ? sym_cursor_u8(&head) : 1;
+	(void)sym_cursor_u8(&head); /* default_is_stmt */
+	p->line_base = (int8_t)sym_cursor_u8(&head);
+	p->line_range = sym_cursor_u8(&head);
+	p->opcode_base = sym_cursor_u8(&head);
+	if (head.bad || !p->line_range || !p->opcode_base)
+		return -EBADMSG;
+	for (unsigned int i = 1; i < p->opcode_base; i++)
+		p->lengths[i] = sym_cursor_u8(&head);
+	if (p->unit.version >= 5) {
+		err = newer_names(p, &head, false);
+		if (!err)
+			err = newer_names(p, &head, true);
+	} else {
+		err = older_names(p, &head);
+	}
+	if (err || head.bad)
+		return err ? err : -EBADMSG;
+	err = run(p, c);
+	return err ? err : sort_rows(p->table);
+}
+
+int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
+		  struct dw_table **out)
+{
+	struct program p = {
+		.file = file,
+		.unit = { .addr_size = addr_size, .off_size = 4 },
+	};
+	uint8_t head[12] = { 0 };
+	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+	uint64_t left, size;
+	uint8_t *owned;
+	int err;
+
+	if (off >= file->line.size || file->line.size - off < sizeof(head))
+		return -EBADMSG;
+	err = sym_section_read(&file->line, off, head, sizeof(head));
+	if (err)
+		return err;
+	size = sym_cursor_u32(&c);
+	if (size == 0xffffffff) {
+		p.unit.off_size = 8;
+		size = sym_cursor_u64(&c);
+	}
+	p.off = off + (p.unit.off_size == 8 ? 12 : 4);
+	left = file->line.size - p.off;
+	if (size > left || size > PROGRAM_MAX)
+		return -EBADMSG;
+	err = sym_section_map(&file->line, p.off, size, &p.bytes, &owned);
+	if (err)
+		return err;
+	file->budget->spent += size;
+	p.table = calloc(1, sizeof(*p.table));
+	c = sym_cursor_of(p.bytes, size);
+	err = p.table ? parse(&p, &c) : -ENOMEM;
+	free(owned);
+	if (err) {
+		dw_table_free(p.table);
+		return err;
+	}
+	*out = p.table;
+	return 0;
+}
+
+void dw_table_free(struct dw_table *t)
+{
+	if (!t)
+		return;
+	free(t->rows);
+	free(t->folders);
+	free(t->files);
+	free(t);
+}
+
+int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row **out)
+{
+	size_t low = 0, high = t->n_rows;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (t->rows[middle].addr <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low || t->rows[low - 1].file == DW_ROW_END)
+		return -ENOENT;
+	*out = &t->rows[low - 1];
+	return 0;
+}
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+static int text_of(const struct dw_file *file, const struct dw_name *name, char *out, size_t room)
+{
+	switch (name->where) {
+	case DW_IN_LINE:
+		return sym_section_text(&file->line, name->off, out, room);
+	case DW_IN_LINE_STR:
+		return sym_section_text(&file->line_str, name->off, out, room);
+	case DW_IN_STR:
+		return sym_section_text(&file->str, name->off, out, room);
+	case DW_IN_ALT:
+		return file->alt ? sym_section_text(&file->alt->str, name->off, out, room)
+				 : -ENOENT;
+	default:
+		return -ENOENT;
+	}
+}
+
+/* Puts "folder/" before what is in out; where it does not fit, out stays as it is. */
+static int prepend(const char *folder, char *out, size_t room)
+{
+	size_t n = strlen(folder), m = strlen(out);
+	bool slash = n && folder[n - 1] != '/';
+
+	if (!n || n + slash + m >= room)
+		return (int)m;
+	memmove(out + n + slash, out, m + 1);
+	memcpy(out, folder, n);
+	if (slash)
+		out[n] = '/';
+	return (int)(n + slash + m);
+}
+
+int dw_table_path(const struct dw_file *file, const struct dw_table *t, uint32_t index,
+		  const char *dir, char *out, size_t room)
+{
+	char folder[4096];
+	const struct dw_name *name;
+	int n;
+
+	if (index >= t->n_files)
+		return -ENOENT;
+	name = &t->files[index];
+	n = text_of(file, name, out, room);
+	if (n <= 0)
+		return n ? n : -ENOENT;
+	if (*out == '/')
+		return n;
+	if (name->folder < t->n_folders &&
+	    text_of(file, &t->folders[name->folder], folder, sizeof(folder)) > 0) {
+		n = prepend(folder, out, room);
+		if (*out == '/')
+			return n;
+		/* Of version 5, folder 0 is the unit's own and is meant by itself. */
+		if (t->version >= 5 && !name->folder && *dir != '/')
+			return n;
+	}
+	return prepend(dir, out, room);
+}

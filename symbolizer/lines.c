@@ -1,0 +1,536 @@
+/* symbolizer/lines.c: lines and inlined calls in flat arrays (schema/lines.h). */
+#include "symbolizer/lines.h"
+
+#include "symbolizer/plain.h"
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More was asked for than a profile has; what comes then has no lines. */
+#define PIECES_MAX ((size_t)1 << 20)
+#define ROWS_MAX   ((size_t)6 << 20)
+#define SCOPES_MAX ((size_t)2 << 20)
+#define NAMES_MAX  ((size_t)64 << 20)
+#define NAME_MAX_N ((size_t)4096)
+#define NESTED_MAX 256
+
+struct flat {
+	const struct lines_piece *pieces;
+	const struct lines_row *rows;
+	const struct lines_scope *scopes;
+	const char *names;
+	size_t n_pieces, n_rows, n_scopes, names_size;
+};
+
+struct sym_lines {
+	struct flat kept; /* in blob */
+	void *blob;	  /* owned; NULL: none */
+	/* What was read since; owned. */
+	struct lines_piece *pieces;
+	struct lines_row *rows;
+	struct lines_scope *scopes;
+	char *names;
+	size_t n_pieces, room_pieces, n_rows, room_rows, n_scopes, room_scopes;
+	size_t names_size, room_names;
+	uint32_t *index; /* of fresh names, by hash: offset + 1; 0: free */
+	size_t n_index, room_index;
+	bool grown;
+};
+
+int sym_lines_new(struct sym_lines **out)
+{
+	struct sym_lines *lines = calloc(1, sizeof(*lines));
+
+	if (!lines)
+		return -ENOMEM;
+	*out = lines;
+	return 0;
+}
+
+void sym_lines_free(struct sym_lines *lines)
+{
+	if (!lines)
+		return;
+	free(lines->blob);
+	free(lines->pieces);
+	free(lines->rows);
+	free(lines->scopes);
+	free(lines->names);
+	free(lines->index);
+	free(lines);
+}
+
+size_t sym_lines_size(const struct sym_lines *lines)
+{
+	return lines->kept.n_pieces + lines->n_pieces;
+}
+
+bool sym_lines_grown(const struct sym_lines *lines)
+{
+	return lines->grown;
+}
+
+/* ---- adding ------------------------------------------------------------------------------ */
+
+/* Room for n more of each bytes; -E2BIG beyond max of them. */
+static int make_room(void **array, size_t have, size_t n, size_t *room, size_t each, size_t max)
+{
+	size_t more = *room + *room / 2 + 64;
+	void *grown;
+
+	if (n <= *room - have)
+		return 0;
+	if (n > max || have > max - n)
+		return -E2BIG;
+	more = more < have + n ? have + n : more;
+	grown = reallocarray(*array, more, each);
+	if (!grown)
+		return -ENOMEM;
+	*array = grown;
+	*room = more;
+	return 0;
+}
+
+static struct flat fresh_of(const struct sym_lines *l)
+{
+	return (struct flat){ .pieces = l->pieces,
+			      .rows = l->rows,
+			      .scopes = l->scopes,
+			      .names = l->names,
+			      .n_pieces = l->n_pieces,
+			      .n_rows = l->n_rows,
+			      .n_scopes = l->n_scopes,
+			      .names_size = l->names_size };
+}
+
+static int grow_index(struct sym_lines *l)
+{
+	size_t room = l->room_index ? l->room_index * 2 : 1024;
+	uint32_t *index = calloc(room, sizeof(*index));
+
+	if (!index)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->room_index; i++) {
+		const char *name;
+		size_t at;
+
+		if (!l->index[i])
+			continue;
+		name = l->names + l->index[i] - 1;
+		for (at = uw_checksum(name, strlen(name), 1) & (room - 1); index[at];
+		     at = (at + 1) & (room - 1))
+			;
+		index[at] = l->index[i];
+	}
+	free(l->index);
+	l->index = index;
+	l->room_index = room;
+	return 0;
+}
+
+static int intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out)
+{
+	size_t at;
+	int err;
+
+	if (l->n_index * 2 >= l->room_index) {
+		err = grow_index(l);
+		if (err)
+			return err;
+	}
+	for (at = uw_checksum(text, n, 1) & (l->room_index - 1); l->index[at];
+	     at = (at + 1) & (l->room_index - 1)) {
+		const char *name = l->names + l->index[at] - 1;
+
+		if (!strncmp(name, text, n) && !name[n]) {
+			*out = l->index[at] - 1;
+			return 0;
+		}
+	}
+	err = make_room((void **)&l->names, l->names_size, n + 1, &l->room_names, 1, NAMES_MAX);
+	if (err)
+		return err;
+	*out = (uint32_t)l->names_size;
+	memcpy(l->names + l->names_size, text, n);
+	l->names[l->names_size + n] = '\0';
+	l->names_size += n + 1;
+	l->index[at] = *out + 1;
+	l->n_index++;
+	return 0;
+}
+
+int sym_lines_intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out)
+{
+	char *clean;
+	int err;
+
+	n = strnlen(text, n);
+	if (n <= NAME_MAX_N && sym_plain_size(text, n, ' ') == n)
+		return intern(l, text, n, out);
+	clean = sym_sanitize(text, n, NAME_MAX_N);
+	if (!clean)
+		return -ENOMEM;
+	err = intern(l, clean, strlen(clean), out);
+	free(clean);
+	return err;
+}
+
+/* How many pieces begin at or before vaddr. */
+static size_t count_until(const struct lines_piece *pieces, size_t n, uint64_t vaddr)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (pieces[middle].start <= vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int narrow(const struct lines_piece *pieces, size_t n, uint64_t vaddr, uint64_t *low,
+		  uint64_t *high)
+{
+	size_t at = count_until(pieces, n, vaddr);
+
+	if (at) {
+		const struct lines_piece *p = &pieces[at - 1];
+
+		if (vaddr - p->start < p->size)
+			return -EEXIST;
+		*low = p->start + p->size > *low ? p->start + p->size : *low;
+	}
+	if (at < n && pieces[at].start < *high)
+		*high = pieces[at].start;
+	return 0;
+}
+
+int sym_lines_gap(const struct sym_lines *l, uint64_t vaddr, uint64_t *low, uint64_t *high)
+{
+	int err;
+
+	*low = 0;
+	*high = UINT64_MAX;
+	err = narrow(l->kept.pieces, l->kept.n_pieces, vaddr, low, high);
+	return err ? err : narrow(l->pieces, l->n_pieces, vaddr, low, high);
+}
+
+int sym_lines_put(struct sym_lines *l, uint64_t low, uint64_t high, const struct lines_row *rows,
+		  size_t n_rows, const struct lines_scope *scopes, size_t n_scopes, bool lasting)
+{
+	uint32_t size = high - low < UINT32_MAX ? (uint32_t)(high - low) : UINT32_MAX;
+	size_t at = count_until(l->pieces, l->n_pieces, low);
+	int err = make_room((void **)&l->pieces, l->n_pieces, 1, &l->room_pieces,
+			    sizeof(*l->pieces), PIECES_MAX);
+
+	if (!err)
+		err = make_room((void **)&l->rows, l->n_rows, n_rows, &l->room_rows,
+				sizeof(*l->rows), ROWS_MAX);
+	if (!err)
+		err = make_room((void **)&l->scopes, l->n_scopes, n_scopes, &l->room_scopes,
+				sizeof(*l->scopes), SCOPES_MAX);
+	if (err)
+		return err;
+	memmove(l->pieces + at + 1, l->pieces + at, (l->n_pieces - at) * sizeof(*l->pieces));
+	l->pieces[at] = (struct lines_piece){ .start = low,
+					      .size = size,
+					      .row = (uint32_t)l->n_rows,
+					      .n_rows = (uint32_t)n_rows,
+					      .scope = (uint32_t)l->n_scopes,
+					      .n_scopes = (uint32_t)n_scopes,
+					      .spare = !lasting };
+	l->n_pieces++;
+	if (n_rows)
+		memcpy(l->rows + l->n_rows, rows, n_rows * sizeof(*rows));
+	l->n_rows += n_rows;
+	if (n_scopes)
+		memcpy(l->scopes + l->n_scopes, scopes, n_scopes * sizeof(*scopes));
+	l->n_scopes += n_scopes;
+	l->grown = l->grown || lasting;
+	return 0;
+}
+
+/* ---- finding ----------------------------------------------------------------------------- */
+
+static const char *name_at(const struct flat *f, uint32_t off)
+{
+	return off == LINES_NONE ? NULL : f->names + off;
+}
+
+/* What covers at: the last that begins at or before it; n: none. */
+static size_t row_at(const struct lines_row *rows, size_t n, uint32_t at)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (rows[middle].at <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low ? low - 1 : n;
+}
+
+static uint32_t scope_at(const struct lines_scope *scopes, size_t n, uint32_t at)
+{
+	size_t low = 0, high = n;
+	uint32_t i;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (scopes[middle].start <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	i = low ? (uint32_t)(low - 1) : LINES_NONE;
+	while (i != LINES_NONE && scopes[i].end <= at)
+		i = scopes[i].up; /* an earlier one: it ends */
+	return i;
+}
+
+static void fill(const struct flat *f, const struct lines_piece *p, uint32_t at,
+		 struct sym_place *out, size_t max, size_t *n)
+{
+	/* Where there are none at all, there is no array either. */
+	const struct lines_scope *scopes = p->n_scopes ? f->scopes + p->scope : NULL;
+	const struct lines_row *rows = p->n_rows ? f->rows + p->row : NULL;
+	size_t row = row_at(rows, p->n_rows, at);
+	uint32_t scope = scope_at(scopes, p->n_scopes, at);
+	struct sym_place place = { 0 };
+
+	*n = 0;
+	if (row < p->n_rows) {
+		place.file = name_at(f, rows[row].file);
+		place.line = rows[row].line;
+	}
+	for (size_t depth = 0; depth < NESTED_MAX && *n < max; depth++) {
+		const struct lines_scope *s = scope == LINES_NONE ? NULL : &scopes[scope];
+
+		if (s) {
+			place.function = name_at(f, s->name);
+			place.start_line = s->line;
+		}
+		if (place.function || place.file)
+			out[(*n)++] = place;
+		if (!s || s->up == LINES_NONE)
+			break;
+		place = (struct sym_place){ .file = name_at(f, s->call_file),
+					    .line = s->call_line };
+		scope = s->up;
+	}
+}
+
+static bool find_in(const struct flat *f, uint64_t vaddr, struct sym_place *out, size_t max,
+		    size_t *n)
+{
+	size_t at = count_until(f->pieces, f->n_pieces, vaddr);
+	const struct lines_piece *p = at ? &f->pieces[at - 1] : NULL;
+
+	if (!p || vaddr - p->start >= p->size)
+		return false;
+	fill(f, p, (uint32_t)(vaddr - p->start), out, max, n);
+	return true;
+}
+
+int sym_lines_find(const struct sym_lines *l, uint64_t vaddr, struct sym_place *out, size_t max,
+		   size_t *n)
+{
+	struct flat fresh = fresh_of(l);
+
+	return find_in(&l->kept, vaddr, out, max, n) || find_in(&fresh, vaddr, out, max, n)
+		       ? 0
+		       : -ENOENT;
+}
+
+/* ---- keeping ----------------------------------------------------------------------------- */
+
+static uint64_t checksum_of(const void *blob, size_t size)
+{
+	struct lines_header header;
+
+	memcpy(&header, blob, sizeof(header));
+	header.checksum = 0;
+	return uw_checksum((const uint8_t *)blob + sizeof(header), size - sizeof(header),
+			   uw_checksum(&header, sizeof(header), 0));
+}
+
+struct packing {
+	struct lines_piece *piece;
+	struct lines_row *row;
+	struct lines_scope *scope;
+	uint32_t n_rows, n_scopes;
+};
+
+static uint32_t moved(uint32_t name, uint32_t by)
+{
+	return name == LINES_NONE ? name : name + by;
+}
+
+static void pack_piece(struct packing *to, const struct flat *f, const struct lines_piece *p,
+		       uint32_t names)
+{
+	struct lines_piece piece = *p;
+
+	piece.row = to->n_rows;
+	piece.scope = to->n_scopes;
+	*to->piece++ = piece;
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		struct lines_row row = f->rows[p->row + i];
+
+		row.file = moved(row.file, names);
+		to->row[to->n_rows++] = row;
+	}
+	for (uint32_t i = 0; i < p->n_scopes; i++) {
+		struct lines_scope scope = f->scopes[p->scope + i];
+
+		scope.name = moved(scope.name, names);
+		scope.call_file = moved(scope.call_file, names);
+		to->scope[to->n_scopes++] = scope;
+	}
+}
+
+int sym_lines_pack(const struct sym_lines *l, uint64_t key, void **blob, size_t *size)
+{
+	struct flat fresh = fresh_of(l), kept = l->kept;
+	struct lines_header h = { .magic = LINES_MAGIC,
+				  .version = LINES_VERSION,
+				  .header_size = sizeof(h),
+				  .key = key,
+				  .reader = LINES_READER };
+	struct packing to = { 0 };
+	size_t i = 0, j = 0, n_pieces = kept.n_pieces, n_rows = kept.n_rows,
+	       n_scopes = kept.n_scopes;
+	uint8_t *out;
+
+	for (size_t k = 0; k < fresh.n_pieces; k++) {
+		if (fresh.pieces[k].spare)
+			continue;
+		n_pieces++;
+		n_rows += fresh.pieces[k].n_rows;
+		n_scopes += fresh.pieces[k].n_scopes;
+	}
+	if (n_pieces > PIECES_MAX || n_rows > ROWS_MAX || n_scopes > SCOPES_MAX ||
+	    kept.names_size + fresh.names_size > NAMES_MAX)
+		return -E2BIG;
+	h.n_pieces = (uint32_t)n_pieces;
+	h.n_rows = (uint32_t)n_rows;
+	h.n_scopes = (uint32_t)n_scopes;
+	h.names_size = (uint32_t)(kept.names_size + fresh.names_size);
+	h.size = sizeof(h) + n_pieces * sizeof(*to.piece) + n_rows * sizeof(*to.row) +
+		 n_scopes * sizeof(*to.scope) + h.names_size;
+	out = malloc(h.size);
+	if (!out)
+		return -ENOMEM;
+	to.piece = (struct lines_piece *)(void *)(out + sizeof(h));
+	to.row = (struct lines_row *)(void *)(to.piece + n_pieces);
+	to.scope = (struct lines_scope *)(void *)(to.row + n_rows);
+	if (kept.names_size)
+		memcpy(to.scope + n_scopes, kept.names, kept.names_size);
+	if (fresh.names_size)
+		memcpy((char *)(to.scope + n_scopes) + kept.names_size, fresh.names,
+		       fresh.names_size);
+	while (i < kept.n_pieces || j < fresh.n_pieces) {
+		if (j < fresh.n_pieces && fresh.pieces[j].spare)
+			j++;
+		else if (j >= fresh.n_pieces ||
+			 (i < kept.n_pieces && kept.pieces[i].start < fresh.pieces[j].start))
+			pack_piece(&to, &kept, &kept.pieces[i++], 0);
+		else
+			pack_piece(&to, &fresh, &fresh.pieces[j++], (uint32_t)kept.names_size);
+	}
+	memcpy(out, &h, sizeof(h));
+	h.checksum = checksum_of(out, h.size);
+	memcpy(out, &h, sizeof(h));
+	*blob = out;
+	*size = h.size;
+	return 0;
+}
+
+static bool name_fits(uint32_t name, const struct flat *f)
+{
+	return name == LINES_NONE || name < f->names_size;
+}
+
+static int check_piece(const struct lines_piece *p, const struct flat *f, uint64_t *last)
+{
+	if (p->start < *last || !p->size || p->size > UINT64_MAX - p->start || p->row > f->n_rows ||
+	    p->n_rows > f->n_rows - p->row || p->scope > f->n_scopes ||
+	    p->n_scopes > f->n_scopes - p->scope || p->spare)
+		return -EBADMSG;
+	*last = p->start + p->size;
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct lines_row *r = &f->rows[p->row + i];
+
+		if (!name_fits(r->file, f) || (i && r->at < r[-1].at))
+			return -EBADMSG;
+	}
+	for (uint32_t i = 0; i < p->n_scopes; i++) {
+		const struct lines_scope *s = &f->scopes[p->scope + i];
+
+		if (!name_fits(s->name, f) || !name_fits(s->call_file, f) || s->end <= s->start ||
+		    (i && s->start < s[-1].start) || (s->up != LINES_NONE && s->up >= i))
+			return -EBADMSG;
+	}
+	return 0;
+}
+
+/* No look-up can read outside the blob or go round in it. */
+static int check(const struct lines_header *h, size_t size, uint64_t key, struct flat *f)
+{
+	uint64_t last = 0, want;
+
+	if (size < sizeof(*h) || h->magic != LINES_MAGIC)
+		return -EBADMSG;
+	if (h->version != LINES_VERSION || h->reader != LINES_READER)
+		return -ENOTSUP;
+	want = sizeof(*h) + (uint64_t)h->n_pieces * sizeof(*f->pieces) +
+	       (uint64_t)h->n_rows * sizeof(*f->rows) + (uint64_t)h->n_scopes * sizeof(*f->scopes) +
+	       h->names_size;
+	if (h->size != size || h->header_size != sizeof(*h) || want != size ||
+	    h->checksum != checksum_of(h, size))
+		return -EBADMSG;
+	if (h->key != key)
+		return -ENOENT;
+	*f = (struct flat){ .n_pieces = h->n_pieces,
+			    .n_rows = h->n_rows,
+			    .n_scopes = h->n_scopes,
+			    .names_size = h->names_size };
+	f->pieces = (const struct lines_piece *)(const void *)(h + 1);
+	f->rows = (const struct lines_row *)(const void *)(f->pieces + f->n_pieces);
+	f->scopes = (const struct lines_scope *)(const void *)(f->rows + f->n_rows);
+	f->names = (const char *)(f->scopes + f->n_scopes);
+	if (f->names_size && f->names[f->names_size - 1])
+		return -EBADMSG;
+	for (size_t i = 0; i < f->n_pieces; i++) {
+		int err = check_piece(&f->pieces[i], f, &last);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **out)
+{
+	struct flat kept;
+	int err = check(blob, size, key, &kept);
+	struct sym_lines *l = err ? NULL : calloc(1, sizeof(*l));
+
+	if (!l) {
+		free(blob);
+		return err ? err : -ENOMEM;
+	}
+	l->blob = blob;
+	l->kept = kept;
+	*out = l;
+	return 0;
+}

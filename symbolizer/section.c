@@ -1,0 +1,359 @@
+#include "symbolizer/section.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+/* What unpacks to more goes to a file. */
+#define MEMORY_MAX   ((uint64_t)8 << 20)
+#define UNPACKED_MAX ((uint64_t)8 << 30)
+/* Debug information packs to a fifth; strings that repeat, to a thirtieth. */
+#define RATIO_MAX 200
+#define CHUNK	  ((size_t)256 << 10)
+
+#ifndef ELFCOMPRESS_ZSTD
+#define ELFCOMPRESS_ZSTD 2
+#endif
+
+/* ---- reading ------------------------------------------------------------------ */
+
+static int read_at(int fd, uint64_t off, void *out, uint64_t size)
+{
+	uint8_t *to = out;
+
+	while (size) {
+		ssize_t n = pread(fd, to, size < (1u << 30) ? size : 1u << 30, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -EBADMSG;
+		to += n;
+		off += (uint64_t)n;
+		size -= (uint64_t)n;
+	}
+	return 0;
+}
+
+int sym_section_read(const struct sym_section *s, uint64_t off, void *out, uint64_t size)
+{
+	if (off > s->size || size > s->size - off)
+		return -EBADMSG;
+	if (!s->bytes)
+		return read_at(s->fd, s->off + off, out, size);
+	if (size)
+		memcpy(out, s->bytes + off, size);
+	return 0;
+}
+
+int sym_section_map(const struct sym_section *s, uint64_t off, uint64_t size, const uint8_t **out,
+		    uint8_t **owned)
+{
+	uint8_t *copy;
+	int err;
+
+	*owned = NULL;
+	if (off > s->size || size > s->size - off)
+		return -EBADMSG;
+	if (s->bytes) {
+		*out = s->bytes + off;
+		return 0;
+	}
+	copy = malloc(size + 1);
+	if (!copy)
+		return -ENOMEM;
+	err = sym_section_read(s, off, copy, size);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	*out = *owned = copy;
+	return 0;
+}
+
+int sym_section_text(const struct sym_section *s, uint64_t off, char *out, size_t room)
+{
+	size_t have = 0;
+
+	if (off >= s->size)
+		return -EBADMSG;
+	while (have < room - 1) {
+		/* Most are short. */
+		size_t want = have ? room - 1 - have : 127, n;
+		const char *nul;
+		int err;
+
+		want = want < room - 1 - have ? want : room - 1 - have;
+		if (off + have >= s->size)
+			return -EBADMSG; /* it has no end */
+		n = s->size - off - have < want ? (size_t)(s->size - off - have) : want;
+		err = sym_section_read(s, off + have, out + have, n);
+		if (err)
+			return err;
+		nul = memchr(out + have, 0, n);
+		if (nul)
+			return (int)(nul - out);
+		have += n;
+	}
+	out[have] = '\0';
+	return (int)have;
+}
+
+/* ---- unpacking ---------------------------------------------------------------- */
+
+struct sink { /* size bytes, no more and no less */
+	uint8_t *bytes;
+	int fd;
+	uint64_t size, done;
+};
+
+static int put(struct sink *sink, const uint8_t *bytes, size_t n)
+{
+	if (n > sink->size - sink->done)
+		return -EBADMSG;
+	if (sink->bytes) {
+		memcpy(sink->bytes + sink->done, bytes, n);
+		sink->done += n;
+		return 0;
+	}
+	while (n) {
+		ssize_t w = write(sink->fd, bytes, n);
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w <= 0)
+			return w < 0 ? -errno : -EIO;
+		bytes += w;
+		n -= (size_t)w;
+		sink->done += (uint64_t)w;
+	}
+	return 0;
+}
+
+static int unpack_zlib(const struct sym_section *packed, struct sink *sink)
+{
+	uint8_t *in = malloc(CHUNK), *out = malloc(CHUNK);
+	z_stream z = { 0 };
+	uint64_t off = 0;
+	int err = in && out ? 0 : -ENOMEM, rc = Z_OK;
+
+	if (!err && inflateInit(&z) != Z_OK)
+		err = -ENOMEM;
+	while (!err && rc != Z_STREAM_END) {
+		size_t n = packed->size - off < CHUNK ? (size_t)(packed->size - off) : CHUNK;
+
+		if (!n) {
+			err = -EBADMSG;
+			break;
+		}
+		err = sym_section_read(packed, off, in, n);
+		off += n;
+		z.next_in = in;
+		z.avail_in = (uInt)n;
+		while (!err && rc != Z_STREAM_END) {
+			z.next_out = out;
+			z.avail_out = CHUNK;
+			rc = inflate(&z, Z_NO_FLUSH);
+			if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
+				err = rc == Z_MEM_ERROR ? -ENOMEM : -EBADMSG;
+			else
+				err = put(sink, out, CHUNK - z.avail_out);
+			if (!err && rc == Z_BUF_ERROR) {
+				rc = Z_OK;
+				break;
+			}
+			if (!err && rc == Z_OK && !z.avail_in && z.avail_out)
+				break;
+		}
+	}
+	(void)inflateEnd(&z);
+	free(in);
+	free(out);
+	return err;
+}
+
+static int unpack_zstd(const struct sym_section *packed, struct sink *sink)
+{
+	uint8_t *in = malloc(CHUNK), *out = malloc(CHUNK);
+	ZSTD_DStream *stream = ZSTD_createDStream();
+	uint64_t off = 0;
+	size_t rc = 1;
+	int err = in && out && stream ? 0 : -ENOMEM;
+
+	if (stream) /* 128 MiB, as the command line tool has it */
+		(void)ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, 27);
+	while (!err && rc) {
+		size_t n = packed->size - off < CHUNK ? (size_t)(packed->size - off) : CHUNK;
+		ZSTD_inBuffer from = { .src = in, .size = n };
+
+		if (!n) {
+			err = -EBADMSG;
+			break;
+		}
+		err = sym_section_read(packed, off, in, n);
+		off += n;
+		while (!err && rc && from.pos < from.size) {
+			ZSTD_outBuffer to = { .dst = out, .size = CHUNK };
+
+			rc = ZSTD_decompressStream(stream, &to, &from);
+			err = ZSTD_isError(rc) ? -EBADMSG : put(sink, out, to.pos);
+		}
+	}
+	ZSTD_freeDStream(stream);
+	free(in);
+	free(out);
+	return err;
+}
+
+static int unnamed_file(void)
+{
+	int fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		fd = memfd_create("debug information", MFD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int unpack(const struct sym_section *packed, uint64_t type, uint64_t size,
+		  struct sym_section *out)
+{
+	struct sink sink = { .fd = -1, .size = size };
+	int err;
+
+	if (type != ELFCOMPRESS_ZLIB && type != ELFCOMPRESS_ZSTD)
+		return -ENOTSUP;
+	if (size > UNPACKED_MAX || size / RATIO_MAX > packed->size)
+		return -E2BIG;
+	if (size <= MEMORY_MAX) {
+		sink.bytes = malloc(size + 1);
+		if (!sink.bytes)
+			return -ENOMEM;
+	} else {
+		sink.fd = unnamed_file();
+		if (sink.fd < 0)
+			return sink.fd;
+	}
+	err = type == ELFCOMPRESS_ZLIB ? unpack_zlib(packed, &sink) : unpack_zstd(packed, &sink);
+	if (!err && sink.done != size)
+		err = -EBADMSG;
+	if (err) {
+		free(sink.bytes);
+		if (sink.fd >= 0)
+			(void)close(sink.fd);
+		return err;
+	}
+	*out = (struct sym_section){ .size = size,
+				     .bytes = sink.bytes,
+				     .owned = sink.bytes,
+				     .fd = sink.fd,
+				     .own_fd = sink.fd };
+	return 0;
+}
+
+/* ---- opening ------------------------------------------------------------------ */
+
+static int raw_section(const struct sym_image *image, const Elf64_Shdr *s, struct sym_section *out)
+{
+	if (s->sh_offset > image->size || s->sh_size > image->size - s->sh_offset)
+		return -EBADMSG;
+	*out = (struct sym_section){
+		.size = s->sh_size,
+		.bytes = image->fd < 0 ? image->bytes + s->sh_offset : NULL,
+		.fd = image->fd,
+		.off = image->off + s->sh_offset,
+		.own_fd = -1,
+	};
+	return 0;
+}
+
+/* The bytes behind a header of n. */
+static struct sym_section behind(const struct sym_section *s, uint64_t n)
+{
+	struct sym_section rest = *s;
+
+	rest.size -= n;
+	rest.off += n;
+	rest.bytes = s->bytes ? s->bytes + n : NULL;
+	return rest;
+}
+
+static int open_compressed(const struct sym_image *image, const struct sym_section *raw,
+			   struct sym_section *out)
+{
+	struct sym_section packed;
+	Elf64_Chdr head;
+	Elf32_Chdr narrow;
+	int err;
+
+	if (image->narrow) {
+		err = sym_section_read(raw, 0, &narrow, sizeof(narrow));
+		if (err)
+			return err;
+		packed = behind(raw, sizeof(narrow));
+		return unpack(&packed, narrow.ch_type, narrow.ch_size, out);
+	}
+	err = sym_section_read(raw, 0, &head, sizeof(head));
+	if (err)
+		return err;
+	packed = behind(raw, sizeof(head));
+	return unpack(&packed, head.ch_type, head.ch_size, out);
+}
+
+/* GNU's older form: "ZLIB" and the size, big-endian. */
+static int open_zdebug(const struct sym_section *raw, struct sym_section *out)
+{
+	struct sym_section packed;
+	uint8_t head[12];
+	uint64_t size = 0;
+	int err = sym_section_read(raw, 0, head, sizeof(head));
+
+	if (err)
+		return err;
+	if (memcmp(head, "ZLIB", 4) != 0)
+		return -EBADMSG;
+	for (int i = 4; i < 12; i++)
+		size = size << 8 | head[i];
+	packed = behind(raw, sizeof(head));
+	return unpack(&packed, ELFCOMPRESS_ZLIB, size, out);
+}
+
+int sym_section_open(const struct sym_image *image, const char *name, struct sym_section *out)
+{
+	const Elf64_Shdr *s = sym_image_section(image, name);
+	struct sym_section raw;
+	char older[64];
+	int err;
+
+	if (s) {
+		err = raw_section(image, s, &raw);
+		if (err)
+			return err;
+		if (s->sh_flags & SHF_COMPRESSED)
+			return open_compressed(image, &raw, out);
+		*out = raw;
+		return raw.size ? 0 : -ENOENT;
+	}
+	(void)snprintf(older, sizeof(older), ".z%s", name + 1);
+	s = sym_image_section(image, older);
+	if (!s)
+		return -ENOENT;
+	err = raw_section(image, s, &raw);
+	return err ? err : open_zdebug(&raw, out);
+}
+
+void sym_section_close(struct sym_section *s)
+{
+	free(s->owned);
+	if (s->size && s->own_fd >= 0)
+		(void)close(s->own_fd);
+	*s = (struct sym_section){ .fd = -1, .own_fd = -1 };
+}

@@ -1,0 +1,61 @@
+/*
+ * Any bytes as a file with debug information: whatever it says, look-ups end, names are clean, and
+ * what was read can be kept.
+ */
+#include "symbolizer/symbolizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_text(const char *text)
+{
+	char *clean = text ? sym_sanitize(text, strlen(text), 0) : NULL;
+
+	if (text && (!clean || strcmp(clean, text) != 0))
+		abort();
+	free(clean);
+}
+
+static void look(const struct sym_lines *lines, uint64_t at)
+{
+	struct sym_place places[16];
+	size_t n;
+
+	if (sym_lines_find(lines, at, places, 16, &n))
+		abort(); /* it was added */
+	for (size_t i = 0; i < n; i++) {
+		check_text(places[i].function);
+		check_text(places[i].file);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	/* Where gcc, ld and a program made by hand have their code. */
+	static const uint64_t starts[] = { 0x1000, 0x1120, 0x1140, 0x401000, 0x401106, 0 };
+	struct sym_lines *lines = NULL;
+	struct sym_debug *debug = NULL;
+	size_t packed;
+	void *blob;
+
+	if (sym_lines_new(&lines))
+		return 0;
+	if (!sym_debug_open_image(data, size, NULL, lines, &debug)) {
+		for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+			for (uint64_t at = starts[i]; at < starts[i] + 160; at += 9)
+				if (!sym_debug_add(debug, at))
+					look(lines, at);
+		if (!sym_lines_pack(lines, 1, &blob, &packed)) {
+			struct sym_lines *kept;
+
+			if (sym_lines_unpack(blob, packed, 1, &kept))
+				abort(); /* what we made is sound */
+			sym_lines_free(kept);
+		}
+	}
+	sym_debug_free(debug);
+	sym_lines_free(lines);
+	return 0;
+}

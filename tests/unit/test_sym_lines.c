@@ -1,0 +1,174 @@
+/* Lines and inlined calls: this program's own, and what is kept of them. */
+#include "schema/lines.h"
+#include "symbolizer/symbolizer.h"
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+static volatile int sink;
+
+/* clang-format off */
+static inline __attribute__((always_inline)) void inner(void) { sink++; }
+static __attribute__((noinline)) void outer(void) { inner(); }
+enum { OUTER_LINE = __LINE__ - 1 };
+/* clang-format on */
+
+static int first_base(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	(void)size;
+	*(uint64_t *)ctx = info->dlpi_addr;
+	return 1; /* the program itself comes first */
+}
+
+static uint64_t outer_vaddr(void)
+{
+	uint64_t base = 0;
+
+	(void)dl_iterate_phdr(first_base, &base);
+	return (uint64_t)(uintptr_t)outer - base;
+}
+
+static struct sym_debug *open_self(struct sym_lines *lines)
+{
+	struct sym_debug *debug = NULL;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && sym_has_debug(fd, 0), "this program has debug information");
+	CHECK(sym_debug_open(fd, 0, NULL, lines, &debug) == 0, "which is opened");
+	close(fd); /* it has its own */
+	return debug;
+}
+
+/* Of the addresses in outer, one is in inner. */
+static bool finds_inner(const struct sym_lines *lines, uint64_t at)
+{
+	struct sym_place p[4];
+	size_t n;
+
+	return !sym_lines_find(lines, at, p, 4, &n) && n == 2 && !strcmp(p[0].function, "inner") &&
+	       p[0].line == OUTER_LINE - 1 && p[0].start_line == OUTER_LINE - 1 &&
+	       !strcmp(p[1].function, "outer") && p[1].line == OUTER_LINE &&
+	       strstr(p[1].file, "test_sym_lines.c");
+}
+
+static void test_inlined_calls_come_innermost_first(void)
+{
+	struct sym_lines *lines = NULL, *kept = NULL;
+	uint64_t start = outer_vaddr();
+	struct sym_debug *debug;
+	struct sym_place p[4];
+	unsigned int found = 0;
+	size_t n, size;
+	void *blob;
+
+	outer();
+	CHECK(sym_lines_new(&lines) == 0, "no memory");
+	debug = open_self(lines);
+	CHECK(sym_lines_find(lines, start, p, 4, &n) == -ENOENT, "not asked for so far");
+	CHECK(!sym_lines_grown(lines), "nothing to keep yet");
+	CHECK(sym_debug_add(debug, start) == 0 && sym_lines_grown(lines), "now it is");
+	CHECK(!sym_lines_find(lines, start, p, 4, &n) && n >= 1 &&
+		      p[n - 1].start_line == OUTER_LINE,
+	      "the function at its start");
+	for (uint64_t at = start; at < start + 8 && !found; at++)
+		found += finds_inner(lines, at);
+	CHECK(found, "the call that was inlined");
+	CHECK(!sym_debug_add(debug, 1) && !sym_lines_find(lines, 1, p, 4, &n) && n == 0,
+	      "of what is no code nothing is known");
+	CHECK(!sym_lines_find(lines, start, p, 1, &n) && n == 1, "no more than there is room for");
+
+	CHECK(!sym_lines_pack(lines, 5, &blob, &size), "packed");
+	CHECK(sym_lines_unpack(blob, size, 6, &kept) == -ENOENT, "another file's");
+	CHECK(!sym_lines_pack(lines, 5, &blob, &size) && !sym_lines_unpack(blob, size, 5, &kept),
+	      "and back");
+	CHECK(!sym_lines_grown(kept) && sym_lines_size(kept) == sym_lines_size(lines), "as it was");
+	found = 0;
+	for (uint64_t at = start; at < start + 8 && !found; at++)
+		found += finds_inner(kept, at);
+	CHECK(found, "as before");
+	sym_debug_free(debug);
+
+	/* What is read later joins what was kept. */
+	debug = open_self(kept);
+	CHECK(!sym_debug_add(debug, start) && !sym_lines_grown(kept), "known already");
+	sym_debug_free(debug);
+	sym_lines_free(kept);
+	sym_lines_free(lines);
+}
+
+static void test_a_changed_byte_is_seen(void)
+{
+	struct sym_lines *lines = NULL, *bad;
+	struct sym_debug *debug;
+	size_t size, refused = 0, tried = 0;
+	void *blob;
+
+	CHECK(sym_lines_new(&lines) == 0, "no memory");
+	debug = open_self(lines);
+	CHECK(!sym_debug_add(debug, outer_vaddr()), "something to keep");
+	CHECK(!sym_lines_pack(lines, 5, &blob, &size), "packed");
+	for (size_t i = 0; i < size; i++) {
+		uint8_t *copy = malloc(size);
+
+		memcpy(copy, blob, size);
+		copy[i] ^= 1;
+		tried++;
+		refused += sym_lines_unpack(copy, size, 5, &bad) != 0;
+	}
+	CHECK(tried == refused, "every one of them");
+	for (size_t n = 0; n < size; n += 7) {
+		uint8_t *copy = malloc(n + 1);
+
+		memcpy(copy, blob, n);
+		CHECK(sym_lines_unpack(copy, n, 5, &bad) == -EBADMSG, "cut short");
+	}
+	free(blob);
+	sym_debug_free(debug);
+	sym_lines_free(lines);
+}
+
+static void test_files_without_debug_information(void)
+{
+	struct sym_lines *lines = NULL;
+	struct sym_debug *debug;
+	int fd = open("/bin/sh", O_RDONLY | O_CLOEXEC), dir = open("/", O_RDONLY | O_CLOEXEC);
+
+	CHECK(sym_lines_new(&lines) == 0, "no memory");
+	CHECK(!sym_has_debug(fd, 0) && sym_debug_open(fd, 0, NULL, lines, &debug) == -ENOENT,
+	      "a stripped one");
+	CHECK(sym_debug_open(dir, 0, NULL, lines, &debug) == -ENOTSUP, "a folder");
+	CHECK(sym_debug_open(-1, 0, NULL, lines, &debug) == -EBADF, "none");
+	CHECK(sym_debug_open_image("\177ELF", 4, NULL, lines, &debug) == -EBADMSG, "four bytes");
+	close(fd);
+	close(dir);
+	sym_lines_free(lines);
+}
+
+/* The check value of CRC-32 ("123456789"), as catalogues of CRCs have it. */
+static void test_crc_is_that_of_debug_links(void)
+{
+	char name[] = "/tmp/test_sym_lines.XXXXXX";
+	uint32_t crc = 0;
+	int fd = mkstemp(name);
+
+	CHECK(fd >= 0 && write(fd, "123456789", 9) == 9, name);
+	(void)unlink(name);
+	CHECK(!sym_crc32(fd, &crc) && crc == 0xcbf43926, "the check value");
+	close(fd);
+}
+
+int main(void)
+{
+	test_inlined_calls_come_innermost_first();
+	test_a_changed_byte_is_seen();
+	test_files_without_debug_information();
+	test_crc_is_that_of_debug_links();
+	return check_done();
+}
