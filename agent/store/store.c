@@ -4,6 +4,7 @@
 #include "agent/log.h"
 #include "agent/store/db.h"
 #include "agent/store/key.h"
+#include "schema/lines.h"
 #include "schema/procs.h"
 #include "schema/symbols.h"
 #include "schema/table.h"
@@ -56,6 +57,9 @@ enum statement {
 	USED_SYMBOLS,
 	DROP_SYMBOLS,
 	OLDEST_SYMBOLS,
+	FIND_MISSING,
+	ADD_MISSING,
+	DROP_MISSING,
 	STATEMENTS
 };
 
@@ -93,6 +97,9 @@ static const char *const sql[STATEMENTS] = {
 	[OLDEST_SYMBOLS] = "SELECT id FROM symbols WHERE last_used <="
 			   " (SELECT ifnull(min(last_used), 9e18) FROM objects)"
 			   " ORDER BY last_used LIMIT 1",
+	[FIND_MISSING] = "SELECT since FROM missing WHERE build_id = ?1 AND since > ?2",
+	[ADD_MISSING] = "INSERT OR REPLACE INTO missing VALUES (?1, ?2)",
+	[DROP_MISSING] = "DELETE FROM missing WHERE since <= ?1",
 	[FORGET] = "DELETE FROM objects WHERE last_used < ?1",
 	[IS_QUARANTINED] = "SELECT 1 FROM quarantine WHERE build_id = ?1 AND path = ?2"
 			   " AND builder = ?3 AND file = ?4",
@@ -110,8 +117,15 @@ struct wanted {
 	char *path; /* owned; file.path is it */
 };
 
+/*
+ * Lines stand among the symbols, told apart by their reader: both are names that a file gives its
+ * code, with the same keys and the same fate.
+ */
+#define READER_LINES (256 + LINES_READER)
+
 struct wanted_symbols {
-	struct sym_table *table; /* owned */
+	struct sym_table *table; /* owned; NULL: lines */
+	struct sym_lines *lines; /* owned; NULL: a table */
 	struct store_file file;
 	char *path; /* owned; file.path is it */
 	struct uw_build_id build_id;
@@ -383,6 +397,7 @@ static void forget_wanted(struct store *s)
 	s->n_wanted = 0;
 	for (size_t i = 0; i < s->n_symbols; i++) {
 		sym_table_free(s->symbols[i].table);
+		sym_lines_free(s->symbols[i].lines);
 		free(s->symbols[i].path);
 	}
 	s->n_symbols = 0;
@@ -405,16 +420,18 @@ void store_close(struct store *s)
 	for (int i = 0; i < STATEMENTS; i++)
 		(void)sqlite3_finalize(s->statements[i]);
 	/* What stays in the log, the next one to open the store would read first. */
-	if ((c->kept || c->symbols_kept) && s->db && !s->read_only)
+	if ((c->kept || c->symbols_kept || c->lines_kept) && s->db && !s->read_only)
 		(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
 						NULL);
 	(void)sqlite3_close(s->db);
 	log_debug("%s: %" PRIu64 " tables found, %" PRIu64 " not there; %" PRIu64
 		  " compiled, %" PRIu64 " kept, %" PRIu64 " damaged, %" PRIu64 " evicted, %" PRIu64
 		  " failures; call-frame information parsed %" PRIu64 " times; symbols of %" PRIu64
-		  " files found, %" PRIu64 " kept",
+		  " files found, %" PRIu64 " kept; lines of %" PRIu64 " files found, %" PRIu64
+		  " kept",
 		  s->path, c->found, c->missing, c->built, c->kept, c->damaged, c->evicted,
-		  c->failed, c->parsed, c->symbols_found, c->symbols_kept);
+		  c->failed, c->parsed, c->symbols_found, c->symbols_kept, c->lines_found,
+		  c->lines_kept);
 	if (c->failed > 1)
 		log_warning("%s: %" PRIu64 " times something went wrong", s->path, c->failed);
 	pthread_mutex_destroy(&s->lock);
@@ -1206,23 +1223,46 @@ static bool is_wanted(const struct store *s, const struct store_file *file)
 	return s->n_wanted >= WANTED_MAX;
 }
 
-static bool symbols_are_wanted(const struct store *s, const struct store_file *file)
+static bool symbols_are_wanted(const struct store *s, const struct store_file *file, bool lines)
 {
 	for (size_t i = 0; i < s->n_symbols; i++)
-		if (same_file(&s->symbols[i].file, file))
+		if (same_file(&s->symbols[i].file, file) && !s->symbols[i].table == lines)
 			return true;
 	return s->n_symbols >= WANTED_MAX;
 }
 
 /* ---- symbols ---------------------------------------------------------------------- */
 
-static int find_symbols(struct store *s, const struct store_file *f, const struct uw_build_id *id,
+static uint64_t key_of_lines(const struct store_file *f, const struct uw_build_id *id)
+{
+	return key_of_file(f, id, 0, &(struct uw_identity){ .size = READER_LINES });
+}
+
+static int take_symbols(struct store *s, const struct reading *what, uint64_t key,
 			struct sym_table **out)
 {
-	const int64_t key[] = { (int64_t)f->dev, (int64_t)f->ino, (int64_t)f->elf_off,
-				SYMBOLS_READER };
-	struct reading what = { .table = "symbols", .column = "symbols", .drop = DROP_SYMBOLS };
 	struct uw_kept kept;
+	int err = begin_reading(s, what, &kept);
+
+	return err ? err : sym_table_take_kept(&kept, key, out);
+}
+
+static int take_lines(struct store *s, const struct reading *what, uint64_t key,
+		      struct sym_lines **out)
+{
+	size_t size;
+	void *blob;
+	int err = read_blob(s, what, &blob, &size);
+
+	return err ? err : sym_lines_unpack(blob, size, key, out);
+}
+
+static int find_symbols(struct store *s, const struct store_file *f, const struct uw_build_id *id,
+			struct sym_table **table, struct sym_lines **lines)
+{
+	int reader = table ? (int)SYMBOLS_READER : (int)READER_LINES;
+	const int64_t key[] = { (int64_t)f->dev, (int64_t)f->ino, (int64_t)f->elf_off, reader };
+	struct reading what = { .table = "symbols", .column = "symbols", .drop = DROP_SYMBOLS };
 	sqlite3_stmt *stmt;
 	int64_t used;
 	int err;
@@ -1236,9 +1276,8 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 	if (err == 1) {
 		what.row = sqlite3_column_int64(stmt, 0);
 		used = sqlite3_column_int64(stmt, 1);
-		err = begin_reading(s, &what, &kept);
-		if (!err)
-			err = sym_table_take_kept(&kept, key_of_symbols(f, id), out);
+		err = table ? take_symbols(s, &what, key_of_symbols(f, id), table)
+			    : take_lines(s, &what, key_of_lines(f, id), lines);
 		/* To change a row is to write all of it, names and all. */
 		if (!err && (used > time(NULL) || time(NULL) - used >= MARK_SECONDS))
 			remember(s, USED_SYMBOLS, what.row, NULL);
@@ -1257,8 +1296,9 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 	return err;
 }
 
-int store_find_symbols(struct store *s, const struct store_file *file,
-		       const struct uw_build_id *build_id, struct sym_table **out)
+static int find_either(struct store *s, const struct store_file *file,
+		       const struct uw_build_id *build_id, struct sym_table **table,
+		       struct sym_lines **lines)
 {
 	int err = -ENOENT;
 
@@ -1266,8 +1306,11 @@ int store_find_symbols(struct store *s, const struct store_file *file,
 		return err;
 	pthread_mutex_lock(&s->lock);
 	if (s->db && !gave_up(s)) {
-		err = find_symbols(s, file, build_id, out);
-		s->counters.symbols_found += !err;
+		err = find_symbols(s, file, build_id, table, lines);
+		if (table)
+			s->counters.symbols_found += !err;
+		else
+			s->counters.lines_found += !err;
 		if (err && err != -ENOENT)
 			err = failed(s, "look symbols up", err);
 	}
@@ -1275,41 +1318,76 @@ int store_find_symbols(struct store *s, const struct store_file *file,
 	return err;
 }
 
-void store_want_symbols(struct store *s, const struct store_file *file,
-			const struct uw_build_id *build_id, struct sym_table *table)
+int store_find_symbols(struct store *s, const struct store_file *file,
+		       const struct uw_build_id *build_id, struct sym_table **out)
+{
+	return find_either(s, file, build_id, out, NULL);
+}
+
+int store_find_lines(struct store *s, const struct store_file *file,
+		     const struct uw_build_id *build_id, struct sym_lines **out)
+{
+	return find_either(s, file, build_id, NULL, out);
+}
+
+/* Takes the one or the other over. */
+static void want_either(struct store *s, const struct store_file *file,
+			const struct uw_build_id *build_id, struct sym_table *table,
+			struct sym_lines *lines)
 {
 	struct wanted_symbols *w;
 	char *path;
 
 	if (!s || !file->known) {
 		sym_table_free(table);
+		sym_lines_free(lines);
 		return;
 	}
 	path = strdup(file->path ? file->path : "");
 	pthread_mutex_lock(&s->lock);
-	if (path && !s->read_only && !gave_up(s) && !symbols_are_wanted(s, file) &&
+	if (path && !s->read_only && !gave_up(s) && !symbols_are_wanted(s, file, !table) &&
 	    !array_make_room((void **)&s->symbols, s->n_symbols, &s->room_symbols,
 			     sizeof(*s->symbols))) {
 		w = &s->symbols[s->n_symbols++];
-		*w = (struct wanted_symbols){
-			.table = table, .file = *file, .path = path, .build_id = *build_id
-		};
+		*w = (struct wanted_symbols){ .table = table,
+					      .lines = lines,
+					      .file = *file,
+					      .path = path,
+					      .build_id = *build_id };
 		w->file.path = path;
 		table = NULL;
+		lines = NULL;
 		path = NULL;
 	}
 	pthread_mutex_unlock(&s->lock);
 	sym_table_free(table);
+	sym_lines_free(lines);
 	free(path);
+}
+
+void store_want_symbols(struct store *s, const struct store_file *file,
+			const struct uw_build_id *build_id, struct sym_table *table)
+{
+	want_either(s, file, build_id, table, NULL);
+}
+
+void store_want_lines(struct store *s, const struct store_file *file,
+		      const struct uw_build_id *build_id, struct sym_lines *lines)
+{
+	want_either(s, file, build_id, NULL, lines);
 }
 
 static int add_symbols(struct store *s, const struct wanted_symbols *w, const void *blob,
 		       size_t size)
 {
 	const struct store_file *f = &w->file;
-	const int64_t numbers[] = { (int64_t)f->dev, (int64_t)f->ino,  (int64_t)f->elf_off,
-				    SYMBOLS_READER,  (int64_t)f->size, f->mtime_ns,
-				    f->ctime_ns };
+	const int64_t numbers[] = {
+		(int64_t)f->dev,     (int64_t)f->ino,
+		(int64_t)f->elf_off, w->table ? (int)SYMBOLS_READER : (int)READER_LINES,
+		(int64_t)f->size,    f->mtime_ns,
+		f->ctime_ns
+	};
+	size_t n = w->table ? sym_table_size(w->table) : sym_lines_size(w->lines);
 	sqlite3_stmt *stmt;
 	int err;
 
@@ -1323,7 +1401,7 @@ static int add_symbols(struct store *s, const struct wanted_symbols *w, const vo
 		(void)sqlite3_bind_zeroblob(stmt, 8, 0);
 	(void)sqlite3_bind_text(stmt, 9, w->path, -1, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 10, time(NULL));
-	(void)sqlite3_bind_int64(stmt, 11, (int64_t)sym_table_size(w->table));
+	(void)sqlite3_bind_int64(stmt, 11, (int64_t)n);
 	(void)sqlite3_bind_int64(stmt, 12, (int64_t)size);
 	(void)sqlite3_bind_blob64(stmt, 13, blob, size, SQLITE_STATIC);
 	err = step(stmt);
@@ -1335,7 +1413,10 @@ static void keep_symbols(struct store *s, const struct wanted_symbols *w)
 {
 	size_t size;
 	void *blob;
-	int err = sym_table_pack(w->table, key_of_symbols(&w->file, &w->build_id), &blob, &size);
+	int err = w->table ? sym_table_pack(w->table, key_of_symbols(&w->file, &w->build_id), &blob,
+					    &size)
+			   : sym_lines_pack(w->lines, key_of_lines(&w->file, &w->build_id), &blob,
+					    &size);
 
 	if (err || (int64_t)size >= BLOB_MAX) {
 		if (!err)
@@ -1352,10 +1433,65 @@ static void keep_symbols(struct store *s, const struct wanted_symbols *w)
 	}
 	if (err)
 		(void)failed(s, "keep symbols", err);
-	else
+	else if (w->table)
 		s->counters.symbols_kept++;
+	else
+		s->counters.lines_kept++;
 	pthread_mutex_unlock(&s->lock);
 	free(blob);
+}
+
+/* ---- what is nowhere --------------------------------------------------------------- */
+
+#define MISSING_SECONDS (24 * 3600)
+
+static int ask_missing(struct store *s, enum statement which, const struct uw_build_id *id,
+		       int64_t time)
+{
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, which, &err);
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 2, time);
+	err = step(stmt);
+	release(stmt);
+	return err;
+}
+
+bool store_is_missing(struct store *s, const struct uw_build_id *id)
+{
+	int err = 0;
+
+	if (!s || !id->size)
+		return false;
+	pthread_mutex_lock(&s->lock);
+	if (s->db && !gave_up(s))
+		err = ask_missing(s, FIND_MISSING, id, time(NULL) - MISSING_SECONDS);
+	pthread_mutex_unlock(&s->lock);
+	return err == 1;
+}
+
+void store_missing(struct store *s, const struct uw_build_id *id)
+{
+	int64_t before = time(NULL) - MISSING_SECONDS;
+	int err;
+
+	if (!s || !id->size)
+		return;
+	pthread_mutex_lock(&s->lock);
+	err = s->read_only || gave_up(s) ? -EROFS : begin(s);
+	if (!err) {
+		err = ask_missing(s, ADD_MISSING, id, time(NULL));
+		if (err >= 0)
+			err = run(s, DROP_MISSING, &before, 1);
+		err = end(s, err);
+		if (err)
+			(void)failed(s, "write", err);
+	}
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- when there is time ----------------------------------------------------------- */

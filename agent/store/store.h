@@ -82,12 +82,23 @@ int store_find_symbols(struct store *store, const struct store_file *file,
 void store_want_symbols(struct store *store, const struct store_file *file,
 			const struct uw_build_id *build_id, struct sym_table *table);
 
+/* And for lines, which are of the file that has the DWARF. */
+struct sym_lines;
+int store_find_lines(struct store *store, const struct store_file *file,
+		     const struct uw_build_id *build_id, struct sym_lines **out);
+void store_want_lines(struct store *store, const struct store_file *file,
+		      const struct uw_build_id *build_id, struct sym_lines *lines);
+
+/* What debuginfod servers do not have, as they said within the last day. */
+bool store_is_missing(struct store *store, const struct uw_build_id *build_id);
+void store_missing(struct store *store, const struct uw_build_id *build_id);
+
 struct store_counters {
 	uint64_t found;	  /* objects whose table was there */
 	uint64_t missing; /* … was not */
 	uint64_t built;	  /* tables compiled in this run */
 	uint64_t kept;	  /* … and put in */
-	uint64_t symbols_found, symbols_kept;
+	uint64_t symbols_found, symbols_kept, lines_found, lines_kept;
 	uint64_t damaged;     /* blobs that were dropped */
 	uint64_t evicted;     /* objects, to stay within the budget */
 	uint64_t failed;      /* writes and reads that did not work */
