@@ -1,5 +1,8 @@
 #include "agent/opener/opener.h"
 
+#include "agent/opener/fetcher.h"
+#include "agent/opener/places.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,14 +15,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-struct opener {
-	bool live;
-	char *symfs, *exe, *beside;
-	uint64_t until_ns;
-	char *cache; /* perf's build-id cache: $HOME/.debug/.build-id, or NULL */
-	char *own;   /* our cache of this user's, or NULL */
-};
 
 int opener_new(const struct opener_options *options, struct opener **out)
 {
@@ -36,6 +31,8 @@ int opener_new(const struct opener_options *options, struct opener **out)
 		opener->exe = strdup(options->exe);
 	if (options->beside)
 		opener->beside = strdup(options->beside);
+	if (options->debug_dir)
+		opener->debug_dir = strdup(options->debug_dir);
 	if (home && *home && asprintf(&opener->cache, "%s/.debug/.build-id", home) < 0)
 		opener->cache = NULL;
 	if (caches && *caches == '/') { /* others are to be ignored, says the XDG specification */
@@ -45,7 +42,7 @@ int opener_new(const struct opener_options *options, struct opener **out)
 		opener->own = NULL;
 	}
 	if ((options->symfs && !opener->symfs) || (options->exe && !opener->exe) ||
-	    (options->beside && !opener->beside)) {
+	    (options->beside && !opener->beside) || (options->debug_dir && !opener->debug_dir)) {
 		opener_free(opener);
 		return -ENOMEM;
 	}
@@ -57,9 +54,11 @@ void opener_free(struct opener *opener)
 {
 	if (!opener)
 		return;
+	fetcher_free(opener->fetcher);
 	free(opener->symfs);
 	free(opener->exe);
 	free(opener->beside);
+	free(opener->debug_dir);
 	free(opener->cache);
 	free(opener->own);
 	free(opener);
@@ -89,15 +88,14 @@ static int reopen(int path_fd, int *fd)
 	return 0;
 }
 
-static int open_plain(const char *path, int *fd)
+int places_open(const char *path, int *fd)
 {
 	int path_fd = open(path, O_PATH | O_CLOEXEC);
 
 	return path_fd < 0 ? -errno : reopen(path_fd, fd);
 }
 
-/* Links inside path are resolved as if root were "/", so they cannot lead out of it. */
-static int open_below(const char *root, const char *path, int *fd)
+int places_open_below(const char *root, const char *path, int *fd)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
 				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
@@ -133,8 +131,8 @@ static int check_age(const struct opener *opener, const struct opener_file *file
 	return 0;
 }
 
-static int open_in_cache(const struct opener *opener, const struct uw_build_id *id,
-			 const char *name, int *fd)
+int places_open_cached(const struct opener *opener, const struct uw_build_id *id, const char *name,
+		       int *fd)
 {
 	char path[4096], *p;
 	size_t room;
@@ -149,7 +147,7 @@ static int open_in_cache(const struct opener *opener, const struct uw_build_id *
 	room = sizeof(path) - (size_t)(p - path);
 	if ((size_t)snprintf(p, room, "/%s", name) >= room)
 		return -ENAMETOOLONG;
-	return open_plain(path, fd);
+	return places_open(path, fd);
 }
 
 /* By its base name alone; "..", a name that leads elsewhere, stays below the folder too. */
@@ -158,7 +156,7 @@ static int open_beside(const char *folder, const char *path, int *fd)
 	const char *slash = strrchr(path, '/');
 	const char *base = slash ? slash + 1 : path;
 
-	return *base ? open_below(folder, base, fd) : -ENOENT;
+	return *base ? places_open_below(folder, base, fd) : -ENOENT;
 }
 
 /*
@@ -243,7 +241,7 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 
 	switch (candidate) {
 	case EXE:
-		return opener->exe && file->main_program ? open_plain(opener->exe, fd) : -ENOENT;
+		return opener->exe && file->main_program ? places_open(opener->exe, fd) : -ENOENT;
 	case BESIDE:
 		return opener->beside && !file->deleted
 			       ? open_beside(opener->beside, file->path, fd)
@@ -253,28 +251,29 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 			return -ENOENT;
 		(void)snprintf(path, sizeof(path), "/proc/%u/map_files/%llx-%llx", file->pid,
 			       (unsigned long long)file->start, (unsigned long long)file->end);
-		return open_plain(path, fd);
+		return places_open(path, fd);
 	case PROCESS_ROOT:
 		if (!opener->live || !file->pid || !named)
 			return -ENOENT;
 		(void)snprintf(path, sizeof(path), "/proc/%u/root", file->pid);
-		return open_below(path, file->path, fd);
+		return places_open_below(path, file->path, fd);
 	case INODE:
 		return opener->live ? open_by_inode(file, fd) : -ENOENT;
 	case SYMFS:
-		return opener->symfs && named ? open_below(opener->symfs, file->path, fd) : -ENOENT;
+		return opener->symfs && named ? places_open_below(opener->symfs, file->path, fd)
+					      : -ENOENT;
 	case PATH:
 		/* What lay beside another machine's recording says nothing of this machine's. */
 		if (opener->symfs || opener->beside || !named)
 			return -ENOENT;
-		err = open_plain(file->path, fd);
+		err = places_open(file->path, fd);
 		if (!err)
 			err = check_age(opener, file, *fd);
 		if (err == -ESTALE)
 			(void)close(*fd);
 		return err;
 	case CACHE:
-		return open_in_cache(opener, &file->build_id, "elf", fd);
+		return places_open_cached(opener, &file->build_id, "elf", fd);
 	case N_CANDIDATES:
 		break;
 	}
@@ -416,11 +415,11 @@ int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, un
 
 	while (err && *next < 2) {
 		if ((*next)++ == 0)
-			err = open_in_cache(opener, id, "kallsyms", fd);
+			err = places_open_cached(opener, id, "kallsyms", fd);
 		else
 			err = own_path(opener, id, "", path, sizeof(path));
 		if (!err && *next == 2)
-			err = open_plain(path, fd);
+			err = places_open(path, fd);
 	}
 	return err ? -ENOENT : 0;
 }

@@ -15,10 +15,11 @@
 #include <stdint.h>
 
 struct opener_options {
-	bool live;	    /* the processes may be there: look through /proc/PID first */
-	const char *symfs;  /* look for files below this folder; NULL: as they are */
-	const char *exe;    /* the program that ran; NULL: where its mapping says */
-	const char *beside; /* a folder that has the files by their base names; NULL: none */
+	bool live;	       /* the processes may be there: look through /proc/PID first */
+	const char *symfs;     /* look for files below this folder; NULL: as they are */
+	const char *exe;       /* the program that ran; NULL: where its mapping says */
+	const char *beside;    /* a folder that has the files by their base names; NULL: none */
+	const char *debug_dir; /* debug files are sought there, too, before /usr/lib/debug; NULL */
 	uint64_t
 		until_ns; /* CLOCK_REALTIME: files changed later are not those recorded; 0: unknown */
 };
@@ -47,6 +48,35 @@ struct opener_file {	     /* what is known of the file behind a mapping */
  * one; else what opening said last (-EACCES, -EIO, …).
  */
 int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd);
+
+/*
+ * Opens candidate number *next, or the first after it that exists, for the debug file of such a
+ * file, as opener_open does: by build-id below --debug-dir and /usr/lib/debug, and in perf's cache;
+ * then by link, the name that the file states, NULL: none, beside the file, in .debug there and
+ * under the folders' copies of its path.  All of it first as the process saw files, if it lives,
+ * and below symfs.  *linked: this one was found by its name alone.
+ */
+int opener_open_debug(struct opener *opener, const struct opener_file *file, const char *link,
+		      unsigned int *next, bool *linked, int *fd);
+/*
+ * From now on debuginfod servers are asked, if the user has set any; store remembers what they do
+ * not have, and must outlive the opener.
+ */
+struct store;
+void opener_fetch(struct opener *opener, struct store *store);
+bool opener_fetches(const struct opener *opener); /* there is somebody to ask */
+/* Asks for the debug file of that build-id, unless one is here.  Never waits. */
+void opener_want_debug(struct opener *opener, const struct opener_file *file);
+/* Waits for the answer, for some seconds at most.  -ENOENT, -ETIMEDOUT. */
+int opener_fetched_debug(struct opener *opener, const struct uw_build_id *build_id, int *fd);
+/*
+ * A file that a debug file names (dwz's, a .dwo): relative to folder, NULL: to where the file open
+ * as from is.  With a build-id, below the folders of debug files, too.
+ */
+int opener_open_named(struct opener *opener, int from, const char *folder, const char *name,
+		      const struct uw_build_id *build_id, int *fd);
+/* What stands beside the file open as from, with that suffix: a package of .dwo files. */
+int opener_open_suffixed(struct opener *opener, int from, const char *suffix, int *fd);
 
 /* /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);

@@ -238,20 +238,25 @@ static bool same_identity(const void *ctx, uint32_t id)
 	       uw_build_id_equal(&k->told, &m->build_id) && !strcmp(k->raw_path, m->path);
 }
 
+static struct opener_file file_to_open(const struct known *k)
+{
+	return (struct opener_file){ .pid = k->pid,
+				     .start = k->start,
+				     .end = k->end,
+				     .path = k->raw_path,
+				     .major = k->major,
+				     .minor = k->minor,
+				     .inode = k->inode,
+				     .inode_generation = k->inode_generation,
+				     .deleted = k->deleted,
+				     .main_program = k->main_program,
+				     .build_id = k->told };
+}
+
 /* Opens the next candidate into k->fd. */
 static int open_next(struct modules *modules, struct known *k)
 {
-	struct opener_file file = { .pid = k->pid,
-				    .start = k->start,
-				    .end = k->end,
-				    .path = k->raw_path,
-				    .major = k->major,
-				    .minor = k->minor,
-				    .inode = k->inode,
-				    .inode_generation = k->inode_generation,
-				    .deleted = k->deleted,
-				    .main_program = k->main_program,
-				    .build_id = k->told };
+	struct opener_file file = file_to_open(k);
 
 	if (k->fd >= 0)
 		(void)close(k->fd);
@@ -565,6 +570,18 @@ static int open_from_memory(struct modules *modules, struct known *k, struct uw_
 	return 0;
 }
 
+/* Names are asked for later; what is far away is asked for now. */
+static void want_debug(struct modules *modules, const struct known *k)
+{
+	struct opener_file file = file_to_open(k);
+
+	if (k->module.kind != MODULE_FILE || k->fd < 0 || !opener_fetches(modules->opener) ||
+	    sym_has_debug(k->fd, k->elf_off))
+		return;
+	file.build_id = k->module.build_id;
+	opener_want_debug(modules->opener, &file);
+}
+
 struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 {
 	struct modules *modules = ctx;
@@ -592,8 +609,10 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 	k->module.object = object;
 	k->module.build_id = *uw_object_build_id(object);
 	unite(modules, k);
-	if (k->canonical == &k->module)
+	if (k->canonical == &k->module) {
 		get_table(modules, k);
+		want_debug(modules, k);
+	}
 	return uw_object_get(k->module.object);
 }
 
@@ -616,6 +635,12 @@ const void *module_image(const struct module *module, size_t *size)
 {
 	*size = known_of(module)->image_size;
 	return known_of(module)->image;
+}
+
+void module_file(const struct module *module, struct opener_file *out)
+{
+	*out = file_to_open(known_of(module));
+	out->build_id = module->build_id;
 }
 
 const char *module_state_sentence(enum module_state state)

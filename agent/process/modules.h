@@ -65,6 +65,9 @@ uint64_t module_elf_off(const struct module *module); /* where the ELF image beg
 /* Image bytes where the source gave them; NULL: none; borrowed. */
 const void *module_image(const struct module *module, size_t *size);
 
+/* What is known of the file, for the opener; texts are borrowed. */
+void module_file(const struct module *module, struct opener_file *out);
+
 const char *module_state_sentence(enum module_state state);
 
 size_t modules_count(const struct modules *modules);
