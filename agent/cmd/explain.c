@@ -39,6 +39,7 @@ static const char help[] =
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
 	"      --no-demangle     names as linked\n"
+	"      --debug-dir DIR   look for debug files there, too, before /usr/lib/debug\n"
 	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
 	"      --no-cache        without a store\n"
 	"  -q, --quiet           errors and warnings only\n"

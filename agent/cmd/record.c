@@ -80,6 +80,9 @@ static const char help[] =
 	"      --verify-reuse    walk stacks fully as well, where callers are taken over from a\n"
 	"                        thread's sample before, and fail if that makes a difference\n"
 	"      --no-demangle     names as linked\n"
+	"      --no-lines        no source lines and inlined calls\n"
+	"      --no-inline       no inlined calls\n"
+	"      --debug-dir DIR   look for debug files there, too, before /usr/lib/debug\n"
 	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
 	"      --no-cache        without a store\n"
 	"  -q, --quiet           errors and warnings only\n"
@@ -410,7 +413,10 @@ static void on_stop(void *ctx, const struct event *event, enum uw_stop stop)
 static int set_up(struct recorder *r)
 {
 	const struct options *o = r->options;
-	struct writer_options writing = { .demangle = !o->walking.as_linked, .keep = o->keep };
+	struct writer_options writing = { .demangle = !o->walking.as_linked,
+					  .lines = !o->walking.no_lines,
+					  .inlined = !o->walking.no_inline,
+					  .keep = o->keep };
 	struct source_live_options live = o->live;
 	int32_t child;
 	char *program = NULL, error[512] = "";

@@ -65,6 +65,9 @@ static const char help[] =
 	"      --verify-reuse    walk stacks fully as well, where callers are taken over from a\n"
 	"                        thread's sample before, and fail if that makes a difference\n"
 	"      --no-demangle     names as linked\n"
+	"      --no-lines        no source lines and inlined calls\n"
+	"      --no-inline       no inlined calls\n"
+	"      --debug-dir DIR   look for debug files there, too, before /usr/lib/debug\n"
 	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
 	"      --no-cache        without a store\n"
 	"  -q, --quiet           errors and warnings only\n"
@@ -178,8 +181,11 @@ static int unwind_input(struct job *job, const char *path)
 	if (!err)
 		err = names_new(pipeline_opener(pipeline), &source->info, !job->walking.as_linked,
 				&job->names);
-	if (!err)
+	if (!err) {
 		names_store(job->names, options->store);
+		if (!job->walking.no_lines)
+			names_lines(job->names, !job->walking.no_inline);
+	}
 	job->info = &source->info;
 	if (job->walked)
 		format_walked_next(job->walked);

@@ -26,6 +26,15 @@ int walking_option(struct walking *walking, int option, const char *text)
 	case WALKING_NO_DEMANGLE:
 		walking->as_linked = true;
 		return 1;
+	case WALKING_NO_LINES:
+		walking->no_lines = true;
+		return 1;
+	case WALKING_NO_INLINE:
+		walking->no_inline = true;
+		return 1;
+	case WALKING_DEBUG_DIR:
+		walking->pipeline.debug_dir = text;
+		return 1;
 	case WALKING_DB:
 		walking->db = text;
 		return 1;

@@ -16,7 +16,7 @@ struct walking {
 	struct pipeline_options pipeline; /* its store is the caller's to close */
 	uint64_t frames_limit;		  /* the most that --max-frames may ask for */
 	const char *db;
-	bool no_cache, as_linked;
+	bool no_cache, as_linked, no_lines, no_inline;
 	uint32_t pid; /* a running process; 0: none */
 };
 
@@ -25,6 +25,9 @@ enum {
 	WALKING_MAX_FRAMES = 1024,
 	WALKING_SCAN,
 	WALKING_NO_DEMANGLE,
+	WALKING_NO_LINES,
+	WALKING_NO_INLINE,
+	WALKING_DEBUG_DIR,
 	WALKING_DB,
 	WALKING_NO_CACHE,
 	WALKING_SYMFS,
@@ -39,6 +42,9 @@ enum {
 	{ "max-frames", required_argument, NULL, WALKING_MAX_FRAMES },    \
 	{ "scan", no_argument, NULL, WALKING_SCAN },                      \
 	{ "no-demangle", no_argument, NULL, WALKING_NO_DEMANGLE },        \
+	{ "no-lines", no_argument, NULL, WALKING_NO_LINES },              \
+	{ "no-inline", no_argument, NULL, WALKING_NO_INLINE },            \
+	{ "debug-dir", required_argument, NULL, WALKING_DEBUG_DIR },      \
 	{ "db", required_argument, NULL, WALKING_DB },                    \
 	{ "no-cache", no_argument, NULL, WALKING_NO_CACHE }
 /* Of commands that fold. */

@@ -20,7 +20,8 @@
 /*
  * pprof, as proto/pprof.h writes it, with the sample types of types.h.
  * A location without symbol has the function "libfoo.so+0x1234" (see export_place)
- * and keeps its address.  The comments are this program's version, host, kernel, recorder,
+ * and keeps its address.  Where names have lines, a location has one for each inlined call, innermost
+ * first, and functions have their file and first line.  The comments are this program's version, host, kernel, recorder,
  * the accounting, then the caller's.
  */
 int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
@@ -43,13 +44,13 @@ void export_pprof_free(struct export_pprof *e); /* NULL is fine */
 /* ---- single samples ------------------------------------------------------- */
 
 /*
- * As perf script prints it.  Where the user part did not end at a root, a line
+ * As perf script prints it, inlined calls marked "(inlined)".  Where the user part did not end at a root, a line
  * "# stop: truncated" ends the stack; tools that read perf script skip such lines.
  */
 int export_text(FILE *out, const struct walked *walked, struct names *names);
 
 /*
- * One row a frame; rel_pc is hexadecimal, the pc in terms of the module; "-"
+ * One row a frame, inlined calls on their own; rel_pc is hexadecimal, the pc in terms of the module; "-"
  * where something is not known.  A sample without frames has one row, frame "-".
  */
 int export_tsv_header(FILE *out);

@@ -74,9 +74,13 @@ int export_text(FILE *out, const struct walked *w, struct names *names)
 		struct name name;
 
 		names_find(names, &f->location, &name);
-		(void)clean_text(name.function, "", '?', text, sizeof(text));
 		(void)clean_text(whole_module(&f->location, &name), "", '?', module,
 				 sizeof(module));
+		for (size_t j = 0; j + 1 < name.n_places; j++) {
+			(void)clean_text(name.places[j].function, "", '?', text, sizeof(text));
+			(void)fprintf(out, "\t%16" PRIx64 " %s (inlined)\n", f->pc, text);
+		}
+		(void)clean_text(name.function, "", '?', text, sizeof(text));
 		if (text[0])
 			(void)fprintf(out, "\t%16" PRIx64 " %s+0x%" PRIx64 " (%s)\n", f->pc, text,
 				      name.offset, module);
@@ -109,46 +113,68 @@ static void put_sample(FILE *out, const struct walked *w)
 		(void)fprintf(out, "%" PRIu64, w->number);
 }
 
-int export_tsv(FILE *out, const struct walked *w, struct names *names)
+/* One row; place NULL: without lines.  Of an inlined call, how the frame was found is told, too. */
+static void put_row(FILE *out, const struct walked *w, size_t i, size_t number,
+		    const struct name *name, const struct name_place *place, bool inlined)
 {
 	/* A kernel stack alone did not stop anywhere in user space. */
 	const char *stop = w->has_user ? uw_stop_name(w->stop) : "-";
+	const struct walked_frame *f = &w->frames[i];
 	char text[CLEAN_MAX], module[CLEAN_MAX];
 
+	(void)clean_text(name->module, "", '?', module, sizeof(module));
+	put_sample(out, w);
+	(void)fprintf(out, "\t%zu\t%s\t%" PRIx64 "\t", number, module[0] ? module : "-",
+		      f->location.vaddr + f->location.ra_bytes);
+	(void)clean_text(inlined ? place->function : name->function, "", '?', text, sizeof(text));
+	if (text[0] && !inlined)
+		(void)fprintf(out, "%s\t%" PRIu64, text, name->offset);
+	else
+		(void)fprintf(out, "%s\t-", text[0] ? text : "-");
+	(void)fprintf(out, "\t%s\t%s\t%s",
+		      i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper),
+		      stop, uw_confidence_name((enum uw_confidence)f->confidence));
+	(void)clean_text(place ? place->file : NULL, "", '?', text, sizeof(text));
+	(void)fprintf(out, "\t%s", text[0] ? text : "-");
+	if (place && place->line)
+		(void)fprintf(out, "\t%" PRIu32, place->line);
+	else
+		(void)fputs("\t-", out);
+	(void)fprintf(out, "\t%d\t%" PRIu64 "\n", inlined, w->event->sample.period);
+}
+
+int export_tsv(FILE *out, const struct walked *w, struct names *names)
+{
+	size_t number = 0;
+
 	for (size_t i = 0; i < w->n_frames; i++) {
-		const struct walked_frame *f = &w->frames[i];
 		struct name name;
 
-		names_find(names, &f->location, &name);
-		(void)clean_text(name.module, "", '?', module, sizeof(module));
-		put_sample(out, w);
-		(void)fprintf(out, "\t%zu\t%s\t%" PRIx64 "\t", i, module[0] ? module : "-",
-			      f->location.vaddr + f->location.ra_bytes);
-		(void)clean_text(name.function, "", '?', text, sizeof(text));
-		if (text[0])
-			(void)fprintf(out, "%s\t%" PRIu64, text, name.offset);
-		else
-			(void)fputs("-\t-", out);
-		(void)fprintf(out, "\t%s\t%s\t%s\t-\t-\t0\t%" PRIu64 "\n",
-			      i < w->n_kernel ? "kernel"
-					      : uw_stepper_name((enum uw_stepper)f->stepper),
-			      stop, uw_confidence_name((enum uw_confidence)f->confidence),
-			      w->event->sample.period);
+		names_find(names, &w->frames[i].location, &name);
+		for (size_t j = 0; j < name.n_places; j++)
+			put_row(out, w, i, number++, &name, &name.places[j], j + 1 < name.n_places);
+		if (!name.n_places)
+			put_row(out, w, i, number++, &name, NULL, false);
 	}
 	if (!w->n_frames) {
 		put_sample(out, w);
-		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t0\t%" PRIu64 "\n", stop,
-			      w->event->sample.period);
+		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t0\t%" PRIu64 "\n",
+			      w->has_user ? uw_stop_name(w->stop) : "-", w->event->sample.period);
 	}
 	return state_of(out);
 }
 
-static void put_json_frame(FILE *out, const struct walked *w, size_t i, struct names *names)
+/* place NULL: without lines. */
+static void put_json_frame(FILE *out, const struct walked *w, size_t i, const struct name *whole,
+			   const struct name_place *place, bool inlined)
 {
 	const struct walked_frame *f = &w->frames[i];
-	struct name name;
+	struct name name = *whole;
 
-	names_find(names, &f->location, &name);
+	if (inlined) {
+		name.function = place->function;
+		name.system_name = place->system_name;
+	}
 	(void)fputs("{\"function\":", out);
 	if (name.function && name.function[0])
 		json_text(out, name.function);
@@ -158,8 +184,18 @@ static void put_json_frame(FILE *out, const struct walked *w, size_t i, struct n
 		(void)fputs(",\"system_name\":", out);
 		json_text(out, name.system_name);
 	}
-	if (name.function && name.function[0])
+	if (name.function && name.function[0] && !inlined)
 		(void)fprintf(out, ",\"offset\":%" PRIu64, name.offset);
+	if (place && place->file) {
+		(void)fputs(",\"file\":", out);
+		json_text(out, place->file);
+	}
+	if (place && place->line)
+		(void)fprintf(out, ",\"line\":%" PRIu32, place->line);
+	if (place && place->start_line)
+		(void)fprintf(out, ",\"start_line\":%" PRIu32, place->start_line);
+	if (inlined)
+		(void)fputs(",\"inlined\":true", out);
 	(void)fputs(",\"module\":", out);
 	json_text(out, whole_module(&f->location, &name));
 	if (f->location.module->build_id.size) {
@@ -198,9 +234,16 @@ int export_jsonl(FILE *out, const struct walked *w, struct names *names)
 		(void)fprintf(out, ",\"stop\":\"%s\"", uw_stop_name(w->stop));
 	(void)fputs("},\"frames\":[", out);
 	for (size_t i = 0; i < w->n_frames; i++) {
-		if (i)
-			(void)fputc(',', out);
-		put_json_frame(out, w, i, names);
+		struct name name;
+		size_t j = 0;
+
+		names_find(names, &w->frames[i].location, &name);
+		do {
+			if (i || j)
+				(void)fputc(',', out);
+			put_json_frame(out, w, i, &name, name.n_places ? &name.places[j] : NULL,
+				       j + 1 < name.n_places);
+		} while (++j < name.n_places);
 	}
 	(void)fputs("]}\n", out);
 	return state_of(out);

@@ -260,28 +260,50 @@ static void put_program_first(struct writer *w)
 		(void)mapping_id(w, first);
 }
 
-static uint64_t function_id(struct writer *w, const struct location *location)
+static uint64_t function_id(struct writer *w, const struct name *name)
 {
 	char place[CLEAN_MAX];
-	struct name name;
 
-	names_find(w->names, location, &name);
-	if (name.function && name.function[0])
-		return pprof_function(w->pprof, name.function, name.system_name, NULL);
-	export_place(&name, place, sizeof(place));
+	if (name->function && name->function[0])
+		return pprof_function(w->pprof, name->function, name->system_name, NULL);
+	export_place(name, place, sizeof(place));
 	return pprof_function(w->pprof, place, NULL, NULL);
+}
+
+static uint64_t place_id(struct writer *w, const struct name_place *place)
+{
+	return pprof_function_in(w->pprof,
+				 &(struct pprof_function){ .name = place->function,
+							   .system_name = place->system_name,
+							   .file = place->file,
+							   .start_line = place->start_line });
 }
 
 static uint64_t location_id(struct writer *w, uint32_t id)
 {
 	const struct location *l = &w->profile->locations[id];
-	struct pprof_line line;
+	struct pprof_line one, *lines = &one;
+	size_t n = 1;
+	struct name name;
 
-	if (!w->location_of[id]) {
-		line = (struct pprof_line){ .function = function_id(w, l) };
-		w->location_of[id] = pprof_location(
-			w->pprof, mapping_id(w, &w->spans[w->span_of[id]]), l->vaddr, &line, 1);
+	if (w->location_of[id])
+		return w->location_of[id];
+	names_find(w->names, l, &name);
+	if (name.n_places > 1)
+		lines = reallocarray(NULL, name.n_places, sizeof(*lines));
+	if (name.n_places && lines) {
+		n = name.n_places;
+		for (size_t i = 0; i < n; i++)
+			lines[i] = (struct pprof_line){ .function = place_id(w, &name.places[i]),
+							.line = name.places[i].line };
+	} else {
+		lines = &one; /* without memory, the function alone */
+		one = (struct pprof_line){ .function = function_id(w, &name) };
 	}
+	w->location_of[id] = pprof_location(w->pprof, mapping_id(w, &w->spans[w->span_of[id]]),
+					    l->vaddr, lines, n);
+	if (lines != &one)
+		free(lines);
 	return w->location_of[id];
 }
 
@@ -535,6 +557,7 @@ int export_pprof_add(struct export_pprof *e, const struct profile *profile, stru
 	if (!err)
 		err = place_all(&w);
 	if (!err) {
+		names_prepare(names, profile);
 		if (!e->n_added) {
 			add_types(&w);
 			put_program_first(&w);

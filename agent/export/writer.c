@@ -129,9 +129,12 @@ static int make_names(struct writer *w, struct names **out)
 {
 	int err = names_new(w->options.opener, w->options.info, w->options.demangle, out);
 
-	if (!err)
-		names_store(*out, w->options.store);
-	return err;
+	if (err)
+		return err;
+	names_store(*out, w->options.store);
+	if (w->options.lines)
+		names_lines(*out, w->options.inlined);
+	return 0;
 }
 
 /* Names for the life of a recording would grow with every program that came and went. */

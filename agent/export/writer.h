@@ -18,6 +18,7 @@ struct writer_options {
 	struct opener *opener;		/* borrowed */
 	struct store *store;		/* for symbols; borrowed; NULL: none */
 	bool demangle;
+	bool lines, inlined; /* see names_lines */
 	enum format format;
 	const char *type;   /* sample type to show; NULL: by default */
 	const char *folder; /* profiles by window: offwind-TIME.pb.gz in here; NULL: write path */

@@ -20,6 +20,8 @@ struct cached { /* one symbol, or one address that nothing names */
 	const char *function, *system_name, *in;
 	uint64_t start;
 	bool bounded;
+	const struct name_place *places;
+	size_t n_places;
 };
 
 struct known {		    /* a symbol whose names are in the pool already */
@@ -33,14 +35,30 @@ struct module_symbols {
 	const struct module *module;
 	bool stored;	  /* it came out of the store */
 	const char *base; /* name for people */
+	/* Lines; debug_fd and image are of what has the DWARF. */
+	bool lines_tried, debug_tried;
+	int debug_fd; /* a file of its own; -1: none */
+	struct sym_lines *lines;
+	struct sym_debug *debug; /* NULL: not open, or there is none */
+	uint64_t debug_used;
+	struct names *names;
+};
+
+struct places { /* of many addresses, which stay where they are */
+	struct places *next;
+	size_t n;
+	struct name_place list[];
 };
 
 struct names {
 	struct opener *opener;
 	const struct source_info *info;
 	struct store *store; /* borrowed; NULL: none */
-	bool demangle;
-	struct module_symbols *modules; /* by module id */
+	bool demangle, lines, inlined;
+	uint64_t tick;			 /* of use of debug information */
+	size_t n_debugs;		 /* open */
+	struct places *places;		 /* owned; the one being filled first */
+	struct module_symbols **modules; /* by module id; owned */
 	size_t n_modules;
 	bool kept_tried, kernel_tried;
 	struct sym_kernel *kept; /* of the kernel proper, as perf kept them; NULL: none that fit */
@@ -68,6 +86,12 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 	return 0;
 }
 
+void names_lines(struct names *names, bool inlined)
+{
+	names->lines = true;
+	names->inlined = inlined;
+}
+
 void names_store(struct names *names, struct store *store)
 {
 	names->store = store;
@@ -81,16 +105,56 @@ static void file_of(const struct module *module, struct store_file *out)
 		      module->path, out);
 }
 
+/* Which file symbols are of that a debug file has a part in. */
+static uint64_t beside_of(int debug_fd)
+{
+	struct store_file file;
+
+	if (debug_fd < 0)
+		return 0;
+	store_file_of(debug_fd, 0, "", &file);
+	const uint64_t numbers[] = { file.dev, file.ino, file.size, (uint64_t)file.mtime_ns };
+
+	return hash_bytes(2, numbers, sizeof(numbers));
+}
+
+static void symbols_file_of(const struct module_symbols *symbols, struct store_file *out)
+{
+	file_of(symbols->module, out);
+	/* A debug file that comes later makes it another file's symbols. */
+	out->ctime_ns ^= (int64_t)beside_of(symbols->debug_fd);
+}
+
+static void lines_file_of(const struct module_symbols *symbols, struct store_file *out)
+{
+	if (symbols->debug_fd >= 0)
+		store_file_of(symbols->debug_fd, 0, symbols->module->path, out);
+	else
+		file_of(symbols->module, out);
+}
+
 static void free_symbols(struct names *names, struct module_symbols *symbols)
 {
 	struct store_file file;
 
+	if (!symbols)
+		return;
 	if (!symbols->table || symbols->stored || !names->store) {
 		sym_table_free(symbols->table);
-		return;
+	} else {
+		symbols_file_of(symbols, &file);
+		store_want_symbols(names->store, &file, &symbols->module->build_id, symbols->table);
 	}
-	file_of(symbols->module, &file);
-	store_want_symbols(names->store, &file, &symbols->module->build_id, symbols->table);
+	sym_debug_free(symbols->debug);
+	if (!symbols->lines || !sym_lines_grown(symbols->lines) || !names->store) {
+		sym_lines_free(symbols->lines);
+	} else {
+		lines_file_of(symbols, &file);
+		store_want_lines(names->store, &file, &symbols->module->build_id, symbols->lines);
+	}
+	if (symbols->debug_fd >= 0)
+		(void)close(symbols->debug_fd);
+	free(symbols);
 }
 
 void names_free(struct names *names)
@@ -98,8 +162,14 @@ void names_free(struct names *names)
 	if (!names)
 		return;
 	for (size_t i = 0; i < names->n_modules; i++)
-		free_symbols(names, &names->modules[i]);
+		free_symbols(names, names->modules[i]);
 	free(names->modules);
+	while (names->places) {
+		struct places *next = names->places->next;
+
+		free(names->places);
+		names->places = next;
+	}
 	sym_kernel_free(names->kept);
 	sym_kernel_free(names->kernel);
 	strings_fini(&names->strings);
@@ -112,9 +182,11 @@ void names_free(struct names *names)
 
 static struct module_symbols *symbols_of(struct names *names, const struct module *module)
 {
+	struct module_symbols *symbols;
+
 	if (module->id >= names->n_modules) {
 		size_t n = (size_t)module->id + 64;
-		struct module_symbols *bigger = reallocarray(names->modules, n, sizeof(*bigger));
+		struct module_symbols **bigger = reallocarray(names->modules, n, sizeof(*bigger));
 
 		if (!bigger)
 			return NULL;
@@ -122,7 +194,63 @@ static struct module_symbols *symbols_of(struct names *names, const struct modul
 		names->modules = bigger;
 		names->n_modules = n;
 	}
-	return &names->modules[module->id];
+	symbols = names->modules[module->id];
+	if (!symbols) {
+		symbols = calloc(1, sizeof(*symbols));
+		if (!symbols)
+			return NULL;
+		symbols->module = module;
+		symbols->names = names;
+		symbols->debug_fd = -1;
+		names->modules[module->id] = symbols;
+	}
+	return symbols;
+}
+
+/* By its build-id if it has one; who is known by name alone must have the CRC stated, too. */
+static bool is_debug_file(const struct module *module, int fd, bool linked, bool has_crc,
+			  uint32_t crc)
+{
+	struct uw_build_id id;
+	bool has_id = !sym_build_id(fd, 0, &id);
+	uint32_t is;
+
+	if (module->build_id.size && has_id && !uw_build_id_equal(&id, &module->build_id))
+		return false;
+	if (!linked)
+		return has_id && module->build_id.size;
+	return has_crc && !sym_crc32(fd, &is) && is == crc;
+}
+
+/* The file with the other half of the module's symbols, where they were put apart. */
+static void find_debug_file(struct names *names, struct module_symbols *symbols)
+{
+	const struct module *module = symbols->module;
+	int main_fd = module_fd(module), fd;
+	struct opener_file file;
+	unsigned int next = 0;
+	char link[256];
+	uint32_t crc = 0;
+	bool linked, has_crc;
+
+	if (module->kind != MODULE_FILE || main_fd < 0 || !names->opener)
+		return;
+	has_crc = !sym_debug_link(main_fd, module_elf_off(module), link, sizeof(link), &crc);
+	module_file(module, &file);
+	while (!opener_open_debug(names->opener, &file, has_crc ? link : NULL, &next, &linked,
+				  &fd)) {
+		if (is_debug_file(module, fd, linked, has_crc, crc)) {
+			symbols->debug_fd = fd;
+			return;
+		}
+		(void)close(fd);
+	}
+	if (opener_fetched_debug(names->opener, &module->build_id, &fd))
+		return;
+	if (is_debug_file(module, fd, false, false, 0))
+		symbols->debug_fd = fd;
+	else
+		(void)close(fd);
 }
 
 static void open_symbols(struct names *names, const struct module *module,
@@ -138,9 +266,10 @@ static void open_symbols(struct names *names, const struct module *module,
 	symbols->base = slash && slash[1] ? slash + 1 : module->path;
 	if (module->state != MODULE_USABLE)
 		return;
-	symbols->module = module;
+	if (!image && fd >= 0 && !sym_has_debug(fd, module_elf_off(module)))
+		find_debug_file(names, symbols);
 	if (names->store) {
-		file_of(module, &file);
+		symbols_file_of(symbols, &file);
 		symbols->stored = !store_find_symbols(names->store, &file, &module->build_id,
 						      &symbols->table);
 		if (symbols->stored)
@@ -149,7 +278,8 @@ static void open_symbols(struct names *names, const struct module *module,
 	if (image)
 		err = sym_table_open_image(image, image_size, &symbols->table);
 	else if (fd >= 0)
-		err = sym_table_open(fd, module_elf_off(module), &symbols->table);
+		err = sym_table_open_with(fd, module_elf_off(module), symbols->debug_fd,
+					  &symbols->table);
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
 }
@@ -252,6 +382,7 @@ static int find_carried(const struct source_info *info, uint64_t addr, struct sy
 	return 0;
 }
 
+/* NULL when out of memory. */
 static const char *keep(struct names *names, const char *text)
 {
 	return strings_keep(&names->strings, text, strlen(text));
@@ -344,10 +475,181 @@ static bool name_generated(struct names *names, struct cached *c)
 	return kept != NULL;
 }
 
+/* ---- lines -------------------------------------------------------------------- */
+
+/* So many modules' debug information is open at once; each may hold some tens of megabytes. */
+#define DEBUGS_MAX  3
+#define PLACES_MAX  128
+#define PLACES_ROOM 4096
+
+static int alt_of(void *ctx, const char *name, const struct uw_build_id *id, int *fd)
+{
+	const struct module_symbols *s = ctx;
+	int from = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module);
+
+	if (!opener_open_named(s->names->opener, from, NULL, name, id, fd))
+		return 0;
+	return opener_fetched_debug(s->names->opener, id, fd);
+}
+
+static int split_of(void *ctx, const char *folder, const char *name, int *fd)
+{
+	const struct module_symbols *s = ctx;
+
+	return opener_open_named(s->names->opener, module_fd(s->module), folder, name, NULL, fd);
+}
+
+static int package_of(void *ctx, int *fd)
+{
+	const struct module_symbols *s = ctx;
+	int err = -ENOENT;
+
+	if (s->debug_fd >= 0)
+		err = opener_open_suffixed(s->names->opener, s->debug_fd, ".dwp", fd);
+	return err ? opener_open_suffixed(s->names->opener, module_fd(s->module), ".dwp", fd) : 0;
+}
+
+static void close_oldest(struct names *names)
+{
+	struct module_symbols *oldest = NULL;
+
+	for (size_t i = 0; i < names->n_modules; i++) {
+		struct module_symbols *s = names->modules[i];
+
+		if (s && s->debug && (!oldest || s->debug_used < oldest->debug_used))
+			oldest = s;
+	}
+	if (!oldest)
+		return;
+	sym_debug_free(oldest->debug);
+	oldest->debug = NULL;
+	oldest->debug_tried = false; /* it may be asked for again */
+	names->n_debugs--;
+}
+
+static struct sym_debug *debug_of(struct names *names, struct module_symbols *s)
+{
+	const struct sym_debug_files files = {
+		.alt = alt_of, .split = split_of, .package = package_of, .ctx = s
+	};
+	size_t size;
+	const void *image = module_image(s->module, &size);
+	int fd = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module), err;
+
+	s->debug_used = ++names->tick;
+	if (s->debug || s->debug_tried)
+		return s->debug;
+	s->debug_tried = true;
+	if (names->n_debugs >= DEBUGS_MAX)
+		close_oldest(names);
+	if (image)
+		err = sym_debug_open_image(image, size, NULL, s->lines, &s->debug);
+	else
+		err = sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files,
+				     s->lines, &s->debug);
+	names->n_debugs += !err;
+	if (err && err != -ENOENT)
+		log_warning("%s: lines cannot be read: %s", s->module->path, strerror(-err));
+	return s->debug;
+}
+
+static bool lines_of(struct names *names, struct module_symbols *s)
+{
+	struct store_file file;
+
+	if (s->lines_tried)
+		return s->lines;
+	s->lines_tried = true;
+	if (s->debug_fd < 0 && !module_image(s->module, &(size_t){ 0 }) &&
+	    (module_fd(s->module) < 0 ||
+	     !sym_has_debug(module_fd(s->module), module_elf_off(s->module))))
+		return false;
+	lines_file_of(s, &file);
+	if (!names->store || store_find_lines(names->store, &file, &s->module->build_id, &s->lines))
+		(void)sym_lines_new(&s->lines);
+	return s->lines;
+}
+
+/* False: nothing is known of it. */
+static bool see_to_lines(struct names *names, struct module_symbols *s, uint64_t vaddr,
+			 struct sym_place *out, size_t *n)
+{
+	struct sym_debug *debug;
+
+	if (!lines_of(names, s))
+		return false;
+	if (!sym_lines_find(s->lines, vaddr, out, PLACES_MAX, n))
+		return *n > 0;
+	debug = debug_of(names, s);
+	return debug && !sym_debug_add(debug, vaddr) &&
+	       !sym_lines_find(s->lines, vaddr, out, PLACES_MAX, n) && *n > 0;
+}
+
+static struct name_place *make_places(struct names *names, size_t n)
+{
+	struct places *block = names->places;
+
+	if (!block || n > PLACES_ROOM - block->n) {
+		block = malloc(sizeof(*block) + PLACES_ROOM * sizeof(*block->list));
+		if (!block)
+			return NULL;
+		block->n = 0;
+		block->next = names->places;
+		names->places = block;
+	}
+	block->n += n;
+	return block->list + block->n - n;
+}
+
+/* c has what symbols say of the function. */
+static void name_places(struct names *names, struct module_symbols *s, struct cached *c)
+{
+	struct sym_place found[PLACES_MAX];
+	struct name_place *places;
+	size_t n = 0, first;
+
+	if (!names->lines || !see_to_lines(names, s, c->addr, found, &n))
+		return;
+	first = names->inlined ? 0 : n - 1;
+	places = make_places(names, n - first);
+	if (!places)
+		return;
+	for (size_t i = first; i < n; i++) {
+		struct cached as = { .function = NULL };
+		const char *text = found[i].function ? keep(names, found[i].function) : NULL;
+
+		/* A symbol says more than its source: foo.cold, an alias. */
+		if (i + 1 == n && c->function) {
+			as.function = c->function;
+			as.system_name = c->system_name;
+		} else if (text) {
+			name_symbol(names, text, &as);
+		}
+		places[i - first] = (struct name_place){
+			.function = as.function ? as.function : "[inlined]",
+			.system_name = as.system_name ? as.system_name : "[inlined]",
+			.file = found[i].file ? keep(names, found[i].file) : NULL,
+			.line = found[i].line,
+			.start_line = found[i].start_line
+		};
+		if (i + 1 == n && !c->function && as.function) {
+			c->function = as.function;
+			c->system_name = as.system_name;
+		}
+	}
+	/* Without any name there is nothing to hang a line on. */
+	if (c->function) {
+		c->places = places;
+		c->n_places = n - first;
+	}
+}
+
 static void name_user(struct names *names, struct cached *c)
 {
 	struct module_symbols *symbols = symbols_of(names, c->module);
 	struct sym_symbol symbol;
+	bool named;
+	uint64_t end;
 
 	if (name_generated(names, c))
 		return;
@@ -357,15 +659,18 @@ static void name_user(struct names *names, struct cached *c)
 	if (!symbols->tried)
 		open_symbols(names, c->module, symbols);
 	c->in = symbols->base;
-	if (!symbols->table || sym_table_find(symbols->table, c->addr, &symbol)) {
-		uint64_t end;
-
+	if (c->module->state != MODULE_USABLE)
+		return;
+	named = symbols->table && !sym_table_find(symbols->table, c->addr, &symbol);
+	if (named) {
+		c->start = symbol.addr;
+		name_symbol(names, symbol.name, c);
+	} else {
 		c->bounded = c->module->object &&
 			     !uw_object_function(c->module->object, c->addr, &c->start, &end);
-		return;
 	}
-	c->start = symbol.addr;
-	name_symbol(names, symbol.name, c);
+	name_places(names, symbols, c);
+	c->bounded = c->bounded && !c->function;
 }
 
 struct address {
@@ -420,5 +725,44 @@ void names_find(struct names *names, const struct location *location, struct nam
 			      .module = c->in,
 			      .start = c->start,
 			      .bounded = c->bounded,
+			      .places = c->places,
+			      .n_places = c->n_places,
 			      .offset = location->vaddr + location->ra_bytes - c->start };
+}
+
+static int by_file(const void *a, const void *b)
+{
+	const struct location *x = *(const struct location *const *)a;
+	const struct location *y = *(const struct location *const *)b;
+
+	if (x->module != y->module)
+		return x->module->id < y->module->id ? -1 : 1;
+	return x->vaddr == y->vaddr ? 0 : x->vaddr < y->vaddr ? -1 : 1;
+}
+
+void names_prepare(struct names *names, const struct profile *profile)
+{
+	const struct location **wanted;
+	struct name name;
+	size_t n = 0;
+	bool *seen;
+
+	if (!names->lines)
+		return;
+	wanted = calloc(profile->n_locations + 1, sizeof(*wanted));
+	seen = calloc(profile->n_locations + 1, sizeof(*seen));
+	for (size_t i = 0; wanted && seen && i < profile->n_location_ids; i++) {
+		uint32_t id = profile->location_ids[i];
+
+		if (seen[id] || profile->locations[id].module->kind != MODULE_FILE)
+			continue;
+		seen[id] = true;
+		wanted[n++] = &profile->locations[id];
+	}
+	if (n)
+		qsort(wanted, n, sizeof(*wanted), by_file);
+	for (size_t i = 0; i < n; i++)
+		names_find(names, wanted[i], &name);
+	free(wanted);
+	free(seen);
 }

@@ -1,6 +1,6 @@
 /*
- * agent/pipeline/names.h: location → function name, through whatever holds
- * symbols for its module.  Opens tables on first use; one thread at a time.
+ * agent/pipeline/names.h: location → function name, source line and inlined calls,
+ * through whatever holds symbols for its module.  Opens tables on first use; one thread at a time.
  */
 #ifndef AGENT_PIPELINE_NAMES_H
 #define AGENT_PIPELINE_NAMES_H
@@ -12,6 +12,14 @@ struct names;
 struct opener;
 struct store;
 
+struct name_place {		 /* what debug information says of an address */
+	const char *function;	 /* as below; never NULL */
+	const char *system_name; /* as below */
+	const char *file;	 /* sanitised; NULL: unknown */
+	uint32_t line;		 /* 0: unknown */
+	uint32_t start_line;	 /* of the function; 0: unknown */
+};
+
 struct name {
 	const char *function;	 /* demangled, sanitised; NULL: unknown */
 	const char *system_name; /* as linked, sanitised; NULL: unknown */
@@ -19,6 +27,12 @@ struct name {
 	uint64_t start;		 /* the symbol's vaddr */
 	bool bounded;	 /* no symbol, but unwind information says a function begins at start */
 	uint64_t offset; /* location.vaddr + ra_bytes - start: where the pc stands */
+	/*
+	 * The calls that were inlined here, innermost first, and then the function itself, whose
+	 * line is of what it calls.  0: there are no lines.
+	 */
+	const struct name_place *places;
+	size_t n_places;
 };
 
 /* Both are borrowed; info is read again as it becomes fuller. */
@@ -26,10 +40,16 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 	      struct names **out);
 /* From now on symbols come out of store where it has them, and go there; borrowed. */
 void names_store(struct names *names, struct store *store);
+/* Lines are wanted, and with them, unless inlined is false, the calls that were inlined. */
+void names_lines(struct names *names, bool inlined);
 void names_free(struct names *names); /* NULL is fine */
 
 /* How many addresses have been sought, all of which are remembered. */
 size_t names_count(const struct names *names);
+/*
+ * Says which locations will be asked for: lines are read much faster in their files' order.
+ */
+void names_prepare(struct names *names, const struct profile *profile);
 
 /* Fills all of *out; function NULL where nothing names it.  Borrowed for the life of names. */
 void names_find(struct names *names, const struct location *location, struct name *out);

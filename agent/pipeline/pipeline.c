@@ -47,6 +47,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 					  .symfs = options->symfs,
 					  .exe = options->exe,
 					  .beside = options->beside,
+					  .debug_dir = options->debug_dir,
 					  .until_ns = options->until_ns };
 	size_t max;
 	int err;
@@ -71,6 +72,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		      : -ENOMEM;
 	if (!err)
 		err = opener_new(&opening, &p->opener);
+	if (!err)
+		opener_fetch(p->opener, options->store);
 	if (!err)
 		err = modules_new(p->opener, info, options->live, &p->modules);
 	/*

@@ -49,7 +49,8 @@ struct pipeline_options {
 	bool live;			  /* pin files, look through /proc */
 	bool fold;			  /* keep profiles */
 	bool scan;			  /* look for return addresses where nothing else led on */
-	const char *symfs, *exe, *beside; /* see opener_options, as for until_ns */
+	const char *symfs, *exe, *beside; /* see opener_options, as for the next two */
+	const char *debug_dir;
 	uint64_t until_ns;
 	struct store *store; /* of unwind tables; borrowed; NULL: none */
 	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */

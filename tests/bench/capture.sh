@@ -85,7 +85,7 @@ for hz in frequencies:
             print(f'{hz:>5} perf record {size}: {text[-200:]!r}')
             continue
         script = ''
-        status, _, text = run([offwind, 'unwind', '--no-cache', '-o', f'{work}/b.pb.gz', data])
+        status, _, text = run([offwind, 'unwind', '--no-cache', '--no-lines', '-o', f'{work}/b.pb.gz', data])
         counts = {k: int(v) for k, v in re.findall(r'(\w+) (\d+)', re.search(r'unwound \d+ \((.*?)\)', text)[1])}
         m = re.search(r'captured (\d+) = unwound (\d+)', text)
         ring = re.search(r'ring_full (\d+)', text)

@@ -66,7 +66,7 @@ cc -O1 -o "$work/peak" "$work/peak.c"
 # Peak MiB of `offwind unwind` without the pages of the mapped input, looked at every few ms.
 beyond() {
 	local pid peak=0 now
-	"$offwind" unwind -q "$@" "$work/perf.data" -o "$work/p.pb.gz" 2> "$work/err" &
+	"$offwind" unwind -q --no-lines "$@" "$work/perf.data" -o "$work/p.pb.gz" 2> "$work/err" &
 	pid=$!
 	while now=$(awk -v input="$work/perf.data" '/^[0-9a-f]+-[0-9a-f]+ / { counts = $NF != input }
 		/^Rss:/ && counts { kib += $2 } END { print kib + 0 }' "/proc/$pid/smaps" 2> "$work/smaps.err") &&
@@ -99,15 +99,15 @@ compare() {
 	local name=$1 copy samples frames perf_frames options i ours theirs our_kib their_kib
 	shift
 	home kept
-	"$offwind" unwind "$work/perf.data" --format tsv > "$work/tsv" 2> "$work/err"
+	"$offwind" unwind "$work/perf.data" --format tsv --no-inline > "$work/tsv" 2> "$work/err"
 	perf script --no-inline -i "$work/perf.data" -F ip,sym > "$work/script" 2> "$work/err"
 	samples=$(tail -n +2 "$work/tsv" | cut -f1 | uniq | wc -l)
 	frames=$(($(wc -l < "$work/tsv") - 1))
 	perf_frames=$(grep -c '^[[:space:]]*[0-9a-f]' "$work/script" || true)
 	for copy in "$@"; do
 		home "$copy"
-		options=()
-		[ "$copy" != alone ] || options=(--no-cache)
+		options=(--no-lines) # perf is asked for none
+		[ "$copy" != alone ] || options+=(--no-cache)
 		# The first fills what is kept.
 		"$offwind" unwind "${options[@]}" "$work/perf.data" -o "$work/p.pb.gz" 2> "$work/err"
 		rm -f "$work/ours" "$work/theirs"

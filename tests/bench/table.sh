@@ -17,7 +17,7 @@ workload clang
 perf record -q -F 4999 -e cpu-clock:u --call-graph dwarf,16384 -o "$work/clang.data" -- "${argv[@]}" \
 	> "$work/clang.out" 2>&1
 llvm=$(ldd "$(readlink -f "$(command -v clang++)")" | sed -n 's/.*libLLVM[^ ]* => \([^ ]*\) .*/\1/p')
-"$BUILD/offwind" unwind --format tsv "$work/clang.data" 2> "$work/unwind.err" |
+"$BUILD/offwind" unwind --format tsv --no-inline "$work/clang.data" 2> "$work/unwind.err" |
 	awk -F '\t' '$3 ~ /libLLVM/ { sub(/^0x/, "", $4); print $4 }' > "$work/pcs"
 "$BUILD/tests/bench/table_bench" -p "$work/pcs" "$(readlink -f "$llvm")"
 rm -f "$work/clang.data"

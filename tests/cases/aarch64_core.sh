@@ -36,7 +36,7 @@ check() { # NAME ARGUMENT FRAMES-BEFORE-MAIN STEPPERS-OF-THE-FIRST-CALLERS FLAGS
 	(cd "$work" && qemu-aarch64-static "./$name" $argument) > "$work/out" 2>&1
 	core=$(ls "$work"/qemu_"$name"_*.core)
 	rm -f "$work/core"*
-	"$offwind" unwind -q --format tsv --exe "$work/$name" "$core" > "$work/$name.tsv" || failed=1
+	"$offwind" unwind -q --format tsv --no-inline --exe "$work/$name" "$core" > "$work/$name.tsv" || failed=1
 	# What raise calls is the C library's own affair.
 	got=$(sed 1d "$work/$name.tsv" | cut -f5 | grep -v pthread_kill | tr '\n' ' ')
 	[ "${got% }" = "$want" ] || { echo "$name: $got"; cat "$work/$name.tsv"; failed=1; }

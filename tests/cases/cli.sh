@@ -27,10 +27,10 @@ expect() {
 }
 
 echo "== several inputs"
-"$offwind" unwind -q --format tsv -o "$dir/one.tsv" $samples/file.data || fail "tsv"
-"$offwind" unwind -q --format tsv -o "$dir/two.tsv" $samples/file.data $samples/pipe.data $samples/file.data || fail "tsv of three"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/one.tsv" $samples/file.data || fail "tsv"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/two.tsv" $samples/file.data $samples/pipe.data $samples/file.data || fail "tsv of three"
 one=$(sed 1d "$dir/one.tsv" | cut -f1 | sort -u | wc -l)
-pipe=$("$offwind" unwind -q --format tsv $samples/pipe.data | sed 1d | cut -f1 | sort -u | wc -l)
+pipe=$("$offwind" unwind -q --format tsv --no-inline $samples/pipe.data | sed 1d | cut -f1 | sort -u | wc -l)
 two=$(sed 1d "$dir/two.tsv" | cut -f1 | sort -u | wc -l)
 [ "$one" -ge 20 ] && [ "$two" = $((2 * one + pipe)) ] || fail "samples of several inputs share numbers: $one, $pipe, $two"
 [ "$(grep -c ^sample "$dir/two.tsv")" = 1 ] || fail "one header"
@@ -47,10 +47,10 @@ expect 1 'absent: No such file' "$offwind" unwind -q -o "$dir/y" "$dir/absent"
 [ ! -e "$dir/y" ] || fail "a result without input"
 
 echo "== through pipes"
-cat $samples/pipe.data | "$offwind" unwind -q --format tsv - >"$dir/piped.tsv" || fail "a pipe"
-cmp "$dir/piped.tsv" <("$offwind" unwind -q --format tsv $samples/pipe.data) || fail "through a pipe it differs"
-"$offwind" unwind -q --format tsv - <$samples/file.data | cmp - "$dir/one.tsv" || fail "a file on standard input"
-{ head -c 3 $samples/pipe.data; sleep 0.3; tail -c +4 $samples/pipe.data; } | "$offwind" unwind -q --format tsv - |
+cat $samples/pipe.data | "$offwind" unwind -q --format tsv --no-inline - >"$dir/piped.tsv" || fail "a pipe"
+cmp "$dir/piped.tsv" <("$offwind" unwind -q --format tsv --no-inline $samples/pipe.data) || fail "through a pipe it differs"
+"$offwind" unwind -q --format tsv --no-inline - <$samples/file.data | cmp - "$dir/one.tsv" || fail "a file on standard input"
+{ head -c 3 $samples/pipe.data; sleep 0.3; tail -c +4 $samples/pipe.data; } | "$offwind" unwind -q --format tsv --no-inline - |
 	cmp - "$dir/piped.tsv" || fail "a slow pipe"
 expect 1 'standard input: offset (0x)?0: ' "$offwind" unwind -o "$dir/x" - < <(head -c 3 $samples/pipe.data)
 expect 1 'standard input: offset (0x)?0: .*pipe' "$offwind" unwind -o "$dir/x" - < <(cat $samples/file.data)

@@ -7,7 +7,7 @@ work=$BUILD/explain
 mkdir -p "$work"
 failed=0
 
-check() { # PROGRAM TSV-NAME EXPLAIN-ARGUMENTS…: against `unwind --format tsv` of the same
+check() { # PROGRAM TSV-NAME EXPLAIN-ARGUMENTS…: against `unwind --format tsv --no-inline` of the same
 	local program=$1 name=$2
 	shift 2
 	if ! "$program" explain -q --json "$@" > "$work/steps.json" 2> "$work/err"; then
@@ -28,19 +28,19 @@ cp "$corpus"/perfparser/vector_static_gcc/vector_static_gcc_v9.1.0 "$place"
 n=0
 for program in "$BUILD/offwind" "$BUILD/asan/offwind"; do
 	for folder in "$corpus"/libunwindstack/*64* "$corpus"/libbacktrace/cases/*64*; do
-		"$program" unwind -q --format tsv "$folder" > "$work/frames.tsv" 2> "$work/err"
+		"$program" unwind -q --format tsv --no-inline "$folder" > "$work/frames.tsv" 2> "$work/err"
 		check "$program" "$(basename "$folder")" "$folder"
 		n=$((n + 1))
 	done
 	for case in backtrace.x86_64 backtrace.aarch64.fp; do
 		core=$corpus/elfutils/$case.core exe=$corpus/elfutils/$case.exec
-		"$program" unwind -q --format tsv --exe "$exe" "$core" > "$work/frames.tsv" 2> "$work/err"
+		"$program" unwind -q --format tsv --no-inline --exe "$exe" "$core" > "$work/frames.tsv" 2> "$work/err"
 		for name in $(cut -f1 "$work/frames.tsv" | sort -u | grep :); do
 			check "$program" "$name" --exe "$exe" --sample ":${name##*:}" "$core"
 			n=$((n + 1))
 		done
 	done
-	"$program" unwind -q --format tsv --symfs "$work/root" "$data" > "$work/frames.tsv" 2> "$work/err"
+	"$program" unwind -q --format tsv --no-inline --symfs "$work/root" "$data" > "$work/frames.tsv" 2> "$work/err"
 	for sample in 1 5 20; do
 		check "$program" $sample --symfs "$work/root" --sample $sample "$data"
 		n=$((n + 1))

@@ -8,10 +8,10 @@ mkdir -p "$work"
 case=$corpus/elfutils/backtrace.aarch64.fp
 failed=0
 
-frames() { "$BUILD/asan/offwind" unwind -q --format tsv --exe "$case.exec" "$1" | sed 's/^[^:]*:/:/'; }
+frames() { "$BUILD/asan/offwind" unwind -q --format tsv --no-inline --exe "$case.exec" "$1" | sed 's/^[^:]*:/:/'; }
 
 frames "$case.core" > "$work/plain.tsv"
-"$BUILD/offwind" unwind -q --format text --exe "$case.exec" "$case.core" | grep -oP '^\t *\K[0-9a-f]+' > "$work/addresses"
+"$BUILD/offwind" unwind -q --format text --no-inline --exe "$case.exec" "$case.core" | grep -oP '^\t *\K[0-9a-f]+' > "$work/addresses"
 python3 tests/cases/pac_core.py "$case.core" "$work/addresses" "$work/told.core" "$work/untold.core" || failed=1
 frames "$work/told.core" > "$work/told.tsv"
 frames "$work/untold.core" > "$work/untold.tsv"

@@ -21,7 +21,7 @@ for i in range(30): json.loads(json.dumps({str(k): [k] for k in range(3000)}, in
 	{ cat "$dir/log"; fail "perf record"; exit 1; }
 mkdir "$dir/torn" && head -c 200 "$(command -v ls)" >"$dir/torn/ls" # known by its inode when it is asked for
 db=$dir/store/offwind.db
-unwind() { "$offwind" unwind --format tsv -o "$1" "${@:2}" "$data" 2>"$dir/err"; }
+unwind() { "$offwind" unwind --format tsv --no-inline -o "$1" "${@:2}" "$data" 2>"$dir/err"; }
 
 echo "== a second run"
 unwind "$dir/none" --no-cache || fail "without: $(cat "$dir/err")"

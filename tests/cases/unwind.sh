@@ -29,11 +29,11 @@ cores() { # PROGRAM OUTPUT
 	: > "$2"
 	local name
 	for name in backtrace.x86_64 backtrace.aarch64.fp; do
-		"$1" unwind -q --format tsv --exe "$corpus/elfutils/$name.exec" "$corpus/elfutils/$name.core" \
+		"$1" unwind -q --format tsv --no-inline --exe "$corpus/elfutils/$name.exec" "$corpus/elfutils/$name.core" \
 			> "$work/core.tsv" || fail "$name: exit $?"
 		sed 's/\.core:/:/' "$work/core.tsv" >> "$2"
 	done
-	"$1" unwind -q --format tsv --exe "$corpus/elfutils/testfiledwarfinlines" \
+	"$1" unwind -q --format tsv --no-inline --exe "$corpus/elfutils/testfiledwarfinlines" \
 		"$corpus/elfutils/testfiledwarfinlines.core" > "$work/inlines.tsv" 2> "$work/inlines.err" || fail "inlines: exit $?"
 	# Its libc is absent: two frames, then the return into it.
 	cut -f2-5 "$work/inlines.tsv" | head -n 3 > "$work/inlines"
@@ -46,7 +46,7 @@ for build in "$BUILD" "$BUILD/asan"; do
 	"$build/tests/cases/step_cases" $expected/framehop.tsv "$corpus/framehop" || failed=1
 
 	# 32-bit ones are told and left out: done in part.
-	"$program" unwind -q --format tsv "$corpus/libunwindstack" > "$work/frames.tsv" 2> "$work/err"
+	"$program" unwind -q --format tsv --no-inline "$corpus/libunwindstack" > "$work/frames.tsv" 2> "$work/err"
 	[ $? = 3 ] || fail "libunwindstack: not done in part"
 	[ "$(grep -c ': 32-bit .* cannot be unwound yet$' "$work/err")" = 6 ] || fail "$(cat "$work/err")"
 	# One module of load_bias_ro_rx_x86_64 is absent: seven frames can be had with certainty; the
@@ -56,7 +56,7 @@ for build in "$BUILD" "$BUILD/asan"; do
 	compared "$work/most.tsv" "$work/frames.tsv" --only '_x86_64|_arm64'
 	compared "$work/expected.tsv" "$work/frames.tsv" --only load_bias_ro_rx_x86_64 --extra 10
 
-	"$program" unwind -q --format tsv "$corpus"/libbacktrace/cases/*64* > "$work/frames.tsv" 2> "$work/err" || fail "libbacktrace: exit $?"
+	"$program" unwind -q --format tsv --no-inline "$corpus"/libbacktrace/cases/*64* > "$work/frames.tsv" 2> "$work/err" || fail "libbacktrace: exit $?"
 	# Both end where the recording did: in a module that is absent, and where the stack was cut.
 	compared $expected/libbacktrace.tsv "$work/frames.tsv" --only '_x86_64|_arm64' --extra 1
 
@@ -66,7 +66,7 @@ for build in "$BUILD" "$BUILD/asan"; do
 done
 
 # The rest of load_bias_ro_rx_x86_64 by frame pointers, which its code keeps.
-"$BUILD/offwind" unwind -q --format text "$corpus/libunwindstack/load_bias_ro_rx_x86_64" 2> "$work/err" |
+"$BUILD/offwind" unwind -q --format text --no-inline "$corpus/libunwindstack/load_bias_ro_rx_x86_64" 2> "$work/err" |
 	awk '$1 ~ /^[0-9a-f]+$/ && NF > 2 { print $1 }' > "$work/pcs"
 python3 - $expected/libunwindstack.tsv "$work/pcs" <<'PY' || failed=1
 import sys

@@ -38,12 +38,12 @@ compare() { # NAME PID [MOVING-TID…]
 	shift 2
 	# Threads that do not sleep are somewhere else by then: their innermost frame is left out.
 	eu-stack -n 0 -p "$pid" > "$work/$name.eu" 2>&1
-	"$offwind" unwind -q --format text --pid "$pid" > "$work/$name.text" 2> "$work/$name.err" || { cat "$work/$name.err"; failed=1; }
+	"$offwind" unwind -q --format text --no-inline --pid "$pid" > "$work/$name.text" 2> "$work/$name.err" || { cat "$work/$name.err"; failed=1; }
 	python3 tests/diff/core_eustack.py "$name (running)" "$work/$name.eu" "$work/$name.text" "$@" || failed=1
 	kill -0 "$pid" || { echo "$name: ended"; failed=1; }
 	gcore -o "$work/$name" "$pid" > "$work/$name.gcore" 2>&1 || { tail -n 3 "$work/$name.gcore"; failed=1; return; }
 	eu-stack -n 0 --core "$work/$name.$pid" -e "/proc/$pid/exe" > "$work/$name.eu" 2>&1
-	"$offwind" unwind -q --format text "$work/$name.$pid" > "$work/$name.text" 2> "$work/$name.err" || { cat "$work/$name.err"; failed=1; }
+	"$offwind" unwind -q --format text --no-inline "$work/$name.$pid" > "$work/$name.text" 2> "$work/$name.err" || { cat "$work/$name.err"; failed=1; }
 	python3 tests/diff/core_eustack.py "$name (core)" "$work/$name.eu" "$work/$name.text" || failed=1
 	rm -f "$work/$name.$pid"
 }
@@ -90,11 +90,11 @@ fi
 # The first thread has ended, and with it what /proc says of the process itself.
 start leaving "$BUILD/tests/diff/threads" leave || exit 1
 sleep 0.1
-"$offwind" unwind -q --format tsv --pid "$pid" > "$work/leaving.tsv" 2> "$work/leaving.err" || { cat "$work/leaving.err"; failed=1; }
+"$offwind" unwind -q --format tsv --no-inline --pid "$pid" > "$work/leaving.tsv" 2> "$work/leaving.err" || { cat "$work/leaving.err"; failed=1; }
 [ "$(cut -f1,8 "$work/leaving.tsv" | grep root | sort -u | wc -l)" = 9 ] || { echo "not 9 threads to their roots"; failed=1; }
 # A process that was stopped stays stopped.
 kill -STOP "$pid"
-"$offwind" unwind -q --format tsv --pid "$pid" > "$work/stopped.tsv" 2> "$work/stopped.err" || { cat "$work/stopped.err"; failed=1; }
+"$offwind" unwind -q --format tsv --no-inline --pid "$pid" > "$work/stopped.tsv" 2> "$work/stopped.err" || { cat "$work/stopped.err"; failed=1; }
 [ "$(cut -f1 "$work/stopped.tsv" | sort -u | wc -l)" = 10 ] || { echo "stopped: not 9 threads and a header"; failed=1; }
 for t in /proc/"$pid"/task/*; do
 	awk -v t="${t##*/}" -v p="$pid" '{ sub(/.*\) /, ""); if (t != p && $1 != "T") { print "thread " t " runs: " $1; exit 1 } }' "$t/stat" || failed=1
@@ -105,14 +105,14 @@ cp "$BUILD/tests/diff/threads" "$work/gone"
 start gone "$work/gone" || exit 1
 gcore -o "$work/gone" "$pid" > "$work/gone.gcore" 2>&1
 mv "$work/gone" "$work/moved"
-"$offwind" unwind -q --format tsv "$work/gone.$pid" > "$work/without.tsv" 2> "$work/gone.err"
+"$offwind" unwind -q --format tsv --no-inline "$work/gone.$pid" > "$work/without.tsv" 2> "$work/gone.err"
 grep -q 'gone: no such file any more.*build-id' "$work/gone.err" || { echo "not told"; cat "$work/gone.err"; failed=1; }
-"$offwind" unwind -q --format tsv --exe "$work/moved" "$work/gone.$pid" > "$work/with.tsv" 2> "$work/with.err" || failed=1
+"$offwind" unwind -q --format tsv --no-inline --exe "$work/moved" "$work/gone.$pid" > "$work/with.tsv" 2> "$work/with.err" || failed=1
 [ -s "$work/with.err" ] && cat "$work/with.err"
 [ "$(grep -c 'deep_thread' "$work/with.tsv")" = 3 ] || { echo "--exe: not named"; failed=1; }
 awk -F'\t' '$8 != "root" && NR > 1 { bad = 1; print } END { exit bad }' "$work/with.tsv" | head -n 3 || failed=1
 # Another program is not taken for it.
-"$offwind" unwind -q --format tsv --exe /bin/true "$work/gone.$pid" 2>&1 > "$work/wrong.tsv" | grep -q 'replaced since it was mapped' ||
+"$offwind" unwind -q --format tsv --no-inline --exe /bin/true "$work/gone.$pid" 2>&1 > "$work/wrong.tsv" | grep -q 'replaced since it was mapped' ||
 	{ echo "another program's file was taken"; failed=1; }
 # Below a folder of its own.
 mkdir -p "$work/root/$(dirname "$(readlink -f "$work/moved")")"
@@ -120,7 +120,7 @@ cp "$work/moved" "$work/root/$(dirname "$(readlink -f "$work/moved")")/gone"
 for f in $(awk '/r-xp/ && $6 ~ /^\// { print $6 }' "/proc/$pid/maps" | sort -u); do
 	[ -f "$f" ] && mkdir -p "$work/root/$(dirname "$f")" && cp -L "$f" "$work/root/$f"
 done
-"$offwind" unwind -q --format tsv --sysroot "$work/root" "$work/gone.$pid" 2> "$work/root.err" | cmp - "$work/with.tsv" || failed=1
+"$offwind" unwind -q --format tsv --no-inline --sysroot "$work/root" "$work/gone.$pid" 2> "$work/root.err" | cmp - "$work/with.tsv" || failed=1
 
 # The kernel's own cores, where it writes them into the working folder.
 if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
@@ -140,11 +140,11 @@ if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
 	}
 	crash 0x33
 	eu-stack -n 0 --core "$work/core" -e "$work/dumped" > "$work/kernel.eu" 2>&1
-	"$offwind" unwind -q --format text "$work/core" > "$work/kernel.text" 2> "$work/kernel.err" || { cat "$work/kernel.err"; failed=1; }
+	"$offwind" unwind -q --format text --no-inline "$work/core" > "$work/kernel.text" 2> "$work/kernel.err" || { cat "$work/kernel.err"; failed=1; }
 	python3 tests/diff/core_eustack.py "the kernel's core" "$work/kernel.eu" "$work/kernel.text" || failed=1
 	# All of a program in its core: the file that is gone is read from there.
 	crash 0x7f
-	"$offwind" unwind -q --format tsv "$work/core" > "$work/memory.tsv" 2> "$work/memory.err" || failed=1
+	"$offwind" unwind -q --format tsv --no-inline "$work/core" > "$work/memory.tsv" 2> "$work/memory.err" || failed=1
 	cat "$work/memory.err"
 	[ "$(cut -f1,8 "$work/memory.tsv" | grep -c root)" = "$(sed 1d "$work/memory.tsv" | wc -l)" ] &&
 		[ "$(cut -f1 "$work/memory.tsv" | sort -u | wc -l)" = 11 ] || { echo "from memory: not 10 threads to their roots"; failed=1; }
@@ -152,7 +152,7 @@ if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
 fi
 
 # Nobody to look at.
-"$offwind" unwind -q --format tsv --pid 4194303 > "$work/none.tsv" 2> "$work/none.err" && failed=1
+"$offwind" unwind -q --format tsv --no-inline --pid 4194303 > "$work/none.tsv" 2> "$work/none.err" && failed=1
 grep -q 'process 4194303: there is none' "$work/none.err" || { cat "$work/none.err"; failed=1; }
 rm -f "$work/gone.$pid"
 exit $failed

@@ -172,12 +172,12 @@ done
 
 failed=0
 eu-stack -n 0 -p "$pid" > eu.live 2> eu.live.err
-"$offwind" unwind -q --format text --pid "$pid" > ours.live 2> ours.err || { failed=1; cat ours.err; }
+"$offwind" unwind -q --format text --no-inline --pid "$pid" > ours.live 2> ours.err || { failed=1; cat ours.err; }
 CORE_GDB_OUT=$work/gdb.live gdb -nx -batch -p "$pid" -x "$here/tests/diff/core_gdb.py" -ex 'gcore core' > gcore.log 2>&1
 [ -s core ] || { echo "$name: no core"; tail -n 5 gcore.log; exit 1; }
 CORE_GDB_OUT=$work/gdb.core gdb -nx -batch -ex "core-file core" -x "$here/tests/diff/core_gdb.py" "/proc/$pid/exe" > gdb.log 2>&1
 eu-stack -n 0 --core core -e "/proc/$pid/exe" > eu.core 2> eu.core.err
-"$offwind" unwind -q --format text core > ours.core 2> ours.err || { failed=1; cat ours.err; }
+"$offwind" unwind -q --format text --no-inline core > ours.core 2> ours.err || { failed=1; cat ours.err; }
 python3 "$here/tests/diff/core_agree.py" "$name" "$pid" "$work" "${verbose[@]}" || failed=1
 [ $failed = 0 ] && : > done
 exit $failed

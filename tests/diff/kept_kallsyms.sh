@@ -19,7 +19,7 @@ id=$(perf buildid-list --kernel)
 copy=$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms # where perf record keeps it
 mkdir -p "${copy%/*}"
 names() {
-	"$BUILD/offwind" unwind "$work/perf.data" --format tsv > "$work/$1" 2> "$work/err"
+	"$BUILD/offwind" unwind "$work/perf.data" --format tsv --no-inline > "$work/$1" 2> "$work/err"
 }
 names live
 [ "$(grep -c $'\t\\[kernel\\]\t' "$work/live")" -gt 100 ]

@@ -24,7 +24,7 @@ C
 gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o "$work/chain" "$work/chain.c"
 
 # functions of the program and how many frames each sample has
-ours() { "$BUILD/offwind" unwind -q --no-cache --format tsv "$1" | awk -F'\t' 'NR > 1 { print $1, $5 }'; }
+ours() { "$BUILD/offwind" unwind -q --no-cache --format tsv --no-inline "$1" | awk -F'\t' 'NR > 1 { print $1, $5 }'; }
 theirs() { perf script -i "$1" -F ip,sym 2> /dev/null | awk '!NF { n += last; last = 0; next } { last = 1; print n + 1, $2 }'; }
 
 failed=0

@@ -3,8 +3,8 @@
 
   perf_script.py [-v] [--least PERCENT] PERF.TXT OFFWIND.TXT OFFWIND.TSV
       PERF.TXT     perf script --no-inline -F comm,pid,tid,time,event,ip,sym,dso
-      OFFWIND.TXT  offwind unwind --format text   (who and when)
-      OFFWIND.TSV  offwind unwind --format tsv    (the frames)
+      OFFWIND.TXT  offwind unwind --format text --no-inline   (who and when)
+      OFFWIND.TSV  offwind unwind --format tsv --no-inline    (the frames)
 
 perf prints offsets in the file where offwind prints the ELF file's addresses,
 and a caller's return address or the one before it; a frame agrees when, both

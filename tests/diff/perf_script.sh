@@ -28,8 +28,8 @@ for program in "${@:-clang python3 node jit sqlite3 git openssl}"; do
 		fi
 		perf script --no-inline -i "$dir/perf.data" -F comm,pid,tid,time,event,ip,sym,dso \
 			>"$dir/perf.txt" 2>/dev/null
-		"$BUILD/offwind" unwind -q --format text -o "$dir/text" "$dir/perf.data" &&
-			"$BUILD/offwind" unwind -q --format tsv -o "$dir/tsv" "$dir/perf.data" || failures=1
+		"$BUILD/offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/perf.data" &&
+			"$BUILD/offwind" unwind -q --format tsv --no-inline -o "$dir/tsv" "$dir/perf.data" || failures=1
 		rm -f "$dir/perf.data" "$dir/perf.data.old"
 		# Generated code is beyond perf; there offwind may only go further.
 		least=97

@@ -21,6 +21,12 @@ static size_t n_locations;
 static struct module modules[MODULES_MAX];
 static size_t n_modules;
 
+void names_prepare(struct names *names, const struct profile *profile)
+{
+	(void)names;
+	(void)profile;
+}
+
 void names_find(struct names *names, const struct location *location, struct name *out)
 {
 	const char *path = location->module->path, *slash = strrchr(path, '/');

@@ -13,7 +13,7 @@ failed=0 n=0
 check() {
 	local what=$1 rc
 	shift
-	timeout 20 "$offwind" unwind -q --format tsv "$@" > "$work/out" 2> "$work/err"
+	timeout 20 "$offwind" unwind -q --format tsv --no-inline "$@" > "$work/out" 2> "$work/err"
 	rc=$?
 	n=$((n + 1))
 	if [ $rc != 1 ] && [ $rc != 3 ] || [ "$(grep -vc warning "$work/err")" != 1 ] ||
@@ -32,7 +32,7 @@ for at in 20 63 64 100 1000 1967 1968 2000 2303 2400 2700 2900 3400 4000 4175 41
 done
 # Cut behind the notes, threads are there; and more of the stack than nothing where it was kept.
 head -c $((size - 1)) "$core" > "$work/core"
-"$offwind" unwind -q --format tsv --exe "$corpus/elfutils/testfiledwarfinlines" "$work/core" > "$work/out" 2> "$work/err"
+"$offwind" unwind -q --format tsv --no-inline --exe "$corpus/elfutils/testfiledwarfinlines" "$work/core" > "$work/out" 2> "$work/err"
 [ "$(cut -f5 "$work/out" | sed -n 2,3p | tr '\n' ' ')" = 'fu(int) main ' ] || { echo "torn core: frames lost"; cat "$work/out"; failed=1; }
 
 # A 32-bit core, a big-endian one, other bytes.
@@ -53,7 +53,7 @@ for i in range(30):
     open('%s/damaged%d' % (sys.argv[2], i), 'wb').write(b)
 P
 for i in $(seq 0 29); do
-	timeout 20 "$offwind" unwind -q --format tsv "$work/damaged$i" > "$work/out" 2> "$work/err"
+	timeout 20 "$offwind" unwind -q --format tsv --no-inline "$work/damaged$i" > "$work/out" 2> "$work/err"
 	rc=$?
 	n=$((n + 1))
 	[ $rc = 0 ] || [ $rc = 1 ] || [ $rc = 3 ] || { echo "damaged$i: exit $rc"; head -n 20 "$work/err"; failed=1; }
@@ -86,13 +86,13 @@ done
 # A name that leads out of the folder stays in it; a pipe is not waited for.
 fresh
 sed -i 's/libunwindstack_test/..\/..\/..\/etc\/passwd/' "$folder/maps.txt"
-timeout 20 "$offwind" unwind -q --format tsv "$folder" > "$work/out" 2> "$work/err"
+timeout 20 "$offwind" unwind -q --format tsv --no-inline "$folder" > "$work/out" 2> "$work/err"
 grep -q 'passwd: no such file any more' "$work/err" || { cat "$work/err"; failed=1; }
 fresh
 rm "$folder/stack.data" && mkfifo "$folder/stack.data"
-timeout 20 "$offwind" unwind -q --format tsv "$folder" > "$work/out" 2> "$work/err"
+timeout 20 "$offwind" unwind -q --format tsv --no-inline "$folder" > "$work/out" 2> "$work/err"
 grep -q 'stack.data: cannot be read: Invalid argument' "$work/err" || { cat "$work/err"; failed=1; }
-cat "$core" | "$offwind" unwind -q --format tsv - > "$work/out" 2> "$work/err"
+cat "$core" | "$offwind" unwind -q --format tsv --no-inline - > "$work/out" 2> "$work/err"
 grep -q 'standard input: a core file cannot be read from a pipe' "$work/err" || { cat "$work/err"; failed=1; }
 echo "$n torn or damaged inputs"
 exit $failed

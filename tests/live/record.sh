@@ -54,10 +54,10 @@ check_balance "$line"
 "$offwind" report --check "$dir/all.pb.gz" >/dev/null || fail "the profile is not sound"
 [ "$(samples_in "$dir/all.pb.gz")" = "$(figure "$line" unwound)" ] || fail "the profile lacks samples"
 go tool pprof -comments "$dir/all.pb.gz" 2>/dev/null | grep -qF "$line" || fail "no accounting in the profile"
-"$offwind" unwind -q --format tsv -o "$dir/all.tsv" "$dir/all.owc" || fail "unwind"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/all.tsv" "$dir/all.owc" || fail "unwind"
 
 # Of the compiler's own samples; others on this machine may do as they please.
-"$offwind" unwind -q --format text -o "$dir/all.txt" "$dir/all.owc" || fail "unwind --format text"
+"$offwind" unwind -q --format text --no-inline -o "$dir/all.txt" "$dir/all.owc" || fail "unwind --format text --no-inline"
 awk '/^[^\t# ]/ { if (mine) { n++; whole += !stop } mine = /^clang/; stop = 0; user = 0 }
      /^\t/ { user = !/\(\[/ } /^# stop: / { stop = 1; if (mine) why[$3]++ }
      END { if (mine) { n++; whole += !stop }
@@ -169,7 +169,7 @@ done
 [ ! -s "$dir/file" ] && [ -z "$(find "$dir" -name '*.pb.gz.*')" ] || fail "trying an output leaves traces"
 "$offwind" record -q -F 199 -o - -- sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls -lR /etc; done >/dev/null' | "$offwind" report --check - >/dev/null || fail "a profile through a pipe"
 "$offwind" record -q -F 199 --raw -o - -- sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls -lR /etc; done >/dev/null' |
-	"$offwind" unwind -q --format tsv - | grep '\sls\s' >/dev/null || fail "a capture through a pipe"
+	"$offwind" unwind -q --format tsv --no-inline - | grep '\sls\s' >/dev/null || fail "a capture through a pipe"
 "$offwind" record -d 1 -o "$dir/deaf.pb.gz" -- sh -c 'trap "" TERM; sleep 30' 2>"$dir/log"
 [ $? = 0 ] && grep -q 'sh: goes on as process [0-9]' "$dir/log" || fail "a deaf command: $(cat "$dir/log")"
 kill -9 $(sed -n 's/.*goes on as process //p' "$dir/log")
@@ -195,7 +195,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups "$offwind" record -a -d 1 -o 
 echo "== only the process asked for, and its children"
 sh -c 'while :; do :; done' & busy=$!
 "$offwind" record -F 499 -d 1 -o "$dir/pid.owc" --raw -p $busy 2>/dev/null || fail "-p"
-"$offwind" unwind -q --format text -o "$dir/pid.txt" "$dir/pid.owc" || fail "unwind of -p"
+"$offwind" unwind -q --format text --no-inline -o "$dir/pid.txt" "$dir/pid.owc" || fail "unwind of -p"
 kill $busy
 others=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -vc "^$busy/")
 mine=$(awk '/^[^\t# ]/ { print $2 }' "$dir/pid.txt" | grep -c "^$busy/")

@@ -42,7 +42,7 @@ PY
 	"$offwind" unwind --verify-reuse --no-cache -o "$dir/q.pb.gz" "$dir/raw.owc" 2>"$dir/log" || fail "unwind: $(cat "$dir/log")"
 	verified "$dir/log" 10
 	# Where samples are shown one by one nothing is taken over, but for this.
-	"$offwind" unwind --no-cache --verify-reuse --format tsv -o "$dir/tsv" "$dir/raw.owc" 2>"$dir/log" || fail "tsv: $(cat "$dir/log")"
+	"$offwind" unwind --no-cache --verify-reuse --format tsv --no-inline -o "$dir/tsv" "$dir/raw.owc" 2>"$dir/log" || fail "tsv: $(cat "$dir/log")"
 	verified "$dir/log" 10
 done
 

@@ -49,7 +49,7 @@ accounts() { python3 "$dir/accounts.py" "$dir/stats.json" >"$dir/py" 2>&1 || fai
 who() {
 	"$offwind" record -F 997 -d 500ms --raw -o "$dir/who.owc" --stats "$dir/stats.json" "$@" 2>"$dir/log" ||
 		{ fail "record $*: $(cat "$dir/log")"; : >"$dir/who"; return; }
-	"$offwind" unwind -q --format text -o "$dir/text" "$dir/who.owc" || fail "unwind of $*"
+	"$offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/who.owc" || fail "unwind of $*"
 	# "NAME PID/TID [CPU] TIME: …", where the name may have blanks
 	sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
 	accounts "$*"

@@ -69,7 +69,7 @@ for pid in "${pids[@]}"; do
 done
 kill -INT $recorder
 wait $recorder || { cat "$dir/log"; exit 1; }
-"$offwind" unwind -q --format text --max-frames 8192 -o "$dir/text" "$dir/a.owc" || exit 1
+"$offwind" unwind -q --format text --no-inline --max-frames 8192 -o "$dir/text" "$dir/a.owc" || exit 1
 python3 - "$dir/text" <<'PY'
 import re, sys, collections
 # thread's name: function, how many frames of it, who called the first one; where it ends

@@ -31,6 +31,12 @@ static const struct named {
 
 static const char *hostile; /* all names, where it is set */
 
+void names_prepare(struct names *names, const struct profile *profile)
+{
+	(void)names;
+	(void)profile;
+}
+
 void names_find(struct names *names, const struct location *location, struct name *out)
 {
 	(void)names;

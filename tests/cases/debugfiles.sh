@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Where a stripped program's names and lines come from: its debug file by build-id, by link with
+# the right CRC, below --symfs, or from a debuginfod server; and that what is asked in vain is
+# asked once.  The program waits in a call that was inlined.
+set -u
+offwind=$(realpath "$BUILD")/offwind
+work=$(realpath "$BUILD")/debugfiles
+rm -rf "$work"
+mkdir -p "$work/bin" "$work/here"
+pids=()
+trap 'kill "${pids[@]}" 2> /dev/null; wait 2> /dev/null' EXIT
+failed=0
+fail() { echo "$*"; failed=1; }
+
+cat > "$work/a.c" <<'C'
+#include <unistd.h>
+static inline __attribute__((always_inline)) int inner(int n)
+{
+	return n + pause();
+}
+static __attribute__((noinline)) int outer(int n) { return inner(n) * 3; }
+int main(int argc, char **argv) { (void)argv; return outer(argc) + 1; }
+C
+gcc -O1 -g -o "$work/whole" "$work/a.c"
+cp "$work/whole" "$work/bin/a"
+strip -s "$work/bin/a"
+objcopy --only-keep-debug "$work/whole" "$work/a.debug"
+id=$(readelf -n "$work/whole" | sed -n 's/.*Build ID: //p')
+by_id=.build-id/${id:0:2}/${id:2}.debug
+(cd "$work" && objcopy --add-gnu-debuglink=a.debug bin/a bin/linked)
+# So that the debug file of the linked one can only be found by its name.
+objcopy --remove-section .note.gnu.build-id "$work/bin/linked" 2> /dev/null
+gcc -O1 -Wl,--build-id=0x0123456789abcdef -s -o "$work/bin/nowhere" "$work/a.c"
+for name in a linked nowhere; do
+	"$work/bin/$name" &
+	pids+=($!)
+done
+for pid in "${pids[@]}"; do
+	for _ in {1..100}; do grep -q pause "/proc/$pid/wchan" 2> /dev/null && break; [[ $(cut -d' ' -f1 "/proc/$pid/syscall" 2> /dev/null) == 34 ]] && break; sleep 0.05; done
+done
+
+rows() { # PID OPTION…: function, line and inlined of the program's own frames
+	timeout 60 "$offwind" unwind -q --format tsv --pid "$1" "${@:2}" 2> "$work/err" |
+		awk -F'\t' '$3 ~ /^(a|linked|nowhere)$/ { n = split($10, p, "/"); printf "%s %s:%s %s\n", $5, p[n], $11, $12 }'
+}
+want=$'inner a.c:4 1\nouter a.c:6 0\nmain a.c:7 0'
+found() { # WHAT PID OPTION…
+	local got
+	got=$(rows "${@:2}" | head -n 3)
+	[ "$got" = "$want" ] || { fail "$1:"; echo "$got"; cat "$work/err"; }
+}
+not_found() {
+	! rows "${@:2}" | grep -q inner || fail "$1 was found"
+}
+unset DEBUGINFOD_URLS
+export OFFWIND_DB=
+not_found "what is nowhere" "${pids[0]}"
+mkdir -p "$work/dir/${by_id%/*}" && cp "$work/a.debug" "$work/dir/$by_id"
+found "--debug-dir" "${pids[0]}" --debug-dir "$work/dir"
+[ "$(rows "${pids[0]}" --debug-dir "$work/dir" --no-inline | head -n 1)" = "outer a.c:6 0" ] || fail "--no-inline"
+[ "$(rows "${pids[0]}" --debug-dir "$work/dir" --no-lines | head -n 1)" = "outer -:- 0" ] || fail "--no-lines"
+# Another file under that name is not it.
+objcopy --only-keep-debug "$work/bin/nowhere" "$work/dir/$by_id"
+not_found "the debug file of another" "${pids[0]}" --debug-dir "$work/dir"
+rm "$work/dir/$by_id" && mkfifo "$work/dir/$by_id"
+not_found "a pipe" "${pids[0]}" --debug-dir "$work/dir"
+
+# By link: beside it, in .debug beside it, and only with the CRC that is stated.
+mkdir "$work/bin/.debug"
+cp "$work/a.debug" "$work/bin/a.debug"
+found "a link beside it" "${pids[1]}"
+mv "$work/bin/a.debug" "$work/bin/.debug/"
+found "a link in .debug" "${pids[1]}"
+printf x >> "$work/bin/.debug/a.debug"
+not_found "a debug file with another CRC" "${pids[1]}"
+rm -r "$work/bin/.debug"
+
+mkdir -p "$work/root/usr/lib/debug/${by_id%/*}" "$work/root$work/bin"
+cp "$work/a.debug" "$work/root/usr/lib/debug/$by_id"
+cp "$work/bin/a" "$work/root$work/bin/a"
+found "--symfs" "${pids[0]}" --symfs "$work/root"
+
+# Kept: the second run finds lines in the store, and needs nothing else.
+mkdir -p "$work/dir2/${by_id%/*}" && cp "$work/a.debug" "$work/dir2/$by_id" && touch -d '1 hour ago' "$work/dir2/$by_id"
+sleep 2.1 # files that were just changed may change again unseen, and are not kept
+for _ in 1 2; do found "with a store" "${pids[0]}" --debug-dir "$work/dir2" --db "$work/lines.db"; done
+timeout 60 "$offwind" unwind -v --format tsv --pid "${pids[0]}" --debug-dir "$work/dir2" --db "$work/lines.db" 2>&1 > /dev/null |
+	grep -qE 'lines of [1-9][0-9]* files found, 0 kept' || fail "no lines were kept"
+
+# A server on loopback.
+port=$((20000 + RANDOM % 20000))
+mkdir "$work/served" && cp "$work/a.debug" "$work/served/"
+env -u DEBUGINFOD_URLS debuginfod -p $port -d :memory: -F -t 0 -g 0 "$work/served" > "$work/server.log" 2>&1 &
+pids+=($!)
+export DEBUGINFOD_URLS=http://127.0.0.1:$port DEBUGINFOD_CACHE_PATH=$work/cache DEBUGINFOD_TIMEOUT=5
+for _ in {1..100}; do debuginfod-find debuginfo "$id" > /dev/null 2>&1 && break; rm -rf "$work/cache"; sleep 0.2; done
+rm -rf "$work/cache"
+found "debuginfod" "${pids[0]}"
+asked() { grep -c 'GET /buildid/0123456789abcdef/debuginfo' "$work/server.log"; }
+not_found "what no server has" "${pids[2]}" --db "$work/missing.db"
+first=$(asked)
+rm -rf "$work/cache" # libdebuginfod remembers, too
+not_found "what no server has" "${pids[2]}" --db "$work/missing.db"
+[ "$first" -ge 1 ] && [ "$(asked)" = "$first" ] || fail "asked $first times, then $(asked)"
+[ "$(sqlite3 "$work/missing.db" "SELECT count(*) FROM missing WHERE hex(build_id) = '0123456789ABCDEF'")" = 1 ] || fail "not remembered"
+
+# One that takes connections and never answers holds nobody up for long.
+rm -rf "$work/cache"
+python3 -c 'import socket, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(8); print(s.getsockname()[1], flush=True); time.sleep(60)' > "$work/port" &
+pids+=($!)
+for _ in {1..50}; do [ -s "$work/port" ] && break; sleep 0.1; done
+export DEBUGINFOD_URLS=http://127.0.0.1:$(cat "$work/port") DEBUGINFOD_TIMEOUT=1
+start=$SECONDS
+rows "${pids[0]}" --no-cache | grep -q . || fail "no frames: $(cat "$work/err")"
+[ $((SECONDS - start)) -le 15 ] || fail "a mute server took $((SECONDS - start)) s"
+[ $failed = 0 ]
