@@ -23,7 +23,7 @@ PACKAGES := \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl chromium graphviz llvm-runtime default-jdk-headless rustc dwz rustc debuginfod libdebuginfod1
+	swi-prolog-core perl chromium graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod libdebuginfod1
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
 PACKAGES += $(if $(shell command -v npm),,npm)
 
