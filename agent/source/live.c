@@ -542,6 +542,7 @@ static int drain(struct live *live)
 	if (live->pins)
 		live_pins_drain(live->pins, now);
 	err = live_sideband_drain(live->sideband, on_record, live);
+	live_bpf_reading(live->bpf);
 	if (!err)
 		err = scan_ring(live);
 	if (!err && live->stopped)

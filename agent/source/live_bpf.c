@@ -820,6 +820,11 @@ bool live_bpf_any_alive(struct live_bpf *bpf)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
+void live_bpf_reading(struct live_bpf *bpf)
+{
+	__atomic_store_n(&bpf->skeleton->bss->wake_asked, 0, __ATOMIC_SEQ_CST);
+}
+
 bool live_bpf_plain(const struct live_bpf *bpf)
 {
 	return bpf->plain;

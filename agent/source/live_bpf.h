@@ -70,6 +70,8 @@ int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
 bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid);
 bool live_bpf_any_alive(struct live_bpf *bpf); /* of the wanted processes */
 
+/* The ring will now be read: the next time there is much in it, it is to wake its reader again. */
+void live_bpf_reading(struct live_bpf *bpf);
 /* Whether the kernel takes only the programs for old ones. */
 bool live_bpf_plain(const struct live_bpf *bpf);
 int live_bpf_ring_fd(const struct live_bpf *bpf);
