@@ -181,26 +181,55 @@ static uint32_t make_module(struct stacks *s, const struct module *module)
 							 .build_id = stacks_text(s, hex) });
 }
 
+static uint32_t make_function(struct stacks *s, const struct name *name)
+{
+	bool placed = !name->function || !*name->function;
+	char place[CLEAN_MAX];
+
+	if (placed)
+		export_place(name, place, sizeof(place));
+	return stacks_function(s, &(struct stacks_function){
+					  .name = stacks_text(s, placed ? place : name->function),
+					  .system_name = stacks_text(s, name->system_name),
+					  .placed = placed });
+}
+
+static uint32_t make_place(struct stacks *s, const struct name_place *place)
+{
+	return stacks_function(
+		s, &(struct stacks_function){ .name = stacks_text(s, place->function),
+					      .system_name = stacks_text(s, place->system_name),
+					      .file = stacks_text(s, place->file),
+					      .start_line = place->start_line });
+}
+
 static uint32_t make_location(struct stacks *s, const struct location *location,
 			      struct names *names)
 {
 	struct stacks_location to = { .address = location->vaddr, .n_lines = 1 };
-	struct stacks_line line = { 0 };
-	char place[CLEAN_MAX];
+	struct stacks_line one = { 0 }, *lines = &one;
+	uint32_t id = HASH_NONE;
 	struct name name;
 
 	names_find(names, location, &name);
-	export_place(&name, place, sizeof(place));
-	line.function = stacks_function(
-		s, &(struct stacks_function){ .name = stacks_text(s, name.function && *name.function
-									     ? name.function
-									     : place),
-					      .system_name = stacks_text(s, name.system_name),
-					      .placed = !name.function || !*name.function });
 	to.module = make_module(s, location->module);
-	if (line.function == HASH_NONE || to.module == HASH_NONE)
-		return HASH_NONE;
-	return stacks_location(s, &to, &line);
+	if (name.n_places) {
+		lines = calloc(name.n_places, sizeof(*lines));
+		to.n_lines = (uint32_t)name.n_places;
+	}
+	for (size_t i = 0; lines && i < name.n_places; i++) {
+		lines[i].function = make_place(s, &name.places[i]);
+		lines[i].line = name.places[i].line;
+		if (lines[i].function == HASH_NONE)
+			to.module = HASH_NONE;
+	}
+	if (!name.n_places)
+		one.function = make_function(s, &name);
+	if (lines && one.function != HASH_NONE && to.module != HASH_NONE)
+		id = stacks_location(s, &to, lines);
+	if (lines != &one)
+		free(lines);
+	return id;
 }
 
 static uint32_t location_id(struct format_walked *w, const struct location *location,

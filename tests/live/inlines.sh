@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Inlined calls with their files and lines in every format, as addr2line tells them.
+set -u
+work=$BUILD/live/inlines
+rm -rf "$work"; mkdir -p "$work"
+cat > "$work/calls.c" <<'END'
+volatile long n;
+static inline __attribute__((always_inline)) void innermost(void) { for (long i = 0; i < 1000; i++) n += i; }
+static inline __attribute__((always_inline)) void middle(void) {
+	innermost();
+	n++;
+}
+__attribute__((noinline)) void outer(void) {
+	middle();
+	n++;
+}
+int main(void) { for (;;) outer(); }
+END
+gcc -O2 -g -o "$work/calls" "$work/calls.c" || exit 1
+"$BUILD/offwind" record -q -F 499 -d 1 -o "$work/p.pb.gz" --raw="$work/p.owc" -- "$work/calls" || exit 1
+exec timeout 100 python3 tests/live/inlines.py "$BUILD/offwind" "$work"
