@@ -15,12 +15,14 @@
 #define DYNAMIC_MAGIC	0x4d44574fu /* "OWDM" */
 #define DYNAMIC_VERSION 1
 
-/* No more than this is kept of a process. */
-#define DYNAMIC_SIZE_MAX (1u << 20)
+/* No more than this is read out of a process's memory, and with names from files in all. */
+#define DYNAMIC_LISTS_MAX (1u << 20)
+#define DYNAMIC_SIZE_MAX  (8u << 20)
 
 enum {
 	DYNAMIC_CUT = 1,     /* there was more than is kept */
 	DYNAMIC_TORN = 2,    /* it changed while it was read */
+	DYNAMIC_NAMES = 8,   /* names alone, out of a file: nothing is to be walked by it */
 	DYNAMIC_DAMAGED = 4, /* entries that could not be read or understood are left out */
 };
 

@@ -129,6 +129,11 @@ uint64_t uw_dynamic_mark(const struct uw_dynamic *d)
 	return d->header->mark;
 }
 
+bool uw_dynamic_is_names(const struct uw_dynamic *d)
+{
+	return d->header->flags & DYNAMIC_NAMES;
+}
+
 const char *uw_dynamic_fault(const struct uw_dynamic *d)
 {
 	if (d->header->flags & DYNAMIC_CUT)

@@ -251,7 +251,7 @@ static bool read_entry(struct reading *r, uint64_t addr, uint64_t *end, uint64_t
 	size = (uint32_t)little(head, 4);
 	id = (uint32_t)little(head + 4, 4);
 	/* The long form has no use in a megabyte. */
-	if (size < 4 || size > DYNAMIC_SIZE_MAX) {
+	if (size < 4 || size > DYNAMIC_LISTS_MAX) {
 		r->flags |= DYNAMIC_DAMAGED;
 		return false;
 	}
@@ -289,7 +289,7 @@ static bool read_table(struct reading *r, const struct fde_table *t)
 	uint32_t at = 0;
 	bool good = true;
 
-	if (!spend(r, t->n < DYNAMIC_SIZE_MAX ? (size_t)t->n * 8 : SIZE_MAX))
+	if (!spend(r, t->n < DYNAMIC_LISTS_MAX ? (size_t)t->n * 8 : SIZE_MAX))
 		return false;
 	pairs = malloc((size_t)t->n * 8 + 1);
 	if (!pairs) {
@@ -309,7 +309,7 @@ static bool read_table(struct reading *r, const struct fde_table *t)
 			widen(&span, cie, cie_end);
 		}
 	}
-	block = good && span.end > span.start && span.end - span.start <= DYNAMIC_SIZE_MAX
+	block = good && span.end > span.start && span.end - span.start <= DYNAMIC_LISTS_MAX
 			? keep(r, (size_t)(span.end - span.start), &at)
 			: NULL;
 	good = block && fetch(r, span.start, block, (size_t)(span.end - span.start));
@@ -800,7 +800,7 @@ static int put_together(struct reading *r, uint64_t mark, struct uw_dynamic **ou
 static int read_all(struct reading *r, const struct uw_dynamic_list *lists, size_t n)
 {
 	/* The last byte, and what aligning takes. */
-	r->room = DYNAMIC_SIZE_MAX - sizeof(struct dynamic_header) - 64;
+	r->room = DYNAMIC_LISTS_MAX - sizeof(struct dynamic_header) - 64;
 	r->visits = r->n_procs = r->n_data = 0;
 	r->flags = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -843,6 +843,32 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
 		err = tidy(&r);
 	if (!err)
 		err = put_together(&r, before, out);
+	free(r.procs);
+	free(r.data);
+	return err;
+}
+
+int uw_dynamic_names(uint16_t machine, const struct uw_dynamic_proc *procs, size_t n,
+		     struct uw_dynamic **out)
+{
+	struct reading r = { .arch = uw_arch_of(machine),
+			     .flags = DYNAMIC_NAMES,
+			     .room = DYNAMIC_SIZE_MAX - sizeof(struct dynamic_header) - 64 };
+	int err;
+
+	if (!r.arch)
+		return -EINVAL;
+	for (size_t i = n; i-- > 0 && !r.err && !(r.flags & DYNAMIC_CUT);) {
+		struct dynamic_proc proc = { .start = procs[i].start,
+					     .end = procs[i].end,
+					     .kind = DYNAMIC_NAME };
+
+		keep_name(&r, procs[i].name, strnlen(procs[i].name, NAME_MAX_SIZE), &proc.name);
+		(void)add_proc(&r, &proc);
+	}
+	err = r.err ? r.err : tidy(&r);
+	if (!err)
+		err = put_together(&r, 0, out);
 	free(r.procs);
 	free(r.data);
 	return err;

@@ -311,7 +311,7 @@ struct uw_dynamic_list {
 void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[2]);
 
 /*
- * What the lists hold now, at most DYNAMIC_SIZE_MAX of it; what was left out and why is in
+ * What the lists hold now, at most DYNAMIC_LISTS_MAX of it; what was left out and why is in
  * the header's flags.  Chains that never end, wild pointers and counts cost no more than that,
  * and read may end it sooner by failing.  -ENOENT: nothing is registered; -ENOMEM.
  */
@@ -338,6 +338,15 @@ struct uw_dynamic_proc {
 	const char *name;    /* as it stood there, borrowed; NULL: it has none */
 	bool walkable;	     /* how it is left was registered, not its name alone */
 };
+
+/*
+ * The same made of names alone, whoever has them, the newest last: it counts where two overlap.
+ * What is more than DYNAMIC_SIZE_MAX is left out, the oldest first.
+ */
+int uw_dynamic_names(uint16_t machine, const struct uw_dynamic_proc *procs, size_t n,
+		     struct uw_dynamic **out);
+/* Made so: nothing is to be walked by it. */
+bool uw_dynamic_is_names(const struct uw_dynamic *dynamic);
 
 /* The procedure around addr; -ENOENT. */
 int uw_dynamic_proc(const struct uw_dynamic *dynamic, uint64_t addr, struct uw_dynamic_proc *out);

@@ -54,7 +54,7 @@ static int watch(struct raw *raw, struct opener *opener)
 
 	if (!err)
 		err = processes_new(raw->info->machine, raw->modules, &raw->processes);
-	return err ? err : generated_new(raw->processes, true, &raw->generated);
+	return err ? err : generated_new(raw->processes, opener, true, &raw->generated);
 }
 
 int raw_open(const char *path, const struct source *source, struct opener *opener, struct raw **out)
@@ -118,7 +118,10 @@ int raw_event(struct raw *raw, const struct event *event)
 	struct event found;
 	int err = 0;
 
-	if (raw->generated && event->type != EVENT_SAMPLE)
+	if (raw->generated && event->type == EVENT_EXIT && event->pid == event->tid &&
+	    generated_names(raw->generated, event->pid, &found) == 1)
+		err = write_event(raw, &found);
+	if (!err && raw->generated && event->type != EVENT_SAMPLE)
 		err = processes_event(raw->processes, event);
 	else if (raw->generated && generated_look(raw->generated, event, &found) == 1)
 		err = write_event(raw, &found);
@@ -180,7 +183,11 @@ int raw_close(struct raw *raw, struct opener *opener)
 {
 	bool said = raw->err != 0;
 	int err = raw->err, closed;
+	struct event found;
+	size_t at = 0;
 
+	while (!err && raw->generated && generated_all_names(raw->generated, &at, &found) == 1)
+		err = write_event(raw, &found);
 	if (!err)
 		err = add_kernel_symbols(raw, opener);
 	closed = owc_writer_close(raw->writer);

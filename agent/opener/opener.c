@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,6 +297,43 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 			worst = err;
 	}
 	return worst;
+}
+
+#define PERF_MAP_MAX ((off_t)256 << 20)
+
+int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid, uint32_t uid, int *fd)
+{
+	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	char path[64];
+	struct stat st;
+	int dir, map, err = 0;
+
+	(void)opener;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root", pid);
+	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0) { /* it has ended; where its root was nobody knows any more */
+		dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (dir < 0)
+			return -errno;
+	}
+	(void)snprintf(path, sizeof(path), "tmp/perf-%" PRIu32 ".map", ns_pid ? ns_pid : pid);
+	map = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	if (map < 0)
+		err = -errno;
+	(void)close(dir);
+	if (err)
+		return err;
+	if (fstat(map, &st))
+		err = -errno;
+	else if (!S_ISREG(st.st_mode) || (st.st_uid != uid && st.st_uid != 0) ||
+		 st.st_size > PERF_MAP_MAX)
+		err = -EPERM;
+	if (err)
+		(void)close(map);
+	else
+		*fd = map;
+	return err;
 }
 
 int opener_kallsyms(struct opener *opener, int *fd)

@@ -78,6 +78,13 @@ int opener_open_named(struct opener *opener, int from, const char *folder, const
 /* What stands beside the file open as from, with that suffix: a package of .dwo files. */
 int opener_open_suffixed(struct opener *opener, int from, const char *suffix, int *fd);
 
+/*
+ * /tmp/perf-PID.map, in which a process says what it generated, of a process or of one that has
+ * just ended; ns_pid: as it knows itself, 0: as pid.  A regular file of at most 256 MiB that belongs
+ * to uid, the process's, or to root; no link.
+ */
+int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid, uint32_t uid, int *fd);
+
 /* /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);
 /*

@@ -457,22 +457,19 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 /* False: nobody said what it is. */
 static bool name_generated(struct names *names, struct cached *c)
 {
-	struct uw_dynamic_proc proc;
 	const char *kept = NULL;
-	char *clean;
+	char *name = NULL;
 
-	if (c->module->kind != MODULE_JIT || module_generated(c->module, c->addr, &proc) ||
-	    !proc.name)
+	if (c->module->kind == MODULE_JIT)
+		name = module_generated_name(c->module, c->addr, &c->start);
+	if (name)
+		kept = keep(names, name);
+	free(name);
+	if (!kept)
 		return false;
-	clean = sym_sanitize(proc.name, strlen(proc.name), 4096);
 	c->in = c->module->path;
-	c->start = proc.start;
-	if (clean)
-		kept = keep(names, clean);
-	free(clean);
-	if (kept)
-		name_symbol(names, kept, c);
-	return kept != NULL;
+	name_symbol(names, kept, c);
+	return true;
 }
 
 /* ---- lines -------------------------------------------------------------------- */
@@ -701,6 +698,9 @@ static const struct cached *find_cached(struct names *names, const struct locati
 		name_kernel(names, scratch);
 	else
 		name_user(names, scratch);
+	/* Its process may say so yet. */
+	if (location->module->kind == MODULE_JIT && !scratch->function)
+		return scratch;
 	if (array_make_room(&cached, names->n_cached, &names->room_cached, sizeof(*names->cached)))
 		return scratch; /* sought again next time */
 	names->cached = cached;

@@ -89,7 +89,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err)
 		err = processes_new(info->machine, p->modules, &p->processes);
 	if (!err)
-		err = generated_new(p->processes, options->live, &p->generated);
+		err = generated_new(p->processes, p->opener, options->live, &p->generated);
 	if (!err && options->scan)
 		err = uw_steppers_new(&p->steppers);
 	if (!err && options->scan) {
@@ -485,6 +485,13 @@ static int walk(struct pipeline *p, struct uw_space *space, struct walked *walke
 	return !err && p->fold ? fold_frames(p, 0, walked) : err;
 }
 
+static int take_found(struct pipeline *p, const struct event *found)
+{
+	int err = processes_event(p->processes, found);
+
+	return !err && p->options.on_found ? p->options.on_found(p->options.ctx, found) : err;
+}
+
 static int on_sample(struct pipeline *p, const struct event *event)
 {
 	const struct event_sample *s = &event->sample;
@@ -497,9 +504,7 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	int err;
 
 	if (generated_look(p->generated, event, &found) == 1) {
-		err = processes_event(p->processes, &found);
-		if (!err && p->options.on_found)
-			err = p->options.on_found(p->options.ctx, &found);
+		err = take_found(p, &found);
 		if (err)
 			return err;
 	}
@@ -529,6 +534,8 @@ static int on_sample(struct pipeline *p, const struct event *event)
 int pipeline_event(struct pipeline *p, const struct event *event)
 {
 	const struct event_lost *lost = &event->lost;
+	struct event found;
+	int err = 0;
 
 	switch (event->type) {
 	case EVENT_SAMPLE:
@@ -546,20 +553,29 @@ int pipeline_event(struct pipeline *p, const struct event *event)
 	case EVENT_EXIT:
 		if (p->fold)
 			fold_event(p->fold, event);
+		if (event->type == EVENT_EXIT && event->pid == event->tid &&
+		    generated_names(p->generated, event->pid, &found) == 1)
+			err = take_found(p, &found);
 		break;
 	case EVENT_MAPPING:
 	case EVENT_COMM:
 	case EVENT_GENERATED:
 		break;
 	}
-	return processes_event(p->processes, event);
+	return err ? err : processes_event(p->processes, event);
 }
 
 int pipeline_take(struct pipeline *p, struct profile **out)
 {
 	struct profile *profile;
-	int err = fold_take(p->fold, &profile);
+	struct event found;
+	size_t at = 0;
+	int err = 0;
 
+	while (!err && generated_all_names(p->generated, &at, &found) == 1)
+		err = take_found(p, &found);
+	if (!err)
+		err = fold_take(p->fold, &profile);
 	if (err)
 		return err;
 	/* Locations are numbered anew. */

@@ -1,29 +1,44 @@
 #include "agent/process/generated.h"
 
 #include "agent/array.h"
+#include "agent/opener/opener.h"
 #include "agent/process/modules.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LISTS_MAX 16
 #define READ_NS	  10000000u
 /* Reads between two looks at the clock. */
-#define READS	64
-#define WATCHES 256 /* a power of two: processes that generate code, others take turns */
-#define REST	9   /* times as long as reading took, nobody reads again */
+#define READS	 64
+#define WATCHES	 256	    /* a power of two: processes that generate code, others take turns */
+#define NAMES_NS 500000000u /* between two tellings of all names so far */
+#define LOOK_NS	 100000000u /* between two looks for a file that is not there */
+#define MAP_MAX	 ((off_t)64 << 20) /* bytes of a perf-PID.map that are read */
+#define REST	 9		   /* times as long as reading took, nobody reads again */
 
 struct watch { /* a process that generates code */
 	uint32_t pid;
 	uint64_t files; /* as thread.files when its lists were sought */
 	struct uw_dynamic_list lists[LISTS_MAX];
 	size_t n_lists;
-	uint64_t mark;	  /* of what was read last; 0: nothing */
+	uint64_t mark; /* of what was read last; 0: nothing */
+	uint32_t ns_pid, uid;
+	int map_fd;		  /* of its perf-PID.map; -1: not open */
+	off_t map_size;		  /* of which names were told */
+	struct uw_dynamic *names; /* told last */
+	uint64_t told_ns;
 	uint64_t rest_ns; /* until then */
+	uint64_t look_ns; /* … nobody looks for its perf-PID.map */
 };
 
 struct found { /* in a module's file */
@@ -33,31 +48,45 @@ struct found { /* in a module's file */
 
 struct generated {
 	struct processes *processes;
+	struct opener *opener;
 	bool live;
 	struct watch *watches[WATCHES]; /* by pid; NULL: none yet */
 	struct found *found;		/* by module's id */
 	size_t n_found;
 	struct uw_dynamic *dynamic; /* of the last event */
+	uint64_t time_ns;	    /* of the last sample */
 };
 
-int generated_new(struct processes *processes, bool live, struct generated **out)
+int generated_new(struct processes *processes, struct opener *opener, bool live,
+		  struct generated **out)
 {
 	struct generated *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return -ENOMEM;
 	g->processes = processes;
+	g->opener = opener;
 	g->live = live;
 	*out = g;
 	return 0;
+}
+
+static void watch_fini(struct watch *w)
+{
+	if (w->map_fd >= 0)
+		(void)close(w->map_fd);
+	uw_dynamic_put(w->names);
 }
 
 void generated_free(struct generated *g)
 {
 	if (!g)
 		return;
-	for (size_t i = 0; i < WATCHES; i++)
+	for (size_t i = 0; i < WATCHES; i++) {
+		if (g->watches[i])
+			watch_fini(g->watches[i]);
 		free(g->watches[i]);
+	}
 	uw_dynamic_put(g->dynamic);
 	free(g->found);
 	free(g);
@@ -149,14 +178,147 @@ static void seek_lists(struct generated *g, struct watch *w, struct uw_space *sp
 	}
 }
 
-static struct watch *watch_of(struct generated *g, uint32_t pid)
-{
-	struct watch **w = &g->watches[pid & (WATCHES - 1)];
+/* ---- names out of perf-PID.map ------------------------------------------------------------- */
 
+/* START SIZE NAME, in hexadecimal; False: it is no such line. */
+static bool parse_line(char *line, struct uw_dynamic_proc *out)
+{
+	char *end, *name;
+	uint64_t start = strtoull(line, &end, 16), size;
+
+	if (end == line || *end != ' ')
+		return false;
+	name = end + 1;
+	size = strtoull(name, &end, 16);
+	if (end == name || *end != ' ' || !end[1] || !size || size > UINT64_MAX - start)
+		return false;
+	*out = (struct uw_dynamic_proc){ .start = start, .end = start + size, .name = end + 1 };
+	return true;
+}
+
+/* Lines that are whole, of text which ends in a newline or is cut behind the last one. */
+static int parse_map(char *text, size_t size, uint16_t machine, struct uw_dynamic **out)
+{
+	struct uw_dynamic_proc *procs = NULL;
+	size_t n = 0, room = 0;
+	int err = 0;
+
+	for (char *end, *line = text; (end = memchr(line, '\n', size - (size_t)(line - text)));
+	     line = end + 1) {
+		*end = '\0';
+		err = array_make_room((void **)&procs, n, &room, sizeof(*procs));
+		if (err)
+			break;
+		n += parse_line(line, &procs[n]);
+	}
+	if (!err && !n)
+		err = -ENOENT;
+	if (!err)
+		err = uw_dynamic_names(machine, procs, n, out);
+	free(procs);
+	return err;
+}
+
+static int read_map(const struct watch *w, off_t size, uint16_t machine, struct uw_dynamic **out)
+{
+	char *text = malloc((size_t)size + 1);
+	size_t n = 0;
+	int err;
+
+	if (!text)
+		return -ENOMEM;
+	while (n < (size_t)size) {
+		ssize_t got = pread(w->map_fd, text + n, (size_t)size - n, (off_t)n);
+
+		if (got <= 0)
+			break;
+		n += (size_t)got;
+	}
+	err = parse_map(text, n, machine, out);
+	free(text);
+	return err;
+}
+
+static int tell(struct generated *g, uint32_t pid, struct uw_dynamic *dynamic, struct event *out)
+{
+	uw_dynamic_put(g->dynamic);
+	g->dynamic = dynamic;
+	*out = (struct event){
+		.type = EVENT_GENERATED, .pid = pid, .tid = pid, .time_ns = g->time_ns
+	};
+	out->generated.bytes = uw_dynamic_bytes(dynamic, &out->generated.size);
+	return 1;
+}
+
+static int names_of(struct generated *g, struct watch *w, struct event *out)
+{
+	struct uw_dynamic *dynamic;
+	struct stat st;
+
+	if (!g->live ||
+	    (w->map_fd < 0 && opener_perf_map(g->opener, w->pid, w->ns_pid, w->uid, &w->map_fd)))
+		return 0;
+	if (fstat(w->map_fd, &st) || st.st_size <= w->map_size || st.st_size > MAP_MAX)
+		return 0;
+	w->map_size = st.st_size;
+	if (read_map(w, st.st_size, processes_machine(g->processes), &dynamic))
+		return 0;
+	uw_dynamic_put(w->names);
+	w->names = uw_dynamic_get(dynamic);
+	w->told_ns = now_ns();
+	return tell(g, w->pid, dynamic, out);
+}
+
+/* Code that was generated since the names were told has none, and runs. */
+static bool is_nameless(const struct watch *w, const struct event *sample, uint16_t machine)
+{
+	unsigned int pc = machine == EM_AARCH64 ? UW_AARCH64_PC : UW_X86_64_RIP;
+	struct uw_dynamic_proc proc;
+
+	return w->map_fd >= 0 &&
+	       (!w->names || (now_ns() >= w->told_ns + NAMES_NS &&
+			      uw_dynamic_proc(w->names, sample->sample.regs.value[pc], &proc)));
+}
+
+int generated_names(struct generated *g, uint32_t pid, struct event *out)
+{
+	struct watch *w = g->watches[pid & (WATCHES - 1)];
+
+	return w && w->pid == pid ? names_of(g, w, out) : 0;
+}
+
+int generated_all_names(struct generated *g, size_t *at, struct event *out)
+{
+	while (*at < WATCHES) {
+		struct watch *w = g->watches[(*at)++];
+
+		if (w && names_of(g, w, out) == 1)
+			return 1;
+	}
+	return 0;
+}
+
+/* ---- processes that generate code ------------------------------------------------------------ */
+
+static struct watch *watch_of(struct generated *g, const struct event *sample)
+{
+	struct watch **w = &g->watches[sample->pid & (WATCHES - 1)];
+	char path[32];
+	struct stat st;
+
+	if (*w && (*w)->pid == sample->pid)
+		return *w;
 	if (!*w)
 		*w = calloc(1, sizeof(**w));
-	if (*w && (*w)->pid != pid)
-		**w = (struct watch){ .pid = pid };
+	else
+		watch_fini(*w);
+	if (!*w)
+		return NULL;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, sample->pid);
+	**w = (struct watch){ .pid = sample->pid,
+			      .ns_pid = sample->sample.ns_pid,
+			      .uid = g->live && !stat(path, &st) ? st.st_uid : 0,
+			      .map_fd = -1 };
 	return *w;
 }
 
@@ -168,11 +330,12 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	struct watch *w;
 	uint64_t began, mark;
 
+	g->time_ns = sample->time_ns;
 	if ((!g->live && !sample->sample.read) || !sample->sample.has_user_regs ||
 	    sample->sample.compat ||
 	    processes_thread(g->processes, sample->pid, sample->tid, &thread) || !thread.generates)
 		return 0;
-	w = watch_of(g, sample->pid);
+	w = watch_of(g, sample);
 	if (!w)
 		return 0;
 	if (w->files != thread.files) {
@@ -180,6 +343,13 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 		w->files = thread.files;
 		w->mark = 0;
 	}
+	/* While it lives its files can be found; they are read later. */
+	if (g->live && w->map_fd < 0 && now_ns() >= w->look_ns) {
+		if (opener_perf_map(g->opener, w->pid, w->ns_pid, w->uid, &w->map_fd))
+			w->look_ns = now_ns() + LOOK_NS;
+	}
+	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)
+		return 1;
 	if (!w->n_lists || uw_dynamic_marks(w->lists, w->n_lists, read_memory, &memory, &mark) ||
 	    mark == w->mark)
 		return 0;
@@ -192,12 +362,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 		return 0;
 	w->rest_ns = now_ns() + REST * (now_ns() - began);
 	w->mark = uw_dynamic_mark(dynamic);
-	uw_dynamic_put(g->dynamic);
-	g->dynamic = dynamic;
-	*out = (struct event){ .type = EVENT_GENERATED,
-			       .pid = sample->pid,
-			       .tid = sample->tid,
-			       .time_ns = sample->time_ns };
-	out->generated.bytes = uw_dynamic_bytes(dynamic, &out->generated.size);
+	(void)tell(g, sample->pid, dynamic, out);
+	out->tid = sample->tid;
 	return 1;
 }

@@ -10,8 +10,11 @@
 
 struct generated;
 
-/* processes is borrowed; live: their numbers are those of running processes. */
-int generated_new(struct processes *processes, bool live, struct generated **out);
+struct opener;
+
+/* Both are borrowed; live: processes' numbers are those of running ones. */
+int generated_new(struct processes *processes, struct opener *opener, bool live,
+		  struct generated **out);
 void generated_free(struct generated *generated); /* NULL is fine */
 
 /*
@@ -21,5 +24,13 @@ void generated_free(struct generated *generated); /* NULL is fine */
  * DYNAMIC_SIZE_MAX bytes and 10 ms; however often it changes them, for a tenth of the time.
  */
 int generated_look(struct generated *generated, const struct event *sample, struct event *out);
+
+/*
+ * What a process wrote into its perf-PID.map since it was asked last: names alone.  1: *out tells,
+ * as above; 0: nothing new.  To be asked when a process ends, and …
+ */
+int generated_names(struct generated *generated, uint32_t pid, struct event *out);
+/* … of all, from *at = 0 on until 0, when names are about to be needed. */
+int generated_all_names(struct generated *generated, size_t *at, struct event *out);
 
 #endif

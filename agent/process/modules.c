@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,10 +337,23 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	return &k->module;
 }
 
+/* Others read what a profile that was taken is named by, while the next one is captured. */
+static pthread_mutex_t generated_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The place for dynamic: of what names it had it keeps the latest, which has them all. */
+static size_t place_for(const struct known *k, const struct uw_dynamic *dynamic)
+{
+	for (size_t i = 0; i < GENERATED_KEPT && uw_dynamic_is_names(dynamic); i++)
+		if (k->generated[i] && uw_dynamic_is_names(k->generated[i]))
+			return i;
+	return GENERATED_KEPT - 1;
+}
+
 void module_add_generated(struct module *module, struct uw_dynamic *dynamic)
 {
 	const char *fault = uw_dynamic_fault(dynamic);
 	struct known *k = known_of(module);
+	size_t at;
 
 	if (k->generated[0] == dynamic)
 		return;
@@ -348,19 +362,28 @@ void module_add_generated(struct module *module, struct uw_dynamic *dynamic)
 			    "out: %s",
 			    k->module.pid, fault);
 	k->said_fault |= fault != NULL;
-	uw_dynamic_put(k->generated[GENERATED_KEPT - 1]);
-	memmove(k->generated + 1, k->generated, (GENERATED_KEPT - 1) * sizeof(*k->generated));
+	(void)pthread_mutex_lock(&generated_lock);
+	at = place_for(k, dynamic);
+	uw_dynamic_put(k->generated[at]);
+	memmove(k->generated + 1, k->generated, at * sizeof(*k->generated));
 	k->generated[0] = uw_dynamic_get(dynamic);
+	(void)pthread_mutex_unlock(&generated_lock);
 }
 
-int module_generated(const struct module *module, uint64_t addr, struct uw_dynamic_proc *out)
+char *module_generated_name(const struct module *module, uint64_t addr, uint64_t *start)
 {
 	const struct known *k = known_of(module);
+	struct uw_dynamic_proc proc;
+	char *name = NULL;
 
-	for (size_t i = 0; i < GENERATED_KEPT && k->generated[i]; i++)
-		if (!uw_dynamic_proc(k->generated[i], addr, out))
-			return 0;
-	return -ENOENT;
+	(void)pthread_mutex_lock(&generated_lock);
+	for (size_t i = 0; i < GENERATED_KEPT && k->generated[i] && !name; i++)
+		if (!uw_dynamic_proc(k->generated[i], addr, &proc) && proc.name) {
+			name = sym_sanitize(proc.name, strlen(proc.name), 4096);
+			*start = proc.start;
+		}
+	(void)pthread_mutex_unlock(&generated_lock);
+	return name;
 }
 
 static enum module_state state_of(int err)

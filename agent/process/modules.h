@@ -56,8 +56,11 @@ const struct module *module_canonical(const struct module *module);
  * asked for later.  Counted once more.  What is wrong with it is said once a process.
  */
 void module_add_generated(struct module *module, struct uw_dynamic *dynamic);
-/* The procedure around addr by the latest that knew it; -ENOENT. */
-int module_generated(const struct module *module, uint64_t addr, struct uw_dynamic_proc *out);
+/*
+ * The name of the procedure around addr by the latest that knew it, sanitised; the caller frees it.
+ * NULL: it has none.  By any thread at any time.
+ */
+char *module_generated_name(const struct module *module, uint64_t addr, uint64_t *start);
 
 /* Descriptor of the file, for readers of symbols; -1: none; borrowed. */
 int module_fd(const struct module *module);

@@ -91,6 +91,11 @@ void processes_free(struct processes *p)
 	free(p);
 }
 
+uint16_t processes_machine(const struct processes *p)
+{
+	return p->machine;
+}
+
 size_t processes_count(const struct processes *p)
 {
 	return p->n_processes;
@@ -484,7 +489,8 @@ static int on_generated(struct processes *p, const struct event *event)
 	if (err)
 		return err;
 	process = find_process(p, event->pid);
-	uw_space_set_dynamic(process->space, dynamic);
+	if (!uw_dynamic_is_names(dynamic))
+		uw_space_set_dynamic(process->space, dynamic);
 	mappings = uw_space_mappings(process->space, &n);
 	for (size_t i = 0; i < n; i++) {
 		struct module *module = mappings[i].user;

@@ -30,6 +30,7 @@ int processes_event(struct processes *processes, const struct event *event);
 /* The state a sample needs; a thread never heard of gets an empty one.  -ENOMEM. */
 int processes_thread(struct processes *processes, uint32_t pid, uint32_t tid, struct thread *out);
 
+uint16_t processes_machine(const struct processes *processes);
 size_t processes_count(const struct processes *processes);
 
 #endif

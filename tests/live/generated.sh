@@ -6,7 +6,8 @@ set -u
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
 "$BUILD/offwind" doctor > /dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; rm -rf "$dir"' EXIT
+touch "$dir/began"
+trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; find /tmp -maxdepth 1 -name "perf-*.map" -user root -newer "$dir/began" -delete; rm -rf "$dir"' EXIT
 offwind=$BUILD/offwind
 
 fail() {
@@ -82,3 +83,37 @@ for kind in mcjit orc; do
 	read -r all whole < <(count "$dir/$kind.tsv" "jit_burn jit_middle jit_outer main")
 	[ "$whole" -gt 20 ] || { cp "$dir/$kind.tsv" "$dir/text"; fail "lli $kind: of $all samples $whole are whole"; }
 done
+
+# perf-PID.map, which node writes as it goes and java at its end: generated code has names there.
+cat > "$dir/spin.js" << 'JS'
+function hot_inner(n) { let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s }
+function hot_outer(n) { let t = 0; for (let i = 0; i < 50; i++) t += hot_inner(n); return t }
+let x = 0; for (const end = Date.now() + 2000; Date.now() < end;) x += hot_outer(20000)
+process.exitCode = x > 0 ? 0 : 1
+JS
+cat > "$dir/Spin.java" << 'JAVA'
+public class Spin {
+	static long hotInner(int n) { long s = 0; for (int i = 0; i < n; i++) s += i % 7 * (s | 1); return s; }
+	static long hotOuter(int n) { long t = 0; for (int i = 0; i < 50; i++) t += hotInner(n); return t; }
+	public static void main(String[] a) {
+		long x = 0;
+		for (long end = System.currentTimeMillis() + 2000; System.currentTimeMillis() < end;) x += hotOuter(20000);
+		System.exit(x == 42 ? 1 : 0);
+	}
+}
+JAVA
+(cd "$dir" && javac Spin.java) > "$dir/log" 2>&1 || fail "javac"
+java=(java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit -cp "$dir" Spin)
+perf_map() { # NAME FUNCTION COMMAND…
+	local name=$1 function=$2
+	shift 2
+	"$offwind" record -q -F 499 --raw="$dir/$name.owc" -o "$dir/$name.pb.gz" -- "$@" > "$dir/log" 2>&1 || fail "record $name"
+	"$offwind" unwind -q --format folded -o "$dir/text" "$dir/$name.owc" 2> "$dir/log" || fail "unwind $name"
+	# Of its samples most are in that function, by either way, and nearly all lead to a root.
+	awk -v f="$function" '{ n += $NF } index($0, f) { m += $NF } END { exit !(n > 100 && m > n / 2) }' "$dir/text" || fail "$name: $function"
+	"$offwind" report "$dir/$name.pb.gz" > "$dir/text" 2> "$dir/log" || fail "report $name"
+	grep -q "$function" "$dir/text" || fail "$name: $function live"
+	sed -n 's/.*unwound \([0-9]*\) (root \([0-9]*\).*/\1 \2/p' "$dir/text" | awk '{ exit !($2 >= $1 * 0.95) }' || fail "$name: less than 95 % lead to a root"
+}
+perf_map node hot_outer node --perf-basic-prof "$dir/spin.js"
+perf_map java hotInner "${java[@]}"

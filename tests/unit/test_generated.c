@@ -140,7 +140,7 @@ int main(void)
 	if (!err)
 		err = processes_new(EM_X86_64, modules, &processes);
 	if (!err)
-		err = generated_new(processes, true, &generated);
+		err = generated_new(processes, opener, true, &generated);
 	CHECK(err == 0, "set up");
 	if (err)
 		return check_done();
