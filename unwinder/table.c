@@ -80,24 +80,24 @@ static int check_sups(const struct uw_table *t)
 	return t->sup[h->n_sups].row == h->n_rows ? 0 : -EBADMSG;
 }
 
-/* Sixteen numbers a round, on any machine that has such vectors. */
-typedef uint16_t numbers16 __attribute__((vector_size(32)));
+/* Eight numbers a round: what is wider than the machine's vectors is done one by one. */
+typedef uint16_t numbers8 __attribute__((vector_size(16)));
 
 /* Whether n + 1 numbers do not fall. */
 static bool is_rising(const uint16_t *number, uint32_t n)
 {
-	numbers16 falls = { 0 }, a, b;
+	numbers8 falls = { 0 }, a, b;
 	uint16_t any = 0;
 	uint32_t i = 0;
 
-	for (; n - i >= 16; i += 16) {
+	for (; n - i >= 8; i += 8) {
 		memcpy(&a, number + i, sizeof(a));
 		memcpy(&b, number + i + 1, sizeof(b));
-		falls |= (numbers16)(a > b);
+		falls |= (numbers8)(a > b);
 	}
 	for (; i < n; i++)
 		any |= number[i] > number[i + 1];
-	for (unsigned int k = 0; k < 16; k++)
+	for (unsigned int k = 0; k < 8; k++)
 		any |= falls[k];
 	return !any;
 }
@@ -105,20 +105,20 @@ static bool is_rising(const uint16_t *number, uint32_t n)
 /* Whether n numbers are below limit, which is no 0. */
 static bool are_below(const uint16_t *number, uint32_t n, uint32_t limit)
 {
-	numbers16 above = { 0 }, last = { 0 }, a;
+	numbers8 above = { 0 }, last = { 0 }, a;
 	uint16_t any = 0;
 	uint32_t i = 0;
 
 	if (limit > UINT16_MAX)
 		return true;
 	last += (uint16_t)(limit - 1);
-	for (; n - i >= 16; i += 16) {
+	for (; n - i >= 8; i += 8) {
 		memcpy(&a, number + i, sizeof(a));
-		above |= (numbers16)(a > last);
+		above |= (numbers8)(a > last);
 	}
 	for (; i < n; i++)
 		any |= number[i] >= limit;
-	for (unsigned int k = 0; k < 16; k++)
+	for (unsigned int k = 0; k < 8; k++)
 		any |= above[k];
 	return !any;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/log.h"
+#include "agent/store/db.h"
 #include "agent/store/store.h"
 #include "unwinder/object.h"
 #include "unwinder/table.h"
@@ -219,7 +220,7 @@ static int look_up(const char *pcs, const char *file)
 /* ---- out of a store ---------------------------------------------------------------------- */
 
 /* CPU seconds until the object has its table, and a rule in the middle of its code. */
-static int load_once(struct store *store, const char *file, bool whole, double *s, double *bytes)
+static int load_once(struct store *store, const char *file, bool whole, double *s)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	int err = fd < 0 ? -errno : 0;
@@ -246,10 +247,27 @@ static int load_once(struct store *store, const char *file, bool whole, double *
 			(void)uw_object_word(object, segments[i].vaddr + segments[i].mem_size / 2,
 					     true, &word, &how);
 	*s = seconds(CLOCK_THREAD_CPUTIME_ID) - start;
-	if (!err)
-		*bytes = (double)uw_object_table(object)->header->blob.size;
 	uw_object_put(object);
 	return err;
+}
+
+/* Of table and ranges. */
+static double kept_bytes(const char *name, const char *file)
+{
+	char error[DB_ERROR_SIZE], *sql;
+	double bytes = 0;
+	sqlite3 *db;
+
+	if (db_open(name, DB_READ, &db, error))
+		return 0;
+	sql = sqlite3_mprintf("SELECT max(t.size) FROM tables AS t JOIN objects AS o"
+			      " ON o.id = t.object WHERE o.path = %Q",
+			      file);
+	if (sql)
+		bytes = (double)db_number(db, sql);
+	sqlite3_free(sql);
+	(void)sqlite3_close(db);
+	return bytes;
 }
 
 static int load_all(const char *db, char **files, int n)
@@ -257,14 +275,14 @@ static int load_all(const char *db, char **files, int n)
 	int failures = 0;
 
 	for (int i = 0; i < n; i++) {
-		double s[2][ROUNDS], bytes = 0, times[2];
+		double s[2][ROUNDS], bytes = kept_bytes(db, files[i]), times[2];
 		struct store *store;
 		int err = store_open(db, &store);
 
 		for (unsigned int r = 0; r < ROUNDS && !err; r++) {
-			err = load_once(store, files[i], true, &s[0][r], &bytes);
+			err = load_once(store, files[i], true, &s[0][r]);
 			if (!err)
-				err = load_once(store, files[i], false, &s[1][r], &bytes);
+				err = load_once(store, files[i], false, &s[1][r]);
 		}
 		store_close(store);
 		if (err) {
