@@ -130,7 +130,7 @@ for line in open(sys.argv[1], errors='replace'):
         elif samples:
             samples[-1][2] += line
     elif section == 'Locations':
-        m = re.match(r' +(\d+): 0x[0-9a-f]+ (?:M=(\d+) )?(.*?) :0 s=0$', line)
+        m = re.match(r' +(\d+): 0x[0-9a-f]+ (?:M=(\d+) )?(.*?) \S*:\d+ s=\d+$', line)
         if m:
             locations[int(m[1])] = (int(m[2] or 0), m[3])
     elif section == 'Mappings':
