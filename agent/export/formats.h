@@ -61,7 +61,7 @@ struct walked;
  */
 int format_made(enum format format, struct export_pprof *made, const char *type, FILE *out);
 
-/* Samples one by one, with their times; stacks is new, and the events are always the same ones. */
+/* Samples one by one, with their times.  -EINVAL: another input's events are not the first's. */
 struct format_walked;
 int format_walked_new(struct format_walked **out);
 int format_walked_add(struct format_walked *w, const struct walked *walked, struct names *names,
