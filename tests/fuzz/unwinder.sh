@@ -3,7 +3,7 @@
 set -eu
 work=$BUILD/fuzz/unwinder.seeds
 rm -rf "$work"
-mkdir -p "$work"/{object,cfi,table,dynamic}
+mkdir -p "$work"/{object,cfi,table,dynamic,cursor}
 
 cat > "$work/a.c" <<'C'
 void fill(char *p, int n);
@@ -72,6 +72,17 @@ put(2048, '4Q', 0, 0, base + 2080, len(jit))
 memory[2080:2080 + len(jit)] = jit
 for size in 16384, 16383:
     open(f'{work}/dynamic/process{size}', 'wb').write(b'\1' + bytes(memory[:size]))
+# What a cursor is to unwind: a search table of one (entries from 8 on), its CIE and FDE; frames.
+target = bytearray(2048)
+struct.pack_into('<2i', target, 8, 0x100, 64)
+target[36:84] = memory[1024:1072]
+struct.pack_into('<2i', target, 68, 0x100 - 68, 0x400)
+for at in range(0x500, 0x7f0, 8):
+    struct.pack_into('<Q', target, at, base + (0x110 if at % 24 else at + 16))
+for flags in 2, 3, 6, 10, 1, 0:
+    open(f'{work}/cursor/{flags}', 'wb').write(bytes([flags]) + bytes([0xa0] * 29 + [0x22, 0xa0, 0x22] + [0xff]) + bytes(target))
+for flags in 4, 5, 6:
+    open(f'{work}/cursor/list{flags}', 'wb').write(bytes([flags]) + bytes([0xa0] * 16 + [0x22] + [0xa0] * 16) + bytes(memory))
 head = struct.pack('<IHHQQQII24x', 0x4d44574f, 1, 62, 0, 0, 0, 2, 0)
 procs = struct.pack('<4Q6I', 0x5000, 0x5100, 0, 0, 1, 176, 184, 24 + 96, 0, 0) + \
         struct.pack('<4Q6I', 0x6000, 0x6040, 0, base + 1024, 2, 0, 304, 48, 24, 0)
@@ -82,6 +93,7 @@ PY
 
 export FUZZ_RSS_MB=2048
 tests/fuzz/run uw_dynamic 8000 32768 "$work/dynamic"
+tests/fuzz/run uw_cursor 8000 32768 "$work/cursor"
 tests/fuzz/run uw_object 20000 65536 "$work/object"
 tests/fuzz/run uw_cfi 100000 65536 "$work/cfi"
 tests/fuzz/run uw_table 60000 65536 "$work/table"
