@@ -52,6 +52,11 @@ int compat_error(int err)
 	}
 }
 
+uint16_t compat_machine(unw_as as)
+{
+	return uw_target_machine(as->target);
+}
+
 /* ---- accessors ---------------------------------------------------------------------------- */
 
 /* Words at multiples of 8, as libunwind reads them. */
@@ -244,11 +249,6 @@ static int u_set_cache_size(unw_as as, size_t size, int flag)
 }
 COMPAT_BOTH(set_cache_size);
 
-uint16_t compat_machine(unw_as as)
-{
-	return uw_target_machine(as->target);
-}
-
 /* ---- cursors ----------------------------------------------------------------------------------- */
 
 /* Of whom a call is; ctx is set anew each time, because cursors are copied. */
@@ -291,15 +291,24 @@ static unsigned int sp_of(const struct unw_cursor *c)
 	return uw_target_machine(c->as->target) == EM_X86_64 ? UW_X86_64_RSP : UW_AARCH64_SP;
 }
 
-/* Behind the registers x86_64 has its CFA: libunwind's is where the frame's stack begins. */
+/*
+ * Two of its registers are others here: behind x86_64's there is the CFA, which is where the
+ * frame's stack begins; and aarch64's UNW_REG_IP is x30.
+ */
 #define X86_64_CFA 17
+
+static int number_of(const struct unw_cursor *c, int reg)
+{
+	if (compat_machine(c->as) == EM_X86_64)
+		return reg == X86_64_CFA ? UW_X86_64_RSP : reg;
+	return reg == UW_AARCH64_LR ? UW_AARCH64_PC : reg;
+}
 
 static int u_get_reg(struct unw_cursor *c, int reg, unw_word *value)
 {
 	if (!is_ours(c))
 		return -UNW_EINVAL;
-	if (reg == X86_64_CFA && uw_target_machine(c->as->target) == EM_X86_64)
-		reg = UW_X86_64_RSP;
+	reg = number_of(c, reg);
 	return reg < 0 || uw_cursor_reg(&c->cursor, (unsigned int)reg, value) ? -UNW_EBADREG : 0;
 }
 COMPAT_BOTH(get_reg);
@@ -308,6 +317,7 @@ static int u_set_reg(struct unw_cursor *c, int reg, unw_word value)
 {
 	if (!is_ours(c))
 		return -UNW_EINVAL;
+	reg = number_of(c, reg);
 	if (reg == (int)sp_of(c))
 		return -UNW_EREADONLYREG;
 	return reg < 0 || uw_cursor_set_reg(&c->cursor, (unsigned int)reg, value) ? -UNW_EBADREG
@@ -444,8 +454,20 @@ const char *_Ux86_64_regname(int reg)
 
 const char *_Uaarch64_regname(int reg)
 {
-	return reg >= 0 && reg < UW_AARCH64_REGS ? uw_reg_name(EM_AARCH64, (unsigned int)reg)
-						 : "???";
+	switch (reg) { /* what it calls otherwise than we do */
+	case 16:
+		return "ip0";
+	case 17:
+		return "ip1";
+	case UW_AARCH64_FP:
+		return "fp";
+	case UW_AARCH64_LR:
+		return "lr";
+	default:
+		return reg >= 0 && reg < UW_AARCH64_REGS
+			       ? uw_reg_name(EM_AARCH64, (unsigned int)reg)
+			       : "???";
+	}
 }
 
 static int u_is_fpreg(int reg)

@@ -92,6 +92,26 @@ sys.exit(not same)
 P
 done
 
+echo "== recorded threads of aarch64, unwound here, and by Debian's libunwind for arm64 under qemu"
+if tests/arm64.sh libunwind8 libunwind-dev libc6 liblzma5 zlib1g; then
+	root=$(realpath "$BUILD/arm64/root")
+	flags=(-std=gnu17 -D_GNU_SOURCE -O1 "-DFOLDER_ONLY=<libunwind-aarch64.h>" -idirafter "$root/usr/include/aarch64-linux-gnu" tests/diff/libunwind/client.c)
+	aarch64-linux-gnu-gcc "${flags[@]}" -o "$dir/arm" "$root/usr/lib/aarch64-linux-gnu/libunwind-aarch64.so" \
+		"$root/usr/lib/aarch64-linux-gnu/libunwind.so.8" -Wl,--allow-shlib-undefined || fail "client for arm64"
+	gcc "${flags[@]}" -o "$dir/cross" "$ours" -Wl,-rpath,"$(dirname "$ours")" || fail "client across machines"
+	qemu-aarch64-static -L "$root" "$dir/arm" names >"$dir/theirs" && "$dir/cross" names >"$dir/ours"
+	cmp "$dir/theirs" "$dir/ours" || fail "names of aarch64"
+	for case in bluetooth_arm64-pc_1 bluetooth_arm64-pc_2 straddle_arm64 load_bias_different_section_bias_arm64 empty_arm64; do
+		[ -d "$corpus/libunwindstack/$case" ] || continue
+		qemu-aarch64-static -L "$root" "$dir/arm" folder "$corpus/libunwindstack/$case" >"$dir/theirs" || fail "$case, libunwind"
+		"$dir/cross" folder "$corpus/libunwindstack/$case" >"$dir/ours" || fail "$case"
+		[ -s "$dir/ours" ] && diff "$dir/theirs" "$dir/ours" >"$dir/log" || fail "$case: $(cat "$dir/log")"
+		echo "$case $(wc -l <"$dir/ours") frames the same: eleven registers and their places"
+	done
+else
+	echo "left out"
+fi
+
 echo "== Debian's perf"
 ldd "$(command -v perf)" | grep -q libunwind-x86_64 || fail "perf is not linked with libunwind"
 for try in 1 2 3; do # perf 6.1 dies at times while others record

@@ -17,8 +17,12 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
+#ifdef FOLDER_ONLY /* of the machine that is named: cross-platform, as libunwind(3) has it */
+#include FOLDER_ONLY
+#else
 #include <libunwind-coredump.h>
 #include <libunwind-ptrace.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +32,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifdef __x86_64__
+#ifdef UNW_TARGET_X86_64
 static const int preserved[] = { UNW_X86_64_RBX, UNW_X86_64_RBP, UNW_X86_64_R12,
 				 UNW_X86_64_R13, UNW_X86_64_R14, UNW_X86_64_R15 };
+#define REGS	     17
 #define search_table _Ux86_64_dwarf_search_unwind_table
 #else
 static const int preserved[] = { UNW_AARCH64_X19, UNW_AARCH64_X20, UNW_AARCH64_X21, UNW_AARCH64_X22,
 				 UNW_AARCH64_X23, UNW_AARCH64_X24, UNW_AARCH64_X25, UNW_AARCH64_X26,
 				 UNW_AARCH64_X27, UNW_AARCH64_X28, UNW_AARCH64_X29 };
+#define REGS	     33
 #define search_table _Uaarch64_dwarf_search_unwind_table
 #endif
 extern int search_table(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t *di, unw_proc_info_t *pi,
@@ -230,9 +236,9 @@ static int walk_folder(const char *path)
 	}
 	file = freopen("regs.txt", "r", file);
 	while (file && fscanf(file, " %15[^:]: %" SCNx64, name, &value) == 2)
-		for (int reg = 0; reg < 64; reg++)
+		for (int reg = 0; reg < REGS; reg++)
 			if (!strcasecmp(name, unw_regname(reg)) ||
-			    (!strcmp(name, "lr") && !strcasecmp("x30", unw_regname(reg)))) {
+			    (name[0] == 'x' && atoi(name + 1) == reg)) {
 				f.regs[reg] = value;
 				f.known |= UINT64_C(1) << reg;
 			}
@@ -253,6 +259,7 @@ static int walk_folder(const char *path)
 
 /* ---- processes and cores ------------------------------------------------------------------------ */
 
+#ifndef FOLDER_ONLY
 static int walk_pid(pid_t pid)
 {
 	unw_addr_space_t as = unw_create_addr_space(&_UPT_accessors, 0);
@@ -312,22 +319,25 @@ static int debug_frame(const char *path, unw_word_t vaddr)
 	unw_destroy_addr_space(as);
 	return 0;
 }
+#endif
 
 int main(int argc, char **argv)
 {
+#ifndef FOLDER_ONLY
 	if (argc == 4 && !strcmp(argv[1], "debug"))
 		return debug_frame(argv[2], strtoul(argv[3], NULL, 16));
-	if (argc == 2 && !strcmp(argv[1], "names")) {
-		for (int i = -UNW_ENOINFO; i <= 0; i++)
-			puts(unw_strerror(i));
-		for (int i = 0; i <= UNW_REG_IP; i++)
-			puts(unw_regname(i));
-		return 0;
-	}
 	if (argc == 3 && !strcmp(argv[1], "pid"))
 		return walk_pid(atoi(argv[2]));
 	if (argc >= 3 && !strcmp(argv[1], "core"))
 		return walk_core(argv[2], argc - 3, argv + 3);
+#endif
+	if (argc == 2 && !strcmp(argv[1], "names")) {
+		for (int i = -UNW_ENOINFO; i <= 0; i++)
+			puts(unw_strerror(i));
+		for (int i = 0; i < REGS; i++)
+			puts(unw_regname(i));
+		return 0;
+	}
 	if (argc == 3 && !strcmp(argv[1], "folder"))
 		return walk_folder(argv[2]);
 	return 2;
