@@ -340,7 +340,7 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 	begin_walk(p, s, &walk);
 	job = (struct uw_job){ .space = space, .thread = &walk.thread, .stack = &walk.stack };
 	if (s->compat) {
-		uw_walk_many(p->worker, &job, 1);
+		uw_walk(space, p->worker, &walk.thread, &walk.stack);
 		walk.stack.stop = UW_STOP_COMPAT;
 	} else {
 		walk_again(p, event, &job, &again);
