@@ -140,6 +140,20 @@ int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out);
 /* The CRC that debug links carry, of the whole file. */
 int sym_crc32(int fd, uint32_t *out);
 
+/* ---- generated code ------------------------------------------------------------- */
+
+struct sym_jit;
+
+/*
+ * A perf map (/tmp/perf-PID.map) or a jitdump file, told apart by how it begins.  Lines and records
+ * that are not sound are left out; of two that overlap the later one holds.  -E2BIG: larger than
+ * 128 MiB, a dump 8 GiB; -ENOTSUP: not a regular file.
+ */
+int sym_jit_open(int fd, struct sym_jit **out);
+void sym_jit_free(struct sym_jit *jit); /* NULL is fine */
+/* By run-time address; -ENOENT.  The name is sanitised, and borrowed for the table's life. */
+int sym_jit_find(const struct sym_jit *jit, uint64_t addr, struct sym_symbol *out);
+
 /* ---- the kernel's symbols ------------------------------------------------ */
 
 struct sym_kernel;

@@ -326,7 +326,7 @@ int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid, uint32
 		return err;
 	if (fstat(map, &st))
 		err = -errno;
-	else if (!S_ISREG(st.st_mode) || (st.st_uid != uid && st.st_uid != 0) ||
+	else if (!S_ISREG(st.st_mode) || (st.st_uid != uid && st.st_uid != 0) || st.st_nlink != 1 ||
 		 st.st_size > PERF_MAP_MAX)
 		err = -EPERM;
 	if (err)

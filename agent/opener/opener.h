@@ -81,9 +81,16 @@ int opener_open_suffixed(struct opener *opener, int from, const char *suffix, in
 /*
  * /tmp/perf-PID.map, in which a process says what it generated, of a process or of one that has
  * just ended; ns_pid: as it knows itself, 0: as pid.  A regular file of at most 256 MiB that belongs
- * to uid, the process's, or to root; no link.
+ * to uid, the process's, or to root; no link, and under no second name.
  */
 int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid, uint32_t uid, int *fd);
+/*
+ * For recordings and processes of which the above was not kept: dump, the jitdump file it has
+ * mapped, NULL: none; else /tmp/perf-PID.map, in its root if it lives.  A regular file with one
+ * name, reached over no link, of this user, of root or of the process's own user: nobody else can
+ * lay one there.
+ */
+int opener_open_jit(struct opener *opener, uint32_t pid, const char *dump, int *fd);
 
 /* /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);

@@ -9,6 +9,7 @@
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ struct module_symbols {
 	const char *base; /* name for people */
 	/* Lines; debug_fd and image are of what has the DWARF. */
 	bool lines_tried, debug_tried;
-	int debug_fd; /* a file of its own; -1: none */
+	struct sym_jit *jit; /* of generated code; NULL: nobody tells */
+	int debug_fd;	     /* a file of its own; -1: none */
 	struct sym_lines *lines;
 	struct sym_debug *debug; /* NULL: not open, or there is none */
 	uint64_t debug_used;
@@ -145,6 +147,7 @@ static void free_symbols(struct names *names, struct module_symbols *symbols)
 		symbols_file_of(symbols, &file);
 		store_want_symbols(names->store, &file, &symbols->module->build_id, symbols->table);
 	}
+	sym_jit_free(symbols->jit);
 	sym_debug_free(symbols->debug);
 	if (!symbols->lines || !sym_lines_grown(symbols->lines) || !names->store) {
 		sym_lines_free(symbols->lines);
@@ -641,6 +644,34 @@ static void name_places(struct names *names, struct module_symbols *s, struct ca
 	}
 }
 
+/* Code that a process generated, as its perf map or jitdump has it. */
+static void name_jit(struct names *names, struct module_symbols *s, struct cached *c)
+{
+	struct sym_symbol symbol;
+	const char *kept;
+	int fd, err;
+
+	if (!s->tried) {
+		s->tried = true;
+		if (names->opener && !opener_open_jit(names->opener, c->module->pid,
+						      module_jitdump(c->module), &fd)) {
+			err = sym_jit_open(fd, &s->jit);
+			(void)close(fd);
+			if (err)
+				log_warning("process %" PRIu32
+					    ": names of generated code cannot be read: %s",
+					    c->module->pid, strerror(-err));
+		}
+	}
+	if (!s->jit || sym_jit_find(s->jit, c->addr, &symbol))
+		return;
+	kept = keep(names, symbol.name);
+	if (!kept)
+		return;
+	c->start = symbol.addr;
+	name_symbol(names, kept, c);
+}
+
 static void name_user(struct names *names, struct cached *c)
 {
 	struct module_symbols *symbols = symbols_of(names, c->module);
@@ -653,6 +684,10 @@ static void name_user(struct names *names, struct cached *c)
 	c->in = c->module->path;
 	if (!symbols)
 		return;
+	if (c->module->kind == MODULE_JIT && c->module->pid) {
+		name_jit(names, symbols, c);
+		return;
+	}
 	if (!symbols->tried)
 		open_symbols(names, c->module, symbols);
 	c->in = symbols->base;

@@ -39,6 +39,7 @@ struct known { /* what a module is inside the catalogue */
 	const struct module *canonical;
 	bool stored; /* its table came out of the store */
 	bool said_fault;
+	char *jitdump; /* of generated code: where its process tells of it; owned; NULL: not told */
 	struct uw_dynamic *generated[GENERATED_KEPT]; /* the latest first; NULL behind the last */
 };
 
@@ -69,6 +70,7 @@ static void known_free(struct known *k)
 		uw_dynamic_put(k->generated[i]);
 	free(k->module.path);
 	free(k->raw_path);
+	free(k->jitdump);
 	free(k->image);
 	if (k->fd >= 0)
 		(void)close(k->fd);
@@ -273,6 +275,23 @@ static int open_next(struct modules *modules, struct known *k)
 	return opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
 }
 
+/* A process that writes jit-PID.dump maps it, so that whoever records sees where it is. */
+static void note_jitdump(struct modules *modules, uint32_t pid, const struct event_mapping *mapping)
+{
+	const char *slash = strrchr(mapping->path, '/');
+	struct event_mapping code = { .path = "" };
+	size_t n = slash ? strlen(slash) : 0;
+	struct module *module;
+	struct known *k;
+
+	if (n < 10 || strncmp(slash, "/jit-", 5) != 0 || strcmp(slash + n - 5, ".dump") != 0)
+		return;
+	module = modules_get(modules, pid, &code);
+	k = module ? known_of(module) : NULL;
+	if (k && !k->jitdump)
+		k->jitdump = strdup(mapping->path);
+}
+
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping)
 {
@@ -293,6 +312,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		m.build_id = mapping->build_id;
 	else if (kind == MODULE_JIT)
 		m = (struct event_mapping){ .path = "[jit]", .inode = pid };
+	if (kind == MODULE_FILE)
+		note_jitdump(modules, pid, mapping);
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
 	id = hash_find(&modules->by_identity, hash, same_identity, &want);
@@ -658,6 +679,11 @@ const void *module_image(const struct module *module, size_t *size)
 {
 	*size = known_of(module)->image_size;
 	return known_of(module)->image;
+}
+
+const char *module_jitdump(const struct module *module)
+{
+	return known_of(module)->jitdump;
 }
 
 void module_file(const struct module *module, struct opener_file *out)

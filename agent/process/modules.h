@@ -68,6 +68,8 @@ uint64_t module_elf_off(const struct module *module); /* where the ELF image beg
 /* Image bytes where the source gave them; NULL: none; borrowed. */
 const void *module_image(const struct module *module, size_t *size);
 
+/* The jitdump file that the process of generated code has mapped; NULL: none; borrowed. */
+const char *module_jitdump(const struct module *module);
 /* What is known of the file, for the opener; texts are borrowed. */
 void module_file(const struct module *module, struct opener_file *out);
 

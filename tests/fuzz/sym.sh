@@ -3,7 +3,7 @@
 set -eu
 work=$BUILD/fuzz/sym.seeds
 rm -rf "$work"
-mkdir -p "$work"/{table,kernel,names,debug,lines}
+mkdir -p "$work"/{table,kernel,names,debug,lines,jit}
 
 # ELF files with .symtab, .dynsym, PLTs of both kinds, MiniDebugInfo, and the 32-bit class.
 cat > "$work/a.c" <<'C'
@@ -56,9 +56,20 @@ head = struct.pack("<IHHQQQIIIII12x", 0, 0, 0, 0, 0, 0, 1, 3, 2, len(names), 0)
 open(sys.argv[1], "wb").write(head + pieces + rows + scopes + names)
 PY
 
+printf '100 20 one\n110 40 two\n90 200 around\n1000 10 last\n' > "$work/jit/map"
+python3 - "$work/jit/dump" <<'PY'
+import struct, sys
+def record(kind, body): return struct.pack("<IIQ", kind, 16 + len(body), 0) + body
+out = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 1, 0, 0)
+out += record(0, struct.pack("<IIQQQQ", 1, 1, 0x100, 0x100, 64, 0) + b"one\0" + b"\xc3" * 64)
+out += record(1, struct.pack("<IIQQQQQ", 1, 1, 0x800, 0x100, 0x800, 64, 0))
+open(sys.argv[1], "wb").write(out)
+PY
+
 # A MiniDebugInfo may unpack to 256 MiB, and ASan keeps as much of what was freed.
 FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 50000 65536 "$work/table"
 tests/fuzz/run sym_kernel 20000 65536 "$work/kernel"
 tests/fuzz/run sym_names 150000 2000 "$work/names"
 tests/fuzz/run sym_debug 40000 65536 "$work/debug"
 tests/fuzz/run sym_lines 100000 4096 "$work/lines"
+tests/fuzz/run sym_jit 60000 4096 "$work/jit"

@@ -41,14 +41,14 @@ chain=burn
 for i in 11 10 9 8 7 6 5 4 3 2 1 0; do chain+=" generated_$i"; done
 chain+=" main"
 "$offwind" record -q -F 499 --raw="$dir/a.owc" -o "$dir/a.pb.gz" -- "$dir/generator" 2> "$dir/log" || fail "record"
-"$offwind" unwind -q --format tsv -o "$dir/live.tsv" "$dir/a.owc" 2> "$dir/log" || fail "unwind"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/live.tsv" "$dir/a.owc" 2> "$dir/log" || fail "unwind"
 nearly_all "$dir/live.tsv" "$chain" "captured with a profile"
 "$offwind" unwind -q --format folded -o "$dir/folded.raw" "$dir/a.owc" 2> "$dir/log" || fail "folded"
 "$offwind" report --format folded "$dir/a.pb.gz" > "$dir/folded.live" 2> /dev/null || true
 
 # Alone, so that nobody walks while it is captured.
 "$offwind" record -q -F 499 --raw -o "$dir/b.owc" -- "$dir/generator" 2> "$dir/log" || fail "record --raw"
-"$offwind" unwind -q --format tsv -o "$dir/raw.tsv" "$dir/b.owc" 2> "$dir/log" || fail "unwind"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/raw.tsv" "$dir/b.owc" 2> "$dir/log" || fail "unwind"
 nearly_all "$dir/raw.tsv" "$chain" "captured alone"
 grep -q "$(printf '\tdynamic')" "$dir/raw.tsv" || fail "no frame says that it was found by what was registered"
 
@@ -56,16 +56,16 @@ grep -q "$(printf '\tdynamic')" "$dir/raw.tsv" || fail "no frame says that it wa
 gcc -O2 -I. -DOURS -o "$dir/ours" tests/live/generated/generator.c "$BUILD/lib/liboffwind-dynamic.a" -lpthread 2> "$dir/log" || fail "our library"
 gcc -O2 -I. -DOURS -o "$dir/shared" tests/live/generated/generator.c -L"$BUILD/lib" -Wl,-rpath,"$(realpath "$BUILD/lib")" -loffwind-dynamic 2> "$dir/log" || fail "our shared library"
 "$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$dir/shared" 2> "$dir/log" || fail "record ours"
-"$offwind" unwind -q --format tsv -o "$dir/ours.tsv" "$dir/c.owc" 2> "$dir/log" || fail "unwind ours"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/ours.tsv" "$dir/c.owc" 2> "$dir/log" || fail "unwind ours"
 nearly_all "$dir/ours.tsv" "$chain" "registered with our library"
 "$dir/ours" &
 pid=$!
 sleep 0.3
-"$offwind" unwind -q --format tsv -o "$dir/pid.tsv" --pid $pid 2> "$dir/log" || fail "--pid"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/pid.tsv" --pid $pid 2> "$dir/log" || fail "--pid"
 [ "$(count "$dir/pid.tsv" "$chain")" = "1 1" ] || { cp "$dir/pid.tsv" "$dir/text"; fail "--pid"; }
 gdb -nx -batch -p $pid -ex "gcore $dir/core" > "$dir/log" 2>&1
 kill $pid
-"$offwind" unwind -q --format tsv -o "$dir/core.tsv" "$dir/core" 2> "$dir/log" || fail "core"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/core.tsv" "$dir/core" 2> "$dir/log" || fail "core"
 [ "$(count "$dir/core.tsv" "$chain")" = "1 1" ] || { cp "$dir/core.tsv" "$dir/text"; fail "core"; }
 
 # LLVM: what it compiled, with the call-frame information that it put into the object.
@@ -79,7 +79,7 @@ C
 clang -O1 -fomit-frame-pointer -S -emit-llvm -o "$dir/jit.ll" "$dir/jit.c" 2> "$dir/log" || fail "clang"
 for kind in mcjit orc; do
 	"$offwind" record -q -F 499 --raw -o "$dir/$kind.owc" -- lli -jit-kind=$kind "$dir/jit.ll" 2> "$dir/log" || fail "lli $kind"
-	"$offwind" unwind -q --format tsv -o "$dir/$kind.tsv" "$dir/$kind.owc" 2> "$dir/log" || fail "unwind $kind"
+	"$offwind" unwind -q --format tsv --no-inline -o "$dir/$kind.tsv" "$dir/$kind.owc" 2> "$dir/log" || fail "unwind $kind"
 	read -r all whole < <(count "$dir/$kind.tsv" "jit_burn jit_middle jit_outer main")
 	[ "$whole" -gt 20 ] || { cp "$dir/$kind.tsv" "$dir/text"; fail "lli $kind: of $all samples $whole are whole"; }
 done

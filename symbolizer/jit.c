@@ -1,0 +1,313 @@
+/* symbolizer/jit.c: names of generated code, as its makers write them: perf maps and jitdump. */
+#include "symbolizer/symbolizer.h"
+
+#include "symbolizer/cursor.h"
+#include "symbolizer/plain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A process that generates code for days has some hundred thousand functions. */
+#define TEXT_MAX    ((uint64_t)128 << 20)
+#define DUMP_MAX    ((uint64_t)8 << 30)
+#define ENTRIES_MAX ((size_t)2 << 20)
+#define NAMES_MAX   ((size_t)96 << 20)
+#define NAME_ROOM   ((size_t)4096)
+
+/* Linux, tools/perf/Documentation/jitdump-specification.txt */
+#define DUMP_MAGIC  0x4a695444u /* "JiTD" */
+#define DUMP_HEAD   40
+#define RECORD_HEAD 16
+#define RECORDS_MAX ((uint64_t)64 << 20)
+enum { CODE_LOAD = 0, CODE_MOVE = 1 };
+
+struct entry {
+	uint64_t addr, end; /* end > addr */
+	uint32_t name;	    /* in names */
+	uint32_t number;    /* in the order told */
+};
+
+struct sym_jit {
+	struct entry *entries; /* ascending, not overlapping */
+	size_t n, room;
+	char *names;
+	size_t names_size, names_room;
+};
+
+static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out)
+{
+	char *clean = NULL;
+
+	n = strnlen(text, n);
+	if (n >= NAME_ROOM || sym_plain_size(text, n, ' ') != n) {
+		clean = sym_sanitize(text, n, NAME_ROOM);
+		if (!clean)
+			return -ENOMEM;
+		text = clean;
+		n = strlen(clean);
+	}
+	if (n + 1 > j->names_room - j->names_size) {
+		size_t room = j->names_room * 2 + n + 4096;
+		char *grown = room > NAMES_MAX ? NULL : realloc(j->names, room);
+
+		if (!grown) {
+			free(clean);
+			return room > NAMES_MAX ? -E2BIG : -ENOMEM;
+		}
+		j->names = grown;
+		j->names_room = room;
+	}
+	memcpy(j->names + j->names_size, text, n);
+	j->names[j->names_size + n] = '\0';
+	*out = (uint32_t)j->names_size;
+	j->names_size += n + 1;
+	free(clean);
+	return 0;
+}
+
+static int add(struct sym_jit *j, uint64_t addr, uint64_t size, uint32_t name)
+{
+	if (!size || size > UINT64_MAX - addr)
+		return 0;
+	if (j->n == j->room) {
+		size_t room = j->room ? j->room * 2 : 256;
+		struct entry *grown =
+			room > ENTRIES_MAX ? NULL : reallocarray(j->entries, room, sizeof(*grown));
+
+		if (!grown)
+			return room > ENTRIES_MAX ? -E2BIG : -ENOMEM;
+		j->entries = grown;
+		j->room = room;
+	}
+	j->entries[j->n] = (struct entry){
+		.addr = addr, .end = addr + size, .name = name, .number = (uint32_t)j->n
+	};
+	j->n++;
+	return 0;
+}
+
+/* ---- perf maps: "START SIZE name", in hexadecimal, a line each ------------------------------- */
+
+static bool take_hex(const char **p, const char *end, uint64_t *out)
+{
+	const char *start = *p;
+	uint64_t value = 0;
+
+	if (end - *p > 2 && (*p)[0] == '0' && (*p)[1] == 'x')
+		start = *p += 2;
+	for (; *p < end && *p - start < 16; (*p)++) {
+		char c = **p;
+		int digit = c >= '0' && c <= '9'   ? c - '0'
+			    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+			    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+						   : -1;
+
+		if (digit < 0)
+			break;
+		value = value << 4 | (uint64_t)digit;
+	}
+	*out = value;
+	if (*p == start || *p == end || **p != ' ')
+		return false;
+	(*p)++;
+	return true;
+}
+
+static int read_map(struct sym_jit *j, int fd, uint64_t size)
+{
+	char *text = malloc(size + 1), *line = text, *end;
+	uint64_t have = 0;
+	int err = text ? 0 : -ENOMEM;
+
+	while (!err && have < size) {
+		ssize_t n = pread(fd, text + have, size - have, (off_t)have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break; /* it became shorter: so far, then */
+		have += (uint64_t)n;
+	}
+	for (end = text + have; !err && line < end;) {
+		char *next = memchr(line, '\n', (size_t)(end - line));
+		const char *p = line;
+		uint64_t addr, bytes;
+		uint32_t name;
+
+		if (!next)
+			break; /* still being written */
+		if (take_hex(&p, next, &addr) && take_hex(&p, next, &bytes) && p < next) {
+			err = add_name(j, p, (size_t)(next - p), &name);
+			if (!err)
+				err = add(j, addr, bytes, name);
+		}
+		line = next + 1;
+	}
+	free(text);
+	return err == -E2BIG ? 0 : err; /* what fits is worth having */
+}
+
+/* ---- jitdump --------------------------------------------------------------------------------- */
+
+static bool read_at(int fd, uint64_t off, void *out, size_t size)
+{
+	return pread(fd, out, size, (off_t)off) == (ssize_t)size;
+}
+
+static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
+{
+	uint8_t head[40 + NAME_ROOM];
+	uint32_t n = size < sizeof(head) ? size : (uint32_t)sizeof(head), name;
+	struct sym_cursor c = sym_cursor_of(head, n);
+	uint64_t addr, bytes;
+	int err;
+
+	if (n <= 40 || !read_at(fd, off, head, n))
+		return 0;
+	(void)sym_cursor_take(&c, 16); /* pid, tid, vma */
+	addr = sym_cursor_u64(&c);
+	bytes = sym_cursor_u64(&c);
+	(void)sym_cursor_u64(&c); /* index */
+	err = add_name(j, (const char *)c.p, sym_cursor_left(&c), &name);
+	return err ? err : add(j, addr, bytes, name);
+}
+
+/* Code that moved keeps its name. */
+static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
+{
+	uint8_t head[48];
+	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+	uint64_t from, to, bytes;
+
+	if (size < sizeof(head) || !read_at(fd, off, head, sizeof(head)))
+		return 0;
+	(void)sym_cursor_take(&c, 16);
+	from = sym_cursor_u64(&c);
+	to = sym_cursor_u64(&c);
+	bytes = sym_cursor_u64(&c);
+	for (size_t i = j->n; i-- > 0 && j->n - i < 65536;)
+		if (j->entries[i].addr == from)
+			return add(j, to, bytes, j->entries[i].name);
+	return 0;
+}
+
+static int read_dump(struct sym_jit *j, int fd, uint64_t size)
+{
+	uint32_t head[3];
+	uint64_t off, n = 0;
+	int err = 0;
+
+	if (!read_at(fd, 0, head, sizeof(head)) || head[1] != 1 || head[2] < DUMP_HEAD)
+		return -EBADMSG;
+	for (off = head[2]; !err && off < size && size - off >= RECORD_HEAD && n < RECORDS_MAX;
+	     n++) {
+		uint32_t record[2];
+
+		if (!read_at(fd, off, record, sizeof(record)) || record[1] < RECORD_HEAD ||
+		    record[1] > size - off)
+			break; /* still being written, or damaged: so far, then */
+		if (record[0] == CODE_LOAD)
+			err = read_load(j, fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
+		else if (record[0] == CODE_MOVE)
+			err = read_move(j, fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
+		off += record[1];
+	}
+	return err == -E2BIG ? 0 : err;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Memory is used again: of two that overlap the later one holds. */
+static void choose(struct sym_jit *j)
+{
+	struct entry *e = j->entries;
+	size_t kept = 0;
+
+	if (j->n)
+		qsort(e, j->n, sizeof(*e), by_addr);
+	for (size_t i = 0; i < j->n; i++) {
+		struct entry now = e[i];
+
+		while (kept && e[kept - 1].end > now.addr && e[kept - 1].number < now.number) {
+			e[kept - 1].end = now.addr;
+			if (e[kept - 1].addr != now.addr)
+				break;
+			kept--;
+		}
+		if (kept && e[kept - 1].end > now.addr)
+			now.addr = e[kept - 1].end;
+		if (now.addr < now.end)
+			e[kept++] = now;
+	}
+	j->n = kept;
+}
+
+int sym_jit_open(int fd, struct sym_jit **out)
+{
+	struct sym_jit *j;
+	uint32_t magic = 0;
+	struct stat st;
+	int err;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ENOTSUP;
+	j = calloc(1, sizeof(*j));
+	if (!j)
+		return -ENOMEM;
+	if (read_at(fd, 0, &magic, sizeof(magic)) && magic == DUMP_MAGIC)
+		err = (uint64_t)st.st_size > DUMP_MAX ? -E2BIG
+						      : read_dump(j, fd, (uint64_t)st.st_size);
+	else
+		err = (uint64_t)st.st_size > TEXT_MAX ? -E2BIG
+						      : read_map(j, fd, (uint64_t)st.st_size);
+	if (err) {
+		sym_jit_free(j);
+		return err;
+	}
+	choose(j);
+	*out = j;
+	return 0;
+}
+
+void sym_jit_free(struct sym_jit *j)
+{
+	if (!j)
+		return;
+	free(j->entries);
+	free(j->names);
+	free(j);
+}
+
+int sym_jit_find(const struct sym_jit *j, uint64_t addr, struct sym_symbol *out)
+{
+	size_t low = 0, high = j->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (j->entries[middle].addr <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low || addr >= j->entries[low - 1].end)
+		return -ENOENT;
+	*out = (struct sym_symbol){ .addr = j->entries[low - 1].addr,
+				    .size = j->entries[low - 1].end - j->entries[low - 1].addr,
+				    .name = j->names + j->entries[low - 1].name };
+	return 0;
+}

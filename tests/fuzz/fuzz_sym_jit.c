@@ -1,0 +1,36 @@
+/* Any bytes as a perf map or a jitdump file: an error, or names that are clean. */
+#include "symbolizer/symbolizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("input", MFD_CLOEXEC);
+	struct sym_jit *jit = NULL;
+	struct sym_symbol s;
+
+	if (fd < 0)
+		return 0;
+	if (write(fd, data, size) == (ssize_t)size && !sym_jit_open(fd, &jit)) {
+		for (uint64_t at = 0; at < 0x2000; at += 16) {
+			char *clean;
+
+			if (sym_jit_find(jit, at, &s))
+				continue;
+			if (at < s.addr || at - s.addr >= s.size)
+				abort();
+			clean = sym_sanitize(s.name, strlen(s.name), 0);
+			if (!clean || strcmp(clean, s.name) != 0)
+				abort();
+			free(clean);
+		}
+		sym_jit_free(jit);
+	}
+	(void)close(fd);
+	return 0;
+}
