@@ -325,7 +325,8 @@ static int flip_some(const char *db, long first, long times, long step, char **f
 	for (int i = 0; i < n; i++)
 		uw_object_put(fresh[i]);
 	free(bytes);
-	return sum.wrong != 0 || !sum.found || !sum.damaged;
+	/* A few may all have met what does not matter. */
+	return sum.wrong != 0 || !sum.found || (times >= 1000 && !sum.damaged);
 }
 
 static int flip(const char *db, long times, char **files, int n)
