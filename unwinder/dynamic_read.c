@@ -848,8 +848,35 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
 	return err;
 }
 
-int uw_dynamic_names(uint16_t machine, const struct uw_dynamic_proc *procs, size_t n,
-		     struct uw_dynamic **out)
+/* The first FDE of some frames. */
+static bool keep_frames(struct reading *r, const struct uw_dynamic_code *code,
+			struct dynamic_proc *proc)
+{
+	struct uw_cfi cfi = { .data = code->frames, .size = code->frames_size, .eh = true };
+	uint64_t off = 0, next;
+	struct uw_fde fde;
+	uint8_t *block;
+	int err = -ENOENT;
+
+	for (; err == -ENOENT && off < code->frames_size; off = next) {
+		next = off;
+		err = uw_cfi_entry(&cfi, off, &fde, &next);
+		if (!err || next <= off)
+			break;
+	}
+	block = err ? NULL : keep(r, code->frames_size, &proc->data);
+	if (!block)
+		return false;
+	memcpy(block, code->frames, code->frames_size);
+	proc->kind = DYNAMIC_FDE;
+	proc->size = (uint32_t)code->frames_size;
+	proc->entry = (uint32_t)off;
+	proc->bias = proc->start - fde.start;
+	return true;
+}
+
+int uw_dynamic_make(uint16_t machine, const struct uw_dynamic_code *codes, size_t n, bool names,
+		    struct uw_dynamic **out)
 {
 	struct reading r = { .arch = uw_arch_of(machine),
 			     .flags = DYNAMIC_NAMES,
@@ -859,11 +886,13 @@ int uw_dynamic_names(uint16_t machine, const struct uw_dynamic_proc *procs, size
 	if (!r.arch)
 		return -EINVAL;
 	for (size_t i = n; i-- > 0 && !r.err && !(r.flags & DYNAMIC_CUT);) {
-		struct dynamic_proc proc = { .start = procs[i].start,
-					     .end = procs[i].end,
+		struct dynamic_proc proc = { .start = codes[i].start,
+					     .end = codes[i].end,
 					     .kind = DYNAMIC_NAME };
 
-		keep_name(&r, procs[i].name, strnlen(procs[i].name, NAME_MAX_SIZE), &proc.name);
+		keep_name(&r, codes[i].name, strnlen(codes[i].name, NAME_MAX_SIZE), &proc.name);
+		if (codes[i].frames && !names && keep_frames(&r, &codes[i], &proc))
+			r.flags &= ~(uint32_t)DYNAMIC_NAMES;
 		(void)add_proc(&r, &proc);
 	}
 	err = r.err ? r.err : tidy(&r);

@@ -340,11 +340,19 @@ struct uw_dynamic_proc {
 };
 
 /*
- * The same made of names alone, whoever has them, the newest last: it counts where two overlap.
- * What is more than DYNAMIC_SIZE_MAX is left out, the oldest first.
+ * The same made of what somebody else knows, the newest last: it counts where two overlap.  What is
+ * more than DYNAMIC_SIZE_MAX is left out, the oldest first.  frames: of the code as .eh_frame, its
+ * addresses may be counted from anywhere; NULL: there is its name alone.
  */
-int uw_dynamic_names(uint16_t machine, const struct uw_dynamic_proc *procs, size_t n,
-		     struct uw_dynamic **out);
+struct uw_dynamic_code {
+	uint64_t start, end;
+	const char *name;
+	const uint8_t *frames;
+	size_t frames_size;
+};
+/* names: walks do not go by it even if it has frames. */
+int uw_dynamic_make(uint16_t machine, const struct uw_dynamic_code *codes, size_t n, bool names,
+		    struct uw_dynamic **out);
 /* Made so: nothing is to be walked by it. */
 bool uw_dynamic_is_names(const struct uw_dynamic *dynamic);
 

@@ -34,6 +34,7 @@ struct watch { /* a process that generates code */
 	uint64_t mark; /* of what was read last; 0: nothing */
 	uint32_t ns_pid, uid;
 	int map_fd;		  /* of its perf-PID.map; -1: not open */
+	bool is_dump;		  /* … of its jitdump file instead */
 	off_t map_size;		  /* of which names were told */
 	struct uw_dynamic *names; /* told last */
 	uint64_t told_ns;
@@ -154,34 +155,10 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 	return &g->found[module->id];
 }
 
-static void seek_lists(struct generated *g, struct watch *w, struct uw_space *space)
-{
-	size_t n;
-	const struct uw_mapping *mappings = uw_space_mappings(space, &n);
-
-	w->n_lists = 0;
-	for (size_t i = 0; i < n && w->n_lists + 2 <= LISTS_MAX; i++) {
-		const struct module *module = mappings[i].user;
-		const struct uw_mapping *m;
-		const struct found *found;
-
-		if (!module || module->kind != MODULE_FILE || !(mappings[i].prot & PROT_EXEC))
-			continue;
-		m = uw_space_resolved(space, mappings[i].start);
-		found = m && m->object ? find_in(g, module, m->object) : NULL;
-		for (size_t k = 0; found && k < 2; k++)
-			if (found->lists[k].addr)
-				w->lists[w->n_lists++] = (struct uw_dynamic_list){
-					.kind = found->lists[k].kind,
-					.addr = found->lists[k].addr + m->bias,
-				};
-	}
-}
-
-/* ---- names out of perf-PID.map ------------------------------------------------------------- */
+/* ---- names out of perf-PID.map -------------------------------------------------------------- */
 
 /* START SIZE NAME, in hexadecimal; False: it is no such line. */
-static bool parse_line(char *line, struct uw_dynamic_proc *out)
+static bool parse_line(char *line, struct uw_dynamic_code *out)
 {
 	char *end, *name;
 	uint64_t start = strtoull(line, &end, 16), size;
@@ -192,14 +169,14 @@ static bool parse_line(char *line, struct uw_dynamic_proc *out)
 	size = strtoull(name, &end, 16);
 	if (end == name || *end != ' ' || !end[1] || !size || size > UINT64_MAX - start)
 		return false;
-	*out = (struct uw_dynamic_proc){ .start = start, .end = start + size, .name = end + 1 };
+	*out = (struct uw_dynamic_code){ .start = start, .end = start + size, .name = end + 1 };
 	return true;
 }
 
 /* Lines that are whole, of text which ends in a newline or is cut behind the last one. */
 static int parse_map(char *text, size_t size, uint16_t machine, struct uw_dynamic **out)
 {
-	struct uw_dynamic_proc *procs = NULL;
+	struct uw_dynamic_code *procs = NULL;
 	size_t n = 0, room = 0;
 	int err = 0;
 
@@ -214,9 +191,120 @@ static int parse_map(char *text, size_t size, uint16_t machine, struct uw_dynami
 	if (!err && !n)
 		err = -ENOENT;
 	if (!err)
-		err = uw_dynamic_names(machine, procs, n, out);
+		err = uw_dynamic_make(machine, procs, n, true, out);
 	free(procs);
 	return err;
+}
+
+/* ---- … and out of jitdump files ------------------------------------------------------------- */
+
+/* The kernel's tools/perf/Documentation/jitdump-specification.txt. */
+#define DUMP_MAGIC 0x4a695444u
+enum { DUMP_LOAD = 0, DUMP_UNWINDING = 4 };
+enum {
+	DUMP_HEADER = 40,		/* of the file */
+	RECORD_HEADER = 16,		/* id, size of it all, time */
+	LOAD_ADDR = RECORD_HEADER + 16, /* pid, tid, vma, then these */
+	LOAD_SIZE = LOAD_ADDR + 8,
+	LOAD_NAME = LOAD_SIZE + 16,
+	UNWINDING_SIZE = RECORD_HEADER, /* size, of it .eh_frame_hdr, how much is mapped */
+	UNWINDING_DATA = RECORD_HEADER + 24
+};
+
+static uint64_t number_at(const char *bytes, unsigned int size)
+{
+	uint64_t value = 0;
+
+	for (unsigned int i = 0; i < size; i++)
+		value |= (uint64_t)(uint8_t)bytes[i] << 8 * i;
+	return value;
+}
+
+/* Unwinding information comes before the code that it is for. */
+static void parse_unwinding(const char *record, size_t size, struct uw_dynamic_code *next)
+{
+	uint64_t all, header;
+
+	if (size < UNWINDING_DATA)
+		return;
+	all = number_at(record + UNWINDING_SIZE, 8);
+	header = number_at(record + UNWINDING_SIZE + 8, 8);
+	if (all > size - UNWINDING_DATA || header >= all)
+		return;
+	next->frames = (const uint8_t *)record + UNWINDING_DATA;
+	next->frames_size = (size_t)(all - header);
+}
+
+static bool parse_load(const char *record, size_t size, struct uw_dynamic_code *next)
+{
+	uint64_t length;
+
+	if (size <= LOAD_NAME || !memchr(record + LOAD_NAME, '\0', size - LOAD_NAME))
+		return false;
+	next->start = number_at(record + LOAD_ADDR, 8);
+	length = number_at(record + LOAD_SIZE, 8);
+	if (!length || length > UINT64_MAX - next->start)
+		return false;
+	next->end = next->start + length;
+	next->name = record + LOAD_NAME;
+	return true;
+}
+
+static int parse_dump(const char *bytes, size_t size, uint16_t machine, bool names,
+		      struct uw_dynamic **out)
+{
+	struct uw_dynamic_code *codes = NULL, next = { .start = 0 };
+	size_t n = 0, room = 0, at = size < DUMP_HEADER ? size : number_at(bytes + 8, 4), length;
+	int err = 0;
+
+	for (; !err && at <= size && size - at >= RECORD_HEADER; at += length) {
+		uint64_t id = number_at(bytes + at, 4);
+
+		length = number_at(bytes + at + 4, 4);
+		if (length < RECORD_HEADER || length > size - at)
+			break;
+		if (id == DUMP_UNWINDING)
+			parse_unwinding(bytes + at, length, &next);
+		if (id != DUMP_LOAD)
+			continue;
+		err = array_make_room((void **)&codes, n, &room, sizeof(*codes));
+		if (!err && parse_load(bytes + at, length, &next))
+			codes[n++] = next;
+		next = (struct uw_dynamic_code){ .start = 0 };
+	}
+	if (!err && !n)
+		err = -ENOENT;
+	if (!err)
+		err = uw_dynamic_make(machine, codes, n, names, out);
+	free(codes);
+	return err;
+}
+
+/* A file of which a page is mapped, for those who look for it: DIR/jit-PID.dump. */
+static bool is_dump(const struct module *module)
+{
+	const char *slash = strrchr(module->path, '/');
+	size_t size = slash ? strlen(slash) : 0;
+
+	return size > 10 && !strncmp(slash, "/jit-", 5) && !strcmp(slash + size - 5, ".dump");
+}
+
+static void open_dump(struct generated *g, struct watch *w, const struct uw_mapping *m)
+{
+	const struct module *module = m->user;
+	struct opener_file file = {
+		.pid = w->pid, .start = m->start, .end = m->end, .path = module->path
+	};
+	unsigned int next = 0;
+	int fd;
+
+	if (!g->live || w->is_dump || opener_open(g->opener, &file, &next, &fd))
+		return;
+	if (w->map_fd >= 0)
+		(void)close(w->map_fd);
+	w->map_fd = fd;
+	w->map_size = 0;
+	w->is_dump = true;
 }
 
 static int read_map(const struct watch *w, off_t size, uint16_t machine, struct uw_dynamic **out)
@@ -234,7 +322,10 @@ static int read_map(const struct watch *w, off_t size, uint16_t machine, struct 
 			break;
 		n += (size_t)got;
 	}
-	err = parse_map(text, n, machine, out);
+	if (n >= 4 && number_at(text, 4) == DUMP_MAGIC)
+		err = parse_dump(text, n, machine, w->n_lists != 0, out);
+	else
+		err = parse_map(text, n, machine, out);
 	free(text);
 	return err;
 }
@@ -296,6 +387,34 @@ int generated_all_names(struct generated *g, size_t *at, struct event *out)
 			return 1;
 	}
 	return 0;
+}
+
+static void seek_lists(struct generated *g, struct watch *w, struct uw_space *space)
+{
+	size_t n;
+	const struct uw_mapping *mappings = uw_space_mappings(space, &n);
+
+	w->n_lists = 0;
+	for (size_t i = 0; i < n && w->n_lists + 2 <= LISTS_MAX; i++) {
+		const struct module *module = mappings[i].user;
+		const struct uw_mapping *m;
+		const struct found *found;
+
+		if (!module || module->kind != MODULE_FILE || !(mappings[i].prot & PROT_EXEC))
+			continue;
+		if (is_dump(module)) {
+			open_dump(g, w, &mappings[i]);
+			continue;
+		}
+		m = uw_space_resolved(space, mappings[i].start);
+		found = m && m->object ? find_in(g, module, m->object) : NULL;
+		for (size_t k = 0; found && k < 2; k++)
+			if (found->lists[k].addr)
+				w->lists[w->n_lists++] = (struct uw_dynamic_list){
+					.kind = found->lists[k].kind,
+					.addr = found->lists[k].addr + m->bias,
+				};
+	}
 }
 
 /* ---- processes that generate code ------------------------------------------------------------ */

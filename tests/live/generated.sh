@@ -8,7 +8,7 @@ set -u
 dir=$(mktemp -d)
 touch "$dir/began"
 trap 'kill $(jobs -p) 2> /dev/null; wait 2> /dev/null; find /tmp -maxdepth 1 -name "perf-*.map" -user root -newer "$dir/began" -delete; rm -rf "$dir"' EXIT
-offwind=$BUILD/offwind
+offwind=$(realpath "$BUILD/offwind")
 
 fail() {
 	echo "$1"
@@ -84,7 +84,7 @@ for kind in mcjit orc; do
 	[ "$whole" -gt 20 ] || { cp "$dir/$kind.tsv" "$dir/text"; fail "lli $kind: of $all samples $whole are whole"; }
 done
 
-# perf-PID.map, which node writes as it goes and java at its end: generated code has names there.
+# perf-PID.map, which node writes as it goes and java at its end, and jitdump: names are there.
 cat > "$dir/spin.js" << 'JS'
 function hot_inner(n) { let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s }
 function hot_outer(n) { let t = 0; for (let i = 0; i < 50; i++) t += hot_inner(n); return t }
@@ -117,3 +117,4 @@ perf_map() { # NAME FUNCTION COMMAND…
 }
 perf_map node hot_outer node --perf-basic-prof "$dir/spin.js"
 perf_map java hotInner "${java[@]}"
+(cd "$dir" && perf_map dump hot_outer node --perf-prof --perf-prof-unwinding-info "$dir/spin.js") || exit 1

@@ -573,6 +573,39 @@ static void test_jit_interface(void)
 	uw_dynamic_put(d);
 }
 
+/* What a jitdump file says of code: frames whose addresses count from anywhere. */
+static void test_made(void)
+{
+	struct uw_dynamic_code codes[] = {
+		{ .start = CODE, .end = CODE + 0x40, .name = "old" },
+		{ .start = CODE + 0x100,
+		  .end = CODE + 0x140,
+		  .name = "framed",
+		  .frames = frame_bytes,
+		  .frames_size = sizeof(frame_bytes) },
+		{ .start = CODE + 0x20, .end = CODE + 0x60, .name = "new" },
+	};
+	struct uw_dynamic *d = NULL;
+	struct uw_dynamic_proc proc;
+	struct uw_rule rule;
+	uint64_t alias;
+
+	CHECK(uw_dynamic_make(EM_X86_64, codes, 3, false, &d) == 0 && !uw_dynamic_is_names(d),
+	      "made");
+	CHECK(uw_dynamic_rule(d, CODE + 0x104, &rule, &alias) == 0 && rule.cfa_off == 24 &&
+		      rule.start == CODE + 0x100 && rule.end == CODE + 0x140,
+	      "its frames are where it is");
+	CHECK(uw_dynamic_proc(d, CODE + 0x30, &proc) == 0 && !strcmp(proc.name, "new") &&
+		      !proc.walkable,
+	      "the newer one");
+	uw_dynamic_put(d);
+	CHECK(uw_dynamic_make(EM_X86_64, codes, 3, true, &d) == 0 && uw_dynamic_is_names(d),
+	      "names alone");
+	CHECK(uw_dynamic_rule(d, CODE + 0x104, &rule, &alias) == -ENOENT, "lead nowhere");
+	uw_dynamic_put(d);
+	CHECK(uw_dynamic_make(EM_NONE, codes, 3, true, &d) == -EINVAL, "of no machine");
+}
+
 /* ---- harm ------------------------------------------------------------------------------------ */
 
 static void expect_damage(const char *what, uint32_t flags, uint32_t procs)
@@ -710,6 +743,7 @@ int main(void)
 	test_aarch64();
 	test_tables();
 	test_jit_interface();
+	test_made();
 	test_harm();
 	test_overlap();
 	test_kept();
