@@ -292,6 +292,16 @@ void sym_jit_free(struct sym_jit *j)
 	free(j);
 }
 
+int sym_jit_at(const struct sym_jit *j, size_t i, struct sym_symbol *out)
+{
+	if (i >= j->n)
+		return -ENOENT;
+	*out = (struct sym_symbol){ .addr = j->entries[i].addr,
+				    .size = j->entries[i].end - j->entries[i].addr,
+				    .name = j->names + j->entries[i].name };
+	return 0;
+}
+
 int sym_jit_find(const struct sym_jit *j, uint64_t addr, struct sym_symbol *out)
 {
 	size_t low = 0, high = j->n;
@@ -306,8 +316,5 @@ int sym_jit_find(const struct sym_jit *j, uint64_t addr, struct sym_symbol *out)
 	}
 	if (!low || addr >= j->entries[low - 1].end)
 		return -ENOENT;
-	*out = (struct sym_symbol){ .addr = j->entries[low - 1].addr,
-				    .size = j->entries[low - 1].end - j->entries[low - 1].addr,
-				    .name = j->names + j->entries[low - 1].name };
-	return 0;
+	return sym_jit_at(j, low - 1, out);
 }

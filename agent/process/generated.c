@@ -3,6 +3,7 @@
 #include "agent/array.h"
 #include "agent/opener/opener.h"
 #include "agent/process/modules.h"
+#include "symbolizer/symbolizer.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -157,42 +158,29 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 
 /* ---- names out of perf-PID.map -------------------------------------------------------------- */
 
-/* START SIZE NAME, in hexadecimal; False: it is no such line. */
-static bool parse_line(char *line, struct uw_dynamic_code *out)
+static int names_in(const struct watch *w, uint16_t machine, struct uw_dynamic **out)
 {
-	char *end, *name;
-	uint64_t start = strtoull(line, &end, 16), size;
-
-	if (end == line || *end != ' ')
-		return false;
-	name = end + 1;
-	size = strtoull(name, &end, 16);
-	if (end == name || *end != ' ' || !end[1] || !size || size > UINT64_MAX - start)
-		return false;
-	*out = (struct uw_dynamic_code){ .start = start, .end = start + size, .name = end + 1 };
-	return true;
-}
-
-/* Lines that are whole, of text which ends in a newline or is cut behind the last one. */
-static int parse_map(char *text, size_t size, uint16_t machine, struct uw_dynamic **out)
-{
-	struct uw_dynamic_code *procs = NULL;
+	struct uw_dynamic_code *codes = NULL;
 	size_t n = 0, room = 0;
-	int err = 0;
+	struct sym_symbol symbol;
+	struct sym_jit *jit;
+	int err = sym_jit_open(w->map_fd, &jit);
 
-	for (char *end, *line = text; (end = memchr(line, '\n', size - (size_t)(line - text)));
-	     line = end + 1) {
-		*end = '\0';
-		err = array_make_room((void **)&procs, n, &room, sizeof(*procs));
-		if (err)
-			break;
-		n += parse_line(line, &procs[n]);
+	if (err)
+		return err;
+	for (; !err && !sym_jit_at(jit, n, &symbol); n++) {
+		err = array_make_room((void **)&codes, n, &room, sizeof(*codes));
+		if (!err)
+			codes[n] = (struct uw_dynamic_code){ .start = symbol.addr,
+							     .end = symbol.addr + symbol.size,
+							     .name = symbol.name };
 	}
 	if (!err && !n)
 		err = -ENOENT;
 	if (!err)
-		err = uw_dynamic_make(machine, procs, n, true, out);
-	free(procs);
+		err = uw_dynamic_make(machine, codes, n, true, out);
+	sym_jit_free(jit);
+	free(codes);
 	return err;
 }
 
@@ -200,13 +188,17 @@ static int parse_map(char *text, size_t size, uint16_t machine, struct uw_dynami
 
 /* The kernel's tools/perf/Documentation/jitdump-specification.txt. */
 #define DUMP_MAGIC 0x4a695444u
-enum { DUMP_LOAD = 0, DUMP_UNWINDING = 4 };
+enum { DUMP_LOAD = 0, DUMP_MOVE = 1, DUMP_UNWINDING = 4 };
 enum {
 	DUMP_HEADER = 40,		/* of the file */
 	RECORD_HEADER = 16,		/* id, size of it all, time */
 	LOAD_ADDR = RECORD_HEADER + 16, /* pid, tid, vma, then these */
 	LOAD_SIZE = LOAD_ADDR + 8,
 	LOAD_NAME = LOAD_SIZE + 16,
+	MOVE_FROM = RECORD_HEADER + 16,
+	MOVE_TO = MOVE_FROM + 8,
+	MOVE_SIZE = MOVE_TO + 8,
+	MOVE_END = MOVE_SIZE + 16,
 	UNWINDING_SIZE = RECORD_HEADER, /* size, of it .eh_frame_hdr, how much is mapped */
 	UNWINDING_DATA = RECORD_HEADER + 24
 };
@@ -235,12 +227,15 @@ static void parse_unwinding(const char *record, size_t size, struct uw_dynamic_c
 	next->frames_size = (size_t)(all - header);
 }
 
-static bool parse_load(const char *record, size_t size, struct uw_dynamic_code *next)
+/* With what came before it. */
+static bool parse_load(const char *record, size_t size, const struct uw_dynamic_code *before,
+		       struct uw_dynamic_code *next)
 {
 	uint64_t length;
 
 	if (size <= LOAD_NAME || !memchr(record + LOAD_NAME, '\0', size - LOAD_NAME))
 		return false;
+	*next = *before;
 	next->start = number_at(record + LOAD_ADDR, 8);
 	length = number_at(record + LOAD_SIZE, 8);
 	if (!length || length > UINT64_MAX - next->start)
@@ -248,6 +243,30 @@ static bool parse_load(const char *record, size_t size, struct uw_dynamic_code *
 	next->end = next->start + length;
 	next->name = record + LOAD_NAME;
 	return true;
+}
+
+/* How far back the code that moved is looked for. */
+#define MOVE_BACK 65536
+
+/* Code that moved is as it was. */
+static bool parse_move(const char *record, size_t size, const struct uw_dynamic_code *codes,
+		       size_t n, struct uw_dynamic_code *moved)
+{
+	uint64_t from, length;
+
+	if (size < MOVE_END)
+		return false;
+	from = number_at(record + MOVE_FROM, 8);
+	length = number_at(record + MOVE_SIZE, 8);
+	for (size_t i = n; i-- > 0 && n - i < MOVE_BACK;) {
+		if (codes[i].start != from)
+			continue;
+		*moved = codes[i];
+		moved->start = number_at(record + MOVE_TO, 8);
+		moved->end = moved->start + length;
+		return length && length <= UINT64_MAX - moved->start;
+	}
+	return false;
 }
 
 static int parse_dump(const char *bytes, size_t size, uint16_t machine, bool names,
@@ -265,11 +284,12 @@ static int parse_dump(const char *bytes, size_t size, uint16_t machine, bool nam
 			break;
 		if (id == DUMP_UNWINDING)
 			parse_unwinding(bytes + at, length, &next);
-		if (id != DUMP_LOAD)
+		if (id != DUMP_LOAD && id != DUMP_MOVE)
 			continue;
 		err = array_make_room((void **)&codes, n, &room, sizeof(*codes));
-		if (!err && parse_load(bytes + at, length, &next))
-			codes[n++] = next;
+		if (!err && (id == DUMP_LOAD ? parse_load(bytes + at, length, &next, &codes[n])
+					     : parse_move(bytes + at, length, codes, n, &codes[n])))
+			n++;
 		next = (struct uw_dynamic_code){ .start = 0 };
 	}
 	if (!err && !n)
@@ -309,24 +329,26 @@ static void open_dump(struct generated *g, struct watch *w, const struct uw_mapp
 
 static int read_map(const struct watch *w, off_t size, uint16_t machine, struct uw_dynamic **out)
 {
-	char *text = malloc((size_t)size + 1);
+	char *bytes;
 	size_t n = 0;
 	int err;
 
-	if (!text)
+	if (!w->is_dump)
+		return names_in(w, machine, out);
+	bytes = malloc((size_t)size + 1);
+	if (!bytes)
 		return -ENOMEM;
 	while (n < (size_t)size) {
-		ssize_t got = pread(w->map_fd, text + n, (size_t)size - n, (off_t)n);
+		ssize_t got = pread(w->map_fd, bytes + n, (size_t)size - n, (off_t)n);
 
 		if (got <= 0)
 			break;
 		n += (size_t)got;
 	}
-	if (n >= 4 && number_at(text, 4) == DUMP_MAGIC)
-		err = parse_dump(text, n, machine, w->n_lists != 0, out);
-	else
-		err = parse_map(text, n, machine, out);
-	free(text);
+	err = n >= 4 && number_at(bytes, 4) == DUMP_MAGIC
+		      ? parse_dump(bytes, n, machine, w->n_lists != 0, out)
+		      : -EBADMSG;
+	free(bytes);
 	return err;
 }
 
