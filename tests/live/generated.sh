@@ -40,11 +40,11 @@ gcc -O2 -o "$dir/generator" tests/live/generated/generator.c -lunwind 2> "$dir/l
 chain=burn
 for i in 11 10 9 8 7 6 5 4 3 2 1 0; do chain+=" generated_$i"; done
 chain+=" main"
-"$offwind" record -q -F 499 --raw="$dir/a.owc" -o "$dir/a.pb.gz" -- "$dir/generator" 2> "$dir/log" || fail "record"
+"$offwind" record -q -F 499 --raw="$dir/a.owc" -f folded --no-inline -o "$dir/live" -- "$dir/generator" 2> "$dir/log" || fail "record"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/live.tsv" "$dir/a.owc" 2> "$dir/log" || fail "unwind"
 nearly_all "$dir/live.tsv" "$chain" "captured with a profile"
-"$offwind" unwind -q --format folded -o "$dir/folded.raw" "$dir/a.owc" 2> "$dir/log" || fail "folded"
-"$offwind" report --format folded "$dir/a.pb.gz" > "$dir/folded.live" 2> /dev/null || true
+"$offwind" unwind -q --format folded --no-inline -o "$dir/later" "$dir/a.owc" 2> "$dir/log" || fail "folded"
+diff <(sort "$dir/live") <(sort "$dir/later") > "$dir/text" || fail "live and later differ"
 
 # Alone, so that nobody walks while it is captured.
 "$offwind" record -q -F 499 --raw -o "$dir/b.owc" -- "$dir/generator" 2> "$dir/log" || fail "record --raw"

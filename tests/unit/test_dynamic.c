@@ -455,6 +455,41 @@ static void test_tables(void)
 	}
 }
 
+/* As above on aarch64: CFA = sp, x29 and x30 in 32 bytes behind 4 bytes of code. */
+static void test_table_aarch64(void)
+{
+	static const uint8_t frame[] = {
+		16, 0,	  0,	0,  0, 0,  0, 0,    1,	  'z', 'R',  0, 4,    0x78, 30,
+		1,  0x1b, 0x0c, 31, 0, 20, 0, 0,    0,	  24,  0,    0, 0,    0,    0,
+		0,  0,	  0x40, 0,  0, 0,  0, 0x41, 0x0e, 32,  0x9d, 4, 0x9e, 3,
+	};
+	enum { FDE = 20, LOC = 28 };
+	uint64_t code = (uintptr_t)memory.bytes + 0x100000, alias;
+	int32_t pair[2] = { 0x100000, FDE }, distance;
+	const struct uw_reg_rule *lr;
+	struct uw_dynamic *d = NULL;
+	unw_dyn_info_t *info;
+	struct uw_rule rule;
+
+	forget();
+	memcpy(memory.bytes, frame, sizeof(frame));
+	distance = (int32_t)(code - (uintptr_t)(memory.bytes + LOC));
+	memcpy(memory.bytes + LOC, &distance, 4);
+	memcpy(memory.bytes + 1024, pair, sizeof(pair));
+	info = enlist(0, code, code + 0x40, UNW_INFO_FORMAT_REMOTE_TABLE);
+	info->u.rti.segbase = (uintptr_t)memory.bytes;
+	info->u.rti.table_len = 1;
+	info->u.rti.table_data = (uintptr_t)memory.bytes + 1024;
+	CHECK(read_lists(EM_AARCH64, &d) == 0 && header_of(d)->flags == 0, "read");
+	CHECK(uw_dynamic_rule(d, code, &rule, &alias) == 0 && rule.cfa_reg == UW_AARCH64_SP &&
+		      rule.cfa_off == 0 && rule.ra == UW_AARCH64_LR && !rule.n_regs,
+	      "at the entry");
+	CHECK(uw_dynamic_rule(d, code + 4, &rule, &alias) == 0 && rule.cfa_off == 32, "behind stp");
+	lr = uw_rule_reg(&rule, UW_AARCH64_LR);
+	CHECK(lr && lr->kind == UW_RULE_AT_CFA && lr->off == -24, "lr is stored");
+	uw_dynamic_put(d);
+}
+
 /* ---- GDB's interface ------------------------------------------------------------------------- */
 
 struct jit_entry { /* "JIT Compilation Interface", GDB's manual */
@@ -742,6 +777,7 @@ int main(void)
 	test_alias();
 	test_aarch64();
 	test_tables();
+	test_table_aarch64();
 	test_jit_interface();
 	test_made();
 	test_harm();

@@ -22,6 +22,20 @@
 #include "tests/check.h"
 
 unw_dyn_info_list_t _U_dyn_info_list;
+
+/* "JIT Compilation Interface" in GDB's manual. */
+struct jit_entry {
+	struct jit_entry *next, *prev;
+	const void *file;
+	uint64_t size;
+};
+struct jit_descriptor {
+	uint32_t version, action;
+	struct jit_entry *relevant, *first;
+};
+struct jit_descriptor __jit_debug_descriptor;
+static struct jit_entry entries[50000];
+static Elf64_Ehdr elf;
 static unw_dyn_info_t infos[100000];
 static struct {
 	unw_dyn_region_info_t head;
@@ -129,6 +143,40 @@ static void enlist(size_t i, unw_dyn_info_t *next)
 	infos[i].u.pi.regions = &region.head;
 }
 
+static void test_descriptor(void)
+{
+	struct event event;
+
+	memcpy(elf.e_ident, ELFMAG, SELFMAG);
+	elf.e_ident[EI_CLASS] = ELFCLASS64;
+	elf.e_ident[EI_DATA] = ELFDATA2LSB;
+	elf.e_machine = EM_X86_64;
+	elf.e_shentsize = sizeof(Elf64_Shdr);
+	elf.e_shnum = UINT16_MAX;
+	__jit_debug_descriptor = (struct jit_descriptor){ .version = 1, .first = &entries[0] };
+	entries[0] = (struct jit_entry){ .file = &elf, .size = UINT64_MAX };
+	CHECK(ask(&event, "sections") == 1 && flags_of(&event) & DYNAMIC_DAMAGED,
+	      "more sections than there can be");
+	elf.e_shnum = 4000;
+	elf.e_shoff = UINT64_MAX - 100;
+	CHECK(ask(&event, "offset") == 1 && flags_of(&event) & DYNAMIC_DAMAGED, "they are nowhere");
+	entries[0].file = (void *)8;
+	CHECK(ask(&event, "wild") == 1 && flags_of(&event) & DYNAMIC_DAMAGED, "a wild file");
+	entries[0].next = &entries[0];
+	CHECK(ask(&event, "circle") == 1 && flags_of(&event), "entries in a circle");
+	elf.e_shoff = sizeof(elf);
+	elf.e_shnum = 16;
+	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
+		entries[i] = (struct jit_entry){ .next = i ? &entries[i - 1] : NULL,
+						 .file = &elf,
+						 .size = 4096 };
+	__jit_debug_descriptor.first = &entries[sizeof(entries) / sizeof(entries[0]) - 1];
+	CHECK(ask(&event, "many") == 1 && flags_of(&event), "fifty thousand files");
+	__jit_debug_descriptor.version = 7;
+	CHECK(ask(&event, "version") == 1 && flags_of(&event) & DYNAMIC_DAMAGED,
+	      "of a version that nobody knows");
+}
+
 int main(void)
 {
 	struct opener_options options = { .live = true };
@@ -165,6 +213,9 @@ int main(void)
 	region.head.op_count = 4000;
 	region.head.next = &region.head;
 	CHECK(ask(&event, "regions") == 1 && flags_of(&event), "regions in a circle");
+
+	_U_dyn_info_list.first = NULL;
+	test_descriptor();
 
 	generated_free(generated);
 	processes_free(processes);
