@@ -46,14 +46,15 @@ nearly_all "$dir/live.tsv" "$chain" "captured with a profile"
 "$offwind" unwind -q --format folded --no-inline -o "$dir/later" "$dir/a.owc" 2> "$dir/log" || fail "folded"
 diff <(sort "$dir/live") <(sort "$dir/later") > "$dir/text" || fail "live and later differ"
 
-# Alone, so that nobody walks while it is captured.
-"$offwind" record -q -F 499 --raw -o "$dir/b.owc" -- "$dir/generator" 2> "$dir/log" || fail "record --raw"
+# Alone, so that nobody walks while it is captured; our header, libunwind's library.
+gcc -O2 -I. -DOURS -o "$dir/mixed" tests/live/generated/generator.c -lunwind 2> "$dir/log" || fail "our header"
+"$offwind" record -q -F 499 --raw -o "$dir/b.owc" -- "$dir/mixed" 2> "$dir/log" || fail "record --raw"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/raw.tsv" "$dir/b.owc" 2> "$dir/log" || fail "unwind"
 nearly_all "$dir/raw.tsv" "$chain" "captured alone"
 grep -q "$(printf '\tdynamic')" "$dir/raw.tsv" || fail "no frame says that it was found by what was registered"
 
-# Running, and as a core; this one is built with our own library and header.
-gcc -O2 -I. -DOURS -o "$dir/ours" tests/live/generated/generator.c "$BUILD/lib/liboffwind-dynamic.a" -lpthread 2> "$dir/log" || fail "our library"
+# Our own library, also under libunwind's header; running, and as a core.
+gcc -O2 -o "$dir/ours" tests/live/generated/generator.c "$BUILD/lib/liboffwind-dynamic.a" -lpthread 2> "$dir/log" || fail "our library"
 gcc -O2 -I. -DOURS -o "$dir/shared" tests/live/generated/generator.c -L"$BUILD/lib" -Wl,-rpath,"$(realpath "$BUILD/lib")" -loffwind-dynamic 2> "$dir/log" || fail "our shared library"
 "$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$dir/shared" 2> "$dir/log" || fail "record ours"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/ours.tsv" "$dir/c.owc" 2> "$dir/log" || fail "unwind ours"
