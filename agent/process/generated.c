@@ -24,7 +24,7 @@
 #define WATCHES	 256	    /* a power of two: processes that generate code, others take turns */
 #define NAMES_NS 500000000u /* between two tellings of all names so far */
 #define LOOK_NS	 100000000u /* between two looks for a file that is not there */
-#define MAP_MAX	 ((off_t)64 << 20) /* bytes of a perf-PID.map that are read */
+#define DUMP_MAX ((off_t)64 << 20) /* bytes of a jitdump file; of larger ones names alone */
 #define REST	 9		   /* times as long as reading took, nobody reads again */
 
 struct watch { /* a process that generates code */
@@ -38,9 +38,11 @@ struct watch { /* a process that generates code */
 	bool is_dump;		  /* … of its jitdump file instead */
 	off_t map_size;		  /* of which names were told */
 	struct uw_dynamic *names; /* told last */
-	uint64_t told_ns;
-	uint64_t rest_ns; /* until then */
-	uint64_t look_ns; /* … nobody looks for its perf-PID.map */
+	uint64_t start_ns;	  /* when the process began; 0: not told */
+	/* Until then nobody … */
+	uint64_t rest_ns;  /* reads its lists */
+	uint64_t look_ns;  /* looks for its perf-PID.map */
+	uint64_t names_ns; /* reads that because code has no name */
 };
 
 struct found { /* in a module's file */
@@ -333,7 +335,7 @@ static int read_map(const struct watch *w, off_t size, uint16_t machine, struct 
 	size_t n = 0;
 	int err;
 
-	if (!w->is_dump)
+	if (!w->is_dump || size > DUMP_MAX)
 		return names_in(w, machine, out);
 	bytes = malloc((size_t)size + 1);
 	if (!bytes)
@@ -366,19 +368,22 @@ static int tell(struct generated *g, uint32_t pid, struct uw_dynamic *dynamic, s
 static int names_of(struct generated *g, struct watch *w, struct event *out)
 {
 	struct uw_dynamic *dynamic;
+	uint64_t began = now_ns();
 	struct stat st;
+	int err;
 
 	if (!g->live ||
 	    (w->map_fd < 0 && opener_perf_map(g->opener, w->pid, w->ns_pid, w->uid, &w->map_fd)))
 		return 0;
-	if (fstat(w->map_fd, &st) || st.st_size <= w->map_size || st.st_size > MAP_MAX)
+	if (fstat(w->map_fd, &st) || st.st_size == w->map_size)
 		return 0;
 	w->map_size = st.st_size;
-	if (read_map(w, st.st_size, processes_machine(g->processes), &dynamic))
+	err = read_map(w, st.st_size, processes_machine(g->processes), &dynamic);
+	w->names_ns = now_ns() + NAMES_NS + REST * (now_ns() - began);
+	if (err)
 		return 0;
 	uw_dynamic_put(w->names);
 	w->names = uw_dynamic_get(dynamic);
-	w->told_ns = now_ns();
 	return tell(g, w->pid, dynamic, out);
 }
 
@@ -388,9 +393,8 @@ static bool is_nameless(const struct watch *w, const struct event *sample, uint1
 	unsigned int pc = machine == EM_AARCH64 ? UW_AARCH64_PC : UW_X86_64_RIP;
 	struct uw_dynamic_proc proc;
 
-	return w->map_fd >= 0 &&
-	       (!w->names || (now_ns() >= w->told_ns + NAMES_NS &&
-			      uw_dynamic_proc(w->names, sample->sample.regs.value[pc], &proc)));
+	return w->map_fd >= 0 && now_ns() >= w->names_ns &&
+	       (!w->names || uw_dynamic_proc(w->names, sample->sample.regs.value[pc], &proc));
 }
 
 int generated_names(struct generated *g, uint32_t pid, struct event *out)
@@ -447,7 +451,8 @@ static struct watch *watch_of(struct generated *g, const struct event *sample)
 	char path[32];
 	struct stat st;
 
-	if (*w && (*w)->pid == sample->pid)
+	/* A number comes again. */
+	if (*w && (*w)->pid == sample->pid && (*w)->start_ns == sample->sample.process_start_ns)
 		return *w;
 	if (!*w)
 		*w = calloc(1, sizeof(**w));
@@ -458,6 +463,7 @@ static struct watch *watch_of(struct generated *g, const struct event *sample)
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, sample->pid);
 	**w = (struct watch){ .pid = sample->pid,
 			      .ns_pid = sample->sample.ns_pid,
+			      .start_ns = sample->sample.process_start_ns,
 			      .uid = g->live && !stat(path, &st) ? st.st_uid : 0,
 			      .map_fd = -1 };
 	return *w;
