@@ -348,7 +348,7 @@ static int read_map(const struct watch *w, off_t size, uint16_t machine, struct 
 		n += (size_t)got;
 	}
 	err = n >= 4 && number_at(bytes, 4) == DUMP_MAGIC
-		      ? parse_dump(bytes, n, machine, w->n_lists != 0, out)
+		      ? parse_dump(bytes, n, machine, w->mark != 0, out)
 		      : -EBADMSG;
 	free(bytes);
 	return err;

@@ -116,6 +116,9 @@ perf_map() { # NAME FUNCTION COMMAND…
 	grep -q "$function" "$dir/text" || fail "$name: $function live"
 	sed -n 's/.*unwound \([0-9]*\) (root \([0-9]*\).*/\1 \2/p' "$dir/text" | awk '{ exit !($2 >= $1 * 0.95) }' || fail "$name: less than 95 % lead to a root"
 }
+"$offwind" record -q -F 499 --raw -o "$dir/d.owc" -- "$dir/generator" "$dir/jit-1.dump" 2> "$dir/log" || fail "record with jitdump"
+"$offwind" unwind -q --format tsv --no-inline -o "$dir/dump.tsv" "$dir/d.owc" 2> "$dir/log" || fail "unwind with jitdump"
+nearly_all "$dir/dump.tsv" "$chain" "in a jitdump file"
 perf_map node hot_outer node --perf-basic-prof "$dir/spin.js"
 perf_map java hotInner "${java[@]}"
 (cd "$dir" && perf_map dump hot_outer node --perf-prof --perf-prof-unwinding-info "$dir/spin.js") || exit 1

@@ -61,68 +61,92 @@ static void describe_regions(unsigned int i)
 	_U_dyn_register(info);
 }
 
-/* As an assembler writes it; behind the code, for its distances have 32 bits. */
+/* The kernel's tools/perf/Documentation/jitdump-specification.txt: names and frames, in a file. */
+static FILE *dump;
+
+static void put(const void *bytes, size_t size)
+{
+	if (fwrite(bytes, size, 1, dump) != 1)
+		exit(1);
+}
+
+static void begin_dump(const char *path)
+{
+	const uint32_t head[10] = { 0x4a695444, 1, sizeof(head), 62 /* EM_X86_64 */ };
+
+	dump = fopen(path, "w+");
+	if (!dump)
+		exit(1);
+	put(head, sizeof(head));
+	(void)fflush(dump);
+	/* Who records sees the file by this. */
+	if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(dump), 0) == MAP_FAILED)
+		exit(1);
+}
+
+/* As an assembler writes it: after 1 byte CFA=rsp+16, rbp at -16; after 9 more 56; after 16 16; after 1 8. */
+static const uint8_t frame[] = {
+	20,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	1,
+	'z',
+	'R',
+	0,
+	1,
+	0x78,
+	16,
+	1,
+	0x1b,
+	12,
+	7,
+	8,
+	0x90,
+	1,
+	0,
+	0,
+	28,
+	0,
+	0,
+	0,
+	28,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	0,
+	sizeof(body),
+	0,
+	0,
+	0,
+	0,
+	0x41,
+	0x0e,
+	16,
+	0x86,
+	2,
+	0x49,
+	0x0e,
+	56,
+	0x50,
+	0x0e,
+	16,
+	0x41,
+	0x0e,
+	8,
+	0,
+};
+
+/* Behind the code, for its distances have 32 bits. */
 static void describe_table(unsigned int i, uint8_t *room)
 {
-	static const uint8_t frame[] = {
-		20,
-		0,
-		0,
-		0,
-		0,
-		0,
-		0,
-		0,
-		1,
-		'z',
-		'R',
-		0,
-		1,
-		0x78,
-		16,
-		1,
-		0x1b,
-		0x0c,
-		7,
-		8,
-		0x90,
-		1,
-		0,
-		0,
-		/* FDE: after 1 byte CFA=rsp+16, rbp at -16; after 9 more 56; after 16 16; after 1 8 */
-		28,
-		0,
-		0,
-		0,
-		28,
-		0,
-		0,
-		0,
-		0,
-		0,
-		0,
-		0,
-		sizeof(body),
-		0,
-		0,
-		0,
-		0,
-		0x41,
-		0x0e,
-		16,
-		0x86,
-		2,
-		0x49,
-		0x0e,
-		56,
-		0x50,
-		0x0e,
-		16,
-		0x41,
-		0x0e,
-		8,
-		0,
-	};
 	enum { FDE = 24, START = 32 };
 	unw_dyn_info_t *info = calloc(1, sizeof(*info));
 	uint64_t start = (uintptr_t)code + i * ROOM;
@@ -142,7 +166,25 @@ static void describe_table(unsigned int i, uint8_t *room)
 	_U_dyn_register(info);
 }
 
-int main(void)
+static void describe_in_dump(unsigned int i)
+{
+	uint64_t start = (uintptr_t)code + i * ROOM;
+	const uint64_t unwinding[] = { 4 | (uint64_t)(40 + sizeof(frame)) << 32, 0, sizeof(frame),
+				       0, 0 };
+	size_t name = strlen(names[i]) + 1;
+	const uint64_t load[] = {
+		(uint64_t)(56 + name + sizeof(body)) << 32, 0, 0, start, start, sizeof(body), i
+	};
+
+	put(unwinding, sizeof(unwinding));
+	put(frame, sizeof(frame));
+	put(load, sizeof(load));
+	put(names[i], name);
+	put(code + i * ROOM, sizeof(body));
+	(void)fflush(dump);
+}
+
+int main(int argc, char **argv)
 {
 	void (*first)(void);
 	uint8_t *data;
@@ -151,6 +193,8 @@ int main(void)
 	if (code == MAP_FAILED)
 		return 1;
 	data = code + 4096;
+	if (argc > 1)
+		begin_dump(argv[1]);
 	for (unsigned int i = 0; i < DEPTH; i++) {
 		uint64_t callee =
 			i + 1 < DEPTH ? (uintptr_t)code + (i + 1) * ROOM : (uintptr_t)burn;
@@ -158,7 +202,9 @@ int main(void)
 		memcpy(code + i * ROOM, body, sizeof(body));
 		memcpy(code + i * ROOM + AT_CALLEE, &callee, sizeof(callee));
 		(void)snprintf(names[i], sizeof(names[i]), "generated_%u", i);
-		if (i % 2)
+		if (dump)
+			describe_in_dump(i);
+		else if (i % 2)
 			describe_table(i, data + i * 128);
 		else
 			describe_regions(i);
