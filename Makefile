@@ -27,6 +27,9 @@ PACKAGES := \
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
 PACKAGES += $(if $(shell command -v npm),,npm)
 
+# The two commands that do it all use every CPU, unless they were told how many.
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # One short line a step; V=1 shows the commands.
 say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)
 
@@ -245,12 +248,12 @@ $(AARCH64)/tests/%: $(AARCH64)/tests/%.o $(UNWINDER_C:%.c=$(AARCH64)/%.o)
 aarch64: $(AARCH64_UNIT)
 
 check: deps
-	@$(MAKE) --no-print-directory WERROR=1 all tests
+	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) tests/run
 
 # Every row of every installed file, and arm64's, against libdw's.
 check-corpus: deps
-	@$(MAKE) --no-print-directory WERROR=1 all tests
+	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
 
 bench: deps all
@@ -265,7 +268,7 @@ bench-capture: deps all
 # ---- use ----------------------------------------------------------------------
 
 run: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@deploy/run.sh $(BUILD)
 
 install: all

@@ -6,13 +6,19 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <libunwind.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#ifdef __x86_64__
+#include <libunwind.h>
+#else /* cross builds have no libunwind; generated.sh shows that the two are one */
+#include "generator/dynamic.h"
+#endif
 
 #include "tests/check.h"
 #include "unwinder/unwinder.h"
+
+enum { RBX = 3 }; /* psABI x86_64 figure 3.36 */
 
 #define CODE  0x10000
 #define STACK 0x7fff0000
@@ -165,11 +171,11 @@ static void put_prologue(unsigned int region)
 	unw_dyn_op_t *op = begin_region(region, 12, 7);
 
 	/* Not in the order in which they take effect: nobody has to keep that. */
-	_U_dyn_op_spill_fp_rel(op++, _U_QP_TRUE, 8, UNW_X86_64_RBX, (unw_word_t)-8);
-	_U_dyn_op_add(op++, _U_QP_TRUE, 0, UNW_X86_64_RSP, (unw_word_t)-8);
-	_U_dyn_op_spill_sp_rel(op++, _U_QP_TRUE, 0, UNW_X86_64_RBP, 0);
-	_U_dyn_op_save_reg(op++, _U_QP_TRUE, 1, UNW_X86_64_RSP, UNW_X86_64_RBP);
-	_U_dyn_op_add(op++, _U_QP_TRUE, 4, UNW_X86_64_RSP, (unw_word_t)-32);
+	_U_dyn_op_spill_fp_rel(op++, _U_QP_TRUE, 8, RBX, (unw_word_t)-8);
+	_U_dyn_op_add(op++, _U_QP_TRUE, 0, UW_X86_64_RSP, (unw_word_t)-8);
+	_U_dyn_op_spill_sp_rel(op++, _U_QP_TRUE, 0, UW_X86_64_RBP, 0);
+	_U_dyn_op_save_reg(op++, _U_QP_TRUE, 1, UW_X86_64_RSP, UW_X86_64_RBP);
+	_U_dyn_op_add(op++, _U_QP_TRUE, 4, UW_X86_64_RSP, (unw_word_t)-32);
 	_U_dyn_op_stop(op++);
 	_U_dyn_op_add(op++, _U_QP_TRUE, 0, 99, 99); /* behind the end nobody looks */
 }
@@ -245,9 +251,9 @@ static void test_saved_registers(void)
 	CHECK(uw_dynamic_rule(d, CODE + 8, &rule, &alias) == 0 && !uw_rule_reg(&rule, 3),
 	      "rbx is the caller's until it is stored");
 	CHECK(uw_dynamic_rule(d, CODE + 9, &rule, &alias) == 0, "rule");
-	rbx = uw_rule_reg(&rule, UNW_X86_64_RBX);
+	rbx = uw_rule_reg(&rule, RBX);
 	CHECK(rbx && rbx->kind == UW_RULE_AT_CFA && rbx->off == -24, "then it lies in the frame");
-	CHECK(rule.cfa_reg == UNW_X86_64_RBP && rule.cfa_off == 16 && rule.ra == UNW_X86_64_RIP &&
+	CHECK(rule.cfa_reg == UW_X86_64_RBP && rule.cfa_off == 16 && rule.ra == UW_X86_64_RIP &&
 		      rule.start == CODE && rule.end == CODE + 0x100,
 	      "the frame");
 	uw_dynamic_put(d);
@@ -290,11 +296,11 @@ static void test_nested(void)
 
 	forget();
 	op = begin_region(0, 0, 1); /* called with two words pushed on top: a thunk jumped here */
-	_U_dyn_op_add(op, _U_QP_TRUE, 0, UNW_X86_64_RSP, (unw_word_t)-16);
+	_U_dyn_op_add(op, _U_QP_TRUE, 0, UW_X86_64_RSP, (unw_word_t)-16);
 	op = begin_region(1, 4, 1);
-	_U_dyn_op_add(op, _U_QP_TRUE, 0, UNW_X86_64_RSP, (unw_word_t)-32);
+	_U_dyn_op_add(op, _U_QP_TRUE, 0, UW_X86_64_RSP, (unw_word_t)-32);
 	op = begin_region(2, 4, 1);
-	_U_dyn_op_add(op, _U_QP_TRUE, 0, UNW_X86_64_RSP, (unw_word_t)-64);
+	_U_dyn_op_add(op, _U_QP_TRUE, 0, UW_X86_64_RSP, (unw_word_t)-64);
 	op = begin_region(3, 8, 1);
 	_U_dyn_op_pop_frames(op, _U_QP_TRUE, 2, 2);
 	chain(0, 1);
