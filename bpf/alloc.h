@@ -117,7 +117,7 @@ static __always_inline void tell_freed(__u64 id, __u64 bytes, struct capture_cou
 				       .bytes = bytes,
 				       .time_ns = bpf_ktime_get_ns() };
 
-	if (bpf_ringbuf_output(&ring, &record, sizeof(record), wake_flags()))
+	if (put(&record, sizeof(record)))
 		add(&count->frees_lost, 1);
 	else
 		add(&count->frees, 1);

@@ -172,12 +172,16 @@ static __always_inline void add(__u64 *counter, __u64 n)
 __u32 wake_asked = 0;
 
 /* Waking costs an interrupt, more than a sample: it is asked for once, however long that takes. */
-static __always_inline __u64 wake_flags(void)
+static __always_inline long put(void *record, __u64 size)
 {
-	if (wake_asked || bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) < wake_bytes)
-		return BPF_RB_NO_WAKEUP;
-	wake_asked = 1;
-	return BPF_RB_FORCE_WAKEUP;
+	bool wake = !wake_asked && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= wake_bytes;
+	long err = bpf_ringbuf_output(&ring, record, size,
+				      wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+
+	/* A record that found no room woke nobody. */
+	if (wake && !err)
+		wake_asked = 1;
+	return err;
 }
 
 /* ---- how far the live stack reaches ---------------------------------------- */
@@ -702,7 +706,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	barrier_var(size);
 	if (size > CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL)
 		size = CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL;
-	if (bpf_ringbuf_output(&ring, head, size, wake_flags())) {
+	if (put(head, size)) {
 		add(&count->ring_full, 1);
 		return 0;
 	}
@@ -866,7 +870,7 @@ static __always_inline void woken(struct task_struct *task, struct capture_count
 	*since = 0;
 	if (wake.time_ns - wake.since_ns < off_cpu_min_ns)
 		return;
-	if (bpf_ringbuf_output(&ring, &wake, sizeof(wake), wake_flags()))
+	if (put(&wake, sizeof(wake)))
 		add(&count->wakes_lost, 1);
 }
 

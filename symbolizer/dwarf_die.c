@@ -167,7 +167,7 @@ int dw_die_end(const struct dw_die *die, uint64_t *end)
 {
 	const struct dw_unit *u = die->unit;
 	const struct dw_abbrev *a = die->abbrev;
-	const struct dw_spec *spec = u->abbrevs->specs + a->first;
+	const struct dw_spec *spec = a->n ? u->abbrevs->specs + a->first : NULL;
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
 	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
 
@@ -193,7 +193,7 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 {
 	const struct dw_unit *u = die->unit;
 	const struct dw_abbrev *a = die->abbrev;
-	const struct dw_spec *spec = u->abbrevs->specs + a->first;
+	const struct dw_spec *spec = a->n ? u->abbrevs->specs + a->first : NULL;
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
 	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
 

@@ -42,8 +42,8 @@ int used(int n) { return n > 3 ? four(n) : twice(n); }
 int main(int c, char **v) { (void)v; return used(c) + four(c); }
 C
 for v in 3 4 5; do
-	gcc -O2 -g -gdwarf-$v -nostdlib -no-pie -Wl,-e,main -Wl,--build-id=none -o "$work/debug/gcc$v" "$work/b.c"
-	clang -O2 -g -gdwarf-$v -nostdlib -no-pie -Wl,-e,main -Wl,--build-id=none -o "$work/debug/clang$v" "$work/b.c"
+	gcc -O2 -g -ffile-prefix-map="$PWD"=. -gdwarf-$v -nostdlib -no-pie -Wl,-e,main -Wl,--build-id=none -o "$work/debug/gcc$v" "$work/b.c"
+	clang -O2 -g -ffile-prefix-map="$PWD"=. -gdwarf-$v -nostdlib -no-pie -Wl,-e,main -Wl,--build-id=none -o "$work/debug/clang$v" "$work/b.c"
 done
 objcopy --compress-debug-sections "$work/debug/gcc5" "$work/debug/packed"
 python3 - "$work/lines/one" <<'PY'
