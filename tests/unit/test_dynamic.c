@@ -16,6 +16,7 @@
 #endif
 
 #include "tests/check.h"
+#include "tests/image.h"
 #include "unwinder/unwinder.h"
 
 enum { RBX = 3 }; /* psABI x86_64 figure 3.36 */
@@ -318,6 +319,34 @@ static void test_nested(void)
 	uw_dynamic_put(d);
 }
 
+/* A register that is kept in another one is there, also behind the epilogue. */
+static void test_kept_in_a_register(void)
+{
+	enum { R12 = 12 };
+	const struct uw_reg_rule *rbx;
+	struct uw_dynamic *d = NULL;
+	struct uw_rule rule;
+	unw_dyn_op_t *op;
+	uint64_t alias;
+
+	forget();
+	/* 0 mov %rbx,%r12; 3 sub $8,%rsp; 7 … add $8,%rsp; ret */
+	op = begin_region(0, 20, 3);
+	_U_dyn_op_save_reg(op++, _U_QP_TRUE, 0, RBX, R12);
+	_U_dyn_op_add(op++, _U_QP_TRUE, 3, UW_X86_64_RSP, (unw_word_t)-8);
+	_U_dyn_op_pop_frames(op, _U_QP_TRUE, 15, 1);
+	enlist(0, CODE, CODE + 20, UNW_INFO_FORMAT_DYNAMIC)->u.pi.regions = &memory.regions[0].head;
+	CHECK(read_lists(EM_X86_64, &d) == 0, "read");
+	for (uint64_t at = 8; at <= 16; at += 8) {
+		CHECK(uw_dynamic_rule(d, CODE + at, &rule, &alias) == 0 &&
+			      rule.cfa_off == (at == 8 ? 16 : 8),
+		      "rule");
+		rbx = uw_rule_reg(&rule, RBX);
+		CHECK(rbx && rbx->kind == UW_RULE_REGISTER && rbx->from == R12, "rbx is in r12");
+	}
+	uw_dynamic_put(d);
+}
+
 static void test_alias(void)
 {
 	struct uw_dynamic *d = NULL;
@@ -459,6 +488,62 @@ static void test_tables(void)
 		      "a table of any length");
 		uw_dynamic_put(d);
 	}
+}
+
+/* Code that is a copy of a file's is left as that is. */
+static void test_alias_of_a_file(void)
+{
+	enum { FRAME = 0x3000, BIAS = 0x400000 };
+	static const uint8_t nops[64] = { 0x90 };
+	uint8_t bytes[sizeof(frame_bytes)];
+	int32_t distance = IMAGE_CODE - (FRAME + FDE_LOC);
+	const struct image image = {
+		.machine = EM_X86_64,
+		.code = nops,
+		.code_size = sizeof(nops),
+		.sections = { { ".eh_frame", bytes, FRAME, sizeof(bytes) } },
+		.n_sections = 1,
+	};
+	struct uw_mapping m = { .start = BIAS + IMAGE_CODE,
+				.end = BIAS + 2 * IMAGE_CODE,
+				.off = IMAGE_CODE,
+				.prot = PROT_READ | PROT_EXEC,
+				.kind = UW_MAPPING_FILE };
+	struct uw_region region = { .addr = STACK, .size = sizeof(words), .bytes = (void *)words };
+	struct uw_memory captured = { .regions = &region, .n_regions = 1 };
+	struct uw_thread thread = { .read = uw_memory_read, .ctx = &captured };
+	struct uw_stack stack = { .frames = frames, .max_frames = 32 };
+	struct uw_worker *worker = NULL;
+	struct uw_space *space = NULL;
+	struct uw_dynamic *d = NULL;
+	unw_dyn_op_t *op;
+
+	memcpy(bytes, frame_bytes, sizeof(bytes));
+	memcpy(bytes + FDE_LOC, &distance, sizeof(distance));
+	m.object = image_object(&image);
+	forget();
+	op = begin_region(0, 0x40, 1);
+	_U_dyn_op_alias(op, _U_QP_TRUE, -1, BIAS + IMAGE_CODE);
+	enlist(0, CODE, CODE + 0x40, UNW_INFO_FORMAT_DYNAMIC)->u.pi.regions =
+		&memory.regions[0].head;
+	CHECK(m.object && read_lists(EM_X86_64, &d) == 0 && uw_worker_new(&worker) == 0 &&
+		      uw_space_new(EM_X86_64, NULL, NULL, &space) == 0 &&
+		      uw_space_map(space, &m) == 0,
+	      "set up");
+	uw_space_set_dynamic(space, d);
+	memset(words, 0, sizeof(words));
+	words[2] = CODE + 0x8000;
+	thread.regs.value[UW_X86_64_RIP] = CODE + 8;
+	thread.regs.value[UW_X86_64_RSP] = STACK;
+	thread.regs.known = 1 << UW_X86_64_RIP | 1 << UW_X86_64_RSP;
+	uw_walk(space, worker, &thread, &stack);
+	CHECK(stack.n_frames == 2 && frames[1].pc == CODE + 0x8000 && frames[0].cfa == STACK + 24 &&
+		      frames[1].stepper == UW_STEPPER_DYNAMIC,
+	      "by the file's own rules");
+	uw_worker_free(worker);
+	uw_space_free(space);
+	uw_object_put(m.object);
+	uw_dynamic_put(d);
 }
 
 /* As above on aarch64: CFA = sp, x29 and x30 in 32 bytes behind 4 bytes of code. */
@@ -780,10 +865,12 @@ int main(void)
 	test_saved_registers();
 	test_labels();
 	test_nested();
+	test_kept_in_a_register();
 	test_alias();
 	test_aarch64();
 	test_tables();
 	test_table_aarch64();
+	test_alias_of_a_file();
 	test_jit_interface();
 	test_made();
 	test_harm();

@@ -117,7 +117,7 @@ static int ask(struct event *out, const char *what)
 	/* Its own reading is at most 10 ms; looking for the list in this file comes before that. */
 	CHECK(now_ns(CLOCK_THREAD_CPUTIME_ID) - began < 100000000, what);
 	if (said == 1) {
-		CHECK(out->generated.size <= DYNAMIC_SIZE_MAX, what);
+		CHECK(out->generated.size <= DYNAMIC_LISTS_MAX, what);
 		CHECK(processes_event(processes, out) == 0, what);
 		CHECK(generated_look(generated, &sample, out) == 0, "nothing new");
 	}
