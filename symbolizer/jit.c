@@ -22,12 +22,16 @@
 #define DUMP_HEAD   40
 #define RECORD_HEAD 16
 #define RECORDS_MAX ((uint64_t)64 << 20)
-enum { CODE_LOAD = 0, CODE_MOVE = 1 };
+enum { CODE_LOAD = 0, CODE_MOVE = 1, CODE_UNWINDING = 4 };
 
 struct entry {
 	uint64_t addr, end; /* end > addr */
 	uint32_t name;	    /* in names */
 	uint32_t number;    /* in the order told */
+	struct frames {
+		uint64_t off; /* in the file */
+		uint32_t size;
+	} frames;
 };
 
 struct sym_jit {
@@ -68,7 +72,7 @@ static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out
 	return 0;
 }
 
-static int add(struct sym_jit *j, uint64_t addr, uint64_t size, uint32_t name)
+static int add(struct sym_jit *j, uint64_t addr, uint64_t size, uint32_t name, struct frames frames)
 {
 	if (!size || size > UINT64_MAX - addr)
 		return 0;
@@ -82,9 +86,11 @@ static int add(struct sym_jit *j, uint64_t addr, uint64_t size, uint32_t name)
 		j->entries = grown;
 		j->room = room;
 	}
-	j->entries[j->n] = (struct entry){
-		.addr = addr, .end = addr + size, .name = name, .number = (uint32_t)j->n
-	};
+	j->entries[j->n] = (struct entry){ .addr = addr,
+					   .end = addr + size,
+					   .name = name,
+					   .number = (uint32_t)j->n,
+					   .frames = frames };
 	j->n++;
 	return 0;
 }
@@ -142,7 +148,7 @@ static int read_map(struct sym_jit *j, int fd, uint64_t size)
 		if (take_hex(&p, next, &addr) && take_hex(&p, next, &bytes) && p < next) {
 			err = add_name(j, p, (size_t)(next - p), &name);
 			if (!err)
-				err = add(j, addr, bytes, name);
+				err = add(j, addr, bytes, name, (struct frames){ .size = 0 });
 		}
 		line = next + 1;
 	}
@@ -157,7 +163,23 @@ static bool read_at(int fd, uint64_t off, void *out, size_t size)
 	return pread(fd, out, size, (off_t)off) == (ssize_t)size;
 }
 
-static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
+/* It comes before the code that it is for; an .eh_frame_hdr stands behind it. */
+static struct frames read_unwinding(int fd, uint64_t off, uint32_t size)
+{
+	uint8_t head[24];
+	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+	uint64_t all, header;
+
+	if (size < sizeof(head) || !read_at(fd, off, head, sizeof(head)))
+		return (struct frames){ .size = 0 };
+	all = sym_cursor_u64(&c);
+	header = sym_cursor_u64(&c);
+	if (all > size - sizeof(head) || header >= all)
+		return (struct frames){ .size = 0 };
+	return (struct frames){ .off = off + sizeof(head), .size = (uint32_t)(all - header) };
+}
+
+static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, struct frames frames)
 {
 	uint8_t head[40 + NAME_ROOM];
 	uint32_t n = size < sizeof(head) ? size : (uint32_t)sizeof(head), name;
@@ -172,10 +194,10 @@ static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 	bytes = sym_cursor_u64(&c);
 	(void)sym_cursor_u64(&c); /* index */
 	err = add_name(j, (const char *)c.p, sym_cursor_left(&c), &name);
-	return err ? err : add(j, addr, bytes, name);
+	return err ? err : add(j, addr, bytes, name, frames);
 }
 
-/* Code that moved keeps its name. */
+/* Code that moved keeps its name, and what is known of its frames. */
 static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 {
 	uint8_t head[48];
@@ -190,12 +212,13 @@ static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 	bytes = sym_cursor_u64(&c);
 	for (size_t i = j->n; i-- > 0 && j->n - i < 65536;)
 		if (j->entries[i].addr == from)
-			return add(j, to, bytes, j->entries[i].name);
+			return add(j, to, bytes, j->entries[i].name, j->entries[i].frames);
 	return 0;
 }
 
 static int read_dump(struct sym_jit *j, int fd, uint64_t size)
 {
+	struct frames frames = { .size = 0 };
 	uint32_t head[3];
 	uint64_t off, n = 0;
 	int err = 0;
@@ -209,10 +232,14 @@ static int read_dump(struct sym_jit *j, int fd, uint64_t size)
 		if (!read_at(fd, off, record, sizeof(record)) || record[1] < RECORD_HEAD ||
 		    record[1] > size - off)
 			break; /* still being written, or damaged: so far, then */
-		if (record[0] == CODE_LOAD)
-			err = read_load(j, fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
+		if (record[0] == CODE_UNWINDING)
+			frames = read_unwinding(fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
+		else if (record[0] == CODE_LOAD)
+			err = read_load(j, fd, off + RECORD_HEAD, record[1] - RECORD_HEAD, frames);
 		else if (record[0] == CODE_MOVE)
 			err = read_move(j, fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
+		if (record[0] == CODE_LOAD || record[0] == CODE_MOVE)
+			frames.size = 0;
 		off += record[1];
 	}
 	return err == -E2BIG ? 0 : err;
@@ -246,8 +273,10 @@ static void choose(struct sym_jit *j)
 				break;
 			kept--;
 		}
-		if (kept && e[kept - 1].end > now.addr)
+		if (kept && e[kept - 1].end > now.addr) {
 			now.addr = e[kept - 1].end;
+			now.frames.size = 0; /* they are for code that began elsewhere */
+		}
 		if (now.addr < now.end)
 			e[kept++] = now;
 	}
@@ -300,6 +329,12 @@ int sym_jit_at(const struct sym_jit *j, size_t i, struct sym_symbol *out)
 				    .size = j->entries[i].end - j->entries[i].addr,
 				    .name = j->names + j->entries[i].name };
 	return 0;
+}
+
+void sym_jit_frames(const struct sym_jit *j, size_t i, uint64_t *off, uint32_t *size)
+{
+	*off = i < j->n ? j->entries[i].frames.off : 0;
+	*size = i < j->n ? j->entries[i].frames.size : 0;
 }
 
 int sym_jit_find(const struct sym_jit *j, uint64_t addr, struct sym_symbol *out)

@@ -153,6 +153,11 @@ int sym_jit_open(int fd, struct sym_jit **out);
 void sym_jit_free(struct sym_jit *jit); /* NULL is fine */
 /* The i-th by address; -ENOENT beyond the last.  As below. */
 int sym_jit_at(const struct sym_jit *jit, size_t i, struct sym_symbol *out);
+/*
+ * Where the file has the i-th's call-frame information: .eh_frame, whose addresses may be counted
+ * from anywhere; *size 0: it has none.
+ */
+void sym_jit_frames(const struct sym_jit *jit, size_t i, uint64_t *off, uint32_t *size);
 /* By run-time address; -ENOENT.  The name is sanitised, and borrowed for the table's life. */
 int sym_jit_find(const struct sym_jit *jit, uint64_t addr, struct sym_symbol *out);
 

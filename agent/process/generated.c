@@ -3,6 +3,7 @@
 #include "agent/array.h"
 #include "agent/opener/opener.h"
 #include "agent/process/modules.h"
+#include "schema/dynamic.h"
 #include "symbolizer/symbolizer.h"
 
 #include <elf.h>
@@ -24,8 +25,7 @@
 #define WATCHES	 256	    /* a power of two: processes that generate code, others take turns */
 #define NAMES_NS 500000000u /* between two tellings of all names so far */
 #define LOOK_NS	 100000000u /* between two looks for a file that is not there */
-#define DUMP_MAX ((off_t)64 << 20) /* bytes of a jitdump file; of larger ones names alone */
-#define REST	 9		   /* times as long as reading took, nobody reads again */
+#define REST	 9	    /* times as long as reading took, nobody reads again */
 
 struct watch { /* a process that generates code */
 	uint32_t pid;
@@ -158,12 +158,30 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 	return &g->found[module->id];
 }
 
-/* ---- names out of perf-PID.map -------------------------------------------------------------- */
+/* ---- perf-PID.map and jitdump files -------------------------------------------------------- */
 
-static int names_in(const struct watch *w, uint16_t machine, struct uw_dynamic **out)
+/* NULL: there are none, or they cannot be had. */
+static uint8_t *frames_of(const struct watch *w, const struct sym_jit *jit, size_t i, size_t *size)
+{
+	uint64_t off;
+	uint32_t n;
+	uint8_t *bytes;
+
+	sym_jit_frames(jit, i, &off, &n);
+	bytes = n && n <= DYNAMIC_SIZE_MAX ? malloc(n) : NULL;
+	if (bytes && pread(w->map_fd, bytes, n, (off_t)off) != (ssize_t)n) {
+		free(bytes);
+		bytes = NULL;
+	}
+	*size = bytes ? n : 0;
+	return bytes;
+}
+
+/* names: something is registered, which walks go by. */
+static int read_map(const struct watch *w, uint16_t machine, bool names, struct uw_dynamic **out)
 {
 	struct uw_dynamic_code *codes = NULL;
-	size_t n = 0, room = 0;
+	size_t n = 0, room = 0, left = DYNAMIC_SIZE_MAX;
 	struct sym_symbol symbol;
 	struct sym_jit *jit;
 	int err = sym_jit_open(w->map_fd, &jit);
@@ -171,133 +189,25 @@ static int names_in(const struct watch *w, uint16_t machine, struct uw_dynamic *
 	if (err)
 		return err;
 	for (; !err && !sym_jit_at(jit, n, &symbol); n++) {
+		struct uw_dynamic_code code = { .start = symbol.addr,
+						.end = symbol.addr + symbol.size,
+						.name = symbol.name };
+
 		err = array_make_room((void **)&codes, n, &room, sizeof(*codes));
-		if (!err)
-			codes[n] = (struct uw_dynamic_code){ .start = symbol.addr,
-							     .end = symbol.addr + symbol.size,
-							     .name = symbol.name };
-	}
-	if (!err && !n)
-		err = -ENOENT;
-	if (!err)
-		err = uw_dynamic_make(machine, codes, n, true, out);
-	sym_jit_free(jit);
-	free(codes);
-	return err;
-}
-
-/* ---- … and out of jitdump files ------------------------------------------------------------- */
-
-/* The kernel's tools/perf/Documentation/jitdump-specification.txt. */
-#define DUMP_MAGIC 0x4a695444u
-enum { DUMP_LOAD = 0, DUMP_MOVE = 1, DUMP_UNWINDING = 4 };
-enum {
-	DUMP_HEADER = 40,		/* of the file */
-	RECORD_HEADER = 16,		/* id, size of it all, time */
-	LOAD_ADDR = RECORD_HEADER + 16, /* pid, tid, vma, then these */
-	LOAD_SIZE = LOAD_ADDR + 8,
-	LOAD_NAME = LOAD_SIZE + 16,
-	MOVE_FROM = RECORD_HEADER + 16,
-	MOVE_TO = MOVE_FROM + 8,
-	MOVE_SIZE = MOVE_TO + 8,
-	MOVE_END = MOVE_SIZE + 16,
-	UNWINDING_SIZE = RECORD_HEADER, /* size, of it .eh_frame_hdr, how much is mapped */
-	UNWINDING_DATA = RECORD_HEADER + 24
-};
-
-static uint64_t number_at(const char *bytes, unsigned int size)
-{
-	uint64_t value = 0;
-
-	for (unsigned int i = 0; i < size; i++)
-		value |= (uint64_t)(uint8_t)bytes[i] << 8 * i;
-	return value;
-}
-
-/* Unwinding information comes before the code that it is for. */
-static void parse_unwinding(const char *record, size_t size, struct uw_dynamic_code *next)
-{
-	uint64_t all, header;
-
-	if (size < UNWINDING_DATA)
-		return;
-	all = number_at(record + UNWINDING_SIZE, 8);
-	header = number_at(record + UNWINDING_SIZE + 8, 8);
-	if (all > size - UNWINDING_DATA || header >= all)
-		return;
-	next->frames = (const uint8_t *)record + UNWINDING_DATA;
-	next->frames_size = (size_t)(all - header);
-}
-
-/* With what came before it. */
-static bool parse_load(const char *record, size_t size, const struct uw_dynamic_code *before,
-		       struct uw_dynamic_code *next)
-{
-	uint64_t length;
-
-	if (size <= LOAD_NAME || !memchr(record + LOAD_NAME, '\0', size - LOAD_NAME))
-		return false;
-	*next = *before;
-	next->start = number_at(record + LOAD_ADDR, 8);
-	length = number_at(record + LOAD_SIZE, 8);
-	if (!length || length > UINT64_MAX - next->start)
-		return false;
-	next->end = next->start + length;
-	next->name = record + LOAD_NAME;
-	return true;
-}
-
-/* How far back the code that moved is looked for. */
-#define MOVE_BACK 65536
-
-/* Code that moved is as it was. */
-static bool parse_move(const char *record, size_t size, const struct uw_dynamic_code *codes,
-		       size_t n, struct uw_dynamic_code *moved)
-{
-	uint64_t from, length;
-
-	if (size < MOVE_END)
-		return false;
-	from = number_at(record + MOVE_FROM, 8);
-	length = number_at(record + MOVE_SIZE, 8);
-	for (size_t i = n; i-- > 0 && n - i < MOVE_BACK;) {
-		if (codes[i].start != from)
-			continue;
-		*moved = codes[i];
-		moved->start = number_at(record + MOVE_TO, 8);
-		moved->end = moved->start + length;
-		return length && length <= UINT64_MAX - moved->start;
-	}
-	return false;
-}
-
-static int parse_dump(const char *bytes, size_t size, uint16_t machine, bool names,
-		      struct uw_dynamic **out)
-{
-	struct uw_dynamic_code *codes = NULL, next = { .start = 0 };
-	size_t n = 0, room = 0, at = size < DUMP_HEADER ? size : number_at(bytes + 8, 4), length;
-	int err = 0;
-
-	for (; !err && at <= size && size - at >= RECORD_HEADER; at += length) {
-		uint64_t id = number_at(bytes + at, 4);
-
-		length = number_at(bytes + at + 4, 4);
-		if (length < RECORD_HEADER || length > size - at)
+		if (err)
 			break;
-		if (id == DUMP_UNWINDING)
-			parse_unwinding(bytes + at, length, &next);
-		if (id != DUMP_LOAD && id != DUMP_MOVE)
-			continue;
-		err = array_make_room((void **)&codes, n, &room, sizeof(*codes));
-		if (!err && (id == DUMP_LOAD ? parse_load(bytes + at, length, &next, &codes[n])
-					     : parse_move(bytes + at, length, codes, n, &codes[n])))
-			n++;
-		next = (struct uw_dynamic_code){ .start = 0 };
+		if (!names && left)
+			code.frames = frames_of(w, jit, n, &code.frames_size);
+		left -= code.frames_size < left ? code.frames_size : left;
+		codes[n] = code;
 	}
 	if (!err && !n)
 		err = -ENOENT;
 	if (!err)
 		err = uw_dynamic_make(machine, codes, n, names, out);
+	for (size_t i = 0; i < n; i++)
+		free((void *)codes[i].frames);
+	sym_jit_free(jit);
 	free(codes);
 	return err;
 }
@@ -329,31 +239,6 @@ static void open_dump(struct generated *g, struct watch *w, const struct uw_mapp
 	w->is_dump = true;
 }
 
-static int read_map(const struct watch *w, off_t size, uint16_t machine, struct uw_dynamic **out)
-{
-	char *bytes;
-	size_t n = 0;
-	int err;
-
-	if (!w->is_dump || size > DUMP_MAX)
-		return names_in(w, machine, out);
-	bytes = malloc((size_t)size + 1);
-	if (!bytes)
-		return -ENOMEM;
-	while (n < (size_t)size) {
-		ssize_t got = pread(w->map_fd, bytes + n, (size_t)size - n, (off_t)n);
-
-		if (got <= 0)
-			break;
-		n += (size_t)got;
-	}
-	err = n >= 4 && number_at(bytes, 4) == DUMP_MAGIC
-		      ? parse_dump(bytes, n, machine, w->mark != 0, out)
-		      : -EBADMSG;
-	free(bytes);
-	return err;
-}
-
 static int tell(struct generated *g, uint32_t pid, struct uw_dynamic *dynamic, struct event *out)
 {
 	uw_dynamic_put(g->dynamic);
@@ -378,7 +263,7 @@ static int names_of(struct generated *g, struct watch *w, struct event *out)
 	if (fstat(w->map_fd, &st) || st.st_size == w->map_size)
 		return 0;
 	w->map_size = st.st_size;
-	err = read_map(w, st.st_size, processes_machine(g->processes), &dynamic);
+	err = read_map(w, processes_machine(g->processes), w->mark != 0, &dynamic);
 	w->names_ns = now_ns() + NAMES_NS + REST * (now_ns() - began);
 	if (err)
 		return 0;
