@@ -680,11 +680,23 @@ static void drop_table(struct store *s, int64_t table)
 		(void)failed(s, "drop a damaged table", -EIO);
 }
 
-static int take_rules(struct store *s, struct uw_object *object, int64_t table, bool whole,
-		      const struct uw_identity *identity)
+/* Of a table's two blobs: how an object takes it, whole or to be read as needed. */
+struct part {
+	const char *column;
+	int (*take)(struct uw_object *object, void *blob, size_t size,
+		    const struct uw_identity *known);
+	int (*take_kept)(struct uw_object *object, const struct uw_kept *kept,
+			 const struct uw_identity *known);
+};
+
+static const struct part rules_part = { "rules", uw_object_take, uw_object_take_kept };
+static const struct part procs_part = { "procs", uw_object_take_procs, uw_object_take_kept_procs };
+
+static int take_part(struct store *s, const struct part *part, struct uw_object *object,
+		     int64_t table, bool whole, const struct uw_identity *identity)
 {
 	const struct reading what = {
-		.table = "tables", .column = "rules", .row = table, .drop = DROP_TABLE
+		.table = "tables", .column = part->column, .row = table, .drop = DROP_TABLE
 	};
 	struct uw_kept kept;
 	size_t size;
@@ -693,29 +705,10 @@ static int take_rules(struct store *s, struct uw_object *object, int64_t table, 
 
 	if (whole) {
 		err = read_blob(s, &what, &blob, &size);
-		return err ? err : uw_object_take(object, blob, size, identity);
+		return err ? err : part->take(object, blob, size, identity);
 	}
 	err = begin_reading(s, &what, &kept);
-	return err ? err : uw_object_take_kept(object, &kept, identity);
-}
-
-static int take_procs(struct store *s, struct uw_object *object, int64_t table, bool whole,
-		      const struct uw_identity *identity)
-{
-	const struct reading what = {
-		.table = "tables", .column = "procs", .row = table, .drop = DROP_TABLE
-	};
-	struct uw_kept kept;
-	size_t size;
-	void *blob;
-	int err;
-
-	if (whole) {
-		err = read_blob(s, &what, &blob, &size);
-		return err ? err : uw_object_take_procs(object, blob, size, identity);
-	}
-	err = begin_reading(s, &what, &kept);
-	return err ? err : uw_object_take_kept_procs(object, &kept, identity);
+	return err ? err : part->take_kept(object, &kept, identity);
 }
 
 /* Whether the blob is at fault, and not what was done to read it. */
@@ -749,9 +742,9 @@ static int take_table(struct store *s, struct uw_object *object, int64_t id, boo
 	has_procs = sqlite3_column_int(stmt, 2);
 	err = has_rules || has_procs ? 0 : -EBADMSG;
 	if (has_rules)
-		err = take_rules(s, object, table, whole, identity);
+		err = take_part(s, &rules_part, object, table, whole, identity);
 	if (!err && has_procs)
-		err = take_procs(s, object, table, whole, identity);
+		err = take_part(s, &procs_part, object, table, whole, identity);
 	release(stmt);
 	if (is_bad(err)) {
 		drop_table(s, table);
