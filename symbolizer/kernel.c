@@ -3,10 +3,10 @@
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,19 +31,23 @@ enum bind { GLOBAL, WEAK, LOCAL, NOT_CODE }; /* the sooner, the better the name 
 /*
  * The kernel's own symbols come first, in order, 200,000 lines of which a profile needs some
  * hundred.  Such a beginning stays text, with the address that each block of it begins with; what
- * does not look like one (modules, other programs' lists) is read line by line.
+ * does not look like one (modules, other programs' lists) is read line by line.  Of a file even
+ * the text is read block by block, as it is asked for: a page that is written for the first time
+ * takes longer than all else that is done with its lines.
  */
-#define BLOCK	  ((size_t)2048)
+#define BLOCK	  ((size_t)4096)
 #define HEAD_MIN  ((size_t)64 << 10) /* less is not worth two ways */
 #define GROUP_MAX 8		     /* blocks looked into for one address */
 
 struct block {
 	uint64_t addr;
 	size_t off; /* of its first line in the text */
+	enum { ABSENT, THERE, BAD } state;
 };
 
 struct sym_kernel {
-	char *text;	  /* NUL-terminated lines; owned */
+	char *text; /* NUL-terminated lines, of the head those of blocks that are there; owned */
+	int fd;	    /* where blocks are read from; -1: all are there */
 	size_t head_size; /* of the text that blocks tell of; 0: none */
 	struct block *blocks;
 	size_t n_blocks, room_blocks;
@@ -205,22 +209,6 @@ static int read_chunk(struct sym_kernel *k, const char *line, const char *end, c
 	return err;
 }
 
-/*
- * Memory that is written whole at once need not fault page by page, and large pages are zeroed
- * in a third of the time; kernels that cannot do without.
- */
-static void populate(void *memory, size_t size)
-{
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t start = ((uintptr_t)memory + page - 1) & ~(page - 1);
-	uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
-
-	if (start >= end)
-		return;
-	(void)madvise((void *)start, end - start, MADV_HUGEPAGE);
-	(void)madvise((void *)start, end - start, MADV_POPULATE_WRITE);
-}
-
 /* All of fd; *size bytes, room for one more. */
 static int read_all(int fd, char **out, size_t *size)
 {
@@ -233,8 +221,6 @@ static int read_all(int fd, char **out, size_t *size)
 		room += (size_t)st.st_size; /* /proc tells none */
 	text = malloc(room);
 	err = text ? 0 : -ENOMEM;
-	if (!err && room > CHUNK)
-		populate(text, room - CHUNK);
 	while (!err) {
 		ssize_t got;
 
@@ -329,43 +315,170 @@ static bool parse_line(const char *p, const char *end, struct line *out)
 	return true;
 }
 
+/* Blocks of at least BLOCK bytes are no more than those of `size` bytes. */
+static int add_block(struct sym_kernel *k, size_t size, uint64_t addr, size_t off)
+{
+	if (k->n_blocks == k->room_blocks) {
+		size_t room = size / BLOCK + 2;
+		struct block *all = realloc(k->blocks, room * sizeof(*all));
+
+		if (!all)
+			return -ENOMEM;
+		k->blocks = all;
+		k->room_blocks = room;
+	}
+	k->blocks[k->n_blocks++] = (struct block){ .addr = addr, .off = off };
+	return 0;
+}
+
+/* The last block stands for its first line, which is the first of the other lines, and no further. */
+static void close_head(struct sym_kernel *k)
+{
+	size_t end = k->n_blocks ? k->blocks[k->n_blocks - 1].off : 0;
+
+	if (end < HEAD_MIN) {
+		k->n_blocks = 0;
+		return;
+	}
+	k->n_blocks--;
+	k->head_size = end;
+}
+
 /* Finds the head and its blocks: plain lines without modules whose addresses do not fall. */
 static int find_head(struct sym_kernel *k, char *text, size_t size)
 {
-	size_t plain = sym_plain_size(text, size, '\n'), off = 0, end = 0;
+	size_t plain = sym_plain_size(text, size, '\n'), off = 0;
 	struct line last = { 0 }, line;
+	int err;
 
 	while (off < plain) {
 		const char *stop = memchr(text + off, '\n', plain - off);
 
 		if (!stop || !parse_line(text + off, stop, &line) || line.addr < last.addr)
 			break;
-		if (k->n_blocks == k->room_blocks) {
-			size_t room = size / BLOCK + 2; /* no more blocks than that */
-			struct block *all = realloc(k->blocks, room * sizeof(*all));
-
-			if (!all)
-				return -ENOMEM;
-			k->blocks = all;
-			k->room_blocks = room;
-		}
-		k->blocks[k->n_blocks++] = (struct block){ .addr = line.addr, .off = off };
+		err = add_block(k, size, line.addr, off);
+		if (err)
+			return err;
 		last = line;
-		end = off; /* the last block stands for its first line, no further */
 		off += BLOCK;
 		stop = off < plain ? memchr(text + off, '\n', plain - off) : NULL;
 		if (!stop)
 			break;
 		off = (size_t)(stop + 1 - text);
 	}
-	if (end < HEAD_MIN) {
-		k->n_blocks = 0;
-		return 0;
-	}
-	k->n_blocks--; /* what it begins with is the first of the other lines */
-	k->head_size = end;
-	end_lines(text, end);
+	close_head(k);
+	for (size_t i = 0; i < k->n_blocks; i++)
+		k->blocks[i].state = THERE;
+	end_lines(text, k->head_size);
 	return 0;
+}
+
+/* size bytes from off on; less is -EBADMSG. */
+static int read_at(int fd, char *out, size_t size, size_t off)
+{
+	while (size) {
+		ssize_t n = pread(fd, out, size, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -EBADMSG;
+		out += n;
+		off += (size_t)n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* The same by the first lines of blocks alone; what lies between is looked at when it is read. */
+static int probe_head(struct sym_kernel *k, size_t size)
+{
+	char two[1200]; /* the rest of one line and the next: names have 511 bytes */
+	struct line last = { 0 }, line;
+	size_t at = 0, n, off;
+	int err = 0;
+
+	for (; !err && at < size; at = off + BLOCK) {
+		const char *begin = two, *stop;
+
+		n = size - at < sizeof(two) ? size - at : sizeof(two);
+		err = read_at(k->fd, two, n, at);
+		if (err)
+			break;
+		if (at) {
+			begin = memchr(two, '\n', n);
+			if (!begin)
+				break;
+			begin++;
+		}
+		stop = memchr(begin, '\n', n - (size_t)(begin - two));
+		if (!stop || !parse_line(begin, stop, &line) || line.addr < last.addr ||
+		    sym_plain_size(begin, (size_t)(stop - begin), '\n') != (size_t)(stop - begin))
+			break;
+		off = at + (size_t)(begin - two);
+		err = add_block(k, size, line.addr, off);
+		last = line;
+	}
+	close_head(k);
+	return err;
+}
+
+/* Where block i of the head ends. */
+static size_t block_end(const struct sym_kernel *k, size_t i)
+{
+	return i + 1 < k->n_blocks ? k->blocks[i + 1].off : k->head_size;
+}
+
+/* Sees to it that block i can be used; false: its lines are not what its head promised. */
+static bool need_block(const struct sym_kernel *k, size_t i)
+{
+	struct block *block = &k->blocks[i];
+	char *text = k->text + block->off;
+	size_t size = block_end(k, i) - block->off;
+	struct line line;
+
+	if (block->state == ABSENT) {
+		bool sound = !read_at(k->fd, text, size, block->off) && text[size - 1] == '\n' &&
+			     sym_plain_size(text, size, '\n') == size &&
+			     parse_line(text, text + size, &line) && line.addr == block->addr;
+
+		block->state = sound ? THERE : BAD;
+		if (sound)
+			end_lines(text, size);
+	}
+	return block->state == THERE;
+}
+
+/*
+ * A file whose head is left where it is: the text has room for all of it and holds what follows.
+ * -ENOENT: it is not such a file.
+ */
+static int read_tail(struct sym_kernel *k, int fd, size_t *size)
+{
+	struct stat st;
+	int err;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < (off_t)HEAD_MIN ||
+	    (uint64_t)st.st_size > TEXT_MAX || lseek(fd, 0, SEEK_CUR))
+		return -ENOENT;
+	k->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (k->fd < 0)
+		return -ENOENT;
+	*size = (size_t)st.st_size;
+	err = probe_head(k, *size);
+	if (!err && !k->head_size)
+		err = -ENOENT;
+	if (!err && !(k->text = malloc(*size + 1)))
+		err = -ENOMEM;
+	if (!err)
+		err = read_at(k->fd, k->text + k->head_size, *size - k->head_size, k->head_size);
+	if (err == -ENOENT) {
+		(void)close(k->fd);
+		k->fd = -1;
+	}
+	return err;
 }
 
 /* ---- ordering ---------------------------------------------------------------- */
@@ -425,11 +538,15 @@ int sym_kernel_open(int fd, struct sym_kernel **out)
 
 	if (!k)
 		return -ENOMEM;
+	k->fd = -1;
 	err = add_bytes(k, "", 0, &empty); /* offset 0: no module */
 	if (!err)
+		err = read_tail(k, fd, &size);
+	if (err == -ENOENT) {
 		err = read_all(fd, &k->text, &size);
-	if (!err)
-		err = find_head(k, k->text, size);
+		if (!err)
+			err = find_head(k, k->text, size);
+	}
 	if (!err)
 		err = read_lines(k, k->text, k->head_size, size);
 	if (err)
@@ -455,6 +572,8 @@ void sym_kernel_free(struct sym_kernel *kernel)
 {
 	if (!kernel)
 		return;
+	if (kernel->fd >= 0)
+		(void)close(kernel->fd);
 	free(kernel->text);
 	free(kernel->blocks);
 	free(kernel->symbols);
@@ -537,27 +656,36 @@ static void scan_head(const struct sym_kernel *k, size_t from, uint64_t addr, st
 	struct line line;
 
 	*out = (struct found){ .next = UINT64_MAX };
-	for (size_t off = k->blocks[from].off; off < k->head_size;
-	     off += strlen(k->text + off) + 1) {
-		enum bind bind;
+	for (size_t i = from; i < k->n_blocks; i++) {
+		size_t off = k->blocks[i].off, end = block_end(k, i);
+		bool sound = need_block(k, i);
 
-		if (!parse_line(k->text + off, k->text + k->head_size, &line) ||
-		    (out->any && line.addr < out->addr)) {
-			*out = (struct found){ .next = UINT64_MAX }; /* not in order after all */
-			return;
+		for (; sound && off < end; off += strlen(k->text + off) + 1) {
+			enum bind bind;
+
+			if (!parse_line(k->text + off, k->text + end, &line) ||
+			    (out->any && line.addr < out->addr)) {
+				sound = false;
+				break;
+			}
+			if (line.addr > addr) {
+				out->next = line.addr;
+				out->next_module = "";
+				return;
+			}
+			bind = bind_of(line.name[-2]);
+			if (!out->any || line.addr > out->addr ||
+			    name_is_better(bind, line.name, out)) {
+				out->any = true;
+				out->addr = line.addr;
+				out->name = line.name;
+				out->module = "";
+				out->bind = bind;
+			}
 		}
-		if (line.addr > addr) {
-			out->next = line.addr;
-			out->next_module = "";
+		if (!sound) { /* not in order after all */
+			*out = (struct found){ .next = UINT64_MAX };
 			return;
-		}
-		bind = bind_of(line.name[-2]);
-		if (!out->any || line.addr > out->addr || name_is_better(bind, line.name, out)) {
-			out->any = true;
-			out->addr = line.addr;
-			out->name = line.name;
-			out->module = "";
-			out->bind = bind;
 		}
 	}
 }
@@ -618,24 +746,32 @@ int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_s
 	return 0;
 }
 
-/* In the head: the first code symbol of that name, by the whole of its line's end. */
-static bool lookup_in_head(const struct sym_kernel *k, const char *name, uint64_t *addr)
+/* In block i: the first code symbol of that name, n bytes with its NUL. */
+static bool lookup_in_block(const struct sym_kernel *k, size_t i, const char *name, size_t n,
+			    uint64_t *addr)
 {
-	size_t n = strlen(name) + 1; /* with its NUL */
-	const char *at = k->text, *end;
+	const char *begin = k->text + k->blocks[i].off, *end = k->text + block_end(k, i);
+	const char *at = begin;
 	struct line line;
 
-	if (!k->head_size)
-		return false;
-	end = at + k->head_size;
 	while (n <= (size_t)(end - at) && (at = memmem(at, (size_t)(end - at), name, n))) {
-		if (at - k->text >= 19 && parse_line(at - 19, end, &line) &&
-		    (at - k->text == 19 || !at[-20]) && bind_of(at[-2]) != NOT_CODE) {
+		if (at - begin >= 19 && parse_line(at - 19, end, &line) &&
+		    (at - begin == 19 || !at[-20]) && bind_of(at[-2]) != NOT_CODE) {
 			*addr = line.addr;
 			return true;
 		}
 		at++;
 	}
+	return false;
+}
+
+static bool lookup_in_head(const struct sym_kernel *k, const char *name, uint64_t *addr)
+{
+	size_t n = strlen(name) + 1;
+
+	for (size_t i = 0; i < k->n_blocks; i++)
+		if (need_block(k, i) && lookup_in_block(k, i, name, n, addr))
+			return true;
 	return false;
 }
 

@@ -168,6 +168,8 @@ struct sym_kernel;
 /*
  * fd: /proc/kallsyms or a copy of it, read from where it stands.  Code symbols only.  -EPERM where
  * all addresses read as zero (kptr_restrict), -EBADMSG where a line is not as the kernel writes it.
+ * Of a file most is read when it is asked for: what is damaged there is not found, and one thread
+ * at a time may ask.
  */
 int sym_kernel_open(int fd, struct sym_kernel **out);
 void sym_kernel_free(struct sym_kernel *kernel); /* NULL is fine */

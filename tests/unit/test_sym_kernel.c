@@ -195,8 +195,57 @@ static void test_many_lines(void)
 		(void)fclose(file);
 }
 
+/* A file's head is read as it is needed; what is not as it began is not found, all else is. */
+static void test_a_file_is_read_as_it_is_needed(void)
+{
+	enum { N = 20000, TORN = 9000, SHORT = 15000 };
+	static const unsigned long long base = 0xffffffff81000000ULL;
+	FILE *file = tmpfile();
+	struct sym_kernel *k = NULL;
+	int wrong = 0, near = 0;
+	long torn = 0, cut = 0;
+	uint64_t addr = 0;
+
+	for (int i = 0; file && i < N; i++) {
+		torn = i == TORN ? ftell(file) : torn;
+		cut = i == SHORT ? ftell(file) : cut;
+		(void)fprintf(file, "%016llx t function_number_%d\n", base + (unsigned)i * 16u, i);
+	}
+	if (file)
+		(void)fprintf(file, "%016llx t in_a_module\t[mod]\n", base + N * 16u);
+	CHECK(file && fflush(file) == 0 && lseek(fileno(file), 0, SEEK_SET) == 0 &&
+		      sym_kernel_open(fileno(file), &k) == 0,
+	      "opens");
+	/* Damage that comes, or is read, after it was opened. */
+	CHECK(file && pwrite(fileno(file), "z", 1, torn) == 1 && ftruncate(fileno(file), cut) == 0,
+	      "is damaged");
+	for (int i = 0; k && i < N; i++) {
+		struct sym_symbol s = { .name = "" };
+		const char *module = "?";
+		char want[32];
+		int err = sym_kernel_find(k, base + (unsigned)i * 16u + 15, &s, &module);
+		/* A block is 4 KiB: 110 lines. */
+		bool maybe = (i > TORN - 130 && i < TORN + 130) || i > SHORT - 130;
+
+		(void)snprintf(want, sizeof(want), "function_number_%d", i);
+		near += maybe && err;
+		wrong += err ? !maybe : strcmp(s.name, want) != 0 || *module;
+	}
+	CHECK(wrong == 0, "every one is found, or not named at all");
+	CHECK(near > 100, "what was damaged is not found");
+	CHECK(k && sym_kernel_lookup(k, "function_number_777", &addr) == 0 &&
+		      addr == base + 777 * 16,
+	      "by name");
+	CHECK(k && sym_kernel_lookup(k, "in_a_module", &addr) == 0 && addr == base + N * 16u,
+	      "the rest was read before");
+	sym_kernel_free(k);
+	if (file)
+		(void)fclose(file);
+}
+
 int main(void)
 {
+	test_a_file_is_read_as_it_is_needed();
 	test_addresses_find_the_symbol_they_lie_in();
 	test_what_is_not_kallsyms_is_refused();
 	test_a_torn_last_line_is_left_out();
