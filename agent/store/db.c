@@ -15,10 +15,12 @@
 #define APPLICATION_ID 0x4f574442 /* "OWDB" */
 #define PAGE_SIZE      16384
 #define CACHE_KIB      1024 /* blobs are read and written once */
-#define READ_WAIT_MS   200
-#define WRITE_WAIT_MS  5000
-#define TURNS_MAX      50 /* of 20 ms: what SQLite itself does not wait for */
-#define N_MIGRATIONS   ((int)(sizeof(store_sql) / sizeof(store_sql[0])))
+/* Of what is mapped a 16 KiB page costs nothing that was not needed; beyond it is read. */
+#define MAP_MAX	      1073741824
+#define READ_WAIT_MS  200
+#define WRITE_WAIT_MS 5000
+#define TURNS_MAX     50 /* of 20 ms: what SQLite itself does not wait for */
+#define N_MIGRATIONS  ((int)(sizeof(store_sql) / sizeof(store_sql[0])))
 
 #define TEXT_OF(x) #x
 #define TEXT(x)	   TEXT_OF(x)
@@ -237,7 +239,8 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 		db,
 		"PRAGMA cache_size = -" TEXT(
 			CACHE_KIB) "; PRAGMA foreign_keys = ON;"
-				   "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY",
+				   "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
+				   "PRAGMA mmap_size = " TEXT(MAP_MAX),
 		NULL, NULL, NULL);
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
