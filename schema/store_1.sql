@@ -14,7 +14,7 @@ CREATE TABLE objects (
 	file_size  INTEGER NOT NULL,
 	first_used INTEGER NOT NULL,
 	last_used  INTEGER NOT NULL,
-	uses       INTEGER NOT NULL, -- runs that asked for it
+	uses       INTEGER NOT NULL, -- runs that asked for it, one an hour at most
 	UNIQUE (build_id, src_size, src_hash, machine)
 ) STRICT;
 CREATE INDEX objects_by_use ON objects (last_used);

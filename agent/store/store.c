@@ -27,7 +27,7 @@
 /* After so many failures in a row the rest of the run does without. */
 #define FAILURES_MAX 3
 #define WORK_WAIT_MS 1000
-/* When symbols were used is known to the hour. */
+/* When something was used is known to the hour. */
 #define MARK_SECONDS 3600
 /* Each holds a descriptor and memory: of a thousand inputs the next run keeps the rest. */
 #define WANTED_MAX   128
@@ -64,7 +64,7 @@ enum statement {
 };
 
 static const char *const sql[STATEMENTS] = {
-	[FIND_FILE] = "SELECT f.object, f.\"check\", o.src_size, o.src_hash, o.build_id, o.machine"
+	[FIND_FILE] = "SELECT f.object, f.\"check\", o.src_size, o.src_hash, o.last_used"
 		      " FROM files AS f JOIN objects AS o ON o.id = f.object"
 		      " WHERE f.dev = ?1 AND f.ino = ?2 AND f.elf_off = ?3 AND f.size = ?4"
 		      " AND f.mtime_ns = ?5 AND f.ctime_ns = ?6",
@@ -359,18 +359,19 @@ int store_open(const char *path, struct store **out)
 	return 0;
 }
 
-static void mark_used(struct store *s)
+/* Whether anything was written. */
+static bool mark_used(struct store *s)
 {
 	sqlite3_stmt *stmt;
 	int err = 0;
 
 	if (!s->n_used || s->read_only || gave_up(s))
-		return;
+		return false;
 	/* Not worth waiting for anybody. */
 	(void)sqlite3_busy_timeout(s->db, 100);
 	err = begin(s);
 	if (err == -EBUSY)
-		return;
+		return false;
 	for (size_t i = 0; i < s->n_used && !err; i++) {
 		stmt = statement(s, s->used[i].what, &err);
 		if (!stmt)
@@ -386,6 +387,7 @@ static void mark_used(struct store *s)
 	err = end(s, err);
 	if (err)
 		(void)failed(s, "write", err);
+	return !err;
 }
 
 static void forget_wanted(struct store *s)
@@ -406,11 +408,12 @@ static void forget_wanted(struct store *s)
 void store_close(struct store *s)
 {
 	const struct store_counters *c;
+	bool wrote;
 
 	if (!s)
 		return;
 	c = &s->counters;
-	mark_used(s);
+	wrote = mark_used(s) || c->kept || c->symbols_kept || c->lines_kept;
 	forget_wanted(s);
 	rest(s);
 	for (struct reading *r = s->readings; r; r = r->next)
@@ -419,8 +422,8 @@ void store_close(struct store *s)
 		free(s->used[i].path);
 	for (int i = 0; i < STATEMENTS; i++)
 		(void)sqlite3_finalize(s->statements[i]);
-	/* What stays in the log, the next one to open the store would read first. */
-	if ((c->kept || c->symbols_kept || c->lines_kept) && s->db && !s->read_only)
+	/* What stays in the log, the next one to open the store would read first, all of it. */
+	if (wrote && s->db && !s->read_only)
 		(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
 						NULL);
 	(void)sqlite3_close(s->db);
@@ -454,9 +457,17 @@ void store_counters(struct store *s, struct store_counters *out)
 
 /* ---- finding ---------------------------------------------------------------------- */
 
-/* The object's row and identity, if file is known to have these contents. */
+/* Whether what was last used then is to be marked as used now: to change a row is to write pages. */
+static bool is_stale(int64_t used)
+{
+	int64_t now = time(NULL);
+
+	return used > now || now - used >= MARK_SECONDS;
+}
+
+/* The object's row, when it was last used and its identity, if file is known to have these contents. */
 static int find_by_file(struct store *s, struct uw_object *object, const struct store_file *f,
-			int64_t *id, struct uw_identity *identity)
+			int64_t *id, int64_t *used, struct uw_identity *identity)
 {
 	const struct uw_build_id *build_id = uw_object_build_id(object);
 	const int64_t key[] = { (int64_t)f->dev,  (int64_t)f->ino, (int64_t)f->elf_off,
@@ -479,6 +490,7 @@ static int find_by_file(struct store *s, struct uw_object *object, const struct 
 		check = sqlite3_column_int64(stmt, 1);
 		found.size = (uint64_t)sqlite3_column_int64(stmt, 2);
 		found.hash = (uint64_t)sqlite3_column_int64(stmt, 3);
+		*used = sqlite3_column_int64(stmt, 4);
 		/* Of a row that is damaged, or of a file that says another build-id now. */
 		if (check != (int64_t)key_of_file(f, build_id, uw_object_machine(object), &found))
 			err = 0;
@@ -774,8 +786,8 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 {
 	struct uw_identity identity;
 	bool by_file = true;
-	int64_t id = 0;
-	int err = find_by_file(s, object, file, &id, &identity);
+	int64_t id = 0, used = 0;
+	int err = find_by_file(s, object, file, &id, &used, &identity);
 
 	if (err == -ENOENT) {
 		by_file = false;
@@ -783,7 +795,7 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 	}
 	if (!err)
 		err = take_table(s, object, id, whole, &identity);
-	if (!err)
+	if (!err && (!by_file || is_stale(used)))
 		remember(s, MARK_USED, id, file->path ? file->path : "");
 	/* So that the next run need not read it. */
 	if (!err && !by_file && !s->read_only) {
@@ -1271,8 +1283,8 @@ static int find_symbols(struct store *s, const struct store_file *f, const struc
 		used = sqlite3_column_int64(stmt, 1);
 		err = table ? take_symbols(s, &what, key_of_symbols(f, id), table)
 			    : take_lines(s, &what, key_of_lines(f, id), lines);
-		/* To change a row is to write all of it, names and all. */
-		if (!err && (used > time(NULL) || time(NULL) - used >= MARK_SECONDS))
+		/* All of it, names and all. */
+		if (!err && is_stale(used))
 			remember(s, USED_SYMBOLS, what.row, NULL);
 	} else if (!err) {
 		err = -ENOENT;
