@@ -431,13 +431,15 @@ int uw_object_map(const struct uw_object *object, uint64_t off, uint64_t size, b
 	return off < base ? -ENOENT : vaddr_of(object, off - base, vaddr);
 }
 
-/* The segment that is not writable around vaddr. */
-static const struct uw_segment *constant_at(const struct uw_object *object, uint64_t vaddr)
+/* The segment around vaddr that is not writable; or is code, which hardly anybody writes to. */
+static const struct uw_segment *constant_at(const struct uw_object *object, uint64_t vaddr,
+					    bool code)
 {
 	for (size_t i = 0; i < object->n_segments; i++) {
 		const struct uw_segment *s = &object->segments[i];
 
-		if (!(s->flags & PF_W) && vaddr >= s->vaddr && vaddr - s->vaddr < s->file_size)
+		if ((!(s->flags & PF_W) || (code && s->flags & PF_X)) && vaddr >= s->vaddr &&
+		    vaddr - s->vaddr < s->file_size)
 			return s;
 	}
 	return NULL;
@@ -453,7 +455,7 @@ static int read_segment(const struct uw_object *object, const struct uw_segment 
 
 int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, size_t size)
 {
-	const struct uw_segment *s = constant_at(object, vaddr);
+	const struct uw_segment *s = constant_at(object, vaddr, false);
 	uint8_t small[64];
 	int err;
 
@@ -470,13 +472,13 @@ int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, si
 int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out)
 {
-	const struct uw_segment *s = constant_at(object, vaddr);
+	const struct uw_segment *s = constant_at(object, vaddr, true);
 	uint64_t skip, before, after;
 	int err;
 
 	/* A return address may stand right behind the last byte. */
 	if (!s && vaddr) {
-		s = constant_at(object, vaddr - 1);
+		s = constant_at(object, vaddr - 1, true);
 	}
 	if (!s || !(s->flags & PF_X))
 		return -EFAULT;

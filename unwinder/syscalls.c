@@ -12,8 +12,7 @@ enum { UNREAD, NONE, SOME };
 
 static bool is_code(const struct uw_segment *s)
 {
-	return s->flags & PF_X && !(s->flags & PF_W) && s->file_size &&
-	       s->file_size < UINT64_MAX - s->vaddr;
+	return s->flags & PF_X && s->file_size && s->file_size < UINT64_MAX - s->vaddr;
 }
 
 void uw_syscalls_init(struct uw_syscalls *s, const struct uw_code_source *code)
@@ -71,7 +70,7 @@ static unsigned char read_page(const struct uw_code_source *code, uint64_t page)
 	for (size_t i = 0; i < code->n_segments; i++) {
 		const struct uw_segment *s = &code->segments[i];
 
-		if (s->flags & PF_W || s->vaddr >= end ||
+		if ((s->flags & PF_W && !(s->flags & PF_X)) || s->vaddr >= end ||
 		    (s->vaddr < start && s->file_size <= start - s->vaddr))
 			continue;
 		if (only || !is_code(s))

@@ -165,6 +165,31 @@ static void test_images(void)
 	}
 }
 
+/* ld -N joins code and data in one segment that is written to. */
+static void test_code_that_may_be_written_to_is_shown(void)
+{
+	const uint8_t *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
+	const Elf64_Ehdr *header = (const void *)vdso;
+	uint8_t copy[65536], buffer[UW_CODE_BEFORE + UW_CODE_AFTER], byte;
+	Elf64_Phdr *p = (void *)(copy + sizeof(*header));
+	struct uw_object *o = NULL;
+	struct uw_code code;
+
+	if (!vdso || header->e_phoff != sizeof(*header))
+		return;
+	memcpy(copy, vdso, header->e_shoff);
+	((Elf64_Ehdr *)(void *)copy)->e_shoff = 0;
+	for (unsigned int i = 0; i < header->e_phnum; i++)
+		p[i].p_flags |= PF_W;
+	CHECK(uw_object_open_image(copy, header->e_shoff, &o) == 0, "all of it writable");
+	CHECK(uw_object_code(o, header->e_entry, buffer, &code) == 0 && code.after &&
+		      !memcmp(code.at, vdso + header->e_entry, code.after),
+	      "its code is looked at all the same");
+	CHECK(uw_object_read(o, header->e_entry, &byte, 1) == -EFAULT,
+	      "and what memory holds by now nobody knows");
+	uw_object_put(o);
+}
+
 static void test_files_that_are_none(void)
 {
 	struct uw_object *o = NULL, *unread = NULL;
@@ -270,6 +295,7 @@ int main(int argc, char **argv)
 	test_build_id();
 	test_rules();
 	test_images();
+	test_code_that_may_be_written_to_is_shown();
 	test_files_that_are_none();
 	test_no_descriptors_left();
 	test_images_at_an_offset();
