@@ -263,6 +263,7 @@ const struct uw_arch uw_arch_aarch64 = {
 	.syscall = { 0x01, 0x00, 0x00, 0xd4 },
 	.syscall_size = 4,
 	.trampoline_size = sizeof(sigreturn),
+	.vdso_trampoline = sigreturn,
 	.sigcontext_first = true,
 	.after_call = after_call,
 	.signal = signal_trampoline,

@@ -51,6 +51,8 @@ struct uw_arch {
 
 	/* The instruction that every signal trampoline has, and the least that all of one takes. */
 	uint8_t syscall[4], syscall_size, trampoline_size;
+	/* The one in the vDSO, which nothing else there is returned to; NULL: it lies elsewhere. */
+	const uint8_t *vdso_trampoline;
 
 	/* Which call ends just below code->at?  Needs only what lies before. */
 	struct uw_call (*after_call)(const struct uw_code *code);

@@ -150,6 +150,12 @@ bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, u
 	if (exact && pc >= UW_CODE_BEFORE &&
 	    !machine->read(machine->ctx, pc - UW_CODE_BEFORE, bytes, UW_CODE_BEFORE))
 		code.before = UW_CODE_BEFORE;
+	/* Of a vDSO that nobody has a handler's return address tells as much as its bytes. */
+	if (!code.after && !exact && mapping->kind == UW_MAPPING_VDSO &&
+	    machine->arch->vdso_trampoline) {
+		code.at = machine->arch->vdso_trampoline;
+		code.after = machine->arch->trampoline_size;
+	}
 	return machine->arch->signal(&code, exact, rule);
 }
 

@@ -40,8 +40,8 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found);
 bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule);
 
 /*
- * Whether code that no object has, at pc, is a signal's trampoline by the bytes that were
- * captured: of an emulator, or of a vDSO that is not to be had.
+ * Whether code that no object has, at pc, is a signal's trampoline: by the bytes that were
+ * captured, as of an emulator, or, in a vDSO that is not to be had, because it was returned to.
  */
 bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, uint64_t pc,
 			   bool exact, struct uw_rule *rule);

@@ -207,12 +207,12 @@ static enum module_kind kind_of(const struct event_mapping *mapping)
 	static const char *const generated[] = { "//anon",	"/memfd:", "/dev/zero", "/SYSV",
 						 "anon_inode:", "[anon",   "[heap]",	"[stack" };
 
-	if (!strcmp(path, "[vdso]"))
-		return MODULE_VDSO;
 	if (!*path)
 		return MODULE_JIT;
 	if (mapping->file)
 		return MODULE_FILE;
+	if (!strcmp(path, "[vdso]"))
+		return MODULE_VDSO;
 	/* A program in memory, or else code that a program generates into it. */
 	if (!strncmp(path, "/memfd:", 7) && mapping->build_id.size)
 		return MODULE_FILE;
