@@ -7,8 +7,8 @@
  *   regs.txt   "name: hex" a line: rax … rip, or x0 … x29 lr sp pc; absent ones are 0
  *   *.data     u64 start address, little-endian, then memory to the end of the file
  *
- * NAMEs are files in the same folder, which the opener finds; of those that are
- * not there, memory may hold the image.
+ * NAMEs are files in the same folder, which the opener finds by what follows their last
+ * slash; of those that are not there, memory may hold the image.
  */
 #include "agent/source/frozen.h"
 #include "agent/source/image.h"
@@ -287,7 +287,32 @@ static bool take_word(char **at, char **word)
 	return true;
 }
 
-static bool parse_mapping(char *line, struct event_mapping *m)
+/* Files lie in the folder by their base names. */
+static bool has_file(const struct snapshot *s, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	struct stat st;
+
+	return *base && !fstatat(s->fd, base, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
+}
+
+/* What the kernel says of a file does not make it another one than that which was kept. */
+static void name_file(const struct snapshot *s, char *path, struct event_mapping *m)
+{
+	static const char gone[] = " (deleted)";
+	size_t length = strlen(path);
+
+	m->path = path;
+	m->file = *path && (*path != '[' || has_file(s, path));
+	if (length <= sizeof(gone) - 1 || strcmp(path + length - (sizeof(gone) - 1), gone) != 0 ||
+	    has_file(s, path))
+		return;
+	path[length - (sizeof(gone) - 1)] = '\0';
+	if (!has_file(s, path))
+		path[length - (sizeof(gone) - 1)] = gone[0];
+}
+
+static bool parse_mapping(const struct snapshot *s, char *line, struct event_mapping *m)
 {
 	char *at = line, *prot, *off, *word;
 
@@ -305,8 +330,7 @@ static bool parse_mapping(char *line, struct event_mapping *m)
 	word = at + strlen(at);
 	while (word > at && (word[-1] == ' ' || word[-1] == '\t'))
 		*--word = '\0';
-	m->path = at;
-	m->file = *at && *at != '[';
+	name_file(s, at, m);
 	return m->start < m->end;
 }
 
@@ -327,7 +351,7 @@ static int read_maps(struct snapshot *s)
 		line[length] = '\0';
 		if (!line[strspn(line, " \t")])
 			continue;
-		if (!parse_mapping(line, &m))
+		if (!parse_mapping(s, line, &m))
 			err = fail(s, -EBADMSG, "%s/maps.txt: offset %td: not a mapping", s->name,
 				   (uint8_t *)line - text);
 		else if (s->frozen.n_mappings == MAPS_MAX)
@@ -357,6 +381,7 @@ static bool is_elf(const struct snapshot *s, uint64_t addr)
 static int find_images(struct snapshot *s)
 {
 	const struct event_mapping *last = NULL;
+	uint64_t end = 0; /* of the last one and the holes behind it */
 
 	for (size_t i = 0; i < s->frozen.n_mappings; i++) {
 		struct event_mapping *m = &s->frozen.mappings[i];
@@ -370,13 +395,17 @@ static int find_images(struct snapshot *s)
 			m->path = path;
 			m->file = true;
 		}
+		/* Holes that a loader left between a file's segments do not part them. */
+		if (!*m->path && !m->prot && m->start == end)
+			end = m->end;
 		if (!m->file)
 			continue;
 		m->elf_off = m->off;
 		if (last && !strcmp(last->path, m->path) && m->off > last->off &&
-		    (last->elf_off == 0 || last->end == m->start))
+		    (last->elf_off == 0 || end == m->start))
 			m->elf_off = last->elf_off;
 		last = m;
+		end = m->end;
 	}
 	return 0;
 }
