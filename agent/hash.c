@@ -41,37 +41,35 @@ uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn 
 	if (!index->n_slots)
 		return HASH_NONE;
 	/* Never full (see hash_add), so a free slot ends every search. */
-	for (size_t i = hash & mask;; i = (i + 1) & mask) {
+	for (size_t i = (uint32_t)hash & mask;; i = (i + 1) & mask) {
 		const struct hash_slot *slot = &index->slots[i];
 
-		if (slot->id == HASH_NONE)
+		if (!slot->past)
 			return HASH_NONE;
-		if (slot->hash == hash && equal(ctx, slot->id))
-			return slot->id;
+		if (slot->hash == (uint32_t)hash && equal(ctx, slot->past - 1))
+			return slot->past - 1;
 	}
 }
 
-static void place(struct hash_index *index, uint64_t hash, uint32_t id)
+static void place(struct hash_index *index, struct hash_slot slot)
 {
-	size_t mask = index->n_slots - 1, i = hash & mask;
+	size_t mask = index->n_slots - 1, i = slot.hash & mask;
 
-	while (index->slots[i].id != HASH_NONE)
+	while (index->slots[i].past)
 		i = (i + 1) & mask;
-	index->slots[i] = (struct hash_slot){ .hash = hash, .id = id };
+	index->slots[i] = slot;
 }
 
 static int grow(struct hash_index *index)
 {
 	struct hash_index bigger = { .n_slots = index->n_slots ? index->n_slots * 2 : 64 };
 
-	bigger.slots = malloc(bigger.n_slots * sizeof(*bigger.slots));
+	bigger.slots = calloc(bigger.n_slots, sizeof(*bigger.slots));
 	if (!bigger.slots)
 		return -ENOMEM;
-	for (size_t i = 0; i < bigger.n_slots; i++)
-		bigger.slots[i].id = HASH_NONE;
 	for (size_t i = 0; i < index->n_slots; i++)
-		if (index->slots[i].id != HASH_NONE)
-			place(&bigger, index->slots[i].hash, index->slots[i].id);
+		if (index->slots[i].past)
+			place(&bigger, index->slots[i]);
 	bigger.n_used = index->n_used;
 	free(index->slots);
 	*index = bigger;
@@ -86,7 +84,7 @@ int hash_add(struct hash_index *index, uint64_t hash, uint32_t id)
 		if (err)
 			return err;
 	}
-	place(index, hash, id);
+	place(index, (struct hash_slot){ .hash = (uint32_t)hash, .past = id + 1 });
 	index->n_used++;
 	return 0;
 }
@@ -97,11 +95,12 @@ void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id)
 
 	if (!index->n_slots)
 		return;
-	for (hole = hash & mask; index->slots[hole].id != id; hole = (hole + 1) & mask)
-		if (index->slots[hole].id == HASH_NONE)
+	for (hole = (uint32_t)hash & mask; index->slots[hole].past != id + 1;
+	     hole = (hole + 1) & mask)
+		if (!index->slots[hole].past)
 			return;
 	/* Close the gap: what was pushed past the hole moves back into it. */
-	for (size_t i = (hole + 1) & mask; index->slots[i].id != HASH_NONE; i = (i + 1) & mask) {
+	for (size_t i = (hole + 1) & mask; index->slots[i].past; i = (i + 1) & mask) {
 		size_t home = index->slots[i].hash & mask;
 
 		if (((i - home) & mask) >= ((i - hole) & mask)) {
@@ -109,14 +108,14 @@ void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id)
 			hole = i;
 		}
 	}
-	index->slots[hole].id = HASH_NONE;
+	index->slots[hole].past = 0;
 	index->n_used--;
 }
 
 void hash_clear(struct hash_index *index)
 {
-	for (size_t i = 0; i < index->n_slots; i++)
-		index->slots[i].id = HASH_NONE;
+	if (index->n_slots)
+		memset(index->slots, 0, index->n_slots * sizeof(*index->slots));
 	index->n_used = 0;
 }
 

@@ -14,9 +14,10 @@ uint64_t hash_u64(uint64_t seed, uint64_t value);
 
 #define HASH_NONE UINT32_MAX
 
+/* Eight bytes: what a look-up costs is how much of them the CPU's caches hold. */
 struct hash_slot {
-	uint64_t hash;
-	uint32_t id; /* HASH_NONE: free */
+	uint32_t hash; /* its low half */
+	uint32_t past; /* id + 1; 0: free */
 };
 
 struct hash_index { /* all zero: empty */

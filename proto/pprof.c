@@ -20,11 +20,11 @@ struct buffer {
 	size_t n, room;
 };
 
-/* Open addressing over (hash, index + 1); what an index means is the caller's. */
+/* Open addressing over (half a hash, index + 1); what an index means is the caller's. */
 struct table {
 	struct slot {
-		uint64_t hash;
-		uint64_t index; /* 0: free */
+		uint32_t hash;
+		uint32_t index; /* 0: free */
 	} * slots;
 	size_t n, room; /* room: a power of two */
 };
@@ -245,6 +245,10 @@ static bool table_grow(struct pprof *p, struct table *t)
 		return false;
 	if (t->n < t->room / 2)
 		return true;
+	if (t->n >= UINT32_MAX - 1) {
+		fail(p, -ENOMEM);
+		return false;
+	}
 	slots = calloc(room, sizeof(*slots));
 	if (!slots) {
 		fail(p, -ENOMEM);
@@ -275,15 +279,15 @@ static struct slot *table_find(struct pprof *p, struct table *t, uint64_t hash, 
 
 	if (!table_grow(p, t))
 		return NULL;
-	for (at = hash & (t->room - 1); t->slots[at].index; at = (at + 1) & (t->room - 1))
-		if (t->slots[at].hash == hash && same(p, t->slots[at].index - 1, key))
+	for (at = (uint32_t)hash & (t->room - 1); t->slots[at].index; at = (at + 1) & (t->room - 1))
+		if (t->slots[at].hash == (uint32_t)hash && same(p, t->slots[at].index - 1, key))
 			break;
 	return &t->slots[at];
 }
 
 static void table_fill(struct table *t, struct slot *slot, uint64_t hash, uint64_t index)
 {
-	*slot = (struct slot){ hash, index + 1 };
+	*slot = (struct slot){ (uint32_t)hash, (uint32_t)index + 1 };
 	t->n++;
 }
 
