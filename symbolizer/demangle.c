@@ -79,14 +79,19 @@ static size_t rust_suffix(const char *mangled, size_t n)
 	return at ? at : n;
 }
 
+/* Legacy Rust names are C++ names that end in a hash, `_ZN…17h<hash>E`. */
+static bool may_be_rust(const char *mangled)
+{
+	return mangled[1] == 'R' || strstr(mangled, "17h");
+}
+
 /* Into sink; true if understood.  *suffix: what of mangled is left to add as a mark, or "". */
 static bool demangle_any(char *mangled, size_t n, struct sink *sink, const char **suffix)
 {
 	char *dot;
 
 	*suffix = "";
-	/* Legacy Rust names are C++ names too, `_ZN…17h<hash>E`: ask for Rust first. */
-	if (run(rust_demangle_callback, mangled, sink)) {
+	if (may_be_rust(mangled) && run(rust_demangle_callback, mangled, sink)) {
 		*suffix = mangled + rust_suffix(mangled, n);
 		return true;
 	}
@@ -111,32 +116,26 @@ char *sym_demangle(const char *name)
 {
 	size_t n = strnlen(name, INPUT_MAX + 1);
 	const char *at = strchr(name, '@'); /* "@plt", or a version; no mangling has it */
-	const char *suffix;
-	struct sink *sink;
-	char *mangled, *text = NULL, *out = NULL;
+	char mangled[INPUT_MAX + 1], *text, *out;
+	const char *suffix, *mark;
+	struct sink sink;
+	int size;
 
 	if (n > INPUT_MAX || !looks_mangled(name))
 		return sym_sanitize(name, strlen(name), 0);
-	sink = malloc(sizeof(*sink));
-	mangled = strndup(name, at ? (size_t)(at - name) : n);
-	if (!sink || !mangled)
-		goto out;
-	if (demangle_any(mangled, strlen(mangled), sink, &suffix)) {
-		const char *mark = !*suffix ? "" : *suffix == '.' ? " [clone " : " [clone .";
-		int size = asprintf(&text, "%.*s%s%s%s%s", (int)sink->n, sink->bytes, mark, suffix,
-				    *suffix ? "]" : "", at ? at : "");
-
-		if (size < 0) {
-			text = NULL;
-			goto out;
-		}
-		out = sym_sanitize(text, (size_t)size, 0);
-	} else {
-		out = sym_sanitize(name, n, 0);
-	}
-out:
+	n = at ? (size_t)(at - name) : n;
+	memcpy(mangled, name, n);
+	mangled[n] = '\0';
+	if (!demangle_any(mangled, n, &sink, &suffix))
+		return sym_sanitize(name, strlen(name), 0);
+	if (!*suffix && !at)
+		return sym_sanitize(sink.bytes, sink.n, 0);
+	mark = !*suffix ? "" : *suffix == '.' ? " [clone " : " [clone .";
+	size = asprintf(&text, "%.*s%s%s%s%s", (int)sink.n, sink.bytes, mark, suffix,
+			*suffix ? "]" : "", at ? at : "");
+	if (size < 0)
+		return NULL;
+	out = sym_sanitize(text, (size_t)size, 0);
 	free(text);
-	free(mangled);
-	free(sink);
 	return out;
 }
