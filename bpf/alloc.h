@@ -241,7 +241,7 @@ static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thr
 	}
 	if (!capture(ctx, &tick, count, plain) && alloc.addr)
 		(void)bpf_map_delete_elem(&live, &key);
-	*busy = 0;
+	probe_ends(busy);
 }
 
 /* A function returns; failed: it gave no memory. */

@@ -719,15 +719,28 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	return head->time_ns;
 }
 
-/* Takes the scratch of this CPU's probes, or counts that it could not. */
+/*
+ * Takes the scratch of this CPU's probes, or counts that it could not.  Of two that
+ * begin at once both may be turned away, but never is none.  (To exchange or to add
+ * and see what was there needs Linux 5.12.)
+ */
 static __always_inline __u32 *probe_begins(struct capture_counters *count)
 {
 	__u32 zero = 0, *busy = bpf_map_lookup_elem(&probing, &zero);
 
-	if (busy && !__sync_val_compare_and_swap(busy, 0, 1))
-		return busy;
+	if (busy) {
+		__sync_fetch_and_add(busy, 1);
+		if (*(volatile __u32 *)busy == 1)
+			return busy;
+		__sync_fetch_and_add(busy, -1);
+	}
 	add(&count->unreadable, 1);
 	return NULL;
+}
+
+static __always_inline void probe_ends(__u32 *busy)
+{
+	__sync_fetch_and_add(busy, -1);
 }
 
 /* ---- what brings a program to run ----------------------------------------------- */
@@ -821,7 +834,7 @@ static __always_inline int on_probe(struct pt_regs *ctx, __u32 event, bool plain
 	if (!busy)
 		return 0;
 	(void)capture(ctx, &tick, count, plain);
-	*busy = 0;
+	probe_ends(busy);
 	return 0;
 }
 
