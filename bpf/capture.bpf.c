@@ -114,7 +114,7 @@ struct {
 	__type(value, __u64);
 } hits SEC(".maps");
 
-/* Whether the scratch of a CPU's probes is in use. */
+/* How many programs on probes want the scratch of their CPU: one has it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -257,13 +257,70 @@ static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack
 	return 0;
 }
 
+/* A tree of the 65,530 memory areas that a process may have is no deeper than twice their logarithm. */
+#define AREAS_DEPTH 34
+
+/*
+ * Where the memory area ends that addr lies in, or 0: by the tree that kernels without
+ * bpf_find_vma keep them in.  No lock is held: while the tree changes the answer may be 0.
+ */
+__attribute__((noinline)) __u64 area_end(__u64 mm_addr, __u64 addr)
+{
+	struct mm_struct *mm = (void *)mm_addr;
+	struct vm_area_struct *vma = NULL;
+	struct rb_node *node;
+
+	if (!bpf_core_field_exists(mm->mm_rb))
+		return 0;
+	node = BPF_CORE_READ(mm, mm_rb.rb_node);
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < AREAS_DEPTH && node; i++) {
+		__u64 end;
+
+		vma = (void *)node - bpf_core_field_offset(vma->vm_rb);
+		end = BPF_CORE_READ(vma, vm_end);
+		if (end <= addr)
+			node = BPF_CORE_READ(node, rb_right);
+		else if (BPF_CORE_READ(vma, vm_start) <= addr)
+			return end;
+		else
+			node = BPF_CORE_READ(node, rb_left);
+	}
+	return 0;
+}
+
 static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64 fsbase,
 				       struct capture_counters *count, __u32 *flags)
 {
-	__u64 end = signal_top(task, sp, count, flags);
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+	__u64 start_stack = BPF_CORE_READ(mm, start_stack), hi, end;
 
-	return end ? end
-		   : top_guess(sp, fsbase, BPF_CORE_READ(task, mm, start_stack), count, flags);
+	end = signal_top(task, sp, count, flags);
+	if (end)
+		return end;
+	hi = area_end((__u64)mm, sp);
+	if (!hi)
+		return top_guess(sp, fsbase, start_stack, count, flags);
+	/* As in top_find, but that nothing is kept. */
+	if (start_stack >= sp && start_stack < hi) {
+		add(&count->top_start, 1);
+		*flags |= CAPTURE_TOP_START;
+		return start_stack + 8;
+	}
+	if (fsbase > sp && fsbase < hi) {
+		add(&count->top_tls, 1);
+		*flags |= CAPTURE_TOP_TLS;
+		return fsbase;
+	}
+	end = go_top(sp, fsbase);
+	if (end) {
+		add(&count->top_go, 1);
+		*flags |= CAPTURE_TOP_GO;
+		return end;
+	}
+	add(&count->top_vma, 1);
+	*flags |= CAPTURE_TOP_VMA;
+	return hi;
 }
 
 /* The end of the live stack that sp lies in, or 0; the flag says where from. */

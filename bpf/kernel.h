@@ -42,12 +42,22 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct rb_node {
+	struct rb_node *rb_right, *rb_left;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
 struct mm_struct {
 	unsigned long start_stack, start_code;
+	struct rb_root mm_rb; /* before 6.1 */
 };
 
 struct vm_area_struct {
 	unsigned long vm_start, vm_end;
+	struct rb_node vm_rb; /* before 6.1 */
 };
 
 struct thread_struct {
