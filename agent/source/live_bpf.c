@@ -53,6 +53,7 @@ struct attached {
 
 struct live_bpf {
 	struct capture *skeleton;
+	struct capture *others[CAPTURE_EVENTS_MAX]; /* of events that are not the first of a kind */
 	const struct live_events *events;
 	struct attached *attached;
 	size_t n_attached, room;
@@ -189,11 +190,28 @@ static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
 	return false;
 }
 
-/* Constants of the program; what they switch off costs nothing. */
-static int set_constants(struct live_bpf *bpf, const struct live_bpf_options *options)
+/* The constant that tells programs without a cookie which event of the kind brings them to run. */
+static uint32_t *number_of(struct capture *s, enum live_event_kind kind)
 {
-	struct capture *s = bpf->skeleton;
+	switch (kind) {
+	case LIVE_EVENT_SAMPLED:
+		break;
+	case LIVE_EVENT_TRACEPOINT:
+		return &s->rodata->plain_tracepoint;
+	case LIVE_EVENT_PROBE:
+		return &s->rodata->plain_probe;
+	case LIVE_EVENT_OFF_CPU:
+		return &s->rodata->off_cpu_event;
+	case LIVE_EVENT_ALLOC:
+		return &s->rodata->alloc_event;
+	}
+	return &s->rodata->plain_event;
+}
 
+/* Constants of the program; what they switch off costs nothing. */
+static int set_constants(const struct live_bpf *bpf, struct capture *s,
+			 const struct live_bpf_options *options)
+{
 	s->rodata->stack_max = options->stack_max ? options->stack_max : CAPTURE_STACK_DEFAULT;
 	s->rodata->wake_bytes =
 		bpf->ring_size / 4 < WAKE_BYTES ? bpf->ring_size / 4 : (size_t)WAKE_BYTES;
@@ -211,18 +229,10 @@ static int set_constants(struct live_bpf *bpf, const struct live_bpf_options *op
 			return -EINVAL;
 		s->rodata->wanted_cpus[options->cpus[i] / 64] |= 1ull << options->cpus[i] % 64;
 	}
-	for (size_t i = 0; i < bpf->events->n; i++) {
+	for (size_t i = bpf->events->n; i-- > 0;) {
 		s->rodata->every[i] = bpf->events->events[i].every;
-		if (bpf->events->events[i].kind == LIVE_EVENT_OFF_CPU)
-			s->rodata->off_cpu_event = (uint32_t)i;
-		if (bpf->events->events[i].kind == LIVE_EVENT_ALLOC)
-			s->rodata->alloc_event = (uint32_t)i;
-		if (bpf->events->events[i].kind == LIVE_EVENT_SAMPLED)
-			s->rodata->plain_event = (uint32_t)i;
-		if (bpf->events->events[i].kind == LIVE_EVENT_TRACEPOINT)
-			s->rodata->plain_tracepoint = (uint32_t)i;
-		if (bpf->events->events[i].kind == LIVE_EVENT_PROBE)
-			s->rodata->plain_probe = (uint32_t)i;
+		/* Of several of a kind the first: the others have programs of their own. */
+		*number_of(s, bpf->events->events[i].kind) = (uint32_t)i;
 	}
 	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;
@@ -308,7 +318,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 
 	bpf->multi = allocs && !live_bpf_without("uprobe_multi") && live_multi_supported();
 	bpf->ring_size = ring_size(options->ring_bytes ? options->ring_bytes : RING_DEFAULT);
-	err = set_constants(bpf, options);
+	err = set_constants(bpf, s, options);
 	if (!err)
 		err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
 	if (!err)
@@ -406,13 +416,70 @@ static void detach_all(struct live_bpf *bpf, bool clocks)
 		(void)pthread_join(threads[i], NULL);
 }
 
-static bool several_of_a_kind(const struct live_events *events)
+/* Without cookies each event has programs of its own: the first of a kind those of the skeleton. */
+static bool is_another(const struct live_events *events, size_t i)
 {
-	for (size_t i = 0; i < events->n; i++)
-		for (size_t j = 0; j < i; j++)
-			if (events->events[i].kind == events->events[j].kind)
-				return true;
+	for (size_t j = 0; j < i; j++)
+		if (events->events[j].kind == events->events[i].kind)
+			return true;
 	return false;
+}
+
+/* The program of a skeleton that event e brings to run. */
+static struct bpf_program *program_of(const struct capture *s, enum live_event_kind kind,
+				      bool plain)
+{
+	switch (kind) {
+	case LIVE_EVENT_SAMPLED:
+		return plain ? s->progs.plain_sample : s->progs.capture_sample;
+	case LIVE_EVENT_TRACEPOINT:
+		return plain ? s->progs.plain_tracepoints : s->progs.capture_tracepoint;
+	case LIVE_EVENT_PROBE:
+		return plain ? s->progs.plain_probes : s->progs.capture_probe;
+	case LIVE_EVENT_OFF_CPU:
+		return plain ? s->progs.plain_switch : s->progs.capture_switch;
+	case LIVE_EVENT_ALLOC:
+		return NULL; /* it has many */
+	}
+	return NULL;
+}
+
+/* Everything is shared with the first skeleton but the constants, which tell the event. */
+static int share_maps(const struct live_bpf *bpf, struct capture *s)
+{
+	struct bpf_map *map, *first;
+	int err = 0;
+
+	bpf_object__for_each_map(map, s->obj)
+	{
+		if (err || map == s->maps.rodata)
+			continue;
+		first = bpf_object__find_map_by_name(bpf->skeleton->obj, bpf_map__name(map));
+		if (first && bpf_map__fd(first) >= 0)
+			err = bpf_map__reuse_fd(map, bpf_map__fd(first));
+		else
+			err = bpf_map__set_autocreate(map, false);
+	}
+	return err;
+}
+
+static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_options *options)
+{
+	const enum live_event_kind kind = bpf->events->events[i].kind;
+	struct capture *s = capture__open();
+	struct bpf_program *program;
+	int err;
+
+	if (!s)
+		return -errno;
+	bpf->others[i] = s;
+	err = set_constants(bpf, s, options);
+	*number_of(s, kind) = (uint32_t)i;
+	bpf_object__for_each_program(program, s->obj)(void)
+		bpf_program__set_autoload(program, program == program_of(s, kind, true));
+	if (!err)
+		err = share_maps(bpf, s);
+	return err ? err : capture__load(s);
 }
 
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error)
@@ -457,18 +524,15 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		goto out;
 	}
 	bpf->plain = takes_only_plain();
-	if (bpf->plain && several_of_a_kind(bpf->events)) {
-		err = -ENOTSUP;
-		(void)snprintf(error, LIVE_ERROR_SIZE,
-			       "two events of a kind at once need Linux 5.17 or newer");
-		goto out;
-	}
 	err = set_sizes(bpf, options);
 	if (err) {
 		(void)fail(error, err, "sizing the capture program's maps");
 		goto out;
 	}
 	err = capture__load(bpf->skeleton);
+	for (size_t i = 0; !err && bpf->plain && i < bpf->events->n; i++)
+		if (is_another(bpf->events, i))
+			err = load_again(bpf, i, options);
 	if (err) {
 		(void)fail(error, err, "loading the capture program into the kernel");
 		goto out;
@@ -487,6 +551,8 @@ void live_bpf_free(struct live_bpf *bpf)
 	detach_all(bpf, true);
 	for (size_t i = 0; i < FOLLOW_PROGRAMS; i++)
 		(void)bpf_link__destroy(bpf->follow[i]);
+	for (size_t i = 0; i < CAPTURE_EVENTS_MAX; i++)
+		capture__destroy(bpf->others[i]);
 	capture__destroy(bpf->skeleton);
 	free(bpf->per_cpu);
 	free(bpf->attached);
@@ -497,7 +563,6 @@ void live_bpf_free(struct live_bpf *bpf)
 
 static struct bpf_link *attach_perf(struct bpf_program *program, size_t i, int fd)
 {
-	/* 0 is what an old kernel takes, too. */
 	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = i);
 	struct bpf_link *link = bpf_program__attach_perf_event_opts(program, fd, &options);
 	int err = errno;
@@ -519,7 +584,10 @@ static struct bpf_link *attach_probe(struct bpf_program *program, size_t i,
 int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error)
 {
 	const struct live_event *e = &bpf->events->events[i];
-	struct capture *s = bpf->skeleton;
+	struct bpf_program *program =
+		program_of(bpf->others[i] ? bpf->others[i] : bpf->skeleton, e->kind, bpf->plain);
+	/* 0 is what an old kernel takes, too. */
+	const size_t cookie = bpf->plain ? 0 : i;
 	struct bpf_link *link = NULL;
 	void *array = bpf->attached;
 	char step[192];
@@ -533,21 +601,14 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 	bpf->attached = array;
 	switch (e->kind) {
 	case LIVE_EVENT_SAMPLED:
-		link = attach_perf(bpf->plain ? s->progs.plain_sample : s->progs.capture_sample,
-				   bpf->plain ? 0 : i, fd);
-		break;
 	case LIVE_EVENT_TRACEPOINT:
-		link = attach_perf(bpf->plain ? s->progs.plain_tracepoints
-					      : s->progs.capture_tracepoint,
-				   bpf->plain ? 0 : i, fd);
+		link = attach_perf(program, cookie, fd);
 		break;
 	case LIVE_EVENT_PROBE:
-		link = attach_probe(bpf->plain ? s->progs.plain_probes : s->progs.capture_probe,
-				    bpf->plain ? 0 : i, e);
+		link = attach_probe(program, cookie, e);
 		break;
 	case LIVE_EVENT_OFF_CPU:
-		link = bpf_program__attach(bpf->plain ? s->progs.plain_switch
-						      : s->progs.capture_switch);
+		link = bpf_program__attach(program);
 		break;
 	case LIVE_EVENT_ALLOC:
 		return 0; /* file by file: live_bpf_attach_allocator */
