@@ -321,6 +321,10 @@ int live_sideband_drain(struct live_sideband *s, live_record_fn fn, void *ctx)
 			}
 			copy_out(data, s->size, tail, s->record, header.size);
 			tail += header.size;
+			/* Linux 6.18 marks them so for all listeners where anybody asked for it. */
+			if (!s->build_ids)
+				((struct perf_event_header *)(void *)s->record)->misc &=
+					(uint16_t)~PERF_RECORD_MISC_MMAP_BUILD_ID;
 			err = hand_over(&s->rings[i], (void *)s->record, fn, ctx);
 		}
 		__atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
