@@ -6,6 +6,7 @@
 #include "symbolizer/symbolizer.h"
 
 #include <assert.h>
+#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -199,8 +200,34 @@ const struct module *modules_at(const struct modules *modules, size_t i)
 	return &modules->known[i]->module;
 }
 
+/*
+ * A file in memory whose build-id nobody told (the kernel before 5.12, or of what ran before
+ * the recording before 6.11) is asked itself while its process lives: is it a program?
+ */
+static bool is_program(const struct modules *modules, uint32_t pid,
+		       const struct event_mapping *mapping)
+{
+	const struct opener_file file = { .pid = pid,
+					  .start = mapping->start,
+					  .end = mapping->end,
+					  .path = "",
+					  .deleted = true };
+	unsigned int next = 0;
+	char magic[SELFMAG];
+	bool is = false;
+	int fd;
+
+	if (!modules->pin || opener_open(modules->opener, &file, &next, &fd))
+		return false;
+	is = pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
+	     !memcmp(magic, ELFMAG, sizeof(magic));
+	(void)close(fd);
+	return is;
+}
+
 /* The names that kernels give to mappings without a file that could be opened by its name. */
-static enum module_kind kind_of(const struct event_mapping *mapping)
+static enum module_kind kind_of(const struct modules *modules, uint32_t pid,
+				const struct event_mapping *mapping)
 {
 	const char *path = mapping->path;
 	/* Heap and stack are executable only where somebody generates code there. */
@@ -214,7 +241,8 @@ static enum module_kind kind_of(const struct event_mapping *mapping)
 	if (!strcmp(path, "[vdso]"))
 		return MODULE_VDSO;
 	/* A program in memory, or else code that a program generates into it. */
-	if (!strncmp(path, "/memfd:", 7) && mapping->build_id.size)
+	if (!strncmp(path, "/memfd:", 7) &&
+	    (mapping->build_id.size || is_program(modules, pid, mapping)))
 		return MODULE_FILE;
 	for (size_t i = 0; i < sizeof(generated) / sizeof(generated[0]); i++)
 		if (!strncmp(path, generated[i], strlen(generated[i])))
@@ -295,7 +323,7 @@ static void note_jitdump(struct modules *modules, uint32_t pid, const struct eve
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping)
 {
-	enum module_kind kind = kind_of(mapping);
+	enum module_kind kind = kind_of(modules, pid, mapping);
 	struct event_mapping m = { .path = mapping->path };
 	struct identity want = { .modules = modules, .mapping = &m };
 	struct known *k;
