@@ -264,38 +264,78 @@ static void check_inventory(struct doctor *doctor)
 		    : "/proc (no PROCMAP_QUERY before 6.11: build-ids from the files)");
 }
 
+/* Whether what is asked for loads into the kernel; NULL, and why not, if it does not. */
+static struct live_bpf *try_programs(const struct source_live_options *asked,
+				     struct live_events *events, uint32_t filters, char *error)
+{
+	const struct live_bpf_options options = { .ring_bytes = 1u << 20,
+						  .events = events,
+						  .filters = filters };
+	struct live_bpf *bpf;
+
+	if (live_events_of(asked, events, error))
+		return NULL;
+	if (!live_bpf_open(&options, &bpf, error))
+		return bpf;
+	live_events_fini(events);
+	return NULL;
+}
+
 static void check_programs(struct doctor *doctor)
 {
 	const struct source_live_options asked = { .frequency_hz = 99, .off_cpu = true };
-	struct live_events events;
-	const struct live_bpf_options options = { .ring_bytes = 1u << 20,
-						  .events = &events,
-						  .filters = CAPTURE_FILTER_TASK };
 	char error[LIVE_ERROR_SIZE];
-	struct live_bpf *bpf;
+	struct live_events events;
+	struct live_bpf *bpf = try_programs(&asked, &events, CAPTURE_FILTER_TASK, error);
 
-	if (live_events_of(&asked, &events, error)) {
+	if (!bpf) {
 		say(doctor, "capture program", NO, "%s", error);
-		return;
-	}
-	if (live_bpf_open(&options, &bpf, error)) {
-		say(doctor, "capture program", NO, "%s", error);
-		live_events_fini(&events);
 		return;
 	}
 	if (live_bpf_follow(bpf, error))
 		say(doctor, "capture program", PARTLY, "loads; but -p and -- CMD do not work: %s",
 		    error);
 	else
-		say(doctor, "capture program", OK, "loads into the kernel, %s",
+		say(doctor, "capture program", OK, "loads into the kernel, %s%s",
 		    live_bpf_plain(bpf)
-			    ? "in its plain form (before 5.17: no bpf_find_vma, stacks' ends are "
-			      "guessed; one event of a kind at once)"
-			    : "in full (bpf_find_vma, task storage, attach cookies)");
+			    ? "in its plain form: no bpf_find_vma (5.17 has it), stacks' "
+			      "ends are "
+			    : "in full: bpf_find_vma, task storage, attach cookies",
+		    !live_bpf_plain(bpf)   ? ""
+		    : live_bpf_area_tree() ? "looked for in the tree of memory areas"
+					   : "guessed");
 	if (live_bpf_attach(bpf, events.n - 1, -1, -1, error))
 		say(doctor, "waiting threads", PARTLY, "--off-cpu does not work: %s", error);
 	else
 		say(doctor, "waiting threads", OK, "tp_btf/sched_switch");
+	live_bpf_free(bpf);
+	live_events_fini(&events);
+}
+
+/* A probe is put on this program, where it has no code: nobody meets it. */
+static void check_probes(struct doctor *doctor)
+{
+	const char *const probes[] = { "/proc/self/exe:0x0" };
+	const struct source_live_options asked = { .probes = probes, .n_probes = 1 };
+	const struct source_live_options allocs = { .alloc_interval = 1 };
+	char error[LIVE_ERROR_SIZE];
+	struct live_events events;
+	struct live_bpf *bpf = try_programs(&asked, &events, 0, error);
+	int err = bpf ? live_bpf_attach(bpf, 0, -1, -1, error) : -ENOTSUP; /* or as error says */
+
+	if (err)
+		say(doctor, "probes", PARTLY, "--uprobe does not work: %s", error);
+	else
+		say(doctor, "probes", OK, "uprobes");
+	if (bpf) {
+		live_bpf_free(bpf);
+		live_events_fini(&events);
+	}
+	bpf = err ? NULL : try_programs(&allocs, &events, 0, error);
+	if (!bpf) {
+		say(doctor, "allocations", PARTLY, "--alloc does not work: %s", error);
+		return;
+	}
 	say(doctor, "allocations", OK, "%s",
 	    !live_bpf_without("uprobe_multi") && live_multi_supported()
 		    ? "uprobes, one link a file"
@@ -426,6 +466,7 @@ int cmd_doctor(int argc, char **argv)
 	check_sideband(&doctor);
 	check_inventory(&doctor);
 	check_programs(&doctor);
+	check_probes(&doctor);
 	works = check_recording(&doctor);
 	check_tools(&doctor);
 	(void)fflush(stdout);

@@ -7,6 +7,7 @@
 #include "agent/source/live_perf.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -889,6 +890,40 @@ void live_bpf_reading(struct live_bpf *bpf)
 bool live_bpf_plain(const struct live_bpf *bpf)
 {
 	return bpf->plain;
+}
+
+/* Also one of a struct without a name within it. */
+static bool has_member(const struct btf *btf, const struct btf_type *type, const char *name,
+		       int depth)
+{
+	const struct btf_member *member = btf_members(type);
+
+	for (int i = 0; i < btf_vlen(type); i++, member++) {
+		const struct btf_type *inner = btf__type_by_id(btf, member->type);
+		const char *its = btf__name_by_offset(btf, member->name_off);
+
+		if (its && !strcmp(its, name))
+			return true;
+		if (its && !*its && inner && btf_is_composite(inner) && depth &&
+		    has_member(btf, inner, name, depth - 1))
+			return true;
+	}
+	return false;
+}
+
+bool live_bpf_area_tree(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	bool has = false;
+	int id;
+
+	if (!btf)
+		return false;
+	id = btf__find_by_name_kind(btf, "mm_struct", BTF_KIND_STRUCT);
+	if (id > 0)
+		has = has_member(btf, btf__type_by_id(btf, (uint32_t)id), "mm_rb", 4);
+	btf__free(btf);
+	return has;
 }
 
 int live_bpf_ring_fd(const struct live_bpf *bpf)

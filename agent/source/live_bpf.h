@@ -74,6 +74,8 @@ bool live_bpf_any_alive(struct live_bpf *bpf); /* of the wanted processes */
 void live_bpf_reading(struct live_bpf *bpf);
 /* Whether the kernel takes only the programs for old ones. */
 bool live_bpf_plain(const struct live_bpf *bpf);
+/* Whether this kernel keeps memory areas in a tree that those can look through (before 6.1). */
+bool live_bpf_area_tree(void);
 int live_bpf_ring_fd(const struct live_bpf *bpf);
 size_t live_bpf_ring_size(const struct live_bpf *bpf);
 int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */
