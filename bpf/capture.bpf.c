@@ -197,22 +197,27 @@ static long area_found(struct task_struct *task, struct vm_area_struct *vma, str
 	return 0;
 }
 
-/*
- * Go on x86-64 Linux keeps the running goroutine's g in the thread's TLS word
- * at fs:-8; g begins with the bounds of its stack (runtime2.go: g.stack).
- */
-static __always_inline __u64 go_top(__u64 sp, __u64 fsbase)
+/* The end of the stack of goroutine g, which begins with its bounds (runtime2.go: g.stack), if sp lies in it. */
+static __always_inline __u64 goroutine_top(__u64 g, __u64 sp)
 {
-	__u64 g = 0, bounds[2] = {};
+	__u64 bounds[2] = {};
 
-	if (!fsbase || bpf_probe_read_user(&g, sizeof(g), (void *)(fsbase - 8)) || !g)
-		return 0;
-	if (bpf_probe_read_user(bounds, sizeof(bounds), (void *)g))
+	if (!g || bpf_probe_read_user(bounds, sizeof(bounds), (void *)g))
 		return 0;
 	/* Go's own limit for one stack is 1 GB. */
 	if (sp < bounds[0] || sp >= bounds[1] || bounds[1] - bounds[0] > 1ull << 30)
 		return 0;
 	return bounds[1];
+}
+
+/* Go on x86-64 Linux keeps the running goroutine's g in the thread's TLS word at fs:-8. */
+static __always_inline __u64 go_top(__u64 sp, __u64 fsbase)
+{
+	__u64 g = 0;
+
+	if (!fsbase || bpf_probe_read_user(&g, sizeof(g), (void *)(fsbase - 8)))
+		return 0;
+	return goroutine_top(g, sp);
 }
 
 /* The alternate signal stack's, if sp lies in that. */
@@ -487,7 +492,7 @@ static __always_inline void copy_interrupted(struct capture_head *head, __u8 *by
 					     struct task_struct *task, bool plain)
 {
 	__u64 base = BPF_CORE_READ(task, sas_ss_sp), size = BPF_CORE_READ(task, sas_ss_size);
-	__u64 ucontext, sp = 0, end = 0, from, n, at, start_stack;
+	__u64 ucontext, sp = 0, g = 0, end = 0, from, n, at, start_stack;
 	struct {
 		__u64 base;
 		__u64 flags;
@@ -511,6 +516,8 @@ static __always_inline void copy_interrupted(struct capture_head *head, __u8 *by
 		end = start_stack + 8;
 	else if (head->fsbase > sp && head->fsbase - sp < STACK_LIKELY)
 		end = head->fsbase;
+	else if (!bpf_probe_read_user(&g, sizeof(g), (void *)(ucontext + 88)))
+		end = goroutine_top(g, sp); /* Go's own code has it in r14, too: gregs[REG_R14] */
 	from = sp - CAPTURE_RED_ZONE;
 	n = end - from;
 	if (!end || n > CAPTURE_INTERRUPTED_MAX) {
