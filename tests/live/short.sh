@@ -49,6 +49,8 @@ gcc -O1 -static-pie -o "$dir/static_pie" "$dir/short.c" -Wl,--build-id=0x0011223
 cat >"$dir/drive.py" <<'PY'
 import ctypes, os, subprocess, sys
 folder, count = sys.argv[1], int(sys.argv[2])
+# So long do programs stay whose file only they lead to; SLOW times that on an emulated machine.
+rest = str(600 * int(os.environ.get('SLOW', 1)))
 old = bytes.fromhex('00112233445566778899aabbccddeeff01020304')
 programs = {kind: open(f'{folder}/{kind}', 'rb').read() for kind in ('dynamic', 'static', 'static_pie')}
 libc = ctypes.CDLL(None, use_errno=True)
@@ -78,13 +80,13 @@ for i in range(6):
     # In memory.
     fd = os.memfd_create(f'memory_{i}', os.MFD_CLOEXEC)
     os.write(fd, programs['static'].replace(old, os.urandom(20)))
-    running.append(subprocess.Popen([f'/proc/self/fd/{fd}', '60000', '600'], pass_fds=(fd,)))
+    running.append(subprocess.Popen([f'/proc/self/fd/{fd}', '60000', rest], pass_fds=(fd,)))
     os.close(fd)
     # On a file system of its own mount namespace: two containers' worth of them.
     inner = copy('dynamic', f'inner_{i}')
     os.makedirs(f'{folder}/ns', exist_ok=True)
     running.append(subprocess.Popen(['unshare', '-m', 'sh', '-c', f'mount -t tmpfs none {folder}/ns && '
-                   f'cp {inner} {folder}/ns/in_namespace_{i} && exec {folder}/ns/in_namespace_{i} 60000 600']))
+                   f'cp {inner} {folder}/ns/in_namespace_{i} && exec {folder}/ns/in_namespace_{i} 60000 {rest}']))
 for process in running:
     process.wait()
 # As containers have it: layers that only their mount namespace sees, all of it gone at the end.
@@ -102,7 +104,7 @@ for where in 'one', 'two':
         mkdir -p {folder}/ov; mount -t tmpfs none {folder}/ov; cd {folder}/ov; mkdir upper work merged lower
         layer={layer}; [ {where} = two ] || {{ cp {layer}/* lower; layer=lower; }}
         mount -t overlay overlay -o lowerdir=$layer,upperdir=upper,workdir=work merged
-        merged/overlay_kept_{where}_0 0 400
+        merged/overlay_kept_{where}_0 0 {rest}
         for i in $(seq 14); do
             merged/overlay_kept_{where}_$i 2000
             # Its directory entry alone goes, or it is copied up first.
