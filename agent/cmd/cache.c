@@ -3,6 +3,7 @@
 
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/option.h"
 #include "agent/log.h"
 #include "agent/store/kept.h"
 #include "agent/store/store.h"
@@ -10,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -510,7 +510,7 @@ static int parse(int argc, char **argv, struct cache_options *o, bool *done)
 	uint64_t number;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "j:o:qvh", options, NULL)) != -1) {
+	while ((c = option_next(argc, argv, "j:o:qvh", options)) != -1) {
 		switch (c) {
 		case DB:
 			o->db = optarg;

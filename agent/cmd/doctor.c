@@ -1,5 +1,6 @@
 /* agent/cmd/doctor.c: what of recording works on this machine, and what to do where it does not. */
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/option.h"
 #include "agent/log.h"
 #include "agent/source/live.h"
 #include "agent/source/live_bpf.h"
@@ -9,7 +10,6 @@
 #include "agent/source/live_perf.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <linux/capability.h>
 #include <stdarg.h>
@@ -443,7 +443,7 @@ int cmd_doctor(int argc, char **argv)
 	bool works;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+	while ((c = option_next(argc, argv, "h", options)) != -1) {
 		if (c == 'h') {
 			(void)fputs(help, stdout);
 			return CMD_DONE;

@@ -1,6 +1,7 @@
 /* agent/cmd/explain.c: why one sample's stack is what it is. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/option.h"
 #include "agent/cmd/walking.h"
 #include "agent/export/export.h"
 #include "agent/log.h"
@@ -8,7 +9,6 @@
 #include "agent/store/store.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdio_ext.h>
@@ -141,7 +141,7 @@ int cmd_explain(int argc, char **argv)
 	};
 	int c, err;
 
-	while ((c = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
+	while ((c = option_next(argc, argv, "qh", options)) != -1) {
 		switch (c) {
 		case SAMPLE:
 			e.wanted = optarg;

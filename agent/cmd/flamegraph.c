@@ -1,5 +1,6 @@
 /* agent/cmd/flamegraph.c: profiles as a flame graph for browsers. */
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/option.h"
 
 #include "agent/export/flame.h"
 #include "agent/export/output.h"
@@ -7,7 +8,6 @@
 #include "agent/log.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,7 +192,7 @@ int cmd_flamegraph(int argc, char **argv)
 	struct options options = { .output = "offwind.html" };
 	int option;
 
-	while ((option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1) {
+	while ((option = option_next(argc, argv, "o:h", long_options)) != -1) {
 		switch (option) {
 		case 'o':
 			options.output = optarg;

@@ -1,6 +1,7 @@
 /* agent/cmd/record.c: the live system in, profiles or a capture file out. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/option.h"
 #include "agent/cmd/raw.h"
 #include "agent/cmd/stats.h"
 #include "agent/cmd/walking.h"
@@ -16,7 +17,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <pwd.h>
@@ -811,7 +811,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	int c;
 
 	/* +: what follows COMMAND is its own. */
-	while ((c = getopt_long(argc, argv, "+ap:t:u:C:e:c:F:d:o:f:qvh", options, NULL)) != -1) {
+	while ((c = option_next(argc, argv, "+ap:t:u:C:e:c:F:d:o:f:qvh", options)) != -1) {
 		switch (c) {
 		case 'a':
 			o->all = true;

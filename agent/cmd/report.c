@@ -1,6 +1,7 @@
 /* agent/cmd/report.c: pprof files as tables, as trees of callers, as one file, as another format. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/option.h"
 #include "agent/cmd/selection.h"
 #include "agent/cmd/table.h"
 #include "agent/export/export.h"
@@ -12,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -472,7 +472,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	uint64_t number;
 	int c, i = 0;
 
-	while ((c = getopt_long(argc, argv, "n:f:o:h", long_options, NULL)) != -1) {
+	while ((c = option_next(argc, argv, "n:f:o:h", long_options)) != -1) {
 		switch (c) {
 		case 'n':
 			if (input_number("--top", optarg, 0, INT32_MAX, &number))

@@ -1,6 +1,7 @@
 /* agent/cmd/top.c: what the system does right now, on a terminal. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/option.h"
 #include "agent/cmd/screen.h"
 #include "agent/cmd/table.h"
 #include "agent/cmd/walking.h"
@@ -557,7 +558,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	uint64_t number;
 	int c, err = 0;
 
-	while (!err && (c = getopt_long(argc, argv, "p:F:bn:h", options, NULL)) != -1) {
+	while (!err && (c = option_next(argc, argv, "p:F:bn:h", options)) != -1) {
 		switch (c) {
 		case 'p':
 			err = take_pids(o, optarg);

@@ -1,6 +1,7 @@
 /* agent/cmd/unwind.c: recordings in, profiles or frames out. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
+#include "agent/cmd/option.h"
 #include "agent/cmd/walking.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
@@ -12,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,7 +321,7 @@ int cmd_unwind(int argc, char **argv)
 	char text[1024];
 	int c, rc;
 
-	while ((c = getopt_long(argc, argv, "o:f:qvh", words, NULL)) != -1) {
+	while ((c = option_next(argc, argv, "o:f:qvh", words)) != -1) {
 		switch (c) {
 		case 'o':
 			path = optarg;
@@ -385,11 +385,12 @@ int cmd_perf_to_profile(int argc, char **argv)
 	struct job job = { .in_place = true,
 			   .out = { .fd = -1 },
 			   .walking = { .pipeline = { .fold = true } } };
+	const struct option no_words = { 0 };
 	char *in = NULL, *out = NULL;
 	bool force = false;
 	int c, rc;
 
-	while ((c = getopt(argc, argv, "i:o:fjh")) != -1) {
+	while ((c = option_next(argc, argv, "i:o:fjh", &no_words)) != -1) {
 		switch (c) {
 		case 'i':
 			in = optarg;

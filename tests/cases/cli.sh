@@ -79,5 +79,14 @@ done
 for words in --help "record --help" "unwind --help" "report --help" "top --help" "flamegraph --help" "explain --help" "cache --help" "doctor --help"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err" && [ ! -s "$dir/err" ] && grep -q ^usage "$dir/out" || fail "offwind $words"
 done
+# What is wrong with an option is one line of text, whatever bytes it has.
+expect 2 "option '--top' needs an argument$" "$offwind" report --to
+expect 2 "option '--s' may be one of several" "$offwind" report --s=x
+expect 2 "option '--check' takes no argument" "$offwind" report --check=x
+expect 2 "option '-n' needs an argument" "$offwind" report -n
+expect 2 "^offwind: there is no option '--a.\[31m.*'$" "$offwind" report $'--a\e[31m\xff<b>'
+for command in record unwind report top flamegraph explain doctor "cache ls"; do
+	"$offwind" $command $'--a\e[31m\r\xff' 2>&1 | LC_ALL=C grep -q $'[\e\r\xff]' && fail "$command: raw bytes"
+done
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }
