@@ -26,6 +26,7 @@ struct pprof_file {
 	struct arena arena;
 	Perftools__Profiles__Profile *profile;
 	struct ids mappings, locations, functions;
+	size_t n_cut, first_cut; /* strings with a NUL inside, which C's texts end at */
 };
 
 /* ---- ids ----------------------------------------------------------------- */
@@ -267,6 +268,16 @@ out:
 	return c.n_faults;
 }
 
+size_t pprof_check_file(const struct pprof_file *file, pprof_fault_fn fault_fn, void *ctx)
+{
+	struct check c = { .fault = fault_fn, .ctx = ctx };
+
+	if (file->n_cut)
+		fault(&c, "string %zu has a NUL inside, and %zu others", file->first_cut,
+		      file->n_cut - 1);
+	return c.n_faults + pprof_check(file->profile, true, fault_fn, ctx);
+}
+
 /* ---- reading ------------------------------------------------------------- */
 
 struct bytes {
@@ -422,6 +433,45 @@ static void first_fault(void *ctx, const char *text)
 		(void)snprintf(error, PPROF_ERROR_SIZE, "%s", text);
 }
 
+static uint64_t take_varint(const uint8_t **at, const uint8_t *end)
+{
+	uint64_t value = 0;
+
+	for (unsigned int shift = 0; *at < end; shift += 7) {
+		uint8_t byte = *(*at)++;
+
+		value |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
+		if (byte < 0x80)
+			break;
+	}
+	return value;
+}
+
+/* The message was decoded before, so that its fields are whole. */
+static void find_cut(struct pprof_file *file, const struct bytes *b)
+{
+	enum { STRING_TABLE = 6 << 3 | 2 };
+	const uint8_t *at = b->data, *end = at + b->n;
+
+	for (size_t i = 0; at < end;) {
+		uint64_t tag = take_varint(&at, end), size = 0;
+		unsigned int type = tag & 7;
+
+		if (type == 0)
+			(void)take_varint(&at, end);
+		else
+			size = type == 1 ? 8 : type == 5 ? 4 : take_varint(&at, end);
+		if (size > (uint64_t)(end - at))
+			break;
+		if (tag == STRING_TABLE) {
+			if (size && memchr(at, 0, size) && !file->n_cut++)
+				file->first_cut = i;
+			i++;
+		}
+		at += size;
+	}
+}
+
 static int decode(struct pprof_file *file, const struct bytes *b, char *error)
 {
 	Perftools__Profiles__Profile *p =
@@ -447,6 +497,7 @@ static int decode(struct pprof_file *file, const struct bytes *b, char *error)
 		      Perftools__Profiles__Location) ||
 	    !IDS_INIT(&file->functions, p->function, p->n_function, Perftools__Profiles__Function))
 		return -ENOMEM;
+	find_cut(file, b);
 	file->profile = p;
 	return 0;
 }

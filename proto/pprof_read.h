@@ -56,5 +56,7 @@ typedef void (*pprof_fault_fn)(void *ctx, const char *text);
  */
 size_t pprof_check(const Perftools__Profiles__Profile *profile, bool strict, pprof_fault_fn fault,
 		   void *ctx);
+/* Strictly, and what only the bytes that were read show: texts have no NUL inside. */
+size_t pprof_check_file(const struct pprof_file *file, pprof_fault_fn fault, void *ctx);
 
 #endif

@@ -4,6 +4,7 @@
 #include "agent/cmd/option.h"
 #include "agent/cmd/selection.h"
 #include "agent/cmd/table.h"
+#include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
 #include "agent/export/output.h"
@@ -272,13 +273,15 @@ static int check_file(const struct pprof_file *file, const char *path)
 {
 	const Perftools__Profiles__Profile *p = pprof_profile(file);
 	struct faults faults = { .path = path };
+	char name[CLEAN_MAX];
 
-	(void)pprof_check(p, true, print_fault, &faults);
+	(void)pprof_check_file(file, print_fault, &faults);
 	if (faults.n > FAULTS_MAX)
 		log_error("%s: … and %zu more", path, faults.n - FAULTS_MAX);
 	if (faults.n)
 		return -EBADMSG;
-	(void)printf("%s: sound; %zu samples, %zu locations, %zu functions, %zu mappings\n", path,
+	(void)clean_text(path, "", '?', name, sizeof(name));
+	(void)printf("%s: sound; %zu samples, %zu locations, %zu functions, %zu mappings\n", name,
 		     p->n_sample, p->n_location, p->n_function, p->n_mapping);
 	return 0;
 }

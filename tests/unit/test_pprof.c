@@ -420,6 +420,24 @@ static void test_each_broken_rule_is_found(void)
 	}
 }
 
+static void test_a_nul_inside_a_string_is_found(void)
+{
+	struct message m = profile_of(&rules[0]);
+	struct pprof_file *file = NULL;
+	char error[PPROF_ERROR_SIZE];
+
+	CHECK(!read_it(m.bytes, m.n, &file, error), "sound");
+	CHECK(!pprof_check_file(file, NULL, NULL), "no fault");
+	pprof_file_free(file);
+	put_bytes(&m, 6, "na\0me", 5);
+	put_number(&m, 12, 1);
+	put_bytes(&m, 6, "\0", 1);
+	CHECK(!read_it(m.bytes, m.n, &file, error), "it can be read");
+	CHECK(pprof_check_file(file, NULL, NULL) == 1, "and is told once");
+	CHECK(!pprof_check(pprof_profile(file), true, NULL, NULL), "where nothing else is wrong");
+	pprof_file_free(file);
+}
+
 /* ---- hostile files --------------------------------------------------------- */
 
 static void test_every_cut_is_an_error_or_a_profile(void)
@@ -551,6 +569,7 @@ int main(void)
 	test_callers_mistakes_are_told();
 	test_full_disk_is_told();
 	test_each_broken_rule_is_found();
+	test_a_nul_inside_a_string_is_found();
 	test_every_cut_is_an_error_or_a_profile();
 	test_flipped_bits_do_no_harm();
 	test_bombs_are_capped();
