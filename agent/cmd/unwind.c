@@ -37,6 +37,7 @@ struct job {
 	struct accounting total;
 	struct pipeline_reuse reuse;
 	uint64_t start_us;
+	bool lines;    /* shown in text */
 	bool began;    /* a stack was walked */
 	bool in_place; /* see output_open_in_place */
 	bool damaged;  /* an input ended early: done in part */
@@ -64,6 +65,8 @@ static const char help[] =
 	"                        that follows a call; marked as a guess\n"
 	"      --verify-reuse    walk stacks fully as well, where callers are taken over from a\n"
 	"                        thread's sample before, and fail if that makes a difference\n"
+	"      --lines           in text: each frame's source line behind it, as perf script -F\n"
+	"                        +srcline; other formats have them anyway\n"
 	"      --no-demangle     names as linked\n"
 	"      --no-lines        no source lines and inlined calls\n"
 	"      --no-inline       no inlined calls\n"
@@ -107,7 +110,7 @@ static int on_walked(void *ctx, const struct walked *walked)
 	if (job->walked)
 		return format_walked_add(job->walked, &sample, job->names, job->info);
 	if (job->format == FORMAT_TEXT)
-		job->write_err = export_text(job->out.file, &sample, job->names);
+		job->write_err = export_text(job->out.file, &sample, job->names, job->lines);
 	else if (job->format == FORMAT_TSV)
 		job->write_err = export_tsv(job->out.file, &sample, job->names);
 	else
@@ -302,11 +305,12 @@ static void keep_tables(struct store *store)
 
 int cmd_unwind(int argc, char **argv)
 {
-	enum { TYPE = 256 };
+	enum { TYPE = 256, LINES };
 	static const struct option words[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "format", required_argument, NULL, 'f' },
 		{ "sample-type", required_argument, NULL, TYPE },
+		{ "lines", no_argument, NULL, LINES },
 		WALKING_OPTIONS,
 		WALKING_INPUT_OPTIONS,
 		WALKING_FOLD_OPTIONS,
@@ -333,6 +337,9 @@ int cmd_unwind(int argc, char **argv)
 			break;
 		case TYPE:
 			job.type = optarg;
+			break;
+		case LINES:
+			job.lines = true;
 			break;
 		case 'q':
 			log_quiet(true);

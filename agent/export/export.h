@@ -44,10 +44,12 @@ void export_pprof_free(struct export_pprof *e); /* NULL is fine */
 /* ---- single samples ------------------------------------------------------- */
 
 /*
- * As perf script prints it, inlined calls marked "(inlined)".  Where the user part did not end at a root, a line
- * "# stop: truncated" ends the stack; tools that read perf script skip such lines.
+ * As perf script prints it, inlined calls marked "(inlined)"; with lines, a frame's source line
+ * stands behind it in a line of its own, "  /src/a.c:12", where it is known.  Where the user part
+ * did not end at a root, a line "# stop: truncated" ends the stack; tools that read perf script
+ * skip such lines.
  */
-int export_text(FILE *out, const struct walked *walked, struct names *names);
+int export_text(FILE *out, const struct walked *walked, struct names *names, bool lines);
 
 /*
  * One row a frame, inlined calls on their own; rel_pc is hexadecimal, the pc in terms of the module; "-"

@@ -56,7 +56,21 @@ static void put_guessed(FILE *out, const struct walked *w)
 		(void)fputc('\n', out);
 }
 
-int export_text(FILE *out, const struct walked *w, struct names *names)
+/* "/src/a.c:12", as perf script has it with -F +srcline; place NULL: not known. */
+static void put_source(FILE *out, const struct name_place *place)
+{
+	char text[CLEAN_MAX];
+
+	if (!place || !place->file)
+		return;
+	(void)clean_text(place->file, "", '?', text, sizeof(text));
+	(void)fprintf(out, "  %s", text);
+	if (place->line)
+		(void)fprintf(out, ":%" PRIu32, place->line);
+	(void)fputc('\n', out);
+}
+
+int export_text(FILE *out, const struct walked *w, struct names *names, bool lines)
 {
 	const struct event *e = w->event;
 	char text[CLEAN_MAX], module[CLEAN_MAX];
@@ -79,6 +93,8 @@ int export_text(FILE *out, const struct walked *w, struct names *names)
 		for (size_t j = 0; j + 1 < name.n_places; j++) {
 			(void)clean_text(name.places[j].function, "", '?', text, sizeof(text));
 			(void)fprintf(out, "\t%16" PRIx64 " %s (inlined)\n", f->pc, text);
+			if (lines)
+				put_source(out, &name.places[j]);
 		}
 		(void)clean_text(name.function, "", '?', text, sizeof(text));
 		if (text[0])
@@ -86,6 +102,8 @@ int export_text(FILE *out, const struct walked *w, struct names *names)
 				      name.offset, module);
 		else
 			(void)fprintf(out, "\t%16" PRIx64 " [unknown] (%s)\n", f->pc, module);
+		if (lines && name.n_places)
+			put_source(out, &name.places[name.n_places - 1]);
 	}
 	if (w->has_user && w->stop != UW_STOP_ROOT)
 		(void)fprintf(out, "# stop: %s\n", uw_stop_name(w->stop));

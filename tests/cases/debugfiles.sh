@@ -59,6 +59,9 @@ mkdir -p "$work/dir/${by_id%/*}" && cp "$work/a.debug" "$work/dir/$by_id"
 found "--debug-dir" "${pids[0]}" --debug-dir "$work/dir"
 [ "$(rows "${pids[0]}" --debug-dir "$work/dir" --no-inline | head -n 1)" = "outer a.c:6 0" ] || fail "--no-inline"
 [ "$(rows "${pids[0]}" --debug-dir "$work/dir" --no-lines | head -n 1)" = "outer -:- 0" ] || fail "--no-lines"
+timeout 60 "$offwind" unwind -q --format text --lines --pid "${pids[0]}" --debug-dir "$work/dir" 2> "$work/err" |
+	grep -A1 -E ' (inner|outer|main)( |[+])' | sed -E 's/^\t +[0-9a-f]+ ([a-z]+).*( \(inlined\)).*/\1\2/; s/^\t +[0-9a-f]+ ([a-z]+).*/\1/; s/^  .*\///' > "$work/text"
+[ "$(cat "$work/text")" = $'inner (inlined)\na.c:4\nouter\na.c:6\nmain\na.c:7' ] || { fail "--lines"; cat "$work/text"; }
 # Another file under that name is not it.
 objcopy --only-keep-debug "$work/bin/nowhere" "$work/dir/$by_id"
 not_found "the debug file of another" "${pids[0]}" --debug-dir "$work/dir"

@@ -449,7 +449,7 @@ static void test_text_is_as_perf_script_has_it(void)
 {
 	FILE *out = text_open();
 
-	CHECK(!export_text(out, &walked, NULL) && !fclose(out), "exports");
+	CHECK(!export_text(out, &walked, NULL, false) && !fclose(out), "exports");
 	CHECK(!strcmp(text,
 		      "my thread           10/11    [003] 12345.678901:   10101010 cpu-clock: \n"
 		      "\tffffffffc0000010 ext4_readdir+0x10 ([ext4])\n"
@@ -524,7 +524,7 @@ static void check_hostile(const char *name)
 	CHECK(!export_tsv(out, &w, NULL) && !fclose(out), "tsv");
 	CHECK(count_of(text, '\n') == 5 && count_of(text, '\t') == 5 * 12 && is_clean(text), text);
 	out = text_open();
-	CHECK(!export_text(out, &w, NULL) && !fclose(out), "text");
+	CHECK(!export_text(out, &w, NULL, false) && !fclose(out), "text");
 	CHECK(count_of(text, '\n') == 9 && count_of(text, '\t') == 5 && is_clean(text), text);
 	out = text_open();
 	CHECK(!export_as(FORMAT_FOLDED, &p, out) && !fclose(out), "folded");
@@ -582,7 +582,7 @@ static void test_full_disk_is_told(void)
 	(void)fclose(full);
 	full = fopen("/dev/full", "w");
 	(void)setvbuf(full, NULL, _IONBF, 0);
-	CHECK(export_text(full, &walked, NULL) == -ENOSPC, "text");
+	CHECK(export_text(full, &walked, NULL, false) == -ENOSPC, "text");
 	CHECK(export_tsv(full, &walked, NULL) == -ENOSPC, "tsv");
 	CHECK(export_pprof(&profile, NULL, &info, NULL, 0, 1, fileno(full)) == -ENOSPC, "pprof");
 	(void)fclose(full);
