@@ -11,6 +11,11 @@
 #define ROWS_MAX    ((size_t)16 << 20)
 #define FORMATS_MAX 16
 
+struct sequence { /* of rows */
+	size_t first, past;
+	uint64_t start, end;
+};
+
 struct program {
 	const struct dw_file *file;
 	struct dw_unit unit; /* sizes, for the forms in the header */
@@ -21,23 +26,51 @@ struct program {
 	uint8_t min_inst, max_ops, line_range, opcode_base;
 	int8_t line_base;
 	uint8_t lengths[256];
+	size_t first;		    /* row of the sequence that is being read */
+	struct sequence *sequences; /* owned */
+	size_t n_sequences, room_sequences;
 };
 
-static int push_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
+static int grow_rows(struct program *p)
+{
+	struct dw_table *t = p->table;
+	size_t room = p->room ? p->room * 2 : 256;
+	struct dw_row *grown;
+
+	if (room > ROWS_MAX)
+		return -E2BIG;
+	grown = reallocarray(t->rows, room, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	t->rows = grown;
+	p->room = room;
+	return 0;
+}
+
+/*
+ * Of rows at one address the last counts, and one that says what the row before it says, nothing:
+ * half of a compiler's are for columns and views.
+ */
+static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
 {
 	struct dw_table *t = p->table;
 
-	if (t->n_rows == p->room) {
-		size_t room = p->room ? p->room * 2 : 256;
-		struct dw_row *grown;
+	if (t->n_rows > p->first && file != DW_ROW_END) {
+		struct dw_row *last = &t->rows[t->n_rows - 1];
 
-		if (room > ROWS_MAX)
-			return -E2BIG;
-		grown = reallocarray(t->rows, room, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		t->rows = grown;
-		p->room = room;
+		if (last->addr <= addr && last->line == line && last->file == file)
+			return 0;
+		if (last->addr == addr) {
+			last->file = file;
+			last->line = line;
+			return 0;
+		}
+	}
+	if (t->n_rows == p->room) {
+		int err = grow_rows(p);
+
+		if (err)
+			return err;
 	}
 	t->rows[t->n_rows++] = (struct dw_row){ .addr = addr, .file = file, .line = line };
 	return 0;
@@ -186,7 +219,7 @@ struct machine { /* DWARF 5 §6.2.2 */
 	unsigned int op;
 };
 
-static void advance(const struct program *p, struct machine *m, uint64_t by)
+static inline void advance(const struct program *p, struct machine *m, uint64_t by)
 {
 	if (p->max_ops <= 1) {
 		m->addr += by * p->min_inst;
@@ -223,7 +256,8 @@ static int run_extended(struct program *p, struct sym_cursor *c, struct machine 
 	}
 }
 
-static int run_standard(struct program *p, struct sym_cursor *c, struct machine *m, uint8_t op)
+static inline int run_standard(struct program *p, struct sym_cursor *c, struct machine *m,
+			       uint8_t op)
 {
 	switch (op) {
 	case DW_LNS_copy:
@@ -260,42 +294,116 @@ static int run_standard(struct program *p, struct sym_cursor *c, struct machine 
 	return 0;
 }
 
+/* What a special opcode adds (DWARF 5 §6.2.5.1); a table, because most of a program is such. */
+struct special {
+	uint32_t by;
+	int32_t line;
+};
+
+static void make_specials(const struct program *p, struct special *specials)
+{
+	for (unsigned int op = p->opcode_base; op < 256; op++) {
+		unsigned int special = op - p->opcode_base;
+
+		specials[op] = (struct special){
+			.by = special / p->line_range,
+			.line = p->line_base + (int)(special % p->line_range),
+		};
+	}
+}
+
+static int end_sequence(struct program *p)
+{
+	struct dw_table *t = p->table;
+
+	/* What a linker dropped begins at 0, or at -1 (lld). */
+	if (p->first < t->n_rows &&
+	    (!t->rows[p->first].addr || t->rows[p->first].addr >= UINT64_MAX - 1))
+		t->n_rows = p->first;
+	if (p->first < t->n_rows) {
+		if (p->n_sequences == p->room_sequences) {
+			size_t room = p->room_sequences ? p->room_sequences * 2 : 64;
+			struct sequence *grown = reallocarray(p->sequences, room, sizeof(*grown));
+
+			if (!grown)
+				return -ENOMEM;
+			p->sequences = grown;
+			p->room_sequences = room;
+		}
+		p->sequences[p->n_sequences++] =
+			(struct sequence){ .first = p->first, .past = t->n_rows };
+	}
+	p->first = t->n_rows;
+	return 0;
+}
+
 static int run(struct program *p, struct sym_cursor *c)
 {
 	struct machine m = { .line = 1, .file = 1 };
-	size_t first = 0; /* row of the sequence */
+	struct special specials[256];
 	int err = 0;
 
+	make_specials(p, specials);
 	while (!err && c->p < c->end && !c->bad) {
 		uint8_t op = *c->p++;
 		bool ended = false;
 
 		if (op >= p->opcode_base) {
-			unsigned int special = (unsigned int)op - p->opcode_base;
-
-			advance(p, &m, special / p->line_range);
-			m.line +=
-				(uint64_t)(int64_t)(p->line_base + (int)(special % p->line_range));
+			advance(p, &m, specials[op].by);
+			m.line += (uint64_t)(int64_t)specials[op].line;
 			err = push_row(p, m.addr, clip(m.file), clip(m.line));
-		} else if (!op) {
-			err = run_extended(p, c, &m, &ended);
-		} else {
+		} else if (op == DW_LNS_set_column || op == DW_LNS_negate_stmt) {
+			/* Half of all others, and nothing to us. */
+			if (op == DW_LNS_set_column)
+				(void)sym_cursor_uleb(c);
+		} else if (op) {
 			err = run_standard(p, c, &m, op);
+		} else if (c->end - c->p >= 2 && c->p[1] == DW_LNE_set_discriminator) {
+			(void)sym_cursor_take(c, sym_cursor_uleb(c));
+		} else {
+			err = run_extended(p, c, &m, &ended);
 		}
-		if (ended) {
-			struct dw_table *t = p->table;
-
-			/* What a linker dropped begins at 0, or at -1 (lld). */
-			if (first < t->n_rows &&
-			    (!t->rows[first].addr || t->rows[first].addr >= UINT64_MAX - 1))
-				t->n_rows = first;
-			first = t->n_rows;
+		if (ended && !err) {
+			err = end_sequence(p);
 			m = (struct machine){ .line = 1, .file = 1 };
 		}
 	}
 	/* A sequence without an end says nothing of where it ends. */
-	p->table->n_rows = first;
+	p->table->n_rows = p->first;
 	return err;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct sequence *x = a, *y = b;
+
+	return x->start != y->start ? (x->start < y->start ? -1 : 1)
+				    : (x->first > y->first) - (x->first < y->first);
+}
+
+/* Sequences are of different code as a rule: false where they are not, or go back in themselves. */
+static bool order_sequences(struct program *p, bool *sorted)
+{
+	const struct dw_row *rows = p->table->rows;
+
+	*sorted = true;
+	for (size_t i = 0; i < p->n_sequences; i++) {
+		struct sequence *s = &p->sequences[i];
+
+		for (size_t j = s->first + 1; j < s->past; j++)
+			if (rows[j].addr < rows[j - 1].addr)
+				return false;
+		s->start = rows[s->first].addr;
+		s->end = rows[s->past - 1].addr;
+		*sorted = *sorted && (!i || s[-1].end <= s->start);
+	}
+	if (*sorted)
+		return true;
+	qsort(p->sequences, p->n_sequences, sizeof(*p->sequences), by_start);
+	for (size_t i = 1; i < p->n_sequences; i++)
+		if (p->sequences[i - 1].end > p->sequences[i].start)
+			return false;
+	return true;
 }
 
 /* Ends before what begins there; else in the order they came. */
@@ -306,8 +414,8 @@ static bool goes_before(const struct dw_row *a, const struct dw_row *b)
 	return a->file == DW_ROW_END && b->file != DW_ROW_END;
 }
 
-/* Merges runs that are in order already, as sequences are. */
-static int sort_rows(struct dw_table *t)
+/* Merges runs that are in order already. */
+static int merge_rows(struct dw_table *t)
 {
 	struct dw_row *from = t->rows, *to;
 	size_t n = t->n_rows;
@@ -354,6 +462,31 @@ static int sort_rows(struct dw_table *t)
 	return 0;
 }
 
+static int sort_rows(struct program *p)
+{
+	struct dw_table *t = p->table;
+	struct dw_row *to;
+	size_t n = 0;
+	bool sorted;
+
+	if (!order_sequences(p, &sorted))
+		return merge_rows(t);
+	if (sorted)
+		return 0;
+	to = reallocarray(NULL, t->n_rows, sizeof(*to));
+	if (!to)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->n_sequences; i++) {
+		const struct sequence *s = &p->sequences[i];
+
+		memcpy(to + n, t->rows + s->first, (s->past - s->first) * sizeof(*to));
+		n += s->past - s->first;
+	}
+	free(t->rows);
+	t->rows = to;
+	return 0;
+}
+
 static int parse(struct program *p, struct sym_cursor *c)
 {
 	struct sym_cursor head;
@@ -395,7 +528,7 @@ static int parse(struct program *p, struct sym_cursor *c)
 	if (err || head.bad)
 		return err ? err : -EBADMSG;
 	err = run(p, c);
-	return err ? err : sort_rows(p->table);
+	return err ? err : sort_rows(p);
 }
 
 int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
@@ -432,6 +565,7 @@ int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
 	p.table = calloc(1, sizeof(*p.table));
 	c = sym_cursor_of(p.bytes, size);
 	err = p.table ? parse(&p, &c) : -ENOMEM;
+	free(p.sequences);
 	free(owned);
 	if (err) {
 		dw_table_free(p.table);
