@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libdeflate.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,10 +45,65 @@ static int read_at(int fd, uint64_t off, void *out, uint64_t size)
 	return 0;
 }
 
+enum { PAGE = 4096, PAGES = 2048 };
+
+struct sym_blocks { /* each page has one place where it can be */
+	uint64_t number[PAGES];
+	uint8_t *bytes[PAGES]; /* NULL: none; owned */
+};
+
+void sym_section_keep_pages(struct sym_section *s)
+{
+	if (s->size && !s->bytes && !s->blocks)
+		s->blocks = calloc(1, sizeof(*s->blocks));
+}
+
+static int read_page(const struct sym_section *s, uint64_t number, const uint8_t **out)
+{
+	struct sym_blocks *b = s->blocks;
+	size_t at = number % PAGES;
+	uint64_t left = s->size - number * PAGE;
+	int err;
+
+	*out = b->bytes[at];
+	if (*out && b->number[at] == number)
+		return 0;
+	if (!*out)
+		b->bytes[at] = malloc(PAGE);
+	if (!b->bytes[at])
+		return -ENOMEM;
+	b->number[at] = UINT64_MAX;
+	err = read_at(s->fd, s->off + number * PAGE, b->bytes[at], left < PAGE ? left : PAGE);
+	if (err)
+		return err;
+	b->number[at] = number;
+	*out = b->bytes[at];
+	return 0;
+}
+
+static int read_pages(const struct sym_section *s, uint64_t off, uint8_t *out, uint64_t size)
+{
+	while (size) {
+		uint64_t in = off % PAGE, n = PAGE - in < size ? PAGE - in : size;
+		const uint8_t *page;
+		int err = read_page(s, off / PAGE, &page);
+
+		if (err)
+			return err;
+		memcpy(out, page + in, n);
+		out += n;
+		off += n;
+		size -= n;
+	}
+	return 0;
+}
+
 int sym_section_read(const struct sym_section *s, uint64_t off, void *out, uint64_t size)
 {
 	if (off > s->size || size > s->size - off)
 		return -EBADMSG;
+	if (s->blocks && size <= PAGE)
+		return read_pages(s, off, out, size);
 	if (!s->bytes)
 		return read_at(s->fd, s->off + off, out, size);
 	if (size)
@@ -137,6 +193,25 @@ static int put(struct sink *sink, const uint8_t *bytes, size_t n)
 		sink->done += (uint64_t)w;
 	}
 	return 0;
+}
+
+/* What fits into memory, at once: in half the time. */
+static int unpack_whole(const struct sym_section *packed, struct sink *sink)
+{
+	struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
+	const uint8_t *in;
+	uint8_t *owned = NULL;
+	size_t n;
+	int err = d ? sym_section_map(packed, 0, packed->size, &in, &owned) : -ENOMEM;
+
+	if (!err && libdeflate_zlib_decompress(d, in, packed->size, sink->bytes, sink->size, &n) !=
+			    LIBDEFLATE_SUCCESS)
+		err = -EBADMSG;
+	if (!err)
+		sink->done = n;
+	free(owned);
+	libdeflate_free_decompressor(d);
+	return err;
 }
 
 static int unpack_zlib(const struct sym_section *packed, struct sink *sink)
@@ -242,7 +317,12 @@ static int unpack(const struct sym_section *packed, uint64_t type, uint64_t size
 		if (sink.fd < 0)
 			return sink.fd;
 	}
-	err = type == ELFCOMPRESS_ZLIB ? unpack_zlib(packed, &sink) : unpack_zstd(packed, &sink);
+	if (type == ELFCOMPRESS_ZSTD)
+		err = unpack_zstd(packed, &sink);
+	else if (sink.bytes && packed->size <= MEMORY_MAX)
+		err = unpack_whole(packed, &sink);
+	else
+		err = unpack_zlib(packed, &sink);
 	if (!err && sink.done != size)
 		err = -EBADMSG;
 	if (err) {
@@ -352,6 +432,9 @@ int sym_section_open(const struct sym_image *image, const char *name, struct sym
 
 void sym_section_close(struct sym_section *s)
 {
+	for (size_t i = 0; s->blocks && i < PAGES; i++)
+		free(s->blocks->bytes[i]);
+	free(s->blocks);
 	free(s->owned);
 	if (s->size && s->own_fd >= 0)
 		(void)close(s->own_fd);

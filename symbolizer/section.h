@@ -10,13 +10,16 @@
 
 #include "symbolizer/image.h"
 
+struct sym_blocks;
+
 struct sym_section {
 	uint64_t size;	      /* 0: there is none */
 	const uint8_t *bytes; /* all of it in memory; NULL: it is to be read */
 	int fd;		      /* where it is to be read from */
 	uint64_t off;
-	uint8_t *owned; /* bytes, where they are ours */
-	int own_fd;	/* fd, where it is ours; -1 */
+	uint8_t *owned;		   /* bytes, where they are ours */
+	int own_fd;		   /* fd, where it is ours; -1 */
+	struct sym_blocks *blocks; /* pages that were read; owned; NULL: none are kept */
 };
 
 /*
@@ -26,6 +29,12 @@ struct sym_section {
  */
 int sym_section_open(const struct sym_image *image, const char *name, struct sym_section *out);
 void sym_section_close(struct sym_section *section);
+
+/*
+ * It will be read in small pieces, here and there: up to 8 MiB of its pages are kept.  Without memory
+ * for that it only takes longer.
+ */
+void sym_section_keep_pages(struct sym_section *section);
 
 /* All of [off, off + size) or -EBADMSG. */
 int sym_section_read(const struct sym_section *section, uint64_t off, void *out, uint64_t size);
