@@ -620,7 +620,7 @@ static int load_unit(struct sym_debug *d, struct piece *p, struct dw_unit **entr
 		else
 			*entries = split;
 	}
-	return sym_unit_funcs(*entries);
+	return sym_unit_funcs(*entries, !d->nested);
 }
 
 static int read_piece(struct sym_debug *d, uint64_t vaddr, struct piece *p)
@@ -632,9 +632,20 @@ static int read_piece(struct sym_debug *d, uint64_t vaddr, struct piece *p)
 	char dir[PATH_ROOM] = "";
 	size_t n_rows = 0;
 	int err = load_unit(d, p, &entries);
+	const struct piece whole = *p;
 
 	if (!err)
 		f = narrow(entries, vaddr, p);
+	if (!err && !f && entries->leapt) {
+		/* Not in a function, or in one that was leapt over. */
+		struct piece wider = whole;
+
+		err = sym_unit_funcs(entries, false);
+		f = err ? NULL : narrow(entries, vaddr, &wider);
+		d->nested = d->nested || f;
+		p->low = wider.low;
+		p->high = wider.high;
+	}
 	if (p->high - p->low > UINT32_MAX) {
 		p->low = vaddr - p->low > INT32_MAX ? vaddr - INT32_MAX : p->low;
 		p->high = p->high - p->low > UINT32_MAX ? p->low + UINT32_MAX : p->high;

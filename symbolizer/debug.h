@@ -31,6 +31,7 @@ struct sym_debug {
 	struct dw_budget budget;
 	struct dw_file main, alt, package;
 	bool has_alt, package_tried, has_package;
+	bool nested; /* a function was inside another: leaping over these does not pay */
 	struct sym_split *splits; /* owned */
 	size_t n_splits;
 	struct dw_unit **packaged; /* units of the package; owned */
@@ -49,8 +50,11 @@ void sym_split_close(struct sym_debug *debug); /* all of them */
 
 /* ---- symbolizer/scopes.c --------------------------------------------------------------- */
 
-/* Where the unit's functions are; once while it is loaded. */
-int sym_unit_funcs(struct dw_unit *unit);
+/*
+ * Where the unit's functions are; once while it is loaded.  Leaping: those inside others may be
+ * missing, which unit->leapt says; asked again without, all are there.
+ */
+int sym_unit_funcs(struct dw_unit *unit, bool leaping);
 
 struct sym_scopes {
 	struct lines_scope *list; /* owned */

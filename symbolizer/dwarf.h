@@ -22,17 +22,28 @@ struct dw_abbrev {
 	uint32_t first, n; /* in specs */
 	uint16_t tag;
 	bool children;
-	/* fixed: all attributes together have bytes + addrs addresses + offs offsets. */
-	bool fixed;
-	uint16_t bytes, addrs, offs;
+	bool sibling;	/* its last attribute is DW_AT_sibling in four bytes */
+	bool has_code;	/* it has DW_AT_low_pc or DW_AT_ranges */
+	uint32_t steps; /* where its own begin in the table's; DW_NO_STEPS */
 };
+#define DW_NO_STEPS UINT32_MAX
+
+/* How to get over an entry's attributes: so many bytes, then one whose size stands in it. */
+struct dw_step {
+	uint32_t bytes;
+	uint8_t then; /* enum dw_then */
+};
+enum dw_then { DW_THEN_END, DW_THEN_LEB, DW_THEN_BLOCK, DW_THEN_BLOCK1, DW_THEN_TEXT };
 
 struct dw_abbrevs { /* one table; shared by the units that name it */
 	uint64_t off;
 	uint32_t refs;
 	struct dw_abbrev *abbrevs; /* ascending by code */
 	struct dw_spec *specs;
-	uint32_t n, n_specs;
+	/* For units with these sizes; for others the attributes are read one by one. */
+	struct dw_step *steps;
+	uint8_t addr_size, off_size, ref_size;
+	uint32_t n, n_specs, n_steps;
 };
 
 enum { DW_ABBREVS_CACHED = 64 };
@@ -118,6 +129,7 @@ struct dw_unit {
 	struct dw_unit *split;		/* of a skeleton, once it was sought */
 	bool split_sought, split_missing;
 	bool lines_tried, funcs_tried;
+	bool leapt; /* what is inside functions and types may be missing in funcs */
 	bool in_aranges;
 	/* While it is loaded. */
 	const uint8_t *bytes; /* all of it; NULL: not loaded */
@@ -150,6 +162,7 @@ int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out);
 int dw_unit_root(struct dw_unit *unit); /* reads unit->root; once */
 int dw_unit_load(struct dw_unit *unit); /* the bytes and the abbreviations */
 void dw_unit_unload(struct dw_unit *unit);
+void dw_unit_forget_funcs(struct dw_unit *unit);
 /* Reads a unit's header at off; only dw_file_units and packages need it. */
 int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
 
@@ -162,6 +175,15 @@ int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
 int dw_die_at(struct dw_unit *unit, uint64_t off, struct dw_die *out, uint64_t *next);
 /* Where the entry's attributes end: the next entry. */
 int dw_die_end(const struct dw_die *die, uint64_t *end);
+/*
+ * The next entry at or behind *off that is a function with code of its own, in lists of children of
+ * which *depth are open: 1; 0: there is none; -EBADMSG, -ENOTSUP.  Leaping: without those inside
+ * types and other functions, where the compiler says how far these reach; *leapt says that it did.
+ */
+int dw_die_next_function(struct dw_unit *unit, uint64_t *off, size_t *depth, bool leaping,
+			 bool *leapt, struct dw_die *out);
+/* Behind the entry's children, where it says where that is; *end the end of its attributes. */
+bool dw_die_leap(const struct dw_die *die, uint64_t *end);
 /* Values of the attributes named, in that order; form 0 where one is not there. */
 int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, struct dw_value *out,
 		  uint64_t *end);

@@ -8,13 +8,10 @@
 /* Code in so many pieces no function is; a list may be shared by all entries of a hostile file. */
 #define RANGES_MAX ((size_t)1 << 16)
 
-static const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, uint64_t code)
+static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_t code)
 {
 	size_t low = 0, high = t->n;
 
-	/* Nearly always 1, 2, 3, … */
-	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
-		return &t->abbrevs[code - 1];
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
@@ -24,6 +21,14 @@ static const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, uint64_t 
 			high = middle;
 	}
 	return low < t->n && t->abbrevs[low].code == code ? &t->abbrevs[low] : NULL;
+}
+
+static inline const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, uint64_t code)
+{
+	/* Nearly always 1, 2, 3, … */
+	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
+		return &t->abbrevs[code - 1];
+	return search_abbrev(t, code);
 }
 
 int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *next)
@@ -158,9 +163,127 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	return c->bad ? -EBADMSG : 0;
 }
 
-static uint64_t fixed_size(const struct dw_unit *u, const struct dw_abbrev *a)
+static bool fits(const struct dw_abbrevs *t, const struct dw_unit *u)
 {
-	return a->bytes + (uint64_t)a->addrs * u->addr_size + (uint64_t)a->offs * u->off_size;
+	return t->addr_size == u->addr_size && t->off_size == u->off_size &&
+	       t->ref_size == (u->version == 2 ? u->addr_size : u->off_size);
+}
+
+/* Behind the attributes at p; NULL: they do not fit. */
+static inline const uint8_t *step_over(const struct dw_step *s, const uint8_t *p,
+				       const uint8_t *end)
+{
+	struct sym_cursor c = sym_cursor_of(p, (uint64_t)(end - p));
+
+	for (;; s++) {
+		if (s->bytes > (uint64_t)(c.end - c.p))
+			return NULL;
+		c.p += s->bytes;
+		switch ((enum dw_then)s->then) {
+		case DW_THEN_END:
+			return c.p;
+		case DW_THEN_LEB:
+			while (c.p < c.end && *c.p >= 0x80)
+				c.p++;
+			if (c.p++ == c.end)
+				return NULL;
+			break;
+		case DW_THEN_BLOCK:
+			(void)sym_cursor_take(&c, sym_cursor_uleb(&c));
+			break;
+		case DW_THEN_BLOCK1:
+			(void)sym_cursor_take(&c, sym_cursor_u8(&c));
+			break;
+		case DW_THEN_TEXT:
+			(void)sym_cursor_text(&c);
+			break;
+		}
+		if (c.bad)
+			return NULL;
+	}
+}
+
+/* What has no other functions' code inside, as a rule. */
+static inline bool is_closed(uint16_t tag)
+{
+	return tag != DW_TAG_compile_unit && tag != DW_TAG_partial_unit &&
+	       tag != DW_TAG_namespace && tag != DW_TAG_module;
+}
+
+/* Into or out of lists of children; false: the unit's entries end here. */
+static inline bool descend(bool children, size_t *depth)
+{
+	*depth += children;
+	return *depth != 0;
+}
+
+bool dw_die_leap(const struct dw_die *die, uint64_t *end)
+{
+	uint32_t to;
+
+	if (!die->abbrev->sibling || !die->abbrev->children)
+		return false;
+	memcpy(&to, die->unit->bytes + *end - sizeof(to), sizeof(to));
+	if (to <= *end || to > die->unit->size)
+		return false;
+	*end = to;
+	return true;
+}
+
+int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, bool leaping, bool *leapt,
+			 struct dw_die *out)
+{
+	const struct dw_abbrevs *t = u->abbrevs;
+	const uint8_t *p = u->bytes + *off, *end = u->bytes + u->size;
+	bool quick = fits(t, u);
+
+	while (p < end) {
+		const uint8_t *start = p, *next = NULL;
+		uint64_t code = *p++;
+		const struct dw_abbrev *a;
+
+		if (code >= 0x80) {
+			struct sym_cursor c = sym_cursor_of(start, (uint64_t)(end - start));
+
+			code = sym_cursor_uleb(&c);
+			if (c.bad)
+				return -EBADMSG;
+			p = c.p;
+		}
+		if (!code) {
+			if (!*depth || !--*depth)
+				return 0;
+			continue;
+		}
+		a = find_abbrev(t, code);
+		if (!a)
+			return -EBADMSG;
+		*out = (struct dw_die){
+			.unit = u, .off = (uint64_t)(start - u->bytes), .abbrev = a, .attributes = p
+		};
+		if (a->tag == DW_TAG_subprogram && a->has_code)
+			return 1;
+		if (quick && a->steps != DW_NO_STEPS) {
+			next = step_over(&t->steps[a->steps], p, end);
+			if (!next)
+				return -EBADMSG;
+		} else {
+			int err = dw_die_end(out, off);
+
+			if (err)
+				return err;
+			next = u->bytes + *off;
+		}
+		*off = (uint64_t)(next - u->bytes);
+		p = next;
+		if (leaping && is_closed(a->tag) && dw_die_leap(out, off)) {
+			p = u->bytes + *off;
+			*leapt = true;
+		} else if (!descend(a->children, depth)) {
+			return 0;
+		}
+	}
+	return 0;
 }
 
 int dw_die_end(const struct dw_die *die, uint64_t *end)
@@ -171,17 +294,21 @@ int dw_die_end(const struct dw_die *die, uint64_t *end)
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
 	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
 
-	if (a->fixed) {
-		(void)sym_cursor_take(&c, fixed_size(u, a));
-	} else {
-		for (uint32_t i = 0; i < a->n; i++) {
-			int err = dw_value_read(u, &c, &spec[i], NULL);
+	if (a->steps != DW_NO_STEPS && fits(u->abbrevs, u)) {
+		const uint8_t *p = step_over(&u->abbrevs->steps[a->steps], c.p, c.end);
 
-			if (err)
-				return err;
-		}
-		u->file->budget->spent += a->n;
+		if (!p)
+			return -EBADMSG;
+		*end = (uint64_t)(p - u->bytes);
+		return 0;
 	}
+	for (uint32_t i = 0; i < a->n; i++) {
+		int err = dw_value_read(u, &c, &spec[i], NULL);
+
+		if (err)
+			return err;
+	}
+	u->file->budget->spent += a->n;
 	if (c.bad)
 		return -EBADMSG;
 	*end = (uint64_t)(c.p - u->bytes);
@@ -197,15 +324,20 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
 	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
 
+	uint64_t wanted = 0; /* by the names' last six bits */
+
 	memset(out, 0, n * sizeof(*out));
 	u->file->budget->spent += a->n;
+	for (size_t j = 0; j < n; j++)
+		wanted |= (uint64_t)1 << (names[j] & 63);
 	for (uint32_t i = 0; i < a->n; i++) {
 		struct dw_value *to = NULL;
 		int err;
 
-		for (size_t j = 0; j < n && !to; j++)
-			if (names[j] == spec[i].name)
-				to = &out[j];
+		if (wanted >> (spec[i].name & 63) & 1)
+			for (size_t j = 0; j < n && !to; j++)
+				if (names[j] == spec[i].name)
+					to = &out[j];
 		err = dw_value_read(u, &c, &spec[i], to);
 		if (err)
 			return err;

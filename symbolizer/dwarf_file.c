@@ -14,7 +14,6 @@
 #define ATTRIBUTES_MAX 512
 #define HEADER_READ    ((uint64_t)4096)
 #define ROOT_READ      ((uint64_t)1024)
-#define FIXED_MAX      60000
 #define HEADER_MAX     64
 
 /* ---- abbreviations ------------------------------------------------------------------- */
@@ -25,64 +24,8 @@ static void put_abbrevs(struct dw_abbrevs *a)
 		return;
 	free(a->abbrevs);
 	free(a->specs);
+	free(a->steps);
 	free(a);
-}
-
-/* How large a form is: bytes, addresses and offsets; false: it depends on what stands there. */
-static bool add_fixed(struct dw_abbrev *a, uint64_t form)
-{
-	switch (form) {
-	case DW_FORM_flag_present:
-	case DW_FORM_implicit_const:
-		break;
-	case DW_FORM_data1:
-	case DW_FORM_ref1:
-	case DW_FORM_flag:
-	case DW_FORM_strx1:
-	case DW_FORM_addrx1:
-		a->bytes += 1;
-		break;
-	case DW_FORM_data2:
-	case DW_FORM_ref2:
-	case DW_FORM_strx2:
-	case DW_FORM_addrx2:
-		a->bytes += 2;
-		break;
-	case DW_FORM_strx3:
-	case DW_FORM_addrx3:
-		a->bytes += 3;
-		break;
-	case DW_FORM_data4:
-	case DW_FORM_ref4:
-	case DW_FORM_strx4:
-	case DW_FORM_addrx4:
-	case DW_FORM_ref_sup4:
-		a->bytes += 4;
-		break;
-	case DW_FORM_data8:
-	case DW_FORM_ref8:
-	case DW_FORM_ref_sig8:
-	case DW_FORM_ref_sup8:
-		a->bytes += 8;
-		break;
-	case DW_FORM_data16:
-		a->bytes += 16;
-		break;
-	case DW_FORM_addr:
-		a->addrs++;
-		break;
-	case DW_FORM_strp:
-	case DW_FORM_line_strp:
-	case DW_FORM_sec_offset:
-	case DW_FORM_strp_sup:
-	case DW_FORM_GNU_strp_alt:
-	case DW_FORM_GNU_ref_alt:
-		a->offs++;
-		break;
-	default:
-		return false;
-	}
-	return a->bytes < FIXED_MAX && a->addrs < FIXED_MAX && a->offs < FIXED_MAX;
 }
 
 static int make_room(void **array, uint32_t n, uint32_t *room, size_t each)
@@ -126,7 +69,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 			break;
 		a.tag = (uint16_t)sym_cursor_uleb(c);
 		a.children = sym_cursor_u8(c);
-		a.fixed = true;
+		a.steps = DW_NO_STEPS;
 		for (;;) {
 			uint64_t name = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
 			int64_t implicit = form == DW_FORM_implicit_const ? sym_cursor_sleb(c) : 0;
@@ -147,7 +90,8 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 				(struct dw_spec){ .name = name > UINT16_MAX ? 0 : (uint16_t)name,
 						  .form = (uint16_t)form,
 						  .implicit = implicit };
-			a.fixed = a.fixed && add_fixed(&a, form);
+			a.has_code = a.has_code || name == DW_AT_low_pc || name == DW_AT_ranges;
+			a.sibling = name == DW_AT_sibling && form == DW_FORM_ref4;
 			a.n++;
 		}
 		err = t->n >= CODES_MAX
@@ -163,8 +107,121 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 	return 0;
 }
 
-static int read_abbrevs(const struct dw_file *file, uint64_t off, struct dw_abbrevs **out)
+/* ---- getting over entries ---- */
+
+/* Bytes that the form has by itself; -1: that stands there. */
+static int size_of(const struct dw_abbrevs *t, uint64_t form)
 {
+	switch (form) {
+	case DW_FORM_flag_present:
+	case DW_FORM_implicit_const:
+		return 0;
+	case DW_FORM_data1:
+	case DW_FORM_ref1:
+	case DW_FORM_flag:
+	case DW_FORM_strx1:
+	case DW_FORM_addrx1:
+		return 1;
+	case DW_FORM_data2:
+	case DW_FORM_ref2:
+	case DW_FORM_strx2:
+	case DW_FORM_addrx2:
+		return 2;
+	case DW_FORM_strx3:
+	case DW_FORM_addrx3:
+		return 3;
+	case DW_FORM_data4:
+	case DW_FORM_ref4:
+	case DW_FORM_strx4:
+	case DW_FORM_addrx4:
+	case DW_FORM_ref_sup4:
+		return 4;
+	case DW_FORM_data8:
+	case DW_FORM_ref8:
+	case DW_FORM_ref_sig8:
+	case DW_FORM_ref_sup8:
+		return 8;
+	case DW_FORM_data16:
+		return 16;
+	case DW_FORM_addr:
+		return t->addr_size;
+	case DW_FORM_ref_addr:
+		return t->ref_size;
+	case DW_FORM_strp:
+	case DW_FORM_line_strp:
+	case DW_FORM_sec_offset:
+	case DW_FORM_strp_sup:
+	case DW_FORM_GNU_strp_alt:
+	case DW_FORM_GNU_ref_alt:
+		return t->off_size;
+	default:
+		return -1;
+	}
+}
+
+/* DW_THEN_END: there is no step over it. */
+static enum dw_then step_over(uint64_t form)
+{
+	switch (form) {
+	case DW_FORM_udata:
+	case DW_FORM_sdata:
+	case DW_FORM_ref_udata:
+	case DW_FORM_strx:
+	case DW_FORM_addrx:
+	case DW_FORM_GNU_addr_index:
+	case DW_FORM_GNU_str_index:
+	case DW_FORM_loclistx:
+	case DW_FORM_rnglistx:
+		return DW_THEN_LEB;
+	case DW_FORM_block:
+	case DW_FORM_exprloc:
+		return DW_THEN_BLOCK;
+	case DW_FORM_block1:
+		return DW_THEN_BLOCK1;
+	case DW_FORM_string:
+		return DW_THEN_TEXT;
+	default:
+		return DW_THEN_END;
+	}
+}
+
+static int make_steps(struct dw_abbrevs *t)
+{
+	uint32_t room = 0;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct dw_abbrev *a = &t->abbrevs[i];
+		uint32_t first = t->n_steps, bytes = 0;
+
+		for (uint32_t j = 0; j <= a->n; j++) {
+			uint64_t form = j < a->n ? t->specs[a->first + j].form : 0;
+			int size = form ? size_of(t, form) : -1;
+			enum dw_then then = size < 0 && form ? step_over(form) : DW_THEN_END;
+			int err;
+
+			if (size >= 0) {
+				bytes += (uint32_t)size;
+				continue;
+			}
+			if (form && then == DW_THEN_END) {
+				first = DW_NO_STEPS;
+				break;
+			}
+			err = make_room((void **)&t->steps, t->n_steps, &room, sizeof(*t->steps));
+			if (err)
+				return err;
+			t->steps[t->n_steps++] =
+				(struct dw_step){ .bytes = bytes, .then = (uint8_t)then };
+			bytes = 0;
+		}
+		a->steps = first;
+	}
+	return 0;
+}
+
+static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs **out)
+{
+	const struct dw_file *file = u->file;
 	uint64_t want = ABBREV_READ;
 	struct dw_abbrevs *t;
 	int err;
@@ -182,6 +239,9 @@ static int read_abbrevs(const struct dw_file *file, uint64_t off, struct dw_abbr
 			return -ENOMEM;
 		t->refs = 1;
 		t->off = off;
+		t->addr_size = u->addr_size;
+		t->off_size = u->off_size;
+		t->ref_size = u->version == 2 ? u->addr_size : u->off_size;
 		err = sym_section_map(&file->abbrev, off, n, &bytes, &owned);
 		if (!err) {
 			c = sym_cursor_of(bytes, n);
@@ -191,6 +251,8 @@ static int read_abbrevs(const struct dw_file *file, uint64_t off, struct dw_abbr
 		}
 		if (err == -EAGAIN && n == left)
 			err = -EBADMSG;
+		if (!err)
+			err = make_steps(t);
 		if (err)
 			put_abbrevs(t);
 		want *= 4;
@@ -201,8 +263,10 @@ static int read_abbrevs(const struct dw_file *file, uint64_t off, struct dw_abbr
 	return 0;
 }
 
-static int get_abbrevs(struct dw_file *file, uint64_t off, struct dw_abbrevs **out)
+static int get_abbrevs(struct dw_unit *u)
 {
+	struct dw_file *file = u->file;
+	uint64_t off = u->at.abbrev + u->abbrev_off;
 	struct dw_abbrevs **slot =
 		&file->cached[(off * UINT64_C(0x9e3779b97f4a7c15)) >> 58 & (DW_ABBREVS_CACHED - 1)];
 	int err;
@@ -210,14 +274,14 @@ static int get_abbrevs(struct dw_file *file, uint64_t off, struct dw_abbrevs **o
 	if (!*slot || (*slot)->off != off) {
 		struct dw_abbrevs *fresh;
 
-		err = read_abbrevs(file, off, &fresh);
+		err = read_abbrevs(u, off, &fresh);
 		if (err)
 			return err;
 		put_abbrevs(*slot);
 		*slot = fresh;
 	}
 	(*slot)->refs++;
-	*out = *slot;
+	u->abbrevs = *slot;
 	return 0;
 }
 
@@ -350,7 +414,7 @@ int dw_unit_load(struct dw_unit *u)
 	if (u->size > UNIT_MAX)
 		return -E2BIG;
 	if (!u->abbrevs) {
-		err = get_abbrevs(u->file, u->at.abbrev + u->abbrev_off, &u->abbrevs);
+		err = get_abbrevs(u);
 		if (err)
 			return err;
 	}
@@ -368,8 +432,6 @@ void dw_unit_unload(struct dw_unit *u)
 		u->file->budget->held -= u->size;
 	if (u->table)
 		u->file->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
-	if (u->funcs)
-		u->file->budget->held -= u->n_funcs * sizeof(*u->funcs);
 	free(u->owned);
 	u->owned = NULL;
 	u->bytes = NULL;
@@ -377,12 +439,19 @@ void dw_unit_unload(struct dw_unit *u)
 	u->abbrevs = NULL;
 	dw_table_free(u->table);
 	u->table = NULL;
+	dw_unit_forget_funcs(u);
+	u->lines_tried = false;
+}
+
+void dw_unit_forget_funcs(struct dw_unit *u)
+{
+	u->file->budget->held -= u->n_funcs * sizeof(*u->funcs);
 	free(u->funcs);
 	free(u->reach);
 	u->funcs = NULL;
 	u->reach = NULL;
 	u->n_funcs = 0;
-	u->lines_tried = u->funcs_tried = false;
+	u->funcs_tried = u->leapt = false;
 }
 
 enum {
@@ -488,7 +557,7 @@ int dw_unit_root(struct dw_unit *u)
 	if (!u->type)
 		return -ENOTSUP;
 	if (!u->abbrevs) {
-		err = get_abbrevs(u->file, u->at.abbrev + u->abbrev_off, &u->abbrevs);
+		err = get_abbrevs(u);
 		if (err)
 			return err;
 	}
@@ -572,6 +641,13 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
 		dw_file_close(&f);
 		return err;
 	}
+	sym_section_keep_pages(&f.str);
+	sym_section_keep_pages(&f.line_str);
+	sym_section_keep_pages(&f.str_offsets);
+	sym_section_keep_pages(&f.addr);
+	sym_section_keep_pages(&f.ranges);
+	sym_section_keep_pages(&f.rnglists);
+	sym_section_keep_pages(&f.cu_index);
 	*out = f;
 	return 0;
 }

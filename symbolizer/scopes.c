@@ -63,54 +63,57 @@ static int add_func(struct dw_unit *u, const struct dw_die *die, struct dw_range
 	return err ? err : push_funcs(u, die->off, ranges, room);
 }
 
-static int walk_funcs(struct dw_unit *u)
+static int walk_funcs(struct dw_unit *u, bool leaping)
 {
 	struct dw_ranges ranges = { 0 };
-	uint64_t off = u->header, next;
+	uint64_t off = u->header;
 	size_t depth = 0, room = 0;
 	int err = 0;
 
-	while (!err && off < u->size) {
+	while (off < u->size) {
 		struct dw_die die;
-		int got = dw_die_at(u, off, &die, &next);
+		int got = dw_die_next_function(u, &off, &depth, leaping, &u->leapt, &die);
 
-		if (got < 0) {
-			err = got;
+		err = got < 0 ? got : 0;
+		if (got <= 0)
 			break;
-		}
-		if (!got) {
-			off = next;
-			if (!depth || !--depth)
-				break;
+		err = add_func(u, &die, &ranges, &room, &off);
+		if (err)
+			break;
+		if (leaping && dw_die_leap(&die, &off)) {
+			u->leapt = true;
 			continue;
 		}
-		if (die.abbrev->tag == DW_TAG_subprogram)
-			err = add_func(u, &die, &ranges, &room, &next);
-		else
-			err = dw_die_end(&die, &next);
-		off = next;
-		if (die.abbrev->children)
-			depth++;
-		else if (!depth)
+		depth += die.abbrev->children;
+		if (!depth)
 			break;
 	}
 	free(ranges.list);
 	return err;
 }
 
-int sym_unit_funcs(struct dw_unit *u)
+static bool in_order(const struct dw_unit *u)
+{
+	for (size_t i = 1; i < u->n_funcs; i++)
+		if (by_low(&u->funcs[i - 1], &u->funcs[i]) > 0)
+			return false;
+	return true;
+}
+
+int sym_unit_funcs(struct dw_unit *u, bool leaping)
 {
 	uint64_t reach = 0;
 	int err;
 
-	if (u->funcs_tried)
+	if (u->funcs_tried && (leaping || !u->leapt))
 		return 0;
+	dw_unit_forget_funcs(u);
 	u->funcs_tried = true;
-	err = walk_funcs(u);
+	err = walk_funcs(u, leaping);
 	if (err == -ENOMEM)
 		return err;
 	/* Of a damaged one, what came before the damage. */
-	if (u->n_funcs)
+	if (!in_order(u))
 		qsort(u->funcs, u->n_funcs, sizeof(*u->funcs), by_low);
 	u->reach = reallocarray(NULL, u->n_funcs + 1, sizeof(*u->reach));
 	if (!u->reach) {
@@ -385,6 +388,14 @@ static int add_call(struct reading *r, const struct dw_die *die, uint32_t *call,
 	return push_call(r, &c);
 }
 
+/* Whether inlined calls of the same function may be inside. */
+static bool may_inline(uint16_t tag)
+{
+	return tag == DW_TAG_lexical_block || tag == DW_TAG_inlined_subroutine ||
+	       tag == DW_TAG_try_block || tag == DW_TAG_catch_block || tag == DW_TAG_with_stmt ||
+	       tag == DW_TAG_common_block;
+}
+
 static int walk_calls(struct reading *r, uint64_t off)
 {
 	uint32_t at_depth[DEPTH_MAX] = { LINES_NONE }; /* which call the children are in */
@@ -430,9 +441,20 @@ static int walk_calls(struct reading *r, uint64_t off)
 			call = 0;
 			first = false;
 		} else if (die.abbrev->tag == DW_TAG_inlined_subroutine && !hidden) {
+			uint32_t up = call;
+
 			err = add_call(r, &die, &call, &next);
+			/* What is inlined in what has no code here has none either. */
+			if (!err && call == up && dw_die_leap(&die, &next)) {
+				off = next;
+				continue;
+			}
 		} else {
 			err = dw_die_end(&die, &next);
+			if (!err && !may_inline(die.abbrev->tag) && dw_die_leap(&die, &next)) {
+				off = next;
+				continue;
+			}
 		}
 		if (err)
 			return err;
