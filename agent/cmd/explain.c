@@ -111,7 +111,10 @@ static int explain(struct explaining *e, struct walking *walking, const char *pa
 		if (err == -ENOENT)
 			log_error("%s: has no sample %s", path ? path : "the process",
 				  e->wanted ? e->wanted : "at all");
-		else if (err && !e->found && !source->error[0])
+		else if (err && !e->found && source->error[0])
+			log_error("%s: no sample %s before that", path ? path : "the process",
+				  e->wanted ? e->wanted : "at all");
+		else if (err && !e->found)
 			log_error("%s: %s", path ? path : "the process", strerror(-err));
 	} else {
 		log_error("%s", strerror(-err));
