@@ -2,8 +2,8 @@
  * unwinder/unwinder.h: the public face of liboffwind.
  *
  * Sections, registers and captured memory in, frames out.  Nothing here opens
- * a path, prints, exits or keeps mutable state of its own; an x86_64 sample can
- * be unwound on any host.
+ * a path, prints, exits or keeps mutable state of its own, but for two counters
+ * that number objects and spaces; an x86_64 sample can be unwound on any host.
  *
  * Addresses: `pc` is where a thread is, `ra` a return address, `lookup` what
  * rules and symbols are sought by (pc, or ra - 1), `vaddr` an address as the
@@ -416,8 +416,8 @@ struct uw_thread {
 enum uw_stepper { /* what found a frame's caller-side registers; frame 0 is CONTEXT */
 		  UW_STEPPER_CONTEXT, /* the captured registers */
 		  UW_STEPPER_CFI,     /* .eh_frame or .debug_frame */
-		  UW_STEPPER_SIGNAL,  /* signal trampoline, recognised by its code */
-		  UW_STEPPER_PLT,     /* PLT or other stub, recognised by its code */
+		  UW_STEPPER_SIGNAL, /* signal trampoline, recognised by its code, or by where it is */
+		  UW_STEPPER_PLT,    /* PLT or other stub, recognised by its code */
 		  UW_STEPPER_LEAF,    /* [sp] (x86_64) or lr (aarch64), no rule for the pc */
 		  UW_STEPPER_FP,      /* frame pointer chain */
 		  UW_STEPPER_SCAN,    /* the next word on the stack that follows a call */
