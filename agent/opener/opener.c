@@ -231,7 +231,18 @@ static int open_by_inode(const struct opener_file *file, int *fd)
 	return err ? err : reopen(opened, fd);
 }
 
-enum candidate { EXE, BESIDE, MAP_FILES, PROCESS_ROOT, INODE, SYMFS, PATH, CACHE, N_CANDIDATES };
+enum candidate {
+	EXE,
+	BESIDE,
+	MAP_FILES,
+	PROCESS_ROOT,
+	INODE,
+	SYMFS,
+	SYMFS_NAME, /* a few files that were copied there without their folders */
+	PATH,
+	CACHE,
+	N_CANDIDATES
+};
 
 static int open_candidate(struct opener *opener, const struct opener_file *file,
 			  enum candidate candidate, int *fd)
@@ -263,6 +274,10 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	case SYMFS:
 		return opener->symfs && named ? places_open_below(opener->symfs, file->path, fd)
 					      : -ENOENT;
+	case SYMFS_NAME:
+		return opener->symfs && named && strchr(file->path + 1, '/')
+			       ? open_beside(opener->symfs, file->path, fd)
+			       : -ENOENT;
 	case PATH:
 		/* What lay beside another machine's recording says nothing of this machine's. */
 		if (opener->symfs || opener->beside || !named)

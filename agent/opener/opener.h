@@ -16,7 +16,7 @@
 
 struct opener_options {
 	bool live;	       /* the processes may be there: look through /proc/PID first */
-	const char *symfs;     /* look for files below this folder; NULL: as they are */
+	const char *symfs;     /* look for files below this folder, or by base name in it; NULL */
 	const char *exe;       /* the program that ran; NULL: where its mapping says */
 	const char *beside;    /* a folder that has the files by their base names; NULL: none */
 	const char *debug_dir; /* debug files are sought there, too, before /usr/lib/debug; NULL */

@@ -8,6 +8,7 @@ compare=../shared/corpus/compare.py
 work=$BUILD/cases
 mkdir -p "$work"
 failed=0
+rm -f "$work/perfparser.tsv"
 
 fail() {
 	echo "$*"
@@ -91,4 +92,12 @@ got = open(sys.argv[2]).read().split()
 bad = [(w, g) for w, g in zip(want, got) if not 0 <= int(g, 16) - int(w, 16) <= 1]
 sys.exit('run-time addresses differ: %d of %d, %s' % (len(got), len(want), bad) if bad or len(want) != len(got) else 0)
 PY
+
+# perf.data of programs that lie beside them; samples are counted from 0, and without kernel frames.
+for name in vector_static_gcc/perf.data{,.zstd} fork_static_gcc/perf.data.zstd; do
+	"$BUILD/offwind" unwind -q --format tsv --no-inline --symfs "$corpus/perfparser/$(dirname "$name")" "$corpus/perfparser/$name" 2> "$work/err" |
+		awk -F'\t' -v OFS='\t' -v name="$name" '$3 != "[kernel]" && NR > 1 { if ($1 != last) n = 0; last = $1; $1 = name "#" $1 - 1; $2 = n++; print }' >> "$work/perfparser.tsv"
+done
+compared $expected/perfparser.tsv "$work/perfparser.tsv"
+grep -q '^total: 173 of 173 ' "$work/compared" || fail "not 173 stacks of perf.data"
 exit $failed

@@ -83,6 +83,11 @@ static void test_symfs_is_a_root_of_its_own(void)
 	file.path = "/out";
 	first_byte(&options, &file, &err);
 	CHECK(err == -ENOENT, "no link leads out of symfs");
+	file.path = "/usr/lib/file";
+	CHECK(first_byte(&options, &file, &err) == 's', "by its name, if it is not at its place");
+	file.deleted = true;
+	first_byte(&options, &file, &err);
+	CHECK(err == -ENOENT, "another one has the name of a file that was deleted");
 }
 
 static void test_a_file_newer_than_the_recording_is_stale(void)
