@@ -98,6 +98,8 @@ for name in vector_static_gcc/perf.data{,.zstd} fork_static_gcc/perf.data.zstd; 
 	"$BUILD/offwind" unwind -q --format tsv --no-inline --symfs "$corpus/perfparser/$(dirname "$name")" "$corpus/perfparser/$name" 2> "$work/err" |
 		awk -F'\t' -v OFS='\t' -v name="$name" '$3 != "[kernel]" && NR > 1 { if ($1 != last) n = 0; last = $1; $1 = name "#" $1 - 1; $2 = n++; print }' >> "$work/perfparser.tsv"
 done
-compared $expected/perfparser.tsv "$work/perfparser.tsv"
+# Two are in PLT entries, where no symbol is: _init is the last one before.
+sed 's/\t_init\t[0-9]*\t/\t-\t-\t/' $expected/perfparser.tsv > "$work/expected.tsv"
+compared "$work/expected.tsv" "$work/perfparser.tsv"
 grep -q '^total: 173 of 173 ' "$work/compared" || fail "not 173 stacks of perf.data"
 exit $failed
