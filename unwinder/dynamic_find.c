@@ -1,5 +1,6 @@
 /*
- * unwinder/dynamic_find.c: where a file keeps the lists of generated code, by symbol.
+ * unwinder/dynamic_find.c: where a file keeps the lists of generated code, and other things
+ * that it exports by name.
  *
  * GDB's descriptor and our own list are data that is exported by name.  libunwind's is hidden in
  * its library; what returns its address is exported, and says it in its code.
@@ -25,7 +26,7 @@ static const char *const wanted[N_WANTED] = {
 };
 
 static void look(const struct uw_elf *elf, const char *symbols_name, const char *strings_name,
-		 uint64_t found[N_WANTED])
+		 const char *const *names, size_t n, uint64_t *found)
 {
 	const struct uw_section *symbols = uw_elf_section(elf, symbols_name);
 	const struct uw_section *strings = uw_elf_section(elf, strings_name);
@@ -39,19 +40,29 @@ static void look(const struct uw_elf *elf, const char *symbols_name, const char 
 		Elf64_Sym s;
 
 		memcpy(&s, table + at, sizeof(s));
-		if (s.st_shndx == SHN_UNDEF || s.st_name >= text_size || text[s.st_name] != '_')
+		if (s.st_shndx == SHN_UNDEF || s.st_name >= text_size)
 			continue;
-		for (unsigned int i = 0; i < N_WANTED; i++) {
-			size_t length = strlen(wanted[i]) + 1;
+		for (size_t i = 0; i < n; i++) {
+			size_t length;
 
-			if (!found[i] && length <= text_size - s.st_name &&
-			    !memcmp(text + s.st_name, wanted[i], length))
+			if (found[i] || text[s.st_name] != (uint8_t)names[i][0])
+				continue;
+			length = strlen(names[i]) + 1;
+			if (length <= text_size - s.st_name &&
+			    !memcmp(text + s.st_name, names[i], length))
 				found[i] = s.st_value;
 		}
 	}
 out:
 	free(table);
 	free(text);
+}
+
+void uw_object_exports(const struct uw_object *object, const char *const *names, size_t n,
+		       uint64_t *vaddrs)
+{
+	memset(vaddrs, 0, n * sizeof(*vaddrs));
+	look(uw_object_elf(object), ".dynsym", ".dynstr", names, n, vaddrs);
 }
 
 /* The address that a function does nothing but return; 0: it does more. */
@@ -87,9 +98,9 @@ void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[
 	uint64_t found[N_WANTED] = { 0 };
 	uint8_t code[16];
 
-	look(elf, ".dynsym", ".dynstr", found);
+	look(elf, ".dynsym", ".dynstr", wanted, N_WANTED, found);
 	if (!found[DYN_LIST] && !found[JIT])
-		look(elf, ".symtab", ".strtab", found);
+		look(elf, ".symtab", ".strtab", wanted, N_WANTED, found);
 	if (!found[DYN_LIST] && found[DYN_GETTER] &&
 	    !uw_object_read(object, found[DYN_GETTER], code, sizeof(code)))
 		found[DYN_LIST] = uw_object_machine(object) == EM_AARCH64

@@ -309,6 +309,9 @@ struct uw_dynamic_list {
  * asked once an object.
  */
 void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[2]);
+/* Likewise the vaddrs of n names that it exports; 0: it does not. */
+void uw_object_exports(const struct uw_object *object, const char *const *names, size_t n,
+		       uint64_t *vaddrs);
 
 /*
  * What the lists hold now, at most DYNAMIC_LISTS_MAX of it; what was left out and why is in

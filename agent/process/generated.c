@@ -2,6 +2,7 @@
 
 #include "agent/array.h"
 #include "agent/opener/opener.h"
+#include "agent/process/hotspot.h"
 #include "agent/process/modules.h"
 #include "schema/dynamic.h"
 #include "symbolizer/symbolizer.h"
@@ -18,14 +19,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LISTS_MAX 16
-#define READ_NS	  8000000u /* what is read is put together in the rest of 10 ms */
+#define LISTS_MAX      16
+#define READ_NS	       8000000u /* what is read is put together in the rest of 10 ms */
+#define READ_LATEST_NS 50000000u
 /* Reads between two looks at the clock. */
 #define READS	 64
 #define WATCHES	 256	    /* a power of two: processes that generate code, others take turns */
 #define NAMES_NS 500000000u /* between two tellings of all names so far */
 #define LOOK_NS	 100000000u /* between two looks for a file that is not there */
-#define REST	 9	    /* times as long as reading took, nobody reads again */
+/* Between two looks into a virtual machine's code: after something new, and at most; so many times
+   sooner where something new is seen to run. */
+#define HOTSPOT_NS     20000000u
+#define HOTSPOT_MAX_NS 500000000u
+#define HOTSPOT_SOON   10
+#define REST	       9 /* times as long as reading took, nobody reads again */
 
 struct watch { /* a process that generates code */
 	uint32_t pid;
@@ -39,6 +46,11 @@ struct watch { /* a process that generates code */
 	off_t map_size;		  /* of which names were told */
 	struct uw_dynamic *names; /* told last */
 	uint64_t start_ns;	  /* when the process began; 0: not told */
+	struct hotspot *hotspot;  /* NULL: it is no Java virtual machine */
+	uint64_t hotspot_pause;	  /* between two looks at what that compiled, */
+	uint64_t hotspot_ns;	  /* until then there is none; */
+	uint64_t hotspot_soon_ns; /* sooner where code runs that is not in … */
+	struct uw_dynamic *code;  /* … this, told last */
 	/* Until then nobody … */
 	uint64_t rest_ns;  /* reads its lists */
 	uint64_t look_ns;  /* looks for its perf-PID.map */
@@ -47,7 +59,8 @@ struct watch { /* a process that generates code */
 
 struct found { /* in a module's file */
 	bool sought;
-	struct uw_dynamic_list lists[2]; /* vaddrs */
+	struct uw_dynamic_list lists[2]; /* vaddrs, as */
+	uint64_t hotspot[HOTSPOT_EXPORTS];
 };
 
 struct generated {
@@ -80,6 +93,8 @@ static void watch_fini(struct watch *w)
 	if (w->map_fd >= 0)
 		(void)close(w->map_fd);
 	uw_dynamic_put(w->names);
+	uw_dynamic_put(w->code);
+	hotspot_free(w->hotspot);
 }
 
 void generated_free(struct generated *g)
@@ -96,12 +111,17 @@ void generated_free(struct generated *g)
 	free(g);
 }
 
-static uint64_t now_ns(void)
+static uint64_t ns_of(clockid_t clock)
 {
 	struct timespec now;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	(void)clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t now_ns(void)
+{
+	return ns_of(CLOCK_MONOTONIC);
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -109,9 +129,19 @@ static uint64_t now_ns(void)
 struct memory {
 	const struct event *sample;
 	bool live;
-	uint64_t until_ns;
+	bool over;
+	uint64_t until_ns; /* of this thread's CPU time, … */
+	uint64_t
+		latest_ns; /* … and by the clock, where others take the CPU or pages are to be fetched */
 	unsigned int reads;
 };
+
+static void begin_reading(struct memory *m)
+{
+	m->over = false;
+	m->until_ns = ns_of(CLOCK_THREAD_CPUTIME_ID) + READ_NS;
+	m->latest_ns = now_ns() + READ_LATEST_NS;
+}
 
 static int read_live(uint32_t pid, uint64_t addr, void *out, size_t size)
 {
@@ -127,9 +157,9 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	struct memory *m = ctx;
 	const struct event_sample *s = &m->sample->sample;
 
-	if (++m->reads % READS == 0 && now_ns() > m->until_ns)
-		m->until_ns = 0;
-	if (!m->until_ns)
+	if (++m->reads % READS == 0 && m->until_ns)
+		m->over |= ns_of(CLOCK_THREAD_CPUTIME_ID) > m->until_ns || now_ns() > m->latest_ns;
+	if (m->over)
 		return -ETIME;
 	if (m->live)
 		return read_live(m->sample->pid, addr, out, size);
@@ -137,6 +167,13 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 }
 
 /* ---- lists -------------------------------------------------------------------------------- */
+
+static bool is_libjvm(const struct module *module)
+{
+	const char *slash = strrchr(module->path, '/');
+
+	return slash && !strcmp(slash, "/libjvm.so");
+}
 
 static const struct found *find_in(struct generated *g, const struct module *module,
 				   const struct uw_object *object)
@@ -153,6 +190,9 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 	}
 	if (!g->found[module->id].sought) {
 		uw_object_lists(object, g->found[module->id].lists);
+		if (is_libjvm(module))
+			uw_object_exports(object, hotspot_exports, HOTSPOT_EXPORTS,
+					  g->found[module->id].hotspot);
 		g->found[module->id].sought = true;
 	}
 	return &g->found[module->id];
@@ -300,6 +340,16 @@ int generated_all_names(struct generated *g, size_t *at, struct event *out)
 	return 0;
 }
 
+/* A process may become another program. */
+static void watch_hotspot(struct watch *w, const uint64_t exports[HOTSPOT_EXPORTS])
+{
+	if (w->hotspot && hotspot_is_of(w->hotspot, exports))
+		return;
+	hotspot_free(w->hotspot);
+	w->hotspot = NULL;
+	(void)hotspot_new(exports, &w->hotspot);
+}
+
 static void seek_lists(struct generated *g, struct watch *w, struct uw_space *space)
 {
 	size_t n;
@@ -325,6 +375,9 @@ static void seek_lists(struct generated *g, struct watch *w, struct uw_space *sp
 					.kind = found->lists[k].kind,
 					.addr = found->lists[k].addr + m->bias,
 				};
+		if (found && found->hotspot[0] && found->hotspot[1])
+			watch_hotspot(w, (uint64_t[]){ found->hotspot[0] + m->bias,
+						       found->hotspot[1] + m->bias });
 	}
 }
 
@@ -354,9 +407,55 @@ static struct watch *watch_of(struct generated *g, const struct event *sample)
 	return *w;
 }
 
+/* Whether it runs code that is no file's and was not told of. */
+static bool is_news(const struct watch *w, const struct event *sample, struct uw_space *space)
+{
+	uint64_t pc = sample->sample.regs.value[UW_X86_64_RIP];
+	const struct uw_mapping *m = uw_space_find(space, pc);
+	const struct module *module = m ? m->user : NULL;
+	struct uw_dynamic_proc proc;
+
+	return module && module->kind == MODULE_JIT &&
+	       (!w->code || uw_dynamic_proc(w->code, pc, &proc));
+}
+
+/* While it goes on compiling it is looked at soon again, later less often. */
+static int hotspot_look(struct generated *g, struct watch *w, struct memory *memory,
+			struct uw_space *space, struct event *out)
+{
+	uint64_t began = now_ns(), spent = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	struct uw_dynamic *dynamic;
+	bool news;
+	int err;
+
+	if (!w->hotspot || uw_space_machine(space) != EM_X86_64 || began < w->hotspot_soon_ns)
+		return 0;
+	news = is_news(w, memory->sample, space);
+	if (!news && began < w->hotspot_ns)
+		return 0;
+	begin_reading(memory);
+	err = hotspot_read(w->hotspot, read_memory, memory, news, w->mark != 0, &dynamic);
+	*memory = (struct memory){ .sample = memory->sample, .live = memory->live };
+	spent = ns_of(CLOCK_THREAD_CPUTIME_ID) - spent;
+	w->hotspot_pause = err ? 2 * w->hotspot_pause : HOTSPOT_NS;
+	if (w->hotspot_pause < HOTSPOT_NS)
+		w->hotspot_pause = HOTSPOT_NS;
+	if (w->hotspot_pause > HOTSPOT_MAX_NS)
+		w->hotspot_pause = HOTSPOT_MAX_NS;
+	w->hotspot_ns = began + w->hotspot_pause;
+	w->hotspot_soon_ns = began + w->hotspot_pause / HOTSPOT_SOON;
+	if (w->hotspot_soon_ns < began + REST * spent)
+		w->hotspot_soon_ns = began + REST * spent;
+	if (err)
+		return 0;
+	uw_dynamic_put(w->code);
+	w->code = uw_dynamic_get(dynamic);
+	return tell(g, w->pid, dynamic, out);
+}
+
 int generated_look(struct generated *g, const struct event *sample, struct event *out)
 {
-	struct memory memory = { .sample = sample, .live = g->live, .until_ns = UINT64_MAX };
+	struct memory memory = { .sample = sample, .live = g->live };
 	struct uw_dynamic *dynamic;
 	struct thread thread;
 	struct watch *w;
@@ -382,13 +481,15 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	}
 	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)
 		return 1;
+	if (hotspot_look(g, w, &memory, thread.space, out) == 1)
+		return 1;
 	if (!w->n_lists || uw_dynamic_marks(w->lists, w->n_lists, read_memory, &memory, &mark) ||
 	    mark == w->mark)
 		return 0;
 	began = now_ns();
 	if (began < w->rest_ns)
 		return 0;
-	memory.until_ns = began + READ_NS;
+	begin_reading(&memory);
 	if (uw_dynamic_read(uw_space_machine(thread.space), w->lists, w->n_lists, read_memory,
 			    &memory, &dynamic))
 		return 0;

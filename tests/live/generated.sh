@@ -121,4 +121,14 @@ perf_map() { # NAME FUNCTION COMMAND…
 nearly_all "$dir/dump.tsv" "$chain" "in a jitdump file"
 perf_map node hot_outer node --perf-basic-prof "$dir/spin.js"
 perf_map java hotInner "${java[@]}"
+# Nothing asked of it: what it compiled is read out of its memory, and later out of its core.
+perf_map plain Spin.hot java -cp "$dir" Spin
+java -cp "$dir" Spin &
+plain=$!
+sleep 1
+gcore -o "$dir/core" $plain > "$dir/log" 2>&1 || fail "gcore of java"
+kill $plain
+"$offwind" unwind -q --format folded -o "$dir/text" "$dir/core.$plain" 2> "$dir/log" || fail "java's core"
+grep -q '_start;.*JavaMain;.*Spin\.hot\|clone.*JavaMain;.*Spin\.hot' "$dir/text" || fail "java's core names no method"
+rm -f "$dir/core.$plain"
 (cd "$dir" && perf_map dump hot_outer node --perf-prof --perf-prof-unwinding-info "$dir/spin.js") || exit 1

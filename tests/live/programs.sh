@@ -13,7 +13,7 @@ export WORKLOAD_DIR=$dir
 . tests/workload.sh
 failures=0
 
-# Java's compiled code tells of its frames nowhere that is captured; with frame pointers it does.
+# Java as people run it: its compiled code keeps no frame pointers.
 cat >"$dir/Work.java" <<'J'
 import java.util.TreeMap;
 public class Work {
@@ -69,7 +69,7 @@ whole() { # program
 
 for program in clang gcc rustc python3 node jit java sqlite3 git openssl; do
 	case $program in
-	java) argv=(java -XX:+PreserveFramePointer -cp "$dir" Work) ;;
+	java) argv=(java -cp "$dir" Work) ;;
 	rustc) argv=(rustc -O --emit=obj -o "$dir/work.o" "$dir/work.rs") ;;
 	*) workload $program ;;
 	esac
