@@ -109,9 +109,6 @@ static __always_inline __u64 space_of(struct task_struct *task)
 static __always_inline void tell_freed(__u64 id, __u64 bytes, struct capture_counters *count)
 {
 	struct capture_free record = { .magic = CAPTURE_FREE_MAGIC,
-				       .version = CAPTURE_VERSION,
-				       .size = sizeof(record),
-				       .cpu = bpf_get_smp_processor_id(),
 				       .pid = bpf_get_current_pid_tgid() >> 32,
 				       .id = id,
 				       .bytes = bytes,
@@ -171,8 +168,7 @@ static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __
 	if (nested(thread, ctx))
 		return 0;
 	thread->sp = 0;
-	if (!passes(id, BPF_CORE_READ(task, group_leader, start_boottime),
-		    bpf_get_smp_processor_id(), count)) {
+	if (!passes(id, task, bpf_get_smp_processor_id(), count)) {
 		add(&count->fired, 1);
 		return 0;
 	}

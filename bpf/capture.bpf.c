@@ -38,9 +38,18 @@ const volatile __u64 alloc_interval = 1; /* bytes; 1: every allocation */
 /* The usual limit of a stack, of the first thread as of others. */
 #define STACK_LIKELY (8u << 20)
 
-/* Where the scratch of a CPU ends: the last piece of a copy may be checked as a whole page. */
-#define SCRATCH_TAIL (CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
-_Static_assert(CAPTURE_PAGE >= CAPTURE_KERNEL_MAX + 16, "the kernel stack lies there too");
+/*
+ * The scratch of a CPU: a struct front, then the record with room for stack_max bytes of a
+ * stack, an interrupted one and what follows; the last piece of a copy may be checked as a whole
+ * page.
+ */
+#define SCRATCH_FRONT 104u
+#define SCRATCH_HEAD  (SCRATCH_FRONT + CAPTURE_HEAD_SIZE)
+#define SCRATCH_TAIL  (CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
+#define STACKS_MAX    (stack_max + CAPTURE_INTERRUPTED_MAX + 24) /* both, and the address */
+_Static_assert(CAPTURE_PAGE >= 24 + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) +
+				       sizeof(struct capture_alloc),
+	       "what follows the stacks lies in the tail, too");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -58,7 +67,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__uint(key_size, 4);
-	__uint(value_size, CAPTURE_HEAD_SIZE + CAPTURE_STACK_DEFAULT + SCRATCH_TAIL);
+	__uint(value_size, SCRATCH_HEAD + CAPTURE_STACK_DEFAULT + SCRATCH_TAIL);
 } scratch SEC(".maps");
 
 struct {
@@ -69,7 +78,7 @@ struct {
 } counters SEC(".maps");
 
 /*
- * The ends of a thread's stacks, found once: [lo, hi) holds sp, hi is the live top.
+ * What is found once for a thread.  The ends of its stacks: [lo, hi) holds sp, hi is the live top.
  * Where a stack is not the thread's own (coroutine, alternate signal stack), hi is
  * the end of its memory area.  That may change behind our back; then a copy is a
  * little too long or too short, which holes and the cut flag tell.
@@ -77,10 +86,12 @@ struct {
 struct top {
 	__u64 lo, hi;
 	__u64 other_lo, other_hi;
-	__u64 mm;	   /* an exec gives the thread another */
-	__u64 start_stack; /* … that may lie where the old one was */
-	__u32 go;	   /* the thread ran a goroutine: ask for its bounds first */
-	__u32 reserved;
+	__u64 process_start_ns; /* 0: not looked for yet */
+	__u64 mm;		/* an exec gives the thread another */
+	__u64 start_stack;	/* … that may lie where the old one was */
+	__u32 ns_pid;
+	__u16 go;      /* the thread ran a goroutine: ask for its bounds first */
+	__u16 changed; /* in the scratch: since it was copied there */
 };
 
 struct {
@@ -89,6 +100,16 @@ struct {
 	__type(key, int);
 	__type(value, struct top);
 } tops SEC(".maps");
+
+/*
+ * Where a thread's struct top is worked on: a pointer into the scratch is the same whether there was
+ * one or not, so that what follows is verified once.
+ */
+struct front {
+	struct capture_holes holes;
+	struct top top;
+};
+_Static_assert(sizeof(struct front) == SCRATCH_FRONT, "the record begins behind it");
 
 /* Since when a thread waits, where that was captured. */
 struct {
@@ -184,6 +205,12 @@ static __always_inline long put(void *record, __u64 size)
 	return err;
 }
 
+/*
+ * A field of the kernel's: a load that the verifier knows to be safe, where the pointer comes from
+ * bpf_get_current_task_btf; it costs a tenth of a call.
+ */
+#define GET(plain, pointer, field) ((plain) ? BPF_CORE_READ(pointer, field) : (pointer)->field)
+
 /* ---- how far the live stack reaches ---------------------------------------- */
 
 struct area {
@@ -222,9 +249,9 @@ static __always_inline __u64 go_top(__u64 sp, __u64 fsbase)
 
 /* The alternate signal stack's, if sp lies in that. */
 static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
-					struct capture_counters *count, __u32 *flags)
+					struct capture_counters *count, __u16 *flags, bool plain)
 {
-	__u64 base = BPF_CORE_READ(task, sas_ss_sp), size = BPF_CORE_READ(task, sas_ss_size);
+	__u64 base = GET(plain, task, sas_ss_sp), size = GET(plain, task, sas_ss_size);
 
 	if (sp - base >= size)
 		return 0;
@@ -238,7 +265,7 @@ static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
  * against sp, so that no other program is mistaken for one of Go's.
  */
 static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack,
-				       struct capture_counters *count, __u32 *flags)
+				       struct capture_counters *count, __u16 *flags)
 {
 	__u64 end = go_top(sp, fsbase);
 
@@ -295,12 +322,12 @@ __attribute__((noinline)) __u64 area_end(__u64 mm_addr, __u64 addr)
 }
 
 static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64 fsbase,
-				       struct capture_counters *count, __u32 *flags)
+				       struct capture_counters *count, __u16 *flags)
 {
 	struct mm_struct *mm = BPF_CORE_READ(task, mm);
 	__u64 start_stack = BPF_CORE_READ(mm, start_stack), hi, end;
 
-	end = signal_top(task, sp, count, flags);
+	end = signal_top(task, sp, count, flags, true);
 	if (end)
 		return end;
 	hi = area_end((__u64)mm, sp);
@@ -329,26 +356,19 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 }
 
 /* The end of the live stack that sp lies in, or 0; the flag says where from. */
-static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 fsbase,
-				      struct capture_counters *count, __u32 *flags)
+static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct *mm,
+				      struct top *top, __u64 sp, __u64 fsbase,
+				      struct capture_counters *count, __u16 *flags)
 {
-	struct mm_struct *mm = BPF_CORE_READ(task, mm);
-	__u64 start_stack = BPF_CORE_READ(mm, start_stack), end;
+	__u64 start_stack = mm->start_stack, end;
 	struct area area = {};
-	struct top *top;
 
-	top = bpf_task_storage_get(&tops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (top && (top->mm != (__u64)mm || top->start_stack != start_stack)) {
-		__builtin_memset(top, 0, sizeof(*top));
-		top->mm = (__u64)mm;
-		top->start_stack = start_stack;
-	}
-	if (top && sp >= top->lo && sp < top->hi) {
+	if (sp >= top->lo && sp < top->hi) {
 		add(&count->top_cached, 1);
 		*flags |= CAPTURE_TOP_CACHED;
 		return top->hi;
 	}
-	if (top && top->go) {
+	if (top->go) {
 		end = go_top(sp, fsbase);
 		if (end) {
 			add(&count->top_go, 1);
@@ -356,12 +376,12 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 			return end;
 		}
 	}
-	if (top && sp >= top->other_lo && sp < top->other_hi) {
+	if (sp >= top->other_lo && sp < top->other_hi) {
 		add(&count->top_cached, 1);
 		*flags |= CAPTURE_TOP_CACHED | CAPTURE_TOP_VMA;
 		return top->other_hi;
 	}
-	end = signal_top(task, sp, count, flags);
+	end = signal_top(task, sp, count, flags, false);
 	if (end)
 		return end;
 	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
@@ -385,28 +405,50 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
 	} else {
 		end = go_top(sp, fsbase);
 		if (end) {
-			if (top)
-				top->go = 1;
+			top->go = top->changed = 1;
 			add(&count->top_go, 1);
 			*flags |= CAPTURE_TOP_GO;
 			return end;
 		}
-		if (top) {
-			top->other_lo = area.lo;
-			top->other_hi = area.hi;
-		}
+		top->other_lo = area.lo;
+		top->other_hi = area.hi;
+		top->changed = 1;
 		add(&count->top_vma, 1);
 		*flags |= CAPTURE_TOP_VMA;
 		return area.hi;
 	}
-	if (top) {
-		top->lo = area.lo;
-		top->hi = end;
-	}
+	top->lo = area.lo;
+	top->hi = end;
+	top->changed = 1;
 	return end;
 }
 
 /* ---- copying ------------------------------------------------------------------ */
+
+/* Copies the i-th page of the stack that the head describes, or notes a hole; 1: there is none. */
+static __always_inline long copy_page(volatile struct front *front, __u32 i)
+{
+	volatile struct capture_head *head = (void *)(front + 1);
+	__u64 from = head->regs[7] - CAPTURE_RED_ZONE, end = from + head->stack_len;
+	__u64 addr = (from & ~(__u64)(CAPTURE_PAGE - 1)) + (__u64)i * CAPTURE_PAGE;
+	__u64 offset, n;
+
+	if (addr >= end)
+		return 1;
+	if (addr < from)
+		addr = from;
+	offset = addr - from;
+	n = CAPTURE_PAGE - (addr & (CAPTURE_PAGE - 1));
+	if (n > end - addr)
+		n = end - addr;
+	barrier_var(offset);
+	barrier_var(n);
+	if (offset > stack_max || n > CAPTURE_PAGE)
+		return 1;
+	if (bpf_probe_read_user((__u8 *)front + SCRATCH_HEAD + offset, n, (void *)addr))
+		front->holes.pages[i >> 6] |= 1ull << (i & 63);
+	return 0;
+}
 
 /*
  * Copies the stack that the head in this CPU's scratch describes page by page,
@@ -416,54 +458,56 @@ static __always_inline __u64 top_find(struct task_struct *task, __u64 sp, __u64 
  * walked once, not once for every path that leads to it; and a loop that reads
  * its bounds from memory in every turn has the same state in each, but for i.
  */
-__attribute__((noinline)) int copy_pages(__u32 place)
+__attribute__((noinline)) int copy_pages_plain(__u32 place)
 {
-	volatile struct capture_head *head = bpf_map_lookup_elem(&scratch, &place);
+	volatile struct front *front = bpf_map_lookup_elem(&scratch, &place);
 
-	if (!head)
+	if (!front)
 		return 0;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < CAPTURE_PAGES_MAX; i++) {
-		__u64 from = head->stack_addr, end = from + head->stack_len;
-		__u64 addr = (from & ~(__u64)(CAPTURE_PAGE - 1)) + (__u64)i * CAPTURE_PAGE;
-		__u64 offset, n;
-
-		if (addr >= end)
+	for (__u32 i = 0; i < CAPTURE_PAGES_MAX; i++)
+		if (copy_page(front, i))
 			break;
-		if (addr < from)
-			addr = from;
-		offset = addr - from;
-		n = CAPTURE_PAGE - (addr & (CAPTURE_PAGE - 1));
-		if (n > end - addr)
-			n = end - addr;
-		barrier_var(offset);
-		barrier_var(n);
-		if (offset > stack_max || n > CAPTURE_PAGE)
-			break;
-		if (bpf_probe_read_user((__u8 *)head + CAPTURE_HEAD_SIZE + offset, n, (void *)addr))
-			head->holes[i >> 6] |= 1ull << (i & 63);
-	}
 	return 0;
 }
 
-static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes, __u32 place,
-				       struct task_struct *task, struct capture_counters *count,
-				       bool plain)
+static long copy_next_page(__u32 i, __u32 *place)
 {
-	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
-	__u32 flags = 0;
-	__u64 top = plain ? top_plain(task, sp, head->fsbase, count, &flags)
-			  : top_find(task, sp, head->fsbase, count, &flags);
+	volatile struct front *front = bpf_map_lookup_elem(&scratch, place);
 
-	if (!top) {
+	return front && i < CAPTURE_PAGES_MAX ? copy_page(front, i) : 1;
+}
+
+/* The same, and the kernel sees to the end: the loop above is most of what there is to verify. */
+static __always_inline void copy_pages(struct front *front, __u32 place, bool plain)
+{
+	__builtin_memset(&front->holes, 0, sizeof(front->holes));
+	if (plain)
+		copy_pages_plain(place);
+	else
+		bpf_loop(CAPTURE_PAGES_MAX, copy_next_page, &place, 0);
+}
+
+/* Flags are kept in the head: in a register each of their values would be another state to verify. */
+static __always_inline void copy_stack(struct front *front, __u32 place, struct task_struct *task,
+				       struct mm_struct *mm, __u64 fsbase,
+				       struct capture_counters *count, bool plain)
+{
+	struct capture_head *head = (void *)(front + 1);
+	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
+	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
+	__u64 hi = plain ? top_plain(task, sp, fsbase, count, &head->flags)
+			 : top_find(task, mm, &front->top, sp, fsbase, count, &head->flags);
+
+	if (!hi) {
 		size = CAPTURE_RED_ZONE + 4 * CAPTURE_PAGE;
-		flags |= CAPTURE_CUT;
+		head->flags |= CAPTURE_CUT;
 	} else {
-		size = top - from;
+		size = hi - from;
 	}
 	if (size > stack_max) {
 		size = stack_max;
-		flags |= CAPTURE_CUT;
+		head->flags |= CAPTURE_CUT;
 	}
 	/* Nothing may wrap around the end of the address space, whatever sp is. */
 	if (from + size < from)
@@ -471,15 +515,12 @@ static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes, _
 	barrier_var(size);
 	if (size > stack_max)
 		size = stack_max;
-	head->stack_addr = from;
-	head->stack_top = top;
 	head->stack_len = size;
 	/* All or nothing: one missing page fails the whole copy. */
 	if (bpf_probe_read_user(bytes, size, (void *)from)) {
-		copy_pages(place);
-		flags |= CAPTURE_HOLES;
+		copy_pages(front, place, plain);
+		head->flags |= CAPTURE_HOLES;
 	}
-	head->flags |= flags;
 }
 
 /*
@@ -488,17 +529,19 @@ static __always_inline void copy_stack(struct capture_head *head, __u8 *bytes, _
  */
 #define SIGFRAME_SIZE 440 /* struct rt_sigframe: return address, ucontext, siginfo */
 
-static __always_inline void copy_interrupted(struct capture_head *head, __u8 *bytes,
-					     struct task_struct *task, bool plain)
+static __always_inline void copy_interrupted(struct front *front, struct task_struct *task,
+					     __u64 fsbase, bool plain)
 {
-	__u64 base = BPF_CORE_READ(task, sas_ss_sp), size = BPF_CORE_READ(task, sas_ss_size);
+	struct capture_head *head = (void *)(front + 1);
+	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
+	const struct top *top = &front->top;
+	__u64 base = GET(plain, task, sas_ss_sp), size = GET(plain, task, sas_ss_size);
 	__u64 ucontext, sp = 0, g = 0, end = 0, from, n, at, start_stack;
 	struct {
 		__u64 base;
 		__u64 flags;
 		__u64 size;
 	} stack = {};
-	struct top *top;
 
 	ucontext = ((base + size - xstate_size) & ~63ull) - SIGFRAME_SIZE;
 	ucontext &= ~15ull;
@@ -509,13 +552,12 @@ static __always_inline void copy_interrupted(struct capture_head *head, __u8 *by
 	    bpf_probe_read_user(&sp, sizeof(sp), (void *)(ucontext + 160)))
 		return;
 	start_stack = BPF_CORE_READ(task, mm, start_stack);
-	top = plain ? NULL : bpf_task_storage_get(&tops, task, 0, 0);
-	if (top && sp >= top->lo && sp < top->hi)
+	if (!plain && sp >= top->lo && sp < top->hi)
 		end = top->hi;
 	else if (start_stack >= sp && start_stack - sp < STACK_LIKELY)
 		end = start_stack + 8;
-	else if (head->fsbase > sp && head->fsbase - sp < STACK_LIKELY)
-		end = head->fsbase;
+	else if (fsbase > sp && fsbase - sp < STACK_LIKELY)
+		end = fsbase;
 	else if (!bpf_probe_read_user(&g, sizeof(g), (void *)(ucontext + 88)))
 		end = goroutine_top(g, sp); /* Go's own code has it in r14, too: gregs[REG_R14] */
 	from = sp - CAPTURE_RED_ZONE;
@@ -529,11 +571,11 @@ static __always_inline void copy_interrupted(struct capture_head *head, __u8 *by
 	barrier_var(n);
 	if (at > stack_max + 8 || n > CAPTURE_INTERRUPTED_MAX)
 		return;
-	if (bpf_probe_read_user(bytes + at, n, (void *)from)) {
+	if (bpf_probe_read_user(bytes + at + 8, n, (void *)from)) {
 		head->flags |= CAPTURE_CUT;
 		return;
 	}
-	head->interrupted_addr = from;
+	*(__u64 *)(bytes + at) = from;
 	head->interrupted_len = n;
 }
 
@@ -594,20 +636,61 @@ static __always_inline __u32 ns_pid(struct task_struct *leader)
 	return (__u32)nr;
 }
 
-/* Is the process one of those asked for? */
-static __always_inline bool wanted(__u32 pid, __u64 start_ns)
+/* What names the process of a thread for good. */
+static __always_inline void name_process(struct task_struct *task, __u64 *start_ns, __u32 *nr)
+{
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+
+	*start_ns = BPF_CORE_READ(leader, start_boottime);
+	*nr = ns_pid(leader);
+}
+
+/* Gets what is known of a thread; the scratch has it from here on. */
+static __always_inline void top_get(struct top *top, struct task_struct *task, struct mm_struct *mm)
+{
+	struct top *kept = bpf_task_storage_get(&tops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 start_stack = mm ? mm->start_stack : 0;
+
+	if (kept && kept->process_start_ns && kept->mm == (__u64)mm &&
+	    kept->start_stack == start_stack) {
+		*top = *kept;
+		return;
+	}
+	__builtin_memset(top, 0, sizeof(*top));
+	top->mm = (__u64)mm;
+	top->start_stack = start_stack;
+	name_process(task, &top->process_start_ns, &top->ns_pid);
+	top->changed = 1;
+}
+
+static __always_inline void top_put(struct top *top, struct task_struct *task)
+{
+	struct top *kept;
+
+	if (!top->changed)
+		return;
+	kept = bpf_task_storage_get(&tops, task, 0, 0);
+	top->changed = 0;
+	if (kept)
+		*kept = *top;
+}
+
+/* Is the process, which task is of, one of those asked for? */
+static __always_inline bool wanted(__u32 pid, struct task_struct *task)
 {
 	struct capture_process *process = bpf_map_lookup_elem(&processes, &pid);
+	__u64 start_ns;
 
 	if (!process)
 		return false;
+	start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
 	if (!process->start_ns)
 		process->start_ns = start_ns;
 	return process->start_ns == start_ns;
 }
 
 /* Whether the thread is one of those asked for; if not, that is counted. */
-static __always_inline bool passes(__u64 id, __u64 start_ns, __u32 cpu,
+static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu,
 				   struct capture_counters *count)
 {
 	__u32 tid = (__u32)id, uid;
@@ -618,7 +701,7 @@ static __always_inline bool passes(__u64 id, __u64 start_ns, __u32 cpu,
 		return false;
 	}
 	if (filters & CAPTURE_FILTER_TASK && !bpf_map_lookup_elem(&threads, &tid) &&
-	    !wanted(id >> 32, start_ns)) {
+	    !wanted(id >> 32, task)) {
 		add(&count->filtered_process, 1);
 		return false;
 	}
@@ -674,11 +757,11 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 				     struct capture_counters *count, bool plain)
 {
 	struct task_struct *task = current_task(plain);
-	__u64 id = bpf_get_current_pid_tgid(), start_ns, size;
-	__u32 cpu = bpf_get_smp_processor_id(), flags, place;
-	struct task_struct *leader;
+	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
+	__u32 cpu = bpf_get_smp_processor_id(), place;
 	struct capture_head *head;
 	struct mm_struct *mm;
+	struct front *front;
 	struct pt_regs regs;
 	__u8 *bytes;
 	long n;
@@ -687,30 +770,27 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		add(&count->filtered_idle, 1);
 		return 0;
 	}
-	leader = BPF_CORE_READ(task, group_leader);
-	start_ns = BPF_CORE_READ(leader, start_boottime);
-	if (!passes(id, start_ns, cpu, count))
+	if (!passes(id, task, cpu, count))
 		return 0;
 	place = tick->kind * n_scratch + cpu;
-	head = cpu < n_scratch ? bpf_map_lookup_elem(&scratch, &place) : NULL;
-	if (!head) {
+	front = cpu < n_scratch ? bpf_map_lookup_elem(&scratch, &place) : NULL;
+	if (!front) {
 		add(&count->unreadable, 1);
 		return 0;
 	}
-	bytes = (__u8 *)head + CAPTURE_HEAD_SIZE;
-	__builtin_memset(head, 0, sizeof(*head));
+	head = (void *)(front + 1);
+	bytes = (__u8 *)front + SCRATCH_HEAD;
 	head->magic = CAPTURE_MAGIC;
-	head->version = CAPTURE_VERSION;
-	head->head_len = CAPTURE_HEAD_SIZE;
+	head->stack_len = 0;
+	head->kernel_len = 0;
 	head->cpu = cpu;
 	head->event = tick->event;
 	head->pid = id >> 32;
 	head->tid = (__u32)id;
-	head->ns_pid = ns_pid(leader);
+	head->interrupted_len = 0;
 	head->time_ns = bpf_ktime_get_ns();
 	head->period = tick->period;
 	head->cgroup_id = bpf_get_current_cgroup_id();
-	head->process_start_ns = start_ns;
 	bpf_get_current_comm(head->comm, sizeof(head->comm));
 	head->flags = tick->flags;
 	if (tick->user)
@@ -722,10 +802,16 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	 * inside execve has new memory but still the old registers until
 	 * start_code is set.
 	 */
-	flags = BPF_CORE_READ(task, flags);
-	mm = BPF_CORE_READ(task, mm);
-	if (!(flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
-	    BPF_CORE_READ(mm, start_code)) {
+	mm = GET(plain, task, mm);
+	if (plain) {
+		name_process(task, &head->process_start_ns, &head->ns_pid);
+	} else {
+		top_get(&front->top, task, mm);
+		head->process_start_ns = front->top.process_start_ns;
+		head->ns_pid = front->top.ns_pid;
+	}
+	if (!(GET(plain, task, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
+	    GET(plain, mm, start_code)) {
 		if (!user_regs(task, &regs, plain)) {
 			add(&count->unreadable, 1);
 			return 0;
@@ -738,30 +824,43 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			head->regs[16] = tick->called_ip;
 			head->regs[7] = tick->called_sp;
 		}
-		head->fsbase = BPF_CORE_READ(task, thread.fsbase);
-		copy_stack(head, bytes, place, task, count, plain);
+		fsbase = GET(plain, task, thread.fsbase);
+		copy_stack(front, place, task, mm, fsbase, count, plain);
 		/* The kernel put another return address there, to see the function return. */
 		if (tick->called_ip && head->stack_len > CAPTURE_RED_ZONE + 8)
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
-			copy_interrupted(head, bytes, task, plain);
+			copy_interrupted(front, task, fsbase, plain);
+	} else {
+		__builtin_memset(head->regs, 0, sizeof(head->regs));
 	}
+	if (!plain)
+		top_put(&front->top, task);
 
-	size = ((head->stack_len + 7) & ~7u) + ((head->interrupted_len + 7) & ~7u);
+	size = (head->stack_len + 7) & ~7u;
+	if (head->interrupted_len)
+		size += 8 + ((head->interrupted_len + 7) & ~7u);
 	if (!tick->user) {
 		barrier_var(size);
-		if (size > stack_max + CAPTURE_INTERRUPTED_MAX + 16)
-			size = stack_max + CAPTURE_INTERRUPTED_MAX + 16;
+		if (size > STACKS_MAX)
+			size = STACKS_MAX;
 		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, tick->skip);
 		if (n > 0) {
 			head->kernel_len = n;
 			size += n;
 		}
 	}
+	if (head->flags & CAPTURE_HOLES) {
+		barrier_var(size);
+		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX)
+			size = STACKS_MAX + CAPTURE_KERNEL_MAX;
+		__builtin_memcpy(bytes + size, &front->holes, sizeof(front->holes));
+		size += sizeof(front->holes);
+	}
 	if (tick->alloc) {
 		barrier_var(size);
-		if (size > stack_max + CAPTURE_INTERRUPTED_MAX + 16)
-			size = stack_max + CAPTURE_INTERRUPTED_MAX + 16;
+		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes))
+			size = STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes);
 		head->flags |= CAPTURE_ALLOC;
 		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
 		size += sizeof(*tick->alloc);
@@ -938,9 +1037,6 @@ static __always_inline void woken(struct task_struct *task, struct capture_count
 	if (!since || !*since)
 		return;
 	wake = (struct capture_wake){ .magic = CAPTURE_WAKE_MAGIC,
-				      .version = CAPTURE_VERSION,
-				      .size = sizeof(wake),
-				      .cpu = bpf_get_smp_processor_id(),
 				      .tid = BPF_CORE_READ(task, pid),
 				      .since_ns = *since,
 				      .time_ns = bpf_ktime_get_ns() };
@@ -1015,8 +1111,7 @@ int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 	struct capture_process process = { .start_ns = BPF_CORE_READ(child, start_boottime) };
 	struct capture_counters *count;
 
-	if (parent_pid == child_pid ||
-	    !wanted(parent_pid, BPF_CORE_READ(parent, group_leader, start_boottime)))
+	if (parent_pid == child_pid || !wanted(parent_pid, parent))
 		return 0;
 	if (bpf_map_update_elem(&processes, &child_pid, &process, BPF_ANY)) {
 		count = counters_here();

@@ -1,23 +1,23 @@
 /*
  * schema/capture.h: what the capture program in the kernel hands to the agent.
  *
- * A record in the ring buffer is, without gaps:
+ * A record in the ring buffer is, without gaps but to round up to 8:
  *
- *   offset             size                 what
- *   0                  CAPTURE_HEAD_SIZE    struct capture_head
- *   CAPTURE_HEAD_SIZE  stack_len            user stack, the bytes of [stack_addr, stack_addr + stack_len)
- *   above, rounded up  interrupted_len      the stack that a signal handler on another stack interrupted,
- *   to 8                                    [interrupted_addr, interrupted_addr + interrupted_len)
- *   above, rounded up  kernel_len           return addresses of the kernel stack, u64, innermost first
- *   to 8
- *   above, rounded up  32                   struct capture_alloc, with CAPTURE_ALLOC
- *   to 8
+ *   size                   what
+ *   CAPTURE_HEAD_SIZE      struct capture_head
+ *   stack_len              user stack, the bytes of [sp - CAPTURE_RED_ZONE, … + stack_len)
+ *   8 + interrupted_len    if that is not 0, the stack that a signal handler on another stack
+ *                          interrupted: its address, u64, and the bytes from there on
+ *   kernel_len             return addresses of the kernel stack, u64, innermost first
+ *   40                     struct capture_holes, with CAPTURE_HOLES
+ *   32                     struct capture_alloc, with CAPTURE_ALLOC
  *
  * or it is a struct capture_wake or a struct capture_free alone.
  *
  * All numbers are in the byte order of the machine, which writes and reads
  * them itself; records never leave it in this form.  The agent carries the
- * program that writes them, so a version other than CAPTURE_VERSION is a fault.
+ * program that writes them, so a version other than CAPTURE_VERSION, which the
+ * magic numbers bear, is a fault.
  *
  * Includes <linux/types.h> only, because the BPF side has no libc.
  */
@@ -26,10 +26,10 @@
 
 #include <linux/types.h>
 
-#define CAPTURE_MAGIC	   0x4350574fu /* "OWPC" in memory on little-endian machines */
-#define CAPTURE_WAKE_MAGIC 0x4b57574fu /* "OWWK" */
-#define CAPTURE_FREE_MAGIC 0x5246574fu /* "OWFR" */
-#define CAPTURE_VERSION	   2
+#define CAPTURE_VERSION	   3u
+#define CAPTURE_MAGIC	   (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory, and the version */
+#define CAPTURE_WAKE_MAGIC (0x57574fu | CAPTURE_VERSION << 24) /* "OWW" … */
+#define CAPTURE_FREE_MAGIC (0x46574fu | CAPTURE_VERSION << 24) /* "OWF" … */
 
 #define CAPTURE_PAGE		4096u
 #define CAPTURE_RED_ZONE	128u /* bytes below sp that belong to the function (psABI §3.2.2) */
@@ -42,7 +42,7 @@
 #define CAPTURE_HOLE_WORDS	5u  /* 64-bit words with a bit for each of them */
 #define CAPTURE_REGS		17u /* x86_64: DWARF 0–16, psABI figure 3.36 */
 #define CAPTURE_COMM		16u /* TASK_COMM_LEN: NUL-terminated */
-#define CAPTURE_HEAD_SIZE	304u
+#define CAPTURE_HEAD_SIZE	216u
 #define CAPTURE_EVENTS_MAX	64u	     /* kinds of samples in one recording */
 #define CAPTURE_CGROUPS_MAX	16u	     /* that one recording can be limited to */
 #define CAPTURE_CPUS_MAX	4096u	     /* that it can be limited to */
@@ -51,11 +51,12 @@
 
 enum capture_flag {
 	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode; else in the kernel */
-	CAPTURE_HAS_USER = 1 << 1, /* regs, fsbase and stack are valid */
+	CAPTURE_HAS_USER = 1 << 1, /* regs and stack are valid */
 	CAPTURE_COMPAT = 1 << 2,   /* 32-bit code segment */
-	CAPTURE_CUT = 1 << 3,	/* the live stack is longer than its copy, or of unknown length */
-	CAPTURE_HOLES = 1 << 4, /* some page could not be read: see holes */
-	/* Where stack_top came from: */
+	CAPTURE_CUT = 1 << 3, /* the live stack is longer than its copy, or of unknown length */
+	CAPTURE_HOLES =
+		1 << 4, /* some page could not be read: a struct capture_holes tells which */
+	/* Where the end of the stack came from: */
 	CAPTURE_TOP_CACHED = 1 << 5, /* this thread's earlier sample */
 	CAPTURE_TOP_START = 1 << 6,  /* mm->start_stack (first thread) */
 	CAPTURE_TOP_TLS = 1 << 7,    /* fsbase (the stack ends where struct pthread begins) */
@@ -71,38 +72,31 @@ enum capture_flag {
 
 struct capture_head {
 	__u32 magic;
-	__u16 version;
-	__u16 head_len;	  /* CAPTURE_HEAD_SIZE */
-	__u32 flags;	  /* enum capture_flag */
 	__u32 stack_len;  /* bytes */
-	__u32 kernel_len; /* bytes, a multiple of 8 */
-	__u32 cpu;
-	__u32 pid; /* thread group, in the initial pid namespace, as tid */
+	__u16 flags;	  /* enum capture_flag */
+	__u16 kernel_len; /* bytes, a multiple of 8 */
+	__u16 cpu;
+	__u16 event; /* which of the agent's events */
+	__u32 pid;   /* thread group, in the initial pid namespace, as tid */
 	__u32 tid;
-	__u32 ns_pid;		/* thread group as its own pid namespace numbers it */
-	__u32 interrupted_len;	/* bytes; 0: none */
-	__u64 time_ns;		/* CLOCK_MONOTONIC */
-	__u64 period;		/* of the event, in its unit: ns for cpu-clock */
-	__u64 cgroup_id;	/* of the cgroup2 hierarchy */
-	__u64 process_start_ns; /* CLOCK_BOOTTIME; with pid it names a process for good */
-	__u64 stack_addr;	/* address of the first stack byte: sp - CAPTURE_RED_ZONE */
-	__u64 stack_top;	/* end of the live stack; 0: not known */
-	/* Bit i: the i-th page that the stack bytes touch could not be read; its bytes are 0. */
-	__u64 holes[CAPTURE_HOLE_WORDS];
-	__u64 regs[CAPTURE_REGS]; /* x86_64 by DWARF number; 16: rip */
-	__u64 fsbase;
-	__u64 interrupted_addr;
+	__u32 ns_pid;		  /* thread group as its own pid namespace numbers it */
+	__u32 interrupted_len;	  /* bytes; 0: none */
+	__u64 time_ns;		  /* CLOCK_MONOTONIC */
+	__u64 period;		  /* of the event, in its unit: ns for cpu-clock */
+	__u64 cgroup_id;	  /* of the cgroup2 hierarchy */
+	__u64 process_start_ns;	  /* CLOCK_BOOTTIME; with pid it names a process for good */
+	__u64 regs[CAPTURE_REGS]; /* x86_64 by DWARF number; 7: rsp, 16: rip */
 	char comm[CAPTURE_COMM];
-	__u32 event; /* which of the agent's events */
-	__u32 reserved;
+};
+
+struct capture_holes {
+	/* Bit i: the i-th page that the stack bytes touch could not be read; its bytes are 0. */
+	__u64 pages[CAPTURE_HOLE_WORDS];
 };
 
 /* A record of its own in the ring: a thread whose wait was captured runs again. */
 struct capture_wake {
 	__u32 magic; /* CAPTURE_WAKE_MAGIC */
-	__u16 version;
-	__u16 size;
-	__u32 cpu;
 	__u32 tid;
 	__u64 since_ns; /* time_ns of the record that told of the wait */
 	__u64 time_ns;
@@ -118,9 +112,6 @@ struct capture_alloc {
 /* A record of its own in the ring: memory whose allocation was captured is given back. */
 struct capture_free {
 	__u32 magic; /* CAPTURE_FREE_MAGIC */
-	__u16 version;
-	__u16 size;
-	__u32 cpu;
 	__u32 pid;
 	__u64 id;    /* as in capture_alloc */
 	__u64 bytes; /* less than its size: the rest stays */
@@ -206,18 +197,20 @@ struct capture_process {
 };
 
 _Static_assert(sizeof(struct capture_head) == CAPTURE_HEAD_SIZE, "the head has no padding");
-_Static_assert(__builtin_offsetof(struct capture_head, time_ns) == 40, "u64 fields from 40");
-_Static_assert(__builtin_offsetof(struct capture_head, holes) == 88, "holes");
-_Static_assert(__builtin_offsetof(struct capture_head, regs) == 128, "regs");
-_Static_assert(__builtin_offsetof(struct capture_head, comm) == 280, "comm");
+_Static_assert(__builtin_offsetof(struct capture_head, time_ns) == 32, "u64 fields from 32");
+_Static_assert(__builtin_offsetof(struct capture_head, regs) == 64, "regs");
+_Static_assert(__builtin_offsetof(struct capture_head, comm) == 200, "comm");
+_Static_assert(CAPTURE_CPUS_MAX <= 1 << 16 && CAPTURE_EVENTS_MAX <= 1 << 16, "they fit the head");
+_Static_assert(CAPTURE_ALLOC < 1 << 16, "flags fit the head");
+_Static_assert(sizeof(struct capture_holes) == 40, "no padding");
 _Static_assert(CAPTURE_HEAD_SIZE % 8 == 0, "stack bytes begin aligned");
 _Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CAPTURE_PAGES_MAX,
 	       "every page has a bit");
 _Static_assert(CAPTURE_PAGES_MAX <= CAPTURE_HOLE_WORDS * 64, "every page has a bit");
 _Static_assert(CAPTURE_KERNEL_MAX == CAPTURE_KERNEL_FRAMES * 8, "whole addresses");
-_Static_assert(sizeof(struct capture_wake) == 32, "no padding");
+_Static_assert(sizeof(struct capture_wake) == 24, "no padding");
 _Static_assert(sizeof(struct capture_alloc) == 32, "no padding");
-_Static_assert(sizeof(struct capture_free) == 40, "no padding");
+_Static_assert(sizeof(struct capture_free) == 32, "no padding");
 _Static_assert(sizeof(struct capture_live) == 24, "the same on both sides");
 _Static_assert(sizeof(struct capture_process) == 16, "the same on both sides");
 

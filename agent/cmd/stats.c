@@ -141,6 +141,7 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 				      { "damaged", c.damaged } };
 	const struct field captured[] = { { "samples", c.captured },
 					  { "bytes", c.bytes },
+					  { "stack_bytes", c.stack_bytes },
 					  { "truncated_at_cap", c.cut },
 					  { "holes", c.holes } };
 	const struct field tops[] = {

@@ -68,6 +68,7 @@ struct slot { /* a record in the ring, given back in the order of the ring */
 
 struct seen_cpu { /* of what a CPU captured */
 	uint64_t delivered, damaged, short_waits, no_room;
+	uint64_t stack_bytes; /* of the delivered */
 };
 
 struct live {
@@ -353,29 +354,41 @@ static bool same_cgroup(const void *ctx, uint32_t i)
 	return want->live->cgroups[i] == want->id;
 }
 
-static uint32_t stacks_size(const struct capture_head *head)
+/* Where the parts of a record lie, from its beginning on. */
+static uint32_t interrupted_at(const struct capture_head *head)
 {
-	return padded(head->stack_len) + padded(head->interrupted_len) + head->kernel_len;
+	return CAPTURE_HEAD_SIZE + padded(head->stack_len);
+}
+
+static uint32_t kernel_at(const struct capture_head *head)
+{
+	return interrupted_at(head) +
+	       (head->interrupted_len ? 8 + padded(head->interrupted_len) : 0);
+}
+
+static uint32_t holes_at(const struct capture_head *head)
+{
+	return kernel_at(head) + head->kernel_len;
+}
+
+static uint32_t alloc_at(const struct capture_head *head)
+{
+	return holes_at(head) +
+	       (head->flags & CAPTURE_HOLES ? (uint32_t)sizeof(struct capture_holes) : 0);
 }
 
 static bool record_sound(const struct live *live, const struct capture_head *head, uint32_t size)
 {
-	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC ||
-	    head->version != CAPTURE_VERSION || head->head_len != sizeof(*head) ||
-	    head->event >= live->events.n)
+	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC || head->event >= live->events.n)
 		return false;
-	size -= (uint32_t)sizeof(*head);
 	if (head->stack_len > CAPTURE_STACK_LIMIT ||
 	    head->interrupted_len > CAPTURE_INTERRUPTED_MAX)
 		return false;
 	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
 		return false;
-	if (head->flags & CAPTURE_ALLOC) {
-		if (size < sizeof(struct capture_alloc))
-			return false;
-		size -= (uint32_t)sizeof(struct capture_alloc);
-	}
-	return size == stacks_size(head);
+	return size ==
+	       alloc_at(head) +
+		       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
 }
 
 /* A cgroup's path, told before its first sample. */
@@ -455,13 +468,13 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 
 	if (size == sizeof(freed))
 		memcpy(&freed, bytes, sizeof(freed));
-	if (freed.magic == CAPTURE_FREE_MAGIC && freed.version == CAPTURE_VERSION) {
+	if (freed.magic == CAPTURE_FREE_MAGIC) {
 		slot_done(live, live->n_slots - 1);
 		return take_freed(live, &freed);
 	}
 	if (size == sizeof(wake))
 		memcpy(&wake, bytes, sizeof(wake));
-	if (wake.magic == CAPTURE_WAKE_MAGIC && wake.version == CAPTURE_VERSION) {
+	if (wake.magic == CAPTURE_WAKE_MAGIC) {
 		slot_done(live, live->n_slots - 1);
 		waited = live_waits_end(&live->waits, wake.tid, wake.since_ns);
 		return waited ? end_wait(live, waited, wake.time_ns) : 0;
@@ -587,11 +600,18 @@ static void let_go(struct live *live)
 	live->held_slot = UINT64_MAX;
 }
 
+/* Of the first stack byte. */
+static uint64_t stack_addr(const struct capture_head *head)
+{
+	return head->regs[7] - CAPTURE_RED_ZONE;
+}
+
 /* The runs of readable pages, as regions. */
 static uint32_t make_regions(struct live *live, const struct capture_head *head)
 {
 	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
-	uint64_t from = head->stack_addr, end = from + head->stack_len;
+	uint64_t from = stack_addr(head), end = from + head->stack_len;
+	struct capture_holes holes;
 	uint32_t n = 0;
 	bool in_run = false;
 
@@ -599,6 +619,7 @@ static uint32_t make_regions(struct live *live, const struct capture_head *head)
 		live->regions[0] = (struct uw_region){ from, head->stack_len, bytes };
 		return head->stack_len != 0;
 	}
+	memcpy(&holes, (const uint8_t *)head + holes_at(head), sizeof(holes));
 	for (size_t i = 0; i < CAPTURE_PAGES_MAX; i++) {
 		uint64_t page = from - from % CAPTURE_PAGE + i * CAPTURE_PAGE;
 		uint64_t first = page < from ? from : page;
@@ -606,7 +627,7 @@ static uint32_t make_regions(struct live *live, const struct capture_head *head)
 
 		if (page >= end)
 			break;
-		if (head->holes[i / 64] >> i % 64 & 1) {
+		if (holes.pages[i / 64] >> i % 64 & 1) {
 			in_run = false;
 			continue;
 		}
@@ -622,15 +643,17 @@ static uint32_t make_regions(struct live *live, const struct capture_head *head)
 /* A handler's alternate stack may lie within the stack it interrupted: then that has it all. */
 static uint32_t add_interrupted(struct live *live, const struct capture_head *head, uint32_t n)
 {
-	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head) + padded(head->stack_len);
-	uint64_t from = head->interrupted_addr, end = from + head->interrupted_len;
+	const uint8_t *bytes = (const uint8_t *)head + interrupted_at(head);
+	uint64_t stack = stack_addr(head), from, end;
 
-	if (from < head->stack_addr + head->stack_len && head->stack_addr < end) {
-		if (from > head->stack_addr || end < head->stack_addr + head->stack_len)
+	memcpy(&from, bytes, sizeof(from));
+	end = from + head->interrupted_len;
+	if (from < stack + head->stack_len && stack < end) {
+		if (from > stack || end < stack + head->stack_len)
 			return n;
 		n = 0;
 	}
-	live->regions[n] = (struct uw_region){ from, head->interrupted_len, bytes };
+	live->regions[n] = (struct uw_region){ from, head->interrupted_len, bytes + sizeof(from) };
 	return n + 1;
 }
 
@@ -654,13 +677,13 @@ static void make_alloc(const struct live *live, const struct capture_alloc *allo
 
 static void make_sample(struct live *live, const struct capture_head *head, struct event *event)
 {
-	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
+	const uint8_t *bytes = (const uint8_t *)head;
 	struct event_sample *s = &event->sample;
 
 	*event = (struct event){
 		.type = EVENT_SAMPLE, .pid = head->pid, .tid = head->tid, .time_ns = head->time_ns
 	};
-	s->event = (uint16_t)head->event;
+	s->event = head->event;
 	s->cpu = head->cpu;
 	s->ns_pid = head->ns_pid;
 	s->process_start_ns = head->process_start_ns;
@@ -678,12 +701,11 @@ static void make_sample(struct live *live, const struct capture_head *head, stru
 			s->n_regions = add_interrupted(live, head, s->n_regions);
 	}
 	s->n_kernel_ips = head->kernel_len / 8;
-	s->kernel_ips =
-		(const void *)(bytes + padded(head->stack_len) + padded(head->interrupted_len));
+	s->kernel_ips = (const void *)(bytes + kernel_at(head));
 	if (head->flags & CAPTURE_ALLOC) {
 		struct capture_alloc alloc;
 
-		memcpy(&alloc, bytes + stacks_size(head), sizeof(alloc));
+		memcpy(&alloc, bytes + alloc_at(head), sizeof(alloc));
 		make_alloc(live, &alloc, s);
 	}
 }
@@ -709,6 +731,7 @@ static bool take(struct live *live, struct event *event)
 		if (!item.wait)
 			live->held_slot = item.slot;
 		cpu_of(live, head->cpu)->delivered++;
+		cpu_of(live, head->cpu)->stack_bytes += head->stack_len + head->interrupted_len;
 	}
 	/* One that came too late takes its place now; the order of what is handed out holds. */
 	if (event->time_ns < live->last_ns) {
@@ -1371,6 +1394,7 @@ static struct seen_cpu seen_of(const struct live *live, int cpu)
 		sum.damaged += live->cpus[i].damaged;
 		sum.short_waits += live->cpus[i].short_waits;
 		sum.no_room += live->cpus[i].no_room;
+		sum.stack_bytes += live->cpus[i].stack_bytes;
 	}
 	return sum;
 }
@@ -1409,6 +1433,7 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 		.cut = c.cut,
 		.holes = c.holes,
 		.bytes = c.bytes,
+		.stack_bytes = seen.stack_bytes,
 		.top_cached = c.top_cached,
 		.top_start = c.top_start,
 		.top_tls = c.top_tls,

@@ -35,6 +35,7 @@ struct live_counters {
 	uint64_t waiting;     /* for their turn */
 	/* Of the captured: */
 	uint64_t cut, holes, bytes;
+	uint64_t stack_bytes; /* … of it user stack; of those delivered so far */
 	uint64_t top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	uint64_t find_vma;
 	uint64_t pids_overflow; /* children not followed: too many processes at once */

@@ -39,7 +39,9 @@
 #define PROCESSES_MAX	65536
 #define WANTED_MAX	4096 /* threads, names, users */
 #define SCRATCH_KINDS	3    /* enum scratch_kind in capture.bpf.c */
-#define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE) /* as in capture.bpf.c */
+/* As in capture.bpf.c: what a scratch has before and behind the bytes of the stack. */
+#define SCRATCH_HEAD	(104u + CAPTURE_HEAD_SIZE)
+#define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
 #define FOLLOW_PROGRAMS 3
 #define ALLOC_THREADS	16384 /* that allocate; the least active ones begin anew */
 #define WAITS_MAX	65536 /* threads that wait, where a task cannot keep it */
@@ -63,6 +65,7 @@ struct live_bpf {
 	bool plain;	    /* of the programs that are there twice those for old kernels */
 	bool multi;	    /* probes of allocators are attached file by file */
 	bool any_thread;    /* single threads were asked for */
+	uint32_t alive;	    /* a process asked for that was alive at the last look */
 	int n_cpus;	    /* possible: those that have counters */
 	uint32_t n_scratch; /* up to the last that is there: those that have a scratch */
 	struct capture_counters *per_cpu;
@@ -295,6 +298,7 @@ static bool takes_only_plain(void)
 		const char *name;
 		enum bpf_func_id helper;
 	} needed[] = { { "find_vma", BPF_FUNC_find_vma },
+		       { "loop", BPF_FUNC_loop },
 		       { "task_storage", BPF_FUNC_task_storage_get },
 		       { "task_pt_regs", BPF_FUNC_task_pt_regs },
 		       { "attach_cookie", BPF_FUNC_get_attach_cookie } };
@@ -325,8 +329,8 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	if (!err)
 		err = bpf_map__set_max_entries(s->maps.scratch, kinds * bpf->n_scratch);
 	if (!err)
-		err = bpf_map__set_value_size(
-			s->maps.scratch, CAPTURE_HEAD_SIZE + s->rodata->stack_max + SCRATCH_TAIL);
+		err = bpf_map__set_value_size(s->maps.scratch,
+					      SCRATCH_HEAD + s->rodata->stack_max + SCRATCH_TAIL);
 	if (!err && follow)
 		err = bpf_map__set_max_entries(s->maps.processes, PROCESSES_MAX);
 	if (!err && follow)
@@ -861,21 +865,32 @@ bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid)
 	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.processes), &pid, &process);
 }
 
+/* It may have ended before the table knew it, and then nobody marked it. */
+static bool is_alive(int fd, uint32_t pid)
+{
+	struct capture_process process;
+
+	return !bpf_map_lookup_elem(fd, &pid, &process) && !process.dead &&
+	       !live_process_ended(pid);
+}
+
 bool live_bpf_any_alive(struct live_bpf *bpf)
 {
 	int fd = bpf_map__fd(bpf->skeleton->maps.processes);
-	struct capture_process process;
 	uint32_t pid, next;
 
+	/* To find the next of a few in that table takes the kernel half a millisecond. */
+	if (bpf->alive && is_alive(fd, bpf->alive))
+		return true;
 	/* A deleted key starts the round again, so the rounds are bounded by count. */
 	for (size_t i = 0; i < 2 * PROCESSES_MAX; i++) {
 		if (bpf_map_get_next_key(fd, i ? &pid : NULL, &next))
 			return false;
 		pid = next;
-		/* It may have ended before the table knew it, and then nobody marked it. */
-		if (!bpf_map_lookup_elem(fd, &pid, &process) && !process.dead &&
-		    !live_process_ended(pid))
+		if (is_alive(fd, pid)) {
+			bpf->alive = pid;
 			return true;
+		}
 	}
 	return true;
 }

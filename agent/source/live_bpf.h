@@ -87,7 +87,7 @@ int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters 
 /*
  * Whether to do as if the kernel lacked something: what elder kernels do instead is
  * tested on newer ones so.  OFFWIND_WITHOUT is a list with commas of find_vma,
- * task_storage, task_pt_regs, attach_cookie (each alone gives the plain programs),
+ * loop, task_storage, task_pt_regs, attach_cookie (each alone gives the plain programs),
  * mmap_build_id, procmap_query, uprobe_multi.
  */
 bool live_bpf_without(const char *feature);

@@ -17,7 +17,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-for one in find_vma task_storage task_pt_regs attach_cookie; do
+for one in find_vma loop task_storage task_pt_regs attach_cookie; do
 	OFFWIND_WITHOUT=$one "$offwind" doctor 2>&1 | grep -q '^capture program *ok *loads into the kernel, in its plain form' || fail "without $one doctor does not tell which programs"
 done
 "$offwind" doctor | grep -q '^capture program *ok *loads into the kernel, in full' || fail "doctor does not tell which programs this kernel gets"

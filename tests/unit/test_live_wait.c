@@ -10,7 +10,7 @@ static struct capture_head *head_of(uint32_t tid, uint64_t time_ns, uint32_t cpu
 {
 	static struct capture_head head;
 
-	head = (struct capture_head){ .tid = tid, .time_ns = time_ns, .cpu = cpu };
+	head = (struct capture_head){ .tid = tid, .time_ns = time_ns, .cpu = (uint16_t)cpu };
 	return &head;
 }
 
