@@ -689,11 +689,28 @@ static __always_inline bool wanted(__u32 pid, struct task_struct *task)
 	return process->start_ns == start_ns;
 }
 
+/* The cgroup at that level that the thread is in, or 0.  Tracing has the helper from 5.15 on. */
+static __always_inline __u64 ancestor_cgroup(int level)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct cgroup *cgroup = NULL;
+	__u64 id = 0;
+
+	if (!bpf_core_field_exists(cgroup->ancestor_ids))
+		return bpf_get_current_ancestor_cgroup_id(level);
+	cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	if (level >= 0 && level <= BPF_CORE_READ(cgroup, level))
+		bpf_core_read(&id, sizeof(id),
+			      (void *)cgroup + bpf_core_field_offset(cgroup->ancestor_ids) +
+				      (__u64)level * sizeof(id));
+	return id;
+}
+
 /* Whether the thread is one of those asked for; if not, that is counted. */
 static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu,
 				   struct capture_counters *count)
 {
-	__u32 tid = (__u32)id, uid;
+	__u32 tid = (__u32)id, uid, word;
 	struct comm comm = {};
 
 	if (id >> 32 == self_pid) {
@@ -705,8 +722,11 @@ static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu
 		add(&count->filtered_process, 1);
 		return false;
 	}
+	/* The word's number is bounded by itself: 5.10 forgets what was said of cpu. */
+	word = cpu / 64;
+	barrier_var(word);
 	if (filters & CAPTURE_FILTER_CPU &&
-	    (cpu >= CAPTURE_CPUS_MAX || !(wanted_cpus[cpu / 64] >> (cpu & 63) & 1)))
+	    (word >= CAPTURE_CPUS_MAX / 64 || !(wanted_cpus[word] >> (cpu & 63) & 1)))
 		goto other;
 	if (filters & CAPTURE_FILTER_COMM) {
 		bpf_get_current_comm(comm.name, sizeof(comm.name));
@@ -725,8 +745,7 @@ static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu
 
 			if (!cgroup)
 				break;
-			if (bpf_get_current_ancestor_cgroup_id((int)wanted_cgroups[i].level) ==
-			    cgroup) {
+			if (ancestor_cgroup((int)wanted_cgroups[i].level) == cgroup) {
 				within = true;
 				break;
 			}
@@ -1064,11 +1083,11 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 				     struct task_struct *next, bool plain)
 {
 	struct capture_counters *count = counters_here();
-	const struct tick tick = { .event = off_cpu_event,
-				   .kind = SCRATCH_SWITCH,
-				   .skip = 2, /* this program and what calls it */
-				   .flags = CAPTURE_WAITS };
-	__u64 *since, now;
+	struct tick tick = { .event = off_cpu_event,
+			     .kind = SCRATCH_SWITCH,
+			     .skip = 2, /* this program and what calls it */
+			     .flags = CAPTURE_WAITS };
+	__u64 *since, now, ips[2] = {};
 
 	if (!count)
 		return 0;
@@ -1078,6 +1097,9 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 	    !(state_of(prev) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
 		return 0;
 	add(&count->fired, 1);
+	/* 5.10 has the program's own frame twice. */
+	if (plain && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
+		tick.skip = 3;
 	now = capture(ctx, &tick, count, plain);
 	if (!now)
 		return 0;

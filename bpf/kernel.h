@@ -72,6 +72,15 @@ struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
 };
 
+struct cgroup {
+	int level;
+	__u64 ancestor_ids[1]; /* before 6.1; as many as there are levels */
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp; /* in the cgroup2 hierarchy */
+};
+
 struct task_struct {
 	unsigned int flags, __state;
 	int pid, tgid;
@@ -83,6 +92,7 @@ struct task_struct {
 	__u64 start_boottime;		      /* 5.5 and newer */
 	struct thread_struct thread;
 	void *stack;
+	struct css_set *cgroups;
 };
 
 /* Before 5.14. */
