@@ -341,6 +341,9 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 		err = bpf_map__set_max_entries(s->maps.uids, WANTED_MAX);
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.live, CAPTURE_LIVE_MAX);
+	/* Before 6.1 the kernel warns of programs that trace and allocate. */
+	if (!err && allocs && live_bpf_area_tree())
+		err = bpf_map__set_map_flags(s->maps.live, 0);
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.alloc_threads, ALLOC_THREADS);
 	if (!err && plain && off_cpu)
