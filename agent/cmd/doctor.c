@@ -250,8 +250,9 @@ static void check_sideband(struct doctor *doctor)
 		say(doctor, "mappings", OK, "the kernel tells of each, with build-id");
 	else
 		say(doctor, "mappings", PARTLY,
-		    "the kernel tells no build-ids (5.12 and newer do): programs replaced on disk "
-		    "while they ran may be missed");
+		    "the kernel tells no build-ids (5.12 and newer do): files are known by inode "
+		    "and "
+		    "generation, build-ids are read from them");
 	live_sideband_free(sideband);
 }
 
