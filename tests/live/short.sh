@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 offwind=$PWD/$BUILD/offwind
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+[ -n "${BUILD_ONLY:-}" ] || "$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
 
@@ -41,9 +41,20 @@ int main(int argc, char **argv)
 }
 C
 id() { head -c 20 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
-gcc -O1 -o "$dir/dynamic" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
-gcc -O1 -static -o "$dir/static" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
-gcc -O1 -static-pie -o "$dir/static_pie" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
+build() { # FOLDER: the programs, into it
+	gcc -O1 -o "$1/dynamic" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
+	gcc -O1 -static -o "$1/static" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
+	gcc -O1 -static-pie -o "$1/static_pie" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
+}
+# A machine without a compiler has them from another.
+if [ -n "${BUILD_ONLY:-}" ]; then
+	build "$BUILD_ONLY"
+	exit
+elif [ -n "${PREBUILT:-}" ]; then
+	cp "$PREBUILT"/short/* "$dir" || exit 1
+else
+	build "$dir"
+fi
 
 # Runs them all: every copy has a build-id of its own, so that none stands in for another.
 cat >"$dir/drive.py" <<'PY'
@@ -113,7 +124,7 @@ for where in 'one', 'two':
         done'''])
 PY
 # Unwound as it is recorded: once the programs are gone nobody can name them.
-"$offwind" record -F 4999 -o "$dir/short.pb.gz" -v --stats "$dir/stats" -- python3 "$dir/drive.py" "$dir" 30 >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
+"$offwind" record -F "${HZ:-4999}" -o "$dir/short.pb.gz" -v --stats "$dir/stats" -- python3 "$dir/drive.py" "$dir" "${ROUNDS:-30}" >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
 "$offwind" report --check "$dir/short.pb.gz" >/dev/null || { echo "the profile is not sound"; exit 1; }
 go tool pprof -raw -sample_index=samples "$dir/short.pb.gz" 2>/dev/null >"$dir/raw" || { echo "go tool pprof"; exit 1; }
 python3 - "$dir/raw" <<'PY'

@@ -9,19 +9,30 @@ cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 offwind=$PWD/$BUILD/offwind
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+[ -n "${BUILD_ONLY:-}" ] || "$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
 pids=()
 trap 'kill -9 "${pids[@]}" $(cat "$dir"/children 2>/dev/null) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
-sources=(tests/live/stacks.c -std=c17 -D_GNU_SOURCE -O1 -fno-optimize-sibling-calls)
-gcc "${sources[@]}" -o "$dir/dynamic" -ldl -lpthread &&
-	gcc "${sources[@]}" -static -o "$dir/static" 2>"$dir/log" &&
-	gcc "${sources[@]}" -static-pie -o "$dir/static_pie" 2>>"$dir/log" || { cat "$dir/log"; exit 1; }
-cat >"$dir/library.c" <<'C'
-__attribute__((noinline)) static int library_inner(int n) { volatile int sum = 0; for (int i = 0; i < n; i++) sum += i; return sum; }
-int library_work(int n) { return library_inner(n) + 1; }
-C
-gcc -O1 -shared -fPIC -o "$dir/library.so" "$dir/library.c" || exit 1
+build() { # FOLDER: the programs, into it
+	local sources=(tests/live/stacks.c -std=c17 -D_GNU_SOURCE -O1 -fno-optimize-sibling-calls)
+	gcc "${sources[@]}" -o "$1/dynamic" -ldl -lpthread &&
+		gcc "${sources[@]}" -static -o "$1/static" 2>"$dir/log" &&
+		gcc "${sources[@]}" -static-pie -o "$1/static_pie" 2>>"$dir/log" || { cat "$dir/log"; exit 1; }
+	cat >"$dir/library.c" <<-'C'
+	__attribute__((noinline)) static int library_inner(int n) { volatile int sum = 0; for (int i = 0; i < n; i++) sum += i; return sum; }
+	int library_work(int n) { return library_inner(n) + 1; }
+	C
+	gcc -O1 -shared -fPIC -o "$1/library.so" "$dir/library.c" || exit 1
+}
+# A machine without a compiler has them from another.
+if [ -n "${BUILD_ONLY:-}" ]; then
+	build "$BUILD_ONLY"
+	exit
+elif [ -n "${PREBUILT:-}" ]; then
+	cp "$PREBUILT"/stacks/* "$dir" || exit 1
+else
+	build "$dir"
+fi
 
 run() { # PROGRAM mode depth frame name [library]: prints its pid when it is there
 	local program=$1
