@@ -64,7 +64,7 @@ LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -l
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps run check check-corpus bench bench-capture install clean format tests
+.PHONY: all deps run check check-corpus check-kernels bench bench-capture install clean format tests
 
 # Asks dpkg only; apt is called just for what is missing.
 deps:
@@ -255,6 +255,11 @@ check: deps
 check-corpus: deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
+
+# Recording on other kernels, under qemu: minutes for each, and it fetches them.
+check-kernels: deps
+	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all $(addprefix $(BUILD)/tests/live/,alloc source target)
+	@BUILD=$(BUILD) tests/kernels.sh $(KERNEL)
 
 bench: deps all
 	@set -o pipefail; mkdir -p $(BUILD)/bench; for b in $(filter-out %/capture.sh,$(wildcard tests/bench/*.sh)); do \
