@@ -15,6 +15,8 @@ endif
 CLANG ?= clang
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 
+comma := ,
+
 # The one list of Debian packages: what builds it, what runs it, what tests it.
 PACKAGES := \
 	gcc g++ libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
@@ -61,6 +63,10 @@ CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE -DOFFWIND_VERSION='"$(VERSION)"'
 CFLAGS ?= -O2 -g
 OUR_CFLAGS := -std=c17 $(WARN) -fno-omit-frame-pointer
 LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
+# The program itself carries them: finding and relocating nine libraries takes as long as all that a
+# run does of its own until the first stack is out.  STATIC= (empty) links it like the rest.
+STATIC ?= -lsqlite3 -lbpf -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -liberty
+PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdynamic -lm -lpthread,$(LDLIBS))
 
 # ---- set-up ---------------------------------------------------------------
 
@@ -95,7 +101,7 @@ $(1)/liboffwind.a: $$(UNWINDER_C:%.c=$(1)/%.o)
 $(1)/libagent.a: $$(REST_C:%.c=$(1)/%.o) $$(PROTOS:%.proto=$(1)/%.pb-c.o)
 	@rm -f $$@; ar rcs $$@ $$^
 $(1)/offwind: $(1)/agent/cmd/main.o $(1)/libagent.a $(1)/liboffwind.a
-	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
+	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ $$(PROGRAM_LDLIBS)
 $(1)/tests/%: $(1)/tests/%.o $(1)/libagent.a $(1)/liboffwind.a
 	$$(call say,LD,$$@)$$(CC) $$($(2)) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
 endef
