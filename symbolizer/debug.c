@@ -289,17 +289,12 @@ static int load_link(const struct sym_image *image, const char *section, void **
 	return 0;
 }
 
-int sym_debug_link(int fd, uint64_t elf_off, char *name, size_t room, uint32_t *crc)
+static int link_of(const struct sym_image *image, char *name, size_t room, uint32_t *crc)
 {
-	struct sym_image image;
 	uint64_t size, behind;
 	void *bytes;
-	int err = sym_image_init_fd(&image, fd, elf_off);
+	int err = load_link(image, ".gnu_debuglink", &bytes, &size, &behind);
 
-	if (err)
-		return err;
-	err = load_link(&image, ".gnu_debuglink", &bytes, &size, &behind);
-	sym_image_fini(&image);
 	if (err)
 		return err;
 	if (behind > room || size < 4 || ((behind + 3) & ~UINT64_C(3)) > size - 4) {
@@ -312,6 +307,11 @@ int sym_debug_link(int fd, uint64_t elf_off, char *name, size_t room, uint32_t *
 	return err;
 }
 
+static bool has_debug(const struct sym_image *image)
+{
+	return sym_image_section(image, ".debug_info") || sym_image_section(image, ".zdebug_info");
+}
+
 bool sym_has_debug(int fd, uint64_t elf_off)
 {
 	struct sym_image image;
@@ -319,9 +319,22 @@ bool sym_has_debug(int fd, uint64_t elf_off)
 
 	if (sym_image_init_fd(&image, fd, elf_off))
 		return false;
-	has = sym_image_section(&image, ".debug_info") || sym_image_section(&image, ".zdebug_info");
+	has = has_debug(&image);
 	sym_image_fini(&image);
 	return has;
+}
+
+int sym_debug_where(int fd, uint64_t elf_off, struct sym_debug_where *out)
+{
+	struct sym_image image;
+	int err = sym_image_init_fd(&image, fd, elf_off);
+
+	if (err)
+		return err;
+	*out = (struct sym_debug_where){ .inside = has_debug(&image) };
+	out->linked = !out->inside && !link_of(&image, out->link, sizeof(out->link), &out->crc);
+	sym_image_fini(&image);
+	return 0;
 }
 
 int sym_crc32(int fd, uint32_t *out)

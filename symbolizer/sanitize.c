@@ -55,6 +55,24 @@ static bool is_control(uint32_t c)
 	       (c >= 0x2066 && c <= 0x2069);
 }
 
+/* How many bytes are printable ASCII before the first that is not; eight at a time. */
+static size_t plain_bytes(const unsigned char *p, size_t n)
+{
+	const uint64_t ones = UINT64_MAX / 255, tops = ones * 0x80;
+	size_t done = 0;
+	uint64_t v;
+
+	for (; n - done >= 8; done += 8) {
+		memcpy(&v, p + done, 8);
+		/* Tops: of bytes from 0x80 on; where one borrows, those below 0x20; of 0x7f, plus one. */
+		if ((v | (v - ones * 0x20) | (v + ones)) & tops)
+			break;
+	}
+	while (done < n && p[done] >= 0x20 && p[done] < 0x7f)
+		done++;
+	return done;
+}
+
 char *sym_sanitize(const char *bytes, size_t n, size_t limit)
 {
 	const unsigned char *p = (const unsigned char *)bytes;
@@ -68,8 +86,11 @@ char *sym_sanitize(const char *bytes, size_t n, size_t limit)
 	if (!out)
 		return NULL;
 	/* Nearly all bytes are printable ASCII. */
-	for (; n && done < room && *p >= 0x20 && *p < 0x7f; n--)
-		out[done++] = (char)*p++;
+	done = plain_bytes(p, n < room ? n : room);
+	if (done)
+		memcpy(out, p, done);
+	p += done;
+	n -= done;
 	while (n) {
 		const void *from = p;
 		uint32_t code;

@@ -134,8 +134,13 @@ int sym_debug_add(struct sym_debug *debug, uint64_t vaddr);
 
 /* It has DWARF, sound or not. */
 bool sym_has_debug(int fd, uint64_t elf_off);
-/* What leads from a file to its debug file; -ENOENT: it does not say. */
-int sym_debug_link(int fd, uint64_t elf_off, char *name, size_t room, uint32_t *crc);
+/* The same, and of a file without it what leads to its debug file. */
+struct sym_debug_where {
+	bool inside, linked; /* it has DWARF; it names a file that has */
+	char link[256];	     /* where linked, as is the CRC of all of that file */
+	uint32_t crc;
+};
+int sym_debug_where(int fd, uint64_t elf_off, struct sym_debug_where *out);
 int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out);
 /* The CRC that debug links carry, of the whole file. */
 int sym_crc32(int fd, uint32_t *out);

@@ -32,7 +32,13 @@ size_t clean_text(const char *text, const char *also, char instead, char *out, s
 {
 	size_t length = text ? strlen(text) : 0, used = 0;
 
-	for (size_t at = 0; at < length;) {
+	/* Nearly all bytes are printable ASCII. */
+	while (used < length && used + 1 < size && text[used] >= 0x20 && text[used] < 0x7f &&
+	       (!*also || !strchr(also, text[used]))) {
+		out[used] = text[used];
+		used++;
+	}
+	for (size_t at = used; at < length;) {
 		size_t n = utf8_length(text + at, length - at);
 		const char *from = text + at;
 		size_t from_size = n;

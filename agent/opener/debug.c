@@ -13,33 +13,41 @@ static const char usual[] = "/usr/lib/debug";
 /* ".build-id/ab/cdef….debug" */
 static int id_path(const struct uw_build_id *id, char *out, size_t room)
 {
-	size_t n;
+	static const char digits[] = "0123456789abcdef";
 
 	if (id->size < 2)
 		return -ENOENT;
-	n = (size_t)snprintf(out, room, ".build-id/%02x/", id->bytes[0]);
-	for (size_t i = 1; i < id->size && n < room; i++)
-		n += (size_t)snprintf(out + n, room - n, "%02x", id->bytes[i]);
-	if (n < room)
-		n += (size_t)snprintf(out + n, room - n, ".debug");
-	return n < room ? 0 : -ENAMETOOLONG;
+	if (room < sizeof(".build-id//.debug") + 2 * (size_t)id->size)
+		return -ENAMETOOLONG;
+	out = stpcpy(out, ".build-id/");
+	for (size_t i = 0; i < id->size; i++) {
+		*out++ = digits[id->bytes[i] >> 4];
+		*out++ = digits[id->bytes[i] & 15];
+		if (!i)
+			*out++ = '/';
+	}
+	(void)strcpy(out, ".debug");
+	return 0;
 }
 
 enum root { OF_PROCESS, OF_SYMFS, OF_SYSTEM, N_ROOTS };
 
-/* path as that root has it. */
+static bool has_root(const struct opener *opener, enum root root, uint32_t pid)
+{
+	return root == OF_PROCESS ? opener->live && pid : root != OF_SYMFS || opener->symfs;
+}
+
+/* path as that root, which there is, has it. */
 static int open_in(struct opener *opener, enum root root, uint32_t pid, const char *path, int *fd)
 {
 	char process[32];
 
 	switch (root) {
 	case OF_PROCESS:
-		if (!opener->live || !pid)
-			return -ENOENT;
 		(void)snprintf(process, sizeof(process), "/proc/%u/root", pid);
 		return places_open_below(process, path, fd);
 	case OF_SYMFS:
-		return opener->symfs ? places_open_below(opener->symfs, path, fd) : -ENOENT;
+		return places_open_below(opener->symfs, path, fd);
 	default:
 		return places_open(path, fd);
 	}
@@ -61,7 +69,8 @@ static int open_way(struct opener *opener, enum root root, enum way way, const c
 	char path[PATH_MAX], folder[PATH_MAX], id[PATH_MAX / 8];
 	int n = -1;
 
-	if (way != BY_ID && (!link || strchr(link, '/') || file->path[0] != '/'))
+	if (!has_root(opener, root, file->pid) ||
+	    (way != BY_ID && (!link || strchr(link, '/') || file->path[0] != '/')))
 		return -ENOENT;
 	folder_of(file->path, folder, sizeof(folder));
 	switch (way) {

@@ -37,9 +37,9 @@ struct module_symbols {
 	bool stored;	  /* it came out of the store */
 	const char *base; /* name for people */
 	/* Lines; debug_fd and image are of what has the DWARF. */
-	bool lines_tried, debug_tried;
-	struct sym_jit *jit; /* of generated code; NULL: nobody tells */
-	int debug_fd;	     /* a file of its own; -1: none */
+	bool lines_tried, debug_tried, has_debug; /* the module's own file has DWARF */
+	struct sym_jit *jit;			  /* of generated code; NULL: nobody tells */
+	int debug_fd;				  /* a file of its own; -1: none */
 	struct sym_lines *lines;
 	struct sym_debug *debug; /* NULL: not open, or there is none */
 	uint64_t debug_used;
@@ -229,20 +229,21 @@ static bool is_debug_file(const struct module *module, int fd, bool linked, bool
 static void find_debug_file(struct names *names, struct module_symbols *symbols)
 {
 	const struct module *module = symbols->module;
-	int main_fd = module_fd(module), fd;
+	struct sym_debug_where where;
 	struct opener_file file;
 	unsigned int next = 0;
-	char link[256];
-	uint32_t crc = 0;
-	bool linked, has_crc;
+	bool linked;
+	int fd;
 
-	if (module->kind != MODULE_FILE || main_fd < 0 || !names->opener)
+	if (sym_debug_where(module_fd(module), module_elf_off(module), &where))
+		where = (struct sym_debug_where){ .inside = false };
+	symbols->has_debug = where.inside;
+	if (where.inside || module->kind != MODULE_FILE || !names->opener)
 		return;
-	has_crc = !sym_debug_link(main_fd, module_elf_off(module), link, sizeof(link), &crc);
 	module_file(module, &file);
-	while (!opener_open_debug(names->opener, &file, has_crc ? link : NULL, &next, &linked,
-				  &fd)) {
-		if (is_debug_file(module, fd, linked, has_crc, crc)) {
+	while (!opener_open_debug(names->opener, &file, where.linked ? where.link : NULL, &next,
+				  &linked, &fd)) {
+		if (is_debug_file(module, fd, linked, where.linked, where.crc)) {
 			symbols->debug_fd = fd;
 			return;
 		}
@@ -269,7 +270,7 @@ static void open_symbols(struct names *names, const struct module *module,
 	symbols->base = slash && slash[1] ? slash + 1 : module->path;
 	if (module->state != MODULE_USABLE)
 		return;
-	if (!image && fd >= 0 && !sym_has_debug(fd, module_elf_off(module)))
+	if (!image && fd >= 0)
 		find_debug_file(names, symbols);
 	if (names->store) {
 		symbols_file_of(symbols, &file);
@@ -560,9 +561,7 @@ static bool lines_of(struct names *names, struct module_symbols *s)
 	if (s->lines_tried)
 		return s->lines;
 	s->lines_tried = true;
-	if (s->debug_fd < 0 && !module_image(s->module, &(size_t){ 0 }) &&
-	    (module_fd(s->module) < 0 ||
-	     !sym_has_debug(module_fd(s->module), module_elf_off(s->module))))
+	if (s->debug_fd < 0 && !s->has_debug && !module_image(s->module, &(size_t){ 0 }))
 		return false;
 	lines_file_of(s, &file);
 	if (!names->store || store_find_lines(names->store, &file, &s->module->build_id, &s->lines))

@@ -59,9 +59,10 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		p->options.max_frames = 1024;
 	p->info = info;
 	max = MAX_KERNEL_FRAMES + p->options.max_frames;
-	p->user = calloc(p->options.max_frames, sizeof(*p->user));
-	p->frames = calloc(max, sizeof(*p->frames));
-	p->locations = calloc(max, sizeof(*p->locations));
+	/* Written before they are read, and most of them never: not to be cleared. */
+	p->user = reallocarray(NULL, p->options.max_frames, sizeof(*p->user));
+	p->frames = reallocarray(NULL, max, sizeof(*p->frames));
+	p->locations = reallocarray(NULL, max, sizeof(*p->locations));
 	if (options->verify_reuse)
 		p->other = calloc(p->options.max_frames, sizeof(*p->other));
 	if (options->explain)

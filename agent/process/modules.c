@@ -550,6 +550,8 @@ static void report(const struct known *k)
 {
 	char told[2 * UW_BUILD_ID_MAX + 1] = "";
 
+	if (k->module.state == MODULE_USABLE)
+		return;
 	for (size_t i = 0; i < k->told.size; i++)
 		(void)snprintf(told + 2 * i, 3, "%02x", k->told.bytes[i]);
 	switch (k->module.state) {
