@@ -25,7 +25,8 @@ enum state { ABSENT, THERE, BAD };
 
 struct uw_blob {
 	struct uw_kept kept;
-	uint8_t *bytes; /* mapped */
+	uint8_t *room;	/* mapped */
+	uint8_t *bytes; /* in it, so that the front ends with a page: a block is a page */
 	uint64_t size, front;
 	size_t n_blocks, n_there;
 	uint64_t n_read;
@@ -105,6 +106,27 @@ void uw_blob_seal(void *bytes)
 
 /* ---- read as it is needed ------------------------------------------------------------- */
 
+static uint64_t before_bytes(const struct uw_blob *blob)
+{
+	return -blob->front % BLOB_BLOCK;
+}
+
+/* Addresses for all of it, and pages for the front at once; older kernels give those one by one. */
+static int make_room(struct uw_blob *blob)
+{
+	uint64_t before = before_bytes(blob);
+	void *room = mmap(NULL, before + blob->size, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (room == MAP_FAILED)
+		return -ENOMEM;
+	blob->room = room;
+	blob->bytes = blob->room + before;
+	if (blob->front > BLOB_BLOCK)
+		(void)madvise(room, before + blob->front, MADV_POPULATE_WRITE);
+	return 0;
+}
+
 static int read_front(struct uw_blob *blob, uint32_t magic)
 {
 	struct blob_header h;
@@ -118,12 +140,9 @@ static int read_front(struct uw_blob *blob, uint32_t magic)
 	blob->front = h.front;
 	blob->n_blocks = blocks_of(blob->size - h.front);
 	blob->there = calloc(blob->n_blocks + 1, sizeof(*blob->there));
-	blob->bytes = mmap(NULL, blob->size, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (blob->bytes == MAP_FAILED)
-		blob->bytes = NULL;
-	if (!blob->there || !blob->bytes)
-		return -ENOMEM;
+	err = blob->there ? make_room(blob) : -ENOMEM;
+	if (err)
+		return err;
 	err = blob->kept.read(blob->kept.ctx, 0, blob->bytes, h.front);
 	if (err)
 		return err;
@@ -162,8 +181,8 @@ void uw_blob_free(struct uw_blob *blob)
 		return;
 	if (blob->kept.release)
 		blob->kept.release(blob->kept.ctx);
-	if (blob->bytes)
-		(void)munmap(blob->bytes, blob->size);
+	if (blob->room)
+		(void)munmap(blob->room, before_bytes(blob) + blob->size);
 	free(blob->there);
 	pthread_mutex_destroy(&blob->lock);
 	free(blob);
