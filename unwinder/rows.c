@@ -27,6 +27,8 @@ struct uw_rows {
 	/* The block that was looked at last: rows [first, past) begin in it. */
 	size_t first, past;
 	uint64_t block_unit;
+	size_t next; /* behind the row that was asked for last, and where that ended; 0: none was */
+	uint64_t next_start;
 };
 
 static int make_room(struct uw_rows *rows)
@@ -509,11 +511,16 @@ int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out)
 
 	if (i >= uw_rows_count(rows))
 		return -ENOENT;
-	err = start_of(rows, i + 1, &end);
-	if (!err)
+	/* Most come one after the other, and what ended the last one begins this. */
+	start = rows->next_start;
+	if (i != rows->next || !i)
 		err = start_of(rows, i, &start);
+	if (!err)
+		err = start_of(rows, i + 1, &end);
 	if (err)
 		return err;
+	rows->next = i + 1;
+	rows->next_start = end;
 	id = t->rid ? t->rid[i] : t->rid4[i];
 	d = &rows->described[id];
 	if (!d->done) {

@@ -243,75 +243,127 @@ static int table_row(struct printer *p)
 
 /* ---- CSV, of which millions of rows are asked for ---------------------------------------- */
 
-static void csv_flush(struct printer *p)
+/* Where cells go is handed from one to the next; the printer has it between rows. */
+static char *csv_flush(struct printer *p, const char *to)
 {
-	put(p->out, p->buffer, p->used);
-	p->used = 0;
+	put(p->out, p->buffer, (size_t)(to - p->buffer));
+	return p->buffer;
 }
 
 /* Room for so much, which is less than the buffer. */
-static char *csv_room(struct printer *p, size_t size)
+static inline char *csv_room(struct printer *p, char *to, size_t size)
 {
-	if (CSV_BUFFER - p->used < size)
-		csv_flush(p);
-	return p->buffer + p->used;
+	return (size_t)(p->buffer + CSV_BUFFER - to) < size ? csv_flush(p, to) : to;
 }
 
 /* Sixteen bytes a round, on any machine that has such vectors. */
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint64_t words2 __attribute__((vector_size(16)));
 
-/* Whether RFC 4180 wants it in quotes. */
-static bool is_odd(const char *text, size_t size)
+/* Which bytes RFC 4180 wants in quotes. */
+static inline bytes16 odd_ones(bytes16 v)
 {
-	static const bool odd[256] = { [','] = true, ['"'] = true, ['\n'] = true, ['\r'] = true };
-	bool any = false;
-
-	for (; size >= 16; text += 16, size -= 16) {
-		bytes16 v, found;
-		words2 both;
-
-		memcpy(&v, text, 16);
-		found = (bytes16)(v == ',') | (bytes16)(v == '"') | (bytes16)(v == '\n') |
-			(bytes16)(v == '\r');
-		both = (words2)found;
-		if (both[0] | both[1])
-			return true;
-	}
-	for (size_t i = 0; i < size; i++)
-		any |= odd[(unsigned char)text[i]];
-	return any;
+	return (bytes16)(v == ',') | (bytes16)(v == '"') | (bytes16)(v == '\n') |
+	       (bytes16)(v == '\r');
 }
 
-static void csv_text(struct printer *p, const char *text, size_t size)
+/* Copies text; whether any of it is odd.  Ends that are no round fill one with what was before. */
+static inline bool copy_text(char *to, const char *text, size_t size)
 {
-	bool odd = is_odd(text, size);
-	char *to, *from;
+	bytes16 v = { 0 }, found = { 0 };
+	words2 both;
 
-	if (size > CSV_BUFFER / 4) {
-		csv_flush(p);
-		put_csv(p->out, text, size);
-		return;
+	if (size >= sizeof(v)) {
+		for (size_t i = 0; i < size - sizeof(v); i += sizeof(v)) {
+			memcpy(&v, text + i, sizeof(v));
+			memcpy(to + i, &v, sizeof(v));
+			found |= odd_ones(v);
+		}
+		memcpy(&v, text + size - sizeof(v), sizeof(v));
+		memcpy(to + size - sizeof(v), &v, sizeof(v));
+	} else if (size >= 8) {
+		uint64_t first, last;
+
+		memcpy(&first, text, 8);
+		memcpy(&last, text + size - 8, 8);
+		memcpy(to, &first, 8);
+		memcpy(to + size - 8, &last, 8);
+		v = (bytes16)(words2){ first, last };
+	} else if (size >= 4) {
+		uint32_t first, last;
+
+		memcpy(&first, text, 4);
+		memcpy(&last, text + size - 4, 4);
+		memcpy(to, &first, 4);
+		memcpy(to + size - 4, &last, 4);
+		v = (bytes16)(words2){ first, last };
+	} else {
+		for (size_t i = 0; i < size; i++)
+			v[i] = (uint8_t)(to[i] = text[i]);
 	}
-	from = to = csv_room(p, 2 * size + 2);
-	if (odd)
-		*to++ = '"';
-	if (odd && memchr(text, '"', size)) {
+	both = (words2)(found | odd_ones(v));
+	return both[0] | both[1];
+}
+
+static char *csv_quoted(char *to, const char *text, size_t size)
+{
+	*to++ = '"';
+	if (!memchr(text, '"', size)) {
+		memcpy(to, text, size);
+		to += size;
+	} else {
 		for (size_t i = 0; i < size; i++) {
 			if (text[i] == '"')
 				*to++ = '"';
 			*to++ = text[i];
 		}
-	} else {
-		memcpy(to, text, size);
-		to += size;
 	}
-	if (odd)
-		*to++ = '"';
-	p->used += (size_t)(to - from);
+	*to++ = '"';
+	return to;
 }
 
-static void csv_number(struct printer *p, int64_t value)
+static inline char *csv_text(struct printer *p, char *to, const char *text, size_t size)
+{
+	if (size > CSV_BUFFER / 4) {
+		to = csv_flush(p, to);
+		put_csv(p->out, text, size);
+		return to;
+	}
+	to = csv_room(p, to, 2 * size + 2);
+	if (copy_text(to, text, size))
+		return csv_quoted(to, text, size);
+	return to + size;
+}
+
+static inline unsigned int n_digits(uint64_t value)
+{
+	static const uint64_t powers[] = { 0,
+					   10,
+					   100,
+					   1000,
+					   10000,
+					   100000,
+					   1000000,
+					   10000000,
+					   100000000,
+					   1000000000,
+					   10000000000,
+					   100000000000,
+					   1000000000000,
+					   10000000000000,
+					   100000000000000,
+					   1000000000000000,
+					   10000000000000000,
+					   100000000000000000,
+					   1000000000000000000,
+					   10000000000000000000u };
+	/* Binary digits times log 2 / log 10 (1233 / 4096) are decimal ones, or one less. */
+	unsigned int n = (64 - (unsigned int)__builtin_clzll(value | 1)) * 1233 >> 12;
+
+	return n + (value >= powers[n]);
+}
+
+static inline char *csv_number(struct printer *p, char *to, int64_t value)
 {
 	static const char pairs[] = "0001020304050607080910111213141516171819"
 				    "2021222324252627282930313233343536373839"
@@ -319,28 +371,25 @@ static void csv_number(struct printer *p, int64_t value)
 				    "6061626364656667686970717273747576777879"
 				    "8081828384858687888990919293949596979899";
 	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-	char number[CELL_MAX], *from = number + sizeof(number), *to = csv_room(p, CELL_MAX);
-	size_t size;
+	char *end;
 
-	for (; rest >= 100; rest /= 100) {
-		from -= 2;
-		memcpy(from, pairs + rest % 100 * 2, 2);
-	}
-	if (rest >= 10) {
-		from -= 2;
-		memcpy(from, pairs + rest * 2, 2);
-	} else {
-		*--from = (char)('0' + rest);
-	}
+	to = csv_room(p, to, CELL_MAX);
 	if (value < 0)
-		*--from = '-';
-	size = (size_t)(number + sizeof(number) - from);
-	memcpy(to, from, size);
-	p->used += size;
+		*to++ = '-';
+	end = to + n_digits(rest);
+	for (to = end; rest >= 100; rest /= 100) {
+		to -= 2;
+		memcpy(to, pairs + rest % 100 * 2, 2);
+	}
+	if (rest >= 10)
+		memcpy(to - 2, pairs + rest * 2, 2);
+	else
+		to[-1] = (char)('0' + rest);
+	return end;
 }
 
-/* A column's value is asked for once; nobody else has the connection. */
-static bool csv_cell(struct printer *p, int column)
+/* A column's value is asked for once; nobody else has the connection.  NULL: no memory. */
+static inline char *csv_cell(struct printer *p, char *to, int column)
 {
 	sqlite3_value *value = sqlite3_column_value(p->stmt, column);
 	struct cell cell;
@@ -348,35 +397,35 @@ static bool csv_cell(struct printer *p, int column)
 
 	switch (sqlite3_value_type(value)) {
 	case SQLITE_NULL:
-		return true;
+		return to;
 	case SQLITE_INTEGER:
-		csv_number(p, sqlite3_value_int64(value));
-		return true;
+		return csv_number(p, to, sqlite3_value_int64(value));
 	case SQLITE_TEXT:
 		text = (const char *)sqlite3_value_text(value);
-		if (text)
-			csv_text(p, text, (size_t)sqlite3_value_bytes(value));
-		return text != NULL;
+		return text ? csv_text(p, to, text, (size_t)sqlite3_value_bytes(value)) : NULL;
 	default:
-		if (!read_cell(p->stmt, column, &cell, &p->hex[column]))
-			return false;
-		csv_text(p, cell.text, cell.size);
-		return true;
+		return read_cell(p->stmt, column, &cell, &p->hex[column])
+			       ? csv_text(p, to, cell.text, cell.size)
+			       : NULL;
 	}
 }
 
 static int csv_row(struct printer *p)
 {
+	char *to = p->buffer + p->used;
+
 	for (int i = 0; i < p->n; i++) {
 		if (i) {
-			*csv_room(p, 1) = ',';
-			p->used++;
+			to = csv_room(p, to, 1);
+			*to++ = ',';
 		}
-		if (!csv_cell(p, i))
+		to = csv_cell(p, to, i);
+		if (!to)
 			return -ENOMEM;
 	}
-	*csv_room(p, 1) = '\n';
-	p->used++;
+	to = csv_room(p, to, 1);
+	*to++ = '\n';
+	p->used = (size_t)(to - p->buffer);
 	return 0;
 }
 
@@ -442,7 +491,7 @@ static int print_rows(struct printer *p, enum sql_format format, int *rc)
 			err = -EIO;
 	}
 	if (p->used)
-		csv_flush(p);
+		(void)csv_flush(p, p->buffer + p->used);
 	if (!err && *rc == SQLITE_DONE)
 		finish(p, format);
 	return err;

@@ -44,6 +44,7 @@ enum {
 	ROW_SIGNAL,
 	ROW_SLOW,
 	ROW_EXPRESSION,
+	ROW_OBJECT,
 	ROW_WORDS = 14,
 	ROW_BYTES_READ
 };
@@ -516,6 +517,8 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 		return sqlite3_result_int(ctx, row->slow);
 	case ROW_EXPRESSION:
 		return result_text(ctx, row->expressions);
+	case ROW_OBJECT:
+		return sqlite3_result_int64(ctx, c->kept->object);
 	case ROW_WORDS:
 		return result_text(ctx, row->words);
 	case ROW_BYTES_READ:
@@ -573,14 +576,13 @@ static int column_of(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int column
 	struct cursor *c = (struct cursor *)base;
 	enum kind kind = ((struct vtab *)base->pVtab)->kind;
 
-	if (column == START)
-		sqlite3_result_int64(ctx, (sqlite3_int64)c->range.start);
-	else if (column == END)
-		sqlite3_result_int64(ctx, (sqlite3_int64)c->range.end);
-	else if (column == object_column[kind])
-		sqlite3_result_int64(ctx, c->kept->object);
+	if (column <= END)
+		sqlite3_result_int64(
+			ctx, (sqlite3_int64)(column == START ? c->range.start : c->range.end));
 	else if (kind == ROWS)
 		row_column(c, ctx, column);
+	else if (column == object_column[kind])
+		sqlite3_result_int64(ctx, c->kept->object);
 	else if (kind == FDES)
 		fde_column(c, ctx, column);
 	else
