@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,15 +127,25 @@ int db_exec(sqlite3 *db, const char *sql)
 	return db_errno(sqlite3_exec(db, sql, NULL, NULL, NULL));
 }
 
-int64_t db_number(sqlite3 *db, const char *sql)
+/* SQLite's code; SQLITE_OK also where there is no row. */
+static int read_number(sqlite3 *db, const char *sql, int64_t *out)
 {
 	sqlite3_stmt *s = NULL;
+	int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(s);
+	if (rc == SQLITE_ROW)
+		*out = sqlite3_column_int64(s, 0);
+	(void)sqlite3_finalize(s);
+	return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int64_t db_number(sqlite3 *db, const char *sql)
+{
 	int64_t value = 0;
 
-	if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
-		value = sqlite3_column_int64(s, 0);
-	(void)sqlite3_finalize(s);
-	return value;
+	return read_number(db, sql, &value) == SQLITE_OK ? value : 0;
 }
 
 /* For what SQLite gives up at once where two processes begin together. */
@@ -157,26 +168,17 @@ static int exec_in_turn(sqlite3 *db, const char *sql)
 /* The version of the schema, 0 in an empty file; or why it is not for us. */
 static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB_ERROR_SIZE])
 {
-	sqlite3_stmt *s = NULL;
-	int64_t id, n;
-	int rc = sqlite3_prepare_v2(db,
-				    "SELECT (SELECT user_version FROM pragma_user_version),"
-				    "(SELECT application_id FROM pragma_application_id),"
-				    "(SELECT count(*) FROM sqlite_schema)",
-				    -1, &s, NULL);
+	int64_t id = 0, n = 1, is = 0;
+	int rc = read_number(db, "PRAGMA user_version", &is);
 
 	if (rc == SQLITE_OK)
-		rc = sqlite3_step(s);
-	if (rc != SQLITE_ROW) {
-		int err = fail(db, path, rc, error);
-
-		(void)sqlite3_finalize(s);
-		return err;
-	}
-	*version = sqlite3_column_int(s, 0);
-	id = sqlite3_column_int64(s, 1);
-	n = sqlite3_column_int64(s, 2);
-	(void)sqlite3_finalize(s);
+		rc = read_number(db, "PRAGMA application_id", &id);
+	/* A schema of ours has tables; what else has is told by them. */
+	if (rc == SQLITE_OK && (is <= 0 || id != APPLICATION_ID))
+		rc = read_number(db, "SELECT count(*) FROM sqlite_schema", &n);
+	if (rc != SQLITE_OK)
+		return fail(db, path, rc, error);
+	*version = (int)is;
 	if (n ? id != APPLICATION_ID : (id || *version) && id != APPLICATION_ID) {
 		(void)snprintf(error, DB_ERROR_SIZE, "%s: is a database of something else", path);
 		return -EBADMSG;
@@ -302,26 +304,46 @@ static char *immutable_name(const char *path)
 	return name;
 }
 
+/* Nobody asks how much SQLite allocated, for which each allocation would take a lock. */
+static void configure(void)
+{
+	(void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
+/* Paths of programs are nobody else's business; SQLite's files follow it. */
+static int make_file(const char *path)
+{
+	int fd;
+
+	make_folders(path);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+	if (fd < 0)
+		return -errno;
+	(void)close(fd);
+	return 0;
+}
+
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE])
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct stat st;
+	bool there = !stat(path, &st);
 	char *name;
-	int fd, err;
+	int err;
 
-	if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
+	(void)pthread_once(&once, configure);
+	if (there && !S_ISREG(st.st_mode)) {
 		(void)snprintf(error, DB_ERROR_SIZE, "%s: is not a file", path);
 		return -EBADMSG;
 	}
 	if (mode == DB_WRITE) {
-		make_folders(path);
-		/* Paths of programs are nobody else's business; SQLite's files follow it. */
-		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-		if (fd < 0) {
-			err = -errno;
+		/* SQLite would open for reading what cannot be written. */
+		err = there ? faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) ? -errno : 0
+			    : make_file(path);
+		if (err) {
 			(void)snprintf(error, DB_ERROR_SIZE, "%s: %s", path, strerror(-err));
 			return err;
 		}
-		(void)close(fd);
 		return open_as(path, path, SQLITE_OPEN_READWRITE, mode, out, error);
 	}
 	if (access(path, R_OK)) {
