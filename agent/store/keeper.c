@@ -28,7 +28,7 @@ struct keeper {
 static void do_job(struct keeper *keeper, const struct job *job)
 {
 	/* Where there can be no table, walks go on as they did. */
-	if (store_find(keeper->store, job->object, &job->file))
+	if (store_find_parts(keeper->store, job->object, &job->file))
 		(void)store_keep(keeper->store, job->object, &job->file);
 	uw_object_put(job->object);
 	free(job->path);
@@ -69,6 +69,7 @@ int keeper_new(struct store *store, struct keeper **out)
 	if (!keeper)
 		return -ENOMEM;
 	keeper->store = store;
+	store_read_beside(store);
 	pthread_mutex_init(&keeper->lock, NULL);
 	pthread_cond_init(&keeper->more, NULL);
 	pthread_cond_init(&keeper->idle, NULL);

@@ -48,6 +48,11 @@ int store_find(struct store *store, struct uw_object *object, const struct store
  * walks may wait for the store.  After store_close the file has to do.
  */
 int store_find_parts(struct store *store, struct uw_object *object, const struct store_file *file);
+/*
+ * From now on what is read later has a connection of its own, so that a walk waits for no writer, of
+ * this process least of all.  For one who lives long and keeps tables while others walk.
+ */
+void store_read_beside(struct store *store);
 
 /*
  * Makes sure that the store has what object needs, compiling it if nobody did.  Negative: it has

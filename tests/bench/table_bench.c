@@ -293,10 +293,10 @@ static int load_all(const char *db, char **files, int n)
 		for (int k = 0; k < 2; k++)
 			times[k] = median(s[k], ROUNDS) * 1e3;
 		(void)printf(
-			"%-60s %5.2f MB: whole %.2f ms (%.2f ms/MB), to its first rule %.3f ms "
-			"(%.3f ms/MB)\n",
-			files[i], bytes / 1e6, times[0], times[0] / bytes * 1e6, times[1],
-			times[1] / bytes * 1e6);
+			"%-60s %5.2f MB: loaded, to its first rule %.3f ms (%.3f ms/MB); all of "
+			"it read and checked %.2f ms (%.2f ms/MB)\n",
+			files[i], bytes / 1e6, times[1], times[1] / bytes * 1e6, times[0],
+			times[0] / bytes * 1e6);
 	}
 	return failures != 0;
 }
