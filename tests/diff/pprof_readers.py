@@ -3,7 +3,7 @@
 Every profile in the folder is opened by go tool pprof, in each of its views and as pages, without a
 word of complaint; npm's pprof-format and speedscope read of it what offwind report -f jsonl, which
 shares no line with them, says that it holds."""
-import base64, collections, glob, json, os, re, signal, socket, subprocess, sys, time
+import base64, collections, glob, json, os, re, signal, socket, subprocess, sys, tempfile, time
 import urllib.error, urllib.request
 
 offwind, work, modules = sys.argv[1:4]
@@ -172,12 +172,47 @@ INDICES = {'stackTable': {'frame': 'frameTable', 'prefix': 'stackTable'}, 'frame
            'resourceTable': {'name': None, 'lib': 'libs'}, 'markers': {}, 'nativeSymbols': {}}
 
 
+# What version 48 asks for (src/types/profile.js and docs-developer/CHANGELOG-formats.md of the Firefox
+# Profiler): columns and fields that have to be there, with the types that their values may have.
+NULL, NUMBER = type(None), (int, float)
+META = {'interval': NUMBER, 'startTime': NUMBER, 'processType': (int,), 'stackwalk': (int,), 'version': (int,),
+        'preprocessedProfileVersion': (int,), 'product': (str,), 'categories': (list,), 'markerSchema': (list,)}
+LIB = {k: (str,) for k in ('arch', 'name', 'path', 'debugName', 'debugPath', 'breakpadId')}
+LIB['codeId'] = (str, NULL)
+THREAD = {'processType': (str,), 'processStartupTime': NUMBER, 'processShutdownTime': (*NUMBER, NULL), 'registerTime': NUMBER,
+          'unregisterTime': (*NUMBER, NULL), 'pausedRanges': (list,), 'name': (str,), 'isMainThread': (bool,), 'pid': (str,),
+          'tid': (int, str), 'stringArray': (list,)}
+TABLES = {'samples': {'stack': (int, NULL), 'time': NUMBER, 'weight': NUMBER},
+          'markers': {'data': (dict, NULL), 'name': (int,), 'startTime': (*NUMBER, NULL), 'endTime': (*NUMBER, NULL), 'phase': (int,), 'category': (int,)},
+          'stackTable': {'frame': (int,), 'category': (int,), 'subcategory': (int,), 'prefix': (int, NULL)},
+          'frameTable': {'address': (int,), 'inlineDepth': (int,), 'category': (int, NULL), 'subcategory': (int, NULL), 'func': (int,),
+                         'nativeSymbol': (int, NULL), 'innerWindowID': (int, NULL), 'implementation': (int, NULL), 'line': (int, NULL), 'column': (int, NULL)},
+          'funcTable': {'name': (int,), 'isJS': (bool,), 'relevantForJS': (bool,), 'resource': (int,), 'fileName': (int, NULL),
+                        'lineNumber': (int, NULL), 'columnNumber': (int, NULL)},
+          'resourceTable': {'lib': (int, NULL), 'name': (int,), 'host': (int, NULL), 'type': (int,)},
+          'nativeSymbols': {'libIndex': (int,), 'address': (int,), 'name': (int,), 'functionSize': (int, NULL)}}
+
+
+def typed(value, fields, what):
+    for name, kinds in fields.items():
+        check(name in value and type(value[name]) in kinds, 'firefox: %s: %s' % (what, name))
+
+
 def firefox(path, type_name):
     p = json.loads(report('-f', 'firefox', '--type', type_name, path))
     meta = p['meta']
     check(meta['preprocessedProfileVersion'] == 48 and meta['interval'] > 0 and any(c['color'] == 'grey' for c in meta['categories']), 'firefox: meta')
     got = collections.Counter()
+    typed(meta, META, 'meta')
+    for lib in p['libs']:
+        typed(lib, LIB, 'a library')
     for t in p['threads']:
+        typed(t, THREAD, 'a thread')
+        for name, columns in TABLES.items():
+            check(set(columns) <= set(t[name]), 'firefox: %s lacks %s' % (name, set(columns) - set(t[name])))
+            for column, kinds in columns.items():
+                check(all(type(v) in kinds for v in t[name].get(column, [])), 'firefox: %s.%s holds another type' % (name, column))
+        check(all(isinstance(v, str) for v in t['stringArray']), 'firefox: stringArray')
         check(isinstance(t['pid'], str) and isinstance(t['isMainThread'], bool) and t['name'], 'firefox: a thread: %r' % t['name'])
         size = {name: t[name]['length'] for name in INDICES}
         size.update({None: len(t['stringArray']), 'libs': len(p['libs'])})
@@ -214,6 +249,59 @@ for path in profiles:
         for type_name in json.loads(report('-f', 'jsonl', path).splitlines()[0])['values']:
             if report('-f', 'jsonl', '--type', type_name, path):
                 firefox(path, type_name)
+
+# Its own loader, as its authors ship it for terminals: each thread's functions with the weights that
+# they have by themselves and with what they call.  (Its `load` gives its daemon half a second to start;
+# so it is started here.)
+
+
+def profiler(path, type_name):
+    program = modules + '/@firefox-devtools/profiler-cli/dist/profiler-cli.js'
+    with tempfile.TemporaryDirectory() as folder:
+        file = folder + '/profile.json'
+        with open(file, 'w') as f:
+            f.write(report('-f', 'firefox', '--type', type_name, path))
+        env = {**environment, 'PROFILER_CLI_SESSION_DIR': folder, 'PROFILER_CLI_NO_SYMBOLICATE': '1'}
+
+        def ask(*args):
+            return subprocess.run(['node', program, *args, '--json', '--session', 's'], capture_output=True, env=env)
+
+        daemon = subprocess.Popen(['node', program, '--daemon', file, '--session', 's'], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, env=env)
+        try:
+            for _ in range(60):
+                got = ask('thread', 'list', '--limit', '0')
+                if not got.returncode or daemon.poll() is not None:
+                    break
+                time.sleep(0.5)
+            if got.returncode:
+                check(False, 'the Firefox Profiler does not load %s: %r' % (path, got.stderr))
+                return
+            scale = 1e6 if 'tracing-ms' in open(file).read() else 1
+            mine, other = collections.Counter(), collections.Counter()
+            for t in json.loads(got.stdout)['threads']:
+                functions = json.loads(ask('thread', 'functions', '--include-idle', '--limit', '0', '--thread', t['threadHandle']).stdout)
+                for f in functions['functions']:
+                    who = t['pid'], str(t['tid']), f['name'], f.get('library')
+                    other[who + ('self',)] += round(f['selfSamples'] * scale)
+                    other[who + ('total',)] += round(f['totalSamples'] * scale)
+        finally:
+            daemon.kill()
+            said = daemon.communicate()[1].decode()
+    for line in report('-f', 'jsonl', '--type', type_name, path).splitlines():
+        s, seen = json.loads(line), set()
+        for i, f in enumerate(s['frames']):
+            whole = f['function'], f.get('system_name'), f.get('file'), f.get('start_line'), f.get('module')
+            who = str(s['labels']['pid']), str(s['labels']['tid']), f['function'], os.path.basename(f.get('module') or '') or None
+            mine[who + ('self',)] += s['values'][type_name] if not i else 0
+            mine[who + ('total',)] += s['values'][type_name] if whole not in seen else 0
+            seen.add(whole)
+    check(+mine == +other and +mine, 'the Firefox Profiler reads of %s: %r not %r; %s' %
+          (path, list((other - mine).items())[:2], list((mine - other).items())[:2], said[:200]))
+
+
+for name, type_name in ('one', 'cpu'), ('events', 'samples'), ('inlines', 'cpu'):
+    profiler('%s/%s.pb.gz' % (work, name), type_name)
 check('main;outer_[i];' not in report('-f', 'folded', work + '/inlines.pb.gz') and
       'app;main;outer;middle_[i];<b>inner</b>_[i] 7000000' in report('-f', 'folded', work + '/inlines.pb.gz'), 'folded: inlined calls')
 
