@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Source lines and inlined calls: CPU time of `offwind unwind` with and without them, with nothing
-# kept and with what an earlier run keeps, and of `perf script` with inlined calls, on the same
-# recording of a C++ program with debug information; peak memory.
+# usage: lines.sh [COMMAND…]
+# What source lines and inlined calls cost `offwind unwind`: CPU time, wall-clock time and peak memory
+# of whole commands, with nothing kept and with what an earlier run keeps, beside reading and
+# unwinding alone and beside `perf script` with inlined calls, on the same recording: of the command,
+# whose program has debug information, or of a small one in C++.  Medians of three runs in turns.
+#   HZ, STACK, PERF_SECONDS, PERF_RUNS   how to record; how long perf script may take, how often
 set -eu
 offwind=$(realpath "$BUILD")/offwind
 work=$(realpath "$BUILD")/bench-lines
@@ -9,6 +12,7 @@ rm -rf "$work"
 mkdir -p "$work"
 export OFFWIND_DB=
 unset DEBUGINFOD_URLS
+if [ $# = 0 ]; then
 cat > "$work/a.cc" <<'CC'
 #include <algorithm>
 #include <cstdio>
@@ -44,38 +48,72 @@ int main(int argc, char **argv)
 }
 CC
 g++ -O2 -g -o "$work/a" "$work/a.cc"
-perf record -q --buildid-mmap -e cpu-clock -F 997 --call-graph dwarf -o "$work/perf.data" "$work/a" 300 > "$work/out" 2>&1
+set -- "$work/a" 300
+fi
+perf record -q --buildid-mmap -e cpu-clock -F "${HZ:-997}" --call-graph "dwarf,${STACK:-8192}" -o "$work/perf.data" "$@" > "$work/out" 2>&1 ||
+	[ -s "$work/perf.data" ]
 
-cpu() { # COMMAND…: ms of CPU and MiB at most, of it and its children
-	python3 - "$@" <<'PY'
-import ctypes, os, resource, subprocess, sys
+cat > "$work/cost.py" <<'PY'
+"""Medians of CPU ms, wall ms and MiB of each command (NAME COMMAND), with its children's, in turns."""
+import ctypes, os, resource, statistics, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: perf leaves its addr2line behind
-code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
-try:
-    while True: os.wait()
-except ChildProcessError:
-    pass
-u = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(round(1000 * (u.ru_utime + u.ru_stime), 1), u.ru_maxrss // 1024)
-sys.exit(code)
+
+
+def run(command):
+    """In a process of its own, because the peak is of all children so far."""
+    pid = os.fork()
+    if not pid:
+        start = time.monotonic()
+        code = subprocess.run(command, shell=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+        wall = time.monotonic() - start
+        try:
+            while True: os.wait()
+        except ChildProcessError:
+            pass
+        u = resource.getrusage(resource.RUSAGE_CHILDREN)
+        os.write(1, b"%d %.3f %.3f %d\n" % (code, 1000 * (u.ru_utime + u.ru_stime), 1000 * wall, u.ru_maxrss // 1024))
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+for name, command in zip(sys.argv[2::2], sys.argv[3::2]):
+    for _ in range(int(sys.argv[1])):
+        os.write(1, name.encode() + b" ")
+        run(command)
 PY
-}
-"$offwind" unwind -q --db "$work/db" -o "$work/p.pb.gz" "$work/perf.data" 2> "$work/err"
-read -r without mib_without < <(cpu "$offwind" unwind -q --db "$work/db" --no-lines -o "$work/p.pb.gz" "$work/perf.data")
-read -r cold mib < <(cpu "$offwind" unwind -q --no-cache -o "$work/p.pb.gz" "$work/perf.data")
-read -r cold_without _ < <(cpu "$offwind" unwind -q --no-cache --no-lines -o "$work/p.pb.gz" "$work/perf.data")
-read -r warm mib_warm < <(cpu "$offwind" unwind -q --db "$work/db" -o "$work/p.pb.gz" "$work/perf.data")
-read -r plain _ < <(cpu perf script --no-inline -i "$work/perf.data")
+data=$work/perf.data
+unwind="$offwind unwind -q -o $work/p.pb.gz"
+$unwind --db "$work/db" "$data" 2> "$work/err"
+for _ in 1 2 3; do
+	python3 "$work/cost.py" 1 bare "$unwind --db $work/db --no-lines $data" kept "$unwind --db $work/db $data" \
+		bare_cold "$unwind --no-cache --no-lines $data" cold "$unwind --no-cache $data" \
+		plain "perf script --no-inline -i $data" >> "$work/costs"
+done
 # It may take an hour: so much is known after some minutes.
-read -r perf mib_perf < <(cpu timeout "${PERF_SECONDS:-300}" perf script --inline -i "$work/perf.data") || limited='at least '
-samples=$("$offwind" unwind -q --no-cache --no-lines --format tsv "$work/perf.data" 2> "$work/err" | cut -f1 | sort -u | wc -l)
-awk -v s="$samples" -v w="$without" -v c="$cold" -v cw="$cold_without" -v k="$warm" -v p="$perf" -v pp="$plain" -v l="${limited:-}" \
-	-v m="$mib" -v mw="$mib_warm" -v m0="$mib_without" -v mp="$mib_perf" 'BEGIN {
-	printf "%d samples\n%-44s %9s %8s\n", s, "", "CPU ms", "MiB"
-	printf "%-44s %9.1f %8d\n", "offwind, without lines", w, m0
-	printf "%-44s %9.1f %8d\n", "offwind, lines, nothing kept", c, m
-	printf "%-44s %9.1f %8d\n", "offwind, lines kept", k, mw
-	printf "%-44s %9.1f\n", "perf script --no-inline", pp
-	printf "%-44s %9.1f %8d\n", "perf script --inline", p, mp
-	printf "lines cost %.2f (nothing kept) and %.2f (kept) of reading and unwinding\n", (c - cw) / cw, (k - w) / w
-	printf "perf script --inline takes %s%.0f and %.0f times as long\n", l, p / c, p / k }'
+python3 "$work/cost.py" "${PERF_RUNS:-1}" perf "exec timeout ${PERF_SECONDS:-300} perf script --inline -i $data" >> "$work/costs"
+"$offwind" unwind -q --no-cache --format tsv "$data" 2> "$work/err" > "$work/tsv"
+python3 - "$work/costs" "$work/tsv" "$(stat -c %s "$data")" <<'PY'
+import collections, statistics, sys
+costs = collections.defaultdict(list)
+for line in open(sys.argv[1]):
+    name, *rest = line.split()
+    costs[name].append([float(x) for x in rest])
+cost = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in costs.items()}
+samples, places, frames = set(), set(), 0
+for line in list(open(sys.argv[2], errors="replace"))[1:]:
+    p = line.split("\t")
+    samples.add(p[0])
+    frames += 1
+    if p[9] != "-":
+        places.add((p[2], p[3]))
+print("%d samples, %d MB, %d frames; %d addresses with lines" % (len(samples), int(sys.argv[3]) // 1000000, frames, len(places)))
+print("%-40s %9s %9s %6s" % ("", "CPU ms", "wall ms", "MiB"))
+for name, text in (("bare", "offwind --no-lines, tables kept"), ("kept", "offwind, lines kept"),
+                   ("bare_cold", "offwind --no-lines, nothing kept"), ("cold", "offwind, nothing kept"),
+                   ("plain", "perf script --no-inline"), ("perf", "perf script --inline")):
+    print("%-40s %9.1f %9.1f %6d" % (text, *cost[name][1:4]))
+least = "at least " if cost["perf"][0] == 124 else ""
+for name, bare, text in ("cold", "bare_cold", "nothing kept"), ("kept", "bare", "kept"):
+    print("lines %s: %.2f of the CPU time and %.2f of the wall-clock time of reading and unwinding; perf script --inline takes %s%.0f and %.0f times as long"
+          % (text, cost[name][1] / cost[bare][1] - 1, cost[name][2] / cost[bare][2] - 1, least, cost["perf"][1] / cost[name][1], cost["perf"][2] / cost[name][2]))
+PY
