@@ -1,6 +1,8 @@
 #include "agent/store/sql.h"
 
+#include "agent/export/clean.h"
 #include "agent/store/extension.h"
+#include "proto/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -71,7 +73,55 @@ static bool write_blob(struct cell *cell, sqlite3_stmt *stmt, int column, char *
 	return true;
 }
 
-static bool read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex)
+/* Sixteen bytes a round, on any machine that has such vectors. */
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint64_t words2 __attribute__((vector_size(16)));
+
+static inline bytes16 not_plain(bytes16 v)
+{
+	return (bytes16)(v < 0x20) | (bytes16)(v >= 0x7f);
+}
+
+static bool is_plain(const char *text, size_t size)
+{
+	bool plain = true;
+
+	for (; size >= 16; text += 16, size -= 16) {
+		bytes16 v;
+		words2 both;
+
+		memcpy(&v, text, 16);
+		both = (words2)not_plain(v);
+		if (both[0] | both[1])
+			return false;
+	}
+	for (size_t i = 0; i < size; i++)
+		plain &= (unsigned char)text[i] >= 0x20 && (unsigned char)text[i] < 0x7f;
+	return plain;
+}
+
+/* What may be anybody's bytes becomes text without control characters, in *room if it is not. */
+static const char *clean(const char *text, size_t *size, char **room)
+{
+	char *copy;
+
+	if (is_plain(text, *size))
+		return text;
+	copy = realloc(*room, 4 * *size + 2);
+	if (!copy)
+		return NULL;
+	*room = copy;
+	memcpy(copy, text, *size);
+	copy[*size] = '\0';
+	for (size_t i = 0; i < *size; i++)
+		copy[i] = copy[i] ? copy[i] : '?';
+	text = copy + *size + 1;
+	*size = clean_text(copy, "", '?', copy + *size + 1, 3 * *size + 1);
+	return text;
+}
+
+/* Texts as they are. */
+static bool read_raw(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex)
 {
 	cell->type = sqlite3_column_type(stmt, column);
 	cell->text = "";
@@ -91,13 +141,24 @@ static bool read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **
 	}
 }
 
+static bool read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex)
+{
+	if (!read_raw(stmt, column, cell, hex))
+		return false;
+	if (cell->type == SQLITE_TEXT)
+		cell->text = clean(cell->text, &cell->size, hex);
+	return cell->text != NULL;
+}
+
 /* ---- formats ---------------------------------------------------------------------- */
 
 struct printer {
 	sqlite3_stmt *stmt;
 	FILE *out;
 	int n;
-	char **hex; /* one a column */
+	char **names; /* of the columns */
+	char **hex;   /* one a column */
+	char *room;   /* of a cell that had to be cleaned */
 	size_t *width;
 	char ***lines; /* of a table: rows that wait until the widths are known */
 	size_t n_lines;
@@ -129,18 +190,26 @@ static void put_csv(FILE *out, const char *text, size_t size)
 	(void)putc_unlocked('"', out);
 }
 
+/* Escaped, so that nothing is lost: control characters, and the block with those that turn lines. */
 static void put_json(FILE *out, const char *text, size_t size)
 {
 	(void)putc_unlocked('"', out);
-	for (size_t i = 0; i < size; i++) {
-		unsigned char c = (unsigned char)text[i];
+	for (size_t i = 0, n; i < size; i += n ? n : 1) {
+		const unsigned char *c = (const unsigned char *)text + i;
 
-		if (c == '"' || c == '\\')
-			(void)fprintf(out, "\\%c", c);
-		else if (c < 0x20 || c == 0x7f)
-			(void)fprintf(out, "\\u%04x", c);
+		n = utf8_length(text + i, size - i);
+		if (!n)
+			(void)fputs("\\ufffd", out);
+		else if (*c == '"' || *c == '\\')
+			(void)fprintf(out, "\\%c", *c);
+		else if (n == 1 && (*c < 0x20 || *c == 0x7f))
+			(void)fprintf(out, "\\u%04x", *c);
+		else if (n == 2 && *c == 0xc2 && c[1] < 0xa0)
+			(void)fprintf(out, "\\u%04x", c[1]);
+		else if (n == 3 && *c == 0xe2 && (c[1] == 0x80 || c[1] == 0x81))
+			(void)fprintf(out, "\\u%04x", 0x2000u | (c[1] & 1u) << 6 | (c[2] & 0x3fu));
 		else
-			(void)putc_unlocked(c, out);
+			put(out, text + i, n);
 	}
 	(void)putc_unlocked('"', out);
 }
@@ -182,7 +251,7 @@ static void flow(struct printer *p)
 	char **head = calloc((size_t)p->n + 1, sizeof(*head));
 
 	for (int i = 0; head && i < p->n; i++) {
-		head[i] = (char *)(uintptr_t)sqlite3_column_name(p->stmt, i);
+		head[i] = p->names[i];
 		if (width_of(head[i]) > p->width[i])
 			p->width[i] = width_of(head[i]);
 		if (p->width[i] > WIDTH_MAX)
@@ -199,21 +268,6 @@ static void flow(struct printer *p)
 	p->flowing = true;
 }
 
-/* Control characters would move the terminal's cursor. */
-static char *table_cell(const struct cell *cell)
-{
-	char *text = malloc(cell->size + 1);
-
-	if (!text)
-		return NULL;
-	for (size_t i = 0; i < cell->size; i++)
-		text[i] = (unsigned char)cell->text[i] < 0x20 || cell->text[i] == 0x7f
-				  ? '?'
-				  : cell->text[i];
-	text[cell->size] = '\0';
-	return text;
-}
-
 static int table_row(struct printer *p)
 {
 	char **line = calloc((size_t)p->n + 1, sizeof(*line));
@@ -221,7 +275,8 @@ static int table_row(struct printer *p)
 	for (int i = 0; line && i < p->n; i++) {
 		struct cell cell;
 
-		if (!read_cell(p->stmt, i, &cell, &p->hex[i]) || !(line[i] = table_cell(&cell))) {
+		if (!read_cell(p->stmt, i, &cell, &p->hex[i]) ||
+		    !(line[i] = strndup(cell.text, cell.size))) {
 			free_line(p, line);
 			return -ENOMEM;
 		}
@@ -256,21 +311,17 @@ static inline char *csv_room(struct printer *p, char *to, size_t size)
 	return (size_t)(p->buffer + CSV_BUFFER - to) < size ? csv_flush(p, to) : to;
 }
 
-/* Sixteen bytes a round, on any machine that has such vectors. */
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint64_t words2 __attribute__((vector_size(16)));
-
-/* Which bytes RFC 4180 wants in quotes. */
+/* Which bytes RFC 4180 wants in quotes, and those that are looked at more closely. */
 static inline bytes16 odd_ones(bytes16 v)
 {
-	return (bytes16)(v == ',') | (bytes16)(v == '"') | (bytes16)(v == '\n') |
-	       (bytes16)(v == '\r');
+	return (bytes16)(v == ',') | (bytes16)(v == '"') | not_plain(v);
 }
 
 /* Copies text; whether any of it is odd.  Ends that are no round fill one with what was before. */
 static inline bool copy_text(char *to, const char *text, size_t size)
 {
-	bytes16 v = { 0 }, found = { 0 };
+	const uint64_t blanks = UINT64_C(0x2020202020202020);
+	bytes16 v = (bytes16)(words2){ blanks, blanks }, found = { 0 };
 	words2 both;
 
 	if (size >= sizeof(v)) {
@@ -296,7 +347,7 @@ static inline bool copy_text(char *to, const char *text, size_t size)
 		memcpy(&last, text + size - 4, 4);
 		memcpy(to, &first, 4);
 		memcpy(to + size - 4, &last, 4);
-		v = (bytes16)(words2){ first, last };
+		v = (bytes16)(words2){ blanks << 32 | first, blanks << 32 | last };
 	} else {
 		for (size_t i = 0; i < size; i++)
 			v[i] = (uint8_t)(to[i] = text[i]);
@@ -322,17 +373,30 @@ static char *csv_quoted(char *to, const char *text, size_t size)
 	return to;
 }
 
-static inline char *csv_text(struct printer *p, char *to, const char *text, size_t size)
+/* NULL: out of memory. */
+static char *csv_odd(struct printer *p, char *to, const char *text, size_t size)
 {
+	text = clean(text, &size, &p->room);
+	if (!text)
+		return NULL;
 	if (size > CSV_BUFFER / 4) {
 		to = csv_flush(p, to);
 		put_csv(p->out, text, size);
 		return to;
 	}
 	to = csv_room(p, to, 2 * size + 2);
-	if (copy_text(to, text, size))
+	if (memchr(text, ',', size) || memchr(text, '"', size))
 		return csv_quoted(to, text, size);
+	memcpy(to, text, size);
 	return to + size;
+}
+
+static inline char *csv_text(struct printer *p, char *to, const char *text, size_t size)
+{
+	if (size > CSV_BUFFER / 4)
+		return csv_odd(p, to, text, size);
+	to = csv_room(p, to, 2 * size + 2);
+	return copy_text(to, text, size) ? csv_odd(p, to, text, size) : to + size;
 }
 
 static inline unsigned int n_digits(uint64_t value)
@@ -433,10 +497,10 @@ static int json_row(struct printer *p)
 {
 	(void)fputs(p->n_rows ? ",\n{" : "[\n{", p->out);
 	for (int i = 0; i < p->n; i++) {
-		const char *name = sqlite3_column_name(p->stmt, i);
+		const char *name = p->names[i];
 		struct cell cell;
 
-		if (!read_cell(p->stmt, i, &cell, &p->hex[i]))
+		if (!read_raw(p->stmt, i, &cell, &p->hex[i]))
 			return -ENOMEM;
 		if (i)
 			(void)putc_unlocked(',', p->out);
@@ -458,7 +522,7 @@ static void head(struct printer *p, enum sql_format format)
 	if (format != SQL_CSV)
 		return;
 	for (int i = 0; i < p->n; i++) {
-		const char *name = sqlite3_column_name(p->stmt, i);
+		const char *name = p->names[i];
 
 		if (i)
 			(void)putc_unlocked(',', p->out);
@@ -497,22 +561,52 @@ static int print_rows(struct printer *p, enum sql_format format, int *rc)
 	return err;
 }
 
+/* NULL: out of memory. */
+static char *column_name(sqlite3_stmt *stmt, int column)
+{
+	const char *name = sqlite3_column_name(stmt, column);
+	size_t size = name ? strlen(name) : 0;
+	char *room = NULL, *copy = NULL;
+
+	if (name)
+		name = clean(name, &size, &room);
+	if (name)
+		copy = strndup(name, size);
+	free(room);
+	return copy;
+}
+
+static bool has_names(const struct printer *p)
+{
+	for (int i = 0; p->names && i < p->n; i++)
+		if (!p->names[i])
+			return false;
+	return p->names != NULL;
+}
+
 static int print_statement(sqlite3_stmt *stmt, enum sql_format format, FILE *out, int *rc)
 {
 	struct printer p = { .stmt = stmt, .out = out, .n = sqlite3_column_count(stmt) };
 	size_t n = (size_t)p.n + 1;
 	int err = -ENOMEM;
 
+	p.names = calloc(n, sizeof(*p.names));
+	for (int i = 0; p.names && i < p.n; i++)
+		p.names[i] = column_name(stmt, i);
 	p.hex = calloc(n, sizeof(*p.hex));
 	p.width = calloc(n, sizeof(*p.width));
 	p.lines = calloc(MEASURED, sizeof(*p.lines));
 	p.buffer = format == SQL_CSV ? malloc(CSV_BUFFER) : NULL;
-	if (p.hex && p.width && p.lines && (p.buffer || format != SQL_CSV))
+	if (has_names(&p) && p.hex && p.width && p.lines && (p.buffer || format != SQL_CSV))
 		err = print_rows(&p, format, rc);
 	for (size_t i = 0; i < p.n_lines; i++)
 		free_line(&p, p.lines[i]);
 	for (int i = 0; p.hex && i < p.n; i++)
 		free(p.hex[i]);
+	for (int i = 0; p.names && i < p.n; i++)
+		free(p.names[i]);
+	free((void *)p.names);
+	free(p.room);
 	free((void *)p.hex);
 	free(p.width);
 	free(p.buffer);
