@@ -4,6 +4,7 @@
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/option.h"
+#include "agent/export/clean.h"
 #include "agent/log.h"
 #include "agent/store/kept.h"
 #include "agent/store/store.h"
@@ -12,10 +13,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+void cache_say(const char *format, ...)
+{
+	char line[4096], clean[3 * sizeof(line)];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	(void)clean_text(line, "", '?', clean, sizeof(clean));
+	(void)puts(clean);
+}
 
 static const char help[] =
 	"usage: offwind cache ls [--match TEXT] [--sort COLUMN] [--unused DAYS]\n"
@@ -260,17 +274,17 @@ static void show_object(sqlite3 *db, const struct kept *kept)
 			       " datetime(last_used, 'unixepoch'), uses FROM objects WHERE id = ?1",
 			       -1, &s, NULL) == SQLITE_OK &&
 	    !sqlite3_bind_int64(s, 1, kept->object) && sqlite3_step(s) == SQLITE_ROW) {
-		(void)printf("path          %s\n", (const char *)sqlite3_column_text(s, 0));
-		(void)printf("build-id      %s\n", (const char *)sqlite3_column_text(s, 1));
+		cache_say("path          %s", (const char *)sqlite3_column_text(s, 0));
+		cache_say("build-id      %s", (const char *)sqlite3_column_text(s, 1));
 		(void)printf("machine       %s\n", sqlite3_column_int(s, 2) == 62    ? "x86_64"
 						   : sqlite3_column_int(s, 2) == 183 ? "aarch64"
 										     : "unknown");
 		(void)printf("file          %lld bytes\n", sqlite3_column_int64(s, 3));
-		(void)printf("unwind info   %lld bytes, hash %s\n", sqlite3_column_int64(s, 4),
-			     (const char *)sqlite3_column_text(s, 5));
-		(void)printf("used          %lld times, first %s, last %s\n",
-			     sqlite3_column_int64(s, 8), (const char *)sqlite3_column_text(s, 6),
-			     (const char *)sqlite3_column_text(s, 7));
+		cache_say("unwind info   %lld bytes, hash %s", sqlite3_column_int64(s, 4),
+			  (const char *)sqlite3_column_text(s, 5));
+		cache_say("used          %lld times, first %s, last %s", sqlite3_column_int64(s, 8),
+			  (const char *)sqlite3_column_text(s, 6),
+			  (const char *)sqlite3_column_text(s, 7));
 	}
 	(void)sqlite3_finalize(s);
 }

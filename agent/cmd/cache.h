@@ -29,6 +29,8 @@ int cache_gc(const struct cache_options *options);
 int cache_export(const struct cache_options *options, const char *key);
 int cache_import(const struct cache_options *options, char **paths, int n);
 
+/* A line of standard output, of which a foreign store may have written a part: cleaned. */
+void cache_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The store for reading, with the virtual tables; reports why not. */
 int cache_open(const struct cache_options *options, sqlite3 **out);
 /*

@@ -237,11 +237,11 @@ static uint64_t check_structure(sqlite3 *db)
 
 		if (!line || !strcmp(line, "ok"))
 			continue;
-		(void)printf("database: %s\n", line);
+		cache_say("database: %s", line);
 		n++;
 	}
 	if (sqlite3_finalize(s) != SQLITE_OK || rc != SQLITE_OK) {
-		(void)printf("database: %s\n", sqlite3_errmsg(db));
+		cache_say("database: %s", sqlite3_errmsg(db));
 		n++;
 	}
 	return n;
@@ -315,14 +315,14 @@ static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 		if (!err)
 			continue;
 		(*bad)++;
-		(void)printf("%s: %s\n", (const char *)sqlite3_column_text(s, 6),
-			     err == -ENOTSUP ? "of another version" : "its table is damaged");
+		cache_say("%s: %s", (const char *)sqlite3_column_text(s, 6),
+			  err == -ENOTSUP ? "of another version" : "its table is damaged");
 		err = array_make_room((void **)&drop, n_drop, &room, sizeof(*drop));
 		if (!err)
 			drop[n_drop++] = sqlite3_column_int64(s, 0);
 	}
 	if (!err && rc != SQLITE_DONE) {
-		(void)printf("tables: %s\n", sqlite3_errmsg(db));
+		cache_say("tables: %s", sqlite3_errmsg(db));
 		(*bad)++;
 	}
 	(void)sqlite3_finalize(s);
@@ -390,13 +390,12 @@ static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 		}
 		err = 0;
 		(*bad)++;
-		(void)printf("%s: its symbols are damaged\n",
-			     (const char *)sqlite3_column_text(s, 9));
+		cache_say("%s: its symbols are damaged", (const char *)sqlite3_column_text(s, 9));
 		if (n_drop < sizeof(drop) / sizeof(drop[0]))
 			drop[n_drop++] = sqlite3_column_int64(s, 0);
 	}
 	if (!err && rc != SQLITE_DONE) {
-		(void)printf("symbols: %s\n", sqlite3_errmsg(db));
+		cache_say("symbols: %s", sqlite3_errmsg(db));
 		(*bad)++;
 	}
 	(void)sqlite3_finalize(s);
@@ -422,10 +421,10 @@ static uint64_t show_quarantine(sqlite3 *db, bool repair)
 			       -1, &s, NULL) == SQLITE_OK) {
 		(void)sqlite3_bind_int64(s, 1, TABLE_BUILDER);
 		for (; sqlite3_step(s) == SQLITE_ROW; n++)
-			(void)printf("%s: in quarantine since %s: %s\n",
-				     (const char *)sqlite3_column_text(s, 0),
-				     (const char *)sqlite3_column_text(s, 2),
-				     (const char *)sqlite3_column_text(s, 1));
+			cache_say("%s: in quarantine since %s: %s",
+				  (const char *)sqlite3_column_text(s, 0),
+				  (const char *)sqlite3_column_text(s, 2),
+				  (const char *)sqlite3_column_text(s, 1));
 	}
 	(void)sqlite3_finalize(s);
 	if (n && repair)

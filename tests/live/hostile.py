@@ -3,7 +3,7 @@
 A program whose symbols, path and thread names hold markup, control characters, terminal sequences,
 bytes that are no UTF-8 and characters that turn the reading direction is recorded; then every output
 there is is made of it and looked at byte by byte."""
-import gzip, json, os, re, subprocess, sys, unicodedata
+import gzip, json, os, re, sqlite3, subprocess, sys, unicodedata
 
 offwind, work = sys.argv[1:3]
 failures = 0
@@ -182,6 +182,71 @@ for name in 'table', 'csv', 'json':
     listing = run('cache', '--db', db, '--format', name, 'ls')
     check(name != 'table' or b'prog' in listing, 'the store knows the program')
 run('cache', '--db', db, 'show', 'prog', code=1) if b'prog' not in run('cache', '--db', db, 'ls') else None
+
+for name in 'table', 'csv', 'json':
+    for args in (['show', b'prog'], ['show', NAME[:20]], ['rows', b'prog'], ['lookup', b'prog', '0x1140'],
+                 ['query', 'SELECT * FROM file'], ['query', b"SELECT '" + NAME.replace(b"'", b"''") + b"' AS \"" + NAME.replace(b'"', b'') + b'"'],
+                 ['query', NAME], ['verify'], [NAME], ['diff', program, plain], ['prefetch', program]):
+        got = subprocess.run([offwind, 'cache', '--db', db, '--format', name, *args], capture_output=True, stdin=subprocess.DEVNULL)
+        clean('cache %r, %s' % (args, name), got.stdout + got.stderr)
+    check(b'prog' in run('cache', '--db', db, '--format', name, 'ls'), 'the store knows the program')
+# A store in which somebody else wrote.
+foreign_db = os.path.join(work, 'foreign.db')
+subprocess.run(['cp', db, foreign_db], check=True)
+with sqlite3.connect(foreign_db) as connection:
+    connection.execute('UPDATE objects SET path = CAST(? AS TEXT) || id', (b'/x/' + NAME,))
+    ids = [row[0] for row in connection.execute('SELECT lower(hex(build_id)) FROM objects')]
+connection.close()
+for args in ['ls'], ['show', ids[0]], ['lookup', ids[0], '0x1140'], ['verify'], ['diff', ids[0], ids[1]], ['query', 'SELECT path FROM objects'], ['gc']:
+    for name in 'table', 'csv', 'json':
+        clean('cache of others: %r' % args, run('cache', '--db', foreign_db, '--format', name, *args, code=int(args[0] == 'diff')))
+evil_db = os.path.join(folder, b'db')
+for args in ['ls'], ['verify'], ['show', 'prog'], ['gc'], ['export', os.path.join(folder, b'x')], ['import', program]:
+    got = subprocess.run([offwind, 'cache', '--db', evil_db, *args], capture_output=True, stdin=subprocess.DEVNULL)
+    clean('cache of another: %r' % args, got.stdout + got.stderr)
+
+# ---- source files, folders and inlined functions that are called so in DWARF -------------------
+TEXT = ''.join('\\%03o' % c for c in NAME.replace(b'\n', b''))
+with open(source, 'w') as f:
+    f.write('''volatile long n;
+static inline __attribute__((always_inline)) void zz_inner(long i) { n += i; }
+__attribute__((noinline)) void zz_outer(void) { for (long i = 0; i < 100000; i++) zz_inner(i); }
+int main(void) { for (;;) zz_outer(); }
+''')
+subprocess.run(['gcc', '-O1', '-g', '-gno-as-locview-support', '-S', '-o', source + '.s', source], check=True)
+assembly = open(source + '.s').read()
+for name in 'zz_inner', 'zz_outer', source, os.path.basename(source), os.path.dirname(source):
+    assembly = assembly.replace('string\t"%s"' % name, 'string\t"/%s%s"' % (TEXT, os.path.basename(name)))
+    assembly = re.sub(r'(\.file \d*.*)"%s"' % re.escape(name), lambda m: '%s"/%s%s"' % (m[1], TEXT, os.path.basename(name)), assembly)
+with open(source + '.s', 'w') as f:
+    f.write(assembly)
+dwarf = os.path.join(work, 'dwarf')
+subprocess.run(['gcc', '-o', dwarf, source + '.s'], check=True)
+check(open(dwarf, 'rb').read().count(NAME.replace(b'\n', b'')) >= 3, 'DWARF has the names')
+recorded = os.path.join(work, 'd.owc')
+run('record', '-q', '-F', '499', '-d', '500ms', '-o', os.path.join(work, 'd.pb.gz'), '--raw=' + recorded, '--', dwarf)
+check_pprof('lines', os.path.join(work, 'd.pb.gz'))
+for name in FORMATS:
+    for args in ['unwind', '-q', '--no-cache', recorded], ['report', os.path.join(work, 'd.pb.gz')]:
+        check_format('lines: %s -f %s' % (args[0], name), name, run(*args, '-f', name))
+lined = run('unwind', '-q', '--no-cache', '-f', 'text', '--lines', recorded)
+check(len(re.findall(rb'(?m)^  /.*src=x.*:\d+$', lined)) > 3, 'text has lines')
+run('report', '--by', 'source', os.path.join(work, 'd.pb.gz'))
+page = run('flamegraph', '-o', '-', os.path.join(work, 'd.pb.gz'))
+check(b'<img src=x' not in page and b'onerror=alert(1)>' not in page and b'onerror' in page, 'flamegraph: lines')
+run('explain', '--no-cache', recorded, '--sample', '2')
+clean('explain --json', run('explain', '--no-cache', '--json', recorded, '--sample', '2'))
+
+# ---- files that are called so --------------------------------------------------------------------
+named = os.path.join(folder, b'profile' + NAME)
+os.link(profile, named)
+run('report', named)
+run('report', '--check', named)
+run('report', '--diff', named, named)
+run('report', '-f', 'folded', '--diff', named, named)
+page = run('flamegraph', '-o', '-', named, '--diff', named)
+check(b'<img src=x' not in page and b'onerror=alert(1)>' not in page, 'flamegraph: a file name')
+run('unwind', '-o', named + b'2', raw)
 
 # ---- and what messages make of a path --------------------------------------------------------
 for args in (['report', program], ['unwind', '-o', '/dev/null', program], ['report', folder],
