@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -95,10 +96,22 @@ static int hear(enum libbpf_print_level level, const char *format, va_list args)
 	return 0;
 }
 
+static rlim_t locked_memory(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_MEMLOCK, &limit) ? RLIM_INFINITY : limit.rlim_cur;
+}
+
 const char *live_hint(int err)
 {
 	switch (err < 0 ? -err : err) {
 	case EPERM:
+		/* Before 5.11 the kernel says so, too, where a table is over the limit. */
+		if (locked_memory() < RING_DEFAULT)
+			return "; run as root, or with a higher limit of locked memory (ulimit -l; "
+			       "`offwind doctor` tells what else may be missing)";
+		return "; run as root (`offwind doctor` tells what else may be missing)";
 	case EACCES:
 		return "; run as root (`offwind doctor` tells what else may be missing)";
 	case ENOSYS:
@@ -490,6 +503,12 @@ static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_opti
 	return err ? err : capture__load(s);
 }
 
+static bool has_ring_buffers(void)
+{
+	return !live_bpf_without("ringbuf") &&
+	       libbpf_probe_bpf_map_type(BPF_MAP_TYPE_RINGBUF, NULL) != 0;
+}
+
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error)
 {
 	struct live_bpf *bpf;
@@ -537,7 +556,13 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		(void)fail(error, err, "sizing the capture program's maps");
 		goto out;
 	}
-	err = capture__load(bpf->skeleton);
+	err = live_bpf_without("ringbuf") ? -EINVAL : capture__load(bpf->skeleton);
+	if (err == -EINVAL && !has_ring_buffers()) {
+		(void)snprintf(
+			error, LIVE_ERROR_SIZE,
+			"this kernel has no BPF ring buffers; recording needs Linux 5.10 or newer");
+		goto out;
+	}
 	for (size_t i = 0; !err && bpf->plain && i < bpf->events->n; i++)
 		if (is_another(bpf->events, i))
 			err = load_again(bpf, i, options);

@@ -179,9 +179,12 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 			return 0;
 		}
 		(void)close(fd);
-		if ((errno != EPERM && errno != ENOMEM) || s->n_rings || s->size <= RING_LEAST)
+		if (errno != EPERM && errno != ENOMEM)
 			return -errno;
-		s->size /= 2; /* over the limit of locked memory */
+		/* Over the limit of locked memory, of which perf says EPERM. */
+		if (s->n_rings || s->size <= RING_LEAST)
+			return -ENOMEM;
+		s->size /= 2;
 	}
 }
 
