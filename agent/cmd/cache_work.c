@@ -5,6 +5,7 @@
 #include "agent/export/output.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
+#include "agent/store/alive.h"
 #include "agent/store/kept.h"
 #include "agent/store/key.h"
 #include "agent/store/store.h"
@@ -427,9 +428,29 @@ static uint64_t show_quarantine(sqlite3 *db, bool repair)
 				  (const char *)sqlite3_column_text(s, 1));
 	}
 	(void)sqlite3_finalize(s);
-	if (n && repair)
-		(void)db_exec(db, "DELETE FROM quarantine");
+	if (repair)
+		(void)db_exec(db, "DELETE FROM quarantine; DELETE FROM building");
 	return n;
+}
+
+/* What a process was compiling when it ended; the next time it is in quarantine. */
+static void show_ended(sqlite3 *db)
+{
+	sqlite3_stmt *s = NULL;
+
+	if (sqlite3_prepare_v2(db,
+			       "SELECT path, date(since, 'unixepoch'), pid, begun FROM building"
+			       " WHERE builder = ?1 ORDER BY path, id",
+			       -1, &s, NULL) == SQLITE_OK) {
+		(void)sqlite3_bind_int64(s, 1, TABLE_BUILDER);
+		while (sqlite3_step(s) == SQLITE_ROW)
+			if (alive_ended(sqlite3_column_int64(s, 2),
+					(uint64_t)sqlite3_column_int64(s, 3)))
+				(void)printf("%s: a process ended while it compiled it, on %s\n",
+					     (const char *)sqlite3_column_text(s, 0),
+					     (const char *)sqlite3_column_text(s, 1));
+	}
+	(void)sqlite3_finalize(s);
 }
 
 int cache_verify(const struct cache_options *o)
@@ -452,6 +473,7 @@ int cache_verify(const struct cache_options *o)
 		return CMD_FAILED;
 	}
 	structure = check_structure(db);
+	show_ended(db);
 	held = show_quarantine(db, o->repair);
 	err = verify_tables(db, o->repair, &n, &bad);
 	if (!err)

@@ -2,6 +2,7 @@
 
 #include "agent/array.h"
 #include "agent/log.h"
+#include "agent/store/alive.h"
 #include "agent/store/db.h"
 #include "agent/store/key.h"
 #include "schema/lines.h"
@@ -34,6 +35,10 @@
 #define BLOB_ALIGN   64
 #define BLOB_MAX     ((int64_t)1 << 31)
 #define POPULATE_MIN 65536
+/* The first process that ends over a file may have been killed for anything. */
+#define DEATHS_MAX 2
+/* So long a process's end counts against the file. */
+#define DEATH_SECONDS (7 * 24 * 3600)
 
 enum statement {
 	FIND_FILE,
@@ -52,6 +57,12 @@ enum statement {
 	IS_QUARANTINED,
 	QUARANTINE,
 	RELEASE,
+	BUILDING,
+	BEGIN_BUILDING,
+	END_BUILDING,
+	BUILT,
+	FORGET_BUILDING,
+	FORGET_OWN,
 	FIND_SYMBOLS,
 	ADD_SYMBOLS,
 	USED_SYMBOLS,
@@ -101,8 +112,17 @@ static const char *const sql[STATEMENTS] = {
 	[ADD_MISSING] = "INSERT OR REPLACE INTO missing VALUES (?1, ?2)",
 	[DROP_MISSING] = "DELETE FROM missing WHERE since <= ?1",
 	[FORGET] = "DELETE FROM objects WHERE last_used < ?1",
-	[IS_QUARANTINED] = "SELECT 1 FROM quarantine WHERE build_id = ?1 AND path = ?2"
-			   " AND builder = ?3 AND file = ?4",
+	[IS_QUARANTINED] = "SELECT reason, date(since, 'unixepoch') FROM quarantine"
+			   " WHERE build_id = ?1 AND path = ?2 AND builder = ?3 AND file = ?4",
+	[BUILDING] = "SELECT pid, begun FROM building WHERE build_id = ?1 AND path = ?2"
+		     " AND builder = ?3 AND file = ?4",
+	[BEGIN_BUILDING] = "INSERT INTO building (build_id, path, builder, file, pid, begun,"
+			   " since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+	[END_BUILDING] = "DELETE FROM building WHERE id = ?1",
+	[BUILT] = "DELETE FROM building WHERE build_id = ?1 AND path = ?2 AND builder = ?3"
+		  " AND file = ?4",
+	[FORGET_OWN] = "DELETE FROM building WHERE pid = ?1",
+	[FORGET_BUILDING] = "DELETE FROM building WHERE builder != ?1 OR since < ?2",
 	[QUARANTINE] = "INSERT INTO quarantine (build_id, path, builder, file, reason, since,"
 		       " crashes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1) ON CONFLICT DO UPDATE SET"
 		       " crashes = 1 + crashes * (builder = ?3 AND file = ?4), builder = ?3,"
@@ -162,6 +182,8 @@ struct store {
 	bool hurried;	       /* wait for others' locks less long */
 	bool said;	       /* what was wrong first */
 	bool wrote;	       /* something was committed */
+	bool said_quarantine;  /* that an object is left alone */
+	bool left_building;    /* a note that is not true any more could not be taken back */
 	unsigned int failures; /* in a row */
 	uint64_t budget;
 	struct store_counters counters;
@@ -415,6 +437,20 @@ static void mark_used(struct store *s)
 		(void)failed(s, "write", err);
 }
 
+/* This process is about to end, and not over what it compiled. */
+static void forget_building(struct store *s)
+{
+	const int64_t pid = getpid();
+	int err;
+
+	if (!s->left_building || !s->db || s->read_only)
+		return;
+	(void)sqlite3_busy_timeout(s->db, WORK_WAIT_MS);
+	err = begin(s);
+	if (!err)
+		(void)end(s, run(s, FORGET_OWN, &pid, 1));
+}
+
 static void forget_wanted(struct store *s)
 {
 	for (size_t i = 0; i < s->n_wanted; i++) {
@@ -448,6 +484,7 @@ void store_close(struct store *s)
 		return;
 	c = &s->counters;
 	mark_used(s);
+	forget_building(s);
 	forget_wanted(s);
 	rest(s);
 	for (struct reading *r = s->readings; r; r = r->next)
@@ -1030,6 +1067,48 @@ static int add_table(struct store *s, int64_t object, const struct made *made)
 	return err;
 }
 
+/* Told by its build-id or by its inode; -ENOENT: by nothing. */
+static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
+			   const struct store_file *f)
+{
+	static const struct uw_build_id none;
+	struct uw_identity nothing = { .size = 0 };
+
+	id = id ? id : &none;
+	if (!f->path || (!f->known && !id->size))
+		return -ENOENT;
+	(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
+	if (!id->size)
+		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
+	(void)sqlite3_bind_text(stmt, 2, f->path, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
+	(void)sqlite3_bind_int64(stmt, 4,
+				 f->known ? (int64_t)(key_of_file(f, id, 0, &nothing) >> 1) : 0);
+	return 0;
+}
+
+/* A statement that is bound as quarantine's are; pid != 0: and BEGIN_BUILDING's. */
+static int run_building(struct store *s, enum statement which, const struct uw_build_id *id,
+			const struct store_file *file, int64_t pid)
+{
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, which, &err);
+	if (!stmt)
+		return err;
+	err = bind_quarantine(stmt, id, file);
+	if (pid) {
+		(void)sqlite3_bind_int64(stmt, 5, pid);
+		(void)sqlite3_bind_int64(stmt, 6, (int64_t)alive_since(pid));
+		(void)sqlite3_bind_int64(stmt, 7, time(NULL));
+	}
+	if (!err)
+		err = step(stmt);
+	release(stmt);
+	return err;
+}
+
 static int insert(struct store *s, struct uw_object *object, const struct store_file *file,
 		  const struct made *made)
 {
@@ -1043,6 +1122,10 @@ static int insert(struct store *s, struct uw_object *object, const struct store_
 		err = add_table(s, id, made);
 	if (!err)
 		err = add_file(s, id, object, file, &made->identity);
+	if (!err)
+		err = run_building(s, BUILT, uw_object_build_id(object), file, 0);
+	if (err == -ENOENT) /* told by nothing: it was not noted either */
+		err = 0;
 	if (!err)
 		err = evict(s, s->budget, id);
 	return end(s, err);
@@ -1075,24 +1158,21 @@ static int make(struct uw_object *object, struct made *made, void **procs, bool 
 
 /* ---- quarantine ------------------------------------------------------------------- */
 
-/* Told by its build-id or by its inode; -ENOENT: by nothing. */
-static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
-			   const struct store_file *f)
+/* Once a run, and of the others to those who asked for more. */
+static void say_quarantined(struct store *s, const char *path, sqlite3_stmt *stmt)
 {
-	static const struct uw_build_id none;
-	struct uw_identity nothing = { .size = 0 };
+	const char *reason = (const char *)sqlite3_column_text(stmt, 0);
+	const char *since = (const char *)sqlite3_column_text(stmt, 1);
 
-	id = id ? id : &none;
-	if (!f->path || (!f->known && !id->size))
-		return -ENOENT;
-	(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
-	if (!id->size)
-		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
-	(void)sqlite3_bind_text(stmt, 2, f->path, -1, SQLITE_STATIC);
-	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
-	(void)sqlite3_bind_int64(stmt, 4,
-				 f->known ? (int64_t)(key_of_file(f, id, 0, &nothing) >> 1) : 0);
-	return 0;
+	reason = reason ? reason : "nobody knows why";
+	since = since ? since : "long";
+	if (s->said_quarantine)
+		log_debug("%s: in quarantine since %s: %s", path, since, reason);
+	else
+		log_warning("%s: no table is made of it, it is in quarantine since %s: %s; "
+			    "offwind cache verify tells of all, with --repair lets them go",
+			    path, since, reason);
+	s->said_quarantine = true;
 }
 
 bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
@@ -1109,6 +1189,8 @@ bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
 		err = bind_quarantine(stmt, id, file);
 		if (!err)
 			err = step(stmt);
+		if (err == 1)
+			say_quarantined(s, file->path, stmt);
 		release(stmt);
 	}
 	s->counters.quarantined += err == 1;
@@ -1154,6 +1236,79 @@ int store_quarantine(struct store *s, const struct uw_build_id *id, const struct
 	return err;
 }
 
+/* How many processes ended while they compiled it. */
+static int count_deaths(struct store *s, const struct uw_build_id *id,
+			const struct store_file *file, int64_t *n)
+{
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, BUILDING, &err);
+	if (!stmt)
+		return err;
+	err = bind_quarantine(stmt, id, file);
+	while (!err && (err = step(stmt)) == 1) {
+		*n += alive_ended(sqlite3_column_int64(stmt, 0),
+				  (uint64_t)sqlite3_column_int64(stmt, 1));
+		err = 0;
+	}
+	release(stmt);
+	return err;
+}
+
+/*
+ * Notes that file is being compiled, for those who come after if this process does not live to say
+ * that it was.  *row is what to give back; 0: it was not noted, which is no reason not to compile.
+ * -EPERM: too many did not.
+ */
+static int begin_building(struct store *s, const struct uw_build_id *id,
+			  const struct store_file *file, int64_t *row)
+{
+	const int64_t stale[] = { TABLE_BUILDER, time(NULL) - DEATH_SECONDS };
+	char reason[96];
+	int64_t deaths = 0;
+	int err;
+
+	*row = 0;
+	pthread_mutex_lock(&s->lock);
+	err = gave_up(s) ? -EIO : begin(s);
+	if (!err) {
+		err = run(s, FORGET_BUILDING, stale, 2);
+		if (!err)
+			err = count_deaths(s, id, file, &deaths);
+		if (!err && deaths >= DEATHS_MAX) {
+			(void)snprintf(reason, sizeof(reason),
+				       "%" PRId64 " processes ended while they compiled it",
+				       deaths);
+			err = put_in_quarantine(s, id, file, reason);
+			if (!err)
+				err = run_building(s, BUILT, id, file, 0);
+		} else if (!err) {
+			err = run_building(s, BEGIN_BUILDING, id, file, getpid());
+			*row = sqlite3_last_insert_rowid(s->db);
+		}
+		err = end(s, err);
+		if (err)
+			*row = 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return !err && deaths >= DEATHS_MAX ? -EPERM : 0;
+}
+
+static void end_building(struct store *s, int64_t row)
+{
+	int err;
+
+	if (!row)
+		return;
+	pthread_mutex_lock(&s->lock);
+	err = gave_up(s) ? -EIO : begin(s);
+	if (!err)
+		err = end(s, run(s, END_BUILDING, &row, 1));
+	s->left_building = s->left_building || err;
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* A verdict on the file, which would be the same next time. */
 static bool is_refused(int err)
 {
@@ -1162,8 +1317,10 @@ static bool is_refused(int err)
 
 int store_keep(struct store *s, struct uw_object *object, const struct store_file *file)
 {
+	const struct uw_build_id *id = uw_object_build_id(object);
 	struct made made = { .rules = NULL };
 	void *procs = NULL;
+	int64_t row;
 	bool built;
 	int err;
 
@@ -1171,11 +1328,15 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 		err = uw_object_compile(object);
 		return err ? err : -EROFS;
 	}
-	if (store_is_quarantined(s, uw_object_build_id(object), file))
+	if (store_is_quarantined(s, id, file))
 		return -EPERM;
+	if (begin_building(s, id, file, &row)) {
+		(void)store_is_quarantined(s, id, file); /* now it is, and says why */
+		return -EPERM;
+	}
 	err = make(object, &made, &procs, &built);
 	if (is_refused(err))
-		(void)store_quarantine(s, uw_object_build_id(object), file,
+		(void)store_quarantine(s, id, file,
 				       err == -ENOTSUP ? "no table can be made of it"
 						       : strerror(-err));
 	pthread_mutex_lock(&s->lock);
@@ -1192,6 +1353,8 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 			s->failures = 0;
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (err)
+		end_building(s, row);
 	free(procs);
 	return err;
 }

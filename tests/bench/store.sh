@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What a store saves, and what its own reading costs: time until the first stack is out in a first
-# and in a second run, loading tables, questions.  RECORDINGS: how many of each kind (3).
+# What a store saves, and what its own reading costs, each beside what is wanted: time until the
+# first stack is out in a first and in a second run, loading tables, questions.  RECORDINGS: how many
+# of each kind (3).
 set -u
 offwind=$BUILD/offwind
 make -s BUILD="$BUILD" "$BUILD"/tests/bench/table_bench || exit 1
@@ -25,64 +26,17 @@ record() {
 }
 
 cat >"$dir/first.py" <<'PY'
-"""first.py OFFWIND KIND DB RECORDING: ms until stacks are out, of a first run and a second.
+"""first.py OFFWIND KIND DB RECORDING [OPTION…]: until stacks are out, of first runs and of second ones.
 
-One row a recording: until the first stack, wall and CPU time; and, of a recording of several
-programs, until each of them has one, on a terminal, where stacks come line by line."""
+One row: CPU and wall time until all of the first sample's rows were read from a pipe, CPU also
+without what a program that does nothing takes.  Of a recording of several programs also until each
+of them has a stack, on a terminal, where they come line by line.  Medians of five pairs of runs."""
 import os, pty, re, statistics, subprocess, sys, time
 
 offwind, kind, db, data = sys.argv[1:5]
+options = sys.argv[5:]
 programs = {'clang': r'libclang|libLLVM', 'python3': r'python', 'node': r'\bnode\b'}
-wanted = list(programs) if kind == 'all' else []
-
-
-def once():
-    pipe = subprocess.Popen
-    start = time.perf_counter()
-    p = pipe([offwind, 'unwind', '-v', '--format', 'tsv', '--db', db, data], stdout=subprocess.PIPE,
-             stderr=subprocess.PIPE, bufsize=0)
-    seen = b''
-    while seen.count(b'\n') < 2:
-        more = os.read(p.stdout.fileno(), 65536)
-        if not more:
-            break
-        seen += more
-    wall = (time.perf_counter() - start) * 1e3
-    _, err = p.communicate()
-    err = err.decode()
-    cpu = int(re.search(r'(\d+) us of cpu', err).group(1)) / 1e3
-    parsed = int(re.search(r'parsed (\d+) times', err).group(1))
-    return wall, cpu, parsed
-
-
-def each():
-    main, other = pty.openpty()
-    start = time.perf_counter()
-    p = subprocess.Popen([offwind, 'unwind', '-q', '--format', 'tsv', '--db', db, data], stdout=other,
-                         stdin=subprocess.DEVNULL)
-    os.close(other)
-    left, text, at = dict(programs), '', 0
-    while left:
-        try:
-            more = os.read(main, 65536)
-        except OSError:
-            break
-        if not more:
-            break
-        text += more.decode(errors='replace')
-        for line in text.split('\n')[:-1]:
-            for name in [n for n in left if re.search(left[n], line.split('\t')[2] if line.count('\t') > 2 else '')]:
-                del left[name]
-        text = text.split('\n')[-1]
-    took = (time.perf_counter() - start) * 1e3
-    try:
-        while os.read(main, 65536):
-            pass
-    except OSError:
-        pass
-    p.wait()
-    os.close(main)
-    return took if not left else float('nan')
+command = [offwind, 'unwind', '--format', 'tsv', '--db', db, *options]
 
 
 def forget():
@@ -91,26 +45,92 @@ def forget():
             os.unlink(db + end)
 
 
+def nothing():
+    """ms of CPU until a program that does nothing has ended."""
+    pid = os.posix_spawn('/bin/true', ['true'], os.environ)
+    used = os.wait4(pid, 0)[2]
+    return (used.ru_utime + used.ru_stime) * 1e3
+
+
+def once(size):
+    start = time.perf_counter()
+    p = subprocess.Popen([*command, '-v', data], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    seen = 0
+    while seen < size:
+        more = os.read(p.stdout.fileno(), 65536)
+        if not more:
+            break
+        seen += len(more)
+    wall = (time.perf_counter() - start) * 1e3
+    err = p.communicate()[1].decode()
+    cpu = int(re.search(r'(\d+) us of cpu', err).group(1)) / 1e3
+    parsed = int(re.search(r'parsed (\d+) times', err).group(1))
+    return cpu, wall, parsed
+
+
+def each():
+    """ms until each program has a stack."""
+    main, other = pty.openpty()
+    start = time.perf_counter()
+    p = subprocess.Popen([*command, '-q', data], stdout=other, stdin=subprocess.DEVNULL)
+    os.close(other)
+    found, text = {}, ''
+    while len(found) < len(programs):
+        try:
+            more = os.read(main, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        text += more.decode(errors='replace')
+        *lines, text = text.split('\n')
+        for line in lines:
+            module = line.split('\t')[2] if line.count('\t') > 2 else ''
+            for name in programs:
+                if name not in found and re.search(programs[name], module):
+                    found[name] = (time.perf_counter() - start) * 1e3
+    try:
+        while os.read(main, 65536):
+            pass
+    except OSError:
+        pass
+    p.wait()
+    os.close(main)
+    return [found.get(name, float('nan')) for name in programs]
+
+
+def median(rows):
+    return [statistics.median(column) for column in zip(*rows)]
+
+
+forget()
+text = subprocess.run([*command, '-q', data], stdout=subprocess.PIPE, check=True).stdout
+rows = text.split(b'\n')
+first = [r for r in rows[1:] if r.startswith(b'1\t')]
+size = sum(len(r) + 1 for r in [rows[0], *first])
+modules = ' '.join(sorted({r.split(b'\t')[2].decode(errors='replace') for r in first}))
 firsts, seconds = [], []
 for i in range(5):
     forget()
-    firsts.append(once())
-    seconds.append(once())
-a = [statistics.median(x[k] for x in firsts) for k in range(3)]
-b = [statistics.median(x[k] for x in seconds) for k in range(3)]
-print(f'{kind:8} first stack: {a[0]:6.1f} → {b[0]:5.1f} ms, {a[0] / b[0]:4.1f}×   '
-      f'CPU {a[1]:6.1f} → {b[1]:5.1f} ms, {a[1] / b[1]:4.1f}×   CFI parsed {a[2]:.0f} → {b[2]:.0f}')
-if wanted:
+    firsts.append(once(size))
+    seconds.append(once(size))
+base = statistics.median(nothing() for i in range(15))
+a, b = median(firsts), median(seconds)
+label = ' '.join([kind, *options])
+print(f'{label:18} CPU {a[0]:6.1f} → {b[0]:4.1f} ms, {a[0] / b[0]:5.1f}×   less {base:.1f} of starting a program '
+      f'{(a[0] - base) / (b[0] - base):5.1f}×   wall {a[1]:6.1f} → {b[1]:5.1f} ms, {a[1] / b[1]:5.1f}×   '
+      f'CFI parsed {a[2]:.0f} → {b[2]:.0f}   ({modules})')
+if kind == 'all':
     pairs = []
     for i in range(5):
         forget()
-        one = each()
-        pairs.append((one, each()))
-    a, b = (statistics.median(x[k] for x in pairs) for k in range(2))
-    print(f'{kind:8} a stack of each program: {a:6.1f} → {b:5.1f} ms, {a / b:4.1f}×')
+        pairs.append((each(), each()))
+    one, two = (median(p[k] for p in pairs) for k in range(2))
+    text = '   '.join(f'{name} {x:6.1f} → {y:5.1f} ms, {x / y:5.1f}×' for name, x, y in zip(programs, one, two))
+    print(f'{"":18} until each has one: {text}   all three: {max(one) / max(two):5.1f}×')
 PY
 
-echo "-- until the first stack is out: a first run → a second one"
+echo "-- until the first stack is out: a first run → a second one   (wanted: ≥ 10×, and no CFI parsed)"
 for ((i = 0; i < ${RECORDINGS:-3}; i++)); do
 	for kind in clang python3 node all; do
 		if [ $kind = all ]; then
@@ -119,10 +139,11 @@ for ((i = 0; i < ${RECORDINGS:-3}; i++)); do
 			record "$dir/data" $kind
 		fi
 		python3 "$dir/first.py" "$offwind" $kind "$dir/first.db" "$dir/data"
+		[ $kind != all ] || python3 "$dir/first.py" "$offwind" $kind "$dir/first.db" "$dir/data" --no-lines
 	done
 done
 
-echo "-- tables out of a store"
+echo "-- tables out of a store   (wanted: ≤ 0.5 ms/MB)"
 big=()
 for p in "$(command -v clang++)" "$(command -v node)"; do
 	big+=("$(readlink -f "$p")")
@@ -131,7 +152,7 @@ big+=($(ldd "${big[0]}" | awk '/libLLVM|libclang-cpp/ { print $3 }'))
 "$offwind" cache --db "$dir/q.db" prefetch -q "${big[@]}"
 "$BUILD/tests/bench/table_bench" -k "$dir/q.db" "${big[@]}"
 
-echo "-- questions"
+echo "-- questions   (wanted: ≥ 1 M rows a second; one pc: its blocks)"
 python3 - "$offwind" "$dir/q.db" <<'PY'
 import os, resource, statistics, subprocess, sys, time
 

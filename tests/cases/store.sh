@@ -175,6 +175,26 @@ again ' 1 failed, 0 in quarantine' # … and a file that has changed is tried ag
 "$offwind" cache --db "$dir/p.db" verify --repair >/dev/null 2>&1
 again ' 1 failed, 0 in quarantine'
 
+# Two processes that ended while they compiled a file, told of by what such a one leaves behind.
+sqlite3 "$dir/p.db" 'CREATE TABLE seen AS SELECT * FROM building' \
+	'CREATE TRIGGER see AFTER DELETE ON building BEGIN INSERT INTO seen VALUES (old.id, old.build_id, old.path, old.builder, old.file, old.pid, old.begun, old.since); END'
+cp "$(command -v cat)" "$dir/tree/cat" && sleep 2.2
+"$offwind" cache --db "$dir/p.db" prefetch -q "$dir/tree/cat" || fail "prefetch cat"
+over="INSERT INTO building (build_id, path, builder, file, pid, begun, since)
+	SELECT build_id, path, builder, file, 99999999, 1, unixepoch() FROM seen WHERE path LIKE '%/cat'"
+sqlite3 "$dir/p.db" 'DROP TRIGGER see' "DELETE FROM objects WHERE path LIKE '%/cat'" "$over LIMIT 1"
+"$offwind" cache --db "$dir/p.db" verify >"$dir/out" 2>&1
+grep -q '/tree/cat: a process ended while it compiled it, on 2' "$dir/out" || fail "one that ended: $(cat "$dir/out")"
+sqlite3 "$dir/p.db" "$over LIMIT 1"
+for i in 1 2; do
+	"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree/cat" 2>"$dir/err"
+	grep -q ' 0 failed, 1 in quarantine' "$dir/err" && [ "$(grep -c '/tree/cat: no table is made of it, it is in quarantine since 2.*: 2 processes ended while they compiled it' "$dir/err")" = 1 ] ||
+		fail "two that ended: $(cat "$dir/err")"
+done
+"$offwind" cache --db "$dir/p.db" verify --repair >/dev/null 2>&1
+"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree/cat" 2>"$dir/err" && grep -q '1 kept' "$dir/err" || fail "let go: $(cat "$dir/err")"
+[ "$(sqlite3 "$dir/p.db" 'SELECT count(*) FROM building')" = 0 ] || fail "a note is left"
+
 echo "== one pc, one block"
 size=$(cache query --format csv "SELECT size FROM tables ORDER BY n_rows DESC LIMIT 1" | tail -n 1)
 big=$(cache query --format csv "SELECT object FROM tables ORDER BY n_rows DESC LIMIT 1" | tail -n 1)
