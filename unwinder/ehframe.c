@@ -388,3 +388,27 @@ int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out)
 	*out = gap;
 	return 0;
 }
+
+int uw_frames_look(struct uw_frames *frames, uint64_t lookup, struct uw_fde *fde,
+		   struct uw_gap *gap)
+{
+	uint64_t i, off, next;
+
+	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	if (!frames->cfi.size)
+		return -ENOENT;
+	if (!frames->table.n)
+		return -EAGAIN;
+	i = table_search(&frames->table, lookup);
+	if (!i || entry_before(frames, i, &off, &next, fde))
+		return -EAGAIN;
+	if (covers(fde, lookup))
+		return 0;
+	if (fde->end <= fde->start || !are_neighbours(frames, next, i) ||
+	    table_get(&frames->table, i, 0, &gap->end))
+		return -EAGAIN;
+	gap->start = fde->end;
+	gap->before = (uint32_t)off;
+	gap->has_before = true;
+	return -ENOENT;
+}

@@ -68,4 +68,11 @@ struct uw_gap {
 /* -ENOENT where an FDE covers lookup; errors of making the index. */
 int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out);
 
+/*
+ * Both at once: 0 and *fde, or -ENOENT and *gap; -EAGAIN where they are to be asked one after the
+ * other.
+ */
+int uw_frames_look(struct uw_frames *frames, uint64_t lookup, struct uw_fde *fde,
+		   struct uw_gap *gap);
+
 #endif

@@ -165,6 +165,7 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	struct uw_object *object;
 	struct uw_rule rule;
 	uint64_t word;
+	bool made;
 	int err;
 
 	if (!mapping)
@@ -176,8 +177,12 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	/* Where a frame was put together by hand: see uw_walk's part of it. */
 	if (object && !exact && uw_object_begins(object, lookup + 1 - mapping->bias))
 		return true;
-	err = object ? uw_object_word(object, lookup - mapping->bias, exact, &word, &slot->stepper)
+	err = object ? uw_object_word_made(object, lookup - mapping->bias, exact, &word,
+					   &slot->stepper, &rule, &made)
 		     : -ENOENT;
+	/* Whoever goes on where the hot part ends asks for the rules of all frames so far. */
+	if (object && made)
+		uw_walk_keep_rule(w->worker, object, lookup - mapping->bias, exact, err, &rule);
 	/* Nothing may go ahead of those who are to be asked first. */
 	if (!err &&
 	    !uw_stepper_before(steppers, lookup,

@@ -635,6 +635,44 @@ bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule
 	return !uw_object_code(o, pc, buffer, &code) && o->arch->stub(&code, rule);
 }
 
+/* One more section's part of it. */
+static void narrow_gap(struct uw_gap *gap, const struct uw_cfi **cfi, const struct uw_gap *one,
+		       const struct uw_cfi *of)
+{
+	if (one->has_before && (!gap->has_before || one->start > gap->start)) {
+		gap->start = one->start;
+		gap->before = one->before;
+		gap->has_before = true;
+		*cfi = of;
+	}
+	if (one->end < gap->end)
+		gap->end = one->end;
+}
+
+/*
+ * find_fde, and where no section has one, find_gap, which would look in the same places again;
+ * -EAGAIN: ask them.
+ */
+static int find_fde_or_gap(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
+			   struct uw_fde *fde, struct uw_gap *gap)
+{
+	int err = -ENOENT;
+
+	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	for (unsigned int i = 0; i < 3 && err == -ENOENT; i++) {
+		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_gap one;
+
+		err = uw_frames_look(frames, lookup, fde, &one);
+		if (!err)
+			*cfi = &frames->cfi;
+		else if (err == -ENOENT)
+			narrow_gap(gap, cfi, &one, &frames->cfi);
+	}
+	return err;
+}
+
 /* The range without FDEs around lookup, all sections taken together. */
 static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 		    const struct uw_cfi **cfi)
@@ -654,14 +692,7 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 
 		if (err)
 			return err;
-		if (one.has_before && (!gap->has_before || one.start > gap->start)) {
-			gap->start = one.start;
-			gap->before = one.before;
-			gap->has_before = true;
-			*cfi = &frames->cfi;
-		}
-		if (one.end < gap->end)
-			gap->end = one.end;
+		narrow_gap(gap, cfi, &one, &frames->cfi);
 	}
 	return 0;
 }
@@ -709,27 +740,32 @@ static int bare_rule(struct uw_object *o, uint64_t lookup, bool exact, const str
 	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
 }
 
+/* cfi: of what is before the gap. */
+static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
+		       const struct uw_cfi *cfi, struct uw_rule *out)
+{
+	bool padding = gap->has_before && gap->end - gap->start < UW_PADDING_MAX;
+	struct uw_fde fde;
+	int err;
+
+	/* A pc within a trampoline has room for all of it. */
+	if (!(padding && exact && gap->end - gap->start < o->arch->trampoline_size) &&
+	    signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+		return 0;
+	if (padding) {
+		err = uw_cfi_entry(cfi, gap->before, &fde, NULL);
+		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
+	}
+	return bare_rule(o, lookup, exact, gap, out);
+}
+
 static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_cfi *cfi = NULL;
 	struct uw_gap gap;
-	struct uw_fde fde;
-	bool padding;
-	int err;
+	int err = find_gap(o, lookup, &gap, &cfi);
 
-	err = find_gap(o, lookup, &gap, &cfi);
-	if (err)
-		return err;
-	padding = gap.has_before && gap.end - gap.start < UW_PADDING_MAX;
-	/* A pc within a trampoline has room for all of it. */
-	if (!(padding && exact && gap.end - gap.start < o->arch->trampoline_size) &&
-	    signal_rule(o, exact ? lookup : lookup + 1, exact, out))
-		return 0;
-	if (padding) {
-		err = uw_cfi_entry(cfi, gap.before, &fde, NULL);
-		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
-	}
-	return bare_rule(o, lookup, exact, &gap, out);
+	return err ? err : rule_in_gap(o, lookup, exact, &gap, cfi, out);
 }
 
 /* An FDE that ends at end has said what out is, or would; the code may know better. */
@@ -773,6 +809,7 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 	const struct uw_cfi *cfi = NULL;
 	uint64_t start, end;
 	struct uw_fde fde;
+	struct uw_gap gap;
 	int err;
 
 	/* Without reading the file's: nothing covers it, or a trampoline's code says it all. */
@@ -788,9 +825,14 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 		if (err != -EAGAIN)
 			return err;
 	}
-	err = find_fde(object, lookup, &cfi, &fde);
+	err = find_fde_or_gap(object, lookup, &cfi, &fde, &gap);
 	if (err == -ENOENT)
-		return gap_rule(object, lookup, exact, out);
+		return rule_in_gap(object, lookup, exact, &gap, cfi, out);
+	if (err == -EAGAIN) {
+		err = find_fde(object, lookup, &cfi, &fde);
+		if (err == -ENOENT)
+			return gap_rule(object, lookup, exact, out);
+	}
 	if (err)
 		return err;
 	if (better_rule(object, lookup, exact, fde.end, out))
@@ -893,17 +935,17 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 	return err;
 }
 
-int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
-		   uint8_t *stepper)
+int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
+			uint8_t *stepper, struct uw_rule *rule, bool *made)
 {
 	const struct uw_table *table = uw_object_table(object);
 	uint64_t key = lookup | (uint64_t)exact << 63;
-	struct uw_rule rule;
 	struct uw_row row;
 	uint64_t found;
 	bool has_memo, inside;
 	int err;
 
+	*made = false;
 	if (table) {
 		found = uw_table_look(table, lookup, exact, &inside);
 		if (inside ||
@@ -917,14 +959,25 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 	has_memo = !(lookup >> 62) && atomic_load_explicit(&object->eh_ready, memory_order_acquire);
 	if (has_memo && uw_memo_find(&object->memo, key, word, stepper))
 		return 0;
-	err = uw_object_interpret(object, lookup, exact, &rule);
+	err = uw_object_interpret(object, lookup, exact, rule);
+	*made = true;
 	if (err)
 		return err;
-	*word = uw_row_of(object->arch, &rule, &row) ? TABLE_SLOW : row.word;
-	*stepper = rule.stepper;
+	rule->compiled = false;
+	*word = uw_row_of(object->arch, rule, &row) ? TABLE_SLOW : row.word;
+	*stepper = rule->stepper;
 	if (has_memo)
 		uw_memo_keep(&object->memo, key, *word, *stepper);
 	return 0;
+}
+
+int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
+		   uint8_t *stepper)
+{
+	struct uw_rule rule;
+	bool made;
+
+	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &made);
 }
 
 static struct uw_table_source source_of(struct uw_object *o)

@@ -45,6 +45,13 @@ const struct uw_table *uw_object_table(const struct uw_object *object);
 int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
 		   uint8_t *stepper);
 
+/*
+ * The same; *made: the rule itself was worked out on the way, or found to be none, as
+ * uw_object_rule would, and is in *rule unless this failed.
+ */
+int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
+			uint8_t *stepper, struct uw_rule *rule, bool *made);
+
 /* Borrowed for the object's life. */
 const struct uw_elf *uw_object_elf(const struct uw_object *object);
 

@@ -37,6 +37,23 @@ size_t uw_slot_of(uint64_t owner, uint64_t key, unsigned int slots)
 	return (size_t)(hash >> 32) & (slots - 1);
 }
 
+void uw_walk_keep_rule(struct uw_worker *worker, const struct uw_object *object, uint64_t lookup,
+		       bool exact, int err, const struct uw_rule *rule)
+{
+	uint64_t id = uw_object_id(object), key = lookup << 1 | exact;
+	struct uw_rule_slot *slot = &worker->rules[uw_slot_of(id, key, UW_RULE_SLOTS)];
+
+	if (err == -ENOMEM || (!err && rule->n_regs > UW_SLOT_REGS))
+		return;
+	slot->object = id;
+	slot->key = key;
+	slot->err = err;
+	if (!err) {
+		memcpy(slot->rule, rule, sizeof(slot->rule));
+		memcpy(slot->regs, rule->regs, rule->n_regs * sizeof(*rule->regs));
+	}
+}
+
 int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup, bool exact,
 		 struct uw_rule *rule)
 {
@@ -52,15 +69,7 @@ int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lo
 		return slot->err;
 	}
 	err = uw_object_rule(object, lookup, exact, rule);
-	if (err != -ENOMEM && (err || rule->n_regs <= UW_SLOT_REGS)) {
-		slot->object = id;
-		slot->key = key;
-		slot->err = err;
-		if (!err) {
-			memcpy(slot->rule, rule, sizeof(slot->rule));
-			memcpy(slot->regs, rule->regs, rule->n_regs * sizeof(*rule->regs));
-		}
-	}
+	uw_walk_keep_rule(worker, object, lookup, exact, err, rule);
 	return err;
 }
 

@@ -168,6 +168,9 @@ struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
 /* uw_object_rule through the worker's cache. */
 int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup, bool exact,
 		 struct uw_rule *rule);
+/* Keeps what that would find, err or rule, for it. */
+void uw_walk_keep_rule(struct uw_worker *worker, const struct uw_object *object, uint64_t lookup,
+		       bool exact, int err, const struct uw_rule *rule);
 
 /* Most walks end before anybody but the hot loop asks for registers: they are copied late. */
 static inline const struct uw_regs *uw_walk_regs(const struct uw_walking *w)

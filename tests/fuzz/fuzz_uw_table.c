@@ -78,12 +78,18 @@ static void foreign(const uint8_t *data, size_t size)
 /* As uw_object_interpret, of one section and without code to look at. */
 static int interpret(struct uw_frames *frames, uint64_t lookup, struct uw_rule *out)
 {
-	struct uw_fde fde;
-	struct uw_gap gap;
+	struct uw_fde fde, other;
+	struct uw_gap gap, one;
+	int look = uw_frames_look(frames, lookup, &other, &one);
 	int err = uw_frames_find(frames, lookup, &fde);
 
+	if (look != -EAGAIN && (look != err || (!look && fde.start != other.start)))
+		abort();
 	if (err == -ENOENT) {
 		err = uw_frames_gap(frames, lookup, &gap);
+		if (look == -ENOENT && frames->cfi.size &&
+		    (err || gap.start != one.start || gap.end != one.end))
+			abort();
 		if (err || !gap.has_before || gap.end - gap.start >= UW_PADDING_MAX)
 			return err ? err : -ENOENT;
 		err = uw_cfi_entry(&frames->cfi, gap.before, &fde, NULL);

@@ -72,12 +72,21 @@ static void open_frames(const struct image *image, struct uw_frames *frames)
 		      "the table");
 }
 
-/* The start of the FDE that covers lookup; 0 none, 1 an error. */
+/* The start of the FDE that covers lookup; 0 none, 1 an error.  Both at once give the same. */
 static uint64_t find(struct uw_frames *frames, uint64_t lookup)
 {
-	struct uw_fde fde;
+	struct uw_gap gap, one;
+	struct uw_fde fde, other;
+	int look = uw_frames_look(frames, lookup, &other, &one);
 	int err = uw_frames_find(frames, lookup, &fde);
 
+	CHECK(look == -EAGAIN || look == err, "found as one by one");
+	CHECK(look || (fde.start == other.start && fde.end == other.end), "the same FDE");
+	CHECK(look != -ENOENT || !frames->cfi.size ||
+		      (!uw_frames_gap(frames, lookup, &gap) && gap.start == one.start &&
+		       gap.end == one.end && gap.before == one.before &&
+		       gap.has_before == one.has_before),
+	      "the same gap");
 	return err == -ENOENT ? 0 : err ? 1 : fde.start;
 }
 
@@ -201,6 +210,7 @@ static void test_a_gap_between_neighbours_needs_no_count(void)
 	struct image image = { .table_size = 0 };
 	struct uw_frames frames;
 	struct uw_gap gap;
+	struct uw_fde fde;
 	uint64_t off[3];
 
 	add_cie(&image);
@@ -218,6 +228,9 @@ static void test_a_gap_between_neighbours_needs_no_count(void)
 	CHECK(find(&frames, 0x1025) == 0 && uw_frames_gap(&frames, 0x1025, &gap) == 0 &&
 		      gap.start == 0x1020 && gap.end == 0x1030 && gap.before == off[0],
 	      "the gap");
+	CHECK(uw_frames_look(&frames, 0x1025, &fde, &gap) == -ENOENT && gap.start == 0x1020,
+	      "at once");
+	CHECK(uw_frames_look(&frames, 0x1035, &fde, &gap) == 0 && fde.start == 0x1030, "so it is");
 	CHECK(frames.whole == 0 && frames.ready == 0, "nothing was counted");
 	CHECK(find(&frames, 0x1620) == 0x1600, "one that the table lacks is found");
 	CHECK(frames.whole == -1 && frames.ready == 1, "by the index");
