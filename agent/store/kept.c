@@ -58,12 +58,14 @@ int kept_find_text(sqlite3 *db, const char *key, int64_t *object)
 	if (n >= PREFIX_MIN && strspn(key, "0123456789abcdefABCDEF") == n)
 		err = find_where(db, "substr(lower(hex(build_id)), 1, length(?1)) = lower(?1)",
 				 NULL, key, object);
-	/* A base name, or, as in "libcrypto", how it begins before a dot. */
+	/* A base name, or, as in "libcrypto" and "libLLVM", how it begins before a dot or dash. */
 	if (err == -ENOENT)
 		err = find_where(db, "substr(path, -length(?1) - 1) = '/' || ?1", NULL, key,
 				 object);
 	if (err == -ENOENT)
 		err = find_where(db, "instr(path, '/' || ?1 || '.')", NULL, key, object);
+	if (err == -ENOENT)
+		err = find_where(db, "instr(path, '/' || ?1 || '-')", NULL, key, object);
 	return err;
 }
 

@@ -40,7 +40,8 @@ const struct sym_table *kept_symbols(struct kept *kept);
 
 /*
  * The object that key names: its id (an integer), its build-id (a blob), or in text the first
- * digits of its build-id, a path or a base name; of several the one that was used last.
+ * digits of its build-id, a path or a base name, or what that begins with before a dot or dash; of
+ * several the one that was used last.
  * -ENOENT none.
  */
 int kept_find(struct sqlite3 *db, struct sqlite3_value *key, int64_t *object);

@@ -86,8 +86,9 @@ static const char *const sql[STATEMENTS] = {
 	[ADD_OBJECT] = "INSERT INTO objects (build_id, src_size, src_hash, machine, path,"
 		       " file_size, first_used, last_used, uses)"
 		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, 1)"
-		       " ON CONFLICT DO UPDATE SET path = ?5, file_size = ?6, last_used = ?7,"
-		       " uses = uses + 1 RETURNING id",
+		       " ON CONFLICT DO UPDATE SET path = iif(?6, ?5, path),"
+		       " file_size = iif(?6, ?6, file_size), last_used = ?7,"
+		       " uses = uses + 1 RETURNING id", /* what is imported has no file here */
 	[ADD_TABLE] = "INSERT OR IGNORE INTO tables (object, version, builder, built, n_rows,"
 		      " n_rules, n_procs, size, procs, rules)"
 		      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",

@@ -134,6 +134,9 @@ sqlite3 "$dir/gone.db" ".restore $db" "UPDATE symbols SET symbols = CAST(substr(
 echo "== one table as a file"
 cache export libc -o "$dir/libc.owt" || fail "export: $(cat "$dir/err")"
 "$offwind" cache --db "$dir/b.db" import "$dir/libc.owt" 2>"$dir/err" || fail "import: $(cat "$dir/err")"
+sqlite3 "$db" ".backup $dir/twice.db"
+"$offwind" cache --db "$dir/twice.db" import "$dir/libc.owt" 2>"$dir/err"
+[ "$(sqlite3 "$dir/twice.db" "SELECT count(*) FROM objects WHERE path = '$libc' AND file_size > 100000")" = 1 ] || fail "import over one that is there"
 unwind "$dir/x" -v --db "$dir/b.db" && cmp -s "$dir/x" "$dir/none" && grep -q ' 1 tables found' "$dir/err" || fail "an imported table: $(cat "$dir/err")"
 for at in 0 100 5000 -10; do
 	python3 - "$dir/libc.owt" "$dir/bad.owt" "$at" <<'PY'
