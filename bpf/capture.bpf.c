@@ -11,9 +11,9 @@
  * the CPU to another thread that meets the probe, so that its scratch is locked.
  *
  * Each program that captures is there twice.  The plain one of an old kernel lacks
- * bpf_find_vma, bpf_task_pt_regs, attach cookies (so that one event of a kind is all
- * it can have) and what is kept with a task; the agent loads those that the kernel
- * takes.  A flag for the verifier to see would not do: before 5.13 the mere address
+ * bpf_find_vma, bpf_loop, bpf_task_pt_regs, attach cookies (so that of each kind it
+ * serves one event, and is loaded again for others) and what is kept with a task; the
+ * agent loads those that the kernel takes.  A flag for the verifier to see would not do: before 5.13 the mere address
  * of a callback in code that never runs makes it refuse a program.
  */
 #include "schema/capture.h"

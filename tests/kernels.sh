@@ -19,7 +19,7 @@ for pair in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio 
 done
 [ -z "$need" ] || { echo "installing:$need"; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $need >/dev/null || exit 1; }
 busybox=$(command -v busybox)
-file -L "$busybox" 2>/dev/null | grep -q 'dynamically linked' && { echo "busybox is not static: install busybox-static"; exit 1; }
+! ldd "$busybox" >/dev/null 2>&1 || { echo "busybox is not static: install busybox-static"; exit 1; }
 mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial" || exit 1
 dir=$(realpath "$dir")
 
