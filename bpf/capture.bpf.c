@@ -13,8 +13,9 @@
  * Each program that captures is there twice.  The plain one of an old kernel lacks
  * bpf_find_vma, bpf_loop, bpf_task_pt_regs, attach cookies (so that of each kind it
  * serves one event, and is loaded again for others) and what is kept with a task; the
- * agent loads those that the kernel takes.  A flag for the verifier to see would not do: before 5.13 the mere address
- * of a callback in code that never runs makes it refuse a program.
+ * agent loads those that the kernel takes.  A flag for the verifier to see would not do:
+ * before 5.13 the mere address of a callback in code that never runs makes it refuse a
+ * program.
  */
 #include "schema/capture.h"
 #include "bpf/kernel.h"
