@@ -68,7 +68,10 @@ own_apt apt-cache search --names-only '^linux-image-[0-9].*-cloud-amd64$' | awk 
 	sed -nE 's/^(linux-image-([0-9]+\.[0-9]+).*)$/\2 \1/p' >"$dir/apt/names"
 
 download() { # NAME
-	ls "$dir/debs/$1"_*.deb 2>/dev/null || (cd "$dir/debs" && own_apt apt-get download -qq "$1" >>"$dir/apt/log" 2>&1 && ls "$dir/debs/$1"_*.deb)
+	if ! ls "$dir/debs/$1"_*.deb >/dev/null 2>&1; then
+		(cd "$dir/debs" && own_apt apt-get download -qq "$1" >>"$dir/apt/log" 2>&1) || return
+	fi
+	ls "$dir/debs/$1"_*.deb | tail -n 1
 }
 
 fetch() { # VERSION, newest | oldest: into $dir/debs, under the first name that is still there

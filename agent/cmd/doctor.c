@@ -250,9 +250,8 @@ static void check_sideband(struct doctor *doctor)
 		say(doctor, "mappings", OK, "the kernel tells of each, with build-id");
 	else
 		say(doctor, "mappings", PARTLY,
-		    "the kernel tells no build-ids (5.12 and newer do): files are known by inode "
-		    "and "
-		    "generation, build-ids are read from them");
+		    "the kernel tells no build-ids (5.12 and newer do): files are known by "
+		    "inode and generation, build-ids are read from them");
 	live_sideband_free(sideband);
 }
 
@@ -298,10 +297,9 @@ static void check_programs(struct doctor *doctor)
 		    error);
 	else
 		say(doctor, "capture program", OK, "loads into the kernel, %s%s",
-		    live_bpf_plain(bpf)
-			    ? "in its plain form: no bpf_find_vma (5.17 has it), stacks' "
-			      "ends are "
-			    : "in full: bpf_find_vma, task storage, attach cookies",
+		    live_bpf_plain(bpf) ? "in its plain form: no bpf_find_vma (5.17 has it), "
+					  "stacks' ends are "
+					: "in full: bpf_find_vma, task storage, attach cookies",
 		    !live_bpf_plain(bpf)   ? ""
 		    : live_bpf_area_tree() ? "looked for in the tree of memory areas"
 					   : "guessed");

@@ -446,7 +446,7 @@ static bool is_another(const struct live_events *events, size_t i)
 	return false;
 }
 
-/* The program of a skeleton that event e brings to run. */
+/* The program of a skeleton that an event of this kind brings to run. */
 static struct bpf_program *program_of(const struct capture *s, enum live_event_kind kind,
 				      bool plain)
 {
@@ -468,12 +468,11 @@ static struct bpf_program *program_of(const struct capture *s, enum live_event_k
 /* Everything is shared with the first skeleton but the constants, which tell the event. */
 static int share_maps(const struct live_bpf *bpf, struct capture *s)
 {
-	struct bpf_map *map, *first;
+	struct bpf_map *map = NULL, *first;
 	int err = 0;
 
-	bpf_object__for_each_map(map, s->obj)
-	{
-		if (err || map == s->maps.rodata)
+	while (!err && (map = bpf_object__next_map(s->obj, map))) {
+		if (map == s->maps.rodata)
 			continue;
 		first = bpf_object__find_map_by_name(bpf->skeleton->obj, bpf_map__name(map));
 		if (first && bpf_map__fd(first) >= 0)
@@ -488,7 +487,7 @@ static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_opti
 {
 	const enum live_event_kind kind = bpf->events->events[i].kind;
 	struct capture *s = capture__open();
-	struct bpf_program *program;
+	struct bpf_program *program = NULL;
 	int err;
 
 	if (!s)
@@ -496,8 +495,8 @@ static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_opti
 	bpf->others[i] = s;
 	err = set_constants(bpf, s, options);
 	*number_of(s, kind) = (uint32_t)i;
-	bpf_object__for_each_program(program, s->obj)(void)
-		bpf_program__set_autoload(program, program == program_of(s, kind, true));
+	while ((program = bpf_object__next_program(s->obj, program)))
+		(void)bpf_program__set_autoload(program, program == program_of(s, kind, true));
 	if (!err)
 		err = share_maps(bpf, s);
 	return err ? err : capture__load(s);

@@ -30,6 +30,9 @@ export OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_
 echo "== stacks of every kind"
 bash tests/live/stacks.sh || fail "stacks"
 
+echo "== short-lived programs, without build-ids from the kernel"
+ROUNDS=3 bash tests/live/short.sh || fail "short-lived programs"
+
 echo "== events"
 "$offwind" record -o "$dir/e.pb.gz" -e sched:sched_process_exec -- sh -c 'for i in 1 2 3 4; do /bin/true; done' 2>"$dir/log" || fail "$(cat "$dir/log")"
 grep -q 'captured 5 = unwound 5 ' "$dir/log" || fail "not five execs: $(cat "$dir/log")"
