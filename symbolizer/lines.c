@@ -24,9 +24,12 @@ struct flat {
 	size_t n_pieces, n_rows, n_scopes, names_size;
 };
 
+enum state { UNSEEN, SOUND, UNSOUND };
+
 struct sym_lines {
 	struct flat kept; /* in blob */
 	void *blob;	  /* owned; NULL: none */
+	uint8_t *state;	  /* enum state of each of its pieces; owned */
 	/* What was read since; owned. */
 	struct lines_piece *pieces;
 	struct lines_row *rows;
@@ -54,6 +57,7 @@ void sym_lines_free(struct sym_lines *lines)
 	if (!lines)
 		return;
 	free(lines->blob);
+	free(lines->state);
 	free(lines->pieces);
 	free(lines->rows);
 	free(lines->scopes);
@@ -297,6 +301,30 @@ static uint32_t scope_at(const struct lines_scope *scopes, size_t n, uint32_t at
 	return i;
 }
 
+static bool name_fits(uint32_t name, const struct flat *f)
+{
+	return name == LINES_NONE || name < f->names_size;
+}
+
+/* What a look-up in the piece reads, which of kept ones nobody has seen: it cannot go round in it. */
+static bool is_sound(const struct lines_piece *p, const struct flat *f)
+{
+	for (uint32_t i = 0; i < p->n_rows; i++) {
+		const struct lines_row *r = &f->rows[p->row + i];
+
+		if (!name_fits(r->file, f) || (i && r->at < r[-1].at))
+			return false;
+	}
+	for (uint32_t i = 0; i < p->n_scopes; i++) {
+		const struct lines_scope *s = &f->scopes[p->scope + i];
+
+		if (!name_fits(s->name, f) || !name_fits(s->call_file, f) || s->end <= s->start ||
+		    (i && s->start < s[-1].start) || (s->up != LINES_NONE && s->up >= i))
+			return false;
+	}
+	return true;
+}
+
 static void fill(const struct flat *f, const struct lines_piece *p, uint32_t at,
 		 struct sym_place *out, size_t max, size_t *n)
 {
@@ -329,13 +357,18 @@ static void fill(const struct flat *f, const struct lines_piece *p, uint32_t at,
 	}
 }
 
-static bool find_in(const struct flat *f, uint64_t vaddr, struct sym_place *out, size_t max,
-		    size_t *n)
+/* state: of each piece; NULL: all are sound. */
+static bool find_in(const struct flat *f, uint8_t *state, uint64_t vaddr, struct sym_place *out,
+		    size_t max, size_t *n)
 {
 	size_t at = count_until(f->pieces, f->n_pieces, vaddr);
 	const struct lines_piece *p = at ? &f->pieces[at - 1] : NULL;
 
 	if (!p || vaddr - p->start >= p->size)
+		return false;
+	if (state && state[at - 1] == UNSEEN)
+		state[at - 1] = is_sound(p, f) ? SOUND : UNSOUND;
+	if (state && state[at - 1] == UNSOUND)
 		return false;
 	fill(f, p, (uint32_t)(vaddr - p->start), out, max, n);
 	return true;
@@ -346,7 +379,8 @@ int sym_lines_find(const struct sym_lines *l, uint64_t vaddr, struct sym_place *
 {
 	struct flat fresh = fresh_of(l);
 
-	return find_in(&l->kept, vaddr, out, max, n) || find_in(&fresh, vaddr, out, max, n)
+	return find_in(&l->kept, l->state, vaddr, out, max, n) ||
+			       find_in(&fresh, NULL, vaddr, out, max, n)
 		       ? 0
 		       : -ENOENT;
 }
@@ -455,11 +489,6 @@ int sym_lines_pack(const struct sym_lines *l, uint64_t key, void **blob, size_t 
 	return 0;
 }
 
-static bool name_fits(uint32_t name, const struct flat *f)
-{
-	return name == LINES_NONE || name < f->names_size;
-}
-
 static int check_piece(const struct lines_piece *p, const struct flat *f, uint64_t *last)
 {
 	if (p->start < *last || !p->size || p->size > UINT64_MAX - p->start || p->row > f->n_rows ||
@@ -467,23 +496,10 @@ static int check_piece(const struct lines_piece *p, const struct flat *f, uint64
 	    p->n_scopes > f->n_scopes - p->scope || p->spare)
 		return -EBADMSG;
 	*last = p->start + p->size;
-	for (uint32_t i = 0; i < p->n_rows; i++) {
-		const struct lines_row *r = &f->rows[p->row + i];
-
-		if (!name_fits(r->file, f) || (i && r->at < r[-1].at))
-			return -EBADMSG;
-	}
-	for (uint32_t i = 0; i < p->n_scopes; i++) {
-		const struct lines_scope *s = &f->scopes[p->scope + i];
-
-		if (!name_fits(s->name, f) || !name_fits(s->call_file, f) || s->end <= s->start ||
-		    (i && s->start < s[-1].start) || (s->up != LINES_NONE && s->up >= i))
-			return -EBADMSG;
-	}
 	return 0;
 }
 
-/* No look-up can read outside the blob or go round in it. */
+/* No look-up can read outside the blob; what is in a piece is looked at with it, see is_sound. */
 static int check(const struct lines_header *h, size_t size, uint64_t key, struct flat *f)
 {
 	uint64_t last = 0, want;
@@ -524,12 +540,15 @@ int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **o
 	struct flat kept;
 	int err = check(blob, size, key, &kept);
 	struct sym_lines *l = err ? NULL : calloc(1, sizeof(*l));
+	uint8_t *state = l ? calloc(kept.n_pieces + 1, 1) : NULL;
 
-	if (!l) {
+	if (!state) {
+		free(l);
 		free(blob);
 		return err ? err : -ENOMEM;
 	}
 	l->blob = blob;
+	l->state = state;
 	l->kept = kept;
 	*out = l;
 	return 0;

@@ -134,6 +134,43 @@ static void test_a_changed_byte_is_seen(void)
 	sym_lines_free(lines);
 }
 
+/* Whoever means harm can compute the sum, too: whatever is answered, nothing outside is read. */
+static void test_lies_lead_nowhere(void)
+{
+	struct sym_lines *lines = NULL, *bad;
+	uint64_t start = outer_vaddr();
+	struct sym_debug *debug;
+	struct lines_header *h;
+	struct sym_place p[4];
+	size_t size, n, looked = 0, silent = 0;
+	void *blob;
+
+	CHECK(sym_lines_new(&lines) == 0, "no memory");
+	debug = open_self(lines);
+	CHECK(!sym_debug_add(debug, start), "something to keep");
+	CHECK(!sym_lines_pack(lines, 5, &blob, &size), "packed");
+	for (size_t i = sizeof(*h); i < size; i++) {
+		uint8_t *copy = malloc(size);
+
+		memcpy(copy, blob, size);
+		copy[i] = (uint8_t)~copy[i];
+		h = (struct lines_header *)(void *)copy;
+		h->checksum = 0;
+		h->checksum = uw_checksum(copy + sizeof(*h), size - sizeof(*h),
+					  uw_checksum(h, sizeof(*h), 0));
+		if (sym_lines_unpack(copy, size, 5, &bad))
+			continue;
+		looked++;
+		for (uint64_t at = start; at < start + 16; at++)
+			silent += sym_lines_find(bad, at, p, 4, &n) != 0;
+		sym_lines_free(bad);
+	}
+	CHECK(looked > 100 && silent, "some are seen when they are looked at");
+	free(blob);
+	sym_debug_free(debug);
+	sym_lines_free(lines);
+}
+
 static void test_files_without_debug_information(void)
 {
 	struct sym_lines *lines = NULL;
@@ -168,6 +205,7 @@ int main(void)
 {
 	test_inlined_calls_come_innermost_first();
 	test_a_changed_byte_is_seen();
+	test_lies_lead_nowhere();
 	test_files_without_debug_information();
 	test_crc_is_that_of_debug_links();
 	return check_done();
