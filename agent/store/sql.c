@@ -16,6 +16,18 @@
 #define CELL_MAX   24 /* digits of a number */
 #define CSV_BUFFER ((size_t)64 << 10)
 
+/* Whoever may write brings an older store up to date; what is wrong otherwise was said. */
+static int upgrade(const char *path)
+{
+	char error[DB_ERROR_SIZE];
+	sqlite3 *db;
+	int err = db_open(path, DB_WRITE, &db, error);
+
+	if (!err)
+		(void)sqlite3_close(db);
+	return err;
+}
+
 int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
 {
 	int (*init)(struct sqlite3 *, char **, const struct sqlite3_api_routines *) =
@@ -26,6 +38,8 @@ int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
 	if (sqlite3_auto_extension((void (*)(void))init) != SQLITE_OK)
 		return -ENOMEM;
 	err = db_open(path, DB_READ, out, error);
+	if (err == -ENOTSUP && !upgrade(path))
+		err = db_open(path, DB_READ, out, error);
 	(void)sqlite3_cancel_auto_extension((void (*)(void))init);
 	return err;
 }

@@ -131,6 +131,11 @@ sqlite3 "$dir/gone.db" ".restore $db" "UPDATE symbols SET symbols = CAST(substr(
 [ $? = 3 ] && grep -q 'its symbols are damaged' "$dir/out" && grep -q ' 1 damaged and dropped; ' "$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
 "$offwind" cache --db "$dir/gone.db" verify >"$dir/out" 2>"$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
 
+# A store of an older version is brought up to date by whoever asks, where that may be done.
+sqlite3 "$db" ".backup $dir/older.db"
+sqlite3 "$dir/older.db" 'DROP TABLE building' 'PRAGMA user_version = 4'
+[ "$("$offwind" cache --db "$dir/older.db" query --format csv 'SELECT count(*) FROM building' | tail -n 1)" = 0 ] || fail "an older store"
+
 echo "== one table as a file"
 cache export libc -o "$dir/libc.owt" || fail "export: $(cat "$dir/err")"
 "$offwind" cache --db "$dir/b.db" import "$dir/libc.owt" 2>"$dir/err" || fail "import: $(cat "$dir/err")"
