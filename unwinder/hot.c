@@ -180,8 +180,11 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	err = object ? uw_object_word_made(object, lookup - mapping->bias, exact, &word,
 					   &slot->stepper, &rule, &made)
 		     : -ENOENT;
-	/* Whoever goes on where the hot part ends asks for the rules of all frames so far. */
-	if (object && made)
+	/*
+	 * That there is none is what whoever sees to this frame asks next.  Rules that were found are
+	 * seldom wanted again, and their slots lie where nothing else of a first walk does.
+	 */
+	if (object && made && err)
 		uw_walk_keep_rule(w->worker, object, lookup - mapping->bias, exact, err, &rule);
 	/* Nothing may go ahead of those who are to be asked first. */
 	if (!err &&
