@@ -69,6 +69,7 @@ make_one() {
 	make_one narrow gcc $flags -O2 -g -m32 -shared -fPIC -o a $tree/symbolizer/sanitize.c $tree/symbolizer/prefer.c
 	make_one arm64 aarch64-linux-gnu-gcc $flags -O2 -g -shared -fPIC -o a $c
 	make_one old gcc $flags -O2 -g -gdwarf-3 -gstrict-dwarf -shared -fPIC -o a $c
+	make_one relative sh -c "cp $tree/symbolizer/sanitize.c $tree/symbolizer/prefer.c . && gcc $flags -O2 -g -ffile-prefix-map=$work/relative=./place -shared -fPIC -o a sanitize.c prefer.c"
 	make_one packed gcc $flags -O2 -g -gz -shared -fPIC -o a $c
 } &
 {
@@ -103,7 +104,7 @@ objcopy --only-keep-debug "$work/g5/a" "$work/apart/a"
 compare() { # FILE [LIKE]
 	python3 "$script" "$program" 110 "$@" || touch "$work/failed"
 }
-names=(g5 gsplit5 gsplit4 gc4 gc4o1 glto gline narrow arm64 old packed c5 csplit5 csplit4 c4 c2 sections static fixed asm rust)
+names=(relative g5 gsplit5 gsplit4 gc4 gc4o1 glto gline narrow arm64 old packed c5 csplit5 csplit4 c4 c2 sections static fixed asm rust)
 {
 	for name in "${names[@]}"; do compare "$work/$name/a"; done > "$work/one"
 } &
