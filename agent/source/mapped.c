@@ -64,6 +64,18 @@ void mapped_open(struct mapped *out, int fd, uint64_t size)
 	mapped_close(out);
 }
 
+void mapped_let_go(struct mapped *m, uint64_t off, uint64_t size)
+{
+	uint64_t first, past;
+
+	if (!m->bytes || off >= m->size)
+		return;
+	first = (off + page_size - 1) & ~(uint64_t)(page_size - 1);
+	past = (size < m->size - off ? off + size : m->size) & ~(uint64_t)(page_size - 1);
+	if (first < past)
+		(void)madvise((void *)(uintptr_t)(m->bytes + first), past - first, MADV_DONTNEED);
+}
+
 void mapped_close(struct mapped *mapped)
 {
 	struct mapped *self;

@@ -21,6 +21,8 @@ struct mapped {		      /* must not move while it is open */
 
 /* The first size bytes of fd, which may be closed; *out stays empty where that cannot be. */
 void mapped_open(struct mapped *out, int fd, uint64_t size);
+/* Pages of [off, off + size), as far as they are whole, are read from the file again when asked for. */
+void mapped_let_go(struct mapped *mapped, uint64_t off, uint64_t size);
 void mapped_close(struct mapped *mapped); /* an empty one is fine */
 
 #endif

@@ -10,6 +10,8 @@
 
 #define STRETCH_MIN 4096u
 #define FETCH_AHEAD (8u << 20)
+#define BEHIND	    (32u << 20)
+#define LET_GO	    (32u << 20)
 
 void perfdata_window_init(struct perfdata_window *window, int fd, uint64_t size)
 {
@@ -64,6 +66,20 @@ static size_t choose_size(struct perfdata_window *window, const struct perfdata_
 	return window->ahead;
 }
 
+/*
+ * What lies far behind is rarely asked for again, and then it is in the file still: a recording of
+ * gigabytes does not count as our memory.
+ */
+static void let_go(struct perfdata_window *window, uint64_t off)
+{
+	if (off < window->dropped)
+		window->dropped = off;
+	if (off - window->dropped < BEHIND + LET_GO)
+		return;
+	mapped_let_go(&window->mapped, window->dropped, off - BEHIND - window->dropped);
+	window->dropped = off - BEHIND;
+}
+
 /* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
 static void fetch_ahead(struct perfdata_window *window, uint64_t off)
 {
@@ -71,6 +87,7 @@ static void fetch_ahead(struct perfdata_window *window, uint64_t off)
 		return;
 	(void)posix_fadvise(window->fd, (off_t)off, FETCH_AHEAD, POSIX_FADV_WILLNEED);
 	window->advised = off + FETCH_AHEAD;
+	let_go(window, off);
 }
 
 const uint8_t *perfdata_window_view(const struct perfdata_window *window, uint64_t off, size_t size)

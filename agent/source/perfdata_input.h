@@ -39,6 +39,7 @@ struct perfdata_window {
 	unsigned int found; /* the one where something was found last */
 	size_t ahead;	    /* how much to read next */
 	uint64_t advised;   /* the kernel was asked to fetch up to here */
+	uint64_t dropped;   /* pages of the mapping up to here were let go */
 };
 
 /* size: of the file, to map it; 0: it is not to be mapped.  The window must not move. */

@@ -51,6 +51,28 @@ static void test_what_is_cut_off_reads_as_zeros(void)
 	(void)close(fd);
 }
 
+static void test_what_was_let_go_is_there_again(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int fd = file_of_ones(PAGES * page);
+	unsigned char in_core[PAGES];
+	struct mapped m;
+
+	mapped_open(&m, fd, PAGES * page);
+	CHECK(m.bytes && m.bytes[0] == 1 && m.bytes[2 * page] == 1, "mapped");
+	mapped_let_go(&m, 1, 3 * page);
+	mapped_let_go(&m, PAGES * page, page);
+	mapped_let_go(&m, 0, UINT64_MAX);
+	CHECK(!mincore((void *)(uintptr_t)m.bytes, PAGES * page, in_core), "still mapped");
+	CHECK(m.bytes[0] == 1 && m.bytes[2 * page] == 1 && !m.cut, "the same bytes");
+	CHECK(!ftruncate(fd, (off_t)page), "cut");
+	CHECK(m.bytes[2 * page] == 0 && m.cut, "zeros");
+	mapped_let_go(&m, 0, PAGES * page);
+	CHECK(m.bytes[2 * page] == 0 && m.bytes[0] == 1, "zeros again");
+	mapped_close(&m);
+	(void)close(fd);
+}
+
 static void test_more_than_can_be_mapped_are_not(void)
 {
 	struct mapped m[8];
@@ -104,6 +126,7 @@ int main(void)
 {
 	test_bytes_are_the_files();
 	test_what_is_cut_off_reads_as_zeros();
+	test_what_was_let_go_is_there_again();
 	test_more_than_can_be_mapped_are_not();
 	test_other_errors_are_not_ours();
 	return check_done();
