@@ -110,8 +110,10 @@ int sym_unit_funcs(struct dw_unit *u, bool leaping)
 	dw_unit_forget_funcs(u);
 	u->funcs_tried = true;
 	err = walk_funcs(u, leaping);
-	if (err == -ENOMEM)
+	if (err == -ENOMEM) {
+		u->n_funcs = 0; /* none of it was counted */
 		return err;
+	}
 	/* Of a damaged one, what came before the damage. */
 	if (!in_order(u))
 		qsort(u->funcs, u->n_funcs, sizeof(*u->funcs), by_low);
