@@ -83,9 +83,13 @@ static void let_go(struct perfdata_window *window, uint64_t off)
 /* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
 static void fetch_ahead(struct perfdata_window *window, uint64_t off)
 {
+	uint64_t from = off > window->advised ? off : window->advised;
+
 	if (off + FETCH_AHEAD / 2 <= window->advised)
 		return;
-	(void)posix_fadvise(window->fd, (off_t)off, FETCH_AHEAD, POSIX_FADV_WILLNEED);
+	/* What was asked for before is not asked for again: the kernel looks at each page. */
+	(void)posix_fadvise(window->fd, (off_t)from, (off_t)(off + FETCH_AHEAD - from),
+			    POSIX_FADV_WILLNEED);
 	window->advised = off + FETCH_AHEAD;
 	let_go(window, off);
 }
