@@ -63,6 +63,16 @@ struct uw_arch {
 	/* The frame of _init or _fini, whose code begins at start; at is off bytes into it. */
 	bool (*init)(const struct uw_code *start, const struct uw_code *at, uint64_t off,
 		     struct uw_rule *rule);
+	/*
+	 * Does another function end in front of at, with padding behind it or none; code: where
+	 * what can be seen begins.  NULL: beginnings are not told so.
+	 */
+	bool (*begins)(const uint8_t *code, const uint8_t *at);
+	/*
+	 * The frame that a function has built whose first size bytes, those before the pc, are
+	 * these.  False: it does not begin plainly.
+	 */
+	bool (*prologue)(const uint8_t *code, size_t size, struct uw_rule *rule);
 	/* What the code below the pc, its last size bytes, has built.  NULL: it is not told so. */
 	enum uw_built (*built)(const uint8_t *code, size_t size);
 	/*

@@ -12,6 +12,7 @@
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
 #include "unwinder/proc_info.h"
+#include "unwinder/prologue.h"
 #include "unwinder/space.h"
 #include "unwinder/step.h"
 #include "unwinder/stepper.h"
@@ -838,6 +839,14 @@ static int step_in_space(struct state *s, const struct state *before)
 			machine.bias = bias;
 			settle_by_rule(s, before, &machine, &rule, found.cfa);
 		}
+	} else if (s->stepper == UW_STEPPER_PROLOGUE) {
+		struct uw_machine machine = machine_of(before);
+		struct uw_mapping *mapping = uw_space_at(t->space, lookup_of(before));
+
+		if (mapping && mapping->object &&
+		    uw_beginnings_taken(mapping->object, pc_of(before) - mapping->bias,
+					&before->regs, found.cfa, &rule))
+			settle_by_rule(s, before, &machine, &rule, found.cfa);
 	} else {
 		settle_by_guess(s, before, s->stepper);
 	}

@@ -16,6 +16,7 @@
 #include "unwinder/expr.h"
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
+#include "unwinder/prologue.h"
 #include "unwinder/space.h"
 #include "unwinder/step.h"
 #include "unwinder/stepper.h"
@@ -38,6 +39,7 @@ const char *uw_rules_name(enum uw_rules rules)
 		[UW_RULES_MINI] = ".gnu_debugdata",
 		[UW_RULES_GAP] = "beside",
 		[UW_RULES_DYNAMIC] = "registered",
+		[UW_RULES_CODE] = "code",
 	};
 
 	return (unsigned int)rules < sizeof(names) / sizeof(names[0]) ? names[rules] : "none";
@@ -181,7 +183,8 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 	step->cfa_reg = rule->cfa_reg;
 	step->cfa_off = rule->cfa_size ? 0 : rule->cfa_off;
 	step->stepper = rule->stepper;
-	step->confidence = UW_CONFIDENCE_RULE;
+	step->confidence =
+		rule->stepper == UW_STEPPER_PROLOGUE ? UW_CONFIDENCE_CHECKED : UW_CONFIDENCE_RULE;
 	step->found = got == 1;
 	if (ra)
 		uw_explain_reg(&before, ra, step->cfa, true, &step->ra);
@@ -285,6 +288,8 @@ static const struct {
 	[UW_VERDICT_OTHER] = { "other", "the call that ends there is of other code" },
 	[UW_VERDICT_OFF] = { "off", "not switched on" },
 	[UW_VERDICT_NO_WORD] = { "no_word", "no word on the stack follows a call" },
+	[UW_VERDICT_NOT_PLAIN] = { "not_plain",
+				   "no beginning of a function below leads to a return address" },
 };
 
 const char *uw_verdict_name(enum uw_verdict verdict)
@@ -379,6 +384,10 @@ static void try_all(struct replay *r, const struct uw_frame *frame, struct uw_st
 	if (!frame->mapping)
 		return;
 	try_fp(r, frame, &step->tried[step->n_tried++]);
+	if (frame->mapping->object && r->machine.arch->begins)
+		step->tried[step->n_tried++] = (struct uw_try){ .stepper = UW_STEPPER_PROLOGUE,
+								.verdict = UW_VERDICT_NOT_PLAIN,
+								.reg = r->machine.arch->sp };
 	step->tried[step->n_tried++] =
 		(struct uw_try){ .stepper = UW_STEPPER_SCAN,
 				 .verdict = scan ? UW_VERDICT_NO_WORD : UW_VERDICT_OFF,
@@ -450,6 +459,9 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 			   uw_stepper_trampoline(space, &r.machine, f->pc, f->exact, &rule)) {
 			err = 0;
 		}
+		if (err == -ENOENT && object && next && next->stepper == UW_STEPPER_PROLOGUE &&
+		    uw_beginnings_taken(object, f->pc - bias, &r.machine.regs, next->sp, &rule))
+			err = 0;
 		if (next && next->stepper >= UW_STEPPER_N) {
 			step_by_user(&r, f, next, &step);
 		} else if (!err) {
@@ -462,7 +474,11 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 				step.fde_start = rule.start;
 				step.fde_end = rule.end;
 			}
-			if (object)
+			if (rule.stepper == UW_STEPPER_PROLOGUE) {
+				step.rules = UW_RULES_CODE;
+				step.fde_start = rule.start;
+				step.fde_end = rule.end;
+			} else if (object)
 				find_row(object, step.vaddr, &rule, &step);
 			step_by_rule(&r, &rule, &step);
 			r.sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;

@@ -84,6 +84,19 @@ enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
 	return is_stub(w, target) ? UW_WORTH_INDIRECT : UW_WORTH_ELSEWHERE;
 }
 
+bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target)
+{
+	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
+	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
+	struct uw_call call;
+
+	if (!object || call_before(w, object, ra - mapping->bias, &call) ||
+	    call.kind != UW_CALL_DIRECT)
+		return false;
+	*target = ra + (uint64_t)(int64_t)call.target;
+	return true;
+}
+
 static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 {
 	regs->value[reg] = value;

@@ -29,6 +29,9 @@ enum uw_worth {
  */
 enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra);
 
+/* Whether the call that ends at ra is of one address, and which. */
+bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target);
+
 /* A caller that was guessed, to be taken or not; worth says if there is one. */
 struct uw_guess {
 	uint64_t ra, sp, fp;

@@ -9,6 +9,7 @@
 #include "unwinder/dynamic.h"
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
+#include "unwinder/prologue.h"
 #include "unwinder/space.h"
 #include "unwinder/step.h"
 #include "unwinder/walk.h"
@@ -24,6 +25,7 @@ struct asking {
 	struct uw_rule rule;
 	/* The guesses, where there is none: */
 	bool guessed, bottom;
+	bool began, begun; /* asked for its beginning; rule is that */
 	struct uw_guess leaf, fp;
 };
 
@@ -277,9 +279,53 @@ static bool is_leaf(const struct asking *a)
 	}
 }
 
+/*
+ * Whether the function begins plainly, and a return address is where that says: then a->rule is
+ * the frame's.  A call of other code is one, where there is a frame: tail calls lead on.
+ */
+static bool has_beginning(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+	struct uw_object *object = w->mapping ? w->mapping->object : NULL;
+	struct uw_beginnings beginnings;
+	int err = 0;
+
+	if (a->began)
+		return a->begun;
+	a->began = true;
+	a->begun = false;
+	if (!object || !uw_stepper_is_on(uw_space_steppers(w->space), UW_STEPPER_PROLOGUE))
+		return false;
+	uw_hot_settle(w);
+	uw_beginnings_init(&beginnings, object, w->pc - w->mapping->bias);
+	for (unsigned int i = 0; i < UW_PROLOGUE_TRIES && err != -ENOENT; i++) {
+		uint64_t base, ra, target;
+
+		err = uw_beginnings_next(&beginnings, &a->rule);
+		if (err || uw_machine_reg(&w->machine, a->rule.cfa_reg, &base) ||
+		    uw_machine_read(&w->machine, base + (uint64_t)a->rule.cfa_off - 8, 8, &ra))
+			continue;
+		switch (uw_guess_worth(w, ra)) {
+		case UW_WORTH_DIRECT:
+			a->begun = uw_guess_target(w, ra, &target) &&
+				   target == a->rule.start + w->mapping->bias;
+			return a->begun;
+		case UW_WORTH_INDIRECT:
+			return a->begun = true;
+		case UW_WORTH_ELSEWHERE:
+			return a->begun = a->rule.cfa_off > 8;
+		default:
+			break;
+		}
+	}
+	return false;
+}
+
 static enum uw_answer by_leaf(struct asking *a)
 {
 	guess_both(a);
+	if (a->leaf.worth == UW_WORTH_ELSEWHERE && has_beginning(a))
+		return UW_ANSWER_NOT_ME;
 	/* After a call into nowhere there is nothing else to go by. */
 	if (a->w->mapping ? !is_leaf(a) : a->leaf.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
@@ -290,12 +336,25 @@ static enum uw_answer by_leaf(struct asking *a)
 static enum uw_answer by_fp(struct asking *a)
 {
 	guess_both(a);
+	/* A register that such code uses for anything may be 0 as well. */
 	if (a->bottom)
-		return UW_ANSWER_STACK_BOTTOM;
+		return has_beginning(a) ? UW_ANSWER_NOT_ME : UW_ANSWER_STACK_BOTTOM;
 	if (a->fp.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
 	uw_guess_take_fp(a->w, &a->fp);
 	return take(a, UW_STEPPER_FP, &a->fp);
+}
+
+static enum uw_answer by_prologue(struct asking *a)
+{
+	enum uw_answer answer;
+
+	guess_both(a);
+	if (!has_beginning(a))
+		return UW_ANSWER_NOT_ME;
+	answer = step_by_rule(a);
+	a->found->confidence = UW_CONFIDENCE_CHECKED;
+	return answer;
 }
 
 static enum uw_answer by_scan(struct asking *a)
@@ -337,6 +396,7 @@ static const struct entry built_in[] = {
 	BUILT_IN("plt", UW_STEPPER_PLT, UW_PRIORITY_PLT, by_plt),
 	BUILT_IN("leaf", UW_STEPPER_LEAF, UW_PRIORITY_LEAF, by_leaf),
 	BUILT_IN("fp", UW_STEPPER_FP, UW_PRIORITY_FP, by_fp),
+	BUILT_IN("prologue", UW_STEPPER_PROLOGUE, UW_PRIORITY_PROLOGUE, by_prologue),
 	BUILT_IN("scan", UW_STEPPER_SCAN, UW_PRIORITY_SCAN, by_scan),
 };
 #define N_BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
@@ -702,7 +762,7 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 	/* Not all of it: the rule is large, and found first. */
 	a.w = w;
 	a.found = found;
-	a.ruled = a.guessed = a.bottom = false;
+	a.ruled = a.guessed = a.bottom = a.began = false;
 	/* Nor saves, which are read of the user's steppers alone. */
 	found->stepper = w->stepper;
 	found->confidence = UW_CONFIDENCE_RULE;

@@ -34,10 +34,11 @@ static const struct {
 };
 
 static const char *const steppers[UW_STEPPER_N] = {
-	[UW_STEPPER_CONTEXT] = "context", [UW_STEPPER_CFI] = "cfi",
-	[UW_STEPPER_SIGNAL] = "signal",	  [UW_STEPPER_PLT] = "plt",
-	[UW_STEPPER_LEAF] = "leaf",	  [UW_STEPPER_FP] = "fp",
-	[UW_STEPPER_SCAN] = "scan",	  [UW_STEPPER_DYNAMIC] = "dynamic",
+	[UW_STEPPER_CONTEXT] = "context",   [UW_STEPPER_CFI] = "cfi",
+	[UW_STEPPER_SIGNAL] = "signal",	    [UW_STEPPER_PLT] = "plt",
+	[UW_STEPPER_LEAF] = "leaf",	    [UW_STEPPER_FP] = "fp",
+	[UW_STEPPER_SCAN] = "scan",	    [UW_STEPPER_DYNAMIC] = "dynamic",
+	[UW_STEPPER_PROLOGUE] = "prologue",
 };
 
 const char *uw_stop_name(enum uw_stop stop)

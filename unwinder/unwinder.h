@@ -421,11 +421,12 @@ enum uw_stepper { /* what found a frame's caller-side registers; frame 0 is CONT
 		  UW_STEPPER_CFI,     /* .eh_frame or .debug_frame */
 		  UW_STEPPER_SIGNAL, /* signal trampoline, recognised by its code, or by where it is */
 		  UW_STEPPER_PLT,    /* PLT or other stub, recognised by its code */
-		  UW_STEPPER_LEAF,    /* [sp] (x86_64) or lr (aarch64), no rule for the pc */
-		  UW_STEPPER_FP,      /* frame pointer chain */
-		  UW_STEPPER_SCAN,    /* the next word on the stack that follows a call */
-		  UW_STEPPER_DYNAMIC, /* what the process registered of code it generated */
-		  UW_STEPPER_N	      /* from here on: the user's own, see uw_steppers_add */
+		  UW_STEPPER_LEAF,     /* [sp] (x86_64) or lr (aarch64), no rule for the pc */
+		  UW_STEPPER_FP,       /* frame pointer chain */
+		  UW_STEPPER_SCAN,     /* the next word on the stack that follows a call */
+		  UW_STEPPER_DYNAMIC,  /* what the process registered of code it generated */
+		  UW_STEPPER_PROLOGUE, /* how the function begins (x86_64), no rule for the pc */
+		  UW_STEPPER_N	       /* from here on: the user's own, see uw_steppers_add */
 };
 
 enum uw_confidence {			 /* how sure it is that a frame is the caller */
@@ -509,16 +510,18 @@ struct uw_save {
  *   0x1300  plt     a PLT entry, stub or .init, by its code
  *   0x1800  leaf    no frame yet: the word at sp, if a call precedes it, or lr
  *   0x1900  fp      the frame pointer, if the chain and the call hold
+ *   0x1a00  prologue how the function begins, if a return address is where that says
  *   0x1f00  scan    the next word on the stack that a call precedes; off
  */
-#define UW_PRIORITY_TABLE   0x1000
-#define UW_PRIORITY_CFI	    0x1100
-#define UW_PRIORITY_DYNAMIC 0x1180
-#define UW_PRIORITY_SIGNAL  0x1200
-#define UW_PRIORITY_PLT	    0x1300
-#define UW_PRIORITY_LEAF    0x1800
-#define UW_PRIORITY_FP	    0x1900
-#define UW_PRIORITY_SCAN    0x1f00
+#define UW_PRIORITY_TABLE    0x1000
+#define UW_PRIORITY_CFI	     0x1100
+#define UW_PRIORITY_DYNAMIC  0x1180
+#define UW_PRIORITY_SIGNAL   0x1200
+#define UW_PRIORITY_PLT	     0x1300
+#define UW_PRIORITY_LEAF     0x1800
+#define UW_PRIORITY_FP	     0x1900
+#define UW_PRIORITY_PROLOGUE 0x1a00
+#define UW_PRIORITY_SCAN     0x1f00
 
 enum uw_answer {
 	UW_ANSWER_SUCCESS,	/* the caller is in the query's registers */
@@ -681,6 +684,7 @@ enum uw_rules {		       /* where the rule for a frame comes from */
 		UW_RULES_MINI,	  /* .debug_frame inside .gnu_debugdata */
 		UW_RULES_GAP,	  /* an FDE or the entry point beside the pc, or the code itself */
 		UW_RULES_DYNAMIC, /* registered by the process, of code it generated */
+		UW_RULES_CODE,	  /* read off how its function begins, at fde_start */
 };
 
 enum uw_verdict {		     /* why a stepper did not lead on from code without rules */
@@ -696,11 +700,12 @@ enum uw_verdict {		     /* why a stepper did not lead on from code without rules
 		  UW_VERDICT_OTHER,	 /* a call ends there, but of something else */
 		  UW_VERDICT_OFF,	 /* this stepper has not been switched on */
 		  UW_VERDICT_NO_WORD,	 /* no word on the stack follows a call */
+		  UW_VERDICT_NOT_PLAIN,	 /* no beginning of a function leads to a return address */
 		  UW_VERDICT_N
 };
 
 struct uw_try {		 /* a guess that was not taken */
-	uint8_t stepper; /* LEAF, FP or SCAN */
+	uint8_t stepper; /* LEAF, FP, PROLOGUE or SCAN */
 	uint8_t verdict; /* enum uw_verdict */
 	uint8_t reg;	 /* it went by */
 	bool has_addr, has_value;
@@ -717,7 +722,7 @@ struct uw_step { /* from one frame to its caller */
 	uint64_t vaddr;			/* of the frame's lookup address in it */
 	enum uw_rules rules;
 	uint64_t fde_start, fde_end, row_start,
-		row_end; /* vaddr; row: 0, 0 where there is none.  Of DYNAMIC rules: run-time addresses of the procedure */
+		row_end; /* vaddr; row: 0, 0 where there is none.  Of DYNAMIC rules: run-time addresses of the procedure; of CODE: of the function up to the pc */
 	bool found;	 /* the step led to a caller */
 	uint8_t stepper; /* enum uw_stepper or a user's: that led on, or failed to */
 	enum uw_confidence confidence;
@@ -728,7 +733,7 @@ struct uw_step { /* from one frame to its caller */
 	struct uw_save ra;
 	struct uw_save saves[UW_REGS_MAX]; /* all other registers with a rule */
 	size_t n_saves;
-	struct uw_try tried[3]; /* of the last frame, where it has no rule */
+	struct uw_try tried[4]; /* of the last frame, where it has no rule */
 	size_t n_tried;
 	bool differs; /* a fault of ours: the walk found another caller */
 };

@@ -192,6 +192,98 @@ static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t
 	return true;
 }
 
+/* ---- how functions begin ------------------------------------------------------------- */
+
+/* Between two functions stand int3 and nops: 0x90, or 0x0f 0x1f and an operand, prefixed or not. */
+#define PADDING_MAX 63
+
+static bool is_padding(uint8_t byte)
+{
+	return byte == 0xcc || byte == 0x90 || byte == 0x0f || byte == 0x1f || byte == 0x66 ||
+	       byte == 0x2e || byte == 0x00 || byte == 0x40 || byte == 0x44 || byte == 0x80 ||
+	       byte == 0x84;
+}
+
+/* ret, ud2; jmp, or a call that does not return, whose displacement may end as padding does. */
+static bool begins(const uint8_t *code, const uint8_t *at)
+{
+	for (unsigned int n = 0; n <= PADDING_MAX && at > code; n++) {
+		at--;
+		if (*at == 0xc3 ||
+		    (at - code >= 1 && (at[-1] == 0xeb || !memcmp(at - 1, "\x0f\x0b", 2))) ||
+		    (at - code >= 4 && (at[-4] == 0xe9 || at[-4] == 0xe8)))
+			return true;
+		if (!is_padding(*at))
+			return false;
+	}
+	return false;
+}
+
+static uint32_t little(const uint8_t *p)
+{
+	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* So much of each may be: more is no frame but something else. */
+#define PUSHES_MAX 16
+#define ROOM_MAX   ((uint32_t)1 << 20)
+
+/*
+ * endbr64; push %r64, 50+r or 41 50+r; sub $,%rsp, 48 83 ec ib or 48 81 ec id; mov %rsp,%rbp,
+ * 48 89 e5 or 48 8b ec.  The first of any other ends it, and, which aligns rsp, among them: by
+ * then rbp tells where the frame is, or nobody does.
+ */
+static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
+{
+	static const uint8_t numbers[] = { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI };
+	int64_t slot[RIP] = { 0 }, depth = 8;
+	bool framed = false;
+	const uint8_t *p = code, *end = code + size;
+
+	rule->ra = RIP;
+	rule->cfa_reg = RSP;
+	if (size >= 4 && !memcmp(p, "\xf3\x0f\x1e\xfa", 4)) /* endbr64 */
+		p += 4;
+	for (size_t left; (left = (size_t)(end - p)) > 0;) {
+		size_t rex = *p == 0x41, reg;
+
+		if (left > rex && (p[rex] & 0xf8) == 0x50 && depth <= 8 * PUSHES_MAX) {
+			reg = rex ? 8u + (p[rex] & 7u) : numbers[p[rex] & 7];
+			depth += 8;
+			slot[reg] = slot[reg] ? slot[reg] : -depth;
+			p += rex + 1;
+		} else if (left >= 3 &&
+			   (!memcmp(p, "\x48\x89\xe5", 3) || !memcmp(p, "\x48\x8b\xec", 3))) {
+			framed = true;
+			rule->cfa_reg = RBP;
+			rule->cfa_off = depth;
+			p += 3;
+		} else if (left >= 4 && !memcmp(p, "\x48\x83\xec", 3) && p[3] < 0x80) {
+			depth += p[3];
+			p += 4;
+		} else if (left >= 7 && !memcmp(p, "\x48\x81\xec", 3) && little(p + 3) < ROOM_MAX) {
+			depth += little(p + 3);
+			p += 7;
+		} else {
+			break;
+		}
+	}
+	/* Room that is taken later, as compilers do: it does not begin plainly. */
+	for (; !framed && end - p >= 4; p++)
+		if (p[0] == 0x48 && (p[1] == 0x83 || p[1] == 0x81) && p[2] == 0xec)
+			return false;
+	if (!framed)
+		rule->cfa_off = depth;
+	for (uint8_t reg = 0; reg < RIP; reg++)
+		if (slot[reg] && (reg == RBX || reg == RBP || reg >= R12))
+			rule->regs[rule->n_regs++] = (struct uw_reg_rule){ .reg = reg,
+									   .kind = UW_RULE_AT_CFA,
+									   .off = slot[reg] };
+	rule->regs[rule->n_regs++] =
+		(struct uw_reg_rule){ .reg = RIP, .kind = UW_RULE_AT_CFA, .off = -8 };
+	return true;
+}
+
 static uint64_t strip(uint64_t pc, uint64_t mask, uint64_t top)
 {
 	(void)mask;
@@ -217,5 +309,7 @@ const struct uw_arch uw_arch_x86_64 = {
 	.signal = signal_trampoline,
 	.stub = stub,
 	.init = init,
+	.begins = begins,
+	.prologue = prologue,
 	.strip = strip,
 };

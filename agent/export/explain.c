@@ -100,6 +100,10 @@ static void put_rules(const struct teller *t, const struct uw_step *s)
 			      "      rules    registered by the process for 0x%" PRIx64
 			      "-0x%" PRIx64,
 			      s->fde_start, s->fde_end);
+	else if (s->rules == UW_RULES_CODE)
+		(void)fprintf(t->out,
+			      "      rules    of the function that seems to begin at 0x%" PRIx64,
+			      s->fde_start);
 	else if (s->rules != UW_RULES_GAP)
 		(void)fprintf(t->out, "      rules    %s, FDE 0x%" PRIx64 "-0x%" PRIx64,
 			      uw_rules_name(s->rules), s->fde_start, s->fde_end);

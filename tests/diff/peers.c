@@ -6,13 +6,14 @@
  *          -v: show what differs; PERCENT: fail where fewer samples are complete; those with it,
  *          whose code is made at run time, come last and are told apart from the others
  * Exit 1 where more than one in a thousand of the agreed samples differs and is not of one of
- * the two classes in which the peers are known to be wrong.
+ * the three classes in which the peers are known to be wrong.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/peers/peer.h"
@@ -22,16 +23,20 @@ enum class {
 	EQUAL,
 	FURTHER, /* the peers stop early, at the same frame; ours goes on to a root */
 	LEAF,	 /* the peers leave out the caller of code that has no rules and no frame yet */
+	ASTRAY,	 /* what the peers take for the caller is no address of code, and there they stop */
 	BEYOND,	 /* ours goes on behind where the peers stop, and not to a root */
 	SHORTER, /* ours stops where they go on */
 	OTHER,	 /* another pc */
 	N_CLASSES
 };
 
-static const char *const class_names[N_CLASSES] = {
-	"equal",	"peers stop before the root",  "peers leave out a leaf's caller",
-	"ours goes on", "ours stops before the peers", "frames differ"
-};
+static const char *const class_names[N_CLASSES] = { "equal",
+						    "peers stop before the root",
+						    "peers leave out a leaf's caller",
+						    "peers leave all code",
+						    "ours goes on",
+						    "ours stops before the peers",
+						    "frames differ" };
 
 struct counts {
 	size_t samples, agreed, of[N_CLASSES], complete, peer_complete[2];
@@ -94,6 +99,16 @@ static bool is_leaf_left_out(const struct life *life, const struct sample *sampl
 	       !memcmp(ours->pcs + 2, them->pcs + 1, (them->n - 1) * sizeof(*them->pcs));
 }
 
+/* All frames but the peers' last are ours, and that one is in no executable mapping. */
+static bool is_astray(const struct life *life, const struct walk *ours, const struct walk *them)
+{
+	size_t last = them->n ? them->n - 1 : 0;
+	const struct uw_mapping *m = last ? uw_space_find(life->space, them->pcs[last] - 1) : NULL;
+
+	return last && last <= ours->n && !(m && m->prot & PROT_EXEC) &&
+	       !memcmp(ours->pcs, them->pcs, last * sizeof(*them->pcs));
+}
+
 /* them: what both peers say. */
 static enum class class_of(const struct life *life, const struct sample *sample,
 			   const struct walk *ours, const struct walk *them) {
@@ -101,6 +116,7 @@ static enum class class_of(const struct life *life, const struct sample *sample,
 
 	if (same(ours, them)) return EQUAL;
 	if (is_leaf_left_out(life, sample, ours, them)) return LEAF;
+	if (is_astray(life, ours, them)) return ASTRAY;
 	if (memcmp(ours->pcs, them->pcs, n * sizeof(*ours->pcs)) != 0) return OTHER;
 	if (ours->n < them->n) return SHORTER;
 	return is_complete(life, ours) ? FURTHER : BEYOND;
@@ -218,13 +234,15 @@ static void tell(const char *what, const struct counts *c)
 {
 	double percent = c->agreed ? 100 / (double)c->agreed : 0;
 	size_t equal = c->of[EQUAL], prefix = c->of[FURTHER], leaf = c->of[LEAF];
+	size_t astray = c->of[ASTRAY];
 
 	(void)printf("%-8s %5zu samples, peers agree on %zu: equal %.3f %%, equal until the peers "
 		     "stop short %.3f %% (together %.3f %%), peers leave out a leaf's caller "
-		     "%.3f %%, other %.3f %%\n",
+		     "%.3f %%, peers leave all code %.3f %%, other %.3f %%\n",
 		     what, c->samples, c->agreed, percent * (double)equal, percent * (double)prefix,
 		     percent * (double)(equal + prefix), percent * (double)leaf,
-		     percent * (double)(c->agreed - equal - prefix - leaf));
+		     percent * (double)astray,
+		     percent * (double)(c->agreed - equal - prefix - leaf - astray));
 }
 
 int main(int argc, char **argv)
@@ -255,6 +273,6 @@ int main(int argc, char **argv)
 	if (without.samples && without.samples < all.samples)
 		tell("compiled", &without);
 	tell("all", &all);
-	other = all.agreed - all.of[EQUAL] - all.of[FURTHER] - all.of[LEAF];
+	other = all.agreed - all.of[EQUAL] - all.of[FURTHER] - all.of[LEAF] - all.of[ASTRAY];
 	return failed || !all.agreed || other * 1000 > all.agreed;
 }

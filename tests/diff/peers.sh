@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Frames beside libunwind's and libdwfl's, pc by pc, on fresh recordings of real programs: where
-# those two agree, at least 99.9 % of the samples are equal or of two classes in which they are known
+# those two agree, at least 99.9 % of the samples are equal or of three classes in which they are known
 # to be wrong (README.md beside this).  node as people run it, with generated code, which is beyond
 # them: 99.5 % of its stacks are complete.
 #   usage: peers.sh [-v] [PROGRAM…]

@@ -199,11 +199,11 @@ static void test_order(void)
 	info.ctx = &last;
 	CHECK(uw_steppers_add(group, &info, NULL) == 0, "last");
 	for (size_t i = 0; !uw_steppers_at(group, i, &info, &id, &on); i++) {
-		static const char *const want[] = { "first",   "second", "table", "cfi",
-						    "dynamic", "signal", "plt",	  "leaf",
-						    "fp",      "third",	 "scan",  "last" };
+		static const char *const want[] = { "first",	"second", "table", "cfi", "dynamic",
+						    "signal",	"plt",	  "leaf",  "fp",  "third",
+						    "prologue", "scan",	  "last" };
 
-		CHECK(i < 12 && !strcmp(info.name, want[i]), info.name);
+		CHECK(i < 13 && !strcmp(info.name, want[i]), info.name);
 		CHECK(on == (strcmp(info.name, "scan") != 0), "all but the scan are on");
 		CHECK(i < 2 || i > 8 || (info.priority >= 0x1000 && info.priority < 0x2000),
 		      "built-in ones have their place");

@@ -173,8 +173,77 @@ static void test_signal_trampoline(void)
 	CHECK(!X86->signal(&code, true, &rule), "cut short");
 }
 
+/* Encodings as GNU as makes them of the instructions named. */
+static void test_how_functions_begin(void)
+{
+	static const struct {
+		const char *name, *code;
+		size_t size;
+		int fails;
+		uint8_t cfa_reg;
+		int64_t cfa_off, rbx; /* its slot; 0: not saved */
+	} cases[] = {
+		{ "nothing yet", "", 0, 0, 7, 8, 0 },
+		{ "push rbx", "\x53", 1, 0, 7, 16, -16 },
+		{ "half of push r12", "\x53\x41", 2, 0, 7, 16, -16 },
+		{ "push r12, push rbx", "\x41\x54\x53", 3, 0, 7, 24, -24 },
+		{ "endbr64; push rbx; sub $0x28", "\xf3\x0f\x1e\xfa\x53\x48\x83\xec\x28", 9, 0, 7,
+		  56, -16 },
+		{ "sub $0x128; mov eax,1; push rbx", "\x48\x81\xec\x28\1\0\0\xb8\1\0\0\0\x53", 13,
+		  0, 7, 0x130, 0 },
+		{ "push rbx, rbp; mov rsp,rbp; sub $0x20; and $-64",
+		  "\x53\x55\x48\x89\xe5\x48\x83\xec\x20\x48\x83\xe4\xc0", 13, 0, 6, 24, -16 },
+		{ "push rbx twice", "\x53\x53", 2, 0, 7, 24, -16 },
+		{ "mov eax,1; sub $0x28", "\xb8\1\0\0\0\x48\x83\xec\x28", 9, 1, 0, 0, 0 },
+		{ "sub $-8", "\x48\x83\xec\xf8\x90", 5, 1, 0, 0, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct uw_rule rule = { .start = 0 };
+		const struct uw_reg_rule *rbx;
+
+		CHECK(uw_arch_x86_64.prologue((const uint8_t *)cases[i].code, cases[i].size,
+					      &rule) == !cases[i].fails,
+		      cases[i].name);
+		rbx = uw_rule_reg(&rule, 3);
+		CHECK(cases[i].fails || (rule.cfa_reg == cases[i].cfa_reg &&
+					 rule.cfa_off == cases[i].cfa_off &&
+					 (rbx ? rbx->off : 0) == cases[i].rbx &&
+					 uw_rule_reg(&rule, UW_X86_64_RIP)->off == -8),
+		      cases[i].name);
+	}
+}
+
+static void test_where_functions_begin(void)
+{
+	static const struct {
+		const char *name, *code;
+		size_t size;
+		bool begins;
+	} cases[] = {
+		{ "ret", "\x5b\xc3", 2, true },
+		{ "ret; nopw", "\xc3\x66\x0f\x1f\x44\0\0", 7, true },
+		{ "ret; int3", "\xc3\xcc\xcc\xcc", 4, true },
+		{ "jmp; nop", "\xe9\1\2\3\4\x90", 6, true },
+		{ "call; nop", "\xe8\1\2\3\4\x90", 6, true },
+		{ "ud2", "\x0f\x0b", 2, true },
+		{ "add; nop, as before a loop", "\x48\x01\xd8\x0f\x1f\0", 6, false },
+		{ "only padding", "\x90\x90\x90", 3, false },
+		{ "nothing to see", "", 0, false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const uint8_t *code = (const uint8_t *)cases[i].code;
+
+		CHECK(uw_arch_x86_64.begins(code, code + cases[i].size) == cases[i].begins,
+		      cases[i].name);
+	}
+}
+
 int main(void)
 {
+	test_how_functions_begin();
+	test_where_functions_begin();
 	CHECK(uw_arch_of(EM_X86_64) == X86 && uw_arch_of(EM_AARCH64) == &uw_arch_aarch64 &&
 		      !uw_arch_of(EM_386),
 	      "machines");
