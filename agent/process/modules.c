@@ -212,12 +212,18 @@ static bool is_program(const struct modules *modules, uint32_t pid,
 					  .end = mapping->end,
 					  .path = "",
 					  .deleted = true };
+	const struct source_info *info = modules->info;
 	unsigned int next = 0;
 	char magic[SELFMAG];
 	bool is = false;
 	int fd;
 
-	if (!modules->pin || opener_open(modules->opener, &file, &next, &fd))
+	if (!modules->pin)
+		return false;
+	/* The source may hold what its process has no more. */
+	if ((!info->file || info->file(info->file_ctx, mapping->major, mapping->minor,
+				       mapping->inode, mapping->path, &fd)) &&
+	    opener_open(modules->opener, &file, &next, &fd))
 		return false;
 	is = pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
 	     !memcmp(magic, ELFMAG, sizeof(magic));

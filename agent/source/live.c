@@ -275,6 +275,11 @@ static int enqueue(void *ctx, const struct event *event)
 	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
 		live_mounts_see(live->mounts, live->pins, m->major, m->minor,
 				clock_ns(CLOCK_MONOTONIC));
+	/* Without build-ids any may be a program's; with them those that have one are. */
+	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
+	    !strncmp(m->path, "/memfd:", 7) &&
+	    (m->build_id.size || !live_sideband_build_ids(live->sideband)))
+		live_pins_hold(live->pins, copy.pid, m->start, m->end, clock_ns(CLOCK_MONOTONIC));
 	if (live->allocators && copy.type == EVENT_MAPPING) {
 		int err = live_allocators_mapping(live->allocators, copy.pid, m);
 

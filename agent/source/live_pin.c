@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -157,6 +158,19 @@ void live_pins_watch(struct live_pins *pins, const char *path)
 			(void)watch(pins->notices, path);
 			return;
 		}
+}
+
+void live_pins_hold(struct live_pins *pins, uint32_t pid, uint64_t start, uint64_t end,
+		    uint64_t now_ns)
+{
+	char path[96];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, pid,
+		       start, end);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0)
+		add(pins, fd, now_ns);
 }
 
 void live_pins_drain(struct live_pins *pins, uint64_t now_ns)

@@ -23,6 +23,13 @@ void live_pins_watch(struct live_pins *pins, const char *path);
 
 void live_pins_drain(struct live_pins *pins, uint64_t now_ns); /* takes in what was executed */
 
+/*
+ * Holds a file in memory that was mapped there, which nobody tells when it is executed:
+ * its process may end before the mapping's turn comes.  Failing is no error.
+ */
+void live_pins_hold(struct live_pins *pins, uint32_t pid, uint64_t start, uint64_t end,
+		    uint64_t now_ns);
+
 /* A descriptor of its own, the caller's; -ENOENT. */
 int live_pins_open(const struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode,
 		   int *fd);

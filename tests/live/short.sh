@@ -61,7 +61,9 @@ cat >"$dir/drive.py" <<'PY'
 import ctypes, os, subprocess, sys
 folder, count = sys.argv[1], int(sys.argv[2])
 # So long do programs stay whose file only they lead to; SLOW times that on an emulated machine.
-rest = str(600 * int(os.environ.get('SLOW', 1)))
+slow = int(os.environ.get('SLOW', 1))
+rest = str(600 * slow)
+start = 0.005 if slow == 1 else 0.1 * slow # until a program has begun
 old = bytes.fromhex('00112233445566778899aabbccddeeff01020304')
 programs = {kind: open(f'{folder}/{kind}', 'rb').read() for kind in ('dynamic', 'static', 'static_pie')}
 libc = ctypes.CDLL(None, use_errno=True)
@@ -120,7 +122,7 @@ for where in 'one', 'two':
             merged/overlay_kept_{where}_$i 2000
             # Its directory entry alone goes, or it is copied up first.
             [ $((i % 2)) = 0 ] || touch merged/overlay_gone_{where}_$i
-            merged/overlay_gone_{where}_$i 10000 & sleep 0.005; rm merged/overlay_gone_{where}_$i; wait
+            merged/overlay_gone_{where}_$i 10000 & sleep {start}; rm merged/overlay_gone_{where}_$i; wait
         done'''])
 PY
 # Unwound as it is recorded: once the programs are gone nobody can name them.
