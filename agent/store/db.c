@@ -127,6 +127,11 @@ int db_exec(sqlite3 *db, const char *sql)
 	return db_errno(sqlite3_exec(db, sql, NULL, NULL, NULL));
 }
 
+int db_unmap(sqlite3 *db)
+{
+	return db_exec(db, "PRAGMA mmap_size = 0");
+}
+
 /* SQLite's code; SQLITE_OK also where there is no row. */
 static int read_number(sqlite3 *db, const char *sql, int64_t *out)
 {

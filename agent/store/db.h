@@ -36,6 +36,8 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ER
 int db_errno(int rc);
 
 int db_exec(sqlite3 *db, const char *sql); /* 0 or a negative code */
+/* From now on it is read, not mapped: who overwrites the file where it is would end us by SIGBUS. */
+int db_unmap(sqlite3 *db);
 /* The one number that sql gives; 0 where it gives none. */
 int64_t db_number(sqlite3 *db, const char *sql);
 

@@ -329,6 +329,8 @@ static int open_db(struct store *s)
 	}
 	/* The next one who opens it would wait for what the last one leaves; see store_close. */
 	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+	if (s->beside.wanted)
+		(void)db_unmap(s->db);
 	return 0;
 }
 
@@ -405,8 +407,13 @@ int store_open(const char *path, struct store **out)
 
 void store_read_beside(struct store *s)
 {
-	if (s)
-		s->beside.wanted = true;
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->beside.wanted = true;
+	if (s->db)
+		(void)db_unmap(s->db);
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void mark_used(struct store *s)
@@ -718,8 +725,12 @@ static void end_reading(void *ctx)
 static int begin_beside(struct store *s)
 {
 	char error[DB_ERROR_SIZE];
+	int err;
 
-	return s->beside.db ? 0 : db_open(s->path, DB_READ, &s->beside.db, error);
+	if (s->beside.db)
+		return 0;
+	err = db_open(s->path, DB_READ, &s->beside.db, error);
+	return err ? err : db_unmap(s->beside.db);
 }
 
 /* A blob to be read by whoever takes *out over. */

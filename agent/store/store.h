@@ -50,7 +50,8 @@ int store_find(struct store *store, struct uw_object *object, const struct store
 int store_find_parts(struct store *store, struct uw_object *object, const struct store_file *file);
 /*
  * From now on what is read later has a connection of its own, so that a walk waits for no writer, of
- * this process least of all.  For one who lives long and keeps tables while others walk.
+ * this process least of all, and the database is not mapped.  For one who lives long and keeps tables
+ * while others walk.
  */
 void store_read_beside(struct store *store);
 
