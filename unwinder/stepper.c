@@ -299,11 +299,15 @@ static bool has_beginning(struct asking *a)
 	uw_hot_settle(w);
 	uw_beginnings_init(&beginnings, object, w->pc - w->mapping->bias);
 	for (unsigned int i = 0; i < UW_PROLOGUE_TRIES && err != -ENOENT; i++) {
-		uint64_t base, ra, target;
+		uint64_t cfa, ra, target;
 
 		err = uw_beginnings_next(&beginnings, &a->rule);
-		if (err || uw_machine_reg(&w->machine, a->rule.cfa_reg, &base) ||
-		    uw_machine_read(&w->machine, base + (uint64_t)a->rule.cfa_off - 8, 8, &ra))
+		if (err || uw_machine_reg(&w->machine, a->rule.cfa_reg, &cfa))
+			continue;
+		/* Of rbp that is not the frame's, or not any more. */
+		cfa += (uint64_t)a->rule.cfa_off;
+		if (cfa <= w->sp || cfa - w->sp > UW_STACK_MAX ||
+		    uw_machine_read(&w->machine, cfa - 8, 8, &ra))
 			continue;
 		switch (uw_guess_worth(w, ra)) {
 		case UW_WORTH_DIRECT:
