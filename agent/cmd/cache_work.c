@@ -446,9 +446,9 @@ static void show_ended(sqlite3 *db)
 		while (sqlite3_step(s) == SQLITE_ROW)
 			if (alive_ended(sqlite3_column_int64(s, 2),
 					(uint64_t)sqlite3_column_int64(s, 3)))
-				(void)printf("%s: a process ended while it compiled it, on %s\n",
-					     (const char *)sqlite3_column_text(s, 0),
-					     (const char *)sqlite3_column_text(s, 1));
+				cache_say("%s: a process ended while it compiled it, on %s",
+					  (const char *)sqlite3_column_text(s, 0),
+					  (const char *)sqlite3_column_text(s, 1));
 	}
 	(void)sqlite3_finalize(s);
 }
