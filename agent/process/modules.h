@@ -29,9 +29,12 @@ void modules_free(struct modules *modules); /* NULL is fine */
 /*
  * From now on objects get their tables from their first sampled pc on: by keeper
  * as soon as it can, else out of store at once where it has them.  Both are
- * borrowed, either may be NULL.
+ * borrowed, either may be NULL.  With a keeper alone, where nobody after it has
+ * anything of a table, once modules_compile finds that it pays.
  */
 void modules_tables(struct modules *modules, struct store *store, struct keeper *keeper);
+/* Hands over to the keeper what has been read bit by bit so often that a table is cheaper. */
+void modules_compile(struct modules *modules);
 /* Tells the store what it should have had. */
 void modules_want(const struct modules *modules);
 

@@ -39,6 +39,7 @@
 #define ALLOC_TICK_NS (20 * MS) /* with allocations: a new allocator is to be seen soon */
 #define SWEEP_NS      (10000 * MS)
 #define CPUS_NS	      (1000 * MS) /* between two looks for CPUs that came or went */
+#define WATCH_NS      (20 * MS)	  /* … at whether the processes asked for live */
 #define MS	      ((uint64_t)1000000)
 
 /*
@@ -108,7 +109,7 @@ struct live {
 	uint64_t looked_ns; /* when they were last looked for */
 
 	uint8_t *wanted; /* a bit a pid; NULL: all */
-	uint64_t all_gone_ns;
+	uint64_t watched_ns, all_gone_ns;
 	int32_t *tids; /* the single threads asked for */
 	size_t n_tids;
 
@@ -773,8 +774,9 @@ static bool any_thread_alive(const struct live *live)
 /* With wanted processes: has the last of them gone, and its last samples with it? */
 static void watch_wanted(struct live *live, uint64_t now)
 {
-	if (!live->wanted || live->stopped)
+	if (!live->wanted || live->stopped || now < live->watched_ns + WATCH_NS)
 		return;
+	live->watched_ns = now;
 	if (live_bpf_any_alive(live->bpf) || any_thread_alive(live))
 		live->all_gone_ns = 0;
 	else if (!live->all_gone_ns)
