@@ -3,34 +3,51 @@
 # four frequencies: what a sample costs, weighs, and whether it is whole.  Nothing fails for being
 # slow: figures of a busy machine are poor ones.
 #
+#   LOAD         of tests/workload.sh, on two CPUs at once, again and again (default: clang)
+#   FREQUENCIES  "19 99 997 4999"
+#   SAMPLES      so many each at least (default: 4000), that what starting costs does not decide;
+#                at 19 Hz that takes two idle CPUs two minutes for each recorder
+#   PARTS        "recorders handler"
+#
 #   samples  that arrived, and how many were lost of how many
-#   KiB      a sample in what is written or handed over
-#   us       CPU of the reader for each sample: of offwind record with unwinding, symbols and the
-#            profile; of perf record alone, and with perf script (at the frequencies up to 997)
+#   bytes    a sample in what is written or handed over; beside the stack: what of it is not
+#            user stack (of perf: the rest of its file)
+#   us       user + sys CPU of the reader for each sample: offwind record with unwinding, symbols
+#            and the profile; perf record alone, and with perf script
 #   whole    of the samples with a user stack, those walked to their root (perf's by offwind
 #            unwind, which sees what was recorded; perf script itself walks no further)
 #   handler  us in the kernel for each time the event fired (ours only: kernel.bpf_stats_enabled;
 #            both by one measure: the table at the end)
 #   MiB      peak of the recorder
+#
+# Neither reads source lines or inlined calls (--no-lines, perf script --no-inline), and neither
+# finds anything that an earlier run kept (--no-cache; perf's file names are the only thing it
+# takes from ~/.debug).  The ratios are to the smaller dump that leaves 95 % of stacks whole, else
+# to the larger.
 set -eu
 export LC_ALL=C
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+parts=${PARTS:-recorders handler}
 work=$(mktemp -d "${TMPDIR:-/tmp}/offwind-bench.XXXXXX")
 stats=$(cat /proc/sys/kernel/bpf_stats_enabled)
 trap 'echo $stats >/proc/sys/kernel/bpf_stats_enabled; rm -rf "$work"' EXIT
-echo 1 >/proc/sys/kernel/bpf_stats_enabled
 . tests/workload.sh
 export WORKLOAD_DIR=$work
 unset XDG_CACHE_HOME
-workload "${LOAD:-clang}"
-python3 - "$work" "$(realpath "$BUILD/offwind")" "${FREQUENCIES:-19 99 997 4999}" "${argv[@]}" <<'PY'
-import json, os, re, resource, subprocess, sys, threading
-work, offwind, frequencies, load = sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4:]
-# Both CPUs: two at once, started by a shell that waits for them.
-both = ['sh', '-c', '"$@" & "$@" & wait', 'sh', *load]
+if [[ $parts == *recorders* ]]; then
+	echo 1 >/proc/sys/kernel/bpf_stats_enabled
+	workload "${LOAD:-clang}"
+	python3 - "$work" "$(realpath "$BUILD/offwind")" "${FREQUENCIES:-19 99 997 4999}" "${LOAD:-clang}" "${SAMPLES:-4000}" "${argv[@]}" <<'PY'
+import json, math, os, re, subprocess, sys, threading, time
+work, offwind, frequencies, name, samples, load = sys.argv[1], sys.argv[2], sys.argv[3].split(), sys.argv[4], int(sys.argv[5]), sys.argv[6:]
+
+def twice(n):
+    """Both CPUs, by a shell that waits for them; each does it n times."""
+    return ['sh', '-c', 'n=$1; shift; for cpu in 1 2; do (i=0; while [ $i -lt $n ]; do "$@"; i=$((i + 1)); done) & done; wait',
+            'sh', str(n), *load]
 
 def run(argv):
-    """Seconds of CPU of the process itself and its peak KiB; its children's do not count."""
+    """Status, resources and what it said, of the process itself; its children's do not count."""
     r, w = os.pipe()
     pid = os.fork()
     if not pid:
@@ -41,6 +58,7 @@ def run(argv):
     text = b''
     while chunk := os.read(r, 65536):
         text += chunk
+    os.close(r)
     _, status, use = os.wait4(pid, 0)
     return status, use, text.decode(errors='replace')
 
@@ -53,28 +71,38 @@ def cpu_of(argv, command):
     recorder = threading.Thread(target=lambda: result.update(zip(('status', 'use', 'text'), run(argv(child.pid)))))
     recorder.start()
     # Both begin after a moment and end with their target.
-    import time
     time.sleep(1.0)
     os.kill(child.pid, 18)
     child.wait()
     recorder.join()
     return result['status'], result['use'].ru_utime + result['use'].ru_stime, result['use'].ru_maxrss, result['text']
 
-def whole(counts):
+def share(counts):
     walked = sum(counts.values()) - counts.get('no_user_state', 0)
-    return f'{100 * counts.get("root", 0) / walked:.1f} %' if walked else '-'
+    return counts.get('root', 0) / walked if walked else 0
 
-print(f'{"Hz":>5} {"recorder":18} {"samples":>8} {"lost":>7} {"KiB":>7} {"us":>7} {"+script":>8} {"whole":>8} {"handler":>8} {"MiB":>5}')
+# Of the load's CPU time there are as many samples, however busy the machine is.
+subprocess.run(twice(1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+once = os.times().children_user + os.times().children_system
+print(f'{name}, on two CPUs')
+print(f'{"Hz":>5} {"recorder":12} {"samples":>8} {"lost":>7} {"bytes":>7} {"beside":>7} {"us":>7} {"+script":>8} {"whole":>8} {"handler":>8} {"MiB":>5}')
+row = '{:>5} {:12} {:>8} {:>7} {:>7.0f} {:>7} {:>7.1f} {:>8} {:>8} {:>8} {:>5.0f}'
+holds = []
 for hz in frequencies:
+    both = twice(math.ceil(max(10, samples / int(hz)) / once))
     status, cpu, peak, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
-                                                  '--no-cache', '-p', str(pid)], both)
+                                                  '--no-cache', '--no-lines', '-p', str(pid)], both)
     if status:
         sys.exit(text)
     stats = json.load(open(f'{work}/stats'))
     t, program = stats['total'], stats['program']
-    n, lost = t['captured']['samples'], t['lost']['ring_full']
-    print(f'{hz:>5} {"offwind":18} {n:>8} {lost:>7} {t["captured"]["bytes"] / n / 1024:>7.1f} {cpu / n * 1e6:>7.1f} {"":>8} '
-          f'{whole(t["unwound"]):>8} {program["ns"] / max(1, program["runs"]) / 1000:>8.1f} {peak / 1024:>5.0f}', flush=True)
+    captured, lost = t['captured'], t['lost']['ring_full']
+    n = captured['samples']
+    beside = (captured['bytes'] - captured['stack_bytes']) / n
+    ours = dict(us=cpu / n * 1e6, lost=lost, n=n, beside=beside)
+    print(row.format(hz, 'offwind', n, lost, captured['bytes'] / n, f'{beside:.0f}', ours['us'], '', f'{100 * share(t["unwound"]):.1f} %',
+                     f'{program["ns"] / max(1, program["runs"]) / 1000:.1f}', peak / 1024), flush=True)
+    theirs = []
     for size in ('8192', '65528'):
         data = f'{work}/perf.data'
         for attempt in range(3):
@@ -85,19 +113,52 @@ for hz in frequencies:
         else:
             print(f'{hz:>5} perf record {size}: {text[-200:]!r}')
             continue
-        script = ''
         status, _, text = run([offwind, 'unwind', '--no-cache', '--no-lines', '-o', f'{work}/b.pb.gz', data])
-        counts = {k: int(v) for k, v in re.findall(r'(\w+) (\d+)', re.search(r'unwound \d+ \((.*?)\)', text)[1])}
-        m = re.search(r'captured (\d+) = unwound (\d+)', text)
+        m = re.search(r'captured (\d+) = unwound (\d+) \((.*?)\)', text)
+        if not m:
+            print(f'{hz:>5} perf {size}: {text[-300:]!r}')
+            continue
+        counts = {k: int(v) for k, v in re.findall(r'(\w+) (\d+)', m[3])}
         ring = re.search(r'ring_full (\d+)', text)
         n, lost = int(m[2]), int(ring[1]) if ring else 0
-        if int(hz) <= 997:
-            status, use, _ = run(['perf', 'script', '--no-inline', '-i', data])
-            script = f'{(cpu + use.ru_utime + use.ru_stime) / n * 1e6:.1f}'
-        print(f'{hz:>5} {"perf " + size:18} {n:>8} {lost:>7} {os.path.getsize(data) / n / 1024:>7.1f} {cpu / n * 1e6:>7.1f} {script:>8} '
-              f'{whole(counts):>8} {"":>8} {peak / 1024:>5.0f}', flush=True)
+        status, use, text = run(['perf', 'script', '--no-inline', '-i', data])
+        if status:
+            print(f'perf script: status {status}: {text[-200:]!r}')
+        script = use.ru_utime + use.ru_stime
+        theirs.append(dict(us=(cpu + script) / n * 1e6, lost=lost, n=n, whole=share(counts), size=size))
+        print(row.format(hz, 'perf ' + size, n, lost, os.path.getsize(data) / n, f'{os.path.getsize(data) / n - int(size):.0f}', cpu / n * 1e6,
+                         f'{(cpu + script) / n * 1e6:.1f}', f'{100 * share(counts):.1f} %', '', peak / 1024), flush=True)
         os.unlink(data)
+    if theirs:
+        fitting = next((p for p in theirs if p['whole'] >= .95), theirs[-1])
+        holds.append((hz, ours, fitting))
+    # What a sample is in a capture file, not compressed: beside the stacks in it.
+    if hz == '997':
+        status, _, _, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, f'--raw={work}/a.owc', '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
+                                                 '--no-cache', '--no-lines', '-p', str(pid)], twice(1))
+        c = json.load(open(f'{work}/stats'))['total']['captured']
+        raw = int(subprocess.run(f'tail -c +33 {work}/a.owc | zstd -dcq | wc -c', shell=True, capture_output=True, text=True).stdout)
+        packed = os.path.getsize(f'{work}/a.owc')
+        print(f'{hz:>5} {"offwind .owc":12} {c["samples"]:>8} {"":>7} {packed / c["samples"]:>7.0f} {(raw - c["stack_bytes"]) / c["samples"]:>7.0f}'
+              f'   (compressed; beside the stack: decompressed, with mappings and all else)', flush=True)
+
+def say(what, holds):
+    print(f'{what:86} {"holds" if holds else "DOES NOT HOLD"}')
+print()
+for hz, ours, perf in holds:
+    say(f'{hz:>5} Hz: bytes beside the stack {ours["beside"]:.0f}, wanted <= 256', ours['beside'] <= 256)
+for hz, ours, perf in holds:
+    say(f'{hz:>5} Hz: us a sample {ours["us"]:.1f} : {perf["us"]:.1f} (perf, {perf["size"]}) = {ours["us"] / perf["us"]:.3f}, wanted <= 0.2',
+        ours['us'] <= perf['us'] / 5)
+for hz, ours, perf in holds:
+    lost, other = (100 * r['lost'] / (r['n'] + r['lost']) for r in (ours, perf))
+    if int(hz) <= 997:
+        say(f'{hz:>5} Hz: lost {ours["lost"]}, wanted 0 (perf, {perf["size"]}: {perf["lost"]})', not ours['lost'])
+    else:
+        say(f'{hz:>5} Hz: lost {lost:.2f} %, wanted <= 0.2, and less than perf, {perf["size"]}: {other:.2f}', lost <= .2 and (lost < other or not lost))
 PY
+fi
+[[ $parts == *handler* ]] || exit 0
 
 # What a sample costs the thread that is sampled, ours and perf's by one measure.  A clock's
 # interrupt costs more than either (50 us in this virtual machine), so the event is a page
@@ -187,5 +248,6 @@ for kib in (3, 15, 60):
                 cost.append(us - base)
     line = [statistics.median(c) if c else float('nan') for c in costs]
     ratio = statistics.median(a / b for a, b in zip(costs[0], costs[1]))
-    print(f'{kib:>12} {line[0]:>8.1f} {line[1]:>14.1f} {line[2]:>13.1f} {ratio:>11.2f}', flush=True)
+    print(f'{kib:>12} {line[0]:>8.1f} {line[1]:>14.1f} {line[2]:>13.1f} {ratio:>11.2f}   wanted <= 1: '
+          f'{"holds" if ratio <= 1 else "DOES NOT HOLD"}', flush=True)
 PY
