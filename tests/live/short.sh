@@ -34,7 +34,8 @@ __attribute__((noinline)) void burn_here(long us)
 }
 int main(int argc, char **argv)
 {
-	const struct timespec rest = { .tv_nsec = argc > 2 ? atol(argv[2]) * 1000000 : 0 };
+	const long ms = argc > 2 ? atol(argv[2]) : 0;
+	const struct timespec rest = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
 
 	burn_here(argc > 1 ? atol(argv[1]) : 0);
 	return argc > 2 ? nanosleep(&rest, 0) : 0;
