@@ -594,6 +594,8 @@ static void print_row(const char *what, const struct workload *all, size_t n, co
 {
 	double sum = 0, most = 0, counting = 0;
 
+	if (!isfinite(*first)) /* of a way that was left out */
+		return;
 	(void)printf("%s%*s", what, (int)(30 - width(what)), "");
 	for (size_t i = 0; i < n; i++) {
 		/* The same member of each. */
