@@ -367,8 +367,6 @@ static int find_head(struct sym_kernel *k, char *text, size_t size)
 		off = (size_t)(stop + 1 - text);
 	}
 	close_head(k);
-	for (size_t i = 0; i < k->n_blocks; i++)
-		k->blocks[i].state = THERE;
 	end_lines(text, k->head_size);
 	return 0;
 }
@@ -431,22 +429,38 @@ static size_t block_end(const struct sym_kernel *k, size_t i)
 	return i + 1 < k->n_blocks ? k->blocks[i + 1].off : k->head_size;
 }
 
+/* Whether all lines of block i are what they should be, in order, up to where the next begins. */
+static bool is_sound(const struct sym_kernel *k, size_t i)
+{
+	uint64_t last = k->blocks[i].addr;
+	size_t off = k->blocks[i].off, end = block_end(k, i);
+	struct line line;
+
+	if (!parse_line(k->text + off, k->text + end, &line) || line.addr != last)
+		return false;
+	for (; off < end; off += strlen(k->text + off) + 1) {
+		if (!parse_line(k->text + off, k->text + end, &line) || line.addr < last)
+			return false;
+		last = line.addr;
+	}
+	return i + 1 == k->n_blocks || last <= k->blocks[i + 1].addr;
+}
+
 /* Sees to it that block i can be used; false: its lines are not what its head promised. */
 static bool need_block(const struct sym_kernel *k, size_t i)
 {
 	struct block *block = &k->blocks[i];
 	char *text = k->text + block->off;
 	size_t size = block_end(k, i) - block->off;
-	struct line line;
+	bool read = true;
 
 	if (block->state == ABSENT) {
-		bool sound = !read_at(k->fd, text, size, block->off) && text[size - 1] == '\n' &&
-			     sym_plain_size(text, size, '\n') == size &&
-			     parse_line(text, text + size, &line) && line.addr == block->addr;
-
-		block->state = sound ? THERE : BAD;
-		if (sound)
+		if (k->fd >= 0)
+			read = !read_at(k->fd, text, size, block->off) && text[size - 1] == '\n' &&
+			       sym_plain_size(text, size, '\n') == size;
+		if (read && k->fd >= 0)
 			end_lines(text, size);
+		block->state = read && is_sound(k, i) ? THERE : BAD;
 	}
 	return block->state == THERE;
 }
