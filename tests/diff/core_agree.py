@@ -124,6 +124,11 @@ def in_code(code, frames):
     return frames[:n]
 
 
+def leads_to(frames, ours):
+    """Whether frames end as ours do, or one before: where a thread began a peer may not know."""
+    return any(n and frames[-n:] == ours[:n] for n in (len(ours), len(ours) - 1))
+
+
 def explain(code, ours, stop, theirs, other):
     """The class of a difference and where it begins; no class where it may be ours."""
     at = next((i for i in range(min(len(ours), len(theirs))) if ours[i] != theirs[i]),
@@ -134,10 +139,13 @@ def explain(code, ours, stop, theirs, other):
         return 'goes on where no code is', at
     if not sound(code, ours, at):
         return None, at
-    if at < len(ours) and in_code(code, theirs) == ours[:at] + ours[at + 1:] and calls(code, ours[at], ours[at - 1]):
+    # Having skipped it they may end early: ours is sound up to the root, or to one frame more.
+    skipped, known = ours[:at] + ours[at + 1:], in_code(code, theirs)
+    if at < len(known) and known == skipped[:len(known)] and calls(code, ours[at], ours[at - 1]) and (
+            stop == 'root' or len(skipped) - len(known) <= 1):
         return 'skips a caller', at
     # The rest of ours ends where a thread begins, or as the other peer says.
-    if stop != 'root' and in_code(code, other)[at - len(ours):] != ours[at:]:
+    if stop != 'root' and not leads_to(in_code(code, other), ours[at:]):
         return None, at
     if at == len(theirs):
         return 'ends early', at

@@ -119,7 +119,8 @@ perf_map() { # NAME FUNCTION COMMAND…
 "$offwind" record -q -F 499 --raw -o "$dir/d.owc" -- "$dir/generator" "$dir/jit-1.dump" 2> "$dir/log" || fail "record with jitdump"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/dump.tsv" "$dir/d.owc" 2> "$dir/log" || fail "unwind with jitdump"
 nearly_all "$dir/dump.tsv" "$chain" "in a jitdump file"
-perf_map node hot_outer node --perf-basic-prof "$dir/spin.js"
+# In a folder of its own: node leaves a log of its code where it runs.
+(cd "$dir" && perf_map node hot_outer node --perf-basic-prof "$dir/spin.js") || exit 1
 perf_map java hotInner "${java[@]}"
 # Nothing asked of it: what it compiled is read out of its memory, and later out of its core.
 perf_map plain Spin.hot java -cp "$dir" Spin

@@ -119,10 +119,11 @@ check_balance "$line"
 cmp <(zcat "$dir/live.pb.gz") <(zcat "$dir/again.pb.gz") || fail "it differs"
 
 echo "== go tool pprof agrees with the report"
-# The report tells functions of one name apart by their modules; pprof does not.
+# The report tells functions of one name apart by their modules; pprof does not, and says which were
+# inlined.
 "$offwind" report --top 0 --type samples "$dir/all.pb.gz" >"$dir/report" || fail report
 go tool pprof -top -sample_index=samples -nodecount=100000 -nodefraction=0 "$dir/all.pb.gz" 2>/dev/null |
-	awk '$2 ~ /%$/ { n = $1; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); print n, $0 }' >"$dir/go"
+	awk '$2 ~ /%$/ { n = $1; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); sub(/ \((partial-)?inline\)$/, ""); print n, $0 }' >"$dir/go"
 n=0
 while read -r count name; do
 	grep -qxF "$count $name" "$dir/go" || fail "pprof does not say: $count $name"
