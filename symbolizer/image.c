@@ -15,20 +15,12 @@
 #define SEGMENTS_MAX	  (1u << 16)
 #define SECTION_NAMES_MAX (64u << 20)
 
-int sym_image_read(const struct sym_image *image, uint64_t off, void *out, uint64_t size)
+int sym_read_at(int fd, uint64_t off, void *out, uint64_t size)
 {
 	uint8_t *to = out;
 
-	if (off > image->size || size > image->size - off)
-		return -EBADMSG;
-	if (image->fd < 0) {
-		if (size)
-			memcpy(to, image->bytes + off, size);
-		return 0;
-	}
-	off += image->off;
 	while (size) {
-		ssize_t n = pread(image->fd, to, size < (1u << 30) ? size : 1u << 30, (off_t)off);
+		ssize_t n = pread(fd, to, size < (1u << 30) ? size : 1u << 30, (off_t)off);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -41,6 +33,18 @@ int sym_image_read(const struct sym_image *image, uint64_t off, void *out, uint6
 		size -= (uint64_t)n;
 	}
 	return 0;
+}
+
+int sym_image_read(const struct sym_image *image, uint64_t off, void *out, uint64_t size)
+{
+	if (off > image->size || size > image->size - off)
+		return -EBADMSG;
+	if (image->fd < 0) {
+		if (size)
+			memcpy(out, image->bytes + off, size);
+		return 0;
+	}
+	return sym_read_at(image->fd, image->off + off, out, size);
 }
 
 int sym_image_load(const struct sym_image *image, uint64_t off, uint64_t size, uint64_t limit,

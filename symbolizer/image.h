@@ -30,6 +30,9 @@ struct sym_image {
 	size_t names_size;
 };
 
+/* Of a file, size bytes from off on; less is -EBADMSG, else a system code. */
+int sym_read_at(int fd, uint64_t off, void *out, uint64_t size);
+
 /*
  * Section headers that are cut off leave a file with segments usable.
  * -EBADMSG damaged, -ENOTSUP not little-endian ELF, or a system code.  On

@@ -1,3 +1,4 @@
+#include "symbolizer/image.h"
 #include "symbolizer/plain.h"
 #include "symbolizer/prefer.h"
 #include "symbolizer/symbolizer.h"
@@ -371,25 +372,6 @@ static int find_head(struct sym_kernel *k, char *text, size_t size)
 	return 0;
 }
 
-/* size bytes from off on; less is -EBADMSG. */
-static int read_at(int fd, char *out, size_t size, size_t off)
-{
-	while (size) {
-		ssize_t n = pread(fd, out, size, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -EBADMSG;
-		out += n;
-		off += (size_t)n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 /* The same by the first lines of blocks alone; what lies between is looked at when it is read. */
 static int probe_head(struct sym_kernel *k, size_t size)
 {
@@ -402,7 +384,7 @@ static int probe_head(struct sym_kernel *k, size_t size)
 		const char *begin = two, *stop;
 
 		n = size - at < sizeof(two) ? size - at : sizeof(two);
-		err = read_at(k->fd, two, n, at);
+		err = sym_read_at(k->fd, at, two, n);
 		if (err)
 			break;
 		if (at) {
@@ -456,8 +438,8 @@ static bool need_block(const struct sym_kernel *k, size_t i)
 
 	if (block->state == ABSENT) {
 		if (k->fd >= 0)
-			read = !read_at(k->fd, text, size, block->off) && text[size - 1] == '\n' &&
-			       sym_plain_size(text, size, '\n') == size;
+			read = !sym_read_at(k->fd, block->off, text, size) &&
+			       text[size - 1] == '\n' && sym_plain_size(text, size, '\n') == size;
 		if (read && k->fd >= 0)
 			end_lines(text, size);
 		block->state = read && is_sound(k, i) ? THERE : BAD;
@@ -487,7 +469,8 @@ static int read_tail(struct sym_kernel *k, int fd, size_t *size)
 	if (!err && !(k->text = malloc(*size + 1)))
 		err = -ENOMEM;
 	if (!err)
-		err = read_at(k->fd, k->text + k->head_size, *size - k->head_size, k->head_size);
+		err = sym_read_at(k->fd, k->head_size, k->text + k->head_size,
+				  *size - k->head_size);
 	if (err == -ENOENT) {
 		(void)close(k->fd);
 		k->fd = -1;

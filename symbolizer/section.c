@@ -25,26 +25,6 @@
 
 /* ---- reading ------------------------------------------------------------------ */
 
-static int read_at(int fd, uint64_t off, void *out, uint64_t size)
-{
-	uint8_t *to = out;
-
-	while (size) {
-		ssize_t n = pread(fd, to, size < (1u << 30) ? size : 1u << 30, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EBADMSG;
-		to += n;
-		off += (uint64_t)n;
-		size -= (uint64_t)n;
-	}
-	return 0;
-}
-
 enum { PAGE = 4096, PAGES = 2048 };
 
 struct sym_blocks { /* each page has one place where it can be */
@@ -73,7 +53,7 @@ static int read_page(const struct sym_section *s, uint64_t number, const uint8_t
 	if (!b->bytes[at])
 		return -ENOMEM;
 	b->number[at] = UINT64_MAX;
-	err = read_at(s->fd, s->off + number * PAGE, b->bytes[at], left < PAGE ? left : PAGE);
+	err = sym_read_at(s->fd, s->off + number * PAGE, b->bytes[at], left < PAGE ? left : PAGE);
 	if (err)
 		return err;
 	b->number[at] = number;
@@ -105,7 +85,7 @@ int sym_section_read(const struct sym_section *s, uint64_t off, void *out, uint6
 	if (s->blocks && size <= PAGE)
 		return read_pages(s, off, out, size);
 	if (!s->bytes)
-		return read_at(s->fd, s->off + off, out, size);
+		return sym_read_at(s->fd, s->off + off, out, size);
 	if (size)
 		memcpy(out, s->bytes + off, size);
 	return 0;
