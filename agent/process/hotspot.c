@@ -38,7 +38,6 @@ enum field {
 	HIGH,
 	LOW_EDGE, /* what was reserved */
 	HIGH_EDGE,
-	BLOCK_LENGTH,
 	BLOCK_USED,
 	NAME,
 	SIZE,
@@ -74,7 +73,6 @@ static const struct wanted {
 	{ "VirtualSpace", "_high", HIGH },
 	{ "VirtualSpace", "_low_boundary", LOW_EDGE },
 	{ "VirtualSpace", "_high_boundary", HIGH_EDGE },
-	{ "HeapBlock::Header", "_length", BLOCK_LENGTH },
 	{ "HeapBlock::Header", "_used", BLOCK_USED },
 	{ "CodeBlob", "_name", NAME },
 	{ "CodeBlob", "_size", SIZE },
