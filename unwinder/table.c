@@ -12,6 +12,8 @@
 #include "unwinder/row.h"
 #include "unwinder/table_build.h"
 
+#define KEYS_AT_ONCE 32u
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are read in place");
 
 /* ---- checking a foreign blob ------------------------------------------------------ */
@@ -28,7 +30,7 @@ static int check_header(const struct table_header *h, const struct uw_arch **arc
 		return -EBADMSG;
 	if (h->n_sups != h->span / TABLE_SUP_UNITS + (h->span % TABLE_SUP_UNITS != 0))
 		return -EBADMSG;
-	return 0;
+	return (uint64_t)h->span << h->unit_shift <= UINT64_MAX - h->base ? 0 : -EBADMSG;
 }
 
 /* count entries of width bytes at off, before limit; NULL otherwise. */
@@ -57,6 +59,10 @@ static int find_parts(struct uw_table *t)
 	t->ext = part(h, front, h->ext, (uint64_t)h->n_rules * h->ext_slots, 2);
 	t->slow = part(h, front, h->slow, h->slow_size, 1);
 	t->expr = part(h, front, h->expr, h->expr_size, 1);
+	t->base = h->base;
+	t->size = (uint64_t)h->span << h->unit_shift;
+	t->unit_shift = h->unit_shift;
+	t->quick = h->unit_shift || wide ? 0 : t->size;
 	if (!t->sup || !t->blk || !t->key || !rid || !t->rule || !t->ext || !t->slow || !t->expr ||
 	    !part(h, front, h->seg, h->n_segs, sizeof(struct table_seg)))
 		return -EBADMSG;
@@ -271,6 +277,8 @@ void uw_table_fini(struct uw_table *table)
 	free(table->own);
 }
 
+_Static_assert(KEYS_AT_ONCE <= TABLE_KEY_PAD, "keys are read from any row on");
+
 /* What look-ups in it read. */
 static int need_sup(const struct uw_table *t, const struct table_sup *sup)
 {
@@ -284,7 +292,7 @@ static int need_sup(const struct uw_table *t, const struct table_sup *sup)
 				   (uint64_t)TABLE_SUP_BLOCKS * 2);
 		if (!err)
 			err = uw_blob_need(t->blob, (uint64_t)h->key + sup->row,
-					   sup[1].row - sup->row);
+					   (uint64_t)(sup[1].row - sup->row) + KEYS_AT_ONCE);
 	}
 	if (!err)
 		err = uw_blob_need(t->blob, h->rid + first * width, n * width);
@@ -305,88 +313,135 @@ uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup)
 
 /* ---- looking up --------------------------------------------------------------------- */
 
-/* How many keys from key[low] on, up to key[high], are not above unit; they ascend. */
-typedef uint32_t (*count_fn)(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit);
+/*
+ * Of a block's n keys, which ascend, how many are not above unit.  Up to KEYS_AT_ONCE of them are
+ * compared in one go and without a branch, as half the blocks of a large program have none at all
+ * and no CPU can tell which; what stands behind the n is compared with them and does not count.
+ */
+typedef uint32_t (*count_fn)(const uint8_t *key, uint32_t n, uint8_t unit);
 
-static inline uint32_t count_portable(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit)
+static inline uint32_t count_portable(const uint8_t *key, uint32_t n, uint8_t unit)
 {
-	uint32_t i = low;
+	uint32_t i = 0;
 
-	while (i < high && key[i] <= unit)
+	while (i < n && key[i] <= unit)
 		i++;
-	return i - low;
+	return i;
 }
 
 #if defined(__SSE2__)
-static inline uint32_t count_fast(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit)
+/* A bit each of 16 keys: not above. */
+static inline uint64_t not_above(const uint8_t *key, __m128i units)
+{
+	__m128i above = _mm_subs_epu8(_mm_loadu_si128((const __m128i *)key), units);
+
+	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(above, _mm_setzero_si128()));
+}
+
+static inline uint32_t count_few(const uint8_t *key, uint32_t n, uint8_t unit)
 {
 	__m128i units = _mm_set1_epi8((char)unit);
+	uint64_t bits = not_above(key, units) + (not_above(key + 16, units) << 16);
 
-	for (uint32_t i = low; i < high; i += 16) {
-		__m128i keys = _mm_loadu_si128((const __m128i *)(key + i));
-		unsigned int above = ~(unsigned int)_mm_movemask_epi8(
-			_mm_cmpeq_epi8(_mm_min_epu8(keys, units), keys));
-		/* Bits from 16 on are set: the first one set is at most there. */
-		uint32_t first = i + (uint32_t)__builtin_ctz(above);
-
-		if (first < i + 16 || first >= high)
-			return (first < high ? first : high) - low;
-	}
-	return high - low;
+	/* One more turns those below the first above into 0 and leaves it as the lowest. */
+	return (uint32_t)__builtin_ctzll((bits + 1) | UINT64_C(1) << n);
 }
 #elif defined(__ARM_NEON)
-static inline uint32_t count_fast(const uint8_t *key, uint32_t low, uint32_t high, uint8_t unit)
+/* Four bits each of 16 keys, as NEON has no movemask: above. */
+static inline uint64_t above(const uint8_t *key, uint8x16_t units)
+{
+	uint8x16_t above = vcgtq_u8(vld1q_u8(key), units);
+
+	return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(above), 4)), 0);
+}
+
+static inline uint32_t count_few(const uint8_t *key, uint32_t n, uint8_t unit)
 {
 	uint8x16_t units = vdupq_n_u8(unit);
+	uint64_t low = above(key, units), high = above(key + 16, units);
+	uint32_t first = low	? (uint32_t)__builtin_ctzll(low) / 4
+			 : high ? (uint32_t)__builtin_ctzll(high) / 4 + 16
+				: KEYS_AT_ONCE;
 
-	for (uint32_t i = low; i < high; i += 16) {
-		/* Four bits a key: NEON has no movemask. */
-		uint8x16_t above = vcgtq_u8(vld1q_u8(key + i), units);
-		uint64_t bits = vget_lane_u64(
-			vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(above), 4)), 0);
-		uint32_t first = i + (bits ? (uint32_t)__builtin_ctzll(bits) / 4 : 16);
-
-		if (first < i + 16 || first >= high)
-			return (first < high ? first : high) - low;
-	}
-	return high - low;
+	return first < n ? first : n;
 }
 #else
-#define count_fast count_portable
+#define count_few count_portable
 #endif
+
+static inline uint32_t count_fast(const uint8_t *key, uint32_t n, uint8_t unit)
+{
+	uint32_t i = 0, more;
+
+	do {
+		more = n - i < KEYS_AT_ONCE ? n - i : KEYS_AT_ONCE;
+		more = count_few(key + i, more, unit);
+		i += more;
+	} while (more == KEYS_AT_ONCE && i < n);
+	return i;
+}
 
 static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_table *t,
 							     uint64_t vaddr, count_fn count)
 {
-	const struct table_header *h = t->header;
-	uint64_t unit = (vaddr - h->base) >> h->unit_shift;
+	uint64_t off = vaddr - t->base, unit = off >> t->unit_shift;
 	const struct table_sup *sup;
 	const uint16_t *blk;
 	uint32_t low, at;
 
-	if (vaddr < h->base || unit >= h->span)
+	if (off >= t->size)
 		return UW_TABLE_NO_ROW;
 	sup = &t->sup[unit / TABLE_SUP_UNITS];
 	at = __atomic_load_n(&sup->blk, __ATOMIC_ACQUIRE);
-	if (__builtin_expect(at >= UW_TABLE_ABSENT, 0)) {
-		if (at == UW_TABLE_ABSENT)
-			at = uw_table_bring(t, (uint32_t)(unit / TABLE_SUP_UNITS));
-		if (at == TABLE_NO_BLOCK)
-			return sup->row - 1; /* of nothing before: NO_ROW */
-		if (at == UW_TABLE_BAD)
-			return UW_TABLE_NO_ROW;
-	}
+	if (at == UW_TABLE_ABSENT)
+		at = uw_table_bring(t, (uint32_t)(unit / TABLE_SUP_UNITS));
+	if (at == TABLE_NO_BLOCK)
+		return sup->row - 1; /* of nothing before: NO_ROW */
+	if (at == UW_TABLE_BAD)
+		return UW_TABLE_NO_ROW;
 	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
 	low = sup->row + blk[0];
+	return low + count(t->key + low, (uint32_t)blk[1] - blk[0], (uint8_t)unit) - 1;
+}
+
+static __attribute__((noinline)) uint32_t row_anywhere(const struct uw_table *t, uint64_t vaddr)
+{
+	return row_at(t, vaddr, count_fast);
+}
+
+/*
+ * The short way, which nearly all look-ups take: it calls nothing, and its branches go the same
+ * way each time.  False: row_anywhere() is to be asked.
+ */
+static inline bool row_quickly(const struct uw_table *t, uint64_t vaddr, uint32_t *row)
+{
+	uint64_t unit = vaddr - t->base;
+	const struct table_sup *sup;
+	const uint16_t *blk;
+	uint32_t low, n, at;
+
+	if (__builtin_expect(unit >= t->quick, 0))
+		return false;
+	sup = &t->sup[unit / TABLE_SUP_UNITS];
+	at = __atomic_load_n(&sup->blk, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(at >= UW_TABLE_ABSENT, 0))
+		return false;
+	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
+	low = sup->row + blk[0];
+	n = (uint32_t)blk[1] - blk[0];
 	/* What is read next is fetched beside the keys, from pages as far away. */
-	if (t->rid)
-		__builtin_prefetch(t->rid + low);
-	return low + count(t->key, low, sup->row + blk[1], (uint8_t)unit) - 1;
+	__builtin_prefetch(t->rid + low);
+	if (__builtin_expect(n > KEYS_AT_ONCE, 0))
+		return false;
+	*row = low + count_few(t->key + low, n, (uint8_t)unit) - 1;
+	return __builtin_expect(*row != UW_TABLE_NO_ROW, 1);
 }
 
 uint32_t uw_table_row(const struct uw_table *table, uint64_t vaddr)
 {
-	return row_at(table, vaddr, count_fast);
+	uint32_t row;
+
+	return row_quickly(table, vaddr, &row) ? row : row_anywhere(table, vaddr);
 }
 
 uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr)
@@ -399,15 +454,25 @@ static inline uint32_t rule_of(const struct uw_table *t, uint32_t row)
 	return t->rid ? t->rid[row] : t->rid4[row];
 }
 
-uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16_t **ext)
+static __attribute__((noinline)) uint64_t word_anywhere(const struct uw_table *t, uint64_t vaddr,
+							uint32_t *rule)
 {
-	uint32_t row = row_at(table, vaddr, count_fast), rule;
+	uint32_t row = row_anywhere(t, vaddr);
 
 	if (row == UW_TABLE_NO_ROW)
 		return TABLE_NONE;
-	rule = rule_of(table, row);
-	*ext = table->ext + (size_t)rule * table->arch->ext_slots;
-	return table->rule[rule];
+	*rule = rule_of(t, row);
+	return t->rule[*rule];
+}
+
+uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, uint32_t *rule)
+{
+	uint32_t row;
+
+	if (!row_quickly(table, vaddr, &row))
+		return word_anywhere(table, vaddr, rule);
+	*rule = table->rid[row];
+	return table->rule[*rule];
 }
 
 static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exact, uint32_t row,
@@ -422,12 +487,12 @@ static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exac
 	next = t->rule[rule_of(t, row + 1)];
 	return (uw_word_kind(next) != TABLE_NONE && !(next & TABLE_WORD_BEGINS)) ||
 	       (vaddr <= UINT64_MAX - UW_PADDING_MAX &&
-		row_at(t, vaddr + UW_PADDING_MAX, count_fast) == row);
+		uw_table_row(t, vaddr + UW_PADDING_MAX) == row);
 }
 
 uint64_t uw_table_look(const struct uw_table *table, uint64_t vaddr, bool exact, bool *inside)
 {
-	uint32_t row = row_at(table, vaddr, count_fast);
+	uint32_t row = uw_table_row(table, vaddr);
 	uint64_t word = row == UW_TABLE_NO_ROW ? TABLE_NONE : table->rule[rule_of(table, row)];
 
 	*inside = is_inside(table, vaddr, exact, row, word);
@@ -486,8 +551,8 @@ static void slow_rule(const struct uw_table *t, uint32_t off, struct uw_rule *ou
 
 int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *out)
 {
-	const int16_t *ext = NULL;
-	uint64_t word = uw_table_word(table, vaddr, &ext);
+	uint32_t n = 0;
+	uint64_t word = uw_table_word(table, vaddr, &n);
 
 	switch (uw_word_kind(word)) {
 	case TABLE_NONE:
@@ -496,7 +561,7 @@ int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *
 		slow_rule(table, uw_word_slow(word), out);
 		return 0;
 	default:
-		uw_row_rule(table->arch, word, ext, out);
+		uw_row_rule(table->arch, word, uw_table_ext(table, n), out);
 		return 0;
 	}
 }

@@ -27,6 +27,9 @@ struct uw_table {
 	const uint64_t *rule;
 	const int16_t *ext;
 	const uint8_t *slow, *expr;
+	uint64_t base, size; /* of the code it speaks of */
+	uint64_t quick;	     /* of the code that is looked up the short way: size, or 0 where */
+	uint8_t unit_shift;  /* … this is not 0, or rids are wide */
 	/* Of one that is read as it is needed: */
 	struct uw_blob *blob;	      /* borrowed; NULL: all of it is there */
 	const struct table_sup *kept; /* sup as it was kept */
@@ -59,8 +62,14 @@ uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup);
 uint32_t uw_table_row(const struct uw_table *table, uint64_t vaddr);
 uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr);
 
-/* Its rule word, kind TABLE_NONE where the table has no answer; *ext: its saved registers. */
-uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, const int16_t **ext);
+/* Its rule word, kind TABLE_NONE where the table has no answer; else *rule: its number. */
+uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, uint32_t *rule);
+
+/* Of a rule: where the other registers are saved. */
+static inline const int16_t *uw_table_ext(const struct uw_table *table, uint32_t rule)
+{
+	return table->ext + (size_t)rule * table->arch->ext_slots;
+}
 
 /*
  * By the rows around vaddr: it lies neither in padding that a signal trampoline fits in nor,

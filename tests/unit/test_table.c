@@ -93,7 +93,11 @@ static void add_all(struct section *s)
 
 static uint64_t word_at(const struct uw_table *t, uint64_t off, const int16_t **ext)
 {
-	return uw_table_word(t, CODE + off, ext);
+	uint32_t rule = 0;
+	uint64_t word = uw_table_word(t, CODE + off, &rule);
+
+	*ext = uw_table_ext(t, rule);
+	return word;
 }
 
 static void test_rows_are_what_the_program_says(void)
@@ -430,6 +434,55 @@ static void test_all_lookups_agree(void)
 	free(blob);
 }
 
+/* Row k of n in a block: one each 3 units, the last at the block's last. */
+static uint32_t unit_of(uint32_t k, uint32_t n)
+{
+	return k && k == n - 1 ? 255 : k * 3;
+}
+
+/* Blocks of as many rows as are compared at once, of one less, one more and of twice as many; and empty ones. */
+static void test_blocks_of_all_sizes(void)
+{
+	static const uint8_t sizes[] = { 1,  2,	 15, 16, 17, 31, 32, 33, 34,
+					 47, 48, 49, 63, 64, 65, 66, 80 };
+	struct section s = { .size = 0 };
+	uint32_t row = 0;
+	struct uw_table t;
+	uint8_t *blob;
+	size_t size;
+
+	add_cie(&s);
+	for (uint32_t i = 0; i < sizeof(sizes); i++) {
+		uint8_t program[250], *p = program;
+
+		for (uint32_t k = 0; k < sizes[i]; k++) {
+			if (k && k == sizes[i] - 1u) {
+				*p++ = 0x02; /* DW_CFA_advance_loc1 */
+				*p++ = (uint8_t)(255 - unit_of(k - 1, sizes[i]));
+			} else if (k) {
+				*p++ = 0x40 | 3; /* DW_CFA_advance_loc */
+			}
+			*p++ = 0x0e; /* DW_CFA_def_cfa_offset */
+			*p++ = (uint8_t)(16 + k % 13 * 8);
+		}
+		add_fde(&s, CODE + i * 0x200, 0x200, program, (uint8_t)(p - program));
+	}
+	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
+	for (uint32_t i = 0; i < sizeof(sizes); i++, row++) {
+		for (uint32_t at = 0, k = 0; at < 0x200; at++) {
+			uint64_t vaddr = CODE + i * 0x200 + at;
+
+			if (k + 1 < sizes[i] && at == unit_of(k + 1, sizes[i])) {
+				k++;
+				row++;
+			}
+			CHECK(uw_table_row(&t, vaddr) == row, "with vectors");
+			CHECK(uw_table_row_portable(&t, vaddr) == row, "without");
+		}
+	}
+	free(blob);
+}
+
 static int open_self(struct uw_object **object)
 {
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -488,6 +541,7 @@ int main(void)
 	test_overlaps_and_damage_have_no_answer();
 	test_damaged_blobs_are_refused_or_harmless();
 	test_all_lookups_agree();
+	test_blocks_of_all_sizes();
 	test_objects_compile_and_adopt();
 	return check_done();
 }
