@@ -1124,10 +1124,15 @@ int BPF_PROG(plain_switch, bool preempt, struct task_struct *prev, struct task_s
 
 #include "bpf/alloc.h"
 
-/* ---- the processes asked for: their children are wanted too ------------------- */
+/*
+ * ---- the processes asked for: their children are wanted too -------------------
+ *
+ * Raw tracepoints: for programs that know their arguments' types (tp_btf) libbpf reads the types
+ * of the whole kernel.
+ */
 
 /* Runs before the child can: its first sample already finds it. */
-SEC("tp_btf/sched_process_fork")
+SEC("raw_tp/sched_process_fork")
 int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 parent_pid = BPF_CORE_READ(parent, tgid), child_pid = BPF_CORE_READ(child, tgid);
@@ -1144,7 +1149,7 @@ int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
+SEC("raw_tp/sched_process_exit")
 int BPF_PROG(follow_exit, struct task_struct *task)
 {
 	__u32 pid = BPF_CORE_READ(task, tgid);
@@ -1159,7 +1164,7 @@ int BPF_PROG(follow_exit, struct task_struct *task)
 }
 
 /* Long after the exit, when nothing runs in the process any more. */
-SEC("tp_btf/sched_process_free")
+SEC("raw_tp/sched_process_free")
 int BPF_PROG(follow_free, struct task_struct *task)
 {
 	__u32 pid = BPF_CORE_READ(task, tgid);

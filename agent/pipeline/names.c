@@ -392,6 +392,21 @@ static const char *keep(struct names *names, const char *text)
 	return strings_keep(&names->strings, text, strlen(text));
 }
 
+/* The running kernel names some hundred addresses in less time than it lists all its symbols. */
+static int ask_kernel(const struct source_info *info, uint64_t addr, struct sym_symbol *symbol,
+		      const char **module)
+{
+	struct source_kernel_symbol s;
+	int err = info->kernel_symbol ? info->kernel_symbol(info->kernel_symbol_ctx, addr, &s)
+				      : -ENOTSUP;
+
+	if (err)
+		return err;
+	*symbol = (struct sym_symbol){ .addr = s.addr, .size = s.size, .name = s.name };
+	*module = s.module;
+	return 0;
+}
+
 static void name_kernel(struct names *names, struct cached *c)
 {
 	struct sym_symbol symbol;
@@ -399,10 +414,13 @@ static void name_kernel(struct names *names, struct cached *c)
 	int err;
 
 	c->in = "[kernel]";
-	if (names->info->n_kernel_symbols)
+	if (names->info->n_kernel_symbols) {
 		err = find_carried(names->info, c->addr, &symbol, &module);
-	else
-		err = find_in_kernel(names, c->addr, &symbol, &module);
+	} else {
+		err = ask_kernel(names->info, c->addr, &symbol, &module);
+		if (err && err != -ENOENT)
+			err = find_in_kernel(names, c->addr, &symbol, &module);
+	}
 	if (err)
 		return;
 	c->function = c->system_name = keep(names, symbol.name);

@@ -12,6 +12,7 @@
 #include "agent/source/live_pin.h"
 #include "agent/source/live_queue.h"
 #include "agent/source/live_ring.h"
+#include "agent/source/live_symbol.h"
 #include "agent/source/live_wait.h"
 
 #include <assert.h>
@@ -112,6 +113,9 @@ struct live {
 	uint64_t watched_ns, all_gone_ns;
 	int32_t *tids; /* the single threads asked for */
 	size_t n_tids;
+
+	struct live_symbols *symbols; /* NULL: not asked for yet, or the kernel cannot be asked */
+	bool symbols_tried;
 
 	struct live_cgroup_paths *cgroup_paths; /* NULL: they cannot be had */
 	uint64_t *cgroups;			/* those named so far */
@@ -902,6 +906,7 @@ static void live_close(struct source *source)
 	if (live->epoll >= 0)
 		(void)close(live->epoll);
 	live_events_fini(&live->events);
+	live_symbols_free(live->symbols);
 	live_cgroup_paths_free(live->cgroup_paths);
 	hash_fini(&live->by_cgroup);
 	free(live->cgroups);
@@ -991,6 +996,16 @@ static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, 
 	return err ? live_mounts_open(live->mounts, major, minor, inode, path, fd) : 0;
 }
 
+static int kernel_symbol(void *ctx, uint64_t addr, struct source_kernel_symbol *out)
+{
+	struct live *live = ctx;
+
+	if (!live->symbols_tried)
+		(void)live_symbols_new(&live->symbols);
+	live->symbols_tried = true;
+	return live->symbols ? live_symbols_find(live->symbols, addr, out) : -ENOTSUP;
+}
+
 static void fill_info(struct live *live)
 {
 	struct source_info *info = &live->base.info;
@@ -1015,6 +1030,8 @@ static void fill_info(struct live *live)
 	}
 	info->file = held_file;
 	info->file_ctx = live;
+	info->kernel_symbol = kernel_symbol;
+	info->kernel_symbol_ctx = live;
 	info->same_boot = true;
 	info->red_zone = true;
 }

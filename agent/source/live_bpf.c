@@ -1,6 +1,7 @@
 #include "agent/source/live_bpf.h"
 
 #include "agent/array.h"
+#include "agent/source/live_btf.h"
 #include "agent/source/live_event.h"
 #include "agent/source/live_inventory.h"
 #include "agent/source/live_multi.h"
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -63,11 +65,12 @@ struct live_bpf {
 	size_t n_attached, room;
 	struct bpf_link *follow[FOLLOW_PROGRAMS];
 	size_t ring_size;
-	bool plain;	    /* of the programs that are there twice those for old kernels */
-	bool multi;	    /* probes of allocators are attached file by file */
-	bool any_thread;    /* single threads were asked for */
-	uint32_t alive;	    /* a process asked for that was alive at the last look */
-	int n_cpus;	    /* possible: those that have counters */
+	bool plain;	 /* of the programs that are there twice those for old kernels */
+	bool multi;	 /* probes of allocators are attached file by file */
+	bool any_thread; /* single threads were asked for */
+	uint32_t alive;	 /* a process asked for that was alive at the last look */
+	int types;	 /* the kernel's that the programs know, in a file; -1: libbpf finds all */
+	int n_cpus;	 /* possible: those that have counters */
 	uint32_t n_scratch; /* up to the last that is there: those that have a scratch */
 	struct capture_counters *per_cpu;
 };
@@ -465,6 +468,38 @@ static struct bpf_program *program_of(const struct capture *s, enum live_event_k
 	return NULL;
 }
 
+/* With the file of types as it will be when the skeleton is loaded. */
+static struct capture *open_skeleton(const struct live_bpf *bpf)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, options);
+	char path[32];
+
+	if (bpf->types < 0)
+		return capture__open();
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", bpf->types);
+	options.btf_custom_path = path;
+	return capture__open_opts(&options);
+}
+
+/* Opens the first skeleton: which types its programs know is read from it. */
+static int open_first(struct live_bpf *bpf)
+{
+	errno = ENOMEM;
+	bpf->types = live_bpf_without("reduced_btf") ? -1 : memfd_create("btf", MFD_CLOEXEC);
+	bpf->skeleton = open_skeleton(bpf);
+	if (!bpf->skeleton)
+		return -errno;
+	if (bpf->types < 0 || !live_btf_write(bpf_object__btf(bpf->skeleton->obj), bpf->types))
+		return 0;
+	/* libbpf knows more ways, and says what is wrong. */
+	(void)close(bpf->types);
+	bpf->types = -1;
+	capture__destroy(bpf->skeleton);
+	errno = ENOMEM;
+	bpf->skeleton = open_skeleton(bpf);
+	return bpf->skeleton ? 0 : -errno;
+}
+
 /* Everything is shared with the first skeleton but the constants, which tell the event. */
 static int share_maps(const struct live_bpf *bpf, struct capture *s)
 {
@@ -486,7 +521,7 @@ static int share_maps(const struct live_bpf *bpf, struct capture *s)
 static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_options *options)
 {
 	const enum live_event_kind kind = bpf->events->events[i].kind;
-	struct capture *s = capture__open();
+	struct capture *s = open_skeleton(bpf);
 	struct bpf_program *program = NULL;
 	int err;
 
@@ -531,6 +566,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 	if (!bpf)
 		return fail(error, err, "capture program");
 	bpf->events = options->events;
+	bpf->types = -1;
 	err = count_cpus(bpf);
 	if (err) {
 		(void)fail(error, err, "count of CPUs");
@@ -542,10 +578,8 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		(void)fail(error, err, "capture program");
 		goto out;
 	}
-	errno = ENOMEM;
-	bpf->skeleton = capture__open();
-	if (!bpf->skeleton) {
-		err = -errno;
+	err = open_first(bpf);
+	if (err) {
 		(void)fail(error, err, "opening the capture program");
 		goto out;
 	}
@@ -569,6 +603,9 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		(void)fail(error, err, "loading the capture program into the kernel");
 		goto out;
 	}
+	if (bpf->types >= 0)
+		(void)close(bpf->types);
+	bpf->types = -1;
 	*out = bpf;
 	return 0;
 out:
@@ -586,6 +623,8 @@ void live_bpf_free(struct live_bpf *bpf)
 	for (size_t i = 0; i < CAPTURE_EVENTS_MAX; i++)
 		capture__destroy(bpf->others[i]);
 	capture__destroy(bpf->skeleton);
+	if (bpf->types >= 0)
+		(void)close(bpf->types);
 	free(bpf->per_cpu);
 	free(bpf->attached);
 	free(bpf);

@@ -88,8 +88,8 @@ int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters 
  * Whether to do as if the kernel lacked something: what elder kernels do instead is
  * tested on newer ones so.  OFFWIND_WITHOUT is a list with commas of find_vma,
  * loop, task_storage, task_pt_regs, attach_cookie (each alone gives the plain programs),
- * mmap_build_id, procmap_query, uprobe_multi, and ringbuf, without
- * which nothing can be recorded.
+ * mmap_build_id, procmap_query, uprobe_multi, snprintf, and ringbuf, without
+ * which nothing can be recorded; reduced_btf is what libbpf is spared on any kernel.
  */
 bool live_bpf_without(const char *feature);
 

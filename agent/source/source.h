@@ -21,6 +21,8 @@ struct source_event {	 /* one kind of sample */
 	uint64_t frequency_hz;
 };
 
+struct source_kernel_symbol;
+
 /* Known when the source is open, but for what a pipe tells later; read it when the stream ended. */
 struct source_info {
 	uint16_t machine;			 /* EM_X86_64, EM_AARCH64 */
@@ -54,6 +56,12 @@ struct source_info {
 	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;
 	size_t n_kernel_symbols;
+	/*
+	 * One of the running kernel, borrowed until the next call; -ENOENT: it has none there; any
+	 * other error: its list has to tell.  NULL: the source cannot ask.  One thread at a time may.
+	 */
+	int (*kernel_symbol)(void *ctx, uint64_t addr, struct source_kernel_symbol *out);
+	void *kernel_symbol_ctx;
 };
 
 struct source_kernel_symbol {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What older kernels lack is left out on this one: the programs without
 # bpf_find_vma, task storage, bpf_task_pt_regs and cookies, mappings told without
-# build-ids, no PROCMAP_QUERY.  The stacks are the same.
+# build-ids, no PROCMAP_QUERY, names of kernel addresses from its list.  The stacks are the same.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
@@ -23,7 +23,7 @@ done
 "$offwind" doctor | grep -q '^capture program *ok *loads into the kernel, in full' || fail "doctor does not tell which programs this kernel gets"
 OFFWIND_WITHOUT=ringbuf "$offwind" record -d 1 -o "$dir/e.pb.gz" 2>"$dir/log"
 [ $? = 1 ] && grep -q 'needs Linux 5.10' "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "too old a kernel: $(cat "$dir/log")"
-export OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi
+export OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi,snprintf,reduced_btf
 "$offwind" doctor >"$dir/doctor" 2>&1
 [ $? = 3 ] && grep -q '^mappings *partly .*no build-ids' "$dir/doctor" && grep -q '^running programs .*no PROCMAP_QUERY' "$dir/doctor" || fail "$(cat "$dir/doctor")"
 

@@ -729,6 +729,78 @@ static void test_cpus_come_and_go(void)
 	end(born);
 }
 
+/* One of the kernel's code symbols: all the names of its address, with spaces around each. */
+struct listed {
+	uint64_t addr;
+	char names[1024];
+};
+
+static size_t list_code(struct listed *list, size_t room)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	char line[1024], type, name[512], module[128];
+	size_t n = 0;
+
+	while (file && n < room && fgets(line, sizeof(line), file)) {
+		uint64_t addr;
+		size_t used;
+
+		/* Modules come and go, the kernel's own stay. */
+		if (sscanf(line, "%" SCNx64 " %c %511s %127s", &addr, &type, name, module) != 3 ||
+		    !strchr("tTwW", type))
+			continue;
+		if (!n || list[n - 1].addr != addr)
+			list[n++] = (struct listed){ .addr = addr, .names = " " };
+		used = strlen(list[n - 1].names);
+		(void)snprintf(list[n - 1].names + used, sizeof(list[n - 1].names) - used, "%s ",
+			       name);
+	}
+	if (file)
+		(void)fclose(file);
+	return n;
+}
+
+static void test_the_kernel_names_its_addresses(void)
+{
+	const struct source_live_options options = { .frequency_hz = 1 };
+	const size_t room = 400000;
+	struct listed *list = calloc(room, sizeof(*list));
+	const struct source_info *info;
+	char error[512] = "";
+	struct source *source = NULL;
+	struct source_kernel_symbol s;
+	size_t n, n_wrong = 0;
+
+	CHECK(!source_live_open(&options, &source, error), error);
+	if (!list || !source)
+		goto out;
+	info = &source->info;
+	if (info->kernel_symbol(info->kernel_symbol_ctx, 4096, &s) == -ENOTSUP)
+		goto out; /* before 5.13 */
+	n = list_code(list, room);
+	CHECK(n > 10000, "a kernel has that many functions");
+	/* Some hundred of them, at their first and at their second byte. */
+	for (size_t i = 0; n && i < n - 1; i += 1 + n / 500) {
+		char name[600];
+
+		if (info->kernel_symbol(info->kernel_symbol_ctx, list[i].addr, &s))
+			n_wrong++;
+		else if (s.addr != list[i].addr || *s.module ||
+			 snprintf(name, sizeof(name), " %s ", s.name) < 0 ||
+			 !strstr(list[i].names, name))
+			n_wrong++;
+		if (list[i + 1].addr > list[i].addr + 1 &&
+		    (info->kernel_symbol(info->kernel_symbol_ctx, list[i].addr + 1, &s) ||
+		     s.addr != list[i].addr))
+			n_wrong++;
+	}
+	CHECK(!n_wrong, "names as in kallsyms");
+	CHECK(info->kernel_symbol(info->kernel_symbol_ctx, 4096, &s) == -ENOENT, "nothing there");
+out:
+	source_close(source);
+	free(list);
+}
+
 static void test_bad_options_are_refused(void)
 {
 	int32_t nobody = 4194304; /* above every pid */
@@ -762,6 +834,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	test_bad_options_are_refused();
+	test_the_kernel_names_its_addresses();
 	test_waiting_ends_in_time_and_costs_nothing();
 	test_cpus_come_and_go();
 	test_a_process_that_has_ended_ends_the_stream();
