@@ -59,6 +59,8 @@
 /* More cgroups than that are not named. */
 #define CGROUPS_MAX 65536u
 
+#define ENDED_MAX 1024u
+
 #define COMPAT_REGS 0x100ffu /* those that 32-bit code has: to edi, and the pc */
 
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO */
@@ -108,8 +110,16 @@ struct live {
 	int *online, *only; /* CPUs that are recorded, and that may be: NULL: all */
 	size_t n_online, n_only;
 	uint64_t looked_ns; /* when they were last looked for */
+	int cpus_fd;	    /* where; -1: not open yet */
 
 	uint8_t *wanted; /* a bit a pid; NULL: all */
+	/*
+	 * … and those that are surely not: not to be queued until their turn comes, only to be
+	 * found unwanted then.  NULL: none is known.
+	 */
+	uint8_t *others;
+	uint32_t ended[ENDED_MAX]; /* of them, while the rings are being read */
+	size_t n_ended;
 	uint64_t watched_ns, all_gone_ns;
 	int32_t *tids; /* the single threads asked for */
 	size_t n_tids;
@@ -144,16 +154,61 @@ static bool is_wanted(const void *ctx, uint32_t pid)
 	return !live->wanted || (pid < PID_BITS && live->wanted[pid / 8] & 1u << pid % 8);
 }
 
-static void set_wanted(struct live *live, uint32_t pid, bool on)
+static void set_pid(uint8_t *bits, uint32_t pid, bool on)
 {
 	uint8_t bit = (uint8_t)(1u << pid % 8);
 
 	if (pid >= PID_BITS)
 		return;
 	if (on)
-		live->wanted[pid / 8] |= bit;
+		bits[pid / 8] |= bit;
 	else
-		live->wanted[pid / 8] &= (uint8_t)~bit;
+		bits[pid / 8] &= (uint8_t)~bit;
+}
+
+static void set_wanted(struct live *live, uint32_t pid, bool on)
+{
+	set_pid(live->wanted, pid, on);
+}
+
+static bool is_other(const void *ctx, uint32_t pid)
+{
+	const struct live *live = ctx;
+
+	return live->others && pid < PID_BITS && live->others[pid / 8] & 1u << pid % 8;
+}
+
+/*
+ * Whether an event is surely of a process that nobody asked for: one of those when recording
+ * began, or a descendant.  Call in the order of a ring; where the rings of two CPUs are apart in
+ * time it knows of fewer, and what it does not know is kept.
+ */
+static bool of_others(struct live *live, const struct event *event)
+{
+	bool other = is_other(live, event->pid);
+
+	if (!live->others || event->type == EVENT_LOST)
+		return false;
+	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid) {
+		other = is_other(live, event->fork.parent_pid);
+		set_pid(live->others, event->pid, other);
+		/* Who had that pid before may have been wanted. */
+		return other && !is_wanted(live, event->pid);
+	}
+	/* What it executed is not looked at, either: the pid is given up when all was read. */
+	if (other && event->type == EVENT_EXIT && event->pid == event->tid) {
+		if (live->n_ended == ENDED_MAX)
+			set_pid(live->others, event->pid, false);
+		else
+			live->ended[live->n_ended++] = event->pid;
+	}
+	return other;
+}
+
+static void forget_ended(struct live *live)
+{
+	while (live->n_ended)
+		set_pid(live->others, live->ended[--live->n_ended], false);
 }
 
 /* Also keeps the set of wanted processes; call in the order of times. */
@@ -186,6 +241,16 @@ static int adopt(void *ctx, uint32_t pid)
 		return err;
 	set_wanted(family->live, pid, true);
 	family->grown = true;
+	return 0;
+}
+
+/* The kernel follows children from their birth: who is there and not followed is nobody's. */
+static int note_other(void *ctx, uint32_t pid)
+{
+	struct live *live = ctx;
+
+	if (!is_wanted(live, pid) && !live_bpf_wants(live->bpf, pid))
+		set_pid(live->others, pid, true);
 	return 0;
 }
 
@@ -238,6 +303,10 @@ static int want_tasks(struct live *live, const struct source_live_options *optio
 		err = want_one(live, "thread", options->tids[i], true, error);
 		live->tids[live->n_tids++] = options->tids[i];
 	}
+	if (!err && !options->n_tids)
+		live->others = calloc(PID_BITS / 8, 1);
+	if (live->others)
+		(void)live_processes(note_other, live);
 	return err;
 }
 
@@ -301,14 +370,19 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 	size_t n = live_sideband_decode(record, file, events);
 
 	for (size_t i = 0; i < n; i++) {
-		int err = enqueue(live, &events[i]);
+		int err = of_others(live, &events[i]) ? 0 : enqueue(live, &events[i]);
 
 		if (err)
 			return err;
-		if (events[i].type == EVENT_LOST)
-			live->sideband_lost += events[i].lost.n_sideband;
-		else
+		if (events[i].type != EVENT_LOST) {
 			live->n_sideband++;
+			continue;
+		}
+		live->sideband_lost += events[i].lost.n_sideband;
+		/* A fork may be among them. */
+		free(live->others);
+		live->others = NULL;
+		live->n_ended = 0;
 	}
 	return 0;
 }
@@ -562,9 +636,10 @@ static int drain(struct live *live)
 	struct capture_counters count;
 	int err;
 
-	if (live->pins)
-		live_pins_drain(live->pins, now);
 	err = live_sideband_drain(live->sideband, on_record, live);
+	if (live->pins)
+		live_pins_drain(live->pins, now, is_other, live);
+	forget_ended(live);
 	live_bpf_reading(live->bpf);
 	if (!err)
 		err = scan_ring(live);
@@ -823,7 +898,7 @@ static int watch_cpus(struct live *live, uint64_t now)
 	if (live->stopped || now < live->looked_ns + CPUS_NS)
 		return 0;
 	live->looked_ns = now;
-	if (live_cpus_online(&cpus, &n))
+	if (live_cpus_online_now(&live->cpus_fd, &cpus, &n))
 		return 0;
 	err = 0;
 	if (n != live->n_online || memcmp(cpus, live->online, n * sizeof(*cpus)) != 0)
@@ -916,6 +991,9 @@ static void live_close(struct source *source)
 	free(live->tids);
 	free(live->slots);
 	free(live->wanted);
+	free(live->others);
+	if (live->cpus_fd >= 0)
+		(void)close(live->cpus_fd);
 	free(live->base.info.events);
 	free(live);
 }
@@ -1385,7 +1463,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	}
 	raise_file_limit();
 	live->base.ops = &ops;
-	live->epoll = -1;
+	live->epoll = live->cpus_fd = -1;
 	live->held_slot = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
 	live->alloc_interval = options->alloc_interval;

@@ -931,13 +931,17 @@ bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid)
 	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.processes), &pid, &process);
 }
 
-/* It may have ended before the table knew it, and then nobody marked it. */
-static bool is_alive(int fd, uint32_t pid)
+static bool is_marked_alive(int fd, uint32_t pid)
 {
 	struct capture_process process;
 
-	return !bpf_map_lookup_elem(fd, &pid, &process) && !process.dead &&
-	       !live_process_ended(pid);
+	return !bpf_map_lookup_elem(fd, &pid, &process) && !process.dead;
+}
+
+/* It may have ended before the table knew it, and then nobody marked it. */
+static bool is_alive(int fd, uint32_t pid)
+{
+	return is_marked_alive(fd, pid) && !live_process_ended(pid);
 }
 
 bool live_bpf_any_alive(struct live_bpf *bpf)
@@ -945,8 +949,11 @@ bool live_bpf_any_alive(struct live_bpf *bpf)
 	int fd = bpf_map__fd(bpf->skeleton->maps.processes);
 	uint32_t pid, next;
 
-	/* To find the next of a few in that table takes the kernel half a millisecond. */
-	if (bpf->alive && is_alive(fd, bpf->alive))
+	/*
+	 * To find the next of a few in that table takes the kernel half a millisecond.  The one
+	 * that was alive when the table knew it is marked when it ends.
+	 */
+	if (bpf->alive && is_marked_alive(fd, bpf->alive))
 		return true;
 	/* A deleted key starts the round again, so the rounds are bounded by count. */
 	for (size_t i = 0; i < 2 * PROCESSES_MAX; i++) {

@@ -18,6 +18,7 @@
 #define RING_BYTES (1u << 20) /* a CPU's side-band; halved where the kernel refuses */
 #define RING_LEAST (64u << 10)
 #define CPUS_MAX   65536
+#define ONLINE	   "/sys/devices/system/cpu/online"
 
 int live_perf_open(const struct perf_event_attr *attr, int cpu)
 {
@@ -86,7 +87,21 @@ static int read_cpus(const char *path, int **cpus, size_t *n_cpus)
 
 int live_cpus_online(int **cpus, size_t *n_cpus)
 {
-	return read_cpus("/sys/devices/system/cpu/online", cpus, n_cpus);
+	return read_cpus(ONLINE, cpus, n_cpus);
+}
+
+int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus)
+{
+	char list[4096];
+	ssize_t n;
+
+	if (*fd < 0)
+		*fd = open(ONLINE, O_RDONLY | O_CLOEXEC);
+	n = *fd < 0 ? -1 : pread(*fd, list, sizeof(list) - 1, 0);
+	if (n < 0)
+		return -errno;
+	list[n] = '\0';
+	return live_cpus_parse(list, cpus, n_cpus);
 }
 
 int live_cpus_present(int **cpus, size_t *n_cpus)

@@ -15,6 +15,8 @@
 /* The CPUs of a list such as "0-3,8"; n_cpus and *cpus (malloc'd) are set.  -EBADMSG, -ENOMEM. */
 int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus);
 int live_cpus_online(int **cpus, size_t *n_cpus);
+/* The same again and again: *fd, -1 at first, stays open, and is the caller's to close. */
+int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus);
 int live_cpus_present(int **cpus, size_t *n_cpus); /* online or not */
 
 /* A perf event on one CPU, of all threads: a descriptor, or why not. */

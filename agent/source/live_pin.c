@@ -173,7 +173,8 @@ void live_pins_hold(struct live_pins *pins, uint32_t pid, uint64_t start, uint64
 		add(pins, fd, now_ns);
 }
 
-void live_pins_drain(struct live_pins *pins, uint64_t now_ns)
+void live_pins_drain(struct live_pins *pins, uint64_t now_ns,
+		     bool (*other)(const void *ctx, uint32_t pid), const void *ctx)
 {
 	_Alignas(struct fanotify_event_metadata) char buffer[8192];
 	ssize_t n;
@@ -183,9 +184,14 @@ void live_pins_drain(struct live_pins *pins, uint64_t now_ns)
 	while ((n = read(pins->notices, buffer, sizeof(buffer))) > 0) {
 		const struct fanotify_event_metadata *notice = (const void *)buffer;
 
-		for (; FAN_EVENT_OK(notice, n); notice = FAN_EVENT_NEXT(notice, n))
-			if (notice->fd >= 0)
+		for (; FAN_EVENT_OK(notice, n); notice = FAN_EVENT_NEXT(notice, n)) {
+			if (notice->fd < 0)
+				continue;
+			if (other(ctx, (uint32_t)notice->pid))
+				(void)close(notice->fd);
+			else
 				add(pins, notice->fd, now_ns);
+		}
 	}
 }
 

@@ -9,6 +9,7 @@
 #ifndef AGENT_SOURCE_LIVE_PIN_H
 #define AGENT_SOURCE_LIVE_PIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +22,9 @@ void live_pins_free(struct live_pins *pins); /* NULL is fine */
 /* What is executed on the file system that path is on, too; failing is no error. */
 void live_pins_watch(struct live_pins *pins, const char *path);
 
-void live_pins_drain(struct live_pins *pins, uint64_t now_ns); /* takes in what was executed */
+/* Takes in what was executed; other: whether by a process that is of no interest. */
+void live_pins_drain(struct live_pins *pins, uint64_t now_ns,
+		     bool (*other)(const void *ctx, uint32_t pid), const void *ctx);
 
 /*
  * Holds a file in memory that was mapped there, which nobody tells when it is executed:
