@@ -578,8 +578,11 @@ static const struct uw_procs *procs_of(const struct uw_object *o)
 	return atomic_load_explicit(&o->procs, memory_order_acquire);
 }
 
-/* Look-ups in the file take as long as this many bytes of it to read. */
-#define PEEK_COST 8192
+/*
+ * Look-ups in the file take as long as this many bytes of it to read: a microsecond and a half,
+ * and a page that nobody wrote to before takes two to be had, where memory is scarce twenty.
+ */
+#define PEEK_COST 3072
 
 /* Whether to look for a rule in the file, its section unread; counted as a reading of it. */
 static bool may_peek(struct uw_object *o)

@@ -2,6 +2,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "unwinder/pointer.h"
@@ -12,6 +13,10 @@
 /* Guesses by proportion, before the range is halved each time. */
 #define GUESSES 4
 #define TRIES	48
+/* A search in the file takes as long as this many entries to read, in pages of 512. */
+#define SEARCH_COST 512
+/* The table of the largest file known has 2 MB. */
+#define KEPT_MAX (UINT64_C(64) << 20)
 
 /* An FDE of no more than usual size. */
 #define FDE_MAX 1024
@@ -88,6 +93,32 @@ void uw_peek_fini(struct uw_peek *peek)
 {
 	if (peek->source.size)
 		pthread_mutex_destroy(&peek->lock);
+	free(atomic_load_explicit(&peek->kept, memory_order_relaxed));
+}
+
+/* All entries, or NULL while they are sought in the file. */
+static const uint8_t *entries_of(struct uw_peek *peek)
+{
+	uint8_t *kept = atomic_load_explicit(&peek->kept, memory_order_acquire);
+
+	if (kept ||
+	    atomic_fetch_add_explicit(&peek->n_searched, 1, memory_order_relaxed) <
+		    peek->n / SEARCH_COST ||
+	    peek->n > KEPT_MAX / 8)
+		return kept;
+	pthread_mutex_lock(&peek->lock);
+	kept = atomic_load_explicit(&peek->kept, memory_order_relaxed);
+	if (!kept)
+		kept = malloc(8 * peek->n);
+	if (kept && !atomic_load_explicit(&peek->kept, memory_order_relaxed)) {
+		if (read_entries(peek, 0, peek->n, kept)) {
+			free(kept);
+			kept = NULL;
+		}
+		atomic_store_explicit(&peek->kept, kept, memory_order_release);
+	}
+	pthread_mutex_unlock(&peek->lock);
+	return kept;
 }
 
 /* In entries of which the first starts at or before lookup and the last behind it. */
@@ -113,13 +144,19 @@ static void search(const struct uw_peek *peek, const uint8_t *entries, size_t n,
  * The last entry that does not start behind lookup, and the one after it.  Starts
  * grow about evenly with their numbers, so the first read mostly is the only one.
  */
-static int find_entry(const struct uw_peek *peek, uint64_t lookup, struct entry found[2])
+static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[2])
 {
 	uint64_t low = 0, high = peek->n - 1, low_start = peek->first, high_start = peek->last;
 	uint8_t entries[8 * WINDOW];
+	const uint8_t *kept;
 
 	if (lookup < low_start || lookup >= high_start)
 		return -EAGAIN;
+	kept = entries_of(peek);
+	if (kept) {
+		search(peek, kept, peek->n, lookup, found);
+		return found[0].start <= lookup && lookup < found[1].start ? 0 : -EAGAIN;
+	}
 	/* low starts at or before lookup, high behind it, if the table is sorted. */
 	for (unsigned int try = 0; try < TRIES && low < high; try++) {
 		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;

@@ -1,15 +1,18 @@
 /*
  * unwinder/peek.h: a single FDE of a file whose .eh_frame has not been read.
  *
- * Reading the section of a large library takes milliseconds, a look-up by its
- * search table in the file some reads of a few hundred bytes.  So the first
- * look-ups are made in the file, until as much time was spent as reading takes.
+ * Reading the section of a large library takes milliseconds, and much longer where the
+ * machine is short of pages that are fresh; a look-up by its search table in the file some
+ * reads of a few hundred bytes.  So the first look-ups are made in the file, until as much
+ * time was spent as reading takes.  The search table is an eighth of the section: after some
+ * look-ups it is kept, and each takes one read.
  * Only what linkers usually write is understood; the rest says -EAGAIN.
  */
 #ifndef UNWINDER_PEEK_H
 #define UNWINDER_PEEK_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,7 +42,9 @@ struct uw_peek {
 	const struct uw_arch *arch;
 	uint64_t table_off; /* in the file, of pairs of s32: start and FDE, from header_vaddr */
 	uint64_t header_vaddr, n;
-	uint64_t first, last; /* starts */
+	atomic_uint n_searched;	 /* times, in the file */
+	_Atomic(uint8_t *) kept; /* the search table; owned; NULL: not read yet */
+	uint64_t first, last;	 /* starts */
 	uint64_t frames_off, frames_vaddr, frames_size;
 	struct uw_cfi bases;
 };
