@@ -3,8 +3,10 @@
  * were asked for: the same bytes in memory and in a store.
  *
  * Little-endian, read in place: a header, pieces ascending by start, rows,
- * scopes, then the names, each ended by a NUL.  A piece is the code of one
- * function, or a stretch that no function claims, or of which nothing is known.
+ * scopes, then the names, each ended by a NUL.  A piece is code of which all is
+ * known that was to be known: of one line and one chain of inlined calls as
+ * a rule, of a whole function, of none, or of which nothing is told.  What is
+ * between pieces was not looked for.
  *
  *   piece   start …… size          rows [row, row + n_rows), scopes [scope, scope + n_scopes)
  *   row     at which line of which file the code stands from here on

@@ -11,13 +11,14 @@
 #include <zlib.h>
 
 #define HELD_MAX    ((uint64_t)48 << 20)
+#define HELD_SOON   ((uint64_t)8 << 20) /* of units that are done with */
 #define SPLITS_HELD 64
 #define SPANS_MAX   ((size_t)2 << 20)
 #define LIMIT_LEAST ((uint64_t)256 << 20)
 #define LIMIT_TIMES 24
-#define PIECE_ROWS  ((size_t)1 << 20)
 #define PATH_ROOM   4096
 #define ENCLOSING   64
+#define SCOPES_MAX  1024
 #define NOTES_MAX   ((uint64_t)1 << 20)
 #define CHUNK	    ((size_t)256 << 10)
 
@@ -402,6 +403,7 @@ static int open_debug(struct sym_image *image, const struct sym_debug_files *fil
 
 	if (!err) {
 		d->lines = lines;
+		d->leaping = DW_LEAP_N - 1;
 		if (files)
 			d->files = *files;
 		d->main.fd = d->alt.fd = d->package.fd = -1;
@@ -519,60 +521,15 @@ int sym_debug_path(struct sym_debug *d, const struct dw_file *file, struct dw_ta
 	return err;
 }
 
-struct piece {
+struct wanted { /* an address */
 	struct dw_unit *unit;
-	uint64_t low, high;
-	bool lasting;
+	uint64_t vaddr;
 };
 
-static int read_rows(struct sym_debug *d, const struct piece *p, const char *dir,
-		     struct lines_row **out, size_t *n_out)
-{
-	struct dw_table *t = p->unit->table;
-	struct lines_row *rows;
-	size_t low = 0, high, n = 0, most;
-
-	if (!t || !t->n_rows)
-		return 0;
-	high = t->n_rows;
-	while (low < high) { /* the first row beyond the beginning */
-		size_t middle = low + (high - low) / 2;
-
-		if (t->rows[middle].addr <= p->low)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	low -= low != 0;
-	for (most = low; most < t->n_rows && t->rows[most].addr < p->high; most++)
-		;
-	most = most - low < PIECE_ROWS ? most - low : PIECE_ROWS;
-	rows = reallocarray(NULL, most + 1, sizeof(*rows));
-	if (!rows)
-		return -ENOMEM;
-	for (size_t i = low; i < low + most; i++) {
-		const struct dw_row *r = &t->rows[i];
-		struct lines_row row = { .at = r->addr > p->low ? (uint32_t)(r->addr - p->low) : 0,
-					 .file = LINES_NONE,
-					 .line = r->file == DW_ROW_END ? 0 : r->line };
-		int err = r->file == DW_ROW_END
-				  ? 0
-				  : sym_debug_path(d, p->unit->file, t, r->file, dir, &row.file);
-
-		if (err) {
-			free(rows);
-			return err;
-		}
-		if (n && rows[n - 1].at == row.at) /* of those at one address the last counts */
-			n--;
-		if (n && rows[n - 1].file == row.file && rows[n - 1].line == row.line)
-			continue;
-		rows[n++] = row;
-	}
-	*out = rows;
-	*n_out = n;
-	return 0;
-}
+struct piece { /* a function, or what is between two */
+	uint64_t low, high;
+	uint64_t die; /* the function's, in the unit's entries; 0: none */
+};
 
 /* Narrows the piece to the function that vaddr is in, or to the gap between two; NULL: a gap. */
 static const struct dw_func *narrow(const struct dw_unit *u, uint64_t vaddr, struct piece *p)
@@ -604,21 +561,16 @@ static const struct dw_func *narrow(const struct dw_unit *u, uint64_t vaddr, str
 	return NULL;
 }
 
-static int load_unit(struct sym_debug *d, struct piece *p, struct dw_unit **entries)
+/* entries: where the unit's functions are: itself, or what it is the skeleton of. */
+static int load_unit(struct sym_debug *d, struct dw_unit *u, struct dw_unit **entries,
+		     bool *lasting)
 {
-	struct dw_unit *u = p->unit;
 	int err = dw_unit_load(u);
 
 	if (!err)
 		err = dw_unit_root(u);
 	if (err)
 		return err;
-	if (!u->lines_tried) {
-		u->lines_tried = true;
-		if (u->root.stmt.form &&
-		    !dw_table_read(u->file, u->root.stmt.u, u->addr_size, &u->table))
-			d->budget.held += u->table->n_rows * sizeof(*u->table->rows);
-	}
 	*entries = u;
 	if (u->root.dwo_id || u->root.dwo_name.form) {
 		struct dw_unit *split;
@@ -629,71 +581,293 @@ static int load_unit(struct sym_debug *d, struct piece *p, struct dw_unit **entr
 		if (err == -ENOMEM)
 			return err;
 		if (err)
-			p->lasting = false; /* it may come yet */
+			*lasting = false; /* it may come yet */
 		else
 			*entries = split;
 	}
-	return sym_unit_funcs(*entries, !d->nested);
+	return sym_unit_funcs(*entries, d->leaping);
 }
 
-static int read_piece(struct sym_debug *d, uint64_t vaddr, struct piece *p)
+/* wanted: see dw_table_read. */
+static void load_table(struct sym_debug *d, struct dw_unit *u, const uint64_t *wanted, size_t n)
 {
-	struct sym_scopes scopes = { 0 };
-	struct lines_row *rows = NULL;
-	const struct dw_func *f = NULL;
-	struct dw_unit *entries = p->unit;
-	char dir[PATH_ROOM] = "";
-	size_t n_rows = 0;
-	int err = load_unit(d, p, &entries);
+	if (u->lines_tried || !u->root.stmt.form)
+		return;
+	u->lines_tried = true;
+	if (!dw_table_read(u->file, u->root.stmt.u, u->addr_size, wanted, n, &u->table))
+		d->budget.held += u->table->n_rows * sizeof(*u->table->rows);
+}
+
+static void forget_table(struct sym_debug *d, struct dw_unit *u)
+{
+	if (u->table)
+		d->budget.held -= u->table->n_rows * sizeof(*u->table->rows);
+	dw_table_free(u->table);
+	u->table = NULL;
+	u->lines_tried = false;
+}
+
+/* The piece that vaddr lies in, of those its unit has. */
+static int find_piece(struct sym_debug *d, struct dw_unit *entries, uint64_t vaddr, struct piece *p)
+{
 	const struct piece whole = *p;
+	const struct dw_func *f = narrow(entries, vaddr, p);
 
-	if (!err)
+	/* Not in a function, or in one that was leapt over. */
+	while (!f && entries->leapt && entries->leaping != DW_LEAP_NONE) {
+		int err = sym_unit_funcs(entries, entries->leaping - 1);
+
+		if (err)
+			return err;
+		*p = whole;
 		f = narrow(entries, vaddr, p);
-	if (!err && !f && entries->leapt) {
-		/* Not in a function, or in one that was leapt over. */
-		struct piece wider = whole;
+		if (f && d->leaping > entries->leaping)
+			d->leaping = entries->leaping;
+	}
+	p->die = f ? f->die : 0;
+	return 0;
+}
 
-		err = sym_unit_funcs(entries, false);
-		f = err ? NULL : narrow(entries, vaddr, &wider);
-		d->nested = d->nested || f;
-		p->low = wider.low;
-		p->high = wider.high;
+/* Stays near the address where there is more than a piece can have. */
+static void limit(struct sym_cell *c)
+{
+	if (c->high - c->low <= UINT32_MAX)
+		return;
+	c->low = c->vaddr - c->low > INT32_MAX ? c->vaddr - INT32_MAX : c->low;
+	c->high = c->high - c->low > UINT32_MAX ? c->low + UINT32_MAX : c->high;
+}
+
+static int put_nothing(struct sym_debug *d, uint64_t vaddr, uint64_t low, uint64_t high)
+{
+	struct sym_cell c = { .vaddr = vaddr, .low = low, .high = high };
+
+	limit(&c);
+	return sym_lines_put(d->lines, c.low, c.high, NULL, NULL, 0, true);
+}
+
+/* What is read of one unit. */
+struct job {
+	struct dw_unit *unit, *entries;
+	bool lasting;
+	struct sym_cell *cells; /* ascending; owned */
+	uint64_t *vaddrs;	/* of the cells; owned */
+	uint64_t *dies;		/* the functions they are in; owned */
+	size_t n;
+	struct sym_calls calls;
+	char dir[PATH_ROOM];
+};
+
+static void free_job(struct job *j)
+{
+	free(j->cells);
+	free(j->vaddrs);
+	free(j->dies);
+	free(j->calls.list);
+}
+
+/* vaddrs: in the unit, and not known yet. */
+static int find_cells(struct sym_debug *d, struct job *j, const struct wanted *wanted, size_t n)
+{
+	struct piece p = { .low = 0 };
+	int err;
+
+	j->cells = calloc(n, sizeof(*j->cells));
+	j->vaddrs = calloc(n, sizeof(*j->vaddrs));
+	j->dies = calloc(n, sizeof(*j->dies));
+	if (!j->cells || !j->vaddrs || !j->dies)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		struct sym_cell *c = &j->cells[j->n];
+
+		c->vaddr = wanted[i].vaddr;
+		if (sym_lines_gap(d->lines, c->vaddr, &c->low, &c->high))
+			continue;
+		if (c->vaddr >= p.high) {
+			p.low = 0;
+			p.high = UINT64_MAX;
+			(void)unit_of(d, c->vaddr, &p.low, &p.high);
+			err = find_piece(d, j->entries, c->vaddr, &p);
+			if (err)
+				return err;
+		}
+		c->low = p.low > c->low ? p.low : c->low;
+		c->high = p.high < c->high ? p.high : c->high;
+		j->vaddrs[j->n] = c->vaddr;
+		j->dies[j->n++] = p.die;
 	}
-	if (p->high - p->low > UINT32_MAX) {
-		p->low = vaddr - p->low > INT32_MAX ? vaddr - INT32_MAX : p->low;
-		p->high = p->high - p->low > UINT32_MAX ? p->low + UINT32_MAX : p->high;
+	return 0;
+}
+
+static int put_cell(struct sym_debug *d, struct job *j, struct sym_cell *c)
+{
+	struct lines_row place = { .file = LINES_NONE };
+	struct lines_scope scopes[SCOPES_MAX];
+	struct dw_table *t = j->unit->table;
+	const struct dw_row *row;
+	uint64_t end;
+	size_t n = 0;
+	int err;
+
+	if (t && !dw_table_find(t, c->vaddr, &row, &end)) {
+		c->low = row->addr > c->low ? row->addr : c->low;
+		c->high = end < c->high ? end : c->high;
+		place.line = row->line;
+		err = sym_debug_path(d, j->unit->file, t, row->file, j->dir, &place.file);
+		if (err)
+			return err;
+	} else if (t) { /* of what is around it nobody has asked */
+		c->low = c->vaddr;
+		c->high = c->vaddr + 1;
 	}
-	if (!err)
-		err = sym_unit_text(p->unit, DW_AT_comp_dir, dir, sizeof(dir));
-	if (!err)
-		err = read_rows(d, p, dir, &rows, &n_rows);
-	if (!err && f)
-		err = sym_scopes_read(d, entries, f->die, p->unit, dir, p->low, p->high, &scopes);
+	limit(c);
+	for (uint32_t call = c->call; call != LINES_NONE; call = j->calls.list[call].parent)
+		n++;
+	n = n < SCOPES_MAX ? n : SCOPES_MAX;
+	for (uint32_t i = (uint32_t)n, call = c->call; i--; call = j->calls.list[call].parent) {
+		const struct sym_call *from = &j->calls.list[call];
+
+		scopes[i] = (struct lines_scope){ .end = (uint32_t)(c->high - c->low),
+						  .name = from->name,
+						  .line = from->line,
+						  .call_file = from->call_file,
+						  .call_line = from->call_line,
+						  .up = i ? i - 1 : LINES_NONE };
+	}
+	return sym_lines_put(d->lines, c->low, c->high,
+			     place.file == LINES_NONE && !place.line ? NULL : &place, scopes, n,
+			     j->lasting);
+}
+
+/* The cells of one function, or of none. */
+static int put_cells(struct sym_debug *d, struct job *j, size_t first, size_t n)
+{
+	struct sym_cell *cells = j->cells + first;
+	uint64_t reach = 0;
+	int err = 0;
+
+	j->calls.n = 0;
+	for (size_t i = 0; i < n; i++)
+		cells[i].call = LINES_NONE;
+	if (j->dies[first])
+		err = sym_calls_read(d, j->entries, j->dies[first], j->unit, j->dir, cells, n,
+				     &j->calls);
 	/* What is damaged is known as not known. */
-	if (err != -ENOMEM)
-		err = sym_lines_put(d->lines, p->low, p->high, rows, n_rows, scopes.list, scopes.n,
-				    p->lasting);
-	free(rows);
-	free(scopes.list);
+	for (size_t i = 0; i < n && err != -ENOMEM; i++) {
+		if (cells[i].vaddr < reach)
+			continue;
+		err = put_cell(d, j, &cells[i]);
+		reach = cells[i].high;
+	}
 	return err;
+}
+
+static int read_unit(struct sym_debug *d, struct job *j, const struct wanted *wanted, size_t n)
+{
+	size_t past;
+	int err = load_unit(d, j->unit, &j->entries, &j->lasting);
+
+	if (!err)
+		err = find_cells(d, j, wanted, n);
+	if (!err)
+		err = sym_unit_text(j->unit, DW_AT_comp_dir, j->dir, sizeof(j->dir));
+	if (err)
+		return err;
+	/* Whoever comes again comes a third time. */
+	if (n > 1 && !j->unit->asked)
+		load_table(d, j->unit, j->vaddrs, j->n);
+	else
+		load_table(d, j->unit, NULL, 0);
+	for (size_t i = 0; !err && i < j->n; i = past) {
+		for (past = i; past < j->n && j->dies[past] == j->dies[i]; past++)
+			;
+		err = put_cells(d, j, i, past - i);
+	}
+	if (n > 1 && !j->unit->asked)
+		forget_table(d, j->unit);
+	j->unit->asked = true;
+	return err;
+}
+
+/* All of one unit. */
+static int add_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
+{
+	struct job j = { .unit = wanted->unit, .entries = wanted->unit, .lasting = true };
+	int err;
+
+	if (d->budget.held > HELD_MAX || d->n_splits > SPLITS_HELD)
+		unload_all(d);
+	err = read_unit(d, &j, wanted, n);
+	free_job(&j);
+	/* What is damaged is known as not known. */
+	for (size_t i = 0; err && err != -ENOMEM && i < n; i++) {
+		uint64_t low, high;
+
+		sym_lines_settle(d->lines);
+		if (sym_lines_gap(d->lines, wanted[i].vaddr, &low, &high))
+			continue;
+		(void)unit_of(d, wanted[i].vaddr, &low, &high);
+		err = put_nothing(d, wanted[i].vaddr, low, high);
+		err = err ? err : -EBADMSG;
+	}
+	return err == -ENOMEM || err == -E2BIG ? err : 0;
 }
 
 int sym_debug_add(struct sym_debug *d, uint64_t vaddr)
 {
-	struct piece p = { .lasting = true };
-	int err = sym_lines_gap(d->lines, vaddr, &p.low, &p.high);
+	struct wanted wanted = { .vaddr = vaddr };
+	uint64_t low, high;
+	int err = sym_lines_gap(d->lines, vaddr, &low, &high);
 
 	if (err || vaddr == UINT64_MAX) /* no stretch of code goes beyond it */
 		return err == -EEXIST ? 0 : err;
-	if (d->budget.held > HELD_MAX || d->n_splits > SPLITS_HELD)
-		unload_all(d);
-	p.unit = unit_of(d, vaddr, &p.low, &p.high);
-	if (p.unit)
-		return read_piece(d, vaddr, &p);
+	wanted.unit = unit_of(d, vaddr, &low, &high);
 	/* Large gaps are for those who know nothing of what comes later: stay near. */
-	if (p.high - p.low > UINT32_MAX) {
-		p.low = vaddr - p.low > INT32_MAX ? vaddr - INT32_MAX : p.low;
-		p.high = p.high - p.low > UINT32_MAX ? p.low + UINT32_MAX : p.high;
+	err = wanted.unit ? add_unit(d, &wanted, 1) : put_nothing(d, vaddr, low, high);
+	sym_lines_settle(d->lines);
+	return err;
+}
+
+static int by_unit(const void *a, const void *b)
+{
+	const struct wanted *x = a, *y = b;
+
+	if (x->unit != y->unit)
+		return x->unit < y->unit ? -1 : 1;
+	return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
+}
+
+int sym_debug_prepare(struct sym_debug *d, const uint64_t *vaddrs, size_t n)
+{
+	struct wanted *wanted = calloc(n + 1, sizeof(*wanted));
+	size_t n_wanted = 0, past;
+	int err = wanted ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < n; i++) {
+		uint64_t low = 0, high = UINT64_MAX;
+		struct dw_unit *u = unit_of(d, vaddrs[i], &low, &high);
+
+		if (!u)
+			err = sym_debug_add(d, vaddrs[i]);
+		else if (vaddrs[i] != UINT64_MAX)
+			wanted[n_wanted++] = (struct wanted){ .unit = u, .vaddr = vaddrs[i] };
 	}
-	return sym_lines_put(d->lines, p.low, p.high, NULL, 0, NULL, 0, true);
+	if (n_wanted)
+		qsort(wanted, n_wanted, sizeof(*wanted), by_unit);
+	for (size_t i = 0; !err && i < n_wanted; i = past) {
+		struct dw_unit *u = wanted[i].unit, *entries;
+		bool again = u->asked;
+
+		for (past = i; past < n_wanted && wanted[past].unit == u; past++)
+			;
+		err = add_unit(d, wanted + i, past - i);
+		entries = u->split;
+		if (!again || d->budget.held > HELD_SOON) {
+			dw_unit_unload(u);
+			if (entries)
+				dw_unit_unload(entries);
+		}
+	}
+	sym_lines_settle(d->lines);
+	free(wanted);
+	return err;
 }

@@ -31,7 +31,7 @@ struct sym_debug {
 	struct dw_budget budget;
 	struct dw_file main, alt, package;
 	bool has_alt, package_tried, has_package;
-	bool nested; /* a function was inside another: leaping over these does not pay */
+	enum dw_leap leaping;	  /* less, where a function was found in what was leapt over */
 	struct sym_split *splits; /* owned */
 	size_t n_splits;
 	struct dw_unit **packaged; /* units of the package; owned */
@@ -51,22 +51,36 @@ void sym_split_close(struct sym_debug *debug); /* all of them */
 /* ---- symbolizer/scopes.c --------------------------------------------------------------- */
 
 /*
- * Where the unit's functions are; once while it is loaded.  Leaping: those inside others may be
- * missing, which unit->leapt says; asked again without, all are there.
+ * Where the unit's functions are; once while it is loaded.  Leaping, some may be missing, which
+ * unit->leapt says; asked again with less, these are there.
  */
-int sym_unit_funcs(struct dw_unit *unit, bool leaping);
+int sym_unit_funcs(struct dw_unit *unit, enum dw_leap leaping);
 
-struct sym_scopes {
-	struct lines_scope *list; /* owned */
-	size_t n;
+struct sym_cell { /* an address that is asked for, and the code around it of which the same is true */
+	uint64_t vaddr;
+	uint64_t low, high;
+	uint64_t call_low, call_high; /* the stretch of the call that vaddr is in */
+	uint32_t call;		      /* which one; LINES_NONE */
+};
+
+struct sym_call {	     /* inlined, or the function itself */
+	uint32_t parent;     /* what it was inlined in, an earlier one; LINES_NONE */
+	uint32_t name, line; /* see schema/lines.h */
+	uint32_t call_file, call_line;
+};
+struct sym_calls {
+	struct sym_call *list; /* owned */
+	size_t n, room;
 };
 /*
- * The function of that entry and what is inlined in it, of [low, high).  skeleton: the unit whose
- * line table numbers the files, which is unit itself where nothing is split (DWARF 5 §7.3.2).
+ * The calls inlined in the function of that entry, as far as the cells' addresses are in them, which
+ * are ascending: tells each its call, and narrows it to where nothing else is inlined.  out may be used
+ * again.  skeleton: the unit whose line table numbers the files, which is unit itself where nothing
+ * is split (DWARF 5 §7.3.2).
  */
-int sym_scopes_read(struct sym_debug *debug, struct dw_unit *unit, uint64_t die,
-		    struct dw_unit *skeleton, const char *dir, uint64_t low, uint64_t high,
-		    struct sym_scopes *out);
+int sym_calls_read(struct sym_debug *debug, struct dw_unit *unit, uint64_t die,
+		   struct dw_unit *skeleton, const char *dir, struct sym_cell *cells, size_t n,
+		   struct sym_calls *out);
 
 /* ---- symbolizer/debug.c ---------------------------------------------------------------- */
 

@@ -14,8 +14,28 @@
 
 struct dw_spec {
 	uint16_t name, form;
+	/* For units with the table's sizes; */
+	uint16_t at;	  /* bytes before it, where they do not depend on the entry; DW_NO_PLACE */
+	uint8_t size;	  /* its own; DW_NO_SIZE */
 	int64_t implicit; /* of DW_FORM_implicit_const */
 };
+#define DW_NO_PLACE UINT16_MAX
+#define DW_NO_SIZE  UINT8_MAX
+
+/* What an inlined call's entry says of it. */
+enum dw_call {
+	DW_CALL_ORIGIN,
+	DW_CALL_LOW,
+	DW_CALL_HIGH,
+	DW_CALL_RANGES,
+	DW_CALL_FILE,
+	DW_CALL_LINE,
+	DW_CALL_N
+};
+#define DW_CALL_NAMES                                                           \
+	[DW_CALL_ORIGIN] = DW_AT_abstract_origin, [DW_CALL_LOW] = DW_AT_low_pc, \
+	[DW_CALL_HIGH] = DW_AT_high_pc, [DW_CALL_RANGES] = DW_AT_ranges,        \
+	[DW_CALL_FILE] = DW_AT_call_file, [DW_CALL_LINE] = DW_AT_call_line
 
 struct dw_abbrev {
 	uint64_t code;
@@ -23,10 +43,21 @@ struct dw_abbrev {
 	uint16_t tag;
 	bool children;
 	bool sibling;	/* its last attribute is DW_AT_sibling in four bytes */
-	bool has_code;	/* it has DW_AT_low_pc or DW_AT_ranges */
+	bool function;	/* a function with DW_AT_low_pc or DW_AT_ranges */
+	uint8_t leap;	/* enum dw_leap: who may leap over its children; DW_LEAP_N: they cannot */
+	uint16_t fixed; /* bytes of all attributes, where no entry has others; DW_NO_PLACE */
 	uint32_t steps; /* where its own begin in the table's; DW_NO_STEPS */
+	uint16_t call[DW_CALL_N]; /* an inlined call's: which of its specs, from 1; 0: none */
 };
 #define DW_NO_STEPS UINT32_MAX
+
+/* Whose children are not looked for functions, where the compiler says how far these reach. */
+enum dw_leap {
+	DW_LEAP_NONE,
+	DW_LEAP_CLOSED, /* types' and other functions', which seldom have code of their own */
+	DW_LEAP_SPACES, /* namespaces', too: compilers that leap define functions outside */
+	DW_LEAP_N
+};
 
 /* How to get over an entry's attributes: so many bytes, then one whose size stands in it. */
 struct dw_step {
@@ -62,6 +93,8 @@ struct dw_file { /* one ELF file with debug information */
 	struct dw_abbrevs *cached[DW_ABBREVS_CACHED];
 	struct dw_unit *units; /* owned; ascending by off */
 	size_t n_units;
+	uint8_t *spare; /* memory for the next unit's bytes; owned; NULL: none */
+	uint64_t room_spare;
 	int fd; /* to be closed with it; -1 */
 	bool split;
 	struct dw_budget *budget; /* borrowed */
@@ -129,12 +162,16 @@ struct dw_unit {
 	struct dw_unit *split;		/* of a skeleton, once it was sought */
 	bool split_sought, split_missing;
 	bool lines_tried, funcs_tried;
-	bool leapt; /* what is inside functions and types may be missing in funcs */
+	enum dw_leap leaping; /* how funcs were looked for */
+	bool leapt;	      /* something was leapt over: functions may be missing in funcs */
 	bool in_aranges;
+	bool asked; /* something of it was read already */
 	/* While it is loaded. */
 	const uint8_t *bytes; /* all of it; NULL: not loaded */
 	uint8_t *owned;
+	uint64_t room; /* in owned */
 	struct dw_abbrevs *abbrevs;
+	bool sized;		/* these know its sizes */
 	struct dw_table *table; /* NULL: none or not read */
 	struct dw_func *funcs;	/* ascending by low */
 	uint64_t *reach;	/* by func: the highest end so far */
@@ -168,6 +205,16 @@ int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
 
 /* ---- symbolizer/dwarf_die.c: entries and attributes -------------------------------- */
 
+const struct dw_abbrev *dw_abbrev_search(const struct dw_abbrevs *t, uint64_t code);
+
+static inline const struct dw_abbrev *dw_abbrev_find(const struct dw_abbrevs *t, uint64_t code)
+{
+	/* Nearly always 1, 2, 3, … */
+	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
+		return &t->abbrevs[code - 1];
+	return dw_abbrev_search(t, code);
+}
+
 /*
  * The entry that begins at off: 1; 0: it is the null that ends a list of children, *next behind it;
  * -EBADMSG; -E2BIG: the budget is spent.  The unit is loaded.
@@ -175,12 +222,14 @@ int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
 int dw_die_at(struct dw_unit *unit, uint64_t off, struct dw_die *out, uint64_t *next);
 /* Where the entry's attributes end: the next entry. */
 int dw_die_end(const struct dw_die *die, uint64_t *end);
+/* What an inlined call's entry says, as dw_die_values. */
+int dw_die_call(const struct dw_die *die, struct dw_value out[DW_CALL_N], uint64_t *end);
 /*
  * The next entry at or behind *off that is a function with code of its own, in lists of children of
- * which *depth are open: 1; 0: there is none; -EBADMSG, -ENOTSUP.  Leaping: without those inside
- * types and other functions, where the compiler says how far these reach; *leapt says that it did.
+ * which *depth are open: 1; 0: there is none; -EBADMSG, -ENOTSUP.  *leapt is set where something was
+ * leapt over.
  */
-int dw_die_next_function(struct dw_unit *unit, uint64_t *off, size_t *depth, bool leaping,
+int dw_die_next_function(struct dw_unit *unit, uint64_t *off, size_t *depth, enum dw_leap leaping,
 			 bool *leapt, struct dw_die *out);
 /* Behind the entry's children, where it says where that is; *end the end of its attributes. */
 bool dw_die_leap(const struct dw_die *die, uint64_t *end);
@@ -212,12 +261,16 @@ int dw_ranges_add(const struct dw_unit *unit, const struct dw_value *low,
 
 /* ---- symbolizer/dwarf_line.c --------------------------------------------------------- */
 
-/* The line table at off in the file's .debug_line; addr_size: of units that name it. */
+/*
+ * The line table at off in the file's .debug_line; addr_size: of units that name it.  wanted: of its
+ * rows those that cover these addresses, which are ascending; NULL: all.
+ */
 int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
-		  struct dw_table **out);
+		  const uint64_t *wanted, size_t n_wanted, struct dw_table **out);
 void dw_table_free(struct dw_table *table); /* NULL is fine */
-/* The row that covers addr; -ENOENT. */
-int dw_table_find(const struct dw_table *table, uint64_t addr, const struct dw_row **out);
+/* The row that covers addr, and where the next one begins; -ENOENT. */
+int dw_table_find(const struct dw_table *table, uint64_t addr, const struct dw_row **out,
+		  uint64_t *end);
 /*
  * The file's whole path, as far as the table and dir (the unit's folder) tell; its length or
  * -ENOENT.

@@ -8,7 +8,7 @@
 /* Code in so many pieces no function is; a list may be shared by all entries of a hostile file. */
 #define RANGES_MAX ((size_t)1 << 16)
 
-static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_t code)
+const struct dw_abbrev *dw_abbrev_search(const struct dw_abbrevs *t, uint64_t code)
 {
 	size_t low = 0, high = t->n;
 
@@ -21,14 +21,6 @@ static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_
 			high = middle;
 	}
 	return low < t->n && t->abbrevs[low].code == code ? &t->abbrevs[low] : NULL;
-}
-
-static inline const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, uint64_t code)
-{
-	/* Nearly always 1, 2, 3, … */
-	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
-		return &t->abbrevs[code - 1];
-	return search_abbrev(t, code);
 }
 
 int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *next)
@@ -48,7 +40,7 @@ int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *nex
 	if (!code)
 		return 0;
 	*out = (struct dw_die){ .unit = u, .off = off, .attributes = c.p };
-	out->abbrev = find_abbrev(u->abbrevs, code);
+	out->abbrev = dw_abbrev_find(u->abbrevs, code);
 	return out->abbrev ? 1 : -EBADMSG;
 }
 
@@ -163,12 +155,6 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	return c->bad ? -EBADMSG : 0;
 }
 
-static bool fits(const struct dw_abbrevs *t, const struct dw_unit *u)
-{
-	return t->addr_size == u->addr_size && t->off_size == u->off_size &&
-	       t->ref_size == (u->version == 2 ? u->addr_size : u->off_size);
-}
-
 /* Behind the attributes at p; NULL: they do not fit. */
 static inline const uint8_t *step_over(const struct dw_step *s, const uint8_t *p,
 				       const uint8_t *end)
@@ -203,13 +189,6 @@ static inline const uint8_t *step_over(const struct dw_step *s, const uint8_t *p
 	}
 }
 
-/* What has no other functions' code inside, as a rule. */
-static inline bool is_closed(uint16_t tag)
-{
-	return tag != DW_TAG_compile_unit && tag != DW_TAG_partial_unit &&
-	       tag != DW_TAG_namespace && tag != DW_TAG_module;
-}
-
 /* Into or out of lists of children; false: the unit's entries end here. */
 static inline bool descend(bool children, size_t *depth)
 {
@@ -221,7 +200,7 @@ bool dw_die_leap(const struct dw_die *die, uint64_t *end)
 {
 	uint32_t to;
 
-	if (!die->abbrev->sibling || !die->abbrev->children)
+	if (die->abbrev->leap == DW_LEAP_N)
 		return false;
 	memcpy(&to, die->unit->bytes + *end - sizeof(to), sizeof(to));
 	if (to <= *end || to > die->unit->size)
@@ -230,17 +209,18 @@ bool dw_die_leap(const struct dw_die *die, uint64_t *end)
 	return true;
 }
 
-int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, bool leaping, bool *leapt,
-			 struct dw_die *out)
+int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum dw_leap leaping,
+			 bool *leapt, struct dw_die *out)
 {
 	const struct dw_abbrevs *t = u->abbrevs;
 	const uint8_t *p = u->bytes + *off, *end = u->bytes + u->size;
-	bool quick = fits(t, u);
+	bool quick = u->sized;
 
 	while (p < end) {
-		const uint8_t *start = p, *next = NULL;
+		const uint8_t *start = p;
 		uint64_t code = *p++;
 		const struct dw_abbrev *a;
+		struct dw_die die;
 
 		if (code >= 0x80) {
 			struct sym_cursor c = sym_cursor_of(start, (uint64_t)(end - start));
@@ -255,33 +235,39 @@ int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, bool l
 				return 0;
 			continue;
 		}
-		a = find_abbrev(t, code);
+		a = dw_abbrev_find(t, code);
 		if (!a)
 			return -EBADMSG;
-		*out = (struct dw_die){
+		die = (struct dw_die){
 			.unit = u, .off = (uint64_t)(start - u->bytes), .abbrev = a, .attributes = p
 		};
-		if (a->tag == DW_TAG_subprogram && a->has_code)
+		if (a->function) {
+			*out = die;
 			return 1;
-		if (quick && a->steps != DW_NO_STEPS) {
-			next = step_over(&t->steps[a->steps], p, end);
-			if (!next)
+		}
+		if (quick && a->fixed <= (uint64_t)(end - p) && a->fixed != DW_NO_PLACE) {
+			p += a->fixed;
+		} else if (quick && a->steps != DW_NO_STEPS) {
+			p = step_over(&t->steps[a->steps], p, end);
+			if (!p)
 				return -EBADMSG;
 		} else {
-			int err = dw_die_end(out, off);
+			int err = dw_die_end(&die, off);
 
 			if (err)
 				return err;
-			next = u->bytes + *off;
-		}
-		*off = (uint64_t)(next - u->bytes);
-		p = next;
-		if (leaping && is_closed(a->tag) && dw_die_leap(out, off)) {
 			p = u->bytes + *off;
-			*leapt = true;
-		} else if (!descend(a->children, depth)) {
-			return 0;
 		}
+		if (leaping >= a->leap) {
+			*off = (uint64_t)(p - u->bytes);
+			if (dw_die_leap(&die, off)) {
+				p = u->bytes + *off;
+				*leapt = true;
+				continue;
+			}
+		}
+		if (!descend(a->children, depth))
+			return 0;
 	}
 	return 0;
 }
@@ -294,9 +280,13 @@ int dw_die_end(const struct dw_die *die, uint64_t *end)
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
 	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
 
-	if (a->steps != DW_NO_STEPS && fits(u->abbrevs, u)) {
-		const uint8_t *p = step_over(&u->abbrevs->steps[a->steps], c.p, c.end);
+	if (a->steps != DW_NO_STEPS && u->sized) {
+		const uint8_t *p;
 
+		if (a->fixed != DW_NO_PLACE)
+			p = a->fixed <= (uint64_t)(c.end - c.p) ? c.p + a->fixed : NULL;
+		else
+			p = step_over(&u->abbrevs->steps[a->steps], c.p, c.end);
 		if (!p)
 			return -EBADMSG;
 		*end = (uint64_t)(p - u->bytes);
@@ -315,6 +305,40 @@ int dw_die_end(const struct dw_die *die, uint64_t *end)
 	return 0;
 }
 
+/* An attribute whose size its form tells. */
+static struct dw_value read_sized(const struct dw_spec *spec, const uint8_t *p)
+{
+	struct dw_value v = { .form = spec->form };
+
+	switch (spec->size) {
+	case 0: /* DW_FORM_flag_present, DW_FORM_implicit_const */
+		v.u = spec->form == DW_FORM_flag_present ? 1 : (uint64_t)spec->implicit;
+		break;
+	case 1:
+		v.u = *p;
+		break;
+	case 2:
+	case 3:
+	case 4:
+	case 8:
+		memcpy(&v.u, p, spec->size);
+		break;
+	default: /* DW_FORM_data16 */
+		v.u = spec->size;
+		v.data = p;
+	}
+	return v;
+}
+
+static struct dw_value *place_of(const struct dw_spec *spec, const uint16_t *names, size_t n,
+				 struct dw_value *out)
+{
+	for (size_t j = 0; j < n; j++)
+		if (names[j] == spec->name)
+			return &out[j];
+	return NULL;
+}
+
 int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, struct dw_value *out,
 		  uint64_t *end)
 {
@@ -323,26 +347,54 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 	const struct dw_spec *spec = a->n ? u->abbrevs->specs + a->first : NULL;
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
 	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
-
+	bool fixed = a->fixed != DW_NO_PLACE && u->sized;
 	uint64_t wanted = 0; /* by the names' last six bits */
 
 	memset(out, 0, n * sizeof(*out));
 	u->file->budget->spent += a->n;
 	for (size_t j = 0; j < n; j++)
 		wanted |= (uint64_t)1 << (names[j] & 63);
+	if (fixed && a->fixed > sym_cursor_left(&c))
+		return -EBADMSG;
 	for (uint32_t i = 0; i < a->n; i++) {
-		struct dw_value *to = NULL;
-		int err;
+		struct dw_value *to = wanted >> (spec[i].name & 63) & 1
+					      ? place_of(&spec[i], names, n, out)
+					      : NULL;
+		int err = 0;
 
-		if (wanted >> (spec[i].name & 63) & 1)
-			for (size_t j = 0; j < n && !to; j++)
-				if (names[j] == spec[i].name)
-					to = &out[j];
-		err = dw_value_read(u, &c, &spec[i], to);
+		if (!fixed)
+			err = dw_value_read(u, &c, &spec[i], to);
+		else if (to)
+			*to = read_sized(&spec[i], die->attributes + spec[i].at);
 		if (err)
 			return err;
 	}
-	*end = (uint64_t)(c.p - u->bytes);
+	*end = fixed ? at + a->fixed : (uint64_t)(c.p - u->bytes);
+	return 0;
+}
+
+int dw_die_call(const struct dw_die *die, struct dw_value out[DW_CALL_N], uint64_t *end)
+{
+	static const uint16_t names[DW_CALL_N] = { DW_CALL_NAMES };
+	const struct dw_unit *u = die->unit;
+	const struct dw_abbrev *a = die->abbrev;
+	uint64_t at = (uint64_t)(die->attributes - u->bytes);
+
+	if (a->fixed == DW_NO_PLACE || !u->sized)
+		return dw_die_values(die, names, DW_CALL_N, out, end);
+	if (a->fixed > u->size - at)
+		return -EBADMSG;
+	u->file->budget->spent += a->n;
+	for (int i = 0; i < DW_CALL_N; i++) {
+		const struct dw_spec *spec;
+
+		out[i] = (struct dw_value){ .form = 0 };
+		if (!a->call[i])
+			continue;
+		spec = &u->abbrevs->specs[a->first + a->call[i] - 1];
+		out[i] = read_sized(spec, die->attributes + spec->at);
+	}
+	*end = at + a->fixed;
 	return 0;
 }
 

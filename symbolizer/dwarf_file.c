@@ -52,6 +52,32 @@ static int by_code(const void *a, const void *b)
 	return (x->code > y->code) - (x->code < y->code);
 }
 
+/* Of the attribute that comes next. */
+static void note_call(struct dw_abbrev *a, uint64_t name)
+{
+	static const uint16_t names[DW_CALL_N] = { DW_CALL_NAMES };
+
+	for (int i = 0; i < DW_CALL_N; i++)
+		if (names[i] == name)
+			a->call[i] = (uint16_t)(a->n + 1);
+}
+
+static enum dw_leap leap_of(const struct dw_abbrev *a)
+{
+	if (!a->sibling || !a->children)
+		return DW_LEAP_N;
+	switch (a->tag) {
+	case DW_TAG_compile_unit:
+	case DW_TAG_partial_unit:
+		return DW_LEAP_N;
+	case DW_TAG_namespace:
+	case DW_TAG_module:
+		return DW_LEAP_SPACES;
+	default:
+		return DW_LEAP_CLOSED;
+	}
+}
+
 /* -EAGAIN: it goes on behind these bytes. */
 static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 {
@@ -70,6 +96,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 		a.tag = (uint16_t)sym_cursor_uleb(c);
 		a.children = sym_cursor_u8(c);
 		a.steps = DW_NO_STEPS;
+		a.fixed = DW_NO_PLACE;
 		for (;;) {
 			uint64_t name = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
 			int64_t implicit = form == DW_FORM_implicit_const ? sym_cursor_sleb(c) : 0;
@@ -89,8 +116,13 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 			t->specs[t->n_specs++] =
 				(struct dw_spec){ .name = name > UINT16_MAX ? 0 : (uint16_t)name,
 						  .form = (uint16_t)form,
+						  .at = DW_NO_PLACE,
+						  .size = DW_NO_SIZE,
 						  .implicit = implicit };
-			a.has_code = a.has_code || name == DW_AT_low_pc || name == DW_AT_ranges;
+			if (name == DW_AT_low_pc || name == DW_AT_ranges)
+				a.function = a.tag == DW_TAG_subprogram;
+			if (a.tag == DW_TAG_inlined_subroutine)
+				note_call(&a, name);
 			a.sibling = name == DW_AT_sibling && form == DW_FORM_ref4;
 			a.n++;
 		}
@@ -99,6 +131,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 			      : make_room((void **)&t->abbrevs, t->n, &room, sizeof(*t->abbrevs));
 		if (err)
 			return err;
+		a.leap = (uint8_t)leap_of(&a);
 		sorted = sorted && (!t->n || t->abbrevs[t->n - 1].code < a.code);
 		t->abbrevs[t->n++] = a;
 	}
@@ -192,13 +225,22 @@ static int make_steps(struct dw_abbrevs *t)
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct dw_abbrev *a = &t->abbrevs[i];
 		uint32_t first = t->n_steps, bytes = 0;
+		uint16_t at = 0;
 
 		for (uint32_t j = 0; j <= a->n; j++) {
-			uint64_t form = j < a->n ? t->specs[a->first + j].form : 0;
+			struct dw_spec *spec = j < a->n ? &t->specs[a->first + j] : NULL;
+			uint64_t form = spec ? spec->form : 0;
 			int size = form ? size_of(t, form) : -1;
 			enum dw_then then = size < 0 && form ? step_over(form) : DW_THEN_END;
 			int err;
 
+			if (spec) {
+				spec->at = at;
+				spec->size = size < 0 ? DW_NO_SIZE : (uint8_t)size;
+				/* Of at most 512 attributes. */
+				at = size < 0 || at == DW_NO_PLACE ? DW_NO_PLACE
+								   : (uint16_t)(at + size);
+			}
 			if (size >= 0) {
 				bytes += (uint32_t)size;
 				continue;
@@ -215,6 +257,7 @@ static int make_steps(struct dw_abbrevs *t)
 			bytes = 0;
 		}
 		a->steps = first;
+		a->fixed = at;
 	}
 	return 0;
 }
@@ -282,6 +325,8 @@ static int get_abbrevs(struct dw_unit *u)
 	}
 	(*slot)->refs++;
 	u->abbrevs = *slot;
+	u->sized = u->abbrevs->addr_size == u->addr_size && u->abbrevs->off_size == u->off_size &&
+		   u->abbrevs->ref_size == (u->version == 2 ? u->addr_size : u->off_size);
 	return 0;
 }
 
@@ -403,6 +448,35 @@ int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out)
 	return (*out)->type ? 0 : -ENOTSUP;
 }
 
+/* Into memory that another unit had, if it is large enough: fresh pages cost more than reading. */
+static int read_bytes(struct dw_unit *u)
+{
+	struct dw_file *f = u->file;
+	uint8_t *bytes = f->spare;
+	int err;
+
+	if (f->info.bytes)
+		return sym_section_map(&f->info, u->off, u->size, &u->bytes, &u->owned);
+	if (!bytes || f->room_spare < u->size) {
+		free(bytes);
+		f->room_spare = u->size + u->size / 4 + 1;
+		bytes = malloc(f->room_spare);
+		if (!bytes) {
+			f->spare = NULL;
+			return -ENOMEM;
+		}
+	}
+	f->spare = NULL;
+	err = sym_section_read(&f->info, u->off, bytes, u->size);
+	if (err) {
+		f->spare = bytes;
+		return err;
+	}
+	u->room = f->room_spare;
+	u->bytes = u->owned = bytes;
+	return 0;
+}
+
 int dw_unit_load(struct dw_unit *u)
 {
 	int err;
@@ -418,23 +492,33 @@ int dw_unit_load(struct dw_unit *u)
 		if (err)
 			return err;
 	}
-	err = sym_section_map(&u->file->info, u->off, u->size, &u->bytes, &u->owned);
+	err = read_bytes(u);
 	if (err)
 		return err;
-	u->file->budget->held += u->owned ? u->size : 0;
+	u->file->budget->held += u->room;
 	u->file->budget->spent += u->size;
 	return 0;
 }
 
 void dw_unit_unload(struct dw_unit *u)
 {
-	if (u->owned)
-		u->file->budget->held -= u->size;
+	struct dw_file *f = u->file;
+
+	if (u->owned) {
+		f->budget->held -= u->room;
+		if (!f->spare || f->room_spare < u->room) {
+			free(f->spare);
+			f->spare = u->owned;
+			f->room_spare = u->room;
+		} else {
+			free(u->owned);
+		}
+	}
 	if (u->table)
-		u->file->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
-	free(u->owned);
+		f->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
 	u->owned = NULL;
 	u->bytes = NULL;
+	u->room = 0;
 	put_abbrevs(u->abbrevs);
 	u->abbrevs = NULL;
 	dw_table_free(u->table);
@@ -452,6 +536,7 @@ void dw_unit_forget_funcs(struct dw_unit *u)
 	u->reach = NULL;
 	u->n_funcs = 0;
 	u->funcs_tried = u->leapt = false;
+	u->leaping = DW_LEAP_NONE;
 }
 
 enum {
@@ -657,6 +742,7 @@ void dw_file_close(struct dw_file *f)
 	for (size_t i = 0; i < f->n_units; i++)
 		dw_unit_unload(&f->units[i]);
 	free(f->units);
+	free(f->spare);
 	for (size_t i = 0; i < DW_ABBREVS_CACHED; i++)
 		put_abbrevs(f->cached[i]);
 	sym_section_close(&f->info);

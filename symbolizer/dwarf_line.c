@@ -29,6 +29,15 @@ struct program {
 	size_t first;		    /* row of the sequence that is being read */
 	struct sequence *sequences; /* owned */
 	size_t n_sequences, room_sequences;
+	/* Whose rows are wanted, ascending; NULL: all are. */
+	const uint64_t *wanted;
+	size_t n_wanted, n_found;
+	/* Of the sequence that is being read. */
+	size_t at;	      /* in wanted: the first that the rows so far leave out */
+	uint64_t next;	      /* that one */
+	struct dw_row before; /* the last row */
+	bool begun;	      /* there is one */
+	bool unordered;	      /* it goes back: all has to be read */
 };
 
 static int grow_rows(struct program *p)
@@ -73,6 +82,71 @@ static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint
 			return err;
 	}
 	t->rows[t->n_rows++] = (struct dw_row){ .addr = addr, .file = file, .line = line };
+	return 0;
+}
+
+/* ---- what is wanted ---- */
+
+static void begin_sequence(struct program *p)
+{
+	p->begun = false;
+	p->next = 0;
+	p->before.addr = UINT64_MAX; /* take_row sees to what comes next */
+}
+
+/* The first one at or above addr. */
+static void find_next(struct program *p, uint64_t addr)
+{
+	size_t low = 0, high = p->n_wanted;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (p->wanted[middle] < addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	p->at = low;
+	p->next = low < p->n_wanted ? p->wanted[low] : UINT64_MAX;
+}
+
+/* The first row of a sequence, or one that the row before it ends for an address that is wanted. */
+static int take_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
+{
+	size_t at = p->at;
+	int err = 0;
+
+	if (!p->begun) {
+		p->begun = true;
+		find_next(p, addr);
+		/* What a linker dropped is not wanted, see end_sequence. */
+		if (!addr || addr >= UINT64_MAX - 1)
+			p->next = UINT64_MAX;
+	} else if (addr < p->before.addr) {
+		p->unordered = true;
+	} else {
+		err = push_row(p, p->before.addr, p->before.file, p->before.line);
+		if (!err)
+			err = push_row(p, addr, DW_ROW_END, 0);
+		find_next(p, addr);
+		p->n_found += p->at - at;
+	}
+	p->before = (struct dw_row){ .addr = addr, .file = file, .line = line };
+	return err;
+}
+
+static inline int emit(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
+{
+	if (!p->wanted)
+		return push_row(p, addr, file, line);
+	if (addr > p->next || addr < p->before.addr)
+		return p->begun && file == p->before.file && line == p->before.line &&
+				       addr >= p->before.addr
+			       ? 0
+			       : take_row(p, addr, file, line);
+	if (file != p->before.file || line != p->before.line)
+		p->before = (struct dw_row){ .addr = addr, .file = file, .line = line };
 	return 0;
 }
 
@@ -241,7 +315,7 @@ static int run_extended(struct program *p, struct sym_cursor *c, struct machine 
 	switch (sym_cursor_u8(&in)) {
 	case DW_LNE_end_sequence:
 		*ended = true;
-		return push_row(p, m->addr, DW_ROW_END, 0);
+		return emit(p, m->addr, DW_ROW_END, 0);
 	case DW_LNE_set_address:
 		if (size - 1 > 8 || size == 1)
 			return -EBADMSG;
@@ -261,7 +335,7 @@ static inline int run_standard(struct program *p, struct sym_cursor *c, struct m
 {
 	switch (op) {
 	case DW_LNS_copy:
-		return push_row(p, m->addr, clip(m->file), clip(m->line));
+		return emit(p, m->addr, clip(m->file), clip(m->line));
 	case DW_LNS_advance_pc:
 		advance(p, m, sym_cursor_uleb(c));
 		break;
@@ -337,37 +411,99 @@ static int end_sequence(struct program *p)
 	return 0;
 }
 
+static int run_other(struct program *p, struct sym_cursor *c, struct machine *m, uint8_t op)
+{
+	bool ended = false;
+	int err = op ? run_standard(p, c, m, op) : run_extended(p, c, m, &ended);
+
+	if (!ended || err)
+		return err;
+	*m = (struct machine){ .line = 1, .file = 1 };
+	err = end_sequence(p);
+	if (p->wanted)
+		begin_sequence(p);
+	return err;
+}
+
+/*
+ * Whether nothing but these bytes is needed to carry op out: operands of one byte, where it has one.
+ * Columns, views and discriminators are most of what is no special opcode, and nothing to us.
+ */
+static inline bool run_short(const struct program *p, const uint8_t **at, struct machine *m,
+			     uint8_t op)
+{
+	const uint8_t *q = *at;
+
+	if (q[0] >= 0x80 && op != DW_LNS_negate_stmt && op != DW_LNS_const_add_pc)
+		return false;
+	switch (op) {
+	case 0:
+		if (q[0] != 2 || q[1] != DW_LNE_set_discriminator)
+			return false;
+		*at = q + 3;
+		return true;
+	case DW_LNS_advance_pc:
+		m->addr += q[0] * (uint64_t)p->min_inst;
+		break;
+	case DW_LNS_advance_line:
+		m->line += (uint64_t)(int64_t)((q[0] ^ 0x40) - 0x40);
+		break;
+	case DW_LNS_set_file:
+		m->file = q[0];
+		break;
+	case DW_LNS_set_column:
+		break;
+	case DW_LNS_negate_stmt:
+		return true;
+	case DW_LNS_const_add_pc:
+		m->addr += (uint64_t)(255 - p->opcode_base) / p->line_range * p->min_inst;
+		return true;
+	default:
+		return false;
+	}
+	*at = q + 1;
+	return true;
+}
+
 static int run(struct program *p, struct sym_cursor *c)
 {
 	struct machine m = { .line = 1, .file = 1 };
 	struct special specials[256];
+	uint8_t opcode_base = p->opcode_base, min_inst = p->min_inst;
+	bool simple = p->max_ops <= 1;
+	const uint8_t *at = c->p, *end = c->end;
+	/* Up to there no short one needs a look at the end. */
+	const uint8_t *roomy = end - at > 4 ? end - 4 : at;
 	int err = 0;
 
 	make_specials(p, specials);
-	while (!err && c->p < c->end && !c->bad) {
-		uint8_t op = *c->p++;
-		bool ended = false;
+	begin_sequence(p);
+	while (!err && at < end) {
+		uint8_t op = *at++;
 
-		if (op >= p->opcode_base) {
-			advance(p, &m, specials[op].by);
+		if (op >= opcode_base) {
+			if (simple)
+				m.addr += specials[op].by * (uint64_t)min_inst;
+			else
+				advance(p, &m, specials[op].by);
 			m.line += (uint64_t)(int64_t)specials[op].line;
-			err = push_row(p, m.addr, clip(m.file), clip(m.line));
-		} else if (op == DW_LNS_set_column || op == DW_LNS_negate_stmt) {
-			/* Half of all others, and nothing to us. */
-			if (op == DW_LNS_set_column)
-				(void)sym_cursor_uleb(c);
-		} else if (op) {
-			err = run_standard(p, c, &m, op);
-		} else if (c->end - c->p >= 2 && c->p[1] == DW_LNE_set_discriminator) {
-			(void)sym_cursor_take(c, sym_cursor_uleb(c));
-		} else {
-			err = run_extended(p, c, &m, &ended);
-		}
-		if (ended && !err) {
-			err = end_sequence(p);
-			m = (struct machine){ .line = 1, .file = 1 };
+			err = emit(p, m.addr, clip(m.file), clip(m.line));
+		} else if (op == DW_LNS_copy) {
+			err = emit(p, m.addr, clip(m.file), clip(m.line));
+		} else if (!simple || at >= roomy || !run_short(p, &at, &m, op)) {
+			struct machine other = m;
+
+			c->p = at;
+			err = run_other(p, c, &other, op);
+			m = other;
+			at = c->bad ? end : c->p;
+			if (p->n_wanted && p->n_found == p->n_wanted && !p->unordered)
+				break;
 		}
 	}
+	/* All that is wanted is known, in the middle of a sequence maybe. */
+	if (!err && at < end)
+		err = end_sequence(p);
 	/* A sequence without an end says nothing of where it ends. */
 	p->table->n_rows = p->first;
 	return err;
@@ -532,12 +668,15 @@ static int parse(struct program *p, struct sym_cursor *c)
 }
 
 int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
-		  struct dw_table **out)
+		  const uint64_t *wanted, size_t n_wanted, struct dw_table **out)
 {
 	struct program p = {
 		.file = file,
 		.unit = { .addr_size = addr_size, .off_size = 4 },
+		.wanted = wanted,
+		.n_wanted = n_wanted,
 	};
+	bool unordered;
 	uint8_t head[12] = { 0 };
 	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
 	uint64_t left, size;
@@ -565,12 +704,15 @@ int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
 	p.table = calloc(1, sizeof(*p.table));
 	c = sym_cursor_of(p.bytes, size);
 	err = p.table ? parse(&p, &c) : -ENOMEM;
+	unordered = p.unordered;
 	free(p.sequences);
 	free(owned);
-	if (err) {
+	if (err || unordered)
 		dw_table_free(p.table);
+	if (unordered && (!err || err == -EBADMSG))
+		return dw_table_read(file, off, addr_size, NULL, 0, out);
+	if (err)
 		return err;
-	}
 	*out = p.table;
 	return 0;
 }
@@ -585,7 +727,7 @@ void dw_table_free(struct dw_table *t)
 	free(t);
 }
 
-int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row **out)
+int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row **out, uint64_t *end)
 {
 	size_t low = 0, high = t->n_rows;
 
@@ -597,9 +739,10 @@ int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row *
 		else
 			high = middle;
 	}
-	if (!low || t->rows[low - 1].file == DW_ROW_END)
+	if (!low || low == t->n_rows || t->rows[low - 1].file == DW_ROW_END)
 		return -ENOENT;
 	*out = &t->rows[low - 1];
+	*end = t->rows[low].addr;
 	return 0;
 }
 

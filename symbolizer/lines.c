@@ -36,6 +36,7 @@ struct sym_lines {
 	struct lines_scope *scopes;
 	char *names;
 	size_t n_pieces, room_pieces, n_rows, room_rows, n_scopes, room_scopes;
+	size_t n_loose; /* pieces behind the others, which are not among them yet */
 	size_t names_size, room_names;
 	uint32_t *index; /* of fresh names, by hash: offset + 1; 0: free */
 	size_t n_index, room_index;
@@ -224,39 +225,79 @@ int sym_lines_gap(const struct sym_lines *l, uint64_t vaddr, uint64_t *low, uint
 	return err ? err : narrow(l->pieces, l->n_pieces, vaddr, low, high);
 }
 
-int sym_lines_put(struct sym_lines *l, uint64_t low, uint64_t high, const struct lines_row *rows,
-		  size_t n_rows, const struct lines_scope *scopes, size_t n_scopes, bool lasting)
+int sym_lines_put(struct sym_lines *l, uint64_t low, uint64_t high, const struct lines_row *row,
+		  const struct lines_scope *scopes, size_t n_scopes, bool lasting)
 {
-	uint32_t size = high - low < UINT32_MAX ? (uint32_t)(high - low) : UINT32_MAX;
-	size_t at = count_until(l->pieces, l->n_pieces, low);
-	int err = make_room((void **)&l->pieces, l->n_pieces, 1, &l->room_pieces,
+	int err = make_room((void **)&l->pieces, l->n_pieces + l->n_loose, 1, &l->room_pieces,
 			    sizeof(*l->pieces), PIECES_MAX);
 
 	if (!err)
-		err = make_room((void **)&l->rows, l->n_rows, n_rows, &l->room_rows,
-				sizeof(*l->rows), ROWS_MAX);
+		err = make_room((void **)&l->rows, l->n_rows, 1, &l->room_rows, sizeof(*l->rows),
+				ROWS_MAX);
 	if (!err)
 		err = make_room((void **)&l->scopes, l->n_scopes, n_scopes, &l->room_scopes,
 				sizeof(*l->scopes), SCOPES_MAX);
 	if (err)
 		return err;
-	memmove(l->pieces + at + 1, l->pieces + at, (l->n_pieces - at) * sizeof(*l->pieces));
-	l->pieces[at] = (struct lines_piece){ .start = low,
-					      .size = size,
-					      .row = (uint32_t)l->n_rows,
-					      .n_rows = (uint32_t)n_rows,
-					      .scope = (uint32_t)l->n_scopes,
-					      .n_scopes = (uint32_t)n_scopes,
-					      .spare = !lasting };
-	l->n_pieces++;
-	if (n_rows)
-		memcpy(l->rows + l->n_rows, rows, n_rows * sizeof(*rows));
-	l->n_rows += n_rows;
+	l->pieces[l->n_pieces + l->n_loose++] =
+		(struct lines_piece){ .start = low,
+				      .size = high - low < UINT32_MAX ? (uint32_t)(high - low)
+								      : UINT32_MAX,
+				      .row = (uint32_t)l->n_rows,
+				      .n_rows = row != NULL,
+				      .scope = (uint32_t)l->n_scopes,
+				      .n_scopes = (uint32_t)n_scopes,
+				      .spare = !lasting };
+	if (row)
+		l->rows[l->n_rows++] = *row;
 	if (n_scopes)
 		memcpy(l->scopes + l->n_scopes, scopes, n_scopes * sizeof(*scopes));
 	l->n_scopes += n_scopes;
 	l->grown = l->grown || lasting;
 	return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct lines_piece *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Units that claim each other's code, which is damage, may claim it at different addresses. */
+static size_t drop_overlaps(struct lines_piece *pieces, size_t n)
+{
+	uint64_t reach = 0;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (pieces[i].start < reach)
+			continue;
+		reach = pieces[i].start + pieces[i].size;
+		pieces[kept++] = pieces[i];
+	}
+	return kept;
+}
+
+void sym_lines_settle(struct sym_lines *l)
+{
+	struct lines_piece one;
+	size_t at;
+
+	if (l->n_loose == 1) {
+		one = l->pieces[l->n_pieces];
+		at = count_until(l->pieces, l->n_pieces, one.start);
+		memmove(l->pieces + at + 1, l->pieces + at,
+			(l->n_pieces - at) * sizeof(*l->pieces));
+		l->pieces[at] = one;
+		l->n_pieces++;
+	} else if (l->n_loose) {
+		size_t n = l->n_pieces + l->n_loose;
+
+		qsort(l->pieces, n, sizeof(*l->pieces), by_start);
+		l->n_pieces = drop_overlaps(l->pieces, n);
+	}
+	l->n_loose = 0;
 }
 
 /* ---- finding ----------------------------------------------------------------------------- */

@@ -19,11 +19,12 @@ int sym_lines_intern(struct sym_lines *lines, const char *text, size_t n, uint32
 int sym_lines_gap(const struct sym_lines *lines, uint64_t vaddr, uint64_t *low, uint64_t *high);
 
 /*
- * Adds a piece inside such a gap; rows and scopes are copied, and their names are interned ones.
- * lasting: false keeps it out of what is packed.  -E2BIG: there is no more room for any.
+ * Adds a piece inside such a gap, which is not found before sym_lines_settle; row is NULL where no line
+ * is told.  All is copied, and names are interned ones.  lasting: false keeps it out of what is packed.
+ * -E2BIG: there is no more room for any.
  */
-int sym_lines_put(struct sym_lines *lines, uint64_t low, uint64_t high,
-		  const struct lines_row *rows, size_t n_rows, const struct lines_scope *scopes,
-		  size_t n_scopes, bool lasting);
+int sym_lines_put(struct sym_lines *lines, uint64_t low, uint64_t high, const struct lines_row *row,
+		  const struct lines_scope *scopes, size_t n_scopes, bool lasting);
+void sym_lines_settle(struct sym_lines *lines);
 
 #endif

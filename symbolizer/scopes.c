@@ -6,11 +6,12 @@
 #include <stdlib.h>
 
 #define FUNCS_MAX   ((size_t)4 << 20)
-#define ENTRIES_MAX ((size_t)1 << 16)
+#define CALLS_MAX   ((size_t)1 << 16)
 #define DEPTH_MAX   1024
 #define ORIGINS_MAX ((size_t)1 << 20)
 #define CHAIN_MAX   16
 #define TEXT_MAX    4096
+#define OUTSIDE	    (LINES_NONE - 1)
 
 /* ---- functions ----------------------------------------------------------------------------- */
 
@@ -63,7 +64,7 @@ static int add_func(struct dw_unit *u, const struct dw_die *die, struct dw_range
 	return err ? err : push_funcs(u, die->off, ranges, room);
 }
 
-static int walk_funcs(struct dw_unit *u, bool leaping)
+static int walk_funcs(struct dw_unit *u, enum dw_leap leaping)
 {
 	struct dw_ranges ranges = { 0 };
 	uint64_t off = u->header;
@@ -100,15 +101,16 @@ static bool in_order(const struct dw_unit *u)
 	return true;
 }
 
-int sym_unit_funcs(struct dw_unit *u, bool leaping)
+int sym_unit_funcs(struct dw_unit *u, enum dw_leap leaping)
 {
 	uint64_t reach = 0;
 	int err;
 
-	if (u->funcs_tried && (leaping || !u->leapt))
+	if (u->funcs_tried && (leaping >= u->leaping || !u->leapt))
 		return 0;
 	dw_unit_forget_funcs(u);
 	u->funcs_tried = true;
+	u->leaping = leaping;
 	err = walk_funcs(u, leaping);
 	if (err == -ENOMEM) {
 		u->n_funcs = 0; /* none of it was counted */
@@ -284,110 +286,117 @@ static int resolve_origin(struct sym_debug *d, struct dw_unit *u, const struct d
 
 /* ---- inlined calls ------------------------------------------------------------------------- */
 
-struct call {
-	uint32_t parent; /* the call it was inlined in; LINES_NONE */
-	struct lines_scope scope;
-};
-
-struct entry { /* one stretch of one call */
-	uint32_t start, end;
-	uint32_t call;
-	uint32_t up; /* an earlier entry */
-};
-
 struct reading {
 	struct sym_debug *debug;
 	struct dw_unit *unit;
 	struct dw_unit *skeleton;
 	const char *dir;
-	uint64_t low, high;
+	struct sym_cell *cells;
+	size_t n_cells;
+	struct sym_calls *calls;
 	struct dw_ranges ranges;
-	struct call *calls;
-	struct entry *entries;
-	size_t n_calls, room_calls, n_entries, room_entries;
 };
 
-static int push_call(struct reading *r, const struct call *call)
+static int push_call(struct sym_calls *calls, const struct sym_call *call)
 {
-	if (r->n_calls == r->room_calls) {
-		size_t room = r->room_calls ? r->room_calls * 2 : 32;
-		struct call *grown =
-			room > ENTRIES_MAX ? NULL : reallocarray(r->calls, room, sizeof(*grown));
+	if (calls->n == calls->room) {
+		size_t room = calls->room ? calls->room * 2 : 32;
+		struct sym_call *grown =
+			room > CALLS_MAX ? NULL : reallocarray(calls->list, room, sizeof(*grown));
 
 		if (!grown)
-			return room > ENTRIES_MAX ? -EFBIG : -ENOMEM;
-		r->calls = grown;
-		r->room_calls = room;
+			return room > CALLS_MAX ? -EFBIG : -ENOMEM;
+		calls->list = grown;
+		calls->room = room;
 	}
-	r->calls[r->n_calls++] = *call;
+	calls->list[calls->n++] = *call;
 	return 0;
 }
 
-/* What of the ranges is in the piece. */
-static int push_entries(struct reading *r, uint32_t call)
+/* The first cell whose address is at or above addr. */
+static size_t cell_from(const struct reading *r, uint64_t addr)
 {
-	for (size_t i = 0; i < r->ranges.n; i++) {
-		uint64_t low = r->ranges.list[i].low, high = r->ranges.list[i].high;
+	size_t low = 0, high = r->n_cells;
 
-		low = low > r->low ? low : r->low;
-		high = high < r->high ? high : r->high;
-		if (low >= high)
-			continue;
-		if (r->n_entries == r->room_entries) {
-			size_t room = r->room_entries ? r->room_entries * 2 : 32;
-			struct entry *grown =
-				room > ENTRIES_MAX ? NULL
-						   : reallocarray(r->entries, room, sizeof(*grown));
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
 
-			if (!grown)
-				return room > ENTRIES_MAX ? -EFBIG : -ENOMEM;
-			r->entries = grown;
-			r->room_entries = room;
-		}
-		r->entries[r->n_entries++] = (struct entry){ .start = (uint32_t)(low - r->low),
-							     .end = (uint32_t)(high - r->low),
-							     .call = call };
+		if (r->cells[middle].vaddr < addr)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return 0;
+	return low;
 }
 
-enum { CALL_ORIGIN, CALL_LOW, CALL_HIGH, CALL_RANGES, CALL_FILE, CALL_LINE, N_CALL };
+/* No cell goes on beyond where an inlined call begins or ends: that is told its neighbours. */
+static void note_border(struct reading *r, size_t from, uint64_t addr)
+{
+	if (from && r->cells[from - 1].high > addr)
+		r->cells[from - 1].high = addr;
+	if (from < r->n_cells && r->cells[from].low < addr)
+		r->cells[from].low = addr;
+}
 
-static const uint16_t call_names[N_CALL] = {
-	[CALL_ORIGIN] = DW_AT_abstract_origin, [CALL_LOW] = DW_AT_low_pc,
-	[CALL_HIGH] = DW_AT_high_pc,	       [CALL_RANGES] = DW_AT_ranges,
-	[CALL_FILE] = DW_AT_call_file,	       [CALL_LINE] = DW_AT_call_line,
-};
+/*
+ * Of calls that an address is in, it is the innermost one's: which begins last, or else ends first.
+ * Ranges are inside those of what they were inlined in, as a rule.
+ */
+static bool note_range(struct reading *r, const struct dw_range *range, uint32_t call)
+{
+	size_t from = cell_from(r, range->low), past = cell_from(r, range->high);
 
-/* *call: what it is inlined in; then itself, unless it has no code here. */
+	note_border(r, from, range->low);
+	note_border(r, past, range->high);
+	for (size_t i = from; i < past; i++) {
+		struct sym_cell *c = &r->cells[i];
+
+		if (c->call != LINES_NONE &&
+		    (range->low < c->call_low ||
+		     (range->low == c->call_low && range->high > c->call_high)))
+			continue;
+		c->call = call;
+		c->call_low = range->low;
+		c->call_high = range->high;
+	}
+	r->debug->budget.spent += past - from;
+	return from < past;
+}
+
+/* *call: what it is inlined in; then itself, or OUTSIDE: none of the addresses is in it. */
 static int add_call(struct reading *r, const struct dw_die *die, uint32_t *call, uint64_t *end)
 {
-	struct dw_value v[N_CALL];
-	struct call c = { .parent = *call, .scope = { .call_file = LINES_NONE } };
-	size_t before = r->n_entries;
+	struct dw_value v[DW_CALL_N];
+	struct sym_call c = { .parent = *call, .call_file = LINES_NONE };
+	bool inside = false;
 	int64_t file;
-	int err = dw_die_values(die, call_names, N_CALL, v, end);
+	int err = dw_die_call(die, v, end);
 
 	if (err)
 		return err;
 	r->ranges.n = 0;
-	err = dw_ranges_add(r->unit, &v[CALL_LOW], &v[CALL_HIGH], &v[CALL_RANGES], &r->ranges);
+	err = dw_ranges_add(r->unit, &v[DW_CALL_LOW], &v[DW_CALL_HIGH], &v[DW_CALL_RANGES],
+			    &r->ranges);
 	if (err == -EBADMSG || err == -ENOTSUP)
-		return 0;
-	if (!err)
-		err = push_entries(r, (uint32_t)r->n_calls);
-	if (err || r->n_entries == before)
-		return err;
-	err = resolve_origin(r->debug, r->unit, &v[CALL_ORIGIN], &c.scope.name, &c.scope.line);
-	file = dw_value_number(&v[CALL_FILE]);
-	if (!err && r->skeleton->table && v[CALL_FILE].form && file >= 0 && file < UINT32_MAX)
-		err = sym_debug_path(r->debug, r->skeleton->file, r->skeleton->table,
-				     (uint32_t)file, r->dir, &c.scope.call_file);
-	c.scope.call_line = line_of(&v[CALL_LINE]);
+		return 0; /* of this one nothing is known */
+	for (size_t i = 0; !err && i < r->ranges.n; i++)
+		inside = note_range(r, &r->ranges.list[i], (uint32_t)r->calls->n) || inside;
 	if (err)
 		return err;
-	*call = (uint32_t)r->n_calls;
-	return push_call(r, &c);
+	if (!inside) {
+		*call = OUTSIDE;
+		return 0;
+	}
+	err = resolve_origin(r->debug, r->unit, &v[DW_CALL_ORIGIN], &c.name, &c.line);
+	file = dw_value_number(&v[DW_CALL_FILE]);
+	if (!err && r->skeleton->table && v[DW_CALL_FILE].form && file >= 0 && file < UINT32_MAX)
+		err = sym_debug_path(r->debug, r->skeleton->file, r->skeleton->table,
+				     (uint32_t)file, r->dir, &c.call_file);
+	c.call_line = line_of(&v[DW_CALL_LINE]);
+	if (err)
+		return err;
+	*call = (uint32_t)r->calls->n;
+	return push_call(r->calls, &c);
 }
 
 /* Whether inlined calls of the same function may be inside. */
@@ -398,16 +407,31 @@ static bool may_inline(uint16_t tag)
 	       tag == DW_TAG_common_block;
 }
 
+/* The function's own entry. */
+static int add_function(struct reading *r, const struct dw_die *die, uint64_t *end)
+{
+	struct sym_call c = { .parent = LINES_NONE, .call_file = LINES_NONE };
+	int err = dw_die_end(die, end);
+
+	if (!err)
+		err = resolve(r->debug, *die, &c.name, &c.line);
+	if (err)
+		return err;
+	for (size_t i = 0; i < r->n_cells; i++)
+		r->cells[i].call = 0;
+	return push_call(r->calls, &c);
+}
+
 static int walk_calls(struct reading *r, uint64_t off)
 {
-	uint32_t at_depth[DEPTH_MAX] = { LINES_NONE }; /* which call the children are in */
-	size_t depth = 0, hidden = 0;		       /* inside another function from there on */
+	uint32_t at_depth[DEPTH_MAX]; /* which call the children are in; OUTSIDE: nobody asks */
+	size_t depth = 0;
 	bool first = true;
 
 	while (off < r->unit->size) {
 		struct dw_die die;
 		uint64_t next;
-		uint32_t call = depth ? at_depth[depth - 1] : LINES_NONE;
+		uint32_t call = depth ? at_depth[depth - 1] : OUTSIDE;
 		int err, got = dw_die_at(r->unit, off, &die, &next);
 
 		if (got < 0)
@@ -416,57 +440,30 @@ static int walk_calls(struct reading *r, uint64_t off)
 			off = next;
 			if (!depth || !--depth)
 				return 0;
-			if (hidden > depth)
-				hidden = 0;
 			continue;
 		}
 		if (first) {
-			struct call c = { .parent = LINES_NONE,
-					  .scope = { .call_file = LINES_NONE } };
-
-			err = dw_die_end(&die, &next);
-			if (!err)
-				err = resolve(r->debug, die, &c.scope.name, &c.scope.line);
-			r->ranges.n = 0;
-			if (!err && !r->ranges.list) {
-				r->ranges.room = 16;
-				r->ranges.list = calloc(16, sizeof(*r->ranges.list));
-				err = r->ranges.list ? 0 : -ENOMEM;
-			}
-			if (err)
-				return err;
-			r->ranges.list[r->ranges.n++] =
-				(struct dw_range){ .low = r->low, .high = r->high };
-			err = push_entries(r, 0);
-			if (!err)
-				err = push_call(r, &c);
+			err = add_function(r, &die, &next);
 			call = 0;
 			first = false;
-		} else if (die.abbrev->tag == DW_TAG_inlined_subroutine && !hidden) {
-			uint32_t up = call;
-
+		} else if (die.abbrev->tag == DW_TAG_inlined_subroutine && call != OUTSIDE) {
 			err = add_call(r, &die, &call, &next);
-			/* What is inlined in what has no code here has none either. */
-			if (!err && call == up && dw_die_leap(&die, &next)) {
-				off = next;
-				continue;
-			}
 		} else {
 			err = dw_die_end(&die, &next);
-			if (!err && !may_inline(die.abbrev->tag) && dw_die_leap(&die, &next)) {
-				off = next;
-				continue;
-			}
+			if (!may_inline(die.abbrev->tag))
+				call = OUTSIDE;
 		}
 		if (err)
 			return err;
+		if (call == OUTSIDE && dw_die_leap(&die, &next)) {
+			off = next;
+			continue;
+		}
 		off = next;
 		if (die.abbrev->children) {
 			if (depth == DEPTH_MAX)
 				return -E2BIG;
 			at_depth[depth++] = call;
-			if (!hidden && depth > 1 && die.abbrev->tag == DW_TAG_subprogram)
-				hidden = depth;
 		} else if (!depth) {
 			return 0;
 		}
@@ -474,65 +471,36 @@ static int walk_calls(struct reading *r, uint64_t off)
 	return 0;
 }
 
-/* Where one begins; of equal ones the outermost, which was found first. */
-static int by_place(const void *a, const void *b)
+int sym_calls_read(struct sym_debug *d, struct dw_unit *u, uint64_t die, struct dw_unit *skeleton,
+		   const char *dir, struct sym_cell *cells, size_t n, struct sym_calls *out)
 {
-	const struct entry *x = a, *y = b;
+	struct reading r = { .debug = d,
+			     .unit = u,
+			     .skeleton = skeleton,
+			     .dir = dir,
+			     .cells = cells,
+			     .n_cells = n,
+			     .calls = out };
+	int err;
 
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	if (x->end != y->end)
-		return x->end > y->end ? -1 : 1;
-	return (x->call > y->call) - (x->call < y->call);
-}
-
-static bool is_inside(const struct reading *r, uint32_t call, uint32_t of)
-{
-	while (call != LINES_NONE && call > of)
-		call = r->calls[call].parent; /* an earlier one */
-	return call == of;
-}
-
-static int link_entries(struct reading *r, struct sym_scopes *out)
-{
-	struct lines_scope *list = reallocarray(NULL, r->n_entries + 1, sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	if (r->n_entries)
-		qsort(r->entries, r->n_entries, sizeof(*r->entries), by_place);
-	for (size_t i = 0; i < r->n_entries; i++) {
-		struct entry *e = &r->entries[i];
-		uint32_t up = i ? (uint32_t)(i - 1) : LINES_NONE;
-
-		/* What was inlined there and goes on here; not a neighbour that overlaps. */
-		while (up != LINES_NONE && (r->entries[up].end <= e->start ||
-					    !is_inside(r, e->call, r->entries[up].call)))
-			up = r->entries[up].up;
-		e->up = up;
-		list[i] = r->calls[e->call].scope;
-		list[i].start = e->start;
-		list[i].end = e->end;
-		list[i].up = up;
+	out->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		cells[i].call = LINES_NONE;
+		cells[i].call_low = 0;
+		cells[i].call_high = UINT64_MAX;
 	}
-	out->list = list;
-	out->n = r->n_entries;
-	return 0;
-}
-
-int sym_scopes_read(struct sym_debug *d, struct dw_unit *u, uint64_t die, struct dw_unit *skeleton,
-		    const char *dir, uint64_t low, uint64_t high, struct sym_scopes *out)
-{
-	struct reading r = {
-		.debug = d, .unit = u, .skeleton = skeleton, .dir = dir, .low = low, .high = high
-	};
-	int err = walk_calls(&r, die);
-
-	/* Of a damaged function, what came before the damage. */
-	if (err != -ENOMEM && err != -E2BIG)
-		err = link_entries(&r, out);
-	free(r.calls);
-	free(r.entries);
+	err = walk_calls(&r, die);
+	/* Borders were told to the next cell only. */
+	for (size_t i = 1; i < n; i++)
+		if (cells[i].low < cells[i - 1].low)
+			cells[i].low = cells[i - 1].low;
+	for (size_t i = n; i-- > 1;)
+		if (cells[i - 1].high > cells[i].high)
+			cells[i - 1].high = cells[i].high;
 	free(r.ranges.list);
-	return err;
+	/* Of a damaged function, what came before the damage. */
+	for (size_t i = 0; i < n; i++)
+		if (cells[i].call != LINES_NONE && cells[i].call >= out->n)
+			cells[i].call = LINES_NONE;
+	return err == -ENOMEM || err == -E2BIG ? err : 0;
 }

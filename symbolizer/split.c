@@ -151,6 +151,7 @@ static int from_package(struct sym_debug *d, struct dw_unit *skeleton, struct dw
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return -ENOMEM;
+	u->file = &d->package;
 	err = dw_unit_header(&d->package, info, u);
 	u->at = slices;
 	if (!err)

@@ -131,6 +131,11 @@ void sym_debug_free(struct sym_debug *debug); /* NULL is fine */
  * What is damaged is known as not known; -ENOMEM, -E2BIG: no more can be taken in.
  */
 int sym_debug_add(struct sym_debug *debug, uint64_t vaddr);
+/*
+ * The same for many, faster: each unit is looked into once, and of its line table only what these
+ * addresses need is kept.
+ */
+int sym_debug_prepare(struct sym_debug *debug, const uint64_t *vaddrs, size_t n);
 
 /* It has DWARF, sound or not. */
 bool sym_has_debug(int fd, uint64_t elf_off);

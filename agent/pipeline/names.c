@@ -792,6 +792,32 @@ static int by_file(const void *a, const void *b)
 	return x->vaddr == y->vaddr ? 0 : x->vaddr < y->vaddr ? -1 : 1;
 }
 
+/* Reads all that the addresses of one module need at once, which is faster than one by one. */
+static void prepare_lines(struct names *names, const struct location *const *wanted, size_t n)
+{
+	const struct module *module = wanted[0]->module;
+	struct module_symbols *symbols = symbols_of(names, module);
+	uint64_t *vaddrs = calloc(n, sizeof(*vaddrs));
+	struct sym_place none;
+	struct sym_debug *debug;
+	size_t n_vaddrs = 0, n_places;
+
+	if (symbols && vaddrs && !symbols->tried)
+		open_symbols(names, module, symbols);
+	if (!symbols || !vaddrs || module->state != MODULE_USABLE || !lines_of(names, symbols)) {
+		free(vaddrs);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (sym_lines_find(symbols->lines, wanted[i]->vaddr, &none, 0, &n_places))
+			vaddrs[n_vaddrs++] = wanted[i]->vaddr;
+	debug = n_vaddrs ? debug_of(names, symbols) : NULL;
+	/* What is missing then is asked for again. */
+	if (debug)
+		(void)sym_debug_prepare(debug, vaddrs, n_vaddrs);
+	free(vaddrs);
+}
+
 void names_prepare(struct names *names, const struct profile *profile)
 {
 	const struct location **wanted;
@@ -813,6 +839,11 @@ void names_prepare(struct names *names, const struct profile *profile)
 	}
 	if (n)
 		qsort(wanted, n, sizeof(*wanted), by_file);
+	for (size_t i = 0, past; i < n; i = past) {
+		for (past = i; past < n && wanted[past]->module == wanted[i]->module; past++)
+			;
+		prepare_lines(names, wanted + i, past - i);
+	}
 	for (size_t i = 0; i < n; i++)
 		names_find(names, wanted[i], &name);
 	free(wanted);

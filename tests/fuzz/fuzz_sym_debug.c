@@ -31,10 +31,23 @@ static void look(const struct sym_lines *lines, uint64_t at)
 	}
 }
 
+enum { PER_START = 18, STEP = 9 };
+
+/* What comes of it is not promised; that it is sound, is. */
+static void prepare(struct sym_debug *debug, const uint64_t *starts, size_t n)
+{
+	uint64_t vaddrs[8 * PER_START];
+
+	for (size_t i = 0; i < n * PER_START; i++)
+		vaddrs[i] = starts[i / PER_START] + STEP * (i % PER_START);
+	(void)sym_debug_prepare(debug, vaddrs, n * PER_START);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	/* Where gcc, ld and a program made by hand have their code. */
 	static const uint64_t starts[] = { 0x1000, 0x1120, 0x1140, 0x401000, 0x401106, 0 };
+	enum { N = sizeof(starts) / sizeof(starts[0]) };
 	struct sym_lines *lines = NULL;
 	struct sym_debug *debug = NULL;
 	size_t packed;
@@ -43,8 +56,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (sym_lines_new(&lines))
 		return 0;
 	if (!sym_debug_open_image(data, size, NULL, lines, &debug)) {
-		for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
-			for (uint64_t at = starts[i]; at < starts[i] + 160; at += 9)
+		if (size % 2)
+			prepare(debug, starts, N);
+		for (size_t i = 0; i < N; i++)
+			for (uint64_t at = starts[i]; at < starts[i] + PER_START * STEP; at += STEP)
 				if (!sym_debug_add(debug, at))
 					look(lines, at);
 		if (!sym_lines_pack(lines, 1, &blob, &packed)) {

@@ -78,7 +78,7 @@ static void test_inlined_calls_come_innermost_first(void)
 		      p[n - 1].start_line == OUTER_LINE,
 	      "the function at its start");
 	for (uint64_t at = start; at < start + 8 && !found; at++)
-		found += finds_inner(lines, at);
+		found += !sym_debug_add(debug, at) && finds_inner(lines, at);
 	CHECK(found, "the call that was inlined");
 	CHECK(!sym_debug_add(debug, 1) && !sym_lines_find(lines, 1, p, 4, &n) && n == 0,
 	      "of what is no code nothing is known");
@@ -101,6 +101,50 @@ static void test_inlined_calls_come_innermost_first(void)
 	sym_debug_free(debug);
 	sym_lines_free(kept);
 	sym_lines_free(lines);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* Of a unit's line table only what many addresses need is read, of its functions all at once. */
+static void test_many_at_once_are_told_as_one_by_one(void)
+{
+	enum { N = 16384, STEP = 3, MOST = 32 };
+	static uint64_t vaddrs[N];
+	struct sym_lines *many = NULL, *single = NULL;
+	struct sym_place p[MOST], q[MOST];
+	uint64_t start = outer_vaddr();
+	struct sym_debug *debug;
+	size_t n, m, told = 0, inlined = 0, same = 0;
+
+	for (size_t i = 0; i < N; i++) /* ascending in places only */
+		vaddrs[i] = start + STEP * (i % 2 ? i : N - i);
+	CHECK(!sym_lines_new(&many) && !sym_lines_new(&single), "no memory");
+	debug = open_self(many);
+	CHECK(!sym_debug_prepare(debug, vaddrs, N / 2), "half of them");
+	CHECK(!sym_debug_prepare(debug, vaddrs, N), "and those that were left out");
+	CHECK(!sym_debug_prepare(debug, vaddrs, 0), "and none");
+	sym_debug_free(debug);
+	debug = open_self(single);
+	for (size_t i = 0; i < N; i++) {
+		CHECK(!sym_debug_add(debug, vaddrs[i]), "added");
+		if (sym_lines_find(single, vaddrs[i], p, MOST, &n) ||
+		    sym_lines_find(many, vaddrs[i], q, MOST, &m) || n != m)
+			continue;
+		told += n > 0;
+		inlined += n > 1;
+		while (n && same_text(p[n - 1].function, q[n - 1].function) &&
+		       same_text(p[n - 1].file, q[n - 1].file) && p[n - 1].line == q[n - 1].line &&
+		       p[n - 1].start_line == q[n - 1].start_line)
+			n--;
+		same += !n;
+	}
+	CHECK(same == N && told > N / 4 && inlined > N / 100, "of each the same");
+	sym_debug_free(debug);
+	sym_lines_free(many);
+	sym_lines_free(single);
 }
 
 static void test_a_changed_byte_is_seen(void)
@@ -204,6 +248,7 @@ static void test_crc_is_that_of_debug_links(void)
 int main(void)
 {
 	test_inlined_calls_come_innermost_first();
+	test_many_at_once_are_told_as_one_by_one();
 	test_a_changed_byte_is_seen();
 	test_lies_lead_nowhere();
 	test_files_without_debug_information();
