@@ -85,7 +85,7 @@
 #define TABLE_HEADER_SIZE 192u
 #define TABLE_ALIGN	  64u
 #define TABLE_KEY_PAD	  32u	      /* so many may be read from behind the last on */
-#define TABLE_BUILDER	  4u	      /* raised when the same file gives another table */
+#define TABLE_BUILDER	  5u	      /* raised when the same file gives another table */
 #define TABLE_NO_BLOCK	  0xffffffffu /* a sup where no row begins */
 
 #define TABLE_BLOCK_UNITS 256u

@@ -33,13 +33,10 @@ struct replay {
 const char *uw_rules_name(enum uw_rules rules)
 {
 	static const char *const names[] = {
-		[UW_RULES_NONE] = "none",
-		[UW_RULES_EH_FRAME] = ".eh_frame",
-		[UW_RULES_DEBUG_FRAME] = ".debug_frame",
-		[UW_RULES_MINI] = ".gnu_debugdata",
-		[UW_RULES_GAP] = "beside",
-		[UW_RULES_DYNAMIC] = "registered",
-		[UW_RULES_CODE] = "code",
+		[UW_RULES_NONE] = "none",	    [UW_RULES_EH_FRAME] = ".eh_frame",
+		[UW_RULES_GO] = ".gopclntab",	    [UW_RULES_DEBUG_FRAME] = ".debug_frame",
+		[UW_RULES_MINI] = ".gnu_debugdata", [UW_RULES_GAP] = "beside",
+		[UW_RULES_DYNAMIC] = "registered",  [UW_RULES_CODE] = "code",
 	};
 
 	return (unsigned int)rules < sizeof(names) / sizeof(names[0]) ? names[rules] : "none";
@@ -96,15 +93,17 @@ static int take_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rul
 static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_rule *rule,
 		     struct uw_step *step)
 {
-	static const enum uw_rules kinds[] = { UW_RULES_EH_FRAME, UW_RULES_DEBUG_FRAME,
-					       UW_RULES_MINI };
+	static const enum uw_rules kinds[UW_FRAMES_N] = { [UW_FRAMES_EH] = UW_RULES_EH_FRAME,
+							  [UW_FRAMES_GO] = UW_RULES_GO,
+							  [UW_FRAMES_DEBUG] = UW_RULES_DEBUG_FRAME,
+							  [UW_FRAMES_MINI] = UW_RULES_MINI };
 	struct row row = { .lookup = lookup };
 	struct uw_fde fde;
 
 	step->rules = UW_RULES_GAP;
 	step->fde_start = rule->start;
 	step->fde_end = rule->end;
-	for (unsigned int i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
 		struct uw_frames *frames = uw_object_frames(object, i);
 
 		if (uw_frames_find(frames, lookup, &fde))

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "unwinder/elf.h"
+#include "unwinder/gopclntab.h"
 #include "unwinder/memo.h"
 #include "unwinder/peek.h"
 #include "unwinder/procs.h"
@@ -41,7 +42,7 @@ struct uw_object {
 
 	/*
 	 * .eh_frame is read when rules have been asked for that no table has, more
-	 * of them than is worth peeking into the file for; .debug_frame and
+	 * of them than is worth peeking into the file for; Go's table, .debug_frame and
 	 * MiniDebugInfo's when that first has no answer.
 	 */
 	pthread_mutex_t lock;
@@ -50,8 +51,8 @@ struct uw_object {
 	struct uw_peek peek;
 	uint8_t *header_data, *eh_data; /* owned, as are those below */
 	struct uw_frames eh;
-	uint8_t *debug_data, *mini_data;
-	struct uw_frames debug, mini;
+	uint8_t *go_data, *debug_data, *mini_data;
+	struct uw_frames go, debug, mini;
 
 	/* NULL: not yet; then for good; owned, and its blob with it */
 	_Atomic(struct compiled *) compiled;
@@ -203,6 +204,7 @@ static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 	o->id = atomic_fetch_add(&last_id, 1) + 1;
 	pthread_mutex_init(&o->lock, NULL);
 	uw_frames_init(&o->eh);
+	uw_frames_init(&o->go);
 	uw_frames_init(&o->debug);
 	uw_frames_init(&o->mini);
 	err = set_up(o);
@@ -310,6 +312,7 @@ void uw_object_put(struct uw_object *object)
 	if (fd >= 0)
 		close(fd);
 	uw_frames_fini(&object->eh);
+	uw_frames_fini(&object->go);
 	uw_frames_fini(&object->debug);
 	uw_frames_fini(&object->mini);
 	pthread_mutex_destroy(&object->lock);
@@ -317,6 +320,7 @@ void uw_object_put(struct uw_object *object)
 	free(object->segments);
 	free(object->header_data);
 	free(object->eh_data);
+	free(object->go_data);
 	free(object->debug_data);
 	free(object->mini_data);
 	free_compiled(atomic_load_explicit(&object->compiled, memory_order_relaxed));
@@ -529,6 +533,10 @@ static void load_debug(struct uw_object *o)
 
 	if (!section)
 		section = uw_elf_section(&o->elf, ".zdebug_frame");
+	if (!uw_gopclntab_frames(o, &o->go_data, &size)) {
+		o->go.cfi.data = o->go_data;
+		o->go.cfi.size = size;
+	}
 	set_bases(&o->elf, &o->debug.cfi);
 	if (section &&
 	    !uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &o->debug_data, &size)) {
@@ -566,11 +574,16 @@ static void need_debug(struct uw_object *o)
 
 struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i)
 {
-	if (i == 0)
+	struct uw_frames *const frames[UW_FRAMES_N] = { [UW_FRAMES_EH] = &object->eh,
+							[UW_FRAMES_GO] = &object->go,
+							[UW_FRAMES_DEBUG] = &object->debug,
+							[UW_FRAMES_MINI] = &object->mini };
+
+	if (i == UW_FRAMES_EH)
 		need_eh(object);
 	else
 		need_debug(object);
-	return i == 0 ? &object->eh : i == 1 ? &object->debug : i == 2 ? &object->mini : NULL;
+	return i < UW_FRAMES_N ? frames[i] : NULL;
 }
 
 static const struct uw_procs *procs_of(const struct uw_object *o)
@@ -613,7 +626,7 @@ static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **
 	int err = -ENOENT;
 
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
-	for (unsigned int i = 0; i < 3 && err == -ENOENT; i++) {
+	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
 		struct uw_frames *frames = uw_object_frames(o, i);
 
 		err = uw_frames_find(frames, lookup, fde);
@@ -663,7 +676,7 @@ static int find_fde_or_gap(struct uw_object *o, uint64_t lookup, const struct uw
 
 	*gap = (struct uw_gap){ .end = UINT64_MAX };
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
-	for (unsigned int i = 0; i < 3 && err == -ENOENT; i++) {
+	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
 		struct uw_frames *frames = uw_object_frames(o, i);
 		struct uw_gap one;
 
@@ -688,7 +701,7 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 		return 0; /* what is before it does not matter */
 	*gap = (struct uw_gap){ .end = UINT64_MAX };
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
-	for (unsigned int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
 		struct uw_frames *frames = uw_object_frames(o, i);
 		struct uw_gap one;
 		int err = uw_frames_gap(frames, lookup, &one);
@@ -799,7 +812,7 @@ static int peeked_rule(struct uw_object *o, uint64_t lookup, bool exact, struct 
 	}
 	if (err != -ENOENT || gap.end - gap.start < UW_PADDING_MAX ||
 	    uw_elf_section(&o->elf, ".debug_frame") || uw_elf_section(&o->elf, ".zdebug_frame") ||
-	    uw_elf_section(&o->elf, ".gnu_debugdata"))
+	    uw_elf_section(&o->elf, ".gnu_debugdata") || uw_gopclntab_has(o))
 		return -EAGAIN;
 	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
 		return 0;
@@ -983,15 +996,18 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &made);
 }
 
+_Static_assert(UW_FRAMES_N == UW_TABLE_SECTIONS, "a table is made of all of them");
+
 static struct uw_table_source source_of(struct uw_object *o)
 {
-	return (struct uw_table_source){ .arch = o->arch,
-					 .cfi = { &uw_object_frames(o, 0)->cfi,
-						  &uw_object_frames(o, 1)->cfi,
-						  &uw_object_frames(o, 2)->cfi },
-					 .build_id = &o->build_id,
-					 .segments = o->segments,
-					 .n_segments = o->n_segments };
+	struct uw_table_source source = { .arch = o->arch,
+					  .build_id = &o->build_id,
+					  .segments = o->segments,
+					  .n_segments = o->n_segments };
+
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++)
+		source.cfi[i] = &uw_object_frames(o, i)->cfi;
+	return source;
 }
 
 /* Takes made's parts over.  Whoever comes second has made the same, and it is dropped. */
@@ -1145,18 +1161,18 @@ int uw_object_adopt(struct uw_object *object, const void *blob, size_t size)
 
 int uw_object_procs(struct uw_object *object, void **blob, size_t *size)
 {
-	struct uw_frames *frames[UW_TABLE_SECTIONS];
+	struct uw_frames *frames[UW_FRAMES_N];
 	struct uw_identity identity;
 	uint8_t *made;
 	int err = 0;
 
-	for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++)
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++)
 		frames[i] = uw_object_frames(object, i);
 	atomic_fetch_add_explicit(&object->n_parsed, 1, memory_order_relaxed);
 	err = uw_object_identify(object, &identity);
 	if (!err)
-		err = uw_procs_build(frames, UW_TABLE_SECTIONS, object->arch->machine,
-				     identity.size, identity.hash, &made, size);
+		err = uw_procs_build(frames, UW_FRAMES_N, object->arch->machine, identity.size,
+				     identity.hash, &made, size);
 	if (!err)
 		*blob = made;
 	return err;

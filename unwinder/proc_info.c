@@ -95,7 +95,7 @@ int uw_proc_info_object(struct uw_object *object, uint64_t bias, const struct uw
 			continue;
 		info.start = fde.start + bias;
 		info.end = fde.end + bias;
-		info.flags = i ? UW_PROC_DEBUG_FRAME : 0;
+		info.flags = i != UW_FRAMES_EH ? UW_PROC_DEBUG_FRAME : 0;
 		take_handlers(query, &frames->cfi, &fde, frames->cfi.data, frames->cfi.vaddr, bias,
 			      &info);
 	}

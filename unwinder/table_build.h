@@ -23,7 +23,7 @@
 /* Gaps between FDEs below this are padding between functions, not code without FDEs. */
 #define UW_PADDING_MAX 16
 
-#define UW_TABLE_SECTIONS 3
+#define UW_TABLE_SECTIONS 4 /* UW_FRAMES_N */
 
 struct uw_table_source {
 	const struct uw_arch *arch;

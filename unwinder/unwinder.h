@@ -685,6 +685,7 @@ enum uw_rules {		       /* where the rule for a frame comes from */
 		UW_RULES_GAP,	  /* an FDE or the entry point beside the pc, or the code itself */
 		UW_RULES_DYNAMIC, /* registered by the process, of code it generated */
 		UW_RULES_CODE,	  /* read off how its function begins, at fde_start */
+		UW_RULES_GO,	  /* Go's own table of functions, .gopclntab */
 };
 
 enum uw_verdict {		     /* why a stepper did not lead on from code without rules */

@@ -134,11 +134,14 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	close(fd);
-	for (unsigned int i = 0; i < 2; i++) {
+	for (unsigned int i = UW_FRAMES_EH; i <= UW_FRAMES_DEBUG; i++) {
 		const struct uw_cfi *cfi = &uw_object_frames(object, i)->cfi;
 
+		if (i == UW_FRAMES_GO)
+			continue;
 		if (cfi->size)
-			(void)printf("section %s\n", i ? ".debug_frame" : ".eh_frame");
+			(void)printf("section %s\n",
+				     i == UW_FRAMES_DEBUG ? ".debug_frame" : ".eh_frame");
 		print_section(cfi);
 	}
 	uw_object_put(object);

@@ -86,7 +86,7 @@ struct compare {
 	const char *path;
 	struct uw_object *object;
 	const struct uw_cfi *cfi;
-	unsigned int section; /* 0 .eh_frame, 1 .debug_frame */
+	unsigned int section; /* UW_FRAMES_EH or UW_FRAMES_DEBUG */
 	Dwarf_CFI *libdw;
 	uint16_t machine;
 	uint64_t last; /* where our rows ended */
@@ -320,9 +320,10 @@ static int look_up(struct compare *c, uint64_t lookup, const struct uw_rule *row
 	struct uw_fde fde;
 	int err;
 
-	/* .eh_frame has the first word. */
-	if (c->section && uw_frames_find(uw_object_frames(c->object, 0), lookup, &fde) != -ENOENT)
-		return 0;
+	/* .eh_frame has the first word, and what was made of Go's table the next. */
+	for (unsigned int i = 0; i < c->section; i++)
+		if (uw_frames_find(uw_object_frames(c->object, i), lookup, &fde) != -ENOENT)
+			return 0;
 	total->lookups++;
 	err = uw_object_rule(c->object, lookup, true, &rule);
 	/* aarch64's signal frames go by the saved registers. */
@@ -543,7 +544,8 @@ static void check_image(struct compare *c, uint8_t *image, size_t size)
 	Dwarf_CFI *eh = NULL;
 	bool any = false;
 
-	for (c->section = 0; c->section < 2; c->section++) {
+	for (c->section = UW_FRAMES_EH; c->section <= UW_FRAMES_DEBUG;
+	     c->section += UW_FRAMES_DEBUG - UW_FRAMES_EH) {
 		c->cfi = &uw_object_frames(c->object, c->section)->cfi;
 		if (!c->cfi->size)
 			continue;

@@ -39,9 +39,9 @@ G
 	gcc -O2 -g -fno-asynchronous-unwind-tables -o "$work/debug_frame" "$work/a.c" &&
 	objcopy --compress-debug-sections=zlib "$work/debug_frame" "$work/debug_frame_zlib" &&
 	objcopy --compress-debug-sections=zlib-gnu "$work/debug_frame" "$work/debug_frame_zdebug" &&
-	GOCACHE=$(realpath "$work")/go go build -o "$work/go_compressed" "$work/a.go" &&
-	GOCACHE=$(realpath "$work")/go go build -ldflags=-compressdwarf=false -o "$work/go_plain" "$work/a.go" &&
-	GOARCH=arm64 GOCACHE=$(realpath "$work")/go go build -o "$work/go_arm64" "$work/a.go"
+	GOCACHE=$(realpath "$BUILD")/go-cache go build -o "$work/go_compressed" "$work/a.go" &&
+	GOCACHE=$(realpath "$BUILD")/go-cache go build -ldflags=-compressdwarf=false -o "$work/go_plain" "$work/a.go" &&
+	GOARCH=arm64 GOCACHE=$(realpath "$BUILD")/go-cache go build -o "$work/go_arm64" "$work/a.go"
 } > "$work/make.log" 2>&1 || { cat "$work/make.log"; exit 1; }
 readelf -SW "$work/go_compressed" | grep -Eq '\.z?debug_frame' || { echo "go made no .debug_frame"; exit 1; }
 find "$work" -maxdepth 1 -type f | "$BUILD/tests/diff/cfi_libdw" > "$work/made.log" || { cat "$work/made.log"; exit 1; }

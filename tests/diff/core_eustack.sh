@@ -83,7 +83,7 @@ func main() {
 	os.Stdin.Read(make([]byte, 1))
 }
 G
-if command -v go > /dev/null && GOCACHE=$PWD/$work/gocache go build -o "$work/idle" "$work/idle.go" 2> "$work/go.err"; then
+if command -v go > /dev/null && GOCACHE=$PWD/$BUILD/go-cache go build -o "$work/idle" "$work/idle.go" 2> "$work/go.err"; then
 	start go "$work/idle" && sleep 0.2 && compare go "$pid"
 fi
 

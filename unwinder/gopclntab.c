@@ -1,0 +1,477 @@
+#include "unwinder/gopclntab.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "schema/gopclntab.h"
+#include "unwinder/arch.h"
+#include "unwinder/bytes.h"
+#include "unwinder/elf.h"
+#include "unwinder/object.h"
+
+/* The largest Go programs have some 100 MB of it. */
+#define PCLN_SIZE_MAX	((uint64_t)256 << 20)
+#define RELOCS_SIZE_MAX ((uint64_t)64 << 20)
+#define PCLN_ALIGN	32
+
+/* Go's largest frame is that of reflection's, 1 GB of arguments and a little. */
+#define FRAME_MAX ((int64_t)1 << 31)
+
+/* What another function pushed is popped by some: 8 × 63, which one byte can say. */
+#define POPPED_MAX 504
+
+/* Those that leave for another stack are short; of one that is not this much is looked at. */
+#define SWITCH_MAX 4096
+
+/* DWARF 5 §7.24 */
+enum {
+	CFA_NOP = 0x00,
+	CFA_ADVANCE_LOC = 0x40,
+	CFA_ADVANCE_LOC1 = 0x02,
+	CFA_ADVANCE_LOC2 = 0x03,
+	CFA_ADVANCE_LOC4 = 0x04,
+	CFA_UNDEFINED = 0x07,
+	CFA_DEF_CFA = 0x0c,
+	CFA_DEF_CFA_OFFSET = 0x0e,
+	CFA_DEF_CFA_OFFSET_SF = 0x13,
+	CFA_OFFSET = 0x80,
+	CFA_RESTORE = 0xc0,
+};
+#define CIE_ID	    0xffffffffu
+#define CIE_VERSION 3
+
+enum caller {	     /* where the one of a row is */
+	      BY_SP, /* so far above sp */
+	      BY_FP, /* above the frame pointer: sp is on another stack */
+	      NOBODY,
+};
+
+struct frames {
+	const struct uw_object *object;
+	const struct uw_arch *arch;
+	struct gopclntab table;
+	uint8_t *data; /* owned */
+	size_t size, room, most;
+	bool has_flags; /* records say so where no caller is to be found; before Go 1.17 none did */
+	int err;
+	/* Of the FDE that is being written: */
+	uint64_t at;	    /* where its rows have come */
+	int64_t frame;	    /* the last row's */
+	enum caller caller; /* likewise */
+};
+
+/* ---- bytes ------------------------------------------------------------------------ */
+
+static void put(struct frames *f, const void *bytes, size_t size)
+{
+	if (f->err)
+		return;
+	if (size > f->most - f->size) {
+		f->err = -EBADMSG; /* many functions have one long table */
+		return;
+	}
+	if (size > f->room - f->size) {
+		size_t room = 2 * f->room + size + 4096;
+		uint8_t *data = realloc(f->data, room);
+
+		if (!data) {
+			f->err = -ENOMEM;
+			return;
+		}
+		f->data = data;
+		f->room = room;
+	}
+	memcpy(f->data + f->size, bytes, size);
+	f->size += size;
+}
+
+static void put_number(struct frames *f, uint64_t value, size_t size)
+{
+	uint8_t bytes[8];
+
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = (uint8_t)(value >> 8 * i);
+	put(f, bytes, size);
+}
+
+static void put_uleb(struct frames *f, uint64_t value)
+{
+	for (; value >= 0x80; value >>= 7)
+		put_number(f, (value & 0x7f) | 0x80, 1);
+	put_number(f, value, 1);
+}
+
+/* An entry's length, once it is known. */
+static void finish(struct frames *f, size_t start)
+{
+	while (!f->err && (f->size - start) % 8)
+		put_number(f, CFA_NOP, 1);
+	for (size_t i = 0; !f->err && i < 4; i++)
+		f->data[start + i] = (uint8_t)((f->size - start - 4) >> 8 * i);
+}
+
+/* ---- entries ------------------------------------------------------------------------ */
+
+static bool has_lr(const struct frames *f)
+{
+	return f->arch->lr != f->arch->pc;
+}
+
+/* As a call leaves the stack; 8 bytes are the unit of what is saved, downwards. */
+static void put_cie(struct frames *f)
+{
+	const unsigned int sleb_minus_8 = 0x78;
+
+	put_number(f, 0, 4);
+	put_number(f, CIE_ID, 4);
+	put_number(f, CIE_VERSION, 1);
+	put_number(f, 0, 1); /* no augmentation */
+	put_uleb(f, f->table.code_align);
+	put_uleb(f, sleb_minus_8);
+	put_uleb(f, f->arch->lr);
+	put_number(f, CFA_DEF_CFA, 1);
+	put_uleb(f, f->arch->sp);
+	put_uleb(f, has_lr(f) ? 0 : 8);
+	if (!has_lr(f)) {
+		put_number(f, CFA_OFFSET | f->arch->lr, 1);
+		put_uleb(f, 1);
+	}
+	finish(f, 0);
+}
+
+static void put_advance(struct frames *f, uint64_t bytes)
+{
+	uint64_t units = bytes / f->table.code_align;
+
+	if (units < 0x40) {
+		put_number(f, CFA_ADVANCE_LOC | units, 1);
+	} else if (units < 0x100) {
+		put_number(f, CFA_ADVANCE_LOC1, 1);
+		put_number(f, units, 1);
+	} else if (units < 0x10000) {
+		put_number(f, CFA_ADVANCE_LOC2, 1);
+		put_number(f, units, 2);
+	} else {
+		put_number(f, CFA_ADVANCE_LOC4, 1);
+		put_number(f, units, 4);
+	}
+}
+
+/* Where the frame pointer of a function with a frame leads, counted from its CFA. */
+static int64_t from_fp(const struct frames *f, int64_t frame)
+{
+	return has_lr(f) ? frame + 8 : 16;
+}
+
+/* From pc on sp has come down by frame, or had before it went elsewhere. */
+static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller caller)
+{
+	const enum caller before = f->caller;
+	const int64_t cfa = caller == BY_FP ? from_fp(f, frame) : frame + (has_lr(f) ? 0 : 8);
+
+	if (frame == f->frame && caller == before)
+		return;
+	if (pc != f->at)
+		put_advance(f, pc - f->at);
+	f->at = pc;
+	f->frame = frame;
+	f->caller = caller;
+	if (caller == BY_FP || before == BY_FP) {
+		put_number(f, CFA_DEF_CFA, 1);
+		put_uleb(f, caller == BY_FP ? f->arch->fp : f->arch->sp);
+	} else {
+		put_number(f, cfa < 0 ? CFA_DEF_CFA_OFFSET_SF : CFA_DEF_CFA_OFFSET, 1);
+	}
+	put_uleb(f, (uint64_t)(cfa < 0 ? -cfa / 8 : cfa)); /* in units of -8 */
+	if (caller == BY_FP) {
+		put_number(f, CFA_OFFSET | f->arch->fp, 1);
+		put_uleb(f, (uint64_t)from_fp(f, frame) / 8);
+	} else if (before == BY_FP) {
+		put_number(f, CFA_RESTORE | f->arch->fp, 1);
+	}
+	if (caller == NOBODY) {
+		put_number(f, CFA_UNDEFINED, 1);
+		put_uleb(f, f->arch->lr);
+	} else if (has_lr(f) && frame > 0) { /* lr is stored where sp points to */
+		put_number(f, CFA_OFFSET | f->arch->lr, 1);
+		put_uleb(f, (uint64_t)frame / 8);
+	} else if (has_lr(f) || before == NOBODY) {
+		put_number(f, CFA_RESTORE | f->arch->lr, 1);
+	}
+}
+
+/* The code of a function that goes on on another stack. */
+struct switching {
+	uint64_t start, size; /* of what was read; 0: none was, or it is no such function */
+	bool keeps_fp;	      /* its frame pointer leads back */
+	uint8_t code[SWITCH_MAX];
+};
+
+/* Whether it begins as Go's compiler and assembler let functions with a frame begin. */
+static bool keeps_fp(const struct frames *f, const struct switching *s)
+{
+	static const uint8_t lea[] = { 0x48, 0x8d, 0x6c, 0x24 }, mov[] = { 0x48, 0x89, 0xe5 },
+			     sub[] = { 0xfd, 0x23, 0x00, 0xd1 }; /* sub x29, sp, #8 */
+
+	for (size_t i = 0; i + 4 <= s->size && i < 64; i += f->table.code_align)
+		if (has_lr(f) ? !memcmp(s->code + i, sub, sizeof(sub))
+			      : !memcmp(s->code + i, lea, sizeof(lea)) ||
+					!memcmp(s->code + i, mov, sizeof(mov)))
+			return true;
+	return false;
+}
+
+/*
+ * Once on another stack its caller is not to be found by sp, and that it is when it calls: Go's
+ * own tracebacks end there.  Before, it has a caller as all have.
+ */
+static void put_switching(struct frames *f, const struct gopclntab_run *run,
+			  const struct switching *s)
+{
+	const uint64_t step = f->table.code_align;
+	const enum caller away = s->keeps_fp && run->value >= 8 ? BY_FP : NOBODY;
+
+	put_row(f, run->start, run->value, BY_SP);
+	for (uint64_t pc = run->start + step; pc <= run->end && pc - s->start <= s->size;
+	     pc += step) {
+		const uint64_t off = pc - s->start;
+		const struct uw_code at = { .at = s->code + off,
+					    .before = off < UW_CODE_BEFORE ? off : UW_CODE_BEFORE };
+
+		if (f->arch->after_call(&at).kind == UW_CALL_NONE)
+			continue;
+		put_row(f, pc - step, run->value, away);
+		if (pc < run->end)
+			put_row(f, pc, run->value, BY_SP);
+	}
+}
+
+/* Names may end with how a function is called. */
+static bool is_named(const struct gopclntab_function *function, const char *name)
+{
+	size_t length = strlen(name);
+
+	return !strncmp(function->name, "runtime.", 8) &&
+	       !strncmp(function->name + 8, name, length) &&
+	       (!function->name[8 + length] || !strcmp(function->name + 8 + length, ".abi0"));
+}
+
+static bool is_any(const struct gopclntab_function *function, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (is_named(function, names[i]))
+			return true;
+	return false;
+}
+
+/* Their frame pointer is the other stack's, too, or their caller's. */
+static bool goes_for_good(const struct gopclntab_function *function)
+{
+	static const char *const names[] = { "asmcgocall", "mcall", "morestack", "systemstack",
+					     "clone" };
+
+	return is_any(function, names, sizeof(names) / sizeof(names[0]));
+}
+
+/* What is said of a function, or known. */
+static uint8_t flags_of(const struct frames *f, const struct gopclntab_function *function)
+{
+	static const char *const top[] = { "goexit", "rt0_go" };
+
+	/* A thread's first function has a caller: clone, or C's where that began the thread. */
+	if (is_named(function, "mstart"))
+		return 0;
+	/* Its child has a stack with nothing above. */
+	if (is_named(function, "clone"))
+		return GOPCLNTAB_SP_WRITE;
+	/* It writes sp to make room, and is known by how far it has come down. */
+	if (is_named(function, "sigtramp"))
+		return 0;
+	if (f->has_flags)
+		return function->flags;
+	return is_any(function, top, sizeof(top) / sizeof(top[0])) ? GOPCLNTAB_TOP
+	       : goes_for_good(function)			   ? GOPCLNTAB_SP_WRITE
+								   : 0;
+}
+
+static void put_fde(struct frames *f, const struct gopclntab_function *function)
+{
+	const uint8_t flags = flags_of(f, function);
+	struct gopclntab_run run = gopclntab_runs(function->frame, function->start);
+	const uint64_t length = function->end - function->start;
+	const size_t start = f->size;
+	struct switching s;
+
+	s.start = function->start;
+	s.size = length < SWITCH_MAX ? length : SWITCH_MAX;
+	if (flags & GOPCLNTAB_TOP || !(flags & GOPCLNTAB_SP_WRITE) ||
+	    uw_object_read(f->object, s.start, s.code, s.size))
+		s.size = 0;
+	s.keeps_fp = keeps_fp(f, &s) && !goes_for_good(function);
+	put_number(f, 0, 4);
+	put_number(f, 0, 4); /* the CIE */
+	put_number(f, function->start, 8);
+	put_number(f, 0, 8);
+	f->at = function->start;
+	f->frame = 0;
+	f->caller = BY_SP;
+	while (!f->err && gopclntab_next(&f->table, &run) && run.value >= -POPPED_MAX &&
+	       run.value % 8 == 0 && run.value <= FRAME_MAX && run.end <= function->end &&
+	       run.end > run.start) {
+		if (s.size)
+			put_switching(f, &run, &s);
+		else
+			put_row(f, run.start, run.value, flags & GOPCLNTAB_TOP ? NOBODY : BY_SP);
+		run.start = run.end;
+	}
+	if (!f->err && run.start == function->start) {
+		f->size = start; /* it has none that can be used */
+		return;
+	}
+	for (size_t i = 0; !f->err && i < 8; i++)
+		f->data[start + 16 + i] = (uint8_t)((run.start - function->start) >> 8 * i);
+	finish(f, start);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+/*
+ * The section it is in.  Where C's linker laid out the program as one that may lie anywhere, the
+ * table is a part of another, to be found there.
+ */
+static const struct uw_section *section_of(const struct uw_elf *elf, bool *part)
+{
+	const struct uw_section *section = uw_elf_section(elf, ".gopclntab");
+
+	*part = false;
+	if (!section)
+		section = uw_elf_section(elf, ".data.rel.ro.gopclntab");
+	if (!section && uw_elf_section(elf, ".go.buildinfo")) {
+		section = uw_elf_section(elf, ".data.rel.ro");
+		*part = true;
+	}
+	return section;
+}
+
+bool uw_gopclntab_has(const struct uw_object *object)
+{
+	bool part;
+
+	return section_of(uw_object_elf(object), &part) != NULL;
+}
+
+/* What the loader would write at vaddr, where that depends on nothing but where the file lies. */
+static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *value)
+{
+	const struct uw_section *section = uw_elf_section(elf, ".rela.dyn");
+	bool found = false;
+	struct uw_bytes b;
+	uint8_t *data;
+	size_t size;
+
+	if (!section)
+		section = uw_elf_section(elf, ".rela"); /* as Go's own linker calls it */
+	if (!section || uw_elf_section_read(elf, section, RELOCS_SIZE_MAX, &data, &size))
+		return false;
+	b = uw_bytes_of(data, size);
+	while (!found && uw_bytes_left(&b) >= sizeof(Elf64_Rela)) {
+		uint64_t off = uw_bytes_u64(&b), info = uw_bytes_u64(&b);
+
+		*value = uw_bytes_u64(&b);
+		found = off == vaddr &&
+			ELF64_R_TYPE(info) == (elf->machine == EM_AARCH64 ? R_AARCH64_RELATIVE
+									  : R_X86_64_RELATIVE);
+	}
+	free(data);
+	return found;
+}
+
+/* Go's own linker lets a program begin in a function of Go's. */
+static bool has_entry(struct gopclntab *table, uint64_t entry)
+{
+	struct gopclntab_function function;
+	uint64_t low = 0, high = table->n;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (!gopclntab_at(table, middle, &function))
+			return false;
+		if (function.start == entry)
+			return true;
+		if (function.start < entry)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return false;
+}
+
+/*
+ * Where the text starts: as the table says, or the relocation of it where the file may lie
+ * anywhere; or, as Go 1.26 leaves it out, where .text does if that makes sense of the entry.
+ */
+static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct gopclntab *table)
+{
+	const struct uw_section *text = uw_elf_section(elf, ".text");
+	uint64_t start = table->text;
+	bool sure =
+		!table->text_off || start || find_relocated(elf, vaddr + table->text_off, &start);
+
+	table->text = sure || !text ? start : text->vaddr;
+	if (sure)
+		return true;
+	return text && has_entry(table, elf->entry);
+}
+
+/* The table in the bytes of its section, which begin at vaddr. */
+static bool find_table(const struct uw_elf *elf, const uint8_t *data, size_t size, uint64_t vaddr,
+		       bool part, struct gopclntab *out)
+{
+	const unsigned int code_align = uw_arch_of(elf->machine)->code_align;
+
+	for (size_t off = 0; off < size; off += PCLN_ALIGN) {
+		if (gopclntab_open(out, data + off, size - off) && out->code_align == code_align)
+			return find_text(elf, vaddr + off, out);
+		if (!part)
+			break;
+	}
+	return false;
+}
+
+int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *size)
+{
+	const struct uw_elf *elf = uw_object_elf(object);
+	bool part;
+	const struct uw_section *section = section_of(elf, &part);
+	struct frames f = { .object = object, .arch = uw_arch_of(elf->machine) };
+	struct gopclntab_function function;
+	uint8_t *data;
+	size_t data_size;
+	int err;
+
+	if (!section)
+		return -ENOENT;
+	err = uw_elf_section_read(elf, section, PCLN_SIZE_MAX, &data, &data_size);
+	if (err)
+		return err;
+	f.most = data_size; /* Go's tables have about three times what is made of them */
+	if (!find_table(elf, data, data_size, section->vaddr, part, &f.table))
+		f.err = -ENOTSUP;
+	for (uint64_t i = 0; i < f.table.n && !f.err && !f.has_flags; i++)
+		f.has_flags = gopclntab_at(&f.table, i, &function) && function.flags;
+	put_cie(&f);
+	for (uint64_t i = 0; i < f.table.n && !f.err; i++)
+		if (gopclntab_at(&f.table, i, &function) && function.frame)
+			put_fde(&f, &function);
+	free(data);
+	if (f.err) {
+		free(f.data);
+		return f.err;
+	}
+	*out = f.data;
+	*size = f.size;
+	return 0;
+}
