@@ -277,21 +277,79 @@ static int copy_stack(struct attached *a, struct frozen_thread *thread, uint64_t
 	return err == -ENOMEM ? err : 0;
 }
 
+static bool is_copied(const struct frozen_thread *thread, uint64_t addr)
+{
+	for (size_t i = 0; i < thread->n_regions; i++)
+		if (addr >= thread->regions[i].addr &&
+		    addr - thread->regions[i].addr < thread->regions[i].size)
+			return true;
+	return false;
+}
+
+static int copy_stack_around(struct attached *a, struct frozen_thread *thread, uint64_t sp)
+{
+	const struct event_mapping *m = stack_at(a, sp);
+	uint64_t from = sp >= RED_ZONE ? sp - RED_ZONE : 0;
+
+	return m ? copy_stack(a, thread, from < m->start ? m->start : from) : 0;
+}
+
+/* Handlers that interrupt one another on stacks of their own, of which the last is looked at. */
+#define INTERRUPTED_MAX 4
+
+/*
+ * A handler may run on a stack of its own, and what it interrupted on one that nothing else tells
+ * of (coroutines, Go).  The kernel's ucontext has both: its uc_stack repeats the bounds of the
+ * stack it lies on, and uc_mcontext the sp before (asm/ucontext.h).
+ */
+static int copy_interrupted(struct attached *a, struct frozen_thread *thread, uint16_t machine)
+{
+	const size_t sp_off = machine == EM_AARCH64 ? 432 : 160, size = sp_off + 8;
+	const size_t n = thread->n_regions;
+	unsigned int found = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++) {
+		const struct uw_region region = thread->regions[i];
+
+		for (size_t off = (0 - region.addr) % 8;
+		     off <= region.size && size <= region.size - off && found < INTERRUPTED_MAX &&
+		     !err;
+		     off += 8) {
+			/* uc_flags, uc_link, ss_sp, ss_flags, ss_size */
+			uint64_t words[5], at = region.addr + off, sp;
+
+			memcpy(words, region.bytes + off, sizeof(words));
+			if (words[0] >> 16 || words[1] || words[2] > at ||
+			    at - words[2] >= words[4] || words[4] > STACK_MAX)
+				continue;
+			memcpy(&sp, region.bytes + off + sp_off, sizeof(sp));
+			if (sp - words[2] < words[4] || is_copied(thread, sp))
+				continue;
+			err = copy_stack_around(a, thread, sp);
+			found++;
+		}
+	}
+	return err;
+}
+
 /*
  * From below sp to the end of the mapping it lies in.  A signal handler may run on a
  * stack of its own: then the thread's real one as well, which ends at its thread pointer
  * (glibc and musl put the thread's block there), the main thread's at [stack].
  */
-static int copy_stacks(struct attached *a, struct frozen_thread *thread, uint64_t sp,
-		       uint64_t thread_pointer)
+static int copy_stacks(struct attached *a, struct frozen_thread *thread, uint16_t machine,
+		       uint64_t sp, uint64_t thread_pointer)
 {
 	const struct event_mapping *running = stack_at(a, sp), *home = NULL;
-	uint64_t from = sp >= RED_ZONE ? sp - RED_ZONE : 0;
+	uint64_t from;
 	int err;
 
 	if (!running)
 		return 0;
-	err = copy_stack(a, thread, from < running->start ? running->start : from);
+	err = copy_stack_around(a, thread, sp);
+	if (!err)
+		err = copy_interrupted(a, thread, machine);
 	if (err)
 		return err;
 	if (thread->tid == a->frozen.pid) {
@@ -302,6 +360,8 @@ static int copy_stacks(struct attached *a, struct frozen_thread *thread, uint64_
 		home = stack_at(a, thread_pointer);
 	}
 	if (!home || (home->start <= sp && sp < home->end))
+		return 0;
+	if (is_copied(thread, home->end - 1))
 		return 0;
 	from = home->end;
 	if (thread->tid != a->frozen.pid && thread_pointer < from)
@@ -370,7 +430,7 @@ static int add_thread(struct attached *a, const struct tracee *t)
 		free(thread.comm);
 		return -ENOMEM;
 	}
-	err = copy_stacks(a, &thread, thread.regs.value[regset_sp(machine)],
+	err = copy_stacks(a, &thread, machine, thread.regs.value[regset_sp(machine)],
 			  regset_thread_pointer(machine, bytes));
 	if (err) {
 		free((void *)(uintptr_t)thread.regions);

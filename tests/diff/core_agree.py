@@ -10,6 +10,8 @@ import os
 import re
 import sys
 
+import core_go
+
 name, pid, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 RESTORE_RT = bytes.fromhex('48c7c00f0000000f05')  # mov $15, %rax; syscall
 FUNCTION_MAX = 65536
@@ -129,6 +131,16 @@ def leads_to(frames, ours):
     return any(n and frames[-n:] == ours[:n] for n in (len(ours), len(ours) - 1))
 
 
+def go_frames(pid, code):
+    """What Go's own table makes of each thread, and whether that is all of it."""
+    table = core_go.Table('/proc/%d/exe' % pid)
+    threads = {}
+    for tid in os.listdir('/proc/%d/task' % pid) if table.functions else ():
+        sp, pc = (int(x, 16) for x in open('/proc/%d/task/%s/syscall' % (pid, tid)).read().split()[-2:])
+        threads[int(tid)] = core_go.walk(table, code.read, code.is_trampoline, pc, sp)
+    return threads
+
+
 def explain(code, ours, stop, theirs, other):
     """The class of a difference and where it begins; no class where it may be ours."""
     at = next((i for i in range(min(len(ours), len(theirs))) if ours[i] != theirs[i]),
@@ -155,6 +167,7 @@ def explain(code, ours, stop, theirs, other):
 
 
 code = Code(pid)
+go = go_frames(pid, code)
 bad = frames = 0
 classes = collections.Counter()
 ours = {}
@@ -173,6 +186,8 @@ for way in ('live', 'core'):
                 classes['equal'] += 1
                 continue
             why, at = explain(code, a, stop[tid], b, other.get(tid, []))
+            if not why and go.get(tid) == (a, True):
+                why = 'is not as Go has it'
             if why:
                 classes['%s %s' % (peer, why)] += 1
             else:
@@ -181,6 +196,12 @@ for way in ('live', 'core'):
                 show = lambda f: '%x in %s' % (f[at], code.where(f[at] - 1)) if at < len(f) else 'nothing'
                 print('%s.%s, thread %d: frame %d of %d: offwind %s (%s), %s %s%s' % (
                     name, way, tid, at, len(a), show(a), stop[tid], peer, show(b), ' (%s)' % why if why else ''))
+for tid, (known, whole) in go.items():
+    a = ours['live'].get(tid, [])
+    classes['as Go has it'] += whole and a == known
+    if a != known if whole else a[:len(known) - 1] != known[:-1]:
+        print('%s, thread %d: Go has' % (name, tid), ['%x' % x for x in known], 'offwind', ['%x' % x for x in a])
+        bad += 1
 if ours['live'] != ours['core']:
     for tid in ours['live']:
         if ours['live'][tid] != ours['core'].get(tid):

@@ -91,11 +91,11 @@ fi
 start leaving "$BUILD/tests/diff/threads" leave || exit 1
 sleep 0.1
 "$offwind" unwind -q --format tsv --no-inline --pid "$pid" > "$work/leaving.tsv" 2> "$work/leaving.err" || { cat "$work/leaving.err"; failed=1; }
-[ "$(cut -f1,8 "$work/leaving.tsv" | grep root | sort -u | wc -l)" = 9 ] || { echo "not 9 threads to their roots"; failed=1; }
+[ "$(cut -f1,8 "$work/leaving.tsv" | grep root | sort -u | wc -l)" = 10 ] || { echo "not 10 threads to their roots"; failed=1; }
 # A process that was stopped stays stopped.
 kill -STOP "$pid"
 "$offwind" unwind -q --format tsv --no-inline --pid "$pid" > "$work/stopped.tsv" 2> "$work/stopped.err" || { cat "$work/stopped.err"; failed=1; }
-[ "$(cut -f1 "$work/stopped.tsv" | sort -u | wc -l)" = 10 ] || { echo "stopped: not 9 threads and a header"; failed=1; }
+[ "$(cut -f1 "$work/stopped.tsv" | sort -u | wc -l)" = 11 ] || { echo "stopped: not 10 threads and a header"; failed=1; }
 for t in /proc/"$pid"/task/*; do
 	awk -v t="${t##*/}" -v p="$pid" '{ sub(/.*\) /, ""); if (t != p && $1 != "T") { print "thread " t " runs: " $1; exit 1 } }' "$t/stat" || failed=1
 done
@@ -147,7 +147,7 @@ if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
 	"$offwind" unwind -q --format tsv --no-inline "$work/core" > "$work/memory.tsv" 2> "$work/memory.err" || failed=1
 	cat "$work/memory.err"
 	[ "$(cut -f1,8 "$work/memory.tsv" | grep -c root)" = "$(sed 1d "$work/memory.tsv" | wc -l)" ] &&
-		[ "$(cut -f1 "$work/memory.tsv" | sort -u | wc -l)" = 11 ] || { echo "from memory: not 10 threads to their roots"; failed=1; }
+		[ "$(cut -f1 "$work/memory.tsv" | sort -u | wc -l)" = 12 ] || { echo "from memory: not 11 threads to their roots"; failed=1; }
 	rm -f "$work/core"
 fi
 

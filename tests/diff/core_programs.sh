@@ -77,7 +77,7 @@ G
 	chmod +x wait.sh
 	at_least=4 command=(env GOCACHE="$work/cache" go build -toolexec "$work/wait.sh" a.go) ;;
 qemu) # an emulator whose own threads run other machines' code
-	aarch64-linux-gnu-gcc -static -O1 -o threads "$here/tests/diff/threads.c" || exit 1
+	aarch64-linux-gnu-gcc -D_GNU_SOURCE -static -O1 -o threads "$here/tests/diff/threads.c" || exit 1
 	at_least=8 command=(qemu-aarch64-static ./threads) ;;
 git)
 	git init -q . && random 3000000 | base64 -w 70 | awk '

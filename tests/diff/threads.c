@@ -1,17 +1,19 @@
 /*
  * Threads in many states, for those who look at them from outside: deep in
- * calls, spinning, in a signal handler on the stack and on one of its own,
- * with large frames.  Prints "ready" and stays so; with "leave" without its
- * first thread.
+ * calls, spinning, with large frames, in a signal handler on the stack, on one
+ * of its own, and over a stack that nothing tells of.  Prints "ready" and stays
+ * so; with "leave" without its first thread.
  */
 #include <alloca.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static sem_t ready;
@@ -84,6 +86,29 @@ static void *signalled_thread(void *own_stack)
 	return NULL;
 }
 
+/* A thread that the library knows nothing of; where none can be had, one that it knows. */
+static int interrupted(void *n)
+{
+	stack_t stack = { .ss_size = 65536, .ss_sp = malloc(65536) };
+	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
+
+	(void)sigaltstack(&stack, NULL);
+	(void)sigaction(SIGURG, &action, NULL);
+	(void)syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGURG);
+	return n != NULL;
+}
+
+static void *bare_thread(void *size)
+{
+	char *stack = malloc((size_t)(intptr_t)size);
+
+	if (clone(interrupted, stack + (intptr_t)size - 64,
+		  CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM,
+		  NULL) < 0)
+		(void)interrupted(NULL);
+	return NULL;
+}
+
 static int compare(const void *a, const void *b)
 {
 	stay();
@@ -104,9 +129,10 @@ int main(int argc, char **argv)
 		void *(*run)(void *);
 		intptr_t arg;
 	} kinds[] = {
-		{ deep_thread, 0 },	 { deep_thread, 7 },	  { deep_thread, 200 },
-		{ wide_thread, 100000 }, { wide_thread, 7 },	  { spinning_thread, 0 },
-		{ signalled_thread, 0 }, { signalled_thread, 1 }, { calling_back_thread, 0 },
+		{ deep_thread, 0 },	  { deep_thread, 7 },	   { deep_thread, 200 },
+		{ wide_thread, 100000 },  { wide_thread, 7 },	   { spinning_thread, 0 },
+		{ signalled_thread, 0 },  { signalled_thread, 1 }, { calling_back_thread, 0 },
+		{ bare_thread, 1 << 20 },
 	};
 	size_t n = sizeof(kinds) / sizeof(kinds[0]);
 	pthread_t thread;
