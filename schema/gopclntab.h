@@ -60,7 +60,15 @@ static inline __u64 gopclntab_read(const struct gopclntab *t, __u64 off, unsigne
 	return value;
 }
 
-/* False: it is no such table, or of a kind that is not known. */
+/* Where C's linker made it a part of another section it is at a multiple of this. */
+#define GOPCLNTAB_ALIGN 32
+
+/*
+ * False: it is no such table, or of a kind that is not known.  Where text_off is set and text
+ * is not, a relocation of that word says where the text starts, in executables that may lie
+ * anywhere; or, as Go 1.26 leaves it out, it starts with .text if that makes sense of the entry
+ * point (gopclntab_begins).
+ */
 static inline _Bool gopclntab_open(struct gopclntab *t, const void *data, __u64 size)
 {
 	struct header {
@@ -134,6 +142,27 @@ static inline _Bool gopclntab_at(const struct gopclntab *t, __u64 i, struct gopc
 	out->flags = t->flags_off ? (__u8)gopclntab_read(t, record + t->flags_off, 1, &ok) : 0;
 	out->name = name < t->texts ? (const char *)t->data + name : "";
 	return ok;
+}
+
+/* Does one begin at entry?  Go's own linker lets programs begin in a function of Go's. */
+static inline _Bool gopclntab_begins(const struct gopclntab *t, __u64 entry)
+{
+	struct gopclntab_function function;
+	__u64 low = 0, high = t->n;
+
+	while (low < high) {
+		__u64 middle = low + (high - low) / 2;
+
+		if (!gopclntab_at(t, middle, &function))
+			return 0;
+		if (function.start == entry)
+			return 1;
+		if (function.start < entry)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return 0;
 }
 
 /* A run of values: all of [start, end) has value. */

@@ -14,7 +14,7 @@
 #include "schema/blob.h"
 
 #define SYMBOLS_MAGIC	0x5953574fu /* "OWSY" */
-#define SYMBOLS_VERSION 2
+#define SYMBOLS_VERSION 3
 #define SYMBOLS_READER	1u /* raised when the same file gives other symbols */
 #define SYMBOLS_NONE	0xffffffffu
 #define SYMBOLS_OPEN	(1u << 31)

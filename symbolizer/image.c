@@ -220,6 +220,7 @@ static int load_head(struct sym_image *image)
 	}
 	image->machine = head.e_machine;
 	image->type = head.e_type;
+	image->entry = head.e_entry;
 	err = load_sections(image, &head);
 	image->sections_lost = err == -EBADMSG;
 	if (err && !image->sections_lost)

@@ -21,6 +21,7 @@ struct sym_image {
 	uint64_t size;	      /* bytes from there on */
 	bool narrow;	      /* ELFCLASS32 */
 	uint16_t machine, type;
+	uint64_t entry;
 	bool sections_lost;   /* there are headers, but beyond the file's end */
 	Elf64_Shdr *sections; /* owned; section 0 included */
 	size_t n_sections;

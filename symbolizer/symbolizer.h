@@ -29,10 +29,10 @@ struct sym_symbol {
 /*
  * Function symbols of .symtab, .dynsym and of the ELF file inside
  * .gnu_debugdata (MiniDebugInfo), merged and sorted; without section headers
- * those that PT_DYNAMIC leads to.  elf_off as for uw_object_open; the caller
- * keeps fd and may close it at once.  A file
- * without symbols gives an empty table; a damaged part is left out and told by
- * sym_table_damage.  -EBADMSG not an ELF file, or a torn one; -ENOTSUP
+ * those that PT_DYNAMIC leads to, and of Go programs without .symtab those of
+ * .gopclntab.  elf_off as for uw_object_open; the caller keeps fd and may close it at
+ * once.  A file without symbols gives an empty table; a damaged part is left out and
+ * told by sym_table_damage.  -EBADMSG not an ELF file, or a torn one; -ENOTSUP
  * big-endian, or not a regular file.
  *
  * What counts as a function: symbols of type FUNC and GNU_IFUNC; untyped ones in executable

@@ -364,6 +364,11 @@ static int add_image(struct sym_builder *b, const struct sym_image *image, bool 
 		if (err)
 			return err;
 	}
+	if (!seen[false]) {
+		err = sym_builder_left_out(b, sym_gopclntab_add(b, image));
+		if (err)
+			return err;
+	}
 	return sym_builder_left_out(b, sym_plt_add(b, image));
 }
 

@@ -74,4 +74,7 @@ int sym_builder_left_out(struct sym_builder *b, int err);
 /* symbolizer/plt.c: `name@plt` for the stubs through which x86_64 and aarch64 code calls others. */
 int sym_plt_add(struct sym_builder *b, const struct sym_image *image);
 
+/* symbolizer/gopclntab.c: the functions of a Go program, by its own table. */
+int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image);
+
 #endif

@@ -14,7 +14,6 @@
 /* The largest Go programs have some 100 MB of it. */
 #define PCLN_SIZE_MAX	((uint64_t)256 << 20)
 #define RELOCS_SIZE_MAX ((uint64_t)64 << 20)
-#define PCLN_ALIGN	32
 
 /* Go's largest frame is that of reflection's, 1 GB of arguments and a little. */
 #define FRAME_MAX ((int64_t)1 << 31)
@@ -388,31 +387,7 @@ static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *v
 	return found;
 }
 
-/* Go's own linker lets a program begin in a function of Go's. */
-static bool has_entry(struct gopclntab *table, uint64_t entry)
-{
-	struct gopclntab_function function;
-	uint64_t low = 0, high = table->n;
-
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-
-		if (!gopclntab_at(table, middle, &function))
-			return false;
-		if (function.start == entry)
-			return true;
-		if (function.start < entry)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return false;
-}
-
-/*
- * Where the text starts: as the table says, or the relocation of it where the file may lie
- * anywhere; or, as Go 1.26 leaves it out, where .text does if that makes sense of the entry.
- */
+/* See schema/gopclntab.h. */
 static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct gopclntab *table)
 {
 	const struct uw_section *text = uw_elf_section(elf, ".text");
@@ -423,7 +398,7 @@ static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct gopclntab
 	table->text = sure || !text ? start : text->vaddr;
 	if (sure)
 		return true;
-	return text && has_entry(table, elf->entry);
+	return text && gopclntab_begins(table, elf->entry);
 }
 
 /* The table in the bytes of its section, which begin at vaddr. */
@@ -432,7 +407,7 @@ static bool find_table(const struct uw_elf *elf, const uint8_t *data, size_t siz
 {
 	const unsigned int code_align = uw_arch_of(elf->machine)->code_align;
 
-	for (size_t off = 0; off < size; off += PCLN_ALIGN) {
+	for (size_t off = 0; off < size; off += GOPCLNTAB_ALIGN) {
 		if (gopclntab_open(out, data + off, size - off) && out->code_align == code_align)
 			return find_text(elf, vaddr + off, out);
 		if (!part)

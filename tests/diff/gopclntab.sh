@@ -60,4 +60,16 @@ for name in exe stripped; do
 	"$BUILD/tests/diff/rule_at" "$work/$name" < "$work/functions" > "$work/$name.rules"
 done
 cmp "$work/exe.rules" "$work/stripped.rules" && [ "$(wc -l < "$work/exe.rules")" -gt 1000 ] || failed=1
+# Nor that names do: Go's own nm has them of the one that is not stripped.
+strip -o "$work/cgo_stripped" "$work/cgo_pie" || failed=1
+for pair in stripped:exe cgo_stripped:cgo_pie; do
+	go tool nm "$work/${pair#*:}" | awk '$2 ~ /[Tt]/ && $3 != "runtime.text" && $3 != "runtime.etext" { print $1, $3 }' |
+		sed 's/\.abi0$//; s/\[[^]]*\]/[...]/g' | sort > "$work/names.go" # as Go shortens them
+	"$BUILD/tests/diff/sym_dump" table "$work/${pair%:*}" | sed 's/^0*//' | cut -d' ' -f1,3 | sort > "$work/names"
+	# Several may begin at one address.
+	join "$work/names" "$work/names.go" | awk -v pair=$pair '
+		{ all[$1] = $2; if ($2 == $3) same[$1] = 1 }
+		END { for (a in all) { n++; if (!(a in same)) { print pair ": " a " " all[a]; bad++ } }
+			print pair ": " n " names, " bad + 0 " differing"; exit bad > 0 || n < 1400 }' || failed=1
+done
 exit $failed

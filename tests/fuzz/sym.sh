@@ -21,6 +21,8 @@ objcopy -S --keep-symbol=helper "$work/mini" "$work/mini.debug"
 xz -c "$work/mini.debug" > "$work/mini.xz"
 strip "$work/mini"
 objcopy --add-section .gnu_debugdata="$work/mini.xz" "$work/mini" "$work/table/mini"
+python3 tests/fuzz/gopclntab.py "$work/gopclntab" 0x1000
+objcopy -R .gnu_debugdata --add-section .gopclntab="$work/gopclntab" "$work/mini" "$work/table/go"
 printf 'ffffffff81000%03x T name_%d\n' {0..99}{,} > "$work/kernel/many"
 printf 'ffffffffc0101000 t ext4_open\t[ext4]\nffffffffc0200000 t p\t[bpf]\n' > "$work/kernel/modules"
 n=0

@@ -26,18 +26,7 @@ objcopy --remove-section=.eh_frame --add-section .gnu_debugdata="$work/mini.xz" 
 cp "$work/object/small" "$work/object/stripped"
 objcopy --strip-section-headers "$work/object/stripped" 2> "$work/objcopy.log" || rm "$work/object/stripped"
 # Go's table of functions over the same code: one with a frame, one that nobody called, one that leaves.
-python3 - "$work/gopclntab" <<'PY'
-import struct, sys
-names = b'main.main\0runtime.goexit\0runtime.mcall\0'
-values = bytes([0, 2, 4, 0x40, 40, 0x3f, 4, 0, 2, 64, 0])
-search, record = b'', b''
-for i, (name, table, flags) in enumerate(((0, 1, 0), (10, 8, 1), (25, 8, 2))):
-    search += struct.pack('<II', 64 * i, 8 * 4 + len(record))
-    record += struct.pack('<IiIIIIIIIIBBBB', 64 * i, name, 0, 0, table, 0, 0, 0, 0, 0, 0, flags, 0, 0)
-search += struct.pack('<II', 192, 0)
-header = struct.pack('<IHBB8Q', 0xfffffff1, 0, 1, 8, 3, 0, 0x2c0, 72, 0, 0, 72 + len(names), 72 + len(names) + len(values))
-open(sys.argv[1], 'wb').write(header + names + values + search + record)
-PY
+python3 tests/fuzz/gopclntab.py "$work/gopclntab" 0x2c0
 objcopy --remove-section=.eh_frame --add-section .gopclntab="$work/gopclntab" "$work/object/small" "$work/object/go"
 for f in /lib64/ld-linux-x86-64.so.2 "$work/object/plain"; do
 	objcopy -O binary --only-section=.eh_frame --set-section-flags .eh_frame=alloc "$f" "$work/frames"

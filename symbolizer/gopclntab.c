@@ -1,0 +1,123 @@
+/*
+ * Function names out of the table that Go leaves in every binary (schema/gopclntab.h), for
+ * those that were stripped of .symtab.
+ */
+#include "symbolizer/table.h"
+
+#include "schema/gopclntab.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TABLE_MAX  ((uint64_t)256 << 20)
+#define RELOCS_MAX ((uint64_t)64 << 20)
+#define NAME_MAX_N ((size_t)64 << 10)
+/* Names are copied, and a hostile file gives each function the longest it has. */
+#define NAMES_MAX ((uint64_t)128 << 20)
+
+/* part: the table is somewhere in it. */
+static const Elf64_Shdr *section_of(const struct sym_image *image, bool *part)
+{
+	const Elf64_Shdr *section = sym_image_section(image, ".gopclntab");
+
+	*part = false;
+	if (!section)
+		section = sym_image_section(image, ".data.rel.ro.gopclntab");
+	if (!section && sym_image_section(image, ".go.buildinfo")) {
+		section = sym_image_section(image, ".data.rel.ro");
+		*part = true;
+	}
+	return section;
+}
+
+/* What a loader would write at vaddr. */
+static int find_relocated(const struct sym_image *image, uint64_t vaddr, __u64 *value)
+{
+	const uint32_t relative =
+		image->machine == EM_AARCH64 ? R_AARCH64_RELATIVE : R_X86_64_RELATIVE;
+	const Elf64_Shdr *section = sym_image_section(image, ".rela.dyn");
+	const Elf64_Rela *relas;
+	void *bytes;
+	bool found = false;
+	int err;
+
+	if (!section)
+		section = sym_image_section(image, ".rela"); /* as Go's own linker calls it */
+	if (!section)
+		return -ENOENT;
+	err = sym_image_load(image, section->sh_offset, section->sh_size, RELOCS_MAX, &bytes);
+	if (err)
+		return err;
+	relas = bytes;
+	for (size_t i = 0; i < section->sh_size / sizeof(*relas) && !found; i++) {
+		found = relas[i].r_offset == vaddr && ELF64_R_TYPE(relas[i].r_info) == relative;
+		if (found)
+			*value = (__u64)relas[i].r_addend;
+	}
+	free(bytes);
+	return found ? 0 : -ENOENT;
+}
+
+/* vaddr: of the table. */
+static bool find_text(const struct sym_image *image, uint64_t vaddr, struct gopclntab *table)
+{
+	const Elf64_Shdr *text = sym_image_section(image, ".text");
+
+	if (!table->text_off || table->text ||
+	    !find_relocated(image, vaddr + table->text_off, &table->text))
+		return true;
+	table->text = text ? text->sh_addr : 0;
+	return text && gopclntab_begins(table, image->entry);
+}
+
+static int add_functions(struct sym_builder *b, const struct gopclntab *table)
+{
+	struct gopclntab_function function;
+	uint64_t name_bytes = 0, off;
+	int err = 0;
+
+	for (uint64_t i = 0; i < table->n && !err; i++) {
+		size_t length;
+
+		if (!gopclntab_at(table, i, &function) || !*function.name)
+			continue;
+		length = strnlen(function.name, NAME_MAX_N);
+		name_bytes += length + 1;
+		err = name_bytes > NAMES_MAX ? -E2BIG : sym_builder_names(b, length, &off);
+		if (err)
+			break;
+		memcpy(b->names + off, function.name, length);
+		err = sym_builder_add(b, function.start, function.end, off, length, SYM_KIND_FUNC,
+				      SYM_BIND_LOCAL);
+	}
+	return err;
+}
+
+int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
+{
+	bool part;
+	const Elf64_Shdr *section = section_of(image, &part);
+	struct gopclntab table;
+	void *bytes;
+	int err;
+
+	if (!section || image->narrow)
+		return 0;
+	err = sym_image_load(image, section->sh_offset, section->sh_size, TABLE_MAX, &bytes);
+	if (err)
+		return err;
+	err = part ? 0 : -ENOTSUP;
+	for (uint64_t off = 0; off < section->sh_size; off += GOPCLNTAB_ALIGN) {
+		if (gopclntab_open(&table, (uint8_t *)bytes + off, section->sh_size - off)) {
+			err = find_text(image, section->sh_addr + off, &table)
+				      ? add_functions(b, &table)
+				      : -ENOTSUP;
+			break;
+		}
+		if (!part)
+			break;
+	}
+	free(bytes);
+	return err;
+}
