@@ -59,6 +59,13 @@ enum dw_leap {
 	DW_LEAP_N
 };
 
+/* Of an abbreviation what a walk over entries that are nothing to it needs. */
+struct dw_glance {
+	uint16_t fixed; /* as above; DW_NO_PLACE: it is something, or takes more than a glance */
+	uint8_t leap;	/* as above */
+	uint8_t children;
+};
+
 /* How to get over an entry's attributes: so many bytes, then one whose size stands in it. */
 struct dw_step {
 	uint32_t bytes;
@@ -73,6 +80,8 @@ struct dw_abbrevs { /* one table; shared by the units that name it */
 	struct dw_spec *specs;
 	/* For units with these sizes; for others the attributes are read one by one. */
 	struct dw_step *steps;
+	/* By code; NULL: codes are not 1, 2, 3, … */
+	struct dw_glance *glances;
 	uint8_t addr_size, off_size, ref_size;
 	uint32_t n, n_specs, n_steps;
 };
@@ -190,6 +199,8 @@ struct dw_die {
 /* -ENOENT: no debug information in it.  image's fd is borrowed for the file's life. */
 int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *budget,
 		 struct dw_file *out);
+/* With what of has unpacked, which outlives it; of its units none has been looked into. */
+int dw_file_twin(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out);
 void dw_file_close(struct dw_file *file);
 /* Finds where the units are; once. */
 int dw_file_units(struct dw_file *file);

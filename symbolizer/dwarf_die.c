@@ -209,6 +209,50 @@ bool dw_die_leap(const struct dw_die *die, uint64_t *end)
 	return true;
 }
 
+/* Over entries of fixed size that are no functions, and ends of lists: most are such. */
+static const uint8_t *skip_plain(const struct dw_unit *u, const uint8_t *p, size_t *depth,
+				 enum dw_leap leaping, bool *leapt)
+{
+	const struct dw_abbrevs *t = u->abbrevs;
+	/* No fixed size is larger than that, with a code of two bytes. */
+	const uint8_t *end = u->size > DW_NO_PLACE + 2 ? u->bytes + u->size - DW_NO_PLACE - 2 : p;
+	size_t open = *depth;
+
+	while (p < end) {
+		uint32_t code = p[0], n = 1, to;
+		struct dw_glance g;
+
+		if (!code && open > 1) {
+			open--;
+			p++;
+			continue;
+		}
+		if (code >= 0x80) {
+			code = (code & 0x7f) | (uint32_t)p[1] << 7;
+			n = 2;
+			if (p[1] >= 0x80)
+				break;
+		}
+		if (code > t->n)
+			break;
+		g = t->glances[code];
+		if (g.fixed == DW_NO_PLACE)
+			break;
+		if (g.leap <= leaping) {
+			memcpy(&to, p + n + g.fixed - sizeof(to), sizeof(to));
+			if (to > (uint64_t)(p - u->bytes) + n + g.fixed && to <= u->size) {
+				*leapt = true;
+				p = u->bytes + to;
+				continue;
+			}
+		}
+		open += g.children;
+		p += n + g.fixed;
+	}
+	*depth = open;
+	return p;
+}
+
 int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum dw_leap leaping,
 			 bool *leapt, struct dw_die *out)
 {
@@ -217,11 +261,17 @@ int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum d
 	bool quick = u->sized;
 
 	while (p < end) {
-		const uint8_t *start = p;
-		uint64_t code = *p++;
+		const uint8_t *start;
+		uint64_t code;
 		const struct dw_abbrev *a;
 		struct dw_die die;
 
+		if (quick && t->glances && *depth)
+			p = skip_plain(u, p, depth, leaping, leapt);
+		if (p == end)
+			return 0;
+		start = p;
+		code = *p++;
 		if (code >= 0x80) {
 			struct sym_cursor c = sym_cursor_of(start, (uint64_t)(end - start));
 

@@ -25,6 +25,7 @@ static void put_abbrevs(struct dw_abbrevs *a)
 	free(a->abbrevs);
 	free(a->specs);
 	free(a->steps);
+	free(a->glances);
 	free(a);
 }
 
@@ -262,6 +263,25 @@ static int make_steps(struct dw_abbrevs *t)
 	return 0;
 }
 
+static int make_glances(struct dw_abbrevs *t)
+{
+	if (!t->n || t->abbrevs[0].code != 1 || t->abbrevs[t->n - 1].code != t->n)
+		return 0;
+	t->glances = calloc(t->n + 1, sizeof(*t->glances));
+	if (!t->glances)
+		return -ENOMEM;
+	t->glances[0].fixed = DW_NO_PLACE; /* the end of a list */
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct dw_abbrev *a = &t->abbrevs[i];
+
+		t->glances[i + 1] =
+			(struct dw_glance){ .fixed = a->function ? DW_NO_PLACE : a->fixed,
+					    .leap = a->leap,
+					    .children = a->children };
+	}
+	return 0;
+}
+
 static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs **out)
 {
 	const struct dw_file *file = u->file;
@@ -296,6 +316,8 @@ static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs
 			err = -EBADMSG;
 		if (!err)
 			err = make_steps(t);
+		if (!err)
+			err = make_glances(t);
 		if (err)
 			put_abbrevs(t);
 		want *= 4;
@@ -695,6 +717,17 @@ static int open_section(const struct sym_image *image, const char *name, bool sp
 	return err == -ENOENT ? 0 : err;
 }
 
+static void keep_pages(struct dw_file *f)
+{
+	sym_section_keep_pages(&f->str);
+	sym_section_keep_pages(&f->line_str);
+	sym_section_keep_pages(&f->str_offsets);
+	sym_section_keep_pages(&f->addr);
+	sym_section_keep_pages(&f->ranges);
+	sym_section_keep_pages(&f->rnglists);
+	sym_section_keep_pages(&f->cu_index);
+}
+
 int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *budget,
 		 struct dw_file *out)
 {
@@ -726,14 +759,61 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
 		dw_file_close(&f);
 		return err;
 	}
-	sym_section_keep_pages(&f.str);
-	sym_section_keep_pages(&f.line_str);
-	sym_section_keep_pages(&f.str_offsets);
-	sym_section_keep_pages(&f.addr);
-	sym_section_keep_pages(&f.ranges);
-	sym_section_keep_pages(&f.rnglists);
-	sym_section_keep_pages(&f.cu_index);
+	keep_pages(&f);
 	*out = f;
+	return 0;
+}
+
+/* What is read from the file's descriptor or memory, which stay of's. */
+static struct sym_section borrowed(const struct sym_section *s)
+{
+	return (struct sym_section){
+		.size = s->size, .bytes = s->bytes, .fd = s->fd, .off = s->off, .own_fd = -1
+	};
+}
+
+static struct dw_unit unloaded(const struct dw_unit *u, struct dw_file *file)
+{
+	return (struct dw_unit){ .file = file,
+				 .off = u->off,
+				 .size = u->size,
+				 .abbrev_off = u->abbrev_off,
+				 .id = u->id,
+				 .version = u->version,
+				 .type = u->type,
+				 .addr_size = u->addr_size,
+				 .off_size = u->off_size,
+				 .header = u->header,
+				 .at = u->at,
+				 .root = u->root };
+}
+
+int dw_file_twin(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out)
+{
+	struct dw_file f = { .fd = -1,
+			     .split = of->split,
+			     .budget = budget,
+			     .info = borrowed(&of->info),
+			     .abbrev = borrowed(&of->abbrev),
+			     .line = borrowed(&of->line),
+			     .str = borrowed(&of->str),
+			     .line_str = borrowed(&of->line_str),
+			     .str_offsets = borrowed(&of->str_offsets),
+			     .addr = borrowed(&of->addr),
+			     .ranges = borrowed(&of->ranges),
+			     .rnglists = borrowed(&of->rnglists),
+			     .cu_index = borrowed(&of->cu_index) };
+
+	if (of->n_units) {
+		f.units = calloc(of->n_units, sizeof(*f.units));
+		if (!f.units)
+			return -ENOMEM;
+		f.n_units = of->n_units;
+	}
+	keep_pages(&f);
+	*out = f;
+	for (size_t i = 0; i < f.n_units; i++)
+		out->units[i] = unloaded(&of->units[i], out);
 	return 0;
 }
 

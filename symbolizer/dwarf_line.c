@@ -136,7 +136,8 @@ static int take_row(struct program *p, uint64_t addr, uint32_t file, uint32_t li
 	return err;
 }
 
-static inline int emit(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
+static inline __attribute__((always_inline)) int emit(struct program *p, uint64_t addr,
+						      uint32_t file, uint32_t line)
 {
 	if (!p->wanted)
 		return push_row(p, addr, file, line);
@@ -368,22 +369,56 @@ static inline int run_standard(struct program *p, struct sym_cursor *c, struct m
 	return 0;
 }
 
-/* What a special opcode adds (DWARF 5 §6.2.5.1); a table, because most of a program is such. */
-struct special {
-	uint32_t by;
-	int32_t line;
+/* What an opcode does, as far as a glance tells. */
+enum act {
+	ACT_OTHER, /* a closer look */
+	ACT_ROW,   /* adds, and makes a row */
+	ACT_ADD,
+	ACT_PASS, /* its operand is nothing to us */
+	ACT_PC,	  /* its operand is what each of these changes by */
+	ACT_LINE,
+	ACT_FILE,
 };
 
-static void make_specials(const struct program *p, struct special *specials)
-{
-	for (unsigned int op = p->opcode_base; op < 256; op++) {
-		unsigned int special = op - p->opcode_base;
+struct op {
+	uint16_t by; /* bytes: at most 255 times 255 */
+	int16_t line;
+	uint8_t act;
+	uint8_t spare[3];
+};
 
-		specials[op] = (struct special){
-			.by = special / p->line_range,
-			.line = p->line_base + (int)(special % p->line_range),
-		};
+static void make_ops(const struct program *p, struct op ops[256])
+{
+	static const uint8_t acts[] = {
+		[DW_LNS_copy] = ACT_ROW,
+		[DW_LNS_advance_pc] = ACT_PC,
+		[DW_LNS_advance_line] = ACT_LINE,
+		[DW_LNS_set_file] = ACT_FILE,
+		[DW_LNS_set_column] = ACT_PASS,
+		[DW_LNS_negate_stmt] = ACT_ADD,
+		[DW_LNS_set_basic_block] = ACT_ADD,
+		[DW_LNS_const_add_pc] = ACT_ADD,
+		[DW_LNS_set_prologue_end] = ACT_ADD,
+		[DW_LNS_set_epilogue_begin] = ACT_ADD,
+		[DW_LNS_set_isa] = ACT_PASS,
+	};
+	bool simple = p->max_ops <= 1;
+
+	for (unsigned int op = 0; op < 256; op++) {
+		unsigned int special = op - p->opcode_base; /* DWARF 5 §6.2.5.1 */
+
+		ops[op] = (struct op){ .act = ACT_OTHER };
+		if (op >= p->opcode_base) {
+			ops[op].by = (uint16_t)(special / p->line_range * p->min_inst);
+			ops[op].line = (int16_t)(p->line_base + (int)(special % p->line_range));
+			ops[op].act = simple ? ACT_ROW : ACT_OTHER;
+		} else if (op < sizeof(acts) && simple) {
+			ops[op].act = acts[op];
+		}
 	}
+	if (p->opcode_base > DW_LNS_const_add_pc)
+		ops[DW_LNS_const_add_pc].by =
+			(uint16_t)((255u - p->opcode_base) / p->line_range * p->min_inst);
 }
 
 static int end_sequence(struct program *p)
@@ -414,8 +449,16 @@ static int end_sequence(struct program *p)
 static int run_other(struct program *p, struct sym_cursor *c, struct machine *m, uint8_t op)
 {
 	bool ended = false;
-	int err = op ? run_standard(p, c, m, op) : run_extended(p, c, m, &ended);
+	int err;
 
+	if (op >= p->opcode_base) {
+		unsigned int special = op - p->opcode_base;
+
+		advance(p, m, special / p->line_range);
+		m->line += (uint64_t)(int64_t)(p->line_base + (int)(special % p->line_range));
+		return emit(p, m->addr, clip(m->file), clip(m->line));
+	}
+	err = op ? run_standard(p, c, m, op) : run_extended(p, c, m, &ended);
 	if (!ended || err)
 		return err;
 	*m = (struct machine){ .line = 1, .file = 1 };
@@ -425,84 +468,101 @@ static int run_other(struct program *p, struct sym_cursor *c, struct machine *m,
 	return err;
 }
 
-/*
- * Whether nothing but these bytes is needed to carry op out: operands of one byte, where it has one.
- * Columns, views and discriminators are most of what is no special opcode, and nothing to us.
- */
-static inline bool run_short(const struct program *p, const uint8_t **at, struct machine *m,
-			     uint8_t op)
+/* An operand of one or two bytes, which are there; false: it has more. */
+static inline bool take_short(const uint8_t **at, uint32_t *out)
 {
-	const uint8_t *q = *at;
+	const uint8_t *p = *at;
 
-	if (q[0] >= 0x80 && op != DW_LNS_negate_stmt && op != DW_LNS_const_add_pc)
-		return false;
-	switch (op) {
-	case 0:
-		if (q[0] != 2 || q[1] != DW_LNE_set_discriminator)
-			return false;
-		*at = q + 3;
+	*out = p[0];
+	*at = p + 1;
+	if (p[0] < 0x80)
 		return true;
-	case DW_LNS_advance_pc:
-		m->addr += q[0] * (uint64_t)p->min_inst;
+	*out = (p[0] & 0x7fu) | (uint32_t)p[1] << 7;
+	*at = p + 2;
+	return p[1] < 0x80;
+}
+
+/*
+ * Runs what is simple up to something that is not, which *at is left at, or to the end.  A row that
+ * nobody wants costs a comparison; columns, views and discriminators are nothing to us.
+ */
+static inline int run_simple(struct program *p, const struct op ops[256], const uint8_t **from,
+			     const uint8_t *end, struct machine *m)
+{
+	uint64_t addr = m->addr, line = m->line;
+	uint32_t file = clip(m->file), operand;
+	const uint8_t *at = *from, *start;
+	int err = 0;
+
+	for (start = at; at < end; start = at) {
+		const struct op *op = &ops[*at++];
+
+		switch ((enum act)op->act) {
+		case ACT_ROW:
+			addr += op->by;
+			line += (uint64_t)(int64_t)op->line;
+			err = emit(p, addr, file, clip(line));
+			if (!err)
+				continue;
+			break;
+		case ACT_ADD:
+			addr += op->by;
+			continue;
+		case ACT_PASS:
+			if (take_short(&at, &operand))
+				continue;
+			break;
+		case ACT_PC:
+			if (!take_short(&at, &operand))
+				break;
+			addr += (uint64_t)operand * p->min_inst;
+			continue;
+		case ACT_LINE:
+			if (!take_short(&at, &operand))
+				break;
+			operand ^= at - start == 2 ? 0x40 : 0x2000;
+			line += (uint64_t)operand - (at - start == 2 ? 0x40 : 0x2000);
+			continue;
+		case ACT_FILE:
+			if (!take_short(&at, &operand))
+				break;
+			file = operand;
+			m->file = file;
+			continue;
+		case ACT_OTHER:
+			if (!start[0] && start[1] < 8 && start[2] == DW_LNE_set_discriminator) {
+				at += 1 + start[1];
+				continue;
+			}
+			break;
+		}
 		break;
-	case DW_LNS_advance_line:
-		m->line += (uint64_t)(int64_t)((q[0] ^ 0x40) - 0x40);
-		break;
-	case DW_LNS_set_file:
-		m->file = q[0];
-		break;
-	case DW_LNS_set_column:
-		break;
-	case DW_LNS_negate_stmt:
-		return true;
-	case DW_LNS_const_add_pc:
-		m->addr += (uint64_t)(255 - p->opcode_base) / p->line_range * p->min_inst;
-		return true;
-	default:
-		return false;
 	}
-	*at = q + 1;
-	return true;
+	m->addr = addr;
+	m->line = line;
+	*from = start;
+	return err;
 }
 
 static int run(struct program *p, struct sym_cursor *c)
 {
 	struct machine m = { .line = 1, .file = 1 };
-	struct special specials[256];
-	uint8_t opcode_base = p->opcode_base, min_inst = p->min_inst;
-	bool simple = p->max_ops <= 1;
-	const uint8_t *at = c->p, *end = c->end;
-	/* Up to there no short one needs a look at the end. */
-	const uint8_t *roomy = end - at > 4 ? end - 4 : at;
+	struct op ops[256];
+	/* Nothing simple is longer than that. */
+	const uint8_t *roomy = c->end - c->p > 16 ? c->end - 16 : c->p;
 	int err = 0;
 
-	make_specials(p, specials);
+	make_ops(p, ops);
 	begin_sequence(p);
-	while (!err && at < end) {
-		uint8_t op = *at++;
-
-		if (op >= opcode_base) {
-			if (simple)
-				m.addr += specials[op].by * (uint64_t)min_inst;
-			else
-				advance(p, &m, specials[op].by);
-			m.line += (uint64_t)(int64_t)specials[op].line;
-			err = emit(p, m.addr, clip(m.file), clip(m.line));
-		} else if (op == DW_LNS_copy) {
-			err = emit(p, m.addr, clip(m.file), clip(m.line));
-		} else if (!simple || at >= roomy || !run_short(p, &at, &m, op)) {
-			struct machine other = m;
-
-			c->p = at;
-			err = run_other(p, c, &other, op);
-			m = other;
-			at = c->bad ? end : c->p;
-			if (p->n_wanted && p->n_found == p->n_wanted && !p->unordered)
-				break;
-		}
+	while (!err && !c->bad && c->p < c->end &&
+	       (!p->n_wanted || p->n_found < p->n_wanted || p->unordered)) {
+		if (c->p < roomy)
+			err = run_simple(p, ops, &c->p, roomy, &m);
+		if (!err && c->p < c->end)
+			err = run_other(p, c, &m, *c->p++);
 	}
 	/* All that is wanted is known, in the middle of a sequence maybe. */
-	if (!err && at < end)
+	if (!err && !c->bad && c->p < c->end)
 		err = end_sequence(p);
 	/* A sequence without an end says nothing of where it ends. */
 	p->table->n_rows = p->first;
