@@ -450,6 +450,35 @@ int sym_debug_open_image(const void *bytes, size_t size, const struct sym_debug_
 	return err ? err : open_debug(&image, files, lines, out);
 }
 
+int sym_debug_twin(const struct sym_debug *of, struct sym_lines *lines, struct sym_debug **out)
+{
+	struct sym_debug *d = calloc(1, sizeof(*d));
+	int err = d ? 0 : -ENOMEM;
+
+	if (err)
+		return err;
+	d->lines = lines;
+	d->files = of->files;
+	d->budget = (struct dw_budget){ .limit = of->budget.limit };
+	d->leaping = of->leaping;
+	d->package.fd = d->main.fd = d->alt.fd = -1;
+	err = dw_file_twin(&of->main, &d->budget, &d->main);
+	if (!err && of->has_alt) {
+		err = dw_file_twin(&of->alt, &d->budget, &d->alt);
+		d->has_alt = !err;
+		d->main.alt = err ? NULL : &d->alt;
+	}
+	if (err) {
+		sym_debug_free(d);
+		return err;
+	}
+	d->spans = of->spans;
+	d->n_spans = of->n_spans;
+	d->twin = true;
+	*out = d;
+	return 0;
+}
+
 void sym_debug_free(struct sym_debug *d)
 {
 	if (!d)
@@ -459,7 +488,8 @@ void sym_debug_free(struct sym_debug *d)
 	dw_file_close(&d->package);
 	dw_file_close(&d->main);
 	dw_file_close(&d->alt);
-	free(d->spans);
+	if (!d->twin)
+		free(d->spans);
 	free(d->origins);
 	free(d);
 }
@@ -812,6 +842,22 @@ static int add_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
 	return err == -ENOMEM || err == -E2BIG ? err : 0;
 }
 
+/* Whose unit is looked into once as a rule: its memory is the next one's. */
+static int prepare_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
+{
+	struct dw_unit *u = wanted->unit, *entries;
+	bool again = u->asked;
+	int err = add_unit(d, wanted, n);
+
+	entries = u->split;
+	if (!again || d->budget.held > HELD_SOON) {
+		dw_unit_unload(u);
+		if (entries)
+			dw_unit_unload(entries);
+	}
+	return err;
+}
+
 int sym_debug_add(struct sym_debug *d, uint64_t vaddr)
 {
 	struct wanted wanted = { .vaddr = vaddr };
@@ -836,36 +882,34 @@ static int by_unit(const void *a, const void *b)
 	return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
 }
 
-int sym_debug_prepare(struct sym_debug *d, const uint64_t *vaddrs, size_t n)
+int sym_debug_prepare(struct sym_debug *d, const uint64_t *vaddrs, size_t n,
+		      struct sym_turns *turns)
 {
 	struct wanted *wanted = calloc(n + 1, sizeof(*wanted));
-	size_t n_wanted = 0, past;
+	struct sym_turns alone = { 0 };
+	size_t past, turn, next = 0;
 	int err = wanted ? 0 : -ENOMEM;
 
+	turns = turns ? turns : &alone;
 	for (size_t i = 0; !err && i < n; i++) {
 		uint64_t low = 0, high = UINT64_MAX;
-		struct dw_unit *u = unit_of(d, vaddrs[i], &low, &high);
 
-		if (!u)
-			err = sym_debug_add(d, vaddrs[i]);
-		else if (vaddrs[i] != UINT64_MAX)
-			wanted[n_wanted++] = (struct wanted){ .unit = u, .vaddr = vaddrs[i] };
+		wanted[i] = (struct wanted){ .unit = unit_of(d, vaddrs[i], &low, &high),
+					     .vaddr = vaddrs[i] };
 	}
-	if (n_wanted)
-		qsort(wanted, n_wanted, sizeof(*wanted), by_unit);
-	for (size_t i = 0; !err && i < n_wanted; i = past) {
-		struct dw_unit *u = wanted[i].unit, *entries;
-		bool again = u->asked;
-
-		for (past = i; past < n_wanted && wanted[past].unit == u; past++)
+	if (!err && n)
+		qsort(wanted, n, sizeof(*wanted), by_unit);
+	turn = atomic_fetch_add(&turns->taken, 1);
+	for (size_t i = 0; !err && i < n; i = past, next++) {
+		for (past = i; past < n && wanted[past].unit == wanted[i].unit; past++)
 			;
-		err = add_unit(d, wanted + i, past - i);
-		entries = u->split;
-		if (!again || d->budget.held > HELD_SOON) {
-			dw_unit_unload(u);
-			if (entries)
-				dw_unit_unload(entries);
-		}
+		if (next != turn)
+			continue;
+		turn = atomic_fetch_add(&turns->taken, 1);
+		if (wanted[i].unit)
+			err = prepare_unit(d, wanted + i, past - i);
+		for (size_t j = i; !wanted[i].unit && !err && j < past; j++)
+			err = sym_debug_add(d, wanted[j].vaddr);
 	}
 	sym_lines_settle(d->lines);
 	free(wanted);

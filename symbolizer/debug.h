@@ -36,6 +36,7 @@ struct sym_debug {
 	size_t n_splits;
 	struct dw_unit **packaged; /* units of the package; owned */
 	size_t n_packaged, room_packaged;
+	bool twin;		/* spans are another's */
 	struct sym_span *spans; /* ascending by low */
 	size_t n_spans, room_spans;
 	struct sym_origin *origins; /* hashed */

@@ -300,6 +300,89 @@ void sym_lines_settle(struct sym_lines *l)
 	l->n_loose = 0;
 }
 
+/* Where the piece that addr is in ends; addr itself: it is in none. */
+static uint64_t end_of(const struct lines_piece *pieces, size_t n, uint64_t addr)
+{
+	size_t at = count_until(pieces, n, addr);
+	const struct lines_piece *p = at ? &pieces[at - 1] : NULL;
+
+	return p && addr - p->start < p->size ? p->start + p->size : addr;
+}
+
+struct joining {
+	struct sym_lines *to;
+	const struct sym_lines *from;
+	uint32_t *names; /* by offset: where they are in to, from 1; 0: not yet */
+};
+
+static int join_name(struct joining *j, uint32_t *name)
+{
+	uint32_t *known;
+	int err = 0;
+
+	if (*name == LINES_NONE)
+		return 0;
+	known = &j->names[*name];
+	if (!*known) {
+		const char *text = j->from->names + *name;
+
+		err = intern(j->to, text, strlen(text), known);
+		*known += !err;
+	}
+	if (!err)
+		*name = *known - 1;
+	return err;
+}
+
+/* The scopes of a fresh piece are as long as it is, and its only row is at its beginning. */
+static int join_piece(struct joining *j, const struct lines_piece *p)
+{
+	struct sym_lines *to = j->to;
+	uint64_t low = p->start, end = p->start + p->size, from, gap, high;
+	struct lines_scope scopes[NESTED_MAX];
+	struct lines_row row = { .at = 0 };
+	size_t n = p->n_scopes < NESTED_MAX ? p->n_scopes : NESTED_MAX;
+	int err = 0;
+
+	do {
+		from = low;
+		low = end_of(to->kept.pieces, to->kept.n_pieces, low);
+		low = end_of(to->pieces, to->n_pieces, low);
+	} while (low != from && low < end);
+	if (low >= end || sym_lines_gap(to, low, &gap, &high))
+		return 0;
+	high = high < end ? high : end;
+	if (p->n_rows) {
+		row = j->from->rows[p->row];
+		err = join_name(j, &row.file);
+	}
+	for (size_t i = 0; !err && i < n; i++) {
+		scopes[i] = j->from->scopes[p->scope + i];
+		scopes[i].end = (uint32_t)(high - low);
+		err = join_name(j, &scopes[i].name);
+		if (!err)
+			err = join_name(j, &scopes[i].call_file);
+	}
+	return err ? err
+		   : sym_lines_put(to, low, high, p->n_rows ? &row : NULL, scopes, n, !p->spare);
+}
+
+int sym_lines_join(struct sym_lines *l, const struct sym_lines *from)
+{
+	struct joining j = { .to = l, .from = from };
+	int err;
+
+	if (!from->n_pieces)
+		return 0;
+	j.names = calloc(from->names_size + 1, sizeof(*j.names));
+	err = j.names ? 0 : -ENOMEM;
+	for (size_t i = 0; !err && i < from->n_pieces; i++)
+		err = join_piece(&j, &from->pieces[i]);
+	sym_lines_settle(l);
+	free(j.names);
+	return err;
+}
+
 /* ---- finding ----------------------------------------------------------------------------- */
 
 static const char *name_at(const struct flat *f, uint32_t off)

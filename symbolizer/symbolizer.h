@@ -10,6 +10,7 @@
 #ifndef SYMBOLIZER_SYMBOLIZER_H
 #define SYMBOLIZER_SYMBOLIZER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -133,9 +134,21 @@ void sym_debug_free(struct sym_debug *debug); /* NULL is fine */
 int sym_debug_add(struct sym_debug *debug, uint64_t vaddr);
 /*
  * The same for many, faster: each unit is looked into once, and of its line table only what these
- * addresses need is kept.
+ * addresses need is kept.  turns NULL, or shared by twins who are given the same addresses: each
+ * takes units that no other has taken.
  */
-int sym_debug_prepare(struct sym_debug *debug, const uint64_t *vaddrs, size_t n);
+struct sym_turns {
+	atomic_size_t taken; /* units, in the order they are in */
+};
+int sym_debug_prepare(struct sym_debug *debug, const uint64_t *vaddrs, size_t n,
+		      struct sym_turns *turns);
+/*
+ * The same file again, for one more thread: with lines of its own, but what was unpacked is shared.
+ * of outlives it, and is not in use while it is made.
+ */
+int sym_debug_twin(const struct sym_debug *of, struct sym_lines *lines, struct sym_debug **out);
+/* Adds what of from is not in lines. */
+int sym_lines_join(struct sym_lines *lines, const struct sym_lines *from);
 
 /* It has DWARF, sound or not. */
 bool sym_has_debug(int fd, uint64_t elf_off);

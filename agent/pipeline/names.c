@@ -4,12 +4,14 @@
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
+#include "agent/pipeline/lines.h"
 #include "agent/process/modules.h"
 #include "agent/store/store.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +61,7 @@ struct names {
 	bool demangle, lines, inlined;
 	uint64_t tick;			 /* of use of debug information */
 	size_t n_debugs;		 /* open */
+	pthread_mutex_t opening;	 /* of what these name, which several threads read */
 	struct places *places;		 /* owned; the one being filled first */
 	struct module_symbols **modules; /* by module id; owned */
 	size_t n_modules;
@@ -81,6 +84,7 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 
 	if (!names)
 		return -ENOMEM;
+	(void)pthread_mutex_init(&names->opening, NULL);
 	names->opener = opener;
 	names->info = info;
 	names->demangle = demangle;
@@ -167,6 +171,7 @@ void names_free(struct names *names)
 	for (size_t i = 0; i < names->n_modules; i++)
 		free_symbols(names, names->modules[i]);
 	free(names->modules);
+	(void)pthread_mutex_destroy(&names->opening);
 	while (names->places) {
 		struct places *next = names->places->next;
 
@@ -504,18 +509,25 @@ static bool name_generated(struct names *names, struct cached *c)
 static int alt_of(void *ctx, const char *name, const struct uw_build_id *id, int *fd)
 {
 	const struct module_symbols *s = ctx;
-	int from = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module);
+	int from = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module), err;
 
-	if (!opener_open_named(s->names->opener, from, NULL, name, id, fd))
-		return 0;
-	return opener_fetched_debug(s->names->opener, id, fd);
+	(void)pthread_mutex_lock(&s->names->opening);
+	err = opener_open_named(s->names->opener, from, NULL, name, id, fd);
+	if (err)
+		err = opener_fetched_debug(s->names->opener, id, fd);
+	(void)pthread_mutex_unlock(&s->names->opening);
+	return err;
 }
 
 static int split_of(void *ctx, const char *folder, const char *name, int *fd)
 {
 	const struct module_symbols *s = ctx;
+	int err;
 
-	return opener_open_named(s->names->opener, module_fd(s->module), folder, name, NULL, fd);
+	(void)pthread_mutex_lock(&s->names->opening);
+	err = opener_open_named(s->names->opener, module_fd(s->module), folder, name, NULL, fd);
+	(void)pthread_mutex_unlock(&s->names->opening);
+	return err;
 }
 
 static int package_of(void *ctx, int *fd)
@@ -523,9 +535,36 @@ static int package_of(void *ctx, int *fd)
 	const struct module_symbols *s = ctx;
 	int err = -ENOENT;
 
+	(void)pthread_mutex_lock(&s->names->opening);
 	if (s->debug_fd >= 0)
 		err = opener_open_suffixed(s->names->opener, s->debug_fd, ".dwp", fd);
-	return err ? opener_open_suffixed(s->names->opener, module_fd(s->module), ".dwp", fd) : 0;
+	if (err)
+		err = opener_open_suffixed(s->names->opener, module_fd(s->module), ".dwp", fd);
+	(void)pthread_mutex_unlock(&s->names->opening);
+	return err;
+}
+
+/* From any thread. */
+static int open_debug(void *ctx, struct sym_debug **out)
+{
+	struct module_symbols *s = ctx;
+	const struct sym_debug_files files = {
+		.alt = alt_of, .split = split_of, .package = package_of, .ctx = s
+	};
+	int fd = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module);
+	size_t size;
+	const void *image = module_image(s->module, &size);
+
+	if (image)
+		return sym_debug_open_image(image, size, NULL, s->lines, out);
+	return sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files,
+			      s->lines, out);
+}
+
+static void warn_of_debug(const struct module_symbols *s, int err)
+{
+	if (err && err != -ENOENT)
+		log_warning("%s: lines cannot be read: %s", s->module->path, strerror(-err));
 }
 
 static void close_oldest(struct names *names)
@@ -548,12 +587,7 @@ static void close_oldest(struct names *names)
 
 static struct sym_debug *debug_of(struct names *names, struct module_symbols *s)
 {
-	const struct sym_debug_files files = {
-		.alt = alt_of, .split = split_of, .package = package_of, .ctx = s
-	};
-	size_t size;
-	const void *image = module_image(s->module, &size);
-	int fd = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module), err;
+	int err;
 
 	s->debug_used = ++names->tick;
 	if (s->debug || s->debug_tried)
@@ -561,14 +595,9 @@ static struct sym_debug *debug_of(struct names *names, struct module_symbols *s)
 	s->debug_tried = true;
 	if (names->n_debugs >= DEBUGS_MAX)
 		close_oldest(names);
-	if (image)
-		err = sym_debug_open_image(image, size, NULL, s->lines, &s->debug);
-	else
-		err = sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files,
-				     s->lines, &s->debug);
+	err = open_debug(s, &s->debug);
 	names->n_debugs += !err;
-	if (err && err != -ENOENT)
-		log_warning("%s: lines cannot be read: %s", s->module->path, strerror(-err));
+	warn_of_debug(s, err);
 	return s->debug;
 }
 
@@ -792,29 +821,80 @@ static int by_file(const void *a, const void *b)
 	return x->vaddr == y->vaddr ? 0 : x->vaddr < y->vaddr ? -1 : 1;
 }
 
-/* Reads all that the addresses of one module need at once, which is faster than one by one. */
-static void prepare_lines(struct names *names, const struct location *const *wanted, size_t n)
+/* What is to be read of a module's debug information, if anything: true. */
+static bool make_task(struct names *names, const struct location *const *wanted, size_t n,
+		      uint64_t *vaddrs, struct lines_task *out)
 {
 	const struct module *module = wanted[0]->module;
-	struct module_symbols *symbols = symbols_of(names, module);
-	uint64_t *vaddrs = calloc(n, sizeof(*vaddrs));
+	struct module_symbols *s = symbols_of(names, module);
 	struct sym_place none;
-	struct sym_debug *debug;
-	size_t n_vaddrs = 0, n_places;
+	size_t n_places;
 
-	if (symbols && vaddrs && !symbols->tried)
-		open_symbols(names, module, symbols);
-	if (!symbols || !vaddrs || module->state != MODULE_USABLE || !lines_of(names, symbols)) {
-		free(vaddrs);
-		return;
-	}
+	if (s && !s->tried)
+		open_symbols(names, module, s);
+	if (!s || module->state != MODULE_USABLE || !lines_of(names, s) ||
+	    (s->debug_tried && !s->debug))
+		return false;
+	*out = (struct lines_task){
+		.lines = s->lines, .vaddrs = vaddrs, .debug = s->debug, .open = open_debug, .ctx = s
+	};
 	for (size_t i = 0; i < n; i++)
-		if (sym_lines_find(symbols->lines, wanted[i]->vaddr, &none, 0, &n_places))
-			vaddrs[n_vaddrs++] = wanted[i]->vaddr;
-	debug = n_vaddrs ? debug_of(names, symbols) : NULL;
-	/* What is missing then is asked for again. */
-	if (debug)
-		(void)sym_debug_prepare(debug, vaddrs, n_vaddrs);
+		if (sym_lines_find(s->lines, wanted[i]->vaddr, &none, 0, &n_places))
+			vaddrs[out->n++] = wanted[i]->vaddr;
+	return out->n != 0;
+}
+
+static void close_others(struct names *names, const struct lines_task *tasks, size_t n)
+{
+	for (size_t i = 0; i < names->n_modules; i++) {
+		struct module_symbols *s = names->modules[i];
+		bool used = !s || !s->debug;
+
+		for (size_t j = 0; !used && j < n; j++)
+			used = tasks[j].ctx == s;
+		if (used)
+			continue;
+		sym_debug_free(s->debug);
+		s->debug = NULL;
+		s->debug_tried = false;
+		names->n_debugs--;
+	}
+}
+
+/* wanted: by file.  What is not to be had is sought again when it is asked for. */
+static void prepare_lines(struct names *names, const struct location *const *wanted, size_t n)
+{
+	uint64_t *vaddrs = calloc(n, sizeof(*vaddrs));
+	struct lines_task *tasks = calloc(n, sizeof(*tasks));
+	size_t n_tasks = 0;
+
+	for (size_t i = 0, past; vaddrs && tasks && i < n; i = past) {
+		for (past = i; past < n && wanted[past]->module == wanted[i]->module; past++)
+			;
+		n_tasks += make_task(names, wanted + i, past - i, vaddrs + i, &tasks[n_tasks]);
+	}
+	if (n_tasks)
+		close_others(names, tasks, n_tasks);
+	for (size_t i = 0; i < n_tasks; i++) {
+		struct module_symbols *s = tasks[i].ctx;
+
+		/* Of those that are opened, the first ones stay open. */
+		tasks[i].keep = s->debug || names->n_debugs < DEBUGS_MAX;
+		names->n_debugs += !s->debug && tasks[i].keep;
+	}
+	if (n_tasks)
+		lines_read(tasks, n_tasks);
+	for (size_t i = 0; i < n_tasks; i++) {
+		struct module_symbols *s = tasks[i].ctx;
+
+		if (tasks[i].keep && !tasks[i].debug)
+			names->n_debugs--;
+		s->debug = tasks[i].debug;
+		s->debug_used = ++names->tick;
+		s->debug_tried = s->debug || tasks[i].err;
+		warn_of_debug(s, tasks[i].err);
+	}
+	free(tasks);
 	free(vaddrs);
 }
 
@@ -839,11 +919,8 @@ void names_prepare(struct names *names, const struct profile *profile)
 	}
 	if (n)
 		qsort(wanted, n, sizeof(*wanted), by_file);
-	for (size_t i = 0, past; i < n; i = past) {
-		for (past = i; past < n && wanted[past]->module == wanted[i]->module; past++)
-			;
-		prepare_lines(names, wanted + i, past - i);
-	}
+	if (n)
+		prepare_lines(names, wanted, n);
 	for (size_t i = 0; i < n; i++)
 		names_find(names, wanted[i], &name);
 	free(wanted);

@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 		(void)printf("opened after %" PRIu64 " us\n", now_us() - start);
 	/* Two ways lead there: what is asked for at once, and one by one. */
 	if (!err)
-		err = sym_debug_prepare(debug, addrs, n / 2);
+		err = sym_debug_prepare(debug, addrs, n / 2, NULL);
 	for (size_t i = 0; !err && i < n; i++)
 		err = sym_debug_add(debug, addrs[i]);
 	(void)getrusage(RUSAGE_SELF, &usage);

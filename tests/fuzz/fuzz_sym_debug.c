@@ -40,7 +40,7 @@ static void prepare(struct sym_debug *debug, const uint64_t *starts, size_t n)
 
 	for (size_t i = 0; i < n * PER_START; i++)
 		vaddrs[i] = starts[i / PER_START] + STEP * (i % PER_START);
-	(void)sym_debug_prepare(debug, vaddrs, n * PER_START);
+	(void)sym_debug_prepare(debug, vaddrs, n * PER_START, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -108,42 +109,93 @@ static bool same_text(const char *a, const char *b)
 	return a && b ? !strcmp(a, b) : a == b;
 }
 
+static bool same_places(const struct sym_lines *a, const struct sym_lines *b, uint64_t vaddr,
+			size_t *depth)
+{
+	struct sym_place p[32], q[32];
+	size_t n, m;
+
+	if (sym_lines_find(a, vaddr, p, 32, &n) || sym_lines_find(b, vaddr, q, 32, &m) || n != m)
+		return false;
+	*depth = n;
+	while (n && same_text(p[n - 1].function, q[n - 1].function) &&
+	       same_text(p[n - 1].file, q[n - 1].file) && p[n - 1].line == q[n - 1].line &&
+	       p[n - 1].start_line == q[n - 1].start_line)
+		n--;
+	return !n;
+}
+
+struct share { /* of one thread */
+	struct sym_debug *debug;
+	const uint64_t *vaddrs;
+	size_t n;
+	struct sym_turns *turns;
+	int err;
+};
+
+static void *prepare_share(void *ctx)
+{
+	struct share *s = ctx;
+
+	s->err = sym_debug_prepare(s->debug, s->vaddrs, s->n, s->turns);
+	return NULL;
+}
+
+/* Half of them before, all by two threads afterwards, each with lines of its own. */
+static void prepare_together(const uint64_t *vaddrs, size_t n, struct sym_lines *lines)
+{
+	struct sym_debug *debug = open_self(lines), *twin = NULL;
+	struct sym_lines *others = NULL;
+	struct sym_turns turns = { 0 };
+	struct share share = { .vaddrs = vaddrs, .n = n, .turns = &turns };
+	pthread_t thread;
+
+	CHECK(!sym_debug_prepare(debug, vaddrs, n / 2, NULL), "half of them");
+	CHECK(!sym_lines_new(&others) && !sym_debug_twin(debug, others, &twin), "one more reader");
+	share.debug = twin;
+	CHECK(!pthread_create(&thread, NULL, prepare_share, &share), "one more thread");
+	CHECK(!sym_debug_prepare(debug, vaddrs, n, &turns), "all of them");
+	CHECK(!pthread_join(thread, NULL) && !share.err, "its share");
+	CHECK(!sym_lines_join(lines, others) && !sym_lines_join(lines, others), "put together");
+	sym_debug_free(twin);
+	sym_debug_free(debug);
+	sym_lines_free(others);
+}
+
 /* Of a unit's line table only what many addresses need is read, of its functions all at once. */
 static void test_many_at_once_are_told_as_one_by_one(void)
 {
-	enum { N = 16384, STEP = 3, MOST = 32 };
+	enum { N = 16384, STEP = 3 };
 	static uint64_t vaddrs[N];
-	struct sym_lines *many = NULL, *single = NULL;
-	struct sym_place p[MOST], q[MOST];
+	struct sym_lines *many = NULL, *shared = NULL, *single = NULL;
 	uint64_t start = outer_vaddr();
 	struct sym_debug *debug;
-	size_t n, m, told = 0, inlined = 0, same = 0;
+	size_t depth, told = 0, inlined = 0, same = 0;
 
 	for (size_t i = 0; i < N; i++) /* ascending in places only */
 		vaddrs[i] = start + STEP * (i % 2 ? i : N - i);
-	CHECK(!sym_lines_new(&many) && !sym_lines_new(&single), "no memory");
+	CHECK(!sym_lines_new(&many) && !sym_lines_new(&single) && !sym_lines_new(&shared),
+	      "no memory");
 	debug = open_self(many);
-	CHECK(!sym_debug_prepare(debug, vaddrs, N / 2), "half of them");
-	CHECK(!sym_debug_prepare(debug, vaddrs, N), "and those that were left out");
-	CHECK(!sym_debug_prepare(debug, vaddrs, 0), "and none");
+	CHECK(!sym_debug_prepare(debug, vaddrs, N / 2, NULL), "half of them");
+	CHECK(!sym_debug_prepare(debug, vaddrs, N, NULL), "and those that were left out");
+	CHECK(!sym_debug_prepare(debug, vaddrs, 0, NULL), "and none");
 	sym_debug_free(debug);
+	prepare_together(vaddrs, N, shared);
 	debug = open_self(single);
 	for (size_t i = 0; i < N; i++) {
 		CHECK(!sym_debug_add(debug, vaddrs[i]), "added");
-		if (sym_lines_find(single, vaddrs[i], p, MOST, &n) ||
-		    sym_lines_find(many, vaddrs[i], q, MOST, &m) || n != m)
+		if (!same_places(single, many, vaddrs[i], &depth) ||
+		    !same_places(single, shared, vaddrs[i], &depth))
 			continue;
-		told += n > 0;
-		inlined += n > 1;
-		while (n && same_text(p[n - 1].function, q[n - 1].function) &&
-		       same_text(p[n - 1].file, q[n - 1].file) && p[n - 1].line == q[n - 1].line &&
-		       p[n - 1].start_line == q[n - 1].start_line)
-			n--;
-		same += !n;
+		same++;
+		told += depth > 0;
+		inlined += depth > 1;
 	}
 	CHECK(same == N && told > N / 4 && inlined > N / 100, "of each the same");
 	sym_debug_free(debug);
 	sym_lines_free(many);
+	sym_lines_free(shared);
 	sym_lines_free(single);
 }
 
