@@ -3,6 +3,7 @@
 # there is none.  Kernel frames get the same names from it as from the kernel itself, unless its
 # _text is elsewhere.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C
 if ! grep -qv '^0* ' /proc/kallsyms; then
 	echo "kallsyms hides its addresses from this user"

@@ -2,6 +2,7 @@
 # perf record -g copies no stack, but its kernel walks the frame pointers: those chains are taken
 # over, with as many frames as perf script shows and the same functions of the program.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C
 work=$BUILD/diff-chain
 mkdir -p "$work"

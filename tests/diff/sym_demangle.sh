@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Names of libstdc++, libLLVM and clang as c++filt -i shows them.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 libdir=/usr/lib/$(uname -m)-linux-gnu
 names=$BUILD/names
 for f in "$libdir"/libstdc++.so.6 "$libdir"/libLLVM-14.so.1 /usr/lib/llvm-14/lib/libclang-cpp.so.14; do

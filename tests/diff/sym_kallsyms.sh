@@ -2,6 +2,7 @@
 # Every code symbol of the running kernel: at its first byte and at the last one
 # before the next symbol of the same module, awk and sort tell who is there.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C
 copy=$BUILD/kallsyms
 cat /proc/kallsyms > "$copy"

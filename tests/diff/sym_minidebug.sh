@@ -3,6 +3,7 @@
 # has the static functions.  The names have to be those of the file before
 # stripping; a damaged or exploding one costs only itself.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/minidebug
 dump=$BUILD/asan/tests/diff/sym_dump
 rm -rf "$work"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the readers of core files and snapshots from real seeds.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 . tests/corpus.sh
 work=$BUILD/fuzz/frozen.seeds
 rm -rf "$work"

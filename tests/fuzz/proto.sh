@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the readers of pprof profiles and capture files from sound ones.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/proto.seeds
 rm -rf "$work"
 mkdir -p "$work"/{pprof,owc}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the readers of foreign symbols from real seeds.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/sym.seeds
 rm -rf "$work"
 mkdir -p "$work"/{table,kernel,names,debug,lines,jit}

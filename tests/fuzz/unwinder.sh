@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the readers of foreign unwind information from real seeds.
 set -eu
+trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/unwinder.seeds
 rm -rf "$work"
 mkdir -p "$work"/{object,cfi,table,dynamic,cursor}
