@@ -1,7 +1,8 @@
 /*
  * tests/live/alloc.c: allocations whose number, sizes and ends are known.
  *
- *   alloc [N]: each of the functions below; then N mallocs and frees of 64 bytes (default 5000)
+ *   alloc [N [wait]]: each of the functions below, churn with N (default 5000); with "wait", when
+ *                     a byte has come on standard input
  *
  * What is counted, as "man 3 malloc" and the arithmetic have it:
  *
@@ -127,8 +128,10 @@ __attribute__((noinline)) static void take_elsewhere(void)
 
 int main(int argc, char **argv)
 {
-	if (argc > 2) /* with a time before it begins */
-		(void)sleep((unsigned int)atoi(argv[2]));
+	char byte;
+
+	if (argc > 2)
+		(void)!read(STDIN_FILENO, &byte, 1);
 	leak();
 	churn(argc > 1 ? atol(argv[1]) : 5000);
 	grow();

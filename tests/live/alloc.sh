@@ -81,23 +81,28 @@ for lib in $(ldd "$dir/alloc" | grep -o '/[^ ]*'); do
 	cp -L "$lib" "$dir/root$lib" || fail "cp $lib"
 done
 cp "$dir/alloc" "$dir/root/alloc"
-unshare -m chroot "$dir/root" /alloc 5000 1 & pid=$!
-exact "another C library" -p $pid
+# It is there before the recording begins, and goes on when that has begun.
+mkfifo "$dir/go"
+exec 8<>"$dir/go"
+unshare -m chroot "$dir/root" /alloc 5000 wait <&8 & pid=$!
+for _ in $(seq 600); do [ "$(cat /proc/$pid/comm)" = alloc ] && break; sleep 0.05; done
+for _ in $(seq 600); do [ -s "$dir/b.owc" ] && break; sleep 0.05; done && echo >&8 &
+exact "another C library" --raw="$dir/b.owc" -p $pid
 wait
 
 echo "== sampled"
-"$offwind" record --alloc=4096 --stats "$dir/stats.json" -o "$dir/s.pb.gz" -- "$dir/alloc" 200000 2>"$dir/log" || fail "$(cat "$dir/log")"
+"$offwind" record --alloc=4096 --stats "$dir/stats.json" -o "$dir/s.pb.gz" -- "$dir/alloc" 100000 2>"$dir/log" || fail "$(cat "$dir/log")"
 accounts sampled
 functions "$dir/s.pb.gz" >"$dir/got"
 # Of n bytes n / 4096 are drawn; five standard deviations of that.
-paste -d' ' "$dir/got" <(expected 200000 | cut -d' ' -f2-) | awk '
+paste -d' ' "$dir/got" <(expected 100000 | cut -d' ' -f2-) | awk '
 	function near(what, got, want, n) { n = want_bytes / 4096; if (n < 20) return
 		d = 5 * want / sqrt(n); if (got < want - d || got > want + d) { print $1, what, got, "is far from", want; bad = 1 } }
 	$1 ~ /leak|churn|zeroed/ { want_bytes = $7; near("objects", $2, $6); near("bytes", $3, $7)
 		if ($8) { near("objects in use", $4, $8); near("bytes in use", $5, $9) } else if ($4 || $5) { print $1, "in use", $4, $5; bad = 1 } }
 	END { exit bad }' >"$dir/far" || fail "$(cat "$dir/far")"
 captured=$(sed -n 's/.*captured \([0-9]*\) = .*/\1/p' "$dir/log")
-[ "$captured" -lt 10000 ] || fail "$captured of 200,000 were captured: they were not sampled"
+[ "$captured" -lt 5000 ] || fail "$captured of 100,000 were captured: they were not sampled"
 
 echo "== windows: what is in use is so in each that follows"
 cat >"$dir/windows.c" <<'C'
@@ -114,7 +119,7 @@ for p in "$dir"/windows.d/*.pb.gz; do
 	"$offwind" report --check "$p" >/dev/null || fail "$p is not sound"
 	echo "$(in_use alloc "$p")/$(in_use inuse "$p")"
 done | uniq | paste -sd' ' >"$dir/seen"
-# Allocated in one, there at its end; given back in one that follows.
-grep -qx '1000000/1000000 \(0/1000000 \)\?0/0' "$dir/seen" || fail "windows: $(cat "$dir/seen")"
+# Allocated in one (a busy machine's first may end before), there at its end; given back in one that follows.
+grep -qx '\(0/0 \)\?1000000/1000000 \(0/1000000 \)\?0/0' "$dir/seen" || fail "windows: $(cat "$dir/seen")"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }
