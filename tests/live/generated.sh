@@ -98,7 +98,10 @@ public class Spin {
 	static long hotOuter(int n) { long t = 0; for (int i = 0; i < 50; i++) t += hotInner(n); return t; }
 	public static void main(String[] a) {
 		long x = 0;
-		for (int i = 0; i < 1500; i++) x += hotOuter(20000);
+		for (int i = 0; i < 1500 || a.length > 0; i++) {
+			x += hotOuter(20000);
+			if (i == 300 && a.length > 0) System.out.println("compiled");
+		}
 		System.exit(x == 42 ? 1 : 0);
 	}
 }
@@ -124,9 +127,10 @@ nearly_all "$dir/dump.tsv" "$chain" "in a jitdump file"
 perf_map java hotInner "${java[@]}"
 # Nothing asked of it: what it compiled is read out of its memory, and later out of its core.
 perf_map plain Spin.hot java -cp "$dir" Spin
-java -cp "$dir" Spin &
+# Of what Java reserves gdb would write all of it: gigabytes, the more the larger the machine.
+MALLOC_ARENA_MAX=1 java -Xmx16m -XX:CompressedClassSpaceSize=16m -cp "$dir" Spin endless > "$dir/spinning" &
 plain=$!
-sleep 1
+for _ in $(seq 600); do [ -s "$dir/spinning" ] && break; sleep 0.05; done
 gcore -o "$dir/core" $plain > "$dir/log" 2>&1 || fail "gcore of java"
 kill $plain
 "$offwind" unwind -q --format folded -o "$dir/text" "$dir/core.$plain" 2> "$dir/log" || fail "java's core"
