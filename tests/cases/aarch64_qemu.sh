@@ -10,7 +10,7 @@ for c in tests/unit/test_*.c; do
 	t=$BUILD/aarch64/${c%.c}
 	[ -x "$t" ] && ! grep -qE '"(agent|symbolizer|proto|bpf)/' "$c" || continue
 	ran=$((ran + 1))
-	timeout 120 qemu-aarch64-static -L "$root" "$t" || { echo "$t: exit $?"; failed=$((failed + 1)); }
+	timeout 300 qemu-aarch64-static -L "$root" "$t" || { echo "$t: exit $?"; failed=$((failed + 1)); }
 done
 echo "$ran unit tests of the aarch64 build, $failed failed"
 [ $failed -eq 0 ] && [ $ran -ge 8 ]
