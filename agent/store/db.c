@@ -170,17 +170,33 @@ static int exec_in_turn(sqlite3 *db, const char *sql)
 
 /* ---- the schema ----------------------------------------------------------------- */
 
+/*
+ * What a file says of itself, all of it at one time: whoever makes it meanwhile writes it at once,
+ * too, and of the old and the new together another's or a damaged one could be read.
+ */
+static int read_kind(sqlite3 *db, int64_t *version, int64_t *id, int64_t *n_tables)
+{
+	const bool alone = sqlite3_get_autocommit(db);
+	int rc = alone ? sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) : SQLITE_OK;
+
+	if (rc == SQLITE_OK)
+		rc = read_number(db, "PRAGMA user_version", version);
+	if (rc == SQLITE_OK)
+		rc = read_number(db, "PRAGMA application_id", id);
+	/* A schema of ours has tables; what else has is told by them. */
+	if (rc == SQLITE_OK && (*version <= 0 || *id != APPLICATION_ID))
+		rc = read_number(db, "SELECT count(*) FROM sqlite_schema", n_tables);
+	if (alone && rc == SQLITE_OK)
+		rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+	return rc;
+}
+
 /* The version of the schema, 0 in an empty file; or why it is not for us. */
 static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB_ERROR_SIZE])
 {
 	int64_t id = 0, n = 1, is = 0;
-	int rc = read_number(db, "PRAGMA user_version", &is);
+	int rc = read_kind(db, &is, &id, &n);
 
-	if (rc == SQLITE_OK)
-		rc = read_number(db, "PRAGMA application_id", &id);
-	/* A schema of ours has tables; what else has is told by them. */
-	if (rc == SQLITE_OK && (is <= 0 || id != APPLICATION_ID))
-		rc = read_number(db, "SELECT count(*) FROM sqlite_schema", &n);
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
 	*version = (int)is;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/log.h"
@@ -271,6 +272,74 @@ static void test_older_schemas_are_upgraded(void)
 	remove_db();
 }
 
+static struct {
+	const char *at; /* a statement that holds this */
+	int go;		/* what the other process waits for to be closed; -1: it was */
+	pid_t pid;
+	int status; /* -1: it goes on */
+} other;
+
+/* Before the statement another process is let in, and has a while in which to do all of its work. */
+static int let_in(unsigned int what, void *ctx, void *statement, void *text)
+{
+	const struct timespec moment = { .tv_nsec = 10000000 };
+
+	(void)what;
+	(void)ctx;
+	(void)statement;
+	if (other.go < 0 || !strstr(text, other.at))
+		return 0;
+	(void)close(other.go);
+	other.go = -1;
+	for (int i = 0; i < 10 && waitpid(other.pid, &other.status, WNOHANG) == 0; i++)
+		(void)nanosleep(&moment, NULL);
+	return 0;
+}
+
+static int watch(sqlite3 *db, char **error, const void *api)
+{
+	(void)error;
+	(void)api;
+	return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, let_in, NULL);
+}
+
+/* Between what a file says of itself and whether it has tables it may come to have them. */
+static void test_one_begins_while_another_does(void)
+{
+	static const char *const statements[] = { "application_id", "sqlite_schema",
+						  "BEGIN IMMEDIATE" };
+	char error[DB_ERROR_SIZE] = "", byte;
+	int go[2];
+
+	for (size_t i = 0; i < sizeof(statements) / sizeof(statements[0]); i++) {
+		sqlite3 *db = NULL;
+
+		remove_db();
+		CHECK(pipe(go) == 0, "a pipe");
+		(void)fflush(stdout);
+		other.pid = fork();
+		if (!other.pid) {
+			(void)close(go[1]);
+			(void)!read(go[0], &byte, 1);
+			_exit(db_open(db_name, DB_WRITE, &db, error) != 0);
+		}
+		(void)close(go[0]);
+		other.go = go[1];
+		other.at = statements[i];
+		other.status = -1;
+		CHECK(sqlite3_auto_extension((void (*)(void))(uintptr_t)watch) == SQLITE_OK,
+		      "watched");
+		CHECK(db_open(db_name, DB_WRITE, &db, error) == 0, error);
+		sqlite3_reset_auto_extension();
+		CHECK(other.go < 0, statements[i]);
+		if (other.status == -1)
+			(void)waitpid(other.pid, &other.status, 0);
+		CHECK(other.status == 0, "the other one");
+		CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(), "both have it");
+		(void)sqlite3_close(db);
+	}
+}
+
 static void test_processes_share_it(void)
 {
 	struct store_file file;
@@ -282,15 +351,20 @@ static void test_processes_share_it(void)
 	for (int i = 0; i < 8; i++) {
 		if (!fork()) {
 			struct store *store;
-			int rc = 1;
+			int err = store_open(db_name, &store);
 
 			/* None is there yet: all make it, and put the same in. */
-			if (!store_open(db_name, &store)) {
+			if (err) {
+				(void)printf("cannot open: %s\n", strerror(-err));
+			} else {
 				(void)store_find(store, o, &file);
-				rc = store_keep(store, o, &file) != 0;
+				err = store_keep(store, o, &file);
+				if (err)
+					(void)printf("cannot keep: %s\n", strerror(-err));
 				store_close(store);
 			}
-			_exit(rc);
+			(void)fflush(stdout);
+			_exit(err != 0);
 		}
 	}
 	while (wait(&status) > 0)
@@ -399,6 +473,7 @@ int main(void)
 	test_other_builders_are_left_alone();
 	test_foreign_files_are_refused();
 	test_older_schemas_are_upgraded();
+	test_one_begins_while_another_does();
 	test_processes_share_it();
 	test_budget_evicts_the_least_used();
 	test_a_thread_keeps_them();
