@@ -252,7 +252,8 @@ for path in profiles:
 
 # Its own loader, as its authors ship it for terminals: each thread's functions with the weights that
 # they have by themselves and with what they call.  (Its `load` gives its daemon half a second to start;
-# so it is started here.)
+# so it is started here.  Who asks before it has told where it is takes its files away for good; the
+# file waited for is the last that it writes.)
 
 
 def profiler(path, type_name):
@@ -269,13 +270,17 @@ def profiler(path, type_name):
         daemon = subprocess.Popen(['node', program, '--daemon', file, '--session', 's'], stdout=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE, env=env)
         try:
+            for _ in range(1200):
+                if os.path.exists(folder + '/current.txt') or daemon.poll() is not None:
+                    break
+                time.sleep(0.1)
             for _ in range(60):
                 got = ask('thread', 'list', '--limit', '0')
                 if not got.returncode or daemon.poll() is not None:
                     break
                 time.sleep(0.5)
             if got.returncode:
-                check(False, 'the Firefox Profiler does not load %s: %r' % (path, got.stderr))
+                check(False, 'the Firefox Profiler does not load %s: %r, %s' % (path, got.stderr, open(folder + '/s.log').read() if os.path.exists(folder + '/s.log') else os.listdir(folder)))
                 return
             scale = 1e6 if 'tracing-ms' in open(file).read() else 1
             mine, other = collections.Counter(), collections.Counter()
