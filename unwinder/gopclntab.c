@@ -24,6 +24,12 @@
 /* Those that leave for another stack are short; of one that is not this much is looked at. */
 #define SWITCH_MAX 4096
 
+/* Checks for room on the stack come first; of arguments of a page's size and more they are long. */
+#define PROLOGUE_MAX 96
+
+/* Code is read so much at once, functions being in order. */
+#define WINDOW_SIZE ((size_t)256 << 10)
+
 /* DWARF 5 §7.24 */
 enum {
 	CFA_NOP = 0x00,
@@ -55,10 +61,19 @@ struct frames {
 	size_t size, room, most;
 	bool has_flags; /* records say so where no caller is to be found; before Go 1.17 none did */
 	int err;
+	uint8_t *window; /* owned; code that was read */
+	uint64_t window_start, window_size;
+	uint64_t may_read; /* so much code, all in all: functions may jump about */
 	/* Of the FDE that is being written: */
-	uint64_t at;	    /* where its rows have come */
-	int64_t frame;	    /* the last row's */
-	enum caller caller; /* likewise */
+	uint64_t start;	     /* of its function … */
+	const uint8_t *code; /* … whose first bytes are these; borrowed from the window */
+	uint64_t code_size;
+	uint64_t
+		fp_saved_from; /* where its prologue has saved the frame pointer; UINT64_MAX: nowhere */
+	uint64_t at;	       /* where its rows have come */
+	int64_t frame;	       /* the last row's, as are the next */
+	enum caller caller;
+	bool fp_saved;
 };
 
 /* ---- bytes ------------------------------------------------------------------------ */
@@ -169,25 +184,25 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 {
 	const enum caller before = f->caller;
 	const int64_t cfa = caller == BY_FP ? from_fp(f, frame) : frame + (has_lr(f) ? 0 : 8);
+	/* Elsewhere it is stored below sp, where no rule may look. */
+	const bool saved = caller == BY_FP || (!has_lr(f) && frame >= 8 && pc >= f->fp_saved_from);
 
-	if (frame == f->frame && caller == before)
+	if (frame == f->frame && caller == before && saved == f->fp_saved)
 		return;
 	if (pc != f->at)
 		put_advance(f, pc - f->at);
-	f->at = pc;
-	f->frame = frame;
-	f->caller = caller;
 	if (caller == BY_FP || before == BY_FP) {
 		put_number(f, CFA_DEF_CFA, 1);
 		put_uleb(f, caller == BY_FP ? f->arch->fp : f->arch->sp);
-	} else {
+		put_uleb(f, (uint64_t)cfa);
+	} else if (frame != f->frame) {
 		put_number(f, cfa < 0 ? CFA_DEF_CFA_OFFSET_SF : CFA_DEF_CFA_OFFSET, 1);
+		put_uleb(f, (uint64_t)(cfa < 0 ? -cfa / 8 : cfa)); /* in units of -8 */
 	}
-	put_uleb(f, (uint64_t)(cfa < 0 ? -cfa / 8 : cfa)); /* in units of -8 */
-	if (caller == BY_FP) {
+	if (saved && (!f->fp_saved || has_lr(f))) {
 		put_number(f, CFA_OFFSET | f->arch->fp, 1);
 		put_uleb(f, (uint64_t)from_fp(f, frame) / 8);
-	} else if (before == BY_FP) {
+	} else if (!saved && f->fp_saved) {
 		put_number(f, CFA_RESTORE | f->arch->fp, 1);
 	}
 	if (caller == NOBODY) {
@@ -199,53 +214,115 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 	} else if (has_lr(f) || before == NOBODY) {
 		put_number(f, CFA_RESTORE | f->arch->lr, 1);
 	}
+	f->at = pc;
+	f->frame = frame;
+	f->caller = caller;
+	f->fp_saved = saved;
 }
 
-/* The code of a function that goes on on another stack. */
-struct switching {
-	uint64_t start, size; /* of what was read; 0: none was, or it is no such function */
-	bool keeps_fp;	      /* its frame pointer leads back */
-	uint8_t code[SWITCH_MAX];
-};
-
-/* Whether it begins as Go's compiler and assembler let functions with a frame begin. */
-static bool keeps_fp(const struct frames *f, const struct switching *s)
+/* Rows of a run of values; its last begins where the frame pointer has been saved. */
+static void put_run(struct frames *f, const struct gopclntab_run *run, enum caller caller)
 {
-	static const uint8_t lea[] = { 0x48, 0x8d, 0x6c, 0x24 }, mov[] = { 0x48, 0x89, 0xe5 },
-			     sub[] = { 0xfd, 0x23, 0x00, 0xd1 }; /* sub x29, sp, #8 */
-
-	for (size_t i = 0; i + 4 <= s->size && i < 64; i += f->table.code_align)
-		if (has_lr(f) ? !memcmp(s->code + i, sub, sizeof(sub))
-			      : !memcmp(s->code + i, lea, sizeof(lea)) ||
-					!memcmp(s->code + i, mov, sizeof(mov)))
-			return true;
-	return false;
+	put_row(f, run->start, run->value, caller);
+	if (f->fp_saved_from > run->start && f->fp_saved_from < run->end)
+		put_row(f, f->fp_saved_from, run->value, caller);
 }
 
 /*
  * Once on another stack its caller is not to be found by sp, and that it is when it calls: Go's
- * own tracebacks end there.  Before, it has a caller as all have.
+ * own tracebacks end there.  Before, it has a caller as all have.  away: how that is found.
  */
-static void put_switching(struct frames *f, const struct gopclntab_run *run,
-			  const struct switching *s)
+static void put_switching(struct frames *f, const struct gopclntab_run *run, enum caller away)
 {
 	const uint64_t step = f->table.code_align;
-	const enum caller away = s->keeps_fp && run->value >= 8 ? BY_FP : NOBODY;
 
 	put_row(f, run->start, run->value, BY_SP);
-	for (uint64_t pc = run->start + step; pc <= run->end && pc - s->start <= s->size;
+	for (uint64_t pc = run->start + step; pc <= run->end && pc - f->start <= f->code_size;
 	     pc += step) {
-		const uint64_t off = pc - s->start;
-		const struct uw_code at = { .at = s->code + off,
+		const uint64_t off = pc - f->start;
+		const struct uw_code at = { .at = f->code + off,
 					    .before = off < UW_CODE_BEFORE ? off : UW_CODE_BEFORE };
 
-		if (f->arch->after_call(&at).kind == UW_CALL_NONE)
+		if (f->arch->after_call(&at).kind == UW_CALL_NONE) {
+			if (pc == f->fp_saved_from && pc < run->end)
+				put_row(f, pc, run->value, BY_SP);
 			continue;
+		}
 		put_row(f, pc - step, run->value, away);
 		if (pc < run->end)
 			put_row(f, pc, run->value, BY_SP);
 	}
 }
+
+/* ---- code ----------------------------------------------------------------------------- */
+
+/* Sees to it that the function's first bytes are at hand, as many as there are up to most. */
+static void read_code(struct frames *f, const struct gopclntab_function *function, uint64_t most)
+{
+	const uint64_t length = function->end - function->start;
+	const uint64_t want = length < most ? length : most;
+
+	f->start = function->start;
+	f->code_size = 0;
+	if (!f->window)
+		f->window = malloc(WINDOW_SIZE);
+	if (!f->window)
+		return;
+	if (f->start < f->window_start || f->start - f->window_start > f->window_size ||
+	    want > f->window_size - (f->start - f->window_start)) {
+		f->window_start = f->start;
+		f->window_size = f->may_read >= WINDOW_SIZE ? WINDOW_SIZE : 0;
+		f->may_read -= f->window_size;
+		/* The segment may end before. */
+		while (f->window_size >= want && want &&
+		       uw_object_read(f->object, f->start, f->window, f->window_size))
+			f->window_size = f->window_size > want ? (f->window_size + want) / 2 : 0;
+		if (f->window_size < want)
+			f->window_size = 0;
+	}
+	if (f->window_size) {
+		f->code = f->window + (f->start - f->window_start);
+		f->code_size = want;
+	}
+}
+
+/* lea off(%rsp), %rbp behind mov %rbp, off(%rsp), or mov %rsp, %rbp behind push %rbp. */
+static uint64_t find_fp_saved(const struct frames *f)
+{
+	static const uint8_t mov8[] = { 0x48, 0x89, 0x6c, 0x24 },
+			     lea8[] = { 0x48, 0x8d, 0x6c, 0x24 },
+			     mov32[] = { 0x48, 0x89, 0xac, 0x24 },
+			     lea32[] = { 0x48, 0x8d, 0xac, 0x24 },
+			     push[] = { 0x55, 0x48, 0x89, 0xe5 };
+	const uint64_t size = f->code_size < PROLOGUE_MAX ? f->code_size : PROLOGUE_MAX;
+
+	for (uint64_t i = 0; !has_lr(f) && i + 4 <= size; i++) {
+		const uint8_t *p = f->code + i;
+
+		if (!memcmp(p, push, 4))
+			return f->start + i + 1;
+		if (size - i >= 10 && !memcmp(p, mov8, 4) && !memcmp(p + 5, lea8, 4) &&
+		    p[4] == p[9])
+			return f->start + i + 5;
+		if (size - i >= 16 && !memcmp(p, mov32, 4) && !memcmp(p + 8, lea32, 4) &&
+		    !memcmp(p + 4, p + 12, 4))
+			return f->start + i + 8;
+	}
+	return UINT64_MAX;
+}
+
+/* Whether its frame pointer leads to its caller, as Go's compiler and assembler let it. */
+static bool keeps_fp(const struct frames *f)
+{
+	static const uint8_t sub[] = { 0xfd, 0x23, 0x00, 0xd1 }; /* sub x29, sp, #8 */
+
+	for (uint64_t i = 0; has_lr(f) && i + 4 <= f->code_size && i < PROLOGUE_MAX; i += 4)
+		if (!memcmp(f->code + i, sub, sizeof(sub)))
+			return true;
+	return f->fp_saved_from != UINT64_MAX;
+}
+
+/* ---- functions ------------------------------------------------------------------------ */
 
 /* Names may end with how a function is called. */
 static bool is_named(const struct gopclntab_function *function, const char *name)
@@ -298,17 +375,14 @@ static uint8_t flags_of(const struct frames *f, const struct gopclntab_function 
 static void put_fde(struct frames *f, const struct gopclntab_function *function)
 {
 	const uint8_t flags = flags_of(f, function);
+	const bool leaves = !(flags & GOPCLNTAB_TOP) && flags & GOPCLNTAB_SP_WRITE;
 	struct gopclntab_run run = gopclntab_runs(function->frame, function->start);
-	const uint64_t length = function->end - function->start;
 	const size_t start = f->size;
-	struct switching s;
+	bool by_fp;
 
-	s.start = function->start;
-	s.size = length < SWITCH_MAX ? length : SWITCH_MAX;
-	if (flags & GOPCLNTAB_TOP || !(flags & GOPCLNTAB_SP_WRITE) ||
-	    uw_object_read(f->object, s.start, s.code, s.size))
-		s.size = 0;
-	s.keeps_fp = keeps_fp(f, &s) && !goes_for_good(function);
+	read_code(f, function, leaves ? SWITCH_MAX : PROLOGUE_MAX);
+	f->fp_saved_from = find_fp_saved(f);
+	by_fp = keeps_fp(f) && !goes_for_good(function);
 	put_number(f, 0, 4);
 	put_number(f, 0, 4); /* the CIE */
 	put_number(f, function->start, 8);
@@ -316,13 +390,14 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 	f->at = function->start;
 	f->frame = 0;
 	f->caller = BY_SP;
+	f->fp_saved = false;
 	while (!f->err && gopclntab_next(&f->table, &run) && run.value >= -POPPED_MAX &&
 	       run.value % 8 == 0 && run.value <= FRAME_MAX && run.end <= function->end &&
 	       run.end > run.start) {
-		if (s.size)
-			put_switching(f, &run, &s);
+		if (leaves && f->code_size)
+			put_switching(f, &run, by_fp && run.value >= 8 ? BY_FP : NOBODY);
 		else
-			put_row(f, run.start, run.value, flags & GOPCLNTAB_TOP ? NOBODY : BY_SP);
+			put_run(f, &run, flags & GOPCLNTAB_TOP ? NOBODY : BY_SP);
 		run.start = run.end;
 	}
 	if (!f->err && run.start == function->start) {
@@ -433,6 +508,7 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 	if (err)
 		return err;
 	f.most = data_size; /* Go's tables have about three times what is made of them */
+	f.may_read = 2 * elf->source.size + 16 * WINDOW_SIZE;
 	if (!find_table(elf, data, data_size, section->vaddr, part, &f.table))
 		f.err = -ENOTSUP;
 	for (uint64_t i = 0; i < f.table.n && !f.err && !f.has_flags; i++)
@@ -442,6 +518,7 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 		if (gopclntab_at(&f.table, i, &function) && function.frame)
 			put_fde(&f, &function);
 	free(data);
+	free(f.window);
 	if (f.err) {
 		free(f.data);
 		return f.err;

@@ -23,9 +23,9 @@
 static const uint64_t starts[] = { LEAF, WORK, GOEXIT, MCALL, NOW, ODD, END };
 #define N 6
 
-static const uint8_t flat[] = { 2, 0x40, 0 },	      /* 0 */
-	framed[] = { 2, 4, 0x40, 0x3b, 0x3f, 1, 0 },  /* 0, 32, 0 */
-	sixteen[] = { 2, 4, 0x20, 0x3b, 0x1f, 1, 0 }; /* 0, 16, 0 */
+static const uint8_t flat[] = { 2, 0x40, 0 },		 /* 0 */
+	framed[] = { 2, 4, 0x40, 0x3b, 0x3f, 1, 0 },	 /* 0, 32, 0 */
+	sixteen[] = { 2, 4, 0x20, 0x20, 0x1f, 0x1c, 0 }; /* 0, 16, 0 */
 static const char *const names[] = { "main.leaf",     "main.work",	   "runtime.goexit",
 				     "runtime.mcall", "runtime.nanotime1", "main.odd" };
 
@@ -134,11 +134,12 @@ static const uint8_t *code(void)
 {
 	static uint8_t bytes[END - LEAF];
 	static const uint8_t call_r12[] = { 0x41, 0xff, 0xd4 },
-			     lea[] = { 0x48, 0x8d, 0x6c, 0x24, 0x08 }; /* lea 8(%rsp), %rbp */
+			     prologue[] = { 0x48, 0x89, 0x6c, 0x24, 8,	 /* mov %rbp, 8(%rsp) */
+					    0x48, 0x8d, 0x6c, 0x24, 8 }; /* lea 8(%rsp), %rbp */
 
 	memset(bytes, 0x90, sizeof(bytes));
 	memcpy(bytes + (MCALL - LEAF) + 0x10, call_r12, sizeof(call_r12));
-	memcpy(bytes + (NOW - LEAF) + 9, lea, sizeof(lea));
+	memcpy(bytes + (NOW - LEAF) + 4, prologue, sizeof(prologue));
 	memcpy(bytes + (NOW - LEAF) + 0x20, call_r12, sizeof(call_r12));
 	return bytes;
 }
@@ -170,6 +171,15 @@ static bool is(struct uw_object *o, uint64_t at, uint8_t reg, int64_t cfa, enum 
 	       (ra != UW_RULE_AT_CFA || r->off == -8);
 }
 
+static bool has_fp(struct uw_object *o, uint64_t at)
+{
+	struct uw_rule rule;
+	const struct uw_reg_rule *fp =
+		uw_object_rule(o, at, false, &rule) ? NULL : uw_rule_reg(&rule, UW_X86_64_RBP);
+
+	return fp && fp->kind == UW_RULE_AT_CFA && fp->off == -16;
+}
+
 static void check_rules(struct uw_object *o)
 {
 	struct uw_rule rule;
@@ -197,6 +207,11 @@ static void check_rules(struct uw_object *o)
 		      "the frame pointer leads back");
 	}
 	CHECK(is(o, NOW + 0x21, UW_X86_64_RSP, 24, UW_RULE_AT_CFA), "and sp before");
+	CHECK(!has_fp(o, NOW + 8) && has_fp(o, NOW + 9) && has_fp(o, NOW + 0x21) &&
+		      has_fp(o, NOW + 0x22) && has_fp(o, NOW + 0x23),
+	      "saved from where it has been, while there is a frame");
+	CHECK(!has_fp(o, NOW + 0x24), "not behind");
+	CHECK(!has_fp(o, WORK + 8), "and nowhere else");
 }
 
 static void test_layouts(void)
