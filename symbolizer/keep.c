@@ -34,7 +34,7 @@ int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, siz
 				    .damage = table->damage,
 				    .reader = SYMBOLS_READER };
 	uint8_t *out;
-	int err = table->kept ? uw_blob_whole(table->kept) : 0;
+	int err = table->unread ? -ENOTSUP : table->kept ? uw_blob_whole(table->kept) : 0;
 
 	if (err)
 		return err;

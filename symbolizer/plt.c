@@ -121,6 +121,8 @@ static const Elf64_Sym *symbol_at(struct plt *plt, uint32_t index, int *err)
 	*err = -EBADMSG;
 	if (index >= n)
 		return NULL;
+	if (plt->b->dynsym_bytes)
+		return (const Elf64_Sym *)plt->b->dynsym_bytes + index;
 	if (first != plt->near_first || !plt->n_near) {
 		plt->n_near = 0;
 		n = n - first < NEAR ? n - first : NEAR;
@@ -132,6 +134,24 @@ static const Elf64_Sym *symbol_at(struct plt *plt, uint32_t index, int *err)
 		plt->n_near = n;
 	}
 	return &plt->near[index - first];
+}
+
+/* The same of a name that is not read. */
+static int add_unread(struct plt *plt, uint64_t addr, uint64_t end, uint32_t symbol)
+{
+	const Elf64_Sym *sym;
+	int err;
+
+	sym = symbol_at(plt, symbol, &err);
+	if (!sym)
+		return err;
+	if (sym->st_name >= plt->b->dynstr_size)
+		return -EBADMSG;
+	if (!sym->st_name)
+		return 0;
+	return sym_builder_add(plt->b, addr, end,
+			       sym->st_name | plt->b->dynstr_flag | SYM_NAME_STUB, SYM_UNMEASURED,
+			       SYM_KIND_STUB, SYM_BIND_LOCAL);
 }
 
 /* Whom the slot is for: *n bytes of *name, in the arena or in resolver. */
@@ -161,8 +181,8 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 {
 	static const char suffix[] = "@plt";
 	const struct slot key = { .got = got };
-	size_t low = 0, high = plt->n_slots, n;
-	const char *name;
+	size_t low = 0, high = plt->n_slots, n = 0;
+	const char *name = NULL;
 	char resolver[32];
 	uint64_t at, from;
 	bool in_arena;
@@ -178,6 +198,8 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 	}
 	if (low == plt->n_slots || plt->slots[low].got != got)
 		return 0; /* the first entry, which calls the resolver; or none we know */
+	if (plt->b->unread && plt->slots[low].symbol)
+		return add_unread(plt, addr, end, plt->slots[low].symbol);
 	err = name_slot(plt, &plt->slots[low], &name, &n, resolver);
 	if (err || !n)
 		return err;
@@ -192,6 +214,11 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 	memcpy(plt->b->names + at, in_arena ? plt->b->names + from : name, n);
 	memcpy(plt->b->names + at + n, suffix, sizeof(suffix) - 1);
 	n += sizeof(suffix) - 1;
+	if (plt->b->unread) {
+		if (at >= SYM_NAME_ARENA)
+			return -E2BIG;
+		at |= SYM_NAME_ARENA;
+	}
 	return sym_builder_add(plt->b, addr, end, at, n, SYM_KIND_STUB, SYM_BIND_LOCAL);
 }
 

@@ -47,6 +47,12 @@ int sym_table_open(int fd, uint64_t elf_off, struct sym_table **out);
 int sym_table_open_image(const void *image, size_t size, struct sym_table **out);
 /* The same with the symbols of a debug file of it added; debug_fd -1: there is none. */
 int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table **out);
+/*
+ * The same for some thousand look-ups and not to be packed (-ENOTSUP): names of a large file stay
+ * there and are read one by one, those asked for.  One that the file does not have any more is
+ * -EBADMSG to ask for.
+ */
+int sym_table_open_brief(int fd, uint64_t elf_off, int debug_fd, struct sym_table **out);
 void sym_table_free(struct sym_table *table); /* NULL is fine */
 size_t sym_table_size(const struct sym_table *table);
 /* 0, or why the first part that was left out was: -EBADMSG, -ENOTSUP, -E2BIG (beyond our caps). */

@@ -19,7 +19,7 @@
 #define ENTRIES_MAX    ((size_t)16 << 20)
 #define ARENA_MAX      ((uint64_t)1 << 30)
 #define PACKED_MAX     ((uint64_t)64 << 20)
-#define NAME_MAX_BYTES ((size_t)64 << 10)
+#define NAME_MAX_BYTES SYM_NAME_BYTES_MAX
 /* Entries may share name bytes, so their sum has a cap of its own: hostile ones share everything. */
 #define NAME_BYTES_MAX ((uint64_t)2 << 30)
 #define CLEANED_MAX    ((uint64_t)64 << 20)
@@ -33,10 +33,14 @@
 #define LENGTH_BITS 17
 #define LENGTH_MASK (((uint32_t)1 << LENGTH_BITS) - 1)
 #define CHUNK	    ((size_t)256 << 10)
+#define UNMEASURED  SYM_UNMEASURED
 
-/* A name nobody has measured yet: there are 60,000 in a large library, of which few are asked for. */
-#define UNMEASURED LENGTH_MASK
+/* String tables from so much on are left in their file where few names are wanted. */
+#define UNREAD_MIN ((uint64_t)256 << 10)
+/* Of more aliases of one address the best is sought at once. */
+#define ALIASES_MAX 16
 
+_Static_assert(UNMEASURED == LENGTH_MASK, "it is no length");
 _Static_assert(NAME_MAX_BYTES + 1 < UNMEASURED, "a length fits beside the rank");
 _Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
 
@@ -101,8 +105,7 @@ int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t
 	return 0;
 }
 
-/* `name@VERSION` and `name@@VERSION`, as linkers write into .symtab: where the name ends. */
-static size_t version_at(const char *name, size_t length)
+size_t sym_version_at(const char *name, size_t length)
 {
 	const char *at = length > 1 ? memchr(name + 1, '@', length - 1) : NULL;
 	const char *p = at;
@@ -121,8 +124,7 @@ static size_t version_at(const char *name, size_t length)
 	return (size_t)(at - name);
 }
 
-/* Local labels that mark no function: mapping symbols (AAELF64 §5.5.5), assembler and annotator ones. */
-static bool is_marker(const char *name)
+bool sym_is_marker(const char *name)
 {
 	return name[0] == '$' || strncmp(name, ".L", 2) == 0 || strncmp(name, ".annobin", 8) == 0;
 }
@@ -152,9 +154,10 @@ static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t
 	return 0;
 }
 
-struct names { /* a string table in the arena */
+struct names { /* a string table in the arena, or unread */
 	uint64_t off, size;
-	bool simple; /* see is_simple */
+	bool simple;   /* see is_simple */
+	uint32_t flag; /* of unread names */
 };
 
 /*
@@ -172,17 +175,58 @@ static bool is_simple(const char *bytes, uint64_t size)
 	return sym_plain_size(bytes, size, '\0') == size && !memchr(bytes, '@', size);
 }
 
+static enum sym_bind bind_of(const Elf64_Sym *sym)
+{
+	switch (ELF64_ST_BIND(sym->st_info)) {
+	case STB_LOCAL:
+		return SYM_BIND_LOCAL;
+	case STB_WEAK:
+		return SYM_BIND_WEAK;
+	default:
+		return SYM_BIND_GLOBAL;
+	}
+}
+
+/* Looks at a name that was read: 0 the symbol counts for nothing; its length is then *length. */
+static bool look_at_name(struct sym_builder *b, uint64_t off, const struct names *names, bool typed,
+			 enum sym_bind bind, size_t *length)
+{
+	char *name = b->names + off;
+
+	if (!*name || (!typed && bind == SYM_BIND_LOCAL && sym_is_marker(name)))
+		return false;
+	/* Ends within the arena: each part has a NUL. */
+	*length = names->simple ? UNMEASURED : strnlen(name, NAME_MAX_BYTES + 1);
+	if (*length <= NAME_MAX_BYTES) {
+		*length = sym_version_at(name, *length);
+		name[*length] = '\0';
+	}
+	return true;
+}
+
+/* The same of one that is not read, but where it says whether the symbol counts. */
+static bool counts_unread(struct sym_builder *b, uint32_t name, const struct names *names,
+			  bool typed, enum sym_bind bind)
+{
+	bool marker = false;
+
+	if (!name) /* the first one is empty */
+		return false;
+	if (!typed && bind == SYM_BIND_LOCAL && !b->odd)
+		b->odd = sym_unread_is_marker(b->unread, name | names->flag, &marker);
+	return !marker;
+}
+
 static int add_symbol(struct sym_builder *b, const struct sym_image *image, const Elf64_Sym *sym,
 		      const struct names *names)
 {
 	unsigned int type = ELF64_ST_TYPE(sym->st_info);
 	bool typed = type == STT_FUNC || type == STT_GNU_IFUNC;
+	enum sym_bind bind = bind_of(sym);
 	uint64_t addr = sym->st_value;
-	enum sym_bind bind;
+	size_t length = UNMEASURED;
 	enum sym_kind kind;
 	uint64_t end;
-	char *name;
-	size_t length;
 
 	if (!typed && type != STT_NOTYPE)
 		return 0;
@@ -193,34 +237,17 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 		return 0;
 	if (sym->st_name >= names->size)
 		return -EBADMSG;
-	name = b->names + names->off + sym->st_name;
-	if (!typed && ELF64_ST_BIND(sym->st_info) == STB_LOCAL && is_marker(name))
+	if (b->unread ? !counts_unread(b, sym->st_name, names, typed, bind)
+		      : !look_at_name(b, names->off + sym->st_name, names, typed, bind, &length))
 		return 0;
-	/* Ends within the arena: each part has a NUL. */
-	length = names->simple ? UNMEASURED : strnlen(name, NAME_MAX_BYTES + 1);
-	switch (ELF64_ST_BIND(sym->st_info)) {
-	case STB_LOCAL:
-		bind = SYM_BIND_LOCAL;
-		break;
-	case STB_WEAK:
-		bind = SYM_BIND_WEAK;
-		break;
-	default:
-		bind = SYM_BIND_GLOBAL;
-	}
-	if (!*name)
-		return 0;
-	if (length <= NAME_MAX_BYTES) {
-		length = version_at(name, length);
-		name[length] = '\0';
-	}
 	if (sym->st_size) {
 		end = sym->st_size < end - addr ? addr + sym->st_size : end;
 		kind = typed ? SYM_KIND_FUNC : SYM_KIND_LABEL;
 	} else {
 		kind = typed ? SYM_KIND_FUNC_OPEN : SYM_KIND_LABEL_OPEN;
 	}
-	return sym_builder_add(b, addr, end, names->off + sym->st_name, length, kind, bind);
+	return sym_builder_add(b, addr, end, (names->off + sym->st_name) | names->flag, length,
+			       kind, bind);
 }
 
 static Elf64_Sym widen_symbol(const Elf32_Sym *s)
@@ -243,27 +270,39 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	struct names names = { .size = names_size };
 	int damage = 0;
 	char *chunk;
+	bool whole;
 	int err;
 
 	if (names_off > image->size || names_size > image->size - names_off || off > image->size ||
 	    size > image->size - off)
 		return -EBADMSG;
-	err = sym_builder_names(b, names_size, &names.off);
-	if (err)
-		return err;
-	err = sym_image_read(image, names_off, b->names + names.off, names_size);
-	if (err)
-		return err;
-	names.simple = is_simple(b->names + names.off, names_size);
+	if (b->unread) {
+		err = sym_unread_add(b->unread, image->off + names_off, names_size, &names.flag);
+		if (err) {
+			b->odd = err;
+			return 0;
+		}
+	} else {
+		err = sym_builder_names(b, names_size, &names.off);
+		if (err)
+			return err;
+		err = sym_image_read(image, names_off, b->names + names.off, names_size);
+		if (err)
+			return err;
+		names.simple = is_simple(b->names + names.off, names_size);
+	}
 	if (keep) {
 		b->dynsym = symbols;
 		b->dynstr_at = names.off;
+		b->dynstr_flag = names.flag;
 		b->dynstr_size = names_size;
 	}
 	chunk = malloc(CHUNK);
 	if (!chunk)
 		return -ENOMEM;
-	for (size -= size % each; size;) {
+	size -= size % each;
+	whole = keep && size <= CHUNK && !b->dynsym_bytes;
+	while (size) {
 		size_t n = size < CHUNK ? (size_t)size : CHUNK - CHUNK % each;
 
 		err = sym_image_read(image, off, chunk, n);
@@ -285,7 +324,10 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 		off += n;
 		size -= n;
 	}
-	free(chunk);
+	if (whole && !err)
+		b->dynsym_bytes = chunk;
+	else
+		free(chunk);
 	return err ? err : damage;
 }
 
@@ -399,51 +441,103 @@ static bool is_open(enum sym_kind kind)
 	return kind == SYM_KIND_FUNC_OPEN || kind == SYM_KIND_LABEL_OPEN;
 }
 
-/* By the digits in which addresses differ, least first; stable. */
-static int sort_by_addr(struct sym_builder *b)
+/*
+ * What is sorted: an address counted from the lowest, and whose it is.  A third of an entry, and what
+ * is moved and written for the first time is what sorting takes.
+ */
+struct key {
+	uint64_t addr : 40;
+	uint64_t entry : 24;
+};
+
+_Static_assert(ENTRIES_MAX <= (size_t)1 << 24, "an entry's number fits");
+
+/* By 11 bits a round, least first; stable.  The result is in keys or in other. */
+static struct key *sort_keys(struct key *keys, struct key *other, size_t n, uint64_t highest)
 {
 	enum { BITS = 11, BUCKETS = 1 << BITS };
-	struct sym_entry *from = b->entries, *to;
-	uint64_t low = UINT64_MAX, high = 0;
-	bool sorted = true;
-	size_t *count;
+	uint32_t count[BUCKETS];
 
-	for (size_t i = 0; i < b->n_entries; i++) {
-		low = from[i].addr < low ? from[i].addr : low;
-		high = from[i].addr > high ? from[i].addr : high;
-		sorted = sorted && (i == 0 || from[i - 1].addr <= from[i].addr);
-	}
-	if (sorted)
-		return 0;
-	to = malloc(b->n_entries * sizeof(*to));
-	count = malloc(BUCKETS * sizeof(*count));
-	if (!to || !count) {
-		free(to);
-		free(count);
-		return -ENOMEM;
-	}
-	for (unsigned int shift = 0; shift < 64 && (high - low) >> shift; shift += BITS) {
-		struct sym_entry *swap = from;
-		size_t sum = 0;
+	for (unsigned int shift = 0; shift < 40 && highest >> shift; shift += BITS) {
+		struct key *swap = keys;
+		uint32_t sum = 0;
 
-		memset(count, 0, BUCKETS * sizeof(*count));
-		for (size_t i = 0; i < b->n_entries; i++)
-			count[(from[i].addr - low) >> shift & (BUCKETS - 1)]++;
+		memset(count, 0, sizeof(count));
+		for (size_t i = 0; i < n; i++)
+			count[keys[i].addr >> shift & (BUCKETS - 1)]++;
 		for (size_t i = 0; i < BUCKETS; i++) {
-			size_t n = count[i];
+			uint32_t here = count[i];
 
 			count[i] = sum;
-			sum += n;
+			sum += here;
 		}
-		for (size_t i = 0; i < b->n_entries; i++)
-			to[count[(from[i].addr - low) >> shift & (BUCKETS - 1)]++] = from[i];
-		from = to;
-		to = swap;
+		for (size_t i = 0; i < n; i++)
+			other[count[keys[i].addr >> shift & (BUCKETS - 1)]++] = keys[i];
+		keys = other;
+		other = swap;
 	}
-	free(to);
-	free(count);
-	b->entries = from;
-	b->room = b->n_entries;
+	return keys;
+}
+
+/* Entry keys[i] to place i, for each; forgets the keys. */
+static void move_entries(struct sym_entry *entries, struct key *keys, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct sym_entry first = entries[i];
+		size_t at = i;
+
+		/* Around the ring that i is in; what is where it belongs is a ring of its own. */
+		while (keys[at].entry != i) {
+			size_t from = keys[at].entry;
+
+			entries[at] = entries[from];
+			keys[at].entry = at & (((uint32_t)1 << 24) - 1);
+			at = from;
+		}
+		entries[at] = first;
+		keys[at].entry = at & (((uint32_t)1 << 24) - 1);
+	}
+}
+
+/* Files whose addresses lie terabytes apart. */
+static int compare_addr(const void *left, const void *right)
+{
+	const struct sym_entry *a = left, *b = right;
+
+	if (a->addr != b->addr)
+		return a->addr < b->addr ? -1 : 1;
+	return 0;
+}
+
+static int sort_by_addr(struct sym_builder *b)
+{
+	struct sym_entry *e = b->entries;
+	uint64_t low = UINT64_MAX, high = 0;
+	size_t n = b->n_entries;
+	struct key *keys, *sorted;
+	bool is_sorted = true;
+
+	for (size_t i = 0; i < n; i++) {
+		low = e[i].addr < low ? e[i].addr : low;
+		high = e[i].addr > high ? e[i].addr : high;
+		is_sorted = is_sorted && (i == 0 || e[i - 1].addr <= e[i].addr);
+	}
+	if (is_sorted)
+		return 0;
+	if ((high - low) >> 40) {
+		qsort(e, n, sizeof(*e), compare_addr);
+		return 0;
+	}
+	keys = malloc(2 * n * sizeof(*keys));
+	if (!keys)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		keys[i].addr = (e[i].addr - low) & (((uint64_t)1 << 40) - 1);
+		keys[i].entry = i & (((uint32_t)1 << 24) - 1);
+	}
+	sorted = sort_keys(keys, keys + n, n, high - low);
+	move_entries(e, sorted, n);
+	free(keys);
 	return 0;
 }
 
@@ -460,39 +554,135 @@ static bool is_better(const struct sym_builder *b, const struct sym_entry *a,
 	return order ? order < 0 : a->end > c->end;
 }
 
+/* Names that may be better than those of chosen ones, which nobody has read. */
+struct others {
+	size_t n;
+	struct {
+		size_t chosen;
+		uint32_t name;
+	} list[ALIASES_MAX];
+};
+
+/* is_better, where a is as good as c but for their names. */
+static bool is_better_unread(struct sym_builder *b, const struct sym_entry *a,
+			     const struct sym_entry *c)
+{
+	int order = 0;
+
+	if (!b->odd && (a->name | c->name) & SYM_NAME_ARENA)
+		b->odd = -ENOTSUP;
+	if (!b->odd && a->name != c->name)
+		b->odd = sym_unread_prefer(b->unread, a->name, c->name, &order);
+	return order ? order < 0 : a->end > c->end;
+}
+
+/* Whether e is of those among which names decide. */
+static bool is_candidate(const struct sym_entry *e, const struct sym_entry *first, uint64_t reached)
+{
+	return e->end > reached && rank_of(e) == rank_of(first);
+}
+
+/*
+ * Of symbols that are alike but for their names any will do here, and the others' are noted; where
+ * they reach differently, which name is better has to be known now.
+ */
+static const struct sym_entry *choose_unread(struct sym_builder *b, const struct sym_entry *group,
+					     size_t n, uint64_t reached, size_t chosen,
+					     struct others *others)
+{
+	const struct sym_entry *first = NULL, *best;
+	size_t candidates = 0;
+	bool alike = true;
+
+	for (size_t i = 0; i < n; i++)
+		if (group[i].end > reached && (!first || rank_of(&group[i]) < rank_of(first)))
+			first = &group[i];
+	for (size_t i = 0; first && i < n; i++) {
+		if (is_candidate(&group[i], first, reached)) {
+			candidates++;
+			alike = alike && group[i].end == first->end;
+		}
+	}
+	alike = alike && candidates <= ALIASES_MAX - others->n;
+	best = first;
+	for (size_t i = 0; first && i < n; i++) {
+		const struct sym_entry *e = &group[i];
+
+		if (e == first || !is_candidate(e, first, reached))
+			continue;
+		if (!alike) {
+			best = is_better_unread(b, e, best) ? e : best;
+		} else if ((e->name | first->name) & SYM_NAME_ARENA) {
+			b->odd = b->odd ? b->odd : -ENOTSUP;
+		} else if (e->name != first->name) {
+			others->list[others->n].chosen = chosen;
+			others->list[others->n++].name = e->name;
+		}
+	}
+	return best;
+}
+
 /*
  * The best of n symbols at one address, and after it those that reach further,
  * the best first; ends rise, so each is inside the one after it.
  */
-static size_t choose(const struct sym_builder *b, const struct sym_entry *group, size_t n,
-		     struct sym_entry *chosen)
+static size_t choose(struct sym_builder *b, const struct sym_entry *group, size_t n,
+		     struct sym_entry *chosen, struct others *others)
 {
 	uint64_t reached = 0;
 	size_t found = 0;
 
+	others->n = 0;
 	while (found < SAME_ADDR_MAX) {
 		const struct sym_entry *best = NULL;
 
-		for (size_t i = 0; i < n; i++) {
+		if (n == 1 && !found)
+			best = group;
+		else if (b->unread)
+			best = choose_unread(b, group, n, reached, found, others);
+		for (size_t i = 0; !b->unread && i < n; i++) {
 			if (group[i].end > reached && (!best || is_better(b, &group[i], best)))
 				best = &group[i];
 		}
 		if (!best || (found && kind_of(best) != SYM_KIND_FUNC))
 			break;
 		chosen[found++] = *best;
-		if (kind_of(best) != SYM_KIND_FUNC)
+		if (kind_of(best) != SYM_KIND_FUNC || n == 1)
 			break;
 		reached = best->end;
 	}
 	return found;
 }
 
+static int note_others(struct sym_builder *b, size_t entry, size_t chosen,
+		       const struct others *others)
+{
+	for (size_t i = 0; i < others->n; i++) {
+		if (others->list[i].chosen != chosen)
+			continue;
+		if (b->n_aliases == b->room_aliases) {
+			size_t room = b->room_aliases ? b->room_aliases * 2 : 1024;
+			struct sym_alias *grown =
+				reallocarray(b->aliases, room, sizeof(*b->aliases));
+
+			if (!grown)
+				return -ENOMEM;
+			b->aliases = grown;
+			b->room_aliases = room;
+		}
+		b->aliases[b->n_aliases++] = (struct sym_alias){ .entry = (uint32_t)entry,
+								 .name = others->list[i].name };
+	}
+	return 0;
+}
+
 /* One entry an address where that will do, none for what a more trusted one covers. */
-static void choose_all(struct sym_builder *b)
+static int choose_all(struct sym_builder *b)
 {
 	struct sym_entry *e = b->entries;
 	uint64_t func_end = 0, any_end = 0; /* how far sized entries so far reach */
 	size_t kept = 0, next;
+	struct others others;
 
 	for (size_t i = 0; i < b->n_entries; i = next) {
 		struct sym_entry chosen[SAME_ADDR_MAX];
@@ -502,7 +692,7 @@ static void choose_all(struct sym_builder *b)
 
 		for (next = i + 1; next < b->n_entries && e[next].addr == e[i].addr; next++)
 			;
-		n = choose(b, e + i, next - i, chosen);
+		n = choose(b, e + i, next - i, chosen, &others);
 		kind = kind_of(&chosen[0]);
 		if (kind != SYM_KIND_FUNC && chosen[0].addr < func_end)
 			continue;
@@ -516,10 +706,15 @@ static void choose_all(struct sym_builder *b)
 		any_end = reached > any_end ? reached : any_end;
 		if (kind == SYM_KIND_FUNC)
 			func_end = reached > func_end ? reached : func_end;
-		while (n) /* the widest first: what comes last is found first */
-			e[kept++] = chosen[--n];
+		while (n) { /* the widest first: what comes last is found first */
+			e[kept] = chosen[--n];
+			if (others.n && note_others(b, kept, n, &others))
+				return -ENOMEM;
+			kept++;
+		}
 	}
 	b->n_entries = kept;
+	return 0;
 }
 
 /* Links each entry to the nearest before it that reaches beyond its start. */
@@ -613,12 +808,15 @@ static void pack_names(struct sym_builder *b)
 
 /* ---- the table ------------------------------------------------------------------ */
 
-/* debug: the file's other half; NULL: there is none. */
+/*
+ * debug: the file's other half; NULL: there is none.  unread: names are to stay where they are, and
+ * it passes to the table; -EAGAIN: that cannot be, and it stays the caller's, as on any failure.
+ */
 static int open_image(const struct sym_image *image, const struct sym_image *debug,
-		      struct sym_table **out)
+		      struct sym_unread *unread, struct sym_table **out)
 {
 	struct sym_table *table = calloc(1, sizeof(*table));
-	struct sym_builder b = { 0 };
+	struct sym_builder b = { .unread = unread };
 	struct sym_entry *fitting;
 	char *names;
 	int err;
@@ -633,11 +831,15 @@ static int open_image(const struct sym_image *image, const struct sym_image *deb
 	err = sort_by_addr(&b);
 	if (err)
 		goto out;
-	choose_all(&b);
-	err = clean_names(&b);
+	err = choose_all(&b);
+	if (!err && b.odd)
+		err = -EAGAIN;
+	if (!err && !b.unread)
+		err = clean_names(&b);
 	if (err)
 		goto out;
-	pack_names(&b);
+	if (!b.unread)
+		pack_names(&b);
 	link_enclosing(&b);
 	fitting = b.n_entries ? realloc(b.entries, b.n_entries * sizeof(*fitting)) : NULL;
 	table->entries = fitting ? fitting : b.entries;
@@ -646,13 +848,19 @@ static int open_image(const struct sym_image *image, const struct sym_image *deb
 	table->names = names ? names : b.names;
 	table->names_size = b.names_size;
 	table->damage = b.damage;
+	table->aliases = b.aliases;
+	table->n_aliases = b.n_aliases;
+	table->unread = unread;
 	b.entries = NULL;
 	b.names = NULL;
+	b.aliases = NULL;
 	*out = table;
 	table = NULL;
 out:
 	free(b.entries);
 	free(b.names);
+	free(b.dynsym_bytes);
+	free(b.aliases);
 	free(table);
 	return err;
 }
@@ -666,9 +874,47 @@ int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table
 	if (err)
 		return err;
 	has_debug = debug_fd >= 0 && !sym_image_init_fd(&debug, debug_fd, 0);
-	err = open_image(&image, has_debug ? &debug : NULL, out);
+	err = open_image(&image, has_debug ? &debug : NULL, NULL, out);
 	if (has_debug)
 		sym_image_fini(&debug);
+	sym_image_fini(&image);
+	return err;
+}
+
+/* Whether names are worth leaving where they are: a large table of them, and none that are packed. */
+static bool has_many_names(const struct sym_image *image)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 1; i < image->n_sections; i++) {
+		const Elf64_Shdr *s = &image->sections[i];
+
+		if ((s->sh_type == SHT_SYMTAB || s->sh_type == SHT_DYNSYM) &&
+		    s->sh_link < image->n_sections && image->sections[s->sh_link].sh_size > size)
+			size = image->sections[s->sh_link].sh_size;
+	}
+	return size >= UNREAD_MIN && !sym_image_section(image, ".gnu_debugdata");
+}
+
+int sym_table_open_brief(int fd, uint64_t elf_off, int debug_fd, struct sym_table **out)
+{
+	struct sym_unread *unread = NULL;
+	struct sym_image image;
+	int err;
+
+	if (debug_fd >= 0)
+		return sym_table_open_with(fd, elf_off, debug_fd, out);
+	err = sym_image_init_fd(&image, fd, elf_off);
+	if (err)
+		return err;
+	err = has_many_names(&image) ? sym_unread_new(fd, &unread) : -EAGAIN;
+	if (!err)
+		err = open_image(&image, NULL, unread, out);
+	/* Then as any other: without a descriptor, or because names are needed after all. */
+	if (err) {
+		sym_unread_free(unread);
+		err = open_image(&image, NULL, NULL, out);
+	}
 	sym_image_fini(&image);
 	return err;
 }
@@ -685,7 +931,7 @@ int sym_table_open_image(const void *bytes, size_t size, struct sym_table **out)
 
 	if (err)
 		return err;
-	err = open_image(&image, NULL, out);
+	err = open_image(&image, NULL, NULL, out);
 	sym_image_fini(&image);
 	return err;
 }
@@ -700,6 +946,8 @@ void sym_table_free(struct sym_table *table)
 	} else {
 		free(table->entries);
 		free(table->names);
+		free(table->aliases);
+		sym_unread_free(table->unread);
 	}
 	free(table);
 }
@@ -717,17 +965,23 @@ int sym_table_damage(const struct sym_table *table)
 int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out)
 {
 	const struct sym_entry *e;
+	const char *name;
 	int err = i < table->n_entries ? sym_keep_need(table, i) : -ENOENT;
 
 	if (err)
 		return err;
 	e = &table->entries[i];
-	err = sym_keep_need_name(table, e->name & ~SYM_ENTRY_OPEN);
+	if (table->unread) {
+		err = sym_unread_name(table, i, &name);
+	} else {
+		name = table->names + (e->name & ~SYM_ENTRY_OPEN);
+		err = sym_keep_need_name(table, e->name & ~SYM_ENTRY_OPEN);
+	}
 	if (err)
 		return err;
 	*out = (struct sym_symbol){ .addr = e->addr,
 				    .size = e->name & SYM_ENTRY_OPEN ? 0 : e->end - e->addr,
-				    .name = table->names + (e->name & ~SYM_ENTRY_OPEN) };
+				    .name = name };
 	return 0;
 }
 

@@ -8,6 +8,10 @@
 #define SYMBOLIZER_TABLE_H
 
 #include "symbolizer/image.h"
+#include "symbolizer/unread.h"
+
+/* Longer names are cut. */
+#define SYM_NAME_BYTES_MAX ((size_t)64 << 10)
 
 /* In order of trust; an address keeps symbols of its most trusted kind. */
 enum sym_kind {
@@ -34,6 +38,9 @@ struct sym_table {
 	char *names;
 	size_t names_size;
 	int damage;
+	struct sym_unread *unread; /* NULL: names lie in names; owned, as is the next */
+	struct sym_alias *aliases; /* of entries whose names are unread, in their order */
+	size_t n_aliases;
 	/* NULL: it was read from a file; owned */
 	void *blob;	       /* entries and names lie in it, all of it checked … */
 	struct uw_blob *kept;  /* … or it is read, and looked at, as it is needed */
@@ -58,7 +65,16 @@ struct sym_builder {
 	/* The file's own .dynsym, NULL: none or damaged; its names in the arena. */
 	const Elf64_Shdr *dynsym;
 	uint64_t dynstr_at, dynstr_size;
+	void *dynsym_bytes; /* all of it, where that is little; NULL: it is read again; owned */
+	struct sym_unread *unread; /* names stay where they are; NULL: they are read; borrowed */
+	uint32_t dynstr_flag;	   /* of names of that table, where they are unread */
+	int odd;		   /* why it cannot be done without the names after all */
+	struct sym_alias *aliases; /* owned */
+	size_t n_aliases, room_aliases;
 };
+
+/* A name nobody has measured yet: there are 60,000 in a large library, of which few are asked for. */
+#define SYM_UNMEASURED (((size_t)1 << 17) - 1)
 
 /*
  * Room for size bytes and a NUL at the end of the arena; *off says where.
@@ -70,6 +86,11 @@ int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t
 		    size_t length, enum sym_kind kind, enum sym_bind bind);
 /* Keeps the first damage; system failures pass through, everything else becomes 0. */
 int sym_builder_left_out(struct sym_builder *b, int err);
+
+/* `name@VERSION` and `name@@VERSION`, as linkers write into .symtab: where the name ends. */
+size_t sym_version_at(const char *name, size_t length);
+/* Local labels that mark no function: mapping symbols (AAELF64 §5.5.5), assembler and annotator ones. */
+bool sym_is_marker(const char *name);
 
 /* symbolizer/plt.c: `name@plt` for the stubs through which x86_64 and aarch64 code calls others. */
 int sym_plt_add(struct sym_builder *b, const struct sym_image *image);

@@ -286,9 +286,12 @@ static void open_symbols(struct names *names, const struct module *module,
 	}
 	if (image)
 		err = sym_table_open_image(image, image_size, &symbols->table);
-	else if (fd >= 0)
+	else if (fd >= 0 && names->store) /* which will have all of it */
 		err = sym_table_open_with(fd, module_elf_off(module), symbols->debug_fd,
 					  &symbols->table);
+	else if (fd >= 0)
+		err = sym_table_open_brief(fd, module_elf_off(module), symbols->debug_fd,
+					   &symbols->table);
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
 }

@@ -1,0 +1,300 @@
+#include "symbolizer/unread.h"
+
+#include "symbolizer/plain.h"
+#include "symbolizer/prefer.h"
+#include "symbolizer/symbolizer.h"
+#include "symbolizer/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What is read of a name at first, which nearly always is all of it. */
+#define PIECE 256
+#define CHUNK ((size_t)16 << 10)
+/* Names that are read while a table is made; more than that, and all of them are. */
+#define SOME 4096
+
+static const char suffix[] = "@plt";
+
+#define ROOM (SYM_NAME_BYTES_MAX + 1 + sizeof(suffix))
+
+struct chunk {
+	struct chunk *next;
+	size_t n, room;
+	char bytes[];
+};
+
+struct slot {
+	const char *name; /* in a chunk; NULL: free */
+	uint32_t entry;
+};
+
+struct sym_unread {
+	int fd;
+	struct {
+		uint64_t off, size; /* in the file */
+	} strings[SYM_UNREAD_N];
+	unsigned int n_strings, n_some;
+	pthread_mutex_t lock; /* of all that follows */
+	struct chunk *chunks; /* the first has room */
+	struct slot *slots;   /* 1 << bits, at least half of them free */
+	unsigned int bits;
+	size_t n_used;
+	char *best, *other; /* ROOM bytes each */
+};
+
+int sym_unread_new(int fd, struct sym_unread **out)
+{
+	struct sym_unread *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return -ENOMEM;
+	pthread_mutex_init(&u->lock, NULL);
+	u->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	u->bits = 8;
+	u->slots = calloc((size_t)1 << u->bits, sizeof(*u->slots));
+	u->best = malloc(ROOM);
+	u->other = malloc(ROOM);
+	if (u->fd < 0 || !u->slots || !u->best || !u->other) {
+		int err = u->fd < 0 ? -errno : -ENOMEM;
+
+		sym_unread_free(u);
+		return err;
+	}
+	*out = u;
+	return 0;
+}
+
+void sym_unread_free(struct sym_unread *u)
+{
+	if (!u)
+		return;
+	if (u->fd >= 0)
+		(void)close(u->fd);
+	while (u->chunks) {
+		struct chunk *next = u->chunks->next;
+
+		free(u->chunks);
+		u->chunks = next;
+	}
+	free(u->slots);
+	free(u->best);
+	free(u->other);
+	pthread_mutex_destroy(&u->lock);
+	free(u);
+}
+
+int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *flag)
+{
+	char first;
+	int err;
+
+	if (u->n_strings == SYM_UNREAD_N || size > SYM_UNREAD_MAX)
+		return -E2BIG;
+	err = size ? sym_read_at(u->fd, off, &first, 1) : -EBADMSG;
+	if (err || first)
+		return err ? err : -EBADMSG;
+	*flag = u->n_strings ? SYM_NAME_SECOND : 0;
+	u->strings[u->n_strings].off = off;
+	u->strings[u->n_strings++].size = size;
+	return 0;
+}
+
+static struct slot *slot_of(const struct sym_unread *u, uint32_t entry)
+{
+	size_t mask = ((size_t)1 << u->bits) - 1, at = entry * (size_t)0x9e3779b1 & mask;
+
+	while (u->slots[at].name && u->slots[at].entry != entry)
+		at = (at + 1) & mask;
+	return &u->slots[at];
+}
+
+static int grow(struct sym_unread *u)
+{
+	struct slot *old = u->slots, *more = calloc((size_t)2 << u->bits, sizeof(*more));
+	size_t n = (size_t)1 << u->bits;
+
+	if (!more)
+		return -ENOMEM;
+	u->slots = more;
+	u->bits++;
+	for (size_t i = 0; i < n; i++)
+		if (old[i].name)
+			*slot_of(u, old[i].entry) = old[i];
+	free(old);
+	return 0;
+}
+
+/* name: n bytes with its NUL, a copy of which is the entry's. */
+static int keep(struct sym_unread *u, uint32_t entry, const char *name, size_t n, const char **out)
+{
+	struct chunk *chunk = u->chunks;
+	char *copy;
+
+	if (u->n_used >= (size_t)1 << (u->bits - 1) && grow(u))
+		return -ENOMEM;
+	if (!chunk || n > chunk->room - chunk->n) {
+		size_t room = n > CHUNK ? n : CHUNK;
+
+		chunk = malloc(sizeof(*chunk) + room);
+		if (!chunk)
+			return -ENOMEM;
+		*chunk = (struct chunk){ .next = u->chunks, .room = room };
+		u->chunks = chunk;
+	}
+	copy = chunk->bytes + chunk->n;
+	memcpy(copy, name, n);
+	chunk->n += n;
+	*slot_of(u, entry) = (struct slot){ .name = copy, .entry = entry };
+	u->n_used++;
+	*out = copy;
+	return 0;
+}
+
+/* Its bytes up to a NUL, SYM_NAME_BYTES_MAX + 1 at most, and a NUL. */
+static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_t *n)
+{
+	unsigned int which = (name & SYM_NAME_SECOND) != 0;
+	uint64_t at = name & (SYM_NAME_SECOND - 1), size = u->strings[which].size;
+	uint64_t left = at < size ? size - at : 0;
+	size_t limit = left < SYM_NAME_BYTES_MAX + 1 ? (size_t)left : SYM_NAME_BYTES_MAX + 1;
+	size_t done = 0;
+
+	while (done < limit) {
+		size_t piece = done ? limit - done : limit < PIECE ? limit : PIECE;
+		const char *end;
+		int err = sym_read_at(u->fd, u->strings[which].off + at + done, out + done, piece);
+
+		if (err)
+			return err;
+		end = memchr(out + done, '\0', piece);
+		if (end) {
+			*n = (size_t)(end - out);
+			return 0;
+		}
+		done += piece;
+	}
+	out[done] = '\0';
+	*n = done;
+	return 0;
+}
+
+/* The name as it is compared with others for its address. */
+static int read_candidate(const struct sym_unread *u, uint32_t name, char *out, size_t *n)
+{
+	int err = read_name(u, name, out, n);
+
+	if (err)
+		return err;
+	if (!*n) /* such a symbol has no place in a table: the file is damaged */
+		return -EBADMSG;
+	if (name & SYM_NAME_STUB) {
+		memcpy(out + *n, suffix, sizeof(suffix));
+		*n += sizeof(suffix) - 1;
+	} else if (*n <= SYM_NAME_BYTES_MAX) {
+		*n = sym_version_at(out, *n);
+		out[*n] = '\0';
+	}
+	return 0;
+}
+
+int sym_unread_prefer(struct sym_unread *u, uint32_t a, uint32_t b, int *order)
+{
+	size_t n_a, n_b;
+	int err = u->n_some++ < SOME ? read_candidate(u, a, u->best, &n_a) : -E2BIG;
+
+	if (!err)
+		err = read_candidate(u, b, u->other, &n_b);
+	if (!err)
+		*order = sym_prefer(u->best, n_a, u->other, n_b);
+	return err;
+}
+
+int sym_unread_is_marker(struct sym_unread *u, uint32_t name, bool *is)
+{
+	size_t n;
+	int err = u->n_some++ < SOME ? read_name(u, name, u->best, &n) : -E2BIG;
+
+	if (!err)
+		*is = sym_is_marker(u->best);
+	return err;
+}
+
+/* The first alias of entry i, or of the next that has one. */
+static size_t first_alias(const struct sym_table *t, size_t i)
+{
+	size_t low = 0, high = t->n_aliases;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (t->aliases[middle].entry < i)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The best name, as it is in the file, in u->best. */
+static int choose(struct sym_unread *u, const struct sym_table *t, size_t i, size_t *n)
+{
+	size_t alias = first_alias(t, i), n_other;
+	int err = read_candidate(u, t->entries[i].name & ~SYM_ENTRY_OPEN, u->best, n);
+
+	for (; !err && alias < t->n_aliases && t->aliases[alias].entry == i; alias++) {
+		err = read_candidate(u, t->aliases[alias].name, u->other, &n_other);
+		if (!err && sym_prefer(u->other, n_other, u->best, *n) < 0) {
+			char *swap = u->best;
+
+			u->best = u->other;
+			u->other = swap;
+			*n = n_other;
+		}
+	}
+	return err;
+}
+
+static int make(struct sym_unread *u, const struct sym_table *t, size_t i, const char **out)
+{
+	size_t n;
+	char *clean;
+	int err = choose(u, t, i, &n);
+
+	if (err)
+		return err;
+	if (n <= SYM_NAME_BYTES_MAX && sym_plain_size(u->best, n, ' ') == n)
+		return keep(u, (uint32_t)i, u->best, n + 1, out);
+	clean = sym_sanitize(u->best, n, SYM_NAME_BYTES_MAX);
+	if (!clean)
+		return -ENOMEM;
+	err = keep(u, (uint32_t)i, clean, strlen(clean) + 1, out);
+	free(clean);
+	return err;
+}
+
+int sym_unread_name(const struct sym_table *table, size_t i, const char **out)
+{
+	struct sym_unread *u = table->unread;
+	uint32_t name = table->entries[i].name & ~SYM_ENTRY_OPEN;
+	const struct slot *slot;
+	int err = 0;
+
+	if (name & SYM_NAME_ARENA) {
+		*out = table->names + (name & (SYM_NAME_ARENA - 1));
+		return 0;
+	}
+	pthread_mutex_lock(&u->lock);
+	slot = slot_of(u, (uint32_t)i);
+	if (slot->name)
+		*out = slot->name;
+	else
+		err = make(u, table, i, out);
+	pthread_mutex_unlock(&u->lock);
+	return err;
+}

@@ -1,0 +1,166 @@
+/*
+ * Tables whose names stay in the file against those that have read them, symbol by symbol, on
+ * files that are there: one string table, two, hundreds of aliases, PLTs.  Then a file that is cut
+ * short behind the table's back, and files with bytes changed at random, where nothing is asked
+ * but to stay within bounds.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "symbolizer/image.h"
+#include "symbolizer/symbolizer.h"
+#include "symbolizer/table.h"
+#include "tests/check.h"
+
+#define FLIPS 120
+
+static bool same_symbol(const struct sym_table *a, const struct sym_table *b, size_t i)
+{
+	struct sym_symbol x, y;
+	int err = sym_table_at(a, i, &x);
+
+	if (err != sym_table_at(b, i, &y))
+		return false;
+	return err || (x.addr == y.addr && x.size == y.size && strcmp(x.name, y.name) == 0);
+}
+
+static void test_is_the_whole_table(const char *path)
+{
+	struct sym_table *brief, *whole;
+	struct sym_symbol first, again;
+	size_t n, wrong = 0, size;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *blob;
+
+	if (fd < 0)
+		return;
+	if (sym_table_open_brief(fd, 0, -1, &brief) || sym_table_open(fd, 0, &whole)) {
+		CHECK(false, path);
+		return;
+	}
+	(void)close(fd);
+	n = sym_table_size(whole);
+	CHECK(n > 1000 && sym_table_size(brief) == n, path);
+	CHECK(sym_table_damage(brief) == sym_table_damage(whole), path);
+	CHECK(brief->unread && !whole->unread, path);
+	CHECK(sym_table_pack(brief, 1, &blob, &size) == -ENOTSUP, path);
+	for (size_t i = 0; i < n && sym_table_size(brief) == n; i++)
+		wrong += !same_symbol(brief, whole, i);
+	CHECK(wrong == 0, path);
+	/* Names are the table's: the same pointer each time, by whatever way it is asked for. */
+	CHECK(!sym_table_at(brief, n / 2, &first) && !sym_table_find(brief, first.addr, &again) &&
+		      again.addr == first.addr,
+	      path);
+	if (again.size == first.size)
+		CHECK(again.name == first.name, path);
+	CHECK(sym_table_at(brief, n, &first) == -ENOENT, path);
+	sym_table_free(brief);
+	sym_table_free(whole);
+}
+
+/* A copy that can be written to; -1: there is no such file. */
+static int copy_of(const char *path)
+{
+	int from = open(path, O_RDONLY | O_CLOEXEC), to = memfd_create("copy", MFD_CLOEXEC);
+	struct stat st;
+	char *bytes;
+
+	if (from < 0 || fstat(from, &st))
+		return -1;
+	bytes = malloc((size_t)st.st_size);
+	if (!bytes || sym_read_at(from, 0, bytes, (uint64_t)st.st_size) ||
+	    write(to, bytes, (size_t)st.st_size) != st.st_size)
+		abort();
+	free(bytes);
+	(void)close(from);
+	return to;
+}
+
+static void test_a_name_that_is_gone_is_an_error(const char *path)
+{
+	int fd = copy_of(path);
+	struct sym_table *table;
+	struct sym_symbol symbol;
+
+	if (fd < 0)
+		return;
+	CHECK(!sym_table_open_brief(fd, 0, -1, &table) && table->unread, path);
+	CHECK(!sym_table_at(table, 5, &symbol), "while it is there");
+	CHECK(!ftruncate(fd, 4096), "the file is cut short");
+	CHECK(sym_table_at(table, 6, &symbol) == -EBADMSG, "gone");
+	CHECK(!sym_table_at(table, 5, &symbol) && *symbol.name, "what was read is kept");
+	sym_table_free(table);
+	(void)close(fd);
+}
+
+static uint64_t random_below(uint64_t n)
+{
+	static uint64_t state = 1;
+
+	state = state * 6364136223846793005 + 1442695040888963407;
+	return (state >> 33) % n;
+}
+
+static void ask_all(const struct sym_table *table)
+{
+	struct sym_symbol symbol;
+
+	for (size_t i = 0; i < sym_table_size(table); i += 1 + random_below(40))
+		if (!sym_table_at(table, i, &symbol))
+			CHECK(*symbol.name && strlen(symbol.name) <= SYM_NAME_BYTES_MAX, "a name");
+}
+
+static void test_damage_is_survived(const char *path)
+{
+	static const char *const names[] = { ".dynsym", ".dynstr", ".rela.plt", ".shstrtab" };
+	int fd = copy_of(path);
+	struct sym_image image;
+
+	if (fd < 0 || sym_image_init_fd(&image, fd, 0))
+		return;
+	for (unsigned int i = 0; i < FLIPS; i++) {
+		const Elf64_Shdr *s = sym_image_section(&image, names[i % 4]);
+		struct {
+			off_t at;
+			uint8_t was[64];
+		} changed[8];
+		struct sym_table *table;
+
+		for (unsigned int k = 0; s && k < 8; k++) {
+			uint8_t noise[64];
+			uint64_t room = s->sh_size > 64 ? s->sh_size - 64 : 1;
+
+			memset(noise, (int)random_below(256), sizeof(noise));
+			changed[k].at = (off_t)(s->sh_offset + random_below(room));
+			if (pread(fd, changed[k].was, 64, changed[k].at) != 64 ||
+			    pwrite(fd, noise, 1 + random_below(64), changed[k].at) < 1)
+				abort();
+		}
+		if (!sym_table_open_brief(fd, 0, -1, &table)) {
+			ask_all(table);
+			sym_table_free(table);
+		}
+		for (unsigned int k = 8; s && k-- > 0;)
+			if (pwrite(fd, changed[k].was, 64, changed[k].at) != 64)
+				abort();
+	}
+	sym_image_fini(&image);
+	(void)close(fd);
+}
+
+int main(void)
+{
+	/* Of clang, which is needed to build; with both .symtab and .dynsym; of gcc. */
+	test_is_the_whole_table("/usr/lib/x86_64-linux-gnu/libclang-cpp.so.14");
+	test_is_the_whole_table("/usr/bin/node");
+	test_is_the_whole_table("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
+	test_a_name_that_is_gone_is_an_error("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
+	test_damage_is_survived("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
+	return check_done();
+}
