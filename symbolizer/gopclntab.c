@@ -104,6 +104,10 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 
 	if (!section || image->narrow)
 		return 0;
+	if (b->unread) { /* its names are in no string table */
+		b->odd = -ENOTSUP;
+		return 0;
+	}
 	err = sym_image_load(image, section->sh_offset, section->sh_size, TABLE_MAX, &bytes);
 	if (err)
 		return err;

@@ -44,6 +44,77 @@ _Static_assert(UNMEASURED == LENGTH_MASK, "it is no length");
 _Static_assert(NAME_MAX_BYTES + 1 < UNMEASURED, "a length fits beside the rank");
 _Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
 
+/* ---- pages that are wanted ---------------------------------------------------- */
+
+#define PAGE_SHIFT 12
+/* 4 GiB of code. */
+#define PAGES_MAX ((uint64_t)1 << 20)
+
+static bool has_page(const struct sym_pages *pages, uint64_t addr)
+{
+	uint64_t page = (addr - pages->low) >> PAGE_SHIFT;
+
+	return addr >= pages->low && page < pages->n && pages->bits[page / 64] >> page % 64 & 1;
+}
+
+static void add_page(struct sym_pages *pages, uint64_t addr)
+{
+	uint64_t page = (addr - pages->low) >> PAGE_SHIFT;
+
+	if (addr >= pages->low && page < pages->n)
+		pages->bits[page / 64] |= (uint64_t)1 << page % 64;
+}
+
+/* Whether [addr, end) has a byte in any of them. */
+static bool reaches_any(const struct sym_pages *pages, uint64_t addr, uint64_t end)
+{
+	uint64_t page, last;
+
+	if (end <= pages->low)
+		return false;
+	page = addr < pages->low ? 0 : (addr - pages->low) >> PAGE_SHIFT;
+	last = (end - 1 - pages->low) >> PAGE_SHIFT;
+	if (last >= pages->n)
+		last = pages->n - 1;
+	while (page <= last) {
+		uint64_t word = pages->bits[page / 64] >> page % 64;
+
+		if (word)
+			return page + (uint64_t)__builtin_ctzll(word) <= last;
+		page += 64 - page % 64;
+	}
+	return false;
+}
+
+/* Those of n addresses in the image's code; n stays 0 where they cannot be had. */
+static int choose_pages(const struct sym_image *image, const uint64_t *vaddrs, size_t n,
+			struct sym_pages *out)
+{
+	uint64_t low = UINT64_MAX, high = 0;
+	struct sym_pages pages;
+
+	for (size_t i = 0; i < image->n_segments; i++) {
+		const Elf64_Phdr *p = &image->segments[i];
+
+		if (p->p_type != PT_LOAD || !(p->p_flags & PF_X) ||
+		    p->p_memsz > UINT64_MAX - p->p_vaddr)
+			continue;
+		low = p->p_vaddr < low ? p->p_vaddr : low;
+		high = p->p_vaddr + p->p_memsz > high ? p->p_vaddr + p->p_memsz : high;
+	}
+	if (high <= low || (high - low) >> PAGE_SHIFT >= PAGES_MAX)
+		return 0;
+	pages.low = low;
+	pages.n = (size_t)((high - low) >> PAGE_SHIFT) + 1;
+	pages.bits = calloc(pages.n / 64 + 1, sizeof(*pages.bits));
+	if (!pages.bits)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		add_page(&pages, vaddrs[i]);
+	*out = pages;
+	return 0;
+}
+
 /* ---- collecting ---------------------------------------------------------- */
 
 int sym_builder_left_out(struct sym_builder *b, int err)
@@ -78,9 +149,32 @@ int sym_builder_names(struct sym_builder *b, uint64_t size, uint64_t *off)
 	return 0;
 }
 
+/* Something at addr is left out: what has no size ends there at the latest. */
+static void leave_out(struct sym_builder *b, uint64_t addr)
+{
+	struct sym_bound *last = b->opens;
+	size_t n = b->n_opens;
+
+	if (!n || addr <= last->addr)
+		return;
+	while (n > 1) { /* the last one that begins before addr, without a branch to guess */
+		size_t half = n / 2;
+
+		last = last[half].addr < addr ? last + half : last;
+		n -= half;
+	}
+	if (addr < last->next)
+		last->next = addr;
+}
+
 int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t name,
 		    size_t length, enum sym_kind kind, enum sym_bind bind)
 {
+	if (b->pages.n && (kind == SYM_KIND_FUNC || kind == SYM_KIND_STUB) &&
+	    !reaches_any(&b->pages, addr, end)) {
+		leave_out(b, addr);
+		return 0;
+	}
 	if (b->n_entries == b->room) {
 		size_t room = b->room ? b->room * 2 : 256;
 		struct sym_entry *grown;
@@ -222,13 +316,15 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 {
 	unsigned int type = ELF64_ST_TYPE(sym->st_info);
 	bool typed = type == STT_FUNC || type == STT_GNU_IFUNC;
-	enum sym_bind bind = bind_of(sym);
+	enum sym_bind bind;
 	uint64_t addr = sym->st_value;
 	size_t length = UNMEASURED;
 	enum sym_kind kind;
 	uint64_t end;
 
 	if (!typed && type != STT_NOTYPE)
+		return 0;
+	if (b->pages.n && b->sized_now != (typed && sym->st_size))
 		return 0;
 	if (image->machine == EM_ARM)
 		addr &= ~(uint64_t)1; /* the Thumb bit */
@@ -237,6 +333,7 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 		return 0;
 	if (sym->st_name >= names->size)
 		return -EBADMSG;
+	bind = bind_of(sym);
 	if (b->unread ? !counts_unread(b, sym->st_name, names, typed, bind)
 		      : !look_at_name(b, names->off + sym->st_name, names, typed, bind, &length))
 		return 0;
@@ -246,6 +343,8 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	} else {
 		kind = typed ? SYM_KIND_FUNC_OPEN : SYM_KIND_LABEL_OPEN;
 	}
+	if (b->pages.n && !b->sized_now)
+		add_page(&b->pages, addr);
 	return sym_builder_add(b, addr, end, (names->off + sym->st_name) | names->flag, length,
 			       kind, bind);
 }
@@ -367,19 +466,12 @@ static int add_packed(struct sym_builder *b, const struct sym_image *image,
 	return err;
 }
 
-/* packed: it came out of a .gnu_debugdata or is a debug file, which hold nothing else of use. */
-static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed)
+/* packed: as in the next. */
+static int add_tables(struct sym_builder *b, const struct sym_image *image, bool packed)
 {
 	bool seen[2] = { false, false }; /* one .symtab and one .dynsym, as gABI has it */
-	const Elf64_Shdr *section;
 	int err;
 
-	if (image->type == ET_REL) /* its symbols have no addresses yet */
-		return sym_builder_left_out(b, -ENOTSUP);
-	if (image->sections_lost)
-		(void)sym_builder_left_out(b, -EBADMSG);
-	if (!image->n_sections)
-		return sym_builder_left_out(b, add_dynamic(b, image));
 	for (size_t i = 1; i < image->n_sections; i++) {
 		const Elf64_Shdr *s = &image->sections[i];
 		bool dynamic = s->sh_type == SHT_DYNSYM;
@@ -398,23 +490,8 @@ static int add_image(struct sym_builder *b, const struct sym_image *image, bool 
 		if (err)
 			return err;
 	}
-	if (packed)
-		return 0;
-	section = sym_image_section(image, ".gnu_debugdata");
-	if (section) {
-		err = sym_builder_left_out(b, add_packed(b, image, section));
-		if (err)
-			return err;
-	}
-	if (!seen[false]) {
-		err = sym_builder_left_out(b, sym_gopclntab_add(b, image));
-		if (err)
-			return err;
-	}
-	return sym_builder_left_out(b, sym_plt_add(b, image));
+	return 0;
 }
-
-/* ---- sorting and choosing -------------------------------------------------- */
 
 static unsigned int rank_of(const struct sym_entry *e)
 {
@@ -426,6 +503,100 @@ static enum sym_kind kind_of(const struct sym_entry *e)
 	return (enum sym_kind)(rank_of(e) / 4);
 }
 
+static bool is_open(enum sym_kind kind)
+{
+	return kind == SYM_KIND_FUNC_OPEN || kind == SYM_KIND_LABEL_OPEN;
+}
+
+static int compare_bounds(const void *left, const void *right)
+{
+	const struct sym_bound *a = left, *b = right;
+
+	return a->addr < b->addr ? -1 : a->addr > b->addr;
+}
+
+/* What was collected without a size, to be told of what is left out. */
+static int note_opens(struct sym_builder *b)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->n_entries; i++)
+		n += is_open(kind_of(&b->entries[i]));
+	b->opens = n ? calloc(n, sizeof(*b->opens)) : NULL;
+	if (n && !b->opens)
+		return -ENOMEM;
+	for (size_t i = 0; i < b->n_entries; i++)
+		if (is_open(kind_of(&b->entries[i])))
+			b->opens[b->n_opens++] = (struct sym_bound){ .addr = b->entries[i].addr,
+								     .next = UINT64_MAX };
+	if (n)
+		qsort(b->opens, n, sizeof(*b->opens), compare_bounds);
+	return 0;
+}
+
+/* Nothing without a size goes beyond what was left out. */
+static void bound_opens(struct sym_builder *b)
+{
+	for (size_t i = b->n_opens; i > 1; i--)
+		if (b->opens[i - 1].next < b->opens[i - 2].next)
+			b->opens[i - 2].next = b->opens[i - 1].next;
+	for (size_t i = 0; b->n_opens && i < b->n_entries; i++) {
+		struct sym_entry *e = &b->entries[i];
+		const struct sym_bound key = { .addr = e->addr }, *found;
+
+		if (!is_open(kind_of(e)))
+			continue;
+		found = bsearch(&key, b->opens, b->n_opens, sizeof(key), compare_bounds);
+		if (found && found->next < e->end)
+			e->end = found->next;
+	}
+}
+
+static bool has_symtab(const struct sym_image *image)
+{
+	for (size_t i = 1; i < image->n_sections; i++)
+		if (image->sections[i].sh_type == SHT_SYMTAB)
+			return true;
+	return false;
+}
+
+/* packed: it came out of a .gnu_debugdata or is a debug file, which hold nothing else of use. */
+static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed)
+{
+	const Elf64_Shdr *section;
+	int err;
+
+	if (image->type == ET_REL) /* its symbols have no addresses yet */
+		return sym_builder_left_out(b, -ENOTSUP);
+	if (image->sections_lost)
+		(void)sym_builder_left_out(b, -EBADMSG);
+	if (!image->n_sections)
+		return sym_builder_left_out(b, add_dynamic(b, image));
+	err = add_tables(b, image, packed);
+	if (!err && b->pages.n) {
+		err = note_opens(b);
+		b->sized_now = true;
+		if (!err)
+			err = add_tables(b, image, packed);
+	}
+	if (err || packed)
+		return err;
+	section = sym_image_section(image, ".gnu_debugdata");
+	if (section) {
+		err = sym_builder_left_out(b, add_packed(b, image, section));
+		if (err)
+			return err;
+	}
+	if (!has_symtab(image)) {
+		err = sym_builder_left_out(b, sym_gopclntab_add(b, image));
+		if (err)
+			return err;
+	}
+	return sym_builder_left_out(b, sym_plt_add(b, image));
+}
+
+/* ---- sorting and choosing -------------------------------------------------- */
+
 static bool is_measured(const struct sym_entry *e)
 {
 	return (e->aux & LENGTH_MASK) != UNMEASURED;
@@ -434,11 +605,6 @@ static bool is_measured(const struct sym_entry *e)
 static size_t length_of(const struct sym_builder *b, const struct sym_entry *e)
 {
 	return is_measured(e) ? e->aux & LENGTH_MASK : strlen(b->names + e->name);
-}
-
-static bool is_open(enum sym_kind kind)
-{
-	return kind == SYM_KIND_FUNC_OPEN || kind == SYM_KIND_LABEL_OPEN;
 }
 
 /*
@@ -813,10 +979,12 @@ static void pack_names(struct sym_builder *b)
  * it passes to the table; -EAGAIN: that cannot be, and it stays the caller's, as on any failure.
  */
 static int open_image(const struct sym_image *image, const struct sym_image *debug,
-		      struct sym_unread *unread, struct sym_table **out)
+		      struct sym_unread *unread, const struct sym_pages *pages,
+		      struct sym_table **out)
 {
 	struct sym_table *table = calloc(1, sizeof(*table));
-	struct sym_builder b = { .unread = unread };
+	struct sym_builder b = { .unread = unread,
+				 .pages = pages ? *pages : (struct sym_pages){ 0 } };
 	struct sym_entry *fitting;
 	char *names;
 	int err;
@@ -828,6 +996,7 @@ static int open_image(const struct sym_image *image, const struct sym_image *deb
 		err = add_image(&b, debug, true);
 	if (err)
 		goto out;
+	bound_opens(&b);
 	err = sort_by_addr(&b);
 	if (err)
 		goto out;
@@ -851,6 +1020,7 @@ static int open_image(const struct sym_image *image, const struct sym_image *deb
 	table->aliases = b.aliases;
 	table->n_aliases = b.n_aliases;
 	table->unread = unread;
+	table->pages = b.pages;
 	b.entries = NULL;
 	b.names = NULL;
 	b.aliases = NULL;
@@ -861,6 +1031,7 @@ out:
 	free(b.names);
 	free(b.dynsym_bytes);
 	free(b.aliases);
+	free(b.opens);
 	free(table);
 	return err;
 }
@@ -874,7 +1045,7 @@ int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table
 	if (err)
 		return err;
 	has_debug = debug_fd >= 0 && !sym_image_init_fd(&debug, debug_fd, 0);
-	err = open_image(&image, has_debug ? &debug : NULL, NULL, out);
+	err = open_image(&image, has_debug ? &debug : NULL, NULL, NULL, out);
 	if (has_debug)
 		sym_image_fini(&debug);
 	sym_image_fini(&image);
@@ -896,8 +1067,10 @@ static bool has_many_names(const struct sym_image *image)
 	return size >= UNREAD_MIN && !sym_image_section(image, ".gnu_debugdata");
 }
 
-int sym_table_open_brief(int fd, uint64_t elf_off, int debug_fd, struct sym_table **out)
+int sym_table_open_brief(int fd, uint64_t elf_off, int debug_fd, const uint64_t *vaddrs, size_t n,
+			 struct sym_table **out)
 {
+	struct sym_pages pages = { .n = 0 };
 	struct sym_unread *unread = NULL;
 	struct sym_image image;
 	int err;
@@ -908,12 +1081,15 @@ int sym_table_open_brief(int fd, uint64_t elf_off, int debug_fd, struct sym_tabl
 	if (err)
 		return err;
 	err = has_many_names(&image) ? sym_unread_new(fd, &unread) : -EAGAIN;
+	if (!err && n)
+		err = choose_pages(&image, vaddrs, n, &pages);
 	if (!err)
-		err = open_image(&image, NULL, unread, out);
+		err = open_image(&image, NULL, unread, &pages, out);
 	/* Then as any other: without a descriptor, or because names are needed after all. */
 	if (err) {
 		sym_unread_free(unread);
-		err = open_image(&image, NULL, NULL, out);
+		free(pages.bits);
+		err = open_image(&image, NULL, NULL, NULL, out);
 	}
 	sym_image_fini(&image);
 	return err;
@@ -931,7 +1107,7 @@ int sym_table_open_image(const void *bytes, size_t size, struct sym_table **out)
 
 	if (err)
 		return err;
-	err = open_image(&image, NULL, NULL, out);
+	err = open_image(&image, NULL, NULL, NULL, out);
 	sym_image_fini(&image);
 	return err;
 }
@@ -947,6 +1123,7 @@ void sym_table_free(struct sym_table *table)
 		free(table->entries);
 		free(table->names);
 		free(table->aliases);
+		free(table->pages.bits);
 		sym_unread_free(table->unread);
 	}
 	free(table);
@@ -1014,6 +1191,8 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
 	uint32_t at;
 	int err = narrow(table, vaddr, &low, &high);
 
+	if (!err && table->pages.n && !has_page(&table->pages, vaddr))
+		err = -EAGAIN;
 	if (err)
 		return err;
 	while (low < high) { /* the first entry that starts beyond vaddr */

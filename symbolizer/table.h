@@ -32,6 +32,13 @@ struct sym_entry {
 };
 #define SYM_ENTRY_OPEN ((uint32_t)1 << 31)
 
+/* Pages of a file's code. */
+struct sym_pages {
+	uint64_t low;	/* where the first begins */
+	size_t n;	/* 0: no such set */
+	uint64_t *bits; /* owned */
+};
+
 struct sym_table {
 	struct sym_entry *entries; /* owned, as are the names, unless they lie in the blob */
 	size_t n_entries;
@@ -41,6 +48,7 @@ struct sym_table {
 	struct sym_unread *unread; /* NULL: names lie in names; owned, as is the next */
 	struct sym_alias *aliases; /* of entries whose names are unread, in their order */
 	size_t n_aliases;
+	struct sym_pages pages; /* it has what there is in them, and not all else */
 	/* NULL: it was read from a file; owned */
 	void *blob;	       /* entries and names lie in it, all of it checked … */
 	struct uw_blob *kept;  /* … or it is read, and looked at, as it is needed */
@@ -71,6 +79,20 @@ struct sym_builder {
 	int odd;		   /* why it cannot be done without the names after all */
 	struct sym_alias *aliases; /* owned */
 	size_t n_aliases, room_aliases;
+	/*
+	 * Only what reaches into these pages is wanted; owned.  Functions with a size and stubs can be
+	 * left out, nobody is named by others there; all else decides about others' ends and is known
+	 * first, and the pages where it begins are wanted too.
+	 */
+	struct sym_pages pages;
+	bool sized_now; /* functions with a size are what is being collected, and nothing else */
+	struct sym_bound *opens; /* of what has no size, by address; owned */
+	size_t n_opens;
+};
+
+/* Where something that was left out begins, beyond a symbol without a size. */
+struct sym_bound {
+	uint64_t addr, next;
 };
 
 /* A name nobody has measured yet: there are 60,000 in a large library, of which few are asked for. */

@@ -94,6 +94,12 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 	char first;
 	int err;
 
+	for (unsigned int i = 0; i < u->n_strings; i++) {
+		if (u->strings[i].off == off && u->strings[i].size == size) {
+			*flag = i ? SYM_NAME_SECOND : 0;
+			return 0;
+		}
+	}
 	if (u->n_strings == SYM_UNREAD_N || size > SYM_UNREAD_MAX)
 		return -E2BIG;
 	err = size ? sym_read_at(u->fd, off, &first, 1) : -EBADMSG;

@@ -30,7 +30,8 @@ int sym_unread_new(int fd, struct sym_unread **out); /* fd is copied */
 void sym_unread_free(struct sym_unread *unread);     /* NULL is fine */
 
 /*
- * One of SYM_UNREAD_N string tables, which begins with an empty name: size bytes from off on.
+ * One of SYM_UNREAD_N string tables, which begins with an empty name: size bytes from off on; the
+ * same one again is the same.
  * *flag is for names of it.  -E2BIG: too large, or one too many; -EBADMSG: not as it should be.
  */
 int sym_unread_add(struct sym_unread *unread, uint64_t off, uint64_t size, uint32_t *flag);

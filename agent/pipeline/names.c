@@ -35,6 +35,7 @@ struct known {		    /* a symbol whose names are in the pool already */
 struct module_symbols {
 	bool tried;
 	struct sym_table *table; /* NULL: none */
+	struct sym_table *first; /* which was for some addresses only, and whose names were told */
 	const struct module *module;
 	bool stored;	  /* it came out of the store */
 	const char *base; /* name for people */
@@ -52,6 +53,11 @@ struct places { /* of many addresses, which stay where they are */
 	struct places *next;
 	size_t n;
 	struct name_place list[];
+};
+
+struct wanted {
+	const struct module *module;
+	uint64_t vaddr;
 };
 
 struct names {
@@ -75,6 +81,8 @@ struct names {
 	struct known *known;
 	size_t n_known, room_known;
 	struct hash_index by_symbol;
+	struct wanted *wanted; /* what will be asked for, as far as that was told */
+	size_t n_wanted;
 };
 
 int names_new(struct opener *opener, const struct source_info *info, bool demangle,
@@ -151,6 +159,7 @@ static void free_symbols(struct names *names, struct module_symbols *symbols)
 		symbols_file_of(symbols, &file);
 		store_want_symbols(names->store, &file, &symbols->module->build_id, symbols->table);
 	}
+	sym_table_free(symbols->first);
 	sym_jit_free(symbols->jit);
 	sym_debug_free(symbols->debug);
 	if (!symbols->lines || !sym_lines_grown(symbols->lines) || !names->store) {
@@ -185,6 +194,7 @@ void names_free(struct names *names)
 	hash_fini(&names->by_address);
 	free(names->known);
 	hash_fini(&names->by_symbol);
+	free(names->wanted);
 	free(names);
 }
 
@@ -262,6 +272,36 @@ static void find_debug_file(struct names *names, struct module_symbols *symbols)
 		(void)close(fd);
 }
 
+/* some: for those addresses alone that are known to be wanted. */
+static int open_brief(struct names *names, struct module_symbols *symbols, bool some)
+{
+	const struct module *module = symbols->module;
+	uint64_t *vaddrs = some ? calloc(names->n_wanted + 1, sizeof(*vaddrs)) : NULL;
+	size_t n = 0;
+	int err;
+
+	for (size_t i = 0; vaddrs && i < names->n_wanted; i++)
+		if (names->wanted[i].module == module)
+			vaddrs[n++] = names->wanted[i].vaddr;
+	err = sym_table_open_brief(module_fd(module), module_elf_off(module), symbols->debug_fd,
+				   vaddrs, n, &symbols->table);
+	free(vaddrs);
+	return err;
+}
+
+static int find_symbol(struct names *names, struct module_symbols *symbols, uint64_t vaddr,
+		       struct sym_symbol *out)
+{
+	int err = sym_table_find(symbols->table, vaddr, out);
+
+	if (err != -EAGAIN || symbols->first)
+		return err;
+	symbols->first = symbols->table;
+	symbols->table = NULL;
+	err = open_brief(names, symbols, false);
+	return err ? err : sym_table_find(symbols->table, vaddr, out);
+}
+
 static void open_symbols(struct names *names, const struct module *module,
 			 struct module_symbols *symbols)
 {
@@ -290,8 +330,7 @@ static void open_symbols(struct names *names, const struct module *module,
 		err = sym_table_open_with(fd, module_elf_off(module), symbols->debug_fd,
 					  &symbols->table);
 	else if (fd >= 0)
-		err = sym_table_open_brief(fd, module_elf_off(module), symbols->debug_fd,
-					   &symbols->table);
+		err = open_brief(names, symbols, true);
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
 }
@@ -442,14 +481,14 @@ static void name_kernel(struct names *names, struct cached *c)
 	}
 }
 
-struct wanted {
+struct same_name {
 	const struct names *names;
 	const char *symbol;
 };
 
 static bool same_symbol(const void *ctx, uint32_t id)
 {
-	const struct wanted *want = ctx;
+	const struct same_name *want = ctx;
 
 	return want->names->known[id].symbol == want->symbol;
 }
@@ -457,7 +496,7 @@ static bool same_symbol(const void *ctx, uint32_t id)
 /* A function is met at many addresses, and demangling takes longest. */
 static void name_symbol(struct names *names, const char *symbol, struct cached *c)
 {
-	struct wanted want = { .names = names, .symbol = symbol };
+	struct same_name want = { .names = names, .symbol = symbol };
 	uint64_t hash = hash_u64(0, (uintptr_t)symbol);
 	uint32_t id = hash_find(&names->by_symbol, hash, same_symbol, &want);
 	void *known = names->known;
@@ -742,7 +781,7 @@ static void name_user(struct names *names, struct cached *c)
 	c->in = symbols->base;
 	if (c->module->state != MODULE_USABLE)
 		return;
-	named = symbols->table && !sym_table_find(symbols->table, c->addr, &symbol);
+	named = symbols->table && !find_symbol(names, symbols, c->addr, &symbol);
 	if (named) {
 		c->start = symbol.addr;
 		name_symbol(names, symbol.name, c);
@@ -901,6 +940,22 @@ static void prepare_lines(struct names *names, const struct location *const *wan
 	free(vaddrs);
 }
 
+/* Without memory for it nothing is known to be wanted, and anything may be. */
+static void note_wanted(struct names *names, const struct profile *profile)
+{
+	struct wanted *wanted =
+		reallocarray(names->wanted, profile->n_locations + 1, sizeof(*wanted));
+
+	names->n_wanted = 0;
+	if (!wanted)
+		return;
+	names->wanted = wanted;
+	for (size_t i = 0; i < profile->n_locations; i++)
+		names->wanted[names->n_wanted++] =
+			(struct wanted){ .module = profile->locations[i].module,
+					 .vaddr = profile->locations[i].vaddr };
+}
+
 void names_prepare(struct names *names, const struct profile *profile)
 {
 	const struct location **wanted;
@@ -908,6 +963,8 @@ void names_prepare(struct names *names, const struct profile *profile)
 	size_t n = 0;
 	bool *seen;
 
+	if (!names->store)
+		note_wanted(names, profile);
 	if (!names->lines)
 		return;
 	wanted = calloc(profile->n_locations + 1, sizeof(*wanted));

@@ -1,6 +1,7 @@
 /*
  * Tables whose names stay in the file against those that have read them, symbol by symbol, on
- * files that are there: one string table, two, hundreds of aliases, PLTs.  Then a file that is cut
+ * files that are there: one string table, two, hundreds of aliases, PLTs; and tables for some
+ * addresses alone against whole ones.  Then a file that is cut
  * short behind the table's back, and files with bytes changed at random, where nothing is asked
  * but to stay within bounds.
  */
@@ -19,6 +20,14 @@
 #include "tests/check.h"
 
 #define FLIPS 120
+
+static uint64_t random_below(uint64_t n)
+{
+	static uint64_t state = 1;
+
+	state = state * 6364136223846793005 + 1442695040888963407;
+	return (state >> 33) % n;
+}
 
 static bool same_symbol(const struct sym_table *a, const struct sym_table *b, size_t i)
 {
@@ -40,7 +49,7 @@ static void test_is_the_whole_table(const char *path)
 
 	if (fd < 0)
 		return;
-	if (sym_table_open_brief(fd, 0, -1, &brief) || sym_table_open(fd, 0, &whole)) {
+	if (sym_table_open_brief(fd, 0, -1, NULL, 0, &brief) || sym_table_open(fd, 0, &whole)) {
 		CHECK(false, path);
 		return;
 	}
@@ -62,6 +71,60 @@ static void test_is_the_whole_table(const char *path)
 	CHECK(sym_table_at(brief, n, &first) == -ENOENT, path);
 	sym_table_free(brief);
 	sym_table_free(whole);
+}
+
+static bool finds_the_same(const struct sym_table *a, const struct sym_table *b, uint64_t vaddr)
+{
+	struct sym_symbol x, y;
+	int err = sym_table_find(a, vaddr, &x);
+
+	if (err != sym_table_find(b, vaddr, &y))
+		return false;
+	return err || (x.addr == y.addr && x.size == y.size && strcmp(x.name, y.name) == 0);
+}
+
+/* Addresses in functions and behind them, all over the file or in a part of it. */
+static void test_some_addresses(const char *path, size_t n)
+{
+	uint64_t *vaddrs = calloc(n, sizeof(*vaddrs));
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct sym_table *brief, *whole;
+	size_t wrong = 0, size, others = 0;
+	struct sym_symbol symbol;
+
+	if (fd < 0 || !vaddrs || sym_table_open(fd, 0, &whole)) {
+		free(vaddrs);
+		return;
+	}
+	size = sym_table_size(whole);
+	for (size_t i = 0; i < n; i++) {
+		CHECK(!sym_table_at(whole, size / 4 + random_below(size / (1 + i % 2) / 2),
+				    &symbol),
+		      path);
+		vaddrs[i] = symbol.addr + random_below(symbol.size ? symbol.size + 8 : 64);
+	}
+	if (sym_table_open_brief(fd, 0, -1, vaddrs, n, &brief)) {
+		CHECK(false, path);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		wrong += !finds_the_same(brief, whole, vaddrs[i]);
+	CHECK(wrong == 0, path);
+	CHECK(sym_table_size(brief) < size, path);
+	/* Others: the same or -EAGAIN, never something else. */
+	for (size_t i = 0; i < size; i += 7) {
+		CHECK(!sym_table_at(whole, i, &symbol), path);
+		if (sym_table_find(brief, symbol.addr, &(struct sym_symbol){ 0 }) == -EAGAIN)
+			others++;
+		else
+			wrong += !finds_the_same(brief, whole, symbol.addr);
+	}
+	CHECK(wrong == 0 && others > 0, path);
+	CHECK(sym_table_find(brief, UINT64_MAX, &symbol) == -EAGAIN, path);
+	sym_table_free(brief);
+	sym_table_free(whole);
+	(void)close(fd);
+	free(vaddrs);
 }
 
 /* A copy that can be written to; -1: there is no such file. */
@@ -90,21 +153,13 @@ static void test_a_name_that_is_gone_is_an_error(const char *path)
 
 	if (fd < 0)
 		return;
-	CHECK(!sym_table_open_brief(fd, 0, -1, &table) && table->unread, path);
+	CHECK(!sym_table_open_brief(fd, 0, -1, NULL, 0, &table) && table->unread, path);
 	CHECK(!sym_table_at(table, 5, &symbol), "while it is there");
 	CHECK(!ftruncate(fd, 4096), "the file is cut short");
 	CHECK(sym_table_at(table, 6, &symbol) == -EBADMSG, "gone");
 	CHECK(!sym_table_at(table, 5, &symbol) && *symbol.name, "what was read is kept");
 	sym_table_free(table);
 	(void)close(fd);
-}
-
-static uint64_t random_below(uint64_t n)
-{
-	static uint64_t state = 1;
-
-	state = state * 6364136223846793005 + 1442695040888963407;
-	return (state >> 33) % n;
 }
 
 static void ask_all(const struct sym_table *table)
@@ -130,6 +185,7 @@ static void test_damage_is_survived(const char *path)
 			off_t at;
 			uint8_t was[64];
 		} changed[8];
+		uint64_t vaddr = s ? s->sh_addr + (uint64_t)i * 4096 : 0;
 		struct sym_table *table;
 
 		for (unsigned int k = 0; s && k < 8; k++) {
@@ -142,7 +198,7 @@ static void test_damage_is_survived(const char *path)
 			    pwrite(fd, noise, 1 + random_below(64), changed[k].at) < 1)
 				abort();
 		}
-		if (!sym_table_open_brief(fd, 0, -1, &table)) {
+		if (!sym_table_open_brief(fd, 0, -1, &vaddr, i % 3 == 0, &table)) {
 			ask_all(table);
 			sym_table_free(table);
 		}
@@ -160,6 +216,11 @@ int main(void)
 	test_is_the_whole_table("/usr/lib/x86_64-linux-gnu/libclang-cpp.so.14");
 	test_is_the_whole_table("/usr/bin/node");
 	test_is_the_whole_table("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
+	for (size_t n = 1; n <= 1000; n *= 10) {
+		test_some_addresses("/usr/lib/x86_64-linux-gnu/libclang-cpp.so.14", n);
+		test_some_addresses("/usr/bin/node", n);
+		test_some_addresses("/usr/lib/x86_64-linux-gnu/libstdc++.so.6", n);
+	}
 	test_a_name_that_is_gone_is_an_error("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
 	test_damage_is_survived("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
 	return check_done();
