@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* ---- files ------------------------------------------------------------------ */
@@ -80,16 +81,32 @@ static void let_go(struct perfdata_window *window, uint64_t off)
 	window->dropped = off - BEHIND;
 }
 
+/* Whether bytes here and there of [from, past), as far as the file goes, are in the page cache. */
+static bool is_cached(int fd, uint64_t from, uint64_t past)
+{
+	uint8_t byte;
+	struct iovec one = { .iov_base = &byte, .iov_len = 1 };
+
+	for (; from < past; from += FETCH_AHEAD / 8) {
+		ssize_t n = preadv2(fd, &one, 1, (off_t)from, RWF_NOWAIT);
+
+		if (n != 1)
+			return !n; /* the file ends before */
+	}
+	return true;
+}
+
 /* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
 static void fetch_ahead(struct perfdata_window *window, uint64_t off)
 {
-	uint64_t from = off > window->advised ? off : window->advised;
+	uint64_t from = off > window->advised ? off : window->advised, past = off + FETCH_AHEAD;
 
 	if (off + FETCH_AHEAD / 2 <= window->advised)
 		return;
-	/* What was asked for before is not asked for again: the kernel looks at each page. */
-	(void)posix_fadvise(window->fd, (off_t)from, (off_t)(off + FETCH_AHEAD - from),
-			    POSIX_FADV_WILLNEED);
+	/* The kernel looks at each page, which what was asked for before or is there is not worth. */
+	if (!is_cached(window->fd, from, past))
+		(void)posix_fadvise(window->fd, (off_t)from, (off_t)(past - from),
+				    POSIX_FADV_WILLNEED);
 	window->advised = off + FETCH_AHEAD;
 	let_go(window, off);
 }
