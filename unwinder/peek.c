@@ -18,8 +18,8 @@
 /* The table of the largest file known has 2 MB. */
 #define KEPT_MAX (UINT64_C(64) << 20)
 
-/* An FDE of no more than usual size. */
-#define FDE_MAX 1024
+/* Of 80,000 in a large library 2 are longer. */
+#define FDE_MAX 4096
 /* What is read of an FDE at first, which nearly always is all of it and the next one's head. */
 #define FDE_READ 256
 
@@ -94,6 +94,7 @@ void uw_peek_fini(struct uw_peek *peek)
 	if (peek->source.size)
 		pthread_mutex_destroy(&peek->lock);
 	free(atomic_load_explicit(&peek->kept, memory_order_relaxed));
+	free(peek->ends);
 }
 
 /* All entries, or NULL while they are sought in the file. */
@@ -108,7 +109,9 @@ static const uint8_t *entries_of(struct uw_peek *peek)
 		return kept;
 	pthread_mutex_lock(&peek->lock);
 	kept = atomic_load_explicit(&peek->kept, memory_order_relaxed);
-	if (!kept)
+	if (!kept && !peek->ends)
+		peek->ends = calloc((size_t)1 << UW_PEEK_ENDS_BITS, sizeof(*peek->ends));
+	if (!kept && peek->ends)
 		kept = malloc(8 * peek->n);
 	if (kept && !atomic_load_explicit(&peek->kept, memory_order_relaxed)) {
 		if (read_entries(peek, 0, peek->n, kept)) {
@@ -142,21 +145,17 @@ static void search(const struct uw_peek *peek, const uint8_t *entries, size_t n,
 
 /*
  * The last entry that does not start behind lookup, and the one after it.  Starts
- * grow about evenly with their numbers, so the first read mostly is the only one.
+ * grow about evenly with their numbers, so the first look mostly is the only one.
  */
 static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[2])
 {
 	uint64_t low = 0, high = peek->n - 1, low_start = peek->first, high_start = peek->last;
-	uint8_t entries[8 * WINDOW];
-	const uint8_t *kept;
+	uint8_t room[8 * WINDOW];
+	const uint8_t *kept, *entries;
 
 	if (lookup < low_start || lookup >= high_start)
 		return -EAGAIN;
 	kept = entries_of(peek);
-	if (kept) {
-		search(peek, kept, peek->n, lookup, found);
-		return found[0].start <= lookup && lookup < found[1].start ? 0 : -EAGAIN;
-	}
 	/* low starts at or before lookup, high behind it, if the table is sorted. */
 	for (unsigned int try = 0; try < TRIES && low < high; try++) {
 		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;
@@ -170,8 +169,9 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 		from = at < n / 2 ? low : low + at - n / 2;
 		if (from > high + 1 - n)
 			from = high + 1 - n;
-		if (read_entries(peek, from, n, entries))
+		if (!kept && read_entries(peek, from, n, room))
 			return -EAGAIN;
+		entries = kept ? kept + 8 * from : room;
 		if (lookup < start_of(peek, entries)) {
 			high = from;
 			high_start = start_of(peek, entries);
@@ -190,9 +190,9 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 
 /* A CIE and behind it an FDE, as if they were a section of their own. */
 struct pair {
-	uint8_t bytes[UW_PEEK_CIE_MAX + FDE_MAX];
-	size_t fde, size; /* where the FDE begins, and all ends */
-	uint64_t next;	  /* offset in the file's section of what follows the FDE */
+	uint8_t bytes[UW_PEEK_CIE_MAX + FDE_MAX]; /* the FDE's begin at UW_PEEK_CIE_MAX */
+	size_t cie, size;			  /* the CIE's, and that of both */
+	uint64_t next; /* offset in the file's section of what follows the FDE */
 };
 
 /* Of UW_PEEK_CIE_MAX bytes of room *size are taken. */
@@ -231,26 +231,27 @@ static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *si
 static int read_pair(struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair)
 {
 	uint64_t off = fde_vaddr - peek->frames_vaddr, left = peek->frames_size - off, size, id;
-	uint8_t bytes[FDE_MAX], *fde;
+	uint8_t cie[UW_PEEK_CIE_MAX], *fde = pair->bytes + UW_PEEK_CIE_MAX;
 	int err;
 
 	if (fde_vaddr < peek->frames_vaddr || off > peek->frames_size || left < 8 ||
-	    uw_source_read(&peek->source, peek->frames_off + off, bytes,
+	    uw_source_read(&peek->source, peek->frames_off + off, fde,
 			   left < FDE_READ ? left : FDE_READ))
 		return -EAGAIN;
-	size = (uint64_t)u32_at(bytes) + 4;
-	id = u32_at(bytes + 4); /* counts back from itself to the CIE */
-	if (size < 8 || size > FDE_MAX || size > left || id == 0 || id > off + 4 ||
-	    (size > FDE_READ && uw_source_read(&peek->source, peek->frames_off + off, bytes, size)))
+	size = (uint64_t)u32_at(fde) + 4;
+	id = u32_at(fde + 4); /* counts back from itself to the CIE */
+	if (size < 8 || size > FDE_MAX || size > left || id == 0 || id > off + 4)
 		return -EAGAIN;
-	err = read_cie(peek, off + 4 - id, pair->bytes, &pair->fde);
+	if (size > FDE_READ && uw_source_read(&peek->source, peek->frames_off + off + FDE_READ,
+					      fde + FDE_READ, size - FDE_READ))
+		return -EAGAIN;
+	err = read_cie(peek, off + 4 - id, cie, &pair->cie);
 	if (err)
 		return err;
-	fde = pair->bytes + pair->fde;
-	memcpy(fde, bytes, size);
+	memcpy(fde - pair->cie, cie, pair->cie);
 	for (unsigned int i = 0; i < 4; i++)
-		fde[4 + i] = (uint8_t)((pair->fde + 4) >> 8 * i);
-	pair->size = pair->fde + size;
+		fde[4 + i] = (uint8_t)((pair->cie + 4) >> 8 * i);
+	pair->size = pair->cie + size;
 	pair->next = off + size;
 	return 0;
 }
@@ -284,33 +285,80 @@ static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t va
 	return false;
 }
 
+static struct uw_peek_end *end_slot(const struct uw_peek *peek, uint64_t start)
+{
+	return &peek->ends[start * 0x9e3779b97f4a7c15 >> (64 - UW_PEEK_ENDS_BITS)];
+}
+
+/* Only where the table is kept are there ends. */
+static bool keeps_ends(const struct uw_peek *peek)
+{
+	return atomic_load_explicit(&peek->kept, memory_order_acquire);
+}
+
+static void keep_end(struct uw_peek *peek, uint64_t start, uint64_t end)
+{
+	if (!keeps_ends(peek))
+		return;
+	pthread_mutex_lock(&peek->lock);
+	*end_slot(peek, start) = (struct uw_peek_end){ .start = start, .end = end };
+	pthread_mutex_unlock(&peek->lock);
+}
+
+/* 0: none is known. */
+static uint64_t known_end(struct uw_peek *peek, uint64_t start)
+{
+	struct uw_peek_end slot;
+
+	if (!keeps_ends(peek))
+		return 0;
+	pthread_mutex_lock(&peek->lock);
+	slot = *end_slot(peek, start);
+	pthread_mutex_unlock(&peek->lock);
+	return slot.start == start ? slot.end : 0;
+}
+
+/* The FDE of found, into fde and pair; -ENOENT: lookup lies behind it, as uw_peek_rule. */
+static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t lookup,
+		    struct uw_cfi *cfi, struct pair *pair, struct uw_fde *fde, uint64_t *start,
+		    uint64_t *end)
+{
+	if (read_pair(peek, found[0].fde, pair))
+		return -EAGAIN;
+	*cfi = peek->bases;
+	cfi->data = pair->bytes + UW_PEEK_CIE_MAX - pair->cie;
+	cfi->size = pair->size;
+	cfi->vaddr = found[0].fde - pair->cie;
+	cfi->eh = true;
+	if (uw_cfi_entry(cfi, pair->cie, fde, NULL) || fde->start != found[0].start ||
+	    fde->end <= fde->start)
+		return -EAGAIN;
+	if (lookup >= fde->end) {
+		if (!are_neighbours(peek, pair->next, found[1].fde))
+			return -EAGAIN;
+		*start = fde->end;
+		*end = found[1].start;
+		return -ENOENT;
+	}
+	keep_end(peek, fde->start, fde->end);
+	return 0;
+}
+
 int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uint64_t *start,
 		 uint64_t *end)
 {
-	struct uw_cfi cfi = peek->bases;
 	struct entry found[2];
+	struct uw_cfi cfi;
 	struct uw_fde fde;
 	struct pair pair;
 	struct uw_row row;
 	int err;
 
-	if (!peek->usable || find_entry(peek, lookup, found) ||
-	    read_pair(peek, found[0].fde, &pair))
+	if (!peek->usable || find_entry(peek, lookup, found))
 		return -EAGAIN;
-	cfi.data = pair.bytes;
-	cfi.size = pair.size;
-	cfi.vaddr = found[0].fde - pair.fde;
-	cfi.eh = true;
-	if (uw_cfi_entry(&cfi, pair.fde, &fde, NULL) || fde.start != found[0].start ||
-	    fde.end <= fde.start)
-		return -EAGAIN;
-	if (lookup >= fde.end) {
-		if (!are_neighbours(peek, pair.next, found[1].fde))
-			return -EAGAIN;
-		*start = fde.end;
-		*end = found[1].start;
-		return -ENOENT;
-	}
+	err = find_fde(peek, found, lookup, &cfi, &pair, &fde, start, end);
+	if (err)
+		return err;
 	err = uw_cfi_rule(&cfi, &fde, lookup, out);
 	if (err)
 		return -EAGAIN;
@@ -319,6 +367,31 @@ int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uin
 			return -EAGAIN;
 		uw_row_rule(peek->arch, row.word, row.ext, out);
 	}
+	*start = fde.start;
+	*end = fde.end;
+	return 0;
+}
+
+int uw_peek_range(struct uw_peek *peek, uint64_t lookup, uint64_t *start, uint64_t *end)
+{
+	struct entry found[2];
+	struct uw_cfi cfi;
+	struct uw_fde fde;
+	struct pair pair;
+	uint64_t known;
+	int err;
+
+	if (!peek->usable || find_entry(peek, lookup, found))
+		return -EAGAIN;
+	known = known_end(peek, found[0].start);
+	if (lookup < known) {
+		*start = found[0].start;
+		*end = known;
+		return 0;
+	}
+	err = find_fde(peek, found, lookup, &cfi, &pair, &fde, start, end);
+	if (err)
+		return err;
 	*start = fde.start;
 	*end = fde.end;
 	return 0;

@@ -32,6 +32,13 @@ struct uw_peek_cie {
 	uint8_t bytes[UW_PEEK_CIE_MAX];
 };
 
+/* The last FDEs that were looked into, by where they are. */
+#define UW_PEEK_ENDS_BITS 11
+
+struct uw_peek_end {
+	uint64_t start, end; /* end 0: free */
+};
+
 /* Where the search table and the section lie; but for the CIEs immutable once made. */
 struct uw_peek {
 	bool usable;
@@ -44,7 +51,9 @@ struct uw_peek {
 	uint64_t header_vaddr, n;
 	atomic_uint n_searched;	 /* times, in the file */
 	_Atomic(uint8_t *) kept; /* the search table; owned; NULL: not read yet */
-	uint64_t first, last;	 /* starts */
+	struct uw_peek_end
+		*ends;	      /* 1 << UW_PEEK_ENDS_BITS, there with kept; under the lock; owned */
+	uint64_t first, last; /* starts */
 	uint64_t frames_off, frames_vaddr, frames_size;
 	struct uw_cfi bases;
 };
@@ -59,5 +68,8 @@ void uw_peek_fini(struct uw_peek *peek); /* all zero is fine */
  */
 int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uint64_t *start,
 		 uint64_t *end);
+
+/* The same without a rule: of an FDE that was looked into lately it takes no reading. */
+int uw_peek_range(struct uw_peek *peek, uint64_t lookup, uint64_t *start, uint64_t *end);
 
 #endif

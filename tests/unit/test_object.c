@@ -211,7 +211,7 @@ static void test_files_that_are_none(void)
 	fd = memfd_create("shrinks", MFD_CLOEXEC);
 	if (fd >= 0) {
 		int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-		uint64_t start, end;
+		struct uw_identity identity;
 		uint8_t bytes[16];
 		struct uw_rule rule;
 		char buffer[65536];
@@ -224,8 +224,7 @@ static void test_files_that_are_none(void)
 		CHECK(uw_object_open(fd, 0, &unread) == 0, "once more");
 		CHECK(uw_object_rule(o, vaddr_of((void *)main), true, &rule) == 0, "its CFI");
 		/* The first rules are looked up one by one; this wants the section. */
-		CHECK(uw_object_function(o, vaddr_of((void *)main), &start, &end) == 0,
-		      "all of it");
+		CHECK(uw_object_identify(o, &identity) == 0, "all of it");
 		CHECK(ftruncate(fd, 100) == 0, "cut");
 		close(fd);
 		CHECK(uw_object_rule(unread, vaddr_of((void *)main), true, &rule) == -ENOENT,

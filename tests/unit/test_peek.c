@@ -90,7 +90,7 @@ static void test_finds_what_the_section_has(const char *path, const uint8_t *byt
 	for (uint64_t i = 0; text && i < LOOKUPS; i++) {
 		/* Odd steps, from below .text to beyond it. */
 		uint64_t lookup = text->vaddr - 64 + (text->size + 128) * i / LOOKUPS;
-		uint64_t start = 0, end = 0;
+		uint64_t start = 0, end = 0, from = 0, to = 0;
 		struct uw_rule peeked, rule;
 		struct uw_fde fde;
 		int err = uw_peek_rule(&peek, lookup, &peeked, &start, &end);
@@ -111,6 +111,8 @@ static void test_finds_what_the_section_has(const char *path, const uint8_t *byt
 			wrong += lookup < start || lookup >= end || start >= end;
 			bare++;
 		}
+		wrong += uw_peek_range(&peek, lookup, &from, &to) != err || from != start ||
+			 to != end;
 	}
 	CHECK(wrong == 0, path);
 	CHECK(found > LOOKUPS / 2 && left < LOOKUPS / 20, path);
