@@ -234,7 +234,7 @@ static int read_cie(const struct uw_cfi *cfi, uint64_t off, struct uw_cie *cie)
 	return b->err;
 }
 
-int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
+int uw_cfi_entry_general(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
 {
 	struct head head;
 	struct uw_bytes *b = &head.body;
@@ -273,6 +273,91 @@ int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uin
 	result.end = size <= UINT64_MAX - result.start ? result.start + size : UINT64_MAX;
 	result.program = *b;
 	*fde = result;
+	return 0;
+}
+
+/* What length says, of an entry at p with left bytes to the section's end; 0: not of the usual kind. */
+static uint32_t usual_length(const uint8_t *p, uint64_t left)
+{
+	uint32_t length = left < 8 ? 0 : uw_bytes_little(p);
+
+	return length < 0xfffffff0 && length <= left - 4 ? length : 0;
+}
+
+/* A CIE as compilers write it, of left bytes: version 1, "zR" or "zPLR", nothing of many bytes. */
+static bool usual_cie(const uint8_t *p, uint64_t left, struct uw_cie *cie)
+{
+	static const uint8_t plain[] = { 1, 'z', 'R', 0 },
+			     personal[] = { 1, 'z', 'P', 'L', 'R', 0 };
+	uint32_t length = usual_length(p, left);
+	bool is_personal = length >= 24 && p[10] == 'P';
+	const uint8_t *end, *at;
+	uint8_t size;
+
+	if (length < 16 || uw_bytes_little(p + 4) != 0 ||
+	    memcmp(p + 8, is_personal ? personal : plain,
+		   is_personal ? sizeof(personal) : sizeof(plain)) != 0)
+		return false;
+	end = p + 4 + length;
+	at = p + 8 + (is_personal ? sizeof(personal) : sizeof(plain));
+	size = at[3];
+	if ((at[0] | at[1] | size) >= 0x80 || size < (is_personal ? 7 : 1) || size > end - (at + 4))
+		return false;
+	/* The personality routine's pointer has four bytes. */
+	if (is_personal && (at[4] & 0x0f) != UW_PE_UDATA4 && (at[4] & 0x0f) != UW_PE_SDATA4)
+		return false;
+	*cie = (struct uw_cie){ .code_align = at[0],
+				.data_align = (int64_t)(at[1] ^ 0x40) - 0x40,
+				.ra = at[2],
+				.version = 1,
+				.address_size = 8,
+				.fde_encoding = at[is_personal ? 10 : 4],
+				.lsda_encoding = is_personal ? at[9] : UW_PE_OMIT,
+				.sized = true,
+				.personality_encoding = is_personal ? at[4] : 0,
+				.personality = is_personal ? at + 5 : NULL,
+				.program = { .pos = at + 4 + size, .end = end } };
+	return true;
+}
+
+/* An FDE as compilers write it, of such a CIE and with a pcrel sdata4: as uw_cfi_entry_general. */
+static bool usual_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
+{
+	const uint8_t *p, *end;
+	uint32_t length, id;
+	uint64_t cie_off, size;
+
+	if (!cfi->eh || off > cfi->size)
+		return false;
+	p = cfi->data + off;
+	length = usual_length(p, cfi->size - off);
+	if (length < 13)
+		return false;
+	end = p + 4 + length;
+	id = uw_bytes_little(p + 4);
+	if (id == 0 || id > off + 4 || p[16] >= 0x80 || p[16] > end - (p + 17))
+		return false;
+	cie_off = off + 4 - id;
+	if (!usual_cie(cfi->data + cie_off, cfi->size - cie_off, &fde->cie) ||
+	    fde->cie.fde_encoding != (UW_PE_PCREL | UW_PE_SDATA4))
+		return false;
+	fde->start = cfi->vaddr + off + 8 + (uint64_t)(int32_t)uw_bytes_little(p + 8);
+	size = (uint64_t)(int32_t)uw_bytes_little(p + 12);
+	fde->end = size <= UINT64_MAX - fde->start ? fde->start + size : UINT64_MAX;
+	fde->augmentation = (struct uw_bytes){ .pos = p + 17, .end = p + 17 + p[16] };
+	fde->program = (struct uw_bytes){ .pos = p + 17 + p[16], .end = end };
+	if (next)
+		*next = off + 4 + length;
+	return true;
+}
+
+int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
+{
+	struct uw_fde usual;
+
+	if (!usual_entry(cfi, off, &usual, next))
+		return uw_cfi_entry_general(cfi, off, fde, next);
+	*fde = usual;
 	return 0;
 }
 
@@ -629,6 +714,40 @@ static int run_row(struct run *r, struct uw_bytes *b)
 	return b->err;
 }
 
+/*
+ * A CIE's instructions as compilers write them: DW_CFA_def_cfa, nearly always DW_CFA_offset of
+ * the return address, and nothing else.  False, and r as it was: others.
+ */
+static bool start_usually(struct run *r, const struct uw_bytes *b)
+{
+	const uint8_t *p = b->pos, *end = b->end;
+	uint8_t reg = UW_REGS_MAX, n_ops = 1, off = 0;
+
+	if (b->err || end - p < 3 || p[0] != CFA_DEF_CFA || p[1] >= UW_REGS_MAX || p[2] >= 0x80)
+		return false;
+	p += 3;
+	if (end - p >= 2 && (p[0] & 0xc0) == CFA_OFFSET && (p[0] & 0x3f) < UW_REGS_MAX &&
+	    p[1] < 0x80) {
+		reg = p[0] & 0x3f;
+		off = p[1];
+		p += 2;
+		n_ops++;
+	}
+	for (; p < end; p++, n_ops++)
+		if (*p != CFA_NOP || n_ops == UINT8_MAX)
+			return false;
+	if (reg < UW_REGS_MAX) {
+		r->row.mentioned = (uint64_t)1 << reg;
+		r->row.regs[reg] = (struct uw_reg_rule){ .off = factored(r->cie, off),
+							 .kind = UW_RULE_AT_CFA };
+	}
+	r->row.cfa_set = true;
+	r->row.cfa_reg = b->pos[1];
+	r->row.cfa_off = b->pos[2];
+	r->ops = n_ops;
+	return true;
+}
+
 static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fde *fde)
 {
 	struct uw_bytes initial = fde->cie.program;
@@ -645,12 +764,14 @@ static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fd
 	r->loc = 0;
 	memset(&r->row, 0, offsetof(struct row, regs));
 	memset(&r->initial, 0, offsetof(struct row, regs));
-	run_common(r, &initial, 0);
-	err = run_row(r, &initial);
-	if (err)
-		return err;
-	if (r->next_loc != UINT64_MAX) /* initial instructions have no location to move */
-		return -EBADMSG;
+	if (!start_usually(r, &initial)) {
+		run_common(r, &initial, 0);
+		err = run_row(r, &initial);
+		if (err)
+			return err;
+		if (r->next_loc != UINT64_MAX) /* initial instructions have no location to move */
+			return -EBADMSG;
+	}
 	r->loc = fde->start;
 	copy_row(&r->initial, &r->row);
 	return 0;

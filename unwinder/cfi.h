@@ -53,6 +53,9 @@ struct uw_fde {
  * 0 an FDE; -ENOENT a CIE or a terminator; -EBADMSG; -ENOTSUP.
  */
 int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next);
+/* The same; for entries as compilers write them the other has a shorter way. */
+int uw_cfi_entry_general(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde,
+			 uint64_t *next);
 
 /* How many FDEs there are, by the heads of all entries alone. */
 uint64_t uw_cfi_count(const struct uw_cfi *cfi);

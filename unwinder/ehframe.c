@@ -69,17 +69,13 @@ static inline int table_get(const struct uw_hdr *table, uint64_t i, unsigned int
 }
 
 /* How many entries start at or before lookup, if the table is sorted. */
-static uint64_t table_search(const struct uw_hdr *table, uint64_t lookup)
+static uint64_t table_search_slowly(const struct uw_hdr *table, uint64_t lookup)
 {
-	uint64_t low = 0, high = table->n;
+	uint64_t low = 0, high = table->n, start;
 
 	while (low < high) {
-		uint64_t half = (high - low) / 2, middle = low + half, start;
-		const uint8_t *quarter = table->entries.pos + 2 * table->width * (low + half / 2);
+		uint64_t middle = low + (high - low) / 2;
 
-		/* In a process that nobody has walked before all of it comes from memory. */
-		__builtin_prefetch(quarter);
-		__builtin_prefetch(quarter + 2 * table->width * half);
 		if (table_get(table, middle, 0, &start))
 			return 0;
 		if (start <= lookup)
@@ -88,6 +84,29 @@ static uint64_t table_search(const struct uw_hdr *table, uint64_t lookup)
 			high = middle;
 	}
 	return low;
+}
+
+/* The same of the table that linkers write, and without a branch to guess. */
+static uint64_t table_search(const struct uw_hdr *table, uint64_t lookup)
+{
+	const uint8_t *at = table->entries.pos;
+	uint64_t base = table->bases.data, n = table->n;
+
+	if (!table->common || !n)
+		return table_search_slowly(table, lookup);
+	/* The first entry is not behind lookup, or none is. */
+	while (n > 1) {
+		uint64_t half = n / 2, next = (n - half) / 2;
+		uint64_t start = base + (uint64_t)(int32_t)uw_bytes_little(at + 8 * half);
+
+		/* In a process that nobody has walked before all of it comes from memory. */
+		__builtin_prefetch(at + 8 * next);
+		__builtin_prefetch(at + 8 * (half + next));
+		at += start <= lookup ? 8 * half : 0;
+		n -= half;
+	}
+	return (uint64_t)(at - table->entries.pos) / 8 +
+	       (base + (uint64_t)(int32_t)uw_bytes_little(at) <= lookup);
 }
 
 void uw_frames_init(struct uw_frames *frames)

@@ -39,6 +39,7 @@ struct uw_object {
 	struct uw_build_id build_id;
 	struct uw_segment *segments; /* owned */
 	size_t n_segments;
+	const struct uw_section *init, *fini; /* of elf; NULL: there are none */
 
 	/*
 	 * .eh_frame is read when rules have been asked for that no table has, more
@@ -197,6 +198,8 @@ static int set_up(struct uw_object *o)
 	if (!o->arch || (o->elf.type != ET_EXEC && o->elf.type != ET_DYN))
 		return -ENOTSUP;
 	uw_elf_build_id(&o->elf, &o->build_id);
+	o->init = uw_elf_section(&o->elf, ".init");
+	o->fini = uw_elf_section(&o->elf, ".fini");
 	return take_segments(o);
 }
 
@@ -732,19 +735,22 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 	return 0;
 }
 
+static bool is_in(const struct uw_section *section, uint64_t vaddr)
+{
+	return section && vaddr >= section->vaddr && vaddr - section->vaddr < section->size;
+}
+
 /*
  * The linker joins .init and .fini from pieces of many files, so that no FDE can tell
  * of them; crti's prologue and crtn's epilogue are what they have.
  */
 static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule)
 {
-	const struct uw_section *init = uw_elf_section(&o->elf, ".init");
+	const struct uw_section *init = is_in(o->init, lookup) ? o->init : o->fini;
 	uint8_t first[UW_CODE_BEFORE + UW_CODE_AFTER], here[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code start, at;
 
-	if (!init || lookup < init->vaddr || lookup - init->vaddr >= init->size)
-		init = uw_elf_section(&o->elf, ".fini");
-	if (!init || lookup < init->vaddr || lookup - init->vaddr >= init->size)
+	if (!is_in(init, lookup))
 		return false;
 	return !uw_object_code(o, init->vaddr, first, &start) &&
 	       !uw_object_code(o, lookup, here, &at) &&

@@ -32,6 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct uw_frames frames;
 	struct uw_fde fde;
+	struct uw_fde general;
 	struct uw_rule rule;
 	struct uw_gap gap;
 	uint64_t off = 0, next, value;
@@ -54,6 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				  VADDR + data[1]);
 	for (; off < frames.cfi.size; off = next) {
 		next = off;
+		if (uw_cfi_entry(&frames.cfi, off, &fde, &next) !=
+		    uw_cfi_entry_general(&frames.cfi, off, &general, &next))
+			abort();
 		if (!uw_cfi_entry(&frames.cfi, off, &fde, &next) &&
 		    !uw_cfi_rule(&frames.cfi, &fde, fde.start + (fde.end - fde.start) / 2, &rule))
 			step(&rule, data, size);

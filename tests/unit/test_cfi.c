@@ -1,6 +1,7 @@
 #include "unwinder/cfi.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/check.h"
@@ -385,6 +386,142 @@ static void test_rows_cover_the_function(void)
 	CHECK(last[0] == START + SIZE && last[1] == 2, "rows cover the function");
 }
 
+/* A section of one CIE and one FDE as compilers write them; the FDE's offset. */
+static size_t put_usual(struct section *s, bool personal)
+{
+	static const char plain[] = "\x1b", all[] = "\x9b\x10\x20\x00\x00\x1b\x1b";
+	static const char program[] = "\x41\x0e\x10\x86\x02\x43\x0d\x06\x00\x00";
+	size_t cie, at;
+
+	s->size = 0;
+	cie = personal ? put_cie(s, "zPLR", all, sizeof(all) - 1, "\0\0", 2)
+		       : put_cie(s, "zR", plain, sizeof(plain) - 1, "\0\0", 2);
+	at = s->size;
+	put_number(s, 0, 4);
+	put_number(s, s->size - cie, 4);
+	put_number(s, (uint64_t)START - (VADDR + s->size), 4);
+	put_number(s, SIZE, 4);
+	put_number(s, personal ? 4 : 0, 1);
+	put_number(s, 0x1234, personal ? 4 : 0);
+	put(s, program, sizeof(program) - 1);
+	patch(s, at, s->size - at - 4, 4);
+	return at;
+}
+
+static bool same_bytes(const struct uw_bytes *a, const struct uw_bytes *b)
+{
+	return a->pos == b->pos && a->end == b->end && a->err == b->err;
+}
+
+static bool same_entry(const struct uw_cfi *cfi, uint64_t off)
+{
+	uint64_t next[2] = { 1234, 1234 };
+	struct uw_fde a = { .start = 1 }, b = { .start = 1 };
+	int err = uw_cfi_entry(cfi, off, &a, &next[0]);
+
+	return err == uw_cfi_entry_general(cfi, off, &b, &next[1]) && next[0] == next[1] &&
+	       a.start == b.start && a.end == b.end && same_bytes(&a.program, &b.program) &&
+	       same_bytes(&a.augmentation, &b.augmentation) &&
+	       same_bytes(&a.cie.program, &b.cie.program) && a.cie.code_align == b.cie.code_align &&
+	       a.cie.data_align == b.cie.data_align && a.cie.ra == b.cie.ra &&
+	       a.cie.version == b.cie.version && a.cie.address_size == b.cie.address_size &&
+	       a.cie.segment_size == b.cie.segment_size &&
+	       a.cie.fde_encoding == b.cie.fde_encoding &&
+	       a.cie.lsda_encoding == b.cie.lsda_encoding && a.cie.sized == b.cie.sized &&
+	       a.cie.signal == b.cie.signal && a.cie.b_key == b.cie.b_key &&
+	       a.cie.personality_encoding == b.cie.personality_encoding &&
+	       a.cie.personality == b.cie.personality;
+}
+
+/* The short way for entries as compilers write them sees what the general one sees, whatever is changed. */
+static void test_usual_entries(void)
+{
+	static struct section s;
+
+	for (unsigned int personal = 0; personal < 2; personal++) {
+		size_t off = put_usual(&s, personal), size = s.size;
+		struct uw_cfi cfi = cfi_of(&s);
+		struct uw_fde fde;
+
+		CHECK(uw_cfi_entry(&cfi, off, &fde, NULL) == 0 && fde.start == START &&
+			      fde.end == START + SIZE && fde.cie.data_align == -8 &&
+			      fde.cie.ra == 16,
+		      "an FDE");
+		for (size_t at = 0; at < size; at++) {
+			uint8_t was = s.data[at];
+
+			for (unsigned int value = 0; value < 256; value++) {
+				s.data[at] = (uint8_t)value;
+				CHECK(same_entry(&cfi, off) && same_entry(&cfi, 0), "changed");
+			}
+			s.data[at] = was;
+		}
+		for (cfi.size = 0; cfi.size < size; cfi.size++) {
+			uint8_t *cut = malloc(cfi.size ? cfi.size : 1); /* whose end ASan guards */
+
+			if (!cut)
+				return;
+			memcpy(cut, s.data, cfi.size);
+			cfi.data = cut;
+			CHECK(same_entry(&cfi, off) && same_entry(&cfi, 0), "cut short");
+			free(cut);
+		}
+		cfi.data = s.data;
+		cfi.eh = false;
+		CHECK(same_entry(&cfi, off), "another section's");
+	}
+}
+
+/* The first row of an FDE whose CIE has these instructions; of what is behind a nop nothing is usual. */
+static int first_row(const uint8_t *program, size_t size, bool nop, struct uw_rule *rule)
+{
+	static struct section s[2];
+	struct uw_cfi cfi;
+	struct uw_fde fde;
+	size_t cie, off;
+	int err;
+
+	s[nop].size = 0;
+	cie = put_cie(&s[nop], "", "\0", nop, NULL, 0);
+	s[nop].size -= 5;
+	put(&s[nop], program, size);
+	patch(&s[nop], cie, s[nop].size - cie - 4, 4);
+	off = put_fde(&s[nop], cie, START, SIZE, false, "\xd0\x42", 2);
+	cfi = cfi_of(&s[nop]);
+	err = uw_cfi_entry(&cfi, off, &fde, NULL);
+	CHECK(err == 0, "the FDE");
+	return err ? err : uw_cfi_rule(&cfi, &fde, START + 1, rule);
+}
+
+/* What a CIE begins with, with each byte changed to each other. */
+static void test_usual_beginnings(void)
+{
+	const uint8_t program[] = { 0x0c, 7, 8, 0x90, 1, 0, 0 };
+
+	for (size_t i = 0; i < sizeof(program) * 256; i++) {
+		for (size_t size = 0; size <= sizeof(program); size++) {
+			struct uw_rule a = { .n_regs = 0 }, b = { .n_regs = 0 };
+			uint8_t changed[sizeof(program)];
+			bool same;
+
+			memcpy(changed, program, sizeof(program));
+			changed[i / 256] = (uint8_t)i;
+			same = first_row(changed, size, false, &a) ==
+				       first_row(changed, size, true, &b) &&
+			       a.cfa_size == b.cfa_size && a.cfa_reg == b.cfa_reg &&
+			       (a.cfa_size || a.cfa_off == b.cfa_off) && a.n_regs == b.n_regs &&
+			       a.ra_signed == b.ra_signed;
+			for (unsigned int k = 0; same && k < a.n_regs; k++)
+				same = a.regs[k].reg == b.regs[k].reg &&
+				       a.regs[k].kind == b.regs[k].kind &&
+				       (a.regs[k].kind >= UW_RULE_AT_EXPR ||
+					a.regs[k].off == b.regs[k].off) &&
+				       a.regs[k].size == b.regs[k].size;
+			CHECK(same, "the same row");
+		}
+	}
+}
+
 int main(void)
 {
 	test_every_instruction();
@@ -393,5 +530,7 @@ int main(void)
 	test_pointer_encodings();
 	test_debug_frame_forms();
 	test_rows_cover_the_function();
+	test_usual_entries();
+	test_usual_beginnings();
 	return check_done();
 }
