@@ -9,6 +9,10 @@
 /* CIEs between two FDEs that are neighbours. */
 #define CIES_MAX 4
 
+/* Bytes of an entry of the table that linkers write, and of how many one stands in the top. */
+#define COMMON_SIZE 8u
+#define TOP_STEP    64u
+
 int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t vaddr)
 {
 	struct uw_bytes b = uw_bytes_of(data, size);
@@ -86,27 +90,61 @@ static uint64_t table_search_slowly(const struct uw_hdr *table, uint64_t lookup)
 	return low;
 }
 
-/* The same of the table that linkers write, and without a branch to guess. */
-static uint64_t table_search(const struct uw_hdr *table, uint64_t lookup)
+static uint64_t common_start(const struct uw_hdr *table, uint64_t i)
 {
-	const uint8_t *at = table->entries.pos;
-	uint64_t base = table->bases.data, n = table->n;
+	return table->bases.data +
+	       (uint64_t)(int32_t)uw_bytes_little(table->entries.pos + COMMON_SIZE * i);
+}
+
+void uw_frames_top(struct uw_frames *frames)
+{
+	const struct uw_hdr *table = &frames->table;
+	size_t n = (size_t)((table->n + TOP_STEP - 1) / TOP_STEP);
+
+	if (!table->common || table->n < 4 * TOP_STEP || frames->top)
+		return;
+	frames->top = malloc(n * sizeof(*frames->top));
+	for (size_t i = 0; frames->top && i < n; i++)
+		frames->top[i] =
+			(int32_t)uw_bytes_little(table->entries.pos + COMMON_SIZE * TOP_STEP * i);
+	frames->n_top = frames->top ? n : 0;
+}
+
+/* Of which entry on the table is to be looked through, *n of it; what it is made of is fetched. */
+static uint64_t search_top(const struct uw_frames *frames, uint64_t lookup, uint64_t *n)
+{
+	const int32_t *at = frames->top;
+	const uint8_t *entries;
+	uint64_t first;
+
+	for (size_t left = frames->n_top, half; left > 1; left -= half) {
+		half = left / 2;
+		at += frames->table.bases.data + (uint64_t)at[half] <= lookup ? half : 0;
+	}
+	first = (uint64_t)(at - frames->top) * TOP_STEP;
+	*n = *n - first < TOP_STEP ? *n - first : TOP_STEP;
+	entries = frames->table.entries.pos + COMMON_SIZE * first;
+	for (uint64_t i = 0; i < COMMON_SIZE * *n; i += 64)
+		__builtin_prefetch(entries + i);
+	return first;
+}
+
+/* The same of the table that linkers write, and without a branch to guess. */
+static uint64_t table_search(const struct uw_frames *frames, uint64_t lookup)
+{
+	const struct uw_hdr *table = &frames->table;
+	uint64_t at = 0, n = table->n;
 
 	if (!table->common || !n)
 		return table_search_slowly(table, lookup);
-	/* The first entry is not behind lookup, or none is. */
-	while (n > 1) {
-		uint64_t half = n / 2, next = (n - half) / 2;
-		uint64_t start = base + (uint64_t)(int32_t)uw_bytes_little(at + 8 * half);
-
-		/* In a process that nobody has walked before all of it comes from memory. */
-		__builtin_prefetch(at + 8 * next);
-		__builtin_prefetch(at + 8 * (half + next));
-		at += start <= lookup ? 8 * half : 0;
-		n -= half;
+	if (frames->n_top)
+		at = search_top(frames, lookup, &n);
+	/* The first of the n is not behind lookup, or none of the table is. */
+	for (uint64_t half; n > 1; n -= half) {
+		half = n / 2;
+		at += common_start(table, at + half) <= lookup ? half : 0;
 	}
-	return (uint64_t)(at - table->entries.pos) / 8 +
-	       (base + (uint64_t)(int32_t)uw_bytes_little(at) <= lookup);
+	return at + (common_start(table, at) <= lookup);
 }
 
 void uw_frames_init(struct uw_frames *frames)
@@ -118,6 +156,7 @@ void uw_frames_init(struct uw_frames *frames)
 void uw_frames_fini(struct uw_frames *frames)
 {
 	free(frames->keys);
+	free(frames->top);
 	pthread_mutex_destroy(&frames->lock);
 }
 
@@ -305,7 +344,7 @@ static bool are_neighbours(const struct uw_frames *frames, uint64_t off, uint64_
 /* 0 found; -ENOENT no FDE covers lookup; -EAGAIN the table cannot be believed here. */
 static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
 {
-	uint64_t i = table_search(&frames->table, lookup), off, next;
+	uint64_t i = table_search(frames, lookup), off, next;
 
 	for (unsigned int back = 0; back < STEPS_BACK && i > 0; back++, i--) {
 		if (entry_before(frames, i, &off, &next, out))
@@ -324,7 +363,7 @@ static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fd
 /* The gap around lookup, which no FDE covers; -EAGAIN as above. */
 static int gap_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_gap *gap)
 {
-	uint64_t i = table_search(&frames->table, lookup), off, next;
+	uint64_t i = table_search(frames, lookup), off, next;
 	bool certain = false;
 	struct uw_fde fde;
 
@@ -418,7 +457,7 @@ int uw_frames_look(struct uw_frames *frames, uint64_t lookup, struct uw_fde *fde
 		return -ENOENT;
 	if (!frames->table.n)
 		return -EAGAIN;
-	i = table_search(&frames->table, lookup);
+	i = table_search(frames, lookup);
 	if (!i || entry_before(frames, i, &off, &next, fde))
 		return -EAGAIN;
 	if (covers(fde, lookup))

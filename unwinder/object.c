@@ -182,6 +182,7 @@ static int load_eh(struct uw_object *o)
 		cfi->data = o->eh_data;
 		cfi->size = size;
 		o->eh.table = table;
+		uw_frames_top(&o->eh);
 	}
 	if (err != -ENOMEM)
 		make_memo(o, cfi->size);

@@ -53,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] & 2 && data[1] < size - 2)
 		(void)uw_hdr_init(&frames.table, data + 2 + data[1], size - 2 - data[1],
 				  VADDR + data[1]);
+	uw_frames_top(&frames);
 	for (; off < frames.cfi.size; off = next) {
 		next = off;
 		if (uw_cfi_entry(&frames.cfi, off, &fde, &next) !=

@@ -11,7 +11,7 @@
 
 /* A section of one CIE and plain FDEs, and a table to go with it or to lie about it. */
 struct image {
-	uint8_t frames[4096], table[4096];
+	uint8_t frames[65536], table[16384];
 	size_t frames_size, table_size;
 };
 
@@ -306,11 +306,45 @@ static void test_threads_share_one_index(void)
 	uw_frames_fini(&frames);
 }
 
+/* Through the top of a large table the same is found as by halving all of it. */
+static void test_a_large_table_and_its_top(void)
+{
+	static struct image image;
+	static const uint32_t sizes[] = { 255, 256, 257, 319, 320, 321, 1500 };
+
+	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		struct uw_frames with, without;
+		uint32_t n = sizes[k];
+
+		image.frames_size = image.table_size = 0;
+		add_cie(&image);
+		start_table(&image, n);
+		for (uint32_t i = 0; i < n; i++)
+			add_entry(&image, 0x1000 + i * 0x20,
+				  add_fde(&image, 0x1000 + i * 0x20, 0x18));
+		open_frames(&image, &with);
+		open_frames(&image, &without);
+		uw_frames_top(&with);
+		CHECK((with.n_top > 0) == (n >= 256), "large ones have a top");
+		for (uint64_t at = 0xfff; at < 0x1010 + n * 0x20; at += at % 0x20 == 0x1f ? 1 : 7) {
+			uint64_t in = (at - 0x1000) % 0x20, start = at - in;
+
+			if (at < 0x1000 || in >= 0x18 || at >= 0x1000 + n * 0x20)
+				start = 0;
+			CHECK(find(&with, at) == start, "by the top");
+			CHECK(find(&without, at) == start, "without");
+		}
+		uw_frames_fini(&with);
+		uw_frames_fini(&without);
+	}
+}
+
 int main(void)
 {
 	test_table_and_index_agree();
 	test_a_table_that_lies_does_not_matter();
 	test_a_gap_between_neighbours_needs_no_count();
+	test_a_large_table_and_its_top();
 	test_headers();
 	test_terminators();
 	test_threads_share_one_index();
