@@ -155,6 +155,12 @@ static void follow_chain(struct uw_hot_slot *slot)
 	slot->ra = 8;
 }
 
+/* The FDE that the rule is of covers vaddr and what follows. */
+static bool goes_on(const struct uw_rule *rule, uint64_t vaddr)
+{
+	return vaddr >= rule->start && rule->end > vaddr && rule->end - vaddr > 1;
+}
+
 /* Fills the slot of a lookup it does not hold; false: no mapping, nothing to hold. */
 static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup, uint64_t key)
 {
@@ -174,12 +180,15 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	*slot = (struct uw_hot_slot){
 		.key = key, .kind = KIND_ASK, .stepper = UW_STEPPER_CFI, .mapping = mapping
 	};
-	/* Where a frame was put together by hand: see uw_walk's part of it. */
-	if (object && !exact && uw_object_begins(object, lookup + 1 - mapping->bias))
-		return true;
 	err = object ? uw_object_word_made(object, lookup - mapping->bias, exact, &word,
 					   &slot->stepper, &rule, &made)
 		     : -ENOENT;
+	/* Where a frame was put together by hand: see uw_walk's part of it.  No procedure begins in one. */
+	if (object && !exact && !(made && !err && goes_on(&rule, lookup - mapping->bias)) &&
+	    uw_object_begins(object, lookup + 1 - mapping->bias)) {
+		slot->stepper = UW_STEPPER_CFI;
+		return true;
+	}
 	/*
 	 * That there is none is what whoever sees to this frame asks next.  Rules that were found are
 	 * seldom wanted again, and their slots lie where nothing else of a first walk does.

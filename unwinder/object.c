@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "unwinder/codes.h"
 #include "unwinder/elf.h"
 #include "unwinder/gopclntab.h"
 #include "unwinder/memo.h"
@@ -60,6 +61,7 @@ struct uw_object {
 	_Atomic(struct uw_procs *) procs; /* owned, and its blob with it, kept or not */
 	atomic_uint_fast64_t n_parsed;
 	struct uw_memo memo; /* of an object without a compiled table, once it is asked for much */
+	struct uw_codes *codes; /* owned */
 };
 
 struct compiled {
@@ -237,6 +239,9 @@ static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 	} else {
 		o->elf.source.fd = -1;
 	}
+	o->codes = calloc(1, sizeof(*o->codes));
+	if (!err && !o->codes)
+		err = -ENOMEM;
 	if (err) {
 		uw_object_put(o);
 		return err;
@@ -340,6 +345,7 @@ void uw_object_put(struct uw_object *object)
 	uw_peek_fini(&object->peek);
 	free_procs(atomic_load_explicit(&object->procs, memory_order_relaxed));
 	uw_memo_fini(&object->memo);
+	free(object->codes);
 	free(object);
 }
 
@@ -490,7 +496,7 @@ int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out)
 {
 	const struct uw_segment *s = constant_at(object, vaddr, true);
-	uint64_t skip, before, after;
+	uint64_t skip, before, after, past;
 	int err;
 
 	/* A return address may stand right behind the last byte. */
@@ -502,7 +508,13 @@ int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 	skip = vaddr - s->vaddr;
 	before = skip < UW_CODE_BEFORE ? skip : UW_CODE_BEFORE;
 	after = s->file_size - skip < UW_CODE_AFTER ? s->file_size - skip : UW_CODE_AFTER;
-	err = read_segment(object, s, skip - before, buffer, before + after);
+	past = s->file_size < UINT64_MAX - s->off ? s->off + s->file_size : UINT64_MAX;
+	if (s->off > UINT64_MAX - skip)
+		return -EFAULT;
+	err = uw_codes_read(object->codes, &object->elf.source, s->off, past,
+			    s->off + skip - before, buffer, before + after)
+		      ? -EFAULT
+		      : 0;
 	if (!err)
 		*out = (struct uw_code){ .at = buffer + before, .before = before, .after = after };
 	return err;

@@ -1,0 +1,46 @@
+#include "unwinder/codes.h"
+
+#include <string.h>
+
+/* What of a piece stands before what was asked for: procedures are longer above than below. */
+#define BEFORE (UW_CODES_SIZE / 4)
+
+static bool find(const struct uw_codes *codes, uint64_t off, void *out, size_t size)
+{
+	for (unsigned int i = 0; i < UW_CODES; i++) {
+		uint64_t at = off - codes->piece[i].off;
+
+		if (off < codes->piece[i].off || at > codes->piece[i].size ||
+		    size > codes->piece[i].size - at)
+			continue;
+		memcpy(out, codes->piece[i].bytes + at, size);
+		return true;
+	}
+	return false;
+}
+
+int uw_codes_read(struct uw_codes *codes, const struct uw_source *source, uint64_t least,
+		  uint64_t most, uint64_t off, void *out, size_t size)
+{
+	uint64_t from = off - least < BEFORE ? least : off - BEFORE;
+	uint64_t length = most - from < UW_CODES_SIZE ? most - from : UW_CODES_SIZE;
+	uint8_t bytes[UW_CODES_SIZE];
+	unsigned int n;
+	bool found;
+
+	if (source->image || off - from > length || size > length - (off - from) ||
+	    atomic_exchange_explicit(&codes->busy, true, memory_order_acquire))
+		return uw_source_read(source, off, out, size);
+	found = find(codes, off, out, size);
+	/* A file that has become shorter may still have what was asked for. */
+	if (!found && !uw_source_read(source, from, bytes, length)) {
+		n = codes->n++ % UW_CODES;
+		codes->piece[n].off = from;
+		codes->piece[n].size = (size_t)length;
+		memcpy(codes->piece[n].bytes, bytes, (size_t)length);
+		memcpy(out, bytes + (off - from), size);
+		found = true;
+	}
+	atomic_store_explicit(&codes->busy, false, memory_order_release);
+	return found ? 0 : uw_source_read(source, off, out, size);
+}
