@@ -410,20 +410,6 @@ static int take_least(const char *text, double *out)
 	return 0;
 }
 
-/* Before anything is read: a tree's pattern is fit for use. */
-static int try_regex(const char *option, const char *text)
-{
-	struct selection selection = { 0 };
-	char *copy = strdup(text);
-	int rc = copy ? selection_option(&selection, SELECTION_FOCUS, copy) : -ENOMEM;
-
-	if (rc != 1)
-		log_error("%s is a regular expression", option);
-	selection_fini(&selection);
-	free(copy);
-	return rc == 1 ? 0 : -EINVAL;
-}
-
 /* What does not go together; reported. */
 static int check_options(const struct options *o, int n_paths)
 {
@@ -495,11 +481,11 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case CALLERS:
 			o->callers = optarg;
-			i = try_regex("--callers", optarg);
+			i = selection_try_regex("--callers", optarg);
 			break;
 		case CALLEES:
 			o->callees = optarg;
-			i = try_regex("--callees", optarg);
+			i = selection_try_regex("--callees", optarg);
 			break;
 		case LEAST:
 			i = take_least(optarg, &o->least);

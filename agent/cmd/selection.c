@@ -19,6 +19,28 @@ static int add_label(struct selection *s, const char *option, const char *key, c
 	return 1;
 }
 
+static int compile(const char *option, const char *text, regex_t *out)
+{
+	int err = regcomp(out, text, REG_EXTENDED | REG_NOSUB);
+	char why[128];
+
+	if (!err)
+		return 0;
+	(void)regerror(err, out, why, sizeof(why));
+	log_error("%s '%s': %s", option, text, why);
+	return -EINVAL;
+}
+
+int selection_try_regex(const char *option, const char *text)
+{
+	regex_t regex;
+	int err = compile(option, text, &regex);
+
+	if (!err)
+		regfree(&regex);
+	return err;
+}
+
 static int add_regex(struct selection *s, const char *option, const char *text, bool module,
 		     bool without)
 {
@@ -31,14 +53,9 @@ static int add_regex(struct selection *s, const char *option, const char *text, 
 	}
 	to->module = module;
 	to->without = without;
-	err = regcomp(&to->regex, text, REG_EXTENDED | REG_NOSUB);
-	if (err) {
-		char why[128];
-
-		(void)regerror(err, &to->regex, why, sizeof(why));
-		log_error("%s '%s': %s", option, text, why);
-		return -EINVAL;
-	}
+	err = compile(option, text, &to->regex);
+	if (err)
+		return err;
 	s->n_regexes++;
 	return 1;
 }

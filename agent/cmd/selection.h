@@ -67,6 +67,8 @@ enum { /* for getopt_long */
 
 /* 1: option is one of them and taken; 0: it is not; -EINVAL: it was reported. */
 int selection_option(struct selection *selection, int option, char *text);
+/* 0, or -EINVAL, reported: the option's text is no regular expression. */
+int selection_try_regex(const char *option, const char *text);
 void selection_fini(struct selection *selection);
 
 /* Takes all else out of the profile; -ENOMEM. */
