@@ -24,12 +24,29 @@ start() {
 	"$@" > "$work/$name.out" 2>&1 <&8 &
 	pid=$!
 	pids+=("$pid")
-	for _ in $(seq 100); do
+	for _ in $(seq 400); do
 		grep -q ready "$work/$name.out" && return 0
 		sleep 0.05
 	done
 	echo "$name: not ready"
 	cat "$work/$name.out"
+	return 1
+}
+
+# rest PID N: until all but N of its threads sleep, and none of these woke up for a while
+rest() {
+	local now before=
+	for _ in $(seq 300); do
+		now=$(for t in /proc/"$1"/task/*/status; do
+			awk '/^(Pid|State):/ { printf "%s ", $2 } /ctxt_switches/ { n = n " " $2; if ($0 ~ /^non/) print n } /^State:.R/ { exit }' "$t"
+			echo
+		done)
+		[ "$now" = "$before" ] && [ "$(grep -c '^R' <<< "$now")" = "$2" ] && return
+		before=$now
+		sleep 0.1
+	done
+	echo "$1: does not come to rest:"
+	echo "$now"
 	return 1
 }
 
@@ -48,12 +65,14 @@ compare() { # NAME PID [MOVING-TID…]
 	rm -f "$work/$name.$pid"
 }
 
-start threads "$BUILD/tests/diff/threads" || exit 1
+start threads "$BUILD/tests/diff/threads" && rest "$pid" 1 || exit 1
 spinning=$(for t in /proc/"$pid"/task/*; do awk -v t="${t##*/}" '{ sub(/.*\) /, ""); if ($1 == "R") print t }' "$t/stat"; done)
 compare threads "$pid" $spinning
 
-start bash bash -c 'echo ready; read -r line' && compare bash "$pid"
-start sqlite3 sqlite3 -cmd '.print ready' :memory: ; compare sqlite3 "$pid"
+start bash bash -c 'echo ready; read -r line' && rest "$pid" 0 || exit 1
+compare bash "$pid"
+start sqlite3 sqlite3 -cmd '.print ready' :memory: && rest "$pid" 0 || exit 1
+compare sqlite3 "$pid"
 
 cat > "$work/idle.go" <<'G'
 package main
@@ -84,12 +103,12 @@ func main() {
 }
 G
 if command -v go > /dev/null && GOCACHE=$PWD/$BUILD/go-cache go build -o "$work/idle" "$work/idle.go" 2> "$work/go.err"; then
-	start go "$work/idle" && sleep 0.2 && compare go "$pid"
+	start go "$work/idle" && rest "$pid" 0 || exit 1
+	compare go "$pid"
 fi
 
 # The first thread has ended, and with it what /proc says of the process itself.
-start leaving "$BUILD/tests/diff/threads" leave || exit 1
-sleep 0.1
+start leaving "$BUILD/tests/diff/threads" leave && rest "$pid" 1 || exit 1
 "$offwind" unwind -q --format tsv --no-inline --pid "$pid" > "$work/leaving.tsv" 2> "$work/leaving.err" || { cat "$work/leaving.err"; failed=1; }
 [ "$(cut -f1,8 "$work/leaving.tsv" | grep root | sort -u | wc -l)" = 10 ] || { echo "not 10 threads to their roots"; failed=1; }
 # A process that was stopped stays stopped.
