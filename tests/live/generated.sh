@@ -59,9 +59,9 @@ gcc -O2 -I. -DOURS -o "$dir/shared" tests/live/generated/generator.c -L"$BUILD/l
 "$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$dir/shared" 2> "$dir/log" || fail "record ours"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/ours.tsv" "$dir/c.owc" 2> "$dir/log" || fail "unwind ours"
 nearly_all "$dir/ours.tsv" "$chain" "registered with our library"
-"$dir/ours" &
+"$dir/ours" endless > "$dir/ready" &
 pid=$!
-sleep 0.3
+for _ in $(seq 600); do [ -s "$dir/ready" ] && break; sleep 0.05; done
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/pid.tsv" --pid $pid 2> "$dir/log" || fail "--pid"
 [ "$(count "$dir/pid.tsv" "$chain")" = "1 1" ] || { cp "$dir/pid.tsv" "$dir/text"; fail "--pid"; }
 gdb -nx -batch -p $pid -ex "gcore $dir/core" > "$dir/log" 2>&1

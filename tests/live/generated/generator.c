@@ -2,6 +2,9 @@
  * Writes functions into memory and registers them, with libunwind or with OURS, half of them as regions with
  * operations, half as a table of FDEs; they call one another, the last one burns CPU.
  *
+ * They do so for about two seconds; with "endless" until killed, and say "ready" when all of them are
+ * on the stack.  Another argument is the path of a jitdump file, which describes them instead.
+ *
  * None of them keeps a frame pointer: rbp is put aside and holds nonsense meanwhile, so that
  * nobody gets through who does not go by what was registered.
  */
@@ -15,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* By DWARF number: psABI x86_64 figure 3.36. */
 enum { RBP = 6, RSP = 7 };
@@ -23,9 +27,12 @@ enum { RBP = 6, RSP = 7 };
 #define ROOM  64
 
 static volatile unsigned long spun;
+static int endless;
 
 static __attribute__((noinline)) void burn(void)
 {
+	if (endless && !spun)
+		(void)!write(STDOUT_FILENO, "ready\n", 6);
 	for (unsigned int i = 0; i < 50000000; i++)
 		spun += i;
 }
@@ -193,7 +200,8 @@ int main(int argc, char **argv)
 	if (code == MAP_FAILED)
 		return 1;
 	data = code + 4096;
-	if (argc > 1)
+	endless = argc > 1 && !strcmp(argv[1], "endless");
+	if (argc > 1 && !endless)
 		begin_dump(argv[1]);
 	for (unsigned int i = 0; i < DEPTH; i++) {
 		uint64_t callee =
@@ -212,7 +220,7 @@ int main(int argc, char **argv)
 	if (mprotect(code, 4096, PROT_READ | PROT_EXEC))
 		return 1;
 	memcpy(&first, &code, sizeof(first));
-	for (unsigned int i = 0; i < 20; i++)
+	for (unsigned int i = 0; i < 20 || endless; i++)
 		first();
 	return 0;
 }
