@@ -7,6 +7,8 @@
 export HOME=$(realpath "$BUILD")/home
 unset XDG_CACHE_HOME
 mkdir -p "$HOME"
+# Compilers are to work, where a cache stands before them, too.
+export CCACHE_DISABLE=1
 
 workload() {
 	local scratch=${WORKLOAD_DIR:-$BUILD/workload}

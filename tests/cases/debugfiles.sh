@@ -91,12 +91,21 @@ timeout 60 "$offwind" unwind -v --format tsv --pid "${pids[0]}" --debug-dir "$wo
 	grep -qE 'lines of [1-9][0-9]* files found, 0 kept' || fail "no lines were kept"
 
 # A server on loopback.
-port=$((20000 + RANDOM % 20000))
 mkdir "$work/served" && cp "$work/a.debug" "$work/served/"
-env -u DEBUGINFOD_URLS debuginfod -p $port -d :memory: -F -t 0 -g 0 "$work/served" > "$work/server.log" 2>&1 &
-pids+=($!)
-export DEBUGINFOD_URLS=http://127.0.0.1:$port DEBUGINFOD_CACHE_PATH=$work/cache DEBUGINFOD_TIMEOUT=5
-for _ in {1..100}; do debuginfod-find debuginfo "$id" > /dev/null 2>&1 && break; rm -rf "$work/cache"; sleep 0.2; done
+export DEBUGINFOD_CACHE_PATH=$work/cache DEBUGINFOD_TIMEOUT=30
+for _ in {1..5}; do # somebody else may have the port; below those that the kernel gives away
+	port=$((20000 + RANDOM % 10000))
+	env -u DEBUGINFOD_URLS debuginfod -p $port -d :memory: -F -t 0 -g 0 "$work/served" > "$work/server.log" 2>&1 &
+	server=$!
+	export DEBUGINFOD_URLS=http://127.0.0.1:$port
+	for _ in {1..200}; do
+		kill -0 $server 2> /dev/null || break
+		debuginfod-find debuginfo "$id" > /dev/null 2>&1 && break 2
+		rm -rf "$work/cache"
+		sleep 0.2
+	done
+done
+pids+=($server)
 rm -rf "$work/cache"
 found "debuginfod" "${pids[0]}"
 asked() { grep -c 'GET /buildid/0123456789abcdef/debuginfo' "$work/server.log"; }
@@ -116,5 +125,5 @@ for _ in {1..50}; do [ -s "$work/port" ] && break; sleep 0.1; done
 export DEBUGINFOD_URLS=http://127.0.0.1:$(cat "$work/port") DEBUGINFOD_TIMEOUT=1
 start=$SECONDS
 rows "${pids[0]}" --no-cache | grep -q . || fail "no frames: $(cat "$work/err")"
-[ $((SECONDS - start)) -le 15 ] || fail "a mute server took $((SECONDS - start)) s"
+[ $((SECONDS - start)) -le 45 ] || fail "a mute server took $((SECONDS - start)) s"
 [ $failed = 0 ]
