@@ -39,6 +39,6 @@ expect 1 '/dev/full: cannot be written: No space' "$offwind" flamegraph -o /dev/
 [ ! -e "$dir/x.html" ] || fail "a page in spite of an error"
 expect 2 'no profile' "$offwind" flamegraph -o "$dir/x.html"
 
-timeout 90 python3 tests/cases/flamegraph.py "$offwind" "$BUILD/asan/offwind" "$dir" || fail "in the browser"
+timeout 300 python3 tests/cases/flamegraph.py "$offwind" "$BUILD/asan/offwind" "$dir" || fail "in the browser"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

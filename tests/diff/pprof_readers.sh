@@ -25,4 +25,4 @@ for format in pprof folded text tsv jsonl speedscope firefox; do
 done
 # What was read and written is what it was, to the byte, from the second time on.
 "$offwind" report --merge "$work/merged.pb.gz" | cmp - "$work/merged.pb.gz" || { echo "merging one changes it"; exit 1; }
-exec timeout 200 python3 tests/diff/pprof_readers.py "$offwind" "$work" "$BUILD/npm/tests/node_modules"
+exec timeout 400 python3 tests/diff/pprof_readers.py "$offwind" "$work" "$BUILD/npm/tests/node_modules"

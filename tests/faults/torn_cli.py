@@ -71,7 +71,7 @@ def check(number, name, what, data):
     pipe = number % 5 == 0 and len(data) < 60000
     command = [program, "unwind", "-q", "--format", form, "-o", out, "-" if pipe else path]
     try:
-        done = subprocess.run(command, input=data if pipe else None, stderr=subprocess.PIPE, env=environment, timeout=20,
+        done = subprocess.run(command, input=data if pipe else None, stderr=subprocess.PIPE, env=environment, timeout=60,
                               stdin=None if pipe else subprocess.DEVNULL)
         code, said = done.returncode, done.stderr.decode(errors="replace")
     except subprocess.TimeoutExpired:

@@ -23,7 +23,7 @@ esac
 [ $rc -ne 1 ] || { echo "root cannot record here: $last"; exit 77; }
 copy=$(mktemp -d) || exit 1
 trap 'rm -rf "$copy"' EXIT
-chmod 755 "$copy" && cp "$offwind" "$copy/offwind" # the tree may be closed to others
+chmod 755 "$copy" && install -m 755 "$offwind" "$copy/offwind" # the tree may be closed to others
 setpriv --reuid 65534 --regid 65534 --clear-groups "$copy/offwind" doctor >"$copy/out"
 [ $? -eq 1 ] || { cat "$copy/out"; echo "nobody may record"; exit 1; }
 grep -qE '^capture program +no +.*run as root' "$copy/out" || { cat "$copy/out"; exit 1; }

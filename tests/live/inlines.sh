@@ -18,4 +18,4 @@ int main(void) { for (;;) outer(); }
 END
 gcc -O2 -g -o "$work/calls" "$work/calls.c" || exit 1
 "$BUILD/offwind" record -q -F 499 -d 1 -o "$work/p.pb.gz" --raw="$work/p.owc" -- "$work/calls" || exit 1
-exec timeout 100 python3 tests/live/inlines.py "$BUILD/offwind" "$work"
+exec timeout 300 python3 tests/live/inlines.py "$BUILD/offwind" "$work"

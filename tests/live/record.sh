@@ -191,7 +191,8 @@ if mount -t tmpfs -o size=256k tmpfs "$dir/small"; then
 else
 	fail "no small file system to fill"
 fi
-setpriv --reuid 65534 --regid 65534 --clear-groups "$offwind" record -a -d 1 -o /dev/null 2>"$dir/log"
+chmod 755 "$dir" && install -m 755 "$offwind" "$dir/offwind" # the tree may be closed to others
+setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/offwind" record -a -d 1 -o /dev/null 2>"$dir/log"
 [ $? = 1 ] && grep -q root "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "without rights: $(cat "$dir/log")"
 
 echo "== only the process asked for, and its children"

@@ -63,9 +63,10 @@ only() {
 	[ "$mine" -ge 5 ] && [ "$others" = 0 ] || fail "$2: $mine of those asked for, $others others: $(sort "$dir/who" | uniq -c | head -n 5)"
 }
 
-cp "$target" "$dir/owc spinner"
+install -m 755 "$target" "$dir/owc spinner"
+install -m 755 "$target" "$dir/target" # the tree may be closed to others
 "$dir/owc spinner" spin >/dev/null & plain=$!
-setpriv --reuid 65534 --regid 65534 --clear-groups "$target" spin >/dev/null 2>&1 & other=$!
+setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/target" spin >/dev/null 2>&1 & other=$!
 "$target" thread >/dev/null & threads=$!
 for i in $(seq 50); do
 	tid=$(ls /proc/$threads/task | grep -vx $threads) && [ -n "$tid" ] && break
@@ -87,7 +88,7 @@ if [ -z "$mount" ]; then
 	mkdir "$dir/cgroup" && mount -t cgroup2 none "$dir/cgroup" && mount=$dir/cgroup
 fi
 id=$(printf '%064x' $$)
-if [ -n "$mount" ] && mkdir -p "$mount/offwind-$$.scope/inner"; then
+if [ -n "$mount" ] && mkdir -p "$mount/offwind-$$.scope/inner" 2>"$dir/log"; then
 	group=$mount/offwind-$$.scope
 	mkdir "$group/docker-$id.scope" && echo $plain >"$group/docker-$id.scope/cgroup.procs" ||
 		fail "a cgroup cannot be used"
@@ -104,8 +105,10 @@ if [ -n "$mount" ] && mkdir -p "$mount/offwind-$$.scope/inner"; then
 	echo $plain >"$mount/cgroup.procs"
 	echo $other >"$mount/cgroup.procs"
 	rmdir "$group/docker-$id.scope"
+elif [ -n "$mount" ] && grep -q 'Read-only' "$dir/log"; then
+	echo "left out: control groups cannot be made here"
 else
-	fail "no cgroup2 hierarchy"
+	fail "no cgroup2 hierarchy: $(cat "$dir/log")"
 fi
 
 echo "== mistakes are told"
