@@ -28,6 +28,8 @@ cd debs || exit 1
 apt-get download -qq "${missing[@]}" >> ../log 2>&1 ||
 	{ apt-get update -qq && apt-get download -qq "${missing[@]}"; } >> ../log 2>&1 ||
 	{ tail -n 1 ../log; echo "no arm64 packages to be had"; exit 77; }
+# Whole files appear at once: another test may be reading what is there.
 for p in "${missing[@]}"; do
-	dpkg -x "${p}"_*.deb ../root && rm -f "${p}"_*.deb && : > "../done/$p" || exit 1
+	rm -rf ../fresh
+	dpkg -x "${p}"_*.deb ../fresh && cp -alf ../fresh/. ../root && rm -rf ../fresh "${p}"_*.deb && : > "../done/$p" || exit 1
 done
