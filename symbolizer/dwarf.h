@@ -95,6 +95,13 @@ struct dw_budget {	       /* of all files that belong together */
 
 struct dw_unit;
 
+/* Memory that the next unit or line program is read into: fresh pages cost more than reading. */
+struct dw_spare {
+	uint8_t *bytes; /* owned; NULL: none */
+	uint64_t room;
+	uint64_t most; /* what will be asked for, as far as is known; 0: nobody knows */
+};
+
 struct dw_file { /* one ELF file with debug information */
 	struct sym_section info, abbrev, line, str, line_str, str_offsets, addr, ranges, rnglists;
 	struct sym_section cu_index; /* of a package */
@@ -102,8 +109,7 @@ struct dw_file { /* one ELF file with debug information */
 	struct dw_abbrevs *cached[DW_ABBREVS_CACHED];
 	struct dw_unit *units; /* owned; ascending by off */
 	size_t n_units;
-	uint8_t *spare; /* memory for the next unit's bytes; owned; NULL: none */
-	uint64_t room_spare;
+	struct dw_spare unit_spare, line_spare;
 	int fd; /* to be closed with it; -1 */
 	bool split;
 	struct dw_budget *budget; /* borrowed */
@@ -211,6 +217,9 @@ int dw_unit_root(struct dw_unit *unit); /* reads unit->root; once */
 int dw_unit_load(struct dw_unit *unit); /* the bytes and the abbreviations */
 void dw_unit_unload(struct dw_unit *unit);
 void dw_unit_forget_funcs(struct dw_unit *unit);
+/* Memory for size bytes, of what there is room bytes; NULL. */
+uint8_t *dw_spare_take(struct dw_spare *spare, uint64_t size, uint64_t *room);
+void dw_spare_give(struct dw_spare *spare, uint8_t *bytes, uint64_t room);
 /* Reads a unit's header at off; only dw_file_units and packages need it. */
 int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
 
@@ -276,8 +285,8 @@ int dw_ranges_add(const struct dw_unit *unit, const struct dw_value *low,
  * The line table at off in the file's .debug_line; addr_size: of units that name it.  wanted: of its
  * rows those that cover these addresses, which are ascending; NULL: all.
  */
-int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
-		  const uint64_t *wanted, size_t n_wanted, struct dw_table **out);
+int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const uint64_t *wanted,
+		  size_t n_wanted, struct dw_table **out);
 void dw_table_free(struct dw_table *table); /* NULL is fine */
 /* The row that covers addr, and where the next one begins; -ENOENT. */
 int dw_table_find(const struct dw_table *table, uint64_t addr, const struct dw_row **out,

@@ -15,6 +15,7 @@
 #define HEADER_READ    ((uint64_t)4096)
 #define ROOT_READ      ((uint64_t)1024)
 #define HEADER_MAX     64
+#define SPARE_MAX      ((uint64_t)8 << 20)
 
 /* ---- abbreviations ------------------------------------------------------------------- */
 
@@ -441,8 +442,13 @@ int dw_file_units(struct dw_file *file)
 		}
 		c = sym_cursor_of(chunk + (off - from), have - (off - from) + HEADER_MAX);
 		err = parse_header(file, &c, off, &file->units[file->n_units]);
-		if (!err)
-			off += file->units[file->n_units++].size;
+		if (!err) {
+			uint64_t size = file->units[file->n_units++].size;
+
+			off += size;
+			if (size > file->unit_spare.most && size <= SPARE_MAX)
+				file->unit_spare.most = size;
+		}
 	}
 	/* Units before the damage are as good as any. */
 	return err == -EBADMSG && file->n_units ? 0 : err;
@@ -470,31 +476,55 @@ int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out)
 	return (*out)->type ? 0 : -ENOTSUP;
 }
 
-/* Into memory that another unit had, if it is large enough: fresh pages cost more than reading. */
+uint8_t *dw_spare_take(struct dw_spare *spare, uint64_t size, uint64_t *room)
+{
+	uint8_t *bytes = spare->bytes;
+
+	if (bytes && spare->room >= size) {
+		*room = spare->room;
+		spare->bytes = NULL;
+		return bytes;
+	}
+	free(bytes);
+	spare->bytes = NULL;
+	*room = size + size / 4 + 1;
+	/* One will do for all that come after each other; what is not used of it costs nothing. */
+	if (*room < spare->most)
+		*room = spare->most;
+	spare->most = 0;
+	return malloc(*room);
+}
+
+void dw_spare_give(struct dw_spare *spare, uint8_t *bytes, uint64_t room)
+{
+	/* What is out of the ordinary is not for the next one. */
+	if (room > SPARE_MAX || (spare->bytes && spare->room >= room)) {
+		free(bytes);
+		return;
+	}
+	free(spare->bytes);
+	spare->bytes = bytes;
+	spare->room = room;
+}
+
 static int read_bytes(struct dw_unit *u)
 {
 	struct dw_file *f = u->file;
-	uint8_t *bytes = f->spare;
+	uint64_t room;
+	uint8_t *bytes;
 	int err;
 
 	if (f->info.bytes)
 		return sym_section_map(&f->info, u->off, u->size, &u->bytes, &u->owned);
-	if (!bytes || f->room_spare < u->size) {
-		free(bytes);
-		f->room_spare = u->size + u->size / 4 + 1;
-		bytes = malloc(f->room_spare);
-		if (!bytes) {
-			f->spare = NULL;
-			return -ENOMEM;
-		}
-	}
-	f->spare = NULL;
+	bytes = dw_spare_take(&f->unit_spare, u->size, &room);
+	if (!bytes)
+		return -ENOMEM;
 	err = sym_section_read(&f->info, u->off, bytes, u->size);
 	if (err) {
-		f->spare = bytes;
+		dw_spare_give(&f->unit_spare, bytes, room);
 		return err;
 	}
-	u->room = f->room_spare;
+	u->room = room;
 	u->bytes = u->owned = bytes;
 	return 0;
 }
@@ -517,7 +547,7 @@ int dw_unit_load(struct dw_unit *u)
 	err = read_bytes(u);
 	if (err)
 		return err;
-	u->file->budget->held += u->room;
+	u->file->budget->held += u->owned ? u->size : 0;
 	u->file->budget->spent += u->size;
 	return 0;
 }
@@ -527,14 +557,8 @@ void dw_unit_unload(struct dw_unit *u)
 	struct dw_file *f = u->file;
 
 	if (u->owned) {
-		f->budget->held -= u->room;
-		if (!f->spare || f->room_spare < u->room) {
-			free(f->spare);
-			f->spare = u->owned;
-			f->room_spare = u->room;
-		} else {
-			free(u->owned);
-		}
+		f->budget->held -= u->size;
+		dw_spare_give(&f->unit_spare, u->owned, u->room);
 	}
 	if (u->table)
 		f->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
@@ -793,6 +817,7 @@ int dw_file_twin(const struct dw_file *of, struct dw_budget *budget, struct dw_f
 	struct dw_file f = { .fd = -1,
 			     .split = of->split,
 			     .budget = budget,
+			     .unit_spare = { .most = of->unit_spare.most },
 			     .info = borrowed(&of->info),
 			     .abbrev = borrowed(&of->abbrev),
 			     .line = borrowed(&of->line),
@@ -822,7 +847,8 @@ void dw_file_close(struct dw_file *f)
 	for (size_t i = 0; i < f->n_units; i++)
 		dw_unit_unload(&f->units[i]);
 	free(f->units);
-	free(f->spare);
+	free(f->unit_spare.bytes);
+	free(f->line_spare.bytes);
 	for (size_t i = 0; i < DW_ABBREVS_CACHED; i++)
 		put_abbrevs(f->cached[i]);
 	sym_section_close(&f->info);

@@ -727,8 +727,25 @@ static int parse(struct program *p, struct sym_cursor *c)
 	return err ? err : sort_rows(p);
 }
 
-int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
-		  const uint64_t *wanted, size_t n_wanted, struct dw_table **out)
+static int read_program(struct dw_file *file, uint64_t off, uint64_t size, const uint8_t **out,
+			uint8_t **owned, uint64_t *room)
+{
+	int err;
+
+	*owned = NULL;
+	if (file->line.bytes)
+		return sym_section_map(&file->line, off, size, out, owned);
+	*out = *owned = dw_spare_take(&file->line_spare, size, room);
+	if (!*owned)
+		return -ENOMEM;
+	err = sym_section_read(&file->line, off, *owned, size);
+	if (err)
+		dw_spare_give(&file->line_spare, *owned, *room);
+	return err;
+}
+
+int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const uint64_t *wanted,
+		  size_t n_wanted, struct dw_table **out)
 {
 	struct program p = {
 		.file = file,
@@ -739,7 +756,7 @@ int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
 	bool unordered;
 	uint8_t head[12] = { 0 };
 	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
-	uint64_t left, size;
+	uint64_t left, size, room = 0;
 	uint8_t *owned;
 	int err;
 
@@ -757,7 +774,7 @@ int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
 	left = file->line.size - p.off;
 	if (size > left || size > PROGRAM_MAX)
 		return -EBADMSG;
-	err = sym_section_map(&file->line, p.off, size, &p.bytes, &owned);
+	err = read_program(file, p.off, size, &p.bytes, &owned, &room);
 	if (err)
 		return err;
 	file->budget->spent += size;
@@ -766,7 +783,8 @@ int dw_table_read(const struct dw_file *file, uint64_t off, uint8_t addr_size,
 	err = p.table ? parse(&p, &c) : -ENOMEM;
 	unordered = p.unordered;
 	free(p.sequences);
-	free(owned);
+	if (owned)
+		dw_spare_give(&file->line_spare, owned, room);
 	if (err || unordered)
 		dw_table_free(p.table);
 	if (unordered && (!err || err == -EBADMSG))

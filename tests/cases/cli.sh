@@ -84,8 +84,8 @@ expect 2 "option '--top' needs an argument$" "$offwind" report --to
 expect 2 "option '--s' may be one of several" "$offwind" report --s=x
 expect 2 "option '--check' takes no argument" "$offwind" report --check=x
 expect 2 "option '-n' needs an argument" "$offwind" report -n
-expect 2 "^offwind: --callers '(': [^-]*$" "$offwind" report --callers '(' x
-expect 2 "^offwind: --focus '(': [^-]*$" "$offwind" report --focus '(' x
+expect 2 "^offwind: --callers '.': [^-]*$" "$offwind" report --callers '(' x
+expect 2 "^offwind: --focus '.': [^-]*$" "$offwind" report --focus '(' x
 expect 2 "^offwind: there is no option '--a.\[31m.*'$" "$offwind" report $'--a\e[31m\xff<b>'
 for command in record unwind report top flamegraph explain doctor "cache ls"; do
 	"$offwind" $command $'--a\e[31m\r\xff' 2>&1 | LC_ALL=C grep -q $'[\e\r\xff]' && fail "$command: raw bytes"
