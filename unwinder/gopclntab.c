@@ -382,7 +382,9 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 
 	read_code(f, function, leaves ? SWITCH_MAX : PROLOGUE_MAX);
 	f->fp_saved_from = find_fp_saved(f);
-	by_fp = keeps_fp(f) && !goes_for_good(function);
+	/* What goes by the frame pointer needs its callees to tell where theirs was. */
+	by_fp = keeps_fp(f) && !goes_for_good(function) &&
+		!(has_lr(f) && is_named(function, "cgocallback"));
 	put_number(f, 0, 4);
 	put_number(f, 0, 4); /* the CIE */
 	put_number(f, function->start, 8);
