@@ -218,6 +218,9 @@ struct area {
 	__u64 lo, hi;
 };
 
+/* A goroutine's stack of which all is copied where nobody knows from where on it is live. */
+#define LEFT_SMALL (4 * CAPTURE_PAGE)
+
 static long area_found(struct task_struct *task, struct vm_area_struct *vma, struct area *area)
 {
 	area->lo = BPF_CORE_READ(vma, vm_start);
@@ -238,14 +241,57 @@ static __always_inline __u64 goroutine_top(__u64 g, __u64 sp)
 	return bounds[1];
 }
 
-/* Go on x86-64 Linux keeps the running goroutine's g in the thread's TLS word at fs:-8. */
-static __always_inline __u64 go_top(__u64 sp, __u64 fsbase)
+/* Go's g begins with its stack's bounds; there it names its thread, whose first word is its g0. */
+#define GO_G_M 0x30
+
+/* What lies above the stack of a g0 that is not Go's own: C's start of a thread, or main's. */
+#define GO_NEAR 16384
+
+/*
+ * Where the goroutine's stack ends that sp lies in, or that of the thread's own, g0: Go on x86-64
+ * Linux keeps the running goroutine's g in the thread's TLS word at fs:-8.
+ */
+static __always_inline __u64 go_top(__u64 sp, __u64 fsbase, __u64 start_stack)
 {
-	__u64 g = 0;
+	__u64 g = 0, m = 0, end;
 
 	if (!fsbase || bpf_probe_read_user(&g, sizeof(g), (void *)(fsbase - 8)))
 		return 0;
-	return goroutine_top(g, sp);
+	end = goroutine_top(g, sp);
+	if (!end && g && !bpf_probe_read_user(&m, sizeof(m), (void *)(g + GO_G_M)) && m &&
+	    !bpf_probe_read_user(&g, sizeof(g), (void *)m))
+		end = goroutine_top(g, sp);
+	if (!end)
+		return 0;
+	/* The bounds of a stack that Go did not make are those of what Go runs on it. */
+	if (start_stack - end < GO_NEAR)
+		return start_stack + 8;
+	return fsbase - end < GO_NEAR ? fsbase : end;
+}
+
+/*
+ * Go calls the vDSO and C on its thread's own stack, while g is still the goroutine's: from
+ * where on, and to where, that one's stack is to be copied, too; 0: it has not been left.  The
+ * frame pointer stays in it, and the sp it was left with in r12; what is called may put either
+ * away, so that of a small stack all is taken.
+ */
+static __always_inline __u64 left_goroutine(const struct capture_head *head, __u64 fsbase,
+					    __u64 *end)
+{
+	__u64 g = 0, bounds[2] = {}, size;
+
+	if (!fsbase || bpf_probe_read_user(&g, sizeof(g), (void *)(fsbase - 8)) || !g ||
+	    bpf_probe_read_user(bounds, sizeof(bounds), (void *)g))
+		return 0;
+	size = bounds[1] - bounds[0];
+	if (!bounds[0] || size > 1ull << 30 || head->regs[7] - bounds[0] < size)
+		return 0;
+	*end = bounds[1];
+	if (head->regs[6] - bounds[0] < size)
+		return head->regs[6];
+	if (head->regs[12] - bounds[0] < size)
+		return head->regs[12];
+	return size <= LEFT_SMALL ? bounds[0] : 0;
 }
 
 /* The alternate signal stack's, if sp lies in that. */
@@ -268,7 +314,7 @@ static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
 static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack,
 				       struct capture_counters *count, __u16 *flags)
 {
-	__u64 end = go_top(sp, fsbase);
+	__u64 end = go_top(sp, fsbase, start_stack);
 
 	if (end) {
 		add(&count->top_go, 1);
@@ -340,16 +386,16 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 		*flags |= CAPTURE_TOP_START;
 		return start_stack + 8;
 	}
-	if (fsbase > sp && fsbase < hi) {
-		add(&count->top_tls, 1);
-		*flags |= CAPTURE_TOP_TLS;
-		return fsbase;
-	}
-	end = go_top(sp, fsbase);
+	end = go_top(sp, fsbase, start_stack);
 	if (end) {
 		add(&count->top_go, 1);
 		*flags |= CAPTURE_TOP_GO;
 		return end;
+	}
+	if (fsbase > sp && fsbase < hi) {
+		add(&count->top_tls, 1);
+		*flags |= CAPTURE_TOP_TLS;
+		return fsbase;
 	}
 	add(&count->top_vma, 1);
 	*flags |= CAPTURE_TOP_VMA;
@@ -358,10 +404,10 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 
 /* The end of the live stack that sp lies in, or 0; the flag says where from. */
 static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct *mm,
-				      struct top *top, __u64 sp, __u64 fsbase,
-				      struct capture_counters *count, __u16 *flags)
+				      struct top *top, const struct capture_head *head,
+				      __u64 fsbase, struct capture_counters *count, __u16 *flags)
 {
-	__u64 start_stack = mm->start_stack, end;
+	__u64 sp = head->regs[7], start_stack = mm->start_stack, end;
 	struct area area = {};
 
 	if (sp >= top->lo && sp < top->hi) {
@@ -370,7 +416,7 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 		return top->hi;
 	}
 	if (top->go) {
-		end = go_top(sp, fsbase);
+		end = go_top(sp, fsbase, start_stack);
 		if (end) {
 			add(&count->top_go, 1);
 			*flags |= CAPTURE_TOP_GO;
@@ -394,6 +440,14 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 		 */
 		return top_guess(sp, fsbase, start_stack, count, flags);
 	}
+	/* All of Go's stacks may lie in one area: nothing of it is kept but whose it is. */
+	end = go_top(sp, fsbase, start_stack);
+	if (end) {
+		top->go = top->changed = 1;
+		add(&count->top_go, 1);
+		*flags |= CAPTURE_TOP_GO;
+		return end;
+	}
 	if (start_stack >= sp && start_stack < area.hi) {
 		/* start_stack holds argc; above it are arguments and environment. */
 		end = start_stack + 8;
@@ -404,13 +458,6 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 		add(&count->top_tls, 1);
 		*flags |= CAPTURE_TOP_TLS;
 	} else {
-		end = go_top(sp, fsbase);
-		if (end) {
-			top->go = top->changed = 1;
-			add(&count->top_go, 1);
-			*flags |= CAPTURE_TOP_GO;
-			return end;
-		}
 		top->other_lo = area.lo;
 		top->other_hi = area.hi;
 		top->changed = 1;
@@ -498,7 +545,7 @@ static __always_inline void copy_stack(struct front *front, __u32 place, struct 
 	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
 	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
 	__u64 hi = plain ? top_plain(task, sp, fsbase, count, &head->flags)
-			 : top_find(task, mm, &front->top, sp, fsbase, count, &head->flags);
+			 : top_find(task, mm, &front->top, head, fsbase, count, &head->flags);
 
 	if (!hi) {
 		size = CAPTURE_RED_ZONE + 4 * CAPTURE_PAGE;
@@ -524,6 +571,29 @@ static __always_inline void copy_stack(struct front *front, __u32 place, struct 
 	}
 }
 
+/* One more stack, from there to its end; 0: that is not known. */
+static __always_inline void copy_second(struct front *front, __u64 from, __u64 end)
+{
+	struct capture_head *head = (void *)(front + 1);
+	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
+	__u64 n = end - from, at = (head->stack_len + 7) & ~7u;
+
+	if (!end || n > CAPTURE_INTERRUPTED_MAX) {
+		n = CAPTURE_INTERRUPTED_MAX;
+		head->flags |= CAPTURE_CUT;
+	}
+	barrier_var(at);
+	barrier_var(n);
+	if (at > stack_max + 8 || n > CAPTURE_INTERRUPTED_MAX)
+		return;
+	if (bpf_probe_read_user(bytes + at + 8, n, (void *)from)) {
+		head->flags |= CAPTURE_CUT;
+		return;
+	}
+	*(__u64 *)(bytes + at) = from;
+	head->interrupted_len = n;
+}
+
 /*
  * A handler on an alternate stack: its outermost frame lies at the top of that
  * stack (arch/x86/kernel/signal.c, get_sigframe) and tells where the thread was.
@@ -533,11 +603,9 @@ static __always_inline void copy_stack(struct front *front, __u32 place, struct 
 static __always_inline void copy_interrupted(struct front *front, struct task_struct *task,
 					     __u64 fsbase, bool plain)
 {
-	struct capture_head *head = (void *)(front + 1);
-	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
 	const struct top *top = &front->top;
 	__u64 base = GET(plain, task, sas_ss_sp), size = GET(plain, task, sas_ss_size);
-	__u64 ucontext, sp = 0, g = 0, end = 0, from, n, at, start_stack;
+	__u64 ucontext, sp = 0, g = 0, end = 0, start_stack;
 	struct {
 		__u64 base;
 		__u64 flags;
@@ -561,23 +629,15 @@ static __always_inline void copy_interrupted(struct front *front, struct task_st
 		end = fsbase;
 	else if (!bpf_probe_read_user(&g, sizeof(g), (void *)(ucontext + 88)))
 		end = goroutine_top(g, sp); /* Go's own code has it in r14, too: gregs[REG_R14] */
-	from = sp - CAPTURE_RED_ZONE;
-	n = end - from;
-	if (!end || n > CAPTURE_INTERRUPTED_MAX) {
-		n = CAPTURE_INTERRUPTED_MAX;
-		head->flags |= CAPTURE_CUT;
-	}
-	at = (head->stack_len + 7) & ~7u;
-	barrier_var(at);
-	barrier_var(n);
-	if (at > stack_max + 8 || n > CAPTURE_INTERRUPTED_MAX)
-		return;
-	if (bpf_probe_read_user(bytes + at + 8, n, (void *)from)) {
-		head->flags |= CAPTURE_CUT;
-		return;
-	}
-	*(__u64 *)(bytes + at) = from;
-	head->interrupted_len = n;
+	copy_second(front, sp - CAPTURE_RED_ZONE, end);
+}
+
+static __always_inline void copy_left(struct front *front, __u64 fsbase)
+{
+	__u64 end = 0, from = left_goroutine((void *)(front + 1), fsbase, &end);
+
+	if (from)
+		copy_second(front, from, end);
 }
 
 static __always_inline void regs_to_dwarf(struct capture_head *head, const struct pt_regs *regs)
@@ -851,6 +911,8 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
 			copy_interrupted(front, task, fsbase, plain);
+		else if (!plain && front->top.go)
+			copy_left(front, fsbase);
 	} else {
 		__builtin_memset(head->regs, 0, sizeof(head->regs));
 	}

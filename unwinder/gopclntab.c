@@ -40,9 +40,12 @@ enum {
 	CFA_UNDEFINED = 0x07,
 	CFA_DEF_CFA = 0x0c,
 	CFA_DEF_CFA_OFFSET = 0x0e,
+	CFA_DEF_CFA_EXPRESSION = 0x0f,
+	CFA_EXPRESSION = 0x10,
 	CFA_DEF_CFA_OFFSET_SF = 0x13,
 	CFA_OFFSET = 0x80,
 	CFA_RESTORE = 0xc0,
+	OP_BREG = 0x70,
 };
 #define CIE_ID	    0xffffffffu
 #define CIE_VERSION 3
@@ -68,10 +71,10 @@ struct frames {
 	uint64_t start;	     /* of its function … */
 	const uint8_t *code; /* … whose first bytes are these; borrowed from the window */
 	uint64_t code_size;
-	uint64_t
-		fp_saved_from; /* where its prologue has saved the frame pointer; UINT64_MAX: nowhere */
-	uint64_t at;	       /* where its rows have come */
-	int64_t frame;	       /* the last row's, as are the next */
+	/* Where its prologue has saved the frame pointer, and made it its own; UINT64_MAX: nowhere. */
+	uint64_t fp_saved_from, fp_set_from;
+	uint64_t at;   /* where its rows have come */
+	int64_t frame; /* the last row's, as are the next */
 	enum caller caller;
 	bool fp_saved;
 };
@@ -179,11 +182,37 @@ static int64_t from_fp(const struct frames *f, int64_t frame)
 	return has_lr(f) ? frame + 8 : 16;
 }
 
+static void put_breg(struct frames *f, int64_t off)
+{
+	uint8_t sleb[10];
+	size_t n = 0;
+
+	for (; off >= 0x40 || off < -0x40; off >>= 7)
+		sleb[n++] = (uint8_t)((off & 0x7f) | 0x80);
+	sleb[n++] = (uint8_t)(off & 0x7f);
+	put_uleb(f, n + 1);
+	put_number(f, OP_BREG + f->arch->fp, 1);
+	put(f, sleb, n);
+}
+
+/*
+ * The CFA is cfa above the frame pointer, which lies where it points to.  As expressions: the
+ * stack that they lead to may lie below this one.
+ */
+static void put_by_fp(struct frames *f, int64_t cfa)
+{
+	put_number(f, CFA_DEF_CFA_EXPRESSION, 1);
+	put_breg(f, cfa);
+	put_number(f, CFA_EXPRESSION, 1);
+	put_uleb(f, f->arch->fp);
+	put_breg(f, 0);
+}
+
 /* From pc on sp has come down by frame, or had before it went elsewhere. */
 static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller caller)
 {
 	const enum caller before = f->caller;
-	const int64_t cfa = caller == BY_FP ? from_fp(f, frame) : frame + (has_lr(f) ? 0 : 8);
+	const int64_t cfa = frame + (has_lr(f) ? 0 : 8);
 	/* Elsewhere it is stored below sp, where no rule may look. */
 	const bool saved = caller == BY_FP || (!has_lr(f) && frame >= 8 && pc >= f->fp_saved_from);
 
@@ -191,15 +220,17 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 		return;
 	if (pc != f->at)
 		put_advance(f, pc - f->at);
-	if (caller == BY_FP || before == BY_FP) {
+	if (caller == BY_FP) {
+		put_by_fp(f, from_fp(f, frame));
+	} else if (before == BY_FP) {
 		put_number(f, CFA_DEF_CFA, 1);
-		put_uleb(f, caller == BY_FP ? f->arch->fp : f->arch->sp);
-		put_uleb(f, (uint64_t)cfa);
+		put_uleb(f, f->arch->sp);
+		put_uleb(f, (uint64_t)(cfa < 0 ? 0 : cfa));
 	} else if (frame != f->frame) {
 		put_number(f, cfa < 0 ? CFA_DEF_CFA_OFFSET_SF : CFA_DEF_CFA_OFFSET, 1);
 		put_uleb(f, (uint64_t)(cfa < 0 ? -cfa / 8 : cfa)); /* in units of -8 */
 	}
-	if (saved && (!f->fp_saved || has_lr(f))) {
+	if (caller != BY_FP && saved && (!f->fp_saved || before == BY_FP)) {
 		put_number(f, CFA_OFFSET | f->arch->fp, 1);
 		put_uleb(f, (uint64_t)from_fp(f, frame) / 8);
 	} else if (!saved && f->fp_saved) {
@@ -230,9 +261,9 @@ static void put_run(struct frames *f, const struct gopclntab_run *run, enum call
 
 /*
  * Once on another stack its caller is not to be found by sp, and that it is when it calls: Go's
- * own tracebacks end there.  Before, it has a caller as all have.  away: how that is found.
+ * own tracebacks end there.  Before, it has a caller as all have.
  */
-static void put_switching(struct frames *f, const struct gopclntab_run *run, enum caller away)
+static void put_switching(struct frames *f, const struct gopclntab_run *run)
 {
 	const uint64_t step = f->table.code_align;
 
@@ -243,15 +274,50 @@ static void put_switching(struct frames *f, const struct gopclntab_run *run, enu
 		const struct uw_code at = { .at = f->code + off,
 					    .before = off < UW_CODE_BEFORE ? off : UW_CODE_BEFORE };
 
-		if (f->arch->after_call(&at).kind == UW_CALL_NONE) {
-			if (pc == f->fp_saved_from && pc < run->end)
-				put_row(f, pc, run->value, BY_SP);
+		if (f->arch->after_call(&at).kind == UW_CALL_NONE)
 			continue;
-		}
-		put_row(f, pc - step, run->value, away);
+		put_row(f, pc - step, run->value, NOBODY);
 		if (pc < run->end)
 			put_row(f, pc, run->value, BY_SP);
 	}
+}
+
+/* How much of a run's end is behind the frame pointer's return: add $frame, %rsp or its like. */
+static uint64_t given_back(const struct frames *f, const struct gopclntab_run *run)
+{
+	static const uint64_t lengths[] = { 4, 7 };
+	static const uint8_t add[][3] = { { 0x48, 0x83, 0xc4 }, { 0x48, 0x81, 0xc4 } };
+	const uint64_t off = run->end - f->start;
+
+	if (off > f->code_size)
+		return 0;
+	if (has_lr(f))
+		return run->end - run->start < 4 ? 0 : 4;
+	for (unsigned int i = 0; i < 2; i++)
+		if (run->end - run->start >= lengths[i] &&
+		    !memcmp(f->code + off - lengths[i], add[i], sizeof(add[i])))
+			return lengths[i];
+	return 0;
+}
+
+/* The same of one whose frame pointer is its own wherever sp is. */
+static void put_switching_by_fp(struct frames *f, const struct gopclntab_run *run)
+{
+	const uint64_t end = run->end - given_back(f, run);
+	const uint64_t from = run->start > f->fp_set_from ? run->start : f->fp_set_from;
+
+	if (run->value < 8 || from >= end) {
+		put_run(f, run, BY_SP);
+		return;
+	}
+	if (from > run->start)
+		put_run(f,
+			&(struct gopclntab_run){
+				.start = run->start, .end = from, .value = run->value },
+			BY_SP);
+	put_row(f, from, run->value, BY_FP);
+	if (end < run->end)
+		put_row(f, end, run->value, BY_SP);
 }
 
 /* ---- code ----------------------------------------------------------------------------- */
@@ -286,40 +352,41 @@ static void read_code(struct frames *f, const struct gopclntab_function *functio
 	}
 }
 
+static void set_fp_from(struct frames *f, uint64_t off, uint64_t saved, uint64_t set)
+{
+	f->fp_saved_from = f->start + off + saved;
+	f->fp_set_from = f->start + off + set;
+}
+
 /* lea off(%rsp), %rbp behind mov %rbp, off(%rsp), or mov %rsp, %rbp behind push %rbp. */
-static uint64_t find_fp_saved(const struct frames *f)
+static void find_fp(struct frames *f)
 {
 	static const uint8_t mov8[] = { 0x48, 0x89, 0x6c, 0x24 },
 			     lea8[] = { 0x48, 0x8d, 0x6c, 0x24 },
 			     mov32[] = { 0x48, 0x89, 0xac, 0x24 },
 			     lea32[] = { 0x48, 0x8d, 0xac, 0x24 },
-			     push[] = { 0x55, 0x48, 0x89, 0xe5 };
+			     push[] = { 0x55, 0x48, 0x89, 0xe5 },
+			     sub[] = { 0xfd, 0x23, 0x00, 0xd1 }; /* sub x29, sp, #8 */
 	const uint64_t size = f->code_size < PROLOGUE_MAX ? f->code_size : PROLOGUE_MAX;
 
-	for (uint64_t i = 0; !has_lr(f) && i + 4 <= size; i++) {
+	f->fp_saved_from = f->fp_set_from = UINT64_MAX;
+	for (uint64_t i = 0; i + 4 <= size && f->fp_set_from == UINT64_MAX;
+	     i += f->table.code_align) {
 		const uint8_t *p = f->code + i;
 
-		if (!memcmp(p, push, 4))
-			return f->start + i + 1;
-		if (size - i >= 10 && !memcmp(p, mov8, 4) && !memcmp(p + 5, lea8, 4) &&
-		    p[4] == p[9])
-			return f->start + i + 5;
-		if (size - i >= 16 && !memcmp(p, mov32, 4) && !memcmp(p + 8, lea32, 4) &&
-		    !memcmp(p + 4, p + 12, 4))
-			return f->start + i + 8;
+		if (has_lr(f)) {
+			if (!memcmp(p, sub, 4))
+				set_fp_from(f, i, 0, 4);
+		} else if (!memcmp(p, push, 4)) {
+			set_fp_from(f, i, 1, 4);
+		} else if (size - i >= 10 && !memcmp(p, mov8, 4) && !memcmp(p + 5, lea8, 4) &&
+			   p[4] == p[9]) {
+			set_fp_from(f, i, 5, 10);
+		} else if (size - i >= 16 && !memcmp(p, mov32, 4) && !memcmp(p + 8, lea32, 4) &&
+			   !memcmp(p + 4, p + 12, 4)) {
+			set_fp_from(f, i, 8, 16);
+		}
 	}
-	return UINT64_MAX;
-}
-
-/* Whether its frame pointer leads to its caller, as Go's compiler and assembler let it. */
-static bool keeps_fp(const struct frames *f)
-{
-	static const uint8_t sub[] = { 0xfd, 0x23, 0x00, 0xd1 }; /* sub x29, sp, #8 */
-
-	for (uint64_t i = 0; has_lr(f) && i + 4 <= f->code_size && i < PROLOGUE_MAX; i += 4)
-		if (!memcmp(f->code + i, sub, sizeof(sub)))
-			return true;
-	return f->fp_saved_from != UINT64_MAX;
 }
 
 /* ---- functions ------------------------------------------------------------------------ */
@@ -381,9 +448,9 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 	bool by_fp;
 
 	read_code(f, function, leaves ? SWITCH_MAX : PROLOGUE_MAX);
-	f->fp_saved_from = find_fp_saved(f);
+	find_fp(f);
 	/* What goes by the frame pointer needs its callees to tell where theirs was. */
-	by_fp = keeps_fp(f) && !goes_for_good(function) &&
+	by_fp = f->fp_set_from != UINT64_MAX && !goes_for_good(function) &&
 		!(has_lr(f) && is_named(function, "cgocallback"));
 	put_number(f, 0, 4);
 	put_number(f, 0, 4); /* the CIE */
@@ -396,8 +463,10 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 	while (!f->err && gopclntab_next(&f->table, &run) && run.value >= -POPPED_MAX &&
 	       run.value % 8 == 0 && run.value <= FRAME_MAX && run.end <= function->end &&
 	       run.end > run.start) {
-		if (leaves && f->code_size)
-			put_switching(f, &run, by_fp && run.value >= 8 ? BY_FP : NOBODY);
+		if (leaves && by_fp)
+			put_switching_by_fp(f, &run);
+		else if (leaves && f->code_size)
+			put_switching(f, &run);
 		else
 			put_run(f, &run, flags & GOPCLNTAB_TOP ? NOBODY : BY_SP);
 		run.start = run.end;

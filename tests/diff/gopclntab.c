@@ -47,13 +47,12 @@ static int compare(void *ctx, uint64_t start, uint64_t end, const struct uw_rule
 	now.rows++;
 	for (unsigned int i = 0; i < 2; i++) {
 		const struct uw_reg_rule *ra = uw_rule_reg(ours, ours->ra), *their_ra;
-		/* Through the register that is found again there, as frame pointers are. */
-		bool by_fp = uw_rule_reg(ours, ours->cfa_reg) != NULL;
+		bool by_fp = ours->cfa_size > 0; /* no other expressions are made */
 		struct uw_rule theirs;
 		int err = uw_cfi_rule(now.debug, &now.fde, places[i], &theirs);
 
 		their_ra = err ? NULL : uw_rule_reg(&theirs, theirs.ra);
-		if (!err && !ours->cfa_size && !theirs.cfa_size && ours->ra == theirs.ra &&
+		if (!err && !theirs.cfa_size && ours->ra == theirs.ra &&
 		    (by_fp ||
 		     (ours->cfa_reg == theirs.cfa_reg && ours->cfa_off == theirs.cfa_off))) {
 			const char *how = by_fp			   ? "fp"

@@ -48,6 +48,37 @@ fn main() {
 }
 R
 
+# Go's stripped programs: one that calls the vDSO all the time, which it does on another stack.
+cat >"$dir/clock.go" <<'G'
+package main
+
+import "time"
+
+//go:noinline
+func deep(k int) (t time.Time) {
+	for i := 0; k == 0 && i < 1000; i++ {
+		t = time.Now()
+	}
+	if k > 0 {
+		t = deep(k - 1).Add(1)
+	}
+	return
+}
+
+func main() {
+	for i := 0; i < 2; i++ {
+		go func() {
+			for {
+				deep(20)
+			}
+		}()
+	}
+	for end := time.Now().Add(5 * time.Second); deep(10).Before(end); {
+	}
+}
+G
+GO111MODULE=off GOFLAGS= GOCACHE=$PWD/$BUILD/go-cache go build -ldflags='-s -w' -o "$dir/clock" "$dir/clock.go" || { echo "FAIL: go build"; exit 1; }
+
 # Adds to what was seen before: 0 when that is enough, 1 when it is not, 2 when it never will be.
 whole() { # program
 	"$offwind" record -q -F 997 -d 800ms --stack-max 1M --stats "$dir/stats" -o "$dir/a.pb.gz" -- "${argv[@]}" >/dev/null 2>"$dir/log" || { cat "$dir/log"; return 2; }
@@ -67,9 +98,11 @@ whole() { # program
 	P
 }
 
-for program in clang gcc rustc python3 node jit java sqlite3 git openssl; do
+for program in clang gcc rustc python3 node jit java gofmt clock sqlite3 git openssl; do
 	case $program in
 	java) argv=(java -cp "$dir" Work) ;;
+	gofmt) argv=("$(go env GOROOT)/bin/gofmt" -d "$(go env GOROOT)/src/net") ;;
+	clock) argv=("$dir/clock") ;;
 	rustc) argv=(rustc -O --emit=obj -o "$dir/work.o" "$dir/work.rs") ;;
 	*) workload $program ;;
 	esac

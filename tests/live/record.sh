@@ -102,8 +102,7 @@ GO
 	line=$(accounting "$dir/log")
 	echo "$line"
 	n=$(($(figure "$line" unwound) - $(figure "$line" no_user_state)))
-	# What runs on the scheduler's own stack was called from another, which is not copied.
-	[ "$n" -ge 100 ] && [ $(($(figure "$line" root) * 100)) -ge $((n * 95)) ] || fail "goroutines do not end at their root"
+	[ "$n" -ge 100 ] && [ $(($(figure "$line" root) * 100)) -ge $((n * 99)) ] || fail "goroutines do not end at their root"
 else
 	fail "go is not installed"
 fi
