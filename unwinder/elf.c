@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "unwinder/bytes.h"
+#include "unwinder/large.h"
 #include "unwinder/unpack.h"
 
 /* Beyond what any linker makes; Chromium has 40 sections, a large kernel module 200. */
@@ -56,7 +57,7 @@ static int read_array(const struct uw_source *source, uint64_t off, uint64_t n, 
 
 	if (off > source->size || n > (source->size - off) / size)
 		return -EBADMSG;
-	data = malloc(n ? n * size : 1);
+	data = uw_large_alloc(n * size);
 	if (!data)
 		return -ENOMEM;
 	err = uw_source_read(source, off, data, n * size);

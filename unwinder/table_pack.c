@@ -7,6 +7,7 @@
 
 #include "schema/table.h"
 #include "unwinder/checksum.h"
+#include "unwinder/large.h"
 #include "unwinder/table.h"
 
 static bool is_code(const struct uw_segment *s)
@@ -216,9 +217,10 @@ int uw_table_pack(const struct uw_table_source *source, const struct uw_rows *ro
 		return -ENOTSUP;
 	h.blob.front = h.blk;
 	h.blob.size = at;
-	blob = calloc(1, (size_t)at);
+	blob = uw_large_alloc((size_t)at);
 	if (!blob)
 		return -ENOMEM;
+	memset(blob, 0, (size_t)at);
 	pack_segments(source, &h, blob);
 	pack_blocks(rows, &h, blob);
 	pack_rows(rows, &h, blob);

@@ -1,0 +1,39 @@
+#include "unwinder/large.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* Writable from end to end, and from 2 MiB on where large pages can be. */
+static void test_any_size_is_had(void)
+{
+	const size_t sizes[] = { 0, 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint8_t *memory = uw_large_alloc(sizes[i]);
+
+		CHECK(memory, "memory");
+		if (!memory)
+			return;
+		memset(memory, 0x5a, sizes[i]);
+		CHECK(sizes[i] < 2 * MIB || (uintptr_t)memory % (2 * MIB) == 0, "aligned");
+		CHECK(!sizes[i] || (memory[0] == 0x5a && memory[sizes[i] - 1] == 0x5a), "written");
+		free(memory);
+	}
+}
+
+static void test_too_much_is_not(void)
+{
+	CHECK(!uw_large_alloc(SIZE_MAX) && !uw_large_alloc(SIZE_MAX - 4 * MIB), "no such memory");
+}
+
+int main(void)
+{
+	test_any_size_is_had();
+	test_too_much_is_not();
+	return check_done();
+}
