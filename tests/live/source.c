@@ -191,13 +191,13 @@ typedef void (*sample_fn)(void *ctx, const struct state *state, const struct eve
 static bool enough; /* set by a sample_fn: the recording need not take all its time */
 
 /*
- * Records for ms (0: until the stream ends by itself, at most 20 s), hands
+ * Records for ms (0: until the stream ends by itself, at most two minutes), hands
  * each event to fn after the state took it in, checks the accounts.
  */
 static void record(const struct source_live_options *options, uint64_t ms, sample_fn fn, void *ctx,
 		   struct state *state, struct live_counters *counters)
 {
-	uint64_t until = now_ms() + (ms ? ms : 20000);
+	uint64_t until = now_ms() + (ms ? ms : 120000);
 	struct live_totals totals = { 0 };
 	struct source *source;
 	struct event event;
@@ -212,7 +212,7 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 		CHECK(!rc, "the live source opens");
 		return;
 	}
-	until = now_ms() + (ms ? ms : 20000);
+	until = now_ms() + (ms ? ms : 120000);
 	enough = false;
 	for (;;) {
 		rc = source_next(source, &event, 100);
@@ -293,6 +293,7 @@ static void look(void *ctx, const struct state *state, const struct event *e)
 	seen->n_hole += !captured(s, (seen->run.hole + seen->run.hole_end) / 2, &byte, 1);
 	seen->n_regions += s->n_regions;
 	seen->n_cut += s->stack_cut;
+	enough = seen->n >= 100;
 	if (s->n_regions)
 		seen->top = s->regions[s->n_regions - 1].addr + s->regions[s->n_regions - 1].size;
 }
@@ -314,7 +315,7 @@ static void test_registers_and_stack_are_those_of_the_thread(const char *mode)
 	struct live_counters counters;
 	struct state state;
 
-	record(&options, 800, look, &seen, &state, &counters);
+	record(&options, 10000 * slow(), look, &seen, &state, &counters);
 	(void)printf("%s: %" PRIu64 " user samples, %" PRIu64 " regions; holes in %" PRIu64 "\n",
 		     mode, seen.n, seen.n_regions, counters.holes);
 	CHECK(!alone || counters.find_vma <= 2, "the end of a stack is sought once");
@@ -492,6 +493,14 @@ static void test_a_command_is_recorded_from_its_exec(void)
 	end(pid);
 }
 
+static void count_kernel(void *ctx, const struct state *state, const struct event *e)
+{
+	const struct tally *t = ctx;
+
+	count(ctx, state, e);
+	enough = t->n_kernel >= 50 && t->n >= 200;
+}
+
 static void test_kernel_hits_have_a_kernel_stack(void)
 {
 	struct run run = start_ready("deep", "30");
@@ -503,7 +512,7 @@ static void test_kernel_hits_have_a_kernel_stack(void)
 	struct tally t = { .pid = (uint32_t)pid };
 	struct state state;
 
-	record(&options, 600, count, &t, &state, &counters);
+	record(&options, 10000 * slow(), count_kernel, &t, &state, &counters);
 	(void)printf("kernel: %" PRIu64 " of %" PRIu64 " samples hit the kernel\n", t.n_kernel,
 		     t.n);
 	CHECK(t.n_kernel > 10, "read() of /dev/zero is seen at work");
@@ -546,7 +555,7 @@ static void test_goroutines_have_stacks_of_their_own(void)
 	struct live_counters counters;
 	struct state state;
 
-	record(&options, 600, look, &seen, &state, &counters);
+	record(&options, 10000 * slow(), look, &seen, &state, &counters);
 	(void)printf("goroutine: %" PRIu64 " samples, %" PRIu64 " tops by Go, %" PRIu64
 		     " bpf_find_vma\n",
 		     seen.n, counters.top_go, counters.find_vma);
