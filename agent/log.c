@@ -189,11 +189,13 @@ void log_progress(const char *format, ...)
 	char line[256];
 	va_list args;
 
+	if (!isatty(STDERR_FILENO))
+		return;
 	va_start(args, format);
 	(void)vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
 	lock();
-	if (!voice.quiet && isatty(STDERR_FILENO)) {
+	if (!voice.quiet) {
 		(void)fprintf(stderr, "\r\033[K%s", line);
 		(void)fflush(stderr);
 		voice.progress = true;
