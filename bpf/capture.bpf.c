@@ -837,10 +837,14 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 				     struct capture_counters *count, bool plain)
 {
 	struct task_struct *task = current_task(plain);
+	/*
+	 * Before anything branches: at each pointer that is followed from one to another kernel
+	 * type the verifier looks through the names of all, 0.3 ms, once for each way here.
+	 */
+	struct mm_struct *mm = GET(plain, task, mm);
 	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
 	__u32 cpu = bpf_get_smp_processor_id(), place;
 	struct capture_head *head;
-	struct mm_struct *mm;
 	struct front *front;
 	struct pt_regs regs;
 	__u8 *bytes;
@@ -882,7 +886,6 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	 * inside execve has new memory but still the old registers until
 	 * start_code is set.
 	 */
-	mm = GET(plain, task, mm);
 	if (plain) {
 		name_process(task, &head->process_start_ns, &head->ns_pid);
 	} else {

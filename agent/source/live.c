@@ -1340,6 +1340,7 @@ static int open_bpf(struct live *live, const struct source_live_options *options
 						.off_cpu_min_ns = options->off_cpu_min_ns,
 						.alloc_interval = options->alloc_interval,
 						.filters = filters_of(options),
+						.threads = options->n_tids != 0,
 						.cgroups = cgroups,
 						.cpus = options->cpus,
 						.n_cpus = options->n_cpus };

@@ -34,6 +34,7 @@
 #pragma GCC diagnostic pop
 
 #define RING_DEFAULT	(16u << 20)
+#define RING_LEAST	(4u << 20)
 #define RING_LIMIT	(1u << 30)
 #define WAKE_BYTES	(1u << 20)
 #define FXSAVE_SIZE	512
@@ -202,6 +203,29 @@ static uint32_t ring_size(uint32_t asked)
 	return size;
 }
 
+/*
+ * All of it is memory from the start.  What clocks bring in a second is known: room for that at
+ * three eighths of the largest stacks (clang's are a tenth of the default's), where that is less.
+ */
+static uint32_t ring_fitting(const struct live_bpf *bpf, uint32_t stack_max)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < bpf->events->n; i++) {
+		const struct live_event *e = &bpf->events->events[i];
+
+		if (e->kind != LIVE_EVENT_SAMPLED || e->attr.freq || !e->attr.sample_period ||
+		    e->attr.type != PERF_TYPE_SOFTWARE || e->attr.config != PERF_COUNT_SW_CPU_CLOCK)
+			return RING_DEFAULT;
+		/* The period is in nanoseconds. */
+		bytes += (1000000000 / e->attr.sample_period + 1) * bpf->n_scratch *
+			 (stack_max / 8 * 3);
+	}
+	if (bytes > RING_DEFAULT)
+		return RING_DEFAULT;
+	return bytes < RING_LEAST ? RING_LEAST : (uint32_t)bytes;
+}
+
 static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
 {
 	for (size_t i = 0; i < bpf->events->n; i++)
@@ -326,6 +350,62 @@ static bool takes_only_plain(void)
 	return false;
 }
 
+/* Where libbpf finds them. */
+static void types_path(const struct live_bpf *bpf, char *path, size_t size)
+{
+	(void)snprintf(path, size, "/proc/self/fd/%d", bpf->types);
+}
+
+/* Also one of a struct without a name within it. */
+static bool has_member(const struct btf *btf, const struct btf_type *type, const char *name,
+		       int depth)
+{
+	const struct btf_member *member = btf_members(type);
+
+	for (int i = 0; i < btf_vlen(type); i++, member++) {
+		const struct btf_type *inner = btf__type_by_id(btf, member->type);
+		const char *its = btf__name_by_offset(btf, member->name_off);
+
+		if (its && !strcmp(its, name))
+			return true;
+		if (its && !*its && inner && btf_is_composite(inner) && depth &&
+		    has_member(btf, inner, name, depth - 1))
+			return true;
+	}
+	return false;
+}
+
+/* btf is taken over; NULL: it could not be read. */
+static bool has_area_tree(struct btf *btf)
+{
+	bool has = false;
+	int id;
+
+	if (!btf)
+		return false;
+	id = btf__find_by_name_kind(btf, "mm_struct", BTF_KIND_STRUCT);
+	if (id > 0)
+		has = has_member(btf, btf__type_by_id(btf, (uint32_t)id), "mm_rb", 4);
+	btf__free(btf);
+	return has;
+}
+
+bool live_bpf_area_tree(void)
+{
+	return has_area_tree(btf__load_vmlinux_btf());
+}
+
+/* The same of the types that are at hand. */
+static bool area_tree(const struct live_bpf *bpf)
+{
+	char path[32];
+
+	if (bpf->types < 0)
+		return live_bpf_area_tree();
+	types_path(bpf, path, sizeof(path));
+	return has_area_tree(btf__parse(path, NULL));
+}
+
 static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *options)
 {
 	struct capture *s = bpf->skeleton;
@@ -338,7 +418,11 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	int err;
 
 	bpf->multi = allocs && !live_bpf_without("uprobe_multi") && live_multi_supported();
-	bpf->ring_size = ring_size(options->ring_bytes ? options->ring_bytes : RING_DEFAULT);
+	bpf->ring_size =
+		ring_size(options->ring_bytes
+				  ? options->ring_bytes
+				  : ring_fitting(bpf, options->stack_max ? options->stack_max
+									 : CAPTURE_STACK_DEFAULT));
 	err = set_constants(bpf, s, options);
 	if (!err)
 		err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
@@ -349,7 +433,10 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 					      SCRATCH_HEAD + s->rodata->stack_max + SCRATCH_TAIL);
 	if (!err && follow)
 		err = bpf_map__set_max_entries(s->maps.processes, PROCESSES_MAX);
-	if (!err && follow)
+	/* 6 MB from the start otherwise; an old kernel warns of programs that trace and allocate. */
+	if (!err && follow && !plain && bpf->types >= 0 && !area_tree(bpf))
+		err = bpf_map__set_map_flags(s->maps.processes, BPF_F_NO_PREALLOC);
+	if (!err && options->threads)
 		err = bpf_map__set_max_entries(s->maps.threads, WANTED_MAX);
 	if (!err && options->filters & CAPTURE_FILTER_COMM)
 		err = bpf_map__set_max_entries(s->maps.comms, WANTED_MAX);
@@ -358,7 +445,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.live, CAPTURE_LIVE_MAX);
 	/* Before 6.1 the kernel warns of programs that trace and allocate. */
-	if (!err && allocs && live_bpf_area_tree())
+	if (!err && allocs && area_tree(bpf))
 		err = bpf_map__set_map_flags(s->maps.live, 0);
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.alloc_threads, ALLOC_THREADS);
@@ -476,7 +563,7 @@ static struct capture *open_skeleton(const struct live_bpf *bpf)
 
 	if (bpf->types < 0)
 		return capture__open();
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", bpf->types);
+	types_path(bpf, path, sizeof(path));
 	options.btf_custom_path = path;
 	return capture__open_opts(&options);
 }
@@ -978,40 +1065,6 @@ void live_bpf_reading(struct live_bpf *bpf)
 bool live_bpf_plain(const struct live_bpf *bpf)
 {
 	return bpf->plain;
-}
-
-/* Also one of a struct without a name within it. */
-static bool has_member(const struct btf *btf, const struct btf_type *type, const char *name,
-		       int depth)
-{
-	const struct btf_member *member = btf_members(type);
-
-	for (int i = 0; i < btf_vlen(type); i++, member++) {
-		const struct btf_type *inner = btf__type_by_id(btf, member->type);
-		const char *its = btf__name_by_offset(btf, member->name_off);
-
-		if (its && !strcmp(its, name))
-			return true;
-		if (its && !*its && inner && btf_is_composite(inner) && depth &&
-		    has_member(btf, inner, name, depth - 1))
-			return true;
-	}
-	return false;
-}
-
-bool live_bpf_area_tree(void)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	bool has = false;
-	int id;
-
-	if (!btf)
-		return false;
-	id = btf__find_by_name_kind(btf, "mm_struct", BTF_KIND_STRUCT);
-	if (id > 0)
-		has = has_member(btf, btf__type_by_id(btf, (uint32_t)id), "mm_rb", 4);
-	btf__free(btf);
-	return has;
 }
 
 int live_bpf_ring_fd(const struct live_bpf *bpf)

@@ -16,14 +16,16 @@
 
 struct live_events;
 
-struct live_bpf_options {    /* all borrowed until the program is open */
-	uint32_t stack_max;  /* 0: CAPTURE_STACK_DEFAULT; at most CAPTURE_STACK_LIMIT */
-	uint32_t ring_bytes; /* 0: 16 MiB; rounded up to a power of two */
+struct live_bpf_options {   /* all borrowed until the program is open */
+	uint32_t stack_max; /* 0: CAPTURE_STACK_DEFAULT; at most CAPTURE_STACK_LIMIT */
+	/* 0: 4 to 16 MiB, by what a clock that is sampled may bring; rounded up to a power of two */
+	uint32_t ring_bytes;
 	const struct live_events *events;
 	uint64_t off_cpu_min_ns;
 	uint64_t alloc_interval; /* bytes; 1: every allocation */
 	/* enum capture_filter: what is then added with live_bpf_want… alone passes. */
 	uint32_t filters;
+	bool threads;			      /* of CAPTURE_FILTER_TASK: single ones, too */
 	const struct capture_cgroup *cgroups; /* for CAPTURE_FILTER_CGROUP */
 	size_t n_cgroups;
 	const int *cpus; /* for CAPTURE_FILTER_CPU */
