@@ -59,8 +59,6 @@
 /* More cgroups than that are not named. */
 #define CGROUPS_MAX 65536u
 
-#define ENDED_MAX 1024u
-
 #define COMPAT_REGS 0x100ffu /* those that 32-bit code has: to edi, and the pc */
 
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO */
@@ -118,8 +116,6 @@ struct live {
 	 * found unwanted then.  NULL: none is known.
 	 */
 	uint8_t *others;
-	uint32_t ended[ENDED_MAX]; /* of them, while the rings are being read */
-	size_t n_ended;
 	uint64_t watched_ns, all_gone_ns;
 	int32_t *tids; /* the single threads asked for */
 	size_t n_tids;
@@ -171,10 +167,8 @@ static void set_wanted(struct live *live, uint32_t pid, bool on)
 	set_pid(live->wanted, pid, on);
 }
 
-static bool is_other(const void *ctx, uint32_t pid)
+static bool is_other(const struct live *live, uint32_t pid)
 {
-	const struct live *live = ctx;
-
 	return live->others && pid < PID_BITS && live->others[pid / 8] & 1u << pid % 8;
 }
 
@@ -195,20 +189,9 @@ static bool of_others(struct live *live, const struct event *event)
 		/* Who had that pid before may have been wanted. */
 		return other && !is_wanted(live, event->pid);
 	}
-	/* What it executed is not looked at, either: the pid is given up when all was read. */
-	if (other && event->type == EVENT_EXIT && event->pid == event->tid) {
-		if (live->n_ended == ENDED_MAX)
-			set_pid(live->others, event->pid, false);
-		else
-			live->ended[live->n_ended++] = event->pid;
-	}
+	if (event->type == EVENT_EXIT && event->pid == event->tid)
+		set_pid(live->others, event->pid, false);
 	return other;
-}
-
-static void forget_ended(struct live *live)
-{
-	while (live->n_ended)
-		set_pid(live->others, live->ended[--live->n_ended], false);
 }
 
 /* Also keeps the set of wanted processes; call in the order of times. */
@@ -367,8 +350,14 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 {
 	struct live *live = ctx;
 	struct event events[LIVE_DECODE_MAX];
-	size_t n = live_sideband_decode(record, file, events);
+	uint32_t pid;
+	size_t n;
 
+	if (live_sideband_pid(record, &pid) && is_other(live, pid)) {
+		live->n_sideband++;
+		return 0;
+	}
+	n = live_sideband_decode(record, file, events);
 	for (size_t i = 0; i < n; i++) {
 		int err = of_others(live, &events[i]) ? 0 : enqueue(live, &events[i]);
 
@@ -382,7 +371,6 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 		/* A fork may be among them. */
 		free(live->others);
 		live->others = NULL;
-		live->n_ended = 0;
 	}
 	return 0;
 }
@@ -636,10 +624,9 @@ static int drain(struct live *live)
 	struct capture_counters count;
 	int err;
 
-	err = live_sideband_drain(live->sideband, on_record, live);
 	if (live->pins)
-		live_pins_drain(live->pins, now, is_other, live);
-	forget_ended(live);
+		live_pins_drain(live->pins, now);
+	err = live_sideband_drain(live->sideband, on_record, live);
 	live_bpf_reading(live->bpf);
 	if (!err)
 		err = scan_ring(live);

@@ -507,6 +507,15 @@ static bool decode_mapping(struct perf_event_header *record, const struct live_f
 	return true;
 }
 
+bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid)
+{
+	if ((record->type != PERF_RECORD_MMAP2 && record->type != PERF_RECORD_COMM) ||
+	    record->size < sizeof(struct comm_record))
+		return false;
+	*pid = ((const struct comm_record *)(const void *)record)->pid; /* as in the other */
+	return true;
+}
+
 size_t live_sideband_decode(struct perf_event_header *record, const struct live_file *file,
 			    struct event events[LIVE_DECODE_MAX])
 {

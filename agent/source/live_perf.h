@@ -57,6 +57,9 @@ typedef int (*live_record_fn)(void *ctx, struct perf_event_header *record,
  */
 int live_sideband_drain(struct live_sideband *sideband, live_record_fn fn, void *ctx);
 
+/* Of a mapping or a name: whose; false of all else. */
+bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid);
+
 /*
  * What a record tells: up to two events, whose strings lie in the record, which
  * is changed.  Returns how many; 0: nothing of interest, or not sound.

@@ -23,12 +23,14 @@ struct pin {
 	uint64_t inode;
 	uint64_t until_ns;
 	int fd;
+	bool ignored; /* no more notices come: to be held in any case */
 };
 
 struct live_pins {
 	int notices;
 	struct pin pins[PINS_MAX]; /* circular, in the order they came */
 	size_t first, n;
+	uint64_t listened_ns; /* when notices of all were last wanted */
 };
 
 static const struct {
@@ -99,6 +101,27 @@ int live_pins_new(struct live_pins **out)
 	return 0;
 }
 
+/* From here on notices come of all again; what went untold until now is held for as long as ever. */
+static void listen(struct live_pins *pins, uint64_t now_ns)
+{
+	pins->listened_ns = now_ns;
+	(void)fanotify_mark(pins->notices, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL); /* of single files */
+	for (size_t i = 0; i < pins->n; i++) {
+		struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
+
+		if (pin->ignored)
+			pin->until_ns = now_ns + HOLD_NS;
+		pin->ignored = false;
+	}
+}
+
+static void ignore(const struct live_pins *pins, struct pin *pin)
+{
+	pin->ignored = !fanotify_mark(
+		pins->notices, FAN_MARK_ADD | FAN_MARK_IGNORED_MASK | FAN_MARK_IGNORED_SURV_MODIFY,
+		FAN_OPEN_EXEC, pin->fd, NULL);
+}
+
 static void drop_first(struct live_pins *pins)
 {
 	(void)close(pins->pins[pins->first].fd);
@@ -117,11 +140,10 @@ void live_pins_free(struct live_pins *pins)
 	free(pins);
 }
 
-static const struct pin *find(const struct live_pins *pins, uint32_t major, uint32_t minor,
-			      uint64_t inode)
+static struct pin *find(struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode)
 {
 	for (size_t i = 0; i < pins->n; i++) {
-		const struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
+		struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
 
 		if (pin->inode == inode && pin->major == major && pin->minor == minor)
 			return pin;
@@ -132,15 +154,23 @@ static const struct pin *find(const struct live_pins *pins, uint32_t major, uint
 /* While it is held no other file can get its inode number.  fd is taken over. */
 static void add(struct live_pins *pins, int fd, uint64_t now_ns)
 {
-	struct pin pin = { .until_ns = now_ns + HOLD_NS, .fd = fd };
+	struct pin pin = { .until_ns = now_ns + HOLD_NS, .fd = fd }, *held;
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
-	    live_file_identity(fd, &pin.major, &pin.minor, &pin.inode) ||
-	    find(pins, pin.major, pin.minor, pin.inode)) {
+	    live_file_identity(fd, &pin.major, &pin.minor, &pin.inode)) {
 		(void)close(fd);
 		return;
 	}
+	held = find(pins, pin.major, pin.minor, pin.inode);
+	if (held) {
+		(void)close(fd);
+		if (!held->ignored)
+			ignore(pins, held);
+		return;
+	}
+	if (pins->n == PINS_MAX && pins->pins[pins->first].ignored)
+		listen(pins, now_ns);
 	if (pins->n == PINS_MAX)
 		drop_first(pins);
 	pins->pins[(pins->first + pins->n++) % PINS_MAX] = pin;
@@ -173,30 +203,26 @@ void live_pins_hold(struct live_pins *pins, uint32_t pid, uint64_t start, uint64
 		add(pins, fd, now_ns);
 }
 
-void live_pins_drain(struct live_pins *pins, uint64_t now_ns,
-		     bool (*other)(const void *ctx, uint32_t pid), const void *ctx)
+void live_pins_drain(struct live_pins *pins, uint64_t now_ns)
 {
 	_Alignas(struct fanotify_event_metadata) char buffer[8192];
 	ssize_t n;
 
-	while (pins->n && pins->pins[pins->first].until_ns < now_ns)
+	if (pins->listened_ns + HOLD_NS < now_ns)
+		listen(pins, now_ns);
+	while (pins->n && pins->pins[pins->first].until_ns < now_ns &&
+	       !pins->pins[pins->first].ignored)
 		drop_first(pins);
 	while ((n = read(pins->notices, buffer, sizeof(buffer))) > 0) {
 		const struct fanotify_event_metadata *notice = (const void *)buffer;
 
-		for (; FAN_EVENT_OK(notice, n); notice = FAN_EVENT_NEXT(notice, n)) {
-			if (notice->fd < 0)
-				continue;
-			if (other(ctx, (uint32_t)notice->pid))
-				(void)close(notice->fd);
-			else
+		for (; FAN_EVENT_OK(notice, n); notice = FAN_EVENT_NEXT(notice, n))
+			if (notice->fd >= 0)
 				add(pins, notice->fd, now_ns);
-		}
 	}
 }
 
-int live_pins_open(const struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode,
-		   int *fd)
+int live_pins_open(struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode, int *fd)
 {
 	const struct pin *pin = find(pins, major, minor, inode);
 	int copy = pin ? fcntl(pin->fd, F_DUPFD_CLOEXEC, 0) : -1;

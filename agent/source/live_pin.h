@@ -5,11 +5,12 @@
  * could be opened when its mapping is told.  The kernel's notice of the exec holds
  * the file in its queue (fanotify(7), FAN_OPEN_EXEC); reading the notice opens it.
  * Held for a few seconds only, since a deleted file keeps its room on disk so long.
+ * What is executed again meanwhile is held already: the kernel need not tell of it, until
+ * notices are wanted anew every few seconds.
  */
 #ifndef AGENT_SOURCE_LIVE_PIN_H
 #define AGENT_SOURCE_LIVE_PIN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,9 +23,7 @@ void live_pins_free(struct live_pins *pins); /* NULL is fine */
 /* What is executed on the file system that path is on, too; failing is no error. */
 void live_pins_watch(struct live_pins *pins, const char *path);
 
-/* Takes in what was executed; other: whether by a process that is of no interest. */
-void live_pins_drain(struct live_pins *pins, uint64_t now_ns,
-		     bool (*other)(const void *ctx, uint32_t pid), const void *ctx);
+void live_pins_drain(struct live_pins *pins, uint64_t now_ns); /* takes in what was executed */
 
 /*
  * Holds a file in memory that was mapped there, which nobody tells when it is executed:
@@ -34,7 +33,6 @@ void live_pins_hold(struct live_pins *pins, uint32_t pid, uint64_t start, uint64
 		    uint64_t now_ns);
 
 /* A descriptor of its own, the caller's; -ENOENT. */
-int live_pins_open(const struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode,
-		   int *fd);
+int live_pins_open(struct live_pins *pins, uint32_t major, uint32_t minor, uint64_t inode, int *fd);
 
 #endif
