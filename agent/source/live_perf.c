@@ -308,6 +308,13 @@ int live_sideband_fd(const struct live_sideband *s, size_t i)
 	return s->rings[i].fd;
 }
 
+/* include/uapi/linux/perf_event.h, enum perf_event_type */
+struct task_record { /* PERF_RECORD_FORK, PERF_RECORD_EXIT */
+	struct perf_event_header header;
+	uint32_t pid, ppid, tid, ptid;
+	uint64_t time_ns;
+};
+
 /* Copies out of a ring whose records may wrap around its end. */
 static void copy_out(const uint8_t *data, size_t size, uint64_t pos, void *out, size_t n)
 {
@@ -315,6 +322,30 @@ static void copy_out(const uint8_t *data, size_t size, uint64_t pos, void *out, 
 
 	memcpy(out, data + at, first);
 	memcpy((uint8_t *)out + first, data, n - first);
+}
+
+void live_sideband_forks(const struct live_sideband *s, live_fork_fn fn, void *ctx)
+{
+	for (size_t i = 0; i < s->n_rings; i++) {
+		const struct perf_event_mmap_page *page = s->rings[i].page;
+		const uint8_t *data = (const uint8_t *)page + s->page_size;
+		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+		uint64_t tail = page->data_tail;
+
+		while (head - tail >= sizeof(struct perf_event_header)) {
+			struct perf_event_header header;
+			struct task_record fork;
+
+			copy_out(data, s->size, tail, &header, sizeof(header));
+			if (header.size < sizeof(header) || header.size > head - tail)
+				break; /* cannot be: the kernel wrote it */
+			if (header.type == PERF_RECORD_FORK && header.size >= sizeof(fork)) {
+				copy_out(data, s->size, tail, &fork, sizeof(fork));
+				fn(ctx, fork.pid, fork.ppid);
+			}
+			tail += header.size;
+		}
+	}
 }
 
 static int hand_over(struct sideband_ring *ring, struct perf_event_header *record,
@@ -360,13 +391,6 @@ struct sample_id {
 	uint64_t time_ns;
 	uint64_t id; /* of the event that tells */
 	uint32_t cpu, reserved;
-};
-
-/* include/uapi/linux/perf_event.h, enum perf_event_type */
-struct task_record { /* PERF_RECORD_FORK, PERF_RECORD_EXIT */
-	struct perf_event_header header;
-	uint32_t pid, ppid, tid, ptid;
-	uint64_t time_ns;
 };
 
 struct comm_record { /* then the name */

@@ -52,6 +52,13 @@ typedef int (*live_record_fn)(void *ctx, struct perf_event_header *record,
 			      const struct live_file *file);
 
 /*
+ * Tells of the forks waiting, CPU by CPU, and leaves them where they are: a child may run on
+ * another CPU than it was born on, and what it does there is handed over first.
+ */
+typedef void (*live_fork_fn)(void *ctx, uint32_t pid, uint32_t parent);
+void live_sideband_forks(const struct live_sideband *sideband, live_fork_fn fn, void *ctx);
+
+/*
  * Hands over all records waiting, CPU by CPU, each CPU's in the order of their
  * times.  Stops at the function's first non-zero answer and returns it.
  */

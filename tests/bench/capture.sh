@@ -46,7 +46,7 @@ def twice(n):
     return ['sh', '-c', 'n=$1; shift; for cpu in 1 2; do (i=0; while [ $i -lt $n ]; do "$@"; i=$((i + 1)); done) & done; wait',
             'sh', str(n), *load]
 
-def run(argv):
+def run(argv, begun=lambda pid: None):
     """Status, resources and what it said, of the process itself; its children's do not count."""
     r, w = os.pipe()
     pid = os.fork()
@@ -55,6 +55,7 @@ def run(argv):
         os.dup2(os.open('/dev/null', os.O_WRONLY), 1)
         os.execvp(argv[0], argv)
     os.close(w)
+    begun(pid)
     text = b''
     while chunk := os.read(r, 65536):
         text += chunk
@@ -62,15 +63,25 @@ def run(argv):
     _, status, use = os.wait4(pid, 0)
     return status, use, text.decode(errors='replace')
 
+def maps_of(pid):
+    try:
+        return open(f'/proc/{pid}/maps').read()
+    except OSError:
+        return ''
+
 def cpu_of(argv, command):
     # The command's CPU time is the recorder's child's: wait4 would count it in, so it is started apart.
     child = subprocess.Popen(['sh', '-c', 'kill -STOP $$; exec "$@"', 'sh', *command], stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, start_new_session=True)
     os.waitpid(child.pid, os.WUNTRACED)
     result = {}
-    recorder = threading.Thread(target=lambda: result.update(zip(('status', 'use', 'text'), run(argv(child.pid)))))
+    recorder = threading.Thread(target=lambda: result.update(zip(('status', 'use', 'text'), run(argv(child.pid), started.append))))
+    started = []
     recorder.start()
-    # Both begin after a moment and end with their target.
+    # Both begin a moment after they have mapped their rings, and end with their target.
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (started and '[perf_event]' in maps_of(started[0])):
+        time.sleep(0.1)
     time.sleep(1.0)
     os.kill(child.pid, 18)
     child.wait()

@@ -183,6 +183,30 @@ static void test_mappings(void)
 	CHECK(!m->build_id.size, "then no build-id is told");
 }
 
+static void test_whose_mapping_or_name_it_is(void)
+{
+	static const struct {
+		uint32_t type;
+		uint16_t size;
+		bool told;
+	} cases[] = {
+		{ PERF_RECORD_MMAP2, 112, true }, { PERF_RECORD_COMM, 56, true },
+		{ PERF_RECORD_COMM, 8, false },	  { PERF_RECORD_FORK, 64, false },
+		{ PERF_RECORD_EXIT, 64, false },  { PERF_RECORD_LOST, 56, false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct {
+			struct perf_event_header header;
+			uint32_t pid, tid;
+		} record = { { cases[i].type, 0, cases[i].size }, 4711, 4712 };
+		uint32_t pid = 0;
+
+		CHECK(live_sideband_pid(&record.header, &pid) == cases[i].told, "told");
+		CHECK(pid == (cases[i].told ? 4711 : 0), "whose");
+	}
+}
+
 static void test_unsound_records_tell_nothing(void)
 {
 	struct event e[LIVE_DECODE_MAX];
@@ -209,6 +233,7 @@ int main(void)
 	test_lists_of_cpus_are_read();
 	test_tasks_and_names();
 	test_mappings();
+	test_whose_mapping_or_name_it_is();
 	test_unsound_records_tell_nothing();
 	return check_done();
 }
