@@ -72,6 +72,9 @@ PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdyna
 
 .PHONY: all deps run check check-corpus check-kernels bench bench-capture install clean format tests
 
+# A mirror that fails once is asked again; who else installs is waited for.
+APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
+
 # Asks dpkg only; apt is called just for what is missing.
 deps:
 	@missing=; for p in $(PACKAGES); do \
@@ -80,8 +83,8 @@ deps:
 	if [ -n "$$missing" ]; then \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  echo "installing:$$missing"; \
-	  $$sudo apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	  $$sudo $(APT) update -qq && \
+	  DEBIAN_FRONTEND=noninteractive $$sudo $(APT) install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
 all: $(BUILD)/offwind $(BUILD)/offwind_sqlite.so library
@@ -197,7 +200,7 @@ $(SQL_H): $(SQL)
 # $(1) folder of package.json and package-lock.json, $(2) where node_modules is to lie.  Once it is
 # there, nothing is fetched again; npm's own cache serves other build folders.
 NPM_CI := npm ci --ignore-scripts --prefer-offline --no-audit --no-fund --no-update-notifier \
-	--fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-timeout=60000
+	--fetch-retries=4 --fetch-retry-mintimeout=1000 --fetch-retry-factor=3 --fetch-timeout=60000
 define npm-fetch
 $(2)/fetched: $(1)/package.json $(1)/package-lock.json
 	@rm -rf $(2); mkdir -p $(2); cp $$^ $(2)

@@ -21,6 +21,7 @@ APT::Architecture "arm64";
 APT::Architectures { "arm64"; };
 APT::Sandbox::User "root";
 Acquire::Languages "none";
+Acquire::Retries "5";
 C
 export APT_CONFIG=$PWD/apt.conf
 cd debs || exit 1

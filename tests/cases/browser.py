@@ -19,7 +19,7 @@ FLAGS = ["--host-resolver-rules=MAP * ~NOTFOUND"] + """--headless --no-sandbox -
 
 
 class Browser:
-    def __init__(self, folder, seconds=60):
+    def __init__(self, folder, seconds=240):
         self.deadline = time.monotonic() + seconds
         (to_read, self.to), (self.back, back_write) = (map(self.high, os.pipe()) for _ in range(2))
 

@@ -310,7 +310,7 @@ for name, type_name in ('one', 'cpu'), ('events', 'samples'), ('inlines', 'cpu')
 check('main;outer_[i];' not in report('-f', 'folded', work + '/inlines.pb.gz') and
       'app;main;outer;middle_[i];<b>inner</b>_[i] 7000000' in report('-f', 'folded', work + '/inlines.pb.gz'), 'folded: inlined calls')
 
-browser = Browser(work, 150)
+browser = Browser(work)
 try:
     for path in profiles:
         if 'diff' in path:
