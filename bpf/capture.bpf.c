@@ -914,7 +914,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
 			copy_interrupted(front, task, fsbase, plain);
-		else if (!plain && front->top.go)
+		else if (head->flags & CAPTURE_TOP_GO)
 			copy_left(front, fsbase);
 	} else {
 		__builtin_memset(head->regs, 0, sizeof(head->regs));
