@@ -14,7 +14,7 @@
 
 struct dw_spec {
 	uint16_t name, form;
-	/* For units with the table's sizes; */
+	/* In units with the table's sizes: */
 	uint16_t at;	  /* bytes before it, where they do not depend on the entry; DW_NO_PLACE */
 	uint8_t size;	  /* its own; DW_NO_SIZE */
 	int64_t implicit; /* of DW_FORM_implicit_const */
@@ -205,7 +205,7 @@ struct dw_die {
 /* -ENOENT: no debug information in it.  image's fd is borrowed for the file's life. */
 int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *budget,
 		 struct dw_file *out);
-/* With what of has unpacked, which outlives it; of its units none has been looked into. */
+/* With what of has unpacked, which outlives it; into its units nobody has looked. */
 int dw_file_twin(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out);
 void dw_file_close(struct dw_file *file);
 /* Finds where the units are; once. */
