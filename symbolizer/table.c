@@ -149,22 +149,30 @@ int sym_builder_names(struct sym_builder *b, uint64_t size, uint64_t *off)
 	return 0;
 }
 
-/* Something at addr is left out: what has no size ends there at the latest. */
-static void leave_out(struct sym_builder *b, uint64_t addr)
+/* The last of what has no size that begins before addr, and would end there; NULL: none. */
+static struct sym_bound *open_before(const struct sym_builder *b, uint64_t addr)
 {
 	struct sym_bound *last = b->opens;
 	size_t n = b->n_opens;
 
 	if (!n || addr <= last->addr)
-		return;
-	while (n > 1) { /* the last one that begins before addr, without a branch to guess */
+		return NULL;
+	while (n > 1) { /* without a branch to guess */
 		size_t half = n / 2;
 
 		last = last[half].addr < addr ? last + half : last;
 		n -= half;
 	}
-	if (addr < last->next)
-		last->next = addr;
+	return addr < last->next ? last : NULL;
+}
+
+/* Something at addr is left out: what has no size ends there at the latest. */
+static void leave_out(struct sym_builder *b, uint64_t addr)
+{
+	struct sym_bound *open = open_before(b, addr);
+
+	if (open)
+		open->next = addr;
 }
 
 int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t name,
@@ -359,6 +367,22 @@ static Elf64_Sym widen_symbol(const Elf32_Sym *s)
 			    .st_size = s->st_size };
 }
 
+/*
+ * Whether add_symbol would do nothing: most are for the other round, or reach into no page that is
+ * wanted and tell nothing new of others.
+ */
+static bool passes_by(const struct sym_builder *b, const Elf64_Sym *sym, const struct names *names)
+{
+	unsigned int type = ELF64_ST_TYPE(sym->st_info);
+	bool sized = (type == STT_FUNC || type == STT_GNU_IFUNC) && sym->st_size;
+
+	if (sized != b->sized_now)
+		return true;
+	return sized && sym->st_name < names->size && sym->st_size <= UINT64_MAX - sym->st_value &&
+	       !reaches_any(&b->pages, sym->st_value, sym->st_value + sym->st_size) &&
+	       !open_before(b, sym->st_value);
+}
+
 /* keep: remember them for the PLT. */
 static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 		       const Elf64_Shdr *symbols, const Elf64_Shdr *strings, bool keep)
@@ -410,6 +434,9 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 
 			if (image->narrow)
 				sym = widen_symbol((const Elf32_Sym *)(const void *)(chunk + i));
+			else if (b->pages.n && image->machine != EM_ARM &&
+				 passes_by(b, (const Elf64_Sym *)(const void *)(chunk + i), &names))
+				continue;
 			else
 				memcpy(&sym, chunk + i, sizeof(sym));
 			err = add_symbol(b, image, &sym, &names);
