@@ -329,6 +329,8 @@ static char *immutable_name(const char *path)
 static void configure(void)
 {
 	(void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+	/* No room for 20 pages at once, each of which is written to: of a mapped file few are needed. */
+	(void)sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
 }
 
 /* Paths of programs are nobody else's business; SQLite's files follow it. */
