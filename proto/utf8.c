@@ -32,9 +32,23 @@ size_t utf8_length(const char *bytes, size_t size)
 	return n;
 }
 
+/* How many bytes from the first on are ASCII; may tell up to 7 too few. */
+static size_t ascii_size(const char *bytes, size_t size)
+{
+	size_t at = 0;
+	uint64_t eight;
+
+	for (; size - at >= sizeof(eight); at += sizeof(eight)) {
+		memcpy(&eight, bytes + at, sizeof(eight));
+		if (eight & UINT64_C(0x8080808080808080))
+			break;
+	}
+	return at;
+}
+
 bool utf8_valid(const char *bytes, size_t size)
 {
-	for (size_t n, at = 0; at < size; at += n) {
+	for (size_t n, at = ascii_size(bytes, size); at < size; at += n) {
 		n = utf8_length(bytes + at, size - at);
 		if (!n)
 			return false;

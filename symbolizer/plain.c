@@ -29,6 +29,16 @@ size_t sym_plain_size(const char *bytes, size_t size, char also)
 		if (any[0] | any[1])
 			return at;
 	}
+	for (; size - at >= sizeof(bytes16); at += sizeof(bytes16)) {
+		bytes16 v;
+		uint64_t any[2];
+
+		memcpy(&v, bytes + at, sizeof(v));
+		v = odd_bytes(v, (uint8_t)also);
+		memcpy(any, &v, sizeof(any));
+		if (any[0] | any[1])
+			return at;
+	}
 	for (; at < size; at++) {
 		uint8_t byte = (uint8_t)bytes[at];
 
