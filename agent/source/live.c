@@ -172,18 +172,17 @@ static bool is_other(const struct live *live, uint32_t pid)
 	return live->others && pid < PID_BITS && live->others[pid / 8] & 1u << pid % 8;
 }
 
+/* Before anything of the child's comes: who had that pid before does not matter. */
 static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 {
 	struct live *live = ctx;
 
-	if (pid != parent)
-		set_pid(live->others, pid, is_other(live, parent));
+	set_pid(live->others, pid, is_other(live, parent));
 }
 
 /*
  * Whether an event is surely of a process that nobody asked for: one of those when recording
- * began, or a descendant.  Call in the order of a ring; where the rings of two CPUs are apart in
- * time it knows of fewer, and what it does not know is kept.
+ * began, or a descendant.  What is not known is kept.
  */
 static bool of_others(struct live *live, const struct event *event)
 {
@@ -191,12 +190,9 @@ static bool of_others(struct live *live, const struct event *event)
 
 	if (!live->others || event->type == EVENT_LOST)
 		return false;
-	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid) {
-		note_fork(live, event->pid, event->fork.parent_pid);
-		other = is_other(live, event->pid);
-		/* Who had that pid before may have been wanted. */
-		return other && !is_wanted(live, event->pid);
-	}
+	/* Who had that pid before may have been wanted. */
+	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid)
+		return is_other(live, event->fork.parent_pid) && !is_wanted(live, event->pid);
 	if (event->type == EVENT_EXIT && event->pid == event->tid)
 		set_pid(live->others, event->pid, false);
 	return other;
@@ -634,9 +630,7 @@ static int drain(struct live *live)
 
 	if (live->pins)
 		live_pins_drain(live->pins, now);
-	if (live->others)
-		live_sideband_forks(live->sideband, note_fork, live);
-	err = live_sideband_drain(live->sideband, on_record, live);
+	err = live_sideband_drain(live->sideband, live->others ? note_fork : NULL, on_record, live);
 	live_bpf_reading(live->bpf);
 	if (!err)
 		err = scan_ring(live);

@@ -117,6 +117,7 @@ struct sideband_ring {
 	int file_fd; /* tells of mappings with inode and generation, into the same ring; -1: none */
 	uint64_t file_id;		   /* in its records */
 	struct perf_event_mmap_page *page; /* then size bytes of records */
+	uint64_t head;			   /* up to where it is being read */
 	struct live_file file;		   /* of the mapping that file_id told of last */
 };
 
@@ -324,59 +325,70 @@ static void copy_out(const uint8_t *data, size_t size, uint64_t pos, void *out, 
 	memcpy((uint8_t *)out + first, data, n - first);
 }
 
-void live_sideband_forks(const struct live_sideband *s, live_fork_fn fn, void *ctx)
+static uint64_t head_of(const struct sideband_ring *ring)
 {
-	for (size_t i = 0; i < s->n_rings; i++) {
-		const struct perf_event_mmap_page *page = s->rings[i].page;
-		const uint8_t *data = (const uint8_t *)page + s->page_size;
-		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-		uint64_t tail = page->data_tail;
+	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
+}
 
-		while (head - tail >= sizeof(struct perf_event_header)) {
-			struct perf_event_header header;
-			struct task_record fork;
+/* The next record's header; false: there is none before head. */
+static bool next_header(const struct live_sideband *s, const struct sideband_ring *ring,
+			uint64_t tail, uint64_t head, struct perf_event_header *header)
+{
+	const uint8_t *data = (const uint8_t *)ring->page + s->page_size;
 
-			copy_out(data, s->size, tail, &header, sizeof(header));
-			if (header.size < sizeof(header) || header.size > head - tail)
-				break; /* cannot be: the kernel wrote it */
-			if (header.type == PERF_RECORD_FORK && header.size >= sizeof(fork)) {
-				copy_out(data, s->size, tail, &fork, sizeof(fork));
-				fn(ctx, fork.pid, fork.ppid);
-			}
-			tail += header.size;
-		}
+	if (head - tail < sizeof(*header))
+		return false;
+	copy_out(data, s->size, tail, header, sizeof(*header));
+	/* It cannot be: the kernel wrote it. */
+	return header->size >= sizeof(*header) && header->size <= head - tail;
+}
+
+static void tell_forks(const struct live_sideband *s, const struct sideband_ring *ring,
+		       live_fork_fn forks, void *ctx)
+{
+	const uint8_t *data = (const uint8_t *)ring->page + s->page_size;
+	uint64_t head = head_of(ring), tail = ring->page->data_tail;
+	struct perf_event_header header;
+	struct task_record fork;
+
+	for (; next_header(s, ring, tail, head, &header); tail += header.size) {
+		if (header.type != PERF_RECORD_FORK || header.size < sizeof(fork))
+			continue;
+		copy_out(data, s->size, tail, &fork, sizeof(fork));
+		if (fork.pid != fork.ppid)
+			forks(ctx, fork.pid, fork.ppid);
 	}
 }
 
 static int hand_over(struct sideband_ring *ring, struct perf_event_header *record,
 		     live_record_fn fn, void *ctx);
 
-int live_sideband_drain(struct live_sideband *s, live_record_fn fn, void *ctx)
+int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record_fn fn, void *ctx)
 {
+	/* What is before these was preceded by its birth, which then is in some ring. */
+	for (size_t i = 0; i < s->n_rings; i++)
+		s->rings[i].head = head_of(&s->rings[i]);
+	for (size_t i = 0; forks && i < s->n_rings; i++)
+		tell_forks(s, &s->rings[i], forks, ctx);
 	for (size_t i = 0; i < s->n_rings; i++) {
-		struct perf_event_mmap_page *page = s->rings[i].page;
-		const uint8_t *data = (const uint8_t *)page + s->page_size;
-		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-		uint64_t tail = page->data_tail;
+		struct sideband_ring *ring = &s->rings[i];
+		const uint8_t *data = (const uint8_t *)ring->page + s->page_size;
+		uint64_t tail = ring->page->data_tail;
+		struct perf_event_header header;
 		int err = 0;
 
-		while (!err && head - tail >= sizeof(struct perf_event_header)) {
-			struct perf_event_header header;
-
-			copy_out(data, s->size, tail, &header, sizeof(header));
-			if (header.size < sizeof(header) || header.size > head - tail) {
-				tail = head; /* cannot be: the kernel wrote it */
-				break;
-			}
+		while (!err && next_header(s, ring, tail, ring->head, &header)) {
 			copy_out(data, s->size, tail, s->record, header.size);
 			tail += header.size;
 			/* Linux 6.18 marks them so for all listeners where anybody asked for it. */
 			if (!s->build_ids)
 				((struct perf_event_header *)(void *)s->record)->misc &=
 					(uint16_t)~PERF_RECORD_MISC_MMAP_BUILD_ID;
-			err = hand_over(&s->rings[i], (void *)s->record, fn, ctx);
+			err = hand_over(ring, (void *)s->record, fn, ctx);
 		}
-		__atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
+		if (!err) /* whatever could not be is passed over */
+			tail = ring->head;
+		__atomic_store_n(&ring->page->data_tail, tail, __ATOMIC_RELEASE);
 		if (err)
 			return err;
 	}

@@ -51,18 +51,17 @@ struct live_file { /* behind a mapping: what its record has no room for beside t
 typedef int (*live_record_fn)(void *ctx, struct perf_event_header *record,
 			      const struct live_file *file);
 
-/*
- * Tells of the forks waiting, CPU by CPU, and leaves them where they are: a child may run on
- * another CPU than it was born on, and what it does there is handed over first.
- */
+/* A process was born. */
 typedef void (*live_fork_fn)(void *ctx, uint32_t pid, uint32_t parent);
-void live_sideband_forks(const struct live_sideband *sideband, live_fork_fn fn, void *ctx);
 
 /*
  * Hands over all records waiting, CPU by CPU, each CPU's in the order of their
- * times.  Stops at the function's first non-zero answer and returns it.
+ * times.  Stops at the function's first non-zero answer and returns it.  A child may
+ * run on another CPU than it was born on: of births forks, if not NULL, is told before
+ * anything is handed over that a child did; some of them are handed over the next time.
  */
-int live_sideband_drain(struct live_sideband *sideband, live_record_fn fn, void *ctx);
+int live_sideband_drain(struct live_sideband *sideband, live_fork_fn forks, live_record_fn fn,
+			void *ctx);
 
 /* Of a mapping or a name: whose; false of all else. */
 bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid);
