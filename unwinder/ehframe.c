@@ -139,7 +139,7 @@ static uint64_t table_search(const struct uw_frames *frames, uint64_t lookup)
 		return table_search_slowly(table, lookup);
 	if (frames->n_top)
 		at = search_top(frames, lookup, &n);
-	/* The first of the n is not behind lookup, or none of the table is. */
+	/* The first of the n starts at or before lookup, or nothing in the table does. */
 	for (uint64_t half; n > 1; n -= half) {
 		half = n / 2;
 		at += common_start(table, at + half) <= lookup ? half : 0;
