@@ -247,11 +247,16 @@ static __always_inline __u64 goroutine_top(__u64 g, __u64 sp)
 /* What lies above the stack of a g0 that is not Go's own: C's start of a thread, or main's. */
 #define GO_NEAR 16384
 
+/* In a head's flags until the goroutine's stack was copied as well: sp is on its thread's own. */
+#define LEFT_GOROUTINE (1u << 15)
+_Static_assert(CAPTURE_ALLOC < LEFT_GOROUTINE, "it is no other flag's");
+
 /*
  * Where the goroutine's stack ends that sp lies in, or that of the thread's own, g0: Go on x86-64
  * Linux keeps the running goroutine's g in the thread's TLS word at fs:-8.
  */
-static __always_inline __u64 go_top(__u64 sp, __u64 fsbase, __u64 start_stack)
+static __always_inline __u64 go_top(__u64 sp, __u64 fsbase, __u64 start_stack,
+				    struct capture_counters *count, __u16 *flags)
 {
 	__u64 g = 0, m = 0, end;
 
@@ -259,10 +264,14 @@ static __always_inline __u64 go_top(__u64 sp, __u64 fsbase, __u64 start_stack)
 		return 0;
 	end = goroutine_top(g, sp);
 	if (!end && g && !bpf_probe_read_user(&m, sizeof(m), (void *)(g + GO_G_M)) && m &&
-	    !bpf_probe_read_user(&g, sizeof(g), (void *)m))
+	    !bpf_probe_read_user(&g, sizeof(g), (void *)m)) {
 		end = goroutine_top(g, sp);
+		*flags |= end ? LEFT_GOROUTINE : 0;
+	}
 	if (!end)
 		return 0;
+	add(&count->top_go, 1);
+	*flags |= CAPTURE_TOP_GO;
 	/* The bounds of a stack that Go did not make are those of what Go runs on it. */
 	if (start_stack - end < GO_NEAR)
 		return start_stack + 8;
@@ -271,7 +280,7 @@ static __always_inline __u64 go_top(__u64 sp, __u64 fsbase, __u64 start_stack)
 
 /*
  * Go calls the vDSO and C on its thread's own stack, while g is still the goroutine's: from
- * where on, and to where, that one's stack is to be copied, too; 0: it has not been left.  The
+ * where on, and to where, that one's stack is to be copied, too; 0: that is not known.  The
  * frame pointer stays in it, and the sp it was left with in r12; what is called may put either
  * away, so that of a small stack all is taken.
  */
@@ -280,11 +289,11 @@ static __always_inline __u64 left_goroutine(const struct capture_head *head, __u
 {
 	__u64 g = 0, bounds[2] = {}, size;
 
-	if (!fsbase || bpf_probe_read_user(&g, sizeof(g), (void *)(fsbase - 8)) || !g ||
+	if (bpf_probe_read_user(&g, sizeof(g), (void *)(fsbase - 8)) ||
 	    bpf_probe_read_user(bounds, sizeof(bounds), (void *)g))
 		return 0;
 	size = bounds[1] - bounds[0];
-	if (!bounds[0] || size > 1ull << 30 || head->regs[7] - bounds[0] < size)
+	if (!bounds[0] || size > 1ull << 30)
 		return 0;
 	*end = bounds[1];
 	if (head->regs[6] - bounds[0] < size)
@@ -314,13 +323,10 @@ static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
 static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack,
 				       struct capture_counters *count, __u16 *flags)
 {
-	__u64 end = go_top(sp, fsbase, start_stack);
+	__u64 end = go_top(sp, fsbase, start_stack, count, flags);
 
-	if (end) {
-		add(&count->top_go, 1);
-		*flags |= CAPTURE_TOP_GO;
+	if (end)
 		return end;
-	}
 	if (start_stack >= sp && start_stack - sp < STACK_LIKELY) {
 		add(&count->top_start, 1);
 		*flags |= CAPTURE_TOP_START;
@@ -386,12 +392,9 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 		*flags |= CAPTURE_TOP_START;
 		return start_stack + 8;
 	}
-	end = go_top(sp, fsbase, start_stack);
-	if (end) {
-		add(&count->top_go, 1);
-		*flags |= CAPTURE_TOP_GO;
+	end = go_top(sp, fsbase, start_stack, count, flags);
+	if (end)
 		return end;
-	}
 	if (fsbase > sp && fsbase < hi) {
 		add(&count->top_tls, 1);
 		*flags |= CAPTURE_TOP_TLS;
@@ -404,10 +407,10 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 
 /* The end of the live stack that sp lies in, or 0; the flag says where from. */
 static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct *mm,
-				      struct top *top, const struct capture_head *head,
-				      __u64 fsbase, struct capture_counters *count, __u16 *flags)
+				      struct top *top, __u64 sp, __u64 fsbase,
+				      struct capture_counters *count, __u16 *flags)
 {
-	__u64 sp = head->regs[7], start_stack = mm->start_stack, end;
+	__u64 start_stack = mm->start_stack, end;
 	struct area area = {};
 
 	if (sp >= top->lo && sp < top->hi) {
@@ -416,12 +419,9 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 		return top->hi;
 	}
 	if (top->go) {
-		end = go_top(sp, fsbase, start_stack);
-		if (end) {
-			add(&count->top_go, 1);
-			*flags |= CAPTURE_TOP_GO;
+		end = go_top(sp, fsbase, start_stack, count, flags);
+		if (end)
 			return end;
-		}
 	}
 	if (sp >= top->other_lo && sp < top->other_hi) {
 		add(&count->top_cached, 1);
@@ -441,11 +441,9 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 		return top_guess(sp, fsbase, start_stack, count, flags);
 	}
 	/* All of Go's stacks may lie in one area: nothing of it is kept but whose it is. */
-	end = go_top(sp, fsbase, start_stack);
+	end = go_top(sp, fsbase, start_stack, count, flags);
 	if (end) {
 		top->go = top->changed = 1;
-		add(&count->top_go, 1);
-		*flags |= CAPTURE_TOP_GO;
 		return end;
 	}
 	if (start_stack >= sp && start_stack < area.hi) {
@@ -545,7 +543,7 @@ static __always_inline void copy_stack(struct front *front, __u32 place, struct 
 	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
 	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
 	__u64 hi = plain ? top_plain(task, sp, fsbase, count, &head->flags)
-			 : top_find(task, mm, &front->top, head, fsbase, count, &head->flags);
+			 : top_find(task, mm, &front->top, sp, fsbase, count, &head->flags);
 
 	if (!hi) {
 		size = CAPTURE_RED_ZONE + 4 * CAPTURE_PAGE;
@@ -634,8 +632,10 @@ static __always_inline void copy_interrupted(struct front *front, struct task_st
 
 static __always_inline void copy_left(struct front *front, __u64 fsbase)
 {
-	__u64 end = 0, from = left_goroutine((void *)(front + 1), fsbase, &end);
+	struct capture_head *head = (void *)(front + 1);
+	__u64 end = 0, from = left_goroutine(head, fsbase, &end);
 
+	head->flags &= ~LEFT_GOROUTINE;
 	if (from)
 		copy_second(front, from, end);
 }
@@ -914,7 +914,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
 			copy_interrupted(front, task, fsbase, plain);
-		else if (head->flags & CAPTURE_TOP_GO)
+		else if (head->flags & LEFT_GOROUTINE)
 			copy_left(front, fsbase);
 	} else {
 		__builtin_memset(head->regs, 0, sizeof(head->regs));

@@ -7,7 +7,8 @@
  *   CAPTURE_HEAD_SIZE      struct capture_head
  *   stack_len              user stack, the bytes of [sp - CAPTURE_RED_ZONE, … + stack_len)
  *   8 + interrupted_len    if that is not 0, the stack that a signal handler on another stack
- *                          interrupted: its address, u64, and the bytes from there on
+ *                          interrupted, or Go left for its thread's: its address, u64, and the
+ *                          bytes from there on
  *   kernel_len             return addresses of the kernel stack, u64, innermost first
  *   40                     struct capture_holes, with CAPTURE_HOLES
  *   32                     struct capture_alloc, with CAPTURE_ALLOC
@@ -60,7 +61,7 @@ enum capture_flag {
 	CAPTURE_TOP_CACHED = 1 << 5, /* this thread's earlier sample */
 	CAPTURE_TOP_START = 1 << 6,  /* mm->start_stack (first thread) */
 	CAPTURE_TOP_TLS = 1 << 7,    /* fsbase (the stack ends where struct pthread begins) */
-	CAPTURE_TOP_GO = 1 << 8,     /* the running goroutine's bounds */
+	CAPTURE_TOP_GO = 1 << 8,     /* the running goroutine's bounds, or its thread's */
 	CAPTURE_TOP_SIGNAL = 1 << 9, /* the alternate signal stack's bounds */
 	CAPTURE_TOP_VMA = 1 << 10,   /* the end of the memory area (coroutines) */
 	CAPTURE_TOP_NONE = 1 << 11,  /* nowhere: it is not known */
