@@ -67,7 +67,7 @@ static inline __u64 gopclntab_read(const struct gopclntab *t, __u64 off, unsigne
  * False: it is no such table, or of a kind that is not known.  Where text_off is set and text
  * is not, a relocation of that word says where the text starts, in executables that may lie
  * anywhere; or, as Go 1.26 leaves it out, it starts with .text if that makes sense of the entry
- * point (gopclntab_begins).
+ * point (gopclntab_guess_text).
  */
 static inline _Bool gopclntab_open(struct gopclntab *t, const void *data, __u64 size)
 {
@@ -163,6 +163,30 @@ static inline _Bool gopclntab_begins(const struct gopclntab *t, __u64 entry)
 			high = middle;
 	}
 	return 0;
+}
+
+/*
+ * Where in a section's bytes the table begins; size: nowhere.  part: it need not be at the section's
+ * beginning.  code_align: its instructions' size; 0: any.
+ */
+static inline __u64 gopclntab_find(struct gopclntab *t, const void *data, __u64 size, _Bool part,
+				   unsigned int code_align)
+{
+	for (__u64 off = 0; off < size; off += GOPCLNTAB_ALIGN) {
+		if (gopclntab_open(t, (const __u8 *)data + off, size - off) &&
+		    (!code_align || t->code_align == code_align))
+			return off;
+		if (!part)
+			break;
+	}
+	return size;
+}
+
+/* Whether the text may start there, for want of anybody who says so: then that is what entries count from. */
+static inline _Bool gopclntab_guess_text(struct gopclntab *t, __u64 text, __u64 entry)
+{
+	t->text = text;
+	return gopclntab_begins(t, entry);
 }
 
 /* A run of values: all of [start, end) has value. */

@@ -12,7 +12,6 @@
 
 #define TABLE_MAX  ((uint64_t)256 << 20)
 #define RELOCS_MAX ((uint64_t)64 << 20)
-#define NAME_MAX_N ((size_t)64 << 10)
 /* Names are copied, and a hostile file gives each function the longest it has. */
 #define NAMES_MAX ((uint64_t)128 << 20)
 
@@ -67,8 +66,7 @@ static bool find_text(const struct sym_image *image, uint64_t vaddr, struct gopc
 	if (!table->text_off || table->text ||
 	    !find_relocated(image, vaddr + table->text_off, &table->text))
 		return true;
-	table->text = text ? text->sh_addr : 0;
-	return text && gopclntab_begins(table, image->entry);
+	return text && gopclntab_guess_text(table, text->sh_addr, image->entry);
 }
 
 static int add_functions(struct sym_builder *b, const struct gopclntab *table)
@@ -82,7 +80,7 @@ static int add_functions(struct sym_builder *b, const struct gopclntab *table)
 
 		if (!gopclntab_at(table, i, &function) || !*function.name)
 			continue;
-		length = strnlen(function.name, NAME_MAX_N);
+		length = strnlen(function.name, SYM_NAME_BYTES_MAX);
 		name_bytes += length + 1;
 		err = name_bytes > NAMES_MAX ? -E2BIG : sym_builder_names(b, length, &off);
 		if (err)
@@ -99,6 +97,7 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 	bool part;
 	const Elf64_Shdr *section = section_of(image, &part);
 	struct gopclntab table;
+	uint64_t off;
 	void *bytes;
 	int err;
 
@@ -111,17 +110,12 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 	err = sym_image_load(image, section->sh_offset, section->sh_size, TABLE_MAX, &bytes);
 	if (err)
 		return err;
-	err = part ? 0 : -ENOTSUP;
-	for (uint64_t off = 0; off < section->sh_size; off += GOPCLNTAB_ALIGN) {
-		if (gopclntab_open(&table, (uint8_t *)bytes + off, section->sh_size - off)) {
-			err = find_text(image, section->sh_addr + off, &table)
-				      ? add_functions(b, &table)
-				      : -ENOTSUP;
-			break;
-		}
-		if (!part)
-			break;
-	}
+	off = gopclntab_find(&table, bytes, section->sh_size, part, 0);
+	if (off == section->sh_size)
+		err = part ? 0 : -ENOTSUP; /* another's section, which need not have any */
+	else
+		err = find_text(image, section->sh_addr + off, &table) ? add_functions(b, &table)
+								       : -ENOTSUP;
 	free(bytes);
 	return err;
 }

@@ -537,29 +537,15 @@ static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *v
 static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct gopclntab *table)
 {
 	const struct uw_section *text = uw_elf_section(elf, ".text");
-	uint64_t start = table->text;
-	bool sure =
-		!table->text_off || start || find_relocated(elf, vaddr + table->text_off, &start);
+	uint64_t start;
 
-	table->text = sure || !text ? start : text->vaddr;
-	if (sure)
+	if (!table->text_off || table->text)
 		return true;
-	return text && gopclntab_begins(table, elf->entry);
-}
-
-/* The table in the bytes of its section, which begin at vaddr. */
-static bool find_table(const struct uw_elf *elf, const uint8_t *data, size_t size, uint64_t vaddr,
-		       bool part, struct gopclntab *out)
-{
-	const unsigned int code_align = uw_arch_of(elf->machine)->code_align;
-
-	for (size_t off = 0; off < size; off += GOPCLNTAB_ALIGN) {
-		if (gopclntab_open(out, data + off, size - off) && out->code_align == code_align)
-			return find_text(elf, vaddr + off, out);
-		if (!part)
-			break;
+	if (find_relocated(elf, vaddr + table->text_off, &start)) {
+		table->text = start;
+		return true;
 	}
-	return false;
+	return text && gopclntab_guess_text(table, text->vaddr, elf->entry);
 }
 
 int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *size)
@@ -569,6 +555,7 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 	const struct uw_section *section = section_of(elf, &part);
 	struct frames f = { .object = object, .arch = uw_arch_of(elf->machine) };
 	struct gopclntab_function function;
+	uint64_t off;
 	uint8_t *data;
 	size_t data_size;
 	int err;
@@ -580,7 +567,8 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 		return err;
 	f.most = data_size; /* Go's tables have about three times what is made of them */
 	f.may_read = 2 * elf->source.size + 16 * WINDOW_SIZE;
-	if (!find_table(elf, data, data_size, section->vaddr, part, &f.table))
+	off = gopclntab_find(&f.table, data, data_size, part, f.arch->code_align);
+	if (off == data_size || !find_text(elf, section->vaddr + off, &f.table))
 		f.err = -ENOTSUP;
 	for (uint64_t i = 0; i < f.table.n && !f.err && !f.has_flags; i++)
 		f.has_flags = gopclntab_at(&f.table, i, &function) && function.flags;
