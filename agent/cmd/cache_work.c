@@ -3,6 +3,7 @@
 #include "agent/cmd/cache.h"
 #include "agent/cmd/cmd.h"
 #include "agent/export/output.h"
+#include "agent/io.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/store/alive.h"
@@ -522,23 +523,6 @@ int cache_gc(const struct cache_options *o)
 
 /* ---- export, import --------------------------------------------------------------------- */
 
-static int write_all(int fd, const void *bytes, size_t size)
-{
-	const char *p = bytes;
-
-	while (size) {
-		ssize_t n = write(fd, p, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		p += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 /* The table and, right behind it, the ranges: both say how long they are. */
 int cache_export(const struct cache_options *o, const char *key)
 {
@@ -563,9 +547,9 @@ int cache_export(const struct cache_options *o, const char *key)
 	if (!err)
 		err = output_open(&out, o->output);
 	if (!err) {
-		err = write_all(out.fd, kept->rules, kept->rules_size);
+		err = io_write(out.fd, kept->rules, kept->rules_size);
 		if (!err && kept->procs)
-			err = write_all(out.fd, kept->procs, kept->procs_size);
+			err = io_write(out.fd, kept->procs, kept->procs_size);
 		if (err)
 			log_error("%s: cannot be written: %s", o->output, strerror(-err));
 		else

@@ -5,6 +5,7 @@
  * was mapped from which file.  Segments that were not written come from those
  * files, told apart by the build-ids that memory shows.
  */
+#include "agent/io.h"
 #include "agent/source/frozen.h"
 #include "agent/source/image.h"
 #include "agent/source/regset.h"
@@ -65,22 +66,9 @@ struct core {
 
 static int read_at(const struct core *c, uint64_t off, void *out, uint64_t size)
 {
-	uint8_t *to = out;
-
 	if (off > c->file_size || size > c->file_size - off)
 		return -EBADMSG;
-	while (size) {
-		ssize_t n = pread(c->fd, to, size, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EBADMSG;
-		to += n;
-		off += (uint64_t)n;
-		size -= (uint64_t)n;
-	}
-	return 0;
+	return io_read_at(c->fd, off, out, size);
 }
 
 /* Stacks and headers are read word by word: keep what was read around them. */

@@ -1,6 +1,7 @@
 #include "agent/source/live_btf.h"
 
 #include "agent/array.h"
+#include "agent/io.h"
 
 #include <bpf/btf.h>
 #include <errno.h>
@@ -398,31 +399,6 @@ int live_btf_reduce(const struct btf *wanted, const void *all, size_t size, uint
 
 /* ---- the running kernel's ---------------------------------------------------------------- */
 
-static int read_all(int fd, uint8_t *bytes, size_t size)
-{
-	for (size_t at = 0; at < size;) {
-		ssize_t n = pread(fd, bytes + at, size - at, (off_t)at);
-
-		if (n <= 0)
-			return n ? -errno : -EBADMSG;
-		at += (size_t)n;
-	}
-	return 0;
-}
-
-static int write_all(int fd, const uint8_t *bytes, size_t size)
-{
-	while (size) {
-		ssize_t n = write(fd, bytes, size);
-
-		if (n < 0)
-			return -errno;
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 int live_btf_write(const struct btf *wanted, int fd)
 {
 	int from = open(KERNEL_BTF, O_RDONLY | O_CLOEXEC), err = 0;
@@ -444,12 +420,12 @@ int live_btf_write(const struct btf *wanted, int fd)
 	if (!err && bytes == MAP_FAILED) {
 		bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			     0);
-		err = bytes == MAP_FAILED ? -errno : read_all(from, bytes, size);
+		err = bytes == MAP_FAILED ? -errno : io_read_at(from, 0, bytes, size);
 	}
 	if (!err)
 		err = live_btf_reduce(wanted, bytes, size, &out, &out_size);
 	if (!err)
-		err = write_all(fd, out, out_size);
+		err = io_write(fd, out, out_size);
 	free(out);
 	if (bytes != MAP_FAILED)
 		(void)munmap(bytes, size);

@@ -1,5 +1,6 @@
 #include "agent/source/source.h"
 
+#include "agent/io.h"
 #include "agent/source/owc_format.h"
 #include "proto/arena.h"
 #include "proto/capture.pb-c.h"
@@ -745,24 +746,6 @@ static int owc_next(struct source *source, struct event *event, int timeout_ms)
 
 /* ---- opening --------------------------------------------------------------- */
 
-static bool read_at(int fd, void *out, size_t size, uint64_t off)
-{
-	uint8_t *to = out;
-
-	while (size) {
-		ssize_t n = pread(fd, to, size, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		to += n;
-		off += (uint64_t)n;
-		size -= (size_t)n;
-	}
-	return true;
-}
-
 /* The symbols of one frame of the file; false leaves the rest to the stream. */
 static bool symbols_of_frame(struct owc *o, uint64_t off, const Offwind__Capture__Frame *f)
 {
@@ -771,7 +754,7 @@ static bool symbols_of_frame(struct owc *o, uint64_t off, const Offwind__Capture
 	Offwind__Capture__Record *record;
 	struct arena arena;
 	const char *why = NULL;
-	bool ok = packed && c.bytes && read_at(o->in.fd, packed, f->size, off);
+	bool ok = packed && c.bytes && !io_read_at(o->in.fd, off, packed, f->size);
 
 	arena_init(&arena, ARENA_MAX);
 	c.n = ok ? ZSTD_decompressDCtx(o->zstd, c.bytes, f->content_size, packed, f->size) : 0;
@@ -826,7 +809,7 @@ static void read_index(struct owc *o)
 
 	if (lseek(o->in.fd, 0, SEEK_SET) || size < OWC_HEAD_SIZE + 8 + OWC_FOOTER_SIZE)
 		return;
-	if (!read_at(o->in.fd, footer, sizeof(footer), (uint64_t)size - sizeof(footer)) ||
+	if (io_read_at(o->in.fd, (uint64_t)size - sizeof(footer), footer, sizeof(footer)) ||
 	    memcmp(footer + 16, OWC_FOOTER_MAGIC, 8))
 		return;
 	off = owc_get_u64(footer);
@@ -836,7 +819,7 @@ static void read_index(struct owc *o)
 		return;
 	packed = malloc(n + 1u);
 	arena_init(&arena, (size_t)OWC_INDEX_MAX * 8);
-	if (packed && read_at(o->in.fd, packed, n, off + 8) &&
+	if (packed && !io_read_at(o->in.fd, off + 8, packed, n) &&
 	    (uint32_t)crc32(0, packed, (uInt)n) == owc_get_u32(footer + 12))
 		index = offwind__capture__index__unpack(&arena.allocator, n, packed);
 	if (index)

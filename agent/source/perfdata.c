@@ -14,6 +14,7 @@
  * what follows is read on; where records cannot be told apart any more reading
  * ends.  Either way the first damage is the error at the end.
  */
+#include "agent/io.h"
 #include "agent/source/perfdata_attrs.h"
 #include "agent/source/perfdata_facts.h"
 #include "agent/source/perfdata_format.h"
@@ -796,7 +797,7 @@ static uint8_t *read_section(struct perfdata *p, const struct section *s, uint64
 
 	if (is_there(p, s) && s->size <= max) {
 		bytes = malloc(s->size ? (size_t)s->size : 1);
-		err = bytes ? perfdata_pread(p->fd, bytes, (size_t)s->size, s->off) : -ENOMEM;
+		err = bytes ? io_read_at(p->fd, s->off, bytes, (size_t)s->size) : -ENOMEM;
 	}
 	if (!err)
 		return bytes;
@@ -845,7 +846,7 @@ static void read_features(struct perfdata *p, const uint8_t *header)
 
 		if (!(header[72 + i / 8] >> i % 8 & 1))
 			continue;
-		if (!is_there(p, &table) || perfdata_pread(p->fd, bytes, sizeof(bytes), at)) {
+		if (!is_there(p, &table) || io_read_at(p->fd, at, bytes, sizeof(bytes))) {
 			damage(p, -EBADMSG, at, "the file ends before its features");
 			return;
 		}
@@ -876,7 +877,7 @@ static bool open_file(struct perfdata *p)
 		       "a perf.data file cannot be read from a pipe: name the file itself");
 		return false;
 	}
-	if (perfdata_pread(p->fd, header, sizeof(header), 0)) {
+	if (io_read_at(p->fd, 0, header, sizeof(header))) {
 		damage(p, -EBADMSG, 0, "the file ends inside its header");
 		return false;
 	}

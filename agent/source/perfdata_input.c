@@ -1,5 +1,7 @@
 #include "agent/source/perfdata_input.h"
 
+#include "agent/io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -123,7 +125,7 @@ int perfdata_window_read(struct perfdata_window *window, void *out, size_t size,
 	const uint8_t *bytes = perfdata_window_view(window, off, size);
 
 	if (!bytes)
-		return perfdata_pread(window->fd, out, size, off);
+		return io_read_at(window->fd, off, out, size);
 	memcpy(out, bytes, size);
 	return 0;
 }
@@ -179,22 +181,6 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 	}
 	*out = stretch->bytes;
 	*got = stretch->size < size ? stretch->size : size;
-	return 0;
-}
-
-int perfdata_pread(int fd, void *out, size_t size, uint64_t off)
-{
-	for (size_t done = 0; done < size;) {
-		ssize_t n = pread(fd, (uint8_t *)out + done, size - done, (off_t)(off + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -EBADMSG;
-		done += (size_t)n;
-	}
 	return 0;
 }
 

@@ -62,7 +62,6 @@ const uint8_t *perfdata_window_has(struct perfdata_window *window, uint64_t off,
 
 /* Reads all of [off, off + size) or fails; -EBADMSG: the file ends before. */
 int perfdata_window_read(struct perfdata_window *window, void *out, size_t size, uint64_t off);
-int perfdata_pread(int fd, void *out, size_t size, uint64_t off);
 
 /* The bytes themselves where the file is mapped and has them, until the window ends; or NULL. */
 const uint8_t *perfdata_window_view(const struct perfdata_window *window, uint64_t off,

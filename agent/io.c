@@ -1,0 +1,39 @@
+#include "agent/io.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+int io_read_at(int fd, uint64_t off, void *out, size_t size)
+{
+	uint8_t *to = out;
+
+	while (size) {
+		ssize_t n = pread(fd, to, size, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EBADMSG;
+		to += n;
+		off += (uint64_t)n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+int io_write(int fd, const void *bytes, size_t size)
+{
+	const uint8_t *from = bytes;
+
+	while (size) {
+		ssize_t n = write(fd, from, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		from += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
