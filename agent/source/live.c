@@ -143,11 +143,9 @@ static uint64_t clock_ns(clockid_t clock)
 
 /* ---- wanted processes ----------------------------------------------------------- */
 
-static bool is_wanted(const void *ctx, uint32_t pid)
+static bool has_pid(const uint8_t *bits, uint32_t pid)
 {
-	const struct live *live = ctx;
-
-	return !live->wanted || (pid < PID_BITS && live->wanted[pid / 8] & 1u << pid % 8);
+	return pid < PID_BITS && bits[pid / 8] & 1u << pid % 8;
 }
 
 static void set_pid(uint8_t *bits, uint32_t pid, bool on)
@@ -162,14 +160,16 @@ static void set_pid(uint8_t *bits, uint32_t pid, bool on)
 		bits[pid / 8] &= (uint8_t)~bit;
 }
 
-static void set_wanted(struct live *live, uint32_t pid, bool on)
+static bool is_wanted(const void *ctx, uint32_t pid)
 {
-	set_pid(live->wanted, pid, on);
+	const struct live *live = ctx;
+
+	return !live->wanted || has_pid(live->wanted, pid);
 }
 
 static bool is_other(const struct live *live, uint32_t pid)
 {
-	return live->others && pid < PID_BITS && live->others[pid / 8] & 1u << pid % 8;
+	return live->others && has_pid(live->others, pid);
 }
 
 /* Before anything of the child's comes: who had that pid before does not matter. */
@@ -205,7 +205,7 @@ static bool wanted_event(struct live *live, const struct event *event)
 		return true;
 	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid &&
 	    event->fork.parent_pid) /* 0: the inventory's */
-		set_wanted(live, event->pid, is_wanted(live, event->fork.parent_pid));
+		set_pid(live->wanted, event->pid, is_wanted(live, event->fork.parent_pid));
 	return is_wanted(live, event->pid);
 }
 
@@ -226,7 +226,7 @@ static int adopt(void *ctx, uint32_t pid)
 	err = live_bpf_want(family->live->bpf, pid);
 	if (err)
 		return err;
-	set_wanted(family->live, pid, true);
+	set_pid(family->live->wanted, pid, true);
 	family->grown = true;
 	return 0;
 }
@@ -254,7 +254,7 @@ static int want_one(struct live *live, const char *what, int32_t number, bool th
 			       err == -ENOENT ? "is not there" : strerror(-err));
 		return err == -ENOENT ? -ESRCH : err;
 	}
-	set_wanted(live, pid, true);
+	set_pid(live->wanted, pid, true);
 	return 0;
 }
 
