@@ -59,6 +59,11 @@ static inline uint32_t uw_bytes_little(const uint8_t *p)
 	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
+static inline uint64_t uw_bytes_little8(const uint8_t *p)
+{
+	return uw_bytes_little(p) | (uint64_t)uw_bytes_little(p + 4) << 32;
+}
+
 static inline uint8_t uw_bytes_u8(struct uw_bytes *b)
 {
 	const uint8_t *p = uw_bytes_advance(b, 1);
@@ -84,7 +89,7 @@ static inline uint64_t uw_bytes_u64(struct uw_bytes *b)
 {
 	const uint8_t *p = uw_bytes_advance(b, 8);
 
-	return p ? uw_bytes_little(p) | (uint64_t)uw_bytes_little(p + 4) << 32 : 0;
+	return p ? uw_bytes_little8(p) : 0;
 }
 
 uint64_t uw_bytes_uleb_long(struct uw_bytes *b);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unwinder/bytes.h"
 #include "unwinder/pointer.h"
 #include "unwinder/row.h"
 
@@ -30,16 +31,11 @@ struct entry {
 	uint64_t start, fde; /* vaddr */
 };
 
-static uint32_t u32_at(const uint8_t *p)
-{
-	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* ---- the search table ------------------------------------------------------------- */
 
 static uint64_t start_of(const struct uw_peek *peek, const uint8_t *entry)
 {
-	return peek->header_vaddr + (uint64_t)(int32_t)u32_at(entry);
+	return peek->header_vaddr + (uint64_t)(int32_t)uw_bytes_little(entry);
 }
 
 static int read_entries(const struct uw_peek *peek, uint64_t i, size_t n, uint8_t *out)
@@ -63,7 +59,7 @@ static bool find_table(struct uw_peek *peek, const struct uw_elf *elf)
 		return false;
 	peek->table_off = p->off + sizeof(head);
 	peek->header_vaddr = p->vaddr;
-	peek->n = u32_at(head + 8);
+	peek->n = uw_bytes_little(head + 8);
 	if (peek->n < 2 || peek->n > (p->file_size - sizeof(head)) / 8 ||
 	    read_entries(peek, 0, 1, first) || read_entries(peek, peek->n - 1, 1, last))
 		return false;
@@ -216,9 +212,9 @@ static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *si
 	if (left < 8 || uw_source_read(&peek->source, peek->frames_off + off, out,
 				       left < UW_PEEK_CIE_MAX ? left : UW_PEEK_CIE_MAX))
 		return -EAGAIN;
-	if (u32_at(out) > UW_PEEK_CIE_MAX - 4 || u32_at(out) + 4 > left)
+	if (uw_bytes_little(out) > UW_PEEK_CIE_MAX - 4 || uw_bytes_little(out) + 4 > left)
 		return -EAGAIN;
-	*size = u32_at(out) + 4;
+	*size = uw_bytes_little(out) + 4;
 	pthread_mutex_lock(&peek->lock);
 	cie = &peek->cies[peek->n_cies++ % UW_PEEK_CIES];
 	cie->off = off;
@@ -238,8 +234,8 @@ static int read_pair(struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair
 	    uw_source_read(&peek->source, peek->frames_off + off, fde,
 			   left < FDE_READ ? left : FDE_READ))
 		return -EAGAIN;
-	size = (uint64_t)u32_at(fde) + 4;
-	id = u32_at(fde + 4); /* counts back from itself to the CIE */
+	size = (uint64_t)uw_bytes_little(fde) + 4;
+	id = uw_bytes_little(fde + 4); /* counts back from itself to the CIE */
 	if (size < 8 || size > FDE_MAX || size > left || id == 0 || id > off + 4)
 		return -EAGAIN;
 	if (size > FDE_READ && uw_source_read(&peek->source, peek->frames_off + off + FDE_READ,
@@ -278,9 +274,9 @@ static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t va
 			return true;
 		if (off > peek->frames_size || peek->frames_size - off < sizeof(head) ||
 		    uw_source_read(&peek->source, peek->frames_off + off, head, sizeof(head)) ||
-		    u32_at(head + 4) != 0 || u32_at(head) >= UINT32_MAX - 4)
+		    uw_bytes_little(head + 4) != 0 || uw_bytes_little(head) >= UINT32_MAX - 4)
 			return false;
-		off += (uint64_t)u32_at(head) + 4;
+		off += (uint64_t)uw_bytes_little(head) + 4;
 	}
 	return false;
 }

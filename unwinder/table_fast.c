@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "schema/table.h"
+#include "unwinder/bytes.h"
 #include "unwinder/pointer.h"
 
 #define CIE_SLOTS   64
@@ -565,16 +566,6 @@ static const struct uw_fast_cie *cie_of(struct uw_fast *f, const struct uw_cfi *
 	return cie;
 }
 
-static uint32_t little4(const uint8_t *p)
-{
-	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static uint64_t little8(const uint8_t *p)
-{
-	return little4(p) | (uint64_t)little4(p + 4) << 32;
-}
-
 bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 		  struct uw_fast_fde *out)
 {
@@ -585,10 +576,10 @@ bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 
 	if (cfi->size - off < 16)
 		return false;
-	length = little4(p);
+	length = uw_bytes_little(p);
 	if (length < 12 || length >= 0xfffffff0 || length > cfi->size - off - 4)
 		return false;
-	id = little4(p + 4);
+	id = uw_bytes_little(p + 4);
 	if (id == (cfi->eh ? 0 : UINT32_MAX) || (cfi->eh && id > off + 4))
 		return false;
 	cie_off = cfi->eh ? off + 4 - id : id;
@@ -598,7 +589,8 @@ bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 		return false;
 	out->end = p + 4 + length;
 	if (cie->encoding == (UW_PE_PCREL | UW_PE_SDATA4)) {
-		int32_t start = (int32_t)little4(p + 8), size = (int32_t)little4(p + 12);
+		int32_t start = (int32_t)uw_bytes_little(p + 8),
+			size = (int32_t)uw_bytes_little(p + 12);
 
 		if (size < 0)
 			return false;
@@ -606,8 +598,8 @@ bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 		out->size = (uint64_t)size;
 		p += 16;
 	} else if (cie->encoding == UW_PE_ABSPTR && length >= 20) {
-		out->start = little8(p + 8);
-		out->size = little8(p + 16);
+		out->start = uw_bytes_little8(p + 8);
+		out->size = uw_bytes_little8(p + 16);
 		p += 24;
 	} else {
 		return false;

@@ -3,6 +3,7 @@
 
 #include "schema/table.h"
 #include "unwinder/arch.h"
+#include "unwinder/bytes.h"
 
 /* DWARF numbers (x86-64 psABI figure 3.36). */
 enum { RAX, RDX, RCX, RBX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15, RIP };
@@ -219,11 +220,6 @@ static bool begins(const uint8_t *code, const uint8_t *at)
 	return false;
 }
 
-static uint32_t little(const uint8_t *p)
-{
-	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* So much of each may be: more is no frame but something else. */
 #define PUSHES_MAX 16
 #define ROOM_MAX   ((uint32_t)1 << 20)
@@ -261,8 +257,9 @@ static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
 		} else if (left >= 4 && !memcmp(p, "\x48\x83\xec", 3) && p[3] < 0x80) {
 			depth += p[3];
 			p += 4;
-		} else if (left >= 7 && !memcmp(p, "\x48\x81\xec", 3) && little(p + 3) < ROOM_MAX) {
-			depth += little(p + 3);
+		} else if (left >= 7 && !memcmp(p, "\x48\x81\xec", 3) &&
+			   uw_bytes_little(p + 3) < ROOM_MAX) {
+			depth += uw_bytes_little(p + 3);
 			p += 7;
 		} else {
 			break;
