@@ -93,6 +93,21 @@ void uw_peek_fini(struct uw_peek *peek)
 	free(peek->ends);
 }
 
+/* All entries, to keep, with room for the ends; under the lock.  NULL: they cannot be had now. */
+static uint8_t *read_table(struct uw_peek *peek)
+{
+	uint8_t *table;
+
+	if (!peek->ends)
+		peek->ends = calloc((size_t)1 << UW_PEEK_ENDS_BITS, sizeof(*peek->ends));
+	table = peek->ends ? malloc(8 * peek->n) : NULL;
+	if (table && read_entries(peek, 0, peek->n, table)) {
+		free(table);
+		table = NULL;
+	}
+	return table;
+}
+
 /* All entries, or NULL while they are sought in the file. */
 static const uint8_t *entries_of(struct uw_peek *peek)
 {
@@ -105,15 +120,8 @@ static const uint8_t *entries_of(struct uw_peek *peek)
 		return kept;
 	pthread_mutex_lock(&peek->lock);
 	kept = atomic_load_explicit(&peek->kept, memory_order_relaxed);
-	if (!kept && !peek->ends)
-		peek->ends = calloc((size_t)1 << UW_PEEK_ENDS_BITS, sizeof(*peek->ends));
-	if (!kept && peek->ends)
-		kept = malloc(8 * peek->n);
-	if (kept && !atomic_load_explicit(&peek->kept, memory_order_relaxed)) {
-		if (read_entries(peek, 0, peek->n, kept)) {
-			free(kept);
-			kept = NULL;
-		}
+	if (!kept) {
+		kept = read_table(peek);
 		atomic_store_explicit(&peek->kept, kept, memory_order_release);
 	}
 	pthread_mutex_unlock(&peek->lock);
