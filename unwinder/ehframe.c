@@ -61,14 +61,20 @@ static int table_get_slowly(const struct uw_hdr *table, uint64_t i, unsigned int
 	return uw_pointer_read(&b, &table->bases, table->encoding, out);
 }
 
+/* Of the table that linkers write: two numbers an entry, counted from the table. */
+static inline uint64_t common_get(const struct uw_hdr *table, uint64_t i, unsigned int which)
+{
+	return table->bases.data +
+	       (uint64_t)(int32_t)uw_bytes_little(table->entries.pos + (2 * i + which) * 4);
+}
+
 /* The i-th entry's start (which 0) or FDE address (which 1); i < table->n. */
 static inline int table_get(const struct uw_hdr *table, uint64_t i, unsigned int which,
 			    uint64_t *out)
 {
 	if (!table->common)
 		return table_get_slowly(table, i, which, out);
-	*out = table->bases.data +
-	       (uint64_t)(int32_t)uw_bytes_little(table->entries.pos + (2 * i + which) * 4);
+	*out = common_get(table, i, which);
 	return 0;
 }
 
@@ -88,12 +94,6 @@ static uint64_t table_search_slowly(const struct uw_hdr *table, uint64_t lookup)
 			high = middle;
 	}
 	return low;
-}
-
-static uint64_t common_start(const struct uw_hdr *table, uint64_t i)
-{
-	return table->bases.data +
-	       (uint64_t)(int32_t)uw_bytes_little(table->entries.pos + COMMON_SIZE * i);
 }
 
 void uw_frames_top(struct uw_frames *frames)
@@ -142,9 +142,9 @@ static uint64_t table_search(const struct uw_frames *frames, uint64_t lookup)
 	/* The first of the n starts at or before lookup, or nothing in the table does. */
 	for (uint64_t half; n > 1; n -= half) {
 		half = n / 2;
-		at += common_start(table, at + half) <= lookup ? half : 0;
+		at += common_get(table, at + half, 0) <= lookup ? half : 0;
 	}
-	return at + (common_start(table, at) <= lookup);
+	return at + (common_get(table, at, 0) <= lookup);
 }
 
 void uw_frames_init(struct uw_frames *frames)
