@@ -72,31 +72,14 @@ bad:
 	return -EBADMSG;
 }
 
-static int read_cpus(const char *path, int **cpus, size_t *n_cpus)
-{
-	char list[4096];
-	FILE *file = fopen(path, "re");
-	int err;
-
-	if (!file)
-		return -errno;
-	err = fgets(list, sizeof(list), file) ? live_cpus_parse(list, cpus, n_cpus) : -EBADMSG;
-	(void)fclose(file);
-	return err;
-}
-
-int live_cpus_online(int **cpus, size_t *n_cpus)
-{
-	return read_cpus(ONLINE, cpus, n_cpus);
-}
-
-int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus)
+/* *fd: of path, or -1 before it is open, which it stays. */
+static int read_cpus(const char *path, int *fd, int **cpus, size_t *n_cpus)
 {
 	char list[4096];
 	ssize_t n;
 
 	if (*fd < 0)
-		*fd = open(ONLINE, O_RDONLY | O_CLOEXEC);
+		*fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = *fd < 0 ? -1 : pread(*fd, list, sizeof(list) - 1, 0);
 	if (n < 0)
 		return -errno;
@@ -104,9 +87,28 @@ int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus)
 	return live_cpus_parse(list, cpus, n_cpus);
 }
 
+static int read_cpus_once(const char *path, int **cpus, size_t *n_cpus)
+{
+	int fd = -1, err = read_cpus(path, &fd, cpus, n_cpus);
+
+	if (fd >= 0)
+		(void)close(fd);
+	return err;
+}
+
+int live_cpus_online(int **cpus, size_t *n_cpus)
+{
+	return read_cpus_once(ONLINE, cpus, n_cpus);
+}
+
+int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus)
+{
+	return read_cpus(ONLINE, fd, cpus, n_cpus);
+}
+
 int live_cpus_present(int **cpus, size_t *n_cpus)
 {
-	return read_cpus("/sys/devices/system/cpu/present", cpus, n_cpus);
+	return read_cpus_once("/sys/devices/system/cpu/present", cpus, n_cpus);
 }
 
 /* ---- the side-band ------------------------------------------------------------------ */
