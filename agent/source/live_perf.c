@@ -319,9 +319,11 @@ struct task_record { /* PERF_RECORD_FORK, PERF_RECORD_EXIT */
 };
 
 /* Copies out of a ring whose records may wrap around its end. */
-static void copy_out(const uint8_t *data, size_t size, uint64_t pos, void *out, size_t n)
+static void copy_out(const struct live_sideband *s, const struct sideband_ring *ring, uint64_t pos,
+		     void *out, size_t n)
 {
-	size_t at = (size_t)(pos & (size - 1)), first = size - at < n ? size - at : n;
+	const uint8_t *data = (const uint8_t *)ring->page + s->page_size;
+	size_t at = (size_t)(pos & (s->size - 1)), first = s->size - at < n ? s->size - at : n;
 
 	memcpy(out, data + at, first);
 	memcpy((uint8_t *)out + first, data, n - first);
@@ -336,11 +338,9 @@ static uint64_t head_of(const struct sideband_ring *ring)
 static bool next_header(const struct live_sideband *s, const struct sideband_ring *ring,
 			uint64_t tail, uint64_t head, struct perf_event_header *header)
 {
-	const uint8_t *data = (const uint8_t *)ring->page + s->page_size;
-
 	if (head - tail < sizeof(*header))
 		return false;
-	copy_out(data, s->size, tail, header, sizeof(*header));
+	copy_out(s, ring, tail, header, sizeof(*header));
 	/* It cannot be: the kernel wrote it. */
 	return header->size >= sizeof(*header) && header->size <= head - tail;
 }
@@ -348,7 +348,6 @@ static bool next_header(const struct live_sideband *s, const struct sideband_rin
 static void tell_forks(const struct live_sideband *s, const struct sideband_ring *ring,
 		       live_fork_fn forks, void *ctx)
 {
-	const uint8_t *data = (const uint8_t *)ring->page + s->page_size;
 	uint64_t head = head_of(ring), tail = ring->page->data_tail;
 	struct perf_event_header header;
 	struct task_record fork;
@@ -356,7 +355,7 @@ static void tell_forks(const struct live_sideband *s, const struct sideband_ring
 	for (; next_header(s, ring, tail, head, &header); tail += header.size) {
 		if (header.type != PERF_RECORD_FORK || header.size < sizeof(fork))
 			continue;
-		copy_out(data, s->size, tail, &fork, sizeof(fork));
+		copy_out(s, ring, tail, &fork, sizeof(fork));
 		if (fork.pid != fork.ppid)
 			forks(ctx, fork.pid, fork.ppid);
 	}
@@ -374,13 +373,12 @@ int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record
 		tell_forks(s, &s->rings[i], forks, ctx);
 	for (size_t i = 0; i < s->n_rings; i++) {
 		struct sideband_ring *ring = &s->rings[i];
-		const uint8_t *data = (const uint8_t *)ring->page + s->page_size;
 		uint64_t tail = ring->page->data_tail;
 		struct perf_event_header header;
 		int err = 0;
 
 		while (!err && next_header(s, ring, tail, ring->head, &header)) {
-			copy_out(data, s->size, tail, s->record, header.size);
+			copy_out(s, ring, tail, s->record, header.size);
 			tail += header.size;
 			/* Linux 6.18 marks them so for all listeners where anybody asked for it. */
 			if (!s->build_ids)
