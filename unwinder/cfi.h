@@ -14,6 +14,15 @@
 #include "unwinder/bytes.h"
 #include "unwinder/rule.h"
 
+/* The sections that rules come from, in the order in which they are asked. */
+enum uw_frames_kind {
+	UW_FRAMES_EH,
+	UW_FRAMES_GO, /* made of .gopclntab */
+	UW_FRAMES_DEBUG,
+	UW_FRAMES_MINI, /* .debug_frame in MiniDebugInfo */
+	UW_FRAMES_N
+};
+
 /* A section of call-frame information; its bytes are borrowed and outlive all that points here. */
 struct uw_cfi {
 	const uint8_t *data;

@@ -1040,8 +1040,6 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &made);
 }
 
-_Static_assert(UW_FRAMES_N == UW_TABLE_SECTIONS, "a table is made of all of them");
-
 static struct uw_table_source source_of(struct uw_object *o)
 {
 	struct uw_table_source source = { .arch = o->arch,

@@ -66,15 +66,6 @@ int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 int uw_object_map(const struct uw_object *object, uint64_t off, uint64_t size, bool exec,
 		  uint64_t *vaddr);
 
-/* The sections that rules come from, in the order in which they are asked. */
-enum uw_frames_kind {
-	UW_FRAMES_EH,
-	UW_FRAMES_GO, /* made of .gopclntab */
-	UW_FRAMES_DEBUG,
-	UW_FRAMES_MINI, /* .debug_frame in MiniDebugInfo */
-	UW_FRAMES_N
-};
-
 /* For tests and tables; i: enum uw_frames_kind, NULL beyond. */
 struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i);
 

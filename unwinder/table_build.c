@@ -248,7 +248,7 @@ int uw_table_build(const struct uw_table_source *source, uint8_t **blob, size_t 
 	err = uw_fast_new(b.arch, &b.rows, &b.fast);
 	if (err)
 		goto out;
-	for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++)
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++)
 		if (source->cfi[i] && source->cfi[i]->size)
 			collect(&b, i);
 	if (!b.n_refs)

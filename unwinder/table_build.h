@@ -23,11 +23,9 @@
 /* Gaps between FDEs below this are padding between functions, not code without FDEs. */
 #define UW_PADDING_MAX 16
 
-#define UW_TABLE_SECTIONS 4 /* UW_FRAMES_N */
-
 struct uw_table_source {
 	const struct uw_arch *arch;
-	const struct uw_cfi *cfi[UW_TABLE_SECTIONS]; /* an earlier one has the last word; or NULL */
+	const struct uw_cfi *cfi[UW_FRAMES_N]; /* an earlier one has the last word; or NULL */
 	const struct uw_build_id *build_id;
 	const struct uw_segment *segments;
 	size_t n_segments;

@@ -31,7 +31,7 @@ int uw_table_base(const struct uw_table_source *source, uint64_t *base)
 void uw_table_identify(const struct uw_table_source *source, __u64 *size, __u64 *hash)
 {
 	*size = *hash = 0;
-	for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++) {
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
 		const struct uw_cfi *cfi = source->cfi[i];
 
 		if (!cfi || !cfi->size)

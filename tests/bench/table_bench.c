@@ -21,7 +21,6 @@
 #include "agent/store/store.h"
 #include "unwinder/object.h"
 #include "unwinder/table.h"
-#include "unwinder/table_build.h"
 
 #define ROUNDS 9
 
@@ -58,7 +57,7 @@ static struct uw_object *compile(const char *file, double *s)
 		close(fd);
 	if (err)
 		return NULL;
-	for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++) /* reads what is compiled */
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) /* reads what is compiled */
 		(void)uw_object_frames(object, i);
 	start = seconds(CLOCK_THREAD_CPUTIME_ID);
 	err = uw_object_compile(object);

@@ -19,7 +19,6 @@
 #include "unwinder/object.h"
 #include "unwinder/step.h"
 #include "unwinder/table.h"
-#include "unwinder/table_build.h"
 
 #define SHOWN_MAX 20
 
@@ -251,7 +250,7 @@ static int one_file(void)
 		if (blob_file)
 			err = write_blob(blob, size);
 		rows = asked = unanswered = stepped = 0;
-		for (unsigned int i = 0; i < UW_TABLE_SECTIONS; i++)
+		for (unsigned int i = 0; i < UW_FRAMES_N; i++)
 			one_section(&uw_object_frames(object, i)->cfi);
 		(void)printf("%s\t%lu\t%" PRIu64 "\t%zu\t%lu/%lu\t%lu\n", file, rows,
 			     (uint64_t)table->header->src_size, size, unanswered, asked, stepped);
