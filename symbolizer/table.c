@@ -815,6 +815,19 @@ static const struct sym_entry *choose_unread(struct sym_builder *b, const struct
 	return best;
 }
 
+/* The same where names are read. */
+static const struct sym_entry *
+choose_read(const struct sym_builder *b, const struct sym_entry *group, size_t n, uint64_t reached)
+{
+	const struct sym_entry *best = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (group[i].end > reached && (!best || is_better(b, &group[i], best)))
+			best = &group[i];
+	}
+	return best;
+}
+
 /*
  * The best of n symbols at one address, and after it those that reach further,
  * the best first; ends rise, so each is inside the one after it.
@@ -827,16 +840,14 @@ static size_t choose(struct sym_builder *b, const struct sym_entry *group, size_
 
 	others->n = 0;
 	while (found < SAME_ADDR_MAX) {
-		const struct sym_entry *best = NULL;
+		const struct sym_entry *best;
 
-		if (n == 1 && !found)
+		if (n == 1) /* most are alone */
 			best = group;
 		else if (b->unread)
 			best = choose_unread(b, group, n, reached, found, others);
-		for (size_t i = 0; !b->unread && i < n; i++) {
-			if (group[i].end > reached && (!best || is_better(b, &group[i], best)))
-				best = &group[i];
-		}
+		else
+			best = choose_read(b, group, n, reached);
 		if (!best || (found && kind_of(best) != SYM_KIND_FUNC))
 			break;
 		chosen[found++] = *best;
