@@ -12,7 +12,6 @@
 
 #define CODE_MAX   ((uint64_t)4 << 20)
 #define RELOCS_MAX ((uint64_t)64 << 20) /* bytes */
-#define NAME_MAX_N ((size_t)64 << 10)
 /* Names are copied, and a hostile file gives each of its entries the longest it has. */
 #define NAMES_MAX ((uint64_t)32 << 20)
 
@@ -173,7 +172,7 @@ static int name_slot(struct plt *plt, const struct slot *slot, const char **name
 	if (sym->st_name >= b->dynstr_size)
 		return -EBADMSG;
 	*name = b->names + b->dynstr_at + sym->st_name;
-	*n = strnlen(*name, NAME_MAX_N);
+	*n = strnlen(*name, SYM_NAME_BYTES_MAX);
 	return 0;
 }
 

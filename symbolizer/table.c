@@ -16,10 +16,9 @@
  * Caps.  The largest files known (a browser with all its symbols) have some
  * two million functions and 300 MB of names.
  */
-#define ENTRIES_MAX    ((size_t)16 << 20)
-#define ARENA_MAX      ((uint64_t)1 << 30)
-#define PACKED_MAX     ((uint64_t)64 << 20)
-#define NAME_MAX_BYTES SYM_NAME_BYTES_MAX
+#define ENTRIES_MAX ((size_t)16 << 20)
+#define ARENA_MAX   ((uint64_t)1 << 30)
+#define PACKED_MAX  ((uint64_t)64 << 20)
 /* Entries may share name bytes, so their sum has a cap of its own: hostile ones share everything. */
 #define NAME_BYTES_MAX ((uint64_t)2 << 30)
 #define CLEANED_MAX    ((uint64_t)64 << 20)
@@ -41,7 +40,7 @@
 #define ALIASES_MAX 16
 
 _Static_assert(UNMEASURED == LENGTH_MASK, "it is no length");
-_Static_assert(NAME_MAX_BYTES + 1 < UNMEASURED, "a length fits beside the rank");
+_Static_assert(SYM_NAME_BYTES_MAX + 1 < UNMEASURED, "a length fits beside the rank");
 _Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
 
 /* ---- pages that are wanted ---------------------------------------------------- */
@@ -263,15 +262,16 @@ struct names { /* a string table in the arena, or unread */
 };
 
 /*
- * Printable ASCII and NULs at most NAME_MAX_BYTES apart, and no '@': whatever name begins in it
+ * Printable ASCII and NULs at most SYM_NAME_BYTES_MAX apart, and no '@': whatever name begins in it
  * need be neither cut nor cleaned.
  */
 static bool is_simple(const char *bytes, uint64_t size)
 {
-	for (uint64_t at = 0; at < size; at += NAME_MAX_BYTES / 2) {
-		uint64_t piece = size - at < NAME_MAX_BYTES / 2 ? size - at : NAME_MAX_BYTES / 2;
+	for (uint64_t at = 0; at < size; at += SYM_NAME_BYTES_MAX / 2) {
+		uint64_t piece =
+			size - at < SYM_NAME_BYTES_MAX / 2 ? size - at : SYM_NAME_BYTES_MAX / 2;
 
-		if (!memchr(bytes + at, 0, piece) && piece == NAME_MAX_BYTES / 2)
+		if (!memchr(bytes + at, 0, piece) && piece == SYM_NAME_BYTES_MAX / 2)
 			return false;
 	}
 	return sym_plain_size(bytes, size, '\0') == size && !memchr(bytes, '@', size);
@@ -298,8 +298,8 @@ static bool look_at_name(struct sym_builder *b, uint64_t off, const struct names
 	if (!*name || (!typed && bind == SYM_BIND_LOCAL && sym_is_marker(name)))
 		return false;
 	/* Ends within the arena: each part has a NUL. */
-	*length = names->simple ? UNMEASURED : strnlen(name, NAME_MAX_BYTES + 1);
-	if (*length <= NAME_MAX_BYTES) {
+	*length = names->simple ? UNMEASURED : strnlen(name, SYM_NAME_BYTES_MAX + 1);
+	if (*length <= SYM_NAME_BYTES_MAX) {
 		*length = sym_version_at(name, *length);
 		name[*length] = '\0';
 	}
@@ -957,11 +957,11 @@ static int clean_names(struct sym_builder *b)
 		int err;
 
 		n = is_measured(&e) ? length_of(b, &e) : 0; /* those not measured are clean */
-		if (!n || (n <= NAME_MAX_BYTES && is_plain(b->names + e.name, n))) {
+		if (!n || (n <= SYM_NAME_BYTES_MAX && is_plain(b->names + e.name, n))) {
 			b->entries[kept++] = e;
 			continue;
 		}
-		clean = sym_sanitize(b->names + e.name, n, NAME_MAX_BYTES);
+		clean = sym_sanitize(b->names + e.name, n, SYM_NAME_BYTES_MAX);
 		if (!clean)
 			return -ENOMEM;
 		n = strlen(clean);
