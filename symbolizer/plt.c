@@ -178,7 +178,6 @@ static int name_slot(struct plt *plt, const struct slot *slot, const char **name
 
 static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 {
-	static const char suffix[] = "@plt";
 	const struct slot key = { .got = got };
 	size_t low = 0, high = plt->n_slots, n = 0;
 	const char *name = NULL;
@@ -207,12 +206,12 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 		return -E2BIG;
 	in_arena = name != resolver;
 	from = in_arena ? (uint64_t)(name - plt->b->names) : 0;
-	err = sym_builder_names(plt->b, n + sizeof(suffix) - 1, &at); /* moves the arena */
+	err = sym_builder_names(plt->b, n + sizeof(SYM_STUB_SUFFIX) - 1, &at); /* moves the arena */
 	if (err)
 		return err;
 	memcpy(plt->b->names + at, in_arena ? plt->b->names + from : name, n);
-	memcpy(plt->b->names + at + n, suffix, sizeof(suffix) - 1);
-	n += sizeof(suffix) - 1;
+	memcpy(plt->b->names + at + n, SYM_STUB_SUFFIX, sizeof(SYM_STUB_SUFFIX) - 1);
+	n += sizeof(SYM_STUB_SUFFIX) - 1;
 	if (plt->b->unread) {
 		if (at >= SYM_NAME_ARENA)
 			return -E2BIG;

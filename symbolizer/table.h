@@ -12,6 +12,8 @@
 
 /* Longer names are cut. */
 #define SYM_NAME_BYTES_MAX ((size_t)64 << 10)
+/* Behind the name of whom a PLT entry calls. */
+#define SYM_STUB_SUFFIX "@plt"
 
 /* In order of trust; an address keeps symbols of its most trusted kind. */
 enum sym_kind {

@@ -19,9 +19,7 @@
 /* Names that are read while a table is made; more than that, and all of them are. */
 #define SOME 4096
 
-static const char suffix[] = "@plt";
-
-#define ROOM (SYM_NAME_BYTES_MAX + 1 + sizeof(suffix))
+#define ROOM (SYM_NAME_BYTES_MAX + 1 + sizeof(SYM_STUB_SUFFIX))
 
 struct chunk {
 	struct chunk *next;
@@ -200,8 +198,8 @@ static int read_candidate(const struct sym_unread *u, uint32_t name, char *out, 
 	if (!*n) /* such a symbol has no place in a table: the file is damaged */
 		return -EBADMSG;
 	if (name & SYM_NAME_STUB) {
-		memcpy(out + *n, suffix, sizeof(suffix));
-		*n += sizeof(suffix) - 1;
+		memcpy(out + *n, SYM_STUB_SUFFIX, sizeof(SYM_STUB_SUFFIX));
+		*n += sizeof(SYM_STUB_SUFFIX) - 1;
 	} else if (*n <= SYM_NAME_BYTES_MAX) {
 		*n = sym_version_at(out, *n);
 		out[*n] = '\0';

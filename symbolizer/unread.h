@@ -15,7 +15,7 @@ struct sym_table;
 struct sym_unread;
 
 /* What else an entry's name says, beside SYM_ENTRY_OPEN; offsets stay below these bits. */
-#define SYM_NAME_STUB	((uint32_t)1 << 30) /* "@plt" belongs behind it */
+#define SYM_NAME_STUB	((uint32_t)1 << 30) /* SYM_STUB_SUFFIX belongs behind it */
 #define SYM_NAME_ARENA	((uint32_t)1 << 29) /* not in the file: in the table's own names */
 #define SYM_NAME_SECOND ((uint32_t)1 << 28) /* of the second string table */
 #define SYM_UNREAD_MAX	((uint64_t)SYM_NAME_SECOND)
