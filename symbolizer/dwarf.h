@@ -225,16 +225,6 @@ int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
 
 /* ---- symbolizer/dwarf_die.c: entries and attributes -------------------------------- */
 
-const struct dw_abbrev *dw_abbrev_search(const struct dw_abbrevs *t, uint64_t code);
-
-static inline const struct dw_abbrev *dw_abbrev_find(const struct dw_abbrevs *t, uint64_t code)
-{
-	/* Nearly always 1, 2, 3, … */
-	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
-		return &t->abbrevs[code - 1];
-	return dw_abbrev_search(t, code);
-}
-
 /*
  * The entry that begins at off: 1; 0: it is the null that ends a list of children, *next behind it;
  * -EBADMSG; -E2BIG: the budget is spent.  The unit is loaded.

@@ -8,7 +8,7 @@
 /* Code in so many pieces no function is; a list may be shared by all entries of a hostile file. */
 #define RANGES_MAX ((size_t)1 << 16)
 
-const struct dw_abbrev *dw_abbrev_search(const struct dw_abbrevs *t, uint64_t code)
+static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_t code)
 {
 	size_t low = 0, high = t->n;
 
@@ -21,6 +21,14 @@ const struct dw_abbrev *dw_abbrev_search(const struct dw_abbrevs *t, uint64_t co
 			high = middle;
 	}
 	return low < t->n && t->abbrevs[low].code == code ? &t->abbrevs[low] : NULL;
+}
+
+static inline const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, uint64_t code)
+{
+	/* Nearly always 1, 2, 3, … */
+	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
+		return &t->abbrevs[code - 1];
+	return search_abbrev(t, code);
 }
 
 int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *next)
@@ -40,7 +48,7 @@ int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *nex
 	if (!code)
 		return 0;
 	*out = (struct dw_die){ .unit = u, .off = off, .attributes = c.p };
-	out->abbrev = dw_abbrev_find(u->abbrevs, code);
+	out->abbrev = find_abbrev(u->abbrevs, code);
 	return out->abbrev ? 1 : -EBADMSG;
 }
 
@@ -285,7 +293,7 @@ int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum d
 				return 0;
 			continue;
 		}
-		a = dw_abbrev_find(t, code);
+		a = find_abbrev(t, code);
 		if (!a)
 			return -EBADMSG;
 		die = (struct dw_die){
