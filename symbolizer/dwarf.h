@@ -42,7 +42,6 @@ struct dw_abbrev {
 	uint32_t first, n; /* in specs */
 	uint16_t tag;
 	bool children;
-	bool sibling;	/* its last attribute is DW_AT_sibling in four bytes */
 	bool function;	/* a function with DW_AT_low_pc or DW_AT_ranges */
 	uint8_t leap;	/* enum dw_leap: who may leap over its children; DW_LEAP_N: they cannot */
 	uint16_t fixed; /* bytes of all attributes, where no entry has others; DW_NO_PLACE */

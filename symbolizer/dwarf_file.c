@@ -64,9 +64,10 @@ static void note_call(struct dw_abbrev *a, uint64_t name)
 			a->call[i] = (uint16_t)(a->n + 1);
 }
 
-static enum dw_leap leap_of(const struct dw_abbrev *a)
+/* sibling: its last attribute is DW_AT_sibling in four bytes. */
+static enum dw_leap leap_of(const struct dw_abbrev *a, bool sibling)
 {
-	if (!a->sibling || !a->children)
+	if (!sibling || !a->children)
 		return DW_LEAP_N;
 	switch (a->tag) {
 	case DW_TAG_compile_unit:
@@ -90,6 +91,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 	t->n = t->n_specs = 0;
 	for (;;) {
 		struct dw_abbrev a = { .code = sym_cursor_uleb(c), .first = t->n_specs };
+		bool sibling = false;
 
 		if (c->bad)
 			return -EAGAIN;
@@ -125,7 +127,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 				a.function = a.tag == DW_TAG_subprogram;
 			if (a.tag == DW_TAG_inlined_subroutine)
 				note_call(&a, name);
-			a.sibling = name == DW_AT_sibling && form == DW_FORM_ref4;
+			sibling = name == DW_AT_sibling && form == DW_FORM_ref4;
 			a.n++;
 		}
 		err = t->n >= CODES_MAX
@@ -133,7 +135,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 			      : make_room((void **)&t->abbrevs, t->n, &room, sizeof(*t->abbrevs));
 		if (err)
 			return err;
-		a.leap = (uint8_t)leap_of(&a);
+		a.leap = (uint8_t)leap_of(&a, sibling);
 		sorted = sorted && (!t->n || t->abbrevs[t->n - 1].code < a.code);
 		t->abbrevs[t->n++] = a;
 	}
