@@ -628,15 +628,6 @@ static void load_table(struct sym_debug *d, struct dw_unit *u, const uint64_t *w
 		d->budget.held += u->table->n_rows * sizeof(*u->table->rows);
 }
 
-static void forget_table(struct sym_debug *d, struct dw_unit *u)
-{
-	if (u->table)
-		d->budget.held -= u->table->n_rows * sizeof(*u->table->rows);
-	dw_table_free(u->table);
-	u->table = NULL;
-	u->lines_tried = false;
-}
-
 /* The piece that vaddr lies in, of those its unit has. */
 static int find_piece(struct sym_debug *d, struct dw_unit *entries, uint64_t vaddr, struct piece *p)
 {
@@ -793,6 +784,7 @@ static int put_cells(struct sym_debug *d, struct job *j, size_t first, size_t n)
 
 static int read_unit(struct sym_debug *d, struct job *j, const struct wanted *wanted, size_t n)
 {
+	bool once = n > 1 && !j->unit->asked; /* whoever comes again comes a third time */
 	size_t past;
 	int err = load_unit(d, j->unit, &j->entries, &j->lasting);
 
@@ -802,18 +794,14 @@ static int read_unit(struct sym_debug *d, struct job *j, const struct wanted *wa
 		err = sym_unit_text(j->unit, DW_AT_comp_dir, j->dir, sizeof(j->dir));
 	if (err)
 		return err;
-	/* Whoever comes again comes a third time. */
-	if (n > 1 && !j->unit->asked)
-		load_table(d, j->unit, j->vaddrs, j->n);
-	else
-		load_table(d, j->unit, NULL, 0);
+	load_table(d, j->unit, once ? j->vaddrs : NULL, once ? j->n : 0);
 	for (size_t i = 0; !err && i < j->n; i = past) {
 		for (past = i; past < j->n && j->dies[past] == j->dies[i]; past++)
 			;
 		err = put_cells(d, j, i, past - i);
 	}
-	if (n > 1 && !j->unit->asked)
-		forget_table(d, j->unit);
+	if (once)
+		dw_unit_forget_table(j->unit);
 	j->unit->asked = true;
 	return err;
 }

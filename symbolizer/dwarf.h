@@ -215,6 +215,7 @@ int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out);
 int dw_unit_root(struct dw_unit *unit); /* reads unit->root; once */
 int dw_unit_load(struct dw_unit *unit); /* the bytes and the abbreviations */
 void dw_unit_unload(struct dw_unit *unit);
+void dw_unit_forget_table(struct dw_unit *unit);
 void dw_unit_forget_funcs(struct dw_unit *unit);
 /* Memory for size bytes, of what there is room bytes; NULL. */
 uint8_t *dw_spare_take(struct dw_spare *spare, uint64_t size, uint64_t *room);

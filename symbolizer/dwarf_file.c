@@ -562,16 +562,21 @@ void dw_unit_unload(struct dw_unit *u)
 		f->budget->held -= u->size;
 		dw_spare_give(&f->unit_spare, u->owned, u->room);
 	}
-	if (u->table)
-		f->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
 	u->owned = NULL;
 	u->bytes = NULL;
 	u->room = 0;
 	put_abbrevs(u->abbrevs);
 	u->abbrevs = NULL;
+	dw_unit_forget_table(u);
+	dw_unit_forget_funcs(u);
+}
+
+void dw_unit_forget_table(struct dw_unit *u)
+{
+	if (u->table)
+		u->file->budget->held -= u->table->n_rows * sizeof(*u->table->rows);
 	dw_table_free(u->table);
 	u->table = NULL;
-	dw_unit_forget_funcs(u);
 	u->lines_tried = false;
 }
 
