@@ -701,6 +701,7 @@ static int find_cells(struct sym_debug *d, struct job *j, const struct wanted *w
 		struct sym_cell *c = &j->cells[j->n];
 
 		c->vaddr = wanted[i].vaddr;
+		c->call = LINES_NONE;
 		if (sym_lines_gap(d->lines, c->vaddr, &c->low, &c->high))
 			continue;
 		if (c->vaddr >= p.high) {
@@ -766,9 +767,6 @@ static int put_cells(struct sym_debug *d, struct job *j, size_t first, size_t n)
 	uint64_t reach = 0;
 	int err = 0;
 
-	j->calls.n = 0;
-	for (size_t i = 0; i < n; i++)
-		cells[i].call = LINES_NONE;
 	if (j->dies[first])
 		err = sym_calls_read(d, j->entries, j->dies[first], j->unit, j->dir, cells, n,
 				     &j->calls);

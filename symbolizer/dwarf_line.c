@@ -753,7 +753,6 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 		.wanted = wanted,
 		.n_wanted = n_wanted,
 	};
-	bool unordered;
 	uint8_t head[12] = { 0 };
 	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
 	uint64_t left, size, room = 0;
@@ -781,13 +780,12 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 	p.table = calloc(1, sizeof(*p.table));
 	c = sym_cursor_of(p.bytes, size);
 	err = p.table ? parse(&p, &c) : -ENOMEM;
-	unordered = p.unordered;
 	free(p.sequences);
 	if (owned)
 		dw_spare_give(&file->line_spare, owned, room);
-	if (err || unordered)
+	if (err || p.unordered)
 		dw_table_free(p.table);
-	if (unordered && (!err || err == -EBADMSG))
+	if (p.unordered && (!err || err == -EBADMSG))
 		return dw_table_read(file, off, addr_size, NULL, 0, out);
 	if (err)
 		return err;
