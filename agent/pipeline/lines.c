@@ -57,7 +57,6 @@ static void leave(struct work *w, struct shared *s)
 {
 	if (--s->n_users)
 		return;
-	s->n_given = s->n_twins;
 	s->state = DONE;
 	for (size_t i = 0; i < s->n_twins; i++) {
 		sym_debug_free(s->twins[i].debug);

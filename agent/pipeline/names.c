@@ -609,6 +609,14 @@ static void warn_of_debug(const struct module_symbols *s, int err)
 		log_warning("%s: lines cannot be read: %s", s->module->path, strerror(-err));
 }
 
+static void close_debug(struct names *names, struct module_symbols *s)
+{
+	sym_debug_free(s->debug);
+	s->debug = NULL;
+	s->debug_tried = false; /* it may be asked for again */
+	names->n_debugs--;
+}
+
 static void close_oldest(struct names *names)
 {
 	struct module_symbols *oldest = NULL;
@@ -619,12 +627,8 @@ static void close_oldest(struct names *names)
 		if (s && s->debug && (!oldest || s->debug_used < oldest->debug_used))
 			oldest = s;
 	}
-	if (!oldest)
-		return;
-	sym_debug_free(oldest->debug);
-	oldest->debug = NULL;
-	oldest->debug_tried = false; /* it may be asked for again */
-	names->n_debugs--;
+	if (oldest)
+		close_debug(names, oldest);
 }
 
 static struct sym_debug *debug_of(struct names *names, struct module_symbols *s)
@@ -894,12 +898,8 @@ static void close_others(struct names *names, const struct lines_task *tasks, si
 
 		for (size_t j = 0; !used && j < n; j++)
 			used = tasks[j].ctx == s;
-		if (used)
-			continue;
-		sym_debug_free(s->debug);
-		s->debug = NULL;
-		s->debug_tried = false;
-		names->n_debugs--;
+		if (!used)
+			close_debug(names, s);
 	}
 }
 
