@@ -434,16 +434,18 @@ static bool need_block(const struct sym_kernel *k, size_t i)
 	struct block *block = &k->blocks[i];
 	char *text = k->text + block->off;
 	size_t size = block_end(k, i) - block->off;
-	bool read = true;
 
-	if (block->state == ABSENT) {
-		if (k->fd >= 0)
-			read = !sym_read_at(k->fd, block->off, text, size) &&
-			       text[size - 1] == '\n' && sym_plain_size(text, size, '\n') == size;
-		if (read && k->fd >= 0)
-			end_lines(text, size);
-		block->state = read && is_sound(k, i) ? THERE : BAD;
+	if (block->state != ABSENT)
+		return block->state == THERE;
+	block->state = BAD;
+	if (k->fd >= 0) {
+		if (sym_read_at(k->fd, block->off, text, size) || text[size - 1] != '\n' ||
+		    sym_plain_size(text, size, '\n') != size)
+			return false;
+		end_lines(text, size);
 	}
+	if (is_sound(k, i))
+		block->state = THERE;
 	return block->state == THERE;
 }
 

@@ -1,5 +1,6 @@
 #include "symbolizer/plain.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -13,30 +14,33 @@ static bytes16 odd_bytes(bytes16 v, uint8_t also)
 	return (bytes16)(v > 0x7e) | ((bytes16)(v < 0x20) & (bytes16)(v != also));
 }
 
+static bool has_bits(bytes16 v)
+{
+	uint64_t half[2];
+
+	memcpy(half, &v, sizeof(half));
+	return half[0] | half[1];
+}
+
 size_t sym_plain_size(const char *bytes, size_t size, char also)
 {
 	size_t at = 0;
 
 	for (; size - at >= PIECE; at += PIECE) {
 		bytes16 odd = { 0 }, v;
-		uint64_t any[2];
 
 		for (size_t i = 0; i < PIECE; i += sizeof(v)) {
 			memcpy(&v, bytes + at + i, sizeof(v));
 			odd |= odd_bytes(v, (uint8_t)also);
 		}
-		memcpy(any, &odd, sizeof(any));
-		if (any[0] | any[1])
+		if (has_bits(odd))
 			return at;
 	}
 	for (; size - at >= sizeof(bytes16); at += sizeof(bytes16)) {
 		bytes16 v;
-		uint64_t any[2];
 
 		memcpy(&v, bytes + at, sizeof(v));
-		v = odd_bytes(v, (uint8_t)also);
-		memcpy(any, &v, sizeof(any));
-		if (any[0] | any[1])
+		if (has_bits(odd_bytes(v, (uint8_t)also)))
 			return at;
 	}
 	for (; at < size; at++) {
