@@ -122,8 +122,9 @@ def classify(theirs, ours):
             return 'perf goes on into no mapping'
         return 'offwind stops earlier'
     # Without rules perf takes the frame pointer at once and so loses the caller
-    # of a leaf that has no frame of its own: ours less that frame is what it has.
-    if n and generated(ours[n - 1]) and len(ours) == len(theirs) + 1:
+    # of a leaf that has no frame of its own: ours less that frame is what it has,
+    # as far as it gets.
+    if n and generated(ours[n - 1]) and len(ours) > len(theirs):
         if all(same(a, b) for a, b in zip(theirs[n:], ours[n + 1:])):
             return 'perf loses a frame at generated code'
     return 'frames differ'
