@@ -35,6 +35,11 @@ int sym_read_at(int fd, uint64_t off, void *out, uint64_t size)
 	return 0;
 }
 
+int sym_read_viewed(int fd, const struct uw_view *view, uint64_t off, void *out, uint64_t size)
+{
+	return uw_view_copy(view, off, out, size) ? 0 : sym_read_at(fd, off, out, size);
+}
+
 int sym_image_read(const struct sym_image *image, uint64_t off, void *out, uint64_t size)
 {
 	if (off > image->size || size > image->size - off)
@@ -44,7 +49,7 @@ int sym_image_read(const struct sym_image *image, uint64_t off, void *out, uint6
 			memcpy(out, image->bytes + off, size);
 		return 0;
 	}
-	return sym_read_at(image->fd, image->off + off, out, size);
+	return sym_read_viewed(image->fd, &image->view, image->off + off, out, size);
 }
 
 int sym_image_load(const struct sym_image *image, uint64_t off, uint64_t size, uint64_t limit,
@@ -242,7 +247,8 @@ static int init(struct sym_image *image, const struct sym_image *from)
 	return err;
 }
 
-int sym_image_init_fd(struct sym_image *image, int fd, uint64_t elf_off)
+int sym_image_init_viewed(struct sym_image *image, int fd, uint64_t elf_off,
+			  const struct uw_view *view)
 {
 	struct stat st;
 
@@ -256,7 +262,13 @@ int sym_image_init_fd(struct sym_image *image, int fd, uint64_t elf_off)
 		return -EBADMSG;
 	return init(image, &(struct sym_image){ .fd = fd,
 						.off = elf_off,
-						.size = (uint64_t)st.st_size - elf_off });
+						.size = (uint64_t)st.st_size - elf_off,
+						.view = *view });
+}
+
+int sym_image_init_fd(struct sym_image *image, int fd, uint64_t elf_off)
+{
+	return sym_image_init_viewed(image, fd, elf_off, &(struct uw_view){ .bytes = NULL });
 }
 
 int sym_image_init_bytes(struct sym_image *image, const void *bytes, size_t size)

@@ -14,11 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "unwinder/unwinder.h"
+
 struct sym_image {
 	int fd;		      /* -1: in memory; borrowed */
 	const uint8_t *bytes; /* where fd is -1; borrowed */
 	uint64_t off;	      /* of the ELF header in the file */
 	uint64_t size;	      /* bytes from there on */
+	struct uw_view view;  /* of the file; without bytes: none */
 	bool narrow;	      /* ELFCLASS32 */
 	uint16_t machine, type;
 	uint64_t entry;
@@ -33,6 +36,8 @@ struct sym_image {
 
 /* Of a file, size bytes from off on; less is -EBADMSG, else a system code. */
 int sym_read_at(int fd, uint64_t off, void *out, uint64_t size);
+/* The same of a file that there may be a view of. */
+int sym_read_viewed(int fd, const struct uw_view *view, uint64_t off, void *out, uint64_t size);
 
 /*
  * Section headers that are cut off leave a file with segments usable.
@@ -40,6 +45,8 @@ int sym_read_at(int fd, uint64_t off, void *out, uint64_t size);
  * success the caller owes sym_image_fini; on failure nothing.
  */
 int sym_image_init_fd(struct sym_image *image, int fd, uint64_t elf_off);
+int sym_image_init_viewed(struct sym_image *image, int fd, uint64_t elf_off,
+			  const struct uw_view *view);
 int sym_image_init_bytes(struct sym_image *image, const void *bytes, size_t size);
 void sym_image_fini(struct sym_image *image);
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct uw_build_id;
+struct uw_view;
 
 /* ---- symbols of one ELF file --------------------------------------------- */
 
@@ -51,10 +52,11 @@ int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table
  * The same for some thousand look-ups and not to be packed (-ENOTSUP): names of a large file stay
  * there and are read one by one, those asked for.  One that the file does not have any more is
  * -EBADMSG to ask for.  With n addresses that will be sought the table may have no more than it
- * takes to find those, and says -EAGAIN of others; n 0: of any.
+ * takes to find those, and says -EAGAIN of others; n 0: of any.  view: of fd, it must stay until the
+ * table is freed; NULL: none.
  */
-int sym_table_open_brief(int fd, uint64_t elf_off, int debug_fd, const uint64_t *vaddrs, size_t n,
-			 struct sym_table **out);
+int sym_table_open_brief(int fd, const struct uw_view *view, uint64_t elf_off, int debug_fd,
+			 const uint64_t *vaddrs, size_t n, struct sym_table **out);
 void sym_table_free(struct sym_table *table); /* NULL is fine */
 size_t sym_table_size(const struct sym_table *table);
 /* 0, or why the first part that was left out was: -EBADMSG, -ENOTSUP, -E2BIG (beyond our caps). */

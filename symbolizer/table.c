@@ -1105,20 +1105,23 @@ static bool has_many_names(const struct sym_image *image)
 	return size >= UNREAD_MIN && !sym_image_section(image, ".gnu_debugdata");
 }
 
-int sym_table_open_brief(int fd, uint64_t elf_off, int debug_fd, const uint64_t *vaddrs, size_t n,
-			 struct sym_table **out)
+int sym_table_open_brief(int fd, const struct uw_view *view, uint64_t elf_off, int debug_fd,
+			 const uint64_t *vaddrs, size_t n, struct sym_table **out)
 {
+	static const struct uw_view none;
 	struct sym_pages pages = { .n = 0 };
 	struct sym_unread *unread = NULL;
 	struct sym_image image;
 	int err;
 
+	if (!view)
+		view = &none;
 	if (debug_fd >= 0)
 		return sym_table_open_with(fd, elf_off, debug_fd, out);
-	err = sym_image_init_fd(&image, fd, elf_off);
+	err = sym_image_init_viewed(&image, fd, elf_off, view);
 	if (err)
 		return err;
-	err = has_many_names(&image) ? sym_unread_new(fd, &unread) : -EAGAIN;
+	err = has_many_names(&image) ? sym_unread_new(fd, view, &unread) : -EAGAIN;
 	if (!err && n)
 		err = choose_pages(&image, vaddrs, n, &pages);
 	if (!err)

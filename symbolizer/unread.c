@@ -34,6 +34,7 @@ struct slot {
 
 struct sym_unread {
 	int fd;
+	struct uw_view view; /* of the same file */
 	struct {
 		uint64_t off, size; /* in the file */
 	} strings[SYM_UNREAD_N];
@@ -46,7 +47,7 @@ struct sym_unread {
 	char *best, *other; /* ROOM bytes each */
 };
 
-int sym_unread_new(int fd, struct sym_unread **out)
+int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out)
 {
 	struct sym_unread *u = calloc(1, sizeof(*u));
 
@@ -54,6 +55,7 @@ int sym_unread_new(int fd, struct sym_unread **out)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
 	u->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	u->view = *view;
 	u->bits = 8;
 	u->slots = calloc((size_t)1 << u->bits, sizeof(*u->slots));
 	u->best = malloc(ROOM);
@@ -100,7 +102,7 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 	}
 	if (u->n_strings == SYM_UNREAD_N || size > SYM_UNREAD_MAX)
 		return -E2BIG;
-	err = size ? sym_read_at(u->fd, off, &first, 1) : -EBADMSG;
+	err = size ? sym_read_viewed(u->fd, &u->view, off, &first, 1) : -EBADMSG;
 	if (err || first)
 		return err ? err : -EBADMSG;
 	*flag = u->n_strings ? SYM_NAME_SECOND : 0;
@@ -172,7 +174,8 @@ static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_
 	while (done < limit) {
 		size_t piece = done ? limit - done : limit < PIECE ? limit : PIECE;
 		const char *end;
-		int err = sym_read_at(u->fd, u->strings[which].off + at + done, out + done, piece);
+		int err = sym_read_viewed(u->fd, &u->view, u->strings[which].off + at + done,
+					  out + done, piece);
 
 		if (err)
 			return err;

@@ -13,6 +13,7 @@
 
 struct sym_table;
 struct sym_unread;
+struct uw_view;
 
 /* What else an entry's name says, beside SYM_ENTRY_OPEN; offsets stay below these bits. */
 #define SYM_NAME_STUB	((uint32_t)1 << 30) /* SYM_STUB_SUFFIX belongs behind it */
@@ -26,7 +27,8 @@ struct sym_alias {
 	uint32_t name;	/* that may be the better one for it; as an entry's */
 };
 
-int sym_unread_new(int fd, struct sym_unread **out); /* fd is copied */
+/* fd is copied; the view of it must stay. */
+int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out);
 void sym_unread_free(struct sym_unread *unread);     /* NULL is fine */
 
 /*

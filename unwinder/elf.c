@@ -21,6 +21,17 @@
 #define ELFCOMPRESS_ZSTD 2
 #endif
 
+/* More at once is read: into fresh memory that costs no more. */
+#define VIEW_MOST ((uint64_t)64 << 10)
+
+bool uw_view_copy(const struct uw_view *view, uint64_t off, void *out, uint64_t size)
+{
+	if (!view->bytes || size > VIEW_MOST || off > view->size || size > view->size - off)
+		return false;
+	memcpy(out, view->bytes + off, size);
+	return !view->cut || !view->cut(view->ctx);
+}
+
 int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size)
 {
 	uint8_t *to = out;
@@ -32,6 +43,8 @@ int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint
 			memcpy(out, source->image + off, size);
 		return 0;
 	}
+	if (uw_view_copy(&source->view, source->base + off, out, size))
+		return 0;
 	while (size) {
 		ssize_t n = pread(source->fd, to, size, (off_t)(source->base + off));
 

@@ -1,9 +1,9 @@
 /*
  * unwinder/elf.h: a small bounded reader of ELF64 little-endian files.
  *
- * Files are read, never mapped: a mapping's owner can cut the file short and
- * have us killed by SIGBUS.  Every size is checked against the file before
- * anything is allocated for it.
+ * Files are read, never mapped: whoever cuts a mapped file short has us killed by
+ * SIGBUS.  Only a caller who is prepared for that gives a view.  Every size is checked
+ * against the file before anything is allocated for it.
  */
 #ifndef UNWINDER_ELF_H
 #define UNWINDER_ELF_H
@@ -17,8 +17,9 @@
 struct uw_source {
 	const uint8_t *image; /* borrowed; NULL: fd */
 	int fd;
-	uint64_t base; /* of the image in the file */
-	uint64_t size; /* from base to the end */
+	uint64_t base;	     /* of the image in the file */
+	uint64_t size;	     /* from base to the end */
+	struct uw_view view; /* of the file; without bytes: none */
 };
 
 /* All of [off, off + size) or -EBADMSG where the file ends before; system codes as they came. */

@@ -250,23 +250,42 @@ static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 	return 0;
 }
 
+static void release_view(const struct uw_view *view)
+{
+	if (view->bytes && view->release)
+		view->release(view->ctx);
+}
+
+int uw_object_open_viewed(int fd, uint64_t elf_off, const struct uw_view *view,
+			  struct uw_object **out)
+{
+	struct uw_object *o = NULL;
+	struct stat st;
+	int err = fstat(fd, &st) ? -errno : 0;
+
+	/* A pipe or a device has no size to check anything against. */
+	if (!err && (!S_ISREG(st.st_mode) || elf_off > (uint64_t)st.st_size))
+		err = -ENOTSUP;
+	if (!err && !(o = calloc(1, sizeof(*o))))
+		err = -ENOMEM;
+	if (err) {
+		release_view(view);
+		return err;
+	}
+	o->elf.source = (struct uw_source){
+		.fd = fd, .base = elf_off, .size = (uint64_t)st.st_size - elf_off, .view = *view
+	};
+	return open_source(o, fd, out);
+}
+
 int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out)
 {
-	struct uw_object *o;
-	struct stat st;
+	return uw_object_open_viewed(fd, elf_off, &(struct uw_view){ .bytes = NULL }, out);
+}
 
-	if (fstat(fd, &st))
-		return -errno;
-	/* A pipe or a device has no size to check anything against. */
-	if (!S_ISREG(st.st_mode) || elf_off > (uint64_t)st.st_size)
-		return -ENOTSUP;
-	o = calloc(1, sizeof(*o));
-	if (!o)
-		return -ENOMEM;
-	o->elf.source = (struct uw_source){ .fd = fd,
-					    .base = elf_off,
-					    .size = (uint64_t)st.st_size - elf_off };
-	return open_source(o, fd, out);
+const struct uw_view *uw_object_view(const struct uw_object *object)
+{
+	return &object->elf.source.view;
 }
 
 int uw_object_open_image_at(const void *image, size_t size, uint64_t elf_off,
@@ -321,14 +340,15 @@ struct uw_object *uw_object_get(struct uw_object *object)
 
 void uw_object_put(struct uw_object *object)
 {
-	int fd;
+	struct uw_source source;
 
 	if (!object || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	fd = object->elf.source.fd;
+	source = object->elf.source;
 	uw_elf_fini(&object->elf);
-	if (fd >= 0)
-		close(fd);
+	if (source.fd >= 0)
+		close(source.fd);
+	release_view(&source.view);
 	uw_frames_fini(&object->eh);
 	uw_frames_fini(&object->go);
 	uw_frames_fini(&object->debug);
@@ -619,9 +639,11 @@ static const struct uw_procs *procs_of(const struct uw_object *o)
 /*
  * Look-ups in the file take as long as this many bytes of it to read: half a microsecond more than
  * in a section that was read, 0.85 ns a byte, most of which is for pages that nobody wrote to before;
- * where memory is scarce those take ten times as long.
+ * where memory is scarce those take ten times as long.  In a file that is mapped they take no
+ * longer than in a section that was read, but for rules near those found before.
  */
-#define PEEK_COST 512
+#define PEEK_COST	 512
+#define PEEK_COST_MAPPED 64
 /* After so many the rules found are remembered. */
 #define PEEKS_FEW 256
 
@@ -644,7 +666,8 @@ static bool may_peek(struct uw_object *o)
 		pthread_mutex_unlock(&o->lock);
 	}
 	n = atomic_fetch_add_explicit(&o->n_peeks, 1, memory_order_relaxed);
-	if (!o->peek.usable || n >= o->peek.frames_size / PEEK_COST)
+	if (!o->peek.usable ||
+	    n >= o->peek.frames_size / (o->peek.in_memory ? PEEK_COST_MAPPED : PEEK_COST))
 		return false;
 	if (n == PEEKS_FEW) {
 		pthread_mutex_lock(&o->lock);

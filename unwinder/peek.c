@@ -9,7 +9,7 @@
 #include "unwinder/pointer.h"
 #include "unwinder/row.h"
 
-/* Entries of the search table read at once: a page, which is where a good guess is. */
+/* Entries of the search table looked at at once: a page, which is where a good guess is. */
 #define WINDOW 512
 /* Guesses by proportion, before the range is halved each time. */
 #define GUESSES 4
@@ -18,9 +18,14 @@
 #define SEARCH_COST 512
 /* The table of the largest file known has 2 MB. */
 #define KEPT_MAX (UINT64_C(64) << 20)
+/* Where there is nothing to be read, look-ups after which it is worth to remember FDEs. */
+#define LOOKUPS_FEW 64
 
-/* Of 80,000 in a large library 2 are longer. */
-#define FDE_MAX 4096
+/* Bytes of the section that are looked at at once to count its FDEs. */
+#define COUNTED 4096
+
+/* Of 82,000 in libclang 2 are longer than 4 KiB, of the 49,000 of a compiler of GCC's one has 20 KB. */
+#define FDE_MAX ((size_t)24 << 10)
 /* What is read of an FDE at first, which nearly always is all of it and the next one's head. */
 #define FDE_READ 256
 
@@ -72,7 +77,8 @@ void uw_peek_init(struct uw_peek *peek, const struct uw_elf *elf, const struct u
 {
 	const struct uw_section *frames = uw_elf_section(elf, ".eh_frame");
 
-	*peek = (struct uw_peek){ .source = elf->source,
+	*peek = (struct uw_peek){ .in_memory = elf->source.image || elf->source.view.bytes,
+				  .source = elf->source,
 				  .arch = uw_arch_of(elf->machine),
 				  .bases = *bases };
 	pthread_mutex_init(&peek->lock, NULL);
@@ -90,17 +96,14 @@ void uw_peek_fini(struct uw_peek *peek)
 	if (peek->source.size)
 		pthread_mutex_destroy(&peek->lock);
 	free(atomic_load_explicit(&peek->kept, memory_order_relaxed));
-	free(peek->ends);
+	free(atomic_load_explicit(&peek->ends, memory_order_relaxed));
 }
 
-/* All entries, to keep, with room for the ends; under the lock.  NULL: they cannot be had now. */
+/* All entries, to keep.  NULL: they cannot be had now. */
 static uint8_t *read_table(struct uw_peek *peek)
 {
-	uint8_t *table;
+	uint8_t *table = peek->n <= KEPT_MAX / 8 ? malloc(8 * peek->n) : NULL;
 
-	if (!peek->ends)
-		peek->ends = calloc((size_t)1 << UW_PEEK_ENDS_BITS, sizeof(*peek->ends));
-	table = peek->ends ? malloc(8 * peek->n) : NULL;
 	if (table && read_entries(peek, 0, peek->n, table)) {
 		free(table);
 		table = NULL;
@@ -108,43 +111,75 @@ static uint8_t *read_table(struct uw_peek *peek)
 	return table;
 }
 
-/* All entries, or NULL while they are sought in the file. */
-static const uint8_t *entries_of(struct uw_peek *peek)
+/* After so many look-ups what is kept of them pays. */
+static void keep(struct uw_peek *peek)
 {
-	uint8_t *kept = atomic_load_explicit(&peek->kept, memory_order_acquire);
+	struct uw_peek_end *ends;
 
-	if (kept ||
-	    atomic_fetch_add_explicit(&peek->n_searched, 1, memory_order_relaxed) <
-		    peek->n / SEARCH_COST ||
-	    peek->n > KEPT_MAX / 8)
-		return kept;
 	pthread_mutex_lock(&peek->lock);
-	kept = atomic_load_explicit(&peek->kept, memory_order_relaxed);
-	if (!kept) {
-		kept = read_table(peek);
-		atomic_store_explicit(&peek->kept, kept, memory_order_release);
+	if (!peek->in_memory && !atomic_load_explicit(&peek->kept, memory_order_relaxed))
+		atomic_store_explicit(&peek->kept, read_table(peek), memory_order_release);
+	if (!atomic_load_explicit(&peek->ends, memory_order_relaxed)) {
+		ends = calloc((size_t)1 << UW_PEEK_ENDS_BITS, sizeof(*ends));
+		atomic_store_explicit(&peek->ends, ends, memory_order_release);
 	}
 	pthread_mutex_unlock(&peek->lock);
-	return kept;
 }
 
-/* In entries of which the first starts at or before lookup and the last behind it. */
-static void search(const struct uw_peek *peek, const uint8_t *entries, size_t n, uint64_t lookup,
-		   struct entry found[2])
+/* All entries, or NULL where they are sought in the file. */
+static const uint8_t *entries_of(struct uw_peek *peek)
+{
+	const uint8_t *kept = atomic_load_explicit(&peek->kept, memory_order_acquire);
+	unsigned int n;
+
+	if (kept || (peek->in_memory && atomic_load_explicit(&peek->ends, memory_order_relaxed)))
+		return kept;
+	n = atomic_fetch_add_explicit(&peek->n_searched, 1, memory_order_relaxed);
+	if (n < (peek->in_memory ? LOOKUPS_FEW : peek->n / SEARCH_COST))
+		return NULL;
+	keep(peek);
+	return atomic_load_explicit(&peek->kept, memory_order_acquire);
+}
+
+/* Neighbours in the search table. */
+struct some {
+	const uint8_t *bytes; /* NULL: each is read when it is looked at */
+	uint64_t from;	      /* the first's number */
+};
+
+static int entry_of(const struct uw_peek *peek, const struct some *some, size_t i,
+		    struct entry *out)
+{
+	uint8_t room[8];
+	const uint8_t *bytes = some->bytes ? some->bytes + 8 * i : room;
+	int err = some->bytes ? 0 : read_entries(peek, some->from + i, 1, room);
+
+	if (!err)
+		*out = (struct entry){ .start = start_of(peek, bytes),
+				       .fde = start_of(peek, bytes + 4) };
+	return err;
+}
+
+/* In n of which the first starts at or before lookup and the last behind it. */
+static int search(const struct uw_peek *peek, const struct some *some, size_t n, uint64_t lookup,
+		  struct entry found[2])
 {
 	size_t low = 0, high = n - 1;
+	struct entry entry;
+	int err = 0;
 
-	while (high - low > 1) {
+	while (!err && high - low > 1) {
 		size_t middle = low + (high - low) / 2;
 
-		if (start_of(peek, entries + 8 * middle) <= lookup)
+		err = entry_of(peek, some, middle, &entry);
+		if (!err && entry.start <= lookup)
 			low = middle;
 		else
 			high = middle;
 	}
-	for (size_t i = 0; i < 2; i++)
-		found[i] = (struct entry){ .start = start_of(peek, entries + 8 * (low + i)),
-					   .fde = start_of(peek, entries + 8 * (low + i) + 4) };
+	if (!err)
+		err = entry_of(peek, some, low, &found[0]);
+	return err ? err : entry_of(peek, some, low + 1, &found[1]);
 }
 
 /*
@@ -155,7 +190,7 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 {
 	uint64_t low = 0, high = peek->n - 1, low_start = peek->first, high_start = peek->last;
 	uint8_t room[8 * WINDOW];
-	const uint8_t *kept, *entries;
+	const uint8_t *kept;
 
 	if (lookup < low_start || lookup >= high_start)
 		return -EAGAIN;
@@ -164,6 +199,8 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 	for (unsigned int try = 0; try < TRIES && low < high; try++) {
 		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;
 		uint64_t at = (high - low) / 2, from;
+		struct entry begin, end;
+		struct some some;
 
 		if (low_start > lookup || high_start <= lookup)
 			return -EAGAIN;
@@ -173,21 +210,88 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 		from = at < n / 2 ? low : low + at - n / 2;
 		if (from > high + 1 - n)
 			from = high + 1 - n;
-		if (!kept && read_entries(peek, from, n, room))
+		some = (struct some){ .bytes = kept ? kept + 8 * from : NULL, .from = from };
+		if (!kept && !peek->in_memory) {
+			if (read_entries(peek, from, n, room))
+				return -EAGAIN;
+			some.bytes = room;
+		}
+		if (entry_of(peek, &some, 0, &begin) || entry_of(peek, &some, n - 1, &end))
 			return -EAGAIN;
-		entries = kept ? kept + 8 * from : room;
-		if (lookup < start_of(peek, entries)) {
+		if (lookup < begin.start) {
 			high = from;
-			high_start = start_of(peek, entries);
-		} else if (lookup >= start_of(peek, entries + 8 * (n - 1))) {
+			high_start = begin.start;
+		} else if (lookup >= end.start) {
 			low = from + n - 1;
-			low_start = start_of(peek, entries + 8 * (n - 1));
+			low_start = end.start;
 		} else {
-			search(peek, entries, n, lookup, found);
-			return 0;
+			return search(peek, &some, n, lookup, found);
 		}
 	}
 	return -EAGAIN;
+}
+
+/* Whether starts never fall from one entry to the next. */
+static bool is_sorted(const struct uw_peek *peek)
+{
+	uint8_t room[8 * WINDOW];
+	uint64_t last = 0;
+
+	for (uint64_t i = 0; i < peek->n; i += WINDOW) {
+		size_t n = peek->n - i < WINDOW ? (size_t)(peek->n - i) : WINDOW;
+
+		if (read_entries(peek, i, n, room))
+			return false;
+		for (size_t k = 0; k < n; k++) {
+			if (start_of(peek, room + 8 * k) < last)
+				return false;
+			last = start_of(peek, room + 8 * k);
+		}
+	}
+	return true;
+}
+
+/* The section's FDEs, by their heads alone; more than the table has where they cannot be counted. */
+static uint64_t count_fdes(const struct uw_peek *peek)
+{
+	uint8_t room[COUNTED];
+	uint64_t n = 0, off = 0;
+
+	while (off < peek->frames_size && n <= peek->n) {
+		uint64_t left = peek->frames_size - off, size = left < COUNTED ? left : COUNTED;
+		uint64_t at = 0;
+
+		if (uw_source_read(&peek->source, peek->frames_off + off, room, size))
+			return UINT64_MAX;
+		while (size - at >= 8) {
+			uint32_t length = uw_bytes_little(room + at);
+
+			if (!length) /* the end, as the loader sees it */
+				return n;
+			if (length < 4 || length >= UINT32_MAX - 15)
+				return UINT64_MAX;
+			n += uw_bytes_little(room + at + 4) != 0;
+			at += 4 + (uint64_t)length;
+			if (at > size)
+				break;
+		}
+		off += at;
+		if (left < 8)
+			break;
+	}
+	return n;
+}
+
+/* What is read to answer this, once, is worth it only where it costs no more than looking at it. */
+static bool table_is_whole(struct uw_peek *peek)
+{
+	int whole = atomic_load_explicit(&peek->whole, memory_order_relaxed);
+
+	if (!whole && peek->in_memory) {
+		whole = is_sorted(peek) && count_fdes(peek) == peek->n ? 1 : -1;
+		atomic_store_explicit(&peek->whole, whole, memory_order_relaxed);
+	}
+	return whole > 0;
 }
 
 /* ---- an FDE ------------------------------------------------------------------------- */
@@ -289,37 +393,37 @@ static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t va
 	return false;
 }
 
+/* Where the end of what starts there is kept; NULL: nothing is kept yet. */
 static struct uw_peek_end *end_slot(const struct uw_peek *peek, uint64_t start)
 {
-	return &peek->ends[start * 0x9e3779b97f4a7c15 >> (64 - UW_PEEK_ENDS_BITS)];
-}
+	struct uw_peek_end *ends = atomic_load_explicit(&peek->ends, memory_order_acquire);
 
-/* Only where the table is kept are there ends. */
-static bool keeps_ends(const struct uw_peek *peek)
-{
-	return atomic_load_explicit(&peek->kept, memory_order_acquire);
+	return ends ? &ends[start * 0x9e3779b97f4a7c15 >> (64 - UW_PEEK_ENDS_BITS)] : NULL;
 }
 
 static void keep_end(struct uw_peek *peek, uint64_t start, uint64_t end)
 {
-	if (!keeps_ends(peek))
+	struct uw_peek_end *slot = end_slot(peek, start);
+
+	if (!slot)
 		return;
 	pthread_mutex_lock(&peek->lock);
-	*end_slot(peek, start) = (struct uw_peek_end){ .start = start, .end = end };
+	*slot = (struct uw_peek_end){ .start = start, .end = end };
 	pthread_mutex_unlock(&peek->lock);
 }
 
 /* 0: none is known. */
 static uint64_t known_end(struct uw_peek *peek, uint64_t start)
 {
-	struct uw_peek_end slot;
+	const struct uw_peek_end *slot = end_slot(peek, start);
+	struct uw_peek_end copy;
 
-	if (!keeps_ends(peek))
+	if (!slot)
 		return 0;
 	pthread_mutex_lock(&peek->lock);
-	slot = *end_slot(peek, start);
+	copy = *slot;
 	pthread_mutex_unlock(&peek->lock);
-	return slot.start == start ? slot.end : 0;
+	return copy.start == start ? copy.end : 0;
 }
 
 /* The FDE of found, into fde and pair; -ENOENT: lookup lies behind it, as uw_peek_rule. */
@@ -338,7 +442,7 @@ static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t 
 	    fde->end <= fde->start)
 		return -EAGAIN;
 	if (lookup >= fde->end) {
-		if (!are_neighbours(peek, pair->next, found[1].fde))
+		if (!are_neighbours(peek, pair->next, found[1].fde) && !table_is_whole(peek))
 			return -EAGAIN;
 		*start = fde->end;
 		*end = found[1].start;

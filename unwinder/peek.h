@@ -5,7 +5,7 @@
  * machine is short of pages that are fresh; a look-up by its search table in the file some
  * reads of a few hundred bytes.  So the first look-ups are made in the file, until as much
  * time was spent as reading takes.  The search table is an eighth of the section: after some
- * look-ups it is kept, and each takes one read.
+ * look-ups it is kept, and each takes one read.  Of what is in memory nothing is kept twice.
  * Only what linkers usually write is understood; the rest says -EAGAIN.
  */
 #ifndef UNWINDER_PEEK_H
@@ -42,7 +42,8 @@ struct uw_peek_end {
 /* Where the search table and the section lie; but for the CIEs immutable once made. */
 struct uw_peek {
 	bool usable;
-	pthread_mutex_t lock; /* of the next two */
+	bool in_memory;	      /* reading some bytes takes no system call */
+	pthread_mutex_t lock; /* of the next two, and of what ends points to */
 	struct uw_peek_cie cies[UW_PEEK_CIES];
 	unsigned int n_cies;	 /* kept so far, also those that gave way */
 	struct uw_source source; /* borrowed */
@@ -50,9 +51,11 @@ struct uw_peek {
 	uint64_t table_off; /* in the file, of pairs of s32: start and FDE, from header_vaddr */
 	uint64_t header_vaddr, n;
 	atomic_uint n_searched;	 /* times, in the file */
-	_Atomic(uint8_t *) kept; /* the search table; owned; NULL: not read yet */
-	struct uw_peek_end
-		*ends;	      /* 1 << UW_PEEK_ENDS_BITS, there with kept; under the lock; owned */
+	_Atomic(uint8_t *) kept; /* the search table; owned; NULL: not read */
+	/* 1 << UW_PEEK_ENDS_BITS of them after some look-ups; owned */
+	_Atomic(struct uw_peek_end *) ends;
+	atomic_int
+		whole; /* 1: the search table has every FDE; -1: it may lack some; 0: not known */
 	uint64_t first, last; /* starts */
 	uint64_t frames_off, frames_vaddr, frames_size;
 	struct uw_cfi bases;

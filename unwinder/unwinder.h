@@ -78,6 +78,27 @@ int uw_blob_check(const void *bytes, size_t size);
 size_t uw_blob_sums(uint64_t rest);
 void uw_blob_seal(void *bytes);
 
+/* ---- bytes in sight ----------------------------------------------------- */
+
+/*
+ * A file's bytes in memory, from its first, beside the descriptor: small reads are copied from there.
+ * cut says, by any thread, that some of the bytes there are not in the file any more, as after SIGBUS;
+ * then the file is read.  release is told that nothing will be looked at any more.
+ */
+struct uw_view {
+	const uint8_t *bytes; /* borrowed; NULL: there is none, and nothing else matters */
+	uint64_t size;
+	bool (*cut)(void *ctx); /* NULL: they always are; the next may be NULL, too */
+	void (*release)(void *ctx);
+	void *ctx;
+};
+
+/*
+ * Whether out now has the bytes [off, off + size) as the file has them; false: it is to be read, for
+ * more than 64 KiB, too, which costs no less to look at.
+ */
+bool uw_view_copy(const struct uw_view *view, uint64_t off, void *out, uint64_t size);
+
 /* ---- objects: one ELF file's unwind information ------------------------- */
 
 struct uw_object; /* immutable, counted */
@@ -95,6 +116,12 @@ struct uw_segment { /* a PT_LOAD entry */
  * machine we know.  A file without unwind sections is fine: it has no rules.
  */
 int uw_object_open(int fd, uint64_t elf_off, struct uw_object **out);
+
+/* The same where the file's bytes are in sight.  Takes view over, and releases it on failure too. */
+int uw_object_open_viewed(int fd, uint64_t elf_off, const struct uw_view *view,
+			  struct uw_object **out);
+/* Borrowed for the object's life; without bytes where it was opened without. */
+const struct uw_view *uw_object_view(const struct uw_object *object);
 
 /* The same from an image in memory (a vDSO), whose bytes are copied. */
 int uw_object_open_image(const void *image, size_t size, struct uw_object **out);

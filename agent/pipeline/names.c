@@ -283,8 +283,8 @@ static int open_brief(struct names *names, struct module_symbols *symbols, bool 
 	for (size_t i = 0; vaddrs && i < names->n_wanted; i++)
 		if (names->wanted[i].module == module)
 			vaddrs[n++] = names->wanted[i].vaddr;
-	err = sym_table_open_brief(module_fd(module), module_elf_off(module), symbols->debug_fd,
-				   vaddrs, n, &symbols->table);
+	err = sym_table_open_brief(module_fd(module), module_view(module), module_elf_off(module),
+				   symbols->debug_fd, vaddrs, n, &symbols->table);
 	free(vaddrs);
 	return err;
 }

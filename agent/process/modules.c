@@ -3,6 +3,7 @@
 #include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/log.h"
+#include "agent/source/mapped.h"
 #include "symbolizer/symbolizer.h"
 
 #include <assert.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A process that generates code for hours: names of what it had a while ago are lost. */
@@ -513,15 +515,56 @@ static enum module_state state_of(int err)
 #define ARCHIVE_BACK_MAX ((uint64_t)64 << 20)
 #define ARCHIVE_PAGE	 ((uint64_t)4096)
 
+static bool is_cut(void *ctx)
+{
+	const struct mapped *mapped = ctx;
+
+	return atomic_load_explicit(&mapped->cut, memory_order_relaxed);
+}
+
+static void free_mapped(void *ctx)
+{
+	mapped_close(ctx);
+	free(ctx);
+}
+
+/*
+ * Whoever reads a recording asks hundreds of times for some bytes of a file here and
+ * there.  Who records has the files of all processes, and for days.
+ */
+static struct uw_view view_of(const struct modules *modules, int fd)
+{
+	struct uw_view none = { .bytes = NULL };
+	struct mapped *mapped;
+	struct stat st;
+
+	if (modules->pin || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return none;
+	mapped = malloc(sizeof(*mapped));
+	if (!mapped)
+		return none;
+	mapped_open(mapped, fd, (uint64_t)st.st_size);
+	if (!mapped->bytes) {
+		free(mapped);
+		return none;
+	}
+	return (struct uw_view){ .bytes = mapped->bytes,
+				 .size = mapped->size,
+				 .cut = is_cut,
+				 .release = free_mapped,
+				 .ctx = mapped };
+}
+
 /*
  * A file that is no ELF file may be an archive that holds one, at the beginning
  * of a page so that it can be mapped: where the source says, or before that,
  * where only a later part of it was mapped.
  */
-static int open_file(struct known *k, struct uw_object **out)
+static int open_file(const struct modules *modules, struct known *k, struct uw_object **out)
 {
+	struct uw_view view = view_of(modules, k->fd);
 	uint64_t off = k->told_elf_off & ~(ARCHIVE_PAGE - 1), least;
-	int err = uw_object_open(k->fd, 0, out);
+	int err = uw_object_open_viewed(k->fd, 0, &view, out);
 
 	k->elf_off = 0;
 	if (err != -ENOTSUP || !off)
@@ -548,7 +591,7 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 		k->open_error = 0;
 		if (err)
 			return worst ? worst : err;
-		err = open_file(k, &object);
+		err = open_file(modules, k, &object);
 		if (!err && k->told.size &&
 		    !uw_build_id_equal(uw_object_build_id(object), &k->told)) {
 			uw_object_put(object);
@@ -753,6 +796,13 @@ const struct module *module_canonical(const struct module *module)
 int module_fd(const struct module *module)
 {
 	return known_of(module)->fd;
+}
+
+const struct uw_view *module_view(const struct module *module)
+{
+	/* Of two that are the same, the first has the object. */
+	return module->object && module_canonical(module) == module ? uw_object_view(module->object)
+								    : NULL;
 }
 
 uint64_t module_elf_off(const struct module *module)

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAPPED_MAX 4 /* open at a time; further ones are read, not mapped */
+#define MAPPED_MAX 64 /* open at a time; further ones are read, not mapped */
 
 /* A signal belongs to the whole process, and so does what its handler must know. */
 static _Atomic(struct mapped *) active[MAPPED_MAX];

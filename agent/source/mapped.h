@@ -1,5 +1,5 @@
 /*
- * agent/source/mapped.h: a recording's bytes without copying them.
+ * agent/source/mapped.h: a file's bytes without copying them.
  *
  * A mapped file that somebody shortens would end its reader by SIGBUS.  Here what is
  * cut off reads as zeros, and it is told; like any file that changes while it is read,

@@ -1,13 +1,14 @@
 /*
  * Single FDEs looked up in a file against those of its whole section, all over the
- * code of files that are there; then the same with bytes of a file changed at
- * random, where nothing is asked but to stay within bounds.
+ * code of files that are there, whichever way their bytes are had; then the same with
+ * bytes of a file changed at random, where nothing is asked but to stay within bounds.
  */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@
 #include "unwinder/peek.h"
 
 #define LOOKUPS 20000
-#define FLIPS	4000
+#define FLIPS	2000
 
 static bool same_rule(const struct uw_rule *a, const struct uw_rule *b)
 {
@@ -58,11 +59,29 @@ static uint8_t *contents(const char *path, size_t *size)
 	return bytes;
 }
 
-static bool make(const uint8_t *bytes, size_t size, struct uw_elf *elf, struct uw_peek *peek)
+static int file_of(const uint8_t *bytes, size_t size)
 {
-	struct uw_source source = { .image = bytes, .fd = -1, .size = size };
+	int fd = memfd_create("peek", MFD_CLOEXEC);
+
+	CHECK(fd >= 0 && write(fd, bytes, size) == (ssize_t)size, "a copy");
+	return fd;
+}
+
+enum way { IMAGE, DESCRIPTOR, VIEW, WAYS };
+
+static const char *const way_names[WAYS] = { "in memory", "read", "mapped" };
+
+/* fd: of the same bytes; behind a view it need not be one. */
+static bool make(enum way way, const uint8_t *bytes, int fd, size_t size, struct uw_elf *elf,
+		 struct uw_peek *peek)
+{
+	struct uw_source source = { .fd = way == DESCRIPTOR ? fd : -1, .size = size };
 	struct uw_cfi bases = { .size = 0 };
 
+	if (way == IMAGE)
+		source.image = bytes;
+	else if (way == VIEW)
+		source.view = (struct uw_view){ .bytes = bytes, .size = size };
 	if (uw_elf_init(elf, &source))
 		return false;
 	elf->source = source;
@@ -71,7 +90,8 @@ static bool make(const uint8_t *bytes, size_t size, struct uw_elf *elf, struct u
 }
 
 /* The section's own index is right: tests of ehframe.c and cfi.c see to that. */
-static void test_finds_what_the_section_has(const char *path, const uint8_t *bytes, size_t size)
+static void test_finds_what_the_section_has(const char *path, enum way way, const uint8_t *bytes,
+					    int fd, size_t size)
 {
 	const struct uw_section *text;
 	struct uw_object *object;
@@ -80,7 +100,8 @@ static void test_finds_what_the_section_has(const char *path, const uint8_t *byt
 	struct uw_peek peek;
 	unsigned long found = 0, bare = 0, wrong = 0, left = 0;
 
-	if (uw_object_open_image(bytes, size, &object) || !make(bytes, size, &elf, &peek)) {
+	if (uw_object_open_image(bytes, size, &object) ||
+	    !make(way, bytes, fd, size, &elf, &peek)) {
 		CHECK(false, path);
 		return;
 	}
@@ -116,7 +137,13 @@ static void test_finds_what_the_section_has(const char *path, const uint8_t *byt
 	}
 	CHECK(wrong == 0, path);
 	CHECK(found > LOOKUPS / 2 && left < LOOKUPS / 20, path);
-	(void)printf("%s: %lu rules, %lu without, %lu left to others\n", path, found, bare, left);
+	CHECK(peek.in_memory == (way != DESCRIPTOR) && (peek.kept == NULL) == peek.in_memory &&
+		      peek.ends,
+	      "what is in memory is not kept twice");
+	/* Where reading costs nothing the whole section is asked about gaps. */
+	CHECK(way == DESCRIPTOR || (peek.whole > 0 && left < 3), path);
+	(void)printf("%s, %s: %lu rules, %lu without, %lu left to others\n", path, way_names[way],
+		     found, bare, left);
 	uw_peek_fini(&peek);
 	uw_elf_fini(&elf);
 	uw_object_put(object);
@@ -130,7 +157,7 @@ static uint64_t random_below(uint64_t n)
 	return (state >> 33) % n;
 }
 
-static void test_damage_is_survived(uint8_t *bytes, size_t size)
+static void test_damage_is_survived(enum way way, uint8_t *bytes, int fd, size_t size)
 {
 	struct uw_elf elf;
 	struct uw_peek peek;
@@ -141,12 +168,13 @@ static void test_damage_is_survived(uint8_t *bytes, size_t size)
 		struct uw_rule rule;
 		uint8_t was;
 
-		if (!make(bytes, size, &elf, &peek))
+		if (!make(way, bytes, fd, size, &elf, &peek))
 			break;
 		frames = uw_elf_section(&elf, i % 2 ? ".eh_frame" : ".eh_frame_hdr");
 		at = frames->off + random_below(i % 4 ? frames->size : 64);
 		was = bytes[at];
 		bytes[at] = (uint8_t)random_below(256);
+		CHECK(pwrite(fd, bytes + at, 1, (off_t)at) == 1, "the file, too");
 		uw_peek_fini(&peek);
 		uw_peek_init(&peek, &elf, &(struct uw_cfi){ .size = 0 });
 		/* Beyond the first ones the search table is kept. */
@@ -155,6 +183,7 @@ static void test_damage_is_survived(uint8_t *bytes, size_t size)
 					   peek.first + random_below(peek.last - peek.first + 1),
 					   &rule, &start, &end);
 		bytes[at] = was;
+		CHECK(pwrite(fd, bytes + at, 1, (off_t)at) == 1, "and back");
 		uw_peek_fini(&peek);
 		uw_elf_fini(&elf);
 	}
@@ -168,15 +197,19 @@ int main(int argc, char **argv)
 				      "/usr/lib/x86_64-linux-gnu/libstdc++.so.6" };
 	size_t size;
 	uint8_t *bytes = contents("/proc/self/exe", &size);
+	int fd = bytes ? file_of(bytes, size) : -1;
 
-	if (bytes)
-		test_damage_is_survived(bytes, size);
+	for (enum way way = 0; bytes && way < WAYS; way++)
+		test_damage_is_survived(way, bytes, fd, size);
 	free(bytes);
+	close(fd);
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		bytes = contents(paths[i], &size);
-		if (bytes)
-			test_finds_what_the_section_has(paths[i], bytes, size);
+		fd = bytes ? file_of(bytes, size) : -1;
+		for (enum way way = 0; bytes && way < WAYS; way++)
+			test_finds_what_the_section_has(paths[i], way, bytes, fd, size);
 		free(bytes);
+		close(fd);
 	}
 	return check_done();
 }

@@ -49,7 +49,7 @@ static void test_is_the_whole_table(const char *path)
 
 	if (fd < 0)
 		return;
-	if (sym_table_open_brief(fd, 0, -1, NULL, 0, &brief) || sym_table_open(fd, 0, &whole)) {
+	if (sym_table_open_brief(fd, NULL, 0, -1, NULL, 0, &brief) || sym_table_open(fd, 0, &whole)) {
 		CHECK(false, path);
 		return;
 	}
@@ -103,7 +103,7 @@ static void test_some_addresses(const char *path, size_t n)
 		      path);
 		vaddrs[i] = symbol.addr + random_below(symbol.size ? symbol.size + 8 : 64);
 	}
-	if (sym_table_open_brief(fd, 0, -1, vaddrs, n, &brief)) {
+	if (sym_table_open_brief(fd, NULL, 0, -1, vaddrs, n, &brief)) {
 		CHECK(false, path);
 		return;
 	}
@@ -153,7 +153,7 @@ static void test_a_name_that_is_gone_is_an_error(const char *path)
 
 	if (fd < 0)
 		return;
-	CHECK(!sym_table_open_brief(fd, 0, -1, NULL, 0, &table) && table->unread, path);
+	CHECK(!sym_table_open_brief(fd, NULL, 0, -1, NULL, 0, &table) && table->unread, path);
 	CHECK(!sym_table_at(table, 5, &symbol), "while it is there");
 	CHECK(!ftruncate(fd, 4096), "the file is cut short");
 	CHECK(sym_table_at(table, 6, &symbol) == -EBADMSG, "gone");
@@ -198,7 +198,7 @@ static void test_damage_is_survived(const char *path)
 			    pwrite(fd, noise, 1 + random_below(64), changed[k].at) < 1)
 				abort();
 		}
-		if (!sym_table_open_brief(fd, 0, -1, &vaddr, i % 3 == 0, &table)) {
+		if (!sym_table_open_brief(fd, NULL, 0, -1, &vaddr, i % 3 == 0, &table)) {
 			ask_all(table);
 			sym_table_free(table);
 		}
