@@ -54,8 +54,7 @@ struct uw_peek {
 	_Atomic(uint8_t *) kept; /* the search table; owned; NULL: not read */
 	/* 1 << UW_PEEK_ENDS_BITS of them after some look-ups; owned */
 	_Atomic(struct uw_peek_end *) ends;
-	atomic_int
-		whole; /* 1: the search table has every FDE; -1: it may lack some; 0: not known */
+	atomic_int whole;     /* 1: every FDE is in the table; -1: perhaps not; 0: not known */
 	uint64_t first, last; /* starts */
 	uint64_t frames_off, frames_vaddr, frames_size;
 	struct uw_cfi bases;
