@@ -521,9 +521,12 @@ static void read_symbols(struct reading *r, struct file *f)
 
 static bool symbol_address(const struct file *f, uint64_t i, uint64_t *out)
 {
-	const Elf64_Sym *s = &f->symbols[i];
+	const Elf64_Sym *s;
 
-	if (i >= f->n_symbols || s->st_shndx == SHN_UNDEF || s->st_shndx >= f->n)
+	if (i >= f->n_symbols)
+		return false;
+	s = &f->symbols[i];
+	if (s->st_shndx == SHN_UNDEF || s->st_shndx >= f->n)
 		return false;
 	*out = s->st_value + (f->relocatable ? f->sections[s->st_shndx].sh_addr : 0);
 	return true;

@@ -692,6 +692,13 @@ static void test_jit_interface(void)
 	      "something new");
 	uw_dynamic_put(d);
 
+	/* What relocations count from is told nowhere. */
+	((Elf64_Shdr *)(void *)(memory.bytes + 256 + 512))[4].sh_type = SHT_PROGBITS;
+	CHECK(uw_dynamic_read(EM_X86_64, &list, 1, read_memory, NULL, &d) == 0 &&
+		      uw_dynamic_rule(d, code + 0x14, &rule, &alias) == -ENOENT,
+	      "without symbols its frames are nowhere");
+	uw_dynamic_put(d);
+
 	memory.bytes[256 + EI_CLASS] = ELFCLASS32;
 	CHECK(uw_dynamic_read(EM_X86_64, &list, 1, read_memory, NULL, &d) == 0 &&
 		      header_of(d)->flags & DYNAMIC_DAMAGED && !header_of(d)->n_procs,
