@@ -257,13 +257,13 @@ static uint64_t count_fdes(const struct uw_peek *peek)
 	uint8_t room[COUNTED];
 	uint64_t n = 0, off = 0;
 
-	while (off < peek->frames_size && n <= peek->n) {
+	while (off + 8 <= peek->frames_size && n <= peek->n) {
 		uint64_t left = peek->frames_size - off, size = left < COUNTED ? left : COUNTED;
 		uint64_t at = 0;
 
 		if (uw_source_read(&peek->source, peek->frames_off + off, room, size))
 			return UINT64_MAX;
-		while (size - at >= 8) {
+		while (at + 8 <= size) {
 			uint32_t length = uw_bytes_little(room + at);
 
 			if (!length) /* the end, as the loader sees it */
@@ -272,12 +272,8 @@ static uint64_t count_fdes(const struct uw_peek *peek)
 				return UINT64_MAX;
 			n += uw_bytes_little(room + at + 4) != 0;
 			at += 4 + (uint64_t)length;
-			if (at > size)
-				break;
 		}
 		off += at;
-		if (left < 8)
-			break;
 	}
 	return n;
 }

@@ -511,10 +511,6 @@ static enum module_state state_of(int err)
 	}
 }
 
-/* How far before the place told an archive's ELF image is sought. */
-#define ARCHIVE_BACK_MAX ((uint64_t)64 << 20)
-#define ARCHIVE_PAGE	 ((uint64_t)4096)
-
 static bool is_cut(void *ctx)
 {
 	const struct mapped *mapped = ctx;
@@ -554,6 +550,10 @@ static struct uw_view view_of(const struct modules *modules, int fd)
 				 .release = free_mapped,
 				 .ctx = mapped };
 }
+
+/* How far before the place told an archive's ELF image is sought. */
+#define ARCHIVE_BACK_MAX ((uint64_t)64 << 20)
+#define ARCHIVE_PAGE	 ((uint64_t)4096)
 
 /*
  * A file that is no ELF file may be an archive that holds one, at the beginning

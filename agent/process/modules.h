@@ -67,7 +67,7 @@ char *module_generated_name(const struct module *module, uint64_t addr, uint64_t
 
 /* Descriptor of the file, for readers of symbols; -1: none; borrowed. */
 int module_fd(const struct module *module);
-/* Its bytes, for as long as the catalogue lives; NULL: it is not mapped. */
+/* Its bytes, for as long as the catalogue lives; NULL or without any: it is not mapped. */
 const struct uw_view *module_view(const struct module *module);
 uint64_t module_elf_off(const struct module *module); /* where the ELF image begins in it */
 /* Image bytes where the source gave them; NULL: none; borrowed. */
