@@ -413,6 +413,9 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	bool probes = uses(bpf, LIVE_EVENT_PROBE), off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU);
 	bool allocs = uses(bpf, LIVE_EVENT_ALLOC);
 	const bool plain = bpf->plain;
+	/* Without types at hand the kernel's are read, which is worth it for allocations alone. */
+	const bool thrifty = follow && !plain && bpf->types >= 0;
+	const bool tree = (thrifty || allocs) && area_tree(bpf);
 	/* The kinds of scratch up to the last in use. */
 	uint32_t kinds = probes || allocs ? SCRATCH_KINDS : off_cpu ? 2 : 1;
 	int err;
@@ -434,7 +437,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	if (!err && follow)
 		err = bpf_map__set_max_entries(s->maps.processes, PROCESSES_MAX);
 	/* 6 MB from the start otherwise; an old kernel warns of programs that trace and allocate. */
-	if (!err && follow && !plain && bpf->types >= 0 && !area_tree(bpf))
+	if (!err && thrifty && !tree)
 		err = bpf_map__set_map_flags(s->maps.processes, BPF_F_NO_PREALLOC);
 	if (!err && options->threads)
 		err = bpf_map__set_max_entries(s->maps.threads, WANTED_MAX);
@@ -445,7 +448,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.live, CAPTURE_LIVE_MAX);
 	/* Before 6.1 the kernel warns of programs that trace and allocate. */
-	if (!err && allocs && area_tree(bpf))
+	if (!err && allocs && tree)
 		err = bpf_map__set_map_flags(s->maps.live, 0);
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.alloc_threads, ALLOC_THREADS);
