@@ -29,7 +29,7 @@ struct sym_alias {
 
 /* fd is copied; the view of it must stay. */
 int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out);
-void sym_unread_free(struct sym_unread *unread);     /* NULL is fine */
+void sym_unread_free(struct sym_unread *unread); /* NULL is fine */
 
 /*
  * One of SYM_UNREAD_N string tables, which begins with an empty name: size bytes from off on; the

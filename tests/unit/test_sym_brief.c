@@ -49,7 +49,8 @@ static void test_is_the_whole_table(const char *path)
 
 	if (fd < 0)
 		return;
-	if (sym_table_open_brief(fd, NULL, 0, -1, NULL, 0, &brief) || sym_table_open(fd, 0, &whole)) {
+	if (sym_table_open_brief(fd, NULL, 0, -1, NULL, 0, &brief) ||
+	    sym_table_open(fd, 0, &whole)) {
 		CHECK(false, path);
 		return;
 	}
