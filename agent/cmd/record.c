@@ -740,10 +740,10 @@ static int parse_cpus(const char *text, struct options *o)
 	return 0;
 }
 
-static bool any_filter(const struct source_live_options *live)
+/* Whose stacks: filters by name, user or group narrow either choice down. */
+static bool picks_tasks(const struct source_live_options *live)
 {
-	return live->n_pids || live->n_tids || live->n_comms || live->n_uids || live->n_cgroups ||
-	       live->n_containers;
+	return live->n_pids || live->n_tids;
 }
 
 static void free_options(struct options *o)
@@ -927,8 +927,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	}
 	if (optind < argc)
 		o->command = argv + optind;
-	if ((o->all && (o->command || any_filter(&o->live))) ||
-	    (o->command && (o->live.n_pids || o->live.n_tids))) {
+	if ((o->all && (o->command || picks_tasks(&o->live))) ||
+	    (o->command && picks_tasks(&o->live))) {
 		log_error("record: only one of -a, -p or -t, and COMMAND");
 		return -EINVAL;
 	}

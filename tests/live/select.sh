@@ -78,6 +78,7 @@ who -p $plain; only "^$plain/" "-p"
 who -p "$tid"; only "^$threads/" "-p of a thread that is not the first"
 who -t "$tid"; only "^$threads/$tid " "-t"
 who --comm "owc spinner"; only " owc spinner *$" "--comm"
+who -a --comm "owc spinner"; only " owc spinner *$" "-a with --comm"
 who -u nobody; only "^$other/" "-u NAME"
 who -u 65534 -p $other,$plain; only "^$other/" "-u with -p: both must fit"
 cpu=$(ps -o psr= -p $plain); cpu=$((cpu))
@@ -114,7 +115,7 @@ fi
 echo "== mistakes are told"
 for words in "-t 4194303" "-u no-such-user" "--comm a-name-that-is-too-long" "--cgroup /no/such" "--container ffffff" \
 	"-C x" "-e no-such-event" "-e sched:no_such" "-e cycles:z" "--uprobe nothing" "--uprobe /no/such:main" \
-	"--uprobe $target:no_such_function" "-e cpu-clock -F 0" "--off-cpu=5x" "--stack-max 2M" "-a -p 1"; do
+	"--uprobe $target:no_such_function" "-e cpu-clock -F 0" "--off-cpu=5x" "--stack-max 2M" "-a -p 1" "-a -t 1" "-a true" "-p 1 true"; do
 	timeout 10 "$offwind" record -d 60 -o "$dir/x.pb.gz" $words 2>"$dir/log"
 	rc=$?
 	[ $rc = 1 ] || [ $rc = 2 ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "$words: exit $rc, $(cat "$dir/log")"
