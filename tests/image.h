@@ -68,7 +68,8 @@ static inline struct uw_object *image_object(const struct image *image)
 
 		sections[n++] = (Elf64_Shdr){ .sh_name = (Elf64_Word)name,
 					      .sh_type = SHT_PROGBITS,
-					      .sh_flags = SHF_ALLOC,
+					      .sh_flags = SHF_ALLOC |
+							  (s->bytes ? 0 : SHF_EXECINSTR),
 					      .sh_addr = s->vaddr,
 					      .sh_offset = s->vaddr,
 					      .sh_size = s->size };

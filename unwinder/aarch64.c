@@ -73,6 +73,26 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 	return true;
 }
 
+/* ---- threads that begin -------------------------------------------------------------- */
+
+/* mov x8,#220 or mov x8,#435; svc #0; then cmp, b.eq and b.lt, of which none writes a register. */
+static enum uw_made_by made_by(const struct uw_code *code)
+{
+	for (size_t back = 8; back <= code->before; back += 4) {
+		if (instruction(code->at - back + 4) != 0xd4000001)
+			continue;
+		switch (instruction(code->at - back)) {
+		case 0xd2801b88:
+			return UW_MADE_BY_CLONE;
+		case 0xd2803668:
+			return UW_MADE_BY_CLONE3;
+		default:
+			return UW_MADE_BY_NONE;
+		}
+	}
+	return UW_MADE_BY_NONE;
+}
+
 /* ---- PLTs and veneers -------------------------------------------------------------- */
 
 /*
@@ -257,6 +277,8 @@ const struct uw_arch uw_arch_aarch64 = {
 	.lr = UW_AARCH64_LR,
 	.code_align = 4,
 	.unit_shift = 2,
+	.result = 0,
+	.second = 1,
 	.ext_slots = TABLE_EXT_AARCH64,
 	.n_saved = 10,
 	.saved = { 19, 20, 21, 22, 23, 24, 25, 26, 27, 28 },
@@ -270,5 +292,6 @@ const struct uw_arch uw_arch_aarch64 = {
 	.stub = stub,
 	.init = init,
 	.built = built,
+	.made_by = made_by,
 	.strip = strip,
 };

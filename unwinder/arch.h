@@ -34,8 +34,13 @@ enum uw_built { /* how far a function without rules has come with its frame */
 		UW_BUILT_FRAME, /* lr has been saved, and the frame pointer is its own if it keeps one */
 };
 
+enum uw_made_by { UW_MADE_BY_NONE, UW_MADE_BY_CLONE, UW_MADE_BY_CLONE3 };
+
 #define UW_CODE_BEFORE 16
 #define UW_CODE_AFTER  16
+
+/* Code below a place that tells whether a function begins there: more is not looked at. */
+#define UW_BEGINS_BACK 96
 
 struct uw_arch {
 	uint16_t machine; /* EM_… */
@@ -44,6 +49,8 @@ struct uw_arch {
 	uint8_t lr;	    /* the register calls leave the return address in; == pc: the stack */
 	uint8_t code_align; /* of instructions, in bytes */
 	uint8_t unit_shift; /* … as a power of two */
+	uint8_t result;	    /* the register with a system call's result */
+	uint8_t second;	    /* … with its second argument, which it leaves alone */
 	/* What a table's rows say of: where these are saved, besides fp and lr (schema/table.h). */
 	uint8_t ext_slots, n_saved;
 	uint8_t saved[UW_SAVED_MAX];
@@ -58,6 +65,11 @@ struct uw_arch {
 	struct uw_call (*after_call)(const struct uw_code *code);
 	/* Is code->at the start of a signal trampoline, or (exact) within one? */
 	bool (*signal)(const struct uw_code *code, bool exact, struct uw_rule *rule);
+	/*
+	 * Where in 16 bytes of a PLT instructions begin, a bit each; 0: stubs are told by their
+	 * code alone, which nothing else looks like.
+	 */
+	uint16_t plt_places;
 	/* Is code->at within a PLT entry or a stub like it? */
 	bool (*stub)(const struct uw_code *code, struct uw_rule *rule);
 	/* The frame of _init or _fini, whose code begins at start; at is off bytes into it. */
@@ -68,6 +80,8 @@ struct uw_arch {
 	 * what can be seen begins.  NULL: beginnings are not told so.
 	 */
 	bool (*begins)(const uint8_t *code, const uint8_t *at);
+	/* The same of the place behind the entry point's function, which begins at code. */
+	bool (*begins_behind_entry)(const uint8_t *code, const uint8_t *at);
 	/*
 	 * The frame that a function has built whose first size bytes, those before the pc, are
 	 * these.  False: it does not begin plainly.
@@ -75,6 +89,11 @@ struct uw_arch {
 	bool (*prologue)(const uint8_t *code, size_t size, struct uw_rule *rule);
 	/* What the code below the pc, its last size bytes, has built.  NULL: it is not told so. */
 	enum uw_built (*built)(const uint8_t *code, size_t size);
+	/*
+	 * Which system call, of those that make threads, lies before code->at with nothing
+	 * behind it but the look at its result?
+	 */
+	enum uw_made_by (*made_by)(const struct uw_code *code);
 	/*
 	 * Takes authentication bits and tags off a code address.  mask: which bits those
 	 * are; 0: user addresses end at top.

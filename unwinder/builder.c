@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "unwinder/unwinder.h"
@@ -12,8 +13,16 @@ struct uw_builder {
 	pthread_t thread;
 	struct uw_object **line;
 	size_t first, n, room; /* line[first … n) wait */
-	bool busy, ending;
+	bool busy;
+	atomic_bool ending;
 };
+
+static bool is_ending(void *ctx)
+{
+	const struct uw_builder *builder = ctx;
+
+	return atomic_load_explicit(&builder->ending, memory_order_relaxed);
+}
 
 static void *run(void *ctx)
 {
@@ -34,7 +43,7 @@ static void *run(void *ctx)
 		builder->busy = true;
 		pthread_mutex_unlock(&builder->lock);
 		/* Where it cannot be compiled, walks go on as they did. */
-		(void)uw_object_compile(object);
+		(void)uw_object_compile_unless(object, is_ending, builder);
 		uw_object_put(object);
 		pthread_mutex_lock(&builder->lock);
 	}

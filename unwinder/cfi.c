@@ -6,12 +6,21 @@
 #include "unwinder/pointer.h"
 
 /*
- * DWARF sets no bound; no file of a Debian disk goes beyond 4.  A program's
- * length bounds its run; the second limit keeps one hostile FDE of many
- * megabytes from costing seconds at each look-up.
+ * DWARF sets no bound on how deep DW_CFA_remember_state goes; no file of a Debian disk goes
+ * beyond 4.
  */
 #define REMEMBER_MAX 32
-#define OPS_MAX	     (1u << 20)
+
+/*
+ * The instructions of a CIE, and of a CIE and an FDE together, cost one each; a row that is
+ * remembered or restored costs one more for each register beyond ROW_FREE.  Programs that cost
+ * more are refused, because whoever writes the file decides how long each look-up in it takes.
+ * Of 5 million FDEs on one disk the longest CIE has 20 instructions and the longest FDE
+ * (libcufft 12) has 31,438.
+ */
+#define CIE_COST_MAX 256u
+#define COST_MAX     (1u << 16)
+#define ROW_FREE     8
 
 /* Letters of an augmentation string; "zPLRSB" is the longest seen. */
 #define LETTERS_MAX 16
@@ -65,9 +74,10 @@ struct row {
 struct run {
 	const struct uw_cie *cie;
 	struct uw_bases bases;
-	uint64_t loc;	   /* where the current row begins */
-	uint64_t next_loc; /* where the next one does, once the program says so */
-	unsigned int ops;
+	uint64_t loc;	    /* where the current row begins */
+	uint64_t next_loc;  /* where the next one does, once the program says so */
+	unsigned int cost;  /* so far */
+	unsigned int limit; /* of the cost */
 	unsigned int depth;
 	struct row row;
 	struct row initial; /* what the CIE's instructions left: DW_CFA_restore's */
@@ -87,6 +97,8 @@ static struct uw_bases bases_of(const struct uw_cfi *cfi, uint8_t address_size)
 				  .address_size = address_size };
 }
 
+static const uint8_t zeros[64];
+
 /* The head both kinds share: the body behind the length, and the id with its place. */
 struct head {
 	struct uw_bytes body; /* behind the id */
@@ -94,6 +106,25 @@ struct head {
 	uint64_t id;
 	bool cie, dwarf64;
 };
+
+/* Pass over the terminators that follow: a sparse section can have millions of them. */
+static void skip_zeros(struct uw_bytes *b)
+{
+	const uint8_t *p = b->pos, *end = b->end;
+
+	if (b->err)
+		return;
+	while (end - p >= 64 && !memcmp(p, zeros, sizeof(zeros)))
+		p += sizeof(zeros);
+	while (end - p >= 4 && !memcmp(p, zeros, 4))
+		p += 4;
+	b->pos = p;
+}
+
+bool uw_cfi_ends(const struct uw_cfi *cfi, uint64_t off)
+{
+	return cfi->to_terminator && cfi->size - off >= 4 && !memcmp(cfi->data + off, zeros, 4);
+}
 
 static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, uint64_t *next)
 {
@@ -111,9 +142,12 @@ static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, 
 	head->body = uw_bytes_take(&b, length);
 	if (b.err)
 		return -EBADMSG;
+	/* terminator: of the section, or of one input of a relocatable link */
+	if (length == 0 && !head->dwarf64)
+		skip_zeros(&b);
 	if (next)
 		*next = (uint64_t)(b.pos - cfi->data);
-	if (length == 0) /* terminator: of the section, or of one input of a relocatable link */
+	if (length == 0)
 		return -ENOENT;
 	/* In .eh_frame the id has four bytes, whatever the length (LSB 5.0 §10.6.1.1). */
 	if (head->dwarf64 && !cfi->eh) {
@@ -403,7 +437,7 @@ static void restore(struct run *r, uint64_t reg)
 	}
 }
 
-/* Copies only the rules that count: most rows mention two of 33 registers. */
+/* Copy only the rules that count: most rows mention two of 33 registers. */
 static void copy_row(struct row *to, const struct row *from)
 {
 	memcpy(to, from, offsetof(struct row, regs));
@@ -412,6 +446,26 @@ static void copy_row(struct row *to, const struct row *from)
 
 		to->regs[i] = from->regs[i];
 	}
+}
+
+/* Add what copying a row costs beyond the instruction itself. */
+static void charge_row(struct run *r, const struct row *row)
+{
+	unsigned int n = (unsigned int)__builtin_popcountll(row->mentioned);
+
+	r->cost += n > ROW_FREE ? n - ROW_FREE : 0;
+}
+
+static void remember(struct run *r)
+{
+	charge_row(r, &r->row);
+	copy_row(&r->saved[r->depth++], &r->row);
+}
+
+static void recall(struct run *r)
+{
+	copy_row(&r->row, &r->saved[--r->depth]);
+	charge_row(r, &r->row);
 }
 
 static int set_cfa(struct run *r, uint64_t reg, int64_t off)
@@ -533,12 +587,12 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 	case CFA_REMEMBER_STATE:
 		if (r->depth == REMEMBER_MAX)
 			return -ENOTSUP;
-		copy_row(&r->saved[r->depth++], &r->row);
+		remember(r);
 		return 0;
 	case CFA_RESTORE_STATE:
 		if (!r->depth)
 			return -EBADMSG;
-		copy_row(&r->row, &r->saved[--r->depth]);
+		recall(r);
 		return 0;
 	case CFA_GNU_ARGS_SIZE: /* for landing pads only */
 		(void)uw_bytes_uleb(b);
@@ -570,7 +624,7 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 	if (b->err || code_align > CODE_ALIGN_MAX || lookup < r->loc ||
 	    lookup > UINT64_MAX - STEP_MAX)
 		return;
-	for (; end - p >= 3 && r->ops < OPS_MAX; r->ops++) {
+	for (; end - p >= 3 && r->cost < r->limit; r->cost++) {
 		uint8_t op = p[0], low = op & 0x3f;
 		uint64_t delta = 0;
 		size_t size = 1;
@@ -628,12 +682,12 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 			case CFA_REMEMBER_STATE:
 				if (r->depth == REMEMBER_MAX)
 					goto out;
-				copy_row(&r->saved[r->depth++], row);
+				remember(r);
 				break;
 			case CFA_RESTORE_STATE:
 				if (!r->depth)
 					goto out;
-				copy_row(row, &r->saved[--r->depth]);
+				recall(r);
 				break;
 			default:
 				goto out;
@@ -658,7 +712,7 @@ static int run_row(struct run *r, struct uw_bytes *b)
 		uint64_t delta = 0, to;
 		int err = 0;
 
-		if (++r->ops > OPS_MAX)
+		if (++r->cost > r->limit)
 			return -ENOTSUP;
 		switch (op & 0xc0) {
 		case CFA_ADVANCE_LOC:
@@ -745,7 +799,7 @@ static bool start_usually(struct run *r, const struct uw_bytes *b)
 	r->row.cfa_set = true;
 	r->row.cfa_reg = b->pos[1];
 	r->row.cfa_off = b->pos[2];
-	r->ops = n_ops;
+	r->cost = n_ops;
 	return true;
 }
 
@@ -760,7 +814,8 @@ static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fd
 	r->bases = bases_of(cfi, fde->cie.address_size);
 	r->bases.func = fde->start;
 	r->bases.has_func = true;
-	r->ops = 0;
+	r->cost = 0;
+	r->limit = CIE_COST_MAX;
 	r->depth = 0;
 	r->loc = 0;
 	memset(&r->row, 0, offsetof(struct row, regs));
@@ -773,6 +828,7 @@ static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fd
 		if (r->next_loc != UINT64_MAX) /* initial instructions have no location to move */
 			return -EBADMSG;
 	}
+	r->limit = COST_MAX;
 	r->loc = fde->start;
 	copy_row(&r->initial, &r->row);
 	return 0;

@@ -66,6 +66,9 @@ int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uin
 int uw_cfi_entry_general(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde,
 			 uint64_t *next);
 
+/* Whether the section ends at off: its size is not known and a zero length stands there. */
+bool uw_cfi_ends(const struct uw_cfi *cfi, uint64_t off);
+
 /* How many FDEs there are, by the heads of all entries alone. */
 uint64_t uw_cfi_count(const struct uw_cfi *cfi);
 

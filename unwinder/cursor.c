@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "unwinder/arch.h"
+#include "unwinder/child.h"
 #include "unwinder/dynamic.h"
 #include "unwinder/explain.h"
 #include "unwinder/guess.h"
@@ -508,6 +509,7 @@ static int stopping(struct state *s, enum uw_stop stop, uint64_t addr)
 	s->stop_addr = addr;
 	switch (stop) {
 	case UW_STOP_ROOT:
+	case UW_STOP_GUESS_ENDED:
 		return 0;
 	case UW_STOP_TRUNCATED:
 		return -EFAULT;
@@ -557,6 +559,19 @@ static int rule_by_code(const struct state *s, struct uw_rule *rule)
 	return code.after && s->exact && machine.arch->stub(&code, rule) ? 0 : -ENOENT;
 }
 
+/* Whether a system call has just made this thread; bare: no unwind information covers the pc. */
+static bool is_child(const struct state *s, bool bare, struct uw_rule *rule)
+{
+	const struct uw_machine machine = machine_of(s);
+	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	if (!s->exact || !uw_child_result(machine.arch, &s->regs))
+		return false;
+	read_code(&machine, pc_of(s), bytes, &code);
+	return uw_child_rule_by_code(machine.arch, &code, bare, &s->regs, rule);
+}
+
 /* What a rule borrows its expressions from. */
 struct held {
 	struct uw_proc_info info;
@@ -575,7 +590,7 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 
 	*bias = 0;
 	*held = (struct held){ .dynamic = NULL };
-	if (kept_rule(t, key, rule, bias))
+	if (is_child(s, false, rule) || kept_rule(t, key, rule, bias))
 		return 0;
 	(void)pthread_mutex_lock(&t->lock);
 	age = t->age;
@@ -612,6 +627,8 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 	}
 	if (!err)
 		keep_rule(t, key, rule, *bias, age);
+	else if (err == -ENOENT && is_child(s, true, rule))
+		err = 0;
 	return err;
 }
 
@@ -669,7 +686,7 @@ static int arrive(struct state *s, const struct state *before, bool anywhere, bo
 	uint64_t pc = pc_of(s), here = pc_of(before);
 
 	if (pc == 0 && !signal)
-		return stopping(s, UW_STOP_ROOT, here);
+		return stopping(s, UW_STOP_GUESS_ENDED, here);
 	/* See rises() in stepper.c. */
 	if (sp <= old && !anywhere &&
 	    !((arch->lr != arch->pc || before->exact) && sp == old && pc != here))
@@ -740,14 +757,14 @@ static int step_by_fp(struct state *s, const struct state *before)
 		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
 	read_code(&machine, pc, bytes, &here);
 	if (fp == 0 && !s->exact)
-		return stopping(s, UW_STOP_ROOT, pc);
+		return stopping(s, UW_STOP_GUESS_ENDED, pc);
 	if (!uw_guess_is_fp(sp, fp))
 		return stopping(s, here.after ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_MAPPING, pc);
 	if (uw_machine_read(&machine, fp, 8, &next) || uw_machine_read(&machine, fp + 8, 8, &ra))
 		return stopping(s, UW_STOP_TRUNCATED, machine.missing);
 	ra = stripped(s, ra);
 	if (ra == 0 && next == 0 && !s->exact)
-		return stopping(s, UW_STOP_ROOT, pc);
+		return stopping(s, UW_STOP_GUESS_ENDED, pc);
 	read_code(&machine, ra, bytes, &code);
 	called = here.after && code.before && arch->after_call(&code).kind != UW_CALL_NONE;
 	if (!called && !leads_on(&machine, fp, next))
@@ -821,7 +838,7 @@ static int step_in_space(struct state *s, const struct state *before)
 				stop == uw_stopping(UW_STOP_TRUNCATED) ? w.missing : pc_of(before));
 	s->regs = w.machine.regs;
 	if (pc_of(s) == 0 && !w.exact)
-		return stopping(s, UW_STOP_ROOT, pc_of(before));
+		return stopping(s, UW_STOP_GUESS_ENDED, pc_of(before));
 	s->stepper = w.stepper;
 	s->confidence = w.confidence;
 	s->exact = w.exact;

@@ -175,7 +175,8 @@ int uw_cursor_init_at(struct uw_cursor *cursor, struct uw_target *target, void *
 void uw_cursor_context(struct uw_cursor *cursor, void *ctx);
 
 /*
- * To the caller's frame: 1; 0: this is the outermost; or why not, the cursor staying: -EFAULT
+ * To the caller's frame: 1; 0: there is no caller, and uw_cursor_stop tells whether that is
+ * proven (ROOT) or not (GUESS_ENDED); or why not, the cursor staying: -EFAULT
  * memory is missing, -ENOENT nothing is known of the code, -EBADMSG what is known is damaged,
  * -ENODATA a register is not known, -ELOOP the way does not lead up; or what find_proc_info said.
  */

@@ -185,7 +185,7 @@ static int collect(struct uw_frames *frames)
 		err = uw_cfi_entry(cfi, off, &fde, &next);
 		if (next <= off)
 			break; /* no length: nothing behind it can be found */
-		if (err == -ENOENT && next == off + 4 && cfi->to_terminator)
+		if (err == -ENOENT && uw_cfi_ends(cfi, off))
 			break;
 		if (!err && fde.end > fde.start) {
 			uint64_t size = fde.end - fde.start;

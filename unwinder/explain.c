@@ -11,6 +11,7 @@
 
 #include "unwinder/arch.h"
 #include "unwinder/cfi.h"
+#include "unwinder/child.h"
 #include "unwinder/ehframe.h"
 #include "unwinder/explain.h"
 #include "unwinder/expr.h"
@@ -277,7 +278,8 @@ static const struct {
 	[UW_VERDICT_CALLER] = { "caller",
 				"it called another frame, so that nothing is there any more" },
 	[UW_VERDICT_UNKNOWN] = { "unknown", "its value is not known" },
-	[UW_VERDICT_NONE] = { "none", "it is 0, as in the outermost frame" },
+	[UW_VERDICT_NONE] = { "none",
+			      "it is 0, as in many outermost frames, which proves nothing" },
 	[UW_VERDICT_ASTRAY] = { "astray", "it points to no frame of this stack" },
 	[UW_VERDICT_NOT_RISING] = { "not_rising", "what it points to leads back down" },
 	[UW_VERDICT_MISSING] = { "missing", "what is there was not captured" },
@@ -449,7 +451,11 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		if (object) {
 			step.object = object;
 			step.vaddr = f->lookup - f->mapping->bias;
-			err = uw_object_interpret(object, step.vaddr, f->exact, &rule);
+			err = f->exact && !next && stack->stop == UW_STOP_ROOT &&
+					      uw_child_rule(object, step.vaddr, &r.machine.regs,
+							    &rule)
+				      ? 0
+				      : uw_object_interpret(object, step.vaddr, f->exact, &rule);
 		}
 		if (err == -ENOENT && uw_space_is_dynamic(space, f->lookup)) {
 			err = uw_stepper_dynamic(space, f->lookup, f->exact, &rule, &bias);

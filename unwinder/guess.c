@@ -14,6 +14,19 @@
 
 /* ---- what a word is worth ---------------------------------------------------------- */
 
+/* Return the call that ends at vaddr. With CFI or without, a PLT entry is told by its code. */
+static struct uw_call call_in(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
+			      const struct uw_code *code)
+{
+	struct uw_call call = w->machine.arch->after_call(code);
+	struct uw_rule rule;
+
+	if (call.kind == UW_CALL_DIRECT &&
+	    uw_object_stub(object, vaddr + (uint64_t)(int64_t)call.target, &rule))
+		call.kind = UW_CALL_INDIRECT;
+	return call;
+}
+
 /* The call that ends at vaddr; -EFAULT where the code cannot be read. */
 static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
 		       struct uw_call *out)
@@ -29,23 +42,11 @@ static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t 
 		if (!err)
 			*slot = (struct uw_call_slot){ .object = id,
 						       .vaddr = vaddr,
-						       .call = w->machine.arch->after_call(&code) };
+						       .call = call_in(w, object, vaddr, &code) };
 	}
 	if (!err)
 		*out = slot->call;
 	return err;
-}
-
-static bool is_stub(struct uw_walking *w, uint64_t pc)
-{
-	struct uw_mapping *mapping = uw_walk_code(w, pc);
-	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
-	struct uw_rule rule;
-
-	if (!object)
-		return false;
-	/* With CFI or without, a PLT entry is told by its code. */
-	return uw_object_stub(object, pc - mapping->bias, &rule);
 }
 
 /*
@@ -81,7 +82,7 @@ enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
 	target = ra + (uint64_t)(int64_t)call.target;
 	if (target <= w->lookup && w->lookup - target < FUNCTION_MAX)
 		return UW_WORTH_DIRECT;
-	return is_stub(w, target) ? UW_WORTH_INDIRECT : UW_WORTH_ELSEWHERE;
+	return UW_WORTH_ELSEWHERE;
 }
 
 bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target)
@@ -177,9 +178,8 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 	if (uw_machine_reg(&w->machine, arch->fp, &fp))
 		return false;
 	/*
-	 * The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6).  That much
-	 * is to be believed of code that is there to see, or at the end of a chain;
-	 * elsewhere the register may be zero for any reason.
+	 * The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6). A chain ends there; where
+	 * no chain led, and the code is not there to see, the register says nothing at all.
 	 */
 	if (fp == 0 && !w->exact && (w->mapping->object || w->stepper == UW_STEPPER_FP))
 		return true;

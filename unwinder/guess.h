@@ -67,10 +67,14 @@ static inline enum uw_worth uw_guess_link(enum uw_worth worth, uint64_t fp, uint
 	return worth;
 }
 
-static inline enum uw_confidence uw_guess_confidence(enum uw_worth worth)
+/*
+ * How sure a caller of that worth is. own: the word is known to be of the frame at the pc, and
+ * not of one further out, as the frame pointer's is in functions that leave it alone.
+ */
+static inline enum uw_confidence uw_guess_confidence(enum uw_worth worth, bool own)
 {
-	return worth == UW_WORTH_UNREAD || worth == UW_WORTH_NOTHING ? UW_CONFIDENCE_GUESS
-								     : UW_CONFIDENCE_CHECKED;
+	return own && worth != UW_WORTH_UNREAD && worth != UW_WORTH_NOTHING ? UW_CONFIDENCE_CHECKED
+									    : UW_CONFIDENCE_GUESS;
 }
 
 /*
@@ -83,7 +87,9 @@ void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess);
 /*
  * [fp] the caller's fp, [fp + 8] the return address (psABI §3.2.2, AAPCS64
  * §6.4.6).  Code without rules may use the register for anything, so both words
- * must look the part.  True: the chain says that this is the outermost frame.
+ * must look the part.  Return true where the chain ends here: fp is 0, or what it points to
+ * is.  That proves nothing about the frame, because code without rules may use the register
+ * for anything.
  */
 bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess);
 void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess);

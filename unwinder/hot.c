@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "unwinder/child.h"
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
 #include "unwinder/past.h"
@@ -27,6 +28,7 @@ enum {
 	KIND_ROOT = 4,	   /* undefined return address */
 	KIND_LINK = 8,	   /* interrupted with the return address in lr */
 	KIND_CHAIN = 12,   /* no rule, and not interrupted: the frame pointer may lead on */
+	KIND_KEPT = 2,	   /* … and the code sets it */
 	KIND_ASK = 16,	   /* somebody else must see to it */
 };
 
@@ -148,10 +150,10 @@ static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot
 }
 
 /* Where its words are, so that fetch() finds them; whether to go by them they say themselves. */
-static void follow_chain(struct uw_hot_slot *slot)
+static void follow_chain(struct uw_hot_slot *slot, bool kept)
 {
-	slot->kind = KIND_CHAIN | KIND_FP;
-	slot->cfa = 16;
+	slot->kind = KIND_CHAIN | KIND_FP | (kept ? KIND_KEPT : 0);
+	slot->caller = 0;
 	slot->ra = 8;
 }
 
@@ -167,11 +169,12 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	struct uw_mapping *mapping = uw_walk_code(w, lookup);
 	struct uw_hot_slot *slot = &w->worker->hot.slots[index_of(key)];
 	const struct uw_steppers *steppers = uw_space_steppers(w->space);
+	const struct uw_arch *arch = w->machine.arch;
 	bool exact = key & EXACT;
 	struct uw_object *object;
 	struct uw_rule rule;
 	uint64_t word;
-	bool made;
+	enum uw_word_from from = UW_WORD_KEPT;
 	int err;
 
 	if (!mapping)
@@ -181,10 +184,11 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 		.key = key, .kind = KIND_ASK, .stepper = UW_STEPPER_CFI, .mapping = mapping
 	};
 	err = object ? uw_object_word_made(object, lookup - mapping->bias, exact, &word,
-					   &slot->stepper, &rule, &made)
+					   &slot->stepper, &rule, &from)
 		     : -ENOENT;
 	/* Where a frame was put together by hand: see uw_walk's part of it.  No procedure begins in one. */
-	if (object && !exact && !(made && !err && goes_on(&rule, lookup - mapping->bias)) &&
+	if (object && !exact &&
+	    !(from == UW_WORD_MADE && !err && goes_on(&rule, lookup - mapping->bias)) &&
 	    uw_object_begins(object, lookup + 1 - mapping->bias)) {
 		slot->stepper = UW_STEPPER_CFI;
 		return true;
@@ -193,17 +197,26 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	 * That there is none is what whoever sees to this frame asks next.  Rules that were found are
 	 * seldom wanted again, and their slots lie where nothing else of a first walk does.
 	 */
-	if (object && made && err)
+	if (object && from == UW_WORD_MADE && err)
 		uw_walk_keep_rule(w->worker, object, lookup - mapping->bias, exact, err, &rule);
+	/* Its registers tell what the rule does not.  Most code goes on, and need not be read. */
+	if (object && exact && (from != UW_WORD_INSIDE || arch->lr != arch->pc) &&
+	    uw_child_may_begin(object, lookup - mapping->bias))
+		return true;
 	/* Nothing may go ahead of those who are to be asked first. */
 	if (!err &&
 	    !uw_stepper_before(steppers, lookup,
 			       slot->stepper == UW_STEPPER_PLT ? UW_PRIORITY_PLT : UW_PRIORITY_CFI))
-		expand(w->machine.arch, word, slot);
+		expand(arch, word, slot);
 	else if (err == -ENOENT && !exact && !uw_space_is_dynamic(w->space, lookup) &&
 		 !uw_stepper_before(steppers, lookup, UW_PRIORITY_FP) &&
-		 !uw_stepper_trampoline(w->space, &w->machine, lookup + 1, false, &rule))
-		follow_chain(slot);
+		 !uw_stepper_trampoline(w->space, &w->machine, lookup + 1, false, &rule)) {
+		enum uw_keeping keeping = uw_stepper_keeping(w, object, lookup + 1 - mapping->bias);
+
+		/* Where the function lets the register be, its own pushes may tell better. */
+		if (keeping != UW_KEEPING_NOT)
+			follow_chain(slot, keeping == UW_KEEPING_FP);
+	}
 	return true;
 }
 
@@ -266,8 +279,8 @@ static inline uint64_t chain_low(const struct uw_arch *arch)
 }
 
 /* What ra, found behind the frame pointer fp where next stands, is worth. */
-static __attribute__((noinline)) enum uw_worth link_worth(struct uw_walking *w, uint64_t ra,
-							  uint64_t fp, uint64_t next)
+static inline enum uw_worth link_worth(struct uw_walking *w, uint64_t ra, uint64_t fp,
+				       uint64_t next)
 {
 	uint64_t lookup = ra - 1, key = lookup | w->tag | chain_low(w->machine.arch);
 	struct uw_hot_slot *slot = &w->worker->hot.slots[index_of(key)];
@@ -279,19 +292,60 @@ static __attribute__((noinline)) enum uw_worth link_worth(struct uw_walking *w, 
 	return uw_guess_link((enum uw_worth)(slot->worth - 1), fp, next, true);
 }
 
-/* The frame pointer's step, to be taken if it is worth something. */
-static inline enum uw_worth chain(struct uw_walking *w, const struct uw_run *run, uint64_t *ra,
-				  uint64_t *caller_fp)
+/*
+ * Return whether the call before ra, whose worth was kept for any lookup, is of what lies at the
+ * slot's. The slot keeps the last one that is; filling that of ra may have taken it away.
+ */
+static bool calls(struct uw_walking *w, struct uw_hot_slot *slot, uint64_t key, uint64_t lookup,
+		  uint64_t ra)
+{
+	uint64_t off = ra - lookup;
+
+	if (slot->key == key && off == (uint64_t)(int64_t)slot->caller)
+		return true;
+	w->lookup = lookup;
+	if (uw_guess_worth(w, ra) != UW_WORTH_DIRECT)
+		return false;
+	if (slot->key == key && off == (uint64_t)(int64_t)(int32_t)off)
+		slot->caller = (int32_t)off;
+	return true;
+}
+
+/*
+ * Return how the caller is found by the frame pointer fp, where next stands and ra behind it;
+ * 0: not at all. above: of the key of the frame's slot, which is filled.
+ */
+static __attribute__((noinline)) uint32_t follow(struct uw_walking *w, uint64_t lookup,
+						 uint64_t above, uint64_t ra, uint64_t fp,
+						 uint64_t next)
+{
+	struct uw_hot_slot *slot = &w->worker->hot.slots[index_of(lookup | above)];
+	bool own = slot->kind & KIND_KEPT, readable = slot->mapping->object;
+	enum uw_worth worth = link_worth(w, ra, fp, next);
+
+	if (worth == UW_WORTH_NOTHING)
+		return 0;
+	if (!own && readable && (worth == UW_WORTH_DIRECT || worth == UW_WORTH_ELSEWHERE))
+		own = calls(w, slot, lookup | above, lookup, ra);
+	/* Other registers may have been saved anywhere, or not. */
+	uw_walk_take_regs(w);
+	w->machine.regs.known = 0;
+	return uw_run_how(UW_STEPPER_FP, (uint8_t)uw_guess_confidence(worth, own), false);
+}
+
+/* The frame pointer's step, and how the caller is found so; 0: it leads nowhere. */
+static inline uint32_t chain(struct uw_walking *w, const struct uw_run *run, uint64_t lookup,
+			     uint64_t *ra, uint64_t *caller_fp)
 {
 	const struct uw_near near = run->near;
 	uint64_t fp = run->fp, link, next;
 
 	if (!uw_guess_is_fp(run->sp, fp) || !read_word(w, &near, fp, &next) ||
 	    !read_word(w, &near, fp + 8, &link) || !(link & run->mask))
-		return UW_WORTH_NOTHING;
+		return 0;
 	*ra = link;
 	*caller_fp = next;
-	return link_worth(w, link & run->mask, fp, next);
+	return follow(w, lookup, run->above, link & run->mask, fp, next);
 }
 
 /* Of what is not in the captured bytes around sp; the run's own words stay in registers. */
@@ -374,7 +428,6 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 	struct uw_frame *frame = run->frame;
 	struct uw_mapping *mapping;
 	enum outcome outcome = ON;
-	enum uw_worth worth;
 	unsigned int kind;
 	uint32_t how;
 
@@ -415,15 +468,11 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 			}
 			break;
 		case KIND_CHAIN:
-			worth = chain(w, run, &ra, &caller_fp);
-			if (worth == UW_WORTH_NOTHING)
+			how = chain(w, run, lookup, &ra, &caller_fp);
+			if (!how)
 				return ASIDE;
 			cfa = run->fp + 16;
 			above |= chain_low(w->machine.arch);
-			how = uw_run_how(UW_STEPPER_FP, (uint8_t)uw_guess_confidence(worth), false);
-			/* Other registers may have been saved anywhere, or not. */
-			uw_walk_take_regs(w);
-			w->machine.regs.known = 0;
 			w->due = (size_t)(frame - w->out->frames) + 1;
 			break;
 		default:

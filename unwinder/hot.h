@@ -20,7 +20,11 @@
 /* Offsets count from the register that the CFA counts from, in bytes. */
 struct uw_hot_slot {
 	uint64_t key; /* lookup; above its 48 bits the space's tag and whether it is exact */
-	int32_t cfa, ra;
+	union {
+		int32_t cfa;
+		int32_t caller; /* of a chain: from lookup to a return address whose call is of it */
+	};
+	int32_t ra;
 	int32_t fp;    /* ra again where the caller's is not saved: some word that is there */
 	uint8_t kind;  /* see hot.c */
 	uint8_t worth; /* of lookup + 1 as a return address: 1 + enum uw_worth; 0: not asked yet */
@@ -28,6 +32,7 @@ struct uw_hot_slot {
 	bool saved;		    /* registers besides fp */
 	struct uw_mapping *mapping; /* valid while the space has its id */
 };
+_Static_assert(sizeof(struct uw_hot_slot) == 32, "two slots a cache line");
 
 struct uw_hot {
 	struct uw_hot_slot slots[UW_HOT_SLOTS];

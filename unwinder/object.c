@@ -1,6 +1,7 @@
 #include "unwinder/object.h"
 
 #include <elf.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -25,9 +26,12 @@
 #define FRAMES_SIZE_MAX ((uint64_t)256 << 20)
 #define MINI_SIZE_MAX	((uint64_t)64 << 20)
 
-/* How far behind the entry point its function may reach, by whether an FDE bounds it. */
+/* How far behind the entry point its function may reach; the second: where nothing bounds it. */
 #define ENTRY_MAX	  128
 #define ENTRY_UNBOUND_MAX 48
+
+/* Where functions begin that follow it. */
+#define ENTRY_ALIGN 16
 
 #define PAGE_MASK ((uint64_t)0xfff)
 
@@ -41,6 +45,7 @@ struct uw_object {
 	struct uw_segment *segments; /* owned */
 	size_t n_segments;
 	const struct uw_section *init, *fini; /* of elf; NULL: there are none */
+	uint64_t entry;			      /* where a process begins; 0: nowhere in this file */
 
 	/*
 	 * .eh_frame is read when rules have been asked for that no table has, more
@@ -80,8 +85,15 @@ static atomic_uint_fast64_t last_id;
 
 bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b)
 {
-	return a->size == b->size && a->size <= UW_BUILD_ID_MAX &&
-	       !memcmp(a->bytes, b->bytes, a->size);
+	const struct uw_build_id *longer = a->size > b->size ? a : b;
+	size_t size = longer == a ? b->size : a->size;
+
+	if (longer->size > UW_BUILD_ID_MAX || memcmp(a->bytes, b->bytes, size) != 0)
+		return false;
+	for (size_t i = size; i < longer->size; i++)
+		if (longer->bytes[i])
+			return false;
+	return size || !longer->size;
 }
 
 /* ---- opening -------------------------------------------------------------------- */
@@ -191,6 +203,39 @@ static int load_eh(struct uw_object *o)
 	return err == -ENOMEM ? err : 0;
 }
 
+/* DT_FLAGS_1, as far as a linker's .dynamic reaches; 0: none is told. */
+static uint64_t flags_1(const struct uw_elf *elf, const struct uw_phdr *dynamic)
+{
+	Elf64_Dyn entries[64];
+	uint64_t size = dynamic->file_size < sizeof(entries) ? dynamic->file_size : sizeof(entries);
+
+	if (uw_source_read(&elf->source, dynamic->off, entries, size))
+		return 0;
+	for (size_t i = 0; i < size / sizeof(entries[0]); i++)
+		if (le64toh((uint64_t)entries[i].d_tag) == DT_FLAGS_1)
+			return le64toh(entries[i].d_un.d_val);
+	return 0;
+}
+
+/*
+ * Whether processes begin at e_entry. Linkers write the start of .text there for libraries that
+ * have no entry point, and the functions that stand there have callers.
+ */
+static bool is_begun_at(const struct uw_elf *elf)
+{
+	const struct uw_section *text = uw_elf_section(elf, ".text");
+
+	if (elf->type == ET_EXEC)
+		return true;
+	for (size_t i = 0; i < elf->n_phdrs; i++) {
+		const struct uw_phdr *p = &elf->phdrs[i];
+
+		if (p->type == PT_INTERP || (p->type == PT_DYNAMIC && flags_1(elf, p) & DF_1_PIE))
+			return true;
+	}
+	return text && elf->entry != text->vaddr; /* the dynamic linker's */
+}
+
 static int set_up(struct uw_object *o)
 {
 	int err = uw_elf_init(&o->elf, &o->elf.source);
@@ -203,18 +248,16 @@ static int set_up(struct uw_object *o)
 	uw_elf_build_id(&o->elf, &o->build_id);
 	o->init = uw_elf_section(&o->elf, ".init");
 	o->fini = uw_elf_section(&o->elf, ".fini");
+	o->entry = is_begun_at(&o->elf) ? o->elf.entry : 0;
 	return take_segments(o);
 }
 
 static void need_eh(struct uw_object *o);
 static void need_debug(struct uw_object *o);
 
-/* Takes over o; fd is the caller's, or -1 for an image. */
-static int open_source(struct uw_object *o, int fd, struct uw_object **out)
+/* Make a zeroed object one that uw_object_put can end. */
+static void start(struct uw_object *o)
 {
-	struct uw_source source = o->elf.source;
-	int err;
-
 	atomic_init(&o->refs, 1);
 	o->id = atomic_fetch_add(&last_id, 1) + 1;
 	pthread_mutex_init(&o->lock, NULL);
@@ -222,6 +265,17 @@ static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 	uw_frames_init(&o->go);
 	uw_frames_init(&o->debug);
 	uw_frames_init(&o->mini);
+	o->elf.source.fd = -1;
+}
+
+/* Takes over o; fd is the caller's, or -1 for an image. */
+static int open_source(struct uw_object *o, int fd, struct uw_object **out)
+{
+	struct uw_source source = o->elf.source;
+	int err;
+
+	start(o);
+	o->elf.source = source;
 	err = set_up(o);
 	o->elf.source = source; /* which a failure forgets */
 	if (!err && fd >= 0) {
@@ -701,12 +755,36 @@ static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, stru
 	return !uw_object_code(o, pc, buffer, &code) && o->arch->signal(&code, exact, rule);
 }
 
+/*
+ * Whether a PLT entry may be at pc. Compilers and assemblers write the same jumps through the
+ * GOT into ordinary code, where rsp need not point to a return address.
+ */
+static bool may_hold_plt(const struct uw_object *o, uint64_t pc)
+{
+	bool any = false;
+
+	if (!o->arch->plt_places)
+		return true;
+	for (size_t i = 0; i < o->elf.n_sections; i++) {
+		const struct uw_section *s = &o->elf.sections[i];
+
+		if (!(s->flags & SHF_EXECINSTR))
+			continue;
+		any = true;
+		if (pc >= s->vaddr && pc - s->vaddr < s->size)
+			return !strncmp(s->name, ".plt", 4) || !strcmp(s->name, ".iplt");
+	}
+	/* Without sections, an image in memory say, entries are known by their alignment. */
+	return !any && o->arch->plt_places >> pc % 16 & 1;
+}
+
 bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule)
 {
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code code;
 
-	return !uw_object_code(o, pc, buffer, &code) && o->arch->stub(&code, rule);
+	return !uw_object_code(o, pc, buffer, &code) && o->arch->stub(&code, rule) &&
+	       may_hold_plt(o, pc);
 }
 
 /* One more section's part of it. */
@@ -793,16 +871,32 @@ static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule
 	       o->arch->init(&start, &at, lookup - init->vaddr, rule);
 }
 
+/* Whether lookup, in a gap between FDEs, lies in the function that begins at the entry point. */
+static bool in_entry(const struct uw_object *o, uint64_t lookup, const struct uw_gap *gap)
+{
+	uint64_t entry = o->entry, length = lookup - entry;
+	uint8_t code[ENTRY_MAX + ENTRY_ALIGN];
+
+	if (!entry || entry < gap->start || lookup < entry || length >= ENTRY_MAX)
+		return false;
+	if (!o->arch->begins_behind_entry)
+		return gap->end < UINT64_MAX || length < ENTRY_UNBOUND_MAX;
+	if (length && uw_object_read(o, entry, code, length))
+		return false;
+	/* The C library's other functions are near, and have callers. */
+	for (uint64_t i = ENTRY_ALIGN - entry % ENTRY_ALIGN; i <= length; i += ENTRY_ALIGN)
+		if (o->arch->begins_behind_entry(code, code + i))
+			return false;
+	return true;
+}
+
 /* No FDE covers lookup; gap: what is known to be without. */
 static int bare_rule(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
 		     struct uw_rule *out)
 {
-	uint64_t entry = o->elf.entry;
-
 	/* _start without CFI: nothing called it (psABI §3.4.1). */
-	if (entry && entry >= gap->start && lookup >= entry &&
-	    lookup - entry < (gap->end < UINT64_MAX ? ENTRY_MAX : ENTRY_UNBOUND_MAX)) {
-		*out = (struct uw_rule){ .start = entry,
+	if (in_entry(o, lookup, gap)) {
+		*out = (struct uw_rule){ .start = o->entry,
 					 .end = lookup + 1,
 					 .ra = o->arch->pc,
 					 .stepper = UW_STEPPER_CFI,
@@ -952,6 +1046,13 @@ static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, u
 	return err;
 }
 
+bool uw_object_covers(struct uw_object *object, uint64_t vaddr)
+{
+	uint64_t start, end;
+
+	return !find_function(object, vaddr, &start, &end);
+}
+
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
 {
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
@@ -1018,7 +1119,7 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 }
 
 int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
-			uint8_t *stepper, struct uw_rule *rule, bool *made)
+			uint8_t *stepper, struct uw_rule *rule, enum uw_word_from *from)
 {
 	const struct uw_table *table = uw_object_table(object);
 	uint64_t key = lookup | (uint64_t)exact << 63;
@@ -1027,13 +1128,14 @@ int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, u
 	bool has_memo, inside;
 	int err;
 
-	*made = false;
+	*from = UW_WORD_KEPT;
 	if (table) {
 		found = uw_table_look(table, lookup, exact, &inside);
 		if (inside ||
 		    (uw_word_kind(found) != TABLE_NONE && !at_trampoline(object, lookup, exact))) {
 			*word = found;
 			*stepper = UW_STEPPER_CFI;
+			*from = inside ? UW_WORD_INSIDE : UW_WORD_KEPT;
 			return 0;
 		}
 	}
@@ -1043,7 +1145,7 @@ int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, u
 	if (has_memo && uw_memo_find(&object->memo, key, word, stepper))
 		return 0;
 	err = uw_object_interpret(object, lookup, exact, rule);
-	*made = true;
+	*from = UW_WORD_MADE;
 	if (err)
 		return err;
 	rule->compiled = false;
@@ -1058,9 +1160,9 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 		   uint8_t *stepper)
 {
 	struct uw_rule rule;
-	bool made;
+	enum uw_word_from from;
 
-	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &made);
+	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &from);
 }
 
 static struct uw_table_source source_of(struct uw_object *o)
@@ -1108,6 +1210,11 @@ static int install_blob(struct uw_object *o, uint8_t *blob, size_t size)
 
 int uw_object_compile(struct uw_object *object)
 {
+	return uw_object_compile_unless(object, NULL, NULL);
+}
+
+int uw_object_compile_unless(struct uw_object *object, bool (*stop)(void *ctx), void *ctx)
+{
 	struct uw_table_source source;
 	uint8_t *blob;
 	size_t size;
@@ -1116,6 +1223,8 @@ int uw_object_compile(struct uw_object *object)
 	if (uw_object_table(object))
 		return 0;
 	source = source_of(object);
+	source.stop = stop;
+	source.stop_ctx = ctx;
 	atomic_fetch_add_explicit(&object->n_parsed, 1, memory_order_relaxed);
 	err = uw_table_build(&source, &blob, &size);
 	return err ? err : install_blob(object, blob, size);
@@ -1130,6 +1239,35 @@ int uw_object_identify(struct uw_object *object, struct uw_identity *out)
 		return -ENOMEM;
 	uw_table_identify(&source, &size, &hash);
 	*out = (struct uw_identity){ .size = size, .hash = hash };
+	return 0;
+}
+
+int uw_object_inputs(struct uw_object *object, uw_input_fn take, void *ctx)
+{
+	struct uw_table_source source = source_of(object);
+	const uint64_t head[] = { TABLE_BUILDER, object->arch->machine, object->n_segments,
+				  UW_FRAMES_N };
+
+	if (!atomic_load_explicit(&object->eh_ready, memory_order_acquire))
+		return -ENOMEM;
+	take(ctx, head, sizeof(head));
+	for (size_t i = 0; i < object->n_segments; i++) {
+		const struct uw_segment *s = &object->segments[i];
+		const uint64_t segment[] = { s->off, s->vaddr, s->file_size, s->mem_size,
+					     s->flags };
+
+		take(ctx, segment, sizeof(segment));
+	}
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
+		const struct uw_cfi *cfi = source.cfi[i];
+		const uint64_t section[] = { cfi->size, cfi->vaddr,	   cfi->text,
+					     cfi->got,	cfi->has_text,	   cfi->has_got,
+					     cfi->eh,	cfi->to_terminator };
+
+		take(ctx, section, sizeof(section));
+		if (cfi->size)
+			take(ctx, cfi->data, cfi->size);
+	}
 	return 0;
 }
 
@@ -1210,6 +1348,61 @@ int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
 		return install(object, &made);
 	uw_table_fini(&made.table);
 	uw_blob_free(made.kept);
+	return err;
+}
+
+/* Set the object up as the table describes its file: machine, build-id, where the code lies. */
+static int describe(struct uw_object *o, const struct uw_table *table)
+{
+	const struct table_header *h = table->header;
+	const struct table_seg *seg =
+		(const struct table_seg *)(const void *)((const uint8_t *)h + h->seg);
+
+	o->arch = table->arch;
+	o->build_id.size = h->build_id_size;
+	memcpy(o->build_id.bytes, h->build_id, h->build_id_size);
+	o->segments = calloc(h->n_segs ? h->n_segs : 1, sizeof(*o->segments));
+	o->codes = calloc(1, sizeof(*o->codes));
+	if (!o->segments || !o->codes)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < h->n_segs; i++)
+		o->segments[o->n_segments++] = (struct uw_segment){ .off = seg[i].file_off,
+								    .vaddr = seg[i].vaddr,
+								    .file_size = seg[i].size,
+								    .mem_size = seg[i].size,
+								    .flags = PF_R | PF_X };
+	/* There are no sections to read: what is asked of them was read, and is empty. */
+	atomic_store_explicit(&o->eh_ready, true, memory_order_release);
+	atomic_store_explicit(&o->debug_ready, true, memory_order_release);
+	return 0;
+}
+
+int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out)
+{
+	struct compiled made = { .size = (size_t)kept->size };
+	struct uw_object *o = calloc(1, sizeof(*o));
+	int err = uw_blob_open(kept, TABLE_MAGIC, &made.kept);
+
+	if (!err && !o)
+		err = -ENOMEM;
+	if (!err)
+		err = uw_table_open_kept(&made.table, made.kept);
+	if (!err) {
+		start(o);
+		err = describe(o, &made.table);
+		if (!err) {
+			err = install(o, &made);
+			made = (struct compiled){ .size = 0 }; /* taken over on failure, too */
+		}
+		if (err)
+			uw_object_put(o);
+		else
+			*out = o;
+		o = NULL;
+	}
+	uw_table_fini(&made.table);
+	uw_blob_free(made.kept);
+	free(o);
 	return err;
 }
 

@@ -35,6 +35,9 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 #define UW_ENTRY_ALIGN 16
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr);
 
+/* Whether unwind information covers vaddr, not merely that of what ends before it. */
+bool uw_object_covers(struct uw_object *object, uint64_t vaddr);
+
 /* NULL: not compiled yet.  Borrowed for the object's life. */
 const struct uw_table *uw_object_table(const struct uw_object *object);
 
@@ -45,12 +48,18 @@ const struct uw_table *uw_object_table(const struct uw_object *object);
 int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
 		   uint8_t *stepper);
 
+enum uw_word_from {
+	UW_WORD_INSIDE, /* of a row of the table, whose code surely goes on there */
+	UW_WORD_KEPT,	/* of a row that may reach across a gap, or made before */
+	UW_WORD_MADE,	/* the rule was worked out just now, or found to be none */
+};
+
 /*
- * The same; *made: the rule itself was worked out on the way, or found to be none, as
- * uw_object_rule would, and is in *rule unless this failed.
+ * The same, and where the word is from. Where it was made, *rule has what uw_object_rule would
+ * give, unless this failed.
  */
 int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
-			uint8_t *stepper, struct uw_rule *rule, bool *made);
+			uint8_t *stepper, struct uw_rule *rule, enum uw_word_from *from);
 
 /* Borrowed for the object's life. */
 const struct uw_elf *uw_object_elf(const struct uw_object *object);

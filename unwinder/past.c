@@ -208,7 +208,7 @@ static bool ends_alike(const struct past *past, const struct uw_thread *thread,
 	/* What files say of that address they say again: the space is the same. */
 	if (note->flags & UW_NOTE_MISSING)
 		return !read_word(thread, near, note->ra_at, &word);
-	return past->stop == UW_STOP_ROOT && read_word(thread, near, note->ra_at, &word) &&
+	return past->stop == UW_STOP_GUESS_ENDED && read_word(thread, near, note->ra_at, &word) &&
 	       !(word & past->mask);
 }
 

@@ -5,6 +5,9 @@
 #include "unwinder/arch.h"
 #include "unwinder/object.h"
 
+/* How much code is read first, at least. */
+#define NEAR_MIN 1024
+
 /* Assemblers begin functions there when they are told to, and are. */
 #define ALIGN 16
 
@@ -13,22 +16,48 @@ static const struct uw_arch *arch_of(const struct uw_beginnings *b)
 	return uw_arch_of(uw_object_machine(b->object));
 }
 
+/* Read the size bytes below the pc, or as many as there are. */
+static void read_code(struct uw_beginnings *b)
+{
+	uint64_t size = b->size;
+
+	/* Its segment may begin later. */
+	while (b->size && uw_object_read(b->object, b->pc - b->size, b->code, b->size))
+		b->size /= 2;
+	if (b->size < size)
+		b->more = 0;
+}
+
 void uw_beginnings_init(struct uw_beginnings *b, struct uw_object *object, uint64_t pc)
 {
 	b->object = object;
 	b->pc = pc;
 	b->length = pc % ALIGN;
 	b->size = !arch_of(b)->begins ? 0 : pc < UW_PROLOGUE_BACK ? pc : UW_PROLOGUE_BACK;
-	/* Its segment may begin later. */
-	while (b->size && uw_object_read(object, pc - b->size, b->code, b->size))
-		b->size /= 2;
+	b->more = 0;
+	/* Most functions begin near. */
+	if (b->size / 4 >= NEAR_MIN) {
+		b->more = b->size;
+		b->size /= 4;
+	}
+	read_code(b);
+}
+
+/* Read more of the code, if there is more, for the place that is next. */
+static void widen(struct uw_beginnings *b)
+{
+	if (!b->more || b->length + UW_BEGINS_BACK <= b->size)
+		return;
+	b->size = b->more;
+	b->more = 0;
+	read_code(b);
 }
 
 int uw_beginnings_next(struct uw_beginnings *b, struct uw_rule *out)
 {
 	const struct uw_arch *arch = arch_of(b);
 
-	for (; b->length < b->size; b->length += ALIGN) {
+	for (; widen(b), b->length < b->size; b->length += ALIGN) {
 		const uint8_t *start = b->code + (b->size - b->length);
 		uint64_t length = b->length;
 
@@ -48,6 +77,22 @@ int uw_beginnings_next(struct uw_beginnings *b, struct uw_rule *out)
 	}
 	b->length = b->size;
 	return -ENOENT;
+}
+
+enum uw_keeping uw_beginnings_keep(struct uw_object *object, uint64_t pc)
+{
+	const struct uw_arch *arch = uw_arch_of(uw_object_machine(object));
+	struct uw_beginnings b;
+	struct uw_rule rule;
+	int err = 0;
+
+	uw_beginnings_init(&b, object, pc);
+	for (unsigned int i = 0; i < UW_PROLOGUE_TRIES && err != -ENOENT; i++) {
+		err = uw_beginnings_next(&b, &rule);
+		if (!err && (rule.cfa_off > 8 || rule.cfa_reg == arch->fp))
+			return rule.cfa_reg == arch->fp ? UW_KEEPING_FP : UW_KEEPING_NOT;
+	}
+	return UW_KEEPING_UNKNOWN;
 }
 
 bool uw_beginnings_taken(struct uw_object *object, uint64_t pc, const struct uw_regs *regs,

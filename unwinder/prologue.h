@@ -27,6 +27,7 @@
 struct uw_beginnings {
 	struct uw_object *object;
 	uint64_t pc, size, length; /* pc: a vaddr; length: from the next place to it */
+	uint64_t more; /* how much code may be read in place of these size bytes; 0: no more */
 	uint8_t code[UW_PROLOGUE_BACK];
 };
 
@@ -38,6 +39,16 @@ void uw_beginnings_init(struct uw_beginnings *b, struct uw_object *object, uint6
  * pushed it is empty.  -EAGAIN it does not begin plainly there; -ENOENT that was the last.
  */
 int uw_beginnings_next(struct uw_beginnings *b, struct uw_rule *out);
+
+/* What a function without rules does with the frame pointer, by how it begins. */
+enum uw_keeping {
+	UW_KEEPING_UNKNOWN, /* it does not begin plainly, or its code cannot be seen */
+	UW_KEEPING_FP,	    /* it sets the register */
+	UW_KEEPING_NOT,	    /* it pushes or takes room, and lets the register be */
+};
+
+/* Of the places where the function around pc may begin the first where it does either decides. */
+enum uw_keeping uw_beginnings_keep(struct uw_object *object, uint64_t pc);
 
 /* The one that was taken: whose CFA, by the registers there, is cfa. */
 bool uw_beginnings_taken(struct uw_object *object, uint64_t pc, const struct uw_regs *regs,

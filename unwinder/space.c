@@ -16,8 +16,11 @@ struct uw_space {
 	uint16_t machine;
 	uw_resolve_fn resolve;
 	void *ctx;
-	struct uw_mapping *maps; /* sorted by start, none overlap; owned */
-	size_t n, room;
+	struct uw_mapping *maps; /* sorted by start, none overlap; owned, with the room around */
+	size_t n;
+	size_t front, back; /* mappings for which there is room before and behind maps */
+	size_t *sharers;    /* of maps; owned by all of them; NULL: maps is this one's alone */
+	bool lent;	    /* maps was another's first */
 	const struct uw_steppers *steppers; /* borrowed */
 	struct uw_dynamic *dynamic;	    /* counted; NULL: none */
 };
@@ -50,10 +53,41 @@ int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_s
 	return 0;
 }
 
-void uw_space_clear(struct uw_space *space)
+/* Free the array that maps lies in; the objects are the caller's. */
+static void free_array(struct uw_space *space)
+{
+	if (space->maps)
+		free(space->maps - space->front);
+	space->maps = NULL;
+	space->n = space->front = space->back = 0;
+}
+
+static void put_objects(const struct uw_space *space)
 {
 	for (size_t i = 0; i < space->n; i++)
 		uw_object_put(space->maps[i].object);
+}
+
+/* Leave shared mappings to the others; whoever leaves last frees them. */
+static void leave_maps(struct uw_space *space)
+{
+	if (!--*space->sharers) {
+		put_objects(space);
+		free(space->sharers);
+		free_array(space);
+	}
+	space->sharers = NULL;
+	space->lent = false;
+	space->maps = NULL;
+	space->n = space->front = space->back = 0;
+}
+
+void uw_space_clear(struct uw_space *space)
+{
+	if (space->sharers)
+		leave_maps(space);
+	put_objects(space);
+	space->back += space->n;
 	space->n = 0;
 	space->top = 0;
 	uw_dynamic_put(space->dynamic);
@@ -66,32 +100,106 @@ void uw_space_free(struct uw_space *space)
 	if (!space)
 		return;
 	uw_space_clear(space);
-	free(space->maps);
+	free_array(space);
 	free(space);
 }
 
-int uw_space_copy(const struct uw_space *space, struct uw_space **out)
+/* NULL: no memory. */
+static struct uw_mapping *copy_maps(const struct uw_space *space)
+{
+	struct uw_mapping *maps = malloc((space->n ? space->n : 1) * sizeof(*maps));
+
+	for (size_t i = 0; maps && i < space->n; i++) {
+		maps[i] = space->maps[i];
+		if (maps[i].object)
+			uw_object_get(maps[i].object);
+	}
+	return maps;
+}
+
+/* Make maps this space's alone, before it changes. */
+static int own(struct uw_space *space)
+{
+	struct uw_mapping *maps;
+	size_t n = space->n;
+
+	if (!space->sharers)
+		return 0;
+	if (*space->sharers == 1) {
+		free(space->sharers);
+		space->sharers = NULL;
+		space->lent = false;
+		return 0;
+	}
+	maps = copy_maps(space);
+	if (!maps)
+		return -ENOMEM;
+	leave_maps(space);
+	space->maps = maps;
+	space->n = n;
+	changed(space);
+	return 0;
+}
+
+int uw_space_own(struct uw_space *space)
+{
+	return space->lent ? own(space) : 0;
+}
+
+/* A space that has all of another's but its mappings. */
+static struct uw_space *begin_copy(const struct uw_space *space)
 {
 	struct uw_space *copy = malloc(sizeof(*copy));
 
-	if (!copy)
-		return -ENOMEM;
-	*copy = *space;
-	copy->room = space->n;
-	copy->maps = malloc((space->n ? space->n : 1) * sizeof(*copy->maps));
-	if (!copy->maps) {
-		free(copy);
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < space->n; i++) {
-		copy->maps[i] = space->maps[i];
-		if (copy->maps[i].object)
-			uw_object_get(copy->maps[i].object);
-	}
+	if (copy)
+		*copy = *space;
+	return copy;
+}
+
+static void finish_copy(struct uw_space *copy, struct uw_space **out)
+{
 	if (copy->dynamic)
 		uw_dynamic_get(copy->dynamic);
 	changed(copy);
 	*out = copy;
+}
+
+int uw_space_share(struct uw_space *space, struct uw_space **out)
+{
+	struct uw_space *copy;
+
+	if (!space->n)
+		return uw_space_copy(space, out);
+	if (!space->sharers) {
+		space->sharers = malloc(sizeof(*space->sharers));
+		if (!space->sharers)
+			return -ENOMEM;
+		*space->sharers = 1;
+	}
+	copy = begin_copy(space);
+	if (!copy)
+		return -ENOMEM;
+	++*space->sharers;
+	copy->lent = true;
+	finish_copy(copy, out);
+	return 0;
+}
+
+int uw_space_copy(const struct uw_space *space, struct uw_space **out)
+{
+	struct uw_space *copy = begin_copy(space);
+
+	if (!copy)
+		return -ENOMEM;
+	copy->sharers = NULL;
+	copy->lent = false;
+	copy->front = copy->back = 0;
+	copy->maps = copy_maps(space);
+	if (!copy->maps) {
+		free(copy);
+		return -ENOMEM;
+	}
+	finish_copy(copy, out);
 	return 0;
 }
 
@@ -165,26 +273,79 @@ const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t 
 	return space->maps;
 }
 
-static int make_room(struct uw_space *space, size_t more)
+/*
+ * Whether a change at i moves what is before it.  mmap() goes downwards, so that a process with
+ * tens of thousands of mappings mostly adds one before all others; what is behind stays where it
+ * is then.  Few mappings are moved faster than that is worth.
+ */
+static bool moves_front(const struct uw_space *space, size_t i)
 {
-	struct uw_mapping *maps;
-	size_t room;
+	return space->n > 64 && i < space->n / 2;
+}
 
-	if (more <= space->room - space->n)
+/* Make room for so many more around i, on the side that moves. */
+static int make_room(struct uw_space *space, size_t i, size_t more)
+{
+	bool at_front = moves_front(space, i);
+	size_t *here = at_front ? &space->front : &space->back;
+	size_t *other = at_front ? &space->back : &space->front;
+	size_t size = space->front + space->n + space->back, extra;
+	struct uw_mapping *array;
+
+	if (more <= *here)
 		return 0;
-	room = space->room * 2 > space->n + more ? space->room * 2 : space->n + more + 14;
-	maps = realloc(space->maps, room * sizeof(*maps));
-	if (!maps)
-		return -ENOMEM;
-	space->maps = maps;
-	space->room = room;
+	/* Many were taken away on the other side: half of that room serves here. */
+	if (*other / 2 >= more && *other > space->n) {
+		extra = *other / 2;
+		array = at_front ? space->maps + extra : space->maps - extra;
+		memmove(array, space->maps, space->n * sizeof(*array));
+		*other -= extra;
+	} else {
+		extra = space->n + more + 14;
+		array = malloc((size + extra) * sizeof(*array));
+		if (!array)
+			return -ENOMEM;
+		array += space->front + (at_front ? extra : 0);
+		if (space->n)
+			memcpy(array, space->maps, space->n * sizeof(*array));
+		if (space->maps)
+			free(space->maps - space->front);
+	}
+	space->maps = array;
+	*here += extra;
 	return 0;
 }
 
+/* There is room on one side at least. */
 static void open_slot(struct uw_space *space, size_t i)
 {
-	memmove(&space->maps[i + 1], &space->maps[i], (space->n - i) * sizeof(*space->maps));
+	if ((moves_front(space, i) && space->front) || !space->back) {
+		memmove(space->maps - 1, space->maps, i * sizeof(*space->maps));
+		space->maps--;
+		space->front--;
+	} else {
+		memmove(&space->maps[i + 1], &space->maps[i],
+			(space->n - i) * sizeof(*space->maps));
+		space->back--;
+	}
 	space->n++;
+}
+
+/* Close what [i, last) took. */
+static void close_slots(struct uw_space *space, size_t i, size_t last)
+{
+	size_t gone = last - i;
+
+	if (i < space->n - last) {
+		memmove(&space->maps[gone], space->maps, i * sizeof(*space->maps));
+		space->maps += gone;
+		space->front += gone;
+	} else {
+		memmove(&space->maps[i], &space->maps[last],
+			(space->n - last) * sizeof(*space->maps));
+		space->back += gone;
+	}
+	space->n -= gone;
 }
 
 /* Cuts [start, end) out; there is room for one more.  Returns where it would go in. */
@@ -211,8 +372,8 @@ static size_t cut(struct uw_space *space, uint64_t start, uint64_t end)
 	}
 	for (last = i; last < space->n && space->maps[last].end <= end; last++)
 		uw_object_put(space->maps[last].object);
-	memmove(&space->maps[i], &space->maps[last], (space->n - last) * sizeof(*space->maps));
-	space->n -= last - i;
+	if (last > i)
+		close_slots(space, i, last);
 	if (i < space->n && space->maps[i].start < end) {
 		space->maps[i].off += end - space->maps[i].start;
 		space->maps[i].start = end;
@@ -248,7 +409,9 @@ int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping)
 
 	if (new.start >= new.end)
 		return -EINVAL;
-	err = make_room(space, 2);
+	err = own(space);
+	if (!err)
+		err = make_room(space, first_above(space, new.start), 2);
 	if (err)
 		return err;
 	if (new.object)
@@ -273,7 +436,9 @@ int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end)
 	i = first_above(space, start);
 	if (i == space->n || space->maps[i].start >= end)
 		return 0;
-	err = make_room(space, 1);
+	err = own(space);
+	if (!err)
+		err = make_room(space, i, 1);
 	if (err)
 		return err;
 	(void)cut(space, start, end);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "unwinder/arch.h"
+#include "unwinder/child.h"
 #include "unwinder/dynamic.h"
 #include "unwinder/guess.h"
 #include "unwinder/object.h"
@@ -26,6 +27,7 @@ struct asking {
 	/* The guesses, where there is none: */
 	bool guessed, bottom;
 	bool began, begun; /* asked for its beginning; rule is that */
+	bool called;	   /* … and the call is of that very beginning */
 	struct uw_guess leaf, fp;
 };
 
@@ -121,6 +123,19 @@ static bool has_rule(struct asking *a, enum uw_stepper stepper)
 					      w->exact, &a->rule);
 	}
 	return !a->err && a->rule.stepper == stepper;
+}
+
+/* Whether a system call has just made this thread, whose first frame it is; a->rule says so. */
+static bool is_child(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+	struct uw_object *object;
+
+	if (!w->mapping || !uw_child_result(w->machine.arch, &w->machine.regs))
+		return false;
+	object = uw_space_resolve(w->space, w->mapping);
+	return object &&
+	       uw_child_rule(object, w->pc - w->mapping->bias, &w->machine.regs, &a->rule);
 }
 
 static enum uw_answer by_table(struct asking *a)
@@ -220,10 +235,11 @@ static enum uw_answer by_plt(struct asking *a)
 
 /* ---- guesses ----------------------------------------------------------------------------- */
 
-static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const struct uw_guess *guess)
+static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const struct uw_guess *guess,
+			   bool own)
 {
 	a->found->stepper = (uint8_t)stepper;
-	a->found->confidence = (uint8_t)uw_guess_confidence(guess->worth);
+	a->found->confidence = (uint8_t)uw_guess_confidence(guess->worth, own);
 	a->found->cfa = guess->sp;
 	return UW_ANSWER_SUCCESS;
 }
@@ -311,9 +327,11 @@ static bool has_beginning(struct asking *a)
 			continue;
 		switch (uw_guess_worth(w, ra)) {
 		case UW_WORTH_DIRECT:
-			a->begun = uw_guess_target(w, ra, &target) &&
-				   target == a->rule.start + w->mapping->bias;
-			return a->begun;
+			/* The call tells where the function begins: it may be further below. */
+			if (!uw_guess_target(w, ra, &target) ||
+			    target != a->rule.start + w->mapping->bias)
+				continue;
+			return a->begun = a->called = true;
 		case UW_WORTH_INDIRECT:
 			return a->begun = true;
 		case UW_WORTH_ELSEWHERE:
@@ -325,28 +343,59 @@ static bool has_beginning(struct asking *a)
 	return false;
 }
 
+/* Whether the function's own pushes tell the frame, or a call of its beginning does. */
+static bool is_told(struct asking *a)
+{
+	return has_beginning(a) && (a->called || a->rule.cfa_off > 8);
+}
+
+enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *object, uint64_t vaddr)
+{
+	struct uw_keeping_slot *slot;
+
+	if (!w->machine.arch->begins)
+		return UW_KEEPING_FP;
+	if (!object)
+		return UW_KEEPING_UNKNOWN;
+	slot = &w->worker->keeping[uw_slot_of(uw_object_id(object), vaddr, UW_KEEPING_SLOTS)];
+	if (slot->object != uw_object_id(object) || slot->vaddr != vaddr)
+		*slot = (struct uw_keeping_slot){ .object = uw_object_id(object),
+						  .vaddr = vaddr,
+						  .keeping = (uint8_t)uw_beginnings_keep(object,
+											 vaddr) };
+	return slot->keeping;
+}
+
 static enum uw_answer by_leaf(struct asking *a)
 {
 	guess_both(a);
-	if (a->leaf.worth == UW_WORTH_ELSEWHERE && has_beginning(a))
+	if ((a->leaf.worth == UW_WORTH_ELSEWHERE && has_beginning(a)) ||
+	    (a->leaf.worth == UW_WORTH_INDIRECT && is_told(a)))
 		return UW_ANSWER_NOT_ME;
 	/* After a call into nowhere there is nothing else to go by. */
 	if (a->w->mapping ? !is_leaf(a) : a->leaf.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
 	uw_guess_take_leaf(a->w, &a->leaf);
-	return take(a, UW_STEPPER_LEAF, &a->leaf);
+	return take(a, UW_STEPPER_LEAF, &a->leaf, a->leaf.worth != UW_WORTH_ELSEWHERE);
 }
 
 static enum uw_answer by_fp(struct asking *a)
 {
+	struct uw_walking *w = a->w;
+	enum uw_keeping keeping;
+
 	guess_both(a);
-	/* A register that such code uses for anything may be 0 as well. */
-	if (a->bottom)
-		return has_beginning(a) ? UW_ANSWER_NOT_ME : UW_ANSWER_STACK_BOTTOM;
 	if (a->fp.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
-	uw_guess_take_fp(a->w, &a->fp);
-	return take(a, UW_STEPPER_FP, &a->fp);
+	keeping = uw_stepper_keeping(w, w->mapping->object, w->pc - w->mapping->bias);
+	/* The register may still be that of a frame further out, which this function let be. */
+	if (keeping == UW_KEEPING_NOT && is_told(a) &&
+	    (a->called || a->fp.worth != UW_WORTH_DIRECT))
+		return UW_ANSWER_NOT_ME;
+	uw_guess_take_fp(w, &a->fp);
+	return take(a, UW_STEPPER_FP, &a->fp,
+		    keeping == UW_KEEPING_FP ||
+			    (w->mapping->object && a->fp.worth == UW_WORTH_DIRECT));
 }
 
 static enum uw_answer by_prologue(struct asking *a)
@@ -371,7 +420,7 @@ static enum uw_answer by_scan(struct asking *a)
 	if (guess.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
 	uw_guess_take_scan(a->w, &guess);
-	(void)take(a, UW_STEPPER_SCAN, &guess);
+	(void)take(a, UW_STEPPER_SCAN, &guess, false);
 	a->found->confidence = UW_CONFIDENCE_GUESS; /* some call's, not surely this one's */
 	return UW_ANSWER_SUCCESS;
 }
@@ -706,16 +755,21 @@ static enum uw_answer ask_user(struct asking *a, const struct entry *e)
 	return rises(w, query.signal) ? answer : fail(a, UW_STOP_CFA_NOT_RISING);
 }
 
-/* Nobody knew. */
-static int nobody(const struct uw_walking *w)
+/* Return the stop for a frame that no stepper led on from. */
+static int nobody(const struct asking *a)
 {
+	const struct uw_walking *w = a->w;
+	bool readable;
+
 	if (!w->mapping)
 		return uw_stopping(UW_STOP_NO_MAPPING);
+	readable = w->mapping->object || w->mapping->kind == UW_MAPPING_ANON;
+	/* Where the file itself is absent, that is what the user can mend. */
+	if (a->guessed && a->bottom && readable)
+		return uw_stopping(UW_STOP_GUESS_ENDED);
 	if (w->has_missing)
 		return uw_stopping(UW_STOP_TRUNCATED);
-	return uw_stopping(w->mapping->object || w->mapping->kind == UW_MAPPING_ANON
-				   ? UW_STOP_NO_UNWIND_INFO
-				   : UW_STOP_NO_OBJECT);
+	return uw_stopping(readable ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_OBJECT);
 }
 
 static enum uw_answer ask(struct asking *a, const struct entry *e)
@@ -749,7 +803,7 @@ static int conclude(const struct asking *a, enum uw_answer answer)
 	case UW_ANSWER_STACK_BOTTOM:
 		return uw_stopping(UW_STOP_ROOT);
 	case UW_ANSWER_NOT_ME:
-		return nobody(a->w);
+		return nobody(a);
 	case UW_ANSWER_ERROR:
 	default:
 		return a->stop;
@@ -766,13 +820,15 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 	/* Not all of it: the rule is large, and found first. */
 	a.w = w;
 	a.found = found;
-	a.ruled = a.guessed = a.bottom = a.began = false;
+	a.ruled = a.guessed = a.bottom = a.began = a.called = false;
 	/* Nor saves, which are read of the user's steppers alone. */
 	found->stepper = w->stepper;
 	found->confidence = UW_CONFIDENCE_RULE;
 	found->signal = false;
 	found->cfa = 0;
 	w->has_missing = false;
+	if (w->exact && is_child(&a))
+		return conclude(&a, step_by_rule(&a));
 	if (group && group->choose)
 		return conclude(&a, ask_chosen(&a, group));
 	for (; e < end; e++) {
@@ -784,5 +840,5 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 		if (answer != UW_ANSWER_NOT_ME)
 			return conclude(&a, answer);
 	}
-	return nobody(w);
+	return nobody(&a);
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "unwinder/prologue.h"
 #include "unwinder/unwinder.h"
 
 struct uw_walking;
@@ -52,6 +53,12 @@ bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, u
  */
 int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, struct uw_rule *rule,
 		       uint64_t *bias);
+
+/*
+ * What code without rules, at w->pc or another pc as it stands, does with the frame pointer. On
+ * aarch64 the procedure call standard has it that all keep one which call others.
+ */
+enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *object, uint64_t vaddr);
 
 /*
  * Whether one of the user's steppers is asked about lookup before the built-in one of

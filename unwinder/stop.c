@@ -3,10 +3,10 @@
 static const struct {
 	const char *name, *sentence;
 } stops[UW_STOP_N] = {
-	[UW_STOP_ROOT] = { "root", "The stack ended at its outermost frame: nothing is missing." },
+	[UW_STOP_ROOT] = { "root", "The stack ended at its outermost frame, which is proven." },
 	[UW_STOP_TRUNCATED] = { "truncated",
 				"The next frame lies in memory that was not captured: capture more "
-				"stack a sample." },
+				"stack a sample, unless it is on another stack." },
 	[UW_STOP_NO_MAPPING] = { "no_mapping",
 				 "The address lies in no executable mapping: generated code that "
 				 "is gone, "
@@ -31,6 +31,10 @@ static const struct {
 				    "The sample has no user registers that can be used: a kernel "
 				    "thread, or a task that was exiting." },
 	[UW_STOP_COMPAT] = { "compat", "32-bit code of a 64-bit system, which is not walked." },
+	[UW_STOP_GUESS_ENDED] = { "guess_ended",
+				  "The frame pointer or the return address is 0, but nothing "
+				  "proves that this is the outermost frame: frames may be missing. "
+				  "Build the code with -fasynchronous-unwind-tables." },
 };
 
 static const char *const steppers[UW_STEPPER_N] = {

@@ -12,6 +12,7 @@
 
 #define UNITS_MAX 0xffff0000u /* spans end below this */
 #define AHEAD	  6	      /* FDEs fetched before they are needed */
+#define ASK_EVERY 256	      /* FDEs between two looks at whether to stop */
 
 /* An FDE's range in units. */
 struct ref {
@@ -30,7 +31,21 @@ struct build {
 
 	struct ref *refs;
 	size_t n_refs, room_refs;
+	uint64_t work;
+	unsigned int n_asked;
 };
+
+/* Count what an entry costs; the table fails where that is too much, or where it is to stop. */
+static void spend(struct build *b, uint64_t work)
+{
+	b->work += work;
+	if (b->work > UW_TABLE_WORK_MAX || b->n_refs > UW_TABLE_FDES_MAX ||
+	    b->rows.n_rows > UW_TABLE_ROWS_MAX)
+		uw_rows_fail(&b->rows, -EFBIG);
+	if (b->source->stop && ++b->n_asked % ASK_EVERY == 0 &&
+	    b->source->stop(b->source->stop_ctx))
+		uw_rows_fail(&b->rows, -ECANCELED);
+}
 
 static uint32_t unit_of(const struct build *b, uint64_t vaddr)
 {
@@ -84,6 +99,9 @@ static void put_general(struct build *b, const struct ref *ref, uint32_t limit)
 	struct uw_fde fde;
 	int err = uw_cfi_entry(cfi, ref->off, &fde, NULL);
 
+	if (!err)
+		spend(b, UW_TABLE_WORK_GENERAL *
+				 (uw_bytes_left(&fde.program) + uw_bytes_left(&fde.cie.program)));
 	g.next = vaddr_of(b, ref->start);
 	if (!err && !ref->odd)
 		err = uw_cfi_rows(cfi, &fde, general_row, &g);
@@ -95,6 +113,7 @@ static void put_fde(struct build *b, const struct ref *ref, uint32_t limit)
 {
 	struct uw_fast_fde fde;
 
+	spend(b, 0);
 	if (ref->odd || !uw_fast_read(b->fast, b->source->cfi[ref->section], ref->off, &fde) ||
 	    !uw_fast_run(b->fast, &fde, ref->start, limit))
 		put_general(b, ref, limit);
@@ -137,6 +156,7 @@ static void collect(struct build *b, unsigned int section)
 		struct uw_fde fde;
 		int err;
 
+		spend(b, 16);
 		if (uw_fast_read(b->fast, cfi, off, &fast)) {
 			next = (uint64_t)(fast.end - cfi->data);
 			add_ref(b, section, off, fast.start,
@@ -146,7 +166,7 @@ static void collect(struct build *b, unsigned int section)
 		}
 		next = off;
 		err = uw_cfi_entry(cfi, off, &fde, &next);
-		if (next <= off || (err == -ENOENT && next == off + 4 && cfi->to_terminator))
+		if (next <= off || (err == -ENOENT && uw_cfi_ends(cfi, off)))
 			break;
 		if (!err)
 			add_ref(b, section, off, fde.start, fde.end);

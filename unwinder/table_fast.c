@@ -15,6 +15,7 @@
 #define CFA_MAX	    ((1 << 21) - 1) /* what three bytes say */
 #define DEPTH_MAX   8		    /* remembered states */
 #define PROGRAM_MAX (1u << 16)
+#define INITIAL_MAX 4096 /* bytes of a CIE's program; no file is known to have more than 39 */
 
 #define NO_STATE UINT32_MAX
 #define NO_RULE	 UINT32_MAX	  /* not asked yet */
@@ -522,7 +523,7 @@ static bool prepare(struct uw_fast *f, const struct uw_cie *from, struct uw_fast
 	if (from->ra != arch->lr || from->segment_size || from->address_size != 8 ||
 	    align % arch->code_align || align >> arch->unit_shift > 255 || from->data_align < -64 ||
 	    from->data_align > 64 || (from->signal && arch->sigcontext_first) ||
-	    f->n_shapes == SHAPES_MAX)
+	    end - p > INITIAL_MAX || f->n_shapes == SHAPES_MAX)
 		return false;
 	cie->units = (uint32_t)(align >> arch->unit_shift);
 	for (unsigned int i = 0; i < TABLE_EXT_AARCH64; i++)

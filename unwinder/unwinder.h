@@ -39,7 +39,10 @@ struct uw_build_id {
 	uint8_t bytes[UW_BUILD_ID_MAX];
 };
 
-/* The same bytes, and as many. */
+/*
+ * Return whether both have the same bytes.  Zeros at the end do not count: perf before 5.11 and
+ * simpleperf write ids of every size in 20 bytes.
+ */
 bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b);
 
 /* ---- kept bytes --------------------------------------------------------- */
@@ -157,22 +160,34 @@ int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, si
  * An object's rules, compiled (schema/table.h): walks look them up in a few
  * nanoseconds.  Compiling takes milliseconds a megabyte of unwind information;
  * walks of other threads go on meanwhile, find rules in the file, and find the
- * same.  0 also where it was done before; -ENOENT there is nothing to compile.
+ * same.  0 also where it was done before; -ENOENT there is nothing to compile;
+ * -EFBIG it would take more time or memory than any real file needs.
  */
 int uw_object_compile(struct uw_object *object);
+/* Do the same, but ask stop (with ctx) every few hundred functions: -ECANCELED once that says true. */
+int uw_object_compile_unless(struct uw_object *object, bool (*stop)(void *ctx), void *ctx);
 
 /* The compiled table to keep, borrowed for the object's life; NULL: not compiled yet. */
 const void *uw_object_compiled(const struct uw_object *object, size_t *size);
 
 /*
- * What kept tables are told apart by, beside the build-id: the unwind sections' size and a hash
- * of their bytes, which asking reads.
+ * The size and XXH64 of the unwind sections, which a table's header repeats.  They find a table that
+ * was made from other sections by accident.  Anybody can make sections with a given XXH64: whoever
+ * keeps tables of strangers' files needs a cryptographic hash of uw_object_inputs beside it.
  */
 struct uw_identity {
 	uint64_t size, hash;
 };
-/* An object's, as kept tables are told apart by.  -ENOMEM. */
+/* Read the unwind sections and give their identity.  -ENOMEM. */
 int uw_object_identify(struct uw_object *object, struct uw_identity *out);
+/* Take the next size bytes, which are borrowed for the call. */
+typedef void (*uw_input_fn)(void *ctx, const void *bytes, size_t size);
+/*
+ * Call take with every byte that the object's table and ranges are made from, piece by piece, in an
+ * order and with lengths that no other input can give: machine, segments, what pointers count from,
+ * the sections.  -ENOMEM.
+ */
+int uw_object_inputs(struct uw_object *object, uw_input_fn take, void *ctx);
 
 /*
  * A kept table instead of compiling; it is copied and checked.  -EBADMSG damaged,
@@ -191,6 +206,12 @@ int uw_object_take(struct uw_object *object, void *blob, size_t size,
  */
 int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
 			const struct uw_identity *known);
+/*
+ * Make an object of a kept table alone, for a file that is gone: rules and segments are the table's,
+ * and there is no code to look at.  kept is taken over, and released on failure too.  -EBADMSG
+ * damaged, -ENOTSUP of another version.
+ */
+int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out);
 
 /*
  * The procedures' ranges (schema/procs.h), to keep beside the table: with both, call-frame
@@ -255,7 +276,7 @@ int uw_rows_function(struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint
 /* Compiles objects one by one on a thread of its own. */
 struct uw_builder;
 int uw_builder_new(struct uw_builder **out);
-void uw_builder_free(struct uw_builder *builder); /* gives up what waits; NULL is fine */
+void uw_builder_free(struct uw_builder *builder); /* gives up what is not done; NULL is fine */
 /* Takes a reference of its own while it needs one, and never waits.  -ENOMEM. */
 int uw_builder_add(struct uw_builder *builder, struct uw_object *object);
 void uw_builder_wait(struct uw_builder *builder); /* until nothing is left to compile */
@@ -292,7 +313,14 @@ typedef struct uw_object *(*uw_resolve_fn)(void *ctx, const struct uw_mapping *m
 int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_space **out);
 void uw_space_free(struct uw_space *space);				/* NULL is fine */
 int uw_space_copy(const struct uw_space *space, struct uw_space **out); /* fork */
-void uw_space_clear(struct uw_space *space);				/* exec */
+/*
+ * Do the same, but have the mappings copied only when one of the two changes: most children exec
+ * or sleep.  Spaces that share belong to one thread, and before a walk in *out, uw_space_own is
+ * called.  -ENOMEM.
+ */
+int uw_space_share(struct uw_space *space, struct uw_space **out);
+int uw_space_own(struct uw_space *space);    /* 0 also where nothing is shared; -ENOMEM */
+void uw_space_clear(struct uw_space *space); /* exec */
 /* EM_X86_64, EM_AARCH64. */
 uint16_t uw_space_machine(const struct uw_space *space);
 
@@ -458,12 +486,12 @@ enum uw_stepper { /* what found a frame's caller-side registers; frame 0 is CONT
 
 enum uw_confidence {			 /* how sure it is that a frame is the caller */
 		     UW_CONFIDENCE_RULE, /* unwind information, or code that is recognised, says so */
-		     UW_CONFIDENCE_CHECKED, /* guessed, and the code before the return address is a call */
-		     UW_CONFIDENCE_GUESS, /* guessed, and the code could not be looked at */
+		     UW_CONFIDENCE_CHECKED, /* guessed; a call precedes the return address and fits the code at the pc */
+		     UW_CONFIDENCE_GUESS, /* guessed; nothing tells the frame from one further out, or the code could not be looked at */
 };
 
 enum uw_stop {			   /* why a walk ended; each has a name and a sentence */
-	       UW_STOP_ROOT,	   /* undefined return address or the known outermost frame */
+	       UW_STOP_ROOT,	   /* proven: this is the thread's outermost frame */
 	       UW_STOP_TRUNCATED,  /* needs memory that was not captured, addr says which */
 	       UW_STOP_NO_MAPPING, /* the pc lies in no executable mapping */
 	       UW_STOP_NO_OBJECT, /* the mapping's file is missing, replaced or unreadable, and nothing else led on */
@@ -475,6 +503,7 @@ enum uw_stop {			   /* why a walk ended; each has a name and a sentence */
 	       UW_STOP_MAX_FRAMES,     /* as many frames as were asked for */
 	       UW_STOP_NO_USER_STATE, /* the sample has no user registers (kernel thread, exiting task) */
 	       UW_STOP_COMPAT,	      /* 32-bit code under a 64-bit kernel, which is not walked */
+	       UW_STOP_GUESS_ENDED, /* a zero frame pointer or return address, and no proof of the end */
 	       UW_STOP_N
 };
 
@@ -717,8 +746,8 @@ enum uw_rules {		       /* where the rule for a frame comes from */
 
 enum uw_verdict {		     /* why a stepper did not lead on from code without rules */
 		  UW_VERDICT_CALLER, /* the frame called another: nothing is at sp or in lr any more */
-		  UW_VERDICT_UNKNOWN,	 /* the register's value is not known */
-		  UW_VERDICT_NONE,	 /* the frame pointer is 0: this says the outermost frame */
+		  UW_VERDICT_UNKNOWN, /* the register's value is not known */
+		  UW_VERDICT_NONE, /* the frame pointer is 0: the chain ends, which proves nothing */
 		  UW_VERDICT_ASTRAY,	 /* the frame pointer points to no frame of this stack */
 		  UW_VERDICT_NOT_RISING, /* what it points to leads back down */
 		  UW_VERDICT_MISSING,	 /* what is at addr was not captured */

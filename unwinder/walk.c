@@ -190,23 +190,36 @@ static bool leads_nowhere(int stop)
 	       stop == uw_stopping(UW_STOP_REG_UNKNOWN);
 }
 
+/*
+ * The end of such a stack. ruled: a rule led there, and not a guess, for which any pointer to a
+ * function may pass for a return address.
+ */
+static int end_of_made(bool ruled)
+{
+	return uw_stopping(ruled ? UW_STOP_ROOT : UW_STOP_GUESS_ENDED);
+}
+
 int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 {
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_stack *out = w->out;
 	struct uw_frame *frame;
 	uint64_t sp, pc;
-	bool begun;
+	bool begun, ruled;
 	int stop;
 
 	w->pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
 	w->sp = w->machine.regs.value[arch->sp];
-	/* A thread's first function returns to 0, where nobody said it does not return. */
+	/*
+	 * A stack made by hand may end so. But the word is also 0 where a rule or a guess named
+	 * the wrong place, so it proves nothing.
+	 */
 	if (w->pc == 0 && out->n_frames && !w->exact)
-		return uw_stopping(UW_STOP_ROOT);
+		return uw_stopping(UW_STOP_GUESS_ENDED);
 	if (out->n_frames == out->max_frames)
 		return uw_stopping(UW_STOP_MAX_FRAMES);
 	begun = begins(w);
+	ruled = w->confidence == UW_CONFIDENCE_RULE;
 	w->exact |= begun;
 	/* The call may end its function, and ra then belongs to the next one. */
 	w->lookup = w->exact ? w->pc : w->pc - 1;
@@ -224,7 +237,7 @@ int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 	frame->cfa = found->cfa;
 	frame->signal = found->signal;
 	if (stop != UW_GO_ON)
-		return begun && leads_nowhere(stop) ? uw_stopping(UW_STOP_ROOT) : stop;
+		return begun && leads_nowhere(stop) ? end_of_made(ruled) : stop;
 	w->stepper = found->stepper;
 	w->confidence = found->confidence;
 	w->exact = found->signal;
@@ -232,7 +245,7 @@ int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 	sp = w->machine.regs.value[arch->sp];
 	pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
 	if (begun && !uw_walk_code(w, pc - 1))
-		return uw_stopping(UW_STOP_ROOT);
+		return end_of_made(ruled);
 	if (sp <= w->sp && uw_walk_cycle(w, pc, sp))
 		return uw_stopping(UW_STOP_CYCLE);
 	return UW_GO_ON;

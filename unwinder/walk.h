@@ -18,10 +18,11 @@
  * is mapped belongs to the space, but the rule belongs to the object, and the
  * hundred short processes of a compilation share theirs.
  */
-#define UW_PAGE_SLOTS	1024
-#define UW_RECENT_SLOTS 8
-#define UW_RULE_SLOTS	4096
-#define UW_CALL_SLOTS	4096
+#define UW_PAGE_SLOTS	 1024
+#define UW_RECENT_SLOTS	 8
+#define UW_RULE_SLOTS	 4096
+#define UW_CALL_SLOTS	 4096
+#define UW_KEEPING_SLOTS 1024
 
 /* Rules with more registers, those of signal frames, are found anew each time. */
 #define UW_SLOT_REGS 8
@@ -59,11 +60,18 @@ struct uw_call_slot {
 	struct uw_call call;
 };
 
+struct uw_keeping_slot {
+	uint64_t object;
+	uint64_t vaddr;
+	uint8_t keeping; /* enum uw_keeping */
+};
+
 struct uw_worker {
 	struct uw_hot hot;
 	struct uw_rule_slot rules[UW_RULE_SLOTS];
 	struct uw_page_slot pages[UW_PAGE_SLOTS];
 	struct uw_call_slot calls[UW_CALL_SLOTS];
+	struct uw_keeping_slot keeping[UW_KEEPING_SLOTS];
 	struct uw_recent_slot recent[UW_RECENT_SLOTS];
 	unsigned int n_recent;	  /* kept so far, also those that gave way */
 	struct uw_page_slot last; /* executable, where an address was last found */

@@ -110,6 +110,23 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 	return true;
 }
 
+/* ---- threads that begin ---------------------------------------------------------- */
+
+/* mov $56,%eax or mov $435,%eax; syscall; then test, jl and jz, of which none writes a register. */
+static enum uw_made_by made_by(const struct uw_code *code)
+{
+	static const uint8_t clone[] = { 0xb8, 56, 0, 0, 0, 0x0f, 0x05 };
+	static const uint8_t clone3[] = { 0xb8, 0xb3, 0x01, 0, 0, 0x0f, 0x05 };
+
+	for (size_t back = sizeof(clone); back <= code->before; back++) {
+		if (!memcmp(code->at - back, clone, sizeof(clone)))
+			return UW_MADE_BY_CLONE;
+		if (!memcmp(code->at - back, clone3, sizeof(clone3)))
+			return UW_MADE_BY_CLONE3;
+	}
+	return UW_MADE_BY_NONE;
+}
+
 /* ---- PLTs ----------------------------------------------------------------------- */
 
 static bool has(const struct uw_code *code, ptrdiff_t at, const char *bytes, size_t size)
@@ -200,9 +217,13 @@ static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t
 
 static bool is_padding(uint8_t byte)
 {
-	return byte == 0xcc || byte == 0x90 || byte == 0x0f || byte == 0x1f || byte == 0x66 ||
-	       byte == 0x2e || byte == 0x00 || byte == 0x40 || byte == 0x44 || byte == 0x80 ||
-	       byte == 0x84;
+	static const bool padding[256] = {
+		[0xcc] = true, [0x90] = true, [0x0f] = true, [0x1f] = true,
+		[0x66] = true, [0x2e] = true, [0x00] = true, [0x40] = true,
+		[0x44] = true, [0x80] = true, [0x84] = true,
+	};
+
+	return padding[byte];
 }
 
 /* ret, ud2; jmp, or a call that does not return, whose displacement may end as padding does. */
@@ -211,8 +232,8 @@ static bool begins(const uint8_t *code, const uint8_t *at)
 	for (unsigned int n = 0; n <= PADDING_MAX && at > code; n++) {
 		at--;
 		if (*at == 0xc3 ||
-		    (at - code >= 1 && (at[-1] == 0xeb || !memcmp(at - 1, "\x0f\x0b", 2))) ||
-		    (at - code >= 4 && (at[-4] == 0xe9 || at[-4] == 0xe8)))
+		    (at > code && (at[-1] == 0xeb || (at[-1] == 0x0f && *at == 0x0b))) ||
+		    (at - code >= 4 && (at[-4] & 0xfe) == 0xe8))
 			return true;
 		if (!is_padding(*at))
 			return false;
@@ -220,13 +241,61 @@ static bool begins(const uint8_t *code, const uint8_t *at)
 	return false;
 }
 
+/*
+ * The entry point's function goes on where its own call returned. What stands behind that hlt is
+ * another one.
+ */
+static bool begins_behind_entry(const uint8_t *code, const uint8_t *at)
+{
+	const struct uw_code here = { .at = at, .before = (size_t)(at - code) };
+	const uint8_t *p = at;
+
+	if (after_call(&here).kind != UW_CALL_NONE)
+		return false;
+	while (p > code && is_padding(p[-1]))
+		p--;
+	return begins(code, at) || (p > code && p[-1] == 0xf4);
+}
+
 /* So much of each may be: more is no frame but something else. */
 #define PUSHES_MAX 16
 #define ROOM_MAX   ((uint32_t)1 << 20)
 
+/* Return whether the code at p is sub $,%rsp, or lea with a displacement below 0, of a byte or of four. */
+static bool moves_down(const uint8_t *p, size_t left)
+{
+	if (left < 4 || p[0] != 0x48)
+		return false;
+	if (p[2] == 0xec)
+		return p[1] == 0x83 || p[1] == 0x81;
+	if (p[1] != 0x8d || p[3] != 0x24)
+		return false;
+	return (p[2] == 0x64 && left >= 5 && p[4] >= 0x80) ||
+	       (p[2] == 0xa4 && left >= 8 && p[7] >= 0x80);
+}
+
+/* Return whether such an instruction is anywhere: their third bytes are rare, and found quickly. */
+static bool takes_room(const uint8_t *code, const uint8_t *end)
+{
+	static const uint8_t third[] = { 0xec, 0x64, 0xa4 };
+
+	if (end - code < 4)
+		return false;
+	for (size_t i = 0; i < sizeof(third); i++) {
+		const uint8_t *p = code + 2;
+
+		while ((p = memchr(p, third[i], (size_t)(end - p)))) {
+			if (moves_down(p - 2, (size_t)(end - p) + 2))
+				return true;
+			p++;
+		}
+	}
+	return false;
+}
+
 /*
- * endbr64; push %r64, 50+r or 41 50+r; sub $,%rsp, 48 83 ec ib or 48 81 ec id; mov %rsp,%rbp,
- * 48 89 e5 or 48 8b ec.  The first of any other ends it, and, which aligns rsp, among them: by
+ * endbr64; push %r64, 50+r or 41 50+r; sub $,%rsp, 48 83 ec ib or 48 81 ec id; lea -(%rsp),%rsp,
+ * 48 8d 64 24 ib or 48 8d a4 24 id; mov %rsp,%rbp, 48 89 e5 or 48 8b ec.  The first of any other ends it, and, which aligns rsp, among them: by
  * then rbp tells where the frame is, or nobody does.
  */
 static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
@@ -261,14 +330,20 @@ static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
 			   uw_bytes_little(p + 3) < ROOM_MAX) {
 			depth += uw_bytes_little(p + 3);
 			p += 7;
+		} else if (left >= 5 && !memcmp(p, "\x48\x8d\x64\x24", 4) && p[4] >= 0x80) {
+			depth += 0x100 - p[4];
+			p += 5;
+		} else if (left >= 8 && !memcmp(p, "\x48\x8d\xa4\x24", 4) &&
+			   0 - uw_bytes_little(p + 4) < ROOM_MAX) {
+			depth += 0 - uw_bytes_little(p + 4);
+			p += 8;
 		} else {
 			break;
 		}
 	}
 	/* Room that is taken later, as compilers do: it does not begin plainly. */
-	for (; !framed && end - p >= 4; p++)
-		if (p[0] == 0x48 && (p[1] == 0x83 || p[1] == 0x81) && p[2] == 0xec)
-			return false;
+	if (!framed && takes_room(p, end))
+		return false;
 	if (!framed)
 		rule->cfa_off = depth;
 	for (uint8_t reg = 0; reg < RIP; reg++)
@@ -296,6 +371,8 @@ const struct uw_arch uw_arch_x86_64 = {
 	.pc = RIP,
 	.lr = RIP,
 	.code_align = 1,
+	.result = RAX,
+	.second = RSI,
 	.ext_slots = TABLE_EXT_X86_64,
 	.n_saved = 5,
 	.saved = { RBX, R12, R13, R14, R15 },
@@ -304,9 +381,13 @@ const struct uw_arch uw_arch_x86_64 = {
 	.trampoline_size = sizeof(sigreturn_eax),
 	.after_call = after_call,
 	.signal = signal_trampoline,
+	/* By the forms above; entries of .plt.got have 8 bytes. */
+	.plt_places = 1 << 0 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 11,
 	.stub = stub,
 	.init = init,
 	.begins = begins,
+	.begins_behind_entry = begins_behind_entry,
 	.prologue = prologue,
+	.made_by = made_by,
 	.strip = strip,
 };

@@ -3,6 +3,7 @@
 # symbols or without: as codecs are written, as hashes are, with no frame at all, interrupted or
 # having called.  What does not begin plainly ends the walk, and explain says that it was tried.
 set -u
+. tests/wait.sh
 offwind=$(realpath "$BUILD")/offwind
 work=$(realpath "$BUILD")/prologue
 rm -rf "$work"
@@ -77,12 +78,46 @@ cat > "$work/a.s" <<'S'
 	next
 	ret
 	function odd
-	lea -0x48(%rsp), %rsp
+	add $-0x48, %rsp
 	xor %ebp, %ebp
 	dec %rbp
 	next
+	sub $-0x48, %rsp
+	ret
+	function keeps
+	push %rbp
+	mov %rsp, %rbp
+	next
+	pop %rbp
+	ret
+	function pushes
+	push %rbx
+	next
+	pop %rbx
+	ret
+	function room
+	lea -0x48(%rsp), %rsp
+	next
 	lea 0x48(%rsp), %rsp
 	ret
+	function large
+	push %r12
+	lea -0x1008(%rsp), %rsp
+	next
+	lea 0x1008(%rsp), %rsp
+	pop %r12
+	ret
+	function zero
+	add $-0x48, %rsp
+	xor %ebp, %ebp
+	next
+	sub $-0x48, %rsp
+	ret
+	function holds
+	push %r14
+3:	mov $34, %eax
+	syscall
+	jmp 3b
 	function waits
 	push %r14
 	sub $0x20, %rsp
@@ -95,7 +130,7 @@ cat > "$work/a.s" <<'S'
 S
 cat > "$work/m.c" <<'C'
 typedef void fn(void **);
-fn codec, hash, thin, odd, waits;
+fn codec, hash, thin, odd, waits, keeps, pushes, room, large, zero, holds;
 static volatile long sum;
 __attribute__((noinline)) static void calls(void **next)
 {
@@ -106,7 +141,9 @@ __attribute__((noinline)) static void calls(void **next)
 int main(int argc, char **argv)
 {
 	void *plain[] = { calls, codec, calls, hash, thin, hash, calls, codec, waits }, *not[] = { odd, waits };
-	calls(argc > 1 ? not : plain);
+	void *kept[] = { calls, keeps, large, pushes, keeps, room, pushes, holds };
+	void *ended[] = { calls, zero, holds };
+	calls(argc > 3 ? ended : argc > 2 ? kept : argc > 1 ? not : plain);
 	return (int)sum;
 }
 C
@@ -116,7 +153,7 @@ strip -o "$work/bare" "$work/named"
 start() {
 	"$@" &
 	pid=$!
-	for _ in {1..100}; do [[ $(cut -d' ' -f1 "/proc/$pid/syscall" 2> /dev/null) == 34 ]] && break; sleep 0.05; done
+	until_or_dead $pid in_pause $pid || exit 1
 }
 
 for program in named bare; do
@@ -141,6 +178,30 @@ codec = next(f for f in frames if f.get('function') == 'codec')
 saved = {r['register'] for r in codec['registers'] if 'address' in r}
 sys.exit(0 if saved == {'rbx', 'rbp', 'r12', 'r15'} else 'codec saved %s' % codec)
 P
+
+# rbp is that of a frame further out, whose call is an indirect one: what the functions between
+# push tells better, and lea makes room as sub does.
+start "$work/named" frame pointer
+"$offwind" unwind -q --format tsv --no-inline --pid $pid > "$work/kept.tsv"
+"$offwind" explain -q --json --pid $pid | grep -q '"differs"' && fail "kept: explained otherwise"
+kill $pid
+wait $pid 2> /dev/null
+got=$(sed 1d "$work/kept.tsv" | cut -f5 | head -n 10 | tr '\n' ' ')
+[ "$got" = "holds pushes room keeps pushes large keeps calls calls main " ] || fail "rbp of another frame: $got"
+[ "$(sed 1d "$work/kept.tsv" | cut -f8 | sort -u)" = root ] || fail "$(cat "$work/kept.tsv")"
+
+# A frame pointer of 0 proves nothing: whatever tells why stacks ended tells these apart.
+start "$work/named" frame pointer 0
+"$offwind" unwind -q --format tsv --no-inline --pid $pid > "$work/ended.tsv"
+"$offwind" unwind -q -o "$work/ended.pb.gz" --pid $pid
+"$offwind" explain -q --pid $pid > "$work/ended.txt"
+kill $pid
+wait $pid 2> /dev/null
+got=$(sed 1d "$work/ended.tsv" | cut -f5,8 | tr '\t\n' '  ')
+[ "$got" = "holds guess_ended zero guess_ended " ] || fail "a frame pointer of 0: $got"
+grep -q '^stop: guess_ended: .*nothing proves' "$work/ended.txt" || fail "$(tail -n 3 "$work/ended.txt")"
+"$offwind" report --by stop "$work/ended.pb.gz" | grep -q 'guess_ended$' || fail "report: $("$offwind" report --by stop "$work/ended.pb.gz")"
+"$offwind" flamegraph -o "$work/ended.html" "$work/ended.pb.gz" && grep -q guess_ended "$work/ended.html" || fail "page"
 
 start "$work/named" not
 "$offwind" unwind -q --format tsv --no-inline --pid $pid > "$work/odd.tsv"

@@ -3,6 +3,7 @@
 # libunwind, runs with it and with ours preloaded, over a process, its core and recorded threads;
 # so does Debian's perf script over a recording.
 set -u
+. tests/wait.sh
 . tests/corpus.sh
 dir=$(mktemp -d)
 pid=
@@ -39,10 +40,8 @@ lines() { sed -E 's/ (main|deep|compare|handler)\+/ =\1+/; s/ [A-Za-z_][A-Za-z0-
 echo "== a process"
 "$dir/target" &
 pid=$!
-for _ in $(seq 100); do # until it sleeps in its handler
-	grep -q '^State:.S' /proc/$pid/status && grep -qx 'SigCgt:.*2..' /proc/$pid/status && break
-	sleep 0.05
-done
+handles() { grep -q '^State:.S' /proc/$pid/status && grep -qx 'SigCgt:.*2..' /proc/$pid/status; }
+until_or_dead $pid handles || exit 1 # it sleeps in its handler
 sleep 0.2
 "$dir/client" pid $pid >"$dir/theirs" || fail "libunwind's client"
 LD_PRELOAD=$ours "$dir/client" pid $pid >"$dir/ours" || fail "our client"
@@ -115,7 +114,7 @@ fi
 echo "== Debian's perf"
 ldd "$(command -v perf)" | grep -q libunwind-x86_64 || fail "perf is not linked with libunwind"
 for try in 1 2 3; do # perf 6.1 dies at times while others record
-	timeout -s INT 10 perf record -q --buildid-mmap -F 997 -e cpu-clock:u --call-graph dwarf,8192 -o "$dir/data" -- \
+	timeout -s INT 200 perf record -q --buildid-mmap -F 997 -e cpu-clock:u --call-graph dwarf,8192 -o "$dir/data" -- \
 		python3 -c 'import json; [json.loads(json.dumps(list(range(500)))) for i in range(1500)]' >"$dir/log" 2>&1 && break
 done
 cpu() { # OUT COMMAND…: its CPU time in ms

@@ -15,17 +15,8 @@ show=()
 
 # $1 program, $2 frequency, $3 bytes of stack
 record() {
-	local rc
 	workload "$1"
-	for _ in 1 2 3 4 5; do # perf dies at times, of processes that end while it starts
-		timeout -s INT -k 10 3 perf record -q --buildid-mmap -F "$2" -e cpu-clock:u \
-			--call-graph "dwarf,$3" -o "$work/$1.data" -- "${argv[@]}" > "$work/$1.out" 2>&1
-		rc=$?
-		[ $rc -lt 128 ] && return # git's differences are an exit code, too
-	done
-	echo "$1: perf record died: $rc"
-	tail -n 5 "$work/$1.out"
-	return 1
+	perf_workload 3 "$work/$1.data" -F "$2" --call-graph "dwarf,$3"
 }
 
 [ $# -gt 0 ] || set -- clang gcc git sqlite3 python3 node jit

@@ -10,6 +10,7 @@
 #include "tests/check.h"
 #include "tests/image.h"
 #include "unwinder/arch.h"
+#include "unwinder/child.h"
 #include "unwinder/object.h"
 #include "unwinder/step.h"
 
@@ -264,6 +265,35 @@ static void test_signal_trampoline(void)
 	CHECK(!ARM->signal(&code, true, &rule), "cut short");
 }
 
+/* glibc's clone and clone3, from svc on: cmp x0,#0; b.eq; b.lt. */
+static void test_threads_that_begin(void)
+{
+	enum { CLONE = 0xd2801b88, CLONE3 = 0xd2803668, WRITE = 0xd2800808, SVC = 0xd4000001 };
+	uint32_t words[] = { NOP, CLONE, SVC, 0xf100001f, 0x54000060, 0x5400004b, RET };
+	struct uw_regs regs = { .known = ~(uint64_t)0 };
+	struct uw_rule rule;
+	struct uw_code code;
+
+	regs.value[1] = regs.value[UW_AARCH64_SP] = 0x7000;
+	for (size_t at = 0; at < 7; at++) {
+		code = code_at(words, at, 7);
+		code.before = code.before < UW_CODE_BEFORE ? code.before : UW_CODE_BEFORE;
+		CHECK(uw_child_rule_by_code(ARM, &code, false, &regs, &rule) == (at >= 3 && at < 6),
+		      "behind the call");
+	}
+	code = code_at(words, 3, 7);
+	CHECK(rule.ra == UW_AARCH64_PC && rule.regs[0].kind == UW_RULE_UNDEFINED, "no caller");
+	regs.value[0] = 1234;
+	CHECK(!uw_child_rule_by_code(ARM, &code, true, &regs, &rule), "the parent");
+	regs.value[0] = regs.value[1] = 0;
+	CHECK(!uw_child_rule_by_code(ARM, &code, true, &regs, &rule), "fork's child");
+	words[1] = CLONE3;
+	CHECK(uw_child_rule_by_code(ARM, &code, true, &regs, &rule), "clone3");
+	CHECK(!uw_child_rule_by_code(ARM, &code, false, &regs, &rule), "where an FDE goes on");
+	words[1] = WRITE;
+	CHECK(!uw_child_rule_by_code(ARM, &code, true, &regs, &rule), "another call");
+}
+
 static void test_strip(void)
 {
 	uint64_t pac = (uint64_t)0x5a << 48 | (uint64_t)1 << 47;
@@ -393,7 +423,7 @@ static void test_leaf(void)
 	memset(words, 0, sizeof(words));
 	record(2, 0, ENTRY);
 	s = walk(LEAF, STACK + 16, CALLER);
-	CHECK(s.n_frames == 3 && s.stop == UW_STOP_ROOT, "a leaf's caller is in lr");
+	CHECK(s.n_frames == 3 && s.stop == UW_STOP_GUESS_ENDED, "a leaf's caller is in lr");
 	CHECK(frames[1].pc == CALLER && frames[1].stepper == UW_STEPPER_LEAF &&
 		      frames[1].confidence == UW_CONFIDENCE_CHECKED && frames[1].sp == STACK,
 	      "and has its stack pointer");
@@ -444,7 +474,7 @@ static void test_rules_after_a_record(void)
 	record(4, STACK + 96, TWICE); /* at STACK + 32: the caller's frame of 64 bytes */
 	record(12, 0, ENTRY);
 	s = walk(FRAMED, STACK, 0);
-	CHECK(s.n_frames == 4 && s.stop == UW_STOP_ROOT, "to the root");
+	CHECK(s.n_frames == 4 && s.stop == UW_STOP_GUESS_ENDED, "to the end of the chain");
 	CHECK(frames[1].pc == KNOWN && frames[1].cfa == STACK + 96 && frames[2].pc == TWICE &&
 		      frames[2].stepper == UW_STEPPER_CFI && frames[2].sp == STACK + 96 &&
 		      frames[3].pc == ENTRY,
@@ -458,6 +488,7 @@ int main(void)
 	test_init();
 	test_built();
 	test_signal_trampoline();
+	test_threads_that_begin();
 	test_strip();
 	make_object();
 	test_leaf();

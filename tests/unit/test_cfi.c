@@ -522,8 +522,91 @@ static void test_usual_beginnings(void)
 	}
 }
 
+/* Look one row up in an FDE whose CIE has so many more instructions, and the FDE so many. */
+static int long_rule(size_t n_initial, size_t n, bool registers)
+{
+	size_t room = n_initial + n + 512, at = 0, fde_at;
+	uint8_t *bytes = calloc(1, room);
+	struct uw_cfi cfi = { .data = bytes, .vaddr = VADDR, .eh = true };
+	static const uint8_t head[] = { 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1 };
+	struct uw_fde fde;
+	struct uw_rule rule;
+	uint32_t length;
+	uint64_t number;
+	int err;
+
+	if (!bytes)
+		return -ENOMEM;
+	memcpy(bytes + 8, head, sizeof(head));
+	at = 8 + sizeof(head);
+	for (size_t i = 0; i < n_initial; i++)
+		bytes[at++] = i % 2 ? 0x0b : 0x0a;
+	length = (uint32_t)at - 4;
+	memcpy(bytes, &length, 4);
+	fde_at = at;
+	length = (uint32_t)at + 4;
+	memcpy(bytes + at + 4, &length, 4);
+	number = START;
+	memcpy(bytes + at + 8, &number, 8);
+	number = SIZE;
+	memcpy(bytes + at + 16, &number, 8);
+	at += 24;
+	for (unsigned int i = 0; registers && i < 32; i++) {
+		bytes[at++] = 0x05;
+		bytes[at++] = (uint8_t)i;
+		bytes[at++] = 1;
+	}
+	for (size_t i = 0; i < n; i++)
+		bytes[at++] = i % 2 ? 0x0b : 0x0a;
+	length = (uint32_t)(at - fde_at) - 4;
+	memcpy(bytes + fde_at, &length, 4);
+	cfi.size = at;
+	err = uw_cfi_entry(&cfi, fde_at, &fde, NULL);
+	if (!err)
+		err = uw_cfi_rule(&cfi, &fde, START, &rule);
+	free(bytes);
+	return err;
+}
+
+/* The longest programs of real files have 20 instructions in a CIE and 31,438 in an FDE. */
+static void test_long_programs_are_refused(void)
+{
+	CHECK(long_rule(0, 0, false) == 0, "short");
+	CHECK(long_rule(200, 0, false) == 0, "a CIE ten times as long as any real one");
+	CHECK(long_rule(1000, 0, false) == -ENOTSUP, "and one that has every FDE pay for it");
+	CHECK(long_rule(998000, 0, false) == -ENOTSUP, "and a bomb");
+	CHECK(long_rule(0, 64000, false) == 0, "an FDE twice as long as any real one");
+	CHECK(long_rule(0, 70000, false) == -ENOTSUP, "and one that is longer");
+	CHECK(long_rule(0, 2000, true) == 0, "rows of many registers");
+	CHECK(long_rule(0, 8000, true) == -ENOTSUP, "which cost more to remember");
+}
+
+static void test_runs_of_terminators(void)
+{
+	static struct section s;
+	struct uw_cfi cfi;
+	struct uw_fde fde;
+	uint64_t next = 0;
+	size_t off, cie;
+
+	s.size = 0;
+	for (unsigned int i = 0; i < 50; i++)
+		put_number(&s, 0, 4);
+	cie = put_cie(&s, "", NULL, 0, NULL, 0);
+	off = put_fde(&s, cie, START, SIZE, false, "", 0);
+	cfi = cfi_of(&s);
+	CHECK(uw_cfi_entry(&cfi, 0, &fde, &next) == -ENOENT && next == 200, "passed over at once");
+	CHECK(uw_cfi_entry(&cfi, off, &fde, NULL) == 0 && uw_cfi_count(&cfi) == 1, "and not more");
+	CHECK(!uw_cfi_ends(&cfi, 0), "of a known size");
+	cfi.to_terminator = true;
+	CHECK(uw_cfi_ends(&cfi, 0) && !uw_cfi_ends(&cfi, cie) && uw_cfi_count(&cfi) == 0,
+	      "of none");
+}
+
 int main(void)
 {
+	test_long_programs_are_refused();
+	test_runs_of_terminators();
 	test_every_instruction();
 	test_damage_is_told();
 	test_augmentations();

@@ -86,13 +86,22 @@ static void test_build_id(void)
 {
 	struct uw_object *o = open_self();
 	const struct uw_build_id *id = uw_object_build_id(o);
-	struct uw_build_id other = *id;
+	struct uw_build_id other = *id, padded;
 
 	CHECK(id->size == 20, "SHA-1, as GNU ld makes it");
 	(void)dl_iterate_phdr(compare_build_id, (void *)id);
 	CHECK(uw_build_id_equal(id, &other), "equal");
 	other.bytes[19] ^= 1;
 	CHECK(!uw_build_id_equal(id, &other), "not");
+	memset(other.bytes + 16, 0, 4);
+	padded = other;
+	other.size = 16;
+	CHECK(uw_build_id_equal(&other, &padded) && uw_build_id_equal(&padded, &other), "padded");
+	padded.bytes[18] = 1;
+	CHECK(!uw_build_id_equal(&other, &padded), "longer");
+	memset(padded.bytes, 0, sizeof(padded.bytes));
+	other.size = 0;
+	CHECK(!uw_build_id_equal(&other, &padded) && uw_build_id_equal(&other, &other), "none");
 	uw_object_put(o);
 }
 

@@ -124,6 +124,90 @@ static void test_many_changes_keep_it_true(void)
 	uw_space_free(s);
 }
 
+#define PAGES 4096
+
+/* Whether the mappings are those of off_of, which has 0 where there is none. */
+static bool is_as(const struct uw_space *s, const uint64_t off_of[PAGES])
+{
+	const struct uw_mapping *m;
+	uint64_t page = 0;
+	size_t n;
+
+	m = uw_space_mappings(s, &n);
+	for (size_t i = 0; i < n; i++) {
+		for (; page < m[i].start >> 12; page++)
+			if (off_of[page])
+				return false;
+		for (; page < m[i].end >> 12; page++)
+			if (off_of[page] != m[i].off + (page << 12) - m[i].start)
+				return false;
+	}
+	for (; page < PAGES; page++)
+		if (off_of[page])
+			return false;
+	return true;
+}
+
+/* Upwards, downwards, around the middle, anywhere; with and without overlaps; and away again. */
+static void test_any_order_of_many_mappings(void)
+{
+	enum { UP, DOWN, MIDDLE, ANYWHERE, N_ORDERS };
+	uint32_t seed = 7;
+
+	for (unsigned int order = 0; order < N_ORDERS * 2; order++) {
+		static uint64_t off_of[PAGES];
+		struct uw_space *s = NULL;
+		bool right = true;
+
+		for (size_t i = 0; i < PAGES; i++)
+			off_of[i] = 0;
+		CHECK(uw_space_new(EM_X86_64, NULL, NULL, &s) == 0, "new");
+		for (uint64_t i = 1; i < PAGES * 3 / 2; i++) {
+			uint64_t page, size, step = i % (PAGES - 4);
+			bool unmap = i >= PAGES;
+
+			seed = seed * 1664525 + 1013904223;
+			page = order % N_ORDERS == UP	  ? step
+			       : order % N_ORDERS == DOWN ? PAGES - 4 - step
+			       : order % N_ORDERS == MIDDLE
+				       ? PAGES / 2 + (i & 1 ? step / 2 : 0 - step / 2)
+				       : (seed >> 8) % (PAGES - 4);
+			size = order < N_ORDERS ? 1 : 1 + (seed >> 24) % 4;
+			if (unmap)
+				(void)uw_space_unmap(s, page << 12, (page + size) << 12);
+			else
+				(void)map(s, page << 12, (page + size) << 12, i << 32);
+			for (uint64_t k = 0; k < size; k++)
+				off_of[page + k] = unmap ? 0 : (i << 32) + (k << 12);
+			if (i % 64 == 0)
+				right = right && is_as(s, off_of);
+		}
+		CHECK(right && is_as(s, off_of), "as the last changes say");
+		uw_space_free(s);
+	}
+}
+
+/* 65,000 mappings of one process took the reader of its records seconds. */
+static void test_mapping_downwards_moves_nothing(void)
+{
+	const struct uw_mapping *last = NULL;
+	struct uw_space *s = NULL;
+	unsigned int moved = 0;
+
+	CHECK(uw_space_new(EM_X86_64, NULL, NULL, &s) == 0, "new");
+	for (uint64_t i = 0; i < 10000; i++) {
+		(void)map(s, (20000 - 2 * i) << 12, (20001 - 2 * i) << 12, i << 12);
+		moved += uw_space_find(s, 20000 << 12) != last;
+		last = uw_space_find(s, 20000 << 12);
+	}
+	/* Some tens until it is worth it, then once each time that it doubles. */
+	CHECK(count(s) == 10000 && moved < 100, "the last one stays where it is");
+	for (uint64_t i = 0; i < 5000; i++)
+		(void)uw_space_unmap(s, (20000 - 2 * i) << 12, (20001 - 2 * i) << 12);
+	CHECK(count(s) == 5000 && is(s, 4999, 10000 << 12, 10001 << 12, 5000 << 12), "half of it");
+	uw_space_free(s);
+}
+
 static void test_objects_follow_their_mappings(void)
 {
 	struct uw_space *s = NULL, *copy = NULL;
@@ -168,10 +252,45 @@ static void test_objects_follow_their_mappings(void)
 	uw_object_put(own);
 }
 
+/* A hundred children of a process with 65,000 mappings that only sleep cost nothing. */
+static void test_shared_mappings_are_copied_when_they_change(void)
+{
+	struct uw_space *parent = NULL, *first = NULL, *second = NULL;
+	const struct uw_mapping *of_parent;
+	size_t n;
+
+	CHECK(uw_space_new(EM_X86_64, give_own, NULL, &parent) == 0, "a space");
+	CHECK(!map(parent, 0x1000, 0x2000, 0) && !map(parent, 0x3000, 0x4000, 0), "two mappings");
+	CHECK(!uw_space_share(parent, &first) && !uw_space_share(parent, &second), "children");
+	of_parent = uw_space_mappings(parent, &n);
+	CHECK(uw_space_mappings(first, &n) == of_parent && n == 2, "share them");
+	CHECK(!uw_space_own(parent) && uw_space_mappings(parent, &n) == of_parent,
+	      "the parent goes on with them");
+	CHECK(!uw_space_own(first) && uw_space_mappings(first, &n) != of_parent && n == 2,
+	      "a child that runs has its own");
+	CHECK(!map(parent, 0x5000, 0x6000, 0) && count(parent) == 3 && count(first) == 2 &&
+		      count(second) == 2,
+	      "what one changes the others do not see");
+	CHECK(!uw_space_unmap(second, 0x1000, 0x2000) && count(second) == 1 && count(parent) == 3,
+	      "whichever");
+	uw_space_free(first);
+	CHECK(!uw_space_share(parent, &first), "another child");
+	uw_space_free(parent);
+	CHECK(count(first) == 3 && is(first, 2, 0x5000, 0x6000, 0), "outlives its parent");
+	CHECK(!uw_space_own(first) && count(first) == 3, "and has them alone");
+	uw_space_clear(first);
+	CHECK(count(first) == 0 && !map(first, 0x1000, 0x2000, 0), "and may exec");
+	uw_space_free(first);
+	uw_space_free(second);
+}
+
 int main(void)
 {
+	test_shared_mappings_are_copied_when_they_change();
 	test_mappings_replace_what_they_overlap();
 	test_many_changes_keep_it_true();
+	test_any_order_of_many_mappings();
+	test_mapping_downwards_moves_nothing();
 	test_objects_follow_their_mappings();
 	return check_done();
 }

@@ -531,8 +531,69 @@ static void test_objects_compile_and_adopt(void)
 	uw_object_put(three);
 }
 
+static bool always(void *ctx)
+{
+	++*(unsigned int *)ctx;
+	return true;
+}
+
+/* FDEs of an instruction that no fast path knows, all of one CIE that is long to run. */
+static int build_costly(size_t n_fdes, size_t n_initial, bool (*stop)(void *ctx), void *ctx)
+{
+	static const uint8_t head[] = { 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1 };
+	size_t cie_size = 8 + sizeof(head) + n_initial, fde_size = 28;
+	uint8_t *bytes = calloc(1, cie_size + n_fdes * fde_size), *blob = NULL;
+	struct uw_cfi cfi = { .data = bytes, .size = cie_size + n_fdes * fde_size, .eh = true };
+	struct uw_segment code = {
+		.vaddr = CODE, .file_size = n_fdes * 64, .mem_size = n_fdes * 64, .flags = PF_X
+	};
+	struct uw_build_id id = { .size = 1 };
+	struct uw_table_source source = { .arch = &uw_arch_x86_64,
+					  .cfi = { &cfi },
+					  .build_id = &id,
+					  .segments = &code,
+					  .n_segments = 1,
+					  .stop = stop,
+					  .stop_ctx = ctx };
+	uint32_t length = (uint32_t)cie_size - 4;
+	size_t size;
+	int err;
+
+	if (!bytes)
+		return -ENOMEM;
+	memcpy(bytes, &length, 4);
+	memcpy(bytes + 8, head, sizeof(head));
+	for (size_t i = 0; i < n_initial; i++)
+		bytes[8 + sizeof(head) + i] = i % 2 ? 0x0b : 0x0a;
+	for (size_t i = 0; i < n_fdes; i++) {
+		uint8_t *fde = bytes + cie_size + i * fde_size;
+		uint32_t back = (uint32_t)(fde - bytes) + 4;
+		uint64_t start = CODE + i * 64, span = 64;
+
+		length = (uint32_t)fde_size - 4;
+		memcpy(fde, &length, 4);
+		memcpy(fde + 4, &back, 4);
+		memcpy(fde + 8, &start, 8);
+		memcpy(fde + 16, &span, 8);
+	}
+	err = uw_table_build(&source, &blob, &size);
+	free(blob);
+	free(bytes);
+	return err;
+}
+
+static void test_a_table_has_bounds(void)
+{
+	unsigned int asked = 0;
+
+	CHECK(build_costly(1000, 100, NULL, NULL) == 0, "what a file may ask for");
+	CHECK(build_costly(20000, 998000, NULL, NULL) == -EFBIG, "a CIE that all FDEs pay for");
+	CHECK(build_costly(1000, 0, always, &asked) == -ECANCELED && asked >= 1, "given up");
+}
+
 int main(void)
 {
+	test_a_table_has_bounds();
 	test_rows_are_what_the_program_says();
 	test_common_expressions_have_words();
 	test_rows_tell_where_procedures_begin();

@@ -385,6 +385,69 @@ static void test_a_coroutine_ends_where_it_begins(struct uw_space *space, struct
 	(void)munmap(bytes, SIZE);
 }
 
+/* ---- threads that begin --------------------------------------------------------------------- */
+
+#ifdef __x86_64__
+
+/* Return where in the C library the system call of that number, as clone makes it, has returned. */
+static uint64_t behind_call(uint8_t number, uint8_t second)
+{
+	const uint8_t call[] = { 0xb8, number, second, 0, 0, 0x0f, 0x05, 0x48, 0x85, 0xc0 };
+	uint64_t start, end, at = 0;
+	char line[512], prot[8];
+	FILE *maps = fopen("/proc/self/maps", "re");
+
+	while (maps && !at && fgets(line, sizeof(line), maps)) {
+		const uint8_t *found;
+
+		/* fork's child stays on its stack; there the result is compared, not tested. */
+		if (!strstr(line, "/libc.so") ||
+		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &start, &end, prot) != 3 ||
+		    prot[2] != 'x')
+			continue;
+		found = memmem((const void *)(uintptr_t)start, end - start, call, sizeof(call));
+		at = found ? (uint64_t)(uintptr_t)found + 7 : 0;
+	}
+	if (maps)
+		(void)fclose(maps);
+	return at;
+}
+
+/* What the C library puts on a child's stack is the function to call: it has not been called yet. */
+static void test_a_child_has_no_caller(struct uw_space *space, struct uw_worker *worker)
+{
+	enum { RAX = 0, RSI = 4, STACK = 0x700000000000 };
+	const uint64_t places[] = { behind_call(56, 0), behind_call(0xb3, 1) };
+	uint64_t words[8] = { (uint64_t)(uintptr_t)&compare_for_sort + 16 };
+	struct uw_region region = { .addr = STACK, .size = sizeof(words), .bytes = (void *)words };
+	struct uw_memory memory = { .regions = &region, .n_regions = 1 };
+	static const uint8_t offs[] = { 0, 3, 5 }; /* test, jl, jz */
+	struct uw_frame frames[DEPTH];
+
+	for (size_t i = 0; i < 2; i++) {
+		for (size_t j = 0; j < sizeof(offs) / sizeof(offs[0]); j++) {
+			struct uw_thread thread = { .read = uw_memory_read, .ctx = &memory };
+			struct uw_stack stack = { .frames = frames, .max_frames = DEPTH };
+
+			CHECK(places[i] != 0, "clone and clone3 of the C library");
+			thread.regs.known = (1 << UW_X86_64_REGS) - 1;
+			thread.regs.value[UW_X86_64_RIP] = places[i] + offs[j];
+			thread.regs.value[UW_X86_64_RSP] = STACK;
+			thread.regs.value[RSI] = STACK;
+			for (int again = 0; again < 2; again++) { /* from the caches too */
+				uw_walk(space, worker, &thread, &stack);
+				CHECK(stack.stop == UW_STOP_ROOT && stack.n_frames == 1,
+				      "the child");
+			}
+			thread.regs.value[RAX] = 4321;
+			uw_walk(space, worker, &thread, &stack);
+			CHECK(stack.n_frames > 1 && frames[1].pc == words[0], "the parent");
+		}
+	}
+}
+
+#endif
+
 /* ---- many at once --------------------------------------------------------------------------- */
 
 static bool same_stack(const struct uw_stack *a, const struct uw_stack *b)
@@ -482,6 +545,9 @@ int main(void)
 	free((void *)plain.region.bytes);
 	free((void *)captured.region.bytes);
 	test_a_coroutine_ends_where_it_begins(space, worker);
+#ifdef __x86_64__
+	test_a_child_has_no_caller(space, worker);
+#endif
 
 	uw_worker_free(worker);
 	uw_space_free(space);

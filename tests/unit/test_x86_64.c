@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "tests/check.h"
+#include "tests/image.h"
 #include "unwinder/arch.h"
+#include "unwinder/object.h"
 #include "unwinder/step.h"
 
 #define X86 (&uw_arch_x86_64)
@@ -97,6 +99,97 @@ static void test_stubs(void)
 		CHECK(is == (stubs[i].depth != 0), stubs[i].name);
 		CHECK(!is || (rule.cfa_reg == 7 && rule.cfa_off == stubs[i].depth), stubs[i].name);
 	}
+}
+
+/* GHC and gcc -fno-plt jump through the GOT from anywhere, with anything at rsp. */
+static void test_stubs_lie_in_plts(void)
+{
+	enum { PLT = 0x20, TEXT = 0x60, ODD = 0x73, NAKED = 0x80 };
+	static uint8_t code[0x100];
+	struct image image = { .machine = EM_X86_64, .code = code, .code_size = sizeof(code) };
+	const struct image_section sections[] = {
+		{ ".plt.sec", NULL, IMAGE_CODE + PLT, 0x20 },
+		{ ".text", NULL, IMAGE_CODE + 0x40, 0xc0 },
+	};
+	struct uw_object *with, *without;
+	struct uw_rule rule;
+
+	memcpy(code + PLT, sec, sizeof(sec));
+	memcpy(code + TEXT, sec, sizeof(sec));
+	memcpy(code + ODD, entry, 6);
+	memcpy(code + NAKED, entry, 6);
+	without = image_object(&image);
+	memcpy(image.sections, sections, sizeof(sections));
+	image.n_sections = 2;
+	with = image_object(&image);
+	CHECK(uw_object_rule(with, IMAGE_CODE + PLT + 4, true, &rule) == 0 &&
+		      rule.stepper == UW_STEPPER_PLT && rule.cfa_off == 8,
+	      "a PLT");
+	CHECK(uw_object_rule(with, IMAGE_CODE + TEXT + 4, true, &rule) == -ENOENT &&
+		      uw_object_rule(with, IMAGE_CODE + ODD, true, &rule) == -ENOENT &&
+		      uw_object_rule(with, IMAGE_CODE + NAKED, true, &rule) == -ENOENT,
+	      "the same code in .text");
+	CHECK(uw_object_rule(without, IMAGE_CODE + PLT + 4, true, &rule) == 0 &&
+		      uw_object_rule(without, IMAGE_CODE + NAKED, true, &rule) == 0,
+	      "without sections");
+	CHECK(uw_object_rule(without, IMAGE_CODE + ODD, true, &rule) == -ENOENT,
+	      "no entry begins there");
+	uw_object_put(with);
+	uw_object_put(without);
+}
+
+/*
+ * objdump -d of musl's crt1.o (_start, behind its call padding, _start_c), and of glibc's: its
+ * _start ends in hlt.  Where the call returns is the entry point's function yet, aligned or not.
+ */
+static void test_the_entry_point_has_no_caller(void)
+{
+	enum { START = 0x2f, START_C = 0x50, FAR = 0x120 };
+	static const uint8_t musl[] = {
+		0x48, 0x31, 0xed, 0x48, 0x89, 0xe7, 0x48, 0x8d, 0x35, 0,    0,	  0,	0,    0x48,
+		0x83, 0xe4, 0xf0, 0xe8, 0x0b, 0,    0,	  0,	0x66, 0x2e, 0x0f, 0x1f, 0x84, 0,
+		0,    0,    0,	  0,	0x90, 0x8b, 0x37, 0x48, 0x8d, 0x57, 0x08, 0xe9
+	};
+	static const uint8_t glibc[] = { 0x31, 0xed, 0xff, 0x15, 1, 2, 3, 4, 0xf4, 0x66, 0x90 };
+	static const uint8_t even[] = { 0x90, 0x90, 0x31, 0xed, 0x48, 0x89, 0xe7, 0x90,
+					0x90, 0x90, 0x90, 0xe8, 1,    2,    3,	  4 };
+	static uint8_t code[0x200];
+	struct image image = { .machine = EM_X86_64, .code = code, .code_size = sizeof(code) };
+	struct uw_object *object;
+	struct uw_rule rule;
+
+	image.sections[0] = (struct image_section){ ".text", NULL, IMAGE_CODE, sizeof(code) };
+	image.n_sections = 1;
+	memcpy(code + START, musl, sizeof(musl));
+	image.entry = IMAGE_CODE + START;
+	object = image_object(&image);
+	CHECK(uw_object_rule(object, IMAGE_CODE + START, true, &rule) == 0 &&
+		      uw_object_rule(object, IMAGE_CODE + START + 21, false, &rule) == 0 &&
+		      rule.regs[0].kind == UW_RULE_UNDEFINED,
+	      "_start");
+	CHECK(uw_object_rule(object, IMAGE_CODE + START_C, true, &rule) == -ENOENT &&
+		      uw_object_rule(object, IMAGE_CODE + START_C + 8, false, &rule) == -ENOENT &&
+		      uw_object_rule(object, IMAGE_CODE + START - 1, false, &rule) == -ENOENT &&
+		      uw_object_rule(object, IMAGE_CODE + FAR, false, &rule) == -ENOENT,
+	      "musl's _start_c has a caller");
+	uw_object_put(object);
+	memset(code, 0, sizeof(code));
+	memcpy(code + 0x40, even, sizeof(even));
+	memcpy(code + 0x50, glibc, sizeof(glibc));
+	image.entry = IMAGE_CODE + 0x40;
+	object = image_object(&image);
+	CHECK(uw_object_rule(object, IMAGE_CODE + 0x4f, false, &rule) == 0 &&
+		      uw_object_rule(object, IMAGE_CODE + 0x57, false, &rule) == 0,
+	      "it goes on where its call returned");
+	CHECK(uw_object_rule(object, IMAGE_CODE + 0x62, false, &rule) == -ENOENT,
+	      "and ends at hlt");
+	uw_object_put(object);
+	image.sections[0].vaddr = image.entry;
+	image.sections[0].size -= 0x40;
+	object = image_object(&image);
+	CHECK(uw_object_rule(object, IMAGE_CODE + 0x4f, false, &rule) == -ENOENT,
+	      "where a library's .text begins is no entry point");
+	uw_object_put(object);
 }
 
 /* objdump -d -j .init of node, less its own call; others lack the endbr64. */
@@ -196,6 +289,13 @@ static void test_how_functions_begin(void)
 		{ "push rbx twice", "\x53\x53", 2, 0, 7, 24, -16 },
 		{ "mov eax,1; sub $0x28", "\xb8\1\0\0\0\x48\x83\xec\x28", 9, 1, 0, 0, 0 },
 		{ "sub $-8", "\x48\x83\xec\xf8\x90", 5, 1, 0, 0, 0 },
+		{ "mov eax,0xec; sub $0x28", "\xb8\xec\0\0\0\x48\x83\xec\x28", 9, 1, 0, 0, 0 },
+		{ "mov eax,0x64; lea -8(rsp)", "\xb8\x64\0\0\0\x48\x8d\x64\x24\xf8", 10, 1, 0, 0,
+		  0 },
+		{ "mov eax,1; lea -0x100(rsp)", "\xb8\1\0\0\0\x48\x8d\xa4\x24\0\xff\xff\xff", 13, 1,
+		  0, 0, 0 },
+		{ "mov eax,1; lea 8(rsp)", "\xb8\1\0\0\0\x48\x8d\x64\x24\x08", 10, 0, 7, 8, 0 },
+		{ "mov eax,1; half of sub", "\xb8\1\0\0\0\x48\x83\xec", 8, 0, 7, 8, 0 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -249,6 +349,8 @@ int main(void)
 	      "machines");
 	test_calls();
 	test_stubs();
+	test_stubs_lie_in_plts();
+	test_the_entry_point_has_no_caller();
 	test_init();
 	test_signal_trampoline();
 	return check_done();

@@ -1,0 +1,30 @@
+# Waiting in tests; to be sourced.  A test waits for a condition, not for a time, and gives up when the process that was to
+# bring the condition about has ended.
+
+# Return whether process PID runs: it exists and is no zombie.
+runs() { # PID
+	local stat
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
+	[[ ${stat##*) } != [ZX]* ]]
+}
+
+# Return 0 once COMMAND succeeds.  Return 1 and say why if process PID has ended before that, or after WAIT_MAX seconds (300).
+until_or_dead() { # PID COMMAND…
+	local pid=$1 end=$((SECONDS + ${WAIT_MAX:-300}))
+	shift
+	until "$@"; do
+		if ! runs "$pid"; then
+			"$@" && return 0 # it succeeded and ended between the two looks
+			echo "process $pid ended before: $*"
+			return 1
+		fi
+		[ $SECONDS -lt $end ] || { echo "process $pid goes on, but not within ${WAIT_MAX:-300} s: $*"; return 1; }
+		sleep 0.02
+	done
+}
+
+# Conditions.
+in_pause() { [[ $(cut -d' ' -f1 "/proc/$1/syscall" 2>/dev/null) == 34 ]]; }     # PID: it waits in pause()
+has_threads() { [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -ge "$2" ]; }      # PID N: it has N threads or more
+has_name() { [ "$(cat "/proc/$1/comm" 2>/dev/null)" = "$2" ]; }                   # PID NAME: it runs the program NAME
+larger() { [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -gt "$2" ]; }             # FILE SIZE
