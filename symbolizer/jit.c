@@ -21,7 +21,8 @@
 #define DUMP_MAGIC  0x4a695444u /* "JiTD" */
 #define DUMP_HEAD   40
 #define RECORD_HEAD 16
-#define RECORDS_MAX ((uint64_t)64 << 20)
+#define RECORDS_MAX ((uint64_t)4 << 20)
+#define SOUGHT_MAX  ((uint64_t)64 << 20) /* entries looked at for code that moved */
 enum { CODE_LOAD = 0, CODE_MOVE = 1, CODE_UNWINDING = 4 };
 
 struct entry {
@@ -39,6 +40,7 @@ struct sym_jit {
 	size_t n, room;
 	char *names;
 	size_t names_size, names_room;
+	uint64_t n_sought;
 };
 
 static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out)
@@ -210,7 +212,8 @@ static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 	from = sym_cursor_u64(&c);
 	to = sym_cursor_u64(&c);
 	bytes = sym_cursor_u64(&c);
-	for (size_t i = j->n; i-- > 0 && j->n - i < 65536;)
+	for (size_t i = j->n; i-- > 0 && j->n - i < 65536 && j->n_sought < SOUGHT_MAX;
+	     j->n_sought++)
 		if (j->entries[i].addr == from)
 			return add(j, to, bytes, j->entries[i].name, j->entries[i].frames);
 	return 0;

@@ -82,6 +82,25 @@ int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **o
 struct uw_kept;
 int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_table **out);
 
+/* ---- keeping a file elsewhere ---------------------------------------------------- */
+
+struct sym_extract {
+	/* Take size bytes of the file at off; a later call may replace bytes of an earlier one. */
+	int (*put)(void *ctx, uint64_t off, const void *bytes, size_t size);
+	void *ctx;
+	uint64_t most; /* bytes */
+	bool whole;
+};
+
+/*
+ * Give to->put the bytes of an ELF file that walks and names read: headers, unwind information, symbols,
+ * stubs, notes, Go's tables, and code and data unless there is much of it; or all bytes, if to->whole.
+ * Debug information that is left out has no bytes in the section headers given; everything else that
+ * is left out is to be read as zeros.  elf_off as for sym_table_open.  -EFBIG: more than to->most
+ * bytes; what put failed with; or as sym_table_open.
+ */
+int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to);
+
 /* ---- lines of code and inlined calls ------------------------------------------ */
 
 /*

@@ -1,0 +1,191 @@
+#include "agent/errand.h"
+
+#include "agent/ending.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS	   UINT64_C(1000000)
+#define LOOK_NS	   (20 * MS) /* between two looks at how long it has been */
+#define LEFT_MAX   16	     /* threads left behind, each with its stack and what it reads */
+#define STACK_SIZE ((size_t)1 << 20)
+/* However busy the machine: so many times the limit is the longest wait. */
+#define STRETCH 8
+
+/* What the thread and its sender share; the last of the two frees it. */
+struct shared {
+	pthread_mutex_t lock;
+	pthread_cond_t done_cond;
+	struct errand errand;
+	bool done, left;
+	_Atomic int tid;
+};
+
+static atomic_uint n_left;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 * MS + (uint64_t)ts.tv_nsec;
+}
+
+/* How long a thread has waited for a CPU so far; 0 where the kernel does not say. */
+static uint64_t waited_ns(int tid)
+{
+	char path[64], text[96];
+	uint64_t waited = 0;
+	ssize_t n = -1;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", tid);
+	fd = tid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd >= 0) {
+		n = read(fd, text, sizeof(text) - 1);
+		(void)close(fd);
+	}
+	if (n > 0) {
+		text[n] = '\0';
+		if (sscanf(text, "%*u %" SCNu64, &waited) != 1)
+			waited = 0;
+	}
+	return waited;
+}
+
+static void free_shared(struct shared *s)
+{
+	(void)pthread_cond_destroy(&s->done_cond);
+	(void)pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static void *run(void *ctx)
+{
+	struct shared *s = ctx;
+	bool left;
+
+	atomic_store(&s->tid, (int)syscall(SYS_gettid));
+	s->errand.run(s->errand.ctx);
+	(void)pthread_mutex_lock(&s->lock);
+	s->done = true;
+	left = s->left;
+	(void)pthread_cond_signal(&s->done_cond);
+	(void)pthread_mutex_unlock(&s->lock);
+	if (left) {
+		s->errand.drop(s->errand.ctx);
+		free_shared(s);
+		atomic_fetch_sub(&n_left, 1);
+	}
+	return NULL;
+}
+
+/* Wait until the thread is done, or its time is up.  s->lock is held. */
+static void wait_for(struct shared *s, uint64_t limit_ns)
+{
+	uint64_t began = now_ns(), spent = 0;
+
+	while (!s->done) {
+		uint64_t now = now_ns(), wall = now - began, waited, used, left;
+		struct timespec until;
+
+		waited = wall < LOOK_NS ? 0 : waited_ns(atomic_load(&s->tid));
+		used = waited < wall ? wall - waited : 0;
+		/* Only what was not told yet; used may fall when the thread is told to have waited. */
+		if (used > spent) {
+			ending_spend(used - spent);
+			spent = used;
+		}
+		left = ending_left();
+		if (used >= limit_ns || !left || wall / STRETCH >= limit_ns)
+			break;
+		now += LOOK_NS;
+		until = (struct timespec){ .tv_sec = (time_t)(now / (1000 * MS)),
+					   .tv_nsec = (long)(now % (1000 * MS)) };
+		(void)pthread_cond_timedwait(&s->done_cond, &s->lock, &until);
+	}
+	if (s->done) {
+		uint64_t wall = now_ns() - began;
+
+		if (wall > spent && wall < LOOK_NS)
+			ending_spend(wall - spent);
+	}
+}
+
+static int begin(struct shared *s, pthread_t *thread)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int err;
+
+	(void)pthread_attr_init(&attr);
+	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+	/* The sender may have a real-time priority. */
+	(void)pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	/* Signals are for the thread that waits for them. */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = -pthread_create(thread, &attr, run, s);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void)pthread_attr_destroy(&attr);
+	return err;
+}
+
+int errand_run(const struct errand *errand, uint64_t limit_ns)
+{
+	pthread_condattr_t attr;
+	pthread_t thread;
+	struct shared *s;
+	bool done;
+	int err;
+
+	if (ending_over() || atomic_load(&n_left) >= LEFT_MAX)
+		return -EAGAIN;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -EAGAIN;
+	s->errand = *errand;
+	(void)pthread_mutex_init(&s->lock, NULL);
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&s->done_cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
+	err = begin(s, &thread);
+	if (err) {
+		free_shared(s);
+		return -EAGAIN;
+	}
+	(void)pthread_mutex_lock(&s->lock);
+	wait_for(s, limit_ns);
+	done = s->done;
+	s->left = !done;
+	if (!done) {
+		atomic_fetch_add(&n_left, 1);
+		(void)pthread_detach(thread);
+		/* Nobody waits for it any more.  Not idle: it may hold a lock of malloc's. */
+		if (atomic_load(&s->tid))
+			(void)setpriority(PRIO_PROCESS, (id_t)atomic_load(&s->tid), 19);
+	}
+	(void)pthread_mutex_unlock(&s->lock);
+	if (!done)
+		return -ETIMEDOUT;
+	(void)pthread_join(thread, NULL);
+	free_shared(s);
+	return 0;
+}
+
+unsigned int errands_left(void)
+{
+	return atomic_load(&n_left);
+}

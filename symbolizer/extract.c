@@ -1,0 +1,172 @@
+/* symbolizer/extract.c: which bytes of an ELF file walks and names need, for keeping them elsewhere. */
+#include "symbolizer/image.h"
+#include "symbolizer/symbolizer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 256 << 10 };
+#define SECTIONS_MAX 4096		  /* a file with more is kept whole */
+#define SMALL_FILE   ((uint64_t)1 << 20)  /* kept whole */
+#define SMALL_PART   ((uint64_t)64 << 10) /* data no larger than that is kept */
+#define SMALL_CODE   ((uint64_t)1 << 20)  /* code as well: guesses look at it */
+
+struct hole {
+	uint64_t start, end; /* counted from the ELF header */
+};
+
+static bool begins_with(const char *name, const char *prefix)
+{
+	return !strncmp(name, prefix, strlen(prefix));
+}
+
+/* Return whether walks or names read a section: unwind information, symbols, stubs, Go's tables, notes. */
+static bool is_read(const struct sym_image *image, const Elf64_Shdr *s)
+{
+	static const char *const read[] = {
+		".eh_frame",	 ".debug_frame", ".zdebug_frame", ".gnu_debug",
+		".plt",		 ".got",	 ".gopclntab",	  ".data.rel.ro.gopclntab",
+		".go.buildinfo", ".init",	 ".fini",
+	};
+	const char *name = sym_image_section_name(image, s);
+	/* Position-independent programs of Go hold their table among relocated data. */
+	bool go = sym_image_section(image, ".go.buildinfo") != NULL;
+
+	switch (s->sh_type) {
+	case SHT_SYMTAB:
+	case SHT_DYNSYM:
+	case SHT_STRTAB:
+	case SHT_SYMTAB_SHNDX:
+	case SHT_DYNAMIC:
+	case SHT_NOTE:
+		return !begins_with(name, ".debug_");
+	case SHT_RELA:
+	case SHT_REL:
+		return go || strstr(name, ".plt");
+	default:
+		break;
+	}
+	if (go && !strcmp(name, ".data.rel.ro"))
+		return true;
+	for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++)
+		if (begins_with(name, read[i]))
+			return true;
+	if (s->sh_flags & SHF_EXECINSTR)
+		return s->sh_size <= SMALL_CODE;
+	return s->sh_flags & SHF_ALLOC && s->sh_size <= SMALL_PART;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct hole *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* List what is left out, sorted; sections that share bytes with one that is read stay. */
+static size_t find_holes(const struct sym_image *image, bool *left_out, struct hole *holes)
+{
+	size_t n = 0;
+
+	for (size_t i = 1; i < image->n_sections; i++) {
+		const Elf64_Shdr *s = &image->sections[i];
+		bool apart = true;
+
+		if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL || !s->sh_size ||
+		    s->sh_offset > image->size || s->sh_size > image->size - s->sh_offset ||
+		    s->sh_offset < sizeof(Elf64_Ehdr) || is_read(image, s))
+			continue;
+		for (size_t j = 1; apart && j < image->n_sections; j++) {
+			const Elf64_Shdr *t = &image->sections[j];
+
+			apart = j == i || t->sh_type == SHT_NOBITS || !t->sh_size ||
+				t->sh_offset >= s->sh_offset + s->sh_size ||
+				t->sh_offset + t->sh_size <= s->sh_offset || !is_read(image, t);
+		}
+		if (!apart)
+			continue;
+		left_out[i] = true;
+		holes[n++] = (struct hole){ s->sh_offset, s->sh_offset + s->sh_size };
+	}
+	qsort(holes, n, sizeof(*holes), by_start);
+	return n;
+}
+
+static int put(const struct sym_image *image, uint64_t start, uint64_t end,
+	       const struct sym_extract *to, uint64_t *left, char *chunk)
+{
+	int err = 0;
+
+	if (end - start > *left)
+		return -EFBIG;
+	*left -= end - start;
+	while (!err && start < end) {
+		uint64_t n = end - start < CHUNK ? end - start : CHUNK;
+
+		err = sym_image_read(image, start, chunk, n);
+		if (!err)
+			err = to->put(to->ctx, image->off + start, chunk, n);
+		start += n;
+	}
+	return err;
+}
+
+/*
+ * Write the headers of sections without memory that are left out anew, as sections without bytes:
+ * their readers are not to take zeros for debug information.
+ */
+static int put_headers(const struct sym_image *image, const bool *left_out,
+		       const struct sym_extract *to)
+{
+	Elf64_Ehdr head;
+	int err = sym_image_read(image, 0, &head, sizeof(head));
+
+	for (size_t i = 1; !err && i < image->n_sections; i++) {
+		Elf64_Shdr s = image->sections[i];
+
+		if (!left_out[i] || s.sh_flags & SHF_ALLOC)
+			continue;
+		s.sh_type = SHT_NOBITS;
+		err = to->put(to->ctx, image->off + head.e_shoff + i * sizeof(s), &s, sizeof(s));
+	}
+	return err;
+}
+
+int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
+{
+	struct sym_image image;
+	struct hole *holes = NULL;
+	bool *left_out = NULL;
+	uint64_t at = 0, left = to->most;
+	size_t n = 0;
+	char *chunk = malloc(CHUNK);
+	int err = chunk ? sym_image_init_fd(&image, fd, elf_off) : -ENOMEM;
+
+	if (err) {
+		free(chunk);
+		return err;
+	}
+	holes = calloc(image.n_sections + 1, sizeof(*holes));
+	left_out = calloc(image.n_sections + 1, sizeof(*left_out));
+	if (!holes || !left_out)
+		err = -ENOMEM;
+	else if (!to->whole && !image.narrow && image.size > SMALL_FILE &&
+		 image.n_sections <= SECTIONS_MAX)
+		n = find_holes(&image, left_out, holes);
+	for (size_t i = 0; !err && i < n; i++) {
+		if (holes[i].start > at)
+			err = put(&image, at, holes[i].start, to, &left, chunk);
+		if (holes[i].end > at)
+			at = holes[i].end;
+	}
+	if (!err)
+		err = put(&image, at, image.size, to, &left, chunk);
+	if (!err && n)
+		err = put_headers(&image, left_out, to);
+	free(holes);
+	free(left_out);
+	free(chunk);
+	sym_image_fini(&image);
+	return err;
+}
