@@ -21,7 +21,7 @@ comma := ,
 PACKAGES := \
 	gcc g++ libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
 	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
-	libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 \
+	libsqlite3-dev nettle-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 lib32gcc-12-dev \
 	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
@@ -62,15 +62,15 @@ endif
 CPPFLAGS += -I. -I$(GEN) -D_GNU_SOURCE -DOFFWIND_VERSION='"$(VERSION)"'
 CFLAGS ?= -O2 -g
 OUR_CFLAGS := -std=c17 $(WARN) -fno-omit-frame-pointer
-LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
+LDLIBS += -lsqlite3 -lbpf -ldw -lelf -lprotobuf-c -lnettle -lzstd -llzma -lz -ldeflate -liberty -lm -lpthread
 # The program itself carries them: finding and relocating nine libraries takes as long as all that a
 # run does of its own until the first stack is out.  STATIC= (empty) links it like the rest.
-STATIC ?= -lsqlite3 -lbpf -lelf -lprotobuf-c -lzstd -llzma -lz -ldeflate -liberty
+STATIC ?= -lsqlite3 -lbpf -lelf -lprotobuf-c -lnettle -lzstd -llzma -lz -ldeflate -liberty
 PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdynamic -lm -lpthread,$(LDLIBS))
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps run check check-corpus check-kernels bench bench-capture install clean format tests
+.PHONY: all deps run check check-corpus check-kernels bench bench-capture install uninstall clean format tests
 
 # A mirror that fails once is asked again; who else installs is waited for.
 APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
@@ -163,7 +163,7 @@ library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffw
 # libunwind's remote functions over the unwinder, for programs that were linked with libunwind.
 COMPAT_C := $(wildcard compat/*.c)
 COMPAT_O := $(patsubst %.c,$(BUILD)/pic/%.o,$(COMPAT_C) $(UNWINDER_C) $(wildcard symbolizer/*.c) \
-	agent/array.c agent/io.c $(addprefix agent/source/,core.c frozen.c image.c regset.c source.c))
+	agent/array.c agent/io.c $(addprefix agent/source/,core.c frozen.c image.c linkmap.c regset.c source.c))
 $(BUILD)/libunwind-offwind.so: $(COMPAT_O) compat/libunwind.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libunwind-offwind.so -Wl,--version-script=compat/libunwind.map \
 	  -Wl,--no-undefined -Wl,--gc-sections -o $@ $(COMPAT_O) $(PRIVATE_LIBS) -liberty
@@ -213,7 +213,7 @@ $(eval $(call npm-fetch,$(PAGE),$(BUILD)/npm/page))
 $(eval $(call npm-fetch,tests/npm,$(BUILD)/npm/tests))
 
 # The page around a flame graph's data, in pieces: libraries, script and style, and their licences.
-$(PAGE_H) $(BUILD)/page-licences.txt &: $(PAGE)/build.mjs $(PAGE)/page.html $(PAGE)/page.css $(PAGE)/page.js $(BUILD)/npm/page/fetched
+$(PAGE_H) $(BUILD)/page-licences.txt &: $(PAGE)/build.mjs $(PAGE)/page.html $(PAGE)/page.css $(PAGE)/model.js $(PAGE)/page.js $(BUILD)/npm/page/fetched
 	@mkdir -p $(@D)
 	$(call say,PAGE,$(PAGE_H))node $(PAGE)/build.mjs $(PAGE) $(BUILD)/npm/page/node_modules $(PAGE_H) $(BUILD)/page-licences.txt
 
@@ -296,6 +296,8 @@ install: all
 	install -m 644 $(LIB)/liboffwind-dynamic.a $(DESTDIR)$(PREFIX)/lib/liboffwind-dynamic.a
 	install -D -m 644 generator/dynamic.h $(DESTDIR)$(PREFIX)/include/offwind/dynamic.h
 	install -m 644 deploy/offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/offwind.1
+	ln -sf offwind.1 $(DESTDIR)$(PREFIX)/share/man/man1/perf_to_profile.1
+	install -D -m 644 deploy/offwind.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/offwind
 	install -d $(DESTDIR)$(PREFIX)/include/offwind $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
 	for h in $(PUBLIC_H); do sed 's,#include "unwinder/,#include "offwind/,' $$h >$(DESTDIR)$(PREFIX)/include/offwind/$${h##*/} || exit 1; done
 	install -m 644 $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(DESTDIR)$(PREFIX)/lib
@@ -305,10 +307,19 @@ install: all
 	install -D -m 755 $(BUILD)/libunwind-offwind.so $(DESTDIR)$(PREFIX)/lib/offwind/libunwind-offwind.so
 	install -m 644 $(LIB)/man3/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
 
+# What install puts there, and nothing else: folders stay, but for offwind's own.
+uninstall:
+	cd $(DESTDIR)$(PREFIX) && rm -f bin/offwind bin/perf_to_profile share/man/man1/offwind.1 share/man/man1/perf_to_profile.1 \
+	  share/bash-completion/completions/offwind share/doc/offwind/page-licences.txt lib/pkgconfig/liboffwind.pc \
+	  lib/offwind/offwind_sqlite.so lib/offwind/libunwind-offwind.so lib/liboffwind.so lib/liboffwind.so.$(ABI) \
+	  lib/liboffwind.so.$(VERSION) lib/liboffwind.a lib/liboffwind-dynamic.so lib/liboffwind-dynamic.so.1 lib/liboffwind-dynamic.a \
+	  include/offwind/dynamic.h $(PUBLIC_H:unwinder/%=include/offwind/%) $(patsubst $(LIB)/man3/%,share/man/man3/%,$(wildcard $(LIB)/man3/*.3))
+	cd $(DESTDIR)$(PREFIX) && for d in include/offwind lib/offwind share/doc/offwind; do [ ! -d $$d ] || rmdir --ignore-fail-on-non-empty $$d; done
+
 format:
 	clang-format -i $$(find $(LIBRARY) bpf schema tests examples -name '*.[ch]')
 
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD) -path $(BUILD)/arm64/root -prune -o -type f -name '*.d' -print 2>/dev/null)
+-include $(shell find $(BUILD) \( -path $(BUILD)/arm64/root -o -path $(BUILD)/kernels \) -prune -o -type f -name '*.d' -print 2>/dev/null)

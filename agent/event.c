@@ -9,6 +9,8 @@ const char *event_lost_name(enum event_lost_reason reason)
 		[EVENT_LOST_UNREADABLE] = "unreadable",
 		[EVENT_LOST_DAMAGED] = "damaged",
 		[EVENT_LOST_UNSUPPORTED] = "unsupported",
+		[EVENT_LOST_WAIT_END] = "wait_end",
+		[EVENT_LOST_NOT_WRITTEN] = "not_written",
 	};
 
 	assert(reason < EVENT_LOST_N);

@@ -119,6 +119,8 @@ enum event_lost_reason {
 	EVENT_LOST_UNREADABLE,	/* registers or stack could not be copied */
 	EVENT_LOST_DAMAGED,	/* the record arrived torn */
 	EVENT_LOST_UNSUPPORTED, /* sound, but of a kind nothing here can walk */
+	EVENT_LOST_WAIT_END,	/* a thread that waited, nobody knows for how long */
+	EVENT_LOST_NOT_WRITTEN, /* the capture file could not be written */
 	EVENT_LOST_N
 };
 

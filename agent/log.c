@@ -2,10 +2,12 @@
 
 #include "agent/export/clean.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,7 +30,8 @@ struct cause { /* a warning's format: its text is a literal, which stays where i
 static struct {
 	pthread_mutex_t lock; /* of all below; the thread that writes profiles warns as well */
 	bool quiet, verbose;
-	bool progress; /* a progress line is standing and must be wiped first */
+	bool progress;	  /* a progress line is standing and must be wiped first */
+	bool reader_left; /* of standard output */
 	struct cause causes[N_CAUSES];
 } voice = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -160,6 +163,30 @@ void log_debug(const char *format, ...)
 	unlock();
 }
 
+void log_unwritable(const char *path, int err)
+{
+	bool standard = !path || !strcmp(path, "-");
+
+	if (standard && err == -EPIPE) {
+		lock();
+		voice.reader_left = true;
+		unlock();
+	} else {
+		log_error("%s: cannot be written: %s", standard ? "standard output" : path,
+			  strerror(-err));
+	}
+}
+
+bool log_reader_left(void)
+{
+	bool left;
+
+	lock();
+	left = voice.reader_left;
+	unlock();
+	return left;
+}
+
 void log_end(void)
 {
 	lock();
@@ -182,6 +209,26 @@ void log_verbose(bool verbose)
 	lock();
 	voice.verbose = verbose;
 	unlock();
+}
+
+bool log_is_verbose(void)
+{
+	bool verbose;
+
+	lock();
+	verbose = voice.verbose;
+	unlock();
+	return verbose;
+}
+
+bool log_is_quiet(void)
+{
+	bool verbose;
+
+	lock();
+	verbose = voice.quiet;
+	unlock();
+	return verbose;
 }
 
 void log_progress(const char *format, ...)

@@ -114,7 +114,7 @@ static __always_inline void tell_freed(__u64 id, __u64 bytes, struct capture_cou
 				       .bytes = bytes,
 				       .time_ns = bpf_ktime_get_ns() };
 
-	if (put(&record, sizeof(record)))
+	if (put(&record, sizeof(record), 0))
 		add(&count->frees_lost, 1);
 	else
 		add(&count->frees, 1);

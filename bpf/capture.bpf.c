@@ -28,11 +28,16 @@ const volatile __u32 filters = 0; /* enum capture_filter */
 const volatile struct capture_cgroup wanted_cgroups[CAPTURE_CGROUPS_MAX] = {};
 const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
 const volatile __u32 every[CAPTURE_EVENTS_MAX] = {}; /* of tracepoints and probes: one of so many */
+const volatile __u8
+	paced[CAPTURE_EVENTS_MAX] = {};	 /* of others: each is looked at, few are sampled */
+const volatile __u32 pace_samples = 400; /* of a paced event, in a second on one CPU, or few more */
 const volatile __u32 plain_event = 0, plain_tracepoint = 0, plain_probe = 0; /* without cookies */
 const volatile __u32 n_scratch = 1; /* CPUs that have a scratch */
 const volatile __u32 off_cpu_event = 0;
-const volatile __u64 off_cpu_min_ns = 0; /* shorter waits are not told */
-const volatile __u32 xstate_size = 0;	 /* of the FPU state in a signal frame; 0: not known */
+/* Bytes of the ring that samples leave free for the small records that belong to earlier ones. */
+const volatile __u64 ring_reserve = 0;
+const volatile __u64 ring_size = 0;
+const volatile __u32 xstate_size = 0; /* of the FPU state in a signal frame; 0: not known */
 const volatile __u32 alloc_event = 0;
 const volatile __u64 alloc_interval = 1; /* bytes; 1: every allocation */
 
@@ -112,29 +117,24 @@ struct front {
 };
 _Static_assert(sizeof(struct front) == SCRATCH_FRONT, "the record begins behind it");
 
-/* Since when a thread waits, where that was captured. */
+/*
+ * The threads that wait, by tid, where the beginning was captured.  No task storage: its helper
+ * may fail for a moment, and the agent reads at the end which threads still wait.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, __u64);
-} waits SEC(".maps");
-
-/* The same where a task cannot keep it, by thread. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
-} plain_waits SEC(".maps");
+	__type(value, struct capture_waiting);
+} waits SEC(".maps");
 
-/* Of tracepoints and probes that are wanted once in a while: how often they came. */
+/* Of events that are wanted once in a while: how often they came. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, CAPTURE_EVENTS_MAX);
 	__type(key, __u32);
-	__type(value, __u64);
-} hits SEC(".maps");
+	__type(value, struct capture_pace);
+} paces SEC(".maps");
 
 /* How many programs on probes want the scratch of their CPU: one has it. */
 struct {
@@ -194,11 +194,15 @@ static __always_inline void add(__u64 *counter, __u64 n)
 __u32 wake_asked = 0;
 
 /* Waking costs an interrupt, more than a sample: it is asked for once, however long that takes. */
-static __always_inline long put(void *record, __u64 size)
+static __always_inline long put(void *record, __u64 size, __u64 reserve)
 {
-	bool wake = !wake_asked && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= wake_bytes;
-	long err = bpf_ringbuf_output(&ring, record, size,
-				      wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	__u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
+	bool wake = !wake_asked && waiting >= wake_bytes;
+	long err = -1;
+
+	if (waiting + size + reserve <= ring_size)
+		err = bpf_ringbuf_output(&ring, record, size,
+					 wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 
 	/* A record that found no room woke nobody. */
 	if (wake && !err)
@@ -822,6 +826,7 @@ other:
 
 struct tick { /* what brought a program to run */
 	__u32 event;
+	bool paced; /* the period is to be found out */
 	enum scratch_kind kind;
 	bool user; /* the thread was in user mode */
 	__u32 flags;
@@ -831,6 +836,65 @@ struct tick { /* what brought a program to run */
 	__u64 called_ip, called_sp, return_ip; /* 0: as it is */
 	struct capture_alloc *alloc;	       /* or NULL */
 };
+
+#define SECOND_NS 1000000000ull
+
+/* A new second begins: choose the interval by how often the event came in the one before. */
+static __always_inline void pace_second(struct capture_pace *pace, __u64 now_ns)
+{
+	__u64 interval = 1;
+
+	if (now_ns - pace->since_ns < 2 * SECOND_NS)
+		interval = pace->second / (pace_samples ? pace_samples : 1);
+	if (!interval)
+		interval = 1;
+	/*
+	 * What came since the last sample is left out where the interval becomes much shorter:
+	 * the next sample, maybe another program's, must not bear the weight of a burst before.
+	 */
+	if (interval * 2 <= pace->interval || !pace->interval) {
+		pace->interval = interval;
+		pace->hits = 0;
+		pace->due = 1;
+	} else if (interval > pace->interval) {
+		pace->interval = interval;
+	}
+	pace->since_ns = now_ns;
+	pace->second = 0;
+	pace->samples = 0;
+}
+
+/*
+ * Return how many occurrences of an event the current one is a sample of, or 0: it is none.
+ * The kernel's own way, to change the period by the rate, gives weights that do not add up to
+ * the number of occurrences.  Here each counts, and samples become rarer as they come: the first
+ * pace_samples of a second are taken at the interval that the last second suggests, as many at
+ * twice that, and so on.  So what was not yet sampled at the end is below 1 / pace_samples.
+ */
+static __always_inline __u64 paced_period(__u32 event)
+{
+	struct capture_pace *pace = bpf_map_lookup_elem(&paces, &event);
+	__u64 now_ns = bpf_ktime_get_ns(), period, interval;
+
+	if (!pace)
+		return 0;
+	if (now_ns - pace->since_ns >= SECOND_NS)
+		pace_second(pace, now_ns);
+	pace->counted++;
+	pace->second++;
+	if (++pace->hits < pace->due)
+		return 0;
+	period = pace->hits;
+	pace->hits = 0;
+	if (++pace->samples >= pace_samples) {
+		pace->samples = 0;
+		pace->interval *= 2;
+	}
+	interval = pace->interval;
+	/* At random around the interval: what comes in a fixed order is not to be sampled in step. */
+	pace->due = interval > 1 ? interval / 2 + bpf_get_prandom_u32() % interval : 1;
+	return period;
+}
 
 /* Puts the current thread's state into the ring; the time it bears, or 0. */
 static __always_inline __u64 capture(void *ctx, const struct tick *tick,
@@ -843,6 +907,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	 */
 	struct mm_struct *mm = GET(plain, task, mm);
 	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
+	__u64 period = tick->period;
 	__u32 cpu = bpf_get_smp_processor_id(), place;
 	struct capture_head *head;
 	struct front *front;
@@ -856,6 +921,15 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	}
 	if (!passes(id, task, cpu, count))
 		return 0;
+	if (tick->flags & CAPTURE_WAITS)
+		add(&count->waits, 1);
+	if (tick->paced) {
+		period = paced_period(tick->event);
+		if (!period) {
+			add(&count->filtered_period, 1);
+			return 0;
+		}
+	}
 	place = tick->kind * n_scratch + cpu;
 	front = cpu < n_scratch ? bpf_map_lookup_elem(&scratch, &place) : NULL;
 	if (!front) {
@@ -873,7 +947,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	head->tid = (__u32)id;
 	head->interrupted_len = 0;
 	head->time_ns = bpf_ktime_get_ns();
-	head->period = tick->period;
+	head->period = period;
 	head->cgroup_id = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(head->comm, sizeof(head->comm));
 	head->flags = tick->flags;
@@ -954,7 +1028,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	barrier_var(size);
 	if (size > CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL)
 		size = CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL;
-	if (put(head, size)) {
+	if (put(head, size, ring_reserve)) {
 		add(&count->ring_full, 1);
 		return 0;
 	}
@@ -998,6 +1072,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 even
 {
 	struct capture_counters *count = counters_here();
 	const struct tick tick = { .event = event,
+				   .paced = event < CAPTURE_EVENTS_MAX && paced[event],
 				   .kind = SCRATCH_EVENT,
 				   .user = (ctx->regs.cs & 3) == 3,
 				   .period = ctx->sample_period };
@@ -1025,20 +1100,20 @@ int plain_sample(struct bpf_perf_event_data *ctx)
 static __always_inline bool due(struct tick *tick, struct capture_counters *count)
 {
 	__u32 event = tick->event;
-	__u64 *hit = bpf_map_lookup_elem(&hits, &event);
+	struct capture_pace *pace = bpf_map_lookup_elem(&paces, &event);
 
-	if (!hit || event >= CAPTURE_EVENTS_MAX)
+	if (!pace || event >= CAPTURE_EVENTS_MAX)
 		return false;
 	tick->period = every[event];
 	if (tick->period <= 1) {
 		tick->period = 1;
 		return true;
 	}
-	if (++*hit < tick->period) {
+	if (++pace->hits < tick->period) {
 		add(&count->filtered_period, 1);
 		return false;
 	}
-	*hit = 0;
+	pace->hits = 0;
 	return true;
 }
 
@@ -1098,38 +1173,43 @@ int plain_probes(struct pt_regs *ctx)
 	return on_probe(ctx, plain_probe, true);
 }
 
-/* Where it is kept since when a thread waits; with create also if that is nowhere yet. */
-static __always_inline __u64 *waits_since(struct task_struct *task, bool create, bool plain)
+/* Tell the agent that the wait of thread tid, which began at since_ns, has ended; 0: nobody knows when. */
+static __always_inline void tell_end(__u32 tid, __u64 since_ns, __u64 time_ns,
+				     struct capture_counters *count)
 {
-	__u32 tid;
-	__u64 zero = 0;
+	struct capture_wake wake = {
+		.magic = CAPTURE_WAKE_MAGIC, .tid = tid, .since_ns = since_ns, .time_ns = time_ns
+	};
 
-	if (!plain)
-		return bpf_task_storage_get(&waits, task, 0,
-					    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
-	tid = BPF_CORE_READ(task, pid);
-	if (create)
-		(void)bpf_map_update_elem(&plain_waits, &tid, &zero, BPF_ANY);
-	return bpf_map_lookup_elem(&plain_waits, &tid);
+	if (put(&wake, sizeof(wake), 0))
+		add(&count->wakes_lost, 1);
 }
 
-static __always_inline void woken(struct task_struct *task, struct capture_counters *count,
-				  bool plain)
+/*
+ * Tell the end of a captured wait, however short it was: the agent keeps its beginning until
+ * then.  task gets its CPU now, or it is about to leave it: the kernel does not report every
+ * switch to a thread.  Such a thread ran since its wait ended, for as long as its own clock says.
+ */
+static __always_inline void woken(struct task_struct *task, bool leaves,
+				  struct capture_counters *count)
 {
-	__u64 *since = waits_since(task, false, plain);
-	struct capture_wake wake;
+	__u32 tid = BPF_CORE_READ(task, pid);
+	struct capture_waiting *waiting;
+	__u64 since_ns, time_ns, ran_ns = 0;
 
-	if (!since || !*since)
+	if (!tid) /* the idle thread */
 		return;
-	wake = (struct capture_wake){ .magic = CAPTURE_WAKE_MAGIC,
-				      .tid = BPF_CORE_READ(task, pid),
-				      .since_ns = *since,
-				      .time_ns = bpf_ktime_get_ns() };
-	*since = 0;
-	if (wake.time_ns - wake.since_ns < off_cpu_min_ns)
+	waiting = bpf_map_lookup_elem(&waits, &tid);
+	if (!waiting)
 		return;
-	if (put(&wake, sizeof(wake)))
-		add(&count->wakes_lost, 1);
+	since_ns = waiting->since_ns;
+	time_ns = bpf_ktime_get_ns();
+	if (leaves) {
+		ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime) - waiting->ran_ns;
+		add(&count->wakes_unseen, 1);
+	}
+	(void)bpf_map_delete_elem(&waits, &tid);
+	tell_end(tid, since_ns, ran_ns < time_ns - since_ns ? time_ns - ran_ns : since_ns, count);
 }
 
 static __always_inline __u64 state_of(struct task_struct *task)
@@ -1153,25 +1233,32 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 			     .kind = SCRATCH_SWITCH,
 			     .skip = 2, /* this program and what calls it */
 			     .flags = CAPTURE_WAITS };
-	__u64 *since, now, ips[2] = {};
+	struct capture_waiting waiting;
+	__u64 ips[2] = {};
+	__u32 tid;
 
 	if (!count)
 		return 0;
-	woken(next, count, plain);
-	if (preempt || BPF_CORE_READ(prev, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ||
-	    !BPF_CORE_READ(prev, mm) || !BPF_CORE_READ(prev, pid) ||
+	woken(next, false, count);
+	if (BPF_CORE_READ(prev, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ||
+	    !BPF_CORE_READ(prev, pid))
+		return 0;
+	woken(prev, true, count);
+	if (preempt || !BPF_CORE_READ(prev, mm) ||
 	    !(state_of(prev) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
 		return 0;
 	add(&count->fired, 1);
 	/* 5.10 has the program's own frame twice. */
 	if (plain && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
 		tick.skip = 3;
-	now = capture(ctx, &tick, count, plain);
-	if (!now)
+	waiting.since_ns = capture(ctx, &tick, count, plain);
+	if (!waiting.since_ns)
 		return 0;
-	since = waits_since(prev, true, plain);
-	if (since)
-		*since = now;
+	waiting.ran_ns = BPF_CORE_READ(prev, se.sum_exec_runtime);
+	tid = BPF_CORE_READ(prev, pid);
+	/* Too many threads wait at once: nobody will see this one wake up. */
+	if (bpf_map_update_elem(&waits, &tid, &waiting, BPF_ANY))
+		tell_end(tid, waiting.since_ns, 0, count);
 	return 0;
 }
 

@@ -81,8 +81,13 @@ struct css_set {
 	struct cgroup *dfl_cgrp; /* in the cgroup2 hierarchy */
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime; /* ns */
+};
+
 struct task_struct {
 	unsigned int flags, __state;
+	struct sched_entity se;
 	int pid, tgid;
 	struct mm_struct *mm;
 	struct task_struct *group_leader;

@@ -580,10 +580,17 @@ static uint64_t add_location(struct pprof *p, uint64_t id, const struct key *key
 uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 			const struct pprof_line *lines, size_t n_lines)
 {
-	struct key key = { { mapping, address } };
+	struct key key = { { mapping, address, n_lines ? lines[0].function : 0 } };
 	bool fresh;
-	uint64_t id = id_of(p, &p->location_keys, &key, &fresh);
+	uint64_t id;
 
+	/* Of two processes that map one file or generate code at one place each has its own names. */
+	for (size_t i = 0; i < n_lines; i++) {
+		const uint64_t line[] = { key.part[3], lines[i].function, (uint64_t)lines[i].line };
+
+		key.part[3] = hash_bytes(line, sizeof(line));
+	}
+	id = id_of(p, &p->location_keys, &key, &fresh);
 	if (!fresh)
 		return p->err ? 0 : id;
 	return add_location(p, id, &key, lines, n_lines, false);

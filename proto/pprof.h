@@ -58,7 +58,7 @@ struct pprof_line {
 	int64_t line;
 };
 
-/* The location of that mapping and address: one that is there already keeps its lines. */
+/* The location of that mapping, address and lines: the same each time. */
 uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 			const struct pprof_line *lines, size_t n_lines);
 /* A location of its own each time; folded: other functions have the very same code. */

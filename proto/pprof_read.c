@@ -482,7 +482,7 @@ static int decode(struct pprof_file *file, const struct bytes *b, char *error)
 
 		(void)snprintf(error, PPROF_ERROR_SIZE,
 			       full ? "it unpacks to more than %zu bytes"
-				    : "%zu bytes that are no profile",
+				    : "not a pprof profile (%zu bytes)",
 			       full ? file->arena.limit : b->n);
 		return full ? -EFBIG : -EBADMSG;
 	}

@@ -95,12 +95,18 @@ struct capture_holes {
 	__u64 pages[CAPTURE_HOLE_WORDS];
 };
 
-/* A record of its own in the ring: a thread whose wait was captured runs again. */
+/* A record of its own in the ring: a thread whose wait was captured runs again.  Each such wait has one. */
 struct capture_wake {
 	__u32 magic; /* CAPTURE_WAKE_MAGIC */
 	__u32 tid;
 	__u64 since_ns; /* time_ns of the record that told of the wait */
-	__u64 time_ns;
+	__u64 time_ns;	/* 0: the end of this wait will not be seen */
+};
+
+/* What the table of waiting threads says of one, by tid. */
+struct capture_waiting {
+	__u64 since_ns; /* time_ns of the record that told of the wait */
+	__u64 ran_ns;	/* how long the thread had run until then, by its own clock */
 };
 
 struct capture_alloc {
@@ -169,6 +175,8 @@ struct capture_counters {
 	__u64 top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	__u64 find_vma;	     /* calls of bpf_find_vma */
 	__u64 pids_overflow; /* children not followed: the table of processes was full */
+	__u64 waits;	     /* threads that began to wait and passed the filters */
+	__u64 wakes_unseen;  /* … whose end was noticed only when they left their CPU again */
 	__u64 wakes_lost;    /* struct capture_wake for which the ring had no room */
 	__u64 frees;	     /* struct capture_free in the ring */
 	__u64 frees_lost;    /* … and for which it had no room */
@@ -182,6 +190,21 @@ enum capture_filter {
 	CAPTURE_FILTER_UID = 1 << 2,  /* real user, in the initial user namespace */
 	CAPTURE_FILTER_CGROUP = 1 << 3,
 	CAPTURE_FILTER_CPU = 1 << 4,
+};
+
+/*
+ * How often an event came on one CPU, and when it is to be sampled again.  A sample stands for
+ * the occurrences since the one before it: of the processes that were asked for where each is
+ * looked at (capture_paced), else of all.
+ */
+struct capture_pace {
+	__u64 hits;	/* since the last sample */
+	__u64 due;	/* how many of them the next sample is to stand for */
+	__u64 interval; /* the mean of that */
+	__u64 since_ns; /* when the current second began */
+	__u64 second;	/* hits in it */
+	__u64 samples;	/* at this interval, in it */
+	__u64 counted;	/* hits since the recording began */
 };
 
 struct capture_cgroup { /* and all below it */
@@ -210,6 +233,7 @@ _Static_assert((CAPTURE_STACK_LIMIT + CAPTURE_PAGE - 1) / CAPTURE_PAGE + 1 <= CA
 _Static_assert(CAPTURE_PAGES_MAX <= CAPTURE_HOLE_WORDS * 64, "every page has a bit");
 _Static_assert(CAPTURE_KERNEL_MAX == CAPTURE_KERNEL_FRAMES * 8, "whole addresses");
 _Static_assert(sizeof(struct capture_wake) == 24, "no padding");
+_Static_assert(sizeof(struct capture_waiting) == 16, "the same on both sides");
 _Static_assert(sizeof(struct capture_alloc) == 32, "no padding");
 _Static_assert(sizeof(struct capture_free) == 32, "no padding");
 _Static_assert(sizeof(struct capture_live) == 24, "the same on both sides");

@@ -29,7 +29,7 @@ check() {
 	done < <(grep -rnE '^[[:space:]]*#[[:space:]]*include' --include='*.[ch]' "$folder" 2>/dev/null)
 }
 
-own='(sqlite3|protobuf-c/.*|bpf/.*|microhttpd|curl/.*)\.h'
+own='(sqlite3|protobuf-c/.*|bpf/.*|microhttpd|curl/.*|nettle/.*)\.h'
 check schema     'schema/[a-z_]+\.h' 'stdint\.h|stdio\.h|stdlib\.h|elf\.h|'"$own"
 check bpf        '(schema|bpf)/[a-z_]+\.h|vmlinux\.h' 'stdint\.h|stdio\.h|stdlib\.h|string\.h|errno\.h|sqlite3\.h|elf\.h'
 check unwinder   '(schema|unwinder)/[a-z0-9_]+\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
@@ -40,6 +40,6 @@ check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|age
 check agent      '(schema|agent)/[a-z0-9_/]+\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
 if [ $failures -ne 0 ]; then
-	echo "$failures includes break the table in README.md"
+	echo "$failures includes break the table in docs/architecture.md"
 	exit 1
 fi

@@ -10,6 +10,25 @@ mkdir -p "$HOME"
 # Compilers are to work, where a cache stands before them, too.
 export CCACHE_DISABLE=1
 
+# Record argv with perf until it ends or has used so many seconds of CPU time, however long that takes on a busy machine.
+# Return 1 and say so when perf dies each time.  The status of the programs themselves (git says 1 for differences) is ignored.
+perf_workload() { # SECONDS FILE OPTION…
+	local seconds=$1 file=$2 rc
+	shift 2
+	for _ in 1 2 3 4 5; do # perf 6.1 dies at times, of processes that end while it starts
+		{ # the shell would say of each that it was killed
+			(ulimit -t "$seconds"; exec timeout -s INT -k 10 200 \
+				perf record -q --buildid-mmap -e cpu-clock:u -o "$file" "$@" -- "${argv[@]}") >"$file.out" 2>&1
+			rc=$?
+		} 2>/dev/null
+		# perf ends by the signal that ended the program: SIGKILL, when its CPU time was over.
+		[ $rc -lt 128 ] || [ $rc = $((128 + 9)) ] && return
+	done
+	echo "${argv[0]}: perf record died: $rc"
+	tail -n 5 "$file.out"
+	return 1
+}
+
 workload() {
 	local scratch=${WORKLOAD_DIR:-$BUILD/workload}
 	mkdir -p "$scratch"

@@ -6,6 +6,7 @@
 #include "agent/cmd/option.h"
 #include "agent/export/clean.h"
 #include "agent/log.h"
+#include "agent/store/identity.h"
 #include "agent/store/kept.h"
 #include "agent/store/store.h"
 #include "schema/table.h"
@@ -101,7 +102,7 @@ int cache_open_file(const char *path, int *fd, struct uw_object **object)
 static int object_of_file(sqlite3 *db, const char *path, int64_t *out)
 {
 	const struct uw_build_id *id;
-	struct uw_identity identity;
+	struct identity identity;
 	struct uw_object *object;
 	sqlite3_stmt *stmt = NULL;
 	int fd, err = cache_open_file(path, &fd, &object);
@@ -109,14 +110,13 @@ static int object_of_file(sqlite3 *db, const char *path, int64_t *out)
 	if (err)
 		return err;
 	id = uw_object_build_id(object);
-	err = uw_object_identify(object, &identity);
+	err = identity_of_object(object, &identity);
 	if (!err && sqlite3_prepare_v2(db,
 				       "SELECT id FROM objects WHERE hex(build_id) = hex(?1)"
-				       " AND src_size = ?2 AND src_hash = ?3",
+				       " AND identity = ?2",
 				       -1, &stmt, NULL) == SQLITE_OK) {
 		(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
-		(void)sqlite3_bind_int64(stmt, 2, (int64_t)identity.size);
-		(void)sqlite3_bind_int64(stmt, 3, (int64_t)identity.hash);
+		(void)sqlite3_bind_blob(stmt, 2, identity.bytes, IDENTITY_SIZE, SQLITE_STATIC);
 		err = sqlite3_step(stmt) == SQLITE_ROW ? 0 : -ENOENT;
 		*out = sqlite3_column_int64(stmt, 0);
 	}
@@ -270,8 +270,10 @@ static void show_object(sqlite3 *db, const struct kept *kept)
 
 	if (sqlite3_prepare_v2(db,
 			       "SELECT path, lower(hex(build_id)), machine, file_size, src_size,"
-			       " printf('%016x', src_hash), datetime(first_used, 'unixepoch'),"
-			       " datetime(last_used, 'unixepoch'), uses FROM objects WHERE id = ?1",
+			       " lower(hex(identity)), datetime(first_used, 'unixepoch'),"
+			       " datetime(last_used, 'unixepoch'), uses,"
+			       " iif(owner < 0, 'nobody who can be told', 'user ' || owner)"
+			       " FROM objects WHERE id = ?1",
 			       -1, &s, NULL) == SQLITE_OK &&
 	    !sqlite3_bind_int64(s, 1, kept->object) && sqlite3_step(s) == SQLITE_ROW) {
 		cache_say("path          %s", (const char *)sqlite3_column_text(s, 0));
@@ -280,8 +282,9 @@ static void show_object(sqlite3 *db, const struct kept *kept)
 						   : sqlite3_column_int(s, 2) == 183 ? "aarch64"
 										     : "unknown");
 		(void)printf("file          %lld bytes\n", sqlite3_column_int64(s, 3));
-		cache_say("unwind info   %lld bytes, hash %s", sqlite3_column_int64(s, 4),
+		cache_say("unwind info   %lld bytes, SHA-256 %s", sqlite3_column_int64(s, 4),
 			  (const char *)sqlite3_column_text(s, 5));
+		cache_say("vouched by    %s", (const char *)sqlite3_column_text(s, 9));
 		cache_say("used          %lld times, first %s, last %s", sqlite3_column_int64(s, 8),
 			  (const char *)sqlite3_column_text(s, 6),
 			  (const char *)sqlite3_column_text(s, 7));

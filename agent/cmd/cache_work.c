@@ -10,6 +10,7 @@
 #include "agent/store/kept.h"
 #include "agent/store/key.h"
 #include "agent/store/store.h"
+#include "schema/export.h"
 #include "schema/procs.h"
 #include "schema/symbols.h"
 #include "schema/table.h"
@@ -41,7 +42,7 @@ struct prefetch {
 	struct store *store;
 	struct found *files;
 	size_t n, room;
-	atomic_size_t next, done, kept, there, failed, refused;
+	atomic_size_t next, done, kept, there, failed, refused, useless;
 };
 
 static int add_found(struct prefetch *p, const char *path, int fd)
@@ -173,8 +174,10 @@ static void prefetch_one(struct prefetch *p, struct found *f)
 		log_debug("%s: is in quarantine", f->path);
 		return;
 	}
-	/* 32-bit files, relocatable ones and other machines' are none of ours. */
-	if (err && err != -ENOTSUP) {
+	if (err == -ENOTSUP) {
+		p->useless++;
+		log_debug("%s: 32-bit, relocatable, or for another machine", f->path);
+	} else if (err) {
 		p->failed++;
 		log_debug("%s: %s", f->path, strerror(-err));
 	}
@@ -218,6 +221,9 @@ int cache_prefetch(const struct cache_options *o, char **paths, int n)
 	log_progress_done();
 	log_info("%zu files: %zu kept, %zu there already, %zu failed, %zu in quarantine", p.n,
 		 (size_t)p.kept, (size_t)p.there, (size_t)p.failed, (size_t)p.refused);
+	if (p.useless)
+		log_info("%zu were passed over: 32-bit, relocatable, or for another machine",
+			 (size_t)p.useless);
 	for (size_t i = 0; i < p.n; i++)
 		free(p.files[i].path);
 	free(p.files);
@@ -347,7 +353,8 @@ static int check_symbols(sqlite3_stmt *s)
 				.elf_off = (uint64_t)sqlite3_column_int64(s, 3),
 				.size = (uint64_t)sqlite3_column_int64(s, 4),
 				.mtime_ns = sqlite3_column_int64(s, 5),
-				.ctime_ns = sqlite3_column_int64(s, 6) };
+				.ctime_ns = sqlite3_column_int64(s, 6),
+				.uid = (uint64_t)sqlite3_column_int64(s, 10) };
 	const void *blob = sqlite3_column_blob(s, 8), *id = sqlite3_column_blob(s, 7);
 	size_t size = (size_t)sqlite3_column_bytes(s, 8);
 	int id_size = sqlite3_column_bytes(s, 7), err;
@@ -374,7 +381,7 @@ static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 	sqlite3_stmt *s = NULL;
 	int rc = sqlite3_prepare_v2(db,
 				    "SELECT id, dev, ino, elf_off, file_size, mtime_ns, ctime_ns,"
-				    " build_id, symbols, path FROM symbols WHERE reader = ?1",
+				    " build_id, symbols, path, uid FROM symbols WHERE reader = ?1",
 				    -1, &s, NULL);
 	int64_t drop[64];
 	size_t n_drop = 0;
@@ -523,10 +530,31 @@ int cache_gc(const struct cache_options *o)
 
 /* ---- export, import --------------------------------------------------------------------- */
 
-/* The table and, right behind it, the ranges: both say how long they are. */
+/* Fill the trailer (schema/export.h) of an object's file. */
+static int trailer_of(sqlite3 *db, int64_t object, struct export_trailer *out)
+{
+	sqlite3_stmt *s = NULL;
+	int err = db_errno(
+		sqlite3_prepare_v2(db, "SELECT identity FROM objects WHERE id = ?1", -1, &s, NULL));
+
+	*out = (struct export_trailer){ .magic = EXPORT_MAGIC, .version = EXPORT_VERSION };
+	if (!err)
+		(void)sqlite3_bind_int64(s, 1, object);
+	if (!err &&
+	    (sqlite3_step(s) != SQLITE_ROW || sqlite3_column_bytes(s, 0) != sizeof(out->identity)))
+		err = -ENOENT;
+	if (!err)
+		memcpy(out->identity, sqlite3_column_blob(s, 0), sizeof(out->identity));
+	(void)sqlite3_finalize(s);
+	out->checksum = uw_checksum(out, offsetof(struct export_trailer, checksum), 0);
+	return err;
+}
+
+/* Write the table, the ranges and the trailer one behind the other. */
 int cache_export(const struct cache_options *o, const char *key)
 {
 	struct output out = { .fd = -1 };
+	struct export_trailer trailer;
 	struct kept *kept = NULL;
 	int64_t object;
 	sqlite3 *db;
@@ -541,6 +569,8 @@ int cache_export(const struct cache_options *o, const char *key)
 			err = -ENOENT;
 		if (!err)
 			err = kept_whole(kept);
+		if (!err)
+			err = trailer_of(db, object, &trailer);
 		if (err)
 			log_error("%s: has no sound table of this version", key);
 	}
@@ -550,8 +580,10 @@ int cache_export(const struct cache_options *o, const char *key)
 		err = io_write(out.fd, kept->rules, kept->rules_size);
 		if (!err && kept->procs)
 			err = io_write(out.fd, kept->procs, kept->procs_size);
+		if (!err)
+			err = io_write(out.fd, &trailer, sizeof(trailer));
 		if (err)
-			log_error("%s: cannot be written: %s", o->output, strerror(-err));
+			log_unwritable(o->output, err);
 		else
 			err = output_commit(&out);
 	}
@@ -599,14 +631,26 @@ static int read_whole(const char *path, char **out, size_t *size)
 static int import_one(struct store *store, const char *path)
 {
 	struct store_blobs blobs = { .path = path };
+	struct export_trailer trailer;
 	struct table_header h;
 	char *bytes = NULL, *procs = NULL;
 	size_t size = 0;
 	bool kept = false;
 	int err = read_whole(path, &bytes, &size);
 
-	if (!err && size < sizeof(h))
+	if (!err && size < sizeof(h) + sizeof(trailer))
 		err = -EBADMSG;
+	if (!err) {
+		size -= sizeof(trailer);
+		memcpy(&trailer, bytes + size, sizeof(trailer));
+		blobs.identity = trailer.identity;
+		if (trailer.magic != EXPORT_MAGIC ||
+		    trailer.checksum !=
+			    uw_checksum(&trailer, offsetof(struct export_trailer, checksum), 0))
+			err = -EBADMSG;
+		else if (trailer.version != EXPORT_VERSION)
+			err = -ENOTSUP;
+	}
 	if (!err) {
 		memcpy(&h, bytes, sizeof(h));
 		blobs.rules = bytes;

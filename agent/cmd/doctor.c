@@ -1,6 +1,8 @@
 /* agent/cmd/doctor.c: what of recording works on this machine, and what to do where it does not. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/option.h"
+#include "agent/cmd/rights.h"
+#include "agent/export/json.h"
 #include "agent/log.h"
 #include "agent/source/live.h"
 #include "agent/source/live_bpf.h"
@@ -25,14 +27,18 @@
 enum state { OK, PARTLY, NO };
 
 struct doctor {
+	bool json;
 	size_t n[NO + 1];
 	char partly[256]; /* names of what works partly */
 };
 
 static const char help[] =
-	"usage: offwind doctor\n"
+	"usage: offwind doctor [--json]\n"
 	"Tells what of recording the live system works here, and what to do where it does not.\n"
 	"\n"
+	"      --json            an array of {\"check\", \"state\", \"text\"}; a state is ok, "
+	"partly "
+	"or no\n"
 	"  -h, --help            this text\n"
 	"\n"
 	"Exit code: 0 recording works, 1 it does not, 2 usage, 3 it works in part.\n";
@@ -50,7 +56,17 @@ static void say(struct doctor *doctor, const char *check, enum state state, cons
 	va_start(args, format);
 	(void)vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	(void)printf("%-22s %-7s %s\n", check, names[state], text);
+	if (doctor->json) {
+		bool first = !(doctor->n[OK] + doctor->n[PARTLY] + doctor->n[NO]);
+
+		(void)printf("%s\n{\"check\":", first ? "[" : ",");
+		json_text(stdout, check);
+		(void)printf(",\"state\":\"%s\",\"text\":", names[state]);
+		json_text(stdout, text);
+		(void)putchar('}');
+	} else {
+		(void)printf("%-22s %-7s %s\n", check, names[state], text);
+	}
 	doctor->n[state]++;
 	if (state != OK)
 		(void)snprintf(doctor->partly + used, sizeof(doctor->partly) - used, "%s%s",
@@ -144,7 +160,8 @@ static const struct {
 	{ CAP_SYSLOG, "CAP_SYSLOG", false, "name kernel functions" },
 };
 
-static void check_capabilities(struct doctor *doctor)
+/* Return false if one is missing without which nothing can be recorded. */
+static bool check_capabilities(struct doctor *doctor)
 {
 	char line[256], missing[512] = "";
 	enum state state = OK;
@@ -171,9 +188,10 @@ static void check_capabilities(struct doctor *doctor)
 		say(doctor, "capabilities", OK, "all that recording needs");
 	else
 		say(doctor, "capabilities", state, "missing: %s; run as root", missing);
+	return state != NO;
 }
 
-static void check_settings(struct doctor *doctor)
+static void check_settings(struct doctor *doctor, bool able)
 {
 	bool admin = !geteuid();
 	long value;
@@ -186,7 +204,9 @@ static void check_settings(struct doctor *doctor)
 		    "no such setting: a kernel without CONFIG_PERF_EVENTS");
 	if (read_number("/proc/sys/kernel/unprivileged_bpf_disabled", &value))
 		say(doctor, "unprivileged_bpf", OK, "%s",
-		    value ? "disabled, which is well: offwind has the right" : "allowed");
+		    !value ? "allowed, which recording does not need"
+		    : able ? "disabled (fine: offwind has CAP_BPF)"
+			   : "disabled (fine: as root, offwind has CAP_BPF)");
 }
 
 static void check_kallsyms(struct doctor *doctor)
@@ -203,9 +223,10 @@ static void check_kallsyms(struct doctor *doctor)
 		say(doctor, "kernel symbols", OK, "/proc/kallsyms (kptr_restrict %ld)", restricted);
 	else
 		say(doctor, "kernel symbols", PARTLY,
-		    "addresses are hidden, kernel frames have no names: run as root, with "
-		    "kernel.kptr_restrict at most 1 (it is %ld)",
-		    restricted);
+		    restricted < 2 ? "addresses are hidden from this user, kernel frames have no "
+				     "names: run as root"
+				   : "addresses are hidden, kernel frames have no names: set "
+				     "kernel.kptr_restrict to 1 or 0 (it is 2)");
 }
 
 static void check_namespace(struct doctor *doctor)
@@ -242,16 +263,16 @@ static void check_sideband(struct doctor *doctor)
 	char error[LIVE_ERROR_SIZE];
 	struct live_sideband *sideband;
 
-	if (live_sideband_open(&sideband, error)) {
+	if (live_sideband_open(false, &sideband, error)) {
 		say(doctor, "mappings", NO, "%s", error);
 		return;
 	}
 	if (live_sideband_build_ids(sideband))
 		say(doctor, "mappings", OK, "the kernel tells of each, with build-id");
 	else
-		say(doctor, "mappings", PARTLY,
-		    "the kernel tells no build-ids (5.12 and newer do): files are known by "
-		    "inode and generation, build-ids are read from them");
+		say(doctor, "mappings", OK,
+		    "the kernel tells of each, build-ids are read from the files (it tells none, "
+		    "or telling us would spoil what it tells others, such as perf)");
 	live_sideband_free(sideband);
 }
 
@@ -338,7 +359,7 @@ static void check_probes(struct doctor *doctor)
 	say(doctor, "allocations", OK, "%s",
 	    !live_bpf_without("uprobe_multi") && live_multi_supported()
 		    ? "uprobes, one link a file"
-		    : "uprobes one by one (before 6.6: recordings end some tenths of a second "
+		    : "uprobes one by one (before 6.10: recordings end some tenths of a second "
 		      "later)");
 	live_bpf_free(bpf);
 	live_events_fini(&events);
@@ -434,12 +455,28 @@ static void check_tools(struct doctor *doctor)
 			      : "not installed (optional: other recordings; linux-perf)");
 }
 
+/* Print what all checks together mean. */
+static void say_end(const struct doctor *doctor, bool works)
+{
+	if (doctor->json)
+		(void)printf("\n]\n");
+	else if (!works)
+		(void)printf("\nRecording the live system does not work here: %s.\n",
+			     doctor->partly);
+	else if (doctor->n[PARTLY] + doctor->n[NO])
+		(void)printf("\nRecording the live system works, but for: %s.\n", doctor->partly);
+	else
+		(void)printf("\nRecording the live system works.\n");
+}
+
 int cmd_doctor(int argc, char **argv)
 {
-	static const struct option options[] = { { "help", no_argument, NULL, 'h' },
+	enum { JSON = 256 };
+	static const struct option options[] = { { "json", no_argument, NULL, JSON },
+						 { "help", no_argument, NULL, 'h' },
 						 { NULL, 0, NULL, 0 } };
 	struct doctor doctor = { 0 };
-	bool works;
+	bool works = false, able;
 	int c;
 
 	while ((c = option_next(argc, argv, "h", options)) != -1) {
@@ -447,8 +484,11 @@ int cmd_doctor(int argc, char **argv)
 			(void)fputs(help, stdout);
 			return CMD_DONE;
 		}
-		(void)fputs(help, stderr);
-		return CMD_USAGE;
+		if (c != JSON) {
+			(void)fputs(help, stderr);
+			return CMD_USAGE;
+		}
+		doctor.json = true;
 	}
 	if (optind != argc) {
 		log_error("doctor: no argument expected, got \"%s\"", argv[optind]);
@@ -456,28 +496,25 @@ int cmd_doctor(int argc, char **argv)
 	}
 	check_kernel(&doctor);
 	check_btf(&doctor);
-	check_capabilities(&doctor);
+	able = check_capabilities(&doctor);
 	check_namespace(&doctor);
 	check_lockdown(&doctor);
-	check_settings(&doctor);
+	check_settings(&doctor, able);
 	check_kallsyms(&doctor);
-	check_clock(&doctor);
-	check_sideband(&doctor);
 	check_inventory(&doctor);
-	check_programs(&doctor);
-	check_probes(&doctor);
-	works = check_recording(&doctor);
+	if (able) {
+		check_clock(&doctor);
+		check_sideband(&doctor);
+		check_programs(&doctor);
+		check_probes(&doctor);
+		works = check_recording(&doctor);
+	} else {
+		/* Each of them would fail for the reason that was just told. */
+		say(&doctor, "recording", NO,
+		    "not tried without these capabilities: sudo offwind record …, or once: sudo "
+		    "setcap " RIGHTS_SETCAP "+ep FILE of offwind");
+	}
 	check_tools(&doctor);
-	(void)fflush(stdout);
-	if (!works) {
-		(void)printf("\nRecording the live system does not work here: %s.\n",
-			     doctor.partly);
-		return CMD_FAILED;
-	}
-	if (doctor.n[PARTLY] + doctor.n[NO]) {
-		(void)printf("\nRecording the live system works, but for: %s.\n", doctor.partly);
-		return CMD_PARTLY;
-	}
-	(void)printf("\nRecording the live system works.\n");
-	return CMD_DONE;
+	say_end(&doctor, works);
+	return !works ? CMD_FAILED : doctor.n[PARTLY] + doctor.n[NO] ? CMD_PARTLY : CMD_DONE;
 }

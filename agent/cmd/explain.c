@@ -18,6 +18,7 @@
 struct explaining {
 	const char *wanted; /* a number or a name; NULL: the first sample */
 	uint64_t number;    /* 0: wanted is a name */
+	const char *stop;   /* the first sample whose walk ended so; NULL: any */
 	bool json, found;
 	int err; /* of the output */
 	struct names *names;
@@ -31,10 +32,11 @@ static const char help[] =
 	"\n"
 	"      --sample N        which: its number from 1, its name as tables have it, or\n"
 	"                        :TID of a core or process; the first if not given\n"
+	"      --stop REASON     the first whose walk ended so: truncated, no_unwind_info, …\n"
 	"      --json            for programs\n"
 	"      --max-frames N    most frames of one stack (default 1024)\n"
-	"      --symfs DIR       look for the recorded files below DIR, or in it by name alone;\n"
-	"                        --sysroot is the same\n"
+	"      --symfs DIR       look for the recorded files below DIR first: at their paths, by\n"
+	"                        name, by build-id; then on this host.  --sysroot is the same\n"
 	"      --exe FILE        the program that a core file is of\n"
 	"      --pid PID         a thread of a running process\n"
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
@@ -46,11 +48,35 @@ static const char help[] =
 	"  -q, --quiet           errors and warnings only\n"
 	"  -h, --help            this text\n";
 
+static bool is_stop(const char *name)
+{
+	char known[512] = "";
+
+	for (size_t i = 0; i < UW_STOP_N; i++) {
+		const char *stop = uw_stop_name((enum uw_stop)i);
+		size_t used = strlen(known);
+
+		if (!strcmp(name, stop))
+			return true;
+		(void)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", stop);
+	}
+	log_error("--stop: a walk does not end by '%s'; there are: %s", name, known);
+	return false;
+}
+
+/* Which sample is sought, for messages. */
+static const char *sought(const struct explaining *e)
+{
+	return e->stop ? e->stop : e->wanted ? e->wanted : "at all";
+}
+
 static bool is_wanted(void *ctx, uint64_t number, const struct event *event)
 {
 	const struct explaining *e = ctx;
 	const char *name = event->sample.name, *colon;
 
+	if (e->stop)
+		return true; /* how it ends is known when it was walked */
 	if (e->number)
 		return number == e->number;
 	if (!name)
@@ -67,11 +93,13 @@ static int on_walked(void *ctx, const struct walked *walked)
 
 	if (!is_wanted(ctx, walked->number, walked->event))
 		return 0;
+	if (e->stop && strcmp(e->stop, uw_stop_name(walked->stop)) != 0)
+		return 0;
 	e->found = true;
 	err = e->json ? export_explain_json(stdout, walked, e->names)
 		      : export_explain_text(stdout, walked, e->names);
 	if (err) {
-		log_error("standard output: cannot be written: %s", strerror(-err));
+		log_unwritable(NULL, err);
 		/* It has been said, and is not to be tried and said again at the end. */
 		__fpurge(stdout);
 		clearerr(stdout);
@@ -110,11 +138,10 @@ static int explain(struct explaining *e, struct walking *walking, const char *pa
 	if (!err) {
 		err = read_until_found(e, source, pipeline);
 		if (err == -ENOENT)
-			log_error("%s: has no sample %s", path ? path : "the process",
-				  e->wanted ? e->wanted : "at all");
+			log_error("%s: has no sample %s", path ? path : "the process", sought(e));
 		else if (err && !e->found && source->error[0])
 			log_error("%s: no sample %s before that", path ? path : "the process",
-				  e->wanted ? e->wanted : "at all");
+				  sought(e));
 		else if (err && !e->found)
 			log_error("%s: %s", path ? path : "the process", strerror(-err));
 	} else {
@@ -128,12 +155,14 @@ static int explain(struct explaining *e, struct walking *walking, const char *pa
 
 int cmd_explain(int argc, char **argv)
 {
-	enum { SAMPLE = 256, JSON };
+	enum { SAMPLE = 256, STOP, JSON };
 	static const struct option options[] = {
 		{ "sample", required_argument, NULL, SAMPLE },
+		{ "stop", required_argument, NULL, STOP },
 		{ "json", no_argument, NULL, JSON },
 		WALKING_OPTIONS,
 		WALKING_INPUT_OPTIONS,
+		{ "pid", required_argument, NULL, WALKING_PID },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
@@ -153,6 +182,11 @@ int cmd_explain(int argc, char **argv)
 			if (optarg[0] && strspn(optarg, "0123456789") == strlen(optarg) &&
 			    input_number("--sample", optarg, 1, UINT64_MAX, &e.number))
 				return CMD_USAGE;
+			break;
+		case STOP:
+			if (!is_stop(optarg))
+				return CMD_USAGE;
+			e.stop = optarg;
 			break;
 		case JSON:
 			e.json = true;

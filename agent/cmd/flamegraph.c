@@ -1,6 +1,8 @@
 /* agent/cmd/flamegraph.c: profiles as a flame graph for browsers. */
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/given.h"
 #include "agent/cmd/option.h"
+#include "agent/cmd/selection.h"
 
 #include "agent/export/flame.h"
 #include "agent/export/output.h"
@@ -19,23 +21,29 @@ struct options {
 	size_t n_bases;
 	char **paths;
 	size_t n_paths;
+	struct pick pick; /* of recordings */
 };
 
 static const char help[] =
-	"usage: offwind flamegraph [OPTION]… PROFILE…\n"
+	"usage: offwind flamegraph [OPTION]… [PROFILE…]\n"
 	"Makes a page for browsers of pprof profiles, anybody's, gzipped or plain (- for\n"
 	"standard input): each function as wide as its share, its callees beyond it.  The page\n"
-	"is one file, asks nothing from the network and can be searched, enlarged and used by\n"
-	"keyboard.  Several profiles are shown as one.\n"
+	"is one file, asks nothing from the network and can be searched, enlarged, filtered and\n"
+	"used by keyboard; it has a table of the functions and a graph of their callers.\n"
+	"Several profiles are shown as one.  Recordings (perf.data, .owc) are unwound\n"
+	"first; without PROFILE it is offwind.pb.gz, offwind.owc or perf.data of this folder.\n"
 	"\n"
 	"  -o, --output FILE   where to (default: offwind.html; - for standard output)\n"
 	"      --diff BASE     compare with this profile; may be given several times, for\n"
 	"                      several profiles taken together\n"
-	"      --type TYPE     which sample type to show, \"samples\", \"cpu\" (default: the\n"
+	"      --sample-type TYPE, --type TYPE\n"
+	"                      which sample type to show first, \"samples\", \"cpu\" (default: "
+	"the\n"
 	"                      profile's own)\n"
 	"      --by LABEL      what to group stacks by at the root: \"thread\", \"pid\",\n"
 	"                      \"container_id\", any label of the profile; none (default: comm,\n"
 	"                      the process's name, if the profile has it)\n"
+	"      --time BEGIN,END    of recordings: a slice of time, see offwind unwind --help\n"
 	"      --title TEXT    the page's title (default: the profiles' names)\n"
 	"  -h, --help          this text\n"
 	"\n"
@@ -86,29 +94,47 @@ static bool has_label(const struct stacks *s, const char *key)
 	return false;
 }
 
-static int load(struct stacks *s, const struct options *o)
+/* Report that no sample has the label of --by, with those that samples have. */
+static void say_labels(const struct stacks *s, const struct options *o)
+{
+	char there[512] = "";
+
+	for (size_t i = 0; i < s->n_labels; i++) {
+		const char *key = s->labels[i].key;
+		size_t used = strlen(there);
+		bool said = false;
+
+		for (size_t j = 0; !said && j < i; j++)
+			said = !strcmp(s->labels[j].key, key);
+		if (!said)
+			(void)snprintf(there + used, sizeof(there) - used, ", %s", key);
+	}
+	log_error("%s: no sample has the label '%s'; there are: none%s", o->paths[0], o->by, there);
+}
+
+static int load(struct stacks *s, struct options *o)
 {
 	int err = 0;
 
 	for (size_t i = 0; !err && i < o->n_paths; i++)
-		err = stacks_load(s, o->paths[i], false);
+		err = given_load(s, o->paths[i], false, &o->pick);
 	for (size_t i = 0; !err && i < o->n_bases; i++)
-		err = stacks_load(s, o->bases[i], true);
+		err = given_load(s, o->bases[i], true, &o->pick);
 	return err;
 }
 
 /* What of the profile to show; reports its own errors. */
 static int choose(const struct stacks *s, const struct options *o, size_t *type, const char **by)
 {
-	*type = o->type ? stacks_find_type(s, o->type) : s->default_type;
-	if (*type >= s->n_types) {
-		log_error("%s: no sample type '%s'", o->paths[0], o->type ? o->type : "");
+	if (selection_type(s, o->type, o->paths[0], type))
 		return -ENOENT;
-	}
-	*by = o->by && !strcmp(o->by, "none") ? NULL : o->by ? o->by : "comm";
+	*by = o->by && !strcmp(o->by, "none")	     ? NULL
+	      : o->by && !strcmp(o->by, "container") ? "container_id" /* as report calls it */
+	      : o->by				     ? o->by
+						     : "comm";
 	if (*by && !has_label(s, *by)) {
 		if (o->by) {
-			log_error("%s: no sample has the label '%s'", o->paths[0], o->by);
+			say_labels(s, o);
 			return -ENOENT;
 		}
 		*by = NULL;
@@ -133,9 +159,7 @@ static int write_page(const struct flame *flame, const struct options *o)
 
 		err = file ? flame_write(flame, &page, file) : -ENOMEM;
 		if (err)
-			log_error("%s: cannot be written: %s",
-				  strcmp(o->output, "-") != 0 ? o->output : "standard output",
-				  strerror(-err));
+			log_unwritable(o->output, err);
 		else
 			err = output_commit(&out);
 	}
@@ -145,7 +169,7 @@ static int write_page(const struct flame *flame, const struct options *o)
 	return err;
 }
 
-static int flamegraph(const struct options *o)
+static int flamegraph(struct options *o)
 {
 	struct stacks *stacks = NULL;
 	struct flame *flame = NULL;
@@ -179,17 +203,20 @@ static int flamegraph(const struct options *o)
 
 int cmd_flamegraph(int argc, char **argv)
 {
-	enum { DIFF = 256, TYPE, BY, TITLE };
+	enum { DIFF = 256, TYPE, BY, TITLE, TIME };
 	static const struct option long_options[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "diff", required_argument, NULL, DIFF },
 		{ "type", required_argument, NULL, TYPE },
+		{ "sample-type", required_argument, NULL, TYPE },
 		{ "by", required_argument, NULL, BY },
 		{ "title", required_argument, NULL, TITLE },
+		{ "time", required_argument, NULL, TIME },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct options options = { .output = "offwind.html" };
+	char *last;
 	int option;
 
 	while ((option = option_next(argc, argv, "o:h", long_options)) != -1) {
@@ -213,6 +240,10 @@ int cmd_flamegraph(int argc, char **argv)
 		case TITLE:
 			options.title = optarg;
 			break;
+		case TIME:
+			if (pick_time(&options.pick, optarg))
+				return CMD_USAGE;
+			break;
 		case 'h':
 			(void)fputs(help, stdout);
 			return CMD_DONE;
@@ -223,8 +254,11 @@ int cmd_flamegraph(int argc, char **argv)
 	options.paths = argv + optind;
 	options.n_paths = (size_t)(argc - optind);
 	if (!options.n_paths) {
-		log_error("no profile; see offwind flamegraph --help");
-		return CMD_USAGE;
+		last = given_default("flamegraph");
+		if (!last)
+			return CMD_USAGE;
+		options.paths = &last;
+		options.n_paths = 1;
 	}
 	return flamegraph(&options) ? CMD_FAILED : CMD_DONE;
 }

@@ -51,6 +51,32 @@ static ssize_t peek(int fd, char *head, size_t size)
 	return (ssize_t)n;
 }
 
+static bool is_snapshot(int dir, const char *path)
+{
+	char maps[PATH_MAX];
+
+	return (size_t)snprintf(maps, sizeof(maps), "%s/maps.txt", path) < sizeof(maps) &&
+	       !faccessat(dir, maps, F_OK, 0);
+}
+
+/* Return a word for a compressed file by its first bytes; NULL: it is not compressed. */
+static const char *unpacker(const char *head, size_t size)
+{
+	static const struct {
+		const char *magic, *program;
+		size_t size;
+	} kinds[] = { { "\x1f\x8b", "gunzip", 2 },
+		      { "\x28\xb5\x2f\xfd", "unzstd", 4 },
+		      { "\xfd"
+			"7zXZ",
+			"unxz", 5 } };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (size >= kinds[i].size && !memcmp(head, kinds[i].magic, kinds[i].size))
+			return kinds[i].program;
+	return NULL;
+}
+
 int input_open(const char *path, struct source **out)
 {
 	bool standard = !strcmp(path, "-");
@@ -91,9 +117,14 @@ int input_open(const char *path, struct source **out)
 	case SOURCE_UNKNOWN:
 	default:
 		err = -EBADMSG;
-		log_error("%s: offset 0: %s", name,
-			  n ? "neither a perf.data nor an .owc nor a core file"
-			    : "the file is empty");
+		if (unpacker(head, (size_t)n))
+			log_error("%s: offset 0: the file is compressed, or a profile; a "
+				  "recording is to be unpacked first (%s)",
+				  name, unpacker(head, (size_t)n));
+		else
+			log_error("%s: offset 0: %s", name,
+				  n ? "neither a perf.data nor an .owc nor a core file"
+				    : "the file is empty");
 		goto out;
 	}
 	if (err)
@@ -105,15 +136,29 @@ out:
 	return err;
 }
 
-/* ---- folders ------------------------------------------------------------------- */
-
-static bool is_snapshot(int dir, const char *path)
+bool input_is_recording(const char *path)
 {
-	char maps[PATH_MAX];
+	bool standard = !strcmp(path, "-"), recording = false;
+	int fd = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+	char head[SOURCE_HEAD];
+	struct stat st;
 
-	return (size_t)snprintf(maps, sizeof(maps), "%s/maps.txt", path) < sizeof(maps) &&
-	       !faccessat(dir, maps, F_OK, 0);
+	if (fd >= 0 && !fstat(fd, &st)) {
+		/* To look into another kind of file, a terminal, would be to take from it. */
+		ssize_t n = S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)
+				    ? peek(fd, head, sizeof(head))
+				    : 0;
+
+		recording = S_ISDIR(st.st_mode)
+				    ? is_snapshot(AT_FDCWD, path)
+				    : n > 0 && source_detect(head, (size_t)n) != SOURCE_UNKNOWN;
+	}
+	if (fd >= 0)
+		(void)close(fd);
+	return recording;
 }
+
+/* ---- folders ------------------------------------------------------------------- */
 
 static int append(struct input_list *list, char *path)
 {
@@ -231,6 +276,18 @@ int input_size(const char *option, const char *text, uint64_t min, uint64_t max,
 	return 0;
 }
 
+int input_pages(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	uint64_t pages;
+
+	if (!*text || text[strspn(text, "0123456789")])
+		return input_size(option, text, min, max, out);
+	if (input_number(option, text, 1, max >> 12, &pages))
+		return -EINVAL;
+	*out = pages << 12 < min ? min : pages << 12;
+	return 0;
+}
+
 int input_time(const char *option, const char *text, uint64_t max_ns, uint64_t *out)
 {
 	static const struct {
@@ -252,5 +309,33 @@ int input_time(const char *option, const char *text, uint64_t max_ns, uint64_t *
 		return 0;
 	}
 	log_error("%s takes a time such as 500us, 10ms or 1s, not '%s'", option, text);
+	return -EINVAL;
+}
+
+int input_duration(const char *option, const char *text, uint64_t max_ns, uint64_t *out)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = { { "", 1e9 },   { "s", 1e9 },    { "ms", 1e6 },   { "us", 1e3 },
+		      { "m", 60e9 }, { "min", 60e9 }, { "h", 3600e9 }, { "d", 86400e9 } };
+	size_t n = strspn(text, "0123456789.");
+	char *end;
+	double value;
+
+	/* Only digits and one point: strtod alone would take "inf", "0x1p3" and signs. */
+	errno = 0;
+	value = strtod(text, &end);
+	for (size_t i = 0; !errno && n && end == text + n && i < sizeof(units) / sizeof(units[0]);
+	     i++) {
+		double ns = value * units[i].ns;
+
+		if (strcmp(end, units[i].name) != 0 || ns < 1 || ns > (double)max_ns)
+			continue;
+		*out = (uint64_t)(ns + 0.5) < max_ns ? (uint64_t)(ns + 0.5) : max_ns;
+		return 0;
+	}
+	log_error("%s takes seconds, or a time such as 500ms, 10s, 5m, 1h or 2d, not '%s'", option,
+		  text);
 	return -EINVAL;
 }

@@ -6,8 +6,16 @@
 
 #include "agent/source/source.h"
 
+#include <stdbool.h>
+
 /* path "-": standard input, a pipe or a file; or a snapshot's folder.  Reports its own errors. */
 int input_open(const char *path, struct source **out);
+
+/*
+ * Return true if path, "-" for standard input, is what input_open opens; false also where it cannot
+ * be read.  What was looked at of a pipe stays to be read.
+ */
+bool input_is_recording(const char *path);
 
 /*
  * What path stands for: itself, or of a folder of snapshots each of them, in the order of their
@@ -29,7 +37,16 @@ int input_number(const char *option, const char *text, uint64_t min, uint64_t ma
 /* The same for a size in bytes: K, M or G may stand behind the number. */
 int input_size(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);
 
+/* The same for a buffer, as perf's -m has it: a number alone is pages of 4 KiB. */
+int input_pages(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out);
+
 /* The same for a time: ns, us, ms or s must stand behind the number, but for 0 and milliseconds. */
 int input_time(const char *option, const char *text, uint64_t max_ns, uint64_t *out);
+
+/*
+ * Read how long something is to last, at least 1 ns and at most max_ns: "10" (seconds), "1.5",
+ * "500ms", "5m", "1h", "2d".  Return 0, or -EINVAL after reporting what is wrong with option.
+ */
+int input_duration(const char *option, const char *text, uint64_t max_ns, uint64_t *out);
 
 #endif

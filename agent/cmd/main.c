@@ -4,9 +4,12 @@
 #include "agent/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
 	const char *name;
@@ -15,7 +18,7 @@ static const struct {
 } commands[] = {
 	{ "record", cmd_record, "sample the live system, write a profile" },
 	{ "unwind", cmd_unwind, "turn recordings, cores, snapshots into profiles or frames" },
-	{ "explain", cmd_explain, "tell one sample's walk frame by frame" },
+	{ "explain", cmd_explain, "show how one sample was unwound, frame by frame" },
 	{ "report", cmd_report, "show, compare, merge and convert profiles" },
 	{ "top", cmd_top, "show what runs right now, live in a terminal" },
 	{ "flamegraph", cmd_flamegraph,
@@ -34,9 +37,18 @@ static void usage(FILE *out)
 		"Profiles Linux programs by unwinding captured stacks outside the kernel.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		(void)fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].sentence);
-	(void)fprintf(out,
-		      "\noffwind COMMAND --help tells its options; offwind --version the version.\n"
-		      "Exit codes: 0 done, 1 failed, 2 usage, 3 done in part.\n");
+	(void)fprintf(out, "\noffwind COMMAND --help, or help COMMAND, shows its options; "
+			   "--version the version.\n"
+			   "Exit codes: 0 done, 1 failed, 2 usage, 3 done in part.\n");
+}
+
+static int run_command(int argc, char **argv)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (!strcmp(argv[0], commands[i].name))
+			return commands[i].run(argc, argv);
+	log_error("no command '%s'; see offwind --help", argv[0]);
+	return CMD_USAGE;
 }
 
 static int run(int argc, char **argv)
@@ -56,29 +68,46 @@ static int run(int argc, char **argv)
 		(void)printf("offwind %s\n", OFFWIND_VERSION);
 		return CMD_DONE;
 	}
+	if (!strcmp(argv[1], "help") && argc > 2) {
+		static char help[] = "--help";
+		char *words[] = { argv[2], help, NULL };
+
+		return run_command(2, words);
+	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		usage(stdout);
 		return CMD_DONE;
 	}
-	for (size_t i = 0; i < N_COMMANDS; i++)
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
-	log_error("no command '%s'; see offwind --help", argv[1]);
-	return CMD_USAGE;
+	return run_command(argc - 1, argv + 1);
+}
+
+/* Return true if standard output is a pipe that nobody reads: stdio keeps no write's errno. */
+static bool reader_is_gone(void)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO };
+
+	return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
 }
 
 int main(int argc, char **argv)
 {
-	int rc = run(argc, argv);
+	static char buffer[64u << 10];
+	int rc;
 
+	/* Texts that fit are written once, at the end, where the reason of a failure is known. */
+	if (!isatty(STDOUT_FILENO))
+		(void)setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	rc = run(argc, argv);
 	/* What was said on standard output counts as done only when it is out. */
 	errno = 0;
 	if (fflush(stdout) || ferror(stdout)) {
-		log_error("standard output: cannot be written%s%s", errno ? ": " : "",
-			  errno ? strerror(errno) : "");
+		log_unwritable(NULL, errno ? -errno : reader_is_gone() ? -EPIPE : -EIO);
 		if (rc == CMD_DONE)
 			rc = CMD_FAILED;
 	}
+	/* As a shell has it of a program that SIGPIPE ended: `offwind report | head` is no failure. */
+	if (rc != CMD_DONE && log_reader_left())
+		rc = 128 + SIGPIPE;
 	log_end();
 	return rc;
 }

@@ -1,5 +1,7 @@
 #include "agent/cmd/raw.h"
 
+#include "agent/cmd/raw_files.h"
+#include "agent/export/output.h"
 #include "agent/log.h"
 #include "agent/pipeline/names.h"
 #include "agent/process/generated.h"
@@ -8,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +23,20 @@ struct raw {
 	const struct source_info *info;
 	struct owc_writer *writer;
 	int err; /* the first one; nothing is written after it */
+	uint64_t n_given;
 	/* Where nobody else looks for generated code: what that takes; else NULL. */
 	struct modules *modules;
 	struct processes *processes;
 	struct generated *generated;
+	struct raw_files *files;
+	bool whole_files;
 };
 
 static void raw_free(struct raw *raw)
 {
 	if (raw->fd >= 0)
 		(void)close(raw->fd);
+	raw_files_free(raw->files);
 	generated_free(raw->generated);
 	processes_free(raw->processes);
 	modules_free(raw->modules);
@@ -50,14 +57,17 @@ static void keep_older(const char *path)
 
 static int watch(struct raw *raw, struct opener *opener)
 {
-	int err = modules_new(opener, raw->info, false, &raw->modules);
+	int err = modules_new(opener, raw->info, true, &raw->modules);
 
 	if (!err)
 		err = processes_new(raw->info->machine, raw->modules, &raw->processes);
+	if (!err)
+		err = raw_files_new(raw->processes, raw->modules, &raw->files);
 	return err ? err : generated_new(raw->processes, opener, true, &raw->generated);
 }
 
-int raw_open(const char *path, const struct source *source, struct opener *opener, struct raw **out)
+int raw_open(const char *path, const struct source *source, struct opener *opener, bool whole_files,
+	     struct raw **out)
 {
 	struct raw *raw = calloc(1, sizeof(*raw));
 	int err = -ENOMEM;
@@ -66,16 +76,17 @@ int raw_open(const char *path, const struct source *source, struct opener *opene
 		return err;
 	raw->fd = -1;
 	raw->info = &source->info;
+	raw->whole_files = whole_files;
 	raw->path = strdup(strcmp(path, "-") ? path : "standard output");
 	if (!raw->path)
 		goto fail;
 	if (strcmp(path, "-")) {
 		keep_older(path);
-		raw->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+		err = output_create(path, &raw->fd);
 	} else {
 		raw->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+		err = raw->fd < 0 ? -errno : 0;
 	}
-	err = raw->fd < 0 ? -errno : 0;
 	if (!err && opener)
 		err = watch(raw, opener);
 	if (!err)
@@ -118,6 +129,7 @@ int raw_event(struct raw *raw, const struct event *event)
 	struct event found;
 	int err = 0;
 
+	raw->n_given += event->type == EVENT_SAMPLE;
 	if (raw->generated && event->type == EVENT_EXIT && event->pid == event->tid &&
 	    generated_names(raw->generated, event->pid, &found) == 1)
 		err = write_event(raw, &found);
@@ -125,6 +137,8 @@ int raw_event(struct raw *raw, const struct event *event)
 		err = processes_event(raw->processes, event);
 	else if (raw->generated && generated_look(raw->generated, event, &found) == 1)
 		err = write_event(raw, &found);
+	if (!err && raw->files && event->type == EVENT_SAMPLE)
+		err = raw_files_sample(raw->files, event);
 	return err ? err : write_event(raw, event);
 }
 
@@ -179,7 +193,7 @@ static int add_kernel_symbols(struct raw *raw, struct opener *opener)
 	return err;
 }
 
-int raw_close(struct raw *raw, struct opener *opener)
+int raw_close(struct raw *raw, struct opener *opener, struct modules *modules, uint64_t *n_samples)
 {
 	bool said = raw->err != 0;
 	int err = raw->err, closed;
@@ -190,6 +204,14 @@ int raw_close(struct raw *raw, struct opener *opener)
 		err = write_event(raw, &found);
 	if (!err)
 		err = add_kernel_symbols(raw, opener);
+	/* Behind the last samples only what helps to read them is still to come. */
+	if (!err)
+		err = owc_writer_flush(raw->writer);
+	*n_samples = owc_writer_samples(raw->writer);
+	if (raw->files)
+		modules = raw->modules;
+	if (!err && modules)
+		err = raw_files_write(raw->files, modules, raw->whole_files, raw->writer);
 	closed = owc_writer_close(raw->writer);
 	if (!err)
 		err = closed;
@@ -198,6 +220,9 @@ int raw_close(struct raw *raw, struct opener *opener)
 	raw->fd = -1;
 	if (err && !said)
 		log_error("%s: cannot be written: %s", raw->path, strerror(-err));
+	if (*n_samples != raw->n_given)
+		log_warning("%s has the first %" PRIu64 " of %" PRIu64 " samples", raw->path,
+			    *n_samples, raw->n_given);
 	raw_free(raw);
 	return err;
 }

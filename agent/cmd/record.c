@@ -1,16 +1,24 @@
 /* agent/cmd/record.c: the live system in, profiles or a capture file out. */
+#include "agent/cmd/advice.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/option.h"
+#include "agent/cmd/outcome.h"
+#include "agent/cmd/priority.h"
 #include "agent/cmd/raw.h"
+#include "agent/cmd/rights.h"
+#include "agent/cmd/runtime.h"
 #include "agent/cmd/stats.h"
 #include "agent/cmd/walking.h"
+#include "agent/ending.h"
+#include "agent/errand.h"
 #include "agent/export/output.h"
 #include "agent/export/types.h"
 #include "agent/export/writer.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/pipeline/fold.h"
+#include "agent/source/live.h"
 #include "agent/source/live_perf.h"
 #include "agent/store/store.h"
 #include "schema/capture.h"
@@ -29,8 +37,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEEP_LIMIT_NS  UINT64_C(3000000000) /* for the store, once the result is out */
+/*
+ * The time for names, lines and the store once a recording has ended.  Those of a compiler's 4,000
+ * samples take 130 ms, and the store 50.  A program that the user named may have hundreds of megabytes
+ * of debug information, and nobody else's files are in its profile; a signal ends that at once.
+ */
+#define END_NS	     UINT64_C(800000000)
+#define NAMED_END_NS UINT64_C(10000000000)
+/* timeout(1) sends its signal twice: to its child, and to the group that it is in. */
+#define SAME_SIGNAL_NS UINT64_C(300000000)
 #define SECOND_NS      UINT64_C(1000000000)
+#define RATE_MAX       50000
+#define RATE_COMMAND   997 /* of one command; a system or a process that serves has 99 */
+#define DURATION_MAX   (UINT64_C(10000) * 86400 * SECOND_NS)
+#define ROTATE_MAX     (UINT64_C(7) * 86400 * SECOND_NS)
 #define ALLOC_INTERVAL UINT64_C(524288) /* as Go's runtime.MemProfileRate */
 
 static const char help[] =
@@ -46,7 +66,8 @@ static const char help[] =
 	"      --container ID[,…]\n"
 	"                        in the containers whose ids begin so\n"
 	"  -C, --cpu LIST        on these CPUs: 0-3,8\n"
-	"  -F, --freq HZ         samples a second on each CPU (default 99)\n"
+	"  -F, --freq HZ         samples a second on each CPU, or max (default 99; 997 for "
+	"COMMAND)\n"
 	"  -e, --event EVENT[,…] sample this instead of the CPU's time, in perf's words: cycles,\n"
 	"                        page-faults, sched:sched_process_exec; :u or :k behind a\n"
 	"                        counter: in user mode or in the kernel\n"
@@ -56,9 +77,11 @@ static const char help[] =
 	"      --off-cpu[=MIN]   threads that wait too, for MIN at least: 500us, 10ms (default 0)\n"
 	"      --alloc[=BYTES]   memory that programs allocate, one of so many bytes (default "
 	"512K;\n"
-	"                        1: every allocation): all of it and what is in use at the end\n"
-	"  -d, --duration SEC    stop after that long, also 500ms (default: at Ctrl-C, or when\n"
-	"                        COMMAND ends)\n"
+	"                        1: every allocation): all of it and what is in use at the end;\n"
+	"                        a malloc or free takes about 1 us more, with -p and COMMAND in\n"
+	"                        these processes alone, else in all\n"
+	"  -d, --duration TIME   stop after that long: 10 (seconds), 500ms, 5m, 1h, 2d (default:\n"
+	"                        at Ctrl-C, or when COMMAND ends)\n"
 	"  -f, --format FORMAT   pprof (default), folded, text, tsv, jsonl, speedscope or "
 	"firefox,\n"
 	"                        of equal stacks counted together\n"
@@ -67,13 +90,22 @@ static const char help[] =
 	"                        \"samples\", with --off-cpu \"off_cpu\" or \"wall\" (the default "
 	"then)\n"
 	"  -o, --output FILE     where to (default offwind.pb.gz; with --raw offwind.owc;\n"
-	"                        with --rotate the folder offwind-profiles)\n"
+	"                        with --rotate the folder offwind-profiles); its ending names the\n"
+	"                        format unless -f does: .folded, .txt, .jsonl, .owc (--raw), …\n"
 	"      --raw[=FILE]      write a capture file, to be unwound later; with FILE, beside\n"
-	"                        the profile\n"
-	"      --rotate SEC      a profile for every SEC seconds, in the folder that -o names\n"
+	"                        the profile.  It keeps what naming and walking need of the\n"
+	"                        sampled files, which may be gone by then\n"
+	"      --with-files      with --raw: keep all of each sampled file\n"
+	"      --rotate TIME     a profile for every TIME (60, 5m, 1h), in the folder that -o "
+	"names\n"
 	"      --keep N          with --rotate: keep the N newest profiles (default: all)\n"
 	"      --max-frames N    most frames of one stack (default 1024)\n"
 	"      --stack-max BYTES most bytes copied of one stack (default 256K, up to 1M)\n"
+	"  -m, --ring SIZE       the buffer between kernel and offwind, 4M to 1G (default: by "
+	"rate\n"
+	"                        and CPUs, 4M to 16M); a number alone is pages, as in perf record\n"
+	"  -r, --realtime PRIO   run with SCHED_FIFO of this priority while recording, 1 to 99\n"
+	"                        (default: nice -20)\n"
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
 	"      --stats FILE      what became of everything that fired, CPU by CPU, as JSON\n"
@@ -89,17 +121,23 @@ static const char help[] =
 	"  -v, --verbose         say more\n"
 	"  -h, --help            this text\n"
 	"\n"
-	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
+	"Exit code: that of COMMAND, 128 + N if signal N ended it, 127 or 126 if it could not be\n"
+	"run; without COMMAND, or where the recording ends first, 0 done, 1 failed or nothing of\n"
+	"what was chosen was recorded, 2 usage, 3 some profiles could not be written.\n"
+	"SIGINT, SIGTERM and SIGHUP end the recording; the profile is there within a second.\n"
+	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.  -g and --call-graph of perf\n"
+	"are taken and change nothing: stacks are always recorded.\n";
 
 struct options {
 	struct source_live_options live;
 	struct walking walking;
 	uint64_t duration_ns, rotate_ns;
 	uint32_t keep;
+	int realtime; /* priority; 0: the usual scheduling */
 	const char *path, *raw_path, *stats_path;
 	enum format format;
 	const char *sample_type; /* NULL: by default */
-	bool raw, all;
+	bool raw, with_files, all, has_rate;
 	char **command; /* NULL: none */
 };
 
@@ -112,24 +150,19 @@ struct recorder {
 	struct opener *opener; /* for the kernel's names in the capture file */
 	struct store *store;
 	pid_t child;	 /* 0: none, or reaped */
+	int child_code;	 /* what a shell calls the exit status of the command that ended; 0: none */
 	int child_gate;	 /* a byte into it lets the command begin; -1: it began */
 	int child_fault; /* why it could not be run comes out of it; -1: not asked any more */
 	uint64_t began_ns, window_start_ns;
 	bool stopped;
-	uint64_t stopped_ns;
+	uint64_t stopped_ns, ended_ns;
 	struct accounting raw_accounting; /* without a pipeline */
+	int raw_err;			  /* … why it was given up */
 	struct stats *stats;		  /* NULL before the source is open */
+	struct runtime runtime;
+	struct unnamed unnamed;		 /* the writer's, until it is finished */
+	uint64_t values[OUTCOME_EVENTS]; /* of all samples, by event */
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-	(void)number;
-	interrupted++;
-	if (interrupted > 2)
-		_exit(CMD_FAILED); /* asked thrice: do not insist on a good end */
-}
 
 static uint64_t now_ns(void)
 {
@@ -137,6 +170,25 @@ static uint64_t now_ns(void)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
+}
+
+static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t end_began; /* the recording: what goes on is its end */
+static _Atomic uint64_t interrupted_ns;
+
+/*
+ * The first signal ends the recording, or, if that has ended already, what is optional behind it;
+ * the next one ends the program, whatever that was doing.
+ */
+static void on_signal(int number)
+{
+	(void)number;
+	if (!interrupted)
+		interrupted_ns = now_ns();
+	else if (now_ns() - interrupted_ns > SAME_SIGNAL_NS)
+		_exit(CMD_FAILED);
+	interrupted = 1;
+	ending_begin(end_began ? 0 : END_NS);
 }
 
 /* ---- the command to profile ------------------------------------------------- */
@@ -149,6 +201,7 @@ static void __attribute__((noreturn)) become_command(char **command, int gate, i
 
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGTERM, SIG_DFL);
+	(void)signal(SIGHUP, SIG_DFL);
 	(void)signal(SIGPIPE, SIG_DFL);
 	/* One byte: go.  None: the recorder failed before it could begin. */
 	if (read(gate, &byte, 1) != 1)
@@ -197,8 +250,10 @@ static int release_child(struct recorder *r)
 		err = -why;
 	(void)close(r->child_fault);
 	r->child_fault = -1;
-	if (err)
+	if (err) {
 		log_error("%s: cannot be run: %s", r->options->command[0], strerror(-err));
+		r->child_code = err == -ENOENT ? 127 : 126;
+	}
 	return err;
 }
 
@@ -209,8 +264,11 @@ static bool child_ended(struct recorder *r)
 	if (!r->child || waitpid(r->child, &status, WNOHANG) != r->child)
 		return false;
 	r->child = 0;
+	if (!r->stopped) /* afterwards the recording ended before the command */
+		r->child_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	if (WIFSIGNALED(status))
-		log_info("%s: ended by signal %d", r->options->command[0], WTERMSIG(status));
+		log_info("%s: ended by signal %d (%s)", r->options->command[0], WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
 	else if (WEXITSTATUS(status))
 		log_info("%s: exit status %d", r->options->command[0], WEXITSTATUS(status));
 	return true;
@@ -255,6 +313,10 @@ static int on_event(struct recorder *r, const struct event *event)
 {
 	int err = 0;
 
+	runtime_event(&r->runtime, event);
+	if (event->type == EVENT_SAMPLE && event->sample.event < OUTCOME_EVENTS)
+		r->values[event->sample.event] += event->sample.period;
+
 	if (r->pipeline) {
 		/* The start-up inventory is older than the recording. */
 		if ((event->type == EVENT_SAMPLE || event->type == EVENT_FREED) &&
@@ -268,9 +330,6 @@ static int on_event(struct recorder *r, const struct event *event)
 			(void)raw_event(r->raw, event);
 		return err;
 	}
-	err = raw_event(r->raw, event);
-	if (err)
-		return err;
 	if (event->type == EVENT_SAMPLE) {
 		stats_written(r->stats, event);
 		r->raw_accounting.captured++;
@@ -280,7 +339,7 @@ static int on_event(struct recorder *r, const struct event *event)
 		r->raw_accounting.lost[event->lost.reason] += event->lost.n_samples;
 		r->raw_accounting.sideband_lost += event->lost.n_sideband;
 	}
-	return 0;
+	return raw_event(r->raw, event);
 }
 
 static int on_found(void *ctx, const struct event *event)
@@ -306,6 +365,20 @@ static void check_stop(struct recorder *r)
 	}
 }
 
+/* Stop recording, because the only file wanted cannot be written. */
+static void give_up(struct recorder *r, int err)
+{
+	if (r->raw_err)
+		return;
+	r->raw_err = err;
+	log_error("recording stopped: %s", strerror(-err));
+	if (r->stopped)
+		return;
+	r->stopped = true;
+	r->stopped_ns = now_ns();
+	source_stop(r->source);
+}
+
 static void show_progress(const struct recorder *r)
 {
 	struct accounting a = r->raw_accounting;
@@ -328,7 +401,7 @@ static int loop(struct recorder *r)
 		int err = 0, rc = source_next(r->source, &event, 200);
 
 		if (rc == 0)
-			return 0;
+			return r->raw_err;
 		if (rc == 1)
 			err = on_event(r, &event);
 		else if (rc != -EAGAIN && rc != -EINTR) {
@@ -339,6 +412,11 @@ static int loop(struct recorder *r)
 			int raw_err = raw_idle(r->raw);
 
 			err = r->pipeline ? 0 : raw_err;
+		}
+		/* What is captured already is still counted. */
+		if (err && !r->pipeline) {
+			give_up(r, err);
+			err = 0;
 		}
 		if (err) {
 			log_error("recording stopped: %s", strerror(-err));
@@ -368,7 +446,7 @@ static int try_output(const struct options *o)
 		return 0; /* is begun at once */
 	if (!o->rotate_ns)
 		return output_try(o->path);
-	if (mkdir(o->path, 0777) && errno != EEXIST) {
+	if (mkdir(o->path, 0700) && errno != EEXIST) {
 		err = -errno;
 		log_error("%s: cannot be made: %s", o->path, strerror(-err));
 		return err;
@@ -410,6 +488,20 @@ static void on_stop(void *ctx, const struct event *event, enum uw_stop stop)
 	stats_walked(r->stats, event, stop);
 }
 
+/* Say what recording allocations costs, if it is more than a microsecond a call. */
+static void say_alloc_cost(struct source *source)
+{
+	struct live_alloc_cost cost;
+
+	if (source_live_alloc_cost(source, &cost) ||
+	    (cost.malloc_ns <= 1000 && cost.free_ns <= 1000))
+		return;
+	log_info("each malloc takes about %.1f µs more and each free %.1f µs, in %s",
+		 (double)cost.malloc_ns / 1e3, (double)cost.free_ns / 1e3,
+		 cost.everywhere ? "all processes (-p and COMMAND spare the others)"
+				 : "the processes asked for");
+}
+
 static int set_up(struct recorder *r)
 {
 	const struct options *o = r->options;
@@ -436,12 +528,16 @@ static int set_up(struct recorder *r)
 		if (live.alloc_interval)
 			live.program = program = find_program(o->command[0]);
 	}
+	/* The command is there already and keeps the priority that offwind was started with. */
+	priority_raise();
 	err = source_live_open(&live, &r->source, error);
 	free(program);
 	if (err) {
 		log_error("%s", error);
 		return err;
 	}
+	if (live.alloc_interval)
+		say_alloc_cost(r->source);
 	if (o->sample_type) {
 		struct types types;
 
@@ -464,7 +560,8 @@ static int set_up(struct recorder *r)
 		/* With a profile wanted too, its pipeline tells of generated code. */
 		if (!err)
 			err = raw_open(o->raw_path, r->source,
-				       o->raw_path == o->path ? r->opener : NULL, &r->raw);
+				       o->raw_path == o->path ? r->opener : NULL, o->with_files,
+				       &r->raw);
 		if (err)
 			return err;
 	}
@@ -483,6 +580,7 @@ static int set_up(struct recorder *r)
 			writing.store = r->store;
 			writing.format = o->format;
 			writing.type = o->sample_type;
+			writing.unnamed = &r->unnamed;
 			if (o->rotate_ns)
 				writing.folder = o->path;
 			else
@@ -495,34 +593,70 @@ static int set_up(struct recorder *r)
 	return err;
 }
 
-/* What became of every sample, and of the recording. */
-static void say_result(const struct recorder *r, uint64_t n_written, bool raw_written)
+/* Complete the capture file, and account for samples that are not in it. */
+static int close_raw(struct recorder *r)
+{
+	struct accounting *a = &r->raw_accounting;
+	uint64_t n_samples, n_given = a->captured;
+	int err = raw_close(r->raw, r->opener, r->pipeline ? pipeline_modules(r->pipeline) : NULL,
+			    &n_samples);
+
+	for (size_t i = 0; i < EVENT_LOST_N; i++)
+		n_given -= a->lost[i];
+	if (r->pipeline)
+		return err;
+	a->lost[EVENT_LOST_NOT_WRITTEN] += n_given - n_samples;
+	stats_not_written(r->stats, n_given - n_samples);
+	return err;
+}
+
+/* Say what became of every sample, and of the recording; return how many were captured. */
+static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool raw_written)
 {
 	const struct options *o = r->options;
 	struct accounting total = r->raw_accounting;
+	struct live_counters counters;
 	char text[1024];
 
+	/* The exact sums are for logs and scripts; a person has the words below. */
+	bool sums = log_is_verbose() || !isatty(STDERR_FILENO);
+
 	stats_text(r->stats, text, sizeof(text));
-	log_info("%s", text);
+	if (sums)
+		log_info("%s", text);
+	stats_waits_text(r->stats, text, sizeof(text));
+	if (text[0] && sums)
+		log_info("%s", text);
 	if (r->pipeline) {
 		pipeline_total(r->pipeline, &total);
 		accounting_text(&total, text, sizeof(text));
+		if (sums)
+			log_info("%s", text);
+	} else if (sums) {
+		accounting_written_text(&total, text, sizeof(text));
 		log_info("%s", text);
-	} else {
-		uint64_t lost = 0;
-
-		for (size_t i = 0; i < EVENT_LOST_N; i++)
-			lost += total.lost[i];
-		log_info("captured %" PRIu64 " = written %" PRIu64 " + lost %" PRIu64
-			 "; stack cut %" PRIu64,
-			 total.captured, total.captured - lost, lost, total.cut);
 	}
+	outcome_warn(&total);
+	outcome_warn_rough(&r->source->info, stats_events(r->stats));
+	runtime_say(&r->runtime);
+	if (!total.captured && !source_live_counters(r->source, -1, &counters))
+		outcome_warn_empty(&counters);
+	if (sums && !o->rotate_ns && n_written && strcmp(o->path, "-") != 0)
+		log_info("wrote %s", o->path);
 	if (o->rotate_ns)
 		log_info("wrote %" PRIu64 " profiles into %s", n_written, o->path);
-	else if (n_written && strcmp(o->path, "-") != 0)
-		log_info("wrote %s", o->path);
-	if (raw_written && strcmp(o->raw_path, "-") != 0)
+	if (raw_written && strcmp(o->raw_path, "-") != 0 && (sums || r->pipeline))
 		log_info("wrote %s", o->raw_path);
+	if (total.captured)
+		outcome_say(&(struct outcome){ .total = &total,
+					       .info = &r->source->info,
+					       .values = r->values,
+					       .duration_ns = r->ended_ns - r->began_ns,
+					       .walked = r->pipeline != NULL,
+					       .path = o->rotate_ns ? NULL : o->path,
+					       .format = o->format });
+	advice_say(&r->unnamed);
+	return total.captured;
 }
 
 /* The command is asked to end with its recording; one that will not is left to itself. */
@@ -537,7 +671,7 @@ static void end_child(struct recorder *r)
 	if (r->child <= 0)
 		return;
 	(void)kill(r->child, SIGTERM);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 25; i++) {
 		if (waitpid(r->child, NULL, WNOHANG))
 			return;
 		(void)nanosleep(&pause, NULL);
@@ -545,11 +679,18 @@ static void end_child(struct recorder *r)
 	log_info("%s: goes on as process %d", r->options->command[0], (int)r->child);
 }
 
+/* Return whether the user chose what to record: nothing of it is a failure, an idle machine is not. */
+static bool is_selective(const struct source_live_options *live)
+{
+	return live->n_pids || live->n_tids || live->n_comms || live->n_uids || live->n_cgroups ||
+	       live->n_containers || live->n_cpus || live->n_events || live->n_probes;
+}
+
 static int record(const struct options *options)
 {
 	struct recorder r = { .options = options, .child_gate = -1, .child_fault = -1 };
-	uint64_t n_written = 0, n_failed = 0;
-	struct sigaction action = { .sa_handler = on_signal };
+	uint64_t n_written = 0, n_failed = 0, n_captured = 0;
+	struct sigaction action = { .sa_handler = on_signal }, hangup;
 	struct pipeline_reuse reuse = { .n_samples = 0 };
 	bool began = false;
 	int err, raw_err = 0, stats_err = 0;
@@ -562,7 +703,12 @@ static int record(const struct options *options)
 	(void)mallopt(M_TRIM_THRESHOLD, 256 << 10);
 	(void)sigaction(SIGINT, &action, NULL);
 	(void)sigaction(SIGTERM, &action, NULL);
+	/* nohup(1) has it ignored. */
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		(void)sigaction(SIGHUP, &action, NULL);
 	err = set_up(&r);
+	if (!err && options->realtime)
+		err = priority_realtime(options->realtime);
 	if (!err) {
 		r.began_ns = r.window_start_ns = now_ns();
 		err = release_child(&r);
@@ -570,6 +716,14 @@ static int record(const struct options *options)
 	}
 	if (began)
 		err = loop(&r);
+	r.ended_ns = r.stopped ? r.stopped_ns : now_ns();
+	if (began && options->realtime)
+		(void)priority_realtime(0); /* what is left to do loses no samples */
+	end_began = 1;
+	ending_begin(options->command || options->live.n_pids || options->live.n_tids ? NAMED_END_NS
+										      : END_NS);
+	if (r.pipeline)
+		pipeline_end(r.pipeline);
 	log_progress_done();
 	/* Whatever ended the recording: what was captured until then is kept. */
 	if (r.writer) {
@@ -585,27 +739,39 @@ static int record(const struct options *options)
 			err = last;
 	}
 	if (r.raw)
-		raw_err = raw_close(r.raw, r.opener);
+		raw_err = close_raw(&r);
 	if (began)
-		say_result(&r, n_written, r.options->raw && !raw_err);
+		n_captured = say_result(&r, n_written, r.options->raw && !raw_err);
+	unnamed_fini(&r.unnamed);
 	if (r.pipeline)
 		pipeline_reuse(r.pipeline, &reuse);
 	if (began && options->stats_path)
 		stats_err = stats_write(r.stats, &reuse, options->stats_path);
 	if (began && r.pipeline && !err)
 		err = walking_verified(&options->walking, &reuse);
-	pipeline_free(r.pipeline);
-	store_work(r.store, KEEP_LIMIT_NS);
-	store_close(r.store);
-	opener_free(r.opener);
-	stats_free(r.stats);
-	source_close(r.source);
+	/* What threads left behind still read is not freed; the program ends without them. */
+	if (errands_left() || !pipeline_free(r.pipeline)) {
+		log_debug("files are still being read; they are left to themselves");
+		source_close(r.source);
+	} else {
+		store_work(r.store, ending_left());
+		store_close(r.store);
+		opener_free(r.opener);
+		stats_free(r.stats);
+		source_close(r.source);
+	}
 	end_child(&r);
-	if (n_failed && !n_written)
+	if (!began && r.child_code)
+		return r.child_code; /* the command could not be run */
+	if ((n_failed && !n_written) || err || raw_err || stats_err)
 		return CMD_FAILED;
-	if (err || raw_err || stats_err)
-		return CMD_FAILED;
-	return n_failed ? CMD_PARTLY : CMD_DONE;
+	if (n_failed)
+		return CMD_PARTLY;
+	/* A command that was ended together with its recording did not fail by itself. */
+	if (options->command)
+		return interrupted ? CMD_DONE : r.child_code;
+	return n_captured || options->rotate_ns || !is_selective(&options->live) ? CMD_DONE
+										 : CMD_FAILED;
 }
 
 /* ---- the command line ----------------------------------------------------------- */
@@ -711,19 +877,6 @@ static int take_probe(struct options *o, const char *word)
 	return append(&o->live.probes, &o->live.n_probes, &word, sizeof(word));
 }
 
-/* A number alone is seconds. */
-static int parse_duration(const char *text, uint64_t *out_ns)
-{
-	uint64_t seconds;
-
-	if (text[strspn(text, "0123456789")])
-		return input_time("--duration", text, INT64_MAX, out_ns);
-	if (input_number("--duration", text, 1, UINT32_MAX, &seconds))
-		return -EINVAL;
-	*out_ns = seconds * SECOND_NS;
-	return 0;
-}
-
 static int parse_cpus(const char *text, struct options *o)
 {
 	int *cpus, err;
@@ -759,11 +912,26 @@ static void free_options(struct options *o)
 	free((void *)(uintptr_t)o->live.probes);
 }
 
+/* The highest rate that the kernel allows, as perf record -F max asks for. */
+static uint32_t rate_max(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/perf_event_max_sample_rate", "re");
+	unsigned int rate = 0;
+
+	if (file) {
+		if (fscanf(file, "%u", &rate) != 1)
+			rate = 0;
+		(void)fclose(file);
+	}
+	return rate < 1 ? 1 : rate > RATE_MAX ? RATE_MAX : rate;
+}
+
 /* *done: all that was asked for is done. */
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
 	enum {
 		RAW = 256,
+		WITH_FILES,
 		ROTATE,
 		KEEP,
 		STACK_MAX,
@@ -774,7 +942,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		UPROBE,
 		ALLOC,
 		STATS,
-		SAMPLE_TYPE
+		SAMPLE_TYPE,
+		CALL_GRAPH
 	};
 	static const struct option options[] = {
 		{ "all-cpus", no_argument, NULL, 'a' },
@@ -792,26 +961,32 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "alloc", optional_argument, NULL, ALLOC },
 		{ "stats", required_argument, NULL, STATS },
 		{ "freq", required_argument, NULL, 'F' },
+		{ "call-graph", required_argument, NULL, CALL_GRAPH },
 		{ "duration", required_argument, NULL, 'd' },
 		{ "output", required_argument, NULL, 'o' },
 		{ "format", required_argument, NULL, 'f' },
 		{ "sample-type", required_argument, NULL, SAMPLE_TYPE },
 		{ "raw", optional_argument, NULL, RAW },
+		{ "with-files", no_argument, NULL, WITH_FILES },
 		{ "rotate", required_argument, NULL, ROTATE },
 		{ "keep", required_argument, NULL, KEEP },
 		WALKING_OPTIONS,
 		WALKING_FOLD_OPTIONS,
 		{ "stack-max", required_argument, NULL, STACK_MAX },
+		{ "ring", required_argument, NULL, 'm' },
+		{ "mmap-pages", required_argument, NULL, 'm' },
+		{ "realtime", required_argument, NULL, 'r' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
+	bool has_format = false;
 	uint64_t number;
 	int c;
 
 	/* +: what follows COMMAND is its own. */
-	while ((c = option_next(argc, argv, "+ap:t:u:C:e:c:F:d:o:f:qvh", options)) != -1) {
+	while ((c = option_next(argc, argv, "+ap:t:u:C:e:c:F:d:o:f:m:r:gqvh", options)) != -1) {
 		switch (c) {
 		case 'a':
 			o->all = true;
@@ -871,13 +1046,23 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		case STATS:
 			o->stats_path = optarg;
 			break;
+		case 'g':
+		case CALL_GRAPH:
+			log_info("%s: stacks are always recorded, so this option changes nothing",
+				 c == 'g' ? "-g" : "--call-graph");
+			break;
 		case 'F':
-			if (input_number("--freq", optarg, 1, 50000, &number))
+			o->has_rate = true;
+			if (!strcmp(optarg, "max")) {
+				o->live.frequency_hz = rate_max();
+				break;
+			}
+			if (input_number("--freq", optarg, 1, RATE_MAX, &number))
 				return -EINVAL;
 			o->live.frequency_hz = (uint32_t)number;
 			break;
 		case 'd':
-			if (parse_duration(optarg, &o->duration_ns))
+			if (input_duration("--duration", optarg, DURATION_MAX, &o->duration_ns))
 				return -EINVAL;
 			break;
 		case 'o':
@@ -887,18 +1072,25 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			o->format = format_find(optarg);
 			if (o->format == FORMAT_N)
 				return -EINVAL;
+			has_format = true;
 			break;
 		case SAMPLE_TYPE:
 			o->sample_type = optarg;
+			break;
+		case WITH_FILES:
+			o->with_files = true;
 			break;
 		case RAW:
 			o->raw = true;
 			o->raw_path = optarg;
 			break;
 		case ROTATE:
-			if (input_number("--rotate", optarg, 1, 86400, &number))
+			if (input_duration("--rotate", optarg, ROTATE_MAX, &o->rotate_ns))
 				return -EINVAL;
-			o->rotate_ns = number * SECOND_NS;
+			if (o->rotate_ns < SECOND_NS) {
+				log_error("--rotate takes a second at least, not '%s'", optarg);
+				return -EINVAL;
+			}
 			break;
 		case KEEP:
 			if (input_number("--keep", optarg, 1, UINT32_MAX, &number))
@@ -909,6 +1101,16 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			if (input_size("--stack-max", optarg, 4096, 1 << 20, &number))
 				return -EINVAL;
 			o->live.stack_max = (uint32_t)number;
+			break;
+		case 'm':
+			if (input_pages("--ring", optarg, 4 << 20, 1 << 30, &number))
+				return -EINVAL;
+			o->live.ring_bytes = (uint32_t)number;
+			break;
+		case 'r':
+			if (input_number("--realtime", optarg, 1, 99, &number))
+				return -EINVAL;
+			o->realtime = (int)number;
 			break;
 		case 'q':
 			log_quiet(true);
@@ -927,6 +1129,8 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	}
 	if (optind < argc)
 		o->command = argv + optind;
+	if (o->command && !o->has_rate)
+		o->live.frequency_hz = RATE_COMMAND;
 	if ((o->all && (o->command || picks_tasks(&o->live))) ||
 	    (o->command && picks_tasks(&o->live))) {
 		log_error("record: only one of -a, -p or -t, and COMMAND");
@@ -934,6 +1138,26 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	}
 	if (o->keep && !o->rotate_ns) {
 		log_error("record: --keep goes with --rotate");
+		return -EINVAL;
+	}
+	/* Where neither -f nor --raw says what -o is to be, its name does. */
+	if (o->path && !has_format && !o->raw && !o->rotate_ns) {
+		size_t size = strlen(o->path);
+
+		o->raw = size > 4 && !strcmp(o->path + size - 4, ".owc");
+		if (!o->raw && format_of_path(o->path, &o->format))
+			return -EINVAL;
+	}
+	if (has_format && o->raw && !o->raw_path) {
+		log_error("record: --raw writes a capture file, which has no --format; a profile "
+			  "beside it: --raw=FILE");
+		return -EINVAL;
+	}
+	if (o->path && (o->format == FORMAT_PPROF || o->raw) &&
+	    output_not_terminal("record", o->path))
+		return -EINVAL;
+	if (o->with_files && !o->raw) {
+		log_error("record: --with-files goes with --raw");
 		return -EINVAL;
 	}
 	if (o->raw && !o->raw_path && o->rotate_ns) {
@@ -950,6 +1174,22 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	return 0;
 }
 
+/* The command line as it was given, words apart by a space; NULL: out of memory. */
+static char *command_line(int argc, char **argv)
+{
+	char *text = strdup("offwind");
+
+	for (int i = 0; text && i < argc; i++) {
+		char *longer;
+
+		if (asprintf(&longer, "%s %s", text, argv[i]) < 0)
+			longer = NULL;
+		free(text);
+		text = longer;
+	}
+	return text;
+}
+
 int cmd_record(int argc, char **argv)
 {
 	struct options o = { .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
@@ -960,9 +1200,15 @@ int cmd_record(int argc, char **argv)
 
 	if (!parse(argc, argv, &o, &done)) {
 		rc = CMD_DONE;
-		if (!done) {
+		if (!done && rights_missing("record"))
+			rc = CMD_FAILED;
+		else if (!done) {
+			char *command = command_line(argc, argv);
+
 			walking_allow_many_files();
+			o.live.command = command;
 			rc = record(&o);
+			free(command);
 		}
 	}
 	free_options(&o);

@@ -1,8 +1,11 @@
 /* agent/cmd/report.c: pprof files as tables, as trees of callers, as one file, as another format. */
 #include "agent/cmd/cmd.h"
+#include "agent/cmd/given.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/option.h"
+#include "agent/cmd/report_json.h"
 #include "agent/cmd/selection.h"
+#include "agent/cmd/short_name.h"
 #include "agent/cmd/table.h"
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
@@ -17,6 +20,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -32,19 +36,23 @@ struct options {
 	size_t top; /* 0: all */
 	enum ranking_by by;
 	bool by_total, check, merge;
+	bool all_frames, whole_names;
+	bool json;
 	enum bars bars;
 	const char *type; /* NULL: the file's default */
 	const char *callers, *callees, *base, *output;
 	double least;	    /* percent of a tree's branch */
 	enum format format; /* FORMAT_N: a table */
 	struct selection selection;
+	struct pick pick; /* of recordings */
 };
 
 static const char help[] =
-	"usage: offwind report [OPTION]… FILE…\n"
+	"usage: offwind report [OPTION]… [FILE…]\n"
 	"Prints the functions of a pprof profile (- for standard input) with their own share\n"
-	"(self) and with what they call (total), or writes it in another format.  Several\n"
-	"files become one.\n"
+	"(self) and with what they call (total), or writes it in another format.  Recordings\n"
+	"(perf.data, .owc, cores) are unwound first.  Several files become one; without FILE it\n"
+	"is offwind.pb.gz, offwind.owc or perf.data of this folder, the first that is there.\n"
 	"\n"
 	"  -n, --top N           how many rows (default 30; 0: all)\n"
 	"      --sort self|total order of the rows (default self)\n"
@@ -58,15 +66,24 @@ static const char help[] =
 	"      --callees REGEX   what they call\n"
 	"      --least PERCENT   leave out branches of a tree below this share (default 0.5)\n"
 	"      --diff BASE       what changed since the profile BASE, as shares of the whole\n"
+	"      --all-frames      of waits and allocations: self may be the scheduler's or the\n"
+	"                        allocator's own functions, not the first outside them\n"
+	"      --full-names      on a terminal: C++ functions with their parameter lists\n"
 	"      --bars auto|always|never\n"
 	"                        shares as bars (default auto: on a terminal)\n"
 	"\n"
-	"Only some samples:\n" SELECTION_HELP "\n"
+	"Only some samples:\n"
+	"      --time BEGIN,END      of recordings: a slice, in seconds on the recording's clock,\n"
+	"                            since its first sample (+1,+2), or 10%-20% of "
+	"it\n" SELECTION_HELP "\n"
 	"  -f, --format FORMAT   write " FORMAT_NAMES ";\n"
 	"                        with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
 	"                        counts, as difffolded.pl)\n"
 	"      --merge           the same as --format pprof\n"
-	"  -o, --output FILE     where to (default: standard output)\n"
+	"  -o, --output FILE     where to (default: standard output); without -f its ending names\n"
+	"                        the format: .pb.gz, .folded, .speedscope.json, …; any other is a\n"
+	"                        table\n"
+	"      --json            the table, its shares and the header as one JSON object\n"
 	"      --check           only check the files, strictly\n"
 	"  -h, --help            this text\n"
 	"\n"
@@ -74,19 +91,28 @@ static const char help[] =
 
 /* ---- tables --------------------------------------------------------------------- */
 
+/* How many samples there are, without the base's; false: the profile does not say. */
+static bool count_samples(const struct stacks *s, int64_t *out)
+{
+	size_t samples = stacks_find_type(s, "samples");
+
+	*out = 0;
+	if (samples >= s->n_types || strcmp(s->types[samples].unit, "count") != 0)
+		return false;
+	for (size_t i = 0; i < s->n_samples; i++)
+		if (!s->samples[i].base)
+			*out = stacks_sum(*out, stacks_value(s, i, samples));
+	return true;
+}
+
 static void print_header(const struct stacks *s, size_t type, const struct ranking *r, char **paths,
 			 int n_paths, const struct options *o, FILE *out)
 {
-	size_t samples = stacks_find_type(s, "samples");
 	const char *unit = s->types[type].unit;
 	char value[TABLE_VALUE];
-	int64_t n_samples = 0;
+	int64_t n_samples;
+	bool counted = count_samples(s, &n_samples);
 
-	if (samples < s->n_types && strcmp(s->types[samples].unit, "count") != 0)
-		samples = SIZE_MAX;
-	for (size_t i = 0; samples < s->n_types && i < s->n_samples; i++)
-		if (!s->samples[i].base)
-			n_samples = stacks_sum(n_samples, stacks_value(s, i, samples));
 	for (int i = 0; i < n_paths; i++) {
 		(void)fputs("# ", out);
 		table_text(paths[i], 0, false, out);
@@ -98,6 +124,14 @@ static void print_header(const struct stacks *s, size_t type, const struct ranki
 		table_value(r->base_total, unit, value);
 		(void)fprintf(out, ", %s of %s\n", value, s->types[type].type);
 	}
+	if (s->time_ns >= 1000000000) {
+		time_t when = (time_t)(s->time_ns / 1000000000);
+		struct tm tm;
+		char text[64];
+
+		if (localtime_r(&when, &tm) && strftime(text, sizeof(text), "%F %T %z", &tm))
+			(void)fprintf(out, "# begun: %s\n", text);
+	}
 	for (size_t i = 0; i < s->n_comments && i < COMMENTS_MAX; i++) {
 		(void)fputs("# ", out);
 		table_text(s->comments[i], 0, false, out);
@@ -106,11 +140,11 @@ static void print_header(const struct stacks *s, size_t type, const struct ranki
 	if (s->n_comments > COMMENTS_MAX)
 		(void)fprintf(out, "# … and %zu comments more\n", s->n_comments - COMMENTS_MAX);
 	(void)fputs("# ", out);
-	if (samples < s->n_types)
+	if (counted)
 		(void)fprintf(out, "%" PRId64 " samples", n_samples);
-	if (type != samples) {
+	if (!counted || type != stacks_find_type(s, "samples")) {
 		table_value(r->total, unit, value);
-		(void)fprintf(out, "%s%s of ", samples < s->n_types ? ", " : "", value);
+		(void)fprintf(out, "%s%s of ", counted ? ", " : "", value);
 		table_text(s->types[type].type, 0, false, out);
 	}
 	if (s->duration_ns > 0) {
@@ -140,14 +174,29 @@ static int print_table(const struct stacks *s, size_t type, char **paths, int n_
 				       .n = o->top,
 				       .width = table_width(out),
 				       .bars = wants_bars(o, out),
+				       .whole_names = o->whole_names,
 				       .compared = o->base };
-	struct ranking r = { .by = o->by };
+	struct ranking r = { .by = o->by, .outside = !o->all_frames };
 	int err = ranking_add(&r, s, type);
 
 	if (!err) {
 		ranking_sort(&r, table.order);
-		print_header(s, type, &r, paths, n_paths, o, out);
-		table_print(&r, &table, out);
+		if (!o->json)
+			print_header(s, type, &r, paths, n_paths, o, out);
+		if (o->json) {
+			struct report_json json = { .paths = paths,
+						    .n_paths = n_paths,
+						    .base = o->base,
+						    .n = o->top,
+						    .by_total = o->by_total };
+
+			json.counted = count_samples(s, &json.n_samples);
+			report_json_print(s, type, &r, &json, out);
+		} else if (r.n_rows) {
+			table_print(&r, &table, out);
+		} else {
+			(void)fputs("# no samples\n", out);
+		}
 	}
 	ranking_fini(&r);
 	return err;
@@ -167,7 +216,7 @@ static void print_node(const struct stacks *s, size_t type, const struct tree *t
 {
 	double percent = ranking_percent(node->value, t->total);
 	size_t width = table_width(out), used = 7 + 2 + 12 + 2 + 2 * (size_t)node->depth;
-	char value[TABLE_VALUE];
+	char value[TABLE_VALUE], name[CLEAN_MAX];
 
 	table_value(node->value, s->types[type].unit, value);
 	(void)fprintf(out, "%6.2f%%  %12s  ", percent, value);
@@ -177,8 +226,10 @@ static void print_node(const struct stacks *s, size_t type, const struct tree *t
 		used += 14;
 	}
 	(void)fprintf(out, "%*s", (int)(2 * node->depth), "");
-	table_text(s->functions[node->function].name, width > used + 20 ? width - used : 0, false,
-		   out);
+	if (width && !o->whole_names)
+		short_name(s->functions[node->function].name, name, sizeof(name));
+	table_text(width && !o->whole_names ? name : s->functions[node->function].name,
+		   width > used + 20 ? width - used : 0, false, out);
 	if (!width && *s->modules[node->module].name) {
 		(void)fputs("  (", out);
 		table_text(s->modules[node->module].name, 0, false, out);
@@ -191,13 +242,14 @@ static void print_node(const struct stacks *s, size_t type, const struct tree *t
 static void print_nodes(const struct stacks *s, size_t type, const struct tree *t,
 			const struct options *o, FILE *out)
 {
-	size_t n = 0, left_out = 0;
+	size_t n = 0, left_out = 0, small = 0;
 
 	for (uint32_t at = t->first; at != HASH_NONE;) {
 		const struct tree_node *node = &t->nodes[at];
 		double percent = ranking_percent(node->value, t->total);
 		bool shown = (percent < 0 ? -percent : percent) >= o->least;
 
+		small += !shown;
 		if (shown && o->top && n >= o->top * 10) {
 			left_out++;
 			shown = false;
@@ -217,8 +269,15 @@ static void print_nodes(const struct stacks *s, size_t type, const struct tree *
 	}
 	if (left_out)
 		(void)fprintf(out, "# … and more; -n 0 prints all\n");
+	if (small && n)
+		(void)fprintf(out,
+			      "# … %zu branches below %g %% are left out; --least 0 shows them\n",
+			      small, o->least);
+	if (small && !n)
+		(void)fprintf(out, "# all that matches is below %g %%; --least 0 shows it\n",
+			      o->least);
 	else if (!n)
-		(void)fputs("# no stack has such a function, or not enough of it\n", out);
+		(void)fputs("# no function matches\n", out);
 }
 
 static int print_tree(const struct stacks *s, size_t type, const struct options *o, FILE *out)
@@ -315,46 +374,63 @@ static int write_format(const struct stacks *s, size_t type, const struct option
 	struct output out;
 	int err;
 
-	if (o->format == FORMAT_PPROF && !strcmp(path, "-") && isatty(STDOUT_FILENO)) {
-		log_error("report: pprof is nothing for a terminal; -o FILE says where to");
-		return -EINVAL;
-	}
-	err = output_open(&out, path);
+	err = o->format == FORMAT_PPROF ? output_not_terminal("report", path) : 0;
+	if (!err)
+		err = output_open(&out, path);
 	if (err)
 		return err;
 	err = output_file(&out) ? format_write(o->format, s, type, out.file) : -ENOMEM;
 	if (err) {
-		log_error("%s: cannot be written: %s",
-			  strcmp(path, "-") != 0 ? path : "standard output", strerror(-err));
+		log_unwritable(path, err);
 		output_abort(&out);
 		return err;
 	}
 	return output_commit(&out);
 }
 
-static int show(const struct stacks *s, char **paths, int n_paths, const struct options *o,
-		FILE *out)
+/* Print the table or the tree that was asked for. */
+static int print(const struct stacks *s, size_t type, char **paths, int n_paths,
+		 const struct options *o, FILE *out)
 {
-	size_t type = s->default_type;
-	int err;
+	int err = o->callers || o->callees ? print_tree(s, type, o, out)
+					   : print_table(s, type, paths, n_paths, o, out);
 
-	if (o->type) {
-		type = stacks_find_type(s, o->type);
-		if (type >= s->n_types) {
-			log_error("%s: no sample type '%s'", paths[0], o->type);
-			return -ENOENT;
-		}
-	}
-	if (o->format != FORMAT_N)
-		return write_format(s, o->type ? type : SIZE_MAX, o);
-	err = o->callers || o->callees ? print_tree(s, type, o, out)
-				       : print_table(s, type, paths, n_paths, o, out);
 	if (err)
 		log_error("%s: %s", paths[0], strerror(-err));
 	return err;
 }
 
-static int report(char **paths, int n_paths, const struct options *o, FILE *out)
+/* The same into the file that -o names. */
+static int write_table(const struct stacks *s, size_t type, char **paths, int n_paths,
+		       const struct options *o)
+{
+	struct output out;
+	int err = output_open(&out, o->output);
+
+	if (err)
+		return err;
+	err = output_file(&out) ? print(s, type, paths, n_paths, o, out.file) : -ENOMEM;
+	if (!err)
+		err = output_commit(&out);
+	output_abort(&out);
+	return err;
+}
+
+static int show(const struct stacks *s, char **paths, int n_paths, const struct options *o,
+		FILE *out)
+{
+	size_t type;
+	int err = selection_type(s, o->type, paths[0], &type);
+
+	if (err)
+		return err;
+	if (o->format != FORMAT_N)
+		return write_format(s, o->type ? type : SIZE_MAX, o);
+	return o->output ? write_table(s, type, paths, n_paths, o)
+			 : print(s, type, paths, n_paths, o, out);
+}
+
+static int report(char **paths, int n_paths, struct options *o, FILE *out)
 {
 	struct stacks *s = NULL;
 	int err = 0;
@@ -369,11 +445,15 @@ static int report(char **paths, int n_paths, const struct options *o, FILE *out)
 	}
 	err = stacks_new(&s);
 	for (int i = 0; !err && i < n_paths; i++)
-		err = stacks_load(s, paths[i], false);
+		err = given_load(s, paths[i], false, &o->pick);
 	if (!err && o->base)
-		err = stacks_load(s, o->base, true);
+		err = given_load(s, o->base, true, &o->pick);
 	if (!err)
 		err = selection_apply(&o->selection, s);
+	if (!err && !s->n_samples && (o->selection.n_labels || o->selection.n_regexes)) {
+		log_error("%s: no sample matches the conditions", paths[0]);
+		err = -ENODATA;
+	}
 	if (!err)
 		err = show(s, paths, n_paths, o, out);
 	stacks_free(s);
@@ -390,10 +470,21 @@ int report_print(const char *path, int top, FILE *out)
 /* The index of text in words; -EINVAL, reported, if it is none of them. */
 static int one_of(const char *option, const char *text, const char *const *words, size_t n)
 {
+	char known[256] = "";
+
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(text, words[i]))
 			return (int)i;
-	log_error("%s: not '%s'; see offwind report --help", option, text);
+	for (size_t i = 0; i < n; i++) {
+		size_t used = strlen(known);
+
+		(void)snprintf(known + used, sizeof(known) - used, "%s%s",
+			       !i	    ? ""
+			       : i + 1 == n ? " or "
+					    : ", ",
+			       words[i]);
+	}
+	log_error("%s is %s, not '%s'", option, known, text);
 	return -EINVAL;
 }
 
@@ -411,13 +502,11 @@ static int take_least(const char *text, double *out)
 }
 
 /* What does not go together; reported. */
-static int check_options(const struct options *o, int n_paths)
+static int check_options(const struct options *o)
 {
 	const char *why = NULL;
 
-	if (n_paths < 1)
-		why = "one profile is needed";
-	else if (o->callers && o->callees)
+	if (o->callers && o->callees)
 		why = "--callers or --callees, not both";
 	else if (o->base && (o->callers || o->callees))
 		why = "--diff compares tables, not trees";
@@ -425,8 +514,8 @@ static int check_options(const struct options *o, int n_paths)
 		why = "--callers and --callees print; they have no --format";
 	else if (o->base && o->format != FORMAT_N && !format_compares(o->format))
 		why = "with --diff the format is pprof or folded";
-	else if (o->output && o->format == FORMAT_N)
-		why = "-o goes with --format or --merge";
+	else if (o->json && (o->callers || o->callees || o->check || o->format != FORMAT_N))
+		why = "--json is of the table: not with --callers, --callees, --check or a format";
 	if (why)
 		log_error("report: %s; see offwind report --help", why);
 	return why ? -EINVAL : 0;
@@ -434,7 +523,22 @@ static int check_options(const struct options *o, int n_paths)
 
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
-	enum { SORT = 256, TYPE, CHECK, BY, CALLERS, CALLEES, LEAST, DIFF, BARS, MERGE };
+	enum {
+		SORT = 256,
+		TYPE,
+		CHECK,
+		BY,
+		CALLERS,
+		CALLEES,
+		LEAST,
+		DIFF,
+		BARS,
+		MERGE,
+		TIME,
+		ALL_FRAMES,
+		FULL_NAMES,
+		JSON
+	};
 	static const char *const bys[] = { "symbol", "module", "source",    "pid",
 					   "comm",   "thread", "container", "stop" };
 	static const char *const orders[] = { "self", "total" };
@@ -452,7 +556,11 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		{ "bars", required_argument, NULL, BARS },
 		{ "format", required_argument, NULL, 'f' },
 		{ "merge", no_argument, NULL, MERGE },
+		{ "time", required_argument, NULL, TIME },
+		{ "all-frames", no_argument, NULL, ALL_FRAMES },
+		{ "full-names", no_argument, NULL, FULL_NAMES },
 		{ "output", required_argument, NULL, 'o' },
+		{ "json", no_argument, NULL, JSON },
 		SELECTION_OPTIONS,
 		{ "check", no_argument, NULL, CHECK },
 		{ "help", no_argument, NULL, 'h' },
@@ -469,13 +577,17 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			o->top = (size_t)number;
 			break;
 		case SORT:
-			i = one_of("--sort is self or total", optarg, orders, 2);
+			if (!strcmp(optarg, "cum") || !strcmp(optarg, "flat")) /* as pprof has it */
+				optarg = *optarg == 'c' ? "total" : "self";
+			i = one_of("--sort", optarg, orders, 2);
 			o->by_total = i == 1;
 			break;
 		case TYPE:
 			o->type = optarg;
 			break;
 		case BY:
+			if (!strcmp(optarg, "tid") || !strcmp(optarg, "container_id"))
+				optarg = *optarg == 't' ? "thread" : "container";
 			i = one_of("--by", optarg, bys, sizeof(bys) / sizeof(bys[0]));
 			o->by = (enum ranking_by)(i < 0 ? 0 : i);
 			break;
@@ -493,8 +605,17 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		case DIFF:
 			o->base = optarg;
 			break;
+		case ALL_FRAMES:
+			o->all_frames = true;
+			break;
+		case FULL_NAMES:
+			o->whole_names = true;
+			break;
+		case TIME:
+			i = pick_time(&o->pick, optarg);
+			break;
 		case BARS:
-			i = one_of("--bars is auto, always or never", optarg, bars, 3);
+			i = one_of("--bars", optarg, bars, 3);
 			o->bars = (enum bars)(i < 0 ? 0 : i);
 			break;
 		case 'f':
@@ -506,6 +627,9 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			break;
 		case 'o':
 			o->output = optarg;
+			break;
+		case JSON:
+			o->json = true;
 			break;
 		case CHECK:
 			o->check = true;
@@ -521,18 +645,30 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		if (i < 0)
 			return i;
 	}
-	return check_options(o, argc - optind);
+	/* What a table's file is called says nothing, .txt above all. */
+	if (o->format == FORMAT_N && o->output && !o->callers && !o->callees && !o->json) {
+		enum format format = FORMAT_N;
+
+		if (format_of_path(o->output, &format))
+			return -EINVAL;
+		o->format = format == FORMAT_TEXT || format == FORMAT_TSV ? FORMAT_N : format;
+	}
+	return check_options(o);
 }
 
 int cmd_report(int argc, char **argv)
 {
 	struct options o = { .top = 30, .least = 0.5, .format = FORMAT_N };
 	bool done = false;
+	char *last = NULL;
 	int rc = CMD_USAGE;
 
-	if (!parse(argc, argv, &o, &done)) {
+	if (!parse(argc, argv, &o, &done) &&
+	    (done || optind < argc || (last = given_default("report")))) {
+		char **paths = optind < argc ? argv + optind : &last;
+
 		rc = CMD_DONE;
-		if (!done && report(argv + optind, argc - optind, &o, stdout))
+		if (!done && report(paths, optind < argc ? argc - optind : 1, &o, stdout))
 			rc = CMD_FAILED;
 	}
 	selection_fini(&o.selection);

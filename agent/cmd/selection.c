@@ -3,6 +3,7 @@
 #include "agent/log.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,25 @@ static bool is_one_of(const struct selection_label *label, const char *text)
 			return false;
 		at += n + 1;
 	}
+}
+
+int selection_type(const struct stacks *stacks, const char *name, const char *path, size_t *type)
+{
+	size_t found = name ? stacks_find_type(stacks, name) : stacks->default_type;
+	char there[512] = "";
+
+	if (found < stacks->n_types) {
+		*type = found;
+		return 0;
+	}
+	for (size_t i = 0; i < stacks->n_types; i++) {
+		size_t used = strlen(there);
+
+		(void)snprintf(there + used, sizeof(there) - used, "%s%s", i ? ", " : "",
+			       stacks->types[i].type);
+	}
+	log_error("%s: no sample type '%s'; there are: %s", path, name ? name : "", there);
+	return -ENOENT;
 }
 
 struct applying {

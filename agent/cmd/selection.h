@@ -71,6 +71,12 @@ int selection_option(struct selection *selection, int option, char *text);
 int selection_try_regex(const char *option, const char *text);
 void selection_fini(struct selection *selection);
 
+/*
+ * Set *type to the sample type called name; NULL: the one to show by default.  Return 0, or -ENOENT
+ * after reporting, with the types there are, that the profile of path has no such type.
+ */
+int selection_type(const struct stacks *stacks, const char *name, const char *path, size_t *type);
+
 /* Takes all else out of the profile; -ENOMEM. */
 int selection_apply(const struct selection *selection, struct stacks *stacks);
 

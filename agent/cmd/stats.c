@@ -1,5 +1,6 @@
 #include "agent/cmd/stats.h"
 
+#include "agent/export/json.h"
 #include "agent/export/output.h"
 #include "agent/log.h"
 #include "agent/source/live.h"
@@ -19,6 +20,8 @@ struct stats {
 	struct source *source;
 	struct seen *seen; /* by CPU */
 	int n_cpus;
+	uint64_t not_written;
+	struct stats_event *events; /* as many as the source has */
 };
 
 int stats_new(struct source *source, struct stats **out)
@@ -30,8 +33,9 @@ int stats_new(struct source *source, struct stats **out)
 	stats->source = source;
 	stats->n_cpus = source_live_n_cpus(source);
 	stats->seen = calloc((size_t)stats->n_cpus, sizeof(*stats->seen));
-	if (!stats->seen) {
-		free(stats);
+	stats->events = calloc(source->info.n_events + 1, sizeof(*stats->events));
+	if (!stats->seen || !stats->events) {
+		stats_free(stats);
 		return -ENOMEM;
 	}
 	*out = stats;
@@ -42,8 +46,14 @@ void stats_free(struct stats *stats)
 {
 	if (!stats)
 		return;
+	free(stats->events);
 	free(stats->seen);
 	free(stats);
+}
+
+const struct stats_event *stats_events(const struct stats *stats)
+{
+	return stats->events;
 }
 
 /* The source counts one from a CPU it does not know as the first's. */
@@ -54,14 +64,29 @@ static struct seen *seen_at(struct stats *stats, const struct event *event)
 	return &stats->seen[cpu < (uint32_t)stats->n_cpus ? cpu : 0];
 }
 
+static void count(struct stats *stats, const struct event *event)
+{
+	struct stats_event *e = &stats->events[event->sample.event];
+
+	e->samples++;
+	e->sum += event->sample.period;
+}
+
 void stats_walked(struct stats *stats, const struct event *event, enum uw_stop stop)
 {
 	seen_at(stats, event)->stop[stop]++;
+	count(stats, event);
 }
 
 void stats_written(struct stats *stats, const struct event *event)
 {
 	seen_at(stats, event)->written++;
+	count(stats, event);
+}
+
+void stats_not_written(struct stats *stats, uint64_t n)
+{
+	stats->not_written += n;
 }
 
 static void put(char *out, size_t size, const char *what, uint64_t n, const char **separator)
@@ -94,6 +119,27 @@ void stats_text(struct stats *stats, char *out, size_t size)
 	put(out, size, "short_wait", c.short_waits, &separator);
 	(void)snprintf(out + strlen(out), size - strlen(out), "%s + captured %" PRIu64,
 		       filtered ? ")" : "", c.fired - filtered);
+}
+
+void stats_waits_text(struct stats *stats, char *out, size_t size)
+{
+	const char *separator = " (";
+	struct live_counters c;
+	uint64_t lost;
+
+	out[0] = '\0';
+	if (source_live_counters(stats->source, -1, &c) || !c.waits)
+		return;
+	lost = c.waits_uncaptured + c.no_room + c.unended;
+	(void)snprintf(out, size,
+		       "waits %" PRIu64 " = ended %" PRIu64 " + too short %" PRIu64
+		       " + still waiting at the end %" PRIu64 " + lost %" PRIu64,
+		       c.waits, c.waits_ended, c.short_waits, c.still_waiting, lost);
+	put(out, size, "uncaptured", c.waits_uncaptured, &separator);
+	put(out, size, "no_room", c.no_room, &separator);
+	put(out, size, "end_unknown", c.unended, &separator);
+	if (lost)
+		(void)snprintf(out + strlen(out), size - strlen(out), ")");
 }
 
 struct field {
@@ -138,7 +184,19 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	};
 	const struct field lost[] = { { "ring_full", c.ring_full + c.no_room },
 				      { "unreadable", c.unreadable },
-				      { "damaged", c.damaged } };
+				      { "damaged", c.damaged },
+				      { "wait_end", c.unended } };
+	const struct field waits[] = {
+		{ "begun", c.waits },
+		{ "ended", c.waits_ended },
+		{ "too_short", c.short_waits },
+		{ "still_waiting", c.still_waiting },
+		{ "uncaptured", c.waits_uncaptured },
+		{ "no_room", c.no_room },
+		{ "end_unknown", c.unended },
+	};
+	const struct field wakes[] = { { "seen_late", c.wakes_unseen },
+				       { "ring_full", c.wakes_lost } };
 	const struct field captured[] = { { "samples", c.captured },
 					  { "bytes", c.bytes },
 					  { "stack_bytes", c.stack_bytes },
@@ -168,8 +226,30 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	(void)fprintf(out, ", ");
 	fields(out, "stack_ends", tops, N(tops));
 	(void)fprintf(out, ", ");
+	fields(out, "waits", waits, N(waits));
+	(void)fprintf(out, ", ");
+	fields(out, "wakes", wakes, N(wakes));
+	(void)fprintf(out, ", ");
 	fields(out, "frees", frees, N(frees));
 	return 0;
+}
+
+static void write_events(struct stats *stats, FILE *out)
+{
+	const struct source_info *info = &stats->source->info;
+	uint64_t counted;
+
+	(void)fprintf(out, ",\n \"events\": [");
+	for (size_t i = 0; i < info->n_events; i++) {
+		(void)fprintf(out, "%s{\"name\": ", i ? ", " : "");
+		json_text(out, info->events[i].name);
+		(void)fprintf(out, ", \"samples\": %" PRIu64 ", \"sum\": %" PRIu64,
+			      stats->events[i].samples, stats->events[i].sum);
+		if (!source_live_counted(stats->source, i, &counted))
+			(void)fprintf(out, ", \"counted\": %" PRIu64, counted);
+		(void)fprintf(out, "}");
+	}
+	(void)fprintf(out, "]");
 }
 
 static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FILE *out)
@@ -195,7 +275,11 @@ static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FI
 		      totals.sideband, totals.sideband_lost, totals.late, totals.allocators,
 		      totals.runs, totals.run_ns);
 	fields(out, "reuse", reused, N(reused));
+	write_events(stats, out);
+	if (stats->not_written)
+		(void)fprintf(out, ",\n \"not_written\": %" PRIu64, stats->not_written);
 	(void)fprintf(out, ",\n \"cpus\": [");
+	separator = "";
 	for (int cpu = 0; !err && cpu < stats->n_cpus; cpu++) {
 		struct live_counters c;
 
@@ -220,7 +304,7 @@ int stats_write(struct stats *stats, const struct pipeline_reuse *reuse, const c
 		return err; /* it said why */
 	err = output_file(&out) ? write_all(stats, reuse, out.file) : -ENOMEM;
 	if (err)
-		log_error("%s: cannot be written: %s", path, strerror(-err));
+		log_unwritable(path, err);
 	else
 		err = output_commit(&out);
 	output_abort(&out);

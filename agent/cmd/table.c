@@ -1,5 +1,6 @@
 #include "agent/cmd/table.h"
 
+#include "agent/cmd/short_name.h"
 #include "agent/export/clean.h"
 
 #include <inttypes.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 enum { WHERE_WIDTH = 24, NARROW = 100, WHERE_NARROW = 16, NAME_LEAST = 16, BAR_WIDTH = 12 };
+enum { NAME_BARS = 40 }; /* bars give way to names of so many columns */
 
 void table_value(int64_t value, const char *unit, char out[TABLE_VALUE])
 {
@@ -114,12 +116,15 @@ struct layout {
 	size_t name;	     /* columns of the name; 0: any */
 	bool bars;
 	bool totals; /* a sample may count for several rows */
+	bool values; /* as such, not only as shares: there is room for them */
 };
 
 static struct layout lay_out(const struct ranking *r, const struct table_options *o, size_t n)
 {
 	const char *heading = headings[r->by].where;
 	struct layout l = { .totals = r->by <= RANKING_SOURCE };
+
+	l.values = o->compared || !l.totals || !o->width || o->width >= NARROW;
 
 	for (size_t i = 0; heading && i < n; i++) {
 		size_t columns = table_columns(r->rows[i].where);
@@ -136,9 +141,9 @@ static struct layout lay_out(const struct ranking *r, const struct table_options
 	if (o->compared)
 		l.fixed = 3 * 10 + 14;
 	else
-		l.fixed = (l.totals ? 2 : 1) * (7 + 2 + 12 + 2);
+		l.fixed = (l.totals ? 2u : 1u) * (7 + 2 + (l.values ? 12u + 2u : 0u));
 	l.fixed += heading ? l.where + 2 : 0;
-	l.bars = o->bars && (!o->width || l.fixed + BAR_WIDTH + 2 + NAME_LEAST <= o->width);
+	l.bars = o->bars && (!o->width || l.fixed + BAR_WIDTH + 2 + NAME_BARS <= o->width);
 	l.fixed += l.bars ? BAR_WIDTH + 2 : 0;
 	if (o->width)
 		l.name = o->width > l.fixed + NAME_LEAST ? o->width - l.fixed : NAME_LEAST;
@@ -150,6 +155,8 @@ static void print_heading(const struct ranking *r, const struct table_options *o
 {
 	if (o->compared)
 		(void)fprintf(out, "%8s  %8s  %9s  %12s  ", "BASE", "NOW", "CHANGE", "");
+	else if (!l->values)
+		(void)fprintf(out, "%7s  %7s  ", "SELF", "TOTAL");
 	else if (l->totals)
 		(void)fprintf(out, "%7s  %12s  %7s  %12s  ", "SELF", "", "TOTAL", "");
 	else
@@ -172,7 +179,7 @@ static void print_row(const struct ranking *r, const struct table_options *o,
 	bool by_total = orders_totals(o->order);
 	double self = ranking_percent(row->self, r->total);
 	double total = ranking_percent(row->total, r->total);
-	char value[TABLE_VALUE], other[TABLE_VALUE];
+	char value[TABLE_VALUE], other[TABLE_VALUE], name[CLEAN_MAX];
 
 	if (o->compared) {
 		int64_t now = by_total ? row->total : row->self;
@@ -184,6 +191,8 @@ static void print_row(const struct ranking *r, const struct table_options *o,
 		table_value(change, o->unit, value);
 		(void)fprintf(out, "%7.2f%%  %7.2f%%  %+8.2f%%  %12s  ", before_share, now_share,
 			      now_share - before_share, value);
+	} else if (!l->values) {
+		(void)fprintf(out, "%6.2f%%  %6.2f%%  ", self, total);
 	} else {
 		table_value(row->self, o->unit, value);
 		(void)fprintf(out, "%6.2f%%  %12s  ", self, value);
@@ -200,7 +209,10 @@ static void print_row(const struct ranking *r, const struct table_options *o,
 		table_text(row->where, l->where, true, out);
 		(void)fputs("  ", out);
 	}
-	table_text(row->name, l->name, false, out);
+	if (o->width && !o->whole_names && r->by == RANKING_SYMBOL)
+		short_name(row->name, name, sizeof(name));
+	table_text(o->width && !o->whole_names && r->by == RANKING_SYMBOL ? name : row->name,
+		   l->name, false, out);
 	(void)fputc('\n', out);
 }
 

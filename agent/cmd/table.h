@@ -31,6 +31,7 @@ struct table_options {
 	size_t n;     /* rows at most; 0: all */
 	size_t width; /* columns at most; 0: any */
 	bool bars;
+	bool whole_names; /* with parameter lists, on a terminal too */
 	bool compared; /* with a base */
 };
 

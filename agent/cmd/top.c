@@ -448,6 +448,7 @@ static int top(struct options *o)
 	struct walking walking = o->walking;
 	char error[512] = "";
 	int err = source_live_open(&o->live, &t.source, error);
+	bool freed;
 
 	if (err) {
 		log_error("%s", error);
@@ -478,9 +479,10 @@ static int top(struct options *o)
 	screen_close();
 	forget(&t, 0);
 	names_free(t.names);
-	pipeline_free(t.pipeline);
+	freed = pipeline_free(t.pipeline);
 	source_close(t.source);
-	store_close(walking.pipeline.store);
+	if (freed)
+		store_close(walking.pipeline.store);
 	return err;
 }
 

@@ -1,7 +1,11 @@
 /* agent/cmd/unwind.c: recordings in, profiles or frames out. */
+#include "agent/cmd/unwind.h"
+
+#include "agent/cmd/advice.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/option.h"
+#include "agent/cmd/pick.h"
 #include "agent/cmd/walking.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
@@ -15,8 +19,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +34,8 @@ struct job {
 	struct output out;
 	struct walking walking; /* its process is one more input */
 	struct names *names;	/* of the input being read */
+	struct pick *pick;	/* which samples */
+	uint64_t n_left_out;	/* samples that were not picked */
 	const char *type;	/* to show; NULL: by default */
 	/* The result as it grows: one of these, or none where samples are written as they come. */
 	struct export_pprof *pprof;
@@ -37,6 +45,7 @@ struct job {
 	uint64_t n_walked;		/* of all */
 	struct accounting total;
 	struct pipeline_reuse reuse;
+	struct unnamed unnamed;
 	uint64_t start_us;
 	bool lines;    /* shown in text */
 	bool began;    /* a stack was walked */
@@ -51,18 +60,28 @@ static const char help[] =
 	"Unwinds the stacks of perf.data and .owc recordings (- for standard input), of core\n"
 	"files, of snapshot folders, or of a running process.\n"
 	"\n"
-	"  -o, --output FILE     where to (default: offwind.pb.gz for pprof, else standard "
-	"output)\n"
+	"  -o, --output FILE     where to; without -f its ending names the format: .pb.gz, "
+	".folded,\n"
+	"                        .txt, .tsv, .jsonl, .speedscope.json (default: standard output "
+	"if\n"
+	"                        that is a file, else offwind.pb.gz; other formats go to standard\n"
+	"                        output)\n"
 	"  -f, --format FORMAT   pprof (default), folded, text, tsv, jsonl, speedscope or firefox\n"
 	"      --sample-type TYPE\n"
 	"                        what speedscope, firefox and folded show, and readers of pprof "
 	"show\n"
 	"                        first: \"samples\", \"cpu\", \"off_cpu\", \"wall\", …\n"
 	"      --max-frames N    most frames of one stack (default 1024)\n"
-	"      --symfs DIR       look for the recorded files below DIR, or in it by name alone;\n"
-	"                        --sysroot is the same\n"
+	"      --symfs DIR       look for the recorded files below DIR first: at their paths, by\n"
+	"                        name, by build-id; then on this host.  --sysroot is the same\n"
 	"      --exe FILE        the program that a core file is of\n"
-	"      --pid PID         all threads of a running process, once\n"
+	"      --time BEGIN,END  samples of this slice only: seconds on the recording's clock, as\n"
+	"                        perf script prints it (either may be left out); +BEGIN,+END "
+	"since\n"
+	"                        the first sample; 10%-20% of the whole\n"
+	"      --pid PID[,…], --tid TID[,…], --comm NAME[,…]\n"
+	"                        samples of these processes, threads, names\n"
+	"      --pid PID         without INPUT: all threads of a running process, once\n"
 	"      --scan            where nothing else leads on, take the next word on the stack\n"
 	"                        that follows a call; marked as a guess\n"
 	"      --verify-reuse    walk stacks fully as well, where callers are taken over from a\n"
@@ -140,6 +159,10 @@ static int read_all(struct job *job, struct source *source, struct pipeline *pip
 			job->damaged = true;
 			break;
 		}
+		if (job->pick && !pick_wants(job->pick, &event, pipeline)) {
+			job->n_left_out += event.type == EVENT_SAMPLE;
+			continue;
+		}
 		err = pipeline_event(pipeline, &event);
 		if (err)
 			return err;
@@ -164,6 +187,8 @@ static int fold_into(struct job *job, const struct source_info *info, struct pip
 	if (err)
 		return err;
 	err = export_pprof_add(job->pprof, profile, job->names, info, NULL, 0);
+	if (!err)
+		unnamed_add(&job->unnamed, profile, job->names, info);
 	profile_free(profile);
 	return err;
 }
@@ -176,8 +201,10 @@ static int unwind_input(struct job *job, const char *path)
 	struct source *source = NULL;
 	struct pipeline_reuse reuse;
 	struct accounting total;
-	int err = walking_open(&job->walking, path, &source);
+	int err = path && job->pick ? pick_begin(job->pick, path) : 0;
 
+	if (!err)
+		err = walking_open(&job->walking, path, &source);
 	if (err)
 		return err;
 	if (!path)
@@ -283,14 +310,20 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 		err = job->write_err;
 	}
 	input_list_free(&list);
+	if (!err && job->pick && pick_any(job->pick) && !job->total.captured && failed < n) {
+		log_error(
+			"no sample matches the conditions (--time, --pid, --tid, --comm); %" PRIu64
+			" were left out",
+			job->n_left_out);
+		failed = n;
+	}
 	/* What could be read of the others is worth keeping. */
 	if (!err && failed < n && job->in_place && output_open_in_place(&job->out, path))
 		failed = n;
 	if (!err && failed < n)
 		err = finish_output(job);
 	if (err && err != -ENOENT) /* no such sample type: was reported */
-		log_error("%s: cannot be written: %s", strcmp(path, "-") ? path : "standard output",
-			  strerror(-err));
+		log_unwritable(path, err);
 	else if (!err && failed < n)
 		err = output_commit(&job->out);
 	export_pprof_free(job->pprof);
@@ -317,14 +350,48 @@ static void keep_tables(struct store *store)
 	store_close(store);
 }
 
+/*
+ * Return true if standard output is a file of its own: `offwind unwind perf.data > x.pb.gz`.  One
+ * that messages go to as well is a log.
+ */
+static bool is_redirected(void)
+{
+	struct stat out, messages;
+
+	return !fstat(STDOUT_FILENO, &out) && S_ISREG(out.st_mode) &&
+	       (fstat(STDERR_FILENO, &messages) || out.st_dev != messages.st_dev ||
+		out.st_ino != messages.st_ino);
+}
+
+int unwind_into(const char *path, struct pick *pick, int fd)
+{
+	struct job job = { .out = { .fd = -1 },
+			   .pick = pick,
+			   .walking = { .pipeline = { .fold = true } } };
+	char *input = (char *)(uintptr_t)path, output[64];
+	int rc;
+
+	(void)snprintf(output, sizeof(output), "/proc/self/fd/%d", fd);
+	walking_open_store(&job.walking);
+	rc = run(&job, output, &input, 1);
+	unnamed_fini(&job.unnamed);
+	store_work(job.walking.pipeline.store, KEEP_LIMIT_NS);
+	store_close(job.walking.pipeline.store);
+	return rc == CMD_DONE || rc == CMD_PARTLY ? 0 : -EIO;
+}
+
 int cmd_unwind(int argc, char **argv)
 {
-	enum { TYPE = 256, LINES };
+	enum { TYPE = 256, LINES, TIME, TID, COMM, PID };
 	static const struct option words[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "format", required_argument, NULL, 'f' },
 		{ "sample-type", required_argument, NULL, TYPE },
 		{ "lines", no_argument, NULL, LINES },
+		{ "time", required_argument, NULL, TIME },
+		{ "pid", required_argument, NULL, PID },
+		{ "tid", required_argument, NULL, TID },
+		{ "comm", required_argument, NULL, COMM },
 		WALKING_OPTIONS,
 		WALKING_INPUT_OPTIONS,
 		WALKING_FOLD_OPTIONS,
@@ -335,6 +402,8 @@ int cmd_unwind(int argc, char **argv)
 	};
 	struct job job = { .walking = { .frames_limit = 1 << 20 }, .out = { .fd = -1 } };
 	struct pipeline_options *options;
+	struct pick pick = { .pids = NULL };
+	bool has_format = false;
 	const char *path = NULL;
 	char text[1024];
 	int c, rc;
@@ -348,12 +417,26 @@ int cmd_unwind(int argc, char **argv)
 			job.format = format_find(optarg);
 			if (job.format == FORMAT_N)
 				return CMD_USAGE;
+			has_format = true;
 			break;
 		case TYPE:
 			job.type = optarg;
 			break;
 		case LINES:
 			job.lines = true;
+			break;
+		case TIME:
+			if (pick_time(&pick, optarg))
+				return CMD_USAGE;
+			break;
+		case PID:
+			pick.pids = optarg;
+			break;
+		case TID:
+			pick.tids = optarg;
+			break;
+		case COMM:
+			pick.comms = optarg;
 			break;
 		case 'q':
 			log_quiet(true);
@@ -369,12 +452,24 @@ int cmd_unwind(int argc, char **argv)
 				return CMD_USAGE;
 		}
 	}
-	if (optind == argc && !job.walking.pid) {
+	if (optind == argc && !pick.pids) {
 		log_error("unwind: no input; see offwind unwind --help");
 		return CMD_USAGE;
 	}
+	/* With an input --pid picks samples; without one it is a process that runs. */
+	if (optind == argc) {
+		if (walking_option(&job.walking, WALKING_PID, pick.pids) != 1)
+			return CMD_USAGE;
+		pick.pids = NULL;
+	}
+	job.pick = pick_any(&pick) ? &pick : NULL;
 	if (!path)
-		path = job.format == FORMAT_PPROF ? format_file(job.format) : "-";
+		path = job.format != FORMAT_PPROF || is_redirected() ? "-"
+								     : format_file(job.format);
+	else if (!has_format && format_of_path(path, &job.format))
+		return CMD_USAGE;
+	if (job.format == FORMAT_PPROF && output_not_terminal("unwind", path))
+		return CMD_USAGE;
 	options = &job.walking.pipeline;
 	options->fold = is_folded(job.format);
 	options->on_walked = options->fold ? NULL : on_walked;
@@ -385,13 +480,18 @@ int cmd_unwind(int argc, char **argv)
 	if (rc == CMD_DONE || rc == CMD_PARTLY) {
 		accounting_text(&job.total, text, sizeof(text));
 		log_info("%s", text);
+		if (job.n_left_out)
+			log_info("left out by --time, --pid, --tid, --comm: %" PRIu64 " samples",
+				 job.n_left_out);
 		log_debug("frames walked %" PRIu64 ", taken over from the sample before %" PRIu64,
 			  job.reuse.n_walked, job.reuse.n_taken);
 		if (strcmp(path, "-"))
 			log_info("wrote %s", path);
+		advice_say(&job.unnamed);
 		if (walking_verified(&job.walking, &job.reuse))
 			rc = CMD_FAILED;
 	}
+	unnamed_fini(&job.unnamed);
 	keep_tables(options->store);
 	return rc;
 }
@@ -442,6 +542,7 @@ int cmd_perf_to_profile(int argc, char **argv)
 	}
 	walking_open_store(&job.walking);
 	rc = run(&job, out, &in, 1);
+	unnamed_fini(&job.unnamed);
 	keep_tables(job.walking.pipeline.store);
 	return rc;
 }

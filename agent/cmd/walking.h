@@ -54,8 +54,7 @@ enum {
 #define WALKING_INPUT_OPTIONS                                         \
 	{ "symfs", required_argument, NULL, WALKING_SYMFS },              \
 	{ "sysroot", required_argument, NULL, WALKING_SYMFS },            \
-	{ "exe", required_argument, NULL, WALKING_EXE },                  \
-	{ "pid", required_argument, NULL, WALKING_PID }
+	{ "exe", required_argument, NULL, WALKING_EXE }
 /* clang-format on */
 
 /* 1: option, from getopt_long, is one of them and taken; 0: it is not; -EINVAL: it was reported. */

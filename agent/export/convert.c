@@ -4,6 +4,7 @@
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
+#include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -249,10 +250,47 @@ int format_text(const struct stacks *s, size_t type, FILE *out)
 
 /* ---- TSV --------------------------------------------------------------------------- */
 
+/* Return true if offwind wrote the profile, or one of those that were merged into it. */
+static bool has_own(const struct stacks *s)
+{
+	for (size_t i = 0; i < s->n_comments; i++)
+		if (!strncmp(s->comments[i], "offwind ", 8) && s->comments[i][8] >= '0' &&
+		    s->comments[i][8] <= '9')
+			return true;
+	return false;
+}
+
+/* Return true if the sample has this label with a number in units of the same name. */
+static bool has_quantity(const struct stacks *s, size_t sample, const char *key)
+{
+	const struct stacks_label *l = stacks_label(s, &s->samples[sample], key);
+
+	return l && !l->text && !strcmp(l->unit, key);
+}
+
+/*
+ * Return true if the sample, of a profile that has_own, is offwind's: numbers of processes and
+ * threads have units in its profiles alone.
+ */
+static bool is_own(const struct stacks *s, size_t sample)
+{
+	return has_quantity(s, sample, "pid") && has_quantity(s, sample, "tid");
+}
+
+/* Return true if a frame is a program's; a stack of the kernel alone does not end in user space. */
+static bool has_user_frame(const struct stacks *s, const struct stacks_frames *frames)
+{
+	for (size_t i = 0; i < frames->n; i++)
+		if (frames->frames[i].module && !s->modules[frames->frames[i].module].kernel)
+			return true;
+	return false;
+}
+
 int format_tsv(const struct stacks *s, size_t type, FILE *out)
 {
 	struct stacks_frames unfolded = { 0 };
 	char numbers[2][STACKS_NUMBER];
+	bool some_own = has_own(s);
 	int err = 0;
 
 	(void)export_tsv_header(out);
@@ -263,6 +301,13 @@ int format_tsv(const struct stacks *s, size_t type, FILE *out)
 		if (!stacks_value(s, i, type))
 			continue;
 		err = stacks_unfold(s, &s->samples[i], &unfolded);
+		/* Only what is not usual is a label of its samples, see export_pprof. */
+		if (!err && some_own && is_own(s, i)) {
+			if (!*stop && has_user_frame(s, &unfolded))
+				stop = uw_stop_name(UW_STOP_ROOT);
+			if (!*confidence)
+				confidence = uw_confidence_name(UW_CONFIDENCE_RULE);
+		}
 		for (size_t j = 0; !err && j < unfolded.n; j++) {
 			const struct stacks_frame *frame = &unfolded.frames[j];
 			const struct stacks_function *f = &s->functions[frame->function];

@@ -212,6 +212,17 @@ static uint64_t below_sp(const struct walked *w)
 	return w->stop_addr < sp ? sp - w->stop_addr : 0;
 }
 
+/* How much stack a sample can hold at most; what lies further away may be another stack. */
+#define STACK_MAX ((uint64_t)1 << 20)
+
+/* Return whether the missing address is out of reach of the captured stack, however long that is. */
+static bool out_of_reach(const struct walked *w)
+{
+	uint64_t sp = w->user && w->n_frames > w->n_kernel ? w->user[0].sp : 0;
+
+	return sp && w->stop_addr > sp && w->stop_addr - sp > STACK_MAX;
+}
+
 static void put_missing(const struct teller *t)
 {
 	uint64_t below = below_sp(t->walked);
@@ -221,6 +232,8 @@ static void put_missing(const struct teller *t)
 		(void)fprintf(t->out,
 			      ", %" PRIu64 " bytes below sp, where this recording has nothing",
 			      below);
+	else if (out_of_reach(t->walked))
+		(void)fputs(", on another stack: no sample would reach there", t->out);
 	(void)fputc('\n', t->out);
 }
 

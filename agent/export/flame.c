@@ -10,7 +10,7 @@
 struct builder {
 	struct flame *flame;
 	const char *by; /* NULL: no label */
-	size_t room_nodes, room_frames;
+	size_t room_nodes, room_frames, room_values;
 	struct hash_index by_frame, by_node; /* the latter by parent and frame */
 	struct strings texts;		     /* names of what is no function */
 	uint32_t *frame_of; /* by line of the profile: its frame; HASH_NONE: not looked at */
@@ -77,6 +77,23 @@ static bool same_node(const void *ctx, uint32_t id)
 	return want->nodes[id].parent == want->parent && want->nodes[id].frame == want->frame;
 }
 
+/* Append the values of one more node, all zero. -ENOMEM. */
+static int add_values(struct builder *b)
+{
+	struct flame *f = b->flame;
+	size_t n = f->n_nodes * f->n_types;
+
+	for (size_t t = 0; t < f->n_types; t++) {
+		void *values = f->values;
+
+		if (array_make_room(&values, n + t, &b->room_values, sizeof(*f->values)))
+			return -ENOMEM;
+		f->values = values;
+		f->values[n + t] = (struct flame_value){ 0 };
+	}
+	return 0;
+}
+
 static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t *out)
 {
 	struct flame *f = b->flame;
@@ -97,9 +114,13 @@ static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t
 		err = hash_add(&b->by_node, hash, id);
 		if (err)
 			return err;
+		err = add_values(b);
+		if (err)
+			return err;
 		f->nodes[id] = (struct flame_node){ .parent = parent,
 						    .frame = frame,
-						    .depth = id ? f->nodes[parent].depth + 1 : 0 };
+						    .depth = id ? f->nodes[parent].depth + 1 : 0,
+						    .values = id * f->n_types };
 		f->n_nodes++;
 	}
 	*out = id;
@@ -228,20 +249,29 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 	return err;
 }
 
+static void add_to(int64_t *sum, int64_t value)
+{
+	*sum = stacks_sum(*sum, value);
+}
+
 static int add_sample(struct builder *b, size_t number, bool *guessed)
 {
 	struct flame *f = b->flame;
 	const struct stacks *s = f->stacks;
 	const struct stacks_sample *sample = &s->samples[number];
 	const uint32_t *ids = s->location_ids + sample->first_location;
-	int64_t value = value_of(s, number, f->type);
+	int64_t value[FLAME_TYPES];
 	uint32_t at = 0;
-	bool cut = false;
+	bool cut = false, any = false;
 	int err;
 
-	if (stacks_value(s, number, f->type) < 0)
+	if (stacks_value(s, number, f->types[0]) < 0)
 		f->n_negative++;
-	if (!value)
+	for (size_t t = 0; t < f->n_types; t++) {
+		value[t] = value_of(s, number, f->types[t]);
+		any = any || value[t];
+	}
+	if (!any)
 		return 0;
 	err = enter_heads(b, sample, &at);
 	mark_guessed(s, sample, guessed);
@@ -252,18 +282,15 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 		/* With what was inlined there: the guess was of the address. */
 		for (uint32_t node = at; !err && guessed[i] && node != above;
 		     node = f->nodes[node].parent)
-			f->nodes[node].guessed = stacks_sum(f->nodes[node].guessed, value);
+			for (size_t t = 0; t < f->n_types; t++)
+				add_to(&f->values[f->nodes[node].values + t].guessed, value[t]);
 	}
-	if (err)
-		return err;
-	if (sample->base) {
-		f->nodes[at].base = stacks_sum(f->nodes[at].base, value);
-		f->base = stacks_sum(f->base, value);
-	} else {
-		f->nodes[at].now = stacks_sum(f->nodes[at].now, value);
-		f->now = stacks_sum(f->now, value);
+	for (size_t t = 0; !err && t < f->n_types; t++) {
+		struct flame_value *v = &f->values[f->nodes[at].values + t];
+
+		add_to(sample->base ? &v->base : &v->now, value[t]);
 	}
-	return 0;
+	return err;
 }
 
 static int add_samples(struct builder *b)
@@ -414,7 +441,10 @@ int flame_new(const struct stacks *stacks, size_t type, const char *by, struct f
 		return -ENOMEM;
 	b.flame = &owned->flame;
 	b.flame->stacks = stacks;
-	b.flame->type = type;
+	b.flame->types[b.flame->n_types++] = type;
+	for (size_t t = 0; t < stacks->n_types && b.flame->n_types < FLAME_TYPES; t++)
+		if (t != type)
+			b.flame->types[b.flame->n_types++] = t;
 	b.frame_of = malloc((stacks->n_lines + 1) * sizeof(*b.frame_of));
 	if (b.frame_of)
 		memset(b.frame_of, 0xff, stacks->n_lines * sizeof(*b.frame_of)); /* HASH_NONE */
@@ -445,6 +475,7 @@ void flame_free(struct flame *flame)
 		return;
 	free(flame->frames);
 	free(flame->nodes);
+	free(flame->values);
 	strings_fini(&owned->texts);
 	free(owned);
 }

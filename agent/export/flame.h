@@ -16,6 +16,7 @@
 enum {
 	FLAME_NODES = 4 << 20, /* more than that no browser opens in a time that a person waits */
 	FLAME_DEPTH = 2048,    /* frames of a stack, from its root; the rest counts as FLAME_DEEP */
+	FLAME_TYPES = 6,       /* sample types that one page can show */
 };
 
 /* The name of the node for what lies beyond FLAME_DEPTH, as if it were a stop. */
@@ -40,26 +41,33 @@ struct flame_node {	 /* in preorder: a node, then all beyond its first child, it
 	uint32_t parent; /* of the root: itself */
 	uint32_t frame;
 	uint32_t depth;
+	size_t values; /* index in flame.values of its n_types values */
+};
+
+struct flame_value {	   /* of one node and one sample type */
 	int64_t now, base; /* of samples that end in this very node */
-	int64_t guessed;   /* of all samples through it: those in which a guess found it */
+	int64_t guessed;   /* of all samples through the node: those in which a guess found it */
 };
 
 struct flame {
 	const struct stacks *stacks;
-	size_t type; /* of the values */
+	size_t types
+		[FLAME_TYPES]; /* indices in stacks->types; the page shows the first one first */
+	size_t n_types;
 	struct flame_frame *frames;
 	size_t n_frames;
 	struct flame_node *nodes; /* nodes[0] is the root */
 	size_t n_nodes;
-	bool diff;	   /* there is a base */
-	int64_t now, base; /* sums */
-	int64_t n_samples; /* by the type "samples"; -1: there is none */
-	size_t n_negative; /* samples left out, being below zero */
+	struct flame_value *values; /* nodes[i].values leads to those of a node */
+	bool diff;		    /* there is a base */
+	int64_t n_samples;	    /* by the type "samples"; -1: there is none */
+	size_t n_negative; /* samples whose value of the first type is below zero: it counts as 0 */
 };
 
 /*
- * The tree of all samples by their values of a type; by: NULL, or the key of the label whose
- * values stand below the root.  stacks must outlive it.  -E2BIG more than FLAME_NODES.
+ * Merge all samples into a tree with the values of up to FLAME_TYPES sample types, of which type is
+ * the first; by: NULL, or the key of the label whose values stand below the root.  stacks must
+ * outlive the tree.  -E2BIG: more than FLAME_NODES nodes.
  */
 int flame_new(const struct stacks *stacks, size_t type, const char *by, struct flame **out);
 void flame_free(struct flame *flame); /* NULL is fine */

@@ -29,6 +29,45 @@ enum format format_find(const char *name)
 	return FORMAT_N;
 }
 
+int format_of_path(const char *path, enum format *out)
+{
+	static const struct {
+		const char *ending;
+		enum format format;
+		const char *instead;
+	} endings[] = {
+		{ ".pb.gz", FORMAT_PPROF, NULL },
+		{ ".pprof", FORMAT_PPROF, NULL },
+		{ ".folded", FORMAT_FOLDED, NULL },
+		{ ".collapsed", FORMAT_FOLDED, NULL },
+		{ ".txt", FORMAT_TEXT, NULL },
+		{ ".tsv", FORMAT_TSV, NULL },
+		{ ".jsonl", FORMAT_JSONL, NULL },
+		{ ".firefox.json", FORMAT_FIREFOX, NULL },
+		{ ".speedscope.json", FORMAT_SPEEDSCOPE, NULL },
+		{ ".json", FORMAT_N, "-f says which: jsonl, speedscope or firefox" },
+		{ ".html", FORMAT_N, "a page is made by offwind flamegraph" },
+		{ ".svg", FORMAT_N,
+		  "there is no such format; a page is made by offwind flamegraph, and "
+		  "flamegraph.pl reads -f folded" },
+	};
+	size_t size = strlen(path);
+
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+		size_t n = strlen(endings[i].ending);
+
+		if (size <= n || strcmp(path + size - n, endings[i].ending) != 0)
+			continue;
+		if (endings[i].instead) {
+			log_error("%s: %s", path, endings[i].instead);
+			return -ENOTSUP;
+		}
+		*out = endings[i].format;
+		return 0;
+	}
+	return 0;
+}
+
 const char *format_file(enum format format)
 {
 	return formats[format].file;

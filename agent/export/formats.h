@@ -36,6 +36,13 @@ enum format {
 
 /* FORMAT_N where there is no such format, which is reported. */
 enum format format_find(const char *name);
+/*
+ * Set *out to the format that the ending of a result's name asks for: ".folded", ".jsonl",
+ * ".speedscope.json".  A name without such an ending leaves it as it is.  Return 0, or -ENOTSUP
+ * after reporting it where the ending is of something that is not written here, such as ".svg".
+ */
+int format_of_path(const char *path, enum format *out);
+
 /* What a file of it is called by default, "offwind.pb.gz", and ends in, ".pb.gz". */
 const char *format_file(enum format format);
 const char *format_suffix(enum format format);

@@ -12,36 +12,114 @@
 
 static const struct output empty = { .fd = -1 };
 
-static int open_directly(struct output *out)
+/*
+ * Return whether the link at path may be written through: nobody but this user and root can have laid it or can
+ * replace it.  /dev/stdout and a link in one's own directory are such; what somebody else left in a directory that
+ * he can write to is not.
+ */
+static bool is_own_link(const char *path, const struct stat *link)
 {
-	out->fd = open(out->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
-	return out->fd < 0 ? -errno : 0;
+	const char *slash = strrchr(path, '/');
+	char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	struct stat st;
+	bool own = (!link->st_uid || link->st_uid == geteuid()) && dir && !stat(dir, &st) &&
+		   (!st.st_uid || st.st_uid == geteuid()) &&
+		   (!(st.st_mode & (S_IWGRP | S_IWOTH)) || st.st_mode & S_ISVTX);
+
+	free(dir);
+	return own;
 }
 
-static int open_beside(struct output *out)
+/* Open what is no regular file, or is reached over a link of one's own.  -ESTALE: it was replaced meanwhile. */
+static int open_directly(const char *path, bool link, int *fd)
 {
-	mode_t mask = umask(0);
+	/* O_CREAT has the kernel refuse other users' pipes in sticky directories (fs.protected_fifos). */
+	int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (link ? O_TRUNC : O_NOFOLLOW);
+	int opened = open(path, flags, 0600);
+	struct stat st;
 
-	(void)umask(mask);
-	if (asprintf(&out->temporary, "%s.XXXXXX", out->path) < 0) {
-		out->temporary = NULL;
-		return -ENOMEM;
+	if (opened < 0)
+		return errno == ELOOP ? -ESTALE : -errno;
+	if (!link && (fstat(opened, &st) || S_ISREG(st.st_mode))) {
+		(void)close(opened);
+		return -ESTALE;
 	}
-	out->fd = mkostemp(out->temporary, O_CLOEXEC);
-	if (out->fd < 0) {
-		int err = -errno;
+	*fd = opened;
+	return 0;
+}
 
-		free(out->temporary);
-		out->temporary = NULL;
+/* Open what path names if that is not to be replaced by a new file.  -ENOENT: a new file is to be made. */
+static int open_there(const char *path, int *fd)
+{
+	struct stat st;
+	bool link;
+	int err;
+
+	if (lstat(path, &st) || S_ISREG(st.st_mode))
+		return -ENOENT;
+	link = S_ISLNK(st.st_mode);
+	if (link && !is_own_link(path, &st))
+		return -ENOENT;
+	err = open_directly(path, link, fd);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
+/* Open the very file that is there, empty; one that is not there is made. */
+static int open_in_place(const char *path, int *fd)
+{
+	struct stat st;
+	bool link = !lstat(path, &st) && S_ISLNK(st.st_mode) && is_own_link(path, &st);
+	int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
+	int opened = open(path, flags | (link ? 0 : O_NOFOLLOW), 0600);
+
+	if (opened < 0)
+		return -errno;
+	*fd = opened;
+	return 0;
+}
+
+/* Create a file of a new name beside path, which this user alone may read. */
+static int create_beside(const char *path, char **temporary, int *fd)
+{
+	char *name;
+	int opened, err;
+
+	if (asprintf(&name, "%s.XXXXXX", path) < 0)
+		return -ENOMEM;
+	opened = mkostemp(name, O_CLOEXEC);
+	if (opened < 0) {
+		err = -errno;
+		free(name);
 		return err;
 	}
-	/* mkostemp gives 0600; a result is as readable as any other new file. */
-	return fchmod(out->fd, 0666 & ~mask) ? -errno : 0;
+	*temporary = name;
+	*fd = opened;
+	return 0;
+}
+
+int output_create(const char *path, int *fd)
+{
+	char *temporary;
+	int created, err = open_there(path, fd);
+
+	if (err != -ENOENT)
+		return err;
+	err = create_beside(path, &temporary, &created);
+	if (err)
+		return err;
+	if (rename(temporary, path)) {
+		err = -errno;
+		(void)unlink(temporary);
+		(void)close(created);
+	} else {
+		*fd = created;
+	}
+	free(temporary);
+	return err;
 }
 
 static int open_as(struct output *out, const char *path, bool in_place)
 {
-	struct stat st;
 	int err;
 
 	*out = empty;
@@ -52,13 +130,15 @@ static int open_as(struct output *out, const char *path, bool in_place)
 		out->path = strdup(path);
 		if (!out->path)
 			err = -ENOMEM;
-		else if (in_place || (!lstat(path, &st) && !S_ISREG(st.st_mode)))
-			err = open_directly(out);
+		else if (in_place)
+			err = open_in_place(path, &out->fd);
 		else
-			err = open_beside(out);
+			err = open_there(path, &out->fd);
+		if (err == -ENOENT && !in_place)
+			err = create_beside(path, &out->temporary, &out->fd);
 	}
 	if (err) {
-		log_error("%s: cannot be written: %s", path, strerror(-err));
+		log_unwritable(path, err);
 		output_abort(out);
 	}
 	return err;
@@ -87,6 +167,14 @@ int output_try(const char *path)
 	err = output_open(&out, path);
 	output_abort(&out);
 	return err;
+}
+
+int output_not_terminal(const char *command, const char *path)
+{
+	if (strcmp(path, "-") != 0 || !isatty(STDOUT_FILENO))
+		return 0;
+	log_error("%s: this format is nothing for a terminal; -o FILE says where to", command);
+	return -EINVAL;
 }
 
 FILE *output_file(struct output *out)
@@ -121,8 +209,7 @@ int output_commit(struct output *out)
 	if (!err && out->temporary && rename(out->temporary, out->path))
 		err = -errno;
 	if (err) {
-		log_error("%s: cannot be written: %s", out->path ? out->path : "standard output",
-			  strerror(-err));
+		log_unwritable(out->path, err);
 	} else {
 		free(out->temporary);
 		out->temporary = NULL;

@@ -13,7 +13,6 @@
 struct page {
 	const struct flame *flame;
 	FILE *out;
-	int64_t one; /* all values are multiples of it, and told in units of it */
 	const char **strings;
 	uint32_t n_strings;
 	struct hash_index by_string;
@@ -91,14 +90,36 @@ static int64_t common(int64_t a, int64_t b)
 	return a;
 }
 
-static int64_t unit_of(const struct flame *f)
+/* The values of node i and type t. */
+static const struct flame_value *value_of(const struct flame *f, size_t i, size_t t)
+{
+	return &f->values[f->nodes[i].values + t];
+}
+
+/* Return the greatest common divisor of all values of a type: they are written in units of it. */
+static int64_t unit_of(const struct flame *f, size_t t)
 {
 	int64_t one = 0;
 
-	for (size_t i = 0; i < f->n_nodes && one != 1; i++)
-		one = common(common(f->nodes[i].now, f->nodes[i].base),
-			     common(f->nodes[i].guessed, one));
+	for (size_t i = 0; i < f->n_nodes && one != 1; i++) {
+		const struct flame_value *v = value_of(f, i, t);
+
+		one = common(common(v->now, v->base), common(v->guessed, one));
+	}
 	return one ? one : 1;
+}
+
+/* Return whether two types have the same values, each in its own unit, as samples and cpu often do. */
+static bool alike(const struct flame *f, size_t a, int64_t a_one, size_t b, int64_t b_one)
+{
+	for (size_t i = 0; i < f->n_nodes; i++) {
+		const struct flame_value *x = value_of(f, i, a), *y = value_of(f, i, b);
+
+		if (x->now / a_one != y->now / b_one || x->base / a_one != y->base / b_one ||
+		    x->guessed / a_one != y->guessed / b_one)
+			return false;
+	}
+	return true;
 }
 
 struct string_key {
@@ -195,25 +216,69 @@ static void put_nodes(struct page *p)
 		put(p, i ? "," : "");
 		put_number(p, f->nodes[i].frame);
 	}
-	put(p, "],\n\"now\":[");
+	put(p, "]");
+}
+
+static void put_list(struct page *p, const char *name, size_t t, int64_t one, bool base)
+{
+	const struct flame *f = p->flame;
+
+	put(p, name);
 	for (size_t i = 0; i < f->n_nodes; i++) {
+		const struct flame_value *v = value_of(f, i, t);
+
 		put(p, i ? "," : "");
-		put_number(p, f->nodes[i].now / p->one);
+		put_number(p, (base ? v->base : v->now) / one);
 	}
+}
+
+static void put_values(struct page *p, size_t t, int64_t one)
+{
+	const struct flame *f = p->flame;
+
+	put_list(p, ",\n\"now\":[", t, one, false);
 	if (f->diff)
-		put(p, "],\n\"base\":[");
-	for (size_t i = 0; f->diff && i < f->n_nodes; i++) {
-		put(p, i ? "," : "");
-		put_number(p, f->nodes[i].base / p->one);
-	}
+		put_list(p, "],\n\"base\":[", t, one, true);
 	put(p, "],\n\"guessed\":[");
 	for (size_t i = 0, n = 0; i < f->n_nodes; i++) {
-		if (!f->nodes[i].guessed)
+		int64_t guessed = value_of(f, i, t)->guessed / one;
+
+		if (!guessed)
 			continue;
 		put(p, n++ ? "," : "");
 		put_number(p, (int64_t)i);
 		put(p, ",");
-		put_number(p, f->nodes[i].guessed / p->one);
+		put_number(p, guessed);
+	}
+	put(p, "]");
+}
+
+static void put_types(struct page *p)
+{
+	const struct flame *f = p->flame;
+	int64_t one[FLAME_TYPES];
+
+	put(p, ",\n\"types\":[");
+	for (size_t t = 0; t < f->n_types; t++) {
+		const struct stacks_type *type = &f->stacks->types[f->types[t]];
+		size_t like = 0;
+
+		one[t] = unit_of(f, t);
+		while (like < t && !alike(f, like, one[like], t, one[t]))
+			like++;
+		put(p, t ? ",\n{\"type\":" : "\n{\"type\":");
+		put_string(p, type->type);
+		put(p, ",\"unit\":");
+		put_string(p, type->unit);
+		put(p, ",\"one\":");
+		put_number(p, one[t]);
+		if (like < t) {
+			put(p, ",\"like\":");
+			put_number(p, (int64_t)like);
+		} else {
+			put_values(p, t, one[t]);
+		}
+		put(p, "}");
 	}
 	put(p, "]");
 }
@@ -225,18 +290,19 @@ static int put_profile(struct page *p, const struct flame_page *page)
 	size_t n_stacks = 0;
 	int err;
 
-	for (size_t i = 0; i < f->n_nodes; i++)
-		n_stacks += f->nodes[i].now || f->nodes[i].base;
+	for (size_t i = 0; i < f->n_nodes; i++) {
+		bool any = false;
+
+		for (size_t t = 0; t < f->n_types; t++)
+			any = any || value_of(f, i, t)->now || value_of(f, i, t)->base;
+		n_stacks += any;
+	}
 	put(p, "{\"title\":");
 	put_clean(p, page->title);
 	put(p, ",\n\"against\":");
 	put_clean(p, page->against);
-	put(p, ",\n\"type\":");
-	put_string(p, s->types[f->type].type);
-	put(p, ",\"unit\":");
-	put_string(p, s->types[f->type].unit);
-	put(p, ",\"one\":");
-	put_number(p, p->one);
+	put(p, ",\n\"diff\":");
+	put(p, f->diff ? "true" : "false");
 	put(p, ",\"stacks\":");
 	put_number(p, (int64_t)n_stacks);
 	put(p, ",\"samples\":");
@@ -259,13 +325,14 @@ static int put_profile(struct page *p, const struct flame_page *page)
 		return err;
 	put_stops(p);
 	put_nodes(p);
+	put_types(p);
 	put(p, "}");
 	return 0;
 }
 
 int flame_write(const struct flame *flame, const struct flame_page *page, FILE *out)
 {
-	struct page p = { .flame = flame, .out = out, .one = unit_of(flame) };
+	struct page p = { .flame = flame, .out = out };
 	int err;
 
 	errno = 0;

@@ -337,6 +337,27 @@ static void comment(struct writer *w, const char *what, const char *text)
 	pprof_comment(w->pprof, line);
 }
 
+/* "event: cpu-clock, 99 samples a second on each CPU" */
+static void comment_events(struct writer *w)
+{
+	for (size_t i = 0; i < w->info->n_events; i++) {
+		const struct source_event *e = &w->info->events[i];
+		char text[192];
+
+		if (e->frequency_hz)
+			(void)snprintf(text, sizeof(text),
+				       "%s, %" PRIu64 " samples a second on each CPU", e->name,
+				       e->frequency_hz);
+		else if (e->period > 1)
+			(void)snprintf(text, sizeof(text), "%s, one sample of %" PRIu64 "%s",
+				       e->name, e->period,
+				       !strcmp(e->unit, "nanoseconds") ? " ns" : "");
+		else
+			(void)snprintf(text, sizeof(text), "%s", e->name);
+		comment(w, "event: ", text);
+	}
+}
+
 static void add_comments(struct writer *w, const char *const *comments, size_t n)
 {
 	char text[1024];
@@ -346,6 +367,8 @@ static void add_comments(struct writer *w, const char *const *comments, size_t n
 	comment(w, "host: ", w->info->host);
 	comment(w, "kernel: ", w->info->kernel);
 	comment(w, "recorded by: ", w->info->recorder);
+	comment(w, "command: ", w->info->command);
+	comment_events(w);
 	accounting_text(&w->profile->accounting, text, sizeof(text));
 	comment(w, "", text);
 	for (size_t i = 0; i < n; i++)

@@ -1,5 +1,7 @@
 #include "agent/export/ranking.h"
 
+#include "agent/export/inner.h"
+
 #include "agent/array.h"
 
 #include <errno.h>
@@ -91,18 +93,40 @@ static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struc
 	return row_id(r, f->name, module->name);
 }
 
+static bool has_others(const struct stacks *s, const struct stacks_sample *sample,
+		       const bool *passed_over)
+{
+	for (uint32_t j = 0; j < sample->n_locations; j++) {
+		const struct stacks_location *l =
+			&s->locations[s->location_ids[sample->first_location + j]];
+
+		for (uint32_t k = 0; k < l->n_lines; k++)
+			if (!passed_over[s->lines[l->first_line + k].function])
+				return true;
+	}
+	return false;
+}
+
 static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		      const struct wanted_label *only)
 {
 	uint32_t *row_of = malloc((s->n_lines + 1) * sizeof(*row_of));
+	bool *passed_over = NULL; /* by function */
+	size_t passing = type;	  /* samples with a value of this type */
 	int err = row_of ? 0 : -ENOMEM;
 
+	if (!err && r->outside)
+		err = inner_functions(s, type, &passed_over, &passing);
 	if (row_of)
 		memset(row_of, 0xff, (s->n_lines + 1) * sizeof(*row_of)); /* HASH_NONE */
 	for (size_t i = 0; !err && i < s->n_samples; i++) {
 		const struct stacks_sample *sample = &s->samples[i];
 		int64_t value = stacks_value(s, i, type);
-		bool innermost = true;
+		bool innermost = true, pass = passed_over && stacks_value(s, i, passing);
+
+		/* Nothing but such functions: the innermost one counts after all. */
+		if (pass)
+			pass = has_others(s, sample, passed_over);
 
 		if (!is_wanted(s, sample, only))
 			continue;
@@ -113,6 +137,8 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 
 			for (uint32_t k = 0; !err && k < l->n_lines; k++) {
 				uint32_t *row = &row_of[l->first_line + k];
+				bool over =
+					pass && passed_over[s->lines[l->first_line + k].function];
 
 				if (*row == HASH_NONE)
 					*row = frame_row(r, s, &s->lines[l->first_line + k],
@@ -120,11 +146,13 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 				if (*row == HASH_NONE)
 					err = -ENOMEM;
 				else
-					count(r, *row, value, sample->base, innermost);
-				innermost = false;
+					count(r, *row, value, sample->base, innermost && !over);
+				innermost = innermost && over;
+				pass = pass && over;
 			}
 		}
 	}
+	free(passed_over);
 	free(row_of);
 	return err;
 }

@@ -29,6 +29,7 @@ struct ranking_row {
 
 struct ranking { /* all zero: empty */
 	enum ranking_by by;
+	bool outside; /* self is of the innermost function outside the scheduler, the allocator */
 	struct ranking_row *rows;
 	size_t n_rows, room_rows;
 	int64_t total, base_total;

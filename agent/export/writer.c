@@ -1,5 +1,6 @@
 #include "agent/export/writer.h"
 
+#include "agent/errand.h"
 #include "agent/export/export.h"
 #include "agent/export/output.h"
 #include "agent/log.h"
@@ -8,6 +9,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -96,6 +98,8 @@ static int write_format(struct writer *w, const struct profile *profile, struct 
 			      ? format_made(w->options.format, e, w->options.type, out->file)
 			      : -ENOMEM;
 	export_pprof_free(e);
+	if (!err && w->options.unnamed)
+		unnamed_add(w->options.unnamed, profile, w->names, w->options.info);
 	return err;
 }
 
@@ -115,7 +119,7 @@ static int write_profile(struct writer *w, const struct profile *profile)
 		return err;
 	err = write_format(w, profile, &out);
 	if (err) {
-		log_error("%s: cannot be written: %s", name, strerror(-err));
+		log_unwritable(name, err);
 		output_abort(&out);
 		return err;
 	}
@@ -132,6 +136,7 @@ static int make_names(struct writer *w, struct names **out)
 	if (err)
 		return err;
 	names_store(*out, w->options.store);
+	names_bounded(*out);
 	if (w->options.lines)
 		names_lines(*out, w->options.inlined);
 	return 0;
@@ -142,7 +147,7 @@ static void bound_names(struct writer *w)
 {
 	struct names *names;
 
-	if (names_count(w->names) <= NAMES_MAX || make_names(w, &names))
+	if (names_count(w->names) <= NAMES_MAX || errands_left() || make_names(w, &names))
 		return;
 	names_free(w->names);
 	w->names = names;
@@ -228,6 +233,12 @@ void writer_finish(struct writer *w, uint64_t *n_written, uint64_t *n_failed)
 		*n_failed = w->n_failed;
 	(void)pthread_mutex_destroy(&w->lock);
 	(void)pthread_cond_destroy(&w->changed);
-	names_free(w->names);
+	if (names_left_out(w->names))
+		log_warning("names or source lines of %" PRIu64
+			    " files are left out, because reading them takes too long "
+			    "(--verbose: which); offwind unwind of a --raw recording has no limit",
+			    names_left_out(w->names));
+	if (!errands_left())
+		names_free(w->names);
 	free(w);
 }

@@ -7,6 +7,7 @@
 
 #include "agent/export/formats.h"
 #include "agent/pipeline/profile.h"
+#include "agent/pipeline/unnamed.h"
 #include "agent/source/source.h"
 
 struct writer;
@@ -23,6 +24,8 @@ struct writer_options {
 	const char *type;   /* sample type to show; NULL: by default */
 	const char *folder; /* profiles by window: offwind-TIME.pb.gz in here; NULL: write path */
 	const char *path;
+	struct unnamed *
+		unnamed; /* all profiles are added to it; borrowed until the writer is finished; NULL */
 	uint32_t keep; /* most windows left in folder, the oldest go first; 0: all */
 };
 

@@ -8,48 +8,26 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usual[] = "/usr/lib/debug";
+static const char usual[] = PLACES_DEBUG;
 
-/* ".build-id/ab/cdef….debug" */
-static int id_path(const struct uw_build_id *id, char *out, size_t room)
+/* OF_USER: a directory that the user of this program named, opened with this program's rights. */
+enum root { OF_SYMFS, OF_SYSTEM, OF_PROCESS, N_ROOTS, OF_USER };
+
+/* path as that root has it; -ENOENT also where there is no such root. */
+static int open_in(struct opener *opener, enum root root, const struct opener_file *file,
+		   const struct place_process *process, const char *path, int *fd)
 {
-	static const char digits[] = "0123456789abcdef";
-
-	if (id->size < 2)
-		return -ENOENT;
-	if (room < sizeof(".build-id//.debug") + 2 * (size_t)id->size)
-		return -ENAMETOOLONG;
-	out = stpcpy(out, ".build-id/");
-	for (size_t i = 0; i < id->size; i++) {
-		*out++ = digits[id->bytes[i] >> 4];
-		*out++ = digits[id->bytes[i] & 15];
-		if (!i)
-			*out++ = '/';
-	}
-	(void)strcpy(out, ".debug");
-	return 0;
-}
-
-enum root { OF_PROCESS, OF_SYMFS, OF_SYSTEM, N_ROOTS };
-
-static bool has_root(const struct opener *opener, enum root root, uint32_t pid)
-{
-	return root == OF_PROCESS ? opener->live && pid : root != OF_SYMFS || opener->symfs;
-}
-
-/* path as that root, which there is, has it. */
-static int open_in(struct opener *opener, enum root root, uint32_t pid, const char *path, int *fd)
-{
-	char process[32];
-
 	switch (root) {
 	case OF_PROCESS:
-		(void)snprintf(process, sizeof(process), "/proc/%u/root", pid);
-		return places_open_below(process, path, fd);
+		return process->root >= 0 ? places_open_at(process->root, path, LINKS_FOLLOWED,
+							   &process->user, fd)
+					  : -ENOENT;
 	case OF_SYMFS:
-		return places_open_below(opener->symfs, path, fd);
+		return opener->symfs ? places_open_below(opener->symfs, path, fd) : -ENOENT;
+	case OF_USER:
+		return places_open(path, NULL, fd);
 	default:
-		return places_open(path, fd);
+		return places_open(path, places_user(opener, file, process), fd);
 	}
 }
 
@@ -64,18 +42,18 @@ static void folder_of(const char *path, char *out, size_t room)
 enum way { BY_ID, BESIDE, IN_DEBUG, BY_PATH, N_WAYS };
 
 static int open_way(struct opener *opener, enum root root, enum way way, const char *dir,
-		    const struct opener_file *file, const char *link, int *fd)
+		    const struct opener_file *file, const struct place_process *process,
+		    const char *link, int *fd)
 {
 	char path[PATH_MAX], folder[PATH_MAX], id[PATH_MAX / 8];
 	int n = -1;
 
-	if (!has_root(opener, root, file->pid) ||
-	    (way != BY_ID && (!link || strchr(link, '/') || file->path[0] != '/')))
+	if (way != BY_ID && (!link || strchr(link, '/') || file->path[0] != '/'))
 		return -ENOENT;
 	folder_of(file->path, folder, sizeof(folder));
 	switch (way) {
 	case BY_ID:
-		if (id_path(&file->build_id, id, sizeof(id)))
+		if (places_id_path(&file->build_id, ".debug", id, sizeof(id)))
 			return -ENOENT;
 		n = snprintf(path, sizeof(path), "%s/%s", dir, id);
 		break;
@@ -92,13 +70,14 @@ static int open_way(struct opener *opener, enum root root, enum way way, const c
 		break;
 	}
 	return n < 0 || (size_t)n >= sizeof(path) ? -ENAMETOOLONG
-						  : open_in(opener, root, file->pid, path, fd);
+						  : open_in(opener, root, file, process, path, fd);
 }
 
 /* --debug-dir is the system's, whatever root the file is sought in. */
 enum { IN_OWN_DIR = N_WAYS * N_ROOTS, IN_OWN_BY_PATH, IN_CACHE, IN_BESIDE, N_CANDIDATES };
 
-static int open_candidate(struct opener *opener, const struct opener_file *file, const char *link,
+static int open_candidate(struct opener *opener, const struct opener_file *file,
+			  const struct place_process *process, const char *link,
 			  unsigned int candidate, bool *linked, int *fd)
 {
 	enum way way = (enum way)(candidate / N_ROOTS);
@@ -106,25 +85,36 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	*linked = candidate < N_WAYS * N_ROOTS && way != BY_ID;
 	switch (candidate) {
 	case IN_OWN_DIR:
-		return opener->debug_dir ? open_way(opener, OF_SYSTEM, BY_ID, opener->debug_dir,
-						    file, link, fd)
+		return opener->debug_dir ? open_way(opener, OF_USER, BY_ID, opener->debug_dir, file,
+						    process, link, fd)
 					 : -ENOENT;
 	case IN_OWN_BY_PATH:
 		*linked = true;
-		return opener->debug_dir ? open_way(opener, OF_SYSTEM, BY_PATH, opener->debug_dir,
-						    file, link, fd)
+		return opener->debug_dir ? open_way(opener, OF_USER, BY_PATH, opener->debug_dir,
+						    file, process, link, fd)
 					 : -ENOENT;
 	case IN_CACHE:
-		return places_open_cached(opener, &file->build_id, "debug", fd);
+		return places_open_cached(opener, &file->build_id, "debug",
+					  places_user(opener, file, process), fd);
 	case IN_BESIDE:
 		*linked = true;
 		return opener->beside && link && !strchr(link, '/')
 			       ? places_open_below(opener->beside, link, fd)
 			       : -ENOENT;
 	default:
-		return open_way(opener, (enum root)(candidate % N_ROOTS), way, usual, file, link,
-				fd);
+		return open_way(opener, (enum root)(candidate % N_ROOTS), way, usual, file, process,
+				link, fd);
 	}
+}
+
+/* Hold the process, and its root only if debug files from there may be used. */
+static void hold_process(const struct opener *opener, const struct opener_file *file,
+			 struct place_process *process)
+{
+	(void)places_process(opener, file->pid, process);
+	/* The process may have gone elsewhere, or become another user's, since it had this view. */
+	if (!file->view || opener_view(opener, file->pid, true) != file->view)
+		places_process_close(process);
 }
 
 int opener_open_debug(struct opener *opener, const struct opener_file *file, const char *link,
@@ -133,17 +123,39 @@ int opener_open_debug(struct opener *opener, const struct opener_file *file, con
 	/* What the user names comes first. */
 	static const unsigned int order[] = { IN_OWN_DIR, IN_OWN_BY_PATH };
 	enum { FIRST = sizeof(order) / sizeof(order[0]) };
+	struct place_process process;
+	int err = -ENOENT;
 
-	while (*next < FIRST + N_CANDIDATES) {
+	hold_process(opener, file, &process);
+	while (err && *next < FIRST + N_CANDIDATES) {
 		unsigned int at = (*next)++;
 		unsigned int candidate = at < FIRST ? order[at] : at - FIRST;
 
 		if (at >= FIRST && (candidate == IN_OWN_DIR || candidate == IN_OWN_BY_PATH))
 			continue;
-		if (!open_candidate(opener, file, link, candidate, linked, fd))
-			return 0;
+		err = open_candidate(opener, file, &process, link, candidate, linked, fd);
 	}
-	return -ENOENT;
+	places_process_close(&process);
+	return err ? -ENOENT : 0;
+}
+
+bool opener_has_own_debug(struct opener *opener, const struct opener_file *file, const char *link)
+{
+	struct opener_file hosts = *file;
+	unsigned int next = 0;
+	bool linked;
+	int fd;
+
+	hosts.view = 0;
+	if (!opener_open_debug(opener, &hosts, link, &next, &linked, &fd)) {
+		(void)close(fd);
+		return false;
+	}
+	next = 0;
+	if (opener_open_debug(opener, file, link, &next, &linked, &fd))
+		return false;
+	(void)close(fd);
+	return true;
 }
 
 void opener_fetch(struct opener *opener, struct store *store)
@@ -190,35 +202,38 @@ static int path_of(int fd, char *out, size_t room)
 	return 0;
 }
 
-int opener_open_named(struct opener *opener, int from, const char *folder, const char *name,
-		      const struct uw_build_id *build_id, int *fd)
+static int open_named(const struct opener *opener, const struct opener_user *user, int from,
+		      const char *folder, const char *name, const struct uw_build_id *build_id,
+		      int *fd)
 {
 	char path[PATH_MAX], base[PATH_MAX], id[PATH_MAX / 8];
 	const char *dirs[] = { opener->debug_dir, usual };
 	int err = -ENOENT, n;
 
 	for (size_t i = 0; build_id && i < 2; i++) {
-		if (!dirs[i] || id_path(build_id, id, sizeof(id)))
+		bool own = dirs[i] == usual;
+
+		if (!dirs[i] || places_id_path(build_id, ".debug", id, sizeof(id)))
 			continue;
 		n = snprintf(path, sizeof(path), "%s/%s", dirs[i], id);
 		if (n < 0 || (size_t)n >= sizeof(path))
 			continue;
-		err = opener->symfs && dirs[i] == usual ? places_open_below(opener->symfs, path, fd)
-							: places_open(path, fd);
+		err = opener->symfs && own ? places_open_below(opener->symfs, path, fd)
+					   : places_open(path, own ? user : NULL, fd);
 		if (!err)
 			return 0;
 	}
 	if (name[0] == '/') {
 		if (opener->symfs && !places_open_below(opener->symfs, name, fd))
 			return 0;
-		return places_open(name, fd);
+		return places_open(name, user, fd);
 	}
 	if (folder && *folder == '/') {
 		n = snprintf(path, sizeof(path), "%s/%s", folder, name);
 		if (n > 0 && (size_t)n < sizeof(path)) {
 			if (opener->symfs && !places_open_below(opener->symfs, path, fd))
 				return 0;
-			if (!places_open(path, fd))
+			if (!places_open(path, user, fd))
 				return 0;
 		}
 	}
@@ -227,16 +242,35 @@ int opener_open_named(struct opener *opener, int from, const char *folder, const
 		return -ENOENT;
 	*strrchr(base, '/') = '\0';
 	n = snprintf(path, sizeof(path), "%s/%s", base, name);
-	return n > 0 && (size_t)n < sizeof(path) ? places_open(path, fd) : -ENAMETOOLONG;
+	return n > 0 && (size_t)n < sizeof(path) ? places_open(path, user, fd) : -ENAMETOOLONG;
 }
 
-int opener_open_suffixed(struct opener *opener, int from, const char *suffix, int *fd)
+int opener_open_named(struct opener *opener, const struct opener_file *file, int from,
+		      const char *folder, const char *name, const struct uw_build_id *build_id,
+		      int *fd)
 {
-	char path[PATH_MAX];
+	struct place_process process;
+	int err;
 
-	(void)opener;
+	(void)places_process(opener, file->pid, &process);
+	err = open_named(opener, places_user(opener, file, &process), from, folder, name, build_id,
+			 fd);
+	places_process_close(&process);
+	return err;
+}
+
+int opener_open_suffixed(struct opener *opener, const struct opener_file *file, int from,
+			 const char *suffix, int *fd)
+{
+	struct place_process process;
+	char path[PATH_MAX];
+	int err;
+
 	if (path_of(from, path, sizeof(path) - 16) || strlen(suffix) > 15)
 		return -ENOENT;
 	memcpy(path + strlen(path), suffix, strlen(suffix) + 1);
-	return places_open(path, fd);
+	(void)places_process(opener, file->pid, &process);
+	err = places_open(path, places_user(opener, file, &process), fd);
+	places_process_close(&process);
+	return err;
 }

@@ -50,6 +50,7 @@ struct fetcher {
 	struct wanted *wanted; /* asked for in this order */
 	size_t n, room, next;
 	unsigned int late; /* in a row */
+	bool said;	   /* that no server can be reached; only the thread's */
 	bool stopping;
 	time_t seconds;		  /* that a request may take */
 	struct timespec deadline; /* of the request that is under way */
@@ -101,8 +102,14 @@ static enum state ask(struct fetcher *f, client *c, const struct uw_build_id *id
 		(void)close(fd);
 		return THERE;
 	}
-	if (fd == -ENOENT) /* which a server said; everything else may be otherwise next time */
+	if (fd == -ENOENT) { /* which a server said; everything else may be otherwise next time */
 		store_missing(f->store, id);
+	} else if (!f->said && !go_on(c, 0, 0)) { /* it was not ended here */
+		log_warning("debuginfod: cannot ask the servers in DEBUGINFOD_URLS: %s; names that "
+			    "only they have are missing",
+			    strerror(-fd));
+		f->said = true;
+	}
 	return NOT_THERE;
 }
 
@@ -266,7 +273,7 @@ int fetcher_take(struct fetcher *f, const struct uw_build_id *id, int *fd)
 		path = strdup(w->path);
 	(void)pthread_mutex_unlock(&f->lock);
 	if (path)
-		err = places_open(path, fd);
+		err = places_open(path, NULL, fd);
 	free(path);
 	return err;
 }

@@ -3,22 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* The owner of a process that lives; else this user. */
-static uid_t owner_of(const struct opener *opener, uint32_t pid)
-{
-	struct stat st;
-	char path[32];
-
-	(void)snprintf(path, sizeof(path), "/proc/%u", pid);
-	return opener->live && !stat(path, &st) ? st.st_uid : geteuid();
-}
 
 /* What the process itself takes its number for, in the innermost of its namespaces. */
 static uint32_t own_pid(const struct opener *opener, uint32_t pid)
@@ -40,28 +29,35 @@ static uint32_t own_pid(const struct opener *opener, uint32_t pid)
 	return found;
 }
 
-static int open_it(const struct opener *opener, const char *root, uint32_t pid, const char *path,
-		   int *fd)
+/* The largest perf map that is read: names of some millions of functions. */
+#define PERF_MAP_MAX ((off_t)256 << 20)
+
+/*
+ * Check that an open file is one that nobody but owner or root can have put there; own: or this user.  A file of a
+ * second name may be somebody else's, linked to there (fs.protected_hardlinks may be off).
+ */
+static int check_owner(int fd, uid_t owner, bool own, off_t max)
 {
-	struct open_how how = { .flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_NOFOLLOW,
-				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_IN_ROOT };
-	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), opened, err = 0;
 	struct stat st;
 
-	if (dir < 0)
+	if (fstat(fd, &st))
 		return -errno;
-	opened = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	if (opened < 0)
-		err = -errno;
-	(void)close(dir);
+	if (st.st_nlink != 1)
+		return -EINVAL;
+	if (st.st_uid && st.st_uid != owner && !(own && st.st_uid == geteuid()))
+		return -EACCES;
+	return max && st.st_size > max ? -EFBIG : 0;
+}
+
+/* Open a file that tells of generated code below root.  max: the most bytes; 0: any. */
+static int open_it(int root, const char *path, const struct opener_user *user, off_t max, int *fd)
+{
+	enum place_links links = max ? NO_LINK_LAST : NO_LINKS;
+	int opened, err = places_open_at(root, path, links, user, &opened);
+
 	if (err)
 		return err;
-	if (fstat(opened, &st))
-		err = -errno;
-	else if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
-		err = -EINVAL;
-	else if (st.st_uid && st.st_uid != geteuid() && st.st_uid != owner_of(opener, pid))
-		err = -EACCES;
+	err = check_owner(opened, user && user->known ? user->uid : 0, !user, max);
 	if (err)
 		(void)close(opened);
 	else
@@ -69,19 +65,82 @@ static int open_it(const struct opener *opener, const char *root, uint32_t pid, 
 	return err;
 }
 
-int opener_open_jit(struct opener *opener, uint32_t pid, const char *dump, int *fd)
+/* The same below a directory of the user of this program. */
+static int open_below(const char *root, const char *path, const struct opener_user *user, int *fd)
+{
+	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), err;
+
+	if (dir < 0)
+		return -errno;
+	err = open_it(dir, path, user, 0, fd);
+	(void)close(dir);
+	return err;
+}
+
+/* Return whether /tmp below root is a stranger's program, which whoever looks up a name there would ask. */
+static bool is_tmp_served(uint32_t pid, int root)
+{
+	int tmp = places_is_served(pid, root)
+			  ? -1
+			  : openat(root, "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	bool is = places_is_served(pid, root) || (tmp >= 0 && places_is_served(pid, tmp));
+
+	if (tmp >= 0)
+		(void)close(tmp);
+	return is;
+}
+
+int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
+		    const struct opener_user *user, int *fd)
+{
+	struct place_process process;
+	bool lives = !places_process(opener, pid, &process) && process.root >= 0;
+	char path[64];
+	int root, err;
+
+	/* Another user's process may have the number by now; root's may have become somebody else. */
+	if (lives && user->known && user->uid && user->uid != process.user.uid) {
+		places_process_close(&process);
+		return -ESRCH;
+	}
+	(void)snprintf(path, sizeof(path), "tmp/perf-%" PRIu32 ".map", ns_pid ? ns_pid : pid);
+	/* If it has ended, nobody knows any more where its root was. */
+	root = lives ? process.root : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	err = is_tmp_served(pid, root)
+		      ? -EREMOTEIO
+		      : open_it(root, path, lives ? &process.user : user, PERF_MAP_MAX, fd);
+	if (!lives)
+		(void)close(root);
+	places_process_close(&process);
+	return err;
+}
+
+int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_user *user,
+		    const char *dump, int *fd)
 {
 	const char *symfs = opener->symfs ? opener->symfs : "/";
-	char root[32], map[64], own[64];
+	const struct opener_file file = { .pid = pid, .user = user };
+	struct place_process process;
+	char map[64], own[64];
+	int err = -ENOENT;
 
-	(void)snprintf(root, sizeof(root), "/proc/%u/root", pid);
+	(void)places_process(opener, pid, &process);
+	if (!opener->symfs)
+		user = places_user(opener, &file, &process);
+	else
+		user = NULL;
 	(void)snprintf(map, sizeof(map), "/tmp/perf-%u.map", pid);
 	(void)snprintf(own, sizeof(own), "/tmp/perf-%u.map", own_pid(opener, pid));
-	if (dump && opener->live && !open_it(opener, root, pid, dump, fd))
-		return 0;
-	if (dump && !open_it(opener, symfs, pid, dump, fd))
-		return 0;
-	if (opener->live && !open_it(opener, root, pid, own, fd))
-		return 0;
-	return open_it(opener, symfs, pid, map, fd);
+	if (dump && process.root >= 0)
+		err = open_it(process.root, dump, &process.user, 0, fd);
+	if (err && dump)
+		err = open_below(symfs, dump, user, fd);
+	if (err && process.root >= 0)
+		err = open_it(process.root, own, &process.user, 0, fd);
+	if (err)
+		err = open_below(symfs, map, user, fd);
+	places_process_close(&process);
+	return err;
 }

@@ -2,16 +2,20 @@
 
 #include "agent/opener/fetcher.h"
 #include "agent/opener/places.h"
+#include "agent/opener/symfs.h"
+#include "agent/opener/user.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/fs.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -26,6 +30,7 @@ int opener_new(const struct opener_options *options, struct opener **out)
 		return -ENOMEM;
 	opener->live = options->live;
 	opener->until_ns = options->until_ns;
+	opener->other_host = options->other_host;
 	if (options->symfs)
 		opener->symfs = strdup(options->symfs);
 	if (options->exe)
@@ -56,6 +61,7 @@ void opener_free(struct opener *opener)
 	if (!opener)
 		return;
 	fetcher_free(opener->fetcher);
+	symfs_free(opener->below);
 	free(opener->symfs);
 	free(opener->exe);
 	free(opener->beside);
@@ -65,20 +71,28 @@ void opener_free(struct opener *opener)
 	free(opener);
 }
 
-/* Opens what an O_PATH descriptor names, if it is a regular file; takes it over. */
-static int reopen(int path_fd, int *fd)
+/* Return 0 if the file behind an O_PATH descriptor is a regular one, which everybody may read if public is set. */
+static int check_path(int path_fd, bool public)
 {
-	char link[64];
 	struct stat st;
-	int err = 0, opened = -1;
 
 	if (fstat(path_fd, &st))
-		err = -errno;
-	else if (!S_ISREG(st.st_mode))
-		err = -EINVAL; /* a device or a pipe might block or do something */
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL; /* a device or a pipe might block or do something */
+	return public && !(st.st_mode & S_IROTH) ? -EACCES : 0;
+}
+
+/* Open what an O_PATH descriptor names with this thread's rights as they are, and take the descriptor over. */
+static int reopen(int path_fd, bool public, int *fd)
+{
+	char link[64];
+	int err = check_path(path_fd, public), opened = -1;
+
 	if (!err) {
 		(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
-		opened = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+		/* Whoever has a lease on it would be asked first, and may take 45 s to answer. */
+		opened = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 		if (opened < 0)
 			err = -errno;
 	}
@@ -89,26 +103,127 @@ static int reopen(int path_fd, int *fd)
 	return 0;
 }
 
-int places_open(const char *path, int *fd)
+int places_open(const char *path, const struct opener_user *user, int *fd)
 {
-	int path_fd = open(path, O_PATH | O_CLOEXEC);
+	return places_open_at(AT_FDCWD, path, LINKS_FOLLOWED, user, fd);
+}
 
-	return path_fd < 0 ? -errno : reopen(path_fd, fd);
+static int open_how(int root, const char *path, const struct open_how *how)
+{
+	if (root == AT_FDCWD)
+		return open(path, (int)how->flags);
+	return (int)syscall(SYS_openat2, root, path, how, sizeof(*how));
+}
+
+/* Open a regular file a second time by its name, where there is no /proc to open it by a descriptor. */
+static int open_again(int root, const char *path, const struct open_how *how,
+		      const struct stat *was, int *fd)
+{
+	struct open_how again = *how;
+	struct stat st;
+	int opened;
+
+	again.flags = (how->flags & ~(uint64_t)O_PATH) | O_RDONLY | O_NOCTTY | O_NONBLOCK;
+	opened = open_how(root, path, &again);
+	if (opened < 0)
+		return -errno;
+	if (fstat(opened, &st) || st.st_dev != was->st_dev || st.st_ino != was->st_ino) {
+		(void)close(opened);
+		return -ESTALE; /* another file has the name by now */
+	}
+	*fd = opened;
+	return 0;
+}
+
+int places_open_at(int root, const char *path, enum place_links links,
+		   const struct opener_user *user, int *fd)
+{
+	struct stat was;
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	struct user_left left;
+	int path_fd, err;
+	bool public;
+
+	if (links != LINKS_FOLLOWED) /* the link itself is opened then, and is no regular file */
+		how.flags |= O_NOFOLLOW;
+	if (links == NO_LINKS)
+		how.resolve |= RESOLVE_NO_SYMLINKS;
+	err = user_enter(user, &left, &public);
+	if (err)
+		return err;
+	path_fd = open_how(root, path, &how);
+	err = path_fd < 0 ? -errno : 0;
+	if (!err && fstat(path_fd, &was))
+		err = -errno;
+	if (!err)
+		err = reopen(path_fd, public, fd);
+	else if (path_fd >= 0)
+		(void)close(path_fd);
+	if (err == -ENOENT && path_fd >= 0 && access("/proc/self/fd", F_OK))
+		err = open_again(root, path, &how, &was, fd);
+	user_leave(&left);
+	return err;
 }
 
 int places_open_below(const char *root, const char *path, int *fd)
 {
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int path_fd, err;
+	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), err;
 
 	if (dir < 0)
 		return -errno;
-	path_fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	err = path_fd < 0 ? -errno : 0;
+	err = places_open_at(dir, path, LINKS_FOLLOWED, NULL, fd);
 	(void)close(dir);
-	return err ? err : reopen(path_fd, fd);
+	return err;
+}
+
+int places_process(const struct opener *opener, uint32_t pid, struct place_process *out)
+{
+	char path[32];
+	int dir, err;
+
+	*out = (struct place_process){ .root = -1 };
+	if (!opener->live || !pid)
+		return -ESRCH;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
+	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return -errno;
+	/* The root comes first: whose it is may be less by then, but not more, but for root itself. */
+	out->root = openat(dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	err = user_of(dir, &out->user);
+	(void)close(dir);
+	if (err)
+		places_process_close(out);
+	return err;
+}
+
+void places_process_close(struct place_process *process)
+{
+	if (process->root >= 0)
+		(void)close(process->root);
+	process->root = -1;
+}
+
+void opener_user_of(const struct opener *opener, uint32_t pid, struct opener_user *out)
+{
+	struct place_process process;
+
+	(void)places_process(opener, pid, &process);
+	places_process_close(&process);
+	*out = process.user;
+}
+
+const struct opener_user *places_user(const struct opener *opener, const struct opener_file *file,
+				      const struct place_process *process)
+{
+	static const struct opener_user unknown = { .known = false };
+
+	if (!opener->live)
+		return NULL;
+	if (process->user.known)
+		return &process->user;
+	return file->user ? file->user : &unknown;
 }
 
 /*
@@ -120,6 +235,8 @@ static int check_age(const struct opener *opener, const struct opener_file *file
 {
 	struct stat st;
 
+	if (opener->other_host && !file->build_id.size)
+		return -EREMOTE;
 	if (file->build_id.size || !opener->until_ns || opener->symfs)
 		return 0;
 	if (fstat(fd, &st))
@@ -132,8 +249,27 @@ static int check_age(const struct opener *opener, const struct opener_file *file
 	return 0;
 }
 
+int places_id_path(const struct uw_build_id *id, const char *suffix, char *out, size_t room)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	if (id->size < 2)
+		return -ENOENT;
+	if (room < sizeof(".build-id//") + 2 * (size_t)id->size + strlen(suffix))
+		return -ENAMETOOLONG;
+	out = stpcpy(out, ".build-id/");
+	for (size_t i = 0; i < id->size; i++) {
+		*out++ = digits[id->bytes[i] >> 4];
+		*out++ = digits[id->bytes[i] & 15];
+		if (!i)
+			*out++ = '/';
+	}
+	(void)strcpy(out, suffix);
+	return 0;
+}
+
 int places_open_cached(const struct opener *opener, const struct uw_build_id *id, const char *name,
-		       int *fd)
+		       const struct opener_user *user, int *fd)
 {
 	char path[4096], *p;
 	size_t room;
@@ -148,7 +284,7 @@ int places_open_cached(const struct opener *opener, const struct uw_build_id *id
 	room = sizeof(path) - (size_t)(p - path);
 	if ((size_t)snprintf(p, room, "/%s", name) >= room)
 		return -ENAMETOOLONG;
-	return places_open(path, fd);
+	return places_open(path, user, fd);
 }
 
 /* By its base name alone; "..", a name that leads elsewhere, stays below the folder too. */
@@ -204,7 +340,7 @@ static int open_mount(const struct opener_file *file, int *fd)
 enum { HANDLE_INO32_GEN = 1, HANDLE_XFS_INO64_GEN = 0x81 };
 
 /* The very file, be its process dead and its path unknown here, as long as it is not gone. */
-static int open_by_inode(const struct opener_file *file, int *fd)
+int places_open_inode(const struct opener_file *file, int *fd)
 {
 	union {
 		struct file_handle handle;
@@ -228,7 +364,70 @@ static int open_by_inode(const struct opener_file *file, int *fd)
 	/* ESTALE: there is no such file any more. */
 	err = opened >= 0 ? 0 : errno == ESTALE ? -ENOENT : -errno;
 	(void)close(mount);
-	return err ? err : reopen(opened, fd);
+	return err ? err : reopen(opened, false, fd);
+}
+
+/* The file that is mapped there, with the rights of user; NULL: this program's. */
+static int open_mapped(const struct opener_file *file, const struct opener_user *user, int *fd)
+{
+	struct user_left left;
+	int path_fd, err;
+	char path[96];
+	bool public;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/map_files/%llx-%llx", file->pid,
+		       (unsigned long long)file->start, (unsigned long long)file->end);
+	path_fd = open(path, O_PATH | O_CLOEXEC);
+	if (path_fd < 0)
+		return -errno;
+	err = places_is_served(file->pid, path_fd) ? -EREMOTEIO : user_enter(user, &left, &public);
+	if (err) {
+		(void)close(path_fd);
+		return err;
+	}
+	err = reopen(path_fd, public, fd);
+	user_leave(&left);
+	return err;
+}
+
+/*
+ * Return whether an open file is the one that the kernel mapped, by all the numbers it told.  Where a record with the
+ * inode was lost, the build-id decides, which the reader compares: nobody knows that of a file he cannot read.
+ */
+static bool is_mapped(const struct opener_file *file, int fd)
+{
+	struct stat st;
+	long generation = 0;
+
+	if (!file->inode)
+		return file->build_id.size >= 16;
+	return !fstat(fd, &st) && st.st_ino == file->inode && major(st.st_dev) == file->major &&
+	       minor(st.st_dev) == file->minor &&
+	       (!file->inode_generation || ioctl(fd, FS_IOC_GETVERSION, &generation) ||
+		(uint32_t)generation == (uint32_t)file->inode_generation);
+}
+
+/*
+ * Open a file by its path in a process's root or in this program's (AT_FDCWD): with the rights of user, or, where those
+ * do not suffice, with this program's if it is the very file that the kernel mapped.  The process may have ended, so
+ * that nobody knows any more whose it was.
+ */
+static int open_path(int root, const struct opener_file *file, const struct opener_user *user,
+		     int *fd)
+{
+	int opened, err = places_open_at(root, file->path, LINKS_FOLLOWED, user, &opened);
+
+	if (err == -EACCES && user && !file->named) {
+		if (places_open_at(root, file->path, LINKS_FOLLOWED, NULL, &opened))
+			return err;
+		if (is_mapped(file, opened))
+			err = 0;
+		else
+			(void)close(opened);
+	}
+	if (!err)
+		*fd = opened;
+	return err;
 }
 
 enum candidate {
@@ -239,21 +438,55 @@ enum candidate {
 	INODE,
 	SYMFS,
 	SYMFS_NAME, /* a few files that were copied there without their folders */
+	SYMFS_ID,   /* as debug roots, distributions and perf's cache lay out files by build-id */
+	SYMFS_DEBUG_ID,
+	SYMFS_CACHE_ID,
 	PATH,
 	CACHE,
-	N_CANDIDATES
+	N_CANDIDATES /* files below symfs with the same base name follow */
 };
 
-static int open_candidate(struct opener *opener, const struct opener_file *file,
-			  enum candidate candidate, int *fd)
+/* Open the file of that build-id below symfs: DIR/.build-id/ab/cdef…SUFFIX. */
+static int open_by_id(const struct opener *opener, const struct uw_build_id *id, const char *dir,
+		      const char *suffix, int *fd)
 {
-	char path[96];
+	char path[sizeof("/usr/lib/debug/.build-id//elf") + 2 * UW_BUILD_ID_MAX];
+	size_t used = strlen(dir) + 1;
+	int err = -ENOENT;
+
+	if (opener->symfs && used < sizeof(path)) {
+		(void)sprintf(path, "%s/", dir);
+		err = places_id_path(id, suffix, path + used, sizeof(path) - used);
+	}
+	if (err)
+		return err;
+	return places_open_below(opener->symfs, path, fd);
+}
+
+/* Open file number i below symfs that has the recorded file's base name.  -ENXIO: there are no more. */
+static int open_namesake(struct opener *opener, const struct opener_file *file, size_t i, int *fd)
+{
+	const char *path;
+
+	/* Only a build-id tells which of several is the one. */
+	if (!opener->symfs || !file->build_id.size || file->deleted ||
+	    (!opener->below && symfs_new(opener->symfs, &opener->below)))
+		return -ENXIO;
+	path = symfs_find(opener->below, file->path, i);
+	return path ? places_open_below(opener->symfs, path, fd) : -ENXIO;
+}
+
+static int open_candidate(struct opener *opener, const struct opener_file *file,
+			  const struct place_process *process, enum candidate candidate, int *fd)
+{
 	bool named = file->path[0] == '/' && !file->deleted;
+	const struct opener_user *user = file->compared ? NULL : places_user(opener, file, process);
 	int err;
 
 	switch (candidate) {
 	case EXE:
-		return opener->exe && file->main_program ? places_open(opener->exe, fd) : -ENOENT;
+		return opener->exe && file->main_program ? places_open(opener->exe, NULL, fd)
+							 : -ENOENT;
 	case BESIDE:
 		return opener->beside && !file->deleted
 			       ? open_beside(opener->beside, file->path, fd)
@@ -261,35 +494,39 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	case MAP_FILES: /* the very file, be it deleted, replaced or in another mount namespace */
 		if (!opener->live || !file->pid)
 			return -ENOENT;
-		(void)snprintf(path, sizeof(path), "/proc/%u/map_files/%llx-%llx", file->pid,
-			       (unsigned long long)file->start, (unsigned long long)file->end);
-		return places_open(path, fd);
+		return open_mapped(file, file->named ? user : NULL, fd);
 	case PROCESS_ROOT:
-		if (!opener->live || !file->pid || !named)
+		if (process->root < 0 || !named)
 			return -ENOENT;
-		(void)snprintf(path, sizeof(path), "/proc/%u/root", file->pid);
-		return places_open_below(path, file->path, fd);
+		return open_path(process->root, file, user, fd);
 	case INODE:
-		return opener->live ? open_by_inode(file, fd) : -ENOENT;
+		return opener->live && !file->named ? places_open_inode(file, fd) : -ENOENT;
 	case SYMFS:
-		return opener->symfs && named ? places_open_below(opener->symfs, file->path, fd)
-					      : -ENOENT;
+		return opener->symfs && !file->deleted
+			       ? places_open_below(opener->symfs, file->path, fd)
+			       : -ENOENT;
 	case SYMFS_NAME:
-		return opener->symfs && named && strchr(file->path + 1, '/')
+		return opener->symfs && !file->deleted && strchr(file->path + 1, '/')
 			       ? open_beside(opener->symfs, file->path, fd)
 			       : -ENOENT;
+	case SYMFS_ID:
+		return open_by_id(opener, &file->build_id, "", "", fd);
+	case SYMFS_DEBUG_ID:
+		return open_by_id(opener, &file->build_id, "/usr/lib/debug", "", fd);
+	case SYMFS_CACHE_ID:
+		return open_by_id(opener, &file->build_id, "", "/elf", fd);
 	case PATH:
-		/* What lay beside another machine's recording says nothing of this machine's. */
-		if (opener->symfs || opener->beside || !named)
+		/* Of another machine's recording, only a build-id proves that this machine has the file. */
+		if (opener->beside || !named || (opener->symfs && !file->build_id.size))
 			return -ENOENT;
-		err = places_open(file->path, fd);
+		err = open_path(AT_FDCWD, file, user, fd);
 		if (!err)
 			err = check_age(opener, file, *fd);
-		if (err == -ESTALE)
+		if (err == -ESTALE || err == -EREMOTE)
 			(void)close(*fd);
 		return err;
 	case CACHE:
-		return places_open_cached(opener, &file->build_id, "elf", fd);
+		return places_open_cached(opener, &file->build_id, "elf", user, fd);
 	case N_CANDIDATES:
 		break;
 	}
@@ -298,57 +535,50 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 
 int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd)
 {
+	struct place_process process = { .root = -1 };
+	bool asked = false;
 	int worst = -ENOENT;
 
-	while (*next < N_CANDIDATES) {
-		int opened, err = open_candidate(opener, file, (enum candidate)(*next)++, &opened);
+	if (opener->live && opener_device_is_served(file->pid, file->major, file->minor)) {
+		*next = N_CANDIDATES;
+		return -EREMOTEIO;
+	}
+	while (worst) {
+		enum candidate candidate = (enum candidate)(*next)++;
+		int opened, err;
 
+		if (candidate >= N_CANDIDATES) {
+			err = open_namesake(opener, file, candidate - N_CANDIDATES, fd);
+			if (err == -ENXIO)
+				break;
+			if (!err)
+				worst = 0;
+			continue;
+		}
+
+		/* The mapped file itself comes first, and needs nobody's rights. */
+		if (!asked && (candidate > MAP_FILES || file->named)) {
+			(void)places_process(opener, file->pid, &process);
+			asked = true;
+		}
+		err = open_candidate(opener, file, &process, candidate, &opened);
 		if (!err) {
 			*fd = opened;
-			return 0;
+			worst = 0;
+			continue;
+		}
+		/* Nor is its path to be looked up. */
+		if (err == -EREMOTEIO) {
+			*next = N_CANDIDATES;
+			worst = err;
+			break;
 		}
 		/* A process that is gone is no reason; that a file is no longer the one is. */
 		if (err != -ENOENT && err != -ESRCH && worst != -ESTALE)
 			worst = err;
 	}
+	places_process_close(&process);
 	return worst;
-}
-
-#define PERF_MAP_MAX ((off_t)256 << 20)
-
-int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid, uint32_t uid, int *fd)
-{
-	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW,
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-	char path[64];
-	struct stat st;
-	int dir, map, err = 0;
-
-	(void)opener;
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root", pid);
-	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0) { /* it has ended; where its root was nobody knows any more */
-		dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (dir < 0)
-			return -errno;
-	}
-	(void)snprintf(path, sizeof(path), "tmp/perf-%" PRIu32 ".map", ns_pid ? ns_pid : pid);
-	map = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	if (map < 0)
-		err = -errno;
-	(void)close(dir);
-	if (err)
-		return err;
-	if (fstat(map, &st))
-		err = -errno;
-	else if (!S_ISREG(st.st_mode) || (st.st_uid != uid && st.st_uid != 0) || st.st_nlink != 1 ||
-		 st.st_size > PERF_MAP_MAX)
-		err = -EPERM;
-	if (err)
-		(void)close(map);
-	else
-		*fd = map;
-	return err;
 }
 
 int opener_kallsyms(struct opener *opener, int *fd)
@@ -468,11 +698,11 @@ int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, un
 
 	while (err && *next < 2) {
 		if ((*next)++ == 0)
-			err = places_open_cached(opener, id, "kallsyms", fd);
+			err = places_open_cached(opener, id, "kallsyms", NULL, fd);
 		else
 			err = own_path(opener, id, "", path, sizeof(path));
 		if (!err && *next == 2)
-			err = places_open(path, fd);
+			err = places_open(path, NULL, fd);
 	}
 	return err ? -ENOENT : 0;
 }

@@ -54,6 +54,34 @@ static void __attribute__((format(printf, 2, 3))) put(struct text *t, const char
 	t->room -= (size_t)n;
 }
 
+/* " + lost 3 (ring_full 2, damaged 1); …" */
+static void put_lost(struct text *t, const struct accounting *a)
+{
+	const char *separator = " (";
+
+	put(t, " + lost %" PRIu64, lost_sum(a));
+	for (size_t i = 0; i < EVENT_LOST_N; i++) {
+		if (!a->lost[i])
+			continue;
+		put(t, "%s%s %" PRIu64, separator, event_lost_name((enum event_lost_reason)i),
+		    a->lost[i]);
+		separator = ", ";
+	}
+	put(t, "%s", lost_sum(a) ? ")" : "");
+	if (a->cut)
+		put(t, "; stack cut %" PRIu64, a->cut);
+	if (a->sideband_lost)
+		put(t, "; side-band records lost %" PRIu64, a->sideband_lost);
+}
+
+void accounting_written_text(const struct accounting *a, char *out, size_t size)
+{
+	struct text t = { .at = out, .room = size };
+
+	put(&t, "captured %" PRIu64 " = written %" PRIu64, a->captured, a->captured - lost_sum(a));
+	put_lost(&t, a);
+}
+
 void accounting_text(const struct accounting *a, char *out, size_t size)
 {
 	struct text t = { .at = out, .room = size };
@@ -66,18 +94,6 @@ void accounting_text(const struct accounting *a, char *out, size_t size)
 		put(&t, "%s%s %" PRIu64, separator, uw_stop_name((enum uw_stop)i), a->stop[i]);
 		separator = ", ";
 	}
-	put(&t, "%s + lost %" PRIu64, a->unwound ? ")" : "", lost_sum(a));
-	separator = " (";
-	for (size_t i = 0; i < EVENT_LOST_N; i++) {
-		if (!a->lost[i])
-			continue;
-		put(&t, "%s%s %" PRIu64, separator, event_lost_name((enum event_lost_reason)i),
-		    a->lost[i]);
-		separator = ", ";
-	}
-	put(&t, "%s", lost_sum(a) ? ")" : "");
-	if (a->cut)
-		put(&t, "; stack cut %" PRIu64, a->cut);
-	if (a->sideband_lost)
-		put(&t, "; side-band records lost %" PRIu64, a->sideband_lost);
+	put(&t, "%s", a->unwound ? ")" : "");
+	put_lost(&t, a);
 }

@@ -78,7 +78,7 @@ static void read_own(struct work *w, struct shared *s)
 	s->n_users = 1;
 	(void)pthread_mutex_unlock(&w->lock);
 	if (!t->debug)
-		t->err = t->open(t->ctx, &t->debug);
+		t->err = t->open(t->ctx, t->lines, &t->debug);
 	if (t->debug)
 		make_twins(s, w->n_threads - 1);
 	(void)pthread_mutex_lock(&w->lock);

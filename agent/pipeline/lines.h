@@ -14,7 +14,7 @@ struct lines_task { /* one file's */
 	const uint64_t *vaddrs; /* to be found in lines afterwards */
 	size_t n;
 	struct sym_debug *debug; /* NULL: to be opened, by one of several threads */
-	int (*open)(void *ctx, struct sym_debug **out);
+	int (*open)(void *ctx, struct sym_lines *lines, struct sym_debug **out);
 	void *ctx;
 	bool keep; /* debug is the caller's afterwards; else it is closed as soon as it can be */
 	int err;   /* of opening */

@@ -1,6 +1,8 @@
 #include "agent/pipeline/names.h"
 
 #include "agent/array.h"
+#include "agent/ending.h"
+#include "agent/errand.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct cached { /* one symbol, or one address that nothing names */
@@ -83,7 +86,20 @@ struct names {
 	struct hash_index by_symbol;
 	struct wanted *wanted; /* what will be asked for, as far as that was told */
 	size_t n_wanted;
+	/* Files are read by errands, which are left behind where that takes too long. */
+	bool bounded;
+	uint64_t n_left_out; /* files whose names or lines are missing for it */
 };
+
+/* How long reading one file's symbols may take, and reading the lines of one or several. */
+#define SYMBOLS_NS UINT64_C(2000000000)
+#define LINES_NS   UINT64_C(10000000000)
+/*
+ * Once the recording has ended, a file may take that part of what time is left, and less if
+ * somebody else than the superuser may have written it.
+ */
+#define SYSTEM_SHARE   2
+#define STRANGER_SHARE 4
 
 int names_new(struct opener *opener, const struct source_info *info, bool demangle,
 	      struct names **out)
@@ -106,6 +122,39 @@ void names_lines(struct names *names, bool inlined)
 	names->inlined = inlined;
 }
 
+void names_bounded(struct names *names)
+{
+	names->bounded = true;
+}
+
+uint64_t names_left_out(const struct names *names)
+{
+	return names->n_left_out;
+}
+
+/* Whether only the superuser can have written the module's file. */
+static bool is_system(const struct module *module)
+{
+	struct stat st;
+
+	return module_fd(module) >= 0 && !fstat(module_fd(module), &st) && !st.st_uid &&
+	       !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* How long an errand for a module's file may take, so that time is left for the next file. */
+static uint64_t limit_for(const struct module *module, uint64_t most_ns)
+{
+	uint64_t share = ending_left() / (is_system(module) ? SYSTEM_SHARE : STRANGER_SHARE);
+
+	return share > most_ns ? most_ns : share;
+}
+
+static void leave_out(struct names *names, const struct module *module, const char *what)
+{
+	names->n_left_out++;
+	log_debug("%s: %s are left out: reading them takes too long", module->path, what);
+}
+
 void names_store(struct names *names, struct store *store)
 {
 	names->store = store;
@@ -119,24 +168,15 @@ static void file_of(const struct module *module, struct store_file *out)
 		      module->path, out);
 }
 
-/* Which file symbols are of that a debug file has a part in. */
-static uint64_t beside_of(int debug_fd)
+/* The file that symbols are of; the debug file that has a part in them, or NULL. */
+static const struct store_file *symbols_files_of(const struct module_symbols *symbols,
+						 struct store_file *file, struct store_file *beside)
 {
-	struct store_file file;
-
-	if (debug_fd < 0)
-		return 0;
-	store_file_of(debug_fd, 0, "", &file);
-	const uint64_t numbers[] = { file.dev, file.ino, file.size, (uint64_t)file.mtime_ns };
-
-	return hash_bytes(2, numbers, sizeof(numbers));
-}
-
-static void symbols_file_of(const struct module_symbols *symbols, struct store_file *out)
-{
-	file_of(symbols->module, out);
-	/* A debug file that comes later makes it another file's symbols. */
-	out->ctime_ns ^= (int64_t)beside_of(symbols->debug_fd);
+	file_of(symbols->module, file);
+	if (symbols->debug_fd < 0)
+		return NULL;
+	store_file_of(symbols->debug_fd, 0, "", beside);
+	return beside;
 }
 
 static void lines_file_of(const struct module_symbols *symbols, struct store_file *out)
@@ -149,24 +189,30 @@ static void lines_file_of(const struct module_symbols *symbols, struct store_fil
 
 static void free_symbols(struct names *names, struct module_symbols *symbols)
 {
-	struct store_file file;
+	struct opener_file opening;
+	struct store_file file, beside;
+	const struct store_file *other;
+	struct store *store;
 
 	if (!symbols)
 		return;
-	if (!symbols->table || symbols->stored || !names->store) {
+	module_file(symbols->module, &opening);
+	/* What a container says of its files is nobody else's. */
+	store = opening.view ? NULL : names->store;
+	if (!symbols->table || symbols->stored || !store) {
 		sym_table_free(symbols->table);
 	} else {
-		symbols_file_of(symbols, &file);
-		store_want_symbols(names->store, &file, &symbols->module->build_id, symbols->table);
+		other = symbols_files_of(symbols, &file, &beside);
+		store_want_symbols(store, &file, other, &symbols->module->build_id, symbols->table);
 	}
 	sym_table_free(symbols->first);
 	sym_jit_free(symbols->jit);
 	sym_debug_free(symbols->debug);
-	if (!symbols->lines || !sym_lines_grown(symbols->lines) || !names->store) {
+	if (!symbols->lines || !sym_lines_grown(symbols->lines) || !store) {
 		sym_lines_free(symbols->lines);
 	} else {
 		lines_file_of(symbols, &file);
-		store_want_lines(names->store, &file, &symbols->module->build_id, symbols->lines);
+		store_want_lines(store, &file, &symbols->module->build_id, symbols->lines);
 	}
 	if (symbols->debug_fd >= 0)
 		(void)close(symbols->debug_fd);
@@ -272,55 +318,141 @@ static void find_debug_file(struct names *names, struct module_symbols *symbols)
 		(void)close(fd);
 }
 
-/* some: for those addresses alone that are known to be wanted. */
-static int open_brief(struct names *names, struct module_symbols *symbols, bool some)
-{
-	const struct module *module = symbols->module;
-	uint64_t *vaddrs = some ? calloc(names->n_wanted + 1, sizeof(*vaddrs)) : NULL;
-	size_t n = 0;
+/* What is read of a module's symbols, by whoever reads them: on an errand or not. */
+struct reading {
+	struct names *names;
+	struct module_symbols got; /* a part of the module's own, as read */
+	uint64_t *vaddrs;	   /* those alone that are known to be wanted; owned; NULL: all */
+	size_t n_vaddrs;
+	bool again; /* only the brief table, for all */
 	int err;
+};
 
-	for (size_t i = 0; vaddrs && i < names->n_wanted; i++)
-		if (names->wanted[i].module == module)
-			vaddrs[n++] = names->wanted[i].vaddr;
-	err = sym_table_open_brief(module_fd(module), module_view(module), module_elf_off(module),
-				   symbols->debug_fd, vaddrs, n, &symbols->table);
-	free(vaddrs);
-	return err;
+static void free_reading(void *ctx)
+{
+	struct reading *r = ctx;
+
+	free(r->vaddrs);
+	sym_table_free(r->got.table);
+	if (r->got.debug_fd >= 0)
+		(void)close(r->got.debug_fd);
+	free(r);
+}
+
+static int open_brief(struct reading *r)
+{
+	const struct module *module = r->got.module;
+
+	return sym_table_open_brief(module_fd(module), module_view(module), module_elf_off(module),
+				    r->got.debug_fd, r->vaddrs, r->n_vaddrs, &r->got.table);
+}
+
+/* NULL: no memory. */
+static struct reading *begin_reading(struct names *names, const struct module_symbols *symbols,
+				     bool again)
+{
+	struct reading *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->names = names;
+	r->again = again;
+	r->got.module = symbols->module;
+	r->got.names = names;
+	r->got.debug_fd = symbols->debug_fd >= 0 ? dup(symbols->debug_fd) : -1;
+	r->vaddrs = again ? NULL : calloc(names->n_wanted + 1, sizeof(*r->vaddrs));
+	for (size_t i = 0; r->vaddrs && i < names->n_wanted; i++)
+		if (names->wanted[i].module == symbols->module)
+			r->vaddrs[r->n_vaddrs++] = names->wanted[i].vaddr;
+	return r;
+}
+
+static void read_symbols(void *ctx);
+
+/* Read, and give up what takes too long where that is wanted.  NULL: given up, or no memory. */
+static struct reading *read_bounded(struct names *names, const struct module_symbols *symbols,
+				    bool again)
+{
+	struct reading *r = begin_reading(names, symbols, again);
+	const struct errand errand = { .run = read_symbols, .drop = free_reading, .ctx = r };
+	int err = 0;
+
+	if (r && names->bounded)
+		err = errand_run(&errand, limit_for(symbols->module, SYMBOLS_NS));
+	else if (r)
+		read_symbols(r);
+	if (!err)
+		return r;
+	leave_out(names, symbols->module, "names");
+	if (err != -ETIMEDOUT)
+		free_reading(r);
+	return NULL;
 }
 
 static int find_symbol(struct names *names, struct module_symbols *symbols, uint64_t vaddr,
 		       struct sym_symbol *out)
 {
 	int err = sym_table_find(symbols->table, vaddr, out);
+	struct reading *r;
 
 	if (err != -EAGAIN || symbols->first)
 		return err;
 	symbols->first = symbols->table;
 	symbols->table = NULL;
-	err = open_brief(names, symbols, false);
+	r = read_bounded(names, symbols, true);
+	if (!r)
+		return -ENOENT;
+	symbols->table = r->got.table;
+	r->got.table = NULL;
+	err = r->err;
+	free_reading(r);
 	return err ? err : sym_table_find(symbols->table, vaddr, out);
 }
 
 static void open_symbols(struct names *names, const struct module *module,
 			 struct module_symbols *symbols)
 {
-	struct store_file file;
 	const char *slash = strrchr(module->path, '/');
-	size_t image_size;
-	const void *image = module_image(module, &image_size);
-	int fd = module_fd(module), err = 0;
+	struct reading *r;
 
 	symbols->tried = true;
 	symbols->base = slash && slash[1] ? slash + 1 : module->path;
 	if (module->state != MODULE_USABLE)
 		return;
+	r = read_bounded(names, symbols, false);
+	if (!r)
+		return;
+	symbols->table = r->got.table;
+	symbols->stored = r->got.stored;
+	symbols->has_debug = r->got.has_debug;
+	symbols->debug_fd = r->got.debug_fd;
+	r->got.table = NULL;
+	r->got.debug_fd = -1;
+	free_reading(r);
+}
+
+static void read_symbols(void *ctx)
+{
+	struct reading *r = ctx;
+	struct names *names = r->names;
+	struct module_symbols *symbols = &r->got;
+	const struct module *module = symbols->module;
+	struct store_file file, beside;
+	const struct store_file *other;
+	size_t image_size;
+	const void *image = module_image(module, &image_size);
+	int fd = module_fd(module), err = 0;
+
+	if (r->again) {
+		r->err = open_brief(r);
+		return;
+	}
 	if (!image && fd >= 0)
 		find_debug_file(names, symbols);
 	if (names->store) {
-		symbols_file_of(symbols, &file);
-		symbols->stored = !store_find_symbols(names->store, &file, &module->build_id,
-						      &symbols->table);
+		other = symbols_files_of(symbols, &file, &beside);
+		symbols->stored = !store_find_symbols(names->store, module->gone ? NULL : &file,
+						      other, &module->build_id, &symbols->table);
 		if (symbols->stored)
 			return;
 	}
@@ -330,7 +462,8 @@ static void open_symbols(struct names *names, const struct module *module,
 		err = sym_table_open_with(fd, module_elf_off(module), symbols->debug_fd,
 					  &symbols->table);
 	else if (fd >= 0)
-		err = open_brief(names, symbols, true);
+		err = open_brief(r);
+	r->err = err;
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
 }
@@ -552,9 +685,11 @@ static int alt_of(void *ctx, const char *name, const struct uw_build_id *id, int
 {
 	const struct module_symbols *s = ctx;
 	int from = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module), err;
+	struct opener_file file;
 
+	module_file(s->module, &file);
 	(void)pthread_mutex_lock(&s->names->opening);
-	err = opener_open_named(s->names->opener, from, NULL, name, id, fd);
+	err = opener_open_named(s->names->opener, &file, from, NULL, name, id, fd);
 	if (err)
 		err = opener_fetched_debug(s->names->opener, id, fd);
 	(void)pthread_mutex_unlock(&s->names->opening);
@@ -564,10 +699,13 @@ static int alt_of(void *ctx, const char *name, const struct uw_build_id *id, int
 static int split_of(void *ctx, const char *folder, const char *name, int *fd)
 {
 	const struct module_symbols *s = ctx;
+	struct opener_file file;
 	int err;
 
+	module_file(s->module, &file);
 	(void)pthread_mutex_lock(&s->names->opening);
-	err = opener_open_named(s->names->opener, module_fd(s->module), folder, name, NULL, fd);
+	err = opener_open_named(s->names->opener, &file, module_fd(s->module), folder, name, NULL,
+				fd);
 	(void)pthread_mutex_unlock(&s->names->opening);
 	return err;
 }
@@ -575,32 +713,40 @@ static int split_of(void *ctx, const char *folder, const char *name, int *fd)
 static int package_of(void *ctx, int *fd)
 {
 	const struct module_symbols *s = ctx;
+	struct opener_file file;
 	int err = -ENOENT;
 
+	module_file(s->module, &file);
 	(void)pthread_mutex_lock(&s->names->opening);
 	if (s->debug_fd >= 0)
-		err = opener_open_suffixed(s->names->opener, s->debug_fd, ".dwp", fd);
+		err = opener_open_suffixed(s->names->opener, &file, s->debug_fd, ".dwp", fd);
 	if (err)
-		err = opener_open_suffixed(s->names->opener, module_fd(s->module), ".dwp", fd);
+		err = opener_open_suffixed(s->names->opener, &file, module_fd(s->module), ".dwp",
+					   fd);
 	(void)pthread_mutex_unlock(&s->names->opening);
 	return err;
 }
 
-/* From any thread. */
-static int open_debug(void *ctx, struct sym_debug **out)
+/*
+ * Open the debug information of a module, whose lines go into lines.  From any thread: one that was left
+ * behind comes here after the module's own lines were given up.
+ */
+static int open_debug(void *ctx, struct sym_lines *lines, struct sym_debug **out)
 {
-	struct module_symbols *s = ctx;
+	const struct module_symbols *s = ctx;
 	const struct sym_debug_files files = {
-		.alt = alt_of, .split = split_of, .package = package_of, .ctx = s
+		.alt = alt_of, .split = split_of, .package = package_of, .ctx = ctx
 	};
 	int fd = s->debug_fd >= 0 ? s->debug_fd : module_fd(s->module);
 	size_t size;
 	const void *image = module_image(s->module, &size);
 
 	if (image)
-		return sym_debug_open_image(image, size, NULL, s->lines, out);
-	return sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files,
-			      s->lines, out);
+		return sym_debug_open_image(image, size, NULL, lines, out);
+	if (s->module->gone) /* there are the lines that the store has */
+		return -ENOENT;
+	return sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files, lines,
+			      out);
 }
 
 static void warn_of_debug(const struct module_symbols *s, int err)
@@ -641,7 +787,7 @@ static struct sym_debug *debug_of(struct names *names, struct module_symbols *s)
 	s->debug_tried = true;
 	if (names->n_debugs >= DEBUGS_MAX)
 		close_oldest(names);
-	err = open_debug(s, &s->debug);
+	err = open_debug(s, s->lines, &s->debug);
 	names->n_debugs += !err;
 	warn_of_debug(s, err);
 	return s->debug;
@@ -654,10 +800,12 @@ static bool lines_of(struct names *names, struct module_symbols *s)
 	if (s->lines_tried)
 		return s->lines;
 	s->lines_tried = true;
-	if (s->debug_fd < 0 && !s->has_debug && !module_image(s->module, &(size_t){ 0 }))
+	if (!s->module->gone && s->debug_fd < 0 && !s->has_debug &&
+	    !module_image(s->module, &(size_t){ 0 }))
 		return false;
 	lines_file_of(s, &file);
-	if (!names->store || store_find_lines(names->store, &file, &s->module->build_id, &s->lines))
+	if (!names->store || store_find_lines(names->store, s->module->gone ? NULL : &file,
+					      &s->module->build_id, &s->lines))
 		(void)sym_lines_new(&s->lines);
 	return s->lines;
 }
@@ -672,6 +820,9 @@ static bool see_to_lines(struct names *names, struct module_symbols *s, uint64_t
 		return false;
 	if (!sym_lines_find(s->lines, vaddr, out, PLACES_MAX, n))
 		return *n > 0;
+	/* What was told beforehand is read by now, or takes too long. */
+	if (names->bounded)
+		return false;
 	debug = debug_of(names, s);
 	return debug && !sym_debug_add(debug, vaddr) &&
 	       !sym_lines_find(s->lines, vaddr, out, PLACES_MAX, n) && *n > 0;
@@ -736,24 +887,69 @@ static void name_places(struct names *names, struct module_symbols *s, struct ca
 	}
 }
 
+struct jit_reading {
+	struct opener *opener;
+	const struct module *module;
+	struct sym_jit *jit;
+};
+
+static void free_jit_reading(void *ctx)
+{
+	struct jit_reading *r = ctx;
+
+	sym_jit_free(r->jit);
+	free(r);
+}
+
+static void read_jit(void *ctx)
+{
+	struct jit_reading *r = ctx;
+	struct opener_file file;
+	int fd, err;
+
+	module_file(r->module, &file);
+	if (opener_open_jit(r->opener, r->module->pid, file.user, module_jitdump(r->module), &fd))
+		return;
+	err = sym_jit_open(fd, &r->jit);
+	(void)close(fd);
+	if (err)
+		log_warning("process %" PRIu32 ": names of generated code cannot be read: %s",
+			    r->module->pid, strerror(-err));
+}
+
+static void open_jit(struct names *names, struct module_symbols *s, const struct module *module)
+{
+	struct jit_reading *r = calloc(1, sizeof(*r));
+	const struct errand errand = { .run = read_jit, .drop = free_jit_reading, .ctx = r };
+	int err = 0;
+
+	if (!r)
+		return;
+	*r = (struct jit_reading){ .opener = names->opener, .module = module };
+	if (names->bounded)
+		err = errand_run(&errand, limit_for(module, SYMBOLS_NS));
+	else
+		read_jit(r);
+	if (err)
+		leave_out(names, module, "names");
+	if (!err) {
+		s->jit = r->jit;
+		r->jit = NULL;
+	}
+	if (err != -ETIMEDOUT)
+		free_jit_reading(r);
+}
+
 /* Code that a process generated, as its perf map or jitdump has it. */
 static void name_jit(struct names *names, struct module_symbols *s, struct cached *c)
 {
 	struct sym_symbol symbol;
 	const char *kept;
-	int fd, err;
 
 	if (!s->tried) {
 		s->tried = true;
-		if (names->opener && !opener_open_jit(names->opener, c->module->pid,
-						      module_jitdump(c->module), &fd)) {
-			err = sym_jit_open(fd, &s->jit);
-			(void)close(fd);
-			if (err)
-				log_warning("process %" PRIu32
-					    ": names of generated code cannot be read: %s",
-					    c->module->pid, strerror(-err));
-		}
+		if (names->opener)
+			open_jit(names, s, c->module);
 	}
 	if (!s->jit || sym_jit_find(s->jit, c->addr, &symbol))
 		return;
@@ -762,6 +958,20 @@ static void name_jit(struct names *names, struct module_symbols *s, struct cache
 		return;
 	c->start = symbol.addr;
 	name_symbol(names, kept, c);
+}
+
+/*
+ * Bytes of generated code that are one place where nobody says how long a function is.  V8 puts several
+ * small functions into a page of 4 KiB; 1 KiB tells two hot loops apart.
+ */
+#define GENERATED_PLACE 1024
+
+/* Tell unnamed generated code apart by the procedure that its process registered, or else by place. */
+static void place_generated(struct cached *c)
+{
+	if (!c->start)
+		c->start = c->addr & ~(uint64_t)(GENERATED_PLACE - 1);
+	c->bounded = true;
 }
 
 static void name_user(struct names *names, struct cached *c)
@@ -778,6 +988,8 @@ static void name_user(struct names *names, struct cached *c)
 		return;
 	if (c->module->kind == MODULE_JIT && c->module->pid) {
 		name_jit(names, symbols, c);
+		if (!c->function)
+			place_generated(c);
 		return;
 	}
 	if (!symbols->tried)
@@ -903,30 +1115,42 @@ static void close_others(struct names *names, const struct lines_task *tasks, si
 	}
 }
 
-/* wanted: by file.  What is not to be had is sought again when it is asked for. */
-static void prepare_lines(struct names *names, const struct location *const *wanted, size_t n)
+/* Lines to be read, by whoever reads them. */
+struct lines_reading {
+	struct lines_task *tasks;
+	uint64_t *vaddrs; /* of all tasks */
+	size_t n;
+};
+
+static void free_lines_reading(void *ctx)
 {
-	uint64_t *vaddrs = calloc(n, sizeof(*vaddrs));
-	struct lines_task *tasks = calloc(n, sizeof(*tasks));
-	size_t n_tasks = 0;
+	struct lines_reading *r = ctx;
 
-	for (size_t i = 0, past; vaddrs && tasks && i < n; i = past) {
-		for (past = i; past < n && wanted[past]->module == wanted[i]->module; past++)
-			;
-		n_tasks += make_task(names, wanted + i, past - i, vaddrs + i, &tasks[n_tasks]);
-	}
-	if (n_tasks)
-		close_others(names, tasks, n_tasks);
-	for (size_t i = 0; i < n_tasks; i++) {
-		struct module_symbols *s = tasks[i].ctx;
+	free(r->tasks);
+	free(r->vaddrs);
+	free(r);
+}
 
-		/* Of those that are opened, the first ones stay open. */
-		tasks[i].keep = s->debug || names->n_debugs < DEBUGS_MAX;
-		names->n_debugs += !s->debug && tasks[i].keep;
-	}
-	if (n_tasks)
-		lines_read(tasks, n_tasks);
-	for (size_t i = 0; i < n_tasks; i++) {
+static void read_lines(void *ctx)
+{
+	struct lines_reading *r = ctx;
+
+	lines_read(r->tasks, r->n);
+}
+
+/* Nobody waits for their lines any more; the thread that reads them has what it needs. */
+static void give_up_lines(struct names *names, struct module_symbols *s)
+{
+	leave_out(names, s->module, "source lines");
+	s->lines = NULL;
+	s->debug = NULL;
+	s->debug_tried = true;
+}
+
+/* Take what was read over into the modules. */
+static void take_lines(struct names *names, const struct lines_task *tasks, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
 		struct module_symbols *s = tasks[i].ctx;
 
 		if (tasks[i].keep && !tasks[i].debug)
@@ -936,6 +1160,96 @@ static void prepare_lines(struct names *names, const struct location *const *wan
 		s->debug_tried = s->debug || tasks[i].err;
 		warn_of_debug(s, tasks[i].err);
 	}
+}
+
+/* Read all tasks' lines, or some; tasks and vaddrs are taken over. */
+static void read_tasks(struct names *names, struct lines_task *tasks, uint64_t *vaddrs, size_t n)
+{
+	struct lines_reading *r = calloc(1, sizeof(*r));
+	const struct errand errand = { .run = read_lines, .drop = free_lines_reading, .ctx = r };
+	struct module_symbols **of = calloc(n + 1, sizeof(*of));
+	int err = 0;
+
+	if (!r || !of) {
+		free(tasks);
+		free(vaddrs);
+		free(of);
+		free(r);
+		return;
+	}
+	*r = (struct lines_reading){ .tasks = tasks, .vaddrs = vaddrs, .n = n };
+	for (size_t i = 0; i < n; i++)
+		of[i] = tasks[i].ctx;
+	if (n && names->bounded)
+		err = errand_run(&errand, limit_for(of[0]->module, LINES_NS));
+	else if (n)
+		read_lines(r);
+	for (size_t i = 0; err && i < n; i++)
+		give_up_lines(names, of[i]);
+	if (!err)
+		take_lines(names, tasks, n);
+	free(of);
+	if (err != -ETIMEDOUT)
+		free_lines_reading(r);
+}
+
+/* Read the lines of those n tasks that are wanted, in one go. */
+static void read_some(struct names *names, const struct lines_task *from, size_t n)
+{
+	struct lines_task *tasks = calloc(n, sizeof(*tasks));
+	uint64_t *vaddrs;
+	size_t n_vaddrs = 0, at = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_vaddrs += from[i].n;
+	vaddrs = calloc(n_vaddrs + 1, sizeof(*vaddrs));
+	for (size_t i = 0; tasks && vaddrs && i < n; i++) {
+		struct module_symbols *s = from[i].ctx;
+
+		tasks[i] = from[i];
+		tasks[i].vaddrs = vaddrs + at;
+		memcpy(vaddrs + at, from[i].vaddrs, from[i].n * sizeof(*vaddrs));
+		at += from[i].n;
+		/* Of those that are opened, the first ones stay open. */
+		tasks[i].keep = s->debug || names->n_debugs < DEBUGS_MAX;
+		names->n_debugs += !s->debug && tasks[i].keep;
+	}
+	if (tasks && vaddrs) {
+		read_tasks(names, tasks, vaddrs, n);
+		return;
+	}
+	free(tasks);
+	free(vaddrs);
+}
+
+/*
+ * wanted: by file.  What is not to be had is sought again when it is asked for.  Where time is
+ * bounded, what only the superuser can have written comes first and together, and then each file
+ * of somebody else by itself, so that nobody can have all the time.
+ */
+static void prepare_lines(struct names *names, const struct location *const *wanted, size_t n)
+{
+	uint64_t *vaddrs = calloc(n, sizeof(*vaddrs));
+	struct lines_task *tasks = calloc(n, sizeof(*tasks));
+	size_t n_tasks = 0, n_first = 0;
+
+	for (int others = 0; vaddrs && tasks && others < 2; others++) {
+		for (size_t i = 0, past; i < n; i = past) {
+			for (past = i; past < n && wanted[past]->module == wanted[i]->module;
+			     past++)
+				;
+			if ((names->bounded && !is_system(wanted[i]->module)) == others)
+				n_tasks += make_task(names, wanted + i, past - i, vaddrs + i,
+						     &tasks[n_tasks]);
+		}
+		n_first = others ? n_first : n_tasks;
+	}
+	if (n_tasks)
+		close_others(names, tasks, n_tasks);
+	if (n_first)
+		read_some(names, tasks, n_first);
+	for (size_t i = n_first; i < n_tasks; i++)
+		read_some(names, tasks + i, 1);
 	free(tasks);
 	free(vaddrs);
 }

@@ -25,7 +25,11 @@ struct name {
 	const char *system_name; /* as linked, sanitised; NULL: unknown */
 	const char *module;	 /* base name, or "[kernel]", a kernel module as "[ext4]" */
 	uint64_t start;		 /* the symbol's vaddr */
-	bool bounded;	 /* no symbol, but unwind information says a function begins at start */
+	/*
+	 * There is no symbol, but unwind information says that a function begins at start; of
+	 * generated code without any, start is the 1 KiB that the address lies in.
+	 */
+	bool bounded;
 	uint64_t offset; /* location.vaddr + ra_bytes - start: where the pc stands */
 	/*
 	 * The calls that were inlined here, innermost first, and then the function itself, whose
@@ -42,6 +46,14 @@ int names_new(struct opener *opener, const struct source_info *info, bool demang
 void names_store(struct names *names, struct store *store);
 /* Lines are wanted, and with them, unless inlined is false, the calls that were inlined. */
 void names_lines(struct names *names, bool inlined);
+/*
+ * From now on no single file is read for long, and none once the time of the recording's end is
+ * used up (agent/ending.h).  Threads that still read one have parts of names and of its modules: as
+ * long as there are such (agent/errand.h), neither is freed.
+ */
+void names_bounded(struct names *names);
+/* How many files' names or lines were left out because reading them took too long. */
+uint64_t names_left_out(const struct names *names);
 void names_free(struct names *names); /* NULL is fine */
 
 /* How many addresses have been sought, all of which are remembered. */

@@ -49,7 +49,8 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 					  .exe = options->exe,
 					  .beside = options->beside,
 					  .debug_dir = options->debug_dir,
-					  .until_ns = options->until_ns };
+					  .until_ns = options->until_ns,
+					  .other_host = info->other_host };
 	size_t max;
 	int err;
 
@@ -112,10 +113,13 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	return 0;
 }
 
-void pipeline_free(struct pipeline *p)
+bool pipeline_free(struct pipeline *p)
 {
 	if (!p)
-		return;
+		return true;
+	/* What it compiles belongs to the modules. */
+	if (!keeper_free(p->keeper))
+		return false;
 	fold_free(p->fold);
 	uw_pasts_free(p->pasts);
 	uw_worker_free(p->worker);
@@ -123,7 +127,6 @@ void pipeline_free(struct pipeline *p)
 	processes_free(p->processes);
 	cgroups_fini(&p->cgroups);
 	uw_steppers_free(p->steppers);
-	keeper_free(p->keeper);
 	if (p->modules)
 		modules_want(p->modules);
 	modules_free(p->modules);
@@ -134,6 +137,25 @@ void pipeline_free(struct pipeline *p)
 	free(p->locations);
 	free(p->steps);
 	free(p);
+	return true;
+}
+
+void pipeline_end(struct pipeline *p)
+{
+	keeper_stop(p->keeper);
+}
+
+int pipeline_names(struct pipeline *p, const struct event *event, const char **comm,
+		   const char **process_comm)
+{
+	struct thread thread;
+	int err = processes_thread(p->processes, event->pid, event->tid, &thread);
+
+	if (err)
+		return err;
+	*comm = thread.comm;
+	*process_comm = thread.process_comm;
+	return 0;
 }
 
 struct opener *pipeline_opener(struct pipeline *p)

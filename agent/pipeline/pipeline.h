@@ -78,7 +78,8 @@ struct pipeline_reuse {
 /* info is borrowed, and read again as it becomes fuller. */
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
 		 struct pipeline **out);
-void pipeline_free(struct pipeline *pipeline); /* NULL is fine; profiles taken must be gone */
+bool pipeline_free(struct pipeline *pipeline); /* NULL is fine; profiles taken must be gone */
+/* False: a thread of its does not end; then nothing is freed, nor may the store be closed. */
 
 int pipeline_event(struct pipeline *pipeline, const struct event *event);
 
@@ -89,7 +90,16 @@ void pipeline_total(const struct pipeline *pipeline, struct accounting *out);
 
 void pipeline_reuse(const struct pipeline *pipeline, struct pipeline_reuse *out);
 
+/*
+ * Set the names of the thread of event and of its process as they are now; borrowed from the
+ * pipeline, NULL where not told.  -ENOMEM.
+ */
+int pipeline_names(struct pipeline *pipeline, const struct event *event, const char **comm,
+		   const char **process_comm);
+
 struct opener *pipeline_opener(struct pipeline *pipeline);
+/* The recording has ended: no more tables are compiled.  Never waits. */
+void pipeline_end(struct pipeline *p);
 struct modules *pipeline_modules(struct pipeline *pipeline);
 
 #endif

@@ -27,6 +27,7 @@ enum module_state { /* why a module has no object to unwind and name with */
 		    MODULE_NOT_OPENED, /* nobody needed its contents so far */
 		    MODULE_MISSING,    /* no such file any more */
 		    MODULE_REPLACED,   /* a file is there, with another build-id or inode */
+		    MODULE_FOREIGN,    /* a file is there, on another machine than was recorded */
 		    MODULE_UNREADABLE, /* permission, i/o error, not a regular file */
 		    MODULE_DAMAGED,    /* not ELF, or torn */
 		    MODULE_NO_FILE,    /* generated code, kernel */
@@ -41,6 +42,7 @@ struct module {
 	char *path;   /* as the process saw it, sanitised; "[vdso]", "[kernel]", "[jit]" */
 	struct uw_build_id build_id; /* as the source told, or read from the file */
 	struct uw_object *object;    /* NULL unless USABLE; owned */
+	bool gone; /* USABLE without a file: what the store has for its build-id is used */
 };
 
 /*
@@ -89,6 +91,8 @@ bool accounting_balanced(const struct accounting *a);
 void accounting_add(struct accounting *to, const struct accounting *from);
 /* "captured 100 = unwound 98 (root 95, truncated 3) + lost 2 (ring_full 2)"; NUL-terminated within size. */
 void accounting_text(const struct accounting *a, char *out, size_t size);
+/* The same of samples that were not walked: "captured 9 = written 8 + lost 1 (not_written 1)". */
+void accounting_written_text(const struct accounting *a, char *out, size_t size);
 
 struct profile {
 	struct profile_entry *entries; /* in the order their stacks first came */

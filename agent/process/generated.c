@@ -1,6 +1,8 @@
 #include "agent/process/generated.h"
 
 #include "agent/array.h"
+#include "agent/errand.h"
+#include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/process/hotspot.h"
 #include "agent/process/modules.h"
@@ -33,6 +35,8 @@
 #define HOTSPOT_MAX_NS 500000000u
 #define HOTSPOT_SOON   10
 #define REST	       9 /* times as long as reading took, nobody reads again */
+/* A perf-PID.map or jitdump file of 20 MB takes 50 ms; what takes longer than this is left out. */
+#define MAP_NS UINT64_C(300000000)
 
 struct watch { /* a process that generates code */
 	uint32_t pid;
@@ -40,7 +44,8 @@ struct watch { /* a process that generates code */
 	struct uw_dynamic_list lists[LISTS_MAX];
 	size_t n_lists;
 	uint64_t mark; /* of what was read last; 0: nothing */
-	uint32_t ns_pid, uid;
+	uint32_t ns_pid;
+	struct opener_user user;
 	int map_fd;		  /* of its perf-PID.map; -1: not open */
 	bool is_dump;		  /* … of its jitdump file instead */
 	off_t map_size;		  /* of which names were told */
@@ -55,6 +60,7 @@ struct watch { /* a process that generates code */
 	uint64_t rest_ns;  /* reads its lists */
 	uint64_t look_ns;  /* looks for its perf-PID.map */
 	uint64_t names_ns; /* reads that because code has no name */
+	bool gave_up;	   /* reading that takes too long */
 };
 
 struct found { /* in a module's file */
@@ -72,6 +78,7 @@ struct generated {
 	size_t n_found;
 	struct uw_dynamic *dynamic; /* of the last event */
 	uint64_t time_ns;	    /* of the last sample */
+	uint64_t last_ns;	    /* until then nobody reads what an ending process leaves */
 };
 
 int generated_new(struct processes *processes, struct opener *opener, bool live,
@@ -201,7 +208,7 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 /* ---- perf-PID.map and jitdump files -------------------------------------------------------- */
 
 /* NULL: there are none, or they cannot be had. */
-static uint8_t *frames_of(const struct watch *w, const struct sym_jit *jit, size_t i, size_t *size)
+static uint8_t *frames_of(int fd, const struct sym_jit *jit, size_t i, size_t *size)
 {
 	uint64_t off;
 	uint32_t n;
@@ -209,7 +216,7 @@ static uint8_t *frames_of(const struct watch *w, const struct sym_jit *jit, size
 
 	sym_jit_frames(jit, i, &off, &n);
 	bytes = n && n <= DYNAMIC_SIZE_MAX ? malloc(n) : NULL;
-	if (bytes && pread(w->map_fd, bytes, n, (off_t)off) != (ssize_t)n) {
+	if (bytes && pread(fd, bytes, n, (off_t)off) != (ssize_t)n) {
 		free(bytes);
 		bytes = NULL;
 	}
@@ -218,13 +225,13 @@ static uint8_t *frames_of(const struct watch *w, const struct sym_jit *jit, size
 }
 
 /* names: something is registered, which walks go by. */
-static int read_map(const struct watch *w, uint16_t machine, bool names, struct uw_dynamic **out)
+static int read_map(int fd, uint16_t machine, bool names, struct uw_dynamic **out)
 {
 	struct uw_dynamic_code *codes = NULL;
 	size_t n = 0, room = 0, left = DYNAMIC_SIZE_MAX;
 	struct sym_symbol symbol;
 	struct sym_jit *jit;
-	int err = sym_jit_open(w->map_fd, &jit);
+	int err = sym_jit_open(fd, &jit);
 
 	if (err)
 		return err;
@@ -237,7 +244,7 @@ static int read_map(const struct watch *w, uint16_t machine, bool names, struct 
 		if (err)
 			break;
 		if (!names && left)
-			code.frames = frames_of(w, jit, n, &code.frames_size);
+			code.frames = frames_of(fd, jit, n, &code.frames_size);
 		left -= code.frames_size < left ? code.frames_size : left;
 		codes[n] = code;
 	}
@@ -249,6 +256,59 @@ static int read_map(const struct watch *w, uint16_t machine, bool names, struct 
 		free((void *)codes[i].frames);
 	sym_jit_free(jit);
 	free(codes);
+	return err;
+}
+
+struct map_reading {
+	int fd, err;
+	uint16_t machine;
+	bool names;
+	struct uw_dynamic *dynamic;
+};
+
+static void free_map_reading(void *ctx)
+{
+	struct map_reading *r = ctx;
+
+	uw_dynamic_put(r->dynamic);
+	(void)close(r->fd);
+	free(r);
+}
+
+static void run_map_reading(void *ctx)
+{
+	struct map_reading *r = ctx;
+
+	r->err = read_map(r->fd, r->machine, r->names, &r->dynamic);
+}
+
+/* Read the watched process's file; a file that takes too long is not read again. */
+static int read_watched(struct watch *w, uint16_t machine, struct uw_dynamic **out)
+{
+	struct map_reading *r = calloc(1, sizeof(*r));
+	const struct errand errand = { .run = run_map_reading, .drop = free_map_reading, .ctx = r };
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct map_reading){ .fd = dup(w->map_fd),
+				   .machine = machine,
+				   .names = w->mark != 0 };
+	err = errand_run(&errand, MAP_NS);
+	if (err == -ETIMEDOUT) {
+		w->gave_up = true;
+		log_warning("process %" PRIu32 ": names of generated code are left out: reading "
+			    "them takes too long",
+			    w->pid);
+		return err;
+	}
+	if (!err)
+		err = r->err;
+	if (!err) {
+		*out = r->dynamic;
+		r->dynamic = NULL;
+	}
+	free_map_reading(r);
 	return err;
 }
 
@@ -264,9 +324,12 @@ static bool is_dump(const struct module *module)
 static void open_dump(struct generated *g, struct watch *w, const struct uw_mapping *m)
 {
 	const struct module *module = m->user;
-	struct opener_file file = {
-		.pid = w->pid, .start = m->start, .end = m->end, .path = module->path
-	};
+	struct opener_file file = { .pid = w->pid,
+				    .start = m->start,
+				    .end = m->end,
+				    .path = module->path,
+				    .named = true,
+				    .user = &w->user };
 	unsigned int next = 0;
 	int fd;
 
@@ -297,13 +360,13 @@ static int names_of(struct generated *g, struct watch *w, struct event *out)
 	struct stat st;
 	int err;
 
-	if (!g->live ||
-	    (w->map_fd < 0 && opener_perf_map(g->opener, w->pid, w->ns_pid, w->uid, &w->map_fd)))
+	if (!g->live || w->gave_up ||
+	    (w->map_fd < 0 && opener_perf_map(g->opener, w->pid, w->ns_pid, &w->user, &w->map_fd)))
 		return 0;
 	if (fstat(w->map_fd, &st) || st.st_size == w->map_size)
 		return 0;
 	w->map_size = st.st_size;
-	err = read_map(w, processes_machine(g->processes), w->mark != 0, &dynamic);
+	err = read_watched(w, processes_machine(g->processes), &dynamic);
 	w->names_ns = now_ns() + NAMES_NS + REST * (now_ns() - began);
 	if (err)
 		return 0;
@@ -325,8 +388,16 @@ static bool is_nameless(const struct watch *w, const struct event *sample, uint1
 int generated_names(struct generated *g, uint32_t pid, struct event *out)
 {
 	struct watch *w = g->watches[pid & (WATCHES - 1)];
+	uint64_t began = now_ns();
+	int told;
 
-	return w && w->pid == pid ? names_of(g, w, out) : 0;
+	/* Many that end one after the other, each with a large file, are not all read. */
+	if (!w || w->pid != pid || began < g->last_ns)
+		return 0;
+	told = names_of(g, w, out);
+	g->last_ns = now_ns();
+	g->last_ns += REST * (g->last_ns - began > READ_NS ? g->last_ns - began : 0);
+	return told;
 }
 
 int generated_all_names(struct generated *g, size_t *at, struct event *out)
@@ -386,24 +457,29 @@ static void seek_lists(struct generated *g, struct watch *w, struct uw_space *sp
 static struct watch *watch_of(struct generated *g, const struct event *sample)
 {
 	struct watch **w = &g->watches[sample->pid & (WATCHES - 1)];
-	char path[32];
-	struct stat st;
+	uint64_t rest_ns = 0, names_ns = 0;
 
 	/* A number comes again. */
 	if (*w && (*w)->pid == sample->pid && (*w)->start_ns == sample->sample.process_start_ns)
 		return *w;
-	if (!*w)
-		*w = calloc(1, sizeof(**w));
-	else
+	/* Who takes turns here takes turns in resting, too. */
+	if (*w) {
+		rest_ns = (*w)->rest_ns;
+		names_ns = (*w)->names_ns;
 		watch_fini(*w);
+	} else {
+		*w = calloc(1, sizeof(**w));
+	}
 	if (!*w)
 		return NULL;
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, sample->pid);
 	**w = (struct watch){ .pid = sample->pid,
 			      .ns_pid = sample->sample.ns_pid,
 			      .start_ns = sample->sample.process_start_ns,
-			      .uid = g->live && !stat(path, &st) ? st.st_uid : 0,
+			      .rest_ns = rest_ns,
+			      .names_ns = names_ns,
 			      .map_fd = -1 };
+	if (g->opener)
+		opener_user_of(g->opener, sample->pid, &(*w)->user);
 	return *w;
 }
 
@@ -476,7 +552,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 	}
 	/* While it lives its files can be found; they are read later. */
 	if (g->live && w->map_fd < 0 && now_ns() >= w->look_ns) {
-		if (opener_perf_map(g->opener, w->pid, w->ns_pid, w->uid, &w->map_fd))
+		if (opener_perf_map(g->opener, w->pid, w->ns_pid, &w->user, &w->map_fd))
 			w->look_ns = now_ns() + LOOK_NS;
 	}
 	if (is_nameless(w, sample, uw_space_machine(thread.space)) && names_of(g, w, out) == 1)

@@ -1,6 +1,7 @@
 #include "agent/process/modules.h"
 
 #include "agent/array.h"
+#include "agent/errand.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/source/mapped.h"
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A process that generates code for hours: names of what it had a while ago are lost. */
@@ -31,15 +33,19 @@ struct known { /* what a module is inside the catalogue */
 	char *raw_path; /* as the process saw it, byte for byte */
 	uint32_t major, minor;
 	uint64_t inode, inode_generation;
-	struct uw_build_id told; /* by the source */
+	struct uw_build_id told;     /* by the source, with the mapping */
+	struct uw_build_id expected; /* the same or, without it, as the source kept the file */
 	/* Where it was seen first, for the opener. */
 	uint32_t pid;
+	struct opener_user user; /* whose it was */
+	uint64_t view;		 /* of opener_view: that of the processes that have it */
+	bool own_debug; /* its debug file is from there, so that nobody else gets its names */
 	uint64_t start, end;
 	bool deleted, main_program;
 	uint64_t told_elf_off;
 	uint64_t elf_off; /* as told, then as found */
 
-	bool asked_source;
+	bool asked_source, asked_kept;
 	unsigned int next_candidate;
 	int fd;		/* -1: not open */
 	int open_error; /* of the attempt that pinned it */
@@ -47,7 +53,7 @@ struct known { /* what a module is inside the catalogue */
 	size_t image_size;
 	const struct module *canonical;
 	bool stored; /* its table came out of the store */
-	bool said_fault;
+	bool said_fault, no_elf;
 	char *jitdump; /* of generated code: where its process tells of it; owned; NULL: not told */
 	struct uw_dynamic *generated[GENERATED_KEPT]; /* the latest first; NULL behind the last */
 };
@@ -63,8 +69,10 @@ struct modules {
 	struct hash_index by_identity;
 	struct hash_index by_contents; /* usable ones, by path and build-id */
 	struct known *kernel, *unknown;
-	uint32_t *waiting; /* of these the tables do not pay yet */
+	uint64_t patience_ns, patience_at_ns; /* what was left of it, and when */
+	uint32_t *waiting;		      /* of these the tables do not pay yet */
 	size_t n_waiting, room_waiting;
+	bool said_origin;
 };
 
 static struct known *known_of(const struct module *module)
@@ -167,7 +175,7 @@ static void get_table(struct modules *modules, struct known *k)
 	if (modules->keeper)
 		(void)keeper_add(modules->keeper, k->module.object, &file);
 	else
-		k->stored = !store_find_parts(modules->store, k->module.object, &file);
+		k->stored = !store_find_at_once(modules->store, k->module.object, &file);
 }
 
 static uint64_t code_size(const struct uw_object *object)
@@ -310,6 +318,7 @@ static enum module_kind kind_of(const struct modules *modules, uint32_t pid,
 struct identity {
 	const struct modules *modules;
 	const struct event_mapping *mapping;
+	uint64_t view;
 };
 
 static bool same_identity(const void *ctx, uint32_t id)
@@ -319,7 +328,7 @@ static bool same_identity(const void *ctx, uint32_t id)
 	const struct known *k = want->modules->known[id];
 
 	/* What ran before the recording is told without a generation. */
-	return k->inode == m->inode &&
+	return k->inode == m->inode && k->view == want->view &&
 	       (k->inode_generation == m->inode_generation || !k->inode_generation ||
 		!m->inode_generation) &&
 	       k->major == m->major && k->minor == m->minor && k->told_elf_off == m->elf_off &&
@@ -338,13 +347,35 @@ static struct opener_file file_to_open(const struct known *k)
 				     .inode_generation = k->inode_generation,
 				     .deleted = k->deleted,
 				     .main_program = k->main_program,
-				     .build_id = k->told };
+				     .user = &k->user,
+				     .view = k->own_debug ? k->view : 0,
+				     .build_id = k->expected };
+}
+
+/* Ask the source for the file that it kept; fd NULL: for its build-id. */
+static int ask_kept(const struct modules *modules, struct known *k, int *fd)
+{
+	const struct source_info *info = modules->info;
+
+	return !info->kept_file ? -ENOENT
+				: info->kept_file(info->kept_file_ctx, k->major, k->minor, k->inode,
+						  k->raw_path, &k->expected, fd);
+}
+
+/* Open what the source kept of the file, once. */
+static int open_kept(struct modules *modules, struct known *k)
+{
+	if (k->asked_kept)
+		return -ENOENT;
+	k->asked_kept = true;
+	return ask_kept(modules, k, &k->fd);
 }
 
 /* Opens the next candidate into k->fd. */
 static int open_next(struct modules *modules, struct known *k)
 {
-	struct opener_file file = file_to_open(k);
+	struct opener_file file;
+	int err;
 
 	if (k->fd >= 0)
 		(void)close(k->fd);
@@ -357,7 +388,13 @@ static int open_next(struct modules *modules, struct known *k)
 		    !info->file(info->file_ctx, k->major, k->minor, k->inode, k->raw_path, &k->fd))
 			return 0;
 	}
-	return opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
+	/* Where neither tells a build-id, nothing proves that the file of this name is the one that ran. */
+	if (!k->expected.size && !ask_kept(modules, k, NULL) && !k->expected.size &&
+	    !open_kept(modules, k))
+		return 0;
+	file = file_to_open(k);
+	err = opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
+	return err && !open_kept(modules, k) ? 0 : err;
 }
 
 /* A process that writes jit-PID.dump maps it, so that whoever records sees where it is. */
@@ -399,6 +436,9 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		m = (struct event_mapping){ .path = "[jit]", .inode = pid };
 	if (kind == MODULE_FILE)
 		note_jitdump(modules, pid, mapping);
+	/* A path and a build-id alone mean nothing in another mount namespace. */
+	if (kind == MODULE_FILE && modules->pin)
+		want.view = opener_view(modules->opener, pid, !m.inode);
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
 	id = hash_find(&modules->by_identity, hash, same_identity, &want);
@@ -407,6 +447,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		/* Another process has it, whose root or mappings may lead to it. */
 		if (k->open_error && k->fd < 0 && k->module.state == MODULE_NOT_OPENED) {
 			k->pid = pid;
+			opener_user_of(modules->opener, pid, &k->user);
 			k->start = mapping->start;
 			k->end = mapping->end;
 			k->deleted = mapping->deleted;
@@ -423,8 +464,11 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->minor = m.minor;
 	k->inode = m.inode;
 	k->inode_generation = m.inode_generation;
-	k->told = k->module.build_id = m.build_id;
+	k->told = k->expected = k->module.build_id = m.build_id;
 	k->pid = pid;
+	k->view = want.view;
+	if (modules->opener && (kind == MODULE_FILE || kind == MODULE_JIT))
+		opener_user_of(modules->opener, pid, &k->user);
 	k->module.pid = kind == MODULE_JIT ? pid : 0;
 	k->start = mapping->start;
 	k->end = mapping->end;
@@ -464,8 +508,9 @@ void module_add_generated(struct module *module, struct uw_dynamic *dynamic)
 	if (k->generated[0] == dynamic)
 		return;
 	if (fault && !k->said_fault)
-		log_warning("process %" PRIu32 ": of the code it says it generated some is left "
-			    "out: %s",
+		log_warning("process %" PRIu32
+			    ": a part of what it tells about the code that it generated "
+			    "is left out: %s",
 			    k->module.pid, fault);
 	k->said_fault |= fault != NULL;
 	(void)pthread_mutex_lock(&generated_lock);
@@ -483,11 +528,14 @@ char *module_generated_name(const struct module *module, uint64_t addr, uint64_t
 	char *name = NULL;
 
 	(void)pthread_mutex_lock(&generated_lock);
-	for (size_t i = 0; i < GENERATED_KEPT && k->generated[i] && !name; i++)
-		if (!uw_dynamic_proc(k->generated[i], addr, &proc) && proc.name) {
+	for (size_t i = 0; i < GENERATED_KEPT && k->generated[i] && !name; i++) {
+		if (uw_dynamic_proc(k->generated[i], addr, &proc))
+			continue;
+		if (proc.name)
 			name = sym_sanitize(proc.name, strlen(proc.name), 4096);
+		if (name || !*start)
 			*start = proc.start;
-		}
+	}
 	(void)pthread_mutex_unlock(&generated_lock);
 	return name;
 }
@@ -503,6 +551,8 @@ static enum module_state state_of(int err)
 		return MODULE_MISSING;
 	case -ESTALE:
 		return MODULE_REPLACED;
+	case -EREMOTE:
+		return MODULE_FOREIGN;
 	case -EBADMSG:
 	case -ENOTSUP:
 		return MODULE_DAMAGED;
@@ -528,13 +578,13 @@ static void free_mapped(void *ctx)
  * Whoever reads a recording asks hundreds of times for some bytes of a file here and
  * there.  Who records has the files of all processes, and for days.
  */
-static struct uw_view view_of(const struct modules *modules, int fd)
+static struct uw_view view_of(bool pin, int fd)
 {
 	struct uw_view none = { .bytes = NULL };
 	struct mapped *mapped;
 	struct stat st;
 
-	if (modules->pin || fstat(fd, &st) || !S_ISREG(st.st_mode))
+	if (pin || fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return none;
 	mapped = malloc(sizeof(*mapped));
 	if (!mapped)
@@ -560,9 +610,9 @@ static struct uw_view view_of(const struct modules *modules, int fd)
  * of a page so that it can be mapped: where the source says, or before that,
  * where only a later part of it was mapped.
  */
-static int open_file(const struct modules *modules, struct known *k, struct uw_object **out)
+static int open_file(bool pin, struct known *k, struct uw_object **out)
 {
-	struct uw_view view = view_of(modules, k->fd);
+	struct uw_view view = view_of(pin, k->fd);
 	uint64_t off = k->told_elf_off & ~(ARCHIVE_PAGE - 1), least;
 	int err = uw_object_open_viewed(k->fd, 0, &view, out);
 
@@ -575,6 +625,120 @@ static int open_file(const struct modules *modules, struct known *k, struct uw_o
 		err = uw_object_open(k->fd, off, out);
 	}
 	return err;
+}
+
+static bool is_elf(int fd)
+{
+	char magic[SELFMAG];
+
+	return pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
+	       !memcmp(magic, ELFMAG, sizeof(magic));
+}
+
+/*
+ * How long a stranger's file may hold up the thread that reads the ring: so much at once, so much
+ * in all, a tenth of the time that has passed again, and a little in any case.  An object of 100 MB
+ * of code is ready to be looked up in within 30 ms.
+ */
+#define OBJECT_NS   UINT64_C(500000000)
+#define PATIENCE_NS UINT64_C(1500000000)
+#define LEAST_NS    UINT64_C(5000000)
+
+struct opening {
+	struct known k; /* a copy, with a descriptor of its own */
+	struct uw_object *object;
+	int err;
+};
+
+static void free_opening(void *ctx)
+{
+	struct opening *o = ctx;
+
+	uw_object_put(o->object);
+	(void)close(o->k.fd);
+	free(o);
+}
+
+/* Open the object, and have it read all that look-ups in it go by. */
+static void open_and_read(void *ctx)
+{
+	struct opening *o = ctx;
+	size_t size;
+	void *procs;
+
+	o->err = open_file(true, &o->k, &o->object);
+	if (!o->err && !uw_object_procs(o->object, &procs, &size))
+		free(procs);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t patience(struct modules *modules, uint64_t now)
+{
+	modules->patience_ns += (now - modules->patience_at_ns) / 10;
+	modules->patience_at_ns = now;
+	if (modules->patience_ns > PATIENCE_NS)
+		modules->patience_ns = PATIENCE_NS;
+	if (modules->patience_ns < LEAST_NS)
+		return LEAST_NS;
+	return modules->patience_ns < OBJECT_NS ? modules->patience_ns : OBJECT_NS;
+}
+
+/* Open a file that a stranger may have written, and give it up where that takes too long. */
+static int open_strange_file(struct modules *modules, struct known *k, struct uw_object **out)
+{
+	struct opening *o = calloc(1, sizeof(*o));
+	const struct errand errand = { .run = open_and_read, .drop = free_opening, .ctx = o };
+	uint64_t began = now_ns(), spent;
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	o->k.told_elf_off = k->told_elf_off;
+	o->k.fd = dup(k->fd);
+	err = errand_run(&errand, patience(modules, began));
+	spent = now_ns() - began;
+	modules->patience_ns -= spent < modules->patience_ns ? spent : modules->patience_ns;
+	if (err == -ETIMEDOUT)
+		return err;
+	if (!err)
+		err = o->err;
+	else
+		err = -ETIMEDOUT; /* of too many files at once, or at the end */
+	k->elf_off = o->k.elf_off;
+	if (!err) {
+		*out = o->object;
+		o->object = NULL;
+	}
+	free_opening(o);
+	return err;
+}
+
+/*
+ * A file of which less than one part in 64 is there at all is made to be read in vain.  File systems
+ * that compress do not come near.
+ */
+#define HOLLOW_SIZE  ((off_t)16 << 20)
+#define HOLLOW_PARTS 64
+
+/* Open the file of a process that is recorded: with care, unless only the superuser can have written it. */
+static int open_live_file(struct modules *modules, struct known *k, struct uw_object **out)
+{
+	struct stat st;
+
+	if (fstat(k->fd, &st))
+		return -errno;
+	if (st.st_size > HOLLOW_SIZE && st.st_blocks < st.st_size / 512 / HOLLOW_PARTS)
+		return -EFBIG;
+	if (st.st_uid || st.st_mode & (S_IWGRP | S_IWOTH))
+		return open_strange_file(modules, k, out);
+	return open_file(true, k, out);
 }
 
 /* Candidate by candidate: what is no ELF file or has another build-id is not the one. */
@@ -591,9 +755,10 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 		k->open_error = 0;
 		if (err)
 			return worst ? worst : err;
-		err = open_file(modules, k, &object);
-		if (!err && k->told.size &&
-		    !uw_build_id_equal(uw_object_build_id(object), &k->told)) {
+		err = modules->pin ? open_live_file(modules, k, &object)
+				   : open_file(false, k, &object);
+		if (!err && k->expected.size &&
+		    !uw_build_id_equal(uw_object_build_id(object), &k->expected)) {
 			uw_object_put(object);
 			err = -ESTALE;
 		}
@@ -601,6 +766,7 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 			*out = object;
 			return 0;
 		}
+		k->no_elf = err == -ENOTSUP && !is_elf(k->fd);
 		if (worst != -ESTALE)
 			worst = err;
 		(void)close(k->fd);
@@ -613,16 +779,38 @@ struct contents {
 	const struct known *of;
 };
 
+/* Return whether both are one open inode, of which nobody can make a second, or equal images. */
+static bool same_bytes(const struct known *a, const struct known *b)
+{
+	struct stat x, y;
+
+	if (a->image || b->image)
+		return a->image && b->image && a->image_size == b->image_size &&
+		       !memcmp(a->image, b->image, a->image_size);
+	return a->fd >= 0 && b->fd >= 0 && a->elf_off == b->elf_off && !fstat(a->fd, &x) &&
+	       !fstat(b->fd, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Return whether the names of both come from the same place. */
+static bool same_names(const struct known *a, const struct known *b)
+{
+	return a->own_debug == b->own_debug && (!a->own_debug || a->view == b->view);
+}
+
 static bool same_contents(const void *ctx, uint32_t id)
 {
 	const struct contents *want = ctx;
 	const struct known *k = want->modules->known[id];
 
 	return uw_build_id_equal(&k->module.build_id, &want->of->module.build_id) &&
-	       !strcmp(k->raw_path, want->of->raw_path);
+	       !strcmp(k->raw_path, want->of->raw_path) && same_bytes(k, want->of) &&
+	       same_names(k, want->of);
 }
 
-/* One file told in two ways (with and without a build-id, say) is to be counted once. */
+/*
+ * One file told in two ways (with and without a build-id, say) is to be counted once.  A path and a
+ * build-id do not make it one file: another user's mount can have both.
+ */
 static void unite(struct modules *modules, struct known *k)
 {
 	struct contents want = { .modules = modules, .of = k };
@@ -642,6 +830,28 @@ static void unite(struct modules *modules, struct known *k)
 	uw_object_put(k->module.object);
 	k->module.object = uw_object_get(modules->known[id]->module.object);
 	k->canonical = &modules->known[id]->module;
+}
+
+/* Once for all files: each of them is told by the profile. */
+static void report_origin(struct modules *modules, const struct known *k)
+{
+	const struct source_info *info = modules->info;
+	bool foreign = k->module.state == MODULE_FOREIGN;
+
+	if (modules->said_origin || k->module.kind != MODULE_FILE || k->told.size ||
+	    strcmp(info->kind, "perf.data") != 0 || (!foreign && info->host[0]))
+		return;
+	modules->said_origin = true;
+	if (foreign)
+		log_warning(
+			"%s: recorded on %s without build-ids: this machine's files are not used; "
+			"--symfs DIR names a folder with that machine's (/: they are the same)",
+			k->module.path, info->host);
+	else
+		log_warning("%s: the recording tells neither its machine nor build-ids: names are "
+			    "right "
+			    "only if this machine has the same files",
+			    k->module.path);
 }
 
 static void report(const struct known *k)
@@ -667,12 +877,19 @@ static void report(const struct known *k)
 	case MODULE_UNREADABLE:
 	case MODULE_DAMAGED:
 		log_warning("%s: %s (%s)%s%s", k->module.path,
-			    k->module.error == -ENOTSUP ? "cannot be used yet"
+			    k->module.error == -ENOTSUP ? "cannot be used"
 							: module_state_sentence(k->module.state),
-			    k->module.error == -ENOTSUP ? "32-bit, or for another machine"
-							: strerror(-k->module.error),
+			    k->no_elf			    ? "not an ELF file"
+			    : k->module.error == -ENOTSUP   ? "32-bit, or for another machine"
+			    : k->module.error == -ETIMEDOUT ? "reading it takes too long"
+			    : k->module.error == -EREMOTEIO
+				    ? "another user's program serves it (FUSE) and may never answer"
+			    : k->module.error == -EFBIG	 ? "nearly all of it is a hole"
+			    : k->module.error == -EAGAIN ? "a program has a lease on it"
+							 : strerror(-k->module.error),
 			    told[0] ? ", build-id " : "", told);
 		break;
+	case MODULE_FOREIGN:
 	case MODULE_USABLE:
 	case MODULE_NOT_OPENED:
 	case MODULE_NO_FILE:
@@ -742,6 +959,39 @@ static int open_from_memory(struct modules *modules, struct known *k, struct uw_
 	return 0;
 }
 
+/*
+ * A recording outlives the files it was made over: the store may have the table of one that is gone.
+ * While capturing this is not done: no sample waits for the store.
+ */
+static int open_gone(struct modules *modules, struct known *k, struct uw_object **out)
+{
+	int err = -ENOENT;
+
+	if (modules->store && !modules->keeper && k->module.kind == MODULE_FILE && k->told.size &&
+	    !k->told_elf_off)
+		err = store_find_gone(modules->store, &k->told, out);
+	if (err == -EPERM)
+		log_warning("%s: gone; the store has a table for its build-id, of a file that "
+			    "another user could write, and does not use it",
+			    k->module.path);
+	k->module.gone = !err;
+	return err;
+}
+
+/* Find out whether the names of a file in a container come from there: only then they are kept apart. */
+static void look_for_own_debug(struct modules *modules, struct known *k)
+{
+	struct opener_file file = file_to_open(k);
+	struct sym_debug_where where;
+
+	if (!k->view || k->fd < 0 || sym_debug_where(k->fd, k->elf_off, &where) || where.inside)
+		return;
+	file.build_id = k->module.build_id;
+	file.view = k->view;
+	k->own_debug =
+		opener_has_own_debug(modules->opener, &file, where.linked ? where.link : NULL);
+}
+
 /* Names are asked for later; what is far away is asked for now. */
 static void want_debug(struct modules *modules, const struct known *k)
 {
@@ -773,13 +1023,23 @@ struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping)
 		err = open_object(modules, k, &object);
 	if (err && err != -ENOMEM && !k->image && !open_from_memory(modules, k, &object))
 		err = 0;
+	if ((state_of(err) == MODULE_MISSING || state_of(err) == MODULE_REPLACED) &&
+	    !open_gone(modules, k, &object)) {
+		log_info("%s: gone; the store's table and names for its build-id are used",
+			 k->module.path);
+		k->stored = true;
+		err = 0;
+	}
 	k->module.error = err;
 	k->module.state = state_of(err);
 	report(k);
+	if (!err || err == -EREMOTE)
+		report_origin(modules, k);
 	if (err)
 		return NULL;
 	k->module.object = object;
 	k->module.build_id = *uw_object_build_id(object);
+	look_for_own_debug(modules, k);
 	unite(modules, k);
 	if (k->canonical == &k->module) {
 		get_table(modules, k);
@@ -838,6 +1098,8 @@ const char *module_state_sentence(enum module_state state)
 		return "no such file any more";
 	case MODULE_REPLACED:
 		return "replaced since it was mapped";
+	case MODULE_FOREIGN:
+		return "of another machine, and told without a build-id";
 	case MODULE_UNREADABLE:
 		return "cannot be read";
 	case MODULE_DAMAGED:

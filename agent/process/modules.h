@@ -3,7 +3,7 @@
  * once, with its descriptor and its unwind object.
  *
  * A module is told apart by path, build-id, device, inode and generation as the
- * source saw them, generated code by its process.  Where that turns out to be one file told in two ways, the
+ * source saw them, in a container by that too, generated code by its process.  Where that turns out to be one file told in two ways, the
  * later module defers to the earlier (module_canonical).  Modules live as long
  * as the catalogue; a module that frames were found in changes no more, so that
  * another thread may read it.
@@ -60,8 +60,9 @@ const struct module *module_canonical(const struct module *module);
  */
 void module_add_generated(struct module *module, struct uw_dynamic *dynamic);
 /*
- * The name of the procedure around addr by the latest that knew it, sanitised; the caller frees it.
- * NULL: it has none.  By any thread at any time.
+ * Return the name of the procedure around addr by the latest registration that has one, sanitised; the
+ * caller frees it.  NULL: it has no name.  *start, 0 before the call, becomes where the procedure
+ * begins, with a name or without one.  Any thread may call this at any time.
  */
 char *module_generated_name(const struct module *module, uint64_t addr, uint64_t *start);
 

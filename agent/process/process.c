@@ -327,7 +327,7 @@ static int on_fork(struct processes *p, const struct event *event)
 			if (too_many(p, mappings_of(parent->space)))
 				err = new_space(p, &space);
 			else
-				err = uw_space_copy(parent->space, &space);
+				err = uw_space_share(parent->space, &space);
 			if (err)
 				return err;
 			generates = parent->generates;
@@ -546,6 +546,9 @@ int processes_thread(struct processes *p, uint32_t pid, uint32_t tid, struct thr
 	if (err)
 		return err;
 	process = find_process(p, pid);
+	err = uw_space_own(process->space);
+	if (err)
+		return err;
 	*out = (struct thread){ .tid = tid,
 				.pid = pid,
 				.comm = task->comm,

@@ -8,6 +8,7 @@
 #include "agent/io.h"
 #include "agent/source/frozen.h"
 #include "agent/source/image.h"
+#include "agent/source/linkmap.h"
 #include "agent/source/regset.h"
 
 #include <elf.h>
@@ -31,6 +32,9 @@
 #define PRPSINFO_COMM 40
 #define PRPSINFO_SIZE 136
 #define PRSTATUS_MAX  512
+
+/* Of one loaded file; who makes more of them wants to be slow to read. */
+#define FILE_SEGMENTS 64
 
 #define CACHE_SLOTS 64
 #define CACHE_CHUNK 16384
@@ -59,7 +63,7 @@ struct core {
 	uint8_t *files; /* contents of NT_FILE */
 	uint32_t files_size;
 	uint64_t files_off;
-	uint64_t phdr, vdso; /* from the auxiliary vector; 0: not told */
+	uint64_t phdr, n_phdrs, vdso, program; /* from the auxiliary vector; 0: not told */
 };
 
 /* ---- the file ------------------------------------------------------------------ */
@@ -282,6 +286,10 @@ static int on_auxv(struct core *c, uint64_t off, uint32_t size)
 	for (uint32_t i = 0; i + 16 <= size; i += 16) {
 		if (u64(bytes + i) == AT_PHDR)
 			c->phdr = u64(bytes + i + 8);
+		else if (u64(bytes + i) == AT_PHNUM)
+			c->n_phdrs = u64(bytes + i + 8);
+		else if (u64(bytes + i) == AT_EXECFN)
+			c->program = u64(bytes + i + 8);
 		else if (u64(bytes + i) == AT_SYSINFO_EHDR)
 			c->vdso = u64(bytes + i + 8);
 	}
@@ -411,6 +419,8 @@ static int add_files(struct core *c)
 			continue;
 		if (s)
 			m.prot = prot_of(s->flags);
+		/* Who makes cores of processes elsewhere may give names without a folder. */
+		m.file = *m.path && *m.path != '/' && !strpbrk(m.path, ":[");
 		if (length >= sizeof(gone) && !strcmp(m.path + length - sizeof(gone) + 1, gone)) {
 			/* The list is our copy. */
 			((char *)(uintptr_t)m.path)[length - sizeof(gone) + 1] = '\0';
@@ -429,29 +439,88 @@ damaged:
 }
 
 /*
- * Some makers of cores (qemu) list no files.  Where the program's header is they tell all
- * the same, and from there on its segments lie as in the file, up to those that are
- * written to.
+ * Add what is mapped of a file from base on, where a segment begins: by the ELF header there, if
+ * memory has it; or else the segments that follow, up to those that are written to, lie as in the
+ * file.
  */
-static int add_program(struct core *c)
+static int add_file(struct core *c, uint64_t base, const char *path)
 {
-	const struct segment *s = c->files || !c->phdr ? NULL : segment_at(c, c->phdr);
-	uint64_t base = s ? s->vaddr : 0, end = base;
+	struct image_load loads[FILE_SEGMENTS];
+	size_t n = image_loads(read_memory, c, base, loads, sizeof(loads) / sizeof(loads[0]));
+	const struct segment *s = segment_at(c, base);
+	uint64_t end = base;
 	int err = 0;
 
-	while (!err && s && s->vaddr == end && !(s->flags & PF_W) && s->mem_size) {
-		struct event_mapping m = { .start = s->vaddr,
-					   .end = s->vaddr + s->mem_size,
-					   .off = s->vaddr - base,
-					   .prot = prot_of(s->flags),
-					   .path = *c->frozen.comm ? c->frozen.comm : "program",
-					   .file = true };
+	for (size_t i = 0; !err && i < n; i++) {
+		const struct event_mapping m = { .start = loads[i].start,
+						 .end = loads[i].end,
+						 .off = loads[i].off,
+						 .prot = prot_of(loads[i].flags),
+						 .path = path,
+						 .file = true };
+
+		err = frozen_add_mapping(&c->frozen, &m);
+	}
+	for (size_t i = 0; !n && !err && i < FILE_SEGMENTS && s && s->vaddr == end &&
+			   !(s->flags & PF_W) && s->mem_size;
+	     i++) {
+		const struct event_mapping m = { .start = s->vaddr,
+						 .end = s->vaddr + s->mem_size,
+						 .off = s->vaddr - base,
+						 .prot = prot_of(s->flags),
+						 .path = path,
+						 .file = true };
 
 		if (m.end <= m.start)
 			break;
 		err = frozen_add_mapping(&c->frozen, &m);
 		end = m.end;
 		s = segment_at(c, end);
+	}
+	return err;
+}
+
+/* Return where the file begins whose dynamic section is at addr: at the last ELF header before. */
+static uint64_t file_start(struct core *c, uint64_t addr, uint64_t bias)
+{
+	const struct segment *s = segment_at(c, addr);
+	char magic[SELFMAG];
+
+	for (size_t left = FILE_SEGMENTS; s && left > 0; left--) {
+		if (!read_memory(c, s->vaddr, magic, sizeof(magic)) &&
+		    !memcmp(magic, ELFMAG, sizeof(magic)))
+			return s->vaddr;
+		if (s->vaddr <= bias || s == c->segments)
+			break;
+		s--;
+	}
+	return bias;
+}
+
+/*
+ * Kernels before 3.7 and some makers of cores (qemu) list no files.  The auxiliary vector tells
+ * where the program's header is, and the dynamic linker's list in memory the libraries.
+ */
+static int add_loaded(struct core *c)
+{
+	const struct segment *s = c->files || !c->phdr ? NULL : segment_at(c, c->phdr);
+	struct linkmap_file file;
+	struct linkmap map;
+	int err;
+
+	if (!s)
+		return 0;
+	if (!c->program || linkmap_string(read_memory, c, c->program, file.name) || !*file.name)
+		(void)snprintf(file.name, sizeof(file.name), "%s",
+			       *c->frozen.comm ? c->frozen.comm : "program");
+	err = add_file(c, s->vaddr, file.name);
+	if (err || linkmap_open(read_memory, c, c->phdr, c->n_phdrs, &map))
+		return err;
+	while (!err && linkmap_next(&map, &file)) {
+		uint64_t start = file_start(c, file.dynamic, file.bias);
+
+		if (*file.name && start != c->vdso && start != s->vaddr)
+			err = add_file(c, start, file.name);
 	}
 	return err;
 }
@@ -618,7 +687,7 @@ static int read_core(struct core *c, char *error)
 	if (!err)
 		err = add_files(c);
 	if (!err)
-		err = add_program(c);
+		err = add_loaded(c);
 	if (!err)
 		err = add_others(c);
 	if (err)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define IMAGE_MAX   ((uint64_t)256 << 20)
 #define PHDRS_MAX   128
@@ -45,6 +46,30 @@ static int read_header(uw_read_fn read, void *ctx, uint64_t start, struct mapped
 		}
 	}
 	return has_first ? 0 : -ENOENT;
+}
+
+size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load *out, size_t max)
+{
+	const uint64_t page = 4096;
+	struct mapped m;
+	size_t n = 0;
+
+	if (read_header(read, ctx, start, &m))
+		return 0;
+	for (size_t i = 0; i < m.ehdr.e_phnum && n < max; i++) {
+		const Elf64_Phdr *p = &m.phdrs[i];
+		uint64_t addr = m.bias + p->p_vaddr, skip = addr % page;
+
+		if (p->p_type != PT_LOAD || !p->p_filesz || p->p_offset < skip ||
+		    p->p_filesz > UINT64_MAX - page - addr)
+			continue;
+		out[n++] =
+			(struct image_load){ .start = addr - skip,
+					     .end = (addr + p->p_filesz + page - 1) & ~(page - 1),
+					     .off = p->p_offset - skip,
+					     .flags = p->p_flags };
+	}
+	return n;
 }
 
 /* Names and contents are padded to 4 bytes, as of all notes that a linker makes. */
@@ -89,6 +114,54 @@ int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_i
 
 		if (p->p_type == PT_NOTE && size && !read(ctx, m.bias + p->p_vaddr, note, size) &&
 		    find_build_id(note, size, out))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+/* Where notes lie in a file of either class, from its program header i; false: it is none of notes. */
+static bool note_at(const uint8_t *headers, size_t i, bool wide, uint64_t *off, uint64_t *size)
+{
+	Elf64_Phdr p64;
+	Elf32_Phdr p32;
+
+	if (wide) {
+		memcpy(&p64, headers + i * sizeof(p64), sizeof(p64));
+		*off = p64.p_offset;
+		*size = p64.p_filesz;
+		return p64.p_type == PT_NOTE;
+	}
+	memcpy(&p32, headers + i * sizeof(p32), sizeof(p32));
+	*off = p32.p_offset;
+	*size = p32.p_filesz;
+	return p32.p_type == PT_NOTE;
+}
+
+int image_file_build_id(int fd, struct uw_build_id *out)
+{
+	_Alignas(8) uint8_t page[NOTES_MAX], note[NOTES_MAX];
+	ssize_t n = pread(fd, page, sizeof(page), 0);
+	bool wide = n > EI_CLASS && page[EI_CLASS] == ELFCLASS64;
+	const Elf64_Ehdr *e64 = (const void *)page;
+	const Elf32_Ehdr *e32 = (const void *)page;
+	uint64_t at, off, size, one = wide ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr);
+	size_t n_headers;
+
+	/* In this process's byte order, which is little-endian as are all machines here. */
+	if (n < (ssize_t)sizeof(*e64) || memcmp(page, ELFMAG, SELFMAG) != 0 ||
+	    page[EI_DATA] != ELFDATA2LSB || (!wide && page[EI_CLASS] != ELFCLASS32))
+		return -ENOENT;
+	at = wide ? e64->e_phoff : e32->e_phoff;
+	n_headers = wide ? e64->e_phnum : e32->e_phnum;
+	/* As the kernel does: the program headers stand in the first page. */
+	if (at > (uint64_t)n || n_headers > ((uint64_t)n - at) / one)
+		return -ENOENT;
+	for (size_t i = 0; i < n_headers; i++) {
+		if (!note_at(page + at, i, wide, &off, &size) || off > INT64_MAX)
+			continue;
+		size = size < sizeof(note) ? size : sizeof(note);
+		n = pread(fd, note, size, (off_t)off);
+		if (n > 0 && find_build_id(note, (uint64_t)n, out))
 			return 0;
 	}
 	return -ENOENT;

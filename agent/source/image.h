@@ -9,6 +9,20 @@
 /* The build-id of the file whose ELF header is mapped at start; -ENOENT: not there, or not read. */
 int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_id *out);
 
+/* The build-id of an ELF file of either class, by its program headers; -ENOENT: it has none. */
+int image_file_build_id(int fd, struct uw_build_id *out);
+
+struct image_load {
+	uint64_t start, end, off; /* whole pages; off: in the file */
+	uint32_t flags;		  /* PF_* */
+};
+
+/*
+ * Give the segments of the file whose ELF header is mapped at start, at most max of them.  Return
+ * how many there are; 0: memory has no header there.
+ */
+size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load *out, size_t max);
+
 /*
  * The file mapped from start on, its segments put back where the file has them
  * and dynamic addresses without the bias that a loader added.  Section headers

@@ -5,7 +5,9 @@
 #include "agent/source/live_alloc.h"
 #include "agent/source/live_bpf.h"
 #include "agent/source/live_cgroup.h"
+#include "agent/source/live_cost.h"
 #include "agent/source/live_event.h"
+#include "agent/source/live_file_id.h"
 #include "agent/source/live_inventory.h"
 #include "agent/source/live_mount.h"
 #include "agent/source/live_perf.h"
@@ -69,8 +71,10 @@ struct slot { /* a record in the ring, given back in the order of the ring */
 };
 
 struct seen_cpu { /* of what a CPU captured */
-	uint64_t delivered, damaged, short_waits, no_room;
-	uint64_t stack_bytes; /* of the delivered */
+	uint64_t delivered, damaged, short_waits, no_room, unended;
+	uint64_t waits;		       /* beginnings that arrived … */
+	uint64_t ended, still_waiting; /* … and were delivered: see live.h */
+	uint64_t stack_bytes;	       /* of the delivered */
 };
 
 struct live {
@@ -80,6 +84,7 @@ struct live {
 	struct live_sideband *sideband;
 	struct live_pins *pins; /* NULL: files are not held open */
 	struct live_mounts *mounts;
+	struct live_file_ids *file_ids; /* NULL: the kernel tells mappings' build-ids */
 	struct live_ring ring;
 	struct live_queue queue;
 	struct live_waits waits;
@@ -99,6 +104,7 @@ struct live {
 
 	uint64_t drained_ns, horizon_ns, last_ns;
 	uint64_t told_ring_full, told_unreadable, damaged, told_damaged, no_room, told_no_room;
+	uint64_t unended, told_unended;
 	uint64_t n_sideband, sideband_lost, late;
 	struct seen_cpu *cpus; /* of every CPU that has counters */
 	int n_cpus;
@@ -321,6 +327,35 @@ static int want(struct live *live, const struct source_live_options *options, ch
 
 /* ---- in: from the rings into the queue -------------------------------------------- */
 
+/* Of threads asked for, their processes have the probes. */
+static bool has_allocators_watched(const struct live *live, uint32_t pid)
+{
+	return live->n_tids ? is_wanted(live, pid) : live_bpf_wants(live->bpf, pid);
+}
+
+/* At once, not in its turn: until then the process is not watched. */
+static int watch_allocators(struct live *live, const struct event *event)
+{
+	switch (event->type) {
+	case EVENT_MAPPING:
+		return has_allocators_watched(live, event->pid)
+			       ? live_allocators_mapping(live->allocators, event->pid,
+							 &event->mapping)
+			       : 0;
+	case EVENT_FORK:
+		return event->pid != event->fork.parent_pid && event->fork.parent_pid &&
+				       has_allocators_watched(live, event->pid)
+			       ? live_allocators_fork(live->allocators, event->fork.parent_pid,
+						      event->pid)
+			       : 0;
+	case EVENT_EXIT:
+		live_allocators_exit(live->allocators, event->pid);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
 static int enqueue(void *ctx, const struct event *event)
 {
 	struct live *live = ctx;
@@ -336,13 +371,15 @@ static int enqueue(void *ctx, const struct event *event)
 	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
 		live_mounts_see(live->mounts, live->pins, m->major, m->minor,
 				clock_ns(CLOCK_MONOTONIC));
-	/* Without build-ids any may be a program's; with them those that have one are. */
+	if (live->file_ids && copy.type == EVENT_MAPPING)
+		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m,
+				   clock_ns(CLOCK_MONOTONIC));
+	/* A file in memory is a program if it has a build-id. */
 	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
-	    !strncmp(m->path, "/memfd:", 7) &&
-	    (m->build_id.size || !live_sideband_build_ids(live->sideband)))
+	    !strncmp(m->path, "/memfd:", 7) && m->build_id.size)
 		live_pins_hold(live->pins, copy.pid, m->start, m->end, clock_ns(CLOCK_MONOTONIC));
-	if (live->allocators && copy.type == EVENT_MAPPING) {
-		int err = live_allocators_mapping(live->allocators, copy.pid, m);
+	if (live->allocators) {
+		int err = watch_allocators(live, &copy);
 
 		if (err)
 			return err;
@@ -496,13 +533,21 @@ static struct seen_cpu *cpu_of(struct live *live, uint32_t cpu)
 	return &live->cpus[cpu < (uint32_t)live->n_cpus ? cpu : 0];
 }
 
+/* Count a wait that was captured on that CPU and of which nobody knows how long it was. */
+static void lose_wait(struct live *live, uint32_t cpu)
+{
+	cpu_of(live, cpu)->unended++;
+	live->unended++;
+}
+
 /* A thread begins to wait: the ring is not to be kept full by it. */
 static int begin_wait(struct live *live, const struct capture_head *head, uint32_t size)
 {
-	int shorter, err = live_waits_begin(&live->waits, head, size, &shorter);
+	int unended, err = live_waits_begin(&live->waits, head, size, &unended);
 
-	if (shorter >= 0)
-		cpu_of(live, (uint32_t)shorter)->short_waits++;
+	cpu_of(live, head->cpu)->waits++;
+	if (unended >= 0)
+		lose_wait(live, (uint32_t)unended);
 	if (err != -ENOSPC)
 		return err;
 	cpu_of(live, head->cpu)->no_room++;
@@ -510,17 +555,41 @@ static int begin_wait(struct live *live, const struct capture_head *head, uint32
 	return 0;
 }
 
-/* How long it was is the sample's period, and its end the time it is told at. */
-static int end_wait(struct live *live, struct capture_head *head, uint64_t time_ns)
+/*
+ * Queue the sample of a wait that ended at time_ns, or count it where it was shorter than asked
+ * for.  How long it was is the sample's period, and its end the sample's time.
+ */
+static int end_wait(struct live *live, struct capture_head *head, uint64_t time_ns,
+		    uint64_t *counter)
 {
 	int err;
 
+	if (time_ns <= head->time_ns || time_ns - head->time_ns < live->off_cpu_min_ns) {
+		cpu_of(live, head->cpu)->short_waits++;
+		free(head);
+		return 0;
+	}
+	++*counter;
 	head->period = time_ns - head->time_ns;
 	head->time_ns = time_ns;
 	err = live_queue_wait(&live->queue, time_ns, head);
 	if (err)
 		free(head);
 	return err;
+}
+
+/* Complete the record of a thread that waited; an end whose beginning was not kept is of no use. */
+static int take_wake(struct live *live, const struct capture_wake *wake)
+{
+	struct capture_head *head = live_waits_end(&live->waits, wake->tid, wake->since_ns);
+
+	if (!head)
+		return 0;
+	if (wake->time_ns)
+		return end_wait(live, head, wake->time_ns, &cpu_of(live, head->cpu)->ended);
+	lose_wait(live, head->cpu);
+	free(head);
+	return 0;
 }
 
 static int take_freed(struct live *live, const struct capture_free *freed)
@@ -539,7 +608,6 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	const struct capture_head *head = (const void *)bytes;
 	struct capture_wake wake = { 0 };
 	struct capture_free freed = { 0 };
-	struct capture_head *waited;
 	int err;
 
 	if (size == sizeof(freed))
@@ -552,8 +620,7 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 		memcpy(&wake, bytes, sizeof(wake));
 	if (wake.magic == CAPTURE_WAKE_MAGIC) {
 		slot_done(live, live->n_slots - 1);
-		waited = live_waits_end(&live->waits, wake.tid, wake.since_ns);
-		return waited ? end_wait(live, waited, wake.time_ns) : 0;
+		return take_wake(live, &wake);
 	}
 	if (!record_sound(live, head, size)) {
 		live->damaged++;
@@ -587,19 +654,22 @@ static int scan_ring(struct live *live)
 	return err;
 }
 
-/* When recording ends, waits end. */
+/*
+ * When recording ends, the waits end that go on: the kernel's table has those.  A thread that
+ * is not in it woke up when the ring had no room for the record that says so.
+ */
 static int end_all_waits(struct live *live)
 {
 	struct capture_head *head;
 	int err = 0;
 
 	while (!err && (head = live_waits_any(&live->waits))) {
-		if (live->stopped_ns > head->time_ns &&
-		    live->stopped_ns - head->time_ns >= live->off_cpu_min_ns) {
-			err = end_wait(live, head, live->stopped_ns);
+		if (live_bpf_waits(live->bpf, head->tid, head->time_ns)) {
+			err = end_wait(live, head, live->stopped_ns,
+				       &cpu_of(live, head->cpu)->still_waiting);
 			continue;
 		}
-		cpu_of(live, head->cpu)->short_waits++;
+		lose_wait(live, head->cpu);
 		free(head);
 	}
 	return err;
@@ -630,6 +700,8 @@ static int drain(struct live *live)
 
 	if (live->pins)
 		live_pins_drain(live->pins, now);
+	if (live->file_ids)
+		live_file_ids_sweep(live->file_ids, now);
 	err = live_sideband_drain(live->sideband, live->others ? note_fork : NULL, on_record, live);
 	live_bpf_reading(live->bpf);
 	if (!err)
@@ -649,6 +721,8 @@ static int drain(struct live *live)
 				&live->told_no_room);
 	if (!err)
 		err = tell_lost(live, now, EVENT_LOST_DAMAGED, live->damaged, &live->told_damaged);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_WAIT_END, live->unended, &live->told_unended);
 	if (err) {
 		(void)snprintf(live->base.error, sizeof(live->base.error), "live system: %s",
 			       strerror(-err));
@@ -824,9 +898,10 @@ static void live_stop(struct source *source)
 
 	if (live->stopped)
 		return;
+	/* A thread that waits is seen to do so until now, not until the programs are gone. */
+	live->stopped_ns = clock_ns(CLOCK_MONOTONIC);
 	live_bpf_stop(live->bpf);
 	live->stopped = true;
-	live->stopped_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
 static bool any_thread_alive(const struct live *live)
@@ -968,6 +1043,7 @@ static void live_close(struct source *source)
 	live_sideband_free(live->sideband);
 	live_pins_free(live->pins);
 	live_mounts_free(live->mounts);
+	live_file_ids_free(live->file_ids);
 	live_queue_fini(&live->queue);
 	if (live->epoll >= 0)
 		(void)close(live->epoll);
@@ -1328,7 +1404,6 @@ static int open_bpf(struct live *live, const struct source_live_options *options
 	struct live_bpf_options bpf_options = { .stack_max = options->stack_max,
 						.ring_bytes = options->ring_bytes,
 						.events = &live->events,
-						.off_cpu_min_ns = options->off_cpu_min_ns,
 						.alloc_interval = options->alloc_interval,
 						.filters = filters_of(options),
 						.threads = options->n_tids != 0,
@@ -1375,7 +1450,11 @@ static int open_all(struct live *live, const struct source_live_options *options
 		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
 		return err;
 	}
-	err = live_sideband_open(&live->sideband, error);
+	err = live_sideband_open(options->alloc_interval && (options->n_pids || options->n_tids),
+				 &live->sideband, error);
+	/* Without memory for them the files are asked when they are read for their symbols. */
+	if (!err && !live_sideband_build_ids(live->sideband))
+		(void)live_file_ids_new(&live->file_ids);
 	if (!err)
 		err = want(live, options, error);
 	if (err)
@@ -1386,9 +1465,10 @@ static int open_all(struct live *live, const struct source_live_options *options
 		return err;
 	}
 	if (options->alloc_interval) {
-		err = live_allocators_new(live->bpf, &live->allocators);
+		err = live_allocators_new(live->bpf, !live->wanted, &live->allocators);
 		if (!err && options->program)
-			err = live_allocators_file(live->allocators, options->program);
+			err = live_allocators_file(live->allocators, (uint32_t)options->pids[0],
+						   options->program);
 		if (err) {
 			(void)snprintf(error, LIVE_ERROR_SIZE, "allocators: %s", strerror(-err));
 			return err;
@@ -1462,6 +1542,9 @@ int source_live_open(const struct source_live_options *options, struct source **
 	live->tick_ns = options->alloc_interval ? ALLOC_TICK_NS : TICK_NS;
 	find_vdso(live);
 	fill_info(live);
+	if (options->command)
+		(void)snprintf(live->base.info.command, sizeof(live->base.info.command), "%s",
+			       options->command);
 	err = open_all(live, options, error);
 	if (err) {
 		live_close(&live->base);
@@ -1469,6 +1552,16 @@ int source_live_open(const struct source_live_options *options, struct source **
 	}
 	*out = &live->base;
 	return 0;
+}
+
+int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
+{
+	struct live *live = (struct live *)source;
+
+	if (!live->allocators || !live_allocators_n(live->allocators))
+		return -ENOENT;
+	cost->everywhere = live_allocators_everywhere(live->allocators);
+	return live_cost_measure(live->allocators, &cost->malloc_ns, &cost->free_ns);
 }
 
 int source_live_n_cpus(struct source *source)
@@ -1488,6 +1581,10 @@ static struct seen_cpu seen_of(const struct live *live, int cpu)
 		sum.damaged += live->cpus[i].damaged;
 		sum.short_waits += live->cpus[i].short_waits;
 		sum.no_room += live->cpus[i].no_room;
+		sum.unended += live->cpus[i].unended;
+		sum.waits += live->cpus[i].waits;
+		sum.ended += live->cpus[i].ended;
+		sum.still_waiting += live->cpus[i].still_waiting;
 		sum.stack_bytes += live->cpus[i].stack_bytes;
 	}
 	return sum;
@@ -1499,7 +1596,8 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 	const struct capture_counters *per_cpu;
 	struct seen_cpu seen = seen_of(live, cpu);
 	struct capture_counters c;
-	uint64_t gone = seen.delivered + seen.damaged + seen.short_waits + seen.no_room;
+	uint64_t gone =
+		seen.delivered + seen.damaged + seen.short_waits + seen.no_room + seen.unended;
 	int err = cpu < live->n_cpus ? live_bpf_counters(live->bpf, &per_cpu, &c) : -EINVAL;
 
 	if (err)
@@ -1522,6 +1620,11 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 		.damaged = seen.damaged,
 		.short_waits = seen.short_waits,
 		.no_room = seen.no_room,
+		.unended = seen.unended,
+		.waits = c.waits,
+		.waits_ended = seen.ended,
+		.still_waiting = seen.still_waiting,
+		.waits_uncaptured = c.waits > seen.waits ? c.waits - seen.waits : 0,
 		.delivered = seen.delivered,
 		.waiting = c.captured > gone ? c.captured - gone : 0,
 		.cut = c.cut,
@@ -1537,12 +1640,18 @@ int source_live_counters(struct source *source, int cpu, struct live_counters *c
 		.top_none = c.top_none,
 		.find_vma = c.find_vma,
 		.pids_overflow = c.pids_overflow,
+		.wakes_unseen = c.wakes_unseen,
 		.wakes_lost = c.wakes_lost,
 		.frees = c.frees,
 		.frees_lost = c.frees_lost,
 		.untracked = c.untracked,
 	};
 	return 0;
+}
+
+int source_live_counted(struct source *source, size_t event, uint64_t *counted)
+{
+	return live_bpf_counted(((struct live *)source)->bpf, event, counted);
 }
 
 int source_live_totals(struct source *source, struct live_totals *totals)

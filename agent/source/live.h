@@ -13,10 +13,15 @@
  * agent did:
  *
  *   fired    = filtered + captured + ring_full + unreadable
- *   captured = delivered + waiting + damaged + short_waits + no_room
+ *   captured = delivered + waiting + damaged + short_waits + no_room + unended
  *
  * At the end of the stream nothing is waiting, and the samples of all EVENT_LOST
- * are ring_full + unreadable + damaged + no_room.
+ * are ring_full + unreadable + damaged + no_room + unended.  Of the threads that began
+ * to wait there is then
+ *
+ *   waits = waits_ended + short_waits + still_waiting + waits_uncaptured + no_room + unended
+ *
+ * A thread that ends has woken up before.
  */
 struct live_counters {
 	uint64_t fired; /* times an event came on a CPU */
@@ -31,6 +36,7 @@ struct live_counters {
 	uint64_t damaged;     /* arrived torn */
 	uint64_t short_waits; /* threads that did not wait for as long as was asked for */
 	uint64_t no_room;     /* too many threads waited at once */
+	uint64_t unended;     /* threads that waited, nobody knows for how long */
 	uint64_t delivered;   /* as EVENT_SAMPLE so far */
 	uint64_t waiting;     /* for their turn */
 	/* Of the captured: */
@@ -39,7 +45,13 @@ struct live_counters {
 	uint64_t top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	uint64_t find_vma;
 	uint64_t pids_overflow; /* children not followed: too many processes at once */
-	uint64_t wakes_lost;	/* of the short waits, those whose end found the ring full */
+	/* Of threads that began to wait and passed the filters: */
+	uint64_t waits;
+	uint64_t waits_ended;	   /* delivered, with the time until they ran again */
+	uint64_t still_waiting;	   /* … until the end of recording, when they went on waiting */
+	uint64_t waits_uncaptured; /* ring_full or unreadable */
+	uint64_t wakes_unseen;	   /* ends noticed only when the thread left its CPU again */
+	uint64_t wakes_lost;	   /* ends that found the ring full */
 	/* Of captured allocations: */
 	uint64_t frees;	     /* given back, in whole or in part */
 	uint64_t frees_lost; /* … of which nothing was told: the ring was full */
@@ -58,6 +70,22 @@ struct live_totals {		/* of the whole system */
 int source_live_counters(struct source *source, int cpu, struct live_counters *counters);
 int source_live_totals(struct source *source, struct live_totals *totals);
 int source_live_n_cpus(struct source *source);
+/*
+ * Read how often the event of that number occurred in the threads asked for, where each occurrence
+ * was looked at; -ENOENT: it was not, as is so for clocks, the machine's counters and with a count.
+ */
+int source_live_counted(struct source *source, size_t event, uint64_t *counted);
+
+/*
+ * Measure how much longer a malloc and a free take while allocations are recorded.  everywhere:
+ * in all processes, else in those asked for.  -ENOENT: allocations are not recorded, or this
+ * process's own allocator, on which it is measured, cannot be watched.
+ */
+struct live_alloc_cost {
+	uint64_t malloc_ns, free_ns;
+	bool everywhere;
+};
+int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost);
 
 /*
  * From here on these CPUs are recorded, as if the others had gone offline: the

@@ -1,9 +1,12 @@
 #include "agent/source/live_alloc.h"
 
 #include "agent/array.h"
+#include "agent/errand.h"
 #include "agent/hash.h"
+#include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/source/live_bpf.h"
+#include "agent/source/live_inventory.h"
 #include "symbolizer/symbolizer.h"
 
 #include <elf.h>
@@ -15,15 +18,34 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FILES_MAX      65536u /* that are looked into */
 #define ALLOCATORS_MAX 1024u  /* that are watched */
 #define SEGMENTS_MAX   256u   /* of one file that are looked at */
+/*
+ * Processes that have probes of their own.  The kernel asks each of them at every hit of a
+ * breakpoint whether it is meant, so that with more of them probes for all cost less.
+ */
+#define CHOSEN_MAX 64u
 
 struct known { /* a file that was looked into */
 	uint32_t major, minor;
 	uint64_t inode;
+	size_t allocator; /* SIZE_MAX: it has none */
+};
+
+struct allocator {
+	int fd;
+	struct live_alloc_place *places;
+	size_t n;
+	bool watched; /* or was */
+};
+
+struct watched {
+	uint32_t pid;
+	size_t allocator;
 };
 
 struct live_allocators {
@@ -32,9 +54,16 @@ struct live_allocators {
 	struct known *known;
 	size_t n_known, room;
 	struct hash_index by_inode;
-	size_t n;
+	struct allocator *allocators;
+	size_t n_allocators, allocators_room;
+	bool everywhere;
+	struct watched *watched; /* where not everywhere */
+	size_t n_watched, watched_room, n_chosen;
+	size_t n;   /* allocators that were watched */
 	int failed; /* the first failure to attach, and what it said */
 	char error[LIVE_ERROR_SIZE];
+	uint64_t patience_ns, patience_at_ns; /* with strangers' files: what was left, and when */
+	bool said_slow;
 };
 
 /* Leading underscores and glibc's "__libc_" do not count. */
@@ -78,7 +107,7 @@ static size_t function_of(const char *name)
 	return N_FUNCTIONS;
 }
 
-int live_allocators_new(struct live_bpf *bpf, struct live_allocators **out)
+int live_allocators_new(struct live_bpf *bpf, bool everywhere, struct live_allocators **out)
 {
 	const struct opener_options options = { .live = true };
 	struct live_allocators *a = calloc(1, sizeof(*a));
@@ -89,6 +118,7 @@ int live_allocators_new(struct live_bpf *bpf, struct live_allocators **out)
 		return err;
 	}
 	a->bpf = bpf;
+	a->everywhere = everywhere;
 	*out = a;
 	return 0;
 }
@@ -98,6 +128,12 @@ void live_allocators_free(struct live_allocators *a)
 	if (!a)
 		return;
 	opener_free(a->opener);
+	for (size_t i = 0; i < a->n_allocators; i++) {
+		(void)close(a->allocators[i].fd);
+		free(a->allocators[i].places);
+	}
+	free(a->allocators);
+	free(a->watched);
 	hash_fini(&a->by_inode);
 	free(a->known);
 	free(a);
@@ -106,6 +142,11 @@ void live_allocators_free(struct live_allocators *a)
 size_t live_allocators_n(const struct live_allocators *a)
 {
 	return a->n;
+}
+
+bool live_allocators_everywhere(const struct live_allocators *a)
+{
+	return a->everywhere;
 }
 
 struct which {
@@ -122,14 +163,15 @@ static bool same_file(const void *ctx, uint32_t i)
 	       have->minor == want->file->minor;
 }
 
-/* -EEXIST: it is known; -ENOSPC: too many are. */
-static int meet(struct live_allocators *a, const struct known *file)
+/* Make a file known, or find it: *i is its place.  -EEXIST: it was known; -ENOSPC: too many are. */
+static int meet(struct live_allocators *a, const struct known *file, uint32_t *i)
 {
 	uint64_t hash = hash_u64((uint64_t)file->major << 32 | file->minor, file->inode);
 	struct which want = { a, file };
 	void *array = a->known;
 
-	if (hash_find(&a->by_inode, hash, same_file, &want) != HASH_NONE)
+	*i = hash_find(&a->by_inode, hash, same_file, &want);
+	if (*i != HASH_NONE)
 		return -EEXIST;
 	if (a->n_known == FILES_MAX)
 		return -ENOSPC;
@@ -137,9 +179,10 @@ static int meet(struct live_allocators *a, const struct known *file)
 		return -ENOMEM;
 	a->known = array;
 	a->known[a->n_known] = *file;
+	a->known[a->n_known].allocator = SIZE_MAX;
 	if (hash_add(&a->by_inode, hash, (uint32_t)a->n_known))
 		return -ENOMEM;
-	a->n_known++;
+	*i = (uint32_t)a->n_known++;
 	return 0;
 }
 
@@ -165,40 +208,267 @@ static uint64_t offset_of(int fd, uint64_t vaddr)
 	return 0;
 }
 
-/* Watches the allocator in a file, if there is one. */
-static void watch(struct live_allocators *a, int fd)
+/*
+ * Return how far behind its first byte a function is best probed.  The kernel carries out pushes
+ * and jumps for the probed thread; everything else is stepped over with a second trap, which
+ * costs more than the first one.  Instructions that only compare registers, and endbr64, leave the
+ * arguments and the stack as they were for the caller, so a probe may stand behind them.
+ */
+static uint64_t probe_at(int fd, uint64_t off)
 {
+	uint8_t code[16];
+	size_t at = 0;
+
+	if (pread(fd, code, sizeof(code), (off_t)off) != sizeof(code))
+		return 0;
+	/* endbr64; test %reg,%reg of 64 bits (Intel SDM volume 2: REX.W 85 /r, mod 3) */
+	if (!memcmp(code, "\xf3\x0f\x1e\xfa", 4))
+		at = 4;
+	if (code[at] == 0x48 && code[at + 1] == 0x85 && code[at + 2] >= 0xc0)
+		at += 3;
+	if ((code[at] & 0xf8) == 0x50 || (code[at] == 0x41 && (code[at + 1] & 0xf8) == 0x50) ||
+	    (code[at] & 0xf0) == 0x70 || code[at] == 0xe9 || code[at] == 0xeb ||
+	    (code[at] == 0x0f && (code[at + 1] & 0xf0) == 0x80))
+		return at;
+	return 0;
+}
+
+struct search { /* for allocation functions, in a file */
+	int fd;
 	struct live_alloc_place places[LIVE_PLACES_MAX];
+	size_t n;
+	bool mallocs, frees;
+};
+
+static void search_symbols(void *ctx)
+{
+	struct search *s = ctx;
 	struct sym_table *table;
 	struct sym_symbol symbol;
-	bool mallocs = false, frees = false;
-	size_t n = 0;
-	char path[32], error[LIVE_ERROR_SIZE] = "";
-	int err;
 
-	if (sym_table_open(fd, 0, &table))
+	if (sym_table_open(s->fd, 0, &table))
 		return; /* not ELF, or torn: nothing that runs */
-	for (size_t i = 0; n < LIVE_PLACES_MAX && !sym_table_at(table, i, &symbol); i++) {
+	for (size_t i = 0; s->n < LIVE_PLACES_MAX && !sym_table_at(table, i, &symbol); i++) {
 		size_t f = function_of(symbol.name);
-		uint64_t off = f < N_FUNCTIONS ? offset_of(fd, symbol.addr) : 0;
+		uint64_t off = f < N_FUNCTIONS ? offset_of(s->fd, symbol.addr) : 0;
 
 		if (!off)
 			continue;
-		mallocs |= functions[f].function == CAPTURE_ALLOC_MALLOC;
-		frees |= functions[f].function == CAPTURE_ALLOC_FREE;
-		places[n++] = (struct live_alloc_place){ functions[f].function, off };
+		s->mallocs |= functions[f].function == CAPTURE_ALLOC_MALLOC;
+		s->frees |= functions[f].function == CAPTURE_ALLOC_FREE;
+		off += probe_at(s->fd, off);
+		s->places[s->n++] = (struct live_alloc_place){ functions[f].function, off };
 	}
 	sym_table_free(table);
-	/* libstdc++ has operators, which call malloc. */
-	if (!mallocs || !frees)
-		return;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	err = live_bpf_attach_allocator(a->bpf, path, places, n, error);
-	a->n += !err;
-	if (err && !a->failed) {
+}
+
+static void free_search(void *ctx)
+{
+	struct search *s = ctx;
+
+	if (s->fd >= 0)
+		(void)close(s->fd);
+	free(s);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * How long strangers' files may hold up the thread that reads the ring: so much at once, and a tenth of the time
+ * that has passed.  A file of a million symbols takes some 0.2 s.
+ */
+#define FILE_NS	 UINT64_C(500000000)
+#define LEAST_NS UINT64_C(5000000)
+
+/* Search a file that somebody else than the superuser can have written; give up what takes too long. */
+static int search_strange(struct live_allocators *a, struct search *search)
+{
+	const struct errand errand = { .run = search_symbols, .drop = free_search, .ctx = search };
+	uint64_t began = now_ns(), limit = a->patience_ns + (began - a->patience_at_ns) / 10;
+	int err;
+
+	limit = limit > FILE_NS ? FILE_NS : limit;
+	err = errand_run(&errand, limit < LEAST_NS ? LEAST_NS : limit);
+	a->patience_at_ns = now_ns();
+	a->patience_ns =
+		limit - (a->patience_at_ns - began < limit ? a->patience_at_ns - began : limit);
+	if (err && !a->said_slow) {
+		a->said_slow = true;
+		log_warning(
+			"allocation functions that some programs bring along are not looked for: "
+			"reading their symbols takes too long");
+	}
+	return err;
+}
+
+/* Look for an allocator in a file; SIZE_MAX: there is none.  fd is taken over. */
+static int look_into(struct live_allocators *a, int fd, size_t *allocator)
+{
+	struct search *s = calloc(1, sizeof(*s));
+	struct live_alloc_place places[LIVE_PLACES_MAX];
+	void *array = a->allocators;
+	struct allocator *found;
+	bool whole = false;
+	struct stat st;
+	size_t n = 0;
+	int err = 0;
+
+	*allocator = SIZE_MAX;
+	if (!s)
+		goto no_memory;
+	s->fd = a->n_allocators < ALLOCATORS_MAX ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+	if (s->fd >= 0 && !fstat(fd, &st)) {
+		if (st.st_uid || st.st_mode & (S_IWGRP | S_IWOTH))
+			err = search_strange(a, s);
+		else
+			search_symbols(s);
+	}
+	if (!err) {
+		/* libstdc++ has operators, which call malloc. */
+		whole = s->mallocs && s->frees;
+		n = s->n;
+		memcpy(places, s->places, n * sizeof(*places));
+	}
+	if (err != -ETIMEDOUT)
+		free_search(s);
+	if (!whole) {
+		(void)close(fd);
+		return 0;
+	}
+	if (array_make_room(&array, a->n_allocators, &a->allocators_room, sizeof(*a->allocators)))
+		goto no_memory;
+	a->allocators = array;
+	found = &a->allocators[a->n_allocators];
+	*found = (struct allocator){ fd, malloc(n * sizeof(*places)), n, false };
+	if (!found->places)
+		goto no_memory;
+	memcpy(found->places, places, n * sizeof(*places));
+	*allocator = a->n_allocators++;
+	return 0;
+no_memory:
+	(void)close(fd);
+	return -ENOMEM;
+}
+
+/* pid: 0: in all processes. */
+static void attach(struct live_allocators *a, size_t i, uint32_t pid)
+{
+	struct allocator *allocator = &a->allocators[i];
+	char path[32], error[LIVE_ERROR_SIZE] = "";
+	int err;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", allocator->fd);
+	err = live_bpf_attach_allocator(a->bpf, path, pid, allocator->places, allocator->n, error);
+	/* That this process's own is watched for a moment does not count. */
+	if (!err && pid != (uint32_t)getpid()) {
+		a->n += !allocator->watched;
+		allocator->watched = true;
+	}
+	/* That a process has ended meanwhile is no failure. */
+	if (err && err != -ESRCH && !a->failed) {
 		a->failed = err;
 		memcpy(a->error, error, sizeof(error));
 	}
+}
+
+static bool is_chosen(const struct live_allocators *a, uint32_t pid)
+{
+	for (size_t i = 0; i < a->n_watched; i++)
+		if (a->watched[i].pid == pid)
+			return true;
+	return false;
+}
+
+void live_allocators_leave(struct live_allocators *a, uint32_t pid)
+{
+	size_t kept = 0;
+
+	if (!is_chosen(a, pid))
+		return;
+	for (size_t i = 0; i < a->n_watched; i++)
+		if (a->watched[i].pid != pid)
+			a->watched[kept++] = a->watched[i];
+	a->n_watched = kept;
+	a->n_chosen--;
+	live_bpf_detach_allocators(a->bpf, pid);
+}
+
+void live_allocators_exit(struct live_allocators *a, uint32_t pid)
+{
+	if (is_chosen(a, pid) && live_process_ended(pid))
+		live_allocators_leave(a, pid);
+}
+
+/* Forget those of which the last thread's exit was told too early. */
+static void drop_ended(struct live_allocators *a)
+{
+	for (size_t i = 0; i < a->n_watched;) {
+		size_t before = a->n_watched;
+
+		live_allocators_exit(a, a->watched[i].pid);
+		i = a->n_watched < before ? 0 : i + 1;
+	}
+}
+
+static void watch_everywhere(struct live_allocators *a)
+{
+	log_warning("more than %u processes at once are watched for allocations: from now on every "
+		    "process of the machine pays for the probes",
+		    CHOSEN_MAX);
+	a->everywhere = true;
+	a->n_watched = a->n_chosen = 0;
+	live_bpf_detach_allocators(a->bpf, 0);
+	for (size_t i = 0; i < a->n_allocators; i++)
+		attach(a, i, 0);
+}
+
+/* Watch an allocator in a process, if it is not. */
+static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
+{
+	void *array = a->watched;
+	bool chosen;
+
+	for (size_t i = 0; i < a->n_watched; i++)
+		if (a->watched[i].pid == pid && a->watched[i].allocator == allocator)
+			return 0;
+	chosen = is_chosen(a, pid);
+	if (!chosen && a->n_chosen >= CHOSEN_MAX)
+		drop_ended(a);
+	if (!chosen && a->n_chosen >= CHOSEN_MAX) {
+		watch_everywhere(a);
+		return 0;
+	}
+	if (array_make_room(&array, a->n_watched, &a->watched_room, sizeof(*a->watched)))
+		return -ENOMEM;
+	a->watched = array;
+	a->watched[a->n_watched++] = (struct watched){ pid, allocator };
+	a->n_chosen += !chosen;
+	attach(a, allocator, pid);
+	return 0;
+}
+
+/* A file was met for the first time, or not; fd: -1: it cannot be opened. */
+static int take_file(struct live_allocators *a, uint32_t i, bool known, int fd, uint32_t pid)
+{
+	size_t allocator = SIZE_MAX;
+	int err;
+
+	if (!known && fd >= 0) {
+		err = look_into(a, fd, &allocator);
+		if (err)
+			return err;
+		a->known[i].allocator = allocator;
+		if (allocator != SIZE_MAX && a->everywhere)
+			attach(a, allocator, 0);
+	}
+	allocator = a->known[i].allocator;
+	return allocator == SIZE_MAX || a->everywhere ? 0 : watch(a, allocator, pid);
 }
 
 int live_allocators_failed(const struct live_allocators *a, char *error)
@@ -209,21 +479,28 @@ int live_allocators_failed(const struct live_allocators *a, char *error)
 	return a->failed;
 }
 
-int live_allocators_file(struct live_allocators *a, const char *path)
+int live_allocators_file(struct live_allocators *a, uint32_t pid, const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err;
 	struct known file;
 	struct stat st;
+	uint32_t i;
 
 	if (fd < 0)
 		return 0;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode)) {
-		file = (struct known){ major(st.st_dev), minor(st.st_dev), st.st_ino };
-		err = meet(a, &file);
-		if (!err)
-			watch(a, fd);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		(void)close(fd);
+		return 0;
 	}
+	file = (struct known){ .major = major(st.st_dev),
+			       .minor = minor(st.st_dev),
+			       .inode = st.st_ino };
+	err = meet(a, &file, &i);
+	if (!err)
+		return take_file(a, i, false, fd, pid);
 	(void)close(fd);
+	if (err == -EEXIST)
+		return take_file(a, i, true, -1, pid);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -239,19 +516,27 @@ int live_allocators_mapping(struct live_allocators *a, uint32_t pid, const struc
 					  .inode_generation = m->inode_generation,
 					  .deleted = m->deleted,
 					  .build_id = m->build_id };
-	const struct known known = { m->major, m->minor, m->inode };
+	const struct known known = { .major = m->major, .minor = m->minor, .inode = m->inode };
 	unsigned int next = 0;
+	uint32_t i;
 	int fd, err;
 
-	if (!(m->prot & PROT_EXEC) || !m->path || m->path[0] != '/' || !m->inode ||
-	    a->n == ALLOCATORS_MAX || !live_bpf_wants(a->bpf, pid))
+	if (!(m->prot & PROT_EXEC) || !m->path || m->path[0] != '/' || !m->inode)
 		return 0;
-	err = meet(a, &known);
-	if (err)
+	err = meet(a, &known, &i);
+	if (err && err != -EEXIST)
 		return err == -ENOMEM ? err : 0;
-	if (opener_open(a->opener, &file, &next, &fd))
-		return 0;
-	watch(a, fd);
-	(void)close(fd);
-	return 0;
+	if (err || opener_open(a->opener, &file, &next, &fd))
+		fd = -1;
+	return take_file(a, i, err == -EEXIST, fd, pid);
+}
+
+int live_allocators_fork(struct live_allocators *a, uint32_t parent, uint32_t child)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < a->n_watched; i++)
+		if (a->watched[i].pid == parent)
+			err = watch(a, a->watched[i].allocator, child);
+	return err;
 }

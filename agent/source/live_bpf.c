@@ -48,7 +48,9 @@
 #define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
 #define FOLLOW_PROGRAMS 3
 #define ALLOC_THREADS	16384 /* that allocate; the least active ones begin anew */
-#define WAITS_MAX	65536 /* threads that wait, where a task cannot keep it */
+#define WAITS_MAX	32768 /* threads that wait at once */
+#define RESERVE_MAX	(512u << 10)
+#define PACE_LEAST	400u /* samples of a paced event in a second, where there is more of it */
 #define DETACH_THREADS	31
 
 struct attached {
@@ -56,6 +58,8 @@ struct attached {
 	int multi; /* a link of libbpf's it is not; -1: it is */
 	int cpu;   /* -1: all */
 	int clock; /* to be stopped by itself: its program ends with it; -1: detach */
+	bool allocator;
+	uint32_t pid; /* of an allocator's: the process; 0: all */
 };
 
 struct live_bpf {
@@ -65,6 +69,12 @@ struct live_bpf {
 	struct attached *attached;
 	size_t n_attached, room;
 	struct bpf_link *follow[FOLLOW_PROGRAMS];
+	/* Probes of processes that ended, which a thread takes away; under the lock. */
+	pthread_mutex_t going_lock;
+	struct attached *going;
+	size_t n_going, going_room;
+	pthread_t goer;
+	bool goer_runs, goer_started; /* started: it is to be joined */
 	size_t ring_size;
 	bool plain;	 /* of the programs that are there twice those for old kernels */
 	bool multi;	 /* probes of allocators are attached file by file */
@@ -252,6 +262,14 @@ static uint32_t *number_of(struct capture *s, enum live_event_kind kind)
 	return &s->rodata->plain_event;
 }
 
+/* So many samples leave at most 1 / 400 of what happened to the time after the last one. */
+static uint32_t pace_samples(const struct source_event *info)
+{
+	uint64_t samples = 4 * info->frequency_hz;
+
+	return samples < PACE_LEAST ? PACE_LEAST : (uint32_t)samples;
+}
+
 /* Constants of the program; what they switch off costs nothing. */
 static int set_constants(const struct live_bpf *bpf, struct capture *s,
 			 const struct live_bpf_options *options)
@@ -262,7 +280,10 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	s->rodata->self_pid = (uint32_t)getpid();
 	s->rodata->xstate_size = xstate_size();
 	s->rodata->n_scratch = bpf->n_scratch;
-	s->rodata->off_cpu_min_ns = options->off_cpu_min_ns;
+	s->rodata->ring_size = bpf->ring_size;
+	/* Ends of waits and of allocations: 32 bytes each. */
+	s->rodata->ring_reserve =
+		bpf->ring_size / 16 < RESERVE_MAX ? bpf->ring_size / 16 : (size_t)RESERVE_MAX;
 	s->rodata->filters = options->filters;
 	if (options->n_cgroups > CAPTURE_CGROUPS_MAX)
 		return -E2BIG;
@@ -275,6 +296,9 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	}
 	for (size_t i = bpf->events->n; i-- > 0;) {
 		s->rodata->every[i] = bpf->events->events[i].every;
+		s->rodata->paced[i] = bpf->events->events[i].paced;
+		if (bpf->events->events[i].paced)
+			s->rodata->pace_samples = pace_samples(&bpf->events->events[i].info);
 		/* Of several of a kind the first: the others have programs of their own. */
 		*number_of(s, bpf->events->events[i].kind) = (uint32_t)i;
 	}
@@ -452,13 +476,12 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 		err = bpf_map__set_map_flags(s->maps.live, 0);
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.alloc_threads, ALLOC_THREADS);
-	if (!err && plain && off_cpu)
-		err = bpf_map__set_max_entries(s->maps.plain_waits, WAITS_MAX);
+	if (!err && off_cpu)
+		err = bpf_map__set_max_entries(s->maps.waits, WAITS_MAX);
 	if (err)
 		return err;
 	(void)bpf_map__set_autocreate(s->maps.tops, !plain);
-	(void)bpf_map__set_autocreate(s->maps.waits, !plain && off_cpu);
-	(void)bpf_map__set_autocreate(s->maps.plain_waits, plain && off_cpu);
+	(void)bpf_map__set_autocreate(s->maps.waits, off_cpu);
 	set_programs(bpf, follow);
 	return 0;
 }
@@ -528,6 +551,94 @@ static void detach_all(struct live_bpf *bpf, bool clocks)
 	(void)detach_some(&d);
 	for (size_t i = 0; i < n; i++)
 		(void)pthread_join(threads[i], NULL);
+}
+
+static void *take_away(void *arg)
+{
+	struct live_bpf *bpf = arg;
+	struct attached a;
+	bool any = true;
+
+	while (any) {
+		(void)pthread_mutex_lock(&bpf->going_lock);
+		any = bpf->n_going != 0;
+		if (any)
+			a = bpf->going[--bpf->n_going];
+		bpf->goer_runs = any;
+		(void)pthread_mutex_unlock(&bpf->going_lock);
+		if (any)
+			detach(&a);
+	}
+	return NULL;
+}
+
+/* Let the thread take this away too; without memory or threads it is taken away here. */
+static void let_go(struct live_bpf *bpf, struct attached *a)
+{
+	void *array;
+	int err;
+
+	(void)pthread_mutex_lock(&bpf->going_lock);
+	array = bpf->going;
+	err = array_make_room(&array, bpf->n_going, &bpf->going_room, sizeof(*bpf->going));
+	bpf->going = array;
+	if (!err)
+		bpf->going[bpf->n_going++] = *a;
+	if (!err && !bpf->goer_runs) {
+		if (bpf->goer_started)
+			(void)pthread_join(bpf->goer, NULL);
+		bpf->goer_started = !pthread_create(&bpf->goer, NULL, take_away, bpf);
+		bpf->goer_runs = bpf->goer_started;
+		if (!bpf->goer_started) {
+			bpf->n_going--;
+			err = -EAGAIN;
+		}
+	}
+	(void)pthread_mutex_unlock(&bpf->going_lock);
+	if (err)
+		detach(a);
+}
+
+void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < bpf->n_attached; i++) {
+		struct attached *a = &bpf->attached[i];
+
+		if (a->allocator && (!pid || a->pid == pid))
+			let_go(bpf, a);
+		else
+			bpf->attached[kept++] = *a;
+	}
+	bpf->n_attached = kept;
+}
+
+/* What the thread has not taken away yet is to be detached with the rest. */
+static void take_back_going(struct live_bpf *bpf)
+{
+	struct attached *going;
+	void *array = bpf->attached;
+	size_t n;
+
+	(void)pthread_mutex_lock(&bpf->going_lock);
+	going = bpf->going;
+	n = bpf->n_going;
+	bpf->going = NULL;
+	bpf->n_going = bpf->going_room = 0;
+	(void)pthread_mutex_unlock(&bpf->going_lock);
+	if (bpf->goer_started)
+		(void)pthread_join(bpf->goer, NULL);
+	bpf->goer_started = false;
+	for (size_t i = 0; i < n; i++) {
+		if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*going))) {
+			detach(&going[i]);
+			continue;
+		}
+		bpf->attached = array;
+		bpf->attached[bpf->n_attached++] = going[i];
+	}
+	free(going);
 }
 
 /* Without cookies each event has programs of its own: the first of a kind those of the skeleton. */
@@ -657,6 +768,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		return fail(error, err, "capture program");
 	bpf->events = options->events;
 	bpf->types = -1;
+	(void)pthread_mutex_init(&bpf->going_lock, NULL);
 	err = count_cpus(bpf);
 	if (err) {
 		(void)fail(error, err, "count of CPUs");
@@ -707,6 +819,7 @@ void live_bpf_free(struct live_bpf *bpf)
 {
 	if (!bpf)
 		return;
+	take_back_going(bpf);
 	detach_all(bpf, true);
 	for (size_t i = 0; i < FOLLOW_PROGRAMS; i++)
 		(void)bpf_link__destroy(bpf->follow[i]);
@@ -715,6 +828,8 @@ void live_bpf_free(struct live_bpf *bpf)
 	capture__destroy(bpf->skeleton);
 	if (bpf->types >= 0)
 		(void)close(bpf->types);
+	(void)pthread_mutex_destroy(&bpf->going_lock);
+	free(bpf->going);
 	free(bpf->per_cpu);
 	free(bpf->attached);
 	free(bpf);
@@ -786,12 +901,15 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 		return fail(error, err, step);
 	}
 	bpf->attached[bpf->n_attached++] =
-		(struct attached){ link, -1, cpu, e->kind == LIVE_EVENT_SAMPLED ? fd : -1 };
+		(struct attached){ .link = link,
+				   .multi = -1,
+				   .cpu = cpu,
+				   .clock = e->kind == LIVE_EVENT_SAMPLED ? fd : -1 };
 	return 0;
 }
 
-static int attach_function(struct live_bpf *bpf, struct bpf_program *program, const char *path,
-			   uint64_t off, bool returns)
+static int attach_function(struct live_bpf *bpf, struct bpf_program *program, uint32_t pid,
+			   const char *path, uint64_t off, bool returns)
 {
 	LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = returns);
 	void *array = bpf->attached;
@@ -800,10 +918,10 @@ static int attach_function(struct live_bpf *bpf, struct bpf_program *program, co
 	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached)))
 		return -ENOMEM;
 	bpf->attached = array;
-	link = bpf_program__attach_uprobe_opts(program, -1, path, off, &options);
+	link = bpf_program__attach_uprobe_opts(program, pid ? (pid_t)pid : -1, path, off, &options);
 	if (!link)
 		return -errno;
-	bpf->attached[bpf->n_attached++] = (struct attached){ link, -1, -1, -1 };
+	bpf->attached[bpf->n_attached++] = (struct attached){ link, -1, -1, -1, true, pid };
 	return 0;
 }
 
@@ -812,8 +930,8 @@ static struct bpf_program *returns_of(const struct live_bpf *bpf)
 	return bpf->plain ? bpf->skeleton->progs.plain_returns : bpf->skeleton->progs.alloc_returns;
 }
 
-static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, const char *path,
-			const uint64_t *offs, const uint64_t *cookies, size_t n)
+static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, uint32_t pid,
+			const char *path, const uint64_t *offs, const uint64_t *cookies, size_t n)
 {
 	void *array = bpf->attached;
 	int fd;
@@ -821,15 +939,15 @@ static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, const
 	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached)))
 		return -ENOMEM;
 	bpf->attached = array;
-	fd = live_multi_attach(bpf_program__fd(program), path, offs, cookies, n, !cookies);
+	fd = live_multi_attach(bpf_program__fd(program), pid, path, offs, cookies, n, !cookies);
 	if (fd < 0)
 		return fd;
-	bpf->attached[bpf->n_attached++] = (struct attached){ NULL, fd, -1, -1 };
+	bpf->attached[bpf->n_attached++] = (struct attached){ NULL, fd, -1, -1, true, pid };
 	return 0;
 }
 
 /* As below, with two links. */
-static int attach_file(struct live_bpf *bpf, const char *path,
+static int attach_file(struct live_bpf *bpf, const char *path, uint32_t pid,
 		       const struct live_alloc_place *places, size_t n)
 {
 	uint64_t offs[LIVE_PLACES_MAX], cookies[LIVE_PLACES_MAX], returns[LIVE_PLACES_MAX];
@@ -849,13 +967,13 @@ static int attach_file(struct live_bpf *bpf, const char *path,
 		cookies[n_offs++] = places[i].function;
 		returns[n_returns++] = places[i].off;
 	}
-	err = attach_multi(bpf, returns_of(bpf), path, returns, NULL, n_returns);
+	err = attach_multi(bpf, returns_of(bpf), pid, path, returns, NULL, n_returns);
 	if (err)
 		return err;
-	return attach_multi(bpf, bpf->skeleton->progs.alloc_any, path, offs, cookies, n_offs);
+	return attach_multi(bpf, bpf->skeleton->progs.alloc_any, pid, path, offs, cookies, n_offs);
 }
 
-int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path,
+int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path, uint32_t pid,
 			      const struct live_alloc_place *places, size_t n, char *error)
 {
 	const struct capture *s = bpf->skeleton;
@@ -877,20 +995,20 @@ int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path,
 	if (n > LIVE_PLACES_MAX)
 		return fail(error, -E2BIG, "watching an allocator");
 	if (bpf->multi) {
-		err = attach_file(bpf, path, places, n);
+		err = attach_file(bpf, path, pid, places, n);
 		return err ? fail(error, err, "watching an allocator") : 0;
 	}
 	/* What gives back first: nothing is to be taken for live because its end was not seen. */
 	for (size_t i = n; !err && i-- > 0;)
 		if (places[i].function >= CAPTURE_ALLOC_FREE)
-			err = attach_function(bpf, programs[places[i].function], path,
+			err = attach_function(bpf, programs[places[i].function], pid, path,
 					      places[i].off, false);
 	for (size_t i = 0; !err && i < n; i++) {
 		if (places[i].function >= CAPTURE_ALLOC_FREE)
 			continue;
-		err = attach_function(bpf, returns, path, places[i].off, true);
+		err = attach_function(bpf, returns, pid, path, places[i].off, true);
 		if (!err)
-			err = attach_function(bpf, programs[places[i].function], path,
+			err = attach_function(bpf, programs[places[i].function], pid, path,
 					      places[i].off, false);
 	}
 	return err ? fail(error, err, "watching an allocator") : 0;
@@ -1034,6 +1152,14 @@ static bool is_alive(int fd, uint32_t pid)
 	return is_marked_alive(fd, pid) && !live_process_ended(pid);
 }
 
+bool live_bpf_waits(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns)
+{
+	struct capture_waiting waiting;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.waits), &tid, &waiting) &&
+	       waiting.since_ns == since_ns;
+}
+
 bool live_bpf_any_alive(struct live_bpf *bpf)
 {
 	int fd = bpf_map__fd(bpf->skeleton->maps.processes);
@@ -1121,4 +1247,25 @@ int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters 
 	if (per_cpu)
 		*per_cpu = bpf->per_cpu;
 	return 0;
+}
+
+int live_bpf_counted(const struct live_bpf *bpf, size_t i, uint64_t *counted)
+{
+	struct capture_pace *paces;
+	uint32_t key = (uint32_t)i;
+	uint64_t sum = 0;
+	int err;
+
+	if (i >= bpf->events->n || !bpf->events->events[i].paced)
+		return -ENOENT;
+	paces = calloc((size_t)bpf->n_cpus, sizeof(*paces));
+	if (!paces)
+		return -ENOMEM;
+	err = bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.paces), &key, paces);
+	for (int cpu = 0; !err && cpu < bpf->n_cpus; cpu++)
+		sum += paces[cpu].counted;
+	free(paces);
+	if (!err)
+		*counted = sum;
+	return err;
 }

@@ -21,7 +21,6 @@ struct live_bpf_options {   /* all borrowed until the program is open */
 	/* 0: 4 to 16 MiB, by what a clock that is sampled may bring; rounded up to a power of two */
 	uint32_t ring_bytes;
 	const struct live_events *events;
-	uint64_t off_cpu_min_ns;
 	uint64_t alloc_interval; /* bytes; 1: every allocation */
 	/* enum capture_filter: what is then added with live_bpf_want… alone passes. */
 	uint32_t filters;
@@ -52,9 +51,17 @@ struct live_alloc_place {
 	uint64_t off; /* in the file */
 };
 
-/* From here on these functions of a file, LIVE_PLACES_MAX at most, are watched, in whatever process has it mapped. */
-int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path,
+/*
+ * Watch these functions of a file, LIVE_PLACES_MAX at most, in process pid alone (0: in whatever
+ * process has it mapped).  A child of the process is not watched.
+ */
+int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path, uint32_t pid,
 			      const struct live_alloc_place *places, size_t n, char *error);
+/*
+ * Watch no allocator of this process any more (0: of any).  The probes go in the background, since
+ * the kernel takes a tenth of a second for each.
+ */
+void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid);
 /* Forgets live memory of processes that ended, to make room in their table. */
 void live_bpf_sweep(struct live_bpf *bpf);
 
@@ -71,6 +78,8 @@ int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
 /* Whether the process passes the filter for tasks, as far as it concerns whole processes. */
 bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid);
 bool live_bpf_any_alive(struct live_bpf *bpf); /* of the wanted processes */
+/* Return whether a thread is in the wait whose beginning was captured at since_ns. */
+bool live_bpf_waits(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns);
 
 /* The ring will now be read: the next time there is much in it, it is to wake its reader again. */
 void live_bpf_reading(struct live_bpf *bpf);
@@ -82,6 +91,8 @@ int live_bpf_ring_fd(const struct live_bpf *bpf);
 size_t live_bpf_ring_size(const struct live_bpf *bpf);
 int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */
 int live_bpf_n_cpus(const struct live_bpf *bpf);     /* that have counters */
+/* Read how often a paced event occurred, on all CPUs, in what was asked for; -ENOENT: it is not paced. */
+int live_bpf_counted(const struct live_bpf *bpf, size_t i, uint64_t *counted);
 /* Of each CPU; borrowed until the next call, as is their sum. */
 int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
 		      struct capture_counters *sum);

@@ -213,7 +213,16 @@ static void name_event(struct live_event *e, const char *name)
 	(void)snprintf(e->info.unit, sizeof(e->info.unit), "%s", time ? "nanoseconds" : "count");
 }
 
-/* Clocks tick, counters are read so often that samples come at the frequency. */
+/* Return whether the kernel's own code counts the event, one by one. */
+static bool is_counted(const struct perf_event_attr *attr)
+{
+	return attr->type == PERF_TYPE_SOFTWARE && !is_clock(attr);
+}
+
+/*
+ * Clocks tick; the kernel chooses the period of the machine's counters by the frequency.  Of its
+ * own counters each count is looked at: their periods would not add up to what happened.
+ */
 static void set_rate(struct live_event *e, const struct source_live_options *options)
 {
 	uint32_t hz = options->frequency_hz;
@@ -226,6 +235,9 @@ static void set_rate(struct live_event *e, const struct source_live_options *opt
 		e->attr.sample_period = 1000000000u / hz;
 	if (e->attr.sample_period) {
 		e->info.period = e->attr.sample_period;
+	} else if (is_counted(&e->attr)) {
+		e->attr.sample_period = 1;
+		e->paced = true;
 	} else {
 		e->attr.freq = 1;
 		e->attr.sample_freq = hz;

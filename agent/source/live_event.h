@@ -23,6 +23,7 @@ struct live_event {
 	struct perf_event_attr attr; /* SAMPLED and TRACEPOINT; disabled */
 	struct source_event info;
 	uint32_t every; /* TRACEPOINT and PROBE: one of so many, at least 1 */
+	bool paced;	/* SAMPLED: the program sees each and finds out which to sample */
 	/* PROBE: where in which file; symbol NULL: off counts from the file's beginning.  Owned. */
 	char *file, *symbol;
 	uint64_t off;

@@ -1,5 +1,6 @@
 #include "agent/source/live_inventory.h"
 
+#include "agent/opener/opener.h"
 #include "agent/source/live_bpf.h"
 
 #include <dirent.h>
@@ -107,6 +108,26 @@ int live_maps_line(char *line, struct event_mapping *mapping)
 	return 0;
 }
 
+/*
+ * Ask for the build-id of the mapping that was told.  The kernel reads the file for that, and waits for
+ * whoever serves it.
+ */
+static void query_build_id(int fd, const struct procmap_query *told, struct uw_build_id *out)
+{
+	struct procmap_query q = {
+		.size = sizeof(q),
+		.query_flags = QUERY_EXECUTABLE,
+		.query_addr = told->vma_start,
+		.build_id_size = sizeof(out->bytes),
+		.build_id_addr = (uintptr_t)out->bytes,
+	};
+
+	if (!ioctl(fd, QUERY_PROCMAP, &q) && q.build_id_size <= sizeof(out->bytes) &&
+	    q.inode == told->inode && q.dev_major == told->dev_major &&
+	    q.dev_minor == told->dev_minor && q.vma_offset == told->vma_offset)
+		out->size = (uint8_t)q.build_id_size;
+}
+
 /* 0 when all were told, -ENOTTY before 6.11, fn's answer, or why not. */
 static int query_mappings(struct inventory *inv, int fd, struct event *event)
 {
@@ -124,15 +145,13 @@ static int query_mappings(struct inventory *inv, int fd, struct event *event)
 			.query_addr = addr,
 			.vma_name_size = sizeof(inv->path),
 			.vma_name_addr = (uintptr_t)inv->path,
-			.build_id_size = sizeof(m->build_id.bytes),
-			.build_id_addr = (uintptr_t)m->build_id.bytes,
 		};
 		inv->path[0] = '\0';
 		if (ioctl(fd, QUERY_PROCMAP, &q)) {
 			/* ENOENT: no more; ESRCH: the process has ended. */
 			return errno == ENOENT || errno == ESRCH ? 0 : -errno;
 		}
-		if (q.vma_end <= addr || q.build_id_size > sizeof(m->build_id.bytes))
+		if (q.vma_end <= addr)
 			return -EBADMSG;
 		m->start = q.vma_start;
 		m->end = addr = q.vma_end;
@@ -143,7 +162,8 @@ static int query_mappings(struct inventory *inv, int fd, struct event *event)
 		m->major = q.dev_major;
 		m->minor = q.dev_minor;
 		m->inode = q.inode;
-		m->build_id.size = (uint8_t)q.build_id_size;
+		if (q.inode && !opener_device_is_served(event->pid, q.dev_major, q.dev_minor))
+			query_build_id(fd, &q, &m->build_id);
 		if (!q.vma_name_size)
 			inv->path[0] = '\0';
 		take_deleted(inv->path, m);

@@ -159,6 +159,8 @@ static int look(void *ctx, uint32_t pid)
 	(void)snprintf(who, sizeof(who), "%" PRIu32, pid);
 	if (!find_place(who, search->device, where))
 		return 0;
+	if (opener_device_is_served(pid, search->device->major, search->device->minor))
+		return 1;
 	search->device->pid = pid;
 	search->device->found = true;
 	(void)snprintf(place, sizeof(place), "/proc/%" PRIu32 "/root%s", pid, where);
@@ -203,7 +205,9 @@ int live_mounts_open(const struct live_mounts *mounts, uint32_t major, uint32_t 
 		     uint64_t inode, const char *path, int *fd)
 {
 	const struct device *device = find(mounts, major, minor);
-	struct opener_file file = { .path = path };
+	struct opener_file file = {
+		.path = path, .major = major, .minor = minor, .compared = true
+	};
 	uint32_t its_major, its_minor;
 	unsigned int next = 0;
 	uint64_t its_inode;

@@ -17,8 +17,8 @@ struct link_create {
 
 _Static_assert(sizeof(struct link_create) == 64, "as the kernel has it");
 
-int live_multi_attach(int program, const char *path, const uint64_t *offs, const uint64_t *cookies,
-		      size_t n, bool returns)
+int live_multi_attach(int program, uint32_t pid, const char *path, const uint64_t *offs,
+		      const uint64_t *cookies, size_t n, bool returns)
 {
 	const struct link_create attr = { .program = (uint32_t)program,
 					  .type = LIVE_MULTI_ATTACH_TYPE,
@@ -26,7 +26,8 @@ int live_multi_attach(int program, const char *path, const uint64_t *offs, const
 					  .offs = (uintptr_t)offs,
 					  .cookies = (uintptr_t)cookies,
 					  .n = (uint32_t)n,
-					  .multi_flags = returns ? RETURNS : 0 };
+					  .multi_flags = returns ? RETURNS : 0,
+					  .pid = pid };
 	long fd = syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 
 	return fd < 0 ? -errno : (int)fd;
@@ -40,7 +41,7 @@ bool live_multi_supported(void)
 	union bpf_attr attr;
 	const uint64_t off = 0;
 	long program;
-	int err;
+	int err, pid_err;
 
 	memset(&attr, 0, sizeof(attr));
 	attr.prog_type = BPF_PROG_TYPE_KPROBE;
@@ -52,9 +53,16 @@ bool live_multi_supported(void)
 	if (program < 0)
 		return false;
 	/* A folder is no file: only a kernel that knows of such links gets so far. */
-	err = live_multi_attach((int)program, "/", &off, NULL, 1, false);
+	err = live_multi_attach((int)program, 0, "/", &off, NULL, 1, false);
+	/*
+	 * At first such a link took the pid for a thread's, and other threads of the process went
+	 * unseen.  The kernels that repaired this refuse a negative pid before they look at the file.
+	 */
+	pid_err = live_multi_attach((int)program, UINT32_MAX, "/", &off, NULL, 1, false);
 	(void)close((int)program);
 	if (err >= 0)
 		(void)close(err);
-	return err == -EBADF;
+	if (pid_err >= 0)
+		(void)close(pid_err);
+	return err == -EBADF && pid_err == -EINVAL;
 }

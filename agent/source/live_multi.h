@@ -13,13 +13,15 @@
 
 #define LIVE_MULTI_ATTACH_TYPE 48 /* BPF_TRACE_UPROBE_MULTI: what its programs expect */
 
+/* Return whether the kernel has such links, and those of a process see all of its threads. */
 bool live_multi_supported(void);
 
 /*
- * A descriptor of the link, which its last one takes away; or an error.  program: a
- * uprobe's.  cookies: NULL: none.
+ * Return a descriptor of the link, which its last one takes away; or an error.  program: a
+ * uprobe's.  pid: the breakpoints are in this process alone; 0: in all that map the file.
+ * cookies: NULL: none.
  */
-int live_multi_attach(int program, const char *path, const uint64_t *offs, const uint64_t *cookies,
-		      size_t n, bool returns);
+int live_multi_attach(int program, uint32_t pid, const char *path, const uint64_t *offs,
+		      const uint64_t *cookies, size_t n, bool returns);
 
 #endif

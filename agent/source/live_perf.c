@@ -1,6 +1,7 @@
 #include "agent/source/live_perf.h"
 
 #include "agent/source/live_bpf.h"
+#include "agent/source/live_mark.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -127,12 +128,12 @@ struct live_sideband {
 	struct sideband_ring *rings;
 	size_t n_rings;
 	size_t page_size, size;
-	bool build_ids;
+	bool build_ids, prompt;
 	/* A record's size has 16 bits; aligned, because records are read in place here. */
 	_Alignas(8) uint8_t record[UINT16_MAX + 1];
 };
 
-static struct perf_event_attr sideband_attr(bool build_ids, size_t ring_size)
+static struct perf_event_attr sideband_attr(const struct live_sideband *s, bool build_ids)
 {
 	return (struct perf_event_attr){
 		.type = PERF_TYPE_SOFTWARE,
@@ -148,7 +149,7 @@ static struct perf_event_attr sideband_attr(bool build_ids, size_t ring_size)
 		.comm_exec = 1,
 		.task = 1,
 		.watermark = 1,
-		.wakeup_watermark = (uint32_t)ring_size / 2,
+		.wakeup_watermark = s->prompt ? 1 : (uint32_t)s->size / 2,
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC, /* that of bpf_ktime_get_ns */
 	};
@@ -157,7 +158,7 @@ static struct perf_event_attr sideband_attr(bool build_ids, size_t ring_size)
 /* Mapping records tell either the build-id or the inode: so a second event tells the other. */
 static void open_files(struct live_sideband *s, struct sideband_ring *ring)
 {
-	struct perf_event_attr attr = sideband_attr(false, s->size);
+	struct perf_event_attr attr = sideband_attr(s, false);
 	int fd;
 
 	if (!s->build_ids)
@@ -177,7 +178,7 @@ static void open_files(struct live_sideband *s, struct sideband_ring *ring)
 static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *ring)
 {
 	for (;;) {
-		struct perf_event_attr attr = sideband_attr(s->build_ids, s->size);
+		struct perf_event_attr attr = sideband_attr(s, s->build_ids);
 		int fd = live_perf_open(&attr, cpu);
 		void *page;
 
@@ -259,7 +260,7 @@ int live_sideband_set_cpus(struct live_sideband *s, const int *cpus, size_t n)
 	return s->n_rings ? 0 : -ENODEV;
 }
 
-int live_sideband_open(struct live_sideband **out, char *error)
+int live_sideband_open(bool prompt, struct live_sideband **out, char *error)
 {
 	struct live_sideband *s = calloc(1, sizeof(*s));
 	int *cpus = NULL, err = -ENOMEM;
@@ -269,7 +270,8 @@ int live_sideband_open(struct live_sideband **out, char *error)
 		goto out;
 	s->page_size = (size_t)sysconf(_SC_PAGESIZE);
 	s->size = RING_BYTES;
-	s->build_ids = !live_bpf_without("mmap_build_id");
+	s->prompt = prompt;
+	s->build_ids = !live_bpf_without("mmap_build_id") && live_mark_build_ids_are_safe();
 	err = live_cpus_online(&cpus, &n_cpus);
 	if (!err)
 		err = live_sideband_set_cpus(s, cpus, n_cpus);
@@ -380,7 +382,7 @@ int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record
 		while (!err && next_header(s, ring, tail, ring->head, &header)) {
 			copy_out(s, ring, tail, s->record, header.size);
 			tail += header.size;
-			/* Linux 6.18 marks them so for all listeners where anybody asked for it. */
+			/* Linux marks them so for all listeners where anybody asked for it. */
 			if (!s->build_ids)
 				((struct perf_event_header *)(void *)s->record)->misc &=
 					(uint16_t)~PERF_RECORD_MISC_MMAP_BUILD_ID;

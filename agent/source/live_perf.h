@@ -24,15 +24,19 @@ int live_perf_open(const struct perf_event_attr *attr, int cpu);
 
 struct live_sideband;
 
-/* From here on the kernel tells of every mapping, exec, fork, exit and name. */
-int live_sideband_open(struct live_sideband **out, char *error);
+/*
+ * From here on the kernel tells of every mapping, exec, fork, exit and name.  prompt: the
+ * descriptors are readable at each, not when a ring is half full.
+ */
+int live_sideband_open(bool prompt, struct live_sideband **out, char *error);
 void live_sideband_free(struct live_sideband *sideband); /* NULL is fine */
 /*
  * From here on these CPUs tell; drain before, because what others told is given
  * up.  On failure some may not tell.
  */
 int live_sideband_set_cpus(struct live_sideband *sideband, const int *cpus, size_t n);
-bool live_sideband_build_ids(const struct live_sideband *sideband); /* 5.12 and newer */
+/* Return whether the records have build-ids: since 5.12, where asking for them harms nobody else. */
+bool live_sideband_build_ids(const struct live_sideband *sideband);
 
 size_t live_sideband_n_fds(const struct live_sideband *sideband);
 int live_sideband_fd(const struct live_sideband *sideband, size_t i); /* readable when half full */

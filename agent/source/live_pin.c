@@ -88,7 +88,7 @@ int live_pins_new(struct live_pins **out)
 	if (!pins)
 		return -ENOMEM;
 	pins->notices = fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK,
-				      O_RDONLY | O_LARGEFILE | O_CLOEXEC);
+				      O_RDONLY | O_LARGEFILE | O_CLOEXEC | O_NONBLOCK);
 	if (pins->notices < 0)
 		err = -errno;
 	else if (!mark_all(pins->notices))

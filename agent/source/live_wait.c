@@ -45,16 +45,16 @@ static struct capture_head *take(struct live_waits *waits, uint32_t i)
 }
 
 int live_waits_begin(struct live_waits *waits, const struct capture_head *record, uint32_t size,
-		     int *shorter)
+		     int *unended)
 {
 	uint32_t i = find(waits, record->tid);
 	void *array = waits->waits, *copy;
 
-	*shorter = -1;
+	*unended = -1;
 	if (i != HASH_NONE) {
 		struct capture_head *old = take(waits, i);
 
-		*shorter = (int)old->cpu;
+		*unended = (int)old->cpu;
 		free(old);
 	}
 	if (size > BYTES_MAX - waits->bytes)

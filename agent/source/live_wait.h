@@ -24,13 +24,13 @@ struct live_waits { /* all zero: none */
 };
 
 /*
- * Copies a record of a thread that begins to wait.  *shorter: the CPU of one that
- * waited less long than anybody wants to know and is let go for it; else -1.
+ * Copy a record of a thread that begins to wait.  *unended: the CPU of the same thread's
+ * earlier wait, whose end was never told and whose record is dropped; else -1.
  * -ENOSPC: too much waits already; -ENOMEM.
  */
 int live_waits_begin(struct live_waits *waits, const struct capture_head *record, uint32_t size,
-		     int *shorter);
-/* The record of the wait since then, which becomes the caller's to free; NULL: there is none. */
+		     int *unended);
+/* Return the record of the wait since then, which becomes the caller's to free; NULL: there is none. */
 struct capture_head *live_waits_end(struct live_waits *waits, uint32_t tid, uint64_t since_ns);
 /* Any of those that still wait, in the same way; NULL: none is left. */
 struct capture_head *live_waits_any(struct live_waits *waits);

@@ -1,6 +1,7 @@
 #include "agent/source/source.h"
 
 #include "agent/io.h"
+#include "agent/source/owc_files.h"
 #include "agent/source/owc_format.h"
 #include "proto/arena.h"
 #include "proto/capture.pb-c.h"
@@ -68,6 +69,8 @@ struct owc {
 	size_t n_images, image_bytes;
 	struct source_kernel_symbol *symbols;
 	size_t n_symbols, room_symbols, symbol_bytes;
+	struct owc_files *files;	/* kept ones; NULL: none, or the file cannot be sought in */
+	uint64_t files_off, files_end;	/* where the frames of all of them are */
 	bool trailer, indexed;		/* came */
 	Offwind__Capture__Trailer seen; /* counted while reading, to hold against the file's */
 };
@@ -266,15 +269,31 @@ static int read_skippable(struct owc *o, uint32_t magic)
 	return 0;
 }
 
+/* The frames of kept files hold no events. */
+static int pass_over_files(struct owc *o)
+{
+	struct input *in = &o->in;
+
+	if (!o->files || in->off != o->files_off || o->files_end <= o->files_off)
+		return 0;
+	if (lseek(in->fd, (off_t)o->files_end, SEEK_SET) < 0)
+		return -errno;
+	in->off = o->files_end;
+	in->pos = in->n = 0;
+	return 0;
+}
+
 /* 1: the content of a next frame is there; 0: the file is complete; else the end of it. */
 static int next_frame(struct owc *o)
 {
 	for (;;) {
 		uint8_t magic[4];
 		uint32_t word;
-		size_t got;
-		int err = input_read(&o->in, magic, sizeof(magic), &got);
+		size_t got = 0;
+		int err = pass_over_files(o);
 
+		if (!err)
+			err = input_read(&o->in, magic, sizeof(magic), &got);
 		if (err)
 			return end(o, err, o->in.off, "%s", strerror(-err));
 		if (!got) {
@@ -383,6 +402,7 @@ static const char *take_header(struct owc *o, const Offwind__Capture__Header *h)
 	copy_text(info->host, sizeof(info->host), &h->host);
 	copy_text(info->kernel, sizeof(info->kernel), &h->kernel);
 	copy_text(info->recorder, sizeof(info->recorder), &h->recorder);
+	copy_text(info->command, sizeof(info->command), &h->command);
 	info->wall_start_ns = h->wall_start_ns;
 	info->wall_first_ns = h->wall_first_ns;
 	info->kernel_build_id = (struct uw_build_id){ .size = (uint8_t)h->kernel_build_id.len };
@@ -824,6 +844,12 @@ static void read_index(struct owc *o)
 		index = offwind__capture__index__unpack(&arena.allocator, n, packed);
 	if (index)
 		symbols_by_index(o, index, off);
+	/* Without them frames may lack names; what is wrong with the index is said at its place. */
+	if (index && !owc_files_new(o->in.fd, index, off, &o->files) && o->files) {
+		owc_files_span(o->files, &o->files_off, &o->files_end);
+		o->base.info.kept_file = owc_files_open;
+		o->base.info.kept_file_ctx = o->files;
+	}
 	arena_fini(&arena);
 	free(packed);
 }
@@ -877,6 +903,7 @@ static void owc_close(struct source *source)
 		free(o->kept);
 		o->kept = next;
 	}
+	owc_files_free(o->files);
 	(void)ZSTD_freeDCtx(o->zstd);
 	arena_fini(&o->arena);
 	free(o->content.bytes);

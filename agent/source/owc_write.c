@@ -1,5 +1,6 @@
 #include "agent/source/owc.h"
 
+#include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/source/owc_format.h"
 #include "proto/capture.pb-c.h"
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -32,6 +34,12 @@ struct frame { /* as Frame in the index */
 	uint64_t size, content_size, first_time_ns, last_time_ns;
 	uint32_t n_events, n_samples;
 	bool kernel_symbols;
+};
+
+struct kept_file { /* as KeptFile in the index */
+	struct owc_file file;
+	char *path; /* owned */
+	uint32_t first_frame, n_frames;
 };
 
 struct owc_writer {
@@ -60,6 +68,10 @@ struct owc_writer {
 	Offwind__Capture__Region **region_list;
 	size_t room_regions;
 	Offwind__Capture__Trailer totals;
+	uint64_t n_written; /* samples in whole frames in the file */
+
+	struct kept_file *files;
+	size_t n_files, room_files;
 
 	uint64_t *lookups;
 	size_t n_lookups, room_lookups;
@@ -89,9 +101,23 @@ static void fail(struct owc_writer *w, int err)
 		w->err = err;
 }
 
+/* Cut off what is behind off, so that the samples in the file are those of whole frames. */
+static void cut_off(struct owc_writer *w, uint64_t off)
+{
+	struct stat st;
+
+	/* A file that is appended to, or was written to before, has other offsets. */
+	if (w->off == off || fstat(w->fd, &st) || !S_ISREG(st.st_mode) ||
+	    (uint64_t)st.st_size != w->off)
+		return;
+	if (!ftruncate(w->fd, (off_t)off))
+		w->off = off;
+}
+
 static void write_bytes(struct owc_writer *w, const void *bytes, size_t size)
 {
 	const uint8_t *at = bytes;
+	const uint64_t from = w->off;
 
 	while (!w->err && size) {
 		ssize_t n = write(w->fd, at, size);
@@ -104,6 +130,7 @@ static void write_bytes(struct owc_writer *w, const void *bytes, size_t size)
 			fail(w, -EIO);
 		} else if (errno != EINTR) {
 			fail(w, -errno);
+			cut_off(w, from);
 		}
 	}
 }
@@ -160,8 +187,10 @@ static void write_frame(struct owc_writer *w)
 		return;
 	}
 	write_bytes(w, w->packed, size);
-	if (!w->err)
+	if (!w->err) {
+		w->n_written += w->frame.n_samples;
 		remember_frame(w, size);
+	}
 	w->n_content = 0;
 	w->frame = (struct frame){ 0 };
 }
@@ -247,6 +276,7 @@ static void add_header(struct owc_writer *w)
 	header.host = text(info->host);
 	header.kernel = text(info->kernel);
 	header.recorder = text(info->recorder);
+	header.command = text(info->command);
 	header.wall_start_ns = info->wall_start_ns;
 	header.wall_first_ns = info->wall_first_ns;
 	header.kernel_build_id = bytes_of(info->kernel_build_id.bytes, info->kernel_build_id.size);
@@ -542,6 +572,11 @@ int owc_writer_event(struct owc_writer *w, const struct event *event)
 	return outcome(w);
 }
 
+uint64_t owc_writer_samples(const struct owc_writer *w)
+{
+	return w->n_written;
+}
+
 int owc_writer_flush(struct owc_writer *w)
 {
 	write_frame(w);
@@ -605,6 +640,65 @@ int owc_writer_kernel_symbols(struct owc_writer *w, const struct source_kernel_s
 	return outcome(w);
 }
 
+/* Append an entry for a kept file whose frames begin at first. */
+static void add_file(struct owc_writer *w, const struct owc_file *file, uint32_t first, uint32_t n)
+{
+	void *files = w->files;
+	char *path = strdup(file->path);
+
+	if (!path || array_make_room(&files, w->n_files, &w->room_files, sizeof(*w->files))) {
+		free(path);
+		fail(w, -ENOMEM);
+		return;
+	}
+	w->files = files;
+	w->files[w->n_files++] = (struct kept_file){ *file, path, first, n };
+}
+
+int owc_writer_file_begin(struct owc_writer *w, const struct owc_file *file)
+{
+	write_frame(w); /* pieces have frames of their own: readers pass over them */
+	add_file(w, file, (uint32_t)w->n_frames, 0);
+	return outcome(w);
+}
+
+int owc_writer_file_again(struct owc_writer *w, const struct owc_file *file)
+{
+	const struct kept_file *last = &w->files[w->n_files - 1];
+
+	add_file(w, file, last->first_frame, last->n_frames);
+	return outcome(w);
+}
+
+int owc_writer_file_piece(struct owc_writer *w, uint64_t off, const void *bytes, size_t size)
+{
+	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
+	Offwind__Capture__FilePiece piece = OFFWIND__CAPTURE__FILE_PIECE__INIT;
+
+	piece.off = off;
+	piece.content = bytes_of(bytes, size);
+	record.kind_case = OFFWIND__CAPTURE__RECORD__KIND_FILE_PIECE;
+	record.file_piece = &piece;
+	if (add_record(w, &record))
+		fail(w, -E2BIG);
+	if (w->n_content >= FRAME_SIZE)
+		write_frame(w);
+	return outcome(w);
+}
+
+int owc_writer_file_end(struct owc_writer *w, bool drop)
+{
+	struct kept_file *file = &w->files[w->n_files - 1];
+
+	write_frame(w);
+	file->n_frames = (uint32_t)w->n_frames - file->first_frame;
+	if (drop) {
+		free(file->path);
+		w->n_files--;
+	}
+	return outcome(w);
+}
+
 static void add_trailer(struct owc_writer *w)
 {
 	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
@@ -619,11 +713,29 @@ static void write_index(struct owc_writer *w)
 	Offwind__Capture__Index index = OFFWIND__CAPTURE__INDEX__INIT;
 	Offwind__Capture__Frame *frames = calloc(w->n_frames + 1, sizeof(*frames));
 	Offwind__Capture__Frame **list = calloc(w->n_frames + 1, sizeof(*list));
+	Offwind__Capture__KeptFile *files = calloc(w->n_files + 1, sizeof(*files));
+	Offwind__Capture__KeptFile **file_list = calloc(w->n_files + 1, sizeof(*file_list));
 	uint8_t head[8], footer[OWC_FOOTER_SIZE], *packed = NULL;
 	size_t size;
 
-	if (!frames || !list)
+	if (!frames || !list || !files || !file_list)
 		goto out;
+	for (size_t i = 0; i < w->n_files; i++) {
+		const struct kept_file *f = &w->files[i];
+
+		offwind__capture__kept_file__init(&files[i]);
+		files[i].path = text(f->path);
+		files[i].major = f->file.major;
+		files[i].minor = f->file.minor;
+		files[i].inode = f->file.inode;
+		files[i].build_id = bytes_of(f->file.build_id.bytes, f->file.build_id.size);
+		files[i].size = f->file.size;
+		files[i].first_frame = f->first_frame;
+		files[i].n_frames = f->n_frames;
+		file_list[i] = &files[i];
+	}
+	index.files = file_list;
+	index.n_files = w->n_files;
 	for (size_t i = 0; i < w->n_frames; i++) {
 		const struct frame *f = &w->frames[i];
 
@@ -641,7 +753,7 @@ static void write_index(struct owc_writer *w)
 	index.n_frames = w->n_frames;
 	size = offwind__capture__index__get_packed_size(&index);
 	if (size > OWC_INDEX_MAX) { /* of a week or a terabyte; the file is whole without it */
-		index.n_frames = 0;
+		index.n_frames = index.n_files = 0;
 		size = 0;
 	}
 	packed = malloc(size + 1);
@@ -662,6 +774,8 @@ out:
 		fail(w, -ENOMEM);
 	free(frames);
 	free(list);
+	free(files);
+	free(file_list);
 	free(packed);
 }
 
@@ -711,6 +825,9 @@ int owc_writer_close(struct owc_writer *w)
 	err = w->err;
 	for (size_t i = 0; i < w->n_images; i++)
 		free(w->images[i].bytes);
+	for (size_t i = 0; i < w->n_files; i++)
+		free(w->files[i].path);
+	free(w->files);
 	(void)ZSTD_freeCCtx(w->zstd);
 	free(w->content);
 	free(w->packed);

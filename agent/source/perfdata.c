@@ -85,7 +85,9 @@ struct perfdata {
 	uint64_t lost;	       /* as the kernel told */
 	uint64_t lost_counted; /* as perf counted itself, which includes the above */
 	bool told_lost;
-	int err; /* of the first damage */
+	uint64_t n_samples; /* records of them, sound or not */
+	bool has_trace;	    /* what hardware wrote of every branch: ETM, Intel PT */
+	int err;	    /* of the first damage */
 	uint64_t n_damaged;
 	char damage[400];
 	uint64_t damage_off;
@@ -400,9 +402,9 @@ static bool scan_inflated(struct perfdata *p)
 	if (there < PERFDATA_RECORD_HEADER_SIZE)
 		return false;
 	type = perfdata_u32(record);
-	size = perfdata_u16(record + 6);
-	if (size < PERFDATA_RECORD_HEADER_SIZE || !type || type >= PERFDATA_TYPES ||
-	    type == PERFDATA_COMPRESSED || type == PERFDATA_COMPRESSED2) {
+	size = perfdata_record_size(record);
+	if (!size || size > PERFDATA_RECORD_MAX || type == PERFDATA_COMPRESSED ||
+	    type == PERFDATA_COMPRESSED2) {
 		STOP(p, -EBADMSG, p->deflated_off, "no record where one must be (compressed)");
 		return true;
 	}
@@ -431,9 +433,12 @@ static void scan_end(struct perfdata *p)
 /* Payload that follows a record; 0 for all but two types. */
 static uint64_t payload_of(const uint8_t *record, size_t size)
 {
+	uint64_t told;
+
 	switch (perfdata_u32(record)) {
-	case PERFDATA_HEADER_TRACING_DATA:
-		return size >= 12 ? perfdata_u32(record + 8) : 0;
+	case PERFDATA_HEADER_TRACING_DATA: /* simpleperf's record has its data inside */
+		told = size >= 12 ? perfdata_u32(record + 8) : 0;
+		return told > size - 12 ? told : 0;
 	case PERFDATA_AUXTRACE:
 		return size >= 16 ? perfdata_u64(record + 8) : 0;
 	default:
@@ -456,10 +461,16 @@ static void scan_next(struct perfdata *p)
 	}
 	if (!err && got == size) {
 		type = perfdata_u32(record);
-		size = perfdata_u16(record + 6);
-		if (size < PERFDATA_RECORD_HEADER_SIZE || !type || type >= PERFDATA_TYPES) {
-			STOP(p, -EBADMSG, off, "no record where one must be (type %u, size %zu)",
-			     type, size);
+		size = perfdata_record_size(record);
+		if (!size) {
+			STOP(p, -EBADMSG, off, "no record where one must be (type %u, size %u)",
+			     type, perfdata_u16(record + 6));
+			return;
+		}
+		if (perfdata_is_simpleperf(type)) {
+			if (!skip(p, size)) /* nothing we need */
+				STOP(p, -EBADMSG, off, "the %s ends inside a record",
+				     p->seekable ? "file" : "stream");
 			return;
 		}
 		wanted = size;
@@ -484,6 +495,7 @@ static void scan_next(struct perfdata *p)
 	}
 
 	payload = payload_of(record, size);
+	p->has_trace |= type == PERFDATA_AUXTRACE;
 	if (type < PERFDATA_USER_TYPES)
 		scan_kernel(p, record, wanted, p->seekable ? off : (uint64_t)(uintptr_t)record,
 			    !p->seekable);
@@ -576,10 +588,12 @@ static int deliver_sample(struct perfdata *p, const struct perfdata_record *reco
 				      .load = have < record->size ? load : NULL,
 				      .view = have < record->size ? view : NULL,
 				      .ctx = p };
-	int err = record->attr
-			  ? perfdata_sample_read(&p->sample, record->attr, p->source.info.machine,
-						 record->misc, &body, &p->next[0])
-			  : -EBADMSG;
+	int err;
+
+	p->n_samples++;
+	err = record->attr ? perfdata_sample_read(&p->sample, record->attr, p->source.info.machine,
+						  record->misc, &body, &p->next[0])
+			   : -EBADMSG;
 
 	if (err)
 		set_lost(&p->next[0], EVENT_LOST_DAMAGED, 1);
@@ -685,6 +699,10 @@ static bool deliver_lost(struct perfdata *p)
 		return false;
 	p->told_lost = true;
 	check_size(p);
+	if (p->has_trace && !p->n_samples)
+		damage(p, -ENOTSUP, 0,
+		       "there is only hardware trace (ETM, Intel PT), and no sample; "
+		       "perf inject --itrace makes samples of it");
 	if (counted)
 		set_lost(&p->next[p->n_next++], EVENT_LOST_RING_FULL, counted);
 	if (p->torn_sample)
@@ -1003,14 +1021,17 @@ static bool is_same_kernel(const struct perfdata *p)
 static void fill_info(struct perfdata *p)
 {
 	struct source_info *info = &p->source.info;
+	struct utsname here;
 
 	(void)snprintf(info->kind, sizeof(info->kind), "perf.data");
 	(void)snprintf(info->host, sizeof(info->host), "%s", p->facts.host);
 	(void)snprintf(info->kernel, sizeof(info->kernel), "%s", p->facts.kernel);
 	(void)snprintf(info->recorder, sizeof(info->recorder), "%s", p->facts.recorder);
+	(void)snprintf(info->command, sizeof(info->command), "%s", p->facts.command);
 	info->kernel_build_id = p->facts.kernel_build_id;
 	info->machine = p->facts.arch[0] ? machine_of(p->facts.arch) : guess_machine(p);
 	info->same_kernel = is_same_kernel(p);
+	info->other_host = info->host[0] && !uname(&here) && strcmp(info->host, here.nodename) != 0;
 	/* The one who uses kallsyms still has to find _text where kernel_text says. */
 	info->same_boot = info->same_kernel && info->kernel_text;
 }

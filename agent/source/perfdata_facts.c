@@ -88,6 +88,22 @@ static bool is_kernel(const char *name)
 /* { header; u32 pid; u8 build_id[20]; u8 size; u8 reserved[3]; char filename[] } */
 enum { BUILD_ID_AT = 12, BUILD_ID_SIZE_AT = 32, BUILD_ID_NAME_AT = 36 };
 
+/*
+ * Cut off the zeros that fill an id up to 20 bytes where its size was not written: linkers make
+ * ids of 20 (SHA-1), 16 (MD5, UUID) or 8 bytes (lld).
+ */
+static void cut_padding(struct uw_build_id *id)
+{
+	static const uint8_t zeros[20];
+
+	if (!memcmp(id->bytes, zeros, 20))
+		id->size = 0;
+	else if (!memcmp(id->bytes + 8, zeros, 12))
+		id->size = 8;
+	else if (!memcmp(id->bytes + 16, zeros, 4))
+		id->size = 16;
+}
+
 int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record, size_t size)
 {
 	struct uw_build_id id = { .size = 20 };
@@ -104,9 +120,13 @@ int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record,
 	misc = perfdata_u16(record + 4);
 	if (misc & PERFDATA_MISC_BUILD_ID_SIZE)
 		id.size = record[BUILD_ID_SIZE_AT];
-	if (!id.size || id.size > 20)
-		return id.size ? -EBADMSG : 0;
+	if (id.size > 20)
+		return -EBADMSG;
 	memcpy(id.bytes, record + BUILD_ID_AT, id.size);
+	if (id.size == 20)
+		cut_padding(&id);
+	if (!id.size)
+		return 0;
 	err = add_build_id(facts, name, length, &id);
 	if (!err && (misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL &&
 	    is_kernel(name))
@@ -187,6 +207,31 @@ static int read_string(const uint8_t *bytes, size_t size, const char *before, ch
 	return 0;
 }
 
+/* u32 words; each a string: the command line, which is cut where it is too long */
+static int read_command(struct perfdata_facts *facts, const uint8_t *bytes, size_t size)
+{
+	size_t used = 0;
+	uint32_t n;
+
+	if (size < 4)
+		return -EBADMSG;
+	n = perfdata_u32(bytes);
+	bytes += 4;
+	size -= 4;
+	for (uint32_t i = 0; i < n && used + 1 < sizeof(facts->command); i++) {
+		const char *word;
+		size_t length;
+		int err = take_string(&bytes, &size, &word, &length);
+
+		if (err)
+			return err;
+		(void)snprintf(facts->command + used, sizeof(facts->command) - used, "%s%.*s",
+			       i ? " " : "", (int)strnlen(word, length), word);
+		used = strlen(facts->command);
+	}
+	return 0;
+}
+
 /* u32 events, u32 size of an attr; each: attr, u32 ids, string name, the ids */
 static int read_event_names(struct perfdata_attrs *attrs, const uint8_t *bytes, size_t size)
 {
@@ -243,6 +288,7 @@ bool perfdata_facts_wants(unsigned int feature)
 	case PERFDATA_FEATURE_OSRELEASE:
 	case PERFDATA_FEATURE_VERSION:
 	case PERFDATA_FEATURE_ARCH:
+	case PERFDATA_FEATURE_CMDLINE:
 	case PERFDATA_FEATURE_EVENT_DESC:
 	case PERFDATA_FEATURE_DIR_FORMAT:
 	case PERFDATA_FEATURE_CLOCK_DATA:
@@ -266,6 +312,8 @@ int perfdata_facts_feature(struct perfdata_facts *facts, struct perfdata_attrs *
 		return read_string(bytes, size, "perf ", facts->recorder, sizeof(facts->recorder));
 	case PERFDATA_FEATURE_ARCH:
 		return read_string(bytes, size, "", facts->arch, sizeof(facts->arch));
+	case PERFDATA_FEATURE_CMDLINE:
+		return read_command(facts, bytes, size);
 	case PERFDATA_FEATURE_EVENT_DESC:
 		return read_event_names(attrs, bytes, size);
 	case PERFDATA_FEATURE_DIR_FORMAT:

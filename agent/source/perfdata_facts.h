@@ -18,6 +18,7 @@ struct perfdata_build_id {
 struct perfdata_facts {
 	char arch[16]; /* as uname -m says it; "" where not told */
 	char host[65], kernel[65], recorder[64];
+	char command[512];
 	bool is_directory; /* the data lie in other files */
 	bool has_clock;
 	uint64_t wall_ns, clock_ns; /* the same moment on both clocks */

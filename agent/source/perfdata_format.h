@@ -22,6 +22,7 @@
 #define AGENT_SOURCE_PERFDATA_FORMAT_H
 
 #include <linux/perf_event.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -49,7 +50,10 @@ enum {
 	PERFDATA_COMPRESSED = 81,
 	PERFDATA_FINISHED_INIT = 82,
 	PERFDATA_COMPRESSED2 = 83,
-	PERFDATA_TYPES = 128, /* nothing comes near; a larger type is damage */
+	PERFDATA_TYPES = 128, /* nothing of perf's comes near */
+	/* Records of Android's simpleperf; their size has 32 bits, the upper 16 where misc is. */
+	PERFDATA_SIMPLEPERF = 32768,
+	PERFDATA_SIMPLEPERF_TYPES = PERFDATA_SIMPLEPERF + 128, /* a larger type is damage */
 };
 
 enum { PERFDATA_UPDATE_NAME = 2 }; /* kind of PERFDATA_EVENT_UPDATE */
@@ -60,6 +64,7 @@ enum { /* features */
        PERFDATA_FEATURE_OSRELEASE = 4,
        PERFDATA_FEATURE_VERSION = 5,
        PERFDATA_FEATURE_ARCH = 6,
+       PERFDATA_FEATURE_CMDLINE = 11,
        PERFDATA_FEATURE_EVENT_DESC = 12,
        PERFDATA_FEATURE_DIR_FORMAT = 24,
        PERFDATA_FEATURE_CLOCK_DATA = 29,
@@ -94,6 +99,24 @@ static inline uint16_t perfdata_u16(const uint8_t *p)
 
 	memcpy(&value, p, sizeof(value));
 	return value;
+}
+
+static inline bool perfdata_is_simpleperf(uint32_t type)
+{
+	return type >= PERFDATA_SIMPLEPERF;
+}
+
+/* Return the size of the record whose header this is, or 0 if no record can begin so. */
+static inline uint32_t perfdata_record_size(const uint8_t *header)
+{
+	uint32_t type = perfdata_u32(header), size = perfdata_u16(header + 6);
+
+	if (perfdata_is_simpleperf(type))
+		size |= (uint32_t)perfdata_u16(header + 4) << 16;
+	if (!type || (type >= PERFDATA_TYPES && !perfdata_is_simpleperf(type)) ||
+	    type >= PERFDATA_SIMPLEPERF_TYPES || size < PERFDATA_RECORD_HEADER_SIZE)
+		return 0;
+	return size;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The bytes loaded at once where more may not be needed: all that goes before a stack, mostly. */
 #define LOAD_AHEAD 2048u
@@ -142,13 +143,59 @@ static void read_callchain(struct reader *r, struct perfdata_sample *sample, uns
 	out->user_ips = user;
 }
 
-static void skip_branches(struct reader *r, uint64_t type)
+#define BRANCH_SIZE 24u /* u64 from, to, flags */
+
+/*
+ * Take the calls that are still open as frames, where the CPU records those instead of all
+ * branches (perf record --call-graph lbr).  The first entry is the innermost call.  The kernel
+ * copies what it finds by frame pointers as well, of which only the first address is used, as by
+ * perf.
+ */
+static void read_open_calls(const uint8_t *calls, uint64_t n, struct reader *r,
+			    struct perfdata_sample *sample, struct event_sample *out)
 {
-	uint64_t n = u64(r);
+	uint64_t innermost = out->n_user_ips ? out->user_ips[0] : perfdata_u64(calls + 8);
+	uint32_t n_kernel = out->n_kernel_ips, n_all = n_kernel + 2 + (uint32_t)n;
+	uint64_t *ips =
+		reallocarray(NULL, n_all, sizeof(*ips)); /* n is bounded by a record's size */
+	uint64_t *user = ips + n_kernel + 1;		 /* one is left free for use_ip() */
+
+	if (!ips) {
+		r->err = -ENOMEM;
+		return;
+	}
+	if (n_kernel)
+		memcpy(ips, sample->kernel_ips, n_kernel * sizeof(*ips));
+	*user = innermost;
+	/* The entries have the calls' own addresses; a caller's frame is given by a return address. */
+	for (uint64_t i = 0; i < n; i++)
+		user[1 + i] = perfdata_u64(calls + BRANCH_SIZE * i) + 1;
+	free(sample->kernel_ips);
+	sample->kernel_ips = ips;
+	sample->kernel_ips_room = n_all;
+	out->kernel_ips = ips;
+	out->user_ips = user;
+	out->n_user_ips = 1 + (uint32_t)n;
+}
+
+static void read_branches(struct reader *r, const struct perf_event_attr *attr, uint16_t misc,
+			  struct perfdata_sample *sample, struct event_sample *out)
+{
+	uint64_t type = attr->branch_sample_type, n = u64(r);
+	bool calls = type & PERF_SAMPLE_BRANCH_CALL_STACK &&
+		     !(attr->sample_type & PERF_SAMPLE_STACK_USER);
+	const uint8_t *entries = NULL;
 
 	if (type & PERF_SAMPLE_BRANCH_HW_INDEX)
 		skip(r, 8);
-	skip_array(r, n, 24);
+	if (!r->err && n > left(r) / BRANCH_SIZE)
+		r->err = -EBADMSG;
+	if (calls && n)
+		entries = take(r, n * BRANCH_SIZE);
+	else
+		skip(r, n * BRANCH_SIZE);
+	if (entries && (misc & PERF_RECORD_MISC_CPUMODE_MASK) <= PERF_RECORD_MISC_USER)
+		read_open_calls(entries, n, r, sample, out);
 	if (type & PERFDATA_BRANCH_COUNTERS)
 		skip_array(r, n, 8);
 }
@@ -308,7 +355,7 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 		skip(r, size ? perfdata_u32(size) : 0);
 	}
 	if (type & PERF_SAMPLE_BRANCH_STACK)
-		skip_branches(r, attr->attr.branch_sample_type);
+		read_branches(r, &attr->attr, misc, sample, out);
 	if (type & PERF_SAMPLE_REGS_USER)
 		read_user_regs(r, &attr->attr, machine, out);
 	if (type & PERF_SAMPLE_STACK_USER)

@@ -22,7 +22,9 @@ void source_close(struct source *source)
 
 enum source_format source_detect(const void *head, size_t size)
 {
-	if (size >= 8 && (!memcmp(head, "PERFILE2", 8) || !memcmp(head, "2ELIFREP", 8)))
+	/* The second is what perf wrote on machines of the other byte order, the third before Linux 3.2. */
+	if (size >= 8 && (!memcmp(head, "PERFILE2", 8) || !memcmp(head, "2ELIFREP", 8) ||
+			  !memcmp(head, "PERFFILE", 8)))
 		return SOURCE_PERFDATA;
 	if (size >= 8 && !memcmp(head, "OFFWIND1", 8))
 		return SOURCE_OWC;

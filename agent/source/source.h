@@ -28,6 +28,7 @@ struct source_info {
 	uint16_t machine;			 /* EM_X86_64, EM_AARCH64 */
 	char kind[16];				 /* "live", "perf.data", "capture" */
 	char host[65], kernel[65], recorder[64]; /* "" where not told */
+	char command[512];			 /* the recorder's command line; "" where not told */
 	uint64_t wall_start_ns; /* CLOCK_REALTIME of the first event's time; 0: not told */
 	uint64_t wall_first_ns; /* that first event's time_ns on the source's clock */
 	struct source_event *events;
@@ -39,6 +40,8 @@ struct source_info {
 	bool same_boot;
 	/* As far as the source can tell, recorded under the kernel that runs here: its vDSO fits. */
 	bool same_kernel;
+	/* Recorded on a machine of another name: its files are not this one's. */
+	bool other_host;
 	bool red_zone; /* bytes below sp were captured */
 	/*
 	 * The ELF file mapped from start on in process pid, put together again from its memory;
@@ -53,6 +56,15 @@ struct source_info {
 	int (*file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
 		    int *fd);
 	void *file_ctx;
+	/*
+	 * Give a descriptor, the caller's, of what the source kept of a file: by its build-id or, where
+	 * build_id has size 0, by device, inode and path; the file's own goes into build_id then.  It
+	 * holds what naming and walking read, possibly not all, so the file itself is better.  fd NULL:
+	 * only the build-id is wanted.  -ENOENT: nothing was kept.  NULL: never.
+	 */
+	int (*kept_file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode,
+			 const char *path, struct uw_build_id *build_id, int *fd);
+	void *kept_file_ctx;
 	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;
 	size_t n_kernel_symbols;
@@ -148,6 +160,7 @@ struct source_live_options {
 	size_t n_cpus;
 	uint32_t stack_max;  /* most bytes copied of one stack */
 	uint32_t ring_bytes; /* 0: default */
+	const char *command; /* the command line, for source_info; NULL: not told */
 };
 int source_live_open(const struct source_live_options *options, struct source **out, char *error);
 

@@ -339,7 +339,8 @@ static int make_file(const char *path)
 	int fd;
 
 	make_folders(path);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+	/* There was nothing; a link laid there since then is somebody else's. */
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
 	(void)close(fd);

@@ -5,8 +5,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+/* It is asked to stop every few milliseconds; a file that does not answer holds it for ever. */
+#define JOIN_S 2
 
 struct job {
 	struct uw_object *object; /* counted */
@@ -22,14 +28,15 @@ struct keeper {
 	pthread_t thread;
 	struct job *line;
 	size_t first, n, room; /* line[first … n) wait */
-	bool busy, ending;
+	bool busy;
+	atomic_bool ending; /* what is not done is dropped */
 };
 
 static void do_job(struct keeper *keeper, const struct job *job)
 {
 	/* Where there can be no table, walks go on as they did. */
 	if (store_find_parts(keeper->store, job->object, &job->file))
-		(void)store_keep(keeper->store, job->object, &job->file);
+		(void)store_keep_unless(keeper->store, job->object, &job->file, &keeper->ending);
 	uw_object_put(job->object);
 	free(job->path);
 }
@@ -38,6 +45,10 @@ static void *run(void *ctx)
 {
 	struct keeper *keeper = ctx;
 
+	/* A recorder may have raised its nice value; this work can wait. */
+	errno = 0;
+	if (getpriority(PRIO_PROCESS, 0) < 0 && !errno)
+		(void)setpriority(PRIO_PROCESS, 0, 0);
 	pthread_mutex_lock(&keeper->lock);
 	while (!keeper->ending) {
 		struct job job;
@@ -89,7 +100,7 @@ int keeper_new(struct store *store, struct keeper **out)
 	return 0;
 }
 
-void keeper_free(struct keeper *keeper)
+void keeper_stop(struct keeper *keeper)
 {
 	if (!keeper)
 		return;
@@ -97,7 +108,19 @@ void keeper_free(struct keeper *keeper)
 	keeper->ending = true;
 	pthread_cond_signal(&keeper->more);
 	pthread_mutex_unlock(&keeper->lock);
-	pthread_join(keeper->thread, NULL);
+}
+
+bool keeper_free(struct keeper *keeper)
+{
+	struct timespec until;
+
+	if (!keeper)
+		return true;
+	keeper_stop(keeper);
+	(void)clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += JOIN_S;
+	if (pthread_timedjoin_np(keeper->thread, NULL, &until))
+		return false;
 	for (; keeper->first < keeper->n; keeper->first++) {
 		uw_object_put(keeper->line[keeper->first].object);
 		free(keeper->line[keeper->first].path);
@@ -107,6 +130,7 @@ void keeper_free(struct keeper *keeper)
 	pthread_mutex_destroy(&keeper->lock);
 	free(keeper->line);
 	free(keeper);
+	return true;
 }
 
 int keeper_add(struct keeper *keeper, struct uw_object *object, const struct store_file *file)

@@ -11,7 +11,13 @@
 struct keeper;
 
 int keeper_new(struct store *store, struct keeper **out); /* store: borrowed, or NULL */
-void keeper_free(struct keeper *keeper);		  /* gives up what waits; NULL is fine */
+/* From now on nothing is compiled: what is being compiled is dropped, at once.  Never waits. */
+void keeper_stop(struct keeper *keeper);
+/*
+ * Does the same; NULL is fine.  False: the thread does not end, because a file does not answer;
+ * then nothing is freed, and the store stays open.
+ */
+bool keeper_free(struct keeper *keeper);
 /* Takes a reference of its own while it needs one, and never waits.  -ENOMEM. */
 int keeper_add(struct keeper *keeper, struct uw_object *object, const struct store_file *file);
 void keeper_wait(struct keeper *keeper); /* until nothing is left to do */

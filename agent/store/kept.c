@@ -247,6 +247,7 @@ static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
 	f.mtime_ns = sqlite3_column_int64(stmt, 5);
 	f.ctime_ns = sqlite3_column_int64(stmt, 6);
 	take_build_id(stmt, 7, &id);
+	f.uid = (uint64_t)sqlite3_column_int64(stmt, 8);
 	if (begin_reading(kept->db, "symbols", "symbols", sqlite3_column_int64(stmt, 0),
 			  &kept->readings[2], &symbols))
 		return NULL;
@@ -306,7 +307,7 @@ const struct sym_table *kept_symbols(struct kept *kept)
 	kept->symbols = find_symbols(
 		kept,
 		"SELECT s.id, s.dev, s.ino, s.elf_off, s.file_size, s.mtime_ns, s.ctime_ns,"
-		" s.build_id FROM main.symbols AS s JOIN main.objects AS o ON o.id = ?1"
+		" s.build_id, s.uid FROM main.symbols AS s JOIN main.objects AS o ON o.id = ?1"
 		" WHERE s.reader = ?2 AND s.build_id = o.build_id AND length(s.build_id)"
 		" ORDER BY s.n DESC",
 		true);

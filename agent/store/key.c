@@ -10,6 +10,7 @@ uint64_t key_of_file(const struct store_file *f, const struct uw_build_id *id, u
 				     f->ino,
 				     f->elf_off,
 				     f->size,
+				     f->uid,
 				     (uint64_t)f->mtime_ns,
 				     (uint64_t)f->ctime_ns,
 				     machine,

@@ -4,6 +4,7 @@
 #include "agent/log.h"
 #include "agent/store/alive.h"
 #include "agent/store/db.h"
+#include "agent/store/identity.h"
 #include "agent/store/key.h"
 #include "schema/lines.h"
 #include "schema/procs.h"
@@ -23,8 +24,8 @@
 #include <unistd.h>
 
 #define SECOND_NS INT64_C(1000000000)
-/* Clocks of files tick in up to 10 ms; a write in the same tick would not be seen. */
-#define SETTLED_NS (2 * SECOND_NS)
+/* Files up to this size are hashed before their first sample is walked: 0.4 ms at most. */
+#define HASH_AT_ONCE_MAX ((uint64_t)4 << 20)
 /* After so many failures in a row the rest of the run does without. */
 #define FAILURES_MAX 3
 #define WORK_WAIT_MS 1000
@@ -43,6 +44,8 @@
 enum statement {
 	FIND_FILE,
 	FIND_SAME,
+	FIND_GONE,
+	VOUCH,
 	FIND_TABLE,
 	ADD_OBJECT,
 	ADD_TABLE,
@@ -64,6 +67,7 @@ enum statement {
 	FORGET_BUILDING,
 	FORGET_OWN,
 	FIND_SYMBOLS,
+	FIND_GONE_SYMBOLS,
 	ADD_SYMBOLS,
 	USED_SYMBOLS,
 	DROP_SYMBOLS,
@@ -78,21 +82,30 @@ static const char *const sql[STATEMENTS] = {
 	[FIND_FILE] = "SELECT f.object, f.\"check\", o.src_size, o.src_hash, o.last_used"
 		      " FROM files AS f JOIN objects AS o ON o.id = f.object"
 		      " WHERE f.dev = ?1 AND f.ino = ?2 AND f.elf_off = ?3 AND f.size = ?4"
-		      " AND f.mtime_ns = ?5 AND f.ctime_ns = ?6",
-	[FIND_SAME] = "SELECT id, src_size, src_hash FROM objects"
+		      " AND f.mtime_ns = ?5 AND f.ctime_ns = ?6 AND f.uid = ?7",
+	[FIND_SAME] = "SELECT id, src_size, src_hash, identity FROM objects"
 		      " WHERE build_id = ?1 AND machine = ?2",
+	[FIND_GONE] = "SELECT o.id, o.owner, o.src_size, o.src_hash, o.last_used, t.id,"
+		      " typeof(t.procs) = 'blob', o.path FROM objects AS o JOIN tables AS t"
+		      " ON t.object = o.id WHERE o.build_id = ?1 AND length(o.build_id)"
+		      " AND t.version = ?2 AND t.builder = ?3 AND typeof(t.rules) = 'blob'"
+		      " ORDER BY o.owner = 0 DESC, o.last_used DESC, o.id DESC",
+	[VOUCH] = "UPDATE objects SET owner = ?2 WHERE id = ?1 AND owner != ?2"
+		  " AND (?2 = 0 OR owner < 0)",
 	[FIND_TABLE] = "SELECT id, typeof(rules) = 'blob', typeof(procs) = 'blob' FROM tables"
 		       " WHERE object = ?1 AND version = ?2 AND builder = ?3",
 	[ADD_OBJECT] = "INSERT INTO objects (build_id, src_size, src_hash, machine, path,"
-		       " file_size, first_used, last_used, uses)"
-		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, 1)"
+		       " file_size, first_used, last_used, uses, owner, identity)"
+		       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, 1, ?8, ?9)"
 		       " ON CONFLICT DO UPDATE SET path = iif(?6, ?5, path),"
 		       " file_size = iif(?6, ?6, file_size), last_used = ?7,"
+		       " owner = iif(?8 = 0 OR owner < 0, ?8, owner),"
 		       " uses = uses + 1 RETURNING id", /* what is imported has no file here */
 	[ADD_TABLE] = "INSERT OR IGNORE INTO tables (object, version, builder, built, n_rows,"
 		      " n_rules, n_procs, size, procs, rules)"
 		      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-	[ADD_FILE] = "INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+	[ADD_FILE] = "INSERT OR REPLACE INTO files (dev, ino, elf_off, size, mtime_ns, ctime_ns,"
+		     " uid, object, \"check\") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
 	[DROP_TABLE] = "DELETE FROM tables WHERE id = ?1",
 	[MARK_USED] = "UPDATE objects SET last_used = ?2, uses = uses + 1, path = ?3 WHERE id = ?1",
 	[USED_BYTES] = "SELECT (page_count - freelist_count) * page_size"
@@ -100,10 +113,16 @@ static const char *const sql[STATEMENTS] = {
 	[OLDEST] = "SELECT id FROM objects ORDER BY last_used, uses LIMIT 1",
 	[FORGET_SYMBOLS] = "DELETE FROM symbols WHERE last_used < ?1",
 	[FIND_SYMBOLS] = "SELECT id, last_used FROM symbols WHERE dev = ?1 AND ino = ?2"
-			 " AND elf_off = ?3 AND reader = ?4",
-	[ADD_SYMBOLS] = "INSERT OR REPLACE INTO symbols (dev, ino, elf_off, reader, file_size,"
-			" mtime_ns, ctime_ns, build_id, path, last_used, n, size, symbols)"
-			" VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+			 " AND elf_off = ?3 AND reader = ?4 AND file_size = ?5 AND mtime_ns = ?6"
+			 " AND ctime_ns = ?7 AND uid = ?8 AND build_id = ?9 AND beside = ?10",
+	[FIND_GONE_SYMBOLS] = "SELECT id, last_used, owner, dev, ino, elf_off, file_size, mtime_ns,"
+			      " ctime_ns, uid FROM symbols WHERE build_id = ?1 AND"
+			      " length(build_id) AND reader = ?2 ORDER BY n DESC, owner = 0 DESC",
+	[ADD_SYMBOLS] =
+		"INSERT OR REPLACE INTO symbols (dev, ino, elf_off, reader, file_size,"
+		" mtime_ns, ctime_ns, uid, build_id, beside, path, last_used, n, size, symbols,"
+		" owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+		" ?16)",
 	[USED_SYMBOLS] = "UPDATE symbols SET last_used = ?2 WHERE id = ?1",
 	[DROP_SYMBOLS] = "DELETE FROM symbols WHERE id = ?1",
 	[OLDEST_SYMBOLS] = "SELECT id FROM symbols WHERE last_used <="
@@ -150,6 +169,8 @@ struct wanted_symbols {
 	struct store_file file;
 	char *path; /* owned; file.path is it */
 	struct uw_build_id build_id;
+	struct identity beside;
+	bool has_beside;
 };
 
 /* What is written when there is time: that something was used, or is to go. */
@@ -203,28 +224,9 @@ struct store {
 	} beside;
 };
 
-/* ---- files ------------------------------------------------------------------------ */
-
 static int64_t time_of(const struct timespec *ts)
 {
 	return (int64_t)ts->tv_sec * SECOND_NS + ts->tv_nsec;
-}
-
-void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file *out)
-{
-	struct timespec now;
-	struct stat st;
-
-	*out = (struct store_file){ .path = path };
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || clock_gettime(CLOCK_REALTIME, &now))
-		return;
-	out->dev = st.st_dev;
-	out->ino = st.st_ino;
-	out->elf_off = elf_off;
-	out->size = (uint64_t)st.st_size;
-	out->mtime_ns = time_of(&st.st_mtim);
-	out->ctime_ns = time_of(&st.st_ctim);
-	out->known = time_of(&now) - out->ctime_ns >= SETTLED_NS;
 }
 
 /* ---- statements ------------------------------------------------------------------- */
@@ -266,6 +268,15 @@ static void release(sqlite3_stmt *stmt)
 {
 	(void)sqlite3_reset(stmt);
 	(void)sqlite3_clear_bindings(stmt);
+}
+
+/* SQLite takes a pointer to nothing for NULL. */
+static void bind_bytes(sqlite3_stmt *stmt, int column, const void *bytes, size_t size)
+{
+	if (size)
+		(void)sqlite3_bind_blob64(stmt, column, bytes, size, SQLITE_STATIC);
+	else
+		(void)sqlite3_bind_zeroblob(stmt, column, 0);
 }
 
 /* 1 a row is there, 0 none, or a negative code. */
@@ -552,18 +563,19 @@ static int find_by_file(struct store *s, struct uw_object *object, const struct 
 {
 	const struct uw_build_id *build_id = uw_object_build_id(object);
 	const int64_t key[] = { (int64_t)f->dev,  (int64_t)f->ino, (int64_t)f->elf_off,
-				(int64_t)f->size, f->mtime_ns,	   f->ctime_ns };
+				(int64_t)f->size, f->mtime_ns,	   f->ctime_ns,
+				(int64_t)f->uid };
 	struct uw_identity found;
 	sqlite3_stmt *stmt;
 	int64_t check;
 	int err;
 
-	if (!f->known)
+	if (!f->vouched)
 		return -ENOENT;
 	stmt = statement(s, FIND_FILE, &err);
 	if (!stmt)
 		return err;
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 7; i++)
 		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
 	err = step(stmt);
 	if (err == 1) {
@@ -587,6 +599,7 @@ static int find_by_contents(struct store *s, struct uw_object *object, int64_t *
 			    struct uw_identity *identity)
 {
 	const struct uw_build_id *build_id = uw_object_build_id(object);
+	struct identity own;
 	bool asked = false;
 	sqlite3_stmt *stmt;
 	int err;
@@ -594,19 +607,19 @@ static int find_by_contents(struct store *s, struct uw_object *object, int64_t *
 	stmt = statement(s, FIND_SAME, &err);
 	if (!stmt)
 		return err;
-	(void)sqlite3_bind_blob(stmt, 1, build_id->bytes, build_id->size, SQLITE_STATIC);
-	if (!build_id->size)
-		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
+	bind_bytes(stmt, 1, build_id->bytes, build_id->size);
 	(void)sqlite3_bind_int64(stmt, 2, uw_object_machine(object));
 	while ((err = step(stmt)) == 1) {
 		if (!asked)
-			err = uw_object_identify(object, identity);
+			err = identity_of_object(object, &own);
 		asked = true;
 		if (err < 0)
 			break;
-		if ((uint64_t)sqlite3_column_int64(stmt, 1) == identity->size &&
-		    (uint64_t)sqlite3_column_int64(stmt, 2) == identity->hash) {
+		if (sqlite3_column_bytes(stmt, 3) == IDENTITY_SIZE &&
+		    !memcmp(sqlite3_column_blob(stmt, 3), own.bytes, IDENTITY_SIZE)) {
 			*id = sqlite3_column_int64(stmt, 0);
+			identity->size = (uint64_t)sqlite3_column_int64(stmt, 1);
+			identity->hash = (uint64_t)sqlite3_column_int64(stmt, 2);
 			err = 1;
 			break;
 		}
@@ -893,27 +906,32 @@ static int add_file(struct store *s, int64_t id, const struct uw_object *object,
 				(int64_t)f->size,
 				f->mtime_ns,
 				f->ctime_ns,
+				(int64_t)f->uid,
 				id,
 				(int64_t)key_of_file(f, uw_object_build_id(object),
 						     uw_object_machine(object), identity) };
+	const int64_t owner[] = { id, f->owner };
+	int err = f->vouched ? run(s, ADD_FILE, row, 9) : 0;
 
-	return f->known ? run(s, ADD_FILE, row, 8) : 0;
+	return !err && f->vouched && f->owner >= 0 ? run(s, VOUCH, owner, 2) : err;
 }
 
+enum how { WHOLE, IN_PARTS, AT_ONCE }; /* as store_find, store_find_parts, store_find_at_once */
+
 static int find(struct store *s, struct uw_object *object, const struct store_file *file,
-		bool whole)
+		enum how how)
 {
 	struct uw_identity identity;
 	bool by_file = true;
 	int64_t id = 0, used = 0;
 	int err = find_by_file(s, object, file, &id, &used, &identity);
 
-	if (err == -ENOENT) {
+	if (err == -ENOENT && (how != AT_ONCE || file->size <= HASH_AT_ONCE_MAX)) {
 		by_file = false;
 		err = find_by_contents(s, object, &id, &identity);
 	}
 	if (!err)
-		err = take_table(s, object, id, whole, &identity);
+		err = take_table(s, object, id, how == WHOLE, &identity);
 	if (!err && (!by_file || is_stale(used)))
 		remember(s, MARK_USED, id, file->path ? file->path : "");
 	/* So that the next run need not read it. */
@@ -925,7 +943,7 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 }
 
 static int store_look(struct store *s, struct uw_object *object, const struct store_file *file,
-		      bool whole)
+		      enum how how)
 {
 	int err = -ENOENT;
 
@@ -935,7 +953,7 @@ static int store_look(struct store *s, struct uw_object *object, const struct st
 	if (!s->db && !gave_up(s)) {
 		s->counters.missing++;
 	} else if (!gave_up(s)) {
-		err = find(s, object, file, whole);
+		err = find(s, object, file, how);
 		if (err == -ENOENT)
 			s->counters.missing++;
 		else if (err)
@@ -951,12 +969,98 @@ static int store_look(struct store *s, struct uw_object *object, const struct st
 
 int store_find(struct store *s, struct uw_object *object, const struct store_file *file)
 {
-	return store_look(s, object, file, true);
+	return store_look(s, object, file, WHOLE);
 }
 
 int store_find_parts(struct store *s, struct uw_object *object, const struct store_file *file)
 {
-	return store_look(s, object, file, false);
+	return store_look(s, object, file, IN_PARTS);
+}
+
+int store_find_at_once(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	return store_look(s, object, file, AT_ONCE);
+}
+
+/* ---- files that are gone ------------------------------------------------------------ */
+
+/* The object of the row that stmt (FIND_GONE) stands at. */
+static int open_gone(struct store *s, sqlite3_stmt *stmt, struct uw_object **out)
+{
+	const struct uw_identity identity = { .size = (uint64_t)sqlite3_column_int64(stmt, 2),
+					      .hash = (uint64_t)sqlite3_column_int64(stmt, 3) };
+	const int64_t table = sqlite3_column_int64(stmt, 5);
+	const struct reading what = {
+		.table = "tables", .column = "rules", .row = table, .drop = DROP_TABLE
+	};
+	bool has_procs = sqlite3_column_int(stmt, 6);
+	struct uw_object *object = NULL;
+	struct uw_kept kept;
+	int err = begin_reading(s, &what, &kept);
+
+	if (!err)
+		err = uw_object_open_kept(&kept, &object);
+	if (!err && has_procs)
+		err = take_part(s, &procs_part, object, table, false, &identity);
+	if (is_bad(err)) {
+		s->counters.damaged++;
+		remember(s, DROP_TABLE, table, NULL);
+		err = -ENOENT;
+	}
+	if (err) {
+		uw_object_put(object);
+		return err;
+	}
+	if (is_stale(sqlite3_column_int64(stmt, 4)))
+		remember(s, MARK_USED, sqlite3_column_int64(stmt, 0),
+			 (const char *)sqlite3_column_text(stmt, 7));
+	*out = object;
+	return 0;
+}
+
+static int find_gone(struct store *s, const struct uw_build_id *id, struct uw_object **out)
+{
+	bool refused = false;
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, FIND_GONE, &err);
+	if (!stmt)
+		return err;
+	(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 2, TABLE_VERSION);
+	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
+	while ((err = step(stmt)) == 1) {
+		if (identity_is_trusted(sqlite3_column_int64(stmt, 1))) {
+			err = open_gone(s, stmt, out);
+			if (err != -ENOENT)
+				break;
+			continue;
+		}
+		refused = true;
+	}
+	if (!err && !*out)
+		err = refused ? -EPERM : -ENOENT;
+	release(stmt);
+	return err;
+}
+
+int store_find_gone(struct store *s, const struct uw_build_id *id, struct uw_object **out)
+{
+	int err = -ENOENT;
+
+	*out = NULL;
+	if (!s || !id->size)
+		return err;
+	pthread_mutex_lock(&s->lock);
+	if (s->db && !gave_up(s)) {
+		err = find_gone(s, id, out);
+		s->counters.found += !err;
+		if (err && err != -ENOENT && err != -EPERM)
+			err = failed(s, "look a table up", err);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err;
 }
 
 /* ---- keeping ---------------------------------------------------------------------- */
@@ -1008,6 +1112,7 @@ int store_shrink(struct store *s, uint64_t budget)
 
 struct made { /* what is to be put in */
 	struct uw_identity identity;
+	struct identity contents;
 	const void *rules; /* the object's; NULL: nothing to compile */
 	size_t rules_size;
 	const void *procs; /* NULL: none */
@@ -1030,15 +1135,15 @@ static int add_object(struct store *s, const struct uw_build_id *build_id, uint1
 	stmt = statement(s, ADD_OBJECT, &err);
 	if (!stmt)
 		return err;
-	(void)sqlite3_bind_blob(stmt, 1, build_id->bytes, build_id->size, SQLITE_STATIC);
-	if (!build_id->size)
-		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
+	bind_bytes(stmt, 1, build_id->bytes, build_id->size);
 	(void)sqlite3_bind_int64(stmt, 2, (int64_t)made->identity.size);
 	(void)sqlite3_bind_int64(stmt, 3, (int64_t)made->identity.hash);
 	(void)sqlite3_bind_int64(stmt, 4, machine);
 	(void)sqlite3_bind_text(stmt, 5, file->path ? file->path : "", -1, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 6, (int64_t)file->size);
 	(void)sqlite3_bind_int64(stmt, 7, time(NULL));
+	(void)sqlite3_bind_int64(stmt, 8, file->owner);
+	(void)sqlite3_bind_blob(stmt, 9, made->contents.bytes, IDENTITY_SIZE, SQLITE_STATIC);
 	err = step(stmt);
 	if (err == 1) {
 		*id = sqlite3_column_int64(stmt, 0);
@@ -1084,18 +1189,18 @@ static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
 			   const struct store_file *f)
 {
 	static const struct uw_build_id none;
-	struct uw_identity nothing = { .size = 0 };
+	struct identity identity;
+	int64_t hash;
 
 	id = id ? id : &none;
 	if (!f->path || (!f->known && !id->size))
 		return -ENOENT;
-	(void)sqlite3_bind_blob(stmt, 1, id->bytes, id->size, SQLITE_STATIC);
-	if (!id->size)
-		(void)sqlite3_bind_zeroblob(stmt, 1, 0);
+	bind_bytes(stmt, 1, id->bytes, id->size);
 	(void)sqlite3_bind_text(stmt, 2, f->path, -1, SQLITE_STATIC);
 	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
-	(void)sqlite3_bind_int64(stmt, 4,
-				 f->known ? (int64_t)(key_of_file(f, id, 0, &nothing) >> 1) : 0);
+	identity_of_file(f, id, &identity);
+	memcpy(&hash, identity.bytes, sizeof(hash));
+	(void)sqlite3_bind_int64(stmt, 4, f->known ? hash : 0);
 	return 0;
 }
 
@@ -1143,14 +1248,30 @@ static int insert(struct store *s, struct uw_object *object, const struct store_
 	return end(s, err);
 }
 
+static bool is_stopped(void *ctx)
+{
+	const atomic_bool *stop = ctx;
+
+	return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
+
+/* Compile object, unless *stop says so (NULL: always). */
+static int compile(struct uw_object *object, const atomic_bool *stop)
+{
+	return uw_object_compile_unless(object, is_stopped, (void *)(uintptr_t)stop);
+}
+
 /* Takes its time, and no lock.  *procs is what to free. */
-static int make(struct uw_object *object, struct made *made, void **procs, bool *built)
+static int make(struct uw_object *object, const atomic_bool *stop, struct made *made, void **procs,
+		bool *built)
 {
 	int err = uw_object_identify(object, &made->identity), err_compile = 0;
 
 	*built = false;
+	if (!err)
+		err = identity_of_object(object, &made->contents);
 	if (!err && !uw_object_compiled(object, &made->rules_size)) {
-		err = err_compile = uw_object_compile(object);
+		err = err_compile = compile(object, stop);
 		*built = !err;
 		if (err == -ENOENT || err == -ENOTSUP) /* which is worth knowing too */
 			err = 0;
@@ -1324,10 +1445,16 @@ static void end_building(struct store *s, int64_t row)
 /* A verdict on the file, which would be the same next time. */
 static bool is_refused(int err)
 {
-	return err == -EBADMSG || err == -ENOTSUP || err == -E2BIG;
+	return err == -EBADMSG || err == -ENOTSUP || err == -E2BIG || err == -EFBIG;
 }
 
 int store_keep(struct store *s, struct uw_object *object, const struct store_file *file)
+{
+	return store_keep_unless(s, object, file, NULL);
+}
+
+int store_keep_unless(struct store *s, struct uw_object *object, const struct store_file *file,
+		      const atomic_bool *stop)
 {
 	const struct uw_build_id *id = uw_object_build_id(object);
 	struct made made = { .rules = NULL };
@@ -1337,7 +1464,7 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 	int err;
 
 	if (!s || s->read_only) {
-		err = uw_object_compile(object);
+		err = compile(object, stop);
 		return err ? err : -EROFS;
 	}
 	if (store_is_quarantined(s, id, file))
@@ -1346,10 +1473,11 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 		(void)store_is_quarantined(s, id, file); /* now it is, and says why */
 		return -EPERM;
 	}
-	err = make(object, &made, &procs, &built);
+	err = make(object, stop, &made, &procs, &built);
 	if (is_refused(err))
 		(void)store_quarantine(s, id, file,
 				       err == -ENOTSUP ? "no table can be made of it"
+				       : err == -EFBIG ? "its table would take too long or too much"
 						       : strerror(-err));
 	pthread_mutex_lock(&s->lock);
 	s->counters.built += built;
@@ -1375,7 +1503,8 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 {
 	const struct table_header *h = blobs->rules;
 	const struct procs_header *p = blobs->procs;
-	struct store_file file = { .path = blobs->path };
+	/* Whoever imports a table answers for it. */
+	struct store_file file = { .path = blobs->path, .owner = (int64_t)geteuid() };
 	struct made made = { .rules = blobs->rules,
 			     .rules_size = blobs->rules_size,
 			     .procs = blobs->procs,
@@ -1397,6 +1526,7 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 	build_id.size = h->build_id_size;
 	memcpy(build_id.bytes, h->build_id, build_id.size);
 	made.identity = (struct uw_identity){ .size = h->src_size, .hash = h->src_hash };
+	memcpy(made.contents.bytes, blobs->identity, IDENTITY_SIZE);
 	if (s->read_only)
 		return -EROFS;
 	pthread_mutex_lock(&s->lock);
@@ -1505,57 +1635,110 @@ static int take_lines(struct store *s, const struct reading *what, uint64_t key,
 	return err ? err : sym_lines_unpack(blob, size, key, out);
 }
 
-static int find_symbols(struct store *s, const struct store_file *f, const struct uw_build_id *id,
-			struct sym_table **table, struct sym_lines **lines)
-{
-	int reader = table ? (int)SYMBOLS_READER : (int)READER_LINES;
-	const int64_t key[] = { (int64_t)f->dev, (int64_t)f->ino, (int64_t)f->elf_off, reader };
-	struct reading what = { .table = "symbols", .column = "symbols", .drop = DROP_SYMBOLS };
-	sqlite3_stmt *stmt;
-	int64_t used;
-	int err;
+/* Which symbols are looked for, and where they go: table or lines is NULL. */
+struct search {
+	const struct store_file *file; /* NULL: it is gone */
+	const struct store_file *beside;
+	const struct uw_build_id *id;
+	struct sym_table **table;
+	struct sym_lines **lines;
+};
 
-	stmt = statement(s, FIND_SYMBOLS, &err);
-	if (!stmt)
-		return err;
-	for (int i = 0; i < 4; i++)
-		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
-	err = step(stmt);
-	if (err == 1) {
-		what.row = sqlite3_column_int64(stmt, 0);
-		used = sqlite3_column_int64(stmt, 1);
-		err = table ? take_symbols(s, &what, key_of_symbols(f, id), table)
-			    : take_lines(s, &what, key_of_lines(f, id), lines);
-		/* All of it, names and all. */
-		if (!err && is_stale(used))
-			remember(s, USED_SYMBOLS, what.row, NULL);
-	} else if (!err) {
-		err = -ENOENT;
-	}
-	release(stmt);
-	/* Of a file that has changed since (-ENOENT), it will be replaced. */
+static int reader_of(bool lines)
+{
+	return lines ? (int)READER_LINES : (int)SYMBOLS_READER;
+}
+
+/* Take the row's blob, which the symbols of f are in. */
+static int take_either(struct store *s, const struct search *w, const struct store_file *f,
+		       int64_t row, int64_t used)
+{
+	const struct reading what = {
+		.table = "symbols", .column = "symbols", .row = row, .drop = DROP_SYMBOLS
+	};
+	int err = w->table ? take_symbols(s, &what, key_of_symbols(f, w->id), w->table)
+			   : take_lines(s, &what, key_of_lines(f, w->id), w->lines);
+
+	if (!err && is_stale(used))
+		remember(s, USED_SYMBOLS, row, NULL);
 	if (err == -EBADMSG || err == -ENOTSUP) {
 		s->counters.damaged++;
-		rest(s);
-		if (!s->read_only)
-			(void)run(s, DROP_SYMBOLS, &what.row, 1);
+		remember(s, DROP_SYMBOLS, row, NULL);
 		err = -ENOENT;
 	}
 	return err;
 }
 
-static int find_either(struct store *s, const struct store_file *file,
-		       const struct uw_build_id *build_id, struct sym_table **table,
-		       struct sym_lines **lines)
+static int find_symbols(struct store *s, const struct search *w)
+{
+	const struct store_file *f = w->file;
+	const int64_t key[] = { (int64_t)f->dev,     (int64_t)f->ino,  (int64_t)f->elf_off,
+				reader_of(w->lines), (int64_t)f->size, f->mtime_ns,
+				f->ctime_ns,	     (int64_t)f->uid };
+	struct identity beside;
+	sqlite3_stmt *stmt;
+	int err;
+
+	stmt = statement(s, FIND_SYMBOLS, &err);
+	if (!stmt)
+		return err;
+	for (int i = 0; i < 8; i++)
+		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
+	bind_bytes(stmt, 9, w->id->bytes, w->id->size);
+	if (w->beside)
+		identity_of_file(w->beside, NULL, &beside);
+	bind_bytes(stmt, 10, beside.bytes, w->beside ? IDENTITY_SIZE : 0);
+	err = step(stmt);
+	if (err == 1)
+		err = take_either(s, w, f, sqlite3_column_int64(stmt, 0),
+				  sqlite3_column_int64(stmt, 1));
+	else if (!err)
+		err = -ENOENT;
+	release(stmt);
+	return err;
+}
+
+/* The same by build-id alone: of files that only a trusted user could write the one with most. */
+static int find_gone_symbols(struct store *s, const struct search *w)
+{
+	int err, found = -ENOENT;
+	sqlite3_stmt *stmt;
+
+	stmt = statement(s, FIND_GONE_SYMBOLS, &err);
+	if (!stmt)
+		return err;
+	bind_bytes(stmt, 1, w->id->bytes, w->id->size);
+	(void)sqlite3_bind_int64(stmt, 2, reader_of(w->lines));
+	while (found == -ENOENT && (err = step(stmt)) == 1) {
+		const struct store_file f = {
+			.dev = (uint64_t)sqlite3_column_int64(stmt, 3),
+			.ino = (uint64_t)sqlite3_column_int64(stmt, 4),
+			.elf_off = (uint64_t)sqlite3_column_int64(stmt, 5),
+			.size = (uint64_t)sqlite3_column_int64(stmt, 6),
+			.mtime_ns = sqlite3_column_int64(stmt, 7),
+			.ctime_ns = sqlite3_column_int64(stmt, 8),
+			.uid = (uint64_t)sqlite3_column_int64(stmt, 9),
+		};
+
+		if (identity_is_trusted(sqlite3_column_int64(stmt, 2)))
+			found = take_either(s, w, &f, sqlite3_column_int64(stmt, 0),
+					    sqlite3_column_int64(stmt, 1));
+	}
+	release(stmt);
+	return found == -ENOENT && err < 0 ? err : found;
+}
+
+static int find_either(struct store *s, const struct search *w)
 {
 	int err = -ENOENT;
 
-	if (!s || !file->known)
+	if (!s ||
+	    (w->file ? !w->file->vouched || (w->beside && !w->beside->vouched) : !w->id->size))
 		return err;
 	pthread_mutex_lock(&s->lock);
 	if (s->db && !gave_up(s)) {
-		err = find_symbols(s, file, build_id, table, lines);
-		if (table)
+		err = w->file ? find_symbols(s, w) : find_gone_symbols(s, w);
+		if (w->table)
 			s->counters.symbols_found += !err;
 		else
 			s->counters.lines_found += !err;
@@ -1567,26 +1750,37 @@ static int find_either(struct store *s, const struct store_file *file,
 }
 
 int store_find_symbols(struct store *s, const struct store_file *file,
-		       const struct uw_build_id *build_id, struct sym_table **out)
+		       const struct store_file *beside, const struct uw_build_id *build_id,
+		       struct sym_table **out)
 {
-	return find_either(s, file, build_id, out, NULL);
+	return find_either(
+		s,
+		&(struct search){ .file = file, .beside = beside, .id = build_id, .table = out });
 }
 
 int store_find_lines(struct store *s, const struct store_file *file,
 		     const struct uw_build_id *build_id, struct sym_lines **out)
 {
-	return find_either(s, file, build_id, NULL, out);
+	return find_either(s, &(struct search){ .file = file, .id = build_id, .lines = out });
+}
+
+/* Who answers for symbols that two files have a part in. */
+static int64_t common_owner(int64_t a, int64_t b)
+{
+	if (a == 0 || a == b)
+		return b;
+	return b == 0 ? a : STORE_NOBODY;
 }
 
 /* Takes the one or the other over. */
 static void want_either(struct store *s, const struct store_file *file,
-			const struct uw_build_id *build_id, struct sym_table *table,
-			struct sym_lines *lines)
+			const struct store_file *beside, const struct uw_build_id *build_id,
+			struct sym_table *table, struct sym_lines *lines)
 {
 	struct wanted_symbols *w;
 	char *path;
 
-	if (!s || !file->known) {
+	if (!s || !file->vouched || (beside && !beside->vouched)) {
 		sym_table_free(table);
 		sym_lines_free(lines);
 		return;
@@ -1603,6 +1797,11 @@ static void want_either(struct store *s, const struct store_file *file,
 					      .path = path,
 					      .build_id = *build_id };
 		w->file.path = path;
+		if (beside) {
+			w->has_beside = true;
+			identity_of_file(beside, NULL, &w->beside);
+			w->file.owner = common_owner(file->owner, beside->owner);
+		}
 		table = NULL;
 		lines = NULL;
 		path = NULL;
@@ -1614,27 +1813,25 @@ static void want_either(struct store *s, const struct store_file *file,
 }
 
 void store_want_symbols(struct store *s, const struct store_file *file,
-			const struct uw_build_id *build_id, struct sym_table *table)
+			const struct store_file *beside, const struct uw_build_id *build_id,
+			struct sym_table *table)
 {
-	want_either(s, file, build_id, table, NULL);
+	want_either(s, file, beside, build_id, table, NULL);
 }
 
 void store_want_lines(struct store *s, const struct store_file *file,
 		      const struct uw_build_id *build_id, struct sym_lines *lines)
 {
-	want_either(s, file, build_id, NULL, lines);
+	want_either(s, file, NULL, build_id, NULL, lines);
 }
 
 static int add_symbols(struct store *s, const struct wanted_symbols *w, const void *blob,
 		       size_t size)
 {
 	const struct store_file *f = &w->file;
-	const int64_t numbers[] = {
-		(int64_t)f->dev,     (int64_t)f->ino,
-		(int64_t)f->elf_off, w->table ? (int)SYMBOLS_READER : (int)READER_LINES,
-		(int64_t)f->size,    f->mtime_ns,
-		f->ctime_ns
-	};
+	const int64_t numbers[] = { (int64_t)f->dev,	  (int64_t)f->ino,  (int64_t)f->elf_off,
+				    reader_of(!w->table), (int64_t)f->size, f->mtime_ns,
+				    f->ctime_ns,	  (int64_t)f->uid };
 	size_t n = w->table ? sym_table_size(w->table) : sym_lines_size(w->lines);
 	sqlite3_stmt *stmt;
 	int err;
@@ -1642,16 +1839,16 @@ static int add_symbols(struct store *s, const struct wanted_symbols *w, const vo
 	stmt = statement(s, ADD_SYMBOLS, &err);
 	if (!stmt)
 		return err;
-	for (int i = 0; i < 7; i++)
+	for (int i = 0; i < 8; i++)
 		(void)sqlite3_bind_int64(stmt, i + 1, numbers[i]);
-	(void)sqlite3_bind_blob(stmt, 8, w->build_id.bytes, w->build_id.size, SQLITE_STATIC);
-	if (!w->build_id.size)
-		(void)sqlite3_bind_zeroblob(stmt, 8, 0);
-	(void)sqlite3_bind_text(stmt, 9, w->path, -1, SQLITE_STATIC);
-	(void)sqlite3_bind_int64(stmt, 10, time(NULL));
-	(void)sqlite3_bind_int64(stmt, 11, (int64_t)n);
-	(void)sqlite3_bind_int64(stmt, 12, (int64_t)size);
-	(void)sqlite3_bind_blob64(stmt, 13, blob, size, SQLITE_STATIC);
+	bind_bytes(stmt, 9, w->build_id.bytes, w->build_id.size);
+	bind_bytes(stmt, 10, w->beside.bytes, w->has_beside ? IDENTITY_SIZE : 0);
+	(void)sqlite3_bind_text(stmt, 11, w->path, -1, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 12, time(NULL));
+	(void)sqlite3_bind_int64(stmt, 13, (int64_t)n);
+	(void)sqlite3_bind_int64(stmt, 14, (int64_t)size);
+	(void)sqlite3_bind_blob64(stmt, 15, blob, size, SQLITE_STATIC);
+	(void)sqlite3_bind_int64(stmt, 16, f->owner);
 	err = step(stmt);
 	release(stmt);
 	return err;
@@ -1790,6 +1987,34 @@ static int64_t now_ns(void)
 	return time_of(&ts);
 }
 
+/* Note the file's inode beside a table that the store has of the same contents; false: it has none. */
+static bool is_there(struct store *s, const struct wanted *w)
+{
+	struct uw_identity identity;
+	sqlite3_stmt *stmt = NULL;
+	bool there = false;
+	int64_t id;
+	int err;
+
+	pthread_mutex_lock(&s->lock);
+	err = s->db && !gave_up(s) ? find_by_contents(s, w->object, &id, &identity) : -ENOENT;
+	if (!err)
+		stmt = statement(s, FIND_TABLE, &err);
+	if (stmt) {
+		(void)sqlite3_bind_int64(stmt, 1, id);
+		(void)sqlite3_bind_int64(stmt, 2, TABLE_VERSION);
+		(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
+		there = step(stmt) == 1;
+		release(stmt);
+	}
+	if (there) {
+		rest(s);
+		(void)add_file(s, id, w->object, &w->file, &identity);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
 void store_work(struct store *s, uint64_t limit_ns)
 {
 	int64_t last = now_ns() + (int64_t)limit_ns;
@@ -1801,7 +2026,8 @@ void store_work(struct store *s, uint64_t limit_ns)
 	if (s->n_wanted)
 		qsort(s->wanted, s->n_wanted, sizeof(*s->wanted), by_parsed);
 	for (size_t i = 0; i < s->n_wanted && !gave_up(s) && now_ns() < last; i++)
-		(void)store_keep(s, s->wanted[i].object, &s->wanted[i].file);
+		if (!is_there(s, &s->wanted[i]))
+			(void)store_keep(s, s->wanted[i].object, &s->wanted[i].file);
 	for (size_t i = 0; i < s->n_symbols && !gave_up(s) && now_ns() < last; i++)
 		keep_symbols(s, &s->symbols[i]);
 	forget_wanted(s);

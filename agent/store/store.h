@@ -16,16 +16,21 @@
 
 #include "unwinder/unwinder.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct store;
 
+#define STORE_NOBODY (-1)
+
 /* A file as the system knows it: while all of this is equal, so are the contents. */
 struct store_file {
-	bool known; /* false: it is no file, or too new to be told from its next version */
-	uint64_t dev, ino, elf_off, size;
+	bool known;   /* false: it is no file, or too new to be told from its next version */
+	bool vouched; /* known, and its file system is to be believed: see identity.c */
+	uint64_t dev, ino, elf_off, size, uid;
 	int64_t mtime_ns, ctime_ns;
+	int64_t owner;	  /* the one user who could write it, or STORE_NOBODY */
 	const char *path; /* where it was seen; borrowed */
 };
 
@@ -49,6 +54,19 @@ int store_find(struct store *store, struct uw_object *object, const struct store
  */
 int store_find_parts(struct store *store, struct uw_object *object, const struct store_file *file);
 /*
+ * The same on the way to a sample's first frame: a large file whose inode the store does not know is
+ * not hashed there (-ENOENT).  store_work finds it by its contents later.
+ */
+int store_find_at_once(struct store *store, struct uw_object *object,
+		       const struct store_file *file);
+/*
+ * Make an object of the table that is stored for a build-id, for a file that is gone.  Nothing is at
+ * hand to check it against, so the table must come from a file that only root or this process's own
+ * user could write.  -ENOENT there is none; -EPERM there are only others'.
+ */
+int store_find_gone(struct store *store, const struct uw_build_id *build_id,
+		    struct uw_object **out);
+/*
  * From now on what is read later has a connection of its own, so that a walk waits for no writer, of
  * this process least of all, and the database is not mapped.  For one who lives long and keeps tables
  * while others walk.
@@ -60,6 +78,9 @@ void store_read_beside(struct store *store);
  * not; -EPERM it is in quarantine.
  */
 int store_keep(struct store *store, struct uw_object *object, const struct store_file *file);
+/* Do the same, but give up compiling once *stop is true: -ECANCELED, and the next run compiles it. */
+int store_keep_unless(struct store *store, struct uw_object *object, const struct store_file *file,
+		      const atomic_bool *stop);
 
 /*
  * What cannot be read, or ended a worker that read it, is not tried again until it is another file
@@ -79,14 +100,17 @@ void store_work(struct store *store, uint64_t limit_ns);
 void store_parsed(struct store *store, const struct uw_object *object);
 
 /*
- * The same for symbols.  They are a file's and not its contents': -ENOENT for what is no file, or
- * not known.  Wanting takes the table over.
+ * The same for symbols.  They belong to one inode and are never another's: -ENOENT for what is no
+ * file, or none that is vouched for.  beside: the debug file that has a part in them; NULL: none.
+ * file NULL: of a file that is gone, as store_find_gone.  Wanting takes the table over.
  */
 struct sym_table;
 int store_find_symbols(struct store *store, const struct store_file *file,
-		       const struct uw_build_id *build_id, struct sym_table **out);
+		       const struct store_file *beside, const struct uw_build_id *build_id,
+		       struct sym_table **out);
 void store_want_symbols(struct store *store, const struct store_file *file,
-			const struct uw_build_id *build_id, struct sym_table *table);
+			const struct store_file *beside, const struct uw_build_id *build_id,
+			struct sym_table *table);
 
 /* And for lines, which are of the file that has the DWARF. */
 struct sym_lines;
@@ -120,7 +144,8 @@ void store_counters(struct store *store, struct store_counters *out);
 struct store_blobs {
 	const void *rules, *procs;
 	size_t rules_size, procs_size;
-	const char *path; /* to show; where it came from */
+	const char *path;	 /* to show; where it came from */
+	const uint8_t *identity; /* SHA-256, as the store that exported them had it */
 };
 int store_import(struct store *store, const struct store_blobs *blobs, bool *kept);
 

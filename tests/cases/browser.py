@@ -169,12 +169,14 @@ def message(field, content):
 
 
 class Profile:
-    """Samples of (stack from the root, value, labels); a frame is a name or (name, module), or a list of
+    """Samples of (stack from the root, value, labels); kind may be a list of (type, unit), and a value is a list of
+    as many numbers then; a frame is a name or (name, module), or a list of
     those that were inlined one into the other, the outermost first."""
 
     def __init__(self, kind="samples", unit="count", comments=()):
         self.texts = {b"": 0}
-        self.parts = [message(1, number(1, self.text(kind)) + number(2, self.text(unit)))]
+        kinds = [(kind, unit)] if isinstance(kind, (str, bytes)) else kind
+        self.parts = [message(1, number(1, self.text(k)) + number(2, self.text(u))) for k, u in kinds]
         self.functions, self.modules, self.locations = {}, {}, {}
         self.parts += [number(13, self.text(c)) for c in comments]
 
@@ -210,7 +212,7 @@ class Profile:
         ids = b"".join(varint(self.location(frame)) for frame in reversed(stack))
         told = b"".join(message(3, number(1, self.text(k)) + (number(3, v) if isinstance(v, int) else number(2, self.text(v))))
                         for k, v in labels.items())
-        self.parts.append(message(2, message(1, ids) + message(2, varint(value)) + told))
+        self.parts.append(message(2, message(1, ids) + message(2, b"".join(map(varint, value if isinstance(value, list) else [value]))) + told))
 
     def write(self, path):
         with open(path, "wb") as file:

@@ -3,6 +3,7 @@
 # the right CRC, below --symfs, or from a debuginfod server; and that what is asked in vain is
 # asked once.  The program waits in a call that was inlined.
 set -u
+. tests/wait.sh
 offwind=$(realpath "$BUILD")/offwind
 work=$(realpath "$BUILD")/debugfiles
 rm -rf "$work"
@@ -21,7 +22,7 @@ static inline __attribute__((always_inline)) int inner(int n)
 static __attribute__((noinline)) int outer(int n) { return inner(n) * 3; }
 int main(int argc, char **argv) { (void)argv; return outer(argc) + 1; }
 C
-gcc -O1 -g -o "$work/whole" "$work/a.c"
+gcc -O1 -g -o "$work/whole" "$work/a.c" || exit 1
 cp "$work/whole" "$work/bin/a"
 strip -s "$work/bin/a"
 objcopy --only-keep-debug "$work/whole" "$work/a.debug"
@@ -30,13 +31,13 @@ by_id=.build-id/${id:0:2}/${id:2}.debug
 (cd "$work" && objcopy --add-gnu-debuglink=a.debug bin/a bin/linked)
 # So that the debug file of the linked one can only be found by its name.
 objcopy --remove-section .note.gnu.build-id "$work/bin/linked" 2> /dev/null
-gcc -O1 -Wl,--build-id=0x0123456789abcdef -s -o "$work/bin/nowhere" "$work/a.c"
+gcc -O1 -Wl,--build-id=0x0123456789abcdef -s -o "$work/bin/nowhere" "$work/a.c" || exit 1
 for name in a linked nowhere; do
 	"$work/bin/$name" &
 	pids+=($!)
 done
 for pid in "${pids[@]}"; do
-	for _ in {1..100}; do grep -q pause "/proc/$pid/wchan" 2> /dev/null && break; [[ $(cut -d' ' -f1 "/proc/$pid/syscall" 2> /dev/null) == 34 ]] && break; sleep 0.05; done
+	until_or_dead $pid in_pause $pid || exit 1
 done
 
 rows() { # PID OPTION…: function, line and inlined of the program's own frames
@@ -116,12 +117,17 @@ not_found "what no server has" "${pids[2]}" --db "$work/missing.db"
 [ "$first" -ge 1 ] && [ "$(asked)" = "$first" ] || fail "asked $first times, then $(asked)"
 [ "$(sqlite3 "$work/missing.db" "SELECT count(*) FROM missing WHERE hex(build_id) = '0123456789ABCDEF'")" = 1 ] || fail "not remembered"
 
+# A port where nobody listens is told of, once.
+rm -rf "$work/cache"
+DEBUGINFOD_URLS=http://127.0.0.1:1 rows "${pids[2]}" --no-cache | grep -q . || fail "no frames: $(cat "$work/err")"
+[ "$(grep -c 'debuginfod: cannot ask the servers in DEBUGINFOD_URLS: Connection refused' "$work/err")" = 1 ] || fail "an unreachable server: $(cat "$work/err")"
+
 # One that takes connections and never answers holds nobody up for long.
 rm -rf "$work/cache"
 python3 -c 'import socket, time
 s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(8); print(s.getsockname()[1], flush=True); time.sleep(60)' > "$work/port" &
 pids+=($!)
-for _ in {1..50}; do [ -s "$work/port" ] && break; sleep 0.1; done
+until_or_dead $! test -s "$work/port" || exit 1
 export DEBUGINFOD_URLS=http://127.0.0.1:$(cat "$work/port") DEBUGINFOD_TIMEOUT=1
 start=$SECONDS
 rows "${pids[0]}" --no-cache | grep -q . || fail "no frames: $(cat "$work/err")"

@@ -267,6 +267,120 @@ def test_colours(b):
     b.eval("delete document.documentElement.dataset.theme")
 
 
+def set_to(b, element, value, event="input"):
+    b.eval(f"(s => {{ s.value = {value!r}; s.dispatchEvent(new Event('{event}')); }})(document.getElementById('{element}'))")
+
+
+def press(b, element):
+    b.eval(f"document.getElementById('{element}').click()")
+
+
+def rows(b):
+    return b.eval("[...document.querySelectorAll('#table-rows tr')].map(r => [...r.cells].map(c => c.innerText.replace(/\\s+/g, ' ').trim()))")
+
+
+def test_callers(b):
+    """The inverted graph: as wide as what ended in a function, its callers beyond it."""
+    whole = named(b, "all")["width"]
+    press(b, "callers")
+    first = {f["text"]: round(f["width"] * 100 / whole) for f in frames(b) if f["level"] == "2"}
+    equal(first, {"sort_all": 55, "work": 10, "≈ entry_SYSCALL_64": 20, "inlined_in": 15}, "where samples ended")
+    second = sorted((f["text"], round(f["width"] * 100 / whole)) for f in frames(b) if f["level"] == "3")
+    equal(second, [("main", 10), ("outer", 15), ("work", 55), ("≈ malloc", 20)], "their callers")
+    third = sorted((f["text"], round(f["width"] * 100 / whole)) for f in frames(b) if f["level"] == "4")
+    equal(third, [("app", 10), ("main", 15), ("main", 20), ("main", 30), ("⊘ truncated", 25)], "and theirs")
+    f = named(b, "sort_all")
+    b.mouse("mouseMoved", f["x"] + 20, f["y"] + 5)
+    tip = b.eval("document.getElementById('tip').innerText")
+    check("self 55 samples, 55.00 %" in tip and "total" not in tip, f"of a function in which samples ended: {tip!r}")
+    b.mouse("mouseMoved", 2, 2)
+    set_to(b, "search", "main")
+    equal(text_of(b, "found"), "1 function in 4 frames: 75.00 %", "search among callers")
+    set_to(b, "search", "")
+    press(b, "callers")
+    equal(len(frames(b)), 14, "and back")
+
+
+def test_table(b):
+    press(b, "table")
+    want = [["55 samples 55.00 %", "55 samples 55.00 %", "sort_all app"],
+            ["20 samples 20.00 %", "20 samples 20.00 %", "entry_SYSCALL_64 [kernel]"],
+            ["15 samples 15.00 %", "15 samples 15.00 %", "inlined_in app"],
+            ["10 samples 10.00 %", "65 samples 65.00 %", "work app"],
+            ["0 samples 0.00 %", "75 samples 75.00 %", "main app"],
+            ["0 samples 0.00 %", "20 samples 20.00 %", "malloc libc.so.6"],
+            ["0 samples 0.00 %", "15 samples 15.00 %", "outer app"]]
+    equal(rows(b), want, "the table, by what functions took themselves")
+    b.eval("[...document.querySelectorAll('#table-head button')].find(e => e.textContent === 'Total').click()")
+    equal([r[2].split()[0] for r in rows(b)][:3], ["main", "work", "sort_all"], "by total")
+    b.eval("[...document.querySelectorAll('#table-head button')].find(e => e.textContent === 'Function').click()")
+    equal([r[2].split()[0] for r in rows(b)], sorted(r[2].split()[0] for r in want), "by name")
+    b.eval("[...document.querySelectorAll('#table-rows button')].find(e => e.textContent === 'work').click()")
+    equal(text_of(b, "found"), "1 function in 2 frames: 65.00 %", "a row leads to its frames")
+    equal([r[2] for r in rows(b)], ["work app"], "a search narrows the table")
+    set_to(b, "search", "")
+    press(b, "table")
+    check(near(named(b, "all")["width"], 1200 - 32), "the graph takes the table's room again")
+
+
+def test_filters(b):
+    set_to(b, "search", '"malloc"')
+    press(b, "without")
+    equal(text_of(b, "summary"), "80 samples · 80.00 % of the profile · 5 stacks", "without one function's stacks")
+    check(not any("malloc" in f["text"] for f in frames(b)), "they are not drawn")
+    set_to(b, "search", "sort_all")
+    press(b, "only")
+    equal(text_of(b, "summary"), "55 samples · 55.00 % of the profile · 5 stacks", "two filters")
+    b.eval("document.querySelector('#filters button').click()")
+    equal(b.eval("[...document.querySelectorAll('#filters button')].map(e => e.textContent)"), ["only sort_all ✕"], "one is taken away")
+    b.eval("document.querySelector('#filters button').click()")
+    equal(len(frames(b)), 14, "and the other")
+    set_to(b, "group", "2", "change")
+    equal(text_of(b, "summary"), "15 samples · 15.00 % of the profile · 5 stacks", "one program")
+    set_to(b, "group", "0", "change")
+    check(b.eval("document.getElementById('type').parentElement.hidden"), "one sample type needs no choice")
+
+
+def test_types(b):
+    """Several sample types, of which two are proportional, and a link that shows the same view again."""
+    p = Profile(kind=[("samples", "count"), ("cpu", "nanoseconds"), ("wait", "nanoseconds")])
+    long = "ns::sort<int (*)(int)>(std::vector<int, A<int> >&, int) const [clone .cold]"
+    odd = ["operator()", "(anonymous namespace)", "Row::operator()(int) const", "f(void (*)(int))", "main.(*T).run", "<impl A for (B, C)>::d"]
+    p.sample([("main", "/bin/x"), (long, "/bin/x")], [3, 30000000, 0])
+    p.sample([("main", "/bin/x"), ("sleep", "/bin/x")], [0, 0, 7000])
+    for name in odd:
+        p.sample([("main", "/bin/x"), (name, "/bin/x")], [1, 10000000, 0])
+    path = page("types.html", "--type", "cpu", write("types.pb", p))
+    b.open(path)
+    equal(b.eval("[...document.querySelectorAll('#type option')].map(e => e.textContent)"), ["cpu", "samples", "wait"], "types")
+    equal(text_of(b, "summary"), "9 samples · 90.00 ms of cpu · 8 stacks", "the first type")
+    check(open(path, encoding="utf-8").read().count('"like":0') == 1, "equal values are written once")
+    texts = {f["text"] for f in frames(b)}
+    want = {"ns::sort<int (*)(int)> [clone .cold]", "operator()", "(anonymous namespace)", "Row::operator()", "f", "main.(*T).run", "<impl A for (B, C)>::d"}
+    check(want <= texts, f"without parameter lists: {sorted(texts)}")
+    set_to(b, "type", "2", "change")
+    equal(text_of(b, "summary"), "9 samples · 7.00 µs of wait · 8 stacks", "another type")
+    equal(sorted(f["text"] for f in frames(b)), ["all", "main", "sleep"], "its frames")
+    f = named(b, "sleep")
+    b.click(f["x"] + 30, f["y"] + 5)
+    press(b, "table")
+    set_to(b, "search", "main")
+    link = b.eval("location.href")
+    b.open(path)
+    equal(named(b, "main")["fade"], False, "without the link the page begins anew")
+    b("Page.navigate", url="about:blank")
+    b.wait_for("Page.loadEventFired")
+    b("Page.navigate", url=link)
+    b.wait_for("Page.loadEventFired")
+    equal(sorted((f["text"], f["fade"], f["found"]) for f in frames(b)),
+          [("all", True, False), ("main", True, True), ("sleep", False, False)], "a link shows the same view")
+    equal([r[2] for r in rows(b)], ["main x"], "with its table")
+    b("Page.navigate", url=link.split("#")[0] + "#type=no&only=/(/&without=x&zoom=99999999999&group=&search=/(/&callers")
+    settle(b)
+    equal(text_of(b, "found"), "not a regular expression", "a broken link does no harm")
+    equal(b.complaints(), [], "of types and links")
+
+
 def test_narrow(b):
     b.size(360, 700)
     settle(b)
@@ -299,8 +413,8 @@ def test_hostile(b):
     raw.decode("utf-8")
     check(not any(c in raw for c in list(range(9)) + [11, 12, 13, 27, 127]), "control bytes in the page")
     check("\u2028".encode() not in raw and "\u202e".encode() not in raw, "line ends in the page")
-    equal(raw.lower().count(b"<script"), 3, "script elements in the page")
-    equal(raw.lower().count(b"</script"), 3, "their ends")
+    equal(raw.lower().count(b"<script"), 4, "script elements in the page")
+    equal(raw.lower().count(b"</script"), 4, "their ends")
     b.open(path)
     settle(b)
     b.mouse("mouseMoved", 300, 400)
@@ -428,6 +542,9 @@ def main():
         test_search(b)
         test_zoom_by_mouse(b)
         test_keyboard(b)
+        test_callers(b)
+        test_table(b)
+        test_filters(b)
         test_dark(b)
         test_colours(b)
         test_narrow(b)
@@ -435,6 +552,7 @@ def main():
         test_policy(b)
         test_hostile(b)
         test_difference(b)
+        test_types(b)
         test_hundred_thousand(b)
     finally:
         b.close()

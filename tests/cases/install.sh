@@ -16,7 +16,7 @@ make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 
 bin=$dir/root/usr/bin
 # The library's part: library.sh.
 [ "$(cd "$dir/root" && find . \( -type f -o -type l \) ! -path './usr/include/*' ! -path '*/man3/*' ! -name 'liboffwind*' | sort | paste -sd' ')" = \
-	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/share/doc/offwind/page-licences.txt ./usr/share/man/man1/offwind.1" ] || fail "installed: $(find "$dir/root")"
+	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1" ] || fail "installed: $(find "$dir/root")"
 [ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
 
 echo "== the manual page"
@@ -30,6 +30,19 @@ for command in record unwind explain report flamegraph cache doctor; do
 	done
 done | grep -v -- --help >"$dir/missing"
 [ ! -s "$dir/missing" ] || fail "not in the manual page: $(cat "$dir/missing")"
+
+echo "== completion"
+cat >"$dir/complete.sh" <<'SH'
+. "$1"
+shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_offwind
+printf '%s\n' "${COMPREPLY[@]}"
+SH
+complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-completion/completions/offwind" "$@" | paste -sd' '; }
+[ "$(complete offwind rec)" = record ] || fail "offwind rec: $(complete offwind rec)"
+[ "$(complete offwind record --off)" = --off-cpu ] || fail "record --off: $(complete offwind record --off)"
+[ "$(complete offwind help fl)" = flamegraph ] || fail "help fl"
 
 echo "== perf_to_profile"
 # A recording whose program is here; without perf one of which only addresses are known.
@@ -67,5 +80,10 @@ if command -v go >/dev/null; then
 else
 	fail "go is not installed"
 fi
+
+echo "== uninstall"
+echo mine >"$dir/root/usr/lib/another"
+make -s uninstall BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make uninstall: $(cat "$dir/log")"
+[ "$(cd "$dir/root" && find . -type f -o -type l)" = ./usr/lib/another ] || fail "left: $(find "$dir/root" -type f -o -type l)"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

@@ -2,6 +2,7 @@
 # The store as its users see it: a second run parses nothing and says the same; what is wrong with
 # the file costs a warning and no profile; offwind cache and the stock sqlite3 shell answer.
 set -u
+. tests/wait.sh
 offwind=$BUILD/offwind
 dir=$(mktemp -d)
 trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
@@ -68,7 +69,7 @@ mkfifo "$dir/hold"
 exec 7<>"$dir/hold"
 printf '%s\n' 'BEGIN IMMEDIATE;' ".system touch $dir/held" >"$dir/lock.sql"
 cat "$dir/lock.sql" - <&7 | sqlite3 "$dir/locked.db" & # which goes on until it is killed
-for _ in $(seq 600); do [ -e "$dir/held" ] && break; sleep 0.05; done
+until_or_dead $! test -e "$dir/held" || exit 1
 warns 'cannot keep a table: (Device or resource busy|database is locked)' "$dir/locked.db"
 kill %1 2>/dev/null
 wait 2>/dev/null

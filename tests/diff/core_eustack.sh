@@ -2,6 +2,7 @@
 # A program with threads in many states: its core by gcore and the process while it
 # runs, unwound pc by pc as eu-stack does it.  (core_programs.sh: programs not our own.)
 set -u
+. tests/wait.sh
 for tool in gcore eu-stack; do
 	command -v $tool > /dev/null || { echo "no $tool"; exit 77; }
 done
@@ -21,13 +22,11 @@ failed=0
 start() {
 	local name=$1
 	shift
-	"$@" > "$work/$name.out" 2>&1 <&8 &
+	: > "$work/$name.out"
+	"$@" >> "$work/$name.out" 2>&1 <&8 &
 	pid=$!
 	pids+=("$pid")
-	for _ in $(seq 400); do
-		grep -q ready "$work/$name.out" && return 0
-		sleep 0.05
-	done
+	until_or_dead $pid grep -q ready "$work/$name.out" && return 0
 	echo "$name: not ready"
 	cat "$work/$name.out"
 	return 1
@@ -148,8 +147,9 @@ if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
 		cp "$BUILD/tests/diff/threads" "$work/dumped"
 		(
 			cd "$work" && ulimit -c unlimited && rm -f core core.* && echo "$1" > /proc/self/coredump_filter
-			./dumped > dumped.out &
-			for _ in $(seq 100); do grep -q ready dumped.out && break; sleep 0.05; done
+			: > dumped.out
+			./dumped >> dumped.out &
+			until_or_dead $! grep -q ready dumped.out
 			[ "$1" = 0x33 ] || rm dumped
 			kill -ABRT $!
 			wait $!

@@ -297,7 +297,9 @@ def profiler(path, type_name):
         s, seen = json.loads(line), set()
         for i, f in enumerate(s['frames']):
             whole = f['function'], f.get('system_name'), f.get('file'), f.get('start_line'), f.get('module')
-            who = str(s['labels']['pid']), str(s['labels']['tid']), f['function'], os.path.basename(f.get('module') or '') or None
+            # It gives no library to a function that is named as its library is: a kernel whose symbols are not at hand.
+            library = os.path.basename(f.get('module') or '')
+            who = str(s['labels']['pid']), str(s['labels']['tid']), f['function'], library if library not in ('', f['function']) else None
             mine[who + ('self',)] += s['values'][type_name] if not i else 0
             mine[who + ('total',)] += s['values'][type_name] if whole not in seen else 0
             seen.add(whole)

@@ -26,7 +26,7 @@ done
 
 # Without section headers, and with them cut off, PT_DYNAMIC leads to the same dynamic symbols.
 printf 'int used(void);\nint used(void) { return 1; }\n' > "$BUILD/narrow.c"
-gcc -m32 -nostdlib -shared -fPIC -Wl,--hash-style=sysv -o "$BUILD/narrow.so" "$BUILD/narrow.c"
+gcc -m32 -nostdlib -shared -fPIC -Wl,--hash-style=sysv -o "$BUILD/narrow.so" "$BUILD/narrow.c" || exit 1
 for f in /bin/bash "$libdir"/libc.so.6 "$libdir"/libstdc++.so.6 "$BUILD/narrow.so"; do
 	strip -o "$BUILD/headers" "$f"
 	"$BUILD/tests/diff/sym_dump" table "$BUILD/headers" | grep -v '@plt$' | cut -d' ' -f1,3 > "$BUILD/headers.names"

@@ -9,12 +9,7 @@ mkdir -p "$work"
 done=0
 for name in git sqlite3 jit; do
 	workload "$name"
-	for try in 1 2 3; do # perf dies at times, of processes that end while it starts
-		timeout -s INT 1 perf record -q --buildid-mmap -F 499 -e cpu-clock:u --call-graph dwarf,16384 \
-			-o "$work/$name.data" -- "${argv[@]}" > "$work/$name.out" 2>&1
-		rc=$? # 124: the time was over, the recording is whole
-		[ $rc = 0 ] || [ $rc = 124 ] && break
-	done || { echo "$name: perf record died $try times"; continue; }
+	perf_workload 1 "$work/$name.data" -F 499 --call-graph dwarf,16384 || continue
 	printf '%s: ' "$name"
 	"$BUILD/tests/diff/walk_allocations" "$work/$name.data" || exit 1
 	rm -f "$work/$name.data"

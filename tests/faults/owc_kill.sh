@@ -2,19 +2,18 @@
 # kill -9 while a capture file is written: all but its last second or so can be
 # read, one line says where it ends, and the exit code says "in part".
 set -u
+. tests/wait.sh
 work=$BUILD/faults/owc_kill
 rm -rf "$work"; mkdir -p "$work"
 sh -c 'while :; do :; done' & busy=$!
 "$BUILD/offwind" record -p $busy -F 199 -d 60 --raw -o "$work/a.owc" > "$work/log" 2>&1 & recorder=$!
 trap 'kill -9 $busy $recorder 2> /dev/null' EXIT
-for _ in $(seq 100); do # until a second of samples has reached the file
-	sleep 0.2
-	[ "$(stat -c %s "$work/a.owc" 2> /dev/null || echo 0)" -gt 3000 ] && break
-done
+until_or_dead $recorder larger "$work/a.owc" 3000 || { cat "$work/log"; exit 1; } # a second of samples
 # 1.5 s of CPU, however long they take.
 ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' /proc/$busy/stat; }
 from=$(ticks)
-for _ in $(seq 300); do [ $(($(ticks) - from)) -ge 150 ] && break; sleep 0.1; done
+worked() { [ $(($(ticks) - from)) -ge 150 ]; }
+until_or_dead $busy worked || exit 1
 # Nothing runs for a while: what waits must go out all the same, and then nothing more.
 kill -STOP $busy
 before=

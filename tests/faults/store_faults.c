@@ -524,7 +524,7 @@ static void use_symbols(struct store *store, struct uw_object *o, const char *pa
 	struct sym_symbol symbol;
 	int fd;
 
-	if (!store_find_symbols(store, file, id, &symbols)) {
+	if (!store_find_symbols(store, file, NULL, id, &symbols)) {
 		for (uint64_t at = 0; at < 0x8000; at += 0x800)
 			(void)sym_table_find(symbols, at, &symbol);
 		sym_table_free(symbols);
@@ -532,7 +532,7 @@ static void use_symbols(struct store *store, struct uw_object *o, const char *pa
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && !sym_table_open(fd, 0, &symbols))
-		store_want_symbols(store, file, id, symbols);
+		store_want_symbols(store, file, NULL, id, symbols);
 	if (fd >= 0)
 		(void)close(fd);
 }

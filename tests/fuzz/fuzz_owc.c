@@ -1,7 +1,8 @@
 /*
  * Any bytes as a capture file.  Checksums keep random bytes out of the decoder,
  * so the first byte chooses: 0 the rest is a file; 1 the rest is the content of a
- * frame, which is packed here; 2 of two frames, the first cut short.
+ * frame, which is packed here; 2 of two frames, the first cut short.  With 128 added, what follows
+ * byte 1, of twice that many bytes, is an index with a right checksum: of files that are kept.
  */
 #include "agent/source/owc_format.h"
 #include "agent/source/source.h"
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <zlib.h>
 #include <zstd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -67,18 +69,58 @@ static size_t pack(uint8_t *out, size_t room, const uint8_t *content, size_t siz
 	return size;
 }
 
+/* Append an index of n bytes and its footer behind the frames. */
+static size_t add_index(uint8_t *out, uint64_t off, const uint8_t *index, size_t n)
+{
+	owc_put_u32(out, OWC_SKIPPABLE);
+	owc_put_u32(out + 4, (uint32_t)(n + OWC_FOOTER_SIZE));
+	memcpy(out + 8, index, n);
+	owc_put_u64(out + 8 + n, off);
+	owc_put_u32(out + 16 + n, (uint32_t)n);
+	owc_put_u32(out + 20 + n, (uint32_t)crc32(0, index, (uInt)n));
+	memcpy(out + 24 + n, OWC_FOOTER_MAGIC, 8);
+	return 8 + n + OWC_FOOTER_SIZE;
+}
+
+/* Ask for the kept files that a fuzzer finds easily, and read them. */
+static void touch_kept(const struct source_info *info)
+{
+	struct uw_build_id ids[] = { { .size = 0 }, { .size = 1, .bytes = { 'x' } } };
+	uint8_t byte;
+	int fd;
+
+	for (size_t i = 0; info->kept_file && i < 2; i++)
+		if (!info->kept_file(info->kept_file_ctx, 0, 0, 0, "", &ids[i], &fd)) {
+			sink += pread(fd, &byte, 1, 0) == 1 ? byte : 0;
+			(void)close(fd);
+		}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t bytes[1 << 20];
 	struct source *source = NULL;
 	char error[512] = "";
 	struct event event;
-	size_t n = size ? size - 1 : 0;
+	const uint8_t *index = NULL;
+	size_t n = size ? size - 1 : 0, n_index = 0;
 	int fd = memfd_create("owc", 0), rc;
 
 	if (fd < 0 || n > 64 * 1024)
 		abort();
-	if (size && data[0] % 3) {
+	if (n && data[0] & 128) {
+		n_index = 2u * data[1] < n - 1 ? 2u * data[1] : n - 1;
+		index = data + 2;
+		n -= 1 + n_index;
+		data += 1 + n_index;
+		memset(bytes, 0, OWC_HEAD_SIZE);
+		memcpy(bytes, OWC_MAGIC, 8);
+		owc_put_u32(bytes + 8, OWC_VERSION);
+		owc_put_u32(bytes + 12, OWC_HEAD_SIZE);
+		size = OWC_HEAD_SIZE;
+		size += pack(bytes + size, sizeof(bytes) / 2, data + 1, n);
+		size += add_index(bytes + size, size, index, n_index);
+	} else if (size && data[0] % 3) {
 		memset(bytes, 0, OWC_HEAD_SIZE);
 		memcpy(bytes, OWC_MAGIC, 8);
 		owc_put_u32(bytes + 8, OWC_VERSION);
@@ -99,6 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		return 0;
 	}
+	touch_kept(&source->info);
 	while ((rc = source_next(source, &event, -1)) == 1)
 		touch_event(source, &event);
 	if (rc && !source->error[0])

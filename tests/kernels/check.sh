@@ -37,12 +37,66 @@ record "several of a kind" -e sched:sched_process_exec,sched:sched_process_fork 
 	for one in sched:sched_process_exec=4 sched:sched_process_fork=4 churn=1 leak=1; do is ${one%=*} "$(samples ${one%=*})" ${one#*=}; done
 record "page faults" -e page-faults:u -c 1 -- "$PREBUILT/alloc" 10 && [ "$(samples samples)" -ge 100 ] || fail "page faults: $(cat "$dir/log")"
 
+echo "== counts: what the program itself counted"
+cat >"$dir/usage.py" <<'P'
+# usage.py faults | switches: many of them between two changes of its name; prints how many it counts there.
+import mmap, resource, sys, time
+faults = sys.argv[1] == 'faults'
+area = mmap.mmap(-1, 20000 * 4096, flags=mmap.MAP_PRIVATE)
+area.madvise(mmap.MADV_NOHUGEPAGE)
+def name(text):
+    with open('/proc/self/comm', 'w') as f:
+        f.write(text)
+def count():
+    u = resource.getrusage(resource.RUSAGE_SELF)
+    return u.ru_minflt + u.ru_majflt if faults else u.ru_nvcsw + u.ru_nivcsw
+before = count()
+name('counted')
+for i in range(20000 if faults else 2000):
+    if faults:
+        area[i * 4096] = 1
+    else:
+        time.sleep(1e-6)
+name('other')
+print(count() - before)
+P
+for one in faults:page-faults switches:context-switches; do
+	record "${one#*:}" -e "${one#*:}" --comm counted -- sh -c "exec python3 '$dir/usage.py' ${one%:*} >'$dir/truth'" || continue
+	got=$(samples "${one#*:}") want=$(cat "$dir/truth")
+	echo "$one: $got, counted by the program: $want"
+	[ "$got" -ge $((want * 98 / 100)) ] && [ "$got" -le $((want * 102 / 100)) ] || fail "${one#*:}: $got, not $want: $(cat "$dir/log")"
+done
+
 echo "== waiting"
 record "off-cpu" --off-cpu=20ms -- sh -c 'sleep 0.05; sleep 0.05' || :
 "$offwind" report -n 0 --type off_cpu_samples "$dir/e.pb.gz" | awk '$1 ~ /%$/ && $4' >"$dir/report"
 n=$("$offwind" report --type off_cpu_samples --focus clock_nanosleep -n 0 "$dir/e.pb.gz" | awk '$1 ~ /%$/ { n += $2 } END { print n + 0 }')
 is "naps of 20 ms and more" "$n" 2
 ! grep 'bpf' "$dir/report" || fail "it says what watches it"
+cat >"$dir/naps.py" <<'P'
+# Naps between two changes of its name; prints how many ns they took by its own clock.
+import time
+def name(text):
+    with open('/proc/self/comm', 'w') as f:
+        f.write(text)
+name('naps')
+before = time.monotonic_ns()
+for i in range(20):
+    time.sleep(0.1)
+took = time.monotonic_ns() - before
+name('other')
+print(took)
+P
+record "how long" --comm naps --off-cpu -- sh -c "exec python3 '$dir/naps.py' >'$dir/truth'" &&
+	got=$("$offwind" report -f folded --type off_cpu "$dir/e.pb.gz" | awk '{ n += $NF } END { printf "%.0f", n }') want=$(cat "$dir/truth") && echo "20 naps: told ${got} ns, by its own clock $want" &&
+	# What is spent on the way into a nap and out of it is no wait; emulated, that may be much.
+	{ awk -v got="$got" -v want="$want" 'BEGIN { exit !(want > 0 && got >= 0.7 * want && got <= 1.02 * want) }' || fail "20 naps: $got ns, not $want"; }
+python3 - "$dir/stats.$runs.json" <<'P' || fail "the accounts of waits: $(cat "$dir/log")"
+import json, sys
+waits = json.load(open(sys.argv[1]))['total']['waits']
+begun = waits.pop('begun')
+assert begun >= 20 and begun == sum(waits.values()) == waits['ended'], (begun, waits)
+P
 
 echo "== allocations"
 record "allocations" --alloc=1 -- "$PREBUILT/alloc" 1000 &&
@@ -58,6 +112,35 @@ done
 "$offwind" report -n 0 --sort total --type alloc_objects "$dir/e.pb.gz" >"$dir/report"
 for one in leak:1000 churn:1000 grow:100 zeroed:10 aligned:27 mapped:4 handed:50; do
 	grep -qE "^ *[0-9.]+% +[0-9]+ +[0-9.]+% +${one#*:} +alloc +${one%:*}\$" "$dir/report" || fail "allocated: ${one/:/: not }: $(grep "${one%:*}" "$dir/report")"
+done
+
+echo "== allocations of a running process, with breakpoints in no other"
+mkfifo "$dir/go" "$dir/idle"
+exec 8<>"$dir/go" 9<>"$dir/idle"
+"$PREBUILT/alloc" 1000 wait <&8 & chosen=$!
+# Prints where malloc is, in that process.
+python3 -c 'import ctypes, sys
+print(ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value, flush=True)
+sys.stdin.readline()' <&9 >"$dir/malloc" & idle=$!
+until [ -s "$dir/malloc" ]; do kill -0 $idle || break; sleep 0.1; done
+code() { # PID: the first bytes of malloc as they are in its memory
+	python3 -c 'import sys; m = open(f"/proc/{sys.argv[1]}/mem", "rb"); m.seek(int(sys.argv[2])); print(m.read(16).hex())' "$1" "$(cat "$dir/malloc")"
+}
+before=$(code $idle)
+(
+	until [ -s "$dir/chosen.owc" ]; do kill -0 $chosen || break; sleep 0.1; done
+	code $idle >"$dir/during"
+	echo >&8
+) &
+record "allocations of a running process" --alloc=1 --raw="$dir/chosen.owc" -p $chosen
+echo >&8 # had the recording failed, the process would wait for it
+[ -n "$before" ] && [ "$(cat "$dir/during")" = "$before" ] || fail "breakpoints in a process that was not chosen: '$before', '$(cat "$dir/during")'"
+kill $idle
+wait $idle 2>/dev/null
+exec 8>&- 9>&-
+"$offwind" report -n 0 --sort total --type inuse_objects "$dir/e.pb.gz" >"$dir/report"
+for one in leak:1000 grow:1 zeroed:10 aligned:20 mapped:3 handed:10; do
+	grep -qE "^ *[0-9.]+% +[0-9]+ +[0-9.]+% +${one#*:} +alloc +${one%:*}\$" "$dir/report" || fail "in use in a running process: ${one/:/: not }: $(grep "${one%:*}" "$dir/report")"
 done
 
 echo "== whom"
@@ -121,6 +204,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups "$offwind" record -d 1 -o /de
 echo "== capabilities instead of root"
 paranoid=$(cat /proc/sys/kernel/perf_event_paranoid)
 echo 2 >/proc/sys/kernel/perf_event_paranoid
+"$PREBUILT/target" spin >/dev/null & busy=$! # or nothing but offwind may run
 capable() {
 	setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=+bpf,+perfmon --ambient-caps=+bpf,+perfmon \
 		"$offwind" record -a -F 99 -d 300ms -o /dev/null 2>"$dir/log"
@@ -129,6 +213,8 @@ capable() {
 (ulimit -l 64 && capable)
 [ $? = 1 ] && grep -q 'ulimit -l' "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "a low limit of locked memory: $(cat "$dir/log")"
 echo "$paranoid" >/proc/sys/kernel/perf_event_paranoid
+kill $busy
+wait $busy 2>/dev/null
 
 echo "== accounts of $runs recordings"
 python3 - "$dir"/stats.*.json <<'PY' || fail "the accounts"

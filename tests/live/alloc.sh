@@ -3,6 +3,7 @@
 # way there is to see them; sampled, as many within the error of sampling.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+. tests/wait.sh
 BUILD=${BUILD:-build}
 offwind=$PWD/$BUILD/offwind
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
@@ -85,10 +86,72 @@ cp "$dir/alloc" "$dir/root/alloc"
 mkfifo "$dir/go"
 exec 8<>"$dir/go"
 unshare -m chroot "$dir/root" /alloc 5000 wait <&8 & pid=$!
-for _ in $(seq 600); do [ "$(cat /proc/$pid/comm)" = alloc ] && break; sleep 0.05; done
-for _ in $(seq 600); do [ -s "$dir/b.owc" ] && break; sleep 0.05; done && echo >&8 &
+until_or_dead $pid has_name $pid alloc || exit 1
+{ until_or_dead $pid test -s "$dir/b.owc"; echo >&8; } &
 exact "another C library" --raw="$dir/b.owc" -p $pid
+echo >&8 # had the recording failed, both would wait for it
 wait
+
+echo "== breakpoints in the chosen process and its children, and in no other"
+cat >"$dir/idle.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *volatile kept;
+__attribute__((noinline)) static void in_child(void) { free(kept); kept = malloc(100); }
+/* Prints where malloc and free are.  With a line from stdin two children and then it itself allocate. */
+int main(void)
+{
+	printf("%p %p\n", (void *)malloc, (void *)free);
+	fflush(stdout);
+	getchar();
+	for (int i = 0; i < 2 && fork(); i++)
+		wait(0);
+	for (int i = 0; i < 500; i++, usleep(1000))
+		in_child();
+	return 0;
+}
+C
+gcc -O1 -fno-builtin -o "$dir/idle" "$dir/idle.c" || fail gcc
+code() { # PID ADDRESS: the function's first bytes as they are in that process's memory
+	python3 -c 'import sys; m = open(f"/proc/{sys.argv[1]}/mem", "rb"); m.seek(int(sys.argv[2], 16)); print(m.read(16).hex())' "$1" "$2"
+}
+for one in chosen other; do
+	mkfifo "$dir/$one"
+	"$dir/idle" <>"$dir/$one" >"$dir/$one.addr" &
+	eval "$one=$!"
+	until [ -s "$dir/$one.addr" ]; do kill -0 $! 2>/dev/null || { fail "idle ended"; break; }; sleep 0.05; done
+done
+read -r malloc free <"$dir/chosen.addr"
+read -r other_malloc other_free <"$dir/other.addr"
+for without in '' uprobe_multi; do
+	before=$(code $other $other_malloc) free_before=$(code $other $other_free)
+	[ "$(code $chosen $malloc)" = "$before" ] || fail "breakpoints before any recording"
+	OFFWIND_WITHOUT=$without "$offwind" record --alloc -o "$dir/c.pb.gz" -p $chosen 2>"$dir/log" &
+	recorder=$!
+	until [ "$(code $chosen $malloc)" != "$before" ] && [ "$(code $chosen $free)" != "$free_before" ]; do
+		kill -0 $recorder 2>/dev/null || { fail "no breakpoints in the process that was chosen: $(cat "$dir/log")"; break; }
+		sleep 0.05
+	done
+	[ "$(code $other $other_malloc)" = "$before" ] && [ "$(code $other $other_free)" = "$free_before" ] ||
+		fail "breakpoints in a process that was not chosen (without '$without')"
+	# test %rdi,%rdi; je: the kernel would single-step the first and carries out the second.
+	case $free_before in
+	4885ff*) [[ $(code $chosen $free) == 4885ffcc* ]] || fail "free's first instruction is single-stepped" ;;
+	esac
+	kill -INT $recorder
+	wait $recorder
+	[ "$(code $chosen $malloc)" = "$before" ] || fail "breakpoints stay"
+done
+kill $chosen $other
+for without in '' uprobe_multi; do
+	echo | OFFWIND_WITHOUT=$without "$offwind" record --alloc=1 -o "$dir/c.pb.gz" -- "$dir/idle" >/dev/null 2>"$dir/log" || fail "children: $(cat "$dir/log")"
+	# Of three processes 500 each; a child's first milliseconds are not seen.
+	n=$(go tool pprof -top -cum -nodefraction=0 -sample_index=alloc_objects "$dir/c.pb.gz" 2>/dev/null | awk '$6 == "in_child" { print $4 }')
+	echo "in_child: ${n:-0} of 1500 (without '$without')"
+	[ "${n:-0}" -ge 1000 ] && [ "$n" -le 1500 ] || fail "children are not followed: ${n:-0} of 1500 allocations (without '$without')"
+done
 
 echo "== sampled"
 "$offwind" record --alloc=4096 --stats "$dir/stats.json" -o "$dir/s.pb.gz" -- "$dir/alloc" 100000 2>"$dir/log" || fail "$(cat "$dir/log")"

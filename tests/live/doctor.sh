@@ -26,4 +26,6 @@ trap 'rm -rf "$copy"' EXIT
 chmod 755 "$copy" && install -m 755 "$offwind" "$copy/offwind" # the tree may be closed to others
 setpriv --reuid 65534 --regid 65534 --clear-groups "$copy/offwind" doctor >"$copy/out"
 [ $? -eq 1 ] || { cat "$copy/out"; echo "nobody may record"; exit 1; }
-grep -qE '^capture program +no +.*run as root' "$copy/out" || { cat "$copy/out"; exit 1; }
+grep -qE '^recording +no +.*sudo offwind record .*setcap cap_bpf,cap_perfmon' "$copy/out" || { cat "$copy/out"; exit 1; }
+grep -q 'offwind has the right' "$copy/out" && { cat "$copy/out"; echo "nobody has no right"; exit 1; }
+[ "$(grep -c 'loading the capture program' "$copy/out")" = 0 ] || { cat "$copy/out"; echo "one reason is told several times"; exit 1; }

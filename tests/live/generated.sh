@@ -3,6 +3,7 @@
 # over GDB's JIT interface (LLVM's lli), names it and leads through it; live, out of the capture
 # file afterwards, and in a core.
 set -u
+. tests/wait.sh
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
 "$BUILD/offwind" doctor > /dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
 dir=$(mktemp -d)
@@ -61,7 +62,7 @@ gcc -O2 -I. -DOURS -o "$dir/shared" tests/live/generated/generator.c -L"$BUILD/l
 nearly_all "$dir/ours.tsv" "$chain" "registered with our library"
 "$dir/ours" endless > "$dir/ready" &
 pid=$!
-for _ in $(seq 600); do [ -s "$dir/ready" ] && break; sleep 0.05; done
+until_or_dead $pid test -s "$dir/ready" || exit 1
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/pid.tsv" --pid $pid 2> "$dir/log" || fail "--pid"
 [ "$(count "$dir/pid.tsv" "$chain")" = "1 1" ] || { cp "$dir/pid.tsv" "$dir/text"; fail "--pid"; }
 gdb -nx -batch -p $pid -ex "gcore $dir/core" > "$dir/log" 2>&1
@@ -130,7 +131,7 @@ perf_map plain Spin.hot java -cp "$dir" Spin
 # Of what Java reserves gdb would write all of it: gigabytes, the more the larger the machine.
 MALLOC_ARENA_MAX=1 java -Xmx16m -XX:CompressedClassSpaceSize=16m -cp "$dir" Spin endless > "$dir/spinning" &
 plain=$!
-for _ in $(seq 600); do [ -s "$dir/spinning" ] && break; sleep 0.05; done
+until_or_dead $plain test -s "$dir/spinning" || exit 1
 gcore -o "$dir/core" $plain > "$dir/log" 2>&1 || fail "gcore of java"
 kill $plain
 "$offwind" unwind -q --format folded -o "$dir/text" "$dir/core.$plain" 2> "$dir/log" || fail "java's core"

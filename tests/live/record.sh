@@ -7,6 +7,7 @@ BUILD=${BUILD:-build}
 offwind=$PWD/$BUILD/offwind
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
 "$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+. tests/wait.sh
 . tests/workload.sh
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; umount "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
@@ -45,9 +46,10 @@ samples_in() { # the sum of the sample counts of these profiles
 
 echo "== a compiler, while the whole system is recorded"
 workload clang
-"${argv[@]}" &
-"$offwind" record -a -F 997 -d 3 -o "$dir/all.pb.gz" --raw="$dir/all.owc" 2>"$dir/log" || fail "record -a: $(cat "$dir/log")"
-wait $!
+"$offwind" record -a -F 997 -o "$dir/all.pb.gz" --raw="$dir/all.owc" 2>"$dir/log" & recorder=$!
+until_or_dead $recorder test -s "$dir/all.owc" && "${argv[@]}"
+kill -INT $recorder
+wait $recorder || fail "record -a: $(cat "$dir/log")"
 line=$(accounting "$dir/log")
 echo "$line"
 check_balance "$line"
@@ -143,18 +145,36 @@ for p; do "$offwind" report --check "$p" >/dev/null || fail "$p"; done
 set -- "$dir"/kept/*
 [ $# = 2 ] || fail "$# windows are kept, not 2"
 
+echo "== functions without names, and what to do about them"
+cat >"$dir/spin.c" <<'C'
+#include <time.h>
+static volatile unsigned long n;
+__attribute__((noinline)) static void hot(void) { for (unsigned long i = 0; i < 100000; i++) n += i; }
+int main(void) { do hot(); while (clock() < CLOCKS_PER_SEC / 4); return 0; }
+C
+gcc -O1 -o "$dir/spin" "$dir/spin.c" && strip -o "$dir/bare" "$dir/spin" || fail "gcc"
+advice() { grep 'functions without names' "$dir/log"; }
+"$offwind" record -o "$dir/named.pb.gz" -- "$dir/spin" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+advice && fail "advice though all is named"
+env -u DEBUGINFOD_URLS "$offwind" record -o "$dir/bare.pb.gz" --raw="$dir/bare.owc" -- "$dir/bare" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+advice | grep -qE '^offwind: [1-9][0-9]+ % of the time is in .* \(bare [1-9][0-9]+ %.*\): .*set DEBUGINFOD_URLS' || fail "no advice: $(cat "$dir/log")"
+DEBUGINFOD_URLS=http://127.0.0.1:1 "$offwind" unwind -o "$dir/x.pb.gz" "$dir/bare.owc" 2>"$dir/log" || fail "unwind: $(cat "$dir/log")"
+advice | grep -q ' (bare [1-9][0-9]* %.*): .*build with symbols' || fail "no advice of unwind: $(cat "$dir/log")"
+advice | grep -q 'set DEBUGINFOD_URLS' && fail "DEBUGINFOD_URLS is set already"
+"$offwind" unwind -q -o "$dir/x.pb.gz" "$dir/bare.owc" 2>"$dir/log" && [ ! -s "$dir/log" ] || fail "not quiet: $(cat "$dir/log")"
+
 echo "== how recordings begin and end"
 "$offwind" record -F 499 -o "$dir/one.pb.gz" -- sh -c 'exit 3' 2>"$dir/log"
-[ $? = 0 ] && grep -q 'exit status 3' "$dir/log" || fail "the command's status: $(cat "$dir/log")"
+[ $? = 3 ] && grep -q 'exit status 3' "$dir/log" || fail "the command's status: $(cat "$dir/log")"
 "$offwind" record -o "$dir/none.pb.gz" -- "$dir/no-such-command" 2>"$dir/log"
-[ $? = 1 ] && [ ! -e "$dir/none.pb.gz" ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "a command that is not there: $(cat "$dir/log")"
+[ $? = 127 ] && [ ! -e "$dir/none.pb.gz" ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "a command that is not there: $(cat "$dir/log")"
 "$offwind" record -p 4194303 2>"$dir/log"
 [ $? = 2 ] || fail "a pid that is not there"
 "$offwind" record -a -p 1 2>"$dir/log"
 [ $? = 2 ] || fail "-a with -p"
 "$offwind" record -a -o "$dir/int.pb.gz" --raw="$dir/int.owc" 2>"$dir/log" &
 pid=$!
-for _ in $(seq 600); do [ -s "$dir/int.owc" ] && break; sleep 0.05; done
+until_or_dead $pid test -s "$dir/int.owc" || fail "record -a: $(cat "$dir/log")"
 sleep 0.5
 kill -INT $pid
 wait $pid || fail "Ctrl-C: $(cat "$dir/log")"
@@ -214,10 +234,10 @@ __attribute__((noinline)) static void spin(void)
 static void *run(void *arg) { spin(); return arg; }
 int main(void) { pthread_t thread; pthread_create(&thread, NULL, run, NULL); spin(); }
 C
-gcc -m32 -O1 -pthread -o "$dir/narrow" "$dir/narrow.c" || fail "gcc -m32"
+gcc -m32 -O1 -pthread -o "$dir/narrow" "$dir/narrow.c" || { echo "FAIL: gcc -m32"; exit 1; }
 # The same: 199 samples.
 (ulimit -t 1; exec "$dir/narrow") 2>/dev/null & narrow=$!
-until [ "$(ls /proc/$narrow/task | wc -l)" = 2 ]; do sleep 0.02; done
+until_or_dead $narrow has_threads $narrow 2 || exit 1
 "$offwind" record -F 199 -d 60 -p $narrow -o "$dir/narrow.pb.gz" --raw="$dir/narrow.owc" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 wait $narrow 2>/dev/null
 line=$(accounting "$dir/log")

@@ -4,6 +4,7 @@
 # every CPU.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+. tests/wait.sh
 BUILD=${BUILD:-build}
 offwind=$PWD/$BUILD/offwind
 target=$PWD/$BUILD/tests/live/target
@@ -45,14 +46,18 @@ print(stats['total']['fired'], 'fired on', len(stats['cpus']), 'CPUs')
 PY
 accounts() { python3 "$dir/accounts.py" "$dir/stats.json" >"$dir/py" 2>&1 || fail "$1: the accounts: $(cat "$dir/py")"; }
 
-# Records for a moment with the options given; "pid/tid cpu comm" of each sample into $dir/who.
+# Records with the options given, longer each time, until there are samples; "pid/tid cpu comm" of each into $dir/who.
 who() {
-	"$offwind" record -F 997 -d 500ms --raw -o "$dir/who.owc" --stats "$dir/stats.json" "$@" 2>"$dir/log" ||
-		{ fail "record $*: $(cat "$dir/log")"; : >"$dir/who"; return; }
-	"$offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/who.owc" || fail "unwind of $*"
-	# "NAME PID/TID [CPU] TIME: …", where the name may have blanks
-	sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
-	accounts "$*"
+	local ms
+	for ms in 500 1000 2000 4000 8000; do
+		"$offwind" record -F 997 -d ${ms}ms --raw -o "$dir/who.owc" --stats "$dir/stats.json" "$@" 2>"$dir/log" ||
+			{ fail "record $*: $(cat "$dir/log")"; : >"$dir/who"; return; }
+		"$offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/who.owc" || fail "unwind of $*"
+		# "NAME PID/TID [CPU] TIME: …", where the name may have blanks
+		sed -nE 's#^([^\t\# ].*) +([0-9]+/[0-9]+) +\[([0-9]+)\] .*#\2 \3 \1#p' "$dir/text" >"$dir/who"
+		accounts "$*"
+		[ "$(wc -l <"$dir/who")" -lt 20 ] || return
+	done
 }
 
 # That what matches the pattern was recorded, and nothing else.
@@ -68,10 +73,8 @@ install -m 755 "$target" "$dir/target" # the tree may be closed to others
 "$dir/owc spinner" spin >/dev/null & plain=$!
 setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/target" spin >/dev/null 2>&1 & other=$!
 "$target" thread >/dev/null & threads=$!
-for i in $(seq 50); do
-	tid=$(ls /proc/$threads/task | grep -vx $threads) && [ -n "$tid" ] && break
-	sleep 0.1
-done
+until_or_dead $threads has_threads $threads 2 || exit 1
+tid=$(ls /proc/$threads/task | grep -vx $threads)
 
 echo "== whom"
 who -p $plain; only "^$plain/" "-p"

@@ -6,6 +6,7 @@
 # whole.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+. tests/wait.sh
 BUILD=${BUILD:-build}
 offwind=$PWD/$BUILD/offwind
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
@@ -68,14 +69,15 @@ run dynamic churn 0 0 churn "$dir/library.so"
 "$offwind" record -F 997 --stack-max 1M -o "$dir/a.owc" --raw -p "$(IFS=,; echo "${pids[*]}")" --stats "$dir/stats" 2>"$dir/log" &
 recorder=$!
 pids+=($recorder)
-for i in $(seq 100); do [ -s "$dir/a.owc" ] && break; sleep 0.1; done
+until_or_dead $recorder test -s "$dir/a.owc" || { cat "$dir/log"; exit 1; }
 for pid in "${pids[@]}"; do
 	[ "$pid" = $recorder ] && continue
 	kill -CONT -- -$pid
 	# Until it has used 0.06 s of a CPU, however busy the machine is.
 	all() { cat /proc/$pid/task/*/stat $(for c in $(pgrep -P $pid); do echo /proc/$c/stat; done) 2>/dev/null | sed 's/.*) //' | awk '{ n += $12 } END { print n + 0 }'; }
 	before=$(all)
-	for i in $(seq 100); do [ $(($(all) - before)) -ge 6 ] && break; sleep 0.03; done
+	worked() { [ $(($(all) - before)) -ge 6 ]; }
+	until_or_dead $pid worked || exit 1
 	kill -STOP -- -$pid
 done
 kill -INT $recorder

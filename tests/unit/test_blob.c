@@ -328,9 +328,80 @@ static void test_bounds(void)
 	uw_blob_free(blob);
 }
 
+/* The file is gone: what the table says is said without it. */
+static void test_a_table_alone_is_an_object(void)
+{
+	struct place place;
+	struct uw_kept kept = kept_at(&place, table, table_size);
+	struct uw_object *o = NULL;
+	uint64_t vaddr = 0, own = 1;
+	size_t n, differ = 0, asked = 0;
+	uint8_t *bad = malloc(table_size);
+
+	CHECK(uw_object_open_kept(&kept, &o) == 0 && o, "an object");
+	if (!o || !bad)
+		return;
+	CHECK(uw_object_machine(o) == uw_object_machine(whole) &&
+		      uw_build_id_equal(uw_object_build_id(o), uw_object_build_id(whole)),
+	      "of the same file");
+	(void)uw_object_segments(o, &n);
+	CHECK(n > 0, "with segments");
+	CHECK(uw_object_vaddr(o, code_start, &vaddr) == uw_object_vaddr(whole, code_start, &own) &&
+		      vaddr == own,
+	      "at the same places");
+	for (uint64_t at = code_start; at < code_start + code_size; at += 7) {
+		struct uw_rule a, b;
+
+		if (uw_object_rule(whole, at, true, &a) || !a.compiled)
+			continue;
+		asked++;
+		differ += uw_object_rule(o, at, true, &b) || b.cfa_kind != a.cfa_kind ||
+			  b.cfa_reg != a.cfa_reg || (!a.cfa_size && b.cfa_off != a.cfa_off);
+	}
+	CHECK(asked > 1000 && !differ, "the same rules");
+	uw_object_put(o);
+	CHECK(place.released == 1, "released once");
+	for (long i = 0; i < 4; i++) {
+		kept = kept_at(&place, table, table_size);
+		place.fails_at = i;
+		o = NULL;
+		if (!uw_object_open_kept(&kept, &o))
+			uw_object_put(o);
+		CHECK(place.released == 1, "released whatever fails");
+	}
+	memcpy(bad, table, table_size);
+	bad[TABLE_HEADER_SIZE + 40] ^= 1;
+	kept = kept_at(&place, bad, table_size);
+	CHECK(uw_object_open_kept(&kept, &o) == -EBADMSG && place.released == 1, "a damaged one");
+	free(bad);
+}
+
+static void count_input(void *ctx, const void *bytes, size_t size)
+{
+	uint64_t *sums = ctx;
+
+	sums[0] += size;
+	sums[1] = uw_checksum(bytes, size, sums[1]);
+}
+
+static void test_inputs_are_all_that_counts(void)
+{
+	struct uw_object *o = open_self();
+	uint64_t a[2] = { 0 }, b[2] = { 0 };
+
+	CHECK(uw_object_inputs(whole, count_input, a) == 0 &&
+		      uw_object_inputs(o, count_input, b) == 0,
+	      "given");
+	CHECK(a[0] == b[0] && a[1] == b[1], "the same of the same file");
+	CHECK(a[0] > identity.size, "the sections, and where they lie");
+	uw_object_put(o);
+}
+
 int main(void)
 {
 	make();
+	test_a_table_alone_is_an_object();
+	test_inputs_are_all_that_counts();
 	test_what_is_asked_for_is_read();
 	test_damage_is_never_an_answer();
 	test_failures_to_read_are_survived();

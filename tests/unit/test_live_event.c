@@ -96,12 +96,19 @@ static void test_rates(void)
 	CHECK(!events.events[0].attr.freq && events.events[0].attr.sample_period == 10101010 &&
 		      !strcmp(events.events[0].info.unit, "nanoseconds"),
 	      "a clock ticks");
-	CHECK(events.events[1].attr.freq && events.events[1].attr.sample_freq == 99 &&
+	CHECK(!events.events[1].attr.freq && events.events[1].attr.sample_period == 1 &&
+		      events.events[1].paced && !events.events[1].info.period &&
+		      events.events[1].info.frequency_hz == 99 &&
 		      !strcmp(events.events[1].info.unit, "count"),
-	      "the kernel finds the period of other events");
+	      "each count of the kernel's own is seen");
+	live_events_fini(&events);
+	CHECK(!events_of("cache-misses", 0, &events) && events.events[0].attr.freq &&
+		      events.events[0].attr.sample_freq == 99 && !events.events[0].paced,
+	      "the kernel finds the period of the machine's counters");
 	live_events_fini(&events);
 	CHECK(!events_of("faults", 5, &events) && !events.events[0].attr.freq &&
-		      events.events[0].attr.sample_period == 5 && events.events[0].info.period == 5,
+		      events.events[0].attr.sample_period == 5 &&
+		      events.events[0].info.period == 5 && !events.events[0].paced,
 	      "every fifth");
 	live_events_fini(&events);
 }

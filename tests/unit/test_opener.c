@@ -90,6 +90,32 @@ static void test_symfs_is_a_root_of_its_own(void)
 	CHECK(err == -ENOENT, "another one has the name of a file that was deleted");
 }
 
+static void test_symfs_is_searched_for_what_a_build_id_proves(void)
+{
+	struct opener_options options = { .symfs = dir };
+	struct opener_file file = { .path = "/lib/elsewhere/libx.so" };
+	int err;
+
+	CHECK(!mkdir(in_dir("deep"), 0700) && !mkdir(in_dir("deep/er"), 0700), "mkdir");
+	put("deep/er/libx.so", "d");
+	first_byte(&options, &file, &err);
+	CHECK(err == -ENOENT, "a name alone proves nothing that lies elsewhere");
+	file.build_id = (struct uw_build_id){ .size = 3, .bytes = { 0xab, 0xcd, 0xef } };
+	CHECK(first_byte(&options, &file, &err) == 'd', "by its base name, anywhere");
+	CHECK(!mkdir(in_dir(".build-id"), 0700) && !mkdir(in_dir(".build-id/ab"), 0700), "mkdir");
+	put(".build-id/ab/cdef", "i");
+	CHECK(first_byte(&options, &file, &err) == 'i', "by build-id");
+	CHECK(!unlink(in_dir(".build-id/ab/cdef")) && !rmdir(in_dir(".build-id/ab")) &&
+		      !rmdir(in_dir(".build-id")) && !unlink(in_dir("deep/er/libx.so")) &&
+		      !rmdir(in_dir("deep/er")) && !rmdir(in_dir("deep")),
+	      "clean");
+	file.path = "/etc/passwd";
+	CHECK(first_byte(&options, &file, &err) && !err, "the host's file, to be compared");
+	file.build_id.size = 0;
+	first_byte(&options, &file, &err);
+	CHECK(err == -ENOENT, "not without a build-id");
+}
+
 static void test_a_file_newer_than_the_recording_is_stale(void)
 {
 	struct opener_options options = { .until_ns = (uint64_t)(time(NULL) - 100) * 1000000000 };
@@ -151,14 +177,63 @@ static void test_a_file_is_found_by_its_inode(void)
 	CHECK(!close(fd) && !unlink(in_dir("inode")), "clean");
 }
 
+/* Found by its name, a file is opened with the rights of the process's user. */
+static void test_names_lead_to_what_the_user_may_read(void)
+{
+	struct opener_options options = { .live = true };
+	struct opener_user user = { .known = true, .uid = 4242, .gid = 4242 };
+	struct opener_file file = { .user = &user };
+	struct stat st;
+	int err;
+
+	if (geteuid())
+		return;
+	put("private", "p");
+	file.path = in_dir("private");
+	CHECK(!chmod(dir, 0755) && !chmod(file.path, 0600), "root's alone");
+	CHECK(!first_byte(&options, &file, &err) && err == -EACCES, "a user may not read it");
+	user.known = false;
+	CHECK(!first_byte(&options, &file, &err) && err == -EACCES, "nor may an unknown one");
+	user = (struct opener_user){ .known = true, .reads_all = true };
+	CHECK(first_byte(&options, &file, &err) == 'p', "root may");
+	user.reads_all = false;
+	CHECK(first_byte(&options, &file, &err) == 'p', "and its owner");
+	CHECK(!chown(file.path, 0, 77) && !chmod(file.path, 0640), "of a group");
+	user = (struct opener_user){ .known = true, .uid = 4242, .gid = 4242 };
+	CHECK(!first_byte(&options, &file, &err) && err == -EACCES, "for others");
+	user.groups[user.n_groups++] = 77;
+	CHECK(first_byte(&options, &file, &err) == 'p', "for its members");
+	CHECK(!chmod(dir, 0700), "in a directory that is root's alone");
+	CHECK(!first_byte(&options, &file, &err) && err == -EACCES, "it is out of reach");
+	CHECK(!stat(file.path, &st), "fixture");
+	file.major = major(st.st_dev);
+	file.minor = minor(st.st_dev);
+	file.inode = st.st_ino;
+	CHECK(first_byte(&options, &file, &err) == 'p', "unless it is what the kernel mapped");
+	file.named = true;
+	CHECK(!first_byte(&options, &file, &err) && err == -EACCES, "and not sought for its name");
+	file.named = false;
+	file.inode++;
+	CHECK(!first_byte(&options, &file, &err) && err == -EACCES, "another file is not");
+	options.live = false;
+	CHECK(first_byte(&options, &file, &err) == 'p',
+	      "a recording is read with one's own rights");
+	options.live = true;
+	file.compared = true;
+	CHECK(first_byte(&options, &file, &err) == 'p', "which have come back each time");
+	CHECK(!unlink(in_dir("private")), "clean");
+}
+
 int main(void)
 {
 	CHECK(mkdtemp(dir) != NULL, "temporary folder");
 	test_only_regular_files_are_opened();
 	test_symfs_is_a_root_of_its_own();
+	test_symfs_is_searched_for_what_a_build_id_proves();
 	test_a_file_newer_than_the_recording_is_stale();
 	test_a_deleted_file_is_found_through_the_process();
 	test_a_file_is_found_by_its_inode();
+	test_names_lead_to_what_the_user_may_read();
 	for (const char *const *name =
 		     (const char *const[]){ "file", "fifo", "absolute", "out", NULL };
 	     *name; name++)

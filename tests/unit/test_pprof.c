@@ -207,6 +207,8 @@ static void fill_full(struct pprof *p)
 	ids[1] = pprof_location_new(p, 0, 5, &line, 1, false);
 	CHECK(ids[0] == 1 && ids[1] == 2 && pprof_location(p, 0, 5, NULL, 0) == 3,
 	      "each a location of its own");
+	CHECK(pprof_location(p, 0, 5, &line, 1) == 4 && pprof_location(p, 0, 5, &line, 1) == 4,
+	      "with other lines it is another one");
 	labels[0] = pprof_label_quantity(p, "waited", 7, "nanoseconds");
 	labels[1] = pprof_label_number(p, "waited", 7);
 	CHECK(labels[0] != labels[1], "a unit tells labels apart");

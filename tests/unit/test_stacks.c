@@ -1,3 +1,4 @@
+#include "agent/export/formats.h"
 #include "agent/export/stacks.h"
 #include "agent/log.h"
 #include "proto/pprof.h"
@@ -176,8 +177,79 @@ static void test_frames_are_bounded(void)
 	(void)close(fd);
 }
 
+/* One sample in a program, one in the kernel, one that was cut; pid and tid with these units. */
+static char *tsv_of(const char *comment, const char *pid_unit, const char *tid_unit)
+{
+	int fd = memfd_create("pprof", MFD_CLOEXEC);
+	uint64_t at[2], mapping, kernel, labels[4];
+	struct stacks *s = NULL;
+	struct pprof *p = NULL;
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	CHECK(fd >= 0 && out && !pprof_new(&p) && !stacks_new(&s), "set up");
+	pprof_sample_type(p, "samples", "count");
+	pprof_comment(p, comment);
+	mapping = pprof_mapping(p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/bin/x", "" });
+	kernel = pprof_mapping(p, &(struct pprof_mapping){ 0x10000, 0x20000, 0, "[kernel]", "" });
+	at[0] = pprof_location(p, kernel, 0x10100, NULL, 0);
+	at[1] = pprof_location(p, mapping, 0x1100, NULL, 0);
+	labels[0] = pprof_label_quantity(p, "pid", 10, pid_unit);
+	labels[1] = pprof_label_quantity(p, "tid", 11, tid_unit);
+	labels[2] = pprof_label_text(p, "stop", "truncated");
+	labels[3] = pprof_label_text(p, "confidence", "guess");
+	pprof_sample(p, &(struct pprof_sample){ at, 2, (int64_t[]){ 1 }, labels, 2 });
+	pprof_sample(p, &(struct pprof_sample){ at, 1, (int64_t[]){ 1 }, labels, 2 });
+	pprof_sample(p, &(struct pprof_sample){ at + 1, 1, (int64_t[]){ 1 }, labels, 4 });
+	CHECK(!pprof_write(p, 1, fd) && !lseek(fd, 0, SEEK_SET), "written");
+	CHECK(!stacks_load_fd(s, fd, "it", false) && !format_write(FORMAT_TSV, s, 0, out) &&
+		      !fclose(out),
+	      "as TSV");
+	stacks_free(s);
+	pprof_free(p);
+	(void)close(fd);
+	return text;
+}
+
+/* How often text has a row with these ends of the walk. */
+static size_t rows(const char *text, const char *stop, const char *confidence)
+{
+	char columns[64];
+	size_t n = 0;
+
+	(void)snprintf(columns, sizeof(columns), "\t-\t-\t%s\t%s\t", stop, confidence);
+	while ((text = strstr(text, columns))) {
+		text += strlen(columns);
+		n++;
+	}
+	return n;
+}
+
+static void test_whole_stacks_of_our_own_have_roots(void)
+{
+	static const char *const others[][3] = {
+		{ "offwind of a barn", "pid", "tid" }, /* no version of ours */
+		{ "perf 6.1", "pid", "tid" },
+		{ "offwind 0.1.0", "", "tid" }, /* merged with another tool's samples */
+		{ "offwind 0.1.0", "pid", "" },
+	};
+	char *text = tsv_of("offwind 0.1.0", "pid", "tid");
+
+	CHECK(rows(text, "root", "rule") == 2 && rows(text, "-", "rule") == 1 &&
+		      rows(text, "truncated", "guess") == 1,
+	      text);
+	free(text);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		text = tsv_of(others[i][0], others[i][1], others[i][2]);
+		CHECK(rows(text, "-", "-") == 3 && rows(text, "truncated", "guess") == 1, text);
+		free(text);
+	}
+}
+
 int main(void)
 {
+	test_whole_stacks_of_our_own_have_roots();
 	test_a_file_is_all_there();
 	test_files_become_one();
 	test_damage_is_told();

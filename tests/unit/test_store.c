@@ -166,7 +166,9 @@ static void test_damage_is_dropped_and_rebuilt(void)
 	CHECK(store_open(db_name, &store) == 0 && store_find(store, o, &file) == 0, "by contents");
 	store_close(store);
 	uw_object_put(o);
-	CHECK(sql("UPDATE objects SET src_hash = src_hash + 1") == SQLITE_OK, "hash");
+	CHECK(sql("UPDATE objects SET identity = zeroblob(32), src_hash = src_hash + 1") ==
+		      SQLITE_OK,
+	      "hash");
 	o = open_program(program, &file);
 	CHECK(store_open(db_name, &store) == 0 && store_find(store, o, &file) == -ENOENT,
 	      "another");
@@ -249,15 +251,19 @@ static void test_older_schemas_are_upgraded(void)
 	CHECK(text && sql(text) == SQLITE_OK, "made");
 	free(text);
 	CHECK(sql("PRAGMA user_version = 1; PRAGMA application_id = 1331119170;"
-		  "INSERT INTO objects VALUES (1, x'aa', 2, 3, 62, 'old', 4, 5, 6, 7)") ==
-		      SQLITE_OK,
+		  "INSERT INTO objects VALUES (1, x'aa', 2, 3, 62, 'old', 4, 5, 6, 7);"
+		  "INSERT INTO tables VALUES (1, 1, 3, 5, 6, 0, 0, 0, 0, NULL, x'00');"
+		  "INSERT INTO files VALUES (1, 2, 0, 4, 5, 6, 1, 7);"
+		  "INSERT INTO settings VALUES ('budget', 77)") == SQLITE_OK,
 	      "in use");
 	CHECK(db_open(db_name, DB_READ, &db, error) == -ENOTSUP && strstr(error, "older offwind"),
 	      "readers do not change it");
 	CHECK(db_open(db_name, DB_WRITE, &db, error) == 0, error);
 	CHECK(db_number(db, "PRAGMA user_version") == db_schema_version(), "as if made today");
-	CHECK(db_number(db, "SELECT uses FROM objects WHERE path = 'old'") == 7,
-	      "what was there is");
+	CHECK(db_number(db, "SELECT value FROM settings") == 77, "its settings are there");
+	CHECK(db_number(db, "SELECT (SELECT count(*) FROM objects) + (SELECT count(*) FROM tables)"
+			    " + (SELECT count(*) FROM files)") == 0,
+	      "what was known by a hash that can be forged is not");
 	CHECK(db_number(db, "SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND"
 			    " type = 'table' AND strict AND name NOT LIKE 'sqlite%'") == 9,
 	      "all tables are strict");
@@ -393,8 +399,8 @@ static void test_budget_evicts_the_least_used(void)
 
 	CHECK(count("SELECT count(*) FROM tables") == 1, "stored once by eight");
 	CHECK(sql("UPDATE objects SET last_used = 5") == SQLITE_OK, "long ago");
-	CHECK(sql("INSERT INTO objects SELECT 77, x'aa', 1, 1, machine, 'oldest', 1, 4, 4, 9 FROM "
-		  "objects;"
+	CHECK(sql("INSERT INTO objects SELECT 77, x'aa', 1, 1, machine, 'oldest', 1, 4, 4, 9, 0, "
+		  "zeroblob(32) FROM objects;"
 		  "INSERT INTO tables SELECT 99, 77, version, builder, 6, 0, 0, 0, 0, NULL, "
 		  "zeroblob(1000000)"
 		  " FROM tables") == SQLITE_OK,

@@ -1,4 +1,4 @@
-// agent/export/page/build.mjs: puts page.html, page.css, page.js and the libraries
+// agent/export/page/build.mjs: puts page.html, page.css, model.js, page.js and the libraries
 // together, as the three pieces of text around the title and the profile of every page.
 //   usage: node build.mjs PAGE-FOLDER NODE_MODULES PARTS.H LICENCES.TXT
 import { createHash } from "node:crypto";
@@ -68,7 +68,7 @@ const hash = text => `'sha256-${createHash("sha256").update(text, "utf8").digest
 const escape = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
 const code = libraries.map(l => l.code.replace(/^\/\/# sourceMappingURL=.*$/m, "")).join("\n;\n");
-const scripts = { libraries: code, script: own("page.js") };
+const scripts = { libraries: code, model: own("model.js"), script: own("page.js") };
 const style = own("page.css");
 for (const text of Object.values(scripts))
 	if (/<\/script|<!--/i.test(text))

@@ -1,11 +1,4 @@
-// agent/export/page/page.js: the flame graph page.
-//
-// The profile comes as a tree in arrays, one number a node, in preorder:
-//
-//   up[i]     levels to leave before node i is a child of where that leads; node 0 is the root
-//   frame[i]  its frame: five numbers in frames, name, module, file (in strings), line, kind
-//   now[i]    what ended in this very frame, in units of `one`; base[i]: in the base profile
-//   guessed   pairs: a node, and the part of its total in which it was found by guess
+// agent/export/page/page.js: what the flame graph page shows and how it is used; the data is model.js's.
 //
 // d3-flame-graph lays out and draws.  It is given only what is wider than a pixel from where the
 // page is zoomed to, and again with each zoom: so a hundred thousand stacks cost no more than
@@ -14,49 +7,31 @@
 (() => {
 	const began = performance.now();
 	const $ = id => document.getElementById(id);
-	const P = JSON.parse($("profile").textContent);
-	const KIND = { user: 0, kernel: 1, group: 2, stop: 3, root: 4 };
-	const INLINED = 8; // beside the kind
+	const { P, KIND, INLINED, diff } = Model;
 	const ROW = 19; // px
 	const NARROWEST = 1; // px
 	const LABELLED = 35; // px, from which on d3-flame-graph shows a label
-	const diff = Array.isArray(P.base);
 
-	// ---- the tree ------------------------------------------------------------
+	// ---- what is shown -------------------------------------------------------
 
-	const n = P.frame.length;
-	const parent = new Int32Array(n), end = new Int32Array(n), depth = new Int32Array(n);
-	const nowTotal = Float64Array.from(P.now);
-	const baseTotal = diff ? Float64Array.from(P.base) : null;
-	const guessed = new Map();
+	// What the reader chose; the address of the page keeps it, see remember().
+	const chosen = { type: 0, callers: false, group: null, filters: [], table: false };
+	let type = P.types[0], keep = null;
+	let parent, end, depth, frame, n, now, base, nowTotal, baseTotal, guessed, anyGuessed, cut; // of the view
 
-	(function decode() {
-		const path = [];
-		for (let i = 0; i < n; i++) {
-			for (let up = P.up[i]; up > 0; up--)
-				end[path.pop()] = i;
-			parent[i] = path.length ? path[path.length - 1] : -1;
-			depth[i] = path.length;
-			path.push(i);
-		}
-		for (const i of path)
-			end[i] = n;
-		for (let i = n - 1; i > 0; i--) {
-			nowTotal[parent[i]] += nowTotal[i];
-			if (diff)
-				baseTotal[parent[i]] += baseTotal[i];
-		}
-		for (let k = 0; k < P.guessed.length; k += 2)
-			guessed.set(P.guessed[k], P.guessed[k + 1]);
-	})();
+	function look() {
+		type = P.types[chosen.type];
+		keep = Model.kept(chosen.group, chosen.filters);
+		({ parent, end, depth, frame, size: n, now, base, nowTotal, baseTotal, guessed, anyGuessed, cut } = Model.view(type, chosen.callers, keep));
+	}
+	look();
 
-	const frameOf = i => P.frame[i] * 5;
-	const nameOf = i => P.strings[P.frames[frameOf(i)]];
-	const moduleOf = i => P.strings[P.frames[frameOf(i) + 1]];
-	const kindOf = i => P.frames[frameOf(i) + 4] & 7;
-	const isInlined = i => (P.frames[frameOf(i) + 4] & INLINED) !== 0;
+	const nameOf = i => Model.nameOfFrame(frame[i]);
+	const moduleOf = i => Model.moduleOfFrame(frame[i]);
+	const kindOf = i => Model.kindOfFrame(frame[i]);
+	const isInlined = i => (P.frames[frame[i] * 5 + 4] & INLINED) !== 0;
 	const placeOf = i => {
-		const file = P.strings[P.frames[frameOf(i) + 2]], line = P.frames[frameOf(i) + 3];
+		const file = P.strings[P.frames[frame[i] * 5 + 2]], line = P.frames[frame[i] * 5 + 3];
 		return file && line ? `${file}:${line}` : file;
 	};
 
@@ -67,21 +42,21 @@
 	// ---- numbers as people read them -----------------------------------------
 
 	function value(v) {
-		const x = v * P.one, size = Math.abs(x);
-		if (P.unit === "nanoseconds") {
+		const x = v * type.one, size = Math.abs(x);
+		if (type.unit === "nanoseconds") {
 			for (const [from, name] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]])
 				if (size >= from)
 					return `${(x / from).toFixed(2)} ${name}`;
 			return `${x} ns`;
 		}
-		if (P.unit === "bytes") {
+		if (type.unit === "bytes") {
 			const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 			let k = 0, left = x;
 			for (; Math.abs(left) >= 1024 && k < names.length - 1; k++)
 				left /= 1024;
 			return `${k ? left.toFixed(2) : left} ${names[k]}`;
 		}
-		return `${x.toLocaleString("en")} ${P.unit === "count" ? P.type : P.unit}`;
+		return `${x.toLocaleString("en")} ${type.unit === "count" ? type.type : type.unit}`;
 	}
 	const percent = (part, whole) => {
 		const p = whole ? (100 * part) / whole : 0;
@@ -120,22 +95,28 @@
 	// ---- colours: one a module, the heaviest first; see page.css -----------------
 
 	const COLOURS = 7;
-	const colourOfModule = new Map();
-	const modules = (() => {
+	const coloured = i => (kindOf(i) === KIND.kernel ? "[kernel]" : moduleOf(i));
+	// By module: what ended in it, and what went through it, of all that is shown.
+	function weighModules() {
 		const own = new Map();
-		for (let i = 0; i < n; i++)
-			if (kindOf(i) < KIND.group && (P.now[i] || (diff && P.base[i]))) {
-				const name = kindOf(i) === KIND.kernel ? "[kernel]" : moduleOf(i);
-				own.set(name, (own.get(name) || 0) + P.now[i] + (diff ? P.base[i] : 0));
-			}
-		return [...own].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
-	})();
-	{
-		let next = 0;
-		for (const [name] of modules)
-			if (name !== "[kernel]" && next < COLOURS)
-				colourOfModule.set(name, `m${next++}`);
+		for (let i = 1; i < n; i++) {
+			if (kindOf(i) >= KIND.group || !(nowTotal[i] || (diff && baseTotal[i])))
+				continue;
+			const name = coloured(i);
+			if (!own.has(name))
+				own.set(name, { name, self: 0, through: 0 });
+			const module = own.get(name);
+			module.self += chosen.callers ? (depth[i] === 1 ? nowTotal[i] + (diff ? baseTotal[i] : 0) : 0) : now[i] + (diff ? base[i] : 0);
+			module.through += nowTotal[i];
+		}
+		return [...own.values()].sort((a, b) => b.self - a.self || b.through - a.through || (a.name < b.name ? -1 : 1));
 	}
+	// Given once, so that a module keeps its colour in every view.
+	const colourOfModule = new Map();
+	let nextColour = 0;
+	for (const { name } of weighModules())
+		if (name !== "[kernel]" && nextColour < COLOURS)
+			colourOfModule.set(name, `m${nextColour++}`);
 	function colourOf(i) {
 		const kind = kindOf(i);
 		if (kind === KIND.stop)
@@ -158,13 +139,6 @@
 	// ---- search ----------------------------------------------------------------
 
 	let found = null; // by frame: 1 where it matches; null: nothing is searched
-	function matcher(term) {
-		const re = /^\/(.+)\/$/.exec(term);
-		if (re)
-			return (test => text => test.test(text))(new RegExp(re[1]));
-		const low = term.toLowerCase();
-		return text => text.toLowerCase().includes(low);
-	}
 	function search(term) {
 		const say = text => { $("found").textContent = text; };
 		$("search").removeAttribute("aria-invalid");
@@ -173,49 +147,39 @@
 			say("");
 			return;
 		}
-		let matches;
 		try {
-			matches = matcher(term);
+			found = Model.matching(term);
 		} catch (error) {
 			$("search").setAttribute("aria-invalid", "true");
 			say("not a regular expression");
 			return;
 		}
-		const strings = new Map();
-		const hit = s => {
-			if (!strings.has(s))
-				strings.set(s, matches(P.strings[s]));
-			return strings.get(s);
-		};
-		found = new Uint8Array(P.frames.length / 5);
-		let functions = 0;
-		for (let f = 0; f < found.length; f++)
-			if ((P.frames[f * 5 + 4] & 7) !== KIND.root && (hit(P.frames[f * 5]) || hit(P.frames[f * 5 + 1]))) {
-				found[f] = 1;
-				functions++;
-			}
-		if (!functions) {
+		const shown = new Set();
+		for (let i = 1; i < n; i++)
+			if (found[frame[i]] && (nowTotal[i] || (diff && baseTotal[i])))
+				shown.add(frame[i]);
+		if (!shown.size) {
 			found = null; // nothing to stand out against
 			say("nothing found");
 			return;
 		}
 		// A match inside another one adds nothing.
-		let now = 0, frames = 0;
+		let part = 0, frames = 0;
 		for (let i = 1, clear = 0; i < n; i++) {
-			if (!found[P.frame[i]])
+			if (!found[frame[i]] || !(nowTotal[i] || (diff && baseTotal[i])))
 				continue;
 			frames++;
 			if (i >= clear) {
-				now += nowTotal[i];
+				part += nowTotal[i];
 				clear = end[i];
 			}
 		}
-		say(`${counted(functions, "function", "functions")} in ${counted(frames, "frame", "frames")}: ${percent(now, nowTotal[0])}`);
+		say(`${counted(shown.size, "function", "functions")} in ${counted(frames, "frame", "frames")}: ${percent(part, nowTotal[0])}`);
 	}
 	function widestFound() {
 		let best = -1;
 		for (let i = 1; found && i < n; i++)
-			if (found[P.frame[i]] && (best < 0 || weigh(i) > weigh(best)))
+			if (found[frame[i]] && (best < 0 || weigh(i) > weigh(best)))
 				best = i;
 		return best;
 	}
@@ -240,7 +204,8 @@
 	let zoomed = 0, focused = 0, drawn = new Map(), width = 0;
 
 	function labelOf(i) {
-		const name = kindOf(i) === KIND.stop ? `⊘ ${nameOf(i)}` : guessed.has(i) ? `≈ ${nameOf(i)}` : nameOf(i);
+		const short = Model.shortOfFrame(frame[i]);
+		const name = kindOf(i) === KIND.stop ? `⊘ ${short}` : guessed[i] > 0 ? `≈ ${short}` : short;
 		return diff && i ? `${signed(change(i))} ${name}` : name; // the number first: long names are cut
 	}
 
@@ -292,10 +257,10 @@
 			mark(g, "role", "treeitem");
 			mark(g, "aria-level", depth[i] + 1);
 			mark(g, "aria-label", `${labelOf(i)}, ${percent(nowTotal[i], nowTotal[0])}`);
-			g.toggleAttribute("data-guess", guessed.has(i));
+			g.toggleAttribute("data-guess", guessed[i] > 0);
 			g.toggleAttribute("data-narrow", g.getAttribute("width") < LABELLED);
 			g.toggleAttribute("data-inlined", isInlined(i));
-			g.toggleAttribute("data-found", found !== null && found[P.frame[i]] === 1);
+			g.toggleAttribute("data-found", found !== null && found[frame[i]] === 1);
 		}
 		chartElement.toggleAttribute("data-searching", found !== null);
 	}
@@ -312,6 +277,7 @@
 		chartElement.firstChild.setAttribute("role", "presentation");
 		decorate();
 		setFocus(drawn.has(focused) ? focused : zoomed, held);
+		remember();
 		chartElement.dataset.took = (performance.now() - start).toFixed(1);
 	}
 
@@ -330,7 +296,7 @@
 		g.setAttribute("aria-current", "true");
 		if (take)
 			g.focus({ preventScroll: true }), g.scrollIntoView({ block: "nearest" });
-		tell($("detail"), i);
+		tell($("detail-text"), i);
 	}
 
 	function zoom(i) {
@@ -346,21 +312,21 @@
 
 	function facts(i) {
 		const rows = [], kind = kindOf(i);
-		const self = P.now[i], total = nowTotal[i], whole = nowTotal[0];
+		const self = now[i], total = nowTotal[i], whole = nowTotal[0];
 		if (kind === KIND.stop)
 			rows.push(["", P.stops[nameOf(i)] || "The stack ends here, before its root."]);
 		const where = [moduleOf(i), placeOf(i), isInlined(i) ? "inlined" : ""].filter(Boolean).join(" · ");
 		if (where)
 			rows.push(["", where]);
-		rows.push(["total", `${value(total)}, ${percent(total, whole)}${zoomed && i >= zoomed && i < end[zoomed] ? ` (${percent(total, nowTotal[zoomed])} of what is shown)` : ""}`]);
-		if (kind < KIND.group)
+		rows.push([!chosen.callers || !i ? "total" : depth[i] === 1 ? "self" : "calls this way", `${value(total)}, ${percent(total, whole)}${zoomed && i >= zoomed && i < end[zoomed] ? ` (${percent(total, nowTotal[zoomed])} of what is shown)` : ""}`]);
+		if (kind < KIND.group && !chosen.callers)
 			rows.push(["self", `${value(self)}, ${percent(self, whole)}`]);
 		if (diff) {
-			rows.push(["base", `total ${value(baseTotal[i])}, ${percent(baseTotal[i], baseTotal[0])}; self ${value(P.base[i])}`]);
+			rows.push(["base", `total ${value(baseTotal[i])}, ${percent(baseTotal[i], baseTotal[0])}${chosen.callers ? "" : `; self ${value(base[i])}`}`]);
 			rows.push(["change", signed(change(i)) + (nowScale === 1 ? ` (${value(total - baseTotal[i])})` : " of the whole")]);
 		}
-		if (guessed.has(i))
-			rows.push(["≈ guessed", `in ${percent(guessed.get(i), total + (diff ? baseTotal[i] : 0))} of its samples no unwind information led here`]);
+		if (guessed[i] > 0)
+			rows.push(["≈ guessed", `in ${percent(guessed[i], 1)} of its samples no unwind information led here`]);
 		return rows;
 	}
 	function tell(element, i) {
@@ -461,8 +427,7 @@
 			$("search").focus();
 			$("search").select();
 		} else if (event.key === "Escape" && typing && $("search").value) {
-			$("search").value = "";
-			searched();
+			searchFor("");
 			event.preventDefault();
 		} else if (event.key === "Escape" && !event.target.closest?.("select")) {
 			const held = typing || chartElement.contains(document.activeElement);
@@ -483,7 +448,78 @@
 		search($("search").value);
 		decorate();
 		setFocus(focused, false);
+		drawTable();
+		for (const id of ["only", "without"])
+			$(id).disabled = found === null;
+		remember();
 	}
+	function searchFor(text) {
+		$("search").value = text;
+		searched();
+	}
+	// After a choice of what is shown: the values, then all that is drawn of them.
+	function lookAnew(at = 0) {
+		look();
+		if (diff) {
+			compareBy($("scale").value);
+			widthsBy($("basis").value);
+		}
+		introduce();
+		drawLegend();
+		drawFilters();
+		search($("search").value);
+		zoom(at > 0 && at < n && weigh(at) > 0 ? at : 0);
+		drawTable();
+	}
+	function filter(without) {
+		chosen.filters.push({ term: $("search").value, without });
+		$("search").value = "";
+		lookAnew();
+		for (const id of ["only", "without"])
+			$(id).disabled = true;
+	}
+	$("only").addEventListener("click", () => filter(false));
+	$("without").addEventListener("click", () => filter(true));
+	function drawFilters() {
+		$("filters").replaceChildren(...chosen.filters.map((one, k) => {
+			const element = document.createElement("button");
+			element.type = "button";
+			element.title = "Take this filter away";
+			element.textContent = `${one.without ? "without" : "only"} ${one.term} ✕`;
+			element.addEventListener("click", () => {
+				chosen.filters.splice(k, 1);
+				lookAnew();
+			});
+			return element;
+		}));
+	}
+	function offer(id, names, label) {
+		$(id).replaceChildren(...names.map((name, k) => {
+			const element = document.createElement("option");
+			element.value = k;
+			element.textContent = name;
+			return element;
+		}));
+		$(id).parentElement.hidden = names.length < label;
+	}
+	offer("type", P.types.map(one => one.type), 2);
+	$("type").addEventListener("change", () => {
+		chosen.type = +$("type").value;
+		lookAnew(zoomed);
+	});
+	offer("group", ["all", ...Model.groups.map(one => one.name)], 3);
+	$("group").addEventListener("change", () => {
+		chosen.group = Model.groups[$("group").value - 1] || null;
+		lookAnew();
+	});
+	function pressed(id, on) {
+		$(id).setAttribute("aria-pressed", on);
+	}
+	$("callers").addEventListener("click", () => {
+		chosen.callers = !chosen.callers;
+		pressed("callers", chosen.callers);
+		lookAnew();
+	});
 	$("search").addEventListener("input", searched);
 	$("reset").addEventListener("click", () => zoom(0));
 	function rootBelow(below) {
@@ -520,7 +556,7 @@
 		const element = document.createElement(onClick ? "button" : "span"), swatch = document.createElement("i");
 		if (onClick) {
 			element.type = "button";
-			element.title = "Search for it";
+			element.title = "Search for this module";
 			element.addEventListener("click", onClick);
 		}
 		swatch.dataset.colour = colour;
@@ -540,36 +576,172 @@
 			for (let k = 1; k <= STEPS.length; k++)
 				chips.push(chip(`more${k}`, `+${STEPS[k - 1]} %`));
 		} else {
-			for (const [name, own] of modules.slice(0, COLOURS + 1)) {
+			const modules = weighModules();
+			for (const { name, self } of modules) {
 				const colour = name === "[kernel]" ? "kernel" : colourOfModule.get(name);
 				if (colour)
-					chips.push(chip(colour, `${name || "no module"} ${percent(own, all)}`, () => {
-						$("search").value = name;
-						searched();
-					}));
+					chips.push(chip(colour, `${name || "no module"}${self ? ` ${percent(self, all)}` : ""}`, () => searchFor(name)));
 			}
 			if (modules.length > chips.length)
 				chips.push(chip("rest", counted(modules.length - chips.length, "module more", "modules more")));
 		}
-		if (guessed.size)
+		if (anyGuessed)
 			chips.push(chip("guess", "≈ found by guess"));
 		if (Object.keys(P.stops).length)
 			chips.push(chip("stop", "⊘ stacks that end before their root, by reason"));
 		legend.replaceChildren(...chips);
 	}
 
+	// ---- the table -----------------------------------------------------------------
+
+	const ROWS = 500; // that are shown at once
+	const COLUMNS = [
+		...(diff ? [["change", "Change", row => share(row.total, nowTotal[0]) - share(row.baseTotal, baseTotal[0])]] : []),
+		["self", "Self", row => row.self],
+		["total", "Total", row => row.total],
+		["name", "Function", row => Model.nameOfFrame(row.frame)],
+	];
+	const share = (part, whole) => (whole ? (100 * part) / whole : 0);
+	let order = { column: "self", rising: false };
+
+	function compareRows(a, b) {
+		const [, , key] = COLUMNS.find(([id]) => id === order.column);
+		const x = key(a), y = key(b), sign = order.rising ? 1 : -1;
+		return x < y ? -sign : x > y ? sign : b.total - a.total || a.frame - b.frame;
+	}
+	function cell(row, text, className) {
+		const element = document.createElement("td");
+		element.textContent = text;
+		if (className)
+			element.className = className;
+		row.append(element);
+		return element;
+	}
+	function drawTable() {
+		$("functions").hidden = !chosen.table;
+		if (!chosen.table)
+			return;
+		const rows = Model.functions(type, keep).filter(row => found === null || found[row.frame]).sort(compareRows);
+		$("table-head").replaceChildren(...COLUMNS.map(([id, text]) => {
+			const element = document.createElement("th"), button = document.createElement("button");
+			button.type = "button";
+			button.textContent = text;
+			element.scope = "col";
+			if (order.column === id)
+				element.setAttribute("aria-sort", order.rising ? "ascending" : "descending");
+			button.addEventListener("click", () => {
+				order = { column: id, rising: order.column === id ? !order.rising : id === "name" };
+				drawTable();
+			});
+			element.append(button);
+			return element;
+		}));
+		$("table-rows").replaceChildren(...rows.slice(0, ROWS).map(row => {
+			const element = document.createElement("tr"), name = Model.nameOfFrame(row.frame);
+			if (diff)
+				cell(element, signed(COLUMNS[0][2](row)), "number");
+			for (const part of [row.self, row.total])
+				cell(element, `${value(part)} ${percent(part, nowTotal[0])}`, "number");
+			const button = document.createElement("button"), where = document.createElement("span");
+			button.type = "button";
+			button.title = name;
+			button.textContent = Model.shortOfFrame(row.frame);
+			button.addEventListener("click", () => searchFor(`"${name}"`));
+			where.textContent = Model.moduleOfFrame(row.frame);
+			cell(element, "", "name").append(button, " ", where);
+			return element;
+		}));
+		$("table-more").textContent = rows.length > ROWS ? `${counted(rows.length - ROWS, "function", "functions")} more: search for them` : counted(rows.length, "function", "functions");
+	}
+	$("table").addEventListener("click", () => {
+		chosen.table = !chosen.table;
+		pressed("table", chosen.table);
+		drawTable();
+		draw();
+	});
+
+	// ---- to others -------------------------------------------------------------------
+
+	// What is shown, in the page's address: a link to this very view.
+	function remember() {
+		const q = new URLSearchParams();
+		if (chosen.type)
+			q.set("type", type.type);
+		if (chosen.callers)
+			q.set("callers", "");
+		if (chosen.table)
+			q.set("table", "");
+		if (chosen.group)
+			q.set("group", chosen.group.name);
+		for (const { term, without } of chosen.filters)
+			q.append(without ? "without" : "only", term);
+		if ($("search").value)
+			q.set("search", $("search").value);
+		if (zoomed)
+			q.set("zoom", zoomed);
+		try {
+			history.replaceState(null, "", q.size ? `#${q}` : "#");
+		} catch (error) {
+			// Where the page may not have an address of its own, there is no link.
+		}
+	}
+	function recall() {
+		const q = new URLSearchParams(location.hash.slice(1)), group = q.get("group");
+		chosen.type = Math.max(0, P.types.findIndex(one => one.type === q.get("type")));
+		chosen.callers = q.has("callers");
+		chosen.table = q.has("table");
+		chosen.group = Model.groups.find(one => one.name === group) || null;
+		chosen.filters = [];
+		for (const [key, term] of q)
+			if (key === "only" || key === "without")
+				try {
+					Model.matching(term);
+					chosen.filters.push({ term, without: key === "without" });
+				} catch (error) {
+					// A link that was cut short: its filter is left out.
+				}
+		$("search").value = q.get("search") || "";
+		$("type").value = chosen.type;
+		$("group").value = chosen.group ? Model.groups.indexOf(chosen.group) + 1 : 0;
+		pressed("callers", chosen.callers);
+		pressed("table", chosen.table);
+		lookAnew(+q.get("zoom") || 0);
+		for (const id of ["only", "without"])
+			$(id).disabled = found === null;
+	}
+	addEventListener("hashchange", recall);
+
+	// Says what was done on the button itself; where the clipboard is refused, the text is marked instead.
+	async function copy(button, text, element) {
+		const label = button.dataset.label || (button.dataset.label = button.textContent);
+		try {
+			await navigator.clipboard.writeText(text);
+			button.textContent = "Copied";
+		} catch (error) {
+			getSelection().selectAllChildren(element);
+			button.textContent = "Marked: copy it";
+		}
+		setTimeout(() => { button.textContent = label; }, 1500);
+	}
+	$("copy-name").addEventListener("click", event => copy(event.target, nameOf(focused), $("detail-text").querySelector("strong")));
+	$("copy-link").addEventListener("click", event => copy(event.target, location.href, $("detail-text")));
+
 	function introduce() {
 		$("title").textContent = P.title;
 		const parts = [];
-		if (P.samples !== null && P.unit !== "count")
+		if (P.samples !== null && type.unit !== "count" && !keep)
 			parts.push(counted(P.samples, "sample", "samples"));
-		parts.push(`${value(nowTotal[0])}${P.unit === "count" ? "" : ` of ${P.type}`}`);
+		parts.push(`${value(nowTotal[0])}${type.unit === "count" ? "" : ` of ${type.type}`}`);
+		if (keep)
+			parts.push(`${percent(nowTotal[0], type.now.reduce((sum, part) => sum + part, 0))} of the profile`);
 		if (P.duration_ns > 0)
 			parts.push(`in ${(P.duration_ns / 1e9).toFixed(2)} s`);
 		if (P.time_ns > 0)
 			parts.push(new Date(P.time_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC");
 		if (diff)
 			parts.push(`compared with ${P.against}: ${value(baseTotal[0])}`);
+		if (chosen.callers && cut)
+			parts.push("the outermost callers are left out, there are too many");
 		parts.push(counted(P.stacks, "stack", "stacks"));
 		$("summary").textContent = parts.join(" · ");
 		$("comments").replaceChildren(...P.comments.map(text => {
@@ -589,15 +761,8 @@
 		.setColorMapper(() => "currentColor") // by class, see decorate
 		.getName(d => d.data.name)
 		.tooltip(Object.assign(() => {}, { show() {}, hide() {} })); // ours, see tipAt
-	introduce();
-	if (diff) {
-		compareBy("shares");
-		widthsBy("both");
-	}
 	nameTheme();
-	drawLegend();
-	$("reset").disabled = true;
-	draw();
+	recall();
 	new ResizeObserver(() => {
 		if (chartElement.clientWidth !== width && chartElement.clientWidth >= 200)
 			draw();

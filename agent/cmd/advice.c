@@ -1,0 +1,312 @@
+#include "agent/cmd/advice.h"
+
+#include "agent/ending.h"
+#include "agent/log.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	SHARE_LEAST = 5,     /* percent that are worth a line */
+	FILE_LEAST = 1,	     /* … and a file's name in it */
+	FILES = 3,	     /* named */
+	LIST_MAX = 16 << 20, /* bytes of one package's list; the kernel's sources have 6 MB */
+	PACKAGE = 128,
+};
+
+/* Reading 1,300 packages' lists, 11 MB, takes 30 ms once they have been read. */
+#define LISTS_NS UINT64_C(300000000)
+
+struct search {
+	const struct unnamed_file *files[FILES]; /* the largest first */
+	char packages[FILES][PACKAGE];		 /* "": not found */
+	bool done[FILES]; /* its package is known, and what there is to install */
+	size_t n;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return 100 * (double)part / (double)whole;
+}
+
+/* ---- packages --------------------------------------------------------------------- */
+
+/* /bin, /lib and /sbin may be links into /usr, and lists have files in either place. */
+static const char *without_usr(const char *path)
+{
+	return strncmp(path, "/usr/", 5) ? path : path + 4;
+}
+
+/* Return whether a line of the list is path, in /usr or outside of it. */
+static bool lists(const char *list, size_t size, const char *path)
+{
+	const char *end = list + size, *bare = without_usr(path);
+	size_t n = strlen(bare);
+
+	for (const char *at = list; (at = memmem(at, (size_t)(end - at), bare, n)); at++) {
+		const char *line = at;
+
+		if (at + n < end && at[n] != '\n')
+			continue;
+		if (line - list >= 4 && !memcmp(line - 4, "/usr", 4))
+			line -= 4;
+		if (line == list || line[-1] == '\n')
+			return true;
+	}
+	return false;
+}
+
+/* Return the contents of a file of the folder, or NULL; the caller frees them. */
+static char *read_list(int folder, const char *name, size_t *size)
+{
+	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat st;
+	char *text = NULL;
+	ssize_t n;
+
+	*size = 0;
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= LIST_MAX)
+		text = malloc((size_t)st.st_size + 1);
+	while (text && *size < (size_t)st.st_size &&
+	       (n = read(fd, text + *size, (size_t)st.st_size - *size)) > 0)
+		*size += (size_t)n;
+	if (fd >= 0)
+		(void)close(fd);
+	return text;
+}
+
+static const char *const native[] = { ":amd64", ":arm64" };
+
+/*
+ * Note the package that has debug symbols of this one ("zlib1g:amd64"), unless that is installed
+ * and did not help.
+ */
+static void found(int folder, const char *package, char out[PACKAGE])
+{
+	const char *arch = strchr(package, ':');
+	int n = (int)(arch ? arch - package : (ssize_t)strlen(package));
+	const char *suffix = n == 5 && !strncmp(package, "libc6", 5) ? "-dbg" : "-dbgsym";
+	char list[PACKAGE + 8];
+
+	/* apt takes the name alone for this machine's architecture. */
+	for (size_t i = 0; arch && i < sizeof(native) / sizeof(native[0]); i++)
+		if (!strcmp(arch, native[i]))
+			arch = NULL;
+	(void)snprintf(out, PACKAGE, "%.*s%s%s", n, package, suffix, arch ? arch : "");
+	(void)snprintf(list, sizeof(list), "%s.list", out);
+	if (!faccessat(folder, list, F_OK, 0))
+		*out = '\0';
+	(void)snprintf(list, sizeof(list), "%.*s%s%s.list", n < PACKAGE - 40 ? n : 0, package,
+		       suffix, strchr(package, ':') ? strchr(package, ':') : "");
+	if (!faccessat(folder, list, F_OK, 0))
+		*out = '\0';
+}
+
+static void search_list(struct search *s, int folder, const char *name)
+{
+	char package[PACKAGE], *list;
+	size_t size;
+
+	list = read_list(folder, name, &size);
+	(void)snprintf(package, sizeof(package), "%.*s", (int)(strlen(name) - strlen(".list")),
+		       name);
+	for (size_t i = 0; list && i < s->n; i++)
+		if (s->files[i]->own && !s->done[i] && lists(list, size, s->files[i]->path)) {
+			found(folder, package, s->packages[i]);
+			s->done[i] = true;
+		}
+	free(list);
+}
+
+static bool is_done(const struct search *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->files[i]->own && !s->done[i])
+			return false;
+	return true;
+}
+
+/* Search the lists of packages with that name. */
+static void search_named(struct search *s, int folder, const char *package)
+{
+	char name[PACKAGE];
+
+	(void)snprintf(name, sizeof(name), "%s.list", package);
+	search_list(s, folder, name);
+	for (size_t i = 0; i < sizeof(native) / sizeof(native[0]); i++) {
+		(void)snprintf(name, sizeof(name), "%s%s.list", package, native[i]);
+		search_list(s, folder, name);
+	}
+}
+
+/*
+ * Search the lists of packages that are named for a file: git is of git, libz.so.1 of libz1 as
+ * Debian's policy has it, and libLLVM-14.so.1 of libllvm14.
+ */
+static void search_likely(struct search *s, int folder, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *so = strstr(base, ".so."), *version = so ? so + 4 : "";
+	size_t n = so ? (size_t)(so - base) : strlen(base), digits = 0;
+	char name[PACKAGE / 2];
+
+	if (!n || n >= sizeof(name) / 2)
+		return;
+	(void)snprintf(name, sizeof(name), "%.*s%s%.*s", (int)n, base,
+		       *version && isdigit((unsigned char)base[n - 1]) ? "-" : "",
+		       (int)strcspn(version, "."), version);
+	for (char *c = name; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	search_named(s, folder, name);
+	while (digits < n && isdigit((unsigned char)base[n - 1 - digits]))
+		digits++;
+	if (!so || !digits || digits + 1 >= n || base[n - 1 - digits] != '-' || is_done(s))
+		return;
+	memmove(name + n - digits - 1, name + n - digits, digits);
+	name[n - 1] = '\0';
+	search_named(s, folder, name);
+}
+
+/* Look for the packages that the files are of; each may be of none. */
+static void find_packages(struct search *s, const struct advice_places *places)
+{
+	uint64_t end = now_ns() + places->limit_ns;
+	DIR *folder = opendir(places->packages);
+	const struct dirent *entry;
+
+	/* All lists are long to read, and these few mostly tell. */
+	for (size_t i = 0; folder && i < s->n; i++)
+		if (s->files[i]->own)
+			search_likely(s, dirfd(folder), s->files[i]->path);
+	while (folder && !is_done(s) && (entry = readdir(folder)) && now_ns() < end) {
+		size_t n = strlen(entry->d_name);
+
+		if (n > 5 && n < PACKAGE - 16 && !strcmp(entry->d_name + n - 5, ".list"))
+			search_list(s, dirfd(folder), entry->d_name);
+	}
+	if (folder)
+		(void)closedir(folder);
+	/* What was sampled may be another file at the same path: a container's. */
+	for (size_t i = 0; i < s->n; i++) {
+		const struct unnamed_file *f = s->files[i];
+		struct stat st;
+
+		if (*s->packages[i] && f->inode && !stat(f->path, &st) && st.st_ino != f->inode)
+			*s->packages[i] = '\0';
+	}
+}
+
+/* ---- the sentence ------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b)
+{
+	const struct unnamed_file *const *x = a, *const *y = b;
+
+	return ((*x)->value < (*y)->value) - ((*x)->value > (*y)->value);
+}
+
+static int take_largest(struct search *s, const struct unnamed *u)
+{
+	const struct unnamed_file **all = calloc(u->n_files + 1, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	for (size_t i = 0; i < u->n_files; i++)
+		all[i] = &u->files[i];
+	qsort(all, u->n_files, sizeof(*all), by_value);
+	for (size_t i = 0; i < u->n_files && s->n < FILES; i++)
+		if (!s->n || percent(all[i]->value, u->whole) >= FILE_LEAST)
+			s->files[s->n++] = all[i];
+	free(all);
+	return 0;
+}
+
+static void __attribute__((format(printf, 3, 4)))
+put(char *text, size_t size, const char *format, ...)
+{
+	size_t used = strlen(text);
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(text + used, size - used, format, args);
+	va_end(args);
+}
+
+/* Return how many packages there are to install, each once. */
+static size_t put_packages(const struct search *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		bool again = !*s->packages[i];
+
+		for (size_t j = 0; j < i; j++)
+			again = again || !strcmp(s->packages[i], s->packages[j]);
+		if (!again)
+			put(out, size, "%s%s", n++ ? " " : "install ", s->packages[i]);
+	}
+	return n;
+}
+
+void advice_text(const struct unnamed *u, const struct advice_places *places, char *out,
+		 size_t size)
+{
+	struct search s = { .n = 0 };
+	size_t n;
+
+	*out = '\0';
+	if (u->unsure || !u->whole || percent(u->value, u->whole) < SHARE_LEAST ||
+	    take_largest(&s, u) || !s.n)
+		return;
+	find_packages(&s, places);
+	put(out, size, "%.0f %% of %s is in functions without names (", percent(u->value, u->whole),
+	    *u->what ? u->what : "the time");
+	for (size_t i = 0; i < s.n; i++) {
+		const char *slash = strrchr(s.files[i]->path, '/');
+
+		put(out, size, "%s%.100s %.0f %%", i ? ", " : "",
+		    slash ? slash + 1 : s.files[i]->path, percent(s.files[i]->value, u->whole));
+	}
+	put(out, size, "): ");
+	n = put_packages(&s, out, size);
+	if (!places->fetches)
+		put(out, size, "%sset DEBUGINFOD_URLS", n ? ", or " : "");
+	if (!n)
+		put(out, size, "%sbuild with symbols (-g, not stripped)",
+		    places->fetches ? "" : ", or ");
+}
+
+void advice_say(const struct unnamed *u)
+{
+	const char *urls = getenv("DEBUGINFOD_URLS");
+	struct advice_places places = { .packages = "/var/lib/dpkg/info",
+					.fetches = urls && *urls,
+					.limit_ns = ending_left() };
+	char text[1024];
+
+	if (log_is_quiet())
+		return;
+	if (places.limit_ns > LISTS_NS)
+		places.limit_ns = LISTS_NS;
+
+	advice_text(u, &places, text, sizeof(text));
+	if (*text)
+		log_info("%s", text);
+}

@@ -1,0 +1,173 @@
+#include "agent/cmd/pick.h"
+
+#include "agent/cmd/input.h"
+#include "agent/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Read one bound at text, up to the comma, dash or end that *end then points to. */
+static bool take_bound(const char *text, struct pick_bound *out, const char **end)
+{
+	bool offset = *text == '+';
+	const char *digits = text + offset;
+	size_t n = strspn(digits, "0123456789.");
+	char *stop;
+	double value;
+
+	if (!n && !offset) {
+		*out = (struct pick_bound){ .unit = PICK_OPEN };
+		*end = text;
+		return true;
+	}
+	value = strtod(digits, &stop);
+	if (!n || stop != digits + n || value > 1e10)
+		return false;
+	if (*stop == '%' && !offset) {
+		*out = (struct pick_bound){ .unit = PICK_FRACTION, .fraction = value / 100 };
+		*end = stop + 1;
+		return value <= 100;
+	}
+	*out = (struct pick_bound){ .unit = offset ? PICK_OFFSET : PICK_CLOCK,
+				    .ns = (uint64_t)(value * 1e9 + 0.5) };
+	*end = stop;
+	return true;
+}
+
+int pick_time(struct pick *pick, const char *text)
+{
+	const char *at;
+
+	if (*text && take_bound(text, &pick->begin, &at) &&
+	    (*at == ',' || (*at == '-' && pick->begin.unit == PICK_FRACTION)) &&
+	    take_bound(at + 1, &pick->end, &at) && !*at)
+		return 0;
+	log_error("--time takes BEGIN,END in seconds on the recording's clock (12.5,13), since its "
+		  "first sample (+0.5,+1), or in parts of it (10%%-20%%), not '%s'",
+		  text);
+	return -EINVAL;
+}
+
+static bool has_slice(const struct pick *pick)
+{
+	return pick->begin.unit != PICK_OPEN || pick->end.unit != PICK_OPEN;
+}
+
+bool pick_any(const struct pick *pick)
+{
+	return has_slice(pick) || pick->pids || pick->tids || pick->comms;
+}
+
+/* The time of the first sample and of the last; false: there is none, or it has none. */
+static bool find_times(struct source *source, uint64_t *first, uint64_t *last)
+{
+	struct event event;
+	bool any = false;
+	int rc;
+
+	/* Where the input is damaged, unwinding it says so. */
+	while ((rc = source_next(source, &event, -1)) == 1 || rc == -EAGAIN) {
+		if (rc != 1 || event.type != EVENT_SAMPLE)
+			continue;
+		if (!any)
+			*first = event.time_ns;
+		*last = event.time_ns;
+		any = true;
+	}
+	return any && *last;
+}
+
+static uint64_t bound_ns(const struct pick_bound *bound, uint64_t open, uint64_t first,
+			 uint64_t last)
+{
+	switch (bound->unit) {
+	case PICK_CLOCK:
+		return bound->ns;
+	case PICK_OFFSET:
+		return first + bound->ns;
+	case PICK_FRACTION:
+		return first + (uint64_t)((double)(last - first) * bound->fraction);
+	case PICK_OPEN:
+	default:
+		return open;
+	}
+}
+
+int pick_begin(struct pick *pick, const char *path)
+{
+	uint64_t first = 0, last = 0;
+	struct source *source = NULL;
+	int err;
+
+	if (!has_slice(pick))
+		return 0;
+	if (pick->begin.unit > PICK_CLOCK || pick->end.unit > PICK_CLOCK) {
+		if (!strcmp(path, "-")) {
+			log_error("--time: when standard input begins and ends is not known; "
+				  "give seconds on its clock, or a file");
+			return -EINVAL;
+		}
+		err = input_open(path, &source);
+		if (err)
+			return err;
+		if (!find_times(source, &first, &last)) {
+			log_error("%s: --time: its samples have no times", path);
+			err = -EINVAL;
+		}
+		source_close(source);
+		if (err)
+			return err;
+	}
+	pick->begin_ns = bound_ns(&pick->begin, 0, first, last);
+	/* The last sample belongs to a slice that reaches to the end. */
+	pick->end_ns = pick->end.unit == PICK_FRACTION && pick->end.fraction >= 1
+			       ? UINT64_MAX
+			       : bound_ns(&pick->end, UINT64_MAX, first, last);
+	return 0;
+}
+
+static bool has_word(const char *words, const char *text)
+{
+	size_t size = strlen(text);
+
+	for (const char *at = words;; at++) {
+		size_t n = strcspn(at, ",");
+
+		if (n == size && !strncmp(at, text, n))
+			return true;
+		at += n;
+		if (!*at)
+			return false;
+	}
+}
+
+static bool has_number(const char *words, uint32_t number)
+{
+	char text[16];
+
+	(void)snprintf(text, sizeof(text), "%" PRIu32, number);
+	return has_word(words, text);
+}
+
+bool pick_wants(const struct pick *pick, const struct event *event, struct pipeline *pipeline)
+{
+	const char *comm, *process;
+
+	if (event->type != EVENT_SAMPLE && event->type != EVENT_LOST)
+		return true;
+	if (has_slice(pick) && (event->time_ns < pick->begin_ns || event->time_ns >= pick->end_ns))
+		return false;
+	if (event->type == EVENT_LOST) /* whose samples they were is not known */
+		return true;
+	if ((pick->pids && !has_number(pick->pids, event->pid)) ||
+	    (pick->tids && !has_number(pick->tids, event->tid)))
+		return false;
+	if (!pick->comms)
+		return true;
+	return !pipeline_names(pipeline, event, &comm, &process) &&
+	       ((comm && has_word(pick->comms, comm)) ||
+		(process && has_word(pick->comms, process)));
+}

@@ -1,0 +1,27 @@
+/*
+ * agent/cmd/report_json.h: the table of offwind report as one JSON object, for scripts.
+ */
+#ifndef AGENT_CMD_REPORT_JSON_H
+#define AGENT_CMD_REPORT_JSON_H
+
+#include "agent/export/ranking.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct report_json {
+	char **paths; /* of the profiles; borrowed, as all texts here */
+	int n_paths;
+	const char *base;  /* the profile that they are compared with; NULL: none */
+	size_t n;	   /* rows at most; 0: all */
+	bool by_total;	   /* what rows are ordered by */
+	bool counted;	   /* n_samples is known */
+	int64_t n_samples; /* without the base's */
+};
+
+/* Write the profile's facts and the first rows of a sorted ranking of its values of that type. */
+void report_json_print(const struct stacks *stacks, size_t type, const struct ranking *ranking,
+		       const struct report_json *options, FILE *out);
+
+#endif

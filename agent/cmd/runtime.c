@@ -1,0 +1,87 @@
+#include "agent/cmd/runtime.h"
+
+#include "agent/log.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const struct {
+	const char *program, *language, *help;
+} kinds[RUNTIME_KINDS] = {
+	{ "python", "Python", "Python 3.12 and newer write names with -X perf" },
+	{ "node", "JavaScript", "node writes names with --perf-basic-prof" },
+	{ "nodejs", "JavaScript", "node writes names with --perf-basic-prof" },
+	{ "ruby", "Ruby", NULL },
+	{ "perl", "Perl", NULL },
+	{ "php", "PHP", NULL },
+	{ "lua", "Lua", NULL },
+	{ "luajit", "Lua", NULL },
+};
+
+/* Whether name is program, with a version behind it or not: python3.11, php8.2, lua5.3. */
+static bool is_program(const char *name, const char *program)
+{
+	size_t n = strlen(program);
+
+	if (strncmp(name, program, n) != 0)
+		return false;
+	for (name += n; *name; name++)
+		if (!isdigit((unsigned char)*name) && *name != '.' && *name != '-')
+			return false;
+	return true;
+}
+
+static void on_mapping(struct runtime *runtime, const struct event *event)
+{
+	struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
+	const char *slash = strrchr(event->mapping.path, '/');
+	const char *name = slash ? slash + 1 : "";
+
+	if (!(event->mapping.prot & PROT_EXEC))
+		return;
+	for (unsigned int i = 0; i < RUNTIME_KINDS; i++)
+		if (is_program(name, kinds[i].program))
+			*p = (struct runtime_process){ event->pid, i + 1 };
+}
+
+static void on_sample(struct runtime *runtime, const struct event *event)
+{
+	const struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
+	char map[64];
+
+	if (!p->kind || p->pid != event->pid || runtime->seen[p->kind - 1].pid)
+		return;
+	/* A runtime that writes such a map names its functions. */
+	(void)snprintf(map, sizeof(map), "/tmp/perf-%" PRIu32 ".map", event->pid);
+	if (access(map, F_OK))
+		runtime->seen[p->kind - 1].pid = event->pid;
+}
+
+void runtime_event(struct runtime *runtime, const struct event *event)
+{
+	struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
+
+	if (event->type == EVENT_MAPPING)
+		on_mapping(runtime, event);
+	else if (event->type == EVENT_SAMPLE)
+		on_sample(runtime, event);
+	else if ((event->type == EVENT_EXEC || event->type == EVENT_EXIT) && p->pid == event->pid &&
+		 (event->type == EVENT_EXEC || event->tid == event->pid))
+		p->kind = 0;
+}
+
+void runtime_say(const struct runtime *runtime)
+{
+	for (size_t i = 0; i < RUNTIME_KINDS; i++)
+		if (runtime->seen[i].pid)
+			log_info(
+				"%s (pid %" PRIu32
+				"): its %s functions are not named, only the interpreter's own%s%s",
+				kinds[i].program, runtime->seen[i].pid, kinds[i].language,
+				kinds[i].help ? "; " : "", kinds[i].help ? kinds[i].help : "");
+}

@@ -1,0 +1,306 @@
+// agent/export/page/model.js: the profile as trees, and the values of the samples that are shown.
+//
+// The profile comes as a tree in arrays, one number a node, in preorder:
+//
+//   up[i]     levels to leave before node i is a child of where that leads; node 0 is the root
+//   frame[i]  its frame: five numbers in frames, name, module, file (in strings), line, kind
+//
+// and for each sample type, unless the type has the values of an earlier one (like):
+//
+//   now[i]    what ended in this very frame, in units of one; base[i]: in the base profile
+//   guessed   pairs: a node, and the part of its total in which it was found by guess
+"use strict";
+const Model = (() => {
+	const P = JSON.parse(document.getElementById("profile").textContent);
+	const KIND = { user: 0, kernel: 1, group: 2, stop: 3, root: 4 };
+	const INLINED = 8; // beside the kind
+	const INVERSE_MAX = 6e6; // nodes; callers beyond that are left out
+	const diff = P.diff;
+	const n = P.frame.length;
+
+	for (const type of P.types)
+		if ("like" in type)
+			for (const list of ["now", "base", "guessed"])
+				type[list] = P.types[type.like][list];
+
+	const kindOfFrame = f => P.frames[f * 5 + 4] & 7;
+
+	// ---- the two trees ---------------------------------------------------------
+
+	// Where the subtree of each node ends, and how deep each node lies; parents come before children.
+	function finish(parent, frame) {
+		const size = parent.length, end = new Int32Array(size), depth = new Int32Array(size);
+		for (let i = 1; i < size; i++)
+			depth[i] = depth[parent[i]] + 1;
+		for (let i = size - 1; i >= 0; i--) {
+			end[i] = Math.max(end[i], i + 1);
+			if (i)
+				end[parent[i]] = Math.max(end[parent[i]], end[i]);
+		}
+		return { size, parent, frame, end, depth, cut: false };
+	}
+
+	// From the root to the callees.
+	const down = (() => {
+		const parent = new Int32Array(n), path = [];
+		for (let i = 0; i < n; i++) {
+			for (let up = P.up[i]; up > 0; up--)
+				path.pop();
+			parent[i] = path.length ? path[path.length - 1] : -1;
+			path.push(i);
+		}
+		return finish(parent, Uint32Array.from(P.frame));
+	})();
+
+	const ends = i => P.types.some(type => type.now[i] > 0 || (diff && type.base[i] > 0));
+
+	// From where samples ended to their callers.  at[d] is the node in which the samples of down's node d end.
+	let inverse = null;
+	function inverted() {
+		if (inverse)
+			return inverse;
+		const children = new Map(), parent = [-1], frame = [P.frame[0]], frames = P.frames.length / 5;
+		const at = new Int32Array(n).fill(-1);
+		let cut = false;
+		for (let d = 0; d < n; d++) {
+			if (!ends(d))
+				continue;
+			let to = 0;
+			for (let i = d; i > 0; i = down.parent[i]) {
+				const key = to * frames + down.frame[i];
+				let child = children.get(key);
+				if (child === undefined) {
+					if (parent.length >= INVERSE_MAX) {
+						cut = true;
+						break;
+					}
+					child = parent.length;
+					children.set(key, child);
+					parent.push(to);
+					frame.push(down.frame[i]);
+				}
+				to = child;
+			}
+			at[d] = to;
+		}
+		// In preorder, children in the order of their frames.
+		const size = parent.length, order = new Float64Array(size - 1);
+		for (let i = 1; i < size; i++)
+			order[i - 1] = frame[i] * size + i;
+		order.sort();
+		const first = new Int32Array(size).fill(-1), next = new Int32Array(size).fill(-1);
+		for (let k = size - 2; k >= 0; k--) {
+			const i = order[k] % size;
+			next[i] = first[parent[i]];
+			first[parent[i]] = i;
+		}
+		const place = new Int32Array(size), newParent = new Int32Array(size), newFrame = new Uint32Array(size);
+		for (let i = 0, count = 0; i >= 0; ) {
+			newParent[count] = i ? place[parent[i]] : -1;
+			newFrame[count] = frame[i];
+			place[i] = count++;
+			if (first[i] >= 0) {
+				i = first[i];
+				continue;
+			}
+			while (i >= 0 && next[i] < 0)
+				i = parent[i];
+			if (i >= 0)
+				i = next[i];
+		}
+		for (let d = 0; d < n; d++)
+			if (at[d] >= 0)
+				at[d] = place[at[d]];
+		inverse = Object.assign(finish(newParent, newFrame), { at, cut });
+		return inverse;
+	}
+
+	// ---- search ------------------------------------------------------------------
+
+	// Text, "a whole name" between quotes, or a /regular expression/.
+	function matcher(term) {
+		const re = /^\/(.+)\/$/.exec(term);
+		if (re)
+			return (test => text => test.test(text))(new RegExp(re[1]));
+		if (term.length > 2 && term.startsWith('"') && term.endsWith('"'))
+			return (name => text => text === name)(term.slice(1, -1));
+		const low = term.toLowerCase();
+		return text => text.toLowerCase().includes(low);
+	}
+	// By frame: 1 where its name or module matches.  Throws where the term is no regular expression.
+	function matching(term) {
+		const matches = matcher(term), strings = new Map(), hits = new Uint8Array(P.frames.length / 5);
+		const hit = s => {
+			if (!strings.has(s))
+				strings.set(s, matches(P.strings[s]));
+			return strings.get(s);
+		};
+		for (let f = 0; f < hits.length; f++)
+			if (kindOfFrame(f) !== KIND.root && (hit(P.frames[f * 5]) || hit(P.frames[f * 5 + 1])))
+				hits[f] = 1;
+		return hits;
+	}
+
+	// ---- which samples count --------------------------------------------------------
+
+	// Groups: the values of the label that stand below the root; { node, name }.
+	const groups = [];
+	for (let i = 1; i < n; i = down.end[i])
+		if (kindOfFrame(down.frame[i]) === KIND.group)
+			groups.push({ node: i, name: P.strings[P.frames[down.frame[i] * 5]] });
+
+	// By node of down: 1 where samples that end there count; null: all do.
+	function kept(group, filters) {
+		if (!group && !filters.length)
+			return null;
+		const keep = new Uint8Array(n).fill(1);
+		if (group) {
+			const { node } = group;
+			keep.fill(0, 0, node).fill(0, down.end[node]);
+		}
+		const has = new Uint8Array(n);
+		for (const { term, without } of filters) {
+			const hits = matching(term);
+			for (let i = 0; i < n; i++) {
+				has[i] = hits[down.frame[i]] || (i && has[down.parent[i]]) ? 1 : 0;
+				if (has[i] === (without ? 1 : 0))
+					keep[i] = 0;
+			}
+		}
+		return keep;
+	}
+
+	// ---- values -----------------------------------------------------------------------
+
+	function totals(own, parent) {
+		const total = Float64Array.from(own);
+		for (let i = total.length - 1; i > 0; i--)
+			total[parent[i]] += total[i];
+		return total;
+	}
+
+	// By node of down: which part of its samples a guess found, 0 to 1.
+	function guessedParts(type) {
+		const part = new Float64Array(n);
+		if (!type.guessed.length)
+			return part;
+		const now = totals(type.now, down.parent), base = diff ? totals(type.base, down.parent) : null;
+		for (let k = 0; k < type.guessed.length; k += 2) {
+			const i = type.guessed[k], all = now[i] + (base ? base[i] : 0);
+			part[i] = all ? Math.min(1, type.guessed[k + 1] / all) : 0;
+		}
+		return part;
+	}
+
+	// A tree with the values of the samples that keep has: what the page shows.
+	function view(type, callers, keep) {
+		const tree = callers ? inverted() : down;
+		const now = new Float64Array(tree.size), base = diff ? new Float64Array(tree.size) : null;
+		const part = guessedParts(type);
+		let guessed = part;
+		for (let d = 0; d < n; d++) {
+			const i = callers ? tree.at[d] : d;
+			if (i < 0 || (keep && !keep[d]))
+				continue;
+			now[i] += type.now[d];
+			if (diff)
+				base[i] += type.base[d];
+		}
+		const nowTotal = totals(now, tree.parent), baseTotal = diff ? totals(base, tree.parent) : null;
+		if (callers) {
+			guessed = new Float64Array(tree.size);
+			// The way from where samples ended, node by node in both trees at once.
+			for (let d = 0; type.guessed.length && d < n; d++) {
+				if (tree.at[d] <= 0 || (keep && !keep[d]))
+					continue;
+				const path = [], weight = type.now[d] + (diff ? type.base[d] : 0);
+				for (let i = tree.at[d]; i > 0; i = tree.parent[i])
+					path.push(i);
+				for (let i = d; i > 0 && path.length; i = down.parent[i])
+					guessed[path.pop()] += part[i] * weight;
+			}
+			for (let i = 0; i < tree.size; i++) {
+				const all = nowTotal[i] + (diff ? baseTotal[i] : 0);
+				guessed[i] = all ? Math.min(1, guessed[i] / all) : 0;
+			}
+		}
+		return { ...tree, callers, now, base, nowTotal, baseTotal, guessed, anyGuessed: type.guessed.length > 0 };
+	}
+
+	// ---- functions --------------------------------------------------------------------
+
+	// By frame: the number of its function, a name in a module, or -1; and the frame that names it.
+	const functionOf = new Int32Array(P.frames.length / 5).fill(-1), namedBy = [];
+	{
+		const numbers = new Map();
+		for (let f = 0; f < functionOf.length; f++) {
+			if (kindOfFrame(f) >= KIND.group)
+				continue;
+			const key = P.frames[f * 5] * P.strings.length + P.frames[f * 5 + 1];
+			if (!numbers.has(key)) {
+				numbers.set(key, namedBy.length);
+				namedBy.push(f);
+			}
+			functionOf[f] = numbers.get(key);
+		}
+	}
+
+	// What each function took itself and with what it called; recursion counts once.
+	function functions(type, keep) {
+		const { now, base, nowTotal, baseTotal } = view(type, false, keep);
+		const columns = () => new Float64Array(namedBy.length);
+		const self = columns(), total = columns(), baseSelf = columns(), baseSum = columns();
+		const open = new Int32Array(namedBy.length), path = [];
+		for (let i = 0; i < n; i++) {
+			while (path.length && i >= down.end[path[path.length - 1]]) {
+				const left = functionOf[down.frame[path.pop()]];
+				if (left >= 0)
+					open[left]--;
+			}
+			path.push(i);
+			const f = functionOf[down.frame[i]];
+			if (f < 0)
+				continue;
+			self[f] += now[i];
+			if (diff)
+				baseSelf[f] += base[i];
+			if (open[f]++ === 0) {
+				total[f] += nowTotal[i];
+				if (diff)
+					baseSum[f] += baseTotal[i];
+			}
+		}
+		return namedBy.map((frame, f) => ({ frame, self: self[f], total: total[f], baseSelf: baseSelf[f], baseTotal: baseSum[f] }))
+			.filter(row => row.total > 0 || row.baseTotal > 0);
+	}
+
+	// ---- names --------------------------------------------------------------------------
+
+	// A C++ name without its parameter list, which is what fills the screen otherwise.
+	function shortened(name) {
+		const tail = /(?: const| volatile| &&?| noexcept| \[[^\]]*\])*$/.exec(name);
+		const stem = name.slice(0, tail.index);
+		if (!stem.endsWith(")"))
+			return name;
+		let level = 0, at = stem.length - 1;
+		for (; at >= 0; at--) {
+			level += stem[at] === ")" ? 1 : stem[at] === "(" ? -1 : 0;
+			if (level === 0)
+				break;
+		}
+		if (at <= 0 || stem.slice(0, at).endsWith("operator") || stem.slice(at) === "(anonymous namespace)")
+			return name;
+		return stem.slice(0, at) + (/ \[[^\]]*\]$/.exec(tail[0]) || [""])[0];
+	}
+	const shortNames = new Map();
+	const nameOfFrame = f => P.strings[P.frames[f * 5]];
+	const shortOfFrame = f => {
+		const s = P.frames[f * 5];
+		if (!shortNames.has(s))
+			shortNames.set(s, shortened(P.strings[s]));
+		return shortNames.get(s);
+	};
+
+	return { P, KIND, INLINED, diff, groups, kept, matching, view, functions, kindOfFrame, nameOfFrame, shortOfFrame,
+		moduleOfFrame: f => P.strings[P.frames[f * 5 + 1]] };
+})();

@@ -1,0 +1,181 @@
+/* agent/opener/mapping.c: opens the very file behind a mapping, without waiting for anybody. */
+#include "agent/opener/opener.h"
+#include "agent/opener/places.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOUNTS_MAX 512u
+#define LOOKED_NS  UINT64_C(1000000000) /* how long the list of our own mounts is believed */
+
+/* File systems whose files can be opened and read without a server that may never answer. */
+static const char *const local[] = { "ext2", "ext3",  "ext4",  "xfs",	   "btrfs",  "f2fs",
+				     "vfat", "tmpfs", "erofs", "squashfs", "overlay" };
+
+struct mount { /* of a local file system */
+	uint64_t id;
+	uint32_t major, minor;
+};
+
+struct opener_mappings {
+	struct mount own[MOUNTS_MAX], theirs[MOUNTS_MAX];
+	size_t n_own;
+	uint64_t looked_ns; /* CLOCK_MONOTONIC; 0: never */
+	uint64_t memory;    /* the mount that memfd_create makes files in; 0: not known */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool is_local(const char *type)
+{
+	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+		if (!strcmp(type, local[i]))
+			return true;
+	return false;
+}
+
+/* Read a process's mounts of local file systems, MOUNTS_MAX at most, and return how many. */
+static size_t read_mounts(const char *path, struct mount *mounts)
+{
+	FILE *file = fopen(path, "re");
+	char *line = NULL, type[64];
+	size_t room = 0, n = 0;
+
+	while (file && n < MOUNTS_MAX && getline(&line, &room, file) > 0) {
+		const char *rest = strstr(line, " - ");
+		struct mount m;
+
+		/* proc(5): number, parent, device, root, place, …, " - ", type, … */
+		if (rest && sscanf(rest, " - %63s", type) == 1 && is_local(type) &&
+		    sscanf(line, "%" SCNu64 " %*s %" SCNu32 ":%" SCNu32, &m.id, &m.major,
+			   &m.minor) == 3)
+			mounts[n++] = m;
+	}
+	free(line);
+	if (file)
+		(void)fclose(file);
+	return n;
+}
+
+static void look_at_own(struct opener_mappings *m)
+{
+	uint64_t now = now_ns();
+
+	if (m->looked_ns && now - m->looked_ns < LOOKED_NS)
+		return;
+	m->looked_ns = now;
+	m->n_own = read_mounts("/proc/self/mountinfo", m->own);
+}
+
+static bool has_mount(const struct mount *mounts, size_t n, uint64_t id)
+{
+	for (size_t i = 0; i < n; i++)
+		if (mounts[i].id == id)
+			return true;
+	return false;
+}
+
+/*
+ * Return whether a mount is of a local file system, and in our mount namespace or in that of
+ * process pid.  A descriptor holds the mount, so that nobody can give its number to another.
+ */
+static bool is_local_mount(struct opener_mappings *m, uint32_t pid, uint64_t id)
+{
+	char path[64];
+
+	if (id && id == m->memory)
+		return true;
+	look_at_own(m);
+	if (has_mount(m->own, m->n_own, id))
+		return true;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/mountinfo", pid);
+	return has_mount(m->theirs, read_mounts(path, m->theirs), id);
+}
+
+/*
+ * Ask for a file's type and its mount.  Asked like this the kernel answers from memory,
+ * whatever the file system.
+ */
+static int mount_of(int fd, bool *regular, uint64_t *id)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MNT_ID, &stx))
+		return -errno;
+	*regular = S_ISREG(stx.stx_mode);
+	*id = stx.stx_mask & STATX_MNT_ID ? stx.stx_mnt_id : 0;
+	return 0;
+}
+
+int opener_mappings_new(struct opener_mappings **out)
+{
+	struct opener_mappings *m = calloc(1, sizeof(*m));
+	int fd = m ? memfd_create("mount", MFD_CLOEXEC) : -1;
+	bool regular;
+
+	if (!m)
+		return -ENOMEM;
+	if (fd >= 0) {
+		(void)mount_of(fd, &regular, &m->memory);
+		(void)close(fd);
+	}
+	*out = m;
+	return 0;
+}
+
+void opener_mappings_free(struct opener_mappings *m)
+{
+	free(m);
+}
+
+/* The process has ended, or has something else there: look for the file by its inode. */
+static int open_inode(struct opener_mappings *m, const struct opener_file *file, int *fd)
+{
+	look_at_own(m);
+	for (size_t i = 0; i < m->n_own; i++)
+		if (m->own[i].major == file->major && m->own[i].minor == file->minor)
+			return places_open_inode(file, fd);
+	return -ENOENT;
+}
+
+int opener_mappings_open(struct opener_mappings *m, const struct opener_file *file, int *fd)
+{
+	char path[96], link[64];
+	int place, opened;
+	bool regular;
+	uint64_t id;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64,
+		       file->pid, file->start, file->end);
+	place = open(path, O_PATH | O_CLOEXEC);
+	if (place < 0)
+		return open_inode(m, file, fd);
+	if (mount_of(place, &regular, &id) || !regular || !is_local_mount(m, file->pid, id)) {
+		(void)close(place);
+		return -ENOENT;
+	}
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", place);
+	/* Without O_NONBLOCK, open waits for who holds a lease on the file (fcntl(2)). */
+	opened = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (opened < 0)
+		opened = -errno;
+	(void)close(place);
+	if (opened < 0)
+		return opened;
+	*fd = opened;
+	return 0;
+}

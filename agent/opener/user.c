@@ -1,0 +1,178 @@
+/* agent/opener/user.c: takes a user's file system rights for a moment, in one thread. */
+#include "agent/opener/user.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The overflow user and group: they own nothing and are in no group, so they read what everybody may. */
+enum { NOBODY = 65534 };
+
+#define CAP_BIT(cap) (UINT64_C(1) << (cap))
+#define READ_CAPS    (CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_DAC_READ_SEARCH))
+
+/* Return whether the process is in this user namespace, so that its capabilities count here. */
+static bool in_own_namespace(int process)
+{
+	struct stat own, its;
+
+	return !stat("/proc/self/ns/user", &own) && !fstatat(process, "ns/user", &its, 0) &&
+	       own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+/*
+ * Choose among the real, effective and file system id of a process.  A program that was started with more rights than
+ * its user has (set-user-ID) counts as its user's, a daemon of root's that took on fewer as whom it became.
+ */
+static uint32_t least(const char *line)
+{
+	uint32_t real = NOBODY, effective = NOBODY, saved, fs = NOBODY;
+
+	if (sscanf(line, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32, &real, &effective, &saved,
+		   &fs) != 4)
+		return NOBODY;
+	return real ? real : effective ? effective : fs;
+}
+
+static void read_groups(const char *line, struct opener_user *user)
+{
+	uint32_t group;
+	int n;
+
+	/* Without those beyond the limit the user has fewer rights, never more. */
+	while (user->n_groups < OPENER_GROUPS_MAX &&
+	       sscanf(line, "%" SCNu32 "%n", &group, &n) == 1) {
+		user->groups[user->n_groups++] = group;
+		line += n;
+	}
+}
+
+int user_of(int process, struct opener_user *out)
+{
+	struct opener_user user = { .known = true, .uid = NOBODY, .gid = NOBODY };
+	int fd = openat(process, "status", O_RDONLY | O_CLOEXEC);
+	FILE *status = fd < 0 ? NULL : fdopen(fd, "r");
+	uint64_t effective = 0;
+	bool has_uid = false;
+	char *line = NULL;
+	size_t room = 0;
+
+	if (!status) {
+		if (fd >= 0)
+			(void)close(fd);
+		return -ESRCH;
+	}
+	while (getline(&line, &room, status) > 0) {
+		if (!strncmp(line, "Uid:", 4)) {
+			user.uid = least(line + 4);
+			has_uid = true;
+		} else if (!strncmp(line, "Gid:", 4)) {
+			user.gid = least(line + 4);
+		} else if (!strncmp(line, "Groups:", 7)) {
+			read_groups(line + 7, &user);
+		} else if (!strncmp(line, "CapEff:", 7)) {
+			(void)sscanf(line + 7, "%" SCNx64, &effective);
+		}
+	}
+	free(line);
+	(void)fclose(status);
+	if (!has_uid)
+		return -ESRCH;
+	user.reads_all = !user.uid && (effective & READ_CAPS) && in_own_namespace(process);
+	*out = user;
+	return 0;
+}
+
+/* These four by themselves: libc's change all threads, or have no wrapper. */
+static int set_groups(int n, const gid_t *groups)
+{
+	return syscall(SYS_setgroups, (size_t)n, groups) ? -errno : 0;
+}
+
+static uid_t fs_uid(void)
+{
+	return (uid_t)setfsuid((uid_t)-1);
+}
+
+static gid_t fs_gid(void)
+{
+	return (gid_t)setfsgid((gid_t)-1);
+}
+
+static int caps(long call, struct __user_cap_data_struct *data)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+	return syscall(call, &header, data) ? -errno : 0;
+}
+
+static bool become(const struct opener_user *user, uid_t uid, gid_t gid)
+{
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
+	bool became = !set_groups(user->known ? (int)user->n_groups : 0, user->groups);
+
+	(void)setfsgid(gid);
+	(void)setfsuid(uid);
+	became &= fs_gid() == gid && fs_uid() == uid;
+	/* Last: the above need them.  What is permitted stays, to come back. */
+	if (caps(SYS_capget, none))
+		return false;
+	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+		none[i].effective = 0;
+	return !caps(SYS_capset, none) && became;
+}
+
+int user_enter(const struct opener_user *user, struct user_left *left, bool *public)
+{
+	uid_t uid = user && user->known ? user->uid : NOBODY;
+	gid_t gid = user && user->known ? user->gid : NOBODY;
+	int err;
+
+	*public = false;
+	*left = (struct user_left){ .uid = fs_uid(), .gid = fs_gid() };
+	if (!user || (user->known && user->reads_all))
+		return 0;
+	err = caps(SYS_capget, left->caps);
+	if (err)
+		return err;
+	left->n_groups = getgroups(0, NULL);
+	left->groups = calloc((size_t)(left->n_groups > 0 ? left->n_groups : 0) + 1, sizeof(gid_t));
+	if (!left->groups)
+		return -ENOMEM;
+	left->n_groups = getgroups(left->n_groups, left->groups);
+	left->dumpable = prctl(PR_GET_DUMPABLE) == 1;
+	left->entered = true;
+	/* One's own processes are read with one's own rights, for which nothing needs to change but capabilities. */
+	*public = !become(user, uid, gid) && fs_uid() != uid;
+	return 0;
+}
+
+void user_leave(struct user_left *left)
+{
+	if (left->entered) {
+		int err = caps(SYS_capset, left->caps);
+
+		/* Both ids or none were changed; root's capabilities come and go with its id. */
+		(void)setfsuid(left->uid);
+		(void)setfsgid(left->gid);
+		(void)set_groups(left->n_groups, left->groups);
+		err |= caps(SYS_capset, left->caps);
+		/* A thread with somebody else's rights would do the rest of its work with them. */
+		if (err || fs_uid() != left->uid || fs_gid() != left->gid)
+			abort();
+		/* The kernel takes whoever changes ids for one who has something to hide from debuggers. */
+		if (left->dumpable)
+			(void)prctl(PR_SET_DUMPABLE, 1);
+	}
+	free(left->groups);
+	left->groups = NULL;
+	left->entered = false;
+}

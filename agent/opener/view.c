@@ -1,0 +1,82 @@
+/* agent/opener/view.c: tells apart the trees of files that processes see, so that names found in one serve no other. */
+#include "agent/opener/places.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x4000u /* since Linux 6.8; older kernels take it for nothing */
+#endif
+
+/*
+ * A mount belongs to one mount namespace, so the mount that a root directory is on stands for the namespace, too.
+ * Kernels before 6.8 tell a number that another mount may get later.
+ */
+struct root {
+	uint64_t mount, device, inode;
+};
+
+static bool look(int dir, const char *path, struct root *out)
+{
+	struct statx st;
+
+	if (statx(dir, path, *path ? 0 : AT_EMPTY_PATH,
+		  STATX_INO | STATX_MNT_ID | STATX_MNT_ID_UNIQUE, &st))
+		return false;
+	*out = (struct root){ .mount = st.stx_mnt_id,
+			      .device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor,
+			      .inode = st.stx_ino };
+	return true;
+}
+
+static bool same_directory(const struct root *a, const struct root *b)
+{
+	return a->device == b->device && a->inode == b->inode;
+}
+
+/* Return whether a root directory has its own directory of debug files. */
+static bool has_own_debug(const char *root, const struct root *host)
+{
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), debug;
+	struct root its;
+	bool own;
+
+	if (dir < 0)
+		return false;
+	debug = (int)syscall(SYS_openat2, dir, &PLACES_DEBUG[1], &how, sizeof(how));
+	(void)close(dir);
+	if (debug < 0)
+		return false;
+	own = look(debug, "", &its) && !same_directory(&its, host);
+	(void)close(debug);
+	return own;
+}
+
+uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
+{
+	struct root host, debug = { .inode = 0 }, its;
+	char path[32];
+	uint64_t view;
+
+	if (!opener->live || !pid)
+		return 0;
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/root/", pid);
+	if (!look(AT_FDCWD, path, &its) || !look(AT_FDCWD, "/", &host))
+		return 0;
+	if (same_directory(&its, &host)) {
+		if (its.mount == host.mount)
+			return 0;
+		(void)look(AT_FDCWD, PLACES_DEBUG, &debug);
+		if (!strict && !has_own_debug(path, &debug))
+			return 0;
+	}
+	view = (its.mount * 0x9e3779b97f4a7c15u ^ its.device) * 0x9e3779b97f4a7c15u ^ its.inode;
+	return view ? view : 1;
+}

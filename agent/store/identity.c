@@ -1,0 +1,145 @@
+/* agent/store/identity.c: cryptographic identities of files, and who vouches for them. */
+#include "agent/store/identity.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <nettle/sha2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS INT64_C(1000000000)
+/* Clocks of files tick in up to 10 ms; a write in the same tick would not be seen. */
+#define SETTLED_NS (2 * SECOND_NS)
+
+/* Not in every <linux/magic.h>. */
+#define MAGIC_ZFS      0x2fc12fc1
+#define MAGIC_BCACHEFS 0xca451a4e
+
+/* ---- hashes ------------------------------------------------------------------------ */
+
+static void take(void *ctx, const void *bytes, size_t size)
+{
+	sha256_update(ctx, size, bytes);
+}
+
+static void finish(struct sha256_ctx *hash, struct identity *out)
+{
+	sha256_digest(hash, sizeof(out->bytes), out->bytes);
+}
+
+int identity_of_object(struct uw_object *object, struct identity *out)
+{
+	struct sha256_ctx hash;
+	int err;
+
+	sha256_init(&hash);
+	err = uw_object_inputs(object, take, &hash);
+	if (!err)
+		finish(&hash, out);
+	return err;
+}
+
+void identity_of_file(const struct store_file *f, const struct uw_build_id *id,
+		      struct identity *out)
+{
+	const uint64_t numbers[] = { f->dev,
+				     f->ino,
+				     f->elf_off,
+				     f->size,
+				     f->uid,
+				     (uint64_t)f->mtime_ns,
+				     (uint64_t)f->ctime_ns };
+	struct sha256_ctx hash;
+
+	sha256_init(&hash);
+	take(&hash, numbers, sizeof(numbers));
+	if (id)
+		take(&hash, id->bytes, id->size);
+	finish(&hash, out);
+}
+
+/* ---- files ------------------------------------------------------------------------ */
+
+static int64_t time_of(const struct timespec *ts)
+{
+	return (int64_t)ts->tv_sec * SECOND_NS + ts->tv_nsec;
+}
+
+/*
+ * Return whether what the file system says of an inode can be believed.  A server of FUSE or of a
+ * network answers what it likes.  A disk image that a desktop user had mounted (udisks) has inodes
+ * as that user wrote them: such mounts are nosuid.  In a user namespace only tmpfs and overlays can
+ * be mounted; a tmpfs has nobody's files but its maker's, an overlay can show another mount's.
+ */
+static bool is_truthful(int fd, const struct stat *st)
+{
+	struct statfs fs;
+	struct stat root;
+
+	if (fstatfs(fd, &fs))
+		return false;
+	switch ((unsigned long)fs.f_type & 0xffffffff) {
+	case TMPFS_MAGIC:
+	case RAMFS_MAGIC:
+		return true;
+	case EXT4_SUPER_MAGIC: /* ext2 and ext3, too */
+	case XFS_SUPER_MAGIC:
+	case BTRFS_SUPER_MAGIC:
+	case F2FS_SUPER_MAGIC:
+	case SQUASHFS_MAGIC:
+	case EROFS_SUPER_MAGIC_V1:
+	case MAGIC_ZFS:
+	case MAGIC_BCACHEFS:
+		return !(fs.f_flags & ST_NOSUID);
+	case OVERLAYFS_SUPER_MAGIC: /* a container's; this process runs in it */
+		return !stat("/", &root) && root.st_dev == st->st_dev;
+	default:
+		return false;
+	}
+}
+
+/* The one user who could write the file, or nobody. */
+static int64_t owner_of(const struct stat *st)
+{
+	bool group = st->st_mode & S_IWGRP && st->st_gid != st->st_uid; /* not a user's own group */
+
+	return group || st->st_mode & S_IWOTH ? STORE_NOBODY : (int64_t)st->st_uid;
+}
+
+void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file *out)
+{
+	struct timespec now;
+	struct stat st;
+
+	*out = (struct store_file){ .path = path, .owner = STORE_NOBODY };
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || clock_gettime(CLOCK_REALTIME, &now))
+		return;
+	out->dev = st.st_dev;
+	out->ino = st.st_ino;
+	out->elf_off = elf_off;
+	out->size = (uint64_t)st.st_size;
+	out->uid = st.st_uid;
+	out->mtime_ns = time_of(&st.st_mtim);
+	out->ctime_ns = time_of(&st.st_ctim);
+	out->known = time_of(&now) - out->ctime_ns >= SETTLED_NS;
+	if (is_truthful(fd, &st)) {
+		out->vouched = out->known;
+		out->owner = owner_of(&st);
+	}
+}
+
+bool identity_is_trusted(int64_t owner)
+{
+	const char *caller = geteuid() ? NULL : getenv("SUDO_UID");
+	char *end;
+
+	if (owner == 0 || owner == (int64_t)geteuid())
+		return true;
+	return caller && *caller >= '0' && *caller <= '9' && owner > 0 &&
+	       owner == strtoll(caller, &end, 10) && !*end;
+}

@@ -1,0 +1,28 @@
+/*
+ * schema/export.h: what stands behind the blobs of a table that a store gave out as a file.
+ *
+ *   table     schema/table.h
+ *   ranges    schema/procs.h; may be missing
+ *   trailer   struct export_trailer
+ *
+ * Each blob says how long it is.  Little-endian.
+ */
+#ifndef SCHEMA_EXPORT_H
+#define SCHEMA_EXPORT_H
+
+#include <linux/types.h>
+
+#define EXPORT_MAGIC   0x5845574fu /* "OWEX" */
+#define EXPORT_VERSION 1u
+
+struct export_trailer {
+	__u32 magic;
+	__u32 version;
+	__u8 identity[32]; /* SHA-256 of what the table was made from */
+	__u64 checksum;	   /* XXH64 of the above, seed 0 */
+};
+
+_Static_assert(sizeof(struct export_trailer) == 48, "trailer");
+_Static_assert(__builtin_offsetof(struct export_trailer, checksum) == 40, "checksum");
+
+#endif
