@@ -1,0 +1,168 @@
+"""usage: ends.py OFFWIND PROGRAM FOLDER
+
+A recording ends when it is told to, with its profile, whatever runs on the machine: files that take
+hours to read, that hold up whoever opens them, or whose call-frame information takes a look-up seconds.
+PROGRAM is ends.c.  Each end may take LIMIT seconds: on an idle machine it takes less than one, and before
+there were bounds it took from 30 seconds to hours."""
+import os, signal, struct, subprocess, sys, time
+
+offwind, program, work = sys.argv[1:4]
+LIMIT = 20
+failures = 0
+
+
+def check(ok, what):
+    global failures
+    if not ok:
+        failures += 1
+        print('FAIL: ' + what)
+
+
+# ---- programs that spin, written byte by byte ------------------------------------------------
+BASE, CODE = 0x400000, 0x401000
+# xor ebp,ebp; call f; f: inc rax; jmp f
+SPIN = bytes.fromhex('31ed' 'e800000000' '48ffc0' 'ebfb').ljust(4096, b'\x90')
+
+
+def uleb(n):
+    out = b''
+    while True:
+        out += bytes([n & 127 | (128 if n > 127 else 0)])
+        n >>= 7
+        if not n:
+            return out
+
+
+def build(path, sections):
+    """sections: (name, type, address, bytes or a hole's size)"""
+    names, off, heads, blobs = b'\0', 0x2000, [bytes(64)], []
+    for name, kind, addr, data in [('.text', 1, CODE, None)] + sections + [('.shstrtab', 3, 0, b'')]:
+        at, size = off, 4096 if data is None else data if isinstance(data, int) else len(data)
+        names += name.encode() + b'\0'
+        if data is None:
+            at = 0x1000
+        elif name == '.shstrtab':
+            data, size = names, len(names)
+        heads.append(struct.pack('<IIQQQQIIQQ', names.index(name.encode()), kind, 2 if addr else 0, addr, at, size, 0, 0, 8, 0))
+        if isinstance(data, bytes):
+            blobs.append((at, data))
+        if data is not None:
+            off = (at + size + 15) & ~15
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<16sHHIQQQIHHHHHH', b'\x7fELF\2\1\1', 2, 62, 1, CODE, 64, off, 0, 64, 56, 1, 64, len(heads), len(heads) - 1))
+        f.write(struct.pack('<IIQQQQQQ', 1, 5, 0, BASE, BASE, 0x2000, 0x2000, 0x1000))
+        for at, data in [(0x1000, SPIN)] + blobs:
+            f.seek(at)
+            f.write(data)
+        f.seek(off)
+        f.write(b''.join(heads))
+    os.chmod(path, 0o755)
+
+
+def cie(program):
+    body = struct.pack('<IB', 0, 1) + b'zR\0' + uleb(1) + b'\x78\x10' + uleb(1) + b'\0' + program
+    return struct.pack('<I', len(body)) + body
+
+
+# A CIE that takes milliseconds to run, of 20,000 FDEs.
+registers = b''.join(b'\x05' + uleb(r) + b'\1' for r in range(33) if r != 16)
+frames = bytearray(cie(b'\x0c\7\x08\x90\1' + registers + b'\x0a\x0b' * 499000))
+for i in range(20000):
+    frames += struct.pack('<IIQQB3x', 24, len(frames) + 4, CODE + 64 * i, 64, 0)
+build(work + '/cie', [('.eh_frame', 1, 0x500000, bytes(frames) + bytes(4))])
+# A debug file whose checksum is that of 8 TB.
+build(work + '/link', [('.gnu_debuglink', 1, 0, b'big.debug\0\0\0' + struct.pack('<I', 1))])
+with open(work + '/big.debug', 'wb') as f:
+    f.truncate(8 << 40)
+# Half a gigabyte of nothing.
+build(work + '/hollow', [('.eh_frame', 1, 0x500000, 255 << 20), ('.debug_frame', 1, 0, 255 << 20)])
+build(work + '/honest', [('.eh_frame', 1, 0x500000, cie(b'\x0c\7\x08\x90\1').ljust(32, b'\0') + bytes(4))])
+with open(work + '/leased', 'wb') as f:
+    f.write(bytes.fromhex('48ffc0ebfb').ljust(8192, b'\0'))
+for name in ('cie', 'link', 'big.debug', 'hollow', 'leased'):
+    os.chown(os.path.join(work, name), 4242, 4242)
+dumps = os.path.join(work, 'dumps')
+os.mkdir(dumps)
+os.chown(dumps, 4242, 4242)
+
+
+# ---- recordings beside them -------------------------------------------------------------------
+def run(*command, wait=False):
+    child = subprocess.Popen(['setpriv', '--reuid', '4242', '--regid', '4242', '--clear-groups', *command],
+                             stdout=subprocess.PIPE if wait else None)
+    if wait and child.stdout.readline() != b'ready\n':
+        check(False, '%s: did not begin' % (command,))
+    return child
+
+
+def is_recording(child):
+    """Whether its events are open."""
+    try:
+        fds = os.listdir('/proc/%d/fd' % child.pid)
+        return any('perf_event' in os.readlink('/proc/%d/fd/%s' % (child.pid, fd)) for fd in fds)
+    except OSError:
+        return False
+
+
+def record(name, *options, signals=(), code=(0,), profile=True):
+    path = os.path.join(work, name + '.pb.gz')
+    errors = open(os.path.join(work, name + '.log'), 'w+')
+    child = subprocess.Popen([offwind, 'record', '-q', '-a', '-F', '199', '-o', path, *options], stderr=errors)
+    while signals and child.poll() is None and not is_recording(child):
+        time.sleep(0.02)
+    if signals:
+        time.sleep(1)  # something is to be there to be read
+    for number in signals:
+        child.send_signal(number)
+        time.sleep(0.5 if len(signals) > 1 else 0)
+    limit = LIMIT
+    try:
+        got = child.wait(limit)
+        check(got in code, '%s: exit code %d' % (name, got))
+    except subprocess.TimeoutExpired:
+        check(False, '%s: goes on after %d s' % (name, limit))
+        child.kill()
+        child.wait()
+    if profile:
+        report = subprocess.run([offwind, 'report', '-f', 'folded', '--sample-type', 'samples', path], capture_output=True, text=True)
+        check(report.returncode == 0 and 'honest' in report.stdout, '%s: no profile with the honest program' % name)
+    errors.seek(0)
+    return errors.read()
+
+
+def serve():
+    """A file system that does not answer, in a mount namespace of its own; None: there is no FUSE here."""
+    if not os.path.exists('/dev/fuse'):
+        print('no /dev/fuse: a file system that does not answer is not tried')
+        return None
+    os.mkdir(work + '/silent')
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'silent_mount.py')
+    server = subprocess.Popen(['unshare', '-m', '--propagation', 'private', sys.executable, script, work + '/silent'],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    check(server.stdout.readline() == b'ready\n', 'the file system was not mounted')
+    return server
+
+
+programs = [run(os.path.join(work, name)) for name in ('cie', 'link', 'hollow', 'honest')]
+programs.append(run(program, 'lease', os.path.join(work, 'leased'), wait=True))
+programs.append(run(program, 'moves', dumps, wait=True))
+server = serve()
+try:
+    log = record('duration', '-d', '1')
+    check(not server or '(another user\'s program serves it (FUSE) and may never answer)' in log or 'silent' not in log,
+          'the silent file system: ' + log)
+    check('/leased: cannot be read (a program has a lease on it)' in log or 'leased' not in log, 'lease: ' + log)
+    check('/hollow: cannot be read (nearly all of it is a hole)' in log, 'the hollow file is not told: ' + log)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        record(number.name, signals=[number])
+    # As timeout(1) does it, two at once are one; a second one later ends whatever is being done.
+    record('twice', signals=[signal.SIGTERM, signal.SIGTERM], code=(0, 1), profile=False)
+    check(all(p.poll() is None for p in programs), 'a program has ended: %s' % [p.poll() for p in programs])
+finally:
+    if server:
+        server.stdin.close()
+        server.wait()
+    for p in programs:
+        p.kill()
+        p.wait()
+sys.exit(failures != 0)

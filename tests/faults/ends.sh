@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# A recording ends when it is told to, whatever strangers run and write: see ends.py.
+set -u
+work=$BUILD/faults/ends
+rm -rf "$work"
+mkdir -p "$work"
+if [ "$(id -u)" != 0 ] || ! "$BUILD/offwind" doctor >/dev/null 2>&1; then
+	echo "this needs root and BPF"
+	exit 77
+fi
+# The stranger is to reach it, wherever the build folder is.
+work=$(mktemp -d /tmp/offwind-ends.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+${CC:-cc} -O1 -Wall -Wextra -o "$work/ends" tests/faults/ends.c || exit 1
+timeout 200 python3 tests/faults/ends.py "$BUILD/offwind" "$work/ends" "$work"

@@ -1,0 +1,66 @@
+"""usage: silent_mount.py MOUNTPOINT
+
+Mounts a file system that this program serves as user 4242, maps code from it and then answers nothing more: no
+name, no size, no bytes.  Prints "ready" then.  Ends when its standard input does."""
+import ctypes, mmap, os, signal, struct, sys, threading
+
+mount_point, uid = sys.argv[1], 4242
+fuse = os.open('/dev/fuse', os.O_RDWR | os.O_CLOEXEC)
+libc = ctypes.CDLL(None, use_errno=True)
+options = 'fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other' % (fuse, uid, uid)
+if libc.mount(b'silent', mount_point.encode(), b'fuse', 6, options.encode()):
+    sys.exit('mount: ' + os.strerror(ctypes.get_errno()))
+silent = False
+
+
+def attributes(node):
+    mode = 0o40755 if node == 1 else 0o100755
+    return struct.pack('<6Q10I', node, 1 << 20, 2048, 0, 0, 0, 0, 0, 0, mode, 1, uid, uid, 0, 4096, 0)
+
+
+def serve():
+    while True:
+        try:
+            request = os.read(fuse, 1 << 17)
+        except OSError:
+            return
+        _, what, unique, node = struct.unpack_from('<IIQQ', request)
+
+        def answer(data=b'', error=0):
+            os.write(fuse, struct.pack('<IiQ', 16 + len(data), error, unique) + data)
+
+        if silent:
+            continue
+        if what == 26:  # INIT
+            answer(struct.pack('<IIIIHHIIHHIIIHH', 7, 31, 65536, 0, 10, 8, 65536, 1, 0, 0, 0, 0, 0, 0, 0) + bytes(16))
+        elif what == 1:  # LOOKUP; nothing is remembered
+            answer(struct.pack('<QQQQII', 2, 0, 0, 0, 0, 0) + attributes(2))
+        elif what == 3:  # GETATTR
+            answer(struct.pack('<QII', 0, 0, 0) + attributes(node))
+        elif what in (14, 27):  # OPEN, OPENDIR
+            answer(struct.pack('<QII', 1, 0, 0))
+        elif what not in (2, 42):  # FORGET, BATCH_FORGET
+            answer(error=-38)
+
+
+threading.Thread(target=serve, daemon=True).start()
+mapped = os.pipe()
+mapper = os.fork()
+if not mapper:
+    os.close(fuse)  # the file system ends with its server alone
+    os.setgid(uid)
+    os.setuid(uid)
+    fd = os.open(mount_point + '/code', os.O_RDONLY)
+    code = mmap.mmap(fd, 1 << 20, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+    os.write(mapped[1], b'1')
+    while True:
+        pass  # it is sampled
+os.close(mapped[1])
+ok = os.read(mapped[0], 1) == b'1'
+silent = True
+if ok:
+    print('ready', flush=True)
+    sys.stdin.read()
+os.kill(mapper, signal.SIGKILL)
+os.close(fuse)  # whoever waits for an answer gets an error now
+os._exit(0)

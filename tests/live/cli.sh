@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# offwind record as people of perf, time and shells expect it: exit codes, durations, what is said of
+# samples that were lost and of recordings without any, and its priority beside very many threads.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+echo "== the exit code is the command's"
+for case in "0 true" "1 false" "7 exit 7" "137 kill -9 \$\$" "143 kill \$\$"; do
+	"$offwind" record -q -o "$dir/x.pb.gz" -- sh -c "${case#* }" 2>"$dir/log"
+	rc=$?
+	[ $rc = "${case%% *}" ] || fail "$case: exit $rc: $(cat "$dir/log")"
+done
+"$offwind" record -q -o "$dir/x.pb.gz" -- /etc/passwd 2>"$dir/log"
+rc=$?
+[ $rc = 126 ] || fail "not a program: exit $rc: $(cat "$dir/log")"
+"$offwind" record -q -o "$dir/x.pb.gz" -d 200ms -- sh -c 'trap "exit 5" TERM; while :; do :; done' 2>"$dir/log"
+rc=$?
+[ $rc = 0 ] || fail "a command ended with its recording: exit $rc: $(cat "$dir/log")"
+
+# Something to record, wherever nothing else runs.
+sh -c 'while :; do :; done' &
+busy=$!
+
+echo "== durations"
+"$offwind" record -a -F 999 -d 0.01m -o "$dir/x.pb.gz" 2>"$dir/log" || fail "-d 0.01m: $(cat "$dir/log")"
+
+echo "== nothing was recorded"
+"$offwind" record --comm nosuch -F 999 -d 0.6 -o "$dir/none.pb.gz" 2>"$dir/log"
+[ $? = 1 ] && grep -q 'warning: no samples were recorded: .* another name' "$dir/log" || fail "--comm nosuch: $(cat "$dir/log")"
+"$offwind" report "$dir/none.pb.gz" | grep -q '^# no samples$' || fail "a report of nothing"
+kill $busy
+"$offwind" record -q -a -d 10ms -o "$dir/x.pb.gz" 2>"$dir/log" || fail "a machine on which nothing ran: $(cat "$dir/log")"
+
+echo "== what a recording says at its end"
+cat >"$dir/busy.sh" <<'SH'
+i=0
+while [ $i -lt 300000 ]; do i=$((i + 1)); done
+SH
+end='^offwind: [1-9][0-9,]* samples?, [0-9.]* s of CPU in [0-9.]* s, none lost, [0-9.]* % whole stacks → .*end.pb.gz; see: offwind report .*end.pb.gz$'
+"$offwind" record -g -o "$dir/end.pb.gz" -- sh "$dir/busy.sh" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+grep -qE "$end" "$dir/log" || fail "no line in words: $(cat "$dir/log")"
+grep -q '^offwind: captured [0-9]* = ' "$dir/log" || fail "no sums in a log: $(cat "$dir/log")"
+grep -q -- '-g: stacks are always recorded' "$dir/log" || fail "no note on -g: $(cat "$dir/log")"
+script -qec "$offwind record -o $dir/end.pb.gz -- sh $dir/busy.sh" /dev/null </dev/null | tr -d '\r' | sed 's/.*\x1b\[K//' >"$dir/log"
+grep -qE "$end" "$dir/log" && ! grep -q 'captured\|fired' "$dir/log" || fail "on a terminal: $(cat "$dir/log")"
+script -qec "$offwind record -v -o $dir/end.pb.gz -- sh $dir/busy.sh" /dev/null </dev/null | grep -q 'captured [0-9]* = ' || fail "no sums with -v"
+
+echo "== rates"
+rate() { "$offwind" record -q "$@" 2>"$dir/log" || fail "record $*: $(cat "$dir/log")"; "$offwind" report "$dir/x.pb.gz" | sed -n 's/^# event: cpu-clock, \([0-9]*\) .*/\1/p'; }
+[ "$(rate -o "$dir/x.pb.gz" -- sh "$dir/busy.sh")" = 997 ] || fail "a command has 997 Hz"
+[ "$(rate -F 49 -o "$dir/x.pb.gz" -- sh "$dir/busy.sh")" = 49 ] || fail "-F 49"
+sh -c 'while :; do :; done' &
+busy=$!
+[ "$(rate -d 0.5 -a -o "$dir/x.pb.gz")" = 99 ] || fail "the system has 99 Hz"
+kill $busy
+most=$(cat /proc/sys/kernel/perf_event_max_sample_rate)
+[ "$(rate -F max -o "$dir/x.pb.gz" -- true)" = $((most < 50000 ? most : 50000)) ] || fail "-F max"
+
+echo "== what was waited for, not how"
+"$offwind" record -q --off-cpu -o "$dir/wait.pb.gz" -- sh -c 'sleep 0.3; sleep 0.3' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+row() { "$offwind" report -n 1 "$@" "$dir/wait.pb.gz" | sed -n '/FUNCTION/{n;s/.* //p}'; }
+row | grep -qE '^(do_nanosleep|hrtimer_nanosleep|do_wait)' || fail "the first row is $(row)"
+row --all-frames | grep -q '^__schedule$' || fail "--all-frames begins with $(row --all-frames)"
+
+echo "== what a profile says of its recording"
+"$offwind" report "$dir/wait.pb.gz" >"$dir/text"
+grep -q '^# command: offwind record -q --off-cpu .*sleep 0.3$' "$dir/text" && grep -q '^# event: cpu-clock, 997 samples a second' "$dir/text" &&
+	grep -q "^# begun: $(date +%Y)-" "$dir/text" || fail "$(cat "$dir/text")"
+"$offwind" record -q -F 999 -o "$dir/x.owc" -- sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done' 2>"$dir/log" || fail "-o x.owc: $(cat "$dir/log")"
+"$offwind" report "$dir/x.owc" | grep -q '^# command: offwind record -q -F 999 ' || fail "a capture file does not have the command line"
+
+echo "== what was lost is said aloud"
+# Stacks of half a MiB, 20,000 a second, against a ring of 4 MiB.
+cat >"$dir/deep.c" <<'C'
+#include <alloca.h>
+#include <string.h>
+int main(void)
+{
+	volatile char *room = alloca(700 << 10);
+	memset((void *)room, 1, 700 << 10);
+	for (;;)
+		room[4096]++;
+}
+C
+gcc -O1 -o "$dir/deep" "$dir/deep.c" || fail "gcc"
+timeout 60 "$dir/deep" & deep=$!
+"$offwind" record -q -F 20000 -m 4M --stack-max 1M -d 1 --raw -o "$dir/x.owc" -p $deep 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+grep -q 'warning: [0-9.]* % of the samples were lost ([0-9]* of [0-9]*), because offwind could not keep up: .*-F.*-m.*-r' "$dir/log" ||
+	fail "nothing of what was lost: $(cat "$dir/log")"
+"$offwind" record -q -F 499 --stack-max 64K -d 1 -o "$dir/x.pb.gz" -p $deep 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+grep -q 'stacks were larger than what is copied .*--stack-max' "$dir/log" || fail "nothing of what was cut: $(cat "$dir/log")"
+kill $deep
+
+echo "== beside many runnable threads"
+cat >"$dir/spin.c" <<'C'
+#include <pthread.h>
+#include <unistd.h>
+static void *spin(void *arg)
+{
+	for (;;)
+		;
+	return arg;
+}
+int main(void)
+{
+	pthread_attr_t small;
+	pthread_t thread;
+
+	alarm(60);
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, 65536);
+	for (int i = 0; i < 800; i++)
+		pthread_create(&thread, &small, spin, NULL);
+	pause();
+}
+C
+gcc -O1 -pthread -o "$dir/spin" "$dir/spin.c" || fail "gcc"
+"$offwind" record -a -d 2 --raw="$dir/many.owc" -o "$dir/many.pb.gz" 2>"$dir/log" & recorder=$!
+until [ -s "$dir/many.owc" ] || ! kill -0 $recorder 2>/dev/null; do sleep 0.02; done
+"$dir/spin" & spin=$!
+limit=$((SECONDS + 20))
+renice -n -20 $$ >/dev/null # this script is not to be starved either
+# 2 seconds, and then as long as it takes: ten times that is no end.
+until [ $SECONDS -ge $limit ] || ! kill -0 $recorder 2>/dev/null; do sleep 0.05; done
+if kill -0 $recorder 2>/dev/null; then fail "it does not end beside 800 runnable threads"; fi
+kill -9 $spin
+wait $recorder || fail "it failed: $(cat "$dir/log")"
+"$offwind" record -q -r 1 -o "$dir/x.pb.gz" -- sh -c "chrt -p \$\$; nice" >"$dir/said" 2>"$dir/log" || fail "-r: $(cat "$dir/log")"
+grep -q SCHED_OTHER "$dir/said" || fail "the command inherits -r: $(cat "$dir/said")"
+
+echo "== interpreters"
+"$offwind" record -o "$dir/x.pb.gz" -- python3 -c 'sum(i * i for i in range(1000000))' 2>"$dir/log" || fail "record: $(cat "$dir/log")"
+[ "$(grep -c 'python (pid [0-9]*): its Python functions are not named, .* -X perf' "$dir/log")" = 1 ] || fail "python: $(cat "$dir/log")"
+
+echo "== without rights"
+chmod 755 "$dir" && install -m 755 "$offwind" "$dir/offwind" # the tree may be closed to others
+setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/offwind" record -d 1 -o /dev/null 2>"$dir/log"
+[ $? = 1 ] && [ "$(wc -l <"$dir/log")" = 1 ] && grep -q '^offwind: record needs root: sudo offwind record .*setcap .*perf record --call-graph dwarf' "$dir/log" ||
+	fail "without rights: $(cat "$dir/log")"
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
