@@ -1,6 +1,7 @@
 #include "agent/errand.h"
 
 #include "agent/ending.h"
+#include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,8 @@ struct shared {
 	pthread_mutex_t lock;
 	pthread_cond_t done_cond;
 	struct errand errand;
-	bool done, left;
+	bool done;
+	atomic_bool left;
 	_Atomic int tid;
 };
 
@@ -71,16 +73,24 @@ static void free_shared(struct shared *s)
 	free(s);
 }
 
+static bool is_left(void *ctx)
+{
+	struct shared *s = ctx;
+
+	return atomic_load(&s->left);
+}
+
 static void *run(void *ctx)
 {
 	struct shared *s = ctx;
 	bool left;
 
 	atomic_store(&s->tid, (int)syscall(SYS_gettid));
+	uw_unpack_unless(is_left, s);
 	s->errand.run(s->errand.ctx);
 	(void)pthread_mutex_lock(&s->lock);
 	s->done = true;
-	left = s->left;
+	left = atomic_load(&s->left);
 	(void)pthread_cond_signal(&s->done_cond);
 	(void)pthread_mutex_unlock(&s->lock);
 	if (left) {
@@ -142,6 +152,17 @@ static int begin(struct shared *s, pthread_t *thread)
 	return err;
 }
 
+/*
+ * Take the priority that the sender lent it away from a thread that nobody waits for any more.  It
+ * is not made lower than a program's usual one: the thread takes locks of malloc's and the kernel's
+ * (mmap_lock), and on a busy machine a starved holder of those holds up the whole process.
+ */
+static void step_back(int tid)
+{
+	if (tid && getpriority(PRIO_PROCESS, (id_t)tid) < 0)
+		(void)setpriority(PRIO_PROCESS, (id_t)tid, 0);
+}
+
 int errand_run(const struct errand *errand, uint64_t limit_ns)
 {
 	pthread_condattr_t attr;
@@ -169,13 +190,11 @@ int errand_run(const struct errand *errand, uint64_t limit_ns)
 	(void)pthread_mutex_lock(&s->lock);
 	wait_for(s, limit_ns);
 	done = s->done;
-	s->left = !done;
+	atomic_store(&s->left, !done);
 	if (!done) {
 		atomic_fetch_add(&n_left, 1);
 		(void)pthread_detach(thread);
-		/* Nobody waits for it any more.  Not idle: it may hold a lock of malloc's. */
-		if (atomic_load(&s->tid))
-			(void)setpriority(PRIO_PROCESS, (id_t)atomic_load(&s->tid), 19);
+		step_back(atomic_load(&s->tid));
 	}
 	(void)pthread_mutex_unlock(&s->lock);
 	if (!done)

@@ -23,7 +23,8 @@ struct errand {
  * not count.
  *
  * Return 0 once it ran: the caller drops ctx when it has taken the result.  Return -ETIMEDOUT if
- * it did not end in time: the thread goes on with the lowest priority, and ctx is its own.
+ * it did not end in time: the thread goes on, without the sender's priority, and ctx is its own;
+ * what it unpacks it gives up soon.
  * Return -EAGAIN if nothing was begun, because nothing is left of the end's time or too many
  * threads were left behind: the caller drops ctx.
  */

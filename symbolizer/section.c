@@ -1,5 +1,7 @@
 #include "symbolizer/section.h"
 
+#include "unwinder/unwinder.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
@@ -156,6 +158,8 @@ static int put(struct sink *sink, const uint8_t *bytes, size_t n)
 {
 	if (n > sink->size - sink->done)
 		return -EBADMSG;
+	if (uw_unpack_is_stopped())
+		return -ECANCELED;
 	if (sink->bytes) {
 		memcpy(sink->bytes + sink->done, bytes, n);
 		sink->done += n;

@@ -1,5 +1,7 @@
 #include "unwinder/unpack.h"
 
+#include "unwinder/unwinder.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -12,10 +14,60 @@
 
 #define XZ_MEMORY_MAX ((uint64_t)128 << 20)
 
+/* How much is unpacked between two questions whether to stop. */
+#define CHUNK ((size_t)256 * 1024)
+
+static _Thread_local struct {
+	bool (*stop)(void *ctx);
+	void *ctx;
+} unless;
+
+void uw_unpack_unless(bool (*stop)(void *ctx), void *ctx)
+{
+	unless.stop = stop;
+	unless.ctx = ctx;
+}
+
+bool uw_unpack_is_stopped(void)
+{
+	return unless.stop && unless.stop(unless.ctx);
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Fill out, chunk by chunk, with the one stream that in holds. */
+static int inflate_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
+{
+	z_stream z = { 0 };
+	int err = 0, rc = Z_OK;
+
+	if (inflateInit(&z) != Z_OK)
+		return -ENOMEM;
+	z.next_in = (z_const Bytef *)in;
+	z.next_out = out;
+	while (!err && rc == Z_OK) {
+		size_t in_left = in_size - z.total_in;
+
+		z.avail_in = (uInt)least(in_left, CHUNK);
+		z.avail_out = (uInt)least(size - z.total_out, CHUNK);
+		/* A full buffer and no end, or an end of the input, is Z_BUF_ERROR. */
+		rc = inflate(&z, Z_NO_FLUSH);
+		if (uw_unpack_is_stopped())
+			err = -ECANCELED;
+	}
+	if (!err && (rc != Z_STREAM_END || z.total_out != size))
+		err = rc == Z_MEM_ERROR ? -ENOMEM : -EBADMSG;
+	(void)inflateEnd(&z);
+	return err;
+}
+
 int uw_unpack_zlib(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
 {
 	uint8_t *data;
-	uLongf got;
+	int err;
 
 	if (size > cap)
 		return -ENOTSUP;
@@ -24,19 +76,46 @@ int uw_unpack_zlib(const uint8_t *in, size_t in_size, uint64_t size, uint64_t ca
 	data = malloc(size);
 	if (!data)
 		return -ENOMEM;
-	got = (uLongf)size;
-	if (uncompress(data, &got, in, (uLong)in_size) != Z_OK || got != size) {
+	err = inflate_into(in, in_size, data, size);
+	if (err) {
 		free(data);
-		return -EBADMSG;
+		return err;
 	}
 	*out = data;
 	return 0;
 }
 
+/* Fill out, chunk by chunk, with the frames that in holds. */
+static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
+{
+	ZSTD_DCtx *zstd = ZSTD_createDCtx();
+	ZSTD_inBuffer from = { .src = in, .size = in_size };
+	size_t done = 0, left = 1;
+	int err = zstd ? 0 : -ENOMEM;
+
+	if (zstd) /* as large as what callers let be unpacked: ld writes such frames in one segment */
+		(void)ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, 28);
+	while (!err && (from.pos < from.size || left)) {
+		ZSTD_outBuffer to = { .dst = out + done, .size = least(size - done, CHUNK) };
+		size_t before = from.pos;
+
+		left = ZSTD_decompressStream(zstd, &to, &from);
+		done += to.pos;
+		if (ZSTD_isError(left) || (!to.pos && from.pos == before))
+			err = -EBADMSG;
+		else if (uw_unpack_is_stopped())
+			err = -ECANCELED;
+	}
+	if (!err && done != size)
+		err = -EBADMSG;
+	(void)ZSTD_freeDCtx(zstd);
+	return err;
+}
+
 int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
 {
 	uint8_t *data;
-	size_t got;
+	int err;
 
 	if (size > cap)
 		return -ENOTSUP;
@@ -45,10 +124,10 @@ int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t ca
 	data = malloc(size);
 	if (!data)
 		return -ENOMEM;
-	got = ZSTD_decompress(data, size, in, in_size);
-	if (ZSTD_isError(got) || got != size) {
+	err = decompress_into(in, in_size, data, size);
+	if (err) {
 		free(data);
-		return -EBADMSG;
+		return err;
 	}
 	*out = data;
 	return 0;
@@ -67,7 +146,7 @@ int uw_unpack_xz(const uint8_t *in, size_t in_size, uint64_t cap, uint8_t **out,
 	stream.next_in = in;
 	stream.avail_in = in_size;
 	do {
-		if (stream.avail_out == 0) {
+		if (!data || stream.total_out == room) {
 			uint64_t grown = data ? room * 2 : room;
 			uint8_t *bigger;
 
@@ -85,9 +164,13 @@ int uw_unpack_xz(const uint8_t *in, size_t in_size, uint64_t cap, uint8_t **out,
 			data = bigger;
 			room = grown;
 			stream.next_out = data + stream.total_out;
-			stream.avail_out = room - stream.total_out;
 		}
+		stream.avail_out = least(room - stream.total_out, CHUNK);
 		ret = lzma_code(&stream, stream.avail_in ? LZMA_RUN : LZMA_FINISH);
+		if (uw_unpack_is_stopped()) {
+			err = -ECANCELED;
+			goto out;
+		}
 	} while (ret == LZMA_OK);
 	if (ret == LZMA_MEMLIMIT_ERROR)
 		err = -ENOTSUP;

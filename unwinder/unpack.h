@@ -2,7 +2,8 @@
  * unwinder/unpack.h: bounded decompression of ELF sections.
  *
  * Out is the caller's to free.  -EBADMSG damaged or not the size it claims,
- * -ENOTSUP more than cap or an unknown format, -ENOMEM.
+ * -ENOTSUP more than cap or an unknown format, -ENOMEM, -ECANCELED the thread
+ * was told to stop (uw_unpack_unless, unwinder.h).
  */
 #ifndef UNWINDER_UNPACK_H
 #define UNWINDER_UNPACK_H

@@ -102,6 +102,15 @@ struct uw_view {
  */
 bool uw_view_copy(const struct uw_view *view, uint64_t off, void *out, uint64_t size);
 
+/*
+ * From now on, what the calling thread unpacks asks stop (with ctx) every 256 KiB and gives up with
+ * -ECANCELED once that says true.  NULL: nothing asks any more.  For threads that read strangers' files
+ * and may be abandoned: a few hundred KB of a file unpack to as many MB.
+ */
+void uw_unpack_unless(bool (*stop)(void *ctx), void *ctx);
+/* Ask it: whether the calling thread is to give up.  False where nothing asks. */
+bool uw_unpack_is_stopped(void);
+
 /* ---- objects: one ELF file's unwind information ------------------------- */
 
 struct uw_object; /* immutable, counted */

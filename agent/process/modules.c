@@ -771,6 +771,9 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 			worst = err;
 		(void)close(k->fd);
 		k->fd = -1;
+		/* The other ways lead to the same file: each would take as long. */
+		if (err == -ETIMEDOUT)
+			return err;
 	}
 }
 

@@ -4,10 +4,12 @@ A recording ends when it is told to, with its profile, whatever runs on the mach
 hours to read, that hold up whoever opens them, or whose call-frame information takes a look-up seconds.
 PROGRAM is ends.c.  Each end may take LIMIT seconds: on an idle machine it takes less than one, and before
 there were bounds it took from 30 seconds to hours."""
-import os, signal, struct, subprocess, sys, time
+import os, signal, struct, subprocess, sys, time, zlib
 
 offwind, program, work = sys.argv[1:4]
 LIMIT = 20
+# KiB.  What unpacks one bomb takes half of it, and before there were bounds all of them took twice as much.
+MEMORY = 600 << 10
 failures = 0
 
 
@@ -34,16 +36,16 @@ def uleb(n):
 
 
 def build(path, sections):
-    """sections: (name, type, address, bytes or a hole's size)"""
+    """sections: (name, type, address, bytes or a hole's size[, flags])"""
     names, off, heads, blobs = b'\0', 0x2000, [bytes(64)], []
-    for name, kind, addr, data in [('.text', 1, CODE, None)] + sections + [('.shstrtab', 3, 0, b'')]:
+    for name, kind, addr, data, *flags in [('.text', 1, CODE, None)] + sections + [('.shstrtab', 3, 0, b'')]:
         at, size = off, 4096 if data is None else data if isinstance(data, int) else len(data)
         names += name.encode() + b'\0'
         if data is None:
             at = 0x1000
         elif name == '.shstrtab':
             data, size = names, len(names)
-        heads.append(struct.pack('<IIQQQQIIQQ', names.index(name.encode()), kind, 2 if addr else 0, addr, at, size, 0, 0, 8, 0))
+        heads.append(struct.pack('<IIQQQQIIQQ', names.index(name.encode()), kind, (2 if addr else 0) + sum(flags), addr, at, size, 0, 0, 8, 0))
         if isinstance(data, bytes):
             blobs.append((at, data))
         if data is not None:
@@ -76,10 +78,15 @@ with open(work + '/big.debug', 'wb') as f:
     f.truncate(8 << 40)
 # Half a gigabyte of nothing.
 build(work + '/hollow', [('.eh_frame', 1, 0x500000, 255 << 20), ('.debug_frame', 1, 0, 255 << 20)])
+# A quarter of a megabyte that unpacks to a quarter of a gigabyte (Elf64_Chdr, ELFCOMPRESS_ZLIB), twelve times.
+BOMBS = ['bomb%d' % i for i in range(12)]
+bomb = struct.pack('<IIQQ', 1, 0, 255 << 20, 1) + zlib.compress(bytes(255 << 20), 9)
+for name in BOMBS:
+    build(os.path.join(work, name), [('.eh_frame', 1, 0x500000, bomb, 0x800), ('.debug_frame', 1, 0, bomb, 0x800)])
 build(work + '/honest', [('.eh_frame', 1, 0x500000, cie(b'\x0c\7\x08\x90\1').ljust(32, b'\0') + bytes(4))])
 with open(work + '/leased', 'wb') as f:
     f.write(bytes.fromhex('48ffc0ebfb').ljust(8192, b'\0'))
-for name in ('cie', 'link', 'big.debug', 'hollow', 'leased'):
+for name in ('cie', 'link', 'big.debug', 'hollow', 'leased', *BOMBS):
     os.chown(os.path.join(work, name), 4242, 4242)
 dumps = os.path.join(work, 'dumps')
 os.mkdir(dumps)
@@ -104,25 +111,38 @@ def is_recording(child):
         return False
 
 
-def record(name, *options, signals=(), code=(0,), profile=True):
+def peak(child):
+    """The most memory it has had so far, in KiB; 0 once it has ended."""
+    try:
+        return next(int(line.split()[1]) for line in open('/proc/%d/status' % child.pid) if line.startswith('VmHWM'))
+    except (OSError, StopIteration):
+        return 0
+
+
+def record(name, *options, signals=(), at_end=None, code=(0,), profile=True):
     path = os.path.join(work, name + '.pb.gz')
     errors = open(os.path.join(work, name + '.log'), 'w+')
     child = subprocess.Popen([offwind, 'record', '-q', '-a', '-F', '199', '-o', path, *options], stderr=errors)
-    while signals and child.poll() is None and not is_recording(child):
+    while (signals or at_end) and child.poll() is None and not is_recording(child):
         time.sleep(0.02)
     if signals:
         time.sleep(1)  # something is to be there to be read
     for number in signals:
         child.send_signal(number)
         time.sleep(0.5 if len(signals) > 1 else 0)
-    limit = LIMIT
-    try:
-        got = child.wait(limit)
-        check(got in code, '%s: exit code %d' % (name, got))
-    except subprocess.TimeoutExpired:
-        check(False, '%s: goes on after %d s' % (name, limit))
-        child.kill()
-        child.wait()
+    end, memory = time.monotonic() + LIMIT, 0
+    while child.poll() is None and time.monotonic() < end:
+        memory = max(memory, peak(child))
+        if at_end and not is_recording(child) and memory > 0:
+            child.send_signal(at_end)  # while it makes its profile; it may have ended by now
+            at_end = None
+        time.sleep(0.01)
+    check(child.poll() is not None, '%s: goes on after %d s' % (name, LIMIT))
+    child.kill()
+    check(child.wait() in code, '%s: exit code %d' % (name, child.wait()))
+    check(memory < MEMORY, '%s: took %d MiB of memory' % (name, memory >> 10))
+    if os.environ.get('SHOW'):
+        print(name, '%d MiB' % (memory >> 10), '%.2f s' % (time.monotonic() - end + LIMIT))
     if profile:
         report = subprocess.run([offwind, 'report', '-f', 'folded', '--sample-type', 'samples', path], capture_output=True, text=True)
         check(report.returncode == 0 and 'honest' in report.stdout, '%s: no profile with the honest program' % name)
@@ -143,7 +163,7 @@ def serve():
     return server
 
 
-programs = [run(os.path.join(work, name)) for name in ('cie', 'link', 'hollow', 'honest')]
+programs = [run(os.path.join(work, name)) for name in ('cie', 'link', 'hollow', 'honest', *BOMBS)]
 programs.append(run(program, 'lease', os.path.join(work, 'leased'), wait=True))
 programs.append(run(program, 'moves', dumps, wait=True))
 server = serve()
@@ -155,6 +175,7 @@ try:
     check('/hollow: cannot be read (nearly all of it is a hole)' in log, 'the hollow file is not told: ' + log)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         record(number.name, signals=[number])
+    record('late', '-d', '1', at_end=signal.SIGTERM)
     # As timeout(1) does it, two at once are one; a second one later ends whatever is being done.
     record('twice', signals=[signal.SIGTERM, signal.SIGTERM], code=(0, 1), profile=False)
     check(all(p.poll() is None for p in programs), 'a program has ended: %s' % [p.poll() for p in programs])
