@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -513,12 +514,26 @@ static void test_kernel_hits_have_a_kernel_stack(void)
 	end(run.pid);
 }
 
+/* A process that waits a thousand times a second: on a busy machine nobody else may wait at all. */
+static pid_t start_waiting(void)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			(void)usleep(1000);
+	}
+	return pid;
+}
+
 static void test_every_sample_is_accounted_for(uint32_t ring_bytes, bool off_cpu)
 {
 	const struct source_live_options options = { .frequency_hz = 4999,
 						     .ring_bytes = ring_bytes,
 						     .off_cpu = off_cpu };
 	struct run a = start_ready("deep", "24"), b = start_ready("deep", "60");
+	pid_t waiting = off_cpu ? start_waiting() : -1;
 	struct live_counters counters;
 	struct state state;
 
@@ -541,6 +556,8 @@ static void test_every_sample_is_accounted_for(uint32_t ring_bytes, bool off_cpu
 		CHECK(!counters.unended, "a full ring keeps room for the ends of waits");
 	}
 	free(state.known);
+	if (waiting > 0)
+		end(waiting);
 	end(a.pid);
 	end(b.pid);
 }
