@@ -1,5 +1,7 @@
 #include "agent/source/live_inventory.h"
 
+#include "agent/array.h"
+#include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/source/live_bpf.h"
 
@@ -18,6 +20,15 @@
 
 #define PASSES_MAX 3 /* pids start again from below: a child may hide behind the reader's back */
 #define PID_MAX	   (4u << 20) /* PID_MAX_LIMIT of the kernel */
+
+/*
+ * Each process's first mappings are read; processes with more, which are few, share a time of this
+ * thread for the rest.  A process can have 65,530 mappings (vm.max_map_count), and a hundred children
+ * of it as many each: reading them all takes a minute and gigabytes.  No program that was looked at
+ * had 1,000 executable mappings.
+ */
+#define FIRST_MAPPINGS 1024u
+#define REST_NS	       UINT64_C(500000000)
 
 /* include/uapi/linux/fs.h, struct procmap_query; newer than many systems' headers. */
 struct procmap_query {
@@ -38,6 +49,12 @@ _Static_assert(sizeof(struct procmap_query) == 104, "as the kernel has it");
 #define QUERY_SHARED	   0x08u
 #define QUERY_THIS_OR_NEXT 0x10u
 
+/* A process with more mappings than were read: the first that was not begins at from or behind it. */
+struct rest {
+	uint32_t pid;
+	uint64_t from, time_ns;
+};
+
 struct inventory {
 	live_event_fn fn;
 	void *ctx;
@@ -45,6 +62,9 @@ struct inventory {
 	bool (*wanted)(const void *ctx, uint32_t pid);
 	const void *wanted_ctx;
 	bool any_new;
+	struct rest *rests;
+	size_t n_rests, room_rests;
+	unsigned int left;	  /* how many mappings of the process may still be told */
 	char path[PATH_MAX + 32]; /* of a mapping; " (deleted)" may follow */
 };
 
@@ -54,6 +74,15 @@ static uint64_t now_ns(void)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* CPU time of this thread. */
+static uint64_t used_ns(void)
+{
+	struct timespec used;
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
 static bool number(const char *name, uint32_t *out)
@@ -128,11 +157,18 @@ static void query_build_id(int fd, const struct procmap_query *told, struct uw_b
 		out->size = (uint8_t)q.build_id_size;
 }
 
-/* 0 when all were told, -ENOTTY before 6.11, fn's answer, or why not. */
-static int query_mappings(struct inventory *inv, int fd, struct event *event)
+/* Tell of one mapping.  Return -E2BIG if that was the last that may be told, or fn's answer. */
+static int tell_mapping(struct inventory *inv, const struct event *event)
+{
+	int err = inv->fn(inv->ctx, event);
+
+	return err ? err : --inv->left ? 0 : -E2BIG;
+}
+
+/* Tell of the mappings from addr on.  Return 0 when all were told, -ENOTTY before 6.11, or as tell_mapping. */
+static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct event *event)
 {
 	struct procmap_query q;
-	uint64_t addr = 0;
 	int err;
 
 	for (;;) {
@@ -167,13 +203,13 @@ static int query_mappings(struct inventory *inv, int fd, struct event *event)
 		if (!q.vma_name_size)
 			inv->path[0] = '\0';
 		take_deleted(inv->path, m);
-		err = inv->fn(inv->ctx, event);
+		err = tell_mapping(inv, event);
 		if (err)
 			return err;
 	}
 }
 
-static int read_mappings(struct inventory *inv, int fd, struct event *event)
+static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct event *event)
 {
 	FILE *file = fdopen(dup(fd), "r");
 	char *line = NULL;
@@ -183,26 +219,75 @@ static int read_mappings(struct inventory *inv, int fd, struct event *event)
 	if (!file)
 		return -errno;
 	while (!err && getline(&line, &room, file) > 0)
-		if (!live_maps_line(line, &event->mapping) && event->mapping.prot & PROT_EXEC)
-			err = inv->fn(inv->ctx, event);
+		if (!live_maps_line(line, &event->mapping) && event->mapping.prot & PROT_EXEC &&
+		    event->mapping.start >= from)
+			err = tell_mapping(inv, event);
 	free(line);
 	(void)fclose(file);
 	return err;
 }
 
-static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns)
+/*
+ * Tell of n mappings of a process from the address on, and of all if there are no more.  Return 0,
+ * -E2BIG if there may be more, from what *from is then, or -ENOMEM.
+ */
+static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns,
+			 unsigned int n, uint64_t *from)
 {
 	struct event event = { .type = EVENT_MAPPING, .pid = pid, .tid = pid, .time_ns = time_ns };
 	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0)
 		return 0; /* gone */
-	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(inv, fd, &event);
-	if (err == -ENOTTY || err == -EINVAL || err == -E2BIG || err == -ENAMETOOLONG)
-		err = read_mappings(inv, fd, &event);
+	inv->left = n;
+	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(inv, fd, *from, &event);
+	if (inv->left &&
+	    (err == -ENOTTY || err == -EINVAL || err == -E2BIG || err == -ENAMETOOLONG))
+		err = read_mappings(inv, fd, *from, &event);
 	(void)close(fd);
+	*from = event.mapping.end;
 	/* Anything else than the receiver's trouble means that the process is going. */
-	return err == -ENOMEM ? err : 0;
+	return err == -ENOMEM || err == -E2BIG ? err : 0;
+}
+
+/* Tell of what is left of the processes with many mappings, while there is time. */
+static int tell_rests(struct inventory *inv)
+{
+	uint64_t end = used_ns() + REST_NS;
+	size_t left = inv->n_rests;
+	int err = 0;
+
+	for (bool more = true; more && !err && used_ns() < end;) {
+		more = false;
+		/* In turns, so that one process does not use up all the time. */
+		for (size_t i = 0; i < inv->n_rests && !err && used_ns() < end; i++) {
+			struct rest *rest = &inv->rests[i];
+			char path[32];
+			int process;
+
+			if (!rest->pid)
+				continue;
+			(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, rest->pid);
+			process = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			if (process >= 0) {
+				err = tell_mappings(inv, process, rest->pid, rest->time_ns,
+						    FIRST_MAPPINGS, &rest->from);
+				(void)close(process);
+			}
+			if (process >= 0 && err == -E2BIG) {
+				err = 0;
+				more = true;
+			} else {
+				rest->pid = 0;
+				left--;
+			}
+		}
+	}
+	if (!err && left)
+		log_warning("%zu processes have so many executable mappings that not all were "
+			    "read; stacks end at no_mapping where they are met",
+			    left);
+	return err;
 }
 
 bool live_procmap_query(void)
@@ -278,6 +363,17 @@ static int tell_threads(struct inventory *inv, int process, uint32_t pid, uint64
 	return err;
 }
 
+static int note_rest(struct inventory *inv, const struct rest *rest)
+{
+	void *rests = inv->rests;
+	int err = array_make_room(&rests, inv->n_rests, &inv->room_rests, sizeof(*inv->rests));
+
+	inv->rests = rests;
+	if (!err)
+		inv->rests[inv->n_rests++] = *rest;
+	return err;
+}
+
 static int tell_process(void *ctx, uint32_t pid)
 {
 	struct inventory *inv = ctx;
@@ -297,8 +393,13 @@ static int tell_process(void *ctx, uint32_t pid)
 	err = inv->fn(inv->ctx, &event);
 	if (!err)
 		err = tell_threads(inv, process, pid, event.time_ns);
-	if (!err)
-		err = tell_mappings(inv, process, pid, event.time_ns);
+	if (!err) {
+		struct rest rest = { .pid = pid, .time_ns = event.time_ns };
+
+		err = tell_mappings(inv, process, pid, event.time_ns, FIRST_MAPPINGS, &rest.from);
+		if (err == -E2BIG)
+			err = note_rest(inv, &rest);
+	}
 	(void)close(process);
 	return err;
 }
@@ -339,7 +440,10 @@ int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wa
 		if (err || !inv->any_new)
 			break;
 	}
+	if (!err)
+		err = tell_rests(inv);
 out:
+	free(inv->rests);
 	free(inv->seen);
 	free(inv);
 	return err;

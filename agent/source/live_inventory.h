@@ -16,7 +16,9 @@ typedef int (*live_event_fn)(void *ctx, const struct event *event);
  * Tells of each process as a fork without a parent (it inherits nothing), its
  * name, its threads and its mappings, all stamped with a time before they were
  * read: whatever the side-band told later is newer.  wanted (NULL: all) picks
- * processes.  A process that ends meanwhile is told as far as it was read.
+ * processes.  A process that ends meanwhile is told as far as it was read.  Of
+ * thousands of mappings of one process some may be left out, with a warning: they
+ * may take half a second of CPU time in all.
  * Returns fn's first non-zero answer, -ENOMEM, or the failure to list /proc.
  */
 int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wanted_ctx,

