@@ -17,17 +17,20 @@ BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 
 comma := ,
 
-# The one list of Debian packages: what builds it, what runs it, what tests it.
+# The Debian packages that building and running need, and those that the tests and benchmarks need beside them.
 PACKAGES := \
-	gcc g++ libc6-dev make pkg-config clang llvm libclang-rt-14-dev clang-format bpftool \
-	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
-	libsqlite3-dev nettle-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler linux-libc-dev libc6-dev-i386 lib32gcc-12-dev \
-	linux-perf golang-go binutils elfutils gdb python3 nodejs sqlite3 git openssl procps \
-	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
-	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
-	swi-prolog-core perl chromium graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod libdebuginfod1
+	gcc libc6-dev linux-libc-dev make pkg-config clang llvm bpftool \
+	libbpf-dev libelf-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
+	libsqlite3-dev nettle-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
+	nodejs python3 libdebuginfod1
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
 PACKAGES += $(if $(shell command -v npm),,npm)
+TEST_PACKAGES := \
+	g++ libclang-rt-14-dev clang-format libdw-dev libc6-dev-i386 lib32gcc-12-dev \
+	linux-perf golang-go binutils elfutils gdb sqlite3 git openssl procps \
+	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
+	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \
+	swi-prolog-core perl chromium graphviz llvm-runtime default-jdk-headless rustc dwz debuginfod
 
 # The two commands that do it all use every CPU, unless they were told how many.
 JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -70,14 +73,14 @@ PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdyna
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps run check check-corpus check-kernels bench bench-capture install uninstall clean format tests
+.PHONY: all deps test-deps run check check-corpus check-kernels bench bench-capture install uninstall clean format tests
 
 # A mirror that fails once is asked again; who else installs is waited for.
 APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
 
-# Asks dpkg only; apt is called just for what is missing.
-deps:
-	@missing=; for p in $(PACKAGES); do \
+# Installs what is missing of the packages $(1).  Asks dpkg only; apt is called just for what is missing.
+define install-packages
+	@missing=; for p in $(1); do \
 	  dpkg-query -W -f='$${db:Status-Status}\n' $$p 2>/dev/null | grep -qx installed || missing="$$missing $$p"; \
 	done; \
 	if [ -n "$$missing" ]; then \
@@ -86,6 +89,11 @@ deps:
 	  $$sudo $(APT) update -qq && \
 	  DEBIAN_FRONTEND=noninteractive $$sudo $(APT) install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
+endef
+deps:
+	$(call install-packages,$(PACKAGES))
+test-deps:
+	$(call install-packages,$(PACKAGES) $(TEST_PACKAGES))
 
 all: $(BUILD)/offwind $(BUILD)/offwind_sqlite.so library
 
@@ -256,33 +264,33 @@ $(AARCH64)/tests/%: $(AARCH64)/tests/%.o $(UNWINDER_C:%.c=$(AARCH64)/%.o)
 .PHONY: aarch64
 aarch64: $(AARCH64_UNIT)
 
-check: deps
+check: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) tests/run
 
 # Every row of every installed file, and arm64's, against libdw's.
-check-corpus: deps
+check-corpus: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all tests
 	@BUILD=$(BUILD) ASAN_OPTIONS= tests/diff/cfi_libdw.sh all
 
 # Recording on other kernels, under qemu: minutes for each, and it fetches them.
-check-kernels: deps
+check-kernels: test-deps
 	@$(MAKE) --no-print-directory $(JOBS) WERROR=1 all $(addprefix $(BUILD)/tests/live/,alloc source target)
 	@BUILD=$(BUILD) tests/kernels.sh $(KERNEL)
 
-bench: deps all
+bench: test-deps all
 	@set -o pipefail; mkdir -p $(BUILD)/bench; for b in $(filter-out %/capture.sh,$(wildcard tests/bench/*.sh)); do \
 	  echo "== $$b"; OFFWIND_DB= BUILD=$(BUILD) $$b | tee $(BUILD)/bench/$$(basename $$b .sh).txt || exit 1; \
 	done
 
 # Recording beside perf's, minutes long: real programs at four frequencies.
-bench-capture: deps all
+bench-capture: test-deps all
 	@mkdir -p $(BUILD)/bench; BUILD=$(BUILD) tests/bench/capture.sh | tee $(BUILD)/bench/capture.txt
 
 # ---- use ----------------------------------------------------------------------
 
 run: deps
-	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/offwind
 	@deploy/run.sh $(BUILD)
 
 install: all
