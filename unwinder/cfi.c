@@ -1,3 +1,11 @@
+/*
+ * unwinder/cfi.c: decodes CIEs and FDEs and runs their instructions to find the rule at an
+ * address.
+ *
+ * Two decoders and two interpreters share the work: a fast one for the entries and instructions
+ * that compilers usually write, and a general one for everything else. Both give the same
+ * result.
+ */
 #include "unwinder/cfi.h"
 
 #include <errno.h>
@@ -6,23 +14,25 @@
 #include "unwinder/pointer.h"
 
 /*
- * DWARF sets no bound on how deep DW_CFA_remember_state goes; no file of a Debian disk goes
- * beyond 4.
+ * DWARF does not limit the nesting of DW_CFA_remember_state. No file of a full Debian disk
+ * nests deeper than 4.
  */
 #define REMEMBER_MAX 32
 
 /*
- * The instructions of a CIE, and of a CIE and an FDE together, cost one each; a row that is
- * remembered or restored costs one more for each register beyond ROW_FREE.  Programs that cost
- * more are refused, because whoever writes the file decides how long each look-up in it takes.
- * Of 5 million FDEs on one disk the longest CIE has 20 instructions and the longest FDE
+ * Limits on the work that one lookup can cost. The author of a file decides how long its
+ * programs are, so a program that costs more is refused. The instructions of a CIE, and those
+ * of a CIE and an FDE together, cost one unit each. A row that is remembered or restored costs
+ * one more unit for each register beyond ROW_FREE.
+ *
+ * Of 5 million FDEs on one disk, the longest CIE has 20 instructions and the longest FDE
  * (libcufft 12) has 31,438.
  */
 #define CIE_COST_MAX 256u
 #define COST_MAX     (1u << 16)
 #define ROW_FREE     8
 
-/* Letters of an augmentation string; "zPLRSB" is the longest seen. */
+/* Maximum length of an augmentation string, with its NUL; "zPLRSB" is the longest seen. */
 #define LETTERS_MAX 16
 
 enum { /* DWARF 5 §7.24 */
@@ -59,33 +69,35 @@ enum { /* DWARF 5 §7.24 */
        CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
 };
 
-/* A row while a program runs.  regs[i] counts where bit i of mentioned is set. */
+/* A row while its program runs. regs[i] is valid only if bit i of mentioned is set. */
 struct row {
 	uint64_t mentioned;
-	int64_t cfa_off; /* kept while an expression holds: see DW_CFA_def_cfa_register */
+	int64_t cfa_off; /* retained while an expression applies: see DW_CFA_def_cfa_register */
 	const uint8_t *cfa_expr;
-	uint32_t cfa_size; /* of the expression; 0: cfa_reg + cfa_off */
+	uint32_t cfa_size; /* of the expression; 0: the CFA is cfa_reg + cfa_off */
 	uint8_t cfa_reg;
 	bool cfa_set;
 	bool ra_signed;
 	struct uw_reg_rule regs[UW_REGS_MAX];
 };
 
+/* The state of the interpreter. */
 struct run {
 	const struct uw_cie *cie;
 	struct uw_bases bases;
-	uint64_t loc;	    /* where the current row begins */
-	uint64_t next_loc;  /* where the next one does, once the program says so */
+	uint64_t loc;	    /* start of the current row */
+	uint64_t next_loc;  /* start of the next row, once an instruction advances */
 	unsigned int cost;  /* so far */
 	unsigned int limit; /* of the cost */
 	unsigned int depth;
 	struct row row;
-	struct row initial; /* what the CIE's instructions left: DW_CFA_restore's */
+	struct row initial; /* row after the CIE's instructions; DW_CFA_restore reads it */
 	struct row saved[REMEMBER_MAX];
 };
 
 /* ---- entries ------------------------------------------------------------------ */
 
+/* Return the bases that encoded pointers of this section count from. */
 static struct uw_bases bases_of(const struct uw_cfi *cfi, uint8_t address_size)
 {
 	return (struct uw_bases){ .start = cfi->data,
@@ -99,15 +111,15 @@ static struct uw_bases bases_of(const struct uw_cfi *cfi, uint8_t address_size)
 
 static const uint8_t zeros[64];
 
-/* The head both kinds share: the body behind the length, and the id with its place. */
+/* The header that CIEs and FDEs have in common (LSB 5.0 §10.6.1, DWARF 5 §6.4.1). */
 struct head {
-	struct uw_bytes body; /* behind the id */
+	struct uw_bytes body; /* the bytes after the id */
 	uint64_t id_off;      /* of the id field */
 	uint64_t id;
 	bool cie, dwarf64;
 };
 
-/* Pass over the terminators that follow: a sparse section can have millions of them. */
+/* Skip the terminators that follow. A sparse section can hold millions of them. */
 static void skip_zeros(struct uw_bytes *b)
 {
 	const uint8_t *p = b->pos, *end = b->end;
@@ -126,6 +138,11 @@ bool uw_cfi_ends(const struct uw_cfi *cfi, uint64_t off)
 	return cfi->to_terminator && cfi->size - off >= 4 && !memcmp(cfi->data + off, zeros, 4);
 }
 
+/*
+ * Read the length and the id of the entry at off. Set *next, if not NULL, to the offset of the
+ * next entry as soon as the length is known. -ENOENT for a terminator, -EBADMSG if the entry
+ * does not fit into the section.
+ */
 static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, uint64_t *next)
 {
 	struct uw_bytes b;
@@ -142,14 +159,17 @@ static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, 
 	head->body = uw_bytes_take(&b, length);
 	if (b.err)
 		return -EBADMSG;
-	/* terminator: of the section, or of one input of a relocatable link */
+	/* A terminator ends the section, or one input of a relocatable link. */
 	if (length == 0 && !head->dwarf64)
 		skip_zeros(&b);
 	if (next)
 		*next = (uint64_t)(b.pos - cfi->data);
 	if (length == 0)
 		return -ENOENT;
-	/* In .eh_frame the id has four bytes, whatever the length (LSB 5.0 §10.6.1.1). */
+	/*
+	 * In .eh_frame the id has four bytes even if the length has the 64-bit form (LSB 5.0
+	 * §10.6.1.1).
+	 */
 	if (head->dwarf64 && !cfi->eh) {
 		head->id = uw_bytes_u64(&head->body);
 		head->cie = head->id == UINT64_MAX;
@@ -171,7 +191,10 @@ uint64_t uw_cfi_count(const struct uw_cfi *cfi)
 		struct head head;
 		int err;
 
-		/* All entries but the last are of this kind. */
+		/*
+		 * Fast path for the 32-bit form, which all entries but a terminator usually
+		 * have.
+		 */
 		if (length >= 4 && length < 0xfffffff0 && length <= left - 4) {
 			uint32_t id = uw_bytes_little(at + 4);
 
@@ -188,6 +211,10 @@ uint64_t uw_cfi_count(const struct uw_cfi *cfi)
 	return n;
 }
 
+/*
+ * Read the fields that the augmentation string announces (LSB 5.0 §10.6.1.1.1) and advance b to
+ * the initial instructions. -ENOTSUP for an unknown letter.
+ */
 static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const char *letters,
 			     struct uw_cie *cie)
 {
@@ -208,7 +235,7 @@ static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const
 		case 'L':
 			cie->lsda_encoding = uw_bytes_u8(&data);
 			break;
-		case 'P': /* the personality routine: nothing to rules */
+		case 'P': /* the personality routine; rules do not depend on it */
 			cie->personality_encoding = uw_bytes_u8(&data);
 			cie->personality = data.pos;
 			err = uw_pointer_skip(&data, &bases, cie->personality_encoding);
@@ -221,7 +248,7 @@ static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const
 			break;
 		case 'G': /* aarch64: stack memory is tagged */
 			break;
-		default: /* it may change how FDEs are laid out or what rows mean */
+		default: /* it may change the layout of FDEs or the meaning of rows */
 			return -ENOTSUP;
 		}
 	}
@@ -230,6 +257,10 @@ static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const
 	return err ? err : data.err;
 }
 
+/*
+ * Decode the CIE at off. -EBADMSG if there is no CIE, -ENOTSUP for an unknown version,
+ * augmentation or address size.
+ */
 static int read_cie(const struct uw_cfi *cfi, uint64_t off, struct uw_cie *cie)
 {
 	struct head head;
@@ -282,7 +313,10 @@ int uw_cfi_entry_general(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *
 	if (head.cie)
 		return -ENOENT;
 	if (cfi->eh) {
-		/* Distance back from the id field; signed in binutils, but nobody points ahead. */
+		/*
+		 * The id is the distance from the id field back to the CIE. binutils declares
+		 * it signed, but no producer refers to a CIE further on.
+		 */
 		if (head.id > head.id_off)
 			return -EBADMSG;
 		cie_off = head.id_off - head.id;
@@ -303,14 +337,17 @@ int uw_cfi_entry_general(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *
 		result.augmentation = uw_bytes_take(b, uw_bytes_uleb(b));
 	if (b->err)
 		return b->err;
-	/* A range that wraps is clipped: it still says where it begins. */
+	/* A range that wraps around is clipped: its start is still valid. */
 	result.end = size <= UINT64_MAX - result.start ? result.start + size : UINT64_MAX;
 	result.program = *b;
 	*fde = result;
 	return 0;
 }
 
-/* What length says, of an entry at p with left bytes to the section's end; 0: not of the usual kind. */
+/*
+ * Return the length field of the entry at p, which has left bytes up to the section's end.
+ * Return 0 if the entry does not have the usual 32-bit form or does not fit.
+ */
 static uint32_t usual_length(const uint8_t *p, uint64_t left)
 {
 	uint32_t length = left < 8 ? 0 : uw_bytes_little(p);
@@ -318,7 +355,11 @@ static uint32_t usual_length(const uint8_t *p, uint64_t left)
 	return length < 0xfffffff0 && length <= left - 4 ? length : 0;
 }
 
-/* A CIE as compilers write it, of left bytes: version 1, "zR" or "zPLR", nothing of many bytes. */
+/*
+ * Decode the CIE at p, which has left bytes up to the section's end, if it has the form that
+ * compilers usually write: version 1, augmentation "zR" or "zPLR", every number in one byte.
+ * Return false for any other form.
+ */
 static bool usual_cie(const uint8_t *p, uint64_t left, struct uw_cie *cie)
 {
 	static const uint8_t plain[] = { 1, 'z', 'R', 0 },
@@ -337,7 +378,7 @@ static bool usual_cie(const uint8_t *p, uint64_t left, struct uw_cie *cie)
 	size = at[3];
 	if ((at[0] | at[1] | size) >= 0x80 || size < (is_personal ? 7 : 1) || size > end - (at + 4))
 		return false;
-	/* The personality routine's pointer has four bytes. */
+	/* Only a personality pointer of four bytes is supported here. */
 	if (is_personal && (at[4] & 0x0f) != UW_PE_UDATA4 && (at[4] & 0x0f) != UW_PE_SDATA4)
 		return false;
 	*cie = (struct uw_cie){ .code_align = at[0],
@@ -354,7 +395,11 @@ static bool usual_cie(const uint8_t *p, uint64_t left, struct uw_cie *cie)
 	return true;
 }
 
-/* An FDE as compilers write it, of such a CIE and with a pcrel sdata4: as uw_cfi_entry_general. */
+/*
+ * Decode the FDE at off if it has the form that compilers usually write: in .eh_frame, with a
+ * CIE that usual_cie accepts and pcrel sdata4 pointers. The result is that of
+ * uw_cfi_entry_general. Return false for any other form; *fde may have been changed then.
+ */
 static bool usual_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
 {
 	const uint8_t *p, *end;
@@ -364,7 +409,7 @@ static bool usual_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *f
 	if (!cfi->eh || off > cfi->size)
 		return false;
 	p = cfi->data + off;
-	__builtin_prefetch(p + 64); /* half of the programs go on there */
+	__builtin_prefetch(p + 64); /* half of the programs continue in the next cache line */
 	length = usual_length(p, cfi->size - off);
 	if (length < 13)
 		return false;
@@ -398,7 +443,11 @@ int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uin
 
 /* ---- programs ------------------------------------------------------------------ */
 
-/* A scratch rule for registers beyond those that are kept: vectors, pseudo-registers. */
+/*
+ * Return the place for the rule of reg in the current row, and mark the register as mentioned.
+ * For registers beyond UW_REGS_MAX (vector and pseudo-registers), which rows do not store,
+ * return spare.
+ */
 static struct uw_reg_rule *rule_of(struct run *r, uint64_t reg, struct uw_reg_rule *spare)
 {
 	if (reg >= UW_REGS_MAX)
@@ -407,6 +456,7 @@ static struct uw_reg_rule *rule_of(struct run *r, uint64_t reg, struct uw_reg_ru
 	return &r->row.regs[reg];
 }
 
+/* Set the rule of reg to one that has an offset or no operand. */
 static void set_off(struct run *r, uint64_t reg, uint8_t kind, int64_t off)
 {
 	struct uw_reg_rule spare;
@@ -414,6 +464,7 @@ static void set_off(struct run *r, uint64_t reg, uint8_t kind, int64_t off)
 	*rule_of(r, reg, &spare) = (struct uw_reg_rule){ .off = off, .kind = kind };
 }
 
+/* Set the rule of reg to an expression, which is borrowed from the section. */
 static void set_expr(struct run *r, uint64_t reg, uint8_t kind, struct uw_bytes expr)
 {
 	struct uw_reg_rule spare;
@@ -423,6 +474,7 @@ static void set_expr(struct run *r, uint64_t reg, uint8_t kind, struct uw_bytes 
 							 .kind = kind };
 }
 
+/* DW_CFA_restore: give reg the rule that it had after the CIE's instructions. */
 static void restore(struct run *r, uint64_t reg)
 {
 	uint64_t bit;
@@ -437,7 +489,7 @@ static void restore(struct run *r, uint64_t reg)
 	}
 }
 
-/* Copy only the rules that count: most rows mention two of 33 registers. */
+/* Copy a row with the valid rules only: most rows mention two of 33 registers. */
 static void copy_row(struct row *to, const struct row *from)
 {
 	memcpy(to, from, offsetof(struct row, regs));
@@ -456,18 +508,21 @@ static void charge_row(struct run *r, const struct row *row)
 	r->cost += n > ROW_FREE ? n - ROW_FREE : 0;
 }
 
+/* DW_CFA_remember_state. The caller has checked that the stack has room. */
 static void remember(struct run *r)
 {
 	charge_row(r, &r->row);
 	copy_row(&r->saved[r->depth++], &r->row);
 }
 
+/* DW_CFA_restore_state. The caller has checked that the stack is not empty. */
 static void recall(struct run *r)
 {
 	copy_row(&r->row, &r->saved[--r->depth]);
 	charge_row(r, &r->row);
 }
 
+/* Define the CFA as reg + off. -ENOTSUP for a register that rows do not store. */
 static int set_cfa(struct run *r, uint64_t reg, int64_t off)
 {
 	if (reg >= UW_REGS_MAX)
@@ -479,12 +534,16 @@ static int set_cfa(struct run *r, uint64_t reg, int64_t off)
 	return 0;
 }
 
-/* Offsets are products of two foreign numbers: wrap as the machine would. */
+/*
+ * Return value times the data alignment factor. Both numbers come from the file: the product
+ * wraps as it would in a register.
+ */
 static int64_t factored(const struct uw_cie *cie, uint64_t value)
 {
 	return (int64_t)(value * (uint64_t)cie->data_align);
 }
 
+/* Read a block: a ULEB128 length and that many bytes (DWARF 5 §7.5.5, DW_FORM_exprloc). */
 static struct uw_bytes block(struct uw_bytes *b)
 {
 	uint64_t size = uw_bytes_uleb(b);
@@ -492,7 +551,10 @@ static struct uw_bytes block(struct uw_bytes *b)
 	return uw_bytes_take(b, size);
 }
 
-/* One instruction that does not move on: those of §6.4.2.2 to §6.4.2.5. */
+/*
+ * Execute one instruction that does not advance the location (DWARF 5 §6.4.2.2 to §6.4.2.5).
+ * The caller checks b->err.
+ */
 static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 {
 	const struct uw_cie *cie = r->cie;
@@ -538,13 +600,13 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 		reg = uw_bytes_uleb(b);
 		from = uw_bytes_uleb(b);
 		rule = rule_of(r, reg, &spare);
-		/* From a register that is not kept: its value cannot be had. */
+		/* Rows do not store the source register, so the value cannot be recovered. */
 		*rule = (struct uw_reg_rule){ .kind = UW_RULE_UNDEFINED };
 		if (from < UW_REGS_MAX) {
 			rule->kind = UW_RULE_REGISTER;
 			rule->from = (uint8_t)from;
 		} else if (reg == cie->ra) {
-			return -ENOTSUP; /* undefined would claim the outermost frame */
+			return -ENOTSUP; /* UNDEFINED would mark the outermost frame */
 		}
 		return 0;
 	}
@@ -562,9 +624,9 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 		return set_cfa(r, reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
 	case CFA_DEF_CFA_REGISTER:
 		/*
-		 * §6.4.2.2 wants a register and an offset before it, but assembly writes it
-		 * behind an expression too (libgcrypt's Camellia and SHA-1), and every reader
-		 * takes up the offset of old again.
+		 * §6.4.2.2 requires that the current rule is a register and an offset. Some
+		 * assembly code also uses the instruction after an expression (libgcrypt's
+		 * Camellia and SHA-1), and every reader then uses the last offset again.
 		 */
 		reg = uw_bytes_uleb(b);
 		if (!r->row.cfa_set)
@@ -594,7 +656,7 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 			return -EBADMSG;
 		recall(r);
 		return 0;
-	case CFA_GNU_ARGS_SIZE: /* for landing pads only */
+	case CFA_GNU_ARGS_SIZE: /* only used for landing pads */
 		(void)uw_bytes_uleb(b);
 		return 0;
 	case CFA_AARCH64_NEGATE_RA_STATE:
@@ -610,9 +672,9 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 #define CODE_ALIGN_MAX 256
 
 /*
- * Runs the instructions that nearly all programs are made of, with small operands, up to
- * one of another kind or one that leaves lookup behind: rows before that are not asked
- * for.  It changes r as run_row does, to which the rest is left.
+ * Execute the common instructions with small operands, up to the first one of another kind, or
+ * the first one that advances beyond lookup. Rows before lookup are not needed. The effect on r
+ * is that of run_row, which executes the rest.
  */
 static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 {
@@ -620,7 +682,7 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 	const uint8_t *p = b->pos, *end = b->end;
 	struct row *row = &r->row;
 
-	/* Then no location wraps. */
+	/* With these limits no location can wrap around. */
 	if (b->err || code_align > CODE_ALIGN_MAX || lookup < r->loc ||
 	    lookup > UINT64_MAX - STEP_MAX)
 		return;
@@ -657,7 +719,10 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 				size = 3;
 				break;
 			case CFA_DEF_CFA_OFFSET:
-				/* Of two bytes in functions with some locals. */
+				/*
+				 * The offset has two bytes in functions with some local
+				 * variables.
+				 */
 				size = p[1] < 0x80 ? 2 : 3;
 				if (!row->cfa_set || row->cfa_size || (size == 3 && p[2] >= 0x80))
 					goto out;
@@ -703,7 +768,11 @@ out:
 	b->pos = p;
 }
 
-/* Runs until the program leaves the row at r->loc, or to its end (r->next_loc stays UINT64_MAX). */
+/*
+ * Execute instructions until the program leaves the row at r->loc, and set r->next_loc to the
+ * start of the next row. At the end of the program r->next_loc is UINT64_MAX. -EBADMSG,
+ * -ENOTSUP.
+ */
 static int run_row(struct run *r, struct uw_bytes *b)
 {
 	r->next_loc = UINT64_MAX;
@@ -730,7 +799,10 @@ static int run_row(struct run *r, struct uw_bytes *b)
 				err = uw_pointer_read(b, &r->bases, r->cie->fde_encoding, &to);
 				if (err)
 					return err;
-				/* "the new location is always greater than the current one" */
+				/*
+				 * DWARF 5 §6.4.2.1: "the new location value is always greater
+				 * than the current one"
+				 */
 				if (to < r->loc)
 					return -EBADMSG;
 				if (to == r->loc)
@@ -770,8 +842,9 @@ static int run_row(struct run *r, struct uw_bytes *b)
 }
 
 /*
- * A CIE's instructions as compilers write them: DW_CFA_def_cfa, nearly always DW_CFA_offset of
- * the return address, and nothing else.  False, and r as it was: others.
+ * Execute a CIE's instructions if they have the form that compilers usually write:
+ * DW_CFA_def_cfa, nearly always DW_CFA_offset of the return address, and padding. Return false
+ * and leave r unchanged for any other program.
  */
 static bool start_usually(struct run *r, const struct uw_bytes *b)
 {
@@ -803,6 +876,7 @@ static bool start_usually(struct run *r, const struct uw_bytes *b)
 	return true;
 }
 
+/* Prepare r for an FDE: execute the CIE's instructions and save the row they leave. */
 static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fde *fde)
 {
 	struct uw_bytes initial = fde->cie.program;
@@ -825,7 +899,7 @@ static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fd
 		err = run_row(r, &initial);
 		if (err)
 			return err;
-		if (r->next_loc != UINT64_MAX) /* initial instructions have no location to move */
+		if (r->next_loc != UINT64_MAX) /* initial instructions must not advance */
 			return -EBADMSG;
 	}
 	r->limit = COST_MAX;
@@ -834,12 +908,16 @@ static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fd
 	return 0;
 }
 
+/* Convert the current row to a rule. -EBADMSG if it has no CFA and is not the outermost frame. */
 static int finish_row(const struct run *r, const struct uw_fde *fde, struct uw_rule *out)
 {
 	unsigned int n = 0;
 
 	if (!r->row.cfa_set) {
-		/* Without a CFA nothing can be had, except that this is the outermost frame. */
+		/*
+		 * Without a CFA no register can be recovered. The row is valid only if it marks
+		 * the outermost frame.
+		 */
 		if (!(r->row.mentioned >> fde->cie.ra & 1) ||
 		    r->row.regs[fde->cie.ra].kind != UW_RULE_UNDEFINED)
 			return -EBADMSG;
@@ -876,7 +954,7 @@ int uw_cfi_rule(const struct uw_cfi *cfi, const struct uw_fde *fde, uint64_t loo
 
 	if (err)
 		return err;
-	/* Padding takes the last row that still lies in the FDE. */
+	/* For padding behind the FDE, use the FDE's last row. */
 	if (lookup >= fde->end && fde->end > fde->start)
 		lookup = fde->end - 1;
 	for (;;) {

@@ -1,3 +1,7 @@
+/*
+ * unwinder/cursor.c: steps through the frames of a target one by one (cursor.h): by the
+ * accessors, by the rules in an address space, or by the frame pointer.
+ */
 #include "unwinder/cursor.h"
 
 #include <endian.h>
@@ -25,9 +29,9 @@
 #define SLOTS_MAX (1u << 16)
 #define SLOT_REGS 8
 
-struct slot {	      /* a rule without expressions, which would be somebody else's bytes */
-	uint64_t key; /* lookup and whether it is exact */
-	uint32_t age; /* valid while it is the target's */
+struct slot { /* a cached rule; it has no expressions, whose bytes it would have to borrow */
+	uint64_t key; /* lookup << 1 | exact */
+	uint32_t age; /* the slot is valid if this equals the target's age */
 	uint8_t rule[offsetof(struct uw_rule, regs)];
 	struct uw_reg_rule regs[SLOT_REGS];
 	uint64_t bias;
@@ -37,18 +41,19 @@ struct uw_target {
 	const struct uw_arch *arch;
 	struct uw_accessors accessors;
 	struct uw_space *space;
-	struct uw_worker *worker; /* for walks in space */
+	struct uw_worker *worker; /* for walks in space; NULL without a space */
 	uint64_t code_mask;
-	pthread_mutex_t lock; /* of all below, and of space and worker */
+	pthread_mutex_t lock; /* protects all fields below, the space and the worker */
 	enum uw_caching policy;
-	struct slot *slots; /* made when first needed; owned */
+	struct slot *slots; /* allocated on first use; owned */
 	size_t n_slots;
 	uint32_t age;
 	bool has_dyn;
 	uint64_t dyn;
-	struct uw_dynamic *dynamic; /* what the list there held; counted; NULL: nothing */
+	struct uw_dynamic *dynamic; /* the list's contents; counted; NULL: none */
 };
 
+/* A memory accessor for targets that have none. */
 static int no_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	(void)ctx;
@@ -119,20 +124,26 @@ void uw_target_code_mask(struct uw_target *t, uint64_t mask)
 
 /* ---- what is kept ---------------------------------------------------------------------- */
 
+/* Return the target's memory accessor, or one that always fails. */
 static uw_read_fn reader(const struct uw_target *t)
 {
 	return t->accessors.read_mem ? t->accessors.read_mem : no_memory;
 }
 
+/* Empty the rule cache by starting a new age. The caller holds the lock. */
 static void forget_rules(struct uw_target *t)
 {
-	if (++t->age == 0) { /* it wrapped, and slots of that age may be there */
+	if (++t->age == 0) { /* the age wrapped: slots with the same value may exist */
 		free(t->slots);
 		t->slots = NULL;
 		t->age = 1;
 	}
 }
 
+/*
+ * Empty the rule cache and drop the address of the list of code generators. The caller holds
+ * the lock.
+ */
 static void forget(struct uw_target *t)
 {
 	t->has_dyn = false;
@@ -217,7 +228,12 @@ int uw_target_dyn_list(struct uw_target *t, void *ctx, uint64_t *addr)
 
 /* ---- code that the target registered itself ------------------------------------------------ */
 
-/* Asked as a cursor begins: what is registered later is not of its stack. */
+/*
+ * Read the target's list of code generators if it has changed. This is done when a cursor is
+ * initialized: code that is registered later is not on the cursor's stack. A target with an
+ * address space has no such list here; the space knows what was registered
+ * (uw_stepper_dynamic).
+ */
 static void poll_dynamic(struct uw_target *t, void *ctx)
 {
 	struct uw_dynamic_list list = { .kind = UW_DYNAMIC_LIST };
@@ -243,7 +259,10 @@ static void poll_dynamic(struct uw_target *t, void *ctx)
 	uw_dynamic_put(old);
 }
 
-/* A reference, or NULL. */
+/*
+ * Return a counted reference to the code that the target registered, or NULL. The caller puts
+ * it back.
+ */
 static struct uw_dynamic *dynamic_of(struct uw_target *t)
 {
 	struct uw_dynamic *dynamic = NULL;
@@ -255,9 +274,13 @@ static struct uw_dynamic *dynamic_of(struct uw_target *t)
 	return dynamic;
 }
 
-/* Procedures may say that they are left as the code at another address is. */
+/*
+ * The registered rule of a procedure may be an alias: the rule of the code at another address.
+ * At most this many aliases are followed.
+ */
 #define ALIASES_MAX 8
 
+/* Look up a rule in the cache. Return whether it was found. */
 static bool kept_rule(struct uw_target *t, uint64_t key, struct uw_rule *rule, uint64_t *bias)
 {
 	bool found = false;
@@ -277,6 +300,10 @@ static bool kept_rule(struct uw_target *t, uint64_t key, struct uw_rule *rule, u
 	return found;
 }
 
+/*
+ * Return whether a rule can be cached: it has no expressions, whose bytes may be freed, and it
+ * fits into a slot.
+ */
 static bool stands_alone(const struct uw_rule *rule)
 {
 	if (rule->cfa_size || rule->n_regs > SLOT_REGS)
@@ -287,7 +314,10 @@ static bool stands_alone(const struct uw_rule *rule)
 	return true;
 }
 
-/* age: the target's before the rule was asked for: what was flushed meanwhile is not kept. */
+/*
+ * Store a rule in the cache. age is the target's age before the rule was looked up: a rule that
+ * was flushed since then is not stored. Without memory for the cache, nothing is stored.
+ */
 static void keep_rule(struct uw_target *t, uint64_t key, const struct uw_rule *rule, uint64_t bias,
 		      uint32_t age)
 {
@@ -314,26 +344,28 @@ static void keep_rule(struct uw_target *t, uint64_t key, const struct uw_rule *r
 
 #define MAGIC 0x6f6666777363757fu
 
-/* Where a register of the frame is kept: enum uw_place, and whether an expression says so. */
+/* A flag beside enum uw_place: an expression computes the place or the value. */
 #define BY_EXPRESSION 0x80
 
+/* The contents of a struct uw_cursor. */
 struct __attribute__((may_alias)) state {
 	uint64_t magic;
 	struct uw_target *target;
 	void *ctx;
 	struct uw_regs regs;
-	uint64_t at[UW_REGS_MAX]; /* MEMORY: the address; REGISTER: the register */
+	uint64_t at[UW_REGS_MAX]; /* MEMORY: address; REGISTER: the innermost frame's */
 	uint8_t place[UW_REGS_MAX];
 	uint8_t stepper, confidence; /* how the frame was found */
 	bool exact, sp_low;	     /* as in struct uw_walking */
-	uint32_t stop;		     /* of the last step */
+	uint32_t stop;		     /* enum uw_stop of the last step */
 	uint64_t stop_addr;
-	uint64_t n;			  /* frames left behind */
+	uint64_t n;			  /* number of inner frames */
 	uint64_t mark_pc, mark_sp, turns; /* see uw_walk_cycle */
 };
 
 _Static_assert(sizeof(struct state) <= sizeof(struct uw_cursor), "a cursor holds it");
 
+/* Return the cursor's state, or NULL if it was not initialized. */
 static struct state *state_of(struct uw_cursor *cursor)
 {
 	struct state *s = (struct state *)cursor->opaque;
@@ -341,6 +373,7 @@ static struct state *state_of(struct uw_cursor *cursor)
 	return s->magic == MAGIC ? s : NULL;
 }
 
+/* Return the cursor's state for reading, or NULL if it was not initialized. */
 static const struct state *look(const struct uw_cursor *cursor)
 {
 	const struct state *s = (const struct state *)cursor->opaque;
@@ -348,23 +381,29 @@ static const struct state *look(const struct uw_cursor *cursor)
 	return s->magic == MAGIC ? s : NULL;
 }
 
+/* Return pc without authentication bits and tags. */
 static uint64_t stripped(const struct state *s, uint64_t pc)
 {
 	const struct uw_target *t = s->target;
 
-	/* No space: addresses have 48 bits unless the mask says otherwise. */
+	/* Without a space, addresses have 48 bits unless the mask says otherwise. */
 	return t->arch->strip(pc, t->code_mask,
 			      t->space ? uw_space_top(t->space) : (uint64_t)1 << 48);
 }
 
+/* Return the frame's pc without authentication bits and tags. */
 static uint64_t pc_of(const struct state *s)
 {
 	return stripped(s, s->regs.value[s->target->arch->pc]);
 }
 
+/* Return the address to look the frame up by: the pc, or the return address - 1. */
 static uint64_t lookup_of(const struct state *s)
 {
-	/* The call may end its function, and ra then belongs to the next one. */
+	/*
+	 * A call may be the last instruction of its function; the return address then belongs
+	 * to the next one.
+	 */
 	return pc_of(s) - !s->exact;
 }
 
@@ -420,12 +459,17 @@ void uw_cursor_context(struct uw_cursor *cursor, void *ctx)
 		s->ctx = ctx;
 }
 
+/* Mark a register as undefined. */
 static void lose(struct state *s, unsigned int reg)
 {
 	s->place[reg] = UW_PLACE_UNDEFINED;
 	s->at[reg] = 0;
 }
 
+/*
+ * Set where reg is saved. If the callee did not move the register, its place is that of the
+ * callee's register in the state before.
+ */
 static void settle(struct state *s, const struct state *before, unsigned int reg,
 		   const struct uw_save *save)
 {
@@ -433,12 +477,15 @@ static void settle(struct state *s, const struct state *before, unsigned int reg
 	s->at[reg] = save->addr;
 	if (save->place != UW_PLACE_SAME && save->place != UW_PLACE_REGISTER)
 		return;
-	/* Where that register of the callee's is. */
+	/* The register's value is where the callee's register is saved. */
 	s->place[reg] = before->place[save->place == UW_PLACE_SAME ? reg : save->from];
 	s->at[reg] = before->at[save->place == UW_PLACE_SAME ? reg : save->from];
 }
 
-/* before: the state in the frame that was left, machine too. */
+/*
+ * Set where each register is saved after a step by a rule. before is the state in the callee's
+ * frame, and machine has the callee's registers.
+ */
 static void settle_by_rule(struct state *s, const struct state *before, struct uw_machine *machine,
 			   const struct uw_rule *rule, uint64_t cfa)
 {
@@ -457,6 +504,11 @@ static void settle_by_rule(struct state *s, const struct state *before, struct u
 	}
 }
 
+/*
+ * Set where each register is saved after a step without a rule: by the frame pointer, by a scan
+ * of the stack, or by the return address that a call left at sp or in lr. Registers that the
+ * step lost become undefined.
+ */
 static void settle_by_guess(struct state *s, const struct state *before, uint8_t stepper)
 {
 	const struct uw_arch *arch = s->target->arch;
@@ -481,6 +533,10 @@ static void settle_by_guess(struct state *s, const struct state *before, uint8_t
 	settle(s, before, arch->pc, &save);
 }
 
+/*
+ * Set where each register is saved after a step by one of the user's steppers, which names the
+ * places of pc, sp and fp only. Registers with a new value are marked as computed.
+ */
 static void settle_by_user(struct state *s, const struct state *before,
 			   const struct uw_save saves[3])
 {
@@ -503,6 +559,7 @@ static void settle_by_user(struct state *s, const struct state *before,
 
 /* ---- steps by what the accessors know -------------------------------------------------------- */
 
+/* Record why the walk stops and return the code that uw_cursor_step returns for that reason. */
 static int stopping(struct state *s, enum uw_stop stop, uint64_t addr)
 {
 	s->stop = stop;
@@ -526,6 +583,7 @@ static int stopping(struct state *s, enum uw_stop stop, uint64_t addr)
 	}
 }
 
+/* Return a machine with the frame's registers and the target's memory. */
 static struct uw_machine machine_of(const struct state *s)
 {
 	return (struct uw_machine){
@@ -533,7 +591,7 @@ static struct uw_machine machine_of(const struct state *s)
 	};
 }
 
-/* Bytes around pc, as many as there are. */
+/* Read the code around pc: as many bytes as can be read, up to UW_CODE_BEFORE and UW_CODE_AFTER. */
 static void read_code(const struct uw_machine *machine, uint64_t pc,
 		      uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *code)
 {
@@ -546,7 +604,10 @@ static void read_code(const struct uw_machine *machine, uint64_t pc,
 		code->before = UW_CODE_BEFORE;
 }
 
-/* The trampoline's or the stub's rule, told by the code itself. */
+/*
+ * Find the rule of a signal trampoline or a PLT stub by its code. -ENOENT if the code is
+ * neither.
+ */
 static int rule_by_code(const struct state *s, struct uw_rule *rule)
 {
 	const struct uw_machine machine = machine_of(s);
@@ -559,7 +620,10 @@ static int rule_by_code(const struct state *s, struct uw_rule *rule)
 	return code.after && s->exact && machine.arch->stub(&code, rule) ? 0 : -ENOENT;
 }
 
-/* Whether a system call has just made this thread; bare: no unwind information covers the pc. */
+/*
+ * Return whether a system call has just created this thread, and the rule of its only frame.
+ * bare: no unwind information covers the pc.
+ */
 static bool is_child(const struct state *s, bool bare, struct uw_rule *rule)
 {
 	const struct uw_machine machine = machine_of(s);
@@ -572,14 +636,17 @@ static bool is_child(const struct state *s, bool bare, struct uw_rule *rule)
 	return uw_child_rule_by_code(machine.arch, &code, bare, &s->regs, rule);
 }
 
-/* What a rule borrows its expressions from. */
+/* The owners of the bytes that a rule's expressions point to. */
 struct held {
 	struct uw_proc_info info;
 	struct uw_dynamic *dynamic;
 };
 
 /*
- * 0, 1 the outermost, or what find_proc_info said; *held: what to release when the rule has served.
+ * Find the rule of the frame without the address space: in the cache, in the code that the
+ * target registered, by the find_proc_info accessor, and by the code itself. Return 0, 1 for
+ * the outermost frame, -ENOENT, or the code of find_proc_info. The caller releases *held after
+ * it has used the rule.
  */
 static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias, struct held *held)
 {
@@ -615,7 +682,10 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 			held->info = info;
 		}
 	}
-	/* A vDSO's rules do not say how to leave every trampoline. */
+	/*
+	 * The vDSO's unwind information does not describe every trampoline completely: prefer
+	 * the code.
+	 */
 	if ((!err && rule->signal && t->arch->sigcontext_first) || (err == -ENOENT && !t->space)) {
 		struct uw_rule coded;
 
@@ -632,6 +702,10 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 	return err;
 }
 
+/*
+ * Copy the name that the target registered for the code at the frame's lookup. -ENOENT none,
+ * -ENOMEM the name was cut to size.
+ */
 static int registered_name(const struct state *s, char *name, size_t size, uint64_t *off)
 {
 	struct uw_dynamic *dynamic = dynamic_of(s->target);
@@ -654,6 +728,7 @@ static int registered_name(const struct state *s, char *name, size_t size, uint6
 	return err;
 }
 
+/* Release what a rule borrowed from. */
 static void release(const struct state *s, struct held *held)
 {
 	const struct uw_accessors *a = &s->target->accessors;
@@ -665,7 +740,7 @@ static void release(const struct state *s, struct held *held)
 	uw_dynamic_put(held->dynamic);
 }
 
-/* As uw_walk_cycle. */
+/* Return whether the walk runs in a cycle: Brent's algorithm, as in uw_walk_cycle. */
 static bool cycles(struct state *s, uint64_t pc, uint64_t sp)
 {
 	if (s->turns && pc == s->mark_pc && sp == s->mark_sp)
@@ -678,7 +753,10 @@ static bool cycles(struct state *s, uint64_t pc, uint64_t sp)
 	return false;
 }
 
-/* The caller's registers were found: is it a caller?  1, or as a step ends. */
+/*
+ * Check that the registers found are those of a caller, and move to it. anywhere: the caller's
+ * stack pointer may have any value. Return 1, or the code of a step that stopped.
+ */
 static int arrive(struct state *s, const struct state *before, bool anywhere, bool signal)
 {
 	const struct uw_arch *arch = s->target->arch;
@@ -687,7 +765,7 @@ static int arrive(struct state *s, const struct state *before, bool anywhere, bo
 
 	if (pc == 0 && !signal)
 		return stopping(s, UW_STOP_GUESS_ENDED, here);
-	/* See rises() in stepper.c. */
+	/* The same test as rises() in stepper.c. */
 	if (sp <= old && !anywhere &&
 	    !((arch->lr != arch->pc || before->exact) && sp == old && pc != here))
 		return stopping(s, UW_STOP_CFA_NOT_RISING, here);
@@ -698,6 +776,7 @@ static int arrive(struct state *s, const struct state *before, bool anywhere, bo
 	return 1;
 }
 
+/* Step to the caller by a rule; bias is that of the object with the rule's expressions. */
 static int step_by_rule(struct state *s, const struct state *before, struct uw_rule *rule,
 			uint64_t bias)
 {
@@ -730,7 +809,7 @@ static int step_by_rule(struct state *s, const struct state *before, struct uw_r
 		      rule->signal);
 }
 
-/* Does the link at fp lead to another one, up the stack? */
+/* Return whether the frame record at fp links to another one further up the stack. */
 static bool leads_on(struct uw_machine *machine, uint64_t fp, uint64_t next)
 {
 	uint64_t ra;
@@ -740,9 +819,10 @@ static bool leads_on(struct uw_machine *machine, uint64_t fp, uint64_t next)
 }
 
 /*
- * The frame pointer: a call ends where it leads; or the chain itself holds, because of generated
- * code there is nothing to see, or not what runs (perf gives out the text of its map of names).
- * Without an address space nobody else would go by it.
+ * Step to the caller by the frame pointer. The step is accepted if a call ends at the return
+ * address, or if the chain continues with another plausible frame record: the code may be
+ * generated, so that it cannot be read or is not what runs (perf supplies the text of its
+ * symbol map there). Used without an address space only: with one, its steppers do this.
  */
 static int step_by_fp(struct state *s, const struct state *before)
 {
@@ -782,7 +862,10 @@ static int step_by_fp(struct state *s, const struct state *before)
 
 /* ---- steps in an address space -------------------------------------------------------------- */
 
-/* The rule that a step in the space went by. */
+/*
+ * Find the rule that the step in the address space used: that of the object, of registered
+ * code, or of a signal trampoline. The caller holds the target's lock.
+ */
 static int rule_in_space(const struct state *s, struct uw_rule *rule, uint64_t *bias)
 {
 	struct uw_target *t = s->target;
@@ -803,6 +886,10 @@ static int rule_in_space(const struct state *s, struct uw_rule *rule, uint64_t *
 	return err;
 }
 
+/*
+ * Step to the caller with the walk's own code (uw_walk_frame) in the target's address space,
+ * then find out where each register was saved. The caller holds the target's lock.
+ */
 static int step_in_space(struct state *s, const struct state *before)
 {
 	struct uw_target *t = s->target;
@@ -827,7 +914,7 @@ static int step_in_space(struct state *s, const struct state *before)
 	w.turns = s->turns;
 	w.mark_pc = s->mark_pc;
 	w.mark_sp = s->mark_sp;
-	/* That there are frames inside this one matters, not which. */
+	/* Only whether there are inner frames matters, not which ones. */
 	stack.n_frames = w.due = s->n ? 1 : 0;
 	stop = uw_walk_frame(&w, &found);
 	s->turns = w.turns;
@@ -870,8 +957,12 @@ static int step_in_space(struct state *s, const struct state *before)
 	return 1;
 }
 
-/* ---- stepping ------------------------------------------------------------------------------------ */
+/* ---- stepping ------------------------------------------------------------------------ */
 
+/*
+ * Step to the caller: by the accessors first, then by the address space or the frame pointer.
+ * Return as uw_cursor_step; s may be changed even if the step fails.
+ */
 static int step_on(struct state *s, const struct state *before)
 {
 	struct uw_target *t = s->target;
@@ -912,7 +1003,7 @@ int uw_cursor_step(struct uw_cursor *cursor)
 		return -EINVAL;
 	before = *s;
 	got = step_on(s, &before);
-	if (got != 1) { /* it stays, and knows why */
+	if (got != 1) { /* stay in the frame and record the reason */
 		before.stop = s->stop;
 		before.stop_addr = s->stop_addr;
 		before.turns = s->turns;
@@ -932,7 +1023,7 @@ enum uw_stop uw_cursor_stop(const struct uw_cursor *cursor, uint64_t *addr)
 	return s ? (enum uw_stop)s->stop : UW_STOP_NO_USER_STATE;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------ */
+/* ---- queries ------------------------------------------------------------------------- */
 
 int uw_cursor_reg(const struct uw_cursor *cursor, unsigned int reg, uint64_t *value)
 {
@@ -1019,7 +1110,10 @@ int uw_cursor_frame(const struct uw_cursor *cursor, struct uw_frame *frame)
 	if (uw_cursor_step(&next) == 1) {
 		const struct state *caller = look(&next);
 
-		/* The caller's sp is the CFA, but for signals and the few that switch stacks. */
+		/*
+		 * The caller's sp is the CFA, except for signals and the few functions that
+		 * switch stacks.
+		 */
 		frame->cfa = caller->regs.value[s->target->arch->sp];
 		frame->signal = caller->exact;
 	}
@@ -1108,7 +1202,7 @@ int uw_reg_find(uint16_t machine, const char *name)
 {
 	const struct uw_arch *arch = uw_arch_of(machine);
 
-	/* The calling convention's names of two (AAPCS64 §6.1.1). */
+	/* Names that the calling convention gives to two registers (AAPCS64 §6.1.1). */
 	if (arch && arch->lr != arch->pc && strcmp(name, "lr") == 0)
 		return arch->lr;
 	if (arch && arch->lr != arch->pc && strcmp(name, "fp") == 0)
