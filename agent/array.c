@@ -1,3 +1,4 @@
+/* agent/array.c: growth of arrays, with the size's overflow checked by reallocarray. */
 #include "agent/array.h"
 
 #include <errno.h>

@@ -7,8 +7,9 @@
 #include <stddef.h>
 
 /*
- * Makes room for one more element of size bytes behind the n that *array holds; it may move.
- * -ENOMEM: *array and *room are as they were.
+ * Ensure that *array, which holds n elements of size bytes and has space for *room of them, has
+ * space for one more. The array may move. Room for 64 elements is allocated first, and then
+ * doubled. Return 0, or -ENOMEM with *array and *room unchanged. The caller frees *array.
  */
 int array_make_room(void **array, size_t n, size_t *room, size_t size);
 

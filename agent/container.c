@@ -1,7 +1,12 @@
+/* agent/container.c: container ids in the paths of cgroups. */
 #include "agent/container.h"
 
 #include <string.h>
 
+/*
+ * An id is a run of exactly CONTAINER_ID lower-case hexadecimal digits. Later matches overwrite
+ * earlier ones, so the innermost container wins.
+ */
 bool container_of(const char *path, char id[CONTAINER_ID + 1])
 {
 	bool found = false;

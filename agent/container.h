@@ -1,17 +1,16 @@
-/*
- * agent/container.h: which container a cgroup is.
- */
+/* agent/container.h: finds out to which container a cgroup belongs. */
 #ifndef AGENT_CONTAINER_H
 #define AGENT_CONTAINER_H
 
 #include <stdbool.h>
 
 #define CONTAINER_ID \
-	64 /* hexadecimal digits of the ids that Docker, containerd, CRI-O, Podman give */
+	64 /* hexadecimal digits in the ids that Docker, containerd, CRI-O, Podman use */
 
 /*
- * The id in a cgroup's path, its innermost one, as in "/docker/0123…",
- * "/kubepods.slice/…/cri-containerd-0123….scope"; false: there is none.
+ * Copy the container id out of a cgroup's path, such as "/docker/0123…" or
+ * "/kubepods.slice/…/cri-containerd-0123….scope", into id and return true. If the path has several
+ * ids, take the innermost. Return false, with id unchanged, if the path has none.
  */
 bool container_of(const char *path, char id[CONTAINER_ID + 1]);
 

@@ -1,10 +1,12 @@
+/* agent/ending.c: the remaining time, as one atomic number. */
 #include "agent/ending.h"
 
 #include <stdatomic.h>
 
-/* UINT64_MAX: the end has not begun. */
+/* nanoseconds; UINT64_MAX: the end has not begun */
 static _Atomic uint64_t left = UINT64_MAX;
 
+/* Lock-free, because a signal handler calls this function. */
 void ending_begin(uint64_t left_ns)
 {
 	uint64_t was = atomic_load(&left);

@@ -1,12 +1,13 @@
 /*
- * agent/ending.h: how long a recording's end may take.
+ * agent/ending.h: limits the time that a recording's end may take.
  *
- * Names, lines and tables are read out of files that strangers write.  Once the recording has
- * ended, such work goes on for a while only; what is not done then is left out, counted, and
- * told.  The time that this process spends ready to run, without a CPU, is not counted: a busy
- * machine leaves nothing out.
+ * Names, source lines and tables are read from files that other users control. Once the recording
+ * has ended, such work continues for a limited time only; whatever is not done by then is left
+ * out, counted and reported. The limit counts the time that is passed to ending_spend. errand.c
+ * does not pass the time that a thread was ready to run but had no CPU, so that a busy machine
+ * alone leaves nothing out.
  *
- * Any thread may call; the state is the process's.
+ * All functions may be called from any thread; the state is global to the process.
  */
 #ifndef AGENT_ENDING_H
 #define AGENT_ENDING_H
@@ -14,13 +15,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From now on so much time is left, if there is not less already.  Safe in a signal handler. */
+/*
+ * Begin the end, or shorten it: from now on at most left_ns remain. Never prolongs the remaining
+ * time. Safe to call in a signal handler.
+ */
 void ending_begin(uint64_t left_ns);
-/* Take what was used from what is left. */
+/* Subtract used_ns from the remaining time. Does nothing before ending_begin. */
 void ending_spend(uint64_t used_ns);
-/* What is left; UINT64_MAX before the end has begun. */
+/* Return the remaining time in nanoseconds; UINT64_MAX before ending_begin. */
 uint64_t ending_left(void);
-/* Whether nothing is left: what is optional is not to be begun any more. */
+/* Return true if no time remains: callers then begin no more optional work. */
 bool ending_over(void);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent/errand.c: threads with a time limit, which are abandoned when the limit has passed. */
 #include "agent/errand.h"
 
 #include "agent/ending.h"
@@ -18,22 +19,28 @@
 #include <unistd.h>
 
 #define MS	   UINT64_C(1000000)
-#define LOOK_NS	   (20 * MS) /* between two looks at how long it has been */
-#define LEFT_MAX   16	     /* threads left behind, each with its stack and what it reads */
+#define LOOK_NS	   (20 * MS) /* between two checks of the time used */
+#define LEFT_MAX   16	     /* abandoned threads; each holds a stack and what it reads */
 #define STACK_SIZE ((size_t)1 << 20)
-/* However busy the machine: so many times the limit is the longest wait. */
+/* The longest wait by the clock, however busy the machine is: so many times the limit. */
 #define STRETCH 8
 
-/* What the thread and its sender share; the last of the two frees it. */
+/*
+ * Shared by the thread and its caller; whichever ends last frees it. done is set, under the lock,
+ * when run has returned.
+ */
 struct shared {
 	pthread_mutex_t lock;
 	pthread_cond_t done_cond;
 	struct errand errand;
 	bool done;
+	/* the caller has given up; set once, under the lock */
 	atomic_bool left;
+	/* the thread's id; 0: it has not started yet */
 	_Atomic int tid;
 };
 
+/* abandoned threads that still run */
 static atomic_uint n_left;
 
 static uint64_t now_ns(void)
@@ -44,7 +51,11 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000 * MS + (uint64_t)ts.tv_nsec;
 }
 
-/* How long a thread has waited for a CPU so far; 0 where the kernel does not say. */
+/*
+ * Return how many nanoseconds a thread of this process has waited for a CPU so far, from the
+ * second field of its schedstat (Linux Documentation/scheduler/sched-stats.rst). Return 0 if tid
+ * is 0 or the kernel does not provide the file.
+ */
 static uint64_t waited_ns(int tid)
 {
 	char path[64], text[96];
@@ -73,6 +84,7 @@ static void free_shared(struct shared *s)
 	free(s);
 }
 
+/* uw_unpack_unless's callback: stop unpacking once the caller has given up. */
 static bool is_left(void *ctx)
 {
 	struct shared *s = ctx;
@@ -80,6 +92,10 @@ static bool is_left(void *ctx)
 	return atomic_load(&s->left);
 }
 
+/*
+ * The thread: run the errand, then report that it is done. left is read under the lock, which
+ * errand_run holds when it decides: so exactly one side frees the errand.
+ */
 static void *run(void *ctx)
 {
 	struct shared *s = ctx;
@@ -101,7 +117,14 @@ static void *run(void *ctx)
 	return NULL;
 }
 
-/* Wait until the thread is done, or its time is up.  s->lock is held. */
+/*
+ * Wait until the thread is done or its time is up, and charge the time used to the recording's
+ * end. s->lock is held.
+ *
+ * The time used is the time that has passed, less what the thread waited for a CPU. In the first
+ * LOOK_NS the waiting is not looked up, and it counts as used: each lookup reads a file, which a
+ * short errand is not worth.
+ */
 static void wait_for(struct shared *s, uint64_t limit_ns)
 {
 	uint64_t began = now_ns(), spent = 0;
@@ -112,7 +135,10 @@ static void wait_for(struct shared *s, uint64_t limit_ns)
 
 		waited = wall < LOOK_NS ? 0 : waited_ns(atomic_load(&s->tid));
 		used = waited < wall ? wall - waited : 0;
-		/* Only what was not told yet; used may fall when the thread is told to have waited. */
+		/*
+		 * Charge only what was not charged yet. used can fall, when the kernel adds to the
+		 * thread's waiting time.
+		 */
 		if (used > spent) {
 			ending_spend(used - spent);
 			spent = used;
@@ -133,6 +159,7 @@ static void wait_for(struct shared *s, uint64_t limit_ns)
 	}
 }
 
+/* Start the thread, with a small stack and all signals blocked. Return 0 or a negative code. */
 static int begin(struct shared *s, pthread_t *thread)
 {
 	pthread_attr_t attr;
@@ -141,9 +168,9 @@ static int begin(struct shared *s, pthread_t *thread)
 
 	(void)pthread_attr_init(&attr);
 	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-	/* The sender may have a real-time priority. */
+	/* Do not inherit the caller's real-time priority, if it has one. */
 	(void)pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-	/* Signals are for the thread that waits for them. */
+	/* Leave signals to the threads that handle them. */
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = -pthread_create(thread, &attr, run, s);
@@ -153,9 +180,10 @@ static int begin(struct shared *s, pthread_t *thread)
 }
 
 /*
- * Take the priority that the sender lent it away from a thread that nobody waits for any more.  It
- * is not made lower than a program's usual one: the thread takes locks of malloc's and the kernel's
- * (mmap_lock), and on a busy machine a starved holder of those holds up the whole process.
+ * Reset an abandoned thread's nice value, which it inherited from its caller (priority_raise), to
+ * 0. The value does not become positive: the thread takes locks of malloc and of the kernel
+ * (mmap_lock), and on a busy machine a starved holder of these locks would stall the whole
+ * process.
  */
 static void step_back(int tid)
 {

@@ -1,9 +1,9 @@
 /*
- * agent/errand.h: work on what a stranger controls, on a thread that can be left behind.
+ * agent/errand.h: runs work on untrusted input on a thread that can be abandoned.
  *
- * Reading a file may take for ever: it is huge, it is crafted, its file system does not answer.
- * Whoever cannot wait for that sends somebody else, and goes on without the result when the time
- * is up.
+ * Reading a file can take forever: the file may be huge or crafted, or its file system may not
+ * answer. A thread that cannot wait for that runs the work on another thread, and goes on without
+ * the result when the time is up.
  */
 #ifndef AGENT_ERRAND_H
 #define AGENT_ERRAND_H
@@ -12,25 +12,28 @@
 
 struct errand {
 	void (*run)(void *ctx);
-	/* Frees ctx, with what run made; called once, by whoever needs ctx last. */
+	/* Free ctx and what run stored in it. Called once, by the last user of ctx. */
 	void (*drop)(void *ctx);
 	void *ctx;
 };
 
 /*
- * Run errand->run on a thread of its own and wait for it, limit_ns at most and not longer than
- * the recording's end allows (agent/ending.h).  Time in which the thread waited for a CPU does
- * not count.
+ * Run errand->run on a new thread and wait for it: limit_ns at most, and no longer than the
+ * recording's end allows (agent/ending.h). Time in which the thread waited for a CPU does not
+ * count.
  *
- * Return 0 once it ran: the caller drops ctx when it has taken the result.  Return -ETIMEDOUT if
- * it did not end in time: the thread goes on, without the sender's priority, and ctx is its own;
- * what it unpacks it gives up soon.
- * Return -EAGAIN if nothing was begun, because nothing is left of the end's time or too many
- * threads were left behind: the caller drops ctx.
+ * Return 0 if run has returned: the caller takes the result and then calls drop.
+ *
+ * Return -ETIMEDOUT if run did not return in time. The thread goes on, without the caller's raised
+ * priority, and calls drop itself; the caller must not use ctx any more. Unpacking on that thread
+ * ends soon with -ECANCELED (uw_unpack_unless).
+ *
+ * Return -EAGAIN if nothing was started, because the end's time is used up, too many threads are
+ * abandoned, or a thread could not be made: the caller calls drop.
  */
 int errand_run(const struct errand *errand, uint64_t limit_ns);
 
-/* How many threads were left behind and are still at work. */
+/* Return how many abandoned threads are still running. */
 unsigned int errands_left(void);
 
 #endif

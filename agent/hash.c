@@ -1,3 +1,7 @@
+/*
+ * agent/hash.c: open addressing with linear probing, at most three quarters full; and the string
+ * pool.
+ */
 #include "agent/hash.h"
 
 #include "agent/array.h"
@@ -6,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Multiply by 2^64 / golden ratio (Fibonacci hashing), then fold high bits into the low ones: the
+ * index uses the low bits as the position of a slot.
+ */
 uint64_t hash_u64(uint64_t seed, uint64_t value)
 {
 	uint64_t h = (seed ^ value) * UINT64_C(0x9e3779b97f4a7c15);
@@ -13,6 +21,10 @@ uint64_t hash_u64(uint64_t seed, uint64_t value)
 	return h ^ (h >> 29);
 }
 
+/*
+ * Hash words of eight bytes; the last word is padded with zeros. The length is hashed first, so
+ * that the padding cannot be confused with zero bytes of the input.
+ */
 uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n)
 {
 	const uint8_t *p = bytes;
@@ -40,7 +52,7 @@ uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn 
 
 	if (!index->n_slots)
 		return HASH_NONE;
-	/* Never full (see hash_add), so a free slot ends every search. */
+	/* The index is never full (see hash_add), so that a free slot ends every search. */
 	for (size_t i = (uint32_t)hash & mask;; i = (i + 1) & mask) {
 		const struct hash_slot *slot = &index->slots[i];
 
@@ -51,6 +63,9 @@ uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn 
 	}
 }
 
+/*
+ * Put slot into the first free place from its home position on. The index must have a free slot.
+ */
 static void place(struct hash_index *index, struct hash_slot slot)
 {
 	size_t mask = index->n_slots - 1, i = slot.hash & mask;
@@ -60,6 +75,10 @@ static void place(struct hash_index *index, struct hash_slot slot)
 	index->slots[i] = slot;
 }
 
+/*
+ * Double the number of slots (64 at first) and insert all entries again. The low 32 bits of the
+ * hash in each slot are enough for that; the caller's elements are not read.
+ */
 static int grow(struct hash_index *index)
 {
 	struct hash_index bigger = { .n_slots = index->n_slots ? index->n_slots * 2 : 64 };
@@ -76,6 +95,10 @@ static int grow(struct hash_index *index)
 	return 0;
 }
 
+/*
+ * Grow before the index is more than three quarters full: with linear probing searches get long
+ * beyond that.
+ */
 int hash_add(struct hash_index *index, uint64_t hash, uint32_t id)
 {
 	if (index->n_used * 4 >= index->n_slots * 3) {
@@ -89,6 +112,7 @@ int hash_add(struct hash_index *index, uint64_t hash, uint32_t id)
 	return 0;
 }
 
+/* Remove without leaving a tombstone: entries after the removed one move back. */
 void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id)
 {
 	size_t mask = index->n_slots - 1, hole;
@@ -99,7 +123,10 @@ void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id)
 	     hole = (hole + 1) & mask)
 		if (!index->slots[hole].past)
 			return;
-	/* Close the gap: what was pushed past the hole moves back into it. */
+	/*
+	 * Close the gap: an entry that was pushed past the hole by the linear probing moves back
+	 * into it.
+	 */
 	for (size_t i = (hole + 1) & mask; index->slots[i].past; i = (i + 1) & mask) {
 		size_t home = index->slots[i].hash & mask;
 
@@ -131,6 +158,10 @@ struct key {
 	size_t n;
 };
 
+/*
+ * Return true if the pool's string id is the key. The key's bytes hold no NUL (see strings_keep),
+ * so that strncmp compares all of them.
+ */
 static bool same_string(const void *ctx, uint32_t id)
 {
 	const struct key *key = ctx;

@@ -1,6 +1,9 @@
 /*
- * agent/hash.h: an index from hash to small numbers (places in an array of the
- * caller's) and a pool of strings kept once.
+ * agent/hash.h: a hash index and a string pool.
+ *
+ * The index maps a hash to a small number (id), which is the position of an element in an array
+ * that the caller owns. The pool stores each distinct string once. Neither takes locks: the caller
+ * serializes access.
  */
 #ifndef AGENT_HASH_H
 #define AGENT_HASH_H
@@ -9,14 +12,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * Hash n bytes, or one number. The hash is fast and not cryptographic, and its value depends on
+ * the machine's byte order.
+ */
 uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n);
 uint64_t hash_u64(uint64_t seed, uint64_t value);
 
 #define HASH_NONE UINT32_MAX
 
-/* Eight bytes: what a look-up costs is how much of them the CPU's caches hold. */
+/*
+ * A slot has eight bytes because the cost of a lookup is mostly cache misses: the smaller the
+ * slots, the more of them fit in the CPU's caches.
+ */
 struct hash_slot {
-	uint32_t hash; /* its low half */
+	uint32_t hash; /* low half of the 64-bit hash */
 	uint32_t past; /* id + 1; 0: free */
 };
 
@@ -28,12 +38,21 @@ struct hash_index { /* all zero: empty */
 
 typedef bool (*hash_equal_fn)(const void *ctx, uint32_t id);
 
-/* The id with this hash for which equal says so, or HASH_NONE. */
+/*
+ * Return the id that was added with this hash and for which equal returns true, or HASH_NONE.
+ * equal is called with ctx only for ids whose hash has the same low 32 bits.
+ */
 uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn equal,
 		   const void *ctx);
+/*
+ * Add id. Neither the hash nor the id need be new to the index. Return 0 or -ENOMEM; on failure
+ * the index is unchanged.
+ */
 int hash_add(struct hash_index *index, uint64_t hash, uint32_t id); /* -ENOMEM */
+/* Remove the entry that was added with this hash and id, if there is one. */
 void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id);
-void hash_clear(struct hash_index *index); /* empty again, memory kept */
+void hash_clear(struct hash_index *index); /* removes all entries; the memory stays allocated */
+/* Free the index's memory. The index is then empty and can be used again. */
 void hash_fini(struct hash_index *index);
 
 struct strings { /* all zero: empty */
@@ -42,7 +61,10 @@ struct strings { /* all zero: empty */
 	struct hash_index index;
 };
 
-/* The pool's own copy, NUL-terminated, for the pool's life; NULL only when out of memory. */
+/*
+ * Return the pool's copy of the first n bytes, or of those before the first NUL if there is one.
+ * The copy is NUL-terminated and borrowed until strings_fini. Return NULL only if memory runs out.
+ */
 const char *strings_keep(struct strings *pool, const char *bytes, size_t n);
 void strings_fini(struct strings *pool);
 

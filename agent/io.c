@@ -1,3 +1,4 @@
+/* agent/io.c: pread and write in loops. */
 #include "agent/io.h"
 
 #include <errno.h>

@@ -1,14 +1,16 @@
-/*
- * agent/io.h: all of what is read or written, however many calls the kernel takes for it.
- */
+/* agent/io.h: complete reads and writes, repeated after short transfers and signals. */
 #ifndef AGENT_IO_H
 #define AGENT_IO_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* size bytes from off on; -EBADMSG: the file ends before; or a system code. */
+/*
+ * Read size bytes at offset off into out. Return 0, -EBADMSG if the file ends before, or another
+ * negative code.
+ */
 int io_read_at(int fd, uint64_t off, void *out, size_t size);
+/* Write size bytes to fd. Return 0 or a negative code; part of the bytes may then be written. */
 int io_write(int fd, const void *bytes, size_t size);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent/log.c: messages on standard error, warnings limited for each format string. */
 #include "agent/log.h"
 
 #include "agent/export/clean.h"
@@ -12,26 +13,33 @@
 #include <unistd.h>
 
 enum {
-	LINES = 10,    /* of one cause that are printed … */
-	SECONDS = 60,  /* … in that long */
-	N_CAUSES = 64, /* more than there are warnings in the program */
+	LINES = 10,    /* warnings of one format that are printed … */
+	SECONDS = 60,  /* … in so many seconds */
+	N_CAUSES = 64, /* more than the program has warnings */
 	LINE_MAX_SIZE = 2048,
 };
 
-struct cause { /* a warning's format: its text is a literal, which stays where it is */
+/*
+ * A warning, identified by the address of its format string: that is a literal, so it stays valid
+ * and at its place.
+ */
+struct cause {
 	const char *format;
+	/* start of the current period, CLOCK_MONOTONIC */
 	time_t since;
 	unsigned int n_printed;
 	uint64_t n_left_out;
-	char last[256]; /* of those left out */
+	char last[256]; /* the last suppressed warning */
 };
 
-/* The program's voice is the one thing that is global: one standard error, one set of flags. */
+/*
+ * The only global state of the agent's messages: there is one standard error and one set of flags.
+ */
 static struct {
-	pthread_mutex_t lock; /* of all below; the thread that writes profiles warns as well */
+	pthread_mutex_t lock; /* protects all below; the thread that writes profiles also warns */
 	bool quiet, verbose;
-	bool progress;	  /* a progress line is standing and must be wiped first */
-	bool reader_left; /* of standard output */
+	bool progress;	  /* a progress line is shown and must be erased first */
+	bool reader_left; /* standard output's reader has closed it */
 	struct cause causes[N_CAUSES];
 } voice = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -52,7 +60,10 @@ static void wipe_progress(void)
 	voice.progress = false;
 }
 
-/* Whatever a file, a function or a program is called, it stays one line of text. */
+/*
+ * Print one line. Control characters are replaced, so that the name of a file, function or program
+ * cannot break the line or control the terminal. voice.lock is held.
+ */
 static void print(const char *kind, const char *line)
 {
 	char clean[3 * LINE_MAX_SIZE];
@@ -70,6 +81,10 @@ static time_t now(void)
 	return ts.tv_sec;
 }
 
+/*
+ * Return the entry for format; a new one if it has none yet, NULL if the table is full. Formats
+ * are compared by address.
+ */
 static struct cause *find_cause(const char *format)
 {
 	for (size_t i = 0; i < N_CAUSES; i++) {
@@ -83,7 +98,7 @@ static struct cause *find_cause(const char *format)
 	return NULL;
 }
 
-/* Says how many were left out, and begins to count anew. */
+/* Report how many warnings were suppressed in this period, and begin the next one. */
 static void settle(struct cause *c)
 {
 	char line[LINE_MAX_SIZE];
@@ -101,6 +116,7 @@ static void settle(struct cause *c)
 	c->since = now();
 }
 
+/* Print a warning or, if its period's limit is reached, only count it. voice.lock is held. */
 static void warn(const char *format, const char *line)
 {
 	struct cause *c = find_cause(format);

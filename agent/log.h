@@ -1,10 +1,10 @@
 /*
- * agent/log.h: what the agent says to people, on standard error.
+ * agent/log.h: the agent's messages for users, on standard error.
  *
- * One line a message, "offwind: …", from any thread.  Of warnings with one
- * format, ten a minute are printed and the rest is counted, so that an input or
- * a machine full of oddities cannot flood a terminal or a journal; with
- * --verbose all are.  Errors end what was being done, so they come once anyway.
+ * Each message is one line, "offwind: …". All functions may be called from any thread. Warnings
+ * are rate-limited: of those with the same format string, ten a minute are printed and the rest is
+ * counted, so that strange input cannot flood a terminal or a journal. With --verbose all are
+ * printed. Errors are not limited, because an error ends the work that it is about.
  */
 #ifndef AGENT_LOG_H
 #define AGENT_LOG_H
@@ -18,13 +18,13 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2))); /
 
 /*
  * Report that a result could not be written to path ("-" or NULL: standard output) because of the
- * negative code err.  A reader of standard output that went away, as head does, is no error worth
- * a message: the call is only remembered, and log_reader_left returns true from then on.
+ * negative code err. If the reader of standard output has gone away (-EPIPE), as head does, print
+ * nothing: log_reader_left then returns true.
  */
 void log_unwritable(const char *path, int err);
 bool log_reader_left(void);
 
-/* At the program's end: says how many warnings were left out. */
+/* At the end of the program: print how many warnings were suppressed. */
 void log_end(void);
 
 void log_quiet(bool quiet);
@@ -32,7 +32,10 @@ void log_verbose(bool verbose);
 bool log_is_verbose(void);
 bool log_is_quiet(void);
 
-/* A progress line that replaces itself; nothing unless standard error is a terminal. */
+/*
+ * Print a progress line, which replaces the previous one. Does nothing with --quiet or if standard
+ * error is no terminal. Any other message, and log_progress_done, erase the line.
+ */
 void log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_progress_done(void);
 
