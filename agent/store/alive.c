@@ -1,3 +1,4 @@
+/* agent/store/alive.c: reads the start time of a process from /proc/PID/stat. */
 #include "agent/store/alive.h"
 
 #include <errno.h>
@@ -8,10 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* proc(5): of stat's fields, counted behind the name, which may hold anything. */
+/*
+ * The index of "starttime" among the fields of stat (proc(5)), counted after the name, which may
+ * contain any characters.
+ */
 #define FIELD_STARTTIME 20
 
-/* 0 and *begun, or a negative code. */
+/* Read the start time of a process. -ENOENT and -ESRCH: it has ended. */
 static int read_start(int64_t pid, uint64_t *begun)
 {
 	char path[64], text[1024];
@@ -30,7 +34,7 @@ static int read_start(int64_t pid, uint64_t *begun)
 	text[n] = '\0';
 	at = strrchr(text, ')');
 	if (at && (!strncmp(at, ") Z", 3) || !strncmp(at, ") X", 3)))
-		return -ESRCH; /* it only waits to be asked how it ended */
+		return -ESRCH; /* a zombie or a dead process */
 	for (int i = 0; at && i < FIELD_STARTTIME; i++)
 		at = strchr(at + 1, ' ');
 	if (!at)

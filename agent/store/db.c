@@ -1,3 +1,4 @@
+/* agent/store/db.c: opens, creates and upgrades the store's SQLite database. */
 #include "agent/store/db.h"
 
 #include "schema/store_sql.h"
@@ -15,12 +16,15 @@
 
 #define APPLICATION_ID 0x4f574442 /* "OWDB" */
 #define PAGE_SIZE      16384
-#define CACHE_KIB      1024 /* blobs are read and written once */
-/* Of what is mapped a 16 KiB page costs nothing that was not needed; beyond it is read. */
+#define CACHE_KIB      1024 /* small: blobs are read and written once */
+/*
+ * Of a mapped file only the needed parts of a 16 KiB page are read; beyond this size, pages are
+ * read as a whole.
+ */
 #define MAP_MAX	      1073741824
 #define READ_WAIT_MS  200
 #define WRITE_WAIT_MS 5000
-#define TURNS_MAX     50 /* of 20 ms: what SQLite itself does not wait for */
+#define TURNS_MAX     50 /* attempts, 20 ms apart, where SQLite itself does not wait */
 #define N_MIGRATIONS  ((int)(sizeof(store_sql) / sizeof(store_sql[0])))
 
 #define TEXT_OF(x) #x
@@ -31,7 +35,7 @@ int db_schema_version(void)
 	return N_MIGRATIONS;
 }
 
-/* ---- where ---------------------------------------------------------------------- */
+/* ---- the path ------------------------------------------------------------------- */
 
 int db_path(const char *given, char **out)
 {
@@ -61,14 +65,14 @@ int db_path(const char *given, char **out)
 	return 0;
 }
 
-/* The folders that lead to path, for us alone. */
+/* Create the directories that lead to path, accessible for this user alone. */
 static void make_folders(const char *path)
 {
 	char *copy = strdup(path);
 
 	for (char *p = copy ? strchr(copy + 1, '/') : NULL; p; p = strchr(p + 1, '/')) {
 		*p = '\0';
-		(void)mkdir(copy, 0700); /* what is wrong, opening the database says */
+		(void)mkdir(copy, 0700); /* errors show when the database is opened */
 		*p = '/';
 	}
 	free(copy);
@@ -111,6 +115,7 @@ int db_errno(int rc)
 	}
 }
 
+/* Write SQLite's error message with the path into error, and return the errno code for rc. */
 static int fail(sqlite3 *db, const char *path, int rc, char error[DB_ERROR_SIZE])
 {
 	const char *why = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
@@ -132,7 +137,7 @@ int db_unmap(sqlite3 *db)
 	return db_exec(db, "PRAGMA mmap_size = 0");
 }
 
-/* SQLite's code; SQLITE_OK also where there is no row. */
+/* Read the first number that sql gives. Return SQLite's code; SQLITE_OK also if there is no row. */
 static int read_number(sqlite3 *db, const char *sql, int64_t *out)
 {
 	sqlite3_stmt *s = NULL;
@@ -153,7 +158,10 @@ int64_t db_number(sqlite3 *db, const char *sql)
 	return read_number(db, sql, &value) == SQLITE_OK ? value : 0;
 }
 
-/* For what SQLite gives up at once where two processes begin together. */
+/*
+ * Run sql, again and again while the database is locked. Some statements do not use SQLite's busy
+ * timeout, for example where two processes create the database at the same time.
+ */
 static int exec_in_turn(sqlite3 *db, const char *sql)
 {
 	const struct timespec pause = { .tv_nsec = 20000000 };
@@ -171,8 +179,10 @@ static int exec_in_turn(sqlite3 *db, const char *sql)
 /* ---- the schema ----------------------------------------------------------------- */
 
 /*
- * What a file says of itself, all of it at one time: whoever makes it meanwhile writes it at once,
- * too, and of the old and the new together another's or a damaged one could be read.
+ * Read the schema's version, the application id and (only if these are not ours) the number of
+ * tables, all in one transaction. Another process may create the database at this moment, also in
+ * one transaction; a mixture of the old and the new values would look like a foreign or damaged
+ * database.
  */
 static int read_kind(sqlite3 *db, int64_t *version, int64_t *id, int64_t *n_tables)
 {
@@ -183,7 +193,7 @@ static int read_kind(sqlite3 *db, int64_t *version, int64_t *id, int64_t *n_tabl
 		rc = read_number(db, "PRAGMA user_version", version);
 	if (rc == SQLITE_OK)
 		rc = read_number(db, "PRAGMA application_id", id);
-	/* A schema of ours has tables; what else has is told by them. */
+	/* A schema of ours always has tables, so they need not be counted then. */
 	if (rc == SQLITE_OK && (*version <= 0 || *id != APPLICATION_ID))
 		rc = read_number(db, "SELECT count(*) FROM sqlite_schema", n_tables);
 	if (alone && rc == SQLITE_OK)
@@ -191,7 +201,10 @@ static int read_kind(sqlite3 *db, int64_t *version, int64_t *id, int64_t *n_tabl
 	return rc;
 }
 
-/* The version of the schema, 0 in an empty file; or why it is not for us. */
+/*
+ * Give the version of the schema, 0 for an empty file. A negative code with a sentence in error:
+ * the database is foreign, damaged or of a newer offwind.
+ */
 static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB_ERROR_SIZE])
 {
 	int64_t id = 0, n = 1, is = 0;
@@ -217,7 +230,7 @@ static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB
 	return 0;
 }
 
-/* All steps in one transaction: whoever looks sees the old schema or the new one. */
+/* Upgrade the schema, all steps in one transaction: readers see the old schema or the new one. */
 static int migrate(sqlite3 *db, const char *path, char error[DB_ERROR_SIZE])
 {
 	char pragma[96];
@@ -225,7 +238,7 @@ static int migrate(sqlite3 *db, const char *path, char error[DB_ERROR_SIZE])
 
 	if (rc != SQLITE_OK)
 		return fail(db, path, rc, error);
-	/* Somebody else may have done it meanwhile. */
+	/* Another process may have upgraded it meanwhile. */
 	err = check_kind(db, path, &version, error);
 	for (; !err && version < N_MIGRATIONS; version++) {
 		rc = sqlite3_exec(db, store_sql[version], NULL, NULL, NULL);
@@ -249,12 +262,13 @@ static int migrate(sqlite3 *db, const char *path, char error[DB_ERROR_SIZE])
 
 /* ---- opening -------------------------------------------------------------------- */
 
+/* Configure a new connection, check what kind of database it is, and upgrade it (DB_WRITE). */
 static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[DB_ERROR_SIZE])
 {
 	int version = 0, rc, err;
 
 	(void)sqlite3_extended_result_codes(db, 1);
-	/* A database is a file like any other: what it says of itself is not obeyed. */
+	/* Do not trust the schema: a database file can come from anybody. */
 	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	(void)sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	(void)sqlite3_busy_timeout(db, mode == DB_WRITE ? WRITE_WAIT_MS : READ_WAIT_MS);
@@ -278,7 +292,7 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 		return -ENOTSUP;
 	}
 	if (!version) {
-		/* Both hold from the first page on. */
+		/* Both settings must come before the first page is written. */
 		rc = sqlite3_exec(
 			db,
 			"PRAGMA page_size = " TEXT(PAGE_SIZE) ";"
@@ -287,7 +301,10 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 		if (rc != SQLITE_OK)
 			return fail(db, path, rc, error);
 	}
-	/* A kill loses nothing that was committed; a power cut may. */
+	/*
+	 * With WAL and NORMAL, a killed process loses nothing that was committed; a power failure
+	 * may lose it.
+	 */
 	rc = sqlite3_exec(db, "PRAGMA synchronous = NORMAL", NULL, NULL, NULL);
 	if (rc == SQLITE_OK)
 		rc = exec_in_turn(db, "PRAGMA journal_mode = WAL");
@@ -296,6 +313,7 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 	return version < N_MIGRATIONS ? migrate(db, path, error) : 0;
 }
 
+/* Open a connection by a file name or URI and set it up. path is for error messages. */
 static int open_as(const char *path, const char *name, int flags, enum db_mode mode, sqlite3 **out,
 		   char error[DB_ERROR_SIZE])
 {
@@ -311,7 +329,10 @@ static int open_as(const char *path, const char *name, int flags, enum db_mode m
 	return 0;
 }
 
-/* "file:…?immutable=1" with everything that an URI could take for itself escaped. */
+/*
+ * Return the URI "file:…?immutable=1" with the characters escaped that have a meaning in a URI. The
+ * caller frees it.
+ */
 static char *immutable_name(const char *path)
 {
 	char *name = malloc(3 * strlen(path) + 32), *p;
@@ -325,21 +346,33 @@ static char *immutable_name(const char *path)
 	return name;
 }
 
-/* Nobody asks how much SQLite allocated, for which each allocation would take a lock. */
+/*
+ * Configure SQLite, once in a process. Its memory statistics are unused, and with them each
+ * allocation would take a lock.
+ */
 static void configure(void)
 {
 	(void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
-	/* No room for 20 pages at once, each of which is written to: of a mapped file few are needed. */
+	/*
+	 * Do not allocate 20 pages at once and write to each of them: with a mapped file few pages
+	 * are needed.
+	 */
 	(void)sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
 }
 
-/* Paths of programs are nobody else's business; SQLite's files follow it. */
+/*
+ * Create an empty database that only this user can read, because paths of programs are private.
+ * SQLite gives its other files the same mode.
+ */
 static int make_file(const char *path)
 {
 	int fd;
 
 	make_folders(path);
-	/* There was nothing; a link laid there since then is somebody else's. */
+	/*
+	 * The file did not exist. If there is a symbolic link now, another user may have made it:
+	 * O_NOFOLLOW.
+	 */
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
@@ -361,7 +394,7 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ER
 		return -EBADMSG;
 	}
 	if (mode == DB_WRITE) {
-		/* SQLite would open for reading what cannot be written. */
+		/* If the file cannot be written, SQLite would silently open it for reading. */
 		err = there ? faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) ? -errno : 0
 			    : make_file(path);
 		if (err) {
@@ -378,7 +411,10 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ER
 	err = open_as(path, path, SQLITE_OPEN_READONLY, mode, out, error);
 	if (err != -EACCES && err != -EROFS)
 		return err;
-	/* In a folder that cannot be written nobody else writes either. */
+	/*
+	 * WAL needs files beside the database, which cannot be created here. Assume that nobody
+	 * else writes to a database in such a directory either, and open it as immutable.
+	 */
 	name = immutable_name(path);
 	if (!name)
 		return -ENOMEM;

@@ -1,9 +1,9 @@
 /*
  * agent/store/db.h: connections to a store's database, and its schema.
  *
- * A connection belongs to one thread at a time.  Any number of them, of any
- * number of processes, may be open: readers see the last committed state and
- * wait for nobody, writers take turns.
+ * One thread at a time may use a connection. Any number of connections in any number of processes
+ * may be open (WAL mode): readers see the last committed state and wait for nobody; writers take
+ * turns.
  */
 #ifndef AGENT_STORE_DB_H
 #define AGENT_STORE_DB_H
@@ -14,34 +14,45 @@
 #define DB_ERROR_SIZE 512
 
 enum db_mode {
-	DB_READ,  /* must be there; nothing is written, not even a newer schema */
-	DB_WRITE, /* made if it is not there, upgraded if it is older */
+	DB_READ,  /* the database must exist; nothing is written, and its schema is not upgraded */
+	DB_WRITE, /* created if it does not exist, upgraded if its schema is older */
 };
 
 /*
- * The database to use: given; else $OFFWIND_DB, which may be empty for none;
- * else root's /var/lib/offwind/offwind.db and, for everybody else,
- * $XDG_CACHE_HOME/offwind/offwind.db, where that is not set below $HOME/.cache.
- * -ENOENT there is none; the caller frees *out.
+ * Choose the path of the database:
+ *
+ *   given, if it is not NULL; "" means none
+ *   else $OFFWIND_DB; "" means none
+ *   else for root: /var/lib/offwind/offwind.db
+ *   else $XDG_CACHE_HOME/offwind/offwind.db, or $HOME/.cache/offwind/offwind.db
+ *
+ * -ENOENT: none is wanted, or there is no place for one. The caller frees *out.
  */
 int db_path(const char *given, char **out);
 
 /*
- * 0, or a negative code with a sentence in error, which names the file: -ENOENT not there, -EACCES,
- * -ENOTSUP of a newer offwind, -EBADMSG not a store or damaged, -EBUSY, -ENOSPC, -EIO, -ENOMEM.
+ * Open a database. Return 0, or a negative code with a sentence in error that names the file:
+ * -ENOENT it does not exist, -EACCES, -ENOTSUP it was made by a newer offwind (for DB_READ also: by
+ * an older one), -EBADMSG it is damaged or not a store, -EBUSY, -ENOSPC, -EIO, -ENOMEM.
  */
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, char error[DB_ERROR_SIZE]);
 
-/* SQLite's result code as a negative one of ours. */
+/*
+ * Return a negative errno code for one of SQLite's result codes; 0 for SQLITE_OK, _ROW and _DONE.
+ */
 int db_errno(int rc);
 
-int db_exec(sqlite3 *db, const char *sql); /* 0 or a negative code */
-/* From now on it is read, not mapped: who overwrites the file where it is would end us by SIGBUS. */
+/* Run statements that need no parameters. Return 0 or a negative code. */
+int db_exec(sqlite3 *db, const char *sql);
+/*
+ * From now on, read the file instead of mapping it: if another process overwrote or truncated a
+ * mapped file, this process would die from SIGBUS.
+ */
 int db_unmap(sqlite3 *db);
-/* The one number that sql gives; 0 where it gives none. */
+/* Return the first number that sql gives; 0 if it gives none or fails. */
 int64_t db_number(sqlite3 *db, const char *sql);
 
-/* The version of the schema that this program knows. */
+/* Return the version of the schema that this program knows. */
 int db_schema_version(void);
 
 #endif

@@ -1,4 +1,7 @@
-/* agent/store/extension.c: what the sqlite3 shell calls after `.load offwind_sqlite`. */
+/*
+ * agent/store/extension.c: the entry point that the sqlite3 shell calls after `.load
+ * offwind_sqlite`.
+ */
 #include "agent/store/extension.h"
 
 #include "agent/store/vtab.h"

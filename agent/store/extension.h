@@ -1,13 +1,14 @@
-/*
- * agent/store/extension.h: the entry point that SQLite looks for in
- * offwind_sqlite.so, and that offwind gives to SQLite itself.
- */
+/* agent/store/extension.h: the entry point of the SQLite extension. */
 #ifndef AGENT_STORE_EXTENSION_H
 #define AGENT_STORE_EXTENSION_H
 
 struct sqlite3;
 struct sqlite3_api_routines;
 
+/*
+ * Register the virtual tables with a connection. SQLite looks for this function in
+ * offwind_sqlite.so; inside offwind, sql_open() gives it to SQLite. Return an SQLite result code.
+ */
 __attribute__((visibility("default"))) int
 sqlite3_offwindsqlite_init(struct sqlite3 *db, char **error,
 			   const struct sqlite3_api_routines *api);

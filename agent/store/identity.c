@@ -13,7 +13,10 @@
 #include <unistd.h>
 
 #define SECOND_NS INT64_C(1000000000)
-/* Clocks of files tick in up to 10 ms; a write in the same tick would not be seen. */
+/*
+ * File timestamps tick at intervals of up to 10 ms, so a second write in the same tick does not
+ * show. If the last change is older than this, the next change gets another timestamp.
+ */
 #define SETTLED_NS (2 * SECOND_NS)
 
 /* Not in every <linux/magic.h>. */
@@ -22,11 +25,13 @@
 
 /* ---- hashes ------------------------------------------------------------------------ */
 
+/* Add bytes to the hash (uw_input_fn). */
 static void take(void *ctx, const void *bytes, size_t size)
 {
 	sha256_update(ctx, size, bytes);
 }
 
+/* Write the SHA-256 to *out. */
 static void finish(struct sha256_ctx *hash, struct identity *out)
 {
 	sha256_digest(hash, sizeof(out->bytes), out->bytes);
@@ -71,10 +76,10 @@ static int64_t time_of(const struct timespec *ts)
 }
 
 /*
- * Return whether what the file system says of an inode can be believed.  A server of FUSE or of a
- * network answers what it likes.  A disk image that a desktop user had mounted (udisks) has inodes
- * as that user wrote them: such mounts are nosuid.  In a user namespace only tmpfs and overlays can
- * be mounted; a tmpfs has nobody's files but its maker's, an overlay can show another mount's.
+ * Return whether the inode data of this file can be trusted. A FUSE server or a network server can
+ * answer anything. A disk image that a desktop user had mounted (udisks) has inodes as that user
+ * wrote them; such mounts are nosuid. In a user namespace only tmpfs and overlays can be mounted: a
+ * tmpfs has only files of its maker, but an overlay can show files of another mount.
  */
 static bool is_truthful(int fd, const struct stat *st)
 {
@@ -87,7 +92,7 @@ static bool is_truthful(int fd, const struct stat *st)
 	case TMPFS_MAGIC:
 	case RAMFS_MAGIC:
 		return true;
-	case EXT4_SUPER_MAGIC: /* ext2 and ext3, too */
+	case EXT4_SUPER_MAGIC: /* also ext2 and ext3 */
 	case XFS_SUPER_MAGIC:
 	case BTRFS_SUPER_MAGIC:
 	case F2FS_SUPER_MAGIC:
@@ -96,14 +101,14 @@ static bool is_truthful(int fd, const struct stat *st)
 	case MAGIC_ZFS:
 	case MAGIC_BCACHEFS:
 		return !(fs.f_flags & ST_NOSUID);
-	case OVERLAYFS_SUPER_MAGIC: /* a container's; this process runs in it */
+	case OVERLAYFS_SUPER_MAGIC: /* this process's own root, as in a container */
 		return !stat("/", &root) && root.st_dev == st->st_dev;
 	default:
 		return false;
 	}
 }
 
-/* The one user who could write the file, or nobody. */
+/* Return the only user who can write the file, or STORE_NOBODY. */
 static int64_t owner_of(const struct stat *st)
 {
 	bool group = st->st_mode & S_IWGRP && st->st_gid != st->st_uid; /* not a user's own group */

@@ -1,8 +1,10 @@
 /*
- * agent/store/identity.h: which file is which, so that no stranger's stands in for another.
+ * agent/store/identity.h: tells files apart securely, so that no other user's file is taken for
+ * another.
  *
- * A build-id, a size and a time are claims.  What the store keeps is known by the SHA-256 of the
- * bytes it was made from, and by an inode only where the file system and the owner vouch for it.
+ * A build-id, a size and a time are only claims. The store identifies what it contains by the
+ * SHA-256 of the bytes that it was made from. It identifies a file by its inode only if the file
+ * system and the owner vouch for the inode.
  */
 #ifndef AGENT_STORE_IDENTITY_H
 #define AGENT_STORE_IDENTITY_H
@@ -15,15 +17,18 @@ struct identity {
 	uint8_t bytes[IDENTITY_SIZE];
 };
 
-/* Hash everything that the object's table and ranges are made from; reads the sections.  -ENOMEM. */
+/*
+ * Hash everything that the object's table and ranges are made from. This reads the unwind sections.
+ * -ENOMEM.
+ */
 int identity_of_object(struct uw_object *object, struct identity *out);
-/* Hash what the system says of a file and, where id is not NULL, its build-id. */
+/* Hash what fstat(2) says of a file and, if id is not NULL, its build-id. */
 void identity_of_file(const struct store_file *file, const struct uw_build_id *id,
 		      struct identity *out);
 
 /*
- * Return whether a user may answer for a file that is gone: root, the user who runs this process,
- * and behind sudo the user who called it.
+ * Return whether a user may vouch for a file that no longer exists: root, the user who runs this
+ * process, and under sudo the user who called it (SUDO_UID).
  */
 bool identity_is_trusted(int64_t owner);
 

@@ -1,3 +1,4 @@
+/* agent/store/keeper.c: the thread that finds or compiles unwind tables beside the walks. */
 #include "agent/store/keeper.h"
 
 #include "agent/array.h"
@@ -11,41 +12,49 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* It is asked to stop every few milliseconds; a file that does not answer holds it for ever. */
+/*
+ * Seconds to wait for the thread. A compilation checks every few milliseconds whether it is to
+ * stop, but a file that does not answer can hold the thread for ever.
+ */
 #define JOIN_S 2
 
 struct job {
-	struct uw_object *object; /* counted */
+	struct uw_object *object; /* a reference */
 	struct store_file file;
-	char *path; /* owned; file.path is it */
+	char *path; /* owned; same as file.path */
 };
 
-/* First come first. */
+/* The queue is served in the order of arrival. */
 struct keeper {
 	struct store *store;
 	pthread_mutex_t lock;
 	pthread_cond_t more, idle;
 	pthread_t thread;
 	struct job *line;
-	size_t first, n, room; /* line[first … n) wait */
+	size_t first, n, room; /* line[first … n) are waiting */
 	bool busy;
-	atomic_bool ending; /* what is not done is dropped */
+	atomic_bool ending; /* the rest of the queue is dropped */
 };
 
+/* Give one object its table: find it in the store, or compile and insert it. */
 static void do_job(struct keeper *keeper, const struct job *job)
 {
-	/* Where there can be no table, walks go on as they did. */
+	/* If there can be no table, walks go on with the file's own rules. */
 	if (store_find_parts(keeper->store, job->object, &job->file))
 		(void)store_keep_unless(keeper->store, job->object, &job->file, &keeper->ending);
 	uw_object_put(job->object);
 	free(job->path);
 }
 
+/* The thread: take objects from the queue until the keeper ends. */
 static void *run(void *ctx)
 {
 	struct keeper *keeper = ctx;
 
-	/* A recorder may have raised its nice value; this work can wait. */
+	/*
+	 * A recorder may have raised its own priority (a negative nice value); this work is less
+	 * urgent.
+	 */
 	errno = 0;
 	if (getpriority(PRIO_PROCESS, 0) < 0 && !errno)
 		(void)setpriority(PRIO_PROCESS, 0, 0);
@@ -84,7 +93,7 @@ int keeper_new(struct store *store, struct keeper **out)
 	pthread_mutex_init(&keeper->lock, NULL);
 	pthread_cond_init(&keeper->more, NULL);
 	pthread_cond_init(&keeper->idle, NULL);
-	/* Signals are the other threads' business. */
+	/* Block all signals in this thread; other threads handle them. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&keeper->thread, NULL, run, keeper);

@@ -1,7 +1,6 @@
 /*
- * agent/store/keeper.h: gives objects their tables on a thread of its own, out
- * of the store or by compiling them, which the store then keeps.  Whoever walks
- * never waits for it.
+ * agent/store/keeper.h: a thread that gives objects their tables: from the store, or compiled and
+ * then inserted into the store. Threads that walk never wait for it.
  */
 #ifndef AGENT_STORE_KEEPER_H
 #define AGENT_STORE_KEEPER_H
@@ -10,16 +9,25 @@
 
 struct keeper;
 
-int keeper_new(struct store *store, struct keeper **out); /* store: borrowed, or NULL */
-/* From now on nothing is compiled: what is being compiled is dropped, at once.  Never waits. */
+/* Start the thread. store is borrowed and may be NULL. */
+int keeper_new(struct store *store, struct keeper **out);
+/*
+ * Stop compiling: a compilation that is running is given up soon, and waiting objects are dropped.
+ * This call never waits.
+ */
 void keeper_stop(struct keeper *keeper);
 /*
- * Does the same; NULL is fine.  False: the thread does not end, because a file does not answer;
- * then nothing is freed, and the store stays open.
+ * Stop compiling, end the thread and free everything; NULL is fine. Return false if the thread does
+ * not end within 2 seconds, because a file does not answer. Then nothing is freed, and the store
+ * must stay open.
  */
 bool keeper_free(struct keeper *keeper);
-/* Takes a reference of its own while it needs one, and never waits.  -ENOMEM. */
+/*
+ * Queue an object. The thread holds a reference of its own while it needs one. Never waits.
+ * -ENOMEM.
+ */
 int keeper_add(struct keeper *keeper, struct uw_object *object, const struct store_file *file);
-void keeper_wait(struct keeper *keeper); /* until nothing is left to do */
+/* Wait until all queued objects are done. */
+void keeper_wait(struct keeper *keeper);
 
 #endif

@@ -1,3 +1,7 @@
+/*
+ * agent/store/kept.c: finds a stored object by name, opens its table for lazy reads, and finds
+ * symbols for it.
+ */
 #include "agent/store/kept.h"
 
 #include "agent/store/key.h"
@@ -13,8 +17,10 @@
 
 SQLITE_EXTENSION_INIT3
 
+/* Texts shorter than this are not taken for the beginning of a build-id. */
 #define PREFIX_MIN 4
 
+/* Step to the first row, give its id, and finalize the statement. -ENOENT: there is no row. */
 static int first_id(sqlite3_stmt *stmt, int64_t *id)
 {
 	int rc = sqlite3_step(stmt), err = -EIO;
@@ -29,6 +35,9 @@ static int first_id(sqlite3_stmt *stmt, int64_t *id)
 	return err;
 }
 
+/*
+ * Find the object used last that fulfils a condition on ?1, which is key or, if key is NULL, text.
+ */
 static int find_where(sqlite3 *db, const char *where, sqlite3_value *key, const char *text,
 		      int64_t *id)
 {
@@ -58,7 +67,7 @@ int kept_find_text(sqlite3 *db, const char *key, int64_t *object)
 	if (n >= PREFIX_MIN && strspn(key, "0123456789abcdefABCDEF") == n)
 		err = find_where(db, "substr(lower(hex(build_id)), 1, length(?1)) = lower(?1)",
 				 NULL, key, object);
-	/* A base name, or, as in "libcrypto" and "libLLVM", how it begins before a dot or dash. */
+	/* A base name, or the part of one before a dot or dash, as in "libcrypto" and "libLLVM". */
 	if (err == -ENOENT)
 		err = find_where(db, "substr(path, -length(?1) - 1) = '/' || ?1", NULL, key,
 				 object);
@@ -89,10 +98,11 @@ struct kept_reading {
 	sqlite3 *db;
 	const char *table, *column;
 	int64_t row;
-	sqlite3_blob *open; /* NULL: not now */
+	sqlite3_blob *open; /* NULL: no handle is open now */
 	int size;
 };
 
+/* Open the blob handle if it is not open. -EBADMSG: the size has changed. */
 static int open_blob(struct kept_reading *r)
 {
 	int size;
@@ -108,10 +118,11 @@ static int open_blob(struct kept_reading *r)
 	size = sqlite3_blob_bytes(r->open);
 	if (r->size < 0)
 		r->size = size;
-	/* Of another one that has come there since, nothing is ours. */
+	/* If the size differs, another blob has replaced this one. */
 	return size == r->size ? 0 : -EBADMSG;
 }
 
+/* Read a part of the blob (uw_kept.read). */
 static int read_part(void *ctx, uint64_t off, void *out, size_t size)
 {
 	struct kept_reading *r = ctx;
@@ -122,6 +133,7 @@ static int read_part(void *ctx, uint64_t off, void *out, size_t size)
 	return err;
 }
 
+/* Close the handle and free the reading (uw_kept.release). */
 static void end_reading(void *ctx)
 {
 	struct kept_reading *r = ctx;
@@ -130,6 +142,7 @@ static void end_reading(void *ctx)
 	free(r);
 }
 
+/* Begin to read a blob lazily. The owner of *kept frees *out by kept->release. */
 static int begin_reading(sqlite3 *db, const char *table, const char *column, int64_t row,
 			 struct kept_reading **out, struct uw_kept *kept)
 {
@@ -153,6 +166,7 @@ static int begin_reading(sqlite3 *db, const char *table, const char *column, int
 	return 0;
 }
 
+/* Open the blobs of a table row and replace *out by the new object. */
 static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, bool has_procs,
 		    struct kept **out)
 {
@@ -177,7 +191,7 @@ static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, 
 		err = uw_rows_open_kept(has_rules ? &rules : NULL, has_procs ? &procs : NULL,
 					&kept->rows);
 	if (err) {
-		free(kept); /* without rows their readings are gone */
+		free(kept); /* uw_rows_open_kept released the readings */
 		return err;
 	}
 	kept->rules = uw_rows_table(kept->rows, &kept->rules_size);
@@ -194,7 +208,7 @@ int kept_load(sqlite3 *db, int64_t object, struct kept **out)
 	bool rules, procs;
 	int rc, err;
 
-	/* Its own builder's before others'. */
+	/* Prefer the table of this version's builder to those of other builders. */
 	rc = sqlite3_prepare_v2(db,
 				"SELECT id, typeof(rules) = 'blob', typeof(procs) = 'blob'"
 				" FROM main.tables WHERE object = ?1 AND version = ?2"
@@ -219,8 +233,9 @@ int kept_load(sqlite3 *db, int64_t object, struct kept **out)
 	return err;
 }
 
-/* ---- names ------------------------------------------------------------------------------ */
+/* ---- symbols ---------------------------------------------------------------------------- */
 
+/* Read a build-id from a column; size 0 if it is empty or too long. */
 static void take_build_id(sqlite3_stmt *stmt, int column, struct uw_build_id *out)
 {
 	int n = sqlite3_column_bytes(stmt, column);
@@ -233,6 +248,10 @@ static void take_build_id(sqlite3_stmt *stmt, int column, struct uw_build_id *ou
 	}
 }
 
+/*
+ * Open the stored symbols of the row that stmt has stepped to. NULL: they cannot be read, or their
+ * key does not match the row.
+ */
 static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
 {
 	struct store_file f = { .known = true };
@@ -258,7 +277,11 @@ static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
 	return table;
 }
 
-/* Of a regular file with that build-id, which may lie anywhere: nothing is waited for. */
+/*
+ * Read the symbols of the file at path, if it has that build-id. The file may lie anywhere, even be
+ * a pipe or a device: O_NONBLOCK and O_NOCTTY make sure that opening it has no effect and does not
+ * wait.
+ */
 static struct sym_table *symbols_of_file(const char *path, const struct uw_build_id *id)
 {
 	int fd = path && id->size ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
@@ -275,7 +298,10 @@ static struct sym_table *symbols_of_file(const char *path, const struct uw_build
 	return table;
 }
 
-/* Every row that sql gives, until one of them has symbols. */
+/*
+ * Try each row that sql gives until one of them has symbols. stored: rows of "symbols", else of
+ * "objects".
+ */
 static struct sym_table *find_symbols(struct kept *kept, const char *sql, bool stored)
 {
 	sqlite3_stmt *stmt = NULL;
@@ -303,7 +329,10 @@ const struct sym_table *kept_symbols(struct kept *kept)
 	if (kept->named)
 		return kept->symbols;
 	kept->named = true;
-	/* Files of one build-id have one code; of them the one that tells most. */
+	/*
+	 * Files with the same build-id have the same code; use the stored table with the most
+	 * symbols.
+	 */
 	kept->symbols = find_symbols(
 		kept,
 		"SELECT s.id, s.dev, s.ino, s.elf_off, s.file_size, s.mtime_ns, s.ctime_ns,"

@@ -1,10 +1,9 @@
 /*
- * agent/store/kept.h: one object of a store, to be looked at.
+ * agent/store/kept.h: one stored object, opened for queries and display.
  *
- * These files and the virtual tables are built once for both uses: inside
- * offwind and as an extension that the sqlite3 shell loads.  They therefore call
- * SQLite through the pointers that an extension is given (sqlite3ext.h); inside
- * offwind, store_sql_open sees to that.
+ * These files and the virtual tables are built once for two uses: inside offwind, and as an
+ * extension that the sqlite3 shell loads. They therefore call SQLite through the pointers that an
+ * extension is given (sqlite3ext.h); inside offwind, sql_open() provides these pointers.
  */
 #ifndef AGENT_STORE_KEPT_H
 #define AGENT_STORE_KEPT_H
@@ -19,43 +18,49 @@
 struct sqlite3;
 struct sqlite3_value;
 
+/* A stored object. Its table is read from the database as it is needed. */
 struct kept {
 	int64_t object, table; /* ids */
-	unsigned int refs;     /* counted by one thread */
+	unsigned int refs;     /* reference count, used by one thread only */
 	struct uw_rows *rows;
-	/* schema/table.h, schema/procs.h; NULL: none.  The front, and all after kept_whole. */
+	/*
+	 * schema/table.h, schema/procs.h; NULL: none. Only the front of each blob; all of it after
+	 * kept_whole().
+	 */
 	const void *rules, *procs;
 	size_t rules_size, procs_size;
-	struct kept_reading *readings[3]; /* of rules, procs and symbols */
+	struct kept_reading *readings[3]; /* of rules, procs and symbols; NULL: none */
 	struct sqlite3 *db;
-	bool named; /* symbols were looked for */
+	bool named; /* symbols were looked up before */
 	struct sym_table *symbols;
 };
 
 /*
- * Its functions' names: out of the store, else out of the file, if that still has the object's
- * build-id.  NULL: there are none; else borrowed.
+ * Return the object's symbols, borrowed: the stored ones, or those of the file if it still has the
+ * object's build-id. NULL: there are none.
  */
 const struct sym_table *kept_symbols(struct kept *kept);
 
 /*
- * The object that key names: its id (an integer), its build-id (a blob), or in text the first
- * digits of its build-id, a path or a base name, or what that begins with before a dot or dash; of
- * several the one that was used last.
- * -ENOENT none.
+ * Look up an object by key: its id (an integer), its build-id (a blob), or a text. A text is the
+ * first digits of the build-id, a path, a base name, or the part of a base name before a dot or
+ * dash. If several objects match, the one used last is found. -ENOENT: none matches.
  */
 int kept_find(struct sqlite3 *db, struct sqlite3_value *key, int64_t *object);
 int kept_find_text(struct sqlite3 *db, const char *key, int64_t *object);
 
 /*
- * Its table, of which what is needed is read, and checked, then.  -ENOENT it has none of a layout
- * known here, -EBADMSG damaged.  *out may be what the caller had before: the same table is not read
- * again.  It ends before the connection does.
+ * Open the object's table; its blocks are read and checked as they are needed. -ENOENT: the object
+ * has no table of a layout known here. -EBADMSG: damaged. *out may be NULL or a result of an
+ * earlier call, which is released unless it is the same table. The table must be released before
+ * the connection is closed.
  */
 int kept_load(struct sqlite3 *db, int64_t object, struct kept **out);
-void kept_put(struct kept *kept);  /* NULL is fine */
-int kept_whole(struct kept *kept); /* all of it: -EBADMSG damaged */
-/* Lets go of the database until more has to be read: an open blob pins what it was. */
+/* Release a reference; NULL is accepted. */
+void kept_put(struct kept *kept);
+/* Read and check all of the table and ranges. -EBADMSG: damaged. */
+int kept_whole(struct kept *kept);
+/* Close the blob handles until more is read: an open handle pins the database's snapshot. */
 void kept_rest(struct kept *kept);
 
 #endif

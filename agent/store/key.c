@@ -1,3 +1,4 @@
+/* agent/store/key.c: the keys of stored tables and symbols. */
 #include "agent/store/key.h"
 
 #include "agent/hash.h"

@@ -1,3 +1,4 @@
+/* agent/store/sql.c: prints rows of SQL as an aligned table, as CSV and as JSON. */
 #include "agent/store/sql.h"
 
 #include "agent/export/clean.h"
@@ -10,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many rows decide how wide the columns of a table are. */
+/* A column of a table is as wide as its widest cell in the first rows, this many. */
 #define MEASURED   1000
 #define WIDTH_MAX  72
-#define CELL_MAX   24 /* digits of a number */
+#define CELL_MAX   24 /* characters of a number */
 #define CSV_BUFFER ((size_t)64 << 10)
 
-/* Whoever may write brings an older store up to date; what is wrong otherwise was said. */
+/* Upgrade an older store, if this user can write it. The caller reports other errors. */
 static int upgrade(const char *path)
 {
 	char error[DB_ERROR_SIZE];
@@ -34,7 +35,7 @@ int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
 		sqlite3_offwindsqlite_init;
 	int err;
 
-	/* SQLite calls it as what it is. */
+	/* SQLite takes an untyped function pointer, but calls it with the type of init. */
 	if (sqlite3_auto_extension((void (*)(void))init) != SQLITE_OK)
 		return -ENOMEM;
 	err = db_open(path, DB_READ, out, error);
@@ -46,6 +47,7 @@ int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
 
 /* ---- cells ------------------------------------------------------------------------ */
 
+/* One value of a row, as text. */
 struct cell {
 	const char *text;
 	size_t size;
@@ -53,6 +55,7 @@ struct cell {
 	char number[CELL_MAX];
 };
 
+/* Write an integer into the cell's own buffer. */
 static void write_number(struct cell *cell, int64_t value)
 {
 	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
@@ -67,7 +70,10 @@ static void write_number(struct cell *cell, int64_t value)
 	cell->size = (size_t)(cell->number + sizeof(cell->number) - p);
 }
 
-/* A blob as hexadecimal digits; *hex is where they are kept. */
+/*
+ * Write a blob as hexadecimal digits. *hex is the buffer, which grows as needed. False: out of
+ * memory.
+ */
 static bool write_blob(struct cell *cell, sqlite3_stmt *stmt, int column, char **hex)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -87,15 +93,17 @@ static bool write_blob(struct cell *cell, sqlite3_stmt *stmt, int column, char *
 	return true;
 }
 
-/* Sixteen bytes a round, on any machine that has such vectors. */
+/* Vectors of 16 bytes, which the compiler maps to whatever the machine has. */
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint64_t words2 __attribute__((vector_size(16)));
 
+/* Return 0xff for each byte that is not printable ASCII. */
 static inline bytes16 not_plain(bytes16 v)
 {
 	return (bytes16)(v < 0x20) | (bytes16)(v >= 0x7f);
 }
 
+/* Return whether all bytes are printable ASCII, 16 bytes at a time. */
 static bool is_plain(const char *text, size_t size)
 {
 	bool plain = true;
@@ -114,7 +122,10 @@ static bool is_plain(const char *text, size_t size)
 	return plain;
 }
 
-/* What may be anybody's bytes becomes text without control characters, in *room if it is not. */
+/*
+ * Return text without control characters and with valid UTF-8: text itself if it is plain, else a
+ * copy in *room, which grows as needed. NULL: out of memory.
+ */
 static const char *clean(const char *text, size_t *size, char **room)
 {
 	char *copy;
@@ -134,7 +145,7 @@ static const char *clean(const char *text, size_t *size, char **room)
 	return text;
 }
 
-/* Texts as they are. */
+/* Read a column into a cell; texts stay as they are. False: out of memory. */
 static bool read_raw(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex)
 {
 	cell->type = sqlite3_column_type(stmt, column);
@@ -155,6 +166,7 @@ static bool read_raw(sqlite3_stmt *stmt, int column, struct cell *cell, char **h
 	}
 }
 
+/* Read a column into a cell, with texts made safe for a terminal. False: out of memory. */
 static bool read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex)
 {
 	if (!read_raw(stmt, column, cell, hex))
@@ -166,19 +178,21 @@ static bool read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **
 
 /* ---- formats ---------------------------------------------------------------------- */
 
+/* The state while one statement's rows are printed. */
 struct printer {
 	sqlite3_stmt *stmt;
 	FILE *out;
 	int n;
 	char **names; /* of the columns */
-	char **hex;   /* one a column */
-	char *room;   /* of a cell that had to be cleaned */
+	char **hex;   /* one buffer for each column */
+	char *room;   /* buffer for a cell that had to be sanitized */
 	size_t *width;
-	char ***lines; /* of a table: rows that wait until the widths are known */
+	char ***lines; /* rows of a table that wait until the column widths are known */
 	size_t n_lines;
+	/* the column widths are known: rows are printed at once */
 	bool flowing;
 	uint64_t n_rows;
-	char *buffer; /* of CSV: CSV_BUFFER bytes, used of them not yet in out */
+	char *buffer; /* CSV: CSV_BUFFER bytes, of which the first `used` are not yet in out */
 	size_t used;
 };
 
@@ -187,6 +201,7 @@ static void put(FILE *out, const char *text, size_t size)
 	(void)fwrite_unlocked(text, 1, size, out);
 }
 
+/* Write a CSV field, quoted if it has to be (RFC 4180). */
 static void put_csv(FILE *out, const char *text, size_t size)
 {
 	bool quoted = false;
@@ -204,7 +219,11 @@ static void put_csv(FILE *out, const char *text, size_t size)
 	(void)putc_unlocked('"', out);
 }
 
-/* Escaped, so that nothing is lost: control characters, and the block with those that turn lines. */
+/*
+ * Write a JSON string. Control characters (C0, DEL, C1) and the block U+2000 to U+207F, which
+ * contains characters that break lines or reorder text, are escaped, so that nothing is lost and a
+ * terminal shows all of it.
+ */
 static void put_json(FILE *out, const char *text, size_t size)
 {
 	(void)putc_unlocked('"', out);
@@ -228,7 +247,7 @@ static void put_json(FILE *out, const char *text, size_t size)
 	(void)putc_unlocked('"', out);
 }
 
-/* What is counted is characters, which begin with anything but 10xxxxxx. */
+/* Return the number of characters: a UTF-8 character begins with a byte that is not 10xxxxxx. */
 static size_t width_of(const char *text)
 {
 	size_t n = 0;
@@ -238,6 +257,7 @@ static size_t width_of(const char *text)
 	return n;
 }
 
+/* Write a row of a table, with each column but the last padded to its width. */
 static void put_line(struct printer *p, char *const *cells)
 {
 	for (int i = 0; i < p->n; i++) {
@@ -260,6 +280,7 @@ static void free_line(struct printer *p, char **line)
 	free(line);
 }
 
+/* Write the head and the waiting rows: the column widths are known now. */
 static void flow(struct printer *p)
 {
 	char **head = calloc((size_t)p->n + 1, sizeof(*head));
@@ -282,6 +303,7 @@ static void flow(struct printer *p)
 	p->flowing = true;
 }
 
+/* Read a row of a table; write it, or let it wait until MEASURED rows are read. */
 static int table_row(struct printer *p)
 {
 	char **line = calloc((size_t)p->n + 1, sizeof(*line));
@@ -310,28 +332,37 @@ static int table_row(struct printer *p)
 	return 0;
 }
 
-/* ---- CSV, of which millions of rows are asked for ---------------------------------------- */
+/* ---- CSV, which must be fast for millions of rows ----------------------------------------- */
 
-/* Where cells go is handed from one to the next; the printer has it between rows. */
+/*
+ * Write the buffer to out and return its beginning. Between cells, the position in the buffer (to)
+ * is passed from function to function; between rows it is p->used.
+ */
 static char *csv_flush(struct printer *p, const char *to)
 {
 	put(p->out, p->buffer, (size_t)(to - p->buffer));
 	return p->buffer;
 }
 
-/* Room for so much, which is less than the buffer. */
+/*
+ * Make sure that size bytes fit behind to; size must be less than the buffer. Return where to
+ * write.
+ */
 static inline char *csv_room(struct printer *p, char *to, size_t size)
 {
 	return (size_t)(p->buffer + CSV_BUFFER - to) < size ? csv_flush(p, to) : to;
 }
 
-/* Which bytes RFC 4180 wants in quotes, and those that are looked at more closely. */
+/* Return 0xff for each byte that may need quotes (RFC 4180) or sanitizing. */
 static inline bytes16 odd_ones(bytes16 v)
 {
 	return (bytes16)(v == ',') | (bytes16)(v == '"') | not_plain(v);
 }
 
-/* Copies text; whether any of it is odd.  Ends that are no round fill one with what was before. */
+/*
+ * Copy text and return whether any byte of it is odd. The last bytes are copied as one vector or
+ * word that overlaps the one before, so there is no loop over single bytes for sizes of 4 and more.
+ */
 static inline bool copy_text(char *to, const char *text, size_t size)
 {
 	const uint64_t blanks = UINT64_C(0x2020202020202020);
@@ -370,6 +401,7 @@ static inline bool copy_text(char *to, const char *text, size_t size)
 	return both[0] | both[1];
 }
 
+/* Write text in quotes, with quotes in it doubled. */
 static char *csv_quoted(char *to, const char *text, size_t size)
 {
 	*to++ = '"';
@@ -387,7 +419,10 @@ static char *csv_quoted(char *to, const char *text, size_t size)
 	return to;
 }
 
-/* NULL: out of memory. */
+/*
+ * Write a field that has to be sanitized or quoted, or is too large for the buffer. NULL: out of
+ * memory.
+ */
 static char *csv_odd(struct printer *p, char *to, const char *text, size_t size)
 {
 	text = clean(text, &size, &p->room);
@@ -405,6 +440,7 @@ static char *csv_odd(struct printer *p, char *to, const char *text, size_t size)
 	return to + size;
 }
 
+/* Write a text field. NULL: out of memory. */
 static inline char *csv_text(struct printer *p, char *to, const char *text, size_t size)
 {
 	if (size > CSV_BUFFER / 4)
@@ -413,6 +449,7 @@ static inline char *csv_text(struct printer *p, char *to, const char *text, size
 	return copy_text(to, text, size) ? csv_odd(p, to, text, size) : to + size;
 }
 
+/* Return the number of decimal digits, 1 for 0. */
 static inline unsigned int n_digits(uint64_t value)
 {
 	static const uint64_t powers[] = { 0,
@@ -435,12 +472,16 @@ static inline unsigned int n_digits(uint64_t value)
 					   100000000000000000,
 					   1000000000000000000,
 					   10000000000000000000u };
-	/* Binary digits times log 2 / log 10 (1233 / 4096) are decimal ones, or one less. */
+	/*
+	 * The number of binary digits times log 2 / log 10 (1233 / 4096) is that of decimal digits,
+	 * or one less.
+	 */
 	unsigned int n = (64 - (unsigned int)__builtin_clzll(value | 1)) * 1233 >> 12;
 
 	return n + (value >= powers[n]);
 }
 
+/* Write an integer, two digits at a time. */
 static inline char *csv_number(struct printer *p, char *to, int64_t value)
 {
 	static const char pairs[] = "0001020304050607080910111213141516171819"
@@ -466,7 +507,10 @@ static inline char *csv_number(struct printer *p, char *to, int64_t value)
 	return end;
 }
 
-/* A column's value is asked for once; nobody else has the connection.  NULL: no memory. */
+/*
+ * Write one field. The value is fetched once and used without SQLite's locking, because no other
+ * thread uses the connection. NULL: out of memory.
+ */
 static inline char *csv_cell(struct printer *p, char *to, int column)
 {
 	sqlite3_value *value = sqlite3_column_value(p->stmt, column);
@@ -531,6 +575,7 @@ static int json_row(struct printer *p)
 	return 0;
 }
 
+/* Write what comes before the first row: the names of CSV's columns. */
 static void head(struct printer *p, enum sql_format format)
 {
 	if (format != SQL_CSV)
@@ -545,6 +590,7 @@ static void head(struct printer *p, enum sql_format format)
 	(void)putc_unlocked('\n', p->out);
 }
 
+/* Write what comes after the last row. */
 static void finish(struct printer *p, enum sql_format format)
 {
 	if (format == SQL_TABLE && !p->flowing)
@@ -555,6 +601,7 @@ static void finish(struct printer *p, enum sql_format format)
 
 /* ---- statements ------------------------------------------------------------------- */
 
+/* Step through the statement's rows and print them. *rc is SQLite's last result code. */
 static int print_rows(struct printer *p, enum sql_format format, int *rc)
 {
 	int err = 0;
@@ -575,7 +622,7 @@ static int print_rows(struct printer *p, enum sql_format format, int *rc)
 	return err;
 }
 
-/* NULL: out of memory. */
+/* Return a copy of a column's name, sanitized; the caller frees it. NULL: out of memory. */
 static char *column_name(sqlite3_stmt *stmt, int column)
 {
 	const char *name = sqlite3_column_name(stmt, column);
@@ -590,6 +637,7 @@ static char *column_name(sqlite3_stmt *stmt, int column)
 	return copy;
 }
 
+/* Return whether memory sufficed for all column names. */
 static bool has_names(const struct printer *p)
 {
 	for (int i = 0; p->names && i < p->n; i++)
@@ -598,6 +646,7 @@ static bool has_names(const struct printer *p)
 	return p->names != NULL;
 }
 
+/* Print the rows of one statement. *rc is SQLite's result code. */
 static int print_statement(sqlite3_stmt *stmt, enum sql_format format, FILE *out, int *rc)
 {
 	struct printer p = { .stmt = stmt, .out = out, .n = sqlite3_column_count(stmt) };
@@ -642,11 +691,11 @@ int sql_print(sqlite3 *db, const char *sql, enum sql_format format, FILE *out,
 		if (rc != SQLITE_OK)
 			break;
 		sql = rest;
-		if (!stmt) /* a comment, or nothing */
+		if (!stmt) /* only a comment or white space */
 			continue;
 		err = print_statement(stmt, format, out, &rc);
 		if (!err && rc != SQLITE_DONE) {
-			(void)sqlite3_finalize(stmt); /* which keeps the message */
+			(void)sqlite3_finalize(stmt); /* the message stays on the connection */
 			break;
 		}
 		rc = SQLITE_OK;

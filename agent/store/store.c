@@ -1,3 +1,7 @@
+/*
+ * agent/store/store.c: the operations on the store: look up, compile and insert unwind tables,
+ * symbols and lines; evict old ones; keep a quarantine of files that cannot be read.
+ */
 #include "agent/store/store.h"
 
 #include "agent/array.h"
@@ -26,19 +30,25 @@
 #define SECOND_NS INT64_C(1000000000)
 /* Files up to this size are hashed before their first sample is walked: 0.4 ms at most. */
 #define HASH_AT_ONCE_MAX ((uint64_t)4 << 20)
-/* After so many failures in a row the rest of the run does without. */
+/* After this many failures in a row, the rest of the run works without the store. */
 #define FAILURES_MAX 3
 #define WORK_WAIT_MS 1000
-/* When something was used is known to the hour. */
+/* The time of the last use has a resolution of one hour, so that most runs write nothing. */
 #define MARK_SECONDS 3600
-/* Each holds a descriptor and memory: of a thousand inputs the next run keeps the rest. */
+/*
+ * Each wanted object holds a descriptor and memory. Of a thousand objects, later runs store the
+ * rest.
+ */
 #define WANTED_MAX   128
 #define BLOB_ALIGN   64
 #define BLOB_MAX     ((int64_t)1 << 31)
 #define POPULATE_MIN 65536
-/* The first process that ends over a file may have been killed for anything. */
+/*
+ * One process that ended while it compiled a file proves little: it may have been killed for any
+ * reason.
+ */
 #define DEATHS_MAX 2
-/* So long a process's end counts against the file. */
+/* The end of a process counts against the file for this long. */
 #define DEATH_SECONDS (7 * 24 * 3600)
 
 enum statement {
@@ -100,7 +110,7 @@ static const char *const sql[STATEMENTS] = {
 		       " ON CONFLICT DO UPDATE SET path = iif(?6, ?5, path),"
 		       " file_size = iif(?6, ?6, file_size), last_used = ?7,"
 		       " owner = iif(?8 = 0 OR owner < 0, ?8, owner),"
-		       " uses = uses + 1 RETURNING id", /* what is imported has no file here */
+		       " uses = uses + 1 RETURNING id", /* an import has no file here */
 	[ADD_TABLE] = "INSERT OR IGNORE INTO tables (object, version, builder, built, n_rows,"
 		      " n_rules, n_procs, size, procs, rules)"
 		      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -154,41 +164,42 @@ static const char *const sql[STATEMENTS] = {
 struct wanted {
 	struct uw_object *object;
 	struct store_file file;
-	char *path; /* owned; file.path is it */
+	char *path; /* owned; same as file.path */
 };
 
 /*
- * Lines stand among the symbols, told apart by their reader: both are names that a file gives its
- * code, with the same keys and the same fate.
+ * Lines are stored in the table "symbols", with a reader number of their own: both are names that a
+ * file gives its code, have the same keys and are evicted together.
  */
 #define READER_LINES (256 + LINES_READER)
 
 struct wanted_symbols {
-	struct sym_table *table; /* owned; NULL: lines */
-	struct sym_lines *lines; /* owned; NULL: a table */
+	struct sym_table *table; /* owned; NULL: these are lines */
+	struct sym_lines *lines; /* owned; NULL: this is a symbol table */
 	struct store_file file;
-	char *path; /* owned; file.path is it */
+	char *path; /* owned; same as file.path */
 	struct uw_build_id build_id;
 	struct identity beside;
 	bool has_beside;
 };
 
-/* What is written when there is time: that something was used, or is to go. */
+/* A change that store_close() writes: a row was used, or a row is to be deleted. */
 struct used {
 	enum statement what; /* MARK_USED, USED_SYMBOLS, DROP_TABLE, DROP_SYMBOLS */
 	int64_t row;
-	char *path; /* of MARK_USED; owned */
+	char *path; /* for MARK_USED; owned */
 };
 
 /*
- * A blob that is read as it is needed.  An open handle pins what the database was: none while we
- * write, and none between two reads on a connection that may live for hours.
+ * A blob that is read as it is needed. An open blob handle pins the snapshot of the database that
+ * it was opened in. So no handle is open while this process writes, and on the separate connection,
+ * which may live for hours, none is open between two reads.
  */
 struct reading {
-	struct store *store; /* NULL: it was closed */
-	bool beside;	     /* on the connection for that, under its lock */
+	struct store *store; /* NULL: the store was closed */
+	bool beside;	     /* uses the connection store.beside, under its lock */
 	struct reading *next, **link;
-	sqlite3_blob *open; /* NULL: not now */
+	sqlite3_blob *open; /* NULL: no handle is open now */
 	const char *table, *column;
 	int64_t row;
 	enum statement drop;
@@ -201,11 +212,11 @@ struct store {
 	sqlite3_stmt *statements[STATEMENTS];
 	char *path;
 	bool read_only;
-	bool hurried;	       /* wait for others' locks less long */
-	bool said;	       /* what was wrong first */
-	bool wrote;	       /* something was committed */
-	bool said_quarantine;  /* that an object is left alone */
-	bool left_building;    /* a note that is not true any more could not be taken back */
+	bool hurried;	      /* the process is about to end: wait WORK_WAIT_MS for locks at most */
+	bool said;	      /* the first error was logged */
+	bool wrote;	      /* a transaction was committed */
+	bool said_quarantine; /* one object in quarantine was logged */
+	bool left_building;   /* a row of "building" that is no longer true could not be deleted */
 	unsigned int failures; /* in a row */
 	uint64_t budget;
 	struct store_counters counters;
@@ -215,9 +226,9 @@ struct store {
 	size_t n_symbols, room_symbols;
 	struct used *used;
 	size_t n_used, room_used;
-	struct reading *readings; /* those of this connection; others have beside's */
+	struct reading *readings; /* on db; beside has its own */
 	struct {
-		pthread_mutex_t lock; /* taken after the other one, if both are */
+		pthread_mutex_t lock; /* lock order: store.lock, then this one */
 		bool wanted;
 		sqlite3 *db;
 		struct reading *readings;
@@ -231,10 +242,10 @@ static int64_t time_of(const struct timespec *ts)
 
 /* ---- statements ------------------------------------------------------------------- */
 
-/* Whatever is wrong is told once; the rest is counted. */
+/* Count a failure and log the first one. Return err. */
 static int failed(struct store *s, const char *doing, int err)
 {
-	/* Of a transaction that was rolled back since SQLite has forgotten it. */
+	/* After a rollback SQLite has forgotten the transaction's error. */
 	const char *why = s->db && sqlite3_errcode(s->db) != SQLITE_OK ? sqlite3_errmsg(s->db)
 								       : "it is damaged";
 
@@ -252,7 +263,7 @@ static bool gave_up(const struct store *s)
 	return s->failures >= FAILURES_MAX;
 }
 
-/* Ready to be bound; NULL: not to be had, and err says why. */
+/* Return the prepared statement, ready for binding. On failure return NULL and set *err. */
 static sqlite3_stmt *statement(struct store *s, enum statement which, int *err)
 {
 	int rc = SQLITE_OK;
@@ -264,13 +275,17 @@ static sqlite3_stmt *statement(struct store *s, enum statement which, int *err)
 	return s->statements[which];
 }
 
+/* Reset the statement, so that it ends its transaction and holds no borrowed pointers. */
 static void release(sqlite3_stmt *stmt)
 {
 	(void)sqlite3_reset(stmt);
 	(void)sqlite3_clear_bindings(stmt);
 }
 
-/* SQLite takes a pointer to nothing for NULL. */
+/*
+ * Bind a blob. An empty one is bound as a zeroblob: SQLite would take a NULL pointer for SQL's
+ * NULL.
+ */
 static void bind_bytes(sqlite3_stmt *stmt, int column, const void *bytes, size_t size)
 {
 	if (size)
@@ -279,7 +294,7 @@ static void bind_bytes(sqlite3_stmt *stmt, int column, const void *bytes, size_t
 		(void)sqlite3_bind_zeroblob(stmt, column, 0);
 }
 
-/* 1 a row is there, 0 none, or a negative code. */
+/* Return 1 if there is a row, 0 if there is none, or a negative code. */
 static int step(sqlite3_stmt *stmt)
 {
 	int rc = sqlite3_step(stmt);
@@ -287,7 +302,7 @@ static int step(sqlite3_stmt *stmt)
 	return rc == SQLITE_ROW ? 1 : db_errno(rc);
 }
 
-/* A statement with numbers for parameters and no rows for an answer. */
+/* Run a statement that has only numbers as parameters and gives no rows. */
 static int run(struct store *s, enum statement which, const int64_t *numbers, int n)
 {
 	sqlite3_stmt *stmt;
@@ -304,7 +319,7 @@ static int run(struct store *s, enum statement which, const int64_t *numbers, in
 	return err < 0 ? err : 0;
 }
 
-/* The one number of an answer; -ENOENT: no row. */
+/* Read the only number that a statement gives. -ENOENT: it gives no row. */
 static int ask(struct store *s, enum statement which, int64_t *out)
 {
 	sqlite3_stmt *stmt;
@@ -320,7 +335,10 @@ static int ask(struct store *s, enum statement which, int64_t *out)
 	return err == 1 ? 0 : err ? err : -ENOENT;
 }
 
-/* Where a database is there, or now is to be made. */
+/*
+ * Open the database, and create it if it does not exist. If it cannot be written, open it for
+ * reading only. After a failure the store is not used in this run.
+ */
 static int open_db(struct store *s)
 {
 	char error[DB_ERROR_SIZE] = "";
@@ -328,7 +346,7 @@ static int open_db(struct store *s)
 
 	if (err == -EACCES || err == -EROFS || err == -EPERM) {
 		s->read_only = true;
-		/* What could not be written may still be read. */
+		/* A database that cannot be written may still be readable. */
 		if (!db_open(s->path, DB_READ, &s->db, error))
 			err = 0;
 	}
@@ -338,13 +356,17 @@ static int open_db(struct store *s)
 		log_warning("%s; unwind tables stay in memory", error[0] ? error : strerror(-err));
 		return err;
 	}
-	/* The next one who opens it would wait for what the last one leaves; see store_close. */
+	/*
+	 * Do not checkpoint at close: the next process to open the database would wait for it. See
+	 * store_close().
+	 */
 	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 	if (s->beside.wanted)
 		(void)db_unmap(s->db);
 	return 0;
 }
 
+/* Close all open blob handles of this connection; the next read opens them again. */
 static void rest(struct store *s)
 {
 	for (struct reading *r = s->readings; r; r = r->next) {
@@ -353,7 +375,7 @@ static void rest(struct store *s)
 	}
 }
 
-/* Only who writes has to know. */
+/* Return the stored budget in bytes. Only writers need it, so it is read at the first write. */
 static uint64_t budget_of(const struct store *s)
 {
 	int64_t budget = db_number(s->db, "SELECT value FROM settings WHERE name = 'budget'");
@@ -361,6 +383,7 @@ static uint64_t budget_of(const struct store *s)
 	return budget > 0 ? (uint64_t)budget : STORE_BUDGET_DEFAULT;
 }
 
+/* Begin a write transaction; open or create the database first if necessary. -EROFS: read-only. */
 static int begin(struct store *s)
 {
 	int err = s->db ? 0 : gave_up(s) ? -EIO : open_db(s);
@@ -375,7 +398,7 @@ static int begin(struct store *s)
 	return db_exec(s->db, "BEGIN IMMEDIATE");
 }
 
-/* Ends a transaction, the good way unless err. */
+/* End a transaction: commit it, or roll it back if err is set or the commit fails. */
 static int end(struct store *s, int err)
 {
 	if (!err)
@@ -398,7 +421,7 @@ int store_open(const char *path, struct store **out)
 	if (!s)
 		return -ENOMEM;
 	err = db_path(path, &s->path);
-	/* Making one takes its time, which is there when there is something to keep. */
+	/* Creating a database takes time, so that is left to the first write. */
 	if (!err && (!access(s->path, F_OK) || errno != ENOENT))
 		err = open_db(s);
 	if (err) {
@@ -406,7 +429,7 @@ int store_open(const char *path, struct store **out)
 		free(s);
 		return err;
 	}
-	/* What finds a blob holds it, and then reads the blob. */
+	/* The lock is recursive: a look-up holds it while the blob callbacks take it again. */
 	pthread_mutexattr_init(&kind);
 	pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&s->lock, &kind);
@@ -427,6 +450,7 @@ void store_read_beside(struct store *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Write the list of used and damaged rows in one transaction, unless the database is locked. */
 static void mark_used(struct store *s)
 {
 	sqlite3_stmt *stmt;
@@ -434,7 +458,7 @@ static void mark_used(struct store *s)
 
 	if (!s->n_used || s->read_only || gave_up(s))
 		return;
-	/* Not worth waiting for anybody. */
+	/* This is not worth waiting for other writers. */
 	(void)sqlite3_busy_timeout(s->db, 100);
 	err = begin(s);
 	if (err == -EBUSY)
@@ -456,7 +480,10 @@ static void mark_used(struct store *s)
 		(void)failed(s, "write", err);
 }
 
-/* This process is about to end, and not over what it compiled. */
+/*
+ * Delete this process's rows from "building" if an earlier attempt failed. Otherwise later runs
+ * would take the end of this process for a crash while compiling.
+ */
 static void forget_building(struct store *s)
 {
 	const int64_t pid = getpid();
@@ -470,6 +497,7 @@ static void forget_building(struct store *s)
 		(void)end(s, run(s, FORGET_OWN, &pid, 1));
 }
 
+/* Release the remembered objects, symbols and lines. */
 static void forget_wanted(struct store *s)
 {
 	for (size_t i = 0; i < s->n_wanted; i++) {
@@ -486,8 +514,10 @@ static void forget_wanted(struct store *s)
 }
 
 /*
- * What stays in the log, the next one to open the store would read first, sums and all: 0.03 ms for
- * each run that noted what it used.  Nobody is waited for; who reads now leaves it to those after.
+ * Copy the write-ahead log into the database and truncate it. Otherwise the next process to open
+ * the store would read the log and check its sums first, which takes 0.03 ms for each run that
+ * noted what it used. With a timeout of 0 this waits for nobody; if another process reads now, a
+ * later writer does it.
  */
 static void empty_log(sqlite3 *db)
 {
@@ -547,9 +577,12 @@ void store_counters(struct store *s, struct store_counters *out)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- finding ---------------------------------------------------------------------- */
+/* ---- look-up ------------------------------------------------------------------------ */
 
-/* Whether what was last used then is to be marked as used now: to change a row is to write pages. */
+/*
+ * Return whether a row last used at that time (seconds since 1970) is to be marked as used now. It
+ * is marked at most once an hour, because a change writes pages.
+ */
 static bool is_stale(int64_t used)
 {
 	int64_t now = time(NULL);
@@ -557,7 +590,11 @@ static bool is_stale(int64_t used)
 	return used > now || now - used >= MARK_SECONDS;
 }
 
-/* The object's row, when it was last used and its identity, if file is known to have these contents. */
+/*
+ * Look up the object by its file's inode. Give its row id, the time of its last use and the
+ * identity (size and XXH64) of its unwind sections. -ENOENT: the inode is not vouched for, or not
+ * known to have these contents.
+ */
 static int find_by_file(struct store *s, struct uw_object *object, const struct store_file *f,
 			int64_t *id, int64_t *used, struct uw_identity *identity)
 {
@@ -584,7 +621,7 @@ static int find_by_file(struct store *s, struct uw_object *object, const struct 
 		found.size = (uint64_t)sqlite3_column_int64(stmt, 2);
 		found.hash = (uint64_t)sqlite3_column_int64(stmt, 3);
 		*used = sqlite3_column_int64(stmt, 4);
-		/* Of a row that is damaged, or of a file that says another build-id now. */
+		/* The row is damaged, or the file has another build-id now. */
 		if (check != (int64_t)key_of_file(f, build_id, uw_object_machine(object), &found))
 			err = 0;
 	}
@@ -594,7 +631,10 @@ static int find_by_file(struct store *s, struct uw_object *object, const struct 
 	return err == 1 ? 0 : err ? err : -ENOENT;
 }
 
-/* The same by contents, whose reading is worth it only where somebody has that build-id. */
+/*
+ * Look up the object by the SHA-256 of its unwind sections. Reading the sections is worth the time
+ * only if the store has an object with the same build-id, so they are hashed at the first such row.
+ */
 static int find_by_contents(struct store *s, struct uw_object *object, int64_t *id,
 			    struct uw_identity *identity)
 {
@@ -628,7 +668,11 @@ static int find_by_contents(struct store *s, struct uw_object *object, int64_t *
 	return err == 1 ? 0 : err ? err : -ENOENT;
 }
 
-/* Memory that is written whole at once need not fault page by page; older kernels cannot. */
+/*
+ * Fault in the pages of a buffer that is about to be filled as a whole, with one system call
+ * instead of a page fault each. Kernels before 5.14 do not know MADV_POPULATE_WRITE; there nothing
+ * happens.
+ */
 static void populate(void *memory, size_t size)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -639,7 +683,10 @@ static void populate(void *memory, size_t size)
 		(void)madvise((void *)start, end - start, MADV_POPULATE_WRITE);
 }
 
-/* Of what is written at the end, in one go. */
+/*
+ * Remember a change of a row, each once; store_close() writes all of them in one transaction. path
+ * is copied; NULL: none.
+ */
 static void remember(struct store *s, enum statement what, int64_t row, const char *path)
 {
 	struct used *used;
@@ -662,7 +709,10 @@ static void close_blob(struct reading *r)
 	r->open = NULL;
 }
 
-/* Straight from the database's pages: a column's value would be a copy to copy. */
+/*
+ * Open the blob handle if it is not open. An incremental read copies straight from the database's
+ * pages; a column's value would be one more copy. -EBADMSG: the size has changed.
+ */
 static int open_blob(sqlite3 *db, struct reading *r)
 {
 	int rc, size;
@@ -677,15 +727,17 @@ static int open_blob(sqlite3 *db, struct reading *r)
 	size = sqlite3_blob_bytes(r->open);
 	if (r->size < 0)
 		r->size = size;
-	/* Of another one that has come there since, nothing is ours. */
+	/* If the size differs, another blob has replaced this one. */
 	return size == r->size ? 0 : -EBADMSG;
 }
 
+/* Return the lock that protects the reading's connection. */
 static pthread_mutex_t *lock_of(struct reading *r)
 {
 	return r->beside ? &r->store->beside.lock : &r->store->lock;
 }
 
+/* Read a part of a blob (uw_kept.read). On the separate connection the handle is closed again. */
 static int read_part(void *ctx, uint64_t off, void *out, size_t size)
 {
 	struct reading *r = ctx;
@@ -706,6 +758,7 @@ static int read_part(void *ctx, uint64_t off, void *out, size_t size)
 	return err;
 }
 
+/* Count a damaged blob and remember its row for deletion (uw_kept.damaged). */
 static void is_damaged(void *ctx)
 {
 	struct reading *r = ctx;
@@ -719,6 +772,7 @@ static void is_damaged(void *ctx)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Unlink and free a reading (uw_kept.release). The store may be closed already. */
 static void end_reading(void *ctx)
 {
 	struct reading *r = ctx;
@@ -735,6 +789,7 @@ static void end_reading(void *ctx)
 	free(r);
 }
 
+/* Open the separate read-only connection, once, without mapping the database. */
 static int begin_beside(struct store *s)
 {
 	char error[DB_ERROR_SIZE];
@@ -746,7 +801,10 @@ static int begin_beside(struct store *s)
 	return err ? err : db_unmap(s->beside.db);
 }
 
-/* A blob to be read by whoever takes *out over. */
+/*
+ * Begin to read a blob lazily; the owner of *out releases it. Return -ENOMEM or what opening the
+ * blob failed with.
+ */
 static int begin_reading(struct store *s, const struct reading *what, struct uw_kept *out)
 {
 	struct reading *r = malloc(sizeof(*r)), **list = &s->readings;
@@ -788,7 +846,10 @@ static int begin_reading(struct store *s, const struct reading *what, struct uw_
 	return 0;
 }
 
-/* All of it, for its taker to free.  -EBADMSG: it is none, or cannot be followed. */
+/*
+ * Read a whole blob into memory aligned to BLOB_ALIGN; the caller frees *out. -EBADMSG: the row has
+ * no such blob, or the database's pages are damaged.
+ */
 static int read_blob(struct store *s, const struct reading *what, void **out, size_t *size)
 {
 	struct reading r = *what;
@@ -814,6 +875,7 @@ static int read_blob(struct store *s, const struct reading *what, void **out, si
 	return err;
 }
 
+/* Count a damaged table and delete it at once, unless the store is read-only. */
 static void drop_table(struct store *s, int64_t table)
 {
 	s->counters.damaged++;
@@ -824,7 +886,7 @@ static void drop_table(struct store *s, int64_t table)
 		(void)failed(s, "drop a damaged table", -EIO);
 }
 
-/* Of a table's two blobs: how an object takes it, whole or to be read as needed. */
+/* How an object takes one of a table's two blobs: as a whole, or to be read as needed. */
 struct part {
 	const char *column;
 	int (*take)(struct uw_object *object, void *blob, size_t size,
@@ -836,6 +898,7 @@ struct part {
 static const struct part rules_part = { "rules", uw_object_take, uw_object_take_kept };
 static const struct part procs_part = { "procs", uw_object_take_procs, uw_object_take_kept_procs };
 
+/* Give one blob of a table to the object, which takes ownership of it. */
 static int take_part(struct store *s, const struct part *part, struct uw_object *object,
 		     int64_t table, bool whole, const struct uw_identity *identity)
 {
@@ -855,13 +918,13 @@ static int take_part(struct store *s, const struct part *part, struct uw_object 
 	return err ? err : part->take_kept(object, &kept, identity);
 }
 
-/* Whether the blob is at fault, and not what was done to read it. */
+/* Return whether err is the blob's fault, and not a failure to read it. */
 static bool is_bad(int err)
 {
 	return err == -EBADMSG || err == -ENOTSUP || err == -ENOENT || err == -EINVAL;
 }
 
-/* Gives object what the row has; a damaged one goes. */
+/* Give object the table of row id. A damaged table is deleted: -ENOENT. */
 static int take_table(struct store *s, struct uw_object *object, int64_t id, bool whole,
 		      const struct uw_identity *identity)
 {
@@ -897,6 +960,10 @@ static int take_table(struct store *s, struct uw_object *object, int64_t id, boo
 	return err;
 }
 
+/*
+ * Store the file's inode with the object whose contents it has, if the inode is vouched for; and
+ * the only user who can write the file, if there is one.
+ */
 static int add_file(struct store *s, int64_t id, const struct uw_object *object,
 		    const struct store_file *f, const struct uw_identity *identity)
 {
@@ -916,8 +983,9 @@ static int add_file(struct store *s, int64_t id, const struct uw_object *object,
 	return !err && f->vouched && f->owner >= 0 ? run(s, VOUCH, owner, 2) : err;
 }
 
-enum how { WHOLE, IN_PARTS, AT_ONCE }; /* as store_find, store_find_parts, store_find_at_once */
+enum how { WHOLE, IN_PARTS, AT_ONCE }; /* as in store_find, _parts, _at_once */
 
+/* Look up the table by the file's inode, then by its contents, and give it to object. */
 static int find(struct store *s, struct uw_object *object, const struct store_file *file,
 		enum how how)
 {
@@ -934,7 +1002,7 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 		err = take_table(s, object, id, how == WHOLE, &identity);
 	if (!err && (!by_file || is_stale(used)))
 		remember(s, MARK_USED, id, file->path ? file->path : "");
-	/* So that the next run need not read it. */
+	/* Store the inode, so that the next run need not hash the file. */
 	if (!err && !by_file && !s->read_only) {
 		rest(s);
 		(void)add_file(s, id, object, file, &identity);
@@ -942,6 +1010,7 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 	return err;
 }
 
+/* Look up a table under the lock, and count the result. */
 static int store_look(struct store *s, struct uw_object *object, const struct store_file *file,
 		      enum how how)
 {
@@ -982,9 +1051,12 @@ int store_find_at_once(struct store *s, struct uw_object *object, const struct s
 	return store_look(s, object, file, AT_ONCE);
 }
 
-/* ---- files that are gone ------------------------------------------------------------ */
+/* ---- files that no longer exist ----------------------------------------------------- */
 
-/* The object of the row that stmt (FIND_GONE) stands at. */
+/*
+ * Make an object of the row that stmt (FIND_GONE) has stepped to. A damaged table is remembered for
+ * deletion: -ENOENT.
+ */
 static int open_gone(struct store *s, sqlite3_stmt *stmt, struct uw_object **out)
 {
 	const struct uw_identity identity = { .size = (uint64_t)sqlite3_column_int64(stmt, 2),
@@ -1018,6 +1090,10 @@ static int open_gone(struct store *s, sqlite3_stmt *stmt, struct uw_object **out
 	return 0;
 }
 
+/*
+ * Try the tables of a build-id, root's first, until one of a trusted owner is sound. -EPERM: there
+ * are only tables of other owners.
+ */
 static int find_gone(struct store *s, const struct uw_build_id *id, struct uw_object **out)
 {
 	bool refused = false;
@@ -1063,9 +1139,12 @@ int store_find_gone(struct store *s, const struct uw_build_id *id, struct uw_obj
 	return err;
 }
 
-/* ---- keeping ---------------------------------------------------------------------- */
+/* ---- insertion ---------------------------------------------------------------------- */
 
-/* Within the transaction of what made it grow. */
+/*
+ * Delete the least recently used symbols and objects until the database is within budget (bytes),
+ * but not the object spare. This runs in the transaction that made the database grow.
+ */
 static int evict(struct store *s, uint64_t budget, int64_t spare)
 {
 	int64_t bytes, id;
@@ -1073,7 +1152,7 @@ static int evict(struct store *s, uint64_t budget, int64_t spare)
 
 	if (err || (uint64_t)bytes <= budget)
 		return err;
-	/* Some more, so that not every insertion has to. */
+	/* Delete a tenth more, so that not every insertion has to evict. */
 	budget -= budget / 10;
 	while (!err && (uint64_t)bytes > budget) {
 		err = ask(s, OLDEST_SYMBOLS, &id);
@@ -1110,10 +1189,10 @@ int store_shrink(struct store *s, uint64_t budget)
 	return err;
 }
 
-struct made { /* what is to be put in */
+struct made { /* what is to be inserted */
 	struct uw_identity identity;
 	struct identity contents;
-	const void *rules; /* the object's; NULL: nothing to compile */
+	const void *rules; /* borrowed from the object; NULL: there is nothing to compile */
 	size_t rules_size;
 	const void *procs; /* NULL: none */
 	size_t procs_size;
@@ -1126,6 +1205,7 @@ static int64_t n_procs(const struct made *made)
 	return h->n;
 }
 
+/* Insert the object or update the row that it has already; give the row's id. */
 static int add_object(struct store *s, const struct uw_build_id *build_id, uint16_t machine,
 		      const struct store_file *file, const struct made *made, int64_t *id)
 {
@@ -1155,6 +1235,7 @@ static int add_object(struct store *s, const struct uw_build_id *build_id, uint1
 	return err;
 }
 
+/* Insert a table. A table that is there already stays as it is. */
 static int add_table(struct store *s, int64_t object, const struct made *made)
 {
 	const struct table_header *h = made->rules;
@@ -1184,7 +1265,10 @@ static int add_table(struct store *s, int64_t object, const struct made *made)
 	return err;
 }
 
-/* Told by its build-id or by its inode; -ENOENT: by nothing. */
+/*
+ * Bind the four parameters that identify a file in quarantine. -ENOENT: the file has no path, or
+ * neither a build-id nor a known inode.
+ */
 static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
 			   const struct store_file *f)
 {
@@ -1204,7 +1288,10 @@ static int bind_quarantine(sqlite3_stmt *stmt, const struct uw_build_id *id,
 	return 0;
 }
 
-/* A statement that is bound as quarantine's are; pid != 0: and BEGIN_BUILDING's. */
+/*
+ * Run a statement on "building" with the parameters of bind_quarantine(). If pid is not 0, also
+ * bind the further parameters of BEGIN_BUILDING.
+ */
 static int run_building(struct store *s, enum statement which, const struct uw_build_id *id,
 			const struct store_file *file, int64_t pid)
 {
@@ -1226,6 +1313,7 @@ static int run_building(struct store *s, enum statement which, const struct uw_b
 	return err;
 }
 
+/* Insert object, table and file in one transaction, delete the row of "building", and evict. */
 static int insert(struct store *s, struct uw_object *object, const struct store_file *file,
 		  const struct made *made)
 {
@@ -1241,13 +1329,14 @@ static int insert(struct store *s, struct uw_object *object, const struct store_
 		err = add_file(s, id, object, file, &made->identity);
 	if (!err)
 		err = run_building(s, BUILT, uw_object_build_id(object), file, 0);
-	if (err == -ENOENT) /* told by nothing: it was not noted either */
+	if (err == -ENOENT) /* nothing identifies the file, so "building" has no row either */
 		err = 0;
 	if (!err)
 		err = evict(s, s->budget, id);
 	return end(s, err);
 }
 
+/* Return whether the compilation is to stop (for uw_object_compile_unless). */
 static bool is_stopped(void *ctx)
 {
 	const atomic_bool *stop = ctx;
@@ -1255,13 +1344,16 @@ static bool is_stopped(void *ctx)
 	return stop && atomic_load_explicit(stop, memory_order_relaxed);
 }
 
-/* Compile object, unless *stop says so (NULL: always). */
+/* Compile object until *stop is true. stop may be NULL: nothing stops it. */
 static int compile(struct uw_object *object, const atomic_bool *stop)
 {
 	return uw_object_compile_unless(object, is_stopped, (void *)(uintptr_t)stop);
 }
 
-/* Takes its time, and no lock.  *procs is what to free. */
+/*
+ * Compile the object and hash what its table is made from. This takes long, so it takes no lock.
+ * The caller frees *procs. *built: the table was compiled here.
+ */
 static int make(struct uw_object *object, const atomic_bool *stop, struct made *made, void **procs,
 		bool *built)
 {
@@ -1273,13 +1365,16 @@ static int make(struct uw_object *object, const atomic_bool *stop, struct made *
 	if (!err && !uw_object_compiled(object, &made->rules_size)) {
 		err = err_compile = compile(object, stop);
 		*built = !err;
-		if (err == -ENOENT || err == -ENOTSUP) /* which is worth knowing too */
+		if (err == -ENOENT || err == -ENOTSUP) /* this is worth storing, too */
 			err = 0;
 	}
 	if (err)
 		return err;
 	made->rules = uw_object_compiled(object, &made->rules_size);
-	/* It has one, which cannot be read any more; the next run makes another. */
+	/*
+	 * The object has a lazily read table that turned out to be unreadable; the next run
+	 * compiles another.
+	 */
 	if (!made->rules && !err_compile)
 		return -EIO;
 	err = uw_object_procs(object, procs, &made->procs_size);
@@ -1291,7 +1386,9 @@ static int make(struct uw_object *object, const atomic_bool *stop, struct made *
 
 /* ---- quarantine ------------------------------------------------------------------- */
 
-/* Once a run, and of the others to those who asked for more. */
+/*
+ * Log why a file is in quarantine: the first file of a run as a warning, others for --verbose only.
+ */
 static void say_quarantined(struct store *s, const char *path, sqlite3_stmt *stmt)
 {
 	const char *reason = (const char *)sqlite3_column_text(stmt, 0);
@@ -1331,6 +1428,7 @@ bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
 	return err == 1;
 }
 
+/* Insert or update a quarantine row, and release what other versions of the builder refused. */
 static int put_in_quarantine(struct store *s, const struct uw_build_id *id,
 			     const struct store_file *file, const char *reason)
 {
@@ -1369,7 +1467,7 @@ int store_quarantine(struct store *s, const struct uw_build_id *id, const struct
 	return err;
 }
 
-/* How many processes ended while they compiled it. */
+/* Count the processes that ended while they compiled the file. */
 static int count_deaths(struct store *s, const struct uw_build_id *id,
 			const struct store_file *file, int64_t *n)
 {
@@ -1390,9 +1488,10 @@ static int count_deaths(struct store *s, const struct uw_build_id *id,
 }
 
 /*
- * Notes that file is being compiled, for those who come after if this process does not live to say
- * that it was.  *row is what to give back; 0: it was not noted, which is no reason not to compile.
- * -EPERM: too many did not.
+ * Insert a row into "building" for the time that file is being compiled: if this process crashes,
+ * later processes find the row. *row is what to pass to end_building(); 0: no row was inserted,
+ * which is no reason not to compile. -EPERM: DEATHS_MAX processes ended while they compiled the
+ * file, and it is now in quarantine.
  */
 static int begin_building(struct store *s, const struct uw_build_id *id,
 			  const struct store_file *file, int64_t *row)
@@ -1428,6 +1527,7 @@ static int begin_building(struct store *s, const struct uw_build_id *id,
 	return !err && deaths >= DEATHS_MAX ? -EPERM : 0;
 }
 
+/* Delete the row of "building" that begin_building() inserted. row 0: none. */
 static void end_building(struct store *s, int64_t row)
 {
 	int err;
@@ -1442,7 +1542,7 @@ static void end_building(struct store *s, int64_t row)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* A verdict on the file, which would be the same next time. */
+/* Return whether err is a verdict on the file, so that another attempt would fail the same way. */
 static bool is_refused(int err)
 {
 	return err == -EBADMSG || err == -ENOTSUP || err == -E2BIG || err == -EFBIG;
@@ -1470,7 +1570,7 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 	if (store_is_quarantined(s, id, file))
 		return -EPERM;
 	if (begin_building(s, id, file, &row)) {
-		(void)store_is_quarantined(s, id, file); /* now it is, and says why */
+		(void)store_is_quarantined(s, id, file); /* logs why it now is in quarantine */
 		return -EPERM;
 	}
 	err = make(object, stop, &made, &procs, &built);
@@ -1503,7 +1603,7 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 {
 	const struct table_header *h = blobs->rules;
 	const struct procs_header *p = blobs->procs;
-	/* Whoever imports a table answers for it. */
+	/* The user who imports a table vouches for it. */
 	struct store_file file = { .path = blobs->path, .owner = (int64_t)geteuid() };
 	struct made made = { .rules = blobs->rules,
 			     .rules_size = blobs->rules_size,
@@ -1585,7 +1685,7 @@ int store_forget(struct store *s, int64_t before, uint64_t *n)
 	return err;
 }
 
-/* ---- what is wanted --------------------------------------------------------------- */
+/* ---- wanted objects and symbols ----------------------------------------------------- */
 
 static bool same_file(const struct store_file *a, const struct store_file *b)
 {
@@ -1593,6 +1693,7 @@ static bool same_file(const struct store_file *a, const struct store_file *b)
 	       a->elf_off == b->elf_off;
 }
 
+/* Return whether the file is wanted already, or the list is full. */
 static bool is_wanted(const struct store *s, const struct store_file *file)
 {
 	for (size_t i = 0; i < s->n_wanted; i++)
@@ -1601,6 +1702,7 @@ static bool is_wanted(const struct store *s, const struct store_file *file)
 	return s->n_wanted >= WANTED_MAX;
 }
 
+/* Return whether the file's symbols (or lines) are wanted already, or the list is full. */
 static bool symbols_are_wanted(const struct store *s, const struct store_file *file, bool lines)
 {
 	for (size_t i = 0; i < s->n_symbols; i++)
@@ -1616,6 +1718,7 @@ static uint64_t key_of_lines(const struct store_file *f, const struct uw_build_i
 	return key_of_file(f, id, 0, &(struct uw_identity){ .size = READER_LINES });
 }
 
+/* Open a symbol table that is read as it is needed. */
 static int take_symbols(struct store *s, const struct reading *what, uint64_t key,
 			struct sym_table **out)
 {
@@ -1625,6 +1728,7 @@ static int take_symbols(struct store *s, const struct reading *what, uint64_t ke
 	return err ? err : sym_table_take_kept(&kept, key, out);
 }
 
+/* Read and unpack all lines of a file. */
 static int take_lines(struct store *s, const struct reading *what, uint64_t key,
 		      struct sym_lines **out)
 {
@@ -1635,21 +1739,25 @@ static int take_lines(struct store *s, const struct reading *what, uint64_t key,
 	return err ? err : sym_lines_unpack(blob, size, key, out);
 }
 
-/* Which symbols are looked for, and where they go: table or lines is NULL. */
+/* What to look up: symbols or lines. One of table and lines is NULL. */
 struct search {
-	const struct store_file *file; /* NULL: it is gone */
+	const struct store_file *file; /* NULL: the file no longer exists */
 	const struct store_file *beside;
 	const struct uw_build_id *id;
 	struct sym_table **table;
 	struct sym_lines **lines;
 };
 
+/* Return the version number of the reader, which keeps symbols and lines of older readers apart. */
 static int reader_of(bool lines)
 {
 	return lines ? (int)READER_LINES : (int)SYMBOLS_READER;
 }
 
-/* Take the row's blob, which the symbols of f are in. */
+/*
+ * Take the row's blob, whose key must be that of file f. A damaged blob is remembered for deletion:
+ * -ENOENT.
+ */
 static int take_either(struct store *s, const struct search *w, const struct store_file *f,
 		       int64_t row, int64_t used)
 {
@@ -1669,6 +1777,7 @@ static int take_either(struct store *s, const struct search *w, const struct sto
 	return err;
 }
 
+/* Look up symbols or lines by the file's inode, its build-id and the debug file beside it. */
 static int find_symbols(struct store *s, const struct search *w)
 {
 	const struct store_file *f = w->file;
@@ -1698,7 +1807,10 @@ static int find_symbols(struct store *s, const struct search *w)
 	return err;
 }
 
-/* The same by build-id alone: of files that only a trusted user could write the one with most. */
+/*
+ * Look up symbols or lines by build-id alone: of the rows whose owner is trusted, the one with the
+ * most symbols.
+ */
 static int find_gone_symbols(struct store *s, const struct search *w)
 {
 	int err, found = -ENOENT;
@@ -1728,6 +1840,7 @@ static int find_gone_symbols(struct store *s, const struct search *w)
 	return found == -ENOENT && err < 0 ? err : found;
 }
 
+/* Look up symbols or lines under the lock, and count the result. */
 static int find_either(struct store *s, const struct search *w)
 {
 	int err = -ENOENT;
@@ -1764,7 +1877,10 @@ int store_find_lines(struct store *s, const struct store_file *file,
 	return find_either(s, &(struct search){ .file = file, .id = build_id, .lines = out });
 }
 
-/* Who answers for symbols that two files have a part in. */
+/*
+ * Return who vouches for symbols made from two files: if one file is root's, the other file's
+ * owner; if both are one user's, that user; else STORE_NOBODY.
+ */
 static int64_t common_owner(int64_t a, int64_t b)
 {
 	if (a == 0 || a == b)
@@ -1772,7 +1888,7 @@ static int64_t common_owner(int64_t a, int64_t b)
 	return b == 0 ? a : STORE_NOBODY;
 }
 
-/* Takes the one or the other over. */
+/* Take ownership of a symbol table or of lines: remember it for store_work(), or free it. */
 static void want_either(struct store *s, const struct store_file *file,
 			const struct store_file *beside, const struct uw_build_id *build_id,
 			struct sym_table *table, struct sym_lines *lines)
@@ -1825,6 +1941,7 @@ void store_want_lines(struct store *s, const struct store_file *file,
 	want_either(s, file, NULL, build_id, NULL, lines);
 }
 
+/* Insert the packed symbols or lines of a file. */
 static int add_symbols(struct store *s, const struct wanted_symbols *w, const void *blob,
 		       size_t size)
 {
@@ -1854,6 +1971,7 @@ static int add_symbols(struct store *s, const struct wanted_symbols *w, const vo
 	return err;
 }
 
+/* Pack and insert the symbols or lines of a file, and evict. Failures are counted. */
 static void keep_symbols(struct store *s, const struct wanted_symbols *w)
 {
 	size_t size;
@@ -1886,10 +2004,11 @@ static void keep_symbols(struct store *s, const struct wanted_symbols *w)
 	free(blob);
 }
 
-/* ---- what is nowhere --------------------------------------------------------------- */
+/* ---- build-ids that no debuginfod server has --------------------------------------- */
 
 #define MISSING_SECONDS (24 * 3600)
 
+/* Run a statement with a build-id and a time as parameters. Return 1 if it gave a row. */
 static int ask_missing(struct store *s, enum statement which, const struct uw_build_id *id,
 		       int64_t time)
 {
@@ -1939,7 +2058,7 @@ void store_missing(struct store *s, const struct uw_build_id *id)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- when there is time ----------------------------------------------------------- */
+/* ---- deferred work ------------------------------------------------------------------ */
 
 void store_parsed(struct store *s, const struct uw_object *object)
 {
@@ -1971,6 +2090,7 @@ void store_want(struct store *s, struct uw_object *object, const struct store_fi
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Compare for qsort(3): objects whose call-frame information was read most often come first. */
 static int by_parsed(const void *a, const void *b)
 {
 	const struct wanted *x = a, *y = b;
@@ -1987,7 +2107,10 @@ static int64_t now_ns(void)
 	return time_of(&ts);
 }
 
-/* Note the file's inode beside a table that the store has of the same contents; false: it has none. */
+/*
+ * If the store has a table of the same contents, store the file's inode with it. Return whether it
+ * has.
+ */
 static bool is_there(struct store *s, const struct wanted *w)
 {
 	struct uw_identity identity;
@@ -2021,7 +2144,7 @@ void store_work(struct store *s, uint64_t limit_ns)
 
 	if (!s)
 		return;
-	/* Somebody may be waiting for us to end. */
+	/* A user may be waiting for this process to end. */
 	s->hurried = true;
 	if (s->n_wanted)
 		qsort(s->wanted, s->n_wanted, sizeof(*s->wanted), by_parsed);

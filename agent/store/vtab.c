@@ -1,3 +1,4 @@
+/* agent/store/vtab.c: the virtual tables unwind_rows, unwind_fdes and unwind_gaps. */
 #include "agent/store/vtab.h"
 
 #include "agent/store/kept.h"
@@ -11,7 +12,7 @@
 
 SQLITE_EXTENSION_INIT3
 
-/* Shorter ones are padding between functions. */
+/* Gaps of fewer bytes are padding between functions. */
 #define GAP_MIN 16
 
 enum kind { ROWS, FDES, GAPS };
@@ -29,7 +30,7 @@ static const char *const declarations[] = {
 		  " after TEXT, object HIDDEN, pc INTEGER HIDDEN)"),
 };
 
-/* start and end are the first two columns; object, and pc behind it, the first hidden ones. */
+/* start and end are columns 0 and 1. The first hidden column is object, the next one is pc. */
 static const int object_column[] = { [ROWS] = 12, [FDES] = 6, [GAPS] = 4 };
 
 enum { START, END };
@@ -55,23 +56,25 @@ struct vtab {
 	sqlite3_vtab base;
 	sqlite3 *db;
 	enum kind kind;
-	struct kept *last; /* a query of one object after the other reads each once */
+	struct kept *last; /* of the last query: consecutive queries reopen nothing */
 };
 
+/* An address range: end is exclusive. */
 struct range {
 	uint64_t start, end;
 };
 
+/* A query that is running. */
 struct cursor {
 	sqlite3_vtab_cursor base;
 	struct kept *kept;
 	size_t at, n;
-	uint64_t low, high; /* what was asked for, both included */
+	uint64_t low, high; /* the range that the query asks for, both ends included */
 	struct uw_row_info row;
-	struct range range;    /* of the FDE or gap */
-	struct range function; /* the one that was named last: rows of one come together */
-	char number[20];       /* … by its address … */
-	const char *name;      /* … or readable; see name_function() */
+	struct range range;    /* of the row, FDE or gap */
+	struct range function; /* the function named last: rows of one function follow each other */
+	char number[20];       /* buffer for its address as text */
+	const char *name;      /* its address or readable; see name_function() */
 	char *readable;	       /* owned */
 	struct range *gaps;    /* owned */
 	size_t n_gaps;
@@ -80,6 +83,7 @@ struct cursor {
 
 /* ---- the module --------------------------------------------------------------------- */
 
+/* Create a virtual table object for a connection (xConnect). */
 static int connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_vtab **out,
 		   char **error)
 {
@@ -108,7 +112,10 @@ static int disconnect(sqlite3_vtab *base)
 	return SQLITE_OK;
 }
 
-/* What a constraint is worth; the letters are those of filter(). */
+/*
+ * Return the letter that stands for a constraint in filter()'s argument: o object, p pc, s start =,
+ * g start ≥ or >, l start ≤ or <, e end ≥ or >. 0: SQLite alone checks the constraint.
+ */
 static char letter_of(const struct vtab *v, const struct sqlite3_index_constraint *c)
 {
 	int object = object_column[v->kind];
@@ -135,6 +142,7 @@ static char letter_of(const struct vtab *v, const struct sqlite3_index_constrain
 	return 0;
 }
 
+/* Choose the constraints that filter() uses, and estimate the cost (xBestIndex). */
 static int best_index(sqlite3_vtab *base, sqlite3_index_info *info)
 {
 	struct vtab *v = (struct vtab *)base;
@@ -155,7 +163,10 @@ static int best_index(sqlite3_vtab *base, sqlite3_index_info *info)
 		}
 		letters[n++] = letter;
 		info->aConstraintUsage[i].argvIndex = n;
-		/* SQLite looks again at everything but what no column could tell it. */
+		/*
+		 * SQLite checks all constraints again, except on object and pc, whose columns have
+		 * no such values.
+		 */
 		info->aConstraintUsage[i].omit = letter == 'o' || letter == 'p';
 		object = object || letter == 'o';
 		pc = pc || letter == 'p' || letter == 's';
@@ -187,6 +198,7 @@ static int open_cursor(sqlite3_vtab *base, sqlite3_vtab_cursor **out)
 	return SQLITE_OK;
 }
 
+/* Free a cursor and close its blob handles (xClose). */
 static int close_cursor(sqlite3_vtab_cursor *base)
 {
 	struct cursor *c = (struct cursor *)base;
@@ -200,6 +212,7 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 	return SQLITE_OK;
 }
 
+/* Set the virtual table's error message and return code. */
 static int fail(struct cursor *c, int code, const char *format, const char *what)
 {
 	sqlite3_free(c->base.pVtab->zErrMsg);
@@ -207,6 +220,7 @@ static int fail(struct cursor *c, int code, const char *format, const char *what
 	return code;
 }
 
+/* Return the SQLite code for a table that cannot be read, and set the message. */
 static int unreadable(struct cursor *c, int err)
 {
 	return err == -ENOMEM ? SQLITE_NOMEM
@@ -216,6 +230,7 @@ static int unreadable(struct cursor *c, int err)
 
 /* ---- gaps --------------------------------------------------------------------------- */
 
+/* Append a gap, unless it is empty or mere padding. False: out of memory. */
 static bool add_gap(struct cursor *c, size_t *room, uint64_t start, uint64_t end)
 {
 	if (start >= end || end - start < GAP_MIN)
@@ -233,7 +248,7 @@ static bool add_gap(struct cursor *c, size_t *room, uint64_t start, uint64_t end
 	return true;
 }
 
-/* The ranges within one segment that no procedure covers. */
+/* Find the ranges within one segment that no procedure covers. */
 static int gaps_within(struct cursor *c, size_t *room, uint64_t start, uint64_t end)
 {
 	uint64_t at = start;
@@ -258,6 +273,7 @@ static int compare_ranges(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/* Find the gaps of all the table's segments, sorted by address. */
 static int find_gaps(struct cursor *c)
 {
 	const struct table_header *h = c->kept->rules;
@@ -284,9 +300,12 @@ static int find_gaps(struct cursor *c)
 	return SQLITE_OK;
 }
 
-/* ---- going through ------------------------------------------------------------------ */
+/* ---- iteration ---------------------------------------------------------------------- */
 
-/* Brings what stands at c->at into the cursor, past rows that say nothing; sets empty at the end. */
+/*
+ * Load the item at c->at into the cursor; skip rows that have no rule. Set empty at the end of the
+ * range.
+ */
 static int settle(struct cursor *c, enum kind kind)
 {
 	int err;
@@ -313,7 +332,7 @@ static int settle(struct cursor *c, enum kind kind)
 	return SQLITE_OK;
 }
 
-/* The first that ends behind addr; a negative code. */
+/* Find the first item that ends behind addr. Return 0 or a negative code. */
 static int first_behind(const struct cursor *c, enum kind kind, uint64_t addr, size_t *first)
 {
 	size_t low = 0, high = c->n;
@@ -325,7 +344,7 @@ static int first_behind(const struct cursor *c, enum kind kind, uint64_t addr, s
 		err = uw_rows_find(c->kept->rows, addr, first);
 		if (err != -ENOENT)
 			return err;
-		/* Before the first row, or behind the last. */
+		/* addr lies before the first row or behind the last one. */
 		*first = !c->n || addr < ((const struct table_header *)c->kept->rules)->base ? 0
 											     : c->n;
 		return 0;
@@ -342,17 +361,18 @@ static int first_behind(const struct cursor *c, enum kind kind, uint64_t addr, s
 	return 0;
 }
 
+/* Narrow the range [low, high] by a constraint's value. */
 static void bound(struct cursor *c, char letter, sqlite3_value *value)
 {
 	sqlite3_int64 v = sqlite3_value_int64(value);
 	uint64_t addr = v < 0 ? 0 : (uint64_t)v;
 	bool low = letter != 'l', high = letter == 'l' || letter == 's' || letter == 'p';
 
-	/* Text and fractions are compared by SQLite alone. */
+	/* SQLite alone compares text and fractions. */
 	if (sqlite3_value_numeric_type(value) != SQLITE_INTEGER)
 		return;
 	if (letter == 'e' && addr)
-		addr--; /* a row that ends there */
+		addr--; /* include a row that ends at this address */
 	if (low && addr > c->low)
 		c->low = addr;
 	if (high && addr < c->high)
@@ -361,6 +381,7 @@ static void bound(struct cursor *c, char letter, sqlite3_value *value)
 		c->n = 0;
 }
 
+/* Begin a query: find and open the object, and go to the first row in the range (xFilter). */
 static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, int argc,
 		  sqlite3_value **argv)
 {
@@ -417,8 +438,8 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, in
 	if (err)
 		return unreadable(c, err);
 	if (pc && sqlite3_value_numeric_type(pc) != SQLITE_INTEGER)
-		c->at = c->n; /* no number is there */
-	if (pc)		      /* the one around it, or none */
+		c->at = c->n; /* no row has a pc that is not a number */
+	if (pc)		      /* only the item that contains pc */
 		c->n = c->at < c->n ? c->at + 1 : c->n;
 	return settle(c, v->kind);
 }
@@ -444,13 +465,14 @@ static int row_id(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
 
 /* ---- columns ------------------------------------------------------------------------ */
 
+/* Return text as a column's value; NULL and "" give SQL's NULL. */
 static void result_text(sqlite3_context *ctx, const char *text)
 {
 	if (text && *text)
 		sqlite3_result_text(ctx, text, -1, SQLITE_TRANSIENT);
 }
 
-/* By the symbol that it lies in, if that begins with it, or else by its address. */
+/* Set c->name to the name of the symbol that begins at start, or else to the address as text. */
 static void name_function(struct cursor *c, uint64_t start)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -474,7 +496,7 @@ static void name_function(struct cursor *c, uint64_t start)
 	c->name = p;
 }
 
-/* The function around addr, as its FDE bounds it. */
+/* Return the name of the function around addr as a column's value. The FDE gives its bounds. */
 static void result_function(sqlite3_context *ctx, struct cursor *c, uint64_t addr)
 {
 	uint64_t start, end;
@@ -485,21 +507,25 @@ static void result_function(sqlite3_context *ctx, struct cursor *c, uint64_t add
 		c->function = (struct range){ start, end };
 		name_function(c, start);
 	}
-	/* With its NUL: without, SQLite would copy it once more to add one. */
+	/*
+	 * SQLite copies the text with its NUL; with an explicit length it would copy it again to
+	 * add one.
+	 */
 	result_text(ctx, c->name);
 }
 
+/* Return a column of unwind_rows. */
 static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 {
 	const struct uw_row_info *row = &c->row;
 
 	switch (column) {
 	case ROW_FUNCTION:
-		/* Where one goes on over functions' ends, that of the address that was asked for. */
+		/* A row may cover several functions; then name the one at the address asked for. */
 		return result_function(ctx, c, row->start < c->low ? c->low : row->start);
 	case ROW_CFA_KIND:
 		return sqlite3_result_text(ctx, row->cfa_kind, -1, SQLITE_STATIC);
-	case ROW_CFA_REG: /* a register's name is the library's own, too; NULL: none */
+	case ROW_CFA_REG: /* static text of the library; NULL: none */
 		return sqlite3_result_text(ctx, row->cfa_reg, -1, SQLITE_STATIC);
 	case ROW_CFA_OFFSET:
 		if (row->cfa_reg)
@@ -526,7 +552,9 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 	}
 }
 
-/* Rows of an FDE: from the one at its start to the one at its end; false where there is none. */
+/*
+ * Find the rows of an FDE, from the one at its start to the one at its end. False: there are none.
+ */
 static bool fde_rows(struct cursor *c, size_t *first, size_t *last)
 {
 	struct uw_rows *rows = c->kept->rows;
@@ -538,6 +566,7 @@ static bool fde_rows(struct cursor *c, size_t *first, size_t *last)
 	return true;
 }
 
+/* Return a column of unwind_fdes. */
 static void fde_column(struct cursor *c, sqlite3_context *ctx, int column)
 {
 	struct uw_row_info row;
@@ -559,6 +588,7 @@ static void fde_column(struct cursor *c, sqlite3_context *ctx, int column)
 	}
 }
 
+/* Return a column of unwind_gaps. */
 static void gap_column(struct cursor *c, sqlite3_context *ctx, int column)
 {
 	switch (column) {
@@ -571,6 +601,7 @@ static void gap_column(struct cursor *c, sqlite3_context *ctx, int column)
 	}
 }
 
+/* Return a column of the current row (xColumn). */
 static int column_of(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int column)
 {
 	struct cursor *c = (struct cursor *)base;
@@ -590,7 +621,10 @@ static int column_of(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int column
 	return SQLITE_OK;
 }
 
-/* No xCreate: they are there without being made, and nowhere else. */
+/*
+ * No xCreate: the tables exist in every database without CREATE VIRTUAL TABLE, and cannot be
+ * created.
+ */
 static const sqlite3_module module = {
 	.xConnect = connect,
 	.xBestIndex = best_index,
