@@ -1,3 +1,7 @@
+/*
+ * unwinder/guess.c: guesses the caller of code that has no rules (guess.h): leaf functions,
+ * frame pointers, and scans of the stack.
+ */
 #include "unwinder/guess.h"
 
 #include "unwinder/arch.h"
@@ -6,15 +10,21 @@
 #include "unwinder/step.h"
 #include "unwinder/walk.h"
 
-/* How far into a function a pc may be to belong to the call of its start. */
+/*
+ * The farthest that a pc may be behind a call's target to count as code of the called function,
+ * in bytes.
+ */
 #define FUNCTION_MAX ((uint64_t)64 << 10)
 
-/* How many words a scan looks at: no more than a page of one function's own. */
+/* How many words a scan reads: a page, which few functions exceed with their own locals. */
 #define SCAN_WORDS 512
 
-/* ---- what a word is worth ---------------------------------------------------------- */
+/* ---- evidence for a return address -------------------------------------------------- */
 
-/* Return the call that ends at vaddr. With CFI or without, a PLT entry is told by its code. */
+/*
+ * Return the call that ends at vaddr. A direct call of a PLT entry counts as an indirect call.
+ * The entry is recognised by its code, whether it has CFI or not.
+ */
 static struct uw_call call_in(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
 			      const struct uw_code *code)
 {
@@ -27,7 +37,10 @@ static struct uw_call call_in(struct uw_walking *w, struct uw_object *object, ui
 	return call;
 }
 
-/* The call that ends at vaddr; -EFAULT where the code cannot be read. */
+/*
+ * Find the call that ends at vaddr, with the worker's cache. An error, such as -EFAULT, means
+ * that the code cannot be read.
+ */
 static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
 		       struct uw_call *out)
 {
@@ -50,8 +63,9 @@ static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t 
 }
 
 /*
- * A signal handler returns to the start of its trampoline, which nobody called from.
- * Where sp then is not known, as by a frame record, the context would not be found.
+ * Return whether ra is the start of a signal trampoline. A handler returns there although no
+ * call precedes it. This is accepted only where the return address is on the stack, so that sp
+ * is known: after a frame record, whose sp is not known, the signal context could not be found.
  */
 static bool is_restorer(struct uw_walking *w, struct uw_object *object, uint64_t ra)
 {
@@ -98,6 +112,7 @@ bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target)
 	return true;
 }
 
+/* Set a register and mark it as known. */
 static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 {
 	regs->value[reg] = value;
@@ -106,10 +121,14 @@ static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 
 /* ---- leaf ------------------------------------------------------------------------------ */
 
-/* How much code below the pc is looked at. */
+/* How many bytes of code below the pc are read. */
 #define BUILT_MAX 512
 
-/* A link register keeps its value while calls of others come and go: the code tells which it is. */
+/*
+ * Correct the evidence for the link register. It still holds its value after calls that have
+ * returned, so the code below the pc decides whether it holds the current function's return
+ * address.
+ */
 static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
 {
 	struct uw_object *object = w->mapping ? w->mapping->object : NULL;
@@ -119,7 +138,7 @@ static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
 	if (!object || guess->worth == UW_WORTH_NOTHING || w->pc % 4 != 0)
 		return;
 	room = room < BUILT_MAX ? room & ~(uint64_t)3 : BUILT_MAX;
-	/* The file's code may begin after its mapping does. */
+	/* The segment may begin further up than its mapping: read less. */
 	while (room && uw_object_read(object, w->pc - room - w->mapping->bias, code, room))
 		room = room / 2 & ~(uint64_t)3;
 	switch (w->machine.arch->built(code, room)) {
@@ -127,7 +146,7 @@ static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
 		guess->sure = true;
 		break;
 	case UW_BUILT_FRAME:
-		guess->worth = UW_WORTH_ELSEWHERE; /* unless nothing else leads on */
+		guess->worth = UW_WORTH_ELSEWHERE; /* used only if nothing else finds a caller */
 		break;
 	default:
 		break;
@@ -163,7 +182,7 @@ void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess)
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);
 	if (arch->lr != arch->pc)
-		regs->known &= ~((uint64_t)1 << arch->lr); /* used up: it leads on once */
+		regs->known &= ~((uint64_t)1 << arch->lr); /* lr leads to a caller only once */
 }
 
 /* ---- frame pointer ----------------------------------------------------------------------- */
@@ -178,8 +197,9 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 	if (uw_machine_reg(&w->machine, arch->fp, &fp))
 		return false;
 	/*
-	 * The outermost frame has none (psABI §3.4.1, AAPCS64 §6.4.6). A chain ends there; where
-	 * no chain led, and the code is not there to see, the register says nothing at all.
+	 * The outermost frame's fp is 0 (psABI §3.4.1, AAPCS64 §6.4.6), so the chain ends
+	 * there. If no chain led to this frame and its code cannot be read, the value 0 proves
+	 * nothing.
 	 */
 	if (fp == 0 && !w->exact && (w->mapping->object || w->stepper == UW_STEPPER_FP))
 		return true;
@@ -192,8 +212,8 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 	}
 	ra = uw_walk_stripped(w, ra);
 	/*
-	 * A record of zeros ends a chain (coroutines, threads begun by hand).  In frame 0
-	 * the register may as well point to something else that is zero.
+	 * A record of zeros ends a chain (coroutines, threads created by hand). In frame 0 the
+	 * register may also point to other data that happen to be zero.
 	 */
 	if (ra == 0)
 		return next == 0 && !w->exact;
@@ -207,12 +227,12 @@ void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess)
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_regs *regs = &w->machine.regs;
 
-	/* Other registers may have been saved anywhere, or not. */
+	/* Other registers may have been saved anywhere, or not at all. */
 	regs->known = 0;
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);
 	set_reg(regs, arch->fp, guess->fp);
-	/* A frame record lies anywhere in its frame (AAPCS64 §6.4.6). */
+	/* A frame record may lie anywhere in its frame (AAPCS64 §6.4.6). */
 	w->sp_low = arch->lr != arch->pc;
 }
 
@@ -228,7 +248,7 @@ void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess)
 		enum uw_worth worth;
 
 		if (addr < w->sp)
-			return; /* past the last address */
+			return; /* the address wrapped around */
 		if (uw_machine_read(&w->machine, addr, 8, &ra)) {
 			if (guess->worth == UW_WORTH_NOTHING)
 				uw_walk_note_missing(w);
@@ -236,11 +256,14 @@ void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess)
 		}
 		ra = uw_walk_stripped(w, ra);
 		worth = uw_guess_worth(w, ra);
-		/* A pointer into generated code need not be a return address: nobody can look. */
+		/*
+		 * A pointer into generated code may be anything: its code cannot be read to
+		 * check for a call.
+		 */
 		if (worth == UW_WORTH_UNREAD || worth <= guess->worth)
 			continue;
 		*guess = (struct uw_guess){ .ra = ra, .sp = addr + 8, .worth = worth };
-		/* A call of something else serves only where no other word follows a call. */
+		/* A call of other code is used only if no other word follows a call. */
 		if (worth > UW_WORTH_ELSEWHERE)
 			return;
 	}
@@ -253,7 +276,10 @@ void uw_guess_take_scan(struct uw_walking *w, const struct uw_guess *guess)
 	uint64_t fp;
 	bool above = !uw_machine_reg(&w->machine, arch->fp, &fp) && fp >= guess->sp;
 
-	/* As for others nobody knows; what points above the caller's sp may still be its own. */
+	/*
+	 * All other registers become unknown. A frame pointer above the caller's sp may still
+	 * be the caller's.
+	 */
 	regs->known = 0;
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);

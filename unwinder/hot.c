@@ -1,3 +1,7 @@
+/*
+ * unwinder/hot.c: the fast loop of a walk (hot.h): frames by packed rules, through a cache of
+ * what each frame's step does.
+ */
 #include "unwinder/hot.h"
 
 #include <errno.h>
@@ -14,27 +18,30 @@
 
 #define ADDRESS_BITS 48
 #define EXACT	     ((uint64_t)1 << 63)
-#define SP_LOW	     ((uint64_t)1 << 62) /* see struct uw_walking: only fp may be counted from */
+#define SP_LOW	     ((uint64_t)1 << 62) /* see struct uw_walking: the CFA counts from fp only */
 #define TAG_MAX	     0x3fff
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* What a frame's step comes to; the lower bits of all kinds but ASK mean the same. */
+/* What a frame's step does. The two low bits have the same meaning in all kinds but KIND_ASK. */
 enum {
-	KIND_FP = 1,	   /* the CFA counts from fp, not sp */
+	KIND_FP = 1,	   /* the CFA is computed from fp instead of sp */
 	KIND_SAVED_FP = 2, /* the caller's fp is at slot->fp */
-	KIND_RARE = 4,	   /* from here on there is more to it: */
+	KIND_RARE = 4,	   /* all kinds from here on take the slow branch: */
 	KIND_ROOT = 4,	   /* undefined return address */
 	KIND_LINK = 8,	   /* interrupted with the return address in lr */
-	KIND_CHAIN = 12,   /* no rule, and not interrupted: the frame pointer may lead on */
-	KIND_KEPT = 2,	   /* … and the code sets it */
-	KIND_ASK = 16,	   /* somebody else must see to it */
+	KIND_CHAIN = 12,   /* no rule, and not interrupted: try the frame pointer */
+	KIND_KEPT = 2,	   /* with KIND_CHAIN: the code sets up the frame pointer */
+	KIND_ASK = 16,	   /* another part of the walk must step from this frame */
 };
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-/* The captured bytes around sp, where most words are. */
+/*
+ * Return the captured region that contains sp, where most words are read. Return an empty range
+ * if the thread has no such region or another memory accessor.
+ */
 static struct uw_near near_sp(const struct uw_thread *thread, uint64_t sp)
 {
 	const struct uw_memory *memory = thread->ctx;
@@ -52,11 +59,16 @@ static struct uw_near near_sp(const struct uw_thread *thread, uint64_t sp)
 	return (struct uw_near){ .room = 0 };
 }
 
+/*
+ * Read a word outside the captured bytes around sp, in the slow way. Return whether it can be
+ * read.
+ */
 static __attribute__((noinline)) bool far_word(struct uw_walking *w, uint64_t addr, uint64_t *out)
 {
 	return !uw_machine_read(&w->machine, addr, 8, out);
 }
 
+/* Read a word of the captured bytes around sp. The caller has checked the bounds. */
 static inline uint64_t near_word(const struct uw_near *near, uint64_t addr)
 {
 	uint64_t word;
@@ -65,6 +77,7 @@ static inline uint64_t near_word(const struct uw_near *near, uint64_t addr)
 	return word;
 }
 
+/* Read a word: from the captured bytes around sp if it is there. Return whether it can be read. */
 static inline bool read_word(struct uw_walking *w, const struct uw_near *near, uint64_t addr,
 			     uint64_t *out)
 {
@@ -81,7 +94,10 @@ bool uw_hot_full(const struct uw_hot *hot)
 	return hot->last_tag == TAG_MAX;
 }
 
-/* Keys of a space carry its tag; a space that has changed is another one. */
+/*
+ * The keys of a space's slots contain its tag. A space that has changed has a new id and so a
+ * new tag.
+ */
 uint64_t uw_hot_tag(struct uw_hot *hot, uint64_t space)
 {
 	size_t i = space % UW_HOT_TAGS;
@@ -98,15 +114,21 @@ uint64_t uw_hot_tag(struct uw_hot *hot, uint64_t space)
 	return (uint64_t)hot->tags[i].tag << ADDRESS_BITS;
 }
 
-/* Fibonacci hashing: low bits alone are alike in code that is generated or aligned. */
+/*
+ * Return the slot of a key by Fibonacci hashing: the low bits alone are too similar in
+ * generated or aligned code.
+ */
 static inline size_t index_of(uint64_t key)
 {
 	return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - UW_HOT_BITS));
 }
 
-#define PLT_SHIFT_MAX 16 /* files may say what they like; it is 3 */
+#define PLT_SHIFT_MAX 16 /* the file may hold any value; real files have 3 */
 
-/* What a rule's word comes to. */
+/*
+ * Convert a packed rule to the effect of the frame's step. Leave the slot as KIND_ASK if the
+ * fast loop cannot execute the rule.
+ */
 static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot *slot)
 {
 	uint64_t pc = slot->key & EXACT ? slot->key : slot->key + 1;
@@ -149,7 +171,11 @@ static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot
 	slot->kind = kind;
 }
 
-/* Where its words are, so that fetch() finds them; whether to go by them they say themselves. */
+/*
+ * Make the slot a link of a frame pointer chain. The offsets let fetch() prefetch the frame
+ * record; whether the record is followed is decided when it is read. kept: the code sets up the
+ * frame pointer.
+ */
 static void follow_chain(struct uw_hot_slot *slot, bool kept)
 {
 	slot->kind = KIND_CHAIN | KIND_FP | (kept ? KIND_KEPT : 0);
@@ -157,13 +183,16 @@ static void follow_chain(struct uw_hot_slot *slot, bool kept)
 	slot->ra = 8;
 }
 
-/* The FDE that the rule is of covers vaddr and what follows. */
+/* Return whether the rule's FDE covers vaddr and the byte after it. */
 static bool goes_on(const struct uw_rule *rule, uint64_t vaddr)
 {
 	return vaddr >= rule->start && rule->end > vaddr && rule->end - vaddr > 1;
 }
 
-/* Fills the slot of a lookup it does not hold; false: no mapping, nothing to hold. */
+/*
+ * Fill the slot for a lookup that the cache does not hold. Return false if no executable
+ * mapping contains lookup.
+ */
 static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup, uint64_t key)
 {
 	struct uw_mapping *mapping = uw_walk_code(w, lookup);
@@ -186,7 +215,11 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	err = object ? uw_object_word_made(object, lookup - mapping->bias, exact, &word,
 					   &slot->stepper, &rule, &from)
 		     : -ENOENT;
-	/* Where a frame was put together by hand: see uw_walk's part of it.  No procedure begins in one. */
+	/*
+	 * The return address may have been stored by hand (makecontext): then it begins a
+	 * function, and uw_walk_frame has a special case for it. If the rule's FDE also covers
+	 * the return address itself, no procedure begins there.
+	 */
 	if (object && !exact &&
 	    !(from == UW_WORD_MADE && !err && goes_on(&rule, lookup - mapping->bias)) &&
 	    uw_object_begins(object, lookup + 1 - mapping->bias)) {
@@ -194,16 +227,21 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 		return true;
 	}
 	/*
-	 * That there is none is what whoever sees to this frame asks next.  Rules that were found are
-	 * seldom wanted again, and their slots lie where nothing else of a first walk does.
+	 * Cache the miss: the part of the walk that handles this frame next asks for the same
+	 * rule. Rules that were found are rarely asked for again, and their slots lie in cold
+	 * cache lines during a first walk.
 	 */
 	if (object && from == UW_WORD_MADE && err)
 		uw_walk_keep_rule(w->worker, object, lookup - mapping->bias, exact, err, &rule);
-	/* Its registers tell what the rule does not.  Most code goes on, and need not be read. */
+	/*
+	 * A thread that clone has just created has the same pc as its parent; only its
+	 * registers tell. Most addresses are inside a row that continues, so their code need
+	 * not be read.
+	 */
 	if (object && exact && (from != UW_WORD_INSIDE || arch->lr != arch->pc) &&
 	    uw_child_may_begin(object, lookup - mapping->bias))
 		return true;
-	/* Nothing may go ahead of those who are to be asked first. */
+	/* Use the rule only if no stepper with a higher priority must be asked first. */
 	if (!err &&
 	    !uw_stepper_before(steppers, lookup,
 			       slot->stepper == UW_STEPPER_PLT ? UW_PRIORITY_PLT : UW_PRIORITY_CFI))
@@ -213,7 +251,10 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 		 !uw_stepper_trampoline(w->space, &w->machine, lookup + 1, false, &rule)) {
 		enum uw_keeping keeping = uw_stepper_keeping(w, object, lookup + 1 - mapping->bias);
 
-		/* Where the function lets the register be, its own pushes may tell better. */
+		/*
+		 * If the function does not touch the frame pointer, its own pushes may be
+		 * better evidence.
+		 */
 		if (keeping != UW_KEEPING_NOT)
 			follow_chain(slot, keeping == UW_KEEPING_FP);
 	}
@@ -222,6 +263,10 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 
 /* ---- saved registers ---------------------------------------------------------------------- */
 
+/*
+ * Read the caller's registers that frame saved on the stack, except fp and the return address.
+ * A register that cannot be read becomes unknown.
+ */
 static void read_saved(struct uw_walking *w, const struct uw_frame *frame,
 		       const struct uw_rule *rule)
 {
@@ -233,7 +278,7 @@ static void read_saved(struct uw_walking *w, const struct uw_frame *frame,
 		const struct uw_reg_rule *r = &rule->regs[i];
 		uint64_t addr = frame->cfa + (uint64_t)r->off, bit = (uint64_t)1 << r->reg, value;
 
-		/* Below sp: popped already (see step.c). */
+		/* A slot below sp has been popped already (see step.c). */
 		if (r->kind != UW_RULE_AT_CFA || r->reg == rule->ra || r->reg == arch->fp ||
 		    r->reg >= arch->n_regs || addr < frame->sp)
 			continue;
@@ -266,19 +311,25 @@ void uw_hot_settle(struct uw_walking *w)
 /* ---- a frame -------------------------------------------------------------------------------- */
 
 enum outcome {
-	ON,    /* the run is in the caller's frame */
-	ASIDE, /* it is where it was: the frame is for somebody else */
-	STOP,  /* the frame is in out, and the walk ends: run->stop */
-	JOIN,  /* it is where it was: from here on an earlier walk has been */
+	ON,    /* the run has moved to the caller's frame */
+	ASIDE, /* the run has not moved: another part of the walk must step from the frame */
+	STOP,  /* the frame is in out, and the walk ends for the reason run->stop */
+	JOIN,  /* the run has not moved: an earlier walk has the same frames from here on */
 };
 
-/* A frame record lies anywhere in its frame (AAPCS64 §6.4.6). */
+/*
+ * Return SP_LOW on machines where a frame record may lie anywhere in its frame (AAPCS64
+ * §6.4.6), so that fp + 16 is only a lower bound of the caller's sp.
+ */
 static inline uint64_t chain_low(const struct uw_arch *arch)
 {
 	return arch->lr != arch->pc ? SP_LOW : 0;
 }
 
-/* What ra, found behind the frame pointer fp where next stands, is worth. */
+/*
+ * Return the evidence that ra is the caller's return address, where ra and next were read at
+ * the frame pointer fp. Cache it in the slot of ra - 1.
+ */
 static inline enum uw_worth link_worth(struct uw_walking *w, uint64_t ra, uint64_t fp,
 				       uint64_t next)
 {
@@ -293,8 +344,9 @@ static inline enum uw_worth link_worth(struct uw_walking *w, uint64_t ra, uint64
 }
 
 /*
- * Return whether the call before ra, whose worth was kept for any lookup, is of what lies at the
- * slot's. The slot keeps the last one that is; filling that of ra may have taken it away.
+ * Return whether the call that ends at ra calls the code at lookup. The evidence cached for ra
+ * does not depend on lookup, so the target is checked here. The slot caches the last return
+ * address for which this is true; filling the slot of ra may have evicted it.
  */
 static bool calls(struct uw_walking *w, struct uw_hot_slot *slot, uint64_t key, uint64_t lookup,
 		  uint64_t ra)
@@ -312,8 +364,9 @@ static bool calls(struct uw_walking *w, struct uw_hot_slot *slot, uint64_t key, 
 }
 
 /*
- * Return how the caller is found by the frame pointer fp, where next stands and ra behind it;
- * 0: not at all. above: of the key of the frame's slot, which is filled.
+ * Return how the caller is found by the frame pointer fp, with next at fp and ra behind it; 0
+ * if the frame pointer does not lead to a caller. above: the upper bits of the key of the
+ * frame's slot, which is filled.
  */
 static __attribute__((noinline)) uint32_t follow(struct uw_walking *w, uint64_t lookup,
 						 uint64_t above, uint64_t ra, uint64_t fp,
@@ -327,13 +380,16 @@ static __attribute__((noinline)) uint32_t follow(struct uw_walking *w, uint64_t 
 		return 0;
 	if (!own && readable && (worth == UW_WORTH_DIRECT || worth == UW_WORTH_ELSEWHERE))
 		own = calls(w, slot, lookup | above, lookup, ra);
-	/* Other registers may have been saved anywhere, or not. */
+	/* Other registers may have been saved anywhere, or not at all. */
 	uw_walk_take_regs(w);
 	w->machine.regs.known = 0;
 	return uw_run_how(UW_STEPPER_FP, (uint8_t)uw_guess_confidence(worth, own), false);
 }
 
-/* The frame pointer's step, and how the caller is found so; 0: it leads nowhere. */
+/*
+ * Step by the frame pointer: read the frame record and check it. Return how the caller is
+ * found, or 0 if the record does not lead to a caller.
+ */
 static inline uint32_t chain(struct uw_walking *w, const struct uw_run *run, uint64_t lookup,
 			     uint64_t *ra, uint64_t *caller_fp)
 {
@@ -348,7 +404,10 @@ static inline uint32_t chain(struct uw_walking *w, const struct uw_run *run, uin
 	return follow(w, lookup, run->above, link & run->mask, fp, next);
 }
 
-/* Of what is not in the captured bytes around sp; the run's own words stay in registers. */
+/*
+ * Read a word outside the captured bytes around sp. *out is written only on success and its
+ * address does not escape, so that the caller's variable can stay in a register.
+ */
 static inline bool far_copy(struct uw_walking *w, uint64_t addr, uint64_t *out)
 {
 	uint64_t word;
@@ -360,8 +419,9 @@ static inline bool far_copy(struct uw_walking *w, uint64_t addr, uint64_t *out)
 }
 
 /*
- * Whether a run, of which this much is told so that it stays in registers, stands where the
- * walk to be joined was, in the same state; room: for so many more frames.
+ * Return whether the run is at a frame of the walk to be joined, in the same state. room: how
+ * many more frames fit. The run's values are passed one by one, so that it can stay in
+ * registers.
  */
 static __attribute__((noinline)) bool joins(struct uw_walking *w, uint64_t pc, uint64_t sp,
 					    uint64_t fp, bool low, size_t room)
@@ -372,7 +432,7 @@ static __attribute__((noinline)) bool joins(struct uw_walking *w, uint64_t pc, u
 
 	while (join->n && join->frames[join->n - 1].sp < sp)
 		join->n--;
-	/* With too many frames in all they are not the same ones. */
+	/* With more frames than fit, the joined stack would not be complete. */
 	if (!join->n || join->n > room) {
 		join->sp = UINT64_MAX;
 		return false;
@@ -384,7 +444,10 @@ static __attribute__((noinline)) bool joins(struct uw_walking *w, uint64_t pc, u
 	       low == !!(note->flags & UW_NOTE_LOW);
 }
 
-/* What the step from the frame at run->pc went by, kind and places as in hot_frame. */
+/*
+ * Record what the step from the frame at run->pc used. kind, ra_at and fp_at are those of
+ * hot_frame.
+ */
 static inline void take_note(struct uw_walking *w, const struct uw_run *run, unsigned int kind,
 			     uint64_t ra_at, uint64_t fp_at)
 {
@@ -412,11 +475,12 @@ static inline void take_note(struct uw_walking *w, const struct uw_run *run, uns
 }
 
 /*
- * Puts the frame at run->pc into out and takes the run to its caller.  Every word
- * is read within the captured bytes or by far_word, and the CFA lies above sp;
- * what is otherwise is left to others, who also know what it means.  What differs
- * from frame to frame without a pattern is chosen by masks: no branch foretells it.
- * noting, a constant: see uw_hot_run_noting.
+ * Add the frame at run->pc to out and move the run to its caller.
+ *
+ * Each word is read from the captured bytes or by far_word, and the CFA must lie above sp. All
+ * other cases are left to the other parts of the walk, which also know what they mean. Choices
+ * that vary from frame to frame without a pattern are made with masks, because a branch would
+ * be mispredicted. noting must be a constant: see uw_hot_run_noting.
  */
 static inline __attribute__((always_inline)) enum outcome
 hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool noting)
@@ -431,7 +495,7 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 	unsigned int kind;
 	uint32_t how;
 
-	/* 0 less one is not an address either. */
+	/* This also rejects pc 0, whose lookup is 0 - 1. */
 	if (UNLIKELY(lookup >> ADDRESS_BITS) || UNLIKELY(frame == run->end))
 		return ASIDE;
 	if (noting && UNLIKELY(sp >= run->join_sp)) {
@@ -459,7 +523,7 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 			if (!(uw_walk_regs(w)->known >> w->machine.arch->lr & 1))
 				return ASIDE;
 			ra = run->ra;
-			/* A call need not touch the stack. */
+			/* On this machine a call need not move sp, so cfa may equal sp. */
 			if (cfa < sp || (cfa == sp && ra == run->pc))
 				return ASIDE;
 			if (cfa == sp && uw_walk_cycle(w, ra & run->mask, sp)) {
@@ -487,7 +551,10 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 			return ASIDE;
 		if (LIKELY(at - run->near.addr < run->near.room))
 			ra = near_word(&run->near, at);
-		/* Popped already (see step.c), or not where most words are. */
+		/*
+		 * The slot has been popped already (see step.c), or is not in the captured
+		 * bytes around sp.
+		 */
 		if (UNLIKELY(fp_at - run->near.addr >= run->near.room || fp_at < sp)) {
 			if (kind & KIND_SAVED_FP && fp_at >= sp && !far_copy(w, fp_at, &caller_fp))
 				return ASIDE;
@@ -519,6 +586,7 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 
 /* ---- runs of them ------------------------------------------------------------------------- */
 
+/* Load the walk's state into a run. */
 static inline void enter(struct uw_walking *w, struct uw_run *run)
 {
 	const struct uw_arch *arch = w->machine.arch;
@@ -534,13 +602,17 @@ static inline void enter(struct uw_walking *w, struct uw_run *run)
 	run->above = w->tag | (w->exact ? EXACT : 0) | (w->sp_low ? SP_LOW : 0);
 	run->near = near_sp(w->thread, run->sp);
 	run->frame = w->out->frames + w->out->n_frames;
-	/* A frame without fp is for somebody else. */
+	/* A frame whose fp is not known is left to the other parts of the walk: no frame fits. */
 	run->end = regs->known >> arch->fp & 1 ? w->out->frames + w->out->max_frames : run->frame;
 	run->how = uw_run_how(w->stepper, w->confidence, w->exact);
 	run->stop = UW_GO_ON;
 	run->join_sp = UINT64_MAX;
 }
 
+/*
+ * Store the state of a run that ended with outcome back into the walk. Return UW_GO_ON, or why
+ * the walk ends.
+ */
 static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome outcome)
 {
 	const struct uw_arch *arch = w->machine.arch;
@@ -580,7 +652,7 @@ int uw_hot_run(struct uw_walking *w)
 	enum outcome outcome;
 
 	enter(w, &first);
-	run = first; /* whose address nobody has: it lives in registers */
+	run = first; /* run's address is never taken, so that it stays in registers */
 	do
 		outcome = hot_frame(w, hot, &run, false);
 	while (outcome == ON);
@@ -609,8 +681,8 @@ int uw_hot_run_noting(struct uw_walking *w)
 }
 
 /*
- * What the next frame's step reads: it is others' turn meanwhile.  The slot may be
- * another's, and addresses need not be there: that does no harm.
+ * Prefetch what the next frame's step reads, while the other walks take their turns. The slot
+ * may belong to another key, and the addresses may be invalid: a prefetch of them is harmless.
  */
 static inline void fetch(const struct uw_hot *hot, const struct uw_run *run)
 {
