@@ -1,9 +1,9 @@
 /*
- * agent/source/core.c: ELF core files, as Linux and gdb's gcore write them.
+ * agent/source/core.c: reads ELF core files as a source, as Linux and gdb's gcore write them.
  *
- * Segments are the memory, where they have bytes; notes are the threads and what
- * was mapped from which file.  Segments that were not written come from those
- * files, told apart by the build-ids that memory shows.
+ * The segments hold the memory, as far as it was written. The notes hold the threads and the list
+ * of mapped files. The bytes of segments that were not written are taken from the mapped files,
+ * which are identified by the build-ids found in memory.
  */
 #include "agent/io.h"
 #include "agent/source/frozen.h"
@@ -22,10 +22,13 @@
 #include <unistd.h>
 
 #define SEGMENTS_MAX (1u << 20)
-#define NT_FILE_MAX  (16u << 20) /* the kernel writes at most 4 MiB */
+#define NT_FILE_MAX  (16u << 20) /* bytes; the kernel writes at most 4 MiB */
 #define AUXV_MAX     4096
 
-/* struct elf_prstatus and elf_prpsinfo of 64-bit machines, include/linux/elfcore.h. */
+/*
+ * Offsets and sizes in struct elf_prstatus and struct elf_prpsinfo of 64-bit machines
+ * (include/linux/elfcore.h).
+ */
 #define PRSTATUS_PID  32
 #define PRSTATUS_REGS 112
 #define PRPSINFO_PID  24
@@ -33,7 +36,10 @@
 #define PRPSINFO_SIZE 136
 #define PRSTATUS_MAX  512
 
-/* Of one loaded file; who makes more of them wants to be slow to read. */
+/*
+ * Segments of one loaded file, at most. Real files have far fewer; a larger number could only
+ * serve to make reading slow.
+ */
 #define FILE_SEGMENTS 64
 
 #define CACHE_SLOTS 64
@@ -41,12 +47,12 @@
 
 struct segment {
 	uint64_t vaddr, mem_size;
-	uint64_t off, size; /* bytes that are really in the file */
+	uint64_t off, size; /* the bytes that the core file holds */
 	uint32_t flags;
 };
 
 struct chunk {
-	uint64_t off; /* of the file; UINT64_MAX: empty */
+	uint64_t off; /* file offset; UINT64_MAX: the slot is empty */
 	size_t size;
 	uint8_t *bytes;
 };
@@ -55,19 +61,20 @@ struct core {
 	struct frozen frozen;
 	int fd;
 	uint64_t file_size;
-	char *name; /* for messages */
+	char *name; /* for messages; owned */
 	const char *base;
-	struct segment *segments; /* sorted by vaddr, none overlap */
+	struct segment *segments; /* sorted by vaddr, without overlaps; owned */
 	size_t n_segments;
 	struct chunk cache[CACHE_SLOTS];
-	uint8_t *files; /* contents of NT_FILE */
+	uint8_t *files; /* contents of NT_FILE; owned */
 	uint32_t files_size;
 	uint64_t files_off;
-	uint64_t phdr, n_phdrs, vdso, program; /* from the auxiliary vector; 0: not told */
+	uint64_t phdr, n_phdrs, vdso, program; /* from the auxiliary vector; 0: unknown */
 };
 
 /* ---- the file ------------------------------------------------------------------ */
 
+/* Read size bytes at off of the core file; -EBADMSG if the file does not have them. */
 static int read_at(const struct core *c, uint64_t off, void *out, uint64_t size)
 {
 	if (off > c->file_size || size > c->file_size - off)
@@ -75,7 +82,10 @@ static int read_at(const struct core *c, uint64_t off, void *out, uint64_t size)
 	return io_read_at(c->fd, off, out, size);
 }
 
-/* Stacks and headers are read word by word: keep what was read around them. */
+/*
+ * Like read_at(), but through a cache of chunks: stacks and headers are read in many small pieces
+ * that lie close together.
+ */
 static int read_cached(struct core *c, uint64_t off, void *out, uint64_t size)
 {
 	uint8_t *to = out;
@@ -116,11 +126,12 @@ static int read_cached(struct core *c, uint64_t off, void *out, uint64_t size)
 
 /* ---- memory -------------------------------------------------------------------- */
 
+/* Return the segment that contains addr, or NULL. */
 static const struct segment *segment_at(const struct core *c, uint64_t addr)
 {
 	size_t low = 0, high = c->n_segments;
 
-	while (low < high) { /* the first above addr */
+	while (low < high) { /* find the first segment above addr */
 		size_t middle = low + (high - low) / 2;
 
 		if (c->segments[middle].vaddr <= addr)
@@ -133,12 +144,13 @@ static const struct segment *segment_at(const struct core *c, uint64_t addr)
 	return &c->segments[low - 1];
 }
 
+/* Read captured memory (a uw_read_fn). Return -EFAULT if any byte of it is not in the core file. */
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct core *c = ctx;
 	uint64_t done = 0;
 
-	/* Whole or nothing: first that all of it is there, then the bytes. */
+	/* The first pass checks that all bytes are there, the second one copies them. */
 	for (int pass = 0; pass < 2; pass++) {
 		for (done = 0; done < size;) {
 			const struct segment *s = segment_at(c, addr + done);
@@ -162,6 +174,10 @@ static int by_vaddr(const void *a, const void *b)
 	return l->vaddr < r->vaddr ? -1 : l->vaddr > r->vaddr;
 }
 
+/*
+ * Add a PT_LOAD segment. If the file ends inside it, record the damage and use the bytes that are
+ * there.
+ */
 static void add_segment(struct core *c, const Elf64_Phdr *p)
 {
 	struct segment s = { .vaddr = p->p_vaddr,
@@ -186,7 +202,10 @@ static void add_segment(struct core *c, const Elf64_Phdr *p)
 	c->segments[c->n_segments++] = s;
 }
 
-/* Overlapping ones are a lie of which the first is believed. */
+/*
+ * Sort the segments by address. Segments cannot overlap in a sound file; of those that do, only
+ * the first one is used.
+ */
 static void sort_segments(struct core *c)
 {
 	size_t n = 0;
@@ -214,6 +233,7 @@ static uint64_t u64(const uint8_t *p)
 	return u32(p) | (uint64_t)u32(p + 4) << 32;
 }
 
+/* Add a thread from its NT_PRSTATUS note at file offset off. */
 static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 {
 	uint16_t machine = c->frozen.source.info.machine;
@@ -236,13 +256,16 @@ static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 	regset_read(machine, bytes + PRSTATUS_REGS, &thread.regs);
 	if (asprintf(&thread.name, "%s:%" PRIu32, c->base, thread.tid) < 0)
 		return -ENOMEM;
-	/* Until NT_PRPSINFO says otherwise, the process is the first thread's. */
+	/* The first thread's id serves as process id until NT_PRPSINFO is read. */
 	if (!c->frozen.n_threads && c->frozen.pid == 1)
 		c->frozen.pid = thread.tid;
 	return frozen_add_thread(&c->frozen, &thread);
 }
 
-/* struct user_pac_mask: of data, then of code; the thread is the one before. */
+/*
+ * Read struct user_pac_mask (data mask, then code mask). It belongs to the thread of the
+ * NT_PRSTATUS note before it.
+ */
 static int on_pac_mask(struct core *c, uint64_t off, uint32_t size)
 {
 	uint8_t bytes[16];
@@ -256,6 +279,7 @@ static int on_pac_mask(struct core *c, uint64_t off, uint32_t size)
 	return err;
 }
 
+/* Read the process's id and name. */
 static int on_prpsinfo(struct core *c, uint64_t off, uint32_t size)
 {
 	uint8_t bytes[PRPSINFO_SIZE];
@@ -273,6 +297,7 @@ static int on_prpsinfo(struct core *c, uint64_t off, uint32_t size)
 	return 0;
 }
 
+/* Read the auxiliary vector, at most AUXV_MAX bytes of it. */
 static int on_auxv(struct core *c, uint64_t off, uint32_t size)
 {
 	uint8_t bytes[AUXV_MAX];
@@ -296,6 +321,7 @@ static int on_auxv(struct core *c, uint64_t off, uint32_t size)
 	return 0;
 }
 
+/* Store the list of mapped files for add_files(). Only the first such note is used. */
 static int on_file(struct core *c, uint64_t off, uint32_t size)
 {
 	int err;
@@ -319,7 +345,10 @@ static int on_file(struct core *c, uint64_t off, uint32_t size)
 	return 0;
 }
 
-/* -EBADMSG has been told. */
+/*
+ * Read all notes of a PT_NOTE segment. Damaged notes are recorded with frozen_damage() and end the
+ * loop with 0. A negative code means that reading the file or allocating memory failed.
+ */
 static int read_notes(struct core *c, uint64_t off, uint64_t size)
 {
 	uint64_t end;
@@ -384,7 +413,9 @@ static uint32_t prot_of(uint32_t flags)
 }
 
 /*
- * count, page size, then count of (start, end, offset in pages), then count of
+ * Add the mappings that NT_FILE lists.
+ *
+ * Its layout is: count, page size, then count times (start, end, offset in pages), then count
  * names, each ended by a NUL (fs/binfmt_elf.c, fill_files_note).
  */
 static int add_files(struct core *c)
@@ -419,10 +450,13 @@ static int add_files(struct core *c)
 			continue;
 		if (s)
 			m.prot = prot_of(s->flags);
-		/* Who makes cores of processes elsewhere may give names without a folder. */
+		/*
+		 * Programs that make cores for processes of other machines may write names without
+		 * a directory.
+		 */
 		m.file = *m.path && *m.path != '/' && !strpbrk(m.path, ":[");
 		if (length >= sizeof(gone) && !strcmp(m.path + length - sizeof(gone) + 1, gone)) {
-			/* The list is our copy. */
+			/* Writing is allowed here: c->files is a private copy. */
 			((char *)(uintptr_t)m.path)[length - sizeof(gone) + 1] = '\0';
 			m.deleted = true;
 		}
@@ -439,9 +473,10 @@ damaged:
 }
 
 /*
- * Add what is mapped of a file from base on, where a segment begins: by the ELF header there, if
- * memory has it; or else the segments that follow, up to those that are written to, lie as in the
- * file.
+ * Add the mappings of the file whose first segment begins at base.
+ *
+ * If its ELF header is in memory, the segments are taken from there. Otherwise the adjacent
+ * segments that follow, up to the first writable one, are assumed to lie in memory as in the file.
  */
 static int add_file(struct core *c, uint64_t base, const char *path)
 {
@@ -480,7 +515,10 @@ static int add_file(struct core *c, uint64_t base, const char *path)
 	return err;
 }
 
-/* Return where the file begins whose dynamic section is at addr: at the last ELF header before. */
+/*
+ * Return the address where the file begins whose dynamic section is at addr. That is the nearest
+ * segment before addr that begins with an ELF header. If there is none above bias, return bias.
+ */
 static uint64_t file_start(struct core *c, uint64_t addr, uint64_t bias)
 {
 	const struct segment *s = segment_at(c, addr);
@@ -498,8 +536,9 @@ static uint64_t file_start(struct core *c, uint64_t addr, uint64_t bias)
 }
 
 /*
- * Kernels before 3.7 and some makers of cores (qemu) list no files.  The auxiliary vector tells
- * where the program's header is, and the dynamic linker's list in memory the libraries.
+ * Add the mappings of loaded files if the core has no NT_FILE list, as with kernels before 3.7 and
+ * some other programs that write cores (qemu). The auxiliary vector gives the address of the
+ * program's headers. The list of the dynamic linker in memory gives the libraries.
  */
 static int add_loaded(struct core *c)
 {
@@ -525,7 +564,7 @@ static int add_loaded(struct core *c)
 	return err;
 }
 
-/* Memory that no file has: the vDSO, and code generated at run time. */
+/* Add executable segments that belong to no file: the vDSO and code generated at run time. */
 static int add_others(struct core *c)
 {
 	int err = 0;
@@ -550,7 +589,10 @@ static int add_others(struct core *c)
 	return err;
 }
 
-/* A file's first page, with its header, is in most cores though its code is not. */
+/*
+ * Read the build-ids of mapped files from memory. Most cores hold the first page of a file, with
+ * its ELF header, even if they do not hold its code.
+ */
 static void add_build_ids(struct core *c)
 {
 	const struct event_mapping *program, *first = NULL;
@@ -573,6 +615,7 @@ static void add_build_ids(struct core *c)
 
 /* ---- the source ------------------------------------------------------------------ */
 
+/* source_info.image: rebuild the ELF file that is mapped at start. */
 static int get_image(void *ctx, uint32_t pid, uint64_t start, uint8_t **out, size_t *size)
 {
 	struct core *c = ctx;
@@ -598,7 +641,10 @@ static void core_close(struct source *source)
 
 static const struct source_ops ops = { .next = frozen_next, .close = core_close };
 
-/* PN_XNUM: more segments than the field holds; section 0 says how many (gABI). */
+/*
+ * Read the number of program headers. If it is too large for e_phnum, that field is PN_XNUM and
+ * sh_info of section 0 holds the number (gABI).
+ */
 static int count_phdrs(const struct core *c, const Elf64_Ehdr *ehdr, uint64_t *n)
 {
 	Elf64_Shdr shdr;
@@ -612,6 +658,10 @@ static int count_phdrs(const struct core *c, const Elf64_Ehdr *ehdr, uint64_t *n
 	return err;
 }
 
+/*
+ * Read all segments, then all notes. error (512 bytes) says why this failed, if it is not a system
+ * error.
+ */
 static int read_segments(struct core *c, const Elf64_Ehdr *ehdr, char *error)
 {
 	Elf64_Phdr phdr;
@@ -633,7 +683,7 @@ static int read_segments(struct core *c, const Elf64_Ehdr *ehdr, char *error)
 	c->segments = calloc(n ? n : 1, sizeof(*c->segments));
 	if (!c->segments)
 		return -ENOMEM;
-	/* Segments before notes: what notes say is looked up in them. */
+	/* Segments come first, because addresses in the notes are looked up in them. */
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint64_t i = 0; i < n; i++) {
 			err = read_cached(c, off + i * sizeof(phdr), &phdr, sizeof(phdr));
@@ -650,6 +700,7 @@ static int read_segments(struct core *c, const Elf64_Ehdr *ehdr, char *error)
 	return 0;
 }
 
+/* Read everything but the memory: header, segments, threads and mappings. */
 static int read_core(struct core *c, char *error)
 {
 	Elf64_Ehdr ehdr;

@@ -1,3 +1,4 @@
+/* agent/source/frozen.c: delivers one process at one moment as events. */
 #include "agent/source/frozen.h"
 
 #include "agent/array.h"
@@ -18,7 +19,7 @@ void frozen_init(struct frozen *f, const struct source_ops *ops, const char *kin
 	};
 	f->source.info.events = &f->event;
 	f->source.info.n_events = 1;
-	/* Whole pages were kept, not what is above sp alone. */
+	/* Whole pages were captured, not only the memory above sp. */
 	f->source.info.red_zone = true;
 }
 
@@ -92,7 +93,7 @@ struct event_mapping *frozen_mapping_at(const struct frozen *f, uint64_t addr)
 {
 	size_t low = 0, high = f->n_mappings;
 
-	while (low < high) { /* the first that ends above addr */
+	while (low < high) { /* find the first mapping that ends above addr */
 		size_t middle = low + (high - low) / 2;
 
 		if (f->mappings[middle].end <= addr)
@@ -103,6 +104,7 @@ struct event_mapping *frozen_mapping_at(const struct frozen *f, uint64_t addr)
 	return low < f->n_mappings && f->mappings[low].start <= addr ? &f->mappings[low] : NULL;
 }
 
+/* Make *event the sample of a thread. */
 static void give_thread(const struct frozen *f, const struct frozen_thread *t, struct event *event)
 {
 	event->type = EVENT_SAMPLE;
@@ -120,7 +122,6 @@ static void give_thread(const struct frozen *f, const struct frozen_thread *t, s
 	};
 }
 
-/* The process's name, its mappings, the threads' names, the threads, what was lost, the damage. */
 int frozen_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct frozen *f = (struct frozen *)source;

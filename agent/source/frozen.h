@@ -1,7 +1,9 @@
 /*
- * agent/source/frozen.h: one process at one moment, which core files, snapshots
- * and a stopped process all are.  Its maker adds what it knows; then it is a
- * source like others: names, mappings, and each thread as a sample.
+ * agent/source/frozen.h: a source for one process at one moment, shared by core files, snapshots
+ * and stopped processes.
+ *
+ * The code that reads one of these inputs adds mappings and threads. frozen_next() then returns
+ * them as events: names, mappings, and one sample for each thread.
  */
 #ifndef AGENT_SOURCE_FROZEN_H
 #define AGENT_SOURCE_FROZEN_H
@@ -12,47 +14,54 @@ struct frozen_thread {
 	uint32_t tid;
 	struct uw_regs regs;
 	uint64_t code_mask;		 /* see struct uw_thread */
-	char *name;			 /* of the sample; owned, as are those below */
-	char *comm;			 /* NULL: as the process */
-	const struct uw_region *regions; /* array owned, its bytes are not */
+	char *name;			 /* name of the sample; owned, like the pointers below */
+	char *comm;			 /* NULL: the name of the process */
+	const struct uw_region *regions; /* the array is owned, the bytes are not */
 	uint32_t n_regions;
 };
 
 struct frozen {
-	struct source source; /* first: what users of the source see */
+	struct source source; /* the first member */
 	uint32_t pid;
 	uint64_t time_ns;
 	char comm[64];
-	struct event_mapping *mappings; /* paths owned, images not */
+	struct event_mapping *mappings; /* the paths are owned, the images are not */
 	size_t n_mappings, room_mappings;
 	struct frozen_thread *threads;
 	size_t n_threads, room_threads;
 	uint64_t n_lost; /* threads that could not be read */
-	uw_read_fn read; /* all threads' memory; NULL: their regions alone */
+	uw_read_fn read; /* memory of all threads; NULL: only their regions */
 	void *read_ctx;
-	int err; /* told at the end, with source.error: the input was damaged there */
+	int err; /* damage, returned at the end with source.error; 0: none */
 	struct source_event event;
-	size_t at; /* of the events to give */
+	size_t at; /* index of the next event */
 };
 
-/* kind as in source_info; one event, "threads", each of which counts one. */
+/*
+ * Initialize *frozen. kind is stored in source_info. The source has one event, "threads"; each
+ * thread counts 1.
+ */
 void frozen_init(struct frozen *frozen, const struct source_ops *ops, const char *kind,
 		 uint16_t machine);
 void frozen_fini(struct frozen *frozen);
 
-/* path is copied. */
+/* Add a mapping; its path is copied. Return 0 or -ENOMEM. */
 int frozen_add_mapping(struct frozen *frozen, const struct event_mapping *mapping);
-/* Takes over what thread owns, also on failure. */
+/* Add a thread and take over the memory that it owns, even on failure. Return 0 or -ENOMEM. */
 int frozen_add_thread(struct frozen *frozen, const struct frozen_thread *thread);
 
-/* By address; of those that overlap, the one that starts first stays. */
+/* Sort the mappings by address. Of overlapping mappings only the one that starts first is kept. */
 void frozen_sort(struct frozen *frozen);
-/* After frozen_sort: the mapping at addr, NULL: none. */
+/* Return the mapping that contains addr, or NULL. The mappings must be sorted (frozen_sort()). */
 struct event_mapping *frozen_mapping_at(const struct frozen *frozen, uint64_t addr);
 
+/*
+ * source_ops.next: return the process's name, its mappings, the names of the threads, the threads
+ * as samples, the number of lost threads, and at last the damage as an error.
+ */
 int frozen_next(struct source *source, struct event *event, int timeout_ms);
 
-/* The first failure alone is told. */
+/* Record damage of the input. Only the first call counts. */
 void frozen_damage(struct frozen *frozen, int err, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

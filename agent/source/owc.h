@@ -1,6 +1,6 @@
 /*
- * agent/source/owc.h: writes capture files; source_owc_open reads them.
- * The layout is in proto/capture.proto.
+ * agent/source/owc.h: writes capture files; source_owc_open() reads them. proto/capture.proto
+ * describes the format.
  */
 #ifndef AGENT_SOURCE_OWC_H
 #define AGENT_SOURCE_OWC_H
@@ -15,57 +15,69 @@
 struct owc_writer;
 
 /*
- * fd is written from where it stands and stays the caller's; it needs no
- * seeking.  info is borrowed until close, and read again as it becomes fuller;
- * with same_boot set the file keeps this machine's boot id.
+ * Start a capture file at the current position of fd, which need not be seekable. The caller
+ * closes fd after owc_writer_close(). info is borrowed until close and read again during writing,
+ * because facts may be added to it. If info->same_boot is set, the boot id of this machine is
+ * written, too. -ENOMEM, or the error of the first write.
  */
 int owc_writer_open(int fd, const struct source_info *info, struct owc_writer **out);
 
 /*
- * Events in the order the source gave them.  What is buffered goes out when it
- * reaches 1 MiB or is a second old at the next call, so that a kill loses little.
+ * Append an event. Events must be passed in the order in which the source returned them. A frame
+ * is written when it has 1 MiB, or when it is older than one second at the time of a call, so that
+ * little is lost if the process is killed.
  *
- * A failed write (-ENOSPC, …) is returned once, by the call that met it; the
- * calls after it write nothing and return 0, close returns it again.  -E2BIG: an
- * event that no reader would take, larger than 16 MiB; it alone is left out.  What a failed
- * write left behind is cut off a regular file, which then ends behind a whole frame.
+ * A failed write (-ENOSPC, ...) is returned once, by the call in which it happened. Later calls
+ * write nothing and return 0; owc_writer_close() returns the error again. In a regular file the
+ * incomplete frame of a failed write is cut off, so that the file ends with a complete frame.
+ *
+ * -E2BIG: the event is larger than 16 MiB, which readers do not accept. Only this event is left
+ * out.
  */
 int owc_writer_event(struct owc_writer *w, const struct event *event);
-int owc_writer_flush(struct owc_writer *w); /* what is buffered, now */
-int owc_writer_idle(struct owc_writer *w);  /* if it is a second old; for when no event comes */
+int owc_writer_flush(struct owc_writer *w); /* write what is buffered */
+int owc_writer_idle(struct owc_writer *w);  /* if it is older than a second, for idle times */
 
-/* How many samples are in the file, not counting those that are buffered. */
+/* Return how many samples are in the file. Buffered samples are not counted. */
 uint64_t owc_writer_samples(const struct owc_writer *w);
 
 /*
- * The lookup addresses of all kernel frames written so far, each once, in the
- * order they came (at most a million); borrowed until the next event.
+ * Return the lookup addresses of all kernel frames written so far, without duplicates, in order of
+ * appearance, at most a million (1 << 20). The array is borrowed until the next event.
  */
 const uint64_t *owc_writer_kernel_lookups(const struct owc_writer *w, size_t *n);
 
-/* Names for them, sorted by address, so that kernel frames have names elsewhere; before close. */
+/*
+ * Write the symbols for these addresses, sorted by address, so that kernel frames have names on
+ * other machines. Call it before close.
+ */
 int owc_writer_kernel_symbols(struct owc_writer *w, const struct source_kernel_symbol *symbols,
 			      size_t n);
 
 /*
- * A file of a mapping that is kept in the capture.  begin, then any number of pieces, then end; a
- * piece has at most OWC_PIECE_MAX bytes.  After the kernel symbols and before close.
+ * A mapped file that is embedded in the capture. Call owc_writer_file_begin(), then
+ * owc_writer_file_piece() any number of times, then owc_writer_file_end(). Files follow the kernel
+ * symbols and precede close.
  */
 struct owc_file {
-	const char *path; /* as in its mappings; borrowed until end */
+	const char *path; /* as in the file's mappings; copied by owc_writer_file_begin() */
 	uint32_t major, minor;
 	uint64_t inode;
-	struct uw_build_id build_id; /* size 0: it has none */
+	struct uw_build_id build_id; /* size 0: the file has none */
 	uint64_t size;
 };
+/* bytes of one piece, at most */
 #define OWC_PIECE_MAX (1 << 20)
 int owc_writer_file_begin(struct owc_writer *w, const struct owc_file *file);
 int owc_writer_file_piece(struct owc_writer *w, uint64_t off, const void *bytes, size_t size);
-int owc_writer_file_end(struct owc_writer *w, bool drop); /* drop: as if it had not begun */
-/* The file that ended last has the contents of this one, too: a copy with another inode. */
+int owc_writer_file_end(struct owc_writer *w, bool drop); /* drop: leave it out of the index */
+/*
+ * Add another file with the same contents as the file that was ended last: a copy with another
+ * inode.
+ */
 int owc_writer_file_again(struct owc_writer *w, const struct owc_file *file);
 
-/* Completes the file and frees w (NULL is fine); 0, or the first failure of all. */
+/* Write trailer and index, and free w (NULL is fine). Return 0, or the first error since open. */
 int owc_writer_close(struct owc_writer *w);
 
 #endif

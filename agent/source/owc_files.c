@@ -1,4 +1,4 @@
-/* agent/source/owc_files.c: put kept files of a capture together again. */
+/* agent/source/owc_files.c: extracts the files embedded in a capture into memory. */
 #include "agent/source/owc_files.h"
 
 #include "agent/io.h"
@@ -15,11 +15,11 @@
 
 enum {
 	FILES_MAX = 65536,
-	ARENA_MAX = 2 * OWC_RECORD_MAX, /* what one record may unpack to */
+	ARENA_MAX = 2 * OWC_RECORD_MAX, /* bytes that one record may take after unpacking */
 };
-#define FILE_SIZE_MAX ((uint64_t)1 << 40) /* apparent; what no piece holds takes no memory */
-#define UNPACKED_MAX  ((uint64_t)2 << 30) /* bytes of all files that were asked for */
-#define HOLE	      4096		  /* so many zero bytes stay a hole */
+#define FILE_SIZE_MAX ((uint64_t)1 << 40) /* apparent size; holes between pieces take no memory */
+#define UNPACKED_MAX  ((uint64_t)2 << 30) /* bytes, summed over all extracted files */
+#define HOLE	      4096		  /* zero blocks of this size stay holes */
 
 struct frame {
 	uint64_t off, size, content_size;
@@ -37,11 +37,12 @@ struct owc_files {
 	int fd;
 	struct file *files;
 	size_t n_files;
-	struct frame *frames; /* all of the capture's */
+	struct frame *frames; /* all frames of the capture */
 	size_t n_frames;
 	uint64_t unpacked;
 };
 
+/* Read the list of all frames from the index. Their sizes may not reach beyond end_off. */
 static int take_frames(struct owc_files *f, const Offwind__Capture__Index *index, uint64_t end_off)
 {
 	uint64_t off = OWC_HEAD_SIZE;
@@ -61,6 +62,7 @@ static int take_frames(struct owc_files *f, const Offwind__Capture__Index *index
 	return 0;
 }
 
+/* Read one entry for an embedded file from the index. */
 static int take_file(struct owc_files *f, const Offwind__Capture__KeptFile *from)
 {
 	struct file *to = &f->files[f->n_files];
@@ -144,7 +146,7 @@ void owc_files_span(const struct owc_files *files, uint64_t *start, uint64_t *en
 	}
 }
 
-/* Write a piece, leaving out pages of zeros: a fresh file in memory reads as zeros there. */
+/* Write a piece at off, except pages of zeros, which a new file in memory has already. */
 static int put_piece(int fd, uint64_t off, const uint8_t *bytes, size_t size)
 {
 	static const uint8_t zeros[HOLE];
@@ -206,6 +208,7 @@ static int put_frame(struct owc_files *f, const uint8_t *content, size_t n, uint
 	return err;
 }
 
+/* Read and decompress one frame, and write its pieces into fd, a file of size bytes. */
 static int unpack_frame(struct owc_files *f, ZSTD_DCtx *zstd, const struct frame *frame,
 			uint64_t size, int fd)
 {
@@ -228,6 +231,7 @@ static int unpack_frame(struct owc_files *f, ZSTD_DCtx *zstd, const struct frame
 	return err;
 }
 
+/* Look up a file by build-id or, if build_id->size is 0, by device, inode and path. */
 static const struct file *find(const struct owc_files *f, uint32_t major, uint32_t minor,
 			       uint64_t inode, const char *path, const struct uw_build_id *build_id)
 {

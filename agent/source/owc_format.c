@@ -1,3 +1,7 @@
+/*
+ * agent/source/owc_format.c: the boot id, which tells whether a capture file was recorded since
+ * this machine was booted.
+ */
 #include "agent/source/owc_format.h"
 
 #include <fcntl.h>

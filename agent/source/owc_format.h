@@ -1,6 +1,6 @@
 /*
- * agent/source/owc_format.h: what writer and reader of capture files share;
- * internal to them.  proto/capture.proto explains the layout.
+ * agent/source/owc_format.h: constants and helpers shared by the writer and the reader of capture
+ * files; internal to them. proto/capture.proto describes the format.
  */
 #ifndef AGENT_SOURCE_OWC_FORMAT_H
 #define AGENT_SOURCE_OWC_FORMAT_H
@@ -15,7 +15,7 @@ enum {
 	OWC_VERSION = 1,
 	OWC_HEAD_SIZE = 32,
 	OWC_FOOTER_SIZE = 24,
-	OWC_SKIPPABLE = 0x184d2a50,   /* RFC 8878 §3.1.2; up to 0x184d2a5f */
+	OWC_SKIPPABLE = 0x184d2a50,   /* magic; RFC 8878 §3.1.2 */
 	OWC_RECORD_MAX = 16 << 20,    /* bytes of one record */
 	OWC_CONTENT_MAX = 64 << 20,   /* bytes of one frame, decompressed */
 	OWC_INDEX_MAX = 16 << 20,     /* bytes of the packed index */
@@ -24,7 +24,10 @@ enum {
 	OWC_BOOT_ID_SIZE = 64,
 };
 
-/* This machine's, NUL-terminated; false where the kernel does not tell. */
+/*
+ * Read the boot id of this machine, NUL-terminated. Return false if the kernel does not provide
+ * one.
+ */
 bool owc_boot_id(char out[OWC_BOOT_ID_SIZE]);
 
 static inline void owc_put_u32(uint8_t *to, uint32_t value)

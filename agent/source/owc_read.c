@@ -1,3 +1,11 @@
+/*
+ * agent/source/owc_read.c: reads capture files (.owc) as a source. proto/capture.proto describes
+ * the format.
+ *
+ * The file is untrusted input: sizes, counts and the order of records are checked against limits
+ * before they are used. The first error ends the stream; all records before it have been delivered
+ * by then.
+ */
 #include "agent/source/source.h"
 
 #include "agent/io.h"
@@ -18,8 +26,8 @@
 #include <zstd.h>
 
 enum {
-	ARENA_MAX = 128 << 20, /* what one record may unpack to */
-	EVENTS_MAX = 65536,    /* kinds of events, over all headers */
+	ARENA_MAX = 128 << 20, /* bytes that one record may take after unpacking */
+	EVENTS_MAX = 65536,    /* event kinds, summed over all headers */
 	IMAGES_BYTES_MAX = 64 << 20,
 	IMAGES_MAX = 65536,
 	SYMBOLS_MAX = 1 << 20,
@@ -39,14 +47,14 @@ struct input {
 	uint8_t buffer[128 * 1024];
 };
 
-struct content { /* of one frame, decompressed */
+struct content { /* the decompressed content of one frame */
 	uint8_t *bytes;
 	size_t pos, n, room;
-	uint64_t off; /* of its frame in the file */
-	bool cut;     /* the file ended inside it */
+	uint64_t off; /* file offset of the frame */
+	bool cut;     /* the file ends inside the frame */
 };
 
-/* What headers and symbols leave behind; all of it lives as long as the source. */
+/* A block of memory for headers, images and symbols. All blocks live as long as the source. */
 struct kept {
 	struct kept *next;
 	alignas(max_align_t) char bytes[];
@@ -58,24 +66,27 @@ struct owc {
 	struct input in;
 	ZSTD_DCtx *zstd;
 	struct content content;
-	struct arena arena; /* the record at hand */
+	struct arena arena; /* memory of the current record */
 	struct kept *kept;
 	bool any_header, ended, all_symbols;
-	int err;       /* how it ended */
-	int torn;      /* what to say once the content is used up; 0: nothing */
-	char why[256]; /* goes with torn */
+	int err;       /* error code that ended the stream; 0: the file is complete */
+	int torn;      /* error to return once the content is used up; 0: none */
+	char why[256]; /* the message for torn */
 	size_t n_events_kept;
 	struct image *images;
 	size_t n_images, image_bytes;
 	struct source_kernel_symbol *symbols;
 	size_t n_symbols, room_symbols, symbol_bytes;
-	struct owc_files *files;	/* kept ones; NULL: none, or the file cannot be sought in */
-	uint64_t files_off, files_end;	/* where the frames of all of them are */
-	bool trailer, indexed;		/* came */
-	Offwind__Capture__Trailer seen; /* counted while reading, to hold against the file's */
+	struct owc_files *files;	/* embedded files; NULL: none, or fd is not seekable */
+	uint64_t files_off, files_end;	/* the file range of all their frames */
+	bool trailer, indexed;		/* the trailer, the index was read */
+	Offwind__Capture__Trailer seen; /* counted while reading */
 };
 
-/* The first failure ends the stream: one line with name, offset and reason. */
+/*
+ * End the stream with an error: set source.error to one line with name, offset and reason. Return
+ * err.
+ */
 __attribute__((format(printf, 4, 5))) static int end(struct owc *o, int err, uint64_t off,
 						     const char *format, ...)
 {
@@ -92,6 +103,7 @@ __attribute__((format(printf, 4, 5))) static int end(struct owc *o, int err, uin
 	return err;
 }
 
+/* Allocate memory that lives as long as the source. Return NULL if there is none. */
 static void *keep(struct owc *o, size_t size)
 {
 	struct kept *k = malloc(sizeof(*k) + size);
@@ -105,6 +117,7 @@ static void *keep(struct owc *o, size_t size)
 
 /* ---- input ----------------------------------------------------------------- */
 
+/* Refill the input buffer from the file. n is 0 at the end of the file. */
 static int input_fill(struct input *in)
 {
 	ssize_t n;
@@ -119,7 +132,7 @@ static int input_fill(struct input *in)
 	return 0;
 }
 
-/* Up to size bytes; *got is less only at the end of the file. */
+/* Read up to size bytes. *got is less than size only at the end of the file. */
 static int input_read(struct input *in, void *out, size_t size, size_t *got)
 {
 	uint8_t *to = out;
@@ -149,6 +162,7 @@ static int input_read(struct input *in, void *out, size_t size, size_t *got)
 
 /* ---- frames ---------------------------------------------------------------- */
 
+/* Make room for more decompressed bytes. Return -EFBIG at the limit of OWC_CONTENT_MAX. */
 static int content_grow(struct content *c)
 {
 	size_t room = c->room ? c->room * 2 : 256 * 1024;
@@ -169,8 +183,11 @@ static int content_grow(struct content *c)
 }
 
 /*
- * Decompresses one frame, whose magic is the next thing zstd sees.  What a cut
- * frame gave so far is used; what a damaged one gave is not to be trusted.
+ * Decompress one zstd frame into o->content. Its magic number has been read already and is passed
+ * to zstd first.
+ *
+ * If the file ends inside the frame, the content before that point is used. The content of a
+ * damaged frame is discarded, because it cannot be trusted.
  */
 static int read_zstd_frame(struct owc *o, const uint8_t magic[4])
 {
@@ -209,7 +226,10 @@ static int read_zstd_frame(struct owc *o, const uint8_t magic[4])
 			return end(o, -EBADMSG, c->off, "zstd frame: %s", ZSTD_getErrorName(rest));
 		}
 		c->n = to.pos;
-		/* zstd holds back what there was no room for, so ask until nothing more comes. */
+		/*
+		 * zstd may hold back output for which the buffer had no room, so repeat until
+		 * nothing more comes.
+		 */
 		if (rest && at_end && c->n == before) {
 			o->torn = -EBADMSG;
 			c->cut = true;
@@ -224,7 +244,10 @@ static int read_zstd_frame(struct owc *o, const uint8_t magic[4])
 	return 0;
 }
 
-/* A skippable frame; ours is the index, which ends the file. */
+/*
+ * Read a skippable frame: check the index, which ends the file, and skip any other one.
+ * read_index() uses the index; here only its place and its checksum are verified.
+ */
 static int read_skippable(struct owc *o, uint32_t magic)
 {
 	struct input *in = &o->in;
@@ -269,7 +292,7 @@ static int read_skippable(struct owc *o, uint32_t magic)
 	return 0;
 }
 
-/* The frames of kept files hold no events. */
+/* Seek over the frames of embedded files, which hold no events. */
 static int pass_over_files(struct owc *o)
 {
 	struct input *in = &o->in;
@@ -283,7 +306,10 @@ static int pass_over_files(struct owc *o)
 	return 0;
 }
 
-/* 1: the content of a next frame is there; 0: the file is complete; else the end of it. */
+/*
+ * Read the next frame into o->content. Return 1 if there is one, 0 at the end of a complete file,
+ * or a negative code after end() was called.
+ */
 static int next_frame(struct owc *o)
 {
 	for (;;) {
@@ -321,7 +347,11 @@ static int next_frame(struct owc *o)
 	}
 }
 
-/* The record at content->pos: 1, 0 at the content's end; a torn frame may end inside one. */
+/*
+ * Unpack the record at content->pos into the arena. Return 1, or 0 at the end of the content, or
+ * -EBADMSG with the reason in *why. In a frame that the file's end cut off, an incomplete record
+ * is the end of the content, too.
+ */
 static int next_record(struct content *c, struct arena *arena, Offwind__Capture__Record **out,
 		       const char **why)
 {
@@ -368,6 +398,10 @@ static void copy_text(char *to, size_t size, const ProtobufCBinaryData *from)
 	to[n] = '\0';
 }
 
+/*
+ * Copy a header into source.info. Return NULL, or what is wrong with the header. A file has
+ * several headers if facts became known during the recording; the last one is valid.
+ */
 static const char *take_header(struct owc *o, const Offwind__Capture__Header *h)
 {
 	struct source_info *info = &o->base.info;
@@ -382,7 +416,10 @@ static const char *take_header(struct owc *o, const Offwind__Capture__Header *h)
 		return "headers with too many kinds of events";
 	if (o->any_header && h->machine != info->machine)
 		return "headers of different machines";
-	/* Callers may hold the list of an earlier header, so that one stays. */
+	/*
+	 * Callers may still use the event list of an earlier header, so earlier lists are not
+	 * freed.
+	 */
 	events = h->n_events ? keep(o, h->n_events * sizeof(*events)) : NULL;
 	if (h->n_events && !events)
 		return no_memory;
@@ -418,6 +455,7 @@ static const char *take_header(struct owc *o, const Offwind__Capture__Header *h)
 	return NULL;
 }
 
+/* Look up an image by its id. Images are sorted by id. */
 static const struct image *find_image(const struct owc *o, uint32_t id)
 {
 	size_t low = 0, high = o->n_images;
@@ -433,6 +471,10 @@ static const struct image *find_image(const struct owc *o, uint32_t id)
 	return low < o->n_images && o->images[low].id == id ? &o->images[low] : NULL;
 }
 
+/*
+ * Store an image, such as the vDSO. Its id must be larger than those before, so that the images
+ * stay sorted. Return NULL, or what is wrong.
+ */
 static const char *take_image(struct owc *o, const Offwind__Capture__Image *i)
 {
 	struct image *bigger;
@@ -461,7 +503,10 @@ static int by_addr(const void *a, const void *b)
 	return (x->addr > y->addr) - (x->addr < y->addr);
 }
 
-/* Zero bytes inside end the text: such a name never was one. */
+/*
+ * Copy a text into memory that lives as long as the source. A NUL byte inside ends the text,
+ * because a symbol name cannot contain one.
+ */
 static const char *keep_text(struct owc *o, const ProtobufCBinaryData *from)
 {
 	char *text = keep(o, from->len + 1);
@@ -471,6 +516,7 @@ static const char *keep_text(struct owc *o, const ProtobufCBinaryData *from)
 	return text;
 }
 
+/* Add kernel symbols to source.info, sorted by address. Return NULL, or what is wrong. */
 static const char *take_symbols(struct owc *o, const Offwind__Capture__KernelSymbols *s)
 {
 	bool sorted = true;
@@ -512,6 +558,7 @@ static const char *take_symbols(struct owc *o, const Offwind__Capture__KernelSym
 	return NULL;
 }
 
+/* Compare the counts of the trailer with what was read. Return NULL, or what is wrong. */
 static const char *take_trailer(struct owc *o, const Offwind__Capture__Trailer *t)
 {
 	o->trailer = true;
@@ -524,7 +571,10 @@ static const char *take_trailer(struct owc *o, const Offwind__Capture__Trailer *
 
 /* ---- events ---------------------------------------------------------------- */
 
-/* For the record's life.  NULL where it cannot be a C string. */
+/*
+ * Return the text as a C string in the current record's memory; NULL if it contains a NUL byte or
+ * memory is short.
+ */
 static const char *event_text(struct owc *o, const ProtobufCBinaryData *from)
 {
 	char *text;
@@ -537,6 +587,10 @@ static const char *event_text(struct owc *o, const ProtobufCBinaryData *from)
 	return text;
 }
 
+/*
+ * Fill *e from a mapping. Its pointers are valid until the next record; the image lives as long as
+ * the source. Return NULL, or what is wrong.
+ */
 static const char *take_mapping(struct owc *o, const Offwind__Capture__Mapping *m, struct event *e)
 {
 	struct event_mapping *to = &e->mapping;
@@ -577,7 +631,10 @@ static int by_region(const void *a, const void *b)
 	return ((*x)->addr > (*y)->addr) - ((*x)->addr < (*y)->addr);
 }
 
-/* Also sorts them: their order means nothing. */
+/*
+ * Return whether any regions overlap or exceed the address space. Sorts the regions by address, as
+ * their order has no meaning.
+ */
 static bool regions_overlap(Offwind__Capture__Region **r, size_t n)
 {
 	if (n > 1)
@@ -591,6 +648,10 @@ static bool regions_overlap(Offwind__Capture__Region **r, size_t n)
 	return false;
 }
 
+/*
+ * Fill *e from a sample. Its pointers are valid until the next record. Return NULL, or what is
+ * wrong.
+ */
 static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s, struct event *e)
 {
 	struct event_sample *to = &e->sample;
@@ -656,7 +717,10 @@ static const char *take_lost(struct owc *o, const Offwind__Capture__Lost *l, str
 	return NULL;
 }
 
-/* NULL, or what is wrong; *is_event tells whether e was filled. */
+/*
+ * Process one record of any kind. Return NULL, or what is wrong. *is_event says whether *e was
+ * filled.
+ */
 static const char *take_record(struct owc *o, const Offwind__Capture__Record *r, struct event *e,
 			       bool *is_event)
 {
@@ -728,10 +792,14 @@ static const char *take_record(struct owc *o, const Offwind__Capture__Record *r,
 	case OFFWIND__CAPTURE__RECORD__KIND_TRAILER:
 		return take_trailer(o, r->trailer);
 	default:
-		return NULL; /* of a later version */
+		return NULL; /* a kind of a later version: ignored */
 	}
 }
 
+/*
+ * source_ops.next: unpack records until one of them is an event, and read the next frame when the
+ * content is used up.
+ */
 static int owc_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct owc *o = (struct owc *)source;
@@ -766,7 +834,10 @@ static int owc_next(struct source *source, struct event *event, int timeout_ms)
 
 /* ---- opening --------------------------------------------------------------- */
 
-/* The symbols of one frame of the file; false leaves the rest to the stream. */
+/*
+ * Add the kernel symbols of the frame at off. Return false if the frame cannot be read; the
+ * symbols are then read from the stream.
+ */
 static bool symbols_of_frame(struct owc *o, uint64_t off, const Offwind__Capture__Frame *f)
 {
 	uint8_t *packed = malloc(f->size);
@@ -788,6 +859,10 @@ static bool symbols_of_frame(struct owc *o, uint64_t off, const Offwind__Capture
 	return ok && !why;
 }
 
+/*
+ * Read all frames that hold kernel symbols, as the index lists them. end_off is where the index
+ * begins; the sizes of all frames must add up to it.
+ */
 static void symbols_by_index(struct owc *o, const Offwind__Capture__Index *index, uint64_t end_off)
 {
 	uint64_t off = OWC_HEAD_SIZE;
@@ -806,7 +881,7 @@ static void symbols_by_index(struct owc *o, const Offwind__Capture__Index *index
 	}
 	o->all_symbols = ok && off == end_off;
 	if (!o->all_symbols) {
-		/* The stream gives them again, from the first. */
+		/* Discard what was read: the stream will deliver all symbols. */
 		o->n_symbols = 0;
 		o->base.info.kernel_symbols = NULL;
 		o->base.info.n_kernel_symbols = 0;
@@ -814,9 +889,11 @@ static void symbols_by_index(struct owc *o, const Offwind__Capture__Index *index
 }
 
 /*
- * Where the file can be sought in, its index tells where kernel symbols are, so
- * that they are known before the first sample.  No index, no matter: what is
- * wrong with it is reported when the stream comes there.
+ * Read the index at the end of a seekable file. It lists the frames with kernel symbols, so that
+ * these are known before the first sample. It also lists the embedded files.
+ *
+ * A missing or damaged index is not an error here. It is reported when the stream reaches that
+ * place.
  */
 static void read_index(struct owc *o)
 {
@@ -844,7 +921,10 @@ static void read_index(struct owc *o)
 		index = offwind__capture__index__unpack(&arena.allocator, n, packed);
 	if (index)
 		symbols_by_index(o, index, off);
-	/* Without them frames may lack names; what is wrong with the index is said at its place. */
+	/*
+	 * Without embedded files some frames may have no names. An error in the index is reported
+	 * when the stream reaches it.
+	 */
 	if (index && !owc_files_new(o->in.fd, index, off, &o->files) && o->files) {
 		owc_files_span(o->files, &o->files_off, &o->files_end);
 		o->base.info.kept_file = owc_files_open;
@@ -854,7 +934,10 @@ static void read_index(struct owc *o)
 	free(packed);
 }
 
-/* The head, the index where there is one, and the first record: a header. */
+/*
+ * Read the head of the file, the index if there is one, and the first record, which must be a
+ * header.
+ */
 static int begin(struct owc *o)
 {
 	uint8_t head[OWC_HEAD_SIZE];
@@ -893,6 +976,7 @@ static int begin(struct owc *o)
 	return end(o, why == no_memory ? -ENOMEM : -EBADMSG, o->content.off, "%s", why);
 }
 
+/* source_ops.close: free everything and close the file. */
 static void owc_close(struct source *source)
 {
 	struct owc *o = (struct owc *)source;

@@ -1,3 +1,9 @@
+/*
+ * agent/source/owc_write.c: writes capture files (.owc). proto/capture.proto describes the format.
+ *
+ * Records are collected in memory and written as one zstd frame at a time. The index of all frames
+ * is written at the end.
+ */
 #include "agent/source/owc.h"
 
 #include "agent/array.h"
@@ -16,10 +22,10 @@
 #include <zstd.h>
 
 enum {
-	FRAME_SIZE = 1 << 20,	      /* a frame this full goes out */
+	FRAME_SIZE = 1 << 20,	      /* a frame of this content size is written */
 	SYMBOLS_A_RECORD = 4096,      /* kernel symbols in one record */
-	IMAGES_MAX = 64,	      /* different ones remembered; more are written again */
-	KERNEL_LOOKUPS_MAX = 1 << 20, /* addresses remembered for naming */
+	IMAGES_MAX = 64,	      /* stored images; further ones are written each time */
+	KERNEL_LOOKUPS_MAX = 1 << 20, /* kernel addresses stored for symbolizing */
 };
 
 static const uint64_t frame_age_ns = 1000000000;
@@ -30,13 +36,13 @@ struct image {
 	uint64_t size;
 };
 
-struct frame { /* as Frame in the index */
+struct frame { /* like Frame in the index */
 	uint64_t size, content_size, first_time_ns, last_time_ns;
 	uint32_t n_events, n_samples;
 	bool kernel_symbols;
 };
 
-struct kept_file { /* as KeptFile in the index */
+struct kept_file { /* like KeptFile in the index */
 	struct owc_file file;
 	char *path; /* owned */
 	uint32_t first_frame, n_frames;
@@ -44,31 +50,31 @@ struct kept_file { /* as KeptFile in the index */
 
 struct owc_writer {
 	int fd;
-	int err;       /* the first failed write, or -ENOMEM; nothing is written after it */
-	bool reported; /* err was returned */
+	int err;       /* the first error; nothing is written after it */
+	bool reported; /* err has been returned */
 	const struct source_info *info;
 	uint64_t off; /* bytes written */
 	ZSTD_CCtx *zstd;
 
-	uint8_t *content; /* of the frame being filled */
+	uint8_t *content; /* content of the frame being filled */
 	size_t n_content, room_content;
 	uint8_t *packed; /* room for a compressed frame */
 	size_t room_packed;
-	uint64_t frame_since_ns; /* when its first record came, CLOCK_MONOTONIC */
+	uint64_t frame_since_ns; /* when its first record was added, CLOCK_MONOTONIC */
 	struct frame frame;
 	struct frame *frames;
 	size_t n_frames, room_frames;
 
-	uint8_t *header; /* as it was written last */
+	uint8_t *header; /* the packed header that was written last */
 	size_t n_header, n_header_events;
 	struct image images[IMAGES_MAX];
 	size_t n_images;
 	uint32_t next_image;
-	Offwind__Capture__Region *regions; /* scratch for one sample */
+	Offwind__Capture__Region *regions; /* buffer for one sample */
 	Offwind__Capture__Region **region_list;
 	size_t room_regions;
 	Offwind__Capture__Trailer totals;
-	uint64_t n_written; /* samples in whole frames in the file */
+	uint64_t n_written; /* samples in the complete frames of the file */
 
 	struct kept_file *files;
 	size_t n_files, room_files;
@@ -86,7 +92,10 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Every public call ends here: a failure is told once. */
+/*
+ * Return w->err if it has not been returned yet, else 0. All public functions return through this
+ * one, so that an error is returned once.
+ */
 static int outcome(struct owc_writer *w)
 {
 	if (!w->err || w->reported)
@@ -95,18 +104,22 @@ static int outcome(struct owc_writer *w)
 	return w->err;
 }
 
+/* Store the first error; later ones are ignored. */
 static void fail(struct owc_writer *w, int err)
 {
 	if (!w->err)
 		w->err = err;
 }
 
-/* Cut off what is behind off, so that the samples in the file are those of whole frames. */
+/*
+ * Truncate a regular file to off after a failed write, so that it ends with a complete frame and
+ * n_written is the number of samples in it.
+ */
 static void cut_off(struct owc_writer *w, uint64_t off)
 {
 	struct stat st;
 
-	/* A file that is appended to, or was written to before, has other offsets. */
+	/* Do not truncate a file that had contents before: its offsets differ from w->off. */
 	if (w->off == off || fstat(w->fd, &st) || !S_ISREG(st.st_mode) ||
 	    (uint64_t)st.st_size != w->off)
 		return;
@@ -114,6 +127,7 @@ static void cut_off(struct owc_writer *w, uint64_t off)
 		w->off = off;
 }
 
+/* Write all bytes. On failure set w->err and remove the bytes of this call from the file. */
 static void write_bytes(struct owc_writer *w, const void *bytes, size_t size)
 {
 	const uint8_t *at = bytes;
@@ -137,6 +151,10 @@ static void write_bytes(struct owc_writer *w, const void *bytes, size_t size)
 
 /* ---- frames ---------------------------------------------------------------- */
 
+/*
+ * Grow a buffer to at least want bytes. Return false and set w->err if there is no memory. Also
+ * return false if an error happened before.
+ */
 static bool reserve(struct owc_writer *w, uint8_t **bytes, size_t *room, size_t want)
 {
 	uint8_t *bigger;
@@ -156,6 +174,7 @@ static bool reserve(struct owc_writer *w, uint8_t **bytes, size_t *room, size_t 
 	return true;
 }
 
+/* Append the frame that was written to the list for the index. size is its compressed size. */
 static void remember_frame(struct owc_writer *w, size_t size)
 {
 	if (w->n_frames == w->room_frames) {
@@ -174,6 +193,7 @@ static void remember_frame(struct owc_writer *w, size_t size)
 	w->frames[w->n_frames++] = w->frame;
 }
 
+/* Compress the buffered content, write it as one frame and begin an empty one. */
 static void write_frame(struct owc_writer *w)
 {
 	size_t size;
@@ -183,7 +203,7 @@ static void write_frame(struct owc_writer *w)
 		return;
 	size = ZSTD_compress2(w->zstd, w->packed, w->room_packed, w->content, w->n_content);
 	if (ZSTD_isError(size)) {
-		fail(w, -ENOMEM); /* its only cause, with room for the worst case */
+		fail(w, -ENOMEM); /* the only possible error, as there is room for the worst case */
 		return;
 	}
 	write_bytes(w, w->packed, size);
@@ -195,6 +215,7 @@ static void write_frame(struct owc_writer *w)
 	w->frame = (struct frame){ 0 };
 }
 
+/* Write the buffered frame if it is large or old enough. */
 static void write_frame_if_due(struct owc_writer *w)
 {
 	if (w->n_content >= FRAME_SIZE ||
@@ -202,6 +223,10 @@ static void write_frame_if_due(struct owc_writer *w)
 		write_frame(w);
 }
 
+/*
+ * Append a record to the frame: its size as a varint, then the packed record. Return -E2BIG if the
+ * record is larger than readers accept. If memory is short, set w->err and return 0.
+ */
 static int add_record(struct owc_writer *w, const Offwind__Capture__Record *record)
 {
 	size_t size = offwind__capture__record__get_packed_size(record);
@@ -226,6 +251,7 @@ static int add_record(struct owc_writer *w, const Offwind__Capture__Record *reco
 
 /* ---- header ---------------------------------------------------------------- */
 
+/* Return s as protobuf bytes that borrow it; NULL becomes the empty text. */
 static ProtobufCBinaryData text(const char *s)
 {
 	return (ProtobufCBinaryData){ .len = s ? strlen(s) : 0, .data = (uint8_t *)(uintptr_t)s };
@@ -236,7 +262,7 @@ static ProtobufCBinaryData bytes_of(const void *bytes, size_t size)
 	return (ProtobufCBinaryData){ .len = size, .data = (uint8_t *)(uintptr_t)bytes };
 }
 
-/* Remembers what is written: true if it differs from the last time. */
+/* Store the packed header. Return true if it differs from the one that was written last. */
 static bool header_changed(struct owc_writer *w, const Offwind__Capture__Header *header)
 {
 	size_t size = offwind__capture__header__get_packed_size(header);
@@ -258,6 +284,7 @@ static bool header_changed(struct owc_writer *w, const Offwind__Capture__Header 
 	return true;
 }
 
+/* Append a header if it changed since the last one. Event kinds may be added during a recording. */
 static void add_header(struct owc_writer *w)
 {
 	const struct source_info *info = w->info;
@@ -310,7 +337,10 @@ out:
 
 /* ---- events ---------------------------------------------------------------- */
 
-/* Id of an image, which is written first where it is new; 0: none. */
+/*
+ * Return in *id the id of the mapping's image (such as the vDSO), or 0 if it has none. A new image
+ * is written first, before the mapping that refers to it. Return 0 or -E2BIG.
+ */
 static int add_image(struct owc_writer *w, const struct event_mapping *m, uint32_t *id)
 {
 	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
@@ -356,7 +386,10 @@ static bool same_lookup(const void *ctx, uint32_t id)
 	return key->w->lookups[id] == key->lookup;
 }
 
-/* Only names are lost where there is no memory for this. */
+/*
+ * Store a kernel address for owc_writer_kernel_lookups(). A lack of memory is ignored here,
+ * because it costs only the name of this address.
+ */
 static void remember_lookup(struct owc_writer *w, uint64_t lookup)
 {
 	struct lookup_key key = { w, lookup };
@@ -379,6 +412,7 @@ static void remember_lookup(struct owc_writer *w, uint64_t lookup)
 		w->n_lookups++;
 }
 
+/* Make room for the regions of one sample. Return false and set w->err if there is no memory. */
 static bool room_for_regions(struct owc_writer *w, size_t n)
 {
 	if (n > w->room_regions) {
@@ -393,6 +427,7 @@ static bool room_for_regions(struct owc_writer *w, size_t n)
 	return !w->err;
 }
 
+/* Append a sample. Return -E2BIG if readers would not accept it. */
 static int add_sample(struct owc_writer *w, const struct event_sample *s,
 		      Offwind__Capture__Record *record)
 {
@@ -425,7 +460,8 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	}
 	sample.regions = w->region_list;
 	sample.n_regions = s->n_regions;
-	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips; /* packed, not changed */
+	/* the packer does not change it */
+	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips;
 	sample.n_kernel_ips = s->n_kernel_ips;
 	sample.cgroup_id = s->cgroup_id;
 	sample.ns_pid = s->ns_pid;
@@ -444,6 +480,7 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	return add_record(w, record);
 }
 
+/* Append a mapping, after its image if that is new. Return 0 or -E2BIG. */
 static int add_mapping(struct owc_writer *w, const struct event_mapping *m,
 		       Offwind__Capture__Record *record)
 {
@@ -468,6 +505,7 @@ static int add_mapping(struct owc_writer *w, const struct event_mapping *m,
 	return add_record(w, record);
 }
 
+/* Append an event of any type. Return 0 or -E2BIG. */
 static int add_event(struct owc_writer *w, const struct event *e)
 {
 	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
@@ -536,10 +574,11 @@ static int add_event(struct owc_writer *w, const struct event *e)
 	return add_record(w, &record);
 }
 
+/* Count an event for the index and the trailer. */
 static void count_event(struct owc_writer *w, const struct event *e)
 {
 	if (e->type == EVENT_CGROUP || e->type == EVENT_FREED || e->type == EVENT_GENERATED)
-		return; /* elder readers skip it */
+		return; /* older readers skip these records, so counts leave them out */
 	if (!w->frame.n_events++ || e->time_ns < w->frame.first_time_ns)
 		w->frame.first_time_ns = e->time_ns;
 	if (e->time_ns > w->frame.last_time_ns)
@@ -560,7 +599,7 @@ int owc_writer_event(struct owc_writer *w, const struct event *event)
 
 	if (w->err)
 		return outcome(w);
-	/* A pipe may have told of more kinds of samples since. */
+	/* A pipe may have described more event kinds since the last header. */
 	if (!w->n_content || w->info->n_events != w->n_header_events)
 		add_header(w);
 	err = add_event(w, event);
@@ -597,6 +636,7 @@ const uint64_t *owc_writer_kernel_lookups(const struct owc_writer *w, size_t *n)
 	return w->lookups;
 }
 
+/* Append one record with n kernel symbols. */
 static void add_symbols(struct owc_writer *w, const struct source_kernel_symbol *symbols, size_t n)
 {
 	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;
@@ -630,7 +670,7 @@ static void add_symbols(struct owc_writer *w, const struct source_kernel_symbol 
 int owc_writer_kernel_symbols(struct owc_writer *w, const struct source_kernel_symbol *symbols,
 			      size_t n)
 {
-	write_frame(w); /* symbols have frames of their own: readers fetch them first */
+	write_frame(w); /* symbols get their own frames: readers fetch these first */
 	for (size_t at = 0; !w->err && at < n; at += SYMBOLS_A_RECORD) {
 		add_symbols(w, symbols + at, n - at < SYMBOLS_A_RECORD ? n - at : SYMBOLS_A_RECORD);
 		if (w->n_content >= FRAME_SIZE)
@@ -640,7 +680,7 @@ int owc_writer_kernel_symbols(struct owc_writer *w, const struct source_kernel_s
 	return outcome(w);
 }
 
-/* Append an entry for a kept file whose frames begin at first. */
+/* Append an entry for an embedded file whose frames begin at index first. The path is copied. */
 static void add_file(struct owc_writer *w, const struct owc_file *file, uint32_t first, uint32_t n)
 {
 	void *files = w->files;
@@ -657,7 +697,7 @@ static void add_file(struct owc_writer *w, const struct owc_file *file, uint32_t
 
 int owc_writer_file_begin(struct owc_writer *w, const struct owc_file *file)
 {
-	write_frame(w); /* pieces have frames of their own: readers pass over them */
+	write_frame(w); /* pieces get their own frames: readers of events skip them */
 	add_file(w, file, (uint32_t)w->n_frames, 0);
 	return outcome(w);
 }
@@ -708,6 +748,10 @@ static void add_trailer(struct owc_writer *w)
 	(void)add_record(w, &record);
 }
 
+/*
+ * Write the index as a skippable zstd frame, with the footer that readers find from the end of the
+ * file.
+ */
 static void write_index(struct owc_writer *w)
 {
 	Offwind__Capture__Index index = OFFWIND__CAPTURE__INDEX__INIT;
@@ -752,7 +796,8 @@ static void write_index(struct owc_writer *w)
 	index.frames = list;
 	index.n_frames = w->n_frames;
 	size = offwind__capture__index__get_packed_size(&index);
-	if (size > OWC_INDEX_MAX) { /* of a week or a terabyte; the file is whole without it */
+	/* only for a week or a terabyte; an empty index is valid, too */
+	if (size > OWC_INDEX_MAX) {
 		index.n_frames = index.n_files = 0;
 		size = 0;
 	}

@@ -1,18 +1,19 @@
 /*
- * agent/source/perfdata.c: a recording of perf record as a source.
+ * agent/source/perfdata.c: reads a perf.data file or pipe, as written by perf record, and makes
+ * events of it.
  *
- * scan() takes one record after another from the file, the pipe or the
- * decompressor and queues what has a time; deliver() turns the oldest one into
- * events.  Of a record in a file only its offset is queued, and the stack of a
- * sample is read when its turn comes, as far as it was in use.
+ * scan() reads one record after another from the file, the pipe or the decompressor, and puts each
+ * record that has a time into a queue. deliver() turns the oldest record of the queue into events.
+ * For a record in a file the queue stores only its offset. The stack of a sample is read when the
+ * sample is delivered, and only the part of the stack that was in use.
  *
- * Memory: the queue's 24 MiB and BLOCKS_MAX for records that cannot be read
- * again.  Beyond either, the elder half of the queue is let go: then a record
- * may come later than one that is younger than it.
+ * Memory: 24 MiB for the queue, and BLOCKS_MAX for records that cannot be read a second time. When
+ * either limit is reached, the older half of the queue is delivered at once. A record may then be
+ * delivered after a newer one.
  *
- * A record that contradicts itself is left out (a sample counts as lost) and
- * what follows is read on; where records cannot be told apart any more reading
- * ends.  Either way the first damage is the error at the end.
+ * A record that contradicts itself is left out (a sample counts as lost) and reading goes on
+ * behind it. Reading ends where records can no longer be told apart. In both cases the first
+ * damage is returned as the error at the end of the stream.
  */
 #include "agent/io.h"
 #include "agent/source/perfdata_attrs.h"
@@ -37,21 +38,24 @@
 #include <unistd.h>
 #include <zstd.h>
 
-/* Stacks never used are zeros, yet recordings shrink to a tenth or a hundredth. */
+/*
+ * Limits for decompression, against zstd bombs. The unused part of each stack is zeros, but real
+ * recordings still shrink only to a tenth or a hundredth.
+ */
 #define INFLATED_RATIO 1000u
 #define INFLATED_MIN   (256u << 20)
-#define BLOCKS_MAX     48u /* of 1 MiB */
+#define BLOCKS_MAX     48u /* blocks of 1 MiB */
 
 struct perfdata {
 	struct source source;
 	int fd;
 	char *name;
 	bool seekable;
-	bool closed;	    /* perf completed the header */
+	bool closed;	    /* perf completed the header when it ended */
 	uint64_t file_size; /* seekable */
-	uint64_t off;	    /* of the next record */
-	uint64_t end;	    /* of the records, as far as they are there */
-	uint64_t end_told;  /* as the header has it */
+	uint64_t off;	    /* of the next record, in the file or stream */
+	uint64_t end;	    /* end of the records that are in the file */
+	uint64_t end_told;  /* end of the records as the header says */
 
 	struct perfdata_attrs attrs;
 	struct perfdata_facts facts;
@@ -59,53 +63,56 @@ struct perfdata {
 	uint64_t n_records;
 
 	struct perfdata_window window; /* seekable */
-	uint8_t *scratch;	       /* one record that is not in the window */
+	uint8_t *scratch;	       /* buffer for one record that is not in the window */
 	struct perfdata_pool pool;
-	struct perfdata_stream pipe; /* not seekable */
+	struct perfdata_stream pipe; /* used unless seekable */
 	bool pipe_ended;
 
 	ZSTD_DCtx *zstd;
 	struct perfdata_stream inflated;
 	ZSTD_inBuffer deflated; /* borrowed from window or pipe */
-	bool inflating;		/* deflated or zstd still hold something */
+	bool inflating;		/* deflated or zstd still holds data */
 	uint64_t deflated_off;
 	uint64_t n_deflated, n_inflated; /* bytes */
 
-	struct perfdata_entry direct; /* without a time: comes at once */
+	struct perfdata_entry direct; /* a record without a time: delivered at once */
 	bool has_direct;
-	const uint8_t *held; /* the block of the last events' record, or NULL */
+	const uint8_t *held; /* bytes in the block of the record being delivered, or NULL */
 	struct event next[2];
 	int n_next, at_next;
 	char path[PERFDATA_PATH_MAX];
 	struct perfdata_sample sample;
-	uint64_t record_off; /* of the record being loaded */
+	uint64_t record_off; /* file offset of the record that load() and view() read */
 
-	bool scanned;	       /* nothing more to scan */
-	bool torn_sample;      /* the last record was a sample, in part */
-	uint64_t lost;	       /* as the kernel told */
-	uint64_t lost_counted; /* as perf counted itself, which includes the above */
+	bool scanned;	       /* everything was scanned */
+	bool torn_sample;      /* the input ends inside a sample */
+	uint64_t lost;	       /* samples, as reported by the kernel */
+	uint64_t lost_counted; /* as counted by perf at the end; includes lost */
 	bool told_lost;
-	uint64_t n_samples; /* records of them, sound or not */
-	bool has_trace;	    /* what hardware wrote of every branch: ETM, Intel PT */
-	int err;	    /* of the first damage */
+	uint64_t n_samples; /* sample records, damaged ones included */
+	bool has_trace;	    /* hardware trace of all branches (ETM, Intel PT) */
+	int err;	    /* error code of the first damage */
 	uint64_t n_damaged;
 	char damage[400];
 	uint64_t damage_off;
 };
 
-/* How much of a large record is copied before it is known what of it is needed. */
+/*
+ * Bytes copied of a large record before its needed parts are known: from a mapped file and from
+ * one that is read.
+ */
 #define HEAD_MAPPED 512u
 #define HEAD_READ   2048u
 
 static const char cut_short[] = "the file was cut short while it was read, or its disk failed";
 
-/* What queue entries say about a record: see entry_of(). */
+/* Flags and size of a record in perfdata_entry.order; scan_kernel() sets them. */
 #define ENTRY_COPIED	  1u
 #define ENTRY_SIZE(order) ((uint32_t)((order) >> 1 & 0xffff))
 
 /* ---- damage ----------------------------------------------------------------------- */
 
-/* Keeps the first one. */
+/* Record damage at file offset off. Only the first damage is stored, the others are counted. */
 __attribute__((format(printf, 4, 5))) static void damage(struct perfdata *p, int err, uint64_t off,
 							 const char *format, ...)
 {
@@ -121,13 +128,14 @@ __attribute__((format(printf, 4, 5))) static void damage(struct perfdata *p, int
 	va_end(args);
 }
 
-/* Nothing after this place can be understood. */
+/* Record damage after which nothing can be decoded: scanning ends. */
 #define STOP(p, err, off, ...)                          \
 	do {                                            \
 		damage((p), (err), (off), __VA_ARGS__); \
 		(p)->scanned = true;                    \
 	} while (0)
 
+/* Format the stored damage as one line for source.error. */
 static void write_error(const struct perfdata *p, char *out, size_t size)
 {
 	char more[96] = "";
@@ -143,7 +151,10 @@ static void write_error(const struct perfdata *p, char *out, size_t size)
 
 /* ---- bytes -------------------------------------------------------------------------- */
 
-/* Up to size bytes from p->off on; *got is less only where the input ends. */
+/*
+ * Return up to size bytes from p->off on without consuming them. *got is less than size only at
+ * the end of the input. *out is valid until the next call. A pipe is waited for.
+ */
 static int peek(struct perfdata *p, size_t size, const uint8_t **out, size_t *got)
 {
 	if (p->seekable)
@@ -171,7 +182,7 @@ static int peek(struct perfdata *p, size_t size, const uint8_t **out, size_t *go
 	return 0;
 }
 
-/* Passes by bytes that were peeked at. */
+/* Consume size bytes that peek() returned. */
 static void pass(struct perfdata *p, size_t size)
 {
 	p->off += size;
@@ -179,7 +190,7 @@ static void pass(struct perfdata *p, size_t size)
 		p->pipe.begin += size;
 }
 
-/* Passes by any number of bytes; false: the input ends before. */
+/* Skip any number of bytes. Return false if the input ends before. */
 static bool skip(struct perfdata *p, uint64_t size)
 {
 	if (p->seekable) {
@@ -202,6 +213,10 @@ static bool skip(struct perfdata *p, uint64_t size)
 
 /* ---- scanning ------------------------------------------------------------------------ */
 
+/*
+ * Add the description of one event (a perf_event_attr with its ids) that was found at file offset
+ * off.
+ */
 static void take_attr(struct perfdata *p, uint64_t off, const uint8_t *attr, size_t size,
 		      const uint8_t *ids, size_t n_ids)
 {
@@ -218,7 +233,10 @@ static void take_attr(struct perfdata *p, uint64_t off, const uint8_t *attr, siz
 		STOP(p, err, off, "%s", strerror(-err));
 }
 
-/* Records of perf's own, which tell what a file's header would; record has all size bytes. */
+/*
+ * Read a record that perf itself wrote (not the kernel). These records hold what the header of a
+ * file holds otherwise. All size bytes of the record are in memory.
+ */
 static void scan_user(struct perfdata *p, uint64_t off, const uint8_t *record, size_t size)
 {
 	uint32_t type = perfdata_u32(record);
@@ -267,6 +285,7 @@ static void scan_user(struct perfdata *p, uint64_t off, const uint8_t *record, s
 		STOP(p, err, off, "%s", strerror(-err));
 }
 
+/* Return whether records of this kernel type become events. */
 static bool gives_events(uint32_t type)
 {
 	return type == PERF_RECORD_MMAP || type == PERF_RECORD_MMAP2 || type == PERF_RECORD_COMM ||
@@ -274,6 +293,10 @@ static bool gives_events(uint32_t type)
 	       type == PERF_RECORD_LOST_SAMPLES || type == PERF_RECORD_SAMPLE;
 }
 
+/*
+ * Read the time of a kernel record. Return false if it has none; the values 0 and UINT64_MAX mean
+ * that the time is unknown.
+ */
 static bool read_time(const struct perfdata *p, const uint8_t *record, size_t size,
 		      uint64_t *time_ns)
 {
@@ -290,6 +313,10 @@ static bool read_time(const struct perfdata *p, const uint8_t *record, size_t si
 	return told && *time_ns && *time_ns != UINT64_MAX;
 }
 
+/*
+ * If the mapping record is the one of the kernel's text, store the address of _text and the
+ * build-id of the kernel.
+ */
 static void find_kernel_text(struct perfdata *p, const uint8_t *bytes, size_t size)
 {
 	struct perfdata_record record = { .type = perfdata_u32(bytes),
@@ -301,15 +328,15 @@ static void find_kernel_text(struct perfdata *p, const uint8_t *bytes, size_t si
 
 	if (text && !p->source.info.kernel_text)
 		p->source.info.kernel_text = text;
-	/* perf record --buildid-mmap tells it here alone. */
+	/* With perf record --buildid-mmap this is the only place that has it. */
 	if (text && !p->facts.kernel_build_id.size)
 		p->facts.kernel_build_id = id;
 }
 
 /*
- * A record of the kernel's kinds: queued, or to be delivered at once.  There
- * are at least got of its size bytes: all, or the head of a sample in a file.
- * where: its offset, or its address if it was copied.
+ * Queue a record that the kernel wrote, or set it as p->direct, to be delivered at once. got of
+ * its size bytes are in memory: all, or the head of a sample in a file. where is the file offset
+ * of the record or, if copied, its address in a block, which is then held.
  */
 static void scan_kernel(struct perfdata *p, const uint8_t *record, size_t got, uint64_t where,
 			bool copied)
@@ -341,7 +368,10 @@ static void scan_kernel(struct perfdata *p, const uint8_t *record, size_t got, u
 	}
 }
 
-/* Takes in compressed bytes, which hold until inflating is false again. */
+/*
+ * Start to decompress a compressed record. Its bytes stay borrowed from the window or the pipe
+ * until inflating is false again.
+ */
 static void scan_compressed(struct perfdata *p, uint64_t off, const uint8_t *record, size_t size)
 {
 	bool second = perfdata_u32(record) == PERFDATA_COMPRESSED2;
@@ -363,6 +393,10 @@ static void scan_compressed(struct perfdata *p, uint64_t off, const uint8_t *rec
 	p->inflating = true;
 }
 
+/*
+ * Decompress up to one block's room of the compressed record. Reading ends at damaged data and at
+ * data that grow more than INFLATED_RATIO times.
+ */
 static void inflate(struct perfdata *p)
 {
 	ZSTD_outBuffer out = { .pos = 0 };
@@ -388,11 +422,11 @@ static void inflate(struct perfdata *p)
 		     INFLATED_RATIO);
 		return;
 	}
-	/* With room left over, zstd has given all it had. */
+	/* If zstd left room in the buffer, it has no more output for this input. */
 	p->inflating = p->deflated.pos < p->deflated.size || out.pos == out.size;
 }
 
-/* One whole record of those that were decompressed; false: there is none. */
+/* Scan the next decompressed record. Return false if no whole record is there. */
 static bool scan_inflated(struct perfdata *p)
 {
 	const uint8_t *record = p->inflated.begin;
@@ -418,6 +452,10 @@ static bool scan_inflated(struct perfdata *p)
 	return true;
 }
 
+/*
+ * End the scan at the end of the input, and record damage if the input is shorter than it should
+ * be.
+ */
 static void scan_end(struct perfdata *p)
 {
 	p->scanned = true;
@@ -430,13 +468,16 @@ static void scan_end(struct perfdata *p)
 		damage(p, -EBADMSG, p->off, "the file ends here");
 }
 
-/* Payload that follows a record; 0 for all but two types. */
+/*
+ * Return the size of the data that follow the record outside of its own size. Only two types have
+ * such data; 0 for all others.
+ */
 static uint64_t payload_of(const uint8_t *record, size_t size)
 {
 	uint64_t told;
 
 	switch (perfdata_u32(record)) {
-	case PERFDATA_HEADER_TRACING_DATA: /* simpleperf's record has its data inside */
+	case PERFDATA_HEADER_TRACING_DATA: /* the record of simpleperf contains its data */
 		told = size >= 12 ? perfdata_u32(record + 8) : 0;
 		return told > size - 12 ? told : 0;
 	case PERFDATA_AUXTRACE:
@@ -446,7 +487,10 @@ static uint64_t payload_of(const uint8_t *record, size_t size)
 	}
 }
 
-/* The next record, of what stands in the file or comes from the pipe. */
+/*
+ * Scan the next record of the file or the pipe. Of a sample in a file only the first
+ * PERFDATA_SAMPLE_HEAD bytes of the body are read, which hold its time and id.
+ */
 static void scan_next(struct perfdata *p)
 {
 	const uint8_t *record;
@@ -479,7 +523,7 @@ static void scan_next(struct perfdata *p)
 			wanted = PERFDATA_RECORD_HEADER_SIZE + PERFDATA_SAMPLE_HEAD;
 		err = peek(p, wanted, &record, &got);
 		if (!err && got == wanted && p->seekable && size > p->end - off)
-			got = (size_t)(p->end - off); /* the rest of the sample is not there */
+			got = (size_t)(p->end - off); /* the file ends inside the sample */
 		else if (!err && got == wanted)
 			got = size;
 	}
@@ -509,6 +553,10 @@ static void scan_next(struct perfdata *p)
 		     p->seekable ? "file" : "stream");
 }
 
+/*
+ * Do one step of the scan: first consume records that are already decompressed, then decompress
+ * more, then read on.
+ */
 static void scan(struct perfdata *p)
 {
 	if (scan_inflated(p))
@@ -521,6 +569,7 @@ static void scan(struct perfdata *p)
 
 /* ---- delivering --------------------------------------------------------------------- */
 
+/* perfdata_body.load: read [from, to) of the record's body into p->scratch. */
 static int load(void *ctx, uint32_t from, uint32_t to)
 {
 	struct perfdata *p = ctx;
@@ -530,6 +579,10 @@ static int load(void *ctx, uint32_t from, uint32_t to)
 				    p->record_off + header + from);
 }
 
+/*
+ * perfdata_body.view: return [from, to) of the record's body in the mapped file, or NULL if the
+ * file is not mapped.
+ */
 static const uint8_t *view(void *ctx, uint32_t from, uint32_t to)
 {
 	struct perfdata *p = ctx;
@@ -538,7 +591,11 @@ static const uint8_t *view(void *ctx, uint32_t from, uint32_t to)
 				    to - from);
 }
 
-/* The start of a record, all of it unless it is large; *have of its size bytes. */
+/*
+ * Return the bytes of a queued record. All of them are returned unless it is a large sample, of
+ * which *have is the size of the part that is there. -EBADMSG: the file changed since it was
+ * scanned.
+ */
 static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, const uint8_t **out,
 			uint32_t *have)
 {
@@ -560,7 +617,10 @@ static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, 
 	err = perfdata_window_read(&p->window, p->scratch, *have, entry->where);
 	if (err)
 		return err;
-	/* Types were looked at when it was scanned; only a file that changes says otherwise now. */
+	/*
+	 * The type was checked when the record was scanned. Another size now means that the file
+	 * has changed.
+	 */
 	if (perfdata_u16(p->scratch + 6) != size)
 		return -EBADMSG;
 	if (*have < size && perfdata_u32(p->scratch) != PERF_RECORD_SAMPLE) {
@@ -572,6 +632,7 @@ static int record_bytes(struct perfdata *p, const struct perfdata_entry *entry, 
 	return err;
 }
 
+/* Make *event an EVENT_LOST of n samples. Its pid and tid stay. */
 static void set_lost(struct event *event, enum event_lost_reason reason, uint64_t n)
 {
 	*event = (struct event){ .type = EVENT_LOST,
@@ -580,6 +641,11 @@ static void set_lost(struct event *event, enum event_lost_reason reason, uint64_
 				 .lost = { .reason = reason, .n_samples = n } };
 }
 
+/*
+ * Fill p->next[0] from a sample record of which have bytes are in memory. A damaged sample and one
+ * of an event that takes no samples become EVENT_LOST. Return 1, or the error that made the sample
+ * damaged.
+ */
 static int deliver_sample(struct perfdata *p, const struct perfdata_record *record, uint32_t have)
 {
 	struct perfdata_body body = { .bytes = record->body,
@@ -603,8 +669,11 @@ static int deliver_sample(struct perfdata *p, const struct perfdata_record *reco
 }
 
 /*
- * perf record counts what was lost once more at the end, and writes that
- * without a time.  What the kernel said on the way is part of that count.
+ * Count lost samples. Return the number of events to deliver for the record.
+ *
+ * perf record writes the sum of all lost samples at the end, in a record without a time. That sum
+ * includes the records that the kernel wrote before, so it is stored here and the difference is
+ * reported by deliver_lost().
  */
 static int count_lost(struct perfdata *p, const struct perfdata_record *record, int n)
 {
@@ -619,6 +688,10 @@ static int count_lost(struct perfdata *p, const struct perfdata_record *record, 
 	return n;
 }
 
+/*
+ * Store the time of the first event, on the source's clock and, if the recording relates the two
+ * clocks, as wall-clock time.
+ */
 static void note_first_time(struct perfdata *p, const struct perfdata_record *record)
 {
 	struct source_info *info = &p->source.info;
@@ -631,7 +704,10 @@ static void note_first_time(struct perfdata *p, const struct perfdata_record *re
 		info->wall_start_ns = record->time_ns;
 }
 
-/* Fills p->next with the events of a record. */
+/*
+ * Fill p->next with the events of a queued record. A damaged record is recorded as damage; if it
+ * is a sample, one lost sample is delivered.
+ */
 static void deliver(struct perfdata *p, const struct perfdata_entry *entry)
 {
 	const uint8_t *bytes = NULL;
@@ -673,6 +749,7 @@ static void deliver(struct perfdata *p, const struct perfdata_entry *entry)
 		note_first_time(p, &record);
 }
 
+/* Release the block that the pointers of the last events pointed into. */
 static void release_held(struct perfdata *p)
 {
 	if (p->held)
@@ -680,7 +757,10 @@ static void release_held(struct perfdata *p)
 	p->held = NULL;
 }
 
-/* Of a page that is still there in part, the rest reads as zeros without a word. */
+/*
+ * Check at the end that the file did not shrink. Access to a missing page is noticed (see
+ * mapped.h), but the missing rest of the last page reads as zeros without any error.
+ */
 static void check_size(struct perfdata *p)
 {
 	struct stat st;
@@ -689,7 +769,10 @@ static void check_size(struct perfdata *p)
 		damage(p, -EBADMSG, (uint64_t)st.st_size, "%s", cut_short);
 }
 
-/* What was lost without a record that says so where it happened. */
+/*
+ * Deliver, once and at the end, the lost samples that no record with a time reported. Return
+ * whether there is an event.
+ */
 static bool deliver_lost(struct perfdata *p)
 {
 	uint64_t counted = p->lost_counted > p->lost ? p->lost_counted - p->lost : 0;
@@ -714,10 +797,13 @@ static bool deliver_lost(struct perfdata *p)
 	return p->n_next > 0;
 }
 
-#define PREFETCH_MAX 8704u /* a record with perf's usual 8 KiB of stack */
+#define PREFETCH_MAX 8704u /* a record with 8 KiB of stack, perf's default */
 #define LINE_BYTES   64u
 
-/* The next record is on its way while this one is worked on: memory takes as long as a walk. */
+/*
+ * Prefetch the next record into the CPU cache while this one is processed: a cache miss takes as
+ * long as a walk.
+ */
 static void prefetch_next(const struct perfdata *p)
 {
 	const struct perfdata_entry *entry = p->queue.heap;
@@ -734,12 +820,16 @@ static void prefetch_next(const struct perfdata *p)
 		__builtin_prefetch(bytes + at);
 }
 
+/*
+ * source_ops.next: return the events of the current record, then deliver or scan more until there
+ * is an event.
+ */
 static int next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct perfdata *p = (struct perfdata *)source;
 	struct perfdata_entry entry;
 
-	(void)timeout_ms; /* a file is always ready, and a pipe is waited for */
+	(void)timeout_ms; /* a file is always ready, and read() waits for a pipe */
 	while (p->at_next == p->n_next) {
 		release_held(p);
 		if (p->has_direct) {
@@ -800,13 +890,16 @@ static struct section section_at(const uint8_t *bytes)
 	return (struct section){ .off = perfdata_u64(bytes), .size = perfdata_u64(bytes + 8) };
 }
 
-/* Whether the file has all of it. */
+/* Return whether all of the section is inside the file. */
 static bool is_there(const struct perfdata *p, const struct section *s)
 {
 	return s->off <= p->file_size && s->size <= p->file_size - s->off;
 }
 
-/* A section's bytes on the heap, at most max; NULL: damage is noted. */
+/*
+ * Read a section of at most max bytes. The caller frees the result. On failure record damage at
+ * told_at, where the file describes the section, and return NULL.
+ */
 static uint8_t *read_section(struct perfdata *p, const struct section *s, uint64_t max,
 			     uint64_t told_at, const char *what)
 {
@@ -825,6 +918,7 @@ static uint8_t *read_section(struct perfdata *p, const struct section *s, uint64
 	return NULL;
 }
 
+/* Read the attrs section: the events and their ids. */
 static void read_attrs(struct perfdata *p, const struct section *attrs, uint64_t attr_size)
 {
 	enum { ATTRS_AT = 24 };
@@ -852,7 +946,10 @@ static void read_attrs(struct perfdata *p, const struct section *attrs, uint64_t
 	free(bytes);
 }
 
-/* Damage here costs names and build-ids, but no events: it is told at the end. */
+/*
+ * Read the feature sections that are needed. Damage in them costs names and build-ids but no
+ * events, so reading goes on and the damage is reported at the end.
+ */
 static void read_features(struct perfdata *p, const uint8_t *header)
 {
 	uint64_t at = p->end;
@@ -884,6 +981,11 @@ static void read_features(struct perfdata *p, const uint8_t *header)
 	}
 }
 
+/*
+ * Read the header of a file, its events and its features. Return false if the file cannot be read;
+ * damage then says why. A header whose data size is 0 belongs to a recording that perf did not
+ * finish: its records reach to the end of the file.
+ */
 static bool open_file(struct perfdata *p)
 {
 	uint8_t header[PERFDATA_FILE_HEADER_SIZE];
@@ -899,7 +1001,7 @@ static bool open_file(struct perfdata *p)
 		damage(p, -EBADMSG, 0, "the file ends inside its header");
 		return false;
 	}
-	/* The first versions had no features. */
+	/* The first versions of the format had no features. */
 	has_features = perfdata_u64(header + 8) == PERFDATA_FILE_HEADER_SIZE;
 	if (!has_features && perfdata_u64(header + 8) != 72) {
 		damage(p, -EBADMSG, 8, "a header cannot have %llu bytes",
@@ -931,6 +1033,7 @@ static bool open_file(struct perfdata *p)
 	return true;
 }
 
+/* Set up the stream mode of perf record -o -, whose header is only a magic number and a size. */
 static bool open_pipe(struct perfdata *p)
 {
 	p->closed = true;
@@ -941,7 +1044,9 @@ static bool open_pipe(struct perfdata *p)
 	return true;
 }
 
-/* False: nothing can be read. */
+/*
+ * Read the header of a file or stream. Return false if nothing can be read; damage then says why.
+ */
 static bool read_header(struct perfdata *p)
 {
 	const uint8_t *head;
@@ -965,6 +1070,7 @@ static bool read_header(struct perfdata *p)
 	return false;
 }
 
+/* Return the ELF machine for the name that uname -m prints, or EM_NONE. */
 static uint16_t machine_of(const char *arch)
 {
 	if (!strcmp(arch, "x86_64") || !strcmp(arch, "amd64"))
@@ -974,12 +1080,18 @@ static uint16_t machine_of(const char *arch)
 	return EM_NONE;
 }
 
-/* Pipes of old perfs and cut files do not say it. */
+/*
+ * Guess the machine of a recording that does not name it: a pipe of an old perf, or a truncated
+ * file.
+ */
 static uint16_t guess_machine(const struct perfdata *p)
 {
 	struct utsname here;
 
-	/* x86 has 24 registers, and what it adds begins with number 32; aarch64 goes from 0 to 32. */
+	/*
+	 * On x86 the general registers have numbers below 24 and additional ones begin at 32.
+	 * aarch64 uses the numbers 0 to 32.
+	 */
 	for (size_t i = 0; i < p->attrs.n; i++)
 		if (p->attrs.attrs[i].attr.sample_regs_user)
 			return p->attrs.attrs[i].attr.sample_regs_user & 0xff000000 ? EM_AARCH64
@@ -988,7 +1100,10 @@ static uint16_t guess_machine(const struct perfdata *p)
 								   : machine_of(here.machine);
 }
 
-/* Nothing written before this boot was recorded since. */
+/*
+ * Return whether the file was last written before this machine was booted. Such a file cannot be a
+ * recording of the running kernel. Also true if the times cannot be read.
+ */
 static bool older_than_boot(int fd)
 {
 	struct timespec now, up;
@@ -1001,8 +1116,9 @@ static bool older_than_boot(int fd)
 }
 
 /*
- * Recordings of user code alone (cpu-clock:u) say neither where the kernel lies nor its
- * build-id: host, release and age are what there is to tell it by.
+ * Return whether the recording was made under the running kernel, as far as the file shows. A
+ * recording of user code only (cpu-clock:u) contains neither the kernel's address nor its
+ * build-id. Then host name, kernel release and the age of the file must decide.
  */
 static bool is_same_kernel(const struct perfdata *p)
 {
@@ -1032,11 +1148,14 @@ static void fill_info(struct perfdata *p)
 	info->machine = p->facts.arch[0] ? machine_of(p->facts.arch) : guess_machine(p);
 	info->same_kernel = is_same_kernel(p);
 	info->other_host = info->host[0] && !uname(&here) && strcmp(info->host, here.nodename) != 0;
-	/* The one who uses kallsyms still has to find _text where kernel_text says. */
+	/* The user of kallsyms must still check that _text is at kernel_text. */
 	info->same_boot = info->same_kernel && info->kernel_text;
 }
 
-/* In a pipe, what the header would have said comes before the first record of the kernel's. */
+/*
+ * Scan until the first kernel record. In a pipe, the records before it hold what the header of a
+ * file holds.
+ */
 static void scan_head(struct perfdata *p)
 {
 	while (!p->scanned && !p->has_direct && !p->queue.n)
@@ -1065,7 +1184,10 @@ int source_perfdata_open(int fd, const char *name, struct source **out, char *er
 	p->seekable = size >= 0;
 	p->end = p->file_size = p->seekable ? (uint64_t)size : 0;
 	p->pipe.pool = p->inflated.pool = &p->pool;
-	/* Without randomness a file could be made to be slow to read; no reason not to read it. */
+	/*
+	 * Without a random seed an attacker could build a file that is slow to read. That is no
+	 * reason to refuse the file, so a failure is ignored.
+	 */
 	(void)getrandom(&p->facts.seed, sizeof(p->facts.seed), GRND_NONBLOCK);
 	perfdata_attrs_init(&p->attrs, p->facts.seed);
 	perfdata_queue_init(&p->queue);

@@ -1,3 +1,7 @@
+/*
+ * agent/source/source.c: dispatches the calls of source.h to the source's own functions and
+ * detects file formats.
+ */
 #include "agent/source/source.h"
 
 #include <elf.h>
@@ -22,13 +26,16 @@ void source_close(struct source *source)
 
 enum source_format source_detect(const void *head, size_t size)
 {
-	/* The second is what perf wrote on machines of the other byte order, the third before Linux 3.2. */
+	/*
+	 * "2ELIFREP" is the magic number as a big-endian machine writes it. "PERFFILE" was written
+	 * by perf before Linux 3.2.
+	 */
 	if (size >= 8 && (!memcmp(head, "PERFILE2", 8) || !memcmp(head, "2ELIFREP", 8) ||
 			  !memcmp(head, "PERFFILE", 8)))
 		return SOURCE_PERFDATA;
 	if (size >= 8 && !memcmp(head, "OFFWIND1", 8))
 		return SOURCE_OWC;
-	/* e_type, in the file's own byte order. */
+	/* e_type, at offset 16, in either byte order. */
 	if (size >= SOURCE_HEAD && !memcmp(head, ELFMAG, SELFMAG)) {
 		const uint8_t *type = (const uint8_t *)head + 16;
 

@@ -1,9 +1,10 @@
 /*
- * agent/source/source.h: what gives events: perf.data, a capture file, the live system.
+ * agent/source/source.h: the common interface of all inputs: perf.data, capture files, core files,
+ * snapshots, a stopped process and live recording.
  *
- * One thread uses a source.  source_next hands out one event after another in
- * time order; a damaged input gives what was sound before the damage, then the
- * error.
+ * A source belongs to one thread at a time. source_next() returns the events one by one in time
+ * order. If the input is damaged, all sound events before the damage are delivered first and the
+ * error is returned after them.
  */
 #ifndef AGENT_SOURCE_SOURCE_H
 #define AGENT_SOURCE_SOURCE_H
@@ -15,62 +16,82 @@
 
 struct source_event {	 /* one kind of sample */
 	char name[64];	 /* "cpu-clock", "cycles:u" */
-	char type[32];	 /* pprof sample type beside "samples": "cpu", else the event's name */
+	char type[32];	 /* pprof sample type next to "samples": "cpu", or the event's name */
 	char unit[32];	 /* "nanoseconds" or "count": the unit of event_sample.period */
-	uint64_t period; /* fixed period, or 0 */
+	uint64_t period; /* events between two samples if that is fixed; 0: not fixed */
 	uint64_t frequency_hz;
 };
 
 struct source_kernel_symbol;
 
-/* Known when the source is open, but for what a pipe tells later; read it when the stream ended. */
+/*
+ * Facts about the recording. They are complete when the source has been opened, except for a pipe,
+ * which may deliver some of them (events, for example) later. Read them again after the stream has
+ * ended.
+ */
 struct source_info {
 	uint16_t machine;			 /* EM_X86_64, EM_AARCH64 */
 	char kind[16];				 /* "live", "perf.data", "capture" */
-	char host[65], kernel[65], recorder[64]; /* "" where not told */
-	char command[512];			 /* the recorder's command line; "" where not told */
-	uint64_t wall_start_ns; /* CLOCK_REALTIME of the first event's time; 0: not told */
-	uint64_t wall_first_ns; /* that first event's time_ns on the source's clock */
+	char host[65], kernel[65], recorder[64]; /* "" if unknown */
+	char command[512];			 /* command line of the recorder; "" if unknown */
+	uint64_t wall_start_ns; /* CLOCK_REALTIME at the time of the first event; 0: unknown */
+	uint64_t wall_first_ns; /* time_ns of the first event, on the clock of the source */
 	struct source_event *events;
 	size_t n_events;
 	struct uw_build_id kernel_build_id;
-	uint64_t kernel_text; /* run-time address of _text; 0: not told */
-	/* As far as the source can tell, this machine since it started: its kallsyms fit where
-	   their _text is at kernel_text, which is for their reader to check. */
-	bool same_boot;
-	/* As far as the source can tell, recorded under the kernel that runs here: its vDSO fits. */
-	bool same_kernel;
-	/* Recorded on a machine of another name: its files are not this one's. */
-	bool other_host;
-	bool red_zone; /* bytes below sp were captured */
+	uint64_t kernel_text; /* run-time address of _text; 0: unknown */
 	/*
-	 * The ELF file mapped from start on in process pid, put together again from its memory;
-	 * -ENOENT where that does not hold all of it.  NULL: the source keeps no such memory.
+	 * True if, as far as the source can tell, the recording was made on this machine since it
+	 * was booted. /proc/kallsyms may then be used for it, if _text is at kernel_text there.
+	 * The code that reads kallsyms must check that address.
+	 */
+	bool same_boot;
+	/*
+	 * True if, as far as the source can tell, the recording was made under the kernel that
+	 * runs here. The vDSO of this machine then fits the recording.
+	 */
+	bool same_kernel;
+	/*
+	 * True if the recording names another host. Files of this machine are then not the
+	 * recorded files, except where their build-ids are equal.
+	 */
+	bool other_host;
+	bool red_zone; /* true: memory below the stack pointer was captured too */
+	/*
+	 * Rebuild the ELF file that is mapped from start on in process pid, from the process's
+	 * captured memory. The caller frees *out. Return -ENOENT if the memory does not hold all
+	 * of the file. The function is NULL if the source has no such memory.
 	 */
 	int (*image)(void *ctx, uint32_t pid, uint64_t start, uint8_t **out, size_t *size);
 	void *image_ctx;
 	/*
-	 * A descriptor, the caller's, of the file that a mapping was told of by device and
-	 * inode and path, where the source holds it open or knows who sees it; -ENOENT.  NULL: it never does.
+	 * Open the file of a mapping, which the mapping describes by device, inode and path. This
+	 * works if the source has the file open or knows a process that can see it. The caller
+	 * closes *fd. Return -ENOENT if the file cannot be reached in this way. The function is
+	 * NULL if the source never can.
 	 */
 	int (*file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
 		    int *fd);
 	void *file_ctx;
 	/*
-	 * Give a descriptor, the caller's, of what the source kept of a file: by its build-id or, where
-	 * build_id has size 0, by device, inode and path; the file's own goes into build_id then.  It
-	 * holds what naming and walking read, possibly not all, so the file itself is better.  fd NULL:
-	 * only the build-id is wanted.  -ENOENT: nothing was kept.  NULL: never.
+	 * Open the source's own copy of a file. If build_id->size is not 0, the file is looked up
+	 * by build-id; otherwise by device, inode and path, and its build-id is stored in
+	 * *build_id. The copy holds the parts that unwinding and symbolizing read, which may be
+	 * less than the whole file, so the file itself is to be preferred. The caller closes *fd.
+	 * If fd is NULL, only the build-id is returned. Return -ENOENT if the source has no copy.
+	 * The function is NULL if the source has no copies at all.
 	 */
 	int (*kept_file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode,
 			 const char *path, struct uw_build_id *build_id, int *fd);
 	void *kept_file_ctx;
-	/* Kernel symbols the source carries itself: sorted by addr; NULL: none. */
+	/* Kernel symbols that are part of the input, sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;
 	size_t n_kernel_symbols;
 	/*
-	 * One of the running kernel, borrowed until the next call; -ENOENT: it has none there; any
-	 * other error: its list has to tell.  NULL: the source cannot ask.  One thread at a time may.
+	 * Look up the symbol of the running kernel that contains addr. *out is valid until the
+	 * next call. Return -ENOENT if no symbol contains addr. Any other error means that the
+	 * kernel cannot be asked: read /proc/kallsyms instead. The function is NULL if the source
+	 * cannot ask the kernel. Only one thread at a time may call it.
 	 */
 	int (*kernel_symbol)(void *ctx, uint64_t addr, struct source_kernel_symbol *out);
 	void *kernel_symbol_ctx;
@@ -79,88 +100,111 @@ struct source_info {
 struct source_kernel_symbol {
 	uint64_t addr, size;
 	const char *name;
-	const char *module; /* "" for vmlinux */
+	const char *module; /* "" for vmlinux itself */
 };
 
 struct source;
 
 struct source_ops {
 	int (*next)(struct source *source, struct event *event, int timeout_ms);
-	/* Live: no new samples after this; what is buffered still comes, then 0.  NULL: nothing to stop. */
+	/*
+	 * Stop sampling (live recording only). Events that are already buffered are still
+	 * delivered by next(), which then returns 0. NULL: there is nothing to stop.
+	 */
 	void (*stop)(struct source *source);
 	void (*close)(struct source *source);
 };
 
-struct source { /* first member of each source's own struct */
+struct source { /* the first member of the struct of each source */
 	const struct source_ops *ops;
 	struct source_info info;
-	char error[512]; /* after a failure: one line that names file, offset and reason */
+	char error[512]; /* set after a failure: one line with file, offset and reason */
 };
 
 /*
- * 1: *event is filled; 0: the end; -EAGAIN: nothing came within timeout_ms
- * (live only; -1 waits); else the input is damaged or failed and error is set.
+ * Return 1 if *event was filled, 0 at the end of the stream, and -EAGAIN if no event arrived
+ * within timeout_ms. Only live sources return -EAGAIN; timeout_ms -1 waits without limit. Any
+ * other negative code means that the input is damaged or cannot be read, and source->error then
+ * says why. Pointers in *event are valid until the next call.
  */
 int source_next(struct source *source, struct event *event, int timeout_ms);
 void source_stop(struct source *source);
 void source_close(struct source *source); /* NULL is fine */
 
 /*
- * fd is read from its start and taken over (also on failure); name is for
- * messages.  On failure *out is untouched and error (size 512) says why.
+ * Open the file fd, which is read from its start. The source takes over fd and closes it, even if
+ * opening fails. name is used in messages. On failure *out is not changed and error (512 bytes)
+ * says why.
  */
 int source_perfdata_open(int fd, const char *name, struct source **out, char *error);
 int source_owc_open(int fd, const char *name, struct source **out, char *error);
 int source_core_open(int fd, const char *name, struct source **out, char *error);
-/* fd: the folder of one snapshot. */
+/* fd is the directory of one snapshot; otherwise as above. */
 int source_snapshot_open(int fd, const char *name, struct source **out, char *error);
-/* A running process, each of its threads once; it goes on before this returns. */
+/*
+ * Capture a running process: each of its threads becomes one sample. The process is stopped while
+ * its registers and stacks are copied, and runs again before this function returns.
+ */
 int source_process_open(uint32_t pid, struct source **out, char *error);
 
 enum source_format { SOURCE_PERFDATA, SOURCE_OWC, SOURCE_CORE, SOURCE_UNKNOWN };
 #define SOURCE_HEAD 20
-/* By the first bytes; size may be less than SOURCE_HEAD at the end of a short file. */
+/*
+ * Recognize a file format by the first bytes of the file. size may be less than SOURCE_HEAD for a
+ * short file.
+ */
 enum source_format source_detect(const void *head, size_t size);
 
-/* source_event.type of waiting threads: their period is how long, beside the CPU's time. */
+/*
+ * source_event.type of the waiting times of threads. The period of such a sample is the time
+ * waited, in nanoseconds. It is counted separately from CPU time.
+ */
 #define SOURCE_OFF_CPU "off_cpu"
-/* … of allocated memory: see event_alloc; their period is the bytes that one stands for. */
+/*
+ * source_event.type of allocated memory, see struct event_alloc. The period of such a sample is
+ * the number of bytes that it stands for.
+ */
 #define SOURCE_ALLOC "alloc_space"
 
 /*
- * What to sample and whom.  Of one kind of whom any one will do, but each kind
- * that is given must fit; processes and threads are one kind.  All borrowed
- * until the source is open.
+ * What a live recording samples, and which threads.
+ *
+ * There are five filters: processes and threads (pids, tids), comms, uids, cgroups and containers,
+ * cpus. A thread must pass each filter that is given; it passes a filter if it matches any one of
+ * its entries. All pointers are borrowed until the source is open.
  */
 struct source_live_options {
 	uint32_t frequency_hz;
-	uint64_t count;		   /* one sample every so many events; 0: by frequency */
-	const char *const *events; /* perf's words, see live_event.h; none: the clock */
+	uint64_t count;		   /* take one sample every count events; 0: use frequency_hz */
+	const char *const *events; /* names as perf writes them; none: the clock */
 	size_t n_events;
 	const char *const *probes; /* "FILE:FUNCTION" */
 	size_t n_probes;
-	bool off_cpu;		 /* waiting threads too … */
-	uint64_t off_cpu_min_ns; /* … if for so long */
-	/* Allocated memory too, one of so many bytes, at most CAPTURE_INTERVAL_MAX; 0: not. */
+	bool off_cpu;		 /* also sample threads while they wait ... */
+	uint64_t off_cpu_min_ns; /* ... if they wait at least this long */
+	/*
+	 * Also sample allocated memory: one sample for every alloc_interval bytes on average, at
+	 * most CAPTURE_INTERVAL_MAX; 0: no.
+	 */
 	uint64_t alloc_interval;
-	const char *program; /* a file that will run: its allocator; NULL: none */
-	int32_t *pids;	     /* these processes and their children */
+	const char *program; /* a file that will run: its allocator is watched, too */
+	int32_t *pids;	     /* processes, with their children */
 	size_t n_pids;
-	int32_t *tids; /* these threads */
+	int32_t *tids; /* single threads */
 	size_t n_tids;
-	const char *const *comms; /* threads of this name, of at most 15 bytes */
+	const char *const *comms; /* names of threads, at most 15 bytes each */
 	size_t n_comms;
-	uint32_t *uids; /* of this real user */
+	uint32_t *uids; /* real user ids */
 	size_t n_uids;
-	const char *const *cgroups; /* paths in the cgroup2 hierarchy, with all below them */
+	const char *const *cgroups; /* in the cgroup2 hierarchy; with descendants */
 	size_t n_cgroups;
-	const char *const *containers; /* ids, or beginnings of ids */
+	const char *const *containers; /* container ids, or prefixes of ids */
 	size_t n_containers;
-	int *cpus; /* on these CPUs */
+	int *cpus; /* numbers of CPUs */
 	size_t n_cpus;
-	uint32_t stack_max;  /* most bytes copied of one stack */
+	uint32_t stack_max;  /* limit for the copy of one stack, bytes */
 	uint32_t ring_bytes; /* 0: default */
-	const char *command; /* the command line, for source_info; NULL: not told */
+	const char *command; /* command line for source_info; NULL: unknown */
 };
 int source_live_open(const struct source_live_options *options, struct source **out, char *error);
 
