@@ -1,58 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * bpf/capture.bpf.c: copies a thread's registers and live stack at every tick
- * of a per-CPU clock, and counts what it could not copy.  It never walks: what
- * the bytes mean is decided in the agent.
+ * bpf/capture.bpf.c: BPF programs that capture a thread's registers and live stack.
  *
- * No page fault can be taken here.  The kernel runs programs on perf events and
- * tracepoints one at a time on each CPU (bpf_prog_active), so one scratch buffer
- * serves them; one of them may come in the middle of the program on
- * sched_switch, which has a scratch of its own; and a program on a uprobe may lose
- * the CPU to another thread that meets the probe, so that its scratch is locked.
+ * The programs run on perf events (clocks, counters), tracepoints, uprobes and sched_switch. They
+ * copy raw bytes and count what they could not copy. They never unwind: the agent decides what the
+ * bytes mean.
  *
- * Each program that captures is there twice.  The plain one of an old kernel lacks
- * bpf_find_vma, bpf_loop, bpf_task_pt_regs, attach cookies (so that of each kind it
- * serves one event, and is loaded again for others) and what is kept with a task; the
- * agent loads those that the kernel takes.  A flag for the verifier to see would not do:
- * before 5.13 the mere address of a callback in code that never runs makes it refuse a
- * program.
+ * A BPF program here cannot take a page fault. The kernel runs programs on perf events and
+ * tracepoints one at a time on each CPU (bpf_prog_active), so one scratch buffer per CPU serves
+ * them. Such a program may interrupt the program on sched_switch, so sched_switch has a scratch
+ * buffer of its own. A program on a uprobe may lose the CPU to another thread that hits the probe,
+ * so the scratch buffer of the uprobes has a lock.
+ *
+ * Each capturing program exists twice. The plain version is for old kernels. It does without
+ * bpf_find_vma, bpf_loop, bpf_task_pt_regs, attach cookies and task storage. Without attach cookies
+ * a program serves one event of its kind, and is loaded again for each further event. The agent
+ * loads the versions that the kernel accepts. A constant flag that the verifier can see would not
+ * be enough: before Linux 5.13 the verifier rejects a program if dead code only takes the address
+ * of a callback.
  */
 #include "schema/capture.h"
 #include "bpf/kernel.h"
 
-/* Set by the agent before loading; constants to the verifier. */
+/* Set by the agent before loading. The verifier sees these as constants. */
 const volatile __u32 stack_max = CAPTURE_STACK_DEFAULT;
-const volatile __u64 wake_bytes = 1 << 20; /* the reader is woken once so much is waiting */
+const volatile __u64 wake_bytes = 1 << 20; /* wake the reader when the ring holds so many bytes */
 const volatile __u32 self_pid = 0;
 const volatile __u32 filters = 0; /* enum capture_filter */
 const volatile struct capture_cgroup wanted_cgroups[CAPTURE_CGROUPS_MAX] = {};
 const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
-const volatile __u32 every[CAPTURE_EVENTS_MAX] = {}; /* of tracepoints and probes: one of so many */
-const volatile __u8
-	paced[CAPTURE_EVENTS_MAX] = {};	 /* of others: each is looked at, few are sampled */
-const volatile __u32 pace_samples = 400; /* of a paced event, in a second on one CPU, or few more */
-const volatile __u32 plain_event = 0, plain_tracepoint = 0, plain_probe = 0; /* without cookies */
-const volatile __u32 n_scratch = 1; /* CPUs that have a scratch */
+/* tracepoints and probes: take one in so many */
+const volatile __u32 every[CAPTURE_EVENTS_MAX] = {};
+/* Other events: the program sees every occurrence and samples few of them; see paced_period. */
+const volatile __u8 paced[CAPTURE_EVENTS_MAX] = {};
+/* samples a second of a paced event on one CPU; may be a few more */
+const volatile __u32 pace_samples = 400;
+/* event numbers of the plain programs, which have no attach cookies */
+const volatile __u32 plain_event = 0, plain_tracepoint = 0, plain_probe = 0;
+const volatile __u32 n_scratch = 1; /* CPUs that have a scratch buffer */
 const volatile __u32 off_cpu_event = 0;
-/* Bytes of the ring that samples leave free for the small records that belong to earlier ones. */
+/* Free bytes that samples leave in the ring for small records that complete earlier samples. */
 const volatile __u64 ring_reserve = 0;
 const volatile __u64 ring_size = 0;
-const volatile __u32 xstate_size = 0; /* of the FPU state in a signal frame; 0: not known */
+const volatile __u32 xstate_size = 0; /* size of the FPU state in a signal frame; 0: unknown */
 const volatile __u32 alloc_event = 0;
-const volatile __u64 alloc_interval = 1; /* bytes; 1: every allocation */
+const volatile __u64 alloc_interval = 1; /* bytes; 1: capture every allocation */
 
-/* The usual limit of a stack, of the first thread as of others. */
+/* The usual stack size limit, for the first thread and for other threads. */
 #define STACK_LIKELY (8u << 20)
 
 /*
- * The scratch of a CPU: a struct front, then the record with room for stack_max bytes of a
- * stack, an interrupted one and what follows; the last piece of a copy may be checked as a whole
- * page.
+ * The scratch buffer of one CPU: a struct front, then the record. The record has room for stack_max
+ * bytes of the stack, the second stack, and the parts after it. The verifier may check the last
+ * part of a copy as a whole page, so the tail has one page more.
  */
 #define SCRATCH_FRONT 104u
 #define SCRATCH_HEAD  (SCRATCH_FRONT + CAPTURE_HEAD_SIZE)
 #define SCRATCH_TAIL  (CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
-#define STACKS_MAX    (stack_max + CAPTURE_INTERRUPTED_MAX + 24) /* both, and the address */
+/* both stacks, and the address of the second */
+#define STACKS_MAX (stack_max + CAPTURE_INTERRUPTED_MAX + 24)
 _Static_assert(CAPTURE_PAGE >= 24 + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) +
 				       sizeof(struct capture_alloc),
 	       "what follows the stacks lies in the tail, too");
@@ -63,9 +69,9 @@ struct {
 } ring SEC(".maps");
 
 /*
- * One entry a CPU for each kind of program in use; not a per-CPU map, whose
- * values may not pass 32 KiB.  The agent sets both sizes to fit the machine, the
- * events and stack_max.
+ * One scratch buffer for each CPU and each kind of program in use. This is not a per-CPU map,
+ * because the values of a per-CPU map are limited to 32 KiB. The agent sets value_size and
+ * max_entries from stack_max, the number of CPUs and the events.
  */
 enum scratch_kind { SCRATCH_EVENT, SCRATCH_SWITCH, SCRATCH_PROBE };
 
@@ -76,6 +82,7 @@ struct {
 	__uint(value_size, SCRATCH_HEAD + CAPTURE_STACK_DEFAULT + SCRATCH_TAIL);
 } scratch SEC(".maps");
 
+/* One element; the kernel stores one value per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -84,20 +91,20 @@ struct {
 } counters SEC(".maps");
 
 /*
- * What is found once for a thread.  The ends of its stacks: [lo, hi) holds sp, hi is the live top.
- * Where a stack is not the thread's own (coroutine, alternate signal stack), hi is
- * the end of its memory area.  That may change behind our back; then a copy is a
- * little too long or too short, which holes and the cut flag tell.
+ * Facts about a thread that are looked up once and cached in task storage. [lo, hi) contains sp; hi
+ * is the end of the live stack. For a stack that is not the thread's own (a coroutine's),
+ * [other_lo, other_hi) is the VMA that contains sp. The mappings may change without notice. Then a
+ * copy is a little too long or too short, which the holes and the cut flag show.
  */
 struct top {
 	__u64 lo, hi;
 	__u64 other_lo, other_hi;
-	__u64 process_start_ns; /* 0: not looked for yet */
-	__u64 mm;		/* an exec gives the thread another */
-	__u64 start_stack;	/* … that may lie where the old one was */
+	__u64 process_start_ns; /* 0: not looked up yet */
+	__u64 mm;		/* address of the mm_struct; exec gives the thread another */
+	__u64 start_stack;	/* the new mm_struct may have the old one's address */
 	__u32 ns_pid;
-	__u16 go;      /* the thread ran a goroutine: ask for its bounds first */
-	__u16 changed; /* in the scratch: since it was copied there */
+	__u16 go;      /* the thread ran a goroutine: try the goroutine's bounds first */
+	__u16 changed; /* in the scratch buffer only: modified since it was copied there */
 };
 
 struct {
@@ -108,8 +115,9 @@ struct {
 } tops SEC(".maps");
 
 /*
- * Where a thread's struct top is worked on: a pointer into the scratch is the same whether there was
- * one or not, so that what follows is verified once.
+ * The beginning of a scratch buffer. The program works on this copy of the thread's struct top. The
+ * pointer into the scratch buffer is the same whether the thread had a struct top or not, so the
+ * verifier checks the code that follows once.
  */
 struct front {
 	struct capture_holes holes;
@@ -118,8 +126,9 @@ struct front {
 _Static_assert(sizeof(struct front) == SCRATCH_FRONT, "the record begins behind it");
 
 /*
- * The threads that wait, by tid, where the beginning was captured.  No task storage: its helper
- * may fail for a moment, and the agent reads at the end which threads still wait.
+ * The waiting threads whose wait was captured, by tid. This is not task storage, for two reasons:
+ * the task storage helper may fail temporarily, and at the end the agent reads from this map which
+ * threads still wait.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -128,7 +137,7 @@ struct {
 	__type(value, struct capture_waiting);
 } waits SEC(".maps");
 
-/* Of events that are wanted once in a while: how often they came. */
+/* For events that are not sampled at each occurrence: how often they occurred. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, CAPTURE_EVENTS_MAX);
@@ -136,7 +145,10 @@ struct {
 	__type(value, struct capture_pace);
 } paces SEC(".maps");
 
-/* How many programs on probes want the scratch of their CPU: one has it. */
+/*
+ * The number of programs on probes that want the scratch buffer of their CPU. At most one of them
+ * uses it; see probe_begins.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -144,6 +156,7 @@ struct {
 	__type(value, __u32);
 } probing SEC(".maps");
 
+/* The selected threads, by tid. The value has no meaning. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -155,6 +168,7 @@ struct comm {
 	char name[CAPTURE_COMM];
 };
 
+/* The selected thread names. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -162,6 +176,7 @@ struct {
 	__type(value, __u8);
 } comms SEC(".maps");
 
+/* The selected real user IDs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -169,7 +184,7 @@ struct {
 	__type(value, __u8);
 } uids SEC(".maps");
 
-/* The processes asked for and their descendants. */
+/* The selected processes and their descendants, by pid. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -177,6 +192,7 @@ struct {
 	__type(value, struct capture_process);
 } processes SEC(".maps");
 
+/* Return the counters of this CPU. */
 static __always_inline struct capture_counters *counters_here(void)
 {
 	__u32 zero = 0;
@@ -184,16 +200,26 @@ static __always_inline struct capture_counters *counters_here(void)
 	return bpf_map_lookup_elem(&counters, &zero);
 }
 
-/* One program may come in the middle of another on its CPU. */
+/*
+ * Add n to a counter. The addition is atomic, because one program may interrupt another on the same
+ * CPU.
+ */
 static __always_inline void add(__u64 *counter, __u64 n)
 {
 	__sync_fetch_and_add(counter, n);
 }
 
-/* The agent clears it before it reads; that it was not seen in time is what its own clock is for. */
+/*
+ * Set when a wakeup of the reader was requested. The agent clears the flag before it reads the
+ * ring. If a wakeup is lost nevertheless, the agent's timer makes it read the ring.
+ */
 __u32 wake_asked = 0;
 
-/* Waking costs an interrupt, more than a sample: it is asked for once, however long that takes. */
+/*
+ * Write a record to the ring, but leave reserve bytes of the ring free. Return 0, or a negative
+ * value if the ring has no room. A wakeup costs an interrupt, which is more expensive than a
+ * sample, so it is requested once until the reader runs, however long that takes.
+ */
 static __always_inline long put(void *record, __u64 size, __u64 reserve)
 {
 	__u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);
@@ -204,15 +230,15 @@ static __always_inline long put(void *record, __u64 size, __u64 reserve)
 		err = bpf_ringbuf_output(&ring, record, size,
 					 wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 
-	/* A record that found no room woke nobody. */
+	/* If the output failed, no wakeup was sent. */
 	if (wake && !err)
 		wake_asked = 1;
 	return err;
 }
 
 /*
- * A field of the kernel's: a load that the verifier knows to be safe, where the pointer comes from
- * bpf_get_current_task_btf; it costs a tenth of a call.
+ * Read a field of a kernel object. If pointer comes from bpf_get_current_task_btf, the verifier
+ * knows that a direct load is safe; it costs a tenth of a helper call.
  */
 #define GET(plain, pointer, field) ((plain) ? BPF_CORE_READ(pointer, field) : (pointer)->field)
 
@@ -222,9 +248,10 @@ struct area {
 	__u64 lo, hi;
 };
 
-/* A goroutine's stack of which all is copied where nobody knows from where on it is live. */
+/* A goroutine's stack of up to this size is copied as a whole if its live part is unknown. */
 #define LEFT_SMALL (4 * CAPTURE_PAGE)
 
+/* Callback of bpf_find_vma: store the bounds of the VMA. */
 static long area_found(struct task_struct *task, struct vm_area_struct *vma, struct area *area)
 {
 	area->lo = BPF_CORE_READ(vma, vm_start);
@@ -232,32 +259,39 @@ static long area_found(struct task_struct *task, struct vm_area_struct *vma, str
 	return 0;
 }
 
-/* The end of the stack of goroutine g, which begins with its bounds (runtime2.go: g.stack), if sp lies in it. */
+/*
+ * Return the end of the stack of goroutine g if sp lies in that stack, else 0. struct g begins with
+ * the bounds of its stack (runtime2.go: g.stack).
+ */
 static __always_inline __u64 goroutine_top(__u64 g, __u64 sp)
 {
 	__u64 bounds[2] = {};
 
 	if (!g || bpf_probe_read_user(bounds, sizeof(bounds), (void *)g))
 		return 0;
-	/* Go's own limit for one stack is 1 GB. */
+	/* Go limits one stack to 1 GB. */
 	if (sp < bounds[0] || sp >= bounds[1] || bounds[1] - bounds[0] > 1ull << 30)
 		return 0;
 	return bounds[1];
 }
 
-/* Go's g begins with its stack's bounds; there it names its thread, whose first word is its g0. */
+/* Offset of g.m. The first word of the m, which is Go's thread, points to the thread's g0. */
 #define GO_G_M 0x30
 
-/* What lies above the stack of a g0 that is not Go's own: C's start of a thread, or main's. */
+/* Most bytes above the stack of a g0 that Go did not allocate: C's thread start, or main's. */
 #define GO_NEAR 16384
 
-/* In a head's flags until the goroutine's stack was copied as well: sp is on its thread's own. */
+/*
+ * Internal flag in the head: sp is on the thread's own stack while g is still the goroutine's. The
+ * flag is cleared when the goroutine's stack is copied as well.
+ */
 #define LEFT_GOROUTINE (1u << 15)
 _Static_assert(CAPTURE_ALLOC < LEFT_GOROUTINE, "it is no other flag's");
 
 /*
- * Where the goroutine's stack ends that sp lies in, or that of the thread's own, g0: Go on x86-64
- * Linux keeps the running goroutine's g in the thread's TLS word at fs:-8.
+ * Return the end of the goroutine stack that contains sp, or of the thread's own stack (g0's) if
+ * that contains sp; 0 if neither does. On x86-64 Linux, Go stores the running goroutine's g in the
+ * thread's TLS word at fs:-8.
  */
 static __always_inline __u64 go_top(__u64 sp, __u64 fsbase, __u64 start_stack,
 				    struct capture_counters *count, __u16 *flags)
@@ -276,17 +310,22 @@ static __always_inline __u64 go_top(__u64 sp, __u64 fsbase, __u64 start_stack,
 		return 0;
 	add(&count->top_go, 1);
 	*flags |= CAPTURE_TOP_GO;
-	/* The bounds of a stack that Go did not make are those of what Go runs on it. */
+	/*
+	 * Go did not allocate this stack (the main thread, or a thread that C started). The bounds
+	 * in g0 cover only the part that Go uses, so the stack really ends at start_stack or at
+	 * fsbase.
+	 */
 	if (start_stack - end < GO_NEAR)
 		return start_stack + 8;
 	return fsbase - end < GO_NEAR ? fsbase : end;
 }
 
 /*
- * Go calls the vDSO and C on its thread's own stack, while g is still the goroutine's: from
- * where on, and to where, that one's stack is to be copied, too; 0: that is not known.  The
- * frame pointer stays in it, and the sp it was left with in r12; what is called may put either
- * away, so that of a small stack all is taken.
+ * Return the address from which the goroutine's own stack is to be copied, and set *end to the end
+ * of that stack; return 0 if the address is unknown. Go calls the vDSO and C on its thread's own
+ * stack (g0's), while g is still the goroutine's. The frame pointer still points into the
+ * goroutine's stack, and r12 holds the sp with which that stack was left. The called code may
+ * overwrite both registers; then a small stack is copied as a whole.
  */
 static __always_inline __u64 left_goroutine(const struct capture_head *head, __u64 fsbase,
 					    __u64 *end)
@@ -307,7 +346,7 @@ static __always_inline __u64 left_goroutine(const struct capture_head *head, __u
 	return size <= LEFT_SMALL ? bounds[0] : 0;
 }
 
-/* The alternate signal stack's, if sp lies in that. */
+/* Return the end of the alternate signal stack if sp lies in it, else 0. */
 static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
 					struct capture_counters *count, __u16 *flags, bool plain)
 {
@@ -321,8 +360,8 @@ static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
 }
 
 /*
- * What is likely without knowing the memory areas.  A goroutine's bounds are checked
- * against sp, so that no other program is mistaken for one of Go's.
+ * Guess the end of the stack without the VMAs; return 0 if there is no plausible guess. A
+ * goroutine's bounds are compared with sp, so no other program is mistaken for a Go program.
  */
 static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack,
 				       struct capture_counters *count, __u16 *flags)
@@ -346,12 +385,13 @@ static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack
 	return 0;
 }
 
-/* A tree of the 65,530 memory areas that a process may have is no deeper than twice their logarithm. */
+/* A tree of 65,530 VMAs, the default limit of a process, is not deeper than 2 * log2 of that. */
 #define AREAS_DEPTH 34
 
 /*
- * Where the memory area ends that addr lies in, or 0: by the tree that kernels without
- * bpf_find_vma keep them in.  No lock is held: while the tree changes the answer may be 0.
+ * Return the end of the VMA that contains addr, or 0. Kernels without bpf_find_vma store the VMAs
+ * in a red-black tree, which this function searches. It takes no lock: while the tree changes, the
+ * result may be 0.
  */
 __attribute__((noinline)) __u64 area_end(__u64 mm_addr, __u64 addr)
 {
@@ -378,6 +418,10 @@ __attribute__((noinline)) __u64 area_end(__u64 mm_addr, __u64 addr)
 	return 0;
 }
 
+/*
+ * Return the end of the live stack that contains sp, or 0. This version serves the plain programs.
+ * The flag says how the end was found.
+ */
 static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64 fsbase,
 				       struct capture_counters *count, __u16 *flags)
 {
@@ -390,7 +434,7 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 	hi = area_end((__u64)mm, sp);
 	if (!hi)
 		return top_guess(sp, fsbase, start_stack, count, flags);
-	/* As in top_find, but that nothing is kept. */
+	/* As in top_find, except that nothing is cached. */
 	if (start_stack >= sp && start_stack < hi) {
 		add(&count->top_start, 1);
 		*flags |= CAPTURE_TOP_START;
@@ -409,7 +453,10 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 	return hi;
 }
 
-/* The end of the live stack that sp lies in, or 0; the flag says where from. */
+/*
+ * Return the end of the live stack that contains sp, or 0. The flag says how the end was found.
+ * Results are cached in top where that is safe.
+ */
 static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct *mm,
 				      struct top *top, __u64 sp, __u64 fsbase,
 				      struct capture_counters *count, __u16 *flags)
@@ -435,23 +482,29 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 	end = signal_top(task, sp, count, flags, false);
 	if (end)
 		return end;
-	/* Costs 9 us of deferred work to unlock the mm, so its answer is kept where it can be. */
+	/*
+	 * bpf_find_vma costs 9 us of deferred work to unlock the mm, so its result is cached where
+	 * possible.
+	 */
 	add(&count->find_vma, 1);
 	if (bpf_find_vma(task, sp, area_found, &area, 0)) {
 		/*
-		 * Mostly a thread that holds the lock itself, inside mmap or execve.
-		 * What is likely without it serves, but is not kept.
+		 * Usually the thread itself holds the lock, inside mmap or execve. Use a guess
+		 * without the VMA, and do not cache it.
 		 */
 		return top_guess(sp, fsbase, start_stack, count, flags);
 	}
-	/* All of Go's stacks may lie in one area: nothing of it is kept but whose it is. */
+	/*
+	 * All Go stacks may lie in one VMA, so do not cache its bounds; only note that this is a Go
+	 * thread.
+	 */
 	end = go_top(sp, fsbase, start_stack, count, flags);
 	if (end) {
 		top->go = top->changed = 1;
 		return end;
 	}
 	if (start_stack >= sp && start_stack < area.hi) {
-		/* start_stack holds argc; above it are arguments and environment. */
+		/* start_stack points to argc; the arguments and the environment lie above it. */
 		end = start_stack + 8;
 		add(&count->top_start, 1);
 		*flags |= CAPTURE_TOP_START;
@@ -475,7 +528,10 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 
 /* ---- copying ------------------------------------------------------------------ */
 
-/* Copies the i-th page of the stack that the head describes, or notes a hole; 1: there is none. */
+/*
+ * Copy the i-th page of the stack that the head describes. If the page cannot be read, mark it as a
+ * hole. Return 1 if the stack has no i-th page, else 0.
+ */
 static __always_inline long copy_page(volatile struct front *front, __u32 i)
 {
 	volatile struct capture_head *head = (void *)(front + 1);
@@ -501,12 +557,12 @@ static __always_inline long copy_page(volatile struct front *front, __u32 i)
 }
 
 /*
- * Copies the stack that the head in this CPU's scratch describes page by page,
- * past pages that are not there (never touched, or swapped out).
+ * Copy the stack that the head in this CPU's scratch buffer describes, page by page. Pages that are
+ * not present (never touched, or swapped out) become holes.
  *
- * For the verifier's sake, which must see the end of it: a global function is
- * walked once, not once for every path that leads to it; and a loop that reads
- * its bounds from memory in every turn has the same state in each, but for i.
+ * The verifier must be able to prove that the loop ends. A global function is verified once, not
+ * once for each path that leads to it. A loop that reads its bounds from memory in every iteration
+ * has the same state in each iteration, except for i.
  */
 __attribute__((noinline)) int copy_pages_plain(__u32 place)
 {
@@ -521,6 +577,7 @@ __attribute__((noinline)) int copy_pages_plain(__u32 place)
 	return 0;
 }
 
+/* Callback of bpf_loop: copy page i; return 1 to stop. */
 static long copy_next_page(__u32 i, __u32 *place)
 {
 	volatile struct front *front = bpf_map_lookup_elem(&scratch, place);
@@ -528,7 +585,10 @@ static long copy_next_page(__u32 i, __u32 *place)
 	return front && i < CAPTURE_PAGES_MAX ? copy_page(front, i) : 1;
 }
 
-/* The same, and the kernel sees to the end: the loop above is most of what there is to verify. */
+/*
+ * Copy the stack page by page, as copy_pages_plain does. With bpf_loop the kernel guarantees that
+ * the loop ends; the plain loop above is most of the work of the verifier.
+ */
 static __always_inline void copy_pages(struct front *front, __u32 place, bool plain)
 {
 	__builtin_memset(&front->holes, 0, sizeof(front->holes));
@@ -538,7 +598,10 @@ static __always_inline void copy_pages(struct front *front, __u32 place, bool pl
 		bpf_loop(CAPTURE_PAGES_MAX, copy_next_page, &place, 0);
 }
 
-/* Flags are kept in the head: in a register each of their values would be another state to verify. */
+/*
+ * Copy the live stack and set stack_len and the flags of the head. The flags are in the head, not
+ * in a register: each value in a register would be a separate state for the verifier.
+ */
 static __always_inline void copy_stack(struct front *front, __u32 place, struct task_struct *task,
 				       struct mm_struct *mm, __u64 fsbase,
 				       struct capture_counters *count, bool plain)
@@ -559,21 +622,21 @@ static __always_inline void copy_stack(struct front *front, __u32 place, struct 
 		size = stack_max;
 		head->flags |= CAPTURE_CUT;
 	}
-	/* Nothing may wrap around the end of the address space, whatever sp is. */
+	/* The range must not wrap around the end of the address space, whatever sp is. */
 	if (from + size < from)
 		size = 0;
 	barrier_var(size);
 	if (size > stack_max)
 		size = stack_max;
 	head->stack_len = size;
-	/* All or nothing: one missing page fails the whole copy. */
+	/* bpf_probe_read_user copies all or nothing: one missing page fails the whole copy. */
 	if (bpf_probe_read_user(bytes, size, (void *)from)) {
 		copy_pages(front, place, plain);
 		head->flags |= CAPTURE_HOLES;
 	}
 }
 
-/* One more stack, from there to its end; 0: that is not known. */
+/* Copy a second stack, from address from to end. If end is 0, the end is unknown. */
 static __always_inline void copy_second(struct front *front, __u64 from, __u64 end)
 {
 	struct capture_head *head = (void *)(front + 1);
@@ -597,11 +660,16 @@ static __always_inline void copy_second(struct front *front, __u64 from, __u64 e
 }
 
 /*
- * A handler on an alternate stack: its outermost frame lies at the top of that
- * stack (arch/x86/kernel/signal.c, get_sigframe) and tells where the thread was.
+ * Size of struct rt_sigframe: return address, ucontext, siginfo. A signal handler on an alternate
+ * stack has its signal frame at the top of that stack (arch/x86/kernel/signal.c, get_sigframe). The
+ * frame has the registers of the interrupted code.
  */
-#define SIGFRAME_SIZE 440 /* struct rt_sigframe: return address, ucontext, siginfo */
+#define SIGFRAME_SIZE 440
 
+/*
+ * Copy the stack that a signal handler on the alternate stack interrupted. Nothing is copied if the
+ * signal frame is not where it is expected.
+ */
 static __always_inline void copy_interrupted(struct front *front, struct task_struct *task,
 					     __u64 fsbase, bool plain)
 {
@@ -616,7 +684,10 @@ static __always_inline void copy_interrupted(struct front *front, struct task_st
 
 	ucontext = ((base + size - xstate_size) & ~63ull) - SIGFRAME_SIZE;
 	ucontext &= ~15ull;
-	/* uc_stack repeats the bounds: then this is it.  gregs[REG_RSP] stands at 160. */
+	/*
+	 * uc_stack repeats the bounds of the alternate stack; if it does, this is the signal frame.
+	 * gregs[REG_RSP] is at offset 160.
+	 */
 	if (!xstate_size || ucontext < base ||
 	    bpf_probe_read_user(&stack, sizeof(stack), (void *)(ucontext + 16)) ||
 	    stack.base != base || stack.size != size ||
@@ -630,10 +701,11 @@ static __always_inline void copy_interrupted(struct front *front, struct task_st
 	else if (fsbase > sp && fsbase - sp < STACK_LIKELY)
 		end = fsbase;
 	else if (!bpf_probe_read_user(&g, sizeof(g), (void *)(ucontext + 88)))
-		end = goroutine_top(g, sp); /* Go's own code has it in r14, too: gregs[REG_R14] */
+		end = goroutine_top(g, sp); /* Go's code also has g in r14: gregs[REG_R14], at 88 */
 	copy_second(front, sp - CAPTURE_RED_ZONE, end);
 }
 
+/* Copy the goroutine's stack as the second stack, while sp is on the thread's own stack. */
 static __always_inline void copy_left(struct front *front, __u64 fsbase)
 {
 	struct capture_head *head = (void *)(front + 1);
@@ -644,6 +716,7 @@ static __always_inline void copy_left(struct front *front, __u64 fsbase)
 		copy_second(front, from, end);
 }
 
+/* Store the registers by DWARF number (psABI figure 3.36). */
 static __always_inline void regs_to_dwarf(struct capture_head *head, const struct pt_regs *regs)
 {
 	head->regs[0] = regs->rax;
@@ -670,11 +743,15 @@ static __always_inline struct task_struct *current_task(bool plain)
 	return plain ? (void *)bpf_get_current_task() : bpf_get_current_task_btf();
 }
 
-#define KERNEL_STACK (16u << 10) /* THREAD_SIZE, but for kernels that check each access */
-#define FRED_PADDING 16 /* above the registers, where the kernel was built with FRED (6.9) */
+#define KERNEL_STACK (16u << 10) /* THREAD_SIZE, except for kernels that check each memory access */
+#define FRED_PADDING 16		 /* above the registers, in kernels built with FRED (6.9) */
 #define USER_DS	     0x2b
 
-/* The registers that the thread entered the kernel with stand where its kernel stack begins. */
+/*
+ * Read the user registers of a thread; return false on failure. The kernel stores the registers
+ * with which the thread entered it at the beginning (the highest addresses) of the thread's kernel
+ * stack.
+ */
 static __always_inline bool user_regs(struct task_struct *task, struct pt_regs *regs, bool plain)
 {
 	void *end;
@@ -688,7 +765,7 @@ static __always_inline bool user_regs(struct task_struct *task, struct pt_regs *
 	       !bpf_probe_read_kernel(regs, sizeof(*regs), end - FRED_PADDING - sizeof(*regs));
 }
 
-/* The pid by which a process in a container knows itself. */
+/* Return the pid of a process in its own pid namespace, that is, the pid that it sees itself. */
 static __always_inline __u32 ns_pid(struct task_struct *leader)
 {
 	struct pid *pid = BPF_CORE_READ(leader, thread_pid);
@@ -701,7 +778,7 @@ static __always_inline __u32 ns_pid(struct task_struct *leader)
 	return (__u32)nr;
 }
 
-/* What names the process of a thread for good. */
+/* Read the start time of a thread's process, and its pid in its own pid namespace. */
 static __always_inline void name_process(struct task_struct *task, __u64 *start_ns, __u32 *nr)
 {
 	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
@@ -710,7 +787,10 @@ static __always_inline void name_process(struct task_struct *task, __u64 *start_
 	*nr = ns_pid(leader);
 }
 
-/* Gets what is known of a thread; the scratch has it from here on. */
+/*
+ * Copy the cached struct top of a thread into the scratch buffer. Start with an empty one if none
+ * is cached, or if the thread has executed another program since.
+ */
 static __always_inline void top_get(struct top *top, struct task_struct *task, struct mm_struct *mm)
 {
 	struct top *kept = bpf_task_storage_get(&tops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -728,6 +808,7 @@ static __always_inline void top_get(struct top *top, struct task_struct *task, s
 	top->changed = 1;
 }
 
+/* Write the struct top back to the cache if it was modified. */
 static __always_inline void top_put(struct top *top, struct task_struct *task)
 {
 	struct top *kept;
@@ -740,7 +821,11 @@ static __always_inline void top_put(struct top *top, struct task_struct *task)
 		*kept = *top;
 }
 
-/* Is the process, which task is of, one of those asked for? */
+/*
+ * Return whether the process of task is selected. If its entry has no start time yet, the entry
+ * gets the start time of this process. Later the start time distinguishes this process from another
+ * one with the same pid.
+ */
 static __always_inline bool wanted(__u32 pid, struct task_struct *task)
 {
 	struct capture_process *process = bpf_map_lookup_elem(&processes, &pid);
@@ -754,7 +839,11 @@ static __always_inline bool wanted(__u32 pid, struct task_struct *task)
 	return process->start_ns == start_ns;
 }
 
-/* The cgroup at that level that the thread is in, or 0.  Tracing has the helper from 5.15 on. */
+/*
+ * Return the id of the cgroup at that level that contains the current thread, or 0. Tracing
+ * programs have the helper bpf_get_current_ancestor_cgroup_id since Linux 5.15; older kernels have
+ * the array ancestor_ids.
+ */
 static __always_inline __u64 ancestor_cgroup(int level)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
@@ -771,7 +860,7 @@ static __always_inline __u64 ancestor_cgroup(int level)
 	return id;
 }
 
-/* Whether the thread is one of those asked for; if not, that is counted. */
+/* Return whether the current thread passes the filters. If not, count the reason. */
 static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu,
 				   struct capture_counters *count)
 {
@@ -787,7 +876,10 @@ static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu
 		add(&count->filtered_process, 1);
 		return false;
 	}
-	/* The word's number is bounded by itself: 5.10 forgets what was said of cpu. */
+	/*
+	 * The word index gets a bounds check of its own: the verifier of Linux 5.10 forgets the
+	 * bounds of cpu.
+	 */
 	word = cpu / 64;
 	barrier_var(word);
 	if (filters & CAPTURE_FILTER_CPU &&
@@ -824,22 +916,27 @@ other:
 	return false;
 }
 
-struct tick { /* what brought a program to run */
+struct tick { /* why a program runs, and what it captures */
 	__u32 event;
-	bool paced; /* the period is to be found out */
+	bool paced; /* paced_period decides whether to sample */
 	enum scratch_kind kind;
 	bool user; /* the thread was in user mode */
 	__u32 flags;
-	__u32 skip; /* innermost kernel frames that are not the thread's own doing */
+	__u32 skip; /* innermost kernel frames to leave out, because they belong to the capture */
 	__u64 period;
-	/* The thread is to be seen as it was when it called a function that has just returned. */
-	__u64 called_ip, called_sp, return_ip; /* 0: as it is */
-	struct capture_alloc *alloc;	       /* or NULL */
+	/*
+	 * For allocations: capture the thread as it was when it called the function that has just
+	 * returned. called_ip is 0 otherwise.
+	 */
+	__u64 called_ip, called_sp, return_ip;
+	struct capture_alloc *alloc; /* or NULL */
 };
 
 #define SECOND_NS 1000000000ull
 
-/* A new second begins: choose the interval by how often the event came in the one before. */
+/*
+ * A new second begins: choose the interval from the number of occurrences in the previous second.
+ */
 static __always_inline void pace_second(struct capture_pace *pace, __u64 now_ns)
 {
 	__u64 interval = 1;
@@ -849,8 +946,9 @@ static __always_inline void pace_second(struct capture_pace *pace, __u64 now_ns)
 	if (!interval)
 		interval = 1;
 	/*
-	 * What came since the last sample is left out where the interval becomes much shorter:
-	 * the next sample, maybe another program's, must not bear the weight of a burst before.
+	 * If the interval becomes much shorter, drop the occurrences since the last sample.
+	 * Otherwise the next sample, maybe of another program, would have the weight of an earlier
+	 * burst.
 	 */
 	if (interval * 2 <= pace->interval || !pace->interval) {
 		pace->interval = interval;
@@ -865,11 +963,14 @@ static __always_inline void pace_second(struct capture_pace *pace, __u64 now_ns)
 }
 
 /*
- * Return how many occurrences of an event the current one is a sample of, or 0: it is none.
- * The kernel's own way, to change the period by the rate, gives weights that do not add up to
- * the number of occurrences.  Here each counts, and samples become rarer as they come: the first
- * pace_samples of a second are taken at the interval that the last second suggests, as many at
- * twice that, and so on.  So what was not yet sampled at the end is below 1 / pace_samples.
+ * Decide whether to sample the current occurrence of a paced event. Return how many occurrences the
+ * sample stands for, or 0 if there is no sample.
+ *
+ * The kernel's own method changes the period with the rate; its weights do not add up to the number
+ * of occurrences. Here every occurrence is counted, and samples become rarer within a second: the
+ * first pace_samples samples are taken at the interval that the previous second suggests, the next
+ * pace_samples at twice that interval, and so on. So the occurrences that are not sampled yet at
+ * the end are less than 1 / pace_samples of all.
  */
 static __always_inline __u64 paced_period(__u32 event)
 {
@@ -891,19 +992,25 @@ static __always_inline __u64 paced_period(__u32 event)
 		pace->interval *= 2;
 	}
 	interval = pace->interval;
-	/* At random around the interval: what comes in a fixed order is not to be sampled in step. */
+	/*
+	 * Choose the distance at random around the interval, so that samples do not stay in step
+	 * with events that occur in a fixed order.
+	 */
 	pace->due = interval > 1 ? interval / 2 + bpf_get_prandom_u32() % interval : 1;
 	return period;
 }
 
-/* Puts the current thread's state into the ring; the time it bears, or 0. */
+/*
+ * Write the state of the current thread to the ring. Return the time of the record, or 0 if no
+ * record was written. Each call counts exactly one outcome, except fired, which the caller counts.
+ */
 static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 				     struct capture_counters *count, bool plain)
 {
 	struct task_struct *task = current_task(plain);
 	/*
-	 * Before anything branches: at each pointer that is followed from one to another kernel
-	 * type the verifier looks through the names of all, 0.3 ms, once for each way here.
+	 * Read mm before any branch. At each pointer from one kernel type to another, the verifier
+	 * searches the names of all types, which takes 0.3 ms for each path that leads here.
 	 */
 	struct mm_struct *mm = GET(plain, task, mm);
 	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
@@ -955,10 +1062,9 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		head->flags |= CAPTURE_USER_HIT;
 
 	/*
-	 * Kernel threads have no user state, io workers a stale copy of their
-	 * creator's; a thread that is exiting has given its memory back; and one
-	 * inside execve has new memory but still the old registers until
-	 * start_code is set.
+	 * Some threads have no valid user state. Kernel threads have none. I/O workers have a stale
+	 * copy of their creator's. An exiting thread has released its memory. A thread inside
+	 * execve has its new memory, but still the old registers until start_code is set.
 	 */
 	if (plain) {
 		name_process(task, &head->process_start_ns, &head->ns_pid);
@@ -983,7 +1089,10 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		}
 		fsbase = GET(plain, task, thread.fsbase);
 		copy_stack(front, place, task, mm, fsbase, count, plain);
-		/* The kernel put another return address there, to see the function return. */
+		/*
+		 * The kernel replaced the return address on the stack to see the function return;
+		 * restore it in the copy.
+		 */
 		if (tick->called_ip && head->stack_len > CAPTURE_RED_ZONE + 8)
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
@@ -1042,9 +1151,9 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 }
 
 /*
- * Takes the scratch of this CPU's probes, or counts that it could not.  Of two that
- * begin at once both may be turned away, but never is none.  (To exchange or to add
- * and see what was there needs Linux 5.12.)
+ * Reserve this CPU's scratch buffer of the probes. Return the counter for probe_ends, or NULL,
+ * counted as unreadable, if the buffer is in use. If two programs begin at the same time, both may
+ * fail, but they never both succeed. (An atomic exchange or fetch-and-add needs Linux 5.12.)
  */
 static __always_inline __u32 *probe_begins(struct capture_counters *count)
 {
@@ -1060,6 +1169,7 @@ static __always_inline __u32 *probe_begins(struct capture_counters *count)
 	return NULL;
 }
 
+/* Release the scratch buffer that probe_begins reserved. */
 static __always_inline void probe_ends(__u32 *busy)
 {
 	__sync_fetch_and_add(busy, -1);
@@ -1067,7 +1177,10 @@ static __always_inline void probe_ends(__u32 *busy)
 
 /* ---- what brings a program to run ----------------------------------------------- */
 
-/* Clocks, counters and software events; the cookie is the number of the event. */
+/*
+ * Handle a perf event: a clock, a counter or a software event. event is its number, which is the
+ * attach cookie.
+ */
 static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
@@ -1096,7 +1209,10 @@ int plain_sample(struct bpf_perf_event_data *ctx)
 	return on_sample(ctx, plain_event, true);
 }
 
-/* Of an event that is wanted once in n times: is it now? */
+/*
+ * Return whether to sample this occurrence of a tracepoint or probe, of which one in every[event]
+ * is wanted. Set the period. The count is for each CPU.
+ */
 static __always_inline bool due(struct tick *tick, struct capture_counters *count)
 {
 	__u32 event = tick->event;
@@ -1117,6 +1233,7 @@ static __always_inline bool due(struct tick *tick, struct capture_counters *coun
 	return true;
 }
 
+/* Handle an occurrence of a tracepoint. */
 static __always_inline int on_tracepoint(void *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
@@ -1142,6 +1259,7 @@ int plain_tracepoints(void *ctx)
 	return on_tracepoint(ctx, plain_tracepoint, true);
 }
 
+/* Handle an occurrence of a uprobe. */
 static __always_inline int on_probe(struct pt_regs *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
@@ -1173,7 +1291,10 @@ int plain_probes(struct pt_regs *ctx)
 	return on_probe(ctx, plain_probe, true);
 }
 
-/* Tell the agent that the wait of thread tid, which began at since_ns, has ended; 0: nobody knows when. */
+/*
+ * Report to the agent that the wait of thread tid, which began at since_ns, ended at time_ns. If
+ * time_ns is 0, the end cannot be observed.
+ */
 static __always_inline void tell_end(__u32 tid, __u64 since_ns, __u64 time_ns,
 				     struct capture_counters *count)
 {
@@ -1186,9 +1307,10 @@ static __always_inline void tell_end(__u32 tid, __u64 since_ns, __u64 time_ns,
 }
 
 /*
- * Tell the end of a captured wait, however short it was: the agent keeps its beginning until
- * then.  task gets its CPU now, or it is about to leave it: the kernel does not report every
- * switch to a thread.  Such a thread ran since its wait ended, for as long as its own clock says.
+ * Report the end of a captured wait, however short it was: the agent stores the record of its
+ * beginning until then. task gets its CPU now, or is about to leave it (leaves). The second case
+ * occurs because the kernel does not report every switch to a thread. Such a thread has run since
+ * its wait ended; its own clock (sum_exec_runtime) says for how long.
  */
 static __always_inline void woken(struct task_struct *task, bool leaves,
 				  struct capture_counters *count)
@@ -1212,6 +1334,7 @@ static __always_inline void woken(struct task_struct *task, bool leaves,
 	tell_end(tid, since_ns, ran_ns < time_ns - since_ns ? time_ns - ran_ns : since_ns, count);
 }
 
+/* Return the state of a task. Linux 5.14 renamed the field from state to __state. */
 static __always_inline __u64 state_of(struct task_struct *task)
 {
 	struct task_struct___5_13 *old = (void *)task;
@@ -1221,9 +1344,9 @@ static __always_inline __u64 state_of(struct task_struct *task)
 }
 
 /*
- * A thread that waits is captured as it begins to, while its memory can be read;
- * for how long is told when it runs again.  One that merely loses the CPU does not
- * wait.
+ * Handle a context switch. A thread is captured when it begins to wait, while its memory can be
+ * read. When it runs again, a struct capture_wake says how long it waited. A thread that is
+ * preempted does not wait.
  */
 static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct *prev,
 				     struct task_struct *next, bool plain)
@@ -1231,7 +1354,7 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 	struct capture_counters *count = counters_here();
 	struct tick tick = { .event = off_cpu_event,
 			     .kind = SCRATCH_SWITCH,
-			     .skip = 2, /* this program and what calls it */
+			     .skip = 2, /* frames of this program and of its caller */
 			     .flags = CAPTURE_WAITS };
 	struct capture_waiting waiting;
 	__u64 ips[2] = {};
@@ -1248,7 +1371,7 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 	    !(state_of(prev) & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
 		return 0;
 	add(&count->fired, 1);
-	/* 5.10 has the program's own frame twice. */
+	/* Linux 5.10 lists the program's own frame twice. */
 	if (plain && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
 		tick.skip = 3;
 	waiting.since_ns = capture(ctx, &tick, count, plain);
@@ -1256,7 +1379,7 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 		return 0;
 	waiting.ran_ns = BPF_CORE_READ(prev, se.sum_exec_runtime);
 	tid = BPF_CORE_READ(prev, pid);
-	/* Too many threads wait at once: nobody will see this one wake up. */
+	/* The table is full: nobody will see this thread wake up, so report that now. */
 	if (bpf_map_update_elem(&waits, &tid, &waiting, BPF_ANY))
 		tell_end(tid, waiting.since_ns, 0, count);
 	return 0;
@@ -1277,13 +1400,15 @@ int BPF_PROG(plain_switch, bool preempt, struct task_struct *prev, struct task_s
 #include "bpf/alloc.h"
 
 /*
- * ---- the processes asked for: their children are wanted too -------------------
+ * ---- selected processes: their children are selected, too ----------------------
  *
- * Raw tracepoints: for programs that know their arguments' types (tp_btf) libbpf reads the types
- * of the whole kernel.
+ * These are raw tracepoints. For programs that know the types of their arguments (tp_btf), libbpf
+ * reads the types of the whole kernel.
  */
 
-/* Runs before the child can: its first sample already finds it. */
+/*
+ * Add a child of a selected process. This runs before the child does, so its first sample passes.
+ */
 SEC("raw_tp/sched_process_fork")
 int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -1301,6 +1426,7 @@ int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
+/* When the last thread of a selected process exits, mark the process as dead. */
 SEC("raw_tp/sched_process_exit")
 int BPF_PROG(follow_exit, struct task_struct *task)
 {
@@ -1315,7 +1441,10 @@ int BPF_PROG(follow_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Long after the exit, when nothing runs in the process any more. */
+/*
+ * Remove a process from the table. The kernel frees the task long after the exit, when nothing runs
+ * in the process any more.
+ */
 SEC("raw_tp/sched_process_free")
 int BPF_PROG(follow_free, struct task_struct *task)
 {
@@ -1325,7 +1454,7 @@ int BPF_PROG(follow_free, struct task_struct *task)
 	if (pid != (__u32)BPF_CORE_READ(task, pid))
 		return 0;
 	process = bpf_map_lookup_elem(&processes, &pid);
-	/* The pid may already be another's. */
+	/* The pid may already belong to another process. */
 	if (process && (process->start_ns == BPF_CORE_READ(task, start_boottime)))
 		bpf_map_delete_elem(&processes, &pid);
 	return 0;

@@ -1,26 +1,27 @@
 /*
- * schema/capture.h: what the capture program in the kernel hands to the agent.
+ * schema/capture.h: layout of the records that the BPF capture programs write and the agent reads.
  *
- * A record in the ring buffer is, without gaps but to round up to 8:
+ * A record in the ring buffer has these parts, in this order. Each part is padded to a multiple of
+ * 8 bytes; there are no other gaps.
  *
- *   size                   what
+ *   size                   content
  *   CAPTURE_HEAD_SIZE      struct capture_head
- *   stack_len              user stack, the bytes of [sp - CAPTURE_RED_ZONE, … + stack_len)
- *   8 + interrupted_len    if that is not 0, the stack that a signal handler on another stack
- *                          interrupted, or Go left for its thread's: its address, u64, and the
- *                          bytes from there on
+ *   stack_len              user stack: the bytes from sp - CAPTURE_RED_ZONE upwards
+ *   8 + interrupted_len    only if interrupted_len is not 0: a second stack.  It is the stack
+ *                          that a signal handler interrupted, if the handler runs on a stack
+ *                          of its own, or the goroutine stack that Go left for its thread's
+ *                          stack.  First its address (u64), then the bytes from there on
  *   kernel_len             return addresses of the kernel stack, u64, innermost first
- *   40                     struct capture_holes, with CAPTURE_HOLES
- *   32                     struct capture_alloc, with CAPTURE_ALLOC
+ *   40                     struct capture_holes, if CAPTURE_HOLES is set
+ *   32                     struct capture_alloc, if CAPTURE_ALLOC is set
  *
- * or it is a struct capture_wake or a struct capture_free alone.
+ * A record may instead be a single struct capture_wake or a single struct capture_free.
  *
- * All numbers are in the byte order of the machine, which writes and reads
- * them itself; records never leave it in this form.  The agent carries the
- * program that writes them, so a version other than CAPTURE_VERSION, which the
- * magic numbers bear, is a fault.
+ * All numbers are in the byte order of the machine: the same machine writes and reads them, and
+ * records are never stored in this form. The magic numbers contain CAPTURE_VERSION. The agent
+ * carries the program that writes the records, so any other version is an error.
  *
- * Includes <linux/types.h> only, because the BPF side has no libc.
+ * This file includes <linux/types.h> only, because the BPF side has no libc.
  */
 #ifndef SCHEMA_CAPTURE_H
 #define SCHEMA_CAPTURE_H
@@ -28,46 +29,46 @@
 #include <linux/types.h>
 
 #define CAPTURE_VERSION	   3u
-#define CAPTURE_MAGIC	   (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory, and the version */
-#define CAPTURE_WAKE_MAGIC (0x57574fu | CAPTURE_VERSION << 24) /* "OWW" … */
-#define CAPTURE_FREE_MAGIC (0x46574fu | CAPTURE_VERSION << 24) /* "OWF" … */
+#define CAPTURE_MAGIC	   (0x53574fu | CAPTURE_VERSION << 24) /* "OWS" in memory; version */
+#define CAPTURE_WAKE_MAGIC (0x57574fu | CAPTURE_VERSION << 24) /* "OWW"; version */
+#define CAPTURE_FREE_MAGIC (0x46574fu | CAPTURE_VERSION << 24) /* "OWF"; version */
 
 #define CAPTURE_PAGE		4096u
 #define CAPTURE_RED_ZONE	128u /* bytes below sp that belong to the function (psABI §3.2.2) */
-#define CAPTURE_STACK_DEFAULT	262144u	 /* most stack bytes, unless the agent sets another */
-#define CAPTURE_STACK_LIMIT	1048576u /* … and the most that can be set */
-#define CAPTURE_INTERRUPTED_MAX 65536u	 /* most bytes of an interrupted stack, beside the above */
+#define CAPTURE_STACK_DEFAULT	262144u	 /* most stack bytes by default */
+#define CAPTURE_STACK_LIMIT	1048576u /* most stack bytes that the agent can set */
+#define CAPTURE_INTERRUPTED_MAX 65536u	 /* most bytes of the second stack, in addition */
 #define CAPTURE_KERNEL_FRAMES	127u	 /* the kernel's own limit (perf_event_max_stack) */
-#define CAPTURE_KERNEL_MAX	1016u	 /* … in bytes */
-#define CAPTURE_PAGES_MAX	257u /* pages that CAPTURE_STACK_LIMIT bytes at any address can touch */
-#define CAPTURE_HOLE_WORDS	5u  /* 64-bit words with a bit for each of them */
-#define CAPTURE_REGS		17u /* x86_64: DWARF 0–16, psABI figure 3.36 */
-#define CAPTURE_COMM		16u /* TASK_COMM_LEN: NUL-terminated */
+#define CAPTURE_KERNEL_MAX	1016u	 /* the same in bytes */
+#define CAPTURE_PAGES_MAX	257u	 /* pages that CAPTURE_STACK_LIMIT bytes can touch */
+#define CAPTURE_HOLE_WORDS	5u	 /* 64-bit words with one bit for each of these pages */
+#define CAPTURE_REGS		17u	 /* x86_64: DWARF registers 0–16, psABI figure 3.36 */
+#define CAPTURE_COMM		16u	 /* TASK_COMM_LEN: NUL-terminated */
 #define CAPTURE_HEAD_SIZE	216u
 #define CAPTURE_EVENTS_MAX	64u	     /* kinds of samples in one recording */
-#define CAPTURE_CGROUPS_MAX	16u	     /* that one recording can be limited to */
-#define CAPTURE_CPUS_MAX	4096u	     /* that it can be limited to */
-#define CAPTURE_LIVE_MAX	262144u	     /* captured allocations that are live at once */
-#define CAPTURE_INTERVAL_MAX	(1ull << 36) /* bytes between two captured allocations */
+#define CAPTURE_CGROUPS_MAX	16u	     /* cgroups in the filter of one recording */
+#define CAPTURE_CPUS_MAX	4096u	     /* CPUs in the filter of one recording */
+#define CAPTURE_LIVE_MAX	262144u	     /* captured allocations live at once */
+#define CAPTURE_INTERVAL_MAX	(1ull << 36) /* bytes, mean between two captured ones */
 
 enum capture_flag {
-	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode; else in the kernel */
+	CAPTURE_USER_HIT = 1 << 0, /* the thread ran in user mode, else in the kernel */
 	CAPTURE_HAS_USER = 1 << 1, /* regs and stack are valid */
 	CAPTURE_COMPAT = 1 << 2,   /* 32-bit code segment */
-	CAPTURE_CUT = 1 << 3, /* the live stack is longer than its copy, or of unknown length */
-	CAPTURE_HOLES =
-		1 << 4, /* some page could not be read: a struct capture_holes tells which */
-	/* Where the end of the stack came from: */
-	CAPTURE_TOP_CACHED = 1 << 5, /* this thread's earlier sample */
+	CAPTURE_CUT = 1 << 3,	   /* the copy is incomplete, or the stack's length is unknown */
+	/* A page could not be read; a struct capture_holes says which. */
+	CAPTURE_HOLES = 1 << 4,
+	/* How the end of the stack was found: */
+	CAPTURE_TOP_CACHED = 1 << 5, /* cached from an earlier sample of this thread */
 	CAPTURE_TOP_START = 1 << 6,  /* mm->start_stack (first thread) */
-	CAPTURE_TOP_TLS = 1 << 7,    /* fsbase (the stack ends where struct pthread begins) */
-	CAPTURE_TOP_GO = 1 << 8,     /* the running goroutine's bounds, or its thread's */
+	CAPTURE_TOP_TLS = 1 << 7,    /* fsbase; the stack ends where struct pthread begins */
+	CAPTURE_TOP_GO = 1 << 8,     /* bounds of the goroutine or of its thread's g0 */
 	CAPTURE_TOP_SIGNAL = 1 << 9, /* the alternate signal stack's bounds */
-	CAPTURE_TOP_VMA = 1 << 10,   /* the end of the memory area (coroutines) */
-	CAPTURE_TOP_NONE = 1 << 11,  /* nowhere: it is not known */
-	/* The thread began to wait: a struct capture_wake tells for how long. */
+	CAPTURE_TOP_VMA = 1 << 10,   /* the end of the VMA (coroutines) */
+	CAPTURE_TOP_NONE = 1 << 11,  /* not found */
+	/* The thread began to wait; a later struct capture_wake says for how long. */
 	CAPTURE_WAITS = 1 << 12,
-	/* The thread allocated memory: a struct capture_alloc tells what. */
+	/* The thread allocated memory; a struct capture_alloc follows. */
 	CAPTURE_ALLOC = 1 << 13,
 };
 
@@ -77,69 +78,79 @@ struct capture_head {
 	__u16 flags;	  /* enum capture_flag */
 	__u16 kernel_len; /* bytes, a multiple of 8 */
 	__u16 cpu;
-	__u16 event; /* which of the agent's events */
-	__u32 pid;   /* thread group, in the initial pid namespace, as tid */
+	__u16 event; /* index in the agent's list of events */
+	__u32 pid;   /* thread group; pid and tid are those of the initial pid namespace */
 	__u32 tid;
-	__u32 ns_pid;		  /* thread group as its own pid namespace numbers it */
-	__u32 interrupted_len;	  /* bytes; 0: none */
+	__u32 ns_pid;		  /* thread group, numbered in its own pid namespace */
+	__u32 interrupted_len;	  /* bytes; 0: there is no second stack */
 	__u64 time_ns;		  /* CLOCK_MONOTONIC */
-	__u64 period;		  /* of the event, in its unit: ns for cpu-clock */
-	__u64 cgroup_id;	  /* of the cgroup2 hierarchy */
-	__u64 process_start_ns;	  /* CLOCK_BOOTTIME; with pid it names a process for good */
-	__u64 regs[CAPTURE_REGS]; /* x86_64 by DWARF number; 7: rsp, 16: rip */
+	__u64 period;		  /* in the event's unit, for example ns for cpu-clock */
+	__u64 cgroup_id;	  /* in the cgroup2 hierarchy */
+	__u64 process_start_ns;	  /* CLOCK_BOOTTIME; pid and start time identify a process */
+	__u64 regs[CAPTURE_REGS]; /* x86_64, by DWARF number; 7 is rsp, 16 is rip */
 	char comm[CAPTURE_COMM];
 };
 
 struct capture_holes {
-	/* Bit i: the i-th page that the stack bytes touch could not be read; its bytes are 0. */
+	/*
+	 * If bit i is set, the i-th page that the stack bytes touch could not be read; its bytes
+	 * are 0.
+	 */
 	__u64 pages[CAPTURE_HOLE_WORDS];
 };
 
-/* A record of its own in the ring: a thread whose wait was captured runs again.  Each such wait has one. */
+/*
+ * A separate record in the ring: a thread whose wait was captured runs again. There is exactly one
+ * for each captured wait, unless the ring is full.
+ */
 struct capture_wake {
 	__u32 magic; /* CAPTURE_WAKE_MAGIC */
 	__u32 tid;
-	__u64 since_ns; /* time_ns of the record that told of the wait */
-	__u64 time_ns;	/* 0: the end of this wait will not be seen */
+	__u64 since_ns; /* time_ns of the record in which the wait began */
+	__u64 time_ns;	/* 0: the end of this wait cannot be observed */
 };
 
-/* What the table of waiting threads says of one, by tid. */
+/* An entry of the table of waiting threads. The key is the tid. */
 struct capture_waiting {
-	__u64 since_ns; /* time_ns of the record that told of the wait */
-	__u64 ran_ns;	/* how long the thread had run until then, by its own clock */
+	__u64 since_ns; /* time_ns of the record in which the wait began */
+	__u64 ran_ns;	/* CPU time of the thread until then (sum_exec_runtime) */
 };
 
+/* The allocation that a sample captured. */
 struct capture_alloc {
-	__u64 id; /* of this recording, from 1 */
+	__u64 id; /* unique in this recording; never 0 */
 	__u64 size;
-	/* Where it is told of when it is freed; 0: nowhere, the table was full. */
+	/* The key in the table of live memory; both are 0 if that table was full. */
 	__u64 space, addr;
 };
 
-/* A record of its own in the ring: memory whose allocation was captured is given back. */
+/* A separate record in the ring: memory is freed whose allocation was captured. */
 struct capture_free {
 	__u32 magic; /* CAPTURE_FREE_MAGIC */
 	__u32 pid;
 	__u64 id;    /* as in capture_alloc */
-	__u64 bytes; /* less than its size: the rest stays */
+	__u64 bytes; /* less than the allocation's size if only its beginning was freed */
 	__u64 time_ns;
 };
 
 /*
- * Memory that a process has and whose allocation was captured.  space is one
- * address space, not a process: children that share it give back the same memory,
- * those that copied it do not.
+ * Key of the table of live memory: captured allocations that were not freed yet. space stands for
+ * one address space, not for one process. Children that share the address space (CLONE_VM) free the
+ * same memory; children with a copy of it do not.
  */
 struct capture_live_key {
 	__u64 space, addr;
 };
 
+/* An entry of the table of live memory. */
 struct capture_live {
 	__u64 id, size;
 	__u32 pid, reserved;
 };
 
-/* Functions of an allocator, by what their parameters mean: cookies of the probes on them. */
+/*
+ * The functions of an allocator, by the meaning of their parameters. Used as cookies of the probes.
+ */
 enum capture_alloc_function {
 	CAPTURE_ALLOC_MALLOC,
 	CAPTURE_ALLOC_CALLOC,
@@ -148,75 +159,76 @@ enum capture_alloc_function {
 	CAPTURE_ALLOC_POSIX_MEMALIGN,
 	CAPTURE_ALLOC_MMAP,
 	CAPTURE_ALLOC_MREMAP,
-	CAPTURE_ALLOC_FREE, /* and what follows: they give back */
+	CAPTURE_ALLOC_FREE, /* this one and the following free memory */
 	CAPTURE_ALLOC_MUNMAP,
 };
 
 /*
- * Kept per CPU.  Every run of a program ends in exactly one of filtered_*,
- * captured, ring_full, unreadable: together they are fired.
+ * Counters of one CPU. Each event that fires is counted in fired and in exactly one of filtered_*,
+ * captured, ring_full and unreadable, so fired is their sum.
  */
 struct capture_counters {
 	__u64 fired;
 	__u64 filtered_idle;	/* the idle thread */
 	__u64 filtered_self;	/* the agent's own threads */
-	__u64 filtered_process; /* not among the processes and threads asked for */
-	__u64 filtered_other;	/* not of the name, user, cgroup or CPU asked for */
-	__u64 filtered_period;	/* not the one of so many that is wanted */
-	__u64 filtered_failed;	/* an allocation that was to be captured, but failed */
-	__u64 captured;		/* in the ring */
+	__u64 filtered_process; /* not one of the selected processes and threads */
+	__u64 filtered_other;	/* not of a selected name, user, cgroup or CPU */
+	__u64 filtered_period;	/* skipped, because only one in so many is sampled */
+	__u64 filtered_failed;	/* an allocation that was due for capture, but failed */
+	__u64 captured;		/* written to the ring */
 	__u64 ring_full;	/* the ring had no room */
-	__u64 unreadable;	/* registers could not be read, or a scratch was not free */
-	/* Of the captured: */
+	__u64 unreadable;	/* registers could not be read, or no scratch buffer was free */
+	/* Of the captured records: */
 	__u64 cut;   /* CAPTURE_CUT */
 	__u64 holes; /* CAPTURE_HOLES */
-	__u64 bytes; /* in the ring */
-	/* How the ends of stacks were found: */
+	__u64 bytes; /* written to the ring */
+	/* How the end of the stack was found; see enum capture_flag: */
 	__u64 top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	__u64 find_vma;	     /* calls of bpf_find_vma */
-	__u64 pids_overflow; /* children not followed: the table of processes was full */
+	__u64 pids_overflow; /* children not followed, because the table of processes was full */
 	__u64 waits;	     /* threads that began to wait and passed the filters */
-	__u64 wakes_unseen;  /* … whose end was noticed only when they left their CPU again */
-	__u64 wakes_lost;    /* struct capture_wake for which the ring had no room */
-	__u64 frees;	     /* struct capture_free in the ring */
-	__u64 frees_lost;    /* … and for which it had no room */
-	__u64 untracked;     /* captured allocations for which the table of live ones had none */
+	__u64 wakes_unseen;  /* wait ends noticed only when the thread left its CPU again */
+	__u64 wakes_lost;    /* struct capture_wake not written, because the ring was full */
+	__u64 frees;	     /* struct capture_free written to the ring */
+	__u64 frees_lost;    /* struct capture_free not written, because the ring was full */
+	__u64 untracked;     /* captured allocations not in the table of live memory: it was full */
 };
 
-/* What a recording may be limited to; each that is set must be met. */
+/* The filters of a recording. A sample must pass every filter that is set. */
 enum capture_filter {
-	CAPTURE_FILTER_TASK = 1 << 0, /* the tables of processes and threads: in either */
+	CAPTURE_FILTER_TASK = 1 << 0, /* its process or thread is in the tables of those */
 	CAPTURE_FILTER_COMM = 1 << 1, /* the thread's name */
-	CAPTURE_FILTER_UID = 1 << 2,  /* real user, in the initial user namespace */
+	CAPTURE_FILTER_UID = 1 << 2,  /* real user ID, in the initial user namespace */
 	CAPTURE_FILTER_CGROUP = 1 << 3,
 	CAPTURE_FILTER_CPU = 1 << 4,
 };
 
 /*
- * How often an event came on one CPU, and when it is to be sampled again.  A sample stands for
- * the occurrences since the one before it: of the processes that were asked for where each is
- * looked at (capture_paced), else of all.
+ * How often an event occurred on one CPU, and when to sample it next. A sample stands for all
+ * occurrences since the previous sample. If the BPF program sees every occurrence (paced events),
+ * these are the occurrences in the selected processes; otherwise they are the occurrences in all
+ * processes.
  */
 struct capture_pace {
-	__u64 hits;	/* since the last sample */
-	__u64 due;	/* how many of them the next sample is to stand for */
-	__u64 interval; /* the mean of that */
-	__u64 since_ns; /* when the current second began */
-	__u64 second;	/* hits in it */
-	__u64 samples;	/* at this interval, in it */
-	__u64 counted;	/* hits since the recording began */
+	__u64 hits;	/* occurrences since the last sample */
+	__u64 due;	/* take the next sample when hits reaches this */
+	__u64 interval; /* mean of due */
+	__u64 since_ns; /* when the current second began; CLOCK_MONOTONIC */
+	__u64 second;	/* occurrences in the current second */
+	__u64 samples;	/* samples at this interval in the current second */
+	__u64 counted;	/* occurrences since the recording began */
 };
 
-struct capture_cgroup { /* and all below it */
+struct capture_cgroup { /* the cgroup and all its descendants */
 	__u64 id;
 	__u32 level; /* 0: the root of the hierarchy */
 	__u32 reserved;
 };
 
-/* What the table of wanted processes says of one, by pid. */
+/* An entry of the table of selected processes. The key is the pid. */
 struct capture_process {
-	__u64 start_ns; /* CLOCK_BOOTTIME; 0: whichever has this pid now */
-	__u32 dead;	/* its last thread ended */
+	__u64 start_ns; /* CLOCK_BOOTTIME; 0: any process that has this pid now */
+	__u32 dead;	/* the last thread has ended */
 	__u32 reserved;
 };
 

@@ -1,4 +1,4 @@
-/* agent/source/live.c: the running system as a source of events. */
+/* agent/source/live.c: the source of events that records the running system. */
 #include "agent/source/live.h"
 
 #include "agent/hash.h"
@@ -37,44 +37,44 @@
 #include <unistd.h>
 
 #define FREQUENCY_MAX 50000u
-#define PID_BITS      (4u << 20) /* PID_MAX_LIMIT */
+#define PID_BITS      (4u << 20) /* PID_MAX_LIMIT of the kernel */
 #define TICK_NS	      (200 * MS)
-#define ALLOC_TICK_NS (20 * MS) /* with allocations: a new allocator is to be seen soon */
+#define ALLOC_TICK_NS (20 * MS) /* with allocations: a new allocator must be noticed soon */
 #define SWEEP_NS      (10000 * MS)
-#define CPUS_NS	      (1000 * MS) /* between two looks for CPUs that came or went */
-#define WATCH_NS      (20 * MS)	  /* … at whether the processes asked for live */
+#define CPUS_NS	      (1000 * MS) /* between two checks of which CPUs are online */
+#define WATCH_NS      (20 * MS)	  /* between two checks whether a selected process is alive */
 #define MS	      ((uint64_t)1000000)
 
 /*
- * A record's time is taken before the record can be seen, and its CPU may be
- * held up in between.  Only what is older than this is handed out.
+ * A record gets its time before the record becomes visible, and its CPU may be delayed in between.
+ * So only records older than this are delivered.
  */
 #define SLACK_NS (10 * MS)
 
-/* While so much side-band is ready to be taken, more of it stays in the kernel's rings. */
+/* While the queue holds so many bytes of side-band events, the rest stays in the kernel's rings. */
 #define QUEUE_BYTES_MAX (64u << 20)
 
-/* Drains happen in between handing out a long backlog, so that no ring overflows. */
+/* While a long backlog is delivered, drain the rings so often that none of them overflows. */
 #define DRAIN_EVERY_NS (20 * MS)
-#define DRAIN_LEAST_NS (2 * MS) /* between two drains */
+#define DRAIN_LEAST_NS (2 * MS) /* shortest time between two drains */
 
-/* More cgroups than that are not named. */
+/* The paths of further cgroups are not reported. */
 #define CGROUPS_MAX 65536u
 
-#define COMPAT_REGS 0x100ffu /* those that 32-bit code has: to edi, and the pc */
+#define COMPAT_REGS 0x100ffu /* the registers of 32-bit code: up to edi, and the pc */
 
-#define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO */
+#define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
 
-struct slot { /* a record in the ring, given back in the order of the ring */
+struct slot { /* a record in the ring; slots are released in the order of the ring */
 	unsigned long end;
 	bool done;
 };
 
-struct seen_cpu { /* of what a CPU captured */
+struct seen_cpu { /* what the agent counted of one CPU's records */
 	uint64_t delivered, damaged, short_waits, no_room, unended;
-	uint64_t waits;		       /* beginnings that arrived … */
-	uint64_t ended, still_waiting; /* … and were delivered: see live.h */
-	uint64_t stack_bytes;	       /* of the delivered */
+	uint64_t waits;		       /* records of beginning waits that arrived */
+	uint64_t ended, still_waiting; /* of these, delivered: see live.h */
+	uint64_t stack_bytes;	       /* user stack bytes of the delivered samples */
 };
 
 struct live {
@@ -84,53 +84,54 @@ struct live {
 	struct live_sideband *sideband;
 	struct live_pins *pins; /* NULL: files are not held open */
 	struct live_mounts *mounts;
-	struct live_file_ids *file_ids; /* NULL: the kernel tells mappings' build-ids */
+	struct live_file_ids *file_ids; /* NULL: the kernel reports the build-ids of mappings */
 	struct live_ring ring;
 	struct live_queue queue;
 	struct live_waits waits;
 	uint64_t off_cpu_min_ns;
 	uint64_t tick_ns;
-	struct live_allocators *allocators; /* NULL: nobody asks for allocations */
+	struct live_allocators *allocators; /* NULL: allocations are not recorded */
 	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
 	int epoll;
 
-	struct slot *slots; /* circular; room is a power of two */
+	struct slot *slots; /* circular; slots_room is a power of two */
 	size_t slots_room;
-	uint64_t first_slot, n_slots; /* numbers of the oldest and of the next */
-	/* What was handed out last: */
-	uint64_t held_slot;		/* the sample's; UINT64_MAX: none */
+	uint64_t first_slot, n_slots; /* numbers of the oldest slot and of the next one */
+	/* What the last call of live_next returned; released by the next call: */
+	uint64_t held_slot;		/* the sample's slot; UINT64_MAX: none */
 	struct event *held;		/* the event */
-	struct capture_head *held_wait; /* the waiting thread's sample */
+	struct capture_head *held_wait; /* the sample of a thread that waited */
 
 	uint64_t drained_ns, horizon_ns, last_ns;
 	uint64_t told_ring_full, told_unreadable, damaged, told_damaged, no_room, told_no_room;
 	uint64_t unended, told_unended;
 	uint64_t n_sideband, sideband_lost, late;
-	struct seen_cpu *cpus; /* of every CPU that has counters */
+	struct seen_cpu *cpus; /* one per CPU that has counters */
 	int n_cpus;
 	bool stopped, flushed;
 	uint64_t stopped_ns;
 
-	int *online, *only; /* CPUs that are recorded, and that may be: NULL: all */
+	/* CPUs that are recorded now, and CPUs that may be recorded (NULL: all). Owned. */
+	int *online, *only;
 	size_t n_online, n_only;
-	uint64_t looked_ns; /* when they were last looked for */
-	int cpus_fd;	    /* where; -1: not open yet */
+	uint64_t looked_ns; /* when the list of CPUs was last read */
+	int cpus_fd;	    /* the file with that list; -1: not open yet */
 
-	uint8_t *wanted; /* a bit a pid; NULL: all */
+	uint8_t *wanted; /* selected processes, one bit per pid; NULL: all */
 	/*
-	 * … and those that are surely not: not to be queued until their turn comes, only to be
-	 * found unwanted then.  NULL: none is known.
+	 * Processes that are certainly not selected, one bit per pid. Their events are dropped
+	 * before they are queued. NULL: none is known.
 	 */
 	uint8_t *others;
 	uint64_t watched_ns, all_gone_ns;
-	int32_t *tids; /* the single threads asked for */
+	int32_t *tids; /* the selected single threads */
 	size_t n_tids;
 
-	struct live_symbols *symbols; /* NULL: not asked for yet, or the kernel cannot be asked */
+	struct live_symbols *symbols; /* NULL: not opened yet, or the kernel does not support it */
 	bool symbols_tried;
 
-	struct live_cgroup_paths *cgroup_paths; /* NULL: they cannot be had */
-	uint64_t *cgroups;			/* those named so far */
+	struct live_cgroup_paths *cgroup_paths; /* NULL: paths of cgroups cannot be read */
+	uint64_t *cgroups;			/* the ids of those whose path was reported */
 	size_t n_cgroups;
 	struct hash_index by_cgroup;
 
@@ -178,7 +179,10 @@ static bool is_other(const struct live *live, uint32_t pid)
 	return live->others && has_pid(live->others, pid);
 }
 
-/* Before anything of the child's comes: who had that pid before does not matter. */
+/*
+ * Callback of live_sideband_drain: process pid was born. It runs before any record of the child is
+ * handed over. An earlier process with the same pid does not matter.
+ */
 static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 {
 	struct live *live = ctx;
@@ -187,8 +191,9 @@ static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 }
 
 /*
- * Whether an event is surely of a process that nobody asked for: one of those when recording
- * began, or a descendant.  What is not known is kept.
+ * Return whether an event certainly belongs to a process that is not selected: it ran when
+ * recording began, or descends from such a process. If this is not known, return false. Also
+ * updates live->others.
  */
 static bool of_others(struct live *live, const struct event *event)
 {
@@ -196,7 +201,7 @@ static bool of_others(struct live *live, const struct event *event)
 
 	if (!live->others || event->type == EVENT_LOST)
 		return false;
-	/* Who had that pid before may have been wanted. */
+	/* An earlier process with the same pid may have been selected. */
 	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid)
 		return is_other(live, event->fork.parent_pid) && !is_wanted(live, event->pid);
 	if (event->type == EVENT_EXIT && event->pid == event->tid)
@@ -204,13 +209,16 @@ static bool of_others(struct live *live, const struct event *event)
 	return other;
 }
 
-/* Also keeps the set of wanted processes; call in the order of times. */
+/*
+ * Return whether an event belongs to a selected process. Also updates the set of selected
+ * processes, so this must be called in the order of the events' times.
+ */
 static bool wanted_event(struct live *live, const struct event *event)
 {
 	if (!live->wanted || event->type == EVENT_LOST || event->type == EVENT_CGROUP)
 		return true;
 	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid &&
-	    event->fork.parent_pid) /* 0: the inventory's */
+	    event->fork.parent_pid) /* 0: from the inventory */
 		set_pid(live->wanted, event->pid, is_wanted(live, event->fork.parent_pid));
 	return is_wanted(live, event->pid);
 }
@@ -220,6 +228,7 @@ struct family {
 	bool grown;
 };
 
+/* Callback of live_processes: select pid if its parent is selected. */
 static int adopt(void *ctx, uint32_t pid)
 {
 	struct family *family = ctx;
@@ -237,7 +246,10 @@ static int adopt(void *ctx, uint32_t pid)
 	return 0;
 }
 
-/* The kernel follows children from their birth: who is there and not followed is nobody's. */
+/*
+ * Callback of live_processes: mark pid as not selected. The kernel follows the children of selected
+ * processes from their birth, so a process that exists and is not followed is not selected.
+ */
 static int note_other(void *ctx, uint32_t pid)
 {
 	struct live *live = ctx;
@@ -247,6 +259,10 @@ static int note_other(void *ctx, uint32_t pid)
 	return 0;
 }
 
+/*
+ * Select a process, or a single thread (thread). Write the reason of a failure to error, which has
+ * LIVE_ERROR_SIZE bytes.
+ */
 static int want_one(struct live *live, const char *what, int32_t number, bool thread, char *error)
 {
 	uint32_t pid;
@@ -264,6 +280,10 @@ static int want_one(struct live *live, const char *what, int32_t number, bool th
 	return 0;
 }
 
+/*
+ * Select the processes with their descendants, and the threads, that the options name. From then on
+ * the kernel follows new children.
+ */
 static int want_tasks(struct live *live, const struct source_live_options *options, char *error)
 {
 	struct family family = { .live = live };
@@ -281,7 +301,10 @@ static int want_tasks(struct live *live, const struct source_live_options *optio
 		err = want_one(live, "process", options->pids[i], false, error);
 	if (err)
 		return err;
-	/* Children born from now on are followed in the kernel; those there already, until none is new. */
+	/*
+	 * Children that are born from now on are followed in the kernel. For children that exist
+	 * already, go through all processes until no new one is found.
+	 */
 	do {
 		family.grown = false;
 		err = options->n_pids ? live_processes(adopt, &family) : 0;
@@ -291,7 +314,7 @@ static int want_tasks(struct live *live, const struct source_live_options *optio
 			       strerror(-err));
 		return err;
 	}
-	/* Of their processes only the mappings are wanted. */
+	/* Of the processes of single threads, only the mappings are needed. */
 	for (size_t i = 0; !err && i < options->n_tids; i++) {
 		err = want_one(live, "thread", options->tids[i], true, error);
 		live->tids[live->n_tids++] = options->tids[i];
@@ -303,6 +326,7 @@ static int want_tasks(struct live *live, const struct source_live_options *optio
 	return err;
 }
 
+/* Pass the filters of the options to the BPF programs: names, users, processes and threads. */
 static int want(struct live *live, const struct source_live_options *options, char *error)
 {
 	int err = 0;
@@ -327,13 +351,19 @@ static int want(struct live *live, const struct source_live_options *options, ch
 
 /* ---- in: from the rings into the queue -------------------------------------------- */
 
-/* Of threads asked for, their processes have the probes. */
+/*
+ * Return whether the allocators of a process are watched. If single threads are selected, the
+ * probes are in their processes.
+ */
 static bool has_allocators_watched(const struct live *live, uint32_t pid)
 {
 	return live->n_tids ? is_wanted(live, pid) : live_bpf_wants(live->bpf, pid);
 }
 
-/* At once, not in its turn: until then the process is not watched. */
+/*
+ * Attach or detach the probes on allocators after an event. This happens when the event is read,
+ * not when it is delivered, because the process is not watched until then.
+ */
 static int watch_allocators(struct live *live, const struct event *event)
 {
 	switch (event->type) {
@@ -356,13 +386,20 @@ static int watch_allocators(struct live *live, const struct event *event)
 	}
 }
 
+/*
+ * Put an event into the queue, and first do what must happen at once: look up its file, hold the
+ * file open, watch its allocator. The queue copies the event.
+ */
 static int enqueue(void *ctx, const struct event *event)
 {
 	struct live *live = ctx;
 	struct event copy = *event;
 	struct event_mapping *m = &copy.mapping;
 
-	/* The vDSO is the same in every 64-bit process, and it is ours to read. */
+	/*
+	 * The vDSO is the same in every 64-bit process, so this process's own copy serves all of
+	 * them.
+	 */
 	if (copy.type == EVENT_MAPPING && m->path && !strcmp(m->path, "[vdso]") &&
 	    m->end - m->start == live->vdso_size && m->start > UINT32_MAX) {
 		m->image = live->vdso;
@@ -374,7 +411,7 @@ static int enqueue(void *ctx, const struct event *event)
 	if (live->file_ids && copy.type == EVENT_MAPPING)
 		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m,
 				   clock_ns(CLOCK_MONOTONIC));
-	/* A file in memory is a program if it has a build-id. */
+	/* A memfd that has a build-id is a program. */
 	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
 	    !strncmp(m->path, "/memfd:", 7) && m->build_id.size)
 		live_pins_hold(live->pins, copy.pid, m->start, m->end, clock_ns(CLOCK_MONOTONIC));
@@ -387,6 +424,10 @@ static int enqueue(void *ctx, const struct event *event)
 	return live_queue_event(&live->queue, &copy);
 }
 
+/*
+ * Callback of live_sideband_drain: decode a record and put its events into the queue. Records of
+ * processes that are not selected are only counted.
+ */
 static int on_record(void *ctx, struct perf_event_header *record, const struct live_file *file)
 {
 	struct live *live = ctx;
@@ -409,18 +450,20 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 			continue;
 		}
 		live->sideband_lost += events[i].lost.n_sideband;
-		/* A fork may be among them. */
+		/* A fork may have been lost, so live->others is no longer certain. */
 		free(live->others);
 		live->others = NULL;
 	}
 	return 0;
 }
 
+/* Return the slot with this number, which must be between first_slot and n_slots. */
 static struct slot *slot_at(struct live *live, uint64_t number)
 {
 	return &live->slots[number & (live->slots_room - 1)];
 }
 
+/* Append a slot for the record that ends at position end. -ENOMEM. */
 static int add_slot(struct live *live, unsigned long end)
 {
 	if (live->n_slots - live->first_slot == live->slots_room) {
@@ -439,6 +482,10 @@ static int add_slot(struct live *live, unsigned long end)
 	return 0;
 }
 
+/*
+ * Mark a record as no longer needed, and give the ring back all records before the oldest one that
+ * is still in use.
+ */
 static void slot_done(struct live *live, uint64_t number)
 {
 	unsigned long end = 0;
@@ -467,7 +514,10 @@ static bool same_cgroup(const void *ctx, uint32_t i)
 	return want->live->cgroups[i] == want->id;
 }
 
-/* Where the parts of a record lie, from its beginning on. */
+/*
+ * Return the offset of the second stack in a record. The next functions return the offsets of the
+ * other parts; see schema/capture.h.
+ */
 static uint32_t interrupted_at(const struct capture_head *head)
 {
 	return CAPTURE_HEAD_SIZE + padded(head->stack_len);
@@ -490,6 +540,10 @@ static uint32_t alloc_at(const struct capture_head *head)
 	       (head->flags & CAPTURE_HOLES ? (uint32_t)sizeof(struct capture_holes) : 0);
 }
 
+/*
+ * Return whether a sample record is consistent: its magic number, its event, the limits of its
+ * parts and the sum of their sizes.
+ */
 static bool record_sound(const struct live *live, const struct capture_head *head, uint32_t size)
 {
 	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC || head->event >= live->events.n)
@@ -504,7 +558,7 @@ static bool record_sound(const struct live *live, const struct capture_head *hea
 		       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
 }
 
-/* A cgroup's path, told before its first sample. */
+/* Report the path of a cgroup before its first sample. */
 static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 {
 	struct event event = { .type = EVENT_CGROUP, .time_ns = time_ns, .cgroup = { .id = id } };
@@ -523,24 +577,28 @@ static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 		return -ENOMEM;
 	bigger[live->n_cgroups++] = id;
 	if (live_cgroup_path(live->cgroup_paths, id, path, sizeof(path)))
-		return 0; /* it is gone; samples bear its number */
+		return 0; /* the cgroup no longer exists; its samples have its id only */
 	event.cgroup.path = path;
 	return live_queue_event(&live->queue, &event);
 }
 
+/* Return the counters of a CPU. A CPU that is out of range counts as CPU 0. */
 static struct seen_cpu *cpu_of(struct live *live, uint32_t cpu)
 {
 	return &live->cpus[cpu < (uint32_t)live->n_cpus ? cpu : 0];
 }
 
-/* Count a wait that was captured on that CPU and of which nobody knows how long it was. */
+/* Count a captured wait on this CPU whose length is unknown. */
 static void lose_wait(struct live *live, uint32_t cpu)
 {
 	cpu_of(live, cpu)->unended++;
 	live->unended++;
 }
 
-/* A thread begins to wait: the ring is not to be kept full by it. */
+/*
+ * Store the record of a thread that begins to wait until the wait ends. It is copied, because long
+ * waits would otherwise fill the ring.
+ */
 static int begin_wait(struct live *live, const struct capture_head *head, uint32_t size)
 {
 	int unended, err = live_waits_begin(&live->waits, head, size, &unended);
@@ -556,8 +614,9 @@ static int begin_wait(struct live *live, const struct capture_head *head, uint32
 }
 
 /*
- * Queue the sample of a wait that ended at time_ns, or count it where it was shorter than asked
- * for.  How long it was is the sample's period, and its end the sample's time.
+ * Queue the sample of a wait that ended at time_ns, or only count the wait if it was shorter than
+ * off_cpu_min_ns. The length of the wait becomes the sample's period, and its end the sample's
+ * time. Takes ownership of head, also on failure.
  */
 static int end_wait(struct live *live, struct capture_head *head, uint64_t time_ns,
 		    uint64_t *counter)
@@ -578,7 +637,10 @@ static int end_wait(struct live *live, struct capture_head *head, uint64_t time_
 	return err;
 }
 
-/* Complete the record of a thread that waited; an end whose beginning was not kept is of no use. */
+/*
+ * Complete the record of a thread that waited. An end without a stored beginning is ignored. If the
+ * time of the end is 0, the length is unknown, and the wait is counted as lost.
+ */
 static int take_wake(struct live *live, const struct capture_wake *wake)
 {
 	struct capture_head *head = live_waits_end(&live->waits, wake->tid, wake->since_ns);
@@ -592,6 +654,7 @@ static int take_wake(struct live *live, const struct capture_wake *wake)
 	return 0;
 }
 
+/* Queue the event that a captured allocation was freed. */
 static int take_freed(struct live *live, const struct capture_free *freed)
 {
 	const struct event event = { .type = EVENT_FREED,
@@ -603,6 +666,10 @@ static int take_freed(struct live *live, const struct capture_free *freed)
 	return live_queue_event(&live->queue, &event);
 }
 
+/*
+ * Handle the newest record of the ring, which has the last slot. A sample stays in the ring until
+ * it is delivered; records of other kinds are released here. Damaged records are counted.
+ */
 static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 {
 	const struct capture_head *head = (const void *)bytes;
@@ -639,6 +706,7 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	return err;
 }
 
+/* Handle all records that are new in the ring. */
 static int scan_ring(struct live *live)
 {
 	const uint8_t *bytes;
@@ -655,8 +723,8 @@ static int scan_ring(struct live *live)
 }
 
 /*
- * When recording ends, the waits end that go on: the kernel's table has those.  A thread that
- * is not in it woke up when the ring had no room for the record that says so.
+ * When recording stops, end the waits that are still going on: they are in the kernel's table. A
+ * thread that is not in that table woke up while the ring had no room for the record of its end.
  */
 static int end_all_waits(struct live *live)
 {
@@ -675,6 +743,10 @@ static int end_all_waits(struct live *live)
 	return err;
 }
 
+/*
+ * Queue an EVENT_LOST for the losses that were not reported yet. total is the number of losses so
+ * far, *told the number already reported.
+ */
 static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason reason,
 		     uint64_t total, uint64_t *told)
 {
@@ -691,7 +763,10 @@ static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason
 	return err;
 }
 
-/* Takes in all that waits; what is older than the horizon is then complete. */
+/*
+ * Read all rings, queue what they hold and report losses. The queue is then complete up to
+ * horizon_ns.
+ */
 static int drain(struct live *live)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
@@ -730,7 +805,7 @@ static int drain(struct live *live)
 	}
 	live->drained_ns = now;
 	live->horizon_ns = now - SLACK_NS;
-	if (live->stopped) { /* nothing can come any more */
+	if (live->stopped) { /* no more events can come */
 		live->horizon_ns = UINT64_MAX;
 		live->flushed = true;
 	}
@@ -739,6 +814,7 @@ static int drain(struct live *live)
 
 /* ---- out: from the queue to the caller ------------------------------------------------ */
 
+/* Release what the last call of live_next returned. */
 static void let_go(struct live *live)
 {
 	free(live->held);
@@ -750,13 +826,13 @@ static void let_go(struct live *live)
 	live->held_slot = UINT64_MAX;
 }
 
-/* Of the first stack byte. */
+/* Return the address of the first stack byte. */
 static uint64_t stack_addr(const struct capture_head *head)
 {
 	return head->regs[7] - CAPTURE_RED_ZONE;
 }
 
-/* The runs of readable pages, as regions. */
+/* Describe the copied stack as regions, one for each run of readable pages. Return their number. */
 static uint32_t make_regions(struct live *live, const struct capture_head *head)
 {
 	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
@@ -790,7 +866,11 @@ static uint32_t make_regions(struct live *live, const struct capture_head *head)
 	return n;
 }
 
-/* A handler's alternate stack may lie within the stack it interrupted: then that has it all. */
+/*
+ * Add the second stack to the n regions. Return the new number. The alternate signal stack may lie
+ * inside the stack that it interrupted; then the second region covers the first one, and replaces
+ * it.
+ */
 static uint32_t add_interrupted(struct live *live, const struct capture_head *head, uint32_t n)
 {
 	const uint8_t *bytes = (const uint8_t *)head + interrupted_at(head);
@@ -808,8 +888,10 @@ static uint32_t add_interrupted(struct live *live, const struct capture_head *he
 }
 
 /*
- * The chance that one of the bytes drawn lay in it was 1 - exp(-size / interval): so
- * many of its kind were not captured.  With an interval of 1 each is.
+ * Compute how many allocations and bytes a captured allocation stands for. One byte is drawn every
+ * alloc_interval bytes on average. The probability that an allocation contains a drawn byte is 1 -
+ * exp(-size / interval), so the capture stands for 1 / probability allocations. With an interval of
+ * 1 every allocation is captured.
  */
 static void make_alloc(const struct live *live, const struct capture_alloc *alloc,
 		       struct event_sample *s)
@@ -825,6 +907,7 @@ static void make_alloc(const struct live *live, const struct capture_alloc *allo
 	s->period += !s->period;
 }
 
+/* Convert a record into an event. The event borrows the record and live->regions. */
 static void make_sample(struct live *live, const struct capture_head *head, struct event *event)
 {
 	const uint8_t *bytes = (const uint8_t *)head;
@@ -860,7 +943,10 @@ static void make_sample(struct live *live, const struct capture_head *head, stru
 	}
 }
 
-/* Whether the first of the queue was an event to hand out. */
+/*
+ * Take the first item of the queue. Return whether it is an event to deliver; if so, it is written
+ * to *event, which is valid until let_go.
+ */
 static bool take(struct live *live, struct event *event)
 {
 	struct live_item item;
@@ -883,7 +969,7 @@ static bool take(struct live *live, struct event *event)
 		cpu_of(live, head->cpu)->delivered++;
 		cpu_of(live, head->cpu)->stack_bytes += head->stack_len + head->interrupted_len;
 	}
-	/* One that came too late takes its place now; the order of what is handed out holds. */
+	/* A late item gets the time of the item before it, so that times never decrease. */
 	if (event->time_ns < live->last_ns) {
 		event->time_ns = live->last_ns;
 		live->late++;
@@ -892,18 +978,22 @@ static bool take(struct live *live, struct event *event)
 	return true;
 }
 
+/* Stop recording (source_ops.stop). What was captured until now is still delivered. */
 static void live_stop(struct source *source)
 {
 	struct live *live = (struct live *)source;
 
 	if (live->stopped)
 		return;
-	/* A thread that waits is seen to do so until now, not until the programs are gone. */
+	/*
+	 * Waits that are still going on are counted until now, not until the programs are detached.
+	 */
 	live->stopped_ns = clock_ns(CLOCK_MONOTONIC);
 	live_bpf_stop(live->bpf);
 	live->stopped = true;
 }
 
+/* Return whether any of the selected single threads still exists. */
 static bool any_thread_alive(const struct live *live)
 {
 	char path[32];
@@ -916,7 +1006,10 @@ static bool any_thread_alive(const struct live *live)
 	return false;
 }
 
-/* With wanted processes: has the last of them gone, and its last samples with it? */
+/*
+ * If processes or threads are selected: stop recording when all of them have ended, and their last
+ * samples had time to arrive.
+ */
 static void watch_wanted(struct live *live, uint64_t now)
 {
 	if (!live->wanted || live->stopped || now < live->watched_ns + WATCH_NS)
@@ -930,7 +1023,7 @@ static void watch_wanted(struct live *live, uint64_t now)
 		live_stop(&live->base);
 }
 
-/* Sleeps until a ring is well filled, the next tick, or the deadline. */
+/* Sleep until a ring has enough data, until the next tick, or until the deadline. */
 static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 {
 	uint64_t until = live->drained_ns + live->tick_ns;
@@ -944,7 +1037,10 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 	n = epoll_wait(live->epoll, events, 16, (int)((until - now + MS - 1) / MS));
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
-	/* A ring that stays full rings for every sample. */
+	/*
+	 * A ring that stays full causes a wakeup at every sample, so sleep for the rest of
+	 * DRAIN_LEAST_NS.
+	 */
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (n && now < live->drained_ns + DRAIN_LEAST_NS) {
 		struct timespec rest = { .tv_nsec =
@@ -955,7 +1051,10 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 	return 0;
 }
 
-/* CPUs come and go: a machine sleeps, a virtual one grows. */
+/*
+ * Follow changes of the online CPUs once in CPUS_NS. CPUs come and go when a machine sleeps or a
+ * virtual machine is resized.
+ */
 static int watch_cpus(struct live *live, uint64_t now)
 {
 	size_t n = 0;
@@ -976,7 +1075,7 @@ static int watch_cpus(struct live *live, uint64_t now)
 	return err;
 }
 
-/* The kernel's table of live memory is not to be filled by what has ended. */
+/* Remove ended processes from the kernel's table of live memory before they fill it. */
 static void sweep(struct live *live, uint64_t now)
 {
 	if (live->n_allocs - live->n_frees < CAPTURE_LIVE_MAX / 2 ||
@@ -986,6 +1085,10 @@ static void sweep(struct live *live, uint64_t now)
 	live_bpf_sweep(live->bpf);
 }
 
+/*
+ * Return the next event in the order of times (source_ops.next): 1 with an event, 0 at the end,
+ * -EAGAIN after timeout_ms without one (negative: wait forever), or another negative error.
+ */
 static int live_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct live *live = (struct live *)source;
@@ -1031,6 +1134,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 	}
 }
 
+/* Release everything (source_ops.close). Also serves a source that was opened only in part. */
 static void live_close(struct source *source)
 {
 	struct live *live = (struct live *)source;
@@ -1067,6 +1171,7 @@ static void live_close(struct source *source)
 
 /* ---- opening --------------------------------------------------------------------------- */
 
+/* Find the vDSO of this process and its size. */
 static void find_vdso(struct live *live)
 {
 	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
@@ -1087,7 +1192,10 @@ static void find_vdso(struct live *live)
 	(void)fclose(maps);
 }
 
-/* The GNU build-id among ELF notes. */
+/*
+ * Find the GNU build-id among ELF notes. *out is unchanged if there is none, or the notes are
+ * damaged.
+ */
 static void find_build_id(const uint8_t *notes, size_t size, struct uw_build_id *out)
 {
 	Elf64_Nhdr note;
@@ -1115,7 +1223,7 @@ static void find_build_id(const uint8_t *notes, size_t size, struct uw_build_id 
 	}
 }
 
-/* Where the kernel's text begins; 0 where kptr_restrict hides it. */
+/* Return the address of the kernel's text (_text), or 0 if it is hidden (kptr_restrict). */
 static uint64_t find_kernel_text(void)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");
@@ -1124,7 +1232,7 @@ static uint64_t find_kernel_text(void)
 
 	if (!file)
 		return 0;
-	/* Sorted by address, so _text stands near the start. */
+	/* kallsyms is sorted by address, so _text is near the start. */
 	for (size_t i = 0; i < 65536 && !text && fgets(line, sizeof(line), file); i++)
 		if (sscanf(line, "%" SCNx64 " %*c %7s", &addr, name) == 2 && !strcmp(name, "_text"))
 			text = addr;
@@ -1132,6 +1240,10 @@ static uint64_t find_kernel_text(void)
 	return text;
 }
 
+/*
+ * Open a mapped file that may have been deleted (source_info.file): first among the files held
+ * open, then by path in a process that sees its file system. *fd is the caller's to close.
+ */
 static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
 		     int *fd)
 {
@@ -1141,6 +1253,10 @@ static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, 
 	return err ? live_mounts_open(live->mounts, major, minor, inode, path, fd) : 0;
 }
 
+/*
+ * Look up a kernel symbol (source_info.kernel_symbol). The symbol program is loaded at the first
+ * call.
+ */
 static int kernel_symbol(void *ctx, uint64_t addr, struct source_kernel_symbol *out)
 {
 	struct live *live = ctx;
@@ -1151,6 +1267,7 @@ static int kernel_symbol(void *ctx, uint64_t addr, struct source_kernel_symbol *
 	return live->symbols ? live_symbols_find(live->symbols, addr, out) : -ENOTSUP;
 }
 
+/* Describe this machine in the source's info. Values that cannot be read stay empty. */
 static void fill_info(struct live *live)
 {
 	struct source_info *info = &live->base.info;
@@ -1181,7 +1298,9 @@ static void fill_info(struct live *live)
 	info->red_zone = true;
 }
 
-/* Also again, where rings have come: those that are watched stay so. */
+/*
+ * Add the side-band's descriptors to the epoll set. Descriptors that are already in it stay there.
+ */
 static int watch_sideband(struct live *live)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
@@ -1194,9 +1313,10 @@ static int watch_sideband(struct live *live)
 	return 0;
 }
 
+/* Create the epoll set with the ring of samples and the side-band. */
 static int watch_fds(struct live *live)
 {
-	/* Edge: samples may wait in the ring for their time without being new. */
+	/* Edge-triggered: samples may stay in the ring until their time without being new. */
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 
 	live->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -1206,6 +1326,7 @@ static int watch_fds(struct live *live)
 	return watch_sideband(live);
 }
 
+/* Copy the descriptions of the events into the source's info. */
 static int fill_events(struct live *live)
 {
 	struct source_info *info = &live->base.info;
@@ -1219,6 +1340,7 @@ static int fill_events(struct live *live)
 	return 0;
 }
 
+/* Describe in error, of LIVE_ERROR_SIZE bytes, why a perf event could not be opened. */
 static void say_event(const struct live_event *e, int err, char *error)
 {
 	if (err == -ENOENT || err == -EOPNOTSUPP)
@@ -1229,7 +1351,7 @@ static void say_event(const struct live_event *e, int err, char *error)
 			       strerror(-err), live_hint(err));
 }
 
-/* The events that are counted by CPU; -ENODEV: it has gone offline. */
+/* Start the sampled events on one CPU. -ENODEV: the CPU has gone offline. */
 static int start_cpu(struct live *live, int cpu, char *error)
 {
 	int err = 0;
@@ -1251,7 +1373,7 @@ static int start_cpu(struct live *live, int cpu, char *error)
 	return err;
 }
 
-/* … and those of all. */
+/* Start the events that are not per CPU: tracepoints, probes, waits and allocations. */
 static int start_everywhere(struct live *live, char *error)
 {
 	int err = 0;
@@ -1282,7 +1404,10 @@ static bool is_among(const int *cpus, size_t n, int cpu)
 	return false;
 }
 
-/* cpus is taken over; *n_new: how many of them began to be sampled. */
+/*
+ * Record these CPUs from now on, and stop recording the others. Takes ownership of cpus, also on
+ * failure. *n_new receives how many of them were not recorded before.
+ */
 static int change_cpus(struct live *live, int *cpus, size_t n, size_t *n_new, char *error)
 {
 	int err = 0;
@@ -1296,7 +1421,8 @@ static int change_cpus(struct live *live, int *cpus, size_t n, size_t *n_new, ch
 		    (live->only && !is_among(live->only, live->n_only, cpus[i])))
 			continue;
 		err = start_cpu(live, cpus[i], error);
-		if (err == -ENODEV) /* gone since the list was read: the next look will say */
+		/* offline since the list was read: the next check will notice */
+		if (err == -ENODEV)
 			err = 0;
 		else
 			++*n_new;
@@ -1307,6 +1433,7 @@ static int change_cpus(struct live *live, int *cpus, size_t n, size_t *n_new, ch
 	return err;
 }
 
+/* Start all events on the CPUs that are online and selected. */
 static int start_events(struct live *live, char *error)
 {
 	size_t n = 0, n_new;
@@ -1328,6 +1455,7 @@ static int start_events(struct live *live, char *error)
 	return err;
 }
 
+/* Check what can be checked before anything is opened. -EINVAL, or -ENOTSUP in a container. */
 static int check_options(const struct source_live_options *options, char *error)
 {
 	struct stat ns;
@@ -1342,7 +1470,7 @@ static int check_options(const struct source_live_options *options, char *error)
 			       CAPTURE_INTERVAL_MAX);
 		return -EINVAL;
 	}
-	/* The kernel's programs see the numbers of the initial namespace only. */
+	/* The BPF programs see the pids of the initial pid namespace only. */
 	if (!stat("/proc/self/ns/pid", &ns) && ns.st_ino != PID_NS_INIT_INO) {
 		(void)snprintf(error, LIVE_ERROR_SIZE,
 			       "not in the host's pid namespace; run the container with it "
@@ -1352,7 +1480,7 @@ static int check_options(const struct source_live_options *options, char *error)
 	return 0;
 }
 
-/* A CPU takes three descriptors; the usual soft limit is 1024. */
+/* Raise the limit of open files. Each CPU needs three descriptors; the usual soft limit is 1024. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -1363,6 +1491,7 @@ static void raise_file_limit(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Return the filters (enum capture_filter) that the options need. */
 static uint32_t filters_of(const struct source_live_options *options)
 {
 	return (options->n_pids || options->n_tids ? CAPTURE_FILTER_TASK : 0u) |
@@ -1372,6 +1501,7 @@ static uint32_t filters_of(const struct source_live_options *options)
 	       (options->n_cpus ? CAPTURE_FILTER_CPU : 0u);
 }
 
+/* Look up the selected cgroups and containers. On failure error names the one that is wrong. */
 static int find_cgroups(const struct source_live_options *options, struct capture_cgroup *out,
 			size_t *n, char *error)
 {
@@ -1398,6 +1528,7 @@ static int find_cgroups(const struct source_live_options *options, struct captur
 	return err == -ENOENT || err == -E2BIG ? -EINVAL : err;
 }
 
+/* Load the BPF programs for these options. */
 static int open_bpf(struct live *live, const struct source_live_options *options, char *error)
 {
 	struct capture_cgroup cgroups[CAPTURE_CGROUPS_MAX];
@@ -1415,6 +1546,11 @@ static int open_bpf(struct live *live, const struct source_live_options *options
 	return err ? err : live_bpf_open(&bpf_options, &live->bpf, error);
 }
 
+/*
+ * Open everything in the necessary order: programs, ring, side-band, filters, allocators, then the
+ * inventory of running processes, and last the events. On failure the caller closes what was
+ * opened.
+ */
 static int open_all(struct live *live, const struct source_live_options *options, char *error)
 {
 	int err = live_events_of(options, &live->events, error);
@@ -1441,9 +1577,12 @@ static int open_all(struct live *live, const struct source_live_options *options
 			       strerror(-err), live_hint(err));
 		return err;
 	}
-	/* Without it samples have their cgroups' numbers. */
+	/* Without cgroup paths, samples have only the ids of their cgroups. */
 	(void)live_cgroup_paths_new(&live->cgroup_paths);
-	/* And without it programs that were deleted before they could be opened have no names. */
+	/*
+	 * Without held files, programs that were deleted before they could be opened have no
+	 * symbols.
+	 */
 	(void)live_pins_new(&live->pins);
 	err = live_mounts_new(&live->mounts);
 	if (err) {
@@ -1452,7 +1591,7 @@ static int open_all(struct live *live, const struct source_live_options *options
 	}
 	err = live_sideband_open(options->alloc_interval && (options->n_pids || options->n_tids),
 				 &live->sideband, error);
-	/* Without memory for them the files are asked when they are read for their symbols. */
+	/* If there is no memory for them, build-ids are read later, together with the symbols. */
 	if (!err && !live_sideband_build_ids(live->sideband))
 		(void)live_file_ids_new(&live->file_ids);
 	if (!err)
@@ -1474,7 +1613,10 @@ static int open_all(struct live *live, const struct source_live_options *options
 			return err;
 		}
 	}
-	/* The side-band is on: nothing can happen between the inventory and it unseen. */
+	/*
+	 * The side-band is already on, so no event between the inventory and the side-band is
+	 * missed.
+	 */
 	err = live_inventory(is_wanted, live, enqueue, live);
 	if (err) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "/proc: %s", strerror(-err));
@@ -1503,7 +1645,10 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
 	memcpy(copy, cpus, n * sizeof(*copy));
 	for (size_t i = 0; i < n; i++)
 		any_new |= !is_among(live->online, live->n_online, cpus[i]);
-	/* New ones first tell of mappings, then are made up for, then are sampled. */
+	/*
+	 * New CPUs first report mappings, then an inventory covers what was missed, then they are
+	 * sampled.
+	 */
 	err = drain(live);
 	if (!err)
 		err = live_sideband_set_cpus(live->sideband, cpus, n);
@@ -1569,7 +1714,7 @@ int source_live_n_cpus(struct source *source)
 	return ((struct live *)source)->n_cpus;
 }
 
-/* What the agent saw of one CPU's captures; -1: of all. */
+/* Return what the agent counted for one CPU, or for all CPUs if cpu is -1. */
 static struct seen_cpu seen_of(const struct live *live, int cpu)
 {
 	struct seen_cpu sum = { 0 };

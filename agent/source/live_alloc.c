@@ -1,3 +1,4 @@
+/* agent/source/live_alloc.c: searches mapped files for allocators and puts probes on them. */
 #include "agent/source/live_alloc.h"
 
 #include "agent/array.h"
@@ -21,28 +22,30 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FILES_MAX      65536u /* that are looked into */
-#define ALLOCATORS_MAX 1024u  /* that are watched */
-#define SEGMENTS_MAX   256u   /* of one file that are looked at */
+#define FILES_MAX      65536u /* files that are searched */
+#define ALLOCATORS_MAX 1024u  /* allocators that are watched */
+#define SEGMENTS_MAX   256u   /* segments of one file that are read */
 /*
- * Processes that have probes of their own.  The kernel asks each of them at every hit of a
- * breakpoint whether it is meant, so that with more of them probes for all cost less.
+ * Most processes that have probes of their own. At every hit of a breakpoint, the kernel asks each
+ * of their filters whether the hit is meant. With more processes than this, probes for all
+ * processes cost less.
  */
 #define CHOSEN_MAX 64u
 
-struct known { /* a file that was looked into */
+struct known { /* a file that was searched */
 	uint32_t major, minor;
 	uint64_t inode;
-	size_t allocator; /* SIZE_MAX: it has none */
+	size_t allocator; /* index; SIZE_MAX: the file has none */
 };
 
 struct allocator {
 	int fd;
 	struct live_alloc_place *places;
 	size_t n;
-	bool watched; /* or was */
+	bool watched; /* it has probes, or had some */
 };
 
+/* An allocator that has probes in one process alone. */
 struct watched {
 	uint32_t pid;
 	size_t allocator;
@@ -57,16 +60,20 @@ struct live_allocators {
 	struct allocator *allocators;
 	size_t n_allocators, allocators_room;
 	bool everywhere;
-	struct watched *watched; /* where not everywhere */
+	struct watched *watched; /* used if everywhere is false */
 	size_t n_watched, watched_room, n_chosen;
-	size_t n;   /* allocators that were watched */
-	int failed; /* the first failure to attach, and what it said */
+	size_t n;   /* allocators that have or had probes */
+	int failed; /* the first failure to attach; error has its message */
 	char error[LIVE_ERROR_SIZE];
-	uint64_t patience_ns, patience_at_ns; /* with strangers' files: what was left, and when */
+	/* What was left of the time limit for untrusted files, and when that was computed. */
+	uint64_t patience_ns, patience_at_ns;
 	bool said_slow;
 };
 
-/* Leading underscores and glibc's "__libc_" do not count. */
+/*
+ * The functions of allocators. Leading underscores and glibc's prefix "__libc_" are removed before
+ * the comparison.
+ */
 static const struct {
 	const char *name;
 	enum capture_alloc_function function;
@@ -85,7 +92,7 @@ static const struct {
 	{ "mmap64", CAPTURE_ALLOC_MMAP },
 	{ "mremap", CAPTURE_ALLOC_MREMAP },
 	{ "munmap", CAPTURE_ALLOC_MUNMAP },
-	/* C++ operators of allocators that do not go by way of malloc. */
+	/* C++ operators, for allocators whose operators do not call malloc. */
 	{ "Znwm", CAPTURE_ALLOC_MALLOC },
 	{ "Znam", CAPTURE_ALLOC_MALLOC },
 	{ "ZdlPv", CAPTURE_ALLOC_FREE },
@@ -96,6 +103,7 @@ static const struct {
 
 #define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
+/* Return the index of the allocator function with this symbol name, or N_FUNCTIONS. */
 static size_t function_of(const char *name)
 {
 	name += strspn(name, "_");
@@ -163,7 +171,10 @@ static bool same_file(const void *ctx, uint32_t i)
 	       have->minor == want->file->minor;
 }
 
-/* Make a file known, or find it: *i is its place.  -EEXIST: it was known; -ENOSPC: too many are. */
+/*
+ * Look up a file, or add it: *i is its index. 0: added; -EEXIST: it was there already; -ENOSPC: the
+ * table is full; -ENOMEM.
+ */
 static int meet(struct live_allocators *a, const struct known *file, uint32_t *i)
 {
 	uint64_t hash = hash_u64((uint64_t)file->major << 32 | file->minor, file->inode);
@@ -186,7 +197,10 @@ static int meet(struct live_allocators *a, const struct known *file, uint32_t *i
 	return 0;
 }
 
-/* Where in the file the byte at vaddr is; 0: nowhere. */
+/*
+ * Return the file offset of the code at vaddr, or 0 if there is none. Only 64-bit x86-64 ELF files
+ * have one.
+ */
 static uint64_t offset_of(int fd, uint64_t vaddr)
 {
 	Elf64_Ehdr head;
@@ -209,10 +223,11 @@ static uint64_t offset_of(int fd, uint64_t vaddr)
 }
 
 /*
- * Return how far behind its first byte a function is best probed.  The kernel carries out pushes
- * and jumps for the probed thread; everything else is stepped over with a second trap, which
- * costs more than the first one.  Instructions that only compare registers, and endbr64, leave the
- * arguments and the stack as they were for the caller, so a probe may stand behind them.
+ * Return the distance from a function's first byte to the best place for a probe. The kernel
+ * emulates pushes and jumps for the probed thread. It executes every other instruction out of line,
+ * with a second trap, which costs more than the first one. endbr64 and instructions that only
+ * compare registers do not change the arguments or the caller's stack, so the probe may be behind
+ * them.
  */
 static uint64_t probe_at(int fd, uint64_t off)
 {
@@ -233,13 +248,17 @@ static uint64_t probe_at(int fd, uint64_t off)
 	return 0;
 }
 
-struct search { /* for allocation functions, in a file */
+struct search { /* the search of one file for allocation functions */
 	int fd;
 	struct live_alloc_place places[LIVE_PLACES_MAX];
 	size_t n;
 	bool mallocs, frees;
 };
 
+/*
+ * Find the allocation functions of a file and the places for their probes. Runs in a thread of its
+ * own for untrusted files.
+ */
 static void search_symbols(void *ctx)
 {
 	struct search *s = ctx;
@@ -247,7 +266,7 @@ static void search_symbols(void *ctx)
 	struct sym_symbol symbol;
 
 	if (sym_table_open(s->fd, 0, &table))
-		return; /* not ELF, or torn: nothing that runs */
+		return; /* not ELF, or damaged: no such file can run */
 	for (size_t i = 0; s->n < LIVE_PLACES_MAX && !sym_table_at(table, i, &symbol); i++) {
 		size_t f = function_of(symbol.name);
 		uint64_t off = f < N_FUNCTIONS ? offset_of(s->fd, symbol.addr) : 0;
@@ -280,13 +299,16 @@ static uint64_t now_ns(void)
 }
 
 /*
- * How long strangers' files may hold up the thread that reads the ring: so much at once, and a tenth of the time
- * that has passed.  A file of a million symbols takes some 0.2 s.
+ * The time for which untrusted files may hold up the thread that reads the ring: at most FILE_NS at
+ * once, and a tenth of the time that passes. A file with a million symbols takes about 0.2 s.
  */
 #define FILE_NS	 UINT64_C(500000000)
 #define LEAST_NS UINT64_C(5000000)
 
-/* Search a file that somebody else than the superuser can have written; give up what takes too long. */
+/*
+ * Search a file that others than the superuser may have written. Give up if it takes too long.
+ * -ETIMEDOUT: given up; the search goes on in its thread and frees itself.
+ */
 static int search_strange(struct live_allocators *a, struct search *search)
 {
 	const struct errand errand = { .run = search_symbols, .drop = free_search, .ctx = search };
@@ -307,7 +329,10 @@ static int search_strange(struct live_allocators *a, struct search *search)
 	return err;
 }
 
-/* Look for an allocator in a file; SIZE_MAX: there is none.  fd is taken over. */
+/*
+ * Search a file for an allocator. *allocator is its index, or SIZE_MAX if there is none. Takes
+ * ownership of fd. -ENOMEM.
+ */
 static int look_into(struct live_allocators *a, int fd, size_t *allocator)
 {
 	struct search *s = calloc(1, sizeof(*s));
@@ -330,7 +355,9 @@ static int look_into(struct live_allocators *a, int fd, size_t *allocator)
 			search_symbols(s);
 	}
 	if (!err) {
-		/* libstdc++ has operators, which call malloc. */
+		/*
+		 * Both malloc and free are needed: libstdc++ has operators, but they call malloc.
+		 */
 		whole = s->mallocs && s->frees;
 		n = s->n;
 		memcpy(places, s->places, n * sizeof(*places));
@@ -356,7 +383,10 @@ no_memory:
 	return -ENOMEM;
 }
 
-/* pid: 0: in all processes. */
+/*
+ * Attach the probes of allocator i in process pid (0: in all processes). The first failure is
+ * stored.
+ */
 static void attach(struct live_allocators *a, size_t i, uint32_t pid)
 {
 	struct allocator *allocator = &a->allocators[i];
@@ -365,18 +395,19 @@ static void attach(struct live_allocators *a, size_t i, uint32_t pid)
 
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", allocator->fd);
 	err = live_bpf_attach_allocator(a->bpf, path, pid, allocator->places, allocator->n, error);
-	/* That this process's own is watched for a moment does not count. */
+	/* The own process is watched only for a moment, to measure the cost, and does not count. */
 	if (!err && pid != (uint32_t)getpid()) {
 		a->n += !allocator->watched;
 		allocator->watched = true;
 	}
-	/* That a process has ended meanwhile is no failure. */
+	/* If the process has ended in the meantime, this is not a failure. */
 	if (err && err != -ESRCH && !a->failed) {
 		a->failed = err;
 		memcpy(a->error, error, sizeof(error));
 	}
 }
 
+/* Return whether this process has probes of its own. */
 static bool is_chosen(const struct live_allocators *a, uint32_t pid)
 {
 	for (size_t i = 0; i < a->n_watched; i++)
@@ -405,7 +436,10 @@ void live_allocators_exit(struct live_allocators *a, uint32_t pid)
 		live_allocators_leave(a, pid);
 }
 
-/* Forget those of which the last thread's exit was told too early. */
+/*
+ * Remove the processes that have ended. Their last exit event may have come before the process was
+ * really gone.
+ */
 static void drop_ended(struct live_allocators *a)
 {
 	for (size_t i = 0; i < a->n_watched;) {
@@ -416,6 +450,7 @@ static void drop_ended(struct live_allocators *a)
 	}
 }
 
+/* Replace the probes in single processes by probes in all processes. */
 static void watch_everywhere(struct live_allocators *a)
 {
 	log_warning("more than %u processes at once are watched for allocations: from now on every "
@@ -428,7 +463,7 @@ static void watch_everywhere(struct live_allocators *a)
 		attach(a, i, 0);
 }
 
-/* Watch an allocator in a process, if it is not. */
+/* Attach an allocator's probes in a process, if they are not attached yet. */
 static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
 {
 	void *array = a->watched;
@@ -453,7 +488,10 @@ static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
 	return 0;
 }
 
-/* A file was met for the first time, or not; fd: -1: it cannot be opened. */
+/*
+ * Handle a file that a process has mapped: search it if it is new (!known), and watch its
+ * allocator. fd is -1 if the file cannot be opened; otherwise this function takes ownership of it.
+ */
 static int take_file(struct live_allocators *a, uint32_t i, bool known, int fd, uint32_t pid)
 {
 	size_t allocator = SIZE_MAX;

@@ -1,10 +1,10 @@
 /*
- * agent/source/live_alloc.h: where allocators are: the C library of each container,
- * other libraries and programs that have a malloc of their own.
+ * agent/source/live_alloc.h: finds allocators to watch: the C library of each container, and other
+ * libraries and programs that have a malloc of their own.
  *
- * A file is looked into once, when it is first seen mapped anywhere.  What is
- * allocated before that is not seen, but for what runs when recording begins and
- * for the program that is named before it does.
+ * Each file is searched once, when it is first seen as a mapping of any process. Allocations before
+ * that are not recorded, except in processes that run when recording begins and in a program that
+ * is named before recording begins.
  */
 #ifndef AGENT_SOURCE_LIVE_ALLOC_H
 #define AGENT_SOURCE_LIVE_ALLOC_H
@@ -15,33 +15,47 @@ struct live_bpf;
 struct live_allocators;
 
 /*
- * bpf is borrowed, with the event of the allocations.  everywhere: the probes are in all
- * processes that map an allocator; else in the processes that are told of below.  -ENOMEM.
+ * Create the set of watched allocators. bpf is borrowed, and its events must contain the one for
+ * allocations. everywhere: the probes are in all processes that map an allocator; otherwise only in
+ * the processes that the functions below name. -ENOMEM.
  */
 int live_allocators_new(struct live_bpf *bpf, bool everywhere, struct live_allocators **out);
 void live_allocators_free(struct live_allocators *allocators); /* NULL is fine */
 
 /*
- * Process pid, which is to be watched, has mapped a file: its allocator, if it has one, is watched.
- * A file that cannot be opened (it is not there any more) or watched is left out; -ENOMEM.
+ * Process pid, which is selected, has mapped a file. If the file has an allocator, watch it. A file
+ * that cannot be opened (any more) or watched is left out. -ENOMEM.
  */
 int live_allocators_mapping(struct live_allocators *allocators, uint32_t pid,
 			    const struct event_mapping *mapping);
-/* The same of a file by its name, in this process's own root, that pid is about to execute. */
+/*
+ * As live_allocators_mapping, for a file that pid is about to execute. path is in this process's
+ * own root directory.
+ */
 int live_allocators_file(struct live_allocators *allocators, uint32_t pid, const char *path);
-/* Process child, which is to be watched, was born with the mappings of parent. */
+/*
+ * Process child, which is selected, was born with the mappings of parent: watch the same
+ * allocators.
+ */
 int live_allocators_fork(struct live_allocators *allocators, uint32_t parent, uint32_t child);
-/* A thread of process pid ended: if it was the last one, the process is watched no more. */
+/* A thread of process pid ended. If it was the last one, remove the process's probes. */
 void live_allocators_exit(struct live_allocators *allocators, uint32_t pid);
 
-/* Watch this process no more. */
+/* Remove this process's probes. */
 void live_allocators_leave(struct live_allocators *allocators, uint32_t pid);
 
-/* What attaching said, where none could be watched that was tried; error has LIVE_ERROR_SIZE. */
+/*
+ * If attaching failed and no allocator is watched, return the first failure and write its message
+ * to error, which has LIVE_ERROR_SIZE bytes. Otherwise return 0.
+ */
 int live_allocators_failed(const struct live_allocators *allocators, char *error);
 
-/* Whether the probes are in all processes: nothing else was wanted, or too many were chosen. */
+/*
+ * Return whether the probes are in all processes: because all processes are selected, or because
+ * too many are selected to have probes of their own.
+ */
 bool live_allocators_everywhere(const struct live_allocators *allocators);
-size_t live_allocators_n(const struct live_allocators *allocators); /* files with a malloc */
+/* files with a malloc that are watched */
+size_t live_allocators_n(const struct live_allocators *allocators);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent/source/live_bpf.c: loads and attaches the BPF programs of bpf/capture.bpf.c. */
 #include "agent/source/live_bpf.h"
 
 #include "agent/array.h"
@@ -39,70 +40,83 @@
 #define WAKE_BYTES	(1u << 20)
 #define FXSAVE_SIZE	512
 #define HAS_XSTATE	1   /* UC_FP_XSTATE of <asm/ucontext.h>, which clashes with libc's */
-#define FXSAVE_SW_BYTES 464 /* where software may write, and the kernel does */
+#define FXSAVE_SW_BYTES 464 /* offset of the bytes reserved for software, which the kernel fills */
 #define PROCESSES_MAX	65536
-#define WANTED_MAX	4096 /* threads, names, users */
+#define WANTED_MAX	4096 /* entries of each filter: threads, names, users */
 #define SCRATCH_KINDS	3    /* enum scratch_kind in capture.bpf.c */
-/* As in capture.bpf.c: what a scratch has before and behind the bytes of the stack. */
+/* As in capture.bpf.c: the sizes of a scratch buffer before and after the stack bytes. */
 #define SCRATCH_HEAD	(104u + CAPTURE_HEAD_SIZE)
 #define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
 #define FOLLOW_PROGRAMS 3
-#define ALLOC_THREADS	16384 /* that allocate; the least active ones begin anew */
-#define WAITS_MAX	32768 /* threads that wait at once */
+#define ALLOC_THREADS	16384 /* threads that allocate; the least active ones are evicted */
+#define WAITS_MAX	32768 /* threads that wait at the same time */
 #define RESERVE_MAX	(512u << 10)
-#define PACE_LEAST	400u /* samples of a paced event in a second, where there is more of it */
+#define PACE_LEAST	400u /* fewest samples a second of a paced event that is frequent enough */
 #define DETACH_THREADS	31
 
+/* A program that is attached: to a perf event, a probe or a tracepoint. */
 struct attached {
 	struct bpf_link *link;
-	int multi; /* a link of libbpf's it is not; -1: it is */
-	int cpu;   /* -1: all */
-	int clock; /* to be stopped by itself: its program ends with it; -1: detach */
+	/* descriptor of a uprobe-multi link, which libbpf does not know; -1: link is used */
+	int multi;
+	int cpu; /* -1: all */
+	/* fd of a perf event that can be disabled, which stops the program; -1: detach */
+	int clock;
 	bool allocator;
-	uint32_t pid; /* of an allocator's: the process; 0: all */
+	uint32_t pid; /* of an allocator's probes: their process; 0: all */
 };
 
 struct live_bpf {
 	struct capture *skeleton;
-	struct capture *others[CAPTURE_EVENTS_MAX]; /* of events that are not the first of a kind */
+	/* plain programs of events that are not the first of their kind */
+	struct capture *others[CAPTURE_EVENTS_MAX];
 	const struct live_events *events;
 	struct attached *attached;
 	size_t n_attached, room;
 	struct bpf_link *follow[FOLLOW_PROGRAMS];
-	/* Probes of processes that ended, which a thread takes away; under the lock. */
+	/*
+	 * Probes of processes that ended. A thread removes them; going_lock protects these fields.
+	 */
 	pthread_mutex_t going_lock;
 	struct attached *going;
 	size_t n_going, going_room;
 	pthread_t goer;
-	bool goer_runs, goer_started; /* started: it is to be joined */
+	bool goer_runs, goer_started; /* started: the thread must be joined */
 	size_t ring_size;
-	bool plain;	 /* of the programs that are there twice those for old kernels */
-	bool multi;	 /* probes of allocators are attached file by file */
-	bool any_thread; /* single threads were asked for */
-	uint32_t alive;	 /* a process asked for that was alive at the last look */
-	int types;	 /* the kernel's that the programs know, in a file; -1: libbpf finds all */
-	int n_cpus;	 /* possible: those that have counters */
-	uint32_t n_scratch; /* up to the last that is there: those that have a scratch */
+	bool plain;	 /* use the plain programs, which are for old kernels */
+	bool multi;	 /* probes of allocators are attached as one link per file */
+	bool any_thread; /* single threads are selected */
+	uint32_t alive;	 /* a selected process that was alive at the last check */
+	/* a file with the kernel's types that the programs use; -1: libbpf looks for all types */
+	int types;
+	int n_cpus;	    /* possible CPUs: they have counters */
+	uint32_t n_scratch; /* up to the last present CPU: they have a scratch buffer */
 	struct capture_counters *per_cpu;
 };
 
-/* ---- what libbpf says ------------------------------------------------------------ */
+/* ---- messages of libbpf ----------------------------------------------------------- */
 
-/* libbpf has one voice for the whole program; each thread that opens keeps what it said last. */
+/*
+ * libbpf has one print function for the whole process. Each thread stores the first warning since
+ * its last open or attach.
+ */
 static _Thread_local char said[256];
 
+/* Print function of libbpf: store the first warning that helps a user. */
 static int hear(enum libbpf_print_level level, const char *format, va_list args)
 {
 	char line[256];
 
 	if (level != LIBBPF_WARN)
 		return 0;
-	/* The first complaint names the cause; a verifier's log and its consequences follow. */
+	/* The first warning names the cause; the verifier's log and later failures follow. */
 	if (said[0])
 		return 0;
 	(void)vsnprintf(line, sizeof(line), format, args);
 	line[strcspn(line, "\n")] = '\0';
-	/* The memory limit matters before 5.11 only, and is complained of whatever failed. */
+	/*
+	 * The warning about RLIMIT_MEMLOCK matters only before 5.11, and comes with every failure.
+	 */
 	if (strncmp(line, "libbpf: ", 8) != 0 || strstr(line, "BEGIN PROG LOAD LOG") ||
 	    strstr(line, "RLIMIT_MEMLOCK"))
 		return 0;
@@ -110,6 +124,7 @@ static int hear(enum libbpf_print_level level, const char *format, va_list args)
 	return 0;
 }
 
+/* Return the soft limit of locked memory, in bytes. */
 static rlim_t locked_memory(void)
 {
 	struct rlimit limit;
@@ -121,7 +136,7 @@ const char *live_hint(int err)
 {
 	switch (err < 0 ? -err : err) {
 	case EPERM:
-		/* Before 5.11 the kernel says so, too, where a table is over the limit. */
+		/* Before 5.11 EPERM also means that a map exceeds the limit of locked memory. */
 		if (locked_memory() < RING_DEFAULT)
 			return "; run as root, or with a higher limit of locked memory (ulimit -l; "
 			       "`offwind doctor` tells what else may be missing)";
@@ -139,6 +154,7 @@ const char *live_hint(int err)
 	}
 }
 
+/* Write the failed step, the error, libbpf's warning and a hint to error. Return err. */
 static int fail(char *error, int err, const char *step)
 {
 	(void)snprintf(error, LIVE_ERROR_SIZE, "%s: %s%s%s%s%s", step, strerror(-err),
@@ -164,11 +180,12 @@ bool live_bpf_without(const char *feature)
 /* ---- loading ----------------------------------------------------------------------- */
 
 /*
- * How large the FPU state in a signal frame is depends on the machine and the
- * kernel; a frame of our own says it (struct _fpx_sw_bytes in <asm/sigcontext.h>).
+ * The size of the FPU state in a signal frame depends on the machine and the kernel. Our own
+ * process raises a signal and reads it from the frame (struct _fpx_sw_bytes in <asm/sigcontext.h>).
  */
 static volatile uint32_t xstate_seen;
 
+/* Signal handler: store the size of the FPU state in this signal's frame. */
 static void see_frame(int number, siginfo_t *info, void *context)
 {
 	const ucontext_t *frame = context;
@@ -179,16 +196,23 @@ static void see_frame(int number, siginfo_t *info, void *context)
 	if (!frame->uc_mcontext.fpregs)
 		return;
 	bytes = (const void *)((const uint8_t *)frame->uc_mcontext.fpregs + FXSAVE_SW_BYTES);
-	/* Without XSAVE the words are there, but not the one behind the state that they count. */
+	/*
+	 * Without XSAVE the kernel fills these bytes, too, but writes no FP_XSTATE_MAGIC2 behind
+	 * the state, for which extended_size has room.
+	 */
 	xstate_seen = frame->uc_flags & HAS_XSTATE && bytes->magic1 == FP_XSTATE_MAGIC1
 			      ? bytes->extended_size
 			      : FXSAVE_SIZE;
 }
 
+/*
+ * Return the size of the FPU state in a signal frame, 0 on failure. The signal's disposition and
+ * mask are restored.
+ */
 static uint32_t xstate_size(void)
 {
 	const struct sigaction see = { .sa_sigaction = see_frame, .sa_flags = SA_SIGINFO };
-	const int number = SIGURG; /* ignored unless somebody asks for it */
+	const int number = SIGURG; /* ignored by default */
 	sigset_t only, before;
 	struct sigaction old;
 
@@ -204,6 +228,7 @@ static uint32_t xstate_size(void)
 	return xstate_seen;
 }
 
+/* Return asked, rounded up to a power of two of whole pages and limited to RING_LIMIT. */
 static uint32_t ring_size(uint32_t asked)
 {
 	uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
@@ -214,8 +239,10 @@ static uint32_t ring_size(uint32_t asked)
 }
 
 /*
- * All of it is memory from the start.  What clocks bring in a second is known: room for that at
- * three eighths of the largest stacks (clang's are a tenth of the default's), where that is less.
+ * Return a suitable size for the ring, in bytes. The kernel allocates the whole ring at once. If
+ * only clocks are sampled, the number of samples in a second is known: take room for one second,
+ * with stacks of three eighths of stack_max (clang's stacks are a tenth of the default), if that is
+ * less than RING_DEFAULT.
  */
 static uint32_t ring_fitting(const struct live_bpf *bpf, uint32_t stack_max)
 {
@@ -236,6 +263,7 @@ static uint32_t ring_fitting(const struct live_bpf *bpf, uint32_t stack_max)
 	return bytes < RING_LEAST ? RING_LEAST : (uint32_t)bytes;
 }
 
+/* Return whether any event is of this kind. */
 static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
 {
 	for (size_t i = 0; i < bpf->events->n; i++)
@@ -244,7 +272,7 @@ static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
 	return false;
 }
 
-/* The constant that tells programs without a cookie which event of the kind brings them to run. */
+/* Return the constant that holds the number of the event for programs without an attach cookie. */
 static uint32_t *number_of(struct capture *s, enum live_event_kind kind)
 {
 	switch (kind) {
@@ -262,7 +290,10 @@ static uint32_t *number_of(struct capture *s, enum live_event_kind kind)
 	return &s->rodata->plain_event;
 }
 
-/* So many samples leave at most 1 / 400 of what happened to the time after the last one. */
+/*
+ * Return the number of samples a second of a paced event. With PACE_LEAST samples, at most 1 / 400
+ * of the occurrences come after the last sample.
+ */
 static uint32_t pace_samples(const struct source_event *info)
 {
 	uint64_t samples = 4 * info->frequency_hz;
@@ -270,7 +301,10 @@ static uint32_t pace_samples(const struct source_event *info)
 	return samples < PACE_LEAST ? PACE_LEAST : (uint32_t)samples;
 }
 
-/* Constants of the program; what they switch off costs nothing. */
+/*
+ * Set the constants of the programs. The verifier removes code that a constant switches off.
+ * -E2BIG: too many cgroups; -EINVAL: a CPU that is out of range.
+ */
 static int set_constants(const struct live_bpf *bpf, struct capture *s,
 			 const struct live_bpf_options *options)
 {
@@ -281,7 +315,7 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 	s->rodata->xstate_size = xstate_size();
 	s->rodata->n_scratch = bpf->n_scratch;
 	s->rodata->ring_size = bpf->ring_size;
-	/* Ends of waits and of allocations: 32 bytes each. */
+	/* Records for the ends of waits and for frees take 32 and 40 bytes of the ring. */
 	s->rodata->ring_reserve =
 		bpf->ring_size / 16 < RESERVE_MAX ? bpf->ring_size / 16 : (size_t)RESERVE_MAX;
 	s->rodata->filters = options->filters;
@@ -299,14 +333,17 @@ static int set_constants(const struct live_bpf *bpf, struct capture *s,
 		s->rodata->paced[i] = bpf->events->events[i].paced;
 		if (bpf->events->events[i].paced)
 			s->rodata->pace_samples = pace_samples(&bpf->events->events[i].info);
-		/* Of several of a kind the first: the others have programs of their own. */
+		/*
+		 * The first event of a kind uses this skeleton; the others have skeletons of their
+		 * own.
+		 */
 		*number_of(s, bpf->events->events[i].kind) = (uint32_t)i;
 	}
 	s->rodata->alloc_interval = options->alloc_interval ? options->alloc_interval : 1;
 	return 0;
 }
 
-/* Which of its programs the kernel is given: each that captures in one of its two forms. */
+/* Select the programs to load. Each capturing program is loaded in one of its two versions. */
 static void set_programs(struct live_bpf *bpf, bool follow)
 {
 	const struct capture *s = bpf->skeleton;
@@ -355,7 +392,10 @@ static void set_programs(struct live_bpf *bpf, bool follow)
 	}
 }
 
-/* Asks the kernel, as its number does not tell what was put back into it. */
+/*
+ * Return whether the kernel can only run the plain programs. Ask the kernel for each helper: its
+ * version number does not show what was backported.
+ */
 static bool takes_only_plain(void)
 {
 	const struct {
@@ -374,13 +414,13 @@ static bool takes_only_plain(void)
 	return false;
 }
 
-/* Where libbpf finds them. */
+/* Write the path by which libbpf can open the file of types. */
 static void types_path(const struct live_bpf *bpf, char *path, size_t size)
 {
 	(void)snprintf(path, size, "/proc/self/fd/%d", bpf->types);
 }
 
-/* Also one of a struct without a name within it. */
+/* Return whether a struct has a member of this name, also inside an unnamed struct or union. */
 static bool has_member(const struct btf *btf, const struct btf_type *type, const char *name,
 		       int depth)
 {
@@ -399,7 +439,10 @@ static bool has_member(const struct btf *btf, const struct btf_type *type, const
 	return false;
 }
 
-/* btf is taken over; NULL: it could not be read. */
+/*
+ * Return whether mm_struct has a red-black tree of VMAs (mm_rb). Takes ownership of btf; NULL: the
+ * types could not be read.
+ */
 static bool has_area_tree(struct btf *btf)
 {
 	bool has = false;
@@ -419,7 +462,7 @@ bool live_bpf_area_tree(void)
 	return has_area_tree(btf__load_vmlinux_btf());
 }
 
-/* The same of the types that are at hand. */
+/* As live_bpf_area_tree, but from the reduced types if there are any. */
 static bool area_tree(const struct live_bpf *bpf)
 {
 	char path[32];
@@ -430,6 +473,7 @@ static bool area_tree(const struct live_bpf *bpf)
 	return has_area_tree(btf__parse(path, NULL));
 }
 
+/* Set the sizes of the maps, the constants, and which programs are loaded. */
 static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *options)
 {
 	struct capture *s = bpf->skeleton;
@@ -437,10 +481,13 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	bool probes = uses(bpf, LIVE_EVENT_PROBE), off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU);
 	bool allocs = uses(bpf, LIVE_EVENT_ALLOC);
 	const bool plain = bpf->plain;
-	/* Without types at hand the kernel's are read, which is worth it for allocations alone. */
+	/*
+	 * Without the reduced types, reading all types of the kernel is worth its time for
+	 * allocations only.
+	 */
 	const bool thrifty = follow && !plain && bpf->types >= 0;
 	const bool tree = (thrifty || allocs) && area_tree(bpf);
-	/* The kinds of scratch up to the last in use. */
+	/* The kinds of scratch buffers, up to the last one in use. */
 	uint32_t kinds = probes || allocs ? SCRATCH_KINDS : off_cpu ? 2 : 1;
 	int err;
 
@@ -460,7 +507,10 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 					      SCRATCH_HEAD + s->rodata->stack_max + SCRATCH_TAIL);
 	if (!err && follow)
 		err = bpf_map__set_max_entries(s->maps.processes, PROCESSES_MAX);
-	/* 6 MB from the start otherwise; an old kernel warns of programs that trace and allocate. */
+	/*
+	 * Do not preallocate the table, which saves 6 MB. Old kernels warn of tracing programs that
+	 * allocate.
+	 */
 	if (!err && thrifty && !tree)
 		err = bpf_map__set_map_flags(s->maps.processes, BPF_F_NO_PREALLOC);
 	if (!err && options->threads)
@@ -471,7 +521,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 		err = bpf_map__set_max_entries(s->maps.uids, WANTED_MAX);
 	if (!err && allocs)
 		err = bpf_map__set_max_entries(s->maps.live, CAPTURE_LIVE_MAX);
-	/* Before 6.1 the kernel warns of programs that trace and allocate. */
+	/* Before 6.1 the kernel warns of tracing programs that allocate map entries. */
 	if (!err && allocs && tree)
 		err = bpf_map__set_map_flags(s->maps.live, 0);
 	if (!err && allocs)
@@ -487,8 +537,9 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 }
 
 /*
- * A scratch is large and the possible CPUs of a virtual machine may be hundreds;
- * those that are there can come and go.
+ * Count the possible CPUs and the CPUs that need a scratch buffer. A scratch buffer is large, and a
+ * virtual machine may have hundreds of possible CPUs, so only CPUs up to the last present one get a
+ * buffer. Present CPUs may go offline and come back.
  */
 static int count_cpus(struct live_bpf *bpf)
 {
@@ -506,6 +557,7 @@ static int count_cpus(struct live_bpf *bpf)
 	return bpf->n_cpus < 0 ? bpf->n_cpus : 0;
 }
 
+/* Detach a program. Also frees the link or closes the descriptor. */
 static void detach(struct attached *a)
 {
 	(void)bpf_link__destroy(a->link);
@@ -517,10 +569,11 @@ static void detach(struct attached *a)
 
 struct detaching {
 	struct live_bpf *bpf;
-	bool clocks; /* those too */
+	bool clocks; /* detach the clocks, too */
 	atomic_size_t next;
 };
 
+/* Thread function: detach programs until none is left. */
 static void *detach_some(void *arg)
 {
 	struct detaching *d = arg;
@@ -535,7 +588,10 @@ static void *detach_some(void *arg)
 	return NULL;
 }
 
-/* The kernel waits for every CPU at each probe, a tenth of a second: better for several at once. */
+/*
+ * Detach all programs, with the clocks or without them. For each probe the kernel waits for every
+ * CPU, which takes a tenth of a second; several threads share that time.
+ */
 static void detach_all(struct live_bpf *bpf, bool clocks)
 {
 	struct detaching d = { .bpf = bpf, .clocks = clocks };
@@ -553,6 +609,7 @@ static void detach_all(struct live_bpf *bpf, bool clocks)
 		(void)pthread_join(threads[i], NULL);
 }
 
+/* Thread function: remove the probes in bpf->going until there are none. */
 static void *take_away(void *arg)
 {
 	struct live_bpf *bpf = arg;
@@ -572,7 +629,9 @@ static void *take_away(void *arg)
 	return NULL;
 }
 
-/* Let the thread take this away too; without memory or threads it is taken away here. */
+/*
+ * Pass probes on to the thread that removes them. Without memory or threads they are removed here.
+ */
 static void let_go(struct live_bpf *bpf, struct attached *a)
 {
 	void *array;
@@ -614,7 +673,7 @@ void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid)
 	bpf->n_attached = kept;
 }
 
-/* What the thread has not taken away yet is to be detached with the rest. */
+/* Move the probes that the thread has not removed yet back to the attached programs. */
 static void take_back_going(struct live_bpf *bpf)
 {
 	struct attached *going;
@@ -641,7 +700,10 @@ static void take_back_going(struct live_bpf *bpf)
 	free(going);
 }
 
-/* Without cookies each event has programs of its own: the first of a kind those of the skeleton. */
+/*
+ * Return whether event i is not the first of its kind. Without attach cookies, such an event needs
+ * a skeleton of its own.
+ */
 static bool is_another(const struct live_events *events, size_t i)
 {
 	for (size_t j = 0; j < i; j++)
@@ -650,7 +712,10 @@ static bool is_another(const struct live_events *events, size_t i)
 	return false;
 }
 
-/* The program of a skeleton that an event of this kind brings to run. */
+/*
+ * Return the program of a skeleton for events of this kind; NULL for allocations, which have
+ * several.
+ */
 static struct bpf_program *program_of(const struct capture *s, enum live_event_kind kind,
 				      bool plain)
 {
@@ -664,12 +729,12 @@ static struct bpf_program *program_of(const struct capture *s, enum live_event_k
 	case LIVE_EVENT_OFF_CPU:
 		return plain ? s->progs.plain_switch : s->progs.capture_switch;
 	case LIVE_EVENT_ALLOC:
-		return NULL; /* it has many */
+		return NULL;
 	}
 	return NULL;
 }
 
-/* With the file of types as it will be when the skeleton is loaded. */
+/* Open a skeleton. libbpf reads the file of types later, when the skeleton is loaded. */
 static struct capture *open_skeleton(const struct live_bpf *bpf)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, options);
@@ -682,7 +747,10 @@ static struct capture *open_skeleton(const struct live_bpf *bpf)
 	return capture__open_opts(&options);
 }
 
-/* Opens the first skeleton: which types its programs know is read from it. */
+/*
+ * Open the first skeleton, and write the kernel's types that its programs use into a file. -ENOMEM,
+ * or libbpf's error.
+ */
 static int open_first(struct live_bpf *bpf)
 {
 	errno = ENOMEM;
@@ -692,7 +760,7 @@ static int open_first(struct live_bpf *bpf)
 		return -errno;
 	if (bpf->types < 0 || !live_btf_write(bpf_object__btf(bpf->skeleton->obj), bpf->types))
 		return 0;
-	/* libbpf knows more ways, and says what is wrong. */
+	/* libbpf has other ways to find types, and reports what is wrong. */
 	(void)close(bpf->types);
 	bpf->types = -1;
 	capture__destroy(bpf->skeleton);
@@ -701,7 +769,10 @@ static int open_first(struct live_bpf *bpf)
 	return bpf->skeleton ? 0 : -errno;
 }
 
-/* Everything is shared with the first skeleton but the constants, which tell the event. */
+/*
+ * Let a further skeleton use the maps of the first one, except for its constants, which hold the
+ * event's number.
+ */
 static int share_maps(const struct live_bpf *bpf, struct capture *s)
 {
 	struct bpf_map *map = NULL, *first;
@@ -719,6 +790,7 @@ static int share_maps(const struct live_bpf *bpf, struct capture *s)
 	return err;
 }
 
+/* Load the plain program of event i again, in a skeleton of its own. */
 static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_options *options)
 {
 	const enum live_event_kind kind = bpf->events->events[i].kind;
@@ -738,6 +810,7 @@ static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_opti
 	return err ? err : capture__load(s);
 }
 
+/* Return whether the kernel has BPF ring buffers (5.8 and newer). */
 static bool has_ring_buffers(void)
 {
 	return !live_bpf_without("ringbuf") &&
@@ -837,6 +910,9 @@ void live_bpf_free(struct live_bpf *bpf)
 
 /* ---- attaching ---------------------------------------------------------------------- */
 
+/*
+ * Attach a program to a perf event. The link owns fd; on failure fd is closed and errno says why.
+ */
 static struct bpf_link *attach_perf(struct bpf_program *program, size_t i, int fd)
 {
 	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = i);
@@ -846,9 +922,10 @@ static struct bpf_link *attach_perf(struct bpf_program *program, size_t i, int f
 	if (!link)
 		(void)close(fd);
 	errno = err;
-	return link; /* it closes fd */
+	return link;
 }
 
+/* Attach a program to a function or an offset of a file, in all processes. */
 static struct bpf_link *attach_probe(struct bpf_program *program, size_t i,
 				     const struct live_event *e)
 {
@@ -862,7 +939,7 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 	const struct live_event *e = &bpf->events->events[i];
 	struct bpf_program *program =
 		program_of(bpf->others[i] ? bpf->others[i] : bpf->skeleton, e->kind, bpf->plain);
-	/* 0 is what an old kernel takes, too. */
+	/* Old kernels accept no cookie but 0. */
 	const size_t cookie = bpf->plain ? 0 : i;
 	struct bpf_link *link = NULL;
 	void *array = bpf->attached;
@@ -887,7 +964,7 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 		link = bpf_program__attach(program);
 		break;
 	case LIVE_EVENT_ALLOC:
-		return 0; /* file by file: live_bpf_attach_allocator */
+		return 0; /* attached for each file: live_bpf_attach_allocator */
 	}
 	if (!link) {
 		int err = -errno;
@@ -908,6 +985,7 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 	return 0;
 }
 
+/* Attach a program to one function of an allocator, at its beginning or its return. */
 static int attach_function(struct live_bpf *bpf, struct bpf_program *program, uint32_t pid,
 			   const char *path, uint64_t off, bool returns)
 {
@@ -925,11 +1003,13 @@ static int attach_function(struct live_bpf *bpf, struct bpf_program *program, ui
 	return 0;
 }
 
+/* Return the program for the returns of an allocator's functions. */
 static struct bpf_program *returns_of(const struct live_bpf *bpf)
 {
 	return bpf->plain ? bpf->skeleton->progs.plain_returns : bpf->skeleton->progs.alloc_returns;
 }
 
+/* Attach a program to several functions as one link. Without cookies: to their returns. */
 static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, uint32_t pid,
 			const char *path, const uint64_t *offs, const uint64_t *cookies, size_t n)
 {
@@ -946,7 +1026,10 @@ static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, uint3
 	return 0;
 }
 
-/* As below, with two links. */
+/*
+ * Attach the probes of one file as two links: first the returns, then the beginnings, of which the
+ * functions that free are first. See live_bpf_attach_allocator.
+ */
 static int attach_file(struct live_bpf *bpf, const char *path, uint32_t pid,
 		       const struct live_alloc_place *places, size_t n)
 {
@@ -998,7 +1081,10 @@ int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path, uint32_t p
 		err = attach_file(bpf, path, pid, places, n);
 		return err ? fail(error, err, "watching an allocator") : 0;
 	}
-	/* What gives back first: nothing is to be taken for live because its end was not seen. */
+	/*
+	 * Attach functions that free first. Otherwise an allocation could be taken for live because
+	 * its free was not seen.
+	 */
 	for (size_t i = n; !err && i-- > 0;)
 		if (places[i].function >= CAPTURE_ALLOC_FREE)
 			err = attach_function(bpf, programs[places[i].function], pid, path,
@@ -1022,7 +1108,7 @@ void live_bpf_sweep(struct live_bpf *bpf)
 	uint32_t known = 0;
 	bool ended = false, any = false;
 
-	/* A deleted key starts the round again, so the rounds are bounded by count. */
+	/* Deleting a key may start the iteration again, so the number of steps is bounded. */
 	for (size_t i = 0; i < 2 * (size_t)CAPTURE_LIVE_MAX; i++) {
 		if (bpf_map_get_next_key(fd, any ? &key : NULL, &next))
 			return;
@@ -1032,7 +1118,9 @@ void live_bpf_sweep(struct live_bpf *bpf)
 				ended = live_process_ended(value.pid);
 			known = value.pid;
 			if (ended) {
-				/* The key before it stays, to go on from. */
+				/*
+				 * key stays at the previous key, from which the iteration goes on.
+				 */
 				(void)bpf_map_delete_elem(fd, &next);
 				continue;
 			}
@@ -1058,7 +1146,10 @@ void live_bpf_stop(struct live_bpf *bpf)
 {
 	size_t n_detached = 0;
 
-	/* At once: what is allocated while probes go one by one must not seem to stay. */
+	/*
+	 * Stop the probes at once. Otherwise memory that is allocated while the probes are removed
+	 * one by one would seem to be never freed.
+	 */
 	__atomic_store_n(&bpf->skeleton->bss->alloc_stopped, 1, __ATOMIC_SEQ_CST);
 	for (size_t i = 0; i < bpf->n_attached; i++) {
 		if (bpf->attached[i].clock >= 0)
@@ -1069,7 +1160,7 @@ void live_bpf_stop(struct live_bpf *bpf)
 	if (!n_detached)
 		return;
 	detach_all(bpf, false);
-	/* Waits for every CPU that may have been running the program when it was detached. */
+	/* Wait for every CPU that may still run a program that is detached now. */
 	(void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 
@@ -1099,6 +1190,7 @@ int live_bpf_want(struct live_bpf *bpf, uint32_t pid)
 	return err == -EEXIST ? 0 : err;
 }
 
+/* Add a key to the map of a filter. */
 static int want(struct bpf_map *map, const void *key)
 {
 	const uint8_t one = 1;
@@ -1133,12 +1225,13 @@ bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid)
 
 	if (!(bpf->skeleton->rodata->filters & CAPTURE_FILTER_TASK))
 		return true;
-	/* A thread that is asked for may be any process's. */
+	/* A selected thread may belong to any process. */
 	if (bpf->any_thread)
 		return true;
 	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.processes), &pid, &process);
 }
 
+/* Return whether a process is in the table and was not seen to end. */
 static bool is_marked_alive(int fd, uint32_t pid)
 {
 	struct capture_process process;
@@ -1146,7 +1239,10 @@ static bool is_marked_alive(int fd, uint32_t pid)
 	return !bpf_map_lookup_elem(fd, &pid, &process) && !process.dead;
 }
 
-/* It may have ended before the table knew it, and then nobody marked it. */
+/*
+ * Return whether a process is alive. A process that ended before it was in the table is not marked
+ * as dead, so /proc is asked, too.
+ */
 static bool is_alive(int fd, uint32_t pid)
 {
 	return is_marked_alive(fd, pid) && !live_process_ended(pid);
@@ -1166,12 +1262,13 @@ bool live_bpf_any_alive(struct live_bpf *bpf)
 	uint32_t pid, next;
 
 	/*
-	 * To find the next of a few in that table takes the kernel half a millisecond.  The one
-	 * that was alive when the table knew it is marked when it ends.
+	 * The kernel takes half a millisecond to find the next key in a large table that is almost
+	 * empty. So check first the process that was alive at the last call: it is marked when it
+	 * ends.
 	 */
 	if (bpf->alive && is_marked_alive(fd, bpf->alive))
 		return true;
-	/* A deleted key starts the round again, so the rounds are bounded by count. */
+	/* Deleting a key may start the iteration again, so the number of steps is bounded. */
 	for (size_t i = 0; i < 2 * PROCESSES_MAX; i++) {
 		if (bpf_map_get_next_key(fd, i ? &pid : NULL, &next))
 			return false;
