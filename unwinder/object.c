@@ -1,3 +1,7 @@
+/*
+ * unwinder/object.c: an ELF file's unwind information, opened, read when needed, compiled, and
+ * looked up by vaddr.
+ */
 #include "unwinder/object.h"
 
 #include <elf.h>
@@ -22,15 +26,18 @@
 #include "unwinder/table_build.h"
 #include "unwinder/unpack.h"
 
-/* The largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame less. */
+/* The largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame is smaller. */
 #define FRAMES_SIZE_MAX ((uint64_t)256 << 20)
 #define MINI_SIZE_MAX	((uint64_t)64 << 20)
 
-/* How far behind the entry point its function may reach; the second: where nothing bounds it. */
+/*
+ * How many bytes after the entry point its function may reach. The second limit is for a gap
+ * without an end.
+ */
 #define ENTRY_MAX	  128
 #define ENTRY_UNBOUND_MAX 48
 
-/* Where functions begin that follow it. */
+/* Functions that follow the entry point's are aligned to this. */
 #define ENTRY_ALIGN 16
 
 #define PAGE_MASK ((uint64_t)0xfff)
@@ -39,18 +46,18 @@ struct uw_object {
 	atomic_uint refs;
 	uint64_t id;
 	const struct uw_arch *arch;
-	struct uw_elf elf; /* its source is ours: a descriptor or a copy of the image */
+	struct uw_elf elf; /* its source is owned: a descriptor or a copy of the image */
 	uint8_t *image;
 	struct uw_build_id build_id;
 	struct uw_segment *segments; /* owned */
 	size_t n_segments;
-	const struct uw_section *init, *fini; /* of elf; NULL: there are none */
-	uint64_t entry;			      /* where a process begins; 0: nowhere in this file */
+	const struct uw_section *init, *fini; /* of elf; NULL: the file has none */
+	uint64_t entry;			      /* where a process begins; 0: not in this file */
 
 	/*
-	 * .eh_frame is read when rules have been asked for that no table has, more
-	 * of them than is worth peeking into the file for; Go's table, .debug_frame and
-	 * MiniDebugInfo's when that first has no answer.
+	 * .eh_frame is read when rules are needed that no table has, and more of them than is worth
+	 * a lookup in the file (lazy FDE lookup, peek). Go's table, .debug_frame and
+	 * MiniDebugInfo's .debug_frame are read when .eh_frame has no answer.
 	 */
 	pthread_mutex_t lock;
 	atomic_bool eh_ready, debug_ready, peek_ready, memo_ready;
@@ -61,25 +68,25 @@ struct uw_object {
 	uint8_t *go_data, *debug_data, *mini_data;
 	struct uw_frames go, debug, mini;
 
-	/* NULL: not yet; then for good; owned, and its blob with it */
+	/* NULL until the object is compiled, then unchanged. Owned, with its blob. */
 	_Atomic(struct compiled *) compiled;
-	_Atomic(struct uw_procs *) procs; /* owned, and its blob with it, kept or not */
+	_Atomic(struct uw_procs *) procs; /* owned, with its blob, stored or not */
 	atomic_uint_fast64_t n_parsed;
-	struct uw_memo memo; /* of an object without a compiled table, once it is asked for much */
+	struct uw_memo memo;	/* rule cache, once many rules were looked up without a table */
 	struct uw_codes *codes; /* owned */
 };
 
 struct compiled {
 	struct uw_table table;
-	uint8_t *blob;	      /* owned, or … */
-	struct uw_blob *kept; /* … owned: what is read as it is needed */
+	uint8_t *blob;	      /* owned; NULL if kept is set */
+	struct uw_blob *kept; /* owned: a blob that is read while it is needed */
 	size_t size;
 	struct uw_syscalls syscalls;
 };
 
 /*
- * The one piece of state shared by all objects: caches outlive objects, and an
- * address is used again while a number is not.
+ * The only state that all objects share. Caches outlive objects and have object numbers as keys:
+ * the address of a freed object may be used again, a number is not.
  */
 static atomic_uint_fast64_t last_id;
 
@@ -98,6 +105,7 @@ bool uw_build_id_equal(const struct uw_build_id *a, const struct uw_build_id *b)
 
 /* ---- opening -------------------------------------------------------------------- */
 
+/* Copy the PT_LOAD entries to o->segments. -ENOMEM. */
 static int take_segments(struct uw_object *o)
 {
 	o->segments = calloc(o->elf.n_phdrs ? o->elf.n_phdrs : 1, sizeof(*o->segments));
@@ -117,7 +125,11 @@ static int take_segments(struct uw_object *o)
 	return 0;
 }
 
-/* Bytes at an address up to the end of their segment: what PT_GNU_EH_FRAME points to. */
+/*
+ * Read the bytes from vaddr to the end of its segment, at most FRAMES_SIZE_MAX. This is for the
+ * .eh_frame that PT_GNU_EH_FRAME points to. The caller frees *out. -ENOENT: no segment has vaddr in
+ * its file part.
+ */
 static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t *size)
 {
 	for (size_t i = 0; i < o->n_segments; i++) {
@@ -135,7 +147,7 @@ static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t 
 	return -ENOENT;
 }
 
-/* What pointers may count from; the sections need not be there. */
+/* Set the bases that encoded pointers may count from. The sections may be absent. */
 static void set_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
 {
 	const struct uw_section *text = uw_elf_section(elf, ".text");
@@ -147,7 +159,9 @@ static void set_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
 	cfi->got = got ? got->vaddr : 0;
 }
 
-/* Under the lock. */
+/*
+ * Set up the rule cache, sized for size bytes of call-frame information. The caller holds the lock.
+ */
 static void make_memo(struct uw_object *o, uint64_t size)
 {
 	if (atomic_load_explicit(&o->memo_ready, memory_order_relaxed))
@@ -156,7 +170,11 @@ static void make_memo(struct uw_object *o, uint64_t size)
 	atomic_store_explicit(&o->memo_ready, true, memory_order_release);
 }
 
-/* Damaged parts are as good as none; only -ENOMEM and reading errors are reported. */
+/*
+ * Read .eh_frame and the search table of .eh_frame_hdr; the caller holds the lock. Without section
+ * headers, .eh_frame is found through PT_GNU_EH_FRAME. Parts that are damaged or cannot be read
+ * count as absent; only -ENOMEM is returned.
+ */
 static int load_eh(struct uw_object *o)
 {
 	const struct uw_section *section = uw_elf_section(&o->elf, ".eh_frame");
@@ -203,7 +221,10 @@ static int load_eh(struct uw_object *o)
 	return err == -ENOMEM ? err : 0;
 }
 
-/* DT_FLAGS_1, as far as a linker's .dynamic reaches; 0: none is told. */
+/*
+ * Return DT_FLAGS_1, or 0 if there is none among the first 64 entries. Linkers' .dynamic sections
+ * are smaller than that.
+ */
 static uint64_t flags_1(const struct uw_elf *elf, const struct uw_phdr *dynamic)
 {
 	Elf64_Dyn entries[64];
@@ -218,8 +239,8 @@ static uint64_t flags_1(const struct uw_elf *elf, const struct uw_phdr *dynamic)
 }
 
 /*
- * Whether processes begin at e_entry. Linkers write the start of .text there for libraries that
- * have no entry point, and the functions that stand there have callers.
+ * Return whether processes begin at e_entry. For libraries without an entry point, linkers write
+ * the start of .text there, and the functions at that place do have callers.
  */
 static bool is_begun_at(const struct uw_elf *elf)
 {
@@ -233,9 +254,14 @@ static bool is_begun_at(const struct uw_elf *elf)
 		if (p->type == PT_INTERP || (p->type == PT_DYNAMIC && flags_1(elf, p) & DF_1_PIE))
 			return true;
 	}
-	return text && elf->entry != text->vaddr; /* the dynamic linker's */
+	/* the dynamic linker, which has no PT_INTERP */
+	return text && elf->entry != text->vaddr;
 }
 
+/*
+ * Read the ELF headers and what is needed at once. -ENOTSUP: another machine, or neither an
+ * executable nor a shared object.
+ */
 static int set_up(struct uw_object *o)
 {
 	int err = uw_elf_init(&o->elf, &o->elf.source);
@@ -255,7 +281,7 @@ static int set_up(struct uw_object *o)
 static void need_eh(struct uw_object *o);
 static void need_debug(struct uw_object *o);
 
-/* Make a zeroed object one that uw_object_put can end. */
+/* Initialize a zeroed object so that uw_object_put can free it. */
 static void start(struct uw_object *o)
 {
 	atomic_init(&o->refs, 1);
@@ -268,7 +294,7 @@ static void start(struct uw_object *o)
 	o->elf.source.fd = -1;
 }
 
-/* Takes over o; fd is the caller's, or -1 for an image. */
+/* Finish opening o, whose source is set. Takes over o. fd is the caller's, or -1 for an image. */
 static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 {
 	struct uw_source source = o->elf.source;
@@ -277,11 +303,11 @@ static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 	start(o);
 	o->elf.source = source;
 	err = set_up(o);
-	o->elf.source = source; /* which a failure forgets */
+	o->elf.source = source; /* uw_elf_init clears the source on failure */
 	if (!err && fd >= 0) {
 		/*
-		 * For what is read when it is first needed.  Where there are no
-		 * descriptors left, that is now; code then cannot be looked at.
+		 * Duplicate the descriptor for what is read later. If there are no descriptors
+		 * left, read everything now; then code cannot be looked at.
 		 */
 		o->elf.source.fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		if (o->elf.source.fd < 0) {
@@ -317,7 +343,7 @@ int uw_object_open_viewed(int fd, uint64_t elf_off, const struct uw_view *view,
 	struct stat st;
 	int err = fstat(fd, &st) ? -errno : 0;
 
-	/* A pipe or a device has no size to check anything against. */
+	/* Pipes and devices have no size to check offsets against. */
 	if (!err && (!S_ISREG(st.st_mode) || elf_off > (uint64_t)st.st_size))
 		err = -ENOTSUP;
 	if (!err && !(o = calloc(1, sizeof(*o))))
@@ -372,6 +398,7 @@ static void free_compiled(struct compiled *compiled)
 	free(compiled);
 }
 
+/* Free the ranges and their blob: a stored blob, or bytes from malloc. */
 static void free_procs(struct uw_procs *procs)
 {
 	if (procs && procs->kept)
@@ -454,9 +481,9 @@ const struct uw_segment *uw_object_segments(const struct uw_object *object, size
 /* ---- addresses -------------------------------------------------------------------- */
 
 /*
- * Whether a segment shows the byte at off: strictly, or as the loader maps it,
- * in whole pages.  Neighbours share a page in the file (lld does this always),
- * so strict ones come first.
+ * Return whether a segment contains the byte at off: exactly, or in whole pages, as the loader maps
+ * it. Neighbouring segments may share a page of the file (lld always does this), so exact matches
+ * are tried first.
  */
 static bool shows(const struct uw_segment *s, uint64_t off, bool pages)
 {
@@ -468,14 +495,16 @@ static bool shows(const struct uw_segment *s, uint64_t off, bool pages)
 	return off >= start && off - start < size;
 }
 
-/* off counts from the ELF image. */
+/* Convert an offset to a vaddr; off counts from the ELF image. -ENOENT: no segment has it. */
 static int vaddr_of(const struct uw_object *object, uint64_t off, uint64_t *vaddr)
 {
 	for (int pass = 0; pass < 4; pass++) {
 		for (size_t i = 0; i < object->n_segments; i++) {
 			const struct uw_segment *s = &object->segments[i];
 
-			/* Passes: code strictly, code by pages, any strictly, any by pages. */
+			/*
+			 * Passes: code exactly, code by pages, any segment exactly, any by pages.
+			 */
 			if ((pass < 2 && !(s->flags & PF_X)) || !shows(s, off, pass & 1))
 				continue;
 			*vaddr = s->vaddr + (off - s->off);
@@ -528,7 +557,10 @@ int uw_object_map(const struct uw_object *object, uint64_t off, uint64_t size, b
 	return off < base ? -ENOENT : vaddr_of(object, off - base, vaddr);
 }
 
-/* The segment around vaddr that is not writable; or is code, which hardly anybody writes to. */
+/*
+ * Return the segment around vaddr if it is not writable, else NULL. With code, executable segments
+ * count even if they are writable: programs hardly ever write to them.
+ */
 static const struct uw_segment *constant_at(const struct uw_object *object, uint64_t vaddr,
 					    bool code)
 {
@@ -542,6 +574,7 @@ static const struct uw_segment *constant_at(const struct uw_object *object, uint
 	return NULL;
 }
 
+/* Read size bytes from skip bytes after the segment's start. -EFAULT on any error. */
 static int read_segment(const struct uw_object *object, const struct uw_segment *s, uint64_t skip,
 			void *out, uint64_t size)
 {
@@ -558,7 +591,8 @@ int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, si
 
 	if (!s || size > s->file_size - (vaddr - s->vaddr))
 		return -EFAULT;
-	if (size > sizeof(small)) /* the caller's buffer may hold a part if the file shrank */
+	/* the caller's buffer may be half written if the file shrank */
+	if (size > sizeof(small))
 		return read_segment(object, s, vaddr - s->vaddr, out, size);
 	err = read_segment(object, s, vaddr - s->vaddr, small, size);
 	if (!err)
@@ -573,7 +607,7 @@ int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 	uint64_t skip, before, after, past;
 	int err;
 
-	/* A return address may stand right behind the last byte. */
+	/* A return address may be just behind the segment's last byte. */
 	if (!s && vaddr) {
 		s = constant_at(object, vaddr - 1, true);
 	}
@@ -596,7 +630,10 @@ int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 
 /* ---- rules ------------------------------------------------------------------------ */
 
-/* MiniDebugInfo: an ELF file in xz, whose .debug_frame has the outer file's addresses. */
+/*
+ * Load MiniDebugInfo (.gnu_debugdata): an ELF file compressed with xz, whose .debug_frame has the
+ * addresses of the outer file. Damage counts as absence.
+ */
 static void load_mini(struct uw_object *o, const struct uw_section *section)
 {
 	struct uw_source source = { .fd = -1 };
@@ -625,6 +662,10 @@ static void load_mini(struct uw_object *o, const struct uw_section *section)
 	free(packed);
 }
 
+/*
+ * Load Go's function table, .debug_frame and MiniDebugInfo; the caller holds the lock. What is
+ * damaged or cannot be read counts as absent.
+ */
 static void load_debug(struct uw_object *o)
 {
 	const struct uw_section *section = uw_elf_section(&o->elf, ".debug_frame");
@@ -648,7 +689,10 @@ static void load_debug(struct uw_object *o)
 		load_mini(o, section);
 }
 
-/* Without memory it is as if there were none, until the next time. */
+/*
+ * Make sure that .eh_frame has been read. If memory is short, it counts as absent until the next
+ * call.
+ */
 static void need_eh(struct uw_object *o)
 {
 	if (atomic_load_explicit(&o->eh_ready, memory_order_acquire))
@@ -659,6 +703,7 @@ static void need_eh(struct uw_object *o)
 	pthread_mutex_unlock(&o->lock);
 }
 
+/* Make sure that load_debug has run. */
 static void need_debug(struct uw_object *o)
 {
 	if (atomic_load_explicit(&o->debug_ready, memory_order_acquire))
@@ -691,17 +736,21 @@ static const struct uw_procs *procs_of(const struct uw_object *o)
 }
 
 /*
- * Look-ups in the file take as long as this many bytes of it to read: half a microsecond more than
- * in a section that was read, 0.85 ns a byte, most of which is for pages that nobody wrote to before;
- * where memory is scarce those take ten times as long.  In a file that is mapped they take no
- * longer than in a section that was read, but for rules near those found before.
+ * The cost of a lookup in the file, in bytes of section that could be read in the same time. A
+ * lookup takes half a microsecond longer than in a section in memory. Reading takes 0.85 ns per
+ * byte, most of it for pages that are written for the first time; when memory is scarce, those
+ * pages take ten times as long. In a mapped file a lookup takes no longer than in a section in
+ * memory, except for rules near those found before.
  */
 #define PEEK_COST	 512
 #define PEEK_COST_MAPPED 64
-/* After so many the rules found are remembered. */
+/* After this many lookups, rules are stored in the rule cache. */
 #define PEEKS_FEW 256
 
-/* Whether to look for a rule in the file, its section unread; counted as a reading of it. */
+/*
+ * Return whether to look up a rule in the file without reading its section. If so, it is counted as
+ * a reading of the call-frame information.
+ */
 static bool may_peek(struct uw_object *o)
 {
 	unsigned int n;
@@ -732,6 +781,10 @@ static bool may_peek(struct uw_object *o)
 	return true;
 }
 
+/*
+ * Look up the FDE around lookup in all sections, and return its section in *cfi. -ENOENT: none has
+ * it.
+ */
 static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
 		    struct uw_fde *fde)
 {
@@ -747,6 +800,7 @@ static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **
 	return err;
 }
 
+/* Return whether the code at pc is a signal trampoline, and its rule in *rule. */
 static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, struct uw_rule *rule)
 {
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
@@ -756,8 +810,8 @@ static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, stru
 }
 
 /*
- * Whether a PLT entry may be at pc. Compilers and assemblers write the same jumps through the
- * GOT into ordinary code, where rsp need not point to a return address.
+ * Return whether pc may be in a PLT entry. Compilers and assemblers write the same jumps through
+ * the GOT into ordinary code, where rsp need not point to a return address.
  */
 static bool may_hold_plt(const struct uw_object *o, uint64_t pc)
 {
@@ -774,7 +828,7 @@ static bool may_hold_plt(const struct uw_object *o, uint64_t pc)
 		if (pc >= s->vaddr && pc - s->vaddr < s->size)
 			return !strncmp(s->name, ".plt", 4) || !strcmp(s->name, ".iplt");
 	}
-	/* Without sections, an image in memory say, entries are known by their alignment. */
+	/* Without sections (an image in memory, for example), use the alignment of the entries. */
 	return !any && o->arch->plt_places >> pc % 16 & 1;
 }
 
@@ -787,7 +841,7 @@ bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule
 	       may_hold_plt(o, pc);
 }
 
-/* One more section's part of it. */
+/* Reduce the gap to its part that is also in *one, the gap of one more section. */
 static void narrow_gap(struct uw_gap *gap, const struct uw_cfi **cfi, const struct uw_gap *one,
 		       const struct uw_cfi *of)
 {
@@ -802,8 +856,8 @@ static void narrow_gap(struct uw_gap *gap, const struct uw_cfi **cfi, const stru
 }
 
 /*
- * find_fde, and where no section has one, find_gap, which would look in the same places again;
- * -EAGAIN: ask them.
+ * Look up the FDE around lookup, or, if no section has one, the gap around lookup. This saves
+ * looking at the same places again in find_gap. -EAGAIN: call find_fde and find_gap instead.
  */
 static int find_fde_or_gap(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
 			   struct uw_fde *fde, struct uw_gap *gap)
@@ -825,7 +879,7 @@ static int find_fde_or_gap(struct uw_object *o, uint64_t lookup, const struct uw
 	return err;
 }
 
-/* The range without FDEs around lookup, all sections taken together. */
+/* Return the range without FDEs around lookup, all sections taken together. */
 static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 		    const struct uw_cfi **cfi)
 {
@@ -834,7 +888,7 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 	*gap = (struct uw_gap){ .end = UINT64_MAX };
 	if (procs && uw_procs_find(procs, lookup, &gap->start, &gap->end) == -ENOENT &&
 	    (!gap->start || gap->end - gap->start >= UW_PADDING_MAX))
-		return 0; /* what is before it does not matter */
+		return 0; /* what lies before the gap does not matter */
 	*gap = (struct uw_gap){ .end = UINT64_MAX };
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
@@ -855,8 +909,8 @@ static bool is_in(const struct uw_section *section, uint64_t vaddr)
 }
 
 /*
- * The linker joins .init and .fini from pieces of many files, so that no FDE can tell
- * of them; crti's prologue and crtn's epilogue are what they have.
+ * Return the rule for code in .init or .fini. The linker joins these sections from pieces of many
+ * files, so no FDE can cover them. They consist of crti's prologue, the pieces and crtn's epilogue.
  */
 static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule)
 {
@@ -871,7 +925,10 @@ static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule
 	       o->arch->init(&start, &at, lookup - init->vaddr, rule);
 }
 
-/* Whether lookup, in a gap between FDEs, lies in the function that begins at the entry point. */
+/*
+ * Return whether lookup, which lies in a gap between FDEs, is in the function that begins at the
+ * entry point.
+ */
 static bool in_entry(const struct uw_object *o, uint64_t lookup, const struct uw_gap *gap)
 {
 	uint64_t entry = o->entry, length = lookup - entry;
@@ -883,14 +940,17 @@ static bool in_entry(const struct uw_object *o, uint64_t lookup, const struct uw
 		return gap->end < UINT64_MAX || length < ENTRY_UNBOUND_MAX;
 	if (length && uw_object_read(o, entry, code, length))
 		return false;
-	/* The C library's other functions are near, and have callers. */
+	/* The C library's other functions are close by, and they have callers. */
 	for (uint64_t i = ENTRY_ALIGN - entry % ENTRY_ALIGN; i <= length; i += ENTRY_ALIGN)
 		if (o->arch->begins_behind_entry(code, code + i))
 			return false;
 	return true;
 }
 
-/* No FDE covers lookup; gap: what is known to be without. */
+/*
+ * Return the rule for code that no FDE covers, from the code itself. gap is the range that is known
+ * to have no FDE. -ENOENT: the code is not recognized.
+ */
 static int bare_rule(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
 		     struct uw_rule *out)
 {
@@ -907,11 +967,14 @@ static int bare_rule(struct uw_object *o, uint64_t lookup, bool exact, const str
 	}
 	if (init_rule(o, lookup, out))
 		return 0;
-	/* Nobody returns into a PLT. */
+	/* No call returns into a PLT entry, so pc must be exact. */
 	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
 }
 
-/* cfi: of what is before the gap. */
+/*
+ * Return the rule for lookup in a gap. cfi is the section of the FDE before the gap. A short gap is
+ * padding, which belongs to the function before it.
+ */
 static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
 		       const struct uw_cfi *cfi, struct uw_rule *out)
 {
@@ -919,7 +982,7 @@ static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const s
 	struct uw_fde fde;
 	int err;
 
-	/* A pc within a trampoline has room for all of it. */
+	/* If a pc is in a trampoline, the gap has room for all of the trampoline. */
 	if (!(padding && exact && gap->end - gap->start < o->arch->trampoline_size) &&
 	    signal_rule(o, exact ? lookup : lookup + 1, exact, out))
 		return 0;
@@ -930,6 +993,7 @@ static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const s
 	return bare_rule(o, lookup, exact, gap, out);
 }
 
+/* Return the rule for code that no FDE covers. */
 static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_cfi *cfi = NULL;
@@ -939,14 +1003,20 @@ static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_
 	return err ? err : rule_in_gap(o, lookup, exact, &gap, cfi, out);
 }
 
-/* An FDE that ends at end has said what out is, or would; the code may know better. */
+/*
+ * Return whether the code has a better rule than the FDE that ends at end; then *out is that rule.
+ */
 static bool better_rule(const struct uw_object *o, uint64_t lookup, bool exact, uint64_t end,
 			struct uw_rule *out)
 {
-	/* A handler "returns" to the start of its trampoline, where no call ended below. */
+	/* A handler "returns" to the start of its trampoline, and no call ends just before that. */
 	return !exact && lookup + 1 == end && signal_rule(o, lookup + 1, false, out);
 }
 
+/*
+ * For a signal frame, replace the rule by the one from the trampoline's code on architectures where
+ * that is preferred (sigcontext_first).
+ */
 static void see_sigcontext(const struct uw_object *o, uint64_t lookup, bool exact,
 			   struct uw_rule *out)
 {
@@ -954,7 +1024,7 @@ static void see_sigcontext(const struct uw_object *o, uint64_t lookup, bool exac
 		(void)signal_rule(o, exact ? lookup : lookup + 1, exact, out);
 }
 
-/* What .eh_frame does not cover another section may. */
+/* Return whether another section may cover what .eh_frame does not. */
 static bool has_other_frames(const struct uw_object *o)
 {
 	return uw_elf_section(&o->elf, ".debug_frame") ||
@@ -962,7 +1032,7 @@ static bool has_other_frames(const struct uw_object *o)
 	       uw_elf_section(&o->elf, ".gnu_debugdata") || uw_gopclntab_has(o);
 }
 
-/* The same as from the sections, without reading them; -EAGAIN: read them. */
+/* Return the same rule as from the sections, but without reading them. -EAGAIN: read them. */
 static int peeked_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	struct uw_gap gap = { .has_before = true };
@@ -989,7 +1059,10 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 	struct uw_gap gap;
 	int err;
 
-	/* Without reading the file's: nothing covers it, or a trampoline's code says it all. */
+	/*
+	 * The ranges may already say that no FDE covers lookup, or a trampoline's code may be
+	 * enough.
+	 */
 	if (procs) {
 		err = uw_procs_find(procs, lookup, &start, &end);
 		if (err == -ENOENT)
@@ -1020,7 +1093,9 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 	return err;
 }
 
-/* The FDE around vaddr; its section is read only where that cannot be avoided. */
+/*
+ * Return the range of the FDE around vaddr. The sections are read only if this cannot be avoided.
+ */
 static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, uint64_t *end)
 {
 	const struct uw_procs *procs = procs_of(o);
@@ -1061,10 +1136,10 @@ bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
 	uint64_t start, end;
 	const struct uw_table *table = uw_object_table(object);
 
-	/* Below most return addresses goes on the procedure that called. */
+	/* Just before most return addresses, the calling function goes on: the table shows that. */
 	if (vaddr % UW_ENTRY_ALIGN != 0 || (table && uw_table_inside(table, vaddr - 1, false)))
 		return false;
-	/* The call in front of most return addresses is found sooner than their function. */
+	/* Check for a call before vaddr first: that is faster than looking up functions. */
 	return !uw_object_code(object, vaddr, buffer, &code) &&
 	       object->arch->after_call(&code).kind == UW_CALL_NONE &&
 	       !find_function(object, vaddr, &start, &end) && start == vaddr &&
@@ -1091,9 +1166,10 @@ static struct uw_code_source code_of(const struct uw_object *o)
 }
 
 /*
- * Tables are made without a look at the code: a signal trampoline without an FDE,
- * in the padding between two or where one ends, is nothing they know of.  To be asked
- * where their rows do not say that neither is near.
+ * Return whether lookup is in a signal trampoline that has no FDE of its own, in the padding
+ * between two FDEs or where one ends. Tables are compiled without looking at the code, so they do
+ * not have such trampolines. Call this where the table's rows do not rule out both cases. The
+ * object must have a table.
  */
 static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact)
 {
@@ -1139,7 +1215,10 @@ int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, u
 			return 0;
 		}
 	}
-	/* No file has code in the upper half, where lookup would be taken for another's key. */
+	/*
+	 * No file has code in the upper half; there, lookup could be mistaken for another lookup's
+	 * key.
+	 */
 	has_memo =
 		!(lookup >> 62) && atomic_load_explicit(&object->memo_ready, memory_order_acquire);
 	if (has_memo && uw_memo_find(&object->memo, key, word, stepper))
@@ -1165,6 +1244,7 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &from);
 }
 
+/* Return what tables are compiled from. This reads all sections. */
 static struct uw_table_source source_of(struct uw_object *o)
 {
 	struct uw_table_source source = { .arch = o->arch,
@@ -1177,7 +1257,10 @@ static struct uw_table_source source_of(struct uw_object *o)
 	return source;
 }
 
-/* Takes made's parts over.  Whoever comes second has made the same, and it is dropped. */
+/*
+ * Publish a compiled table. Takes over the parts of made. If another thread was first, its table is
+ * the same and made is freed. -ENOMEM, also with made freed.
+ */
 static int install(struct uw_object *o, const struct compiled *made)
 {
 	struct compiled *compiled = malloc(sizeof(*compiled)), *none = NULL;
@@ -1199,7 +1282,7 @@ static int install(struct uw_object *o, const struct compiled *made)
 	return 0;
 }
 
-/* The same of a sound blob. */
+/* Do the same with a blob that has been checked. */
 static int install_blob(struct uw_object *o, uint8_t *blob, size_t size)
 {
 	struct compiled made = { .blob = blob, .size = size };
@@ -1276,7 +1359,7 @@ static bool same_identity(const struct uw_identity *a, uint64_t size, uint64_t h
 	return a->size == size && a->hash == hash;
 }
 
-/* The code lies where the table was made to think that it lies. */
+/* Return whether the file's executable segments are those that the table was made for. */
 static bool same_segments(const struct uw_object *o, const struct table_header *h)
 {
 	const struct table_seg *seg =
@@ -1296,7 +1379,7 @@ static bool same_segments(const struct uw_object *o, const struct table_header *
 	return n == h->n_segs;
 }
 
-/* A sound table is this file's. */
+/* Check that a valid table belongs to this file. -ENOENT: it does not. */
 static int check_own(struct uw_object *o, const struct uw_table *table,
 		     const struct uw_identity *known)
 {
@@ -1351,7 +1434,10 @@ int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
 	return err;
 }
 
-/* Set the object up as the table describes its file: machine, build-id, where the code lies. */
+/*
+ * Set the object up from the table's description of the file: machine, build-id, where the code
+ * lies.
+ */
 static int describe(struct uw_object *o, const struct uw_table *table)
 {
 	const struct table_header *h = table->header;
@@ -1371,7 +1457,7 @@ static int describe(struct uw_object *o, const struct uw_table *table)
 								    .file_size = seg[i].size,
 								    .mem_size = seg[i].size,
 								    .flags = PF_R | PF_X };
-	/* There are no sections to read: what is asked of them was read, and is empty. */
+	/* There are no sections to read: mark them as read, and empty. */
 	atomic_store_explicit(&o->eh_ready, true, memory_order_release);
 	atomic_store_explicit(&o->debug_ready, true, memory_order_release);
 	return 0;
@@ -1392,7 +1478,8 @@ int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out)
 		err = describe(o, &made.table);
 		if (!err) {
 			err = install(o, &made);
-			made = (struct compiled){ .size = 0 }; /* taken over on failure, too */
+			/* install takes over made on failure, too */
+			made = (struct compiled){ .size = 0 };
 		}
 		if (err)
 			uw_object_put(o);
@@ -1436,7 +1523,10 @@ int uw_object_procs(struct uw_object *object, void **blob, size_t *size)
 	return err;
 }
 
-/* Takes procs over, whose blob is sound. */
+/*
+ * Publish ranges whose blob has been checked. Takes over made and its blob. -ENOENT: they belong to
+ * another file.
+ */
 static int install_procs(struct uw_object *o, const struct uw_procs *made,
 			 const struct uw_identity *known)
 {

@@ -1,4 +1,4 @@
-/* unwinder/object.h: what the walk asks of an object. */
+/* unwinder/object.h: what the parts of the library look up in an object. */
 #ifndef UNWINDER_OBJECT_H
 #define UNWINDER_OBJECT_H
 
@@ -14,68 +14,84 @@
 
 struct uw_elf;
 
-/* Never the same for two objects of this process, dead ones included: keys of caches. */
+/*
+ * Return the object's number. No two objects of this process ever have the same, so caches use it
+ * as a key even after objects are freed.
+ */
 uint64_t uw_object_id(const struct uw_object *object);
 
 /*
- * The rule at lookup; exact: it is the pc itself and no return address less one.
- * Reads no process memory.  -ENOENT no unwind information and no code that is
- * known by its bytes; -EBADMSG, -ENOTSUP what there is cannot be used.
+ * Look up the rule at lookup, without reading process memory. exact means that lookup is the pc
+ * itself, not a return address minus 1. -ENOENT: there is no unwind information and the code is not
+ * recognized. -EBADMSG, -ENOTSUP: there is unwind information, but it cannot be used.
  */
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out);
 
-/* The same without the compiled table, which gives the same rules wherever it has one. */
+/*
+ * Do the same without the compiled table. The table has the same rules, for the addresses that it
+ * covers.
+ */
 int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out);
 
 /*
- * Whether a function begins at vaddr, and below it there is no other's end and no
- * call: what returns there was not called from there (makecontext).  Asked of every
- * return address, so it is answered for aligned entries only.
+ * Return whether a function begins at vaddr, with no end of another function and no call just
+ * before it. A thread that returns to such an address was not called from there (makecontext). This
+ * is checked for every return address, so only aligned entries are considered, to keep it cheap.
  */
 #define UW_ENTRY_ALIGN 16
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr);
 
-/* Whether unwind information covers vaddr, not merely that of what ends before it. */
+/*
+ * Return whether unwind information covers vaddr itself. Padding after a function does not count.
+ */
 bool uw_object_covers(struct uw_object *object, uint64_t vaddr);
 
-/* NULL: not compiled yet.  Borrowed for the object's life. */
+/* Return the compiled table, borrowed for the object's life. NULL: not compiled yet. */
 const struct uw_table *uw_object_table(const struct uw_object *object);
 
 /*
- * The rule at lookup as a word (schema/table.h) and who says so; kind TABLE_SLOW
- * where no word can say it.  Fails as uw_object_rule does.
+ * Look up the rule at lookup as a packed word (schema/table.h), and the stepper that it belongs to.
+ * The word's kind is TABLE_SLOW if no word can express the rule. Errors are those of
+ * uw_object_rule.
  */
 int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
 		   uint8_t *stepper);
 
+/* Where uw_object_word_made found a word. */
 enum uw_word_from {
-	UW_WORD_INSIDE, /* of a row of the table, whose code surely goes on there */
-	UW_WORD_KEPT,	/* of a row that may reach across a gap, or made before */
-	UW_WORD_MADE,	/* the rule was worked out just now, or found to be none */
+	UW_WORD_INSIDE, /* in a row of the table that surely covers this code */
+	UW_WORD_KEPT,	/* in a row that may extend over a gap, or in the rule cache */
+	UW_WORD_MADE,	/* made now from the unwind information, or there is no rule */
 };
 
 /*
- * The same, and where the word is from. Where it was made, *rule has what uw_object_rule would
- * give, unless this failed.
+ * Do the same as uw_object_word, and return where the word is from. With UW_WORD_MADE, *rule is
+ * what uw_object_rule would give, unless the call failed.
  */
 int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
 			uint8_t *stepper, struct uw_rule *rule, enum uw_word_from *from);
 
-/* Borrowed for the object's life. */
+/* Return the open ELF file, borrowed for the object's life. */
 const struct uw_elf *uw_object_elf(const struct uw_object *object);
 
-/* Whether the code at pc is a PLT entry or a stub like it, and the rule there. */
+/* Return whether the code at pc is a PLT entry or a similar stub, and its rule in *out. */
 bool uw_object_stub(const struct uw_object *object, uint64_t pc, struct uw_rule *out);
 
-/* Code bytes around vaddr, as far as its segment reaches; -EFAULT outside. */
+/* Read the code bytes around vaddr, up to the ends of its segment. -EFAULT: vaddr lies outside. */
 int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out);
 
-/* The vaddr of a mapping's first byte, by the segment it shows most of; exec: prefer code. */
+/*
+ * Return the vaddr of a mapping's first byte, by the segment that the mapping shows most of. With
+ * exec, only executable segments are considered first.
+ */
 int uw_object_map(const struct uw_object *object, uint64_t off, uint64_t size, bool exec,
 		  uint64_t *vaddr);
 
-/* For tests and tables; i: enum uw_frames_kind, NULL beyond. */
+/*
+ * Return the call-frame section i (enum uw_frames_kind), for tests and tables. NULL: there is no
+ * such i.
+ */
 struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i);
 
 #endif
