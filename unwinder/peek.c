@@ -1,3 +1,7 @@
+/*
+ * unwinder/peek.c: lazy FDE lookup, which reads a single FDE from a file whose .eh_frame has not
+ * been read.
+ */
 #include "unwinder/peek.h"
 
 #include <elf.h>
@@ -9,27 +13,33 @@
 #include "unwinder/pointer.h"
 #include "unwinder/row.h"
 
-/* Entries of the search table looked at at once: a page, which is where a good guess is. */
+/*
+ * Entries of the search table that are looked at together: a page of them. A good guess is inside
+ * it.
+ */
 #define WINDOW 512
-/* Guesses by proportion, before the range is halved each time. */
+/* How many times to guess by proportion, before the range is halved each time. */
 #define GUESSES 4
 #define TRIES	48
-/* A search in the file takes as long as this many entries to read, in pages of 512. */
+/* A search in the file takes as long as reading this many entries, in pages of 512. */
 #define SEARCH_COST 512
-/* The table of the largest file known has 2 MB. */
+/* The search table of the largest known file has 2 MB. */
 #define KEPT_MAX (UINT64_C(64) << 20)
-/* Where there is nothing to be read, look-ups after which it is worth to remember FDEs. */
+/* For a file in memory: after this many lookups it pays to cache the ends of FDEs. */
 #define LOOKUPS_FEW 64
 
-/* Bytes of the section that are looked at at once to count its FDEs. */
+/* Bytes of the section that are read at a time to count its FDEs. */
 #define COUNTED 4096
 
-/* Of 82,000 in libclang 2 are longer than 4 KiB, of the 49,000 of a compiler of GCC's one has 20 KB. */
+/*
+ * The largest FDE that is read. Of the 82,000 in libclang, 2 are longer than 4 KiB; of the 49,000
+ * in a compiler of GCC's, one has 20 KB.
+ */
 #define FDE_MAX ((size_t)24 << 10)
-/* What is read of an FDE at first, which nearly always is all of it and the next one's head. */
+/* Bytes of an FDE that are read at first: nearly always all of it and the head of the next one. */
 #define FDE_READ 256
 
-/* CIEs between two FDEs that are neighbours. */
+/* CIEs that may stand between two neighbouring FDEs. */
 #define CIES_MAX 4
 
 struct entry {
@@ -38,17 +48,22 @@ struct entry {
 
 /* ---- the search table ------------------------------------------------------------- */
 
+/* Decode a signed 32-bit address that counts from the header (datarel sdata4). */
 static uint64_t start_of(const struct uw_peek *peek, const uint8_t *entry)
 {
 	return peek->header_vaddr + (uint64_t)(int32_t)uw_bytes_little(entry);
 }
 
+/* Read n entries of the search table from number i. -EAGAIN: they cannot be read. */
 static int read_entries(const struct uw_peek *peek, uint64_t i, size_t n, uint8_t *out)
 {
 	return uw_source_read(&peek->source, peek->table_off + 8 * i, out, 8 * n) ? -EAGAIN : 0;
 }
 
-/* The header as linkers write it (LSB 5.0 §10.6.2): pcrel sdata4, udata4, datarel sdata4. */
+/*
+ * Find the search table, if its header is as linkers write it (LSB 5.0 §10.6.2): pcrel sdata4,
+ * udata4, datarel sdata4.
+ */
 static bool find_table(struct uw_peek *peek, const struct uw_elf *elf)
 {
 	static const uint8_t usual[4] = { 1, UW_PE_PCREL | UW_PE_SDATA4, UW_PE_UDATA4,
@@ -99,7 +114,7 @@ void uw_peek_fini(struct uw_peek *peek)
 	free(atomic_load_explicit(&peek->ends, memory_order_relaxed));
 }
 
-/* All entries, to keep.  NULL: they cannot be had now. */
+/* Read all entries, to store them. NULL: no memory, too many entries, or they cannot be read. */
 static uint8_t *read_table(struct uw_peek *peek)
 {
 	uint8_t *table = peek->n <= KEPT_MAX / 8 ? malloc(8 * peek->n) : NULL;
@@ -111,7 +126,10 @@ static uint8_t *read_table(struct uw_peek *peek)
 	return table;
 }
 
-/* After so many look-ups what is kept of them pays. */
+/*
+ * Store the search table, unless the file is in memory anyway, and make the cache of FDE ends.
+ * Called after enough lookups for both to pay.
+ */
 static void keep(struct uw_peek *peek)
 {
 	struct uw_peek_end *ends;
@@ -126,7 +144,10 @@ static void keep(struct uw_peek *peek)
 	pthread_mutex_unlock(&peek->lock);
 }
 
-/* All entries, or NULL where they are sought in the file. */
+/*
+ * Return the stored search table, or NULL if lookups must use the file. This also counts the
+ * lookups.
+ */
 static const uint8_t *entries_of(struct uw_peek *peek)
 {
 	const uint8_t *kept = atomic_load_explicit(&peek->kept, memory_order_acquire);
@@ -141,12 +162,13 @@ static const uint8_t *entries_of(struct uw_peek *peek)
 	return atomic_load_explicit(&peek->kept, memory_order_acquire);
 }
 
-/* Neighbours in the search table. */
+/* Consecutive entries of the search table. */
 struct some {
-	const uint8_t *bytes; /* NULL: each is read when it is looked at */
-	uint64_t from;	      /* the first's number */
+	const uint8_t *bytes; /* NULL: each entry is read when it is looked at */
+	uint64_t from;	      /* the number of the first */
 };
 
+/* Decode entry i of some. */
 static int entry_of(const struct uw_peek *peek, const struct some *some, size_t i,
 		    struct entry *out)
 {
@@ -160,7 +182,10 @@ static int entry_of(const struct uw_peek *peek, const struct some *some, size_t 
 	return err;
 }
 
-/* In n of which the first starts at or before lookup and the last behind it. */
+/*
+ * Search n entries, the first of which starts at or before lookup, the last after it. found gets
+ * the entry that contains lookup and the next one.
+ */
 static int search(const struct uw_peek *peek, const struct some *some, size_t n, uint64_t lookup,
 		  struct entry found[2])
 {
@@ -183,8 +208,9 @@ static int search(const struct uw_peek *peek, const struct some *some, size_t n,
 }
 
 /*
- * The last entry that does not start behind lookup, and the one after it.  Starts
- * grow about evenly with their numbers, so the first look mostly is the only one.
+ * Find the last entry that starts at or before lookup, and the entry after it. Starts grow about
+ * evenly with their numbers, so the first look is mostly the only one. -EAGAIN: lookup is outside
+ * the table, or the table is not sorted.
  */
 static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[2])
 {
@@ -195,7 +221,7 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 	if (lookup < low_start || lookup >= high_start)
 		return -EAGAIN;
 	kept = entries_of(peek);
-	/* low starts at or before lookup, high behind it, if the table is sorted. */
+	/* low starts at or before lookup and high after it, if the table is sorted. */
 	for (unsigned int try = 0; try < TRIES && low < high; try++) {
 		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;
 		uint64_t at = (high - low) / 2, from;
@@ -231,7 +257,7 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 	return -EAGAIN;
 }
 
-/* Whether starts never fall from one entry to the next. */
+/* Return whether the starts never decrease from one entry to the next. */
 static bool is_sorted(const struct uw_peek *peek)
 {
 	uint8_t room[8 * WINDOW];
@@ -251,7 +277,10 @@ static bool is_sorted(const struct uw_peek *peek)
 	return true;
 }
 
-/* The section's FDEs, by their heads alone; more than the table has where they cannot be counted. */
+/*
+ * Count the section's FDEs by their heads. If they cannot be counted, return more than the table
+ * has.
+ */
 static uint64_t count_fdes(const struct uw_peek *peek)
 {
 	uint8_t room[COUNTED];
@@ -266,7 +295,7 @@ static uint64_t count_fdes(const struct uw_peek *peek)
 		while (at + 8 <= size) {
 			uint32_t length = uw_bytes_little(room + at);
 
-			if (!length) /* the end, as the loader sees it */
+			if (!length) /* the terminator, where the loader stops */
 				return n;
 			if (length < 4 || length >= UINT32_MAX - 15)
 				return UINT64_MAX;
@@ -278,7 +307,10 @@ static uint64_t count_fdes(const struct uw_peek *peek)
 	return n;
 }
 
-/* What is read to answer this, once, is worth it only where it costs no more than looking at it. */
+/*
+ * Return whether every FDE is in the search table. To find out, the whole section is read once,
+ * which is worth the cost only if the file is in memory.
+ */
 static bool table_is_whole(struct uw_peek *peek)
 {
 	int whole = atomic_load_explicit(&peek->whole, memory_order_relaxed);
@@ -292,14 +324,17 @@ static bool table_is_whole(struct uw_peek *peek)
 
 /* ---- an FDE ------------------------------------------------------------------------- */
 
-/* A CIE and behind it an FDE, as if they were a section of their own. */
+/* A CIE followed by an FDE, as if they were a section of their own. */
 struct pair {
-	uint8_t bytes[UW_PEEK_CIE_MAX + FDE_MAX]; /* the FDE's begin at UW_PEEK_CIE_MAX */
-	size_t cie, size;			  /* the CIE's, and that of both */
+	uint8_t bytes[UW_PEEK_CIE_MAX + FDE_MAX]; /* the FDE begins at UW_PEEK_CIE_MAX */
+	size_t cie, size;			  /* size of the CIE, size of both */
 	uint64_t next; /* offset in the file's section of what follows the FDE */
 };
 
-/* Of UW_PEEK_CIE_MAX bytes of room *size are taken. */
+/*
+ * Read the CIE at off into out, which has room for UW_PEEK_CIE_MAX bytes, and its size into *size.
+ * CIEs are cached. -EAGAIN: it is larger, or cannot be read.
+ */
 static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *size)
 {
 	uint64_t left = peek->frames_size - off;
@@ -332,6 +367,10 @@ static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *si
 	return 0;
 }
 
+/*
+ * Read an FDE and its CIE into pair, and change the FDE's CIE pointer so that it fits there.
+ * -EAGAIN: the FDE is too large, of another form, or cannot be read.
+ */
 static int read_pair(struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair)
 {
 	uint64_t off = fde_vaddr - peek->frames_vaddr, left = peek->frames_size - off, size, id;
@@ -370,8 +409,9 @@ static bool has_expression(const struct uw_rule *rule)
 }
 
 /*
- * A search table may lack FDEs, which is found out by counting them all.  Where
- * the two around a gap are neighbours in the section too, none is between them.
+ * Return whether the entry at offset off is the FDE at vaddr, with nothing but CIEs between them. A
+ * search table may lack FDEs, and only counting them all shows that. But if the two FDEs around a
+ * gap are neighbours in the section, too, there is none between them.
  */
 static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t vaddr)
 {
@@ -389,7 +429,9 @@ static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t va
 	return false;
 }
 
-/* Where the end of what starts there is kept; NULL: nothing is kept yet. */
+/*
+ * Return the cache slot for the end of the FDE that starts at start. NULL: there is no cache yet.
+ */
 static struct uw_peek_end *end_slot(const struct uw_peek *peek, uint64_t start)
 {
 	struct uw_peek_end *ends = atomic_load_explicit(&peek->ends, memory_order_acquire);
@@ -397,6 +439,7 @@ static struct uw_peek_end *end_slot(const struct uw_peek *peek, uint64_t start)
 	return ends ? &ends[start * 0x9e3779b97f4a7c15 >> (64 - UW_PEEK_ENDS_BITS)] : NULL;
 }
 
+/* Cache the end of an FDE. */
 static void keep_end(struct uw_peek *peek, uint64_t start, uint64_t end)
 {
 	struct uw_peek_end *slot = end_slot(peek, start);
@@ -408,7 +451,7 @@ static void keep_end(struct uw_peek *peek, uint64_t start, uint64_t end)
 	pthread_mutex_unlock(&peek->lock);
 }
 
-/* 0: none is known. */
+/* Return the cached end of the FDE that starts at start; 0: it is not cached. */
 static uint64_t known_end(struct uw_peek *peek, uint64_t start)
 {
 	const struct uw_peek_end *slot = end_slot(peek, start);
@@ -422,7 +465,10 @@ static uint64_t known_end(struct uw_peek *peek, uint64_t start)
 	return copy.start == start ? copy.end : 0;
 }
 
-/* The FDE of found, into fde and pair; -ENOENT: lookup lies behind it, as uw_peek_rule. */
+/*
+ * Read the FDE of found[0] into fde and pair. -ENOENT: lookup lies after it, in the gap [*start,
+ * *end). -EAGAIN: as for uw_peek_rule.
+ */
 static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t lookup,
 		    struct uw_cfi *cfi, struct pair *pair, struct uw_fde *fde, uint64_t *start,
 		    uint64_t *end)
@@ -466,7 +512,8 @@ int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uin
 	err = uw_cfi_rule(&cfi, &fde, lookup, out);
 	if (err)
 		return -EAGAIN;
-	if (has_expression(out)) { /* which lies in pair; a row has no need of it */
+	/* the expressions lie in pair; a row does not refer to them */
+	if (has_expression(out)) {
 		if (uw_row_of(peek->arch, out, &row))
 			return -EAGAIN;
 		uw_row_rule(peek->arch, row.word, row.ext, out);

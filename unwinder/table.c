@@ -1,3 +1,7 @@
+/*
+ * unwinder/table.c: opens compiled tables (schema/table.h), checks them, and looks up rows and
+ * rules in them.
+ */
 #include "unwinder/table.h"
 
 #include <errno.h>
@@ -16,8 +20,9 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are read in place");
 
-/* ---- checking a foreign blob ------------------------------------------------------ */
+/* ---- checking an untrusted blob --------------------------------------------------- */
 
+/* Check the header's fields against each other. -ENOTSUP: another version or machine. */
 static int check_header(const struct table_header *h, const struct uw_arch **arch)
 {
 	if (h->blob.version != TABLE_VERSION || h->blob.header_size != TABLE_HEADER_SIZE)
@@ -33,7 +38,10 @@ static int check_header(const struct table_header *h, const struct uw_arch **arc
 	return (uint64_t)h->span << h->unit_shift <= UINT64_MAX - h->base ? 0 : -EBADMSG;
 }
 
-/* count entries of width bytes at off, before limit; NULL otherwise. */
+/*
+ * Return the address of count entries of width bytes at off, or NULL if they do not fit before
+ * limit.
+ */
 static const void *part(const struct table_header *h, uint64_t limit, uint32_t off, uint64_t count,
 			uint64_t width)
 {
@@ -43,6 +51,7 @@ static const void *part(const struct table_header *h, uint64_t limit, uint32_t o
 	return (const uint8_t *)h + off;
 }
 
+/* Set the table's pointers and check that every part lies inside the blob. */
 static int find_parts(struct uw_table *t)
 {
 	const struct table_header *h = t->header;
@@ -69,7 +78,7 @@ static int find_parts(struct uw_table *t)
 	return 0;
 }
 
-/* Every block and row that the sups can lead to exists. */
+/* Check that every block and row that the sups lead to exists. */
 static int check_sups(const struct uw_table *t)
 {
 	const struct table_header *h = t->header;
@@ -86,10 +95,12 @@ static int check_sups(const struct uw_table *t)
 	return t->sup[h->n_sups].row == h->n_rows ? 0 : -EBADMSG;
 }
 
-/* Eight numbers a round: what is wider than the machine's vectors is done one by one. */
+/*
+ * Eight numbers at a time: vectors wider than the machine's would be handled one element at a time.
+ */
 typedef uint16_t numbers8 __attribute__((vector_size(16)));
 
-/* Whether n + 1 numbers do not fall. */
+/* Return whether n + 1 numbers never decrease. */
 static bool is_rising(const uint16_t *number, uint32_t n)
 {
 	numbers8 falls = { 0 }, a, b;
@@ -108,7 +119,7 @@ static bool is_rising(const uint16_t *number, uint32_t n)
 	return !any;
 }
 
-/* Whether n numbers are below limit, which is no 0. */
+/* Return whether n numbers are all below limit, which must not be 0. */
 static bool are_below(const uint16_t *number, uint32_t n, uint32_t limit)
 {
 	numbers8 above = { 0 }, last = { 0 }, a;
@@ -130,8 +141,8 @@ static bool are_below(const uint16_t *number, uint32_t n, uint32_t limit)
 }
 
 /*
- * The rows that look-ups in one sup can give, its own and the one before the first, and the one
- * behind each of those.
+ * Return how many rows lookups in one sup can use, and the first of them. These are the sup's own
+ * rows, the one before them and the one after each of them.
  */
 static uint32_t rows_of(const struct uw_table *t, const struct table_sup *sup, uint32_t *first)
 {
@@ -139,6 +150,7 @@ static uint32_t rows_of(const struct uw_table *t, const struct table_sup *sup, u
 	return (sup[1].row < t->header->n_rows ? sup[1].row + 1 : sup[1].row) - *first;
 }
 
+/* Check a sup's blocks and the rule numbers of its rows. */
 static int check_sup(const struct uw_table *t, const struct table_sup *sup)
 {
 	uint32_t row = sup->row, next = sup[1].row, first, n = rows_of(t, sup, &first);
@@ -157,11 +169,13 @@ static int check_sup(const struct uw_table *t, const struct table_sup *sup)
 	return 0;
 }
 
+/* Return whether an expression lies inside the expr part. */
 static bool expr_fits(const struct table_header *h, int64_t off, uint32_t size)
 {
 	return off >= 0 && off <= h->expr_size && size <= h->expr_size - off;
 }
 
+/* Check the record at off, with its registers and expressions. */
 static int check_slow(const struct uw_table *t, uint32_t off)
 {
 	const struct table_header *h = t->header;
@@ -189,6 +203,7 @@ static int check_slow(const struct uw_table *t, uint32_t off)
 	return 0;
 }
 
+/* Check all rule words, so that lookups need not check them. */
 static int check_rules(const struct uw_table *t)
 {
 	const struct table_header *h = t->header;
@@ -208,7 +223,7 @@ static int check_rules(const struct uw_table *t)
 	return 0;
 }
 
-/* The front, which is there. */
+/* Open and check the front part, which has been read. */
 static int open_front(struct uw_table *t, const void *blob)
 {
 	int err;
@@ -248,7 +263,7 @@ void uw_table_trust(struct uw_table *table, const void *blob)
 	(void)find_parts(table);
 }
 
-/* ---- tables that are read as they are needed ---------------------------------------- */
+/* ---- tables that are read while they are needed -------------------------------------- */
 
 int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob)
 {
@@ -279,7 +294,7 @@ void uw_table_fini(struct uw_table *table)
 
 _Static_assert(KEYS_AT_ONCE <= TABLE_KEY_PAD, "keys are read from any row on");
 
-/* What look-ups in it read. */
+/* Read and check what lookups in this sup use. */
 static int need_sup(const struct uw_table *t, const struct table_sup *sup)
 {
 	const struct table_header *h = t->header;
@@ -305,7 +320,7 @@ uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup)
 
 	if (!table->blob || blk != UW_TABLE_ABSENT)
 		return blk;
-	/* Whoever comes at the same time finds the same. */
+	/* Threads that do this at the same time get the same result. */
 	blk = need_sup(table, &table->kept[sup]) ? UW_TABLE_BAD : table->kept[sup].blk;
 	__atomic_store_n(&table->own[sup].blk, blk, __ATOMIC_RELEASE);
 	return blk;
@@ -314,9 +329,9 @@ uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup)
 /* ---- looking up --------------------------------------------------------------------- */
 
 /*
- * Of a block's n keys, which ascend, how many are not above unit.  Up to KEYS_AT_ONCE of them are
- * compared in one go and without a branch, as half the blocks of a large program have none at all
- * and no CPU can tell which; what stands behind the n is compared with them and does not count.
+ * Count how many of a block's n keys, which ascend, are not above unit. Up to KEYS_AT_ONCE keys are
+ * compared together and without a branch. Half the blocks of a large program have no key at all,
+ * and no CPU can predict which. Bytes after the n keys are compared, too, but do not count.
  */
 typedef uint32_t (*count_fn)(const uint8_t *key, uint32_t n, uint8_t unit);
 
@@ -330,7 +345,7 @@ static inline uint32_t count_portable(const uint8_t *key, uint32_t n, uint8_t un
 }
 
 #if defined(__SSE2__)
-/* A bit each of 16 keys: not above. */
+/* Return a bit for each of 16 keys: set if the key is not above its unit. */
 static inline uint64_t not_above(const uint8_t *key, __m128i units)
 {
 	__m128i above = _mm_subs_epu8(_mm_loadu_si128((const __m128i *)key), units);
@@ -343,11 +358,13 @@ static inline uint32_t count_few(const uint8_t *key, uint32_t n, uint8_t unit)
 	__m128i units = _mm_set1_epi8((char)unit);
 	uint64_t bits = not_above(key, units) + (not_above(key + 16, units) << 16);
 
-	/* One more turns those below the first above into 0 and leaves it as the lowest. */
+	/*
+	 * Adding 1 clears the bits below the first key that is above unit, and sets that key's bit.
+	 */
 	return (uint32_t)__builtin_ctzll((bits + 1) | UINT64_C(1) << n);
 }
 #elif defined(__ARM_NEON)
-/* Four bits each of 16 keys, as NEON has no movemask: above. */
+/* Return four bits for each of 16 keys, set if the key is above its unit. NEON has no movemask. */
 static inline uint64_t above(const uint8_t *key, uint8x16_t units)
 {
 	uint8x16_t above = vcgtq_u8(vld1q_u8(key), units);
@@ -369,6 +386,7 @@ static inline uint32_t count_few(const uint8_t *key, uint32_t n, uint8_t unit)
 #define count_few count_portable
 #endif
 
+/* Count keys KEYS_AT_ONCE at a time. */
 static inline uint32_t count_fast(const uint8_t *key, uint32_t n, uint8_t unit)
 {
 	uint32_t i = 0, more;
@@ -381,6 +399,7 @@ static inline uint32_t count_fast(const uint8_t *key, uint32_t n, uint8_t unit)
 	return i;
 }
 
+/* Return the row that covers vaddr, with the given way to count keys. */
 static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_table *t,
 							     uint64_t vaddr, count_fn count)
 {
@@ -396,7 +415,7 @@ static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_tab
 	if (at == UW_TABLE_ABSENT)
 		at = uw_table_bring(t, (uint32_t)(unit / TABLE_SUP_UNITS));
 	if (at == TABLE_NO_BLOCK)
-		return sup->row - 1; /* of nothing before: NO_ROW */
+		return sup->row - 1; /* before the first row this is NO_ROW */
 	if (at == UW_TABLE_BAD)
 		return UW_TABLE_NO_ROW;
 	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
@@ -410,8 +429,8 @@ static __attribute__((noinline)) uint32_t row_anywhere(const struct uw_table *t,
 }
 
 /*
- * The short way, which nearly all look-ups take: it calls nothing, and its branches go the same
- * way each time.  False: row_anywhere() is to be asked.
+ * Look up a row the short way, which nearly all lookups take: it calls nothing, and its branches go
+ * the same way each time. False: call row_anywhere().
  */
 static inline bool row_quickly(const struct uw_table *t, uint64_t vaddr, uint32_t *row)
 {
@@ -429,7 +448,7 @@ static inline bool row_quickly(const struct uw_table *t, uint64_t vaddr, uint32_
 	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
 	low = sup->row + blk[0];
 	n = (uint32_t)blk[1] - blk[0];
-	/* What is read next is fetched beside the keys, from pages as far away. */
+	/* The rule number comes from another page: prefetch it while the keys are compared. */
 	__builtin_prefetch(t->rid + low);
 	if (__builtin_expect(n > KEYS_AT_ONCE, 0))
 		return false;
@@ -475,12 +494,16 @@ uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, uint32_t *r
 	return table->rule[*rule];
 }
 
+/* Return whether the rows around vaddr rule out a signal trampoline there; see uw_table_inside. */
 static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exact, uint32_t row,
 			     uint64_t word)
 {
 	uint64_t next;
 
-	/* Close behind a row as a call leaves things a procedure may begin that is not told of. */
+	/*
+	 * If the row has the CFA as a call leaves it, a procedure without a row of its own may
+	 * begin close after it.
+	 */
 	if (row >= t->header->n_rows - 1 || uw_word_kind(word) <= TABLE_SLOW ||
 	    word & TABLE_WORD_SIGNAL || (!exact && uw_word_is_entry(t->arch, word)))
 		return false;
@@ -509,7 +532,7 @@ bool uw_table_inside(const struct uw_table *table, uint64_t vaddr, bool exact)
 
 /* ---- records ------------------------------------------------------------------------- */
 
-/* Checked when the table was opened. */
+/* Decode the record at off, which was checked when the table was opened. */
 static void slow_rule(const struct uw_table *t, uint32_t off, struct uw_rule *out)
 {
 	static const uint8_t kinds[TABLE_REG_KINDS] = {

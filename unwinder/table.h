@@ -1,8 +1,8 @@
 /*
- * unwinder/table.h: look-ups in a compiled table (schema/table.h), in place.
+ * unwinder/table.h: lookups in a compiled table (schema/table.h), which is used in place.
  *
- * Foreign tables are checked whole before use, so that no look-up in one can
- * read outside it; that its rules are true nobody can know.
+ * Untrusted tables are checked completely before use, or part by part while they are read, so that
+ * no lookup can read outside them. Whether their rules are right cannot be checked.
  */
 #ifndef UNWINDER_TABLE_H
 #define UNWINDER_TABLE_H
@@ -17,71 +17,90 @@
 #include "unwinder/unwinder.h"
 
 struct uw_table {
-	const struct table_header *header; /* the blob; borrowed, as are the next */
+	const struct table_header *header; /* the blob; borrowed, as are the following */
 	const struct uw_arch *arch;
 	const struct table_sup *sup;
 	const uint16_t *blk;
 	const uint8_t *key;
-	const uint16_t *rid;  /* or NULL … */
-	const uint32_t *rid4; /* … with TABLE_WIDE_RID */
+	const uint16_t *rid;  /* NULL with TABLE_WIDE_RID */
+	const uint32_t *rid4; /* NULL without TABLE_WIDE_RID */
 	const uint64_t *rule;
 	const int16_t *ext;
 	const uint8_t *slow, *expr;
-	uint64_t base, size; /* of the code it speaks of */
-	uint64_t quick;	     /* of the code that is looked up the short way: size, or 0 where */
-	uint8_t unit_shift;  /* … this is not 0, or rids are wide */
-	/* Of one that is read as it is needed: */
-	struct uw_blob *blob;	      /* borrowed; NULL: all of it is there */
-	const struct table_sup *kept; /* sup as it was kept */
-	struct table_sup *own;	      /* sup, blk UW_TABLE_ABSENT until its rows are there; owned */
+	uint64_t base, size; /* base is a vaddr, size the bytes of code that the table covers */
+	/* bytes of code for the short way: size, or 0 if unit_shift is not 0 or rids are wide */
+	uint64_t quick;
+	uint8_t unit_shift;
+	/* For a table that is read while it is needed: */
+	struct uw_blob *blob;	      /* borrowed; NULL: all of the table is in memory */
+	const struct table_sup *kept; /* sup as it is stored */
+	/* sup, with blk UW_TABLE_ABSENT until its rows are read; owned */
+	struct table_sup *own;
 };
 
-/* In blk of a sup, where no index of a block can be. */
+/* A value of a sup's blk that cannot be the index of a block: the rows are not read yet. */
 #define UW_TABLE_ABSENT (TABLE_NO_BLOCK - 2)
-#define UW_TABLE_BAD	(TABLE_NO_BLOCK - 1) /* its rows are damaged: as if they were outside */
+/* the rows are damaged and count as outside the table */
+#define UW_TABLE_BAD (TABLE_NO_BLOCK - 1)
 
 /*
- * The blob begins at a multiple of 8 and outlives the table.  -EBADMSG not a
- * table, damaged, or something in it points outside it; -ENOTSUP of another
- * version or machine.
+ * Open and check a whole blob, which must be aligned to 8 and outlive the table. -EBADMSG: it is
+ * not a table, is damaged, or has an offset that points outside. -ENOTSUP: it has another version
+ * or machine.
  */
 int uw_table_open(struct uw_table *table, const void *blob, size_t size);
 
-/* The same for a blob that was made or opened in this process, which nobody has touched since. */
+/*
+ * Do the same without checks, for a blob that this process made or has checked, and that has not
+ * changed since.
+ */
 void uw_table_trust(struct uw_table *table, const void *blob);
 
-/* Of a blob that is read as it is needed, which outlives the table; fails as uw_table_open does. */
+/*
+ * Do the same with a blob that is read while it is needed, and that outlives the table. Errors are
+ * those of uw_table_open, and -ENOMEM.
+ */
 int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob);
-void uw_table_fini(struct uw_table *table); /* of any; frees what it owns */
-/* Sees to it that look-ups in a sup can be made; its blk, or UW_TABLE_BAD. */
+/* Free what the table owns; for any of the three */
+void uw_table_fini(struct uw_table *table);
+/* Make sure that lookups in this sup are possible. Return the sup's blk, or UW_TABLE_BAD. */
 uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup);
 
 #define UW_TABLE_NO_ROW UINT32_MAX
 
-/* The row that holds at vaddr, UW_TABLE_NO_ROW outside all; the same with vectors and without. */
+/*
+ * Return the row that covers vaddr; UW_TABLE_NO_ROW: none does. The portable variant uses no
+ * vectors and gives the same rows.
+ */
 uint32_t uw_table_row(const struct uw_table *table, uint64_t vaddr);
 uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr);
 
-/* Its rule word, kind TABLE_NONE where the table has no answer; else *rule: its number. */
+/*
+ * Return the rule word at vaddr, and the rule's number in *rule. If the table has no rule, the
+ * word's kind is TABLE_NONE, and *rule may be unset.
+ */
 uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, uint32_t *rule);
 
-/* Of a rule: where the other registers are saved. */
+/* Return where a rule saves the other registers. */
 static inline const int16_t *uw_table_ext(const struct uw_table *table, uint32_t rule)
 {
 	return table->ext + (size_t)rule * table->arch->ext_slots;
 }
 
 /*
- * By the rows around vaddr: it lies neither in padding that a signal trampoline fits in nor,
- * unless exact, in any or where a procedure ends, and its rule is no signal frame's.
- * False: perhaps it does, or is.
+ * Return whether the rows around vaddr rule out a signal trampoline: vaddr does not lie in padding
+ * that a trampoline fits in. Unless exact, it also does not lie in any padding or where a procedure
+ * ends. The rule must not be a signal frame's. False means that one of these may be the case.
  */
 bool uw_table_inside(const struct uw_table *table, uint64_t vaddr, bool exact);
 
-/* The rule word at vaddr, and that. */
+/* Return the rule word at vaddr, and the result of uw_table_inside in *inside. */
 uint64_t uw_table_look(const struct uw_table *table, uint64_t vaddr, bool exact, bool *inside);
 
-/* The rule at vaddr; -ENOENT: ask the file.  Expressions are borrowed from the blob. */
+/*
+ * Look up the rule at vaddr. Expressions are borrowed from the blob. -ENOENT: the file must be
+ * read.
+ */
 int uw_table_rule(const struct uw_table *table, uint64_t vaddr, struct uw_rule *out);
 
 #endif

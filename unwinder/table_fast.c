@@ -1,3 +1,7 @@
+/*
+ * unwinder/table_fast.c: turns common call-frame programs into table rows, with a cache of
+ * instruction sequences.
+ */
 #include "unwinder/table_fast.h"
 
 #include <errno.h>
@@ -11,17 +15,17 @@
 #define CIE_SLOTS   64
 #define SHAPES_MAX  255
 #define STEP_BITS   12
-#define STATES_MAX  (1u << 18)	    /* real files have thousands; the rest goes to cfi.c */
-#define CFA_MAX	    ((1 << 21) - 1) /* what three bytes say */
-#define DEPTH_MAX   8		    /* remembered states */
+#define STATES_MAX  (1u << 18)	    /* real files have thousands; cfi.c does the rest */
+#define CFA_MAX	    ((1 << 21) - 1) /* what a ULEB128 of three bytes can hold */
+#define DEPTH_MAX   8		    /* states on the stack of DW_CFA_remember_state */
 #define PROGRAM_MAX (1u << 16)
-#define INITIAL_MAX 4096 /* bytes of a CIE's program; no file is known to have more than 39 */
+#define INITIAL_MAX 4096 /* bytes of a CIE's program; the longest known is 39 */
 
 #define NO_STATE UINT32_MAX
-#define NO_RULE	 UINT32_MAX	  /* not asked yet */
-#define ODD_RULE (UINT32_MAX - 1) /* cfi.c must see to it */
+#define NO_RULE	 UINT32_MAX	  /* not computed yet */
+#define ODD_RULE (UINT32_MAX - 1) /* cfi.c must handle the state */
 
-/* The instructions of DWARF 5 §7.24 that are known here. */
+/* The instructions of DWARF 5 §7.24 that are handled here. */
 enum {
 	CFA_ADVANCE_LOC = 0x40,
 	CFA_OFFSET = 0x80,
@@ -42,7 +46,9 @@ enum {
 	CFA_GNU_ARGS_SIZE = 0x2e,
 };
 
-/* A row while a program runs: the places of ext, then fp's, ra's, and a spare one. */
+/*
+ * A row while a program runs. off has the places of ext, then those of fp and ra, and a spare one.
+ */
 struct state {
 	uint32_t cfa;
 	uint8_t kind, reg; /* enum table_kind; TABLE_NONE: no CFA yet */
@@ -51,9 +57,12 @@ struct state {
 	int16_t off[TABLE_EXT_AARCH64];
 };
 
-/* What steps depend on besides the state: of a CIE, the same for most of a file. */
+/*
+ * What the result of an instruction depends on besides the state. It belongs to a CIE and is the
+ * same for most of a file.
+ */
 struct shape {
-	int32_t data_align; /* a factored offset of 1 is so many bytes */
+	int32_t data_align; /* a factored offset of 1 is this many bytes */
 	bool signal;
 	struct state start;
 };
@@ -63,24 +72,27 @@ struct uw_fast_cie {
 	uint64_t off; /* of the CIE + 1; 0: empty */
 	bool slow, sized;
 	uint8_t encoding;
-	uint32_t units; /* an advance of 1 is so many */
-	uint32_t start; /* the state its instructions leave */
+	uint32_t units; /* an advance of 1 is this many units */
+	uint32_t start; /* the state after the CIE's instructions */
 };
 
-/* From state to state by one or more instructions, none of them of flow. */
+/*
+ * A step from one state to another by one or more instructions, none of which is flow (see
+ * is_flow).
+ */
 struct step {
 	uint64_t bytes;	  /* of the instructions, then 0 */
 	uint32_t from;	  /* counts from 1; 0: empty */
-	uint32_t to_size; /* state × 16 + how many bytes */
+	uint32_t to_size; /* state × 16 + the number of bytes */
 };
 
 struct uw_fast {
 	const struct uw_arch *arch;
 	struct uw_rows *rows;
-	int8_t slot[256]; /* of each register in off; or one of the next */
+	int8_t slot[256]; /* index in off of each register, or SLOT_ODD or SLOT_IGNORE */
 
 	struct state *states;
-	uint32_t *rules; /* of each, or NO_RULE or ODD_RULE */
+	uint32_t *rules; /* rule number of each state, or NO_RULE or ODD_RULE */
 	size_t n_states, room_states, room_rules;
 	uint32_t *hash; /* of states: index + 1 */
 	size_t n_hash;
@@ -89,24 +101,27 @@ struct uw_fast {
 	struct shape shapes[SHAPES_MAX];
 	unsigned int n_shapes;
 	struct uw_fast_cie cies[CIE_SLOTS];
-	const struct uw_fast_cie *last; /* that was asked for; NULL: none yet */
+	const struct uw_fast_cie *last; /* the CIE that was used last; NULL: none yet */
 };
 
-#define SLOT_ODD    (-1) /* no word can say where it is saved */
-#define SLOT_IGNORE (-2) /* a vector, or not a register we keep */
+#define SLOT_ODD    (-1) /* no word can express where it is saved */
+#define SLOT_IGNORE (-2) /* a vector register, or one that is not recorded */
 
+/* Return the index in state.off of the frame pointer. */
 static unsigned int slot_fp(const struct uw_arch *arch)
 {
 	return arch->ext_slots - 3u;
 }
 
+/* Return the index in state.off of the return address. */
 static unsigned int slot_ra(const struct uw_arch *arch)
 {
 	return arch->ext_slots - 2u;
 }
 
-/* ---- states, each once ------------------------------------------------------------------- */
+/* ---- states, each stored once ---------------------------------------------------------- */
 
+/* Hash a state as 64-bit words. */
 static size_t hash_of(const struct state *s)
 {
 	uint64_t hash = 0, part;
@@ -121,6 +136,7 @@ static size_t hash_of(const struct state *s)
 _Static_assert(sizeof(struct state) == 8 + 2 * TABLE_EXT_AARCH64 && sizeof(struct state) % 8 == 0,
 	       "states are compared as bytes");
 
+/* Double the hash table. False: no memory; the error goes to the rows. */
 static bool rehash(struct uw_fast *f)
 {
 	size_t want = f->n_hash ? f->n_hash * 2 : 4096;
@@ -143,7 +159,10 @@ static bool rehash(struct uw_fast *f)
 	return true;
 }
 
-/* A state's number; NO_STATE: there are too many, or no memory. */
+/*
+ * Return a state's number; a new state gets the next one. NO_STATE: there are too many states, or
+ * no memory.
+ */
 static uint32_t intern(struct uw_fast *f, const struct state *s)
 {
 	size_t at;
@@ -165,7 +184,7 @@ static uint32_t intern(struct uw_fast *f, const struct state *s)
 	return (uint32_t)f->n_states - 1;
 }
 
-/* The row of a state, as uw_row_of would have it; false: not known here. */
+/* Convert a state to the row that uw_row_of would make. False: this file cannot handle it. */
 static bool row_of(const struct uw_fast *f, const struct state *s, struct uw_row *out)
 {
 	const struct uw_arch *arch = f->arch;
@@ -178,7 +197,7 @@ static bool row_of(const struct uw_fast *f, const struct state *s, struct uw_row
 	for (unsigned int i = 0; i < TABLE_EXT_AARCH64; i++)
 		out->ext[i] = TABLE_SAME;
 	for (unsigned int i = 0; i < arch->n_saved; i++) {
-		/* Below sp: popped already (see step.c). */
+		/* A slot below sp has been popped already (see step.c). */
 		if (s->kind != TABLE_SP || s->off[i] >= -cfa)
 			out->ext[i] = s->off[i];
 		if (out->ext[i] != TABLE_SAME)
@@ -194,6 +213,7 @@ static bool row_of(const struct uw_fast *f, const struct state *s, struct uw_row
 	return true;
 }
 
+/* Compute, store and return the rule number of a state. ODD_RULE: cfi.c must handle it. */
 static __attribute__((noinline)) uint32_t find_rule(struct uw_fast *f, uint32_t state)
 {
 	struct uw_row row;
@@ -203,9 +223,12 @@ static __attribute__((noinline)) uint32_t find_rule(struct uw_fast *f, uint32_t 
 	return f->rules[state];
 }
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------- */
 
-/* Up to three bytes; longer ones are for the general decoder. */
+/*
+ * Decode a ULEB128 of up to three bytes. False: it is longer or cut off, so it is for the general
+ * decoder.
+ */
 static bool take_uleb(const uint8_t **p, const uint8_t *end, uint32_t *out)
 {
 	const uint8_t *at = *p;
@@ -222,6 +245,7 @@ static bool take_uleb(const uint8_t **p, const uint8_t *end, uint32_t *out)
 	return false;
 }
 
+/* Decode a SLEB128 of up to three bytes, likewise. */
 static bool take_sleb(const uint8_t **p, const uint8_t *end, int32_t *out)
 {
 	const uint8_t *start = *p;
@@ -235,7 +259,10 @@ static bool take_sleb(const uint8_t **p, const uint8_t *end, int32_t *out)
 	return true;
 }
 
-/* Saved at a factored offset; a register that no place is kept of may be, too. */
+/*
+ * Record that the register of this slot is saved at a factored offset. True also for a register
+ * that is not recorded. False: a word cannot express the place.
+ */
 static bool set_place(struct state *s, int slot, uint32_t factor, int32_t data_align)
 {
 	int64_t off = (int64_t)factor * data_align;
@@ -248,13 +275,17 @@ static bool set_place(struct state *s, int slot, uint32_t factor, int32_t data_a
 	return true;
 }
 
+/* Let the CFA count from reg. */
 static void set_cfa_reg(const struct uw_arch *arch, struct state *s, uint32_t reg)
 {
 	s->reg = (uint8_t)reg;
 	s->kind = reg == arch->sp ? TABLE_SP : reg == arch->fp ? TABLE_FP : TABLE_REG;
 }
 
-/* Executes the instruction at *p, one that changes the row; false: not known here. */
+/*
+ * Execute the instruction at *p, which must be one that changes the row. False: this file cannot
+ * handle it.
+ */
 static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p, const uint8_t *end)
 {
 	const struct uw_arch *arch = f->arch;
@@ -290,7 +321,7 @@ static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p,
 			return false;
 		s->cfa = value;
 		return true;
-	case CFA_DEF_CFA_OFFSET_SF: /* Go's linker writes no other */
+	case CFA_DEF_CFA_OFFSET_SF: /* Go's linker writes only this one */
 		if (!take_sleb(p, end, &factor) || s->kind == TABLE_NONE)
 			return false;
 		off = (int64_t)factor * shape->data_align;
@@ -317,18 +348,21 @@ static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p,
 	}
 }
 
-/* The first size bytes, 1 to 8. */
+/* Return the first size bytes, 1 to 8; the rest is 0. */
 static inline uint64_t first_of(uint64_t bytes, uint32_t size)
 {
 	return bytes & UINT64_MAX >> (64 - 8 * size);
 }
 
-/* Where a step that begins with these bytes is kept. */
+/* Return the cache slot of a step from this state that begins with these bytes. */
 static inline size_t slot_of(uint32_t state, uint64_t bytes)
 {
 	uint64_t third = bytes >> 16 & 0xff;
 
-	/* An advance says nothing of the step before it: all are the same here. */
+	/*
+	 * The delta of an advance has nothing to do with the step before it, so all advances count
+	 * as the same here.
+	 */
 	if ((third & 0xc0) == CFA_ADVANCE_LOC)
 		third = CFA_ADVANCE_LOC;
 	return (size_t)((((uint64_t)state << 24 | third << 16 | (bytes & 0xffff)) *
@@ -336,7 +370,7 @@ static inline size_t slot_of(uint32_t state, uint64_t bytes)
 			(64 - STEP_BITS));
 }
 
-/* Whether an instruction is of the program's flow, which uw_fast_run sees to. */
+/* Return whether an instruction belongs to the program's flow, which uw_fast_run handles itself. */
 static bool is_flow(uint8_t op)
 {
 	return (op & 0xc0) == CFA_ADVANCE_LOC || op == CFA_NOP || op == CFA_ADVANCE_LOC1 ||
@@ -345,8 +379,8 @@ static bool is_flow(uint8_t op)
 }
 
 /*
- * Executes what stands at *p, up to the next instruction of flow; the step is
- * kept.  The state behind it; NO_STATE: not known here.
+ * Execute the instructions at *p up to the next one of flow, and cache the step if it has at most
+ * 8 bytes. Return the state after it. NO_STATE: this file cannot handle it.
  */
 static __attribute__((noinline)) uint32_t
 new_step(struct uw_fast *f, uint32_t state, const uint8_t **p, const uint8_t *end, uint64_t bytes)
@@ -377,7 +411,7 @@ new_step(struct uw_fast *f, uint32_t state, const uint8_t **p, const uint8_t *en
 	return next;
 }
 
-/* Puts the row of a state; false: cfi.c must see to it. */
+/* Add a row with a state's rule. False: cfi.c must handle the state. */
 static inline bool place(struct uw_fast *f, uint32_t unit, uint32_t state)
 {
 	uint32_t rule = f->rules[state];
@@ -392,8 +426,9 @@ static inline bool place(struct uw_fast *f, uint32_t unit, uint32_t state)
 	return true;
 }
 
-/* ---- programs --------------------------------------------------------------------------------- */
+/* ---- programs ------------------------------------------------------------------------------- */
 
+/* The main loop: flow instructions are executed here, all others through the cache of steps. */
 bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t first, uint32_t limit)
 {
 	struct uw_rows *rows = f->rows;
@@ -482,16 +517,18 @@ bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t firs
 	if (state == placed || place(f, (uint32_t)unit, state))
 		return true;
 odd:
-	/* As if it had not begun. */
+	/* Undo all rows of this FDE: uw_rows_put may have changed the last row before it, too. */
 	rows->n_rows = n_rows;
 	if (n_rows)
 		rows->rows[n_rows - 1] = before;
 	return false;
 }
 
-/* ---- CIEs and FDEs ----------------------------------------------------------------------------- */
+/* ---- CIEs and FDEs --------------------------------------------------------------------------- */
 
-/* The shape of these, an old one or a new; false: there are too many. */
+/*
+ * Return the number of a shape in *out; a new shape gets the next one. False: there are too many.
+ */
 static bool shape_of(struct uw_fast *f, const struct shape *shape, uint8_t *out)
 {
 	unsigned int i = 0;
@@ -511,7 +548,7 @@ static bool shape_of(struct uw_fast *f, const struct shape *shape, uint8_t *out)
 	return true;
 }
 
-/* False: its FDEs are for the general decoder. */
+/* Execute a CIE's instructions. False: its FDEs are for the general decoder. */
 static bool prepare(struct uw_fast *f, const struct uw_cie *from, struct uw_fast_cie *cie)
 {
 	const struct uw_arch *arch = f->arch;
@@ -528,7 +565,9 @@ static bool prepare(struct uw_fast *f, const struct uw_cie *from, struct uw_fast
 	cie->units = (uint32_t)(align >> arch->unit_shift);
 	for (unsigned int i = 0; i < TABLE_EXT_AARCH64; i++)
 		s.off[i] = TABLE_SAME;
-	/* Run as the last shape there may be; what it restores is what it began with. */
+	/*
+	 * Execute them with the next free shape. DW_CFA_restore then gives the state before them.
+	 */
 	shape.data_align = (int32_t)from->data_align;
 	shape.start = s;
 	f->shapes[f->n_shapes] = shape;
@@ -546,7 +585,7 @@ static bool prepare(struct uw_fast *f, const struct uw_cie *from, struct uw_fast
 	return cie->start != NO_STATE;
 }
 
-/* The CIE of an FDE, from the cache; NULL: one of them is damaged. */
+/* Return the CIE of an FDE, from the cache or read now. NULL: one of the two is damaged. */
 static const struct uw_fast_cie *cie_of(struct uw_fast *f, const struct uw_cfi *cfi,
 					uint64_t cie_off, uint64_t fde_off)
 {
@@ -567,6 +606,7 @@ static const struct uw_fast_cie *cie_of(struct uw_fast *f, const struct uw_cfi *
 	return cie;
 }
 
+/* Read only the two common forms of an FDE: addresses as pcrel sdata4, or absolute with 8 bytes. */
 bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 		  struct uw_fast_fde *out)
 {
@@ -618,7 +658,7 @@ bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 	return true;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole ----------------------------------------------------------------------------- */
 
 int uw_fast_new(const struct uw_arch *arch, struct uw_rows *rows, struct uw_fast **out)
 {

@@ -288,7 +288,7 @@ int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out);
 /*
  * Return the address ranges of the procedures (schema/procs.h), to store them beside the table. An
  * object with both reads call-frame information only where that is unusual. The caller frees *blob.
- * -ENOTSUP: the information is too unusual for a list of ranges.
+ * -ENOTSUP: FDEs overlap or lie too far apart.
  */
 int uw_object_procs(struct uw_object *object, void **blob, size_t *size);
 /* Use stored ranges. The object takes over blob as uw_object_take does, with the same errors. */
