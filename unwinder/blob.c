@@ -1,7 +1,9 @@
 /*
- * unwinder/blob.c: kept bytes (schema/blob.h), in memory or read as they are
- * needed.  What is not there yet is room: the addresses are taken at once, pages
- * only as they are filled.
+ * unwinder/blob.c: stored bytes (schema/blob.h) in memory, read completely or in the parts that
+ * are needed.
+ *
+ * The address range for the whole blob is reserved when it is opened. Physical pages are
+ * allocated only as blocks are read.
  */
 #include "schema/blob.h"
 
@@ -16,8 +18,9 @@
 
 #define SIZE_LIMIT ((uint64_t)1 << 31)
 /*
- * When three in four blocks have been asked for one by one, the rest is cheaper in one go.  Not
- * sooner: a page written for the first time takes as long as finding and copying a block.
+ * After three quarters of the blocks have been read one by one, the rest is read at once, which
+ * is cheaper. A lower limit costs more: the first write to a page takes as long as finding and
+ * copying a block.
  */
 #define MOST(n) ((n) / 4 * 3)
 
@@ -25,16 +28,17 @@ enum state { ABSENT, THERE, BAD };
 
 struct uw_blob {
 	struct uw_kept kept;
-	uint8_t *room;	/* mapped */
+	uint8_t *room;	/* the mapping */
 	uint8_t *bytes; /* in it, so that the front ends with a page: a block is a page */
 	uint64_t size, front;
 	size_t n_blocks, n_there;
 	uint64_t n_read;
-	bool told;	     /* that it is damaged */
-	atomic_uchar *there; /* enum state of each block; THERE is set when its bytes are */
+	bool told;	     /* the damage has been reported */
+	atomic_uchar *there; /* enum state of each block; THERE is set after its bytes are valid */
 	pthread_mutex_t lock;
 };
 
+/* Return how many blocks so many bytes have, including a last one that is shorter. */
 static size_t blocks_of(uint64_t size)
 {
 	return (size_t)(size / BLOB_BLOCK + (size % BLOB_BLOCK != 0));
@@ -45,7 +49,7 @@ size_t uw_blob_sums(uint64_t rest)
 	return blocks_of(rest) * sizeof(uint64_t);
 }
 
-/* Of bytes whose header was found possible. */
+/* Compute the checksum of the front. The header must have passed is_possible. */
 static uint64_t sum_of_front(const void *bytes)
 {
 	struct blob_header h;
@@ -56,6 +60,10 @@ static uint64_t sum_of_front(const void *bytes)
 			   uw_checksum(&h, sizeof(h), 0));
 }
 
+/*
+ * Return whether the sizes in a header are consistent with each other and with the size of the
+ * blob.
+ */
 static bool is_possible(const struct blob_header *h, uint64_t size)
 {
 	return h->size == size && size <= SIZE_LIMIT && h->front <= size && h->front % 8 == 0 &&
@@ -64,6 +72,7 @@ static bool is_possible(const struct blob_header *h, uint64_t size)
 	       uw_blob_sums(size - h->front) <= h->front - h->header_size;
 }
 
+/* Return the checksums of the blocks, which follow the header. */
 static const uint64_t *sums_of(const void *bytes)
 {
 	const struct blob_header *h = bytes;
@@ -71,6 +80,7 @@ static const uint64_t *sums_of(const void *bytes)
 	return (const uint64_t *)(const void *)((const uint8_t *)bytes + h->header_size);
 }
 
+/* Compute the checksum of a block, seeded with its number. */
 static uint64_t sum_of_block(const uint8_t *bytes, uint64_t size, uint64_t front, size_t block)
 {
 	uint64_t off = front + (uint64_t)block * BLOB_BLOCK;
@@ -104,14 +114,18 @@ void uw_blob_seal(void *bytes)
 	h->checksum = sum_of_front(bytes);
 }
 
-/* ---- read as it is needed ------------------------------------------------------------- */
+/* ---- reading in parts ------------------------------------------------------------------ */
 
+/* Return how many bytes precede the front in the mapping. */
 static uint64_t before_bytes(const struct uw_blob *blob)
 {
 	return -blob->front % BLOB_BLOCK;
 }
 
-/* Addresses for all of it, and pages for the front at once; older kernels give those one by one. */
+/*
+ * Reserve addresses for the whole blob and populate the pages of the front at once. Kernels
+ * without MADV_POPULATE_WRITE (before 5.14) populate them one by one.
+ */
 static int make_room(struct uw_blob *blob)
 {
 	uint64_t before = before_bytes(blob);
@@ -127,6 +141,7 @@ static int make_room(struct uw_blob *blob)
 	return 0;
 }
 
+/* Read and check the front, and set up the mapping and the states of the blocks. */
 static int read_front(struct uw_blob *blob, uint32_t magic)
 {
 	struct blob_header h;
@@ -147,7 +162,7 @@ static int read_front(struct uw_blob *blob, uint32_t magic)
 	if (err)
 		return err;
 	blob->n_read = sizeof(h) + h.front;
-	/* What was read the second time must be what was read the first. */
+	/* The header was read twice; both must be equal. */
 	return memcmp(blob->bytes, &h, sizeof(h)) || h.checksum != sum_of_front(blob->bytes)
 		       ? -EBADMSG
 		       : 0;
@@ -198,12 +213,16 @@ uint64_t uw_blob_size(const struct uw_blob *blob)
 	return blob->size;
 }
 
+/* Return the state of a block. If it is THERE, the block's bytes are visible to this thread. */
 static enum state state_of(const struct uw_blob *blob, size_t block)
 {
 	return (enum state)atomic_load_explicit(&blob->there[block], memory_order_acquire);
 }
 
-/* Blocks [first, past), none of which is there; they are looked at one by one. */
+/*
+ * Read the blocks [first, past), none of which has been read, with one call. Check each block
+ * separately.
+ */
 static int read_run(struct uw_blob *blob, size_t first, size_t past)
 {
 	uint64_t off = blob->front + (uint64_t)first * BLOB_BLOCK;
@@ -228,7 +247,10 @@ static int read_run(struct uw_blob *blob, size_t first, size_t past)
 	return err;
 }
 
-/* Under the lock: what of [first, past) is not there; the first failure, and all that can be had. */
+/*
+ * Read those of the blocks [first, past) that have not been read. Go on after a failure, and
+ * return the first one. The caller holds the lock.
+ */
 static int read_missing(struct uw_blob *blob, size_t first, size_t past)
 {
 	int err = 0;
@@ -249,6 +271,7 @@ static int read_missing(struct uw_blob *blob, size_t first, size_t past)
 	return err;
 }
 
+/* Read the missing blocks of [first, past). Report damage once, without the lock. */
 static int fetch(struct uw_blob *blob, size_t first, size_t past)
 {
 	bool tell;

@@ -1,3 +1,4 @@
+/* unwinder/builder.c: compiles objects in a thread of its own, so that walks do not wait for it. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -6,17 +7,18 @@
 
 #include "unwinder/unwinder.h"
 
-/* The objects in line are counted references, first come first. */
+/* The objects in the queue are counted references, in the order in which they were added. */
 struct uw_builder {
 	pthread_mutex_t lock;
 	pthread_cond_t more, idle;
 	pthread_t thread;
 	struct uw_object **line;
-	size_t first, n, room; /* line[first … n) wait */
+	size_t first, n, room; /* line[first … n) are waiting */
 	bool busy;
 	atomic_bool ending;
 };
 
+/* Return whether the builder is being freed; compiling stops then. */
 static bool is_ending(void *ctx)
 {
 	const struct uw_builder *builder = ctx;
@@ -24,6 +26,7 @@ static bool is_ending(void *ctx)
 	return atomic_load_explicit(&builder->ending, memory_order_relaxed);
 }
 
+/* The thread: compile the queued objects, one at a time, without the lock. */
 static void *run(void *ctx)
 {
 	struct uw_builder *builder = ctx;
@@ -42,7 +45,7 @@ static void *run(void *ctx)
 		object = builder->line[builder->first++];
 		builder->busy = true;
 		pthread_mutex_unlock(&builder->lock);
-		/* Where it cannot be compiled, walks go on as they did. */
+		/* If compiling fails, walks continue to use the file's own rules. */
 		(void)uw_object_compile_unless(object, is_ending, builder);
 		uw_object_put(object);
 		pthread_mutex_lock(&builder->lock);
@@ -64,7 +67,7 @@ int uw_builder_new(struct uw_builder **out)
 	pthread_mutex_init(&builder->lock, NULL);
 	pthread_cond_init(&builder->more, NULL);
 	pthread_cond_init(&builder->idle, NULL);
-	/* Signals are the caller's threads' business. */
+	/* Block all signals in the new thread: they belong to the caller's threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&builder->thread, NULL, run, builder);
@@ -98,6 +101,7 @@ void uw_builder_free(struct uw_builder *builder)
 	free(builder);
 }
 
+/* The reference is dropped when the object has been compiled or the builder is freed. */
 int uw_builder_add(struct uw_builder *builder, struct uw_object *object)
 {
 	int err = 0;

@@ -1,9 +1,10 @@
+/* unwinder/checksum.c: computes XXH64 checksums. */
 #include "unwinder/checksum.h"
 
 #include <endian.h>
 #include <string.h>
 
-/* The algorithm and its constants: the xxHash specification, XXH64. */
+/* The algorithm and its constants are those of the xxHash specification, XXH64. */
 #define PRIME_1 0x9e3779b185ebca87u
 #define PRIME_2 0xc2b2ae3d27d4eb4fu
 #define PRIME_3 0x165667b19e3779f9u
@@ -26,11 +27,13 @@ static inline uint32_t little4(const uint8_t *p)
 	return le32toh(value);
 }
 
+/* Rotate left. */
 static inline uint64_t turn(uint64_t value, unsigned int bits)
 {
 	return value << bits | value >> (64 - bits);
 }
 
+/* The specification's "round": add a word to a lane. */
 static inline uint64_t mix(uint64_t lane, uint64_t word)
 {
 	return turn(lane + word * PRIME_2, 31) * PRIME_1;
@@ -43,7 +46,10 @@ uint64_t uw_checksum(const void *data, size_t size, uint64_t seed)
 	uint64_t hash = seed + PRIME_5;
 
 	if (left >= 32) {
-		/* By name: compilers keep an array's four in memory, at twice the instructions. */
+		/*
+		 * Four variables instead of an array: compilers store an array in memory, with
+		 * twice the instructions.
+		 */
 		uint64_t a = seed + PRIME_1 + PRIME_2, b = seed + PRIME_2, c = seed,
 			 d = seed - PRIME_1;
 

@@ -1,7 +1,10 @@
-/* unwinder/checksum.h: XXH64, against accidents; whoever means harm can compute it too. */
+/*
+ * unwinder/checksum.h: XXH64 checksums. They detect accidental damage, not forgery: anybody can
+ * compute them.
+ */
 #ifndef UNWINDER_CHECKSUM_H
 #define UNWINDER_CHECKSUM_H
 
-#include "unwinder/unwinder.h" /* uw_checksum, which keepers of blobs need too */
+#include "unwinder/unwinder.h" /* uw_checksum, which owners of stored blobs need too */
 
 #endif

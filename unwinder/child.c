@@ -1,3 +1,4 @@
+/* unwinder/child.c: recognises a thread that clone or clone3 has just created (child.h). */
 #include "unwinder/child.h"
 
 #include "unwinder/object.h"
@@ -8,18 +9,27 @@ bool uw_child_rule_by_code(const struct uw_arch *arch, const struct uw_code *cod
 	uint64_t needed = (uint64_t)1 << arch->sp | (uint64_t)1 << arch->second;
 	uint64_t stack = regs->value[arch->second];
 
-	/* On x86_64 no FDE covers the child's way in any C library: see uw_child_may_begin. */
+	/*
+	 * On x86_64 no C library has an FDE for the code that the child executes: see
+	 * uw_child_may_begin.
+	 */
 	if ((regs->known & needed) != needed || !uw_child_result(arch, regs) ||
 	    (!bare && arch->lr == arch->pc))
 		return false;
 	switch (arch->made_by(code)) {
 	case UW_MADE_BY_CLONE:
-		/* The second argument is the child's stack; fork has none and continues on its own. */
+		/*
+		 * The second argument is the child's stack. It is 0 for fork, whose child
+		 * continues on a copy of its parent's stack.
+		 */
 		if (!stack || stack != regs->value[arch->sp])
 			return false;
 		break;
 	case UW_MADE_BY_CLONE3:
-		/* The stack is told in memory. The C library ends its FDE where the child goes on. */
+		/*
+		 * The stack is given in memory. The C library ends its FDE where the child
+		 * continues.
+		 */
 		if (!bare)
 			return false;
 		break;

@@ -1,10 +1,15 @@
+/* unwinder/codes.c: a cache of the pieces of one file's code that were read recently (codes.h). */
 #include "unwinder/codes.h"
 
 #include <string.h>
 
-/* What of a piece stands before what was asked for: procedures are longer above than below. */
+/*
+ * How much of a piece lies before the requested bytes: requests for the same procedure are more
+ * often at higher addresses.
+ */
 #define BEFORE (UW_CODES_SIZE / 4)
 
+/* Copy the bytes from the cache. Return false if no piece contains all of them. */
 static bool find(const struct uw_codes *codes, uint64_t off, void *out, size_t size)
 {
 	for (unsigned int i = 0; i < UW_CODES; i++) {
@@ -32,7 +37,10 @@ int uw_codes_read(struct uw_codes *codes, const struct uw_source *source, uint64
 	    atomic_exchange_explicit(&codes->busy, true, memory_order_acquire))
 		return uw_source_read(source, off, out, size);
 	found = find(codes, off, out, size);
-	/* A file that has become shorter may still have what was asked for. */
+	/*
+	 * If the file has become shorter, the requested bytes may still exist: read them alone
+	 * below.
+	 */
 	if (!found && !uw_source_read(source, from, bytes, length)) {
 		n = codes->n++ % UW_CODES;
 		codes->piece[n].off = from;

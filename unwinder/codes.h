@@ -1,11 +1,11 @@
 /*
- * unwinder/codes.h: the pieces of one file's code that were read lately.
+ * unwinder/codes.h: a cache of the pieces of one file's code that were read recently.
  *
- * What stands around a return address is asked for by several, one after another, and
- * each time the file is read it costs as much as finding a rule does.
+ * Several parts of a walk ask for the code around the same return address, one after another. A
+ * read from the file costs as much as finding a rule.
  *
- * Any number of threads may ask at once.  None waits: one that finds the pieces in
- * use reads for itself.
+ * Any number of threads may use the cache at once. No thread waits: if the cache is in use, a
+ * thread reads from the file.
  */
 #ifndef UNWINDER_CODES_H
 #define UNWINDER_CODES_H
@@ -20,9 +20,9 @@
 #define UW_CODES      4
 #define UW_CODES_SIZE 512u
 
-struct uw_codes { /* all zero: nothing was read */
+struct uw_codes { /* all zero: empty */
 	atomic_bool busy;
-	unsigned int n; /* read so far, also those that gave way */
+	unsigned int n; /* number of pieces read so far, including evicted ones */
 	struct {
 		uint64_t off; /* in source */
 		size_t size;
@@ -30,7 +30,10 @@ struct uw_codes { /* all zero: nothing was read */
 	} piece[UW_CODES];
 };
 
-/* The bytes [off, off + size) of [least, most), which alone is looked at; fails as uw_source_read. */
+/*
+ * Read [off, off + size) of the source. The cache reads only within [least, most), which must
+ * contain that range. Errors are those of uw_source_read.
+ */
 int uw_codes_read(struct uw_codes *codes, const struct uw_source *source, uint64_t least,
 		  uint64_t most, uint64_t off, void *out, size_t size);
 

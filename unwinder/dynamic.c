@@ -1,3 +1,7 @@
+/*
+ * unwinder/dynamic.c: finds rules for generated code in what its process registered
+ * (schema/dynamic.h), which is region descriptors of libunwind-dynamic(3) or FDEs.
+ */
 #include "unwinder/dynamic.h"
 
 #include <errno.h>
@@ -12,12 +16,13 @@
 struct uw_dynamic {
 	atomic_uint refs;
 	const struct uw_arch *arch;
-	const struct dynamic_header *header; /* begins the bytes, owned */
+	const struct dynamic_header *header; /* start of the bytes, which are owned */
 	const struct dynamic_proc *procs;
 };
 
-/* ---- the whole ------------------------------------------------------------------------ */
+/* ---- the stored bytes ------------------------------------------------------------------ */
 
+/* Return the checksum that the header must have: XXH64 with the checksum field as 0. */
 static uint64_t checksum_of(const uint8_t *bytes, size_t size)
 {
 	struct dynamic_header header;
@@ -28,12 +33,16 @@ static uint64_t checksum_of(const uint8_t *bytes, size_t size)
 			   uw_checksum(&header, sizeof(header), 0));
 }
 
+/* Return whether [off, off + size) lies within [0, whole). */
 static bool inside(uint64_t off, uint64_t size, uint64_t whole)
 {
 	return off <= whole && size <= whole - off;
 }
 
-/* Every offset and count; what regions and FDEs say is checked as they are read. */
+/*
+ * Check the header and every offset and count of the procedures. The contents of regions and
+ * FDEs are checked when they are read.
+ */
 static int check(const uint8_t *bytes, size_t size)
 {
 	const struct dynamic_header *h = (const void *)bytes;
@@ -60,6 +69,10 @@ static int check(const uint8_t *bytes, size_t size)
 	return 0;
 }
 
+/*
+ * Make an object with one reference of bytes that have been checked. It owns them unless this
+ * fails (-ENOMEM).
+ */
 static int wrap(uint8_t *bytes, struct uw_dynamic **out)
 {
 	struct uw_dynamic *d = calloc(1, sizeof(*d));
@@ -81,7 +94,7 @@ int uw_dynamic_open(const void *bytes, size_t size, struct uw_dynamic **out)
 
 	if (size <= sizeof(struct dynamic_header) || size > DYNAMIC_SIZE_MAX)
 		return -EBADMSG;
-	copy = malloc(size); /* which is aligned as bytes need not be */
+	copy = malloc(size); /* aligned, unlike bytes */
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, bytes, size);
@@ -147,11 +160,12 @@ const char *uw_dynamic_fault(const struct uw_dynamic *d)
 
 /* ---- procedures ------------------------------------------------------------------------ */
 
+/* Return the procedure that covers addr, or NULL. */
 static const struct dynamic_proc *proc_at(const struct uw_dynamic *d, uint64_t addr)
 {
 	size_t low = 0, high = d->header->n_procs;
 
-	while (low < high) { /* the first that begins behind addr */
+	while (low < high) { /* find the first procedure that begins behind addr */
 		size_t middle = low + (high - low) / 2;
 
 		if (d->procs[middle].start <= addr)
@@ -198,36 +212,38 @@ enum { /* libunwind-dynamic(3), "Operation tags", and libunwind-dynamic.h */
        OP_ALIAS
 };
 
-/* Nested prologues and labels that a procedure may have. */
+/* How many nested prologues and labels a procedure may have. */
 #define PROLOGUES 32
 #define LABELS	  16
 #define NOWHERE	  0xff
 
-struct place {	      /* of a caller's register */
+struct place {	      /* where a register of the caller is saved */
 	uint8_t kind; /* SAME, AT_CFA, REGISTER, AT_REG */
 	uint8_t from;
-	int64_t off; /* AT_CFA: from the CFA; AT_REG: from the register */
+	int64_t off; /* offset; AT_CFA: from the CFA; AT_REG: from the register */
 };
 
 /*
- * The frame state at one instruction.  The CFA is told from sp, and from the register that
- * sp was copied to, once there is one: that holds where sp moves unsaid.
+ * The frame state at one instruction. The CFA is computed from sp, or from the register that sp
+ * was copied to (the base) once there is one. The base stays valid where sp changes without a
+ * registered operation.
  */
 struct state {
 	int64_t cfa_sp;	  /* CFA - sp */
 	int64_t cfa_base; /* CFA - base */
-	uint8_t base;	  /* NOWHERE: none */
-	uint8_t prologue; /* the innermost that has not been undone, an index; NOWHERE: none */
-	uint64_t alias;	  /* the code that the instruction at alias_at is a copy of */
+	uint8_t base;	  /* register number; NOWHERE: none */
+	uint8_t prologue; /* index of the innermost one that has not been undone; NOWHERE: none */
+	uint64_t alias;	  /* address of the code that the code at alias_at is a copy of */
 	uint64_t alias_at;
 	bool aliased;
 	struct place places[UW_REGS_MAX];
 };
 
+/* The state of the interpreter of regions. */
 struct run {
 	const struct uw_arch *arch;
 	struct state now;
-	struct state prologues[PROLOGUES]; /* the states before them; none is used again */
+	struct state prologues[PROLOGUES]; /* the state before each one; entries are not reused */
 	unsigned int n_prologues;
 	struct {
 		uint64_t name;
@@ -237,7 +253,7 @@ struct run {
 	unsigned int n_ops;
 };
 
-/* As calls leave it: psABI x86_64 §3.2.2, AAPCS64 §6.2. */
+/* Start with the frame state that a call leaves (psABI x86_64 §3.2.2, AAPCS64 §6.2). */
 static void enter(struct run *run)
 {
 	const struct uw_arch *arch = run->arch;
@@ -251,7 +267,10 @@ static void enter(struct run *run)
 	}
 }
 
-/* A slot below sp is gone, and with it the reason to trust the base that it kept. */
+/*
+ * sp has moved. If the slot in which the base register's old value is saved is below sp now,
+ * the function has restored that register, so the base is not valid any more.
+ */
 static void sp_moved(struct run *run)
 {
 	struct state *now = &run->now;
@@ -261,6 +280,7 @@ static void sp_moved(struct run *run)
 		now->base = NOWHERE;
 }
 
+/* OP_ADD: value is added to sp or to the base. -ENOTSUP for any other register. */
 static int add(struct run *run, unsigned int reg, uint64_t value)
 {
 	struct state *now = &run->now;
@@ -276,6 +296,10 @@ static int add(struct run *run, unsigned int reg, uint64_t value)
 	return 0;
 }
 
+/*
+ * OP_SAVE_REG: reg is copied to register to. A copy of sp becomes the base, and a copy of the
+ * base to sp restores sp. -ENOTSUP if another register is copied to sp.
+ */
 static int save(struct run *run, unsigned int reg, uint64_t to)
 {
 	struct state *now = &run->now;
@@ -296,6 +320,10 @@ static int save(struct run *run, unsigned int reg, uint64_t to)
 	return 0;
 }
 
+/*
+ * OP_SPILL_SP_REL, OP_SPILL_FP_REL: reg is stored at offset off from sp, or from the frame
+ * pointer.
+ */
 static void spill(struct run *run, unsigned int reg, bool from_sp, uint64_t off)
 {
 	struct state *now = &run->now;
@@ -312,7 +340,7 @@ static void spill(struct run *run, unsigned int reg, bool from_sp, uint64_t off)
 		*place = (struct place){ .kind = UW_RULE_AT_REG, .from = fp, .off = (int64_t)off };
 }
 
-/* Undoes prologues; registers that were saved in others are there still. */
+/* OP_POP_FRAMES: undo n prologues. Registers that were saved in other registers are still there. */
 static int pop(struct run *run, uint64_t n)
 {
 	struct state *now = &run->now;
@@ -330,6 +358,7 @@ static int pop(struct run *run, uint64_t n)
 	return 0;
 }
 
+/* OP_LABEL_STATE: store the current state under a name. */
 static int label(struct run *run, uint64_t name)
 {
 	unsigned int i = 0;
@@ -345,6 +374,7 @@ static int label(struct run *run, uint64_t name)
 	return 0;
 }
 
+/* OP_COPY_STATE: restore the state that was stored under a name. */
 static int copy(struct run *run, uint64_t name)
 {
 	for (unsigned int i = 0; i < run->n_labels; i++)
@@ -355,7 +385,10 @@ static int copy(struct run *run, uint64_t name)
 	return -EBADMSG;
 }
 
-/* A region's first change of the frame is the beginning of a prologue. */
+/*
+ * The first operation of a region that changes the frame begins a prologue: save the state
+ * before it.
+ */
 static int begin_prologue(struct run *run, bool *begun)
 {
 	if (*begun)
@@ -368,6 +401,7 @@ static int begin_prologue(struct run *run, bool *begun)
 	return 0;
 }
 
+/* Execute one operation; at is the address at which it takes effect. -EBADMSG, -ENOTSUP. */
 static int operate(struct run *run, const struct dynamic_op *op, uint64_t at, bool *begun)
 {
 	unsigned int reg = (uint16_t)op->reg;
@@ -390,7 +424,7 @@ static int operate(struct run *run, const struct dynamic_op *op, uint64_t at, bo
 		spill(run, reg, op->tag == OP_SPILL_SP_REL, op->val);
 		return 0;
 	case OP_POP_FRAMES:
-		*begun = false; /* what changes the frame from here on is a prologue again */
+		*begun = false; /* the next change of the frame begins a new prologue */
 		return pop(run, op->val);
 	case OP_LABEL_STATE:
 		return label(run, op->val);
@@ -407,8 +441,9 @@ static int operate(struct run *run, const struct dynamic_op *op, uint64_t at, bo
 }
 
 /*
- * The operations of one region that have taken effect: all of an empty one's, else those of
- * the first n instructions; n counts in units of code, which on x86_64 are bytes.
+ * Execute the operations of one region that have taken effect: all of them in an empty region,
+ * otherwise those of the first n instructions. n counts in units of code, which are bytes on
+ * x86_64. -EBADMSG, -ENOTSUP.
  */
 static int run_region(struct run *run, struct uw_bytes *b, const struct dynamic_region *region,
 		      uint64_t start, int64_t n)
@@ -416,7 +451,7 @@ static int run_region(struct run *run, struct uw_bytes *b, const struct dynamic_
 	bool begun = false;
 	int err = 0;
 
-	run->now.aliased = false; /* the frame outlives its region, where it was copied from not */
+	run->now.aliased = false; /* the frame state outlives its region, an alias does not */
 	for (uint32_t i = 0; i < region->op_count && !err; i++) {
 		struct dynamic_op op = { .tag = (int8_t)uw_bytes_u8(b),
 					 .qp = (int8_t)uw_bytes_u8(b),
@@ -439,7 +474,10 @@ static int run_region(struct run *run, struct uw_bytes *b, const struct dynamic_
 	return err ? err : b->err;
 }
 
-/* Where the region at hand ends; end: of the procedure. */
+/*
+ * Set *past to the region's end, and *start to its beginning if it counts from end, the
+ * procedure's end. -EBADMSG if the region does not fit into the procedure.
+ */
 static int region_end(const struct uw_arch *arch, int32_t count, uint64_t *start, uint64_t end,
 		      uint64_t *past)
 {
@@ -447,7 +485,7 @@ static int region_end(const struct uw_arch *arch, int32_t count, uint64_t *start
 
 	if (size > end - *start)
 		return -EBADMSG;
-	if (count < 0) { /* the last of the procedure; what lies before it has the state so far */
+	if (count < 0) { /* the last region; the code before it has the state so far */
 		*start = end - size;
 		*past = end;
 	} else {
@@ -456,6 +494,7 @@ static int region_end(const struct uw_arch *arch, int32_t count, uint64_t *start
 	return 0;
 }
 
+/* Execute the regions of a procedure up to lookup. */
 static int regions_run(struct run *run, const struct dynamic_proc *p, struct uw_bytes b,
 		       uint64_t lookup)
 {
@@ -487,6 +526,7 @@ static int regions_run(struct run *run, const struct dynamic_proc *p, struct uw_
 
 /* ---- the rule ----------------------------------------------------------------------------- */
 
+/* Convert the current frame state to a rule. */
 static void state_rule(const struct run *run, const struct dynamic_proc *p, struct uw_rule *rule)
 {
 	const struct uw_arch *arch = run->arch;
@@ -511,10 +551,14 @@ static void state_rule(const struct run *run, const struct dynamic_proc *p, stru
 	}
 }
 
+/*
+ * Find the rule at lookup by the procedure's regions. Return 0, 1 for an alias, -EBADMSG,
+ * -ENOTSUP.
+ */
 static int by_regions(const struct uw_dynamic *d, const struct dynamic_proc *p, uint64_t lookup,
 		      struct uw_rule *rule, uint64_t *alias)
 {
-	struct run run; /* its arrays are written before they are read */
+	struct run run; /* not cleared: the arrays are written before they are read */
 	const uint8_t *data = (const uint8_t *)d->header + p->data;
 	int err;
 
@@ -531,6 +575,7 @@ static int by_regions(const struct uw_dynamic *d, const struct dynamic_proc *p, 
 	return 0;
 }
 
+/* Find the rule at lookup by the procedure's FDE. -ENOENT if the FDE does not cover it. */
 static int by_fde(const struct uw_dynamic *d, const struct dynamic_proc *p, uint64_t lookup,
 		  struct uw_rule *rule)
 {
@@ -555,6 +600,7 @@ static int by_fde(const struct uw_dynamic *d, const struct dynamic_proc *p, uint
 	return 0;
 }
 
+/* See dynamic.h. A procedure of which only the name is known has no rules. */
 int uw_dynamic_rule(const struct uw_dynamic *d, uint64_t lookup, struct uw_rule *rule,
 		    uint64_t *alias)
 {

@@ -1,6 +1,6 @@
 /*
- * unwinder/dynamic.h: rules for code generated at run time, out of what its process
- * registered (schema/dynamic.h).
+ * unwinder/dynamic.h: rules for code generated at run time, from what its process registered
+ * (schema/dynamic.h).
  */
 #ifndef UNWINDER_DYNAMIC_H
 #define UNWINDER_DYNAMIC_H
@@ -12,24 +12,25 @@
 #include "schema/dynamic.h"
 #include "unwinder/rule.h"
 
-/* As many regions and operations as one procedure may have; what has more is damaged. */
+/* The most regions and operations that one procedure may have; a procedure with more is damaged. */
 #define UW_DYNAMIC_REGIONS 256
 #define UW_DYNAMIC_OPS	   4096
 
 /*
- * The rule at lookup, in addresses of the process, borrowing from dynamic.  1: it is the one
- * of the code at *alias, whoever knows that; -ENOENT nothing was registered that says; -EBADMSG,
- * -ENOTSUP.
+ * Find the rule at lookup. Addresses are those of the process; the rule borrows from dynamic.
+ * Return 1 if the rule is that of the code at *alias, which the caller has to look up; -ENOENT
+ * no registered procedure has rules for lookup; -EBADMSG, -ENOTSUP.
  */
 int uw_dynamic_rule(const struct uw_dynamic *dynamic, uint64_t lookup, struct uw_rule *rule,
 		    uint64_t *alias);
 
-/* Whether something was registered that says how the code at lookup is left. */
+/* Return whether a registered procedure has rules for the code at lookup. */
 bool uw_dynamic_covers(const struct uw_dynamic *dynamic, uint64_t lookup);
 
 /*
- * Takes bytes over, from malloc, header and procedures in their places; fills in what the
- * header must say of the whole.
+ * Make an object of bytes from malloc, which it owns from now on unless it fails (-ENOMEM).
+ * Header and procedures must be in place; magic, version, size and checksum of the header are
+ * filled in.
  */
 int uw_dynamic_take(uint8_t *bytes, size_t size, struct uw_dynamic **out);
 

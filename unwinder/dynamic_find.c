@@ -1,9 +1,9 @@
 /*
- * unwinder/dynamic_find.c: where a file keeps the lists of generated code, and other things
- * that it exports by name.
+ * unwinder/dynamic_find.c: finds by name where an object has the lists of generated code, and
+ * other exported data.
  *
- * GDB's descriptor and our own list are data that is exported by name.  libunwind's is hidden in
- * its library; what returns its address is exported, and says it in its code.
+ * GDB's descriptor and our own list are exported data. libunwind's list is hidden in its
+ * library; an exported function returns its address, which is read from the function's code.
  */
 #include <elf.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "unwinder/elf.h"
 #include "unwinder/object.h"
 
-/* Of the largest browsers' and compilers' tables. */
+/* Maximum size of a symbol or string table: enough for the largest browsers and compilers. */
 #define SYMBOLS_MAX ((uint64_t)256 << 20)
 
 enum { DYN_LIST, DYN_GETTER, JIT, N_WANTED };
@@ -25,6 +25,10 @@ static const char *const wanted[N_WANTED] = {
 	[JIT] = "__jit_debug_descriptor",
 };
 
+/*
+ * Look up n names in a symbol table of the file. found[i] is set to the value of the first
+ * defined symbol with that name, unless it was set before.
+ */
 static void look(const struct uw_elf *elf, const char *symbols_name, const char *strings_name,
 		 const char *const *names, size_t n, uint64_t *found)
 {
@@ -65,7 +69,10 @@ void uw_object_exports(const struct uw_object *object, const char *const *names,
 	look(uw_object_elf(object), ".dynsym", ".dynstr", names, n, vaddrs);
 }
 
-/* The address that a function does nothing but return; 0: it does more. */
+/*
+ * Return the address that the function at vaddr at returns, or 0 if the function does anything
+ * else.
+ */
 static uint64_t returned_x86_64(const uint8_t code[16], uint64_t at)
 {
 	static const uint8_t endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
@@ -77,6 +84,7 @@ static uint64_t returned_x86_64(const uint8_t code[16], uint64_t at)
 	return at + skip + 7 + (uint64_t)(int64_t)(int32_t)uw_bytes_little(code + 3);
 }
 
+/* The same for aarch64. */
 static uint64_t returned_aarch64(const uint8_t code[16], uint64_t at)
 {
 	unsigned int skip = uw_bytes_little(code) == 0xd503245f ? 4 : 0; /* bti c */

@@ -1,11 +1,11 @@
 /*
- * unwinder/dynamic_read.c: the lists in which a process keeps what it generated, read
- * out of its memory.
+ * unwinder/dynamic_read.c: reads the lists of generated code out of a process's memory.
  *
- * libunwind-dynamic(3) with the structures of libunwind 1.6 (libunwind-dynamic.h), and
- * GDB's JIT interface ("JIT Compilation Interface" in its manual).  All of it belongs to
- * somebody else, who may mean harm and goes on writing: whatever is read costs room, of
- * which there is DYNAMIC_SIZE_MAX, so that no chain is too long.
+ * The lists are those of libunwind-dynamic(3), with the structures of libunwind 1.6
+ * (libunwind-dynamic.h), and of GDB's JIT interface ("JIT Compilation Interface" in its
+ * manual). The process may be hostile and may write while it is read. Everything that is read
+ * is therefore charged to a budget of DYNAMIC_LISTS_MAX bytes, which also limits the length of
+ * each chain.
  */
 #include <elf.h>
 #include <errno.h>
@@ -18,29 +18,31 @@
 #include "unwinder/checksum.h"
 #include "unwinder/dynamic.h"
 
-/* Longer names are cut. */
+/* Maximum length of a name, in bytes; longer names are cut. */
 #define NAME_MAX_SIZE 512
-/* Elements of a list that were of no use still took time. */
+/* How many elements of the lists are visited: elements without use cost time too. */
 #define VISITS_MAX 65536
-/* Reading again where the process wrote meanwhile. */
+/* How often the lists are read if the process writes to them meanwhile. */
 #define ATTEMPTS 3
 
+/* The state of one reading of all lists. */
 struct reading {
 	const struct uw_arch *arch;
 	uw_read_fn read;
 	void *ctx;
-	size_t room; /* left */
+	size_t room; /* bytes left in the budget */
 	size_t visits;
 	uint32_t flags;
-	struct dynamic_proc *procs; /* data and name count from data until all is put together */
+	struct dynamic_proc *procs; /* data and name are relative to data until put_together */
 	size_t n_procs, procs_room;
 	uint8_t *data;
 	size_t n_data, data_room;
-	int err; /* of memory; the first */
+	int err; /* the first -ENOMEM */
 };
 
 /* ---- the process's memory --------------------------------------------------------------- */
 
+/* Read the process's memory. On failure, mark the result as damaged and return false. */
 static bool fetch(struct reading *r, uint64_t addr, void *out, size_t size)
 {
 	if (!addr || addr > UINT64_MAX - size || r->read(r->ctx, addr, out, size)) {
@@ -50,6 +52,7 @@ static bool fetch(struct reading *r, uint64_t addr, void *out, size_t size)
 	return true;
 }
 
+/* Decode a little-endian number of 4 or 8 bytes. */
 static uint64_t little(const uint8_t *p, unsigned int size)
 {
 	struct uw_bytes b = uw_bytes_of(p, size);
@@ -57,8 +60,9 @@ static uint64_t little(const uint8_t *p, unsigned int size)
 	return size == 8 ? uw_bytes_u64(&b) : uw_bytes_u32(&b);
 }
 
-/* ---- what is kept ------------------------------------------------------------------------ */
+/* ---- stored data -------------------------------------------------------------------------- */
 
+/* Charge size bytes to the budget. Return false, and mark the result as cut, if it is exhausted. */
 static bool spend(struct reading *r, size_t size)
 {
 	if (r->err || size > r->room) {
@@ -69,7 +73,10 @@ static bool spend(struct reading *r, size_t size)
 	return true;
 }
 
-/* Room for size bytes of data at *off, aligned to 8; NULL: there is none. */
+/*
+ * Allocate size bytes of data, aligned to 8, and set *off to their offset. Return NULL if the
+ * budget is exhausted or there is no memory.
+ */
 static uint8_t *keep(struct reading *r, size_t size, uint32_t *off)
 {
 	size_t at = (r->n_data + 7) & ~(size_t)7, want = at + size;
@@ -92,6 +99,10 @@ static uint8_t *keep(struct reading *r, size_t size, uint32_t *off)
 	return r->data + at;
 }
 
+/*
+ * Add a procedure; an empty one is skipped and marks the result as damaged. Return false if no
+ * more procedures can be added.
+ */
 static bool add_proc(struct reading *r, const struct dynamic_proc *proc)
 {
 	struct dynamic_proc *more;
@@ -115,7 +126,7 @@ static bool add_proc(struct reading *r, const struct dynamic_proc *proc)
 	return true;
 }
 
-/* A name as it stands in the process; *off 0: there is none.  Names have offsets from 1 on. */
+/* Store a name and set *off to its offset + 1, so that 0 means that there is none. */
 static void keep_name(struct reading *r, const char *name, size_t size, uint32_t *off)
 {
 	uint8_t *to;
@@ -131,6 +142,7 @@ static void keep_name(struct reading *r, const char *name, size_t size, uint32_t
 	++*off;
 }
 
+/* Read and store the NUL-terminated name at addr. */
 static void read_name(struct reading *r, uint64_t addr, uint32_t *off)
 {
 	char name[NAME_MAX_SIZE];
@@ -139,7 +151,7 @@ static void read_name(struct reading *r, uint64_t addr, uint32_t *off)
 	*off = 0;
 	if (!addr)
 		return;
-	/* By pieces that lie in one page: what follows the name need not be there. */
+	/* Read pieces that do not cross a page: the memory behind the name may be unmapped. */
 	while (size < sizeof(name)) {
 		size_t piece = 64 - (addr + size) % 64;
 		const char *end;
@@ -158,20 +170,21 @@ static void read_name(struct reading *r, uint64_t addr, uint32_t *off)
 	keep_name(r, name, size, off);
 }
 
-/* ---- procedures with regions ------------------------------------------------------------------ */
+/* ---- procedures with regions ----------------------------------------------------------- */
 
+/* Order operations by when, then by their original index, which the sort keys hold in val. */
 static int by_when(const void *a, const void *b)
 {
 	const struct dynamic_op *x = a, *y = b;
 
 	if (x->when != y->when)
 		return x->when < y->when ? -1 : 1;
-	return x->val < y->val ? -1 : x->val > y->val; /* here: the place it had */
+	return x->val < y->val ? -1 : x->val > y->val; /* the original index */
 }
 
 /*
- * The operations of a region, read into ops as they stand, into an order in which each takes
- * effect: by when, equal ones as they stood.  -1 names the region's entry.
+ * Sort the operations of a region by the instruction at which they take effect (when).
+ * Operations with the same when keep their order. -1 stands for the region's entry.
  */
 static void sort_ops(struct dynamic_op *ops, uint32_t n)
 {
@@ -191,7 +204,7 @@ static void sort_ops(struct dynamic_op *ops, uint32_t n)
 		ops[i] = copy[keys[i].val];
 }
 
-/* Up to the one that ends the list. */
+/* Return the number of operations before the one that ends the list (OP_STOP, tag 0). */
 static uint32_t count_ops(const struct dynamic_op *ops, uint32_t n)
 {
 	uint32_t i = 0;
@@ -201,6 +214,10 @@ static uint32_t count_ops(const struct dynamic_op *ops, uint32_t n)
 	return i;
 }
 
+/*
+ * Read the chain of regions at addr and store it as the data of proc. Return false if it is
+ * damaged or cannot be read.
+ */
 static bool read_regions(struct reading *r, uint64_t addr, struct dynamic_proc *proc)
 {
 	struct dynamic_op ops[UW_DYNAMIC_OPS];
@@ -231,7 +248,10 @@ static bool read_regions(struct reading *r, uint64_t addr, struct dynamic_proc *
 		if (!proc->size)
 			proc->data = at;
 		proc->size = (uint32_t)r->n_data - proc->data;
-		/* Only the last may count from the end (libunwind-dynamic(3)). */
+		/*
+		 * Only the last region may count from the procedure's end
+		 * (libunwind-dynamic(3)).
+		 */
 		if (region.insn_count < 0 && little(head, 8))
 			return false;
 	}
@@ -240,7 +260,10 @@ static bool read_regions(struct reading *r, uint64_t addr, struct dynamic_proc *
 
 /* ---- procedures with FDEs -------------------------------------------------------------------- */
 
-/* A CIE or FDE: the bytes at [*start, *end), and for an FDE where its CIE is. */
+/*
+ * Read the header of the CIE or FDE at addr. Set *end to its end, and *cie to the address of an
+ * FDE's CIE or to 0 for a CIE.
+ */
 static bool read_entry(struct reading *r, uint64_t addr, uint64_t *end, uint64_t *cie)
 {
 	uint8_t head[8];
@@ -250,7 +273,7 @@ static bool read_entry(struct reading *r, uint64_t addr, uint64_t *end, uint64_t
 		return false;
 	size = (uint32_t)little(head, 4);
 	id = (uint32_t)little(head + 4, 4);
-	/* The long form has no use in a megabyte. */
+	/* The 64-bit form is not accepted: no entry of a table that fits the budget needs it. */
 	if (size < 4 || size > DYNAMIC_LISTS_MAX) {
 		r->flags |= DYNAMIC_DAMAGED;
 		return false;
@@ -260,6 +283,7 @@ static bool read_entry(struct reading *r, uint64_t addr, uint64_t *end, uint64_t
 	return true;
 }
 
+/* A range of addresses. */
 struct span {
 	uint64_t start, end;
 };
@@ -272,15 +296,22 @@ static void widen(struct span *span, uint64_t start, uint64_t end)
 		span->end = end;
 }
 
-/* A sorted table of pairs of 32-bit distances from base: where code begins, where its FDE is. */
+/*
+ * A sorted table of pairs of 32-bit offsets from base addresses: where code begins, and where
+ * its FDE is.
+ */
 struct fde_table {
 	uint64_t data, n; /* entries */
 	uint64_t ip_base, fde_base;
-	uint64_t bias; /* of addresses that FDEs state */
+	uint64_t bias; /* added to the addresses in FDEs */
 	uint64_t start, end;
 	uint32_t name;
 };
 
+/*
+ * Read a table, store the bytes from its first to its last CIE or FDE, and add a procedure for
+ * each FDE. Return false, and mark the result as damaged, if that fails.
+ */
 static bool read_table(struct reading *r, const struct fde_table *t)
 {
 	struct span span = { .start = UINT64_MAX };
@@ -334,7 +365,7 @@ static bool read_table(struct reading *r, const struct fde_table *t)
 		}
 		proc.start = fde.start + t->bias;
 		proc.end = fde.end + t->bias;
-		/* The list's element has the last word on what is its own. */
+		/* The registered range limits the FDE's range. */
 		if (proc.start < t->start)
 			proc.start = t->start;
 		if (proc.end > t->end)
@@ -347,11 +378,11 @@ static bool read_table(struct reading *r, const struct fde_table *t)
 	return good;
 }
 
-/* ---- libunwind's list ---------------------------------------------------------------------------- */
+/* ---- libunwind's list ------------------------------------------------------------------ */
 
 enum { FORMAT_DYNAMIC, FORMAT_TABLE, FORMAT_REMOTE_TABLE, FORMAT_ARM_EXIDX, FORMAT_IP_OFFSET };
 
-/* struct unw_dyn_info: where its members are. */
+/* Offsets of members in struct unw_dyn_info. */
 enum {
 	INFO_NEXT = 0,
 	INFO_START = 16,
@@ -359,13 +390,14 @@ enum {
 	INFO_FORMAT = 40,
 	INFO_LOAD_OFFSET = 48,
 	INFO_NAME = 56,
-	INFO_REGIONS = 80, /* of a proc-info */
-	INFO_SEGBASE = 64, /* of a table, the next two as well */
+	INFO_REGIONS = 80, /* in unw_dyn_proc_info */
+	INFO_SEGBASE = 64, /* in unw_dyn_table_info, as are the next two */
 	INFO_TABLE_LEN = 72,
 	INFO_TABLE_DATA = 80,
 	INFO_SIZE = 88
 };
 
+/* Read one element of libunwind's list, of which info holds the bytes. */
 static void read_info(struct reading *r, const uint8_t *info)
 {
 	struct dynamic_proc proc = { .start = little(info + INFO_START, 8),
@@ -391,7 +423,7 @@ static void read_info(struct reading *r, const uint8_t *info)
 		}
 		(void)add_proc(r, &proc);
 		break;
-	case FORMAT_TABLE: /* what differs is who reads it, and that is always somebody else */
+	case FORMAT_TABLE: /* formats differ in who reads the table; here: another process */
 	case FORMAT_REMOTE_TABLE:
 	case FORMAT_IP_OFFSET:
 		table.name = proc.name;
@@ -403,13 +435,14 @@ static void read_info(struct reading *r, const uint8_t *info)
 	}
 }
 
+/* Read libunwind's list: struct unw_dyn_info_list and its chain of elements. */
 static void read_list(struct reading *r, uint64_t list)
 {
 	uint8_t head[16], info[INFO_SIZE];
 
 	if (!fetch(r, list, head, sizeof(head)))
 		return;
-	if (little(head, 4) > 1) { /* of a version that nobody has seen */
+	if (little(head, 4) > 1) { /* unknown version */
 		r->flags |= DYNAMIC_DAMAGED;
 		return;
 	}
@@ -426,7 +459,7 @@ static void read_list(struct reading *r, uint64_t list)
 	}
 }
 
-/* ---- GDB's JIT interface ------------------------------------------------------------------------- */
+/* ---- GDB's JIT interface --------------------------------------------------------------- */
 
 enum {
 	JIT_FIRST =
@@ -440,18 +473,21 @@ enum {
 
 #define SECTIONS_MAX 4096
 
-struct file { /* ELF that stands in the process's memory; its sections know where they run */
+struct file { /* an ELF file in the process's memory; its sections have run-time addresses */
 	uint64_t addr, size;
 	Elf64_Shdr *sections;
 	unsigned int n;
-	bool relocatable; /* ET_REL: values of symbols count from their sections */
+	bool relocatable; /* ET_REL: symbol values are relative to their sections */
 	const Elf64_Sym *symbols;
 	size_t n_symbols;
-	const char *strings; /* of symbols, ends in 0 */
+	const char *strings; /* of symbols; ends with a NUL */
 	size_t strings_size;
 };
 
-/* A section's bytes, malloced, with a 0 behind them; NULL: there are none to be had. */
+/*
+ * Read a section. Return its bytes with a NUL behind them, which the caller frees, or NULL if
+ * it cannot be read.
+ */
 static void *read_section(struct reading *r, const struct file *f, const Elf64_Shdr *s)
 {
 	uint8_t *bytes;
@@ -474,11 +510,13 @@ static void *read_section(struct reading *r, const struct file *f, const Elf64_S
 	return bytes;
 }
 
+/* Return the string at off of a string table that ends with a NUL, or "" if off lies outside. */
 static const char *string_at(const char *strings, size_t size, uint32_t off)
 {
 	return strings && off < size ? strings + off : "";
 }
 
+/* Read and check the ELF header and read the section headers. */
 static bool read_sections(struct reading *r, struct file *f)
 {
 	Elf64_Ehdr head;
@@ -504,6 +542,7 @@ static bool read_sections(struct reading *r, struct file *f)
 	return fetch(r, f->addr + head.e_shoff, f->sections, size);
 }
 
+/* Read the first symbol table and its strings, if the file has one. */
 static void read_symbols(struct reading *r, struct file *f)
 {
 	for (unsigned int i = 0; i < f->n; i++) {
@@ -519,6 +558,10 @@ static void read_symbols(struct reading *r, struct file *f)
 	}
 }
 
+/*
+ * Find the run-time address of symbol number i. Return false if the symbol is undefined or has
+ * no section in the file.
+ */
 static bool symbol_address(const struct file *f, uint64_t i, uint64_t *out)
 {
 	const Elf64_Sym *s;
@@ -538,7 +581,10 @@ static void put_little(uint8_t *p, uint64_t value, unsigned int size)
 		p[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* Generators leave to the reader what debuggers can relocate by themselves. */
+/*
+ * Apply the relocations of a section to its bytes. Code generators leave these relocations to
+ * the reader, since debuggers can do them. Other types of relocations are skipped.
+ */
 static void relocate(const struct file *f, const Elf64_Rela *relas, size_t n, uint8_t *bytes,
 		     const Elf64_Shdr *section)
 {
@@ -562,7 +608,10 @@ static void relocate(const struct file *f, const Elf64_Rela *relas, size_t n, ui
 	}
 }
 
-/* The function that begins at addr. */
+/*
+ * Store the name of the function that begins at addr. Return its offset + 1, or 0 if there is
+ * none.
+ */
 static uint32_t name_of(struct reading *r, const struct file *f, uint64_t addr)
 {
 	uint32_t name = 0;
@@ -580,7 +629,7 @@ static uint32_t name_of(struct reading *r, const struct file *f, uint64_t addr)
 	return name;
 }
 
-/* Each FDE of a section, relocated, is a procedure. */
+/* Read an .eh_frame section, relocate it and add a procedure for each FDE. */
 static void read_frames(struct reading *r, const struct file *f, unsigned int index)
 {
 	const Elf64_Shdr *section = &f->sections[index];
@@ -634,7 +683,10 @@ static void read_frames(struct reading *r, const struct file *f, unsigned int in
 	free(bytes);
 }
 
-/* Functions without call-frame information have a name at least. */
+/*
+ * Add the functions of the symbol table with their names only, for a file without call-frame
+ * information.
+ */
 static void read_names(struct reading *r, const struct file *f)
 {
 	for (size_t i = 0; i < f->n_symbols && !r->err; i++) {
@@ -654,6 +706,7 @@ static void read_names(struct reading *r, const struct file *f)
 	}
 }
 
+/* Read one ELF file that the process registered. */
 static void read_file(struct reading *r, uint64_t addr, uint64_t size)
 {
 	struct file f = { .addr = addr, .size = size };
@@ -671,7 +724,10 @@ static void read_file(struct reading *r, uint64_t addr, uint64_t size)
 					      f.sections[i].sh_name),
 				    ".eh_frame"))
 				read_frames(r, &f, i);
-		/* With frames each function has a name already. */
+		/*
+		 * With call-frame information, the functions have been added with their names
+		 * already.
+		 */
 		if (r->n_procs == first)
 			read_names(r, &f);
 	} else {
@@ -683,13 +739,14 @@ static void read_file(struct reading *r, uint64_t addr, uint64_t size)
 	free(f.sections);
 }
 
+/* Read GDB's list: struct jit_descriptor and its chain of entries. */
 static void read_jit(struct reading *r, uint64_t descriptor)
 {
 	uint8_t head[JIT_SIZE], entry[ENTRY_SIZE];
 
 	if (!fetch(r, descriptor, head, sizeof(head)))
 		return;
-	if (little(head, 4) != 1) { /* 0: nobody has used it yet */
+	if (little(head, 4) != 1) { /* 0: the list has not been used yet */
 		r->flags |= little(head, 4) ? DYNAMIC_DAMAGED : 0;
 		return;
 	}
@@ -704,7 +761,7 @@ static void read_jit(struct reading *r, uint64_t descriptor)
 	}
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------ */
+/* ---- all lists ------------------------------------------------------------------------- */
 
 int uw_dynamic_marks(const struct uw_dynamic_list *lists, size_t n, uw_read_fn read, void *ctx,
 		     uint64_t *mark)
@@ -718,7 +775,10 @@ int uw_dynamic_marks(const struct uw_dynamic_list *lists, size_t n, uw_read_fn r
 
 		if (!lists[i].addr || read(ctx, lists[i].addr, head, size))
 			continue;
-		/* libunwind's generation counts; GDB's interface tells what changed last. */
+		/*
+		 * libunwind's list head has a generation number; GDB's descriptor names the
+		 * entry that changed last.
+		 */
 		any |= little(head + (lists[i].kind == UW_DYNAMIC_JIT ? JIT_FIRST : 8), 8) != 0;
 		hash = uw_checksum(head, size, hash + lists[i].addr);
 	}
@@ -728,9 +788,10 @@ int uw_dynamic_marks(const struct uw_dynamic_list *lists, size_t n, uw_read_fn r
 
 struct newest {
 	struct dynamic_proc proc;
-	size_t turn; /* in which it was read: what was registered last comes first */
+	size_t turn; /* order of reading: the last one registered is read first */
 };
 
+/* Order procedures by start, then by the order of reading. */
 static int by_start(const void *a, const void *b)
 {
 	const struct newest *x = a, *y = b;
@@ -740,7 +801,10 @@ static int by_start(const void *a, const void *b)
 	return x->turn < y->turn ? -1 : x->turn > y->turn;
 }
 
-/* Of those that overlap the newest stays: code is written over without a word. */
+/*
+ * Sort the procedures by address. Of procedures that overlap, only the newest stays: a process
+ * may reuse the memory of code without notice. -ENOMEM.
+ */
 static int tidy(struct reading *r)
 {
 	struct newest *all = calloc(r->n_procs + 1, sizeof(*all));
@@ -770,6 +834,7 @@ static int tidy(struct reading *r)
 	return 0;
 }
 
+/* Build the result: header, procedures, data. Offsets become relative to the header. */
 static int put_together(struct reading *r, uint64_t mark, struct uw_dynamic **out)
 {
 	size_t procs = sizeof(struct dynamic_header) + r->n_procs * sizeof(*r->procs);
@@ -782,7 +847,7 @@ static int put_together(struct reading *r, uint64_t mark, struct uw_dynamic **ou
 		return -ENOMEM;
 	for (size_t i = 0; i < r->n_procs; i++) {
 		r->procs[i].data += (uint32_t)procs;
-		/* Names counted from 1. */
+		/* a name's offset is stored + 1 */
 		if (r->procs[i].name)
 			r->procs[i].name += (uint32_t)procs - 1;
 	}
@@ -800,9 +865,10 @@ static int put_together(struct reading *r, uint64_t mark, struct uw_dynamic **ou
 	return err;
 }
 
+/* Read all lists from the beginning. -ENOMEM; all other failures are flags of the result. */
 static int read_all(struct reading *r, const struct uw_dynamic_list *lists, size_t n)
 {
-	/* The last byte, and what aligning takes. */
+	/* The budget excludes the header, the last byte and the alignment of the data. */
 	r->room = DYNAMIC_LISTS_MAX - sizeof(struct dynamic_header) - 64;
 	r->visits = r->n_procs = r->n_data = 0;
 	r->flags = 0;
@@ -836,7 +902,10 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
 		if (!err && after == before)
 			break;
 		r.flags |= err ? DYNAMIC_CUT : DYNAMIC_TORN;
-		/* What cannot be read any more is not read again: the process ended, or the time did. */
+		/*
+		 * If the lists cannot be read any more, do not try again: the process has
+		 * ended, or the time is up.
+		 */
 		if (err || attempt == ATTEMPTS - 1) {
 			err = 0;
 			break;
@@ -851,7 +920,10 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
 	return err;
 }
 
-/* The first FDE of some frames. */
+/*
+ * Store call-frame information that the caller supplied for generated code. Its first FDE
+ * becomes the rules of proc. Return false if there is no FDE or no room.
+ */
 static bool keep_frames(struct reading *r, const struct uw_dynamic_code *code,
 			struct dynamic_proc *proc)
 {

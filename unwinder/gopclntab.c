@@ -1,3 +1,11 @@
+/*
+ * unwinder/gopclntab.c: makes a .debug_frame section from Go's function table
+ * (schema/gopclntab.h).
+ *
+ * Each function becomes an FDE. The table says at each pc how far sp has come down, which gives
+ * the CFA and the return address. The function's code is read to find where its prologue saves
+ * the frame pointer, and where a function that switches stacks makes calls.
+ */
 #include "unwinder/gopclntab.h"
 
 #include <elf.h>
@@ -11,23 +19,29 @@
 #include "unwinder/elf.h"
 #include "unwinder/object.h"
 
-/* The largest Go programs have some 100 MB of it. */
+/* Maximum size of the table; the largest Go programs have some 100 MB. */
 #define PCLN_SIZE_MAX	((uint64_t)256 << 20)
 #define RELOCS_SIZE_MAX ((uint64_t)64 << 20)
 
-/* Go's largest frame is that of reflection's, 1 GB of arguments and a little. */
+/*
+ * Maximum size of a frame: Go's largest one is that of reflection, 1 GB of arguments and a
+ * little more.
+ */
 #define FRAME_MAX ((int64_t)1 << 31)
 
-/* What another function pushed is popped by some: 8 × 63, which one byte can say. */
+/* Some functions pop what another one pushed: 8 × 63 bytes, which one byte can express. */
 #define POPPED_MAX 504
 
-/* Those that leave for another stack are short; of one that is not this much is looked at. */
+/* How much code of a function that switches stacks is read. Such functions are short. */
 #define SWITCH_MAX 4096
 
-/* Checks for room on the stack come first; of arguments of a page's size and more they are long. */
+/*
+ * How much code of any other function is read to find its prologue. The prologue follows the
+ * check for room on the stack, which is long for frames of a page and more.
+ */
 #define PROLOGUE_MAX 96
 
-/* Code is read so much at once, functions being in order. */
+/* How much code is read at once; the functions are in order of their addresses. */
 #define WINDOW_SIZE ((size_t)256 << 10)
 
 /* DWARF 5 §7.24 */
@@ -50,9 +64,9 @@ enum {
 #define CIE_ID	    0xffffffffu
 #define CIE_VERSION 3
 
-enum caller {	     /* where the one of a row is */
-	      BY_SP, /* so far above sp */
-	      BY_FP, /* above the frame pointer: sp is on another stack */
+enum caller {	     /* where the caller of a row is found */
+	      BY_SP, /* at a known distance above sp */
+	      BY_FP, /* by the frame pointer: sp is on another stack */
 	      NOBODY,
 };
 
@@ -62,31 +76,38 @@ struct frames {
 	struct gopclntab table;
 	uint8_t *data; /* owned */
 	size_t size, room, most;
-	bool has_flags; /* records say so where no caller is to be found; before Go 1.17 none did */
+	bool has_flags; /* records have flags that mark functions without a caller (Go 1.17) */
 	int err;
-	uint8_t *window; /* owned; code that was read */
+	uint8_t *window; /* owned; the code that was read last */
 	uint64_t window_start, window_size;
-	uint64_t may_read; /* so much code, all in all: functions may jump about */
-	/* Of the FDE that is being written: */
-	uint64_t start;	     /* of its function … */
-	const uint8_t *code; /* … whose first bytes are these; borrowed from the window */
+	uint64_t may_read; /* how much more code may be read: functions may be out of order */
+	/* The FDE that is being written: */
+	uint64_t start;	     /* start of its function */
+	const uint8_t *code; /* the function's first bytes; borrowed from the window */
 	uint64_t code_size;
-	/* Where its prologue has saved the frame pointer, and made it its own; UINT64_MAX: nowhere. */
+	/*
+	 * Where its prologue has saved the frame pointer, and where it has set it; UINT64_MAX:
+	 * nowhere.
+	 */
 	uint64_t fp_saved_from, fp_set_from;
-	uint64_t at;   /* where its rows have come */
-	int64_t frame; /* the last row's, as are the next */
+	uint64_t at;   /* where its last row begins */
+	int64_t frame; /* of the last row, as are the next two */
 	enum caller caller;
 	bool fp_saved;
 };
 
 /* ---- bytes ------------------------------------------------------------------------ */
 
+/*
+ * Append bytes to the section, unless there was an error before. The section may not become
+ * larger than f->most.
+ */
 static void put(struct frames *f, const void *bytes, size_t size)
 {
 	if (f->err)
 		return;
 	if (size > f->most - f->size) {
-		f->err = -EBADMSG; /* many functions have one long table */
+		f->err = -EBADMSG; /* hostile: many functions share one long table */
 		return;
 	}
 	if (size > f->room - f->size) {
@@ -104,6 +125,7 @@ static void put(struct frames *f, const void *bytes, size_t size)
 	f->size += size;
 }
 
+/* Append a little-endian number of size bytes. */
 static void put_number(struct frames *f, uint64_t value, size_t size)
 {
 	uint8_t bytes[8];
@@ -120,7 +142,7 @@ static void put_uleb(struct frames *f, uint64_t value)
 	put_number(f, value, 1);
 }
 
-/* An entry's length, once it is known. */
+/* Pad the entry that begins at start and fill in its length. */
 static void finish(struct frames *f, size_t start)
 {
 	while (!f->err && (f->size - start) % 8)
@@ -131,12 +153,16 @@ static void finish(struct frames *f, size_t start)
 
 /* ---- entries ------------------------------------------------------------------------ */
 
+/* Return whether calls leave the return address in a register. */
 static bool has_lr(const struct frames *f)
 {
 	return f->arch->lr != f->arch->pc;
 }
 
-/* As a call leaves the stack; 8 bytes are the unit of what is saved, downwards. */
+/*
+ * Append the CIE, which describes the stack as a call leaves it. The data alignment factor is
+ * -8.
+ */
 static void put_cie(struct frames *f)
 {
 	const unsigned int sleb_minus_8 = 0x78;
@@ -158,6 +184,7 @@ static void put_cie(struct frames *f)
 	finish(f, 0);
 }
 
+/* Append an instruction that advances the location by so many bytes. */
 static void put_advance(struct frames *f, uint64_t bytes)
 {
 	uint64_t units = bytes / f->table.code_align;
@@ -176,12 +203,13 @@ static void put_advance(struct frames *f, uint64_t bytes)
 	}
 }
 
-/* Where the frame pointer of a function with a frame leads, counted from its CFA. */
+/* Return CFA - frame pointer of a function whose frame has frame bytes. */
 static int64_t from_fp(const struct frames *f, int64_t frame)
 {
 	return has_lr(f) ? frame + 8 : 16;
 }
 
+/* Append the block of an expression: the frame pointer + off. */
 static void put_breg(struct frames *f, int64_t off)
 {
 	uint8_t sleb[10];
@@ -196,7 +224,8 @@ static void put_breg(struct frames *f, int64_t off)
 }
 
 /*
- * The CFA is cfa above the frame pointer, which lies where it points to.  As expressions: the
+ * Append rules for a row on another stack: the CFA is the frame pointer + cfa, and the caller's
+ * frame pointer is stored where the frame pointer points to. Expressions are used because the
  * stack that they lead to may lie below this one.
  */
 static void put_by_fp(struct frames *f, int64_t cfa)
@@ -208,12 +237,18 @@ static void put_by_fp(struct frames *f, int64_t cfa)
 	put_breg(f, 0);
 }
 
-/* From pc on sp has come down by frame, or had before it went elsewhere. */
+/*
+ * Append a row that begins at pc: sp has come down by frame bytes, or had before the function
+ * switched to another stack. Only differences from the last row are written.
+ */
 static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller caller)
 {
 	const enum caller before = f->caller;
 	const int64_t cfa = frame + (has_lr(f) ? 0 : 8);
-	/* Elsewhere it is stored below sp, where no rule may look. */
+	/*
+	 * On aarch64 and in rows without a frame, it is stored below sp, where no rule may
+	 * point to.
+	 */
 	const bool saved = caller == BY_FP || (!has_lr(f) && frame >= 8 && pc >= f->fp_saved_from);
 
 	if (frame == f->frame && caller == before && saved == f->fp_saved)
@@ -228,7 +263,7 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 		put_uleb(f, (uint64_t)(cfa < 0 ? 0 : cfa));
 	} else if (frame != f->frame) {
 		put_number(f, cfa < 0 ? CFA_DEF_CFA_OFFSET_SF : CFA_DEF_CFA_OFFSET, 1);
-		put_uleb(f, (uint64_t)(cfa < 0 ? -cfa / 8 : cfa)); /* in units of -8 */
+		put_uleb(f, (uint64_t)(cfa < 0 ? -cfa / 8 : cfa)); /* unit: -8 */
 	}
 	if (caller != BY_FP && saved && (!f->fp_saved || before == BY_FP)) {
 		put_number(f, CFA_OFFSET | f->arch->fp, 1);
@@ -239,7 +274,7 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 	if (caller == NOBODY) {
 		put_number(f, CFA_UNDEFINED, 1);
 		put_uleb(f, f->arch->lr);
-	} else if (has_lr(f) && frame > 0) { /* lr is stored where sp points to */
+	} else if (has_lr(f) && frame > 0) { /* lr is stored at [sp] */
 		put_number(f, CFA_OFFSET | f->arch->lr, 1);
 		put_uleb(f, (uint64_t)frame / 8);
 	} else if (has_lr(f) || before == NOBODY) {
@@ -251,7 +286,10 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 	f->fp_saved = saved;
 }
 
-/* Rows of a run of values; its last begins where the frame pointer has been saved. */
+/*
+ * Append the rows of a run of equal values: a second one begins where the prologue has saved
+ * the frame pointer.
+ */
 static void put_run(struct frames *f, const struct gopclntab_run *run, enum caller caller)
 {
 	put_row(f, run->start, run->value, caller);
@@ -260,8 +298,10 @@ static void put_run(struct frames *f, const struct gopclntab_run *run, enum call
 }
 
 /*
- * Once on another stack its caller is not to be found by sp, and that it is when it calls: Go's
- * own tracebacks end there.  Before, it has a caller as all have.
+ * Append the rows of a function that switches to another stack and does not set up its frame
+ * pointer. On the other stack the caller cannot be found by sp, and the function is there when
+ * it makes a call: Go's own tracebacks end there too. Before the switch it has a caller like
+ * any other function. Calls are found in its code.
  */
 static void put_switching(struct frames *f, const struct gopclntab_run *run)
 {
@@ -282,7 +322,10 @@ static void put_switching(struct frames *f, const struct gopclntab_run *run)
 	}
 }
 
-/* How much of a run's end is behind the frame pointer's return: add $frame, %rsp or its like. */
+/*
+ * Return how many bytes at the end of a run follow the instruction that restores the frame
+ * pointer: add $frame, %rsp or similar; 0 if there is none.
+ */
 static uint64_t given_back(const struct frames *f, const struct gopclntab_run *run)
 {
 	static const uint64_t lengths[] = { 4, 7 };
@@ -300,7 +343,10 @@ static uint64_t given_back(const struct frames *f, const struct gopclntab_run *r
 	return 0;
 }
 
-/* The same of one whose frame pointer is its own wherever sp is. */
+/*
+ * Append the rows of a function that switches to another stack but has its own frame pointer
+ * throughout.
+ */
 static void put_switching_by_fp(struct frames *f, const struct gopclntab_run *run)
 {
 	const uint64_t end = run->end - given_back(f, run);
@@ -322,7 +368,10 @@ static void put_switching_by_fp(struct frames *f, const struct gopclntab_run *ru
 
 /* ---- code ----------------------------------------------------------------------------- */
 
-/* Sees to it that the function's first bytes are at hand, as many as there are up to most. */
+/*
+ * Make the function's first bytes available in f->code, at most most of them. f->code_size is 0
+ * if they cannot be read.
+ */
 static void read_code(struct frames *f, const struct gopclntab_function *function, uint64_t most)
 {
 	const uint64_t length = function->end - function->start;
@@ -339,7 +388,7 @@ static void read_code(struct frames *f, const struct gopclntab_function *functio
 		f->window_start = f->start;
 		f->window_size = f->may_read >= WINDOW_SIZE ? WINDOW_SIZE : 0;
 		f->may_read -= f->window_size;
-		/* The segment may end before. */
+		/* The segment may end before the window does. */
 		while (f->window_size >= want && want &&
 		       uw_object_read(f->object, f->start, f->window, f->window_size))
 			f->window_size = f->window_size > want ? (f->window_size + want) / 2 : 0;
@@ -352,13 +401,17 @@ static void read_code(struct frames *f, const struct gopclntab_function *functio
 	}
 }
 
+/* Set where the frame pointer has been saved and set, as offsets from the instruction at off. */
 static void set_fp_from(struct frames *f, uint64_t off, uint64_t saved, uint64_t set)
 {
 	f->fp_saved_from = f->start + off + saved;
 	f->fp_set_from = f->start + off + set;
 }
 
-/* lea off(%rsp), %rbp behind mov %rbp, off(%rsp), or mov %rsp, %rbp behind push %rbp. */
+/*
+ * Find where the prologue saves and sets the frame pointer: mov %rbp, off(%rsp); lea off(%rsp),
+ * %rbp, or push %rbp; mov %rsp, %rbp.
+ */
 static void find_fp(struct frames *f)
 {
 	static const uint8_t mov8[] = { 0x48, 0x89, 0x6c, 0x24 },
@@ -391,7 +444,10 @@ static void find_fp(struct frames *f)
 
 /* ---- functions ------------------------------------------------------------------------ */
 
-/* Names may end with how a function is called. */
+/*
+ * Return whether the function is runtime.name. Names may have a suffix for the calling
+ * convention (.abi0).
+ */
 static bool is_named(const struct gopclntab_function *function, const char *name)
 {
 	size_t length = strlen(name);
@@ -401,6 +457,7 @@ static bool is_named(const struct gopclntab_function *function, const char *name
 	       (!function->name[8 + length] || !strcmp(function->name + 8 + length, ".abi0"));
 }
 
+/* Return whether the function is one of runtime's functions with these names. */
 static bool is_any(const struct gopclntab_function *function, const char *const *names, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -409,7 +466,10 @@ static bool is_any(const struct gopclntab_function *function, const char *const 
 	return false;
 }
 
-/* Their frame pointer is the other stack's, too, or their caller's. */
+/*
+ * Return whether a function's frame pointer is useless after it has switched stacks: it belongs
+ * to the other stack too, or to the caller.
+ */
 static bool goes_for_good(const struct gopclntab_function *function)
 {
 	static const char *const names[] = { "asmcgocall", "mcall", "morestack", "systemstack",
@@ -418,18 +478,24 @@ static bool goes_for_good(const struct gopclntab_function *function)
 	return is_any(function, names, sizeof(names) / sizeof(names[0]));
 }
 
-/* What is said of a function, or known. */
+/*
+ * Return the function's flags: what is known of certain functions by name, otherwise what the
+ * record says.
+ */
 static uint8_t flags_of(const struct frames *f, const struct gopclntab_function *function)
 {
 	static const char *const top[] = { "goexit", "rt0_go" };
 
-	/* A thread's first function has a caller: clone, or C's where that began the thread. */
+	/*
+	 * mstart, a thread's first function, has a caller: clone, or a C function that began
+	 * the thread.
+	 */
 	if (is_named(function, "mstart"))
 		return 0;
-	/* Its child has a stack with nothing above. */
+	/* The child of clone has a stack of its own, without a caller. */
 	if (is_named(function, "clone"))
 		return GOPCLNTAB_SP_WRITE;
-	/* It writes sp to make room, and is known by how far it has come down. */
+	/* sigtramp writes sp only to make room, and the table says how far sp has come down. */
 	if (is_named(function, "sigtramp"))
 		return 0;
 	if (f->has_flags)
@@ -439,6 +505,7 @@ static uint8_t flags_of(const struct frames *f, const struct gopclntab_function 
 								   : 0;
 }
 
+/* Append the FDE of a function. Append nothing if its table has no usable value. */
 static void put_fde(struct frames *f, const struct gopclntab_function *function)
 {
 	const uint8_t flags = flags_of(f, function);
@@ -449,7 +516,7 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 
 	read_code(f, function, leaves ? SWITCH_MAX : PROLOGUE_MAX);
 	find_fp(f);
-	/* What goes by the frame pointer needs its callees to tell where theirs was. */
+	/* Rules by the frame pointer require that the rules of the callees recover it. */
 	by_fp = f->fp_set_from != UINT64_MAX && !goes_for_good(function) &&
 		!(has_lr(f) && is_named(function, "cgocallback"));
 	put_number(f, 0, 4);
@@ -472,7 +539,7 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 		run.start = run.end;
 	}
 	if (!f->err && run.start == function->start) {
-		f->size = start; /* it has none that can be used */
+		f->size = start; /* the function has no usable row */
 		return;
 	}
 	for (size_t i = 0; !f->err && i < 8; i++)
@@ -483,8 +550,8 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 /* ---- the table ------------------------------------------------------------------------------ */
 
 /*
- * The section it is in.  Where C's linker laid out the program as one that may lie anywhere, the
- * table is a part of another, to be found there.
+ * Return the section with the table, or NULL. If the C linker built a position-independent
+ * executable, the table is a part of another section (*part) and must be searched for in it.
  */
 static const struct uw_section *section_of(const struct uw_elf *elf, bool *part)
 {
@@ -507,7 +574,10 @@ bool uw_gopclntab_has(const struct uw_object *object)
 	return section_of(uw_object_elf(object), &part) != NULL;
 }
 
-/* What the loader would write at vaddr, where that depends on nothing but where the file lies. */
+/*
+ * Find the value that the loader would write at vaddr by a relocation that only adds the load
+ * address. Return false if there is none.
+ */
 static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *value)
 {
 	const struct uw_section *section = uw_elf_section(elf, ".rela.dyn");
@@ -533,7 +603,7 @@ static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *v
 	return found;
 }
 
-/* See schema/gopclntab.h. */
+/* Find the start of the text, which functions' entries are relative to (see schema/gopclntab.h). */
 static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct gopclntab *table)
 {
 	const struct uw_section *text = uw_elf_section(elf, ".text");
@@ -565,7 +635,7 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 	err = uw_elf_section_read(elf, section, PCLN_SIZE_MAX, &data, &data_size);
 	if (err)
 		return err;
-	f.most = data_size; /* Go's tables have about three times what is made of them */
+	f.most = data_size; /* Go's table is about three times as large as the section made of it */
 	f.may_read = 2 * elf->source.size + 16 * WINDOW_SIZE;
 	off = gopclntab_find(&f.table, data, data_size, part, f.arch->code_align);
 	if (off == data_size || !find_text(elf, section->vaddr + off, &f.table))

@@ -16,7 +16,7 @@
  */
 #define FUNCTION_MAX ((uint64_t)64 << 10)
 
-/* How many words a scan reads: a page, which few functions exceed with their own locals. */
+/* How many words a scan reads: at most one page of a function's locals. */
 #define SCAN_WORDS 512
 
 /* ---- evidence for a return address -------------------------------------------------- */
