@@ -1,9 +1,9 @@
 /*
- * agent/source/attach.c: a running process, once.
+ * agent/source/attach.c: captures a running process once, as a source.
  *
- * All threads are stopped (PTRACE_SEIZE, PTRACE_INTERRUPT: no signal is sent and
- * none lost), registers and live stacks copied, and the process goes on before
- * anything is unwound.  However many threads there are, the pause is bounded.
+ * All threads are stopped (PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent and none is lost),
+ * their registers and used stacks are copied, and the process continues before anything is
+ * unwound. The pause is bounded for any number of threads.
  */
 #include "agent/array.h"
 #include "agent/log.h"
@@ -26,11 +26,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PASSES_MAX  16 /* lists of threads, until one has no new one */
+#define PASSES_MAX  16 /* readings of the list of threads, at most */
 #define STOP_MAX_NS 1000000000u
 #define COPY_MAX_NS 2000000000u
-#define STACK_MAX   ((uint64_t)1 << 20)	  /* of one stack */
-#define MEMORY_MAX  ((uint64_t)512 << 20) /* of all of them */
+#define STACK_MAX   ((uint64_t)1 << 20)	  /* bytes of one stack */
+#define MEMORY_MAX  ((uint64_t)512 << 20) /* bytes of all copies */
 #define RED_ZONE    128u
 #define VDSO_MAX    65536u
 #define REGSET_MAX  512
@@ -38,20 +38,20 @@
 struct tracee {
 	uint32_t tid;
 	bool stopped, gone;
-	int signal; /* it was about to be delivered: 0 or its number */
+	int signal; /* signal that was about to be delivered; 0: none */
 };
 
 struct attached {
 	struct frozen frozen;
 	struct tracee *tracees;
 	size_t n_tracees, room;
-	uint64_t started_ns, left; /* bytes that may still be copied */
+	uint64_t started_ns, left; /* left: bytes that may still be copied */
 	uint8_t **copies;	   /* owned */
 	size_t n_copies, room_copies;
-	struct event_mapping *stacks; /* all that may hold one: readable and writable */
+	struct event_mapping *stacks; /* mappings that may hold a stack: readable and writable */
 	size_t n_stacks, room_stacks;
-	uint32_t via; /* a thread that lives: the first one's memory goes with it */
-	char *error;  /* while opening */
+	uint32_t via; /* a live thread: a main thread that ended has no memory */
+	char *error;  /* for messages while opening; borrowed */
 };
 
 static uint64_t now_ns(void)
@@ -72,7 +72,10 @@ static bool is_known(const struct attached *a, uint32_t tid)
 	return false;
 }
 
-/* A thread that has ended waits for the others where it is the first one: pthread_exit in main. */
+/*
+ * Return whether a thread has ended. A main thread that called pthread_exit() stays a zombie until
+ * the other threads end. Also true if the thread is gone.
+ */
 static bool is_zombie(const struct attached *a, uint32_t tid)
 {
 	char path[64], line[512] = "", *end;
@@ -86,10 +89,11 @@ static bool is_zombie(const struct attached *a, uint32_t tid)
 	if (!fgets(line, sizeof(line), file))
 		line[0] = '\0';
 	(void)fclose(file);
-	end = strrchr(line, ')'); /* of the name, which may hold anything */
+	end = strrchr(line, ')'); /* end of the name, which may contain any character */
 	return end && (end[2] == 'Z' || end[2] == 'X');
 }
 
+/* Seize a thread and request its stop. Return 0 too if the thread has ended. */
 static int seize(struct attached *a, uint32_t tid)
 {
 	int err =
@@ -106,7 +110,10 @@ static int seize(struct attached *a, uint32_t tid)
 	return 0;
 }
 
-/* Again until no list has a new one: threads not yet stopped make more. */
+/*
+ * Seize all threads. Read the list of threads again until it has no new one, because threads that
+ * are not stopped yet can create more.
+ */
 static int seize_all(struct attached *a)
 {
 	char path[40];
@@ -134,7 +141,7 @@ static int seize_all(struct attached *a)
 	return err;
 }
 
-/* 1: it has stopped or ended; 0: not yet. */
+/* Check a thread without waiting. Return 1 if it has stopped or ended, else 0. */
 static int look(struct tracee *t)
 {
 	int status;
@@ -147,11 +154,15 @@ static int look(struct tracee *t)
 		return 1;
 	}
 	t->stopped = true;
-	/* Not our interruption, but a signal on its way: it is given back on leaving. */
+	/*
+	 * The thread stopped for a signal that was being delivered, not for PTRACE_INTERRUPT.
+	 * let_go() delivers the signal.
+	 */
 	t->signal = status >> 16 ? 0 : WSTOPSIG(status);
 	return 1;
 }
 
+/* Wait until all threads have stopped or ended, for STOP_MAX_NS at most in total. */
 static void wait_all(struct attached *a)
 {
 	uint64_t end = now_ns() + STOP_MAX_NS;
@@ -167,6 +178,7 @@ static void wait_all(struct attached *a)
 	}
 }
 
+/* Detach from all threads, with the signals that were being delivered to them. */
 static void let_go(struct attached *a)
 {
 	for (size_t i = 0; i < a->n_tracees; i++) {
@@ -174,7 +186,10 @@ static void let_go(struct attached *a)
 
 		if (t->gone)
 			continue;
-		/* One that sleeps in the kernel: leaving it needs it stopped; it goes on with our end. */
+		/*
+		 * A thread that sleeps in the kernel has not stopped yet, and PTRACE_DETACH
+		 * requires a stopped thread. The kernel detaches it when this process ends.
+		 */
 		if (!t->stopped && !look(t))
 			continue;
 		if (t->stopped)
@@ -185,6 +200,7 @@ static void let_go(struct attached *a)
 
 /* ---- memory ---------------------------------------------------------------------- */
 
+/* Read the process's mappings. Store the readable and writable ones for stack_at(), too. */
 static int read_maps(struct attached *a)
 {
 	char path[40], *line = NULL;
@@ -207,14 +223,17 @@ static int read_maps(struct attached *a)
 		err = array_make_room((void **)&a->stacks, a->n_stacks, &a->room_stacks,
 				      sizeof(*a->stacks));
 		if (!err)
-			a->stacks[a->n_stacks++] = m; /* its path is not looked at */
+			a->stacks[a->n_stacks++] = m; /* its path is not used and not valid later */
 	}
 	free(line);
 	(void)fclose(file);
 	return err;
 }
 
-/* What [addr, addr + size) holds from its beginning on; kept until the end. */
+/*
+ * Copy as much of [addr, addr + size) as is readable from addr on. The copy lives as long as the
+ * source. Return -ENOENT if nothing is readable, or if the limit for bytes or time is reached.
+ */
 static int copy(struct attached *a, uint64_t addr, uint64_t size, struct uw_region *out)
 {
 	struct iovec local, remote = { .iov_base = (void *)(uintptr_t)addr, .iov_len = size };
@@ -242,9 +261,10 @@ static int copy(struct attached *a, uint64_t addr, uint64_t size, struct uw_regi
 	return 0;
 }
 
+/* Return the readable and writable mapping that contains addr, or NULL. */
 static const struct event_mapping *stack_at(const struct attached *a, uint64_t addr)
 {
-	size_t low = 0, high = a->n_stacks; /* /proc lists them in order */
+	size_t low = 0, high = a->n_stacks; /* /proc lists mappings in order of address */
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -257,7 +277,10 @@ static const struct event_mapping *stack_at(const struct attached *a, uint64_t a
 	return low < a->n_stacks && a->stacks[low].start <= addr ? &a->stacks[low] : NULL;
 }
 
-/* [from, the end of its mapping), from the beginning on. */
+/*
+ * Copy [from, end of its mapping), at most STACK_MAX bytes from its beginning, as another region
+ * of the thread. If it cannot be copied, the thread has one region less; only -ENOMEM is an error.
+ */
 static int copy_stack(struct attached *a, struct frozen_thread *thread, uint64_t from)
 {
 	const struct event_mapping *m = stack_at(a, from);
@@ -277,6 +300,7 @@ static int copy_stack(struct attached *a, struct frozen_thread *thread, uint64_t
 	return err == -ENOMEM ? err : 0;
 }
 
+/* Return whether a region of the thread contains addr. */
 static bool is_copied(const struct frozen_thread *thread, uint64_t addr)
 {
 	for (size_t i = 0; i < thread->n_regions; i++)
@@ -286,6 +310,7 @@ static bool is_copied(const struct frozen_thread *thread, uint64_t addr)
 	return false;
 }
 
+/* Copy the stack from below sp on: the red zone below it belongs to it. */
 static int copy_stack_around(struct attached *a, struct frozen_thread *thread, uint64_t sp)
 {
 	const struct event_mapping *m = stack_at(a, sp);
@@ -294,13 +319,17 @@ static int copy_stack_around(struct attached *a, struct frozen_thread *thread, u
 	return m ? copy_stack(a, thread, from < m->start ? m->start : from) : 0;
 }
 
-/* Handlers that interrupt one another on stacks of their own, of which the last is looked at. */
+/* The number of nested signal handlers on stacks of their own that are looked for. */
 #define INTERRUPTED_MAX 4
 
 /*
- * A handler may run on a stack of its own, and what it interrupted on one that nothing else tells
- * of (coroutines, Go).  The kernel's ucontext has both: its uc_stack repeats the bounds of the
- * stack it lies on, and uc_mcontext the sp before (asm/ucontext.h).
+ * Copy the stacks of code that signal handlers interrupted.
+ *
+ * A handler may run on a stack of its own (sigaltstack), and the interrupted code may run on a
+ * stack that cannot be found otherwise (coroutines, Go). The kernel's ucontext on the handler's
+ * stack has what is needed: its uc_stack repeats the bounds of the stack on which the ucontext
+ * lies, and its uc_mcontext has the interrupted sp (asm/ucontext.h). So the copied regions are
+ * searched for words that look like a ucontext.
  */
 static int copy_interrupted(struct attached *a, struct frozen_thread *thread, uint16_t machine)
 {
@@ -334,9 +363,11 @@ static int copy_interrupted(struct attached *a, struct frozen_thread *thread, ui
 }
 
 /*
- * From below sp to the end of the mapping it lies in.  A signal handler may run on a
- * stack of its own: then the thread's real one as well, which ends at its thread pointer
- * (glibc and musl put the thread's block there), the main thread's at [stack].
+ * Copy the stacks of a thread, from below sp to the end of sp's mapping.
+ *
+ * If the thread runs a signal handler on another stack, copy the end of its own stack, too. That
+ * stack ends at the thread pointer, where glibc and musl put the thread's control block. The main
+ * thread's stack is the mapping [stack].
  */
 static int copy_stacks(struct attached *a, struct frozen_thread *thread, uint16_t machine,
 		       uint64_t sp, uint64_t thread_pointer)
@@ -372,6 +403,7 @@ static int copy_stacks(struct attached *a, struct frozen_thread *thread, uint16_
 
 /* ---- threads --------------------------------------------------------------------- */
 
+/* Return a thread's name, "" if it cannot be read; the caller frees it. NULL: out of memory. */
 static char *read_comm(uint32_t pid, uint32_t tid)
 {
 	char path[64], comm[64] = "";
@@ -388,10 +420,13 @@ static char *read_comm(uint32_t pid, uint32_t tid)
 	return strdup(comm);
 }
 
-/* 0 where the machine has no pointer authentication. */
+/*
+ * Return the mask of the pointer authentication bits in code addresses, or 0 if the machine has
+ * none.
+ */
 static uint64_t read_code_mask(uint32_t tid)
 {
-	uint64_t masks[2] = { 0 }; /* struct user_pac_mask: of data, of code */
+	uint64_t masks[2] = { 0 }; /* struct user_pac_mask: data, code */
 	struct iovec io = { .iov_base = masks, .iov_len = sizeof(masks) };
 
 	if (ptrace(PTRACE_GETREGSET, (pid_t)tid, (void *)NT_ARM_PAC_MASK, &io) ||
@@ -400,6 +435,10 @@ static uint64_t read_code_mask(uint32_t tid)
 	return masks[1];
 }
 
+/*
+ * Read the registers and stacks of a stopped thread and add it. A thread that could not be stopped
+ * counts as lost.
+ */
 static int add_thread(struct attached *a, const struct tracee *t)
 {
 	struct frozen_thread thread = { .tid = t->tid };
@@ -441,7 +480,7 @@ static int add_thread(struct attached *a, const struct tracee *t)
 	return frozen_add_thread(&a->frozen, &thread);
 }
 
-/* The one mapping whose bytes no file has. */
+/* Copy the vDSO, which is in no file. */
 static int add_vdso(struct attached *a)
 {
 	for (size_t i = 0; i < a->frozen.n_mappings; i++) {
@@ -477,6 +516,10 @@ static void attached_close(struct source *source)
 
 static const struct source_ops ops = { .next = frozen_next, .close = attached_close };
 
+/*
+ * Capture mappings, threads and the vDSO while the threads are stopped. Return -ESRCH if no thread
+ * could be stopped.
+ */
 static int take_all(struct attached *a)
 {
 	int err;
@@ -513,7 +556,8 @@ int source_process_open(uint32_t pid, struct source **out, char *error)
 	err = seize_all(a);
 	if (!err) {
 		wait_all(a);
-		a->started_ns = now_ns(); /* what is copied has its time, however long this took */
+		/* copying has its full time, however long stopping took */
+		a->started_ns = now_ns();
 		err = take_all(a);
 	}
 	let_go(a);

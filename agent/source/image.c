@@ -1,3 +1,4 @@
+/* agent/source/image.c: reads build-ids, segments and whole ELF files from process memory. */
 #include "agent/source/image.h"
 
 #include <elf.h>
@@ -9,7 +10,7 @@
 
 #define IMAGE_MAX   ((uint64_t)256 << 20)
 #define PHDRS_MAX   128
-#define NOTES_MAX   4096 /* a build-id's note comes first, in tens of bytes */
+#define NOTES_MAX   4096 /* the build-id's note comes first and has some tens of bytes */
 #define DYNAMIC_MAX 1024
 #define CHUNK	    65536
 
@@ -20,13 +21,17 @@ struct mapped {
 	size_t n_loads;
 };
 
+/*
+ * Read the ELF header at start and its program headers, and compute the bias. -ENOENT if memory
+ * has no usable ELF header there.
+ */
 static int read_header(uw_read_fn read, void *ctx, uint64_t start, struct mapped *m)
 {
 	bool has_first = false;
 
 	if (read(ctx, start, &m->ehdr, sizeof(m->ehdr)))
 		return -ENOENT;
-	/* In this process's byte order, which is little-endian as are all machines here. */
+	/* The fields are read in host byte order: all supported machines are little-endian. */
 	if (memcmp(m->ehdr.e_ident, ELFMAG, SELFMAG) || m->ehdr.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    m->ehdr.e_ident[EI_DATA] != ELFDATA2LSB || m->ehdr.e_phnum > PHDRS_MAX ||
 	    m->ehdr.e_phentsize != sizeof(Elf64_Phdr))
@@ -40,7 +45,7 @@ static int read_header(uw_read_fn read, void *ctx, uint64_t start, struct mapped
 		if (p->p_type != PT_LOAD)
 			continue;
 		m->n_loads++;
-		if (!has_first && p->p_offset < 4096) { /* the page of the header */
+		if (!has_first && p->p_offset < 4096) { /* the segment that holds the ELF header */
 			m->bias = start - (p->p_vaddr - p->p_offset);
 			has_first = true;
 		}
@@ -72,7 +77,10 @@ size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load
 	return n;
 }
 
-/* Names and contents are padded to 4 bytes, as of all notes that a linker makes. */
+/*
+ * Find the build-id among notes. Names and contents of notes are padded to 4 bytes, as linkers
+ * write them.
+ */
 static bool find_build_id(const uint8_t *note, uint64_t size, struct uw_build_id *out)
 {
 	uint64_t at = 0;
@@ -119,7 +127,10 @@ int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_i
 	return -ENOENT;
 }
 
-/* Where notes lie in a file of either class, from its program header i; false: it is none of notes. */
+/*
+ * Read program header i of a 64-bit (wide) or 32-bit file. Return whether it is PT_NOTE, with its
+ * file offset and size.
+ */
 static bool note_at(const uint8_t *headers, size_t i, bool wide, uint64_t *off, uint64_t *size)
 {
 	Elf64_Phdr p64;
@@ -147,13 +158,13 @@ int image_file_build_id(int fd, struct uw_build_id *out)
 	uint64_t at, off, size, one = wide ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr);
 	size_t n_headers;
 
-	/* In this process's byte order, which is little-endian as are all machines here. */
+	/* The fields are read in host byte order: all supported machines are little-endian. */
 	if (n < (ssize_t)sizeof(*e64) || memcmp(page, ELFMAG, SELFMAG) != 0 ||
 	    page[EI_DATA] != ELFDATA2LSB || (!wide && page[EI_CLASS] != ELFCLASS32))
 		return -ENOENT;
 	at = wide ? e64->e_phoff : e32->e_phoff;
 	n_headers = wide ? e64->e_phnum : e32->e_phnum;
-	/* As the kernel does: the program headers stand in the first page. */
+	/* The kernel also requires the program headers to be in the first page. */
 	if (at > (uint64_t)n || n_headers > ((uint64_t)n - at) / one)
 		return -ENOENT;
 	for (size_t i = 0; i < n_headers; i++) {
@@ -167,7 +178,7 @@ int image_file_build_id(int fd, struct uw_build_id *out)
 	return -ENOENT;
 }
 
-/* As much of [addr, addr + size) as there is, from its beginning. */
+/* Copy as much of [addr, addr + size) as is readable from addr on. Return the number of bytes. */
 static uint64_t copy(uw_read_fn read, void *ctx, uint64_t addr, uint8_t *out, uint64_t size)
 {
 	uint64_t done = 0, chunk = CHUNK;
@@ -181,12 +192,16 @@ static uint64_t copy(uw_read_fn read, void *ctx, uint64_t addr, uint8_t *out, ui
 		}
 		if (chunk == 64)
 			break;
-		chunk = chunk == CHUNK ? 4096 : 64; /* where it ends, or a region's border */
+		/* smaller, to reach the end of memory or a region's border */
+		chunk = chunk == CHUNK ? 4096 : 64;
 	}
 	return done;
 }
 
-/* Loaders replace these by run-time addresses in the process's own copy. */
+/*
+ * Return whether the dynamic linker replaces this entry's value by a run-time address in the
+ * process's copy.
+ */
 static bool is_address(int64_t tag)
 {
 	switch (tag) {
@@ -206,6 +221,7 @@ static bool is_address(int64_t tag)
 	}
 }
 
+/* Subtract the load bias from the addresses in the dynamic section of image. */
 static void take_bias(const struct mapped *m, uint8_t *image, uint64_t size)
 {
 	for (size_t i = 0; i < m->ehdr.e_phnum; i++) {
@@ -247,7 +263,10 @@ int image_read(uw_read_fn read, void *ctx, uint64_t start, uint8_t **out, size_t
 		if (p->p_offset + p->p_filesz > size)
 			size = p->p_offset + p->p_filesz;
 	}
-	/* A file of one segment, as vDSOs are, may show its section headers behind it. */
+	/*
+	 * The section headers of a file with one segment, such as a vDSO, may be mapped behind
+	 * that segment.
+	 */
 	table = (uint64_t)m.ehdr.e_shnum * sizeof(Elf64_Shdr);
 	if (m.n_loads == 1 && m.ehdr.e_shoff >= size && m.ehdr.e_shoff - size < CHUNK)
 		size = m.ehdr.e_shoff + table;
@@ -272,7 +291,7 @@ int image_read(uw_read_fn read, void *ctx, uint64_t start, uint8_t **out, size_t
 		if (m.n_loads == 1 && got < size - p->p_offset)
 			size = p->p_offset + got;
 	}
-	/* The header's page need not be in a segment. */
+	/* The ELF header's page need not belong to a segment. */
 	memcpy(image, &m.ehdr, sizeof(m.ehdr));
 	if (m.ehdr.e_phoff <= size && m.ehdr.e_phnum * sizeof(Elf64_Phdr) <= size - m.ehdr.e_phoff)
 		memcpy(image + m.ehdr.e_phoff, m.phdrs, m.ehdr.e_phnum * sizeof(Elf64_Phdr));

@@ -1,34 +1,39 @@
-/*
- * agent/source/image.h: ELF files as memory shows them: mapped, not stored.
- */
+/* agent/source/image.h: reads ELF files from the memory they are mapped in. */
 #ifndef AGENT_SOURCE_IMAGE_H
 #define AGENT_SOURCE_IMAGE_H
 
 #include "unwinder/unwinder.h"
 
-/* The build-id of the file whose ELF header is mapped at start; -ENOENT: not there, or not read. */
+/*
+ * Read the build-id of the file whose ELF header is mapped at start. -ENOENT if memory has no ELF
+ * header there, or no build-id.
+ */
 int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_id *out);
 
-/* The build-id of an ELF file of either class, by its program headers; -ENOENT: it has none. */
+/*
+ * Read the build-id of an ELF file, 32-bit or 64-bit, by its program headers. -ENOENT if the file
+ * has none.
+ */
 int image_file_build_id(int fd, struct uw_build_id *out);
 
 struct image_load {
-	uint64_t start, end, off; /* whole pages; off: in the file */
+	uint64_t start, end, off; /* whole pages; off: file offset */
 	uint32_t flags;		  /* PF_* */
 };
 
 /*
- * Give the segments of the file whose ELF header is mapped at start, at most max of them.  Return
- * how many there are; 0: memory has no header there.
+ * Return the segments of the file whose ELF header is mapped at start. The return value is their
+ * number, at most max; 0 if memory has no ELF header there.
  */
 size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load *out, size_t max);
 
 /*
- * The file mapped from start on, its segments put back where the file has them
- * and dynamic addresses without the bias that a loader added.  Section headers
- * are lost unless they were mapped.  *out is the caller's to free.  -ENOENT
- * where memory has no ELF header there or lacks a part of a read-only segment,
- * -ENOTSUP beyond 256 MiB.
+ * Rebuild the file that is mapped from start on. Its segments are put at their file offsets, and
+ * the load bias is subtracted from the addresses in the dynamic section, where the dynamic linker
+ * had added it. Section headers are lost unless they were mapped. The caller frees *out.
+ *
+ * Return -ENOENT if memory has no ELF header at start or lacks part of a read-only segment, and
+ * -ENOTSUP if the file is larger than 256 MiB.
  */
 int image_read(uw_read_fn read, void *ctx, uint64_t start, uint8_t **out, size_t *size);
 

@@ -1,3 +1,4 @@
+/* agent/source/linkmap.c: walks the dynamic linker's list of loaded files in process memory. */
 #include "agent/source/linkmap.h"
 
 #include <elf.h>
@@ -6,9 +7,9 @@
 
 #define PHDRS_MAX   128u
 #define DYNAMIC_MAX 1024u
-#define FILES_MAX   16384u /* a list that is longer goes in a circle */
+#define FILES_MAX   16384u /* a longer list is taken for a cycle */
 
-/* struct r_debug and struct link_map of 64-bit machines. */
+/* Offsets in struct r_debug and struct link_map of 64-bit machines. */
 enum {
 	R_DEBUG_MAP = 8,
 	LINK_MAP_ADDR = 0,
@@ -17,7 +18,7 @@ enum {
 	LINK_MAP_NEXT = 24
 };
 
-/* Return the run-time address of the program's dynamic section; 0: it has none. */
+/* Return the run-time address of the program's dynamic section, or 0 if it has none. */
 static uint64_t find_dynamic(uw_read_fn read, void *ctx, uint64_t phdr, uint64_t n_phdrs)
 {
 	uint64_t bias = 0, vaddr = 0;
@@ -59,7 +60,7 @@ int linkmap_string(uw_read_fn read, void *ctx, uint64_t addr, char out[LINKMAP_N
 {
 	size_t n = 0, part = 64;
 
-	/* Memory may end right behind the string: the parts get smaller there. */
+	/* Memory may end right after the string, so read smaller parts near its end. */
 	while (part && n + part <= LINKMAP_NAME_MAX) {
 		if (read(ctx, addr + n, out + n, part)) {
 			part /= 2;

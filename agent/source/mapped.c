@@ -1,3 +1,7 @@
+/*
+ * agent/source/mapped.c: mapped files, and the SIGBUS handler that replaces truncated pages by
+ * zeros.
+ */
 #include "agent/source/mapped.h"
 
 #include <pthread.h>
@@ -5,15 +9,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAPPED_MAX 64 /* open at a time; further ones are read, not mapped */
+#define MAPPED_MAX 64 /* mappings at a time; further files are not mapped */
 
-/* A signal belongs to the whole process, and so does what its handler must know. */
+/* These are global because a signal handler belongs to the whole process. */
 static _Atomic(struct mapped *) active[MAPPED_MAX];
 static struct sigaction before;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool installed;
 static uintptr_t page_size;
 
+/*
+ * Handle SIGBUS: if the address is in one of our mappings, put a page of zeros there and set cut.
+ * This function runs in a signal handler; it only uses atomics and system calls.
+ */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
 	uintptr_t at = (uintptr_t)info->si_addr;
@@ -30,10 +38,14 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 		atomic_store(&m->cut, true);
 		return;
 	}
-	/* Somebody else's: it comes again when this returns. */
+	/*
+	 * The address is not ours: restore the earlier handler, which gets the signal when the
+	 * access is repeated.
+	 */
 	(void)sigaction(number, &before, NULL);
 }
 
+/* Install the SIGBUS handler, once in the life of the process. */
 static void install(void)
 {
 	struct sigaction action = { .sa_sigaction = on_bus_error,

@@ -1,8 +1,12 @@
+/* agent/source/regset.c: translates the kernel's register layouts to DWARF register numbers. */
 #include "agent/source/regset.h"
 
 #include <elf.h>
 
-/* arch/x86/include/asm/user_64.h; DWARF numbers by psABI figure 3.36, -1: not one of them. */
+/*
+ * The order of arch/x86/include/asm/user_64.h, with the DWARF numbers of psABI figure 3.36; -1:
+ * the register has none there.
+ */
 static const int8_t x86_64_dwarf[27] = {
 	15, 14, 13, 12, 6,  3,	11, 10, 9,  8, /* r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 */
 	0,  2,	1,  4,	5,  -1, 16, -1, -1, 7, /* rax rcx rdx rsi rdi orig_rax rip cs eflags rsp */
@@ -10,9 +14,13 @@ static const int8_t x86_64_dwarf[27] = {
 };
 #define X86_64_FS_BASE 21
 
-/* arch/arm64/include/uapi/asm/ptrace.h: x0…x30, sp, pc, pstate; all but the last as DWARF has it. */
+/*
+ * arch/arm64/include/uapi/asm/ptrace.h: x0...x30, sp, pc, pstate. Their order is that of the DWARF
+ * numbers, except pstate, which has none.
+ */
 #define AARCH64_WORDS 34
 
+/* Return the little-endian word with index i. */
 static uint64_t word(const uint8_t *bytes, size_t i)
 {
 	uint64_t value = 0;

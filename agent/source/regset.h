@@ -1,6 +1,6 @@
 /*
- * agent/source/regset.h: general registers as kernels lay them out for debuggers,
- * NT_PRSTATUS in core files and PTRACE_GETREGSET alike.
+ * agent/source/regset.h: the general registers in the layout that kernels give to debuggers:
+ * NT_PRSTATUS in core files and PTRACE_GETREGSET.
  */
 #ifndef AGENT_SOURCE_REGSET_H
 #define AGENT_SOURCE_REGSET_H
@@ -10,14 +10,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of struct user_regs_struct (x86_64) and struct user_pt_regs (aarch64); 0: not known. */
+/*
+ * Return the size of struct user_regs_struct (x86_64) or struct user_pt_regs (aarch64) in bytes; 0
+ * for other machines.
+ */
 size_t regset_size(uint16_t machine);
-/* The machine whose registers take so many bytes; EM_NONE: another. */
+/* Return the machine whose registers have this size in bytes; EM_NONE if there is none. */
 uint16_t regset_machine(size_t size);
-/* bytes: regset_size of them, little-endian. */
+/* Read the registers from bytes, which has regset_size() bytes, little-endian. */
 void regset_read(uint16_t machine, const uint8_t *bytes, struct uw_regs *out);
-/* Where a thread's stack is told by its thread pointer: x86_64 fs_base; 0: not among these. */
+/*
+ * Return the thread pointer, which shows where the thread's stack ends: fs_base on x86_64. 0 on
+ * aarch64, where it is not among these registers.
+ */
 uint64_t regset_thread_pointer(uint16_t machine, const uint8_t *bytes);
-unsigned int regset_sp(uint16_t machine); /* its DWARF number */
+unsigned int regset_sp(uint16_t machine); /* the DWARF number of the stack pointer */
 
 #endif

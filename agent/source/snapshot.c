@@ -1,14 +1,14 @@
 /*
- * agent/source/snapshot.c: a thread in a folder, as other projects' test suites
- * keep them:
+ * agent/source/snapshot.c: reads a thread from a directory of text and memory files, as the test
+ * suites of other projects store them:
  *
- *   maps.txt   START-END PROT OFFSET DEVICE INODE [NAME] a line, as /proc/PID/maps;
- *              some state the last byte as END
- *   regs.txt   "name: hex" a line: rax … rip, or x0 … x29 lr sp pc; absent ones are 0
+ *   maps.txt   START-END PROT OFFSET DEVICE INODE [NAME] on each line, as /proc/PID/maps;
+ *              some files have the address of the last byte as END
+ *   regs.txt   "name: hex" on each line: rax ... rip, or x0 ... x29 lr sp pc; absent ones are 0
  *   *.data     u64 start address, little-endian, then memory to the end of the file
  *
- * NAMEs are files in the same folder, which the opener finds by what follows their last
- * slash; of those that are not there, memory may hold the image.
+ * Mapped files are in the same directory. The opener finds them by the part of NAME after its last
+ * slash. If such a file is missing, memory may hold its image.
  */
 #include "agent/source/frozen.h"
 #include "agent/source/image.h"
@@ -27,27 +27,28 @@
 #include <unistd.h>
 
 #define TEXT_MAX    ((uint64_t)16 << 20)
-#define MEMORY_MAX  ((uint64_t)512 << 20) /* of all files together */
+#define MEMORY_MAX  ((uint64_t)512 << 20) /* bytes of all memory files */
 #define REGIONS_MAX 256
 #define MAPS_MAX    (1u << 18)
 
 struct memory_file {
 	char *name;
 	uint8_t *data;
-	uint64_t addr, size; /* without the address before the bytes */
+	uint64_t addr, size; /* without the address at the start of the file */
 };
 
 struct snapshot {
 	struct frozen frozen;
 	int fd;
-	const char *name; /* of the folder, for messages; while opening */
-	char *error;	  /* the same */
+	const char *name; /* path of the directory, for messages; only while opening */
+	char *error;	  /* for messages; only while opening */
 	struct memory_file files[REGIONS_MAX];
 	size_t n_files;
 	struct uw_memory memory;
 	struct uw_region regions[REGIONS_MAX];
 };
 
+/* Write a message to s->error (512 bytes) and return err. */
 static int fail(const struct snapshot *s, int err, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -61,7 +62,10 @@ static int fail(const struct snapshot *s, int err, const char *format, ...)
 	return err;
 }
 
-/* A NUL follows the bytes. */
+/*
+ * Read a file of the directory, at most max bytes. The caller frees *out. A NUL follows the last
+ * byte. On failure s->error says why.
+ */
 static int read_file(const struct snapshot *s, const char *name, uint64_t max, uint8_t **out,
 		     uint64_t *size)
 {
@@ -84,7 +88,7 @@ static int read_file(const struct snapshot *s, const char *name, uint64_t max, u
 		if (n < 0 && errno != EINTR)
 			err = -errno;
 		else if (n == 0)
-			break; /* shorter than it was */
+			break; /* the file became shorter */
 		else if (n > 0)
 			done += (uint64_t)n;
 	}
@@ -107,6 +111,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct memory_file *)a)->name, ((const struct memory_file *)b)->name);
 }
 
+/* List the *.data files, sorted by name. */
 static int find_memory(struct snapshot *s)
 {
 	DIR *dir = fdopendir(openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -133,6 +138,7 @@ static int find_memory(struct snapshot *s)
 	return err;
 }
 
+/* Read all memory files and make the regions of s->memory from them. */
 static int read_memory_files(struct snapshot *s)
 {
 	uint64_t left = MEMORY_MAX;
@@ -174,6 +180,7 @@ static const char *const x86_64_names[UW_X86_64_REGS] = { "rax", "rdx", "rcx", "
 							  "rbp", "rsp", "r8",  "r9",  "r10", "r11",
 							  "r12", "r13", "r14", "r15", "rip" };
 
+/* Return the DWARF number of a register, or -1 if the name is unknown. */
 static int reg_of(uint16_t machine, const char *name)
 {
 	char text[16];
@@ -195,9 +202,12 @@ static int reg_of(uint16_t machine, const char *name)
 				     : -1;
 }
 
+/* Return the machine whose registers regs.txt lists. */
 static uint16_t machine_of(const char *text)
 {
-	/* 32-bit ones have eip, and r0 … r15 beside a pc. */
+	/*
+	 * 32-bit x86 has eip. 32-bit arm has pc like aarch64, but r0 to r15 instead of x0 to x29.
+	 */
 	if (strstr(text, "rip:"))
 		return EM_X86_64;
 	if (strstr(text, "eip:"))
@@ -205,6 +215,7 @@ static uint16_t machine_of(const char *text)
 	return strstr(text, "pc:") && strchr(text, 'x') ? EM_AARCH64 : EM_ARM;
 }
 
+/* Read regs.txt. Registers that it does not list are 0 and count as known. */
 static int read_regs(struct snapshot *s, struct uw_regs *regs, uint16_t *machine)
 {
 	uint8_t *text;
@@ -260,11 +271,12 @@ out:
 
 /* ---- mappings -------------------------------------------------------------------- */
 
+/* Read a hexadecimal number that stop follows, and move *at behind both. */
 static bool take_hex(char **at, char stop, uint64_t *out)
 {
 	char *end;
 
-	/* strtoull would take a sign and spaces, too. */
+	/* strtoull() would accept a sign and spaces, too. */
 	if (!strchr("0123456789abcdefABCDEF", **at) || !**at)
 		return false;
 	errno = 0;
@@ -275,6 +287,7 @@ static bool take_hex(char **at, char stop, uint64_t *out)
 	return true;
 }
 
+/* Return the next word of the line, NUL-terminated in place, and move *at behind it. */
 static bool take_word(char **at, char **word)
 {
 	*at += strspn(*at, " \t");
@@ -287,7 +300,7 @@ static bool take_word(char **at, char **word)
 	return true;
 }
 
-/* Files lie in the folder by their base names. */
+/* Return whether the directory has a regular file with the base name of path. */
 static bool has_file(const struct snapshot *s, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -296,7 +309,10 @@ static bool has_file(const struct snapshot *s, const char *path)
 	return *base && !fstatat(s->fd, base, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
 }
 
-/* What the kernel says of a file does not make it another one than that which was kept. */
+/*
+ * Set the path of a mapping. The kernel appends " (deleted)" to the names of deleted files. Remove
+ * that if the directory has the file under the name without it, and none under the name with it.
+ */
 static void name_file(const struct snapshot *s, char *path, struct event_mapping *m)
 {
 	static const char gone[] = " (deleted)";
@@ -312,6 +328,7 @@ static void name_file(const struct snapshot *s, char *path, struct event_mapping
 		path[length - (sizeof(gone) - 1)] = gone[0];
 }
 
+/* Parse a line of maps.txt in place. m->path points into the line. */
 static bool parse_mapping(const struct snapshot *s, char *line, struct event_mapping *m)
 {
 	char *at = line, *prot, *off, *word;
@@ -322,7 +339,7 @@ static bool parse_mapping(const struct snapshot *s, char *line, struct event_map
 	    !take_word(&at, &prot) || strlen(prot) != 4 || !take_word(&at, &off) ||
 	    !take_hex(&off, '\0', &m->off) || !take_word(&at, &word) || !take_word(&at, &word))
 		return false;
-	if ((m->end & 0xfff) == 0xfff) /* the last byte, not the one behind it */
+	if ((m->end & 0xfff) == 0xfff) /* END is the last byte, not the one behind it */
 		m->end++;
 	m->prot = (prot[0] == 'r' ? PROT_READ : 0u) | (prot[1] == 'w' ? PROT_WRITE : 0u) |
 		  (prot[2] == 'x' ? PROT_EXEC : 0u);
@@ -334,6 +351,7 @@ static bool parse_mapping(const struct snapshot *s, char *line, struct event_map
 	return m->start < m->end;
 }
 
+/* Read maps.txt and add its mappings, sorted. */
 static int read_maps(struct snapshot *s)
 {
 	uint8_t *text;
@@ -365,6 +383,7 @@ static int read_maps(struct snapshot *s)
 	return err;
 }
 
+/* Return whether memory has an ELF header at addr. */
 static bool is_elf(const struct snapshot *s, uint64_t addr)
 {
 	uint8_t magic[SELFMAG];
@@ -374,14 +393,16 @@ static bool is_elf(const struct snapshot *s, uint64_t addr)
 }
 
 /*
- * Where in an archive each mapping's ELF image begins: neighbours of one name are
- * one image, and so is everything after a beginning at offset 0, holes or not.
- * Memory without a name that begins with an ELF header is a file, too.
+ * Set elf_off of each mapping: where its ELF image begins inside an archive.
+ *
+ * Adjacent mappings with the same name belong to one image. So do all mappings that follow one at
+ * offset 0 with that name, even after holes. Memory without a name that begins with an ELF header
+ * is a file, too, and gets a name.
  */
 static int find_images(struct snapshot *s)
 {
 	const struct event_mapping *last = NULL;
-	uint64_t end = 0; /* of the last one and the holes behind it */
+	uint64_t end = 0; /* of the last file mapping and the holes behind it */
 
 	for (size_t i = 0; i < s->frozen.n_mappings; i++) {
 		struct event_mapping *m = &s->frozen.mappings[i];
@@ -395,7 +416,10 @@ static int find_images(struct snapshot *s)
 			m->path = path;
 			m->file = true;
 		}
-		/* Holes that a loader left between a file's segments do not part them. */
+		/*
+		 * A loader may leave inaccessible holes between the segments of a file. They do
+		 * not separate the segments.
+		 */
 		if (!*m->path && !m->prot && m->start == end)
 			end = m->end;
 		if (!m->file)
@@ -412,6 +436,7 @@ static int find_images(struct snapshot *s)
 
 /* ---- the source ------------------------------------------------------------------ */
 
+/* source_info.image: rebuild the ELF file that is mapped at start. */
 static int get_image(void *ctx, uint32_t pid, uint64_t start, uint8_t **out, size_t *size)
 {
 	struct snapshot *s = ctx;
@@ -436,7 +461,9 @@ static void snapshot_close(struct source *source)
 
 static const struct source_ops ops = { .next = frozen_next, .close = snapshot_close };
 
-/* "a/b/" → "b". */
+/*
+ * Return the last component of a path: "a/b/" gives "b". The caller frees it; NULL: out of memory.
+ */
 static char *base_name(const char *path)
 {
 	size_t end = strlen(path), start;
@@ -448,6 +475,7 @@ static char *base_name(const char *path)
 	return strndup(path + start, end - start);
 }
 
+/* Read everything. On failure s->error says why, unless it is a system error. */
 static int read_snapshot(struct snapshot *s)
 {
 	struct frozen_thread thread = { .tid = 1 };
