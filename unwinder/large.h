@@ -1,17 +1,19 @@
 /*
- * unwinder/large.h: memory for what is read here and there.
+ * unwinder/large.h: memory for large buffers that are read at a few places.
  *
- * A section or a table of some megabytes is looked into at a few places of hundreds of
- * pages, and in a process that has just begun the way to a page costs more than what is
- * read there.  In large pages there is one to go to, and one to be had at the first
- * write instead of 512.
+ * Of a section or table of some megabytes, a few places in hundreds of pages are read. In a process
+ * that has just started, getting to a page costs more than what is read there. With a huge page
+ * there is one page to get to instead of 512, and one page fault at the first write.
  */
 #ifndef UNWINDER_LARGE_H
 #define UNWINDER_LARGE_H
 
 #include <stddef.h>
 
-/* As malloc, for free(); from 2 MiB on in large pages where the system has some, else in small ones. */
+/*
+ * Allocate memory as malloc does; free it with free(). From 2 MiB on it is in huge pages, if the
+ * system has some. NULL: no memory.
+ */
 void *uw_large_alloc(size_t size);
 
 #endif

@@ -1,14 +1,16 @@
+/* unwinder/memo.c: the rule cache of one object. */
 #include "unwinder/memo.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* libLLVM, libclang and rustc's driver are sampled at some 10,000 addresses each. */
+/* libLLVM, libclang and rustc's driver are sampled at about 10,000 addresses each. */
 #define BITS_MIN 8
 #define BITS_MAX 14
-/* An FDE of 40 to 60 bytes is sampled at one address or not at all. */
+/* The code of an FDE of 40 to 60 bytes is sampled at one address or not at all. */
 #define BYTES_A_SLOT 64
 
+/* Try to lock the cache. False: another thread is using it. */
 static bool enter(struct uw_memo *memo)
 {
 	return !atomic_exchange_explicit(&memo->busy, true, memory_order_acquire);
@@ -19,6 +21,7 @@ static void leave(struct uw_memo *memo)
 	atomic_store_explicit(&memo->busy, false, memory_order_release);
 }
 
+/* Return the only slot where key may be. */
 static struct uw_memo_slot *slot_of(const struct uw_memo *memo, uint64_t key)
 {
 	return &memo->slots[key * 0x9e3779b97f4a7c15 >> (64 - memo->bits)];
@@ -33,7 +36,10 @@ void uw_memo_init(struct uw_memo *memo, uint64_t size)
 		bits++;
 	bytes = sizeof(*memo->slots) << bits;
 	*memo = (struct uw_memo){ .slots = malloc(bytes), .bits = bits };
-	/* Of fresh pages the first use takes longer than a rule: it is had here, not in walks. */
+	/*
+	 * The first use of a fresh page takes longer than finding a rule. Take that time here, not
+	 * in walks.
+	 */
 	if (memo->slots)
 		memset(memo->slots, 0xff, bytes);
 }

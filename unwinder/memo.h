@@ -1,12 +1,12 @@
 /*
- * unwinder/memo.h: the rules of one object that were found lately, by address.
+ * unwinder/memo.h: a cache of one object's rules, by address.
  *
- * An object without a compiled table has its rules worked out from the file, over
- * and over where several processes run it or a walk's own cache is too small.
+ * Without a compiled table, an object's rules are decoded from the file again and again: several
+ * processes run the object, or a worker's own cache is too small.
  *
- * Its room is made once, before anybody asks, where the file's section is read:
- * walks allocate nothing.  Any number of threads may ask at once.  None waits: one
- * that finds the memo in use goes without it.
+ * The memory is allocated once, before any lookup, where the file's section is read: walks allocate
+ * nothing. Any number of threads may use the cache. None of them waits: a thread that finds the
+ * cache in use goes on without it.
  */
 #ifndef UNWINDER_MEMO_H
 #define UNWINDER_MEMO_H
@@ -16,28 +16,32 @@
 #include <stdint.h>
 
 struct uw_memo_slot {
-	uint64_t key; /* all ones: free */
+	uint64_t key; /* all ones: empty */
 	uint64_t word;
 	uint8_t stepper;
 };
 
-struct uw_memo { /* all zero: without room, it keeps nothing */
+/* All zero is allowed: without slots nothing is cached. */
+struct uw_memo {
 	atomic_bool busy;
 	struct uw_memo_slot *slots; /* 1 << bits of them, or NULL; owned */
 	unsigned int bits;
 };
 
 /*
- * Room that fits `size` bytes of unwind information: 256 to 16,384 slots.  Without memory
- * there is none, which is only slower.  Nobody else may use the memo meanwhile.
+ * Make a cache for `size` bytes of unwind information: 256 to 16,384 slots. Without memory nothing
+ * is cached, which is only slower. No other thread may use the cache during the call.
  */
 void uw_memo_init(struct uw_memo *memo, uint64_t size);
 void uw_memo_fini(struct uw_memo *memo);
 
-/* key: a vaddr below 1 << 62 and, in bit 63, whether it is exact.  False: not known. */
+/*
+ * Look up a rule word and its stepper. key is a vaddr below 1 << 62, with bit 63 set if it is
+ * exact. False: it is not in the cache.
+ */
 bool uw_memo_find(struct uw_memo *memo, uint64_t key, uint64_t *word, uint8_t *stepper);
 
-/* In the place of what had the same slot. */
+/* Store a rule word and its stepper, in place of what was in the same slot. */
 void uw_memo_keep(struct uw_memo *memo, uint64_t key, uint64_t word, uint8_t stepper);
 
 #endif

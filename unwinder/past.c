@@ -1,3 +1,7 @@
+/*
+ * unwinder/past.c: the walk history: stores each thread's last walk, so that the next one can reuse
+ * its outermost frames.
+ */
 #include "unwinder/past.h"
 
 #include <errno.h>
@@ -8,30 +12,31 @@
 #include "unwinder/space.h"
 #include "unwinder/walk.h"
 
-/* Threads are found by chains; a machine's busy ones are some tens. */
+/* Threads are in hash chains; a machine has some tens of busy ones. */
 #define BUCKETS 256u
 
 /*
- * Noting and comparing cost a third of what a frame taken over saves, walk and what its owner
- * does with it together.  A thread whose copies end here and there (8 KiB of deep stacks) is
- * seldom where it was: after FRUITLESS times it is walked plainly and tried again now and then.
+ * Recording and comparing cost a third of what a reused frame saves, in the walk and in the
+ * caller's work on the frame together. A thread whose captured bytes end at varying places (8 KiB
+ * of a deep stack) is seldom where it was. After FRUITLESS walks in a row that did not pay, such a
+ * thread is walked plainly, and tried again after REST walks.
  */
 #define FRUITLESS	3
 #define REST		12
 #define WORTH(taken, n) ((taken) >= (n) / 4)
 
-/* One thread's last walk.  The arrays are one block: frames, notes, users. */
+/* One thread's last walk. The three arrays are one block: frames, notes, users. */
 struct past {
 	uint64_t key;
-	struct past *next;	    /* in the bucket */
-	struct past *newer, *older; /* by last use */
+	struct past *next;	    /* next in the bucket */
+	struct past *newer, *older; /* list by last use */
 	uint64_t space, mask, code_mask;
 	enum uw_stop stop;
 	uint64_t stop_addr;
 	unsigned int fruitless; /* times in a row that comparing did not pay */
-	unsigned int rest;	/* walks to come without it */
+	unsigned int rest;	/* walks left without comparing */
 	size_t n, room;
-	struct uw_frame *frames; /* outermost first, as the others */
+	struct uw_frame *frames; /* outermost first, like notes and users */
 	struct uw_note *notes;
 	uint32_t *users;
 };
@@ -40,13 +45,14 @@ struct uw_pasts {
 	size_t max_bytes, bytes;
 	struct past *buckets[BUCKETS];
 	struct past *newest, *oldest;
-	struct uw_note *notes; /* of a walk under way */
+	struct uw_note *notes; /* of the walk under way */
 	size_t max_frames;
 	struct uw_walking walking;
 };
 
 #define FRAME_BYTES (sizeof(struct uw_frame) + sizeof(struct uw_note) + sizeof(uint32_t))
 
+/* Return what a history entry with room for so many frames takes. */
 static size_t bytes_of(size_t room)
 {
 	return sizeof(struct past) + room * FRAME_BYTES;
@@ -79,6 +85,7 @@ void uw_pasts_free(struct uw_pasts *pasts)
 
 /* ---- threads, by last use ------------------------------------------------------------- */
 
+/* Return the link to the thread's entry, or the link where a new one goes. */
 static struct past **place_of(struct uw_pasts *pasts, uint64_t key)
 {
 	struct past **at = &pasts->buckets[(key * 0x9e3779b97f4a7c15u >> 32) % BUCKETS];
@@ -102,6 +109,7 @@ static void make_newest(struct uw_pasts *pasts, struct past *past)
 	pasts->newest = past;
 }
 
+/* Free an entry. */
 static void drop(struct uw_pasts *pasts, struct past *past)
 {
 	*place_of(pasts, past->key) = past->next;
@@ -117,7 +125,7 @@ void uw_pasts_forget(struct uw_pasts *pasts)
 		drop(pasts, pasts->oldest);
 }
 
-/* The thread's, as the newest; NULL without memory. */
+/* Return the thread's entry as the newest, a new one if there is none. NULL: no memory. */
 static struct past *find(struct uw_pasts *pasts, uint64_t key)
 {
 	struct past **at = place_of(pasts, key), *past = *at;
@@ -136,7 +144,10 @@ static struct past *find(struct uw_pasts *pasts, uint64_t key)
 	return past;
 }
 
-/* Room for n frames, of which the first `kept` stay; others make room.  False: there is none. */
+/*
+ * Make room for n frames, of which the first `kept` stay. The oldest entries of other threads are
+ * dropped to stay within max_bytes. False: there is no room.
+ */
 static bool reserve(struct uw_pasts *pasts, struct past *past, size_t n, size_t kept)
 {
 	size_t room = past->room ? past->room : 32;
@@ -171,7 +182,7 @@ static bool reserve(struct uw_pasts *pasts, struct past *past, size_t n, size_t 
 
 /* ---- comparing -------------------------------------------------------------------------- */
 
-/* Where most words are: the captured bytes around sp. */
+/* Return the captured region around sp, where most words are. */
 static struct uw_region around(const struct uw_thread *thread, uint64_t sp)
 {
 	const struct uw_memory *memory = thread->ctx;
@@ -185,6 +196,7 @@ static struct uw_region around(const struct uw_thread *thread, uint64_t sp)
 	return (struct uw_region){ .size = 0 };
 }
 
+/* Read a captured word, first from near. False: it was not captured. */
 static inline bool read_word(const struct uw_thread *thread, const struct uw_region *near,
 			     uint64_t addr, uint64_t *out)
 {
@@ -196,7 +208,7 @@ static inline bool read_word(const struct uw_thread *thread, const struct uw_reg
 	return true;
 }
 
-/* Whether the walk would end as it did once it came to its outermost frame. */
+/* Return whether the walk would end as the last one did if it came to its outermost frame. */
 static bool ends_alike(const struct past *past, const struct uw_thread *thread,
 		       const struct uw_region *near)
 {
@@ -205,14 +217,14 @@ static bool ends_alike(const struct past *past, const struct uw_thread *thread,
 
 	if (note->flags & UW_NOTE_ROOT)
 		return true;
-	/* What files say of that address they say again: the space is the same. */
+	/* A file's bytes at that address have not changed, because the space has not. */
 	if (note->flags & UW_NOTE_MISSING)
 		return !read_word(thread, near, note->ra_at, &word);
 	return past->stop == UW_STOP_GUESS_ENDED && read_word(thread, near, note->ra_at, &word) &&
 	       !(word & past->mask);
 }
 
-/* How many of the outermost frames have what they went by still beneath them. */
+/* Count the outermost frames for which all words that the last walk read are unchanged. */
 static size_t count_equal(const struct past *past, const struct uw_thread *thread)
 {
 	struct uw_region near;
@@ -239,6 +251,7 @@ static size_t count_equal(const struct past *past, const struct uw_thread *threa
 
 /* ---- walking ---------------------------------------------------------------------------- */
 
+/* Walk without the history. */
 static void walk_plain(struct uw_worker *worker, const struct uw_job *job, struct uw_again *out)
 {
 	uw_walk(job->space, worker, job->thread, job->stack);
@@ -285,7 +298,7 @@ void uw_walk_again(struct uw_pasts *pasts, uint64_t key, struct uw_worker *worke
 		walk_plain(worker, job, out);
 		return;
 	}
-	/* It was found from another frame this time. */
+	/* This walk came to the frame in another way than the last one. */
 	if (taken)
 		memcpy(&past->frames[taken - 1].stepper, &w->join.how, sizeof(w->join.how));
 	for (size_t i = 0; i < stack->n_frames; i++) {

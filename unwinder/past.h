@@ -1,10 +1,10 @@
 /*
- * unwinder/past.h: what the frames of a walk went by, so that a later walk that comes upon
- * one of them in the same state can stop there.
+ * unwinder/past.h: what the frames of a walk depend on, so that a later walk can stop at one of
+ * them if its state is the same.
  *
- * A step of uw_hot_run depends on the space, on pc, sp and fp, and on at most two words of
- * memory: where the return address and the caller's frame pointer were.  Nothing else is
- * noted, and of frames that somebody else stepped from nothing at all: those are walked again.
+ * A step of uw_hot_run depends on the space, on pc, sp and fp, and on at most two words of memory:
+ * where the return address and the caller's frame pointer were. Only these are recorded. Nothing is
+ * recorded about frames that another part of the walk stepped from: those are always walked again.
  */
 #ifndef UNWINDER_PAST_H
 #define UNWINDER_PAST_H
@@ -15,26 +15,29 @@
 #include "unwinder/unwinder.h"
 
 enum {
-	UW_NOTE_HOT = 1,     /* the rest is told */
+	UW_NOTE_HOT = 1,     /* the rest is valid */
 	UW_NOTE_ROOT = 2,    /* nothing was read: the outermost frame */
-	UW_NOTE_MISSING = 4, /* ra_at could not be read, and the walk ended */
-	UW_NOTE_FP = 8,	     /* the caller's fp was read at fp_at, else it is this frame's */
-	UW_NOTE_LOW = 16,    /* sp is not surely the frame's: see struct uw_walking */
+	UW_NOTE_MISSING = 4, /* ra_at could not be read, and the walk ended there */
+	UW_NOTE_FP = 8,	     /* the caller's fp was read at fp_at; otherwise it is this frame's */
+	UW_NOTE_LOW = 16,    /* sp is only a lower bound, see sp_low in struct uw_walking */
 };
 
 struct uw_note {
-	uint64_t fp; /* in this frame */
+	uint64_t fp; /* of this frame */
 	uint64_t ra_at, fp_at;
 	uint8_t flags;
 };
 
-/* A walk to be joined, outermost frame first, as far as its words are what they were. */
+/*
+ * The frames of an earlier walk that may be joined, outermost first: those whose words are
+ * unchanged.
+ */
 struct uw_join {
 	const struct uw_frame *frames;
 	const struct uw_note *notes;
 	size_t n;
-	uint64_t sp;  /* of the innermost of those; without any the highest there can be */
-	uint32_t how; /* out: the frame that was joined was found now (see uw_run_how) */
+	uint64_t sp;  /* of the innermost of them; UINT64_MAX if there are none */
+	uint32_t how; /* out: how this walk found the joined frame, see uw_run_how */
 };
 
 #endif

@@ -1,15 +1,23 @@
+/*
+ * unwinder/procs.c: makes, checks and searches the sorted ranges of an object's procedures
+ * (schema/procs.h).
+ */
 #include "unwinder/procs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Return how many groups n entries make. */
 static size_t groups_of(uint32_t n)
 {
 	return n / PROCS_GROUP + (n % PROCS_GROUP != 0);
 }
 
-/* Where entries begin: behind the front, and nothing behind them. */
+/*
+ * Check the header and set the pointers. The entries begin after the front, and nothing follows
+ * them.
+ */
 static int open_front(struct uw_procs *procs, const void *blob)
 {
 	const struct procs_header *h = blob;
@@ -79,7 +87,7 @@ static int compare(const void *a, const void *b)
 	return x->size < y->size ? -1 : x->size > y->size;
 }
 
-/* Sorts and takes out twins; -ENOTSUP where one reaches into the next. */
+/* Sort the ranges and remove duplicates. -ENOTSUP: two overlap, or they span too much. */
 static int tidy(struct range *ranges, size_t *n)
 {
 	size_t kept = 0;
@@ -103,6 +111,7 @@ static int tidy(struct range *ranges, size_t *n)
 	return kept > UINT32_MAX ? -ENOTSUP : 0;
 }
 
+/* Make a blob of the ranges. The caller frees *blob. */
 static int pack(const struct range *ranges, size_t n, struct procs_header *header, uint8_t **blob,
 		size_t *size)
 {
@@ -177,7 +186,7 @@ int uw_procs_build(struct uw_frames *const frames[], unsigned int n, uint16_t ma
 
 /* ---- looking up ----------------------------------------------------------------------- */
 
-/* Entries [from, past) are there. */
+/* Make sure that the entries [from, past) have been read. */
 static int need(const struct uw_procs *procs, size_t from, size_t past)
 {
 	const uint64_t width = sizeof(struct procs_entry);
@@ -187,7 +196,10 @@ static int need(const struct uw_procs *procs, size_t from, size_t past)
 			   : 0;
 }
 
-/* How many begin at or before vaddr; the last of them, and the one behind it, are there. */
+/*
+ * Count the entries that begin at or before vaddr. The last of them and the one after it have been
+ * read.
+ */
 static int seek(const struct uw_procs *procs, uint64_t vaddr, size_t *count)
 {
 	const struct procs_entry *e = procs->entries;
@@ -197,7 +209,7 @@ static int seek(const struct uw_procs *procs, uint64_t vaddr, size_t *count)
 
 	if (vaddr < base)
 		high = 0;
-	while (low < high) { /* the first group that begins behind vaddr */
+	while (low < high) { /* find the first group that begins after vaddr */
 		size_t middle = low + (high - low) / 2;
 
 		if (procs->group[middle] <= off)
@@ -207,11 +219,11 @@ static int seek(const struct uw_procs *procs, uint64_t vaddr, size_t *count)
 	}
 	high = low * PROCS_GROUP < n ? low * PROCS_GROUP : n;
 	low = low ? (low - 1) * PROCS_GROUP : 0;
-	/* And the one behind it, where a gap may end. */
+	/* Also read the entry after them, where a gap may end. */
 	err = need(procs, low, high < n ? high + 1 : n);
 	if (err)
 		return err;
-	while (low < high) { /* the first that begins behind vaddr */
+	while (low < high) { /* find the first entry that begins after vaddr */
 		size_t middle = low + (high - low) / 2;
 
 		if (e[middle].start <= off)
@@ -239,7 +251,7 @@ int uw_procs_find(const struct uw_procs *procs, uint64_t vaddr, uint64_t *start,
 	}
 	*start = low ? base + e[low - 1].start + e[low - 1].size : 0;
 	*end = low < procs->header->n ? base + e[low].start : UINT64_MAX;
-	/* Nobody has looked whether entries of kept ones ascend. */
+	/* A stored blob that is read while it is needed was not checked for ascending entries. */
 	return *end > vaddr ? -ENOENT : -EBADMSG;
 }
 

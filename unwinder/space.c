@@ -1,3 +1,7 @@
+/*
+ * unwinder/space.c: an address space: the mappings of one process, sorted, and the objects that
+ * they show.
+ */
 #include "unwinder/space.h"
 
 #include <errno.h>
@@ -16,21 +20,24 @@ struct uw_space {
 	uint16_t machine;
 	uw_resolve_fn resolve;
 	void *ctx;
-	struct uw_mapping *maps; /* sorted by start, none overlap; owned, with the room around */
+	/* sorted by start, without overlaps; owned, with the room around */
+	struct uw_mapping *maps;
 	size_t n;
-	size_t front, back; /* mappings for which there is room before and behind maps */
-	size_t *sharers;    /* of maps; owned by all of them; NULL: maps is this one's alone */
-	bool lent;	    /* maps was another's first */
+	size_t front, back; /* how many mappings there is room for before and after maps */
+	/* how many spaces share maps; owned by all of them; NULL: not shared */
+	size_t *sharers;
+	bool lent;			    /* maps belonged to another space first */
 	const struct uw_steppers *steppers; /* borrowed */
-	struct uw_dynamic *dynamic;	    /* counted; NULL: none */
+	struct uw_dynamic *dynamic;	    /* one reference; NULL: none */
 };
 
 /*
- * Shared by all spaces, because workers' caches outlive them: an address comes
- * again, a number does not.
+ * The last number that a space got. Workers' caches outlive spaces and use these numbers as keys:
+ * an address may be used again, a number is not.
  */
 static atomic_uint_fast64_t last_id;
 
+/* Give the space a new number, so that nothing cached about it is used any more. */
 static void changed(struct uw_space *space)
 {
 	space->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
@@ -53,7 +60,7 @@ int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_s
 	return 0;
 }
 
-/* Free the array that maps lies in; the objects are the caller's. */
+/* Free the array that maps lies in. References to objects are left to the caller. */
 static void free_array(struct uw_space *space)
 {
 	if (space->maps)
@@ -68,7 +75,7 @@ static void put_objects(const struct uw_space *space)
 		uw_object_put(space->maps[i].object);
 }
 
-/* Leave shared mappings to the others; whoever leaves last frees them. */
+/* Stop sharing mappings. The last space that shares them frees them. */
 static void leave_maps(struct uw_space *space)
 {
 	if (!--*space->sharers) {
@@ -104,7 +111,7 @@ void uw_space_free(struct uw_space *space)
 	free(space);
 }
 
-/* NULL: no memory. */
+/* Copy the mappings, with references to their objects. NULL: no memory. */
 static struct uw_mapping *copy_maps(const struct uw_space *space)
 {
 	struct uw_mapping *maps = malloc((space->n ? space->n : 1) * sizeof(*maps));
@@ -117,7 +124,7 @@ static struct uw_mapping *copy_maps(const struct uw_space *space)
 	return maps;
 }
 
-/* Make maps this space's alone, before it changes. */
+/* Make maps this space's alone, before it is changed. */
 static int own(struct uw_space *space)
 {
 	struct uw_mapping *maps;
@@ -146,7 +153,7 @@ int uw_space_own(struct uw_space *space)
 	return space->lent ? own(space) : 0;
 }
 
-/* A space that has all of another's but its mappings. */
+/* Return a copy of the space that still refers to the same mappings. NULL: no memory. */
 static struct uw_space *begin_copy(const struct uw_space *space)
 {
 	struct uw_space *copy = malloc(sizeof(*copy));
@@ -156,6 +163,7 @@ static struct uw_space *begin_copy(const struct uw_space *space)
 	return copy;
 }
 
+/* Take the copy's references and give it a number. */
 static void finish_copy(struct uw_space *copy, struct uw_space **out)
 {
 	if (copy->dynamic)
@@ -229,7 +237,7 @@ void uw_space_use(struct uw_space *space, const struct uw_steppers *steppers)
 	changed(space);
 }
 
-/* The first mapping that ends above addr. */
+/* Return the index of the first mapping that ends above addr. */
 static size_t first_above(const struct uw_space *space, uint64_t addr)
 {
 	size_t low = 0, high = space->n;
@@ -274,16 +282,17 @@ const struct uw_mapping *uw_space_mappings(const struct uw_space *space, size_t 
 }
 
 /*
- * Whether a change at i moves what is before it.  mmap() goes downwards, so that a process with
- * tens of thousands of mappings mostly adds one before all others; what is behind stays where it
- * is then.  Few mappings are moved faster than that is worth.
+ * Return whether a change at i moves the mappings before it, not those after it. mmap() allocates
+ * downwards, so a process with tens of thousands of mappings mostly adds one before all others; the
+ * ones after it then stay where they are. If there are few mappings, moving them is faster than the
+ * other way is worth.
  */
 static bool moves_front(const struct uw_space *space, size_t i)
 {
 	return space->n > 64 && i < space->n / 2;
 }
 
-/* Make room for so many more around i, on the side that moves. */
+/* Make room for so many more mappings around i, on the side that moves. */
 static int make_room(struct uw_space *space, size_t i, size_t more)
 {
 	bool at_front = moves_front(space, i);
@@ -294,7 +303,7 @@ static int make_room(struct uw_space *space, size_t i, size_t more)
 
 	if (more <= *here)
 		return 0;
-	/* Many were taken away on the other side: half of that room serves here. */
+	/* Many mappings were removed on the other side: half of that room serves here. */
 	if (*other / 2 >= more && *other > space->n) {
 		extra = *other / 2;
 		array = at_front ? space->maps + extra : space->maps - extra;
@@ -316,7 +325,7 @@ static int make_room(struct uw_space *space, size_t i, size_t more)
 	return 0;
 }
 
-/* There is room on one side at least. */
+/* Open a slot at i. There is room on one side at least. */
 static void open_slot(struct uw_space *space, size_t i)
 {
 	if ((moves_front(space, i) && space->front) || !space->back) {
@@ -331,7 +340,7 @@ static void open_slot(struct uw_space *space, size_t i)
 	space->n++;
 }
 
-/* Close what [i, last) took. */
+/* Close the slots [i, last). */
 static void close_slots(struct uw_space *space, size_t i, size_t last)
 {
 	size_t gone = last - i;
@@ -348,7 +357,10 @@ static void close_slots(struct uw_space *space, size_t i, size_t last)
 	space->n -= gone;
 }
 
-/* Cuts [start, end) out; there is room for one more.  Returns where it would go in. */
+/*
+ * Remove [start, end) from the mappings. There must be room for one more. Return the index where a
+ * mapping of that range would be inserted.
+ */
 static size_t cut(struct uw_space *space, uint64_t start, uint64_t end)
 {
 	size_t i = first_above(space, start), last;
@@ -356,7 +368,7 @@ static size_t cut(struct uw_space *space, uint64_t start, uint64_t end)
 	if (i < space->n && space->maps[i].start < start) {
 		struct uw_mapping *m = &space->maps[i];
 
-		if (m->end > end) { /* stands out on both sides: two mappings now */
+		if (m->end > end) { /* it extends beyond both ends: two mappings now */
 			open_slot(space, i + 1);
 			m = &space->maps[i];
 			m[1] = *m;
@@ -381,7 +393,7 @@ static size_t cut(struct uw_space *space, uint64_t start, uint64_t end)
 	return i;
 }
 
-/* Takes over one reference to object and gives it the mapping, if they fit. */
+/* Set the mapping's object and bias, if the two fit. Takes over one reference to object. */
 static void attach(const struct uw_space *space, struct uw_mapping *mapping,
 		   struct uw_object *object)
 {
@@ -432,7 +444,10 @@ int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end)
 
 	if (start >= end)
 		return -EINVAL;
-	/* Where nothing was, as with each new block of a heap, what is known of the space holds. */
+	/*
+	 * If nothing was mapped there, as for each new block of a heap, caches of the space stay
+	 * valid.
+	 */
 	i = first_above(space, start);
 	if (i == space->n || space->maps[i].start >= end)
 		return 0;
@@ -449,7 +464,8 @@ int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end)
 struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *mapping)
 {
 	if (!mapping->resolved) {
-		mapping->resolved = true; /* first: whoever is asked may look at the space */
+		/* first, because the callback may look at the space */
+		mapping->resolved = true;
 		attach(space, mapping, space->resolve ? space->resolve(space->ctx, mapping) : NULL);
 	}
 	return mapping->object;

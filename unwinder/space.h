@@ -1,4 +1,4 @@
-/* unwinder/space.h: what the walk asks of an address space. */
+/* unwinder/space.h: what the parts of the library look up in an address space. */
 #ifndef UNWINDER_SPACE_H
 #define UNWINDER_SPACE_H
 
@@ -7,25 +7,31 @@
 
 #include "unwinder/unwinder.h"
 
-/* Another one after every change, and never one that another space has or had. */
+/*
+ * Return the space's number. It changes with every change of the space, and no other space ever has
+ * it.
+ */
 uint64_t uw_space_id(const struct uw_space *space);
 
-/* One past the last address ever mapped. */
+/* Return the end of the highest mapping ever added. */
 uint64_t uw_space_top(const struct uw_space *space);
 
-/* Who is asked about its frames; NULL: the built-in steppers. */
+/* Return the space's steppers; NULL: the built-in ones. */
 const struct uw_steppers *uw_space_steppers(const struct uw_space *space);
 
-/* The mapping around addr, to be resolved in place; NULL: none. */
+/* Return the mapping around addr, so that it can be resolved in place; NULL: none. */
 struct uw_mapping *uw_space_at(struct uw_space *space, uint64_t addr);
 
-/* Around addr, where nothing is mapped: [*start, *end) is empty too. */
+/* Return the unmapped range around addr, where nothing is mapped. */
 void uw_space_gap(const struct uw_space *space, uint64_t addr, uint64_t *start, uint64_t *end);
 
-/* Its object, asked for now if it was not before; NULL: there is none to use. */
+/*
+ * Return the mapping's object; the callback is called if that was not done before. NULL: there is
+ * none.
+ */
 struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *mapping);
 
-/* Did the process register how the code at lookup is left? */
+/* Return whether the process registered unwind information for the code at lookup. */
 bool uw_space_is_dynamic(const struct uw_space *space, uint64_t lookup);
 
 #endif

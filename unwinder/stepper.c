@@ -1,3 +1,7 @@
+/*
+ * unwinder/stepper.c: the steppers, which find a frame's caller: the built-in ones, the user's, and
+ * their order.
+ */
 #include "unwinder/stepper.h"
 
 #include <errno.h>
@@ -15,19 +19,23 @@
 #include "unwinder/step.h"
 #include "unwinder/walk.h"
 
-/* One frame on its way through the steppers: what the first of them finds serves the others. */
+/*
+ * One frame on its way through the steppers. What one of them computes is stored here for the
+ * others.
+ */
 struct asking {
 	struct uw_walking *w;
 	struct uw_found *found;
-	int stop; /* of ERROR */
-	/* The rule at the lookup: */
+	int stop; /* for ERROR */
+	/* The rule at the lookup address: */
 	bool ruled;
 	int err;
 	struct uw_rule rule;
-	/* The guesses, where there is none: */
+	/* The guesses, if there is no rule: */
 	bool guessed, bottom;
-	bool began, begun; /* asked for its beginning; rule is that */
-	bool called;	   /* … and the call is of that very beginning */
+	/* began: has_beginning has run; begun: its result, with the rule in rule */
+	bool began, begun;
+	bool called; /* the call before the return address is of that very beginning */
 	struct uw_guess leaf, fp;
 };
 
@@ -35,13 +43,17 @@ typedef enum uw_answer (*built_in_fn)(struct asking *a);
 
 /* ---- rules ------------------------------------------------------------------------- */
 
+/* End the walk with this stop. */
 static enum uw_answer fail(struct asking *a, enum uw_stop stop)
 {
 	a->stop = uw_stopping(stop);
 	return UW_ANSWER_ERROR;
 }
 
-/* May the caller's stack pointer be where it was put? */
+/*
+ * Return whether the caller's stack pointer is plausible. anywhere: it need not lie above this
+ * frame's.
+ */
 static bool rises(const struct uw_walking *w, bool anywhere)
 {
 	const struct uw_arch *arch = w->machine.arch;
@@ -50,8 +62,8 @@ static bool rises(const struct uw_walking *w, bool anywhere)
 	if (sp > w->sp || anywhere)
 		return true;
 	/*
-	 * With a link register a call need not touch the stack; without one, code
-	 * that was interrupted may hold its return address in a register (vfork).
+	 * With a link register, a call need not touch the stack. Without one, interrupted code may
+	 * have its return address in a register (vfork).
 	 */
 	return (arch->lr != arch->pc || w->exact) && sp == w->sp &&
 	       uw_walk_stripped(w, w->machine.regs.value[arch->pc]) != w->pc;
@@ -70,7 +82,7 @@ bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
 	return true;
 }
 
-/* bias: of the code whose rule it is. */
+/* Apply a->rule. bias is that of the code that the rule is for. */
 static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
 {
 	struct uw_walking *w = a->w;
@@ -79,13 +91,13 @@ static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
 	w->machine.bias = bias;
 	if (w->sp_low)
 		(void)uw_stepper_from_record(w->machine.arch, &a->rule);
-	/* A CFA that does not count from sp is the caller's sp, whatever this one was. */
+	/* A CFA that does not count from sp is the caller's sp, whatever this frame's sp was. */
 	w->sp_low &= a->rule.cfa_reg == w->machine.arch->sp && !a->rule.cfa_size;
 	a->found->stepper = a->rule.stepper;
 	a->found->signal = a->rule.signal;
 	switch (uw_step(&w->machine, &a->rule, &a->found->cfa)) {
 	case 1:
-		/* Signal stacks lie anywhere, and expressions switch stacks on purpose. */
+		/* Signal stacks lie anywhere, and expressions may switch stacks on purpose. */
 		return rises(w,
 			     a->rule.signal || a->rule.cfa_size || a->rule.cfa_kind != UW_CFA_PLAIN)
 			       ? UW_ANSWER_SUCCESS
@@ -93,7 +105,7 @@ static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
 	case 0:
 		return UW_ANSWER_STACK_BOTTOM;
 	case -EFAULT:
-		w->has_missing = false; /* this one counts */
+		w->has_missing = false; /* the address that is missing is that of this read */
 		uw_walk_note_missing(w);
 		return fail(a, UW_STOP_TRUNCATED);
 	case -ENODATA:
@@ -108,7 +120,7 @@ static enum uw_answer step_by_rule(struct asking *a)
 	return step_by_rule_of(a, a->w->mapping ? a->w->mapping->bias : 0);
 }
 
-/* The rule where a stepper of this kind is the one to follow it. */
+/* Look up the rule, once, and return whether it is for this kind of stepper. */
 static bool has_rule(struct asking *a, enum uw_stepper stepper)
 {
 	struct uw_walking *w = a->w;
@@ -125,7 +137,10 @@ static bool has_rule(struct asking *a, enum uw_stepper stepper)
 	return !a->err && a->rule.stepper == stepper;
 }
 
-/* Whether a system call has just made this thread, whose first frame it is; a->rule says so. */
+/*
+ * Return whether a system call has just created this thread, and this is its first frame. Then
+ * a->rule has the rule.
+ */
 static bool is_child(struct asking *a)
 {
 	struct uw_walking *w = a->w;
@@ -153,7 +168,7 @@ static enum uw_answer by_cfi(struct asking *a)
 bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, uint64_t pc,
 			   bool exact, struct uw_rule *rule)
 {
-	/* As much as there may be, or what the code takes on x86_64 and aarch64. */
+	/* As much as there may be, or as much as the code takes on x86_64 and aarch64. */
 	static const size_t sizes[] = { UW_CODE_AFTER, 9, 8 };
 	struct uw_mapping *mapping = uw_space_at(space, pc);
 	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
@@ -167,7 +182,10 @@ bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, u
 	if (exact && pc >= UW_CODE_BEFORE &&
 	    !machine->read(machine->ctx, pc - UW_CODE_BEFORE, bytes, UW_CODE_BEFORE))
 		code.before = UW_CODE_BEFORE;
-	/* Of a vDSO that nobody has a handler's return address tells as much as its bytes. */
+	/*
+	 * If the vDSO's bytes are missing, a handler's return address in it is as good a sign as
+	 * the bytes.
+	 */
 	if (!code.after && !exact && mapping->kind == UW_MAPPING_VDSO &&
 	    machine->arch->vdso_trampoline) {
 		code.at = machine->arch->vdso_trampoline;
@@ -176,7 +194,7 @@ bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, u
 	return machine->arch->signal(&code, exact, rule);
 }
 
-/* Code may be a copy of a copy; more often than this it is so in a circle. */
+/* Code may be an alias of an alias. More of them than this are probably a cycle. */
 #define ALIASES 8
 
 int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, struct uw_rule *rule,
@@ -205,6 +223,7 @@ int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, stru
 	return err ? -EBADMSG : 0;
 }
 
+/* Use what the process registered about code that it generated. */
 static enum uw_answer by_dynamic(struct asking *a)
 {
 	struct uw_walking *w = a->w;
@@ -235,6 +254,7 @@ static enum uw_answer by_plt(struct asking *a)
 
 /* ---- guesses ----------------------------------------------------------------------------- */
 
+/* Take a guess. own: the word surely belongs to this frame (see uw_guess_confidence). */
 static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const struct uw_guess *guess,
 			   bool own)
 {
@@ -244,6 +264,7 @@ static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const stru
 	return UW_ANSWER_SUCCESS;
 }
 
+/* Return whether the word at sp or in lr is surely the return address. */
 static bool is_sure(const struct asking *a)
 {
 	const struct uw_arch *arch = a->w->machine.arch;
@@ -251,7 +272,7 @@ static bool is_sure(const struct asking *a)
 	return a->leaf.sure || (a->leaf.worth == UW_WORTH_DIRECT && arch->lr == arch->pc);
 }
 
-/* Both at once, because one weighs against the other. */
+/* Make both guesses at once, because they are compared with each other. */
 static void guess_both(struct asking *a)
 {
 	struct uw_walking *w = a->w;
@@ -267,10 +288,10 @@ static void guess_both(struct asking *a)
 }
 
 /*
- * A function that keeps a frame pointer has spilled values at sp, old return
- * addresses among them; one that keeps none, or has just been entered, has its own
- * there while fp is its caller's.  Whose call leads to the pc decides; where none can
- * be seen to, the word at sp comes first.
+ * Decide between the word at sp (or lr) and the frame pointer. A function that uses a frame pointer
+ * has spilled values at sp, perhaps old return addresses. A function that uses none, or has just
+ * been entered, has its return address at sp, and fp is its caller's. The one whose call leads to
+ * the pc wins. If no call can be seen to lead there, the word at sp comes first.
  */
 static bool is_leaf(const struct asking *a)
 {
@@ -278,7 +299,10 @@ static bool is_leaf(const struct asking *a)
 
 	if (is_sure(a))
 		return true;
-	/* The same one in lr and in the frame record: it has been stored, and nothing called since. */
+	/*
+	 * lr and the frame record have the same address: it has been stored, and no call was made
+	 * since.
+	 */
 	if (arch->lr != arch->pc && a->fp.worth != UW_WORTH_NOTHING && a->fp.ra == a->leaf.ra)
 		return false;
 	switch (a->leaf.worth) {
@@ -289,15 +313,17 @@ static bool is_leaf(const struct asking *a)
 	case UW_WORTH_ELSEWHERE:
 		return !a->bottom && a->fp.worth == UW_WORTH_NOTHING;
 	case UW_WORTH_UNREAD:
-		return arch->lr != arch->pc; /* at sp may be anything; lr holds return addresses */
+		/* the word at sp may be anything; lr has return addresses */
+		return arch->lr != arch->pc;
 	default:
 		return false;
 	}
 }
 
 /*
- * Whether the function begins plainly, and a return address is where that says: then a->rule is
- * the frame's.  A call of other code is one, where there is a frame: tail calls lead on.
+ * Return whether the function begins in a known way that leads to a return address; then a->rule is
+ * the frame's rule. If the function has built a frame, a call of other code before that address is
+ * enough, because of tail calls.
  */
 static bool has_beginning(struct asking *a)
 {
@@ -320,14 +346,17 @@ static bool has_beginning(struct asking *a)
 		err = uw_beginnings_next(&beginnings, &a->rule);
 		if (err || uw_machine_reg(&w->machine, a->rule.cfa_reg, &cfa))
 			continue;
-		/* Of rbp that is not the frame's, or not any more. */
+		/* rbp may not be the frame's, or not any more. */
 		cfa += (uint64_t)a->rule.cfa_off;
 		if (cfa <= w->sp || cfa - w->sp > UW_STACK_MAX ||
 		    uw_machine_read(&w->machine, cfa - 8, 8, &ra))
 			continue;
 		switch (uw_guess_worth(w, ra)) {
 		case UW_WORTH_DIRECT:
-			/* The call tells where the function begins: it may be further below. */
+			/*
+			 * The call's target is where the function begins, which may be further
+			 * below: then try the next.
+			 */
 			if (!uw_guess_target(w, ra, &target) ||
 			    target != a->rule.start + w->mapping->bias)
 				continue;
@@ -343,7 +372,7 @@ static bool has_beginning(struct asking *a)
 	return false;
 }
 
-/* Whether the function's own pushes tell the frame, or a call of its beginning does. */
+/* Return whether the function's own pushes show its frame, or a call of its very beginning does. */
 static bool is_told(struct asking *a)
 {
 	return has_beginning(a) && (a->called || a->rule.cfa_off > 8);
@@ -372,7 +401,7 @@ static enum uw_answer by_leaf(struct asking *a)
 	if ((a->leaf.worth == UW_WORTH_ELSEWHERE && has_beginning(a)) ||
 	    (a->leaf.worth == UW_WORTH_INDIRECT && is_told(a)))
 		return UW_ANSWER_NOT_ME;
-	/* After a call into nowhere there is nothing else to go by. */
+	/* After a call to an unmapped address there is nothing else to use. */
 	if (a->w->mapping ? !is_leaf(a) : a->leaf.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
 	uw_guess_take_leaf(a->w, &a->leaf);
@@ -388,7 +417,9 @@ static enum uw_answer by_fp(struct asking *a)
 	if (a->fp.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
 	keeping = uw_stepper_keeping(w, w->mapping->object, w->pc - w->mapping->bias);
-	/* The register may still be that of a frame further out, which this function let be. */
+	/*
+	 * The register may still be that of a frame further out, if this function does not use it.
+	 */
 	if (keeping == UW_KEEPING_NOT && is_told(a) &&
 	    (a->called || a->fp.worth != UW_WORTH_DIRECT))
 		return UW_ANSWER_NOT_ME;
@@ -410,6 +441,7 @@ static enum uw_answer by_prologue(struct asking *a)
 	return answer;
 }
 
+/* Take the next word on the stack that a call precedes. */
 static enum uw_answer by_scan(struct asking *a)
 {
 	struct uw_guess guess;
@@ -421,18 +453,20 @@ static enum uw_answer by_scan(struct asking *a)
 		return UW_ANSWER_NOT_ME;
 	uw_guess_take_scan(a->w, &guess);
 	(void)take(a, UW_STEPPER_SCAN, &guess, false);
-	a->found->confidence = UW_CONFIDENCE_GUESS; /* some call's, not surely this one's */
+	/* some call precedes the word, but perhaps not this frame's */
+	a->found->confidence = UW_CONFIDENCE_GUESS;
 	return UW_ANSWER_SUCCESS;
 }
 
 /* ---- the table of steppers ------------------------------------------------------------------ */
 
+/* One stepper of a group. */
 struct entry {
-	struct uw_stepper_info info; /* its ranges and name are owned in a user's */
-	built_in_fn built_in;	     /* NULL: the user's */
+	struct uw_stepper_info info; /* name and ranges are owned if it is a user's */
+	built_in_fn built_in;	     /* NULL: a user's stepper */
 	uint8_t id;
 	bool off;
-	bool anywhere; /* whatever ranges there are */
+	bool anywhere; /* called for every address, whatever the ranges */
 };
 
 #define BUILT_IN(name_, stepper_, priority_, fn_)                                         \
@@ -455,10 +489,10 @@ static const struct entry built_in[] = {
 #define N_BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
 
 struct uw_steppers {
-	struct entry *entries; /* by priority, equal ones as they came; owned */
+	struct entry *entries; /* by priority, equal ones in the order they were added; owned */
 	size_t n, n_users;
 	uint8_t next_id;
-	uw_choose_fn choose; /* NULL: uw_steppers_find */
+	uw_choose_fn choose; /* NULL: use uw_steppers_find */
 	void *choose_ctx;
 };
 
@@ -506,7 +540,7 @@ int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, u
 	for (i = 0; i < info->n_ranges; i++)
 		if (info->ranges[i].start >= info->ranges[i].end)
 			return -EINVAL;
-	if (!s->next_id) /* it wrapped: all have been given */
+	if (!s->next_id) /* the 8-bit number wrapped around: all have been given */
 		return -ENOSPC;
 	name = strdup(info->name);
 	if (info->n_ranges)
@@ -538,6 +572,7 @@ int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, u
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
+/* Return a user's stepper, or NULL. */
 static struct entry *user_of(struct uw_steppers *s, uint8_t id)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -546,6 +581,7 @@ static struct entry *user_of(struct uw_steppers *s, uint8_t id)
 	return NULL;
 }
 
+/* Return whether all ranges are valid, none of them empty. */
 static bool are_ranges(const struct uw_range *ranges, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -577,7 +613,7 @@ int uw_steppers_add_ranges(struct uw_steppers *s, uint8_t id, const struct uw_ra
 	return 0;
 }
 
-/* Each range may fall into two. */
+/* Remove one range. Each of the stepper's ranges may become two. */
 static int remove_range(struct entry *e, const struct uw_range *gone)
 {
 	const struct uw_range everywhere = { 0, UINT64_MAX };
@@ -660,6 +696,7 @@ const char *uw_steppers_name(const struct uw_steppers *s, uint8_t id)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
+/* Return whether the stepper is on and called for lookup. */
 static bool covers(const struct entry *e, uint64_t lookup)
 {
 	bool inside = e->anywhere;
@@ -675,7 +712,7 @@ size_t uw_steppers_find(const struct uw_steppers *s, uint64_t lookup, size_t las
 {
 	const struct entry *e = s ? s->entries : built_in;
 
-	for (size_t i = last + 1; i < (s ? s->n : N_BUILT_IN); i++) /* SIZE_MAX + 1 is the first */
+	for (size_t i = last + 1; i < (s ? s->n : N_BUILT_IN); i++) /* SIZE_MAX + 1 is 0 */
 		if (covers(&e[i], lookup))
 			return i;
 	return SIZE_MAX;
@@ -688,7 +725,10 @@ bool uw_stepper_before(const struct uw_steppers *s, uint64_t lookup, uint32_t pr
 	for (size_t i = 0; s && i < s->n && s->entries[i].info.priority <= priority; i++) {
 		const struct entry *e = &s->entries[i];
 
-		/* A built-in one was there first, so that of its own priority comes after it. */
+		/*
+		 * A built-in stepper was there first, so a user's of the same priority comes after
+		 * it.
+		 */
 		if (e->built_in ? e->off : e->info.priority < priority && covers(e, lookup))
 			return true;
 	}
@@ -713,6 +753,7 @@ enum uw_answer uw_stepper_ask(const struct uw_steppers *s, uint8_t id, struct uw
 	return UW_ANSWER_NOT_ME;
 }
 
+/* Call a user's stepper, and check what it returns. */
 static enum uw_answer ask_user(struct asking *a, const struct entry *e)
 {
 	struct uw_walking *w = a->w;
@@ -755,7 +796,7 @@ static enum uw_answer ask_user(struct asking *a, const struct entry *e)
 	return rises(w, query.signal) ? answer : fail(a, UW_STOP_CFA_NOT_RISING);
 }
 
-/* Return the stop for a frame that no stepper led on from. */
+/* Return the stop for a frame that no stepper found a caller for. */
 static int nobody(const struct asking *a)
 {
 	const struct uw_walking *w = a->w;
@@ -764,7 +805,7 @@ static int nobody(const struct asking *a)
 	if (!w->mapping)
 		return uw_stopping(UW_STOP_NO_MAPPING);
 	readable = w->mapping->object || w->mapping->kind == UW_MAPPING_ANON;
-	/* Where the file itself is absent, that is what the user can mend. */
+	/* If the file itself is missing, report that: the user can do something about it. */
 	if (a->guessed && a->bottom && readable)
 		return uw_stopping(UW_STOP_GUESS_ENDED);
 	if (w->has_missing)
@@ -777,7 +818,7 @@ static enum uw_answer ask(struct asking *a, const struct entry *e)
 	return e->built_in ? e->built_in(a) : ask_user(a, e);
 }
 
-/* As the user chooses. */
+/* Call steppers in the order that the user's function chooses. */
 static enum uw_answer ask_chosen(struct asking *a, const struct uw_steppers *s)
 {
 	size_t last = SIZE_MAX;
@@ -795,6 +836,7 @@ static enum uw_answer ask_chosen(struct asking *a, const struct uw_steppers *s)
 	return UW_ANSWER_NOT_ME;
 }
 
+/* Convert a stepper's answer to what uw_stepper_step returns. */
 static int conclude(const struct asking *a, enum uw_answer answer)
 {
 	switch (answer) {
@@ -817,11 +859,11 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 	const struct entry *end = e + (group ? group->n : N_BUILT_IN);
 	struct asking a;
 
-	/* Not all of it: the rule is large, and found first. */
+	/* Do not clear all of it: the rule is large, and is set before it is used. */
 	a.w = w;
 	a.found = found;
 	a.ruled = a.guessed = a.bottom = a.began = a.called = false;
-	/* Nor saves, which are read of the user's steppers alone. */
+	/* saves is not cleared either: it is read for the user's steppers only. */
 	found->stepper = w->stepper;
 	found->confidence = UW_CONFIDENCE_RULE;
 	found->signal = false;

@@ -1,3 +1,7 @@
+/*
+ * unwinder/walk.c: walks captured stacks: one at a time, several at once, or up to a frame of an
+ * earlier walk.
+ */
 #include "unwinder/walk.h"
 
 #include <errno.h>
@@ -29,7 +33,7 @@ void uw_worker_free(struct uw_worker *worker)
 	free(worker);
 }
 
-/* Fibonacci hashing: the high bits depend on all of the key's. */
+/* Fibonacci hashing: the high bits depend on all bits of the key. */
 size_t uw_slot_of(uint64_t owner, uint64_t key, unsigned int slots)
 {
 	uint64_t hash = (key ^ owner << 40) * 0x9e3779b97f4a7c15u;
@@ -37,6 +41,7 @@ size_t uw_slot_of(uint64_t owner, uint64_t key, unsigned int slots)
 	return (size_t)(hash >> 32) & (slots - 1);
 }
 
+/* Errors are cached, too, except -ENOMEM, which may not last. */
 void uw_walk_keep_rule(struct uw_worker *worker, const struct uw_object *object, uint64_t lookup,
 		       bool exact, int err, const struct uw_rule *rule)
 {
@@ -75,9 +80,10 @@ int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lo
 
 /* ---- a walk ------------------------------------------------------------------------- */
 
-/* Larger than a page: few mappings of code are smaller, and a slot's mapping is looked at anyway. */
+/* Larger than a page: few code mappings are smaller, and the slot's mapping is checked anyway. */
 #define PAGE_SHIFT 16
 
+/* Cache an executable mapping, in place of the oldest. */
 static void keep_recent(struct uw_worker *worker, uint64_t id, struct uw_mapping *mapping)
 {
 	worker->recent[worker->n_recent++ % UW_RECENT_SLOTS] = (struct uw_recent_slot){
@@ -85,6 +91,7 @@ static void keep_recent(struct uw_worker *worker, uint64_t id, struct uw_mapping
 	};
 }
 
+/* Return the mapping around addr, from the caches or the space. NULL: nothing is mapped there. */
 static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 {
 	uint64_t id, page = addr >> PAGE_SHIFT;
@@ -131,7 +138,10 @@ struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr)
 	return mapping && mapping->prot & PROT_EXEC ? mapping : NULL;
 }
 
-/* Captured bytes, then what the file says of memory that cannot have been written. */
+/*
+ * Read captured bytes or, if there are none, the file's bytes for memory that cannot have been
+ * written.
+ */
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct uw_walking *w = ctx;
@@ -156,6 +166,10 @@ void uw_walk_note_missing(struct uw_walking *w)
 	w->has_missing = true;
 }
 
+/*
+ * Brent's algorithm: the mark moves to the current frame whenever the number of frames is a power
+ * of two.
+ */
 bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp)
 {
 	if (w->turns && pc == w->mark_pc && sp == w->mark_sp)
@@ -169,8 +183,8 @@ bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp)
 }
 
 /*
- * A return address that begins a function was put there by hand, as makecontext
- * does: there is nothing below it to look up, and nobody called that function.
+ * Return whether the frame's return address begins a function. makecontext puts such an address on
+ * the stack by hand: there is nothing before it to look up, and that function was never called.
  */
 static bool begins(struct uw_walking *w)
 {
@@ -181,8 +195,9 @@ static bool begins(struct uw_walking *w)
 }
 
 /*
- * The rule of such a function is for the time after it was called, which it never
- * was: glibc's gives the value of uc_link for its caller, or itself once more.
+ * Return whether a stop comes from applying such a function's rule. The rule describes the time
+ * after the function was called, and it never was: with glibc's function the rule gives the value
+ * of uc_link as the caller, or the function itself once more.
  */
 static bool leads_nowhere(int stop)
 {
@@ -191,8 +206,8 @@ static bool leads_nowhere(int stop)
 }
 
 /*
- * The end of such a stack. ruled: a rule led there, and not a guess, for which any pointer to a
- * function may pass for a return address.
+ * Return the stop for the end of a stack that was made by hand. ruled: a rule led there, not a
+ * guess. To a guess, any pointer to a function may look like a return address.
  */
 static int end_of_made(bool ruled)
 {
@@ -211,8 +226,8 @@ int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 	w->pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
 	w->sp = w->machine.regs.value[arch->sp];
 	/*
-	 * A stack made by hand may end so. But the word is also 0 where a rule or a guess named
-	 * the wrong place, so it proves nothing.
+	 * A stack that was made by hand may end with 0. But the word is also 0 if a rule or a guess
+	 * named the wrong place, so 0 proves nothing.
 	 */
 	if (w->pc == 0 && out->n_frames && !w->exact)
 		return uw_stopping(UW_STOP_GUESS_ENDED);
@@ -221,7 +236,10 @@ int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 	begun = begins(w);
 	ruled = w->confidence == UW_CONFIDENCE_RULE;
 	w->exact |= begun;
-	/* The call may end its function, and ra then belongs to the next one. */
+	/*
+	 * The call may be the last instruction of its function, and ra then belongs to the next
+	 * one.
+	 */
 	w->lookup = w->exact ? w->pc : w->pc - 1;
 	w->mapping = uw_walk_code(w, w->lookup);
 	frame = &out->frames[out->n_frames++];
@@ -251,7 +269,7 @@ int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 	return UW_GO_ON;
 }
 
-/* One frame by whatever way there is. */
+/* Walk one frame without details about it. */
 static int walk_frame(struct uw_walking *w)
 {
 	struct uw_found found;
@@ -290,6 +308,7 @@ int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker
 	return UW_GO_ON;
 }
 
+/* Set out->stop, and for a truncated walk the address that is missing. */
 static void end(const struct uw_walking *w, struct uw_stack *out, int stop)
 {
 	out->stop = (enum uw_stop)(-1 - stop);
@@ -324,7 +343,7 @@ bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct
 			break;
 		n = out->n_frames;
 		stop = walk_frame(w);
-		/* What this one went by may be anything. */
+		/* What this step depends on is not recorded. */
 		if (out->n_frames > n)
 			w->notes[n].flags = 0;
 	}
@@ -335,8 +354,8 @@ bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct
 }
 
 /*
- * As many as hide what memory takes to answer, also where two CPUs share a core: 16 are 2 to 5 %
- * faster than 8 with their stacks in DRAM, and as fast in cache.
+ * How many walks to interleave: enough to hide the latency of memory, also if two CPUs share a
+ * core. 16 is 2 to 5 % faster than 8 with stacks in DRAM, and as fast with stacks in the cache.
  */
 #define LANES 16
 
@@ -351,7 +370,7 @@ void uw_walk_many(struct uw_worker *worker, const struct uw_job *jobs, size_t n)
 		struct uw_walking *w;
 		int stop;
 
-		/* When all tags are used up, those under way come to an end first. */
+		/* When all tags are used up, let the walks under way end first. */
 		while (next < n && n_idle && !(n_live && uw_hot_full(&worker->hot))) {
 			const struct uw_job *job = &jobs[next++];
 
@@ -396,7 +415,10 @@ int uw_memory_read(void *ctx, uint64_t addr, void *out, size_t size)
 			continue;
 		left = r->size - (addr - r->addr);
 		if (size > left) {
-			/* Pages copied one by one meet; out is whole or left alone. */
+			/*
+			 * Captured pages may adjoin as separate regions. out is filled completely
+			 * or not at all.
+			 */
 			uint8_t bytes[64];
 			int err;
 
