@@ -1,3 +1,6 @@
+/*
+ * agent/opener/opener.c: opens the files of other processes: candidate places, rights and checks.
+ */
 #include "agent/opener/opener.h"
 
 #include "agent/opener/fetcher.h"
@@ -41,7 +44,7 @@ int opener_new(const struct opener_options *options, struct opener **out)
 		opener->debug_dir = strdup(options->debug_dir);
 	if (home && *home && asprintf(&opener->cache, "%s/.debug/.build-id", home) < 0)
 		opener->cache = NULL;
-	if (caches && *caches == '/') { /* others are to be ignored, says the XDG specification */
+	if (caches && *caches == '/') { /* the XDG specification says to ignore relative paths */
 		if (asprintf(&opener->own, "%s/offwind", caches) < 0)
 			opener->own = NULL;
 	} else if (home && *home && asprintf(&opener->own, "%s/.cache/offwind", home) < 0) {
@@ -71,7 +74,10 @@ void opener_free(struct opener *opener)
 	free(opener);
 }
 
-/* Return 0 if the file behind an O_PATH descriptor is a regular one, which everybody may read if public is set. */
+/*
+ * Return 0 if the file behind an O_PATH descriptor is a regular file and, if public is set,
+ * everybody may read it.
+ */
 static int check_path(int path_fd, bool public)
 {
 	struct stat st;
@@ -83,7 +89,10 @@ static int check_path(int path_fd, bool public)
 	return public && !(st.st_mode & S_IROTH) ? -EACCES : 0;
 }
 
-/* Open what an O_PATH descriptor names with this thread's rights as they are, and take the descriptor over. */
+/*
+ * Open for reading what an O_PATH descriptor refers to, with this thread's current rights. Closes
+ * path_fd in any case.
+ */
 static int reopen(int path_fd, bool public, int *fd)
 {
 	char link[64];
@@ -91,7 +100,10 @@ static int reopen(int path_fd, bool public, int *fd)
 
 	if (!err) {
 		(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
-		/* Whoever has a lease on it would be asked first, and may take 45 s to answer. */
+		/*
+		 * Without O_NONBLOCK, open would wait for a holder of a lease on the file, up to 45
+		 * s (fcntl(2)).
+		 */
 		opened = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 		if (opened < 0)
 			err = -errno;
@@ -108,6 +120,10 @@ int places_open(const char *path, const struct opener_user *user, int *fd)
 	return places_open_at(AT_FDCWD, path, LINKS_FOLLOWED, user, fd);
 }
 
+/*
+ * Open path below root with the flags and resolve rules of how. A path below AT_FDCWD is opened by
+ * open(2), without the resolve rules.
+ */
 static int open_how(int root, const char *path, const struct open_how *how)
 {
 	if (root == AT_FDCWD)
@@ -115,7 +131,10 @@ static int open_how(int root, const char *path, const struct open_how *how)
 	return (int)syscall(SYS_openat2, root, path, how, sizeof(*how));
 }
 
-/* Open a regular file a second time by its name, where there is no /proc to open it by a descriptor. */
+/*
+ * Open a regular file a second time by its name, for systems where no /proc is mounted. was is the
+ * result of the first fstat; -ESTALE if the name belongs to another file by now.
+ */
 static int open_again(int root, const char *path, const struct open_how *how,
 		      const struct stat *was, int *fd)
 {
@@ -145,7 +164,8 @@ int places_open_at(int root, const char *path, enum place_links links,
 	int path_fd, err;
 	bool public;
 
-	if (links != LINKS_FOLLOWED) /* the link itself is opened then, and is no regular file */
+	if (links !=
+	    LINKS_FOLLOWED) /* then the link itself is opened, and a link is not a regular file */
 		how.flags |= O_NOFOLLOW;
 	if (links == NO_LINKS)
 		how.resolve |= RESOLVE_NO_SYMLINKS;
@@ -189,7 +209,10 @@ int places_process(const struct opener *opener, uint32_t pid, struct place_proce
 	dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return -errno;
-	/* The root comes first: whose it is may be less by then, but not more, but for root itself. */
+	/*
+	 * Open the root first. The user read after it may have fewer rights than the one the root
+	 * belongs to, but not more, unless it is root itself.
+	 */
 	out->root = openat(dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	err = user_of(dir, &out->user);
 	(void)close(dir);
@@ -227,9 +250,11 @@ const struct opener_user *places_user(const struct opener *opener, const struct 
 }
 
 /*
- * Without a build-id, a file that was put in place after the recording ended is
- * told by its change time, beside another inode than the one recorded (which
- * alone proves nothing: overlayfs shows others than the kernel records).
+ * Check whether a file without a build-id can be the recorded one. A file that was put in place
+ * after the recording ended shows this by its modification time, or by its change time together
+ * with an inode other than the recorded one. A different inode alone proves nothing: overlayfs
+ * shows other inodes than the kernel records. -EREMOTE: the recording is of another machine;
+ * -ESTALE: another file.
  */
 static int check_age(const struct opener *opener, const struct opener_file *file, int fd)
 {
@@ -287,7 +312,10 @@ int places_open_cached(const struct opener *opener, const struct uw_build_id *id
 	return places_open(path, user, fd);
 }
 
-/* By its base name alone; "..", a name that leads elsewhere, stays below the folder too. */
+/*
+ * Open a file by its base name below folder. A base name of ".." or a link cannot lead out of
+ * folder.
+ */
 static int open_beside(const char *folder, const char *path, int *fd)
 {
 	const char *slash = strrchr(path, '/');
@@ -297,8 +325,8 @@ static int open_beside(const char *folder, const char *path, int *fd)
 }
 
 /*
- * A mount of the file system that a file is on: any, of the whole or of a part,
- * since handles count from the file system itself.
+ * Open a mount of the file system that the file is on. Any mount of the whole or of a part of the
+ * file system will do, because file handles are relative to the file system itself.
  */
 static int open_mount(const struct opener_file *file, int *fd)
 {
@@ -308,7 +336,7 @@ static int open_mount(const struct opener_file *file, int *fd)
 	struct stat root;
 	int found = -1;
 
-	/* In a chroot the root need not be a mount, so that no line tells of it. */
+	/* In a chroot the root need not be a mount point, so mountinfo may have no line for it. */
 	if (!stat("/", &root) && major(root.st_dev) == file->major &&
 	    minor(root.st_dev) == file->minor) {
 		*fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -320,7 +348,7 @@ static int open_mount(const struct opener_file *file, int *fd)
 	while (found < 0 && getline(&line, &room, mounts) > 0) {
 		unsigned int major, minor;
 
-		/* proc(5): number, parent, device, root, place, … */
+		/* proc(5): mount ID, parent ID, device, root, mount point, … */
 		if (sscanf(line, "%*s %*s %u:%u %*s %4095s", &major, &minor, where) == 3 &&
 		    major == file->major && minor == file->minor)
 			found = open(where, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -334,12 +362,15 @@ static int open_mount(const struct opener_file *file, int *fd)
 }
 
 /*
- * Handles as file systems without a form of their own make them
- * (include/linux/exportfs.h, FILEID_INO32_GEN), and XFS for large numbers.
+ * Types of file handles: the generic form for file systems that define no other
+ * (include/linux/exportfs.h, FILEID_INO32_GEN), and the form of XFS for large inode numbers.
  */
 enum { HANDLE_INO32_GEN = 1, HANDLE_XFS_INO64_GEN = 0x81 };
 
-/* The very file, be its process dead and its path unknown here, as long as it is not gone. */
+/*
+ * Open the very file, even if its process has ended and its path is unknown here, as long as the
+ * file exists.
+ */
 int places_open_inode(const struct opener_file *file, int *fd)
 {
 	union {
@@ -361,13 +392,13 @@ int places_open_inode(const struct opener_file *file, int *fd)
 	memcpy(u.handle.f_handle, large ? (const void *)&file->inode : &small, inode_size);
 	memcpy(u.handle.f_handle + inode_size, &generation, sizeof(generation));
 	opened = open_by_handle_at(mount, &u.handle, O_PATH | O_CLOEXEC);
-	/* ESTALE: there is no such file any more. */
+	/* ESTALE: the file does not exist any more. */
 	err = opened >= 0 ? 0 : errno == ESTALE ? -ENOENT : -errno;
 	(void)close(mount);
 	return err ? err : reopen(opened, false, fd);
 }
 
-/* The file that is mapped there, with the rights of user; NULL: this program's. */
+/* Open the file behind file's mapping with the rights of user; NULL: with this program's rights. */
 static int open_mapped(const struct opener_file *file, const struct opener_user *user, int *fd)
 {
 	struct user_left left;
@@ -391,8 +422,10 @@ static int open_mapped(const struct opener_file *file, const struct opener_user 
 }
 
 /*
- * Return whether an open file is the one that the kernel mapped, by all the numbers it told.  Where a record with the
- * inode was lost, the build-id decides, which the reader compares: nobody knows that of a file he cannot read.
+ * Return whether an open file is the one that the kernel mapped, by all the numbers that the kernel
+ * reported. If the record with the inode was lost, accept a file with a build-id of at least 16
+ * bytes: the reader compares the build-id, and a stranger cannot know the build-id of a file that
+ * he cannot read.
  */
 static bool is_mapped(const struct opener_file *file, int fd)
 {
@@ -408,9 +441,10 @@ static bool is_mapped(const struct opener_file *file, int fd)
 }
 
 /*
- * Open a file by its path in a process's root or in this program's (AT_FDCWD): with the rights of user, or, where those
- * do not suffice, with this program's if it is the very file that the kernel mapped.  The process may have ended, so
- * that nobody knows any more whose it was.
+ * Open a file by its path in a process's root or in this program's root (AT_FDCWD), with the rights
+ * of user. If those rights do not suffice, open it with this program's rights, but only accept the
+ * very file that the kernel mapped. This is needed when the process has ended and its user is not
+ * known any more.
  */
 static int open_path(int root, const struct opener_file *file, const struct opener_user *user,
 		     int *fd)
@@ -437,16 +471,16 @@ enum candidate {
 	PROCESS_ROOT,
 	INODE,
 	SYMFS,
-	SYMFS_NAME, /* a few files that were copied there without their folders */
-	SYMFS_ID,   /* as debug roots, distributions and perf's cache lay out files by build-id */
+	SYMFS_NAME, /* a few files that were copied there without their directories */
+	SYMFS_ID,   /* the build-id layouts of debug roots, distributions and perf's cache */
 	SYMFS_DEBUG_ID,
 	SYMFS_CACHE_ID,
 	PATH,
 	CACHE,
-	N_CANDIDATES /* files below symfs with the same base name follow */
+	N_CANDIDATES /* larger numbers: files below symfs with the same base name */
 };
 
-/* Open the file of that build-id below symfs: DIR/.build-id/ab/cdef…SUFFIX. */
+/* Open the file of this build-id below symfs: DIR/.build-id/ab/cdef…SUFFIX. */
 static int open_by_id(const struct opener *opener, const struct uw_build_id *id, const char *dir,
 		      const char *suffix, int *fd)
 {
@@ -463,12 +497,14 @@ static int open_by_id(const struct opener *opener, const struct uw_build_id *id,
 	return places_open_below(opener->symfs, path, fd);
 }
 
-/* Open file number i below symfs that has the recorded file's base name.  -ENXIO: there are no more. */
+/*
+ * Open file number i below symfs that has the recorded file's base name. -ENXIO: there are no more.
+ */
 static int open_namesake(struct opener *opener, const struct opener_file *file, size_t i, int *fd)
 {
 	const char *path;
 
-	/* Only a build-id tells which of several is the one. */
+	/* Several files can have the name; only a build-id can tell which one is right. */
 	if (!opener->symfs || !file->build_id.size || file->deleted ||
 	    (!opener->below && symfs_new(opener->symfs, &opener->below)))
 		return -ENXIO;
@@ -476,6 +512,7 @@ static int open_namesake(struct opener *opener, const struct opener_file *file, 
 	return path ? places_open_below(opener->symfs, path, fd) : -ENXIO;
 }
 
+/* Open one candidate. Each way of finding the file chooses the rights itself: see opener_open. */
 static int open_candidate(struct opener *opener, const struct opener_file *file,
 			  const struct place_process *process, enum candidate candidate, int *fd)
 {
@@ -491,7 +528,7 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 		return opener->beside && !file->deleted
 			       ? open_beside(opener->beside, file->path, fd)
 			       : -ENOENT;
-	case MAP_FILES: /* the very file, be it deleted, replaced or in another mount namespace */
+	case MAP_FILES: /* the very file, even if deleted, replaced or in another mount namespace */
 		if (!opener->live || !file->pid)
 			return -ENOENT;
 		return open_mapped(file, file->named ? user : NULL, fd);
@@ -516,7 +553,10 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	case SYMFS_CACHE_ID:
 		return open_by_id(opener, &file->build_id, "", "/elf", fd);
 	case PATH:
-		/* Of another machine's recording, only a build-id proves that this machine has the file. */
+		/*
+		 * For a recording of another machine, only a build-id proves that this machine has
+		 * the file.
+		 */
 		if (opener->beside || !named || (opener->symfs && !file->build_id.size))
 			return -ENOENT;
 		err = open_path(AT_FDCWD, file, user, fd);
@@ -556,7 +596,10 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 			continue;
 		}
 
-		/* The mapped file itself comes first, and needs nobody's rights. */
+		/*
+		 * The mapped file comes first and needs no user's rights, so read the process only
+		 * after it.
+		 */
 		if (!asked && (candidate > MAP_FILES || file->named)) {
 			(void)places_process(opener, file->pid, &process);
 			asked = true;
@@ -567,13 +610,18 @@ int opener_open(struct opener *opener, const struct opener_file *file, unsigned 
 			worst = 0;
 			continue;
 		}
-		/* Nor is its path to be looked up. */
+		/*
+		 * Another user's program serves the file: its path must not be looked up, either.
+		 */
 		if (err == -EREMOTEIO) {
 			*next = N_CANDIDATES;
 			worst = err;
 			break;
 		}
-		/* A process that is gone is no reason; that a file is no longer the one is. */
+		/*
+		 * Report the most useful error: not that the process has ended, but -ESTALE before
+		 * all others.
+		 */
 		if (err != -ENOENT && err != -ESRCH && worst != -ESTALE)
 			worst = err;
 	}
@@ -592,7 +640,10 @@ int opener_kallsyms(struct opener *opener, int *fd)
 	return 0;
 }
 
-/* For this user alone, in a folder that is made likewise; a home must be there. */
+/*
+ * Create a directory for this user alone, and its parent in the same way. The grandparent (usually
+ * the home directory) must exist.
+ */
 static int make_folder(const char *path)
 {
 	char *above = strdup(path), *slash;
@@ -611,11 +662,14 @@ static int make_folder(const char *path)
 	return err;
 }
 
+/*
+ * Copy all bytes from one descriptor to the other and rewind the copy. Return 0 or a negative code.
+ */
 static int copy_all(int from, int to)
 {
 	enum { CHUNK = 64 << 10 };
 	char *chunk = malloc(CHUNK);
-	size_t have = 0; /* the kernel gives a page at a time */
+	size_t have = 0; /* the kernel returns one page for each read */
 	ssize_t n = -1;
 
 	while (chunk && (n = read(from, chunk + have, CHUNK - have)) >= 0) {
@@ -660,7 +714,10 @@ int opener_copy_kallsyms(struct opener *opener, int *fd)
 	return err;
 }
 
-/* Where our copy for this kernel is, and a name for it while it is being put there. */
+/*
+ * Write the path of our kallsyms copy for this kernel. suffix makes the temporary name that the
+ * copy has before it is renamed.
+ */
 static int own_path(const struct opener *opener, const struct uw_build_id *id, const char *suffix,
 		    char *path, size_t room)
 {
@@ -690,6 +747,7 @@ void opener_keep_kallsyms(struct opener *opener, const struct uw_build_id *id, i
 		(void)unlink(fresh);
 }
 
+/* Candidate 0 is perf's copy, candidate 1 is our own. */
 int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
 			 int *fd)
 {
@@ -716,7 +774,10 @@ int opener_vdso(const struct opener *opener, const void **image, size_t *size)
 	if (!start)
 		return -ENOENT;
 	memcpy(&header, start, sizeof(header));
-	/* The section headers end the image; the kernel made it, so it is taken at its word. */
+	/*
+	 * The section headers are the last part of the image. The kernel made the image, so trust
+	 * it.
+	 */
 	if (header.e_ident[EI_CLASS] != ELFCLASS64 || !header.e_shoff)
 		return -ENOENT;
 	*image = start;

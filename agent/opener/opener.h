@@ -1,10 +1,10 @@
 /*
- * agent/opener/opener.h: the one place where files of other processes are opened.
+ * agent/opener/opener.h: the only place where the agent opens files of other processes.
  *
- * It turns what an event says of a mapping into descriptors and reads no
- * contents: whether a file is the right one by build-id, its reader decides,
- * and asks for the next candidate where it is not.  Parsers get descriptors and
- * never see a path, so that this role can move to a process of its own.
+ * The opener turns what an event says about a mapping into file descriptors. It does not read the
+ * contents of the files. The reader of a file checks its build-id, and asks for the next candidate
+ * if the file is the wrong one. Parsers get descriptors and never see a path, so the opener can
+ * move to a process of its own later.
  */
 #ifndef AGENT_OPENER_OPENER_H
 #define AGENT_OPENER_OPENER_H
@@ -15,25 +15,26 @@
 #include <stdint.h>
 
 struct opener_options {
-	bool live; /* the processes may be there: look through /proc/PID first */
+	bool live; /* processes may still exist: look through /proc/PID first */
 	/*
-	 * Look for files below this directory before the host's: at their paths, by their base names,
-	 * by build-id; NULL.  The host's own serve where a build-id was told, which proves them.
+	 * Look for files below this directory before the host's own paths: at their recorded paths,
+	 * by their base names, and by build-id. NULL: no such directory. With symfs, a file at the
+	 * host's own path is used only if its build-id was recorded, because the build-id proves
+	 * that it is the same.
 	 */
 	const char *symfs;
-	bool other_host;       /* what ran had other files: take this machine's by build-id alone */
-	const char *exe;       /* the program that ran; NULL: where its mapping says */
-	const char *beside;    /* a folder that has the files by their base names; NULL: none */
-	const char *debug_dir; /* debug files are sought there, too, before /usr/lib/debug; NULL */
-	uint64_t
-		until_ns; /* CLOCK_REALTIME: files changed later are not those recorded; 0: unknown */
+	bool other_host;    /* recorded elsewhere: use this machine's files by build-id only */
+	const char *exe;    /* the program that ran; NULL: the file that its mapping names */
+	const char *beside; /* a directory that holds the files by their base names; NULL: none */
+	const char *debug_dir; /* searched for debug files before /usr/lib/debug; NULL: none */
+	uint64_t until_ns;     /* CLOCK_REALTIME: a file changed later is another one; 0: unknown */
 };
 
 struct opener;
 
 #define OPENER_GROUPS_MAX 32
-struct opener_user {	/* with whose rights files are opened that a process names */
-	bool known;	/* false: it had ended; only what everybody may read is opened */
+struct opener_user {	/* the user whose rights apply to files that a process names */
+	bool known;	/* false: the process had ended; open only files that everybody may read */
 	bool reads_all; /* root with its capabilities, in this user namespace */
 	uint32_t uid, gid;
 	uint32_t n_groups;
@@ -43,60 +44,76 @@ struct opener_user {	/* with whose rights files are opened that a process names 
 int opener_new(const struct opener_options *options, struct opener **out);
 void opener_free(struct opener *opener); /* NULL is fine */
 
-struct opener_file {	     /* what is known of the file behind a mapping */
-	uint32_t pid;	     /* a process that has it mapped */
-	uint64_t start, end; /* where */
+struct opener_file {	     /* what is known about the file behind a mapping */
+	uint32_t pid;	     /* a process that has the file mapped */
+	uint64_t start, end; /* run-time addresses of the mapping */
 	const char *path;
 	uint32_t major, minor;
-	uint64_t inode, inode_generation; /* 0: not told */
+	uint64_t inode, inode_generation; /* 0: not reported */
 	bool deleted;
-	bool main_program; /* for opener_options.exe */
-	bool named;	   /* it is sought for its name: being mapped is no reason to open it */
+	bool main_program; /* opener_options.exe applies to this file */
+	bool named;	   /* looked up by name only: a mapping does not justify opening it */
 	/*
-	 * Of opener_view: debug files are looked for in the process's root, too, if it still has this view; 0: only in
-	 * this program's own root.
+	 * From opener_view. If the process still has this view, look for debug files in the
+	 * process's root, too. 0: look only in this program's own root.
 	 */
 	uint64_t view;
-	bool compared; /* its device and inode are compared with the mapping's afterwards */
+	bool compared; /* the caller compares device and inode with the mapping's after the open */
 	const struct opener_user
-		*user; /* of a process that had it mapped, for when that has ended; or NULL */
-	struct uw_build_id build_id; /* size 0: not told */
+		*user; /* of a process that had it mapped, if that has ended; or NULL */
+	struct uw_build_id build_id; /* size 0: not reported */
 };
 
-/* Read whose process this is, if the opener looks at living processes and it is one. */
+/*
+ * Read the user of process pid. out->known is false if the opener does not look at living processes
+ * or the process has ended.
+ */
 void opener_user_of(const struct opener *opener, uint32_t pid, struct opener_user *out);
 
 /*
- * Return a number for the tree of files that a process sees, other than this program's own: a container, a chroot, or
- * a mount namespace with its own directory of debug files.  0: it sees what this program sees, or has ended.  strict:
- * any other mount namespace has a number, whatever it has there.
+ * Return a number that identifies the file tree that a process sees, if that tree differs from this
+ * program's own: a container, a chroot, or a mount namespace with its own directory of debug files.
+ * Return 0 if the process sees the same files as this program, or has ended. With strict, every
+ * other mount namespace gets a number, whether or not it has its own directory of debug files.
  */
 uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict);
-/* Return whether there is a debug file for such a file in its process's root, and none in this program's own. */
+/*
+ * Return whether a debug file for this file exists in its process's root, but not in this program's
+ * own root.
+ */
 bool opener_has_own_debug(struct opener *opener, const struct opener_file *file, const char *link);
 
 /*
- * Opens candidate number *next, or the first after it that exists, and steps
- * *next past it; begin with 0.  Candidates are regular files, opened read-only
- * without following a process's own links out of its root.  Where processes live, only the file that the
- * kernel mapped, and what the user of this program named, is opened with this program's rights; whatever is found
- * by a name is opened with those of the process's user (docs/security.md).  -ENOENT: no
- * (further) candidate; -ESTALE: the only file of that name is provably another
- * one; -EREMOTE: it is this machine's, and nothing tells that it is the same; -EREMOTEIO: a stranger's program
- * serves it (FUSE) and need not answer, so that it is not opened; else what opening said last (-EACCES, -EIO, …).
+ * Open candidate number *next, or the first after it that exists, and set *next to the number after
+ * that one. Begin with *next = 0.
+ *
+ * Candidates are regular files. They are opened read-only, and a process's own links cannot lead
+ * out of its root. When the processes are alive, only two kinds of files are opened with this
+ * program's rights: the file that the kernel mapped, and files that the user of this program named.
+ * Files that are found by a name are opened with the rights of the process's user
+ * (docs/security.md).
+ *
+ * Return 0, or
+ * -ENOENT    no candidate is left;
+ * -ESTALE    the only file of that name is provably another file;
+ * -EREMOTE   the file is on this machine, but nothing proves that it is the recorded one;
+ * -EREMOTEIO another user's program serves the file (FUSE) and may never answer: not opened;
+ * otherwise the error of the last attempt to open a candidate (-EACCES, -EIO, …).
  */
 int opener_open(struct opener *opener, const struct opener_file *file, unsigned int *next, int *fd);
 
 /*
- * Return whether the file system on that device, as process pid has it, is a program of another user than root
- * and this one (FUSE).  It may never answer whoever asks for a name or a byte.  Asks only the kernel.
+ * Return whether the file system on this device, as process pid sees it, is served by a program of
+ * a user other than root and this one (FUSE). Such a program may never answer a request for a name
+ * or a byte. This function asks only the kernel, so it never blocks.
  */
 bool opener_device_is_served(uint32_t pid, uint32_t major, uint32_t minor);
 
 /*
- * Open the very file that a process has mapped, or had (by its inode and generation), if it lies on
- * a local file system; -ENOENT: not there.  No other process can make this wait: no path of
- * theirs is looked up, no file server asked, no lease awaited.
+ * Open the very file that a process has mapped, or had mapped (found by its inode and generation),
+ * if the file is on a local file system. Return -ENOENT if there is no such file. No other process
+ * can make this call block: it looks up no path of theirs, asks no file server, and waits for no
+ * lease.
  */
 struct opener_mappings;
 int opener_mappings_new(struct opener_mappings **out);	     /* -ENOMEM */
@@ -104,74 +121,84 @@ void opener_mappings_free(struct opener_mappings *mappings); /* NULL is fine */
 int opener_mappings_open(struct opener_mappings *mappings, const struct opener_file *file, int *fd);
 
 /*
- * Opens candidate number *next, or the first after it that exists, for the debug file of such a
- * file, as opener_open does: by build-id below --debug-dir and /usr/lib/debug, and in perf's cache;
- * then by link, the name that the file states, NULL: none, beside the file, in .debug there and
- * under the folders' copies of its path.  All of it first below symfs and in this program's root, then
- * as the process sees files, if file.view says so.  *linked: this one was found by its name alone.
+ * Open candidate number *next, or the first after it that exists, for the debug file of this file,
+ * in the same way as opener_open. The candidates are: by build-id below --debug-dir and
+ * /usr/lib/debug, and in perf's cache; then by link, the name from .gnu_debuglink (NULL: the file
+ * has none): beside the file, in .debug there, and under the copy of its path below the debug
+ * directories. All are looked up below symfs first, then in this program's root, and, if file.view
+ * says so, in the root of the process. *linked is set if the candidate was found by its name alone.
+ * Return -ENOENT if no candidate is left.
  */
 int opener_open_debug(struct opener *opener, const struct opener_file *file, const char *link,
 		      unsigned int *next, bool *linked, int *fd);
 /*
- * From now on debuginfod servers are asked, if the user has set any; store remembers what they do
- * not have, and must outlive the opener.
+ * Ask debuginfod servers from now on, if the user has configured any. The store remembers which
+ * debug files the servers do not have. The store must outlive the opener.
  */
 struct store;
 void opener_fetch(struct opener *opener, struct store *store);
-bool opener_fetches(const struct opener *opener); /* there is somebody to ask */
-/* Asks for the debug file of that build-id, unless one is here.  Never waits. */
+bool opener_fetches(const struct opener *opener); /* whether there is a server to ask */
+/* Request the debug file of this build-id, unless one is already here. Never blocks. */
 void opener_want_debug(struct opener *opener, const struct opener_file *file);
-/* Waits for the answer, for some seconds at most.  -ENOENT, -ETIMEDOUT. */
+/* Wait for the answer, for some seconds at most. Return -ENOENT or -ETIMEDOUT on failure. */
 int opener_fetched_debug(struct opener *opener, const struct uw_build_id *build_id, int *fd);
 /*
- * A file that a debug file of that file names (dwz's, a .dwo): relative to folder, NULL: to where the file open
- * as from is.  With a build-id, below the folders of debug files, too.
+ * Open a file that a debug file of this file names (dwz's common file, a .dwo). The name is
+ * relative to folder, or, if folder is NULL, to the directory of the file open as from. With a
+ * build-id, the debug directories are searched, too.
  */
 int opener_open_named(struct opener *opener, const struct opener_file *file, int from,
 		      const char *folder, const char *name, const struct uw_build_id *build_id,
 		      int *fd);
-/* What stands beside the file open as from, with that suffix: a package of .dwo files. */
+/*
+ * Open the file beside the file open as from whose name has this suffix added: a package of .dwo
+ * files.
+ */
 int opener_open_suffixed(struct opener *opener, const struct opener_file *file, int from,
 			 const char *suffix, int *fd);
 
 /*
- * /tmp/perf-PID.map, in which a process says what it generated, of a process or of one that has
- * just ended; ns_pid: as it knows itself, 0: as pid.  A regular file of at most 256 MiB that belongs
- * to the process's user or to root, and that this user may read; no link, and under no second name.  user: as
- * opener_user_of said while the process lived.
+ * Open /tmp/perf-PID.map, in which a process describes the code that it generated. The process may
+ * have ended just now. ns_pid is the pid in the process's own namespace; 0: the same as pid. The
+ * file must be a regular file of at most 256 MiB that belongs to the process's user or to root and
+ * that this user may read. It must not be a link and must have only one name. user is the result of
+ * opener_user_of while the process was alive.
  */
 int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 		    const struct opener_user *user, int *fd);
 /*
- * For recordings and processes of which the above was not kept: dump, the jitdump file it has
- * mapped, NULL: none; else /tmp/perf-PID.map, in its root if it lives.  A regular file with one
- * name, reached over no link, of root or of the process's own user, or, in a recording, of this user:
- * nobody else can lay one there.  user: as above.
+ * Open a file that describes generated code, for recordings and for processes whose perf map was
+ * not read while they were alive. Use dump, the jitdump file that the process has mapped (NULL:
+ * none); otherwise /tmp/perf-PID.map, in the process's root if it is alive. The file must be a
+ * regular file with one name, reached without any link, that belongs to root or the process's own
+ * user or, in a recording, to this user. So nobody else can plant such a file. user is as above.
  */
 int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_user *user,
 		    const char *dump, int *fd);
 
-/* /proc/kallsyms of the running kernel. */
+/* Open /proc/kallsyms of the running kernel. */
 int opener_kallsyms(struct opener *opener, int *fd);
 /*
- * The same as a file without a name, which opener_keep_kallsyms can give one; *fd is at its start.
- * It costs the copying; -ENOENT, -EOPNOTSUPP, …: no place for it, try the above.
+ * Copy /proc/kallsyms into a file without a name, which opener_keep_kallsyms can give a name. *fd
+ * is at the start of the copy. The copying takes time. -ENOENT, -EOPNOTSUPP, …: there is no place
+ * for the copy; use opener_kallsyms instead.
  */
 int opener_copy_kallsyms(struct opener *opener, int *fd);
 /*
- * Keeps that copy for this user as the one of the kernel with this build-id, in place of an elder
- * one, in $XDG_CACHE_HOME/offwind or $HOME/.cache/offwind.  It only saves time: failing is no error.
+ * Store that copy for this user as the kallsyms of the kernel with this build-id, in
+ * $XDG_CACHE_HOME/offwind or $HOME/.cache/offwind. It replaces an older copy. The copy only saves
+ * time later, so a failure is not an error.
  */
 void opener_keep_kallsyms(struct opener *opener, const struct uw_build_id *id, int fd);
 /*
- * Opens candidate number *next, or the first after it that exists, as opener_open does: copies of
- * kallsyms kept for the kernel of this build-id by perf record or by us.  They are from any boot,
- * with that one's addresses and modules.
+ * Open candidate number *next, or the first after it that exists, as opener_open does. The
+ * candidates are copies of kallsyms that perf record or offwind stored for the kernel with this
+ * build-id. A copy can be from any boot, and has the addresses and modules of that boot.
  */
 int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
 			 int *fd);
 
-/* The running kernel's vDSO, mapped into this process for its life; -ENOENT: it has none. */
+/* Return the running kernel's vDSO, mapped into this process for its life. -ENOENT: it has none. */
 int opener_vdso(const struct opener *opener, const void **image, size_t *size);
 
 #endif

@@ -1,3 +1,6 @@
+/*
+ * agent/pipeline/names.c: looks up function names, source lines and inlined calls, and caches them.
+ */
 #include "agent/pipeline/names.h"
 
 #include "agent/array.h"
@@ -20,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct cached { /* one symbol, or one address that nothing names */
+struct cached { /* the cached result for one address, named or not */
 	const struct module *module;
 	uint64_t addr;
 	const char *function, *system_name, *in;
@@ -30,29 +33,30 @@ struct cached { /* one symbol, or one address that nothing names */
 	size_t n_places;
 };
 
-struct known {		    /* a symbol whose names are in the pool already */
-	const char *symbol; /* the table's, which lives as long */
+struct known {		    /* a symbol whose names are in the string pool */
+	const char *symbol; /* borrowed from the symbol table, which lives as long */
 	const char *function, *system_name;
 };
 
 struct module_symbols {
 	bool tried;
 	struct sym_table *table; /* NULL: none */
-	struct sym_table *first; /* which was for some addresses only, and whose names were told */
+	struct sym_table
+		*first; /* for some addresses only, replaced by table; its names are in use */
 	const struct module *module;
-	bool stored;	  /* it came out of the store */
-	const char *base; /* name for people */
-	/* Lines; debug_fd and image are of what has the DWARF. */
+	bool stored;	  /* the table came from the store */
+	const char *base; /* base name of the module, for display */
+	/* Lines. debug_fd and image refer to the file that has the DWARF. */
 	bool lines_tried, debug_tried, has_debug; /* the module's own file has DWARF */
-	struct sym_jit *jit;			  /* of generated code; NULL: nobody tells */
-	int debug_fd;				  /* a file of its own; -1: none */
+	struct sym_jit *jit; /* of generated code; NULL: no file describes it */
+	int debug_fd;	     /* a separate debug file; -1: none */
 	struct sym_lines *lines;
-	struct sym_debug *debug; /* NULL: not open, or there is none */
+	struct sym_debug *debug; /* NULL: not open, or the module has none */
 	uint64_t debug_used;
 	struct names *names;
 };
 
-struct places { /* of many addresses, which stay where they are */
+struct places { /* a block of places; blocks never move */
 	struct places *next;
 	size_t n;
 	struct name_place list[];
@@ -68,15 +72,15 @@ struct names {
 	const struct source_info *info;
 	struct store *store; /* borrowed; NULL: none */
 	bool demangle, lines, inlined;
-	uint64_t tick;			 /* of use of debug information */
-	size_t n_debugs;		 /* open */
-	pthread_mutex_t opening;	 /* of what these name, which several threads read */
-	struct places *places;		 /* owned; the one being filled first */
+	uint64_t tick;		 /* counts uses of debug information */
+	size_t n_debugs;	 /* how many modules' debug information is open */
+	pthread_mutex_t opening; /* serializes opening the files that debug information names */
+	struct places *places;	 /* owned; the first block is being filled */
 	struct module_symbols **modules; /* by module id; owned */
 	size_t n_modules;
 	bool kept_tried, kernel_tried;
-	struct sym_kernel *kept; /* of the kernel proper, as perf kept them; NULL: none that fit */
-	struct sym_kernel *kernel; /* the running kernel's, if those fit */
+	struct sym_kernel *kept;   /* from a stored copy of kallsyms; NULL: none fits */
+	struct sym_kernel *kernel; /* the running kernel's; NULL: do not fit */
 	struct strings strings;
 	struct cached *cached;
 	size_t n_cached, room_cached;
@@ -84,19 +88,19 @@ struct names {
 	struct known *known;
 	size_t n_known, room_known;
 	struct hash_index by_symbol;
-	struct wanted *wanted; /* what will be asked for, as far as that was told */
+	struct wanted *wanted; /* locations that were announced by names_prepare */
 	size_t n_wanted;
-	/* Files are read by errands, which are left behind where that takes too long. */
+	/* Read files in errands, which are left behind when they take too long. */
 	bool bounded;
-	uint64_t n_left_out; /* files whose names or lines are missing for it */
+	uint64_t n_left_out; /* files without names or lines for that reason */
 };
 
-/* How long reading one file's symbols may take, and reading the lines of one or several. */
+/* How long reading one file's symbols may take, and reading the lines of one or several files. */
 #define SYMBOLS_NS UINT64_C(2000000000)
 #define LINES_NS   UINT64_C(10000000000)
 /*
- * Once the recording has ended, a file may take that part of what time is left, and less if
- * somebody else than the superuser may have written it.
+ * After the end of the recording, a file may take one part in so many of the time that is left. A
+ * file that a user other than the superuser may have written gets the smaller share.
  */
 #define SYSTEM_SHARE   2
 #define STRANGER_SHARE 4
@@ -132,7 +136,7 @@ uint64_t names_left_out(const struct names *names)
 	return names->n_left_out;
 }
 
-/* Whether only the superuser can have written the module's file. */
+/* Return whether only the superuser can have written the module's file. */
 static bool is_system(const struct module *module)
 {
 	struct stat st;
@@ -141,7 +145,10 @@ static bool is_system(const struct module *module)
 	       !(st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* How long an errand for a module's file may take, so that time is left for the next file. */
+/*
+ * Return how long an errand for a module's file may take, in ns, so that time is left for the next
+ * file.
+ */
 static uint64_t limit_for(const struct module *module, uint64_t most_ns)
 {
 	uint64_t share = ending_left() / (is_system(module) ? SYSTEM_SHARE : STRANGER_SHARE);
@@ -149,6 +156,7 @@ static uint64_t limit_for(const struct module *module, uint64_t most_ns)
 	return share > most_ns ? most_ns : share;
 }
 
+/* Count a module whose names or lines are given up. */
 static void leave_out(struct names *names, const struct module *module, const char *what)
 {
 	names->n_left_out++;
@@ -160,6 +168,7 @@ void names_store(struct names *names, struct store *store)
 	names->store = store;
 }
 
+/* Fill in what identifies a module's file in the store. */
 static void file_of(const struct module *module, struct store_file *out)
 {
 	size_t size;
@@ -168,7 +177,10 @@ static void file_of(const struct module *module, struct store_file *out)
 		      module->path, out);
 }
 
-/* The file that symbols are of; the debug file that has a part in them, or NULL. */
+/*
+ * Fill in the file that the symbols belong to. Return the debug file that contributed to them, or
+ * NULL.
+ */
 static const struct store_file *symbols_files_of(const struct module_symbols *symbols,
 						 struct store_file *file, struct store_file *beside)
 {
@@ -179,6 +191,7 @@ static const struct store_file *symbols_files_of(const struct module_symbols *sy
 	return beside;
 }
 
+/* Fill in the file that the lines belong to: the one that has the DWARF. */
 static void lines_file_of(const struct module_symbols *symbols, struct store_file *out)
 {
 	if (symbols->debug_fd >= 0)
@@ -187,6 +200,7 @@ static void lines_file_of(const struct module_symbols *symbols, struct store_fil
 		file_of(symbols->module, out);
 }
 
+/* Free a module's symbols and lines, or give to the store what it does not have yet. */
 static void free_symbols(struct names *names, struct module_symbols *symbols)
 {
 	struct opener_file opening;
@@ -197,7 +211,10 @@ static void free_symbols(struct names *names, struct module_symbols *symbols)
 	if (!symbols)
 		return;
 	module_file(symbols->module, &opening);
-	/* What a container says of its files is nobody else's. */
+	/*
+	 * Names from a container's own debug files are only valid in that container: do not store
+	 * them.
+	 */
 	store = opening.view ? NULL : names->store;
 	if (!symbols->table || symbols->stored || !store) {
 		sym_table_free(symbols->table);
@@ -244,6 +261,7 @@ void names_free(struct names *names)
 	free(names);
 }
 
+/* Return the entry for a module; make one if needed. NULL when out of memory. */
 static struct module_symbols *symbols_of(struct names *names, const struct module *module)
 {
 	struct module_symbols *symbols;
@@ -271,7 +289,10 @@ static struct module_symbols *symbols_of(struct names *names, const struct modul
 	return symbols;
 }
 
-/* By its build-id if it has one; who is known by name alone must have the CRC stated, too. */
+/*
+ * Return whether fd is the debug file of the module. Its build-id must match. A file found by its
+ * name alone (linked) must also have the CRC that .gnu_debuglink states.
+ */
 static bool is_debug_file(const struct module *module, int fd, bool linked, bool has_crc,
 			  uint32_t crc)
 {
@@ -286,7 +307,9 @@ static bool is_debug_file(const struct module *module, int fd, bool linked, bool
 	return has_crc && !sym_crc32(fd, &is) && is == crc;
 }
 
-/* The file with the other half of the module's symbols, where they were put apart. */
+/*
+ * Find out whether the module's file has DWARF. If not, open its separate debug file into debug_fd.
+ */
 static void find_debug_file(struct names *names, struct module_symbols *symbols)
 {
 	const struct module *module = symbols->module;
@@ -318,13 +341,13 @@ static void find_debug_file(struct names *names, struct module_symbols *symbols)
 		(void)close(fd);
 }
 
-/* What is read of a module's symbols, by whoever reads them: on an errand or not. */
+/* Input and results of reading a module's symbols, on an errand's thread or on this one. */
 struct reading {
 	struct names *names;
 	struct module_symbols got; /* a part of the module's own, as read */
-	uint64_t *vaddrs;	   /* those alone that are known to be wanted; owned; NULL: all */
+	uint64_t *vaddrs;	   /* read the symbols for these addresses only; owned; NULL: all */
 	size_t n_vaddrs;
-	bool again; /* only the brief table, for all */
+	bool again; /* read the brief table again, for all addresses */
 	int err;
 };
 
@@ -339,6 +362,7 @@ static void free_reading(void *ctx)
 	free(r);
 }
 
+/* Open the table with lazy names (brief) for the wanted addresses, or for all. */
 static int open_brief(struct reading *r)
 {
 	const struct module *module = r->got.module;
@@ -347,7 +371,7 @@ static int open_brief(struct reading *r)
 				    r->got.debug_fd, r->vaddrs, r->n_vaddrs, &r->got.table);
 }
 
-/* NULL: no memory. */
+/* Prepare a reading with its own descriptor and addresses. NULL when out of memory. */
 static struct reading *begin_reading(struct names *names, const struct module_symbols *symbols,
 				     bool again)
 {
@@ -369,7 +393,10 @@ static struct reading *begin_reading(struct names *names, const struct module_sy
 
 static void read_symbols(void *ctx);
 
-/* Read, and give up what takes too long where that is wanted.  NULL: given up, or no memory. */
+/*
+ * Read symbols; if names is bounded, give up when reading takes too long. Return NULL if it was
+ * given up or there is no memory. The caller frees the result with free_reading.
+ */
 static struct reading *read_bounded(struct names *names, const struct module_symbols *symbols,
 				    bool again)
 {
@@ -389,6 +416,10 @@ static struct reading *read_bounded(struct names *names, const struct module_sym
 	return NULL;
 }
 
+/*
+ * Look up an address in the table. If the table was made for other addresses only (-EAGAIN), read
+ * one for all addresses once. The first table stays allocated because its names are in use.
+ */
 static int find_symbol(struct names *names, struct module_symbols *symbols, uint64_t vaddr,
 		       struct sym_symbol *out)
 {
@@ -409,6 +440,10 @@ static int find_symbol(struct names *names, struct module_symbols *symbols, uint
 	return err ? err : sym_table_find(symbols->table, vaddr, out);
 }
 
+/*
+ * Open the symbol table of a module, and its debug file if there is one. Tried once for each
+ * module.
+ */
 static void open_symbols(struct names *names, const struct module *module,
 			 struct module_symbols *symbols)
 {
@@ -431,6 +466,7 @@ static void open_symbols(struct names *names, const struct module *module,
 	free_reading(r);
 }
 
+/* Read a module's symbols: from the store if it has them, else from the file or image. */
 static void read_symbols(void *ctx)
 {
 	struct reading *r = ctx;
@@ -458,7 +494,7 @@ static void read_symbols(void *ctx)
 	}
 	if (image)
 		err = sym_table_open_image(image, image_size, &symbols->table);
-	else if (fd >= 0 && names->store) /* which will have all of it */
+	else if (fd >= 0 && names->store) /* the store will get the whole table */
 		err = sym_table_open_with(fd, module_elf_off(module), symbols->debug_fd,
 					  &symbols->table);
 	else if (fd >= 0)
@@ -468,6 +504,7 @@ static void read_symbols(void *ctx)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
 }
 
+/* Return whether a kernel symbol list has _text at the address that the recording states. */
 static bool fits(const struct names *names, const struct sym_kernel *kernel)
 {
 	uint64_t text;
@@ -476,8 +513,10 @@ static bool fits(const struct names *names, const struct sym_kernel *kernel)
 }
 
 /*
- * The same build at the same place has its own code at the same addresses, whichever boot the copy
- * is from; a file costs a tenth of what the kernel takes to write its list anew.
+ * Open a stored copy of kallsyms. The same kernel build at the same address has the same symbols,
+ * whichever boot the copy is from. Reading a file takes a tenth of the time that the kernel needs
+ * to write its list. (Addresses of kernel modules differ; find_in_kernel does not use them from the
+ * copy.)
  */
 static void open_kept(struct names *names)
 {
@@ -496,8 +535,9 @@ static void open_kept(struct names *names)
 }
 
 /*
- * The running kernel's symbols fit a recording of the same boot; where the
- * source states where _text was, that must agree.
+ * Open /proc/kallsyms, and store a copy for later runs. The running kernel's symbols fit a
+ * recording of the same boot. If the source states the address of _text, the symbols must agree
+ * with it.
  */
 static void open_kernel(struct names *names)
 {
@@ -529,6 +569,9 @@ static void open_kernel(struct names *names)
 	}
 }
 
+/*
+ * Look up a kernel address in the stored copy, except for kernel modules, then in /proc/kallsyms.
+ */
 static int find_in_kernel(struct names *names, uint64_t addr, struct sym_symbol *symbol,
 			  const char **module)
 {
@@ -542,6 +585,9 @@ static int find_in_kernel(struct names *names, uint64_t addr, struct sym_symbol 
 	return names->kernel ? sym_kernel_find(names->kernel, addr, symbol, module) : -ENOENT;
 }
 
+/*
+ * Look up a kernel address among the symbols that the recording itself contains, sorted by address.
+ */
 static int find_carried(const struct source_info *info, uint64_t addr, struct sym_symbol *symbol,
 			const char **module)
 {
@@ -566,13 +612,16 @@ static int find_carried(const struct source_info *info, uint64_t addr, struct sy
 	return 0;
 }
 
-/* NULL when out of memory. */
+/* Return a copy of the text in the string pool. NULL when out of memory. */
 static const char *keep(struct names *names, const char *text)
 {
 	return strings_keep(&names->strings, text, strlen(text));
 }
 
-/* The running kernel names some hundred addresses in less time than it lists all its symbols. */
+/*
+ * Ask the running kernel for the symbol at addr through the source. For some hundred addresses this
+ * is faster than reading the kernel's whole list.
+ */
 static int ask_kernel(const struct source_info *info, uint64_t addr, struct sym_symbol *symbol,
 		      const char **module)
 {
@@ -587,6 +636,7 @@ static int ask_kernel(const struct source_info *info, uint64_t addr, struct sym_
 	return 0;
 }
 
+/* Name a kernel address. c->in is "[kernel]" or the kernel module. */
 static void name_kernel(struct names *names, struct cached *c)
 {
 	struct sym_symbol symbol;
@@ -608,7 +658,7 @@ static void name_kernel(struct names *names, struct cached *c)
 	if (*module) {
 		char text[80];
 
-		/* kallsyms gives module names bare or in brackets; people know them in brackets. */
+		/* kallsyms gives module names bare or in brackets; users know them in brackets. */
 		(void)snprintf(text, sizeof(text), *module == '[' ? "%.70s" : "[%.70s]", module);
 		c->in = keep(names, text);
 	}
@@ -626,7 +676,10 @@ static bool same_symbol(const void *ctx, uint32_t id)
 	return want->names->known[id].symbol == want->symbol;
 }
 
-/* A function is met at many addresses, and demangling takes longest. */
+/*
+ * Set the names for a symbol, demangled if that is wanted. Results are cached by symbol because a
+ * function is found at many addresses and demangling is the slowest part.
+ */
 static void name_symbol(struct names *names, const char *symbol, struct cached *c)
 {
 	struct same_name want = { .names = names, .symbol = symbol };
@@ -645,7 +698,7 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 	if (readable)
 		c->function = keep(names, readable);
 	free(readable);
-	/* Without memory it is done again next time. */
+	/* Without memory for the cache entry, the symbol is demangled again next time. */
 	if (array_make_room(&known, names->n_known, &names->room_known, sizeof(*names->known)))
 		return;
 	names->known = known;
@@ -656,7 +709,10 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 		names->n_known++;
 }
 
-/* False: nobody said what it is. */
+/*
+ * Name generated code by what its process registered. Return false if no registration names the
+ * address.
+ */
 static bool name_generated(struct names *names, struct cached *c)
 {
 	const char *kept = NULL;
@@ -676,11 +732,12 @@ static bool name_generated(struct names *names, struct cached *c)
 
 /* ---- lines -------------------------------------------------------------------- */
 
-/* So many modules' debug information is open at once; each may hold some tens of megabytes. */
+/* How many modules' debug information can be open at once. Each can hold some tens of megabytes. */
 #define DEBUGS_MAX  3
 #define PLACES_MAX  128
 #define PLACES_ROOM 4096
 
+/* Open the file that .gnu_debugaltlink names (dwz). May run on several threads. */
 static int alt_of(void *ctx, const char *name, const struct uw_build_id *id, int *fd)
 {
 	const struct module_symbols *s = ctx;
@@ -696,6 +753,7 @@ static int alt_of(void *ctx, const char *name, const struct uw_build_id *id, int
 	return err;
 }
 
+/* Open a .dwo file, whose path is relative to folder. May run on several threads. */
 static int split_of(void *ctx, const char *folder, const char *name, int *fd)
 {
 	const struct module_symbols *s = ctx;
@@ -710,6 +768,10 @@ static int split_of(void *ctx, const char *folder, const char *name, int *fd)
 	return err;
 }
 
+/*
+ * Open the .dwp package of a module, beside its debug file or beside itself. May run on several
+ * threads.
+ */
 static int package_of(void *ctx, int *fd)
 {
 	const struct module_symbols *s = ctx;
@@ -728,8 +790,8 @@ static int package_of(void *ctx, int *fd)
 }
 
 /*
- * Open the debug information of a module, whose lines go into lines.  From any thread: one that was left
- * behind comes here after the module's own lines were given up.
+ * Open the debug information of a module; its lines are added to lines. May be called from any
+ * thread: a thread that was left behind calls this after the module's own lines were given up.
  */
 static int open_debug(void *ctx, struct sym_lines *lines, struct sym_debug **out)
 {
@@ -743,7 +805,7 @@ static int open_debug(void *ctx, struct sym_lines *lines, struct sym_debug **out
 
 	if (image)
 		return sym_debug_open_image(image, size, NULL, lines, out);
-	if (s->module->gone) /* there are the lines that the store has */
+	if (s->module->gone) /* only the lines that the store has can be used */
 		return -ENOENT;
 	return sym_debug_open(fd, s->debug_fd >= 0 ? 0 : module_elf_off(s->module), &files, lines,
 			      out);
@@ -759,10 +821,11 @@ static void close_debug(struct names *names, struct module_symbols *s)
 {
 	sym_debug_free(s->debug);
 	s->debug = NULL;
-	s->debug_tried = false; /* it may be asked for again */
+	s->debug_tried = false; /* a later lookup may open it again */
 	names->n_debugs--;
 }
 
+/* Close the debug information that was not used for the longest time. */
 static void close_oldest(struct names *names)
 {
 	struct module_symbols *oldest = NULL;
@@ -777,6 +840,10 @@ static void close_oldest(struct names *names)
 		close_debug(names, oldest);
 }
 
+/*
+ * Return the open debug information of a module; open it if needed. NULL: none, or it cannot be
+ * read.
+ */
 static struct sym_debug *debug_of(struct names *names, struct module_symbols *s)
 {
 	int err;
@@ -793,6 +860,10 @@ static struct sym_debug *debug_of(struct names *names, struct module_symbols *s)
 	return s->debug;
 }
 
+/*
+ * Make sure that the module has an object for its lines, from the store or empty. Return whether it
+ * has.
+ */
 static bool lines_of(struct names *names, struct module_symbols *s)
 {
 	struct store_file file;
@@ -810,7 +881,10 @@ static bool lines_of(struct names *names, struct module_symbols *s)
 	return s->lines;
 }
 
-/* False: nothing is known of it. */
+/*
+ * Look up an address's lines; read them from debug information if needed. Return false if nothing
+ * is known.
+ */
 static bool see_to_lines(struct names *names, struct module_symbols *s, uint64_t vaddr,
 			 struct sym_place *out, size_t *n)
 {
@@ -820,7 +894,7 @@ static bool see_to_lines(struct names *names, struct module_symbols *s, uint64_t
 		return false;
 	if (!sym_lines_find(s->lines, vaddr, out, PLACES_MAX, n))
 		return *n > 0;
-	/* What was told beforehand is read by now, or takes too long. */
+	/* The lines that names_prepare announced are read by now, or take too long to read. */
 	if (names->bounded)
 		return false;
 	debug = debug_of(names, s);
@@ -828,6 +902,9 @@ static bool see_to_lines(struct names *names, struct module_symbols *s, uint64_t
 	       !sym_lines_find(s->lines, vaddr, out, PLACES_MAX, n) && *n > 0;
 }
 
+/*
+ * Return room for n places that stay at their address. Freed with names. NULL when out of memory.
+ */
 static struct name_place *make_places(struct names *names, size_t n)
 {
 	struct places *block = names->places;
@@ -844,7 +921,7 @@ static struct name_place *make_places(struct names *names, size_t n)
 	return block->list + block->n - n;
 }
 
-/* c has what symbols say of the function. */
+/* Add lines and inlined calls to an address. c already has the names from the symbol table. */
 static void name_places(struct names *names, struct module_symbols *s, struct cached *c)
 {
 	struct sym_place found[PLACES_MAX];
@@ -861,7 +938,7 @@ static void name_places(struct names *names, struct module_symbols *s, struct ca
 		struct cached as = { .function = NULL };
 		const char *text = found[i].function ? keep(names, found[i].function) : NULL;
 
-		/* A symbol says more than its source: foo.cold, an alias. */
+		/* The symbol's name says more than the source's name: foo.cold, or an alias. */
 		if (i + 1 == n && c->function) {
 			as.function = c->function;
 			as.system_name = c->system_name;
@@ -880,13 +957,14 @@ static void name_places(struct names *names, struct module_symbols *s, struct ca
 			c->system_name = as.system_name;
 		}
 	}
-	/* Without any name there is nothing to hang a line on. */
+	/* Exporters attach lines to a function, so an address without any name gets none. */
 	if (c->function) {
 		c->places = places;
 		c->n_places = n - first;
 	}
 }
 
+/* Input and result of reading the perf map or jitdump of a process. */
 struct jit_reading {
 	struct opener *opener;
 	const struct module *module;
@@ -917,6 +995,7 @@ static void read_jit(void *ctx)
 			    r->module->pid, strerror(-err));
 }
 
+/* Open the names of a process's generated code; with a time limit if names is bounded. */
 static void open_jit(struct names *names, struct module_symbols *s, const struct module *module)
 {
 	struct jit_reading *r = calloc(1, sizeof(*r));
@@ -940,7 +1019,7 @@ static void open_jit(struct names *names, struct module_symbols *s, const struct
 		free_jit_reading(r);
 }
 
-/* Code that a process generated, as its perf map or jitdump has it. */
+/* Name generated code by the perf map or jitdump of its process. */
 static void name_jit(struct names *names, struct module_symbols *s, struct cached *c)
 {
 	struct sym_symbol symbol;
@@ -961,12 +1040,15 @@ static void name_jit(struct names *names, struct module_symbols *s, struct cache
 }
 
 /*
- * Bytes of generated code that are one place where nobody says how long a function is.  V8 puts several
- * small functions into a page of 4 KiB; 1 KiB tells two hot loops apart.
+ * Size in bytes of a place in generated code, for code without names and function bounds. V8 puts
+ * several small functions into a page of 4 KiB. 1 KiB is small enough to separate two hot loops.
  */
 #define GENERATED_PLACE 1024
 
-/* Tell unnamed generated code apart by the procedure that its process registered, or else by place. */
+/*
+ * Give unnamed generated code a start address: the procedure that its process registered, or else
+ * the block of GENERATED_PLACE bytes around the address.
+ */
 static void place_generated(struct cached *c)
 {
 	if (!c->start)
@@ -974,6 +1056,9 @@ static void place_generated(struct cached *c)
 	c->bounded = true;
 }
 
+/*
+ * Name a user-space address: by registration, perf map, symbol or unwind information, then lines.
+ */
 static void name_user(struct names *names, struct cached *c)
 {
 	struct module_symbols *symbols = symbols_of(names, c->module);
@@ -1022,6 +1107,10 @@ static bool same_address(const void *ctx, uint32_t id)
 	return c->addr == want->location->vaddr && c->module == want->location->module;
 }
 
+/*
+ * Return the cached name of a location, or look it up and cache it. On return without caching, the
+ * result is in scratch.
+ */
 static const struct cached *find_cached(struct names *names, const struct location *location,
 					struct cached *scratch)
 {
@@ -1037,11 +1126,11 @@ static const struct cached *find_cached(struct names *names, const struct locati
 		name_kernel(names, scratch);
 	else
 		name_user(names, scratch);
-	/* Its process may say so yet. */
+	/* Do not cache the miss: the process may still report the name. */
 	if (location->module->kind == MODULE_JIT && !scratch->function)
 		return scratch;
 	if (array_make_room(&cached, names->n_cached, &names->room_cached, sizeof(*names->cached)))
-		return scratch; /* sought again next time */
+		return scratch; /* looked up again next time */
 	names->cached = cached;
 	names->cached[names->n_cached] = *scratch;
 	if (!hash_add(&names->by_address, hash, (uint32_t)names->n_cached))
@@ -1069,6 +1158,7 @@ void names_find(struct names *names, const struct location *location, struct nam
 			      .offset = location->vaddr + location->ra_bytes - c->start };
 }
 
+/* Order locations by module, then by address. */
 static int by_file(const void *a, const void *b)
 {
 	const struct location *x = *(const struct location *const *)a;
@@ -1079,7 +1169,10 @@ static int by_file(const void *a, const void *b)
 	return x->vaddr == y->vaddr ? 0 : x->vaddr < y->vaddr ? -1 : 1;
 }
 
-/* What is to be read of a module's debug information, if anything: true. */
+/*
+ * Prepare reading lines for n locations of one module. Return false if there is nothing to read.
+ * vaddrs has room for n addresses.
+ */
 static bool make_task(struct names *names, const struct location *const *wanted, size_t n,
 		      uint64_t *vaddrs, struct lines_task *out)
 {
@@ -1102,6 +1195,7 @@ static bool make_task(struct names *names, const struct location *const *wanted,
 	return out->n != 0;
 }
 
+/* Close the debug information of modules that no task needs. */
 static void close_others(struct names *names, const struct lines_task *tasks, size_t n)
 {
 	for (size_t i = 0; i < names->n_modules; i++) {
@@ -1115,7 +1209,7 @@ static void close_others(struct names *names, const struct lines_task *tasks, si
 	}
 }
 
-/* Lines to be read, by whoever reads them. */
+/* Lines to be read, on an errand's thread or on this one. */
 struct lines_reading {
 	struct lines_task *tasks;
 	uint64_t *vaddrs; /* of all tasks */
@@ -1138,7 +1232,7 @@ static void read_lines(void *ctx)
 	lines_read(r->tasks, r->n);
 }
 
-/* Nobody waits for their lines any more; the thread that reads them has what it needs. */
+/* Give up a module's lines. The thread that was left behind still uses the objects. */
 static void give_up_lines(struct names *names, struct module_symbols *s)
 {
 	leave_out(names, s->module, "source lines");
@@ -1147,7 +1241,7 @@ static void give_up_lines(struct names *names, struct module_symbols *s)
 	s->debug_tried = true;
 }
 
-/* Take what was read over into the modules. */
+/* Move the results of the tasks into their modules. */
 static void take_lines(struct names *names, const struct lines_task *tasks, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -1162,7 +1256,10 @@ static void take_lines(struct names *names, const struct lines_task *tasks, size
 	}
 }
 
-/* Read all tasks' lines, or some; tasks and vaddrs are taken over. */
+/*
+ * Read the lines of the tasks, with a time limit if names is bounded. Takes ownership of tasks and
+ * vaddrs.
+ */
 static void read_tasks(struct names *names, struct lines_task *tasks, uint64_t *vaddrs, size_t n)
 {
 	struct lines_reading *r = calloc(1, sizeof(*r));
@@ -1193,7 +1290,7 @@ static void read_tasks(struct names *names, struct lines_task *tasks, uint64_t *
 		free_lines_reading(r);
 }
 
-/* Read the lines of those n tasks that are wanted, in one go. */
+/* Copy n tasks and read their lines together. */
 static void read_some(struct names *names, const struct lines_task *from, size_t n)
 {
 	struct lines_task *tasks = calloc(n, sizeof(*tasks));
@@ -1210,7 +1307,10 @@ static void read_some(struct names *names, const struct lines_task *from, size_t
 		tasks[i].vaddrs = vaddrs + at;
 		memcpy(vaddrs + at, from[i].vaddrs, from[i].n * sizeof(*vaddrs));
 		at += from[i].n;
-		/* Of those that are opened, the first ones stay open. */
+		/*
+		 * At most DEBUGS_MAX modules' debug information stays open; the first tasks are
+		 * preferred.
+		 */
 		tasks[i].keep = s->debug || names->n_debugs < DEBUGS_MAX;
 		names->n_debugs += !s->debug && tasks[i].keep;
 	}
@@ -1223,9 +1323,9 @@ static void read_some(struct names *names, const struct lines_task *from, size_t
 }
 
 /*
- * wanted: by file.  What is not to be had is sought again when it is asked for.  Where time is
- * bounded, what only the superuser can have written comes first and together, and then each file
- * of somebody else by itself, so that nobody can have all the time.
+ * Read the lines for locations sorted by file. Lines that cannot be read now are looked up again
+ * later. If names is bounded, read files that only the superuser can have written first, all
+ * together. Then read each other file by itself, so that no user's file can use up all the time.
  */
 static void prepare_lines(struct names *names, const struct location *const *wanted, size_t n)
 {
@@ -1254,7 +1354,10 @@ static void prepare_lines(struct names *names, const struct location *const *wan
 	free(vaddrs);
 }
 
-/* Without memory for it nothing is known to be wanted, and anything may be. */
+/*
+ * Remember which locations are wanted. Without memory nothing is remembered, so whole tables are
+ * read.
+ */
 static void note_wanted(struct names *names, const struct profile *profile)
 {
 	struct wanted *wanted =

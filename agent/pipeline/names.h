@@ -1,6 +1,6 @@
 /*
- * agent/pipeline/names.h: location → function name, source line and inlined calls,
- * through whatever holds symbols for its module.  Opens tables on first use; one thread at a time.
+ * agent/pipeline/names.h: turns a location into function name, source line and inlined calls, using
+ * the symbols of its module. Symbol tables are opened on first use. Use from one thread at a time.
  */
 #ifndef AGENT_PIPELINE_NAMES_H
 #define AGENT_PIPELINE_NAMES_H
@@ -12,9 +12,9 @@ struct names;
 struct opener;
 struct store;
 
-struct name_place {		 /* what debug information says of an address */
-	const char *function;	 /* as below; never NULL */
-	const char *system_name; /* as below */
+struct name_place {		 /* what debug information says about an address */
+	const char *function;	 /* as in struct name; never NULL */
+	const char *system_name; /* as in struct name */
 	const char *file;	 /* sanitised; NULL: unknown */
 	uint32_t line;		 /* 0: unknown */
 	uint32_t start_line;	 /* of the function; 0: unknown */
@@ -26,44 +26,56 @@ struct name {
 	const char *module;	 /* base name, or "[kernel]", a kernel module as "[ext4]" */
 	uint64_t start;		 /* the symbol's vaddr */
 	/*
-	 * There is no symbol, but unwind information says that a function begins at start; of
-	 * generated code without any, start is the 1 KiB that the address lies in.
+	 * The address has no symbol, but the start of its function is known from unwind
+	 * information. For generated code without unwind information, start is the start of the 1
+	 * KiB block around the address.
 	 */
 	bool bounded;
-	uint64_t offset; /* location.vaddr + ra_bytes - start: where the pc stands */
+	uint64_t offset; /* location.vaddr + ra_bytes - start: the pc's offset */
 	/*
-	 * The calls that were inlined here, innermost first, and then the function itself, whose
-	 * line is of what it calls.  0: there are no lines.
+	 * The calls that were inlined here, innermost first, then the function itself with the line
+	 * of the call. n_places 0: there are no lines.
 	 */
 	const struct name_place *places;
 	size_t n_places;
 };
 
-/* Both are borrowed; info is read again as it becomes fuller. */
+/*
+ * Create names for one recording. Both are borrowed; info is read again when the source has filled
+ * in more of it.
+ */
 int names_new(struct opener *opener, const struct source_info *info, bool demangle,
 	      struct names **out);
-/* From now on symbols come out of store where it has them, and go there; borrowed. */
+/*
+ * From now on, take symbols and lines from the store if it has them, and add new ones to it.
+ * Borrowed.
+ */
 void names_store(struct names *names, struct store *store);
-/* Lines are wanted, and with them, unless inlined is false, the calls that were inlined. */
+/* From now on, find source lines and, if inlined is set, the calls that were inlined. */
 void names_lines(struct names *names, bool inlined);
 /*
- * From now on no single file is read for long, and none once the time of the recording's end is
- * used up (agent/ending.h).  Threads that still read one have parts of names and of its modules: as
- * long as there are such (agent/errand.h), neither is freed.
+ * From now on, limit the time for reading each file, and stop reading files when the time for the
+ * recording's end is used up (agent/ending.h). A thread that is still reading a file holds parts of
+ * names and of its modules. Do not free either while such threads exist (errands_left in
+ * agent/errand.h).
  */
 void names_bounded(struct names *names);
-/* How many files' names or lines were left out because reading them took too long. */
+/* Return for how many files names or lines are missing because reading them took too long. */
 uint64_t names_left_out(const struct names *names);
 void names_free(struct names *names); /* NULL is fine */
 
-/* How many addresses have been sought, all of which are remembered. */
+/* Return how many addresses were looked up so far. All results are cached. */
 size_t names_count(const struct names *names);
 /*
- * Says which locations will be asked for: lines are read much faster in their files' order.
+ * Announce the locations that will be looked up. Lines are read much faster in the order of their
+ * files than one by one.
  */
 void names_prepare(struct names *names, const struct profile *profile);
 
-/* Fills all of *out; function NULL where nothing names it.  Borrowed for the life of names. */
+/*
+ * Look up a location and fill in all of *out; function is NULL if nothing names the location. The
+ * strings are borrowed and live as long as names.
+ */
 void names_find(struct names *names, const struct location *location, struct name *out);
 
 #endif

@@ -1,3 +1,6 @@
+/*
+ * agent/pipeline/pipeline.c: routes events to the process state, walks samples and feeds the fold.
+ */
 #include "agent/pipeline/pipeline.h"
 
 #include "agent/pipeline/fold.h"
@@ -12,32 +15,35 @@
 #include <string.h>
 
 #define MAX_KERNEL_FRAMES 127
-#define COMPILE_EVERY	  256 /* samples between two looks at what is worth a table */
+#define COMPILE_EVERY	  256 /* samples between two checks for objects that are worth a table */
 
-/* Last walks: of some thousand threads as they mostly are, or of ten 8,192 frames deep. */
+/*
+ * Memory for walk histories: for some thousand ordinary threads, or for ten threads 8,192 frames
+ * deep.
+ */
 #define PASTS_BYTES ((size_t)8 << 20)
 
 struct pipeline {
 	struct pipeline_options options;
 	const struct source_info *info;
 	struct opener *opener;
-	struct keeper *keeper; /* of a live recording */
+	struct keeper *keeper; /* only for live recordings; NULL: none */
 	struct modules *modules;
-	struct uw_steppers *steppers; /* NULL: the built-in ones will do */
+	struct uw_steppers *steppers; /* NULL: the built-in steppers are used */
 	struct processes *processes;
 	struct generated *generated;
 	struct cgroups cgroups;
 	struct uw_worker *worker;
-	struct uw_pasts *pasts; /* NULL: nothing is taken over */
+	struct uw_pasts *pasts; /* walk histories; NULL: every sample is walked fully */
 	struct pipeline_reuse reuse;
 	struct fold *fold;
-	struct uw_frame *user;	      /* max_frames */
-	struct uw_frame *other;	      /* the same again, to verify */
-	struct walked_frame *frames;  /* of one sample: MAX_KERNEL_FRAMES + max_frames */
-	uint32_t *locations;	      /* the same, as the fold wants them */
-	struct accounting now, total; /* since the last take; before it */
+	struct uw_frame *user;	      /* max_frames; the walk's output */
+	struct uw_frame *other;	      /* max_frames, for verify_reuse */
+	struct walked_frame *frames;  /* one sample's frames: MAX_KERNEL_FRAMES + max_frames */
+	uint32_t *locations;	      /* their location ids for the fold; the same size */
+	struct accounting now, total; /* since the last pipeline_take; before it */
 	uint64_t number;
-	struct uw_step *steps; /* max_frames, where somebody may ask */
+	struct uw_step *steps; /* max_frames, if options.explain is set */
 };
 
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
@@ -61,7 +67,10 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		p->options.max_frames = 1024;
 	p->info = info;
 	max = MAX_KERNEL_FRAMES + p->options.max_frames;
-	/* Written before they are read, and most of them never: not to be cleared. */
+	/*
+	 * These arrays are written before they are read, and most of them is never used: do not
+	 * clear them.
+	 */
 	p->user = reallocarray(NULL, p->options.max_frames, sizeof(*p->user));
 	p->frames = reallocarray(NULL, max, sizeof(*p->frames));
 	p->locations = reallocarray(NULL, max, sizeof(*p->locations));
@@ -80,10 +89,10 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err)
 		err = modules_new(p->opener, info, options->live, &p->modules);
 	/*
-	 * Compiling pays over the samples of a long recording, and those of later ones if
-	 * there is a store, not over those of one that is read once: clang's 2,400 took
-	 * 310 ms with it and 155 without.  What the store has costs nobody anything.
-	 * Without the keeper's thread there is less speed and nothing else is missing.
+	 * Compile tables only while recording. Compiling pays over the samples of a long recording
+	 * and, if there is a store, over later recordings. It does not pay when a recording is read
+	 * once: the 2,400 samples of clang took 310 ms with it and 155 ms without. Tables from the
+	 * store cost nothing. Without the keeper's thread, walks are only slower.
 	 */
 	if (!err && options->live && keeper_new(options->store, &p->keeper))
 		p->keeper = NULL;
@@ -117,7 +126,7 @@ bool pipeline_free(struct pipeline *p)
 {
 	if (!p)
 		return true;
-	/* What it compiles belongs to the modules. */
+	/* The objects that the keeper compiles belong to the modules: free the keeper first. */
 	if (!keeper_free(p->keeper))
 		return false;
 	fold_free(p->fold);
@@ -168,6 +177,7 @@ struct modules *pipeline_modules(struct pipeline *p)
 	return p->modules;
 }
 
+/* Fill p->frames with the sample's kernel frames and return how many. */
 static size_t kernel_frames(struct pipeline *p, const struct event_sample *s)
 {
 	size_t n = s->n_kernel_ips < MAX_KERNEL_FRAMES ? s->n_kernel_ips : MAX_KERNEL_FRAMES;
@@ -188,11 +198,15 @@ static size_t kernel_frames(struct pipeline *p, const struct event_sample *s)
 	return n;
 }
 
+/* Return the location of a walked frame: module and address for symbol lookup. */
 static struct location locate(struct pipeline *p, const struct uw_frame *frame)
 {
 	const struct uw_mapping *m = frame->mapping;
 	const struct module *module = m ? m->user : NULL;
-	/* A signal trampoline was not called: it is returned to at its start, which names it. */
+	/*
+	 * A signal trampoline was not called. The handler returns to its start, so look up pc
+	 * itself.
+	 */
 	uint64_t lookup = frame->signal ? frame->pc : frame->lookup;
 	struct location location = { .vaddr = lookup, .ra_bytes = lookup != frame->pc };
 
@@ -208,7 +222,7 @@ static struct location locate(struct pipeline *p, const struct uw_frame *frame)
 	return location;
 }
 
-/* What the sample carries, then what its source kept. */
+/* A sample's memory: first what the sample contains, then what its source stored. */
 struct sample_memory {
 	struct uw_memory regions;
 	const struct event_sample *sample;
@@ -235,6 +249,7 @@ static void keep_step(void *ctx, const struct uw_step *step)
 	kept->steps[kept->n++] = *step; /* one a frame at most */
 }
 
+/* Record the steps of this walk, if options.explain asks for this sample. */
 static void explain(struct pipeline *p, struct uw_space *space, const struct uw_thread *thread,
 		    const struct uw_stack *stack, struct walked *walked)
 {
@@ -256,7 +271,9 @@ static bool same_frame(const struct uw_frame *a, const struct uw_frame *b)
 	       a->confidence == b->confidence && a->exact == b->exact && a->signal == b->signal;
 }
 
-/* Whether what was walked again, into stack and again, is what a full walk gives. */
+/*
+ * Compare an incremental walk (stack and again) with the full walk of the same sample, and count.
+ */
 static void verify(struct pipeline *p, const struct uw_stack *full, const struct uw_stack *stack,
 		   const struct uw_again *again)
 {
@@ -273,7 +290,7 @@ static void verify(struct pipeline *p, const struct uw_stack *full, const struct
 	p->reuse.n_differing += !same;
 }
 
-/* By what the thread's last sample had, where that is still so. */
+/* Walk incrementally: copy the callers that have not changed since the thread's last sample. */
 static void walk_again(struct pipeline *p, const struct event *event, const struct uw_job *job,
 		       struct uw_again *again)
 {
@@ -283,7 +300,7 @@ static void walk_again(struct pipeline *p, const struct event *event, const stru
 	p->reuse.n_taken += again->n_taken;
 }
 
-/* A sample's user part on its way through the walk. */
+/* The state of walking a sample's user part. */
 struct walk {
 	struct sample_memory memory;
 	struct uw_thread thread;
@@ -297,15 +314,15 @@ static void begin_walk(struct pipeline *p, const struct event_sample *s, struct 
 	};
 	walk->thread = (struct uw_thread){ .regs = s->regs,
 					   .read = s->read ? read_sample : uw_memory_read,
-					   .ctx = &walk->memory, /* regions come first in it */
+					   .ctx = &walk->memory, /* regions is its first member */
 					   .code_mask = s->code_mask };
 	walk->stack = (struct uw_stack){ .frames = p->user, .max_frames = p->options.max_frames };
-	/* Of a 32-bit thread it is known where it stands, and not yet how to go on. */
+	/* The unwinder cannot step through 32-bit code yet; only the first frame is known. */
 	if (s->compat)
 		walk->stack.max_frames = 1;
 }
 
-/* Walks into p->frames from place first; gives how many. */
+/* Walk a sample's user part into p->frames[first] and after. Return the number of frames. */
 static size_t user_frames(struct pipeline *p, const struct event *event, struct uw_space *space,
 			  size_t first, struct walked *walked)
 {
@@ -338,6 +355,7 @@ static size_t user_frames(struct pipeline *p, const struct event *event, struct 
 	return walk.stack.n_frames;
 }
 
+/* Return the fold's location id for a frame. */
 static int number_frame(struct pipeline *p, const struct uw_frame *frame, uint32_t *out)
 {
 	struct location location = locate(p, frame);
@@ -347,8 +365,9 @@ static int number_frame(struct pipeline *p, const struct uw_frame *frame, uint32
 }
 
 /*
- * The same for the fold alone: into p->locations from place first.  What is taken over has
- * its number already, but for the first of it, which was found from another frame now.
+ * Walk a sample's user part for the fold alone, into p->locations[first] and after. Frames copied
+ * from the last sample have location ids already. The exception is the innermost copied frame: now
+ * it was found from another frame, so its confidence can differ.
  */
 static int user_locations(struct pipeline *p, const struct event *event, struct uw_space *space,
 			  size_t first, struct walked *walked)
@@ -390,7 +409,7 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 			walked->confidence = frame->confidence;
 	}
 	if (err) {
-		uw_pasts_forget(p->pasts); /* it has frames without numbers */
+		uw_pasts_forget(p->pasts); /* the history has frames without ids */
 		return err;
 	}
 	for (at = again.n_taken; at-- > 0; n++) {
@@ -405,9 +424,9 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 }
 
 /*
- * The recorder's own chain, where it copied no stack (perf record -g): each address is found in its
- * mapping by a walk that has nothing but it.  Code without frame pointers is missing from such a
- * chain, and nothing can be checked.
+ * Use the call chain that the recorder made itself, for samples without a stack copy (perf record
+ * -g). Each address is looked up in its mapping by a walk that has only this pc. Such a chain lacks
+ * code without frame pointers, and it cannot be checked.
  */
 static size_t chain_frames(struct pipeline *p, const struct event_sample *s, struct uw_space *space,
 			   size_t first, struct walked *walked)
@@ -425,7 +444,7 @@ static size_t chain_frames(struct pipeline *p, const struct event_sample *s, str
 		struct uw_frame *frame = stack.frames;
 
 		thread.regs.value[pc] = exact ? s->user_ips[i] : s->user_ips[i] - 1;
-		thread.regs.known = (uint64_t)1 << pc | (uint64_t)1 << sp; /* at 0 */
+		thread.regs.known = (uint64_t)1 << pc | (uint64_t)1 << sp; /* sp is 0 */
 		uw_walk(space, p->worker, &thread, &stack);
 		if (!stack.n_frames)
 			*frame = (struct uw_frame){ .lookup = thread.regs.value[pc] };
@@ -444,7 +463,7 @@ static size_t chain_frames(struct pipeline *p, const struct event_sample *s, str
 	return n;
 }
 
-/* Numbers for frames, from place first on. */
+/* Find the location ids of the sample's frames from place first on. */
 static int fold_frames(struct pipeline *p, size_t first, struct walked *w)
 {
 	for (size_t i = first; i < w->n_frames; i++) {
@@ -461,6 +480,7 @@ static int fold_frames(struct pipeline *p, size_t first, struct walked *w)
 	return 0;
 }
 
+/* Add a walked sample to the fold. */
 static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
 {
 	const struct event_sample *s = &w->event->sample;
@@ -487,7 +507,7 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 	return fold_add(p->fold, &sample);
 }
 
-/* Walks, and numbers frames for the fold where there is one. */
+/* Walk a sample and, if there is a fold, find the location ids of its frames. */
 static int walk(struct pipeline *p, struct uw_space *space, struct walked *walked)
 {
 	const struct event *event = walked->event;
@@ -509,6 +529,7 @@ static int walk(struct pipeline *p, struct uw_space *space, struct walked *walke
 	return !err && p->fold ? fold_frames(p, 0, walked) : err;
 }
 
+/* Apply an event that the pipeline found out itself, and pass it to on_found. */
 static int take_found(struct pipeline *p, const struct event *found)
 {
 	int err = processes_event(p->processes, found);
@@ -516,6 +537,7 @@ static int take_found(struct pipeline *p, const struct event *found)
 	return !err && p->options.on_found ? p->options.on_found(p->options.ctx, found) : err;
 }
 
+/* Process a sample: look for newly generated code, walk, fold and count. */
 static int on_sample(struct pipeline *p, const struct event *event)
 {
 	const struct event_sample *s = &event->sample;
@@ -604,10 +626,13 @@ int pipeline_take(struct pipeline *p, struct profile **out)
 		err = fold_take(p->fold, &profile);
 	if (err)
 		return err;
-	/* Locations are numbered anew. */
+	/* The next profile numbers its locations again, so the histories' ids become invalid. */
 	if (p->pasts)
 		uw_pasts_forget(p->pasts);
-	/* Known by now, if ever: a pipe tells it after its first samples. */
+	/*
+	 * The kernel's build-id is known by now, if at all: in a pipe it comes after the first
+	 * samples.
+	 */
 	if (!modules_kernel(p->modules)->build_id.size && p->info->kernel_build_id.size)
 		modules_kernel(p->modules)->build_id = p->info->kernel_build_id;
 	profile->accounting = p->now;

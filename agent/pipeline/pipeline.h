@@ -1,11 +1,11 @@
 /*
- * agent/pipeline/pipeline.h: events in, folded profiles and walked samples out.
+ * agent/pipeline/pipeline.h: takes events, and produces folded profiles and walked samples.
  *
  *   event → process state → walk → fold
- *                             └─► each walked sample, for those who want them one by one
+ *                             └─► each walked sample, for callers that want single samples
  *
- * Where only the fold wants them, callers that a thread's sample has in common with its last
- * one are taken over without walking: uw_walk_again.
+ * If only the fold wants the samples, callers that a thread's sample has in common with its last
+ * sample are copied instead of walked again: uw_walk_again.
  */
 #ifndef AGENT_PIPELINE_PIPELINE_H
 #define AGENT_PIPELINE_PIPELINE_H
@@ -20,8 +20,8 @@ struct store;
 
 struct walked_frame {
 	struct location location;
-	uint64_t pc;	 /* run-time: the return address as it stood, or the interrupted pc */
-	uint8_t stepper; /* enum uw_stepper; kernel frames: CONTEXT */
+	uint64_t pc;	 /* run-time address: the return address itself, or the interrupted pc */
+	uint8_t stepper; /* enum uw_stepper; CONTEXT for kernel frames */
 	bool exact;
 	uint8_t confidence; /* enum uw_confidence */
 };
@@ -30,75 +30,86 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 	uint64_t number; /* 1, 2, … in the source's order */
 	const struct event *event;
 	const char *comm;	  /* the thread's name */
-	const char *process_comm; /* its process's; NULL: not told */
+	const char *process_comm; /* its process's name; NULL: not reported */
 	const char *event_name;
 	const struct walked_frame *frames; /* innermost first, kernel before user */
 	size_t n_frames, n_kernel;
 	bool has_user;
 	enum uw_stop stop;
 	uint64_t stop_addr;
-	uint8_t confidence; /* enum uw_confidence: of the frame that is least sure; for the fold */
-	/* Where options.explain asked for them: the user part's frames and how each led on. */
+	uint8_t confidence; /* enum uw_confidence: the lowest of all frames; for the fold */
+	/*
+	 * Set if options.explain asked for them: the frames of the user part, and the step from
+	 * each frame.
+	 */
 	const struct uw_frame *user;
 	const struct uw_step *steps;
 	size_t n_steps;
 };
 
 struct pipeline_options {
-	size_t max_frames;		  /* of the user part; 0: 1024 */
-	bool live;			  /* pin files, look through /proc */
-	bool fold;			  /* keep profiles */
-	bool scan;			  /* look for return addresses where nothing else led on */
-	const char *symfs, *exe, *beside; /* see opener_options, as for the next two */
+	size_t max_frames; /* frames of the user part; 0: 1024 */
+	bool live;	   /* pin files, look through /proc */
+	bool fold;	   /* make profiles */
+	bool scan;	   /* scan the stack for return addresses where no other stepper works */
+	const char *symfs, *exe, *beside; /* see opener_options, also for the next two */
 	const char *debug_dir;
 	uint64_t until_ns;
-	struct store *store; /* of unwind tables; borrowed; NULL: none */
-	/* NULL: nobody wants single samples.  A negative result ends pipeline_event with it. */
+	struct store *store; /* unwind tables; borrowed; NULL: none */
+	/*
+	 * Called for each walked sample; NULL: not called. A negative result ends pipeline_event
+	 * with it.
+	 */
 	int (*on_walked)(void *ctx, const struct walked *walked);
 	/*
-	 * Told of what the pipeline itself found out before it takes a sample in: EVENT_GENERATED of a
-	 * process that lives or whose memory the source has.  NULL: nobody wants to know.
+	 * Called for what the pipeline itself found out before it takes a sample: EVENT_GENERATED
+	 * of a process that is alive or whose memory the source has. NULL: not called.
 	 */
 	int (*on_found)(void *ctx, const struct event *event);
-	/* Whose steps on_walked wants to see; NULL: nobody's. */
+	/* Return whether on_walked wants the steps of this sample; NULL: never. */
 	bool (*explain)(void *ctx, uint64_t number, const struct event *event);
-	/* NULL: nobody counts them.  Of each sample, how its walk ended. */
+	/* Called for each sample with the reason why its walk stopped; NULL: not called. */
 	void (*on_stop)(void *ctx, const struct event *event, enum uw_stop stop);
 	void *ctx;
-	bool verify_reuse; /* walk fully as well, and compare; with or without a fold */
+	bool verify_reuse; /* also walk fully, and compare; with or without a fold */
 };
 
-/* Of callers taken over from a thread's last sample. */
+/* Statistics on callers that were copied from a thread's last sample. */
 struct pipeline_reuse {
-	uint64_t n_samples;		  /* that could have had some */
-	uint64_t n_walked, n_taken;	  /* frames of theirs, walked or taken over */
-	uint64_t n_verified, n_differing; /* samples walked both ways */
+	uint64_t n_samples;		  /* samples that could have copied some */
+	uint64_t n_walked, n_taken;	  /* their frames, walked or copied */
+	uint64_t n_verified, n_differing; /* samples walked both ways; those whose results differ */
 };
 
-/* info is borrowed, and read again as it becomes fuller. */
+/* Create a pipeline. info is borrowed, and read again when the source has filled in more of it. */
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
 		 struct pipeline **out);
-bool pipeline_free(struct pipeline *pipeline); /* NULL is fine; profiles taken must be gone */
-/* False: a thread of its does not end; then nothing is freed, nor may the store be closed. */
+bool pipeline_free(struct pipeline *pipeline); /* NULL is fine; free all profiles before */
+/*
+ * False: one of its threads does not end. Then nothing was freed, and the store must not be closed.
+ */
 
 int pipeline_event(struct pipeline *pipeline, const struct event *event);
 
-/* The profile of all samples since the last call, accounting included; free with profile_free. */
+/*
+ * Return the profile of all samples since the last call, with its accounting. Free it with
+ * profile_free.
+ */
 int pipeline_take(struct pipeline *pipeline, struct profile **out);
-/* Of everything since the start. */
+/* Return the accounting of everything since the start. */
 void pipeline_total(const struct pipeline *pipeline, struct accounting *out);
 
 void pipeline_reuse(const struct pipeline *pipeline, struct pipeline_reuse *out);
 
 /*
- * Set the names of the thread of event and of its process as they are now; borrowed from the
- * pipeline, NULL where not told.  -ENOMEM.
+ * Return the current names of the event's thread and of its process, borrowed from the pipeline.
+ * NULL: the name was not reported. -ENOMEM.
  */
 int pipeline_names(struct pipeline *pipeline, const struct event *event, const char **comm,
 		   const char **process_comm);
 
 struct opener *pipeline_opener(struct pipeline *pipeline);
-/* The recording has ended: no more tables are compiled.  Never waits. */
+/* Stop compiling tables, because the recording has ended. Never blocks. */
 void pipeline_end(struct pipeline *p);
 struct modules *pipeline_modules(struct pipeline *pipeline);
 

@@ -1,3 +1,6 @@
+/*
+ * agent/process/modules.c: the catalogue of mapped files: identity, opening, checks, unwind tables.
+ */
 #include "agent/process/modules.h"
 
 #include "agent/array.h"
@@ -19,58 +22,63 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A process that generates code for hours: names of what it had a while ago are lost. */
+/*
+ * How many registrations of generated code are stored for a process. A process can generate code
+ * for hours, so names from older registrations are lost.
+ */
 #define GENERATED_KEPT 8
 
 /*
- * What is read for one look-up costs 1 to 1.5 us (clang 14), and a table 5 to 10 ns for each byte of
- * .eh_frame, which is a tenth of the code: 100 ms for 120 MB of LLVM's.
+ * Compile a table after one CFI parse for each BYTES_A_READ bytes of code. Measured with clang 14:
+ * the parse for one lookup costs 1 to 1.5 us; a table costs 5 to 10 ns for each byte of .eh_frame,
+ * which is a tenth of the code: 100 ms for the 120 MB of LLVM.
  */
 #define BYTES_A_READ 2048
 
-struct known { /* what a module is inside the catalogue */
+struct known { /* a module as the catalogue stores it */
 	struct module module;
-	char *raw_path; /* as the process saw it, byte for byte */
+	char *raw_path; /* as the process saw it, byte for byte; owned */
 	uint32_t major, minor;
 	uint64_t inode, inode_generation;
-	struct uw_build_id told;     /* by the source, with the mapping */
-	struct uw_build_id expected; /* the same or, without it, as the source kept the file */
-	/* Where it was seen first, for the opener. */
+	struct uw_build_id told; /* by the source, with the mapping */
+	struct uw_build_id
+		expected; /* the same, or else the build-id of the copy that the source stored */
+	/* The process and mapping in which the file was seen first, for the opener. */
 	uint32_t pid;
-	struct opener_user user; /* whose it was */
-	uint64_t view;		 /* of opener_view: that of the processes that have it */
-	bool own_debug; /* its debug file is from there, so that nobody else gets its names */
+	struct opener_user user; /* the user of pid */
+	uint64_t view;		 /* from opener_view, of the processes that have the file */
+	bool own_debug;		 /* its debug file is from that view: not valid for other views */
 	uint64_t start, end;
 	bool deleted, main_program;
 	uint64_t told_elf_off;
-	uint64_t elf_off; /* as told, then as found */
+	uint64_t elf_off; /* as reported, then as found; bytes */
 
 	bool asked_source, asked_kept;
 	unsigned int next_candidate;
 	int fd;		/* -1: not open */
-	int open_error; /* of the attempt that pinned it */
+	int open_error; /* error of the attempt that pinned the file */
 	void *image;
 	size_t image_size;
 	const struct module *canonical;
-	bool stored; /* its table came out of the store */
+	bool stored; /* its table came from the store */
 	bool said_fault, no_elf;
-	char *jitdump; /* of generated code: where its process tells of it; owned; NULL: not told */
-	struct uw_dynamic *generated[GENERATED_KEPT]; /* the latest first; NULL behind the last */
+	char *jitdump; /* path reported by the process of generated code; owned; NULL: none */
+	struct uw_dynamic *generated[GENERATED_KEPT]; /* latest first; NULL after the last */
 };
 
 struct modules {
 	struct opener *opener;
 	const struct source_info *info;
 	bool pin;
-	struct store *store;   /* borrowed, as is the next */
-	struct keeper *keeper; /* NULL: objects that the store has not stay as they are */
+	struct store *store;   /* borrowed, like keeper; NULL: none */
+	struct keeper *keeper; /* borrowed; NULL: objects without a stored table get none */
 	struct known **known;
 	size_t n, room;
 	struct hash_index by_identity;
-	struct hash_index by_contents; /* usable ones, by path and build-id */
+	struct hash_index by_contents; /* usable modules, by path and build-id */
 	struct known *kernel, *unknown;
-	uint64_t patience_ns, patience_at_ns; /* what was left of it, and when */
-	uint32_t *waiting;		      /* of these the tables do not pay yet */
+	uint64_t patience_ns, patience_at_ns; /* the time that was left, and when */
+	uint32_t *waiting; /* ids of modules for which a table does not pay yet */
 	size_t n_waiting, room_waiting;
 	bool said_origin;
 };
@@ -96,6 +104,7 @@ static void known_free(struct known *k)
 	free(k);
 }
 
+/* Append a module of this kind to the catalogue. Return NULL when out of memory. */
 static struct known *add(struct modules *modules, enum module_kind kind, const char *path)
 {
 	struct known *k = calloc(1, sizeof(*k));
@@ -149,13 +158,16 @@ void modules_tables(struct modules *modules, struct store *store, struct keeper 
 	modules->keeper = keeper;
 }
 
+/* Fill in what identifies the module's file in the store. */
 static void file_of(const struct known *k, struct store_file *out)
 {
-	/* An image's contents have no file to be known by. */
+	/* The contents of an image have no file that could identify them. */
 	store_file_of(k->image ? -1 : k->fd, k->elf_off, k->module.path, out);
 }
 
-/* Where there is no memory for it, walks go on as they did. */
+/*
+ * Get or request an unwind table for an object. On failure (no memory) walks use the CFI as before.
+ */
 static void get_table(struct modules *modules, struct known *k)
 {
 	void *waiting = modules->waiting;
@@ -178,6 +190,7 @@ static void get_table(struct modules *modules, struct known *k)
 		k->stored = !store_find_at_once(modules->store, k->module.object, &file);
 }
 
+/* Return the size of the executable segments in the file, in bytes. */
 static uint64_t code_size(const struct uw_object *object)
 {
 	size_t n;
@@ -260,8 +273,9 @@ const struct module *modules_at(const struct modules *modules, size_t i)
 }
 
 /*
- * A file in memory whose build-id nobody told (the kernel before 5.12, or of what ran before
- * the recording before 6.11) is asked itself while its process lives: is it a program?
+ * Return whether a file in memory without a reported build-id is an ELF program. The kernel reports
+ * no build-id before 5.12, nor before 6.11 for mappings older than the recording. So read the file
+ * itself while its process is alive. Only done while recording (pin).
  */
 static bool is_program(const struct modules *modules, uint32_t pid,
 		       const struct event_mapping *mapping)
@@ -279,7 +293,7 @@ static bool is_program(const struct modules *modules, uint32_t pid,
 
 	if (!modules->pin)
 		return false;
-	/* The source may hold what its process has no more. */
+	/* The source may hold a file open that its process does not have any more. */
 	if ((!info->file || info->file(info->file_ctx, mapping->major, mapping->minor,
 				       mapping->inode, mapping->path, &fd)) &&
 	    opener_open(modules->opener, &file, &next, &fd))
@@ -290,12 +304,12 @@ static bool is_program(const struct modules *modules, uint32_t pid,
 	return is;
 }
 
-/* The names that kernels give to mappings without a file that could be opened by its name. */
+/* Return the kind of a mapping, by the names that kernels give to mappings without a file. */
 static enum module_kind kind_of(const struct modules *modules, uint32_t pid,
 				const struct event_mapping *mapping)
 {
 	const char *path = mapping->path;
-	/* Heap and stack are executable only where somebody generates code there. */
+	/* Heap and stack are executable only if a program generates code there. */
 	static const char *const generated[] = { "//anon",	"/memfd:", "/dev/zero", "/SYSV",
 						 "anon_inode:", "[anon",   "[heap]",	"[stack" };
 
@@ -305,7 +319,7 @@ static enum module_kind kind_of(const struct modules *modules, uint32_t pid,
 		return MODULE_FILE;
 	if (!strcmp(path, "[vdso]"))
 		return MODULE_VDSO;
-	/* A program in memory, or else code that a program generates into it. */
+	/* A memfd can hold a program, or code that a program generates. */
 	if (!strncmp(path, "/memfd:", 7) &&
 	    (mapping->build_id.size || is_program(modules, pid, mapping)))
 		return MODULE_FILE;
@@ -321,13 +335,14 @@ struct identity {
 	uint64_t view;
 };
 
+/* Compare a known module with a mapping event, for hash_find. */
 static bool same_identity(const void *ctx, uint32_t id)
 {
 	const struct identity *want = ctx;
 	const struct event_mapping *m = want->mapping;
 	const struct known *k = want->modules->known[id];
 
-	/* What ran before the recording is told without a generation. */
+	/* Mappings older than the recording are reported without a generation: 0 equals any. */
 	return k->inode == m->inode && k->view == want->view &&
 	       (k->inode_generation == m->inode_generation || !k->inode_generation ||
 		!m->inode_generation) &&
@@ -335,6 +350,7 @@ static bool same_identity(const void *ctx, uint32_t id)
 	       uw_build_id_equal(&k->told, &m->build_id) && !strcmp(k->raw_path, m->path);
 }
 
+/* Describe a module's file for the opener. The strings and the user are borrowed from k. */
 static struct opener_file file_to_open(const struct known *k)
 {
 	return (struct opener_file){ .pid = k->pid,
@@ -352,7 +368,10 @@ static struct opener_file file_to_open(const struct known *k)
 				     .build_id = k->expected };
 }
 
-/* Ask the source for the file that it kept; fd NULL: for its build-id. */
+/*
+ * Ask the source for its stored copy of the file. With fd NULL, only read the copy's build-id into
+ * k->expected.
+ */
 static int ask_kept(const struct modules *modules, struct known *k, int *fd)
 {
 	const struct source_info *info = modules->info;
@@ -362,7 +381,7 @@ static int ask_kept(const struct modules *modules, struct known *k, int *fd)
 						  k->raw_path, &k->expected, fd);
 }
 
-/* Open what the source kept of the file, once. */
+/* Open the source's stored copy of the file. The source is asked only once. */
 static int open_kept(struct modules *modules, struct known *k)
 {
 	if (k->asked_kept)
@@ -371,7 +390,7 @@ static int open_kept(struct modules *modules, struct known *k)
 	return ask_kept(modules, k, &k->fd);
 }
 
-/* Opens the next candidate into k->fd. */
+/* Open the next candidate into k->fd, and close the one before it. */
 static int open_next(struct modules *modules, struct known *k)
 {
 	struct opener_file file;
@@ -388,7 +407,10 @@ static int open_next(struct modules *modules, struct known *k)
 		    !info->file(info->file_ctx, k->major, k->minor, k->inode, k->raw_path, &k->fd))
 			return 0;
 	}
-	/* Where neither tells a build-id, nothing proves that the file of this name is the one that ran. */
+	/*
+	 * If neither the event nor the stored copy has a build-id, nothing proves that the file of
+	 * this name is the one that ran: prefer the stored copy.
+	 */
 	if (!k->expected.size && !ask_kept(modules, k, NULL) && !k->expected.size &&
 	    !open_kept(modules, k))
 		return 0;
@@ -397,7 +419,10 @@ static int open_next(struct modules *modules, struct known *k)
 	return err && !open_kept(modules, k) ? 0 : err;
 }
 
-/* A process that writes jit-PID.dump maps it, so that whoever records sees where it is. */
+/*
+ * Remember the path of a jitdump file. A process that writes jit-PID.dump maps it, so that a
+ * recorder sees where it is.
+ */
 static void note_jitdump(struct modules *modules, uint32_t pid, const struct event_mapping *mapping)
 {
 	const char *slash = strrchr(mapping->path, '/');
@@ -425,8 +450,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	uint32_t id;
 
 	/*
-	 * What has no file is one module each, however its pages came about; what processes
-	 * generate is one a process.
+	 * Mappings without a file are one module for each name, however their pages were made.
+	 * Generated code is one module for each process.
 	 */
 	if (kind == MODULE_FILE)
 		m = *mapping;
@@ -436,7 +461,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		m = (struct event_mapping){ .path = "[jit]", .inode = pid };
 	if (kind == MODULE_FILE)
 		note_jitdump(modules, pid, mapping);
-	/* A path and a build-id alone mean nothing in another mount namespace. */
+	/* In another mount namespace, the same path and build-id can be another file. */
 	if (kind == MODULE_FILE && modules->pin)
 		want.view = opener_view(modules->opener, pid, !m.inode);
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
@@ -444,7 +469,10 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	id = hash_find(&modules->by_identity, hash, same_identity, &want);
 	if (id != HASH_NONE) {
 		k = modules->known[id];
-		/* Another process has it, whose root or mappings may lead to it. */
+		/*
+		 * The file could not be opened before. Try again through this process: its root or
+		 * its mappings may lead to the file.
+		 */
 		if (k->open_error && k->fd < 0 && k->module.state == MODULE_NOT_OPENED) {
 			k->pid = pid;
 			opener_user_of(modules->opener, pid, &k->user);
@@ -487,10 +515,16 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	return &k->module;
 }
 
-/* Others read what a profile that was taken is named by, while the next one is captured. */
+/*
+ * Protects known.generated: another thread looks up names for a finished profile while the next
+ * profile is being captured.
+ */
 static pthread_mutex_t generated_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The place for dynamic: of what names it had it keeps the latest, which has them all. */
+/*
+ * Return the slot that a new registration replaces. A registration that only has names contains all
+ * names of the earlier one, so it replaces that one. Otherwise the oldest is replaced.
+ */
 static size_t place_for(const struct known *k, const struct uw_dynamic *dynamic)
 {
 	for (size_t i = 0; i < GENERATED_KEPT && uw_dynamic_is_names(dynamic); i++)
@@ -540,6 +574,7 @@ char *module_generated_name(const struct module *module, uint64_t addr, uint64_t
 	return name;
 }
 
+/* Return the state of a module whose file failed to open with err. */
 static enum module_state state_of(int err)
 {
 	switch (err) {
@@ -561,6 +596,7 @@ static enum module_state state_of(int err)
 	}
 }
 
+/* Return whether the mapped file was truncated; for uw_view.cut. */
 static bool is_cut(void *ctx)
 {
 	const struct mapped *mapped = ctx;
@@ -575,8 +611,8 @@ static void free_mapped(void *ctx)
 }
 
 /*
- * Whoever reads a recording asks hundreds of times for some bytes of a file here and
- * there.  Who records has the files of all processes, and for days.
+ * Map a file into memory, for readers of recordings: they read a few bytes here and there, hundreds
+ * of times. Not while recording (pin): a recorder holds the files of all processes, for days.
  */
 static struct uw_view view_of(bool pin, int fd)
 {
@@ -601,14 +637,14 @@ static struct uw_view view_of(bool pin, int fd)
 				 .ctx = mapped };
 }
 
-/* How far before the place told an archive's ELF image is sought. */
+/* How far before the reported offset to look for an ELF image in an archive, in bytes. */
 #define ARCHIVE_BACK_MAX ((uint64_t)64 << 20)
 #define ARCHIVE_PAGE	 ((uint64_t)4096)
 
 /*
- * A file that is no ELF file may be an archive that holds one, at the beginning
- * of a page so that it can be mapped: where the source says, or before that,
- * where only a later part of it was mapped.
+ * Open an ELF file, or an ELF image inside an archive. The image begins at a page boundary, because
+ * it must be mappable: at the reported offset, or before it if only a later part of the image was
+ * mapped.
  */
 static int open_file(bool pin, struct known *k, struct uw_object **out)
 {
@@ -636,9 +672,10 @@ static bool is_elf(int fd)
 }
 
 /*
- * How long a stranger's file may hold up the thread that reads the ring: so much at once, so much
- * in all, a tenth of the time that has passed again, and a little in any case.  An object of 100 MB
- * of code is ready to be looked up in within 30 ms.
+ * Limits on the time that files which a stranger may have written can hold up the thread that reads
+ * the ring buffer. One file may take OBJECT_NS, all files together PATIENCE_NS. A tenth of the time
+ * that passes is added to the rest again, and each file may take at least LEAST_NS. An object with
+ * 100 MB of code is ready for lookups within 30 ms.
  */
 #define OBJECT_NS   UINT64_C(500000000)
 #define PATIENCE_NS UINT64_C(1500000000)
@@ -659,7 +696,10 @@ static void free_opening(void *ctx)
 	free(o);
 }
 
-/* Open the object, and have it read all that look-ups in it go by. */
+/*
+ * Open the object and read everything that lookups in it need (the procedure list). Runs as an
+ * errand.
+ */
 static void open_and_read(void *ctx)
 {
 	struct opening *o = ctx;
@@ -679,6 +719,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Return how long the next file may take, in ns, and update what is left of PATIENCE_NS. */
 static uint64_t patience(struct modules *modules, uint64_t now)
 {
 	modules->patience_ns += (now - modules->patience_at_ns) / 10;
@@ -690,7 +731,7 @@ static uint64_t patience(struct modules *modules, uint64_t now)
 	return modules->patience_ns < OBJECT_NS ? modules->patience_ns : OBJECT_NS;
 }
 
-/* Open a file that a stranger may have written, and give it up where that takes too long. */
+/* Open a file that a stranger may have written, and give up (-ETIMEDOUT) if that takes too long. */
 static int open_strange_file(struct modules *modules, struct known *k, struct uw_object **out)
 {
 	struct opening *o = calloc(1, sizeof(*o));
@@ -710,7 +751,7 @@ static int open_strange_file(struct modules *modules, struct known *k, struct uw
 	if (!err)
 		err = o->err;
 	else
-		err = -ETIMEDOUT; /* of too many files at once, or at the end */
+		err = -ETIMEDOUT; /* too many files at once, or the recording is ending */
 	k->elf_off = o->k.elf_off;
 	if (!err) {
 		*out = o->object;
@@ -721,13 +762,16 @@ static int open_strange_file(struct modules *modules, struct known *k, struct uw
 }
 
 /*
- * A file of which less than one part in 64 is there at all is made to be read in vain.  File systems
- * that compress do not come near.
+ * A large file with less than 1/64 of its blocks allocated was made to waste the reader's time.
+ * File systems with compression do not come near this ratio.
  */
 #define HOLLOW_SIZE  ((off_t)16 << 20)
 #define HOLLOW_PARTS 64
 
-/* Open the file of a process that is recorded: with care, unless only the superuser can have written it. */
+/*
+ * Open a file of a recorded process. Use a time limit unless only the superuser can have written
+ * it.
+ */
 static int open_live_file(struct modules *modules, struct known *k, struct uw_object **out)
 {
 	struct stat st;
@@ -741,7 +785,10 @@ static int open_live_file(struct modules *modules, struct known *k, struct uw_ob
 	return open_file(true, k, out);
 }
 
-/* Candidate by candidate: what is no ELF file or has another build-id is not the one. */
+/*
+ * Try candidate after candidate until one is an ELF file with the expected build-id. If all fail,
+ * return -ESTALE if any candidate was the wrong file, or else the last error.
+ */
 static int open_object(struct modules *modules, struct known *k, struct uw_object **out)
 {
 	int worst = 0;
@@ -771,7 +818,7 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 			worst = err;
 		(void)close(k->fd);
 		k->fd = -1;
-		/* The other ways lead to the same file: each would take as long. */
+		/* The other candidates lead to the same file, so each would take as long. */
 		if (err == -ETIMEDOUT)
 			return err;
 	}
@@ -782,7 +829,7 @@ struct contents {
 	const struct known *of;
 };
 
-/* Return whether both are one open inode, of which nobody can make a second, or equal images. */
+/* Return whether both modules have the same open inode, which cannot be faked, or equal images. */
 static bool same_bytes(const struct known *a, const struct known *b)
 {
 	struct stat x, y;
@@ -794,12 +841,13 @@ static bool same_bytes(const struct known *a, const struct known *b)
 	       !fstat(b->fd, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Return whether the names of both come from the same place. */
+/* Return whether the names of both modules come from the same place. */
 static bool same_names(const struct known *a, const struct known *b)
 {
 	return a->own_debug == b->own_debug && (!a->own_debug || a->view == b->view);
 }
 
+/* Compare two modules for unite: build-id, path, bytes and origin of names. */
 static bool same_contents(const void *ctx, uint32_t id)
 {
 	const struct contents *want = ctx;
@@ -811,8 +859,9 @@ static bool same_contents(const void *ctx, uint32_t id)
 }
 
 /*
- * One file told in two ways (with and without a build-id, say) is to be counted once.  A path and a
- * build-id do not make it one file: another user's mount can have both.
+ * Make a module refer to an earlier module for the same file, so that the file is counted once even
+ * if it was reported in two ways (for example with and without a build-id). The same path and
+ * build-id do not prove that the files are the same: another user's mount can have both.
  */
 static void unite(struct modules *modules, struct known *k)
 {
@@ -826,7 +875,7 @@ static void unite(struct modules *modules, struct known *k)
 	hash = hash_bytes(hash, build_id->bytes, build_id->size);
 	id = hash_find(&modules->by_contents, hash, same_contents, &want);
 	if (id == HASH_NONE) {
-		/* Without memory for the index, equal files are merely counted apart. */
+		/* Without memory for the index, equal files are only counted separately. */
 		(void)hash_add(&modules->by_contents, hash, k->module.id);
 		return;
 	}
@@ -835,7 +884,10 @@ static void unite(struct modules *modules, struct known *k)
 	k->canonical = &modules->known[id]->module;
 }
 
-/* Once for all files: each of them is told by the profile. */
+/*
+ * Warn about a recording without build-ids or host name. Once for all files: the profile reports
+ * the state of each file.
+ */
 static void report_origin(struct modules *modules, const struct known *k)
 {
 	const struct source_info *info = modules->info;
@@ -857,6 +909,7 @@ static void report_origin(struct modules *modules, const struct known *k)
 			    k->module.path);
 }
 
+/* Warn that a module cannot be used, and say why. */
 static void report(const struct known *k)
 {
 	char told[2 * UW_BUILD_ID_MAX + 1] = "";
@@ -901,9 +954,10 @@ static void report(const struct known *k)
 }
 
 /*
- * A recording states no bytes of the vDSO.  This kernel's own is the same one
- * if it has the build-id told, or was running when the recording was made.  perf tells no
- * build-id of it where each mapping states its file's (--buildid-mmap).
+ * Open this kernel's own vDSO, because a recording has no copy of the vDSO's bytes. It is the
+ * recorded one if the build-ids are equal or, without a reported build-id, if this kernel was
+ * running when the recording was made. perf reports no build-id for the vDSO if each mapping has
+ * its file's build-id (--buildid-mmap).
  */
 static int open_own_vdso(struct modules *modules, struct known *k, struct uw_object **out)
 {
@@ -934,7 +988,7 @@ static int open_own_vdso(struct modules *modules, struct known *k, struct uw_obj
 	return 0;
 }
 
-/* No file has it, but the memory that the source kept may. */
+/* Open the object from process memory that the source stored, for a file that cannot be opened. */
 static int open_from_memory(struct modules *modules, struct known *k, struct uw_object **out)
 {
 	const struct source_info *info = modules->info;
@@ -963,8 +1017,8 @@ static int open_from_memory(struct modules *modules, struct known *k, struct uw_
 }
 
 /*
- * A recording outlives the files it was made over: the store may have the table of one that is gone.
- * While capturing this is not done: no sample waits for the store.
+ * Open a file that is gone by its table in the store: a recording outlives the files it refers to.
+ * Not done while recording, because no sample may wait for the store.
  */
 static int open_gone(struct modules *modules, struct known *k, struct uw_object **out)
 {
@@ -981,7 +1035,10 @@ static int open_gone(struct modules *modules, struct known *k, struct uw_object 
 	return err;
 }
 
-/* Find out whether the names of a file in a container come from there: only then they are kept apart. */
+/*
+ * Find out whether the debug file of a file in a container comes from the container. Only then must
+ * its names be separate from those of the same file elsewhere.
+ */
 static void look_for_own_debug(struct modules *modules, struct known *k)
 {
 	struct opener_file file = file_to_open(k);
@@ -995,7 +1052,10 @@ static void look_for_own_debug(struct modules *modules, struct known *k)
 		opener_has_own_debug(modules->opener, &file, where.linked ? where.link : NULL);
 }
 
-/* Names are asked for later; what is far away is asked for now. */
+/*
+ * Request a debug file from the debuginfod servers now. Names are looked up later, and the download
+ * takes time.
+ */
 static void want_debug(struct modules *modules, const struct known *k)
 {
 	struct opener_file file = file_to_open(k);
@@ -1063,7 +1123,7 @@ int module_fd(const struct module *module)
 
 const struct uw_view *module_view(const struct module *module)
 {
-	/* Of two that are the same, the first has the object. */
+	/* If two modules are the same file, the earlier one has the object. */
 	return module->object && module_canonical(module) == module ? uw_object_view(module->object)
 								    : NULL;
 }

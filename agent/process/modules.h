@@ -1,12 +1,13 @@
 /*
- * agent/process/modules.h: the files that processes have mapped, each known
+ * agent/process/modules.h: the catalogue of files that processes have mapped. Each file is known
  * once, with its descriptor and its unwind object.
  *
- * A module is told apart by path, build-id, device, inode and generation as the
- * source saw them, in a container by that too, generated code by its process.  Where that turns out to be one file told in two ways, the
- * later module defers to the earlier (module_canonical).  Modules live as long
- * as the catalogue; a module that frames were found in changes no more, so that
- * another thread may read it.
+ * Modules are identified by path, build-id, device, inode and generation as the source saw them,
+ * and for a process in a container also by the container's view of the file system. Generated code
+ * is identified by its process. If two modules turn out to be the same file, reported in two ways,
+ * the later one refers to the earlier one (module_canonical). Modules live as long as the
+ * catalogue. After frames were found in a module, the module does not change any more, so another
+ * thread may read it.
  */
 #ifndef AGENT_PROCESS_MODULES_H
 #define AGENT_PROCESS_MODULES_H
@@ -19,26 +20,32 @@
 struct modules;
 
 /*
- * opener and info are borrowed; info is read again as it becomes fuller.  pin:
- * open files at first sight, before their process can end.
+ * Create a catalogue. opener and info are borrowed; info is read again later, when the source has
+ * filled in more of it. pin: open each file when it is first seen, before its process can end.
  */
 int modules_new(struct opener *opener, const struct source_info *info, bool pin,
 		struct modules **out);
 void modules_free(struct modules *modules); /* NULL is fine */
 
 /*
- * From now on objects get their tables from their first sampled pc on: by keeper
- * as soon as it can, else out of store at once where it has them.  Both are
- * borrowed, either may be NULL.  With a keeper alone, where nobody after it has
- * anything of a table, once modules_compile finds that it pays.
+ * Give objects unwind tables from their first sampled pc on. With keeper and store, the keeper
+ * provides each table as soon as it can. With a store alone, a table that is stored is used at
+ * once. With a keeper alone, no later run can use the table, so it is compiled only when
+ * modules_compile finds that this pays. Both are borrowed; either may be NULL.
  */
 void modules_tables(struct modules *modules, struct store *store, struct keeper *keeper);
-/* Hands over to the keeper what has been read bit by bit so often that a table is cheaper. */
+/*
+ * Hand over to the keeper the objects whose CFI was parsed so often that compiling a table is
+ * cheaper.
+ */
 void modules_compile(struct modules *modules);
-/* Tells the store what it should have had. */
+/* Tell the store which tables it lacked, so that it can compile them later. */
 void modules_want(const struct modules *modules);
 
-/* The module that a mapping event of process pid names.  NULL only when out of memory. */
+/*
+ * Return the module for a mapping event of process pid; add it if it is new. NULL only when out of
+ * memory.
+ */
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping);
 
@@ -46,37 +53,45 @@ struct module *modules_kernel(struct modules *modules);	 /* the kernel and its m
 struct module *modules_unknown(struct modules *modules); /* addresses in no mapping */
 
 /*
- * A uw_resolve_fn, ctx: the catalogue; mapping->user is the module.  Opens the
- * file, candidate by candidate until one has the build-id that was told.
+ * Return the unwind object of a module; a uw_resolve_fn. ctx is the catalogue, mapping->user the
+ * module. The first call opens the file: candidate by candidate, until one has the reported
+ * build-id.
  */
 struct uw_object *modules_resolve(void *ctx, const struct uw_mapping *mapping);
 
-/* The module to count frames in: itself, or the one that was the same file first. */
+/* Return the module to count frames in: the module itself, or the earlier one for the same file. */
 const struct module *module_canonical(const struct module *module);
 
 /*
- * What the process of a JIT module registered of its code; the last few are kept, since names are
- * asked for later.  Counted once more.  What is wrong with it is said once a process.
+ * Add what the process of a JIT module registered about its code. The module takes its own
+ * reference. Only the last few registrations stay stored, because names are looked up later. A
+ * fault in a registration is logged once for each process.
  */
 void module_add_generated(struct module *module, struct uw_dynamic *dynamic);
 /*
- * Return the name of the procedure around addr by the latest registration that has one, sanitised; the
- * caller frees it.  NULL: it has no name.  *start, 0 before the call, becomes where the procedure
- * begins, with a name or without one.  Any thread may call this at any time.
+ * Return the name of the procedure around addr, from the latest registration that has one,
+ * sanitised. The caller frees the name. NULL: the procedure has no name. *start must be 0 before
+ * the call; it becomes the start of the procedure if a registration has one, with or without a
+ * name. Thread-safe.
  */
 char *module_generated_name(const struct module *module, uint64_t addr, uint64_t *start);
 
-/* Descriptor of the file, for readers of symbols; -1: none; borrowed. */
+/* Return the descriptor of the file, for readers of symbols; -1: not open. Borrowed. */
 int module_fd(const struct module *module);
-/* Its bytes, for as long as the catalogue lives; NULL or without any: it is not mapped. */
+/*
+ * Return the bytes of the file, valid as long as the catalogue. NULL or an empty view: not mapped.
+ */
 const struct uw_view *module_view(const struct module *module);
-uint64_t module_elf_off(const struct module *module); /* where the ELF image begins in it */
-/* Image bytes where the source gave them; NULL: none; borrowed. */
+uint64_t module_elf_off(const struct module *module); /* where the ELF image begins in the file */
+/* Return the image bytes, if the source provided them; NULL: none. Borrowed. */
 const void *module_image(const struct module *module, size_t *size);
 
-/* The jitdump file that the process of generated code has mapped; NULL: none; borrowed. */
+/*
+ * Return the path of the jitdump file that the process of generated code has mapped; NULL: none.
+ * Borrowed.
+ */
 const char *module_jitdump(const struct module *module);
-/* What is known of the file, for the opener; texts are borrowed. */
+/* Fill in what is known about the file, for the opener. The strings are borrowed. */
 void module_file(const struct module *module, struct opener_file *out);
 
 const char *module_state_sentence(enum module_state state);
