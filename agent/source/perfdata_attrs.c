@@ -1,3 +1,7 @@
+/*
+ * agent/source/perfdata_attrs.c: stores the events of a perf.data recording and finds the event of
+ * a record.
+ */
 #include "agent/source/perfdata_attrs.h"
 
 #include "agent/hash.h"
@@ -8,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The fields of struct sample_id in <linux/perf_event.h>. */
 #define TRAILER_FIELDS                                                                 \
 	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
@@ -27,9 +32,10 @@ void perfdata_attrs_fini(struct perfdata_attrs *attrs)
 
 /* ---- ids ------------------------------------------------------------------ */
 
+/* Return the slot of an id in the hash table, or the free slot where it belongs. */
 static struct perfdata_id *slot(struct perfdata_id *ids, size_t room, uint64_t seed, uint64_t id)
 {
-	/* Twice, so that the high bits of the id reach the low ones of the hash. */
+	/* Hash twice, so that the high bits of the id affect the low bits of the hash. */
 	size_t i = (size_t)hash_u64(seed, hash_u64(seed, id)) & (room - 1);
 
 	while (ids[i].attr_plus_1 && ids[i].id != id)
@@ -37,6 +43,7 @@ static struct perfdata_id *slot(struct perfdata_id *ids, size_t room, uint64_t s
 	return &ids[i];
 }
 
+/* Make room for more ids. The table stays at most half full. Return -E2BIG at the limit. */
 static int ids_reserve(struct perfdata_attrs *attrs, size_t more)
 {
 	size_t room = attrs->ids_room ? attrs->ids_room : 64;
@@ -76,6 +83,7 @@ static int bits(uint64_t mask)
 	return __builtin_popcountll(mask);
 }
 
+/* Return the place of the id in a sample, in u64s from its start; -1: it has none. */
 static int sample_id_at(uint64_t type)
 {
 	if (type & PERF_SAMPLE_IDENTIFIER)
@@ -86,6 +94,10 @@ static int sample_id_at(uint64_t type)
 		    (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR));
 }
 
+/*
+ * Return the place of the id in a record that is not a sample, in u64s from its end; -1: it has
+ * none.
+ */
 static int record_id_at(const struct perf_event_attr *attr)
 {
 	uint64_t type = attr->sample_type;
@@ -110,7 +122,7 @@ const struct perfdata_attr *perfdata_attrs_of_sample(const struct perfdata_attrs
 	if (size < 8 || at > size - 8)
 		return NULL;
 	id = perfdata_u64(body + at);
-	/* What perf makes up itself has no id. */
+	/* Records that perf itself makes have the id 0. */
 	return id ? perfdata_attrs_find(attrs, id) : &attrs->attrs[0];
 }
 
@@ -158,6 +170,7 @@ bool perfdata_record_time(const struct perfdata_attr *attr, const uint8_t *body,
 
 /* ---- names ------------------------------------------------------------------ */
 
+/* Names by PERF_COUNT_SW_* and PERF_COUNT_HW_*. */
 static const char *const software[] = {
 	"cpu-clock",	    "task-clock",   "page-faults",  "context-switches",
 	"cpu-migrations",   "minor-faults", "major-faults", "alignment-faults",
@@ -179,12 +192,14 @@ static const char *const hardware[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Return whether the event is a clock, whose period is in nanoseconds. */
 static bool is_clock(const struct perf_event_attr *attr)
 {
 	return attr->type == PERF_TYPE_SOFTWARE && (attr->config == PERF_COUNT_SW_CPU_CLOCK ||
 						    attr->config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
+/* Set the event's name, and its type for pprof. */
 static void name_event(struct source_event *event, const struct perf_event_attr *attr,
 		       const char *name, size_t size)
 {
@@ -197,6 +212,7 @@ static void name_event(struct source_event *event, const struct perf_event_attr 
 		       is_clock(attr) ? "cpu" : event->name);
 }
 
+/* Fill *event with a default name, unit and period. The recording may name the event later. */
 static void describe(struct source_event *event, const struct perf_event_attr *attr)
 {
 	char made[64];
@@ -240,6 +256,10 @@ void perfdata_attrs_name(struct perfdata_attrs *attrs, uint64_t id, const char *
 
 /* ---- one more --------------------------------------------------------------- */
 
+/*
+ * Return the period of a sample that does not state one. With a fixed frequency only a clock has a
+ * known period; 1 for other events.
+ */
 static uint64_t default_period(const struct perf_event_attr *attr)
 {
 	if (!attr->freq)
@@ -249,7 +269,10 @@ static uint64_t default_period(const struct perf_event_attr *attr)
 	return 1;
 }
 
-/* Whether the ids of samples and others can be found before their event is known. */
+/*
+ * Return whether the event fits the earlier ones: the id of a record must be readable before its
+ * event is known.
+ */
 static bool fits(const struct perfdata_attrs *attrs, const struct perf_event_attr *attr)
 {
 	const struct perf_event_attr *first;
@@ -260,7 +283,7 @@ static bool fits(const struct perfdata_attrs *attrs, const struct perf_event_att
 	if (sample_id_at(attr->sample_type) != attrs->sample_id_at ||
 	    record_id_at(attr) != attrs->record_id_at)
 		return false;
-	/* Nothing tells them apart: they must all read the same. */
+	/* Without ids the events cannot be told apart, so their records must have one layout. */
 	return attrs->sample_id_at >= 0 || (attr->sample_type == first->sample_type &&
 					    attr->read_format == first->read_format &&
 					    attr->sample_regs_user == first->sample_regs_user &&
@@ -268,11 +291,12 @@ static bool fits(const struct perfdata_attrs *attrs, const struct perf_event_att
 					    attr->branch_sample_type == first->branch_sample_type);
 }
 
+/* Make room for one more element. The room is always the next power of two. */
 static int grow(void **array, size_t n, size_t size)
 {
 	void *grown;
 
-	if (n & (n - 1)) /* room is the next power of two */
+	if (n & (n - 1)) /* room is left: n is not a power of two */
 		return 0;
 	grown = reallocarray(*array, n ? n * 2 : 1, size);
 	if (!grown)

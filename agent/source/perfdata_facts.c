@@ -1,3 +1,7 @@
+/*
+ * agent/source/perfdata_facts.c: reads the feature sections and build-ids of a perf.data
+ * recording.
+ */
 #include "agent/source/perfdata_facts.h"
 
 #include "agent/hash.h"
@@ -19,6 +23,10 @@ void perfdata_facts_fini(struct perfdata_facts *facts)
 
 /* ---- build-ids ---------------------------------------------------------------- */
 
+/*
+ * Return the slot of a name (size bytes, without NUL) in the hash table, or the free slot where it
+ * belongs.
+ */
 static struct perfdata_build_id *slot(struct perfdata_build_id *table, size_t room, uint64_t seed,
 				      const char *name, size_t size)
 {
@@ -31,6 +39,7 @@ static struct perfdata_build_id *slot(struct perfdata_build_id *table, size_t ro
 	return &table[i];
 }
 
+/* Store the build-id of a file name. Names beyond PERFDATA_BUILD_ID_NAMES_MAX are ignored. */
 static int add_build_id(struct perfdata_facts *facts, const char *name, size_t size,
 			const struct uw_build_id *id)
 {
@@ -77,7 +86,7 @@ const struct uw_build_id *perfdata_facts_find(const struct perfdata_facts *facts
 	return at->name ? &at->id : NULL;
 }
 
-/* vmlinux under one of the names perf gives it; modules are named otherwise. */
+/* Return whether perf uses this name for vmlinux. Modules have other names. */
 static bool is_kernel(const char *name)
 {
 	const char *base = strrchr(name, '/');
@@ -85,12 +94,12 @@ static bool is_kernel(const char *name)
 	return !strncmp(name, "[kernel.", 8) || !strncmp(base ? base + 1 : name, "vmlinux", 7);
 }
 
-/* { header; u32 pid; u8 build_id[20]; u8 size; u8 reserved[3]; char filename[] } */
+/* Layout: { header; u32 pid; u8 build_id[20]; u8 size; u8 reserved[3]; char filename[] } */
 enum { BUILD_ID_AT = 12, BUILD_ID_SIZE_AT = 32, BUILD_ID_NAME_AT = 36 };
 
 /*
- * Cut off the zeros that fill an id up to 20 bytes where its size was not written: linkers make
- * ids of 20 (SHA-1), 16 (MD5, UUID) or 8 bytes (lld).
+ * Remove the zeros that fill a build-id up to 20 bytes in records without a size. Linkers make
+ * build-ids of 20 bytes (SHA-1), 16 bytes (MD5, UUID) or 8 bytes (lld).
  */
 static void cut_padding(struct uw_build_id *id)
 {
@@ -134,6 +143,7 @@ int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record,
 	return err;
 }
 
+/* Read the BUILD_ID feature: HEADER_BUILD_ID records. */
 static int read_build_ids(struct perfdata_facts *facts, const uint8_t *bytes, size_t size)
 {
 	while (size >= PERFDATA_RECORD_HEADER_SIZE) {
@@ -155,7 +165,9 @@ void perfdata_running_kernel(struct uw_build_id *out)
 	uint8_t body[512];
 
 	*out = (struct uw_build_id){ .size = 0 };
-	/* namesz, descsz, type; then name and descriptor, each rounded up to 4. */
+	/*
+	 * Layout: namesz, descsz, type, then name and descriptor, each padded to a multiple of 4.
+	 */
 	while (file && fread(&note, sizeof(note), 1, file) == 1) {
 		size_t name = ((size_t)note.n_namesz + 3) & ~(size_t)3;
 		size_t size = name + (((size_t)note.n_descsz + 3) & ~(size_t)3);
@@ -175,7 +187,7 @@ void perfdata_running_kernel(struct uw_build_id *out)
 
 /* ---- the others ----------------------------------------------------------------- */
 
-/* A string: u32 room, then that many bytes with a NUL among them. */
+/* Take a string from *bytes: u32 room, then that many bytes with a NUL among them. */
 static int take_string(const uint8_t **bytes, size_t *size, const char **out, size_t *room)
 {
 	size_t n;
@@ -192,6 +204,10 @@ static int take_string(const uint8_t **bytes, size_t *size, const char **out, si
 	return 0;
 }
 
+/*
+ * Copy a string behind the prefix before; it is cut if it is too long. An empty string leaves out
+ * unchanged.
+ */
 static int read_string(const uint8_t *bytes, size_t size, const char *before, char *out,
 		       size_t room)
 {
@@ -207,7 +223,10 @@ static int read_string(const uint8_t *bytes, size_t size, const char *before, ch
 	return 0;
 }
 
-/* u32 words; each a string: the command line, which is cut where it is too long */
+/*
+ * Read the command line: u32 number of words, then each word as a string. It is cut if it is too
+ * long.
+ */
 static int read_command(struct perfdata_facts *facts, const uint8_t *bytes, size_t size)
 {
 	size_t used = 0;
@@ -232,7 +251,10 @@ static int read_command(struct perfdata_facts *facts, const uint8_t *bytes, size
 	return 0;
 }
 
-/* u32 events, u32 size of an attr; each: attr, u32 ids, string name, the ids */
+/*
+ * Read event names. Layout: u32 number of events, u32 size of an attr; for each event: attr, u32
+ * number of ids, string name, the ids.
+ */
 static int read_event_names(struct perfdata_attrs *attrs, const uint8_t *bytes, size_t size)
 {
 	uint32_t n, attr_size;
@@ -269,7 +291,7 @@ static int read_event_names(struct perfdata_attrs *attrs, const uint8_t *bytes, 
 	return 0;
 }
 
-/* u32 version, u32 clockid, u64 wall clock, u64 the recording's clock */
+/* Read the clock data: u32 version, u32 clockid, u64 wall clock, u64 the recording's clock. */
 static int read_clock(struct perfdata_facts *facts, const uint8_t *bytes, size_t size)
 {
 	if (size < 24)

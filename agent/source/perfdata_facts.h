@@ -1,6 +1,6 @@
 /*
- * agent/source/perfdata_facts.h: what a recording says about itself: where,
- * when and with what it was made, and the build-ids of files it met.
+ * agent/source/perfdata_facts.h: facts about a perf.data recording: where, when and with what it
+ * was made, and the build-ids of the mapped files.
  */
 #ifndef AGENT_SOURCE_PERFDATA_FACTS_H
 #define AGENT_SOURCE_PERFDATA_FACTS_H
@@ -16,34 +16,43 @@ struct perfdata_build_id {
 };
 
 struct perfdata_facts {
-	char arch[16]; /* as uname -m says it; "" where not told */
+	char arch[16]; /* as uname -m prints it; "" if unknown */
 	char host[65], kernel[65], recorder[64];
 	char command[512];
-	bool is_directory; /* the data lie in other files */
+	bool is_directory; /* the samples are in other files */
 	bool has_clock;
-	uint64_t wall_ns, clock_ns; /* the same moment on both clocks */
+	uint64_t wall_ns, clock_ns; /* one moment on both clocks */
 	struct uw_build_id kernel_build_id;
 	struct perfdata_build_id *build_ids; /* open addressing, at most half full */
 	size_t n_build_ids, build_ids_room, names_size;
-	uint64_t seed; /* of the hash: what nobody can guess */
+	uint64_t seed; /* of the hash, random: an attacker cannot provoke collisions */
 };
 
 void perfdata_facts_fini(struct perfdata_facts *facts);
 
-/* Whether perfdata_facts_feature takes anything from this feature. */
+/* Return whether perfdata_facts_feature() reads this feature. */
 bool perfdata_facts_wants(unsigned int feature);
 
-/* Event names go to attrs.  -EBADMSG: damaged; what came before the damage is kept. */
+/*
+ * Read a feature section. Names of events are stored in attrs. -EBADMSG: the section is damaged;
+ * what was read before the damage stays.
+ */
 int perfdata_facts_feature(struct perfdata_facts *facts, struct perfdata_attrs *attrs,
 			   unsigned int feature, const uint8_t *bytes, size_t size);
 
-/* One HEADER_BUILD_ID record, from its header on. */
+/* Read a HEADER_BUILD_ID record, which begins with its header. */
 int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record, size_t size);
 
-/* By the name a mapping has; NULL: not told. */
+/*
+ * Return the build-id of the file with this name, as in its mappings; NULL: unknown. The result is
+ * borrowed until the next build-id is added.
+ */
 const struct uw_build_id *perfdata_facts_find(const struct perfdata_facts *facts, const char *name);
 
-/* The build-id of the kernel that runs here, size 0 where it cannot be read. */
+/*
+ * Read the build-id of the running kernel from /sys/kernel/notes. Its size is 0 if it cannot be
+ * read.
+ */
 void perfdata_running_kernel(struct uw_build_id *out);
 
 #endif

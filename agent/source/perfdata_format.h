@@ -1,22 +1,22 @@
 /*
- * agent/source/perfdata_format.h: what perf.data looks like, beyond what the
- * kernel's own <linux/perf_event.h> says.  All numbers are little-endian.
+ * agent/source/perfdata_format.h: the layout of perf.data files, as far as the kernel's
+ * <linux/perf_event.h> does not define it. All numbers are little-endian.
  *
  * File mode:
  *
- *	  0  magic "PERFILE2"
- *	  8  u64 size of this header: 104
- *	 16  u64 attr_size: of one entry of the attrs section
- *	 24  section attrs         section: u64 offset, u64 size
- *	 40  section data          records; size 0: perf was killed before it could say
- *	 56  section event types   unused
- *	 72  u64[4] features       bit i: feature i has a section
+ *    0  magic "PERFILE2"
+ *    8  u64 size of this header: 104
+ *   16  u64 attr_size: size of one entry of the attrs section
+ *   24  section attrs         section: u64 offset, u64 size
+ *   40  section data          records; size 0: perf was killed before it wrote the size
+ *   56  section event types   unused
+ *   72  u64[4] features       bit i: feature i has a section
  *
- * An attrs entry is a perf_event_attr and a section of its u64 ids.  Straight
- * after the data comes one section for each set bit of features, lowest first.
+ * An attrs entry is a perf_event_attr and a section with its u64 ids. The sections of the features
+ * follow right after the data: one for each bit that is set, lowest bit first.
  *
- * Pipe mode: magic, u64 size = 16, records; what the header would have said
- * comes in records of its own.
+ * Pipe mode: magic, u64 size = 16, then records. Records of their own hold what the header of a
+ * file holds.
  */
 #ifndef AGENT_SOURCE_PERFDATA_FORMAT_H
 #define AGENT_SOURCE_PERFDATA_FORMAT_H
@@ -31,10 +31,10 @@ enum {
 	PERFDATA_FILE_HEADER_SIZE = 104,
 	PERFDATA_SECTION_SIZE = 16,
 	PERFDATA_RECORD_HEADER_SIZE = 8, /* u32 type, u16 misc, u16 size */
-	PERFDATA_RECORD_MAX = 65535,	 /* what 16 bits of size can say */
+	PERFDATA_RECORD_MAX = 65535,	 /* the largest 16-bit size */
 };
 
-/* Records that perf itself adds (tools/lib/perf: enum perf_user_event_type). */
+/* Record types that perf itself writes (tools/lib/perf: enum perf_user_event_type). */
 enum {
 	PERFDATA_USER_TYPES = 64,
 	PERFDATA_HEADER_ATTR = 64,
@@ -50,8 +50,11 @@ enum {
 	PERFDATA_COMPRESSED = 81,
 	PERFDATA_FINISHED_INIT = 82,
 	PERFDATA_COMPRESSED2 = 83,
-	PERFDATA_TYPES = 128, /* nothing of perf's comes near */
-	/* Records of Android's simpleperf; their size has 32 bits, the upper 16 where misc is. */
+	PERFDATA_TYPES = 128, /* larger than all types of perf */
+	/*
+	 * Record types of Android's simpleperf. Their size has 32 bits, of which the upper 16 are
+	 * where misc is otherwise.
+	 */
 	PERFDATA_SIMPLEPERF = 32768,
 	PERFDATA_SIMPLEPERF_TYPES = PERFDATA_SIMPLEPERF + 128, /* a larger type is damage */
 };
@@ -71,12 +74,15 @@ enum { /* features */
        PERFDATA_FEATURES = 256,
 };
 
-enum { PERFDATA_MISC_BUILD_ID_SIZE = 1 << 15 }; /* of HEADER_BUILD_ID: its size byte holds */
+enum { PERFDATA_MISC_BUILD_ID_SIZE = 1 << 15 }; /* in HEADER_BUILD_ID: its size byte is valid */
 
-/* Newer than the oldest <linux/perf_event.h> we build with. */
+/* Missing in the oldest <linux/perf_event.h> that this builds with. */
 enum { PERFDATA_FORMAT_LOST = 1 << 4, PERFDATA_BRANCH_COUNTERS = 1 << 19 };
 
-/* Records lie at any alignment once a compressed one came before them. */
+/*
+ * Records can have any alignment after a compressed one, so these functions read unaligned
+ * numbers.
+ */
 static inline uint64_t perfdata_u64(const uint8_t *p)
 {
 	uint64_t value;
@@ -106,7 +112,7 @@ static inline bool perfdata_is_simpleperf(uint32_t type)
 	return type >= PERFDATA_SIMPLEPERF;
 }
 
-/* Return the size of the record whose header this is, or 0 if no record can begin so. */
+/* Return the size of the record with this header, or 0 if it cannot be the header of a record. */
 static inline uint32_t perfdata_record_size(const uint8_t *header)
 {
 	uint32_t type = perfdata_u32(header), size = perfdata_u16(header + 6);

@@ -1,3 +1,7 @@
+/*
+ * agent/source/perfdata_input.c: the file window, and reference-counted blocks for data that can
+ * be read only once.
+ */
 #include "agent/source/perfdata_input.h"
 
 #include "agent/io.h"
@@ -12,6 +16,10 @@
 /* ---- files ------------------------------------------------------------------ */
 
 #define STRETCH_MIN 4096u
+/*
+ * Bytes: read-ahead requested from the kernel; what stays mapped behind the reader; how much is
+ * released at a time.
+ */
 #define FETCH_AHEAD (8u << 20)
 #define BEHIND	    (32u << 20)
 #define LET_GO	    (32u << 20)
@@ -36,6 +44,7 @@ void perfdata_window_fini(struct perfdata_window *window)
 	window->copy = NULL;
 }
 
+/* Return [off, off + size) inside the stretch, or NULL. */
 static const uint8_t *find(const struct perfdata_stretch *stretch, uint64_t off, size_t size)
 {
 	if (!stretch->bytes || off < stretch->off || off - stretch->off > stretch->size ||
@@ -58,7 +67,10 @@ const uint8_t *perfdata_window_has(struct perfdata_window *window, uint64_t off,
 	return NULL;
 }
 
-/* Twice as much as last time where the reader goes on about where that ended; little after a jump. */
+/*
+ * Return how much to read at off: twice as much as last time if the reader continues near the end
+ * of the last stretch, little after a jump.
+ */
 static size_t choose_size(struct perfdata_window *window, const struct perfdata_stretch *last,
 			  uint64_t off)
 {
@@ -70,8 +82,8 @@ static size_t choose_size(struct perfdata_window *window, const struct perfdata_
 }
 
 /*
- * What lies far behind is rarely asked for again, and then it is in the file still: a recording of
- * gigabytes does not count as our memory.
+ * Release mapped pages far behind off, so that a recording of gigabytes does not count as memory
+ * of this process. They are rarely read again, and then come from the file.
  */
 static void let_go(struct perfdata_window *window, uint64_t off)
 {
@@ -83,7 +95,10 @@ static void let_go(struct perfdata_window *window, uint64_t off)
 	window->dropped = off - BEHIND;
 }
 
-/* Whether bytes here and there of [from, past), as far as the file goes, are in the page cache. */
+/*
+ * Return whether [from, past) seems to be in the page cache. Sample bytes at intervals are
+ * checked; the end of the file counts as cached.
+ */
 static bool is_cached(int fd, uint64_t from, uint64_t past)
 {
 	uint8_t byte;
@@ -93,19 +108,25 @@ static bool is_cached(int fd, uint64_t from, uint64_t past)
 		ssize_t n = preadv2(fd, &one, 1, (off_t)from, RWF_NOWAIT);
 
 		if (n != 1)
-			return !n; /* the file ends before */
+			return !n; /* the file ends here */
 	}
 	return true;
 }
 
-/* Records are jumped over, so the kernel's own read-ahead would not see what is coming. */
+/*
+ * Request read-ahead behind off. The kernel's own read-ahead does not recognize the access
+ * pattern, because parts of records are skipped.
+ */
 static void fetch_ahead(struct perfdata_window *window, uint64_t off)
 {
 	uint64_t from = off > window->advised ? off : window->advised, past = off + FETCH_AHEAD;
 
 	if (off + FETCH_AHEAD / 2 <= window->advised)
 		return;
-	/* The kernel looks at each page, which what was asked for before or is there is not worth. */
+	/*
+	 * The request makes the kernel look at each page, so skip it for ranges that were
+	 * requested before or are cached.
+	 */
 	if (!is_cached(window->fd, from, past))
 		(void)posix_fadvise(window->fd, (off_t)from, (off_t)(past - from),
 				    POSIX_FADV_WILLNEED);
@@ -137,7 +158,7 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 	struct perfdata_stretch *stretch = &window->stretches[window->last];
 	size_t wanted;
 
-	/* A stretch may hold what lies behind the end, from before that was known. */
+	/* A cached stretch may reach beyond end, if it was read before end was known. */
 	if (off >= end)
 		size = 0;
 	else if (size > end - off)
@@ -187,19 +208,21 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 /* ---- what comes once ----------------------------------------------------------- */
 
 struct perfdata_block {
-	struct perfdata_block *next; /* while free */
+	struct perfdata_block *next; /* used while the block is free */
 	uint32_t holders;
 	uint8_t bytes[];
 };
 
 #define BLOCK_ROOM (PERFDATA_BLOCK - offsetof(struct perfdata_block, bytes))
-#define KEEP_FREE  4 /* blocks */
+#define KEEP_FREE  4 /* blocks cached for reuse */
 
+/* Return the block that contains bytes, by its alignment. */
 static struct perfdata_block *block_of(const uint8_t *bytes)
 {
 	return (struct perfdata_block *)((uintptr_t)bytes & ~(uintptr_t)(PERFDATA_BLOCK - 1));
 }
 
+/* Drop one reference. The last one returns the block to the pool. */
 static void block_put(struct perfdata_pool *pool, struct perfdata_block *block)
 {
 	if (--block->holders)
@@ -214,6 +237,7 @@ static void block_put(struct perfdata_pool *pool, struct perfdata_block *block)
 	pool->n_free++;
 }
 
+/* Return a block with one reference, or NULL: out of memory. */
 static struct perfdata_block *block_new(struct perfdata_pool *pool)
 {
 	struct perfdata_block *block = pool->free;

@@ -1,10 +1,12 @@
 /*
- * agent/source/perfdata_input.h: where the bytes of a recording come from.
+ * agent/source/perfdata_input.h: reads the bytes of a recording.
  *
- * A file is mapped, or read through a window where it cannot be, and a record can
- * be had again later by its offset.  What is looked at is a copy, but for stacks, in
- * which nothing is to be believed anyway.  What cannot be had again (a pipe, the output of the decompressor)
- * lies in blocks, and stays as long as somebody holds them.
+ * A file is mapped if possible, otherwise it is read through a window; a record can be read again
+ * later by its offset. Records are copied before they are decoded, because a mapped file can
+ * change. Stacks are not copied: nothing in them is trusted anyway.
+ *
+ * Data that cannot be read again (from a pipe or the decompressor) are in blocks, which live as
+ * long as they are held.
  */
 #ifndef AGENT_SOURCE_PERFDATA_INPUT_H
 #define AGENT_SOURCE_PERFDATA_INPUT_H
@@ -18,10 +20,10 @@
 /* ---- files ------------------------------------------------------------------ */
 
 /*
- * The last stretches that were read: a record's turn mostly comes while they
- * still hold it.  Large ones where records follow closely, a page where they
- * are so large that their ends are not worth reading before it is known what
- * of them is in use.
+ * The parts of the file that were read recently are cached as stretches, which often still hold a
+ * record when it is delivered. A stretch is large where records are close together. It is one page
+ * where records are so large that their ends should not be read before it is known which parts are
+ * used.
  */
 #define PERFDATA_STRETCH   (256u << 10)
 #define PERFDATA_STRETCHES 32u
@@ -29,56 +31,68 @@
 struct perfdata_window {
 	int fd; /* borrowed */
 	struct mapped mapped;
-	uint8_t *copy; /* of what was last asked for in mapped */
+	uint8_t *copy; /* copy of the bytes that perfdata_window_get() last returned from mapped */
 	struct perfdata_stretch {
-		uint64_t off; /* of bytes[0] in the file */
+		uint64_t off; /* file offset of bytes[0] */
 		uint8_t *bytes;
 		size_t size;
 	} stretches[PERFDATA_STRETCHES];
-	unsigned int last;  /* the one read last */
-	unsigned int found; /* the one where something was found last */
-	size_t ahead;	    /* how much to read next */
-	uint64_t advised;   /* the kernel was asked to fetch up to here */
-	uint64_t dropped;   /* pages of the mapping up to here were let go */
+	unsigned int last;  /* index of the stretch read last */
+	unsigned int found; /* index of the stretch last found by perfdata_window_has() */
+	size_t ahead;	    /* bytes to read next */
+	uint64_t advised;   /* read-ahead was requested up to this offset */
+	uint64_t dropped;   /* the mapping's pages up to this offset were released */
 };
 
-/* size: of the file, to map it; 0: it is not to be mapped.  The window must not move. */
+/*
+ * Initialize the window. size is the size of the file if it is to be mapped, or 0. The window must
+ * not move while it is in use.
+ */
 void perfdata_window_init(struct perfdata_window *window, int fd, uint64_t size);
 void perfdata_window_fini(struct perfdata_window *window);
 
 /*
- * The size bytes at off, of a file that ends at end; size at most
- * PERFDATA_STRETCH.  *out holds until the next call.  *got is less than size
- * only where the file ends.  0 or a negative code.
+ * Return the size bytes at off of a file that ends at end; size is at most PERFDATA_STRETCH. *out
+ * is valid until the next call. *got is less than size only at the end of the file. Return 0 or a
+ * negative code.
  */
 int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t size, uint64_t end,
 			const uint8_t **out, size_t *got);
 
-/* Bytes that were read lately, until the next perfdata_window_get; or NULL. */
+/*
+ * Return cached bytes, which are valid until the next perfdata_window_get(), or NULL if no stretch
+ * holds all of them.
+ */
 const uint8_t *perfdata_window_has(struct perfdata_window *window, uint64_t off, size_t size);
 
-/* A gap up to here is read along; a record beyond it, in parts. */
+/*
+ * A gap between records of at most this size is read along with them. Records larger than this are
+ * read in parts.
+ */
 #define PERFDATA_GAP (24u << 10)
 
-/* Reads all of [off, off + size) or fails; -EBADMSG: the file ends before. */
+/* Read all of [off, off + size). -EBADMSG if the file ends before. */
 int perfdata_window_read(struct perfdata_window *window, void *out, size_t size, uint64_t off);
 
-/* The bytes themselves where the file is mapped and has them, until the window ends; or NULL. */
+/*
+ * Return the bytes in the mapped file, valid until perfdata_window_fini(); NULL if the file is not
+ * mapped or does not have them.
+ */
 const uint8_t *perfdata_window_view(const struct perfdata_window *window, uint64_t off,
 				    size_t size);
 
 /* ---- what comes once ----------------------------------------------------------- */
 
-#define PERFDATA_BLOCK (1u << 20) /* size and alignment of a block */
+#define PERFDATA_BLOCK (1u << 20) /* size and alignment of a block, bytes */
 
 struct perfdata_block;
 
-struct perfdata_pool { /* blocks in use and free ones */
+struct perfdata_pool { /* counts the blocks in use and stores free ones */
 	struct perfdata_block *free;
 	size_t n_used, n_free;
 };
 
-void perfdata_pool_fini(struct perfdata_pool *pool); /* every block is back */
+void perfdata_pool_fini(struct perfdata_pool *pool); /* all blocks must have been released */
 
 struct perfdata_stream {
 	struct perfdata_pool *pool; /* borrowed */
@@ -88,7 +102,10 @@ struct perfdata_stream {
 
 void perfdata_stream_fini(struct perfdata_stream *stream);
 
-/* Where the next bytes go, *room of them at least 1; unread ones may move. */
+/*
+ * Return where to put the next bytes, with *room, which is at least 1. Unread bytes may move to
+ * another block.
+ */
 int perfdata_stream_room(struct perfdata_stream *stream, uint8_t **out, size_t *room);
 void perfdata_stream_filled(struct perfdata_stream *stream, size_t size);
 
@@ -97,7 +114,7 @@ static inline size_t perfdata_stream_size(const struct perfdata_stream *stream)
 	return (size_t)(stream->end - stream->begin);
 }
 
-/* Keeps the block that bytes, from a stream, lies in; and lets it go. */
+/* Hold or release the block that contains bytes, which are from a stream. */
 void perfdata_hold(const uint8_t *bytes);
 void perfdata_release(struct perfdata_pool *pool, const uint8_t *bytes);
 

@@ -1,3 +1,4 @@
+/* agent/source/perfdata_queue.c: a binary heap of records, oldest first. */
 #include "agent/source/perfdata_queue.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@ void perfdata_queue_fini(struct perfdata_queue *queue)
 	perfdata_queue_init(queue);
 }
 
+/* Return whether a leaves the queue before b. */
 static bool before(const struct perfdata_entry *a, const struct perfdata_entry *b)
 {
 	return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->order < b->order;

@@ -1,10 +1,10 @@
 /*
- * agent/source/perfdata_queue.h: puts records in the order of their times.
+ * agent/source/perfdata_queue.h: sorts records by time.
  *
- * perf writes one buffer after another, each in order in itself, and a
- * FINISHED_ROUND when it has been through all of them.  What is older than
- * the newest time seen by the end of the round before the last one can have
- * no elder still to come, and may leave.
+ * perf writes one per-CPU buffer after another; each buffer is in order, and a FINISHED_ROUND
+ * record follows when all of them were written once. An entry may leave the queue if no older
+ * entry can follow it. That is certain for times up to the newest time seen at the end of the
+ * round before the last one.
  */
 #ifndef AGENT_SOURCE_PERFDATA_QUEUE_H
 #define AGENT_SOURCE_PERFDATA_QUEUE_H
@@ -13,21 +13,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* At 24 bytes each; beyond it, the elder half leaves before its order is certain. */
+/* Entries of 24 bytes each. Above this number the older half leaves before its order is certain. */
 #define PERFDATA_QUEUE_MAX (1u << 20)
 
 struct perfdata_entry {
 	uint64_t time_ns;
-	uint64_t order; /* equal times keep the order they came in */
-	uint64_t where; /* the owner's */
+	uint64_t order; /* entries with equal times leave in this order */
+	uint64_t where; /* not used by the queue */
 };
 
 struct perfdata_queue {
 	struct perfdata_entry *heap;
 	size_t n, room;
-	uint64_t newest_ns;    /* of all that came */
-	uint64_t round_ns;     /* newest_ns when the last round ended */
-	uint64_t may_leave_ns; /* entries up to here may leave */
+	uint64_t newest_ns;    /* newest time of all entries so far */
+	uint64_t round_ns;     /* newest_ns at the end of the last round */
+	uint64_t may_leave_ns; /* entries up to this time may leave */
 };
 
 void perfdata_queue_init(struct perfdata_queue *queue);
@@ -35,11 +35,12 @@ void perfdata_queue_fini(struct perfdata_queue *queue);
 
 int perfdata_queue_add(struct perfdata_queue *queue, const struct perfdata_entry *entry);
 
-void perfdata_queue_round(struct perfdata_queue *queue); /* a FINISHED_ROUND came */
-void perfdata_queue_drain(struct perfdata_queue *queue); /* nothing more will come */
-void perfdata_queue_half(struct perfdata_queue *queue); /* memory is short: let the elder half go */
+void perfdata_queue_round(struct perfdata_queue *queue); /* after a FINISHED_ROUND record */
+void perfdata_queue_drain(struct perfdata_queue *queue); /* no entry will follow */
+/* let the older half leave, to save memory */
+void perfdata_queue_half(struct perfdata_queue *queue);
 
-/* The oldest entry that may leave, or false. */
+/* Take out the oldest entry. Return false if no entry may leave. */
 bool perfdata_queue_take(struct perfdata_queue *queue, struct perfdata_entry *out);
 
 #endif

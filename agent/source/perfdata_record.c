@@ -1,3 +1,7 @@
+/*
+ * agent/source/perfdata_record.c: translates mapping, fork, exit, name and loss records of
+ * perf.data into events.
+ */
 #include "agent/source/perfdata_record.h"
 
 #include "agent/source/perfdata_format.h"
@@ -6,7 +10,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The string at `at`; NULL unless it ends within the record, before the trailer. */
+/*
+ * Return the string at offset at of the body; NULL if it does not end before the trailer, within
+ * max bytes.
+ */
 static const char *string_at(const struct perfdata_record *record, uint32_t at, size_t max)
 {
 	uint32_t trailer = record->attr ? record->attr->trailer : 0;
@@ -21,12 +28,17 @@ static const char *string_at(const struct perfdata_record *record, uint32_t at, 
 	return memchr(string, 0, room) ? string : NULL;
 }
 
+/* Return whether the record is a mapping of the kernel. */
 static bool is_kernels(const struct perfdata_record *record)
 {
 	return (record->misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_KERNEL ||
 	       perfdata_u32(record->body) == EVENT_PID_KERNEL;
 }
 
+/*
+ * Return whether the record belongs to a virtual machine, whose files and memory are not available
+ * here.
+ */
 static bool is_guests(const struct perfdata_record *record)
 {
 	uint16_t mode = record->misc & PERF_RECORD_MISC_CPUMODE_MASK;
@@ -48,10 +60,13 @@ static uint32_t path_at(const struct perfdata_record *record)
 }
 
 /*
- * MISC_MMAP_BUILD_ID is not to be trusted: where another program watches with
- * build-ids, the kernel (6.18) leaves the bit it set for that one's record in
- * everybody else's too.  Then the event did not ask for it, and what stands
- * there is a device; perf inject adds true ones, of the two sizes in use.
+ * Return whether an MMAP2 record has a build-id.
+ *
+ * PERF_RECORD_MISC_MMAP_BUILD_ID cannot be trusted. If another program records with build-ids at
+ * the same time, the kernel (6.18) leaves the bit that it set for that program's record in the
+ * records of all other programs, too. So the bit counts only if the event asked for build-ids;
+ * otherwise the fields hold a device and inode. perf inject adds valid build-ids to events that
+ * did not ask for them; those have one of the two sizes in use.
  */
 static bool has_build_id(const struct perfdata_record *record)
 {
@@ -63,6 +78,7 @@ static bool has_build_id(const struct perfdata_record *record)
 	       ((at[0] == 16 || at[0] == 20) && !at[1] && !at[2] && !at[3]);
 }
 
+/* Read the additional fields of an MMAP2 record. */
 static void read_mmap2(const struct perfdata_record *record, struct event_mapping *out)
 {
 	const uint8_t *body = record->body;
@@ -79,6 +95,7 @@ static void read_mmap2(const struct perfdata_record *record, struct event_mappin
 	out->inode_generation = perfdata_u64(body + 48);
 }
 
+/* Make an EVENT_MAPPING. Return 1, or 0 if the record is not needed, or -EBADMSG. */
 static int read_mapping(const struct perfdata_record *record, const struct perfdata_facts *facts,
 			char *path, struct event *out)
 {
@@ -100,7 +117,10 @@ static int read_mapping(const struct perfdata_record *record, const struct perfd
 					   .off = perfdata_u64(record->body + 24),
 					   .path = given };
 	length = perfdata_u64(record->body + 16);
-	/* Where the kernel hides its addresses, perf says that its text begins at 0 and fills all. */
+	/*
+	 * If the kernel hides its addresses, perf writes a mapping at address 0 that fills the
+	 * address space.
+	 */
 	if (length > UINT64_MAX - mapping->start)
 		length = UINT64_MAX - mapping->start;
 	mapping->end = mapping->start + length;
@@ -128,7 +148,7 @@ static int read_mapping(const struct perfdata_record *record, const struct perfd
 	return 1;
 }
 
-/* u32 pid, ppid, tid, ptid; u64 time */
+/* Make an EVENT_FORK or EVENT_EXIT. Layout: u32 pid, ppid, tid, ptid; u64 time. */
 static int read_fork(const struct perfdata_record *record, struct event out[2])
 {
 	const uint8_t *body = record->body;
@@ -142,8 +162,9 @@ static int read_fork(const struct perfdata_record *record, struct event out[2])
 	out[0].fork.parent_pid = perfdata_u32(body + 4);
 	out[0].fork.parent_tid = perfdata_u32(body + 12);
 	/*
-	 * perf tells of the processes it found by forks, and of their mappings in
-	 * full.  What the parent has mapped by now is not what they inherited.
+	 * For processes that were running before the recording, perf writes a fork and then all of
+	 * their mappings. They do not inherit what the parent has mapped at that time, so an
+	 * EVENT_EXEC clears it.
 	 */
 	if (!made_by_perf || !record->attr || out[0].pid == out[0].fork.parent_pid)
 		return 1;
@@ -151,7 +172,10 @@ static int read_fork(const struct perfdata_record *record, struct event out[2])
 	return 2;
 }
 
-/* u32 pid, tid; comm */
+/*
+ * Make an EVENT_COMM, after an EVENT_EXEC if the name was set by an exec. Layout: u32 pid, tid;
+ * name.
+ */
 static int read_comm(const struct perfdata_record *record, struct event out[2])
 {
 	const char *comm = string_at(record, 8, 256);
@@ -171,8 +195,10 @@ static int read_comm(const struct perfdata_record *record, struct event out[2])
 }
 
 /*
- * LOST: u64 id, n.  LOST_SAMPLES: u64 n.  The first counts records of any kind,
- * whose id is of the one that found room again; nearly all of them are samples.
+ * Make an EVENT_LOST. Layout of LOST: u64 id, n. Layout of LOST_SAMPLES: u64 n.
+ *
+ * LOST counts records of any kind; nearly all of them are samples. Its id is that of the event
+ * whose record found room again.
  */
 static int read_lost(const struct perfdata_record *record, struct event *out)
 {
@@ -227,7 +253,7 @@ uint64_t perfdata_record_kernel_text(const struct perfdata_record *record,
 	if ((record->type != PERF_RECORD_MMAP && record->type != PERF_RECORD_MMAP2) ||
 	    record->size <= path_at(record) || !is_kernels(record))
 		return 0;
-	/* perf puts the symbol that pgoff is the address of behind the brackets. */
+	/* perf appends to the bracketed name the symbol whose address is in pgoff. */
 	path = string_at(record, path_at(record), PERFDATA_PATH_MAX);
 	if (!path || strcmp(path, "[kernel.kallsyms]_text") != 0)
 		return 0;

@@ -1,7 +1,7 @@
 /*
- * agent/source/perfdata_record.h: a record that is no sample → an event, or
- * two: an exec is told as a new name, a process of the time before the
- * recording as a fork.
+ * agent/source/perfdata_record.h: translates records of perf.data that are not samples into
+ * events. Some records become two events: perf.data reports an exec as a new name (COMM with a
+ * flag), and a process that is older than the recording as a FORK.
  */
 #ifndef AGENT_SOURCE_PERFDATA_RECORD_H
 #define AGENT_SOURCE_PERFDATA_RECORD_H
@@ -16,21 +16,21 @@ struct perfdata_record {
 	uint16_t misc;
 	const uint8_t *body;		  /* what follows the header */
 	uint32_t size;			  /* of body */
-	const struct perfdata_attr *attr; /* NULL: not known */
-	bool has_time;			  /* the kernel made it, at this time; else perf did */
+	const struct perfdata_attr *attr; /* NULL: unknown */
+	bool has_time; /* true: made by the kernel at time_ns; false: made by perf */
 	uint64_t time_ns;
 };
 
 /*
- * Fills up to two events, whose strings stand in the record or in path.
- * Their number, 0 for a record that says nothing to us, or -EBADMSG.
+ * Fill up to two events, whose strings are in the record or in path. Return their number, which is
+ * 0 for a record that is not needed, or -EBADMSG.
  */
 int perfdata_record_read(const struct perfdata_record *record, const struct perfdata_facts *facts,
 			 char path[PERFDATA_PATH_MAX], struct event out[2]);
 
 /*
- * Run-time address of _text, if the record is the mapping that tells it; else 0.  *build_id: the
- * kernel's, where that mapping has it.
+ * Return the run-time address of _text if the record is the mapping that has it, else 0. *build_id
+ * is set to the kernel's build-id if that mapping has one.
  */
 uint64_t perfdata_record_kernel_text(const struct perfdata_record *record,
 				     struct uw_build_id *build_id);

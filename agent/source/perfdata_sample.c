@@ -1,3 +1,7 @@
+/*
+ * agent/source/perfdata_sample.c: decodes sample records: addresses, call chains, registers,
+ * stack.
+ */
 #include "agent/source/perfdata_sample.h"
 
 #include "agent/source/perfdata_format.h"
@@ -7,10 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes loaded at once where more may not be needed: all that goes before a stack, mostly. */
+/* Bytes to load at a time, as more may not be needed. This covers most of what precedes a stack. */
 #define LOAD_AHEAD 2048u
 
-/* A cursor over the body; the first failure sticks and every later read gives 0. */
+/*
+ * Reads the body from front to back. The first error is stored in err, and every later read
+ * returns 0.
+ */
 struct reader {
 	struct perfdata_body *body;
 	uint32_t pos;
@@ -22,6 +29,7 @@ static uint32_t left(const struct reader *r)
 	return r->err ? 0 : r->body->size - r->pos;
 }
 
+/* Return the next size bytes, and load them first if they are not in memory. NULL on error. */
 static const uint8_t *take(struct reader *r, uint64_t size)
 {
 	struct perfdata_body *body = r->body;
@@ -47,7 +55,7 @@ static const uint8_t *take(struct reader *r, uint64_t size)
 	return start;
 }
 
-/* Passes bytes by without loading those that are not there yet. */
+/* Skip bytes without loading them. */
 static void skip(struct reader *r, uint64_t size)
 {
 	if (!r->err && size > left(r))
@@ -66,7 +74,7 @@ static uint64_t u64(struct reader *r)
 	return p ? perfdata_u64(p) : 0;
 }
 
-/* n entries of size bytes each. */
+/* Skip n entries of size bytes each. */
 static void skip_array(struct reader *r, uint64_t n, uint32_t size)
 {
 	if (!r->err && n > left(r) / size)
@@ -76,6 +84,7 @@ static void skip_array(struct reader *r, uint64_t n, uint32_t size)
 
 /* ---- the parts that have a shape of their own ------------------------------------ */
 
+/* Skip the counter values of PERF_SAMPLE_READ. */
 static void skip_read(struct reader *r, uint64_t format)
 {
 	bool group = format & PERF_FORMAT_GROUP;
@@ -93,6 +102,7 @@ static void skip_read(struct reader *r, uint64_t format)
 	skip_array(r, n, entry);
 }
 
+/* Make room for n addresses; the old ones are lost if the array grows. */
 static int ips_reserve(struct perfdata_sample *sample, uint32_t n)
 {
 	uint64_t *ips;
@@ -108,7 +118,10 @@ static int ips_reserve(struct perfdata_sample *sample, uint32_t n)
 	return 0;
 }
 
-/* Addresses with markers between them that say whose the following ones are. */
+/*
+ * Read a call chain: addresses, with PERF_CONTEXT_* markers that say to which context (kernel,
+ * user, guest) the following addresses belong.
+ */
 static void read_callchain(struct reader *r, struct perfdata_sample *sample, unsigned int mode,
 			   struct event_sample *out)
 {
@@ -143,22 +156,24 @@ static void read_callchain(struct reader *r, struct perfdata_sample *sample, uns
 	out->user_ips = user;
 }
 
-#define BRANCH_SIZE 24u /* u64 from, to, flags */
+#define BRANCH_SIZE 24u /* bytes: u64 from, to, flags */
 
 /*
- * Take the calls that are still open as frames, where the CPU records those instead of all
- * branches (perf record --call-graph lbr).  The first entry is the innermost call.  The kernel
- * copies what it finds by frame pointers as well, of which only the first address is used, as by
- * perf.
+ * Use the open calls as user frames, for CPUs that record those instead of all branches (perf
+ * record --call-graph lbr).
+ *
+ * The first entry is the innermost call. The kernel also walks the frame pointers; only the first
+ * address of that walk is used, as perf does.
  */
 static void read_open_calls(const uint8_t *calls, uint64_t n, struct reader *r,
 			    struct perfdata_sample *sample, struct event_sample *out)
 {
 	uint64_t innermost = out->n_user_ips ? out->user_ips[0] : perfdata_u64(calls + 8);
 	uint32_t n_kernel = out->n_kernel_ips, n_all = n_kernel + 2 + (uint32_t)n;
+	/* n is limited by the size of a record. */
 	uint64_t *ips =
 		reallocarray(NULL, n_all, sizeof(*ips)); /* n is bounded by a record's size */
-	uint64_t *user = ips + n_kernel + 1;		 /* one is left free for use_ip() */
+	uint64_t *user = ips + n_kernel + 1;		 /* one slot stays free for use_ip() */
 
 	if (!ips) {
 		r->err = -ENOMEM;
@@ -167,7 +182,10 @@ static void read_open_calls(const uint8_t *calls, uint64_t n, struct reader *r,
 	if (n_kernel)
 		memcpy(ips, sample->kernel_ips, n_kernel * sizeof(*ips));
 	*user = innermost;
-	/* The entries have the calls' own addresses; a caller's frame is given by a return address. */
+	/*
+	 * An entry has the address of the call instruction, but callers are given by return
+	 * addresses.
+	 */
 	for (uint64_t i = 0; i < n; i++)
 		user[1 + i] = perfdata_u64(calls + BRANCH_SIZE * i) + 1;
 	free(sample->kernel_ips);
@@ -178,6 +196,7 @@ static void read_open_calls(const uint8_t *calls, uint64_t n, struct reader *r,
 	out->n_user_ips = 1 + (uint32_t)n;
 }
 
+/* Read the branch stack. Only open calls are used, and only if no copy of the stack follows. */
 static void read_branches(struct reader *r, const struct perf_event_attr *attr, uint16_t misc,
 			  struct perfdata_sample *sample, struct event_sample *out)
 {
@@ -200,13 +219,16 @@ static void read_branches(struct reader *r, const struct perf_event_attr *attr, 
 		skip_array(r, n, 8);
 }
 
-/* From the order of perf_regs.h, where ax is 0, to the psABI's; -1: not one of DWARF's 17. */
+/*
+ * DWARF numbers (psABI) in the order of asm/perf_regs.h, where ax is 0; -1: not one of DWARF's 17.
+ */
 static const int8_t x86_64_regs[] = {
 	0,  3,	2,  1,	4,  5,	6,  7,	16, /* ax bx cx dx si di bp sp ip */
 	-1, -1, -1, -1, -1, -1, -1,	    /* flags cs ss ds es fs gs */
 	8,  9,	10, 11, 12, 13, 14, 15,	    /* r8 … r15 */
 };
 
+/* Return the DWARF number of a register of perf_regs.h, or -1. */
 static int dwarf_reg(uint16_t machine, unsigned int perf_reg)
 {
 	if (machine == EM_X86_64)
@@ -214,6 +236,7 @@ static int dwarf_reg(uint16_t machine, unsigned int perf_reg)
 	return perf_reg < UW_AARCH64_REGS ? (int)perf_reg : -1; /* x0 … x30, sp, pc in both */
 }
 
+/* Read the user registers. ABI_NONE: the sample has none, as for kernel threads. */
 static void read_user_regs(struct reader *r, const struct perf_event_attr *attr, uint16_t machine,
 			   struct event_sample *out)
 {
@@ -237,6 +260,7 @@ static void read_user_regs(struct reader *r, const struct perf_event_attr *attr,
 	out->compat = abi == PERF_SAMPLE_REGS_ABI_32;
 }
 
+/* Read the copy of the stack. Only its used part, dyn_size bytes, is loaded. */
 static void read_user_stack(struct reader *r, uint16_t machine, struct perfdata_sample *sample,
 			    struct event_sample *out)
 {
@@ -268,7 +292,7 @@ static void read_user_stack(struct reader *r, uint16_t machine, struct perfdata_
 	sample->stack = (struct uw_region){ .addr = out->regs.value[sp],
 					    .size = dyn_size,
 					    .bytes = bytes ? bytes : body->bytes + start };
-	/* A stack cannot wrap around the end of memory. */
+	/* A stack cannot wrap around the end of the address space. */
 	if (sample->stack.size > UINT64_MAX - sample->stack.addr)
 		sample->stack.size = UINT64_MAX - sample->stack.addr;
 	out->regions = &sample->stack;
@@ -285,7 +309,7 @@ void perfdata_sample_fini(struct perfdata_sample *sample)
 	sample->kernel_ips_room = 0;
 }
 
-/* A sample without registers still tells where it was. */
+/* Use the sampled address as the innermost frame if registers or call chain do not give one. */
 static void use_ip(struct perfdata_sample *sample, uint16_t machine, uint16_t misc, uint64_t ip,
 		   uint64_t type, struct event_sample *out)
 {
@@ -322,7 +346,10 @@ int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_a
 	*out = (struct event_sample){ .event = (uint16_t)attr->event,
 				      .period = attr->default_period };
 
-	/* In the order of the comment at PERF_RECORD_SAMPLE in <linux/perf_event.h>. */
+	/*
+	 * The fields are in the order of the comment at PERF_RECORD_SAMPLE in
+	 * <linux/perf_event.h>.
+	 */
 	if (type & PERF_SAMPLE_IDENTIFIER)
 		skip(r, 8);
 	if (type & PERF_SAMPLE_IP)

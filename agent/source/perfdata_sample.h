@@ -1,5 +1,5 @@
 /*
- * agent/source/perfdata_sample.h: a sample record → struct event_sample.
+ * agent/source/perfdata_sample.h: translates sample records of perf.data into struct event_sample.
  */
 #ifndef AGENT_SOURCE_PERFDATA_SAMPLE_H
 #define AGENT_SOURCE_PERFDATA_SAMPLE_H
@@ -7,31 +7,34 @@
 #include "agent/source/perfdata_attrs.h"
 
 /*
- * A record's bytes, perhaps not all of them in memory yet: most of a sample of
- * 64 KiB is stack nobody used, and reading it would be most of the work.
+ * The body of a record, which may be in memory only in part. Most of a 64 KiB sample is unused
+ * stack, and reading all of it would be most of the work.
  */
 struct perfdata_body {
-	const uint8_t *bytes; /* size of them, those before have are there */
+	const uint8_t *bytes; /* buffer of size bytes; those below have are loaded */
 	uint32_t size, have;
-	/* Brings [from, to) there; NULL: all is there.  0 or a negative code. */
+	/* Load [from, to) into bytes. Return 0 or a negative code. NULL: everything is loaded. */
 	int (*load)(void *ctx, uint32_t from, uint32_t to);
-	/* [from, to) where it lies, to be looked at and not believed; NULL, or gives NULL: load it. */
+	/*
+	 * Return [from, to) without copying. Its contents can change at any time and must not be
+	 * trusted. If it returns NULL or is NULL, use load.
+	 */
 	const uint8_t *(*view)(void *ctx, uint32_t from, uint32_t to);
 	void *ctx;
 };
 
-struct perfdata_sample { /* what an event's pointers point to */
+struct perfdata_sample { /* memory that the event's pointers point to */
 	struct uw_region stack;
-	uint64_t *kernel_ips; /* and the user's behind them; owned */
+	uint64_t *kernel_ips; /* kernel addresses, then user addresses; owned */
 	uint32_t kernel_ips_room;
 };
 
 void perfdata_sample_fini(struct perfdata_sample *sample);
 
 /*
- * Fills the event (not its time) from body, which follows the record's header;
- * misc is the header's.  Pointers in it hold until body or sample change.
- * -EBADMSG: the record contradicts itself; others as load gave them.
+ * Fill the event, except its time, from body, which follows the record's header. misc is from that
+ * header. Pointers in the event are valid until body or sample changes. Return -EBADMSG if the
+ * record contradicts itself, -ENOMEM, or an error of load.
  */
 int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_attr *attr,
 			 uint16_t machine, uint16_t misc, struct perfdata_body *body,
