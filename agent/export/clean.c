@@ -1,3 +1,4 @@
+/* agent/export/clean.c: replaces bytes that a terminal or a reader of lines would misinterpret. */
 #include "agent/export/clean.h"
 
 #include "proto/utf8.h"
@@ -5,7 +6,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* C0, DEL, and C1 (two bytes in UTF-8), which terminals obey as well. */
+/*
+ * Return whether a character is a control character: C0, DEL, or C1 (two bytes in UTF-8), which
+ * terminals obey as well.
+ */
 static bool is_control(const char *c, size_t n)
 {
 	unsigned char first = (unsigned char)c[0], second = n > 1 ? (unsigned char)c[1] : 0;
@@ -14,8 +18,8 @@ static bool is_control(const char *c, size_t n)
 }
 
 /*
- * U+2028, U+2029: line ends to some readers; U+200E, U+200F, U+202A…E and
- * U+2066…9 reorder what a terminal shows.
+ * Return whether a character changes the layout: U+2028 and U+2029 end lines for some readers;
+ * U+200E, U+200F, U+202A to U+202E and U+2066 to U+2069 reorder what a terminal shows.
  */
 static bool is_layout(const char *c, size_t n)
 {
@@ -32,7 +36,7 @@ size_t clean_text(const char *text, const char *also, char instead, char *out, s
 {
 	size_t length = text ? strlen(text) : 0, used = 0;
 
-	/* Nearly all bytes are printable ASCII. */
+	/* Nearly all texts are printable ASCII: copy that quickly. */
 	while (used < length && used + 1 < size && text[used] >= 0x20 && text[used] < 0x7f &&
 	       (!*also || !strchr(also, text[used]))) {
 		out[used] = text[used];

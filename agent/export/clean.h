@@ -1,17 +1,16 @@
-/*
- * agent/export/clean.h: any bytes as a field of a line.
- */
+/* agent/export/clean.h: sanitizes any bytes for one field of a line. */
 #ifndef AGENT_EXPORT_CLEAN_H
 #define AGENT_EXPORT_CLEAN_H
 
 #include <stddef.h>
 
-enum { CLEAN_MAX = 64 * 1024 + 64 }; /* holds the longest name there is, with a suffix */
+enum { CLEAN_MAX = 64 * 1024 + 64 }; /* holds the longest name, with a suffix */
 
 /*
- * Copies text (NULL: "") for a terminal or a line-based format: invalid UTF-8
- * becomes U+FFFD, a control character or one of `also` becomes `instead`.  At most
- * size - 1 bytes, cut at a character, always NUL-terminated; gives their number.
+ * Copy text (NULL: "") for a terminal or a line-based format. Invalid UTF-8 becomes U+FFFD; control
+ * characters, characters that break lines or reorder text, and the characters in `also` become
+ * `instead`. At most size - 1 bytes are written, cut between characters, and a NUL. Return the
+ * number of bytes without the NUL.
  */
 size_t clean_text(const char *text, const char *also, char instead, char *out, size_t size);
 

@@ -1,4 +1,4 @@
-/* agent/export/convert.c: a profile as lines: folded, text, TSV, JSON. */
+/* agent/export/convert.c: writes a profile as lines: folded, text, TSV and JSON. */
 #include "agent/export/formats.h"
 
 #include "agent/export/clean.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a sample is labelled with; "" where it is not. */
+/* Return a label of a sample as text; "" if it has none. */
 static const char *label(const struct stacks *s, size_t sample, const char *key,
 			 char number[STACKS_NUMBER])
 {
 	return stacks_label_text(stacks_label(s, &s->samples[sample], key), number);
 }
 
-/* The thread's name, else its process's. */
+/* Return the thread's name, or else its process's name. */
 static const char *name_of(const struct stacks *s, size_t sample, char number[STACKS_NUMBER])
 {
 	const char *name = label(s, sample, "thread", number);
@@ -28,8 +28,9 @@ static const char *name_of(const struct stacks *s, size_t sample, char number[ST
 
 /* ---- folded ---------------------------------------------------------------------- */
 
+/* One sample as a line. */
 struct folded_line {
-	const char **texts; /* outermost first; in the pool, so that equal ones are one pointer */
+	const char **texts; /* outermost first; owned; equal texts are one pointer of the pool */
 	size_t n;
 	int64_t value;
 	bool base;
@@ -44,17 +45,22 @@ struct folding {
 	struct stacks_frames unfolded;
 };
 
+/*
+ * Return a frame's text with a suffix, from the pool. ";" would separate frames, so it becomes ":".
+ * NULL: out of memory.
+ */
 static const char *folded_text(struct folding *f, const char *text, const char *suffix)
 {
 	char clean[CLEAN_MAX];
 	size_t n = clean_text(text, ";", ':', clean, sizeof(clean) - 4);
 
 	if (!n)
-		clean[n++] = '-'; /* an empty frame would vanish */
+		clean[n++] = '-'; /* an empty frame would disappear */
 	memcpy(clean + n, suffix, strlen(suffix) + 1);
 	return strings_keep(&f->pool, clean, n + strlen(suffix));
 }
 
+/* Return the text of a frame. NULL: out of memory. */
 static const char *folded_frame(struct folding *f, const struct stacks_frame *frame)
 {
 	bool kernel = f->s->modules[frame->module].kernel;
@@ -75,6 +81,7 @@ static int compare_text(const char *a, const char *b)
 	return a == b ? 0 : strcmp(a, b);
 }
 
+/* Order lines by their frames, the outermost first. */
 static int by_text(const void *a, const void *b)
 {
 	const struct folded_line *x = a, *y = b;
@@ -85,7 +92,11 @@ static int by_text(const void *a, const void *b)
 	return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Samples, of whatever event; else the profile's default. */
+/*
+ * Return what a folded line counts: the value of type or, if type is SIZE_MAX, the number of
+ * samples of all events. If the profile has no number of samples, it is the value of the default
+ * type.
+ */
 static int64_t folded_value(const struct stacks *s, size_t sample, size_t type, bool *counted)
 {
 	int64_t value = 0;
@@ -105,6 +116,7 @@ static int64_t folded_value(const struct stacks *s, size_t sample, size_t type, 
 	return *counted ? value : stacks_value(s, sample, s->default_type);
 }
 
+/* Append a sample's line, unless its value is 0. */
 static int fold_sample(struct folding *f, size_t sample, size_t type)
 {
 	const struct stacks *s = f->s;
@@ -124,7 +136,10 @@ static int fold_sample(struct folding *f, size_t sample, size_t type)
 	if (!line->texts)
 		return -ENOMEM;
 	f->n_lines++;
-	/* Of a thread without a name, too, the first is no function. */
+	/*
+	 * A sample of a thread begins with the thread's name, even an empty one: readers expect no
+	 * function there.
+	 */
 	if (*name || !f->unfolded.n || stacks_label(s, &s->samples[sample], "pid"))
 		line->texts[n++] = folded_text(f, name, "");
 	for (size_t i = f->unfolded.n; i-- > 0;)
@@ -136,6 +151,7 @@ static int fold_sample(struct folding *f, size_t sample, size_t type)
 	return 0;
 }
 
+/* Sort the lines, add up equal ones and write them. */
 static void put_folded(struct folding *f, bool compared, FILE *out)
 {
 	int64_t values[2] = { 0 };
@@ -191,7 +207,7 @@ int format_folded(const struct stacks *s, size_t type, FILE *out)
 
 /* ---- text ------------------------------------------------------------------------- */
 
-/* "/src/a.c:12", as perf script has it with -F +srcline */
+/* Write a source line as perf script does with -F +srcline: "/src/a.c:12". */
 static void put_source(const char *file, int64_t line, FILE *out)
 {
 	if (!*file)
@@ -201,6 +217,7 @@ static void put_source(const char *file, int64_t line, FILE *out)
 		(void)fprintf(out, ":%" PRId64, line);
 }
 
+/* Write a frame in a line of its own, with its source line if known. */
 static void put_text_frame(const struct stacks *s, const struct stacks_frame *frame, FILE *out)
 {
 	const struct stacks_function *f = &s->functions[frame->function];
@@ -250,7 +267,7 @@ int format_text(const struct stacks *s, size_t type, FILE *out)
 
 /* ---- TSV --------------------------------------------------------------------------- */
 
-/* Return true if offwind wrote the profile, or one of those that were merged into it. */
+/* Return whether offwind wrote the profile, or one of the profiles merged into it. */
 static bool has_own(const struct stacks *s)
 {
 	for (size_t i = 0; i < s->n_comments; i++)
@@ -260,7 +277,7 @@ static bool has_own(const struct stacks *s)
 	return false;
 }
 
-/* Return true if the sample has this label with a number in units of the same name. */
+/* Return whether the sample has this label with a number in units of the same name. */
 static bool has_quantity(const struct stacks *s, size_t sample, const char *key)
 {
 	const struct stacks_label *l = stacks_label(s, &s->samples[sample], key);
@@ -269,15 +286,18 @@ static bool has_quantity(const struct stacks *s, size_t sample, const char *key)
 }
 
 /*
- * Return true if the sample, of a profile that has_own, is offwind's: numbers of processes and
- * threads have units in its profiles alone.
+ * Return whether offwind wrote the sample; has_own() is true of the profile. Only in profiles of
+ * offwind do the numbers of processes and threads have units.
  */
 static bool is_own(const struct stacks *s, size_t sample)
 {
 	return has_quantity(s, sample, "pid") && has_quantity(s, sample, "tid");
 }
 
-/* Return true if a frame is a program's; a stack of the kernel alone does not end in user space. */
+/*
+ * Return whether one of the frames is in user space; a stack of the kernel alone does not end
+ * there.
+ */
 static bool has_user_frame(const struct stacks *s, const struct stacks_frames *frames)
 {
 	for (size_t i = 0; i < frames->n; i++)
@@ -286,6 +306,7 @@ static bool has_user_frame(const struct stacks *s, const struct stacks_frames *f
 	return false;
 }
 
+/* See export_tsv() for the columns. A profile has no stepper and no function offset: "-". */
 int format_tsv(const struct stacks *s, size_t type, FILE *out)
 {
 	struct stacks_frames unfolded = { 0 };
@@ -301,7 +322,10 @@ int format_tsv(const struct stacks *s, size_t type, FILE *out)
 		if (!stacks_value(s, i, type))
 			continue;
 		err = stacks_unfold(s, &s->samples[i], &unfolded);
-		/* Only what is not usual is a label of its samples, see export_pprof. */
+		/*
+		 * export_pprof() adds labels only for what is unusual, so add the usual values
+		 * here.
+		 */
 		if (!err && some_own && is_own(s, i)) {
 			if (!*stop && has_user_frame(s, &unfolded))
 				stop = uw_stop_name(UW_STOP_ROOT);
@@ -334,6 +358,7 @@ int format_tsv(const struct stacks *s, size_t type, FILE *out)
 
 /* ---- JSON lines --------------------------------------------------------------------- */
 
+/* Write a frame as a JSON object; fields that are not known are left out. */
 static void put_json_frame(const struct stacks *s, const struct stacks_frame *frame, FILE *out)
 {
 	const struct stacks_function *f = &s->functions[frame->function];

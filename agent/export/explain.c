@@ -1,4 +1,4 @@
-/* agent/export/explain.c: one sample's walk, told frame by frame. */
+/* agent/export/explain.c: explains how one sample was walked, frame by frame, as text or JSON. */
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/process/modules.h"
@@ -12,20 +12,23 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* The sample that is being explained. */
 struct teller {
 	FILE *out;
 	const struct walked *walked;
 	struct names *names;
 	uint16_t machine;
-	char *text; /* CLEAN_MAX */
+	char *text; /* buffer of CLEAN_MAX bytes for clean() */
 };
 
+/* Return text sanitized for a terminal, in t->text; the next call overwrites it. */
 static const char *clean(const struct teller *t, const char *text)
 {
 	(void)clean_text(text, "", '?', t->text, CLEAN_MAX);
 	return t->text;
 }
 
+/* Write a build-id as hexadecimal digits. */
 static void hex(const struct uw_build_id *id, char out[2 * UW_BUILD_ID_MAX + 1])
 {
 	out[0] = '\0';
@@ -47,18 +50,22 @@ static const char *reg_name(const struct teller *t, unsigned int reg)
 	return uw_reg_name(t->machine, reg);
 }
 
-/* An object's machine is the process's; without any, the names of its registers are not told. */
+/*
+ * Return the machine of the process, for the names of registers: that of any object. Without an
+ * object, guess by the registers of the sample.
+ */
 static uint16_t machine_of(const struct walked *w)
 {
 	for (size_t i = 0; i < w->n_steps; i++)
 		if (w->steps[i].object)
 			return uw_object_machine(w->steps[i].object);
-	/* x86_64 knows 17 registers. */
+	/* x86-64 samples have 17 registers, numbers 0 to 16. */
 	return w->event->sample.regs.known >> UW_X86_64_REGS ? EM_AARCH64 : EM_X86_64;
 }
 
 /* ---- text ------------------------------------------------------------------------ */
 
+/* Write where a register of the caller is saved, and its value. */
 static void put_save(const struct teller *t, const struct uw_step *step, const char *what,
 		     const struct uw_save *s)
 {
@@ -91,6 +98,7 @@ static void put_save(const struct teller *t, const struct uw_step *step, const c
 	(void)fputc('\n', t->out);
 }
 
+/* Write where the rules for a frame come from, and the range that they cover. */
 static void put_rules(const struct teller *t, const struct uw_step *s)
 {
 	if (s->rules == UW_RULES_NONE)
@@ -118,6 +126,7 @@ static void put_rules(const struct teller *t, const struct uw_step *s)
 	(void)fputc('\n', t->out);
 }
 
+/* Write a stepper that was tried, what it read and why it was accepted or refused. */
 static void put_tried(const struct teller *t, const struct uw_try *try)
 {
 	(void)fprintf(t->out, "      tried    %s", uw_stepper_name((enum uw_stepper)try->stepper));
@@ -131,6 +140,7 @@ static void put_tried(const struct teller *t, const struct uw_try *try)
 	(void)fprintf(t->out, ": %s\n", uw_verdict_sentence((enum uw_verdict)try->verdict));
 }
 
+/* Write how one frame led to its caller: rules, steppers tried, CFA and saved registers. */
 static void put_step(const struct teller *t, const struct uw_step *s)
 {
 	put_rules(t, s);
@@ -158,13 +168,14 @@ static void put_step(const struct teller *t, const struct uw_step *s)
 				      "offwind, please report it\n");
 }
 
-/* Why a mapping has no object. */
+/* Return the reason why a mapping has no object. */
 static const char *missing(const struct module *module)
 {
 	return module->state == MODULE_USABLE ? "the file has nothing at this offset"
 					      : module_state_sentence(module->state);
 }
 
+/* Write the mapping and the object that a frame lies in, and its stack pointer. */
 static void put_place(const struct teller *t, const struct walked_frame *wf,
 		      const struct uw_frame *f, const struct uw_step *s)
 {
@@ -191,6 +202,7 @@ static void put_place(const struct teller *t, const struct walked_frame *wf,
 		      id[0] ? id : "none", m->bias, s ? s->vaddr : f->lookup - m->bias);
 }
 
+/* Write which sample this is, of which process and thread. */
 static void put_head(const struct teller *t)
 {
 	const struct walked *w = t->walked;
@@ -203,7 +215,10 @@ static void put_head(const struct teller *t)
 	(void)fprintf(t->out, ", %s\n", clean(t, w->event_name));
 }
 
-/* How far the missing address lies below sp, where more stack a sample would not help; or 0. */
+/*
+ * Return by how many bytes the missing address lies below sp, where a larger stack copy would not
+ * help; 0 if it does not.
+ */
 static uint64_t below_sp(const struct walked *w)
 {
 	size_t n = w->n_frames - w->n_kernel;
@@ -212,10 +227,12 @@ static uint64_t below_sp(const struct walked *w)
 	return w->stop_addr < sp ? sp - w->stop_addr : 0;
 }
 
-/* How much stack a sample can hold at most; what lies further away may be another stack. */
+/*
+ * The most bytes of stack that a sample can hold; an address further away may be on another stack.
+ */
 #define STACK_MAX ((uint64_t)1 << 20)
 
-/* Return whether the missing address is out of reach of the captured stack, however long that is. */
+/* Return whether no captured stack, however large, can reach the missing address. */
 static bool out_of_reach(const struct walked *w)
 {
 	uint64_t sp = w->user && w->n_frames > w->n_kernel ? w->user[0].sp : 0;
@@ -223,6 +240,7 @@ static bool out_of_reach(const struct walked *w)
 	return sp && w->stop_addr > sp && w->stop_addr - sp > STACK_MAX;
 }
 
+/* Write the address that the walk could not read, and whether a larger stack copy would help. */
 static void put_missing(const struct teller *t)
 {
 	uint64_t below = below_sp(t->walked);
@@ -276,7 +294,10 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 
 /* ---- JSON ------------------------------------------------------------------------- */
 
-/* Clean text has no control characters, so that quotes and backslashes are all there is to escape. */
+/*
+ * Write a JSON string. Sanitized text has no control characters, so only quotes and backslashes
+ * need to be escaped.
+ */
 static void put_string(const struct teller *t, const char *text)
 {
 	(void)fputc('"', t->out);
@@ -288,6 +309,7 @@ static void put_string(const struct teller *t, const char *text)
 	(void)fputc('"', t->out);
 }
 
+/* Write where a register of the caller is saved. */
 static void json_save(const struct teller *t, const struct uw_save *s)
 {
 	static const char *const places[] = { [UW_PLACE_UNDEFINED] = "undefined",
@@ -311,6 +333,7 @@ static void json_save(const struct teller *t, const struct uw_save *s)
 	(void)fputc('}', t->out);
 }
 
+/* Write the steppers that were tried. */
 static void json_tried(const struct teller *t, const struct uw_step *s)
 {
 	for (size_t i = 0; i < s->n_tried; i++) {
@@ -329,6 +352,7 @@ static void json_tried(const struct teller *t, const struct uw_step *s)
 	(void)fputc(']', t->out);
 }
 
+/* Write how one frame led to its caller. */
 static void json_step(const struct teller *t, const struct uw_step *s)
 {
 	FILE *out = t->out;
@@ -369,6 +393,7 @@ static void json_step(const struct teller *t, const struct uw_step *s)
 		(void)fputs(",\"differs\":true", out);
 }
 
+/* Write the mapping and the object that a frame lies in. */
 static void json_place(const struct teller *t, const struct walked_frame *wf,
 		       const struct uw_frame *f)
 {

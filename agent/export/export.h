@@ -1,9 +1,9 @@
 /*
- * agent/export/export.h: what leaves the program: a folded profile as pprof, from which all
- * other formats of profiles are made (formats.h), and single samples as text, TSV or JSON.
+ * agent/export/export.h: writes folded profiles as pprof, from which all other profile formats are
+ * made (formats.h), and single samples as text, TSV or JSON.
  *
- * Whatever a name holds, a line stays one line and a column one column: control
- * bytes, bytes that are not UTF-8 and the format's own separators are replaced.
+ * Whatever characters a name contains, a line stays one line and a column one column: control
+ * characters, invalid UTF-8 and the format's own separators are replaced.
  *
  * Functions return 0 or a negative errno value of the file they write to.
  */
@@ -18,25 +18,29 @@
 #include <stdio.h>
 
 /*
- * pprof, as proto/pprof.h writes it, with the sample types of types.h.
- * A location without symbol has the function "libfoo.so+0x1234" (see export_place)
- * and keeps its address.  Where names have lines, a location has one for each inlined call, innermost
- * first, and functions have their file and first line.  The comments are this program's version, host, kernel, recorder,
- * the accounting, then the caller's.
+ * Write a profile as pprof (proto/pprof.h) with the sample types of types.h.
+ *
+ * A location without a symbol has the function "libfoo.so+0x1234" (see export_place) and its
+ * address. If names has source lines, a location has one line for each inlined call, innermost
+ * first, and functions have their file and first line. The comments are this program's version,
+ * host, kernel, recorder and the accounting, then the caller's.
  */
 int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
 		 const char *const *comments, size_t n_comments, int gzip_level, int fd);
 
 /*
- * The same piece by piece, for several profiles in one: equal files, functions
- * and addresses are one.  All must have the events of the first; -EINVAL if not.
+ * Write several profiles into one, piece by piece: equal files, functions and addresses become one.
+ * All profiles must have the events of the first one, else -EINVAL.
  */
 struct export_pprof;
 int export_pprof_new(struct export_pprof **out);
 int export_pprof_add(struct export_pprof *e, const struct profile *profile, struct names *names,
 		     const struct source_info *info, const char *const *comments,
 		     size_t n_comments);
-/* Which of the sample types is to be shown first; -ENOENT, reported: there is none of that name. */
+/*
+ * Choose the sample type that viewers show first. -ENOENT, which is reported: there is none of that
+ * name.
+ */
 int export_pprof_default_type(struct export_pprof *e, const char *type);
 int export_pprof_write(struct export_pprof *e, int gzip_level, int fd);
 void export_pprof_free(struct export_pprof *e); /* NULL is fine */
@@ -44,26 +48,33 @@ void export_pprof_free(struct export_pprof *e); /* NULL is fine */
 /* ---- single samples ------------------------------------------------------- */
 
 /*
- * As perf script prints it, inlined calls marked "(inlined)"; with lines, a frame's source line
- * stands behind it in a line of its own, "  /src/a.c:12", where it is known.  Where the user part
- * did not end at a root, a line "# stop: truncated" ends the stack; tools that read perf script
- * skip such lines.
+ * Write a sample as perf script prints it, with inlined calls marked "(inlined)". If lines is set,
+ * a frame's source line, if known, follows in a line of its own, "  /src/a.c:12". If the walk of
+ * the user part did not end at a root, a line "# stop: truncated" follows the stack, and for
+ * guessed frames a line "# guessed: 1 by scan". Tools that read perf script's output skip such
+ * lines.
  */
 int export_text(FILE *out, const struct walked *walked, struct names *names, bool lines);
 
-/*
- * One row a frame, inlined calls on their own; rel_pc is hexadecimal, the pc in terms of the module; "-"
- * where something is not known.  A sample without frames has one row, frame "-".
- */
+/* Write the names of export_tsv()'s columns. */
 int export_tsv_header(FILE *out);
+/*
+ * Write one row for each frame and each inlined call. rel_pc is the pc in the module's own
+ * addresses, hexadecimal; "-" means not known. A sample without frames has one row with the frame
+ * "-".
+ */
 int export_tsv(FILE *out, const struct walked *walked, struct names *names);
 
-/* One JSON object, in one line; keys as in format_jsonl, with what only a walk knows beside. */
+/*
+ * Write one JSON object in one line. The keys are those of format_jsonl(), and those that only a
+ * walk knows.
+ */
 int export_jsonl(FILE *out, const struct walked *walked, struct names *names);
 
 /*
- * A sample whose steps are known, frame by frame: mapping, object, rule, where the caller's
- * registers were, why the walk ended.  JSON: one object, numbers that are addresses as "0x…".
+ * Write a sample whose steps are known (pipeline_options.explain), frame by frame: mapping, object,
+ * rule, where the caller's registers were, and why the walk ended. The JSON form is one object;
+ * numbers that are addresses are texts, "0x…".
  */
 int export_explain_text(FILE *out, const struct walked *walked, struct names *names);
 int export_explain_json(FILE *out, const struct walked *walked, struct names *names);
@@ -71,10 +82,12 @@ int export_explain_json(FILE *out, const struct walked *walked, struct names *na
 /* ---- shared by the exporters ---------------------------------------------- */
 
 /*
- * What stands for a function without name: where it begins by unwind information,
- * "libfoo.so+0x1234", or its module alone, "[libfoo.so]", "[kernel]".
+ * Write the text that stands for a function without a name: the module and where the function
+ * begins by its unwind information, "libfoo.so+0x1234", or the module alone, "[libfoo.so]",
+ * "[kernel]".
  */
 void export_place(const struct name *name, char *out, size_t size);
+/* Flush the stream. Return 0 or the error of this write or an earlier one. */
 int export_flush(FILE *out);
 
 #endif

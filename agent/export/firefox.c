@@ -1,7 +1,7 @@
 /*
- * agent/export/firefox.c: a profile as profiler.firefox.com loads it, the "processed profile
- * format" in its version 48 (docs-developer/CHANGELOG-formats.md of the Firefox Profiler), which
- * later releases upgrade as they read it.
+ * agent/export/firefox.c: writes a profile for profiler.firefox.com in version 48 of the "processed
+ * profile format" (docs-developer/CHANGELOG-formats.md of the Firefox Profiler), which later
+ * releases upgrade when they read it.
  *
  * Each thread has tables of its own: samples → stackTable (a tree) → frameTable → funcTable →
  * resourceTable → libs, which all threads share.
@@ -18,7 +18,7 @@
 enum {
 	FORMAT_VERSION = 48,
 	GECKO_VERSION = 27,
-	THREADS_MAX = 2000, /* what is beyond is one thread more */
+	THREADS_MAX = 2000, /* further threads become one thread, "N other threads" */
 	LIBRARY = 1,	    /* a resource's type */
 	CATEGORY_OTHER = 0,
 	CATEGORY_USER,
@@ -43,14 +43,14 @@ struct node { /* in stackTable */
 	uint32_t frame, prefix;
 };
 
-struct tables { /* of one thread */
+struct tables { /* tables of one thread */
 	struct func *funcs;
 	struct frame *frames;
 	struct node *nodes;
-	uint32_t *resources; /* modules */
+	uint32_t *resources; /* their modules */
 	uint32_t *resource_names;
 	const char **texts;
-	uint32_t *stacks; /* of its samples */
+	uint32_t *stacks; /* by sample: its node */
 	size_t n_funcs, n_frames, n_nodes, n_resources, n_resource_names, n_texts;
 	size_t room_funcs, room_frames, room_nodes, room_resources, room_resource_names, room_texts;
 	struct hash_index by_func, by_frame, by_node, by_resource, by_text;
@@ -60,14 +60,18 @@ struct firefox {
 	const struct stacks *s;
 	size_t type;
 	FILE *out;
-	uint32_t *libs; /* by module: its number in libs, NONE */
+	uint32_t *libs; /* by module: its number in libs, or NONE */
 	struct stacks_frames unfolded;
-	uint64_t first_ns; /* of timed samples */
+	uint64_t first_ns; /* the earliest time of a sample */
 	int err;
 };
 
 /* ---- tables ---------------------------------------------------------------------------- */
 
+/*
+ * Make room for one more element of size bytes after the n that *array has. -ENOMEM, also when the
+ * indices are used up.
+ */
 static int room_for_one(void **array, size_t n, size_t *room, size_t size)
 {
 	size_t bigger = *room ? *room * 2 : 64;
@@ -88,7 +92,7 @@ struct wanted {
 	const void *what;
 };
 
-/* The number of an item, which is put into the table if it is not there; NONE: out of memory. */
+/* Give the index of an item in a table; the item is added if it is new. NONE: out of memory. */
 #define FIND(t, table, index, item, hash, same)                                                   \
 	__extension__({                                                                           \
 		uint32_t id_ =                                                                    \
@@ -112,7 +116,7 @@ static bool same_text(const void *ctx, uint32_t id)
 	return want->t->texts[id] == *(const char *const *)want->what;
 }
 
-/* Equal texts of a profile are one pointer. */
+/* Return the index of a text; equal texts of a profile are one pointer. */
 static uint32_t text_id(struct tables *t, const char *text)
 {
 	return FIND(t, texts, by_text, text, hash_u64(0, (uint64_t)(uintptr_t)text), same_text);
@@ -125,6 +129,10 @@ static bool same_resource(const void *ctx, uint32_t id)
 	return want->t->resources[id] == *(const uint32_t *)want->what;
 }
 
+/*
+ * Return the index of a module's resource; NONE if the module is not in libs, or out of memory
+ * (ff->err).
+ */
 static uint32_t resource_id(struct firefox *ff, struct tables *t, uint32_t module)
 {
 	size_t n = t->n_resources;
@@ -158,6 +166,7 @@ static bool same_func(const void *ctx, uint32_t id)
 	return a->function == b->function && a->module == b->module;
 }
 
+/* Return the index of the frame's function and module; NONE: out of memory. */
 static uint32_t func_id(struct firefox *ff, struct tables *t, const struct stacks_frame *frame)
 {
 	struct func want = { .function = frame->function, .module = frame->module };
@@ -195,7 +204,7 @@ static bool same_node(const void *ctx, uint32_t id)
 	return a->frame == b->frame && a->prefix == b->prefix;
 }
 
-/* The stack of a sample as a node of the tree; *out NONE: it has no frames. */
+/* Give the node for a sample's stack in *out; NONE if it has no frames. -ENOMEM. */
 static int stack_id(struct firefox *ff, struct tables *t, size_t sample, uint32_t *out)
 {
 	const struct stacks *s = ff->s;
@@ -249,7 +258,7 @@ static void tables_fini(struct tables *t)
 
 /* ---- JSON --------------------------------------------------------------------------------- */
 
-/* One column of a table: n times what the body prints of item i. */
+/* Write one column of a table: the statements print item i, for i from 0 to n - 1. */
 #define COLUMN(ff, name, n, ...)                             \
 	do {                                                 \
 		(void)fputs("\"" name "\":[", (ff)->out);    \
@@ -261,6 +270,7 @@ static void tables_fini(struct tables *t)
 		(void)fputs("],", (ff)->out);                \
 	} while (0)
 
+/* Write an index, or what stands for none. */
 static void put_index(const struct firefox *ff, uint32_t value, const char *none)
 {
 	if (value == NONE)
@@ -269,7 +279,10 @@ static void put_index(const struct firefox *ff, uint32_t value, const char *none
 		(void)fprintf(ff->out, "%" PRIu32, value);
 }
 
-/* Numbers in a script are exact up to 2^53. */
+/*
+ * Write the address of a frame within its module; -1 if the module is not in libs, or the address
+ * too large. JavaScript's numbers are exact up to 2^53 only.
+ */
 static void put_address(const struct firefox *ff, const struct frame *f)
 {
 	const struct stacks_module *m = &ff->s->modules[f->module];
@@ -289,6 +302,7 @@ static void put_line(const struct firefox *ff, int64_t line)
 		(void)fputs("null", ff->out);
 }
 
+/* Write a thread's tables. */
 static void put_tables(const struct firefox *ff, const struct tables *t)
 {
 	FILE *out = ff->out;
@@ -344,11 +358,13 @@ static void put_tables(const struct firefox *ff, const struct tables *t)
 	(void)fputs("]", out);
 }
 
+/* Return whether the sample type is a time. */
 static bool in_time(const struct firefox *ff)
 {
 	return !strcmp(ff->s->types[ff->type].unit, "nanoseconds");
 }
 
+/* Write nanoseconds as milliseconds, the format's unit. */
 static void put_ms(const struct firefox *ff, int64_t ns)
 {
 	uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
@@ -357,6 +373,7 @@ static void put_ms(const struct firefox *ff, int64_t ns)
 		      size % 1000000);
 }
 
+/* Write a sample's value; a time in milliseconds. */
 static void put_weight(const struct firefox *ff, int64_t value)
 {
 	if (in_time(ff))
@@ -365,7 +382,10 @@ static void put_weight(const struct firefox *ff, int64_t value)
 		(void)fprintf(ff->out, "%" PRId64, value);
 }
 
-/* What has no time of its own comes one after the other, each as long as it weighs. */
+/*
+ * Write the times of a thread's samples. Samples without a time follow each other, each as long as
+ * its value.
+ */
 static void put_times(const struct firefox *ff, const struct format_thread *thread)
 {
 	const struct stacks *s = ff->s;
@@ -388,6 +408,7 @@ static void put_times(const struct firefox *ff, const struct format_thread *thre
 	(void)fputs("],", ff->out);
 }
 
+/* Write a thread with its samples and tables. */
 static int put_thread(struct firefox *ff, const struct format_thread *thread)
 {
 	const char *unit = ff->s->types[ff->type].unit;
@@ -429,7 +450,10 @@ static int put_thread(struct firefox *ff, const struct format_thread *thread)
 	return 0;
 }
 
-/* Of a build-id the first 16 bytes, as a GUID of little-endian fields, and an age of 0. */
+/*
+ * Write a module's Breakpad id: the first 16 bytes of its build-id as a GUID of little-endian
+ * fields, and an age of 0.
+ */
 static void put_breakpad_id(const struct firefox *ff, const char *build_id)
 {
 	static const int order[] = { 3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15 };
@@ -449,6 +473,7 @@ static void put_breakpad_id(const struct firefox *ff, const char *build_id)
 	(void)fputs("0\"", ff->out);
 }
 
+/* Write the modules that samples are in. */
 static void put_libs(const struct firefox *ff)
 {
 	const struct stacks *s = ff->s;
@@ -481,6 +506,7 @@ static void put_libs(const struct firefox *ff)
 	(void)fputs("],\n", ff->out);
 }
 
+/* Write the head of the profile. */
 static void put_meta(const struct firefox *ff)
 {
 	const struct stacks *s = ff->s;
@@ -507,7 +533,7 @@ static void put_meta(const struct firefox *ff)
 		GECKO_VERSION, FORMAT_VERSION);
 }
 
-/* Numbers the modules that samples are in, and finds the first moment. */
+/* Number the modules that samples are in, and find the time of the first sample. */
 static void look_around(struct firefox *ff)
 {
 	const struct stacks *s = ff->s;
@@ -531,7 +557,7 @@ static void look_around(struct firefox *ff)
 			ff->libs[i] = n++;
 }
 
-/* What is left when there are more threads than anyone looks at. */
+/* Write the threads beyond THREADS_MAX as one. */
 static int put_others(struct firefox *ff, const struct format_threads *threads)
 {
 	struct format_thread others = { .process = "", .pid = "others", .tid = "others" };

@@ -1,4 +1,4 @@
-/* agent/export/flame.c: stacks merged into a tree. */
+/* agent/export/flame.c: merges stacks into a tree and sorts it for display. */
 #include "agent/export/flame.h"
 
 #include "agent/array.h"
@@ -9,16 +9,17 @@
 
 struct builder {
 	struct flame *flame;
-	const char *by; /* NULL: no label */
+	const char *by; /* key of the label; NULL: none */
 	size_t room_nodes, room_frames, room_values;
-	struct hash_index by_frame, by_node; /* the latter by parent and frame */
-	struct strings texts;		     /* names of what is no function */
-	uint32_t *frame_of; /* by line of the profile: its frame; HASH_NONE: not looked at */
+	struct hash_index by_frame, by_node; /* nodes by parent and frame */
+	struct strings texts;		     /* names of nodes that are not functions */
+	uint32_t *frame_of; /* by line of the profile: its frame; HASH_NONE: not looked up yet */
 };
 
-struct mark { /* what a sample says of some of its frames: "2-5,9" */
+struct mark { /* one range of a list of frame numbers: "2-5,9" */
 	const char *next;
-	uint32_t first, last; /* in locations, 0 the innermost; UINT32_MAX: none is left */
+	uint32_t first,
+		last; /* numbers of locations, 0 the innermost; UINT32_MAX: the list has ended */
 };
 
 /* ---- frames and nodes, each once ----------------------------------------------- */
@@ -28,7 +29,7 @@ struct frame_key {
 	const struct flame_frame *frame;
 };
 
-/* Texts of one profile are equal only if they are the same. */
+/* Compare for hash_find(); equal texts of a profile are the same pointer. */
 static bool same_frame(const void *ctx, uint32_t id)
 {
 	const struct frame_key *want = ctx;
@@ -37,7 +38,7 @@ static bool same_frame(const void *ctx, uint32_t id)
 	return a->name == b->name && a->module == b->module && a->kind == b->kind;
 }
 
-/* HASH_NONE only when out of memory. */
+/* Return the index of a frame, which is added if it is new. HASH_NONE: out of memory. */
 static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 {
 	struct flame *f = b->flame;
@@ -48,7 +49,7 @@ static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 	void *frames = f->frames;
 
 	if (id != HASH_NONE) {
-		/* The other one of the two may know where it is from. */
+		/* The two may differ in that only one has a source file. */
 		if (!f->frames[id].file[0]) {
 			f->frames[id].file = frame->file;
 			f->frames[id].line = frame->line;
@@ -94,6 +95,7 @@ static int add_values(struct builder *b)
 	return 0;
 }
 
+/* Find or add the child of parent with that frame. -E2BIG: too many nodes. */
 static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t *out)
 {
 	struct flame *f = b->flame;
@@ -127,6 +129,7 @@ static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t
 	return 0;
 }
 
+/* Go to the child of *at that is not a function but has this name; add it if it is new. */
 static int enter_named(struct builder *b, uint32_t *at, const char *name, enum flame_kind kind)
 {
 	const char *kept = strings_keep(&b->texts, name, strlen(name));
@@ -141,7 +144,7 @@ static int enter_named(struct builder *b, uint32_t *at, const char *name, enum f
 
 /* ---- which frames of a sample were guessed --------------------------------------- */
 
-/* A number of decimal digits, no larger than a location's index can be. */
+/* Parse a decimal number below UINT32_MAX and advance *at. False: there is none. */
 static bool take_number(const char **at, uint32_t *out)
 {
 	uint64_t number = 0;
@@ -156,6 +159,7 @@ static bool take_number(const char **at, uint32_t *out)
 	return true;
 }
 
+/* Parse the next range of the list. */
 static void next_mark(struct mark *m)
 {
 	const char *c = m->next;
@@ -172,7 +176,10 @@ static void next_mark(struct mark *m)
 	m->next = *c == ',' ? c + 1 : "";
 }
 
-/* Marks guessed[i] for each location that the label names; anybody may have written it. */
+/*
+ * Set guessed[i] for each location that the label "guessed" names. Anybody may have written the
+ * label, so it is not trusted.
+ */
 static void mark_guessed(const struct stacks *s, const struct stacks_sample *sample, bool *guessed)
 {
 	const struct stacks_label *label = stacks_label(s, sample, "guessed");
@@ -180,7 +187,10 @@ static void mark_guessed(const struct stacks *s, const struct stacks_sample *sam
 	uint32_t least = 0;
 
 	memset(guessed, 0, sample->n_locations * sizeof(*guessed));
-	/* Rising, as it is written: no mark is made twice, however long the label. */
+	/*
+	 * The numbers must ascend, as export_pprof() writes them, so the work is bounded however
+	 * long the label is.
+	 */
 	for (next_mark(&m); m.first >= least && m.first < sample->n_locations; next_mark(&m)) {
 		for (uint32_t i = m.first; i <= m.last && i < sample->n_locations; i++)
 			guessed[i] = true;
@@ -192,6 +202,7 @@ static void mark_guessed(const struct stacks *s, const struct stacks_sample *sam
 
 /* ---- samples ------------------------------------------------------------------------ */
 
+/* Return a sample's value, 0 if it is negative. */
 static int64_t value_of(const struct stacks *s, size_t sample, size_t type)
 {
 	int64_t value = stacks_value(s, sample, type);
@@ -199,7 +210,9 @@ static int64_t value_of(const struct stacks *s, size_t sample, size_t type)
 	return value > 0 ? value : 0;
 }
 
-/* The label's value, and why the stack ended, before any function. */
+/*
+ * Go from the root to the nodes for the label's value and for the reason why the stack ended early.
+ */
 static int enter_heads(struct builder *b, const struct stacks_sample *sample, uint32_t *at)
 {
 	const struct stacks *s = b->flame->stacks;
@@ -218,6 +231,10 @@ static int enter_heads(struct builder *b, const struct stacks_sample *sample, ui
 	return err;
 }
 
+/*
+ * Go from *at to the nodes of a location's function and inlined calls. *cut: FLAME_DEPTH was
+ * reached.
+ */
 static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bool *cut)
 {
 	const struct stacks *s = b->flame->stacks;
@@ -225,7 +242,7 @@ static int enter_location(struct builder *b, uint32_t location, uint32_t *at, bo
 	const struct stacks_module *m = &s->modules[l->module];
 	int err = 0;
 
-	/* The function itself is the last line, and calls what was inlined into it. */
+	/* The function itself is the last line; it calls what was inlined into it. */
 	for (uint32_t i = l->n_lines; !err && i-- > 0;) {
 		const struct stacks_function *f =
 			&s->functions[s->lines[l->first_line + i].function];
@@ -254,6 +271,7 @@ static void add_to(int64_t *sum, int64_t value)
 	*sum = stacks_sum(*sum, value);
 }
 
+/* Add a sample's values to the tree. */
 static int add_sample(struct builder *b, size_t number, bool *guessed)
 {
 	struct flame *f = b->flame;
@@ -279,7 +297,10 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 		uint32_t above = at;
 
 		err = enter_location(b, ids[i], &at, &cut);
-		/* With what was inlined there: the guess was of the address. */
+		/*
+		 * All functions inlined at this address are guessed, too, because the guess was the
+		 * address.
+		 */
 		for (uint32_t node = at; !err && guessed[i] && node != above;
 		     node = f->nodes[node].parent)
 			for (size_t t = 0; t < f->n_types; t++)
@@ -293,6 +314,7 @@ static int add_sample(struct builder *b, size_t number, bool *guessed)
 	return err;
 }
 
+/* Add all samples to the tree, and count them. */
 static int add_samples(struct builder *b)
 {
 	struct flame *f = b->flame;
@@ -323,19 +345,20 @@ static int add_samples(struct builder *b)
 
 /* ---- order ------------------------------------------------------------------------- */
 
+/* Order frames as siblings are shown: by name and module, with stop reasons last. */
 static int by_name(const void *a, const void *b, void *ctx)
 {
 	const struct flame_frame *frames = ctx;
 	const struct flame_frame *x = &frames[*(const uint32_t *)a],
 				 *y = &frames[*(const uint32_t *)b];
-	int order = (x->kind == FLAME_STOP) - (y->kind == FLAME_STOP); /* those come last */
+	int order = (x->kind == FLAME_STOP) - (y->kind == FLAME_STOP); /* stop reasons come last */
 
 	order = order ? order : strcmp(x->name, y->name);
 	order = order ? order : strcmp(x->module, y->module);
 	return order ? order : (x->kind > y->kind) - (x->kind < y->kind);
 }
 
-/* Frames in the order in which they are to stand side by side; the nodes' numbers follow. */
+/* Sort the frames in the order in which siblings are shown, and renumber the nodes' frames. */
 static int sort_frames(struct flame *f)
 {
 	uint32_t *order = malloc((f->n_frames + 1) * sizeof(*order));
@@ -363,6 +386,7 @@ static int sort_frames(struct flame *f)
 	return err;
 }
 
+/* Order nodes by parent, then by frame. */
 static int by_parent(const void *a, const void *b, void *ctx)
 {
 	const struct flame_node *nodes = ctx;
@@ -375,16 +399,18 @@ static int by_parent(const void *a, const void *b, void *ctx)
 }
 
 /*
- * Puts the nodes in preorder.  Sorted by parent, the children of each stand together; the
- * way down remembers which of them comes next.
+ * Sort the nodes in preorder. After sorting by parent, the children of each node are adjacent; a
+ * descent from the root remembers for each node which child comes next.
  */
 static int sort_nodes(struct flame *f)
 {
 	size_t n = f->n_nodes;
-	uint32_t *order = malloc((n + 1) * sizeof(*order)); /* all but the root, by parent */
-	uint32_t *next = calloc(n + 2, sizeof(*next)); /* by old number: its next child in order */
+	uint32_t *order =
+		malloc((n + 1) * sizeof(*order)); /* all nodes but the root, sorted by parent */
+	uint32_t *next = calloc(
+		n + 2, sizeof(*next)); /* by old number: position of its next child in order */
 	uint32_t *last = calloc(n + 2, sizeof(*last));
-	uint32_t *place = malloc((n + 1) * sizeof(*place)); /* by old number: the new one */
+	uint32_t *place = malloc((n + 1) * sizeof(*place)); /* by old number: the new number */
 	struct flame_node *sorted = malloc((n + 1) * sizeof(*sorted));
 	int err = order && next && last && place && sorted ? 0 : -ENOMEM;
 	uint32_t at = 0, done = 1;
@@ -424,7 +450,7 @@ out:
 	return err;
 }
 
-/* What flame_new gives out: the names that it made live as long. */
+/* What flame_new() allocates: the tree, and the texts that live as long as the tree. */
 struct owned {
 	struct flame flame;
 	struct strings texts;

@@ -1,3 +1,7 @@
+/*
+ * agent/export/formats.c: the table of formats, their suffixes, and threads for the formats that
+ * need them.
+ */
 #include "agent/export/formats.h"
 
 #include "agent/export/export.h"
@@ -73,6 +77,7 @@ const char *format_file(enum format format)
 	return formats[format].file;
 }
 
+/* All default names begin with "offwind". */
 const char *format_suffix(enum format format)
 {
 	return formats[format].file + strlen("offwind");
@@ -103,6 +108,7 @@ struct found {
 	const struct format_thread *want;
 };
 
+/* Compare for hash_find(); equal texts are the same pointer. */
 static bool same_thread(const void *ctx, uint32_t id)
 {
 	const struct found *found = ctx;
@@ -112,6 +118,7 @@ static bool same_thread(const void *ctx, uint32_t id)
 	       a->tid == b->tid;
 }
 
+/* Return a label of a sample as text, stored once in threads->texts. NULL: out of memory. */
 static const char *keep_label(struct format_threads *threads, const struct stacks *s, size_t sample,
 			      const char *key)
 {
@@ -126,6 +133,10 @@ static uint64_t magnitude(int64_t value)
 	return value < 0 ? -(uint64_t)value : (uint64_t)value;
 }
 
+/*
+ * Order threads by weight, then by names and numbers, so that the result does not depend on the
+ * input's order.
+ */
 static int heaviest_first(const void *a, const void *b)
 {
 	const struct format_thread *x = a, *y = b;

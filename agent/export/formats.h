@@ -1,18 +1,18 @@
 /*
- * agent/export/formats.h: a profile in memory as a file of one format or another.
+ * agent/export/formats.h: writes a profile in memory as a file of one of several formats.
  *
- *   folded      "comm;outer;…;inner COUNT" a line, sorted, as flamegraph.pl reads it; kernel frames
- *               end in _[k], inlined calls in _[i].  With something to compare with: two counts,
- *               of the base and of the profile
- *   text        a stack after another as perf script prints them
- *   tsv, jsonl  a row a frame; an object a sample
+ *   folded      "comm;outer;…;inner COUNT" in each line, sorted, as flamegraph.pl reads it; kernel
+ *               frames end in _[k], inlined calls in _[i].  With a base to compare with, a line has
+ *               two counts: of the base and of the profile
+ *   text        one stack after another, as perf script prints them
+ *   tsv, jsonl  one row for each frame; one object for each sample
  *   speedscope  https://www.speedscope.app/file-format-schema.json
  *   firefox     the processed profile format of profiler.firefox.com
- *   pprof       with something to compare with: its samples negative, with the label pprof::base,
- *               as go tool pprof writes and reads them
+ *   pprof       with a base, its samples are negative and have the label pprof::base, as
+ *               go tool pprof writes and reads them
  *
- * All but pprof show one of the sample types; what has no value of it is left out.  The bytes
- * depend on the profile alone.
+ * All formats but pprof show one of the sample types, and leave out samples that have no value of
+ * it. The bytes depend only on the profile.
  */
 #ifndef AGENT_EXPORT_FORMATS_H
 #define AGENT_EXPORT_FORMATS_H
@@ -34,28 +34,29 @@ enum format {
 
 #define FORMAT_NAMES "pprof, folded, text, tsv, jsonl, speedscope or firefox"
 
-/* FORMAT_N where there is no such format, which is reported. */
+/* Return the format of that name. If there is none, report this and return FORMAT_N. */
 enum format format_find(const char *name);
 /*
- * Set *out to the format that the ending of a result's name asks for: ".folded", ".jsonl",
- * ".speedscope.json".  A name without such an ending leaves it as it is.  Return 0, or -ENOTSUP
- * after reporting it where the ending is of something that is not written here, such as ".svg".
+ * Set *out to the format that the suffix of a result's name asks for: ".folded", ".jsonl",
+ * ".speedscope.json". A name without such a suffix leaves *out unchanged. Return 0. If the suffix
+ * is of a format that is not written here, such as ".svg", report this and return -ENOTSUP.
  */
 int format_of_path(const char *path, enum format *out);
 
-/* What a file of it is called by default, "offwind.pb.gz", and ends in, ".pb.gz". */
+/* Return the default name of a file of this format, "offwind.pb.gz", and its suffix, ".pb.gz". */
 const char *format_file(enum format format);
 const char *format_suffix(enum format format);
-/* Whether it can hold two profiles, one to compare with. */
+/* Return whether the format can hold a second profile to compare with. */
 bool format_compares(enum format format);
 
 /*
- * Writes it; 0 or a negative errno value.  type: which value of the samples, SIZE_MAX: of folded
- * the number of samples, as far as there is one, else the profile's default.
+ * Write stacks in a format. type is the index of the sample type to show. SIZE_MAX: for folded the
+ * number of samples, if the profile has it; for other formats, and otherwise, the profile's
+ * default. Return 0 or a negative errno value.
  */
 int format_write(enum format format, const struct stacks *stacks, size_t type, FILE *out);
 
-/* ---- from what was just walked --------------------------------------------------------- */
+/* ---- from walked samples -------------------------------------------------------------- */
 
 struct export_pprof;
 struct names;
@@ -63,22 +64,26 @@ struct source_info;
 struct walked;
 
 /*
- * The same of a profile that is being made; type NULL: by default.  As pprof it is written
- * directly.  -ENOENT, reported: no such sample type.
+ * Write a profile that is still in the pprof encoder. pprof is written directly; other formats are
+ * made from the encoded profile. type is a sample type's name; NULL: the default. -ENOENT, which is
+ * reported: there is no such sample type.
  */
 int format_made(enum format format, struct export_pprof *made, const char *type, FILE *out);
 
-/* Samples one by one, with their times.  -EINVAL: another input's events are not the first's. */
+/*
+ * Collect single samples with their times, and write them. -EINVAL: the events of a further input
+ * are not those of the first.
+ */
 struct format_walked;
 int format_walked_new(struct format_walked **out);
 int format_walked_add(struct format_walked *w, const struct walked *walked, struct names *names,
 		      const struct source_info *info);
-/* Another input follows: what is known of its files is not what was. */
+/* Announce another input: the modules and locations of the previous one are no longer valid. */
 void format_walked_next(struct format_walked *w);
 int format_walked_write(struct format_walked *w, enum format format, const char *type, FILE *out);
 void format_walked_free(struct format_walked *w); /* NULL is fine */
 
-/* ---- one by one -------------------------------------------------------------------- */
+/* ---- the formats --------------------------------------------------------------------- */
 
 int format_folded(const struct stacks *stacks, size_t type, FILE *out);
 int format_text(const struct stacks *stacks, size_t type, FILE *out);
@@ -86,29 +91,31 @@ int format_tsv(const struct stacks *stacks, size_t type, FILE *out);
 int format_jsonl(const struct stacks *stacks, size_t type, FILE *out);
 int format_speedscope(const struct stacks *stacks, size_t type, FILE *out);
 int format_firefox(const struct stacks *stacks, size_t type, FILE *out);
-/* gzip_level 0: plain.  default_type: the profile's own, or what to show first. */
+/* gzip_level 0: not compressed. default_type: the sample type that viewers show first. */
 int format_pprof(const struct stacks *stacks, size_t default_type, int gzip_level, int fd);
 
 /* ---- shared ------------------------------------------------------------------------- */
 
 /* A thread of the profile: samples with one pid, tid and name. */
 struct format_thread {
-	const char *name;      /* "" where not told */
-	const char *process;   /* its process's name */
-	const char *pid, *tid; /* as text; "" where not told */
+	const char *name;      /* name of the thread; "" if not known */
+	const char *process;   /* name of its process */
+	const char *pid, *tid; /* as text; "" if not known */
 	int64_t weight;
 	size_t n_samples;
-	size_t *samples; /* indices, in order */
+	size_t *samples; /* indices of its samples, ascending */
 };
 
 struct format_threads { /* all zero: empty */
 	struct format_thread *all;
 	size_t n;
 	struct strings texts;
-	size_t *samples; /* what all[].samples point into */
+	size_t *samples; /* the array that all[].samples point into */
 };
 
-/* Threads in which type has a value, the heaviest first.  -ENOMEM. */
+/*
+ * Group the samples by thread: threads that have a value of this type, the heaviest first. -ENOMEM.
+ */
 int format_threads(const struct stacks *stacks, size_t type, struct format_threads *out);
 void format_threads_fini(struct format_threads *threads);
 

@@ -1,10 +1,11 @@
+/* agent/export/inner.c: lists the functions of schedulers and allocators. */
 #include "agent/export/inner.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A name of this list, or one that begins so where the entry ends in '*'. */
+/* Return whether name is in the list; an entry that ends in '*' is a prefix. */
 static bool is_among(const char *name, const char *const *list)
 {
 	for (; *list; list++) {
@@ -16,7 +17,7 @@ static bool is_among(const char *name, const char *const *list)
 	return false;
 }
 
-/* kernel/sched/core.c and kernel/time: how a thread that waits gives the CPU away. */
+/* Functions of kernel/sched/core.c and kernel/time by which a waiting thread gives up the CPU. */
 static const char *const scheduler[] = { "schedule",
 					 "__schedule",
 					 "schedule_timeout*",
@@ -31,7 +32,7 @@ static const char *const scheduler[] = { "schedule",
 					 "__switch_to*",
 					 NULL };
 
-/* The C library's, C++'s, and those of jemalloc, tcmalloc, mimalloc and GLib. */
+/* Allocation functions of the C library, C++, jemalloc, tcmalloc, mimalloc and GLib. */
 static const char *const allocator[] = { "malloc",
 					 "calloc",
 					 "realloc",
@@ -72,6 +73,7 @@ static const char *const allocator[] = { "malloc",
 					 "g_slice_alloc*",
 					 NULL };
 
+/* Return whether a sample type counts allocations. */
 static bool is_heap(const char *type)
 {
 	return !strncmp(type, "alloc_", 6) || !strncmp(type, "inuse_", 6);

@@ -1,3 +1,4 @@
+/* agent/export/json.c: writes JSON strings that are also safe inside an HTML page. */
 #include "agent/export/json.h"
 
 #include "agent/export/clean.h"

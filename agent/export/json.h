@@ -1,14 +1,12 @@
-/*
- * agent/export/json.h: JSON texts (RFC 8259).
- */
+/* agent/export/json.h: writes JSON strings (RFC 8259). */
 #ifndef AGENT_EXPORT_JSON_H
 #define AGENT_EXPORT_JSON_H
 
 #include <stdio.h>
 
 /*
- * text (NULL: "") in quotes, cleaned as clean_text does, all of it; "<", ">" and "&" as \u003c …, so that
- * no name can end the script of a page that the JSON is put into.
+ * Write text (NULL: "") in quotes, sanitized as by clean_text(). "<", ">" and "&" become \u003c and
+ * so on, so that no name can end the script element of a page that contains the JSON.
  */
 void json_text(FILE *out, const char *text);
 

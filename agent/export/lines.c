@@ -1,4 +1,4 @@
-/* agent/export/lines.c: single samples, as lines of text. */
+/* agent/export/lines.c: writes single samples as text, TSV and JSON. */
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
@@ -17,9 +17,10 @@ int export_flush(FILE *out)
 	return 0;
 }
 
+/* Return 0 or the error of a failed write. */
 static int state_of(FILE *out)
 {
-	/* The stream remembers a failed write; its errno may be from another call by now. */
+	/* The stream remembers a failed write, but errno may be of another call by now. */
 	return ferror(out) ? (errno ? -errno : -EIO) : 0;
 }
 
@@ -33,13 +34,16 @@ void export_place(const struct name *name, char *out, size_t size)
 		(void)snprintf(out, size, module[0] == '[' ? "%s" : "[%s]", module);
 }
 
-/* The module as perf script has it: a file by its path, anything else by its name. */
+/* Return a module as perf script prints it: the path of a file, the name of anything else. */
 static const char *whole_module(const struct location *location, const struct name *name)
 {
 	return location->module->kind == MODULE_FILE ? location->module->path : name->module;
 }
 
-/* "# guessed: 3 by fp, 1 by scan": frames that no rule and no look at the code stands behind. */
+/*
+ * Write how many frames were guessed, that is, supported by no rule and no look at the code:
+ * "# guessed: 3 by fp, 1 by scan".
+ */
 static void put_guessed(FILE *out, const struct walked *w)
 {
 	size_t n[UW_STEPPER_N] = { 0 }, n_said = 0;
@@ -56,7 +60,10 @@ static void put_guessed(FILE *out, const struct walked *w)
 		(void)fputc('\n', out);
 }
 
-/* "/src/a.c:12", as perf script has it with -F +srcline; place NULL: not known. */
+/*
+ * Write a source line as perf script does with -F +srcline: "/src/a.c:12". place may be NULL: not
+ * known.
+ */
 static void put_source(FILE *out, const struct name_place *place)
 {
 	char text[CLEAN_MAX];
@@ -75,7 +82,7 @@ int export_text(FILE *out, const struct walked *w, struct names *names, bool lin
 	const struct event *e = w->event;
 	char text[CLEAN_MAX], module[CLEAN_MAX];
 
-	if (!clean_text(w->comm, "", '?', text, sizeof(text))) /* perf names it so, too */
+	if (!clean_text(w->comm, "", '?', text, sizeof(text))) /* as perf names it */
 		(void)snprintf(text, sizeof(text), ":%" PRIu32, e->tid);
 	(void)clean_text(w->event_name, "", '?', module, sizeof(module));
 	(void)fprintf(out,
@@ -120,12 +127,16 @@ int export_tsv_header(FILE *out)
 	return state_of(out);
 }
 
-/* Nobody else has the stream, and formats are for people: rows come by the hundred thousand. */
+/*
+ * Write a field; "-" for an empty one. Rows come by the hundred thousand, so these functions use
+ * unlocked stdio and no formats; no other thread uses the stream.
+ */
 static void put_text(FILE *out, const char *text)
 {
 	(void)fputs_unlocked(text[0] ? text : "-", out);
 }
 
+/* Write a number in base 10 or 16. */
 static void put_number(FILE *out, uint64_t value, unsigned int base)
 {
 	char number[24], *p = number + sizeof(number);
@@ -141,7 +152,7 @@ static void put_tab(FILE *out)
 	(void)putc_unlocked('\t', out);
 }
 
-/* The sample's own name where it has one, else its number. */
+/* Write the name of the sample, or its number if it has none. */
 static void put_sample(FILE *out, const struct walked *w)
 {
 	char text[CLEAN_MAX];
@@ -152,7 +163,10 @@ static void put_sample(FILE *out, const struct walked *w)
 		put_number(out, w->number, 10);
 }
 
-/* One row; place NULL: without lines.  Of an inlined call, how the frame was found is told, too. */
+/*
+ * Write one row. place NULL: the source line is not known. A row of an inlined call has the stepper
+ * of the frame that it is in.
+ */
 static void put_row(FILE *out, const struct walked *w, size_t i, size_t number,
 		    const struct name *name, const struct name_place *place, bool inlined)
 {
@@ -178,7 +192,7 @@ static void put_row(FILE *out, const struct walked *w, size_t i, size_t number,
 	put_tab(out);
 	put_text(out, i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper));
 	put_tab(out);
-	/* A kernel stack alone did not stop anywhere in user space. */
+	/* A stack of the kernel alone has no stop in user space. */
 	put_text(out, w->has_user ? uw_stop_name(w->stop) : "-");
 	put_tab(out);
 	put_text(out, uw_confidence_name((enum uw_confidence)f->confidence));
@@ -218,7 +232,10 @@ int export_tsv(FILE *out, const struct walked *w, struct names *names)
 	return state_of(out);
 }
 
-/* place NULL: without lines. */
+/*
+ * Write a frame, or a call inlined into it, as a JSON object. place NULL: the source line is not
+ * known.
+ */
 static void put_json_frame(FILE *out, const struct walked *w, size_t i, const struct name *whole,
 			   const struct name_place *place, bool inlined)
 {

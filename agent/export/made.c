@@ -1,4 +1,4 @@
-/* agent/export/made.c: from what was just walked to a format. */
+/* agent/export/made.c: converts walked samples and folded profiles to any format. */
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
@@ -14,7 +14,10 @@
 
 /* ---- a folded profile ------------------------------------------------------------ */
 
-/* SIZE_MAX for NULL; -ENOENT, reported. */
+/*
+ * Give the index of a sample type; SIZE_MAX if name is NULL. -ENOENT, which is reported: there is
+ * none of that name.
+ */
 static int find_type(const struct stacks *s, const char *name, size_t *out)
 {
 	char there[512] = "";
@@ -44,7 +47,10 @@ int format_made(enum format format, struct export_pprof *made, const char *type,
 			err = -errno;
 		return err ? err : export_pprof_write(made, 1, fileno(out));
 	}
-	/* What is read back is what the profile would have been, and has been checked. */
+	/*
+	 * Encode the profile and read it back: the result is checked, and is what a file would
+	 * contain.
+	 */
 	fd = memfd_create("profile", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -66,9 +72,9 @@ int format_made(enum format format, struct export_pprof *made, const char *type,
 
 /* ---- single samples --------------------------------------------------------------- */
 
-struct known { /* a location of the input */
+struct known { /* a location of the current input */
 	struct location location;
-	uint32_t id; /* of the stacks */
+	uint32_t id; /* its index in the stacks */
 };
 
 struct format_walked {
@@ -115,7 +121,7 @@ void format_walked_free(struct format_walked *w)
 	free(w);
 }
 
-/* The first sample says which types there are; -EINVAL: another input's are not those. */
+/* Set the sample types at the first sample. -EINVAL: a further input has other types. */
 static int begin(struct format_walked *w, const struct source_info *info)
 {
 	struct types types;
@@ -143,7 +149,10 @@ static int begin(struct format_walked *w, const struct source_info *info)
 	for (size_t i = 0; !err && i < types.n; i++)
 		err = stacks_add_type(w->s, types.all[i].type, types.all[i].unit);
 	w->s->default_type = types.default_type;
-	/* What is in use is known of a whole profile alone: of each moment, what was allocated. */
+	/*
+	 * Memory in use is known only of a whole profile. Of a moment, only what was allocated is
+	 * known.
+	 */
 	if (!strcmp(w->s->types[1].type, SOURCE_ALLOC) && !types.wall)
 		w->s->default_type = 1;
 	w->s->time_ns = (int64_t)info->wall_start_ns;
@@ -163,6 +172,7 @@ struct wanted {
 	const struct location *location;
 };
 
+/* Compare for hash_find(). */
 static bool same_location(const void *ctx, uint32_t id)
 {
 	const struct wanted *want = ctx;
@@ -171,6 +181,7 @@ static bool same_location(const void *ctx, uint32_t id)
 	return a->module == b->module && a->vaddr == b->vaddr && a->ra_bytes == b->ra_bytes;
 }
 
+/* Add a module to the stacks. HASH_NONE: out of memory. */
 static uint32_t make_module(struct stacks *s, const struct module *module)
 {
 	char hex[2 * UW_BUILD_ID_MAX + 1] = "";
@@ -181,6 +192,7 @@ static uint32_t make_module(struct stacks *s, const struct module *module)
 							 .build_id = stacks_text(s, hex) });
 }
 
+/* Add a function without source lines; without a symbol its place is the name (export_place). */
 static uint32_t make_function(struct stacks *s, const struct name *name)
 {
 	bool placed = !name->function || !*name->function;
@@ -194,6 +206,7 @@ static uint32_t make_function(struct stacks *s, const struct name *name)
 					  .placed = placed });
 }
 
+/* Add the function of an inlined call or of a frame with source lines. */
 static uint32_t make_place(struct stacks *s, const struct name_place *place)
 {
 	return stacks_function(
@@ -203,6 +216,7 @@ static uint32_t make_place(struct stacks *s, const struct name_place *place)
 					      .start_line = place->start_line });
 }
 
+/* Name a location and add it to the stacks with its inlined calls. HASH_NONE: out of memory. */
 static uint32_t make_location(struct stacks *s, const struct location *location,
 			      struct names *names)
 {
@@ -232,6 +246,7 @@ static uint32_t make_location(struct stacks *s, const struct location *location,
 	return id;
 }
 
+/* Return the index of a location in the stacks; each is named once. HASH_NONE: out of memory. */
 static uint32_t location_id(struct format_walked *w, const struct location *location,
 			    struct names *names)
 {
@@ -260,6 +275,10 @@ static uint32_t location_id(struct format_walked *w, const struct location *loca
 	return id;
 }
 
+/*
+ * Add a sample's labels, at most five, to the stacks. Return their number; HASH_NONE among them:
+ * out of memory.
+ */
 static size_t add_labels(struct stacks *s, const struct walked *walked, uint32_t *out)
 {
 	const struct event *e = walked->event;
@@ -330,7 +349,7 @@ int format_walked_write(struct format_walked *w, enum format format, const char 
 	size_t at;
 	int err = 0;
 
-	if (!w->types.n) { /* no sample at all is a profile, too */
+	if (!w->types.n) { /* a profile may have no samples */
 		err = types_of(&(struct source_info){ 0 }, &types);
 		for (size_t i = 0; !err && i < types.n; i++)
 			err = stacks_add_type(w->s, types.all[i].type, types.all[i].unit);

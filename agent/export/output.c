@@ -1,3 +1,7 @@
+/*
+ * agent/export/output.c: creates, renames and removes result files, safely in directories of other
+ * users.
+ */
 #include "agent/export/output.h"
 
 #include "agent/log.h"
@@ -13,9 +17,9 @@
 static const struct output empty = { .fd = -1 };
 
 /*
- * Return whether the link at path may be written through: nobody but this user and root can have laid it or can
- * replace it.  /dev/stdout and a link in one's own directory are such; what somebody else left in a directory that
- * he can write to is not.
+ * Return whether the symbolic link at path may be written through: only this user or root can have
+ * made it or can replace it. This is true of /dev/stdout and of a link in the user's own directory.
+ * It is not true of a link that another user left in a directory that this other user can write to.
  */
 static bool is_own_link(const char *path, const struct stat *link)
 {
@@ -30,10 +34,16 @@ static bool is_own_link(const char *path, const struct stat *link)
 	return own;
 }
 
-/* Open what is no regular file, or is reached over a link of one's own.  -ESTALE: it was replaced meanwhile. */
+/*
+ * Open a file that is not regular, or a file behind a trusted link. -ESTALE: the file was replaced
+ * meanwhile.
+ */
 static int open_directly(const char *path, bool link, int *fd)
 {
-	/* O_CREAT has the kernel refuse other users' pipes in sticky directories (fs.protected_fifos). */
+	/*
+	 * With O_CREAT the kernel refuses other users' pipes in sticky directories
+	 * (fs.protected_fifos).
+	 */
 	int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (link ? O_TRUNC : O_NOFOLLOW);
 	int opened = open(path, flags, 0600);
 	struct stat st;
@@ -48,7 +58,10 @@ static int open_directly(const char *path, bool link, int *fd)
 	return 0;
 }
 
-/* Open what path names if that is not to be replaced by a new file.  -ENOENT: a new file is to be made. */
+/*
+ * Open the file at path if it is not to be replaced by a new one. -ENOENT: a new file is to be
+ * created.
+ */
 static int open_there(const char *path, int *fd)
 {
 	struct stat st;
@@ -64,7 +77,7 @@ static int open_there(const char *path, int *fd)
 	return err == -ESTALE ? -ENOENT : err;
 }
 
-/* Open the very file that is there, empty; one that is not there is made. */
+/* Open and truncate the file at path itself; create it if it does not exist. */
 static int open_in_place(const char *path, int *fd)
 {
 	struct stat st;
@@ -78,7 +91,10 @@ static int open_in_place(const char *path, int *fd)
 	return 0;
 }
 
-/* Create a file of a new name beside path, which this user alone may read. */
+/*
+ * Create a file with a new name next to path, readable for this user alone (mkostemp). The caller
+ * frees *temporary.
+ */
 static int create_beside(const char *path, char **temporary, int *fd)
 {
 	char *name;
@@ -118,6 +134,7 @@ int output_create(const char *path, int *fd)
 	return err;
 }
 
+/* Open a result and report a failure. */
 static int open_as(struct output *out, const char *path, bool in_place)
 {
 	int err;
@@ -160,7 +177,10 @@ int output_try(const char *path)
 	struct stat st;
 	int err;
 
-	/* To open a pipe or a device is to begin; whether it takes anything is seen then. */
+	/*
+	 * Opening a pipe or a device would already have an effect; whether it can be written shows
+	 * later.
+	 */
 	if (!strcmp(path, "-") ||
 	    (!lstat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return 0;
@@ -184,6 +204,7 @@ FILE *output_file(struct output *out)
 	return out->file;
 }
 
+/* Close the file or stream. Return 0 or the first error of all writes. */
 static int finish(struct output *out)
 {
 	int err = 0;

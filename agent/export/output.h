@@ -1,43 +1,60 @@
 /*
- * agent/export/output.h: results that appear whole or not at all.
+ * agent/export/output.h: result files that appear whole or not at all.
  *
- * A regular file is written beside its final name and renamed when complete, so
- * that a full disk or a kill leaves an older result as it was.  "-" and what is
- * no regular file (a pipe, /dev/null) are written directly.
+ * A regular file is written under a temporary name in the same directory and renamed when it is
+ * complete, so that a full disk or a kill leaves an older result as it was. "-" and files that are
+ * not regular (a pipe, /dev/null) are written directly.
  *
- * Results hold other people's names and stacks: every file is made for its owner alone (0600), whatever the umask.
- * A link is written through only where this user or root laid it; another is replaced by the result.
+ * Results contain other people's names and stacks: every file is created for its owner alone
+ * (0600), whatever the umask is. A symbolic link is followed only if this user or root made it and
+ * nobody else can replace it; any other link is replaced by the result.
  */
 #ifndef AGENT_EXPORT_OUTPUT_H
 #define AGENT_EXPORT_OUTPUT_H
 
 #include <stdio.h>
 
+/* A result that is being written. */
 struct output {
-	char *path;	 /* final name; NULL: standard output */
-	char *temporary; /* NULL: written directly */
+	char *path;	 /* final name; NULL: standard output; owned */
+	char *temporary; /* NULL: written directly; owned */
 	int fd;
-	FILE *file; /* NULL until output_file */
+	FILE *file; /* NULL until output_file(); owned */
 };
 
-/* Reports its own errors, here and below. */
+/*
+ * Begin a result. Return 0 or a negative code. All functions here report their errors, except
+ * output_create() and output_file().
+ */
 int output_open(struct output *out, const char *path);
-/* The same into the very file that path names now, for those who hold it open already. */
+/*
+ * Begin a result that overwrites the very file that path names, for readers who hold that file
+ * open.
+ */
 int output_open_in_place(struct output *out, const char *path);
-/* 0 if a result could begin to be written to path now; leaves no trace, and waits for nobody. */
+/*
+ * Return 0 if a result could be written to path now. This leaves no trace and does not wait; a pipe
+ * or a device is not opened.
+ */
 int output_try(const char *path);
 /*
- * Make an empty file for what is written over a long time and is to be found under its name meanwhile; an older
- * file is replaced, a pipe or a device opened.  It reports nothing.
+ * Create an empty file that is written over a long time and has its final name from the beginning.
+ * An older file is replaced; a pipe or a device is opened. Nothing is reported.
  */
 int output_create(const char *path, int *fd);
 /*
- * Return 0, or -EINVAL after reporting, in the name of command, that path is standard output and
- * that a terminal, which is no place for a format in bytes.
+ * Return -EINVAL if path is standard output and that is a terminal, because the format is binary;
+ * this is reported with the name of the command. Otherwise return 0.
  */
 int output_not_terminal(const char *command, const char *path);
-FILE *output_file(struct output *out); /* a stream over fd; NULL only when out of memory */
-int output_commit(struct output *out); /* flushes, closes, renames; the output is empty after it */
-void output_abort(struct output *out); /* leaves no trace; fine after commit, and on an empty one */
+/* Return a stream over fd, which the output owns; NULL only when out of memory. */
+FILE *output_file(struct output *out);
+/* Flush, close and rename the result. The output is empty afterwards, also on failure. */
+int output_commit(struct output *out);
+/*
+ * Close and remove the unfinished result. This is fine after output_commit() and on an empty
+ * output.
+ */
+void output_abort(struct output *out);
 
 #endif

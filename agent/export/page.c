@@ -1,4 +1,7 @@
-/* agent/export/page.c: the tree as data within the page that agent/export/page/ is made of. */
+/*
+ * agent/export/page.c: writes the tree as data within the HTML page that agent/export/page/
+ * contains.
+ */
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/flame.h"
@@ -10,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The page that is being written. */
 struct page {
 	const struct flame *flame;
 	FILE *out;
@@ -25,7 +29,7 @@ static void put(struct page *p, const char *text)
 	(void)fputs(text, p->out);
 }
 
-/* stdio's way to the digits is half the time of a large page. */
+/* With fprintf(), writing digits would take half the time of a large page. */
 static void put_number(struct page *p, int64_t number)
 {
 	char digits[24], *at = digits + sizeof(digits);
@@ -40,8 +44,9 @@ static void put_number(struct page *p, int64_t number)
 }
 
 /*
- * As JSON, and so that nothing in it means anything to HTML around it: the element it stands in
- * ends at "</script", whatever surrounds that.  text has no control characters any more.
+ * Write a JSON string. No character in it has a meaning for the HTML around it: a script element
+ * ends at "</script", even inside a string. text is sanitized already, so it has no control
+ * characters.
  */
 static void put_string(struct page *p, const char *text)
 {
@@ -57,6 +62,7 @@ static void put_string(struct page *p, const char *text)
 	(void)fputc('"', p->out);
 }
 
+/* Write a JSON string of text that may contain anything. */
 static void put_clean(struct page *p, const char *text)
 {
 	char clean[CLEAN_MAX];
@@ -65,6 +71,7 @@ static void put_clean(struct page *p, const char *text)
 	put_string(p, clean);
 }
 
+/* Write text as HTML, escaped. */
 static void put_title(struct page *p, const char *text)
 {
 	char clean[CLEAN_MAX];
@@ -79,6 +86,7 @@ static void put_title(struct page *p, const char *text)
 
 /* ---- the tree --------------------------------------------------------------------------- */
 
+/* Return the greatest common divisor. */
 static int64_t common(int64_t a, int64_t b)
 {
 	while (b) {
@@ -90,13 +98,16 @@ static int64_t common(int64_t a, int64_t b)
 	return a;
 }
 
-/* The values of node i and type t. */
+/* Return the values of node i and type t. */
 static const struct flame_value *value_of(const struct flame *f, size_t i, size_t t)
 {
 	return &f->values[f->nodes[i].values + t];
 }
 
-/* Return the greatest common divisor of all values of a type: they are written in units of it. */
+/*
+ * Return the greatest common divisor of all values of a type. The page contains the values divided
+ * by it, which makes it smaller.
+ */
 static int64_t unit_of(const struct flame *f, size_t t)
 {
 	int64_t one = 0;
@@ -109,7 +120,10 @@ static int64_t unit_of(const struct flame *f, size_t t)
 	return one ? one : 1;
 }
 
-/* Return whether two types have the same values, each in its own unit, as samples and cpu often do. */
+/*
+ * Return whether two types have the same values, each in its own unit, as samples and cpu often
+ * have.
+ */
 static bool alike(const struct flame *f, size_t a, int64_t a_one, size_t b, int64_t b_one)
 {
 	for (size_t i = 0; i < f->n_nodes; i++) {
@@ -127,6 +141,7 @@ struct string_key {
 	const char *text;
 };
 
+/* Compare for hash_find(). */
 static bool same_string(const void *ctx, uint32_t id)
 {
 	const struct string_key *want = ctx;
@@ -134,7 +149,7 @@ static bool same_string(const void *ctx, uint32_t id)
 	return !strcmp(want->page->strings[id], want->text);
 }
 
-/* The number of a text among those collected; HASH_NONE only when out of memory. */
+/* Return the number of a text in the page's table of strings. HASH_NONE: out of memory. */
 static uint32_t string_id(struct page *p, const char *text)
 {
 	struct string_key key = { p, text };
@@ -149,6 +164,7 @@ static uint32_t string_id(struct page *p, const char *text)
 	return p->n_strings++;
 }
 
+/* Write the frames and the table of strings. */
 static int put_frames(struct page *p)
 {
 	const struct flame *f = p->flame;
@@ -176,7 +192,7 @@ static int put_frames(struct page *p)
 	return 0;
 }
 
-/* Why stacks end, in a sentence, of the reasons that there are. */
+/* Write a sentence for each stop reason that occurs in the tree. */
 static void put_stops(struct page *p)
 {
 	const struct flame *f = p->flame;
@@ -202,6 +218,9 @@ static void put_stops(struct page *p)
 	put(p, "}");
 }
 
+/*
+ * Write the tree: for each node, how many levels to go up from the node before it, and its frame.
+ */
 static void put_nodes(struct page *p)
 {
 	const struct flame *f = p->flame;
@@ -219,6 +238,7 @@ static void put_nodes(struct page *p)
 	put(p, "]");
 }
 
+/* Write the values of all nodes, in units of one. */
 static void put_list(struct page *p, const char *name, size_t t, int64_t one, bool base)
 {
 	const struct flame *f = p->flame;
@@ -232,6 +252,9 @@ static void put_list(struct page *p, const char *name, size_t t, int64_t one, bo
 	}
 }
 
+/*
+ * Write a type's values; those of guessed frames as pairs of node and value, because they are rare.
+ */
 static void put_values(struct page *p, size_t t, int64_t one)
 {
 	const struct flame *f = p->flame;
@@ -253,6 +276,7 @@ static void put_values(struct page *p, size_t t, int64_t one)
 	put(p, "]");
 }
 
+/* Write the sample types. A type with the same values as an earlier one only refers to that one. */
 static void put_types(struct page *p)
 {
 	const struct flame *f = p->flame;
@@ -283,6 +307,7 @@ static void put_types(struct page *p)
 	put(p, "]");
 }
 
+/* Write the data of the page as one JSON object. */
 static int put_profile(struct page *p, const struct flame_page *page)
 {
 	const struct flame *f = p->flame;
@@ -343,7 +368,10 @@ int flame_write(const struct flame *flame, const struct flame_page *page, FILE *
 	put(&p, page_end);
 	free(p.strings);
 	hash_fini(&p.by_string);
-	/* A stream forgets why it failed at the next write. */
+	/*
+	 * Take errno now: the stream remembers only that a write failed, and a flush may change
+	 * errno.
+	 */
 	if (!err && ferror(out))
 		err = errno ? -errno : -EIO;
 	return err ? err : export_flush(out);

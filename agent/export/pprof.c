@@ -1,3 +1,4 @@
+/* agent/export/pprof.c: encodes folded profiles with their names as one pprof profile. */
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/types.h"
@@ -15,17 +16,20 @@
 
 enum { PAGE = 4096 };
 
-/* One mapping of the profile: a segment of a file, or whatever was seen of something else. */
+/*
+ * A mapping in the making: a segment of a file or, for addresses of a module outside of segments,
+ * the range of those that were sampled.
+ */
 struct span {
 	const struct module *module;
-	bool segment;	      /* the bounds are the file's own */
+	bool segment;	      /* the bounds are those of the file's segment */
 	uint64_t first, last; /* address of the first and last byte */
-	uint64_t off;	      /* in the file, of first */
-	uint64_t weight;      /* frames in it, each as often as it was sampled */
-	uint64_t id;	      /* in the profile; 0: not yet, or none */
+	uint64_t off;	      /* file offset of first */
+	uint64_t weight;      /* frames in it, weighted by their samples */
+	uint64_t id;	      /* id in the profile; 0: not yet, or none */
 };
 
-struct mapping {		 /* that the profile has, by what tells mappings apart */
+struct mapping {		 /* a mapping that the profile has; the key is `of` */
 	struct pprof_mapping of; /* texts owned */
 	uint64_t id;
 };
@@ -33,14 +37,14 @@ struct mapping {		 /* that the profile has, by what tells mappings apart */
 struct export_pprof {
 	struct pprof *pprof;
 	size_t n_added;
-	struct types types; /* of the first profile's events */
+	struct types types; /* those of the first profile's events */
 	uint64_t wall_ns, duration_ns;
 	struct mapping *mappings;
 	size_t n_mappings, room_mappings;
 	struct hash_index by_mapping;
 };
 
-struct writer { /* while one profile is added */
+struct writer { /* state while one profile is added */
 	struct export_pprof *e;
 	const struct profile *profile;
 	struct names *names;
@@ -49,12 +53,16 @@ struct writer { /* while one profile is added */
 	struct span *spans;
 	size_t n_spans, room_spans;
 	struct hash_index by_place;
-	uint32_t *span_of;     /* by location, NO_SPAN: not looked at */
+	uint32_t *span_of;     /* by location; NO_SPAN: not placed yet */
 	uint64_t *location_of; /* by location: its id in the profile, or 0 */
 };
 
 #define NO_SPAN UINT32_MAX
 
+/*
+ * Return the segment that the location lies in; NULL if it lies in none or the module has no
+ * object.
+ */
 static const struct uw_segment *segment_of(const struct location *location)
 {
 	size_t n = 0;
@@ -70,7 +78,7 @@ static const struct uw_segment *segment_of(const struct location *location)
 struct place {
 	const struct writer *w;
 	const struct module *module;
-	const struct uw_segment *segment; /* NULL: all that lies in none */
+	const struct uw_segment *segment; /* NULL: for all locations outside of segments */
 };
 
 static bool same_place(const void *ctx, uint32_t id)
@@ -82,6 +90,9 @@ static bool same_place(const void *ctx, uint32_t id)
 	       (!want->segment || s->first == (want->segment->vaddr & ~(uint64_t)(PAGE - 1)));
 }
 
+/*
+ * Append the span of a segment, or an empty span that grows with its locations; index it by hash.
+ */
 static int add_span(struct writer *w, const struct place *place, uint64_t hash, uint32_t *out)
 {
 	const struct uw_segment *segment = place->segment;
@@ -112,7 +123,9 @@ static int add_span(struct writer *w, const struct place *place, uint64_t hash, 
 	return 0;
 }
 
-/* Finds the span of a location and stretches it where nothing else says how far it goes. */
+/*
+ * Find or add the span of a location. A span without a segment is extended to contain the location.
+ */
 static int place_location(struct writer *w, uint32_t id)
 {
 	const struct location *l = &w->profile->locations[id];
@@ -135,11 +148,12 @@ static int place_location(struct writer *w, uint32_t id)
 		span->first = l->vaddr & ~(uint64_t)(PAGE - 1);
 	if (l->vaddr > span->last)
 		span->last = l->vaddr | (PAGE - 1);
-	/* A file that could not be opened has offsets for addresses. */
+	/* In a file that could not be opened, addresses are file offsets. */
 	span->off = l->module->kind == MODULE_FILE ? span->first : 0;
 	return 0;
 }
 
+/* Find the spans of all locations that the profile uses. */
 static int place_all(struct writer *w)
 {
 	const struct profile *p = w->profile;
@@ -176,7 +190,7 @@ static bool same_mapping(const void *ctx, uint32_t id)
 	       !strcmp(a->file, b->file) && !strcmp(a->build_id, b->build_id);
 }
 
-/* The mapping's id; a new one only if no profile added before had it. */
+/* Return the mapping's id in the profile; equal mappings of several profiles have one id. */
 static uint64_t keep_mapping(struct export_pprof *e, const struct pprof_mapping *of)
 {
 	struct same want = { .e = e, .of = of };
@@ -190,7 +204,7 @@ static uint64_t keep_mapping(struct export_pprof *e, const struct pprof_mapping 
 		return e->mappings[at].id;
 	id = pprof_mapping(e->pprof, of);
 	if (array_make_room(&mappings, e->n_mappings, &e->room_mappings, sizeof(*e->mappings)))
-		return id; /* a later profile states it again, which is no harm */
+		return id; /* a later profile adds the mapping again, which does no harm */
 	e->mappings = mappings;
 	m = &e->mappings[e->n_mappings];
 	*m = (struct mapping){ .of = *of, .id = id };
@@ -206,13 +220,17 @@ static uint64_t keep_mapping(struct export_pprof *e, const struct pprof_mapping 
 	return id;
 }
 
+/* Return the id of a span's mapping; 0: none. */
 static uint64_t mapping_id(struct writer *w, struct span *span)
 {
 	const struct module *m = span->module;
 	const struct uw_build_id *build_id = &m->build_id;
 	char hex[2 * UW_BUILD_ID_MAX + 1] = "";
 
-	/* An address that was in no mapping; a limit past the last byte that cannot be stated. */
+	/*
+	 * No mapping for an address that lay in none. None either if the last byte is UINT64_MAX:
+	 * the limit after it cannot be represented.
+	 */
 	if (span->id || !strcmp(m->path, "[unknown]") || span->last == UINT64_MAX)
 		return span->id;
 	if (m->kind == MODULE_KERNEL && !build_id->size)
@@ -227,7 +245,7 @@ static uint64_t mapping_id(struct writer *w, struct span *span)
 	return span->id;
 }
 
-/* "libc.so.6", "ld-linux-x86-64.so.2", "module.so" */
+/* Return whether the base name is a library's: "libc.so.6", "ld-linux-x86-64.so.2", "module.so". */
 static bool is_library(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *so = strstr(slash ? slash : path, ".so");
@@ -236,8 +254,8 @@ static bool is_library(const char *path)
 }
 
 /*
- * Readers take the first mapping for the main program.  Of a whole system that
- * is the program most frames lie in.
+ * Give the main program the first mapping id, because readers take the first mapping for the
+ * program. For a whole system, choose the program with the most frames.
  */
 static void put_program_first(struct writer *w)
 {
@@ -260,6 +278,10 @@ static void put_program_first(struct writer *w)
 		(void)mapping_id(w, first);
 }
 
+/*
+ * Return the function of a name without lines; without a symbol its place is the name
+ * (export_place).
+ */
 static uint64_t function_id(struct writer *w, const struct name *name)
 {
 	char place[CLEAN_MAX];
@@ -270,6 +292,7 @@ static uint64_t function_id(struct writer *w, const struct name *name)
 	return pprof_function(w->pprof, place, NULL, NULL);
 }
 
+/* Return the function of an inlined call or a frame with lines. */
 static uint64_t place_id(struct writer *w, const struct name_place *place)
 {
 	return pprof_function_in(w->pprof,
@@ -279,6 +302,7 @@ static uint64_t place_id(struct writer *w, const struct name_place *place)
 							   .start_line = place->start_line });
 }
 
+/* Return the pprof id of a location of the profile, named once. */
 static uint64_t location_id(struct writer *w, uint32_t id)
 {
 	const struct location *l = &w->profile->locations[id];
@@ -297,7 +321,7 @@ static uint64_t location_id(struct writer *w, uint32_t id)
 			lines[i] = (struct pprof_line){ .function = place_id(w, &name.places[i]),
 							.line = name.places[i].line };
 	} else {
-		lines = &one; /* without memory, the function alone */
+		lines = &one; /* if out of memory, the function alone */
 		one = (struct pprof_line){ .function = function_id(w, &name) };
 	}
 	w->location_of[id] = pprof_location(w->pprof, mapping_id(w, &w->spans[w->span_of[id]]),
@@ -307,11 +331,13 @@ static uint64_t location_id(struct writer *w, uint32_t id)
 	return w->location_of[id];
 }
 
+/* Convert to the signed numbers of pprof; larger values become INT64_MAX. */
 static int64_t clip(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
+/* State the sample types, the default type and the period. */
 static void add_types(struct writer *w)
 {
 	const struct source_event *first = w->info->n_events ? w->info->events : NULL;
@@ -326,6 +352,7 @@ static void add_types(struct writer *w)
 	pprof_period(w->pprof, t->period_type, t->all[1].unit, clip(period));
 }
 
+/* Add a comment "WHATtext" with the text sanitized; none if text is empty. */
 static void comment(struct writer *w, const char *what, const char *text)
 {
 	char clean[1024], line[1100];
@@ -337,7 +364,7 @@ static void comment(struct writer *w, const char *what, const char *text)
 	pprof_comment(w->pprof, line);
 }
 
-/* "event: cpu-clock, 99 samples a second on each CPU" */
+/* Add a comment for each event: "event: cpu-clock, 99 samples a second on each CPU". */
 static void comment_events(struct writer *w)
 {
 	for (size_t i = 0; i < w->info->n_events; i++) {
@@ -358,6 +385,7 @@ static void comment_events(struct writer *w)
 	}
 }
 
+/* Add the comments that export.h lists. */
 static void add_comments(struct writer *w, const char *const *comments, size_t n)
 {
 	char text[1024];
@@ -375,14 +403,15 @@ static void add_comments(struct writer *w, const char *const *comments, size_t n
 		comment(w, "", comments[i]);
 }
 
+/* Add the profile's time: the earliest start, and the sum of the durations. */
 static void add_time(struct writer *w)
 {
 	struct export_pprof *e = w->e;
 	const struct profile *p = w->profile;
 	uint64_t wall = w->info->wall_start_ns;
 
-	if (wall && p->start_ns)			      /* else nothing was sampled */
-		wall += p->start_ns - w->info->wall_first_ns; /* may lie before: wraps back */
+	if (wall && p->start_ns)			      /* otherwise nothing was sampled */
+		wall += p->start_ns - w->info->wall_first_ns; /* negative: wraps correctly */
 	if (!e->n_added || wall < e->wall_ns)
 		e->wall_ns = wall;
 	if (p->end_ns > p->start_ns)
@@ -390,7 +419,7 @@ static void add_time(struct writer *w)
 	pprof_time(w->pprof, clip(e->wall_ns), clip(e->duration_ns));
 }
 
-/* "2-5,9": the places in the sample, 0 the innermost, of what no unwind information led to. */
+/* Write the indices of the frames that no unwind rule led to, 0 the innermost, as in "2-5,9". */
 static void guessed_text(const struct profile *p, const struct profile_entry *e, char *out,
 			 size_t size)
 {
@@ -411,7 +440,10 @@ static void guessed_text(const struct profile *p, const struct profile_entry *e,
 			    ? snprintf(out + used, size - used, "%s%" PRIu32 "-%" PRIu32,
 				       used ? "," : "", i, end - 1)
 			    : snprintf(out + used, size - used, "%s%" PRIu32, used ? "," : "", i);
-		/* The walk's default depth fits, whatever the pattern; beyond, marks are missing. */
+		/*
+		 * The size suffices for the walk's default depth, whatever the pattern; for deeper
+		 * stacks the last indices are missing.
+		 */
 		if (n < 0 || (size_t)n >= size - used) {
 			out[used] = '\0';
 			return;
@@ -420,10 +452,13 @@ static void guessed_text(const struct profile *p, const struct profile_entry *e,
 	}
 }
 
-/* "guessed" included. */
+/* The most labels that a sample can have, including "guessed". */
 enum { LABELS_MAX = 9 };
 
-/* Of entries that follow each other: most are of the same thread, and their texts the same. */
+/*
+ * Return whether two entries have the same labels. Consecutive entries are mostly of one thread and
+ * have the same texts.
+ */
 static bool same_labels(const struct profile_entry *a, const struct profile_entry *b)
 {
 	return a->pid == b->pid && a->tid == b->tid && a->comm == b->comm &&
@@ -432,7 +467,7 @@ static bool same_labels(const struct profile_entry *a, const struct profile_entr
 	       a->confidence == b->confidence;
 }
 
-/* All but "guessed"; gives how many. */
+/* Add the labels of an entry except "guessed"; return their number. */
 static size_t add_labels(struct writer *w, const struct profile_entry *e, uint64_t *labels)
 {
 	char container[CONTAINER_ID + 1];
@@ -440,7 +475,7 @@ static size_t add_labels(struct writer *w, const struct profile_entry *e, uint64
 
 	labels[n_labels++] = pprof_label_quantity(w->pprof, "pid", e->pid, "pid");
 	labels[n_labels++] = pprof_label_quantity(w->pprof, "tid", e->tid, "tid");
-	/* An empty text would read as the number 0. */
+	/* A label with an empty text would be read as the number 0. */
 	if (*e->comm)
 		labels[n_labels++] = pprof_label_text(w->pprof, "thread", e->comm);
 	if (*e->process_comm)
@@ -462,6 +497,7 @@ static size_t add_labels(struct writer *w, const struct profile_entry *e, uint64
 	return n_labels;
 }
 
+/* Add one pprof sample for each entry of the profile. */
 static int add_samples(struct writer *w)
 {
 	const struct profile *p = w->profile;
@@ -518,7 +554,10 @@ static int add_samples(struct writer *w)
 	return err;
 }
 
-/* What makes samples of two profiles comparable: their events' types and units. */
+/*
+ * Take the sample types of the first profile's events, and check that later profiles have the same
+ * types and units: only then can their samples be added up. -EINVAL: they have not.
+ */
 static int check_types(struct export_pprof *e, const struct source_info *info)
 {
 	struct types types;

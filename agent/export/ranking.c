@@ -1,3 +1,4 @@
+/* agent/export/ranking.c: rankings of functions, modules, files, processes and threads. */
 #include "agent/export/ranking.h"
 
 #include "agent/export/inner.h"
@@ -15,6 +16,7 @@ struct wanted {
 	const char *name, *where;
 };
 
+/* Compare for hash_find(); equal texts are the same pointer. */
 static bool same_row(const void *ctx, uint32_t id)
 {
 	const struct wanted *want = ctx;
@@ -23,7 +25,7 @@ static bool same_row(const void *ctx, uint32_t id)
 	return row->name == want->name && row->where == want->where;
 }
 
-/* HASH_NONE only when out of memory. */
+/* Return the index of a row, which is added if it is new. HASH_NONE: out of memory. */
 static uint32_t row_id(struct ranking *r, const char *name, const char *where)
 {
 	struct wanted want = { r, strings_keep(&r->texts, name, strlen(name)),
@@ -47,6 +49,7 @@ static uint32_t row_id(struct ranking *r, const char *name, const char *where)
 	return (uint32_t)r->n_rows++;
 }
 
+/* Add a sample's value to a row: to self if innermost, to total once per sample. */
 static void count(struct ranking *r, uint32_t id, int64_t value, bool base, bool innermost)
 {
 	struct ranking_row *row = &r->rows[id];
@@ -60,11 +63,12 @@ static void count(struct ranking *r, uint32_t id, int64_t value, bool base, bool
 	row->last = r->n_counted;
 }
 
-struct wanted_label { /* key NULL: all */
+struct wanted_label { /* restricts the samples; key NULL: all samples */
 	const char *key;
 	int64_t number;
 };
 
+/* Return whether the sample has the wanted label. */
 static bool is_wanted(const struct stacks *s, const struct stacks_sample *sample,
 		      const struct wanted_label *only)
 {
@@ -73,14 +77,15 @@ static bool is_wanted(const struct stacks *s, const struct stacks_sample *sample
 	return !only->key || (label && !label->text && label->number == only->number);
 }
 
-/* ---- by what frames have -------------------------------------------------------- */
+/* ---- by properties of frames ---------------------------------------------------- */
 
-/* Rows by line of the profile, so that each text is looked for once. */
+/* The row of each line of the profile, so that each text is looked up once. */
 struct frames_of {
 	uint32_t *row_of; /* by line */
 	size_t n;
 };
 
+/* Return the row of a frame. HASH_NONE: out of memory. */
 static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struct stacks_line *line,
 			  const struct stacks_module *module)
 {
@@ -93,6 +98,7 @@ static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struc
 	return row_id(r, f->name, module->name);
 }
 
+/* Return whether the sample has a function that is not to be skipped. */
 static bool has_others(const struct stacks *s, const struct stacks_sample *sample,
 		       const bool *passed_over)
 {
@@ -107,12 +113,13 @@ static bool has_others(const struct stacks *s, const struct stacks_sample *sampl
 	return false;
 }
 
+/* Add the samples to the rows of their frames. */
 static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		      const struct wanted_label *only)
 {
 	uint32_t *row_of = malloc((s->n_lines + 1) * sizeof(*row_of));
-	bool *passed_over = NULL; /* by function */
-	size_t passing = type;	  /* samples with a value of this type */
+	bool *passed_over = NULL; /* by function: skipped for self */
+	size_t passing = type;	  /* skip only in samples with a value of this type */
 	int err = row_of ? 0 : -ENOMEM;
 
 	if (!err && r->outside)
@@ -124,7 +131,7 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 		int64_t value = stacks_value(s, i, type);
 		bool innermost = true, pass = passed_over && stacks_value(s, i, passing);
 
-		/* Nothing but such functions: the innermost one counts after all. */
+		/* If all functions are to be skipped, the innermost one counts. */
 		if (pass)
 			pass = has_others(s, sample, passed_over);
 
@@ -157,8 +164,9 @@ static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
 	return err;
 }
 
-/* ---- by what samples have ------------------------------------------------------- */
+/* ---- by properties of samples --------------------------------------------------- */
 
+/* Return the row of a sample by its labels. HASH_NONE: out of memory. */
 static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 			   const struct stacks_sample *sample)
 {
@@ -182,6 +190,7 @@ static uint32_t sample_row(struct ranking *r, const struct stacks *s,
 	return row_id(r, name, where);
 }
 
+/* Add each sample to the row of its labels. */
 static int add_samples(struct ranking *r, const struct stacks *s, size_t type,
 		       const struct wanted_label *only)
 {
@@ -234,6 +243,7 @@ double ranking_percent(int64_t part, int64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
+/* Compare for a descending order. */
 static int compare(int64_t a, int64_t b)
 {
 	return (a < b) - (a > b);
@@ -270,6 +280,7 @@ struct by_change {
 	bool total;
 };
 
+/* Return the absolute change of a row's share, in percentage points. */
 static double change(const struct by_change *by, const struct ranking_row *row)
 {
 	double d = by->total ? ranking_percent(row->total, by->r->total) -
@@ -300,6 +311,6 @@ void ranking_sort(struct ranking *r, enum ranking_order order)
 		      order == RANKING_BY_SELF	  ? by_self
 		      : order == RANKING_BY_TOTAL ? by_total
 						  : by_name);
-	/* Rows have moved. */
+	/* The index refers to the old positions. */
 	hash_clear(&r->by_name);
 }

@@ -1,4 +1,4 @@
-/* agent/export/repack.c: a profile in memory as a pprof file. */
+/* agent/export/repack.c: writes a profile in memory as a pprof file. */
 #include "agent/export/formats.h"
 
 #include "proto/pprof.h"
@@ -9,12 +9,13 @@
 struct repacking {
 	const struct stacks *s;
 	struct pprof *pprof;
-	/* By our id: the file's, 0: not there yet. */
+	/* By index in the stacks: the id in the file; 0: not written yet. */
 	uint64_t *modules, *functions, *locations, *labels;
-	uint64_t *ids; /* of one sample */
+	uint64_t *ids; /* locations and labels of one sample */
 	size_t room_ids;
 };
 
+/* Write the sample types, the period, the time and the comments. */
 static void put_head(struct repacking *r, size_t default_type)
 {
 	const struct stacks *s = r->s;
@@ -29,7 +30,10 @@ static void put_head(struct repacking *r, size_t default_type)
 		pprof_comment(r->pprof, s->comments[i]);
 }
 
-/* Those that are used, in the order they came in: the first is taken for the program. */
+/*
+ * Write the mappings that samples use, in their old order: readers take the first one for the
+ * program.
+ */
 static void put_mappings(struct repacking *r)
 {
 	const struct stacks *s = r->s;
@@ -54,6 +58,7 @@ static void put_mappings(struct repacking *r)
 	}
 }
 
+/* Return the function's id in the file; it is written once. */
 static uint64_t function_id(struct repacking *r, uint32_t id)
 {
 	const struct stacks_function *f = &r->s->functions[id];
@@ -67,11 +72,12 @@ static uint64_t function_id(struct repacking *r, uint32_t id)
 	return r->functions[id];
 }
 
+/* Write a location and its functions. -ENOMEM. */
 static int put_location(struct repacking *r, uint32_t id)
 {
 	const struct stacks_location *l = &r->s->locations[id];
 	const struct stacks_line *from = &r->s->lines[l->first_line];
-	/* What nobody named stays so: its place is no function. */
+	/* A location without a symbol stays without a function: its place is not a function. */
 	size_t n = r->s->functions[from->function].placed ? 0 : l->n_lines;
 	struct pprof_line *lines = calloc(n + 1, sizeof(*lines));
 
@@ -86,6 +92,7 @@ static int put_location(struct repacking *r, uint32_t id)
 	return 0;
 }
 
+/* Return the label's handle; it is made once. */
 static uint64_t label_id(struct repacking *r, uint32_t id)
 {
 	const struct stacks_label *l = &r->s->labels[id];
@@ -97,6 +104,7 @@ static uint64_t label_id(struct repacking *r, uint32_t id)
 	return r->labels[id];
 }
 
+/* Write a sample; one of the base with negative values and the label pprof::base. */
 static int put_sample(struct repacking *r, size_t number, int64_t *values)
 {
 	const struct stacks *s = r->s;

@@ -1,4 +1,4 @@
-/* agent/export/speedscope.c: a profile as speedscope's own file format. */
+/* agent/export/speedscope.c: writes a profile in speedscope's own file format. */
 #include "agent/export/formats.h"
 
 #include "agent/export/json.h"
@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than anyone picks from a list; the first profile has all of them. */
+/*
+ * Profiles of single threads; nobody selects from a longer list. The first profile has all threads.
+ */
 enum { THREADS_MAX = 500 };
 
 struct speedscope {
 	const struct stacks *s;
 	size_t type;
 	FILE *out;
-	/* A function in a module is one of speedscope's frames, so that its table adds up. */
+	/* A frame of speedscope is a function in a module, so that its table adds up. */
 	struct hash_index by_frame;
 	struct {
 		uint32_t function, module;
@@ -37,7 +39,7 @@ static bool same_frame(const void *ctx, uint32_t id)
 	       want->sc->frames[id].module == want->module;
 }
 
-/* Its number in the table of frames; HASH_NONE: out of memory. */
+/* Return a frame's index in the table, where it is added if it is new. HASH_NONE: out of memory. */
 static uint32_t frame_id(struct speedscope *sc, const struct stacks_frame *frame)
 {
 	struct wanted want = { .sc = sc, .function = frame->function, .module = frame->module };
@@ -62,7 +64,7 @@ static uint32_t frame_id(struct speedscope *sc, const struct stacks_frame *frame
 	return (uint32_t)sc->n_frames++;
 }
 
-/* The table stands before what refers to it, so all stacks are looked at once for it. */
+/* Collect the frames of all samples: the file has the table of frames before the samples. */
 static int find_frames(struct speedscope *sc)
 {
 	for (size_t i = 0; i < sc->s->n_samples; i++) {
@@ -77,6 +79,7 @@ static int find_frames(struct speedscope *sc)
 	return 0;
 }
 
+/* Write the table of frames. */
 static void put_frames(const struct speedscope *sc)
 {
 	for (size_t i = 0; i < sc->n_frames; i++) {
@@ -95,7 +98,7 @@ static void put_frames(const struct speedscope *sc)
 	}
 }
 
-/* speedscope knows these units; everything else is a number. */
+/* Return the unit for speedscope, which knows these only; everything else is a plain number. */
 static const char *unit_of(const char *unit)
 {
 	static const char *const known[] = { "nanoseconds", "microseconds", "milliseconds",
@@ -107,7 +110,7 @@ static const char *unit_of(const char *unit)
 	return "none";
 }
 
-/* A profile of n samples, at[i] or simply i. */
+/* Write a profile of n samples: those with the numbers at[i], or the first n if at is NULL. */
 static int put_profile(struct speedscope *sc, const char *name, const size_t *at, size_t n)
 {
 	const struct stacks *s = sc->s;
@@ -146,6 +149,7 @@ static int put_profile(struct speedscope *sc, const char *name, const size_t *at
 	return 0;
 }
 
+/* Write a profile of all threads, and one for each of the heaviest threads. */
 static int put_profiles(struct speedscope *sc)
 {
 	struct format_threads threads;

@@ -1,3 +1,4 @@
+/* agent/export/stacks.c: builds a profile in memory and merges what is equal. */
 #include "agent/export/stacks.h"
 
 #include "agent/array.h"
@@ -27,7 +28,7 @@ const char *stacks_text(struct stacks *s, const char *text)
 	return strings_keep(&s->texts, clean, n);
 }
 
-/* Room for n more behind the n_used there are. */
+/* Make room for n more elements after the n_used that *array has. -ENOMEM. */
 static int make_room(void **array, size_t n_used, size_t n, size_t *room, size_t size)
 {
 	size_t bigger = *room ? *room : 64;
@@ -59,19 +60,21 @@ static int make_room(void **array, size_t n_used, size_t n, size_t *room, size_t
 
 /* ---- modules, functions, locations, labels --------------------------------------- */
 
-struct want { /* for the hash_equal_fns */
+/* What is looked up, for the comparison functions of hash_find(). */
+struct want {
 	const struct stacks *s;
 	const void *what;
 	const struct stacks_line *lines;
 	const uint32_t *location_ids, *label_ids;
 };
 
+/* Hash a text by its pointer: equal texts are the same pointer. */
 static uint64_t hash_pointer(uint64_t seed, const char *text)
 {
 	return hash_u64(seed, (uint64_t)(uintptr_t)text);
 }
 
-/* Equal texts are one pointer, here and below. */
+/* Compare for hash_find(), like the functions below; equal texts are the same pointer. */
 static bool same_module(const void *ctx, uint32_t id)
 {
 	const struct want *want = ctx;
@@ -93,7 +96,10 @@ uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 	m.build_id = m.build_id ? m.build_id : s->empty;
 	slash = strrchr(m.path, '/');
 	m.name = slash && slash[1] ? slash + 1 : m.path;
-	/* "[kernel]"; of other writers "[kernel.kallsyms]", "[kernel.kallsyms]_text" */
+	/*
+	 * "[kernel]"; in files of other writers also "[kernel.kallsyms]" and
+	 * "[kernel.kallsyms]_text"
+	 */
 	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
 	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
 	id = hash_find(&s->by_module, hash, same_module, &want);
@@ -268,7 +274,7 @@ int stacks_add_comment(struct stacks *s, const char *text)
 
 	if (!kept)
 		return -ENOMEM;
-	/* A stranger's million of them may repeat themselves. */
+	/* Compare with the first 1000 only: a foreign file may have a million comments. */
 	for (size_t i = 0; i < s->n_comments && i < 1000; i++)
 		if (s->comments[i] == kept)
 			return 0;
@@ -391,7 +397,10 @@ void stacks_filter(struct stacks *s, bool (*keep)(void *ctx, size_t sample), voi
 			       s->n_types * sizeof(*s->values));
 		n++;
 	}
-	/* What was found by its place is elsewhere now; equal samples may come again after this. */
+	/*
+	 * The samples have moved, so the index is invalid. Samples added from now on are not merged
+	 * with these.
+	 */
 	hash_clear(&s->by_sample);
 	s->n_samples = n;
 }

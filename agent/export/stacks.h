@@ -1,17 +1,17 @@
 /*
- * agent/export/stacks.h: a profile in memory, for whatever shows, converts or compares profiles.
+ * agent/export/stacks.h: a profile in memory, to be shown, converted or compared.
  *
- * It is read from pprof files, anybody's, gzipped or plain, or filled with walked samples.
- * Several files become one profile: equal functions, locations and samples are one.  All texts
- * are clean: UTF-8 without control characters (see clean_text); escaping what a format itself
- * gives a meaning, "<" or ";", is left to its writer.
+ * It is read from pprof files, compressed or not, that anybody may have written, or it is filled
+ * with walked samples. Several files become one profile: equal functions, locations and samples are
+ * merged. All texts are sanitized: UTF-8 without control characters (see clean_text). A writer must
+ * still escape what has a meaning in its format, such as "<" or ";".
  *
  *   sample ──► locations, innermost first ──► lines, the inlined call first ──► function
  *      └─► labels, values                └──► module
  *
- * Every index in here is valid, every location has a module and at least one line, and no
- * profile has more than STACKS_FRAMES frames, inlined ones counted, over all its samples, no
- * sample more than STACKS_DEPTH.
+ * Every index is valid, and every location has a module and at least one line. A profile has at
+ * most STACKS_FRAMES frames in all its samples, and a sample at most STACKS_DEPTH; both count
+ * inlined calls.
  */
 #ifndef AGENT_EXPORT_STACKS_H
 #define AGENT_EXPORT_STACKS_H
@@ -25,16 +25,16 @@
 #define STACKS_FRAMES ((uint64_t)1 << 28)
 #define STACKS_DEPTH  ((uint64_t)1 << 21)
 
-struct stacks_type { /* of the values */
+struct stacks_type { /* a sample type */
 	const char *type, *unit;
 };
 
-struct stacks_module { /* a mapping; modules[0] stands for none and has only "" */
+struct stacks_module { /* a mapping; modules[0] stands for no mapping and has empty texts */
 	const char *path;
 	const char *name; /* base name */
 	const char *build_id;
 	uint64_t start, limit, off;
-	bool nameless; /* nobody looked for its symbols */
+	bool nameless; /* its symbols were not looked up */
 	bool kernel;
 };
 
@@ -42,7 +42,7 @@ struct stacks_function {
 	const char *name, *system_name; /* never "" */
 	const char *file;		/* "": not known */
 	int64_t start_line;
-	bool placed; /* no symbol: the name says only where, "[libfoo.so]" */
+	bool placed; /* no symbol: the name is only a place, "[libfoo.so]" */
 };
 
 struct stacks_line {
@@ -53,31 +53,31 @@ struct stacks_line {
 struct stacks_location {
 	uint32_t module;
 	uint64_t address;
-	size_t first_line; /* in lines: the innermost inlined call first, the function itself last */
+	size_t first_line; /* in lines: innermost inlined call first, the function itself last */
 	uint32_t n_lines;  /* ≥ 1 */
-	bool folded;	   /* other functions have the very same code */
+	bool folded;	   /* several functions have this very code (identical code folding) */
 };
 
 struct stacks_label {
 	const char *key;
-	const char *text; /* NULL: it is a number */
-	const char *unit; /* of the number; "": none */
+	const char *text; /* NULL: the label is a number */
+	const char *unit; /* unit of the number; "": none */
 	int64_t number;
 };
 
 struct stacks_sample {
-	size_t first_location; /* in location_ids; innermost first */
+	size_t first_location; /* index in location_ids; innermost first */
 	uint32_t n_locations;
 	uint32_t n_labels;
-	size_t first_label; /* in label_ids */
-	bool base;	    /* of a file to compare with */
-	uint64_t time_ns;   /* when, on the source's clock; only if stacks.timed */
+	size_t first_label; /* index in label_ids */
+	bool base;	    /* a sample of the base to compare with */
+	uint64_t time_ns;   /* on the source's clock; only if stacks.timed */
 };
 
 struct stacks {
 	struct stacks_type *types;
 	size_t n_types;
-	size_t default_type; /* the one to show unless another is asked for */
+	size_t default_type; /* the type to show by default */
 	struct stacks_module *modules;
 	size_t n_modules;
 	struct stacks_function *functions;
@@ -94,17 +94,17 @@ struct stacks {
 	size_t n_location_ids;
 	uint32_t *label_ids;
 	size_t n_label_ids;
-	int64_t *values; /* n_types of each sample, in the order of samples */
+	int64_t *values; /* n_types for each sample, in the order of samples */
 	const char **comments;
 	size_t n_comments;
-	struct stacks_type period_type; /* "" where not told */
+	struct stacks_type period_type; /* "": not known */
 	int64_t period;
-	int64_t time_ns, duration_ns; /* since 1970; 0: not told */
-	bool timed;		      /* samples stand one by one, as they were taken */
-	uint64_t n_frames;	      /* of all samples, inlined ones too */
+	int64_t time_ns, duration_ns; /* time_ns since 1970; 0: not known */
+	bool timed;		      /* samples have times and are not merged */
+	uint64_t n_frames;	      /* of all samples, with inlined calls */
 
 	struct strings texts; /* owns all texts */
-	const char *empty;    /* "" of them */
+	const char *empty;    /* the empty text in texts */
 	size_t room_modules, room_functions, room_lines, room_locations, room_labels, room_samples;
 	size_t room_location_ids, room_label_ids, room_values, room_comments;
 	struct hash_index by_module, by_function, by_location, by_label, by_sample;
@@ -114,65 +114,79 @@ int stacks_new(struct stacks **out);
 void stacks_free(struct stacks *stacks); /* NULL is fine */
 
 /*
- * Adds what a pprof file holds, - for standard input; base: as what to compare with.  The sample
- * types must be those of the files before it, in any order.  Reports its own errors: -EBADMSG
- * damaged, -EFBIG beyond our caps, -EINVAL other sample types, or none; after one only stacks_free
- * may follow.
+ * Add a pprof file; path "-" is standard input. base: as the base to compare with. The sample types
+ * must be those of the files before it, in any order. Errors are reported: -EBADMSG damaged, -EFBIG
+ * more than our limits, -EINVAL other sample types or none. After an error, only stacks_free() may
+ * be called.
  */
 int stacks_load(struct stacks *stacks, const char *path, bool base);
-/* The same from a descriptor, which stays open; name is for messages. */
+/* Do the same with an open descriptor, which stays open. name is for messages. */
 int stacks_load_fd(struct stacks *stacks, int fd, const char *name, bool base);
 
-/* ---- looking at it -------------------------------------------------------------- */
+/* ---- reading it ----------------------------------------------------------------- */
 
 struct stacks_frame {
 	uint32_t function, module, location;
 	int64_t line;	  /* 0: not known */
-	uint64_t address; /* in terms of the module, as the profile has it */
-	bool inlined;	  /* into the frame that follows */
+	uint64_t address; /* the location's, as in the profile */
+	bool inlined;	  /* inlined into the frame that follows */
 };
 
-struct stacks_frames { /* all zero: empty; free(frames) */
+struct stacks_frames { /* all zero: empty; the caller frees frames */
 	struct stacks_frame *frames;
 	size_t n, room;
 };
 
-/* All frames of a sample, innermost first, inlined calls on their own; what *out held is replaced. */
+/*
+ * Give all frames of a sample, innermost first, with a frame for each inlined call. The old
+ * contents of *out are replaced. -ENOMEM.
+ */
 int stacks_unfold(const struct stacks *stacks, const struct stacks_sample *sample,
-		  struct stacks_frames *out); /* -ENOMEM */
+		  struct stacks_frames *out);
 
+/* Return the value of a sample; both indices must be valid. */
 int64_t stacks_value(const struct stacks *stacks, size_t sample, size_t type);
-/* The index of a type's name; SIZE_MAX: there is none. */
+/* Return the index of the sample type of that name; SIZE_MAX: there is none. */
 size_t stacks_find_type(const struct stacks *stacks, const char *type);
-/* The sample's label of that key; NULL: it has none. */
+/* Return the sample's label with that key; NULL: it has none. */
 const struct stacks_label *stacks_label(const struct stacks *stacks,
 					const struct stacks_sample *sample, const char *key);
-/* A label as text, "" for NULL; out is used for numbers. */
+/* Return a label as text; "" if label is NULL. out is used for numbers. */
 enum { STACKS_NUMBER = 32 };
 const char *stacks_label_text(const struct stacks_label *label, char out[STACKS_NUMBER]);
 
-/* Sums that end at the largest and smallest number, as a stranger's values may be any. */
+/* Return a + b, limited to the range of int64_t: values of foreign files may be any numbers. */
 int64_t stacks_sum(int64_t a, int64_t b);
 
-/* Takes away all samples that keep says no to. */
+/* Remove all samples for which keep returns false. */
 void stacks_filter(struct stacks *stacks, bool (*keep)(void *ctx, size_t sample), void *ctx);
 
 /* ---- filling it ------------------------------------------------------------------- */
 
-/* text (NULL: "") as a clean one of the profile's own, equal ones once; NULL: out of memory. */
+/*
+ * Return the profile's own sanitized copy of text (NULL: ""); equal texts are one pointer. NULL:
+ * out of memory.
+ */
 const char *stacks_text(struct stacks *stacks, const char *text);
 
-/* Ids, or HASH_NONE when out of memory.  All texts are from stacks_text, or NULL. */
+/*
+ * Return the index of a module, function, location or label, which is added if it is new.
+ * HASH_NONE: out of memory. All texts must come from stacks_text() or be NULL.
+ */
 uint32_t stacks_module(struct stacks *stacks, const struct stacks_module *module);
 uint32_t stacks_function(struct stacks *stacks, const struct stacks_function *function);
-/* location->first_line does not matter: the lines are those that are given. */
+/* location->first_line is ignored; its n_lines lines are given. */
 uint32_t stacks_location(struct stacks *stacks, const struct stacks_location *location,
 			 const struct stacks_line *lines);
 uint32_t stacks_keep_label(struct stacks *stacks, const struct stacks_label *label);
 int stacks_add_type(struct stacks *stacks, const char *type, const char *unit);
-int stacks_add_comment(struct stacks *stacks, const char *text); /* unless it is there */
+/* Add a comment, unless the profile has it already. -ENOMEM. */
+int stacks_add_comment(struct stacks *stacks, const char *text);
 
-/* sample's counts say how many ids there are; a sample that is there already takes the values. */
+/*
+ * Add a sample; its n_locations and n_labels give the number of ids. If an equal sample exists and
+ * the profile is not timed, the values are added to that one. -EFBIG, -ENOMEM.
+ */
 int stacks_add(struct stacks *stacks, const struct stacks_sample *sample,
 	       const uint32_t *location_ids, const uint32_t *label_ids, const int64_t *values);
 

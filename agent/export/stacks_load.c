@@ -1,4 +1,4 @@
-/* agent/export/stacks_load.c: a pprof file into a profile in memory. */
+/* agent/export/stacks_load.c: reads a pprof file into a profile in memory. */
 #include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/stacks.h"
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 enum {
-	PROFILE_MAX = 256 << 20, /* bytes of a profile without gzip */
-	LINES_MAX = 4096,	 /* inlined into each other at one address */
+	PROFILE_MAX = 256 << 20, /* bytes of the uncompressed profile */
+	LINES_MAX = 4096,	 /* calls inlined into each other at one address */
 	TYPES_MAX = 256,
 };
 
@@ -24,14 +24,17 @@ struct loading {
 	const struct pprof_file *file;
 	const profile_message *p;
 	bool base;
-	const char **texts;			   /* by index in the file: ours; NULL: not yet */
-	uint32_t *modules, *functions, *locations; /* by place in the file: our ids */
-	size_t type_of[TYPES_MAX];		   /* by place in the file: our type */
+	const char **texts; /* by index in the file: our text; NULL: not yet */
+	uint32_t *modules, *functions, *locations; /* by position in the file: our index */
+	size_t type_of[TYPES_MAX];		   /* by position in the file: our type */
 	int err;
 	const char *why;
 };
 
-/* pprof_read has seen that every index is inside.  NULL: out of memory, which l->err tells. */
+/*
+ * Return the text with that index in the file; pprof_read() has checked the index. NULL: out of
+ * memory, and l->err is set.
+ */
 static const char *text_at(struct loading *l, int64_t index)
 {
 	const char **text = &l->texts[index];
@@ -43,13 +46,14 @@ static const char *text_at(struct loading *l, int64_t index)
 	return *text;
 }
 
+/* Set the message for a file that is refused, and return err. */
 static int refuse(struct loading *l, int err, const char *why)
 {
 	l->why = why;
 	return err;
 }
 
-/* The first file says which types there are, the others must have the same. */
+/* Take the sample types of the first file, or find those of a later file among them. */
 static int load_types(struct loading *l)
 {
 	const profile_message *p = l->p;
@@ -86,7 +90,7 @@ static int load_types(struct loading *l)
 		l->type_of[i] = at;
 	}
 	if (first) {
-		/* As go tool pprof has it: the last one where none is named. */
+		/* As in go tool pprof, the last type is the default if none is named. */
 		size_t at = stacks_find_type(s, pprof_text(l->file, p->default_sample_type));
 
 		s->default_type = at < s->n_types ? at : s->n_types - 1;
@@ -94,6 +98,7 @@ static int load_types(struct loading *l)
 	return 0;
 }
 
+/* Add the file's mappings. */
 static int load_modules(struct loading *l)
 {
 	for (size_t i = 0; i < l->p->n_mapping; i++) {
@@ -112,6 +117,7 @@ static int load_modules(struct loading *l)
 	return 0;
 }
 
+/* Add the file's functions. */
 static int load_functions(struct loading *l)
 {
 	for (size_t i = 0; i < l->p->n_function; i++) {
@@ -131,7 +137,10 @@ static int load_functions(struct loading *l)
 	return 0;
 }
 
-/* What is without a function counts for its module, as other readers do. */
+/*
+ * Return the function that stands for a location without one: its module, as in other readers.
+ * HASH_NONE: out of memory.
+ */
 static uint32_t placed_function(struct stacks *s, uint32_t module)
 {
 	char text[CLEAN_MAX];
@@ -143,6 +152,7 @@ static uint32_t placed_function(struct stacks *s, uint32_t module)
 		    : HASH_NONE;
 }
 
+/* Add a location of the file. lines has room for LINES_MAX. */
 static int load_location(struct loading *l, size_t place, struct stacks_line *lines)
 {
 	const Perftools__Profiles__Location *from = l->p->location[place];
@@ -154,7 +164,7 @@ static int load_location(struct loading *l, size_t place, struct stacks_line *li
 	if (from->n_line > LINES_MAX)
 		return refuse(l, -EFBIG, "more than 4096 calls inlined at one address");
 	for (size_t i = 0; i < from->n_line; i++) {
-		/* pprof_read has seen that it exists. */
+		/* pprof_read() has checked that the function exists. */
 		size_t at = pprof_place_of_function(l->file, from->line[i]->function_id);
 		const Perftools__Profiles__Function *f = l->p->function[at];
 		bool named = *text_at(l, f->name) || *text_at(l, f->system_name);
@@ -188,6 +198,7 @@ static int load_locations(struct loading *l)
 	return err;
 }
 
+/* Add a sample of the file. ids and labels have room for its locations and labels. */
 static int load_sample(struct loading *l, const Perftools__Profiles__Sample *from, uint32_t *ids,
 		       uint32_t *labels)
 {
@@ -217,6 +228,7 @@ static int load_sample(struct loading *l, const Perftools__Profiles__Sample *fro
 	return err == -EFBIG ? refuse(l, err, "more frames than any profile has") : err;
 }
 
+/* Add the samples of the file. */
 static int load_samples(struct loading *l)
 {
 	size_t most_ids = 0, most_labels = 0;
@@ -241,7 +253,10 @@ static int load_samples(struct loading *l)
 	return err;
 }
 
-/* Of what is compared with, only the samples matter. */
+/*
+ * Add the comments, the period and the time. This is not done for a base, of which only the samples
+ * matter.
+ */
 static int load_rest(struct loading *l, bool first)
 {
 	const profile_message *p = l->p;
@@ -264,6 +279,7 @@ static int load_rest(struct loading *l, bool first)
 	return 0;
 }
 
+/* Add a checked file to the profile. */
 static int load(struct loading *l)
 {
 	bool first = !l->s->n_types;

@@ -1,3 +1,4 @@
+/* agent/export/tree.c: builds trees of callers and callees. */
 #include "agent/export/tree.h"
 
 #include "agent/array.h"
@@ -20,6 +21,10 @@ static bool same_node(const void *ctx, uint32_t id)
 	       node->module == want->module;
 }
 
+/*
+ * Return the index of parent's child with the function and module of frame, which is added if it is
+ * new. HASH_NONE: out of memory.
+ */
 static uint32_t node_id(struct tree *t, uint32_t parent, const struct stacks_frame *frame)
 {
 	struct wanted want = { t, parent, frame->function, frame->module };
@@ -45,7 +50,7 @@ static uint32_t node_id(struct tree *t, uint32_t parent, const struct stacks_fra
 	return (uint32_t)t->n_nodes++;
 }
 
-/* Frames from at on, step by step outwards (callers) or inwards. */
+/* Add the frames of a stack from index `at` outwards (callers) or inwards. -ENOMEM. */
 static int add_stack(struct tree *t, const struct stacks_frames *stack, size_t at, bool callers,
 		     uint32_t depth_max, int64_t value)
 {
@@ -73,7 +78,7 @@ struct order {
 	const struct stacks *s;
 };
 
-/* The lightest first: each is put before those that are there. */
+/* Compare nodes, the lightest first: link_nodes() then puts each one before its siblings. */
 static int lightest_first(const void *a, const void *b, void *ctx)
 {
 	const struct order *order = ctx;
@@ -89,6 +94,7 @@ static int lightest_first(const void *a, const void *b, void *ctx)
 	return by_name ? by_name : *(const uint32_t *)b < *(const uint32_t *)a ? -1 : 1;
 }
 
+/* Link each node with its siblings, the heaviest first. */
 static int link_nodes(struct tree *t, const struct stacks *s)
 {
 	struct order order = { t, s };

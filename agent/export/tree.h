@@ -1,6 +1,4 @@
-/*
- * agent/export/tree.h: who calls a function, or what it calls, as a tree.
- */
+/* agent/export/tree.h: the callers of a function, or the functions that it calls, as a tree. */
 #ifndef AGENT_EXPORT_TREE_H
 #define AGENT_EXPORT_TREE_H
 
@@ -8,24 +6,25 @@
 
 struct tree_node {
 	uint32_t function, module;
-	uint32_t parent; /* HASH_NONE: the root */
+	uint32_t parent; /* HASH_NONE: this is a root */
 	uint32_t depth;
-	int64_t value;	      /* of the stacks that lead here */
-	uint32_t child, next; /* the heaviest child; the next of the same parent; HASH_NONE */
+	int64_t value;	      /* sum over the stacks that lead here */
+	uint32_t child, next; /* the heaviest child; the next sibling; HASH_NONE: none */
 };
 
 struct tree {			 /* all zero: empty */
 	struct tree_node *nodes; /* parents before children */
 	size_t n_nodes, room_nodes;
-	uint32_t first; /* root; HASH_NONE: nothing matched.  Its next ones are roots too */
-	int64_t total;	/* of all samples, matching or not */
+	uint32_t first; /* first root, whose siblings are roots, too; HASH_NONE: nothing matched */
+	int64_t total;	/* sum over all samples, matching or not */
 	struct hash_index by_place;
 };
 
 /*
- * Roots are the functions that matches says yes to, below them their callers, or what they call.
- * In a stack that has several, outermost (of callees) or innermost (of callers) counts, so that
- * recursion counts once.  Not deeper than depth_max.  -ENOMEM.
+ * Make a tree whose roots are the functions for which matches returns true. Below them are their
+ * callers, or the functions that they call, down to depth_max. If a stack has several matching
+ * functions, the innermost one (for callers) or the outermost one (for callees) counts, so that
+ * recursion counts once. -ENOMEM.
  */
 int tree_make(const struct stacks *stacks, size_t type, bool callers, uint32_t depth_max,
 	      bool (*matches)(void *ctx, uint32_t function), void *ctx, struct tree *out);

@@ -1,3 +1,4 @@
+/* agent/export/types.c: names sample types and computes their values. */
 #include "agent/export/types.h"
 
 #include "agent/export/clean.h"
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Append a type; the array has room. */
 static void add(struct types *t, const char *type, const char *unit)
 {
 	struct types_one *one = &t->all[t->n++];
@@ -16,7 +18,7 @@ static void add(struct types *t, const char *type, const char *unit)
 	(void)snprintf(one->unit, sizeof(one->unit), "%s", unit);
 }
 
-/* "cpu", a second one of that name "cpu_2" */
+/* Write the name of an event, sanitized; the second event with the name "cpu" is "cpu_2". */
 static void name_event(const struct source_info *info, size_t i, char *out, size_t size)
 {
 	size_t n_same = 0;
@@ -33,6 +35,7 @@ static bool is_alloc(const struct source_event *e)
 	return !strcmp(e->type, SOURCE_ALLOC);
 }
 
+/* Append the types of an event. */
 static void add_event(struct types *t, const struct source_info *info, size_t i)
 {
 	char type[160], samples[TYPES_NAME];
@@ -105,11 +108,13 @@ int types_choose(struct types *t, const char *name)
 	return -ENOENT;
 }
 
+/* Convert to the signed numbers of pprof; larger values become INT64_MAX. */
 static int64_t clip(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
+/* Round units of 1 / EVENT_OBJECT to whole objects. */
 static int64_t whole_objects(uint64_t objects)
 {
 	return clip(objects / EVENT_OBJECT + (objects % EVENT_OBJECT >= EVENT_OBJECT / 2));

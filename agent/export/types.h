@@ -1,11 +1,12 @@
 /*
- * agent/export/types.h: the sample types of a profile, by the events it was recorded with.
+ * agent/export/types.h: the sample types of a profile, derived from the events it was recorded
+ * with.
  *
- * Each event gives two, the number of samples and what they stand for: "samples"/count and
- * "cpu"/nanoseconds; the second event on has its name before: "NAME_samples".  Where threads
- * that wait are sampled beside those that run, "wall" is both times together.  Of allocations it
- * is four, as Go's heap profiles have them: objects and bytes, all that was allocated and what of
- * it is in use.
+ * Each event gives two types, the number of samples and the value they stand for: "samples"/count
+ * and "cpu"/nanoseconds. From the second event on, the event's name is a prefix: "NAME_samples". If
+ * waiting threads are sampled besides running ones, "wall" is the sum of both times. Allocations
+ * give four types, as in Go's heap profiles: objects and bytes, each for everything allocated and
+ * for what is still in use.
  */
 #ifndef AGENT_EXPORT_TYPES_H
 #define AGENT_EXPORT_TYPES_H
@@ -22,29 +23,33 @@ struct types {
 		char unit[32];
 	} * all;
 	size_t n;
-	size_t *first;	     /* by event: of its types */
-	size_t default_type; /* to show first */
-	bool wall;	     /* the last one is "wall" */
+	size_t *first;	     /* by event: index of its first type */
+	size_t default_type; /* the type to show by default */
+	bool wall;	     /* the last type is "wall" */
 	const char *period_type;
 };
 
-int types_of(const struct source_info *info, struct types *out); /* -ENOMEM */
+/* Make the sample types for the events of a source. The caller calls types_fini(). -ENOMEM. */
+int types_of(const struct source_info *info, struct types *out);
 void types_fini(struct types *types);
 
 /*
- * The type of that name becomes the one to show first; -ENOENT: there is none, which is reported
- * with those that there are.
+ * Make the type of that name the default. -ENOENT: there is none, which is reported with a list of
+ * the types.
  */
 int types_choose(struct types *types, const char *name);
 
-/* What samples of one event come to. */
+/* The sums over samples of one event. */
 struct types_counts {
 	uint64_t n, value;
-	/* Of allocations, in 1 / EVENT_OBJECT: how many, and of these in use; and their bytes. */
+	/*
+	 * Of allocations (value: the bytes allocated): the objects allocated and those still in
+	 * use, in units of 1 / EVENT_OBJECT; the bytes still in use.
+	 */
 	uint64_t objects, live_objects, live;
 };
 
-/* values[types->n] of them; all others are 0. */
+/* Set all types->n values: those of the event from counts, all others to 0. */
 void types_values(const struct types *types, const struct source_info *info, size_t event,
 		  const struct types_counts *counts, int64_t *values);
 

@@ -1,3 +1,6 @@
+/*
+ * agent/export/writer.c: the thread that names and writes profiles, and the files of its windows.
+ */
 #include "agent/export/writer.h"
 
 #include "agent/errand.h"
@@ -21,12 +24,15 @@
 #define QUEUE  12
 #define PREFIX "offwind-"
 
-/* Some 20 MB of names; a compiler's minute has 30,000 addresses. */
+/*
+ * Limit of remembered addresses, about 20 MB of names; one minute of a compiler has 30,000
+ * addresses.
+ */
 #define NAMES_MAX ((size_t)1 << 17)
 
 struct writer {
 	struct writer_options options;
-	struct names *names; /* the thread's */
+	struct names *names; /* used by the thread alone while it runs */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -36,7 +42,10 @@ struct writer {
 	uint64_t n_written, n_failed;
 };
 
-/* offwind-20260131T235959Z.pb.gz: sorted by name they are sorted by time. */
+/*
+ * Write the path of a window's file: offwind-20260131T235959Z.pb.gz, in UTC. Sorted by name, the
+ * files are sorted by time.
+ */
 static void window_path(const struct writer *w, const struct profile *profile, char *path,
 			size_t size)
 {
@@ -52,7 +61,7 @@ static void window_path(const struct writer *w, const struct profile *profile, c
 		       format_suffix(w->options.format));
 }
 
-/* A window of whatever format. */
+/* Return whether a directory entry is a window's file, of any format (for scandir). */
 static int is_window(const struct dirent *entry)
 {
 	size_t n = strlen(entry->d_name);
@@ -69,6 +78,7 @@ static int is_window(const struct dirent *entry)
 	return 0;
 }
 
+/* Delete the oldest windows, so that options.keep are left. */
 static void remove_oldest(const struct writer *w)
 {
 	struct dirent **entries;
@@ -86,6 +96,7 @@ static void remove_oldest(const struct writer *w)
 		free(entries);
 }
 
+/* Name a profile and write it in the format asked for. */
 static int write_format(struct writer *w, const struct profile *profile, struct output *out)
 {
 	struct export_pprof *e = NULL;
@@ -103,6 +114,7 @@ static int write_format(struct writer *w, const struct profile *profile, struct 
 	return err;
 }
 
+/* Write a profile to its file, and delete old windows. Failures are reported. */
 static int write_profile(struct writer *w, const struct profile *profile)
 {
 	char path[4096];
@@ -129,6 +141,7 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	return err;
 }
 
+/* Make the object that names locations, with the writer's options. */
 static int make_names(struct writer *w, struct names **out)
 {
 	int err = names_new(w->options.opener, w->options.info, w->options.demangle, out);
@@ -142,7 +155,11 @@ static int make_names(struct writer *w, struct names **out)
 	return 0;
 }
 
-/* Names for the life of a recording would grow with every program that came and went. */
+/*
+ * Forget the names if there are too many: they would grow with every program that starts during a
+ * recording. While threads that were left behind still use parts of them (agent/errand.h), the
+ * names stay.
+ */
 static void bound_names(struct writer *w)
 {
 	struct names *names;
@@ -153,6 +170,7 @@ static void bound_names(struct writer *w)
 	w->names = names;
 }
 
+/* The thread: write queued profiles until the writer finishes. */
 static void *run(void *ctx)
 {
 	struct writer *w = ctx;
@@ -171,7 +189,7 @@ static void *run(void *ctx)
 		err = write_profile(w, profile);
 		profile_free(profile);
 		bound_names(w);
-		(void)malloc_trim(0); /* a window's memory is needed again after the next one */
+		(void)malloc_trim(0); /* return memory to the system until the next window ends */
 		(void)pthread_mutex_lock(&w->lock);
 		w->first = (w->first + 1) % QUEUE;
 		w->n--;
