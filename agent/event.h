@@ -128,11 +128,13 @@ struct event_sample {
 };
 
 enum event_lost_reason {
-	EVENT_LOST_RING_FULL, /* the kernel had no room: its ring buffer, or its table of waits, was full */
+	/* The kernel had no room: its ring buffer, or its table of waits, was full. */
+	EVENT_LOST_RING_FULL,
 	EVENT_LOST_UNREADABLE,	/* registers or stack could not be copied */
 	EVENT_LOST_DAMAGED,	/* the record arrived incomplete or inconsistent */
 	EVENT_LOST_UNSUPPORTED, /* valid, but of a kind that offwind cannot walk */
-	EVENT_LOST_WAIT_END, /* the end of a thread's wait was lost, so its duration is not known */
+	/* The end of a thread's wait was lost, so that its duration is not known. */
+	EVENT_LOST_WAIT_END,
 	EVENT_LOST_NOT_WRITTEN, /* the capture file could not be written */
 	EVENT_LOST_N
 };

@@ -1,6 +1,8 @@
 /*
- * agent/cmd/cmd.h: one file a subcommand.  Each takes what stands behind
- * `offwind` (argv[0] is the subcommand's name) and gives the exit code.
+ * agent/cmd/cmd.h: the subcommands; each is in a file of its own name.
+ *
+ * Each function gets the arguments from the subcommand on (argv[0] is the subcommand's name) and
+ * returns the exit code of the program. Errors are already reported.
  */
 #ifndef AGENT_CMD_CMD_H
 #define AGENT_CMD_CMD_H
@@ -11,7 +13,7 @@ enum {
 	CMD_DONE = 0,
 	CMD_FAILED = 1,
 	CMD_USAGE = 2,
-	CMD_PARTLY = 3, /* done as far as the input went; says how far */
+	CMD_PARTLY = 3, /* part of the input could be processed; the messages say which */
 };
 
 int cmd_record(int argc, char **argv);
@@ -22,11 +24,12 @@ int cmd_top(int argc, char **argv);
 int cmd_flamegraph(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
-int cmd_perf_to_profile(int argc, char **argv); /* installed under that name, for go tool pprof */
+int cmd_perf_to_profile(
+	int argc, char **argv); /* installed under that name, for go tool pprof; in unwind.c */
 
 /*
- * The first `top` functions of a pprof file by their own share, as `offwind
- * report` prints them.  0, or a negative code after reporting what was wrong.
+ * Print the header and the first `top` functions of the pprof file at path, by their own share, as
+ * `offwind report` does. Return 0, or a negative code after reporting what is wrong.
  */
 int report_print(const char *path, int top, FILE *out);
 

@@ -1,4 +1,4 @@
-/* agent/cmd/main.c: finds the subcommand. */
+/* agent/cmd/main.c: runs the subcommand that the command line names. */
 #include "agent/cmd/cmd.h"
 
 #include "agent/log.h"
@@ -42,6 +42,7 @@ static void usage(FILE *out)
 			   "Exit codes: 0 done, 1 failed, 2 usage, 3 done in part.\n");
 }
 
+/* Run the command argv[0]. Return its exit code, or CMD_USAGE after reporting an unknown name. */
 static int run_command(int argc, char **argv)
 {
 	for (size_t i = 0; i < N_COMMANDS; i++)
@@ -51,12 +52,19 @@ static int run_command(int argc, char **argv)
 	return CMD_USAGE;
 }
 
+/*
+ * Handle the options that come before a command, and run the command. If the program was started
+ * under the name perf_to_profile, as go tool pprof does, run that. Return the exit code.
+ */
 static int run(int argc, char **argv)
 {
 	const char *slash = strrchr(argv[0] ? argv[0] : "", '/');
 	const char *called = slash ? slash + 1 : argv[0];
 
-	/* A reader that went away is an error of the write, not the end of the program. */
+	/*
+	 * Ignore SIGPIPE: if the reader has gone away, the write fails with EPIPE, and the program
+	 * goes on.
+	 */
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (called && !strcmp(called, "perf_to_profile"))
 		return cmd_perf_to_profile(argc, argv);
@@ -81,7 +89,10 @@ static int run(int argc, char **argv)
 	return run_command(argc - 1, argv + 1);
 }
 
-/* Return true if standard output is a pipe that nobody reads: stdio keeps no write's errno. */
+/*
+ * Return true if standard output is a pipe without a reader. stdio does not keep the errno of a
+ * failed write, so that the pipe itself must be asked.
+ */
 static bool reader_is_gone(void)
 {
 	struct pollfd out = { .fd = STDOUT_FILENO };
@@ -94,18 +105,24 @@ int main(int argc, char **argv)
 	static char buffer[64u << 10];
 	int rc;
 
-	/* Texts that fit are written once, at the end, where the reason of a failure is known. */
+	/*
+	 * Buffer output that is not for a terminal: text that fits is written once, by the fflush
+	 * below, where errno still holds the reason of a failure.
+	 */
 	if (!isatty(STDOUT_FILENO))
 		(void)setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
 	rc = run(argc, argv);
-	/* What was said on standard output counts as done only when it is out. */
+	/* The command is successful only if its standard output could be written. */
 	errno = 0;
 	if (fflush(stdout) || ferror(stdout)) {
 		log_unwritable(NULL, errno ? -errno : reader_is_gone() ? -EPIPE : -EIO);
 		if (rc == CMD_DONE)
 			rc = CMD_FAILED;
 	}
-	/* As a shell has it of a program that SIGPIPE ended: `offwind report | head` is no failure. */
+	/*
+	 * The same exit code as of a program that SIGPIPE killed: `offwind report | head` is no
+	 * failure.
+	 */
 	if (rc != CMD_DONE && log_reader_left())
 		rc = 128 + SIGPIPE;
 	log_end();

@@ -1,4 +1,7 @@
-/* agent/cmd/record.c: the live system in, profiles or a capture file out. */
+/*
+ * agent/cmd/record.c: the record command: samples the live system and writes profiles, a capture
+ * file or both.
+ */
 #include "agent/cmd/advice.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
@@ -38,20 +41,27 @@
 #include <unistd.h>
 
 /*
- * The time for names, lines and the store once a recording has ended.  Those of a compiler's 4,000
- * samples take 130 ms, and the store 50.  A program that the user named may have hundreds of megabytes
- * of debug information, and nobody else's files are in its profile; a signal ends that at once.
+ * The time for names, source lines and the store after a recording has ended. For the 4,000
+ * samples of a compiler they take 130 ms, and the store takes 50 ms. If the user named the program
+ * (COMMAND, --pid, --tid), the limit is longer: the program may have hundreds of megabytes of
+ * debug information, and only files that this program uses are in the profile. A signal ends this
+ * work at once.
  */
 #define END_NS	     UINT64_C(800000000)
 #define NAMED_END_NS UINT64_C(10000000000)
-/* timeout(1) sends its signal twice: to its child, and to the group that it is in. */
+/*
+ * timeout(1) sends its signal twice, to its child and to the process group that the child is in: a
+ * second signal within this time is the same one.
+ */
 #define SAME_SIGNAL_NS UINT64_C(300000000)
 #define SECOND_NS      UINT64_C(1000000000)
 #define RATE_MAX       50000
-#define RATE_COMMAND   997 /* of one command; a system or a process that serves has 99 */
-#define DURATION_MAX   (UINT64_C(10000) * 86400 * SECOND_NS)
-#define ROTATE_MAX     (UINT64_C(7) * 86400 * SECOND_NS)
-#define ALLOC_INTERVAL UINT64_C(524288) /* as Go's runtime.MemProfileRate */
+/* Hz, default for COMMAND; for the system or for running processes the default is 99 */
+#define RATE_COMMAND 997
+#define DURATION_MAX (UINT64_C(10000) * 86400 * SECOND_NS)
+#define ROTATE_MAX   (UINT64_C(7) * 86400 * SECOND_NS)
+/* bytes; the same as Go's runtime.MemProfileRate */
+#define ALLOC_INTERVAL UINT64_C(524288)
 
 static const char help[] =
 	"usage: offwind record [OPTION]… [-a | -p PID[,PID…] | [--] COMMAND [ARG]…]\n"
@@ -131,12 +141,17 @@ static const char help[] =
 struct options {
 	struct source_live_options live;
 	struct walking walking;
+	/* duration_ns 0: until it is stopped; rotate_ns 0: one profile */
 	uint64_t duration_ns, rotate_ns;
 	uint32_t keep;
-	int realtime; /* priority; 0: the usual scheduling */
+	int realtime; /* SCHED_FIFO priority; 0: normal scheduling */
+	/*
+	 * Of the profile (a directory with --rotate), of the capture file, of the statistics. If
+	 * path and raw_path are the same pointer, only the capture file is wanted.
+	 */
 	const char *path, *raw_path, *stats_path;
 	enum format format;
-	const char *sample_type; /* NULL: by default */
+	const char *sample_type; /* NULL: the default */
 	bool raw, with_files, all, has_rate;
 	char **command; /* NULL: none */
 };
@@ -147,21 +162,21 @@ struct recorder {
 	struct pipeline *pipeline; /* NULL: only a capture file is wanted */
 	struct writer *writer;
 	struct raw *raw;       /* NULL: none wanted */
-	struct opener *opener; /* for the kernel's names in the capture file */
+	struct opener *opener; /* for the names of kernel functions in the capture file */
 	struct store *store;
-	pid_t child;	 /* 0: none, or reaped */
-	int child_code;	 /* what a shell calls the exit status of the command that ended; 0: none */
-	int child_gate;	 /* a byte into it lets the command begin; -1: it began */
-	int child_fault; /* why it could not be run comes out of it; -1: not asked any more */
+	pid_t child;	 /* 0: no child, or it is reaped */
+	int child_code;	 /* the command's exit status as a shell reports it; 0: none yet */
+	int child_gate;	 /* writing a byte lets the command start; -1: it has started */
+	int child_fault; /* the child writes the errno of a failed execvp into it; -1: closed */
 	uint64_t began_ns, window_start_ns;
 	bool stopped;
 	uint64_t stopped_ns, ended_ns;
-	struct accounting raw_accounting; /* without a pipeline */
-	int raw_err;			  /* … why it was given up */
-	struct stats *stats;		  /* NULL before the source is open */
+	struct accounting raw_accounting; /* used only without a pipeline */
+	int raw_err;			  /* error for which recording was stopped; 0: none */
+	struct stats *stats;		  /* NULL until the source is open */
 	struct runtime runtime;
-	struct unnamed unnamed;		 /* the writer's, until it is finished */
-	uint64_t values[OUTCOME_EVENTS]; /* of all samples, by event */
+	struct unnamed unnamed;		 /* the writer fills it until it is finished */
+	uint64_t values[OUTCOME_EVENTS]; /* sums of the samples' periods, by event */
 };
 
 static uint64_t now_ns(void)
@@ -173,12 +188,12 @@ static uint64_t now_ns(void)
 }
 
 static volatile sig_atomic_t interrupted;
-static volatile sig_atomic_t end_began; /* the recording: what goes on is its end */
+static volatile sig_atomic_t end_began; /* recording has ended; its results are being completed */
 static _Atomic uint64_t interrupted_ns;
 
 /*
- * The first signal ends the recording, or, if that has ended already, what is optional behind it;
- * the next one ends the program, whatever that was doing.
+ * Handle SIGINT, SIGTERM and SIGHUP. The first signal ends the recording or, if it has already
+ * ended, the optional work after it. The next signal ends the program, whatever it is doing.
  */
 static void on_signal(int number)
 {
@@ -193,7 +208,10 @@ static void on_signal(int number)
 
 /* ---- the command to profile ------------------------------------------------- */
 
-/* The child's side: waits at the gate until everything that watches it is in place. */
+/*
+ * In the child: wait at the gate until everything that observes the child is set up, then run the
+ * command. If execvp fails, write its errno into fault.
+ */
 static void __attribute__((noreturn)) become_command(char **command, int gate, int fault)
 {
 	char byte;
@@ -203,7 +221,7 @@ static void __attribute__((noreturn)) become_command(char **command, int gate, i
 	(void)signal(SIGTERM, SIG_DFL);
 	(void)signal(SIGHUP, SIG_DFL);
 	(void)signal(SIGPIPE, SIG_DFL);
-	/* One byte: go.  None: the recorder failed before it could begin. */
+	/* No byte means that the recorder failed before the command could start. */
 	if (read(gate, &byte, 1) != 1)
 		_exit(CMD_FAILED);
 	(void)execvp(command[0], command);
@@ -212,6 +230,11 @@ static void __attribute__((noreturn)) become_command(char **command, int gate, i
 	_exit(127);
 }
 
+/*
+ * Fork the child that will run the command; it waits at the gate for release_child. Forking first
+ * makes its pid known, so that the source can be limited to it before the command runs. Return 0
+ * or a negative code.
+ */
 static int start_child(struct recorder *r)
 {
 	int gate[2] = { -1, -1 }, fault[2] = { -1, -1 }, err = 0;
@@ -234,7 +257,10 @@ static int start_child(struct recorder *r)
 	return err;
 }
 
-/* Lets the command begin; an error if it could not. */
+/*
+ * Let the command start. Return 0, or a negative code after reporting why it could not be run;
+ * child_code is then what a shell returns: 127 if the command was not found, else 126.
+ */
 static int release_child(struct recorder *r)
 {
 	int why = 0, err = 0;
@@ -245,7 +271,10 @@ static int release_child(struct recorder *r)
 		err = -errno;
 	(void)close(r->child_gate);
 	r->child_gate = -1;
-	/* The other end closes as the command begins, or says why it does not. */
+	/*
+	 * The other end has close-on-exec: a successful execvp closes it, a failed one sends
+	 * errno.
+	 */
 	if (!err && read(r->child_fault, &why, sizeof(why)) == (ssize_t)sizeof(why))
 		err = -why;
 	(void)close(r->child_fault);
@@ -257,6 +286,10 @@ static int release_child(struct recorder *r)
 	return err;
 }
 
+/*
+ * Return true, once, when the command has ended. Keep its exit code, unless the recording ended
+ * before, and report a signal or a failure. Does not wait.
+ */
 static bool child_ended(struct recorder *r)
 {
 	int status;
@@ -264,7 +297,7 @@ static bool child_ended(struct recorder *r)
 	if (!r->child || waitpid(r->child, &status, WNOHANG) != r->child)
 		return false;
 	r->child = 0;
-	if (!r->stopped) /* afterwards the recording ended before the command */
+	if (!r->stopped) /* otherwise the recording ended before the command */
 		r->child_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	if (WIFSIGNALED(status))
 		log_info("%s: ended by signal %d (%s)", r->options->command[0], WTERMSIG(status),
@@ -276,7 +309,10 @@ static bool child_ended(struct recorder *r)
 
 /* ---- recording ---------------------------------------------------------------- */
 
-/* Hands over what was folded; a window reaches from the last one's end to end_ns. */
+/*
+ * Take the samples folded so far from the pipeline and queue them for the writer, which then owns
+ * the profile. The window reaches from the end of the last window to end_ns.
+ */
 static int close_window(struct recorder *r, uint64_t end_ns)
 {
 	struct profile *profile;
@@ -284,7 +320,10 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 
 	if (err)
 		return err;
-	/* Else first and last sample bound it, as when a capture file is unwound. */
+	/*
+	 * Without --rotate the first and the last sample bound the profile, as when a capture file
+	 * is unwound.
+	 */
 	if (r->options->rotate_ns) {
 		profile->start_ns = r->window_start_ns;
 		profile->end_ns = end_ns;
@@ -294,14 +333,19 @@ static int close_window(struct recorder *r, uint64_t end_ns)
 	return 0;
 }
 
-/* Windows end by the clock of the events, so that each sample falls into its own. */
+/*
+ * Close every window that has ended by time_ns. time_ns is on the clock of the events, so that
+ * each sample falls into its own window.
+ */
 static int rotate(struct recorder *r, uint64_t time_ns)
 {
 	uint64_t every = r->options->rotate_ns, duration = r->options->duration_ns;
 	int err = 0;
 
 	while (every && !err && time_ns >= r->window_start_ns + every) {
-		/* What comes in the last moment belongs to the last window. */
+		/*
+		 * Do not begin a window at the very end: those samples belong to the last window.
+		 */
 		if (duration && r->window_start_ns + every >= r->began_ns + duration)
 			break;
 		err = close_window(r, r->window_start_ns + every);
@@ -309,6 +353,10 @@ static int rotate(struct recorder *r, uint64_t time_ns)
 	return err;
 }
 
+/*
+ * Pass one event to the pipeline, the capture file and the counters. Return 0 or a negative code.
+ * With a pipeline, errors of the capture file are not returned.
+ */
 static int on_event(struct recorder *r, const struct event *event)
 {
 	int err = 0;
@@ -318,14 +366,24 @@ static int on_event(struct recorder *r, const struct event *event)
 		r->values[event->sample.event] += event->sample.period;
 
 	if (r->pipeline) {
-		/* The start-up inventory is older than the recording. */
+		/*
+		 * Only samples and frees move the windows on: the events of processes that already
+		 * ran are older than the recording.
+		 */
 		if ((event->type == EVENT_SAMPLE || event->type == EVENT_FREED) &&
 		    event->time_ns > r->window_start_ns)
 			err = rotate(r, event->time_ns);
-		/* What it finds out about a sample's process comes before the sample. */
+		/*
+		 * Before it walks a sample, the pipeline reports what it found out about the
+		 * sample's process (on_found). So the capture file gets that first, and the sample
+		 * after it.
+		 */
 		if (!err)
 			err = pipeline_event(r->pipeline, event);
-		/* A capture file that cannot be written (it says so itself) does not end a profile. */
+		/*
+		 * An unwritable capture file is reported by raw_event and does not end the
+		 * profile.
+		 */
 		if (r->raw)
 			(void)raw_event(r->raw, event);
 		return err;
@@ -342,6 +400,10 @@ static int on_event(struct recorder *r, const struct event *event)
 	return raw_event(r->raw, event);
 }
 
+/*
+ * The pipeline's callback: store in the capture file what the pipeline found out
+ * (EVENT_GENERATED).
+ */
 static int on_found(void *ctx, const struct event *event)
 {
 	struct recorder *r = ctx;
@@ -351,6 +413,10 @@ static int on_found(void *ctx, const struct event *event)
 	return 0;
 }
 
+/*
+ * Stop the source once a signal came, the command ended or the duration is over. Events that are
+ * already buffered still come.
+ */
 static void check_stop(struct recorder *r)
 {
 	bool ended = child_ended(r);
@@ -365,7 +431,10 @@ static void check_stop(struct recorder *r)
 	}
 }
 
-/* Stop recording, because the only file wanted cannot be written. */
+/*
+ * Stop recording because the capture file, which is the only result, cannot be written. err is
+ * negative and becomes the result of loop.
+ */
 static void give_up(struct recorder *r, int err)
 {
 	if (r->raw_err)
@@ -379,6 +448,7 @@ static void give_up(struct recorder *r, int err)
 	source_stop(r->source);
 }
 
+/* Show the time and the number of samples on a terminal. */
 static void show_progress(const struct recorder *r)
 {
 	struct accounting a = r->raw_accounting;
@@ -389,6 +459,7 @@ static void show_progress(const struct recorder *r)
 		     a.captured);
 }
 
+/* Process events until the source has ended. Return 0 or a negative code after reporting it. */
 static int loop(struct recorder *r)
 {
 	/* How far the stream of events may be behind the clock; see source_live_open. */
@@ -413,7 +484,7 @@ static int loop(struct recorder *r)
 
 			err = r->pipeline ? 0 : raw_err;
 		}
-		/* What is captured already is still counted. */
+		/* Samples that are already captured are still counted, so do not return here. */
 		if (err && !r->pipeline) {
 			give_up(r, err);
 			err = 0;
@@ -436,14 +507,18 @@ static int loop(struct recorder *r)
 	}
 }
 
-/* Before anything is recorded: an hour's samples are not to be lost to a mistyped name. */
+/*
+ * Check before recording that the result can be written, so that a wrong file name does not lose
+ * an hour of samples. With --rotate, make the directory. Return 0 or a negative code after
+ * reporting it.
+ */
 static int try_output(const struct options *o)
 {
 	char *window;
 	int err;
 
 	if (o->raw && o->raw_path == o->path)
-		return 0; /* is begun at once */
+		return 0; /* raw_open creates it before recording begins */
 	if (!o->rotate_ns)
 		return output_try(o->path);
 	if (mkdir(o->path, 0700) && errno != EEXIST) {
@@ -458,7 +533,10 @@ static int try_output(const struct options *o)
 	return err;
 }
 
-/* As execvp finds it; NULL: nowhere, or out of memory. */
+/*
+ * Find a program as execvp does, by PATH. Return its path, which the caller frees; NULL if it is
+ * not found or memory runs out.
+ */
 static char *find_program(const char *name)
 {
 	const char *path = getenv("PATH");
@@ -481,6 +559,7 @@ static char *find_program(const char *name)
 	return found;
 }
 
+/* The pipeline's callback: count how each sample's walk ended. */
 static void on_stop(void *ctx, const struct event *event, enum uw_stop stop)
 {
 	struct recorder *r = ctx;
@@ -488,7 +567,9 @@ static void on_stop(void *ctx, const struct event *event, enum uw_stop stop)
 	stats_walked(r->stats, event, stop);
 }
 
-/* Say what recording allocations costs, if it is more than a microsecond a call. */
+/*
+ * Report how much recording slows down malloc and free, if it is more than a microsecond a call.
+ */
 static void say_alloc_cost(struct source *source)
 {
 	struct live_alloc_cost cost;
@@ -502,6 +583,11 @@ static void say_alloc_cost(struct source *source)
 				 : "the processes asked for");
 }
 
+/*
+ * Prepare everything that recording needs: the child, the source, the capture file, the pipeline
+ * and the writer. Return 0, or a negative code after reporting it; record releases what was made,
+ * in both cases.
+ */
 static int set_up(struct recorder *r)
 {
 	const struct options *o = r->options;
@@ -528,7 +614,10 @@ static int set_up(struct recorder *r)
 		if (live.alloc_interval)
 			live.program = program = find_program(o->command[0]);
 	}
-	/* The command is there already and keeps the priority that offwind was started with. */
+	/*
+	 * Raise the priority after the fork: the command keeps the priority that offwind was
+	 * started with.
+	 */
 	priority_raise();
 	err = source_live_open(&live, &r->source, error);
 	free(program);
@@ -557,7 +646,10 @@ static int set_up(struct recorder *r)
 		struct opener_options opening = { .live = true };
 
 		err = opener_new(&opening, &r->opener);
-		/* With a profile wanted too, its pipeline tells of generated code. */
+		/*
+		 * If a profile is wanted too, its pipeline reports generated code, and raw needs
+		 * no opener.
+		 */
 		if (!err)
 			err = raw_open(o->raw_path, r->source,
 				       o->raw_path == o->path ? r->opener : NULL, o->with_files,
@@ -593,7 +685,10 @@ static int set_up(struct recorder *r)
 	return err;
 }
 
-/* Complete the capture file, and account for samples that are not in it. */
+/*
+ * Complete and close the capture file. Without a pipeline, count the samples that are not in the
+ * file as EVENT_LOST_NOT_WRITTEN. Return 0 or a negative code.
+ */
 static int close_raw(struct recorder *r)
 {
 	struct accounting *a = &r->raw_accounting;
@@ -610,7 +705,10 @@ static int close_raw(struct recorder *r)
 	return err;
 }
 
-/* Say what became of every sample, and of the recording; return how many were captured. */
+/*
+ * Print the result: the accounting of all samples, warnings, the files written and a summary.
+ * Return how many samples were captured. raw_written: the capture file is complete.
+ */
 static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool raw_written)
 {
 	const struct options *o = r->options;
@@ -618,7 +716,7 @@ static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool ra
 	struct live_counters counters;
 	char text[1024];
 
-	/* The exact sums are for logs and scripts; a person has the words below. */
+	/* The exact sums are for logs and scripts; on a terminal the summary below is enough. */
 	bool sums = log_is_verbose() || !isatty(STDERR_FILENO);
 
 	stats_text(r->stats, text, sizeof(text));
@@ -659,13 +757,16 @@ static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool ra
 	return total.captured;
 }
 
-/* The command is asked to end with its recording; one that will not is left to itself. */
+/*
+ * Ask a command that outlived its recording to end (SIGTERM), and wait for it for half a second.
+ * If it has not ended by then, leave it running and say so.
+ */
 static void end_child(struct recorder *r)
 {
 	const struct timespec pause = { .tv_nsec = 20000000 };
 
 	if (r->child_gate >= 0)
-		(void)close(r->child_gate); /* it has not begun, and ends now */
+		(void)close(r->child_gate); /* the command has not begun, so the child ends */
 	if (r->child_fault >= 0)
 		(void)close(r->child_fault);
 	if (r->child <= 0)
@@ -679,13 +780,17 @@ static void end_child(struct recorder *r)
 	log_info("%s: goes on as process %d", r->options->command[0], (int)r->child);
 }
 
-/* Return whether the user chose what to record: nothing of it is a failure, an idle machine is not. */
+/*
+ * Return true if the user chose what to record. Then a recording without samples is a failure;
+ * without such a choice the machine was only idle.
+ */
 static bool is_selective(const struct source_live_options *live)
 {
 	return live->n_pids || live->n_tids || live->n_comms || live->n_uids || live->n_cgroups ||
 	       live->n_containers || live->n_cpus || live->n_events || live->n_probes;
 }
 
+/* Record as options says. Return the exit code. */
 static int record(const struct options *options)
 {
 	struct recorder r = { .options = options, .child_gate = -1, .child_fault = -1 };
@@ -696,14 +801,15 @@ static int record(const struct options *options)
 	int err, raw_err = 0, stats_err = 0;
 
 	/*
-	 * Blocks of hundreds of KiB, of compiled tables and of profiles, come and go.  As malloc
-	 * is by itself it keeps what threads gave back, 16 MB each, once it has seen such a block.
+	 * Limit the memory that malloc keeps. Blocks of hundreds of KiB, for compiled tables and
+	 * profiles, come and go. By default malloc raises its mmap threshold when such a block is
+	 * freed, and then caches what threads freed, 16 MB each. See mallopt(3), M_MMAP_THRESHOLD.
 	 */
 	(void)mallopt(M_MMAP_THRESHOLD, 256 << 10);
 	(void)mallopt(M_TRIM_THRESHOLD, 256 << 10);
 	(void)sigaction(SIGINT, &action, NULL);
 	(void)sigaction(SIGTERM, &action, NULL);
-	/* nohup(1) has it ignored. */
+	/* nohup(1) sets SIGHUP to be ignored: leave it so. */
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
 		(void)sigaction(SIGHUP, &action, NULL);
 	err = set_up(&r);
@@ -718,18 +824,18 @@ static int record(const struct options *options)
 		err = loop(&r);
 	r.ended_ns = r.stopped ? r.stopped_ns : now_ns();
 	if (began && options->realtime)
-		(void)priority_realtime(0); /* what is left to do loses no samples */
+		(void)priority_realtime(0); /* no samples can be lost any more */
 	end_began = 1;
 	ending_begin(options->command || options->live.n_pids || options->live.n_tids ? NAMED_END_NS
 										      : END_NS);
 	if (r.pipeline)
 		pipeline_end(r.pipeline);
 	log_progress_done();
-	/* Whatever ended the recording: what was captured until then is kept. */
+	/* Whatever ended the recording, even an error, write what was captured until then. */
 	if (r.writer) {
 		int last = 0;
 
-		/* Windows in which nothing ran are windows too. */
+		/* Write profiles of windows without samples, too. */
 		if (began && r.stopped)
 			last = rotate(&r, r.stopped_ns);
 		if (began && !last)
@@ -749,7 +855,10 @@ static int record(const struct options *options)
 		stats_err = stats_write(r.stats, &reuse, options->stats_path);
 	if (began && r.pipeline && !err)
 		err = walking_verified(&options->walking, &reuse);
-	/* What threads left behind still read is not freed; the program ends without them. */
+	/*
+	 * Abandoned threads (errand.h) may still use this memory: do not free it, the program ends
+	 * anyway.
+	 */
 	if (errands_left() || !pipeline_free(r.pipeline)) {
 		log_debug("files are still being read; they are left to themselves");
 		source_close(r.source);
@@ -762,12 +871,12 @@ static int record(const struct options *options)
 	}
 	end_child(&r);
 	if (!began && r.child_code)
-		return r.child_code; /* the command could not be run */
+		return r.child_code; /* the command could not be run: 127 or 126 */
 	if ((n_failed && !n_written) || err || raw_err || stats_err)
 		return CMD_FAILED;
 	if (n_failed)
 		return CMD_PARTLY;
-	/* A command that was ended together with its recording did not fail by itself. */
+	/* A command that ended together with its recording, by a signal, did not itself fail. */
 	if (options->command)
 		return interrupted ? CMD_DONE : r.child_code;
 	return n_captured || options->rotate_ns || !is_selective(&options->live) ? CMD_DONE
@@ -776,7 +885,10 @@ static int record(const struct options *options)
 
 /* ---- the command line ----------------------------------------------------------- */
 
-/* Appends value, of size bytes, to an array of n. */
+/*
+ * Append value, of size bytes, to an array of n elements, which is reallocated. array is the
+ * address of the pointer to the array. Return 0 or -ENOMEM.
+ */
 static int append(void *array, size_t *n, const void *value, size_t size)
 {
 	void **to = array;
@@ -790,7 +902,10 @@ static int append(void *array, size_t *n, const void *value, size_t size)
 	return 0;
 }
 
-/* What stands between commas, one by one, in place. */
+/*
+ * Call take for each word of a comma-separated list, in order, until one fails. text is modified;
+ * take may keep the words. Return 0 or take's error.
+ */
 static int each_word(char *text, int (*take)(struct options *o, const char *word),
 		     struct options *o)
 {
@@ -804,6 +919,10 @@ static int each_word(char *text, int (*take)(struct options *o, const char *word
 	return err;
 }
 
+/*
+ * Add a process to record. Return 0, or a negative code after reporting it; so do all take_
+ * functions.
+ */
 static int take_pid(struct options *o, const char *word)
 {
 	uint64_t pid;
@@ -836,6 +955,7 @@ static int take_tid(struct options *o, const char *word)
 	return append(&o->live.tids, &o->live.n_tids, &number, sizeof(number));
 }
 
+/* Add a user, by name or number. A name that consists of digits is looked up as a name first. */
 static int take_uid(struct options *o, const char *word)
 {
 	const struct passwd *user = getpwnam(word);
@@ -877,6 +997,7 @@ static int take_probe(struct options *o, const char *word)
 	return append(&o->live.probes, &o->live.n_probes, &word, sizeof(word));
 }
 
+/* Replace the list of CPUs to record. Return 0, or a negative code after reporting it. */
 static int parse_cpus(const char *text, struct options *o)
 {
 	int *cpus, err;
@@ -893,7 +1014,10 @@ static int parse_cpus(const char *text, struct options *o)
 	return 0;
 }
 
-/* Whose stacks: filters by name, user or group narrow either choice down. */
+/*
+ * Return true if processes or threads were chosen by number. Filters by name, user or cgroup
+ * narrow down any choice, so they do not count here.
+ */
 static bool picks_tasks(const struct source_live_options *live)
 {
 	return live->n_pids || live->n_tids;
@@ -912,7 +1036,10 @@ static void free_options(struct options *o)
 	free((void *)(uintptr_t)o->live.probes);
 }
 
-/* The highest rate that the kernel allows, as perf record -F max asks for. */
+/*
+ * Return the highest sampling rate that the kernel allows, at most RATE_MAX, as perf record -F max
+ * does.
+ */
 static uint32_t rate_max(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/perf_event_max_sample_rate", "re");
@@ -926,7 +1053,10 @@ static uint32_t rate_max(void)
 	return rate < 1 ? 1 : rate > RATE_MAX ? RATE_MAX : rate;
 }
 
-/* *done: all that was asked for is done. */
+/*
+ * Read the command line into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help
+ * was given and printed; there is nothing to record.
+ */
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
 	enum {
@@ -985,7 +1115,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	uint64_t number;
 	int c;
 
-	/* +: what follows COMMAND is its own. */
+	/* +: stop at COMMAND, so that its own options are not read here */
 	while ((c = option_next(argc, argv, "+ap:t:u:C:e:c:F:d:o:f:m:r:gqvh", options)) != -1) {
 		switch (c) {
 		case 'a':
@@ -1140,7 +1270,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		log_error("record: --keep goes with --rotate");
 		return -EINVAL;
 	}
-	/* Where neither -f nor --raw says what -o is to be, its name does. */
+	/* If neither -f nor --raw gives the type of the file that -o names, its suffix does. */
 	if (o->path && !has_format && !o->raw && !o->rotate_ns) {
 		size_t size = strlen(o->path);
 
@@ -1167,14 +1297,17 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 	if (o->raw && !o->raw_path) {
 		if (!o->path)
 			o->path = "offwind.owc";
-		o->raw_path = o->path; /* the same pointer: no profile is wanted */
+		o->raw_path = o->path; /* the same pointer means that no profile is wanted */
 	}
 	if (!o->path)
 		o->path = o->rotate_ns ? "offwind-profiles" : format_file(o->format);
 	return 0;
 }
 
-/* The command line as it was given, words apart by a space; NULL: out of memory. */
+/*
+ * Return the command line as given, words separated by spaces; the caller frees it. NULL: out of
+ * memory.
+ */
 static char *command_line(int argc, char **argv)
 {
 	char *text = strdup("offwind");

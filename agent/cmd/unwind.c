@@ -1,4 +1,4 @@
-/* agent/cmd/unwind.c: recordings in, profiles or frames out. */
+/* agent/cmd/unwind.c: the unwind command: turns recordings into profiles or into frames. */
 #include "agent/cmd/unwind.h"
 
 #include "agent/cmd/advice.h"
@@ -26,32 +26,34 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What the store should have had is compiled when the result is out, for so long at most. */
+/*
+ * After the result is written, missing tables are compiled for the store, for at most this time.
+ */
 #define KEEP_LIMIT_NS UINT64_C(3000000000)
 
 struct job {
 	enum format format;
 	struct output out;
-	struct walking walking; /* its process is one more input */
-	struct names *names;	/* of the input being read */
-	struct pick *pick;	/* which samples */
+	struct walking walking; /* if it names a process, that is one more input */
+	struct names *names;	/* of the current input */
+	struct pick *pick;	/* which samples; NULL: all */
 	uint64_t n_left_out;	/* samples that were not picked */
-	const char *type;	/* to show; NULL: by default */
-	/* The result as it grows: one of these, or none where samples are written as they come. */
+	const char *type;	/* sample type to show; NULL: the default */
+	/* The result so far: one of these, or none if each sample is written at once. */
 	struct export_pprof *pprof;
 	struct format_walked *walked;
-	const struct source_info *info; /* of the input being read */
-	uint64_t n_before;		/* samples of the inputs before */
-	uint64_t n_walked;		/* of all */
+	const struct source_info *info; /* of the current input */
+	uint64_t n_before;		/* number of samples in the previous inputs */
+	uint64_t n_walked;		/* number of the last walked sample, over all inputs */
 	struct accounting total;
 	struct pipeline_reuse reuse;
 	struct unnamed unnamed;
 	uint64_t start_us;
-	bool lines;    /* shown in text */
-	bool began;    /* a stack was walked */
+	bool lines;    /* text output shows source lines */
+	bool began;    /* at least one stack was walked */
 	bool in_place; /* see output_open_in_place */
-	bool damaged;  /* an input ended early: done in part */
-	int write_err; /* of the output: there is no point in going on */
+	bool damaged;  /* an input is damaged: the exit code is CMD_PARTLY */
+	int write_err; /* error of the output, after which nothing more is read */
 };
 
 static const char help[] =
@@ -109,16 +111,22 @@ static uint64_t time_us(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
-/* Whoever waits for stacks has the first as soon as there is one. */
+/*
+ * Flush the first stack, so that a reader of the output gets it at once, and log how long it took.
+ */
 static void first_is_out(struct job *job)
 {
-	/* The next write is told of a failure, too, but not of its reason. */
+	/* Later writes to this stream also fail, but do not report the reason: keep it now. */
 	if (job->out.file && !job->walking.pipeline.fold && fflush(job->out.file))
 		job->write_err = -errno;
 	log_debug("first stack after %" PRIu64 " us, %" PRIu64 " us of cpu since the program began",
 		  time_us(CLOCK_MONOTONIC) - job->start_us, time_us(CLOCK_PROCESS_CPUTIME_ID));
 }
 
+/*
+ * The pipeline's callback: write one sample, or add it to the speedscope or firefox document.
+ * Return 0 or a negative code, which ends the reading.
+ */
 static int on_walked(void *ctx, const struct walked *walked)
 {
 	struct job *job = ctx;
@@ -126,7 +134,7 @@ static int on_walked(void *ctx, const struct walked *walked)
 
 	if (job->write_err)
 		return job->write_err;
-	sample.number += job->n_before; /* each has a number of its own in the output */
+	sample.number += job->n_before; /* numbers are unique over all inputs */
 	job->n_walked = sample.number;
 	if (job->walked)
 		return format_walked_add(job->walked, &sample, job->names, job->info);
@@ -139,7 +147,10 @@ static int on_walked(void *ctx, const struct walked *walked)
 	return job->write_err;
 }
 
-/* Everything that input gives, up to its end or its damage. */
+/*
+ * Read the input up to its end or its damage, and pass the selected events to the pipeline. Damage
+ * is reported, noted in job->damaged and no error. Return 0 or the pipeline's error.
+ */
 static int read_all(struct job *job, struct source *source, struct pipeline *pipeline)
 {
 	struct accounting so_far;
@@ -179,6 +190,7 @@ static int read_all(struct job *job, struct source *source, struct pipeline *pip
 	return 0;
 }
 
+/* Add the samples that the pipeline folded to the pprof result, with their names. */
 static int fold_into(struct job *job, const struct source_info *info, struct pipeline *pipeline)
 {
 	struct profile *profile;
@@ -193,7 +205,10 @@ static int fold_into(struct job *job, const struct source_info *info, struct pip
 	return err;
 }
 
-/* path NULL: the running process. */
+/*
+ * Unwind one input into the result; path NULL: the running process. Return 0, or a negative code
+ * after reporting it (but for job->write_err, which the caller reports).
+ */
 static int unwind_input(struct job *job, const char *path)
 {
 	struct pipeline_options *options = &job->walking.pipeline;
@@ -227,7 +242,7 @@ static int unwind_input(struct job *job, const char *path)
 		err = fold_into(job, &source->info, pipeline);
 	job->n_before = job->n_walked;
 	if (job->write_err) {
-		log_progress_done(); /* whoever opened the output reports */
+		log_progress_done(); /* run reports it */
 	} else if (err == -EINVAL) {
 		log_error("%s: left out: its events are not those of the input before it", path);
 	} else if (err) {
@@ -249,12 +264,19 @@ static int unwind_input(struct job *job, const char *path)
 	return err;
 }
 
-/* What equal stacks may be counted together for. */
+/*
+ * Return true if the format counts equal stacks together, so that the pipeline can fold them.
+ * Other formats show each sample.
+ */
 static bool is_folded(enum format format)
 {
 	return format == FORMAT_PPROF || format == FORMAT_FOLDED;
 }
 
+/*
+ * Prepare the result in memory or, for formats that are written sample by sample, the output
+ * stream.
+ */
 static int begin_output(struct job *job)
 {
 	if (is_folded(job->format))
@@ -266,6 +288,7 @@ static int begin_output(struct job *job)
 	return job->format == FORMAT_TSV ? export_tsv_header(job->out.file) : 0;
 }
 
+/* Write a result that was collected in memory. Return 0 or a negative code. */
 static int finish_output(struct job *job)
 {
 	if (!job->pprof && !job->walked)
@@ -278,8 +301,9 @@ static int finish_output(struct job *job)
 }
 
 /*
- * Blocks that come and go are had again rather than given back: a page that is written for the first
- * time takes longer than most of what is done with it.  By itself malloc maps those of 128 KiB.
+ * Let malloc reuse freed blocks instead of returning them to the kernel: the page faults of fresh
+ * pages take longer than most of the work on them. By default malloc maps blocks from 128 KiB on
+ * separately.
  */
 static void keep_memory(void)
 {
@@ -288,6 +312,7 @@ static void keep_memory(void)
 	(void)mallopt(M_TOP_PAD, 1 << 20);
 }
 
+/* Unwind all inputs into the output at path. Return the exit code. */
 static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 {
 	struct input_list list = { 0 };
@@ -317,12 +342,12 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 			job->n_left_out);
 		failed = n;
 	}
-	/* What could be read of the others is worth keeping. */
+	/* If some inputs failed, the result of the others is still written. */
 	if (!err && failed < n && job->in_place && output_open_in_place(&job->out, path))
 		failed = n;
 	if (!err && failed < n)
 		err = finish_output(job);
-	if (err && err != -ENOENT) /* no such sample type: was reported */
+	if (err && err != -ENOENT) /* no such sample type, which is already reported */
 		log_unwritable(path, err);
 	else if (!err && failed < n)
 		err = output_commit(&job->out);
@@ -334,7 +359,10 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 	return failed || job->damaged ? CMD_PARTLY : CMD_DONE;
 }
 
-/* Whoever waits for the result has it now. */
+/*
+ * Compile missing tables for the store after the result is out. First detach from standard output,
+ * so that a reader of a pipe sees its end now and does not wait for this work.
+ */
 static void keep_tables(struct store *store)
 {
 	int null;
@@ -351,8 +379,8 @@ static void keep_tables(struct store *store)
 }
 
 /*
- * Return true if standard output is a file of its own: `offwind unwind perf.data > x.pb.gz`.  One
- * that messages go to as well is a log.
+ * Return true if standard output is redirected to a file, as in `offwind unwind perf.data >
+ * x.pb.gz`. If standard error goes to the same file, the file is a log, and the result is false.
  */
 static bool is_redirected(void)
 {
@@ -363,6 +391,7 @@ static bool is_redirected(void)
 		out.st_ino != messages.st_ino);
 }
 
+/* The result is written through /proc/self/fd, because output_open takes a path. */
 int unwind_into(const char *path, struct pick *pick, int fd)
 {
 	struct job job = { .out = { .fd = -1 },
@@ -456,7 +485,7 @@ int cmd_unwind(int argc, char **argv)
 		log_error("unwind: no input; see offwind unwind --help");
 		return CMD_USAGE;
 	}
-	/* With an input --pid picks samples; without one it is a process that runs. */
+	/* With an input, --pid selects samples; without one it names a running process. */
 	if (optind == argc) {
 		if (walking_option(&job.walking, WALKING_PID, pick.pids) != 1)
 			return CMD_USAGE;
@@ -502,7 +531,10 @@ int cmd_perf_to_profile(int argc, char **argv)
 		"usage: perf_to_profile -i PERF.DATA -o PROFILE [-f]\n"
 		"Turns perf.data into a pprof profile; -f replaces PROFILE.\n"
 		"This is offwind unwind under the name go tool pprof looks for.\n";
-	/* go tool pprof makes PROFILE, holds it open and reads what is then in it. */
+	/*
+	 * go tool pprof creates PROFILE, keeps it open and reads its contents afterwards: so write
+	 * into that file instead of replacing it.
+	 */
 	struct job job = { .in_place = true,
 			   .out = { .fd = -1 },
 			   .walking = { .pipeline = { .fold = true } } };
@@ -522,7 +554,7 @@ int cmd_perf_to_profile(int argc, char **argv)
 		case 'f':
 			force = true;
 			break;
-		case 'j': /* other makers of this program know it; nothing here depends on it */
+		case 'j': /* other programs of this name accept -j; it has no effect here */
 			break;
 		case 'h':
 			(void)fputs(usage, stdout);

@@ -1,13 +1,13 @@
-/* agent/cmd/unwind.h: a recording as a profile, for commands that show profiles. */
+/* agent/cmd/unwind.h: turns a recording into a profile, for commands that show profiles. */
 #ifndef AGENT_CMD_UNWIND_H
 #define AGENT_CMD_UNWIND_H
 
 #include "agent/cmd/pick.h"
 
 /*
- * Unwind the samples of the recording at path ("-" for standard input) that pick wants, and write
- * them as pprof to fd, which stays open.  A recording that is damaged gives what comes before the
- * damage.  Return 0, or a negative code after reporting what is wrong.
+ * Unwind the samples of the recording at path ("-" for standard input) that pick selects, and
+ * write them as pprof to fd, which stays open. If the recording is damaged, write what comes
+ * before the damage. Return 0, or a negative code after reporting what is wrong.
  */
 int unwind_into(const char *path, struct pick *pick, int fd);
 
