@@ -1,3 +1,4 @@
+/* agent/source/live_btf.c: reads BTF and writes the part of it that a BPF program needs. */
 #include "agent/source/live_btf.h"
 
 #include "agent/array.h"
@@ -15,12 +16,15 @@
 #include <unistd.h>
 
 #define KERNEL_BTF  "/sys/kernel/btf/vmlinux"
-#define SIZE_MAX_OF (256u << 20) /* more is not read */
-#define EVERY	    64u		 /* of so many types one place is kept */
+#define SIZE_MAX_OF (256u << 20) /* larger files are not read */
+#define EVERY	    64u		 /* the place of every so many types is stored */
 #define TYPES_MAX   (1u << 24)
 #define KIND_MAX    BTF_KIND_ENUM64
 
-/* What is behind struct btf_type, Documentation/bpf/btf.rst: once, and for each of vlen. */
+/*
+ * Bytes after struct btf_type, for each kind (Documentation/bpf/btf.rst): once, and for each of its
+ * vlen entries.
+ */
 static const struct {
 	uint8_t once, each;
 } behind[KIND_MAX + 1] = {
@@ -36,7 +40,7 @@ static const struct {
 	[BTF_KIND_ENUM64] = { 0, sizeof(struct btf_enum64) },
 };
 
-struct name { /* that the program knows */
+struct name { /* a type name in the program */
 	const char *text;
 	size_t size;
 };
@@ -44,29 +48,35 @@ struct name { /* that the program knows */
 struct reduction {
 	const uint8_t *types, *types_end;
 	const char *strings;
-	uint32_t n_strings; /* bytes; the last is 0 */
+	uint32_t n_strings; /* bytes; the last one is 0 */
 	uint32_t n_types;
-	uint32_t *places; /* of every EVERYth type, from types */
+	uint32_t *places; /* offsets from types, of every EVERYth type */
 	size_t n_places, places_room;
-	uint32_t *number; /* in the result; by number in the whole; 0: not in it */
-	uint32_t *wanted; /* those in the result, in their order there */
+	/*
+	 * Number of a type in the result, indexed by its number in the whole; 0: not in the result.
+	 */
+	uint32_t *number;
+	/* The types of the result, in its order, by their numbers in the whole. */
+	uint32_t *wanted;
 	size_t n_wanted, wanted_room;
 	struct name *names;
 	size_t n_names, names_room;
-	uint64_t first_two[1024]; /* a bit for each pair of bytes that one of them begins with */
+	uint64_t first_two[1024]; /* one bit for each pair of bytes at the beginning of a name */
 	uint8_t *out_types;
 	size_t n_out_types, out_types_room;
 	char *out_strings;
 	size_t n_out_strings, out_strings_room;
 };
 
-/* ---- what is asked for ------------------------------------------------------------- */
+/* ---- the types that are needed ------------------------------------------------------- */
 
+/* Return the first two bytes of a name as an index into first_two. */
 static unsigned int pair_of(const char *text)
 {
 	return (uint8_t)text[0] | (unsigned int)(uint8_t)text[text[0] != 0] << 8;
 }
 
+/* Add a type name of the program, without the part from "___" on (its flavor in libbpf). */
 static int add_name(struct reduction *r, const char *text)
 {
 	const char *flavour = strstr(text, "___");
@@ -81,12 +91,14 @@ static int add_name(struct reduction *r, const char *text)
 	return 0;
 }
 
+/* Return whether types of this kind are looked up by name. */
 static bool is_composite(unsigned int kind)
 {
 	return kind == BTF_KIND_STRUCT || kind == BTF_KIND_UNION || kind == BTF_KIND_ENUM ||
 	       kind == BTF_KIND_ENUM64 || kind == BTF_KIND_TYPEDEF;
 }
 
+/* Collect the names of all types in the program's BTF. */
 static int find_names(struct reduction *r, const struct btf *wanted)
 {
 	uint32_t n = btf__type_cnt(wanted);
@@ -102,6 +114,7 @@ static int find_names(struct reduction *r, const struct btf *wanted)
 	return err;
 }
 
+/* Return whether a type of this name is needed. The bitmap rejects most names at once. */
 static bool is_asked_for(const struct reduction *r, const char *name)
 {
 	if (!(r->first_two[pair_of(name) / 64] >> pair_of(name) % 64 & 1))
@@ -113,9 +126,11 @@ static bool is_asked_for(const struct reduction *r, const char *name)
 	return false;
 }
 
-/* ---- the whole ------------------------------------------------------------------------- */
+/* ---- the kernel's types --------------------------------------------------------------- */
 
-/* The type at that place and what is behind it, or NULL. */
+/*
+ * Read the type at this place. Return the bytes behind it, of which there are *size; NULL: damaged.
+ */
 static const uint8_t *type_at(const struct reduction *r, const uint8_t *at, struct btf_type *type,
 			      size_t *size)
 {
@@ -133,6 +148,7 @@ static const uint8_t *type_at(const struct reduction *r, const uint8_t *at, stru
 	return at + sizeof(*type);
 }
 
+/* Put a type of the whole into the result, if it is not there yet. Type 0 is void. */
 static int want(struct reduction *r, uint32_t type)
 {
 	void *array = r->wanted;
@@ -147,6 +163,7 @@ static int want(struct reduction *r, uint32_t type)
 	return 0;
 }
 
+/* Read the header and set the bounds of types and strings. -EBADMSG. */
 static int read_header(struct reduction *r, const uint8_t *all, size_t size)
 {
 	struct btf_header head;
@@ -169,10 +186,10 @@ static int read_header(struct reduction *r, const uint8_t *all, size_t size)
 	return r->strings[0] || r->strings[r->n_strings - 1] ? -EBADMSG : 0;
 }
 
-/* Their places, and which of them are asked for. */
+/* Store the places of the types, and put the types that are needed by name into the result. */
 static int scan_types(struct reduction *r)
 {
-	uint32_t n_found = 0, found[1024]; /* more of the same names there are not */
+	uint32_t n_found = 0, found[1024]; /* far more than there are types of such names */
 	const uint8_t *at = r->types;
 	int err = 0;
 
@@ -210,6 +227,7 @@ static int scan_types(struct reduction *r)
 
 /* ---- the result ------------------------------------------------------------------------ */
 
+/* Append bytes to a growing buffer. */
 static int put(uint8_t **out, size_t *n, size_t *room, const void *bytes, size_t size)
 {
 	if (size > *room - *n) {
@@ -226,7 +244,7 @@ static int put(uint8_t **out, size_t *n, size_t *room, const void *bytes, size_t
 	return 0;
 }
 
-/* Where the name stands in the result. */
+/* Append a name to the strings of the result. *out is its offset there; 0 for the empty name. */
 static int put_name(struct reduction *r, uint32_t off, uint32_t *out)
 {
 	uint8_t *strings = (uint8_t *)r->out_strings;
@@ -244,7 +262,7 @@ static int put_name(struct reduction *r, uint32_t off, uint32_t *out)
 	return err;
 }
 
-/* A type that another has within it, by its number in the result. */
+/* Add a type that is inside another one. *out is its number in the result. */
 static int put_within(struct reduction *r, uint32_t type, uint32_t *out)
 {
 	int err = want(r, type);
@@ -253,7 +271,7 @@ static int put_within(struct reduction *r, uint32_t type, uint32_t *out)
 	return err;
 }
 
-/* One of the names, types and values behind a type. */
+/* Translate the names and types in one entry behind a type to the result's numbers. */
 static int put_behind(struct reduction *r, unsigned int kind, uint8_t *each)
 {
 	struct btf_array array;
@@ -288,6 +306,10 @@ static int put_behind(struct reduction *r, unsigned int kind, uint8_t *each)
 	}
 }
 
+/*
+ * Append a type to the result. Pointers become pointers to void. Types inside this one are added to
+ * the list, so the loop in live_btf_reduce comes to them later.
+ */
 static int put_type(struct reduction *r, uint32_t number)
 {
 	const uint8_t *at = r->types + r->places[(number - 1) / EVERY], *rest;
@@ -322,7 +344,7 @@ static int put_type(struct reduction *r, uint32_t number)
 	case BTF_KIND_ENUM:
 	case BTF_KIND_ENUM64:
 		break;
-	default: /* functions, variables, sections and tags lie within nothing */
+	default: /* functions, variables, sections and tags are inside no type */
 		return -ENOTSUP;
 	}
 	if (!err)
@@ -336,6 +358,7 @@ static int put_type(struct reduction *r, uint32_t number)
 	return err;
 }
 
+/* Join header, types and strings of the result. The caller frees *out. */
 static int join(const struct reduction *r, uint8_t **out, size_t *out_size)
 {
 	const struct btf_header head = {
@@ -397,7 +420,7 @@ int live_btf_reduce(const struct btf *wanted, const void *all, size_t size, uint
 	return err;
 }
 
-/* ---- the running kernel's ---------------------------------------------------------------- */
+/* ---- the running kernel's types ----------------------------------------------------------- */
 
 int live_btf_write(const struct btf *wanted, int fd)
 {
@@ -414,7 +437,7 @@ int live_btf_write(const struct btf *wanted, int fd)
 		err = -ENOTSUP;
 	else
 		size = (size_t)st.st_size;
-	/* Linux 6.16 lends its own pages. */
+	/* Since Linux 6.16 the file can be mapped; older kernels need a copy. */
 	if (!err)
 		bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, from, 0);
 	if (!err && bytes == MAP_FAILED) {

@@ -1,3 +1,4 @@
+/* agent/source/live_event.c: parses perf's names of events, tracepoints and probes. */
 #include "agent/source/live_event.h"
 
 #include "agent/source/live_bpf.h"
@@ -12,7 +13,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-struct word { /* of perf's list */
+struct word { /* an entry of the list of event names in perf */
 	const char *name, *other;
 	uint32_t type;
 	uint64_t config;
@@ -49,13 +50,17 @@ static const struct word words[] = {
 	SOFTWARE("emulation-faults", NULL, EMULATION_FAULTS),
 };
 
+/* Return whether the event measures time. */
 static bool is_clock(const struct perf_event_attr *attr)
 {
 	return attr->type == PERF_TYPE_SOFTWARE && (attr->config == PERF_COUNT_SW_CPU_CLOCK ||
 						    attr->config == PERF_COUNT_SW_TASK_CLOCK);
 }
 
-/* "L1-dcache-load-misses": cache, operation, result; see perf_event_open(2), PERF_TYPE_HW_CACHE. */
+/*
+ * Parse the name of a cache event such as "L1-dcache-load-misses": cache, operation, result. See
+ * perf_event_open(2), PERF_TYPE_HW_CACHE.
+ */
 static bool cache_word(const char *name, struct perf_event_attr *attr)
 {
 	static const char *const caches[] = { "L1-dcache", "L1-icache", "LLC", "dTLB",
@@ -85,6 +90,7 @@ static bool cache_word(const char *name, struct perf_event_attr *attr)
 	return false;
 }
 
+/* Parse a name in the list, of a cache event, or of a raw event such as "r01c2". */
 static bool known_word(const char *name, struct perf_event_attr *attr)
 {
 	char *end;
@@ -106,6 +112,10 @@ static bool known_word(const char *name, struct perf_event_attr *attr)
 	return !*end;
 }
 
+/*
+ * Parse the modifiers after an event's colon: u, k and h select modes; each p makes the sample's pc
+ * more precise (perf_event_open(2), precise_ip).
+ */
 static bool modifiers(const char *text, struct perf_event_attr *attr)
 {
 	bool user = strchr(text, 'u'), kernel = strchr(text, 'k'), hypervisor = strchr(text, 'h');
@@ -131,7 +141,7 @@ static bool modifiers(const char *text, struct perf_event_attr *attr)
 
 /* ---- tracepoints -------------------------------------------------------------- */
 
-/* A descriptor of the folder of events, mounted or not. */
+/* Open the directory of tracepoints, whether tracefs is mounted or not. Return a descriptor. */
 static int open_tracefs(void)
 {
 	static const char *const places[] = { "/sys/kernel/tracing/events",
@@ -143,7 +153,10 @@ static int open_tracefs(void)
 		if (fd >= 0)
 			return fd;
 	}
-	/* Not mounted anywhere: for ourselves alone, as long as the descriptor lives. */
+	/*
+	 * tracefs is not mounted: mount it for this process alone, as long as the descriptor is
+	 * open.
+	 */
 	context = fsopen("tracefs", FSOPEN_CLOEXEC);
 	if (context < 0)
 		return -errno;
@@ -160,6 +173,9 @@ static int open_tracefs(void)
 	return err;
 }
 
+/*
+ * Read the number of a tracepoint. -ENOENT: there is no such tracepoint; -EINVAL: not a valid name.
+ */
 static int tracepoint_id(const char *system, const char *name, uint64_t *id)
 {
 	char path[256], text[32] = "";
@@ -187,6 +203,7 @@ static int tracepoint_id(const char *system, const char *name, uint64_t *id)
 
 /* ---- one word of the command line ------------------------------------------------ */
 
+/* Append an event with default attributes. -E2BIG: the list is full. */
 static int grow(struct live_events *list, struct live_event **out)
 {
 	struct live_event *bigger;
@@ -204,6 +221,7 @@ static int grow(struct live_events *list, struct live_event **out)
 	return 0;
 }
 
+/* Set the name, the type and the unit of an event's samples. */
 static void name_event(struct live_event *e, const char *name)
 {
 	bool time = e->kind == LIVE_EVENT_SAMPLED && is_clock(&e->attr);
@@ -213,15 +231,16 @@ static void name_event(struct live_event *e, const char *name)
 	(void)snprintf(e->info.unit, sizeof(e->info.unit), "%s", time ? "nanoseconds" : "count");
 }
 
-/* Return whether the kernel's own code counts the event, one by one. */
+/* Return whether kernel code counts this event, one occurrence at a time. */
 static bool is_counted(const struct perf_event_attr *attr)
 {
 	return attr->type == PERF_TYPE_SOFTWARE && !is_clock(attr);
 }
 
 /*
- * Clocks tick; the kernel chooses the period of the machine's counters by the frequency.  Of its
- * own counters each count is looked at: their periods would not add up to what happened.
+ * Set the period or the frequency of an event. Clocks get a period. For hardware counters the
+ * kernel adapts the period to the frequency. For its software counters the BPF program sees each
+ * occurrence, because the kernel's periods would not add up to the number of occurrences.
  */
 static void set_rate(struct live_event *e, const struct source_live_options *options)
 {
@@ -246,6 +265,7 @@ static void set_rate(struct live_event *e, const struct source_live_options *opt
 		e->info.frequency_hz = hz;
 }
 
+/* Complete the event for a tracepoint. On failure error says why. */
 static int add_tracepoint(struct live_event *e, char *system, char *name,
 			  const struct source_live_options *options, char *error)
 {
@@ -268,6 +288,7 @@ static int add_tracepoint(struct live_event *e, char *system, char *name,
 	return 0;
 }
 
+/* Parse one event name and append the event. */
 static int add_word(struct live_events *list, const char *word,
 		    const struct source_live_options *options, char *error)
 {
@@ -304,7 +325,7 @@ static int add_word(struct live_events *list, const char *word,
 	return err;
 }
 
-/* Words are separated by commas, as perf has it. */
+/* Parse event names that are separated by commas, as in perf. */
 static int add_words(struct live_events *list, const char *text,
 		     const struct source_live_options *options, char *error)
 {
@@ -317,7 +338,10 @@ static int add_words(struct live_events *list, const char *text,
 	return err;
 }
 
-/* "FILE:SYMBOL", "FILE:SYMBOL+OFF" or "FILE:OFF"; the file's name may have colons. */
+/*
+ * Parse a probe: "FILE:SYMBOL", "FILE:SYMBOL+OFF" or "FILE:OFF". The file's name may contain
+ * colons.
+ */
 static int add_probe(struct live_events *list, const char *text,
 		     const struct source_live_options *options, char *error)
 {
@@ -366,6 +390,7 @@ static int add_probe(struct live_events *list, const char *text,
 	return 0;
 }
 
+/* Append the event of waiting threads. */
 static int add_waiting(struct live_events *list, char *error)
 {
 	struct live_event *e;
@@ -382,6 +407,7 @@ static int add_waiting(struct live_events *list, char *error)
 	return 0;
 }
 
+/* Append the event of allocations, with the mean distance between captured bytes. */
 static int add_allocations(struct live_events *list, uint64_t interval, char *error)
 {
 	struct live_event *e;
@@ -407,7 +433,7 @@ int live_events_of(const struct source_live_options *options, struct live_events
 		err = add_words(&list, options->events[i], options, error);
 	for (size_t i = 0; !err && i < options->n_probes; i++)
 		err = add_probe(&list, options->probes[i], options, error);
-	/* Cycles cannot be added to the time that was spent waiting. */
+	/* The time spent waiting cannot be added to cycles. */
 	if (!err && !list.n && (options->off_cpu || !options->alloc_interval))
 		err = add_word(&list,
 			       options->off_cpu || live_clock_try(true) ? "cpu-clock" : "cycles",
@@ -446,12 +472,12 @@ int live_clock_try(bool hardware)
 	err = live_cpus_online(&cpus, &n);
 	if (err)
 		return err;
-	/* Where CPUs differ, all must count them. */
+	/* CPUs may differ; all of them must support the event. */
 	for (size_t i = 0; !err && i < n; i++) {
 		fd = live_perf_open(&e.attr, cpus[i]);
 		if (fd >= 0)
 			(void)close(fd);
-		else if (fd != -ENODEV) /* gone offline since the list was read */
+		else if (fd != -ENODEV) /* ENODEV: it has gone offline since the list was read */
 			err = fd;
 	}
 	free(cpus);

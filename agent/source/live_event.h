@@ -1,6 +1,4 @@
-/*
- * agent/source/live_event.h: what a recording samples, from perf's words for it.
- */
+/* agent/source/live_event.h: the events of a recording, parsed from perf's names for them. */
 #ifndef AGENT_SOURCE_LIVE_EVENT_H
 #define AGENT_SOURCE_LIVE_EVENT_H
 
@@ -11,20 +9,23 @@
 #include <stdint.h>
 
 enum live_event_kind {
-	LIVE_EVENT_SAMPLED,    /* a perf event on each CPU that overflows */
+	LIVE_EVENT_SAMPLED,    /* a perf event on each CPU, which overflows */
 	LIVE_EVENT_TRACEPOINT, /* one perf event for all CPUs */
-	LIVE_EVENT_PROBE,      /* on an instruction of a file */
-	LIVE_EVENT_OFF_CPU,    /* waiting threads: no perf event */
-	LIVE_EVENT_ALLOC,      /* allocated memory: probes on allocators as they are seen */
+	LIVE_EVENT_PROBE,      /* an instruction of a file */
+	LIVE_EVENT_OFF_CPU,    /* threads that wait; no perf event */
+	LIVE_EVENT_ALLOC,      /* allocated memory: probes on allocators */
 };
 
 struct live_event {
 	enum live_event_kind kind;
-	struct perf_event_attr attr; /* SAMPLED and TRACEPOINT; disabled */
+	struct perf_event_attr attr; /* for SAMPLED and TRACEPOINT; disabled */
 	struct source_event info;
-	uint32_t every; /* TRACEPOINT and PROBE: one of so many, at least 1 */
-	bool paced;	/* SAMPLED: the program sees each and finds out which to sample */
-	/* PROBE: where in which file; symbol NULL: off counts from the file's beginning.  Owned. */
+	uint32_t every; /* TRACEPOINT and PROBE: take one in so many, at least 1 */
+	bool paced;	/* SAMPLED: the BPF program sees each one and decides which to sample */
+	/*
+	 * PROBE: a place in a file, off bytes after symbol; without a symbol (NULL), off is a file
+	 * offset. Owned.
+	 */
 	char *file, *symbol;
 	uint64_t off;
 };
@@ -35,16 +36,16 @@ struct live_events {
 };
 
 /*
- * All that the options ask for, in the order of events, probes, waiting,
- * allocations; the clock where they ask for none of the first two, and not for
- * allocations alone.  The clock is cycles where the
- * machine counts them, else cpu-clock.  On failure error (size 512) says which
- * word is wrong and why.
+ * Build the list of all events that the options ask for, in this order: events, probes, waits,
+ * allocations. If the options name neither events nor probes, the clock is added, except for
+ * allocations alone. The clock is cycles if the machine counts them and no waits are recorded;
+ * otherwise it is cpu-clock. live_events_fini frees the list. On failure error, of LIVE_ERROR_SIZE
+ * bytes, says which word is wrong and why.
  */
 int live_events_of(const struct source_live_options *options, struct live_events *out, char *error);
 void live_events_fini(struct live_events *events);
 
-/* Whether cycles, or else cpu-clock, can be sampled here: 0, or why not. */
+/* Check whether cycles (hardware) or cpu-clock can be sampled here. Return 0, or why not. */
 int live_clock_try(bool hardware);
 
 #endif

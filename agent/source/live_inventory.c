@@ -1,3 +1,4 @@
+/* agent/source/live_inventory.c: reads the running processes, threads and mappings from /proc. */
 #include "agent/source/live_inventory.h"
 
 #include "agent/array.h"
@@ -18,27 +19,30 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PASSES_MAX 3 /* pids start again from below: a child may hide behind the reader's back */
+/*
+ * Passes through /proc. Numbers of processes wrap around, so a new child may get a number that was
+ * passed already.
+ */
+#define PASSES_MAX 3
 #define PID_MAX	   (4u << 20) /* PID_MAX_LIMIT of the kernel */
 
 /*
- * Each process's first mappings are read; processes with more, which are few, share a time of this
- * thread for the rest.  A process can have 65,530 mappings (vm.max_map_count), and a hundred children
- * of it as many each: reading them all takes a minute and gigabytes.  No program that was looked at
- * had 1,000 executable mappings.
+ * The first FIRST_MAPPINGS mappings of each process are read. The few processes with more mappings
+ * share REST_NS of this thread's CPU time for the rest. A process can have 65,530 mappings
+ * (vm.max_map_count), and a hundred children with as many each; reading all of them takes a minute
+ * and gigabytes. No program that was examined had 1,000 executable mappings.
  */
 #define FIRST_MAPPINGS 1024u
 #define REST_NS	       UINT64_C(500000000)
 
-/* include/uapi/linux/fs.h, struct procmap_query; newer than many systems' headers. */
+/* include/uapi/linux/fs.h, struct procmap_query. Many systems have headers older than it. */
 struct procmap_query {
 	uint64_t size;
 	uint64_t query_flags, query_addr;
 	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset;
 	uint64_t inode;
 	uint32_t dev_major, dev_minor;
-	uint32_t vma_name_size,
-		build_id_size; /* in: room; out: length, for the name with its NUL */
+	uint32_t vma_name_size, build_id_size; /* in: room; out: length, the name's with its NUL */
 	uint64_t vma_name_addr, build_id_addr;
 };
 _Static_assert(sizeof(struct procmap_query) == 104, "as the kernel has it");
@@ -49,7 +53,7 @@ _Static_assert(sizeof(struct procmap_query) == 104, "as the kernel has it");
 #define QUERY_SHARED	   0x08u
 #define QUERY_THIS_OR_NEXT 0x10u
 
-/* A process with more mappings than were read: the first that was not begins at from or behind it. */
+/* A process with more mappings than were read. Those that were not read start at from or above. */
 struct rest {
 	uint32_t pid;
 	uint64_t from, time_ns;
@@ -58,14 +62,14 @@ struct rest {
 struct inventory {
 	live_event_fn fn;
 	void *ctx;
-	uint8_t *seen; /* a bit a pid */
+	uint8_t *seen; /* one bit per pid */
 	bool (*wanted)(const void *ctx, uint32_t pid);
 	const void *wanted_ctx;
 	bool any_new;
 	struct rest *rests;
 	size_t n_rests, room_rests;
-	unsigned int left;	  /* how many mappings of the process may still be told */
-	char path[PATH_MAX + 32]; /* of a mapping; " (deleted)" may follow */
+	unsigned int left;	  /* mappings of the current process that may still be reported */
+	char path[PATH_MAX + 32]; /* of a mapping; with room for " (deleted)" */
 };
 
 static uint64_t now_ns(void)
@@ -76,7 +80,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* CPU time of this thread. */
+/* Return the CPU time of this thread, in ns. */
 static uint64_t used_ns(void)
 {
 	struct timespec used;
@@ -85,6 +89,7 @@ static uint64_t used_ns(void)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
+/* Parse a pid or tid. Return false if name is not a number below PID_MAX. */
 static bool number(const char *name, uint32_t *out)
 {
 	char *end;
@@ -98,6 +103,7 @@ static bool number(const char *name, uint32_t *out)
 
 /* ---- mappings ------------------------------------------------------------------- */
 
+/* Set the mapping's path, and remove " (deleted)" from the path's end. */
 static void take_deleted(char *path, struct event_mapping *mapping)
 {
 	size_t length = strlen(path);
@@ -138,8 +144,8 @@ int live_maps_line(char *line, struct event_mapping *mapping)
 }
 
 /*
- * Ask for the build-id of the mapping that was told.  The kernel reads the file for that, and waits for
- * whoever serves it.
+ * Ask the kernel for the build-id of a mapping, and check that the mapping is still the same. For
+ * this the kernel reads the file, and waits for the file system.
  */
 static void query_build_id(int fd, const struct procmap_query *told, struct uw_build_id *out)
 {
@@ -157,7 +163,7 @@ static void query_build_id(int fd, const struct procmap_query *told, struct uw_b
 		out->size = (uint8_t)q.build_id_size;
 }
 
-/* Tell of one mapping.  Return -E2BIG if that was the last that may be told, or fn's answer. */
+/* Report one mapping. Return -E2BIG if no more mappings may be reported, or fn's result. */
 static int tell_mapping(struct inventory *inv, const struct event *event)
 {
 	int err = inv->fn(inv->ctx, event);
@@ -165,7 +171,10 @@ static int tell_mapping(struct inventory *inv, const struct event *event)
 	return err ? err : --inv->left ? 0 : -E2BIG;
 }
 
-/* Tell of the mappings from addr on.  Return 0 when all were told, -ENOTTY before 6.11, or as tell_mapping. */
+/*
+ * Report the mappings from addr on, by PROCMAP_QUERY. Return 0 when all were reported, -ENOTTY
+ * before 6.11, another error of the query, or as tell_mapping.
+ */
 static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct event *event)
 {
 	struct procmap_query q;
@@ -184,7 +193,7 @@ static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct e
 		};
 		inv->path[0] = '\0';
 		if (ioctl(fd, QUERY_PROCMAP, &q)) {
-			/* ENOENT: no more; ESRCH: the process has ended. */
+			/* ENOENT: there is no further mapping; ESRCH: the process has ended. */
 			return errno == ENOENT || errno == ESRCH ? 0 : -errno;
 		}
 		if (q.vma_end <= addr)
@@ -209,6 +218,7 @@ static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct e
 	}
 }
 
+/* Report the mappings from address from on, by reading /proc/PID/maps. Return as tell_mapping. */
 static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct event *event)
 {
 	FILE *file = fdopen(dup(fd), "r");
@@ -228,8 +238,8 @@ static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct ev
 }
 
 /*
- * Tell of n mappings of a process from the address on, and of all if there are no more.  Return 0,
- * -E2BIG if there may be more, from what *from is then, or -ENOMEM.
+ * Report up to n mappings of a process from address *from on. Return 0 if there are no more, or the
+ * process is ending; -E2BIG if there may be more, which start at *from or above; or -ENOMEM.
  */
 static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns,
 			 unsigned int n, uint64_t *from)
@@ -238,7 +248,7 @@ static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint6
 	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0)
-		return 0; /* gone */
+		return 0; /* the process has ended */
 	inv->left = n;
 	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(inv, fd, *from, &event);
 	if (inv->left &&
@@ -246,11 +256,11 @@ static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint6
 		err = read_mappings(inv, fd, *from, &event);
 	(void)close(fd);
 	*from = event.mapping.end;
-	/* Anything else than the receiver's trouble means that the process is going. */
+	/* Every other error means that the process is ending. */
 	return err == -ENOMEM || err == -E2BIG ? err : 0;
 }
 
-/* Tell of what is left of the processes with many mappings, while there is time. */
+/* Report the remaining mappings of the processes with many mappings, as long as REST_NS lasts. */
 static int tell_rests(struct inventory *inv)
 {
 	uint64_t end = used_ns() + REST_NS;
@@ -259,7 +269,7 @@ static int tell_rests(struct inventory *inv)
 
 	for (bool more = true; more && !err && used_ns() < end;) {
 		more = false;
-		/* In turns, so that one process does not use up all the time. */
+		/* Take turns, so that one process does not use all the time. */
 		for (size_t i = 0; i < inv->n_rests && !err && used_ns() < end; i++) {
 			struct rest *rest = &inv->rests[i];
 			char path[32];
@@ -309,7 +319,9 @@ bool live_procmap_query(void)
 
 /* ---- processes and threads ------------------------------------------------------------ */
 
-/* *comm: room for TASK_COMM_LEN; kernel threads' names may be longer, up to 64. */
+/*
+ * Read a thread's name. Names have at most TASK_COMM_LEN bytes, those of kernel threads up to 64.
+ */
 static bool read_comm(int dir, const char *path, char comm[64])
 {
 	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
@@ -325,6 +337,7 @@ static bool read_comm(int dir, const char *path, char comm[64])
 	return true;
 }
 
+/* Report a thread (not the first thread of its process) and its name. */
 static int tell_thread(struct inventory *inv, int tasks, uint32_t pid, uint32_t tid,
 		       uint64_t time_ns)
 {
@@ -344,6 +357,7 @@ static int tell_thread(struct inventory *inv, int tasks, uint32_t pid, uint32_t 
 	return inv->fn(inv->ctx, &event);
 }
 
+/* Report all threads of a process. */
 static int tell_threads(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns)
 {
 	int fd = openat(process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
@@ -363,6 +377,7 @@ static int tell_threads(struct inventory *inv, int process, uint32_t pid, uint64
 	return err;
 }
 
+/* Store a process whose mappings were not all read, for tell_rests. */
 static int note_rest(struct inventory *inv, const struct rest *rest)
 {
 	void *rests = inv->rests;
@@ -374,6 +389,7 @@ static int note_rest(struct inventory *inv, const struct rest *rest)
 	return err;
 }
 
+/* Callback of live_processes: report a process that was not reported yet. */
 static int tell_process(void *ctx, uint32_t pid)
 {
 	struct inventory *inv = ctx;
@@ -387,7 +403,7 @@ static int tell_process(void *ctx, uint32_t pid)
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
 	process = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (process < 0)
-		return 0; /* gone */
+		return 0; /* the process has ended */
 	inv->seen[pid / 8] |= (uint8_t)(1u << pid % 8);
 	inv->any_new = true;
 	err = inv->fn(inv->ctx, &event);
@@ -449,7 +465,7 @@ out:
 	return err;
 }
 
-/* A number behind "Key:" in /proc/PID/status. */
+/* Read the number after key, such as "PPid:", from /proc/PID/status. */
 static int status_number(uint32_t pid, const char *key, uint32_t *out)
 {
 	char path[40], line[256];
@@ -470,7 +486,10 @@ static int status_number(uint32_t pid, const char *key, uint32_t *out)
 	return err;
 }
 
-/* A zombie with more than itself is a leader whose threads go on. */
+/*
+ * Return whether a process has ended. A zombie that has other threads is a leader that ended before
+ * them.
+ */
 bool live_process_ended(uint32_t pid)
 {
 	char path[40], line[256], state = 0;

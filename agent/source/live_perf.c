@@ -1,3 +1,7 @@
+/*
+ * agent/source/live_perf.c: reads lists of CPUs, and the kernel's side-band from perf's ring
+ * buffers.
+ */
 #include "agent/source/live_perf.h"
 
 #include "agent/source/live_bpf.h"
@@ -16,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RING_BYTES (1u << 20) /* a CPU's side-band; halved where the kernel refuses */
+#define RING_BYTES (1u << 20) /* of one CPU; halved if the kernel refuses */
 #define RING_LEAST (64u << 10)
 #define CPUS_MAX   65536
 #define ONLINE	   "/sys/devices/system/cpu/online"
@@ -73,7 +77,9 @@ bad:
 	return -EBADMSG;
 }
 
-/* *fd: of path, or -1 before it is open, which it stays. */
+/*
+ * Read a list of CPUs from a file. *fd is the file's descriptor, or -1 to open path; it stays open.
+ */
 static int read_cpus(const char *path, int *fd, int **cpus, size_t *n_cpus)
 {
 	char list[4096];
@@ -88,6 +94,7 @@ static int read_cpus(const char *path, int *fd, int **cpus, size_t *n_cpus)
 	return live_cpus_parse(list, cpus, n_cpus);
 }
 
+/* As read_cpus, and close the file. */
 static int read_cpus_once(const char *path, int **cpus, size_t *n_cpus)
 {
 	int fd = -1, err = read_cpus(path, &fd, cpus, n_cpus);
@@ -116,12 +123,12 @@ int live_cpus_present(int **cpus, size_t *n_cpus)
 
 struct sideband_ring {
 	int cpu;
-	int fd;	     /* tells of everything, mappings with their build-ids */
-	int file_fd; /* tells of mappings with inode and generation, into the same ring; -1: none */
-	uint64_t file_id;		   /* in its records */
-	struct perf_event_mmap_page *page; /* then size bytes of records */
-	uint64_t head;			   /* up to where it is being read */
-	struct live_file file;		   /* of the mapping that file_id told of last */
+	int fd;	     /* reports everything; mappings with build-ids */
+	int file_fd; /* reports mappings with inode and generation, to the same ring; -1: none */
+	uint64_t file_id;		   /* of file_fd, as in its records */
+	struct perf_event_mmap_page *page; /* followed by size bytes of records */
+	uint64_t head;			   /* the end of what is being read */
+	struct live_file file;		   /* of the last mapping record of file_id */
 };
 
 struct live_sideband {
@@ -129,10 +136,11 @@ struct live_sideband {
 	size_t n_rings;
 	size_t page_size, size;
 	bool build_ids, prompt;
-	/* A record's size has 16 bits; aligned, because records are read in place here. */
+	/* The size field of a record has 16 bits. Aligned, because records are decoded in place. */
 	_Alignas(8) uint8_t record[UINT16_MAX + 1];
 };
 
+/* Return the attributes of a side-band event, with build-ids or with inodes in mapping records. */
 static struct perf_event_attr sideband_attr(const struct live_sideband *s, bool build_ids)
 {
 	return (struct perf_event_attr){
@@ -151,11 +159,14 @@ static struct perf_event_attr sideband_attr(const struct live_sideband *s, bool 
 		.watermark = 1,
 		.wakeup_watermark = s->prompt ? 1 : (uint32_t)s->size / 2,
 		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC, /* that of bpf_ktime_get_ns */
+		.clockid = CLOCK_MONOTONIC, /* as bpf_ktime_get_ns */
 	};
 }
 
-/* Mapping records tell either the build-id or the inode: so a second event tells the other. */
+/*
+ * A mapping record has either the build-id or the inode. Open a second event, to the same ring,
+ * which reports the inodes. Without that event, mappings have build-ids only.
+ */
 static void open_files(struct live_sideband *s, struct sideband_ring *ring)
 {
 	struct perf_event_attr attr = sideband_attr(s, false);
@@ -175,6 +186,10 @@ static void open_files(struct live_sideband *s, struct sideband_ring *ring)
 	ring->file_fd = fd;
 }
 
+/*
+ * Open the side-band ring of one CPU. Fall back to records without build-ids, and to smaller rings,
+ * if the kernel requires it. -ENODEV: the CPU is offline.
+ */
 static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *ring)
 {
 	for (;;) {
@@ -200,7 +215,7 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 		(void)close(fd);
 		if (errno != EPERM && errno != ENOMEM)
 			return -errno;
-		/* Over the limit of locked memory, of which perf says EPERM. */
+		/* The limit of locked memory is exceeded, for which perf returns EPERM. */
 		if (s->n_rings || s->size <= RING_LEAST)
 			return -ENOMEM;
 		s->size /= 2;
@@ -251,7 +266,7 @@ int live_sideband_set_cpus(struct live_sideband *s, const int *cpus, size_t n)
 		int err = has_ring(s, cpus[i]) ? -ENODEV
 					       : open_ring(s, cpus[i], &s->rings[s->n_rings]);
 
-		if (err == -ENODEV) /* or it has gone offline since the list was read */
+		if (err == -ENODEV) /* or the CPU has gone offline since the list was read */
 			continue;
 		if (err)
 			return err;
@@ -320,7 +335,7 @@ struct task_record { /* PERF_RECORD_FORK, PERF_RECORD_EXIT */
 	uint64_t time_ns;
 };
 
-/* Copies out of a ring whose records may wrap around its end. */
+/* Copy n bytes from position pos of a ring. They may wrap around the ring's end. */
 static void copy_out(const struct live_sideband *s, const struct sideband_ring *ring, uint64_t pos,
 		     void *out, size_t n)
 {
@@ -331,22 +346,27 @@ static void copy_out(const struct live_sideband *s, const struct sideband_ring *
 	memcpy((uint8_t *)out + first, data, n - first);
 }
 
+/* Return the position up to which the kernel has written. The bytes before it may be read then. */
 static uint64_t head_of(const struct sideband_ring *ring)
 {
 	return __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
 }
 
-/* The next record's header; false: there is none before head. */
+/* Read the header of the record at tail. Return false if there is no record before head. */
 static bool next_header(const struct live_sideband *s, const struct sideband_ring *ring,
 			uint64_t tail, uint64_t head, struct perf_event_header *header)
 {
 	if (head - tail < sizeof(*header))
 		return false;
 	copy_out(s, ring, tail, header, sizeof(*header));
-	/* It cannot be: the kernel wrote it. */
+	/*
+	 * The test never fails for records of the kernel; it keeps a damaged ring from causing
+	 * harm.
+	 */
 	return header->size >= sizeof(*header) && header->size <= head - tail;
 }
 
+/* Pass all births in a ring to forks, without consuming the records. */
 static void tell_forks(const struct live_sideband *s, const struct sideband_ring *ring,
 		       live_fork_fn forks, void *ctx)
 {
@@ -368,7 +388,10 @@ static int hand_over(struct sideband_ring *ring, struct perf_event_header *recor
 
 int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record_fn fn, void *ctx)
 {
-	/* What is before these was preceded by its birth, which then is in some ring. */
+	/*
+	 * Read all heads first. For each record before these heads, the birth of its process came
+	 * earlier, so the birth is in some ring when the rings are searched for births.
+	 */
 	for (size_t i = 0; i < s->n_rings; i++)
 		s->rings[i].head = head_of(&s->rings[i]);
 	for (size_t i = 0; forks && i < s->n_rings; i++)
@@ -382,13 +405,16 @@ int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record
 		while (!err && next_header(s, ring, tail, ring->head, &header)) {
 			copy_out(s, ring, tail, s->record, header.size);
 			tail += header.size;
-			/* Linux marks them so for all listeners where anybody asked for it. */
+			/*
+			 * If any listener asked for build-ids, Linux sets this flag in the records
+			 * of all listeners.
+			 */
 			if (!s->build_ids)
 				((struct perf_event_header *)(void *)s->record)->misc &=
 					(uint16_t)~PERF_RECORD_MISC_MMAP_BUILD_ID;
 			err = hand_over(ring, (void *)s->record, fn, ctx);
 		}
-		if (!err) /* whatever could not be is passed over */
+		if (!err) /* the rest after a record with a bad size is skipped */
 			tail = ring->head;
 		__atomic_store_n(&ring->page->data_tail, tail, __ATOMIC_RELEASE);
 		if (err)
@@ -399,20 +425,20 @@ int live_sideband_drain(struct live_sideband *s, live_fork_fn forks, live_record
 
 /* ---- decoding ------------------------------------------------------------------------ */
 
-/* Behind every record, because of sample_id_all; sample_type says which fields. */
+/* At the end of each record, because of sample_id_all. sample_type selects the fields. */
 struct sample_id {
 	uint32_t pid, tid;
 	uint64_t time_ns;
-	uint64_t id; /* of the event that tells */
+	uint64_t id; /* of the event that wrote the record */
 	uint32_t cpu, reserved;
 };
 
-struct comm_record { /* then the name */
+struct comm_record { /* followed by the name */
 	struct perf_event_header header;
 	uint32_t pid, tid;
 };
 
-struct mmap2_record { /* then the path */
+struct mmap2_record { /* followed by the path */
 	struct perf_event_header header;
 	uint32_t pid, tid;
 	uint64_t addr, len, pgoff;
@@ -421,7 +447,7 @@ struct mmap2_record { /* then the path */
 			uint32_t maj, min;
 			uint64_t ino, ino_generation;
 		};
-		struct { /* PERF_RECORD_MISC_MMAP_BUILD_ID */
+		struct { /* if PERF_RECORD_MISC_MMAP_BUILD_ID is set */
 			uint8_t build_id_size, reserved[3];
 			uint8_t build_id[20];
 		};
@@ -440,7 +466,10 @@ _Static_assert(sizeof(struct comm_record) == 16, "as the kernel writes it");
 _Static_assert(sizeof(struct mmap2_record) == 72, "as the kernel writes it");
 _Static_assert(sizeof(struct lost_record) == 24, "as the kernel writes it");
 
-/* The string between a record's fixed part and its trailer; NULL: not terminated there. */
+/*
+ * Return the string after a record's fixed part, or NULL if the string does not end before the
+ * sample_id.
+ */
 static char *text_of(struct perf_event_header *record, size_t fixed)
 {
 	char *text = (char *)record + fixed;
@@ -449,6 +478,7 @@ static char *text_of(struct perf_event_header *record, size_t fixed)
 	return memchr(text, '\0', room) ? text : NULL;
 }
 
+/* Return the size of a record's fixed part; 0 for types that are not decoded. */
 static size_t fixed_size(uint32_t type)
 {
 	switch (type) {
@@ -467,8 +497,9 @@ static size_t fixed_size(uint32_t type)
 }
 
 /*
- * The kernel tells a mapping to the event that was opened last first, and to all
- * of a CPU without a break in between.
+ * Pass a record to fn, a mapping together with its file. The kernel reports a mapping first to the
+ * event that was opened last, and to all events of a CPU without interruption. So the record with
+ * the inode comes directly before the record with the build-id.
  */
 static int hand_over(struct sideband_ring *ring, struct perf_event_header *record,
 		     live_record_fn fn, void *ctx)
@@ -481,12 +512,15 @@ static int hand_over(struct sideband_ring *ring, struct perf_event_header *recor
 	if (record->size >= sizeof(*record) + sizeof(id))
 		memcpy(&id, (const uint8_t *)record + record->size - sizeof(id), sizeof(id));
 	mapping = mapping && record->size >= sizeof(*r) + sizeof(id);
-	/* That the ring was full is told by whichever finds room again. */
+	/* Lost records are reported by whichever event next finds room in the ring. */
 	if (ring->file_fd >= 0 && id.id == ring->file_id && record->type != PERF_RECORD_LOST) {
-		/* Forks and exits too, though it did not ask for them: told twice, then. */
+		/*
+		 * This event did not ask for forks and exits, but gets them. Drop them, because the
+		 * other event reports them, too.
+		 */
 		if (!mapping)
 			return 0;
-		/* Misc may say otherwise; it is the other event's. */
+		/* The flag for build-ids may be set, but applies to the other event. */
 		ring->file = (struct live_file){ .pid = r->pid,
 						 .start = r->addr,
 						 .size = r->len,
@@ -502,6 +536,7 @@ static int hand_over(struct sideband_ring *ring, struct perf_event_header *recor
 	return fn(ctx, record, file);
 }
 
+/* Decode a mapping record. Return false if it is not sound. */
 static bool decode_mapping(struct perf_event_header *record, const struct live_file *file,
 			   struct event *event)
 {
@@ -550,7 +585,8 @@ bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid)
 	if ((record->type != PERF_RECORD_MMAP2 && record->type != PERF_RECORD_COMM) ||
 	    record->size < sizeof(struct comm_record))
 		return false;
-	*pid = ((const struct comm_record *)(const void *)record)->pid; /* as in the other */
+	/* pid is at the same place in both records */
+	*pid = ((const struct comm_record *)(const void *)record)->pid;
 	return true;
 }
 

@@ -1,6 +1,6 @@
 /*
- * agent/source/live_perf.h: CPUs, perf events on them, and the side-band that
- * tells of mappings and processes.
+ * agent/source/live_perf.h: CPUs, perf events, and the side-band: the records by which the kernel
+ * reports mappings and processes.
  */
 #ifndef AGENT_SOURCE_LIVE_PERF_H
 #define AGENT_SOURCE_LIVE_PERF_H
@@ -12,36 +12,49 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CPUs of a list such as "0-3,8"; n_cpus and *cpus (malloc'd) are set.  -EBADMSG, -ENOMEM. */
+/*
+ * Parse a list of CPUs such as "0-3,8". *cpus is allocated with malloc; the caller frees it.
+ * -EBADMSG, -ENOMEM.
+ */
 int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus);
+/* Read which CPUs are online. The caller frees *cpus. */
 int live_cpus_online(int **cpus, size_t *n_cpus);
-/* The same again and again: *fd, -1 at first, stays open, and is the caller's to close. */
+/*
+ * As live_cpus_online, for repeated use. *fd is -1 at first, then stays open; the caller closes it.
+ */
 int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus);
 int live_cpus_present(int **cpus, size_t *n_cpus); /* online or not */
 
-/* A perf event on one CPU, of all threads: a descriptor, or why not. */
+/* Open a perf event for all threads on one CPU. Return its descriptor or a negative errno value. */
 int live_perf_open(const struct perf_event_attr *attr, int cpu);
 
 struct live_sideband;
 
 /*
- * From here on the kernel tells of every mapping, exec, fork, exit and name.  prompt: the
- * descriptors are readable at each, not when a ring is half full.
+ * Open the side-band on all online CPUs. From then on the kernel reports each mapping, exec, fork,
+ * exit and thread name. prompt: a descriptor becomes readable at each record, not when its ring is
+ * half full. On failure error, of LIVE_ERROR_SIZE bytes, says why.
  */
 int live_sideband_open(bool prompt, struct live_sideband **out, char *error);
 void live_sideband_free(struct live_sideband *sideband); /* NULL is fine */
 /*
- * From here on these CPUs tell; drain before, because what others told is given
- * up.  On failure some may not tell.
+ * Report what happens on these CPUs from now on, and on no others. Drain before: unread records of
+ * CPUs that are left out are lost. On failure some of the CPUs may not report. -ENODEV: none of
+ * them is online.
  */
 int live_sideband_set_cpus(struct live_sideband *sideband, const int *cpus, size_t n);
-/* Return whether the records have build-ids: since 5.12, where asking for them harms nobody else. */
+/*
+ * Return whether mapping records have build-ids. They do since 5.12, if asking for them does not
+ * harm other programs; see live_mark.h.
+ */
 bool live_sideband_build_ids(const struct live_sideband *sideband);
 
 size_t live_sideband_n_fds(const struct live_sideband *sideband);
-int live_sideband_fd(const struct live_sideband *sideband, size_t i); /* readable when half full */
+/* readable when its ring is half full */
+int live_sideband_fd(const struct live_sideband *sideband, size_t i);
 
-struct live_file { /* behind a mapping: what its record has no room for beside the build-id */
+/* the file of a mapping: what its record cannot hold in addition to the build-id */
+struct live_file {
 	uint32_t pid;
 	uint32_t major, minor;
 	uint64_t start, size;
@@ -49,30 +62,30 @@ struct live_file { /* behind a mapping: what its record has no room for beside t
 };
 
 /*
- * record is a copy, may be changed, and lasts until the function returns.  file:
- * of the mapping it tells of; NULL where that is not known.
+ * Receives a record. The record is a copy that the function may change; it is valid until the
+ * function returns. file is the file of the mapping in the record, or NULL if it is not known.
  */
 typedef int (*live_record_fn)(void *ctx, struct perf_event_header *record,
 			      const struct live_file *file);
 
-/* A process was born. */
+/* Receives the birth of a process. */
 typedef void (*live_fork_fn)(void *ctx, uint32_t pid, uint32_t parent);
 
 /*
- * Hands over all records waiting, CPU by CPU, each CPU's in the order of their
- * times.  Stops at the function's first non-zero answer and returns it.  A child may
- * run on another CPU than it was born on: of births forks, if not NULL, is told before
- * anything is handed over that a child did; some of them are handed over the next time.
+ * Pass all waiting records to fn, one CPU after the other, and in the order of times for each CPU.
+ * Stop at fn's first non-zero result and return it. A child may run on another CPU than the one on
+ * which it was born. So forks, if not NULL, is called for all births before any record of a child
+ * is passed to fn; the records of some of these births are passed to fn only by the next call.
  */
 int live_sideband_drain(struct live_sideband *sideband, live_fork_fn forks, live_record_fn fn,
 			void *ctx);
 
-/* Of a mapping or a name: whose; false of all else. */
+/* Get the process of a mapping record or a name record. Return false for every other record. */
 bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid);
 
 /*
- * What a record tells: up to two events, whose strings lie in the record, which
- * is changed.  Returns how many; 0: nothing of interest, or not sound.
+ * Decode a record into up to two events. Their strings are in the record, which is changed. Return
+ * the number of events; 0 if the record is damaged or of no interest.
  */
 #define LIVE_DECODE_MAX 2
 size_t live_sideband_decode(struct perf_event_header *record, const struct live_file *file,
