@@ -1,3 +1,4 @@
+/* agent/source/live_cgroup.c: cgroups of the cgroup2 hierarchy: ids, levels and paths. */
 #include "agent/source/live_cgroup.h"
 
 #include "agent/container.h"
@@ -19,10 +20,11 @@
 #define HANDLE_KERNFS 0xfe
 
 struct hierarchy {
-	char root[PATH_MAX];  /* what of it is mounted: "/" but in a cgroup namespace */
-	char mount[PATH_MAX]; /* where */
+	char root[PATH_MAX];  /* the part that is mounted: "/", except in a cgroup namespace */
+	char mount[PATH_MAX]; /* the mount point */
 };
 
+/* Return the level of a cgroup: the number of names in its path. */
 static uint32_t level_of(const char *path)
 {
 	uint32_t level = 0;
@@ -32,6 +34,7 @@ static uint32_t level_of(const char *path)
 	return level;
 }
 
+/* Find the mount of the cgroup2 hierarchy. -ENOENT: there is none. */
 static int find_hierarchy(struct hierarchy *h)
 {
 	FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -45,7 +48,10 @@ static int find_hierarchy(struct hierarchy *h)
 	while (err && getline(&line, &room, file) > 0) {
 		const char *type = strstr(line, " - ");
 
-		/* See proc(5): spaces in paths are written \040, and nobody mounts it there. */
+		/*
+		 * proc(5): spaces are written as \040. They are not decoded: nobody mounts cgroup2
+		 * at such a place.
+		 */
 		if (type && sscanf(type, " - %63s", format) == 1 && !strcmp(format, "cgroup2") &&
 		    sscanf(line, "%*s %*s %*s %4095s %4095s", h->root, h->mount) == 2)
 			err = 0;
@@ -61,7 +67,10 @@ struct walk {
 	char path[PATH_MAX];
 };
 
-/* fd is taken over; what is gone meanwhile is left out. */
+/*
+ * Call w->fn for a cgroup and everything below it. fd is the cgroup's directory, and is closed
+ * here. A cgroup that is removed meanwhile is left out. Return fn's first result that is not 0.
+ */
 static int walk(struct walk *w, int fd, uint64_t id, uint32_t level)
 {
 	const struct capture_cgroup cgroup = { .id = id, .level = level };
@@ -136,7 +145,7 @@ int live_cgroup_find(const char *path, struct capture_cgroup *out)
 		}
 	}
 	if (!err && strstr(whole, "/../"))
-		err = -EINVAL; /* its level would be a guess */
+		err = -EINVAL; /* the level of such a path cannot be known */
 	if (!err && stat(whole, &st))
 		err = -errno;
 	if (!err && !S_ISDIR(st.st_mode))
@@ -154,9 +163,10 @@ struct search {
 	const char *text;
 	struct capture_cgroup *out;
 	size_t room, *n, before;
-	uint32_t within; /* level of the last one found: what lies deeper is part of it */
+	uint32_t within; /* level of the last container found; cgroups below it are part of it */
 };
 
+/* Callback of live_cgroups: append the cgroup if it is a container that matches. */
 static int match(void *ctx, const struct capture_cgroup *cgroup, const char *path)
 {
 	struct search *s = ctx;
@@ -243,7 +253,7 @@ int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *p
 		return -errno;
 	found[n] = '\0';
 	if (strncmp(found, h->mount, mount) != 0)
-		return -ENOENT; /* outside of what is mounted here */
+		return -ENOENT; /* outside of the mounted part */
 	if (strcmp(h->root, "/") != 0)
 		used = strlen(h->root);
 	if (used + strlen(found + mount) + 2 > size)

@@ -1,7 +1,7 @@
 /*
- * agent/source/live_cgroup.h: the cgroups of the cgroup2 hierarchy, wherever it is mounted.
+ * agent/source/live_cgroup.h: finds cgroups of the cgroup2 hierarchy, wherever it is mounted.
  *
- * A cgroup's id, as BPF programs and perf tell it, is the inode number of its folder.
+ * The id of a cgroup in BPF programs and perf is the inode number of its directory.
  */
 #ifndef AGENT_SOURCE_LIVE_CGROUP_H
 #define AGENT_SOURCE_LIVE_CGROUP_H
@@ -11,29 +11,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* path: from the hierarchy's root, which is "/". */
+/* Receives a cgroup. path is relative to the hierarchy's root, which is "/". */
 typedef int (*live_cgroup_fn)(void *ctx, const struct capture_cgroup *cgroup, const char *path);
 
 /*
- * Tells of every cgroup there is, parents first.  Returns fn's first non-zero
- * answer; -ENOENT: there is no cgroup2 hierarchy here.
+ * Call fn for each cgroup, parents before children. Return fn's first result that is not 0.
+ * -ENOENT: cgroup2 is not mounted.
  */
 int live_cgroups(live_cgroup_fn fn, void *ctx);
 
 /*
- * The cgroup that path names, from the hierarchy's root or with its mount point
- * in front.  -ENOENT: there is none.
+ * Look up the cgroup of a path, which begins at the hierarchy's root or at its mount point.
+ * -ENOENT: there is no such cgroup.
  */
 int live_cgroup_find(const char *path, struct capture_cgroup *out);
 
-/* The containers whose ids begin with text: as many as fit; *n grows.  -ENOENT: none. */
+/*
+ * Find the containers whose ids begin with text, and append their cgroups to out, which has room
+ * entries of which *n are used. -ENOENT: there is none; -E2BIG: out is full.
+ */
 int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t room, size_t *n);
 
 struct live_cgroup_paths;
 
-int live_cgroup_paths_new(struct live_cgroup_paths **out); /* -ENOENT: no cgroup2 hierarchy here */
+int live_cgroup_paths_new(struct live_cgroup_paths **out);    /* -ENOENT: cgroup2 is not mounted */
 void live_cgroup_paths_free(struct live_cgroup_paths *paths); /* NULL is fine */
-/* The path of a cgroup that is still there, from the hierarchy's root, which is "/". */
+/*
+ * Get the path of an existing cgroup, relative to the hierarchy's root, which is "/". A negative
+ * errno value if the cgroup no longer exists.
+ */
 int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size);
 
 #endif

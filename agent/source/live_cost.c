@@ -1,3 +1,4 @@
+/* agent/source/live_cost.c: times calls of malloc and free with and without probes. */
 #include "agent/source/live_cost.h"
 
 #include "agent/source/live_alloc.h"
@@ -10,10 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALLS	50u /* in a batch: less than a millisecond with the slowest of probes */
-#define BATCHES 5u  /* the fastest one counts: this thread was not interrupted then */
+#define CALLS	50u /* in a batch, which takes less than a millisecond even with slow probes */
+#define BATCHES 5u  /* the fastest batch counts: in that one, this thread was not interrupted */
 
-/* The compiler must not know what is called, or it leaves the calls out. */
+/* These are volatile, so that the compiler does not leave out the calls. */
 static void *(*volatile allocate)(size_t) = malloc;
 static void (*volatile give_back)(void *) = free;
 
@@ -25,6 +26,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Measure the time of a malloc and of a free, in ns. */
 static void time_calls(uint64_t *malloc_ns, uint64_t *free_ns)
 {
 	void *blocks[CALLS];
@@ -46,7 +48,7 @@ static void time_calls(uint64_t *malloc_ns, uint64_t *free_ns)
 	}
 }
 
-/* Watch the allocator that this process's malloc is in. */
+/* Watch the allocator that contains this process's malloc. -ENOENT: it was not found. */
 static int watch_own(struct live_allocators *allocators)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");

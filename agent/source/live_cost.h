@@ -1,6 +1,4 @@
-/*
- * agent/source/live_cost.h: what watching an allocator costs the programs that use it.
- */
+/* agent/source/live_cost.h: measures what probes on an allocator cost the programs that use it. */
 #ifndef AGENT_SOURCE_LIVE_COST_H
 #define AGENT_SOURCE_LIVE_COST_H
 
@@ -9,8 +7,8 @@
 struct live_allocators;
 
 /*
- * Watch this process's own allocator for some milliseconds, and tell how much longer a malloc and
- * a free take then.  -ENOENT: it cannot be found; -ENOMEM.
+ * Watch this process's own allocator for some milliseconds, and measure by how many ns a malloc and
+ * a free become slower. -ENOENT: the allocator cannot be found; -ENOMEM.
  */
 int live_cost_measure(struct live_allocators *allocators, uint64_t *malloc_ns, uint64_t *free_ns);
 

@@ -1,3 +1,4 @@
+/* agent/source/live_file_id.c: a cache of the build-ids of mapped files. */
 #include "agent/source/live_file_id.h"
 
 #include "agent/hash.h"
@@ -13,22 +14,22 @@
 #include <unistd.h>
 
 #define FILES_MAX 1024u
-#define HOLD_NS	  UINT64_C(3000000000) /* a deleted file keeps its room on the disk so long */
+#define HOLD_NS	  UINT64_C(3000000000) /* for this time a deleted file still occupies disk space */
 #define SWEEP_NS  UINT64_C(1000000000)
 
 struct known {
 	uint32_t major, minor;
 	uint64_t inode, generation;
-	struct uw_build_id id;	 /* size 0: the file has none */
-	struct timespec changed; /* its change time when it was read */
-	int fd;			 /* -1: let go */
+	struct uw_build_id id;	 /* size 0: the file has no build-id */
+	struct timespec changed; /* change time of the file when its build-id was read */
+	int fd;			 /* -1: closed */
 	bool indexed;
 	uint64_t used_ns;
 };
 
 struct live_file_ids {
 	struct opener_mappings *opener;
-	struct known known[FILES_MAX]; /* circular: the oldest makes room */
+	struct known known[FILES_MAX]; /* circular: a new file replaces the oldest */
 	size_t n, next;
 	struct hash_index by_file;
 	uint64_t swept_ns;
@@ -47,6 +48,7 @@ int live_file_ids_new(struct live_file_ids **out)
 	return 0;
 }
 
+/* Close the file, but leave its build-id in the cache. */
 static void let_go(struct known *k)
 {
 	if (k->fd >= 0)
@@ -85,7 +87,10 @@ static bool same_file(const void *ctx, uint32_t i)
 	       k->major == m->major && k->minor == m->minor;
 }
 
-/* Return the entry for a file that is not known yet, in place of the oldest one; NULL without memory. */
+/*
+ * Add an entry for a file that is not in the cache, in place of the oldest one. NULL: no memory;
+ * then the entry cannot be found.
+ */
 static struct known *add(struct live_file_ids *ids, const struct event_mapping *m)
 {
 	uint32_t i = (uint32_t)ids->next;
@@ -107,7 +112,7 @@ static struct known *add(struct live_file_ids *ids, const struct event_mapping *
 	return k->indexed ? k : NULL;
 }
 
-/* Open the file of a mapping; it is that file, be it by another way to it. */
+/* Open the file of a mapping, and check that it is that file. */
 static int open_file(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 		     const struct event_mapping *m, int *fd)
 {
@@ -127,7 +132,7 @@ static int open_file(struct live_file_ids *ids, struct live_pins *pins, uint32_t
 	err = opener_mappings_open(ids->opener, &file, fd);
 	if (err)
 		return err;
-	/* The device is not compared: of btrfs, stat tells that of a subvolume. */
+	/* Do not compare the device: on btrfs, stat returns that of a subvolume. */
 	if (live_file_identity(*fd, &major, &minor, &inode) || inode != m->inode) {
 		(void)close(*fd);
 		return -ENOENT;
@@ -140,7 +145,7 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Read the build-id, unless the file is as it was when it was read before. */
+/* Read the build-id, unless it was read before (again) and the file has not changed since. */
 static void read_id(struct known *k, bool again)
 {
 	struct stat st;
@@ -168,7 +173,7 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 	if (again)
 		k = &ids->known[i];
 	if ((!k || k->fd < 0) && open_file(ids, pins, pid, m, &fd))
-		fd = -1; /* gone: one that is known is known by its generation */
+		fd = -1; /* it cannot be opened; a cached file is still known by its generation */
 	if (fd >= 0 && !k)
 		k = add(ids, m);
 	if (!k) {

@@ -1,9 +1,9 @@
 /*
- * agent/source/live_file_id.h: build-ids of mapped files, where the kernel tells none.
+ * agent/source/live_file_id.h: reads build-ids of mapped files, if the kernel does not report them.
  *
- * The files are read when their mappings are told, and then known by device, inode and
- * generation.  A file that is changed in place keeps these, so that each known one is held
- * open for some seconds and asked for its change time whenever it is mapped again.
+ * A file is read when its mapping is reported. Its build-id is then cached by device, inode and
+ * generation. A file that is changed in place keeps these three. So a cached file is held open for
+ * some seconds, and each time it is mapped again, its change time is compared.
  */
 #ifndef AGENT_SOURCE_LIVE_FILE_ID_H
 #define AGENT_SOURCE_LIVE_FILE_ID_H
@@ -19,13 +19,14 @@ int live_file_ids_new(struct live_file_ids **out);  /* -ENOMEM */
 void live_file_ids_free(struct live_file_ids *ids); /* NULL is fine */
 
 /*
- * Set the mapping's build-id, if it has none, it is of a file of process pid, and this file can be
- * opened without waiting for anybody.  pins (NULL: none) may hold the file.
+ * Set the build-id of a mapping in process pid. Do nothing if the mapping has one or is not of a
+ * file, or if the file cannot be opened without the risk of waiting. pins (NULL: none) may hold the
+ * file. now_ns: CLOCK_MONOTONIC.
  */
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *mapping, uint64_t now_ns);
 
-/* Let go of files that were not mapped lately; now_ns: CLOCK_MONOTONIC. */
+/* Close files that were not mapped recently. now_ns: CLOCK_MONOTONIC. */
 void live_file_ids_sweep(struct live_file_ids *ids, uint64_t now_ns);
 
 #endif

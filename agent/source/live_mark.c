@@ -1,3 +1,4 @@
+/* agent/source/live_mark.c: tests whether build-ids in perf's records disturb other listeners. */
 #include "agent/source/live_mark.h"
 
 #include <fcntl.h>
@@ -10,16 +11,17 @@
 #include <unistd.h>
 
 /*
- * The kernel serves the event that was opened last first.  An event stands on each side of
- * the one that asks, so that the order does not matter.
+ * The kernel writes records first to the event that was opened last. One event is opened before and
+ * one after the event that asks for build-ids, so that the order does not matter.
  */
 enum { BEFORE, ASKS, AFTER, N_LISTENERS };
 
 struct listener {
 	int fd;				   /* -1: not open */
-	struct perf_event_mmap_page *page; /* then one page of records; NULL: none */
+	struct perf_event_mmap_page *page; /* followed by one page of records; NULL: not mapped */
 };
 
+/* Open an event for the mappings of this thread. asks: with build-ids. Return false on failure. */
 static bool open_listener(struct listener *l, bool asks, size_t page_size)
 {
 	struct perf_event_attr attr = {
@@ -52,9 +54,10 @@ static void close_listener(struct listener *l, size_t page_size)
 }
 
 /*
- * Map a file in memory as code that begins as this program does, with its build-id.  The records
- * tell of it.  Other listeners' records of this one mapping may be marked by the trial, and perf 6.1
- * takes a marked record's inode for a build-id once a sample hits the file: none ever hits this one.
+ * Map a file in memory as code, which makes the kernel write records. The file begins with the
+ * first page of this program, which has its build-id. The test may set the flag in other listeners'
+ * records of this one mapping. perf 6.1 takes the inode in such a record for a build-id once a
+ * sample hits the file; but no sample ever hits this file, because its code never runs.
  */
 static bool map_code(size_t page_size)
 {
@@ -78,7 +81,7 @@ static bool map_code(size_t page_size)
 	return true;
 }
 
-/* Count the mapping records, and those marked as bearing a build-id. */
+/* Count the mapping records, and those with the build-id flag. */
 static void count_records(const struct listener *l, size_t page_size, size_t *n, size_t *n_marked)
 {
 	const uint8_t *records = (const uint8_t *)l->page + page_size;
@@ -86,7 +89,9 @@ static void count_records(const struct listener *l, size_t page_size, size_t *n,
 	struct perf_event_header header;
 
 	*n = *n_marked = 0;
-	/* The page holds more records than one mapping makes, so none has wrapped around. */
+	/*
+	 * The page holds more records than one mapping produces, so no record wraps around its end.
+	 */
 	for (; head <= page_size && at + sizeof(header) <= head; at += header.size) {
 		memcpy(&header, records + at, sizeof(header));
 		if (header.size < sizeof(header))

@@ -1,3 +1,4 @@
+/* agent/source/live_mount.c: finds file systems that only other mount namespaces see. */
 #include "agent/source/live_mount.h"
 
 #include "agent/array.h"
@@ -19,10 +20,11 @@
 #include <unistd.h>
 
 #define DEVICES_MAX    4096u
-#define NAMESPACES_MAX 1024u /* that one search looks into */
-#define AGAIN_NS       UINT64_C(1000000000)
+#define NAMESPACES_MAX 1024u /* looked into by one search */
+/* How soon a search for the same device may be repeated. */
+#define AGAIN_NS UINT64_C(1000000000)
 
-/* A mapping of it is made, to see what is told of it. */
+/* Map a page of the file, and read from /proc/self/maps what the kernel reports for it. */
 static int mapped_identity(int fd, struct event_mapping *out)
 {
 	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -69,9 +71,10 @@ int live_file_identity(int fd, uint32_t *major_out, uint32_t *minor_out, uint64_
 
 struct device {
 	uint32_t major, minor;
-	uint32_t pid; /* of a process that sees it; 0: we do ourselves, or nobody was found */
+	/* A process that sees the file system; 0: this process sees it, or none was found. */
+	uint32_t pid;
 	bool found;
-	uint64_t again_ns; /* when to look again */
+	uint64_t again_ns; /* earliest time of the next search; CLOCK_MONOTONIC */
 };
 
 struct live_mounts {
@@ -111,7 +114,10 @@ static struct device *find(const struct live_mounts *mounts, uint32_t major, uin
 	return NULL;
 }
 
-/* Where a process sees the file system, as it names the place. */
+/*
+ * Find out whether a process sees the file system, and get the mount point as that process names
+ * it. who: a pid, or "self".
+ */
 static bool find_place(const char *who, const struct device *device, char where[4096])
 {
 	char path[64], *line = NULL;
@@ -124,7 +130,7 @@ static bool find_place(const char *who, const struct device *device, char where[
 	while (mounts && !found && getline(&line, &room, mounts) > 0) {
 		unsigned int major, minor;
 
-		/* proc(5): number, parent, device, root, place, … */
+		/* proc(5): mount ID, parent ID, device, root, mount point, … */
 		found = sscanf(line, "%*s %*s %u:%u %*s %4095s", &major, &minor, where) == 3 &&
 			major == device->major && minor == device->minor;
 	}
@@ -137,10 +143,15 @@ static bool find_place(const char *who, const struct device *device, char where[
 struct search {
 	struct device *device;
 	struct live_pins *pins;
-	ino_t namespaces[NAMESPACES_MAX]; /* that were looked into */
+	ino_t namespaces[NAMESPACES_MAX]; /* mount namespaces that were looked into */
 	size_t n;
 };
 
+/*
+ * Callback of live_processes: look for the device in this process's mount namespace, once for each
+ * namespace. Return 1 to end the search. A file system that another process serves (such as FUSE)
+ * is not used.
+ */
 static int look(void *ctx, uint32_t pid)
 {
 	struct search *search = ctx;
@@ -186,7 +197,7 @@ void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_
 		*device = (struct device){ .major = major, .minor = minor };
 		device->found = find_place("self", device, where);
 	}
-	/* Who saw it may have ended; another one may still see it. */
+	/* The process that was found may have ended; another one may still see the file system. */
 	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, device->pid);
 	if (now_ns < device->again_ns || (device->found && (!device->pid || !access(path, F_OK))))
 		return;
@@ -219,7 +230,7 @@ int live_mounts_open(const struct live_mounts *mounts, uint32_t major, uint32_t 
 	err = opener_open(mounts->opener, &file, &next, &opened);
 	if (err)
 		return err;
-	/* The name may be another file's by now. */
+	/* The path may belong to another file by now. */
 	if (live_file_identity(opened, &its_major, &its_minor, &its_inode) || its_inode != inode ||
 	    its_major != major || its_minor != minor) {
 		(void)close(opened);

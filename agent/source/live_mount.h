@@ -1,7 +1,7 @@
 /*
- * agent/source/live_mount.h: file systems that are mounted in other mount namespaces
- * alone, as containers' are: through whom they can be reached when the process that
- * ran a file of theirs has ended.
+ * agent/source/live_mount.h: file systems that are mounted only in other mount namespaces, such as
+ * those of containers. Finds a process through whose root directory they can be reached, even after
+ * the process that ran a file of theirs has ended.
  */
 #ifndef AGENT_SOURCE_LIVE_MOUNT_H
 #define AGENT_SOURCE_LIVE_MOUNT_H
@@ -16,22 +16,24 @@ int live_mounts_new(struct live_mounts **out);	   /* -ENOMEM */
 void live_mounts_free(struct live_mounts *mounts); /* NULL is fine */
 
 /*
- * A file of this device was mapped.  If it is the first, a process is sought that sees
- * the file system, and pins (NULL: none) hold what is executed there from now on.
+ * Note that a file of this device was mapped. When the device is new, look for a process that sees
+ * the file system, and let pins (NULL: none) hold the files that are executed on it from now on.
+ * now_ns: CLOCK_MONOTONIC.
  */
 void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_t major,
 		     uint32_t minor, uint64_t now_ns);
 
 /*
- * A descriptor of that file, the caller's, if it is still there by that path in the
- * root of the process that was found; -ENOENT, or what opening said.
+ * Open a file by its path in the root directory of the process that was found. *fd is the caller's
+ * to close. -ENOENT: no such process is known, or the path is another file by now; or the error of
+ * opening.
  */
 int live_mounts_open(const struct live_mounts *mounts, uint32_t major, uint32_t minor,
 		     uint64_t inode, const char *path, int *fd);
 
 /*
- * Device and inode by which the kernel would tell of a mapping of the file.  stat tells
- * others where an overlay's layers are on several file systems.  Negative: why not.
+ * Get the device and the inode by which the kernel reports a mapping of the file. stat gives others
+ * if the layers of an overlay are on several file systems. Return 0 or a negative errno value.
  */
 int live_file_identity(int fd, uint32_t *major, uint32_t *minor, uint64_t *inode);
 

@@ -1,3 +1,4 @@
+/* agent/source/live_multi.c: uprobe-multi links, by the system call bpf(2). */
 #include "agent/source/live_multi.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 
 #define RETURNS 1u /* BPF_F_UPROBE_MULTI_RETURN */
 
-/* Of union bpf_attr in <linux/bpf.h> of 6.6: link_create with uprobe_multi. */
+/* The part of union bpf_attr in <linux/bpf.h> of 6.6 for link_create with uprobe_multi. */
 struct link_create {
 	uint32_t program, target, type, flags;
 	uint64_t path, offs, counters, cookies;
@@ -52,11 +53,12 @@ bool live_multi_supported(void)
 	program = syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
 	if (program < 0)
 		return false;
-	/* A folder is no file: only a kernel that knows of such links gets so far. */
+	/* The root directory is no regular file, which only a kernel with such links finds out. */
 	err = live_multi_attach((int)program, 0, "/", &off, NULL, 1, false);
 	/*
-	 * At first such a link took the pid for a thread's, and other threads of the process went
-	 * unseen.  The kernels that repaired this refuse a negative pid before they look at the file.
+	 * The first kernels with such links took the pid for a tid, and did not see the other
+	 * threads of the process. Kernels with the fix refuse a negative pid before they look at
+	 * the file.
 	 */
 	pid_err = live_multi_attach((int)program, UINT32_MAX, "/", &off, NULL, 1, false);
 	(void)close((int)program);

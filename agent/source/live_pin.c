@@ -1,3 +1,4 @@
+/* agent/source/live_pin.c: holds executed files open, by the notices of fanotify(7). */
 #include "agent/source/live_pin.h"
 
 #include "agent/source/live_mount.h"
@@ -16,23 +17,24 @@
 #include <unistd.h>
 
 #define PINS_MAX 512u
-#define HOLD_NS	 UINT64_C(3000000000) /* a mapping is told within half a second */
+#define HOLD_NS	 UINT64_C(3000000000) /* a mapping is delivered within half a second */
 
 struct pin {
 	uint32_t major, minor;
 	uint64_t inode;
 	uint64_t until_ns;
 	int fd;
-	bool ignored; /* no more notices come: to be held in any case */
+	bool ignored; /* the kernel sends no more notices for this file, so it must be held */
 };
 
 struct live_pins {
 	int notices;
-	struct pin pins[PINS_MAX]; /* circular, in the order they came */
+	struct pin pins[PINS_MAX]; /* circular, in the order of the notices */
 	size_t first, n;
-	uint64_t listened_ns; /* when notices of all were last wanted */
+	uint64_t listened_ns; /* when the notices of all files were last turned on */
 };
 
+/* Local file systems: opening a file on them does not wait for a server. */
 static const struct {
 	const char *name;
 	unsigned long magic; /* <linux/magic.h> */
@@ -45,6 +47,7 @@ static const struct {
 	{ "overlay", OVERLAYFS_SUPER_MAGIC },
 };
 
+/* Return whether a type of file system in mountinfo is local. */
 static bool is_local(const char *type)
 {
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
@@ -53,13 +56,17 @@ static bool is_local(const char *type)
 	return false;
 }
 
+/* Ask for a notice at each execution of a file on the file system of path. */
 static bool watch(int notices, const char *path)
 {
 	return !fanotify_mark(notices, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_OPEN_EXEC, AT_FDCWD,
 			      path);
 }
 
-/* Marks each file system by any of its mounts. */
+/*
+ * Watch each local file system, through any of its mount points. Return how many mount points were
+ * accepted.
+ */
 static size_t mark_all(int notices)
 {
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
@@ -101,11 +108,15 @@ int live_pins_new(struct live_pins **out)
 	return 0;
 }
 
-/* From here on notices come of all again; what went untold until now is held for as long as ever. */
+/*
+ * Turn the notices of all files on again. Files without notices until now are held for HOLD_NS from
+ * now.
+ */
 static void listen(struct live_pins *pins, uint64_t now_ns)
 {
 	pins->listened_ns = now_ns;
-	(void)fanotify_mark(pins->notices, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL); /* of single files */
+	/* Remove the ignore marks of single files. */
+	(void)fanotify_mark(pins->notices, FAN_MARK_FLUSH, 0, AT_FDCWD, NULL);
 	for (size_t i = 0; i < pins->n; i++) {
 		struct pin *pin = &pins->pins[(pins->first + i) % PINS_MAX];
 
@@ -115,6 +126,7 @@ static void listen(struct live_pins *pins, uint64_t now_ns)
 	}
 }
 
+/* Turn off the notices for a held file, which is executed often. */
 static void ignore(const struct live_pins *pins, struct pin *pin)
 {
 	pin->ignored = !fanotify_mark(
@@ -122,6 +134,7 @@ static void ignore(const struct live_pins *pins, struct pin *pin)
 		FAN_OPEN_EXEC, pin->fd, NULL);
 }
 
+/* Stop holding the oldest file. */
 static void drop_first(struct live_pins *pins)
 {
 	(void)close(pins->pins[pins->first].fd);
@@ -151,7 +164,10 @@ static struct pin *find(struct live_pins *pins, uint32_t major, uint32_t minor, 
 	return NULL;
 }
 
-/* While it is held no other file can get its inode number.  fd is taken over. */
+/*
+ * Hold a file. While it is held, no other file can get its inode number. A file that is held
+ * already is not held twice; its notices are turned off instead. Takes ownership of fd.
+ */
 static void add(struct live_pins *pins, int fd, uint64_t now_ns)
 {
 	struct pin pin = { .until_ns = now_ns + HOLD_NS, .fd = fd }, *held;
@@ -180,7 +196,9 @@ void live_pins_watch(struct live_pins *pins, const char *path)
 {
 	struct statfs fs;
 
-	/* By its number: through another process's root there is no line that tells its name. */
+	/*
+	 * Use the number of the file system's type: the own mountinfo has no line for another root.
+	 */
 	if (statfs(path, &fs))
 		return;
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)

@@ -1,3 +1,4 @@
+/* agent/source/live_queue.c: a binary heap of events and samples, by time. */
 #include "agent/source/live_queue.h"
 
 #include <assert.h>
@@ -8,11 +9,13 @@
 
 #define SAMPLE_ORDER (1ull << 63)
 
+/* Return whether a is delivered before b. */
 static bool before(const struct live_item *a, const struct live_item *b)
 {
 	return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->order < b->order;
 }
 
+/* Add an item. Its order becomes unique, by the number of items added before. */
 static int push(struct live_queue *queue, struct live_item item)
 {
 	size_t at;
@@ -36,6 +39,7 @@ static int push(struct live_queue *queue, struct live_item item)
 	return 0;
 }
 
+/* Return the event's string, which must be copied with it; NULL: it has none. */
 static const char *text_of(const struct event *event)
 {
 	if (event->type == EVENT_MAPPING)
@@ -45,6 +49,7 @@ static const char *text_of(const struct event *event)
 	return event->type == EVENT_COMM ? event->comm.comm : NULL;
 }
 
+/* Return the bytes that a copy of the event takes, with its string. */
 static size_t size_of(const struct event *event)
 {
 	const char *text = text_of(event);

@@ -1,3 +1,4 @@
+/* agent/source/live_ring.c: reads a BPF ring buffer in place. */
 #include "agent/source/live_ring.h"
 
 #include <errno.h>
@@ -51,7 +52,10 @@ void live_ring_fini(struct live_ring *ring)
 	*ring = (struct live_ring){ 0 };
 }
 
-/* The record at a place in the data, whole. */
+/*
+ * Return a record's bytes as one piece. A record that is split at the end of the data is copied to
+ * ring->split.
+ */
 static const uint8_t *whole(const struct live_ring *ring, size_t at, uint32_t size)
 {
 	size_t before = ring->size - at;
@@ -72,7 +76,7 @@ uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned 
 		uint32_t size = head & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
 		size_t at = (ring->scanned + BPF_RINGBUF_HDR_SZ) & (ring->size - 1);
 
-		if (head & BPF_RINGBUF_BUSY_BIT) /* still being written on another CPU */
+		if (head & BPF_RINGBUF_BUSY_BIT) /* still being written by another CPU */
 			return 0;
 		ring->scanned += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ul;
 		if (head & BPF_RINGBUF_DISCARD_BIT)

@@ -1,3 +1,4 @@
+/* agent/source/live_symbol.c: looks up kernel symbols by a BPF program that formats "%pS". */
 #include "agent/source/live_symbol.h"
 
 #include "agent/source/live_bpf.h"
@@ -18,7 +19,7 @@
 #include "bpf/symbol.skel.h"
 #pragma GCC diagnostic pop
 
-#define TAG_DIGITS 16 /* of a BPF program, in its symbol */
+#define TAG_DIGITS 16 /* hexadecimal digits of a BPF program's tag, in its symbol */
 
 struct live_symbols {
 	struct symbol *skeleton;
@@ -49,7 +50,10 @@ void live_symbols_free(struct live_symbols *symbols)
 	free(symbols);
 }
 
-/* kallsyms has "[bpf]" behind it, what is asked here has not. */
+/*
+ * Return whether a symbol is that of a BPF program or trampoline. kallsyms marks these with
+ * "[bpf]", but "%pS" does not.
+ */
 static bool is_of_bpf(const char *name)
 {
 	if (!strncmp(name, "bpf_trampoline_", 15))

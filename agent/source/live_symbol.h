@@ -1,8 +1,8 @@
 /*
- * agent/source/live_symbol.h: names of addresses in the running kernel, from the kernel itself.
+ * agent/source/live_symbol.h: looks up symbols of the running kernel, by asking the kernel.
  *
- * It writes a list of all 200,000 names in 60 ms, of which a recording needs some hundred; and
- * since Linux 5.13 a program can ask for one of them, within two microseconds.
+ * /proc/kallsyms lists all 200,000 symbols in 60 ms, but a recording needs some hundred of them.
+ * Since Linux 5.13 a BPF program can look up one symbol, which takes two microseconds.
  */
 #ifndef AGENT_SOURCE_LIVE_SYMBOL_H
 #define AGENT_SOURCE_LIVE_SYMBOL_H
@@ -13,18 +13,22 @@
 
 struct live_symbols;
 
-/* -ENOTSUP where the kernel cannot be asked, for whatever reason. */
+/* Load the BPF program. -ENOTSUP if that fails, for any reason. */
 int live_symbols_new(struct live_symbols **out);
 void live_symbols_free(struct live_symbols *symbols); /* NULL is fine */
 
 /*
- * Of several names of one address the one that the kernel shows itself.  *out is borrowed until
- * the next call; modules stand in brackets, as in kallsyms.  -ENOENT: nothing is there.
+ * Look up the symbol at addr. If an address has several symbols, it is the one that the kernel
+ * prints. *out is borrowed until the next call. A module's name is in brackets, as in kallsyms.
+ * -ENOENT: there is no symbol; -ENOTSUP: the program failed.
  */
 int live_symbols_find(struct live_symbols *symbols, uint64_t addr,
 		      struct source_kernel_symbol *out);
 
-/* What the kernel writes for addr, taken apart in place. */
+/*
+ * Parse the kernel's text for addr: "name+0xoffset/0xsize [module]". *out points into text, which
+ * is changed. -ENOENT: the text has no symbol.
+ */
 int live_symbol_parse(char *text, uint64_t addr, struct source_kernel_symbol *out);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent/source/live_wait.c: a table of the records of waiting threads, by tid. */
 #include "agent/source/live_wait.h"
 
 #include "agent/array.h"
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_MAX (64u << 20) /* ten thousand threads with 6 KiB each */
+#define BYTES_MAX (64u << 20) /* enough for ten thousand threads with 6 KiB each */
 
 struct which {
 	const struct live_waits *waits;
@@ -20,6 +21,7 @@ static bool same_tid(const void *ctx, uint32_t i)
 	return want->waits->waits[i].tid == want->tid;
 }
 
+/* Return the index of a thread's record, or HASH_NONE. */
 static uint32_t find(const struct live_waits *waits, uint32_t tid)
 {
 	struct which want = { .waits = waits, .tid = tid };
@@ -27,7 +29,7 @@ static uint32_t find(const struct live_waits *waits, uint32_t tid)
 	return hash_find(&waits->by_tid, hash_u64(0, tid), same_tid, &want);
 }
 
-/* The last one fills the gap. */
+/* Remove record i and return it. The last record moves to its place. */
 static struct capture_head *take(struct live_waits *waits, uint32_t i)
 {
 	struct live_wait wait = waits->waits[i];
@@ -38,7 +40,7 @@ static struct capture_head *take(struct live_waits *waits, uint32_t i)
 	if (i != last) {
 		hash_remove(&waits->by_tid, hash_u64(0, waits->waits[last].tid), last);
 		waits->waits[i] = waits->waits[last];
-		/* There is room: two were just removed. */
+		/* hash_add cannot fail: two entries were just removed. */
 		(void)hash_add(&waits->by_tid, hash_u64(0, waits->waits[i].tid), i);
 	}
 	return wait.record;

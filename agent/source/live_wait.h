@@ -1,6 +1,4 @@
-/*
- * agent/source/live_wait.h: captured threads that wait: kept until it is told for how long.
- */
+/* agent/source/live_wait.h: stores the records of threads that wait, until their waits end. */
 #ifndef AGENT_SOURCE_LIVE_WAIT_H
 #define AGENT_SOURCE_LIVE_WAIT_H
 
@@ -13,10 +11,10 @@
 struct live_wait {
 	uint32_t tid;
 	uint32_t size;
-	struct capture_head *record; /* with its bytes; owned */
+	struct capture_head *record; /* with the bytes after the head; owned */
 };
 
-struct live_waits { /* all zero: none */
+struct live_waits { /* all zero: empty */
 	struct live_wait *waits;
 	size_t n, room;
 	struct hash_index by_tid;
@@ -24,15 +22,18 @@ struct live_waits { /* all zero: none */
 };
 
 /*
- * Copy a record of a thread that begins to wait.  *unended: the CPU of the same thread's
- * earlier wait, whose end was never told and whose record is dropped; else -1.
- * -ENOSPC: too much waits already; -ENOMEM.
+ * Store a copy of the record of a thread that begins to wait. If an earlier wait of the same thread
+ * is stored, its end was never reported: that record is dropped, and *unended is the CPU in it;
+ * otherwise *unended is -1. -ENOSPC: the stored records are too large already; -ENOMEM.
  */
 int live_waits_begin(struct live_waits *waits, const struct capture_head *record, uint32_t size,
 		     int *unended);
-/* Return the record of the wait since then, which becomes the caller's to free; NULL: there is none. */
+/*
+ * Remove and return the record of the wait that began at since_ns. The caller frees it. NULL: it is
+ * not stored.
+ */
 struct capture_head *live_waits_end(struct live_waits *waits, uint32_t tid, uint64_t since_ns);
-/* Any of those that still wait, in the same way; NULL: none is left. */
+/* Remove and return any record. The caller frees it. NULL: none is left. */
 struct capture_head *live_waits_any(struct live_waits *waits);
 void live_waits_fini(struct live_waits *waits);
 
