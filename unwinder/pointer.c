@@ -1,3 +1,4 @@
+/* unwinder/pointer.c: decodes encoded pointers. */
 #include "unwinder/pointer.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ int uw_pointer_number(struct uw_bytes *b, uint8_t encoding, uint8_t address_size
 	return 0;
 }
 
-/* ALIGNED: a plain address at the next multiple of its size. */
+/* Read an ALIGNED pointer: a plain address at the next multiple of its size. */
 static int read_aligned(struct uw_bytes *b, const struct uw_bases *bases, uint64_t *out)
 {
 	uint64_t at = bases->vaddr + (uint64_t)(b->pos - bases->start);

@@ -8,7 +8,7 @@
 #include "unwinder/bytes.h"
 
 enum {
-	UW_PE_ABSPTR = 0x00, /* formats, low four bits */
+	UW_PE_ABSPTR = 0x00, /* the low four bits: the format */
 	UW_PE_ULEB = 0x01,
 	UW_PE_UDATA2 = 0x02,
 	UW_PE_UDATA4 = 0x03,
@@ -18,38 +18,38 @@ enum {
 	UW_PE_SDATA2 = 0x0a,
 	UW_PE_SDATA4 = 0x0b,
 	UW_PE_SDATA8 = 0x0c,
-	UW_PE_PCREL = 0x10, /* what it counts from, the next three */
+	UW_PE_PCREL = 0x10, /* the next three bits: what the pointer is relative to */
 	UW_PE_TEXTREL = 0x20,
 	UW_PE_DATAREL = 0x30,
 	UW_PE_FUNCREL = 0x40,
 	UW_PE_ALIGNED = 0x50,
-	UW_PE_INDIRECT = 0x80, /* the address of the pointer: process memory */
+	UW_PE_INDIRECT = 0x80, /* the value is the address of the pointer, in process memory */
 	UW_PE_OMIT = 0xff,
 };
 
-/* What the parts of an encoding count from. */
+/* The bases of encoded pointers. */
 struct uw_bases {
-	const uint8_t *start; /* where the section's bytes begin … */
-	uint64_t vaddr;	      /* … and the address they have */
+	const uint8_t *start; /* where the section's bytes begin */
+	uint64_t vaddr;	      /* the address of start */
 	uint64_t text, data, func;
 	bool has_text, has_data, has_func;
-	uint8_t address_size; /* of ABSPTR: 4 or 8 */
+	uint8_t address_size; /* size of ABSPTR: 4 or 8 */
 };
 
 /*
- * 0; -EBADMSG cut short; -ENOTSUP an encoding that cannot be resolved from the
- * file alone: indirect, omitted, or relative to something not known.
+ * Decode a pointer. -EBADMSG: it is cut short. -ENOTSUP: the file alone cannot resolve the
+ * encoding, because it is indirect, omitted, or relative to something that is not known.
  */
 int uw_pointer_read(struct uw_bytes *b, const struct uw_bases *bases, uint8_t encoding,
 		    uint64_t *out);
 
-/* Steps over a pointer whose value does not matter, indirect ones too. */
+/* Skip a pointer whose value does not matter, even an indirect one. */
 int uw_pointer_skip(struct uw_bytes *b, const struct uw_bases *bases, uint8_t encoding);
 
-/* The bare number, not counted from anything: the length field of an FDE. */
+/* Decode the number without adding a base; an FDE's length field is such a number. */
 int uw_pointer_number(struct uw_bytes *b, uint8_t encoding, uint8_t address_size, uint64_t *out);
 
-/* Bytes one takes, 0 where that varies or is unknown. */
+/* Return how many bytes a pointer takes; 0: this varies, or the encoding is unknown. */
 unsigned int uw_pointer_size(uint8_t encoding, uint8_t address_size);
 
 #endif

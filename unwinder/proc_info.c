@@ -1,3 +1,7 @@
+/*
+ * unwinder/proc_info.c: finds a procedure's information, in an object or by a search table in the
+ * target's memory.
+ */
 #include "unwinder/proc_info.h"
 
 #include <elf.h>
@@ -11,10 +15,10 @@
 #include "unwinder/object.h"
 #include "unwinder/pointer.h"
 
-/* What unwind_info points to: one allocation. */
+/* What unwind_info points to, in one allocation. */
 struct rules {
 	uint64_t magic;
-	struct uw_object *object; /* a reference; NULL: cfi's bytes follow */
+	struct uw_object *object; /* one reference; NULL: the entries are in cfi and bytes */
 	uint64_t bias;
 	struct uw_cfi cfi; /* the CIE, then the FDE */
 	struct uw_fde fde;
@@ -23,12 +27,15 @@ struct rules {
 
 #define MAGIC 0x6f66667775726c65u
 
-/* The largest FDE of a Debian disk has 30 KiB. */
+/* The largest FDE on a Debian disk has 30 KiB. */
 #define ENTRY_MAX ((uint64_t)1 << 20)
 
-/* ---- exceptions' data ------------------------------------------------------------------- */
+/* ---- exception handling data ------------------------------------------------------------ */
 
-/* A pointer whose bytes lie at pos, which has the address bases say; 0: none, or not to be had. */
+/*
+ * Read the encoded pointer at pos, whose address follows from bases. 0: it is null, or cannot be
+ * read.
+ */
 static uint64_t pointer_at(const struct uw_proc_query *query, const struct uw_bases *bases,
 			   uint64_t bias, const uint8_t *pos, const uint8_t *end, uint8_t encoding)
 {
@@ -38,7 +45,7 @@ static uint64_t pointer_at(const struct uw_proc_query *query, const struct uw_ba
 
 	if (encoding == UW_PE_OMIT ||
 	    uw_pointer_number(&bare, encoding, bases->address_size, &value) || value == 0)
-		return 0; /* a null pointer is one whatever it counts from (LSB 5.0 §10.6.1) */
+		return 0; /* a null pointer is null whatever its base is (LSB 5.0 §10.6.1) */
 	if (uw_pointer_read(&b, bases, encoding & (uint8_t)~UW_PE_INDIRECT, &value))
 		return 0;
 	value += bias;
@@ -50,7 +57,7 @@ static uint64_t pointer_at(const struct uw_proc_query *query, const struct uw_ba
 	return uw_bytes_u64(&b);
 }
 
-/* cie_vaddr: of the CIE's first byte, which lies at cie. */
+/* Set the handler and the LSDA from the FDE. cie is the CIE's first byte, cie_vaddr its address. */
 static void take_handlers(const struct uw_proc_query *query, const struct uw_cfi *cfi,
 			  const struct uw_fde *fde, const uint8_t *cie, uint64_t cie_vaddr,
 			  uint64_t bias, struct uw_proc_info *out)
@@ -77,7 +84,7 @@ static void take_handlers(const struct uw_proc_query *query, const struct uw_cfi
 				  fde->cie.personality_encoding);
 }
 
-/* ---- of an object --------------------------------------------------------------------------- */
+/* ---- in an object -------------------------------------------------------------------------- */
 
 int uw_proc_info_object(struct uw_object *object, uint64_t bias, const struct uw_proc_query *query,
 			struct uw_proc_info *out)
@@ -99,7 +106,7 @@ int uw_proc_info_object(struct uw_object *object, uint64_t bias, const struct uw
 		take_handlers(query, &frames->cfi, &fde, frames->cfi.data, frames->cfi.vaddr, bias,
 			      &info);
 	}
-	if (err == -ENOENT) { /* a stub, or the padding behind a procedure */
+	if (err == -ENOENT) { /* a stub, or the padding after a procedure */
 		err = uw_object_rule(object, vaddr, true, &rule);
 		info.start = rule.start + bias;
 		info.end = rule.end + bias;
@@ -121,8 +128,9 @@ int uw_proc_info_object(struct uw_object *object, uint64_t bias, const struct uw
 	return 0;
 }
 
-/* ---- by a search table ------------------------------------------------------------------------ */
+/* ---- by a search table --------------------------------------------------------------------- */
 
+/* Read a little-endian number from the target's memory. */
 static int read_u32(const struct uw_proc_query *query, uint64_t addr, uint32_t *out)
 {
 	uint8_t bytes[4];
@@ -134,7 +142,10 @@ static int read_u32(const struct uw_proc_query *query, uint64_t addr, uint32_t *
 	return err;
 }
 
-/* The last entry that starts at or below pc: where its FDE is. */
+/*
+ * Find the last entry that starts at or below pc, and return the address of its FDE. -ENOENT: there
+ * is none.
+ */
 static int search(const struct uw_search_table *table, const struct uw_proc_query *query,
 		  uint64_t *fde)
 {
@@ -163,7 +174,10 @@ static int search(const struct uw_search_table *table, const struct uw_proc_quer
 	return err;
 }
 
-/* The bytes of an entry at addr, its length and where its id is. */
+/*
+ * Return the size of the entry at addr, and the offset of its id. -ENOTSUP: it is too large.
+ * -EBADMSG: it has no id; a terminator has none either.
+ */
 static int measure(const struct uw_proc_query *query, uint64_t addr, uint64_t *size, uint64_t *id)
 {
 	uint32_t length, high = 0;
@@ -186,8 +200,9 @@ static int measure(const struct uw_proc_query *query, uint64_t addr, uint64_t *s
 }
 
 /*
- * CIE and FDE side by side: the FDE keeps its address, so that what counts from
- * its place is right; its way back to the CIE is written anew.
+ * Read an FDE and its CIE and put them side by side. The FDE keeps its address, so that pc-relative
+ * pointers in it are right. Its CIE pointer is rewritten to lead to the copy. The caller frees
+ * *out.
  */
 static int read_entries(const struct uw_search_table *table, const struct uw_proc_query *query,
 			uint64_t fde_addr, struct rules **out, uint64_t *cie_vaddr)
@@ -266,8 +281,9 @@ int uw_proc_info_search(const struct uw_search_table *table, const struct uw_pro
 	return 0;
 }
 
-/* ---- using it ------------------------------------------------------------------------------------ */
+/* ---- use ----------------------------------------------------------------------------------- */
 
+/* Return what unwind_info points to, or NULL if this library did not make it. */
 static struct rules *rules_of(const struct uw_proc_info *info)
 {
 	struct rules *rules = info->format == UW_PROC_TABLE ? info->unwind_info : NULL;
@@ -290,7 +306,7 @@ int uw_proc_info_rule(const struct uw_proc_info *info, uint64_t lookup, bool exa
 	if (lookup < rules->fde.start || lookup >= rules->fde.end)
 		return -ENOENT;
 	err = uw_cfi_rule(&rules->cfi, &rules->fde, lookup, rule);
-	if (!err) { /* what the FDE does not say of a rule */
+	if (!err) { /* uw_cfi_rule does not set these */
 		rule->start = rules->fde.start;
 		rule->end = rules->fde.end;
 		rule->stepper = UW_STEPPER_CFI;

@@ -1,4 +1,4 @@
-/* unwinder/proc_info.h: the rules behind a struct uw_proc_info. */
+/* unwinder/proc_info.h: the rules of a struct uw_proc_info. */
 #ifndef UNWINDER_PROC_INFO_H
 #define UNWINDER_PROC_INFO_H
 
@@ -9,9 +9,9 @@
 #include "unwinder/rule.h"
 
 /*
- * The rule at lookup of an info that holds rules; *bias: what its file was mapped with.
- * Expressions in it are the info's: they go when that is freed.  -EINVAL the info holds none
- * of ours, -ENOENT, -EBADMSG, -ENOTSUP.
+ * Look up the rule at lookup in an info that has rules. *bias is the bias of its file. Expressions
+ * are borrowed from the info. -EINVAL: the info has no rules that this library made. -ENOENT,
+ * -EBADMSG, -ENOTSUP.
  */
 int uw_proc_info_rule(const struct uw_proc_info *info, uint64_t lookup, bool exact,
 		      struct uw_rule *rule, uint64_t *bias);

@@ -1,3 +1,4 @@
+/* unwinder/prologue.c: finds where the function around a pc may begin, for code without rules. */
 #include "unwinder/prologue.h"
 
 #include <errno.h>
@@ -5,10 +6,10 @@
 #include "unwinder/arch.h"
 #include "unwinder/object.h"
 
-/* How much code is read first, at least. */
+/* How much code is read at first, at least. */
 #define NEAR_MIN 1024
 
-/* Assemblers begin functions there when they are told to, and are. */
+/* Assemblers align functions to this when they are told to, which is usual. */
 #define ALIGN 16
 
 static const struct uw_arch *arch_of(const struct uw_beginnings *b)
@@ -16,12 +17,12 @@ static const struct uw_arch *arch_of(const struct uw_beginnings *b)
 	return uw_arch_of(uw_object_machine(b->object));
 }
 
-/* Read the size bytes below the pc, or as many as there are. */
+/* Read the size bytes below the pc, or as many as can be read. */
 static void read_code(struct uw_beginnings *b)
 {
 	uint64_t size = b->size;
 
-	/* Its segment may begin later. */
+	/* The segment may begin inside these bytes. */
 	while (b->size && uw_object_read(b->object, b->pc - b->size, b->code, b->size))
 		b->size /= 2;
 	if (b->size < size)
@@ -35,7 +36,7 @@ void uw_beginnings_init(struct uw_beginnings *b, struct uw_object *object, uint6
 	b->length = pc % ALIGN;
 	b->size = !arch_of(b)->begins ? 0 : pc < UW_PROLOGUE_BACK ? pc : UW_PROLOGUE_BACK;
 	b->more = 0;
-	/* Most functions begin near. */
+	/* Most functions begin close to the pc: read a quarter first. */
 	if (b->size / 4 >= NEAR_MIN) {
 		b->more = b->size;
 		b->size /= 4;
@@ -43,7 +44,7 @@ void uw_beginnings_init(struct uw_beginnings *b, struct uw_object *object, uint6
 	read_code(b);
 }
 
-/* Read more of the code, if there is more, for the place that is next. */
+/* Read the rest of the code if the next candidate needs it. */
 static void widen(struct uw_beginnings *b)
 {
 	if (!b->more || b->length + UW_BEGINS_BACK <= b->size)
@@ -63,7 +64,7 @@ int uw_beginnings_next(struct uw_beginnings *b, struct uw_rule *out)
 
 		if (!arch->begins(b->code, start))
 			continue;
-		/* What has rules is another function. */
+		/* Code that has rules belongs to another function. */
 		if (uw_object_rule(b->object, b->pc - length, true, out) != -ENOENT)
 			break;
 		b->length += ALIGN;

@@ -1,11 +1,12 @@
 /*
- * unwinder/prologue.h: frames of code without rules, by how its function begins.
+ * unwinder/prologue.h: the frame of code without rules, derived from how its function begins.
  *
- * Hand-written code (of codecs, of linear algebra, of hashes) has no call-frame information and
- * uses the frame pointer for anything, but mostly begins plainly: it pushes what it has to keep,
- * takes room below sp, and moves sp no more until it ends.  Where a function begins no symbol
- * tells in a stripped file: at a multiple of 16, behind the return or jump that ends another.
- * That is a guess, which holds only if a return address is where the beginning says.
+ * Hand-written code (codecs, linear algebra, hashes) has no call-frame information and may use the
+ * frame pointer for anything. But it mostly has a simple prologue: it pushes the registers that it
+ * must save, moves sp down, and does not move sp again until its end. In a stripped file no symbol
+ * shows where a function begins. It is probably at a multiple of 16, after the return or jump that
+ * ends another function. That is a guess, which counts only if there is a return address where the
+ * prologue has it.
  */
 #ifndef UNWINDER_PROLOGUE_H
 #define UNWINDER_PROLOGUE_H
@@ -16,41 +17,50 @@
 #include "unwinder/rule.h"
 #include "unwinder/unwinder.h"
 
-/* How far below the pc a function may begin, and how many places that look like it are tried. */
+/* How far below the pc a function may begin, and how many candidates are tried. */
 #define UW_PROLOGUE_BACK  8192
 #define UW_PROLOGUE_TRIES 4
 
-/* How much of a function's beginning is read as such. */
+/* How much of a function is read as its prologue. */
 #define UW_PROLOGUE_MAX 256
 
-/* Where a function may begin, from a pc downward; on the caller's stack while he asks. */
+/*
+ * Candidates for the start of the function around a pc, from the pc downward. It is large and lives
+ * on the caller's stack.
+ */
 struct uw_beginnings {
 	struct uw_object *object;
-	uint64_t pc, size, length; /* pc: a vaddr; length: from the next place to it */
-	uint64_t more; /* how much code may be read in place of these size bytes; 0: no more */
+	/* pc: a vaddr; length: the distance from the next candidate to pc */
+	uint64_t pc, size, length;
+	uint64_t more; /* how much code may be read instead of these size bytes; 0: no more */
 	uint8_t code[UW_PROLOGUE_BACK];
 };
 
-/* pc: a vaddr; of a return address as it stands. */
+/* Prepare the candidates. pc is a vaddr; a return address is passed unchanged. */
 void uw_beginnings_init(struct uw_beginnings *b, struct uw_object *object, uint64_t pc);
 
 /*
- * The frame at pc if its function begins at the next such place, out->start; without anything
- * pushed it is empty.  -EAGAIN it does not begin plainly there; -ENOENT that was the last.
+ * Compute the frame at pc as if its function began at the next candidate, out->start. If nothing
+ * was pushed, the frame is empty. -EAGAIN: there is no simple prologue there; call again. -ENOENT:
+ * there are no more candidates.
  */
 int uw_beginnings_next(struct uw_beginnings *b, struct uw_rule *out);
 
-/* What a function without rules does with the frame pointer, by how it begins. */
+/* What a function without rules does with the frame pointer, as its prologue shows. */
 enum uw_keeping {
-	UW_KEEPING_UNKNOWN, /* it does not begin plainly, or its code cannot be seen */
+	UW_KEEPING_UNKNOWN, /* it has no simple prologue, or its code cannot be read */
 	UW_KEEPING_FP,	    /* it sets the register */
-	UW_KEEPING_NOT,	    /* it pushes or takes room, and lets the register be */
+	/* it pushes registers or moves sp, and leaves the frame pointer alone */
+	UW_KEEPING_NOT,
 };
 
-/* Of the places where the function around pc may begin the first where it does either decides. */
+/*
+ * Return what the function around pc does. The first candidate that sets the frame pointer or
+ * builds a frame decides.
+ */
 enum uw_keeping uw_beginnings_keep(struct uw_object *object, uint64_t pc);
 
-/* The one that was taken: whose CFA, by the registers there, is cfa. */
+/* Find the candidate that was used: the one whose CFA, with these registers, is cfa. */
 bool uw_beginnings_taken(struct uw_object *object, uint64_t pc, const struct uw_regs *regs,
 			 uint64_t cfa, struct uw_rule *out);
 

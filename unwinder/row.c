@@ -1,3 +1,4 @@
+/* unwinder/row.c: converts a rule to a packed word with the places of saved registers, and back. */
 #include "unwinder/row.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 
 #define CFA_MAX (((int64_t)1 << 23) - 1) /* × 8 */
 
-/* ---- expressions that a word can say ------------------------------------------------ */
+/* ---- expressions that a word can express -------------------------------------------- */
 
 enum { /* DWARF 5 §7.7.1 */
        OP_DEREF = 0x06,
@@ -19,15 +20,15 @@ enum { /* DWARF 5 §7.7.1 */
        OP_BREG0 = 0x70,
 };
 
-/* A CFA as a word has it. */
+/* A CFA as a word expresses it. */
 struct cfa {
-	uint64_t word; /* the kind; of PLT its numbers too */
+	uint64_t word; /* the kind; for PLT its numbers, too */
 	uint8_t reg;
 	int64_t off;
-	int16_t add; /* of DEREF */
+	int16_t add; /* for DEREF */
 };
 
-/* A place as a word has it; -ENOTSUP where it does not fit. */
+/* Convert an offset to a place, in units of 8 bytes. -ENOTSUP: it does not fit. */
 static int place_of(int64_t off, int16_t *out)
 {
 	if (off % 8 || off / 8 < INT16_MIN || off / 8 >= TABLE_UNDEFINED)
@@ -36,18 +37,23 @@ static int place_of(int64_t off, int16_t *out)
 	return 0;
 }
 
+/* Read one operation and return whether it is op. */
 static bool take_op(struct uw_bytes *b, uint8_t op)
 {
 	return uw_bytes_u8(b) == op && !b->err;
 }
 
-/* One of 32 operations in a row, DW_OP_lit0… or DW_OP_breg0…: which. */
+/*
+ * Read one of 32 consecutive operations, DW_OP_lit0… or DW_OP_breg0…, and return its number in
+ * *out.
+ */
 static bool take_one_of(struct uw_bytes *b, uint8_t first, uint8_t *out)
 {
 	*out = (uint8_t)(uw_bytes_u8(b) - first);
 	return !b->err && *out < 32;
 }
 
+/* Read a DW_OP_breg operation with its offset. */
 static bool take_breg(struct uw_bytes *b, uint8_t *reg, int64_t *off)
 {
 	bool is = take_one_of(b, OP_BREG0, reg);
@@ -57,8 +63,8 @@ static bool take_breg(struct uw_bytes *b, uint8_t *reg, int64_t *off)
 }
 
 /*
- * bregR N; deref; [plus_uconst M]: where gcc has realigned the stack, and where
- * assembly keeps the old stack pointer in a slot (ld.so, OpenSSL).
+ * Recognize bregR N; deref; [plus_uconst M]. gcc writes this where it has realigned the stack, and
+ * assembly where the old stack pointer is in a slot (ld.so, OpenSSL).
  */
 static bool is_deref(const struct uw_arch *arch, struct uw_bytes b, struct cfa *out)
 {
@@ -77,9 +83,9 @@ static bool is_deref(const struct uw_arch *arch, struct uw_bytes b, struct cfa *
 }
 
 /*
- * breg sp N; breg pc 0; lit mask; and; lit least; ge; lit shift; shl; plus: how
- * bfd and gold describe .plt, whose entries of 16 bytes push in their middle.
- * least is 11; in the forms with endbr64 or bnd 10, 9 or 5.
+ * Recognize breg sp N; breg pc 0; lit mask; and; lit least; ge; lit shift; shl; plus. bfd and gold
+ * describe .plt in this way: its entries of 16 bytes push in their middle. least is 11; in the
+ * forms with endbr64 or bnd it is 10, 9 or 5.
  */
 static bool is_plt(const struct uw_arch *arch, struct uw_bytes b, struct cfa *out)
 {
@@ -95,11 +101,13 @@ static bool is_plt(const struct uw_arch *arch, struct uw_bytes b, struct cfa *ou
 	return uw_bytes_done(&b) && out->reg == arch->sp && pc == arch->pc && zero == 0;
 }
 
+/* Return the kind of a word whose CFA is reg + offset. */
 static uint64_t plain_word(const struct uw_arch *arch, unsigned int reg)
 {
 	return reg == arch->sp ? TABLE_SP : reg == arch->fp ? TABLE_FP : TABLE_REG;
 }
 
+/* Convert a rule's CFA. -ENOTSUP: no word can express it. */
 static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct cfa *out)
 {
 	struct uw_bytes expr;
@@ -112,7 +120,7 @@ static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct
 	} else {
 		out->off = rule->cfa_off;
 		out->word = plain_word(arch, rule->cfa_reg);
-		/* A rule that was made from a row. */
+		/* These two are rules that were made from a row. */
 		if (rule->cfa_kind == UW_CFA_DEREF) {
 			out->word = TABLE_DEREF;
 			if (place_of(rule->cfa_add, &out->add))
@@ -130,7 +138,7 @@ static int cfa_of(const struct uw_arch *arch, const struct uw_rule *rule, struct
 
 /* ---- a rule as a word ----------------------------------------------------------------- */
 
-/* A row in the making. */
+/* A row while it is made. */
 struct making {
 	const struct uw_arch *arch;
 	const struct uw_rule *rule;
@@ -140,7 +148,10 @@ struct making {
 	uint16_t based;
 };
 
-/* Where a row keeps the place of a register, and its bit among the based; NULL: nowhere. */
+/*
+ * Return where a row has the place of a register, and the register's bit in the set of based
+ * places. NULL: a row has none for this register.
+ */
 static int16_t *slot_of(struct making *m, unsigned int reg, uint16_t *bit)
 {
 	if (reg == m->arch->fp) {
@@ -156,7 +167,10 @@ static int16_t *slot_of(struct making *m, unsigned int reg, uint16_t *bit)
 	return NULL;
 }
 
-/* Stored at fp + N, says DW_OP_bregFP N or a rule that was made from a row. */
+/*
+ * Record that a register is stored at fp + N, from DW_OP_bregFP N or from a rule that was made from
+ * a row. -ENOTSUP: a row cannot express the place.
+ */
 static int set_based(struct making *m, const struct uw_reg_rule *r)
 {
 	int16_t *slot, place;
@@ -180,6 +194,7 @@ static int set_based(struct making *m, const struct uw_reg_rule *r)
 	return 0;
 }
 
+/* Record the rule of one register. -ENOTSUP: a row cannot express it. */
 static int set_reg(struct making *m, const struct uw_reg_rule *r)
 {
 	const struct uw_arch *arch = m->arch;
@@ -187,7 +202,7 @@ static int set_reg(struct making *m, const struct uw_reg_rule *r)
 	int16_t *slot, place;
 	uint16_t bit;
 
-	/* Vectors are nobody's concern, unless finding them could fail. */
+	/* Ignore rules for vector registers, unless applying the rule could fail. */
 	if (r->reg >= arch->n_regs &&
 	    (r->kind == UW_RULE_AT_CFA || r->kind == UW_RULE_UNDEFINED || r->kind == UW_RULE_SAME))
 		return 0;
@@ -210,7 +225,7 @@ static int set_reg(struct making *m, const struct uw_reg_rule *r)
 	slot = slot_of(m, r->reg, &bit);
 	if (!slot)
 		return -ENOTSUP;
-	/* Below sp: popped already (see step.c). */
+	/* A slot below sp has been popped already (see step.c). */
 	if (uw_word_kind(m->cfa.word) != TABLE_SP || r->off >= -m->cfa.off)
 		*slot = place;
 	return 0;
@@ -261,8 +276,9 @@ int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_
 	return 0;
 }
 
-/* ---- and back --------------------------------------------------------------------------- */
+/* ---- a word as a rule ------------------------------------------------------------------- */
 
+/* Add the rule of a register whose place is known. */
 static void add(const struct uw_arch *arch, struct uw_rule *rule, unsigned int reg, int16_t place,
 		bool based)
 {
@@ -274,6 +290,7 @@ static void add(const struct uw_arch *arch, struct uw_rule *rule, unsigned int r
 					      .off = place * 8 };
 }
 
+/* Set the rule's CFA. */
 static void cfa_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext,
 		     struct uw_rule *out)
 {
@@ -313,7 +330,7 @@ void uw_row_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext, 
 	out->signal = word & TABLE_WORD_SIGNAL;
 	out->ra_signed = word & TABLE_WORD_SIGNED;
 	out->n_regs = 0;
-	/* Sorted by register: fp stands among the saved ones. */
+	/* Rules are sorted by register; fp is between two of the saved ones. */
 	for (; i < arch->n_saved && arch->saved[i] < arch->fp; i++)
 		add(arch, out, arch->saved[i], ext[i], based >> i & 1);
 	if (uw_word_kind(word) != TABLE_PLT)

@@ -1,6 +1,6 @@
 /*
- * unwinder/row.h: a rule as a word and the places of saved registers, as tables
- * (schema/table.h) and the caches of a walk hold it.
+ * unwinder/row.h: a rule as a packed word and the places of saved registers, the form that tables
+ * (schema/table.h) and the caches of a walk store.
  */
 #ifndef UNWINDER_ROW_H
 #define UNWINDER_ROW_H
@@ -37,13 +37,15 @@ static inline int16_t uw_word_ra(uint64_t word)
 	return (int16_t)(word >> 48);
 }
 
-/* Of TABLE_SLOW: where its record is. */
+/* Return the offset in slow of a TABLE_SLOW word's record. */
 static inline uint32_t uw_word_slow(uint64_t word)
 {
 	return (uint32_t)(word >> 32);
 }
 
-/* Of TABLE_PLT: CFA = sp + uw_word_cfa + (((pc & mask) >= least) << shift). */
+/*
+ * Return a number of a TABLE_PLT word: CFA = sp + uw_word_cfa + (((pc & mask) >= least) << shift).
+ */
 static inline uint8_t uw_word_plt_mask(uint64_t word)
 {
 	return word >> 32 & 31;
@@ -64,14 +66,19 @@ static inline uint64_t uw_plt_word(uint8_t mask, uint8_t least, uint8_t shift)
 	return (uint64_t)(mask | (uint32_t)least << 5 | (uint32_t)shift << 10) << 32;
 }
 
-/* Is the CFA as a call leaves it, where most procedures begin and end? */
+/*
+ * Return whether the CFA is as a call leaves it, which it is where most procedures begin and end.
+ */
 static inline bool uw_word_is_entry(const struct uw_arch *arch, uint64_t word)
 {
 	return uw_word_kind(word) == TABLE_SP &&
 	       uw_word_cfa(word) == (arch->lr == arch->pc ? 8 : 0);
 }
 
-/* Which of ext is the CFA's register, the set of based places, and what DEREF adds (× 8). */
+/*
+ * Return the index in ext of the CFA's register, of the set of based places, and of what DEREF adds
+ * (× 8).
+ */
 static inline unsigned int uw_ext_reg(const struct uw_arch *arch)
 {
 	return arch->ext_slots - 1u;
@@ -87,10 +94,10 @@ static inline unsigned int uw_ext_add(const struct uw_arch *arch)
 	return arch->ext_slots - 3u;
 }
 
-/* -ENOTSUP where no word can say it. */
+/* Convert a rule to a row. -ENOTSUP: no word can express it. */
 int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_row *out);
 
-/* What a word of any kind but NONE and SLOW says; ext has arch->ext_slots. */
+/* Convert a word, of any kind except NONE and SLOW, to a rule. ext has arch->ext_slots entries. */
 void uw_row_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext,
 		 struct uw_rule *out);
 

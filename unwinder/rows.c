@@ -1,3 +1,4 @@
+/* unwinder/rows.c: inspects a compiled table and its procedures, with rules as text. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -12,23 +13,24 @@
 
 #define TEXT_MAX 4096 /* of one expression */
 
-struct described { /* one rule, once somebody asked */
+/* One rule as text, once it was needed. */
+struct described {
 	bool done;
-	struct uw_row_info info; /* but for start and end */
-	char *texts;		 /* owned; the info's texts one after the other */
+	struct uw_row_info info; /* without start and end */
+	char *texts;		 /* owned; the strings of info, one after the other */
 };
 
 struct uw_rows {
 	bool has_table, has_procs;
 	struct uw_table table;
 	struct uw_procs procs;
-	struct uw_blob *kept[2]; /* table's and procs', owned; NULL: whole blobs of the caller's */
-	struct described *described; /* one a rule */
-	/* The block that was looked at last: rows [first, past) begin in it. */
+	struct uw_blob *kept[2];     /* of table and procs; owned; NULL: the caller's whole blobs */
+	struct described *described; /* one for each rule */
+	/* The block that was used last: rows [first, past) begin in it. */
 	size_t first, past;
 	uint64_t block_unit;
-	size_t next; /* behind the row that was asked for last, and where that ended; 0: none was */
-	uint64_t next_start;
+	size_t next; /* index after the row that was described last; 0: none was */
+	uint64_t next_start; /* where that row ended, which is where row `next` begins */
 };
 
 static int make_room(struct uw_rows *rows)
@@ -129,7 +131,7 @@ const void *uw_rows_ranges(const struct uw_rows *rows, size_t *size)
 	return rows->has_procs ? rows->procs.header : NULL;
 }
 
-/* Everything in them is looked at, as in what is given whole. */
+/* Check everything, as uw_rows_open does for blobs that are given whole. */
 int uw_rows_whole(struct uw_rows *rows)
 {
 	struct uw_table table;
@@ -154,9 +156,10 @@ uint64_t uw_rows_read(struct uw_rows *rows)
 	       (rows->kept[1] ? uw_blob_read(rows->kept[1]) : 0);
 }
 
-/* ---- rules in words ----------------------------------------------------------------- */
+/* ---- rules as text ------------------------------------------------------------------ */
 
-struct text { /* grows; NUL-terminated */
+/* A string that grows; NUL-terminated. */
+struct text {
 	char *bytes;
 	size_t size, room;
 	bool failed;
@@ -164,6 +167,7 @@ struct text { /* grows; NUL-terminated */
 
 static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Append formatted text. If memory is short, failed is set and the text stays as it is. */
 static void say(struct text *t, const char *format, ...)
 {
 	va_list args;
@@ -187,7 +191,7 @@ static void say(struct text *t, const char *format, ...)
 		t->size += (size_t)n;
 }
 
-/* Ends one of several texts in t and gives where it began; the next begins behind it. */
+/* End one of several strings in t, and return where it begins; the next begins after it. */
 static size_t next_text(struct text *t, size_t *from)
 {
 	size_t began = *from;
@@ -199,7 +203,7 @@ static size_t next_text(struct text *t, size_t *from)
 	return began;
 }
 
-/* As readelf has it. */
+/* Append where a register is saved, in readelf's notation. */
 static void say_place(struct text *t, uint16_t machine, const struct uw_reg_rule *r)
 {
 	switch (r->kind) {
@@ -251,7 +255,10 @@ static void say_breg(struct text *t, uint16_t machine, unsigned int reg, int64_t
 	say(t, "DW_OP_breg%u (%s): %" PRId64, reg, uw_reg_name(machine, reg), off);
 }
 
-/* The expression, those that tables have words for as compilers and linkers write them. */
+/*
+ * Append the CFA's expression. Those that tables have words for are shown as compilers and linkers
+ * write them.
+ */
 static void say_cfa_expression(struct text *t, const struct uw_arch *arch,
 			       const struct uw_rule *rule)
 {
@@ -281,6 +288,7 @@ static void say_reg_expression(struct text *t, uint16_t machine, const struct uw
 		say_expression(t, machine, r->expr, r->size);
 }
 
+/* Append where a register is saved, in words. */
 static void say_words_of(struct text *t, uint16_t machine, const char *name,
 			 const struct uw_reg_rule *r)
 {
@@ -313,6 +321,7 @@ static void say_words_of(struct text *t, uint16_t machine, const char *name,
 	}
 }
 
+/* Append the whole rule in words. */
 static void say_words(struct text *t, const struct uw_arch *arch, const struct uw_rule *rule)
 {
 	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
@@ -342,6 +351,7 @@ static void say_words(struct text *t, const struct uw_arch *arch, const struct u
 		say(t, ", signal frame");
 }
 
+/* Append all expressions of the rule. */
 static void say_expressions(struct text *t, const struct uw_arch *arch, const struct uw_rule *rule)
 {
 	const char *between = "";
@@ -363,6 +373,7 @@ static void say_expressions(struct text *t, const struct uw_arch *arch, const st
 	}
 }
 
+/* Make all strings of a rule. -ENOMEM. */
 static int describe(const struct uw_arch *arch, const struct uw_rule *rule, struct described *out)
 {
 	struct uw_row_info *info = &out->info;
@@ -441,7 +452,9 @@ int uw_rows_find(struct uw_rows *rows, uint64_t vaddr, size_t *i)
 	return 0;
 }
 
-/* Moves the block to the one that row i begins in. */
+/*
+ * Make the block that row i begins in the current one. -EBADMSG: that part of the table is damaged.
+ */
 static int seek(struct uw_rows *rows, size_t i)
 {
 	const struct uw_table *t = &rows->table;
@@ -449,7 +462,7 @@ static int seek(struct uw_rows *rows, size_t i)
 	uint32_t low = 0, high = t->header->n_sups, within, at;
 	const uint16_t *blk;
 
-	/* The last sup whose first row is not behind i: those without rows come before it. */
+	/* Find the last sup whose first row is not after i. Sups without rows come before it. */
 	while (high - low > 1) {
 		uint32_t middle = low + (high - low) / 2;
 
@@ -482,6 +495,7 @@ static int seek(struct uw_rows *rows, size_t i)
 	return 0;
 }
 
+/* Return where row i begins; for the index after the last row, where the table ends. */
 static int start_of(struct uw_rows *rows, size_t i, uint64_t *start)
 {
 	const struct table_header *h = rows->table.header;
@@ -511,7 +525,7 @@ int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out)
 
 	if (i >= uw_rows_count(rows))
 		return -ENOENT;
-	/* Most come one after the other, and what ended the last one begins this. */
+	/* Rows are mostly read in order, and each begins where the one before it ended. */
 	start = rows->next_start;
 	if (i != rows->next || !i)
 		err = start_of(rows, i, &start);

@@ -1,3 +1,4 @@
+/* unwinder/step.c: applies a rule to a frame's registers, which gives the caller's. */
 #include "unwinder/step.h"
 
 #include <endian.h>
@@ -16,7 +17,7 @@ int uw_machine_read(struct uw_machine *machine, uint64_t addr, unsigned int size
 		machine->missing = addr;
 		return err;
 	}
-	if (size == 8) { /* nearly all; compilers make one load of this */
+	if (size == 8) { /* nearly always; compilers make one load of this */
 		memcpy(&value, bytes, 8);
 		value = le64toh(value);
 	}
@@ -34,6 +35,7 @@ int uw_machine_reg(const struct uw_machine *machine, unsigned int reg, uint64_t 
 	return 0;
 }
 
+/* Compute the CFA by the rule. */
 static int find_cfa(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cfa)
 {
 	uint64_t base, pc;
@@ -64,7 +66,10 @@ static int find_cfa(struct uw_machine *machine, const struct uw_rule *rule, uint
 	return err;
 }
 
-/* -ENODATA: undefined, or from a register that is not known. */
+/*
+ * Compute one of the caller's registers. -ENODATA: it is undefined, or comes from a register that
+ * is not known.
+ */
 static int find_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
 		    bool is_ra, uint64_t *out)
 {
@@ -77,8 +82,8 @@ static int find_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, 
 	case UW_RULE_AT_CFA:
 		addr = cfa + (uint64_t)rule->off;
 		/*
-		 * Below sp: popped already, and compilers that leave epilogues out
-		 * of the CFI still name the slot.  The register holds it again.
+		 * A slot below sp has been popped already: compilers that leave epilogues out of
+		 * the CFI still name the slot. The register has its old value again.
 		 */
 		if (!is_ra && !uw_machine_reg(machine, machine->arch->sp, &sp) && addr < sp)
 			return uw_machine_reg(machine, rule->reg, out);
@@ -112,7 +117,7 @@ int uw_step(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cf
 
 	if (!err)
 		*cfa_out = cfa;
-	/* Undefined return address: outermost frame, not damage (DWARF 5 §6.4.4). */
+	/* An undefined return address marks the outermost frame, not damage (DWARF 5 §6.4.4). */
 	if (ra && ra->kind == UW_RULE_UNDEFINED)
 		return 0;
 	if (err)
@@ -125,12 +130,15 @@ int uw_step(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cf
 			return err;
 	}
 
-	/* All values are of this frame: read them before any is replaced. */
+	/* All rules refer to this frame's registers: compute all values before any is replaced. */
 	for (unsigned int i = 0; i < rule->n_regs; i++) {
 		const struct uw_reg_rule *r = &rule->regs[i];
 
 		err = find_reg(machine, r, cfa, r == ra, &value[i]);
-		/* Without these two there is no caller; without others there is less of one. */
+		/*
+		 * Without the return address and sp there is no caller. Any other register may stay
+		 * unknown.
+		 */
 		if (err && (r == ra || r->reg == arch->sp || (err != -ENODATA && err != -EFAULT)))
 			return err;
 		if (r == ra)

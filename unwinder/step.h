@@ -18,17 +18,21 @@ struct uw_machine {
 	uint64_t missing; /* the address of the last read that failed */
 };
 
-/* A little-endian word of 1, 2, 4 or 8 bytes; -EFAULT sets missing. */
+/*
+ * Read a little-endian number of 1, 2, 4 or 8 bytes. -EFAULT: it cannot be read, and missing is
+ * set.
+ */
 int uw_machine_read(struct uw_machine *machine, uint64_t addr, unsigned int size, uint64_t *out);
 
-/* -ENODATA where it is not known. */
+/* Return a register's value in *out. -ENODATA: it is not known. */
 int uw_machine_reg(const struct uw_machine *machine, unsigned int reg, uint64_t *out);
 
 /*
- * 1: machine->regs are the caller's.  0: this is the outermost frame.  Or why
- * not, with the registers untouched: -EFAULT, -ENODATA, -EBADMSG, -ENOTSUP.
- * *cfa is set as soon as it is known.  A caller's register whose slot was not
- * captured is unknown there, which matters only to those that need it.
+ * Apply a rule. Return 1: machine->regs are the caller's now. Return 0: this is the outermost
+ * frame. Otherwise the error says why there is no caller, and the registers are unchanged: -EFAULT,
+ * -ENODATA, -EBADMSG, -ENOTSUP. *cfa is set as soon as it is known. If the slot of a caller's
+ * register was not captured, the register is unknown in the caller, which is an error only when it
+ * is needed.
  */
 int uw_step(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cfa);
 

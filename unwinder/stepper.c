@@ -458,7 +458,7 @@ static enum uw_answer by_scan(struct asking *a)
 	return UW_ANSWER_SUCCESS;
 }
 
-/* ---- the table of steppers ------------------------------------------------------------------ */
+/* ---- the table of steppers ----------------------------------------------------------------- */
 
 /* One stepper of a group. */
 struct entry {
@@ -570,7 +570,7 @@ int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, u
 	return 0;
 }
 
-/* ---- ranges ---------------------------------------------------------------------------------- */
+/* ---- ranges -------------------------------------------------------------------------------- */
 
 /* Return a user's stepper, or NULL. */
 static struct entry *user_of(struct uw_steppers *s, uint8_t id)
@@ -694,7 +694,7 @@ const char *uw_steppers_name(const struct uw_steppers *s, uint8_t id)
 	return "unknown";
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- asking -------------------------------------------------------------------------------- */
 
 /* Return whether the stepper is on and called for lookup. */
 static bool covers(const struct entry *e, uint64_t lookup)

@@ -1,3 +1,4 @@
+/* unwinder/stop.c: names and sentences for the reasons why walks stop, and names of steppers. */
 #include "unwinder/unwinder.h"
 
 static const struct {

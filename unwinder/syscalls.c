@@ -1,3 +1,4 @@
+/* unwinder/syscalls.c: finds pages of code that have a system call instruction. */
 #include "unwinder/syscalls.h"
 
 #include <elf.h>
@@ -8,6 +9,7 @@
 #define PAGE_SIZE  ((uint64_t)1 << PAGE_SHIFT)
 #define PAGES_MAX  ((uint64_t)1 << 18) /* 1 GiB of code */
 
+/* The state of a page. */
 enum { UNREAD, NONE, SOME };
 
 static bool is_code(const struct uw_segment *s)
@@ -27,7 +29,7 @@ void uw_syscalls_init(struct uw_syscalls *s, const struct uw_code_source *code)
 			continue;
 		if (segment->vaddr >> PAGE_SHIFT < first)
 			first = segment->vaddr >> PAGE_SHIFT;
-		if (end >> PAGE_SHIFT > last) /* a return address may stand right behind */
+		if (end >> PAGE_SHIFT > last) /* a return address may be just behind the code */
 			last = end >> PAGE_SHIFT;
 	}
 	s->first = first;
@@ -42,12 +44,13 @@ void uw_syscalls_fini(struct uw_syscalls *s)
 	free(s->pages);
 }
 
+/* Return whether the bytes have the system call instruction. */
 static bool has_syscall(const struct uw_arch *arch, const uint8_t *bytes, size_t size)
 {
 	const size_t before = arch->syscall_size - 1u;
 	const uint8_t *end = bytes + size, *p = bytes + before;
 
-	/* A single byte is sought fastest. */
+	/* Search for its last byte: memchr is the fastest search. */
 	while (p < end && (p = memchr(p, arch->syscall[before], (size_t)(end - p)))) {
 		if (p[-1] == arch->syscall[before - 1] &&
 		    !memcmp(p - before, arch->syscall, before))
@@ -57,7 +60,7 @@ static bool has_syscall(const struct uw_arch *arch, const uint8_t *bytes, size_t
 	return false;
 }
 
-/* With what uw_object_code shows of the code around every pc in the page. */
+/* Read a page, with the bytes around it that uw_object_code shows for a pc in the page. */
 static unsigned char read_page(const struct uw_code_source *code, uint64_t page)
 {
 	uint8_t bytes[UW_CODE_BEFORE + PAGE_SIZE + UW_CODE_AFTER];
@@ -74,7 +77,8 @@ static unsigned char read_page(const struct uw_code_source *code, uint64_t page)
 		    (s->vaddr < start && s->file_size <= start - s->vaddr))
 			continue;
 		if (only || !is_code(s))
-			return SOME; /* or not: it does not matter which of them shows */
+			/* or NONE: which of the two segments is visible does not matter */
+			return SOME;
 		only = s;
 	}
 	if (!only)

@@ -1,11 +1,11 @@
 /*
  * unwinder/syscalls.h: which pages of an object's code may have a signal trampoline.
  *
- * Every trampoline has one certain instruction, which hardly any other code has.
- * A page of code is read once, when somebody first asks about an address in it,
- * so that what nobody executes is never read.
+ * Every trampoline has a system call instruction, which hardly any other code has. A page of code
+ * is read once, at the first lookup in it, so pages that are never executed are never read.
  *
- * Any number of threads may ask at once; two may read the same page and find the same.
+ * Any number of threads may look up pages. Two of them may read the same page; both get the same
+ * result.
  */
 #ifndef UNWINDER_SYSCALLS_H
 #define UNWINDER_SYSCALLS_H
@@ -19,7 +19,7 @@
 #include "unwinder/elf.h"
 #include "unwinder/unwinder.h"
 
-/* Borrowed from the object. */
+/* Where the code is; borrowed from the object. */
 struct uw_code_source {
 	const struct uw_arch *arch;
 	const struct uw_source *source;
@@ -28,15 +28,19 @@ struct uw_code_source {
 };
 
 struct uw_syscalls {
-	uint64_t first, n;   /* pages, by vaddr; 0: too many to remember, every page may */
+	/* pages, by vaddr; n 0: too many to store, every page may have one */
+	uint64_t first, n;
 	atomic_uchar *pages; /* owned */
 };
 
-/* All that is allocated is allocated here; without memory every page may. */
+/* Allocate everything that is needed. Without memory, every page counts as having a trampoline. */
 void uw_syscalls_init(struct uw_syscalls *s, const struct uw_code_source *code);
 void uw_syscalls_fini(struct uw_syscalls *s);
 
-/* False: no trampoline begins, goes on or ends at pc, which need not be code at all. */
+/*
+ * Return whether a trampoline may begin, continue or end at pc, which need not be code at all.
+ * False: there is none.
+ */
 bool uw_syscalls_near(const struct uw_syscalls *s, const struct uw_code_source *code, uint64_t pc);
 
 #endif

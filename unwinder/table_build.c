@@ -1,3 +1,4 @@
+/* unwinder/table_build.c: compiles an object's call-frame information to a table. */
 #include "unwinder/table_build.h"
 
 #include <errno.h>
@@ -12,14 +13,14 @@
 
 #define UNITS_MAX 0xffff0000u /* spans end below this */
 #define AHEAD	  6	      /* FDEs fetched before they are needed */
-#define ASK_EVERY 256	      /* FDEs between two looks at whether to stop */
+#define ASK_EVERY 256	      /* FDEs between two calls of stop */
 
 /* An FDE's range in units. */
 struct ref {
 	uint32_t start, end;
 	uint32_t off;	 /* in its section */
 	uint8_t section; /* index of the source's cfi */
-	bool odd;	 /* does not begin or end on a unit, or was clipped: no rows */
+	bool odd;	 /* begins or ends inside a unit, or was clipped: no rows */
 };
 
 struct build {
@@ -35,7 +36,7 @@ struct build {
 	unsigned int n_asked;
 };
 
-/* Count what an entry costs; the table fails where that is too much, or where it is to stop. */
+/* Count the cost of an entry. The table fails if the sum is too large, or if stop says so. */
 static void spend(struct build *b, uint64_t work)
 {
 	b->work += work;
@@ -68,14 +69,16 @@ static void put_none(struct build *b, uint32_t unit)
 	put(b, unit, UW_RULE_NONE);
 }
 
-/* ---- an FDE's rows ------------------------------------------------------------------------ */
+/* ---- the rows of an FDE ------------------------------------------------------------------- */
 
+/* The state of the general decoder. */
 struct general {
 	struct build *b;
 	uint64_t next; /* where the rows so far end */
 	uint32_t limit;
 };
 
+/* Add one row from the general decoder. 1: the limit is reached. */
 static int general_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule *rule)
 {
 	struct general *g = ctx;
@@ -83,7 +86,10 @@ static int general_row(void *ctx, uint64_t start, uint64_t end, const struct uw_
 
 	if (unit_of(b, start) >= g->limit)
 		return 1;
-	/* Not on a unit: what a pc between them would get is not ours to say. */
+	/*
+	 * If a row begins inside a unit, a unit has two rules, and the table cannot say which one
+	 * holds.
+	 */
 	if ((start | end) & (b->arch->code_align - 1u))
 		return -ENOTSUP;
 	put(b, unit_of(b, start), uw_rows_rule(&b->rows, rule));
@@ -91,7 +97,7 @@ static int general_row(void *ctx, uint64_t start, uint64_t end, const struct uw_
 	return b->rows.err;
 }
 
-/* Any FDE, by the general decoder. */
+/* Add the rows of any FDE with the general decoder. Where it fails, the table has no rule. */
 static void put_general(struct build *b, const struct ref *ref, uint32_t limit)
 {
 	const struct uw_cfi *cfi = b->source->cfi[ref->section];
@@ -109,6 +115,7 @@ static void put_general(struct build *b, const struct ref *ref, uint32_t limit)
 		put_none(b, unit_of(b, g.next));
 }
 
+/* Add the rows of an FDE up to limit, the fast way if possible. */
 static void put_fde(struct build *b, const struct ref *ref, uint32_t limit)
 {
 	struct uw_fast_fde fde;
@@ -119,8 +126,9 @@ static void put_fde(struct build *b, const struct ref *ref, uint32_t limit)
 		put_general(b, ref, limit);
 }
 
-/* ---- every FDE, sorted ----------------------------------------------------------------------------- */
+/* ---- all FDEs, sorted ---------------------------------------------------------------------- */
 
+/* Add an FDE's range, clipped to what a table can cover. */
 static void add_ref(struct build *b, unsigned int section, uint64_t off, uint64_t start,
 		    uint64_t end)
 {
@@ -130,7 +138,7 @@ static void add_ref(struct build *b, unsigned int section, uint64_t off, uint64_
 
 	if (end <= b->base || start >= end || (start > b->base && start - b->base >= last))
 		return;
-	/* ehframe.c clips what is longer than 4 GiB. */
+	/* ehframe.c clips ranges longer than 4 GiB. */
 	ref.odd = end - start > UINT32_MAX || start < b->base || end - b->base > last ||
 		  (start | end) & mask;
 	if (start < b->base)
@@ -145,7 +153,7 @@ static void add_ref(struct build *b, unsigned int section, uint64_t off, uint64_
 	b->refs[b->n_refs++] = ref;
 }
 
-/* As collect() in ehframe.c: damaged entries are passed over. */
+/* Collect a section's FDEs. Damaged entries are skipped, as collect() in ehframe.c does. */
 static void collect(struct build *b, unsigned int section)
 {
 	const struct uw_cfi *cfi = b->source->cfi[section];
@@ -173,7 +181,10 @@ static void collect(struct build *b, unsigned int section)
 	}
 }
 
-/* By start; those that share one stay in the order of their sections and offsets. */
+/*
+ * Sort by start (radix sort, stable): FDEs with the same start stay in the order of their sections
+ * and offsets.
+ */
 static void sort_refs(struct build *b)
 {
 	struct ref *from = b->refs, *to;
@@ -208,8 +219,9 @@ static void sort_refs(struct build *b)
 	free(to);
 }
 
-/* ---- the sweep -------------------------------------------------------------------------------------------- */
+/* ---- the sweep ----------------------------------------------------------------------------- */
 
+/* Make all rows, from the lowest address to the highest. */
 static void sweep(struct build *b)
 {
 	const uint32_t padding = UW_PADDING_MAX >> b->arch->unit_shift;
@@ -225,12 +237,12 @@ static void sweep(struct build *b)
 		uint32_t end = ref->end, next;
 		bool clash;
 
-		/* Linkers order FDEs otherwise than functions. */
+		/* Linkers do not order FDEs as functions: fetch the next ones early. */
 		if (n - i > AHEAD)
 			__builtin_prefetch(b->source->cfi[refs[i + AHEAD].section]->data +
 					   refs[i + AHEAD].off);
 
-		/* An earlier section has the last word. */
+		/* An earlier section takes precedence. */
 		while (i < n && refs[i].end <= end && refs[i].start < end &&
 		       refs[i].section > ref->section)
 			i++;
@@ -246,7 +258,7 @@ static void sweep(struct build *b)
 			for (; i < n && refs[i].start < end; i++)
 				end = refs[i].end > end ? refs[i].end : end;
 		}
-		/* The last row before may have given way. */
+		/* The last row before this FDE may have been replaced. */
 		uw_rows_begin(&b->rows, ref->start, before - 1, ref->start - last >= trampoline);
 		last = end;
 		next = i < n ? refs[i].start : UINT32_MAX;
@@ -255,7 +267,7 @@ static void sweep(struct build *b)
 	}
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------- */
 
 int uw_table_build(const struct uw_table_source *source, uint8_t **blob, size_t *size)
 {

@@ -426,7 +426,7 @@ static inline bool place(struct uw_fast *f, uint32_t unit, uint32_t state)
 	return true;
 }
 
-/* ---- programs ------------------------------------------------------------------------------- */
+/* ---- programs ------------------------------------------------------------------------------ */
 
 /* The main loop: flow instructions are executed here, all others through the cache of steps. */
 bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t first, uint32_t limit)
@@ -524,7 +524,7 @@ odd:
 	return false;
 }
 
-/* ---- CIEs and FDEs --------------------------------------------------------------------------- */
+/* ---- CIEs and FDEs ------------------------------------------------------------------------- */
 
 /*
  * Return the number of a shape in *out; a new shape gets the next one. False: there are too many.

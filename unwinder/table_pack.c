@@ -1,3 +1,4 @@
+/* unwinder/table_pack.c: writes a table's blob (schema/table.h) from finished rows and rules. */
 #include "unwinder/table_pack.h"
 
 #include <elf.h>
@@ -54,7 +55,10 @@ static void fill_header(const struct uw_table_source *source, const struct uw_ro
 				    .unit_shift = source->arch->unit_shift,
 				    .ext_slots = source->arch->ext_slots,
 				    .build_id_size = source->build_id->size,
-				    /* The row at the span is what being outside means. */
+				    /*
+				     * The last row is at the span; it stands for everything
+				     * outside.
+				     */
 				    .span = rows->rows[rows->n_rows - 1].unit,
 				    .n_rows = (uint32_t)rows->n_rows - 1,
 				    .n_rules = (uint32_t)rows->n_rules,
@@ -70,7 +74,7 @@ static void fill_header(const struct uw_table_source *source, const struct uw_ro
 		h->n_segs += is_code(&source->segments[i]);
 }
 
-/* One past the rows of a sup, which begin at row. */
+/* Return the end of the rows of a sup that begin at row. */
 static size_t sup_end(const struct uw_rows *rows, size_t n_rows, size_t row, uint32_t sup)
 {
 	uint64_t end = ((uint64_t)sup + 1) * TABLE_SUP_UNITS;
@@ -87,7 +91,7 @@ static size_t sup_end(const struct uw_rows *rows, size_t n_rows, size_t row, uin
 	return low;
 }
 
-/* Entries of blk; -ENOTSUP: more rows in a sup than one can count. */
+/* Count the entries of blk. -ENOTSUP: a sup has more rows than a 16-bit number can count. */
 static int count_blocks(const struct uw_rows *rows, size_t n_rows, uint32_t *out)
 {
 	uint64_t n = 0;
@@ -98,10 +102,11 @@ static int count_blocks(const struct uw_rows *rows, size_t n_rows, uint32_t *out
 			return -ENOTSUP;
 		n += TABLE_SUP_BLOCKS;
 	}
-	*out = (uint32_t)n; /* 257 of each 65,536 units */
+	*out = (uint32_t)n; /* 257 for each 65,536 units */
 	return 0;
 }
 
+/* Write sup and blk. */
 static void pack_blocks(const struct uw_rows *rows, const struct table_header *h, uint8_t *blob)
 {
 	struct table_sup *sup = (struct table_sup *)(blob + h->sup);
@@ -128,6 +133,7 @@ static void pack_blocks(const struct uw_rows *rows, const struct table_header *h
 	sup[h->n_sups] = (struct table_sup){ .row = (uint32_t)row, .blk = TABLE_NO_BLOCK };
 }
 
+/* Write key, rid, rule and ext. */
 static void pack_rows(const struct uw_rows *rows, const struct table_header *h, uint8_t *blob)
 {
 	uint64_t *word = (uint64_t *)(blob + h->rule);
@@ -169,8 +175,9 @@ static void pack_segments(const struct uw_table_source *source, const struct tab
 	}
 }
 
-/* ---- all of it ---------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------- */
 
+/* Reserve size bytes at the next aligned offset, and return the offset. */
 static uint32_t place(uint64_t *at, uint64_t size)
 {
 	uint64_t off = (*at + TABLE_ALIGN - 1) & ~(uint64_t)(TABLE_ALIGN - 1);
@@ -184,7 +191,7 @@ static uint64_t rid_size(const struct table_header *h)
 	return h->flags & TABLE_WIDE_RID ? 4 : 2;
 }
 
-/* No less than what comes behind the front. */
+/* Return an upper bound of the bytes after the front part. */
 static uint64_t rest_of(const struct table_header *h)
 {
 	return (uint64_t)h->n_blks * 2 + h->n_rows * (1 + rid_size(h)) + TABLE_KEY_PAD +

@@ -1,3 +1,6 @@
+/*
+ * unwinder/table_rows.c: collects the rows and rules of a table that is being made, each rule once.
+ */
 #include "unwinder/table_rows.h"
 
 #include <errno.h>
@@ -7,7 +10,7 @@
 #include "schema/table.h"
 #include "unwinder/checksum.h"
 
-#define SLOW_MAX  (16u << 20) /* bytes of records: real files have kilobytes */
+#define SLOW_MAX  (16u << 20) /* bytes of records; real files have kilobytes */
 #define RULES_MAX (1u << 20)  /* real files have thousands */
 
 void uw_rows_fail(struct uw_rows *rows, int err)
@@ -36,8 +39,9 @@ bool uw_rows_grow(struct uw_rows *rows, void *array, size_t n, size_t more, size
 	return true;
 }
 
-/* ---- rules, each once ------------------------------------------------------------------ */
+/* ---- rules, each stored once ----------------------------------------------------------- */
 
+/* Hash the parts of a rule that equal() compares. */
 static uint32_t hash_of(const struct uw_rows *rows, const struct uw_row *rule)
 {
 	uint64_t hash = rule->word * 0x9e3779b97f4a7c15u, part;
@@ -55,6 +59,7 @@ static bool equal(const struct uw_rows *rows, const struct uw_row *a, const stru
 	       !memcmp(a->ext, b->ext, rows->arch->ext_slots * sizeof(*a->ext));
 }
 
+/* Double the hash table. False: no memory, and rows has failed. */
 static bool rehash(struct uw_rows *rows)
 {
 	size_t want = rows->n_hash ? rows->n_hash * 2 : 4096;
@@ -99,6 +104,7 @@ uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule)
 	return (uint32_t)rows->n_rules - 1;
 }
 
+/* Make the rule with TABLE_WORD_BEGINS, and store the pair in begun. */
 static __attribute__((noinline)) void begin_rule(struct uw_rows *rows, uint32_t rule)
 {
 	struct uw_row row = rows->rules[rule];
@@ -108,12 +114,12 @@ static __attribute__((noinline)) void begin_rule(struct uw_rows *rows, uint32_t 
 	rows->begun[1] = uw_rows_intern(rows, &row);
 }
 
-/* The same rule where a procedure begins. */
+/* Return the same rule with TABLE_WORD_BEGINS set. */
 static inline uint32_t rule_begun(struct uw_rows *rows, uint32_t rule)
 {
 	if (rule == UW_RULE_NONE)
 		return rule;
-	if (rows->begun[0] != rule) /* most begin alike */
+	if (rows->begun[0] != rule) /* most procedures begin with the same rule */
 		begin_rule(rows, rule);
 	return rows->begun[1];
 }
@@ -129,7 +135,10 @@ void uw_rows_begin(struct uw_rows *rows, uint32_t unit, size_t from, bool told)
 	own = i < rows->n_rows && rows->rows[i].unit == unit;
 	before = i ? rows->rows[i - 1].rule : UW_RULE_NONE;
 	first = rule_begun(rows, own ? rows->rows[i].rule : before);
-	/* A row that is there is not the one before's; where that begins a procedure it may be. */
+	/*
+	 * A row at unit differs from the one before it; with TABLE_WORD_BEGINS set, the two may be
+	 * equal.
+	 */
 	if (!told && (!own || first == before) &&
 	    uw_word_is_entry(rows->arch, rows->rules[first].word)) {
 		if (own)
@@ -153,6 +162,7 @@ static void clear_ext(struct uw_row *rule)
 
 /* ---- records ------------------------------------------------------------------------------- */
 
+/* Double the pool's hash table. False: no memory, and rows has failed. */
 static bool rehash_pool(struct uw_rows *rows, struct uw_pool *pool)
 {
 	size_t want = pool->n_hash ? pool->n_hash * 2 : 64;
@@ -176,7 +186,10 @@ static bool rehash_pool(struct uw_rows *rows, struct uw_pool *pool)
 	return true;
 }
 
-/* Where the bytes lie in the pool; 0 after a failure, and for no bytes. */
+/*
+ * Return the offset of the bytes in the pool, where they are added if they are new. 0: failure, or
+ * size is 0.
+ */
 static uint32_t pool_intern(struct uw_rows *rows, struct uw_pool *pool, const void *data,
 			    size_t size)
 {
@@ -217,7 +230,7 @@ static const uint8_t reg_kinds[] = {
 	[UW_RULE_EXPR] = TABLE_REG_EXPR,
 };
 
-/* A rule as the interpreter finds it, in a record. */
+/* Store a rule as a record and return its word. TABLE_NONE: there are too many bytes of records. */
 static uint64_t slow_word(struct uw_rows *rows, const struct uw_rule *rule)
 {
 	struct table_slow slow = { .cfa_size = rule->cfa_size,
@@ -255,7 +268,7 @@ uint32_t uw_rows_rule(struct uw_rows *rows, const struct uw_rule *rule)
 {
 	struct uw_row row;
 
-	/* Those are asked by their code. */
+	/* These rules come from the code, not from tables. */
 	if (rule->signal && rows->arch->sigcontext_first)
 		return UW_RULE_NONE;
 	if (uw_row_of(rows->arch, rule, &row)) {
@@ -265,7 +278,7 @@ uint32_t uw_rows_rule(struct uw_rows *rows, const struct uw_rule *rule)
 	return uw_rows_intern(rows, &row);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole ----------------------------------------------------------------------------- */
 
 void uw_rows_init(struct uw_rows *rows, const struct uw_arch *arch)
 {
@@ -273,7 +286,7 @@ void uw_rows_init(struct uw_rows *rows, const struct uw_arch *arch)
 
 	*rows = (struct uw_rows){ .arch = arch };
 	clear_ext(&none);
-	(void)uw_rows_intern(rows, &none); /* as UW_RULE_NONE */
+	(void)uw_rows_intern(rows, &none); /* it gets the number UW_RULE_NONE */
 }
 
 void uw_rows_fini(struct uw_rows *rows)

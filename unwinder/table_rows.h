@@ -1,8 +1,8 @@
 /*
- * unwinder/table_rows.h: the rows and rules of a table in the making.
+ * unwinder/table_rows.h: the rows and rules of a table that is being made.
  *
- * Rules are words with their ext (schema/table.h), each kept once; what no word
- * can say is a record, and rows name rules by number.
+ * Rules are words with their ext (schema/table.h), each stored once. A rule that no word can
+ * express becomes a record. Rows refer to rules by number.
  */
 #ifndef UNWINDER_TABLE_ROWS_H
 #define UNWINDER_TABLE_ROWS_H
@@ -15,13 +15,13 @@
 #include "unwinder/row.h"
 #include "unwinder/rule.h"
 
-#define UW_RULE_NONE 0u /* the number of the rule that is no answer */
+#define UW_RULE_NONE 0u /* the number of the rule TABLE_NONE */
 
 struct uw_table_row {
 	uint32_t unit, rule;
 };
 
-/* Byte strings one after the other, each there once. */
+/* Byte strings in one buffer, each stored once. */
 struct uw_pool {
 	uint8_t *data;
 	size_t size, room;
@@ -35,39 +35,41 @@ struct uw_pool {
 
 struct uw_rows {
 	const struct uw_arch *arch;
-	struct uw_table_row *rows; /* owned, as are the next; by unit */
+	struct uw_table_row *rows; /* owned, as are the other arrays; sorted by unit */
 	size_t n_rows, room_rows;
 	struct uw_row *rules;
 	size_t n_rules, room_rules;
 	uint32_t *hash; /* of rules: index + 1 */
 	size_t n_hash;
-	uint32_t begun[2]; /* a rule, and that with TABLE_WORD_BEGINS */
+	uint32_t begun[2]; /* a rule, and the same rule with TABLE_WORD_BEGINS */
 	struct uw_pool slow, expr;
-	int err; /* the first -ENOMEM or -ENOTSUP: there will be no table */
+	int err; /* the first error, such as -ENOMEM; then there will be no table */
 };
 
 void uw_rows_init(struct uw_rows *rows, const struct uw_arch *arch);
 void uw_rows_fini(struct uw_rows *rows);
 
+/* Record an error, unless there was one before. */
 void uw_rows_fail(struct uw_rows *rows, int err);
 
-/* Room for more elements of an array; false: no memory, and rows has failed. */
+/* Make room for `more` elements in an array of n. False: no memory, and rows has failed. */
 bool uw_rows_grow(struct uw_rows *rows, void *array, size_t n, size_t more, size_t *room,
 		  size_t width);
 
-/* A rule's number; UW_RULE_NONE after a failure. */
+/* Return a rule's number; a new rule gets the next one. UW_RULE_NONE after a failure. */
 uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule);
 
-/* … of any rule: as a word, or as a record where no word can say it. */
+/* Do the same for any rule: as a word, or as a record if no word can express it. */
 uint32_t uw_rows_rule(struct uw_rows *rows, const struct uw_rule *rule);
 
 /*
- * A procedure begins at unit; its rows have been put, the first of them is from or behind
- * it.  told: by a row of its own, whatever it says.
+ * Mark that a procedure begins at unit. Its rows have been put; the first of them is at index
+ * `from` or after. told: the procedure gets a row of its own, even if its rule is the same as
+ * before.
  */
 void uw_rows_begin(struct uw_rows *rows, uint32_t unit, size_t from, bool told);
 
-/* Room for so many uw_rows_put. */
+/* Make room for so many calls of uw_rows_put. */
 static inline bool uw_rows_reserve(struct uw_rows *rows, size_t more)
 {
 	return more <= rows->room_rows - rows->n_rows ||
@@ -76,8 +78,8 @@ static inline bool uw_rows_reserve(struct uw_rows *rows, size_t more)
 }
 
 /*
- * From unit on this rule holds.  Units come in order, and a second row of the
- * same replaces the first.  There is room.
+ * Let this rule hold from unit on. Calls must come in the order of units; a second row for the same
+ * unit replaces the first. The caller has made room.
  */
 static inline void uw_rows_put(struct uw_rows *rows, uint32_t unit, uint32_t rule)
 {

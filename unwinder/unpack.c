@@ -1,3 +1,4 @@
+/* unwinder/unpack.c: decompresses sections and embedded files: zlib, zstd and xz. */
 #include "unwinder/unpack.h"
 
 #include "unwinder/unwinder.h"
@@ -9,14 +10,18 @@
 #include <zlib.h>
 #include <zstd.h>
 
-/* Deflate cannot do better than 1032:1, so a larger claim is a lie not worth its memory. */
+/*
+ * Deflate cannot compress better than 1032:1, so a larger claimed size is false, and not worth its
+ * memory.
+ */
 #define ZLIB_RATIO_MAX 1032
 
 #define XZ_MEMORY_MAX ((uint64_t)128 << 20)
 
-/* How much is unpacked between two questions whether to stop. */
+/* How many bytes are unpacked between two calls of the stop function. */
 #define CHUNK ((size_t)256 * 1024)
 
+/* The calling thread's stop function, see uw_unpack_unless. */
 static _Thread_local struct {
 	bool (*stop)(void *ctx);
 	void *ctx;
@@ -38,7 +43,7 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* Fill out, chunk by chunk, with the one stream that in holds. */
+/* Fill out, chunk by chunk, from the one stream that in has. -EBADMSG: the sizes do not match. */
 static int inflate_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
 {
 	z_stream z = { 0 };
@@ -53,7 +58,10 @@ static int inflate_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t 
 
 		z.avail_in = (uInt)least(in_left, CHUNK);
 		z.avail_out = (uInt)least(size - z.total_out, CHUNK);
-		/* A full buffer and no end, or an end of the input, is Z_BUF_ERROR. */
+		/*
+		 * inflate returns Z_BUF_ERROR if the buffer is full before the stream's end, or if
+		 * the input ends.
+		 */
 		rc = inflate(&z, Z_NO_FLUSH);
 		if (uw_unpack_is_stopped())
 			err = -ECANCELED;
@@ -85,7 +93,7 @@ int uw_unpack_zlib(const uint8_t *in, size_t in_size, uint64_t size, uint64_t ca
 	return 0;
 }
 
-/* Fill out, chunk by chunk, with the frames that in holds. */
+/* Fill out, chunk by chunk, from the frames that in has. -EBADMSG: the sizes do not match. */
 static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
 {
 	ZSTD_DCtx *zstd = ZSTD_createDCtx();
@@ -93,7 +101,7 @@ static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size
 	size_t done = 0, left = 1;
 	int err = zstd ? 0 : -ENOMEM;
 
-	if (zstd) /* as large as what callers let be unpacked: ld writes such frames in one segment */
+	if (zstd) /* the largest that callers unpack: ld writes such frames in one segment */
 		(void)ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, 28);
 	while (!err && (from.pos < from.size || left)) {
 		ZSTD_outBuffer to = { .dst = out + done, .size = least(size - done, CHUNK) };
@@ -133,6 +141,7 @@ int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t ca
 	return 0;
 }
 
+/* The size is not known beforehand, so the buffer grows up to cap. */
 int uw_unpack_xz(const uint8_t *in, size_t in_size, uint64_t cap, uint8_t **out, size_t *size)
 {
 	lzma_stream stream = LZMA_STREAM_INIT;

@@ -1,9 +1,9 @@
 /*
  * unwinder/unpack.h: bounded decompression of ELF sections.
  *
- * Out is the caller's to free.  -EBADMSG damaged or not the size it claims,
- * -ENOTSUP more than cap or an unknown format, -ENOMEM, -ECANCELED the thread
- * was told to stop (uw_unpack_unless, unwinder.h).
+ * The caller frees *out. -EBADMSG: the input is damaged, or its size is not as claimed. -ENOTSUP:
+ * the output is larger than cap. -ENOMEM. -ECANCELED: the thread's stop function said so
+ * (uw_unpack_unless, unwinder.h).
  */
 #ifndef UNWINDER_UNPACK_H
 #define UNWINDER_UNPACK_H
@@ -11,11 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* size: what the section claims to hold, exactly. */
+/* Decompress a section. size is exactly what the section claims to contain. */
 int uw_unpack_zlib(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out);
 int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out);
 
-/* xz does not say up front; at most cap bytes. */
+/*
+ * Decompress xz data, whose size is not known beforehand, to at most cap bytes. -ENOTSUP is also
+ * for data that takes too much memory to decode.
+ */
 int uw_unpack_xz(const uint8_t *in, size_t in_size, uint64_t cap, uint8_t **out, size_t *size);
 
 #endif

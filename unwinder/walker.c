@@ -1,3 +1,4 @@
+/* unwinder/walker.c: walks whole stacks of a process that callbacks read, with cursors. */
 #include "unwinder/walker.h"
 
 #include <errno.h>
@@ -11,16 +12,17 @@ struct uw_walker {
 	const struct uw_arch *arch;
 	struct uw_process process;
 	struct uw_lookup lookup;
-	struct uw_space *own; /* where none was given */
+	struct uw_space *own; /* the space, if the caller gave none */
 	struct uw_target *target;
 };
 
-/* What a cursor's accessors get back. */
+/* The ctx of the cursor's accessors. */
 struct on_thread {
 	const struct uw_walker *walker;
 	uint64_t thread;
 };
 
+/* The cursor's accessors pass requests on to the process's callbacks. */
 static int read_mem(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	const struct uw_process *p = &((const struct on_thread *)ctx)->walker->process;
@@ -94,6 +96,7 @@ const struct uw_lookup *uw_walker_lookup(const struct uw_walker *w)
 	return &w->lookup;
 }
 
+/* Copy the cursor's frame: the registers that are known, and where pc, sp and fp were found. */
 static void take_frame(const struct uw_walker *w, const struct uw_cursor *cursor,
 		       struct uw_stack_frame *out)
 {
@@ -112,6 +115,7 @@ static void take_frame(const struct uw_walker *w, const struct uw_cursor *cursor
 	uw_cursor_found(cursor, &out->stepper, &out->confidence, &out->exact);
 }
 
+/* Replace UW_THREAD_DEFAULT by the first thread that the process lists. -ENOENT: it lists none. */
 static int first_thread(struct uw_walker *w, uint64_t *thread)
 {
 	size_t n = 0;
@@ -123,6 +127,7 @@ static int first_thread(struct uw_walker *w, uint64_t *thread)
 	return err || n ? err : -ENOENT;
 }
 
+/* Walk from the cursor's frame on, and fill in out. */
 static void walk(const struct uw_walker *w, struct uw_cursor *cursor, struct uw_stack_walk *out)
 {
 	for (;;) {
@@ -160,7 +165,7 @@ int uw_walker_walk(struct uw_walker *w, uint64_t thread, struct uw_stack_walk *o
 int uw_walker_walk_from(struct uw_walker *w, const struct uw_stack_frame *from,
 			struct uw_stack_walk *out)
 {
-	const struct uw_stack_frame first = *from; /* it may be among out's */
+	const struct uw_stack_frame first = *from; /* it may be one of out's frames */
 	struct on_thread on = { .walker = w, .thread = UW_THREAD_DEFAULT };
 	struct uw_regs regs = first.regs;
 	struct uw_cursor cursor;
@@ -171,7 +176,10 @@ int uw_walker_walk_from(struct uw_walker *w, const struct uw_stack_frame *from,
 	out->stop_addr = 0;
 	if (!out->max_frames)
 		return -EINVAL;
-	/* What was set in the frame counts, whatever registers it came with. */
+	/*
+	 * ra, sp and fp of the frame take precedence over its registers: the caller may have set
+	 * them.
+	 */
 	regs.value[w->arch->pc] = first.ra;
 	regs.value[w->arch->sp] = first.sp;
 	regs.value[w->arch->fp] = first.fp;

@@ -1,3 +1,7 @@
+/*
+ * unwinder/x86_64.c: what the unwinder needs to know about x86_64: calls, signal trampolines, PLTs,
+ * prologues.
+ */
 #include <elf.h>
 #include <string.h>
 
@@ -10,7 +14,7 @@ enum { RAX, RDX, RCX, RBX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, 
 
 /* ---- calls --------------------------------------------------------------------- */
 
-/* Bytes of ModRM, SIB and displacement, from ModRM on; 0 where it names no memory or register. */
+/* Return the size of ModRM, SIB and displacement from ModRM on, or 0 if they are cut off. */
 static size_t operand_size(const uint8_t *p, size_t left)
 {
 	uint8_t mod = p[0] >> 6, rm = p[0] & 7;
@@ -30,12 +34,18 @@ static size_t operand_size(const uint8_t *p, size_t left)
 	return size + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
 }
 
-/* Intel SDM: CALL is E8 cd, or FF /2 with any operand; prefixes stand before and do not matter. */
+/*
+ * Return the call that ends at code->at. Intel SDM: CALL is E8 cd, or FF /2 with any operand.
+ * Prefixes come before these bytes and do not matter.
+ */
 static struct uw_call after_call(const struct uw_code *code)
 {
 	const uint8_t *end = code->at;
 
-	/* The displacement of an indirect call may look like a direct one, so that comes last. */
+	/*
+	 * The displacement of an indirect call may look like a direct call: check for indirect
+	 * calls first.
+	 */
 	for (size_t size = 2; size <= 7 && size <= code->before; size++) {
 		const uint8_t *p = end - size;
 
@@ -55,10 +65,10 @@ static struct uw_call after_call(const struct uw_code *code)
 /* ---- signal trampolines ----------------------------------------------------------- */
 
 /*
- * At the trampoline rsp points to the ucontext that the kernel pushed
- * (arch/x86/include/uapi/asm/sigcontext.h): uc_flags, uc_link and uc_stack take
- * 40 bytes, then the registers as r8…r15 rdi rsi rbp rbx rdx rax rcx rsp rip.
- * Each expression below is DW_OP_breg7 (rsp) and its SLEB offset.
+ * At the trampoline, rsp points to the ucontext that the kernel pushed
+ * (arch/x86/include/uapi/asm/sigcontext.h). uc_flags, uc_link and uc_stack take 40 bytes, then come
+ * the registers: r8…r15 rdi rsi rbp rbx rdx rax rcx rsp rip. Each expression below is DW_OP_breg7
+ * (rsp) with its SLEB offset.
  */
 #define AT(slot)                                                                           \
 	{                                                                                  \
@@ -74,15 +84,19 @@ static const uint8_t context[17][3] = {
 static const uint8_t context_cfa[] = { 0x77, 0x80 | ((40 + 8 * 15) & 0x7f), (40 + 8 * 15) >> 7,
 				       0x06 };
 
-/* mov $15,%rax (or %eax), syscall: rt_sigreturn has no other form in use. */
+/* mov $15,%rax (or %eax); syscall. No other form of rt_sigreturn is in use. */
 static const uint8_t sigreturn_rax[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 };
 static const uint8_t sigreturn_eax[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
 
+/* Return whether code->at is the start of this form; if exact, also its syscall or the end. */
 static bool is_sigreturn(const struct uw_code *code, bool exact, const uint8_t *form, size_t size)
 {
 	if (code->after >= size && !memcmp(code->at, form, size))
 		return true;
-	/* On the syscall, or past it: a context within the kernel shows the latter. */
+	/*
+	 * A pc in the form is at its syscall or after it; registers saved inside the kernel show
+	 * the latter.
+	 */
 	if (!exact)
 		return false;
 	if (code->before >= size - 2 && code->after >= 2 &&
@@ -91,6 +105,7 @@ static bool is_sigreturn(const struct uw_code *code, bool exact, const uint8_t *
 	return code->before >= size && !memcmp(code->at - size, form, size);
 }
 
+/* Recognize a signal trampoline. Its rule takes all registers from the ucontext. */
 static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_rule *rule)
 {
 	if (!is_sigreturn(code, exact, sigreturn_rax, sizeof(sigreturn_rax)) &&
@@ -112,7 +127,10 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 
 /* ---- threads that begin ---------------------------------------------------------- */
 
-/* mov $56,%eax or mov $435,%eax; syscall; then test, jl and jz, of which none writes a register. */
+/*
+ * Recognize a new thread: mov $56,%eax or mov $435,%eax; syscall; then test, jl and jz, none of
+ * which writes a register.
+ */
 static enum uw_made_by made_by(const struct uw_code *code)
 {
 	static const uint8_t clone[] = { 0xb8, 56, 0, 0, 0, 0x0f, 0x05 };
@@ -129,6 +147,7 @@ static enum uw_made_by made_by(const struct uw_code *code)
 
 /* ---- PLTs ----------------------------------------------------------------------- */
 
+/* Return whether the bytes at this offset from code->at are known and equal. */
 static bool has(const struct uw_code *code, ptrdiff_t at, const char *bytes, size_t size)
 {
 	if (at < 0 ? (size_t)-at > code->before : (size_t)at > code->after)
@@ -139,7 +158,7 @@ static bool has(const struct uw_code *code, ptrdiff_t at, const char *bytes, siz
 	return !memcmp(code->at + at, bytes, size);
 }
 
-/* depth bytes from sp, the return address the last of them. */
+/* Return the rule of a stub that has pushed depth bytes; the return address is the last of them. */
 static struct uw_rule from_sp(int64_t depth)
 {
 	return (struct uw_rule){ .cfa_reg = RSP,
@@ -151,9 +170,10 @@ static struct uw_rule from_sp(int64_t depth)
 }
 
 /*
- * psABI §5.2 (lazy PLT), §13.2 (IBT); what is pushed when the instruction at
- * the pc is about to run decides.  Besides the return address that is nothing,
- * or the relocation's index, or in the first entry the link map too.
+ * Recognize a PLT entry: psABI §5.2 (lazy PLT), §13.2 (IBT).  The CFA depends on
+ * what has been pushed when the instruction at the pc is about to run.  Besides
+ * the return address that is nothing, or the relocation's index, or in the first
+ * entry the link map, too.
  *
  *     PLT0   ff 35 d32   push GOT+8      8 + 8
  *            ff 25 d32   jmp *GOT+16     8 + 16
@@ -185,7 +205,7 @@ static bool stub(const struct uw_code *code, struct uw_rule *rule)
 		depth = 8;
 	else if (pushed && has(code, 0, "\xf2\xe9", 2))
 		depth = 16;
-	/* 0x68 is a displacement elsewhere: the instruction before it has to be the entry's, too. */
+	/* 0x68 may be part of a displacement: the instruction before it must be an entry's, too. */
 	else if (pushing && has(code, at + 5, "\xe9", 1) &&
 		 (at || has(code, -4, endbr, 4) || has(code, -6, "\xff\x25", 2)))
 		depth = 8;
@@ -198,7 +218,10 @@ static bool stub(const struct uw_code *code, struct uw_rule *rule)
 	return true;
 }
 
-/* crti: [endbr64] sub $8,%rsp.  crtn: add $8,%rsp; ret.  Between them calls only. */
+/*
+ * Return the rule for code in .init or .fini. crti has [endbr64] sub $8,%rsp; crtn has add $8,%rsp;
+ * ret. Between them are only calls.
+ */
 static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t off,
 		 struct uw_rule *rule)
 {
@@ -212,7 +235,10 @@ static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t
 
 /* ---- how functions begin ------------------------------------------------------------- */
 
-/* Between two functions stand int3 and nops: 0x90, or 0x0f 0x1f and an operand, prefixed or not. */
+/*
+ * Between two functions there are int3 and nops: 0x90, or 0x0f 0x1f with an operand, prefixed or
+ * not.
+ */
 #define PADDING_MAX 63
 
 static bool is_padding(uint8_t byte)
@@ -226,7 +252,11 @@ static bool is_padding(uint8_t byte)
 	return padding[byte];
 }
 
-/* ret, ud2; jmp, or a call that does not return, whose displacement may end as padding does. */
+/*
+ * Return whether a function may begin at `at`: before it, and before any padding, is ret, ud2, jmp,
+ * or a call that does not return. The displacement of a jmp or call may end with bytes that look
+ * like padding.
+ */
 static bool begins(const uint8_t *code, const uint8_t *at)
 {
 	for (unsigned int n = 0; n <= PADDING_MAX && at > code; n++) {
@@ -242,8 +272,9 @@ static bool begins(const uint8_t *code, const uint8_t *at)
 }
 
 /*
- * The entry point's function goes on where its own call returned. What stands behind that hlt is
- * another one.
+ * Return whether another function begins at `at`, after the entry point's, which begins at code.
+ * The entry point's function goes on where its own call returns. After the hlt that follows,
+ * another function begins.
  */
 static bool begins_behind_entry(const uint8_t *code, const uint8_t *at)
 {
@@ -257,11 +288,16 @@ static bool begins_behind_entry(const uint8_t *code, const uint8_t *at)
 	return begins(code, at) || (p > code && p[-1] == 0xf4);
 }
 
-/* So much of each may be: more is no frame but something else. */
+/*
+ * Limits for pushes and for stack space in bytes: with more, the code is probably not a prologue.
+ */
 #define PUSHES_MAX 16
 #define ROOM_MAX   ((uint32_t)1 << 20)
 
-/* Return whether the code at p is sub $,%rsp, or lea with a displacement below 0, of a byte or of four. */
+/*
+ * Return whether the code at p is sub $,%rsp, or lea with a negative displacement, of one byte or
+ * of four.
+ */
 static bool moves_down(const uint8_t *p, size_t left)
 {
 	if (left < 4 || p[0] != 0x48)
@@ -274,7 +310,10 @@ static bool moves_down(const uint8_t *p, size_t left)
 	       (p[2] == 0xa4 && left >= 8 && p[7] >= 0x80);
 }
 
-/* Return whether such an instruction is anywhere: their third bytes are rare, and found quickly. */
+/*
+ * Return whether such an instruction is anywhere in the code. Their third bytes are rare and found
+ * quickly.
+ */
 static bool takes_room(const uint8_t *code, const uint8_t *end)
 {
 	static const uint8_t third[] = { 0xec, 0x64, 0xa4 };
@@ -294,9 +333,10 @@ static bool takes_room(const uint8_t *code, const uint8_t *end)
 }
 
 /*
- * endbr64; push %r64, 50+r or 41 50+r; sub $,%rsp, 48 83 ec ib or 48 81 ec id; lea -(%rsp),%rsp,
- * 48 8d 64 24 ib or 48 8d a4 24 id; mov %rsp,%rbp, 48 89 e5 or 48 8b ec.  The first of any other ends it, and, which aligns rsp, among them: by
- * then rbp tells where the frame is, or nobody does.
+ * Compute the frame that a prologue has built. The prologue has these instructions, in any order:
+ * endbr64; push %r64, 50+r or 41 50+r; sub $,%rsp, 48 83 ec ib or 48 81 ec id; lea -(%rsp),%rsp, 48
+ * 8d 64 24 ib or 48 8d a4 24 id; mov %rsp,%rbp, 48 89 e5 or 48 8b ec. Any other instruction ends
+ * it, also the `and` that aligns rsp: by then either rbp shows where the frame is, or nothing does.
  */
 static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
 {
@@ -341,7 +381,9 @@ static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
 			break;
 		}
 	}
-	/* Room that is taken later, as compilers do: it does not begin plainly. */
+	/*
+	 * Stack space is taken after the prologue, as compilers do: the frame's size is not known.
+	 */
 	if (!framed && takes_room(p, end))
 		return false;
 	if (!framed)
@@ -381,7 +423,7 @@ const struct uw_arch uw_arch_x86_64 = {
 	.trampoline_size = sizeof(sigreturn_eax),
 	.after_call = after_call,
 	.signal = signal_trampoline,
-	/* By the forms above; entries of .plt.got have 8 bytes. */
+	/* From the forms above; entries of .plt.got have 8 bytes. */
 	.plt_places = 1 << 0 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 8 | 1 << 9 | 1 << 11,
 	.stub = stub,
 	.init = init,
