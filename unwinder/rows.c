@@ -29,7 +29,7 @@ struct uw_rows {
 	/* The block that was used last: rows [first, past) begin in it. */
 	size_t first, past;
 	uint64_t block_unit;
-	size_t next; /* index after the row that was described last; 0: none was */
+	size_t next;	     /* index after the row that was described last; 0: none was */
 	uint64_t next_start; /* where that row ended, which is where row `next` begins */
 };
 

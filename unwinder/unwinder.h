@@ -293,11 +293,8 @@ int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out);
 int uw_object_procs(struct uw_object *object, void **blob, size_t *size);
 /* Use stored ranges. The object takes over blob as uw_object_take does, with the same errors. */
 int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
-			 /*
-			  * Do the same with a blob that is read while it is needed; kept is taken
-			  * over as by uw_object_take_kept.
-			  */
 			 const struct uw_identity *known);
+/* Do the same with a blob that is read while it is needed, as uw_object_take_kept does. */
 int uw_object_take_kept_procs(struct uw_object *object, const struct uw_kept *kept,
 			      const struct uw_identity *known);
 
