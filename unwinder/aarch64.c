@@ -1,22 +1,32 @@
+/*
+ * unwinder/aarch64.c: recognises aarch64 code: calls, signal trampolines, PLTs and veneers,
+ * prologues.
+ */
 #include <elf.h>
 #include <string.h>
 
 #include "schema/table.h"
 #include "unwinder/arch.h"
 
-/* A little-endian instruction: code is, whatever data are (Arm ARM B2.6.2). */
+/*
+ * Read an instruction. Code is little-endian, whatever the byte order of data is (Arm ARM
+ * B2.6.2).
+ */
 static uint32_t instruction(const uint8_t *p)
 {
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* BL; BLR and its authenticating forms BLRAA, BLRAB, BLRAAZ, BLRABZ (Arm ARM C6.2). */
+/*
+ * Recognise BL, and BLR with its authenticating forms BLRAA, BLRAB, BLRAAZ, BLRABZ (Arm ARM
+ * C6.2).
+ */
 static struct uw_call after_call(const struct uw_code *code)
 {
 	uint32_t word = code->before < 4 ? 0 : instruction(code->at - 4);
 
 	if ((word & 0xfc000000) == 0x94000000) {
-		/* imm26 counts instructions from the call itself. */
+		/* imm26 counts instructions from the call itself */
 		int32_t imm = (int32_t)(word << 6) >> 6;
 
 		return (struct uw_call){ .kind = UW_CALL_DIRECT, .target = imm * 4 - 4 };
@@ -27,16 +37,19 @@ static struct uw_call after_call(const struct uw_code *code)
 }
 
 /*
- * At the trampoline sp points to the rt_sigframe: siginfo takes 128 bytes, the
- * ucontext before its mcontext 176, the fault address 8; then x0…x30, sp, pc
- * (arch/arm64/include/uapi/asm/{ucontext,sigcontext}.h).  The vDSO's CFI leads
- * to the interrupted lr, which is not where the thread was.
+ * The layout of the rt_sigframe that sp points to at the trampoline: siginfo takes 128 bytes,
+ * the part of the ucontext before its mcontext 176, the fault address 8. Then x0…x30, sp and pc
+ * follow (arch/arm64/include/uapi/asm/{ucontext,sigcontext}.h). The vDSO's CFI leads to the
+ * interrupted lr, which is not where the thread was interrupted.
  */
 #define SLOT_0 (128 + 176 + 8)
 
 static const uint8_t sigreturn[] = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4 };
 
-/* DW_OP_breg31 (sp) and its SLEB offset: x0…x30, sp, pc, all in two bytes. */
+/*
+ * DW_OP_breg31 (sp) with the SLEB128 offset of register n, which has two bytes for x0…x30, sp
+ * and pc.
+ */
 #define AT(n)                                                                                \
 	{                                                                                    \
 		0x8f, (uint8_t)(0x80 | ((SLOT_0 + 8 * (n)) & 0x7f)), (SLOT_0 + 8 * (n)) >> 7 \
@@ -49,7 +62,7 @@ static const uint8_t context[UW_AARCH64_REGS][3] = {
 static const uint8_t context_cfa[] = { 0x8f, (uint8_t)(0x80 | ((SLOT_0 + 8 * 31) & 0x7f)),
 				       (SLOT_0 + 8 * 31) >> 7, 0x06 };
 
-/* mov x8,#139; svc #0 */
+/* Recognise the trampoline, mov x8,#139; svc #0, and return the rule by the signal context. */
 static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_rule *rule)
 {
 	bool here =
@@ -75,7 +88,10 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 
 /* ---- threads that begin -------------------------------------------------------------- */
 
-/* mov x8,#220 or mov x8,#435; svc #0; then cmp, b.eq and b.lt, of which none writes a register. */
+/*
+ * Find mov x8,#220 (clone) or mov x8,#435 (clone3) with svc #0 below the pc. Between them and
+ * the pc are at most cmp, b.eq and b.lt, which write no register.
+ */
 static enum uw_made_by made_by(const struct uw_code *code)
 {
 	for (size_t back = 8; back <= code->before; back += 4) {
@@ -96,9 +112,9 @@ static enum uw_made_by made_by(const struct uw_code *code)
 /* ---- PLTs and veneers -------------------------------------------------------------- */
 
 /*
- * Letters for the instructions of stubs (Arm ARM C6.2), whatever their immediates.
- * GNU ld and lld write their PLTs of the same ones, with bti and autia1716 as the
- * program was linked to have them:
+ * Letters for the instructions of stubs (Arm ARM C6.2), with any immediates. GNU ld and lld use
+ * the same instructions in their PLTs, with bti and autia1716 if the program was linked for
+ * them:
  *
  *     PLT0     [bti c]  stp x16,x30,[sp,#-16]!  adrp x16  ldr x17  add x16  br x17
  *     entry    [bti c]  adrp x16  ldr x17  add x16  [autia1716]  br x17 or braa x17,x16
@@ -116,7 +132,7 @@ static const struct {
 	{ 'a', 0x9f00001f, 0x90000010 }, /* adrp x16 */
 	{ 'l', 0xffc003ff, 0xf9400211 }, /* ldr x17, [x16, #…] */
 	{ 'd', 0xff8003ff, 0x91000210 }, /* add x16, x16, #… */
-	{ 'n', 0xffffffff, 0xd503201f }, /* nop: lld keeps room for bti c */
+	{ 'n', 0xffffffff, 0xd503201f }, /* nop: lld reserves space for bti c */
 	{ 'u', 0xffffffff, 0xd503219f }, /* autia1716 */
 	{ 'b', 0xffffffff, 0xd61f0220 }, /* br x17 */
 	{ 'B', 0xffffffff, 0xd71f0a30 }, /* braa x17, x16 */
@@ -127,17 +143,18 @@ static const struct {
 	{ 'D', 0xff8003ff, 0x91000063 }, /* add x3, x3, #… */
 	{ 'e', 0xffffffff, 0xd61f0040 }, /* br x2 */
 	{ 'r', 0xffffffff, 0xd61f0200 }, /* br x16 */
-	{ 'i', 0xffffffff, 0x58000050 }, /* ldr x16, 8 bytes on */
-	{ 'I', 0xffffffff, 0x58000090 }, /* ldr x16, 16 bytes on */
-	{ 'j', 0xffffffff, 0x10000011 }, /* adr x17, here */
+	{ 'i', 0xffffffff, 0x58000050 }, /* ldr x16, from pc + 8 */
+	{ 'I', 0xffffffff, 0x58000090 }, /* ldr x16, from pc + 16 */
+	{ 'j', 0xffffffff, 0x10000011 }, /* adr x17, pc */
 	{ 'k', 0xffffffff, 0x8b110210 }, /* add x16, x16, x17 */
 };
 
-/* Longer ones first: a shorter one may be the rest of it. */
+/* Longer stubs come first: a shorter one may be the end of a longer one. */
 static const char *const stubs[] = { "tsaldb", "saldb", "tS23LDe", "S23LDe", "taldub",
 				     "nnaldb", "taldb", "taldB",   "aldub",  "aldb",
 				     "aldB",   "tadr",	"adr",	   "Ijkr",   "ir" };
 
+/* Return whether an instruction is the one that the letter stands for. */
 static bool is_letter(uint32_t word, char letter)
 {
 	size_t i = 0;
@@ -147,7 +164,10 @@ static bool is_letter(uint32_t word, char letter)
 	return (word & letters[i].mask) == letters[i].value;
 }
 
-/* Does the stub hold with its instruction number at under code->at, as far as one can see? */
+/*
+ * Return whether the code matches the stub if its instruction number at is at code->at.
+ * Instructions that cannot be read match if at least three others were read.
+ */
 static bool is_stub_at(const struct uw_code *code, const char *stub, size_t at)
 {
 	size_t size = strlen(stub), seen = 0;
@@ -156,7 +176,10 @@ static bool is_stub_at(const struct uw_code *code, const char *stub, size_t at)
 		ptrdiff_t off = ((ptrdiff_t)i - (ptrdiff_t)at) * 4;
 
 		if (off < 0 ? (size_t)-off > code->before : (size_t)off + 4 > code->after) {
-			/* Out of sight, or beyond the end of the code. */
+			/*
+			 * The instruction is not readable. If there are fewer bytes than a
+			 * caller usually reads, the code itself ends there: no stub.
+			 */
 			if (off < 0 ? code->before < UW_CODE_BEFORE : code->after < UW_CODE_AFTER)
 				return false;
 			continue;
@@ -168,6 +191,7 @@ static bool is_stub_at(const struct uw_code *code, const char *stub, size_t at)
 	return seen == size || seen >= 3;
 }
 
+/* Return a rule with the CFA at sp + depth and the return address in lr. */
 static struct uw_rule from_sp(int64_t depth)
 {
 	return (struct uw_rule){ .cfa_reg = UW_AARCH64_SP,
@@ -176,7 +200,10 @@ static struct uw_rule from_sp(int64_t depth)
 				 .stepper = UW_STEPPER_PLT };
 }
 
-/* The return address stays in x30, and what is pushed when the instruction is about to run decides. */
+/*
+ * Recognise a stub. The return address stays in x30. The CFA depends on whether the stub's push
+ * comes before the instruction at the pc.
+ */
 static bool stub(const struct uw_code *code, struct uw_rule *rule)
 {
 	for (size_t i = 0; i < sizeof(stubs) / sizeof(stubs[0]); i++) {
@@ -193,14 +220,15 @@ static bool stub(const struct uw_code *code, struct uw_rule *rule)
 }
 
 /*
- * crti: [paciasp, bti c or nop] stp x29,x30,[sp,#-16]!; mov x29,sp.  crtn: ldp
- * x29,x30,[sp],#16; [autiasp]; ret.  Between them calls only.
+ * Recognise _init and _fini. crti has the prologue: [paciasp, bti c or nop] stp
+ * x29,x30,[sp,#-16]!; mov x29,sp. crtn has the epilogue: ldp x29,x30,[sp],#16; [autiasp]; ret.
+ * Between them there are only calls.
  */
 static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t off,
 		 struct uw_rule *rule)
 {
 	static const uint32_t push = 0xa9bf7bfd, pop = 0xa8c17bfd, autiasp = 0xd50323bf;
-	/* A return address less one is within the call. */
+	/* if the address is a return address - 1, it lies within the call */
 	const uint8_t *here = at->at - off % 4;
 	uint64_t prologue = 0;
 	uint32_t last, before;
@@ -209,7 +237,7 @@ static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t
 		return false;
 	while (prologue < 12 && prologue + 4 <= start->after &&
 	       (instruction(start->at + prologue) & 0xfffff01f) == 0xd503201f)
-		prologue += 4; /* hints: that is what those three are */
+		prologue += 4; /* skip hints: paciasp, bti c and nop are hints */
 	if (prologue + 4 > start->after || instruction(start->at + prologue) != push)
 		return false;
 	*rule = from_sp(0);
@@ -229,9 +257,10 @@ static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t
 /* ---- the frame so far ---------------------------------------------------------------- */
 
 /*
- * AAPCS64 §6.4.6: a frame record is x29 and x30 stored side by side, and x29 points to
- * it.  Of that, and of calls, the last one before the pc tells how far the function has
- * come; a branch that does not return hides what came before it.
+ * Return how much of its frame a function has built at the end of the code. A frame record is
+ * x29 and x30 stored side by side, and x29 points to it (AAPCS64 §6.4.6). The last instruction
+ * before the pc that creates or removes the record, or calls, decides. An unconditional branch
+ * ends the search: the code before it need not have been executed.
  */
 static enum uw_built built(const uint8_t *code, size_t size)
 {
@@ -241,13 +270,13 @@ static enum uw_built built(const uint8_t *code, size_t size)
 		if ((word & 0xff8003ff) == 0x910003fd)
 			return UW_BUILT_FRAME; /* mov or add x29, sp */
 		if ((word & 0xfc000000) == 0x94000000 || (word & 0xfee00000) == 0xd6200000)
-			return UW_BUILT_FRAME; /* a call, which took x30: it has been saved */
+			return UW_BUILT_FRAME; /* a call, which overwrites x30: it has been saved */
 		if ((word & 0xff407fff) == 0xa9007bfd || (word & 0xfe407fff) == 0xa8407bfd)
 			return UW_BUILT_NONE; /* stp, ldp x29, x30, [sp]: x29 is the caller's */
 		if ((word & 0xffe00fff) == 0xf84007fe || (word & 0xffc003ff) == 0xf94003fe)
 			return UW_BUILT_NONE; /* ldr x30, [sp] */
 		if (word == 0xd503233f || word == 0xd503237f || word == 0xd503245f)
-			return UW_BUILT_NONE; /* paciasp, pacibsp, bti c: it begins here */
+			return UW_BUILT_NONE; /* paciasp, pacibsp, bti c: the function's start */
 		if ((word & 0xfc000000) == 0x14000000 || (word & 0xfe000000) == 0xd6000000)
 			return UW_BUILT_UNKNOWN; /* b, br, ret */
 	}
@@ -255,13 +284,13 @@ static enum uw_built built(const uint8_t *code, size_t size)
 }
 
 /*
- * The authentication code lies between the address and bit 55, and with
- * tagging off above it too.  How many bits an address has is the kernel's
- * choice: 39 on phones, 48 (or 52) elsewhere; what is mapped tells which.
+ * Remove the authentication code, which lies between the address and bit 55, and above bit 55
+ * too if tagging is off. The kernel chooses the size of addresses: 39 bits on phones, 48 (or
+ * 52) elsewhere. The highest mapped address, top, shows which.
  */
 static uint64_t strip(uint64_t pc, uint64_t mask, uint64_t top)
 {
-	/* Bit 55 tells user addresses from the kernel's, and tags lie above it. */
+	/* Bit 55 distinguishes user addresses from the kernel's; tags lie above it. */
 	const uint64_t tagged = ((uint64_t)1 << 56) - 1;
 	unsigned int bits = top <= (uint64_t)1 << 39 ? 39 : top <= (uint64_t)1 << 48 ? 48 : 52;
 

@@ -1,3 +1,4 @@
+/* unwinder/arch.c: looks up machines by their ELF number, and names their registers. */
 #include "unwinder/arch.h"
 
 #include <elf.h>
@@ -12,6 +13,7 @@ const struct uw_arch *uw_arch_of(uint16_t machine)
 	return NULL;
 }
 
+/* Return the name of a register by DWARF number, "?" if there is none. */
 const char *uw_reg_name(uint16_t machine, unsigned int reg)
 {
 	static const char *const x86_64[UW_X86_64_REGS] = {

@@ -29,7 +29,7 @@ enum state { ABSENT, THERE, BAD };
 struct uw_blob {
 	struct uw_kept kept;
 	uint8_t *room;	/* the mapping */
-	uint8_t *bytes; /* in it, so that the front ends with a page: a block is a page */
+	uint8_t *bytes; /* in room; the front ends at a page boundary: a block is a page */
 	uint64_t size, front;
 	size_t n_blocks, n_there;
 	uint64_t n_read;
@@ -271,7 +271,10 @@ static int read_missing(struct uw_blob *blob, size_t first, size_t past)
 	return err;
 }
 
-/* Read the missing blocks of [first, past). Report damage once, without the lock. */
+/*
+ * Read the missing blocks of [first, past), and all others once most blocks have been read.
+ * Report damage to the owner once, without the lock.
+ */
 static int fetch(struct uw_blob *blob, size_t first, size_t past)
 {
 	bool tell;

@@ -101,7 +101,10 @@ void uw_builder_free(struct uw_builder *builder)
 	free(builder);
 }
 
-/* The reference is dropped when the object has been compiled or the builder is freed. */
+/*
+ * Append a reference to the queue. It is dropped when the object has been compiled or the
+ * builder is freed.
+ */
 int uw_builder_add(struct uw_builder *builder, struct uw_object *object)
 {
 	int err = 0;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /*
- * How much of a piece lies before the requested bytes: requests for the same procedure are more
- * often at higher addresses.
+ * How much of a piece lies before the requested bytes. More of a procedure follows a requested
+ * address than precedes it.
  */
 #define BEFORE (UW_CODES_SIZE / 4)
 
@@ -24,6 +24,10 @@ static bool find(const struct uw_codes *codes, uint64_t off, void *out, size_t s
 	return false;
 }
 
+/*
+ * Without the cache if it is in use, or if the bytes do not fit into one piece. An image in
+ * memory is not cached.
+ */
 int uw_codes_read(struct uw_codes *codes, const struct uw_source *source, uint64_t least,
 		  uint64_t most, uint64_t off, void *out, size_t size)
 {

@@ -1,15 +1,25 @@
+/*
+ * unwinder/ehframe.c: finds the FDE that covers an address, by .eh_frame_hdr or by an index of
+ * the section (ehframe.h).
+ */
 #include "unwinder/ehframe.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Zero-length FDEs and twins share a start: how many entries before the last are tried. */
+/*
+ * How many entries before the last possible one are tried: zero-length and duplicate FDEs share
+ * a start.
+ */
 #define STEPS_BACK 4
 
-/* CIEs between two FDEs that are neighbours. */
+/* How many CIEs may lie between two neighbouring FDEs. */
 #define CIES_MAX 4
 
-/* Bytes of an entry of the table that linkers write, and of how many one stands in the top. */
+/*
+ * The size of an entry in the table as linkers write it, and how many entries one element of
+ * the top array stands for.
+ */
 #define COMMON_SIZE 8u
 #define TOP_STEP    64u
 
@@ -20,7 +30,7 @@ int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t
 	uint8_t count = uw_bytes_u8(&b), encoding = uw_bytes_u8(&b);
 	struct uw_bases bases = { .start = data,
 				  .vaddr = vaddr,
-				  .data = vaddr, /* here datarel counts from the header itself */
+				  .data = vaddr, /* here datarel is relative to the header itself */
 				  .has_data = true,
 				  .address_size = 8 };
 	uint64_t n;
@@ -36,7 +46,7 @@ int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t
 			return err;
 		table->has_frames = true;
 	}
-	/* From here on damage means no more than that there is no table. */
+	/* From here on, damage only means that the table is not used. */
 	width = uw_pointer_size(encoding, 8);
 	if (count == UW_PE_OMIT || encoding == UW_PE_OMIT || !width || encoding & UW_PE_INDIRECT ||
 	    uw_pointer_read(&b, &bases, count, &n))
@@ -52,6 +62,7 @@ int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t
 	return 0;
 }
 
+/* Read a number of the table in any encoding. */
 static int table_get_slowly(const struct uw_hdr *table, uint64_t i, unsigned int which,
 			    uint64_t *out)
 {
@@ -61,14 +72,17 @@ static int table_get_slowly(const struct uw_hdr *table, uint64_t i, unsigned int
 	return uw_pointer_read(&b, &table->bases, table->encoding, out);
 }
 
-/* Of the table that linkers write: two numbers an entry, counted from the table. */
+/* Read a number of the table as linkers write it: 32 bits, relative to the header. */
 static inline uint64_t common_get(const struct uw_hdr *table, uint64_t i, unsigned int which)
 {
 	return table->bases.data +
 	       (uint64_t)(int32_t)uw_bytes_little(table->entries.pos + (2 * i + which) * 4);
 }
 
-/* The i-th entry's start (which 0) or FDE address (which 1); i < table->n. */
+/*
+ * Read the start (which = 0) or the FDE's address (which = 1) of entry i, which must be below
+ * table->n.
+ */
 static inline int table_get(const struct uw_hdr *table, uint64_t i, unsigned int which,
 			    uint64_t *out)
 {
@@ -78,7 +92,10 @@ static inline int table_get(const struct uw_hdr *table, uint64_t i, unsigned int
 	return 0;
 }
 
-/* How many entries start at or before lookup, if the table is sorted. */
+/*
+ * Return how many entries start at or before lookup, in a table of any encoding. The table
+ * should be sorted; the result is checked by the caller.
+ */
 static uint64_t table_search_slowly(const struct uw_hdr *table, uint64_t lookup)
 {
 	uint64_t low = 0, high = table->n, start;
@@ -110,7 +127,10 @@ void uw_frames_top(struct uw_frames *frames)
 	frames->n_top = frames->top ? n : 0;
 }
 
-/* Of which entry on the table is to be looked through, *n of it; what it is made of is fetched. */
+/*
+ * Return the first of the *n entries to search, by the top array. Set *n, which was the size of
+ * the table, to their number, and prefetch them.
+ */
 static uint64_t search_top(const struct uw_frames *frames, uint64_t lookup, uint64_t *n)
 {
 	const int32_t *at = frames->top;
@@ -129,7 +149,10 @@ static uint64_t search_top(const struct uw_frames *frames, uint64_t lookup, uint
 	return first;
 }
 
-/* The same of the table that linkers write, and without a branch to guess. */
+/*
+ * Return how many entries start at or before lookup. For the table as linkers write it, the
+ * search has no branch that could be mispredicted.
+ */
 static uint64_t table_search(const struct uw_frames *frames, uint64_t lookup)
 {
 	const struct uw_hdr *table = &frames->table;
@@ -139,7 +162,7 @@ static uint64_t table_search(const struct uw_frames *frames, uint64_t lookup)
 		return table_search_slowly(table, lookup);
 	if (frames->n_top)
 		at = search_top(frames, lookup, &n);
-	/* The first of the n starts at or before lookup, or nothing in the table does. */
+	/* The first of the n entries starts at or before lookup, or no entry of the table does. */
 	for (uint64_t half; n > 1; n -= half) {
 		half = n / 2;
 		at += common_get(table, at + half, 0) <= lookup ? half : 0;
@@ -160,6 +183,7 @@ void uw_frames_fini(struct uw_frames *frames)
 	pthread_mutex_destroy(&frames->lock);
 }
 
+/* Order keys by start, then by offset. */
 static int compare_keys(const void *a, const void *b)
 {
 	const struct uw_fde_key *x = a, *y = b;
@@ -169,7 +193,7 @@ static int compare_keys(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Every FDE of the section, in its order; damaged ones are passed over. */
+/* Build the index of all FDEs of the section. Damaged and empty FDEs are skipped. -ENOMEM. */
 static int collect(struct uw_frames *frames)
 {
 	const struct uw_cfi *cfi = &frames->cfi;
@@ -184,7 +208,7 @@ static int collect(struct uw_frames *frames)
 		next = off;
 		err = uw_cfi_entry(cfi, off, &fde, &next);
 		if (next <= off)
-			break; /* no length: nothing behind it can be found */
+			break; /* without a length, the next entry cannot be found */
 		if (err == -ENOENT && uw_cfi_ends(cfi, off))
 			break;
 		if (!err && fde.end > fde.start) {
@@ -216,7 +240,10 @@ static int collect(struct uw_frames *frames)
 	return 0;
 }
 
-/* Makes the index once, whichever thread comes first. */
+/*
+ * Build the index unless it exists. Any number of threads may call this at once; an error is
+ * permanent.
+ */
 static int need_index(struct uw_frames *frames)
 {
 	int ready = atomic_load_explicit(&frames->ready, memory_order_acquire);
@@ -246,7 +273,7 @@ int uw_frames_keys(struct uw_frames *frames, const struct uw_fde_key **keys, siz
 	return err;
 }
 
-/* How many keys start at or before lookup. */
+/* Return how many keys of the index start at or before lookup. */
 static size_t search(const struct uw_frames *frames, uint64_t lookup)
 {
 	size_t low = 0, high = frames->n_keys;
@@ -268,9 +295,9 @@ static bool covers(const struct uw_fde *fde, uint64_t lookup)
 }
 
 /*
- * Whether the table is sorted and has as many entries as the section has FDEs,
- * counted by their heads alone: of a large file that takes a fraction of making
- * the index.
+ * Return whether the table is sorted and has as many entries as the section has FDEs. The FDEs
+ * are counted by the headers of entries only: for a large file, that takes a fraction of the
+ * time to build the index.
  */
 static bool table_is_whole(struct uw_frames *frames)
 {
@@ -286,14 +313,17 @@ static bool table_is_whole(struct uw_frames *frames)
 		}
 		if (sorted)
 			n = uw_cfi_count(&frames->cfi);
-		/* Whoever comes second finds the same. */
+		/* Two threads may do this at once; they get the same result. */
 		whole = sorted && n == frames->table.n ? 1 : -1;
 		atomic_store_explicit(&frames->whole, whole, memory_order_relaxed);
 	}
 	return whole > 0;
 }
 
-/* The FDE of entry i - 1, if it starts where the table says; *next: what follows it. */
+/*
+ * Decode the FDE of entry i - 1. *off is its offset, *next that of the following entry.
+ * -EBADMSG if the FDE does not start where the table says.
+ */
 static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, uint64_t *next,
 			struct uw_fde *out)
 {
@@ -313,13 +343,13 @@ static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, uin
 }
 
 /*
- * Whether nothing but CIEs lies between an FDE that ends at off and the one of entry i.
+ * Return whether only CIEs lie between an FDE that ends at off and the FDE of entry i.
  *
- * That no FDE covers a pc takes a look at all of them: a table may lack some.  But where
- * the two that the table has around a pc are neighbours in the section too, no linker
- * has put one between them: code and FDEs come from its input files in one order, so one
- * that the table lacks would lie there.  What peek.c says of a section that nobody has
- * read rests on the same, and says the same.
+ * To prove that no FDE covers a pc, all FDEs would have to be checked: the table may lack some.
+ * But if the two FDEs that the table has around a pc are neighbours in the section too, no
+ * linker has put another one between them: code and FDEs come from the linker's input files in
+ * the same order, so an FDE that the table lacks would lie between the two. peek.c relies on
+ * the same argument for a section that has not been read, and gives the same result.
  */
 static bool are_neighbours(const struct uw_frames *frames, uint64_t off, uint64_t i)
 {
@@ -341,7 +371,10 @@ static bool are_neighbours(const struct uw_frames *frames, uint64_t off, uint64_
 	return false;
 }
 
-/* 0 found; -ENOENT no FDE covers lookup; -EAGAIN the table cannot be believed here. */
+/*
+ * Find the FDE by the table. -ENOENT no FDE covers lookup; -EAGAIN the table cannot be trusted
+ * here.
+ */
 static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
 {
 	uint64_t i = table_search(frames, lookup), off, next;
@@ -360,7 +393,10 @@ static int find_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_fd
 	return table_is_whole(frames) ? -ENOENT : -EAGAIN;
 }
 
-/* The gap around lookup, which no FDE covers; -EAGAIN as above. */
+/*
+ * Find the gap around lookup by the table. -ENOENT an FDE covers lookup; -EAGAIN the table
+ * cannot be trusted here.
+ */
 static int gap_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_gap *gap)
 {
 	uint64_t i = table_search(frames, lookup), off, next;
@@ -447,6 +483,10 @@ int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out)
 	return 0;
 }
 
+/*
+ * Only the common case: the last entry at or before lookup covers it, or is the neighbour of
+ * the next entry.
+ */
 int uw_frames_look(struct uw_frames *frames, uint64_t lookup, struct uw_fde *fde,
 		   struct uw_gap *gap)
 {

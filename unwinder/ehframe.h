@@ -1,10 +1,10 @@
 /*
- * unwinder/ehframe.h: which FDE covers an address.
+ * unwinder/ehframe.h: finds the FDE that covers an address.
  *
- * Through the binary search table of .eh_frame_hdr, in place, where there is
- * one; else, and where that is not complete or not true, through an index of our
- * own, made once from the section itself.  An FDE's own range has the last word,
- * so a table that lies costs time and not truth.
+ * If the file has the binary search table of .eh_frame_hdr, it is searched in place. If it has
+ * none, or if the table is incomplete or wrong, an index is used that is built once from the
+ * section itself. The range in the FDE is decisive, so a wrong table costs time but does not
+ * change the result.
  */
 #ifndef UNWINDER_EHFRAME_H
 #define UNWINDER_EHFRAME_H
@@ -17,70 +17,83 @@
 #include "unwinder/cfi.h"
 #include "unwinder/pointer.h"
 
-/* .eh_frame_hdr (LSB 5.0 §10.6.2). */
+/* A decoded .eh_frame_hdr (LSB 5.0 §10.6.2). */
 struct uw_hdr {
-	struct uw_bytes entries; /* of the sorted table; empty: there is none */
+	struct uw_bytes entries; /* the sorted table; empty: there is none */
 	struct uw_bases bases;
 	uint64_t n;
 	uint8_t encoding;
-	uint8_t width;	       /* of one number; an entry has two */
-	bool common;	       /* signed 32-bit distances from the header, as linkers write them */
-	uint64_t frames_vaddr; /* of .eh_frame, as the header says */
+	uint8_t width;	       /* bytes of one number; an entry has two numbers */
+	bool common;	       /* signed 32-bit offsets from the header, as linkers write them */
+	uint64_t frames_vaddr; /* address of .eh_frame according to the header */
 	bool has_frames;
 };
 
-/* Decodes the header; -ENOTSUP or -EBADMSG where it is of no use at all. */
+/*
+ * Decode the header. -ENOTSUP or -EBADMSG if it cannot be used at all; a damaged table alone is
+ * no error.
+ */
 int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t vaddr);
 
+/* An entry of the index. */
 struct uw_fde_key {
 	uint64_t start;
 	uint32_t size; /* longer ranges are clipped: no function has 4 GiB */
-	uint32_t off;  /* of the FDE in its section */
+	uint32_t off;  /* offset of the FDE in its section */
 };
 
 struct uw_frames {
 	struct uw_cfi cfi;
 	struct uw_hdr table;
-	/* The index, made under the lock when first needed; immutable once ready. */
+	/* The index is built on first use, under the lock, and does not change afterwards. */
 	pthread_mutex_t lock;
-	atomic_int ready;	 /* 0 not yet, 1 made, negative: the error */
-	atomic_int whole;	 /* does the table name every FDE? 0 not asked yet, 1 yes, -1 no */
-	struct uw_fde_key *keys; /* sorted by start, none empty; owned */
+	atomic_int ready;	 /* 0: not built yet, 1: built, negative: the error */
+	atomic_int whole;	 /* is every FDE in the table? 0: not checked yet, 1: yes, -1: no */
+	struct uw_fde_key *keys; /* sorted by start, no range is empty; owned */
 	size_t n_keys;
 	int32_t *top; /* see uw_frames_top; owned */
 	size_t n_top;
 };
 
-void uw_frames_init(struct uw_frames *frames); /* with no section: covers nothing */
-void uw_frames_fini(struct uw_frames *frames); /* cfi's bytes stay their owner's */
+void uw_frames_init(struct uw_frames *frames); /* Without a section, no address is covered. */
+void uw_frames_fini(struct uw_frames *frames); /* The section's bytes are not freed. */
 
 /*
- * Of a large table every 64th start, side by side: in a process that nobody has walked before each
- * page that a look-up is the first to touch costs more than all it does there, and halving
- * a table of 600 KB touches eight.  To be made where the table was just read, before
- * anybody asks; without memory there is none.
+ * Copy every 64th start of a large table into an array. In a process that has not been walked
+ * before, a page fault costs more than the rest of the lookup, and a binary search of a table
+ * of 600 KB touches eight pages. Call this before any lookup, where the table has just been
+ * read. If there is no memory, there is no array.
  */
 void uw_frames_top(struct uw_frames *frames);
 
-/* 0 the FDE that covers lookup; -ENOENT none does; or how the one that should is damaged. */
+/*
+ * Find the FDE that covers lookup. -ENOENT no FDE covers it; -EBADMSG, -ENOTSUP the FDE that
+ * should cover it is damaged or not supported.
+ */
 int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out);
 
-/* All FDEs of the section by start, the damaged and empty ones left out; borrowed. */
+/*
+ * Return all FDEs of the section, sorted by start, without damaged and empty ones. The array is
+ * borrowed.
+ */
 int uw_frames_keys(struct uw_frames *frames, const struct uw_fde_key **keys, size_t *n);
 
-/* The range around lookup without FDEs, and the FDE before it. */
+/* The range around an address that no FDE covers, and the FDE before it. */
 struct uw_gap {
-	uint64_t start, end; /* 0 and UINT64_MAX at the ends */
+	uint64_t start, end; /* 0 and UINT64_MAX if there is no FDE before or behind */
 	bool has_before;
-	uint32_t before; /* off of the FDE before */
+	uint32_t before; /* offset of the FDE before the range */
 };
 
-/* -ENOENT where an FDE covers lookup; errors of making the index. */
+/*
+ * Find the gap around lookup. -ENOENT if an FDE covers lookup, -ENOMEM if the index cannot be
+ * built.
+ */
 int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out);
 
 /*
- * Both at once: 0 and *fde, or -ENOENT and *gap; -EAGAIN where they are to be asked one after the
- * other.
+ * Look up FDE and gap in one search: return 0 and *fde, or -ENOENT and *gap. -EAGAIN: call
+ * uw_frames_find and uw_frames_gap instead.
  */
 int uw_frames_look(struct uw_frames *frames, uint64_t lookup, struct uw_fde *fde,
 		   struct uw_gap *gap);

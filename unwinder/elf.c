@@ -1,3 +1,4 @@
+/* unwinder/elf.c: reads headers, sections and build-ids of ELF64 little-endian files (elf.h). */
 #include "unwinder/elf.h"
 
 #include <elf.h>
@@ -11,17 +12,17 @@
 #include "unwinder/large.h"
 #include "unwinder/unpack.h"
 
-/* Beyond what any linker makes; Chromium has 40 sections, a large kernel module 200. */
+/* More than any linker writes: Chromium has 40 sections, a large kernel module 200. */
 #define SECTIONS_MAX   65536
 #define NAMES_SIZE_MAX ((uint64_t)1 << 20)
 #define NOTES_SIZE_MAX ((uint64_t)64 << 10)
 
-/* Missing from older headers; gABI 2022. */
+/* Missing from older headers; defined by the gABI in 2022. */
 #ifndef ELFCOMPRESS_ZSTD
 #define ELFCOMPRESS_ZSTD 2
 #endif
 
-/* More at once is read: into fresh memory that costs no more. */
+/* Larger blocks are read from the file: into fresh memory, a read costs no more than a copy. */
 #define VIEW_MOST ((uint64_t)64 << 10)
 
 bool uw_view_copy(const struct uw_view *view, uint64_t off, void *out, uint64_t size)
@@ -32,6 +33,7 @@ bool uw_view_copy(const struct uw_view *view, uint64_t off, void *out, uint64_t 
 	return !view->cut || !view->cut(view->ctx);
 }
 
+/* Read from the image, from the view if it has the bytes, otherwise from the file. */
 int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size)
 {
 	uint8_t *to = out;
@@ -53,7 +55,7 @@ int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint
 		if (n < 0)
 			return -errno;
 		if (n == 0)
-			return -EBADMSG; /* shorter than it was */
+			return -EBADMSG; /* the file has become shorter */
 		to += n;
 		off += (uint64_t)n;
 		size -= (uint64_t)n;
@@ -61,7 +63,10 @@ int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint
 	return 0;
 }
 
-/* n entries of size bytes at off, the caller's to free; the file's own size bounds them. */
+/*
+ * Read n entries of size bytes at off into memory that the caller frees. The size of the file
+ * limits the size of the allocation.
+ */
 static int read_array(const struct uw_source *source, uint64_t off, uint64_t n, uint64_t size,
 		      uint8_t **out)
 {
@@ -82,6 +87,7 @@ static int read_array(const struct uw_source *source, uint64_t off, uint64_t n, 
 	return 0;
 }
 
+/* Read the program headers. */
 static int read_phdrs(struct uw_elf *elf, uint64_t off, uint64_t n)
 {
 	uint8_t *raw;
@@ -113,6 +119,10 @@ static int read_phdrs(struct uw_elf *elf, uint64_t off, uint64_t n)
 	return b.err;
 }
 
+/*
+ * Decode a section header. Its name, an offset in the string table, and sh_link are returned
+ * separately.
+ */
 static void read_section(struct uw_bytes *b, struct uw_section *s, uint64_t *name, uint32_t *link)
 {
 	*name = uw_bytes_u32(b);
@@ -125,6 +135,10 @@ static void read_section(struct uw_bytes *b, struct uw_section *s, uint64_t *nam
 	uw_bytes_skip(b, 4 + 8 + 8); /* sh_info, sh_addralign, sh_entsize */
 }
 
+/*
+ * Read the section headers and the names of the sections. A section whose name cannot be read
+ * has the name "".
+ */
 static int read_sections(struct uw_elf *elf, uint64_t off, uint64_t n, uint32_t names_index)
 {
 	uint8_t *raw;
@@ -134,7 +148,7 @@ static int read_sections(struct uw_elf *elf, uint64_t off, uint64_t n, uint32_t 
 	int err;
 
 	if (n == 0 || names_index == SHN_XINDEX) {
-		/* The real numbers stand in the first entry (gABI, e_shnum and e_shstrndx). */
+		/* The first entry holds the real numbers (gABI, e_shnum and e_shstrndx). */
 		struct uw_section first;
 		uint64_t ignored;
 
@@ -215,14 +229,17 @@ int uw_elf_init(struct uw_elf *elf, const struct uw_source *source)
 	shnum = uw_bytes_u16(&b);
 	shstrndx = uw_bytes_u16(&b);
 
-	if (phnum == PN_XNUM) /* 65,535 segments: nothing that was ever mapped */
+	if (phnum == PN_XNUM) /* 65,535 segments or more: no file that is mapped has so many */
 		return -ENOTSUP;
 	if (phnum) {
 		err = phentsize == sizeof(Elf64_Phdr) ? read_phdrs(elf, phoff, phnum) : -EBADMSG;
 		if (err)
 			goto fail;
 	}
-	/* The kernel needs no sections to run it, and neither do we: drop a damaged table. */
+	/*
+	 * The kernel runs a file without sections, and its unwind information can be found
+	 * without them: ignore a damaged table.
+	 */
 	if (shoff && shentsize == sizeof(Elf64_Shdr)) {
 		err = read_sections(elf, shoff, shnum, shstrndx);
 		if (err == -ENOMEM)
@@ -255,7 +272,10 @@ const struct uw_section *uw_elf_section(const struct uw_elf *elf, const char *na
 	return NULL;
 }
 
-/* Elf64_Chdr: ch_type, ch_reserved, ch_size, ch_addralign (gABI, compressed sections). */
+/*
+ * Decompress a section with SHF_COMPRESSED. It begins with Elf64_Chdr: ch_type, ch_reserved,
+ * ch_size, ch_addralign (gABI, compressed sections).
+ */
 static int unpack_shf(const uint8_t *raw, uint64_t raw_size, uint64_t cap, uint8_t **out,
 		      size_t *size)
 {
@@ -280,7 +300,7 @@ static int unpack_shf(const uint8_t *raw, uint64_t raw_size, uint64_t cap, uint8
 	return err;
 }
 
-/* GNU's older form: "ZLIB" and the size, big-endian, before the stream. */
+/* Decompress a section .zdebug_…, GNU's older form: "ZLIB", the size in big-endian, the stream. */
 static int unpack_zdebug(const uint8_t *raw, uint64_t raw_size, uint64_t cap, uint8_t **out,
 			 size_t *size)
 {
@@ -323,7 +343,10 @@ int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *secti
 	return err;
 }
 
-/* A note's name and contents are padded to 4 bytes, to 8 in segments aligned so (gABI). */
+/*
+ * Find the build-id in a range of notes. The name and the contents of a note are padded to 4
+ * bytes, or to 8 bytes in segments with that alignment (gABI).
+ */
 static bool find_note(const struct uw_elf *elf, uint64_t off, uint64_t size, uint64_t align,
 		      struct uw_build_id *out)
 {

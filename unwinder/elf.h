@@ -1,9 +1,9 @@
 /*
- * unwinder/elf.h: a small bounded reader of ELF64 little-endian files.
+ * unwinder/elf.h: reads headers, sections and build-ids of ELF64 little-endian files.
  *
- * Files are read, never mapped: whoever cuts a mapped file short has us killed by
- * SIGBUS.  Only a caller who is prepared for that gives a view.  Every size is checked
- * against the file before anything is allocated for it.
+ * Files are read, not mapped: if someone truncates a mapped file, access to it raises SIGBUS,
+ * which kills the process. Only a caller who handles that passes a view of mapped bytes. Each
+ * size is checked against the file's size before memory is allocated for it.
  */
 #ifndef UNWINDER_ELF_H
 #define UNWINDER_ELF_H
@@ -13,16 +13,19 @@
 
 #include "unwinder/unwinder.h"
 
-/* Where an ELF image lies: in a file from base on, or in memory. */
+/* Where an ELF image is: in a file from offset base on, or in memory. */
 struct uw_source {
-	const uint8_t *image; /* borrowed; NULL: fd */
+	const uint8_t *image; /* borrowed; NULL: the image is in fd */
 	int fd;
-	uint64_t base;	     /* of the image in the file */
+	uint64_t base;	     /* offset of the image in the file */
 	uint64_t size;	     /* from base to the end */
-	struct uw_view view; /* of the file; without bytes: none */
+	struct uw_view view; /* of the file; without bytes if there is none */
 };
 
-/* All of [off, off + size) or -EBADMSG where the file ends before; system codes as they came. */
+/*
+ * Read [off, off + size) of the image. -EBADMSG if it ends before; other codes are those of
+ * pread(2).
+ */
 int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size);
 
 struct uw_phdr {
@@ -31,7 +34,7 @@ struct uw_phdr {
 };
 
 struct uw_section {
-	const char *name; /* in the elf's names, "" where it has none */
+	const char *name; /* in struct uw_elf's names; "" if it has none */
 	uint32_t type;
 	uint64_t flags, vaddr, off, size;
 };
@@ -47,21 +50,26 @@ struct uw_elf {
 	char *names;
 };
 
-/* -ENOTSUP not ELF64 little-endian; -EBADMSG damaged headers.  Damaged sections: none. */
+/*
+ * Read the headers of an ELF file. source is copied; what it points to is borrowed. A damaged
+ * section table is not an error: the file then has no sections. -ENOTSUP not ELF64
+ * little-endian, -EBADMSG damaged headers, -ENOMEM.
+ */
 int uw_elf_init(struct uw_elf *elf, const struct uw_source *source);
 void uw_elf_fini(struct uw_elf *elf);
 
-/* The first of that name with contents in the file; NULL: none. */
+/* Return the first section of that name that has contents in the file, or NULL. */
 const struct uw_section *uw_elf_section(const struct uw_elf *elf, const char *name);
 
 /*
- * The section's bytes, decompressed where SHF_COMPRESSED or named .zdebug_…,
- * at most cap bytes; the caller frees them.  -ENOTSUP beyond cap.
+ * Read a section into memory that the caller frees. The bytes are decompressed if the section
+ * has SHF_COMPRESSED or is named .zdebug_…. -ENOENT the section is empty, -ENOTSUP it has more
+ * than cap bytes or an unknown compression, -EBADMSG, -ENOMEM.
  */
 int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *section, uint64_t cap,
 			uint8_t **out, size_t *size);
 
-/* From NT_GNU_BUILD_ID; size 0 where the file has none. */
+/* Read the build-id (NT_GNU_BUILD_ID); its size is 0 if the file has none. */
 void uw_elf_build_id(const struct uw_elf *elf, struct uw_build_id *out);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * unwinder/explain.c: a walk told step by step.
+ * unwinder/explain.c: explains a walk step by step.
  *
- * It is gone again here by the slow and plain way: rules by the interpreter, no
- * caches.  Where nothing has a rule, the frames that the walk found say which
- * guess it took.
+ * The walk is repeated in a slow and simple way: rules come from the interpreter, without
+ * caches. Where the code has no rule, the frames of the original walk show which guess was
+ * taken.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,12 +23,13 @@
 #include "unwinder/stepper.h"
 #include "unwinder/unwinder.h"
 
+/* The state of the repeated walk. */
 struct replay {
 	struct uw_space *space;
 	const struct uw_thread *thread;
 	const struct uw_stack *stack;
 	struct uw_machine machine;
-	bool sp_low; /* as in the walk */
+	bool sp_low; /* as in struct uw_walking */
 };
 
 const char *uw_rules_name(enum uw_rules rules)
@@ -55,7 +56,7 @@ const char *uw_confidence_name(enum uw_confidence confidence)
 									   : "guess";
 }
 
-/* Captured bytes, then what files say of memory that cannot have been written. */
+/* Read captured bytes; otherwise read memory that cannot have been written from the mapped file. */
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct replay *r = ctx;
@@ -73,12 +74,13 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
 }
 
-/* ---- the row ----------------------------------------------------------------------- */
+/* ---- table rows ------------------------------------------------------------------------ */
 
 struct row {
 	uint64_t lookup, start, end;
 };
 
+/* Note the row that covers row->lookup, and end the iteration. */
 static int take_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule *rule)
 {
 	struct row *row = ctx;
@@ -91,6 +93,7 @@ static int take_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rul
 	return 1;
 }
 
+/* Find which section the rule is from, and the ranges of its FDE and row. */
 static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_rule *rule,
 		     struct uw_step *step)
 {
@@ -109,7 +112,7 @@ static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_
 
 		if (uw_frames_find(frames, lookup, &fde))
 			continue;
-		/* Of a signal's trampoline its code may be trusted more. */
+		/* A signal trampoline may have a rule by its code although an FDE covers it. */
 		if (rule->stepper != UW_STEPPER_CFI && !rule->signal)
 			return;
 		step->rules = kinds[i];
@@ -122,7 +125,7 @@ static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_
 	}
 }
 
-/* ---- a step by a rule ----------------------------------------------------------------- */
+/* ---- steps by a rule ------------------------------------------------------------------- */
 
 void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
 		    bool is_ra, struct uw_save *save)
@@ -137,7 +140,7 @@ void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, 
 	case UW_RULE_AT_CFA:
 		save->place = UW_PLACE_MEMORY;
 		save->addr = cfa + (uint64_t)rule->off;
-		/* As uw_step has it: popped already. */
+		/* The slot has been popped already, as in uw_step. */
 		if (!is_ra && !uw_machine_reg(machine, machine->arch->sp, &sp) && save->addr < sp) {
 			save->place = UW_PLACE_SAME;
 			save->popped = true;
@@ -170,11 +173,12 @@ void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, 
 	}
 }
 
+/* Step by a rule and describe in *step where each register was saved. */
 static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw_step *step)
 {
 	const struct uw_arch *arch = r->machine.arch;
 	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
-	struct uw_machine before = r->machine; /* reads through the same memory */
+	struct uw_machine before = r->machine; /* the callee's registers; reads the same memory */
 	int got = uw_step(&r->machine, rule, &step->cfa);
 	bool fp_told = false;
 
@@ -206,7 +210,10 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 		step->n_saves++;
 		fp_told |= save->reg == arch->fp;
 	}
-	/* What nobody mentions is the same; this one everybody asks for. */
+	/*
+	 * A register that the rule does not mention is unchanged. Describe the frame pointer in
+	 * any case: readers expect it.
+	 */
 	if (got == 1 && !fp_told && step->n_saves < UW_REGS_MAX)
 		step->saves[step->n_saves++] =
 			(struct uw_save){ .reg = arch->fp,
@@ -223,7 +230,10 @@ static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 	regs->known |= (uint64_t)1 << reg;
 }
 
-/* The walk's next frame tells which way it went; what it read is read again. */
+/*
+ * Step to the frame that the walk guessed next, and describe the guess. The words that the walk
+ * read are read again.
+ */
 static void step_by_guess(struct replay *r, const struct uw_frame *next, struct uw_step *step)
 {
 	const struct uw_arch *arch = r->machine.arch;
@@ -270,7 +280,7 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 	set_reg(regs, arch->pc, next->pc);
 }
 
-/* ---- guesses that were not taken --------------------------------------------------------- */
+/* ---- guesses that were rejected -------------------------------------------------------- */
 
 static const struct {
 	const char *name, *sentence;
@@ -303,7 +313,10 @@ const char *uw_verdict_sentence(enum uw_verdict verdict)
 	return (unsigned int)verdict < UW_VERDICT_N ? verdicts[verdict].sentence : "";
 }
 
-/* What is wrong with ra; OTHER where that can only be which code the call is of. */
+/*
+ * Return why ra is not accepted as a return address. OTHER: a call ends there, so the call must
+ * be of other code.
+ */
 static enum uw_verdict verdict_of(struct replay *r, uint64_t ra)
 {
 	struct uw_mapping *mapping = ra ? uw_space_at(r->space, ra - 1) : NULL;
@@ -320,11 +333,13 @@ static enum uw_verdict verdict_of(struct replay *r, uint64_t ra)
 								       : UW_VERDICT_OTHER;
 }
 
+/* Return pc without authentication bits and tags. */
 static uint64_t stripped(const struct replay *r, uint64_t pc)
 {
 	return r->machine.arch->strip(pc, r->thread->code_mask, uw_space_top(r->space));
 }
 
+/* Describe why the return address was not where a call leaves it, at sp or in the link register. */
 static void try_leaf(struct replay *r, const struct uw_frame *frame, struct uw_try *try)
 {
 	const struct uw_arch *arch = r->machine.arch;
@@ -346,6 +361,7 @@ static void try_leaf(struct replay *r, const struct uw_frame *frame, struct uw_t
 	try->verdict = (uint8_t)verdict_of(r, stripped(r, try->value));
 }
 
+/* Describe why the frame pointer does not lead to a caller. */
 static void try_fp(struct replay *r, const struct uw_frame *frame, struct uw_try *try)
 {
 	const struct uw_arch *arch = r->machine.arch;
@@ -375,7 +391,7 @@ static void try_fp(struct replay *r, const struct uw_frame *frame, struct uw_try
 		try->verdict = UW_VERDICT_NOT_RISING;
 }
 
-/* Nothing led on from the frame: what might have, and why it did not. */
+/* Describe each guess for a frame that no stepper could leave, and why it was rejected. */
 static void try_all(struct replay *r, const struct uw_frame *frame, struct uw_step *step)
 {
 	const struct uw_steppers *steppers = uw_space_steppers(r->space);
@@ -397,7 +413,10 @@ static void try_all(struct replay *r, const struct uw_frame *frame, struct uw_st
 
 /* ---- the user's steppers ------------------------------------------------------------------- */
 
-/* It is asked once more; nobody but itself knows what it read. */
+/*
+ * Step by one of the user's steppers: call it again. Only the stepper knows which memory it
+ * read.
+ */
 static void step_by_user(struct replay *r, const struct uw_frame *frame,
 			 const struct uw_frame *next, struct uw_step *step)
 {
@@ -425,7 +444,7 @@ static void step_by_user(struct replay *r, const struct uw_frame *frame,
 	r->machine.regs = query.regs;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the whole walk -------------------------------------------------------------------- */
 
 void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		const struct uw_stack *stack, uw_step_fn fn, void *ctx)
@@ -459,7 +478,7 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		}
 		if (err == -ENOENT && uw_space_is_dynamic(space, f->lookup)) {
 			err = uw_stepper_dynamic(space, f->lookup, f->exact, &rule, &bias);
-			object = NULL; /* it is not the file that says so */
+			object = NULL; /* the rule is not from the file */
 		} else if (!object &&
 			   uw_stepper_trampoline(space, &r.machine, f->pc, f->exact, &rule)) {
 			err = 0;
@@ -493,7 +512,7 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		} else if (err == -ENOENT && stack->stop != UW_STOP_MAX_FRAMES) {
 			try_all(&r, f, &step);
 		}
-		/* The last frame's step is told, but led nowhere that was kept. */
+		/* The last frame's step is reported, but has no next frame to compare with. */
 		step.differs = next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
 					stripped(&r, r.machine.regs.value[arch->pc]) != next->pc);
 		fn(ctx, &step);

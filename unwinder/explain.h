@@ -1,4 +1,4 @@
-/* unwinder/explain.h: where a rule says that a register is kept. */
+/* unwinder/explain.h: tells where a rule finds a register of the caller. */
 #ifndef UNWINDER_EXPLAIN_H
 #define UNWINDER_EXPLAIN_H
 
@@ -10,8 +10,9 @@
 #include "unwinder/unwinder.h"
 
 /*
- * Of the caller's register that the rule is of; machine: still in the frame.  The value is not
- * worked out.  is_ra: the return address, which is never popped.
+ * Tell in *save where the caller's register that rule describes is saved. machine has the
+ * callee's registers. The value itself is not computed. is_ra: the rule is that of the return
+ * address, which is never treated as popped.
  */
 void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
 		    bool is_ra, struct uw_save *save);

@@ -1,3 +1,4 @@
+/* unwinder/expr.c: evaluates DWARF expressions of call-frame information (DWARF 5 §2.5). */
 #include "unwinder/expr.h"
 
 #include <errno.h>
@@ -56,12 +57,14 @@ enum { /* DWARF 5 §7.7.1 */
        OP_NOP = 0x96,
 };
 
+/* The expression's stack. err holds the first error; the caller checks it after each operator. */
 struct stack {
 	uint64_t value[UW_EXPR_STACK_MAX];
 	unsigned int n;
 	int err;
 };
 
+/* Push a value. -EBADMSG in s->err if the stack is full. */
 static void push(struct stack *s, uint64_t value)
 {
 	if (s->n == UW_EXPR_STACK_MAX)
@@ -70,6 +73,7 @@ static void push(struct stack *s, uint64_t value)
 		s->value[s->n++] = value;
 }
 
+/* Pop a value. 0, and -EBADMSG in s->err, if the stack is empty. */
 static uint64_t pop(struct stack *s)
 {
 	if (!s->n) {
@@ -79,7 +83,7 @@ static uint64_t pop(struct stack *s)
 	return s->value[--s->n];
 }
 
-/* The value `depth` below the top. */
+/* Return the value that is depth entries below the top. */
 static uint64_t peek(struct stack *s, unsigned int depth)
 {
 	if (depth >= s->n) {
@@ -89,7 +93,10 @@ static uint64_t peek(struct stack *s, unsigned int depth)
 	return s->value[s->n - 1 - depth];
 }
 
-/* Arithmetic of §2.5.1.4 is modulo 2^64; division and comparison are signed, modulo is not. */
+/*
+ * Execute an operator with two operands (DWARF 5 §2.5.1.4). Arithmetic is modulo 2^64; division
+ * and comparison are signed, DW_OP_mod is unsigned.
+ */
 static void two(struct stack *s, uint8_t op)
 {
 	uint64_t b = pop(s), a = pop(s);
@@ -143,6 +150,7 @@ static void two(struct stack *s, uint8_t op)
 	}
 }
 
+/* Replace the address on top of the stack by size bytes of memory, zero-extended. */
 static void deref(struct stack *s, struct uw_machine *machine, unsigned int size)
 {
 	uint64_t addr = pop(s), value;
@@ -157,6 +165,7 @@ static void deref(struct stack *s, struct uw_machine *machine, unsigned int size
 		push(s, value);
 }
 
+/* Push the value of a register plus off. */
 static void push_reg(struct stack *s, const struct uw_machine *machine, uint64_t reg, int64_t off)
 {
 	uint64_t value;
@@ -169,7 +178,10 @@ static void push_reg(struct stack *s, const struct uw_machine *machine, uint64_t
 		push(s, value + (uint64_t)off);
 }
 
-/* Moves within [start, b->end]; the end itself ends the expression. */
+/*
+ * Move the position by so many bytes, within [start, b->end]. A jump to the end ends the
+ * expression.
+ */
 static void jump(struct uw_bytes *b, const uint8_t *start, int16_t by)
 {
 	if (b->err)
@@ -259,7 +271,7 @@ int uw_expr_run(struct uw_machine *machine, const uint8_t *expr, size_t size, co
 			push(&s, x);
 			push(&s, y);
 			break;
-		case OP_ROT: /* the top goes below the two beneath it */
+		case OP_ROT: /* the top value moves below the two values beneath it */
 			x = pop(&s);
 			y = pop(&s);
 			z = pop(&s);

@@ -1,3 +1,4 @@
+/* unwinder/expr_text.c: writes DWARF expressions as text in readelf's format. */
 #include "unwinder/expr_text.h"
 
 #include <inttypes.h>
@@ -8,7 +9,10 @@
 
 enum operand { NONE, U1, S1, U2, S2, U4, S4, U8, S8, ULEB, SLEB, ADDR, BREG, BREGX };
 
-/* DWARF 5 §7.7.1: those that call-frame information may use. */
+/*
+ * The operators that call-frame information may use (DWARF 5 §7.7.1), except DW_OP_lit and
+ * DW_OP_breg.
+ */
 static const struct {
 	uint8_t op, operand;
 	const char *name;
@@ -30,6 +34,10 @@ static const struct {
 	{ 0x94, U1, "deref_size" }, { 0x96, NONE, "nop" },
 };
 
+/*
+ * Read the operands of an operator and write them to out, as snprintf does. The caller checks
+ * b->err.
+ */
 static int operand_text(uint16_t machine, uint8_t op, enum operand operand, struct uw_bytes *b,
 			char *out, size_t size)
 {
