@@ -1,4 +1,4 @@
-/* agent/opener/debug.c: where debug files are looked for, and what those name. */
+/* agent/opener/debug.c: looks for debug files, and for files that debug files name. */
 #include "agent/opener/fetcher.h"
 #include "agent/opener/places.h"
 
@@ -10,10 +10,10 @@
 
 static const char usual[] = PLACES_DEBUG;
 
-/* OF_USER: a directory that the user of this program named, opened with this program's rights. */
+/* OF_USER: a directory that the user of this program named; opened with this program's rights. */
 enum root { OF_SYMFS, OF_SYSTEM, OF_PROCESS, N_ROOTS, OF_USER };
 
-/* path as that root has it; -ENOENT also where there is no such root. */
+/* Open path in one of the roots. -ENOENT also if there is no such root. */
 static int open_in(struct opener *opener, enum root root, const struct opener_file *file,
 		   const struct place_process *process, const char *path, int *fd)
 {
@@ -31,7 +31,7 @@ static int open_in(struct opener *opener, enum root root, const struct opener_fi
 	}
 }
 
-/* What a path is without its last part; "" without any. */
+/* Write the directory part of a path, without the last slash; "" if the path has no slash. */
 static void folder_of(const char *path, char *out, size_t room)
 {
 	const char *slash = strrchr(path, '/');
@@ -41,6 +41,10 @@ static void folder_of(const char *path, char *out, size_t room)
 
 enum way { BY_ID, BESIDE, IN_DEBUG, BY_PATH, N_WAYS };
 
+/*
+ * Open the debug file in one root in one way: by build-id below dir, or by link beside the file, in
+ * .debug beside it, or under dir with the file's path.
+ */
 static int open_way(struct opener *opener, enum root root, enum way way, const char *dir,
 		    const struct opener_file *file, const struct place_process *process,
 		    const char *link, int *fd)
@@ -73,9 +77,10 @@ static int open_way(struct opener *opener, enum root root, enum way way, const c
 						  : open_in(opener, root, file, process, path, fd);
 }
 
-/* --debug-dir is the system's, whatever root the file is sought in. */
+/* --debug-dir is a directory of this system, whichever root the file is in. */
 enum { IN_OWN_DIR = N_WAYS * N_ROOTS, IN_OWN_BY_PATH, IN_CACHE, IN_BESIDE, N_CANDIDATES };
 
+/* Open one candidate. *linked is set if the candidate is found by its name alone. */
 static int open_candidate(struct opener *opener, const struct opener_file *file,
 			  const struct place_process *process, const char *link,
 			  unsigned int candidate, bool *linked, int *fd)
@@ -107,12 +112,12 @@ static int open_candidate(struct opener *opener, const struct opener_file *file,
 	}
 }
 
-/* Hold the process, and its root only if debug files from there may be used. */
+/* Open the process's root, but only if debug files from there may be used. */
 static void hold_process(const struct opener *opener, const struct opener_file *file,
 			 struct place_process *process)
 {
 	(void)places_process(opener, file->pid, process);
-	/* The process may have gone elsewhere, or become another user's, since it had this view. */
+	/* Since it had this view, the process may have changed its root or user. */
 	if (!file->view || opener_view(opener, file->pid, true) != file->view)
 		places_process_close(process);
 }
@@ -120,7 +125,7 @@ static void hold_process(const struct opener *opener, const struct opener_file *
 int opener_open_debug(struct opener *opener, const struct opener_file *file, const char *link,
 		      unsigned int *next, bool *linked, int *fd)
 {
-	/* What the user names comes first. */
+	/* The directory that the user named comes first. */
 	static const unsigned int order[] = { IN_OWN_DIR, IN_OWN_BY_PATH };
 	enum { FIRST = sizeof(order) / sizeof(order[0]) };
 	struct place_process process;
@@ -188,7 +193,7 @@ int opener_fetched_debug(struct opener *opener, const struct uw_build_id *build_
 	return fetcher_take(opener->fetcher, build_id, fd);
 }
 
-/* The folder of an open file, or the file itself; a deleted one has none. */
+/* Write the path of an open file. -ENOENT: the kernel has none. */
 static int path_of(int fd, char *out, size_t room)
 {
 	char link[64];
@@ -202,6 +207,7 @@ static int path_of(int fd, char *out, size_t room)
 	return 0;
 }
 
+/* Open a file that a debug file names: see opener_open_named. */
 static int open_named(const struct opener *opener, const struct opener_user *user, int from,
 		      const char *folder, const char *name, const struct uw_build_id *build_id,
 		      int *fd)
@@ -237,7 +243,7 @@ static int open_named(const struct opener *opener, const struct opener_user *use
 				return 0;
 		}
 	}
-	/* Beside the file, where nobody moved them apart. */
+	/* Look beside the file, where both lie unless they were moved. */
 	if (path_of(from, base, sizeof(base)))
 		return -ENOENT;
 	*strrchr(base, '/') = '\0';

@@ -1,3 +1,7 @@
+/*
+ * agent/opener/fetcher.c: asks debuginfod servers through libdebuginfod, which is loaded at run
+ * time.
+ */
 #include "agent/opener/fetcher.h"
 
 #include "agent/array.h"
@@ -13,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A server that does not answer in so long does not. */
+/* A server that has not answered after this time is considered dead. */
 #define DEADLINE_S 10
-#define LATE_MAX   2 /* requests in a row, after which nobody is asked any more */
+#define LATE_MAX   2 /* late answers in a row, after which no server is asked any more */
 #define WANTED_MAX 4096
 
 enum state { WAITING, ASKED, THERE, NOT_THERE };
@@ -26,7 +30,7 @@ struct wanted {
 	char *path; /* THERE; owned */
 };
 
-/* libdebuginfod's, elfutils/debuginfod.h. */
+/* The functions of libdebuginfod, from elfutils/debuginfod.h. */
 typedef struct debuginfod_client client;
 typedef client *(*begin_fn)(void);
 typedef void (*end_fn)(client *client);
@@ -47,16 +51,17 @@ struct fetcher {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct wanted *wanted; /* asked for in this order */
+	struct wanted *wanted; /* in the order of the requests */
 	size_t n, room, next;
-	unsigned int late; /* in a row */
-	bool said;	   /* that no server can be reached; only the thread's */
+	unsigned int late; /* late answers in a row */
+	bool said;	   /* warned that no server can be reached; used by the thread only */
 	bool stopping;
-	time_t seconds;		  /* that a request may take */
-	struct timespec deadline; /* of the request that is under way */
+	time_t seconds;		  /* time limit of a request */
+	struct timespec deadline; /* CLOCK_MONOTONIC, of the current request */
 	data_fn data;
 };
 
+/* Return the time that many seconds from now, CLOCK_MONOTONIC. */
 static struct timespec in_seconds(time_t seconds)
 {
 	struct timespec ts;
@@ -74,9 +79,11 @@ static bool is_past(const struct timespec *deadline)
 	       (now.tv_sec == deadline->tv_sec && now.tv_nsec >= deadline->tv_nsec);
 }
 
-static data_fn data_of; /* the same function for every fetcher, once it is known */
+static data_fn data_of; /* debuginfod_get_user_data, the same function for every fetcher */
 
-/* Asked while a request runs; another answer than 0 ends it. */
+/*
+ * Return nonzero to end the current request. libdebuginfod calls this regularly during a request.
+ */
 static int go_on(client *c, long a, long b)
 {
 	struct fetcher *f = data_of(c);
@@ -90,7 +97,7 @@ static int go_on(client *c, long a, long b)
 	return stop;
 }
 
-/* One request; no lock is held. */
+/* Make one request. No lock is held. */
 static enum state ask(struct fetcher *f, client *c, const struct uw_build_id *id, char **path)
 {
 	int fd;
@@ -102,9 +109,9 @@ static enum state ask(struct fetcher *f, client *c, const struct uw_build_id *id
 		(void)close(fd);
 		return THERE;
 	}
-	if (fd == -ENOENT) { /* which a server said; everything else may be otherwise next time */
+	if (fd == -ENOENT) { /* a server said so; other errors may be temporary */
 		store_missing(f->store, id);
-	} else if (!f->said && !go_on(c, 0, 0)) { /* it was not ended here */
+	} else if (!f->said && !go_on(c, 0, 0)) { /* the request was not ended by go_on */
 		log_warning("debuginfod: cannot ask the servers in DEBUGINFOD_URLS: %s; names that "
 			    "only they have are missing",
 			    strerror(-fd));
@@ -113,6 +120,7 @@ static enum state ask(struct fetcher *f, client *c, const struct uw_build_id *id
 	return NOT_THERE;
 }
 
+/* The fetcher's thread: makes the requests one after the other. */
 static void *run(void *ctx)
 {
 	struct fetcher *f = ctx;
@@ -156,7 +164,10 @@ static void *run(void *ctx)
 	return NULL;
 }
 
-/* dlsym gives a pointer to data, which POSIX lets be one to a function. */
+/*
+ * Look up a function of the library. The bytes are copied because dlsym returns a data pointer;
+ * POSIX allows to use it as a function pointer.
+ */
 static bool load(struct fetcher *f, const char *name, void *function)
 {
 	void *symbol = dlsym(f->library, name);
@@ -223,11 +234,13 @@ void fetcher_free(struct fetcher *f)
 	free(f->wanted);
 	(void)pthread_cond_destroy(&f->changed);
 	(void)pthread_mutex_destroy(&f->lock);
-	/* The library stays: libcurl below it does not like to be loaded twice. */
+	/*
+	 * The library stays loaded: libcurl, which it uses, does not work well when loaded twice.
+	 */
 	free(f);
 }
 
-/* The lock is held. */
+/* Return the entry of a build-id, or NULL. The caller holds the lock. */
 static struct wanted *find(struct fetcher *f, const struct uw_build_id *id)
 {
 	for (size_t i = 0; i < f->n; i++)
@@ -259,7 +272,10 @@ int fetcher_take(struct fetcher *f, const struct uw_build_id *id, int *fd)
 	if (!f || !id->size)
 		return -ENOENT;
 	fetcher_want(f, id);
-	/* The library looks at its own about once a second. */
+	/*
+	 * Wait one second longer than the request: libdebuginfod checks its limits about once a
+	 * second.
+	 */
 	deadline = in_seconds(f->seconds + 1);
 	(void)pthread_mutex_lock(&f->lock);
 	while ((w = find(f, id)) && (w->state == WAITING || w->state == ASKED)) {

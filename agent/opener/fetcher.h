@@ -1,5 +1,5 @@
 /*
- * agent/opener/fetcher.h: debug files from debuginfod servers, on a thread of its own, where the
+ * agent/opener/fetcher.h: fetches debug files from debuginfod servers, on its own thread, if the
  * user has set DEBUGINFOD_URLS and libdebuginfod is installed.
  */
 #ifndef AGENT_OPENER_FETCHER_H
@@ -10,15 +10,19 @@
 struct fetcher;
 struct store;
 
-/* store: remembers what servers do not have; borrowed, NULL: none.  -ENOENT: nobody is to be asked. */
+/*
+ * Start a fetcher. store remembers which files servers do not have; borrowed; NULL: none. -ENOENT:
+ * no server is configured, or libdebuginfod is missing.
+ */
 int fetcher_new(struct store *store, struct fetcher **out);
-void fetcher_free(struct fetcher *fetcher); /* gives up what waits; NULL is fine */
+void fetcher_free(struct fetcher *fetcher); /* gives up waiting requests; NULL is fine */
 
-/* Asks for the debug file of that build-id, once.  Never waits. */
+/* Request the debug file of this build-id, once. Never blocks. */
 void fetcher_want(struct fetcher *fetcher, const struct uw_build_id *id);
 /*
- * Waits for the answer to that, for some seconds at most, and opens it; whether it is what was asked
- * for, its reader decides.  -ENOENT: there is none; -ETIMEDOUT: not in time.
+ * Wait for the answer to that request, for some seconds at most, and open the file. The reader of
+ * the file checks that it is the right one. -ENOENT: there is no such file; -ETIMEDOUT: no answer
+ * in time.
  */
 int fetcher_take(struct fetcher *fetcher, const struct uw_build_id *id, int *fd);
 

@@ -1,4 +1,4 @@
-/* agent/opener/generated.c: files in which processes name the code that they generate. */
+/* agent/opener/generated.c: opens files in which processes describe the code that they generate. */
 #include "agent/opener/places.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the process itself takes its number for, in the innermost of its namespaces. */
+/* Return the process's pid as the process sees it, in the innermost of its namespaces. */
 static uint32_t own_pid(const struct opener *opener, uint32_t pid)
 {
 	char path[48], line[256];
@@ -33,8 +33,9 @@ static uint32_t own_pid(const struct opener *opener, uint32_t pid)
 #define PERF_MAP_MAX ((off_t)256 << 20)
 
 /*
- * Check that an open file is one that nobody but owner or root can have put there; own: or this user.  A file of a
- * second name may be somebody else's, linked to there (fs.protected_hardlinks may be off).
+ * Check that only owner or root can have created an open file; with own, also this user. A file
+ * with a second name may be another user's file, linked to this place (fs.protected_hardlinks may
+ * be off).
  */
 static int check_owner(int fd, uid_t owner, bool own, off_t max)
 {
@@ -49,7 +50,10 @@ static int check_owner(int fd, uid_t owner, bool own, off_t max)
 	return max && st.st_size > max ? -EFBIG : 0;
 }
 
-/* Open a file that tells of generated code below root.  max: the most bytes; 0: any. */
+/*
+ * Open a file that describes generated code, below root. max: size limit in bytes, 0: none. With a
+ * limit, only the last component of the path must not be a link; without one, no component.
+ */
 static int open_it(int root, const char *path, const struct opener_user *user, off_t max, int *fd)
 {
 	enum place_links links = max ? NO_LINK_LAST : NO_LINKS;
@@ -65,7 +69,7 @@ static int open_it(int root, const char *path, const struct opener_user *user, o
 	return err;
 }
 
-/* The same below a directory of the user of this program. */
+/* Do the same below a directory of the user of this program, without a size limit. */
 static int open_below(const char *root, const char *path, const struct opener_user *user, int *fd)
 {
 	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), err;
@@ -77,7 +81,10 @@ static int open_below(const char *root, const char *path, const struct opener_us
 	return err;
 }
 
-/* Return whether /tmp below root is a stranger's program, which whoever looks up a name there would ask. */
+/*
+ * Return whether /tmp below root is served by another user's program, which a lookup there would
+ * ask.
+ */
 static bool is_tmp_served(uint32_t pid, int root)
 {
 	int tmp = places_is_served(pid, root)
@@ -98,13 +105,16 @@ int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 	char path[64];
 	int root, err;
 
-	/* Another user's process may have the number by now; root's may have become somebody else. */
+	/*
+	 * The pid may belong to another user's process by now. (A process of root may have become
+	 * another user.)
+	 */
 	if (lives && user->known && user->uid && user->uid != process.user.uid) {
 		places_process_close(&process);
 		return -ESRCH;
 	}
 	(void)snprintf(path, sizeof(path), "tmp/perf-%" PRIu32 ".map", ns_pid ? ns_pid : pid);
-	/* If it has ended, nobody knows any more where its root was. */
+	/* If the process has ended, its root is unknown: use our own. */
 	root = lives ? process.root : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return -errno;

@@ -1,4 +1,7 @@
-/* agent/opener/mapping.c: opens the very file behind a mapping, without waiting for anybody. */
+/*
+ * agent/opener/mapping.c: opens the very file behind a mapping, without blocking on another
+ * process.
+ */
 #include "agent/opener/opener.h"
 #include "agent/opener/places.h"
 
@@ -14,13 +17,13 @@
 #include <unistd.h>
 
 #define MOUNTS_MAX 512u
-#define LOOKED_NS  UINT64_C(1000000000) /* how long the list of our own mounts is believed */
+#define LOOKED_NS  UINT64_C(1000000000) /* how long our own list of mounts is valid */
 
 /* File systems whose files can be opened and read without a server that may never answer. */
 static const char *const local[] = { "ext2", "ext3",  "ext4",  "xfs",	   "btrfs",  "f2fs",
 				     "vfat", "tmpfs", "erofs", "squashfs", "overlay" };
 
-struct mount { /* of a local file system */
+struct mount { /* a mount of a local file system */
 	uint64_t id;
 	uint32_t major, minor;
 };
@@ -29,7 +32,7 @@ struct opener_mappings {
 	struct mount own[MOUNTS_MAX], theirs[MOUNTS_MAX];
 	size_t n_own;
 	uint64_t looked_ns; /* CLOCK_MONOTONIC; 0: never */
-	uint64_t memory;    /* the mount that memfd_create makes files in; 0: not known */
+	uint64_t memory;    /* the mount of memfd files; 0: unknown */
 };
 
 static uint64_t now_ns(void)
@@ -48,7 +51,10 @@ static bool is_local(const char *type)
 	return false;
 }
 
-/* Read a process's mounts of local file systems, MOUNTS_MAX at most, and return how many. */
+/*
+ * Read the mounts of local file systems from a process's list, MOUNTS_MAX at most. Return their
+ * number.
+ */
 static size_t read_mounts(const char *path, struct mount *mounts)
 {
 	FILE *file = fopen(path, "re");
@@ -59,7 +65,7 @@ static size_t read_mounts(const char *path, struct mount *mounts)
 		const char *rest = strstr(line, " - ");
 		struct mount m;
 
-		/* proc(5): number, parent, device, root, place, …, " - ", type, … */
+		/* proc(5): mount ID, parent ID, device, root, mount point, …, " - ", type, … */
 		if (rest && sscanf(rest, " - %63s", type) == 1 && is_local(type) &&
 		    sscanf(line, "%" SCNu64 " %*s %" SCNu32 ":%" SCNu32, &m.id, &m.major,
 			   &m.minor) == 3)
@@ -71,6 +77,7 @@ static size_t read_mounts(const char *path, struct mount *mounts)
 	return n;
 }
 
+/* Read our own list of mounts again, if it is older than LOOKED_NS. */
 static void look_at_own(struct opener_mappings *m)
 {
 	uint64_t now = now_ns();
@@ -91,7 +98,7 @@ static bool has_mount(const struct mount *mounts, size_t n, uint64_t id)
 
 /*
  * Return whether a mount is of a local file system, and in our mount namespace or in that of
- * process pid.  A descriptor holds the mount, so that nobody can give its number to another.
+ * process pid. The caller's descriptor holds the mount, so its number cannot be reused meanwhile.
  */
 static bool is_local_mount(struct opener_mappings *m, uint32_t pid, uint64_t id)
 {
@@ -107,8 +114,8 @@ static bool is_local_mount(struct opener_mappings *m, uint32_t pid, uint64_t id)
 }
 
 /*
- * Ask for a file's type and its mount.  Asked like this the kernel answers from memory,
- * whatever the file system.
+ * Read a file's type and mount number. With these flags the kernel answers from memory, whatever
+ * the file system is.
  */
 static int mount_of(int fd, bool *regular, uint64_t *id)
 {
@@ -142,7 +149,7 @@ void opener_mappings_free(struct opener_mappings *m)
 	free(m);
 }
 
-/* The process has ended, or has something else there: look for the file by its inode. */
+/* Open the file by its inode, because the process has ended or has mapped something else there. */
 static int open_inode(struct opener_mappings *m, const struct opener_file *file, int *fd)
 {
 	look_at_own(m);
@@ -169,7 +176,7 @@ int opener_mappings_open(struct opener_mappings *m, const struct opener_file *fi
 		return -ENOENT;
 	}
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", place);
-	/* Without O_NONBLOCK, open waits for who holds a lease on the file (fcntl(2)). */
+	/* Without O_NONBLOCK, open waits for the holder of a lease on the file (fcntl(2)). */
 	opened = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (opened < 0)
 		opened = -errno;

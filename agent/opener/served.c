@@ -1,4 +1,7 @@
-/* agent/opener/served.c: tells files that a stranger's program serves, without asking that program. */
+/*
+ * agent/opener/served.c: detects files that another user's program serves, without asking the
+ * program.
+ */
 #include "agent/opener/places.h"
 
 #include <errno.h>
@@ -16,17 +19,17 @@
 #include <unistd.h>
 
 /*
- * A file system may be a program (FUSE).  A thread that asks it for a name, for a file's size or
- * for bytes waits until it answers; once the program has taken the question, not even the end of
- * the process that asks ends the wait.  So a file of another user's program is told by its mount,
- * and nothing is asked.
+ * A file system can be a program (FUSE). A thread that asks it for a name, for a file's size or for
+ * bytes waits until the program answers. Once the program has read the request, not even killing
+ * the waiting process ends the wait. So the mount tells whether a file belongs to another user's
+ * program, and the program is not asked.
  */
-#define LINES_MAX   4096u /* of a process's list of mounts: it can make a hundred thousand */
-#define BELIEVED_NS UINT64_C(1000000000) /* a number may be another mount's afterwards */
+#define LINES_MAX   4096u		 /* of a process's list of mounts, which can be huge */
+#define BELIEVED_NS UINT64_C(1000000000) /* an answer is valid; then the number may be reused */
 
 enum served { NOT_FOUND, LOCAL, SERVED };
 
-static struct answer { /* of a process's list of mounts; pid 0: of our own */
+static struct answer { /* a cached answer from a process's list of mounts; pid 0: from our own */
 	uint32_t major, minor, pid;
 	uint64_t mount, asked_ns;
 	int found;
@@ -41,7 +44,9 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Return whether a line's file system is the program of a user other than root and this one. */
+/*
+ * Return whether a line of mountinfo describes a FUSE mount of a user other than root and this one.
+ */
 static bool is_strange(const char *line)
 {
 	const char *type = strstr(line, " - "), *user;
@@ -52,7 +57,9 @@ static bool is_strange(const char *line)
 	return !user || (strtoul(user + 8, NULL, 10) && strtoul(user + 8, NULL, 10) != geteuid());
 }
 
-/* Look a mount up by its number or its device in a list of mounts. -errno: it cannot be read. */
+/*
+ * Look up a mount by its number or its device in a list of mounts. -errno: the list cannot be read.
+ */
 static int find(const char *list, unsigned int lines_max, const struct answer *want)
 {
 	FILE *mounts = fopen(list, "re");
@@ -68,7 +75,10 @@ static int find(const char *list, unsigned int lines_max, const struct answer *w
 
 		if (getline(&line, &room, mounts) <= 0)
 			break;
-		/* proc(5): number, parent, device, root, place, …, " - ", type, source, options */
+		/*
+		 * proc(5): mount ID, parent ID, device, root, mount point, …, " - ", type, source,
+		 * options
+		 */
 		if (sscanf(line, "%" SCNu64 " %*s %" SCNu32 ":%" SCNu32, &id, &major, &minor) ==
 			    3 &&
 		    ((want->mount && id == want->mount) ||
@@ -80,7 +90,7 @@ static int find(const char *list, unsigned int lines_max, const struct answer *w
 	return found;
 }
 
-/* Files in memory are on a mount that no list has. */
+/* Return whether the device is that of memfd files, whose mount is in no list. */
 static bool is_memory(const struct answer *want)
 {
 	int fd = memfd_create("device", MFD_CLOEXEC);
@@ -93,6 +103,7 @@ static bool is_memory(const struct answer *want)
 	return is;
 }
 
+/* Look up a mount in the list of one process. Return an enum served, or -errno. */
 static int ask(const struct answer *want)
 {
 	char path[48];
@@ -106,7 +117,7 @@ static int ask(const struct answer *want)
 	return find(path, LINES_MAX, want);
 }
 
-/* Ask one list of mounts, unless it was asked just now. */
+/* Look up a mount in one list, through a cache. Thread-safe. */
 static int look_up(struct answer want)
 {
 	struct answer *a = &answers[(want.minor ^ want.mount ^ want.pid) %
@@ -125,22 +136,26 @@ static int look_up(struct answer want)
 	return found;
 }
 
+/* Return whether the mount's file system is served by another user's program. */
 static bool is_served(struct answer want)
 {
 	uint32_t pid = want.pid;
 	int found;
 
-	/* Whatever has a device of its own is on a disk, or root has mounted it. */
+	/* A file system with a device number of its own is on a disk, or was mounted by root. */
 	if (want.major || !want.minor)
 		return false;
-	/* Most are on our own list, which serves for all processes. */
+	/* Most mounts are in our own list, which is the same for all processes. */
 	want.pid = 0;
 	found = look_up(want);
 	if (found != NOT_FOUND || !pid)
 		return found == SERVED;
 	want.pid = pid;
 	found = look_up(want);
-	/* A mount that its process has and does not list was taken out of the tree, or hidden behind too many. */
+	/*
+	 * A mount that its process uses but does not list was detached from the tree, or hidden
+	 * behind too many other mounts: assume the worst.
+	 */
 	return found == SERVED || found == NOT_FOUND;
 }
 
@@ -156,7 +171,7 @@ bool places_is_served(uint32_t pid, int fd)
 	struct answer want = { .pid = pid };
 	struct statx stx;
 
-	/* Asked like this the kernel answers from memory, whatever the file system. */
+	/* With these flags the kernel answers from memory, whatever the file system is. */
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MNT_ID, &stx))
 		return false;
 	want.major = stx.stx_dev_major;

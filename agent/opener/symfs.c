@@ -1,4 +1,4 @@
-/* agent/opener/symfs.c: list the files below a directory by base name. */
+/* agent/opener/symfs.c: lists the files below a directory by base name. */
 #include "agent/opener/symfs.h"
 
 #include "agent/array.h"
@@ -11,7 +11,7 @@
 enum { FILES_MAX = 200000 };
 
 struct symfs {
-	char **paths; /* from the root on, owned; sorted by base name, then by path */
+	char **paths; /* relative to root; owned; sorted by base name, then by path */
 	size_t n, room;
 };
 
@@ -53,7 +53,7 @@ int symfs_new(const char *root, struct symfs **out)
 	FTSENT *entry;
 	int err = symfs ? 0 : -ENOMEM;
 
-	/* A directory that cannot be read has no files. */
+	/* A directory that cannot be read counts as empty. */
 	while (!err && tree && symfs->n < FILES_MAX && (entry = fts_read(tree)))
 		if (entry->fts_info == FTS_F || entry->fts_info == FTS_NSOK ||
 		    entry->fts_info == FTS_SL)

@@ -1,4 +1,4 @@
-/* agent/opener/user.c: takes a user's file system rights for a moment, in one thread. */
+/* agent/opener/user.c: takes a user's file system rights temporarily, for one thread. */
 #include "agent/opener/user.h"
 
 #include <errno.h>
@@ -13,7 +13,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The overflow user and group: they own nothing and are in no group, so they read what everybody may. */
+/*
+ * The overflow user and group. They own nothing and are in no group, so they may read only what
+ * everybody may read.
+ */
 enum { NOBODY = 65534 };
 
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
@@ -29,8 +32,9 @@ static bool in_own_namespace(int process)
 }
 
 /*
- * Choose among the real, effective and file system id of a process.  A program that was started with more rights than
- * its user has (set-user-ID) counts as its user's, a daemon of root's that took on fewer as whom it became.
+ * Choose among the real, effective and file system id of a process. A program that was started with
+ * more rights than its user has (set-user-ID) counts as the user's. A root daemon that took fewer
+ * rights counts as the user that it became.
  */
 static uint32_t least(const char *line)
 {
@@ -42,12 +46,13 @@ static uint32_t least(const char *line)
 	return real ? real : effective ? effective : fs;
 }
 
+/* Read the supplementary groups of a user, OPENER_GROUPS_MAX at most. */
 static void read_groups(const char *line, struct opener_user *user)
 {
 	uint32_t group;
 	int n;
 
-	/* Without those beyond the limit the user has fewer rights, never more. */
+	/* Without the groups beyond the limit the user has fewer rights, never more. */
 	while (user->n_groups < OPENER_GROUPS_MAX &&
 	       sscanf(line, "%" SCNu32 "%n", &group, &n) == 1) {
 		user->groups[user->n_groups++] = group;
@@ -91,7 +96,9 @@ int user_of(int process, struct opener_user *out)
 	return 0;
 }
 
-/* These four by themselves: libc's change all threads, or have no wrapper. */
+/*
+ * These four use the system calls directly: libc's functions change all threads, or do not exist.
+ */
 static int set_groups(int n, const gid_t *groups)
 {
 	return syscall(SYS_setgroups, (size_t)n, groups) ? -errno : 0;
@@ -114,6 +121,10 @@ static int caps(long call, struct __user_cap_data_struct *data)
 	return syscall(call, &header, data) ? -errno : 0;
 }
 
+/*
+ * Change this thread's groups, ids and effective capabilities. Return whether everything was
+ * changed.
+ */
 static bool become(const struct opener_user *user, uid_t uid, gid_t gid)
 {
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
@@ -122,7 +133,10 @@ static bool become(const struct opener_user *user, uid_t uid, gid_t gid)
 	(void)setfsgid(gid);
 	(void)setfsuid(uid);
 	became &= fs_gid() == gid && fs_uid() == uid;
-	/* Last: the above need them.  What is permitted stays, to come back. */
+	/*
+	 * Drop the capabilities last, because the calls above need them. The permitted ones stay,
+	 * for the way back.
+	 */
 	if (caps(SYS_capget, none))
 		return false;
 	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
@@ -150,25 +164,38 @@ int user_enter(const struct opener_user *user, struct user_left *left, bool *pub
 	left->n_groups = getgroups(left->n_groups, left->groups);
 	left->dumpable = prctl(PR_GET_DUMPABLE) == 1;
 	left->entered = true;
-	/* One's own processes are read with one's own rights, for which nothing needs to change but capabilities. */
+	/*
+	 * Files of the agent's own user are read with its own rights; only the capabilities must
+	 * go.
+	 */
 	*public = !become(user, uid, gid) && fs_uid() != uid;
 	return 0;
 }
 
+/* Restore the rights that the thread had before user_enter, and free left's memory. */
 void user_leave(struct user_left *left)
 {
 	if (left->entered) {
 		int err = caps(SYS_capset, left->caps);
 
-		/* Both ids or none were changed; root's capabilities come and go with its id. */
+		/*
+		 * Either both ids were changed or none. Root's capabilities come and go with its
+		 * id.
+		 */
 		(void)setfsuid(left->uid);
 		(void)setfsgid(left->gid);
 		(void)set_groups(left->n_groups, left->groups);
 		err |= caps(SYS_capset, left->caps);
-		/* A thread with somebody else's rights would do the rest of its work with them. */
+		/*
+		 * With another user's rights, the thread would do the rest of its work wrongly:
+		 * abort.
+		 */
 		if (err || fs_uid() != left->uid || fs_gid() != left->gid)
 			abort();
-		/* The kernel takes whoever changes ids for one who has something to hide from debuggers. */
+		/*
+		 * The kernel clears the dumpable flag of a process that changes its ids, which
+		 * locks out debuggers.
+		 */
 		if (left->dumpable)
 			(void)prctl(PR_SET_DUMPABLE, 1);
 	}

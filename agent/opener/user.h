@@ -1,6 +1,7 @@
 /*
- * agent/opener/user.h: the rights of a process's user, with which the agent opens what it finds for that process by
- * name.  The agent may run as root; a name that a stranger chose must not lead it to what the stranger may not read.
+ * agent/opener/user.h: takes the file system rights of a process's user. The agent opens with these
+ * rights what it finds by name for that process. The agent may run as root; a name that a stranger
+ * chose must not lead the agent to a file that the stranger may not read.
  */
 #ifndef AGENT_OPENER_USER_H
 #define AGENT_OPENER_USER_H
@@ -10,10 +11,13 @@
 #include <linux/capability.h>
 #include <sys/types.h>
 
-/* Read whose process it is of which the directory in /proc is open as process.  -ESRCH: it has ended. */
+/*
+ * Read the user of a process. process is a descriptor of its directory in /proc. -ESRCH: it has
+ * ended.
+ */
 int user_of(int process, struct opener_user *out);
 
-struct user_left { /* what this thread was before user_enter */
+struct user_left { /* the rights that this thread had before user_enter */
 	bool entered, dumpable;
 	uid_t uid;
 	gid_t gid;
@@ -23,8 +27,9 @@ struct user_left { /* what this thread was before user_enter */
 };
 
 /*
- * Give this thread the file system rights of user, and no more, until user_leave; NULL changes nothing.  *public: the
- * agent cannot become this user, so that it must open only what everybody may read.  -ENOMEM, or what capget says.
+ * Give this thread the file system rights of user, and no more, until user_leave. NULL changes
+ * nothing. *public is set if the agent cannot become this user; then open only what everybody may
+ * read. -ENOMEM, or the error of capget. Pair every successful call with user_leave.
  */
 int user_enter(const struct opener_user *user, struct user_left *left, bool *public);
 void user_leave(struct user_left *left);

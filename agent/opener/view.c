@@ -1,4 +1,7 @@
-/* agent/opener/view.c: tells apart the trees of files that processes see, so that names found in one serve no other. */
+/*
+ * agent/opener/view.c: distinguishes the file trees that processes see, so that names found in one
+ * tree are not used for another.
+ */
 #include "agent/opener/places.h"
 
 #include <fcntl.h>
@@ -10,17 +13,19 @@
 #include <unistd.h>
 
 #ifndef STATX_MNT_ID_UNIQUE
-#define STATX_MNT_ID_UNIQUE 0x4000u /* since Linux 6.8; older kernels take it for nothing */
+#define STATX_MNT_ID_UNIQUE 0x4000u /* since Linux 6.8; older kernels ignore the flag */
 #endif
 
 /*
- * A mount belongs to one mount namespace, so the mount that a root directory is on stands for the namespace, too.
- * Kernels before 6.8 tell a number that another mount may get later.
+ * Identifies a root directory. A mount belongs to one mount namespace, so the mount of the root
+ * directory identifies the namespace, too. Kernels before 6.8 report a number that another mount
+ * can reuse later.
  */
 struct root {
 	uint64_t mount, device, inode;
 };
 
+/* Read what identifies the directory path below dir. False on failure. */
 static bool look(int dir, const char *path, struct root *out)
 {
 	struct statx st;
@@ -39,7 +44,7 @@ static bool same_directory(const struct root *a, const struct root *b)
 	return a->device == b->device && a->inode == b->inode;
 }
 
-/* Return whether a root directory has its own directory of debug files. */
+/* Return whether a root directory has its own directory of debug files, other than the host's. */
 static bool has_own_debug(const char *root, const struct root *host)
 {
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
@@ -59,6 +64,7 @@ static bool has_own_debug(const char *root, const struct root *host)
 	return own;
 }
 
+/* Compare the process's root with our own. The result is a hash of its mount, device and inode. */
 uint64_t opener_view(const struct opener *opener, uint32_t pid, bool strict)
 {
 	struct root host, debug = { .inode = 0 }, its;

@@ -1,3 +1,7 @@
+/*
+ * agent/pipeline/accounting.c: checks, adds and prints the counts of captured, unwound and lost
+ * samples.
+ */
 #include "agent/pipeline/profile.h"
 
 #include <inttypes.h>
@@ -5,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Return the number of lost samples, for all reasons together. */
 static uint64_t lost_sum(const struct accounting *a)
 {
 	uint64_t sum = 0;
@@ -40,6 +45,7 @@ struct text {
 	size_t room;
 };
 
+/* Append text, cut to the room that is left. */
 static void __attribute__((format(printf, 2, 3))) put(struct text *t, const char *format, ...)
 {
 	va_list args;
@@ -54,7 +60,7 @@ static void __attribute__((format(printf, 2, 3))) put(struct text *t, const char
 	t->room -= (size_t)n;
 }
 
-/* " + lost 3 (ring_full 2, damaged 1); …" */
+/* Append " + lost 3 (ring_full 2, damaged 1); …". */
 static void put_lost(struct text *t, const struct accounting *a)
 {
 	const char *separator = " (";

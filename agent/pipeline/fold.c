@@ -1,3 +1,7 @@
+/*
+ * agent/pipeline/fold.c: folds samples into profile entries, and tracks which allocations are still
+ * live.
+ */
 #include "agent/pipeline/fold.h"
 
 #include "agent/hash.h"
@@ -8,12 +12,12 @@
 #include <string.h>
 
 struct fold {
-	struct profile *profile; /* being filled; its arrays are ours until taken */
+	struct profile *profile; /* being filled; the fold owns its arrays until fold_take */
 	struct location *locations;
 	size_t room_locations, room_entries, room_ids;
 	struct hash_index by_location;
 	struct hash_index by_stack;
-	struct heap heap; /* whose entries are of the profile that is being filled */
+	struct heap heap; /* live allocations; their entries are in the current profile */
 };
 
 int fold_new(struct fold **out)
@@ -53,6 +57,7 @@ void profile_free(struct profile *profile)
 	free(profile);
 }
 
+/* Make room for need elements in total. The array may move. -ENOMEM. */
 static int reserve(void **array, size_t need, size_t *room, size_t size)
 {
 	size_t bigger = *room ? *room : 256;
@@ -140,7 +145,7 @@ static uint64_t hash_line(const struct fold_sample *s)
 	return hash_bytes(hash, s->locations, s->n_locations * sizeof(*s->locations));
 }
 
-/* The entry of such samples, a new one where there is none yet. */
+/* Return the entry for samples like this one; add it if needed. -ENOMEM. */
 static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *out)
 {
 	struct profile *p = fold->profile;
@@ -190,12 +195,14 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 	return 0;
 }
 
+/* Count an allocation as live. */
 static void live(struct profile_entry *entry, const struct event_alloc *alloc)
 {
 	entry->live_objects += alloc->objects;
 	entry->live += event_alloc_bytes(alloc, alloc->size);
 }
 
+/* Count an allocation. If it cannot be tracked, it counts as allocated but never as live. */
 static int add_alloc(struct fold *fold, const struct fold_sample *s, uint32_t id)
 {
 	const struct heap_piece piece = { s->alloc, s->pid, id };
@@ -233,6 +240,7 @@ int fold_add(struct fold *fold, const struct fold_sample *s)
 	return 0;
 }
 
+/* Subtract freed memory from its entry. */
 static void give_back(struct fold *fold, const struct event_freed *freed)
 {
 	struct profile_entry *entry;
@@ -244,7 +252,7 @@ static void give_back(struct fold *fold, const struct event_freed *freed)
 		return;
 	entry = &fold->profile->entries[piece.entry];
 	bytes = event_alloc_bytes(&piece.alloc, piece.alloc.size);
-	/* Parts may have been rounded otherwise than the whole. */
+	/* The parts may have been rounded differently from the whole. */
 	entry->live -= bytes < entry->live ? bytes : entry->live;
 	if (whole)
 		entry->live_objects -= piece.alloc.objects;
@@ -272,7 +280,7 @@ void fold_event(struct fold *fold, const struct event *event)
 	}
 }
 
-/* Memory that was allocated in earlier profiles is live in this one, too. */
+/* Count memory from earlier profiles that is still live in the new profile, too. -ENOMEM. */
 static int carry_over(struct fold *fold, const struct profile *from,
 		      const struct location *locations)
 {
@@ -317,7 +325,7 @@ static int carry_over(struct fold *fold, const struct profile *from,
 		piece->entry = to[piece->entry];
 		live(&fold->profile->entries[piece->entry], &piece->alloc);
 	}
-	if (err) /* their entries are not this profile's */
+	if (err) /* their entries do not belong to this profile */
 		heap_fini(&fold->heap);
 	free(stack);
 	free(to);
@@ -339,7 +347,7 @@ int fold_take(struct fold *fold, struct profile **out)
 	hash_clear(&fold->by_location);
 	hash_clear(&fold->by_stack);
 	heap_forget_ended(&fold->heap);
-	/* Without memory for it the next profile lacks what was live before, and nothing else. */
+	/* If there is no memory, the next profile only lacks what was live before. */
 	if (fold->heap.n)
 		(void)carry_over(fold, *out, locations);
 	return 0;

@@ -1,3 +1,4 @@
+/* agent/pipeline/heap.c: a table of live allocations, by id and by process. */
 #include "agent/pipeline/heap.h"
 
 #include "agent/array.h"
@@ -5,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Four times what a live recording can track at once. */
+/* Four times the number of allocations that a live recording can track at once. */
 #define PIECES_MAX ((size_t)1 << 20)
 
 struct heap_process {
@@ -46,6 +47,7 @@ static struct heap_process *find_process(const struct heap *heap, uint32_t pid)
 	return i == HASH_NONE ? NULL : &heap->processes[i];
 }
 
+/* Add a process unless it is known. -ENOMEM. */
 static int need_process(struct heap *heap, uint32_t pid)
 {
 	void *array = heap->processes;
@@ -63,7 +65,7 @@ static int need_process(struct heap *heap, uint32_t pid)
 	return 0;
 }
 
-/* The last one fills the gap. */
+/* Remove a piece; the last piece fills the gap. */
 static void drop_piece(struct heap *heap, uint32_t i)
 {
 	uint32_t last = (uint32_t)--heap->n;
@@ -74,10 +76,11 @@ static void drop_piece(struct heap *heap, uint32_t i)
 		return;
 	hash_remove(&heap->by_id, hash_u64(0, heap->pieces[last].alloc.id), last);
 	heap->pieces[i] = heap->pieces[last];
-	/* There is room: two were just removed. */
+	/* Adding cannot fail: two entries were just removed. */
 	(void)hash_add(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), i);
 }
 
+/* Remove a process; the last process fills the gap. */
 static void drop_process(struct heap *heap, uint32_t i)
 {
 	uint32_t last = (uint32_t)--heap->n_processes;
@@ -96,7 +99,7 @@ int heap_add(struct heap *heap, const struct heap_piece *piece)
 	struct heap_process *process;
 	int err;
 
-	/* Only a made-up recording gives two the same number. */
+	/* Only a forged recording uses an id twice. */
 	if (find_piece(heap, piece->alloc.id) != HASH_NONE)
 		return -ENOSPC;
 	if (heap->n == PIECES_MAX)
@@ -148,6 +151,7 @@ void heap_ends(struct heap *heap, uint32_t pid)
 		process->ended = true;
 }
 
+/* Forget the pieces of all processes that which selects, and all processes without pieces. */
 static void forget(struct heap *heap, bool (*which)(const struct heap_process *, uint32_t),
 		   uint32_t pid)
 {

@@ -1,3 +1,4 @@
+/* agent/pipeline/lines.c: distributes the reading of debug information to a few threads. */
 #include "agent/pipeline/lines.h"
 
 #include <pthread.h>
@@ -7,32 +8,33 @@
 
 enum {
 	THREADS_MAX = 4,
-	WORTH = 48, /* addresses for which it pays to have a thread more */
+	WORTH = 48, /* addresses for which an additional thread pays */
 };
 
-struct twin { /* one more reader of a file */
+struct twin { /* an additional reader of the same file, for another thread */
 	struct sym_debug *debug;
 	struct sym_lines *lines;
 };
 
 enum state { WAITING, OPENING, READY, DONE };
 
-struct shared { /* a task */
+struct shared { /* a task and its threads */
 	struct lines_task *task;
 	enum state state;
 	struct twin twins[THREADS_MAX - 1];
-	size_t n_twins, n_given; /* to threads that help */
+	size_t n_twins, n_given; /* n_given: how many twins have a thread */
 	size_t n_users;
 	struct sym_turns turns;
 };
 
 struct work {
-	pthread_mutex_t lock; /* of all below, but for what a thread was given */
+	pthread_mutex_t lock; /* protects all below, except a twin in use */
 	pthread_cond_t changed;
 	struct shared *tasks;
 	size_t n, n_threads;
 };
 
+/* Make readers for the additional threads of a file, as many as pay for its addresses. */
 static void make_twins(struct shared *s, size_t most)
 {
 	size_t worth = s->task->n / WORTH;
@@ -52,7 +54,7 @@ static void make_twins(struct shared *s, size_t most)
 	}
 }
 
-/* Nobody reads it any more: what it unpacked goes. */
+/* End one thread's use of a task. The last one closes what is not needed any more. */
 static void leave(struct work *w, struct shared *s)
 {
 	if (--s->n_users)
@@ -69,7 +71,7 @@ static void leave(struct work *w, struct shared *s)
 	(void)pthread_cond_broadcast(&w->changed);
 }
 
-/* Locked when it is called, and afterwards. */
+/* Open the task's debug information and read it. The caller holds the lock; released meanwhile. */
 static void read_own(struct work *w, struct shared *s)
 {
 	struct lines_task *t = s->task;
@@ -85,13 +87,14 @@ static void read_own(struct work *w, struct shared *s)
 	s->state = READY;
 	(void)pthread_cond_broadcast(&w->changed);
 	(void)pthread_mutex_unlock(&w->lock);
-	/* What is missing then is asked for again, and whoever asks is told. */
+	/* Ignore errors: missing lines are looked up again later, and errors are reported then. */
 	if (t->debug)
 		(void)sym_debug_prepare(t->debug, t->vaddrs, t->n, &s->turns);
 	(void)pthread_mutex_lock(&w->lock);
 	leave(w, s);
 }
 
+/* Read a part of a task with a twin. The caller holds the lock; released meanwhile. */
 static void help(struct work *w, struct shared *s)
 {
 	struct twin *twin = &s->twins[s->n_given++];
@@ -103,7 +106,10 @@ static void help(struct work *w, struct shared *s)
 	leave(w, s);
 }
 
-/* The one that has most to do, of those in that state; NULL. */
+/*
+ * Return the task in this state with the most addresses; NULL: none. READY: only tasks with a free
+ * twin.
+ */
 static struct shared *find_task(struct work *w, enum state state)
 {
 	struct shared *found = NULL;
@@ -118,6 +124,7 @@ static struct shared *find_task(struct work *w, enum state state)
 	return found;
 }
 
+/* A thread: start waiting tasks, then help with running ones, until nothing is left to do. */
 static void *run(void *ctx)
 {
 	struct work *w = ctx;
@@ -138,6 +145,7 @@ static void *run(void *ctx)
 	return NULL;
 }
 
+/* Return how many threads pay for the number of addresses, limited by the CPUs of this thread. */
 static size_t count_threads(const struct lines_task *tasks, size_t n)
 {
 	size_t addresses = 0, threads;
@@ -156,7 +164,10 @@ static void run_all(struct work *w)
 	size_t n = 0;
 	sigset_t all, before;
 
-	/* Signals are for the thread that waits for them. */
+	/*
+	 * Block all signals in the new threads: signals are handled by the thread that waits for
+	 * them.
+	 */
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (n + 1 < w->n_threads && !pthread_create(&threads[n], NULL, run, w))

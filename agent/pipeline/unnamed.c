@@ -1,3 +1,4 @@
+/* agent/pipeline/unnamed.c: sums up the samples without function names, by file. */
 #include "agent/pipeline/unnamed.h"
 
 #include "agent/process/modules.h"
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+/* Add value to a file's sum. Files beyond UNNAMED_FILES are not listed. */
 static void add_file(struct unnamed *u, const struct module *module, uint64_t value)
 {
 	struct opener_file file;

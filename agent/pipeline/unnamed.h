@@ -1,5 +1,6 @@
 /*
- * agent/pipeline/unnamed.h: how much of a profile lies in functions of files that nothing names.
+ * agent/pipeline/unnamed.h: measures how much of a profile is in functions of files without
+ * symbols.
  */
 #ifndef AGENT_PIPELINE_UNNAMED_H
 #define AGENT_PIPELINE_UNNAMED_H
@@ -8,12 +9,12 @@
 #include "agent/pipeline/profile.h"
 #include "agent/source/source.h"
 
-enum { UNNAMED_FILES = 256 }; /* that are told apart */
+enum { UNNAMED_FILES = 256 }; /* how many files are counted separately */
 
 struct unnamed_file {
 	char *path;	/* as the process saw it; owned */
-	bool own;	/* the process saw the files that this program sees */
-	uint64_t inode; /* 0: not told */
+	bool own;	/* the process sees the same file tree as this program */
+	uint64_t inode; /* 0: not reported */
 	uint64_t value;
 };
 
@@ -27,8 +28,9 @@ struct unnamed {	/* all zero: empty */
 };
 
 /*
- * Add a profile's samples of its first event.  Frames in the kernel, in generated code and in files that are not
- * there count as named, and so does all of another host's recording: installing symbols here would not name them.
+ * Add a profile's samples of its first event. Frames in the kernel, in generated code and in files
+ * that do not exist count as named. So does everything in a recording of another host: installing
+ * symbols here would not name it.
  */
 void unnamed_add(struct unnamed *unnamed, const struct profile *profile, struct names *names,
 		 const struct source_info *info);

@@ -1,3 +1,4 @@
+/* agent/process/cgroups.c: stores the paths of cgroups, with a limit on their number. */
 #include "agent/process/cgroups.h"
 
 #include "agent/array.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #define PATH_LENGTH_MAX 4096
-#define CGROUPS_MAX	((size_t)1 << 20) /* only a made-up recording has more */
+#define CGROUPS_MAX	((size_t)1 << 20) /* only a forged recording has more */
 
 struct which {
 	const struct cgroups *cgroups;
@@ -45,7 +46,7 @@ int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
 		return 0;
 	}
 	if (cgroups->n == CGROUPS_MAX)
-		return 0; /* its samples bear its number */
+		return 0; /* its samples only have the id */
 	if (array_make_room(&array, cgroups->n, &cgroups->room, sizeof(*cgroups->cgroups)))
 		return -ENOMEM;
 	cgroups->cgroups = array;

@@ -1,13 +1,11 @@
-/*
- * agent/process/cgroups.h: the paths of cgroups by their ids.
- */
+/* agent/process/cgroups.h: maps cgroup ids to paths. */
 #ifndef AGENT_PROCESS_CGROUPS_H
 #define AGENT_PROCESS_CGROUPS_H
 
 #include "agent/event.h"
 #include "agent/hash.h"
 
-struct cgroups { /* all zero: none is known */
+struct cgroups { /* all zero: empty */
 	struct cgroup {
 		uint64_t id;
 		const char *path;
@@ -17,8 +15,12 @@ struct cgroups { /* all zero: none is known */
 	struct strings paths;
 };
 
+/* Add or update the path of a cgroup. -ENOMEM. */
 int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event);
-/* Sanitised; equal paths are equal pointers, for the table's life.  NULL: not known. */
+/*
+ * Return the sanitised path of a cgroup; NULL: unknown. Equal paths are equal pointers. Valid until
+ * cgroups_fini.
+ */
 const char *cgroups_path(const struct cgroups *cgroups, uint64_t id);
 void cgroups_fini(struct cgroups *cgroups);
 

@@ -1,3 +1,7 @@
+/*
+ * agent/process/generated.c: finds and reads JIT registrations, perf maps, jitdump files and
+ * HotSpot's code.
+ */
 #include "agent/process/generated.h"
 
 #include "agent/array.h"
@@ -22,50 +26,55 @@
 #include <unistd.h>
 
 #define LISTS_MAX      16
-#define READ_NS	       8000000u /* what is read is put together in the rest of 10 ms */
+#define READ_NS	       8000000u /* CPU time for reading; building the result may take 2 ms more */
 #define READ_LATEST_NS 50000000u
-/* Reads between two looks at the clock. */
+/* How many reads are done between two checks of the clock. */
 #define READS	 64
-#define WATCHES	 256	    /* a power of two: processes that generate code, others take turns */
-#define NAMES_NS 500000000u /* between two tellings of all names so far */
-#define LOOK_NS	 100000000u /* between two looks for a file that is not there */
-/* Between two looks into a virtual machine's code: after something new, and at most; so many times
-   sooner where something new is seen to run. */
+#define WATCHES	 256	    /* a power of two; slots for processes that generate code */
+#define NAMES_NS 500000000u /* between two readings of a perf map, for all names so far */
+#define LOOK_NS	 100000000u /* between two attempts to open a file that does not exist */
+/*
+ * Pauses between two readings of a Java virtual machine's code: after something new, and at most.
+ * Divided by HOTSPOT_SOON if code runs that is not known.
+ */
 #define HOTSPOT_NS     20000000u
 #define HOTSPOT_MAX_NS 500000000u
 #define HOTSPOT_SOON   10
-#define REST	       9 /* times as long as reading took, nobody reads again */
-/* A perf-PID.map or jitdump file of 20 MB takes 50 ms; what takes longer than this is left out. */
+#define REST	       9 /* after reading, pause for this many times the time that it took */
+/*
+ * Reading a perf-PID.map or jitdump file of 20 MB takes 50 ms. A file that takes longer than this
+ * limit is left out.
+ */
 #define MAP_NS UINT64_C(300000000)
 
 struct watch { /* a process that generates code */
 	uint32_t pid;
-	uint64_t files; /* as thread.files when its lists were sought */
+	uint64_t files; /* thread.files when its lists were last looked up */
 	struct uw_dynamic_list lists[LISTS_MAX];
 	size_t n_lists;
-	uint64_t mark; /* of what was read last; 0: nothing */
+	uint64_t mark; /* mark of the lists when read last; 0: not read */
 	uint32_t ns_pid;
 	struct opener_user user;
-	int map_fd;		  /* of its perf-PID.map; -1: not open */
-	bool is_dump;		  /* … of its jitdump file instead */
-	off_t map_size;		  /* of which names were told */
-	struct uw_dynamic *names; /* told last */
-	uint64_t start_ns;	  /* when the process began; 0: not told */
-	struct hotspot *hotspot;  /* NULL: it is no Java virtual machine */
-	uint64_t hotspot_pause;	  /* between two looks at what that compiled, */
-	uint64_t hotspot_ns;	  /* until then there is none; */
-	uint64_t hotspot_soon_ns; /* sooner where code runs that is not in … */
-	struct uw_dynamic *code;  /* … this, told last */
-	/* Until then nobody … */
-	uint64_t rest_ns;  /* reads its lists */
-	uint64_t look_ns;  /* looks for its perf-PID.map */
-	uint64_t names_ns; /* reads that because code has no name */
-	bool gave_up;	   /* reading that takes too long */
+	int map_fd;		  /* the process's perf-PID.map; -1: not open */
+	bool is_dump;		  /* map_fd is its jitdump file instead */
+	off_t map_size;		  /* size of the map when names were last read */
+	struct uw_dynamic *names; /* reported last */
+	uint64_t start_ns;	  /* when the process began; 0: not reported */
+	struct hotspot *hotspot;  /* NULL: not a Java virtual machine */
+	uint64_t hotspot_pause;	  /* between two readings of HotSpot's code, ns */
+	uint64_t hotspot_ns;	  /* CLOCK_MONOTONIC: no reading before this time, */
+	uint64_t hotspot_soon_ns; /* or before this one, if code runs that is not in … */
+	struct uw_dynamic *code;  /* … code, which was reported last */
+	/* CLOCK_MONOTONIC times before which … */
+	uint64_t rest_ns;  /* … the lists are not read */
+	uint64_t look_ns;  /* … the perf-PID.map is not looked for */
+	uint64_t names_ns; /* … the map is not read again because of code without a name */
+	bool gave_up;	   /* reading takes too long */
 };
 
-struct found { /* in a module's file */
+struct found { /* what a module's file contains */
 	bool sought;
-	struct uw_dynamic_list lists[2]; /* vaddrs, as */
+	struct uw_dynamic_list lists[2]; /* addresses are vaddrs, also in hotspot */
 	uint64_t hotspot[HOTSPOT_EXPORTS];
 };
 
@@ -73,12 +82,12 @@ struct generated {
 	struct processes *processes;
 	struct opener *opener;
 	bool live;
-	struct watch *watches[WATCHES]; /* by pid; NULL: none yet */
-	struct found *found;		/* by module's id */
+	struct watch *watches[WATCHES]; /* by the low bits of the pid; NULL: free */
+	struct found *found;		/* by module id */
 	size_t n_found;
-	struct uw_dynamic *dynamic; /* of the last event */
-	uint64_t time_ns;	    /* of the last sample */
-	uint64_t last_ns;	    /* until then nobody reads what an ending process leaves */
+	struct uw_dynamic *dynamic; /* data of the last reported event; owned */
+	uint64_t time_ns;	    /* time of the last sample */
+	uint64_t last_ns; /* CLOCK_MONOTONIC: next time to read a file of an ending process */
 };
 
 int generated_new(struct processes *processes, struct opener *opener, bool live,
@@ -137,12 +146,12 @@ struct memory {
 	const struct event *sample;
 	bool live;
 	bool over;
-	uint64_t until_ns; /* of this thread's CPU time, … */
-	uint64_t
-		latest_ns; /* … and by the clock, where others take the CPU or pages are to be fetched */
+	uint64_t until_ns;  /* limit on this thread's CPU time; 0: none */
+	uint64_t latest_ns; /* limit on elapsed time, for a busy CPU or swapped pages */
 	unsigned int reads;
 };
 
+/* Start the time limits for reading a process's memory. */
 static void begin_reading(struct memory *m)
 {
 	m->over = false;
@@ -159,6 +168,10 @@ static int read_live(uint32_t pid, uint64_t addr, void *out, size_t size)
 										       : -EFAULT;
 }
 
+/*
+ * Read memory of the sample's process, live or from the recording; a uw_read_fn. -ETIME: the time
+ * is over.
+ */
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct memory *m = ctx;
@@ -182,6 +195,10 @@ static bool is_libjvm(const struct module *module)
 	return slash && !strcmp(slash, "/libjvm.so");
 }
 
+/*
+ * Look up the registration lists and HotSpot exports in a module's file. The result is cached by
+ * module.
+ */
 static const struct found *find_in(struct generated *g, const struct module *module,
 				   const struct uw_object *object)
 {
@@ -207,7 +224,10 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 
 /* ---- perf-PID.map and jitdump files -------------------------------------------------------- */
 
-/* NULL: there are none, or they cannot be had. */
+/*
+ * Return the unwind information of entry i of a jitdump file. NULL: there is none, or it cannot be
+ * read. The caller frees it.
+ */
 static uint8_t *frames_of(int fd, const struct sym_jit *jit, size_t i, size_t *size)
 {
 	uint64_t off;
@@ -224,7 +244,10 @@ static uint8_t *frames_of(int fd, const struct sym_jit *jit, size_t i, size_t *s
 	return bytes;
 }
 
-/* names: something is registered, which walks go by. */
+/*
+ * Read a perf map or jitdump file. names: only names, because walks use registered code of the
+ * process.
+ */
 static int read_map(int fd, uint16_t machine, bool names, struct uw_dynamic **out)
 {
 	struct uw_dynamic_code *codes = NULL;
@@ -259,6 +282,7 @@ static int read_map(int fd, uint16_t machine, bool names, struct uw_dynamic **ou
 	return err;
 }
 
+/* Input and result of reading a map in an errand. */
 struct map_reading {
 	int fd, err;
 	uint16_t machine;
@@ -282,7 +306,10 @@ static void run_map_reading(void *ctx)
 	r->err = read_map(r->fd, r->machine, r->names, &r->dynamic);
 }
 
-/* Read the watched process's file; a file that takes too long is not read again. */
+/*
+ * Read the file of a watched process with a time limit. A file that takes too long is not read
+ * again.
+ */
 static int read_watched(struct watch *w, uint16_t machine, struct uw_dynamic **out)
 {
 	struct map_reading *r = calloc(1, sizeof(*r));
@@ -312,7 +339,10 @@ static int read_watched(struct watch *w, uint16_t machine, struct uw_dynamic **o
 	return err;
 }
 
-/* A file of which a page is mapped, for those who look for it: DIR/jit-PID.dump. */
+/*
+ * Return whether a mapped file is a jitdump file, DIR/jit-PID.dump. The process maps a page of it
+ * so that profilers find it.
+ */
 static bool is_dump(const struct module *module)
 {
 	const char *slash = strrchr(module->path, '/');
@@ -321,6 +351,7 @@ static bool is_dump(const struct module *module)
 	return size > 10 && !strncmp(slash, "/jit-", 5) && !strcmp(slash + size - 5, ".dump");
 }
 
+/* Open a jitdump file that the process has mapped. It is used instead of the perf map. */
 static void open_dump(struct generated *g, struct watch *w, const struct uw_mapping *m)
 {
 	const struct module *module = m->user;
@@ -342,6 +373,7 @@ static void open_dump(struct generated *g, struct watch *w, const struct uw_mapp
 	w->is_dump = true;
 }
 
+/* Fill in an event with the bytes of dynamic, and take ownership of dynamic. Return 1. */
 static int tell(struct generated *g, uint32_t pid, struct uw_dynamic *dynamic, struct event *out)
 {
 	uw_dynamic_put(g->dynamic);
@@ -353,6 +385,7 @@ static int tell(struct generated *g, uint32_t pid, struct uw_dynamic *dynamic, s
 	return 1;
 }
 
+/* Read the perf map or jitdump file, if its size has changed. Return 1 with *out, or 0. */
 static int names_of(struct generated *g, struct watch *w, struct event *out)
 {
 	struct uw_dynamic *dynamic;
@@ -375,7 +408,10 @@ static int names_of(struct generated *g, struct watch *w, struct event *out)
 	return tell(g, w->pid, dynamic, out);
 }
 
-/* Code that was generated since the names were told has none, and runs. */
+/*
+ * Return whether the sample runs code without a name although the process has a map: the code may
+ * have been generated after the map was read.
+ */
 static bool is_nameless(const struct watch *w, const struct event *sample, uint16_t machine)
 {
 	unsigned int pc = machine == EM_AARCH64 ? UW_AARCH64_PC : UW_X86_64_RIP;
@@ -391,7 +427,7 @@ int generated_names(struct generated *g, uint32_t pid, struct event *out)
 	uint64_t began = now_ns();
 	int told;
 
-	/* Many that end one after the other, each with a large file, are not all read. */
+	/* If many processes with large maps end one after the other, not all maps are read. */
 	if (!w || w->pid != pid || began < g->last_ns)
 		return 0;
 	told = names_of(g, w, out);
@@ -411,7 +447,9 @@ int generated_all_names(struct generated *g, size_t *at, struct event *out)
 	return 0;
 }
 
-/* A process may become another program. */
+/*
+ * Prepare reading HotSpot's code. A process can become another program by exec, with other exports.
+ */
 static void watch_hotspot(struct watch *w, const uint64_t exports[HOTSPOT_EXPORTS])
 {
 	if (w->hotspot && hotspot_is_of(w->hotspot, exports))
@@ -421,6 +459,9 @@ static void watch_hotspot(struct watch *w, const uint64_t exports[HOTSPOT_EXPORT
 	(void)hotspot_new(exports, &w->hotspot);
 }
 
+/*
+ * Look up the registration lists, HotSpot's exports and jitdump files among the process's mappings.
+ */
 static void seek_lists(struct generated *g, struct watch *w, struct uw_space *space)
 {
 	size_t n;
@@ -454,15 +495,19 @@ static void seek_lists(struct generated *g, struct watch *w, struct uw_space *sp
 
 /* ---- processes that generate code ------------------------------------------------------------ */
 
+/*
+ * Return the watch of the sample's process. It replaces the one that used the slot before. NULL
+ * when out of memory.
+ */
 static struct watch *watch_of(struct generated *g, const struct event *sample)
 {
 	struct watch **w = &g->watches[sample->pid & (WATCHES - 1)];
 	uint64_t rest_ns = 0, names_ns = 0;
 
-	/* A number comes again. */
+	/* A pid can be reused: compare the start time, too. */
 	if (*w && (*w)->pid == sample->pid && (*w)->start_ns == sample->sample.process_start_ns)
 		return *w;
-	/* Who takes turns here takes turns in resting, too. */
+	/* Processes that share a slot also share its pauses. */
 	if (*w) {
 		rest_ns = (*w)->rest_ns;
 		names_ns = (*w)->names_ns;
@@ -483,7 +528,7 @@ static struct watch *watch_of(struct generated *g, const struct event *sample)
 	return *w;
 }
 
-/* Whether it runs code that is no file's and was not told of. */
+/* Return whether the sample runs generated code that was not reported yet. */
 static bool is_news(const struct watch *w, const struct event *sample, struct uw_space *space)
 {
 	uint64_t pc = sample->sample.regs.value[UW_X86_64_RIP];
@@ -495,7 +540,10 @@ static bool is_news(const struct watch *w, const struct event *sample, struct uw
 	       (!w->code || uw_dynamic_proc(w->code, pc, &proc));
 }
 
-/* While it goes on compiling it is looked at soon again, later less often. */
+/*
+ * Read the code of a Java virtual machine. While it continues to compile, read it again soon;
+ * later, less often.
+ */
 static int hotspot_look(struct generated *g, struct watch *w, struct memory *memory,
 			struct uw_space *space, struct event *out)
 {
@@ -550,7 +598,7 @@ int generated_look(struct generated *g, const struct event *sample, struct event
 		w->files = thread.files;
 		w->mark = 0;
 	}
-	/* While it lives its files can be found; they are read later. */
+	/* Open the map while the process is alive and its files can be found. It is read later. */
 	if (g->live && w->map_fd < 0 && now_ns() >= w->look_ns) {
 		if (opener_perf_map(g->opener, w->pid, w->ns_pid, &w->user, &w->map_fd))
 			w->look_ns = now_ns() + LOOK_NS;

@@ -1,6 +1,6 @@
 /*
- * agent/process/generated.h: what processes register of code that they generate, read
- * while it is there: out of a process that lives, or of a core's memory.
+ * agent/process/generated.h: reads what processes register about the code that they generate, while
+ * it exists: from the memory of a living process or of a core file.
  */
 #ifndef AGENT_PROCESS_GENERATED_H
 #define AGENT_PROCESS_GENERATED_H
@@ -12,25 +12,29 @@ struct generated;
 
 struct opener;
 
-/* Both are borrowed; live: processes' numbers are those of running ones. */
+/* Create the reader. Both are borrowed. live: pids are those of running processes. */
 int generated_new(struct processes *processes, struct opener *opener, bool live,
 		  struct generated **out);
 void generated_free(struct generated *generated); /* NULL is fine */
 
 /*
- * Before a sample is taken in: 1: its process has registered something new, which *out tells,
- * borrowed until the next call; 0: nothing.  Asks a process that generates no code nothing;
- * one that does for the heads of its lists, and once they changed for at most
- * DYNAMIC_SIZE_MAX bytes and 10 ms; however often it changes them, for a tenth of the time.
+ * Call this before a sample is processed. Return 1 if the sample's process has registered new code;
+ * *out describes it and is borrowed until the next call. Return 0 if there is nothing new. A
+ * process that generates no code is not read at all. For a process that does, the heads of its
+ * lists are read. When they have changed, at most DYNAMIC_SIZE_MAX bytes are read, for at most 10
+ * ms. However often the process changes its lists, reading takes at most a tenth of the time.
  */
 int generated_look(struct generated *generated, const struct event *sample, struct event *out);
 
 /*
- * What a process wrote into its perf-PID.map since it was asked last: names alone.  1: *out tells,
- * as above; 0: nothing new.  To be asked when a process ends, and …
+ * Read what the process wrote to its perf-PID.map since the last call: names only. Return 1 and
+ * *out as above, or 0 if there is nothing new. Call this when a process ends.
  */
 int generated_names(struct generated *generated, uint32_t pid, struct event *out);
-/* … of all, from *at = 0 on until 0, when names are about to be needed. */
+/*
+ * Do the same for all processes, before names are needed. Begin with *at = 0 and repeat until the
+ * result is 0.
+ */
 int generated_all_names(struct generated *generated, size_t *at, struct event *out);
 
 #endif

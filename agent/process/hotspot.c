@@ -1,3 +1,6 @@
+/*
+ * agent/process/hotspot.c: reads HotSpot's tables, code heaps and blobs, and caches what it read.
+ */
 #include "agent/process/hotspot.h"
 
 #include "agent/process/hotspot_frames.h"
@@ -7,25 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds of what a machine may say of itself. */
+/* Limits on what a virtual machine can claim about itself. */
 #define STRUCTS_MAX  8192
 #define HEAPS_MAX    8
 #define SEGMENTS_MAX (4u << 20)
-#define BLOBS_MAX    32768u	/* a power of two, twice as many as are kept */
-#define KEPT_MAX     (4u << 20) /* bytes of names and frames */
+#define BLOBS_MAX    32768u	/* a power of two; at most half of them are used */
+#define KEPT_MAX     (4u << 20) /* bytes of cached names and frames */
 #define KEPT_SPARE   65536u
 #define SYMBOL_MAX   200
-#define CODE_MAX     (128u << 10) /* of a method, in which the ends of its frame are sought */
+#define CODE_MAX     (128u << 10) /* bytes of a method searched for the ends of its frame */
 #define FRAME_MAX    (1 << 16)	  /* words */
-#define HEAD_SIZE    384	  /* of a block, with what is wanted of the blob in it */
+#define HEAD_SIZE    384	  /* bytes of a block that contain all fields wanted of its blob */
 #define PAGE	     4096u
 #define PAGES	     16
-#define VERIFY	     8	/* one of so many known blobs is looked at again each time */
-#define LOOKS	     16 /* after so many looks that saw nothing new all are read */
+#define VERIFY	     8	/* one of this many known blobs is checked again in each reading */
+#define LOOKS	     16 /* after this many readings without anything new, all blobs are checked */
 
 const char *const hotspot_exports[HOTSPOT_EXPORTS] = { "gHotSpotVMStructs", "gHotSpotVMTypes" };
 
-/* ---- where its structures have what ------------------------------------------------------- */
+/* ---- where its structures have their fields ------------------------------------------------ */
 
 enum field {
 	HEAPS, /* static: its address */
@@ -36,7 +39,7 @@ enum field {
 	LOG2,
 	LOW,
 	HIGH,
-	LOW_EDGE, /* what was reserved */
+	LOW_EDGE, /* lower end of the reserved memory */
 	HIGH_EDGE,
 	BLOCK_USED,
 	NAME,
@@ -44,8 +47,8 @@ enum field {
 	FRAME_COMPLETE,
 	FRAME_SIZE,
 	DATA_OFFSET,
-	CODE_BEGIN,  /* up to some version, … */
-	CODE_OFFSET, /* … from it on */
+	CODE_BEGIN,  /* in older versions */
+	CODE_OFFSET, /* in newer versions */
 	METHOD,
 	COMPILE_ID,
 	CONST_METHOD,
@@ -64,7 +67,7 @@ static const struct wanted {
 } wanted[] = {
 	{ "CodeCache", "_heaps", HEAPS },
 	{ "GrowableArrayBase", "_len", LEN },
-	{ "GenericGrowableArray", "_len", LEN }, /* up to 15 */
+	{ "GenericGrowableArray", "_len", LEN }, /* up to JDK 15 */
 	{ "GrowableArray<int>", "_data", DATA },
 	{ "CodeHeap", "_memory", MEMORY },
 	{ "CodeHeap", "_segmap", SEGMAP },
@@ -82,7 +85,7 @@ static const struct wanted {
 	{ "CodeBlob", "_code_begin", CODE_BEGIN },
 	{ "CodeBlob", "_code_offset", CODE_OFFSET },
 	{ "CompiledMethod", "_method", METHOD },
-	{ "nmethod", "_method", METHOD }, /* before 9, and from 23 on */
+	{ "nmethod", "_method", METHOD }, /* before JDK 9, and from 23 on */
 	{ "nmethod", "_compile_id", COMPILE_ID },
 	{ "Method", "_constMethod", CONST_METHOD },
 	{ "ConstMethod", "_constants", CONSTANTS },
@@ -98,19 +101,20 @@ struct layout {
 	uint64_t at[N_FIELDS];
 	bool has[N_FIELDS];
 	bool short_complete; /* FRAME_COMPLETE has 16 bits */
-	uint64_t pool_size;  /* of a ConstantPool without its entries */
-	uint64_t block_size; /* of the head of a block */
+	uint64_t pool_size;  /* bytes of a ConstantPool without its entries */
+	uint64_t block_size; /* bytes of a block's header */
 };
 
-/* ---- what is known of the code ------------------------------------------------------------- */
+/* ---- the cached state of the code ----------------------------------------------------------- */
 
 struct blob {
-	uint64_t block; /* its address; 0: the place is free */
+	uint64_t block; /* address of the block; 0: the slot is free */
 	uint64_t method;
 	uint32_t size, id;
-	uint64_t start, end;		    /* of its code; equal: of no use */
-	uint32_t name, frames, frames_size; /* in kept */
-	uint32_t turn;			    /* in which it was seen last */
+	uint64_t start, end; /* of its code; equal: unusable */
+	uint32_t name, frames,
+		frames_size; /* offset of its name in kept; offset and size of its frames */
+	uint32_t turn;	     /* the reading in which the blob was last seen */
 };
 
 struct page {
@@ -123,21 +127,21 @@ struct hotspot {
 	struct layout layout;
 	bool has_layout;
 	struct hotspot_cache cache;
-	struct blob *blobs; /* BLOBS_MAX, by a hash of the block */
+	struct blob *blobs; /* BLOBS_MAX slots, by a hash of the block */
 	size_t n_blobs;
-	uint8_t *kept; /* names and frames; from 1 on */
+	uint8_t *kept; /* names and frames; offset 0 is not used */
 	size_t n_kept, kept_room;
-	uint8_t *segments; /* of all heaps, as they were read last */
+	uint8_t *segments; /* segment maps of all heaps, as read last */
 	size_t segments_room;
-	uint64_t mark; /* of the segments that were read to the end */
+	uint64_t mark; /* checksum of the segment maps that were last read completely */
 	uint32_t turn;
-	unsigned int looks; /* since something was new */
-	/* Of the call under way: */
+	unsigned int looks; /* readings since something was new */
+	/* State of the current call: */
 	uw_read_fn read;
 	void *ctx;
-	struct page *pages; /* PAGES */
+	struct page *pages; /* PAGES slots, a cache */
 	bool changed;
-	bool over; /* its time is */
+	bool over; /* the time for reading is over */
 };
 
 int hotspot_new(const uint64_t exports[HOTSPOT_EXPORTS], struct hotspot **out)
@@ -174,9 +178,12 @@ bool hotspot_is_of(const struct hotspot *h, const uint64_t exports[HOTSPOT_EXPOR
 	return !memcmp(h->exports, exports, sizeof(h->exports));
 }
 
-/* ---- its memory ---------------------------------------------------------------------------- */
+/* ---- reading the process's memory ------------------------------------------------------------ */
 
-/* An address that is not there is one thing, that the time is over another: nothing is then. */
+/*
+ * Read memory. A failure at one address does not affect later reads; after -ETIME all later reads
+ * fail.
+ */
 static bool get(struct hotspot *h, uint64_t addr, void *out, size_t size)
 {
 	int err = h->over || !addr || addr > UINT64_MAX - size ? -EFAULT
@@ -186,6 +193,7 @@ static bool get(struct hotspot *h, uint64_t addr, void *out, size_t size)
 	return !err;
 }
 
+/* Return a little-endian number of size bytes. */
 static uint64_t number(const uint8_t *p, unsigned int size)
 {
 	uint64_t value = 0;
@@ -206,8 +214,8 @@ static bool get_number(struct hotspot *h, uint64_t addr, unsigned int size, uint
 }
 
 /*
- * What many small things are read from: a page that is read once.  False where the page is not there
- * to its end.
+ * Return the byte at addr in a page that is cached for this call, so that many small reads of a
+ * page cost one. NULL if the page cannot be read to its end.
  */
 static const uint8_t *page_of(struct hotspot *h, uint64_t addr)
 {
@@ -223,6 +231,7 @@ static const uint8_t *page_of(struct hotspot *h, uint64_t addr)
 	return p->bytes + (addr - start);
 }
 
+/* Read size bytes through the cached pages. */
 static bool get_small(struct hotspot *h, uint64_t addr, uint8_t *out, size_t size)
 {
 	while (size) {
@@ -241,12 +250,12 @@ static bool get_small(struct hotspot *h, uint64_t addr, uint8_t *out, size_t siz
 	return true;
 }
 
-/* A short text that ends in 0, of which size - 1 bytes are kept. */
+/* Read a string; at most size - 1 bytes of it are stored, with a terminating 0. */
 static bool get_text(struct hotspot *h, uint64_t addr, char *out, size_t size)
 {
 	size_t n = 0;
 
-	while (n < size - 1) { /* what is behind its end need not be there */
+	while (n < size - 1) { /* the memory after its end need not be readable */
 		size_t piece = PAGE - (addr + n) % PAGE;
 		const uint8_t *p = page_of(h, addr + n);
 
@@ -265,11 +274,11 @@ static bool get_text(struct hotspot *h, uint64_t addr, char *out, size_t size)
 
 /* ---- the layout ------------------------------------------------------------------------------ */
 
-/* struct VMStructEntry and struct VMTypeEntry: where their members are. */
+/* Offsets of the members of struct VMStructEntry and struct VMTypeEntry. */
 enum {
 	STRUCT_TYPE = 0,
 	STRUCT_FIELD = 8,
-	STRUCT_OF = 16, /* the field's own type */
+	STRUCT_OF = 16, /* the type of the field */
 	STRUCT_OFFSET = 32,
 	STRUCT_ADDRESS = 40,
 	STRUCT_ENTRY = 48,
@@ -278,6 +287,7 @@ enum {
 	TYPE_ENTRY = 40,
 };
 
+/* Store the offset of a field, if the field is wanted. */
 static void take_field(struct hotspot *h, const char *type, const uint8_t *entry)
 {
 	struct layout *l = &h->layout;
@@ -307,6 +317,7 @@ static bool is_wanted(const char *type)
 	return false;
 }
 
+/* Read the offsets of all wanted fields from gHotSpotVMStructs. */
 static void read_structs(struct hotspot *h)
 {
 	uint8_t entry[STRUCT_ENTRY];
@@ -329,6 +340,7 @@ static void read_structs(struct hotspot *h)
 	}
 }
 
+/* Read the sizes of two types from gHotSpotVMTypes. */
 static void read_types(struct hotspot *h)
 {
 	uint8_t entry[TYPE_ENTRY];
@@ -353,6 +365,7 @@ static void read_types(struct hotspot *h)
 	}
 }
 
+/* Read and check the layout. -ENOENT: not a virtual machine that this code understands; -EFAULT. */
 static int read_layout(struct hotspot *h)
 {
 	struct layout *l = &h->layout;
@@ -365,11 +378,11 @@ static int read_layout(struct hotspot *h)
 	for (unsigned int i = 0; i < N_FIELDS; i++) {
 		bool spare = i == CODE_BEGIN || i == CODE_OFFSET;
 
-		/* Structures are small; what lies further is no offset. */
+		/* The structures are small, so a larger number is not an offset. */
 		if ((!l->has[i] && !spare) || (l->has[i] && i != HEAPS && l->at[i] > 4096))
 			return -ENOENT;
 	}
-	/* What is wanted of a block is read at once. */
+	/* All wanted fields of a block are read at once. */
 	for (unsigned int i = NAME; i <= COMPILE_ID; i++)
 		if (l->block_size > 64 || l->at[i] > HEAD_SIZE - 64 - 8)
 			return -ENOENT;
@@ -380,8 +393,11 @@ static int read_layout(struct hotspot *h)
 	return 0;
 }
 
-/* ---- what is kept of a blob ---------------------------------------------------------------- */
+/* ---- the cache of names and frames ---------------------------------------------------------- */
 
+/*
+ * Append bytes to the cache and set *at to their offset. False if there is no room; *at is 0 then.
+ */
 static bool keep(struct hotspot *h, const void *bytes, size_t size, uint32_t *at)
 {
 	*at = 0;
@@ -401,8 +417,9 @@ static bool keep(struct hotspot *h, const void *bytes, size_t size, uint32_t *at
 }
 
 /*
- * What is kept of blobs that are gone stays, until there is no room for more; then all is read anew.
- * Where most of it is there still, there is more code than can be kept.
+ * Empty the cache when it has no room for more, so that everything is read again. Until then, data
+ * of blobs that are gone stays. If most of the data is of live blobs, emptying would not help:
+ * there is more code than can be cached.
  */
 static void forget_gone(struct hotspot *h)
 {
@@ -427,7 +444,7 @@ static void forget_gone(struct hotspot *h)
 	h->n_kept = 1;
 }
 
-/* The place of a block, which may be free. */
+/* Return the slot of a block, which may be free. */
 static struct blob *place_of(const struct hotspot *h, uint64_t block)
 {
 	uint64_t hash = block * 0x9e3779b97f4a7c15u >> 32;
@@ -438,8 +455,9 @@ static struct blob *place_of(const struct hotspot *h, uint64_t block)
 	return &h->blobs[hash & (BLOBS_MAX - 1)];
 }
 
-/* ---- its name ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
+/* Read a Symbol's text. Return its length without terminator; 0 on failure. */
 static size_t read_symbol(struct hotspot *h, uint64_t at, char out[SYMBOL_MAX])
 {
 	const struct layout *l = &h->layout;
@@ -452,6 +470,7 @@ static size_t read_symbol(struct hotspot *h, uint64_t at, char out[SYMBOL_MAX])
 	return get(h, at + l->at[SYMBOL_BODY], out, size) ? size : 0;
 }
 
+/* Store the name of the blob's method, "package.Class.method". On failure the name stays empty. */
 static void keep_method_name(struct hotspot *h, struct blob *b)
 {
 	const struct layout *l = &h->layout;
@@ -479,7 +498,7 @@ static void keep_method_name(struct hotspot *h, struct blob *b)
 	(void)keep(h, name, size, &b->name);
 }
 
-/* ---- how its frames are left --------------------------------------------------------------- */
+/* ---- unwind information --------------------------------------------------------------------- */
 
 static void keep_frames(struct hotspot *h, struct blob *b, const struct hotspot_frames *f)
 {
@@ -487,7 +506,10 @@ static void keep_frames(struct hotspot *h, struct blob *b, const struct hotspot_
 		b->frames_size = (uint32_t)f->n;
 }
 
-/* complete: up to where the frame is being built; negative: it never is, the code is but a jump. */
+/*
+ * Store the frames of compiled code. complete: offset at which the frame is complete; negative for
+ * a method: it never has a frame, the code is only a jump.
+ */
 static void keep_compiled(struct hotspot *h, struct blob *b, int64_t complete, uint32_t words,
 			  bool method)
 {
@@ -516,9 +538,12 @@ static void keep_interpreter(struct hotspot *h, struct blob *b)
 	keep_frames(h, b, &f);
 }
 
-/* ---- blobs --------------------------------------------------------------------------------------- */
+/* ---- blobs ---------------------------------------------------------------------------------- */
 
-/* The block's head was read into head.  False: it is to be read again. */
+/*
+ * Read name and frames of a new blob whose block was read into head. Return false if the time is
+ * over: the blob must be read again.
+ */
 static bool learn(struct hotspot *h, const uint8_t *head, struct blob *b)
 {
 	const struct layout *l = &h->layout;
@@ -551,7 +576,10 @@ static bool learn(struct hotspot *h, const uint8_t *head, struct blob *b)
 	return !h->over;
 }
 
-/* A block that the heap says begins at block, with room bytes behind that. */
+/*
+ * Read the block that, according to the heap, begins at address block, with room bytes up to the
+ * heap's end. Update the slot b if the block has changed.
+ */
 static void look_at(struct hotspot *h, uint64_t block, uint64_t room, struct blob *b)
 {
 	const struct layout *l = &h->layout;
@@ -575,16 +603,17 @@ static void look_at(struct hotspot *h, uint64_t block, uint64_t room, struct blo
 	*b = now;
 }
 
-/* ---- the heaps ------------------------------------------------------------------------------------- */
+/* ---- the heaps ------------------------------------------------------------------------------ */
 
 struct heap {
-	uint64_t low, high;	      /* of its memory that is there, … */
-	uint64_t low_edge, high_edge; /* … and that may be one day */
-	uint64_t map;		      /* a byte a segment: 0 where a block begins */
+	uint64_t low, high;	      /* the committed memory */
+	uint64_t low_edge, high_edge; /* the reserved memory around it */
+	uint64_t map; /* address of a map with one byte for each segment; 0 where a block begins */
 	unsigned int log2;
-	size_t first, n; /* segments, among those of all heaps */
+	size_t first, n; /* segments, in the array for all heaps */
 };
 
+/* Read and check one CodeHeap. */
 static bool read_heap(struct hotspot *h, uint64_t at, struct heap *heap)
 {
 	const struct layout *l = &h->layout;
@@ -604,6 +633,7 @@ static bool read_heap(struct hotspot *h, uint64_t at, struct heap *heap)
 	return true;
 }
 
+/* Read the code heaps and their segment maps. */
 static int read_heaps(struct hotspot *h, struct heap heaps[HEAPS_MAX], size_t *n)
 {
 	const struct layout *l = &h->layout;
@@ -641,6 +671,10 @@ static int read_heaps(struct hotspot *h, struct heap heaps[HEAPS_MAX], size_t *n
 	return *n ? 0 : -ENOENT;
 }
 
+/*
+ * Find the smallest range of a power of two bytes, from the lowest heap on, that contains all
+ * heaps.
+ */
 static void span(const struct heap *heaps, size_t n, struct hotspot_cache *cache)
 {
 	uint64_t high = 0;
@@ -656,7 +690,7 @@ static void span(const struct heap *heaps, size_t n, struct hotspot_cache *cache
 		cache->log2++;
 }
 
-/* Every block that is not known, and of those that are some. */
+/* Read every unknown block, and check some of the known ones, or all. */
 static void read_blobs(struct hotspot *h, const struct heap *heap, bool all)
 {
 	const uint8_t *map = h->segments + heap->first, *end = map + heap->n;
@@ -669,14 +703,15 @@ static void read_blobs(struct hotspot *h, const struct heap *heap, bool all)
 			b->turn = h->turn;
 		else if (h->n_blobs >= BLOBS_MAX / 2)
 			continue;
-		/* What was free is soon something else. */
+		/* A free block is soon used for something else, so always read it. */
 		if (!b->size || all || (block >> heap->log2) % VERIFY == h->turn % VERIFY)
 			look_at(h, block, heap->high - block, b);
 	}
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------ */
 
+/* Build the result from all usable blobs that were seen in this reading. */
 static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 {
 	struct uw_dynamic_code *codes = calloc(h->n_blobs + 1, sizeof(*codes));
@@ -732,7 +767,7 @@ int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool 
 	for (size_t i = 0; i < n; i++)
 		read_blobs(h, &heaps[i], mark == h->mark && !news);
 	h->looks = 0;
-	/* What the time was not enough for is new the next time, too. */
+	/* If the time was over, the next reading must not assume that this one was complete. */
 	h->mark = h->over ? 0 : mark;
 	return h->changed ? make(h, names, out) : -EAGAIN;
 }

@@ -1,14 +1,21 @@
+/*
+ * agent/process/hotspot_frames.c: makes CFI for HotSpot's compiled and interpreted code (x86_64).
+ */
 #include "agent/process/hotspot_frames.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Words that instructions push in the middle of a method: four at most in those looked at. */
+/*
+ * How many words an instruction sequence can push in the middle of a method; at most four were
+ * observed.
+ */
 #define PUSHES 6
 
-/* Call frame instructions, after a CIE for code that a call has just entered. */
+/* The sizes of the CIE, which holds the rules at a function's entry, and of the FDE's header. */
 enum { CIE_SIZE = 24, FDE_HEAD = 24 };
 
+/* Append bytes, if there is room for all of them. */
 static void put(struct hotspot_frames *f, const void *bytes, size_t size)
 {
 	if (size <= sizeof(f->bytes) - f->n) {
@@ -17,6 +24,7 @@ static void put(struct hotspot_frames *f, const void *bytes, size_t size)
 	}
 }
 
+/* Write the CIE and the header of an FDE for size bytes of code. */
 static void begin_frames(struct hotspot_frames *f, uint64_t size)
 {
 	static const uint8_t cie[CIE_SIZE] = {
@@ -27,19 +35,21 @@ static void begin_frames(struct hotspot_frames *f, uint64_t size)
 		0,
 		0,
 		0,
-		0, /* its length; 0: it is a CIE */
+		0, /* CIE length, without this field; CIE id 0 */
 		1,
-		0, /* version; no augmentation */
+		0, /* version 1; no augmentation */
 		1,
 		0x78,
-		16, /* units of code, of data (-8); the return address: rip */
-		0x0c,
+		16,   /* units of code, of data (-8); the return address: rip */
+		0x0c, /* code unit 1, data unit -8; the return address is rip */
 		7,
 		8, /* DW_CFA_def_cfa: rsp + 8 */
 		0x80 | 16,
 		1, /* DW_CFA_offset: rip at CFA - 8 */
 	};
-	uint8_t head[FDE_HEAD] = { [4] = CIE_SIZE + 4 }; /* length; how far back the CIE is; 0 */
+	uint8_t head[FDE_HEAD] = {
+		[4] = CIE_SIZE + 4
+	}; /* length, filled in later; distance to the CIE; start 0 */
 
 	for (unsigned int i = 0; i < 8; i++)
 		head[16 + i] = (uint8_t)(size >> 8 * i);
@@ -49,6 +59,7 @@ static void begin_frames(struct hotspot_frames *f, uint64_t size)
 	put(f, head, sizeof(head));
 }
 
+/* Pad the FDE with nops and fill in its length. */
 static void end_frames(struct hotspot_frames *f)
 {
 	static const uint8_t nops[8];
@@ -58,6 +69,7 @@ static void end_frames(struct hotspot_frames *f)
 		f->bytes[CIE_SIZE + i] = (uint8_t)((f->n - CIE_SIZE - 4) >> 8 * i);
 }
 
+/* Set the location of the following instructions to offset at in the code. */
 static void advance(struct hotspot_frames *f, uint64_t at)
 {
 	uint64_t by = at - f->at;
@@ -70,7 +82,7 @@ static void advance(struct hotspot_frames *f, uint64_t at)
 	f->at = at;
 }
 
-/* The CFA is at rsp + off. */
+/* Set the CFA to rsp + off. */
 static void put_cfa(struct hotspot_frames *f, uint32_t off)
 {
 	uint8_t op[7] = { 0x0c /* DW_CFA_def_cfa */, 7 };
@@ -82,7 +94,7 @@ static void put_cfa(struct hotspot_frames *f, uint32_t off)
 	put(f, op, n);
 }
 
-/* A number of at most 28 bits in four bytes, as signed or unsigned. */
+/* Write a number of at most 28 bits as an LEB128 of four bytes, valid as signed and as unsigned. */
 static void put_leb(uint8_t *to, uint32_t value)
 {
 	for (unsigned int i = 0; i < 4; i++)
@@ -90,21 +102,27 @@ static void put_leb(uint8_t *to, uint32_t value)
 }
 
 /*
- * The same of a whole frame.  Some instructions push up to PUSHES words for a while, which no table
- * tells.  But who calls compiled code is in the code cache himself: the return address is the first
- * word, from where it should be on, that points there.
+ * Set the CFA for the part of a method where its frame is complete: rsp + off, or up to PUSHES
+ * words more. Some instruction sequences push up to PUSHES words for a while, and no table
+ * describes these. But the caller of compiled code is in the code cache, too. So the return address
+ * is the first word, beginning at its expected place, that points into the code cache.
  */
 static void put_body_cfa(struct hotspot_frames *f, uint32_t off, const struct hotspot_cache *cache)
 {
-	/* DW_OP_breg7 off - 8, lit PUSHES: where it should be, words to go */
+	/* DW_OP_breg7 off - 8, lit PUSHES: the expected place, words to try */
 	uint8_t where[] = { 0x77, 0, 0, 0, 0, 0x30 + PUSHES };
-	/* over, deref, const8u low, minus, const1u log2, shr, lit0, eq, bra: to the end if it is one */
+	/*
+	 * over, deref, const8u low, minus, const1u log2, shr, lit0, eq, bra: to end if in the cache
+	 */
 	uint8_t look[] = { 0x14, 0x06, 0x0e, 0, 0,    0,    0,	  0,	0,  0,
 			   0,	 0x1c, 0x08, 0, 0x25, 0x30, 0x29, 0x28, 15, 0 };
-	/* lit1, minus, dup, lit0, eq, bra: to the end if none is; swap, plus_uconst 8, swap; skip: to over */
+	/*
+	 * lit1, minus, dup, lit0, eq, bra: to end if no words are left; swap, plus_uconst 8, swap;
+	 * skip: to over
+	 */
 	static const uint8_t next[] = { 0x31, 0x1c, 0x12, 0x30, 0x29, 0x28, 7,	 0,
 					0x16, 0x23, 8,	  0x16, 0x2f, 0xdd, 0xff };
-	/* drop, plus_uconst 8: the CFA is behind it */
+	/* drop, plus_uconst 8: the CFA is the address after the word */
 	static const uint8_t end[] = { 0x13, 0x23, 8 };
 	const uint8_t op[] = { 0x0f, /* DW_CFA_def_cfa_expression */
 			       sizeof(where) + sizeof(look) + sizeof(next) + sizeof(end) };
@@ -122,7 +140,10 @@ static void put_body_cfa(struct hotspot_frames *f, uint32_t off, const struct ho
 
 static const uint8_t rbp_saved[] = { 0x80 | 6, 2 }; /* DW_CFA_offset: at CFA - 16 */
 
-/* sub (0xec) or add (0xc4) of exactly imm and rsp at code; how long it is, 0: it is not. */
+/*
+ * Return the length of "sub imm,%rsp" (how is 0xec) or "add imm,%rsp" (0xc4) at code; 0 if code is
+ * not exactly this instruction.
+ */
 static size_t moves_sp(const uint8_t *code, size_t size, uint8_t how, uint32_t imm)
 {
 	if (size >= 4 && code[0] == 0x48 && code[1] == 0x83 && code[2] == how && imm < 128 &&
@@ -136,8 +157,9 @@ static size_t moves_sp(const uint8_t *code, size_t size, uint8_t how, uint32_t i
 }
 
 /*
- * The frame is built by "push %rbp; [mov %rsp,%rbp;] sub $n,%rsp", or "sub; mov %rbp,n(%rsp)", somewhere
- * before complete; from there on it is words long, with rbp under the return address.
+ * Describe the method's entry. The frame is built by "push %rbp; [mov %rsp,%rbp;] sub $n,%rsp", or
+ * by "sub; mov %rbp,n(%rsp)", before offset complete. After that the frame is c->words words long,
+ * with rbp saved below the return address.
  */
 static void put_prologue(struct hotspot_frames *f, const struct hotspot_code *c,
 			 const struct hotspot_cache *cache)
@@ -180,7 +202,10 @@ static void put_prologue(struct hotspot_frames *f, const struct hotspot_code *c,
 	put(f, rbp_saved, sizeof(rbp_saved));
 }
 
-/* The frame is left by "add $n,%rsp; pop %rbp", a look whether the thread is to stop, and "ret". */
+/*
+ * Describe the method's exits. The frame is left by "add $n,%rsp; pop %rbp", a check whether the
+ * thread must stop, and "ret".
+ */
 static void put_epilogues(struct hotspot_frames *f, const struct hotspot_code *c)
 {
 	const uint8_t *code = c->bytes;
@@ -220,8 +245,8 @@ void hotspot_frames_compiled(struct hotspot_frames *f, const struct hotspot_code
 }
 
 /*
- * The interpreter's frames hang on rbp.  Its caller's rsp was what it keeps at rbp - 8: compiled
- * callers pass less than it makes room for.
+ * The interpreter's frames are based on rbp. The caller's rsp is the value stored at rbp - 8,
+ * because the interpreter makes room for more than a compiled caller passes.
  */
 void hotspot_frames_interpreted(struct hotspot_frames *f, uint64_t size)
 {

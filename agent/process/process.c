@@ -1,3 +1,7 @@
+/*
+ * agent/process/process.c: applies mapping, fork, exec, exit and name events to the state of
+ * processes.
+ */
 #include "agent/process/process.h"
 
 #include "agent/hash.h"
@@ -10,34 +14,37 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* How long a task is remembered after its end: samples of its last moments may still come. */
+/*
+ * How long a task is remembered after its end, because samples from its last moments may arrive
+ * later.
+ */
 #define LINGER_NS UINT64_C(2000000000)
 
 /*
- * Mappings of all processes together, some 300 MB: fifty times a busy machine's.
- * Only a made-up recording has more, since a fork in it costs 56 bytes and copies
- * all mappings of its parent.
+ * Limit on the mappings of all processes together, some 300 MB: fifty times those of a busy
+ * machine. Only a forged recording exceeds it: there, a fork event costs 56 bytes and copies all
+ * mappings of the parent.
  */
 #define MAPPINGS_MAX ((size_t)4 << 20)
 
 struct process {
 	uint32_t pid;
-	uint32_t n_tasks; /* known and not forgotten */
+	uint32_t n_tasks; /* tasks in by_tid */
 	const char *comm;
 	struct uw_space *space;
-	bool generates; /* as struct thread has them */
+	bool generates; /* as in struct thread, like files */
 	uint64_t files;
 };
 
 struct task {
 	uint32_t tid, pid;
 	const char *comm;
-	uint64_t born; /* number of the event that made it; 0: before the recording */
+	uint64_t born; /* number of the event that created the task; 0: before the recording */
 };
 
-struct end { /* of a task, waiting to be forgotten */
+struct end { /* the end of a task that will be forgotten */
 	uint64_t time_ns;
-	uint64_t event; /* number; a task born after it is another one */
+	uint64_t event; /* number of the exit event; a task born after it has reused the tid */
 	uint32_t tid, pid;
 };
 
@@ -46,17 +53,17 @@ struct processes {
 	struct modules *modules;
 	const struct uw_steppers *steppers;
 	struct strings comms;
-	struct process *processes; /* dense: the last one fills a gap */
+	struct process *processes; /* dense: on removal the last one fills the gap */
 	uint32_t n_processes, room_processes;
 	struct hash_index by_pid;
-	struct task *tasks; /* dense too */
+	struct task *tasks; /* dense, too */
 	uint32_t n_tasks, room_tasks;
 	struct hash_index by_tid;
-	struct end *ends; /* ring buffer, in the order they came */
+	struct end *ends; /* ring buffer, in the order of the events */
 	size_t first_end, n_ends, room_ends;
 	uint64_t n_events;
-	size_t n_mappings; /* of all spaces */
-	bool full;	   /* and said so */
+	size_t n_mappings; /* in all spaces together */
+	bool full;	   /* the limit was reached and logged */
 };
 
 void processes_use(struct processes *p, const struct uw_steppers *steppers)
@@ -138,6 +145,7 @@ static struct task *find_task(const struct processes *p, uint32_t tid)
 	return id == HASH_NONE ? NULL : &p->tasks[id];
 }
 
+/* Return the array with room for one more element, moved if needed. NULL when out of memory. */
 static void *grown(void *array, uint32_t n, uint32_t *room, size_t size)
 {
 	uint32_t bigger = *room ? *room * 2 : 64;
@@ -159,7 +167,7 @@ static size_t mappings_of(const struct uw_space *space)
 	return n;
 }
 
-/* Whether so many mappings more are too many; says so the first time. */
+/* Return whether n more mappings would exceed the limit. Logs a warning the first time. */
 static bool too_many(struct processes *p, size_t n)
 {
 	if (p->n_mappings <= MAPPINGS_MAX && n <= MAPPINGS_MAX - p->n_mappings)
@@ -171,7 +179,7 @@ static bool too_many(struct processes *p, size_t n)
 	return true;
 }
 
-/* The space is taken over, also on failure. */
+/* Add a process. Takes ownership of space, also on failure. */
 static int add_process(struct processes *p, uint32_t pid, const char *comm, struct uw_space *space)
 {
 	struct process *array =
@@ -199,7 +207,7 @@ static void remove_process(struct processes *p, struct process *process)
 		return;
 	hash_remove(&p->by_pid, hash_u64(0, p->processes[last].pid), last);
 	p->processes[id] = p->processes[last];
-	/* There is room: two were just removed. */
+	/* Adding cannot fail: two entries were just removed. */
 	(void)hash_add(&p->by_pid, hash_u64(0, p->processes[id].pid), id);
 }
 
@@ -215,7 +223,7 @@ static int add_task(struct processes *p, uint32_t tid, uint32_t pid, const char 
 	return 0;
 }
 
-/* Forgets a task, and its process with the last one. */
+/* Forget a task, and with its last task also its process. */
 static void remove_task(struct processes *p, struct task *task)
 {
 	struct process *process = find_process(p, task->pid);
@@ -231,13 +239,16 @@ static void remove_task(struct processes *p, struct task *task)
 	(void)hash_add(&p->by_tid, hash_u64(0, p->tasks[id].tid), id);
 }
 
-/* All tasks and the space of a process whose number turns out to be another's. */
+/* Forget a process and all its tasks, because the pid now belongs to another process. */
 static void remove_all(struct processes *p, uint32_t pid)
 {
 	struct task *leader = find_task(p, pid);
 	struct process *process;
 
-	/* Most have but one task, and most numbers belong to nobody: do not look through all. */
+	/*
+	 * Most processes have one task, and most pids are unknown: remove the leader first, so that
+	 * all tasks are searched only if the process has more.
+	 */
 	if (leader && leader->pid == pid)
 		remove_task(p, leader);
 	process = find_process(p, pid);
@@ -253,6 +264,7 @@ static void remove_all(struct processes *p, uint32_t pid)
 
 /* ---- events -------------------------------------------------------------------- */
 
+/* Return the sanitised name from the string pool. NULL when out of memory. */
 static const char *keep_comm(struct processes *p, const char *comm)
 {
 	char *clean = sym_sanitize(comm, strnlen(comm, 64), 64);
@@ -284,7 +296,9 @@ static int need_process(struct processes *p, uint32_t pid)
 	return err ? err : add_process(p, pid, comm, space);
 }
 
-/* A task that something happens to before anything told of its birth is known from then on. */
+/*
+ * Find a task, or add it. An event or a sample can mention a task whose creation was not recorded.
+ */
 static int need_task(struct processes *p, uint32_t pid, uint32_t tid, struct task **out)
 {
 	struct task *task = find_task(p, tid);
@@ -296,7 +310,7 @@ static int need_task(struct processes *p, uint32_t pid, uint32_t tid, struct tas
 		return 0;
 	}
 	if (task)
-		remove_task(p, task); /* the number was another process's before */
+		remove_task(p, task); /* the tid belonged to another process before */
 	err = need_process(p, pid);
 	if (err)
 		return err;
@@ -309,6 +323,7 @@ static int need_task(struct processes *p, uint32_t pid, uint32_t tid, struct tas
 	return 0;
 }
 
+/* Add a task. If it is a new process, it shares the parent's mappings until one of them changes. */
 static int on_fork(struct processes *p, const struct event *event)
 {
 	const struct event_fork *fork = &event->fork;
@@ -347,6 +362,7 @@ static int on_fork(struct processes *p, const struct event *event)
 	return err;
 }
 
+/* Remember when the task ended; it is forgotten LINGER_NS later. */
 static int on_exit_event(struct processes *p, const struct event *event)
 {
 	size_t at;
@@ -372,6 +388,7 @@ static int on_exit_event(struct processes *p, const struct event *event)
 	return 0;
 }
 
+/* Forget the tasks that ended at least LINGER_NS before now_ns, unless the tid was reused. */
 static void forget(struct processes *p, uint64_t now_ns)
 {
 	while (p->n_ends) {
@@ -421,6 +438,7 @@ static enum uw_mapping_kind mapping_kind(enum module_kind kind)
 	return UW_MAPPING_OTHER;
 }
 
+/* Apply a mapping to a process. Mappings that walks cannot use only unmap what was there. */
 static int map(struct processes *p, struct process *process, const struct event *event)
 {
 	struct uw_space *space = process->space;
@@ -428,17 +446,20 @@ static int map(struct processes *p, struct process *process, const struct event 
 	struct uw_mapping mapping = { .start = m->start, .end = m->end, .prot = m->prot };
 	struct module *module;
 
-	/* Constants of a file can be read there later; what may be written is only as captured. */
+	/*
+	 * Read-only file data can be read from the file later. Writable data is only known as
+	 * captured.
+	 */
 	if (!(m->prot & PROT_EXEC) && ((m->prot & PROT_WRITE) || !(m->prot & PROT_READ)))
 		return uw_space_unmap(space, m->start, m->end);
-	if (too_many(p, 2)) /* it may split one that is there */
+	if (too_many(p, 2)) /* it may split an existing mapping in two */
 		return 0;
 	module = modules_get(p->modules, event->pid, m);
 	if (!module)
 		return -ENOMEM;
 	if (!(m->prot & PROT_EXEC) && module->kind != MODULE_FILE)
 		return uw_space_unmap(space, m->start, m->end);
-	if (too_many(p, 2)) /* it may split one that is there */
+	if (too_many(p, 2)) /* it may split an existing mapping in two */
 		return 0;
 	if (module->kind == MODULE_JIT)
 		process->generates = true;
@@ -446,7 +467,7 @@ static int map(struct processes *p, struct process *process, const struct event 
 		process->files = p->n_events;
 	mapping.kind = (uint8_t)mapping_kind(module->kind);
 	mapping.user = module;
-	/* Kernels state an address where there is no file to count in. */
+	/* Kernels report an address as the offset of mappings without a file; do not use it. */
 	mapping.off = module->kind == MODULE_FILE ? m->off : 0;
 	return uw_space_map(space, &mapping);
 }
@@ -469,6 +490,10 @@ static int on_mapping(struct processes *p, const struct event *event)
 	return err;
 }
 
+/*
+ * Apply generated code that a process registered: its unwind rules to the address space, its names
+ * to the JIT modules.
+ */
 static int on_generated(struct processes *p, const struct event *event)
 {
 	const struct uw_mapping *mappings;

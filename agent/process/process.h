@@ -1,6 +1,6 @@
 /*
- * agent/process/process.h: processes and threads as events tell of them: names
- * and mappings at the time of each sample.
+ * agent/process/process.h: the state of processes and threads, built from events: their names and
+ * mappings at the time of each sample.
  */
 #ifndef AGENT_PROCESS_PROCESS_H
 #define AGENT_PROCESS_PROCESS_H
@@ -11,23 +11,31 @@ struct processes;
 
 struct thread {
 	uint32_t tid, pid;
-	const char *comm;	  /* kept for the life of struct processes; sanitised */
-	const char *process_comm; /* the same of the thread group's leader */
+	const char *comm; /* the thread's name; sanitised; lives as long as struct processes */
+	const char *process_comm; /* the name of the thread group's leader, likewise */
 	struct uw_space *space;	  /* borrowed until the next event */
-	bool generates;		  /* it has executable memory without a file */
-	uint64_t files;		  /* another number: another process, or other files are mapped */
+	bool generates;		  /* the process has executable memory without a file */
+	uint64_t files;		  /* changes with the process and whenever other files are mapped */
 };
 
-/* modules is borrowed and must outlive it. */
+/*
+ * Create an empty state. machine is the ELF machine of all processes. modules is borrowed and must
+ * outlive the state.
+ */
 int processes_new(uint16_t machine, struct modules *modules, struct processes **out);
-/* Walks ask these; borrowed, to be set before the first event.  NULL: the built-in ones. */
+/*
+ * Set the steppers that walks use; borrowed, set before the first event. NULL: the built-in
+ * steppers.
+ */
 void processes_use(struct processes *processes, const struct uw_steppers *steppers);
 void processes_free(struct processes *processes); /* NULL is fine */
 
-/* Takes in a mapping, exec, fork, exit, comm or generated event; others are ignored.  -ENOMEM. */
+/* Apply a mapping, exec, fork, exit, comm or generated event; ignore other events. -ENOMEM. */
 int processes_event(struct processes *processes, const struct event *event);
 
-/* The state a sample needs; a thread never heard of gets an empty one.  -ENOMEM. */
+/*
+ * Fill in the state that a sample needs. An unknown thread is added with an empty state. -ENOMEM.
+ */
 int processes_thread(struct processes *processes, uint32_t pid, uint32_t tid, struct thread *out);
 
 uint16_t processes_machine(const struct processes *processes);
