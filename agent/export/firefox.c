@@ -19,7 +19,7 @@ enum {
 	FORMAT_VERSION = 48,
 	GECKO_VERSION = 27,
 	THREADS_MAX = 2000, /* further threads become one thread, "N other threads" */
-	LIBRARY = 1,	    /* a resource's type */
+	LIBRARY = 1,	    /* the type of a resource */
 	CATEGORY_OTHER = 0,
 	CATEGORY_USER,
 	CATEGORY_KERNEL,
@@ -27,19 +27,19 @@ enum {
 
 #define NONE UINT32_MAX
 
-struct func { /* in funcTable */
+struct func { /* an entry of funcTable */
 	uint32_t function, module;
 	uint32_t resource; /* NONE */
 	uint32_t name, file;
 };
 
-struct frame { /* in frameTable */
+struct frame { /* an entry of frameTable */
 	uint32_t func, module, depth;
 	uint64_t address;
 	int64_t line;
 };
 
-struct node { /* in stackTable */
+struct node { /* an entry of stackTable */
 	uint32_t frame, prefix;
 };
 

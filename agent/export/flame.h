@@ -52,8 +52,7 @@ struct flame_value {	   /* values of one node and one sample type */
 
 struct flame {
 	const struct stacks *stacks;
-	size_t types
-		[FLAME_TYPES]; /* indices in stacks->types; the page shows the first one first */
+	size_t types[FLAME_TYPES]; /* indices in stacks->types; the page shows types[0] first */
 	size_t n_types;
 	struct flame_frame *frames;
 	size_t n_frames;

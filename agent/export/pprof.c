@@ -111,7 +111,7 @@ static int add_span(struct writer *w, const struct place *place, uint64_t hash, 
 	span = &w->spans[*out];
 	*span = (struct span){ .module = place->module, .first = UINT64_MAX };
 	if (segment) {
-		/* Whole pages, as the loader maps them. */
+		/* The loader maps whole pages. */
 		uint64_t skew = segment->vaddr & (PAGE - 1);
 		uint64_t last = segment->vaddr + (segment->mem_size - 1);
 

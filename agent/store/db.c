@@ -108,7 +108,7 @@ int db_errno(int rc)
 		return -EBADMSG;
 	case SQLITE_INTERRUPT:
 		return -EINTR;
-	case SQLITE_ERROR: /* a table or a column that should be there is not */
+	case SQLITE_ERROR: /* a table or a column of the schema is missing */
 		return -EBADMSG;
 	default:
 		return -EIO;

@@ -1,4 +1,7 @@
-/* agent/store/identity.c: cryptographic identities of files, and who vouches for them. */
+/*
+ * agent/store/identity.c: computes cryptographic identities of files, and decides who vouches for
+ * them.
+ */
 #include "agent/store/identity.h"
 
 #include <errno.h>
@@ -19,7 +22,7 @@
  */
 #define SETTLED_NS (2 * SECOND_NS)
 
-/* Not in every <linux/magic.h>. */
+/* Not every <linux/magic.h> defines these. */
 #define MAGIC_ZFS      0x2fc12fc1
 #define MAGIC_BCACHEFS 0xca451a4e
 

@@ -217,7 +217,7 @@ struct store {
 	bool wrote;	      /* a transaction was committed */
 	bool said_quarantine; /* one object in quarantine was logged */
 	bool left_building;   /* a row of "building" that is no longer true could not be deleted */
-	unsigned int failures; /* in a row */
+	unsigned int failures; /* consecutive ones */
 	uint64_t budget;
 	struct store_counters counters;
 	struct wanted *wanted;
