@@ -1,9 +1,9 @@
 /*
- * compat/abi.h: libunwind 1.6's types as programs were compiled with them, for
- * x86_64 and aarch64 alike; tests/unit/test_compat.c compares them with its headers.
+ * compat/abi.h: the binary interface of libunwind 1.6: the types that programs were compiled with,
+ * for both x86_64 and aarch64. tests/unit/test_compat.c compares them with libunwind's headers.
  *
- * The two differ in how large a cursor is and in floating-point registers, which
- * nothing here has.
+ * The two machines differ only in the size of a cursor and in floating-point registers, which are
+ * not supported here.
  */
 #ifndef COMPAT_ABI_H
 #define COMPAT_ABI_H
@@ -16,7 +16,7 @@
 typedef uint64_t unw_word;
 struct unw_addr_space;
 
-enum { /* unw_error_t; functions give them negative */
+enum { /* unw_error_t; functions return the negative values */
        UNW_ESUCCESS,
        UNW_EUNSPEC,
        UNW_ENOMEM,
@@ -43,10 +43,10 @@ struct unw_proc_info {
 	int format;
 	int unwind_info_size;
 	void *unwind_info;
-	char extra; /* written by nobody */
+	char extra; /* never written */
 };
 
-/* unw_cursor_t of x86_64; aarch64's is larger. */
+/* unw_cursor_t of x86_64; the one of aarch64 is larger. */
 struct unw_cursor {
 	struct uw_cursor cursor;
 	struct unw_addr_space *as;
@@ -78,7 +78,7 @@ struct unw_save_loc {
 	char extra;
 };
 
-/* unw_dyn_info_t, of which table formats alone are given to us in our own memory. */
+/* unw_dyn_info_t. Only the table formats are passed to this library in its own memory. */
 struct unw_dyn_info {
 	void *next, *prev;
 	unw_word start_ip, end_ip, gp;
@@ -89,15 +89,16 @@ struct unw_dyn_info {
 	} table;
 };
 
-/* 0, or libunwind's code for one of ours. */
+/* Translate an error code of this library to a code of libunwind; 0 stays 0. */
 int compat_error(int err);
-uint16_t compat_machine(unw_as as); /* EM_… */
+uint16_t compat_machine(unw_as as); /* EM_* */
 void compat_to_theirs(const struct uw_proc_info *from, struct unw_proc_info *to);
-void compat_release(struct unw_proc_info *info); /* frees unwind_info, if it is of ours */
+/* frees unwind_info if this library allocated it */
+void compat_release(struct unw_proc_info *info);
 
 /*
- * Exports u_NAME by libunwind's names for both machines: a cursor and an address space know
- * theirs.
+ * Export the function u_NAME under libunwind's names for both machines. One function serves both,
+ * because cursors and address spaces know their machine.
  */
 #define COMPAT_BOTH_AS(name, function)                                                 \
 	extern __typeof__(function) _Ux86_64_##name __attribute__((alias(#function))); \

@@ -1,6 +1,6 @@
 /*
- * compat/core.c: libunwind-coredump's accessors over the reader of core files.  Mapped files are
- * found by the names that the core has; those that a caller names go before them.
+ * compat/core.c: the accessors of libunwind-coredump, on top of the reader of core files. Mapped
+ * files are opened by the names in the core; files that the caller adds have priority.
  */
 #include <elf.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ struct core_thread {
 	void *read_ctx;
 };
 
-struct backing { /* a file that the caller names for what is mapped at start */
+struct backing { /* a file that the caller adds for the mapping at start */
 	uint64_t start;
 	char *path;
 };
@@ -33,12 +33,13 @@ struct UCD_info {
 	size_t n_threads, at;
 	struct backing *backing;
 	size_t n_backing;
-	Elf64_Phdr *segments; /* of the core */
+	Elf64_Phdr *segments; /* program headers of the core */
 	size_t n_segments;
 	pid_t pid;
 	int signal;
 };
 
+/* compat_open_fn: open the file that the caller added for the mapping, or the path in the core. */
 static int open_backing(void *ctx, const char *path, const struct uw_mapping *m)
 {
 	const struct UCD_info *u = ctx;
@@ -49,6 +50,7 @@ static int open_backing(void *ctx, const char *path, const struct uw_mapping *m)
 	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
+/* Store a thread's registers and memory accessor. */
 static int take_thread(struct UCD_info *u, const struct event *e)
 {
 	struct core_thread *all;
@@ -65,6 +67,7 @@ static int take_thread(struct UCD_info *u, const struct event *e)
 	return 0;
 }
 
+/* Store what an event of the core reader reports: a thread or a mapping. */
 static int take_event(struct UCD_info *u, const struct event *e)
 {
 	const struct event_mapping *m = &e->mapping;
@@ -80,7 +83,10 @@ static int take_event(struct UCD_info *u, const struct event *e)
 	return compat_files_map(u->files, &mapping, m->path, m->image, m->image_size);
 }
 
-/* Program headers, and the first thread's signal: pr_cursig of struct elf_prstatus. */
+/*
+ * Read the program headers, and the signal of the first thread: pr_cursig of struct elf_prstatus.
+ * They stay empty if they cannot be read.
+ */
 static void read_heads(struct UCD_info *u, int fd)
 {
 	Elf64_Ehdr head;
@@ -102,7 +108,10 @@ static void read_heads(struct UCD_info *u, int fd)
 		if (u->segments[i].p_type != PT_NOTE)
 			continue;
 		got = pread(fd, note, sizeof(note), (off_t)u->segments[i].p_offset);
-		/* The kernel writes NT_PRSTATUS first: name "CORE" in 8 bytes, then siginfo, cursig. */
+		/*
+		 * The kernel writes NT_PRSTATUS first: the name "CORE" padded to 8 bytes, then
+		 * siginfo (12 bytes), then cursig.
+		 */
 		if (got < (ssize_t)(sizeof(n) + 8 + 14))
 			return;
 		memcpy(&n, note, sizeof(n));
@@ -150,7 +159,7 @@ struct UCD_info *_UCD_create(const char *filename)
 		_UCD_destroy(u);
 		return NULL;
 	}
-	/* What was sound before a damage is there. */
+	/* A damaged core is used as far as it is sound. */
 	while ((got = source_next(u->source, &event, -1)) > 0)
 		if (take_event(u, &event))
 			break;
@@ -222,6 +231,7 @@ int _UCD_add_backing_file_at_segment(struct UCD_info *u, int segment, const char
 	return _UCD_add_backing_file_at_vaddr(u, u->segments[segment].p_vaddr, filename);
 }
 
+/* Read memory of the selected thread (a uw_read_fn). */
 static int read_core(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	const struct UCD_info *u = ctx;
@@ -230,7 +240,7 @@ static int read_core(void *ctx, uint64_t addr, void *out, size_t size)
 	return t->read ? t->read(t->read_ctx, addr, out, size) : -EFAULT;
 }
 
-/* The core's memory, then what files say of memory that was not written out. */
+/* Read a word from the core or, if the core does not contain it, from a mapped file. */
 int _UCD_access_mem(unw_as as, unw_word addr, unw_word *value, int write, void *arg)
 {
 	struct UCD_info *u = arg;

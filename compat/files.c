@@ -1,3 +1,4 @@
+/* compat/files.c: the mapped files of a process, opened when they are needed. */
 #include "compat/files.h"
 
 #include <errno.h>
@@ -8,9 +9,9 @@
 
 #include "symbolizer/symbolizer.h"
 
-#define FILES_MAX 65536 /* mappings: as many as kernels allow by default */
+#define FILES_MAX 65536 /* mappings; the default limit of Linux (vm.max_map_count) */
 
-struct file { /* of one mapping; the same file's others share what is opened of it */
+struct file { /* one mapping; mappings of one file share its object */
 	char *path;
 	void *image;
 	size_t image_size;
@@ -27,6 +28,7 @@ struct compat_files {
 	size_t n;
 };
 
+/* Open the file of a mapping. -ENOENT for mappings without a path. */
 static int open_file(const struct compat_files *f, const struct uw_mapping *m)
 {
 	const struct file *file = m->user;
@@ -34,7 +36,10 @@ static int open_file(const struct compat_files *f, const struct uw_mapping *m)
 	return file->path[0] == '/' ? f->open(f->ctx, file->path, m) : -ENOENT;
 }
 
-/* Called for a mapping that code lies in; the space keeps what it answers. */
+/*
+ * Open the object of a mapping that contains code. The space calls this once for each mapping and
+ * stores the result. Return NULL if there is no object.
+ */
 static struct uw_object *resolve(void *ctx, const struct uw_mapping *m)
 {
 	struct compat_files *f = ctx;
@@ -123,7 +128,7 @@ int compat_files_map(struct compat_files *f, const struct uw_mapping *mapping, c
 		file->image_size = size;
 	}
 	if (!file->path || (image && size && !file->image))
-		return -ENOMEM; /* what is there of it goes with the others */
+		return -ENOMEM; /* compat_files_clear() frees what was allocated */
 	m.user = file;
 	m.kind = image ? UW_MAPPING_VDSO : path[0] == '/' ? UW_MAPPING_FILE : UW_MAPPING_ANON;
 	m.resolved = false;
@@ -136,7 +141,7 @@ bool compat_files_has(const struct compat_files *f, uint64_t addr)
 	return uw_space_find(f->space, addr) != NULL;
 }
 
-/* The mapping around addr with its object; NULL: there is none. */
+/* Return the mapping that contains addr, with its object opened; NULL if there is none. */
 static const struct uw_mapping *opened(struct compat_files *f, uint64_t addr)
 {
 	const struct uw_mapping *m = uw_space_find(f->space, addr);
@@ -149,7 +154,7 @@ static const struct uw_mapping *opened(struct compat_files *f, uint64_t addr)
 	known = *m;
 	known.object = resolve(f, &known);
 	known.resolved = true;
-	if (uw_space_map(f->space, &known)) /* which works its bias out */
+	if (uw_space_map(f->space, &known)) /* this computes the bias */
 		known.resolved = false;
 	uw_object_put(known.object);
 	m = uw_space_find(f->space, addr);

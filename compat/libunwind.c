@@ -1,9 +1,9 @@
 /*
- * compat/libunwind.c: libunwind's remote functions over cursors.
+ * compat/libunwind.c: libunwind's functions for remote unwinding, on top of uw_cursor.
  *
- * What is here are translations: of error codes, of words read one by one, of
- * structures.  Targets are told apart by the address space; a cursor that is not
- * ours (local unwinding) is refused.
+ * The functions translate error codes, structures, and memory reads, which libunwind does word by
+ * word. The address space says which target is unwound. A cursor that was not initialized here
+ * (for local unwinding) is refused with -UNW_EINVAL.
  */
 #include "compat/abi.h"
 
@@ -17,13 +17,13 @@
 #include <unistd.h>
 
 struct unw_addr_space {
-	struct unw_accessors accessors; /* get_accessors hands it out, and callers change it */
+	struct unw_accessors accessors; /* a copy, which callers may change through get_accessors */
 	struct uw_target *target;
 };
 
 _Static_assert(sizeof(struct unw_cursor) == 127 * 8, "as large as x86_64's");
 
-/* What our accessors get back: who asks. */
+/* The context of our accessors: whose accessors to call, with which argument. */
 struct call {
 	unw_as as;
 	void *arg;
@@ -57,9 +57,10 @@ uint16_t compat_machine(unw_as as)
 	return uw_target_machine(as->target);
 }
 
-/* ---- accessors ---------------------------------------------------------------------------- */
+/* ---- accessors 
+---------------------------------------------------------------------------- */
 
-/* Words at multiples of 8, as libunwind reads them. */
+/* Read memory in aligned words of 8 bytes, as libunwind does. */
 static int read_mem(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	const struct call *c = ctx;
@@ -73,7 +74,7 @@ static int read_mem(void *ctx, uint64_t addr, void *out, size_t size)
 
 		if (c->as->accessors.access_mem(c->as, addr - skip, &word, 0, c->arg) < 0)
 			return -EFAULT;
-		memcpy(to, (uint8_t *)&word + skip, n); /* both are little-endian */
+		memcpy(to, (uint8_t *)&word + skip, n); /* host and target are little-endian */
 		to += n;
 		addr += n;
 		size -= n;
@@ -81,6 +82,7 @@ static int read_mem(void *ctx, uint64_t addr, void *out, size_t size)
 	return 0;
 }
 
+/* Read a register of the innermost frame. */
 static int read_reg(void *ctx, unsigned int reg, uint64_t *value)
 {
 	const struct call *c = ctx;
@@ -126,6 +128,10 @@ void compat_release(struct unw_proc_info *info)
 	info->unwind_info = ours_too.unwind_info;
 }
 
+/*
+ * Call the caller's find_proc_info. Return 0, 1 if it says that unwinding must stop here, or a
+ * negative code.
+ */
 static int find_proc_info(void *ctx, uint64_t pc, bool rules, struct uw_proc_info *out)
 {
 	const struct call *c = ctx;
@@ -138,7 +144,7 @@ static int find_proc_info(void *ctx, uint64_t pc, bool rules, struct uw_proc_inf
 	got = c->as->accessors.find_proc_info(c->as, pc, &info, rules, c->arg);
 	if (got == -UNW_ESTOPUNWIND)
 		return 1;
-	/* Codes that are not libunwind's say that its caller knew nothing. */
+	/* Any code that libunwind does not define also means that the callback found nothing. */
 	if (got == -UNW_ENOINFO || got < -UNW_ENOINFO)
 		return -ENOENT;
 	if (got < 0)
@@ -147,6 +153,7 @@ static int find_proc_info(void *ctx, uint64_t pc, bool rules, struct uw_proc_inf
 	return 0;
 }
 
+/* Let the caller release its unwind_info, and then free what this library allocated. */
 static void put_proc_info(void *ctx, struct uw_proc_info *info)
 {
 	const struct call *c = ctx;
@@ -155,7 +162,7 @@ static void put_proc_info(void *ctx, struct uw_proc_info *info)
 	compat_to_theirs(info, &theirs);
 	if (c->as->accessors.put_unwind_info)
 		c->as->accessors.put_unwind_info(c->as, &theirs, c->arg);
-	info->unwind_info = theirs.unwind_info; /* they may have released it */
+	info->unwind_info = theirs.unwind_info; /* the callback may have freed it */
 	uw_proc_info_free(info);
 }
 
@@ -186,8 +193,13 @@ static const struct uw_accessors ours = { .read_mem = read_mem,
 					  .dyn_list_addr = dyn_list_addr,
 					  .proc_name = proc_name };
 
-/* ---- address spaces ------------------------------------------------------------------------- */
+/* ---- address spaces 
+----------------------------------------------------------------------- */
 
+/*
+ * Create an address space. Return NULL if the machine or byte order is not supported, or if there
+ * is no memory.
+ */
 static unw_as create(uint16_t machine, const struct unw_accessors *accessors, int byte_order)
 {
 	unw_as as = calloc(1, sizeof(*as));
@@ -195,7 +207,7 @@ static unw_as create(uint16_t machine, const struct unw_accessors *accessors, in
 	if (as && !uw_target_new(machine, byte_order, &ours, NULL, &as->target)) {
 		as->accessors = *accessors;
 		(void)uw_target_caching(as->target,
-					UW_CACHING_NONE); /* for remote ones: by default */
+					UW_CACHING_NONE); /* the default for remote unwinding */
 		return as;
 	}
 	free(as);
@@ -249,14 +261,19 @@ static int u_set_cache_size(unw_as as, size_t size, int flag)
 }
 COMPAT_BOTH(set_cache_size);
 
-/* ---- cursors ----------------------------------------------------------------------------------- */
+/* ---- cursors 
+------------------------------------------------------------------------------ */
 
-/* Of whom a call is; ctx is set anew each time, because cursors are copied. */
+/*
+ * Return the accessor context of a cursor. It is passed again for each call, because callers copy
+ * cursors.
+ */
 static struct call begin(struct unw_cursor *c)
 {
 	return (struct call){ c->as, c->arg };
 }
 
+/* Return whether the cursor was initialized by u_init_remote(). */
 static bool is_ours(struct unw_cursor *c)
 {
 	return uw_cursor_target(&c->cursor) != NULL;
@@ -292,8 +309,8 @@ static unsigned int sp_of(const struct unw_cursor *c)
 }
 
 /*
- * Two of its registers are others here: behind x86_64's there is the CFA, which is where the
- * frame's stack begins; and aarch64's UNW_REG_IP is x30.
+ * Translate a register number of libunwind. Two differ: on x86_64 the number after the last
+ * register is the CFA, which is where the frame's stack begins; on aarch64 UNW_REG_IP is x30.
  */
 #define X86_64_CFA 17
 
@@ -325,7 +342,7 @@ static int u_set_reg(struct unw_cursor *c, int reg, unw_word value)
 }
 COMPAT_BOTH(set_reg);
 
-/* Samples have no floating-point registers. */
+/* Floating-point registers are not captured. */
 static int u_get_fpreg(struct unw_cursor *c, int reg, void *value)
 {
 	(void)c;
@@ -334,7 +351,7 @@ static int u_get_fpreg(struct unw_cursor *c, int reg, void *value)
 	return -UNW_EBADREG;
 }
 COMPAT_BOTH(get_fpreg);
-/* Its value stands where no argument that is read here does. */
+/* The value argument is not declared: it is passed in a register that is not read here. */
 static int u_set_fpreg(struct unw_cursor *c, int reg)
 {
 	(void)c;
@@ -375,7 +392,10 @@ static int u_get_proc_info(struct unw_cursor *c, struct unw_proc_info *info)
 	call = begin(c);
 	uw_cursor_context(&c->cursor, &call);
 	err = uw_cursor_proc_info(&c->cursor, &found);
-	/* Of code that has none, as _start, libunwind on x86_64 says that it is all of its procedure. */
+	/*
+	 * For code without unwind information, such as _start, libunwind on x86_64 reports a
+	 * procedure of one byte at ip.
+	 */
 	if (err == -ENOENT && uw_target_machine(c->as->target) == EM_X86_64 &&
 	    !uw_cursor_reg(&c->cursor, UW_X86_64_RIP, &ip)) {
 		found = (struct uw_proc_info){ .start = ip, .end = ip + 1 };
@@ -409,8 +429,9 @@ static int u_get_proc_name(struct unw_cursor *c, char *name, size_t size, unw_wo
 COMPAT_BOTH(get_proc_name);
 
 /*
- * On x86_64 it is the frame that a signal interrupted, whose pc is exact; callers step back into
- * the call of all others.  On aarch64 it is the trampoline's.
+ * On x86_64, return whether this is the frame that a signal interrupted. Its pc is exact, while
+ * callers subtract 1 from the pc of all other frames to look up the call. On aarch64, return
+ * whether this is the frame of the signal trampoline.
  */
 static int u_is_signal_frame(struct unw_cursor *c)
 {
@@ -430,7 +451,7 @@ static int u_is_signal_frame(struct unw_cursor *c)
 }
 COMPAT_BOTH(is_signal_frame);
 
-/* What was captured does not go on. */
+/* Captured state cannot be resumed. */
 static int u_resume(struct unw_cursor *c)
 {
 	(void)c;
@@ -438,7 +459,8 @@ static int u_resume(struct unw_cursor *c)
 }
 COMPAT_BOTH(resume);
 
-/* ---- names ------------------------------------------------------------------------------------------ */
+/* ---- names 
+-------------------------------------------------------------------------------- */
 
 const char *_Ux86_64_regname(int reg);
 const char *_Uaarch64_regname(int reg);
@@ -454,7 +476,7 @@ const char *_Ux86_64_regname(int reg)
 
 const char *_Uaarch64_regname(int reg)
 {
-	switch (reg) { /* what it calls otherwise than we do */
+	switch (reg) { /* names that differ from uw_reg_name() */
 	case 16:
 		return "ip0";
 	case 17:
@@ -473,11 +495,11 @@ const char *_Uaarch64_regname(int reg)
 static int u_is_fpreg(int reg)
 {
 	(void)reg;
-	return 0; /* of those that can be read */
+	return 0; /* no readable register is one */
 }
 extern __typeof__(u_is_fpreg) _Ux86_64_is_fpreg __attribute__((alias("u_is_fpreg")));
 
-/* Its numbers of v0 to v31 begin at 64 (AADWARF64 §4.1). */
+/* v0 to v31 have the numbers 64 to 95 (AADWARF64 §4.1). */
 int _Uaarch64_is_fpreg(int reg);
 int _Uaarch64_is_fpreg(int reg)
 {
@@ -504,9 +526,13 @@ static const char *u_strerror(int code)
 }
 COMPAT_BOTH(strerror);
 
-/* ---- unwind tables -------------------------------------------------------------------------------------- */
+/* ---- unwind tables 
+------------------------------------------------------------------------ */
 
-/* Files with .debug_frame, kept for the process's life: what names them has no owner to tell of its end. */
+/*
+ * Opened files with .debug_frame. They stay open for the life of the process, because a table that
+ * refers to one has no owner who says when it is no longer used.
+ */
 #define FILES_MAX 256
 
 struct debug_file {
@@ -520,7 +546,9 @@ static struct debug_file files[FILES_MAX];
 static size_t n_files;
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Borrowed for good; NULL: not to be had. */
+/*
+ * Return the opened file at path, which is never freed, or NULL if it cannot be used. Thread-safe.
+ */
 static struct debug_file *debug_file(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -555,6 +583,7 @@ static struct debug_file *debug_file(const char *path)
 	return found;
 }
 
+/* Return whether addr is the address of an entry of files. */
 static bool is_debug_file(unw_word addr)
 {
 	uintptr_t first = (uintptr_t)files;
@@ -563,7 +592,10 @@ static bool is_debug_file(unw_word addr)
 	       (addr - first) % sizeof(files[0]) == 0;
 }
 
-/* 1: *di is a table for dwarf_search_unwind_table; found as it was given if there is none. */
+/*
+ * If the file name has .debug_frame information for ip, make *di a table for
+ * dwarf_search_unwind_table and return 1. Otherwise return found unchanged.
+ */
 static int u_dwarf_find_debug_frame(int found, struct unw_dyn_info *di, unw_word ip,
 				    unw_word segbase, const char *name, unw_word start,
 				    unw_word end)

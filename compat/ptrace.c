@@ -1,6 +1,6 @@
 /*
- * compat/ptrace.c: libunwind-ptrace's accessors: a thread that the caller traces and has stopped.
- * Nothing is written to it.
+ * compat/ptrace.c: the accessors of libunwind-ptrace, for a thread that the caller traces and has
+ * stopped. Nothing is written to the thread.
  */
 #include <elf.h>
 #include <errno.h>
@@ -20,9 +20,10 @@
 
 struct traced {
 	pid_t pid;
-	struct compat_files *files; /* made when the machine is known */
+	struct compat_files *files; /* NULL until the machine is known */
 };
 
+/* Read memory of the thread (a uw_read_fn). */
 static int read_traced(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	const struct traced *t = ctx;
@@ -31,7 +32,7 @@ static int read_traced(void *ctx, uint64_t addr, void *out, size_t size)
 
 	if (process_vm_readv(t->pid, &to, 1, &from, 1, 0) == (ssize_t)size)
 		return 0;
-	/* Across the end of a mapping, or where that call is not allowed: word by word. */
+	/* That fails across the end of a mapping or without permission: read word by word. */
 	for (size_t i = 0; i < size; i += sizeof(long)) {
 		long word;
 
@@ -44,13 +45,17 @@ static int read_traced(void *ctx, uint64_t addr, void *out, size_t size)
 	return 0;
 }
 
+/* compat_open_fn: open a file that the process has mapped. */
 static int open_mapped(void *ctx, const char *path, const struct uw_mapping *m)
 {
 	const struct traced *t = ctx;
 	char name[4200];
 	int fd;
 
-	/* The very file, deleted or replaced; then by name, as the process has it. */
+	/*
+	 * map_files gives the mapped file even if it was deleted or replaced. Otherwise open the
+	 * path as the process sees it.
+	 */
 	(void)snprintf(name, sizeof(name), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)t->pid,
 		       m->start, m->end);
 	fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -60,6 +65,7 @@ static int open_mapped(void *ctx, const char *path, const struct uw_mapping *m)
 	return open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
+/* Add the vDSO with a copy of its bytes. */
 static void map_vdso(struct traced *t, const struct uw_mapping *m)
 {
 	uint64_t size = m->end - m->start;
@@ -70,6 +76,7 @@ static void map_vdso(struct traced *t, const struct uw_mapping *m)
 	free(image);
 }
 
+/* Read all mappings of the process again. */
 static void read_maps(struct traced *t)
 {
 	char name[64], line[4400], prot[5], path[4200];
@@ -96,7 +103,10 @@ static void read_maps(struct traced *t)
 		(void)fclose(maps);
 }
 
-/* Those around addr, looked at again if it is not among them: dlopen. */
+/*
+ * Return the mapped files. If no mapping contains addr, read the mappings again: the process may
+ * have called dlopen().
+ */
 static struct compat_files *files_at(struct traced *t, unw_as as, uint64_t addr)
 {
 	if (!t->files && compat_files_new(compat_machine(as), open_mapped, t, &t->files))
@@ -155,7 +165,7 @@ void _UPT_put_unwind_info(unw_as as, struct unw_proc_info *info, void *arg)
 	compat_release(info);
 }
 
-/* The list is found by symbols, which is the work of programs that look for one. */
+/* The list is found by its symbol. Programs that need it look the symbol up themselves. */
 int _UPT_get_dyn_info_list_addr(unw_as as, unw_word *addr, void *arg)
 {
 	(void)as;

@@ -1,8 +1,8 @@
 /*
- * generator/register.c: the list that offwind/dynamic.h speaks of.
+ * generator/register.c: the list of generated code that offwind/dynamic.h describes.
  *
- * It is read by others while it changes: the newest entry is whole before the list begins with
- * it, and the generation is written last.
+ * Other processes read the list while it changes. A new entry is complete before the list begins
+ * with it, and the generation is written last.
  */
 #include "generator/dynamic.h"
 
@@ -14,6 +14,7 @@ unw_dyn_info_list_t _U_dyn_info_list = { .version = 1 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Increment the generation after the list was changed. */
 static void changed(void)
 {
 	__atomic_store_n(&_U_dyn_info_list.generation, _U_dyn_info_list.generation + 1,

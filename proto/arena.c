@@ -1,3 +1,4 @@
+/* proto/arena.c: the arena allocator for unpacking protobuf messages. */
 #include "proto/arena.h"
 
 #include <stdalign.h>
@@ -11,11 +12,13 @@ struct arena_block {
 	alignas(max_align_t) char bytes[];
 };
 
+/* ProtobufCAllocator.alloc. */
 static void *take(void *arena, size_t size)
 {
 	return arena_alloc(arena, size);
 }
 
+/* ProtobufCAllocator.free: do nothing, the arena frees its blocks as a whole. */
 static void keep(void *arena, void *pointer)
 {
 	(void)arena;
@@ -66,7 +69,7 @@ void *arena_alloc(struct arena *arena, size_t size)
 		return NULL;
 	size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
 	if (!block || size > block->size - block->used) {
-		/* Doubling with what is in use keeps the number of blocks small. */
+		/* Blocks grow with the memory in use, so that their number stays small. */
 		size_t want = arena->used / 4 > BLOCK_SIZE ? arena->used / 4 : BLOCK_SIZE;
 
 		if (want > arena->limit - arena->used)

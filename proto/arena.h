@@ -1,9 +1,8 @@
 /*
- * proto/arena.h: memory handed out piece by piece and released all at once,
- * never more than a limit.
+ * proto/arena.h: an allocator whose memory is released all at once, with an upper limit.
  *
- * A protobuf message of two bytes can unpack to a hundred; unpacking into an
- * arena bounds what a hostile file may cost, and frees it in one go.
+ * A protobuf message of two bytes can unpack to a hundred bytes. Unpacking into an arena limits
+ * the memory that a hostile file can use, and frees all of it with one call.
  */
 #ifndef PROTO_ARENA_H
 #define PROTO_ARENA_H
@@ -14,20 +13,26 @@
 struct arena_block;
 
 struct arena {
-	struct arena_block *blocks; /* the one in use first */
-	size_t used;		    /* bytes taken from the system */
+	struct arena_block *blocks; /* the block in use comes first */
+	size_t used;		    /* bytes allocated from the system */
 	size_t limit;
-	ProtobufCAllocator allocator; /* for protobuf-c; its free does nothing */
+	ProtobufCAllocator allocator; /* for protobuf-c; its free function does nothing */
 };
 
-/* Must not move afterwards: the allocator points back at it. */
+/*
+ * Initialize an arena of at most limit bytes. The arena must not move afterwards, because its
+ * allocator points to it.
+ */
 void arena_init(struct arena *arena, size_t limit);
 void arena_fini(struct arena *arena);
 
-/* Forgets everything handed out and keeps one block for what comes next. */
+/* Discard all allocations, and reuse one block for the next ones. */
 void arena_reset(struct arena *arena);
 
-/* Aligned for any object; NULL when the limit or the system's memory is reached. */
+/*
+ * Allocate size bytes, aligned for any object. Return NULL at the limit, or if the system has no
+ * memory.
+ */
 void *arena_alloc(struct arena *arena, size_t size);
 
 #endif

@@ -1,3 +1,4 @@
+/* proto/pprof.c: encodes a pprof profile (proto/profile.proto) directly into its wire format. */
 #include "proto/pprof.h"
 
 #include "proto/arena.h"
@@ -11,25 +12,28 @@
 #include <unistd.h>
 
 /*
- * Messages are encoded as they are named: what a profile repeats has hundreds of
- * thousands of them.  Everything that stands in one row in the file has a buffer;
- * they are joined when it is written.
+ * Messages are encoded at once when they are added, because a profile can have hundreds of
+ * thousands. Each repeated field of the profile has a buffer of its own; the buffers are joined
+ * when the profile is written.
  */
 struct buffer {
 	uint8_t *bytes;
 	size_t n, room;
 };
 
-/* Open addressing over (half a hash, index + 1); what an index means is the caller's. */
+/*
+ * A hash table with open addressing. A slot holds half of the hash and an index + 1; the user of
+ * the table knows what the index refers to.
+ */
 struct table {
 	struct slot {
 		uint32_t hash;
-		uint32_t index; /* 0: free */
+		uint32_t index; /* 0: the slot is free */
 	} * slots;
 	size_t n, room; /* room: a power of two */
 };
 
-/* What is told apart by up to four numbers, by index: ids are indices + 1. */
+/* An object that is identified by up to four numbers. Its id is its index + 1. */
 struct key {
 	uint64_t part[4];
 };
@@ -49,7 +53,7 @@ struct pprof {
 	int err;
 	struct arena arena;
 	struct buffer types, samples, mappings, locations, functions, strings;
-	struct buffer period_type, comments; /* the latter without its head: it is packed */
+	struct buffer period_type, comments; /* comments: packed, without the field's header */
 	size_t n_types, n_samples, n_mappings;
 	struct keys location_keys, function_keys, label_keys;
 	struct text *texts;
@@ -58,12 +62,14 @@ struct pprof {
 	int64_t default_sample_type, period, time_ns, duration_ns;
 };
 
+/* Store the first error. */
 static void fail(struct pprof *p, int err)
 {
 	if (!p->err)
 		p->err = err;
 }
 
+/* Allocate from the arena. Return NULL and store -ENOMEM on failure. */
 static void *take(struct pprof *p, size_t size)
 {
 	void *memory = p->err ? NULL : arena_alloc(&p->arena, size);
@@ -73,7 +79,9 @@ static void *take(struct pprof *p, size_t size)
 	return memory;
 }
 
-/* Room for one more element of size bytes behind the n there are; false on failure. */
+/*
+ * Make room for one more element of size bytes behind the n existing ones. Return false on error.
+ */
 static bool grow(struct pprof *p, void **items, size_t n, size_t *room, size_t size)
 {
 	size_t bigger = *room ? *room * 2 : 64;
@@ -98,7 +106,7 @@ static bool grow(struct pprof *p, void **items, size_t n, size_t *room, size_t s
 enum { VARINT = 0, LEN = 2 };
 enum { VARINT_MAX = 10 };
 
-/* Numbers of fields, as in profile.proto. */
+/* Field numbers of profile.proto. */
 enum {
 	PROFILE_SAMPLE_TYPE = 1,
 	PROFILE_SAMPLE,
@@ -138,7 +146,7 @@ enum {
 	FUNCTION_START_LINE
 };
 
-/* The largest message of numbers alone: a mapping. */
+/* Size limit of a message that has only numbers. The largest is a mapping. */
 enum { SMALL_MAX = 10 * (1 + VARINT_MAX) };
 
 static size_t varint_size(uint64_t value)
@@ -154,25 +162,28 @@ static uint8_t *put_varint(uint8_t *at, uint64_t value)
 	return at;
 }
 
-/* Of fields up to 15. */
+/* Write a field's tag. Fields up to 15 have a tag of one byte. */
 static uint8_t *put_tag(uint8_t *at, unsigned int field, unsigned int type)
 {
 	*at++ = (uint8_t)(field << 3 | type);
 	return at;
 }
 
+/* Return the size of a number field with its tag; zero is not written. */
 static size_t number_size(uint64_t value)
 {
 	return value ? 1 + varint_size(value) : 0;
 }
 
-/* Zero is what a reader finds where nothing is. */
+/* Write a number field. Zero is left out, because it is the default value for readers. */
 static uint8_t *put_number(uint8_t *at, unsigned int field, uint64_t value)
 {
 	return value ? put_varint(put_tag(at, field, VARINT), value) : at;
 }
 
-/* A place for size bytes behind those there are, which the caller fills; NULL on failure. */
+/*
+ * Append size bytes to the buffer and return their address, for the caller to fill. NULL on error.
+ */
 static uint8_t *more(struct pprof *p, struct buffer *b, size_t size)
 {
 	uint8_t *at;
@@ -195,7 +206,10 @@ static uint8_t *more(struct pprof *p, struct buffer *b, size_t size)
 	return at;
 }
 
-/* The head of a message of size bytes and a place for these. */
+/*
+ * Append the header of a message of size bytes and room for the message. Return the address of the
+ * room, or NULL on error.
+ */
 static uint8_t *more_message(struct pprof *p, struct buffer *b, unsigned int field, size_t size)
 {
 	uint8_t *at = more(p, b, 1 + varint_size(size) + size);
@@ -203,7 +217,7 @@ static uint8_t *more_message(struct pprof *p, struct buffer *b, unsigned int fie
 	return at ? put_varint(put_tag(at, field, LEN), size) : NULL;
 }
 
-/* A message whose fields stand in [fields, end). */
+/* Append a message with the encoded fields [fields, end). */
 static void add_message(struct pprof *p, struct buffer *b, unsigned int field,
 			const uint8_t *fields, const uint8_t *end)
 {
@@ -215,7 +229,10 @@ static void add_message(struct pprof *p, struct buffer *b, unsigned int field,
 
 /* ---- what is there already -------------------------------------------------- */
 
-/* Eight bytes a round; good enough against accidents, and nobody waits on a profile. */
+/*
+ * Hash eight bytes in each round. The hash only has to be good against accidental collisions. It
+ * needs no secret seed, because a profile that is slow to build harms nobody.
+ */
 static uint64_t hash_bytes(const void *bytes, size_t size)
 {
 	const uint8_t *b = bytes;
@@ -236,6 +253,7 @@ static uint64_t hash_bytes(const void *bytes, size_t size)
 	return h ^ h >> 32;
 }
 
+/* Keep the table at most half full. Return false on error. */
 static bool table_grow(struct pprof *p, struct table *t)
 {
 	size_t room = t->room ? t->room * 2 : 256;
@@ -271,7 +289,7 @@ static bool table_grow(struct pprof *p, struct table *t)
 
 typedef bool (*same_fn)(const struct pprof *p, uint64_t index, const void *key);
 
-/* The slot of key: with its index, or free and to be filled.  NULL on failure. */
+/* Return the slot of key, or the free slot that table_fill() is to fill; NULL on error. */
 static struct slot *table_find(struct pprof *p, struct table *t, uint64_t hash, same_fn same,
 			       const void *key)
 {
@@ -304,7 +322,10 @@ static bool same_key(const struct pprof *p, uint64_t index, const void *ctx)
 	return !memcmp(&want->keys->items[index], want->key, sizeof(*want->key));
 }
 
-/* The id of key; *fresh: it is a new one.  0 on failure. */
+/*
+ * Return the id of key, which is added if needed; *fresh says whether it was added. Return 0 on
+ * error.
+ */
 static uint64_t id_of(struct pprof *p, struct keys *keys, const struct key *key, bool *fresh)
 {
 	struct wanted want = { .keys = keys, .key = key };
@@ -333,7 +354,10 @@ static bool same_text(const struct pprof *p, uint64_t index, const void *key)
 	return have->size == want->size && !memcmp(have->bytes, want->bytes, want->size);
 }
 
-/* A text that is not there yet; slot is where it belongs. */
+/*
+ * Add a new text to the string table, and fill its slot in the hash table. Return its index, or 0
+ * on error.
+ */
 static uint64_t add_text(struct pprof *p, const struct text *text, uint64_t hash, struct slot *slot)
 {
 	void *items = p->texts;
@@ -352,7 +376,10 @@ static uint64_t add_text(struct pprof *p, const struct text *text, uint64_t hash
 	return p->n_texts++;
 }
 
-/* Index of a text in the string table; 0 (the empty one) on failure. */
+/*
+ * Return the index of a text in the string table; it is added, and repaired, if needed. Return 0
+ * (the empty text) on error.
+ */
 static uint64_t intern(struct pprof *p, const char *string)
 {
 	struct text text = { .bytes = string ? string : "", .size = string ? strlen(string) : 0 };
@@ -362,7 +389,7 @@ static uint64_t intern(struct pprof *p, const char *string)
 
 	if (!text.size && p->n_texts)
 		return 0;
-	/* Whatever is there already is valid, so that most need not be looked at. */
+	/* Texts in the table are valid UTF-8, so only new texts must be checked. */
 	hash = hash_bytes(text.bytes, text.size);
 	slot = table_find(p, &p->string_table, hash, same_text, &text);
 	if (!slot)
@@ -399,7 +426,7 @@ int pprof_new(struct pprof **out)
 	if (!p)
 		return -ENOMEM;
 	arena_init(&p->arena, SIZE_MAX);
-	(void)intern(p, ""); /* string_table[0] is "" */
+	(void)intern(p, ""); /* string_table[0] must be "" */
 	if (p->err) {
 		err = p->err;
 		pprof_free(p);
@@ -436,6 +463,7 @@ void pprof_free(struct pprof *p)
 	free(p);
 }
 
+/* Append a ValueType message (type and unit) as the given field. */
 static void add_value_type(struct pprof *p, struct buffer *b, unsigned int field, const char *type,
 			   const char *unit)
 {
@@ -483,6 +511,7 @@ void pprof_comment(struct pprof *p, const char *text)
 		(void)put_varint(at, index);
 }
 
+/* Append a mapping. named sets its has_functions to has_inline_frames flags. */
 static uint64_t add_mapping(struct pprof *p, const struct pprof_mapping *mapping, bool named)
 {
 	uint8_t fields[SMALL_MAX], *end = fields;
@@ -546,6 +575,10 @@ static size_t line_size(const struct pprof_line *line)
 	return number_size(line->function) + number_size((uint64_t)line->line);
 }
 
+/*
+ * Append a location. Unknown mappings and functions are an error (-EINVAL) of the caller. Return
+ * id, or 0 on error.
+ */
 static uint64_t add_location(struct pprof *p, uint64_t id, const struct key *key,
 			     const struct pprof_line *lines, size_t n_lines, bool folded)
 {
@@ -557,7 +590,8 @@ static uint64_t add_location(struct pprof *p, uint64_t id, const struct key *key
 	for (size_t i = 0; i < n_lines; i++) {
 		if (!lines[i].function || lines[i].function > p->function_keys.n)
 			fail(p, -EINVAL);
-		size += 2 + line_size(&lines[i]); /* at most 22 bytes: a length of one */
+		/* a line has at most 22 bytes, so its length takes one byte */
+		size += 2 + line_size(&lines[i]);
 	}
 	end = put_number(end, LOCATION_ID, id);
 	end = put_number(end, LOCATION_MAPPING_ID, key->part[0]);
@@ -584,7 +618,10 @@ uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 	bool fresh;
 	uint64_t id;
 
-	/* Of two processes that map one file or generate code at one place each has its own names. */
+	/*
+	 * The key includes a hash of all lines. Two processes can map the same file, or generate
+	 * code at the same address, and still have different names there.
+	 */
 	for (size_t i = 0; i < n_lines; i++) {
 		const uint64_t line[] = { key.part[3], lines[i].function, (uint64_t)lines[i].line };
 
@@ -610,6 +647,7 @@ uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
 	return add_location(p, keys->n, &key, lines, n_lines, folded);
 }
 
+/* Return the handle of a label. */
 static uint64_t label(struct pprof *p, const char *name, uint64_t text, int64_t number,
 		      uint64_t unit)
 {
@@ -640,17 +678,19 @@ static size_t label_size(const struct key *label)
 	       number_size(label->part[2]) + number_size(label->part[3]);
 }
 
-/* The head of a packed field of n bytes; no field where there are none. */
+/* Return the size of a packed field of n bytes with its header; an empty field is left out. */
 static size_t packed_size(size_t n)
 {
 	return n ? 1 + varint_size(n) + n : 0;
 }
 
+/* Write the header of a packed field of n bytes. */
 static uint8_t *put_packed(uint8_t *at, unsigned int field, size_t n)
 {
 	return n ? put_varint(put_tag(at, field, LEN), n) : at;
 }
 
+/* Return whether all locations and labels of a sample exist. */
 static bool sample_is_sound(const struct pprof *p, const struct pprof_sample *s)
 {
 	for (size_t i = 0; i < s->n_locations; i++)
@@ -701,7 +741,7 @@ void pprof_sample(struct pprof *p, const struct pprof_sample *sample)
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* The whole message, for the caller to free; NULL: out of memory. */
+/* Return the whole message, which the caller frees; NULL: out of memory. */
 static uint8_t *join(const struct pprof *p, size_t *size)
 {
 	uint8_t times[SMALL_MAX], *times_end = times, period[SMALL_MAX], *period_end = period;
@@ -743,7 +783,10 @@ static uint8_t *join(const struct pprof *p, size_t *size)
 	return all;
 }
 
-/* Replaces *bytes by their gzip form, which has no name and the time 0. */
+/*
+ * Replace *bytes by its gzip form. The gzip header has no name and the time 0, so that the same
+ * profile gives the same bytes.
+ */
 static int compress_all(uint8_t **bytes, size_t *size, int level)
 {
 	struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(level);

@@ -1,12 +1,12 @@
 /*
  * proto/pprof.h: builds a pprof profile and writes it.
  *
- * Texts, functions, locations and labels are kept once, ids count from 1 in the
- * order things are first named, and nothing depends on time, addresses or the
- * environment: the same calls give the same bytes.
+ * Texts, functions, locations and labels are stored without duplicates. Ids count from 1 in the
+ * order of first use. Nothing depends on time, addresses or the environment: the same calls always
+ * produce the same bytes.
  *
- * The builder holds its first failure (out of memory, a caller's mistake); the
- * calls after it do nothing, and pprof_write returns it.
+ * The builder stores its first error (out of memory, or wrong arguments). Later calls then do
+ * nothing, and pprof_write() returns the error.
  */
 #ifndef PROTO_PPROF_H
 #define PROTO_PPROF_H
@@ -21,11 +21,13 @@ int pprof_new(struct pprof **out);
 void pprof_free(struct pprof *p); /* NULL is fine */
 
 /*
- * All texts are copied.  They should be valid UTF-8, which the format asks for
- * and Go's own reader does not check: what is not comes out as U+FFFD.
+ * All texts are copied. The format requires valid UTF-8, although Go's own reader does not check
+ * it. Invalid bytes are replaced by U+FFFD.
  */
 
-/* One value of every sample; before the first sample. */
+/*
+ * Add a sample type: each sample has one value for it. Call this before the first pprof_sample().
+ */
 void pprof_sample_type(struct pprof *p, const char *type, const char *unit);
 void pprof_default_sample_type(struct pprof *p, const char *type);
 void pprof_period(struct pprof *p, const char *type, const char *unit, int64_t period);
@@ -38,19 +40,26 @@ struct pprof_mapping {
 	const char *build_id; /* hexadecimal; NULL or "": none */
 };
 
-/* A new mapping each time.  It is marked as symbolised, so that no reader looks for the file. */
+/*
+ * Add a mapping and return its id. It is marked as symbolized, so that readers do not look for the
+ * file.
+ */
 uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping);
-/* One that is not: readers are to look for the file's symbols themselves. */
+/* The same, but not marked as symbolized: readers should look for the file's symbols themselves. */
 uint64_t pprof_mapping_nameless(struct pprof *p, const struct pprof_mapping *mapping);
 
-/* The function of that name and file; system_name may be NULL: the same as name. */
+/*
+ * Return the id of the function with this name and file, which is added if needed. system_name may
+ * be NULL: it is then the same as name.
+ */
 uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,
 			const char *file);
 
 struct pprof_function {
-	const char *name, *system_name, *file; /* system_name NULL: the same as name */
-	int64_t start_line;		       /* 0: not known */
+	const char *name, *system_name, *file; /* system_name may be NULL: like name */
+	int64_t start_line;		       /* 0: unknown */
 };
+/* The same with a start line. */
 uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *function);
 
 struct pprof_line {
@@ -58,14 +67,17 @@ struct pprof_line {
 	int64_t line;
 };
 
-/* The location of that mapping, address and lines: the same each time. */
+/* Return the id of the location with this mapping, address and lines, which is added if needed. */
 uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 			const struct pprof_line *lines, size_t n_lines);
-/* A location of its own each time; folded: other functions have the very same code. */
+/*
+ * Add a location, even if an equal one exists, and return its id. folded: other functions have the
+ * same code, so the names may be those of another function.
+ */
 uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
 			    const struct pprof_line *lines, size_t n_lines, bool folded);
 
-/* Labels are handles: the same key and content give the same one. */
+/* Return a handle for a label. The same key and content give the same handle. */
 uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text);
 uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number);
 uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, const char *unit);
@@ -78,9 +90,13 @@ struct pprof_sample {
 	size_t n_labels;
 };
 
+/* Add a sample. Its locations and labels must be results of the functions above. */
 void pprof_sample(struct pprof *p, const struct pprof_sample *sample);
 
-/* gzip_level 1 to 9; 0 leaves the message plain.  fd may be a pipe and stays open. */
+/*
+ * Write the profile to fd, which may be a pipe and stays open. gzip_level is 1 to 9; with 0 the
+ * output is not compressed. Return 0, the stored error of the builder, or a write error.
+ */
 int pprof_write(struct pprof *p, int gzip_level, int fd);
 
 #endif

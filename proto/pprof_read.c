@@ -1,3 +1,4 @@
+/* proto/pprof_read.c: reads, unpacks and checks pprof profiles, which are untrusted input. */
 #include "proto/pprof_read.h"
 
 #include "proto/arena.h"
@@ -11,7 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* id → index, sorted by id; the ids of other writers need not be in order. */
+/* Maps an id to an index; sorted by id. Other writers need not use ids in order. */
 struct id {
 	uint64_t id;
 	size_t index;
@@ -26,7 +27,7 @@ struct pprof_file {
 	struct arena arena;
 	Perftools__Profiles__Profile *profile;
 	struct ids mappings, locations, functions;
-	size_t n_cut, first_cut; /* strings with a NUL inside, which C's texts end at */
+	size_t n_cut, first_cut; /* strings with a NUL inside, which are truncated in C */
 };
 
 /* ---- ids ----------------------------------------------------------------- */
@@ -39,7 +40,10 @@ static int by_id(const void *a, const void *b)
 			      : (x->index > y->index) - (x->index < y->index);
 }
 
-/* items: an array of pointers to messages whose id stands at id_at.  NULL all on failure. */
+/*
+ * Build the index of n messages. items is an array of pointers to messages that have their id at
+ * offset id_at. Return false if there is no memory; ids->all is then NULL.
+ */
 static bool ids_init(struct ids *ids, void *const *items, size_t n, size_t id_at)
 {
 	*ids = (struct ids){ .all = calloc(n ? n : 1, sizeof(*ids->all)), .n = n };
@@ -56,12 +60,12 @@ static bool ids_init(struct ids *ids, void *const *items, size_t n, size_t id_at
 #define IDS_INIT(ids, array, n, type) \
 	ids_init((ids), (void *const *)(array), (n), offsetof(type, id))
 
-/* SIZE_MAX where there is none. */
+/* Return the index of the message with this id, or SIZE_MAX. */
 static size_t ids_find(const struct ids *ids, uint64_t id)
 {
 	size_t low = 0, high = ids->n;
 
-	/* Ids that count from 1 are found without a search. */
+	/* Ids that count from 1 are found without a binary search. */
 	if (id - 1 < ids->n && ids->all[id - 1].id == id)
 		return ids->all[id - 1].index;
 	while (low < high) {
@@ -85,6 +89,7 @@ struct check {
 	size_t n_faults;
 };
 
+/* Count a broken rule and report it. */
 __attribute__((format(printf, 2, 3))) static void fault(struct check *c, const char *format, ...)
 {
 	char text[PPROF_ERROR_SIZE];
@@ -99,6 +104,7 @@ __attribute__((format(printf, 2, 3))) static void fault(struct check *c, const c
 	c->fault(c->ctx, text);
 }
 
+/* Check that a string index is in range. what and number name the object for the message. */
 static void check_string(struct check *c, int64_t index, const char *what, size_t number)
 {
 	if (index < 0 || (uint64_t)index >= c->profile->n_string_table)
@@ -106,6 +112,7 @@ static void check_string(struct check *c, int64_t index, const char *what, size_
 		      (long long)index, c->profile->n_string_table);
 }
 
+/* Check that ids are unique and not 0 and, if strict, count from 1 in order. */
 static void check_ids(struct check *c, const struct ids *ids, const char *what, bool strict)
 {
 	for (size_t i = 0; i < ids->n; i++) {
@@ -121,6 +128,7 @@ static void check_ids(struct check *c, const struct ids *ids, const char *what, 
 	}
 }
 
+/* Check the sample types, the period type and the times. */
 static void check_types(struct check *c, bool strict)
 {
 	const Perftools__Profiles__Profile *p = c->profile;
@@ -209,6 +217,7 @@ static void check_locations(struct check *c, bool strict)
 	}
 }
 
+/* Check mappings, functions, comments and other texts. */
 static void check_rest(struct check *c, bool strict)
 {
 	const Perftools__Profiles__Profile *p = c->profile;
@@ -285,7 +294,7 @@ struct bytes {
 	size_t n, room, max;
 };
 
-/* Room for at least one more byte; doubles, within max. */
+/* Make room for at least one more byte, doubling the buffer up to max. -EFBIG at max. */
 static int bytes_grow(struct bytes *b)
 {
 	size_t room = b->room ? b->room * 2 : 64 * 1024;
@@ -307,12 +316,12 @@ static int bytes_grow(struct bytes *b)
 
 struct input {
 	int fd;
-	uint64_t off; /* of the buffer's end in the file */
+	uint64_t off; /* file offset of the buffer's end */
 	size_t n;
 	uint8_t buffer[64 * 1024];
 };
 
-/* Fills the buffer anew: n is 0 at the end. */
+/* Refill the buffer. n is 0 at the end of the file. */
 static int input_read(struct input *in)
 {
 	ssize_t n;
@@ -327,6 +336,7 @@ static int input_read(struct input *in)
 	return 0;
 }
 
+/* Read all of an uncompressed file. */
 static int read_plain(struct input *in, struct bytes *out)
 {
 	int err = 0;
@@ -353,7 +363,9 @@ static int read_plain(struct input *in, struct bytes *out)
 	return err;
 }
 
-/* Several gzip members make one message, as gzip(1) has it. */
+/*
+ * Decompress all of a gzip file. Several gzip members are joined to one message, as gzip(1) does.
+ */
 static int read_gzip(struct input *in, struct bytes *out, char *error)
 {
 	z_stream z = { 0 };
@@ -407,6 +419,7 @@ static int read_gzip(struct input *in, struct bytes *out, char *error)
 	return err;
 }
 
+/* Read all of fd, and decompress it if it begins with the gzip magic. */
 static int read_all(int fd, struct bytes *out, char *error)
 {
 	struct input *in = calloc(1, sizeof(*in));
@@ -425,6 +438,7 @@ static int read_all(int fd, struct bytes *out, char *error)
 	return err;
 }
 
+/* pprof_fault_fn: store the first message in ctx, a buffer of PPROF_ERROR_SIZE bytes. */
 static void first_fault(void *ctx, const char *text)
 {
 	char *error = ctx;
@@ -433,6 +447,7 @@ static void first_fault(void *ctx, const char *text)
 		(void)snprintf(error, PPROF_ERROR_SIZE, "%s", text);
 }
 
+/* Read a varint. Bits beyond 64 are dropped. */
 static uint64_t take_varint(const uint8_t **at, const uint8_t *end)
 {
 	uint64_t value = 0;
@@ -447,7 +462,10 @@ static uint64_t take_varint(const uint8_t **at, const uint8_t *end)
 	return value;
 }
 
-/* The message was decoded before, so that its fields are whole. */
+/*
+ * Find strings of the encoded message that contain a NUL; unpacked C strings do not show them. The
+ * message was unpacked before, so its fields are known to be complete.
+ */
 static void find_cut(struct pprof_file *file, const struct bytes *b)
 {
 	enum { STRING_TABLE = 6 << 3 | 2 };
@@ -472,6 +490,7 @@ static void find_cut(struct pprof_file *file, const struct bytes *b)
 	}
 }
 
+/* Unpack and check the message. On failure error says why, unless it is -ENOMEM. */
 static int decode(struct pprof_file *file, const struct bytes *b, char *error)
 {
 	Perftools__Profiles__Profile *p =
@@ -535,7 +554,7 @@ void pprof_file_free(struct pprof_file *file)
 	free(file->mappings.all);
 	free(file->locations.all);
 	free(file->functions.all);
-	arena_fini(&file->arena); /* holds the profile */
+	arena_fini(&file->arena); /* the arena holds the profile */
 	free(file);
 }
 

@@ -1,7 +1,4 @@
-/*
- * proto/pprof_read.h: reads a pprof profile, gzipped or plain, that anyone may
- * have written, and checks it.
- */
+/* proto/pprof_read.h: reads and checks a pprof profile, gzipped or plain, from any writer. */
 #ifndef PROTO_PPROF_READ_H
 #define PROTO_PPROF_READ_H
 
@@ -16,47 +13,57 @@ struct pprof_file;
 enum { PPROF_ERROR_SIZE = 256 };
 
 /*
- * Reads fd to its end; the caller keeps it.  max_bytes bounds the profile as it
- * is after gunzip; the memory in use stays within about eight times that.  What
- * is handed out has passed pprof_check (not strict), so that every index and
- * reference in it but the mappings' holds.
+ * Read a profile from fd, up to its end. fd stays open. max_bytes limits the size of the
+ * uncompressed profile; the memory in use stays within about eight times that. A profile that is
+ * returned has passed pprof_check() (not strict), so all indices and references in it are valid,
+ * except references to mappings.
  *
- * -EBADMSG damaged, -EFBIG more than max_bytes, -ENOMEM, what read(2) says;
- * then error (PPROF_ERROR_SIZE) tells what and, where known, at which offset.
+ * Return -EBADMSG for a damaged profile, -EFBIG for one that is larger than max_bytes, -ENOMEM, or
+ * the error of read(2). error (PPROF_ERROR_SIZE bytes) then has a message, with the file offset if
+ * it is known.
  */
 int pprof_read(int fd, size_t max_bytes, struct pprof_file **out, char *error);
 void pprof_file_free(struct pprof_file *file); /* NULL is fine */
 
-/* Borrowed for the file's life. */
+/* The profile is borrowed until pprof_file_free(). */
 const Perftools__Profiles__Profile *pprof_profile(const struct pprof_file *file);
 
-/* By id; NULL where there is none. */
+/* Look up an object by its id. Return NULL if there is none. */
 const Perftools__Profiles__Mapping *pprof_find_mapping(const struct pprof_file *file, uint64_t id);
 const Perftools__Profiles__Location *pprof_find_location(const struct pprof_file *file,
 							 uint64_t id);
 const Perftools__Profiles__Function *pprof_find_function(const struct pprof_file *file,
 							 uint64_t id);
-/* Where the one with that id stands in profile->location, …; SIZE_MAX: nowhere. */
+/*
+ * Return the index of the object with this id in profile->location, profile->mapping or
+ * profile->function; SIZE_MAX: there is none.
+ */
 size_t pprof_place_of_location(const struct pprof_file *file, uint64_t id);
 size_t pprof_place_of_mapping(const struct pprof_file *file, uint64_t id);
 size_t pprof_place_of_function(const struct pprof_file *file, uint64_t id);
-/* "" where the index is outside. */
+/* Return a text of the string table; "" if the index is out of range. */
 const char *pprof_text(const struct pprof_file *file, int64_t index);
 
 typedef void (*pprof_fault_fn)(void *ctx, const char *text);
 
 /*
- * Calls fault (may be NULL) for each rule that is broken, and gives their
- * number.  Always: string_table[0] is "", string indices are inside, as many
- * values as sample types, ids not 0 and not double, locations and functions
- * exist.  Strict adds what go tool pprof lets pass and other readers do not:
- * ids count from 1 in order, mappings exist, span something and hold their
- * locations' addresses, times are not negative, labels have a key and one
- * content, sample types differ, texts are UTF-8.
+ * Check a profile. Call fault, which may be NULL, for each broken rule, and return the number of
+ * broken rules.
+ *
+ * These rules are always checked: string_table[0] is "", string indices are in range, each sample
+ * has as many values as there are sample types, ids are unique and not 0, and the locations of
+ * samples and the functions of lines exist.
+ *
+ * strict adds rules that go tool pprof does not check but other readers need: ids count from 1 in
+ * order, mappings exist, are not empty and contain the addresses of their locations, times are not
+ * negative, labels have a key and only one content, sample types differ, and texts are UTF-8.
  */
 size_t pprof_check(const Perftools__Profiles__Profile *profile, bool strict, pprof_fault_fn fault,
 		   void *ctx);
-/* Strictly, and what only the bytes that were read show: texts have no NUL inside. */
+/*
+ * Check strictly, and also that no text has a NUL inside, which can only be seen in the encoded
+ * bytes.
+ */
 size_t pprof_check_file(const struct pprof_file *file, pprof_fault_fn fault, void *ctx);
 
 #endif

@@ -1,3 +1,4 @@
+/* proto/utf8.c: checks and repairs UTF-8. */
 #include "proto/utf8.h"
 
 #include <stdint.h>
@@ -6,7 +7,7 @@
 size_t utf8_length(const char *bytes, size_t size)
 {
 	const uint8_t *b = (const uint8_t *)bytes;
-	uint8_t low = 0x80, high = 0xbf; /* of the second byte */
+	uint8_t low = 0x80, high = 0xbf; /* range of the second byte */
 	size_t n;
 
 	if (b[0] < 0x80)
@@ -32,7 +33,9 @@ size_t utf8_length(const char *bytes, size_t size)
 	return n;
 }
 
-/* How many bytes from the first on are ASCII; may tell up to 7 too few. */
+/*
+ * Return the length of the ASCII text at the start of bytes. The result can be up to 7 too small.
+ */
 static size_t ascii_size(const char *bytes, size_t size)
 {
 	size_t at = 0;

@@ -1,6 +1,6 @@
 /*
- * proto/utf8.h: protobuf's `string` is valid UTF-8 (Unicode 15 §3.9, table 3-7);
- * names from files and processes are any bytes.
+ * proto/utf8.h: checks and repairs UTF-8. A protobuf `string` must be valid UTF-8 (Unicode 15
+ * §3.9, table 3-7), but names from files and processes can hold any bytes.
  */
 #ifndef PROTO_UTF8_H
 #define PROTO_UTF8_H
@@ -8,13 +8,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of the character that bytes begin with, 1 to 4; 0: none that is valid.  size ≥ 1. */
+/*
+ * Return the length in bytes, 1 to 4, of the character at the start of bytes, or 0 if there is no
+ * valid one. size must be at least 1.
+ */
 size_t utf8_length(const char *bytes, size_t size);
 bool utf8_valid(const char *bytes, size_t size);
 
-/* Room that utf8_repair needs for size bytes, with the NUL. */
+/* Return the number of bytes that utf8_repair() may write for size bytes, including the NUL. */
 size_t utf8_repaired_size(size_t size);
-/* Copies, each byte that belongs to no character as U+FFFD; NUL-terminates; gives the length. */
+/*
+ * Copy the text and replace each byte that belongs to no valid character by U+FFFD. The result
+ * ends with a NUL. Return its length.
+ */
 size_t utf8_repair(const char *bytes, size_t size, char *out);
 
 #endif
