@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * bpf/alloc.h: memory that programs allocate; the last part of capture.bpf.c.
+ * bpf/alloc.h: BPF programs that sample allocated memory; the last part of capture.bpf.c.
  *
- * Probes stand where an allocator's functions begin and where they return.  Of
- * the bytes that a thread allocates one at a time is drawn, alloc_interval apart
- * on average (a Poisson process: how far it is to the next one does not depend on
- * what came before); what it lies in is captured.  An allocation of n bytes is so
- * captured with the probability 1 - exp(-n / alloc_interval), by which the agent
- * divides.  All others cost the countdown.
+ * Probes are at the beginnings and at the returns of an allocator's functions. Of the bytes that a
+ * thread allocates, single bytes are drawn, alloc_interval bytes apart on average. The drawing is a
+ * Poisson process: the distance to the next drawn byte does not depend on what came before. An
+ * allocation that contains a drawn byte is captured. So an allocation of n bytes is captured with
+ * the probability 1 - exp(-n / alloc_interval), by which the agent divides. For all other
+ * allocations only a counter is decreased.
  *
- * Where a captured one lies is kept until it is freed.  A call is captured as its
- * thread was when it began, once it is known that it did not fail.  What an
- * allocator calls of itself (realloc malloc, malloc mmap) belongs to the call.
+ * The address of a captured allocation is stored until it is freed. A call is captured when it
+ * returns and has not failed, but the record shows the thread as it was when the call began. If one
+ * of the allocator's functions calls another (realloc calls malloc, malloc calls mmap), only the
+ * outer call counts.
  */
 #ifndef BPF_ALLOC_H
 #define BPF_ALLOC_H
@@ -19,21 +20,26 @@
 #define PROT_NONE     0x0
 #define MAP_ANONYMOUS 0x20
 
-#define CALLER_LIKELY (64ull << 20) /* a call within another lies no further below it */
+/* A nested call has its stack pointer below the outer call's, but not further below than this. */
+#define CALLER_LIKELY (64ull << 20)
 
+/* The state of a thread that allocates. */
 struct alloc_thread {
-	__u64 left;   /* bytes until the one that is drawn; 0: none was drawn yet */
-	__u64 ip, sp; /* the call that runs, as it begins; sp 0: none does */
-	__u64 size;   /* asked for */
-	__u64 out;    /* where the function puts the address; 0: it returns it */
-	__u64 freed;  /* what the call gives back if it succeeds; 0: nothing */
+	__u64 left;   /* bytes until the next drawn byte; 0: none was drawn yet */
+	__u64 ip, sp; /* of the current call, at its beginning; sp 0: there is no current call */
+	__u64 size;   /* bytes that the call asks for */
+	__u64 out;    /* where the function stores the address; 0: the function returns it */
+	__u64 freed;  /* address that the call frees if it succeeds; 0: none */
 	__u64 space;
 	struct capture_live freed_live;
-	__u32 due; /* it is to be captured */
+	__u32 due; /* the current call is to be captured */
 	__u32 reserved;
 };
 
-/* By thread and process; one that is crowded out begins anew, which the drawing does not mind. */
+/*
+ * The state of each thread, by pid and tid. A thread that is evicted starts again without a state;
+ * the drawing remains correct, because it does not depend on what came before.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1);
@@ -41,6 +47,7 @@ struct {
 	__type(value, struct alloc_thread);
 } alloc_threads SEC(".maps");
 
+/* Captured allocations that were not freed yet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -49,7 +56,7 @@ struct {
 	__type(value, struct capture_live);
 } live SEC(".maps");
 
-/* How many were captured on a CPU: makes their numbers. */
+/* The number of captures on each CPU, from which the ids of allocations are made. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -57,12 +64,13 @@ struct {
 	__type(value, __u64);
 } allocs SEC(".maps");
 
-__u32 alloc_stopped = 0; /* set by the agent: nothing is seen any more, at once */
+__u32 alloc_stopped = 0; /* set by the agent: ignore all calls from now on */
 
-/* Of 2^20 + x, its binary logarithm, in units of 2^-20; x below 2^20. */
+/* Return the binary logarithm of 1 + x / 2^20, in units of 2^-20. x is below 2^20. */
 static __always_inline __u64 log2_mantissa(__u64 x)
 {
-	__u64 y = (x + (1 << 20)) << 11, log = 0; /* one bit before and 31 behind the point */
+	/* one bit before the binary point and 31 after it */
+	__u64 y = (x + (1 << 20)) << 11, log = 0;
 
 #pragma clang loop unroll(full)
 	for (int bit = 19; bit >= 0; bit--) {
@@ -75,7 +83,10 @@ static __always_inline __u64 log2_mantissa(__u64 x)
 	return log;
 }
 
-/* A distance of an exponential distribution whose mean is the interval, rounded up. */
+/*
+ * Draw the distance to the next captured byte: from an exponential distribution with the mean
+ * alloc_interval, rounded up.
+ */
 static __always_inline __u64 draw(void)
 {
 	__u64 random = (__u64)bpf_get_prandom_u32() + 1, x = random, log = 0, far;
@@ -91,14 +102,17 @@ static __always_inline __u64 draw(void)
 			log += step;
 		}
 	}
-	x = (random << (32 - log) & 0xffffffff) >> 12; /* what follows the first bit */
+	x = (random << (32 - log) & 0xffffffff) >> 12; /* the bits after the first one */
 	/* -ln(random / 2^32) = (32 - log2(random)) ln 2, in units of 2^-20, below 2^25. */
 	far = (32ull << 20) - (log << 20) - log2_mantissa(x);
 	far = far * 726817 >> 20;
 	return (far * alloc_interval >> 20) + 1;
 }
 
-/* An address space by its mm and, as that may lie where another's was, by its stack. */
+/*
+ * Return a number for an address space: the address of its mm_struct, combined with its
+ * start_stack, because the memory of an mm_struct may be used again for another process.
+ */
 static __always_inline __u64 space_of(struct task_struct *task)
 {
 	struct mm_struct *mm = BPF_CORE_READ(task, mm);
@@ -106,6 +120,7 @@ static __always_inline __u64 space_of(struct task_struct *task)
 	return (__u64)mm ^ BPF_CORE_READ(mm, start_stack) >> 4;
 }
 
+/* Report to the agent that so many bytes of allocation id were freed. */
 static __always_inline void tell_freed(__u64 id, __u64 bytes, struct capture_counters *count)
 {
 	struct capture_free record = { .magic = CAPTURE_FREE_MAGIC,
@@ -120,11 +135,15 @@ static __always_inline void tell_freed(__u64 id, __u64 bytes, struct capture_cou
 		add(&count->frees, 1);
 }
 
+/*
+ * Return the state of the current thread, whose pid and tid are id. If there is none, create it
+ * (create) or return NULL.
+ */
 static __always_inline struct alloc_thread *thread_of(__u64 id, __u64 space, bool create)
 {
 	struct alloc_thread *thread = bpf_map_lookup_elem(&alloc_threads, &id), fresh = {};
 
-	/* Another program, or another thread of that number. */
+	/* The thread has executed another program, or it is a new thread with an old number. */
 	if (thread && thread->space != space)
 		*thread = (struct alloc_thread){ .space = space };
 	if (thread || !create)
@@ -134,18 +153,19 @@ static __always_inline struct alloc_thread *thread_of(__u64 id, __u64 space, boo
 	return bpf_map_lookup_elem(&alloc_threads, &id);
 }
 
-/* Is the thread within an allocator's function already? */
+/* Return whether the current call comes from within another allocator function. */
 static __always_inline bool nested(const struct alloc_thread *thread, const struct pt_regs *ctx)
 {
-	/* One that goes on as another (a tail call) is at the same place in another function. */
+	/* A tail call into another function has the same stack pointer, but another ip. */
 	return thread->sp &&
 	       (ctx->rsp < thread->sp ? thread->sp - ctx->rsp < CALLER_LIKELY
 				      : ctx->rsp == thread->sp && ctx->rip != thread->ip);
 }
 
 /*
- * A function begins that allocates size bytes, and gives back what is at old
- * (0: nothing).  It runs before the function does anything.
+ * Handle the beginning of a function that allocates size bytes, and frees the memory at old (0:
+ * none). This runs before the function does anything. out is where the function stores the address
+ * (0: it returns the address).
  */
 static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __u64 old)
 {
@@ -201,6 +221,10 @@ static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __
 	return 0;
 }
 
+/*
+ * Capture the current call, which has returned addr, and store the allocation in the table of live
+ * memory.
+ */
 static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thread *thread,
 				     __u64 addr, struct capture_counters *count, bool plain)
 {
@@ -223,14 +247,14 @@ static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thr
 	alloc.id = ++*n << 12 | (bpf_get_smp_processor_id() & 0xfff);
 	alloc.space = key.space = thread->space;
 	key.addr = addr;
-	/* Whatever gave back what was there was not seen. */
+	/* There was an allocation at this address, whose free was not seen. */
 	was = bpf_map_lookup_elem(&live, &key);
 	if (was)
 		tell_freed(was->id, was->size, count);
 	value.id = alloc.id;
 	value.size = alloc.size;
 	value.pid = bpf_get_current_pid_tgid() >> 32;
-	/* The thread cannot free it before this returns. */
+	/* The thread cannot free the memory before this program ends. */
 	if (bpf_map_update_elem(&live, &key, &value, BPF_ANY)) {
 		add(&count->untracked, 1);
 		alloc.space = alloc.addr = 0;
@@ -240,7 +264,7 @@ static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thr
 	probe_ends(busy);
 }
 
-/* A function returns; failed: it gave no memory. */
+/* Handle the return of an allocator's function, with its result. */
 static __always_inline int returns(struct pt_regs *ctx, __u64 result, bool plain)
 {
 	struct capture_counters *count = counters_here();
@@ -260,7 +284,7 @@ static __always_inline int returns(struct pt_regs *ctx, __u64 result, bool plain
 		if (!(__u32)result)
 			(void)bpf_probe_read_user(&addr, sizeof(addr), (void *)thread->out);
 	}
-	/* mmap's error is -1; and what malloc gives for no bytes may be nothing. */
+	/* mmap returns -1 on failure. malloc of 0 bytes may return NULL. */
 	failed = !addr || addr == ~0ull;
 	if (thread->freed) {
 		if (!failed || !thread->size) {
@@ -282,7 +306,10 @@ static __always_inline int returns(struct pt_regs *ctx, __u64 result, bool plain
 	return 0;
 }
 
-/* Memory is given back: from addr on, bytes of it at most (0: all). */
+/*
+ * Handle a free: up to bytes bytes from addr on (0: the whole allocation) are given back. If a part
+ * of the allocation remains, it is stored at its new address.
+ */
 static __always_inline int gives_back(__u64 addr, __u64 bytes)
 {
 	struct capture_counters *count = counters_here();
@@ -297,7 +324,9 @@ static __always_inline int gives_back(__u64 addr, __u64 bytes)
 	if (!was)
 		return 0;
 	value = *was;
-	/* Of two that see it, it belongs to one. */
+	/*
+	 * Two threads may have seen the allocation; only the one that deletes it reports the free.
+	 */
 	if (bpf_map_delete_elem(&live, &key))
 		return 0;
 	if (!bytes || bytes >= value.size)
@@ -312,6 +341,7 @@ static __always_inline int gives_back(__u64 addr, __u64 bytes)
 	return 0;
 }
 
+/* Return bytes rounded up to whole pages; a number that is too large stays as it is. */
 static __always_inline __u64 whole_pages(__u64 bytes)
 {
 	return bytes > ~0ull - CAPTURE_PAGE
@@ -326,12 +356,12 @@ int alloc_malloc(struct pt_regs *ctx)
 	return begins(ctx, ctx->rdi, 0, 0);
 }
 
-/* As much as there can be where it is more: that fails. */
+/* Return n * size, or the largest number if the product overflows: such a call fails. */
 static __always_inline __u64 product(__u64 n, __u64 size)
 {
 	__u64 most = size ? ~0ull / size : ~0ull;
 
-	barrier_var(most); /* or the compiler multiplies 128 bits, which BPF cannot */
+	barrier_var(most); /* otherwise the compiler multiplies 128 bits, which BPF cannot do */
 	return n > most ? ~0ull : n * size;
 }
 
@@ -363,7 +393,10 @@ int alloc_posix_memalign(struct pt_regs *ctx)
 	return begins(ctx, ctx->rdx, ctx->rdi, 0);
 }
 
-/* No files, and not address space alone. */
+/*
+ * Return whether an mmap allocates memory: not a mapping of a file, and not reserved address space
+ * alone.
+ */
 static __always_inline bool is_memory(const struct pt_regs *ctx)
 {
 	return ctx->rcx & MAP_ANONYMOUS && (__u32)ctx->rdx != PROT_NONE;
@@ -411,7 +444,10 @@ int alloc_munmap(struct pt_regs *ctx)
 	return gives_back(ctx->rdi, whole_pages(ctx->rsi));
 }
 
-/* Any of them: one link has all probes of a file, and their cookies say what they are on. */
+/*
+ * Handle the beginning of any of these functions. With uprobe-multi, one link has all probes of a
+ * file, and the cookie of a probe is its function (enum capture_alloc_function).
+ */
 SEC("uprobe")
 int alloc_any(struct pt_regs *ctx)
 {

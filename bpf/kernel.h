@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * bpf/kernel.h: the few kernel types the capture programs look into.
+ * bpf/kernel.h: the few kernel types that the capture programs read.
  *
- * Every access is relocated to the running kernel by its BTF (CO-RE), so only
- * the names and the nesting of fields must agree with it, not their offsets.
- * Serves instead of a generated vmlinux.h, which would tie the build to the
- * kernel it runs on.
+ * libbpf adjusts every access to the running kernel by the kernel's BTF (CO-RE), so only the names
+ * and the nesting of the fields must agree with the kernel, not their offsets. This file replaces a
+ * generated vmlinux.h, which would tie the build to the kernel on which it runs.
  */
 #ifndef BPF_KERNEL_H
 #define BPF_KERNEL_H
@@ -74,11 +73,11 @@ struct signal_struct {
 
 struct cgroup {
 	int level;
-	__u64 ancestor_ids[1]; /* before 6.1; as many as there are levels */
+	__u64 ancestor_ids[1]; /* before 6.1; one element for each level */
 };
 
 struct css_set {
-	struct cgroup *dfl_cgrp; /* in the cgroup2 hierarchy */
+	struct cgroup *dfl_cgrp; /* its cgroup in the cgroup2 hierarchy */
 };
 
 struct sched_entity {

@@ -1,15 +1,15 @@
 /*
- * schema/blob.h: how everything begins that is kept as one string of bytes (table.h,
- * procs.h, symbols.h), so that it can be used before all of it was read.
+ * schema/blob.h: the common beginning of everything that is stored as one byte string (table.h,
+ * procs.h, symbols.h). With it, a blob can be used before all of it was read.
  *
- *   header   BLOB_HEADER bytes and the format's own
+ *   header   struct blob_header and the format's own fields
  *   sums     8 bytes for each block of BLOB_BLOCK bytes behind the front, the last one
- *            shorter: XXH64 of it, seed: its number
- *   …        what every use needs
- *   front    what is sought when it is needed
+ *            shorter: XXH64 of the block, seed: the block's number
+ *   …        what every use needs; the front ends here
+ *   …        what is read only when it is needed
  *
- * Little-endian.  Whoever has read the front, and found it sound, knows what each
- * block must be; where one is not, nothing of it is used.
+ * All numbers are little-endian. The front contains the checksum of each block. So a reader that
+ * has checked the front can check each block when it is read. A damaged block is not used at all.
  */
 #ifndef SCHEMA_BLOB_H
 #define SCHEMA_BLOB_H
@@ -23,10 +23,13 @@ struct blob_header {
 	__u16 version; /* of the format */
 	__u16 machine; /* EM_…, or 0 */
 	__u32 header_size;
-	__u32 front;	/* how many bytes the checksum is of; a multiple of 8 */
-	__u64 size;	/* of it all */
-	__u64 checksum; /* XXH64 of the rest of the front, seeded with that of this header, seed 0,
-			 * this field as 0 */
+	__u32 front; /* bytes of the front, with the header; a multiple of 8 */
+	__u64 size;  /* of the whole blob */
+	/*
+	 * XXH64 of the front behind this header. The seed is the XXH64 of this header with this
+	 * field as 0, seed 0.
+	 */
+	__u64 checksum;
 };
 
 _Static_assert(sizeof(struct blob_header) == 32, "header");

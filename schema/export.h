@@ -1,11 +1,11 @@
 /*
- * schema/export.h: what stands behind the blobs of a table that a store gave out as a file.
+ * schema/export.h: layout of a file in which a store exports one unwind table.
  *
  *   table     schema/table.h
  *   ranges    schema/procs.h; may be missing
  *   trailer   struct export_trailer
  *
- * Each blob says how long it is.  Little-endian.
+ * Each blob contains its own size. All numbers are little-endian.
  */
 #ifndef SCHEMA_EXPORT_H
 #define SCHEMA_EXPORT_H
@@ -19,7 +19,7 @@ struct export_trailer {
 	__u32 magic;
 	__u32 version;
 	__u8 identity[32]; /* SHA-256 of what the table was made from */
-	__u64 checksum;	   /* XXH64 of the above, seed 0 */
+	__u64 checksum;	   /* XXH64 of the fields above, seed 0 */
 };
 
 _Static_assert(sizeof(struct export_trailer) == 48, "trailer");

@@ -1,18 +1,18 @@
 /*
- * schema/gopclntab.h: the table that Go's linker leaves of every function for Go's own
- * tracebacks, stripped binaries included: section .gopclntab, in position-independent
- * executables .data.rel.ro.gopclntab.  Its layout is runtime/symtab.go's in Go 1.2, 1.16,
- * 1.18 and 1.20; the header's first word tells them apart.
+ * schema/gopclntab.h: reads the table of all functions that Go's linker writes for Go's own
+ * tracebacks, also into stripped binaries. Its section is .gopclntab, or .data.rel.ro.gopclntab in
+ * position-independent executables. Its layout is that of runtime/symtab.go in Go 1.2, 1.16, 1.18
+ * and 1.20; the first word of the header tells these apart.
  *
  *   header   magic, two zeros, the size of an instruction, the size of a pointer; then words
- *            as long as a pointer, among them the number of functions and where the parts lie
- *   search   pairs of a function's entry and where its record is, by entry; at the end the
- *            last function's end.  Since 1.18 entries are 32-bit and count from the text's start
- *   records  of a function: entry, name, and where its tables of values by pc are
- *   values   pairs of LEB128: how much the value changes (zigzag), how far it then holds
+ *            as long as a pointer, among them the number of functions and the offsets of the parts
+ *   search   pairs of a function's entry and the offset of its record, by entry; at the end the
+ *            last function's end.  Since 1.18 entries are 32-bit and relative to the text's start
+ *   records  of a function: entry, name, and the offsets of its tables of values by pc
+ *   values   pairs of LEB128: how much the value changes (zigzag), and for how long it then holds
  *
- * Everything is little-endian here, pointers have 8 bytes.  Nothing is trusted: what lies
- * outside the bytes is not there.
+ * Only tables that are little-endian with 8-byte pointers are supported. The bytes are not trusted:
+ * nothing outside of them is read.
  */
 #ifndef SCHEMA_GOPCLNTAB_H
 #define SCHEMA_GOPCLNTAB_H
@@ -20,32 +20,37 @@
 #include <linux/types.h>
 
 enum gopclntab_flag {				   /* since Go 1.17 */
-		      GOPCLNTAB_TOP = 1 << 0,	   /* nobody called it */
-		      GOPCLNTAB_SP_WRITE = 1 << 1, /* it goes on on another stack */
+		      GOPCLNTAB_TOP = 1 << 0,	   /* outermost: it has no caller */
+		      GOPCLNTAB_SP_WRITE = 1 << 1, /* it continues on another stack */
 };
 
 struct gopclntab {
 	const __u8 *data; /* borrowed */
 	__u64 size;
-	__u64 n;    /* functions */
-	__u64 text; /* what entries count from; 0 where they are addresses, or it is not known */
-	__u64 text_off;		      /* of the word that says so; 0: there is none */
-	__u64 names, values, records; /* offsets; the search table begins at search */
+	__u64 n; /* functions */
+	/* The base of the entries; 0 if entries are addresses, or the base is not known. */
+	__u64 text;
+	__u64 text_off;		      /* offset of the word with the base; 0: there is none */
+	__u64 names, values, records; /* offsets, as is search, where the search table begins */
 	__u64 search;
-	__u64 texts;	 /* behind the last zero: names end before */
-	__u8 entry_size; /* of an entry: 4 or 8 */
-	__u8 code_align; /* of instructions */
-	__u8 flags_off;	 /* in a record; 0: it has none */
+	__u64 texts;	 /* offset behind the last zero byte: every name ends before */
+	__u8 entry_size; /* bytes of an entry: 4 or 8 */
+	__u8 code_align; /* size of an instruction */
+	__u8 flags_off;	 /* offset in a record; 0: records have no flags */
 };
 
 struct gopclntab_function {
 	__u64 start, end;
-	const char *name; /* in data, with a zero behind it; "" where it is damaged */
-	__u64 frame;	  /* offset of the values that say how far sp has come down; 0: none */
-	__u8 flags;	  /* enum gopclntab_flag */
+	const char *name; /* in data, NUL-terminated; "" if it is damaged */
+	/* Offset of the values that say how far sp has moved down since entry; 0: none. */
+	__u64 frame;
+	__u8 flags; /* enum gopclntab_flag */
 };
 
-/* size bytes at off, at most 8, as a number; *ok stays true where they are there. */
+/*
+ * Read a number of size bytes, at most 8, at offset off. If these bytes do not exist, return 0 and
+ * set *ok to 0.
+ */
 static inline __u64 gopclntab_read(const struct gopclntab *t, __u64 off, unsigned int size,
 				   _Bool *ok)
 {
@@ -60,21 +65,23 @@ static inline __u64 gopclntab_read(const struct gopclntab *t, __u64 off, unsigne
 	return value;
 }
 
-/* Where C's linker made it a part of another section it is at a multiple of this. */
+/*
+ * If the table is part of another section (C's linker does that), it begins at a multiple of this.
+ */
 #define GOPCLNTAB_ALIGN 32
 
 /*
- * False: it is no such table, or of a kind that is not known.  Where text_off is set and text
- * is not, a relocation of that word says where the text starts, in executables that may lie
- * anywhere; or, as Go 1.26 leaves it out, it starts with .text if that makes sense of the entry
- * point (gopclntab_guess_text).
+ * Open a table; return false if this is no table, or an unknown version. If text_off is set and
+ * text is 0, the base of the entries is not in the file. In executables that may be loaded
+ * anywhere, a relocation of the word at text_off has the base. Go 1.26 leaves the base out; then it
+ * is the start of .text, if that fits the entry point (gopclntab_guess_text).
  */
 static inline _Bool gopclntab_open(struct gopclntab *t, const void *data, __u64 size)
 {
 	struct header {
 		__u32 magic;
-		__u8 text, names, values,
-			records; /* number of the word; 0: where the table begins */
+		/* Numbers of words in the header; 0: the part begins with the table. */
+		__u8 text, names, values, records;
 		__u8 flags_off;
 	};
 	static const struct header headers[] = {
@@ -122,7 +129,7 @@ static inline _Bool gopclntab_open(struct gopclntab *t, const void *data, __u64 
 	       t->search <= size && t->n < (size - t->search) / (2u * t->entry_size);
 }
 
-/* The i-th function, i < t->n, by entry.  False: what is said of it is damaged. */
+/* Read the i-th function in the order of entries; i < t->n. Return false if its data is damaged. */
 static inline _Bool gopclntab_at(const struct gopclntab *t, __u64 i, struct gopclntab_function *out)
 {
 	const unsigned int width = t->entry_size;
@@ -133,7 +140,10 @@ static inline _Bool gopclntab_at(const struct gopclntab *t, __u64 i, struct gopc
 	out->start = t->text + gopclntab_read(t, at, width, &ok);
 	record = t->records + gopclntab_read(t, at + width, width, &ok);
 	out->end = t->text + gopclntab_read(t, at + 2 * width, width, &ok);
-	/* Behind its entry: name, arguments, deferreturn, then the table for sp. */
+	/*
+	 * After the entry, a record has the name, the arguments, deferreturn, then the table for
+	 * sp.
+	 */
 	if (!ok || record < t->records || record > t->size || out->end <= out->start)
 		return 0;
 	name = t->names + gopclntab_read(t, record + width, 4, &ok);
@@ -144,7 +154,10 @@ static inline _Bool gopclntab_at(const struct gopclntab *t, __u64 i, struct gopc
 	return ok;
 }
 
-/* Does one begin at entry?  Go's own linker lets programs begin in a function of Go's. */
+/*
+ * Return whether a function begins at this address. Programs that Go's own linker made begin in a
+ * Go function.
+ */
 static inline _Bool gopclntab_begins(const struct gopclntab *t, __u64 entry)
 {
 	struct gopclntab_function function;
@@ -166,8 +179,9 @@ static inline _Bool gopclntab_begins(const struct gopclntab *t, __u64 entry)
 }
 
 /*
- * Where in a section's bytes the table begins; size: nowhere.  part: it need not be at the section's
- * beginning.  code_align: its instructions' size; 0: any.
+ * Find the table in the bytes of a section; return its offset, or size if there is none. part: it
+ * may be anywhere in the section, not only at its beginning. code_align: the expected size of an
+ * instruction; 0: any.
  */
 static inline __u64 gopclntab_find(struct gopclntab *t, const void *data, __u64 size, _Bool part,
 				   unsigned int code_align)
@@ -182,26 +196,31 @@ static inline __u64 gopclntab_find(struct gopclntab *t, const void *data, __u64 
 	return size;
 }
 
-/* Whether the text may start there, for want of anybody who says so: then that is what entries count from. */
+/*
+ * Try text as the base of the entries, when no relocation says what it is. Return whether a
+ * function then begins at the program's entry point. t->text is text in any case.
+ */
 static inline _Bool gopclntab_guess_text(struct gopclntab *t, __u64 text, __u64 entry)
 {
 	t->text = text;
 	return gopclntab_begins(t, entry);
 }
 
-/* A run of values: all of [start, end) has value. */
+/* A run of values: value holds in [start, end). */
 struct gopclntab_run {
 	__u64 off, start, end;
 	__s64 value;
 };
 
-/* Of the table at off in the function that begins at start; before the first run. */
+/*
+ * Return the state before the first run of the table at off, for a function that begins at start.
+ */
 static inline struct gopclntab_run gopclntab_runs(__u64 off, __u64 start)
 {
 	return (struct gopclntab_run){ .off = off, .start = start, .end = start, .value = -1 };
 }
 
-/* DWARF 5 §7.6, 32 bits of it. */
+/* Read an unsigned LEB128 number (DWARF 5 §7.6), of which the low 32 bits count. */
 static inline __u32 gopclntab_leb(const struct gopclntab *t, __u64 *off, _Bool *ok)
 {
 	__u32 value = 0;
@@ -217,7 +236,7 @@ static inline __u32 gopclntab_leb(const struct gopclntab *t, __u64 *off, _Bool *
 	return 0;
 }
 
-/* The next run; false at the end, or where it is damaged. */
+/* Read the next run. Return false at the end of the table, or if it is damaged. */
 static inline _Bool gopclntab_next(const struct gopclntab *t, struct gopclntab_run *run)
 {
 	const _Bool first = run->end == run->start;

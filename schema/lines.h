@@ -1,17 +1,17 @@
 /*
- * schema/lines.h: lines of code and inlined calls of one file, as far as they
- * were asked for: the same bytes in memory and in a store.
+ * schema/lines.h: line numbers and inlined calls of one file, as far as they were needed. The bytes
+ * are the same in memory and in a store.
  *
- * Little-endian, read in place: a header, pieces ascending by start, rows,
- * scopes, then the names, each ended by a NUL.  A piece is code of which all is
- * known that was to be known: of one line and one chain of inlined calls as
- * a rule, of a whole function, of none, or of which nothing is told.  What is
- * between pieces was not looked for.
+ * All numbers are little-endian, and the bytes are read in place: a header, pieces by ascending
+ * start, rows, scopes, then the names, each NUL-terminated. A piece is a range of code that was
+ * looked up completely. Usually it is code of one line and one chain of inlined calls. It may also
+ * be a whole function, code outside of all functions, or code about which the file says nothing.
+ * Code between pieces was not looked up.
  *
  *   piece   start …… size          rows [row, row + n_rows), scopes [scope, scope + n_scopes)
- *   row     at which line of which file the code stands from here on
- *   scope   which function, or inlined call of one, the code from start to end belongs to; up: the
- *           scope that it lies in
+ *   row     the file and the line of the code from here on
+ *   scope   the function, or inlined call, to which the code from start to end belongs; up is
+ *           the scope that contains it
  */
 #ifndef SCHEMA_LINES_H
 #define SCHEMA_LINES_H
@@ -27,9 +27,9 @@ struct lines_header {
 	__u32 magic;
 	__u16 version;
 	__u16 header_size;
-	__u64 size;	/* of it all */
-	__u64 checksum; /* XXH64 of it all, seed 0, this field as 0 */
-	__u64 key;	/* the keeper's: which file it was made from */
+	__u64 size;	/* of the whole */
+	__u64 checksum; /* XXH64 of the whole, seed 0, with this field as 0 */
+	__u64 key;	/* set by the store: identifies the file from which this was made */
 	__u32 n_pieces;
 	__u32 n_rows;
 	__u32 n_scopes;
@@ -47,18 +47,18 @@ struct lines_piece {
 };
 
 struct lines_row {
-	__u32 at;   /* from the piece's start; ascending */
-	__u32 file; /* offset in the names; LINES_NONE: not known */
-	__u32 line; /* 0: not known */
+	__u32 at;   /* offset from the piece's start; ascending */
+	__u32 file; /* offset in the names; LINES_NONE: unknown */
+	__u32 line; /* 0: unknown */
 };
 
 struct lines_scope {
-	__u32 start, end; /* from the piece's start; ascending by start; end > start */
-	__u32 name;	  /* as linked, or else as written; LINES_NONE */
-	__u32 line;	  /* where it is declared; 0: not known */
-	__u32 call_file;  /* of an inlined call: where from; LINES_NONE */
+	__u32 start, end; /* offsets from the piece's start; ascending by start; end > start */
+	__u32 name;	  /* linkage name, or else the name in the source; LINES_NONE: unknown */
+	__u32 line;	  /* of its declaration; 0: unknown */
+	__u32 call_file;  /* of an inlined call: the file of the call; LINES_NONE: unknown */
 	__u32 call_line;
-	__u32 up; /* an earlier scope of the piece, counted from its first; LINES_NONE */
+	__u32 up; /* an earlier scope, by its number in the piece; LINES_NONE: none */
 };
 
 _Static_assert(sizeof(struct lines_header) == 64, "header");

@@ -1,10 +1,11 @@
 /*
- * schema/procs.h: where one object's procedures begin and end, as its FDEs say:
- * the same bytes in memory and in a store, beside its table (table.h).
+ * schema/procs.h: the ranges of one object's procedures, from its FDEs. The bytes are the same in
+ * memory and in a store, where they accompany the object's table (table.h).
  *
- * Little-endian, read in place, of a table.h's kind (blob.h): a header, sums, and where
- * each PROCS_GROUP entries begin; behind the front n entries, ascending, none empty,
- * none overlapping.  Objects whose FDEs overlap or reach over more than 4 GiB have none.
+ * All numbers are little-endian, and the bytes are read in place, as those of table.h (see blob.h):
+ * a header, sums, and the start of each PROCS_GROUPth entry; behind the front n entries, ascending,
+ * not empty, and not overlapping. An object whose FDEs overlap or span more than 4 GiB has no such
+ * blob.
  */
 #ifndef SCHEMA_PROCS_H
 #define SCHEMA_PROCS_H
@@ -19,7 +20,7 @@
 
 struct procs_header {
 	struct blob_header blob;
-	__u64 base;	/* vaddr that starts count from */
+	__u64 base;	/* vaddr to which starts are relative */
 	__u64 src_size; /* as in table.h */
 	__u64 src_hash;
 	__u32 n;
@@ -27,7 +28,7 @@ struct procs_header {
 };
 
 struct procs_entry {
-	__u32 start; /* from base */
+	__u32 start; /* relative to base */
 	__u32 size;  /* bytes of code, > 0 */
 };
 

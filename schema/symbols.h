@@ -1,10 +1,10 @@
 /*
- * schema/symbols.h: one file's function symbols, sorted and chosen: the same
- * bytes in memory and in a store.
+ * schema/symbols.h: one file's function symbols, selected and sorted. The bytes are the same in
+ * memory and in a store.
  *
- * Little-endian, read in place, of a table.h's kind (blob.h): a header, sums, and the
- * addresses of entries 0, SYMBOLS_GROUP, …; behind the front n entries, ascending by
- * addr, then the names, each ended by a NUL.
+ * All numbers are little-endian, and the bytes are read in place, as those of table.h (see blob.h):
+ * a header, sums, and the addresses of entries 0, SYMBOLS_GROUP, …; behind the front n entries,
+ * ascending by addr, then the names, each NUL-terminated.
  */
 #ifndef SCHEMA_SYMBOLS_H
 #define SCHEMA_SYMBOLS_H
@@ -22,10 +22,10 @@
 
 struct symbols_header {
 	struct blob_header blob;
-	__u64 key; /* the keeper's: which file it was made from */
+	__u64 key; /* set by the store: identifies the file from which this was made */
 	__u32 n;
 	__u32 names_size;
-	__s32 damage; /* why a part of the file was left out: a negative errno value, or 0 */
+	__s32 damage; /* negative errno value if part of the file was left out, else 0 */
 	__u32 reader; /* SYMBOLS_READER */
 	__u32 group;  /* offset of the groups' addresses: u64 each */
 	__u8 spare[4];
@@ -34,8 +34,8 @@ struct symbols_header {
 struct symbols_entry {
 	__u64 addr;
 	__u64 end;  /* > addr */
-	__u32 name; /* offset in the names; SYMBOLS_OPEN: its size was not told */
-	__u32 up;   /* the entry it lies in, an earlier one; SYMBOLS_NONE */
+	__u32 name; /* offset in the names; SYMBOLS_OPEN: the file states no size */
+	__u32 up;   /* number of an earlier entry that contains this one; SYMBOLS_NONE */
 };
 
 _Static_assert(sizeof(struct symbols_header) == 64, "header");
