@@ -387,6 +387,7 @@ int uw_object_open_image_at(const void *image, size_t size, uint64_t elf_off,
 	return open_source(o, -1, out);
 }
 
+/* Free a table with its blob; NULL is allowed. */
 static void free_compiled(struct compiled *compiled)
 {
 	if (compiled) {

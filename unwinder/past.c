@@ -101,6 +101,7 @@ static void unlink_past(struct uw_pasts *pasts, struct past *past)
 	*(past->older ? &past->older->newer : &pasts->oldest) = past->newer;
 }
 
+/* Insert an entry, which is in no list, as the newest. */
 static void make_newest(struct uw_pasts *pasts, struct past *past)
 {
 	past->newer = NULL;

@@ -231,6 +231,7 @@ static void say_place(struct text *t, uint16_t machine, const struct uw_reg_rule
 	}
 }
 
+/* Append base + off. */
 static void say_offset(struct text *t, const char *base, int64_t off)
 {
 	say(t, off ? "%s %c %" PRIu64 : "%s", base, off < 0 ? '-' : '+',
@@ -245,6 +246,7 @@ static void say_expression(struct text *t, uint16_t machine, const uint8_t *expr
 	say(t, "%s", words);
 }
 
+/* Return whether the CFA was an expression in the file, also one that tables have a word for. */
 static bool is_cfa_expression(const struct uw_rule *rule)
 {
 	return rule->cfa_size || rule->cfa_kind != UW_CFA_PLAIN;

@@ -115,6 +115,7 @@ static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
 	}
 }
 
+/* Apply a->rule, a rule for the code of the frame's mapping. */
 static enum uw_answer step_by_rule(struct asking *a)
 {
 	return step_by_rule_of(a, a->w->mapping ? a->w->mapping->bias : 0);
@@ -153,11 +154,16 @@ static bool is_child(struct asking *a)
 	       uw_child_rule(object, w->pc - w->mapping->bias, &w->machine.regs, &a->rule);
 }
 
+/* Use a rule from the object's compiled table. */
 static enum uw_answer by_table(struct asking *a)
 {
 	return has_rule(a, UW_STEPPER_CFI) && a->rule.compiled ? step_by_rule(a) : UW_ANSWER_NOT_ME;
 }
 
+/*
+ * Use a rule from call-frame information. Unwind information that cannot be used ends the walk: a
+ * guess would hide the damage.
+ */
 static enum uw_answer by_cfi(struct asking *a)
 {
 	if (has_rule(a, UW_STEPPER_CFI))
@@ -235,6 +241,7 @@ static enum uw_answer by_dynamic(struct asking *a)
 	return step_by_rule_of(a, bias);
 }
 
+/* Leave a signal frame, by the object's code or by captured bytes of code that no object has. */
 static enum uw_answer by_signal(struct asking *a)
 {
 	struct uw_walking *w = a->w;
@@ -247,6 +254,7 @@ static enum uw_answer by_signal(struct asking *a)
 	return step_by_rule(a);
 }
 
+/* Leave a PLT entry or a similar stub, which the object's code shows. */
 static enum uw_answer by_plt(struct asking *a)
 {
 	return has_rule(a, UW_STEPPER_PLT) ? step_by_rule(a) : UW_ANSWER_NOT_ME;
@@ -395,6 +403,10 @@ enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *objec
 	return slot->keeping;
 }
 
+/*
+ * Take the word at sp, or lr, as the return address. If it calls other code, or any code through a
+ * register, the function's beginning decides where it shows a frame.
+ */
 static enum uw_answer by_leaf(struct asking *a)
 {
 	guess_both(a);
@@ -408,6 +420,10 @@ static enum uw_answer by_leaf(struct asking *a)
 	return take(a, UW_STEPPER_LEAF, &a->leaf, a->leaf.worth != UW_WORTH_ELSEWHERE);
 }
 
+/*
+ * Follow the frame pointer, if a return address is in the frame record and the function does not
+ * leave the register alone.
+ */
 static enum uw_answer by_fp(struct asking *a)
 {
 	struct uw_walking *w = a->w;
@@ -429,6 +445,7 @@ static enum uw_answer by_fp(struct asking *a)
 			    (w->mapping->object && a->fp.worth == UW_WORTH_DIRECT));
 }
 
+/* Apply the rule that follows from how the function begins. */
 static enum uw_answer by_prologue(struct asking *a)
 {
 	enum uw_answer answer;

@@ -77,7 +77,7 @@ static unsigned char read_page(const struct uw_code_source *code, uint64_t page)
 		    (s->vaddr < start && s->file_size <= start - s->vaddr))
 			continue;
 		if (only || !is_code(s))
-			/* or NONE: which of the two segments is visible does not matter */
+			/* not sure: two segments show the page, or one that is not plain code */
 			return SOME;
 		only = s;
 	}

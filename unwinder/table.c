@@ -335,6 +335,7 @@ uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup)
  */
 typedef uint32_t (*count_fn)(const uint8_t *key, uint32_t n, uint8_t unit);
 
+/* Count one key at a time, without vectors. Tests compare both ways. */
 static inline uint32_t count_portable(const uint8_t *key, uint32_t n, uint8_t unit)
 {
 	uint32_t i = 0;
@@ -423,6 +424,7 @@ static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_tab
 	return low + count(t->key + low, (uint32_t)blk[1] - blk[0], (uint8_t)unit) - 1;
 }
 
+/* Look up a row in any table, with any number of keys in its block. */
 static __attribute__((noinline)) uint32_t row_anywhere(const struct uw_table *t, uint64_t vaddr)
 {
 	return row_at(t, vaddr, count_fast);
@@ -473,6 +475,7 @@ static inline uint32_t rule_of(const struct uw_table *t, uint32_t row)
 	return t->rid ? t->rid[row] : t->rid4[row];
 }
 
+/* Do the same as uw_table_word for lookups that row_quickly cannot do. */
 static __attribute__((noinline)) uint64_t word_anywhere(const struct uw_table *t, uint64_t vaddr,
 							uint32_t *rule)
 {

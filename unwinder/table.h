@@ -61,7 +61,7 @@ void uw_table_trust(struct uw_table *table, const void *blob);
  * those of uw_table_open, and -ENOMEM.
  */
 int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob);
-/* Free what the table owns; for any of the three */
+/* Free what the table owns; for any of the three. */
 void uw_table_fini(struct uw_table *table);
 /* Make sure that lookups in this sup are possible. Return the sup's blk, or UW_TABLE_BAD. */
 uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup);

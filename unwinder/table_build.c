@@ -58,6 +58,7 @@ static uint64_t vaddr_of(const struct build *b, uint32_t unit)
 	return b->base + ((uint64_t)unit << b->arch->unit_shift);
 }
 
+/* Add a row, with room for it. */
 static void put(struct build *b, uint32_t unit, uint32_t rule)
 {
 	if (uw_rows_reserve(&b->rows, 1))

@@ -24,7 +24,7 @@ struct uw_fast_cie;
  * outlive the decoder. -ENOMEM: no memory for the decoder itself.
  */
 int uw_fast_new(const struct uw_arch *arch, struct uw_rows *rows, struct uw_fast **out);
-/* Free the decoder; NULL is allowed */
+/* Free the decoder; NULL is allowed. */
 void uw_fast_free(struct uw_fast *fast);
 
 /* The parts of an FDE that are needed here; valid until the next one is read. */

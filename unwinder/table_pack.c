@@ -44,6 +44,7 @@ void uw_table_identify(const struct uw_table_source *source, __u64 *size, __u64 
 
 /* ---- the parts ---------------------------------------------------------------------- */
 
+/* Set the header's fields, except the offsets of the parts. */
 static void fill_header(const struct uw_table_source *source, const struct uw_rows *rows,
 			uint64_t base, struct table_header *h)
 {

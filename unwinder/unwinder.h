@@ -75,7 +75,8 @@ struct uw_kept {
  */
 struct uw_blob;
 int uw_blob_open(const struct uw_kept *kept, uint32_t magic, struct uw_blob **out);
-/* Free the blob and release its source; NULL is allowed */
+
+/* Free the blob and release its source; NULL is allowed. */
 void uw_blob_free(struct uw_blob *blob);
 
 /*
@@ -83,6 +84,7 @@ void uw_blob_free(struct uw_blob *blob);
  * valid; the front part is always valid.
  */
 const void *uw_blob_bytes(const struct uw_blob *blob);
+
 /* Return the size of the whole blob in bytes. */
 uint64_t uw_blob_size(const struct uw_blob *blob);
 
@@ -91,15 +93,19 @@ uint64_t uw_blob_size(const struct uw_blob *blob);
  * the blob, or is damaged. Errors of the read function are returned unchanged.
  */
 int uw_blob_need(struct uw_blob *blob, uint64_t off, uint64_t size);
+
 /* Read and check the whole blob, with the errors of uw_blob_need. */
 int uw_blob_whole(struct uw_blob *blob);
-/* Return how many bytes have been read so far */
+
+/* Return how many bytes have been read so far. */
 uint64_t uw_blob_read(struct uw_blob *blob);
 
 /* Check a whole blob in memory. bytes must be aligned to 8 (-EINVAL). -EBADMSG: it is damaged. */
 int uw_blob_check(const void *bytes, size_t size);
+
 /* Return how many bytes the checksums take for rest bytes after the front part. */
 size_t uw_blob_sums(uint64_t rest);
+
 /* Fill in the checksums of a blob that is complete otherwise. */
 void uw_blob_seal(void *bytes);
 
@@ -183,15 +189,18 @@ int uw_object_open_image(const void *image, size_t size, struct uw_object **out)
 int uw_object_open_image_at(const void *image, size_t size, uint64_t elf_off,
 			    struct uw_object **out);
 
-/* Take one more reference to the object */
+/* Take one more reference to the object. */
 struct uw_object *uw_object_get(struct uw_object *object);
-/* Drop one reference and free the object with the last; NULL is allowed */
+
+/* Drop one reference and free the object with the last; NULL is allowed. */
 void uw_object_put(struct uw_object *object);
 
-/* Return EM_X86_64 or EM_AARCH64 */
+/* Return EM_X86_64 or EM_AARCH64. */
 uint16_t uw_object_machine(const struct uw_object *object);
+
 /* Return the file's build-id, borrowed for the object's life. */
 const struct uw_build_id *uw_object_build_id(const struct uw_object *object);
+
 /* Return the file's PT_LOAD segments and their number in *n, borrowed for the object's life. */
 const struct uw_segment *uw_object_segments(const struct uw_object *object, size_t *n);
 
@@ -244,8 +253,10 @@ const void *uw_object_compiled(const struct uw_object *object, size_t *size);
 struct uw_identity {
 	uint64_t size, hash;
 };
+
 /* Read the unwind sections and return their identity. -ENOMEM. */
 int uw_object_identify(struct uw_object *object, struct uw_identity *out);
+
 /* Receive the next size bytes, which are borrowed for the call. */
 typedef void (*uw_input_fn)(void *ctx, const void *bytes, size_t size);
 
@@ -291,6 +302,7 @@ int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out);
  * -ENOTSUP: FDEs overlap or lie too far apart.
  */
 int uw_object_procs(struct uw_object *object, void **blob, size_t *size);
+
 /* Use stored ranges. The object takes over blob as uw_object_take does, with the same errors. */
 int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
 			 const struct uw_identity *known);
@@ -322,13 +334,17 @@ int uw_rows_open_kept(const struct uw_kept *table, const struct uw_kept *procs,
  * uw_rows_open_kept only the front part is valid until uw_rows_whole succeeds.
  */
 const void *uw_rows_table(const struct uw_rows *rows, size_t *size);
+
 /* Return the bytes of the ranges likewise. */
 const void *uw_rows_ranges(const struct uw_rows *rows, size_t *size);
+
 /* Read and check all of both blobs. -EBADMSG: one of them is damaged. */
 int uw_rows_whole(struct uw_rows *rows);
-/* Return how many bytes of uw_rows_open_kept's blobs have been read so far */
+
+/* Return how many bytes of uw_rows_open_kept's blobs have been read so far. */
 uint64_t uw_rows_read(struct uw_rows *rows);
-/* Free what uw_rows_open made; NULL is allowed */
+
+/* Free what uw_rows_open made; NULL is allowed. */
 void uw_rows_free(struct uw_rows *rows);
 
 /*
@@ -351,6 +367,7 @@ struct uw_row_info {
 	const char *expressions; /* "cfa: DW_OP_…; rip: …"; "": none */
 	const char *words;	 /* "CFA = rsp + 16, return address at CFA - 8, …" */
 };
+
 /* Return how many rows the table has. */
 size_t uw_rows_count(const struct uw_rows *rows);
 
@@ -368,8 +385,10 @@ int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out);
 
 /* Return how many procedures the ranges have. */
 size_t uw_rows_procs(const struct uw_rows *rows);
+
 /* Return the i-th procedure by ascending address, as [*start, *end). */
 int uw_rows_proc(struct uw_rows *rows, size_t i, uint64_t *start, uint64_t *end);
+
 /* Count the procedures that end at or before vaddr. */
 int uw_rows_procs_before(struct uw_rows *rows, uint64_t vaddr, size_t *n);
 
@@ -381,9 +400,11 @@ int uw_rows_function(struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint
 
 /* A background thread that compiles objects one by one. */
 struct uw_builder;
+
 /* Start the thread. The caller ends it with uw_builder_free. */
 int uw_builder_new(struct uw_builder **out);
-/* Cancel what is not compiled yet and end the thread; NULL is allowed */
+
+/* Cancel what is not compiled yet and end the thread; NULL is allowed. */
 void uw_builder_free(struct uw_builder *builder);
 
 /*
@@ -391,7 +412,8 @@ void uw_builder_free(struct uw_builder *builder);
  * long as it needs one. -ENOMEM.
  */
 int uw_builder_add(struct uw_builder *builder, struct uw_object *object);
-/* Wait until nothing is left to compile */
+
+/* Wait until nothing is left to compile. */
 void uw_builder_wait(struct uw_builder *builder);
 
 /* ---- address spaces: the mappings of one process at one time ------------ */
@@ -428,9 +450,11 @@ typedef struct uw_object *(*uw_resolve_fn)(void *ctx, const struct uw_mapping *m
  * machine is not supported. -ENOMEM.
  */
 int uw_space_new(uint16_t machine, uw_resolve_fn resolve, void *ctx, struct uw_space **out);
-/* Free the space; NULL is allowed */
+
+/* Free the space; NULL is allowed. */
 void uw_space_free(struct uw_space *space);
-/* Copy the space, as fork() does */
+
+/* Copy the space, as fork() does. */
 int uw_space_copy(const struct uw_space *space, struct uw_space **out);
 
 /*
@@ -439,10 +463,13 @@ int uw_space_copy(const struct uw_space *space, struct uw_space **out);
  * uw_space_own before a walk in *out. -ENOMEM.
  */
 int uw_space_share(struct uw_space *space, struct uw_space **out);
-/* Copy mappings that are still shared; 0 if there are none; -ENOMEM */
+
+/* Copy mappings that are still shared; 0 if there are none; -ENOMEM. */
 int uw_space_own(struct uw_space *space);
-/* Remove all mappings, as exec does */
+
+/* Remove all mappings, as exec does. */
 void uw_space_clear(struct uw_space *space);
+
 /* Return EM_X86_64 or EM_AARCH64. */
 uint16_t uw_space_machine(const struct uw_space *space);
 
@@ -452,6 +479,7 @@ uint16_t uw_space_machine(const struct uw_space *space);
  * bias. -EINVAL: the mapping is empty. -ENOMEM.
  */
 int uw_space_map(struct uw_space *space, const struct uw_mapping *mapping);
+
 /* Remove [start, end) from the mappings. If nothing is mapped there, the space does not change. */
 int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end);
 
@@ -459,6 +487,7 @@ int uw_space_unmap(struct uw_space *space, uint64_t start, uint64_t end);
  * Return the mapping around addr, borrowed until the space changes. NULL: nothing is mapped there.
  */
 const struct uw_mapping *uw_space_find(const struct uw_space *space, uint64_t addr);
+
 /* Do the same as uw_space_find, and get the mapping's object if that was not done before. */
 const struct uw_mapping *uw_space_resolved(struct uw_space *space, uint64_t addr);
 
@@ -498,6 +527,7 @@ struct uw_dynamic_list {
  * if the object has no such list. The file is read each time, so call this once for each object.
  */
 void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[2]);
+
 /* Look up the vaddrs of n exported names, likewise. 0: the object does not export the name. */
 void uw_object_exports(const struct uw_object *object, const char *const *names, size_t n,
 		       uint64_t *vaddrs);
@@ -521,15 +551,17 @@ uint64_t uw_dynamic_mark(const struct uw_dynamic *dynamic);
 
 /* Open stored bytes. They are copied and checked. -EBADMSG, -ENOTSUP, -ENOMEM. */
 int uw_dynamic_open(const void *bytes, size_t size, struct uw_dynamic **out);
-/* Return the bytes to store, borrowed */
+
+/* Return the bytes to store, borrowed. */
 const void *uw_dynamic_bytes(const struct uw_dynamic *dynamic, size_t *size);
 
 /* Return a sentence that says what is wrong with the information, or NULL if nothing is. */
 const char *uw_dynamic_fault(const struct uw_dynamic *dynamic);
 
-/* Take one more reference */
+/* Take one more reference. */
 struct uw_dynamic *uw_dynamic_get(struct uw_dynamic *dynamic);
-/* Drop one reference; NULL is allowed */
+
+/* Drop one reference; NULL is allowed. */
 void uw_dynamic_put(struct uw_dynamic *dynamic);
 
 struct uw_dynamic_proc {
@@ -567,7 +599,8 @@ int uw_dynamic_proc(const struct uw_dynamic *dynamic, uint64_t addr, struct uw_d
  * reference. NULL: use none.
  */
 void uw_space_set_dynamic(struct uw_space *space, struct uw_dynamic *dynamic);
-/* Return the space's information, borrowed */
+
+/* Return the space's information, borrowed. */
 struct uw_dynamic *uw_space_dynamic(const struct uw_space *space);
 
 /* ---- a captured thread --------------------------------------------------- */
@@ -666,11 +699,13 @@ enum uw_stop {
 	UW_STOP_N
 };
 
-/* Return the reason's name: "truncated" */
+/* Return the reason's name: "truncated". */
 const char *uw_stop_name(enum uw_stop stop);
-/* Return a sentence for people: the meaning, and what helps */
+
+/* Return a sentence for people: the meaning, and what helps. */
 const char *uw_stop_sentence(enum uw_stop stop);
-/* Return the name of a built-in stepper: "cfi" */
+
+/* Return the name of a built-in stepper: "cfi". */
 const char *uw_stepper_name(enum uw_stepper stepper);
 
 struct uw_frame {
@@ -799,7 +834,8 @@ struct uw_stepper_info {
 
 /* Make a group with the built-in steppers. -ENOMEM. */
 int uw_steppers_new(struct uw_steppers **out);
-/* Free the group, which no space may use any more; NULL is allowed */
+
+/* Free the group, which no space may use any more; NULL is allowed. */
 void uw_steppers_free(struct uw_steppers *steppers);
 
 /*
@@ -869,9 +905,11 @@ void uw_space_use(struct uw_space *space, const struct uw_steppers *steppers);
  * invalid when the space changes.
  */
 struct uw_worker;
+
 /* Make a worker. -ENOMEM. */
 int uw_worker_new(struct uw_worker **out);
-/* Free the worker; NULL is allowed */
+
+/* Free the worker; NULL is allowed. */
 void uw_worker_free(struct uw_worker *worker);
 
 /*
@@ -908,12 +946,14 @@ void uw_walk_many(struct uw_worker *worker, const struct uw_job *jobs, size_t n)
 struct uw_pasts;
 
 /*
- * Make an empty history for walks of at most max_frames frames. It takes at most max_bytes; threads
- * that were not seen for longest are dropped first. -ENOMEM.
+ * Make an empty history, for stacks with room for at most max_frames frames. It takes at most
+ * max_bytes; threads that were not seen for longest are dropped first. -ENOMEM.
  */
 int uw_pasts_new(size_t max_frames, size_t max_bytes, struct uw_pasts **out);
-/* Free the history; NULL is allowed */
+
+/* Free the history; NULL is allowed. */
 void uw_pasts_free(struct uw_pasts *pasts);
+
 /* Drop all walks from the history. */
 void uw_pasts_forget(struct uw_pasts *pasts);
 
@@ -937,7 +977,7 @@ void uw_walk_again(struct uw_pasts *pasts, uint64_t key, struct uw_worker *worke
 
 /* ---- how a walk went, step by step --------------------------------------- */
 
-/* Return the register's name: "rip"; "?": there is no such register */
+/* Return the register's name: "rip"; "?": there is no such register. */
 const char *uw_reg_name(uint16_t machine, unsigned int reg);
 
 /* Where the rule for a frame comes from. */
@@ -983,9 +1023,10 @@ struct uw_try {
 	uint64_t addr, value;
 };
 
-/* Return the verdict's name: "no_call" */
+/* Return the verdict's name: "no_call". */
 const char *uw_verdict_name(enum uw_verdict verdict);
-/* Return it in words: "no call ends there" */
+
+/* Return it in words: "no call ends there". */
 const char *uw_verdict_sentence(enum uw_verdict verdict);
 
 /* One step, from a frame to its caller. */
@@ -1027,9 +1068,10 @@ typedef void (*uw_step_fn)(void *ctx, const struct uw_step *step);
 void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		const struct uw_stack *stack, uw_step_fn fn, void *ctx);
 
-/* Return the name: ".eh_frame" */
+/* Return the name: ".eh_frame". */
 const char *uw_rules_name(enum uw_rules rules);
-/* Return the name: "rule" */
+
+/* Return the name: "rule". */
 const char *uw_confidence_name(enum uw_confidence confidence);
 
 #ifdef __cplusplus

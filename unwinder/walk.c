@@ -167,7 +167,7 @@ void uw_walk_note_missing(struct uw_walking *w)
 }
 
 /*
- * Brent's algorithm: the mark moves to the current frame whenever the number of frames is a power
+ * Brent's algorithm: the mark moves to the current frame whenever the number of calls is a power
  * of two.
  */
 bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp)

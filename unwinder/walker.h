@@ -85,13 +85,15 @@ struct uw_stack_walk {
 int uw_walker_new(const struct uw_process *process, struct uw_space *space,
 		  const struct uw_steppers *steppers, const struct uw_lookup *lookup,
 		  struct uw_walker **out);
-/* Free the walker; NULL is allowed */
+/* Free the walker; NULL is allowed. */
 void uw_walker_free(struct uw_walker *walker);
 
 /* Return the walker's copy of process, borrowed for the walker's life. */
 const struct uw_process *uw_walker_process(const struct uw_walker *walker);
+
 /* Return the steppers in use, borrowed for the walker's life. NULL: the built-in ones. */
 const struct uw_steppers *uw_walker_steppers(const struct uw_walker *walker);
+
 /* Return the walker's copy of lookup, borrowed for the walker's life. */
 const struct uw_lookup *uw_walker_lookup(const struct uw_walker *walker);
 
@@ -128,6 +130,7 @@ int uw_walker_frame(const struct uw_walker *walker, const uint64_t ra_sp_fp[3], 
  * Its errors are returned unchanged.
  */
 int uw_walker_name(const struct uw_stack_frame *frame, char *name, size_t size, void **object);
+
 /* Look up the file of a frame's code likewise. */
 int uw_walker_library(const struct uw_stack_frame *frame, char *path, size_t size);
 
