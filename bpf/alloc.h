@@ -69,7 +69,7 @@ __u32 alloc_stopped = 0; /* set by the agent: ignore all calls from now on */
 /* Return the binary logarithm of 1 + x / 2^20, in units of 2^-20. x is below 2^20. */
 static __always_inline __u64 log2_mantissa(__u64 x)
 {
-	/* one bit before the binary point and 31 after it */
+	/* One bit before the binary point and 31 after it. */
 	__u64 y = (x + (1 << 20)) << 11, log = 0;
 
 #pragma clang loop unroll(full)

@@ -29,13 +29,13 @@ const volatile __u32 self_pid = 0;
 const volatile __u32 filters = 0; /* enum capture_filter */
 const volatile struct capture_cgroup wanted_cgroups[CAPTURE_CGROUPS_MAX] = {};
 const volatile __u64 wanted_cpus[CAPTURE_CPUS_MAX / 64] = {};
-/* tracepoints and probes: take one in so many */
+/* Tracepoints and probes: take one in so many. */
 const volatile __u32 every[CAPTURE_EVENTS_MAX] = {};
 /* Other events: the program sees every occurrence and samples few of them; see paced_period. */
 const volatile __u8 paced[CAPTURE_EVENTS_MAX] = {};
-/* samples a second of a paced event on one CPU; may be a few more */
+/* Samples a second of a paced event on one CPU; may be a few more. */
 const volatile __u32 pace_samples = 400;
-/* event numbers of the plain programs, which have no attach cookies */
+/* Event numbers of the plain programs, which have no attach cookies. */
 const volatile __u32 plain_event = 0, plain_tracepoint = 0, plain_probe = 0;
 const volatile __u32 n_scratch = 1; /* CPUs that have a scratch buffer */
 const volatile __u32 off_cpu_event = 0;
@@ -57,7 +57,7 @@ const volatile __u64 alloc_interval = 1; /* bytes; 1: capture every allocation *
 #define SCRATCH_FRONT 104u
 #define SCRATCH_HEAD  (SCRATCH_FRONT + CAPTURE_HEAD_SIZE)
 #define SCRATCH_TAIL  (CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
-/* both stacks, and the address of the second */
+/* Both stacks, and the address of the second. */
 #define STACKS_MAX (stack_max + CAPTURE_INTERRUPTED_MAX + 24)
 _Static_assert(CAPTURE_PAGE >= 24 + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) +
 				       sizeof(struct capture_alloc),
@@ -218,7 +218,7 @@ __u32 wake_asked = 0;
 /*
  * Write a record to the ring, but leave reserve bytes of the ring free. Return 0, or a negative
  * value if the ring has no room. A wakeup costs an interrupt, which is more expensive than a
- * sample, so it is requested once until the reader runs, however long that takes.
+ * sample, so it is requested only once before the reader runs, however long that takes.
  */
 static __always_inline long put(void *record, __u64 size, __u64 reserve)
 {

@@ -38,7 +38,7 @@ struct dynamic_header {
 	 * 0.
 	 */
 	__u64 checksum;
-	/* identifies the process's lists when they were read; changes with their contents */
+	/* Identifies the process's lists when they were read; changes with their contents. */
 	__u64 mark;
 	__u32 n_procs;
 	__u32 flags;

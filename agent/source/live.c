@@ -889,9 +889,9 @@ static uint32_t add_interrupted(struct live *live, const struct capture_head *he
 
 /*
  * Compute how many allocations and bytes a captured allocation stands for. One byte is drawn every
- * alloc_interval bytes on average. The probability that an allocation contains a drawn byte is 1 -
- * exp(-size / interval), so the capture stands for 1 / probability allocations. With an interval of
- * 1 every allocation is captured.
+ * alloc_interval bytes on average. An allocation contains a drawn byte with the probability
+ * 1 - exp(-size / interval), so the capture stands for 1 / probability allocations. With an
+ * interval of 1 every allocation is captured.
  */
 static void make_alloc(const struct live *live, const struct capture_alloc *alloc,
 		       struct event_sample *s)
@@ -1421,7 +1421,7 @@ static int change_cpus(struct live *live, int *cpus, size_t n, size_t *n_new, ch
 		    (live->only && !is_among(live->only, live->n_only, cpus[i])))
 			continue;
 		err = start_cpu(live, cpus[i], error);
-		/* offline since the list was read: the next check will notice */
+		/* Offline since the list was read: the next check will notice. */
 		if (err == -ENODEV)
 			err = 0;
 		else

@@ -55,7 +55,7 @@ int live_allocators_failed(const struct live_allocators *allocators, char *error
  * too many are selected to have probes of their own.
  */
 bool live_allocators_everywhere(const struct live_allocators *allocators);
-/* files with a malloc that are watched */
+/* Files with a malloc that are watched. */
 size_t live_allocators_n(const struct live_allocators *allocators);
 
 #endif

@@ -57,10 +57,10 @@
 /* A program that is attached: to a perf event, a probe or a tracepoint. */
 struct attached {
 	struct bpf_link *link;
-	/* descriptor of a uprobe-multi link, which libbpf does not know; -1: link is used */
+	/* Descriptor of a uprobe-multi link, which libbpf does not know; -1: link is used. */
 	int multi;
 	int cpu; /* -1: all */
-	/* fd of a perf event that can be disabled, which stops the program; -1: detach */
+	/* The fd of a perf event that can be disabled, which stops the program; -1: detach. */
 	int clock;
 	bool allocator;
 	uint32_t pid; /* of an allocator's probes: their process; 0: all */
@@ -68,7 +68,7 @@ struct attached {
 
 struct live_bpf {
 	struct capture *skeleton;
-	/* plain programs of events that are not the first of their kind */
+	/* Plain programs of events that are not the first of their kind. */
 	struct capture *others[CAPTURE_EVENTS_MAX];
 	const struct live_events *events;
 	struct attached *attached;
@@ -87,7 +87,7 @@ struct live_bpf {
 	bool multi;	 /* probes of allocators are attached as one link per file */
 	bool any_thread; /* single threads are selected */
 	uint32_t alive;	 /* a selected process that was alive at the last check */
-	/* a file with the kernel's types that the programs use; -1: libbpf looks for all types */
+	/* A file with the kernel's types that the programs use; -1: libbpf looks for all types. */
 	int types;
 	int n_cpus;	    /* possible CPUs: they have counters */
 	uint32_t n_scratch; /* up to the last present CPU: they have a scratch buffer */

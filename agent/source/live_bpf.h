@@ -27,7 +27,7 @@ struct live_bpf_options {   /* all borrowed until the program is open */
 	uint64_t alloc_interval; /* bytes; 1: every allocation */
 	/* enum capture_filter. Only what is added with live_bpf_want… passes such a filter. */
 	uint32_t filters;
-	/* with CAPTURE_FILTER_TASK: single threads are selected, too */
+	/* With CAPTURE_FILTER_TASK: single threads are selected, too. */
 	bool threads;
 	const struct capture_cgroup *cgroups; /* for CAPTURE_FILTER_CGROUP */
 	size_t n_cgroups;

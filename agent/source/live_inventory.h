@@ -29,7 +29,7 @@ int live_process_parent(uint32_t pid, uint32_t *parent);
 /* Read the thread group (process) of a thread. -ENOENT: the thread does not exist. */
 int live_process_group(uint32_t tid, uint32_t *pid);
 
-/* it does not exist, or it is a zombie that was not reaped yet */
+/* It does not exist, or it is a zombie that was not reaped yet. */
 bool live_process_ended(uint32_t pid);
 
 typedef int (*live_pid_fn)(void *ctx, uint32_t pid);

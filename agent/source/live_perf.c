@@ -585,7 +585,7 @@ bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid)
 	if ((record->type != PERF_RECORD_MMAP2 && record->type != PERF_RECORD_COMM) ||
 	    record->size < sizeof(struct comm_record))
 		return false;
-	/* pid is at the same place in both records */
+	/* pid is at the same place in both records. */
 	*pid = ((const struct comm_record *)(const void *)record)->pid;
 	return true;
 }

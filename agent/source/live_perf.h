@@ -50,10 +50,10 @@ int live_sideband_set_cpus(struct live_sideband *sideband, const int *cpus, size
 bool live_sideband_build_ids(const struct live_sideband *sideband);
 
 size_t live_sideband_n_fds(const struct live_sideband *sideband);
-/* readable when its ring is half full */
+/* Readable when its ring is half full. */
 int live_sideband_fd(const struct live_sideband *sideband, size_t i);
 
-/* the file of a mapping: what its record cannot hold in addition to the build-id */
+/* The file of a mapping: what its record cannot hold in addition to the build-id. */
 struct live_file {
 	uint32_t pid;
 	uint32_t major, minor;
