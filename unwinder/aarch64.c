@@ -86,7 +86,7 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 	return true;
 }
 
-/* ---- threads that begin -------------------------------------------------------------- */
+/* ---- new threads ----------------------------------------------------------------------- */
 
 /*
  * Find mov x8,#220 (clone) or mov x8,#435 (clone3) with svc #0 below the pc. Between them and
@@ -254,7 +254,7 @@ static bool init(const struct uw_code *start, const struct uw_code *at, uint64_t
 	return true;
 }
 
-/* ---- the frame so far ---------------------------------------------------------------- */
+/* ---- partly built frames --------------------------------------------------------------- */
 
 /*
  * Return how much of its frame a function has built at the end of the code. A frame record is

@@ -16,7 +16,7 @@
 
 /* The code around an address, for functions that recognise it. */
 struct uw_code {
-	const uint8_t *at; /* before bytes lie below it, after from it on; borrowed */
+	const uint8_t *at; /* before bytes below it and after bytes from it can be read; borrowed */
 	size_t before, after;
 };
 

@@ -1,3 +1,4 @@
+/* unwinder/bytes.c: reads LEB128 numbers and strings from a range of bytes (bytes.h). */
 #include "unwinder/bytes.h"
 
 #include <string.h>

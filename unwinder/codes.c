@@ -25,8 +25,8 @@ static bool find(const struct uw_codes *codes, uint64_t off, void *out, size_t s
 }
 
 /*
- * Without the cache if it is in use, or if the bytes do not fit into one piece. An image in
- * memory is not cached.
+ * Read from the file without the cache if the cache is in use or the bytes do not fit into one
+ * piece. An image in memory is not cached.
  */
 int uw_codes_read(struct uw_codes *codes, const struct uw_source *source, uint64_t least,
 		  uint64_t most, uint64_t off, void *out, size_t size)

@@ -63,6 +63,7 @@ static int no_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	return -EFAULT;
 }
 
+/* Create a worker too if the target has a space: the walks in the space need one. */
 int uw_target_new(uint16_t machine, int byte_order, const struct uw_accessors *accessors,
 		  struct uw_space *space, struct uw_target **out)
 {
@@ -122,7 +123,7 @@ void uw_target_code_mask(struct uw_target *t, uint64_t mask)
 	t->code_mask = mask;
 }
 
-/* ---- what is kept ---------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------ */
 
 /* Return the target's memory accessor, or one that always fails. */
 static uw_read_fn reader(const struct uw_target *t)
@@ -182,6 +183,7 @@ int uw_target_cache_size(struct uw_target *t, size_t n)
 	return 0;
 }
 
+/* For a range, reset only the age of the slots in it: the other slots stay valid. */
 void uw_target_flush(struct uw_target *t, uint64_t start, uint64_t end)
 {
 	(void)pthread_mutex_lock(&t->lock);
@@ -199,6 +201,7 @@ void uw_target_flush(struct uw_target *t, uint64_t start, uint64_t end)
 	(void)pthread_mutex_unlock(&t->lock);
 }
 
+/* Call the accessor without the lock. Two threads may call it at once. */
 int uw_target_dyn_list(struct uw_target *t, void *ctx, uint64_t *addr)
 {
 	uint64_t found = 0;
@@ -431,6 +434,7 @@ int uw_cursor_init_at(struct uw_cursor *cursor, struct uw_target *target, void *
 	return 0;
 }
 
+/* Read all registers. Only pc and sp must be known. */
 int uw_cursor_init(struct uw_cursor *cursor, struct uw_target *target, void *ctx)
 {
 	const struct uw_arch *arch = target->arch;
@@ -994,6 +998,10 @@ static int step_on(struct state *s, const struct state *before)
 	return err;
 }
 
+/*
+ * Step with the cursor's own state. If that fails, restore the old state, but with the reason
+ * and with the marks of the search for cycles.
+ */
 int uw_cursor_step(struct uw_cursor *cursor)
 {
 	struct state *s = state_of(cursor), before;
@@ -1070,6 +1078,7 @@ int uw_cursor_save(const struct uw_cursor *cursor, unsigned int reg, struct uw_s
 	return 0;
 }
 
+/* Look up the frame's rule without a step. A failure counts as "no signal". */
 int uw_cursor_is_signal(const struct uw_cursor *cursor)
 {
 	const struct state *s = look(cursor);
@@ -1092,6 +1101,7 @@ int uw_cursor_is_signal(const struct uw_cursor *cursor)
 	return !err && rule.signal;
 }
 
+/* Step a copy of the cursor to find cfa and signal. This costs as much as a step. */
 int uw_cursor_frame(const struct uw_cursor *cursor, struct uw_frame *frame)
 {
 	const struct state *s = look(cursor);
@@ -1172,6 +1182,7 @@ int uw_cursor_proc_info(const struct uw_cursor *cursor, struct uw_proc_info *out
 	return err > 0 ? -ENOENT : err;
 }
 
+/* Find the name by the lookup, which is pc - 1 in outer frames, and adjust the offset to the pc. */
 int uw_cursor_proc_name(const struct uw_cursor *cursor, char *name, size_t size, uint64_t *off)
 {
 	const struct state *s = look(cursor);

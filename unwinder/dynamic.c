@@ -87,6 +87,7 @@ static int wrap(uint8_t *bytes, struct uw_dynamic **out)
 	return 0;
 }
 
+/* Copy and check the bytes. The copy is aligned; the caller's bytes may not be. */
 int uw_dynamic_open(const void *bytes, size_t size, struct uw_dynamic **out)
 {
 	uint8_t *copy;
@@ -147,6 +148,7 @@ bool uw_dynamic_is_names(const struct uw_dynamic *d)
 	return d->header->flags & DYNAMIC_NAMES;
 }
 
+/* Return a text for the most important flag only. */
 const char *uw_dynamic_fault(const struct uw_dynamic *d)
 {
 	if (d->header->flags & DYNAMIC_CUT)
@@ -524,7 +526,7 @@ static int regions_run(struct run *run, const struct dynamic_proc *p, struct uw_
 	return err ? err : b.err;
 }
 
-/* ---- the rule ----------------------------------------------------------------------------- */
+/* ---- rules ------------------------------------------------------------------------------ */
 
 /* Convert the current frame state to a rule. */
 static void state_rule(const struct run *run, const struct dynamic_proc *p, struct uw_rule *rule)
@@ -600,7 +602,7 @@ static int by_fde(const struct uw_dynamic *d, const struct dynamic_proc *p, uint
 	return 0;
 }
 
-/* See dynamic.h. A procedure of which only the name is known has no rules. */
+/* Find the rule at lookup (dynamic.h). A procedure of which only the name is known has no rules. */
 int uw_dynamic_rule(const struct uw_dynamic *d, uint64_t lookup, struct uw_rule *rule,
 		    uint64_t *alias)
 {

@@ -484,8 +484,8 @@ int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out)
 }
 
 /*
- * Only the common case: the last entry at or before lookup covers it, or is the neighbour of
- * the next entry.
+ * Handle the common case only: the last entry at or before lookup covers it, or is the
+ * neighbour of the next entry.
  */
 int uw_frames_look(struct uw_frames *frames, uint64_t lookup, struct uw_fde *fde,
 		   struct uw_gap *gap)

@@ -76,6 +76,7 @@ static bool is_restorer(struct uw_walking *w, struct uw_object *object, uint64_t
 	       rule.signal;
 }
 
+/* Read the code below ra from its file; generated code and missing files give UW_WORTH_UNREAD. */
 enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
 {
 	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
@@ -119,7 +120,7 @@ static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
 	regs->known |= (uint64_t)1 << reg;
 }
 
-/* ---- leaf ------------------------------------------------------------------------------ */
+/* ---- leaf functions ---------------------------------------------------------------------- */
 
 /* How many bytes of code below the pc are read. */
 #define BUILT_MAX 512
@@ -153,6 +154,10 @@ static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
 	}
 }
 
+/*
+ * Read the return address. On machines with a link register, let the code below the pc decide
+ * whether the register still holds it.
+ */
 void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
 {
 	const struct uw_arch *arch = w->machine.arch;
@@ -173,6 +178,10 @@ void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
 		guess->worth = uw_guess_worth(w, guess->ra);
 }
 
+/*
+ * Move to the caller. A leaf function has saved no registers, so all of them stay known; the
+ * ones that have not been read yet are read first (uw_hot_settle).
+ */
 void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess)
 {
 	const struct uw_arch *arch = w->machine.arch;
@@ -185,7 +194,7 @@ void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess)
 		regs->known &= ~((uint64_t)1 << arch->lr); /* lr leads to a caller only once */
 }
 
-/* ---- frame pointer ----------------------------------------------------------------------- */
+/* ---- frame pointers ---------------------------------------------------------------------- */
 
 bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 {
@@ -236,8 +245,12 @@ void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess)
 	w->sp_low = arch->lr != arch->pc;
 }
 
-/* ---- scan ----------------------------------------------------------------------------------- */
+/* ---- scans of the stack ------------------------------------------------------------------ */
 
+/*
+ * Take the first word with a direct or an indirect call. A word with a call of other code is
+ * used if there is none.
+ */
 void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess)
 {
 	uint64_t sp = (w->sp + 7) & ~(uint64_t)7;

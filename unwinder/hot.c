@@ -18,13 +18,16 @@
 
 #define ADDRESS_BITS 48
 #define EXACT	     ((uint64_t)1 << 63)
-#define SP_LOW	     ((uint64_t)1 << 62) /* see struct uw_walking: the CFA counts from fp only */
+#define SP_LOW	     ((uint64_t)1 << 62) /* sp is only a lower bound, see struct uw_walking */
 #define TAG_MAX	     0x3fff
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* What a frame's step does. The two low bits have the same meaning in all kinds but KIND_ASK. */
+/*
+ * What a frame's step does. The two low bits are flags: KIND_FP and KIND_SAVED_FP, or KIND_FP
+ * and KIND_KEPT with KIND_CHAIN. KIND_ASK has no flags.
+ */
 enum {
 	KIND_FP = 1,	   /* the CFA is computed from fp instead of sp */
 	KIND_SAVED_FP = 2, /* the caller's fp is at slot->fp */
@@ -290,6 +293,10 @@ static void read_saved(struct uw_walking *w, const struct uw_frame *frame,
 	}
 }
 
+/*
+ * Look up the rule of each frame again, unless its slot is still cached and says that no
+ * registers were saved.
+ */
 void uw_hot_settle(struct uw_walking *w)
 {
 	struct uw_hot *hot = &w->worker->hot;
@@ -308,7 +315,7 @@ void uw_hot_settle(struct uw_walking *w)
 	}
 }
 
-/* ---- a frame -------------------------------------------------------------------------------- */
+/* ---- one frame ---------------------------------------------------------------------------- */
 
 enum outcome {
 	ON,    /* the run has moved to the caller's frame */
@@ -405,8 +412,8 @@ static inline uint32_t chain(struct uw_walking *w, const struct uw_run *run, uin
 }
 
 /*
- * Read a word outside the captured bytes around sp. *out is written only on success and its
- * address does not escape, so that the caller's variable can stay in a register.
+ * Read a word outside the captured bytes around sp. far_word gets the address of a local
+ * variable only, so that the caller's variable can stay in a register.
  */
 static inline bool far_copy(struct uw_walking *w, uint64_t addr, uint64_t *out)
 {
@@ -495,7 +502,7 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 	unsigned int kind;
 	uint32_t how;
 
-	/* This also rejects pc 0, whose lookup is 0 - 1. */
+	/* This also rejects a return address of 0, whose lookup is 2^64 - 1. */
 	if (UNLIKELY(lookup >> ADDRESS_BITS) || UNLIKELY(frame == run->end))
 		return ASIDE;
 	if (noting && UNLIKELY(sp >= run->join_sp)) {
@@ -584,7 +591,7 @@ hot_frame(struct uw_walking *w, struct uw_hot *hot, struct uw_run *run, bool not
 	return ON;
 }
 
-/* ---- runs of them ------------------------------------------------------------------------- */
+/* ---- runs of frames ----------------------------------------------------------------------- */
 
 /* Load the walk's state into a run. */
 static inline void enter(struct uw_walking *w, struct uw_run *run)
@@ -645,6 +652,7 @@ static int leave(struct uw_walking *w, const struct uw_run *run, enum outcome ou
 	return UW_GO_ON;
 }
 
+/* Step on a local copy of the run, which a compiler can keep in registers. */
 int uw_hot_run(struct uw_walking *w)
 {
 	struct uw_hot *hot = &w->worker->hot;
@@ -700,6 +708,10 @@ void uw_hot_enter(struct uw_walking *w)
 	fetch(&w->worker->hot, &w->run);
 }
 
+/*
+ * Step the walks in turn, so that the memory reads of one walk overlap with the work of the
+ * others.
+ */
 int uw_hot_turns(struct uw_walking *const *lanes, size_t n, size_t *at)
 {
 	for (size_t i = *at;; i++) {
