@@ -5,8 +5,8 @@
  * scarce. A lookup by the section's search table in the file takes a few reads of a few hundred
  * bytes. So the first lookups are made in the file, until they have taken as much time as reading
  * the section would. The search table has an eighth of the section's size: after some lookups it is
- * stored, and each lookup takes one read. If the file is in memory, the
- * table is not copied. Only what linkers usually write is understood; for everything else the functions return -EAGAIN.
+ * stored, and each lookup takes one read. If the file is in memory, the table is not copied. Only
+ * what linkers usually write is understood; for everything else the functions return -EAGAIN.
  */
 #ifndef UNWINDER_PEEK_H
 #define UNWINDER_PEEK_H

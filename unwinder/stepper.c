@@ -299,7 +299,7 @@ static void guess_both(struct asking *a)
  * Decide between the word at sp (or lr) and the frame pointer. A function that uses a frame pointer
  * has spilled values at sp, perhaps old return addresses. A function that uses none, or has just
  * been entered, has its return address at sp, and fp is its caller's. The one whose call leads to
- * the pc wins. If no call can be seen to lead there, the word at sp comes first.
+ * the pc wins. If both calls are indirect, the word at sp comes first.
  */
 static bool is_leaf(const struct asking *a)
 {

@@ -36,6 +36,7 @@ extern "C" {
 
 #define UW_BUILD_ID_MAX 32
 
+/* A build-id, as the linker wrote it to the file. */
 struct uw_build_id {
 	uint8_t size; /* 0: the file has none */
 	uint8_t bytes[UW_BUILD_ID_MAX];
@@ -306,6 +307,7 @@ int uw_object_procs(struct uw_object *object, void **blob, size_t *size);
 /* Use stored ranges. The object takes over blob as uw_object_take does, with the same errors. */
 int uw_object_take_procs(struct uw_object *object, void *blob, size_t size,
 			 const struct uw_identity *known);
+
 /* Do the same with a blob that is read while it is needed, as uw_object_take_kept does. */
 int uw_object_take_kept_procs(struct uw_object *object, const struct uw_kept *kept,
 			      const struct uw_identity *known);
@@ -418,6 +420,7 @@ void uw_builder_wait(struct uw_builder *builder);
 
 /* ---- address spaces: the mappings of one process at one time ------------ */
 
+/* What a mapping shows. */
 enum uw_mapping_kind {
 	UW_MAPPING_FILE,  /* backed by a file; off counts in it */
 	UW_MAPPING_ANON,  /* executable memory without a file: generated code */
@@ -425,6 +428,7 @@ enum uw_mapping_kind {
 	UW_MAPPING_OTHER, /* [vsyscall], [uprobes] and the like */
 };
 
+/* A memory mapping (VMA) of a process. */
 struct uw_mapping {
 	uint64_t start, end; /* run-time addresses, end is past the last byte */
 	uint64_t off;	     /* file offset of start */
@@ -464,7 +468,10 @@ int uw_space_copy(const struct uw_space *space, struct uw_space **out);
  */
 int uw_space_share(struct uw_space *space, struct uw_space **out);
 
-/* Copy mappings that are still shared; 0 if there are none; -ENOMEM. */
+/*
+ * Copy the mappings that a space from uw_space_share still shares. Return 0 also if it shares none.
+ * -ENOMEM.
+ */
 int uw_space_own(struct uw_space *space);
 
 /* Remove all mappings, as exec does. */
@@ -512,11 +519,13 @@ struct uw_dynamic;
  */
 typedef int (*uw_read_fn)(void *ctx, uint64_t addr, void *out, size_t size);
 
+/* Interfaces through which a process registers generated code. */
 enum uw_dynamic_kind {
 	UW_DYNAMIC_LIST, /* struct unw_dyn_info_list, libunwind-dynamic(3) */
 	UW_DYNAMIC_JIT,	 /* struct jit_descriptor, GDB's JIT interface */
 };
 
+/* Where a process has a registration list. */
 struct uw_dynamic_list {
 	enum uw_dynamic_kind kind;
 	uint64_t addr; /* in the process; 0: none */
@@ -546,6 +555,7 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
  */
 int uw_dynamic_marks(const struct uw_dynamic_list *lists, size_t n, uw_read_fn read, void *ctx,
 		     uint64_t *mark);
+
 /* Return the mark of the lists at the time when they were read. */
 uint64_t uw_dynamic_mark(const struct uw_dynamic *dynamic);
 
@@ -564,6 +574,7 @@ struct uw_dynamic *uw_dynamic_get(struct uw_dynamic *dynamic);
 /* Drop one reference; NULL is allowed. */
 void uw_dynamic_put(struct uw_dynamic *dynamic);
 
+/* A registered procedure. */
 struct uw_dynamic_proc {
 	uint64_t start, end; /* addresses in the process */
 	const char *name;    /* as the process has it, borrowed; NULL: it has none */
@@ -588,6 +599,7 @@ struct uw_dynamic_code {
  */
 int uw_dynamic_make(uint16_t machine, const struct uw_dynamic_code *codes, size_t n, bool names,
 		    struct uw_dynamic **out);
+
 /* Return whether uw_dynamic_make was called with names: no walk uses this information. */
 bool uw_dynamic_is_names(const struct uw_dynamic *dynamic);
 
@@ -620,6 +632,7 @@ enum {
 };
 #define UW_REGS_MAX 33
 
+/* Register values, by DWARF number. */
 struct uw_regs {
 	uint64_t value[UW_REGS_MAX];
 	uint64_t known; /* bit i: value[i] is known */
@@ -632,6 +645,7 @@ struct uw_region {
 	const uint8_t *bytes; /* borrowed */
 };
 
+/* All captured bytes of a thread. */
 struct uw_memory {
 	const struct uw_region *regions;
 	size_t n_regions;
@@ -640,6 +654,7 @@ struct uw_memory {
 /* Read captured bytes; a uw_read_fn whose ctx is a struct uw_memory. */
 int uw_memory_read(void *ctx, uint64_t addr, void *out, size_t size);
 
+/* A captured thread: its registers, and how to read its memory. */
 struct uw_thread {
 	struct uw_regs regs;
 	uw_read_fn read; /* captured memory; the walk itself adds read-only file contents */
@@ -708,6 +723,7 @@ const char *uw_stop_sentence(enum uw_stop stop);
 /* Return the name of a built-in stepper: "cfi". */
 const char *uw_stepper_name(enum uw_stepper stepper);
 
+/* One frame of a walked stack. */
 struct uw_frame {
 	uint64_t pc;	 /* the return address without authentication bits, or the interrupted pc */
 	uint64_t lookup; /* pc if exact, else pc - 1 */
@@ -721,6 +737,7 @@ struct uw_frame {
 	bool signal; /* this frame is a signal trampoline */
 };
 
+/* The result of a walk: frames[0] is the innermost frame. */
 struct uw_stack {
 	struct uw_frame *frames; /* owned by the caller, with room for max_frames */
 	size_t max_frames;
@@ -740,6 +757,7 @@ enum uw_place {
 	UW_PLACE_VALUE,	    /* computed, stored nowhere */
 };
 
+/* Where one of the caller's registers was found. */
 struct uw_save {
 	/* the caller's register by DWARF number; for the return address that of the pc */
 	uint8_t reg;
@@ -812,12 +830,14 @@ struct uw_query {
 /* Find the caller of the query's frame. */
 typedef enum uw_answer (*uw_stepper_fn)(void *ctx, struct uw_query *query);
 
+/* A range of code. */
 struct uw_range {
 	uint64_t start, end; /* run-time addresses; end is past the last byte */
 };
 
 struct uw_steppers; /* the built-in steppers and those that were added */
 
+/* A stepper, as it is added or listed. */
 struct uw_stepper_info {
 	const char *name;
 	uint32_t priority;

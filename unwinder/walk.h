@@ -158,7 +158,7 @@ static inline int uw_stopping(enum uw_stop stop)
 
 /*
  * Set w to the thread's innermost frame, except w->run. Return UW_GO_ON, or why the walk ends at
- * once. The caller of this function has set what out points to.
+ * once. out->frames and out->max_frames must be set by the caller.
  */
 int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker *worker,
 		  const struct uw_thread *thread, struct uw_stack *out);
