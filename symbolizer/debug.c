@@ -1,4 +1,7 @@
-/* symbolizer/debug.c: address → unit → function, and what of it is to be remembered. */
+/*
+ * symbolizer/debug.c: finds the unit and the function of an address, and stores its lines and
+ * calls.
+ */
 #include "symbolizer/debug.h"
 
 #include "unwinder/unwinder.h"
@@ -10,6 +13,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+/*
+ * Limits: bytes of loaded units; .dwo files open at once; unit spans; the work done for one
+ * program.
+ */
 #define HELD_MAX    ((uint64_t)48 << 20)
 #define HELD_SOON   ((uint64_t)8 << 20) /* of units that are done with */
 #define SPLITS_HELD 64
@@ -22,8 +29,9 @@
 #define NOTES_MAX   ((uint64_t)1 << 20)
 #define CHUNK	    ((size_t)256 << 10)
 
-/* ---- where units are ------------------------------------------------------------------------ */
+/* ---- where the units are ------------------------------------------------------------------- */
 
+/* Add a range of a unit's code. Empty ranges and those at 0 are ignored. -ENOMEM, -E2BIG. */
 static int push_span(struct sym_debug *d, uint64_t low, uint64_t high, uint32_t unit)
 {
 	if (!low || low >= high)
@@ -44,7 +52,7 @@ static int push_span(struct sym_debug *d, uint64_t low, uint64_t high, uint32_t 
 	return 0;
 }
 
-/* One set of .debug_aranges (DWARF 5 §6.1.2), whose bytes c has. */
+/* Read one set of .debug_aranges (DWARF 5 §6.1.2). c is positioned after the set's length. */
 static int read_set(struct sym_debug *d, struct sym_cursor *c, unsigned int off_size,
 		    uint64_t header)
 {
@@ -57,7 +65,7 @@ static int read_set(struct sym_debug *d, struct sym_cursor *c, unsigned int off_
 	int err;
 
 	if (c->bad || version != 2 || (addr_size != 4 && addr_size != 8) || segment)
-		return 0; /* the unit is asked itself */
+		return 0; /* the unit itself is read instead */
 	err = dw_file_unit(&d->main, off, &u);
 	if (err || u->off != off)
 		return err == -ENOMEM ? err : 0;
@@ -81,6 +89,7 @@ static int read_set(struct sym_debug *d, struct sym_cursor *c, unsigned int off_
 	return 0;
 }
 
+/* Read all sets of .debug_aranges. Damage ends the reading without an error. */
 static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 {
 	uint64_t off = 0;
@@ -116,7 +125,7 @@ static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 	return err;
 }
 
-/* Of a unit that the table left out, what its first entry says. */
+/* Read the code ranges of a unit that .debug_aranges lacks from the unit's own entry. */
 static int ask_unit(struct sym_debug *d, struct dw_unit *u, struct dw_ranges *ranges)
 {
 	int err;
@@ -147,6 +156,7 @@ static int by_low(const void *a, const void *b)
 	return (x->unit > y->unit) - (x->unit < y->unit);
 }
 
+/* Find the code ranges of all units and sort them. */
 static int find_units(struct sym_debug *d, const struct sym_image *image)
 {
 	struct sym_section aranges = { .fd = -1, .own_fd = -1 };
@@ -173,7 +183,10 @@ static int find_units(struct sym_debug *d, const struct sym_image *image)
 	return 0;
 }
 
-/* The unit whose code vaddr is, and how far around it no other's begins or ends. */
+/*
+ * Return the unit whose code contains vaddr; NULL: none. Narrow [*low, *high) to the range around
+ * vaddr in which no other unit begins or ends.
+ */
 static struct dw_unit *unit_of(const struct sym_debug *d, uint64_t vaddr, uint64_t *low,
 			       uint64_t *high)
 {
@@ -200,7 +213,7 @@ static struct dw_unit *unit_of(const struct sym_debug *d, uint64_t vaddr, uint64
 			break;
 		}
 		*low = s->high > *low ? s->high : *low;
-		if (s->reach <= vaddr) /* nothing before it reaches here */
+		if (s->reach <= vaddr) /* nothing before it extends this far */
 			break;
 	}
 	return found;
@@ -208,7 +221,10 @@ static struct dw_unit *unit_of(const struct sym_debug *d, uint64_t vaddr, uint64
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* ELF notes: name size, description size, type, the two padded to four bytes. */
+/*
+ * Look for a build-id among ELF notes: name size, description size, type, name and description. The
+ * last two are padded to four bytes.
+ */
 static int build_id_in(const struct sym_image *image, uint64_t off, uint64_t size,
 		       struct uw_build_id *out)
 {
@@ -243,7 +259,7 @@ static int build_id_of(const struct sym_image *image, struct uw_build_id *out)
 {
 	int err = -ENOENT;
 
-	/* Sections first: of a debug file's segments nothing is in the file. */
+	/* Read sections first: the segments of a debug file have no contents in the file. */
 	for (size_t i = 1; err && i < image->n_sections; i++)
 		if (image->sections[i].sh_type == SHT_NOTE)
 			err = build_id_in(image, image->sections[i].sh_offset,
@@ -267,7 +283,10 @@ int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out)
 	return err;
 }
 
-/* A name, its NUL, and what is behind it; padding is the caller's business. */
+/*
+ * Load a section that has a name, a NUL and more data. *behind is the offset after the NUL; the
+ * caller handles padding. The caller frees *bytes.
+ */
 static int load_link(const struct sym_image *image, const char *section, void **bytes,
 		     uint64_t *size, uint64_t *behind)
 {
@@ -290,6 +309,7 @@ static int load_link(const struct sym_image *image, const char *section, void **
 	return 0;
 }
 
+/* Read .gnu_debuglink: the name of the debug file, padding, and the CRC. */
 static int link_of(const struct sym_image *image, char *name, size_t room, uint32_t *crc)
 {
 	uint64_t size, behind;
@@ -362,6 +382,7 @@ int sym_crc32(int fd, uint32_t *out)
 	return 0;
 }
 
+/* Open the file that .gnu_debugaltlink names, if its build-id is right. Failure is not an error. */
 static void open_alt(struct sym_debug *d, const struct sym_image *image)
 {
 	struct uw_build_id want = { .size = 0 }, got;
@@ -394,7 +415,7 @@ static void open_alt(struct sym_debug *d, const struct sym_image *image)
 	}
 }
 
-/* Takes the image over, and its descriptor, which is ours. */
+/* Open the debug information of an image. Takes ownership of the image and its descriptor. */
 static int open_debug(struct sym_image *image, const struct sym_debug_files *files,
 		      struct sym_lines *lines, struct sym_debug **out)
 {
@@ -494,7 +515,7 @@ void sym_debug_free(struct sym_debug *d)
 	free(d);
 }
 
-/* ---- reading a piece ------------------------------------------------------------------------ */
+/* ---- reading one unit --------------------------------------------------------------------- */
 
 static void unload_all(struct sym_debug *d)
 {
@@ -551,17 +572,17 @@ int sym_debug_path(struct sym_debug *d, const struct dw_file *file, struct dw_ta
 	return err;
 }
 
-struct wanted { /* an address */
+struct wanted { /* an address to look up */
 	struct dw_unit *unit;
 	uint64_t vaddr;
 };
 
-struct piece { /* a function, or what is between two */
+struct piece { /* a function, or the code between two functions */
 	uint64_t low, high;
-	uint64_t die; /* the function's, in the unit's entries; 0: none */
+	uint64_t die; /* offset of the function's entry in the unit; 0: none */
 };
 
-/* Narrows the piece to the function that vaddr is in, or to the gap between two; NULL: a gap. */
+/* Narrow the piece to the function that contains vaddr, or to the gap between two. NULL: a gap. */
 static const struct dw_func *narrow(const struct dw_unit *u, uint64_t vaddr, struct piece *p)
 {
 	size_t a = 0, b = u->n_funcs;
@@ -591,7 +612,10 @@ static const struct dw_func *narrow(const struct dw_unit *u, uint64_t vaddr, str
 	return NULL;
 }
 
-/* entries: where the unit's functions are: itself, or what it is the skeleton of. */
+/*
+ * Load a unit and find its functions. *entries is the unit that has the functions: the unit itself,
+ * or the split unit if this is a skeleton. *lasting is cleared if the split unit is missing.
+ */
 static int load_unit(struct sym_debug *d, struct dw_unit *u, struct dw_unit **entries,
 		     bool *lasting)
 {
@@ -611,14 +635,14 @@ static int load_unit(struct sym_debug *d, struct dw_unit *u, struct dw_unit **en
 		if (err == -ENOMEM)
 			return err;
 		if (err)
-			*lasting = false; /* it may come yet */
+			*lasting = false; /* the split unit may appear later */
 		else
 			*entries = split;
 	}
 	return sym_unit_funcs(*entries, d->leaping);
 }
 
-/* wanted: see dw_table_read. */
+/* Read the unit's line table once. wanted: see dw_table_read. */
 static void load_table(struct sym_debug *d, struct dw_unit *u, const uint64_t *wanted, size_t n)
 {
 	if (u->lines_tried || !u->root.stmt.form)
@@ -628,13 +652,16 @@ static void load_table(struct sym_debug *d, struct dw_unit *u, const uint64_t *w
 		d->budget.held += u->table->n_rows * sizeof(*u->table->rows);
 }
 
-/* The piece that vaddr lies in, of those its unit has. */
+/*
+ * Find the piece of the unit that contains vaddr. If no function does, search what was skipped so
+ * far.
+ */
 static int find_piece(struct sym_debug *d, struct dw_unit *entries, uint64_t vaddr, struct piece *p)
 {
 	const struct piece whole = *p;
 	const struct dw_func *f = narrow(entries, vaddr, p);
 
-	/* Not in a function, or in one that was leapt over. */
+	/* vaddr is in no function, or in one that was skipped. */
 	while (!f && entries->leapt && entries->leaping != DW_LEAP_NONE) {
 		int err = sym_unit_funcs(entries, entries->leaping - 1);
 
@@ -649,7 +676,7 @@ static int find_piece(struct sym_debug *d, struct dw_unit *entries, uint64_t vad
 	return 0;
 }
 
-/* Stays near the address where there is more than a piece can have. */
+/* Limit a piece to the size that can be stored, around the address. */
 static void limit(struct sym_cell *c)
 {
 	if (c->high - c->low <= UINT32_MAX)
@@ -658,6 +685,7 @@ static void limit(struct sym_cell *c)
 	c->high = c->high - c->low > UINT32_MAX ? c->low + UINT32_MAX : c->high;
 }
 
+/* Store that nothing is known about vaddr and the range around it. */
 static int put_nothing(struct sym_debug *d, uint64_t vaddr, uint64_t low, uint64_t high)
 {
 	struct sym_cell c = { .vaddr = vaddr, .low = low, .high = high };
@@ -666,10 +694,10 @@ static int put_nothing(struct sym_debug *d, uint64_t vaddr, uint64_t low, uint64
 	return sym_lines_put(d->lines, c.low, c.high, NULL, NULL, 0, true);
 }
 
-/* What is read of one unit. */
+/* The state of reading one unit. */
 struct job {
 	struct dw_unit *unit, *entries;
-	bool lasting;
+	bool lasting;		/* results are final, not because of a missing file */
 	struct sym_cell *cells; /* ascending; owned */
 	uint64_t *vaddrs;	/* of the cells; owned */
 	uint64_t *dies;		/* the functions they are in; owned */
@@ -686,7 +714,7 @@ static void free_job(struct job *j)
 	free(j->calls.list);
 }
 
-/* vaddrs: in the unit, and not known yet. */
+/* Make a cell for each address that is not known yet. All wanted addresses are in the unit. */
 static int find_cells(struct sym_debug *d, struct job *j, const struct wanted *wanted, size_t n)
 {
 	struct piece p = { .low = 0 };
@@ -720,6 +748,7 @@ static int find_cells(struct sym_debug *d, struct job *j, const struct wanted *w
 	return 0;
 }
 
+/* Store the line and the inlined calls of one cell. */
 static int put_cell(struct sym_debug *d, struct job *j, struct sym_cell *c)
 {
 	struct lines_row place = { .file = LINES_NONE };
@@ -737,7 +766,7 @@ static int put_cell(struct sym_debug *d, struct job *j, struct sym_cell *c)
 		err = sym_debug_path(d, j->unit->file, t, row->file, j->dir, &place.file);
 		if (err)
 			return err;
-	} else if (t) { /* of what is around it nobody has asked */
+	} else if (t) { /* nothing is known about the code around it */
 		c->low = c->vaddr;
 		c->high = c->vaddr + 1;
 	}
@@ -760,7 +789,7 @@ static int put_cell(struct sym_debug *d, struct job *j, struct sym_cell *c)
 			     j->lasting);
 }
 
-/* The cells of one function, or of none. */
+/* Read the calls of n cells in the same function, or in none, and store the cells. */
 static int put_cells(struct sym_debug *d, struct job *j, size_t first, size_t n)
 {
 	struct sym_cell *cells = j->cells + first;
@@ -770,7 +799,7 @@ static int put_cells(struct sym_debug *d, struct job *j, size_t first, size_t n)
 	if (j->dies[first])
 		err = sym_calls_read(d, j->entries, j->dies[first], j->unit, j->dir, cells, n,
 				     &j->calls);
-	/* What is damaged is known as not known. */
+	/* Ignore damage: the address is stored without calls. */
 	for (size_t i = 0; i < n && err != -ENOMEM; i++) {
 		if (cells[i].vaddr < reach)
 			continue;
@@ -780,9 +809,14 @@ static int put_cells(struct sym_debug *d, struct job *j, size_t first, size_t n)
 	return err;
 }
 
+/*
+ * Read everything wanted of a unit. If it is the first time, read only the needed rows of its line
+ * table.
+ */
 static int read_unit(struct sym_debug *d, struct job *j, const struct wanted *wanted, size_t n)
 {
-	bool once = n > 1 && !j->unit->asked; /* whoever comes again comes a third time */
+	/* a unit that is used twice is likely to be used again: then read all of it */
+	bool once = n > 1 && !j->unit->asked;
 	size_t past;
 	int err = load_unit(d, j->unit, &j->entries, &j->lasting);
 
@@ -804,7 +838,7 @@ static int read_unit(struct sym_debug *d, struct job *j, const struct wanted *wa
 	return err;
 }
 
-/* All of one unit. */
+/* Read everything wanted of a unit; free the memory of other units before if it is too much. */
 static int add_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
 {
 	struct job j = { .unit = wanted->unit, .entries = wanted->unit, .lasting = true };
@@ -814,7 +848,7 @@ static int add_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
 		unload_all(d);
 	err = read_unit(d, &j, wanted, n);
 	free_job(&j);
-	/* What is damaged is known as not known. */
+	/* For a damaged unit, store that nothing is known about the addresses. */
 	for (size_t i = 0; err && err != -ENOMEM && i < n; i++) {
 		uint64_t low, high;
 
@@ -828,7 +862,10 @@ static int add_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
 	return err == -ENOMEM || err == -E2BIG ? err : 0;
 }
 
-/* Whose unit is looked into once as a rule: its memory is the next one's. */
+/*
+ * Do the same, and unload the unit afterwards, because it is usually needed once. The next unit
+ * reuses its memory.
+ */
 static int prepare_unit(struct sym_debug *d, const struct wanted *wanted, size_t n)
 {
 	struct dw_unit *u = wanted->unit, *entries;
@@ -850,10 +887,13 @@ int sym_debug_add(struct sym_debug *d, uint64_t vaddr)
 	uint64_t low, high;
 	int err = sym_lines_gap(d->lines, vaddr, &low, &high);
 
-	if (err || vaddr == UINT64_MAX) /* no stretch of code goes beyond it */
+	if (err || vaddr == UINT64_MAX) /* no range can end after UINT64_MAX */
 		return err == -EEXIST ? 0 : err;
 	wanted.unit = unit_of(d, vaddr, &low, &high);
-	/* Large gaps are for those who know nothing of what comes later: stay near. */
+	/*
+	 * A single address uses only the gap around itself; the caller may look up addresses near
+	 * it later.
+	 */
 	err = wanted.unit ? add_unit(d, &wanted, 1) : put_nothing(d, vaddr, low, high);
 	sym_lines_settle(d->lines);
 	return err;

@@ -1,6 +1,6 @@
 /*
- * symbolizer/debug.h: all files of one program's debug information, and what of
- * them is in memory.
+ * symbolizer/debug.h: the debug information of one program: all its files, and which parts of them
+ * are in memory.
  */
 #ifndef SYMBOLIZER_DEBUG_H
 #define SYMBOLIZER_DEBUG_H
@@ -8,15 +8,15 @@
 #include "symbolizer/dwarf.h"
 #include "symbolizer/lines.h"
 
-struct sym_span { /* code that a unit has */
+struct sym_span { /* code of a unit */
 	uint64_t low, high;
-	uint64_t reach; /* the highest end so far */
-	uint32_t unit;	/* in main.units */
+	uint64_t reach; /* the highest end of this span and all before it */
+	uint32_t unit;	/* index in main.units */
 };
 
-struct sym_origin {		    /* a function that was met as the origin of calls */
-	const struct dw_file *file; /* NULL: free */
-	uint64_t off;		    /* of its entry in .debug_info */
+struct sym_origin {		    /* a cached function that is the origin of inlined calls */
+	const struct dw_file *file; /* NULL: the slot is free */
+	uint64_t off;		    /* offset of its entry in .debug_info */
 	uint32_t name, line;
 };
 
@@ -31,41 +31,44 @@ struct sym_debug {
 	struct dw_budget budget;
 	struct dw_file main, alt, package;
 	bool has_alt, package_tried, has_package;
-	enum dw_leap leaping;	  /* less, where a function was found in what was leapt over */
+	enum dw_leap leaping;	  /* lowered when a function was found in what was skipped */
 	struct sym_split *splits; /* owned */
 	size_t n_splits;
-	struct dw_unit **packaged; /* units of the package; owned */
+	struct dw_unit **packaged; /* units of the package (.dwp); owned */
 	size_t n_packaged, room_packaged;
-	bool twin;		/* spans are another's */
+	bool twin;		/* spans belong to another sym_debug */
 	struct sym_span *spans; /* ascending by low */
 	size_t n_spans, room_spans;
-	struct sym_origin *origins; /* hashed */
+	struct sym_origin *origins; /* hash table; owned */
 	size_t n_origins, room_origins;
 };
 
 /* ---- symbolizer/split.c ---------------------------------------------------------------- */
 
-/* The unit that has the skeleton's entries, its root read; -ENOENT: not to be had. */
+/*
+ * Return the unit that has the entries of a skeleton unit, with its root read. -ENOENT: not
+ * available.
+ */
 int sym_split_unit(struct sym_debug *debug, struct dw_unit *skeleton, struct dw_unit **out);
-void sym_split_close(struct sym_debug *debug); /* all of them */
+void sym_split_close(struct sym_debug *debug); /* closes all .dwo files */
 
 /* ---- symbolizer/scopes.c --------------------------------------------------------------- */
 
 /*
- * Where the unit's functions are; once while it is loaded.  Leaping, some may be missing, which
- * unit->leapt says; asked again with less, these are there.
+ * Find where the unit's functions are; once while it is loaded. With leaping, some may be missing,
+ * and unit->leapt is set. A call with less leaping adds these.
  */
 int sym_unit_funcs(struct dw_unit *unit, enum dw_leap leaping);
 
-struct sym_cell { /* an address that is asked for, and the code around it of which the same is true */
+struct sym_cell { /* an address that is looked up, and the code around it with the same result */
 	uint64_t vaddr;
 	uint64_t low, high;
-	uint64_t call_low, call_high; /* the stretch of the call that vaddr is in */
-	uint32_t call;		      /* which one; LINES_NONE */
+	uint64_t call_low, call_high; /* the range of the innermost call that contains vaddr */
+	uint32_t call;		      /* index of that call; LINES_NONE */
 };
 
-struct sym_call {	     /* inlined, or the function itself */
-	uint32_t parent;     /* what it was inlined in, an earlier one; LINES_NONE */
+struct sym_call {	     /* an inlined call, or the function itself */
+	uint32_t parent;     /* what it was inlined in, an earlier entry; LINES_NONE */
 	uint32_t name, line; /* see schema/lines.h */
 	uint32_t call_file, call_line;
 };
@@ -74,10 +77,10 @@ struct sym_calls {
 	size_t n, room;
 };
 /*
- * The calls inlined in the function of that entry, as far as the cells' addresses are in them, which
- * are ascending: tells each its call, and narrows it to where nothing else is inlined.  out may be used
- * again.  skeleton: the unit whose line table numbers the files, which is unit itself where nothing
- * is split (DWARF 5 §7.3.2).
+ * Read the calls inlined in the function at offset die, as far as they contain addresses of the
+ * cells. The cells are ascending. Set each cell's call, and narrow the cell to the range where
+ * nothing else is inlined. out may be reused. skeleton is the unit whose line table numbers the
+ * files; it is unit itself unless the unit is split (DWARF 5 §7.3.2).
  */
 int sym_calls_read(struct sym_debug *debug, struct dw_unit *unit, uint64_t die,
 		   struct dw_unit *skeleton, const char *dir, struct sym_cell *cells, size_t n,
@@ -85,10 +88,10 @@ int sym_calls_read(struct sym_debug *debug, struct dw_unit *unit, uint64_t die,
 
 /* ---- symbolizer/debug.c ---------------------------------------------------------------- */
 
-/* A source file's interned path, or LINES_NONE. */
+/* Set *out to the interned path of a source file, or LINES_NONE. -ENOMEM, … */
 int sym_debug_path(struct sym_debug *debug, const struct dw_file *file, struct dw_table *table,
 		   uint32_t index, const char *dir, uint32_t *out);
-/* The text of an attribute of the unit's own entry; "" where it has none. */
+/* Read the text of an attribute of the unit's own entry; "" if it has none. */
 int sym_unit_text(struct dw_unit *unit, uint16_t attribute, char *out, size_t room);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Limits on what a file may contain, and sizes of reads; in bytes unless a count. */
 #define UNITS_MAX      ((size_t)4 << 20)
 #define UNIT_MAX       ((uint64_t)256 << 20)
 #define ABBREV_MAX     ((uint64_t)16 << 20)
@@ -19,6 +20,7 @@
 
 /* ---- abbreviations ------------------------------------------------------------------- */
 
+/* Drop one reference to a table; the last one frees it. */
 static void put_abbrevs(struct dw_abbrevs *a)
 {
 	if (!a || --a->refs)
@@ -30,6 +32,7 @@ static void put_abbrevs(struct dw_abbrevs *a)
 	free(a);
 }
 
+/* Make room for one more element. -E2BIG, -ENOMEM. */
 static int make_room(void **array, uint32_t n, uint32_t *room, size_t each)
 {
 	uint32_t more = *room ? *room * 2 : 64;
@@ -54,7 +57,7 @@ static int by_code(const void *a, const void *b)
 	return (x->code > y->code) - (x->code < y->code);
 }
 
-/* Of the attribute that comes next. */
+/* Remember the position of an attribute of an inlined call. The attribute is the next one of a. */
 static void note_call(struct dw_abbrev *a, uint64_t name)
 {
 	static const uint16_t names[DW_CALL_N] = { DW_CALL_NAMES };
@@ -64,7 +67,10 @@ static void note_call(struct dw_abbrev *a, uint64_t name)
 			a->call[i] = (uint16_t)(a->n + 1);
 }
 
-/* sibling: its last attribute is DW_AT_sibling in four bytes. */
+/*
+ * Return who may skip the children of such entries. sibling: the last attribute is DW_AT_sibling in
+ * four bytes.
+ */
 static enum dw_leap leap_of(const struct dw_abbrev *a, bool sibling)
 {
 	if (!sibling || !a->children)
@@ -81,7 +87,7 @@ static enum dw_leap leap_of(const struct dw_abbrev *a, bool sibling)
 	}
 }
 
-/* -EAGAIN: it goes on behind these bytes. */
+/* Parse a table of abbreviations. -EAGAIN: the table continues after these bytes. */
 static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 {
 	uint32_t room = 0, room_specs = 0;
@@ -144,9 +150,9 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 	return 0;
 }
 
-/* ---- getting over entries ---- */
+/* ---- skipping entries ---- */
 
-/* Bytes that the form has by itself; -1: that stands there. */
+/* Return the size of an attribute of this form in bytes; -1: it varies. */
 static int size_of(const struct dw_abbrevs *t, uint64_t form)
 {
 	switch (form) {
@@ -196,7 +202,7 @@ static int size_of(const struct dw_abbrevs *t, uint64_t form)
 	}
 }
 
-/* DW_THEN_END: there is no step over it. */
+/* Return how to skip an attribute of variable size; DW_THEN_END: it cannot be skipped by a step. */
 static enum dw_then step_over(uint64_t form)
 {
 	switch (form) {
@@ -222,6 +228,9 @@ static enum dw_then step_over(uint64_t form)
 	}
 }
 
+/*
+ * Compute the steps over the attributes of every abbreviation, and the constant offsets and sizes.
+ */
 static int make_steps(struct dw_abbrevs *t)
 {
 	uint32_t room = 0;
@@ -241,7 +250,7 @@ static int make_steps(struct dw_abbrevs *t)
 			if (spec) {
 				spec->at = at;
 				spec->size = size < 0 ? DW_NO_SIZE : (uint8_t)size;
-				/* Of at most 512 attributes. */
+				/* Cannot overflow: there are at most 512 attributes. */
 				at = size < 0 || at == DW_NO_PLACE ? DW_NO_PLACE
 								   : (uint16_t)(at + size);
 			}
@@ -266,6 +275,7 @@ static int make_steps(struct dw_abbrevs *t)
 	return 0;
 }
 
+/* Make the summaries, if the codes are 1, 2, 3, … */
 static int make_glances(struct dw_abbrevs *t)
 {
 	if (!t->n || t->abbrevs[0].code != 1 || t->abbrevs[t->n - 1].code != t->n)
@@ -273,7 +283,7 @@ static int make_glances(struct dw_abbrevs *t)
 	t->glances = calloc(t->n + 1, sizeof(*t->glances));
 	if (!t->glances)
 		return -ENOMEM;
-	t->glances[0].fixed = DW_NO_PLACE; /* the end of a list */
+	t->glances[0].fixed = DW_NO_PLACE; /* code 0 ends a list */
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct dw_abbrev *a = &t->abbrevs[i];
 
@@ -285,6 +295,7 @@ static int make_glances(struct dw_abbrevs *t)
 	return 0;
 }
 
+/* Read the table of abbreviations at off, in growing pieces because its size is stated nowhere. */
 static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs **out)
 {
 	const struct dw_file *file = u->file;
@@ -331,6 +342,7 @@ static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs
 	return 0;
 }
 
+/* Take the unit's table of abbreviations from the cache of the file, or read it. */
 static int get_abbrevs(struct dw_unit *u)
 {
 	struct dw_file *file = u->file;
@@ -357,7 +369,10 @@ static int get_abbrevs(struct dw_unit *u)
 
 /* ---- units --------------------------------------------------------------------------- */
 
-/* DWARF 5 §7.5.1, and the form of versions 2 to 4.  c: at the header of a unit at off. */
+/*
+ * Parse a unit's header (DWARF 5 §7.5.1, and the format of versions 2 to 4). c is at the unit's
+ * start.
+ */
 static int parse_header(struct dw_file *file, struct sym_cursor *c, uint64_t off, struct dw_unit *u)
 {
 	const uint8_t *start = c->p;
@@ -389,7 +404,7 @@ static int parse_header(struct dw_file *file, struct sym_cursor *c, uint64_t off
 	}
 	u->header = (uint8_t)(c->p - start);
 	if (u->version < 2 || u->version > 5 || u->header > u->size)
-		u->type = 0; /* to be passed over: it says how long it is */
+		u->type = 0; /* unknown, but its size is stated: skip it */
 	if (u->addr_size != 4 && u->addr_size != 8)
 		u->type = 0;
 	return 0;
@@ -418,7 +433,7 @@ int dw_file_units(struct dw_file *file)
 	while (!err && off < file->info.size && file->info.size - off > 8) {
 		struct sym_cursor c;
 
-		/* Small units stand many in a row. */
+		/* Small units follow each other: one read has many headers. */
 		if (off < from || off - from >= have || have - (off - from) < HEADER_MAX) {
 			uint64_t left = file->info.size - off;
 
@@ -452,7 +467,7 @@ int dw_file_units(struct dw_file *file)
 				file->unit_spare.most = size;
 		}
 	}
-	/* Units before the damage are as good as any. */
+	/* Units before the damage are usable. */
 	return err == -EBADMSG && file->n_units ? 0 : err;
 }
 
@@ -490,7 +505,7 @@ uint8_t *dw_spare_take(struct dw_spare *spare, uint64_t size, uint64_t *room)
 	free(bytes);
 	spare->bytes = NULL;
 	*room = size + size / 4 + 1;
-	/* One will do for all that come after each other; what is not used of it costs nothing. */
+	/* This size will do for all that follow; the unused part costs nothing. */
 	if (*room < spare->most)
 		*room = spare->most;
 	spare->most = 0;
@@ -499,7 +514,7 @@ uint8_t *dw_spare_take(struct dw_spare *spare, uint64_t size, uint64_t *room)
 
 void dw_spare_give(struct dw_spare *spare, uint8_t *bytes, uint64_t room)
 {
-	/* What is out of the ordinary is not for the next one. */
+	/* Do not hold unusually large memory for the next use. */
 	if (room > SPARE_MAX || (spare->bytes && spare->room >= room)) {
 		free(bytes);
 		return;
@@ -509,6 +524,7 @@ void dw_spare_give(struct dw_spare *spare, uint8_t *bytes, uint64_t room)
 	spare->room = room;
 }
 
+/* Read or map the bytes of a unit. */
 static int read_bytes(struct dw_unit *u)
 {
 	struct dw_file *f = u->file;
@@ -632,13 +648,14 @@ static uint64_t or_else(const struct dw_value *value, uint64_t none)
 	return value->form ? value->u : none;
 }
 
-/* What is kept of it may not point into its bytes, which come and go. */
+/* Return a copy of the value that does not point into the unit's bytes, which may be unloaded. */
 static struct dw_value lasting(struct dw_value value)
 {
 	value.data = NULL;
 	return value;
 }
 
+/* Read the attributes of the unit's own entry into u->root. The unit's bytes are in memory. */
 static int take_root(struct dw_unit *u)
 {
 	struct dw_value v[N_ROOT];
@@ -662,7 +679,10 @@ static int take_root(struct dw_unit *u)
 	r->ranges = lasting(v[RANGES]);
 	r->stmt = lasting(v[STMT]);
 	r->dwo_name = lasting(v[DWO_NAME].form ? v[DWO_NAME] : v[GNU_DWO_NAME]);
-	/* DWARF 5 §7.26 to §7.29: behind the header of the only table that a split unit has. */
+	/*
+	 * DWARF 5 §7.26 to §7.29: a split unit has one table in each section; it starts after its
+	 * header.
+	 */
 	r->str_base =
 		u->at.str_offsets +
 		or_else(&v[STR_BASE], split && u->version >= 5 ? (u->off_size == 8 ? 16 : 8) : 0);
@@ -699,7 +719,7 @@ int dw_unit_root(struct dw_unit *u)
 		if (err)
 			return err;
 	}
-	/* Most are never looked into: the beginning will do. */
+	/* Most units are never searched: read only the beginning. */
 	u->file->budget->spent += ROOT_READ;
 	if (size > ROOT_READ) {
 		u->size = ROOT_READ;
@@ -720,7 +740,7 @@ int dw_unit_root(struct dw_unit *u)
 	if (err)
 		return err;
 out:
-	/* A hundred thousand units do not keep their tables. */
+	/* There can be a hundred thousand units: do not hold a table of abbreviations for each. */
 	if (!u->bytes) {
 		put_abbrevs(u->abbrevs);
 		u->abbrevs = NULL;
@@ -730,6 +750,7 @@ out:
 
 /* ---- files --------------------------------------------------------------------------- */
 
+/* Open a section, with the suffix .dwo in a split file. A missing section is empty. */
 static int open_section(const struct sym_image *image, const char *name, bool split,
 			struct sym_section *out)
 {
@@ -748,6 +769,7 @@ static int open_section(const struct sym_image *image, const char *name, bool sp
 	return err == -ENOENT ? 0 : err;
 }
 
+/* Cache pages of the sections that are read in small pieces. */
 static void keep_pages(struct dw_file *f)
 {
 	sym_section_keep_pages(&f->str);
@@ -777,7 +799,7 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
 		err = open_section(image, ".debug_rnglists", split, &f.rnglists);
 	if (!err && split)
 		err = open_section(image, ".debug_cu_index", false, &f.cu_index);
-	/* A split one's line table is for its types alone. */
+	/* The line table of a split file is only for its type units. */
 	if (!err && !split)
 		err = open_section(image, ".debug_line", split, &f.line);
 	if (!err && !split)
@@ -795,7 +817,7 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
 	return 0;
 }
 
-/* What is read from the file's descriptor or memory, which stay of's. */
+/* Return a section that uses the same descriptor or memory; of remains the owner. */
 static struct sym_section borrowed(const struct sym_section *s)
 {
 	return (struct sym_section){
@@ -803,6 +825,7 @@ static struct sym_section borrowed(const struct sym_section *s)
 	};
 }
 
+/* Return a copy of a unit as it is before it is loaded. */
 static struct dw_unit unloaded(const struct dw_unit *u, struct dw_file *file)
 {
 	return (struct dw_unit){ .file = file,

@@ -1,4 +1,4 @@
-/* symbolizer/dwarf_line.c: line number programs, versions 2 to 5 (DWARF 5 §6.2). */
+/* symbolizer/dwarf_line.c: runs line number programs, versions 2 to 5 (DWARF 5 §6.2). */
 #include "symbolizer/dwarf.h"
 
 #include <dwarf.h>
@@ -6,38 +6,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A program of a unit with a million lines has some 4 MB. */
+/* The line program of a unit with a million lines has some 4 MB. */
 #define PROGRAM_MAX ((uint64_t)256 << 20)
 #define ROWS_MAX    ((size_t)16 << 20)
 #define FORMATS_MAX 16
 
-struct sequence { /* of rows */
+struct sequence { /* a sequence of rows */
 	size_t first, past;
 	uint64_t start, end;
 };
 
 struct program {
 	const struct dw_file *file;
-	struct dw_unit unit; /* sizes, for the forms in the header */
-	uint64_t off;	     /* of the bytes in .debug_line */
+	struct dw_unit unit; /* sizes for reading the forms in the header */
+	uint64_t off;	     /* offset of bytes in .debug_line */
 	const uint8_t *bytes;
 	struct dw_table *table;
 	size_t room, room_files, room_folders;
 	uint8_t min_inst, max_ops, line_range, opcode_base;
 	int8_t line_base;
 	uint8_t lengths[256];
-	size_t first;		    /* row of the sequence that is being read */
+	size_t first;		    /* first row of the current sequence */
 	struct sequence *sequences; /* owned */
 	size_t n_sequences, room_sequences;
-	/* Whose rows are wanted, ascending; NULL: all are. */
+	/* Addresses whose rows are wanted, ascending; NULL: all rows. */
 	const uint64_t *wanted;
 	size_t n_wanted, n_found;
-	/* Of the sequence that is being read. */
-	size_t at;	      /* in wanted: the first that the rows so far leave out */
-	uint64_t next;	      /* that one */
+	/* State of the current sequence: */
+	size_t at;     /* index in wanted of the first address that the rows so far do not reach */
+	uint64_t next; /* wanted[at] */
 	struct dw_row before; /* the last row */
-	bool begun;	      /* there is one */
-	bool unordered;	      /* it goes back: all has to be read */
+	bool begun;	      /* before is valid */
+	bool unordered;	      /* addresses decrease: the whole table must be read */
 };
 
 static int grow_rows(struct program *p)
@@ -57,8 +57,8 @@ static int grow_rows(struct program *p)
 }
 
 /*
- * Of rows at one address the last counts, and one that says what the row before it says, nothing:
- * half of a compiler's are for columns and views.
+ * Append a row. Of several rows at one address the last one counts. A row that repeats the row
+ * before is dropped: half of a compiler's rows only state columns and views.
  */
 static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
 {
@@ -85,16 +85,17 @@ static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint
 	return 0;
 }
 
-/* ---- what is wanted ---- */
+/* ---- wanted addresses ---- */
 
+/* Start a sequence in the mode for wanted addresses. */
 static void begin_sequence(struct program *p)
 {
 	p->begun = false;
 	p->next = 0;
-	p->before.addr = UINT64_MAX; /* take_row sees to what comes next */
+	p->before.addr = UINT64_MAX; /* makes emit call take_row for the next row */
 }
 
-/* The first one at or above addr. */
+/* Find the first wanted address at or above addr. */
 static void find_next(struct program *p, uint64_t addr)
 {
 	size_t low = 0, high = p->n_wanted;
@@ -111,7 +112,10 @@ static void find_next(struct program *p, uint64_t addr)
 	p->next = low < p->n_wanted ? p->wanted[low] : UINT64_MAX;
 }
 
-/* The first row of a sequence, or one that the row before it ends for an address that is wanted. */
+/*
+ * Take the first row of a sequence, or a row that ends the row before it, which covers a wanted
+ * address.
+ */
 static int take_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
 {
 	size_t at = p->at;
@@ -120,7 +124,7 @@ static int take_row(struct program *p, uint64_t addr, uint32_t file, uint32_t li
 	if (!p->begun) {
 		p->begun = true;
 		find_next(p, addr);
-		/* What a linker dropped is not wanted, see end_sequence. */
+		/* A sequence that the linker dropped is not wanted; see end_sequence. */
 		if (!addr || addr >= UINT64_MAX - 1)
 			p->next = UINT64_MAX;
 	} else if (addr < p->before.addr) {
@@ -136,6 +140,7 @@ static int take_row(struct program *p, uint64_t addr, uint32_t file, uint32_t li
 	return err;
 }
 
+/* Take the next row of the program. A row that covers no wanted address costs one comparison. */
 static inline __attribute__((always_inline)) int emit(struct program *p, uint64_t addr,
 						      uint32_t file, uint32_t line)
 {
@@ -176,12 +181,13 @@ static int push_folder(struct program *p, struct dw_name name)
 	return push_name(&p->table->folders, &p->table->n_folders, &p->room_folders, name);
 }
 
+/* Return the offset in .debug_line of a position in the program. */
 static uint64_t off_of(const struct program *p, const void *at)
 {
 	return p->off + (uint64_t)((const uint8_t *)at - p->bytes);
 }
 
-/* A file's entry of versions 2 to 4, which a program may state, too. */
+/* Read a file's entry of versions 2 to 4; the program itself can contain one, too. */
 static int older_file(struct program *p, struct sym_cursor *c, const char *text)
 {
 	uint64_t folder = sym_cursor_uleb(c);
@@ -196,9 +202,10 @@ static int older_file(struct program *p, struct sym_cursor *c, const char *text)
 				     .where = DW_IN_LINE });
 }
 
+/* Read the directory and file lists of versions 2 to 4. */
 static int older_names(struct program *p, struct sym_cursor *c)
 {
-	/* Folder 0 is the unit's own; file 0 there is none. */
+	/* Directory 0 is the unit's own. There is no file 0. */
 	int err = push_folder(p, (struct dw_name){ .where = DW_NOWHERE });
 
 	if (!err)
@@ -225,6 +232,7 @@ static int older_names(struct program *p, struct sym_cursor *c)
 	return err;
 }
 
+/* Return where the name in a value is stored. */
 static struct dw_name name_of(const struct program *p, const struct dw_value *v)
 {
 	switch (v->form) {
@@ -242,7 +250,7 @@ static struct dw_name name_of(const struct program *p, const struct dw_value *v)
 	}
 }
 
-/* One of the two lists of version 5: a description of entries, and the entries. */
+/* Read one of the two lists of version 5: a description of the entries, and the entries. */
 static int newer_names(struct program *p, struct sym_cursor *c, bool files)
 {
 	struct dw_spec formats[FORMATS_MAX];
@@ -284,16 +292,18 @@ static int newer_names(struct program *p, struct sym_cursor *c, bool files)
 	return err;
 }
 
+/* Limit a number to 32 bits, below DW_ROW_END. */
 static uint32_t clip(uint64_t value)
 {
 	return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX - 1;
 }
 
-struct machine { /* DWARF 5 §6.2.2 */
+struct machine { /* the registers of the state machine (DWARF 5 §6.2.2) */
 	uint64_t addr, line, file;
 	unsigned int op;
 };
 
+/* Advance the address by operations (DWARF 5 §6.2.5.1). */
 static inline void advance(const struct program *p, struct machine *m, uint64_t by)
 {
 	if (p->max_ops <= 1) {
@@ -304,6 +314,7 @@ static inline void advance(const struct program *p, struct machine *m, uint64_t 
 	m->op = (unsigned int)((m->op + by) % p->max_ops);
 }
 
+/* Run an extended opcode (DWARF 5 §6.2.5.3). */
 static int run_extended(struct program *p, struct sym_cursor *c, struct machine *m, bool *ended)
 {
 	uint64_t size = sym_cursor_uleb(c);
@@ -331,6 +342,7 @@ static int run_extended(struct program *p, struct sym_cursor *c, struct machine 
 	}
 }
 
+/* Run a standard opcode (DWARF 5 §6.2.5.2). */
 static inline int run_standard(struct program *p, struct sym_cursor *c, struct machine *m,
 			       uint8_t op)
 {
@@ -362,31 +374,32 @@ static inline int run_standard(struct program *p, struct sym_cursor *c, struct m
 	case DW_LNS_set_prologue_end:
 	case DW_LNS_set_epilogue_begin:
 		break;
-	default: /* of a later version: it says how many operands */
+	default: /* of a later version: its number of operands is stated */
 		for (uint8_t i = 0; i < p->lengths[op]; i++)
 			(void)sym_cursor_uleb(c);
 	}
 	return 0;
 }
 
-/* What an opcode does, as far as a glance tells. */
+/* What an opcode does, as far as run_simple needs it. */
 enum act {
-	ACT_OTHER, /* a closer look */
-	ACT_ROW,   /* adds, and makes a row */
+	ACT_OTHER, /* must be run by run_other */
+	ACT_ROW,   /* adds to address and line, and makes a row */
 	ACT_ADD,
-	ACT_PASS, /* its operand is nothing to us */
-	ACT_PC,	  /* its operand is what each of these changes by */
-	ACT_LINE,
-	ACT_FILE,
+	ACT_PASS, /* its operand is not needed */
+	ACT_PC,	  /* its operand is added to the address, … */
+	ACT_LINE, /* … to the line, … */
+	ACT_FILE, /* … or is the file */
 };
 
 struct op {
-	uint16_t by; /* bytes: at most 255 times 255 */
+	uint16_t by; /* bytes; at most 255 * 255 */
 	int16_t line;
 	uint8_t act;
 	uint8_t spare[3];
 };
 
+/* Prepare the table of opcodes for this program's header. */
 static void make_ops(const struct program *p, struct op ops[256])
 {
 	static const uint8_t acts[] = {
@@ -421,11 +434,12 @@ static void make_ops(const struct program *p, struct op ops[256])
 			(uint16_t)((255u - p->opcode_base) / p->line_range * p->min_inst);
 }
 
+/* End the current sequence; drop it if it is unused code. */
 static int end_sequence(struct program *p)
 {
 	struct dw_table *t = p->table;
 
-	/* What a linker dropped begins at 0, or at -1 (lld). */
+	/* The linker sets the start of a dropped sequence to 0, or to -1 (lld). */
 	if (p->first < t->n_rows &&
 	    (!t->rows[p->first].addr || t->rows[p->first].addr >= UINT64_MAX - 1))
 		t->n_rows = p->first;
@@ -446,6 +460,7 @@ static int end_sequence(struct program *p)
 	return 0;
 }
 
+/* Run one opcode of any kind. */
 static int run_other(struct program *p, struct sym_cursor *c, struct machine *m, uint8_t op)
 {
 	bool ended = false;
@@ -468,7 +483,10 @@ static int run_other(struct program *p, struct sym_cursor *c, struct machine *m,
 	return err;
 }
 
-/* An operand of one or two bytes, which are there; false: it has more. */
+/*
+ * Read a LEB128 operand of one or two bytes. The caller has checked that two bytes are there.
+ * False: the operand is longer.
+ */
 static inline bool take_short(const uint8_t **at, uint32_t *out)
 {
 	const uint8_t *p = *at;
@@ -483,8 +501,8 @@ static inline bool take_short(const uint8_t **at, uint32_t *out)
 }
 
 /*
- * Runs what is simple up to something that is not, which *at is left at, or to the end.  A row that
- * nobody wants costs a comparison; columns, views and discriminators are nothing to us.
+ * Run simple opcodes up to the end, or up to one that is not simple; *from is then at that opcode.
+ * A row that is not wanted costs one comparison. Columns, views and discriminators are ignored.
  */
 static inline int run_simple(struct program *p, const struct op ops[256], const uint8_t **from,
 			     const uint8_t *end, struct machine *m)
@@ -544,11 +562,12 @@ static inline int run_simple(struct program *p, const struct op ops[256], const 
 	return err;
 }
 
+/* Run the program until its end, or until all wanted addresses are found. */
 static int run(struct program *p, struct sym_cursor *c)
 {
 	struct machine m = { .line = 1, .file = 1 };
 	struct op ops[256];
-	/* Nothing simple is longer than that. */
+	/* No simple opcode is longer than 16 bytes. */
 	const uint8_t *roomy = c->end - c->p > 16 ? c->end - 16 : c->p;
 	int err = 0;
 
@@ -561,10 +580,10 @@ static int run(struct program *p, struct sym_cursor *c)
 		if (!err && c->p < c->end)
 			err = run_other(p, c, &m, *c->p++);
 	}
-	/* All that is wanted is known, in the middle of a sequence maybe. */
+	/* Everything wanted was found, possibly in the middle of a sequence. */
 	if (!err && !c->bad && c->p < c->end)
 		err = end_sequence(p);
-	/* A sequence without an end says nothing of where it ends. */
+	/* A sequence without an end does not state where its code ends: drop it. */
 	p->table->n_rows = p->first;
 	return err;
 }
@@ -577,7 +596,10 @@ static int by_start(const void *a, const void *b)
 				    : (x->first > y->first) - (x->first < y->first);
 }
 
-/* Sequences are of different code as a rule: false where they are not, or go back in themselves. */
+/*
+ * Order the sequences by start. They usually cover different code. Return false if they overlap or
+ * their addresses decrease.
+ */
 static bool order_sequences(struct program *p, bool *sorted)
 {
 	const struct dw_row *rows = p->table->rows;
@@ -602,7 +624,10 @@ static bool order_sequences(struct program *p, bool *sorted)
 	return true;
 }
 
-/* Ends before what begins there; else in the order they came. */
+/*
+ * Return whether a must be before b: by address, and the end of one sequence before the start of
+ * the next.
+ */
 static bool goes_before(const struct dw_row *a, const struct dw_row *b)
 {
 	if (a->addr != b->addr)
@@ -610,7 +635,7 @@ static bool goes_before(const struct dw_row *a, const struct dw_row *b)
 	return a->file == DW_ROW_END && b->file != DW_ROW_END;
 }
 
-/* Merges runs that are in order already. */
+/* Sort rows by merging runs that are in order already. Stable. */
 static int merge_rows(struct dw_table *t)
 {
 	struct dw_row *from = t->rows, *to;
@@ -644,7 +669,7 @@ static int merge_rows(struct dw_table *t)
 						? from[a++]
 						: from[b++];
 		}
-		/* Half as many runs each time. */
+		/* Each pass halves the number of runs. */
 		struct dw_row *swap = from;
 
 		from = to;
@@ -658,6 +683,7 @@ static int merge_rows(struct dw_table *t)
 	return 0;
 }
 
+/* Sort the rows by address. */
 static int sort_rows(struct program *p)
 {
 	struct dw_table *t = p->table;
@@ -683,6 +709,7 @@ static int sort_rows(struct program *p)
 	return 0;
 }
 
+/* Parse the header and run the program. */
 static int parse(struct program *p, struct sym_cursor *c)
 {
 	struct sym_cursor head;
@@ -727,6 +754,7 @@ static int parse(struct program *p, struct sym_cursor *c)
 	return err ? err : sort_rows(p);
 }
 
+/* Read or map the program's bytes. *owned must go back to file->line_spare. */
 static int read_program(struct dw_file *file, uint64_t off, uint64_t size, const uint8_t **out,
 			uint8_t **owned, uint64_t *room)
 {
@@ -824,6 +852,7 @@ int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row *
 
 /* ---- names -------------------------------------------------------------------------------- */
 
+/* Copy the text of a name. */
 static int text_of(const struct dw_file *file, const struct dw_name *name, char *out, size_t room)
 {
 	switch (name->where) {
@@ -841,7 +870,7 @@ static int text_of(const struct dw_file *file, const struct dw_name *name, char 
 	}
 }
 
-/* Puts "folder/" before what is in out; where it does not fit, out stays as it is. */
+/* Put "folder/" before the text in out, if there is room. Return the length of the text. */
 static int prepend(const char *folder, char *out, size_t room)
 {
 	size_t n = strlen(folder), m = strlen(out);
@@ -876,7 +905,9 @@ int dw_table_path(const struct dw_file *file, const struct dw_table *t, uint32_t
 		n = prepend(folder, out, room);
 		if (*out == '/')
 			return n;
-		/* Of version 5, folder 0 is the unit's own and is meant by itself. */
+		/*
+		 * In version 5, directory 0 is the unit's own directory and is not relative to dir.
+		 */
 		if (t->version >= 5 && !name->folder && *dir != '/')
 			return n;
 	}

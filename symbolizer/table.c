@@ -1,3 +1,4 @@
+/* symbolizer/table.c: collects function symbols, chooses among them, and looks them up. */
 #include "symbolizer/table.h"
 
 #include "schema/symbols.h"
@@ -13,19 +14,24 @@
 #include <string.h>
 
 /*
- * Caps.  The largest files known (a browser with all its symbols) have some
- * two million functions and 300 MB of names.
+ * Limits. The largest files known (a browser with all its symbols) have some two million functions
+ * and 300 MB of names.
  */
 #define ENTRIES_MAX ((size_t)16 << 20)
 #define ARENA_MAX   ((uint64_t)1 << 30)
 #define PACKED_MAX  ((uint64_t)64 << 20)
-/* Entries may share name bytes, so their sum has a cap of its own: hostile ones share everything. */
+/*
+ * Entries may share name bytes, so the sum has its own limit: in a hostile file all entries share.
+ */
 #define NAME_BYTES_MAX ((uint64_t)2 << 30)
 #define CLEANED_MAX    ((uint64_t)64 << 20)
-/* Symbols at one address with different ends, and symbols inside each other, beyond need. */
+/*
+ * Limits beyond practical need: symbols at one address with different ends, and symbols inside each
+ * other.
+ */
 #define SAME_ADDR_MAX 4
 #define ENCLOSING_MAX 64
-/* Every symbol is sought in them where there are no sections. */
+/* Without sections, every symbol is looked up in the segments. */
 #define SEGMENTS_MAX 64
 
 #define NONE	    UINT32_MAX
@@ -34,19 +40,19 @@
 #define CHUNK	    ((size_t)256 << 10)
 #define UNMEASURED  SYM_UNMEASURED
 
-/* String tables from so much on are left in their file where few names are wanted. */
+/* Leave string tables of at least this size in the file if few names are needed. */
 #define UNREAD_MIN ((uint64_t)256 << 10)
-/* Of more aliases of one address the best is sought at once. */
+/* If an address has more aliases than this, find the best name at once. */
 #define ALIASES_MAX 16
 
 _Static_assert(UNMEASURED == LENGTH_MASK, "it is no length");
 _Static_assert(SYM_NAME_BYTES_MAX + 1 < UNMEASURED, "a length fits beside the rank");
 _Static_assert(ARENA_MAX < SYM_ENTRY_OPEN, "an arena offset leaves the top bit free");
 
-/* ---- pages that are wanted ---------------------------------------------------- */
+/* ---- wanted pages -------------------------------------------------------------- */
 
 #define PAGE_SHIFT 12
-/* 4 GiB of code. */
+/* The limit is 4 GiB of code. */
 #define PAGES_MAX ((uint64_t)1 << 20)
 
 static bool has_page(const struct sym_pages *pages, uint64_t addr)
@@ -64,7 +70,7 @@ static void add_page(struct sym_pages *pages, uint64_t addr)
 		pages->bits[page / 64] |= (uint64_t)1 << page % 64;
 }
 
-/* Whether [addr, end) has a byte in any of them. */
+/* Return whether [addr, end) overlaps any page of the set. */
 static bool reaches_any(const struct sym_pages *pages, uint64_t addr, uint64_t end)
 {
 	uint64_t page, last;
@@ -85,7 +91,10 @@ static bool reaches_any(const struct sym_pages *pages, uint64_t addr, uint64_t e
 	return false;
 }
 
-/* Those of n addresses in the image's code; n stays 0 where they cannot be had. */
+/*
+ * Make the set of the pages that contain n addresses of the image's code. out->n stays 0 if the
+ * image has no code range of reasonable size.
+ */
 static int choose_pages(const struct sym_image *image, const uint64_t *vaddrs, size_t n,
 			struct sym_pages *out)
 {
@@ -133,7 +142,9 @@ int sym_builder_names(struct sym_builder *b, uint64_t size, uint64_t *off)
 		return -E2BIG;
 	need = b->names_size + size + 1;
 	if (need > b->names_room) {
-		/* A section comes whole and alone; small pieces come many. */
+		/*
+		 * A large size is a whole string table, added alone; small sizes come many times.
+		 */
 		uint64_t room = size < CHUNK ? need + need / 2 + CHUNK : need;
 		char *grown = realloc(b->names, room);
 
@@ -148,7 +159,10 @@ int sym_builder_names(struct sym_builder *b, uint64_t size, uint64_t *off)
 	return 0;
 }
 
-/* The last of what has no size that begins before addr, and would end there; NULL: none. */
+/*
+ * Return the last symbol without a size that begins before addr, if addr is before its end so far.
+ * Otherwise return NULL.
+ */
 static struct sym_bound *open_before(const struct sym_builder *b, uint64_t addr)
 {
 	struct sym_bound *last = b->opens;
@@ -156,7 +170,7 @@ static struct sym_bound *open_before(const struct sym_builder *b, uint64_t addr)
 
 	if (!n || addr <= last->addr)
 		return NULL;
-	while (n > 1) { /* without a branch to guess */
+	while (n > 1) { /* branch-free */
 		size_t half = n / 2;
 
 		last = last[half].addr < addr ? last + half : last;
@@ -165,7 +179,10 @@ static struct sym_bound *open_before(const struct sym_builder *b, uint64_t addr)
 	return addr < last->next ? last : NULL;
 }
 
-/* Something at addr is left out: what has no size ends there at the latest. */
+/*
+ * Record that a symbol at addr is left out: a symbol without a size before it ends there at the
+ * latest.
+ */
 static void leave_out(struct sym_builder *b, uint64_t addr)
 {
 	struct sym_bound *open = open_before(b, addr);
@@ -211,7 +228,7 @@ size_t sym_version_at(const char *name, size_t length)
 	const char *at = length > 1 ? memchr(name + 1, '@', length - 1) : NULL;
 	const char *p = at;
 
-	if (!at || name[0] == '?') /* Microsoft's mangling has '@' all over */
+	if (!at || name[0] == '?') /* names mangled by Microsoft's compiler have '@' everywhere */
 		return length;
 	while (*p == '@')
 		p++;
@@ -230,7 +247,10 @@ bool sym_is_marker(const char *name)
 	return name[0] == '$' || strncmp(name, ".L", 2) == 0 || strncmp(name, ".annobin", 8) == 0;
 }
 
-/* The end of the code that a symbol of this section and address may reach; 0: it names no code. */
+/*
+ * Return the end of the code that a symbol of this section and address can cover; 0: it names no
+ * code.
+ */
 static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t addr, bool typed)
 {
 	if (index == SHN_UNDEF || (index >= SHN_LORESERVE && index != SHN_XINDEX))
@@ -244,7 +264,7 @@ static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t
 			return 0;
 		return s->sh_addr + s->sh_size;
 	}
-	/* The section headers are gone, or too many to count in 16 bits. */
+	/* There are no section headers, or too many for a 16-bit index. */
 	for (size_t i = 0; i < image->n_segments && i < SEGMENTS_MAX; i++) {
 		const Elf64_Phdr *p = &image->segments[i];
 
@@ -255,15 +275,15 @@ static uint64_t code_end(const struct sym_image *image, uint16_t index, uint64_t
 	return 0;
 }
 
-struct names { /* a string table in the arena, or unread */
+struct names { /* a string table in the arena, or in the file (lazy) */
 	uint64_t off, size;
 	bool simple;   /* see is_simple */
-	uint32_t flag; /* of unread names */
+	uint32_t flag; /* for lazy names */
 };
 
 /*
- * Printable ASCII and NULs at most SYM_NAME_BYTES_MAX apart, and no '@': whatever name begins in it
- * need be neither cut nor cleaned.
+ * Return whether the bytes are printable ASCII without '@', with NULs at most SYM_NAME_BYTES_MAX
+ * apart. Then no name in them needs to be cut or sanitised.
  */
 static bool is_simple(const char *bytes, uint64_t size)
 {
@@ -289,7 +309,7 @@ static enum sym_bind bind_of(const Elf64_Sym *sym)
 	}
 }
 
-/* Looks at a name that was read: 0 the symbol counts for nothing; its length is then *length. */
+/* Check a name in the arena. Return false if the symbol must be ignored. Otherwise set *length. */
 static bool look_at_name(struct sym_builder *b, uint64_t off, const struct names *names, bool typed,
 			 enum sym_bind bind, size_t *length)
 {
@@ -297,7 +317,7 @@ static bool look_at_name(struct sym_builder *b, uint64_t off, const struct names
 
 	if (!*name || (!typed && bind == SYM_BIND_LOCAL && sym_is_marker(name)))
 		return false;
-	/* Ends within the arena: each part has a NUL. */
+	/* The search ends within the arena, because each part has a final NUL. */
 	*length = names->simple ? UNMEASURED : strnlen(name, SYM_NAME_BYTES_MAX + 1);
 	if (*length <= SYM_NAME_BYTES_MAX) {
 		*length = sym_version_at(name, *length);
@@ -306,19 +326,20 @@ static bool look_at_name(struct sym_builder *b, uint64_t off, const struct names
 	return true;
 }
 
-/* The same of one that is not read, but where it says whether the symbol counts. */
+/* Do the same for a lazy name. It is read only if it decides whether the symbol is ignored. */
 static bool counts_unread(struct sym_builder *b, uint32_t name, const struct names *names,
 			  bool typed, enum sym_bind bind)
 {
 	bool marker = false;
 
-	if (!name) /* the first one is empty */
+	if (!name) /* offset 0 is the empty name */
 		return false;
 	if (!typed && bind == SYM_BIND_LOCAL && !b->odd)
 		b->odd = sym_unread_is_marker(b->unread, name | names->flag, &marker);
 	return !marker;
 }
 
+/* Add a symbol if it names a function. -EBADMSG: this symbol is damaged. */
 static int add_symbol(struct sym_builder *b, const struct sym_image *image, const Elf64_Sym *sym,
 		      const struct names *names)
 {
@@ -368,8 +389,8 @@ static Elf64_Sym widen_symbol(const Elf32_Sym *s)
 }
 
 /*
- * Whether add_symbol would do nothing: most are for the other round, or reach into no page that is
- * wanted and tell nothing new of others.
+ * Return whether add_symbol would do nothing. Most symbols belong to the other pass, or overlap no
+ * wanted page and end no symbol without a size.
  */
 static bool passes_by(const struct sym_builder *b, const Elf64_Sym *sym, const struct names *names)
 {
@@ -383,7 +404,7 @@ static bool passes_by(const struct sym_builder *b, const Elf64_Sym *sym, const s
 	       !open_before(b, sym->st_value);
 }
 
-/* keep: remember them for the PLT. */
+/* Add all symbols of a section. keep: remember the section for the PLT. */
 static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 		       const Elf64_Shdr *symbols, const Elf64_Shdr *strings, bool keep)
 {
@@ -440,7 +461,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 			else
 				memcpy(&sym, chunk + i, sizeof(sym));
 			err = add_symbol(b, image, &sym, &names);
-			if (err == -EBADMSG) { /* this one only */
+			if (err == -EBADMSG) { /* only this symbol is damaged */
 				damage = err;
 				err = 0;
 			}
@@ -457,7 +478,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	return err ? err : damage;
 }
 
-/* Those the loader would see, where sections tell nothing. */
+/* Add the symbols that the dynamic loader uses, if there are no section headers. */
 static int add_dynamic(struct sym_builder *b, const struct sym_image *image)
 {
 	Elf64_Shdr symbols, strings;
@@ -470,6 +491,7 @@ static int add_dynamic(struct sym_builder *b, const struct sym_image *image)
 
 static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed);
 
+/* Add the symbols of the ELF file inside .gnu_debugdata (xz). */
 static int add_packed(struct sym_builder *b, const struct sym_image *image,
 		      const Elf64_Shdr *section)
 {
@@ -493,10 +515,10 @@ static int add_packed(struct sym_builder *b, const struct sym_image *image,
 	return err;
 }
 
-/* packed: as in the next. */
+/* Add the symbol tables of an image. packed: as in add_image. */
 static int add_tables(struct sym_builder *b, const struct sym_image *image, bool packed)
 {
-	bool seen[2] = { false, false }; /* one .symtab and one .dynsym, as gABI has it */
+	bool seen[2] = { false, false }; /* one .symtab and one .dynsym, as the gABI says */
 	int err;
 
 	for (size_t i = 1; i < image->n_sections; i++) {
@@ -542,7 +564,7 @@ static int compare_bounds(const void *left, const void *right)
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
-/* What was collected without a size, to be told of what is left out. */
+/* Remember the symbols without a size, because symbols that are left out may end them. */
 static int note_opens(struct sym_builder *b)
 {
 	size_t n = 0;
@@ -561,7 +583,7 @@ static int note_opens(struct sym_builder *b)
 	return 0;
 }
 
-/* Nothing without a size goes beyond what was left out. */
+/* End each symbol without a size at the first symbol that was left out after it. */
 static void bound_opens(struct sym_builder *b)
 {
 	for (size_t i = b->n_opens; i > 1; i--)
@@ -587,7 +609,10 @@ static bool has_symtab(const struct sym_image *image)
 	return false;
 }
 
-/* packed: it came out of a .gnu_debugdata or is a debug file, which hold nothing else of use. */
+/*
+ * Add all symbols of an image. packed: the image is from .gnu_debugdata or a debug file, so only
+ * its symbol tables are used.
+ */
 static int add_image(struct sym_builder *b, const struct sym_image *image, bool packed)
 {
 	const Elf64_Shdr *section;
@@ -629,14 +654,15 @@ static bool is_measured(const struct sym_entry *e)
 	return (e->aux & LENGTH_MASK) != UNMEASURED;
 }
 
+/* Return the length of an entry's name in bytes; measure it if needed. */
 static size_t length_of(const struct sym_builder *b, const struct sym_entry *e)
 {
 	return is_measured(e) ? e->aux & LENGTH_MASK : strlen(b->names + e->name);
 }
 
 /*
- * What is sorted: an address counted from the lowest, and whose it is.  A third of an entry, and what
- * is moved and written for the first time is what sorting takes.
+ * The data that is sorted: the address relative to the lowest one, and the entry. A key has a third
+ * of the size of an entry. Moving and first writing memory is what sorting spends its time on.
  */
 struct key {
 	uint64_t addr : 40;
@@ -645,7 +671,9 @@ struct key {
 
 _Static_assert(ENTRIES_MAX <= (size_t)1 << 24, "an entry's number fits");
 
-/* By 11 bits a round, least first; stable.  The result is in keys or in other. */
+/*
+ * Radix sort: 11 bits in each pass, lowest bits first; stable. The result is in keys or in other.
+ */
 static struct key *sort_keys(struct key *keys, struct key *other, size_t n, uint64_t highest)
 {
 	enum { BITS = 11, BUCKETS = 1 << BITS };
@@ -672,14 +700,14 @@ static struct key *sort_keys(struct key *keys, struct key *other, size_t n, uint
 	return keys;
 }
 
-/* Entry keys[i] to place i, for each; forgets the keys. */
+/* Move entry keys[i] to place i, for each i. Destroys the keys. */
 static void move_entries(struct sym_entry *entries, struct key *keys, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct sym_entry first = entries[i];
 		size_t at = i;
 
-		/* Around the ring that i is in; what is where it belongs is a ring of its own. */
+		/* Follow the cycle that i is in. An entry in its place is a cycle of its own. */
 		while (keys[at].entry != i) {
 			size_t from = keys[at].entry;
 
@@ -692,7 +720,7 @@ static void move_entries(struct sym_entry *entries, struct key *keys, size_t n)
 	}
 }
 
-/* Files whose addresses lie terabytes apart. */
+/* Order by address, for files whose addresses are terabytes apart. */
 static int compare_addr(const void *left, const void *right)
 {
 	const struct sym_entry *a = left, *b = right;
@@ -702,6 +730,7 @@ static int compare_addr(const void *left, const void *right)
 	return 0;
 }
 
+/* Sort the entries by address. -ENOMEM. */
 static int sort_by_addr(struct sym_builder *b)
 {
 	struct sym_entry *e = b->entries;
@@ -734,7 +763,7 @@ static int sort_by_addr(struct sym_builder *b)
 	return 0;
 }
 
-/* The rule of symbolizer.h: whether a is the better of two symbols of one address. */
+/* Return whether a is the better of two symbols at one address, by the rule in symbolizer.h. */
 static bool is_better(const struct sym_builder *b, const struct sym_entry *a,
 		      const struct sym_entry *c)
 {
@@ -747,7 +776,7 @@ static bool is_better(const struct sym_builder *b, const struct sym_entry *a,
 	return order ? order < 0 : a->end > c->end;
 }
 
-/* Names that may be better than those of chosen ones, which nobody has read. */
+/* Unread names that may be better than the names of chosen entries. */
 struct others {
 	size_t n;
 	struct {
@@ -756,7 +785,7 @@ struct others {
 	} list[ALIASES_MAX];
 };
 
-/* is_better, where a is as good as c but for their names. */
+/* Do the same as is_better for two entries that differ only in name and end, with lazy names. */
 static bool is_better_unread(struct sym_builder *b, const struct sym_entry *a,
 			     const struct sym_entry *c)
 {
@@ -769,15 +798,16 @@ static bool is_better_unread(struct sym_builder *b, const struct sym_entry *a,
 	return order ? order < 0 : a->end > c->end;
 }
 
-/* Whether e is of those among which names decide. */
+/* Return whether e is among the entries between which names decide. */
 static bool is_candidate(const struct sym_entry *e, const struct sym_entry *first, uint64_t reached)
 {
 	return e->end > reached && rank_of(e) == rank_of(first);
 }
 
 /*
- * Of symbols that are alike but for their names any will do here, and the others' are noted; where
- * they reach differently, which name is better has to be known now.
+ * Choose among symbols at one address with lazy names. If the best ones differ only in their names,
+ * choose any of them and note the other names as aliases. If their ends differ, the names must be
+ * compared now.
  */
 static const struct sym_entry *choose_unread(struct sym_builder *b, const struct sym_entry *group,
 					     size_t n, uint64_t reached, size_t chosen,
@@ -815,7 +845,7 @@ static const struct sym_entry *choose_unread(struct sym_builder *b, const struct
 	return best;
 }
 
-/* The same where names are read. */
+/* Do the same for names in the arena. */
 static const struct sym_entry *
 choose_read(const struct sym_builder *b, const struct sym_entry *group, size_t n, uint64_t reached)
 {
@@ -829,8 +859,8 @@ choose_read(const struct sym_builder *b, const struct sym_entry *group, size_t n
 }
 
 /*
- * The best of n symbols at one address, and after it those that reach further,
- * the best first; ends rise, so each is inside the one after it.
+ * Choose the best of n symbols at one address, and after it those that extend further, the best
+ * first. Ends increase, so each chosen symbol is inside the next one. Return their number.
  */
 static size_t choose(struct sym_builder *b, const struct sym_entry *group, size_t n,
 		     struct sym_entry *chosen, struct others *others)
@@ -842,7 +872,7 @@ static size_t choose(struct sym_builder *b, const struct sym_entry *group, size_
 	while (found < SAME_ADDR_MAX) {
 		const struct sym_entry *best;
 
-		if (n == 1) /* most are alone */
+		if (n == 1) /* most symbols are alone at their address */
 			best = group;
 		else if (b->unread)
 			best = choose_unread(b, group, n, reached, found, others);
@@ -858,6 +888,7 @@ static size_t choose(struct sym_builder *b, const struct sym_entry *group, size_
 	return found;
 }
 
+/* Add the aliases noted for one chosen entry. -ENOMEM. */
 static int note_others(struct sym_builder *b, size_t entry, size_t chosen,
 		       const struct others *others)
 {
@@ -880,11 +911,11 @@ static int note_others(struct sym_builder *b, size_t entry, size_t chosen,
 	return 0;
 }
 
-/* One entry an address where that will do, none for what a more trusted one covers. */
+/* Reduce the entries: usually one for each address, and none that a more trusted one covers. */
 static int choose_all(struct sym_builder *b)
 {
 	struct sym_entry *e = b->entries;
-	uint64_t func_end = 0, any_end = 0; /* how far sized entries so far reach */
+	uint64_t func_end = 0, any_end = 0; /* ends of the sized entries so far */
 	size_t kept = 0, next;
 	struct others others;
 
@@ -903,14 +934,14 @@ static int choose_all(struct sym_builder *b)
 		if ((kind == SYM_KIND_LABEL_OPEN || kind == SYM_KIND_STUB) &&
 		    chosen[0].addr < any_end)
 			continue;
-		/* What has no size ends where the next one begins. */
+		/* A symbol without a size ends where the next one begins. */
 		if (kept && is_open(kind_of(&e[kept - 1])) && e[kept - 1].end > chosen[0].addr)
 			e[kept - 1].end = chosen[0].addr;
 		reached = is_open(kind) ? 0 : chosen[n - 1].end;
 		any_end = reached > any_end ? reached : any_end;
 		if (kind == SYM_KIND_FUNC)
 			func_end = reached > func_end ? reached : func_end;
-		while (n) { /* the widest first: what comes last is found first */
+		while (n) { /* the widest first, because a lookup finds the last one first */
 			e[kept] = chosen[--n];
 			if (others.n && note_others(b, kept, n, &others))
 				return -ENOMEM;
@@ -921,7 +952,7 @@ static int choose_all(struct sym_builder *b)
 	return 0;
 }
 
-/* Links each entry to the nearest before it that reaches beyond its start. */
+/* Link each entry to the nearest one before it that extends beyond the entry's start. */
 static void link_enclosing(struct sym_builder *b)
 {
 	struct sym_entry *e = b->entries;
@@ -930,7 +961,7 @@ static void link_enclosing(struct sym_builder *b)
 		uint32_t up = i ? (uint32_t)(i - 1) : NONE;
 
 		while (up != NONE && e[up].end <= e[i].addr)
-			up = e[up].aux; /* ended before i: nobody after i needs it either */
+			up = e[up].aux; /* it ends before i, so no later entry needs it either */
 		e[i].name |= is_open(kind_of(&e[i])) ? SYM_ENTRY_OPEN : 0;
 		e[i].aux = up;
 	}
@@ -943,7 +974,7 @@ static bool is_plain(const char *name, size_t n)
 	return sym_plain_size(name, n, ' ') == n;
 }
 
-/* Makes every chosen name valid UTF-8 of bounded length; most are already. */
+/* Make every chosen name valid UTF-8 of limited length. Most names are already. */
 static int clean_names(struct sym_builder *b)
 {
 	uint64_t cleaned = 0;
@@ -956,7 +987,8 @@ static int clean_names(struct sym_builder *b)
 		char *clean;
 		int err;
 
-		n = is_measured(&e) ? length_of(b, &e) : 0; /* those not measured are clean */
+		n = is_measured(&e) ? length_of(b, &e)
+				    : 0; /* names that are not measured are from a simple table */
 		if (!n || (n <= SYM_NAME_BYTES_MAX && is_plain(b->names + e.name, n))) {
 			b->entries[kept++] = e;
 			continue;
@@ -982,7 +1014,7 @@ static int clean_names(struct sym_builder *b)
 	return 0;
 }
 
-/* Copies the names in use where that halves the arena; string tables name data too. */
+/* Copy the names in use to a new arena, if that halves its size. String tables name data, too. */
 static void pack_names(struct sym_builder *b)
 {
 	uint64_t need = 0, done = 0;
@@ -990,14 +1022,14 @@ static void pack_names(struct sym_builder *b)
 
 	for (size_t i = 0; i < b->n_entries; i++) {
 		if (!is_measured(&b->entries[i]))
-			return; /* measuring them all costs more than is to be had */
+			return; /* measuring all names would cost more than the memory is worth */
 		need += length_of(b, &b->entries[i]) + 1;
 	}
 	if (need > b->names_size / 2)
 		return;
 	packed = malloc(need + 1);
 	if (!packed)
-		return; /* it was only to save memory */
+		return; /* this only saves memory */
 	for (size_t i = 0; i < b->n_entries; i++) {
 		struct sym_entry *e = &b->entries[i];
 
@@ -1013,8 +1045,9 @@ static void pack_names(struct sym_builder *b)
 /* ---- the table ------------------------------------------------------------------ */
 
 /*
- * debug: the file's other half; NULL: there is none.  unread: names are to stay where they are, and
- * it passes to the table; -EAGAIN: that cannot be, and it stays the caller's, as on any failure.
+ * Build a table. debug is the file's separate debug file; NULL: there is none. unread: use lazy
+ * names; on success unread and pages belong to the table. -EAGAIN: lazy names are impossible for
+ * this file. On any failure unread and pages stay the caller's.
  */
 static int open_image(const struct sym_image *image, const struct sym_image *debug,
 		      struct sym_unread *unread, const struct sym_pages *pages,
@@ -1090,7 +1123,7 @@ int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table
 	return err;
 }
 
-/* Whether names are worth leaving where they are: a large table of them, and none that are packed. */
+/* Return whether lazy names pay: the image has a large string table and no .gnu_debugdata. */
 static bool has_many_names(const struct sym_image *image)
 {
 	uint64_t size = 0;
@@ -1126,7 +1159,7 @@ int sym_table_open_brief(int fd, const struct uw_view *view, uint64_t elf_off, i
 		err = choose_pages(&image, vaddrs, n, &pages);
 	if (!err)
 		err = open_image(&image, NULL, unread, &pages, out);
-	/* Then as any other: without a descriptor, or because names are needed after all. */
+	/* Otherwise read the table like any other: the names cannot or need not be lazy. */
 	if (err) {
 		sym_unread_free(unread);
 		free(pages.bits);
@@ -1203,7 +1236,10 @@ int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out
 	return 0;
 }
 
-/* Among which entries the first one is sought that starts beyond vaddr; they are there. */
+/*
+ * Find the range of entries in which the first entry after vaddr is. In a stored table, read these
+ * entries.
+ */
 static int narrow(const struct sym_table *table, uint64_t vaddr, size_t *from, size_t *past)
 {
 	size_t low = 0, high;

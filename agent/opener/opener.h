@@ -59,8 +59,8 @@ struct opener_file {	     /* what is known about the file behind a mapping */
 	 */
 	uint64_t view;
 	bool compared; /* the caller compares device and inode with the mapping's after the open */
-	const struct opener_user
-		*user; /* of a process that had it mapped, if that has ended; or NULL */
+	/* of a process that had it mapped, if that has ended; or NULL */
+	const struct opener_user *user;
 	struct uw_build_id build_id; /* size 0: not reported */
 };
 

@@ -76,7 +76,7 @@ static int find(const char *list, unsigned int lines_max, const struct answer *w
 		if (getline(&line, &room, mounts) <= 0)
 			break;
 		/*
-		 * proc(5): mount ID, parent ID, device, root, mount point, …, " - ", type, source,
+		 * proc(5): mount ID, parent ID, device, root, place, …, " - ", type, source,
 		 * options
 		 */
 		if (sscanf(line, "%" SCNu64 " %*s %" SCNu32 ":%" SCNu32, &id, &major, &minor) ==

@@ -41,8 +41,8 @@ struct known {		    /* a symbol whose names are in the string pool */
 struct module_symbols {
 	bool tried;
 	struct sym_table *table; /* NULL: none */
-	struct sym_table
-		*first; /* for some addresses only, replaced by table; its names are in use */
+	/* for some addresses only, replaced by table; its names are in use */
+	struct sym_table *first;
 	const struct module *module;
 	bool stored;	  /* the table came from the store */
 	const char *base; /* base name of the module, for display */

@@ -40,8 +40,8 @@ static void begin_frames(struct hotspot_frames *f, uint64_t size)
 		0, /* version 1; no augmentation */
 		1,
 		0x78,
-		16,   /* units of code, of data (-8); the return address: rip */
-		0x0c, /* code unit 1, data unit -8; the return address is rip */
+		16, /* code unit 1, data unit -8; the return address is rip */
+		0x0c,
 		7,
 		8, /* DW_CFA_def_cfa: rsp + 8 */
 		0x80 | 16,

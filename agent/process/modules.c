@@ -41,8 +41,8 @@ struct known { /* a module as the catalogue stores it */
 	uint32_t major, minor;
 	uint64_t inode, inode_generation;
 	struct uw_build_id told; /* by the source, with the mapping */
-	struct uw_build_id
-		expected; /* the same, or else the build-id of the copy that the source stored */
+	/* the same, or else the build-id of the copy that the source stored */
+	struct uw_build_id expected;
 	/* The process and mapping in which the file was seen first, for the opener. */
 	uint32_t pid;
 	struct opener_user user; /* the user of pid */
@@ -750,8 +750,9 @@ static int open_strange_file(struct modules *modules, struct known *k, struct uw
 		return err;
 	if (!err)
 		err = o->err;
+	/* too many files at once, or the recording is ending */
 	else
-		err = -ETIMEDOUT; /* too many files at once, or the recording is ending */
+		err = -ETIMEDOUT;
 	k->elf_off = o->k.elf_off;
 	if (!err) {
 		*out = o->object;
