@@ -269,7 +269,7 @@ int uw_walk_frame(struct uw_walking *w, struct uw_found *found)
 	return UW_GO_ON;
 }
 
-/* Walk one frame without details about it. */
+/* Walk one frame for a caller that does not need the details of the step. */
 static int walk_frame(struct uw_walking *w)
 {
 	struct uw_found found;

@@ -128,8 +128,8 @@ static bool signal_trampoline(const struct uw_code *code, bool exact, struct uw_
 /* ---- threads that begin ---------------------------------------------------------- */
 
 /*
- * Recognize a new thread: mov $56,%eax or mov $435,%eax; syscall; then test, jl and jz, none of
- * which writes a register.
+ * Return which system call that creates a thread is before code->at: mov $56,%eax (clone) or
+ * mov $435,%eax (clone3); syscall. After it come test, jl and jz, none of which writes a register.
  */
 static enum uw_made_by made_by(const struct uw_code *code)
 {
@@ -333,10 +333,11 @@ static bool takes_room(const uint8_t *code, const uint8_t *end)
 }
 
 /*
- * Compute the frame that a prologue has built. The prologue has these instructions, in any order:
- * endbr64; push %r64, 50+r or 41 50+r; sub $,%rsp, 48 83 ec ib or 48 81 ec id; lea -(%rsp),%rsp, 48
- * 8d 64 24 ib or 48 8d a4 24 id; mov %rsp,%rbp, 48 89 e5 or 48 8b ec. Any other instruction ends
- * it, also the `and` that aligns rsp: by then either rbp shows where the frame is, or nothing does.
+ * Compute the frame that a prologue has built. A prologue may begin with endbr64. Then it has these
+ * instructions, in any order: push %r64, 50+r or 41 50+r; sub $,%rsp, 48 83 ec ib or 48 81 ec id;
+ * lea -(%rsp),%rsp, 48 8d 64 24 ib or 48 8d a4 24 id; mov %rsp,%rbp, 48 89 e5 or 48 8b ec. Any
+ * other instruction ends it, also the `and` that aligns rsp: by then either rbp shows where the
+ * frame is, or nothing does. False: the code takes stack space after the prologue.
  */
 static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
 {
