@@ -114,7 +114,7 @@ struct uw_arch {
 	enum uw_made_by (*made_by)(const struct uw_code *code);
 	/*
 	 * Remove authentication bits and tags from a code address. mask says which bits those
-	 * are; 0: they are the bits above top, the end of the user addresses.
+	 * are; 0: they follow from top, the end of the highest mapping.
 	 */
 	uint64_t (*strip)(uint64_t pc, uint64_t mask, uint64_t top);
 };

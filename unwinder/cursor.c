@@ -318,8 +318,9 @@ static bool stands_alone(const struct uw_rule *rule)
 }
 
 /*
- * Store a rule in the cache. age is the target's age before the rule was looked up: a rule that
- * was flushed since then is not stored. Without memory for the cache, nothing is stored.
+ * Store a rule in the cache. age is the target's age before the rule was looked up: nothing is
+ * stored if the whole cache was emptied since then. A flush of a range does not change the age.
+ * Without memory for the cache, nothing is stored.
  */
 static void keep_rule(struct uw_target *t, uint64_t key, const struct uw_rule *rule, uint64_t bias,
 		      uint32_t age)

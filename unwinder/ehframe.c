@@ -93,8 +93,8 @@ static inline int table_get(const struct uw_hdr *table, uint64_t i, unsigned int
 }
 
 /*
- * Return how many entries start at or before lookup, in a table of any encoding. The table
- * should be sorted; the result is checked by the caller.
+ * Return how many entries start at or before lookup, in a table of any encoding; 0 if an entry
+ * cannot be decoded. The table should be sorted: the caller checks the result.
  */
 static uint64_t table_search_slowly(const struct uw_hdr *table, uint64_t lookup)
 {

@@ -56,7 +56,10 @@ const char *uw_confidence_name(enum uw_confidence confidence)
 									   : "guess";
 }
 
-/* Read captured bytes; otherwise read memory that cannot have been written from the mapped file. */
+/*
+ * Read captured bytes. Memory that was not captured is read from the mapped file if it cannot
+ * have been written.
+ */
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct replay *r = ctx;
@@ -112,7 +115,10 @@ static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_
 
 		if (uw_frames_find(frames, lookup, &fde))
 			continue;
-		/* A signal trampoline may have a rule by its code although an FDE covers it. */
+		/*
+		 * The rule of a signal trampoline may be made from its code although an FDE
+		 * covers it. Report the FDE in that case too.
+		 */
 		if (rule->stepper != UW_STEPPER_CFI && !rule->signal)
 			return;
 		step->rules = kinds[i];
@@ -127,6 +133,7 @@ static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_
 
 /* ---- steps by a rule ------------------------------------------------------------------- */
 
+/* Expressions for a place are evaluated; if that fails, save->addr stays 0. */
 void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
 		    bool is_ra, struct uw_save *save)
 {

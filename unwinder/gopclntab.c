@@ -29,7 +29,7 @@
  */
 #define FRAME_MAX ((int64_t)1 << 31)
 
-/* Some functions pop what another one pushed: 8 × 63 bytes, which one byte can express. */
+/* Some functions pop bytes that another one pushed: at most 8 × 63, which one byte can express. */
 #define POPPED_MAX 504
 
 /* How much code of a function that switches stacks is read. Such functions are short. */
@@ -246,8 +246,8 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 	const enum caller before = f->caller;
 	const int64_t cfa = frame + (has_lr(f) ? 0 : 8);
 	/*
-	 * On aarch64 and in rows without a frame, it is stored below sp, where no rule may
-	 * point to.
+	 * On aarch64 and in rows without a frame, the frame pointer is stored below sp, where
+	 * no rule may point to.
 	 */
 	const bool saved = caller == BY_FP || (!has_lr(f) && frame >= 8 && pc >= f->fp_saved_from);
 
