@@ -306,7 +306,7 @@ int uw_proc_info_rule(const struct uw_proc_info *info, uint64_t lookup, bool exa
 	if (lookup < rules->fde.start || lookup >= rules->fde.end)
 		return -ENOENT;
 	err = uw_cfi_rule(&rules->cfi, &rules->fde, lookup, rule);
-	if (!err) { /* uw_cfi_rule does not set these */
+	if (!err) { /* uw_cfi_rule sets these to the same values */
 		rule->start = rules->fde.start;
 		rule->end = rules->fde.end;
 		rule->stepper = UW_STEPPER_CFI;
