@@ -1,3 +1,7 @@
+/*
+ * agent/cmd/advice.c: finds the packages with debug symbols for files without names, on Debian's
+ * systems.
+ */
 #include "agent/cmd/advice.h"
 
 #include "agent/ending.h"
@@ -16,20 +20,23 @@
 #include <unistd.h>
 
 enum {
-	SHARE_LEAST = 5,     /* percent that are worth a line */
-	FILE_LEAST = 1,	     /* … and a file's name in it */
-	FILES = 3,	     /* named */
-	LIST_MAX = 16 << 20, /* bytes of one package's list; the kernel's sources have 6 MB */
+	SHARE_LEAST = 5,     /* percent without names from which on advice is given */
+	FILE_LEAST = 1,	     /* percent from which on a file is mentioned */
+	FILES = 3,	     /* mentioned files, at most */
+	LIST_MAX = 16 << 20, /* bytes of one list; the kernel's sources have 6 MB */
 	PACKAGE = 128,
 };
 
-/* Reading 1,300 packages' lists, 11 MB, takes 30 ms once they have been read. */
+/*
+ * The limit for reading the lists. 1,300 lists with 11 MB take 30 ms once the kernel has cached
+ * them.
+ */
 #define LISTS_NS UINT64_C(300000000)
 
 struct search {
-	const struct unnamed_file *files[FILES]; /* the largest first */
-	char packages[FILES][PACKAGE];		 /* "": not found */
-	bool done[FILES]; /* its package is known, and what there is to install */
+	const struct unnamed_file *files[FILES]; /* the largest shares first */
+	char packages[FILES][PACKAGE]; /* of the package to install for each file; "": not found */
+	bool done[FILES]; /* its package was found, and so was whether it needs to be installed */
 	size_t n;
 };
 
@@ -48,13 +55,16 @@ static double percent(uint64_t part, uint64_t whole)
 
 /* ---- packages --------------------------------------------------------------------- */
 
-/* /bin, /lib and /sbin may be links into /usr, and lists have files in either place. */
+/*
+ * Return path without a leading "/usr". /bin, /lib and /sbin may be links into /usr, and the lists
+ * name files in either place.
+ */
 static const char *without_usr(const char *path)
 {
 	return strncmp(path, "/usr/", 5) ? path : path + 4;
 }
 
-/* Return whether a line of the list is path, in /usr or outside of it. */
+/* Return true if the list has a line that is path, with or without "/usr" before it. */
 static bool lists(const char *list, size_t size, const char *path)
 {
 	const char *end = list + size, *bare = without_usr(path);
@@ -73,7 +83,10 @@ static bool lists(const char *list, size_t size, const char *path)
 	return false;
 }
 
-/* Return the contents of a file of the folder, or NULL; the caller frees them. */
+/*
+ * Return the contents of a list in the directory, or NULL; the caller frees them. The contents are
+ * not terminated.
+ */
 static char *read_list(int folder, const char *name, size_t *size)
 {
 	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -95,8 +108,9 @@ static char *read_list(int folder, const char *name, size_t *size)
 static const char *const native[] = { ":amd64", ":arm64" };
 
 /*
- * Note the package that has debug symbols of this one ("zlib1g:amd64"), unless that is installed
- * and did not help.
+ * Set out to the package with the debug symbols of package (such as "zlib1g:amd64"); to "" if that
+ * package is installed already, because then it did not help. libc6's package ends in -dbg, all
+ * others' in -dbgsym.
  */
 static void found(int folder, const char *package, char out[PACKAGE])
 {
@@ -105,7 +119,7 @@ static void found(int folder, const char *package, char out[PACKAGE])
 	const char *suffix = n == 5 && !strncmp(package, "libc6", 5) ? "-dbg" : "-dbgsym";
 	char list[PACKAGE + 8];
 
-	/* apt takes the name alone for this machine's architecture. */
+	/* apt needs no architecture for this machine's own packages. */
 	for (size_t i = 0; arch && i < sizeof(native) / sizeof(native[0]); i++)
 		if (!strcmp(arch, native[i]))
 			arch = NULL;
@@ -119,6 +133,7 @@ static void found(int folder, const char *package, char out[PACKAGE])
 		*out = '\0';
 }
 
+/* Look for all files in the list called name, and note the package of each that is found. */
 static void search_list(struct search *s, int folder, const char *name)
 {
 	char package[PACKAGE], *list;
@@ -135,6 +150,10 @@ static void search_list(struct search *s, int folder, const char *name)
 	free(list);
 }
 
+/*
+ * Return true if the packages of all files are known. Files that only their process sees, such as
+ * a container's, are not looked up.
+ */
 static bool is_done(const struct search *s)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -143,7 +162,7 @@ static bool is_done(const struct search *s)
 	return true;
 }
 
-/* Search the lists of packages with that name. */
+/* Search the lists of the packages with that name, with and without an architecture. */
 static void search_named(struct search *s, int folder, const char *package)
 {
 	char name[PACKAGE];
@@ -157,8 +176,8 @@ static void search_named(struct search *s, int folder, const char *package)
 }
 
 /*
- * Search the lists of packages that are named for a file: git is of git, libz.so.1 of libz1 as
- * Debian's policy has it, and libLLVM-14.so.1 of libllvm14.
+ * Search the lists of packages whose names are likely for the file: git is in git; libz.so.1 is in
+ * libz1 by Debian's policy (§8.1: soname without ".so."); libLLVM-14.so.1 is in libllvm14.
  */
 static void search_likely(struct search *s, int folder, const char *path)
 {
@@ -184,14 +203,14 @@ static void search_likely(struct search *s, int folder, const char *path)
 	search_named(s, folder, name);
 }
 
-/* Look for the packages that the files are of; each may be of none. */
+/* Find the package of each file, if it has one. */
 static void find_packages(struct search *s, const struct advice_places *places)
 {
 	uint64_t end = now_ns() + places->limit_ns;
 	DIR *folder = opendir(places->packages);
 	const struct dirent *entry;
 
-	/* All lists are long to read, and these few mostly tell. */
+	/* Try likely packages first: that is mostly enough, and reading all lists takes long. */
 	for (size_t i = 0; folder && i < s->n; i++)
 		if (s->files[i]->own)
 			search_likely(s, dirfd(folder), s->files[i]->path);
@@ -203,7 +222,10 @@ static void find_packages(struct search *s, const struct advice_places *places)
 	}
 	if (folder)
 		(void)closedir(folder);
-	/* What was sampled may be another file at the same path: a container's. */
+	/*
+	 * The sampled file may be another one at the same path, as in a container: compare the
+	 * inodes.
+	 */
 	for (size_t i = 0; i < s->n; i++) {
 		const struct unnamed_file *f = s->files[i];
 		struct stat st;
@@ -222,6 +244,10 @@ static int by_value(const void *a, const void *b)
 	return ((*x)->value < (*y)->value) - ((*x)->value > (*y)->value);
 }
 
+/*
+ * Choose the files to mention: the one with the largest share, and the next ones that have at
+ * least FILE_LEAST percent. Return 0 or -ENOMEM.
+ */
 static int take_largest(struct search *s, const struct unnamed *u)
 {
 	const struct unnamed_file **all = calloc(u->n_files + 1, sizeof(*all));
@@ -238,6 +264,7 @@ static int take_largest(struct search *s, const struct unnamed *u)
 	return 0;
 }
 
+/* Append formatted text. Text that does not fit is cut. */
 static void __attribute__((format(printf, 3, 4)))
 put(char *text, size_t size, const char *format, ...)
 {
@@ -249,7 +276,7 @@ put(char *text, size_t size, const char *format, ...)
 	va_end(args);
 }
 
-/* Return how many packages there are to install, each once. */
+/* Append the packages to install, each once. Return their number. */
 static size_t put_packages(const struct search *s, char *out, size_t size)
 {
 	size_t n = 0;

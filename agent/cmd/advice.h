@@ -1,6 +1,4 @@
-/*
- * agent/cmd/advice.h: what to install where functions have no names.
- */
+/* agent/cmd/advice.h: tells the user what to install if functions have no names. */
 #ifndef AGENT_CMD_ADVICE_H
 #define AGENT_CMD_ADVICE_H
 
@@ -11,19 +9,20 @@
 #include <stdint.h>
 
 struct advice_places {
-	const char *packages; /* dpkg's lists of files: a folder of PACKAGE.list; may not exist */
-	bool fetches;	      /* debuginfod servers are asked already */
-	uint64_t limit_ns;    /* how long reading the lists may take */
+	const char *packages; /* directory of dpkg's file lists (PACKAGE.list); need not exist */
+	bool fetches;	      /* debuginfod servers are already used */
+	uint64_t limit_ns;    /* at most this long is spent on reading the lists */
 };
 
 /*
- * Write one sentence without a line's end: the share of functions without names, the files that most of it is in,
- * and what to do; "" where the share is below 5 %.
+ * Write one sentence, without a newline, into out: the share of functions without names, the files
+ * with most of it, and what to do. Write "" if the share is below 5 % or cannot be known
+ * (unnamed->unsure).
  */
 void advice_text(const struct unnamed *unnamed, const struct advice_places *places, char *out,
 		 size_t size);
 
-/* Print it of this system, unless --quiet. */
+/* Print the sentence for this system, unless --quiet was given. */
 void advice_say(const struct unnamed *unnamed);
 
 #endif

@@ -1,4 +1,4 @@
-/* agent/cmd/cache.c: questions to the store. */
+/* agent/cmd/cache.c: the cache command: its options, and the queries of the unwind table store. */
 #include "agent/cmd/cache.h"
 
 #include "agent/cmd/cmd.h"
@@ -98,7 +98,11 @@ int cache_open_file(const char *path, int *fd, struct uw_object **object)
 	return err;
 }
 
-/* By the contents of the file: what its build-id and sections say. */
+/*
+ * Look up the object with the contents of the file at path: its build-id and the identity of its
+ * unwind sections must be equal. Return 0, -ENOENT if the store has none, or another negative
+ * code.
+ */
 static int object_of_file(sqlite3 *db, const char *path, int64_t *out)
 {
 	const struct uw_build_id *id;
@@ -140,6 +144,10 @@ int cache_object(sqlite3 *db, const char *key, int64_t *object)
 	return err;
 }
 
+/*
+ * Run a query and print its rows in the format of --format. Return the exit code, after reporting
+ * errors.
+ */
 static int print(sqlite3 *db, const char *sql, const struct cache_options *o)
 {
 	char error[DB_ERROR_SIZE];
@@ -147,13 +155,14 @@ static int print(sqlite3 *db, const char *sql, const struct cache_options *o)
 
 	if (err && error[0])
 		log_error("%s", error);
-	else if (err && err != -EIO) /* which main reports */
+	else if (err && err != -EIO) /* main reports that standard output cannot be written */
 		log_error("%s", strerror(-err));
 	return err ? CMD_FAILED : CMD_DONE;
 }
 
 /* ---- ls, query, rows --------------------------------------------------------------- */
 
+/* The ls subcommand: print the stored objects, and how many are in quarantine. */
 static int list(const struct cache_options *o)
 {
 	static const struct {
@@ -200,6 +209,7 @@ static int list(const struct cache_options *o)
 	return rc;
 }
 
+/* The query subcommand: run the user's SQL. The store is open for reading only. */
 static int query(const struct cache_options *o, const char *sql)
 {
 	sqlite3 *db;
@@ -212,6 +222,7 @@ static int query(const struct cache_options *o, const char *sql)
 	return rc;
 }
 
+/* The rows subcommand: print all rows of an object's table. */
 static int rows(const struct cache_options *o, const char *key)
 {
 	int64_t object;
@@ -235,6 +246,10 @@ static int rows(const struct cache_options *o, const char *key)
 
 /* ---- show -------------------------------------------------------------------------- */
 
+/*
+ * Load the table of the object that key names; the caller releases it with kept_put. Return 0, or
+ * a negative code after reporting it.
+ */
 static int load(sqlite3 *db, const char *key, struct kept **out)
 {
 	int64_t object;
@@ -254,7 +269,10 @@ static int load(sqlite3 *db, const char *key, struct kept **out)
 	return err;
 }
 
-/* Counts speak of all of it. */
+/*
+ * Read and check the whole table, which counts need. Return 0, or a negative code after reporting
+ * it.
+ */
 static int whole(struct kept *kept, const char *key)
 {
 	int err = kept_whole(kept);
@@ -264,6 +282,10 @@ static int whole(struct kept *kept, const char *key)
 	return err;
 }
 
+/*
+ * Print what the store knows about the object's file and its use. ELF e_machine 62 is x86-64, 183
+ * is aarch64.
+ */
 static void show_object(sqlite3 *db, const struct kept *kept)
 {
 	sqlite3_stmt *s = NULL;
@@ -292,11 +314,16 @@ static void show_object(sqlite3 *db, const struct kept *kept)
 	(void)sqlite3_finalize(s);
 }
 
+/* numbers of rows, by kind */
 struct tally {
 	uint64_t none, sp, fp, other, expression, slow, signal;
 	uint64_t n_expressions;
 };
 
+/*
+ * Count the rows by where the CFA comes from, and those that need an expression or a separate
+ * record. Rows that cannot be read are not counted.
+ */
 static void count_rows(struct kept *kept, struct tally *t)
 {
 	struct uw_row_info row;
@@ -321,6 +348,7 @@ static void count_rows(struct kept *kept, struct tally *t)
 	}
 }
 
+/* Return how many bytes of code belong to functions with unwind information. */
 static uint64_t covered(const struct kept *kept)
 {
 	uint64_t start, end, sum = 0;
@@ -331,6 +359,7 @@ static uint64_t covered(const struct kept *kept)
 	return sum;
 }
 
+/* Print the sizes, segments, numbers of rows and the coverage of the table. */
 static void show_table(struct kept *kept)
 {
 	const struct table_header *h = kept->rules;
@@ -365,6 +394,10 @@ static void show_table(struct kept *kept)
 			     100.0 * (double)with / (double)code, code);
 }
 
+/*
+ * The show subcommand: print an object, its table, the 20 largest gaps, and the functions that
+ * need expressions.
+ */
 static int show(const struct cache_options *o, const char *key)
 {
 	struct kept *kept = NULL;
@@ -398,7 +431,7 @@ static int show(const struct cache_options *o, const char *key)
 
 /* ---- lookup ------------------------------------------------------------------------- */
 
-/* As `readelf --debug-dump=frames-interp` would print it. */
+/* Print a row in the form of `readelf --debug-dump=frames-interp`. */
 static void as_readelf(const struct uw_row_info *row)
 {
 	char cfa[32] = "exp";
@@ -415,6 +448,7 @@ static void as_readelf(const struct uw_row_info *row)
 	(void)printf(" %-8s %s\n", *row->ra ? row->ra : "s", row->others);
 }
 
+/* Print the range and, if it is stored, the name of a function. */
 static void show_function(struct kept *kept, uint64_t start, uint64_t end)
 {
 	const struct sym_table *symbols = kept_symbols(kept);
@@ -428,6 +462,10 @@ static void show_function(struct kept *kept, uint64_t start, uint64_t end)
 	free(name);
 }
 
+/*
+ * Print the row at an ELF address given in hexadecimal. Return CMD_DONE, CMD_PARTLY if there is no
+ * sound row, or CMD_USAGE after reporting that text is no address.
+ */
 static int look_up(struct kept *kept, const char *text)
 {
 	struct uw_row_info row;
@@ -459,6 +497,7 @@ static int look_up(struct kept *kept, const char *text)
 	return CMD_DONE;
 }
 
+/* The lookup subcommand: print the rows at the addresses in pcs. */
 static int lookup(const struct cache_options *o, const char *key, char **pcs, int n)
 {
 	struct kept *kept = NULL;
@@ -482,7 +521,7 @@ static int lookup(const struct cache_options *o, const char *key, char **pcs, in
 
 /* ---- the command line --------------------------------------------------------------- */
 
-/* "64M"; reports. */
+/* Parse a size such as "64M", suffixes K, M and G. Return 0, or -EINVAL after reporting it. */
 static int parse_size(const char *text, uint64_t *out)
 {
 	static const char suffixes[] = "KMG";
@@ -503,6 +542,10 @@ static int parse_size(const char *text, uint64_t *out)
 	return 0;
 }
 
+/*
+ * Read the options into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help was
+ * given and printed.
+ */
 static int parse(int argc, char **argv, struct cache_options *o, bool *done)
 {
 	enum { DB = 256, FORMAT, MATCH, SORT, UNUSED, BUDGET, RUNNING, REPAIR, STRICT };

@@ -1,4 +1,7 @@
-/* agent/cmd/cache_diff.c: whose unwinding changed from one build of a file to the next. */
+/*
+ * agent/cmd/cache_diff.c: compares the unwind information of two builds of a file, function by
+ * function.
+ */
 #include "agent/cmd/cache.h"
 #include "agent/cmd/cmd.h"
 #include "agent/log.h"
@@ -12,29 +15,35 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SHOWN_MAX 200 /* functions; the rest is counted */
+#define SHOWN_MAX 200 /* functions printed; the rest is counted */
 
 struct function {
 	const char *name; /* borrowed from the symbols */
 	uint64_t start, end;
-	bool covered; /* end is where its FDE ends */
+	bool covered; /* it has unwind information, and end is the end of its FDE */
 };
 
+/* one of the two builds: a file, which is compiled here, or an object of the store */
 struct side {
 	const char *name;
 	struct uw_object *object;
-	void *procs; /* owned, with an object */
+	void *procs; /* of object; owned */
 	struct kept *kept;
-	struct uw_rows *rows; /* of either */
+	struct uw_rows *rows; /* of object, if own_rows; else of kept */
 	bool own_rows;
 	struct sym_table *symbols;
-	struct function *functions; /* by name; owned */
+	struct function *functions; /* sorted by name; owned */
 	size_t n;
+	/* bytes of executable code with unwind information, and in all */
 	uint64_t covered, code;
 };
 
 /* ---- one side ----------------------------------------------------------------------- */
 
+/*
+ * Open and compile the ELF file that is named. Return 0 or a negative code; close_side releases
+ * what was made.
+ */
 static int open_file(struct side *side)
 {
 	size_t size, procs_size = 0;
@@ -57,7 +66,10 @@ static int open_file(struct side *side)
 	return err;
 }
 
-/* Out of the store; its file, if it still has the same build-id, has the names. */
+/*
+ * Load the side from the store. The functions' names are read from the object's file, if that
+ * still has the same build-id. Return 0, or a negative code after reporting it.
+ */
 static int open_kept(struct side *side, const struct cache_options *o)
 {
 	sqlite3_stmt *s = NULL;
@@ -104,6 +116,7 @@ static int open_kept(struct side *side, const struct cache_options *o)
 	return err;
 }
 
+/* Functions of the same name are ordered by their addresses. */
 static int by_name(const void *a, const void *b)
 {
 	const struct function *x = a, *y = b;
@@ -114,6 +127,10 @@ static int by_name(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
+/*
+ * Make the list of functions, sorted by name, and sum up the covered code. A covered function ends
+ * where its unwind information ends. Return 0 or -ENOMEM.
+ */
 static int list_functions(struct side *side)
 {
 	size_t n = sym_table_size(side->symbols);
@@ -130,7 +147,7 @@ static int list_functions(struct side *side)
 		if (sym_table_at(side->symbols, i, &symbol))
 			continue;
 		length = strlen(symbol.name);
-		/* Stubs come and go with what is called. */
+		/* Leave out PLT stubs: they depend only on which functions are called. */
 		if (length > 4 && !strcmp(symbol.name + length - 4, "@plt"))
 			continue;
 		*f = (struct function){ .name = symbol.name,
@@ -148,6 +165,7 @@ static int list_functions(struct side *side)
 	return 0;
 }
 
+/* Add up the executable segments. */
 static void sum_code(struct side *side)
 {
 	size_t size;
@@ -160,6 +178,10 @@ static void sum_code(struct side *side)
 		side->code += seg[i].size;
 }
 
+/*
+ * Open a side: a file if its name is a readable path, else an object of the store. Return 0, or a
+ * negative code after reporting it.
+ */
 static int open_side(struct side *side, const struct cache_options *o)
 {
 	int err;
@@ -195,17 +217,21 @@ static void close_side(struct side *side)
 /* ---- both ----------------------------------------------------------------------------- */
 
 struct difference {
-	bool changed, expressions; /* rows differ; there are more expressions */
-	uint64_t off;		   /* of the first row that differs */
+	bool changed, expressions; /* rows differ; the second build has more expressions */
+	uint64_t off;		   /* offset in the function of the first difference */
 	char before[160], after[160];
 };
 
+/* Format a row in words, or say that there is no row. */
 static void row_text(const struct uw_row_info *row, bool there, char *out, size_t size)
 {
 	(void)snprintf(out, size, "%s", !there ? "no row" : row->none ? "no answer" : row->words);
 }
 
-/* Row by row, from the functions' starts. */
+/*
+ * Compare two functions row by row, by offsets from their starts. Describe the first difference in
+ * *d, and whether the second function needs more DWARF expressions.
+ */
 static void compare(struct side *a, const struct function *f, struct side *b,
 		    const struct function *g, struct difference *d)
 {
@@ -224,7 +250,7 @@ static void compare(struct side *a, const struct function *f, struct side *b,
 
 		more_a = i != SIZE_MAX && !uw_rows_at(a->rows, i, &x) && x.start < f->end;
 		more_b = j != SIZE_MAX && !uw_rows_at(b->rows, j, &y) && y.start < g->end;
-		/* The row that a function begins in may have begun before it. */
+		/* A function's first row may begin before the function. */
 		from_a = more_a && x.start > f->start ? x.start - f->start : 0;
 		from_b = more_b && y.start > g->start ? y.start - g->start : 0;
 		if (more_a && !x.none)
@@ -249,11 +275,13 @@ struct counts {
 	size_t same, changed, lost, expressions, gone, new, shown;
 };
 
+/* Return true if another function may still be printed. Count it in any case. */
 static bool may_show(struct counts *n)
 {
 	return n->shown++ < SHOWN_MAX;
 }
 
+/* Compare a function with its counterpart in the other build, and print a loss or a difference. */
 static void one(struct side *a, const struct function *f, struct side *b, const struct function *g,
 		struct counts *n)
 {
@@ -277,7 +305,10 @@ static void one(struct side *a, const struct function *f, struct side *b, const 
 			     d.after);
 }
 
-/* Both are sorted; of names that are there several times, pairs are made in order. */
+/*
+ * Merge the two sorted lists. If a name occurs several times, functions are paired in order of
+ * their addresses.
+ */
 static void compare_all(struct side *a, struct side *b, struct counts *n)
 {
 	size_t i = 0, j = 0;
@@ -307,6 +338,11 @@ static void compare_all(struct side *a, struct side *b, struct counts *n)
 	}
 }
 
+/*
+ * Return CMD_PARTLY if a function of the new build has no unwind information although the old
+ * build had it or the function is new, or if one needs more expressions; with --strict also if any
+ * row changed.
+ */
 int cache_diff(const struct cache_options *o, const char *before, const char *after)
 {
 	struct side a = { .name = before }, b = { .name = after };

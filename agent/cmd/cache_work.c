@@ -1,4 +1,7 @@
-/* agent/cmd/cache_work.c: what changes the store: prefetch, verify, gc, export, import. */
+/*
+ * agent/cmd/cache_work.c: the cache subcommands that change or check the store: prefetch, verify,
+ * gc, export, import.
+ */
 #include "agent/array.h"
 #include "agent/cmd/cache.h"
 #include "agent/cmd/cmd.h"
@@ -35,9 +38,10 @@
 
 struct found {
 	char *path; /* owned */
-	int fd;	    /* -1: to be opened by its path */
+	int fd;	    /* -1: not open yet */
 };
 
+/* shared by the threads that compile; files and n do not change while they run */
 struct prefetch {
 	struct store *store;
 	struct found *files;
@@ -45,6 +49,10 @@ struct prefetch {
 	atomic_size_t next, done, kept, there, failed, refused, useless;
 };
 
+/*
+ * Add a file to compile. fd is -1 or a descriptor that then belongs to p, on success only. Return
+ * 0 or -ENOMEM.
+ */
 static int add_found(struct prefetch *p, const char *path, int fd)
 {
 	int err = array_make_room((void **)&p->files, p->n, &p->room, sizeof(*p->files));
@@ -70,7 +78,10 @@ static bool has_elf_magic(const char *path)
 	return elf;
 }
 
-/* Every ELF file below path, links not followed. */
+/*
+ * Add every ELF file below path. Links below path are not followed, other file systems are not
+ * entered. Return 0, or a negative code after reporting it.
+ */
 static int find_below(struct prefetch *p, char *path)
 {
 	char *const roots[] = { path, NULL };
@@ -91,7 +102,10 @@ static int find_below(struct prefetch *p, char *path)
 	return err;
 }
 
-/* Executable mappings of one process; each file once, by its device and inode. */
+/*
+ * Add the files of a process's executable mappings, each path once. The files are opened while the
+ * process exists, so that those in its mount namespace can be read later.
+ */
 static void find_mapped(struct prefetch *p, struct opener *opener, uint32_t pid)
 {
 	char name[64], line[8192];
@@ -122,6 +136,7 @@ static void find_mapped(struct prefetch *p, struct opener *opener, uint32_t pid)
 		(void)fclose(maps);
 }
 
+/* Add the files that running processes have mapped. Return 0 or a negative code. */
 static int find_running(struct prefetch *p)
 {
 	struct opener_options options = { .live = true };
@@ -142,6 +157,10 @@ static int find_running(struct prefetch *p)
 	return 0;
 }
 
+/*
+ * Compile and store the table of one file, unless the store has it, and count the outcome. The
+ * file is closed. A damaged file goes into quarantine, so that it is not read again.
+ */
 static void prefetch_one(struct prefetch *p, struct found *f)
 {
 	struct uw_object *object = NULL;
@@ -183,6 +202,7 @@ static void prefetch_one(struct prefetch *p, struct found *f)
 	}
 }
 
+/* Thread: take files from the list until it is empty. */
 static void *prefetch_some(void *ctx)
 {
 	struct prefetch *p = ctx;
@@ -233,7 +253,7 @@ int cache_prefetch(const struct cache_options *o, char **paths, int n)
 
 /* ---- verify ------------------------------------------------------------------------- */
 
-/* A whole check of the database's own structure; prints what it finds. */
+/* Run SQLite's integrity check and print what it finds. Return the number of faults. */
 static uint64_t check_structure(sqlite3 *db)
 {
 	sqlite3_stmt *s = NULL;
@@ -255,7 +275,11 @@ static uint64_t check_structure(sqlite3 *db)
 	return n;
 }
 
-/* Whether the row's blobs are sound and are those of the object they stand with. */
+/*
+ * Check that the row's table is sound and belongs to the row's object. The columns are those of
+ * verify_tables. Return 0, -EBADMSG if it is damaged, -ENOTSUP if it has another version, or
+ * -ENOMEM.
+ */
 static int check_table(sqlite3_stmt *s)
 {
 	const struct table_header *h;
@@ -301,6 +325,10 @@ static int check_table(sqlite3_stmt *s)
 	return err;
 }
 
+/*
+ * Check all tables of this version. *n and *bad count them and those that are not sound, which are
+ * printed and, with repair, deleted. Return 0 or a negative code.
+ */
 static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 {
 	sqlite3_stmt *s = NULL;
@@ -344,7 +372,10 @@ static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 	return err;
 }
 
-/* Whether the row's symbols are sound and are those of the file they stand with. */
+/*
+ * Check that the row's symbols are sound and belong to the file that the row describes. The
+ * columns are those of verify_symbols. Return 0 or a negative code.
+ */
 static int check_symbols(sqlite3_stmt *s)
 {
 	struct store_file f = { .known = true,
@@ -376,6 +407,7 @@ static int check_symbols(sqlite3_stmt *s)
 	return err;
 }
 
+/* Check all symbol tables, as verify_tables does. One run deletes at most 64 of them. */
 static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 {
 	sqlite3_stmt *s = NULL;
@@ -392,7 +424,9 @@ static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 	while (!err && (rc = sqlite3_step(s)) == SQLITE_ROW) {
 		(*n)++;
 		err = check_symbols(s);
-		/* Of another layout: a run that needs them replaces them. */
+		/*
+		 * A table of another layout is no damage: the next run that needs it replaces it.
+		 */
 		if (!err || err == -ENOMEM || err == -ENOTSUP) {
 			err = err == -ENOMEM ? err : 0;
 			continue;
@@ -418,7 +452,10 @@ static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 	return err;
 }
 
-/* What is in quarantine, and why; repair lets it go. */
+/*
+ * Print what is in quarantine, and why. Return the number of objects. With repair, empty the
+ * quarantine.
+ */
 static uint64_t show_quarantine(sqlite3 *db, bool repair)
 {
 	sqlite3_stmt *s = NULL;
@@ -441,7 +478,10 @@ static uint64_t show_quarantine(sqlite3 *db, bool repair)
 	return n;
 }
 
-/* What a process was compiling when it ended; the next time it is in quarantine. */
+/*
+ * Print the files that a process was compiling when it ended. If that happens several times, the
+ * file goes into quarantine (DEATHS_MAX in store.c).
+ */
 static void show_ended(sqlite3 *db)
 {
 	sqlite3_stmt *s = NULL;
@@ -461,6 +501,10 @@ static void show_ended(sqlite3 *db)
 	(void)sqlite3_finalize(s);
 }
 
+/*
+ * With --repair a store that does not exist is an error; without it the database is opened for
+ * reading only.
+ */
 int cache_verify(const struct cache_options *o)
 {
 	char error[DB_ERROR_SIZE] = "", *path;
@@ -503,6 +547,10 @@ int cache_verify(const struct cache_options *o)
 
 /* ---- gc ------------------------------------------------------------------------------- */
 
+/*
+ * Set the budget if it was given, delete objects that were not used for --unused days, then the
+ * least recently used ones until the store is within its budget.
+ */
 int cache_gc(const struct cache_options *o)
 {
 	struct store_counters c;
@@ -530,7 +578,10 @@ int cache_gc(const struct cache_options *o)
 
 /* ---- export, import --------------------------------------------------------------------- */
 
-/* Fill the trailer (schema/export.h) of an object's file. */
+/*
+ * Fill in the trailer (schema/export.h) of an exported object. Return 0, or -ENOENT if the store
+ * has no identity for it.
+ */
 static int trailer_of(sqlite3 *db, int64_t object, struct export_trailer *out)
 {
 	sqlite3_stmt *s = NULL;
@@ -550,7 +601,10 @@ static int trailer_of(sqlite3 *db, int64_t object, struct export_trailer *out)
 	return err;
 }
 
-/* Write the table, the ranges and the trailer one behind the other. */
+/*
+ * The file is the table, the functions' ranges if there are any, and the trailer, one after the
+ * other.
+ */
 int cache_export(const struct cache_options *o, const char *key)
 {
 	struct output out = { .fd = -1 };
@@ -593,7 +647,10 @@ int cache_export(const struct cache_options *o, const char *key)
 	return err ? CMD_FAILED : CMD_DONE;
 }
 
-/* A whole regular file; the caller frees it. */
+/*
+ * Read a whole regular file of at most IMPORT_MAX bytes; the caller frees *out. Return 0 or a
+ * negative code.
+ */
 static int read_whole(const char *path, char **out, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err = 0;
@@ -628,6 +685,10 @@ static int read_whole(const char *path, char **out, size_t *size)
 	return 0;
 }
 
+/*
+ * Check an exported file and add it to the store. Return 0, or a negative code after reporting it.
+ * A table that the store already has is no error.
+ */
 static int import_one(struct store *store, const char *path)
 {
 	struct store_blobs blobs = { .path = path };
@@ -657,7 +718,7 @@ static int import_one(struct store *store, const char *path)
 		blobs.rules_size = h.blob.size <= size ? (size_t)h.blob.size : size;
 		blobs.procs_size = size - blobs.rules_size;
 	}
-	/* Where ranges lie, they begin at a multiple of 8. */
+	/* The ranges must be aligned to 8 bytes: copy them to a block of their own. */
 	if (!err && blobs.procs_size) {
 		procs = malloc(blobs.procs_size);
 		if (procs)

@@ -1,4 +1,7 @@
-/* agent/cmd/doctor.c: what of recording works on this machine, and what to do where it does not. */
+/*
+ * agent/cmd/doctor.c: the doctor command: checks what of recording works on this machine, and says
+ * what to do about the rest.
+ */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/option.h"
 #include "agent/cmd/rights.h"
@@ -28,8 +31,9 @@ enum state { OK, PARTLY, NO };
 
 struct doctor {
 	bool json;
+	/* number of checks, by state */
 	size_t n[NO + 1];
-	char partly[256]; /* names of what works partly */
+	char partly[256]; /* names of the checks that are not ok, for the last line */
 };
 
 static const char help[] =
@@ -46,6 +50,7 @@ static const char help[] =
 static void say(struct doctor *doctor, const char *check, enum state state, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* Print the result of one check, as a line or as an element of the JSON array, and count it. */
 static void say(struct doctor *doctor, const char *check, enum state state, const char *format, ...)
 {
 	static const char *const names[] = { "ok", "partly", "no" };
@@ -73,7 +78,10 @@ static void say(struct doctor *doctor, const char *check, enum state state, cons
 			       used ? ", " : "", check);
 }
 
-/* The first line of a small file of the kernel's; -errno where there is none. */
+/*
+ * Read the first line of a small file of the kernel, without the newline. Return 0, or a negative
+ * code if the file cannot be opened or is empty.
+ */
 static int read_line(const char *path, char *line, int size)
 {
 	FILE *file = fopen(path, "re");
@@ -89,6 +97,7 @@ static int read_line(const char *path, char *line, int size)
 	return err;
 }
 
+/* Read a number in decimal from the first line of a file. Return false if there is none. */
 static bool read_number(const char *path, long *out)
 {
 	char line[64], *end;
@@ -118,6 +127,10 @@ static void check_kernel(struct doctor *doctor)
 		say(doctor, "kernel", OK, "%s on %s", uts.release, uts.machine);
 }
 
+/*
+ * The capture program is relocated for the running kernel by the kernel's own BTF type
+ * information.
+ */
 static void check_btf(struct doctor *doctor)
 {
 	const char *path = "/sys/kernel/btf/vmlinux";
@@ -130,6 +143,7 @@ static void check_btf(struct doctor *doctor)
 		    strerror(errno));
 }
 
+/* See kernel_lockdown(7): in confidentiality mode BPF programs cannot read kernel memory. */
 static void check_lockdown(struct doctor *doctor)
 {
 	char line[128];
@@ -148,7 +162,7 @@ static void check_lockdown(struct doctor *doctor)
 static const struct {
 	unsigned int bit;
 	const char *name;
-	bool needed; /* else what it is for is only a part */
+	bool needed; /* if false, recording works without it in part */
 	const char *use;
 } capabilities[] = {
 	{ CAP_BPF, "CAP_BPF", true, "load the capture program" },
@@ -160,7 +174,10 @@ static const struct {
 	{ CAP_SYSLOG, "CAP_SYSLOG", false, "name kernel functions" },
 };
 
-/* Return false if one is missing without which nothing can be recorded. */
+/*
+ * Check this process's effective capabilities. Return false if one is missing that recording
+ * cannot do without.
+ */
 static bool check_capabilities(struct doctor *doctor)
 {
 	char line[256], missing[512] = "";
@@ -172,7 +189,10 @@ static bool check_capabilities(struct doctor *doctor)
 		(void)sscanf(line, "CapEff: %" SCNx64, &held);
 	if (file)
 		(void)fclose(file);
-	/* Before 5.8, and on some kernels with a strict paranoid level still, one held it all. */
+	/*
+	 * CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON: before Linux 5.8 there was only this
+	 * one, and some kernels with a strict perf_event_paranoid still ask for it.
+	 */
 	for (size_t i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++) {
 		size_t used = strlen(missing);
 		bool by_admin = held >> CAP_SYS_ADMIN & 1 && (capabilities[i].bit == CAP_BPF ||
@@ -191,6 +211,9 @@ static bool check_capabilities(struct doctor *doctor)
 	return state != NO;
 }
 
+/*
+ * Check sysctls that restrict unprivileged users. able: the capabilities for recording are there.
+ */
 static void check_settings(struct doctor *doctor, bool able)
 {
 	bool admin = !geteuid();
@@ -218,7 +241,7 @@ static void check_kallsyms(struct doctor *doctor)
 	(void)read_number("/proc/sys/kernel/kptr_restrict", &restricted);
 	if (!read_line("/proc/kallsyms", line, sizeof(line)))
 		(void)sscanf(line, "%" SCNx64, &addr);
-	/* The first symbols may be per-CPU offsets that are 0 in truth. */
+	/* The first symbols may be per-CPU offsets whose real address is 0. */
 	if (addr || (restricted < 2 && !geteuid()))
 		say(doctor, "kernel symbols", OK, "/proc/kallsyms (kptr_restrict %ld)", restricted);
 	else
@@ -229,6 +252,7 @@ static void check_kallsyms(struct doctor *doctor)
 				     "kernel.kptr_restrict to 1 or 0 (it is 2)");
 }
 
+/* Recording needs the host's pid namespace: the kernel reports pids of that namespace. */
 static void check_namespace(struct doctor *doctor)
 {
 	struct stat ns;
@@ -258,6 +282,7 @@ static void check_clock(struct doctor *doctor)
 		say(doctor, "clock", OK, "hardware cycles");
 }
 
+/* Check the perf events that report mappings and processes. */
 static void check_sideband(struct doctor *doctor)
 {
 	char error[LIVE_ERROR_SIZE];
@@ -278,14 +303,20 @@ static void check_sideband(struct doctor *doctor)
 
 static void check_inventory(struct doctor *doctor)
 {
-	/* /proc/PID/maps does as well; files are read for their build-ids later. */
+	/*
+	 * This never fails: without PROCMAP_QUERY the source reads /proc/PID/maps, and later the
+	 * build-ids from the files.
+	 */
 	say(doctor, "running programs", OK, "%s",
 	    live_procmap_query()
 		    ? "/proc, with build-ids (PROCMAP_QUERY)"
 		    : "/proc (no PROCMAP_QUERY before 6.11: build-ids from the files)");
 }
 
-/* Whether what is asked for loads into the kernel; NULL, and why not, if it does not. */
+/*
+ * Load the programs that record what asked names. Return them, to be freed with live_bpf_free, and
+ * *events, to be released with live_events_fini; or NULL with the reason in error.
+ */
 static struct live_bpf *try_programs(const struct source_live_options *asked,
 				     struct live_events *events, uint32_t filters, char *error)
 {
@@ -332,7 +363,10 @@ static void check_programs(struct doctor *doctor)
 	live_events_fini(&events);
 }
 
-/* A probe is put on this program, where it has no code: nobody meets it. */
+/*
+ * Try a uprobe at offset 0 of this program's own file. The ELF header there is never executed, so
+ * the probe never fires.
+ */
 static void check_probes(struct doctor *doctor)
 {
 	const char *const probes[] = { "/proc/self/exe:0x0" };
@@ -341,7 +375,7 @@ static void check_probes(struct doctor *doctor)
 	char error[LIVE_ERROR_SIZE];
 	struct live_events events;
 	struct live_bpf *bpf = try_programs(&asked, &events, 0, error);
-	int err = bpf ? live_bpf_attach(bpf, 0, -1, -1, error) : -ENOTSUP; /* or as error says */
+	int err = bpf ? live_bpf_attach(bpf, 0, -1, -1, error) : -ENOTSUP; /* see error */
 
 	if (err)
 		say(doctor, "probes", PARTLY, "--uprobe does not work: %s", error);
@@ -373,7 +407,10 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Ticks come only on CPUs at work; ours are counted, though filtered. */
+/*
+ * Keep a CPU busy, because the clock ticks only on busy CPUs. This process's own ticks are
+ * counted, although they are filtered out.
+ */
 static void work(uint64_t ms)
 {
 	uint64_t until = now_ms() + ms;
@@ -382,6 +419,7 @@ static void work(uint64_t ms)
 		;
 }
 
+/* Record the system for 0.3 s. Return true if the clock ticked and no error occurred. */
 static bool check_recording(struct doctor *doctor)
 {
 	const struct source_live_options options = { .frequency_hz = 999 };
@@ -430,6 +468,7 @@ static bool check_recording(struct doctor *doctor)
 
 /* ---- what else is of use --------------------------------------------------------------------- */
 
+/* Return true if an executable of that name is in a directory of PATH. */
 static bool installed(const char *program)
 {
 	const char *path = getenv("PATH");
@@ -446,6 +485,7 @@ static bool installed(const char *program)
 	return false;
 }
 
+/* Report optional programs; a missing one is no fault. */
 static void check_tools(struct doctor *doctor)
 {
 	say(doctor, "go tool pprof", OK, "%s",
@@ -455,7 +495,7 @@ static void check_tools(struct doctor *doctor)
 			      : "not installed (optional: other recordings; linux-perf)");
 }
 
-/* Print what all checks together mean. */
+/* Print the conclusion of all checks. */
 static void say_end(const struct doctor *doctor, bool works)
 {
 	if (doctor->json)
@@ -509,7 +549,7 @@ int cmd_doctor(int argc, char **argv)
 		check_probes(&doctor);
 		works = check_recording(&doctor);
 	} else {
-		/* Each of them would fail for the reason that was just told. */
+		/* Each of these checks would fail for the reason that was just reported. */
 		say(&doctor, "recording", NO,
 		    "not tried without these capabilities: sudo offwind record …, or once: sudo "
 		    "setcap " RIGHTS_SETCAP "+ep FILE of offwind");
