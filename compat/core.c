@@ -139,6 +139,10 @@ int _UCD_get_proc_name(unw_as as, unw_word ip, char *name, size_t size, unw_word
 int _UCD_resume(unw_as as, struct unw_cursor *cursor, void *arg);
 extern struct unw_accessors _UCD_accessors;
 
+/*
+ * Open a core file and read its threads and mappings. Return NULL if it cannot be read or has no
+ * threads. The caller frees the result with _UCD_destroy().
+ */
 struct UCD_info *_UCD_create(const char *filename)
 {
 	struct UCD_info *u = calloc(1, sizeof(*u));
@@ -189,6 +193,7 @@ int _UCD_get_num_threads(struct UCD_info *u)
 	return (int)u->n_threads;
 }
 
+/* Select the thread that the accessors read; an invalid number is ignored. */
 void _UCD_select_thread(struct UCD_info *u, int n)
 {
 	if (n >= 0 && (size_t)n < u->n_threads)
@@ -200,11 +205,16 @@ pid_t _UCD_get_pid(struct UCD_info *u)
 	return u->pid;
 }
 
+/* Return the signal that the core was written for, or 0 if it is not known. */
 int _UCD_get_cursig(struct UCD_info *u)
 {
 	return u->signal;
 }
 
+/*
+ * Use filename for the mapping that contains vaddr. The name is copied. Return 0, or -1 if the
+ * file is not readable or there is no memory.
+ */
 int _UCD_add_backing_file_at_vaddr(struct UCD_info *u, unsigned long vaddr, const char *filename)
 {
 	struct backing *all;
@@ -254,6 +264,7 @@ int _UCD_access_mem(unw_as as, unw_word addr, unw_word *value, int write, void *
 		       : 0;
 }
 
+/* Look up the procedure at ip in the mapped files. */
 int _UCD_find_proc_info(unw_as as, unw_word ip, struct unw_proc_info *info, int need, void *arg)
 {
 	struct UCD_info *u = arg;
@@ -271,6 +282,7 @@ void _UCD_put_unwind_info(unw_as as, struct unw_proc_info *info, void *arg)
 	compat_release(info);
 }
 
+/* The list is found by its symbol. Programs that need it look the symbol up themselves. */
 int _UCD_get_dyn_info_list_addr(unw_as as, unw_word *addr, void *arg)
 {
 	(void)as;
@@ -279,6 +291,7 @@ int _UCD_get_dyn_info_list_addr(unw_as as, unw_word *addr, void *arg)
 	return -UNW_ENOINFO;
 }
 
+/* Read a register of the selected thread by its DWARF number. Writing is not supported. */
 int _UCD_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 {
 	const struct UCD_info *u = arg;
@@ -293,6 +306,7 @@ int _UCD_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 	return 0;
 }
 
+/* Floating-point registers are not supported. */
 int _UCD_access_fpreg(unw_as as, int reg, void *value, int write, void *arg)
 {
 	(void)as;
@@ -311,6 +325,7 @@ int _UCD_get_proc_name(unw_as as, unw_word ip, char *name, size_t size, unw_word
 	return compat_files_proc_name(u->files, ip, name, size, off);
 }
 
+/* A core file cannot be resumed. */
 int _UCD_resume(unw_as as, struct unw_cursor *cursor, void *arg)
 {
 	(void)as;

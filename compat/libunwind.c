@@ -57,8 +57,7 @@ uint16_t compat_machine(unw_as as)
 	return uw_target_machine(as->target);
 }
 
-/* ---- accessors 
----------------------------------------------------------------------------- */
+/* ---- accessors ------------------------------------------------------------------------ */
 
 /* Read memory in aligned words of 8 bytes, as libunwind does. */
 static int read_mem(void *ctx, uint64_t addr, void *out, size_t size)
@@ -90,6 +89,9 @@ static int read_reg(void *ctx, unsigned int reg, uint64_t *value)
 	return c->as->accessors.access_reg(c->as, (int)reg, value, 0, c->arg) < 0 ? -ENODATA : 0;
 }
 
+/*
+ * Translate libunwind's procedure information to this library's. unwind_info stays owned by *from.
+ */
 static void to_ours(const struct unw_proc_info *from, struct uw_proc_info *to)
 {
 	*to = (struct uw_proc_info){ .start = from->start_ip,
@@ -166,6 +168,10 @@ static void put_proc_info(void *ctx, struct uw_proc_info *info)
 	uw_proc_info_free(info);
 }
 
+/*
+ * Return the address of the target's list of generated code, or -ENOENT if the callback is missing
+ * or fails.
+ */
 static int dyn_list_addr(void *ctx, uint64_t *addr)
 {
 	const struct call *c = ctx;
@@ -177,6 +183,7 @@ static int dyn_list_addr(void *ctx, uint64_t *addr)
 		       : -ENOENT;
 }
 
+/* Return the name of the procedure at addr, as the caller's get_proc_name reports it. */
 static int proc_name(void *ctx, uint64_t addr, char *name, size_t size, uint64_t *off)
 {
 	const struct call *c = ctx;
@@ -193,8 +200,7 @@ static const struct uw_accessors ours = { .read_mem = read_mem,
 					  .dyn_list_addr = dyn_list_addr,
 					  .proc_name = proc_name };
 
-/* ---- address spaces 
------------------------------------------------------------------------ */
+/* ---- address spaces ------------------------------------------------------------------- */
 
 /*
  * Create an address space. Return NULL if the machine or byte order is not supported, or if there
@@ -255,14 +261,14 @@ static int u_set_caching_policy(unw_as as, int policy)
 }
 COMPAT_BOTH(set_caching_policy);
 
+/* flag is reserved in libunwind 1.6 and must be 0. */
 static int u_set_cache_size(unw_as as, size_t size, int flag)
 {
 	return flag ? -1 : compat_error(uw_target_cache_size(as->target, size));
 }
 COMPAT_BOTH(set_cache_size);
 
-/* ---- cursors 
------------------------------------------------------------------------------- */
+/* ---- cursors -------------------------------------------------------------------------- */
 
 /*
  * Return the accessor context of a cursor. It is passed again for each call, because callers copy
@@ -279,6 +285,7 @@ static bool is_ours(struct unw_cursor *c)
 	return uw_cursor_target(&c->cursor) != NULL;
 }
 
+/* Place a cursor on the innermost frame of the thread that arg stands for. */
 static int u_init_remote(struct unw_cursor *c, unw_as as, void *arg)
 {
 	struct call call = { as, arg };
@@ -289,6 +296,10 @@ static int u_init_remote(struct unw_cursor *c, unw_as as, void *arg)
 }
 COMPAT_BOTH(init_remote);
 
+/*
+ * Step to the caller's frame. Return a positive value, 0 if there is none, or an error code of
+ * libunwind.
+ */
 static int u_step(struct unw_cursor *c)
 {
 	struct call call;
@@ -330,6 +341,10 @@ static int u_get_reg(struct unw_cursor *c, int reg, unw_word *value)
 }
 COMPAT_BOTH(get_reg);
 
+/*
+ * Set a register of the cursor's frame. The stack pointer cannot be set. The target's registers
+ * and memory stay as they are.
+ */
 static int u_set_reg(struct unw_cursor *c, int reg, unw_word value)
 {
 	if (!is_ours(c))
@@ -360,6 +375,7 @@ static int u_set_fpreg(struct unw_cursor *c, int reg)
 }
 COMPAT_BOTH(set_fpreg);
 
+/* Report where the value of a register is saved: in memory, in a register, or in no place. */
 static int u_get_save_loc(struct unw_cursor *c, int reg, struct unw_save_loc *loc)
 {
 	struct uw_save save;
@@ -380,6 +396,7 @@ static int u_get_save_loc(struct unw_cursor *c, int reg, struct unw_save_loc *lo
 }
 COMPAT_BOTH(get_save_loc);
 
+/* Report the procedure of the cursor's frame, without rules. */
 static int u_get_proc_info(struct unw_cursor *c, struct unw_proc_info *info)
 {
 	struct uw_proc_info found;
@@ -407,6 +424,7 @@ static int u_get_proc_info(struct unw_cursor *c, struct unw_proc_info *info)
 }
 COMPAT_BOTH(get_proc_info);
 
+/* Report the procedure at ip by the caller's own callback, as libunwind does. */
 static int u_get_proc_info_by_ip(unw_as as, unw_word ip, struct unw_proc_info *info, void *arg)
 {
 	if (!as->accessors.find_proc_info)
@@ -415,6 +433,7 @@ static int u_get_proc_info_by_ip(unw_as as, unw_word ip, struct unw_proc_info *i
 }
 COMPAT_BOTH(get_proc_info_by_ip);
 
+/* Copy the name of the cursor's procedure. off may be NULL. */
 static int u_get_proc_name(struct unw_cursor *c, char *name, size_t size, unw_word *off)
 {
 	struct call call;
@@ -459,8 +478,7 @@ static int u_resume(struct unw_cursor *c)
 }
 COMPAT_BOTH(resume);
 
-/* ---- names 
--------------------------------------------------------------------------------- */
+/* ---- names ---------------------------------------------------------------------------- */
 
 const char *_Ux86_64_regname(int reg);
 const char *_Uaarch64_regname(int reg);
@@ -492,10 +510,11 @@ const char *_Uaarch64_regname(int reg)
 	}
 }
 
+/* On x86_64 no readable register is a floating-point register. */
 static int u_is_fpreg(int reg)
 {
 	(void)reg;
-	return 0; /* no readable register is one */
+	return 0;
 }
 extern __typeof__(u_is_fpreg) _Ux86_64_is_fpreg __attribute__((alias("u_is_fpreg")));
 
@@ -526,8 +545,7 @@ static const char *u_strerror(int code)
 }
 COMPAT_BOTH(strerror);
 
-/* ---- unwind tables 
------------------------------------------------------------------------- */
+/* ---- unwind tables -------------------------------------------------------------------- */
 
 /*
  * Opened files with .debug_frame. They stay open for the life of the process, because a table that
@@ -618,6 +636,11 @@ static int u_dwarf_find_debug_frame(int found, struct unw_dyn_info *di, unw_word
 }
 COMPAT_BOTH(dwarf_find_debug_frame);
 
+/*
+ * Look up the procedure of ip in a table: one made by u_dwarf_find_debug_frame(), or a binary
+ * search table in the target's memory, which is read with access_mem. Return -UNW_EINVAL for other
+ * formats.
+ */
 static int u_dwarf_search_unwind_table(unw_as as, unw_word ip, struct unw_dyn_info *di,
 				       struct unw_proc_info *info, int need, void *arg)
 {

@@ -128,6 +128,10 @@ int _UPT_get_proc_name(unw_as as, unw_word ip, char *name, size_t size, unw_word
 int _UPT_resume(unw_as as, struct unw_cursor *cursor, void *arg);
 extern struct unw_accessors _UPT_accessors;
 
+/*
+ * Create the accessors' context for a thread. The caller frees it with _UPT_destroy(). NULL: out
+ * of memory.
+ */
 void *_UPT_create(pid_t pid)
 {
 	struct traced *t = calloc(1, sizeof(*t));
@@ -146,6 +150,7 @@ void _UPT_destroy(void *arg)
 	free(t);
 }
 
+/* Look up the procedure at ip in the mapped files. */
 int _UPT_find_proc_info(unw_as as, unw_word ip, struct unw_proc_info *info, int need, void *arg)
 {
 	struct uw_proc_query query = { .pc = ip,
@@ -174,12 +179,14 @@ int _UPT_get_dyn_info_list_addr(unw_as as, unw_word *addr, void *arg)
 	return -UNW_ENOINFO;
 }
 
+/* Read a word of the thread's memory. Writing is not supported. */
 int _UPT_access_mem(unw_as as, unw_word addr, unw_word *value, int write, void *arg)
 {
 	(void)as;
 	return write || read_traced(arg, addr, value, sizeof(*value)) ? -UNW_EINVAL : 0;
 }
 
+/* Read a register of the thread by its DWARF number. Writing is not supported. */
 int _UPT_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 {
 	const struct traced *t = arg;
@@ -201,6 +208,7 @@ int _UPT_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 	return 0;
 }
 
+/* Floating-point registers are not supported. */
 int _UPT_access_fpreg(unw_as as, int reg, void *value, int write, void *arg)
 {
 	(void)as;
@@ -218,6 +226,7 @@ int _UPT_get_proc_name(unw_as as, unw_word ip, char *name, size_t size, unw_word
 	return files ? compat_files_proc_name(files, ip, name, size, off) : -UNW_ENOMEM;
 }
 
+/* Resuming the thread at a frame would have to write registers, which is not supported. */
 int _UPT_resume(unw_as as, struct unw_cursor *cursor, void *arg)
 {
 	(void)as;

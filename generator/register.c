@@ -21,6 +21,10 @@ static void changed(void)
 			 __ATOMIC_RELEASE);
 }
 
+/*
+ * Insert the entry at the front: a reader that runs at the same time sees the old list or the new
+ * one.
+ */
 void _U_dyn_register(unw_dyn_info_t *info)
 {
 	(void)pthread_mutex_lock(&lock);
@@ -33,6 +37,10 @@ void _U_dyn_register(unw_dyn_info_t *info)
 	(void)pthread_mutex_unlock(&lock);
 }
 
+/*
+ * Remove the entry. A reader that runs at the same time may still be at the entry; the generation
+ * tells it that the list has changed.
+ */
 void _U_dyn_cancel(unw_dyn_info_t *info)
 {
 	(void)pthread_mutex_lock(&lock);

@@ -48,6 +48,7 @@ void arena_fini(struct arena *arena)
 	arena_init(arena, arena->limit);
 }
 
+/* Free all blocks but the newest, which is usually the largest. */
 void arena_reset(struct arena *arena)
 {
 	struct arena_block *block = arena->blocks;

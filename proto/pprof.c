@@ -227,7 +227,7 @@ static void add_message(struct pprof *p, struct buffer *b, unsigned int field,
 		memcpy(at, fields, (size_t)(end - fields));
 }
 
-/* ---- what is there already -------------------------------------------------- */
+/* ---- lookup of existing objects ------------------------------------------------ */
 
 /*
  * Hash eight bytes in each round. The hash only has to be good against accidental collisions. It
@@ -570,6 +570,7 @@ uint64_t pprof_function(struct pprof *p, const char *name, const char *system_na
 		&(struct pprof_function){ .name = name, .system_name = system_name, .file = file });
 }
 
+/* Return the size of an encoded Line message without its header. */
 static size_t line_size(const struct pprof_line *line)
 {
 	return number_size(line->function) + number_size((uint64_t)line->line);
@@ -672,6 +673,7 @@ uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, 
 	return label(p, key, 0, number, intern(p, unit));
 }
 
+/* Return the size of an encoded Label message without its header. */
 static size_t label_size(const struct key *label)
 {
 	return number_size(label->part[0]) + number_size(label->part[1]) +
@@ -806,6 +808,7 @@ static int compress_all(uint8_t **bytes, size_t *size, int level)
 	return out ? 0 : -ENOMEM;
 }
 
+/* Write all bytes. Return 0 or a system error. */
 static int write_all(int fd, const uint8_t *bytes, size_t size)
 {
 	while (size) {

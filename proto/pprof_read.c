@@ -156,6 +156,7 @@ static void check_types(struct check *c, bool strict)
 		fault(c, "a negative time, duration or period");
 }
 
+/* Check that samples have as many values as there are types, known locations, and sound labels. */
 static void check_samples(struct check *c, bool strict)
 {
 	const Perftools__Profiles__Profile *p = c->profile;
@@ -184,6 +185,7 @@ static void check_samples(struct check *c, bool strict)
 	}
 }
 
+/* Check that locations refer to known functions and, if strict, are inside their mappings. */
 static void check_locations(struct check *c, bool strict)
 {
 	const Perftools__Profiles__Profile *p = c->profile;

@@ -62,7 +62,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- stopping and going on ------------------------------------------------------- */
+/* ---- stopping and resuming ----------------------------------------------------- */
 
 static bool is_known(const struct attached *a, uint32_t tid)
 {

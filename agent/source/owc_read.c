@@ -387,7 +387,7 @@ static int next_record(struct content *c, struct arena *arena, Offwind__Capture_
 
 static const char no_memory[] = "out of memory";
 
-/* ---- what is not an event --------------------------------------------------- */
+/* ---- records that are not events ----------------------------------------------- */
 
 static void copy_text(char *to, size_t size, const ProtobufCBinaryData *from)
 {
@@ -704,6 +704,7 @@ static const char *take_sample(struct owc *o, const Offwind__Capture__Sample *s,
 	return NULL;
 }
 
+/* Fill *e from a record of lost samples, and count them. Return NULL, or what is wrong. */
 static const char *take_lost(struct owc *o, const Offwind__Capture__Lost *l, struct event *e)
 {
 	if (l->reason >= EVENT_LOST_N)

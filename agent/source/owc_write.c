@@ -628,7 +628,7 @@ int owc_writer_idle(struct owc_writer *w)
 	return outcome(w);
 }
 
-/* ---- the end --------------------------------------------------------------- */
+/* ---- end of the file ----------------------------------------------------------- */
 
 const uint64_t *owc_writer_kernel_lookups(const struct owc_writer *w, size_t *n)
 {

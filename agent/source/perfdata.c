@@ -1134,6 +1134,7 @@ static bool is_same_kernel(const struct perfdata *p)
 	return (!id->size || uw_build_id_equal(id, &running)) && !older_than_boot(p->fd);
 }
 
+/* Fill source.info from the facts that the recording contains. */
 static void fill_info(struct perfdata *p)
 {
 	struct source_info *info = &p->source.info;

@@ -254,7 +254,7 @@ void perfdata_attrs_name(struct perfdata_attrs *attrs, uint64_t id, const char *
 		perfdata_attrs_name_nth(attrs, (size_t)(attr - attrs->attrs), name, size);
 }
 
-/* ---- one more --------------------------------------------------------------- */
+/* ---- adding an event ----------------------------------------------------------- */
 
 /*
  * Return the period of a sample that does not state one. With a fixed frequency only a clock has a
@@ -305,6 +305,10 @@ static int grow(void **array, size_t n, size_t size)
 	return 0;
 }
 
+/*
+ * Add an event. An attr of another size than ours comes from an older or newer perf: missing
+ * fields are 0, unknown ones are ignored.
+ */
 int perfdata_attrs_add(struct perfdata_attrs *attrs, const uint8_t *bytes, size_t size,
 		       const uint8_t *ids, size_t n_ids)
 {

@@ -185,7 +185,7 @@ void perfdata_running_kernel(struct uw_build_id *out)
 		(void)fclose(file);
 }
 
-/* ---- the others ----------------------------------------------------------------- */
+/* ---- other features ------------------------------------------------------------ */
 
 /* Take a string from *bytes: u32 room, then that many bytes with a NUL among them. */
 static int take_string(const uint8_t **bytes, size_t *size, const char **out, size_t *room)

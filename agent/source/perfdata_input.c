@@ -151,6 +151,10 @@ int perfdata_window_read(struct perfdata_window *window, void *out, size_t size,
 	return 0;
 }
 
+/*
+ * Return a copy of mapped bytes, or bytes of the last stretch, or read a new stretch into the
+ * oldest slot.
+ */
 int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t size, uint64_t end,
 			const uint8_t **out, size_t *got)
 {
@@ -205,7 +209,7 @@ int perfdata_window_get(struct perfdata_window *window, uint64_t off, size_t siz
 	return 0;
 }
 
-/* ---- what comes once ----------------------------------------------------------- */
+/* ---- data that can be read only once ------------------------------------------- */
 
 struct perfdata_block {
 	struct perfdata_block *next; /* used while the block is free */
@@ -275,6 +279,10 @@ void perfdata_stream_fini(struct perfdata_stream *stream)
 	stream->begin = stream->end = NULL;
 }
 
+/*
+ * Make room behind the unread bytes. When the block is full, they move to the start of a new
+ * block. The full block stays allocated as long as records in it are held.
+ */
 int perfdata_stream_room(struct perfdata_stream *stream, uint8_t **out, size_t *room)
 {
 	size_t unread = perfdata_stream_size(stream);

@@ -81,7 +81,7 @@ int perfdata_window_read(struct perfdata_window *window, void *out, size_t size,
 const uint8_t *perfdata_window_view(const struct perfdata_window *window, uint64_t off,
 				    size_t size);
 
-/* ---- what comes once ----------------------------------------------------------- */
+/* ---- data that can be read only once ------------------------------------------- */
 
 #define PERFDATA_BLOCK (1u << 20) /* size and alignment of a block, bytes */
 

@@ -56,6 +56,10 @@ void perfdata_queue_drain(struct perfdata_queue *queue)
 	queue->may_leave_ns = UINT64_MAX;
 }
 
+/*
+ * Let the older half leave. Half is meant in time: the limit is the middle of the queue's time
+ * span.
+ */
 void perfdata_queue_half(struct perfdata_queue *queue)
 {
 	uint64_t oldest;

@@ -82,7 +82,7 @@ static void skip_array(struct reader *r, uint64_t n, uint32_t size)
 	skip(r, n * size);
 }
 
-/* ---- the parts that have a shape of their own ------------------------------------ */
+/* ---- the parts of a sample ----------------------------------------------------- */
 
 /* Skip the counter values of PERF_SAMPLE_READ. */
 static void skip_read(struct reader *r, uint64_t format)
@@ -300,7 +300,7 @@ static void read_user_stack(struct reader *r, uint16_t machine, struct perfdata_
 	out->stack_cut = dyn_size == size;
 }
 
-/* ---- the whole ---------------------------------------------------------------- */
+/* ---- the sample ---------------------------------------------------------------- */
 
 void perfdata_sample_fini(struct perfdata_sample *sample)
 {
