@@ -24,9 +24,7 @@ int cmd_top(int argc, char **argv);
 int cmd_flamegraph(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
-int cmd_perf_to_profile(
-	/* Installed as perf_to_profile, for go tool pprof; in unwind.c. */
-	int argc, char **argv);
+int cmd_perf_to_profile(int argc, char **argv); /* for go tool pprof; in unwind.c */
 
 /*
  * Print the header and the first `top` functions of the pprof file at path, by their own share, as

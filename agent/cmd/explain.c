@@ -1,4 +1,7 @@
-/* agent/cmd/explain.c: why one sample's stack is what it is. */
+/*
+ * agent/cmd/explain.c: the explain command: shows how one sample's stack was walked, and why it
+ * ended.
+ */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/option.h"
@@ -18,9 +21,9 @@
 struct explaining {
 	const char *wanted; /* a number or a name; NULL: the first sample */
 	uint64_t number;    /* 0: wanted is a name */
-	const char *stop;   /* the first sample whose walk ended so; NULL: any */
+	const char *stop;   /* take the first sample whose walk ended so; NULL: any */
 	bool json, found;
-	int err; /* of the output */
+	int err; /* error of the output */
 	struct names *names;
 };
 
@@ -48,6 +51,10 @@ static const char help[] =
 	"  -q, --quiet           errors and warnings only\n"
 	"  -h, --help            this text\n";
 
+/*
+ * Return true if name is a reason for which a walk ends; otherwise report the reasons that there
+ * are.
+ */
 static bool is_stop(const char *name)
 {
 	char known[512] = "";
@@ -64,28 +71,36 @@ static bool is_stop(const char *name)
 	return false;
 }
 
-/* Which sample is sought, for messages. */
+/* Return the sample that is looked for, as messages name it. */
 static const char *sought(const struct explaining *e)
 {
 	return e->stop ? e->stop : e->wanted ? e->wanted : "at all";
 }
 
+/*
+ * Return true if a sample may be the wanted one, so that its steps are to be recorded. Also the
+ * pipeline's callback.
+ */
 static bool is_wanted(void *ctx, uint64_t number, const struct event *event)
 {
 	const struct explaining *e = ctx;
 	const char *name = event->sample.name, *colon;
 
 	if (e->stop)
-		return true; /* how it ends is known when it was walked */
+		return true; /* how a walk ends is known only after it */
 	if (e->number)
 		return number == e->number;
 	if (!name)
 		return false;
-	/* "core:123", or ":123", the thread alone. */
+	/* A thread's sample is named "core:123"; ":123" alone also selects it. */
 	colon = strrchr(name, ':');
 	return !strcmp(name, e->wanted) || (colon && !strcmp(colon, e->wanted));
 }
 
+/*
+ * The pipeline's callback: print the sample if it is the wanted one, and end the reading with
+ * -ECANCELED.
+ */
 static int on_walked(void *ctx, const struct walked *walked)
 {
 	struct explaining *e = ctx;
@@ -100,14 +115,21 @@ static int on_walked(void *ctx, const struct walked *walked)
 		      : export_explain_text(stdout, walked, e->names);
 	if (err) {
 		log_unwritable(NULL, err);
-		/* It has been said, and is not to be tried and said again at the end. */
+		/*
+		 * Drop the buffered output, so that main does not try to write it again and report
+		 * the error twice.
+		 */
 		__fpurge(stdout);
 		clearerr(stdout);
 	}
 	e->err = err;
-	return -ECANCELED; /* there is no more to read */
+	return -ECANCELED; /* no more samples are needed */
 }
 
+/*
+ * Read events until the wanted sample was printed. Return 0, the output's error, -ENOENT if there
+ * is no such sample, or another negative code.
+ */
 static int read_until_found(struct explaining *e, struct source *source, struct pipeline *pipeline)
 {
 	struct event event;
@@ -123,6 +145,10 @@ static int read_until_found(struct explaining *e, struct source *source, struct 
 	return err < 0 ? err : -ENOENT;
 }
 
+/*
+ * Explain the wanted sample of the recording at path, NULL: of the running process. Return 0, or a
+ * negative code after reporting it.
+ */
 static int explain(struct explaining *e, struct walking *walking, const char *path)
 {
 	struct source *source = NULL;

@@ -1,4 +1,6 @@
-/* agent/cmd/flamegraph.c: profiles as a flame graph for browsers. */
+/*
+ * agent/cmd/flamegraph.c: the flamegraph command: writes profiles as a flame graph for browsers.
+ */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
 #include "agent/cmd/option.h"
@@ -21,7 +23,7 @@ struct options {
 	size_t n_bases;
 	char **paths;
 	size_t n_paths;
-	struct pick pick; /* of recordings */
+	struct pick pick; /* which samples of recordings */
 };
 
 static const char help[] =
@@ -59,7 +61,10 @@ static const char *base_name(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/* "a.pb.gz, b.pb.gz and 3 more"; the caller's to free; NULL: out of memory. */
+/*
+ * Return the files' names, such as "a.pb.gz, b.pb.gz and 3 more"; the caller frees them. NULL: out
+ * of memory.
+ */
 static char *names_of(char *const *paths, size_t n)
 {
 	enum { NAMED = 3 };
@@ -86,6 +91,7 @@ static char *names_of(char *const *paths, size_t n)
 	return text;
 }
 
+/* Return true if a sample has a label with this key. */
 static bool has_label(const struct stacks *s, const char *key)
 {
 	for (size_t i = 0; i < s->n_samples; i++)
@@ -94,7 +100,7 @@ static bool has_label(const struct stacks *s, const char *key)
 	return false;
 }
 
-/* Report that no sample has the label of --by, with those that samples have. */
+/* Report that no sample has the label of --by, and list the labels that samples have. */
 static void say_labels(const struct stacks *s, const struct options *o)
 {
 	char there[512] = "";
@@ -112,6 +118,10 @@ static void say_labels(const struct stacks *s, const struct options *o)
 	log_error("%s: no sample has the label '%s'; there are: none%s", o->paths[0], o->by, there);
 }
 
+/*
+ * Load the profiles and those that they are compared with. Return 0, or a negative code after
+ * reporting it.
+ */
 static int load(struct stacks *s, struct options *o)
 {
 	int err = 0;
@@ -123,7 +133,11 @@ static int load(struct stacks *s, struct options *o)
 	return err;
 }
 
-/* What of the profile to show; reports its own errors. */
+/*
+ * Choose the sample type to show, and the label to group stacks by; *by NULL: no grouping. Return
+ * 0, or -ENOENT after reporting what the profile does not have. A missing label is an error only
+ * if --by named it.
+ */
 static int choose(const struct stacks *s, const struct options *o, size_t *type, const char **by)
 {
 	if (selection_type(s, o->type, o->paths[0], type))
@@ -142,6 +156,7 @@ static int choose(const struct stacks *s, const struct options *o, size_t *type,
 	return 0;
 }
 
+/* Write the page to the output file. Return 0, or a negative code after reporting it. */
 static int write_page(const struct flame *flame, const struct options *o)
 {
 	char *names = names_of(o->paths, o->n_paths);
@@ -169,6 +184,7 @@ static int write_page(const struct flame *flame, const struct options *o)
 	return err;
 }
 
+/* Make the page that the options describe. Return 0, or a negative code after reporting it. */
 static int flamegraph(struct options *o)
 {
 	struct stacks *stacks = NULL;

@@ -1,3 +1,4 @@
+/* agent/cmd/given.c: loads profiles, and recordings through a profile in memory. */
 #include "agent/cmd/given.h"
 
 #include "agent/cmd/input.h"
@@ -30,6 +31,7 @@ static int load_recording(struct stacks *stacks, const char *path, bool base, st
 	return err;
 }
 
+/* --time cannot be applied to a profile, because its samples are already counted together. */
 int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick)
 {
 	if (input_is_recording(path))

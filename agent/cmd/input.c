@@ -1,3 +1,6 @@
+/*
+ * agent/cmd/input.c: recognizes input files by their first bytes, and parses numbers of options.
+ */
 #include "agent/cmd/input.h"
 
 #include "agent/log.h"
@@ -14,7 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first bytes, which stay to be read again: tee(2) copies out of a pipe without taking. */
+/*
+ * Copy the first size bytes of fd to head, without consuming them. Return their number, which may
+ * be less, or -1 with errno. tee(2) copies bytes of a pipe without consuming them.
+ */
 static ssize_t peek(int fd, char *head, size_t size)
 {
 	bool hung_up = false;
@@ -38,12 +44,15 @@ static ssize_t peek(int fd, char *head, size_t size)
 		if (!got)
 			break;
 		if ((size_t)got == n) {
-			/* No more than last time: there is no more, or the other end is slow. */
+			/*
+			 * The pipe holds no more than last time: it has ended, or its writer is
+			 * slow.
+			 */
 			struct pollfd other = { .fd = fd };
 
 			if (hung_up)
 				break;
-			/* What it wrote before it hung up is looked at once more. */
+			/* After a hang-up look once more, for what was written just before it. */
 			hung_up = poll(&other, 1, 10) > 0;
 		}
 		n = (size_t)got;
@@ -51,6 +60,9 @@ static ssize_t peek(int fd, char *head, size_t size)
 	return (ssize_t)n;
 }
 
+/*
+ * Return true if path, relative to the directory dir, is a snapshot: a directory with a maps.txt.
+ */
 static bool is_snapshot(int dir, const char *path)
 {
 	char maps[PATH_MAX];
@@ -59,7 +71,10 @@ static bool is_snapshot(int dir, const char *path)
 	       !faccessat(dir, maps, F_OK, 0);
 }
 
-/* Return a word for a compressed file by its first bytes; NULL: it is not compressed. */
+/*
+ * Return the program that unpacks a file with these first bytes; NULL if the file is not
+ * compressed.
+ */
 static const char *unpacker(const char *head, size_t size)
 {
 	static const struct {
@@ -144,7 +159,10 @@ bool input_is_recording(const char *path)
 	struct stat st;
 
 	if (fd >= 0 && !fstat(fd, &st)) {
-		/* To look into another kind of file, a terminal, would be to take from it. */
+		/*
+		 * Other kinds of files, such as terminals, cannot be examined without consuming
+		 * their input.
+		 */
 		ssize_t n = S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)
 				    ? peek(fd, head, sizeof(head))
 				    : 0;
@@ -158,8 +176,12 @@ bool input_is_recording(const char *path)
 	return recording;
 }
 
-/* ---- folders ------------------------------------------------------------------- */
+/* ---- directories ------------------------------------------------------------------- */
 
+/*
+ * Append path, which then belongs to the list; NULL: out of memory. Return 0, or -ENOMEM after
+ * reporting it. path is freed on failure.
+ */
 static int append(struct input_list *list, char *path)
 {
 	size_t room = list->room ? list->room * 2 : 16;
@@ -194,7 +216,7 @@ int input_list_add(struct input_list *list, const char *path)
 	DIR *dir;
 	int err = 0;
 
-	/* Whatever is wrong with it, opening it says. */
+	/* If something is wrong with path, input_open reports it. */
 	if (!strcmp(path, "-") || stat(path, &st) || !S_ISDIR(st.st_mode) ||
 	    is_snapshot(AT_FDCWD, path))
 		return append(list, strdup(path));
@@ -323,7 +345,9 @@ int input_duration(const char *option, const char *text, uint64_t max_ns, uint64
 	char *end;
 	double value;
 
-	/* Only digits and one point: strtod alone would take "inf", "0x1p3" and signs. */
+	/*
+	 * Accept only digits and one point. strtod alone would also take "inf", "0x1p3" and signs.
+	 */
 	errno = 0;
 	value = strtod(text, &end);
 	for (size_t i = 0; !errno && n && end == text + n && i < sizeof(units) / sizeof(units[0]);

@@ -1,3 +1,4 @@
+/* agent/cmd/option.c: reads options and says what is wrong with them. */
 #include "agent/cmd/option.h"
 
 #include "agent/log.h"
@@ -5,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The word that was meant, as far as it can be told: whole, or the only one that begins so. */
+/*
+ * Return the long option that name, of n bytes, means: an exact match, or the only option that
+ * begins with it. Otherwise return NULL. *n_like: how many options match.
+ */
 static const struct option *find_word(const struct option *words, const char *name, size_t n,
 				      size_t *n_like)
 {
@@ -25,6 +29,7 @@ static const struct option *find_word(const struct option *words, const char *na
 	return *n_like == 1 ? like : NULL;
 }
 
+/* Report what is wrong with a long option, which getopt_long refused. */
 static void say_word(const char *argument, const struct option *words)
 {
 	const char *name = argument + 2;
@@ -44,7 +49,9 @@ static void say_word(const char *argument, const struct option *words)
 
 int option_next(int argc, char *const *argv, const char *letters, const struct option *words)
 {
-	/* An option of several letters stays where it is until the last is taken. */
+	/*
+	 * With several letters in one argument, optind does not advance before the last of them.
+	 */
 	int at = optind ? optind : 1;
 	int c;
 

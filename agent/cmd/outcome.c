@@ -1,3 +1,4 @@
+/* agent/cmd/outcome.c: warnings and the summary at the end of a recording. */
 #include "agent/cmd/outcome.h"
 
 #include "agent/log.h"
@@ -8,9 +9,9 @@
 #include <string.h>
 
 enum {
-	LOST_SHARE = 1000, /* one lost sample in so many is worth a warning */
-	CUT_SHARE = 100,   /* … and one stack cut in so many */
-	FEW = 20,	   /* samples whose sum may well be wrong by a quarter */
+	LOST_SHARE = 1000, /* one lost sample in so many gives a warning */
+	CUT_SHARE = 100,   /* … and one cut stack in so many */
+	FEW = 20, /* with fewer samples than this, their sum may well be wrong by a quarter */
 };
 
 static double percent(uint64_t part, uint64_t whole)
@@ -50,7 +51,10 @@ void outcome_warn_rough(const struct source_info *info, const struct stats_event
 		const struct source_event *e = &info->events[i];
 		uint64_t n = events[i].samples;
 
-		/* Each wait is told with its own time, and a clock's samples are its time. */
+		/*
+		 * A wait has its own duration, and a clock's samples are its time. If the sum is
+		 * the number of samples, each occurrence was a sample.
+		 */
 		if (!n || !strcmp(e->type, "cpu") || n >= FEW || events[i].sum == n ||
 		    !strcmp(e->type, SOURCE_OFF_CPU))
 			continue;
@@ -63,6 +67,7 @@ void outcome_warn_rough(const struct source_info *info, const struct stats_event
 	}
 }
 
+/* Append a number and what it counts, if it is not 0. */
 static void add(char *text, size_t size, uint64_t n, const char *what)
 {
 	size_t used = strlen(text);
@@ -91,7 +96,7 @@ void outcome_warn_empty(const struct live_counters *c)
 		log_warning("no samples were recorded: the event did not occur");
 }
 
-/* n with a comma after every three digits. */
+/* Format n with commas between groups of three digits. Return out. */
 static const char *grouped(uint64_t n, char out[32])
 {
 	char digits[24];
@@ -106,6 +111,7 @@ static const char *grouped(uint64_t n, char out[32])
 	return out;
 }
 
+/* Append formatted text. Text that does not fit is cut. */
 static void __attribute__((format(printf, 3, 4)))
 put(char *text, size_t size, const char *format, ...)
 {
@@ -117,7 +123,7 @@ put(char *text, size_t size, const char *format, ...)
 	va_end(args);
 }
 
-/* "13.5 s of CPU", ", 60.1 s of waiting" … */
+/* Append the times that were recorded: ", 13.5 s of CPU, 60.1 s of waiting". */
 static void put_values(char *text, size_t size, const struct outcome *o)
 {
 	for (size_t i = 0; i < o->info->n_events && i < OUTCOME_EVENTS; i++) {
@@ -148,7 +154,7 @@ void outcome_say(const struct outcome *o)
 		put(text, sizeof(text), "%s lost", grouped(lost, number));
 	else
 		put(text, sizeof(text), "none lost");
-	/* Of 999 whole stacks in 1,000 it is 99.9 %, never 100. */
+	/* Round down, so that 999 whole stacks of 1,000 are 99.9 %, and never 100 %. */
 	if (o->walked && a->unwound)
 		put(text, sizeof(text), ", %g %% whole stacks",
 		    (double)(root * 1000 / a->unwound) / 10);

@@ -1,6 +1,4 @@
-/*
- * agent/cmd/outcome.h: what somebody should know about how a recording came out, with what to do.
- */
+/* agent/cmd/outcome.h: tells the user how a recording came out, and what to do about problems. */
 #ifndef AGENT_CMD_OUTCOME_H
 #define AGENT_CMD_OUTCOME_H
 
@@ -14,26 +12,32 @@ enum { OUTCOME_EVENTS = 16 };
 struct outcome {
 	const struct accounting *total;
 	const struct source_info *info;
-	const uint64_t *values; /* OUTCOME_EVENTS of them: sums of the samples' periods, by event */
+	const uint64_t *values; /* OUTCOME_EVENTS sums of the samples' periods, by event */
 	uint64_t duration_ns;
-	bool walked;	  /* else only captured */
-	const char *path; /* of the result; NULL: a folder of several */
+	bool walked;	  /* the samples were walked; else only captured */
+	const char *path; /* of the result; NULL: a directory of several */
 	enum format format;
 };
 
 /*
- * Say in words what was recorded and what to do with it: "1,336 samples, 13.5 s of CPU in 28.9 s,
- * none lost, 99.9 % whole stacks → cc.pb.gz; see: offwind report cc.pb.gz".
+ * Print a summary of the recording and what to do with it: "1,336 samples, 13.5 s of CPU in 28.9
+ * s, none lost, 99.9 % whole stacks → cc.pb.gz; see: offwind report cc.pb.gz".
  */
 void outcome_say(const struct outcome *outcome);
 
-/* Warn of samples and mappings that were lost, and of stacks that were cut, if they matter. */
+/*
+ * Warn of lost samples and mappings and of stacks that were cut, if there are enough of them to
+ * matter.
+ */
 void outcome_warn(const struct accounting *total);
 
-/* Warn of events but clocks with so few samples, each of many occurrences, that their figures are rough. */
+/*
+ * Warn of events with so few samples, each for many occurrences, that their sums are rough. Clocks
+ * and waits are left out: a clock's samples are its time, and each wait has its own duration.
+ */
 void outcome_warn_rough(const struct source_info *info, const struct stats_event *events);
 
-/* Warn that nothing was captured, and say what became of all that fired. */
+/* Warn that nothing was captured, and say what became of all occurrences of the event. */
 void outcome_warn_empty(const struct live_counters *counters);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent/cmd/pick.c: parses and applies the conditions for samples. */
 #include "agent/cmd/pick.h"
 
 #include "agent/cmd/input.h"
@@ -9,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Read one bound at text, up to the comma, dash or end that *end then points to. */
+/*
+ * Parse the bound at text, up to the comma, the dash or the end, to which *end then points. Return
+ * false if it is not valid.
+ */
 static bool take_bound(const char *text, struct pick_bound *out, const char **end)
 {
 	bool offset = *text == '+';
@@ -61,14 +65,17 @@ bool pick_any(const struct pick *pick)
 	return has_slice(pick) || pick->pids || pick->tids || pick->comms;
 }
 
-/* The time of the first sample and of the last; false: there is none, or it has none. */
+/*
+ * Find the times of the first and of the last sample. Return false if there is no sample, or none
+ * has a time.
+ */
 static bool find_times(struct source *source, uint64_t *first, uint64_t *last)
 {
 	struct event event;
 	bool any = false;
 	int rc;
 
-	/* Where the input is damaged, unwinding it says so. */
+	/* If the input is damaged, unwinding reports it later. */
 	while ((rc = source_next(source, &event, -1)) == 1 || rc == -EAGAIN) {
 		if (rc != 1 || event.type != EVENT_SAMPLE)
 			continue;
@@ -80,6 +87,10 @@ static bool find_times(struct source *source, uint64_t *first, uint64_t *last)
 	return any && *last;
 }
 
+/*
+ * Return a bound as a time on the recording's clock. open is the value of a bound that was not
+ * given.
+ */
 static uint64_t bound_ns(const struct pick_bound *bound, uint64_t open, uint64_t first,
 			 uint64_t last)
 {
@@ -122,13 +133,14 @@ int pick_begin(struct pick *pick, const char *path)
 			return err;
 	}
 	pick->begin_ns = bound_ns(&pick->begin, 0, first, last);
-	/* The last sample belongs to a slice that reaches to the end. */
+	/* end_ns is excluded, but a slice up to 100 % contains the last sample. */
 	pick->end_ns = pick->end.unit == PICK_FRACTION && pick->end.fraction >= 1
 			       ? UINT64_MAX
 			       : bound_ns(&pick->end, UINT64_MAX, first, last);
 	return 0;
 }
 
+/* Return true if text is one of the comma-separated words. */
 static bool has_word(const char *words, const char *text)
 {
 	size_t size = strlen(text);
@@ -160,7 +172,7 @@ bool pick_wants(const struct pick *pick, const struct event *event, struct pipel
 		return true;
 	if (has_slice(pick) && (event->time_ns < pick->begin_ns || event->time_ns >= pick->end_ns))
 		return false;
-	if (event->type == EVENT_LOST) /* whose samples they were is not known */
+	if (event->type == EVENT_LOST) /* it is not known to which threads lost samples belong */
 		return true;
 	if ((pick->pids && !has_number(pick->pids, event->pid)) ||
 	    (pick->tids && !has_number(pick->tids, event->tid)))

@@ -1,3 +1,4 @@
+/* agent/cmd/priority.c: nice values and real-time scheduling of the recorder. */
 #include "agent/cmd/priority.h"
 
 #include "agent/log.h"
@@ -8,8 +9,9 @@
 #include <sys/resource.h>
 
 /*
- * Among 850 runnable threads on a CPU a thread of nice -20 has about a tenth of that CPU, which is
- * some times what recording takes, and it cannot lock anybody out as SCHED_FIFO could.
+ * Among 850 runnable threads on a CPU, a thread with nice -20 gets about a tenth of that CPU,
+ * which is several times what recording needs; and it cannot lock out other threads as SCHED_FIFO
+ * could.
  */
 enum { NICE = -20 };
 
@@ -25,7 +27,10 @@ int priority_realtime(int priority)
 	const struct sched_param param = { .sched_priority = priority };
 	int err;
 
-	/* Threads and programs that this thread makes have the usual priority. */
+	/*
+	 * SCHED_RESET_ON_FORK: threads and programs that this thread creates get normal
+	 * scheduling.
+	 */
 	if (!sched_setscheduler(0, priority ? SCHED_FIFO | SCHED_RESET_ON_FORK : SCHED_OTHER,
 				&param))
 		return 0;

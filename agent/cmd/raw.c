@@ -1,3 +1,7 @@
+/*
+ * agent/cmd/raw.c: capture files that are written while recording: events, generated code, files,
+ * kernel symbols.
+ */
 #include "agent/cmd/raw.h"
 
 #include "agent/cmd/raw_files.h"
@@ -22,9 +26,10 @@ struct raw {
 	int fd;
 	const struct source_info *info;
 	struct owc_writer *writer;
-	int err; /* the first one; nothing is written after it */
+	int err; /* the first error; nothing is written after it */
+	/* samples passed to raw_event */
 	uint64_t n_given;
-	/* Where nobody else looks for generated code: what that takes; else NULL. */
+	/* What finding generated code needs, if raw_open got an opener; else NULL. */
 	struct modules *modules;
 	struct processes *processes;
 	struct generated *generated;
@@ -32,6 +37,7 @@ struct raw {
 	bool whole_files;
 };
 
+/* Free everything but the writer, which owc_writer_close frees. */
 static void raw_free(struct raw *raw)
 {
 	if (raw->fd >= 0)
@@ -44,6 +50,7 @@ static void raw_free(struct raw *raw)
 	free(raw);
 }
 
+/* Rename an older capture at path to path.old, if it is a regular file with contents. */
 static void keep_older(const char *path)
 {
 	char older[4096];
@@ -55,6 +62,10 @@ static void keep_older(const char *path)
 		(void)rename(path, older);
 }
 
+/*
+ * Set up the process state that finding generated code and noting files needs. Return 0 or a
+ * negative code.
+ */
 static int watch(struct raw *raw, struct opener *opener)
 {
 	int err = modules_new(opener, raw->info, true, &raw->modules);
@@ -101,7 +112,7 @@ fail:
 	return err;
 }
 
-/* Says so the first time. */
+/* Remember err, and report the first error. Return err. */
 static int failed(struct raw *raw, int err)
 {
 	if (err && !raw->err)
@@ -111,19 +122,21 @@ static int failed(struct raw *raw, int err)
 	return err;
 }
 
+/* Write one event, unless an error occurred before. Return 0 or the first error. */
 static int write_event(struct raw *raw, const struct event *event)
 {
 	int err = raw->err;
 
 	if (!err)
 		err = owc_writer_event(raw->writer, event);
-	if (err == -E2BIG) { /* left out alone; the file goes on */
+	if (err == -E2BIG) { /* only this event is left out */
 		log_warning("%s: an event was too large to be kept", raw->path);
 		return 0;
 	}
 	return failed(raw, err);
 }
 
+/* When a process ends, store the names that it wrote for its generated code (perf-PID.map). */
 int raw_event(struct raw *raw, const struct event *event)
 {
 	struct event found;
@@ -154,7 +167,10 @@ static int by_address(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-/* One symbol for each function that was seen; it reaches to the last address seen in it. */
+/*
+ * Add one symbol for each kernel function in which a sample lies, up to the last sampled address
+ * in it. Return 0 or a negative code.
+ */
 static int add_kernel_symbols(struct raw *raw, struct opener *opener)
 {
 	const struct module kernel = { .kind = MODULE_KERNEL, .path = (char[]){ "[kernel]" } };
@@ -204,7 +220,7 @@ int raw_close(struct raw *raw, struct opener *opener, struct modules *modules, u
 		err = write_event(raw, &found);
 	if (!err)
 		err = add_kernel_symbols(raw, opener);
-	/* Behind the last samples only what helps to read them is still to come. */
+	/* All samples are passed now: only data that helps to read them follows. */
 	if (!err)
 		err = owc_writer_flush(raw->writer);
 	*n_samples = owc_writer_samples(raw->writer);

@@ -1,8 +1,8 @@
 /*
- * agent/cmd/raw.h: a capture file written while recording.
+ * agent/cmd/raw.h: writes a capture file during a recording.
  *
- * It is written in place from the first event on, so that a kill leaves all but
- * the last moment; an older file of that name is kept as NAME.old, as perf does.
+ * The file is written in place from the first event on, so that a kill loses only the last moment.
+ * An older file of that name is renamed to NAME.old, as perf does.
  */
 #ifndef AGENT_CMD_RAW_H
 #define AGENT_CMD_RAW_H
@@ -15,20 +15,26 @@ struct raw;
 struct opener;
 
 /*
- * Reports.  opener: look for code that processes generate before each sample, and write what they
- * say of it; borrowed; NULL: somebody else does, and gives it as an event.  whole_files: keep all of each
- * sampled file, not only what naming and walking need of it.
+ * Begin a capture file at path ("-": standard output). source is borrowed. If opener is not NULL
+ * (borrowed), look before each sample for code that its process generated, and write what is
+ * found; if it is NULL, a pipeline does this, and passes it to raw_event. whole_files: store all
+ * of each sampled file, and not only what naming and walking need of it. Return 0, or a negative
+ * code after reporting it.
  */
 int raw_open(const char *path, const struct source *source, struct opener *opener, bool whole_files,
 	     struct raw **out);
+/*
+ * Write an event. Return 0 or the first error, which is reported once; nothing is written after
+ * it. An event that is too large is left out with a warning.
+ */
 int raw_event(struct raw *raw, const struct event *event);
-int raw_idle(struct raw *raw); /* no event came for a while: what waits goes out */
+int raw_idle(struct raw *raw); /* No event came for a while: write what is buffered. */
 
 /*
- * Add the names of the kernel addresses that were seen, and what naming and walking need of the files
- * that were sampled, and close the file.  modules: those that a pipeline walked with, where
- * raw_open got no opener.  *n_samples: how many are in the file, also on failure.  Reports; frees
- * raw in any case.
+ * Complete the capture file: add the names of the sampled kernel functions, and what naming and
+ * walking need of the sampled files. modules: those of the pipeline, if raw_open got no opener;
+ * else ignored. *n_samples is set to the number of samples in the file, also on failure. Return 0,
+ * or a negative code after reporting it. raw is freed in any case.
  */
 struct modules;
 int raw_close(struct raw *raw, struct opener *opener, struct modules *modules, uint64_t *n_samples);

@@ -1,4 +1,4 @@
-/* agent/cmd/raw_files.c: choose the files that a capture keeps, and write them. */
+/* agent/cmd/raw_files.c: chooses the files that a capture stores, and writes them. */
 #include "agent/cmd/raw_files.h"
 
 #include "agent/array.h"
@@ -18,24 +18,26 @@
 #include <time.h>
 
 /*
- * A recording is to end at once: libLLVM, 110 MB, takes 0.1 s, and most programs a hundredth of that.
- * Whoever asks for whole files waits for them.
+ * Limits for what is stored. Without --with-files a recording must end at once: libLLVM, 110 MB,
+ * takes 0.1 s, and most programs take a hundredth of that. With --with-files the user waits for
+ * the whole files.
  */
 #define TIME_MAX_NS	  ((uint64_t)800000000)
 #define WHOLE_TIME_MAX_NS ((uint64_t)30000000000)
 #define FILE_MAX	  ((uint64_t)128 << 20)
 #define WHOLE_FILE_MAX	  ((uint64_t)4 << 30)
 
-struct seen { /* the files of one process, as they were for a while */
+struct seen { /* a process with the set of files that it had mapped for a while */
 	uint32_t pid;
+	/* number of that set, see struct thread */
 	uint64_t files;
 };
 
 struct raw_files {
 	struct processes *processes;
 	struct modules *modules;
-	uint64_t *
-		weights; /* by module id: 0: not needed, else 1 and the samples whose pc lay in it */
+	/* By module id: 0 if the module is not needed, else 1 plus the number of its samples. */
+	uint64_t *weights;
 	size_t n_weights;
 	struct seen *seen;
 	size_t n_seen, room_seen;
@@ -64,6 +66,10 @@ void raw_files_free(struct raw_files *files)
 	free(files);
 }
 
+/*
+ * Note that the mapping's module is needed, and count a sample whose pc lies in it. Return 0 or
+ * -ENOMEM.
+ */
 static int weigh(struct raw_files *files, const struct uw_mapping *mapping, bool sampled)
 {
 	const struct module *module = mapping->user;
@@ -99,7 +105,7 @@ static bool same_seen(const void *ctx, uint32_t id)
 	return seen->pid == want->seen.pid && seen->files == want->seen.files;
 }
 
-/* Note all files that the process has mapped, once as long as they stay the same. */
+/* Note all files that the process has mapped, once for each set of files. Return 0 or -ENOMEM. */
 static int note_all(struct raw_files *files, const struct thread *thread)
 {
 	struct seen_key key = { files, { thread->pid, thread->files } };
@@ -149,10 +155,10 @@ int raw_files_sample(struct raw_files *files, const struct event *event)
 struct choice {
 	const struct module *module;
 	uint64_t weight;
-	bool gone; /* its name is another file's or nobody's: nothing but this capture will have it */
+	bool gone; /* the file is deleted: only this capture will hold it */
 };
 
-/* What is gone comes first, then what was sampled most. */
+/* Deleted files come first, then those with the most samples. */
 static int by_need(const void *a, const void *b)
 {
 	const struct choice *x = a, *y = b;
@@ -165,8 +171,8 @@ static int by_need(const void *a, const void *b)
 }
 
 /*
- * Return the weights by module id, of which each file that was told of in several ways has one; the
- * caller frees them.  All files that have a weight are open then.  NULL: out of memory.
+ * Return the weights by module id. Modules of the same file are counted for its canonical module
+ * only. All files with a weight are open. The caller frees the array; NULL: out of memory.
  */
 static uint64_t *weights_of(const struct raw_files *files, struct modules *modules)
 {
@@ -183,7 +189,8 @@ static uint64_t *weights_of(const struct raw_files *files, struct modules *modul
 		if (module->kind != MODULE_FILE || !weight)
 			continue;
 		if (files)
-			uw_object_put(modules_resolve(modules, &mapping)); /* checks the build-id */
+			/* Open the file and check its build-id. */
+			uw_object_put(modules_resolve(modules, &mapping));
 		module = module_canonical(module);
 		if (module->state == MODULE_USABLE && module_fd(module) >= 0)
 			weights[module->id] += weight;
@@ -194,7 +201,7 @@ static uint64_t *weights_of(const struct raw_files *files, struct modules *modul
 struct writing {
 	struct owc_writer *writer;
 	uint64_t until_ns, n_bytes;
-	int err; /* the writer's */
+	int err; /* the capture writer's error */
 };
 
 static uint64_t now_ns(void)
@@ -205,6 +212,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* sym_extract's callback: write one piece of a file; -ETIME if the time is over. */
 static int put_piece(void *ctx, uint64_t off, const void *bytes, size_t size)
 {
 	struct writing *writing = ctx;
@@ -216,7 +224,10 @@ static int put_piece(void *ctx, uint64_t off, const void *bytes, size_t size)
 	return writing->err;
 }
 
-/* Fill in what the capture is told of a module's file, whose contents are its canonical one's. */
+/*
+ * Describe a module's file for the capture. Its build-id is that of the canonical module, whose
+ * contents are stored.
+ */
 static void describe(const struct module *module, uint64_t size, struct owc_file *out)
 {
 	struct opener_file file;
@@ -230,7 +241,10 @@ static void describe(const struct module *module, uint64_t size, struct owc_file
 				  .size = size };
 }
 
-/* Write one file; false: it is left out. */
+/*
+ * Write one file, and the names of all other modules with the same contents. Return false if the
+ * file is left out, or the capture cannot be written (writing->err).
+ */
 static bool write_file(struct modules *modules, const struct module *module, bool whole,
 		       struct writing *writing)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/cmd/raw_files.h: keeps in a capture what naming and walking need of the files that were sampled,
- * since a file may be gone or replaced when the capture is unwound.
+ * agent/cmd/raw_files.h: stores in a capture what naming and walking need of the sampled files,
+ * because a file may be gone or replaced when the capture is unwound.
  */
 #ifndef AGENT_CMD_RAW_FILES_H
 #define AGENT_CMD_RAW_FILES_H
@@ -14,17 +14,20 @@ struct processes;
 struct owc_writer;
 struct raw_files;
 
-/* processes and modules are borrowed.  -ENOMEM. */
+/* Return 0 or -ENOMEM. processes and modules are borrowed. */
 int raw_files_new(struct processes *processes, struct modules *modules, struct raw_files **out);
 void raw_files_free(struct raw_files *files); /* NULL is fine */
 
-/* Note that a sample's process has files that may be needed.  -ENOMEM. */
+/*
+ * Note the files that the sample's process has mapped, and the file in which its pc lies. Return 0
+ * or -ENOMEM.
+ */
 int raw_files_sample(struct raw_files *files, const struct event *event);
 
 /*
- * Write the files into the capture: those noted, or without files (NULL) those in which modules has found
- * frames.  whole: all of each file, not only what walks and names read.  Time and size are bounded;
- * what was left out is said.  A negative code: the capture cannot be written.
+ * Write the noted files into the capture; files NULL: those in which modules found frames. whole:
+ * all of each file, and not only what walking and naming read. Time and size are limited; what was
+ * left out is reported. Return 0, or a negative code if the capture cannot be written.
  */
 int raw_files_write(const struct raw_files *files, struct modules *modules, bool whole,
 		    struct owc_writer *writer);
