@@ -61,7 +61,7 @@ struct kept {
 };
 
 struct owc {
-	struct source base; /* first */
+	struct source base; /* the first member */
 	char name[256];
 	struct input in;
 	ZSTD_DCtx *zstd;

@@ -109,7 +109,7 @@ static int ips_reserve(struct perfdata_sample *sample, uint32_t n)
 
 	if (n <= sample->kernel_ips_room)
 		return 0;
-	ips = reallocarray(NULL, n, sizeof(*ips)); /* n is bounded by a record's size */
+	ips = reallocarray(NULL, n, sizeof(*ips)); /* n is limited by a record's size */
 	if (!ips)
 		return -ENOMEM;
 	free(sample->kernel_ips);
@@ -170,9 +170,8 @@ static void read_open_calls(const uint8_t *calls, uint64_t n, struct reader *r,
 {
 	uint64_t innermost = out->n_user_ips ? out->user_ips[0] : perfdata_u64(calls + 8);
 	uint32_t n_kernel = out->n_kernel_ips, n_all = n_kernel + 2 + (uint32_t)n;
-	/* n is limited by the size of a record. */
 	uint64_t *ips =
-		reallocarray(NULL, n_all, sizeof(*ips)); /* n is bounded by a record's size */
+		reallocarray(NULL, n_all, sizeof(*ips)); /* n is limited by a record's size */
 	uint64_t *user = ips + n_kernel + 1;		 /* one slot stays free for use_ip() */
 
 	if (!ips) {

@@ -25,13 +25,13 @@ struct source_event {	 /* one kind of sample */
 struct source_kernel_symbol;
 
 /*
- * Facts about the recording. They are complete when the source has been opened, except for a pipe,
- * which may deliver some of them (events, for example) later. Read them again after the stream has
- * ended.
+ * Facts about the recording. Most of them are known when the source has been opened. The times are
+ * known after the first event. Pipes and capture files can add or complete facts later, such as
+ * event kinds. So read the facts again after the stream has ended.
  */
 struct source_info {
-	uint16_t machine;			 /* EM_X86_64, EM_AARCH64 */
-	char kind[16];				 /* "live", "perf.data", "capture" */
+	uint16_t machine; /* EM_X86_64, EM_AARCH64 */
+	char kind[16];	  /* "live", "perf.data", "capture", "core", "snapshot", "process" */
 	char host[65], kernel[65], recorder[64]; /* "" if unknown */
 	char command[512];			 /* command line of the recorder; "" if unknown */
 	uint64_t wall_start_ns; /* CLOCK_REALTIME at the time of the first event; 0: unknown */
