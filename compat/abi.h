@@ -93,7 +93,7 @@ struct unw_dyn_info {
 int compat_error(int err);
 uint16_t compat_machine(unw_as as); /* EM_* */
 void compat_to_theirs(const struct uw_proc_info *from, struct unw_proc_info *to);
-/* frees unwind_info if this library allocated it */
+/* Free unwind_info if this library allocated it. */
 void compat_release(struct unw_proc_info *info);
 
 /*

@@ -591,7 +591,7 @@ static uint64_t add_location(struct pprof *p, uint64_t id, const struct key *key
 	for (size_t i = 0; i < n_lines; i++) {
 		if (!lines[i].function || lines[i].function > p->function_keys.n)
 			fail(p, -EINVAL);
-		/* a line has at most 22 bytes, so its length takes one byte */
+		/* A line has at most 22 bytes, so its length takes one byte. */
 		size += 2 + line_size(&lines[i]);
 	}
 	end = put_number(end, LOCATION_ID, id);

@@ -50,8 +50,9 @@ struct attached {
 	size_t n_copies, room_copies;
 	struct event_mapping *stacks; /* mappings that may hold a stack: readable and writable */
 	size_t n_stacks, room_stacks;
-	uint32_t via; /* a live thread: a main thread that ended has no memory */
-	char *error;  /* for messages while opening; borrowed */
+	/* the live thread through which memory is read: a main thread that ended has none */
+	uint32_t via;
+	char *error; /* for messages while opening; borrowed */
 };
 
 static uint64_t now_ns(void)
@@ -556,7 +557,7 @@ int source_process_open(uint32_t pid, struct source **out, char *error)
 	err = seize_all(a);
 	if (!err) {
 		wait_all(a);
-		/* copying has its full time, however long stopping took */
+		/* The limit of time for copying begins now, however long stopping took. */
 		a->started_ns = now_ns();
 		err = take_all(a);
 	}

@@ -192,7 +192,7 @@ static uint64_t copy(uw_read_fn read, void *ctx, uint64_t addr, uint8_t *out, ui
 		}
 		if (chunk == 64)
 			break;
-		/* smaller, to reach the end of memory or a region's border */
+		/* Try smaller pieces, to reach the end of memory or the border of a region. */
 		chunk = chunk == CHUNK ? 4096 : 64;
 	}
 	return done;

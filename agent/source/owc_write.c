@@ -460,7 +460,7 @@ static int add_sample(struct owc_writer *w, const struct event_sample *s,
 	}
 	sample.regions = w->region_list;
 	sample.n_regions = s->n_regions;
-	/* the packer does not change it */
+	/* The packer does not change the addresses. */
 	sample.kernel_ips = (uint64_t *)(uintptr_t)s->kernel_ips;
 	sample.n_kernel_ips = s->n_kernel_ips;
 	sample.cgroup_id = s->cgroup_id;
@@ -796,7 +796,10 @@ static void write_index(struct owc_writer *w)
 	index.frames = list;
 	index.n_frames = w->n_frames;
 	size = offwind__capture__index__get_packed_size(&index);
-	/* only for a week or a terabyte; an empty index is valid, too */
+	/*
+	 * Only a recording of a week or a terabyte has such an index. The file is complete with an
+	 * empty one, too.
+	 */
 	if (size > OWC_INDEX_MAX) {
 		index.n_frames = index.n_files = 0;
 		size = 0;

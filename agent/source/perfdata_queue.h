@@ -37,7 +37,7 @@ int perfdata_queue_add(struct perfdata_queue *queue, const struct perfdata_entry
 
 void perfdata_queue_round(struct perfdata_queue *queue); /* after a FINISHED_ROUND record */
 void perfdata_queue_drain(struct perfdata_queue *queue); /* no entry will follow */
-/* let the older half leave, to save memory */
+/* Let the older half leave, to save memory. */
 void perfdata_queue_half(struct perfdata_queue *queue);
 
 /* Take out the oldest entry. Return false if no entry may leave. */
