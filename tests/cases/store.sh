@@ -15,7 +15,7 @@ fail() {
 }
 
 data=$dir/perf.data
-# Without --buildid-mmap perf 6.1 may crash while offwind records, see README.md.  Not of the kernel:
+# Without --buildid-mmap perf 6.1 may crash while offwind records, see docs/kernels.md.  Not of the kernel:
 # what BPF programs of others are called there, only the running kernel tells, and only while they last.
 perf record -q --buildid-mmap -o "$data" -F 2000 --call-graph dwarf,8192 -e cpu-clock:u -- \
 	"$(python3 -c 'import sys; print(sys.executable)')" -c 'import json
