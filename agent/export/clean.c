@@ -19,12 +19,14 @@ static bool is_control(const char *c, size_t n)
 
 /*
  * Return whether a character changes the layout: U+2028 and U+2029 end lines for some readers;
- * U+200E, U+200F, U+202A to U+202E and U+2066 to U+2069 reorder what a terminal shows.
+ * U+061C, U+200E, U+200F, U+202A to U+202E and U+2066 to U+2069 reorder what a terminal shows.
  */
 static bool is_layout(const char *c, size_t n)
 {
 	unsigned char third = n == 3 ? (unsigned char)c[2] : 0;
 
+	if (n == 2)
+		return (unsigned char)c[0] == 0xd8 && (unsigned char)c[1] == 0x9c;
 	if (n != 3 || (unsigned char)c[0] != 0xe2)
 		return false;
 	return ((unsigned char)c[1] == 0x80 &&

@@ -125,26 +125,45 @@ int live_cgroups(live_cgroup_fn fn, void *ctx)
 	return err;
 }
 
+/* Return what follows the directory in a path, "" or from its slash on, or NULL if the path lies elsewhere. */
+static const char *rest_below(const char *path, const char *directory)
+{
+	size_t length = strlen(directory);
+
+	if (strncmp(path, directory, length) != 0 || (path[length] != '/' && path[length]))
+		return NULL;
+	return path + length;
+}
+
+/* Return whether a path has a component "..". */
+static bool goes_up(const char *path)
+{
+	size_t length = strlen(path);
+
+	return strstr(path, "/../") || (length >= 3 && !strcmp(path + length - 3, "/.."));
+}
+
 int live_cgroup_find(const char *path, struct capture_cgroup *out)
 {
 	struct hierarchy *h = malloc(sizeof(*h));
-	size_t length;
 	char *whole = NULL;
 	struct stat st;
 	int err = h ? find_hierarchy(h) : -ENOMEM;
 
 	if (!err) {
-		length = strlen(h->mount);
-		if (!strncmp(path, h->mount, length) && (path[length] == '/' || !path[length]))
-			path += length;
-		if (strcmp(h->root, "/") && !strncmp(path, h->root, strlen(h->root)))
-			path += strlen(h->root);
+		const char *rest = rest_below(path, h->mount);
+
+		if (rest)
+			path = rest;
+		rest = strcmp(h->root, "/") != 0 ? rest_below(path, h->root) : NULL;
+		if (rest)
+			path = rest;
 		if (asprintf(&whole, "%s/%s", h->mount, path) < 0) {
 			whole = NULL;
 			err = -ENOMEM;
 		}
 	}
-	if (!err && strstr(whole, "/../"))
+	if (!err && goes_up(whole))
 		err = -EINVAL; /* the level of such a path cannot be known */
 	if (!err && stat(whole, &st))
 		err = -errno;
@@ -237,7 +256,8 @@ int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *p
 		char bytes[sizeof(struct file_handle) + sizeof(id)];
 	} handle = { .handle = { .handle_bytes = sizeof(id), .handle_type = HANDLE_KERNFS } };
 	const struct hierarchy *h = &paths->hierarchy;
-	size_t mount = strlen(h->mount), used = 0;
+	size_t used = 0;
+	const char *rest;
 	char link[64], found[PATH_MAX];
 	ssize_t n;
 	int fd;
@@ -252,13 +272,13 @@ int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *p
 	if (n < 0)
 		return -errno;
 	found[n] = '\0';
-	if (strncmp(found, h->mount, mount) != 0)
+	rest = rest_below(found, h->mount);
+	if (!rest)
 		return -ENOENT; /* outside of the mounted part */
 	if (strcmp(h->root, "/") != 0)
 		used = strlen(h->root);
-	if (used + strlen(found + mount) + 2 > size)
+	if (used + strlen(rest) + 2 > size)
 		return -ENAMETOOLONG;
-	(void)snprintf(path, size, "%s%s", used ? h->root : "",
-		       found[mount] || used ? found + mount : "/");
+	(void)snprintf(path, size, "%s%s", used ? h->root : "", *rest || used ? rest : "/");
 	return 0;
 }

@@ -194,7 +194,7 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 {
 	for (;;) {
 		struct perf_event_attr attr = sideband_attr(s, s->build_ids);
-		int fd = live_perf_open(&attr, cpu);
+		int fd = live_perf_open(&attr, cpu), err;
 		void *page;
 
 		if (fd == -EINVAL && s->build_ids) { /* before 5.12 */
@@ -212,9 +212,10 @@ static int open_ring(struct live_sideband *s, int cpu, struct sideband_ring *rin
 			open_files(s, ring);
 			return 0;
 		}
+		err = -errno;
 		(void)close(fd);
-		if (errno != EPERM && errno != ENOMEM)
-			return -errno;
+		if (err != -EPERM && err != -ENOMEM)
+			return err;
 		/* The limit of locked memory is exceeded, for which perf returns EPERM. */
 		if (s->n_rings || s->size <= RING_LEAST)
 			return -ENOMEM;

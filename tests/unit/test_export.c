@@ -569,6 +569,7 @@ static void test_clean_text(void)
 	CHECK(clean_text("\xff", "", ' ', out, sizeof(out)) == 3 && !strcmp(out, "\xef\xbf\xbd"),
 	      "U+FFFD");
 	CHECK(clean_text("\xc2\x9b", "", '?', out, sizeof(out)) == 1 && *out == '?', "C1 control");
+	CHECK(clean_text("\xd8\x9c", "", '?', out, sizeof(out)) == 1 && *out == '?', "U+061C");
 	CHECK(clean_text("abcdefgh", "", ' ', out, 1) == 0 && !*out, "room for nothing");
 }
 
