@@ -1,8 +1,9 @@
 /*
  * symbolizer/cursor.h: a bounded cursor over bytes of debug information.
  *
- * Every read is checked; the first that does not fit sets bad, and all after it
- * give 0.  Little-endian; in line, because millions of bytes go through it.
+ * Every read is checked. The first read that does not fit sets bad, and the values of all later
+ * reads are 0 or NULL. Little-endian. The functions are inline because millions of bytes are read
+ * through them.
  */
 #ifndef SYMBOLIZER_CURSOR_H
 #define SYMBOLIZER_CURSOR_H
@@ -29,7 +30,7 @@ static inline uint64_t sym_cursor_left(const struct sym_cursor *c)
 	return (uint64_t)(c->end - c->p);
 }
 
-/* NULL where there are not so many left. */
+/* Return the next size bytes; NULL if fewer are left. */
 static inline const uint8_t *sym_cursor_take(struct sym_cursor *c, uint64_t size)
 {
 	const uint8_t *p = c->p;
@@ -43,7 +44,7 @@ static inline const uint8_t *sym_cursor_take(struct sym_cursor *c, uint64_t size
 	return p;
 }
 
-/* n of 1 to 8 bytes. */
+/* Read a number of n bytes, 1 to 8. */
 static inline uint64_t sym_cursor_uint(struct sym_cursor *c, unsigned int n)
 {
 	const uint8_t *p = sym_cursor_take(c, n);
@@ -76,7 +77,10 @@ static inline uint64_t sym_cursor_u64(struct sym_cursor *c)
 	return sym_cursor_uint(c, 8);
 }
 
-/* DWARF 5 §7.6; bits beyond 64 are dropped, as producers pad with them. */
+/*
+ * Read a LEB128 number (DWARF 5 §7.6). Bits beyond 64 are dropped, because some producers pad
+ * numbers.
+ */
 static inline uint64_t sym_cursor_uleb(struct sym_cursor *c)
 {
 	uint64_t value = 0;
@@ -116,7 +120,7 @@ static inline int64_t sym_cursor_sleb(struct sym_cursor *c)
 	return 0;
 }
 
-/* A text up to its NUL; NULL where there is none. */
+/* Return a string up to its NUL; NULL if there is none. */
 static inline const char *sym_cursor_text(struct sym_cursor *c)
 {
 	const uint8_t *p = c->p, *nul = p < c->end ? memchr(p, 0, sym_cursor_left(c)) : NULL;

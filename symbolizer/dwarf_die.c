@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Code in so many pieces no function is; a list may be shared by all entries of a hostile file. */
+/* No function has code in more pieces. In a hostile file all entries could share one long list. */
 #define RANGES_MAX ((size_t)1 << 16)
 
 static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_t code)
@@ -25,7 +25,7 @@ static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_
 
 static inline const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, uint64_t code)
 {
-	/* Nearly always 1, 2, 3, … */
+	/* The codes are nearly always 1, 2, 3, … */
 	if (code && code <= t->n && t->abbrevs[code - 1].code == code)
 		return &t->abbrevs[code - 1];
 	return search_abbrev(t, code);
@@ -52,6 +52,7 @@ int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *nex
 	return out->abbrev ? 1 : -EBADMSG;
 }
 
+/* Take the bytes of a block and return its size. */
 static uint64_t skip_block(struct sym_cursor *c, uint64_t size, struct dw_value *out)
 {
 	out->data = sym_cursor_take(c, size);
@@ -66,7 +67,7 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 
 	if (form == DW_FORM_indirect) {
 		form = sym_cursor_uleb(c);
-		/* It may not be told twice. */
+		/* DW_FORM_indirect cannot be nested. */
 		if (!form || form > UINT16_MAX || form == DW_FORM_indirect ||
 		    form == DW_FORM_implicit_const)
 			return -EBADMSG;
@@ -117,7 +118,7 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	case DW_FORM_GNU_ref_alt:
 		v.u = sym_cursor_uint(c, u->off_size);
 		break;
-	case DW_FORM_ref_addr: /* version 2 took an address's size */
+	case DW_FORM_ref_addr: /* version 2 used an address's size */
 		v.u = sym_cursor_uint(c, u->version == 2 ? u->addr_size : u->off_size);
 		break;
 	case DW_FORM_udata:
@@ -163,7 +164,7 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	return c->bad ? -EBADMSG : 0;
 }
 
-/* Behind the attributes at p; NULL: they do not fit. */
+/* Return the position after the attributes at p; NULL: they do not fit. */
 static inline const uint8_t *step_over(const struct dw_step *s, const uint8_t *p,
 				       const uint8_t *end)
 {
@@ -197,7 +198,7 @@ static inline const uint8_t *step_over(const struct dw_step *s, const uint8_t *p
 	}
 }
 
-/* Into or out of lists of children; false: the unit's entries end here. */
+/* Enter an entry's list of children, if it has any. False: the unit's entries end here. */
 static inline bool descend(bool children, size_t *depth)
 {
 	*depth += children;
@@ -217,12 +218,14 @@ bool dw_die_leap(const struct dw_die *die, uint64_t *end)
 	return true;
 }
 
-/* Over entries of fixed size that are no functions, and ends of lists: most are such. */
+/*
+ * Skip entries of fixed size that are not functions, and ends of lists: most entries are like this.
+ */
 static const uint8_t *skip_plain(const struct dw_unit *u, const uint8_t *p, size_t *depth,
 				 enum dw_leap leaping, bool *leapt)
 {
 	const struct dw_abbrevs *t = u->abbrevs;
-	/* No fixed size is larger than that, with a code of two bytes. */
+	/* Before end, an entry of any fixed size fits, with a code of two bytes. */
 	const uint8_t *end = u->size > DW_NO_PLACE + 2 ? u->bytes + u->size - DW_NO_PLACE - 2 : p;
 	size_t open = *depth;
 
@@ -363,7 +366,7 @@ int dw_die_end(const struct dw_die *die, uint64_t *end)
 	return 0;
 }
 
-/* An attribute whose size its form tells. */
+/* Read an attribute whose size is given by its form. */
 static struct dw_value read_sized(const struct dw_spec *spec, const uint8_t *p)
 {
 	struct dw_value v = { .form = spec->form };
@@ -388,6 +391,7 @@ static struct dw_value read_sized(const struct dw_spec *spec, const uint8_t *p)
 	return v;
 }
 
+/* Return the place in out for an attribute; NULL: it is not wanted. */
 static struct dw_value *place_of(const struct dw_spec *spec, const uint16_t *names, size_t n,
 				 struct dw_value *out)
 {
@@ -406,7 +410,7 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
 	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
 	bool fixed = a->fixed != DW_NO_PLACE && u->sized;
-	uint64_t wanted = 0; /* by the names' last six bits */
+	uint64_t wanted = 0; /* set of the last six bits of the names */
 
 	memset(out, 0, n * sizeof(*out));
 	u->file->budget->spent += a->n;
@@ -492,7 +496,7 @@ int dw_die_refers(const struct dw_unit *u, const struct dw_value *value, struct 
 		off -= to->off;
 		break;
 	default:
-		return -ENOTSUP; /* types by signature, which name no code */
+		return -ENOTSUP; /* DW_FORM_ref_sig8 refers to types, which name no code */
 	}
 	err = dw_unit_load(to);
 	if (err)
@@ -503,7 +507,7 @@ int dw_die_refers(const struct dw_unit *u, const struct dw_value *value, struct 
 
 /* ---- values ------------------------------------------------------------------------------ */
 
-/* One address of .debug_addr, which is in the file that is run. */
+/* Read one address of .debug_addr, which is in the main file, also for a split unit. */
 static int indexed_addr(const struct dw_unit *u, uint64_t index, uint64_t *out)
 {
 	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
@@ -592,11 +596,12 @@ int dw_value_text(const struct dw_unit *u, const struct dw_value *value, char *o
 
 /* ---- ranges ------------------------------------------------------------------------------ */
 
+/* Append a range, unless it is empty or was dropped by the linker. */
 static int add_range(struct dw_ranges *out, uint64_t low, uint64_t high)
 {
 	struct dw_range *grown;
 
-	/* What a linker dropped is at 0, or with -1 or -2 for an address (lld). */
+	/* The linker sets the start of dropped code to 0, or to -1 or -2 (lld). */
 	if (low >= high || !low || low >= UINT64_MAX - 1)
 		return 0;
 	if (out->n == out->room) {
@@ -621,7 +626,7 @@ static uint64_t highest(const struct dw_unit *u)
 
 enum { PIECE = 1024 };
 
-/* .debug_ranges, DWARF 4 §2.17.3. */
+/* Read a list of .debug_ranges (DWARF 4 §2.17.3). */
 static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
 {
 	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
@@ -655,7 +660,7 @@ static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *ou
 	}
 }
 
-/* .debug_rnglists, DWARF 5 §7.25. */
+/* Read a list of .debug_rnglists (DWARF 5 §7.25). */
 static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
 {
 	const struct sym_section *s = &u->file->rnglists;
@@ -666,7 +671,7 @@ static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out
 		uint64_t left = off < s->size ? s->size - off : 0;
 		uint64_t n = left < PIECE ? left : PIECE;
 		struct sym_cursor c = sym_cursor_of(piece, n);
-		const uint8_t *last = piece; /* entries before it are whole */
+		const uint8_t *last = piece; /* entries before it were read completely */
 		int err = sym_section_read(s, off, piece, n);
 
 		if (err || !n)
@@ -761,7 +766,7 @@ int dw_ranges_add(const struct dw_unit *u, const struct dw_value *low, const str
 	err = dw_value_addr(u, low, &start);
 	if (err)
 		return err;
-	/* A constant is a size; of version 4 on. */
+	/* A constant is the size of the code (since version 4). */
 	if (dw_value_addr(u, high, &end))
 		end = start + high->u;
 	return add_range(out, start, end);

@@ -1,3 +1,4 @@
+/* symbolizer/kernel.c: reads /proc/kallsyms or a copy of it, and looks up kernel symbols. */
 #include "symbolizer/image.h"
 #include "symbolizer/plain.h"
 #include "symbolizer/prefer.h"
@@ -11,13 +12,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A kernel has some 200,000 symbols of at most 511 bytes (KSYM_NAME_LEN); modules add theirs. */
+/*
+ * Limits. A kernel has some 200,000 symbols of at most 511 bytes (KSYM_NAME_LEN); modules add
+ * theirs.
+ */
 #define SYMBOLS_MAX    ((size_t)8 << 20)
 #define ARENA_MAX      ((size_t)512 << 20)
 #define TEXT_MAX       ((size_t)128 << 20)
 #define LINE_MAX_BYTES ((size_t)4096)
 #define CHUNK	       ((size_t)256 << 10)
-/* The last symbol of a module or of the kernel reaches over a page, to the end of one; as in perf. */
+/*
+ * The last symbol of a module or of the kernel extends to the end of the page after it; as in perf.
+ */
 #define TAIL ((uint64_t)4096)
 
 struct symbol {
@@ -27,43 +33,45 @@ struct symbol {
 	uint32_t bind : 2;
 };
 
-enum bind { GLOBAL, WEAK, LOCAL, NOT_CODE }; /* the sooner, the better the name */
+enum bind { GLOBAL, WEAK, LOCAL, NOT_CODE }; /* a smaller value is a better name */
 
 /*
- * The kernel's own symbols come first, in order, 200,000 lines of which a profile needs some
- * hundred.  Such a beginning stays text, with the address that each block of it begins with; what
- * does not look like one (modules, other programs' lists) is read line by line.  Of a file even
- * the text is read block by block, as it is asked for: a page that is written for the first time
- * takes longer than all else that is done with its lines.
+ * The kernel's own symbols come first, sorted by address: 200,000 lines, of which a profile needs
+ * some hundred. This first part of the list, the head, stays text, with a table of the address at
+ * which each block begins. Lines that do not have this form (modules, lists written by other
+ * programs) are parsed one by one. If the list is a regular file, even the head's text is read
+ * block by block during lookups: writing a new page of memory takes longer than everything else
+ * that is done with its lines.
  */
 #define BLOCK	  ((size_t)4096)
-#define HEAD_MIN  ((size_t)64 << 10) /* less is not worth two ways */
-#define GROUP_MAX 8		     /* blocks looked into for one address */
+#define HEAD_MIN  ((size_t)64 << 10) /* a smaller head is not worth the two ways */
+#define GROUP_MAX 8		     /* limit on blocks searched for one address */
 
 struct block {
 	uint64_t addr;
-	size_t off; /* of its first line in the text */
+	size_t off; /* offset in the text of its first line */
 	enum { ABSENT, THERE, BAD } state;
 };
 
 struct sym_kernel {
-	char *text; /* NUL-terminated lines, of the head those of blocks that are there; owned */
-	int fd;	    /* where blocks are read from; -1: all are there */
-	size_t head_size; /* of the text that blocks tell of; 0: none */
+	char *text; /* NUL-terminated lines, in the head only of blocks that were read; owned */
+	int fd;	    /* the file that blocks are read from; -1: all text is in memory */
+	size_t head_size; /* size of the head's text; 0: no head */
 	struct block *blocks;
 	size_t n_blocks, room_blocks;
-	struct symbol *symbols; /* of all other lines, by address, the best name for it last */
+	struct symbol *symbols; /* all other lines by address; the best name of an address last */
 	size_t n_symbols, room;
 	char *names;
 	size_t names_size, names_room;
-	uint32_t last_module; /* they come in runs */
-	size_t n_sorted;      /* while reading: so many from the first on are in order */
+	uint32_t last_module; /* cached: modules' lines come in runs */
+	size_t n_sorted;      /* while reading: number of symbols at the start that are sorted */
 };
 
 _Static_assert(ARENA_MAX <= (size_t)1 << 30, "offsets fit their bits");
 
 /* ---- reading ---------------------------------------------------------------- */
 
+/* Append a name and a NUL to the arena. -E2BIG, -ENOMEM. */
 static int add_bytes(struct sym_kernel *k, const char *name, size_t n, uint32_t *off)
 {
 	if (n >= ARENA_MAX - k->names_size)
@@ -84,6 +92,7 @@ static int add_bytes(struct sym_kernel *k, const char *name, size_t n, uint32_t 
 	return 0;
 }
 
+/* Append a name to the arena, sanitised if it is not plain ASCII. */
 static int add_name(struct sym_kernel *k, const char *name, size_t n, bool plain, uint32_t *off)
 {
 	char *clean;
@@ -101,6 +110,7 @@ static int add_name(struct sym_kernel *k, const char *name, size_t n, bool plain
 	return err;
 }
 
+/* Return the arena offset of a module's name, "[NAME]". -EBADMSG: not such a name. */
 static int add_module(struct sym_kernel *k, const char *name, size_t n, uint32_t *off)
 {
 	const char *last = k->names + k->last_module;
@@ -114,6 +124,7 @@ static int add_module(struct sym_kernel *k, const char *name, size_t n, uint32_t
 	return add_name(k, name, n, false, off);
 }
 
+/* Append a symbol. -E2BIG, -ENOMEM. */
 static int add_symbol(struct sym_kernel *k, const struct symbol *symbol)
 {
 	if (k->n_symbols == k->room) {
@@ -144,6 +155,7 @@ static int hex_digit(char c)
 	return -1;
 }
 
+/* Return the kind of a symbol by its letter in kallsyms (nm(1)). */
 static enum bind bind_of(char type)
 {
 	if (type == 'T')
@@ -154,8 +166,8 @@ static enum bind bind_of(char type)
 }
 
 /*
- * `ADDRESS TYPE NAME` or `ADDRESS TYPE NAME\t[MODULE]` (kernel/kallsyms.c, s_show).  tab: the
- * line's own, or NULL; plain: all bytes of it are known to be printable ASCII.
+ * Parse a line `ADDRESS TYPE NAME` or `ADDRESS TYPE NAME\t[MODULE]` (kernel/kallsyms.c, s_show).
+ * tab is the line's own tab, or NULL. plain: all bytes of the line are printable ASCII.
  */
 static int read_line(struct sym_kernel *k, const char *line, const char *end, const char *tab,
 		     bool plain)
@@ -185,13 +197,13 @@ static int read_line(struct sym_kernel *k, const char *line, const char *end, co
 	if (p == end)
 		return -EBADMSG;
 	symbol.bind = bind_of(type);
-	/* What is no code only marks where code ends; its name is not kept. */
+	/* Symbols of data only mark where code ends. Their names are not stored. */
 	err = symbol.bind == NOT_CODE ? 0 : add_name(k, p, (size_t)(end - p), plain, &name);
 	symbol.name = name & (((uint32_t)1 << 30) - 1);
 	return err ? err : add_symbol(k, &symbol);
 }
 
-/* All whole lines of [line, end); *rest: what follows them. */
+/* Parse all complete lines of [line, end). *rest is set to what follows them. */
 static int read_chunk(struct sym_kernel *k, const char *line, const char *end, const char **rest)
 {
 	size_t size = (size_t)(end - line);
@@ -210,7 +222,10 @@ static int read_chunk(struct sym_kernel *k, const char *line, const char *end, c
 	return err;
 }
 
-/* All of fd; *size bytes, room for one more. */
+/*
+ * Read all of fd into memory. The buffer has room for one byte more than *size. The caller frees
+ * *out.
+ */
 static int read_all(int fd, char **out, size_t *size)
 {
 	size_t n = 0, room = CHUNK;
@@ -219,7 +234,7 @@ static int read_all(int fd, char **out, size_t *size)
 	int err;
 
 	if (!fstat(fd, &st) && st.st_size > 0 && (uint64_t)st.st_size < TEXT_MAX / 4)
-		room += (size_t)st.st_size; /* /proc tells none */
+		room += (size_t)st.st_size; /* files in /proc have size 0 */
 	text = malloc(room);
 	err = text ? 0 : -ENOMEM;
 	while (!err) {
@@ -253,7 +268,7 @@ static int read_all(int fd, char **out, size_t *size)
 	return 0;
 }
 
-/* Line by line: [off, size) of the text. */
+/* Parse the lines in [off, size) of the text. */
 static int read_lines(struct sym_kernel *k, const char *text, size_t off, size_t size)
 {
 	int err = 0;
@@ -267,16 +282,16 @@ static int read_lines(struct sym_kernel *k, const char *text, size_t off, size_t
 			off = (size_t)(rest - text);
 			continue;
 		}
-		/* A last line without its end is a torn one: its name may be. */
+		/* A last line without a newline is torn, so its name may be, too: ignore it. */
 		return n > LINE_MAX_BYTES ? -EBADMSG : 0;
 	}
 	return err;
 }
 
-/* Sixteen bytes a round, on any machine that has such vectors. */
+/* 16 bytes at a time, on any machine with such vectors. */
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
-/* The ends of lines become ends of strings. */
+/* Replace newlines by NULs. */
 static void end_lines(char *text, size_t size)
 {
 	size_t at = 0;
@@ -293,12 +308,13 @@ static void end_lines(char *text, size_t size)
 			text[at] = '\0';
 }
 
-/* The address, type and name of a line as the kernel writes it; no module. */
+/* Address, type and name of a line in the kernel's format, without a module. */
 struct line {
 	uint64_t addr;
-	const char *name; /* and type at name[-2] */
+	const char *name; /* the type is name[-2] */
 };
 
+/* Parse the fixed part of a line: 16 hexadecimal digits, space, type, space. */
 static bool parse_line(const char *p, const char *end, struct line *out)
 {
 	uint64_t addr = 0;
@@ -316,7 +332,9 @@ static bool parse_line(const char *p, const char *end, struct line *out)
 	return true;
 }
 
-/* Blocks of at least BLOCK bytes are no more than those of `size` bytes. */
+/*
+ * Add a block. The room is for the number of blocks of at least BLOCK bytes in size bytes of text.
+ */
 static int add_block(struct sym_kernel *k, size_t size, uint64_t addr, size_t off)
 {
 	if (k->n_blocks == k->room_blocks) {
@@ -332,7 +350,10 @@ static int add_block(struct sym_kernel *k, size_t size, uint64_t addr, size_t of
 	return 0;
 }
 
-/* The last block stands for its first line, which is the first of the other lines, and no further. */
+/*
+ * Remove the last block, whose first line is the first line after the head, and so its end. A small
+ * head is not used.
+ */
 static void close_head(struct sym_kernel *k)
 {
 	size_t end = k->n_blocks ? k->blocks[k->n_blocks - 1].off : 0;
@@ -345,7 +366,10 @@ static void close_head(struct sym_kernel *k)
 	k->head_size = end;
 }
 
-/* Finds the head and its blocks: plain lines without modules whose addresses do not fall. */
+/*
+ * Find the head and its blocks: plain lines without modules, in ascending order of their blocks'
+ * addresses.
+ */
 static int find_head(struct sym_kernel *k, char *text, size_t size)
 {
 	size_t plain = sym_plain_size(text, size, '\n'), off = 0;
@@ -372,10 +396,13 @@ static int find_head(struct sym_kernel *k, char *text, size_t size)
 	return 0;
 }
 
-/* The same by the first lines of blocks alone; what lies between is looked at when it is read. */
+/*
+ * Do the same in a file, by reading only the first line of each block. The other lines are checked
+ * when their block is read.
+ */
 static int probe_head(struct sym_kernel *k, size_t size)
 {
-	char two[1200]; /* the rest of one line and the next: names have 511 bytes */
+	char two[1200]; /* the rest of one line and the next line; names have up to 511 bytes */
 	struct line last = { 0 }, line;
 	size_t at = 0, n, off;
 	int err = 0;
@@ -405,13 +432,16 @@ static int probe_head(struct sym_kernel *k, size_t size)
 	return err;
 }
 
-/* Where block i of the head ends. */
+/* Return where block i of the head ends. */
 static size_t block_end(const struct sym_kernel *k, size_t i)
 {
 	return i + 1 < k->n_blocks ? k->blocks[i + 1].off : k->head_size;
 }
 
-/* Whether all lines of block i are what they should be, in order, up to where the next begins. */
+/*
+ * Return whether all lines of block i are valid, sorted, and not above the first line of the next
+ * block.
+ */
 static bool is_sound(const struct sym_kernel *k, size_t i)
 {
 	uint64_t last = k->blocks[i].addr;
@@ -428,7 +458,7 @@ static bool is_sound(const struct sym_kernel *k, size_t i)
 	return i + 1 == k->n_blocks || last <= k->blocks[i + 1].addr;
 }
 
-/* Sees to it that block i can be used; false: its lines are not what its head promised. */
+/* Make block i usable: read it if needed, and check it once. False: its lines are not valid. */
 static bool need_block(const struct sym_kernel *k, size_t i)
 {
 	struct block *block = &k->blocks[i];
@@ -450,8 +480,8 @@ static bool need_block(const struct sym_kernel *k, size_t i)
 }
 
 /*
- * A file whose head is left where it is: the text has room for all of it and holds what follows.
- * -ENOENT: it is not such a file.
+ * Open a file whose head stays in the file. The text has room for the whole file, and holds the
+ * part after the head. -ENOENT: the file is not suitable.
  */
 static int read_tail(struct sym_kernel *k, int fd, size_t *size)
 {
@@ -489,6 +519,7 @@ static int compare(const void *left, const void *right)
 	return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
+/* Return whether a's name is better than b's. */
 static bool is_better(const struct sym_kernel *k, const struct symbol *a, const struct symbol *b)
 {
 	const char *name_a = k->names + a->name, *name_b = k->names + b->name;
@@ -498,7 +529,7 @@ static bool is_better(const struct sym_kernel *k, const struct symbol *a, const 
 	return sym_prefer(name_a, strlen(name_a), name_b, strlen(name_b)) < 0;
 }
 
-/* As the kernel writes them they are in order up to its modules'. */
+/* Sort the symbols. The kernel writes them sorted, except for those of modules. */
 static void order(struct sym_kernel *k)
 {
 	size_t run = k->n_sorted, low = 0, high = run;
@@ -506,7 +537,7 @@ static void order(struct sym_kernel *k)
 
 	for (size_t i = run; i < k->n_symbols; i++)
 		lowest = k->symbols[i].addr < lowest ? k->symbols[i].addr : lowest;
-	while (low < high) { /* the first of the run that is not below all that follow it */
+	while (low < high) { /* the first of the sorted run that is not below all later ones */
 		size_t middle = low + (high - low) / 2;
 
 		if (k->symbols[middle].addr < lowest)
@@ -556,7 +587,7 @@ int sym_kernel_open(int fd, struct sym_kernel **out)
 		err = k->n_symbols ? -EPERM : -EBADMSG;
 		goto out;
 	}
-	if (!k->head_size) { /* names are copies */
+	if (!k->head_size) { /* names were copied */
 		free(k->text);
 		k->text = NULL;
 	}
@@ -580,9 +611,9 @@ void sym_kernel_free(struct sym_kernel *kernel)
 	free(kernel);
 }
 
-/* ---- asking ------------------------------------------------------------------ */
+/* ---- lookup ------------------------------------------------------------------ */
 
-/* The first symbol beyond addr. */
+/* Return the index of the first symbol above addr. */
 static size_t find_above(const struct sym_kernel *k, uint64_t addr)
 {
 	size_t low = 0, high = k->n_symbols;
@@ -598,7 +629,7 @@ static size_t find_above(const struct sym_kernel *k, uint64_t addr)
 	return low;
 }
 
-/* A candidate for an address: what starts there, and where the next one does. */
+/* The best symbol for an address so far, and where the next symbol starts. */
 struct found {
 	uint64_t addr, next; /* next: UINT64_MAX: there is none */
 	const char *name, *module, *next_module;
@@ -606,6 +637,7 @@ struct found {
 	bool any;
 };
 
+/* Look up addr among the parsed symbols. */
 static void find_in_symbols(const struct sym_kernel *k, uint64_t addr, struct found *out)
 {
 	size_t next = find_above(k, addr);
@@ -633,7 +665,7 @@ static bool name_is_better(enum bind bind, const char *name, const struct found 
 	return sym_prefer(name, strlen(name), than->name, strlen(than->name)) < 0;
 }
 
-/* The last block that begins at or before addr; its index + 1, or 0. */
+/* Return the index + 1 of the last block that begins at or before addr; 0: none. */
 static size_t find_block(const struct sym_kernel *k, uint64_t addr)
 {
 	size_t low = 0, high = k->n_blocks;
@@ -649,7 +681,7 @@ static size_t find_block(const struct sym_kernel *k, uint64_t addr)
 	return low;
 }
 
-/* From block `from` on. */
+/* Search the head from block number from on. */
 static void scan_head(const struct sym_kernel *k, size_t from, uint64_t addr, struct found *out)
 {
 	struct line line;
@@ -682,13 +714,14 @@ static void scan_head(const struct sym_kernel *k, size_t from, uint64_t addr, st
 				out->bind = bind;
 			}
 		}
-		if (!sound) { /* not in order after all */
+		if (!sound) { /* the lines are not sorted after all */
 			*out = (struct found){ .next = UINT64_MAX };
 			return;
 		}
 	}
 }
 
+/* Look up addr in the head. */
 static void find_in_head(const struct sym_kernel *k, uint64_t addr, struct found *out)
 {
 	size_t above = find_block(k, addr), from;
@@ -705,7 +738,7 @@ static void find_in_head(const struct sym_kernel *k, uint64_t addr, struct found
 	scan_head(k, from, addr, out);
 	if (!out->any || out->addr != k->blocks[from].addr)
 		return;
-	/* What shares the address of a block's first line may stand before it. */
+	/* Symbols with the same address as a block's first line may be in the blocks before it. */
 	while (from && above - from <= GROUP_MAX && k->blocks[from].addr == out->addr)
 		from--;
 	if (from < above - 1)
@@ -731,7 +764,10 @@ int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_s
 	}
 	if (!best->any || best->bind == NOT_CODE)
 		return -ENOENT;
-	/* Up to the next symbol, or to the end of a page where that is another module's. */
+	/*
+	 * The symbol extends to the next one or, if that belongs to another module, at most to the
+	 * end of the page after.
+	 */
 	end = best->addr > UINT64_MAX - 2 * TAIL ? UINT64_MAX
 						 : (best->addr + 2 * TAIL - 1) & ~(TAIL - 1);
 	if (best->next_module && (strcmp(best->module, best->next_module) == 0 || best->next < end))
@@ -745,7 +781,7 @@ int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_s
 	return 0;
 }
 
-/* In block i: the first code symbol of that name, n bytes with its NUL. */
+/* Find the first code symbol of this name in block i. n is the length of the name with its NUL. */
 static bool lookup_in_block(const struct sym_kernel *k, size_t i, const char *name, size_t n,
 			    uint64_t *addr)
 {
@@ -764,6 +800,7 @@ static bool lookup_in_block(const struct sym_kernel *k, size_t i, const char *na
 	return false;
 }
 
+/* Find a code symbol by name in the head. */
 static bool lookup_in_head(const struct sym_kernel *k, const char *name, uint64_t *addr)
 {
 	size_t n = strlen(name) + 1;

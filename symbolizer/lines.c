@@ -1,4 +1,4 @@
-/* symbolizer/lines.c: lines and inlined calls in flat arrays (schema/lines.h). */
+/* symbolizer/lines.c: stores lines and inlined calls in flat arrays (schema/lines.h). */
 #include "symbolizer/lines.h"
 
 #include "symbolizer/plain.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More was asked for than a profile has; what comes then has no lines. */
+/* Limits above what any profile looks up. Addresses beyond these limits get no lines. */
 #define PIECES_MAX ((size_t)1 << 20)
 #define ROWS_MAX   ((size_t)6 << 20)
 #define SCOPES_MAX ((size_t)2 << 20)
@@ -27,18 +27,18 @@ struct flat {
 enum state { UNSEEN, SOUND, UNSOUND };
 
 struct sym_lines {
-	struct flat kept; /* in blob */
+	struct flat kept; /* from the store, in blob */
 	void *blob;	  /* owned; NULL: none */
-	uint8_t *state;	  /* enum state of each of its pieces; owned */
-	/* What was read since; owned. */
+	uint8_t *state;	  /* enum state of each stored piece; owned */
+	/* What was read since then (fresh); owned. */
 	struct lines_piece *pieces;
 	struct lines_row *rows;
 	struct lines_scope *scopes;
 	char *names;
 	size_t n_pieces, room_pieces, n_rows, room_rows, n_scopes, room_scopes;
-	size_t n_loose; /* pieces behind the others, which are not among them yet */
+	size_t n_loose; /* pieces after n_pieces that sym_lines_settle has not sorted in yet */
 	size_t names_size, room_names;
-	uint32_t *index; /* of fresh names, by hash: offset + 1; 0: free */
+	uint32_t *index; /* hash table of fresh names: offset + 1; 0: free */
 	size_t n_index, room_index;
 	bool grown;
 };
@@ -79,7 +79,7 @@ bool sym_lines_grown(const struct sym_lines *lines)
 
 /* ---- adding ------------------------------------------------------------------------------ */
 
-/* Room for n more of each bytes; -E2BIG beyond max of them. */
+/* Make room for n more elements of each bytes. -E2BIG: more than max elements. */
 static int make_room(void **array, size_t have, size_t n, size_t *room, size_t each, size_t max)
 {
 	size_t more = *room + *room / 2 + 64;
@@ -98,6 +98,7 @@ static int make_room(void **array, size_t have, size_t n, size_t *room, size_t e
 	return 0;
 }
 
+/* Return the fresh arrays. */
 static struct flat fresh_of(const struct sym_lines *l)
 {
 	return (struct flat){ .pieces = l->pieces,
@@ -135,6 +136,7 @@ static int grow_index(struct sym_lines *l)
 	return 0;
 }
 
+/* Return the offset of a name among the fresh names; add it if needed. */
 static int intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out)
 {
 	size_t at;
@@ -182,7 +184,7 @@ int sym_lines_intern(struct sym_lines *l, const char *text, size_t n, uint32_t *
 	return err;
 }
 
-/* How many pieces begin at or before vaddr. */
+/* Return how many pieces begin at or before vaddr. */
 static size_t count_until(const struct lines_piece *pieces, size_t n, uint64_t vaddr)
 {
 	size_t low = 0, high = n;
@@ -198,6 +200,7 @@ static size_t count_until(const struct lines_piece *pieces, size_t n, uint64_t v
 	return low;
 }
 
+/* Narrow [*low, *high) to the gap around vaddr. -EEXIST: a piece contains vaddr. */
 static int narrow(const struct lines_piece *pieces, size_t n, uint64_t vaddr, uint64_t *low,
 		  uint64_t *high)
 {
@@ -264,7 +267,10 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Units that claim each other's code, which is damage, may claim it at different addresses. */
+/*
+ * Drop pieces that overlap an earlier one. Damaged units can claim the same code from different
+ * addresses.
+ */
 static size_t drop_overlaps(struct lines_piece *pieces, size_t n)
 {
 	uint64_t reach = 0;
@@ -300,7 +306,7 @@ void sym_lines_settle(struct sym_lines *l)
 	l->n_loose = 0;
 }
 
-/* Where the piece that addr is in ends; addr itself: it is in none. */
+/* Return the end of the piece that contains addr; addr itself if there is none. */
 static uint64_t end_of(const struct lines_piece *pieces, size_t n, uint64_t addr)
 {
 	size_t at = count_until(pieces, n, addr);
@@ -312,9 +318,10 @@ static uint64_t end_of(const struct lines_piece *pieces, size_t n, uint64_t addr
 struct joining {
 	struct sym_lines *to;
 	const struct sym_lines *from;
-	uint32_t *names; /* by offset: where they are in to, from 1; 0: not yet */
+	uint32_t *names; /* by offset in from: offset in to, plus 1; 0: not copied yet */
 };
 
+/* Translate the offset of a name; copy the name if needed. */
 static int join_name(struct joining *j, uint32_t *name)
 {
 	uint32_t *known;
@@ -334,7 +341,10 @@ static int join_name(struct joining *j, uint32_t *name)
 	return err;
 }
 
-/* The scopes of a fresh piece are as long as it is, and its only row is at its beginning. */
+/*
+ * Add the part of a fresh piece that to does not know. Its scopes are as long as the piece, and it
+ * has at most one row, at its start.
+ */
 static int join_piece(struct joining *j, const struct lines_piece *p)
 {
 	struct sym_lines *to = j->to;
@@ -390,7 +400,7 @@ static const char *name_at(const struct flat *f, uint32_t off)
 	return off == LINES_NONE ? NULL : f->names + off;
 }
 
-/* What covers at: the last that begins at or before it; n: none. */
+/* Return the row that covers at: the last that begins at or before it; n: none. */
 static size_t row_at(const struct lines_row *rows, size_t n, uint32_t at)
 {
 	size_t low = 0, high = n;
@@ -406,6 +416,7 @@ static size_t row_at(const struct lines_row *rows, size_t n, uint32_t at)
 	return low ? low - 1 : n;
 }
 
+/* Return the innermost scope that covers at; LINES_NONE: none. */
 static uint32_t scope_at(const struct lines_scope *scopes, size_t n, uint32_t at)
 {
 	size_t low = 0, high = n;
@@ -421,7 +432,7 @@ static uint32_t scope_at(const struct lines_scope *scopes, size_t n, uint32_t at
 	}
 	i = low ? (uint32_t)(low - 1) : LINES_NONE;
 	while (i != LINES_NONE && scopes[i].end <= at)
-		i = scopes[i].up; /* an earlier one: it ends */
+		i = scopes[i].up; /* up is an earlier scope, so the loop ends */
 	return i;
 }
 
@@ -430,7 +441,10 @@ static bool name_fits(uint32_t name, const struct flat *f)
 	return name == LINES_NONE || name < f->names_size;
 }
 
-/* What a look-up in the piece reads, which of kept ones nobody has seen: it cannot go round in it. */
+/*
+ * Check everything that a lookup in a stored piece reads, so that a lookup cannot loop or read
+ * outside.
+ */
 static bool is_sound(const struct lines_piece *p, const struct flat *f)
 {
 	for (uint32_t i = 0; i < p->n_rows; i++) {
@@ -449,10 +463,11 @@ static bool is_sound(const struct lines_piece *p, const struct flat *f)
 	return true;
 }
 
+/* Write the places at offset at of a piece, innermost first. */
 static void fill(const struct flat *f, const struct lines_piece *p, uint32_t at,
 		 struct sym_place *out, size_t max, size_t *n)
 {
-	/* Where there are none at all, there is no array either. */
+	/* If there are none at all, the arrays may be NULL. */
 	const struct lines_scope *scopes = p->n_scopes ? f->scopes + p->scope : NULL;
 	const struct lines_row *rows = p->n_rows ? f->rows + p->row : NULL;
 	size_t row = row_at(rows, p->n_rows, at);
@@ -481,7 +496,7 @@ static void fill(const struct flat *f, const struct lines_piece *p, uint32_t at,
 	}
 }
 
-/* state: of each piece; NULL: all are sound. */
+/* Look up vaddr in one of the two sets. state: of each piece; NULL: all pieces are sound. */
 static bool find_in(const struct flat *f, uint8_t *state, uint64_t vaddr, struct sym_place *out,
 		    size_t max, size_t *n)
 {
@@ -509,7 +524,7 @@ int sym_lines_find(const struct sym_lines *l, uint64_t vaddr, struct sym_place *
 		       : -ENOENT;
 }
 
-/* ---- keeping ----------------------------------------------------------------------------- */
+/* ---- storing ------------------------------------------------------------------------------ */
 
 static uint64_t checksum_of(const void *blob, size_t size)
 {
@@ -533,6 +548,7 @@ static uint32_t moved(uint32_t name, uint32_t by)
 	return name == LINES_NONE ? name : name + by;
 }
 
+/* Append a piece to the packed arrays. names is added to the offsets of its names. */
 static void pack_piece(struct packing *to, const struct flat *f, const struct lines_piece *p,
 		       uint32_t names)
 {
@@ -623,7 +639,10 @@ static int check_piece(const struct lines_piece *p, const struct flat *f, uint64
 	return 0;
 }
 
-/* No look-up can read outside the blob; what is in a piece is looked at with it, see is_sound. */
+/*
+ * Check that no lookup can read outside the blob. The contents of a piece are checked by is_sound
+ * when it is first used.
+ */
 static int check(const struct lines_header *h, size_t size, uint64_t key, struct flat *f)
 {
 	uint64_t last = 0, want;

@@ -1,4 +1,6 @@
-/* symbolizer/scopes.c: a unit's functions, and the calls that were inlined in one. */
+/*
+ * symbolizer/scopes.c: finds a unit's functions, and the calls that were inlined in one function.
+ */
 #include "symbolizer/debug.h"
 
 #include <dwarf.h>
@@ -22,10 +24,11 @@ static int by_low(const void *a, const void *b)
 	if (x->low != y->low)
 		return x->low < y->low ? -1 : 1;
 	if (x->high != y->high)
-		return x->high > y->high ? -1 : 1; /* what is inside comes later */
+		return x->high > y->high ? -1 : 1; /* inner functions after outer ones */
 	return (x->die > y->die) - (x->die < y->die);
 }
 
+/* Append the code ranges of a function. -E2BIG, -ENOMEM. */
 static int push_funcs(struct dw_unit *u, uint64_t die, const struct dw_ranges *ranges, size_t *room)
 {
 	for (size_t i = 0; i < ranges->n; i++) {
@@ -48,6 +51,7 @@ static int push_funcs(struct dw_unit *u, uint64_t die, const struct dw_ranges *r
 	return 0;
 }
 
+/* Append a function's code, if it has any. *end is set to the end of the entry's attributes. */
 static int add_func(struct dw_unit *u, const struct dw_die *die, struct dw_ranges *ranges,
 		    size_t *room, uint64_t *end)
 {
@@ -59,11 +63,12 @@ static int add_func(struct dw_unit *u, const struct dw_die *die, struct dw_range
 		return err;
 	ranges->n = 0;
 	err = dw_ranges_add(u, &v[0], &v[1], &v[2], ranges);
-	if (err == -EBADMSG || err == -ENOTSUP) /* of this one nothing is known */
+	if (err == -EBADMSG || err == -ENOTSUP) /* nothing is known about this function */
 		return 0;
 	return err ? err : push_funcs(u, die->off, ranges, room);
 }
 
+/* Find all functions of a unit, except for those in skipped children. */
 static int walk_funcs(struct dw_unit *u, enum dw_leap leaping)
 {
 	struct dw_ranges ranges = { 0 };
@@ -113,10 +118,10 @@ int sym_unit_funcs(struct dw_unit *u, enum dw_leap leaping)
 	u->leaping = leaping;
 	err = walk_funcs(u, leaping);
 	if (err == -ENOMEM) {
-		u->n_funcs = 0; /* none of it was counted */
+		u->n_funcs = 0; /* none of it was counted as held */
 		return err;
 	}
-	/* Of a damaged one, what came before the damage. */
+	/* If the unit is damaged, use what came before the damage. */
 	if (!in_order(u))
 		qsort(u->funcs, u->n_funcs, sizeof(*u->funcs), by_low);
 	u->reach = reallocarray(NULL, u->n_funcs + 1, sizeof(*u->reach));
@@ -150,6 +155,7 @@ static uint32_t line_of(const struct dw_value *v)
 	return line > 0 && line < UINT32_MAX ? (uint32_t)line : 0;
 }
 
+/* Store an attribute's text. -ENOENT: it is not text. */
 static int intern_value(struct sym_debug *d, const struct dw_unit *u, const struct dw_value *v,
 			uint32_t *out)
 {
@@ -159,7 +165,10 @@ static int intern_value(struct sym_debug *d, const struct dw_unit *u, const stru
 	return n <= 0 ? n : sym_lines_intern(d->lines, text, (size_t)n, out);
 }
 
-/* An entry states what is its own; the rest is its declaration's or its abstract instance's. */
+/*
+ * Find name and line of a function. An entry states only what is its own. The rest is in its
+ * declaration or its abstract instance, so follow these references.
+ */
 static int resolve(struct sym_debug *d, struct dw_die die, uint32_t *name, uint32_t *line)
 {
 	bool linkage = false;
@@ -174,7 +183,7 @@ static int resolve(struct sym_debug *d, struct dw_die die, uint32_t *name, uint3
 		int err = dw_die_values(&die, naming, N_NAMING, v, &end);
 
 		if (!err)
-			err = dw_unit_root(u); /* says where its texts are */
+			err = dw_unit_root(u); /* the root says where the unit's texts are */
 		if (err)
 			return err;
 		l = v[LINKAGE].form ? &v[LINKAGE] : &v[MIPS_LINKAGE];
@@ -203,6 +212,7 @@ static size_t slot_of(const struct sym_debug *d, const struct dw_file *file, uin
 	return (size_t)(hash >> 20) & (d->room_origins - 1);
 }
 
+/* Double the table of origins. If it has its maximum size, empty it instead. */
 static int grow_origins(struct sym_debug *d)
 {
 	struct sym_origin *old = d->origins;
@@ -233,7 +243,10 @@ static int grow_origins(struct sym_debug *d)
 	return 0;
 }
 
-/* A function is inlined in many places; it is resolved once. */
+/*
+ * Find name and line of an inlined function. The result is cached because a function is inlined in
+ * many places.
+ */
 static int resolve_origin(struct sym_debug *d, struct dw_unit *u, const struct dw_value *v,
 			  uint32_t *name, uint32_t *line)
 {
@@ -286,6 +299,7 @@ static int resolve_origin(struct sym_debug *d, struct dw_unit *u, const struct d
 
 /* ---- inlined calls ------------------------------------------------------------------------- */
 
+/* The state of sym_calls_read. */
 struct reading {
 	struct sym_debug *debug;
 	struct dw_unit *unit;
@@ -297,6 +311,7 @@ struct reading {
 	struct dw_ranges ranges;
 };
 
+/* Append a call. -EFBIG: more than CALLS_MAX. */
 static int push_call(struct sym_calls *calls, const struct sym_call *call)
 {
 	if (calls->n == calls->room) {
@@ -313,7 +328,7 @@ static int push_call(struct sym_calls *calls, const struct sym_call *call)
 	return 0;
 }
 
-/* The first cell whose address is at or above addr. */
+/* Return the index of the first cell at or above addr. */
 static size_t cell_from(const struct reading *r, uint64_t addr)
 {
 	size_t low = 0, high = r->n_cells;
@@ -329,7 +344,10 @@ static size_t cell_from(const struct reading *r, uint64_t addr)
 	return low;
 }
 
-/* No cell goes on beyond where an inlined call begins or ends: that is told its neighbours. */
+/*
+ * End the neighbouring cells at addr, where an inlined call begins or ends. from is
+ * cell_from(addr).
+ */
 static void note_border(struct reading *r, size_t from, uint64_t addr)
 {
 	if (from && r->cells[from - 1].high > addr)
@@ -339,8 +357,9 @@ static void note_border(struct reading *r, size_t from, uint64_t addr)
 }
 
 /*
- * Of calls that an address is in, it is the innermost one's: which begins last, or else ends first.
- * Ranges are inside those of what they were inlined in, as a rule.
+ * Set the call of all cells in a range. An address belongs to the innermost call that contains it:
+ * the one that begins last or, if equal, ends first. A call's range is usually inside the range of
+ * the call that it was inlined in. Return whether the range contains a cell.
  */
 static bool note_range(struct reading *r, const struct dw_range *range, uint32_t call)
 {
@@ -363,7 +382,10 @@ static bool note_range(struct reading *r, const struct dw_range *range, uint32_t
 	return from < past;
 }
 
-/* *call: what it is inlined in; then itself, or OUTSIDE: none of the addresses is in it. */
+/*
+ * Add an inlined call. *call is the call that it is inlined in. It is set to the new call, or to
+ * OUTSIDE if none of the addresses is in it.
+ */
 static int add_call(struct reading *r, const struct dw_die *die, uint32_t *call, uint64_t *end)
 {
 	struct dw_value v[DW_CALL_N];
@@ -378,7 +400,7 @@ static int add_call(struct reading *r, const struct dw_die *die, uint32_t *call,
 	err = dw_ranges_add(r->unit, &v[DW_CALL_LOW], &v[DW_CALL_HIGH], &v[DW_CALL_RANGES],
 			    &r->ranges);
 	if (err == -EBADMSG || err == -ENOTSUP)
-		return 0; /* of this one nothing is known */
+		return 0; /* nothing is known about this call */
 	for (size_t i = 0; !err && i < r->ranges.n; i++)
 		inside = note_range(r, &r->ranges.list[i], (uint32_t)r->calls->n) || inside;
 	if (err)
@@ -399,7 +421,7 @@ static int add_call(struct reading *r, const struct dw_die *die, uint32_t *call,
 	return push_call(r->calls, &c);
 }
 
-/* Whether inlined calls of the same function may be inside. */
+/* Return whether an entry can contain inlined calls of the same function. */
 static bool may_inline(uint16_t tag)
 {
 	return tag == DW_TAG_lexical_block || tag == DW_TAG_inlined_subroutine ||
@@ -407,7 +429,7 @@ static bool may_inline(uint16_t tag)
 	       tag == DW_TAG_common_block;
 }
 
-/* The function's own entry. */
+/* Add the function itself, from its own entry, as call 0. */
 static int add_function(struct reading *r, const struct dw_die *die, uint64_t *end)
 {
 	struct sym_call c = { .parent = LINES_NONE, .call_file = LINES_NONE };
@@ -422,9 +444,10 @@ static int add_function(struct reading *r, const struct dw_die *die, uint64_t *e
 	return push_call(r->calls, &c);
 }
 
+/* Read the function's entry at off and all inlined calls in it. */
 static int walk_calls(struct reading *r, uint64_t off)
 {
-	uint32_t at_depth[DEPTH_MAX]; /* which call the children are in; OUTSIDE: nobody asks */
+	uint32_t at_depth[DEPTH_MAX]; /* the call that the children are in; OUTSIDE: not wanted */
 	size_t depth = 0;
 	bool first = true;
 
@@ -490,7 +513,7 @@ int sym_calls_read(struct sym_debug *d, struct dw_unit *u, uint64_t die, struct 
 		cells[i].call_high = UINT64_MAX;
 	}
 	err = walk_calls(&r, die);
-	/* Borders were told to the next cell only. */
+	/* note_border narrowed only the nearest cells: pass the borders on to the others. */
 	for (size_t i = 1; i < n; i++)
 		if (cells[i].low < cells[i - 1].low)
 			cells[i].low = cells[i - 1].low;
@@ -498,7 +521,7 @@ int sym_calls_read(struct sym_debug *d, struct dw_unit *u, uint64_t die, struct 
 		if (cells[i - 1].high > cells[i].high)
 			cells[i - 1].high = cells[i].high;
 	free(r.ranges.list);
-	/* Of a damaged function, what came before the damage. */
+	/* If the function is damaged, drop calls that were not added before the damage. */
 	for (size_t i = 0; i < n; i++)
 		if (cells[i].call != LINES_NONE && cells[i].call >= out->n)
 			cells[i].call = LINES_NONE;

@@ -1,4 +1,4 @@
-/* symbolizer/split.c: entries that stand in .dwo files and packages of them (DWARF 5 §7.3). */
+/* symbolizer/split.c: finds entries in .dwo files and in packages of them (DWARF 5 §7.3). */
 #include "symbolizer/debug.h"
 
 #include <dwarf.h>
@@ -10,7 +10,7 @@
 #define COLUMNS_MAX 16
 #define TEXT_MAX    4096
 
-/* Takes fd over. */
+/* Open the debug sections of a .dwo or .dwp file. Takes ownership of fd. */
 static int open_file(struct sym_debug *d, int fd, struct dw_file *out)
 {
 	struct sym_image image;
@@ -28,7 +28,9 @@ static int open_file(struct sym_debug *d, int fd, struct dw_file *out)
 	return 0;
 }
 
-/* The unit with the skeleton's id; older ones state theirs in their first entry. */
+/*
+ * Return 0 if the unit has the skeleton's id. Units before version 5 state it in their root entry.
+ */
 static int is_it(struct dw_unit *u, const struct dw_unit *skeleton)
 {
 	int err;
@@ -46,7 +48,7 @@ static int is_it(struct dw_unit *u, const struct dw_unit *skeleton)
 
 /* ---- packages ------------------------------------------------------------------------------ */
 
-/* DWARF 5 §7.3.5.3; GNU's version 2 differs in its columns' numbers. */
+/* Columns of the index (DWARF 5 §7.3.5.3). GNU's version 2 uses other numbers for some columns. */
 enum { INFO = 1, ABBREV = 3, STR_OFFSETS = 6, RNGLISTS_5 = 8 };
 
 static int read_u32(const struct sym_section *s, uint64_t off, uint32_t *out)
@@ -54,6 +56,7 @@ static int read_u32(const struct sym_section *s, uint64_t off, uint32_t *out)
 	return sym_section_read(s, off, out, sizeof(*out));
 }
 
+/* Look up a unit id in the index's hash table. *row counts from 1. */
 static int find_row(const struct sym_section *s, uint64_t id, uint32_t n_slots, uint32_t *row)
 {
 	uint64_t mask = n_slots - 1, at = id & mask, step = (id >> 32 & mask) | 1, found;
@@ -73,6 +76,7 @@ static int find_row(const struct sym_section *s, uint64_t id, uint32_t n_slots, 
 	return -ENOENT;
 }
 
+/* Look up a unit in the package's index, and return where its parts of the sections begin. */
 static int find_slices(const struct dw_file *f, uint64_t id, uint64_t *info, struct dw_slices *out)
 {
 	const struct sym_section *s = &f->cu_index;
@@ -82,7 +86,7 @@ static int find_slices(const struct dw_file *f, uint64_t id, uint64_t *info, str
 
 	if (err)
 		return err;
-	/* Two bytes of version 5 and two of padding, or four of version 2. */
+	/* Version 5 is two bytes, followed by two bytes of padding; version 2 is four bytes. */
 	if (head[0] != 2 && (head[0] & 0xffff) != 5)
 		return -ENOTSUP;
 	if (!head[1] || head[1] > COLUMNS_MAX || !head[3] || head[3] > SLOTS_MAX ||
@@ -122,6 +126,7 @@ static int find_slices(const struct dw_file *f, uint64_t id, uint64_t *info, str
 	return *info == UINT64_MAX ? -EBADMSG : 0;
 }
 
+/* Find the skeleton's unit in the package, which is opened once. */
 static int from_package(struct sym_debug *d, struct dw_unit *skeleton, struct dw_unit **out)
 {
 	struct dw_slices slices;
@@ -166,8 +171,9 @@ static int from_package(struct sym_debug *d, struct dw_unit *skeleton, struct dw
 	return 0;
 }
 
-/* ---- single files ------------------------------------------------------------------------------ */
+/* ---- single files ------------------------------------------------------------------------ */
 
+/* Find the skeleton's unit in its own .dwo file. */
 static int from_file(struct sym_debug *d, struct dw_unit *skeleton, struct dw_unit **out)
 {
 	char folder[TEXT_MAX], name[TEXT_MAX];
@@ -232,14 +238,17 @@ void sym_split_close(struct sym_debug *d)
 		struct dw_unit *u = &d->main.units[i];
 
 		u->split = NULL;
-		u->split_sought = u->split_missing; /* what is not there is not sought again */
+		u->split_sought = u->split_missing; /* do not look again for a missing unit */
 	}
 	for (size_t i = 0; i < d->n_packaged; i++) {
 		dw_unit_unload(d->packaged[i]);
 		free(d->packaged[i]);
 	}
 	d->n_packaged = 0;
-	/* Known by their files, of which the next may lie where one did. */
+	/*
+	 * Origins are identified by the address of their file, which the next file may reuse:
+	 * forget them.
+	 */
 	if (d->splits && d->origins) {
 		memset(d->origins, 0, d->room_origins * sizeof(*d->origins));
 		d->n_origins = 0;
