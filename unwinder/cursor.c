@@ -48,6 +48,8 @@ struct uw_target {
 	struct slot *slots; /* allocated on first use; owned */
 	size_t n_slots;
 	uint32_t age;
+	uint32_t
+		flushes; /* of all or a range; a rule that was looked up before one is not stored */
 	bool has_dyn;
 	uint64_t dyn;
 	struct uw_dynamic *dynamic; /* the list's contents; counted; NULL: none */
@@ -134,6 +136,7 @@ static uw_read_fn reader(const struct uw_target *t)
 /* Empty the rule cache by starting a new age. The caller holds the lock. */
 static void forget_rules(struct uw_target *t)
 {
+	t->flushes++;
 	if (++t->age == 0) { /* the age wrapped: slots with the same value may exist */
 		free(t->slots);
 		t->slots = NULL;
@@ -190,6 +193,7 @@ void uw_target_flush(struct uw_target *t, uint64_t start, uint64_t end)
 	if (!start && !end) {
 		forget(t);
 	} else {
+		t->flushes++;
 		t->has_dyn = false;
 		for (size_t i = 0; t->slots && i < t->n_slots; i++) {
 			uint64_t addr = t->slots[i].key >> 1;
@@ -318,24 +322,23 @@ static bool stands_alone(const struct uw_rule *rule)
 }
 
 /*
- * Store a rule in the cache. age is the target's age before the rule was looked up: nothing is
- * stored if the whole cache was emptied since then. A flush of a range does not change the age.
- * Without memory for the cache, nothing is stored.
+ * Store a rule in the cache. flushes is the target's number of flushes before the rule was looked up:
+ * nothing is stored if there was one since then. Without memory for the cache, nothing is stored.
  */
 static void keep_rule(struct uw_target *t, uint64_t key, const struct uw_rule *rule, uint64_t bias,
-		      uint32_t age)
+		      uint32_t flushes)
 {
 	if (!stands_alone(rule))
 		return;
 	(void)pthread_mutex_lock(&t->lock);
-	if (t->policy != UW_CACHING_NONE && t->age == age) {
+	if (t->policy != UW_CACHING_NONE && t->flushes == flushes) {
 		if (!t->slots)
 			t->slots = calloc(t->n_slots, sizeof(*t->slots));
 		if (t->slots) {
 			struct slot *slot = &t->slots[uw_slot_of(0, key, (unsigned int)t->n_slots)];
 
 			slot->key = key;
-			slot->age = age;
+			slot->age = t->age;
 			slot->bias = bias;
 			memcpy(slot->rule, rule, sizeof(slot->rule));
 			memcpy(slot->regs, rule->regs, rule->n_regs * sizeof(*rule->regs));
@@ -657,7 +660,7 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 {
 	struct uw_target *t = s->target;
 	uint64_t lookup = lookup_of(s), key = lookup << 1 | s->exact;
-	uint32_t age;
+	uint32_t flushes;
 	int err;
 
 	*bias = 0;
@@ -665,7 +668,7 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 	if (is_child(s, false, rule) || kept_rule(t, key, rule, bias))
 		return 0;
 	(void)pthread_mutex_lock(&t->lock);
-	age = t->age;
+	flushes = t->flushes;
 	(void)pthread_mutex_unlock(&t->lock);
 	err = -ENOENT;
 	held->dynamic = dynamic_of(t);
@@ -701,7 +704,7 @@ static int rule_here(const struct state *s, struct uw_rule *rule, uint64_t *bias
 		}
 	}
 	if (!err)
-		keep_rule(t, key, rule, *bias, age);
+		keep_rule(t, key, rule, *bias, flushes);
 	else if (err == -ENOENT && is_child(s, true, rule))
 		err = 0;
 	return err;
