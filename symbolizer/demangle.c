@@ -1,3 +1,4 @@
+/* symbolizer/demangle.c: demangles C++ and Rust names with libiberty, within limits. */
 #include "symbolizer/symbolizer.h"
 
 #include <libiberty/demangle.h>
@@ -8,9 +9,9 @@
 #include <string.h>
 
 /*
- * libiberty itself refuses C++ names of more than 1,024 bytes, its guard
- * against deep recursion.  What a short one expands to is bounded here, because
- * substitutions can double it with every few characters.
+ * Limits. libiberty itself refuses C++ names of more than 1,024 bytes, as protection against deep
+ * recursion. The length of the result must be limited here, because substitutions can double it
+ * with every few characters.
  */
 #define OUT_MAX	  ((size_t)64 << 10)
 #define INPUT_MAX ((size_t)16 << 10)
@@ -32,10 +33,10 @@ static bool is_ascii(const char *bytes, size_t n)
 }
 
 /*
- * A callback cannot refuse, so a full sink leaves by longjmp.  The demanglers
- * work on their stack alone, but for the heap that holds one Punycode
- * identifier while it is handed out: such a piece is let pass, and the next
- * one, which is at least the "::" or "," behind it, ends the matter.
+ * Collect demangled bytes; a callback of libiberty. A callback cannot refuse, so a full sink ends
+ * the demangler by longjmp. The demanglers only use the stack, except for heap memory that holds
+ * one Punycode identifier while it is passed here. Such a non-ASCII piece is dropped without
+ * longjmp, and the next piece, at least the "::" or "," after it, ends the demangler.
  */
 static void take(const char *bytes, size_t n, void *ctx)
 {
@@ -47,7 +48,7 @@ static void take(const char *bytes, size_t n, void *ctx)
 			longjmp(sink->full, 1);
 		return;
 	}
-	if (n) /* an empty identifier comes as NULL */
+	if (n) /* an empty identifier is passed as NULL */
 		memcpy(sink->bytes + sink->n, bytes, n);
 	sink->n += n;
 }
@@ -55,6 +56,7 @@ static void take(const char *bytes, size_t n, void *ctx)
 typedef int (*demangle_fn)(const char *mangled, int options, demangle_callbackref callback,
 			   void *ctx);
 
+/* Run one demangler. Return whether it understood the name and the result fits. */
 static bool run(demangle_fn demangle, const char *mangled, struct sink *sink)
 {
 	sink->n = 0;
@@ -64,12 +66,12 @@ static bool run(demangle_fn demangle, const char *mangled, struct sink *sink)
 	return demangle(mangled, DMGL_PARAMS | DMGL_ANSI, take, sink) && sink->n && !sink->is_full;
 }
 
-/* Where the suffix of a Rust name begins, which its demangler drops: `.llvm.123`. */
+/* Return where the suffix of a Rust name (`.llvm.123`) begins, which the Rust demangler drops. */
 static size_t rust_suffix(const char *mangled, size_t n)
 {
 	size_t at = n;
 
-	if (mangled[1] == 'R') { /* v0 has no '.' of its own */
+	if (mangled[1] == 'R') { /* in v0 mangling, '.' only begins a suffix */
 		const char *dot = strchr(mangled, '.');
 
 		return dot ? (size_t)(dot - mangled) : n;
@@ -79,13 +81,19 @@ static size_t rust_suffix(const char *mangled, size_t n)
 	return at ? at : n;
 }
 
-/* Legacy Rust names are C++ names that end in a hash, `_ZN…17h<hash>E`. */
+/*
+ * Return whether a name may be Rust. Legacy Rust names are C++ names that end in a hash,
+ * `_ZN…17h<hash>E`.
+ */
 static bool may_be_rust(const char *mangled)
 {
 	return mangled[1] == 'R' || strstr(mangled, "17h");
 }
 
-/* Into sink; true if understood.  *suffix: what of mangled is left to add as a mark, or "". */
+/*
+ * Demangle into sink and return whether the name was understood. *suffix is the part of mangled
+ * that must be added as a clone's mark, or "". Modifies mangled.
+ */
 static bool demangle_any(char *mangled, size_t n, struct sink *sink, const char **suffix)
 {
 	char *dot;
@@ -97,7 +105,7 @@ static bool demangle_any(char *mangled, size_t n, struct sink *sink, const char 
 	}
 	if (run(cplus_demangle_v3_callback, mangled, sink))
 		return true;
-	/* A suffix that libiberty does not take for a clone's. */
+	/* Try without a suffix that libiberty does not know as a clone's. */
 	dot = strchr(mangled, '.');
 	if (!dot)
 		return false;
@@ -115,7 +123,7 @@ static bool looks_mangled(const char *name)
 char *sym_demangle(const char *name)
 {
 	size_t n = strnlen(name, INPUT_MAX + 1);
-	const char *at = strchr(name, '@'); /* "@plt", or a version; no mangling has it */
+	const char *at = strchr(name, '@'); /* "@plt" or a version; mangled names have no '@' */
 	char mangled[INPUT_MAX + 1], *text, *out;
 	const char *suffix, *mark;
 	struct sink sink;

@@ -1,13 +1,17 @@
+/*
+ * symbolizer/dynamic.c: finds .dynsym and .dynstr through PT_DYNAMIC, and counts symbols by hash
+ * table.
+ */
 #include "symbolizer/dynamic.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRIES_MAX ((uint64_t)1 << 16) /* bytes; real ones have some 30 entries */
+#define ENTRIES_MAX ((uint64_t)1 << 16) /* bytes; real files have some 30 entries */
 #define CHUNK_WORDS ((uint64_t)4096)
 
-/* Up to where the file has bytes behind vaddr: *room of them at *off. */
+/* Find vaddr in the file: *room bytes are available at *off. */
 static int locate(const struct sym_image *image, uint64_t vaddr, uint64_t *off, uint64_t *room)
 {
 	for (size_t i = 0; i < image->n_segments; i++) {
@@ -26,7 +30,10 @@ static int locate(const struct sym_image *image, uint64_t vaddr, uint64_t *off, 
 	return -EBADMSG;
 }
 
-/* gABI "Hash Table": nbucket, nchain; there are as many symbols as chain links. */
+/*
+ * Count the symbols by DT_HASH (gABI "Hash Table": nbucket, nchain). There are as many symbols as
+ * chain links.
+ */
 static int count_by_hash(const struct sym_image *image, uint64_t vaddr, uint64_t *n)
 {
 	uint32_t head[2];
@@ -42,10 +49,10 @@ static int count_by_hash(const struct sym_image *image, uint64_t vaddr, uint64_t
 }
 
 /*
- * DT_GNU_HASH: nbuckets, symoffset, bloom_size, bloom_shift; bloom words;
- * buckets (the first symbol of each); a chain word a symbol from symoffset on,
- * with bit 0 set at the end of each bucket.  The last symbol ends the chain of
- * the highest bucket.
+ * Count the symbols by DT_GNU_HASH. Its parts are: nbuckets, symoffset, bloom_size, bloom_shift;
+ * the bloom words; the buckets (the first symbol of each); and one chain word for each symbol from
+ * symoffset on, with bit 0 set at the end of each bucket. The last symbol ends the chain of the
+ * bucket with the highest symbol.
  */
 static int count_by_gnu_hash(const struct sym_image *image, uint64_t vaddr, uint64_t *n)
 {
@@ -128,6 +135,7 @@ static void take_tag(struct tags *tags, uint64_t tag, uint64_t value)
 	}
 }
 
+/* Read the tags that are needed here from the PT_DYNAMIC segment. */
 static int read_tags(const struct sym_image *image, struct tags *tags)
 {
 	size_t each = image->narrow ? sizeof(Elf32_Dyn) : sizeof(Elf64_Dyn);

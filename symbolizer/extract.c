@@ -1,4 +1,7 @@
-/* symbolizer/extract.c: which bytes of an ELF file walks and names need, for keeping them elsewhere. */
+/*
+ * symbolizer/extract.c: selects the bytes of an ELF file that unwinding and symbolization need, for
+ * storage.
+ */
 #include "symbolizer/image.h"
 #include "symbolizer/symbolizer.h"
 
@@ -7,13 +10,13 @@
 #include <string.h>
 
 enum { CHUNK = 256 << 10 };
-#define SECTIONS_MAX 4096		  /* a file with more is kept whole */
-#define SMALL_FILE   ((uint64_t)1 << 20)  /* kept whole */
-#define SMALL_PART   ((uint64_t)64 << 10) /* data no larger than that is kept */
-#define SMALL_CODE   ((uint64_t)1 << 20)  /* code as well: guesses look at it */
+#define SECTIONS_MAX 4096		  /* a file with more is stored whole */
+#define SMALL_FILE   ((uint64_t)1 << 20)  /* a smaller file is stored whole */
+#define SMALL_PART   ((uint64_t)64 << 10) /* smaller data is stored */
+#define SMALL_CODE   ((uint64_t)1 << 20)  /* code up to this size is stored, for heuristics */
 
 struct hole {
-	uint64_t start, end; /* counted from the ELF header */
+	uint64_t start, end; /* relative to the ELF header */
 };
 
 static bool begins_with(const char *name, const char *prefix)
@@ -21,7 +24,10 @@ static bool begins_with(const char *name, const char *prefix)
 	return !strncmp(name, prefix, strlen(prefix));
 }
 
-/* Return whether walks or names read a section: unwind information, symbols, stubs, Go's tables, notes. */
+/*
+ * Return whether unwinding or symbolization reads a section: unwind information, symbols, stubs,
+ * Go's tables, notes.
+ */
 static bool is_read(const struct sym_image *image, const Elf64_Shdr *s)
 {
 	static const char *const read[] = {
@@ -30,7 +36,7 @@ static bool is_read(const struct sym_image *image, const Elf64_Shdr *s)
 		".go.buildinfo", ".init",	 ".fini",
 	};
 	const char *name = sym_image_section_name(image, s);
-	/* Position-independent programs of Go hold their table among relocated data. */
+	/* Position-independent Go programs have their table among the relocated data. */
 	bool go = sym_image_section(image, ".go.buildinfo") != NULL;
 
 	switch (s->sh_type) {
@@ -64,7 +70,10 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* List what is left out, sorted; sections that share bytes with one that is read stay. */
+/*
+ * List the sections that are left out, sorted. A section that shares bytes with one that is read is
+ * not left out.
+ */
 static size_t find_holes(const struct sym_image *image, bool *left_out, struct hole *holes)
 {
 	size_t n = 0;
@@ -93,6 +102,7 @@ static size_t find_holes(const struct sym_image *image, bool *left_out, struct h
 	return n;
 }
 
+/* Pass the bytes [start, end) to to->put. *left is what remains of the limit. */
 static int put(const struct sym_image *image, uint64_t start, uint64_t end,
 	       const struct sym_extract *to, uint64_t *left, char *chunk)
 {
@@ -113,8 +123,8 @@ static int put(const struct sym_image *image, uint64_t start, uint64_t end,
 }
 
 /*
- * Write the headers of sections without memory that are left out anew, as sections without bytes:
- * their readers are not to take zeros for debug information.
+ * Pass changed headers for the left-out sections that are not loaded (debug information): now they
+ * have no bytes in the file. Otherwise readers would take zeros for debug information.
  */
 static int put_headers(const struct sym_image *image, const bool *left_out,
 		       const struct sym_extract *to)

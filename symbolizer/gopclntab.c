@@ -1,6 +1,6 @@
 /*
- * Function names out of the table that Go leaves in every binary (schema/gopclntab.h), for
- * those that were stripped of .symtab.
+ * symbolizer/gopclntab.c: reads function names from the table that Go puts in every binary
+ * (schema/gopclntab.h), for binaries without .symtab.
  */
 #include "symbolizer/table.h"
 
@@ -12,10 +12,10 @@
 
 #define TABLE_MAX  ((uint64_t)256 << 20)
 #define RELOCS_MAX ((uint64_t)64 << 20)
-/* Names are copied, and a hostile file gives each function the longest it has. */
+/* Names are copied, and in a hostile file every function has the longest possible name. */
 #define NAMES_MAX ((uint64_t)128 << 20)
 
-/* part: the table is somewhere in it. */
+/* Return the section with the table. *part: the table is somewhere inside the section. */
 static const Elf64_Shdr *section_of(const struct sym_image *image, bool *part)
 {
 	const Elf64_Shdr *section = sym_image_section(image, ".gopclntab");
@@ -30,7 +30,10 @@ static const Elf64_Shdr *section_of(const struct sym_image *image, bool *part)
 	return section;
 }
 
-/* What a loader would write at vaddr. */
+/*
+ * Find the relative relocation at vaddr, and return the value that the loader would write there.
+ * -ENOENT.
+ */
 static int find_relocated(const struct sym_image *image, uint64_t vaddr, __u64 *value)
 {
 	const uint32_t relative =
@@ -42,7 +45,8 @@ static int find_relocated(const struct sym_image *image, uint64_t vaddr, __u64 *
 	int err;
 
 	if (!section)
-		section = sym_image_section(image, ".rela"); /* as Go's own linker calls it */
+		/* the name that Go's own linker uses */
+		section = sym_image_section(image, ".rela");
 	if (!section)
 		return -ENOENT;
 	err = sym_image_load(image, section->sh_offset, section->sh_size, RELOCS_MAX, &bytes);
@@ -58,7 +62,9 @@ static int find_relocated(const struct sym_image *image, uint64_t vaddr, __u64 *
 	return found ? 0 : -ENOENT;
 }
 
-/* vaddr: of the table. */
+/*
+ * Set the table's text address, if it is relocated or must be guessed. vaddr is that of the table.
+ */
 static bool find_text(const struct sym_image *image, uint64_t vaddr, struct gopclntab *table)
 {
 	const Elf64_Shdr *text = sym_image_section(image, ".text");
@@ -69,6 +75,7 @@ static bool find_text(const struct sym_image *image, uint64_t vaddr, struct gopc
 	return text && gopclntab_guess_text(table, text->sh_addr, image->entry);
 }
 
+/* Add all functions of the table. */
 static int add_functions(struct sym_builder *b, const struct gopclntab *table)
 {
 	struct gopclntab_function function;
@@ -103,7 +110,7 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 
 	if (!section || image->narrow)
 		return 0;
-	if (b->unread) { /* its names are in no string table */
+	if (b->unread) { /* the names are in no string table, so lazy names are impossible */
 		b->odd = -ENOTSUP;
 		return 0;
 	}
@@ -112,7 +119,7 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 		return err;
 	off = gopclntab_find(&table, bytes, section->sh_size, part, 0);
 	if (off == section->sh_size)
-		err = part ? 0 : -ENOTSUP; /* another's section, which need not have any */
+		err = part ? 0 : -ENOTSUP; /* other data may be in this section, without a table */
 	else
 		err = find_text(image, section->sh_addr + off, &table) ? add_functions(b, &table)
 								       : -ENOTSUP;

@@ -1,3 +1,4 @@
+/* symbolizer/image.c: reads the headers of an ELF file, and spans of its bytes. */
 #include "symbolizer/image.h"
 
 #include <errno.h>
@@ -10,7 +11,10 @@
 #error "headers are copied as they are: little-endian hosts only"
 #endif
 
-/* Linkers stay below; 65,536 sections need the escape of ELF-64 "Special section indexes". */
+/*
+ * Limits that linkers do not reach. More than 65,280 sections use the escape in section 0 (gABI,
+ * "Special Section Indexes").
+ */
 #define SECTIONS_MAX	  (1u << 20)
 #define SEGMENTS_MAX	  (1u << 16)
 #define SECTION_NAMES_MAX (64u << 20)
@@ -26,7 +30,7 @@ int sym_read_at(int fd, uint64_t off, void *out, uint64_t size)
 			continue;
 		if (n < 0)
 			return -errno;
-		if (n == 0) /* shorter than it was when we asked */
+		if (n == 0) /* the file became shorter */
 			return -EBADMSG;
 		to += n;
 		off += (uint64_t)n;
@@ -99,7 +103,7 @@ static Elf64_Phdr widen_segment(const Elf32_Phdr *p)
 			     .p_align = p->p_align };
 }
 
-/* n entries of entsize bytes each, as the file has them. */
+/* Read n entries of entsize bytes each, which must be want bytes. */
 static int load_entries(const struct sym_image *image, uint64_t off, uint64_t n, size_t want,
 			size_t entsize, void **out)
 {
@@ -108,6 +112,7 @@ static int load_entries(const struct sym_image *image, uint64_t off, uint64_t n,
 	return sym_image_load(image, off, n * want, UINT64_MAX, out);
 }
 
+/* Read the section headers and the sections' names. Their number may be stated in section 0. */
 static int load_sections(struct sym_image *image, const Elf64_Ehdr *head)
 {
 	size_t want = image->narrow ? sizeof(Elf32_Shdr) : sizeof(Elf64_Shdr);
@@ -154,12 +159,13 @@ static int load_sections(struct sym_image *image, const Elf64_Ehdr *head)
 	err = sym_image_load(image, image->sections[names].sh_offset,
 			     image->sections[names].sh_size, SECTION_NAMES_MAX, &raw);
 	if (err)
-		return err == -EBADMSG ? 0 : err; /* sections without names */
+		return err == -EBADMSG ? 0 : err; /* sections without names are usable */
 	image->names = raw;
 	image->names_size = image->sections[names].sh_size;
 	return 0;
 }
 
+/* Read the program headers. Their number may be stated in section 0. */
 static int load_segments(struct sym_image *image, const Elf64_Ehdr *head)
 {
 	size_t want = image->narrow ? sizeof(Elf32_Phdr) : sizeof(Elf64_Phdr);
@@ -190,6 +196,7 @@ static int load_segments(struct sym_image *image, const Elf64_Ehdr *head)
 	return 0;
 }
 
+/* Read the ELF header and both tables. */
 static int load_head(struct sym_image *image)
 {
 	Elf64_Ehdr head = { 0 };
@@ -256,7 +263,7 @@ int sym_image_init_viewed(struct sym_image *image, int fd, uint64_t elf_off,
 		return -EINVAL;
 	if (fstat(fd, &st) != 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode)) /* a pipe or device could block or has no size */
+	if (!S_ISREG(st.st_mode)) /* a pipe or device could block, or has no size */
 		return -ENOTSUP;
 	if (elf_off > (uint64_t)st.st_size)
 		return -EBADMSG;

@@ -1,4 +1,4 @@
-/* symbolizer/jit.c: names of generated code, as its makers write them: perf maps and jitdump. */
+/* symbolizer/jit.c: reads names of generated code from perf maps and jitdump files. */
 #include "symbolizer/symbolizer.h"
 
 #include "symbolizer/cursor.h"
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A process that generates code for days has some hundred thousand functions. */
+/* Limits. A process that generates code for days has some hundred thousand functions. */
 #define TEXT_MAX    ((uint64_t)128 << 20)
 #define DUMP_MAX    ((uint64_t)8 << 30)
 #define ENTRIES_MAX ((size_t)2 << 20)
@@ -22,27 +22,28 @@
 #define DUMP_HEAD   40
 #define RECORD_HEAD 16
 #define RECORDS_MAX ((uint64_t)4 << 20)
-#define SOUGHT_MAX  ((uint64_t)64 << 20) /* entries looked at for code that moved */
+#define SOUGHT_MAX  ((uint64_t)64 << 20) /* entries searched for code that moved */
 enum { CODE_LOAD = 0, CODE_MOVE = 1, CODE_UNWINDING = 4 };
 
 struct entry {
 	uint64_t addr, end; /* end > addr */
-	uint32_t name;	    /* in names */
-	uint32_t number;    /* in the order told */
+	uint32_t name;	    /* offset in names */
+	uint32_t number;    /* position in the file; a later entry replaces an earlier one */
 	struct frames {
-		uint64_t off; /* in the file */
+		uint64_t off; /* offset in the file */
 		uint32_t size;
 	} frames;
 };
 
 struct sym_jit {
-	struct entry *entries; /* ascending, not overlapping */
+	struct entry *entries; /* ascending, without overlaps */
 	size_t n, room;
 	char *names;
 	size_t names_size, names_room;
 	uint64_t n_sought;
 };
 
+/* Append a sanitised name. -E2BIG, -ENOMEM. */
 static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out)
 {
 	char *clean = NULL;
@@ -74,6 +75,7 @@ static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out
 	return 0;
 }
 
+/* Append an entry. An impossible range is ignored. -E2BIG, -ENOMEM. */
 static int add(struct sym_jit *j, uint64_t addr, uint64_t size, uint32_t name, struct frames frames)
 {
 	if (!size || size > UINT64_MAX - addr)
@@ -99,6 +101,7 @@ static int add(struct sym_jit *j, uint64_t addr, uint64_t size, uint32_t name, s
 
 /* ---- perf maps: "START SIZE name", in hexadecimal, a line each ------------------------------- */
 
+/* Read a hexadecimal number and the space after it. */
 static bool take_hex(const char **p, const char *end, uint64_t *out)
 {
 	const char *start = *p;
@@ -136,7 +139,7 @@ static int read_map(struct sym_jit *j, int fd, uint64_t size)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			break; /* it became shorter: so far, then */
+			break; /* the file became shorter: use what was read */
 		have += (uint64_t)n;
 	}
 	for (end = text + have; !err && line < end;) {
@@ -146,7 +149,7 @@ static int read_map(struct sym_jit *j, int fd, uint64_t size)
 		uint32_t name;
 
 		if (!next)
-			break; /* still being written */
+			break; /* this line is still being written */
 		if (take_hex(&p, next, &addr) && take_hex(&p, next, &bytes) && p < next) {
 			err = add_name(j, p, (size_t)(next - p), &name);
 			if (!err)
@@ -155,7 +158,7 @@ static int read_map(struct sym_jit *j, int fd, uint64_t size)
 		line = next + 1;
 	}
 	free(text);
-	return err == -E2BIG ? 0 : err; /* what fits is worth having */
+	return err == -E2BIG ? 0 : err; /* keep what fits */
 }
 
 /* ---- jitdump --------------------------------------------------------------------------------- */
@@ -165,7 +168,10 @@ static bool read_at(int fd, uint64_t off, void *out, size_t size)
 	return pread(fd, out, size, (off_t)off) == (ssize_t)size;
 }
 
-/* It comes before the code that it is for; an .eh_frame_hdr stands behind it. */
+/*
+ * Find the .eh_frame in an unwinding record, which precedes the code that it describes. An
+ * .eh_frame_hdr follows the .eh_frame.
+ */
 static struct frames read_unwinding(int fd, uint64_t off, uint32_t size)
 {
 	uint8_t head[24];
@@ -181,6 +187,7 @@ static struct frames read_unwinding(int fd, uint64_t off, uint32_t size)
 	return (struct frames){ .off = off + sizeof(head), .size = (uint32_t)(all - header) };
 }
 
+/* Add the function of a load record. frames is from the unwinding record before it. */
 static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, struct frames frames)
 {
 	uint8_t head[40 + NAME_ROOM];
@@ -199,7 +206,10 @@ static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, str
 	return err ? err : add(j, addr, bytes, name, frames);
 }
 
-/* Code that moved keeps its name, and what is known of its frames. */
+/*
+ * Add a function that moved. It has the name and the unwind information of the function at its old
+ * address.
+ */
 static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 {
 	uint8_t head[48];
@@ -219,6 +229,7 @@ static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 	return 0;
 }
 
+/* Read all records of a jitdump file, up to one that is incomplete. */
 static int read_dump(struct sym_jit *j, int fd, uint64_t size)
 {
 	struct frames frames = { .size = 0 };
@@ -234,7 +245,7 @@ static int read_dump(struct sym_jit *j, int fd, uint64_t size)
 
 		if (!read_at(fd, off, record, sizeof(record)) || record[1] < RECORD_HEAD ||
 		    record[1] > size - off)
-			break; /* still being written, or damaged: so far, then */
+			break; /* still being written, or damaged: use what was read */
 		if (record[0] == CODE_UNWINDING)
 			frames = read_unwinding(fd, off + RECORD_HEAD, record[1] - RECORD_HEAD);
 		else if (record[0] == CODE_LOAD)
@@ -259,7 +270,10 @@ static int by_addr(const void *a, const void *b)
 	return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Memory is used again: of two that overlap the later one holds. */
+/*
+ * Sort the entries and remove overlaps. Memory is reused, so of two entries that overlap the later
+ * one wins.
+ */
 static void choose(struct sym_jit *j)
 {
 	struct entry *e = j->entries;
@@ -278,7 +292,7 @@ static void choose(struct sym_jit *j)
 		}
 		if (kept && e[kept - 1].end > now.addr) {
 			now.addr = e[kept - 1].end;
-			now.frames.size = 0; /* they are for code that began elsewhere */
+			now.frames.size = 0; /* they describe code that begins at another address */
 		}
 		if (now.addr < now.end)
 			e[kept++] = now;

@@ -1,4 +1,4 @@
-/* symbolizer/keep.c: symbol tables as bytes that outlive the run (schema/symbols.h). */
+/* symbolizer/keep.c: converts symbol tables to bytes for storage, and back (schema/symbols.h). */
 #include "symbolizer/symbolizer.h"
 
 #include "schema/symbols.h"
@@ -60,7 +60,7 @@ int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, siz
 	return 0;
 }
 
-/* The front, which is there. */
+/* Check the front of a stored table and set up the table. The front is in memory. */
 static int open_front(const struct symbols_header *h, uint64_t key, struct sym_table *out)
 {
 	uint64_t entries = (uint64_t)h->n * sizeof(struct symbols_entry);
@@ -89,6 +89,7 @@ static int open_front(const struct symbols_header *h, uint64_t key, struct sym_t
 	return 0;
 }
 
+/* Check everything that a lookup uses of entry i. */
 static bool is_sound(const struct sym_table *t, size_t i)
 {
 	const struct sym_entry *e = &t->entries[i];
@@ -97,7 +98,7 @@ static bool is_sound(const struct sym_table *t, size_t i)
 	       (e->aux == SYMBOLS_NONE || e->aux < i);
 }
 
-/* No look-up can read outside the blob or go round in it. */
+/* Check that no lookup can read outside the blob or loop. */
 static int check(const void *blob, size_t size, uint64_t key, struct sym_table *out)
 {
 	uint64_t last = 0;
@@ -136,7 +137,7 @@ int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **o
 	return 0;
 }
 
-/* ---- read as it is needed --------------------------------------------------------------- */
+/* ---- tables that are read when needed -------------------------------------------------------- */
 
 int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_table **out)
 {
@@ -187,7 +188,7 @@ int sym_keep_need_name(const struct sym_table *t, uint32_t name)
 {
 	size_t at = name;
 
-	/* Block by block until one ends it. */
+	/* Read block after block until one contains the end of the name. */
 	while (t->kept) {
 		size_t left = t->names_size - at, piece = left < 64 ? left : 64;
 		int err = uw_blob_need(t->kept, offset_of(t, t->names + at), piece);

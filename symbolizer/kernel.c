@@ -21,9 +21,7 @@
 #define TEXT_MAX       ((size_t)128 << 20)
 #define LINE_MAX_BYTES ((size_t)4096)
 #define CHUNK	       ((size_t)256 << 10)
-/*
- * The last symbol of a module or of the kernel extends to the end of the page after it; as in perf.
- */
+/* Size of the last symbol of a module or of the kernel, before rounding up to a page; as in perf. */
 #define TAIL ((uint64_t)4096)
 
 struct symbol {
@@ -765,8 +763,8 @@ int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_s
 	if (!best->any || best->bind == NOT_CODE)
 		return -ENOENT;
 	/*
-	 * The symbol extends to the next one or, if that belongs to another module, at most to the
-	 * end of the page after.
+	 * The symbol extends to the next one or, if that belongs to another module, at most over a
+	 * page, rounded up to a page's end.
 	 */
 	end = best->addr > UINT64_MAX - 2 * TAIL ? UINT64_MAX
 						 : (best->addr + 2 * TAIL - 1) & ~(TAIL - 1);

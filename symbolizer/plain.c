@@ -1,3 +1,4 @@
+/* symbolizer/plain.c: scans for bytes that are not printable ASCII, with vectors. */
 #include "symbolizer/plain.h"
 
 #include <stdbool.h>
@@ -6,9 +7,10 @@
 
 #define PIECE 256
 
-/* Sixteen at a time, on any machine that has such vectors. */
+/* 16 bytes at a time, on any machine with such vectors. */
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
+/* Return a mask of the bytes that are neither printable ASCII nor also. */
 static bytes16 odd_bytes(bytes16 v, uint8_t also)
 {
 	return (bytes16)(v > 0x7e) | ((bytes16)(v < 0x20) & (bytes16)(v != also));

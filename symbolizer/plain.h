@@ -1,10 +1,13 @@
-/* symbolizer/plain.h: which bytes need no cleaning. */
+/* symbolizer/plain.h: finds bytes that need no sanitising. */
 #ifndef SYMBOLIZER_PLAIN_H
 #define SYMBOLIZER_PLAIN_H
 
 #include <stddef.h>
 
-/* How many bytes from the first on are printable ASCII or `also`; may tell up to 255 too few. */
+/*
+ * Return how many bytes from the first on are printable ASCII or `also`. The result may be up to
+ * 255 too small.
+ */
 size_t sym_plain_size(const char *bytes, size_t size, char also);
 
 #endif

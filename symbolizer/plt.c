@@ -1,6 +1,8 @@
 /*
- * A PLT entry jumps through a slot of the GOT, and a relocation says whose
- * address the slot receives: entry → slot → relocation → name.
+ * symbolizer/plt.c: names PLT entries after the functions that they call.
+ *
+ * A PLT entry jumps through a slot of the GOT, and a relocation states whose address the slot gets:
+ * entry → slot → relocation → name.
  */
 #include "symbolizer/table.h"
 
@@ -12,14 +14,14 @@
 
 #define CODE_MAX   ((uint64_t)4 << 20)
 #define RELOCS_MAX ((uint64_t)64 << 20) /* bytes */
-/* Names are copied, and a hostile file gives each of its entries the longest it has. */
+/* Names are copied, and in a hostile file every entry has the longest possible name. */
 #define NAMES_MAX ((uint64_t)32 << 20)
 
 #define NEAR 128 /* symbols read at once */
 
 struct slot {
 	uint64_t got;	 /* vaddr */
-	uint64_t addend; /* of an IRELATIVE: its resolver */
+	uint64_t addend; /* for IRELATIVE: the address of the resolver */
 	uint32_t symbol; /* index in .dynsym; 0: IRELATIVE */
 };
 
@@ -29,15 +31,17 @@ struct plt {
 	struct slot *slots; /* sorted by got */
 	size_t n_slots, room;
 	uint64_t name_bytes;
-	uint64_t reloc_bytes; /* of all sections, which may lie over each other */
-	uint64_t *lazy;	      /* slots of .rela.plt in its order, which lazy entries push */
+	uint64_t reloc_bytes; /* of all sections; they may overlap */
+	uint64_t *lazy; /* slots of .rela.plt in its order; lazy entries push an index into it */
 	size_t n_lazy;
-	Elf64_Sym near[NEAR]; /* of .dynsym, where entries' symbols mostly follow each other */
+	Elf64_Sym near
+		[NEAR]; /* cached part of .dynsym; the symbols of entries mostly follow each other */
 	uint64_t near_first, n_near;
 };
 
 /* ---- slots ---------------------------------------------------------------- */
 
+/* Return whether a relocation fills a slot that a PLT entry may use. */
 static bool is_slot(const struct plt *plt, const Elf64_Rela *rela)
 {
 	uint32_t type = (uint32_t)ELF64_R_TYPE(rela->r_info);
@@ -68,6 +72,7 @@ static int add_slot(struct plt *plt, const Elf64_Rela *rela)
 	return 0;
 }
 
+/* Add the slots of a relocation section. lazy: it is .rela.plt. */
 static int add_relocations(struct plt *plt, const Elf64_Shdr *section, bool lazy)
 {
 	Elf64_Rela *relas;
@@ -110,7 +115,7 @@ static int compare_slots(const void *left, const void *right)
 
 /* ---- entries -------------------------------------------------------------- */
 
-/* NULL: not to be read, *err tells why. */
+/* Return a symbol of .dynsym; NULL: it cannot be read, and *err says why. */
 static const Elf64_Sym *symbol_at(struct plt *plt, uint32_t index, int *err)
 {
 	const Elf64_Shdr *dynsym = plt->b->dynsym;
@@ -135,7 +140,7 @@ static const Elf64_Sym *symbol_at(struct plt *plt, uint32_t index, int *err)
 	return &plt->near[index - first];
 }
 
-/* The same of a name that is not read. */
+/* Add an entry with a lazy name: the symbol's name stays in the file. */
 static int add_unread(struct plt *plt, uint64_t addr, uint64_t end, uint32_t symbol)
 {
 	const Elf64_Sym *sym;
@@ -153,7 +158,9 @@ static int add_unread(struct plt *plt, uint64_t addr, uint64_t end, uint32_t sym
 			       SYM_KIND_STUB, SYM_BIND_LOCAL);
 }
 
-/* Whom the slot is for: *n bytes of *name, in the arena or in resolver. */
+/*
+ * Find the name of the symbol that the slot is for: *n bytes at *name, in the arena or in resolver.
+ */
 static int name_slot(struct plt *plt, const struct slot *slot, const char **name, size_t *n,
 		     char resolver[static 32])
 {
@@ -161,7 +168,7 @@ static int name_slot(struct plt *plt, const struct slot *slot, const char **name
 	const Elf64_Sym *sym;
 	int err;
 
-	if (!slot->symbol) { /* as objdump has it */
+	if (!slot->symbol) { /* the name that objdump gives it */
 		*n = (size_t)snprintf(resolver, 32, "*ABS*+0x%" PRIx64, slot->addend);
 		*name = resolver;
 		return 0;
@@ -176,6 +183,7 @@ static int name_slot(struct plt *plt, const struct slot *slot, const char **name
 	return 0;
 }
 
+/* Add the PLT entry that jumps through the slot at got. */
 static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 {
 	const struct slot key = { .got = got };
@@ -195,7 +203,7 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 			high = middle;
 	}
 	if (low == plt->n_slots || plt->slots[low].got != got)
-		return 0; /* the first entry, which calls the resolver; or none we know */
+		return 0; /* the first entry, which calls the dynamic linker, or an unknown one */
 	if (plt->b->unread && plt->slots[low].symbol)
 		return add_unread(plt, addr, end, plt->slots[low].symbol);
 	err = name_slot(plt, &plt->slots[low], &name, &n, resolver);
@@ -229,9 +237,9 @@ static uint32_t word_at(const uint8_t *p)
 }
 
 /*
- * x86-64 psABI §5.2, with IBT §11 and with the bnd prefix:
- *   [endbr64] [bnd] jmp *slot(%rip) …       the slot itself
- *   [endbr64] push $index; [bnd] jmp PLT0   the index in .rela.plt
+ * Decode the entries of an x86_64 PLT (psABI §5.2; with IBT: §11; with the bnd prefix):
+ *   [endbr64] [bnd] jmp *slot(%rip) …       states the slot itself
+ *   [endbr64] push $index; [bnd] jmp PLT0   states the index in .rela.plt
  */
 static int x86_64_entries(struct plt *plt, const Elf64_Shdr *section, const uint8_t *code)
 {
@@ -262,7 +270,10 @@ static int x86_64_entries(struct plt *plt, const Elf64_Shdr *section, const uint
 	return err;
 }
 
-/* AAELF64, "PLT": [bti c]; adrp x16, page; ldr x17, [x16, #low]; add x16, x16, #low; br x17. */
+/*
+ * Decode the entries of an aarch64 PLT (AAELF64, "PLT"):
+ *   [bti c]; adrp x16, page; ldr x17, [x16, #low]; add x16, x16, #low; br x17
+ */
 static int aarch64_entries(struct plt *plt, const Elf64_Shdr *section, const uint8_t *code)
 {
 	const uint32_t bti_c = 0xd503245f, stp_x16_x30 = 0xa9bf7bf0;
@@ -305,7 +316,10 @@ static int add_section(struct plt *plt, const Elf64_Shdr *section)
 
 int sym_plt_add(struct sym_builder *b, const struct sym_image *image)
 {
-	/* .plt.got serves functions whose address is taken as well; .iplt is lld's for IRELATIVE. */
+	/*
+	 * .plt.got is for functions whose address is taken, too. .iplt is lld's section for
+	 * IRELATIVE.
+	 */
 	static const char *const names[] = { ".plt", ".plt.sec", ".plt.bnd", ".iplt", ".plt.got" };
 	enum { N = sizeof(names) / sizeof(names[0]) };
 	const Elf64_Shdr *sections[N];
@@ -326,7 +340,7 @@ int sym_plt_add(struct sym_builder *b, const struct sym_image *image)
 		const char *name = sym_image_section_name(image, s);
 		bool lazy = strcmp(name, ".rela.plt") == 0;
 
-		/* .rela.dyn is large and of use only for .plt.got. */
+		/* .rela.dyn is large, and only .plt.got needs it. */
 		if (s->sh_type == SHT_RELA && (s->sh_flags & SHF_ALLOC) &&
 		    (lazy || sections[N - 1]))
 			err = add_relocations(&plt, s, lazy);

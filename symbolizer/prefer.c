@@ -1,8 +1,9 @@
+/* symbolizer/prefer.c: the order of names for one address. */
 #include "symbolizer/prefer.h"
 
 #include <string.h>
 
-#define UNDERSCORES_MAX 16 /* beyond, they are not counted: a hostile name has nothing else */
+#define UNDERSCORES_MAX 16 /* more are not counted, in case a hostile name has nothing else */
 
 static size_t underscores(const char *name, size_t n)
 {

@@ -1,10 +1,13 @@
-/* symbolizer/prefer.h: which of two names for one address people mean. */
+/* symbolizer/prefer.h: chooses between two names of one address. */
 #ifndef SYMBOLIZER_PREFER_H
 #define SYMBOLIZER_PREFER_H
 
 #include <stddef.h>
 
-/* < 0: a is the better name; 0: they are equal.  Fewer leading underscores, shorter, then by bytes. */
+/*
+ * Compare two names: fewer leading underscores, then shorter, then by bytes. Return < 0 if a is the
+ * better name, 0 if they are equal.
+ */
 int sym_prefer(const char *a, size_t n_a, const char *b, size_t n_b);
 
 #endif

@@ -1,3 +1,4 @@
+/* symbolizer/sanitize.c: copies untrusted bytes as valid UTF-8 without control characters. */
 #include "symbolizer/symbolizer.h"
 
 #include <stdbool.h>
@@ -7,12 +8,13 @@
 #define LIMIT ((size_t)64 << 10)
 
 /*
- * Length of the well-formed character at p (Unicode 15 table 3-7), or 0 and
- * *bad: how many bytes one U+FFFD stands for (the maximal subpart, §3.9).
+ * Return the length of the well-formed character at p (Unicode 15, table 3-7). If it is malformed,
+ * return 0 and set *bad to the number of bytes that one U+FFFD replaces (the maximal subpart,
+ * §3.9).
  */
 static size_t character(const unsigned char *p, size_t n, uint32_t *code, size_t *bad)
 {
-	unsigned char low = 0x80, high = 0xbf; /* what the second byte may be */
+	unsigned char low = 0x80, high = 0xbf; /* range of the second byte */
 	size_t need;
 
 	*bad = 1;
@@ -47,7 +49,10 @@ static size_t character(const unsigned char *p, size_t n, uint32_t *code, size_t
 	return need;
 }
 
-/* Breaks lines, moves the cursor or turns the reading direction (property Bidi_Control). */
+/*
+ * Return whether a character breaks lines, moves the cursor or changes the reading direction
+ * (property Bidi_Control).
+ */
 static bool is_control(uint32_t c)
 {
 	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0x061c ||
@@ -55,7 +60,7 @@ static bool is_control(uint32_t c)
 	       (c >= 0x2066 && c <= 0x2069);
 }
 
-/* How many bytes are printable ASCII before the first that is not; eight at a time. */
+/* Return how many bytes at the start are printable ASCII. Checks 8 bytes at a time. */
 static size_t plain_bytes(const unsigned char *p, size_t n)
 {
 	const uint64_t ones = UINT64_MAX / 255, tops = ones * 0x80;
@@ -64,7 +69,10 @@ static size_t plain_bytes(const unsigned char *p, size_t n)
 
 	for (; n - done >= 8; done += 8) {
 		memcpy(&v, p + done, 8);
-		/* Tops: of bytes from 0x80 on; where one borrows, those below 0x20; of 0x7f, plus one. */
+		/*
+		 * The top bit of a byte is set in v if it is 0x80 or above, in v - 0x20… if it is
+		 * below 0x20 (the subtraction borrows), and in v + 1… if it is 0x7f.
+		 */
 		if ((v | (v - ones * 0x20) | (v + ones)) & tops)
 			break;
 	}
@@ -80,7 +88,7 @@ char *sym_sanitize(const char *bytes, size_t n, size_t limit)
 	char *out;
 
 	limit = limit ? limit : LIMIT;
-	/* Each byte read gives at most the three of a U+FFFD. */
+	/* Each input byte gives at most three bytes, those of a U+FFFD. */
 	room = n < limit / 3 ? n * 3 : limit;
 	out = malloc(room + 1);
 	if (!out)

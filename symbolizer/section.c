@@ -1,3 +1,4 @@
+/* symbolizer/section.c: reads, maps and unpacks sections of debug information. */
 #include "symbolizer/section.h"
 
 #include "unwinder/unwinder.h"
@@ -14,10 +15,13 @@
 #include <zlib.h>
 #include <zstd.h>
 
-/* What unpacks to more goes to a file. */
+/* A section that unpacks to more than this goes to a file. */
 #define MEMORY_MAX   ((uint64_t)8 << 20)
 #define UNPACKED_MAX ((uint64_t)8 << 30)
-/* Debug information packs to a fifth; strings that repeat, to a thirtieth. */
+/*
+ * Limit on the compression ratio. Debug information packs to a fifth, repeated strings to a
+ * thirtieth.
+ */
 #define RATIO_MAX 200
 #define CHUNK	  ((size_t)256 << 10)
 
@@ -29,9 +33,9 @@
 
 enum { PAGE = 4096, PAGES = 2048 };
 
-struct sym_blocks { /* each page has one place where it can be */
+struct sym_blocks { /* a cache; each page has exactly one slot */
 	uint64_t number[PAGES];
-	uint8_t *bytes[PAGES]; /* NULL: none; owned */
+	uint8_t *bytes[PAGES]; /* NULL: empty; owned */
 };
 
 void sym_section_keep_pages(struct sym_section *s)
@@ -40,6 +44,7 @@ void sym_section_keep_pages(struct sym_section *s)
 		s->blocks = calloc(1, sizeof(*s->blocks));
 }
 
+/* Return a page of the section from the cache; read it if needed. */
 static int read_page(const struct sym_section *s, uint64_t number, const uint8_t **out)
 {
 	struct sym_blocks *b = s->blocks;
@@ -125,14 +130,14 @@ int sym_section_text(const struct sym_section *s, uint64_t off, char *out, size_
 	if (off >= s->size)
 		return -EBADMSG;
 	while (have < room - 1) {
-		/* Most are short. */
+		/* Most strings are short. */
 		size_t want = have ? room - 1 - have : 127, n;
 		const char *nul;
 		int err;
 
 		want = want < room - 1 - have ? want : room - 1 - have;
 		if (off + have >= s->size)
-			return -EBADMSG; /* it has no end */
+			return -EBADMSG; /* the string has no end */
 		n = s->size - off - have < want ? (size_t)(s->size - off - have) : want;
 		err = sym_section_read(s, off + have, out + have, n);
 		if (err)
@@ -148,12 +153,13 @@ int sym_section_text(const struct sym_section *s, uint64_t off, char *out, size_
 
 /* ---- unpacking ---------------------------------------------------------------- */
 
-struct sink { /* size bytes, no more and no less */
+struct sink { /* receives exactly size bytes */
 	uint8_t *bytes;
 	int fd;
 	uint64_t size, done;
 };
 
+/* Append unpacked bytes. -EBADMSG: more than size; -ECANCELED: the work was given up. */
 static int put(struct sink *sink, const uint8_t *bytes, size_t n)
 {
 	if (n > sink->size - sink->done)
@@ -179,7 +185,7 @@ static int put(struct sink *sink, const uint8_t *bytes, size_t n)
 	return 0;
 }
 
-/* What fits into memory, at once: in half the time. */
+/* Unpack a section that fits into memory in one call, which takes half the time. */
 static int unpack_whole(const struct sym_section *packed, struct sink *sink)
 {
 	struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
@@ -248,7 +254,7 @@ static int unpack_zstd(const struct sym_section *packed, struct sink *sink)
 	size_t rc = 1;
 	int err = in && out && stream ? 0 : -ENOMEM;
 
-	if (stream) /* 128 MiB, as the command line tool has it */
+	if (stream) /* window of 128 MiB, the limit of the zstd command */
 		(void)ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, 27);
 	while (!err && rc) {
 		size_t n = packed->size - off < CHUNK ? (size_t)(packed->size - off) : CHUNK;
@@ -273,6 +279,7 @@ static int unpack_zstd(const struct sym_section *packed, struct sink *sink)
 	return err;
 }
 
+/* Open a file without a name, on disk if possible. Return its descriptor or a negative code. */
 static int unnamed_file(void)
 {
 	int fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -282,6 +289,10 @@ static int unnamed_file(void)
 	return fd < 0 ? -errno : fd;
 }
 
+/*
+ * Unpack a compressed section to memory or to a file. size is the unpacked size that the header
+ * states.
+ */
 static int unpack(const struct sym_section *packed, uint64_t type, uint64_t size,
 		  struct sym_section *out)
 {
@@ -339,7 +350,7 @@ static int raw_section(const struct sym_image *image, const Elf64_Shdr *s, struc
 	return 0;
 }
 
-/* The bytes behind a header of n. */
+/* Return the section without its first n bytes. */
 static struct sym_section behind(const struct sym_section *s, uint64_t n)
 {
 	struct sym_section rest = *s;
@@ -372,7 +383,7 @@ static int open_compressed(const struct sym_image *image, const struct sym_secti
 	return unpack(&packed, head.ch_type, head.ch_size, out);
 }
 
-/* GNU's older form: "ZLIB" and the size, big-endian. */
+/* Open a section in GNU's older format: "ZLIB", then the unpacked size, big-endian. */
 static int open_zdebug(const struct sym_section *raw, struct sym_section *out)
 {
 	struct sym_section packed;

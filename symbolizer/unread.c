@@ -1,3 +1,4 @@
+/* symbolizer/unread.c: reads lazy names from their file, chooses the best alias, and caches it. */
 #include "symbolizer/unread.h"
 
 #include "symbolizer/plain.h"
@@ -13,10 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is read of a name at first, which nearly always is all of it. */
+/* Bytes read first of a name, which is nearly always the whole name. */
 #define PIECE 256
 #define CHUNK ((size_t)16 << 10)
-/* Names that are read while a table is made; more than that, and all of them are. */
+/* Limit on names read while a table is made. If more are needed, all names are read instead. */
 #define SOME 4096
 
 #define ROOM (SYM_NAME_BYTES_MAX + 1 + sizeof(SYM_STUB_SUFFIX))
@@ -28,23 +29,23 @@ struct chunk {
 };
 
 struct slot {
-	const char *name; /* in a chunk; NULL: free */
+	const char *name; /* in a chunk; NULL: the slot is free */
 	uint32_t entry;
 };
 
 struct sym_unread {
 	int fd;
-	struct uw_view view; /* of the same file */
+	struct uw_view view; /* of the same file, or empty */
 	struct {
 		uint64_t off, size; /* in the file */
 	} strings[SYM_UNREAD_N];
 	unsigned int n_strings, n_some;
-	pthread_mutex_t lock; /* of all that follows */
-	struct chunk *chunks; /* the first has room */
-	struct slot *slots;   /* 1 << bits, at least half of them free */
+	pthread_mutex_t lock; /* protects all fields below */
+	struct chunk *chunks; /* the first one has room */
+	struct slot *slots;   /* 1 << bits, at least half of them are free */
 	unsigned int bits;
 	size_t n_used;
-	char *best, *other; /* ROOM bytes each */
+	char *best, *other; /* buffers, ROOM bytes each */
 };
 
 int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out)
@@ -111,6 +112,7 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 	return 0;
 }
 
+/* Return the slot of an entry, which may be free. */
 static struct slot *slot_of(const struct sym_unread *u, uint32_t entry)
 {
 	size_t mask = ((size_t)1 << u->bits) - 1, at = entry * (size_t)0x9e3779b1 & mask;
@@ -120,6 +122,7 @@ static struct slot *slot_of(const struct sym_unread *u, uint32_t entry)
 	return &u->slots[at];
 }
 
+/* Double the hash table. */
 static int grow(struct sym_unread *u)
 {
 	struct slot *old = u->slots, *more = calloc((size_t)2 << u->bits, sizeof(*more));
@@ -136,7 +139,7 @@ static int grow(struct sym_unread *u)
 	return 0;
 }
 
-/* name: n bytes with its NUL, a copy of which is the entry's. */
+/* Cache a copy of a name, n bytes with its NUL, for an entry. */
 static int keep(struct sym_unread *u, uint32_t entry, const char *name, size_t n, const char **out)
 {
 	struct chunk *chunk = u->chunks;
@@ -162,7 +165,7 @@ static int keep(struct sym_unread *u, uint32_t entry, const char *name, size_t n
 	return 0;
 }
 
-/* Its bytes up to a NUL, SYM_NAME_BYTES_MAX + 1 at most, and a NUL. */
+/* Read a name up to its NUL, at most SYM_NAME_BYTES_MAX + 1 bytes, and add a NUL. */
 static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_t *n)
 {
 	unsigned int which = (name & SYM_NAME_SECOND) != 0;
@@ -191,14 +194,14 @@ static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_
 	return 0;
 }
 
-/* The name as it is compared with others for its address. */
+/* Read a name in the form in which it is compared with other names of the address. */
 static int read_candidate(const struct sym_unread *u, uint32_t name, char *out, size_t *n)
 {
 	int err = read_name(u, name, out, n);
 
 	if (err)
 		return err;
-	if (!*n) /* such a symbol has no place in a table: the file is damaged */
+	if (!*n) /* such a symbol is never put in a table: the file was changed */
 		return -EBADMSG;
 	if (name & SYM_NAME_STUB) {
 		memcpy(out + *n, SYM_STUB_SUFFIX, sizeof(SYM_STUB_SUFFIX));
@@ -232,7 +235,7 @@ int sym_unread_is_marker(struct sym_unread *u, uint32_t name, bool *is)
 	return err;
 }
 
-/* The first alias of entry i, or of the next that has one. */
+/* Return the first alias of entry i, or of the next entry that has one. */
 static size_t first_alias(const struct sym_table *t, size_t i)
 {
 	size_t low = 0, high = t->n_aliases;
@@ -248,7 +251,7 @@ static size_t first_alias(const struct sym_table *t, size_t i)
 	return low;
 }
 
-/* The best name, as it is in the file, in u->best. */
+/* Read the names of entry i and leave the best one, not sanitised, in u->best. */
 static int choose(struct sym_unread *u, const struct sym_table *t, size_t i, size_t *n)
 {
 	size_t alias = first_alias(t, i), n_other;
@@ -267,6 +270,7 @@ static int choose(struct sym_unread *u, const struct sym_table *t, size_t i, siz
 	return err;
 }
 
+/* Choose, sanitise and cache the name of entry i. */
 static int make(struct sym_unread *u, const struct sym_table *t, size_t i, const char **out)
 {
 	size_t n;

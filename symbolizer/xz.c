@@ -1,3 +1,4 @@
+/* symbolizer/xz.c: unpacks xz data with liblzma, within limits. */
 #include "symbolizer/xz.h"
 
 #include <errno.h>
@@ -53,7 +54,7 @@ int sym_xz_unpack(const void *packed, size_t size, void **out, size_t *out_size)
 		}
 		stream.next_out = bytes + done;
 		stream.avail_out = room - done;
-		/* FINISH: input that ends early is an error instead of a wait for more. */
+		/* LZMA_FINISH: input that ends early is an error, instead of a request for more. */
 		ret = lzma_code(&stream, LZMA_FINISH);
 		done = room - stream.avail_out;
 		err = code_of(ret);
