@@ -1,4 +1,7 @@
-/* agent/cmd/report.c: pprof files as tables, as trees of callers, as one file, as another format. */
+/*
+ * agent/cmd/report.c: the report command: prints profiles as tables or as trees of callers, merges
+ * them, and writes them in other formats.
+ */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
 #include "agent/cmd/input.h"
@@ -24,27 +27,27 @@
 #include <unistd.h>
 
 enum {
-	PROFILE_MAX = 256 << 20, /* bytes of a profile without gzip */
-	FAULTS_MAX = 20,	 /* printed by --check */
-	COMMENTS_MAX = 32,	 /* printed */
-	DEPTH_MAX = 64,		 /* of trees */
+	PROFILE_MAX = 256 << 20, /* most bytes of an unpacked profile */
+	FAULTS_MAX = 20,	 /* most faults that --check prints */
+	COMMENTS_MAX = 32,	 /* most comments that are printed */
+	DEPTH_MAX = 64,		 /* most levels of a tree */
 };
 
 enum bars { BARS_AUTO, BARS_ALWAYS, BARS_NEVER };
 
 struct options {
-	size_t top; /* 0: all */
+	size_t top; /* rows to print; 0: all */
 	enum ranking_by by;
 	bool by_total, check, merge;
 	bool all_frames, whole_names;
 	bool json;
 	enum bars bars;
-	const char *type; /* NULL: the file's default */
+	const char *type; /* NULL: the profile's default */
 	const char *callers, *callees, *base, *output;
-	double least;	    /* percent of a tree's branch */
+	double least;	    /* percent; smaller branches of a tree are left out */
 	enum format format; /* FORMAT_N: a table */
 	struct selection selection;
-	struct pick pick; /* of recordings */
+	struct pick pick; /* which samples of recordings */
 };
 
 static const char help[] =
@@ -91,7 +94,10 @@ static const char help[] =
 
 /* ---- tables --------------------------------------------------------------------- */
 
-/* How many samples there are, without the base's; false: the profile does not say. */
+/*
+ * Count the samples without those of the base, by the value "samples". Return false, with *out 0,
+ * if the profile has no such value.
+ */
 static bool count_samples(const struct stacks *s, int64_t *out)
 {
 	size_t samples = stacks_find_type(s, "samples");
@@ -105,6 +111,7 @@ static bool count_samples(const struct stacks *s, int64_t *out)
 	return true;
 }
 
+/* Print the lines before the table: the files, the base, the time, the comments and the sums. */
 static void print_header(const struct stacks *s, size_t type, const struct ranking *r, char **paths,
 			 int n_paths, const struct options *o, FILE *out)
 {
@@ -154,6 +161,7 @@ static void print_header(const struct stacks *s, size_t type, const struct ranki
 	(void)fputs("\n#\n", out);
 }
 
+/* Return true if shares are also drawn as bars. */
 static bool wants_bars(const struct options *o, FILE *out)
 {
 	return o->bars == BARS_ALWAYS || (o->bars == BARS_AUTO && table_width(out));
@@ -166,6 +174,7 @@ static enum ranking_order order_of(const struct options *o)
 	return o->by_total ? RANKING_BY_TOTAL : RANKING_BY_SELF;
 }
 
+/* Print the table or, with --json, the JSON object. Return 0 or a negative code. */
 static int print_table(const struct stacks *s, size_t type, char **paths, int n_paths,
 		       const struct options *o, FILE *out)
 {
@@ -204,6 +213,7 @@ static int print_table(const struct stacks *s, size_t type, char **paths, int n_
 
 /* ---- trees ----------------------------------------------------------------------- */
 
+/* tree_make's callback: return true if the function matched the pattern. */
 static bool matches(void *ctx, uint32_t function)
 {
 	const bool *wanted = ctx;
@@ -211,6 +221,10 @@ static bool matches(void *ctx, uint32_t function)
 	return wanted[function];
 }
 
+/*
+ * Print one line of a tree. On a terminal the name is shortened and cut to the width; elsewhere
+ * its module follows.
+ */
 static void print_node(const struct stacks *s, size_t type, const struct tree *t,
 		       const struct tree_node *node, const struct options *o, FILE *out)
 {
@@ -238,7 +252,11 @@ static void print_node(const struct stacks *s, size_t type, const struct tree *t
 	(void)fputc('\n', out);
 }
 
-/* Depth first, without recursion: a node's children, its next, its parent's next … */
+/*
+ * Print the tree in depth-first order. Without recursion: after a node come its first child, its
+ * next sibling, or its nearest ancestor's next sibling. Branches below o->least are left out, and
+ * so is all after ten times o->top lines.
+ */
 static void print_nodes(const struct stacks *s, size_t type, const struct tree *t,
 			const struct options *o, FILE *out)
 {
@@ -280,6 +298,7 @@ static void print_nodes(const struct stacks *s, size_t type, const struct tree *
 		(void)fputs("# no function matches\n", out);
 }
 
+/* Print who calls the functions that match, or what they call. Return 0 or a negative code. */
 static int print_tree(const struct stacks *s, size_t type, const struct options *o, FILE *out)
 {
 	const char *pattern = o->callers ? o->callers : o->callees;
@@ -290,7 +309,7 @@ static int print_tree(const struct stacks *s, size_t type, const struct options 
 	int err;
 
 	err = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
-	if (err) { /* was seen to be fine already, but for memory */
+	if (err) { /* parse compiled it already, so only memory can be missing */
 		(void)regerror(err, &regex, why, sizeof(why));
 		log_error("'%s': %s", pattern, why);
 		free(wanted);
@@ -320,6 +339,7 @@ struct faults {
 	size_t n;
 };
 
+/* pprof_check_file's callback: report a fault, up to FAULTS_MAX of them. */
 static void print_fault(void *ctx, const char *text)
 {
 	struct faults *f = ctx;
@@ -328,6 +348,7 @@ static void print_fault(void *ctx, const char *text)
 		log_error("%s: %s", f->path, text);
 }
 
+/* Check a profile strictly, and report its faults or what it contains. Return 0 or -EBADMSG. */
 static int check_file(const struct pprof_file *file, const char *path)
 {
 	const Perftools__Profiles__Profile *p = pprof_profile(file);
@@ -345,6 +366,10 @@ static int check_file(const struct pprof_file *file, const char *path)
 	return 0;
 }
 
+/*
+ * Read and check the profile at path, "-" for standard input. Return 0, or a negative code after
+ * reporting it.
+ */
 static int check(const char *path)
 {
 	int fd = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
@@ -368,6 +393,10 @@ static int check(const char *path)
 
 /* ---- command ---------------------------------------------------------------------- */
 
+/*
+ * Write the profile in the format of -f. type SIZE_MAX: the profile's default. Return 0, or a
+ * negative code after reporting it.
+ */
 static int write_format(const struct stacks *s, size_t type, const struct options *o)
 {
 	const char *path = o->output ? o->output : "-";
@@ -388,7 +417,7 @@ static int write_format(const struct stacks *s, size_t type, const struct option
 	return output_commit(&out);
 }
 
-/* Print the table or the tree that was asked for. */
+/* Print the table or the tree. Return 0, or a negative code after reporting it. */
 static int print(const struct stacks *s, size_t type, char **paths, int n_paths,
 		 const struct options *o, FILE *out)
 {
@@ -400,7 +429,7 @@ static int print(const struct stacks *s, size_t type, char **paths, int n_paths,
 	return err;
 }
 
-/* The same into the file that -o names. */
+/* Print the table or the tree into the file that -o names. */
 static int write_table(const struct stacks *s, size_t type, char **paths, int n_paths,
 		       const struct options *o)
 {
@@ -416,6 +445,9 @@ static int write_table(const struct stacks *s, size_t type, char **paths, int n_
 	return err;
 }
 
+/*
+ * Write the selected samples as the options say. Return 0, or a negative code after reporting it.
+ */
 static int show(const struct stacks *s, char **paths, int n_paths, const struct options *o,
 		FILE *out)
 {
@@ -430,6 +462,10 @@ static int show(const struct stacks *s, char **paths, int n_paths, const struct 
 			 : print(s, type, paths, n_paths, o, out);
 }
 
+/*
+ * Load the profiles, apply the conditions and show the result; with --check only check the files.
+ * Return 0, or a negative code after reporting it.
+ */
 static int report(char **paths, int n_paths, struct options *o, FILE *out)
 {
 	struct stacks *s = NULL;
@@ -467,7 +503,7 @@ int report_print(const char *path, int top, FILE *out)
 	return report(paths, 1, &(struct options){ .top = (size_t)top, .format = FORMAT_N }, out);
 }
 
-/* The index of text in words; -EINVAL, reported, if it is none of them. */
+/* Return the index of text in words; -EINVAL after reporting which words there are. */
 static int one_of(const char *option, const char *text, const char *const *words, size_t n)
 {
 	char known[256] = "";
@@ -501,7 +537,7 @@ static int take_least(const char *text, double *out)
 	return 0;
 }
 
-/* What does not go together; reported. */
+/* Report options that exclude each other. Return 0 or -EINVAL. */
 static int check_options(const struct options *o)
 {
 	const char *why = NULL;
@@ -521,6 +557,10 @@ static int check_options(const struct options *o)
 	return why ? -EINVAL : 0;
 }
 
+/*
+ * Read the command line into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help
+ * was given and printed.
+ */
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
 	enum {
@@ -577,7 +617,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			o->top = (size_t)number;
 			break;
 		case SORT:
-			if (!strcmp(optarg, "cum") || !strcmp(optarg, "flat")) /* as pprof has it */
+			if (!strcmp(optarg, "cum") || !strcmp(optarg, "flat")) /* pprof's names */
 				optarg = *optarg == 'c' ? "total" : "self";
 			i = one_of("--sort", optarg, orders, 2);
 			o->by_total = i == 1;
@@ -645,7 +685,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 		if (i < 0)
 			return i;
 	}
-	/* What a table's file is called says nothing, .txt above all. */
+	/* The suffix of the output file sets the format, except that .txt and .tsv are tables. */
 	if (o->format == FORMAT_N && o->output && !o->callers && !o->callees && !o->json) {
 		enum format format = FORMAT_N;
 

@@ -1,3 +1,4 @@
+/* agent/cmd/report_json.c: the JSON form of a ranking. */
 #include "agent/cmd/report_json.h"
 
 #include "agent/export/json.h"
@@ -5,13 +6,14 @@
 #include <inttypes.h>
 #include <time.h>
 
+/* values of "by" */
 static const char *const kinds[] = {
 	[RANKING_SYMBOL] = "symbol", [RANKING_MODULE] = "module",	[RANKING_SOURCE] = "source",
 	[RANKING_PID] = "pid",	     [RANKING_COMM] = "comm",		[RANKING_THREAD] = "thread",
 	[RANKING_STOP] = "stop",     [RANKING_CONTAINER] = "container",
 };
 
-/* What a row's name is called. */
+/* keys of the rows' names */
 static const char *const names[] = {
 	[RANKING_SYMBOL] = "function", [RANKING_MODULE] = "module",
 	[RANKING_SOURCE] = "source",   [RANKING_PID] = "comm",
@@ -19,6 +21,7 @@ static const char *const names[] = {
 	[RANKING_STOP] = "stop",       [RANKING_CONTAINER] = "container",
 };
 
+/* Write an array of strings, and a comma. */
 static void put_texts(const char *key, const char *const *texts, size_t n, FILE *out)
 {
 	(void)fprintf(out, "\"%s\":[", key);
@@ -30,6 +33,7 @@ static void put_texts(const char *key, const char *const *texts, size_t n, FILE 
 	(void)fputs("],\n", out);
 }
 
+/* Write the members before "rows". */
 static void put_head(const struct stacks *s, size_t type, const struct ranking *r,
 		     const struct report_json *o, FILE *out)
 {
@@ -60,13 +64,17 @@ static void put_head(const struct stacks *s, size_t type, const struct ranking *
 		      kinds[r->by], o->by_total ? "total" : "self");
 }
 
-/* "self":12,"self_percent":3.5 */
+/* Write a value and its share: ,"self":12,"self_percent":3.5 */
 static void put_value(const char *key, int64_t value, int64_t whole, FILE *out)
 {
 	(void)fprintf(out, ",\"%s\":%" PRId64 ",\"%s_percent\":%.6g", key, value, key,
 		      ranking_percent(value, whole));
 }
 
+/*
+ * Write a row. ranking_row.where is the module of a function, or the numbers of a process or
+ * thread.
+ */
 static void put_row(const struct ranking *r, const struct ranking_row *row,
 		    const struct report_json *o, FILE *out)
 {

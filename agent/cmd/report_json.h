@@ -1,6 +1,4 @@
-/*
- * agent/cmd/report_json.h: the table of offwind report as one JSON object, for scripts.
- */
+/* agent/cmd/report_json.h: prints the table of offwind report as one JSON object, for scripts. */
 #ifndef AGENT_CMD_REPORT_JSON_H
 #define AGENT_CMD_REPORT_JSON_H
 
@@ -11,16 +9,19 @@
 #include <stdio.h>
 
 struct report_json {
-	char **paths; /* of the profiles; borrowed, as all texts here */
+	char **paths; /* of the profiles; borrowed, as all strings here */
 	int n_paths;
 	const char *base;  /* the profile that they are compared with; NULL: none */
-	size_t n;	   /* rows at most; 0: all */
-	bool by_total;	   /* what rows are ordered by */
+	size_t n;	   /* most rows; 0: all */
+	bool by_total;	   /* rows are ordered by their total, else by their own share */
 	bool counted;	   /* n_samples is known */
-	int64_t n_samples; /* without the base's */
+	int64_t n_samples; /* without those of the base */
 };
 
-/* Write the profile's facts and the first rows of a sorted ranking of its values of that type. */
+/*
+ * Write the profile's header data, and the first rows of a sorted ranking of its values of that
+ * type.
+ */
 void report_json_print(const struct stacks *stacks, size_t type, const struct ranking *ranking,
 		       const struct report_json *options, FILE *out);
 

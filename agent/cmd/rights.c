@@ -1,3 +1,4 @@
+/* agent/cmd/rights.c: the effective capabilities of this process. */
 #include "agent/cmd/rights.h"
 
 #include "agent/log.h"
@@ -10,7 +11,10 @@
 bool rights_missing(const char *command)
 {
 	const uint64_t needed = UINT64_C(1) << CAP_BPF | UINT64_C(1) << CAP_PERFMON;
-	/* Where they cannot be read, trying tells. */
+	/*
+	 * If they cannot be read, assume that all are there: the attempt to record then shows what
+	 * is missing.
+	 */
 	uint64_t held = UINT64_MAX;
 	FILE *file = fopen("/proc/self/status", "re");
 	char line[256];
@@ -19,7 +23,7 @@ bool rights_missing(const char *command)
 		(void)sscanf(line, "CapEff: %" SCNx64, &held);
 	if (file)
 		(void)fclose(file);
-	/* Before 5.8 CAP_SYS_ADMIN held both. */
+	/* CAP_SYS_ADMIN includes both: they were split from it in Linux 5.8 (capabilities(7)). */
 	if ((held & needed) == needed || held >> CAP_SYS_ADMIN & 1)
 		return false;
 	log_error("%s needs root: sudo offwind %s …, or once: sudo setcap " RIGHTS_SETCAP

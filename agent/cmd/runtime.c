@@ -1,3 +1,4 @@
+/* agent/cmd/runtime.c: the known interpreters, recognized by the names of their files. */
 #include "agent/cmd/runtime.h"
 
 #include "agent/log.h"
@@ -23,7 +24,7 @@ static const struct {
 	{ "luajit", "Lua", NULL },
 };
 
-/* Whether name is program, with a version behind it or not: python3.11, php8.2, lua5.3. */
+/* Return true if name is program, with or without a version: python3.11, php8.2, lua5.3. */
 static bool is_program(const char *name, const char *program)
 {
 	size_t n = strlen(program);
@@ -36,6 +37,10 @@ static bool is_program(const char *name, const char *program)
 	return true;
 }
 
+/*
+ * Note a process that maps an interpreter's code. It replaces another process with the same place
+ * in the table.
+ */
 static void on_mapping(struct runtime *runtime, const struct event *event)
 {
 	struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
@@ -49,6 +54,7 @@ static void on_mapping(struct runtime *runtime, const struct event *event)
 			*p = (struct runtime_process){ event->pid, i + 1 };
 }
 
+/* Note that an interpreter of this kind was sampled. */
 static void on_sample(struct runtime *runtime, const struct event *event)
 {
 	const struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];
@@ -56,12 +62,13 @@ static void on_sample(struct runtime *runtime, const struct event *event)
 
 	if (!p->kind || p->pid != event->pid || runtime->seen[p->kind - 1].pid)
 		return;
-	/* A runtime that writes such a map names its functions. */
+	/* A runtime that writes such a map file gives names to its functions. */
 	(void)snprintf(map, sizeof(map), "/tmp/perf-%" PRIu32 ".map", event->pid);
 	if (access(map, F_OK))
 		runtime->seen[p->kind - 1].pid = event->pid;
 }
 
+/* A process is forgotten when it executes another program or its main thread ends. */
 void runtime_event(struct runtime *runtime, const struct event *event)
 {
 	struct runtime_process *p = &runtime->processes[event->pid % RUNTIME_PROCESSES];

@@ -1,6 +1,6 @@
 /*
- * agent/cmd/runtime.h: interpreters among what was sampled, whose programs' functions have no names
- * in a profile.
+ * agent/cmd/runtime.h: recognizes sampled interpreters. A profile names the interpreter's own
+ * functions, but not those of the program that it runs.
  */
 #ifndef AGENT_CMD_RUNTIME_H
 #define AGENT_CMD_RUNTIME_H
@@ -11,20 +11,26 @@
 
 enum { RUNTIME_PROCESSES = 256, RUNTIME_KINDS = 8 };
 
-struct runtime { /* all zero: none was seen */
+struct runtime { /* all zero: no interpreter seen */
 	struct runtime_process {
 		uint32_t pid;
-		unsigned int kind;	/* counts from 1 */
-	} processes[RUNTIME_PROCESSES]; /* the last ones; a hash of the pid is its place */
+		unsigned int kind;	/* index of the kind plus 1; 0: free */
+	} processes[RUNTIME_PROCESSES]; /* the latest processes, by pid modulo RUNTIME_PROCESSES */
 	struct runtime_seen {
-		uint32_t pid; /* of the first that was sampled; 0: none */
+		uint32_t pid; /* the first sampled process of this kind; 0: none */
 	} seen[RUNTIME_KINDS];
 };
 
-/* Take in an event: mappings say which processes are interpreters, samples which of them count. */
+/*
+ * Process an event: mappings show which processes are interpreters, and samples which of them were
+ * sampled.
+ */
 void runtime_event(struct runtime *runtime, const struct event *event);
 
-/* Say once for each kind of interpreter that was sampled what is not named, and what would help. */
+/*
+ * For each kind of interpreter that was sampled, report once what has no names and what would
+ * help.
+ */
 void runtime_say(const struct runtime *runtime);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent/cmd/screen.c: the terminal in raw mode, the alternate screen, keys and signals. */
 #include "agent/cmd/screen.h"
 
 #include <errno.h>
@@ -10,13 +11,18 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* The alternate screen, no cursor, no wrapping of long lines; and back. */
+/* Switch to the alternate screen, without cursor and without wrapping long lines; and back. */
 #define ENTER "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 #define LEAVE "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
 
-/* A signal may come at any moment, so all this is file-wide; there is one terminal. */
+/* File-wide, because the signal handlers use it; there is only one terminal. */
 static struct termios before;
+/*
+ * shown: the alternate screen is on. asked: the signal that asked for the end. changed: draw
+ * again. stop: SIGTSTP came.
+ */
 static volatile sig_atomic_t is_open, shown, asked, changed, stop;
+/* memory file that is standard error while the screen is open, and the real standard error */
 static int errors = -1, own_stderr = -1;
 static char *picture;
 static size_t picture_size;
@@ -25,12 +31,16 @@ static FILE *drawing;
 static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 static const int crashes[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
 
+/*
+ * Write all bytes to the terminal. It may be non-blocking: wait up to a second each time that it
+ * is full. Give up on other errors.
+ */
 static void send_bytes(const char *bytes, size_t n)
 {
 	while (n) {
 		ssize_t done = write(STDOUT_FILENO, bytes, n);
 
-		if (done < 0 && errno == EAGAIN) { /* a slow line */
+		if (done < 0 && errno == EAGAIN) { /* the line is slow */
 			struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
 
 			(void)poll(&out, 1, 1000);
@@ -45,7 +55,10 @@ static void send_bytes(const char *bytes, size_t n)
 	}
 }
 
-/* Both are safe in a signal handler. */
+/*
+ * Switch to the alternate screen, and to input without echo or waiting for a line. enter and leave
+ * are safe in a signal handler.
+ */
 static void enter(void)
 {
 	struct termios raw = before;
@@ -69,7 +82,10 @@ static void leave(void)
 
 static void on_end(int number)
 {
-	/* Asked again: whatever it is that takes so long, the terminal is given back. */
+	/*
+	 * The second signal, other than SIGHUP: restore the terminal and exit, whatever takes so
+	 * long.
+	 */
 	if (asked && number != SIGHUP) {
 		leave();
 		_exit(1);
@@ -77,6 +93,7 @@ static void on_end(int number)
 	asked = number;
 }
 
+/* Restore the terminal, then crash as without this handler. */
 static void on_crash(int number)
 {
 	leave();
@@ -108,7 +125,7 @@ int screen_open(void)
 		catch (crashes[i], on_crash);
 	catch (SIGWINCH, on_change);
 	catch (SIGTSTP, on_change);
-	/* A warning would land in the middle of the picture. */
+	/* Collect standard error, because a warning would be printed into the picture. */
 	errors = memfd_create("errors", MFD_CLOEXEC);
 	own_stderr = dup(STDERR_FILENO);
 	if (errors >= 0 && own_stderr >= 0)
@@ -119,6 +136,7 @@ int screen_open(void)
 	return 0;
 }
 
+/* Restore standard error, and print what was collected. */
 static void say_errors(void)
 {
 	char text[4096];
@@ -185,7 +203,10 @@ void screen_show(void)
 		return;
 	screen_size(&columns, &rows);
 	(void)fputs("\x1b[H", out);
-	/* Line by line over what is there, so that nothing flickers. */
+	/*
+	 * Overwrite the previous picture line by line, without clearing it first, so that nothing
+	 * flickers.
+	 */
 	for (at = picture; *at && row < rows; row++) {
 		size_t n = strcspn(at, "\n");
 
@@ -198,6 +219,10 @@ void screen_show(void)
 	free(all);
 }
 
+/*
+ * Keys that send a sequence of bytes, such as the arrows, are recognized only if all bytes have
+ * arrived together; otherwise their bytes are returned one by one.
+ */
 int screen_key(void)
 {
 	static char bytes[16];
@@ -249,7 +274,7 @@ bool screen_changed(void)
 		stop = 0;
 		leave();
 		(void)raise(SIGSTOP);
-		enter(); /* goes on */
+		enter(); /* the program was continued (SIGCONT) */
 	}
 	changed = 0;
 	return was;

@@ -1,9 +1,10 @@
 /*
- * agent/cmd/screen.h: a terminal taken over for a while, and given back as it was on every way
- * out: the end, a signal, a crash, a stop by job control.
+ * agent/cmd/screen.h: takes over the terminal for a full-screen display. The terminal is restored
+ * however the program ends: normally, by a signal, by a crash, and while job control stops it.
  *
- * Plain ANSI sequences (ECMA-48 and the alternate screen of xterm, which every terminal of today
- * and tmux, screen and the Linux console take); nothing is sent but what a frame needs.
+ * Only plain ANSI sequences are sent (ECMA-48, and xterm's alternate screen), which every terminal
+ * in use accepts, also tmux, screen and the Linux console. The state is global: one thread may use
+ * it.
  */
 #ifndef AGENT_CMD_SCREEN_H
 #define AGENT_CMD_SCREEN_H
@@ -12,14 +13,24 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Both standard input and output are terminals; -ENOTTY if not. */
+/*
+ * Take over the terminal. Until screen_close, standard error is collected in memory. Return 0, or
+ * -ENOTTY if standard input and output are not both terminals.
+ */
 int screen_open(void);
-/* As it was; what was written to standard error meanwhile comes now.  Fine when not open. */
+/*
+ * Restore the terminal, and print what was written to standard error meanwhile. Does nothing if
+ * the screen is not open.
+ */
 void screen_close(void);
 
+/* Return the terminal's size; 80 columns and 24 rows if it is not known. */
 void screen_size(size_t *columns, size_t *rows);
 
-/* A stream for the next picture, lines ended by \n; screen_show puts it up, at most the rows there are. */
+/*
+ * Return a stream for the next picture, whose lines end in \n; NULL if memory runs out.
+ * screen_show displays the picture, cut to the terminal's rows, and closes the stream.
+ */
 FILE *screen_draw(void);
 void screen_show(void);
 
@@ -32,12 +43,18 @@ enum {
 	SCREEN_END
 };
 
-/* The next key that was pressed, SCREEN_NONE: no more, SCREEN_END: the terminal is gone. */
+/*
+ * Return the next key that was pressed: a byte or one of the above. SCREEN_NONE: there is none;
+ * SCREEN_END: the terminal is gone. Does not wait.
+ */
 int screen_key(void);
 
-/* Whether a signal asks for the end (INT, TERM, HUP, QUIT); which one, or 0. */
+/* Return the signal that asked the program to end (INT, TERM, HUP, QUIT), or 0. */
 int screen_ended(void);
-/* Whether the size changed, or the program was stopped and goes on: draw anew. */
+/*
+ * Return true, once, if the size changed or the program continues after a stop: the picture must
+ * be drawn again. If job control asked for a stop, stop here, with the terminal restored.
+ */
 bool screen_changed(void);
 
 #endif

@@ -1,3 +1,4 @@
+/* agent/cmd/selection.c: conditions for samples of a profile, and their application. */
 #include "agent/cmd/selection.h"
 
 #include "agent/log.h"
@@ -7,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Add a condition. Return 1, or -EINVAL after reporting that there are too many; so does
+ * add_regex.
+ */
 static int add_label(struct selection *s, const char *option, const char *key, const char *values,
 		     bool beginning)
 {
@@ -20,6 +25,10 @@ static int add_label(struct selection *s, const char *option, const char *key, c
 	return 1;
 }
 
+/*
+ * Compile a regular expression, to be freed with regfree. Return 0, or -EINVAL after reporting
+ * what is wrong.
+ */
 static int compile(const char *option, const char *text, regex_t *out)
 {
 	int err = regcomp(out, text, REG_EXTENDED | REG_NOSUB);
@@ -42,6 +51,7 @@ int selection_try_regex(const char *option, const char *text)
 	return err;
 }
 
+/* module: match the files of the frames, else the functions. without: no frame may match. */
 static int add_regex(struct selection *s, const char *option, const char *text, bool module,
 		     bool without)
 {
@@ -104,7 +114,10 @@ void selection_fini(struct selection *s)
 	*s = (struct selection){ 0 };
 }
 
-/* One of the comma-separated values is text, or its beginning. */
+/*
+ * Return true if one of the label's comma-separated values is text or, with label->beginning, the
+ * beginning of text.
+ */
 static bool is_one_of(const struct selection_label *label, const char *text)
 {
 	for (const char *at = label->values;;) {
@@ -140,10 +153,11 @@ int selection_type(const struct stacks *stacks, const char *name, const char *pa
 struct applying {
 	const struct selection *selection;
 	const struct stacks *s;
-	bool *matches; /* by regex and function or module */
+	bool *matches; /* for each regex a row of n_columns, by function or module */
 	size_t n_columns;
 };
 
+/* Return true if a frame's function or module matches. Functions of inlined calls count, too. */
 static bool frames_match(const struct applying *a, const struct stacks_sample *sample, size_t regex)
 {
 	const bool *matches = a->matches + regex * a->n_columns;
@@ -162,6 +176,7 @@ static bool frames_match(const struct applying *a, const struct stacks_sample *s
 	return false;
 }
 
+/* stacks_filter's callback: return true if the sample meets all conditions. */
 static bool keep(void *ctx, size_t number)
 {
 	const struct applying *a = ctx;
@@ -172,7 +187,7 @@ static bool keep(void *ctx, size_t number)
 		char digits[STACKS_NUMBER];
 		const char *text = stacks_label_text(stacks_label(a->s, sample, want->key), digits);
 
-		/* A stack that ended where it should has no such label. */
+		/* A stack that ended at its root has no stop label. */
 		if (!*text && !strcmp(want->key, "stop"))
 			text = "root";
 		if (!is_one_of(want, text))
@@ -184,6 +199,7 @@ static bool keep(void *ctx, size_t number)
 	return true;
 }
 
+/* Match each regex with each function or module once, not with each frame. */
 int selection_apply(const struct selection *selection, struct stacks *s)
 {
 	struct applying a = { .selection = selection, .s = s };

@@ -1,6 +1,4 @@
-/*
- * agent/cmd/selection.h: which samples of a profile a command is to look at.
- */
+/* agent/cmd/selection.h: selects the samples of a profile by labels, functions and modules. */
 #ifndef AGENT_CMD_SELECTION_H
 #define AGENT_CMD_SELECTION_H
 
@@ -11,12 +9,12 @@
 
 enum { SELECTION_MAX = 64 };
 
-struct selection { /* all zero: everything */
+struct selection { /* all zero: every sample */
 	struct selection_label {
-		const char *key; /* of a label */
+		const char *key; /* the label's key */
 		const char *option;
-		const char *values; /* comma-separated, any of them */
-		bool beginning;	    /* a value may be the beginning of the label's */
+		const char *values; /* comma-separated, one must match */
+		bool beginning;	    /* a value also matches if the label's text begins with it */
 	} labels[SELECTION_MAX];
 	size_t n_labels;
 	struct selection_regex {
@@ -26,7 +24,7 @@ struct selection { /* all zero: everything */
 	size_t n_regexes;
 };
 
-enum { /* for getopt_long */
+enum { /* Values for getopt_long. */
        SELECTION_PID = 2048,
        SELECTION_TID,
        SELECTION_COMM,
@@ -65,19 +63,23 @@ enum { /* for getopt_long */
 	"      --ignore REGEX        stacks without\n"                                            \
 	"      --module REGEX        stacks with such a file\n"
 
-/* 1: option is one of them and taken; 0: it is not; -EINVAL: it was reported. */
+/*
+ * Handle an option of SELECTION_OPTIONS. text is borrowed until selection_fini and may be
+ * modified. Return 1 if the option was handled, 0 if it is another option, or -EINVAL after
+ * reporting what is wrong.
+ */
 int selection_option(struct selection *selection, int option, char *text);
-/* 0, or -EINVAL, reported: the option's text is no regular expression. */
+/* Check that text is a regular expression. Return 0, or -EINVAL after reporting what is wrong. */
 int selection_try_regex(const char *option, const char *text);
 void selection_fini(struct selection *selection);
 
 /*
- * Set *type to the sample type called name; NULL: the one to show by default.  Return 0, or -ENOENT
- * after reporting, with the types there are, that the profile of path has no such type.
+ * Set *type to the sample type called name; NULL: the profile's default. Return 0, or -ENOENT
+ * after reporting which types the profile of path has.
  */
 int selection_type(const struct stacks *stacks, const char *name, const char *path, size_t *type);
 
-/* Takes all else out of the profile; -ENOMEM. */
+/* Remove all samples that are not selected from the profile. Return 0 or -ENOMEM. */
 int selection_apply(const struct selection *selection, struct stacks *stacks);
 
 #endif

@@ -1,9 +1,13 @@
+/* agent/cmd/short_name.c: finds the parameter lists in demangled names. */
 #include "agent/cmd/short_name.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* The byte after the parenthesis that closes the one at open; the end where none does. */
+/*
+ * Return the byte after the parenthesis that closes the one at open; the end of the name if none
+ * does.
+ */
 static const char *after_list(const char *open)
 {
 	int depth = 0;
@@ -30,12 +34,15 @@ static bool is_word(char c)
 	       c == '_' || c == '$' || (unsigned char)c >= 0x80;
 }
 
-/* Whether the parenthesis at open begins the parameters of the name that begins at name. */
+/*
+ * Return true if the parenthesis at open begins the parameters of the function whose name begins
+ * at name.
+ */
 static bool is_list(const char *name, const char *open)
 {
 	if (open == name || !strncmp(open, "(anonymous", 10))
 		return false;
-	/* operator() has its own parentheses; all other operators end in punctuation. */
+	/* operator() has parentheses of its own; other operators end in punctuation. */
 	if (ends_with(name, open, "operator"))
 		return false;
 	for (const char *at = open; at > name && open - at < 4; at--)
@@ -49,12 +56,15 @@ void short_name(const char *name, char *out, size_t size)
 {
 	const char *at = name;
 	size_t n = 0;
-	int depth = 0; /* of template arguments, and of {lambda()#1} */
+	int depth = 0; /* inside template arguments and {lambda()#1} */
 
 	while (*at && n + 1 < size) {
 		const char *after;
 
-		/* operator<, operator<<, operator->, operator(): no brackets, each as it is */
+		/*
+		 * The characters of operator<, operator<<, operator-> and operator() are no
+		 * brackets: copy them.
+		 */
 		if (ends_with(name, at, "operator") && strchr("<>-(", *at)) {
 			size_t length = strspn(at, *at == '(' ? "()" : "<>-=*");
 
@@ -71,7 +81,7 @@ void short_name(const char *name, char *out, size_t size)
 			continue;
 		}
 		after = after_list(at);
-		/* What follows is in that function, or says more of it: f(int)::{lambda()#1}. */
+		/* Go on if a name follows that is inside the function: f(int)::{lambda()#1}. */
 		while (!strncmp(after, " const", 6) || !strncmp(after, " &", 2))
 			after += *(after + 1) == '&' ? strspn(after, " &") : 6;
 		if (strncmp(after, "::", 2) != 0)

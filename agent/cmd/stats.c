@@ -1,3 +1,4 @@
+/* agent/cmd/stats.c: statistics of a recording, as text and as JSON. */
 #include "agent/cmd/stats.h"
 
 #include "agent/export/json.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct seen { /* of a CPU's samples */
+struct seen { /* a CPU's samples */
 	uint64_t stop[UW_STOP_N];
 	uint64_t written;
 };
@@ -21,7 +22,7 @@ struct stats {
 	struct seen *seen; /* by CPU */
 	int n_cpus;
 	uint64_t not_written;
-	struct stats_event *events; /* as many as the source has */
+	struct stats_event *events; /* one for each event of the source */
 };
 
 int stats_new(struct source *source, struct stats **out)
@@ -56,7 +57,10 @@ const struct stats_event *stats_events(const struct stats *stats)
 	return stats->events;
 }
 
-/* The source counts one from a CPU it does not know as the first's. */
+/*
+ * Return the counters of the sample's CPU. Samples from a CPU that the source does not know count
+ * for the first CPU, as in the source.
+ */
 static struct seen *seen_at(struct stats *stats, const struct event *event)
 {
 	uint32_t cpu = event->sample.cpu;
@@ -89,6 +93,7 @@ void stats_not_written(struct stats *stats, uint64_t n)
 	stats->not_written += n;
 }
 
+/* Append a number and what it counts, if it is not 0. */
 static void put(char *out, size_t size, const char *what, uint64_t n, const char **separator)
 {
 	size_t used = strlen(out);
@@ -147,6 +152,7 @@ struct field {
 	uint64_t n;
 };
 
+/* Write a JSON object of numbers. */
 static void fields(FILE *out, const char *name, const struct field *f, size_t n)
 {
 	(void)fprintf(out, "\"%s\": {", name);
@@ -157,6 +163,7 @@ static void fields(FILE *out, const char *name, const struct field *f, size_t n)
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Write the members of one CPU; cpu -1: of all CPUs. Return 0 or a negative code. */
 static int write_one(struct stats *stats, FILE *out, int cpu)
 {
 	struct field stops[UW_STOP_N];
@@ -234,6 +241,7 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	return 0;
 }
 
+/* Write the array of events. "counted" is how often an event occurred, if the source knows it. */
 static void write_events(struct stats *stats, FILE *out)
 {
 	const struct source_info *info = &stats->source->info;
@@ -252,6 +260,10 @@ static void write_events(struct stats *stats, FILE *out)
 	(void)fprintf(out, "]");
 }
 
+/*
+ * Write the whole JSON document. CPUs on which nothing fired are left out. Return 0 or a negative
+ * code.
+ */
 static int write_all(struct stats *stats, const struct pipeline_reuse *reuse, FILE *out)
 {
 	const struct field reused[] = {
@@ -301,7 +313,7 @@ int stats_write(struct stats *stats, const struct pipeline_reuse *reuse, const c
 	int err = output_open(&out, path);
 
 	if (err)
-		return err; /* it said why */
+		return err; /* output_open reported it */
 	err = output_file(&out) ? write_all(stats, reuse, out.file) : -ENOMEM;
 	if (err)
 		log_unwritable(path, err);

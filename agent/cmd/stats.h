@@ -1,6 +1,4 @@
-/*
- * agent/cmd/stats.h: what became of everything that fired while recording, CPU by CPU.
- */
+/* agent/cmd/stats.h: counts what became of each occurrence of the sampled events, for each CPU. */
 #ifndef AGENT_CMD_STATS_H
 #define AGENT_CMD_STATS_H
 
@@ -11,32 +9,45 @@
 
 struct stats;
 
-int stats_new(struct source *source, struct stats **out); /* source: live; borrowed */
-void stats_free(struct stats *stats);			  /* NULL is fine */
+/* source: from source_live_open; borrowed. Return 0 or -ENOMEM. */
+int stats_new(struct source *source, struct stats **out);
+void stats_free(struct stats *stats); /* NULL is fine */
 
-struct stats_event { /* of one of the source's events */
+struct stats_event { /* for one of the source's events */
 	uint64_t samples;
-	uint64_t sum; /* of what the samples stand for */
+	uint64_t sum; /* sum of the samples' periods */
 };
 
-/* As many as the source has events; borrowed. */
+/* Return an array with one element for each event of the source; borrowed from stats. */
 const struct stats_event *stats_events(const struct stats *stats);
 
+/*
+ * Count a sample: one whose walk ended so, or one that was written to a capture file without being
+ * walked.
+ */
 void stats_walked(struct stats *stats, const struct event *event, enum uw_stop stop);
-void stats_written(struct stats *stats, const struct event *event); /* not walked, kept as it is */
-/* So many of them are not in the file after all. */
+void stats_written(struct stats *stats, const struct event *event); /* not walked */
+/* Count samples that were passed to stats_written but are not in the file. */
 void stats_not_written(struct stats *stats, uint64_t n);
 
-/* "fired 100 = filtered 2 (self 2) + captured 98"; captured as in accounting_text. */
+/*
+ * Describe the counters in one line: "fired 100 = filtered 2 (self 2) + captured 98". captured is
+ * the same as in accounting_text. "" if the counters cannot be read.
+ */
 void stats_text(struct stats *stats, char *out, size_t size);
-/* "waits 9 = ended 6 + too short 2 + still waiting at the end 1 + lost 0"; "" where none was recorded. */
+/*
+ * Describe the waits in one line: "waits 9 = ended 6 + too short 2 + still waiting at the end 1 +
+ * lost 0". "" if no waits were recorded.
+ */
 void stats_waits_text(struct stats *stats, char *out, size_t size);
 
 /*
- * As JSON: "total" and each of "cpus" have "fired", and as it is used up
- * "filtered", "lost", "waiting" and "unwound" (or "written"), whose numbers add
- * up to it; of "waits" the first, "begun", is the sum of the rest; "events" has what their samples
- * stand for; "not_written" is how many of those "written" are not in the file; "reuse" has the frames that were walked and those taken over.  Reports.
+ * Write the statistics to path as JSON. "total" and each element of "cpus" have "fired", and its
+ * parts "filtered", "lost", "waiting" and "unwound" (or "written"), whose sum is "fired". In
+ * "waits" the first member, "begun", is the sum of the rest. "events" has the sums of the samples'
+ * periods. "not_written" is how many of the samples in "written" are not in the file. "reuse" has
+ * the numbers of frames that were walked and that were taken over from the thread's last sample.
+ * Return 0, or a negative code after reporting it.
  */
 int stats_write(struct stats *stats, const struct pipeline_reuse *reuse, const char *path);
 

@@ -1,3 +1,4 @@
+/* agent/cmd/table.c: columns, units and bars of tables. */
 #include "agent/cmd/table.h"
 
 #include "agent/cmd/short_name.h"
@@ -8,9 +9,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* columns; a table of less than NARROW leaves out values and shortens WHERE */
 enum { WHERE_WIDTH = 24, NARROW = 100, WHERE_NARROW = 16, NAME_LEAST = 16, BAR_WIDTH = 12 };
-enum { NAME_BARS = 40 }; /* bars give way to names of so many columns */
+enum { NAME_BARS = 40 }; /* bars are left out if names would have fewer columns than this */
 
+/* Times are shown in the largest unit that gives at least 1; bytes in powers of 1024. */
 void table_value(int64_t value, const char *unit, char out[TABLE_VALUE])
 {
 	static const struct {
@@ -42,7 +45,6 @@ void table_value(int64_t value, const char *unit, char out[TABLE_VALUE])
 	}
 }
 
-/* Each character counts as one. */
 size_t table_columns(const char *text)
 {
 	size_t n = 0;
@@ -52,6 +54,7 @@ size_t table_columns(const char *text)
 	return n;
 }
 
+/* A UTF-8 character is cut only as a whole: its continuation bytes are 10xxxxxx. */
 void table_text(const char *text, size_t width, bool pad, FILE *out)
 {
 	char clean[CLEAN_MAX];
@@ -112,13 +115,14 @@ static const struct {
 };
 
 struct layout {
-	size_t fixed, where; /* columns before the name; of where, 0: none */
-	size_t name;	     /* columns of the name; 0: any */
+	size_t fixed, where; /* columns before the name; columns of "where", 0: none */
+	size_t name;	     /* columns of the name; 0: no limit */
 	bool bars;
-	bool totals; /* a sample may count for several rows */
-	bool values; /* as such, not only as shares: there is room for them */
+	bool totals; /* there is a column of totals: a sample may count for several rows */
+	bool values; /* there is room for values beside the shares */
 };
 
+/* Choose the columns for the first n rows and the width of the terminal. */
 static struct layout lay_out(const struct ranking *r, const struct table_options *o, size_t n)
 {
 	const char *heading = headings[r->by].where;
@@ -168,11 +172,15 @@ static void print_heading(const struct ranking *r, const struct table_options *o
 	(void)fprintf(out, "%s\n", headings[r->by].name);
 }
 
+/* Return true if the rows are ordered by totals; the bars then show totals, too. */
 static bool orders_totals(enum ranking_order order)
 {
 	return order == RANKING_BY_TOTAL || order == RANKING_BY_TOTAL_CHANGE;
 }
 
+/*
+ * Print one row. With a base: both shares, the change of the share, and the change of the value.
+ */
 static void print_row(const struct ranking *r, const struct table_options *o,
 		      const struct layout *l, const struct ranking_row *row, FILE *out)
 {

@@ -1,6 +1,4 @@
-/*
- * agent/cmd/table.h: what tables of a profile's values have in common, on paper and on a screen.
- */
+/* agent/cmd/table.h: prints values, bars and tables of a profile, for files and terminals. */
 #ifndef AGENT_CMD_TABLE_H
 #define AGENT_CMD_TABLE_H
 
@@ -12,30 +10,37 @@
 
 enum { TABLE_VALUE = 64 };
 
-/* "1.20 s", "3.00 KiB", "17", by the value's unit. */
+/* Format a value by its unit: "1.20 s", "3.00 KiB", "17". */
 void table_value(int64_t value, const char *unit, char out[TABLE_VALUE]);
 
-/* text in at most width columns (0: any), a cut one with an ellipsis; padded if asked to. */
+/*
+ * Print text, sanitized, in at most width columns (0: no limit). Text that is cut ends in an
+ * ellipsis. pad: fill up with spaces to width.
+ */
 void table_text(const char *text, size_t width, bool pad, FILE *out);
+/* Return the number of columns of text; each character counts as one. */
 size_t table_columns(const char *text);
 
-/* A bar of percent's part of width columns, in eighths of one, and padded. */
+/*
+ * Print a bar of width columns, of which percent is filled, in eighths of a column, and pad it
+ * with spaces.
+ */
 void table_bar(double percent, size_t width, FILE *out);
 
-/* Columns of the terminal that out is; 0: it is none. */
+/* Return the number of columns of the terminal that out writes to; 0: it is no terminal. */
 size_t table_width(FILE *out);
 
 struct table_options {
 	enum ranking_order order;
 	const char *unit;
-	size_t n;     /* rows at most; 0: all */
-	size_t width; /* columns at most; 0: any */
+	size_t n;     /* most rows; 0: all */
+	size_t width; /* most columns; 0: no limit */
 	bool bars;
-	bool whole_names; /* with parameter lists, on a terminal too */
-	bool compared; /* with a base */
+	bool whole_names; /* show parameter lists on terminals, too */
+	bool compared;	  /* the ranking is compared with a base */
 };
 
-/* The heading and the first n rows of a sorted ranking, then how many there are more. */
+/* Print a heading and the first n rows of a sorted ranking, then how many rows are left out. */
 void table_print(const struct ranking *ranking, const struct table_options *options, FILE *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* agent/cmd/top.c: what the system does right now, on a terminal. */
+/* agent/cmd/top.c: the top command: shows what the system runs right now, on a terminal. */
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/input.h"
 #include "agent/cmd/option.h"
@@ -57,7 +57,7 @@ struct options {
 	int32_t pids[PIDS_MAX];
 	uint64_t delay_ns, window_ns, count;
 	bool batch;
-	size_t by, order; /* in the tables above */
+	size_t by, order; /* indexes of by_names and order_names */
 };
 
 enum prompt { PROMPT_NONE, PROMPT_PID, PROMPT_NAME };
@@ -67,15 +67,15 @@ struct top {
 	struct source *source;
 	struct pipeline *pipeline;
 	struct names *names;
-	struct stacks *windows[WINDOWS_MAX]; /* the newest first */
+	struct stacks *windows[WINDOWS_MAX]; /* newest first */
 	size_t n_windows, most_windows;
 	size_t by, order, scroll;
 	bool paused, keys, redraw;
-	uint64_t drawn; /* so often */
+	uint64_t drawn; /* number of tables shown */
 	struct accounting total;
 	enum prompt prompt;
-	char query[QUERY_MAX]; /* what is being typed */
-	uint64_t only_pid;     /* 0: all */
+	char query[QUERY_MAX]; /* input of the prompt */
+	uint64_t only_pid;     /* 0: all processes */
 	char only_name[QUERY_MAX];
 };
 
@@ -89,6 +89,7 @@ static uint64_t now_ns(void)
 
 /* ---- what is shown ------------------------------------------------------------------ */
 
+/* Free all windows from the given one on; the newest has number 0. */
 static void forget(struct top *t, size_t from)
 {
 	for (size_t i = from; i < t->n_windows; i++)
@@ -97,7 +98,10 @@ static void forget(struct top *t, size_t from)
 		t->n_windows = from;
 }
 
-/* What was folded since the last time, with names; through the one form that profiles have. */
+/*
+ * Convert a profile to stacks with names. It goes through pprof, which is the only form that
+ * stacks are loaded from. Return 0 or a negative code; the caller frees *out.
+ */
 static int load_window(struct top *t, const struct profile *profile, struct stacks **out)
 {
 	struct export_pprof *e = NULL;
@@ -125,6 +129,10 @@ static int load_window(struct top *t, const struct profile *profile, struct stac
 	return err;
 }
 
+/*
+ * Take what was folded since the last call, and make it the newest window; the oldest window is
+ * dropped. While the display is paused, drop the samples. Return 0 or a negative code.
+ */
 static int take_window(struct top *t)
 {
 	struct profile *profile;
@@ -145,7 +153,9 @@ static int take_window(struct top *t)
 	return 0;
 }
 
-/* The rows whose names the user wants to see; the shares are still of all. */
+/*
+ * Keep only the rows whose names contain part, whatever the case. Shares are still of all samples.
+ */
 static void keep_names(struct ranking *r, const char *part)
 {
 	size_t n = 0;
@@ -158,6 +168,10 @@ static void keep_names(struct ranking *r, const char *part)
 	r->n_rows = n;
 }
 
+/*
+ * Rank the samples of all windows, of one process if the user chose one. Return 0 or a negative
+ * code.
+ */
 static int rank(struct top *t, struct ranking *r)
 {
 	int err = 0;
@@ -171,6 +185,7 @@ static int rank(struct top *t, struct ranking *r)
 	return err;
 }
 
+/* Print the first line: time, host, what is shown, samples and losses. */
 static void print_status(const struct top *t, const struct ranking *r, FILE *out)
 {
 	const char *unit = t->n_windows ? t->windows[0]->types[t->windows[0]->default_type].unit
@@ -196,6 +211,7 @@ static void print_status(const struct top *t, const struct ranking *r, FILE *out
 		      t->total.captured, lost, t->paused ? "; PAUSED" : "");
 }
 
+/* Print the second line: the prompt, the conditions in effect, or the keys. */
 static void print_prompt(const struct top *t, FILE *out)
 {
 	if (t->prompt == PROMPT_PID)
@@ -228,6 +244,7 @@ static void print_keys(FILE *out)
 		out);
 }
 
+/* Draw the screen or, in batch mode, print a table. Return 0 or a negative code. */
 static int draw(struct top *t)
 {
 	size_t columns = 0, rows = 0;
@@ -274,6 +291,7 @@ static int draw(struct top *t)
 
 /* ---- keys ---------------------------------------------------------------------------- */
 
+/* Apply what was typed. A number that is not valid selects all processes. */
 static void end_prompt(struct top *t)
 {
 	char *end;
@@ -289,6 +307,7 @@ static void end_prompt(struct top *t)
 	t->scroll = 0;
 }
 
+/* Handle a key while a prompt is open: Enter applies the input, Escape drops it. */
 static void type_key(struct top *t, int key)
 {
 	size_t n = strlen(t->query);
@@ -306,6 +325,7 @@ static void type_key(struct top *t, int key)
 	}
 }
 
+/* Scroll by so many rows. draw limits the position to the rows that there are. */
 static void scroll(struct top *t, int64_t by)
 {
 	int64_t to = (int64_t)t->scroll + by;
@@ -319,7 +339,7 @@ static void begin_prompt(struct top *t, enum prompt prompt)
 	t->query[0] = '\0';
 }
 
-/* False: quit. */
+/* Handle a key. Return false to quit. */
 static bool press(struct top *t, int key)
 {
 	t->redraw = true;
@@ -377,14 +397,14 @@ static bool press(struct top *t, int key)
 
 /* ---- the loop ---------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t interrupted; /* in batch mode; else the screen knows */
+static volatile sig_atomic_t interrupted; /* batch mode only; otherwise see screen.c */
 
 static void on_signal(int number)
 {
 	interrupted = number;
 }
 
-/* What the terminal says; false: quit. */
+/* Handle keys, signals and changes of the terminal's size. Return false to quit. */
 static bool look_at_screen(struct top *t)
 {
 	int key;
@@ -400,6 +420,10 @@ static bool look_at_screen(struct top *t)
 	return true;
 }
 
+/*
+ * Sample, and draw after each delay, until the user quits, --count tables are shown or an error
+ * occurs. Return 0, or a negative code after reporting it.
+ */
 static int run(struct top *t)
 {
 	uint64_t next = now_ns() + t->options->delay_ns, looked = 0;
@@ -418,7 +442,7 @@ static int run(struct top *t)
 			log_error("%s", t->source->error);
 			return rc;
 		}
-		/* Samples may come by the thousand; keys do not. */
+		/* Look at the terminal at most 50 times a second while samples come. */
 		if (rc == 1 && now < looked + SECOND_NS / 50)
 			continue;
 		looked = now;
@@ -442,6 +466,7 @@ static int run(struct top *t)
 	return err;
 }
 
+/* Open everything that top needs, and run. Return 0, or a negative code after reporting it. */
 static int top(struct options *o)
 {
 	struct top t = { .options = o, .by = o->by, .order = o->order };
@@ -488,6 +513,7 @@ static int top(struct options *o)
 
 /* ---- command ------------------------------------------------------------------------------- */
 
+/* Read the list of --pid. Return 0, or -EINVAL after reporting what is wrong. */
 static int take_pids(struct options *o, const char *text)
 {
 	while (*text) {
@@ -509,6 +535,10 @@ static int take_pids(struct options *o, const char *text)
 	return 0;
 }
 
+/*
+ * Parse a time of at least 100 ms and at most an hour; a number alone is in seconds. Return 0, or
+ * -EINVAL after reporting what is wrong.
+ */
 static int take_seconds(const char *option, const char *text, uint64_t *out_ns)
 {
 	uint64_t seconds;
@@ -528,6 +558,10 @@ static int take_seconds(const char *option, const char *text, uint64_t *out_ns)
 	return 0;
 }
 
+/*
+ * Set *out to the index of text in words. Return 0, or -EINVAL after reporting that it is none of
+ * them.
+ */
 static int one_of(const char *option, const char *text, const char *const *words, size_t n,
 		  size_t *out)
 {
@@ -541,6 +575,10 @@ static int one_of(const char *option, const char *text, const char *const *words
 	return -EINVAL;
 }
 
+/*
+ * Read the command line into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help
+ * was given and printed.
+ */
 static int parse(int argc, char **argv, struct options *o, bool *done)
 {
 	enum { DELAY = 256, WINDOW, BY, SORT };

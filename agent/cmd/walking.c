@@ -1,3 +1,4 @@
+/* agent/cmd/walking.c: the options of the commands that walk stacks. */
 #include "agent/cmd/walking.h"
 
 #include "agent/cmd/input.h"
@@ -99,7 +100,10 @@ int walking_open(struct walking *walking, const char *path, struct source **out)
 	if (err)
 		return err;
 	pipeline->beside = input_beside(*out, path);
-	/* A file written after the recording ended is not what was recorded. */
+	/*
+	 * A file that was changed after the recording ended is not what was recorded. The
+	 * recording's modification time is taken as its end.
+	 */
 	if (!pipeline->beside && strcmp(path, "-") != 0 && !stat(path, &st))
 		pipeline->until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
 	return 0;

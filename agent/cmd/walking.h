@@ -1,7 +1,4 @@
-/*
- * agent/cmd/walking.h: what the commands that walk stacks have in common: their options,
- * and the inputs they take.
- */
+/* agent/cmd/walking.h: options and inputs that are shared by the commands that walk stacks. */
 #ifndef AGENT_CMD_WALKING_H
 #define AGENT_CMD_WALKING_H
 
@@ -13,14 +10,14 @@
 #include <stdint.h>
 
 struct walking {
-	struct pipeline_options pipeline; /* its store is the caller's to close */
-	uint64_t frames_limit;		  /* the most that --max-frames may ask for */
+	struct pipeline_options pipeline; /* the caller closes its store */
+	uint64_t frames_limit;		  /* the largest value of --max-frames */
 	const char *db;
 	bool no_cache, as_linked, no_lines, no_inline;
-	uint32_t pid; /* a running process; 0: none */
+	uint32_t pid; /* --pid, a running process; 0: none */
 };
 
-/* Values for getopt_long, beyond those that a command gives its own options. */
+/* Values for getopt_long, above those of the commands' own options. */
 enum {
 	WALKING_MAX_FRAMES = 1024,
 	WALKING_SCAN,
@@ -36,7 +33,7 @@ enum {
 	WALKING_VERIFY_REUSE,
 };
 
-/* Entries of a table for getopt_long. */
+/* Entries for a table of getopt_long. */
 /* clang-format off */
 #define WALKING_OPTIONS                                               \
 	{ "max-frames", required_argument, NULL, WALKING_MAX_FRAMES },    \
@@ -47,32 +44,42 @@ enum {
 	{ "debug-dir", required_argument, NULL, WALKING_DEBUG_DIR },      \
 	{ "db", required_argument, NULL, WALKING_DB },                    \
 	{ "no-cache", no_argument, NULL, WALKING_NO_CACHE }
-/* Of commands that fold. */
+/* For commands that fold equal stacks. */
 #define WALKING_FOLD_OPTIONS                                          \
 	{ "verify-reuse", no_argument, NULL, WALKING_VERIFY_REUSE }
-/* Of commands that read what was captured, or one process. */
+/* For commands that read recordings, cores and snapshots, or one process. */
 #define WALKING_INPUT_OPTIONS                                         \
 	{ "symfs", required_argument, NULL, WALKING_SYMFS },              \
 	{ "sysroot", required_argument, NULL, WALKING_SYMFS },            \
 	{ "exe", required_argument, NULL, WALKING_EXE }
 /* clang-format on */
 
-/* 1: option, from getopt_long, is one of them and taken; 0: it is not; -EINVAL: it was reported. */
+/*
+ * Handle an option of the tables above. Return 1 if it was handled, 0 if it is another option, or
+ * -EINVAL after reporting what is wrong. text is borrowed as long as walking is used.
+ */
 int walking_option(struct walking *walking, int option, const char *text);
 
-/* Opens the store that the options name, if any; what fails is reported and costs only time. */
+/*
+ * Open the store of --db, or the default one, unless --no-cache was given. A failure is reported
+ * and only costs time; the pipeline's store is then NULL.
+ */
 void walking_open_store(struct walking *walking);
 
-/* Says, where it was asked for, how --verify-reuse came out; negative: walks differed. */
+/* With --verify-reuse, report its result. Return 0, or -EBADMSG if stacks differ. */
 int walking_verified(const struct walking *walking, const struct pipeline_reuse *reuse);
 
 /*
- * Opens an input, path NULL: the process, and says in walking->pipeline what its files may be.
- * Reports its own errors.
+ * Open the input at path, NULL: the running process walking->pid. Set the options of
+ * walking->pipeline that depend on the input: where its files may be, and until when they were as
+ * recorded. Return 0 and a source that the caller closes, or a negative code after reporting it.
  */
 int walking_open(struct walking *walking, const char *path, struct source **out);
 
-/* Each file that is mapped anywhere is kept open; there may be more than the usual 1,024. */
+/*
+ * Raise the limit of open files to the hard limit: each file that any process has mapped is kept
+ * open, and there may be more than the usual 1,024.
+ */
 void walking_allow_many_files(void);
 
 #endif
