@@ -121,8 +121,8 @@ struct event_sample {
 	uint32_t ns_pid;    /* the process id in its own pid namespace; 0: not known */
 	struct event_alloc alloc;
 	/*
-	 * Start time of the process since boot; 0: not known. Together with pid it is unique until
-	 * the next boot.
+	 * Start time since boot of the process; 0: not known. Together, pid and start time are
+	 * unique until the next boot.
 	 */
 	uint64_t process_start_ns;
 };

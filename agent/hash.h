@@ -48,7 +48,7 @@ uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn 
  * Add id. Neither the hash nor the id need be new to the index. Return 0 or -ENOMEM; on failure
  * the index is unchanged.
  */
-int hash_add(struct hash_index *index, uint64_t hash, uint32_t id); /* -ENOMEM */
+int hash_add(struct hash_index *index, uint64_t hash, uint32_t id);
 /* Remove the entry that was added with this hash and id, if there is one. */
 void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id);
 void hash_clear(struct hash_index *index); /* removes all entries; the memory stays allocated */

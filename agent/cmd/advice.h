@@ -1,4 +1,4 @@
-/* agent/cmd/advice.h: tells the user what to install if functions have no names. */
+/* agent/cmd/advice.h: advises the user what to install if functions have no names. */
 #ifndef AGENT_CMD_ADVICE_H
 #define AGENT_CMD_ADVICE_H
 

@@ -1,8 +1,8 @@
 /*
  * agent/cmd/cmd.h: the subcommands; each is in a file of its own name.
  *
- * Each function gets the arguments from the subcommand on (argv[0] is the subcommand's name) and
- * returns the exit code of the program. Errors are already reported.
+ * Each function gets the arguments from the subcommand on (argv[0] is the subcommand's name). It
+ * reports errors itself and returns the exit code of the program.
  */
 #ifndef AGENT_CMD_CMD_H
 #define AGENT_CMD_CMD_H

@@ -44,10 +44,7 @@ static ssize_t peek(int fd, char *head, size_t size)
 		if (!got)
 			break;
 		if ((size_t)got == n) {
-			/*
-			 * The pipe holds no more than last time: it has ended, or its writer is
-			 * slow.
-			 */
+			/* No more bytes than before: the pipe has ended, or its writer is slow. */
 			struct pollfd other = { .fd = fd };
 
 			if (hung_up)

@@ -1,4 +1,7 @@
-/* agent/cmd/outcome.h: tells the user how a recording came out, and what to do about problems. */
+/*
+ * agent/cmd/outcome.h: reports to the user how a recording came out, and what to do about
+ * problems.
+ */
 #ifndef AGENT_CMD_OUTCOME_H
 #define AGENT_CMD_OUTCOME_H
 

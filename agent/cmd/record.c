@@ -462,7 +462,11 @@ static void show_progress(const struct recorder *r)
 /* Process events until the source has ended. Return 0 or a negative code after reporting it. */
 static int loop(struct recorder *r)
 {
-	/* How far the stream of events may be behind the clock; see source_live_open. */
+	/*
+	 * The source delays events to put them in order, so the stream is behind the clock. If no
+	 * events come, close a window only this long after its end, which is several times the
+	 * source's TICK_NS (source/live.c).
+	 */
 	const uint64_t lag_ns = 2 * SECOND_NS;
 	uint64_t last_look = 0;
 

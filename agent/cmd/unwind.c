@@ -116,7 +116,7 @@ static uint64_t time_us(clockid_t clock)
  */
 static void first_is_out(struct job *job)
 {
-	/* Later writes to this stream also fail, but do not report the reason: keep it now. */
+	/* Later writes to this stream also fail, but do not report the reason: store it now. */
 	if (job->out.file && !job->walking.pipeline.fold && fflush(job->out.file))
 		job->write_err = -errno;
 	log_debug("first stack after %" PRIu64 " us, %" PRIu64 " us of cpu since the program began",
