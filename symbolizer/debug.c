@@ -255,6 +255,7 @@ static int build_id_in(const struct sym_image *image, uint64_t off, uint64_t siz
 	return err;
 }
 
+/* Find the build-id of an image. -ENOENT: it has none. */
 static int build_id_of(const struct sym_image *image, struct uw_build_id *out)
 {
 	int err = -ENOENT;

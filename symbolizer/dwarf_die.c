@@ -8,6 +8,7 @@
 /* No function has code in more pieces. In a hostile file all entries could share one long list. */
 #define RANGES_MAX ((size_t)1 << 16)
 
+/* Find an abbreviation by binary search, for codes that are not 1, 2, 3, … */
 static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_t code)
 {
 	size_t low = 0, high = t->n;

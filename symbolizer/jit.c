@@ -127,6 +127,7 @@ static bool take_hex(const char **p, const char *end, uint64_t *out)
 	return true;
 }
 
+/* Read all complete lines of a perf map. Lines that are not valid are ignored. */
 static int read_map(struct sym_jit *j, int fd, uint64_t size)
 {
 	char *text = malloc(size + 1), *line = text, *end;

@@ -21,7 +21,7 @@
 #define TEXT_MAX       ((size_t)128 << 20)
 #define LINE_MAX_BYTES ((size_t)4096)
 #define CHUNK	       ((size_t)256 << 10)
-/* Size of the last symbol of a module or of the kernel, before rounding up to a page; as in perf. */
+/* Size of the last symbol of a module or the kernel, before rounding up to a page; as in perf. */
 #define TAIL ((uint64_t)4096)
 
 struct symbol {

@@ -111,6 +111,7 @@ static struct flat fresh_of(const struct sym_lines *l)
 			      .names_size = l->names_size };
 }
 
+/* Double the hash table of names. */
 static int grow_index(struct sym_lines *l)
 {
 	size_t room = l->room_index ? l->room_index * 2 : 1024;

@@ -34,8 +34,7 @@ struct plt {
 	uint64_t reloc_bytes; /* of all sections; they may overlap */
 	uint64_t *lazy; /* slots of .rela.plt in its order; lazy entries push an index into it */
 	size_t n_lazy;
-	Elf64_Sym near
-		[NEAR]; /* cached part of .dynsym; the symbols of entries mostly follow each other */
+	Elf64_Sym near[NEAR]; /* cached part of .dynsym: entries mostly use symbols in a row */
 	uint64_t near_first, n_near;
 };
 
@@ -297,6 +296,7 @@ static int aarch64_entries(struct plt *plt, const Elf64_Shdr *section, const uin
 	return err;
 }
 
+/* Load a PLT section and add its entries. -EBADMSG: not a section of code. */
 static int add_section(struct plt *plt, const Elf64_Shdr *section)
 {
 	void *code;

@@ -68,6 +68,7 @@ static int read_page(const struct sym_section *s, uint64_t number, const uint8_t
 	return 0;
 }
 
+/* Copy bytes from cached pages. */
 static int read_pages(const struct sym_section *s, uint64_t off, uint8_t *out, uint64_t size)
 {
 	while (size) {
@@ -204,6 +205,7 @@ static int unpack_whole(const struct sym_section *packed, struct sink *sink)
 	return err;
 }
 
+/* Unpack zlib data in chunks, for sections that are too large for unpack_whole. */
 static int unpack_zlib(const struct sym_section *packed, struct sink *sink)
 {
 	uint8_t *in = malloc(CHUNK), *out = malloc(CHUNK);
@@ -246,6 +248,7 @@ static int unpack_zlib(const struct sym_section *packed, struct sink *sink)
 	return err;
 }
 
+/* Unpack zstd data in chunks. */
 static int unpack_zstd(const struct sym_section *packed, struct sink *sink)
 {
 	uint8_t *in = malloc(CHUNK), *out = malloc(CHUNK);
@@ -361,6 +364,7 @@ static struct sym_section behind(const struct sym_section *s, uint64_t n)
 	return rest;
 }
 
+/* Unpack a section with a compression header (gABI, SHF_COMPRESSED). */
 static int open_compressed(const struct sym_image *image, const struct sym_section *raw,
 			   struct sym_section *out)
 {

@@ -30,8 +30,7 @@ struct sym_entry {
 	uint64_t addr;
 	uint64_t end;  /* > addr */
 	uint32_t name; /* arena offset; SYM_ENTRY_OPEN: the size is not stated */
-	/* first kind, bind and name length; later the enclosing entry */
-	uint32_t aux;
+	uint32_t aux;  /* first kind, bind and name length; later the enclosing entry */
 };
 #define SYM_ENTRY_OPEN ((uint32_t)1 << 31)
 
@@ -77,8 +76,7 @@ struct sym_builder {
 	const Elf64_Shdr *dynsym;
 	uint64_t dynstr_at, dynstr_size;
 	void *dynsym_bytes; /* the whole .dynsym, if it is small; NULL: read it again; owned */
-	/* for lazy names; NULL: names are read into the arena; borrowed */
-	struct sym_unread *unread;
+	struct sym_unread *unread; /* lazy names; NULL: names are read into the arena; borrowed */
 	uint32_t dynstr_flag;	   /* marks names of that string table, if names are lazy */
 	int odd;		   /* why lazy names are impossible for this file; 0: possible */
 	struct sym_alias *aliases; /* owned */

@@ -24,8 +24,8 @@
  * the waiting process ends the wait. So the mount tells whether a file belongs to another user's
  * program, and the program is not asked.
  */
-#define LINES_MAX   4096u		 /* of a process's list of mounts, which can be huge */
-#define BELIEVED_NS UINT64_C(1000000000) /* an answer is valid; then the number may be reused */
+#define LINES_MAX   4096u		 /* lines read of a list, which can have 100,000 */
+#define BELIEVED_NS UINT64_C(1000000000) /* answers expire: numbers are reused */
 
 enum served { NOT_FOUND, LOCAL, SERVED };
 

@@ -121,6 +121,7 @@ struct line {
 	const struct fold_sample *sample;
 };
 
+/* Compare an entry with a sample, for hash_find. comm and cgroup are compared by pointer. */
 static bool same_line(const void *ctx, uint32_t id)
 {
 	const struct line *want = ctx;

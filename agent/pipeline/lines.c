@@ -158,6 +158,10 @@ static size_t count_threads(const struct lines_task *tasks, size_t n)
 	return threads < 1 + addresses / WORTH ? threads : 1 + addresses / WORTH;
 }
 
+/*
+ * Run all tasks, on this thread and n_threads - 1 others. If a thread cannot be made, fewer do the
+ * work.
+ */
 static void run_all(struct work *w)
 {
 	pthread_t threads[THREADS_MAX];

@@ -41,8 +41,7 @@ struct known {		    /* a symbol whose names are in the string pool */
 struct module_symbols {
 	bool tried;
 	struct sym_table *table; /* NULL: none */
-	/* for some addresses only, replaced by table; its names are in use */
-	struct sym_table *first;
+	struct sym_table *first; /* an earlier table for some addresses; its names are in use */
 	const struct module *module;
 	bool stored;	  /* the table came from the store */
 	const char *base; /* base name of the module, for display */
@@ -979,6 +978,7 @@ static void free_jit_reading(void *ctx)
 	free(r);
 }
 
+/* Read the perf map or jitdump of a process; run as an errand. No such file is not an error. */
 static void read_jit(void *ctx)
 {
 	struct jit_reading *r = ctx;

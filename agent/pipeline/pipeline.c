@@ -246,7 +246,7 @@ static void keep_step(void *ctx, const struct uw_step *step)
 {
 	struct kept_steps *kept = ctx;
 
-	kept->steps[kept->n++] = *step; /* one a frame at most */
+	kept->steps[kept->n++] = *step; /* at most one for each frame */
 }
 
 /* Record the steps of this walk, if options.explain asks for this sample. */
@@ -307,6 +307,7 @@ struct walk {
 	struct uw_stack stack;
 };
 
+/* Set up the thread's state and the output stack for walking a sample's user part. */
 static void begin_walk(struct pipeline *p, const struct event_sample *s, struct walk *walk)
 {
 	walk->memory = (struct sample_memory){

@@ -196,6 +196,7 @@ static int add_process(struct processes *p, uint32_t pid, const char *comm, stru
 	return 0;
 }
 
+/* Remove a process and its address space. The last process in the array fills the gap. */
 static void remove_process(struct processes *p, struct process *process)
 {
 	uint32_t id = (uint32_t)(process - p->processes), last = --p->n_processes;
@@ -283,6 +284,7 @@ static int new_space(struct processes *p, struct uw_space **out)
 	return err;
 }
 
+/* Add a process unless it is known, with an empty name and no mappings. -ENOMEM. */
 static int need_process(struct processes *p, uint32_t pid)
 {
 	struct uw_space *space;
@@ -405,6 +407,7 @@ static void forget(struct processes *p, uint64_t now_ns)
 	}
 }
 
+/* Set a thread's name; a main thread's name is also the process's name. */
 static int on_comm(struct processes *p, const struct event *event)
 {
 	const char *comm = keep_comm(p, event->comm.comm);
@@ -472,6 +475,7 @@ static int map(struct processes *p, struct process *process, const struct event 
 	return uw_space_map(space, &mapping);
 }
 
+/* Apply a mapping event and keep count of all mappings. The kernel's own mappings are ignored. */
 static int on_mapping(struct processes *p, const struct event *event)
 {
 	struct process *process;
