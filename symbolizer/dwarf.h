@@ -15,8 +15,7 @@
 struct dw_spec {
 	uint16_t name, form;
 	/* In units with the table's sizes: */
-	/* offset in the entry's attributes, if it is the same for all entries; DW_NO_PLACE */
-	uint16_t at;
+	uint16_t at;	  /* constant offset in the entry's attributes, or DW_NO_PLACE */
 	uint8_t size;	  /* its size in bytes; DW_NO_SIZE */
 	int64_t implicit; /* value of DW_FORM_implicit_const */
 };

@@ -987,8 +987,7 @@ static int clean_names(struct sym_builder *b)
 		char *clean;
 		int err;
 
-		n = is_measured(&e) ? length_of(b, &e)
-				    : 0; /* names that are not measured are from a simple table */
+		n = is_measured(&e) ? length_of(b, &e) : 0; /* names not measured are simple */
 		if (!n || (n <= SYM_NAME_BYTES_MAX && is_plain(b->names + e.name, n))) {
 			b->entries[kept++] = e;
 			continue;

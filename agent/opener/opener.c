@@ -164,8 +164,7 @@ int places_open_at(int root, const char *path, enum place_links links,
 	int path_fd, err;
 	bool public;
 
-	if (links !=
-	    LINKS_FOLLOWED) /* then the link itself is opened, and a link is not a regular file */
+	if (links != LINKS_FOLLOWED) /* opens a link itself, which is not a regular file */
 		how.flags |= O_NOFOLLOW;
 	if (links == NO_LINKS)
 		how.resolve |= RESOLVE_NO_SYMLINKS;

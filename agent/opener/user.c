@@ -186,10 +186,7 @@ void user_leave(struct user_left *left)
 		(void)setfsgid(left->gid);
 		(void)set_groups(left->n_groups, left->groups);
 		err |= caps(SYS_capset, left->caps);
-		/*
-		 * With another user's rights, the thread would do the rest of its work wrongly:
-		 * abort.
-		 */
+		/* Abort, so that this thread does no other work with the wrong rights. */
 		if (err || fs_uid() != left->uid || fs_gid() != left->gid)
 			abort();
 		/*

@@ -8,7 +8,7 @@
 
 enum {
 	THREADS_MAX = 4,
-	WORTH = 48, /* addresses for which an additional thread pays */
+	WORTH = 48, /* addresses that justify one more thread */
 };
 
 struct twin { /* an additional reader of the same file, for another thread */
@@ -34,7 +34,7 @@ struct work {
 	size_t n, n_threads;
 };
 
-/* Make readers for the additional threads of a file, as many as pay for its addresses. */
+/* Make readers for the additional threads of a file, as many as its addresses justify. */
 static void make_twins(struct shared *s, size_t most)
 {
 	size_t worth = s->task->n / WORTH;
@@ -145,7 +145,7 @@ static void *run(void *ctx)
 	return NULL;
 }
 
-/* Return how many threads pay for the number of addresses, limited by the CPUs of this thread. */
+/* Return how many threads the addresses justify, limited by the CPUs that this thread may use. */
 static size_t count_threads(const struct lines_task *tasks, size_t n)
 {
 	size_t addresses = 0, threads;

@@ -37,7 +37,7 @@ struct walked {		 /* one sample; borrowed while the callback runs */
 	bool has_user;
 	enum uw_stop stop;
 	uint64_t stop_addr;
-	uint8_t confidence; /* enum uw_confidence: the lowest of all frames; for the fold */
+	uint8_t confidence; /* enum uw_confidence: of the least certain frame; for the fold */
 	/*
 	 * Set if options.explain asked for them: the frames of the user part, and the step from
 	 * each frame.

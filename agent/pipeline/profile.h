@@ -75,7 +75,7 @@ struct profile_entry {
 	/* Allocations, in units of 1 / EVENT_OBJECT: all, and those not freed yet. */
 	uint64_t objects, live_objects;
 	uint64_t live;	    /* bytes not freed yet; value has the bytes of all allocations */
-	uint8_t confidence; /* enum uw_confidence: the lowest of all frames */
+	uint8_t confidence; /* enum uw_confidence: of the least certain frame */
 };
 
 struct accounting { /* captured = unwound + lost; see accounting_balanced */

@@ -111,10 +111,9 @@ struct blob {
 	uint64_t block; /* address of the block; 0: the slot is free */
 	uint64_t method;
 	uint32_t size, id;
-	uint64_t start, end; /* of its code; equal: unusable */
-	uint32_t name, frames,
-		frames_size; /* offset of its name in kept; offset and size of its frames */
-	uint32_t turn;	     /* the reading in which the blob was last seen */
+	uint64_t start, end;		    /* of its code; equal: unusable */
+	uint32_t name, frames, frames_size; /* name and frames: offsets in kept; bytes */
+	uint32_t turn;			    /* the reading in which the blob was last seen */
 };
 
 struct page {

@@ -47,9 +47,7 @@ static void begin_frames(struct hotspot_frames *f, uint64_t size)
 		0x80 | 16,
 		1, /* DW_CFA_offset: rip at CFA - 8 */
 	};
-	uint8_t head[FDE_HEAD] = {
-		[4] = CIE_SIZE + 4
-	}; /* length, filled in later; distance to the CIE; start 0 */
+	uint8_t head[FDE_HEAD] = { [4] = CIE_SIZE + 4 }; /* length (set later); CIE distance; 0 */
 
 	for (unsigned int i = 0; i < 8; i++)
 		head[16 + i] = (uint8_t)(size >> 8 * i);
