@@ -40,7 +40,7 @@ say = @$(if $(V),set -x;,printf '  %-5s %s\n' '$(1)' '$(2)';)
 
 # ---- what there is --------------------------------------------------------
 
-LIBRARY := unwinder symbolizer proto agent compat
+LIBRARY := base unwinder symbolizer proto agent compat
 GEN := $(BUILD)/gen
 PROTOS := $(wildcard proto/*.proto)
 PROTO_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
@@ -53,7 +53,7 @@ PAGE := agent/export/page
 PAGE_H := $(GEN)/$(PAGE)/parts.h
 GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H)
 
-UNWINDER_C := $(wildcard unwinder/*.c)
+UNWINDER_C := $(wildcard base/*.c unwinder/*/*.c)
 AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c))
 REST_C := $(wildcard symbolizer/*.c proto/*.c) $(AGENT_C)
 ALL_C := $(UNWINDER_C) $(REST_C) $(wildcard agent/cmd/main.c)

@@ -32,7 +32,14 @@ check() {
 own='(sqlite3|protobuf-c/.*|bpf/.*|microhttpd|curl/.*|nettle/.*)\.h'
 check schema     'schema/[a-z_]+\.h' 'stdint\.h|stdio\.h|stdlib\.h|elf\.h|'"$own"
 check bpf        '(schema|bpf)/[a-z_]+\.h|vmlinux\.h' 'stdint\.h|stdio\.h|stdlib\.h|string\.h|errno\.h|sqlite3\.h|elf\.h'
-check unwinder   '(schema|unwinder)/[a-z0-9_]+\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
+check base       '(schema|base)/[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
+check unwinder   '(schema|base)/[a-z0-9_]+\.h|unwinder/([a-z]+/)?[a-z0-9_]+\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
+# A room of the unwinder uses those before it, as a walk uses rules, and rules come out of tables and CFI.
+before='(schema|base)/[a-z0-9_]+\.h|unwinder/(unwinder|cursor|walker|rule)\.h'
+for room in arch cfi table rule dynamic walk remote; do
+	before="$before|unwinder/$room/[a-z0-9_]+\.h"
+	check unwinder/$room "$before" "$own|(elfutils/libdw.*|dwarf)\\.h"
+done
 check generator  'generator/[a-z]+\.h' "$own|elf\\.h"
 check symbolizer '(schema|symbolizer)/[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
 check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'

@@ -19,8 +19,8 @@
 #include "agent/log.h"
 #include "agent/store/db.h"
 #include "agent/store/store.h"
-#include "unwinder/object.h"
-#include "unwinder/table.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/table/table.h"
 
 #define ROUNDS 9
 

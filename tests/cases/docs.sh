@@ -79,7 +79,7 @@ faults = check(pages)
 before = set(faults)
 wrong = [('README.md', '[x](docs/absent.md)'), ('docs/store.md', '[x](decisions/absent.md)'), ('docs/store.md', '[x](security.md#absent)'),
          ('HACKING.md', '`unwinder/absent.c`'), ('docs/store.md', 'see tests/cases/absent.sh.'),
-         ('HACKING.md', '| x | `unwinder/walk.c:absent` |'), ('HACKING.md', '| x | `unwinder/walk.h:uw_walk_rule` |'),
+         ('HACKING.md', '| x | `unwinder/walk/walk.c:absent` |'), ('HACKING.md', '| x | `unwinder/walk/walk.h:uw_walk_rule` |'),
          ('docs/decisions/absent.md', 'A page that nobody lists.')]
 for page, changed in [('docs/architecture.md', pages['docs/architecture.md'].replace('| `compat/` |', '| compat |')),
                       ('docs/README.md', pages['docs/README.md'].replace('(security.md)', '(store.md)'))]:

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "unwinder/object.h"
-#include "unwinder/step.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/step.h"
 
 struct words { /* "0=1 8=2": address=value, hexadecimal */
 	const char *text;

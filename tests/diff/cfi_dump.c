@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unwinder/ehframe.h"
-#include "unwinder/object.h"
+#include "unwinder/cfi/ehframe.h"
+#include "unwinder/rule/object.h"
 
 static struct uw_object *object;
 static unsigned long looked_up, differing;

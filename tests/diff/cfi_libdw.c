@@ -31,8 +31,8 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 
-#include "unwinder/ehframe.h"
-#include "unwinder/object.h"
+#include "unwinder/cfi/ehframe.h"
+#include "unwinder/rule/object.h"
 
 #define EXCEPTIONS_MAX	 10
 #define SHOWN_PER_FILE	 5

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unwinder/ehframe.h"
-#include "unwinder/object.h"
+#include "unwinder/cfi/ehframe.h"
+#include "unwinder/rule/object.h"
 
 static struct {
 	const struct uw_cfi *debug;

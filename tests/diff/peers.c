@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "tests/peers/peer.h"
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 enum class {
 	EQUAL,

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 int main(int argc, char **argv)
 {

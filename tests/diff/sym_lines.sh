@@ -48,7 +48,7 @@ fn main() {
 }
 RS
 printf '\t.text\n\t.globl f\n\t.type f, @function\nf:\n\tnop\n\tnop\n\tret\n\t.size f, .-f\n' > "$work/a.s"
-c="$tree/unwinder/cfi.c $tree/unwinder/row.c $tree/unwinder/expr.c $tree/unwinder/step.c"
+c="$tree/unwinder/cfi/cfi.c $tree/unwinder/table/row.c $tree/unwinder/walk/expr.c $tree/unwinder/walk/step.c"
 flags="-std=c17 -D_GNU_SOURCE -I$tree"
 
 # NAME COMMAND…, in a folder of its own; two at a time

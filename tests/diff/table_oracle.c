@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "unwinder/object.h"
-#include "unwinder/step.h"
-#include "unwinder/table.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/table/table.h"
+#include "unwinder/walk/step.h"
 
 #define SHOWN_MAX 20
 

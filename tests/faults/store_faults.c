@@ -35,7 +35,7 @@
 #include "agent/store/sql.h"
 #include "schema/table.h"
 #include "symbolizer/symbolizer.h"
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 static struct uw_object *open_file(const char *path, struct store_file *file)
 {

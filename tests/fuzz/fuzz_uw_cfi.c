@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unwinder/ehframe.h"
-#include "unwinder/expr.h"
-#include "unwinder/step.h"
+#include "unwinder/cfi/ehframe.h"
+#include "unwinder/walk/expr.h"
+#include "unwinder/walk/step.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

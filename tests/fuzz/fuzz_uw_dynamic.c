@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unwinder/arch.h"
-#include "unwinder/checksum.h"
-#include "unwinder/dynamic.h"
-#include "unwinder/step.h"
+#include "base/checksum.h"
+#include "unwinder/arch/arch.h"
+#include "unwinder/dynamic/dynamic.h"
+#include "unwinder/walk/step.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

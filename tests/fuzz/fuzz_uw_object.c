@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "unwinder/object.h"
-#include "unwinder/step.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/step.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unwinder/ehframe.h"
-#include "unwinder/step.h"
-#include "unwinder/table.h"
-#include "unwinder/table_build.h"
+#include "unwinder/cfi/ehframe.h"
+#include "unwinder/table/table.h"
+#include "unwinder/table/table_build.h"
+#include "unwinder/walk/step.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

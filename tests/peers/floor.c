@@ -15,8 +15,8 @@
 #include <sys/mman.h>
 
 #include "tests/peers/peer.h"
-#include "unwinder/object.h"
-#include "unwinder/step.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/step.h"
 
 #define BLOCK_SHIFT 7
 

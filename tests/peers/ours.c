@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "tests/peers/peer.h"
-#include "unwinder/object.h"
-#include "unwinder/walk.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/walk.h"
 
 /* Not a power of two: frames of different samples are to lie in different cache sets. */
 #define STRIDE (PEER_FRAMES + 5)

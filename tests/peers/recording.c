@@ -7,7 +7,7 @@
 
 #include "agent/array.h"
 #include "agent/cmd/input.h"
-#include "unwinder/space.h"
+#include "unwinder/walk/space.h"
 
 /* ---- reading ------------------------------------------------------------------------------ */
 

@@ -5,7 +5,7 @@ set -u
 tree=$(mktemp -d) || exit 1
 trap 'rm -rf "$tree"' EXIT
 failures=0 cases=0
-for folder in schema bpf unwinder symbolizer proto compat agent; do
+for folder in schema bpf base unwinder symbolizer proto compat agent; do
 	mkdir -p "$tree/$folder"
 	[ ! -d "$folder" ] || (find "$folder" -name '*.[ch]' -print0 | xargs -0r cp --parents -t "$tree")
 done
@@ -38,6 +38,13 @@ for header in sqlite3.h bpf/libbpf.h protobuf-c/protobuf-c.h elfutils/libdw.h; d
 	expect fail unwinder/probe.c "#include <$header>"
 done
 expect pass unwinder/probe.c '#include "unwinder/unwinder.h"\n#include <elf.h>'
+# A table knows no walk.
+expect fail unwinder/cfi/probe.c '#include "unwinder/walk/walk.h"'
+expect fail unwinder/table/probe.c '#include "unwinder/rule/object.h"'
+expect fail unwinder/rule/probe.c '#include "unwinder/walk/step.h"'
+expect fail unwinder/walk/probe.c '#include "unwinder/remote/proc_info.h"'
+expect pass unwinder/walk/probe.c '#include "unwinder/rule/object.h"\n#include "base/bytes.h"'
+expect fail base/probe.c '#include "unwinder/rule.h"'
 for header in agent/event.h unwinder/internal.h proto/profile.pb-c.h; do
 	expect fail symbolizer/probe.c "#include \"$header\""
 done
@@ -52,7 +59,7 @@ expect pass proto/probe.c '#include "proto/profile.pb-c.h"\n#include <protobuf-c
 for header in unwinder/internal.h symbolizer/table.h symbolizer/image.h bpf/capture.bpf.c; do
 	expect fail agent/cmd/probe.c "#include \"$header\""
 done
-expect fail compat/probe.c '#include "unwinder/walk.h"'
+expect fail compat/probe.c '#include "unwinder/walk/walk.h"'
 expect fail compat/probe.c '#include "agent/event.h"'
 expect pass compat/probe.c '#include "agent/source/source.h"'
 expect fail agent/probe.c '#include <vmlinux.h>'

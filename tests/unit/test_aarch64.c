@@ -9,10 +9,10 @@
 
 #include "tests/check.h"
 #include "tests/image.h"
-#include "unwinder/arch.h"
-#include "unwinder/child.h"
-#include "unwinder/object.h"
-#include "unwinder/step.h"
+#include "unwinder/arch/arch.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/child.h"
+#include "unwinder/walk/step.h"
 
 #define ARM (&uw_arch_aarch64)
 

@@ -10,8 +10,8 @@
 #include "schema/procs.h"
 #include "schema/table.h"
 #include "tests/check.h"
-#include "unwinder/object.h"
-#include "unwinder/table.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/table/table.h"
 
 /* Somewhere a blob is kept, where reading can go wrong. */
 struct place {

@@ -1,4 +1,4 @@
-#include "unwinder/bytes.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <string.h>

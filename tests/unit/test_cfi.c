@@ -1,11 +1,11 @@
-#include "unwinder/cfi.h"
+#include "unwinder/cfi/cfi.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/check.h"
-#include "unwinder/pointer.h"
+#include "unwinder/cfi/pointer.h"
 
 #define VADDR 0x10000 /* of the section */
 #define START 0x2000  /* of the function */

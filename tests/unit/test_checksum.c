@@ -1,4 +1,4 @@
-#include "unwinder/checksum.h"
+#include "base/checksum.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "unwinder/codes.h"
+#include "unwinder/rule/codes.h"
 
 #include <string.h>
 #include <sys/mman.h>

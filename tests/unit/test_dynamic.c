@@ -2,7 +2,7 @@
  * What a process registers of code it generated: read out of memory laid out by libunwind's
  * own header, and walked.
  */
-#include "unwinder/dynamic.h"
+#include "unwinder/dynamic/dynamic.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "unwinder/ehframe.h"
+#include "unwinder/cfi/ehframe.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "unwinder/expr.h"
+#include "unwinder/walk/expr.h"
 
 #include <elf.h>
 #include <errno.h>

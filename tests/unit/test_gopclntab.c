@@ -1,4 +1,4 @@
-#include "unwinder/gopclntab.h"
+#include "unwinder/rule/gopclntab.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -7,9 +7,9 @@
 
 #include "tests/check.h"
 #include "tests/image.h"
-#include "unwinder/arch.h"
-#include "unwinder/object.h"
-#include "unwinder/step.h"
+#include "unwinder/arch/arch.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/step.h"
 
 #define LEAF   0x1000 /* no frame */
 #define WORK   0x1040 /* 32 bytes from its fifth to its last */

@@ -1,4 +1,4 @@
-#include "unwinder/large.h"
+#include "base/large.h"
 
 #include <stdint.h>
 #include <stdlib.h>

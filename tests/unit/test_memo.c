@@ -1,4 +1,4 @@
-#include "unwinder/memo.h"
+#include "unwinder/rule/memo.h"
 
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 #include <elf.h>
 #include <errno.h>

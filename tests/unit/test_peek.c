@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "unwinder/object.h"
-#include "unwinder/peek.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/rule/peek.h"
 
 #define LOOKUPS 20000
 #define FLIPS	2000

@@ -1,4 +1,4 @@
-#include "unwinder/procs.h"
+#include "unwinder/table/procs.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 static struct uw_object *open_self(void)
 {

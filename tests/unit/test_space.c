@@ -1,4 +1,4 @@
-#include "unwinder/space.h"
+#include "unwinder/walk/space.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 static struct uw_object *own; /* this program's file */
 static int asked;

@@ -1,5 +1,5 @@
 /* Who is asked for a frame's caller, in which order, and what each answer leads to. */
-#include "unwinder/stepper.h"
+#include "unwinder/walk/stepper.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
 
 #include "tests/check.h"
 #include "tests/image.h"
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 #define CODE  ((uint64_t)0x10000) /* where IMAGE_CODE is mapped */
 #define STACK ((uint64_t)0x70000)

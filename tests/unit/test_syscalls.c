@@ -1,4 +1,4 @@
-#include "unwinder/syscalls.h"
+#include "unwinder/rule/syscalls.h"
 
 #include <elf.h>
 #include <string.h>

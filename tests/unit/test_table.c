@@ -1,4 +1,4 @@
-#include "unwinder/table.h"
+#include "unwinder/table/table.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "unwinder/object.h"
-#include "unwinder/row.h"
-#include "unwinder/table_build.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/table/row.h"
+#include "unwinder/table/table_build.h"
 
 /*
  * A section by hand (LSB 5.0 §10.6.1, DWARF 5 §6.4): a CIE as gcc writes it, and

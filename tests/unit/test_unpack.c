@@ -1,6 +1,6 @@
 /* Unpacking: what was packed comes out, damage and lies about the size are refused, and it can be told to stop. */
+#include "base/unpack.h"
 #include "tests/check.h"
-#include "unwinder/unpack.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@
 #include "agent/source/mapped.h"
 #include "symbolizer/symbolizer.h"
 #include "tests/check.h"
-#include "unwinder/object.h"
+#include "unwinder/rule/object.h"
 
 #define LOOKUPS 3000
 

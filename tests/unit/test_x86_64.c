@@ -4,9 +4,9 @@
 
 #include "tests/check.h"
 #include "tests/image.h"
-#include "unwinder/arch.h"
-#include "unwinder/object.h"
-#include "unwinder/step.h"
+#include "unwinder/arch/arch.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/step.h"
 
 #define X86 (&uw_arch_x86_64)
 

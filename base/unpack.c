@@ -1,0 +1,199 @@
+/* base/unpack.c: decompresses sections and embedded files: zlib, zstd and xz. */
+#include "base/unpack.h"
+
+#include "unwinder/unwinder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <lzma.h>
+#include <zlib.h>
+#include <zstd.h>
+
+/*
+ * Deflate cannot compress better than 1032:1, so a larger claimed size is false, and not worth its
+ * memory.
+ */
+#define ZLIB_RATIO_MAX 1032
+
+#define XZ_MEMORY_MAX ((uint64_t)128 << 20)
+
+/* How many bytes are unpacked between two calls of the stop function. */
+#define CHUNK ((size_t)256 * 1024)
+
+/* The calling thread's stop function, see uw_unpack_unless. */
+static _Thread_local struct {
+	bool (*stop)(void *ctx);
+	void *ctx;
+} unless;
+
+void uw_unpack_unless(bool (*stop)(void *ctx), void *ctx)
+{
+	unless.stop = stop;
+	unless.ctx = ctx;
+}
+
+bool uw_unpack_is_stopped(void)
+{
+	return unless.stop && unless.stop(unless.ctx);
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Fill out, chunk by chunk, from the one stream that in has. -EBADMSG: the sizes do not match. */
+static int inflate_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
+{
+	z_stream z = { 0 };
+	int err = 0, rc = Z_OK;
+
+	if (inflateInit(&z) != Z_OK)
+		return -ENOMEM;
+	z.next_in = (z_const Bytef *)in;
+	z.next_out = out;
+	while (!err && rc == Z_OK) {
+		size_t in_left = in_size - z.total_in;
+
+		z.avail_in = (uInt)least(in_left, CHUNK);
+		z.avail_out = (uInt)least(size - z.total_out, CHUNK);
+		/*
+		 * inflate returns Z_BUF_ERROR if the buffer is full before the stream's end, or if
+		 * the input ends.
+		 */
+		rc = inflate(&z, Z_NO_FLUSH);
+		if (uw_unpack_is_stopped())
+			err = -ECANCELED;
+	}
+	if (!err && (rc != Z_STREAM_END || z.total_out != size))
+		err = rc == Z_MEM_ERROR ? -ENOMEM : -EBADMSG;
+	(void)inflateEnd(&z);
+	return err;
+}
+
+int uw_unpack_zlib(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
+{
+	uint8_t *data;
+	int err;
+
+	if (size > cap)
+		return -ENOTSUP;
+	if (!size || size / ZLIB_RATIO_MAX > in_size)
+		return -EBADMSG;
+	data = malloc(size);
+	if (!data)
+		return -ENOMEM;
+	err = inflate_into(in, in_size, data, size);
+	if (err) {
+		free(data);
+		return err;
+	}
+	*out = data;
+	return 0;
+}
+
+/* Fill out, chunk by chunk, from the frames that in has. -EBADMSG: the sizes do not match. */
+static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
+{
+	ZSTD_DCtx *zstd = ZSTD_createDCtx();
+	ZSTD_inBuffer from = { .src = in, .size = in_size };
+	size_t done = 0, left = 1;
+	int err = zstd ? 0 : -ENOMEM;
+
+	if (zstd) /* the largest that callers unpack: ld writes such frames in one segment */
+		(void)ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, 28);
+	while (!err && (from.pos < from.size || left)) {
+		ZSTD_outBuffer to = { .dst = out + done, .size = least(size - done, CHUNK) };
+		size_t before = from.pos;
+
+		left = ZSTD_decompressStream(zstd, &to, &from);
+		done += to.pos;
+		if (ZSTD_isError(left) || (!to.pos && from.pos == before))
+			err = -EBADMSG;
+		else if (uw_unpack_is_stopped())
+			err = -ECANCELED;
+	}
+	if (!err && done != size)
+		err = -EBADMSG;
+	(void)ZSTD_freeDCtx(zstd);
+	return err;
+}
+
+int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
+{
+	uint8_t *data;
+	int err;
+
+	if (size > cap)
+		return -ENOTSUP;
+	if (!size)
+		return -EBADMSG;
+	data = malloc(size);
+	if (!data)
+		return -ENOMEM;
+	err = decompress_into(in, in_size, data, size);
+	if (err) {
+		free(data);
+		return err;
+	}
+	*out = data;
+	return 0;
+}
+
+/* The size is not known beforehand, so the buffer grows up to cap. */
+int uw_unpack_xz(const uint8_t *in, size_t in_size, uint64_t cap, uint8_t **out, size_t *size)
+{
+	lzma_stream stream = LZMA_STREAM_INIT;
+	uint64_t room = 64 * 1024;
+	uint8_t *data = NULL;
+	lzma_ret ret;
+	int err = 0;
+
+	if (lzma_stream_decoder(&stream, XZ_MEMORY_MAX, LZMA_CONCATENATED) != LZMA_OK)
+		return -ENOMEM;
+	stream.next_in = in;
+	stream.avail_in = in_size;
+	do {
+		if (!data || stream.total_out == room) {
+			uint64_t grown = data ? room * 2 : room;
+			uint8_t *bigger;
+
+			if (stream.total_out >= cap) {
+				err = -ENOTSUP;
+				goto out;
+			}
+			if (grown > cap)
+				grown = cap;
+			bigger = realloc(data, grown);
+			if (!bigger) {
+				err = -ENOMEM;
+				goto out;
+			}
+			data = bigger;
+			room = grown;
+			stream.next_out = data + stream.total_out;
+		}
+		stream.avail_out = least(room - stream.total_out, CHUNK);
+		ret = lzma_code(&stream, stream.avail_in ? LZMA_RUN : LZMA_FINISH);
+		if (uw_unpack_is_stopped()) {
+			err = -ECANCELED;
+			goto out;
+		}
+	} while (ret == LZMA_OK);
+	if (ret == LZMA_MEMLIMIT_ERROR)
+		err = -ENOTSUP;
+	else if (ret == LZMA_MEM_ERROR)
+		err = -ENOMEM;
+	else if (ret != LZMA_STREAM_END)
+		err = -EBADMSG;
+out:
+	if (err) {
+		free(data);
+	} else {
+		*out = data;
+		*size = (size_t)stream.total_out;
+	}
+	lzma_end(&stream);
+	return err;
+}

@@ -1,0 +1,987 @@
+/*
+ * unwinder/cfi/cfi.c: decodes CIEs and FDEs and runs their instructions to find the rule at an
+ * address.
+ *
+ * Two decoders and two interpreters share the work: a fast one for the entries and instructions
+ * that compilers usually write, and a general one for everything else. Both give the same
+ * result.
+ */
+#include "unwinder/cfi/cfi.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "unwinder/cfi/pointer.h"
+
+/*
+ * DWARF does not limit the nesting of DW_CFA_remember_state. No file of a full Debian disk
+ * nests deeper than 4.
+ */
+#define REMEMBER_MAX 32
+
+/*
+ * Limits on the work that one lookup can cost. The author of a file decides how long its
+ * programs are, so a program that costs more is refused. The instructions of a CIE, and those
+ * of a CIE and an FDE together, cost one unit each. A row that is remembered or restored costs
+ * one more unit for each register beyond ROW_FREE.
+ *
+ * Of 5 million FDEs on one disk, the longest CIE has 20 instructions and the longest FDE
+ * (libcufft 12) has 31,438.
+ */
+#define CIE_COST_MAX 256u
+#define COST_MAX     (1u << 16)
+#define ROW_FREE     8
+
+/* Maximum length of an augmentation string, with its NUL; "zPLRSB" is the longest seen. */
+#define LETTERS_MAX 16
+
+enum { /* DWARF 5 §7.24 */
+       CFA_ADVANCE_LOC = 0x40,
+       CFA_OFFSET = 0x80,
+       CFA_RESTORE = 0xc0,
+       CFA_NOP = 0x00,
+       CFA_SET_LOC = 0x01,
+       CFA_ADVANCE_LOC1 = 0x02,
+       CFA_ADVANCE_LOC2 = 0x03,
+       CFA_ADVANCE_LOC4 = 0x04,
+       CFA_OFFSET_EXTENDED = 0x05,
+       CFA_RESTORE_EXTENDED = 0x06,
+       CFA_UNDEFINED = 0x07,
+       CFA_SAME_VALUE = 0x08,
+       CFA_REGISTER = 0x09,
+       CFA_REMEMBER_STATE = 0x0a,
+       CFA_RESTORE_STATE = 0x0b,
+       CFA_DEF_CFA = 0x0c,
+       CFA_DEF_CFA_REGISTER = 0x0d,
+       CFA_DEF_CFA_OFFSET = 0x0e,
+       CFA_DEF_CFA_EXPRESSION = 0x0f,
+       CFA_EXPRESSION = 0x10,
+       CFA_OFFSET_EXTENDED_SF = 0x11,
+       CFA_DEF_CFA_SF = 0x12,
+       CFA_DEF_CFA_OFFSET_SF = 0x13,
+       CFA_VAL_OFFSET = 0x14,
+       CFA_VAL_OFFSET_SF = 0x15,
+       CFA_VAL_EXPRESSION = 0x16,
+       CFA_MIPS_ADVANCE_LOC8 = 0x1d,
+       CFA_AARCH64_NEGATE_RA_STATE_WITH_PC = 0x2c,
+       CFA_AARCH64_NEGATE_RA_STATE = 0x2d, /* on SPARC: GNU_window_save */
+       CFA_GNU_ARGS_SIZE = 0x2e,
+       CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
+};
+
+/* A row while its program runs. regs[i] is valid only if bit i of mentioned is set. */
+struct row {
+	uint64_t mentioned;
+	int64_t cfa_off; /* retained while an expression applies: see DW_CFA_def_cfa_register */
+	const uint8_t *cfa_expr;
+	uint32_t cfa_size; /* of the expression; 0: the CFA is cfa_reg + cfa_off */
+	uint8_t cfa_reg;
+	bool cfa_set;
+	bool ra_signed;
+	struct uw_reg_rule regs[UW_REGS_MAX];
+};
+
+/* The state of the interpreter. */
+struct run {
+	const struct uw_cie *cie;
+	struct uw_bases bases;
+	uint64_t loc;	    /* start of the current row */
+	uint64_t next_loc;  /* start of the next row, once an instruction advances */
+	unsigned int cost;  /* so far */
+	unsigned int limit; /* of the cost */
+	unsigned int depth;
+	struct row row;
+	struct row initial; /* row after the CIE's instructions; DW_CFA_restore reads it */
+	struct row saved[REMEMBER_MAX];
+};
+
+/* ---- entries ------------------------------------------------------------------ */
+
+/* Return the bases that encoded pointers of this section count from. */
+static struct uw_bases bases_of(const struct uw_cfi *cfi, uint8_t address_size)
+{
+	return (struct uw_bases){ .start = cfi->data,
+				  .vaddr = cfi->vaddr,
+				  .text = cfi->text,
+				  .data = cfi->got,
+				  .has_text = cfi->has_text,
+				  .has_data = cfi->has_got,
+				  .address_size = address_size };
+}
+
+static const uint8_t zeros[64];
+
+/* The header that CIEs and FDEs have in common (LSB 5.0 §10.6.1, DWARF 5 §6.4.1). */
+struct head {
+	struct uw_bytes body; /* the bytes after the id */
+	uint64_t id_off;      /* of the id field */
+	uint64_t id;
+	bool cie, dwarf64;
+};
+
+/* Skip the terminators that follow. A sparse section can hold millions of them. */
+static void skip_zeros(struct uw_bytes *b)
+{
+	const uint8_t *p = b->pos, *end = b->end;
+
+	if (b->err)
+		return;
+	while (end - p >= 64 && !memcmp(p, zeros, sizeof(zeros)))
+		p += sizeof(zeros);
+	while (end - p >= 4 && !memcmp(p, zeros, 4))
+		p += 4;
+	b->pos = p;
+}
+
+bool uw_cfi_ends(const struct uw_cfi *cfi, uint64_t off)
+{
+	return cfi->to_terminator && cfi->size - off >= 4 && !memcmp(cfi->data + off, zeros, 4);
+}
+
+/*
+ * Read the length and the id of the entry at off. Set *next, if not NULL, to the offset of the
+ * next entry as soon as the length is known. -ENOENT for a terminator, -EBADMSG if the entry
+ * does not fit into the section.
+ */
+static int read_head(const struct uw_cfi *cfi, uint64_t off, struct head *head, uint64_t *next)
+{
+	struct uw_bytes b;
+	uint64_t length;
+
+	if (off > cfi->size)
+		return -EBADMSG;
+	b = uw_bytes_of(cfi->data + off, cfi->size - off);
+	length = uw_bytes_u32(&b);
+	head->dwarf64 = length == 0xffffffff;
+	if (head->dwarf64)
+		length = uw_bytes_u64(&b);
+	head->id_off = (uint64_t)(b.pos - cfi->data);
+	head->body = uw_bytes_take(&b, length);
+	if (b.err)
+		return -EBADMSG;
+	/* A terminator ends the section, or one input of a relocatable link. */
+	if (length == 0 && !head->dwarf64)
+		skip_zeros(&b);
+	if (next)
+		*next = (uint64_t)(b.pos - cfi->data);
+	if (length == 0)
+		return -ENOENT;
+	/*
+	 * In .eh_frame the id has four bytes even if the length has the 64-bit form (LSB 5.0
+	 * §10.6.1.1).
+	 */
+	if (head->dwarf64 && !cfi->eh) {
+		head->id = uw_bytes_u64(&head->body);
+		head->cie = head->id == UINT64_MAX;
+	} else {
+		head->id = uw_bytes_u32(&head->body);
+		head->cie = head->id == (cfi->eh ? 0 : UINT32_MAX);
+	}
+	return head->body.err;
+}
+
+uint64_t uw_cfi_count(const struct uw_cfi *cfi)
+{
+	uint64_t n = 0, off = 0;
+
+	while (off < cfi->size) {
+		const uint8_t *at = cfi->data + off;
+		uint64_t left = cfi->size - off, next = off;
+		uint32_t length = left < 8 ? 0 : uw_bytes_little(at);
+		struct head head;
+		int err;
+
+		/*
+		 * Fast path for the 32-bit form, which all entries but a terminator usually
+		 * have.
+		 */
+		if (length >= 4 && length < 0xfffffff0 && length <= left - 4) {
+			uint32_t id = uw_bytes_little(at + 4);
+
+			n += id != (cfi->eh ? 0 : UINT32_MAX);
+			off += 4 + (uint64_t)length;
+			continue;
+		}
+		err = read_head(cfi, off, &head, &next);
+		if (next <= off || (err == -ENOENT && cfi->to_terminator))
+			break;
+		n += !err && !head.cie;
+		off = next;
+	}
+	return n;
+}
+
+/*
+ * Read the fields that the augmentation string announces (LSB 5.0 §10.6.1.1.1) and advance b to
+ * the initial instructions. -ENOTSUP for an unknown letter.
+ */
+static int read_augmentation(const struct uw_cfi *cfi, struct uw_bytes *b, const char *letters,
+			     struct uw_cie *cie)
+{
+	struct uw_bases bases = bases_of(cfi, cie->address_size);
+	struct uw_bytes data = *b;
+	int err = 0;
+
+	if (letters[0] == 'z') {
+		cie->sized = true;
+		data = uw_bytes_take(b, uw_bytes_uleb(b));
+		letters++;
+	}
+	for (; *letters && !err; letters++) {
+		switch (*letters) {
+		case 'R':
+			cie->fde_encoding = uw_bytes_u8(&data);
+			break;
+		case 'L':
+			cie->lsda_encoding = uw_bytes_u8(&data);
+			break;
+		case 'P': /* the personality routine; rules do not depend on it */
+			cie->personality_encoding = uw_bytes_u8(&data);
+			cie->personality = data.pos;
+			err = uw_pointer_skip(&data, &bases, cie->personality_encoding);
+			break;
+		case 'S':
+			cie->signal = true;
+			break;
+		case 'B':
+			cie->b_key = true;
+			break;
+		case 'G': /* aarch64: stack memory is tagged */
+			break;
+		default: /* it may change the layout of FDEs or the meaning of rows */
+			return -ENOTSUP;
+		}
+	}
+	if (!cie->sized)
+		*b = data;
+	return err ? err : data.err;
+}
+
+/*
+ * Decode the CIE at off. -EBADMSG if there is no CIE, -ENOTSUP for an unknown version,
+ * augmentation or address size.
+ */
+static int read_cie(const struct uw_cfi *cfi, uint64_t off, struct uw_cie *cie)
+{
+	struct head head;
+	struct uw_bytes *b = &head.body;
+	const char *letters;
+	int err = read_head(cfi, off, &head, NULL);
+
+	if (err)
+		return err == -ENOENT ? -EBADMSG : err;
+	if (!head.cie)
+		return -EBADMSG;
+	*cie = (struct uw_cie){ .address_size = 8, .lsda_encoding = UW_PE_OMIT };
+	cie->version = uw_bytes_u8(b);
+	if (cie->version != 1 && cie->version != 3 && cie->version != 4)
+		return b->err ? b->err : -ENOTSUP;
+	if (!memchr(b->pos, 0, uw_bytes_left(b) < LETTERS_MAX ? uw_bytes_left(b) : LETTERS_MAX))
+		return -ENOTSUP;
+	letters = uw_bytes_string(b);
+	if (letters[0] == 'e' && letters[1] == 'h') {
+		uw_bytes_skip(b, 8); /* GCC 2: the address of its exception table */
+		letters += 2;
+	}
+	if (cie->version == 4) {
+		cie->address_size = uw_bytes_u8(b);
+		cie->segment_size = uw_bytes_u8(b);
+		if (cie->address_size != 4 && cie->address_size != 8)
+			return b->err ? b->err : -ENOTSUP;
+	}
+	cie->code_align = uw_bytes_uleb(b);
+	cie->data_align = uw_bytes_sleb(b);
+	cie->ra = cie->version == 1 ? uw_bytes_u8(b) : uw_bytes_uleb(b);
+	err = read_augmentation(cfi, b, letters, cie);
+	if (err)
+		return err;
+	cie->program = *b;
+	return b->err;
+}
+
+int uw_cfi_entry_general(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
+{
+	struct head head;
+	struct uw_bytes *b = &head.body;
+	struct uw_bases bases;
+	uint64_t cie_off = 0, size = 0;
+	struct uw_fde result = { .start = 0 };
+	int err = read_head(cfi, off, &head, next);
+
+	if (err)
+		return err;
+	if (head.cie)
+		return -ENOENT;
+	if (cfi->eh) {
+		/*
+		 * The id is the distance from the id field back to the CIE. binutils declares
+		 * it signed, but no producer refers to a CIE further on.
+		 */
+		if (head.id > head.id_off)
+			return -EBADMSG;
+		cie_off = head.id_off - head.id;
+	} else {
+		cie_off = head.id;
+	}
+	err = read_cie(cfi, cie_off, &result.cie);
+	if (err)
+		return err;
+	bases = bases_of(cfi, result.cie.address_size);
+	uw_bytes_skip(b, result.cie.segment_size);
+	err = uw_pointer_read(b, &bases, result.cie.fde_encoding, &result.start);
+	if (!err)
+		err = uw_pointer_number(b, result.cie.fde_encoding, result.cie.address_size, &size);
+	if (err)
+		return err;
+	if (result.cie.sized)
+		result.augmentation = uw_bytes_take(b, uw_bytes_uleb(b));
+	if (b->err)
+		return b->err;
+	/* A range that wraps around is clipped: its start is still valid. */
+	result.end = size <= UINT64_MAX - result.start ? result.start + size : UINT64_MAX;
+	result.program = *b;
+	*fde = result;
+	return 0;
+}
+
+/*
+ * Return the length field of the entry at p, which has left bytes up to the section's end.
+ * Return 0 if the entry does not have the usual 32-bit form or does not fit.
+ */
+static uint32_t usual_length(const uint8_t *p, uint64_t left)
+{
+	uint32_t length = left < 8 ? 0 : uw_bytes_little(p);
+
+	return length < 0xfffffff0 && length <= left - 4 ? length : 0;
+}
+
+/*
+ * Decode the CIE at p, which has left bytes up to the section's end, if it has the form that
+ * compilers usually write: version 1, augmentation "zR" or "zPLR", every number in one byte.
+ * Return false for any other form.
+ */
+static bool usual_cie(const uint8_t *p, uint64_t left, struct uw_cie *cie)
+{
+	static const uint8_t plain[] = { 1, 'z', 'R', 0 },
+			     personal[] = { 1, 'z', 'P', 'L', 'R', 0 };
+	uint32_t length = usual_length(p, left);
+	bool is_personal = length >= 24 && p[10] == 'P';
+	const uint8_t *end, *at;
+	uint8_t size;
+
+	if (length < 16 || uw_bytes_little(p + 4) != 0 ||
+	    memcmp(p + 8, is_personal ? personal : plain,
+		   is_personal ? sizeof(personal) : sizeof(plain)) != 0)
+		return false;
+	end = p + 4 + length;
+	at = p + 8 + (is_personal ? sizeof(personal) : sizeof(plain));
+	size = at[3];
+	if ((at[0] | at[1] | size) >= 0x80 || size < (is_personal ? 7 : 1) || size > end - (at + 4))
+		return false;
+	/* Only a personality pointer of four bytes is supported here. */
+	if (is_personal && (at[4] & 0x0f) != UW_PE_UDATA4 && (at[4] & 0x0f) != UW_PE_SDATA4)
+		return false;
+	*cie = (struct uw_cie){ .code_align = at[0],
+				.data_align = (int64_t)(at[1] ^ 0x40) - 0x40,
+				.ra = at[2],
+				.version = 1,
+				.address_size = 8,
+				.fde_encoding = at[is_personal ? 10 : 4],
+				.lsda_encoding = is_personal ? at[9] : UW_PE_OMIT,
+				.sized = true,
+				.personality_encoding = is_personal ? at[4] : 0,
+				.personality = is_personal ? at + 5 : NULL,
+				.program = { .pos = at + 4 + size, .end = end } };
+	return true;
+}
+
+/*
+ * Decode the FDE at off if it has the form that compilers usually write: in .eh_frame, with a
+ * CIE that usual_cie accepts and pcrel sdata4 pointers. The result is that of
+ * uw_cfi_entry_general. Return false for any other form; *fde may have been changed then.
+ */
+static bool usual_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
+{
+	const uint8_t *p, *end;
+	uint32_t length, id;
+	uint64_t cie_off, size;
+
+	if (!cfi->eh || off > cfi->size)
+		return false;
+	p = cfi->data + off;
+	__builtin_prefetch(p + 64); /* half of the programs continue in the next cache line */
+	length = usual_length(p, cfi->size - off);
+	if (length < 13)
+		return false;
+	end = p + 4 + length;
+	id = uw_bytes_little(p + 4);
+	if (id == 0 || id > off + 4 || p[16] >= 0x80 || p[16] > end - (p + 17))
+		return false;
+	cie_off = off + 4 - id;
+	if (!usual_cie(cfi->data + cie_off, cfi->size - cie_off, &fde->cie) ||
+	    fde->cie.fde_encoding != (UW_PE_PCREL | UW_PE_SDATA4))
+		return false;
+	fde->start = cfi->vaddr + off + 8 + (uint64_t)(int32_t)uw_bytes_little(p + 8);
+	size = (uint64_t)(int32_t)uw_bytes_little(p + 12);
+	fde->end = size <= UINT64_MAX - fde->start ? fde->start + size : UINT64_MAX;
+	fde->augmentation = (struct uw_bytes){ .pos = p + 17, .end = p + 17 + p[16] };
+	fde->program = (struct uw_bytes){ .pos = p + 17 + p[16], .end = end };
+	if (next)
+		*next = off + 4 + length;
+	return true;
+}
+
+int uw_cfi_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *fde, uint64_t *next)
+{
+	struct uw_fde usual;
+
+	if (!usual_entry(cfi, off, &usual, next))
+		return uw_cfi_entry_general(cfi, off, fde, next);
+	*fde = usual;
+	return 0;
+}
+
+/* ---- programs ------------------------------------------------------------------ */
+
+/*
+ * Return the place for the rule of reg in the current row, and mark the register as mentioned.
+ * For registers beyond UW_REGS_MAX (vector and pseudo-registers), which rows do not store,
+ * return spare.
+ */
+static struct uw_reg_rule *rule_of(struct run *r, uint64_t reg, struct uw_reg_rule *spare)
+{
+	if (reg >= UW_REGS_MAX)
+		return spare;
+	r->row.mentioned |= (uint64_t)1 << reg;
+	return &r->row.regs[reg];
+}
+
+/* Set the rule of reg to one that has an offset or no operand. */
+static void set_off(struct run *r, uint64_t reg, uint8_t kind, int64_t off)
+{
+	struct uw_reg_rule spare;
+
+	*rule_of(r, reg, &spare) = (struct uw_reg_rule){ .off = off, .kind = kind };
+}
+
+/* Set the rule of reg to an expression, which is borrowed from the section. */
+static void set_expr(struct run *r, uint64_t reg, uint8_t kind, struct uw_bytes expr)
+{
+	struct uw_reg_rule spare;
+
+	*rule_of(r, reg, &spare) = (struct uw_reg_rule){ .expr = expr.pos,
+							 .size = (uint32_t)uw_bytes_left(&expr),
+							 .kind = kind };
+}
+
+/* DW_CFA_restore: give reg the rule that it had after the CIE's instructions. */
+static void restore(struct run *r, uint64_t reg)
+{
+	uint64_t bit;
+
+	if (reg >= UW_REGS_MAX)
+		return;
+	bit = (uint64_t)1 << reg;
+	r->row.mentioned &= ~bit;
+	if (r->initial.mentioned & bit) {
+		r->row.mentioned |= bit;
+		r->row.regs[reg] = r->initial.regs[reg];
+	}
+}
+
+/* Copy a row with the valid rules only: most rows mention two of 33 registers. */
+static void copy_row(struct row *to, const struct row *from)
+{
+	memcpy(to, from, offsetof(struct row, regs));
+	for (uint64_t left = from->mentioned; left; left &= left - 1) {
+		int i = __builtin_ctzll(left);
+
+		to->regs[i] = from->regs[i];
+	}
+}
+
+/* Add what copying a row costs beyond the instruction itself. */
+static void charge_row(struct run *r, const struct row *row)
+{
+	unsigned int n = (unsigned int)__builtin_popcountll(row->mentioned);
+
+	r->cost += n > ROW_FREE ? n - ROW_FREE : 0;
+}
+
+/* DW_CFA_remember_state. The caller has checked that the stack has room. */
+static void remember(struct run *r)
+{
+	charge_row(r, &r->row);
+	copy_row(&r->saved[r->depth++], &r->row);
+}
+
+/* DW_CFA_restore_state. The caller has checked that the stack is not empty. */
+static void recall(struct run *r)
+{
+	copy_row(&r->row, &r->saved[--r->depth]);
+	charge_row(r, &r->row);
+}
+
+/* Define the CFA as reg + off. -ENOTSUP for a register that rows do not store. */
+static int set_cfa(struct run *r, uint64_t reg, int64_t off)
+{
+	if (reg >= UW_REGS_MAX)
+		return -ENOTSUP;
+	r->row.cfa_reg = (uint8_t)reg;
+	r->row.cfa_off = off;
+	r->row.cfa_size = 0;
+	r->row.cfa_set = true;
+	return 0;
+}
+
+/*
+ * Return value times the data alignment factor. Both numbers come from the file: the product
+ * wraps as it would in a register.
+ */
+static int64_t factored(const struct uw_cie *cie, uint64_t value)
+{
+	return (int64_t)(value * (uint64_t)cie->data_align);
+}
+
+/* Read a block: a ULEB128 length and that many bytes (DWARF 5 §7.5.5, DW_FORM_exprloc). */
+static struct uw_bytes block(struct uw_bytes *b)
+{
+	uint64_t size = uw_bytes_uleb(b);
+
+	return uw_bytes_take(b, size);
+}
+
+/*
+ * Execute one instruction that does not advance the location (DWARF 5 §6.4.2.2 to §6.4.2.5).
+ * The caller checks b->err.
+ */
+static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
+{
+	const struct uw_cie *cie = r->cie;
+	struct uw_bytes expr;
+	uint64_t reg;
+
+	switch (op) {
+	case CFA_NOP:
+		return 0;
+	case CFA_OFFSET_EXTENDED:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, uw_bytes_uleb(b)));
+		return 0;
+	case CFA_OFFSET_EXTENDED_SF:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+		return 0;
+	case CFA_GNU_NEGATIVE_OFFSET_EXTENDED:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, -uw_bytes_uleb(b)));
+		return 0;
+	case CFA_VAL_OFFSET:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_CFA_PLUS, factored(cie, uw_bytes_uleb(b)));
+		return 0;
+	case CFA_VAL_OFFSET_SF:
+		reg = uw_bytes_uleb(b);
+		set_off(r, reg, UW_RULE_CFA_PLUS, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+		return 0;
+	case CFA_RESTORE_EXTENDED:
+		restore(r, uw_bytes_uleb(b));
+		return 0;
+	case CFA_UNDEFINED:
+		set_off(r, uw_bytes_uleb(b), UW_RULE_UNDEFINED, 0);
+		return 0;
+	case CFA_SAME_VALUE:
+		set_off(r, uw_bytes_uleb(b), UW_RULE_SAME, 0);
+		return 0;
+	case CFA_REGISTER: {
+		struct uw_reg_rule spare, *rule;
+		uint64_t from;
+
+		reg = uw_bytes_uleb(b);
+		from = uw_bytes_uleb(b);
+		rule = rule_of(r, reg, &spare);
+		/* Rows do not store the source register, so the value cannot be recovered. */
+		*rule = (struct uw_reg_rule){ .kind = UW_RULE_UNDEFINED };
+		if (from < UW_REGS_MAX) {
+			rule->kind = UW_RULE_REGISTER;
+			rule->from = (uint8_t)from;
+		} else if (reg == cie->ra) {
+			return -ENOTSUP; /* UNDEFINED would mark the outermost frame */
+		}
+		return 0;
+	}
+	case CFA_EXPRESSION:
+	case CFA_VAL_EXPRESSION:
+		reg = uw_bytes_uleb(b);
+		expr = block(b);
+		set_expr(r, reg, op == CFA_EXPRESSION ? UW_RULE_AT_EXPR : UW_RULE_EXPR, expr);
+		return 0;
+	case CFA_DEF_CFA:
+		reg = uw_bytes_uleb(b);
+		return set_cfa(r, reg, (int64_t)uw_bytes_uleb(b));
+	case CFA_DEF_CFA_SF:
+		reg = uw_bytes_uleb(b);
+		return set_cfa(r, reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+	case CFA_DEF_CFA_REGISTER:
+		/*
+		 * §6.4.2.2 requires that the current rule is a register and an offset. Some
+		 * assembly code also uses the instruction after an expression (libgcrypt's
+		 * Camellia and SHA-1), and every reader then uses the last offset again.
+		 */
+		reg = uw_bytes_uleb(b);
+		if (!r->row.cfa_set)
+			return -EBADMSG;
+		return set_cfa(r, reg, r->row.cfa_off);
+	case CFA_DEF_CFA_OFFSET:
+		if (!r->row.cfa_set || r->row.cfa_size)
+			return -EBADMSG;
+		return set_cfa(r, r->row.cfa_reg, (int64_t)uw_bytes_uleb(b));
+	case CFA_DEF_CFA_OFFSET_SF:
+		if (!r->row.cfa_set || r->row.cfa_size)
+			return -EBADMSG;
+		return set_cfa(r, r->row.cfa_reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
+	case CFA_DEF_CFA_EXPRESSION:
+		expr = block(b);
+		r->row.cfa_expr = expr.pos;
+		r->row.cfa_size = (uint32_t)uw_bytes_left(&expr);
+		r->row.cfa_set = true;
+		return r->row.cfa_size || b->err ? 0 : -EBADMSG;
+	case CFA_REMEMBER_STATE:
+		if (r->depth == REMEMBER_MAX)
+			return -ENOTSUP;
+		remember(r);
+		return 0;
+	case CFA_RESTORE_STATE:
+		if (!r->depth)
+			return -EBADMSG;
+		recall(r);
+		return 0;
+	case CFA_GNU_ARGS_SIZE: /* only used for landing pads */
+		(void)uw_bytes_uleb(b);
+		return 0;
+	case CFA_AARCH64_NEGATE_RA_STATE:
+	case CFA_AARCH64_NEGATE_RA_STATE_WITH_PC:
+		r->row.ra_signed = !r->row.ra_signed;
+		return 0;
+	default:
+		return -ENOTSUP;
+	}
+}
+
+#define STEP_MAX       ((uint64_t)1 << 24) /* more than 65,535 units of CODE_ALIGN_MAX */
+#define CODE_ALIGN_MAX 256
+
+/*
+ * Execute the common instructions with small operands, up to the first one of another kind, or
+ * the first one that advances beyond lookup. Rows before lookup are not needed. The effect on r
+ * is that of run_row, which executes the rest.
+ */
+static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
+{
+	const uint64_t code_align = r->cie->code_align;
+	const uint8_t *p = b->pos, *end = b->end;
+	struct row *row = &r->row;
+
+	/* With these limits no location can wrap around. */
+	if (b->err || code_align > CODE_ALIGN_MAX || lookup < r->loc ||
+	    lookup > UINT64_MAX - STEP_MAX)
+		return;
+	for (; end - p >= 3 && r->cost < r->limit; r->cost++) {
+		uint8_t op = p[0], low = op & 0x3f;
+		uint64_t delta = 0;
+		size_t size = 1;
+
+		switch (op & 0xc0) {
+		case CFA_ADVANCE_LOC:
+			delta = low;
+			break;
+		case CFA_OFFSET:
+			if (low >= UW_REGS_MAX || p[1] >= 0x80)
+				goto out;
+			row->mentioned |= (uint64_t)1 << low;
+			row->regs[low] = (struct uw_reg_rule){ .off = factored(r->cie, p[1]),
+							       .kind = UW_RULE_AT_CFA };
+			size = 2;
+			break;
+		case CFA_RESTORE:
+			restore(r, low);
+			break;
+		default:
+			switch (op) {
+			case CFA_NOP:
+				break;
+			case CFA_ADVANCE_LOC1:
+				delta = p[1];
+				size = 2;
+				break;
+			case CFA_ADVANCE_LOC2:
+				delta = p[1] | (uint32_t)p[2] << 8;
+				size = 3;
+				break;
+			case CFA_DEF_CFA_OFFSET:
+				/*
+				 * The offset has two bytes in functions with some local
+				 * variables.
+				 */
+				size = p[1] < 0x80 ? 2 : 3;
+				if (!row->cfa_set || row->cfa_size || (size == 3 && p[2] >= 0x80))
+					goto out;
+				row->cfa_off = size == 2 ? p[1] : (p[1] & 0x7f) | p[2] << 7;
+				break;
+			case CFA_DEF_CFA_REGISTER:
+				if (!row->cfa_set || p[1] >= UW_REGS_MAX)
+					goto out;
+				row->cfa_reg = p[1];
+				row->cfa_size = 0;
+				size = 2;
+				break;
+			case CFA_DEF_CFA:
+				if (p[1] >= UW_REGS_MAX || p[2] >= 0x80)
+					goto out;
+				row->cfa_set = true;
+				row->cfa_reg = p[1];
+				row->cfa_off = p[2];
+				row->cfa_size = 0;
+				size = 3;
+				break;
+			case CFA_REMEMBER_STATE:
+				if (r->depth == REMEMBER_MAX)
+					goto out;
+				remember(r);
+				break;
+			case CFA_RESTORE_STATE:
+				if (!r->depth)
+					goto out;
+				recall(r);
+				break;
+			default:
+				goto out;
+			}
+		}
+		delta *= code_align;
+		if (delta > lookup - r->loc)
+			goto out;
+		r->loc += delta;
+		p += size;
+	}
+out:
+	b->pos = p;
+}
+
+/*
+ * Execute instructions until the program leaves the row at r->loc, and set r->next_loc to the
+ * start of the next row. At the end of the program r->next_loc is UINT64_MAX. -EBADMSG,
+ * -ENOTSUP.
+ */
+static int run_row(struct run *r, struct uw_bytes *b)
+{
+	r->next_loc = UINT64_MAX;
+	while (!uw_bytes_done(b)) {
+		uint8_t op = uw_bytes_u8(b);
+		uint64_t delta = 0, to;
+		int err = 0;
+
+		if (++r->cost > r->limit)
+			return -ENOTSUP;
+		switch (op & 0xc0) {
+		case CFA_ADVANCE_LOC:
+			delta = op & 0x3f;
+			break;
+		case CFA_OFFSET:
+			set_off(r, op & 0x3f, UW_RULE_AT_CFA, factored(r->cie, uw_bytes_uleb(b)));
+			continue;
+		case CFA_RESTORE:
+			restore(r, op & 0x3f);
+			continue;
+		default:
+			switch (op) {
+			case CFA_SET_LOC:
+				err = uw_pointer_read(b, &r->bases, r->cie->fde_encoding, &to);
+				if (err)
+					return err;
+				/*
+				 * DWARF 5 §6.4.2.1: "the new location value is always greater
+				 * than the current one"
+				 */
+				if (to < r->loc)
+					return -EBADMSG;
+				if (to == r->loc)
+					continue;
+				r->next_loc = to;
+				return 0;
+			case CFA_ADVANCE_LOC1:
+				delta = uw_bytes_u8(b);
+				break;
+			case CFA_ADVANCE_LOC2:
+				delta = uw_bytes_u16(b);
+				break;
+			case CFA_ADVANCE_LOC4:
+				delta = uw_bytes_u32(b);
+				break;
+			case CFA_MIPS_ADVANCE_LOC8:
+				delta = uw_bytes_u64(b);
+				break;
+			default:
+				err = set_rule(r, op, b);
+				if (err)
+					return b->err ? b->err : err;
+				continue;
+			}
+		}
+		if (b->err)
+			return b->err;
+		if (__builtin_mul_overflow(delta, r->cie->code_align, &delta) ||
+		    __builtin_add_overflow(r->loc, delta, &to))
+			return -EBADMSG;
+		if (delta) {
+			r->next_loc = to;
+			return 0;
+		}
+	}
+	return b->err;
+}
+
+/*
+ * Execute a CIE's instructions if they have the form that compilers usually write:
+ * DW_CFA_def_cfa, nearly always DW_CFA_offset of the return address, and padding. Return false
+ * and leave r unchanged for any other program.
+ */
+static bool start_usually(struct run *r, const struct uw_bytes *b)
+{
+	const uint8_t *p = b->pos, *end = b->end;
+	uint8_t reg = UW_REGS_MAX, n_ops = 1, off = 0;
+
+	if (b->err || end - p < 3 || p[0] != CFA_DEF_CFA || p[1] >= UW_REGS_MAX || p[2] >= 0x80)
+		return false;
+	p += 3;
+	if (end - p >= 2 && (p[0] & 0xc0) == CFA_OFFSET && (p[0] & 0x3f) < UW_REGS_MAX &&
+	    p[1] < 0x80) {
+		reg = p[0] & 0x3f;
+		off = p[1];
+		p += 2;
+		n_ops++;
+	}
+	for (; p < end; p++, n_ops++)
+		if (*p != CFA_NOP || n_ops == UINT8_MAX)
+			return false;
+	if (reg < UW_REGS_MAX) {
+		r->row.mentioned = (uint64_t)1 << reg;
+		r->row.regs[reg] = (struct uw_reg_rule){ .off = factored(r->cie, off),
+							 .kind = UW_RULE_AT_CFA };
+	}
+	r->row.cfa_set = true;
+	r->row.cfa_reg = b->pos[1];
+	r->row.cfa_off = b->pos[2];
+	r->cost = n_ops;
+	return true;
+}
+
+/* Prepare r for an FDE: execute the CIE's instructions and save the row they leave. */
+static int start_run(struct run *r, const struct uw_cfi *cfi, const struct uw_fde *fde)
+{
+	struct uw_bytes initial = fde->cie.program;
+	int err;
+
+	if (fde->cie.ra >= UW_REGS_MAX)
+		return -ENOTSUP;
+	r->cie = &fde->cie;
+	r->bases = bases_of(cfi, fde->cie.address_size);
+	r->bases.func = fde->start;
+	r->bases.has_func = true;
+	r->cost = 0;
+	r->limit = CIE_COST_MAX;
+	r->depth = 0;
+	r->loc = 0;
+	memset(&r->row, 0, offsetof(struct row, regs));
+	memset(&r->initial, 0, offsetof(struct row, regs));
+	if (!start_usually(r, &initial)) {
+		run_common(r, &initial, 0);
+		err = run_row(r, &initial);
+		if (err)
+			return err;
+		if (r->next_loc != UINT64_MAX) /* initial instructions must not advance */
+			return -EBADMSG;
+	}
+	r->limit = COST_MAX;
+	r->loc = fde->start;
+	copy_row(&r->initial, &r->row);
+	return 0;
+}
+
+/* Convert the current row to a rule. -EBADMSG if it has no CFA and is not the outermost frame. */
+static int finish_row(const struct run *r, const struct uw_fde *fde, struct uw_rule *out)
+{
+	unsigned int n = 0;
+
+	if (!r->row.cfa_set) {
+		/*
+		 * Without a CFA no register can be recovered. The row is valid only if it marks
+		 * the outermost frame.
+		 */
+		if (!(r->row.mentioned >> fde->cie.ra & 1) ||
+		    r->row.regs[fde->cie.ra].kind != UW_RULE_UNDEFINED)
+			return -EBADMSG;
+	}
+	out->start = fde->start;
+	out->end = fde->end;
+	out->cfa_size = r->row.cfa_size;
+	if (r->row.cfa_size)
+		out->cfa_expr = r->row.cfa_expr;
+	else
+		out->cfa_off = r->row.cfa_off;
+	out->cfa_kind = UW_CFA_PLAIN;
+	out->cfa_reg = r->row.cfa_reg;
+	out->ra = (uint8_t)fde->cie.ra;
+	out->stepper = UW_STEPPER_CFI;
+	out->signal = fde->cie.signal;
+	out->ra_signed = r->row.ra_signed;
+	for (uint64_t left = r->row.mentioned; left; left &= left - 1) {
+		int i = __builtin_ctzll(left);
+
+		out->regs[n] = r->row.regs[i];
+		out->regs[n++].reg = (uint8_t)i;
+	}
+	out->n_regs = (uint8_t)n;
+	return 0;
+}
+
+int uw_cfi_rule(const struct uw_cfi *cfi, const struct uw_fde *fde, uint64_t lookup,
+		struct uw_rule *out)
+{
+	struct run r;
+	struct uw_bytes program = fde->program;
+	int err = start_run(&r, cfi, fde);
+
+	if (err)
+		return err;
+	/* For padding behind the FDE, use the FDE's last row. */
+	if (lookup >= fde->end && fde->end > fde->start)
+		lookup = fde->end - 1;
+	for (;;) {
+		run_common(&r, &program, lookup);
+		err = run_row(&r, &program);
+		if (err)
+			return err;
+		if (r.next_loc > lookup)
+			return finish_row(&r, fde, out);
+		r.loc = r.next_loc;
+	}
+}
+
+int uw_cfi_rows(const struct uw_cfi *cfi, const struct uw_fde *fde, uw_row_fn fn, void *ctx)
+{
+	struct run r;
+	struct uw_bytes program = fde->program;
+	struct uw_rule rule;
+	int err = start_run(&r, cfi, fde);
+
+	while (!err && r.loc < fde->end) {
+		err = run_row(&r, &program);
+		if (!err)
+			err = finish_row(&r, fde, &rule);
+		if (!err)
+			err = fn(ctx, r.loc, r.next_loc < fde->end ? r.next_loc : fde->end, &rule);
+		r.loc = r.next_loc;
+	}
+	return err;
+}

@@ -1,0 +1,529 @@
+/*
+ * unwinder/walk/explain.c: explains a walk step by step.
+ *
+ * The walk is repeated in a slow and simple way: rules come from the interpreter, without
+ * caches. Where the code has no rule, the frames of the original walk show which guess was
+ * taken.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "unwinder/arch/arch.h"
+#include "unwinder/cfi/cfi.h"
+#include "unwinder/cfi/ehframe.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/unwinder.h"
+#include "unwinder/walk/child.h"
+#include "unwinder/walk/explain.h"
+#include "unwinder/walk/expr.h"
+#include "unwinder/walk/guess.h"
+#include "unwinder/walk/prologue.h"
+#include "unwinder/walk/space.h"
+#include "unwinder/walk/step.h"
+#include "unwinder/walk/stepper.h"
+
+/* The state of the repeated walk. */
+struct replay {
+	struct uw_space *space;
+	const struct uw_thread *thread;
+	const struct uw_stack *stack;
+	struct uw_machine machine;
+	bool sp_low; /* as in struct uw_walking */
+};
+
+const char *uw_rules_name(enum uw_rules rules)
+{
+	static const char *const names[] = {
+		[UW_RULES_NONE] = "none",	    [UW_RULES_EH_FRAME] = ".eh_frame",
+		[UW_RULES_GO] = ".gopclntab",	    [UW_RULES_DEBUG_FRAME] = ".debug_frame",
+		[UW_RULES_MINI] = ".gnu_debugdata", [UW_RULES_GAP] = "beside",
+		[UW_RULES_DYNAMIC] = "registered",  [UW_RULES_CODE] = "code",
+	};
+
+	return (unsigned int)rules < sizeof(names) / sizeof(names[0]) ? names[rules] : "none";
+}
+
+const char *uw_confidence_name(enum uw_confidence confidence)
+{
+	static const char *const names[] = {
+		[UW_CONFIDENCE_RULE] = "rule",
+		[UW_CONFIDENCE_CHECKED] = "checked",
+		[UW_CONFIDENCE_GUESS] = "guess",
+	};
+
+	return (unsigned int)confidence < sizeof(names) / sizeof(names[0]) ? names[confidence]
+									   : "guess";
+}
+
+/*
+ * Read captured bytes. Memory that was not captured is read from the mapped file if it cannot
+ * have been written.
+ */
+static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
+{
+	struct replay *r = ctx;
+	struct uw_mapping *mapping;
+	struct uw_object *object;
+
+	if (!r->thread->read(r->thread->ctx, addr, out, size))
+		return 0;
+	mapping = uw_space_at(r->space, addr);
+	if (!mapping || mapping->prot & PROT_WRITE ||
+	    (mapping->kind != UW_MAPPING_FILE && mapping->kind != UW_MAPPING_VDSO) ||
+	    size > mapping->end - addr)
+		return -EFAULT;
+	object = uw_space_resolve(r->space, mapping);
+	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
+}
+
+/* ---- table rows ------------------------------------------------------------------------ */
+
+struct row {
+	uint64_t lookup, start, end;
+};
+
+/* Note the row that covers row->lookup, and end the iteration. */
+static int take_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule *rule)
+{
+	struct row *row = ctx;
+
+	(void)rule;
+	if (row->lookup < start || row->lookup >= end)
+		return 0;
+	row->start = start;
+	row->end = end;
+	return 1;
+}
+
+/* Find which section the rule is from, and the ranges of its FDE and row. */
+static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_rule *rule,
+		     struct uw_step *step)
+{
+	static const enum uw_rules kinds[UW_FRAMES_N] = { [UW_FRAMES_EH] = UW_RULES_EH_FRAME,
+							  [UW_FRAMES_GO] = UW_RULES_GO,
+							  [UW_FRAMES_DEBUG] = UW_RULES_DEBUG_FRAME,
+							  [UW_FRAMES_MINI] = UW_RULES_MINI };
+	struct row row = { .lookup = lookup };
+	struct uw_fde fde;
+
+	step->rules = UW_RULES_GAP;
+	step->fde_start = rule->start;
+	step->fde_end = rule->end;
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
+		struct uw_frames *frames = uw_object_frames(object, i);
+
+		if (uw_frames_find(frames, lookup, &fde))
+			continue;
+		/*
+		 * The rule of a signal trampoline may be made from its code although an FDE
+		 * covers it. Report the FDE in that case too.
+		 */
+		if (rule->stepper != UW_STEPPER_CFI && !rule->signal)
+			return;
+		step->rules = kinds[i];
+		step->fde_start = fde.start;
+		step->fde_end = fde.end;
+		(void)uw_cfi_rows(&frames->cfi, &fde, take_row, &row);
+		step->row_start = row.start;
+		step->row_end = row.end;
+		return;
+	}
+}
+
+/* ---- steps by a rule ------------------------------------------------------------------- */
+
+/* Expressions for a place are evaluated; if that fails, save->addr stays 0. */
+void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
+		    bool is_ra, struct uw_save *save)
+{
+	uint64_t sp;
+
+	*save = (struct uw_save){ .reg = rule->reg, .place = UW_PLACE_UNDEFINED };
+	switch (rule->kind) {
+	case UW_RULE_SAME:
+		save->place = UW_PLACE_SAME;
+		break;
+	case UW_RULE_AT_CFA:
+		save->place = UW_PLACE_MEMORY;
+		save->addr = cfa + (uint64_t)rule->off;
+		/* The slot has been popped already, as in uw_step. */
+		if (!is_ra && !uw_machine_reg(machine, machine->arch->sp, &sp) && save->addr < sp) {
+			save->place = UW_PLACE_SAME;
+			save->popped = true;
+		}
+		break;
+	case UW_RULE_CFA_PLUS:
+		save->place = UW_PLACE_VALUE;
+		break;
+	case UW_RULE_REGISTER:
+		save->place = UW_PLACE_REGISTER;
+		save->from = rule->from;
+		break;
+	case UW_RULE_AT_EXPR:
+		save->place = UW_PLACE_MEMORY;
+		save->expression = true;
+		(void)uw_expr_run(machine, rule->expr, rule->size, &cfa, &save->addr);
+		break;
+	case UW_RULE_AT_REG:
+		save->place = UW_PLACE_MEMORY;
+		save->expression = true;
+		if (!uw_machine_reg(machine, rule->from, &save->addr))
+			save->addr += (uint64_t)rule->off;
+		break;
+	case UW_RULE_EXPR:
+		save->place = UW_PLACE_VALUE;
+		save->expression = true;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Step by a rule and describe in *step where each register was saved. */
+static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw_step *step)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
+	struct uw_machine before = r->machine; /* the callee's registers; reads the same memory */
+	int got = uw_step(&r->machine, rule, &step->cfa);
+	bool fp_told = false;
+
+	step->cfa_known = got >= 0 || step->cfa != 0;
+	step->cfa_expression = rule->cfa_size != 0;
+	step->cfa_reg = rule->cfa_reg;
+	step->cfa_off = rule->cfa_size ? 0 : rule->cfa_off;
+	step->stepper = rule->stepper;
+	step->confidence =
+		rule->stepper == UW_STEPPER_PROLOGUE ? UW_CONFIDENCE_CHECKED : UW_CONFIDENCE_RULE;
+	step->found = got == 1;
+	if (ra)
+		uw_explain_reg(&before, ra, step->cfa, true, &step->ra);
+	else
+		step->ra = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = rule->ra };
+	step->ra.reg = arch->pc;
+	step->ra.known = got == 1;
+	step->ra.value = got == 1 ? r->machine.regs.value[arch->pc] : 0;
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		struct uw_save *save = &step->saves[step->n_saves];
+
+		if (&rule->regs[i] == ra)
+			continue;
+		uw_explain_reg(&before, &rule->regs[i], step->cfa, false, save);
+		if (got == 1) {
+			save->known = r->machine.regs.known >> save->reg & 1;
+			save->value = r->machine.regs.value[save->reg];
+		}
+		step->n_saves++;
+		fp_told |= save->reg == arch->fp;
+	}
+	/*
+	 * A register that the rule does not mention is unchanged. Describe the frame pointer in
+	 * any case: readers expect it.
+	 */
+	if (got == 1 && !fp_told && step->n_saves < UW_REGS_MAX)
+		step->saves[step->n_saves++] =
+			(struct uw_save){ .reg = arch->fp,
+					  .place = UW_PLACE_SAME,
+					  .known = r->machine.regs.known >> arch->fp & 1,
+					  .value = r->machine.regs.value[arch->fp] };
+}
+
+/* ---- guesses ---------------------------------------------------------------------------- */
+
+static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
+{
+	regs->value[reg] = value;
+	regs->known |= (uint64_t)1 << reg;
+}
+
+/*
+ * Step to the frame that the walk guessed next, and describe the guess. The words that the walk
+ * read are read again.
+ */
+static void step_by_guess(struct replay *r, const struct uw_frame *next, struct uw_step *step)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	struct uw_regs *regs = &r->machine.regs;
+	uint64_t fp = 0, word, sp = regs->value[arch->sp];
+
+	step->stepper = next->stepper;
+	step->found = true;
+	step->cfa_known = true;
+	step->cfa = next->sp;
+	step->confidence = next->confidence;
+	step->ra = (struct uw_save){
+		.reg = arch->pc, .place = UW_PLACE_MEMORY, .known = true, .value = next->pc
+	};
+	if (next->stepper == UW_STEPPER_FP && !uw_machine_reg(&r->machine, arch->fp, &fp)) {
+		step->cfa_reg = arch->fp;
+		step->ra.addr = fp + 8;
+		step->saves[step->n_saves++] =
+			(struct uw_save){ .reg = arch->fp, .place = UW_PLACE_MEMORY, .addr = fp };
+		regs->known = 0;
+		if (!uw_machine_read(&r->machine, fp, 8, &word)) {
+			step->saves[0].known = true;
+			step->saves[0].value = word;
+			set_reg(regs, arch->fp, word);
+		}
+	} else if (next->stepper == UW_STEPPER_SCAN) {
+		step->cfa_reg = arch->sp;
+		step->ra.addr = next->sp - 8;
+		fp = uw_machine_reg(&r->machine, arch->fp, &word) || word < next->sp ? 0 : word;
+		regs->known = 0;
+		if (fp)
+			set_reg(regs, arch->fp, fp);
+	} else {
+		step->cfa_reg = arch->sp;
+		step->ra.addr = sp;
+		if (arch->lr != arch->pc) {
+			step->ra.place = UW_PLACE_REGISTER;
+			step->ra.from = arch->lr;
+			regs->known &= ~((uint64_t)1 << arch->lr);
+		}
+	}
+	step->cfa_off = (int64_t)(step->cfa - (step->cfa_reg == arch->fp ? fp : sp));
+	set_reg(regs, arch->sp, next->sp);
+	set_reg(regs, arch->pc, next->pc);
+}
+
+/* ---- guesses that were rejected -------------------------------------------------------- */
+
+static const struct {
+	const char *name, *sentence;
+} verdicts[UW_VERDICT_N] = {
+	[UW_VERDICT_CALLER] = { "caller",
+				"it called another frame, so that nothing is there any more" },
+	[UW_VERDICT_UNKNOWN] = { "unknown", "its value is not known" },
+	[UW_VERDICT_NONE] = { "none",
+			      "it is 0, as in many outermost frames, which proves nothing" },
+	[UW_VERDICT_ASTRAY] = { "astray", "it points to no frame of this stack" },
+	[UW_VERDICT_NOT_RISING] = { "not_rising", "what it points to leads back down" },
+	[UW_VERDICT_MISSING] = { "missing", "what is there was not captured" },
+	[UW_VERDICT_NO_CODE] = { "no_code", "that is no address of code" },
+	[UW_VERDICT_NO_CALL] = { "no_call", "no call ends there" },
+	[UW_VERDICT_UNREAD] = { "unread", "whether a call ends there nobody can see" },
+	[UW_VERDICT_OTHER] = { "other", "the call that ends there is of other code" },
+	[UW_VERDICT_OFF] = { "off", "not switched on" },
+	[UW_VERDICT_NO_WORD] = { "no_word", "no word on the stack follows a call" },
+	[UW_VERDICT_NOT_PLAIN] = { "not_plain",
+				   "no beginning of a function below leads to a return address" },
+};
+
+const char *uw_verdict_name(enum uw_verdict verdict)
+{
+	return (unsigned int)verdict < UW_VERDICT_N ? verdicts[verdict].name : "unknown";
+}
+
+const char *uw_verdict_sentence(enum uw_verdict verdict)
+{
+	return (unsigned int)verdict < UW_VERDICT_N ? verdicts[verdict].sentence : "";
+}
+
+/*
+ * Return why ra is not accepted as a return address. OTHER: a call ends there, so the call must
+ * be of other code.
+ */
+static enum uw_verdict verdict_of(struct replay *r, uint64_t ra)
+{
+	struct uw_mapping *mapping = ra ? uw_space_at(r->space, ra - 1) : NULL;
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_object *object;
+	struct uw_code code;
+
+	if (!mapping || !(mapping->prot & PROT_EXEC))
+		return UW_VERDICT_NO_CODE;
+	object = uw_space_resolve(r->space, mapping);
+	if (!object || uw_object_code(object, ra - mapping->bias, buffer, &code))
+		return UW_VERDICT_UNREAD;
+	return r->machine.arch->after_call(&code).kind == UW_CALL_NONE ? UW_VERDICT_NO_CALL
+								       : UW_VERDICT_OTHER;
+}
+
+/* Return pc without authentication bits and tags. */
+static uint64_t stripped(const struct replay *r, uint64_t pc)
+{
+	return r->machine.arch->strip(pc, r->thread->code_mask, uw_space_top(r->space));
+}
+
+/* Describe why the return address was not where a call leaves it, at sp or in the link register. */
+static void try_leaf(struct replay *r, const struct uw_frame *frame, struct uw_try *try)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	bool in_register = arch->lr != arch->pc;
+
+	*try = (struct uw_try){ .stepper = UW_STEPPER_LEAF,
+				.verdict = UW_VERDICT_CALLER,
+				.reg = in_register ? arch->lr : arch->sp };
+	if (!frame->exact)
+		return;
+	try->has_addr = !in_register;
+	try->addr = frame->sp;
+	if (in_register ? uw_machine_reg(&r->machine, arch->lr, &try->value)
+			: uw_machine_read(&r->machine, frame->sp, 8, &try->value)) {
+		try->verdict = in_register ? UW_VERDICT_UNKNOWN : UW_VERDICT_MISSING;
+		return;
+	}
+	try->has_value = true;
+	try->verdict = (uint8_t)verdict_of(r, stripped(r, try->value));
+}
+
+/* Describe why the frame pointer does not lead to a caller. */
+static void try_fp(struct replay *r, const struct uw_frame *frame, struct uw_try *try)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	uint64_t next, fp;
+
+	*try = (struct uw_try){ .stepper = UW_STEPPER_FP,
+				.verdict = UW_VERDICT_UNKNOWN,
+				.reg = arch->fp };
+	if (uw_machine_reg(&r->machine, arch->fp, &fp))
+		return;
+	try->has_value = true;
+	try->value = fp;
+	try->verdict = fp ? UW_VERDICT_ASTRAY : UW_VERDICT_NONE;
+	if (!uw_guess_is_fp(frame->sp, fp))
+		return;
+	try->has_addr = true;
+	try->addr = fp + 8;
+	try->has_value = !uw_machine_read(&r->machine, fp, 8, &next) &&
+			 !uw_machine_read(&r->machine, fp + 8, 8, &try->value);
+	if (!try->has_value) {
+		try->verdict = UW_VERDICT_MISSING;
+		try->addr = r->machine.missing;
+		return;
+	}
+	try->verdict = (uint8_t)verdict_of(r, stripped(r, try->value));
+	if (try->verdict == UW_VERDICT_UNREAD || try->verdict == UW_VERDICT_OTHER)
+		try->verdict = UW_VERDICT_NOT_RISING;
+}
+
+/* Describe each guess for a frame that no stepper could leave, and why it was rejected. */
+static void try_all(struct replay *r, const struct uw_frame *frame, struct uw_step *step)
+{
+	const struct uw_steppers *steppers = uw_space_steppers(r->space);
+	bool scan = uw_stepper_is_on(steppers, UW_STEPPER_SCAN);
+
+	try_leaf(r, frame, &step->tried[step->n_tried++]);
+	if (!frame->mapping)
+		return;
+	try_fp(r, frame, &step->tried[step->n_tried++]);
+	if (frame->mapping->object && r->machine.arch->begins)
+		step->tried[step->n_tried++] = (struct uw_try){ .stepper = UW_STEPPER_PROLOGUE,
+								.verdict = UW_VERDICT_NOT_PLAIN,
+								.reg = r->machine.arch->sp };
+	step->tried[step->n_tried++] =
+		(struct uw_try){ .stepper = UW_STEPPER_SCAN,
+				 .verdict = scan ? UW_VERDICT_NO_WORD : UW_VERDICT_OFF,
+				 .reg = r->machine.arch->sp };
+}
+
+/* ---- the user's steppers ------------------------------------------------------------------- */
+
+/*
+ * Step by one of the user's steppers: call it again. Only the stepper knows which memory it
+ * read.
+ */
+static void step_by_user(struct replay *r, const struct uw_frame *frame,
+			 const struct uw_frame *next, struct uw_step *step)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	struct uw_query query = { .space = r->space,
+				  .frame = frame,
+				  .read = read_memory,
+				  .read_ctx = r,
+				  .regs = r->machine.regs };
+
+	step->stepper = next->stepper;
+	step->confidence = next->confidence;
+	step->cfa_reg = arch->sp;
+	step->found = uw_stepper_ask(uw_space_steppers(r->space), next->stepper, &query) ==
+		      UW_ANSWER_SUCCESS;
+	if (!step->found)
+		return;
+	step->cfa_known = true;
+	step->cfa = query.cfa ? query.cfa : query.regs.value[arch->sp];
+	step->cfa_off = (int64_t)(step->cfa - r->machine.regs.value[arch->sp]);
+	step->ra = (struct uw_save){ .reg = arch->pc,
+				     .place = UW_PLACE_VALUE,
+				     .known = true,
+				     .value = query.regs.value[arch->pc] };
+	r->machine.regs = query.regs;
+}
+
+/* ---- the whole walk -------------------------------------------------------------------- */
+
+void uw_explain(struct uw_space *space, const struct uw_thread *thread,
+		const struct uw_stack *stack, uw_step_fn fn, void *ctx)
+{
+	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
+	struct replay r = { .space = space,
+			    .thread = thread,
+			    .stack = stack,
+			    .machine = {
+				    .arch = arch, .regs = thread->regs, .read = read_memory } };
+
+	r.machine.ctx = &r;
+	for (size_t i = 0; i < stack->n_frames; i++) {
+		const struct uw_frame *f = &stack->frames[i];
+		const struct uw_frame *next =
+			i + 1 < stack->n_frames ? &stack->frames[i + 1] : NULL;
+		struct uw_step step = { .frame = i, .regs = r.machine.regs };
+		struct uw_object *object = f->mapping ? f->mapping->object : NULL;
+		struct uw_rule rule;
+		uint64_t bias = object ? f->mapping->bias : 0;
+		int err = -ENOENT;
+
+		if (object) {
+			step.object = object;
+			step.vaddr = f->lookup - f->mapping->bias;
+			err = f->exact && !next && stack->stop == UW_STOP_ROOT &&
+					      uw_child_rule(object, step.vaddr, &r.machine.regs,
+							    &rule)
+				      ? 0
+				      : uw_object_interpret(object, step.vaddr, f->exact, &rule);
+		}
+		if (err == -ENOENT && uw_space_is_dynamic(space, f->lookup)) {
+			err = uw_stepper_dynamic(space, f->lookup, f->exact, &rule, &bias);
+			object = NULL; /* the rule is not from the file */
+		} else if (!object &&
+			   uw_stepper_trampoline(space, &r.machine, f->pc, f->exact, &rule)) {
+			err = 0;
+		}
+		if (err == -ENOENT && object && next && next->stepper == UW_STEPPER_PROLOGUE &&
+		    uw_beginnings_taken(object, f->pc - bias, &r.machine.regs, next->sp, &rule))
+			err = 0;
+		if (next && next->stepper >= UW_STEPPER_N) {
+			step_by_user(&r, f, next, &step);
+		} else if (!err) {
+			if (r.sp_low)
+				(void)uw_stepper_from_record(arch, &rule);
+			r.machine.bias = bias;
+			step.rules = UW_RULES_GAP;
+			if (rule.stepper == UW_STEPPER_DYNAMIC) {
+				step.rules = UW_RULES_DYNAMIC;
+				step.fde_start = rule.start;
+				step.fde_end = rule.end;
+			}
+			if (rule.stepper == UW_STEPPER_PROLOGUE) {
+				step.rules = UW_RULES_CODE;
+				step.fde_start = rule.start;
+				step.fde_end = rule.end;
+			} else if (object)
+				find_row(object, step.vaddr, &rule, &step);
+			step_by_rule(&r, &rule, &step);
+			r.sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;
+		} else if (next) {
+			step_by_guess(&r, next, &step);
+			r.sp_low = arch->lr != arch->pc && next->stepper != UW_STEPPER_LEAF;
+		} else if (err == -ENOENT && stack->stop != UW_STOP_MAX_FRAMES) {
+			try_all(&r, f, &step);
+		}
+		/* The last frame's step is reported, but has no next frame to compare with. */
+		step.differs = next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
+					stripped(&r, r.machine.regs.value[arch->pc]) != next->pc);
+		fn(ctx, &step);
+		if (step.differs)
+			break;
+	}
+}

@@ -1,0 +1,302 @@
+/*
+ * unwinder/walk/guess.c: guesses the caller of code that has no rules (guess.h): leaf functions,
+ * frame pointers, and scans of the stack.
+ */
+#include "unwinder/walk/guess.h"
+
+#include "unwinder/arch/arch.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/space.h"
+#include "unwinder/walk/step.h"
+#include "unwinder/walk/walk.h"
+
+/*
+ * The farthest that a pc may be behind a call's target to count as code of the called function,
+ * in bytes.
+ */
+#define FUNCTION_MAX ((uint64_t)64 << 10)
+
+/* How many words a scan reads: at most one page of a function's locals. */
+#define SCAN_WORDS 512
+
+/* ---- evidence for a return address -------------------------------------------------- */
+
+/*
+ * Return the call that ends at vaddr. A direct call of a PLT entry counts as an indirect call.
+ * The entry is recognised by its code, whether it has CFI or not.
+ */
+static struct uw_call call_in(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
+			      const struct uw_code *code)
+{
+	struct uw_call call = w->machine.arch->after_call(code);
+	struct uw_rule rule;
+
+	if (call.kind == UW_CALL_DIRECT &&
+	    uw_object_stub(object, vaddr + (uint64_t)(int64_t)call.target, &rule))
+		call.kind = UW_CALL_INDIRECT;
+	return call;
+}
+
+/*
+ * Find the call that ends at vaddr, with the worker's cache. An error, such as -EFAULT, means
+ * that the code cannot be read.
+ */
+static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
+		       struct uw_call *out)
+{
+	uint64_t id = uw_object_id(object);
+	struct uw_call_slot *slot = &w->worker->calls[uw_slot_of(id, vaddr, UW_CALL_SLOTS)];
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+	int err = 0;
+
+	if (slot->object != id || slot->vaddr != vaddr) {
+		err = uw_object_code(object, vaddr, buffer, &code);
+		if (!err)
+			*slot = (struct uw_call_slot){ .object = id,
+						       .vaddr = vaddr,
+						       .call = call_in(w, object, vaddr, &code) };
+	}
+	if (!err)
+		*out = slot->call;
+	return err;
+}
+
+/*
+ * Return whether ra is the start of a signal trampoline. A handler returns there although no
+ * call precedes it. This is accepted only where the return address is on the stack, so that sp
+ * is known: after a frame record, whose sp is not known, the signal context could not be found.
+ */
+static bool is_restorer(struct uw_walking *w, struct uw_object *object, uint64_t ra)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_rule rule;
+
+	return arch->lr == arch->pc && !uw_walk_rule(w->worker, object, ra - 1, false, &rule) &&
+	       rule.signal;
+}
+
+/* Read the code below ra from its file; generated code and missing files give UW_WORTH_UNREAD. */
+enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
+{
+	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
+	struct uw_object *object;
+	struct uw_call call;
+	uint64_t target;
+
+	if (!mapping)
+		return UW_WORTH_NOTHING;
+	object = uw_space_resolve(w->space, mapping);
+	if (!object || call_before(w, object, ra - mapping->bias, &call))
+		return UW_WORTH_UNREAD;
+	if (call.kind == UW_CALL_NONE)
+		return is_restorer(w, object, ra - mapping->bias) ? UW_WORTH_DIRECT
+								  : UW_WORTH_NOTHING;
+	if (call.kind == UW_CALL_INDIRECT)
+		return UW_WORTH_INDIRECT;
+	target = ra + (uint64_t)(int64_t)call.target;
+	if (target <= w->lookup && w->lookup - target < FUNCTION_MAX)
+		return UW_WORTH_DIRECT;
+	return UW_WORTH_ELSEWHERE;
+}
+
+bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target)
+{
+	struct uw_mapping *mapping = ra ? uw_walk_code(w, ra - 1) : NULL;
+	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
+	struct uw_call call;
+
+	if (!object || call_before(w, object, ra - mapping->bias, &call) ||
+	    call.kind != UW_CALL_DIRECT)
+		return false;
+	*target = ra + (uint64_t)(int64_t)call.target;
+	return true;
+}
+
+/* Set a register and mark it as known. */
+static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
+{
+	regs->value[reg] = value;
+	regs->known |= (uint64_t)1 << reg;
+}
+
+/* ---- leaf functions ---------------------------------------------------------------------- */
+
+/* How many bytes of code below the pc are read. */
+#define BUILT_MAX 512
+
+/*
+ * Correct the evidence for the link register. It still holds its value after calls that have
+ * returned, so the code below the pc decides whether it holds the current function's return
+ * address.
+ */
+static void weigh_link(struct uw_walking *w, struct uw_guess *guess)
+{
+	struct uw_object *object = w->mapping ? w->mapping->object : NULL;
+	uint64_t room = w->mapping ? w->pc - w->mapping->start : 0;
+	uint8_t code[BUILT_MAX];
+
+	if (!object || guess->worth == UW_WORTH_NOTHING || w->pc % 4 != 0)
+		return;
+	room = room < BUILT_MAX ? room & ~(uint64_t)3 : BUILT_MAX;
+	/* The segment may begin further up than its mapping: read less. */
+	while (room && uw_object_read(object, w->pc - room - w->mapping->bias, code, room))
+		room = room / 2 & ~(uint64_t)3;
+	switch (w->machine.arch->built(code, room)) {
+	case UW_BUILT_NONE:
+		guess->sure = true;
+		break;
+	case UW_BUILT_FRAME:
+		guess->worth = UW_WORTH_ELSEWHERE; /* used only if nothing else finds a caller */
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * Read the return address. On machines with a link register, let the code below the pc decide
+ * whether the register still holds it.
+ */
+void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+
+	*guess = (struct uw_guess){ .sp = w->sp };
+	if (arch->lr != arch->pc) {
+		if (uw_machine_reg(&w->machine, arch->lr, &guess->ra))
+			return;
+		guess->ra = uw_walk_stripped(w, guess->ra);
+		guess->worth = uw_guess_worth(w, guess->ra);
+		weigh_link(w, guess);
+		return;
+	}
+	guess->sp = w->sp + 8;
+	if (uw_machine_read(&w->machine, w->sp, 8, &guess->ra))
+		uw_walk_note_missing(w);
+	else
+		guess->worth = uw_guess_worth(w, guess->ra);
+}
+
+/*
+ * Move to the caller. A leaf function has saved no registers, so all of them stay known; the
+ * ones that have not been read yet are read first (uw_hot_settle).
+ */
+void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+
+	uw_hot_settle(w);
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	if (arch->lr != arch->pc)
+		regs->known &= ~((uint64_t)1 << arch->lr); /* lr leads to a caller only once */
+}
+
+/* ---- frame pointers ---------------------------------------------------------------------- */
+
+bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	uint64_t fp, next, ra;
+	enum uw_worth worth;
+
+	*guess = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	if (uw_machine_reg(&w->machine, arch->fp, &fp))
+		return false;
+	/*
+	 * The outermost frame's fp is 0 (psABI §3.4.1, AAPCS64 §6.4.6), so the chain ends
+	 * there. If no chain led to this frame and its code cannot be read, the value 0 proves
+	 * nothing.
+	 */
+	if (fp == 0 && !w->exact && (w->mapping->object || w->stepper == UW_STEPPER_FP))
+		return true;
+	if (!uw_guess_is_fp(w->sp, fp))
+		return false;
+	if (uw_machine_read(&w->machine, fp, 8, &next) ||
+	    uw_machine_read(&w->machine, fp + 8, 8, &ra)) {
+		uw_walk_note_missing(w);
+		return false;
+	}
+	ra = uw_walk_stripped(w, ra);
+	/*
+	 * A record of zeros ends a chain (coroutines, threads created by hand). In frame 0 the
+	 * register may also point to other data that happen to be zero.
+	 */
+	if (ra == 0)
+		return next == 0 && !w->exact;
+	worth = uw_guess_link(uw_guess_worth(w, ra), fp, next, uw_walk_code(w, ra - 1));
+	*guess = (struct uw_guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth };
+	return false;
+}
+
+void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+
+	/* Other registers may have been saved anywhere, or not at all. */
+	regs->known = 0;
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	set_reg(regs, arch->fp, guess->fp);
+	/* A frame record may lie anywhere in its frame (AAPCS64 §6.4.6). */
+	w->sp_low = arch->lr != arch->pc;
+}
+
+/* ---- scans of the stack ------------------------------------------------------------------ */
+
+/*
+ * Take the first word with a direct or an indirect call. A word with a call of other code is
+ * used if there is none.
+ */
+void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess)
+{
+	uint64_t sp = (w->sp + 7) & ~(uint64_t)7;
+
+	*guess = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	for (unsigned int i = 0; i < SCAN_WORDS; i++) {
+		uint64_t addr = sp + 8 * (uint64_t)i, ra;
+		enum uw_worth worth;
+
+		if (addr < w->sp)
+			return; /* the address wrapped around */
+		if (uw_machine_read(&w->machine, addr, 8, &ra)) {
+			if (guess->worth == UW_WORTH_NOTHING)
+				uw_walk_note_missing(w);
+			return;
+		}
+		ra = uw_walk_stripped(w, ra);
+		worth = uw_guess_worth(w, ra);
+		/*
+		 * A pointer into generated code may be anything: its code cannot be read to
+		 * check for a call.
+		 */
+		if (worth == UW_WORTH_UNREAD || worth <= guess->worth)
+			continue;
+		*guess = (struct uw_guess){ .ra = ra, .sp = addr + 8, .worth = worth };
+		/* A call of other code is used only if no other word follows a call. */
+		if (worth > UW_WORTH_ELSEWHERE)
+			return;
+	}
+}
+
+void uw_guess_take_scan(struct uw_walking *w, const struct uw_guess *guess)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	struct uw_regs *regs = &w->machine.regs;
+	uint64_t fp;
+	bool above = !uw_machine_reg(&w->machine, arch->fp, &fp) && fp >= guess->sp;
+
+	/*
+	 * All other registers become unknown. A frame pointer above the caller's sp may still
+	 * be the caller's.
+	 */
+	regs->known = 0;
+	set_reg(regs, arch->pc, guess->ra);
+	set_reg(regs, arch->sp, guess->sp);
+	if (above)
+		set_reg(regs, arch->fp, fp);
+	w->sp_low = arch->lr != arch->pc;
+}

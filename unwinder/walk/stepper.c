@@ -1,0 +1,903 @@
+/*
+ * unwinder/walk/stepper.c: the steppers, which find a frame's caller: the built-in ones, the user's, and
+ * their order.
+ */
+#include "unwinder/walk/stepper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "unwinder/arch/arch.h"
+#include "unwinder/dynamic/dynamic.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/walk/child.h"
+#include "unwinder/walk/guess.h"
+#include "unwinder/walk/prologue.h"
+#include "unwinder/walk/space.h"
+#include "unwinder/walk/step.h"
+#include "unwinder/walk/walk.h"
+
+/*
+ * One frame on its way through the steppers. What one of them computes is stored here for the
+ * others.
+ */
+struct asking {
+	struct uw_walking *w;
+	struct uw_found *found;
+	int stop; /* for ERROR */
+	/* The rule at the lookup address: */
+	bool ruled;
+	int err;
+	struct uw_rule rule;
+	/* The guesses, if there is no rule: */
+	bool guessed, bottom;
+	/* began: has_beginning has run; begun: its result, with the rule in rule */
+	bool began, begun;
+	bool called; /* the call before the return address is of that very beginning */
+	struct uw_guess leaf, fp;
+};
+
+typedef enum uw_answer (*built_in_fn)(struct asking *a);
+
+/* ---- rules ------------------------------------------------------------------------- */
+
+/* End the walk with this stop. */
+static enum uw_answer fail(struct asking *a, enum uw_stop stop)
+{
+	a->stop = uw_stopping(stop);
+	return UW_ANSWER_ERROR;
+}
+
+/*
+ * Return whether the caller's stack pointer is plausible. anywhere: it need not lie above this
+ * frame's.
+ */
+static bool rises(const struct uw_walking *w, bool anywhere)
+{
+	const struct uw_arch *arch = w->machine.arch;
+	uint64_t sp = w->machine.regs.value[arch->sp];
+
+	if (sp > w->sp || anywhere)
+		return true;
+	/*
+	 * With a link register, a call need not touch the stack. Without one, interrupted code may
+	 * have its return address in a register (vfork).
+	 */
+	return (arch->lr != arch->pc || w->exact) && sp == w->sp &&
+	       uw_walk_stripped(w, w->machine.regs.value[arch->pc]) != w->pc;
+}
+
+bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
+{
+	const struct uw_reg_rule *fp = uw_rule_reg(rule, arch->fp),
+				 *lr = uw_rule_reg(rule, arch->lr);
+
+	if (rule->cfa_size || rule->cfa_reg != arch->sp || !fp || !lr ||
+	    fp->kind != UW_RULE_AT_CFA || lr->kind != UW_RULE_AT_CFA || lr->off != fp->off + 8)
+		return false;
+	rule->cfa_reg = arch->fp;
+	rule->cfa_off = -fp->off;
+	return true;
+}
+
+/* Apply a->rule. bias is that of the code that the rule is for. */
+static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
+{
+	struct uw_walking *w = a->w;
+
+	uw_hot_settle(w);
+	w->machine.bias = bias;
+	if (w->sp_low)
+		(void)uw_stepper_from_record(w->machine.arch, &a->rule);
+	/* A CFA that does not count from sp is the caller's sp, whatever this frame's sp was. */
+	w->sp_low &= a->rule.cfa_reg == w->machine.arch->sp && !a->rule.cfa_size;
+	a->found->stepper = a->rule.stepper;
+	a->found->signal = a->rule.signal;
+	switch (uw_step(&w->machine, &a->rule, &a->found->cfa)) {
+	case 1:
+		/* Signal stacks lie anywhere, and expressions may switch stacks on purpose. */
+		return rises(w,
+			     a->rule.signal || a->rule.cfa_size || a->rule.cfa_kind != UW_CFA_PLAIN)
+			       ? UW_ANSWER_SUCCESS
+			       : fail(a, UW_STOP_CFA_NOT_RISING);
+	case 0:
+		return UW_ANSWER_STACK_BOTTOM;
+	case -EFAULT:
+		w->has_missing = false; /* the address that is missing is that of this read */
+		uw_walk_note_missing(w);
+		return fail(a, UW_STOP_TRUNCATED);
+	case -ENODATA:
+		return fail(a, UW_STOP_REG_UNKNOWN);
+	default:
+		return fail(a, UW_STOP_BAD_CFI);
+	}
+}
+
+/* Apply a->rule, a rule for the code of the frame's mapping. */
+static enum uw_answer step_by_rule(struct asking *a)
+{
+	return step_by_rule_of(a, a->w->mapping ? a->w->mapping->bias : 0);
+}
+
+/* Look up the rule, once, and return whether it is for this kind of stepper. */
+static bool has_rule(struct asking *a, enum uw_stepper stepper)
+{
+	struct uw_walking *w = a->w;
+	struct uw_object *object;
+
+	if (!a->ruled) {
+		a->ruled = true;
+		a->err = -ENOENT;
+		object = w->mapping ? uw_space_resolve(w->space, w->mapping) : NULL;
+		if (object)
+			a->err = uw_walk_rule(w->worker, object, w->lookup - w->mapping->bias,
+					      w->exact, &a->rule);
+	}
+	return !a->err && a->rule.stepper == stepper;
+}
+
+/*
+ * Return whether a system call has just created this thread, and this is its first frame. Then
+ * a->rule has the rule.
+ */
+static bool is_child(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+	struct uw_object *object;
+
+	if (!w->mapping || !uw_child_result(w->machine.arch, &w->machine.regs))
+		return false;
+	object = uw_space_resolve(w->space, w->mapping);
+	return object &&
+	       uw_child_rule(object, w->pc - w->mapping->bias, &w->machine.regs, &a->rule);
+}
+
+/* Use a rule from the object's compiled table. */
+static enum uw_answer by_table(struct asking *a)
+{
+	return has_rule(a, UW_STEPPER_CFI) && a->rule.compiled ? step_by_rule(a) : UW_ANSWER_NOT_ME;
+}
+
+/*
+ * Use a rule from call-frame information. Unwind information that cannot be used ends the walk: a
+ * guess would hide the damage.
+ */
+static enum uw_answer by_cfi(struct asking *a)
+{
+	if (has_rule(a, UW_STEPPER_CFI))
+		return step_by_rule(a);
+	return a->err && a->err != -ENOENT ? fail(a, UW_STOP_BAD_CFI) : UW_ANSWER_NOT_ME;
+}
+
+bool uw_stepper_trampoline(struct uw_space *space, struct uw_machine *machine, uint64_t pc,
+			   bool exact, struct uw_rule *rule)
+{
+	/* As much as there may be, or as much as the code takes on x86_64 and aarch64. */
+	static const size_t sizes[] = { UW_CODE_AFTER, 9, 8 };
+	struct uw_mapping *mapping = uw_space_at(space, pc);
+	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code = { .at = bytes + UW_CODE_BEFORE };
+
+	if (!mapping || !(mapping->prot & PROT_EXEC) || uw_space_resolve(space, mapping))
+		return false;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !code.after; i++)
+		if (!machine->read(machine->ctx, pc, bytes + UW_CODE_BEFORE, sizes[i]))
+			code.after = sizes[i];
+	if (exact && pc >= UW_CODE_BEFORE &&
+	    !machine->read(machine->ctx, pc - UW_CODE_BEFORE, bytes, UW_CODE_BEFORE))
+		code.before = UW_CODE_BEFORE;
+	/*
+	 * If the vDSO's bytes are missing, a handler's return address in it is as good a sign as
+	 * the bytes.
+	 */
+	if (!code.after && !exact && mapping->kind == UW_MAPPING_VDSO &&
+	    machine->arch->vdso_trampoline) {
+		code.at = machine->arch->vdso_trampoline;
+		code.after = machine->arch->trampoline_size;
+	}
+	return machine->arch->signal(&code, exact, rule);
+}
+
+/* Code may be an alias of an alias. More of them than this are probably a cycle. */
+#define ALIASES 8
+
+int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, struct uw_rule *rule,
+		       uint64_t *bias)
+{
+	int err = -ENOENT;
+
+	if (!uw_space_is_dynamic(space, lookup))
+		return err;
+	for (unsigned int i = 0; i < ALIASES; i++) {
+		struct uw_mapping *mapping = i ? uw_space_at(space, lookup) : NULL;
+		struct uw_object *object = mapping && mapping->prot & PROT_EXEC
+						   ? uw_space_resolve(space, mapping)
+						   : NULL;
+
+		err = uw_dynamic_rule(uw_space_dynamic(space), lookup, rule, &lookup);
+		*bias = 0;
+		if (err == -ENOENT && object) {
+			*bias = mapping->bias;
+			err = uw_object_rule(object, lookup - mapping->bias, exact, rule);
+		}
+		if (err != 1)
+			break;
+	}
+	rule->stepper = UW_STEPPER_DYNAMIC;
+	return err ? -EBADMSG : 0;
+}
+
+/* Use what the process registered about code that it generated. */
+static enum uw_answer by_dynamic(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+	uint64_t bias;
+	int err = uw_stepper_dynamic(w->space, w->lookup, w->exact, &a->rule, &bias);
+
+	if (err)
+		return err == -ENOENT ? UW_ANSWER_NOT_ME : fail(a, UW_STOP_BAD_CFI);
+	return step_by_rule_of(a, bias);
+}
+
+/* Leave a signal frame, by the object's code or by captured bytes of code that no object has. */
+static enum uw_answer by_signal(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+
+	if (!has_rule(a, UW_STEPPER_SIGNAL) &&
+	    (a->err != -ENOENT ||
+	     !uw_stepper_trampoline(w->space, &w->machine, w->pc, w->exact, &a->rule)))
+		return UW_ANSWER_NOT_ME;
+	a->err = 0;
+	return step_by_rule(a);
+}
+
+/* Leave a PLT entry or a similar stub, which the object's code shows. */
+static enum uw_answer by_plt(struct asking *a)
+{
+	return has_rule(a, UW_STEPPER_PLT) ? step_by_rule(a) : UW_ANSWER_NOT_ME;
+}
+
+/* ---- guesses ----------------------------------------------------------------------------- */
+
+/* Take a guess. own: the word surely belongs to this frame (see uw_guess_confidence). */
+static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const struct uw_guess *guess,
+			   bool own)
+{
+	a->found->stepper = (uint8_t)stepper;
+	a->found->confidence = (uint8_t)uw_guess_confidence(guess->worth, own);
+	a->found->cfa = guess->sp;
+	return UW_ANSWER_SUCCESS;
+}
+
+/* Return whether the word at sp or in lr is surely the return address. */
+static bool is_sure(const struct asking *a)
+{
+	const struct uw_arch *arch = a->w->machine.arch;
+
+	return a->leaf.sure || (a->leaf.worth == UW_WORTH_DIRECT && arch->lr == arch->pc);
+}
+
+/* Make both guesses at once, because they are compared with each other. */
+static void guess_both(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+
+	if (a->guessed)
+		return;
+	a->guessed = true;
+	a->leaf = a->fp = (struct uw_guess){ .worth = UW_WORTH_NOTHING };
+	if (w->exact)
+		uw_guess_leaf(w, &a->leaf);
+	if (w->mapping && !is_sure(a))
+		a->bottom = uw_guess_fp(w, &a->fp);
+}
+
+/*
+ * Decide between the word at sp (or lr) and the frame pointer. A function that uses a frame pointer
+ * has spilled values at sp, perhaps old return addresses. A function that uses none, or has just
+ * been entered, has its return address at sp, and fp is its caller's. The one whose call leads to
+ * the pc wins. If both calls are indirect, the word at sp comes first.
+ */
+static bool is_leaf(const struct asking *a)
+{
+	const struct uw_arch *arch = a->w->machine.arch;
+
+	if (is_sure(a))
+		return true;
+	/*
+	 * lr and the frame record have the same address: it has been stored, and no call was made
+	 * since.
+	 */
+	if (arch->lr != arch->pc && a->fp.worth != UW_WORTH_NOTHING && a->fp.ra == a->leaf.ra)
+		return false;
+	switch (a->leaf.worth) {
+	case UW_WORTH_DIRECT:
+		return true;
+	case UW_WORTH_INDIRECT:
+		return a->fp.worth != UW_WORTH_DIRECT;
+	case UW_WORTH_ELSEWHERE:
+		return !a->bottom && a->fp.worth == UW_WORTH_NOTHING;
+	case UW_WORTH_UNREAD:
+		/* the word at sp may be anything; lr has return addresses */
+		return arch->lr != arch->pc;
+	default:
+		return false;
+	}
+}
+
+/*
+ * Return whether the function begins in a known way that leads to a return address; then a->rule is
+ * the frame's rule. If the function has built a frame, a call of other code before that address is
+ * enough, because of tail calls.
+ */
+static bool has_beginning(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+	struct uw_object *object = w->mapping ? w->mapping->object : NULL;
+	struct uw_beginnings beginnings;
+	int err = 0;
+
+	if (a->began)
+		return a->begun;
+	a->began = true;
+	a->begun = false;
+	if (!object || !uw_stepper_is_on(uw_space_steppers(w->space), UW_STEPPER_PROLOGUE))
+		return false;
+	uw_hot_settle(w);
+	uw_beginnings_init(&beginnings, object, w->pc - w->mapping->bias);
+	for (unsigned int i = 0; i < UW_PROLOGUE_TRIES && err != -ENOENT; i++) {
+		uint64_t cfa, ra, target;
+
+		err = uw_beginnings_next(&beginnings, &a->rule);
+		if (err || uw_machine_reg(&w->machine, a->rule.cfa_reg, &cfa))
+			continue;
+		/* rbp may not be the frame's, or not any more. */
+		cfa += (uint64_t)a->rule.cfa_off;
+		if (cfa <= w->sp || cfa - w->sp > UW_STACK_MAX ||
+		    uw_machine_read(&w->machine, cfa - 8, 8, &ra))
+			continue;
+		switch (uw_guess_worth(w, ra)) {
+		case UW_WORTH_DIRECT:
+			/*
+			 * The call's target is where the function begins, which may be further
+			 * below: then try the next.
+			 */
+			if (!uw_guess_target(w, ra, &target) ||
+			    target != a->rule.start + w->mapping->bias)
+				continue;
+			return a->begun = a->called = true;
+		case UW_WORTH_INDIRECT:
+			return a->begun = true;
+		case UW_WORTH_ELSEWHERE:
+			return a->begun = a->rule.cfa_off > 8;
+		default:
+			break;
+		}
+	}
+	return false;
+}
+
+/* Return whether the function's own pushes show its frame, or a call of its very beginning does. */
+static bool is_told(struct asking *a)
+{
+	return has_beginning(a) && (a->called || a->rule.cfa_off > 8);
+}
+
+enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *object, uint64_t vaddr)
+{
+	struct uw_keeping_slot *slot;
+
+	if (!w->machine.arch->begins)
+		return UW_KEEPING_FP;
+	if (!object)
+		return UW_KEEPING_UNKNOWN;
+	slot = &w->worker->keeping[uw_slot_of(uw_object_id(object), vaddr, UW_KEEPING_SLOTS)];
+	if (slot->object != uw_object_id(object) || slot->vaddr != vaddr)
+		*slot = (struct uw_keeping_slot){ .object = uw_object_id(object),
+						  .vaddr = vaddr,
+						  .keeping = (uint8_t)uw_beginnings_keep(object,
+											 vaddr) };
+	return slot->keeping;
+}
+
+/*
+ * Take the word at sp, or lr, as the return address. If it calls other code, or any code through a
+ * register, the function's beginning decides where it shows a frame.
+ */
+static enum uw_answer by_leaf(struct asking *a)
+{
+	guess_both(a);
+	if ((a->leaf.worth == UW_WORTH_ELSEWHERE && has_beginning(a)) ||
+	    (a->leaf.worth == UW_WORTH_INDIRECT && is_told(a)))
+		return UW_ANSWER_NOT_ME;
+	/* After a call to an unmapped address there is nothing else to use. */
+	if (a->w->mapping ? !is_leaf(a) : a->leaf.worth == UW_WORTH_NOTHING)
+		return UW_ANSWER_NOT_ME;
+	uw_guess_take_leaf(a->w, &a->leaf);
+	return take(a, UW_STEPPER_LEAF, &a->leaf, a->leaf.worth != UW_WORTH_ELSEWHERE);
+}
+
+/*
+ * Follow the frame pointer, if a return address is in the frame record and the function does not
+ * leave the register alone.
+ */
+static enum uw_answer by_fp(struct asking *a)
+{
+	struct uw_walking *w = a->w;
+	enum uw_keeping keeping;
+
+	guess_both(a);
+	if (a->fp.worth == UW_WORTH_NOTHING)
+		return UW_ANSWER_NOT_ME;
+	keeping = uw_stepper_keeping(w, w->mapping->object, w->pc - w->mapping->bias);
+	/*
+	 * The register may still be that of a frame further out, if this function does not use it.
+	 */
+	if (keeping == UW_KEEPING_NOT && is_told(a) &&
+	    (a->called || a->fp.worth != UW_WORTH_DIRECT))
+		return UW_ANSWER_NOT_ME;
+	uw_guess_take_fp(w, &a->fp);
+	return take(a, UW_STEPPER_FP, &a->fp,
+		    keeping == UW_KEEPING_FP ||
+			    (w->mapping->object && a->fp.worth == UW_WORTH_DIRECT));
+}
+
+/* Apply the rule that follows from how the function begins. */
+static enum uw_answer by_prologue(struct asking *a)
+{
+	enum uw_answer answer;
+
+	guess_both(a);
+	if (!has_beginning(a))
+		return UW_ANSWER_NOT_ME;
+	answer = step_by_rule(a);
+	a->found->confidence = UW_CONFIDENCE_CHECKED;
+	return answer;
+}
+
+/* Take the next word on the stack that a call precedes. */
+static enum uw_answer by_scan(struct asking *a)
+{
+	struct uw_guess guess;
+
+	if (!a->w->mapping)
+		return UW_ANSWER_NOT_ME;
+	uw_guess_scan(a->w, &guess);
+	if (guess.worth == UW_WORTH_NOTHING)
+		return UW_ANSWER_NOT_ME;
+	uw_guess_take_scan(a->w, &guess);
+	(void)take(a, UW_STEPPER_SCAN, &guess, false);
+	/* some call precedes the word, but perhaps not this frame's */
+	a->found->confidence = UW_CONFIDENCE_GUESS;
+	return UW_ANSWER_SUCCESS;
+}
+
+/* ---- the table of steppers ----------------------------------------------------------------- */
+
+/* One stepper of a group. */
+struct entry {
+	struct uw_stepper_info info; /* name and ranges are owned if it is a user's */
+	built_in_fn built_in;	     /* NULL: a user's stepper */
+	uint8_t id;
+	bool off;
+	bool anywhere; /* called for every address, whatever the ranges */
+};
+
+#define BUILT_IN(name_, stepper_, priority_, fn_)                                         \
+	{                                                                                 \
+		.info = { .name = (name_), .priority = (priority_) }, .id = (stepper_),   \
+		.built_in = (fn_), .off = (stepper_) == UW_STEPPER_SCAN, .anywhere = true \
+	}
+
+static const struct entry built_in[] = {
+	BUILT_IN("table", UW_STEPPER_CFI, UW_PRIORITY_TABLE, by_table),
+	BUILT_IN("cfi", UW_STEPPER_CFI, UW_PRIORITY_CFI, by_cfi),
+	BUILT_IN("dynamic", UW_STEPPER_DYNAMIC, UW_PRIORITY_DYNAMIC, by_dynamic),
+	BUILT_IN("signal", UW_STEPPER_SIGNAL, UW_PRIORITY_SIGNAL, by_signal),
+	BUILT_IN("plt", UW_STEPPER_PLT, UW_PRIORITY_PLT, by_plt),
+	BUILT_IN("leaf", UW_STEPPER_LEAF, UW_PRIORITY_LEAF, by_leaf),
+	BUILT_IN("fp", UW_STEPPER_FP, UW_PRIORITY_FP, by_fp),
+	BUILT_IN("prologue", UW_STEPPER_PROLOGUE, UW_PRIORITY_PROLOGUE, by_prologue),
+	BUILT_IN("scan", UW_STEPPER_SCAN, UW_PRIORITY_SCAN, by_scan),
+};
+#define N_BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
+
+struct uw_steppers {
+	struct entry *entries; /* by priority, equal ones in the order they were added; owned */
+	size_t n, n_users;
+	uint8_t next_id;
+	uw_choose_fn choose; /* NULL: use uw_steppers_find */
+	void *choose_ctx;
+};
+
+int uw_steppers_new(struct uw_steppers **out)
+{
+	struct uw_steppers *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->entries = malloc(sizeof(built_in));
+	if (!s || !s->entries) {
+		free(s);
+		return -ENOMEM;
+	}
+	memcpy(s->entries, built_in, sizeof(built_in));
+	s->n = N_BUILT_IN;
+	s->next_id = UW_STEPPER_N;
+	*out = s;
+	return 0;
+}
+
+void uw_steppers_free(struct uw_steppers *s)
+{
+	if (!s)
+		return;
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->entries[i].built_in)
+			continue;
+		free((char *)s->entries[i].info.name);
+		free((struct uw_range *)s->entries[i].info.ranges);
+	}
+	free(s->entries);
+	free(s);
+}
+
+int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, uint8_t *id)
+{
+	struct entry new = { .info = *info, .id = s->next_id, .anywhere = !info->n_ranges };
+	struct entry *entries;
+	struct uw_range *ranges = NULL;
+	char *name;
+	size_t i;
+
+	if (!info->step || !info->name || (info->n_ranges && !info->ranges))
+		return -EINVAL;
+	for (i = 0; i < info->n_ranges; i++)
+		if (info->ranges[i].start >= info->ranges[i].end)
+			return -EINVAL;
+	if (!s->next_id) /* the 8-bit number wrapped around: all have been given */
+		return -ENOSPC;
+	name = strdup(info->name);
+	if (info->n_ranges)
+		ranges = calloc(info->n_ranges, sizeof(*ranges));
+	entries = realloc(s->entries, (s->n + 1) * sizeof(*entries));
+	if (entries)
+		s->entries = entries;
+	if (!name || !entries || (info->n_ranges && !ranges)) {
+		free(name);
+		free(ranges);
+		return -ENOMEM;
+	}
+	if (info->n_ranges)
+		memcpy(ranges, info->ranges, info->n_ranges * sizeof(*ranges));
+	new.info.name = name;
+	new.info.ranges = ranges;
+	for (i = s->n; i > 0 && entries[i - 1].info.priority > info->priority; i--)
+		entries[i] = entries[i - 1];
+	entries[i] = new;
+	s->n++;
+	s->n_users++;
+	s->next_id++;
+	if (id)
+		*id = new.id;
+	if (info->added)
+		info->added(info->ctx, s, new.id);
+	return 0;
+}
+
+/* ---- ranges -------------------------------------------------------------------------------- */
+
+/* Return a user's stepper, or NULL. */
+static struct entry *user_of(struct uw_steppers *s, uint8_t id)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (!s->entries[i].built_in && s->entries[i].id == id)
+			return &s->entries[i];
+	return NULL;
+}
+
+/* Return whether all ranges are valid, none of them empty. */
+static bool are_ranges(const struct uw_range *ranges, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ranges[i].start >= ranges[i].end)
+			return false;
+	return n == 0 || ranges;
+}
+
+int uw_steppers_add_ranges(struct uw_steppers *s, uint8_t id, const struct uw_range *ranges,
+			   size_t n)
+{
+	struct entry *e = user_of(s, id);
+	struct uw_range *all;
+
+	if (!e || !are_ranges(ranges, n))
+		return e ? -EINVAL : -ENOENT;
+	if (!n)
+		return 0;
+	all = n > SIZE_MAX / sizeof(*all) - e->info.n_ranges
+		      ? NULL
+		      : realloc((struct uw_range *)e->info.ranges,
+				(e->info.n_ranges + n) * sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	memcpy(all + e->info.n_ranges, ranges, n * sizeof(*all));
+	e->info.ranges = all;
+	e->info.n_ranges += n;
+	e->anywhere = false;
+	return 0;
+}
+
+/* Remove one range. Each of the stepper's ranges may become two. */
+static int remove_range(struct entry *e, const struct uw_range *gone)
+{
+	const struct uw_range everywhere = { 0, UINT64_MAX };
+	const struct uw_range *old = e->anywhere ? &everywhere : e->info.ranges;
+	size_t n_old = e->anywhere ? 1 : e->info.n_ranges, n = 0;
+	struct uw_range *left = calloc(n_old + 1, 2 * sizeof(*left));
+
+	if (!left)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_old; i++) {
+		uint64_t before = old[i].end < gone->start ? old[i].end : gone->start;
+		uint64_t after = old[i].start > gone->end ? old[i].start : gone->end;
+
+		if (old[i].start < before)
+			left[n++] = (struct uw_range){ old[i].start, before };
+		if (after < old[i].end)
+			left[n++] = (struct uw_range){ after, old[i].end };
+	}
+	free((struct uw_range *)e->info.ranges);
+	e->info.ranges = left;
+	e->info.n_ranges = n;
+	e->anywhere = false;
+	return 0;
+}
+
+int uw_steppers_remove_ranges(struct uw_steppers *s, uint8_t id, const struct uw_range *ranges,
+			      size_t n)
+{
+	struct entry *e = user_of(s, id);
+	int err = 0;
+
+	if (!e || !are_ranges(ranges, n))
+		return e ? -EINVAL : -ENOENT;
+	for (size_t i = 0; i < n && !err; i++)
+		err = remove_range(e, &ranges[i]);
+	return err;
+}
+
+void uw_steppers_choose(struct uw_steppers *s, uw_choose_fn choose, void *ctx)
+{
+	s->choose = choose;
+	s->choose_ctx = ctx;
+}
+
+int uw_steppers_enable(struct uw_steppers *s, const char *name, bool on)
+{
+	int err = -ENOENT;
+
+	for (size_t i = 0; i < s->n; i++) {
+		if (strcmp(s->entries[i].info.name, name) != 0)
+			continue;
+		s->entries[i].off = !on;
+		err = 0;
+	}
+	return err;
+}
+
+int uw_steppers_at(const struct uw_steppers *s, size_t i, struct uw_stepper_info *info, uint8_t *id,
+		   bool *on)
+{
+	const struct entry *e = s ? s->entries : built_in;
+
+	if (i >= (s ? s->n : N_BUILT_IN))
+		return -ENOENT;
+	*info = e[i].info;
+	*id = e[i].id;
+	*on = !e[i].off;
+	return 0;
+}
+
+const char *uw_steppers_name(const struct uw_steppers *s, uint8_t id)
+{
+	if (id < UW_STEPPER_N)
+		return uw_stepper_name((enum uw_stepper)id);
+	for (size_t i = 0; s && i < s->n; i++)
+		if (s->entries[i].id == id)
+			return s->entries[i].info.name;
+	return "unknown";
+}
+
+/* ---- asking -------------------------------------------------------------------------------- */
+
+/* Return whether the stepper is on and called for lookup. */
+static bool covers(const struct entry *e, uint64_t lookup)
+{
+	bool inside = e->anywhere;
+
+	if (e->off)
+		return false;
+	for (size_t i = 0; i < e->info.n_ranges && !inside; i++)
+		inside = lookup >= e->info.ranges[i].start && lookup < e->info.ranges[i].end;
+	return inside;
+}
+
+size_t uw_steppers_find(const struct uw_steppers *s, uint64_t lookup, size_t last)
+{
+	const struct entry *e = s ? s->entries : built_in;
+
+	for (size_t i = last + 1; i < (s ? s->n : N_BUILT_IN); i++) /* SIZE_MAX + 1 is 0 */
+		if (covers(&e[i], lookup))
+			return i;
+	return SIZE_MAX;
+}
+
+bool uw_stepper_before(const struct uw_steppers *s, uint64_t lookup, uint32_t priority)
+{
+	if (s && s->choose)
+		return true;
+	for (size_t i = 0; s && i < s->n && s->entries[i].info.priority <= priority; i++) {
+		const struct entry *e = &s->entries[i];
+
+		/*
+		 * A built-in stepper was there first, so a user's of the same priority comes after
+		 * it.
+		 */
+		if (e->built_in ? e->off : e->info.priority < priority && covers(e, lookup))
+			return true;
+	}
+	return false;
+}
+
+bool uw_stepper_is_on(const struct uw_steppers *s, enum uw_stepper stepper)
+{
+	const struct entry *e = s ? s->entries : built_in;
+
+	for (size_t i = 0; i < (s ? s->n : N_BUILT_IN); i++)
+		if (e[i].id == (uint8_t)stepper && !e[i].off)
+			return true;
+	return false;
+}
+
+enum uw_answer uw_stepper_ask(const struct uw_steppers *s, uint8_t id, struct uw_query *query)
+{
+	for (size_t i = 0; s && i < s->n; i++)
+		if (!s->entries[i].built_in && s->entries[i].id == id)
+			return s->entries[i].info.step(s->entries[i].info.ctx, query);
+	return UW_ANSWER_NOT_ME;
+}
+
+/* Call a user's stepper, and check what it returns. */
+static enum uw_answer ask_user(struct asking *a, const struct entry *e)
+{
+	struct uw_walking *w = a->w;
+	const struct uw_arch *arch = w->machine.arch;
+	const struct uw_frame frame = { .pc = w->pc,
+					.lookup = w->lookup,
+					.sp = w->sp,
+					.mapping = w->mapping,
+					.stepper = w->stepper,
+					.exact = w->exact };
+	struct uw_query query = { .space = w->space,
+				  .frame = &frame,
+				  .read = w->machine.read,
+				  .read_ctx = w->machine.ctx,
+				  .confidence = UW_CONFIDENCE_RULE,
+				  .stop = UW_STOP_BAD_CFI };
+	uint64_t needed = (uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp;
+	enum uw_answer answer;
+
+	uw_hot_settle(w);
+	query.regs = w->machine.regs;
+	answer = e->info.step(e->info.ctx, &query);
+	if (answer == UW_ANSWER_NOT_ME)
+		return answer;
+	a->found->stepper = e->id;
+	a->found->cfa = query.cfa;
+	if (answer == UW_ANSWER_STACK_BOTTOM)
+		return answer;
+	if (answer != UW_ANSWER_SUCCESS || (query.regs.known & needed) != needed) {
+		w->missing = query.stop_addr;
+		return fail(a, (unsigned int)query.stop < UW_STOP_N ? query.stop : UW_STOP_BAD_CFI);
+	}
+	w->machine.regs = query.regs;
+	w->sp_low = false;
+	a->found->signal = query.signal;
+	a->found->confidence = query.confidence;
+	memcpy(a->found->saves, query.saves, sizeof(query.saves));
+	if (!query.cfa)
+		a->found->cfa = query.regs.value[arch->sp];
+	return rises(w, query.signal) ? answer : fail(a, UW_STOP_CFA_NOT_RISING);
+}
+
+/* Return the stop for a frame that no stepper found a caller for. */
+static int nobody(const struct asking *a)
+{
+	const struct uw_walking *w = a->w;
+	bool readable;
+
+	if (!w->mapping)
+		return uw_stopping(UW_STOP_NO_MAPPING);
+	readable = w->mapping->object || w->mapping->kind == UW_MAPPING_ANON;
+	/* If the file itself is missing, report that: the user can do something about it. */
+	if (a->guessed && a->bottom && readable)
+		return uw_stopping(UW_STOP_GUESS_ENDED);
+	if (w->has_missing)
+		return uw_stopping(UW_STOP_TRUNCATED);
+	return uw_stopping(readable ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_OBJECT);
+}
+
+static enum uw_answer ask(struct asking *a, const struct entry *e)
+{
+	return e->built_in ? e->built_in(a) : ask_user(a, e);
+}
+
+/* Call steppers in the order that the user's function chooses. */
+static enum uw_answer ask_chosen(struct asking *a, const struct uw_steppers *s)
+{
+	size_t last = SIZE_MAX;
+
+	for (size_t i = 0; i < s->n; i++) {
+		enum uw_answer answer;
+
+		last = s->choose(s->choose_ctx, s, a->w->lookup, last);
+		if (last >= s->n)
+			break;
+		answer = ask(a, &s->entries[last]);
+		if (answer != UW_ANSWER_NOT_ME)
+			return answer;
+	}
+	return UW_ANSWER_NOT_ME;
+}
+
+/* Convert a stepper's answer to what uw_stepper_step returns. */
+static int conclude(const struct asking *a, enum uw_answer answer)
+{
+	switch (answer) {
+	case UW_ANSWER_SUCCESS:
+		return UW_GO_ON;
+	case UW_ANSWER_STACK_BOTTOM:
+		return uw_stopping(UW_STOP_ROOT);
+	case UW_ANSWER_NOT_ME:
+		return nobody(a);
+	case UW_ANSWER_ERROR:
+	default:
+		return a->stop;
+	}
+}
+
+int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
+{
+	const struct uw_steppers *group = uw_space_steppers(w->space);
+	const struct entry *e = group ? group->entries : built_in;
+	const struct entry *end = e + (group ? group->n : N_BUILT_IN);
+	struct asking a;
+
+	/* Do not clear all of it: the rule is large, and is set before it is used. */
+	a.w = w;
+	a.found = found;
+	a.ruled = a.guessed = a.bottom = a.began = a.called = false;
+	/* saves is not cleared either: it is read for the user's steppers only. */
+	found->stepper = w->stepper;
+	found->confidence = UW_CONFIDENCE_RULE;
+	found->signal = false;
+	found->cfa = 0;
+	w->has_missing = false;
+	if (w->exact && is_child(&a))
+		return conclude(&a, step_by_rule(&a));
+	if (group && group->choose)
+		return conclude(&a, ask_chosen(&a, group));
+	for (; e < end; e++) {
+		enum uw_answer answer;
+
+		if (!covers(e, w->lookup))
+			continue;
+		answer = ask(&a, e);
+		if (answer != UW_ANSWER_NOT_ME)
+			return conclude(&a, answer);
+	}
+	return nobody(&a);
+}

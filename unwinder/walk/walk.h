@@ -1,0 +1,227 @@
+/* unwinder/walk/walk.h: the state of a walk and its worker, shared by the parts of the walk. */
+#ifndef UNWINDER_WALK_WALK_H
+#define UNWINDER_WALK_WALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "unwinder/rule.h"
+#include "unwinder/unwinder.h"
+#include "unwinder/walk/hot.h"
+#include "unwinder/walk/past.h"
+#include "unwinder/walk/step.h"
+
+/*
+ * A worker's caches. The first is a cache of rule words by (space, pc), see hot.h. For what that
+ * does not cover there are small caches of two kinds instead of one cache by (space, pc). Where a
+ * page is mapped belongs to the space, but the rule belongs to the object: the hundred short
+ * processes of a compilation share their rules.
+ */
+#define UW_PAGE_SLOTS	 1024
+#define UW_RECENT_SLOTS	 8
+#define UW_RULE_SLOTS	 4096
+#define UW_CALL_SLOTS	 4096
+#define UW_KEEPING_SLOTS 1024
+
+/* Rules with more registers, those of signal frames, are not cached. */
+#define UW_SLOT_REGS 8
+
+struct uw_page_slot {
+	uint64_t space;
+	uint64_t page;
+	struct uw_mapping *mapping; /* valid while the space has this id */
+};
+
+/* The executable mappings that were used last: code is mostly in a few mappings. */
+struct uw_recent_slot {
+	uint64_t space;
+	uint64_t start, end;
+	struct uw_mapping *mapping; /* executable; valid while the space has this id */
+};
+
+/* An unmapped range that was looked up last: often the stack beyond the captured bytes. */
+struct uw_hollow {
+	uint64_t space;
+	uint64_t start, end;
+};
+
+struct uw_rule_slot {	 /* three cache lines */
+	uint64_t object; /* the object's number; 0: empty */
+	uint64_t key;	 /* lookup, and whether it is exact */
+	int err;
+	uint8_t rule[offsetof(struct uw_rule, regs)]; /* the head; n_regs of regs are valid */
+	struct uw_reg_rule regs[UW_SLOT_REGS];
+};
+
+/* What call ends at a return address. */
+struct uw_call_slot {
+	uint64_t object;
+	uint64_t vaddr;
+	struct uw_call call;
+};
+
+/* What the code at a pc does with the frame pointer. */
+struct uw_keeping_slot {
+	uint64_t object;
+	uint64_t vaddr;
+	uint8_t keeping; /* enum uw_keeping */
+};
+
+struct uw_worker {
+	struct uw_hot hot;
+	struct uw_rule_slot rules[UW_RULE_SLOTS];
+	struct uw_page_slot pages[UW_PAGE_SLOTS];
+	struct uw_call_slot calls[UW_CALL_SLOTS];
+	struct uw_keeping_slot keeping[UW_KEEPING_SLOTS];
+	struct uw_recent_slot recent[UW_RECENT_SLOTS];
+	unsigned int n_recent;	  /* stored so far, including those that were replaced */
+	struct uw_page_slot last; /* the executable mapping where an address was last found */
+	struct uw_hollow hollow;
+};
+
+/* The captured bytes around sp. */
+struct uw_near {
+	uint64_t addr, room; /* words may begin in [addr, addr + room) */
+	const uint8_t *bytes;
+};
+
+/* The part of a walk that changes with each frame of the hot loop, see hot.c. */
+struct uw_run {
+	uint64_t pc, sp, fp;
+	uint64_t ra;   /* pc as it stood in memory or in lr */
+	uint64_t mask; /* the bits of ra that are the address */
+	uint64_t back; /* lookup = pc - back */
+	uint64_t above;
+	struct uw_near near;
+	struct uw_frame *frame; /* the next frame in out */
+	struct uw_frame *end;	/* no frame may be written from here on */
+	int stop;
+	/* how the frame at pc was found, as the last members of struct uw_frame */
+	uint32_t how;
+	uint64_t join_sp; /* with notes: no frame of the walk to join has an sp below this */
+};
+
+/* Return the last four members of struct uw_frame as one word, with signal false. */
+static inline uint32_t uw_run_how(uint8_t stepper, uint8_t confidence, bool exact)
+{
+	_Static_assert(offsetof(struct uw_frame, confidence) ==
+				       offsetof(struct uw_frame, stepper) + 1 &&
+			       offsetof(struct uw_frame, exact) ==
+				       offsetof(struct uw_frame, stepper) + 2 &&
+			       offsetof(struct uw_frame, signal) ==
+				       offsetof(struct uw_frame, stepper) + 3 &&
+			       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+		       "one word");
+	return stepper | (uint32_t)confidence << 8 | (uint32_t)exact << 16;
+}
+
+/* The state of one walk. */
+struct uw_walking {
+	struct uw_space *space;
+	struct uw_worker *worker;
+	const struct uw_thread *thread;
+	struct uw_stack *out;
+	uint64_t tag;		   /* the space's tag in keys of the worker's hot slots */
+	uint64_t mask;		   /* removes authentication bits and tags from a code address */
+	struct uw_machine machine; /* reads captured bytes, then files */
+	/* false: it is frame 0, whose registers are thread->regs; true: they are machine.regs */
+	bool taken;
+	size_t due; /* frames from this index on have saved registers that were not read yet */
+	/* About the frame whose caller is wanted: */
+	uint64_t pc, lookup, sp;
+	bool exact;
+	bool sp_low;		     /* sp is only a lower bound: a frame pointer led here */
+	uint8_t stepper, confidence; /* how it was found */
+	struct uw_mapping *mapping;
+	/* executable, where an address was found last; NULL: none yet */
+	struct uw_mapping *last;
+	/* The first place where the caller was expected but not captured. */
+	uint64_t missing;
+	bool has_missing;
+	/* See uw_walk_cycle. */
+	uint64_t mark_pc, mark_sp;
+	size_t turns;
+	struct uw_run run; /* for uw_hot_turns */
+	/* For uw_walk_noting: */
+	struct uw_note *notes; /* as many as out->frames, one for each */
+	struct uw_join join;
+};
+
+/* What ends a walk's step: an enum uw_stop as a negative number. */
+#define UW_GO_ON  0
+#define UW_JOINED 1 /* see uw_hot_run_noting */
+static inline int uw_stopping(enum uw_stop stop)
+{
+	return -1 - (int)stop;
+}
+
+/*
+ * Set w to the thread's innermost frame, except w->run. Return UW_GO_ON, or why the walk ends at
+ * once. out->frames and out->max_frames must be set by the caller.
+ */
+int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker *worker,
+		  const struct uw_thread *thread, struct uw_stack *out);
+
+/*
+ * Add one frame to w->out, in whatever way works, and set w to its caller. Return UW_GO_ON, or why
+ * the walk ends. *found is set unless the walk ended before any stepper was called.
+ */
+struct uw_found;
+int uw_walk_frame(struct uw_walking *w, struct uw_found *found);
+
+/*
+ * Walk as uw_walk does, but record in w->notes what the frames depend on, and end at a frame of
+ * w->join. Return true if such a frame was found; then out->stop is not set. The caller lends w and
+ * has set notes and join.
+ */
+bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct uw_job *job);
+
+/* Return the executable mapping around addr, or NULL. */
+struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
+
+/* Do the same as uw_object_rule, with the worker's cache. */
+int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup, bool exact,
+		 struct uw_rule *rule);
+/* Cache the result of uw_object_rule: err, or rule if err is 0. */
+void uw_walk_keep_rule(struct uw_worker *worker, const struct uw_object *object, uint64_t lookup,
+		       bool exact, int err, const struct uw_rule *rule);
+
+/*
+ * Return the registers of the frame. Most walks end in the hot loop and need no others, so they are
+ * copied late.
+ */
+static inline const struct uw_regs *uw_walk_regs(const struct uw_walking *w)
+{
+	return w->taken ? &w->machine.regs : &w->thread->regs;
+}
+
+/* Copy the thread's registers to machine.regs, unless that was done. */
+static inline void uw_walk_take_regs(struct uw_walking *w)
+{
+	if (w->taken)
+		return;
+	w->machine.regs = w->thread->regs;
+	w->taken = true;
+}
+
+/* Return a code address without authentication bits and tags. */
+static inline uint64_t uw_walk_stripped(const struct uw_walking *w, uint64_t pc)
+{
+	return pc & w->mask;
+}
+
+/*
+ * Return whether the walk is in a cycle. Call this for each frame that does not lie above the one
+ * before it; each cycle has such a frame. By Brent's algorithm a mark gets into any cycle, however
+ * long it is.
+ */
+bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp);
+
+/* Record the address of the machine's last failed read: the caller may have been there. */
+void uw_walk_note_missing(struct uw_walking *w);
+
+/* Return the slot of a cache for (owner, key). slots must be a power of two. */
+size_t uw_slot_of(uint64_t owner, uint64_t key, unsigned int slots);
+
+#endif
