@@ -6,13 +6,13 @@
 #include "agent/cmd/option.h"
 #include "agent/cmd/rights.h"
 #include "agent/export/json.h"
+#include "agent/live/bpf.h"
+#include "agent/live/decode.h"
+#include "agent/live/inventory.h"
+#include "agent/live/live.h"
+#include "agent/live/multi.h"
+#include "agent/live/perf.h"
 #include "agent/log.h"
-#include "agent/source/live.h"
-#include "agent/source/live_bpf.h"
-#include "agent/source/live_event.h"
-#include "agent/source/live_inventory.h"
-#include "agent/source/live_multi.h"
-#include "agent/source/live_perf.h"
 
 #include <errno.h>
 #include <inttypes.h>

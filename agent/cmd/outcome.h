@@ -7,8 +7,8 @@
 
 #include "agent/cmd/stats.h"
 #include "agent/export/formats.h"
+#include "agent/live/live.h"
 #include "agent/pipeline/profile.h"
-#include "agent/source/live.h"
 
 enum { OUTCOME_EVENTS = 16 };
 

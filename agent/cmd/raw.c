@@ -7,10 +7,10 @@
 #include "agent/cmd/raw_files.h"
 #include "agent/export/output.h"
 #include "agent/log.h"
+#include "agent/owc/owc.h"
 #include "agent/pipeline/names.h"
 #include "agent/process/generated.h"
 #include "agent/process/modules.h"
-#include "agent/source/owc.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
 #include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/log.h"
+#include "agent/owc/owc.h"
 #include "agent/process/modules.h"
 #include "agent/process/process.h"
-#include "agent/source/owc.h"
 #include "symbolizer/symbolizer.h"
 
 #include <elf.h>

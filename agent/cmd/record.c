@@ -18,11 +18,11 @@
 #include "agent/export/output.h"
 #include "agent/export/types.h"
 #include "agent/export/writer.h"
+#include "agent/live/live.h"
+#include "agent/live/perf.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 #include "agent/pipeline/fold.h"
-#include "agent/source/live.h"
-#include "agent/source/live_perf.h"
 #include "agent/store/store.h"
 #include "schema/capture.h"
 

@@ -3,8 +3,8 @@
 
 #include "agent/export/json.h"
 #include "agent/export/output.h"
+#include "agent/live/live.h"
 #include "agent/log.h"
-#include "agent/source/live.h"
 
 #include <errno.h>
 #include <inttypes.h>

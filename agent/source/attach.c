@@ -6,9 +6,9 @@
  * unwound. The pause is bounded for any number of threads.
  */
 #include "agent/array.h"
+#include "agent/live/inventory.h"
 #include "agent/log.h"
 #include "agent/source/frozen.h"
-#include "agent/source/live_inventory.h"
 #include "agent/source/regset.h"
 
 #include <dirent.h>

@@ -4,7 +4,7 @@
  * frame, which is packed here; 2 of two frames, the first cut short.  With 128 added, what follows
  * byte 1, of twice that many bytes, is an index with a right checksum: of files that are kept.
  */
-#include "agent/source/owc_format.h"
+#include "agent/owc/format.h"
 #include "agent/source/source.h"
 
 #include <errno.h>

@@ -2,10 +2,10 @@
  * tests/live/source.c: the live source against processes whose state is known.
  *   usage: source TARGET [GOROUTINE]     (tests/live/target.c and goroutine.go, built)
  */
-#include "agent/source/live.h"
-#include "agent/source/live_bpf.h"
-#include "agent/source/live_event.h"
-#include "agent/source/live_perf.h"
+#include "agent/live/bpf.h"
+#include "agent/live/decode.h"
+#include "agent/live/live.h"
+#include "agent/live/perf.h"
 #include "schema/capture.h"
 
 #include "tests/check.h"

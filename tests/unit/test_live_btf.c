@@ -1,4 +1,4 @@
-#include "agent/source/live_btf.h"
+#include "agent/live/btf.h"
 
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-#include "agent/source/live_event.h"
+#include "agent/live/decode.h"
 
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-#include "agent/source/live_inventory.h"
+#include "agent/live/inventory.h"
 
 #include "tests/check.h"
 

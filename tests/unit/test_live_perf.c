@@ -1,4 +1,4 @@
-#include "agent/source/live_perf.h"
+#include "agent/live/perf.h"
 
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-#include "agent/source/live_queue.h"
+#include "agent/live/queue.h"
 
 #include "tests/check.h"
 

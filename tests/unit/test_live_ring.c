@@ -1,5 +1,5 @@
 /* Records of a ring as the kernel lays it out (Documentation/bpf/ringbuf.rst), here without it. */
-#include "agent/source/live_ring.h"
+#include "agent/live/ring.h"
 
 #include <linux/bpf.h>
 #include <stdbool.h>

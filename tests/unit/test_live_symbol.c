@@ -1,4 +1,4 @@
-#include "agent/source/live_symbol.h"
+#include "agent/live/symbol.h"
 
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-#include "agent/source/live_wait.h"
+#include "agent/live/wait.h"
 
 #include "tests/check.h"
 

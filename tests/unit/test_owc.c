@@ -1,5 +1,5 @@
-#include "agent/source/owc.h"
-#include "agent/source/owc_format.h"
+#include "agent/owc/format.h"
+#include "agent/owc/owc.h"
 
 #include "tests/check.h"
 

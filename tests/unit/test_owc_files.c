@@ -1,6 +1,6 @@
 /* Files that a capture keeps: what is written comes back, and damage is an error, never a wrong byte. */
-#include "agent/source/owc.h"
-#include "agent/source/owc_format.h"
+#include "agent/owc/format.h"
+#include "agent/owc/owc.h"
 #include "agent/source/source.h"
 
 #include "tests/check.h"

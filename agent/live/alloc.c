@@ -1,0 +1,580 @@
+/* agent/live/alloc.c: searches mapped files for allocators and puts probes on them. */
+#include "agent/live/alloc.h"
+
+#include "agent/array.h"
+#include "agent/errand.h"
+#include "agent/hash.h"
+#include "agent/live/bpf.h"
+#include "agent/live/inventory.h"
+#include "agent/log.h"
+#include "agent/opener/opener.h"
+#include "symbolizer/symbolizer.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FILES_MAX      65536u /* files that are searched */
+#define ALLOCATORS_MAX 1024u  /* allocators that are watched */
+#define SEGMENTS_MAX   256u   /* segments of one file that are read */
+/*
+ * Most processes that have probes of their own. At every hit of a breakpoint, the kernel asks each
+ * of their filters whether the hit is meant. With more processes than this, probes for all
+ * processes cost less.
+ */
+#define CHOSEN_MAX 64u
+
+struct known { /* a file that was searched */
+	uint32_t major, minor;
+	uint64_t inode;
+	size_t allocator; /* index; SIZE_MAX: the file has none */
+};
+
+struct allocator {
+	int fd;
+	struct live_alloc_place *places;
+	size_t n;
+	bool watched; /* it has probes, or had some */
+};
+
+/* An allocator that has probes in one process alone. */
+struct watched {
+	uint32_t pid;
+	size_t allocator;
+};
+
+struct live_allocators {
+	struct live_bpf *bpf;
+	struct opener *opener;
+	struct known *known;
+	size_t n_known, room;
+	struct hash_index by_inode;
+	struct allocator *allocators;
+	size_t n_allocators, allocators_room;
+	bool everywhere;
+	struct watched *watched; /* used if everywhere is false */
+	size_t n_watched, watched_room, n_chosen;
+	size_t n;   /* allocators that have or had probes */
+	int failed; /* the first failure to attach; error has its message */
+	char error[LIVE_ERROR_SIZE];
+	/* What was left of the time limit for untrusted files, and when that was computed. */
+	uint64_t patience_ns, patience_at_ns;
+	bool said_slow;
+};
+
+/*
+ * The functions of allocators. Leading underscores and glibc's prefix "__libc_" are removed before
+ * the comparison.
+ */
+static const struct {
+	const char *name;
+	enum capture_alloc_function function;
+} functions[] = {
+	{ "malloc", CAPTURE_ALLOC_MALLOC },
+	{ "valloc", CAPTURE_ALLOC_MALLOC },
+	{ "pvalloc", CAPTURE_ALLOC_MALLOC },
+	{ "calloc", CAPTURE_ALLOC_CALLOC },
+	{ "realloc", CAPTURE_ALLOC_REALLOC },
+	{ "memalign", CAPTURE_ALLOC_MEMALIGN },
+	{ "aligned_alloc", CAPTURE_ALLOC_MEMALIGN },
+	{ "posix_memalign", CAPTURE_ALLOC_POSIX_MEMALIGN },
+	{ "free", CAPTURE_ALLOC_FREE },
+	{ "cfree", CAPTURE_ALLOC_FREE },
+	{ "mmap", CAPTURE_ALLOC_MMAP },
+	{ "mmap64", CAPTURE_ALLOC_MMAP },
+	{ "mremap", CAPTURE_ALLOC_MREMAP },
+	{ "munmap", CAPTURE_ALLOC_MUNMAP },
+	/* C++ operators, for allocators whose operators do not call malloc. */
+	{ "Znwm", CAPTURE_ALLOC_MALLOC },
+	{ "Znam", CAPTURE_ALLOC_MALLOC },
+	{ "ZdlPv", CAPTURE_ALLOC_FREE },
+	{ "ZdaPv", CAPTURE_ALLOC_FREE },
+	{ "ZdlPvm", CAPTURE_ALLOC_FREE },
+	{ "ZdaPvm", CAPTURE_ALLOC_FREE },
+};
+
+#define N_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
+
+/* Return the index of the allocator function with this symbol name, or N_FUNCTIONS. */
+static size_t function_of(const char *name)
+{
+	name += strspn(name, "_");
+	if (!strncmp(name, "libc_", 5))
+		name += 5;
+	for (size_t i = 0; i < N_FUNCTIONS; i++)
+		if (!strcmp(name, functions[i].name))
+			return i;
+	return N_FUNCTIONS;
+}
+
+int live_allocators_new(struct live_bpf *bpf, bool everywhere, struct live_allocators **out)
+{
+	const struct opener_options options = { .live = true };
+	struct live_allocators *a = calloc(1, sizeof(*a));
+	int err = a ? opener_new(&options, &a->opener) : -ENOMEM;
+
+	if (err) {
+		free(a);
+		return err;
+	}
+	a->bpf = bpf;
+	a->everywhere = everywhere;
+	*out = a;
+	return 0;
+}
+
+void live_allocators_free(struct live_allocators *a)
+{
+	if (!a)
+		return;
+	opener_free(a->opener);
+	for (size_t i = 0; i < a->n_allocators; i++) {
+		(void)close(a->allocators[i].fd);
+		free(a->allocators[i].places);
+	}
+	free(a->allocators);
+	free(a->watched);
+	hash_fini(&a->by_inode);
+	free(a->known);
+	free(a);
+}
+
+size_t live_allocators_n(const struct live_allocators *a)
+{
+	return a->n;
+}
+
+bool live_allocators_everywhere(const struct live_allocators *a)
+{
+	return a->everywhere;
+}
+
+struct which {
+	const struct live_allocators *a;
+	const struct known *file;
+};
+
+static bool same_file(const void *ctx, uint32_t i)
+{
+	const struct which *want = ctx;
+	const struct known *have = &want->a->known[i];
+
+	return have->inode == want->file->inode && have->major == want->file->major &&
+	       have->minor == want->file->minor;
+}
+
+/*
+ * Look up a file, or add it: *i is its index. 0: added; -EEXIST: it was there already; -ENOSPC: the
+ * table is full; -ENOMEM.
+ */
+static int meet(struct live_allocators *a, const struct known *file, uint32_t *i)
+{
+	uint64_t hash = hash_u64((uint64_t)file->major << 32 | file->minor, file->inode);
+	struct which want = { a, file };
+	void *array = a->known;
+
+	*i = hash_find(&a->by_inode, hash, same_file, &want);
+	if (*i != HASH_NONE)
+		return -EEXIST;
+	if (a->n_known == FILES_MAX)
+		return -ENOSPC;
+	if (array_make_room(&array, a->n_known, &a->room, sizeof(*a->known)))
+		return -ENOMEM;
+	a->known = array;
+	a->known[a->n_known] = *file;
+	a->known[a->n_known].allocator = SIZE_MAX;
+	if (hash_add(&a->by_inode, hash, (uint32_t)a->n_known))
+		return -ENOMEM;
+	*i = (uint32_t)a->n_known++;
+	return 0;
+}
+
+/*
+ * Return the file offset of the code at vaddr, or 0 if there is none. Only 64-bit x86-64 ELF files
+ * have one.
+ */
+static uint64_t offset_of(int fd, uint64_t vaddr)
+{
+	Elf64_Ehdr head;
+	Elf64_Phdr segment;
+
+	if (pread(fd, &head, sizeof(head), 0) != sizeof(head) ||
+	    memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    head.e_machine != EM_X86_64 || head.e_phentsize != sizeof(segment) ||
+	    head.e_phoff > INT64_MAX / 2)
+		return 0;
+	for (unsigned int i = 0; i < head.e_phnum && i < SEGMENTS_MAX; i++) {
+		if (pread(fd, &segment, sizeof(segment),
+			  (off_t)(head.e_phoff + i * sizeof(segment))) != sizeof(segment))
+			return 0;
+		if (segment.p_type == PT_LOAD && segment.p_flags & PF_X &&
+		    vaddr >= segment.p_vaddr && vaddr - segment.p_vaddr < segment.p_filesz)
+			return segment.p_offset + (vaddr - segment.p_vaddr);
+	}
+	return 0;
+}
+
+/*
+ * Return the distance from a function's first byte to the best place for a probe. The kernel
+ * emulates pushes and jumps for the probed thread. It executes every other instruction out of line,
+ * with a second trap, which costs more than the first one. endbr64 and instructions that only
+ * compare registers do not change the arguments or the caller's stack, so the probe may be behind
+ * them.
+ */
+static uint64_t probe_at(int fd, uint64_t off)
+{
+	uint8_t code[16];
+	size_t at = 0;
+
+	if (pread(fd, code, sizeof(code), (off_t)off) != sizeof(code))
+		return 0;
+	/* endbr64; test %reg,%reg of 64 bits (Intel SDM volume 2: REX.W 85 /r, mod 3) */
+	if (!memcmp(code, "\xf3\x0f\x1e\xfa", 4))
+		at = 4;
+	if (code[at] == 0x48 && code[at + 1] == 0x85 && code[at + 2] >= 0xc0)
+		at += 3;
+	if ((code[at] & 0xf8) == 0x50 || (code[at] == 0x41 && (code[at + 1] & 0xf8) == 0x50) ||
+	    (code[at] & 0xf0) == 0x70 || code[at] == 0xe9 || code[at] == 0xeb ||
+	    (code[at] == 0x0f && (code[at + 1] & 0xf0) == 0x80))
+		return at;
+	return 0;
+}
+
+struct search { /* the search of one file for allocation functions */
+	int fd;
+	struct live_alloc_place places[LIVE_PLACES_MAX];
+	size_t n;
+	bool mallocs, frees;
+};
+
+/*
+ * Find the allocation functions of a file and the places for their probes. Runs in a thread of its
+ * own for untrusted files.
+ */
+static void search_symbols(void *ctx)
+{
+	struct search *s = ctx;
+	struct sym_table *table;
+	struct sym_symbol symbol;
+
+	if (sym_table_open(s->fd, 0, &table))
+		return; /* not ELF, or damaged: no such file can run */
+	for (size_t i = 0; s->n < LIVE_PLACES_MAX && !sym_table_at(table, i, &symbol); i++) {
+		size_t f = function_of(symbol.name);
+		uint64_t off = f < N_FUNCTIONS ? offset_of(s->fd, symbol.addr) : 0;
+
+		if (!off)
+			continue;
+		s->mallocs |= functions[f].function == CAPTURE_ALLOC_MALLOC;
+		s->frees |= functions[f].function == CAPTURE_ALLOC_FREE;
+		off += probe_at(s->fd, off);
+		s->places[s->n++] = (struct live_alloc_place){ functions[f].function, off };
+	}
+	sym_table_free(table);
+}
+
+static void free_search(void *ctx)
+{
+	struct search *s = ctx;
+
+	if (s->fd >= 0)
+		(void)close(s->fd);
+	free(s);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * The time for which untrusted files may hold up the thread that reads the ring: at most FILE_NS at
+ * once, and a tenth of the time that passes. A file with a million symbols takes about 0.2 s.
+ */
+#define FILE_NS	 UINT64_C(500000000)
+#define LEAST_NS UINT64_C(5000000)
+
+/*
+ * Search a file that others than the superuser may have written. Give up if it takes too long.
+ * -ETIMEDOUT: given up; the search goes on in its thread and frees itself.
+ */
+static int search_strange(struct live_allocators *a, struct search *search)
+{
+	const struct errand errand = { .run = search_symbols, .drop = free_search, .ctx = search };
+	uint64_t began = now_ns(), limit = a->patience_ns + (began - a->patience_at_ns) / 10;
+	int err;
+
+	limit = limit > FILE_NS ? FILE_NS : limit;
+	err = errand_run(&errand, limit < LEAST_NS ? LEAST_NS : limit);
+	a->patience_at_ns = now_ns();
+	a->patience_ns =
+		limit - (a->patience_at_ns - began < limit ? a->patience_at_ns - began : limit);
+	if (err && !a->said_slow) {
+		a->said_slow = true;
+		log_warning(
+			"allocation functions that some programs bring along are not looked for: "
+			"reading their symbols takes too long");
+	}
+	return err;
+}
+
+/*
+ * Search a file for an allocator. *allocator is its index, or SIZE_MAX if there is none. Takes
+ * ownership of fd. -ENOMEM.
+ */
+static int look_into(struct live_allocators *a, int fd, size_t *allocator)
+{
+	struct search *s = calloc(1, sizeof(*s));
+	struct live_alloc_place places[LIVE_PLACES_MAX];
+	void *array = a->allocators;
+	struct allocator *found;
+	bool whole = false;
+	struct stat st;
+	size_t n = 0;
+	int err = 0;
+
+	*allocator = SIZE_MAX;
+	if (!s)
+		goto no_memory;
+	s->fd = a->n_allocators < ALLOCATORS_MAX ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+	if (s->fd >= 0 && !fstat(fd, &st)) {
+		if (st.st_uid || st.st_mode & (S_IWGRP | S_IWOTH))
+			err = search_strange(a, s);
+		else
+			search_symbols(s);
+	}
+	if (!err) {
+		/*
+		 * Both malloc and free are needed: libstdc++ has operators, but they call malloc.
+		 */
+		whole = s->mallocs && s->frees;
+		n = s->n;
+		memcpy(places, s->places, n * sizeof(*places));
+	}
+	if (err != -ETIMEDOUT)
+		free_search(s);
+	if (!whole) {
+		(void)close(fd);
+		return 0;
+	}
+	if (array_make_room(&array, a->n_allocators, &a->allocators_room, sizeof(*a->allocators)))
+		goto no_memory;
+	a->allocators = array;
+	found = &a->allocators[a->n_allocators];
+	*found = (struct allocator){ fd, malloc(n * sizeof(*places)), n, false };
+	if (!found->places)
+		goto no_memory;
+	memcpy(found->places, places, n * sizeof(*places));
+	*allocator = a->n_allocators++;
+	return 0;
+no_memory:
+	(void)close(fd);
+	return -ENOMEM;
+}
+
+/*
+ * Attach the probes of allocator i in process pid (0: in all processes). The first failure is
+ * stored.
+ */
+static void attach(struct live_allocators *a, size_t i, uint32_t pid)
+{
+	struct allocator *allocator = &a->allocators[i];
+	char path[32], error[LIVE_ERROR_SIZE] = "";
+	int err;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", allocator->fd);
+	err = live_bpf_attach_allocator(a->bpf, path, pid, allocator->places, allocator->n, error);
+	/* The own process is watched only for a moment, to measure the cost, and does not count. */
+	if (!err && pid != (uint32_t)getpid()) {
+		a->n += !allocator->watched;
+		allocator->watched = true;
+	}
+	/* If the process has ended in the meantime, this is not a failure. */
+	if (err && err != -ESRCH && !a->failed) {
+		a->failed = err;
+		memcpy(a->error, error, sizeof(error));
+	}
+}
+
+/* Return whether this process has probes of its own. */
+static bool is_chosen(const struct live_allocators *a, uint32_t pid)
+{
+	for (size_t i = 0; i < a->n_watched; i++)
+		if (a->watched[i].pid == pid)
+			return true;
+	return false;
+}
+
+void live_allocators_leave(struct live_allocators *a, uint32_t pid)
+{
+	size_t kept = 0;
+
+	if (!is_chosen(a, pid))
+		return;
+	for (size_t i = 0; i < a->n_watched; i++)
+		if (a->watched[i].pid != pid)
+			a->watched[kept++] = a->watched[i];
+	a->n_watched = kept;
+	a->n_chosen--;
+	live_bpf_detach_allocators(a->bpf, pid);
+}
+
+void live_allocators_exit(struct live_allocators *a, uint32_t pid)
+{
+	if (is_chosen(a, pid) && live_process_ended(pid))
+		live_allocators_leave(a, pid);
+}
+
+/*
+ * Remove the processes that have ended. Their last exit event may have come before the process was
+ * really gone.
+ */
+static void drop_ended(struct live_allocators *a)
+{
+	for (size_t i = 0; i < a->n_watched;) {
+		size_t before = a->n_watched;
+
+		live_allocators_exit(a, a->watched[i].pid);
+		i = a->n_watched < before ? 0 : i + 1;
+	}
+}
+
+/* Replace the probes in single processes by probes in all processes. */
+static void watch_everywhere(struct live_allocators *a)
+{
+	log_warning("more than %u processes at once are watched for allocations: from now on every "
+		    "process of the machine pays for the probes",
+		    CHOSEN_MAX);
+	a->everywhere = true;
+	a->n_watched = a->n_chosen = 0;
+	live_bpf_detach_allocators(a->bpf, 0);
+	for (size_t i = 0; i < a->n_allocators; i++)
+		attach(a, i, 0);
+}
+
+/* Attach an allocator's probes in a process, if they are not attached yet. */
+static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
+{
+	void *array = a->watched;
+	bool chosen;
+
+	for (size_t i = 0; i < a->n_watched; i++)
+		if (a->watched[i].pid == pid && a->watched[i].allocator == allocator)
+			return 0;
+	chosen = is_chosen(a, pid);
+	if (!chosen && a->n_chosen >= CHOSEN_MAX)
+		drop_ended(a);
+	if (!chosen && a->n_chosen >= CHOSEN_MAX) {
+		watch_everywhere(a);
+		return 0;
+	}
+	if (array_make_room(&array, a->n_watched, &a->watched_room, sizeof(*a->watched)))
+		return -ENOMEM;
+	a->watched = array;
+	a->watched[a->n_watched++] = (struct watched){ pid, allocator };
+	a->n_chosen += !chosen;
+	attach(a, allocator, pid);
+	return 0;
+}
+
+/*
+ * Handle a file that a process has mapped: search it if it is new (!known), and watch its
+ * allocator. fd is -1 if the file cannot be opened; otherwise this function takes ownership of it.
+ */
+static int take_file(struct live_allocators *a, uint32_t i, bool known, int fd, uint32_t pid)
+{
+	size_t allocator = SIZE_MAX;
+	int err;
+
+	if (!known && fd >= 0) {
+		err = look_into(a, fd, &allocator);
+		if (err)
+			return err;
+		a->known[i].allocator = allocator;
+		if (allocator != SIZE_MAX && a->everywhere)
+			attach(a, allocator, 0);
+	}
+	allocator = a->known[i].allocator;
+	return allocator == SIZE_MAX || a->everywhere ? 0 : watch(a, allocator, pid);
+}
+
+int live_allocators_failed(const struct live_allocators *a, char *error)
+{
+	if (a->n || !a->failed)
+		return 0;
+	memcpy(error, a->error, sizeof(a->error));
+	return a->failed;
+}
+
+int live_allocators_file(struct live_allocators *a, uint32_t pid, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err;
+	struct known file;
+	struct stat st;
+	uint32_t i;
+
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		(void)close(fd);
+		return 0;
+	}
+	file = (struct known){ .major = major(st.st_dev),
+			       .minor = minor(st.st_dev),
+			       .inode = st.st_ino };
+	err = meet(a, &file, &i);
+	if (!err)
+		return take_file(a, i, false, fd, pid);
+	(void)close(fd);
+	if (err == -EEXIST)
+		return take_file(a, i, true, -1, pid);
+	return err == -ENOMEM ? err : 0;
+}
+
+int live_allocators_mapping(struct live_allocators *a, uint32_t pid, const struct event_mapping *m)
+{
+	const struct opener_file file = { .pid = pid,
+					  .start = m->start,
+					  .end = m->end,
+					  .path = m->path,
+					  .major = m->major,
+					  .minor = m->minor,
+					  .inode = m->inode,
+					  .inode_generation = m->inode_generation,
+					  .deleted = m->deleted,
+					  .build_id = m->build_id };
+	const struct known known = { .major = m->major, .minor = m->minor, .inode = m->inode };
+	unsigned int next = 0;
+	uint32_t i;
+	int fd, err;
+
+	if (!(m->prot & PROT_EXEC) || !m->path || m->path[0] != '/' || !m->inode)
+		return 0;
+	err = meet(a, &known, &i);
+	if (err && err != -EEXIST)
+		return err == -ENOMEM ? err : 0;
+	if (err || opener_open(a->opener, &file, &next, &fd))
+		fd = -1;
+	return take_file(a, i, err == -EEXIST, fd, pid);
+}
+
+int live_allocators_fork(struct live_allocators *a, uint32_t parent, uint32_t child)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < a->n_watched; i++)
+		if (a->watched[i].pid == parent)
+			err = watch(a, a->watched[i].allocator, child);
+	return err;
+}

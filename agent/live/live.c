@@ -1,0 +1,1820 @@
+/* agent/live/live.c: the source of events that records the running system. */
+#include "agent/live/live.h"
+
+#include "agent/hash.h"
+#include "agent/live/alloc.h"
+#include "agent/live/bpf.h"
+#include "agent/live/cgroup.h"
+#include "agent/live/cost.h"
+#include "agent/live/decode.h"
+#include "agent/live/file_id.h"
+#include "agent/live/inventory.h"
+#include "agent/live/mount.h"
+#include "agent/live/perf.h"
+#include "agent/live/pin.h"
+#include "agent/live/queue.h"
+#include "agent/live/ring.h"
+#include "agent/live/symbol.h"
+#include "agent/live/wait.h"
+
+#include <assert.h>
+#include <bpf/bpf.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FREQUENCY_MAX 50000u
+#define PID_BITS      (4u << 20) /* PID_MAX_LIMIT of the kernel */
+#define TICK_NS	      (200 * MS)
+#define ALLOC_TICK_NS (20 * MS) /* with allocations: a new allocator must be noticed soon */
+#define SWEEP_NS      (10000 * MS)
+#define CPUS_NS	      (1000 * MS) /* between two checks of which CPUs are online */
+#define WATCH_NS      (20 * MS)	  /* between two checks whether a selected process is alive */
+#define MS	      ((uint64_t)1000000)
+
+/*
+ * A record gets its time before the record becomes visible, and its CPU may be delayed in between.
+ * So only records older than this are delivered.
+ */
+#define SLACK_NS (10 * MS)
+
+/* While the queue holds so many bytes of side-band events, the rest stays in the kernel's rings. */
+#define QUEUE_BYTES_MAX (64u << 20)
+
+/* While a long backlog is delivered, drain the rings so often that none of them overflows. */
+#define DRAIN_EVERY_NS (20 * MS)
+#define DRAIN_LEAST_NS (2 * MS) /* shortest time between two drains */
+
+/* The paths of further cgroups are not reported. */
+#define CGROUPS_MAX 65536u
+
+#define COMPAT_REGS 0x100ffu /* the registers of 32-bit code: up to edi, and the pc */
+
+#define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
+
+struct slot { /* a record in the ring; slots are released in the order of the ring */
+	unsigned long end;
+	bool done;
+};
+
+struct seen_cpu { /* what the agent counted of one CPU's records */
+	uint64_t delivered, damaged, short_waits, no_room, unended;
+	uint64_t waits;		       /* records of beginning waits that arrived */
+	uint64_t ended, still_waiting; /* of these, delivered: see live.h */
+	uint64_t stack_bytes;	       /* user stack bytes of the delivered samples */
+};
+
+struct live {
+	struct source base;
+	struct live_events events;
+	struct live_bpf *bpf;
+	struct live_sideband *sideband;
+	struct live_pins *pins; /* NULL: files are not held open */
+	struct live_mounts *mounts;
+	struct live_file_ids *file_ids; /* NULL: the kernel reports the build-ids of mappings */
+	struct live_ring ring;
+	struct live_queue queue;
+	struct live_waits waits;
+	uint64_t off_cpu_min_ns;
+	uint64_t tick_ns;
+	struct live_allocators *allocators; /* NULL: allocations are not recorded */
+	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
+	int epoll;
+
+	struct slot *slots; /* circular; slots_room is a power of two */
+	size_t slots_room;
+	uint64_t first_slot, n_slots; /* numbers of the oldest slot and of the next one */
+	/* What the last call of live_next returned; released by the next call: */
+	uint64_t held_slot;		/* the sample's slot; UINT64_MAX: none */
+	struct event *held;		/* the event */
+	struct capture_head *held_wait; /* the sample of a thread that waited */
+
+	uint64_t drained_ns, horizon_ns, last_ns;
+	uint64_t told_ring_full, told_unreadable, damaged, told_damaged, no_room, told_no_room;
+	uint64_t unended, told_unended;
+	uint64_t n_sideband, sideband_lost, late;
+	struct seen_cpu *cpus; /* one per CPU that has counters */
+	int n_cpus;
+	bool stopped, flushed;
+	uint64_t stopped_ns;
+
+	/* CPUs that are recorded now, and CPUs that may be recorded (NULL: all). Owned. */
+	int *online, *only;
+	size_t n_online, n_only;
+	uint64_t looked_ns; /* when the list of CPUs was last read */
+	int cpus_fd;	    /* the file with that list; -1: not open yet */
+
+	uint8_t *wanted; /* selected processes, one bit per pid; NULL: all */
+	/*
+	 * Processes that are certainly not selected, one bit per pid. Their events are dropped
+	 * before they are queued. NULL: none is known.
+	 */
+	uint8_t *others;
+	uint64_t watched_ns, all_gone_ns;
+	int32_t *tids; /* the selected single threads */
+	size_t n_tids;
+
+	struct live_symbols *symbols; /* NULL: not opened yet, or the kernel does not support it */
+	bool symbols_tried;
+
+	struct live_cgroup_paths *cgroup_paths; /* NULL: paths of cgroups cannot be read */
+	uint64_t *cgroups;			/* the ids of those whose path was reported */
+	size_t n_cgroups;
+	struct hash_index by_cgroup;
+
+	const uint8_t *vdso;
+	size_t vdso_size;
+	struct uw_region regions[CAPTURE_PAGES_MAX / 2 + 2];
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	(void)clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- wanted processes ----------------------------------------------------------- */
+
+static bool has_pid(const uint8_t *bits, uint32_t pid)
+{
+	return pid < PID_BITS && bits[pid / 8] & 1u << pid % 8;
+}
+
+static void set_pid(uint8_t *bits, uint32_t pid, bool on)
+{
+	uint8_t bit = (uint8_t)(1u << pid % 8);
+
+	if (pid >= PID_BITS)
+		return;
+	if (on)
+		bits[pid / 8] |= bit;
+	else
+		bits[pid / 8] &= (uint8_t)~bit;
+}
+
+static bool is_wanted(const void *ctx, uint32_t pid)
+{
+	const struct live *live = ctx;
+
+	return !live->wanted || has_pid(live->wanted, pid);
+}
+
+static bool is_other(const struct live *live, uint32_t pid)
+{
+	return live->others && has_pid(live->others, pid);
+}
+
+/*
+ * Callback of live_sideband_drain: process pid was born. It runs before any record of the child is
+ * handed over. An earlier process with the same pid does not matter.
+ */
+static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
+{
+	struct live *live = ctx;
+
+	set_pid(live->others, pid, is_other(live, parent));
+}
+
+/*
+ * Return whether an event certainly belongs to a process that is not selected: it ran when
+ * recording began, or descends from such a process. If this is not known, return false. Also
+ * updates live->others.
+ */
+static bool of_others(struct live *live, const struct event *event)
+{
+	bool other = is_other(live, event->pid);
+
+	if (!live->others || event->type == EVENT_LOST)
+		return false;
+	/* An earlier process with the same pid may have been selected. */
+	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid)
+		return is_other(live, event->fork.parent_pid) && !is_wanted(live, event->pid);
+	if (event->type == EVENT_EXIT && event->pid == event->tid)
+		set_pid(live->others, event->pid, false);
+	return other;
+}
+
+/*
+ * Return whether an event belongs to a selected process. Also updates the set of selected
+ * processes, so this must be called in the order of the events' times.
+ */
+static bool wanted_event(struct live *live, const struct event *event)
+{
+	if (!live->wanted || event->type == EVENT_LOST || event->type == EVENT_CGROUP)
+		return true;
+	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid &&
+	    event->fork.parent_pid) /* 0: from the inventory */
+		set_pid(live->wanted, event->pid, is_wanted(live, event->fork.parent_pid));
+	return is_wanted(live, event->pid);
+}
+
+struct family {
+	struct live *live;
+	bool grown;
+};
+
+/* Callback of live_processes: select pid if its parent is selected. */
+static int adopt(void *ctx, uint32_t pid)
+{
+	struct family *family = ctx;
+	uint32_t parent;
+	int err;
+
+	if (is_wanted(family->live, pid) || live_process_parent(pid, &parent) || !parent ||
+	    !is_wanted(family->live, parent))
+		return 0;
+	err = live_bpf_want(family->live->bpf, pid);
+	if (err)
+		return err;
+	set_pid(family->live->wanted, pid, true);
+	family->grown = true;
+	return 0;
+}
+
+/*
+ * Callback of live_processes: mark pid as not selected. The kernel follows the children of selected
+ * processes from their birth, so a process that exists and is not followed is not selected.
+ */
+static int note_other(void *ctx, uint32_t pid)
+{
+	struct live *live = ctx;
+
+	if (!is_wanted(live, pid) && !live_bpf_wants(live->bpf, pid))
+		set_pid(live->others, pid, true);
+	return 0;
+}
+
+/*
+ * Select a process, or a single thread (thread). Write the reason of a failure to error, which has
+ * LIVE_ERROR_SIZE bytes.
+ */
+static int want_one(struct live *live, const char *what, int32_t number, bool thread, char *error)
+{
+	uint32_t pid;
+	int err = number > 0 ? live_process_group((uint32_t)number, &pid) : -ENOENT;
+
+	if (!err)
+		err = thread ? live_bpf_want_thread(live->bpf, (uint32_t)number)
+			     : live_bpf_want(live->bpf, pid);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s %" PRId32 ": %s", what, number,
+			       err == -ENOENT ? "is not there" : strerror(-err));
+		return err == -ENOENT ? -ESRCH : err;
+	}
+	set_pid(live->wanted, pid, true);
+	return 0;
+}
+
+/*
+ * Select the processes with their descendants, and the threads, that the options name. From then on
+ * the kernel follows new children.
+ */
+static int want_tasks(struct live *live, const struct source_live_options *options, char *error)
+{
+	struct family family = { .live = live };
+	int err = live_bpf_follow(live->bpf, error);
+
+	if (err)
+		return err;
+	live->wanted = calloc(PID_BITS / 8, 1);
+	live->tids = calloc(options->n_tids + 1, sizeof(*live->tids));
+	if (!live->wanted || !live->tids) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	for (size_t i = 0; !err && i < options->n_pids; i++)
+		err = want_one(live, "process", options->pids[i], false, error);
+	if (err)
+		return err;
+	/*
+	 * Children that are born from now on are followed in the kernel. For children that exist
+	 * already, go through all processes until no new one is found.
+	 */
+	do {
+		family.grown = false;
+		err = options->n_pids ? live_processes(adopt, &family) : 0;
+	} while (!err && family.grown);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "children of the processes asked for: %s",
+			       strerror(-err));
+		return err;
+	}
+	/* Of the processes of single threads, only the mappings are needed. */
+	for (size_t i = 0; !err && i < options->n_tids; i++) {
+		err = want_one(live, "thread", options->tids[i], true, error);
+		live->tids[live->n_tids++] = options->tids[i];
+	}
+	if (!err && !options->n_tids)
+		live->others = calloc(PID_BITS / 8, 1);
+	if (live->others)
+		(void)live_processes(note_other, live);
+	return err;
+}
+
+/* Pass the filters of the options to the BPF programs: names, users, processes and threads. */
+static int want(struct live *live, const struct source_live_options *options, char *error)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < options->n_comms; i++) {
+		err = live_bpf_want_comm(live->bpf, options->comms[i]);
+		if (err)
+			(void)snprintf(error, LIVE_ERROR_SIZE, "name %s: %s", options->comms[i],
+				       err == -ENAMETOOLONG ? "threads' names have at most 15 bytes"
+							    : strerror(-err));
+	}
+	for (size_t i = 0; !err && i < options->n_uids; i++) {
+		err = live_bpf_want_uid(live->bpf, options->uids[i]);
+		if (err)
+			(void)snprintf(error, LIVE_ERROR_SIZE, "user %" PRIu32 ": %s",
+				       options->uids[i], strerror(-err));
+	}
+	if (!err && (options->n_pids || options->n_tids))
+		err = want_tasks(live, options, error);
+	return err;
+}
+
+/* ---- in: from the rings into the queue -------------------------------------------- */
+
+/*
+ * Return whether the allocators of a process are watched. If single threads are selected, the
+ * probes are in their processes.
+ */
+static bool has_allocators_watched(const struct live *live, uint32_t pid)
+{
+	return live->n_tids ? is_wanted(live, pid) : live_bpf_wants(live->bpf, pid);
+}
+
+/*
+ * Attach or detach the probes on allocators after an event. This happens when the event is read,
+ * not when it is delivered, because the process is not watched until then.
+ */
+static int watch_allocators(struct live *live, const struct event *event)
+{
+	switch (event->type) {
+	case EVENT_MAPPING:
+		return has_allocators_watched(live, event->pid)
+			       ? live_allocators_mapping(live->allocators, event->pid,
+							 &event->mapping)
+			       : 0;
+	case EVENT_FORK:
+		return event->pid != event->fork.parent_pid && event->fork.parent_pid &&
+				       has_allocators_watched(live, event->pid)
+			       ? live_allocators_fork(live->allocators, event->fork.parent_pid,
+						      event->pid)
+			       : 0;
+	case EVENT_EXIT:
+		live_allocators_exit(live->allocators, event->pid);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * Put an event into the queue, and first do what must happen at once: look up its file, hold the
+ * file open, watch its allocator. The queue copies the event.
+ */
+static int enqueue(void *ctx, const struct event *event)
+{
+	struct live *live = ctx;
+	struct event copy = *event;
+	struct event_mapping *m = &copy.mapping;
+
+	/*
+	 * The vDSO is the same in every 64-bit process, so this process's own copy serves all of
+	 * them.
+	 */
+	if (copy.type == EVENT_MAPPING && m->path && !strcmp(m->path, "[vdso]") &&
+	    m->end - m->start == live->vdso_size && m->start > UINT32_MAX) {
+		m->image = live->vdso;
+		m->image_size = live->vdso_size;
+	}
+	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
+		live_mounts_see(live->mounts, live->pins, m->major, m->minor,
+				clock_ns(CLOCK_MONOTONIC));
+	if (live->file_ids && copy.type == EVENT_MAPPING)
+		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m,
+				   clock_ns(CLOCK_MONOTONIC));
+	/* A memfd that has a build-id is a program. */
+	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
+	    !strncmp(m->path, "/memfd:", 7) && m->build_id.size)
+		live_pins_hold(live->pins, copy.pid, m->start, m->end, clock_ns(CLOCK_MONOTONIC));
+	if (live->allocators) {
+		int err = watch_allocators(live, &copy);
+
+		if (err)
+			return err;
+	}
+	return live_queue_event(&live->queue, &copy);
+}
+
+/*
+ * Callback of live_sideband_drain: decode a record and put its events into the queue. Records of
+ * processes that are not selected are only counted.
+ */
+static int on_record(void *ctx, struct perf_event_header *record, const struct live_file *file)
+{
+	struct live *live = ctx;
+	struct event events[LIVE_DECODE_MAX];
+	uint32_t pid;
+	size_t n;
+
+	if (live_sideband_pid(record, &pid) && is_other(live, pid)) {
+		live->n_sideband++;
+		return 0;
+	}
+	n = live_sideband_decode(record, file, events);
+	for (size_t i = 0; i < n; i++) {
+		int err = of_others(live, &events[i]) ? 0 : enqueue(live, &events[i]);
+
+		if (err)
+			return err;
+		if (events[i].type != EVENT_LOST) {
+			live->n_sideband++;
+			continue;
+		}
+		live->sideband_lost += events[i].lost.n_sideband;
+		/* A fork may have been lost, so live->others is no longer certain. */
+		free(live->others);
+		live->others = NULL;
+	}
+	return 0;
+}
+
+/* Return the slot with this number, which must be between first_slot and n_slots. */
+static struct slot *slot_at(struct live *live, uint64_t number)
+{
+	return &live->slots[number & (live->slots_room - 1)];
+}
+
+/* Append a slot for the record that ends at position end. -ENOMEM. */
+static int add_slot(struct live *live, unsigned long end)
+{
+	if (live->n_slots - live->first_slot == live->slots_room) {
+		size_t room = live->slots_room ? live->slots_room * 2 : 1024;
+		struct slot *bigger = calloc(room, sizeof(*bigger));
+
+		if (!bigger)
+			return -ENOMEM;
+		for (uint64_t i = live->first_slot; i != live->n_slots; i++)
+			bigger[i & (room - 1)] = *slot_at(live, i);
+		free(live->slots);
+		live->slots = bigger;
+		live->slots_room = room;
+	}
+	*slot_at(live, live->n_slots++) = (struct slot){ .end = end };
+	return 0;
+}
+
+/*
+ * Mark a record as no longer needed, and give the ring back all records before the oldest one that
+ * is still in use.
+ */
+static void slot_done(struct live *live, uint64_t number)
+{
+	unsigned long end = 0;
+
+	slot_at(live, number)->done = true;
+	while (live->first_slot != live->n_slots && slot_at(live, live->first_slot)->done)
+		end = slot_at(live, live->first_slot++)->end;
+	if (end)
+		live_ring_release(&live->ring, end);
+}
+
+static uint32_t padded(uint32_t size)
+{
+	return (size + 7) & ~7u;
+}
+
+struct which_cgroup {
+	const struct live *live;
+	uint64_t id;
+};
+
+static bool same_cgroup(const void *ctx, uint32_t i)
+{
+	const struct which_cgroup *want = ctx;
+
+	return want->live->cgroups[i] == want->id;
+}
+
+/*
+ * Return the offset of the second stack in a record. The next functions return the offsets of the
+ * other parts; see schema/capture.h.
+ */
+static uint32_t interrupted_at(const struct capture_head *head)
+{
+	return CAPTURE_HEAD_SIZE + padded(head->stack_len);
+}
+
+static uint32_t kernel_at(const struct capture_head *head)
+{
+	return interrupted_at(head) +
+	       (head->interrupted_len ? 8 + padded(head->interrupted_len) : 0);
+}
+
+static uint32_t holes_at(const struct capture_head *head)
+{
+	return kernel_at(head) + head->kernel_len;
+}
+
+static uint32_t alloc_at(const struct capture_head *head)
+{
+	return holes_at(head) +
+	       (head->flags & CAPTURE_HOLES ? (uint32_t)sizeof(struct capture_holes) : 0);
+}
+
+/*
+ * Return whether a sample record is consistent: its magic number, its event, the limits of its
+ * parts and the sum of their sizes.
+ */
+static bool record_sound(const struct live *live, const struct capture_head *head, uint32_t size)
+{
+	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC || head->event >= live->events.n)
+		return false;
+	if (head->stack_len > CAPTURE_STACK_LIMIT ||
+	    head->interrupted_len > CAPTURE_INTERRUPTED_MAX)
+		return false;
+	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
+		return false;
+	return size ==
+	       alloc_at(head) +
+		       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
+}
+
+/* Report the path of a cgroup before its first sample. */
+static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
+{
+	struct event event = { .type = EVENT_CGROUP, .time_ns = time_ns, .cgroup = { .id = id } };
+	char path[PATH_MAX];
+	uint64_t *bigger;
+
+	if (!live->cgroup_paths || !id || live->n_cgroups == CGROUPS_MAX ||
+	    hash_find(&live->by_cgroup, hash_u64(0, id), same_cgroup,
+		      &(struct which_cgroup){ live, id }) != HASH_NONE)
+		return 0;
+	bigger = reallocarray(live->cgroups, live->n_cgroups + 1, sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	live->cgroups = bigger;
+	if (hash_add(&live->by_cgroup, hash_u64(0, id), (uint32_t)live->n_cgroups))
+		return -ENOMEM;
+	bigger[live->n_cgroups++] = id;
+	if (live_cgroup_path(live->cgroup_paths, id, path, sizeof(path)))
+		return 0; /* the cgroup no longer exists; its samples have its id only */
+	event.cgroup.path = path;
+	return live_queue_event(&live->queue, &event);
+}
+
+/* Return the counters of a CPU. A CPU that is out of range counts as CPU 0. */
+static struct seen_cpu *cpu_of(struct live *live, uint32_t cpu)
+{
+	return &live->cpus[cpu < (uint32_t)live->n_cpus ? cpu : 0];
+}
+
+/* Count a captured wait on this CPU whose length is unknown. */
+static void lose_wait(struct live *live, uint32_t cpu)
+{
+	cpu_of(live, cpu)->unended++;
+	live->unended++;
+}
+
+/*
+ * Store the record of a thread that begins to wait until the wait ends. It is copied, because long
+ * waits would otherwise fill the ring.
+ */
+static int begin_wait(struct live *live, const struct capture_head *head, uint32_t size)
+{
+	int unended, err = live_waits_begin(&live->waits, head, size, &unended);
+
+	cpu_of(live, head->cpu)->waits++;
+	if (unended >= 0)
+		lose_wait(live, (uint32_t)unended);
+	if (err != -ENOSPC)
+		return err;
+	cpu_of(live, head->cpu)->no_room++;
+	live->no_room++;
+	return 0;
+}
+
+/*
+ * Queue the sample of a wait that ended at time_ns, or only count the wait if it was shorter than
+ * off_cpu_min_ns. The length of the wait becomes the sample's period, and its end the sample's
+ * time. Takes ownership of head, also on failure.
+ */
+static int end_wait(struct live *live, struct capture_head *head, uint64_t time_ns,
+		    uint64_t *counter)
+{
+	int err;
+
+	if (time_ns <= head->time_ns || time_ns - head->time_ns < live->off_cpu_min_ns) {
+		cpu_of(live, head->cpu)->short_waits++;
+		free(head);
+		return 0;
+	}
+	++*counter;
+	head->period = time_ns - head->time_ns;
+	head->time_ns = time_ns;
+	err = live_queue_wait(&live->queue, time_ns, head);
+	if (err)
+		free(head);
+	return err;
+}
+
+/*
+ * Complete the record of a thread that waited. An end without a stored beginning is ignored. If the
+ * time of the end is 0, the length is unknown, and the wait is counted as lost.
+ */
+static int take_wake(struct live *live, const struct capture_wake *wake)
+{
+	struct capture_head *head = live_waits_end(&live->waits, wake->tid, wake->since_ns);
+
+	if (!head)
+		return 0;
+	if (wake->time_ns)
+		return end_wait(live, head, wake->time_ns, &cpu_of(live, head->cpu)->ended);
+	lose_wait(live, head->cpu);
+	free(head);
+	return 0;
+}
+
+/* Queue the event that a captured allocation was freed. */
+static int take_freed(struct live *live, const struct capture_free *freed)
+{
+	const struct event event = { .type = EVENT_FREED,
+				     .pid = freed->pid,
+				     .time_ns = freed->time_ns,
+				     .freed = { freed->id, freed->bytes } };
+
+	live->n_frees++;
+	return live_queue_event(&live->queue, &event);
+}
+
+/*
+ * Handle the newest record of the ring, which has the last slot. A sample stays in the ring until
+ * it is delivered; records of other kinds are released here. Damaged records are counted.
+ */
+static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
+{
+	const struct capture_head *head = (const void *)bytes;
+	struct capture_wake wake = { 0 };
+	struct capture_free freed = { 0 };
+	int err;
+
+	if (size == sizeof(freed))
+		memcpy(&freed, bytes, sizeof(freed));
+	if (freed.magic == CAPTURE_FREE_MAGIC) {
+		slot_done(live, live->n_slots - 1);
+		return take_freed(live, &freed);
+	}
+	if (size == sizeof(wake))
+		memcpy(&wake, bytes, sizeof(wake));
+	if (wake.magic == CAPTURE_WAKE_MAGIC) {
+		slot_done(live, live->n_slots - 1);
+		return take_wake(live, &wake);
+	}
+	if (!record_sound(live, head, size)) {
+		live->damaged++;
+		cpu_of(live, size < sizeof(*head) ? 0 : head->cpu)->damaged++;
+		slot_done(live, live->n_slots - 1);
+		return 0;
+	}
+	err = name_cgroup(live, head->cgroup_id, head->time_ns);
+	if (err)
+		return err;
+	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
+	if (!(head->flags & CAPTURE_WAITS))
+		return live_queue_sample(&live->queue, head->time_ns, bytes, live->n_slots - 1);
+	err = begin_wait(live, head, size);
+	slot_done(live, live->n_slots - 1);
+	return err;
+}
+
+/* Handle all records that are new in the ring. */
+static int scan_ring(struct live *live)
+{
+	const uint8_t *bytes;
+	unsigned long end;
+	uint32_t size;
+	int err = 0;
+
+	while (!err && (size = live_ring_scan(&live->ring, &bytes, &end))) {
+		err = add_slot(live, end);
+		if (!err)
+			err = take_record(live, bytes, size);
+	}
+	return err;
+}
+
+/*
+ * When recording stops, end the waits that are still going on: they are in the kernel's table. A
+ * thread that is not in that table woke up while the ring had no room for the record of its end.
+ */
+static int end_all_waits(struct live *live)
+{
+	struct capture_head *head;
+	int err = 0;
+
+	while (!err && (head = live_waits_any(&live->waits))) {
+		if (live_bpf_waits(live->bpf, head->tid, head->time_ns)) {
+			err = end_wait(live, head, live->stopped_ns,
+				       &cpu_of(live, head->cpu)->still_waiting);
+			continue;
+		}
+		lose_wait(live, head->cpu);
+		free(head);
+	}
+	return err;
+}
+
+/*
+ * Queue an EVENT_LOST for the losses that were not reported yet. total is the number of losses so
+ * far, *told the number already reported.
+ */
+static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason reason,
+		     uint64_t total, uint64_t *told)
+{
+	struct event event = { .type = EVENT_LOST,
+			       .time_ns = time_ns,
+			       .lost = { .reason = reason, .n_samples = total - *told } };
+	int err;
+
+	if (total == *told)
+		return 0;
+	err = live_queue_event(&live->queue, &event);
+	if (!err)
+		*told = total;
+	return err;
+}
+
+/*
+ * Read all rings, queue what they hold and report losses. The queue is then complete up to
+ * horizon_ns.
+ */
+static int drain(struct live *live)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	struct capture_counters count;
+	int err;
+
+	if (live->pins)
+		live_pins_drain(live->pins, now);
+	if (live->file_ids)
+		live_file_ids_sweep(live->file_ids, now);
+	err = live_sideband_drain(live->sideband, live->others ? note_fork : NULL, on_record, live);
+	live_bpf_reading(live->bpf);
+	if (!err)
+		err = scan_ring(live);
+	if (!err && live->stopped)
+		err = end_all_waits(live);
+	if (!err)
+		err = live_bpf_counters(live->bpf, NULL, &count);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_RING_FULL, count.ring_full,
+				&live->told_ring_full);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_UNREADABLE, count.unreadable,
+				&live->told_unreadable);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_RING_FULL, live->no_room,
+				&live->told_no_room);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_DAMAGED, live->damaged, &live->told_damaged);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_WAIT_END, live->unended, &live->told_unended);
+	if (err) {
+		(void)snprintf(live->base.error, sizeof(live->base.error), "live system: %s",
+			       strerror(-err));
+		return err;
+	}
+	live->drained_ns = now;
+	live->horizon_ns = now - SLACK_NS;
+	if (live->stopped) { /* no more events can come */
+		live->horizon_ns = UINT64_MAX;
+		live->flushed = true;
+	}
+	return 0;
+}
+
+/* ---- out: from the queue to the caller ------------------------------------------------ */
+
+/* Release what the last call of live_next returned. */
+static void let_go(struct live *live)
+{
+	free(live->held);
+	live->held = NULL;
+	free(live->held_wait);
+	live->held_wait = NULL;
+	if (live->held_slot != UINT64_MAX)
+		slot_done(live, live->held_slot);
+	live->held_slot = UINT64_MAX;
+}
+
+/* Return the address of the first stack byte. */
+static uint64_t stack_addr(const struct capture_head *head)
+{
+	return head->regs[7] - CAPTURE_RED_ZONE;
+}
+
+/* Describe the copied stack as regions, one for each run of readable pages. Return their number. */
+static uint32_t make_regions(struct live *live, const struct capture_head *head)
+{
+	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
+	uint64_t from = stack_addr(head), end = from + head->stack_len;
+	struct capture_holes holes;
+	uint32_t n = 0;
+	bool in_run = false;
+
+	if (!(head->flags & CAPTURE_HOLES)) {
+		live->regions[0] = (struct uw_region){ from, head->stack_len, bytes };
+		return head->stack_len != 0;
+	}
+	memcpy(&holes, (const uint8_t *)head + holes_at(head), sizeof(holes));
+	for (size_t i = 0; i < CAPTURE_PAGES_MAX; i++) {
+		uint64_t page = from - from % CAPTURE_PAGE + i * CAPTURE_PAGE;
+		uint64_t first = page < from ? from : page;
+		uint64_t last = end - page < CAPTURE_PAGE ? end : page + CAPTURE_PAGE;
+
+		if (page >= end)
+			break;
+		if (holes.pages[i / 64] >> i % 64 & 1) {
+			in_run = false;
+			continue;
+		}
+		if (!in_run) {
+			live->regions[n++] = (struct uw_region){ first, 0, bytes + (first - from) };
+			in_run = true;
+		}
+		live->regions[n - 1].size = last - live->regions[n - 1].addr;
+	}
+	return n;
+}
+
+/*
+ * Add the second stack to the n regions. Return the new number. The alternate signal stack may lie
+ * inside the stack that it interrupted; then the second region covers the first one, and replaces
+ * it.
+ */
+static uint32_t add_interrupted(struct live *live, const struct capture_head *head, uint32_t n)
+{
+	const uint8_t *bytes = (const uint8_t *)head + interrupted_at(head);
+	uint64_t stack = stack_addr(head), from, end;
+
+	memcpy(&from, bytes, sizeof(from));
+	end = from + head->interrupted_len;
+	if (from < stack + head->stack_len && stack < end) {
+		if (from > stack || end < stack + head->stack_len)
+			return n;
+		n = 0;
+	}
+	live->regions[n] = (struct uw_region){ from, head->interrupted_len, bytes + sizeof(from) };
+	return n + 1;
+}
+
+/*
+ * Compute how many allocations and bytes a captured allocation stands for. One byte is drawn every
+ * alloc_interval bytes on average. An allocation contains a drawn byte with the probability
+ * 1 - exp(-size / interval), so the capture stands for 1 / probability allocations. With an
+ * interval of 1 every allocation is captured.
+ */
+static void make_alloc(const struct live *live, const struct capture_alloc *alloc,
+		       struct event_sample *s)
+{
+	double size = alloc->size ? (double)alloc->size : 1;
+	double chance = live->alloc_interval > 1 ? -expm1(-size / (double)live->alloc_interval) : 1;
+
+	s->alloc = (struct event_alloc){ .id = alloc->id,
+					 .size = alloc->size,
+					 .objects = (uint64_t)(EVENT_OBJECT / chance + 0.5),
+					 .tracked = alloc->addr != 0 };
+	s->period = event_alloc_bytes(&s->alloc, alloc->size);
+	s->period += !s->period;
+}
+
+/* Convert a record into an event. The event borrows the record and live->regions. */
+static void make_sample(struct live *live, const struct capture_head *head, struct event *event)
+{
+	const uint8_t *bytes = (const uint8_t *)head;
+	struct event_sample *s = &event->sample;
+
+	*event = (struct event){
+		.type = EVENT_SAMPLE, .pid = head->pid, .tid = head->tid, .time_ns = head->time_ns
+	};
+	s->event = head->event;
+	s->cpu = head->cpu;
+	s->ns_pid = head->ns_pid;
+	s->process_start_ns = head->process_start_ns;
+	s->period = head->period ? head->period : 1;
+	s->has_user_regs = head->flags & CAPTURE_HAS_USER;
+	s->compat = head->flags & CAPTURE_COMPAT;
+	s->stack_cut = head->flags & CAPTURE_CUT;
+	s->cgroup_id = head->cgroup_id;
+	s->regions = live->regions;
+	if (s->has_user_regs) {
+		memcpy(s->regs.value, head->regs, sizeof(head->regs));
+		s->regs.known = s->compat ? COMPAT_REGS : (1ull << CAPTURE_REGS) - 1;
+		s->n_regions = make_regions(live, head);
+		if (head->interrupted_len)
+			s->n_regions = add_interrupted(live, head, s->n_regions);
+	}
+	s->n_kernel_ips = head->kernel_len / 8;
+	s->kernel_ips = (const void *)(bytes + kernel_at(head));
+	if (head->flags & CAPTURE_ALLOC) {
+		struct capture_alloc alloc;
+
+		memcpy(&alloc, bytes + alloc_at(head), sizeof(alloc));
+		make_alloc(live, &alloc, s);
+	}
+}
+
+/*
+ * Take the first item of the queue. Return whether it is an event to deliver; if so, it is written
+ * to *event, which is valid until let_go.
+ */
+static bool take(struct live *live, struct event *event)
+{
+	struct live_item item;
+
+	live_queue_take(&live->queue, &item);
+	if (item.event) {
+		if (!wanted_event(live, item.event)) {
+			free(item.event);
+			return false;
+		}
+		live->held = item.event;
+		*event = *item.event;
+	} else {
+		const struct capture_head *head = item.wait ? item.wait : (const void *)item.record;
+
+		make_sample(live, head, event);
+		live->held_wait = item.wait;
+		if (!item.wait)
+			live->held_slot = item.slot;
+		cpu_of(live, head->cpu)->delivered++;
+		cpu_of(live, head->cpu)->stack_bytes += head->stack_len + head->interrupted_len;
+	}
+	/* A late item gets the time of the item before it, so that times never decrease. */
+	if (event->time_ns < live->last_ns) {
+		event->time_ns = live->last_ns;
+		live->late++;
+	}
+	live->last_ns = event->time_ns;
+	return true;
+}
+
+/* Stop recording (source_ops.stop). What was captured until now is still delivered. */
+static void live_stop(struct source *source)
+{
+	struct live *live = (struct live *)source;
+
+	if (live->stopped)
+		return;
+	/*
+	 * Waits that are still going on are counted until now, not until the programs are detached.
+	 */
+	live->stopped_ns = clock_ns(CLOCK_MONOTONIC);
+	live_bpf_stop(live->bpf);
+	live->stopped = true;
+}
+
+/* Return whether any of the selected single threads still exists. */
+static bool any_thread_alive(const struct live *live)
+{
+	char path[32];
+
+	for (size_t i = 0; i < live->n_tids; i++) {
+		(void)snprintf(path, sizeof(path), "/proc/%" PRId32, live->tids[i]);
+		if (!access(path, F_OK))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * If processes or threads are selected: stop recording when all of them have ended, and their last
+ * samples had time to arrive.
+ */
+static void watch_wanted(struct live *live, uint64_t now)
+{
+	if (!live->wanted || live->stopped || now < live->watched_ns + WATCH_NS)
+		return;
+	live->watched_ns = now;
+	if (live_bpf_any_alive(live->bpf) || any_thread_alive(live))
+		live->all_gone_ns = 0;
+	else if (!live->all_gone_ns)
+		live->all_gone_ns = now;
+	else if (now - live->all_gone_ns > TICK_NS / 2)
+		live_stop(&live->base);
+}
+
+/* Sleep until a ring has enough data, until the next tick, or until the deadline. */
+static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
+{
+	uint64_t until = live->drained_ns + live->tick_ns;
+	struct epoll_event events[16];
+	int n;
+
+	if (deadline < until)
+		until = deadline;
+	if (until <= now)
+		return 0;
+	n = epoll_wait(live->epoll, events, 16, (int)((until - now + MS - 1) / MS));
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	/*
+	 * A ring that stays full causes a wakeup at every sample, so sleep for the rest of
+	 * DRAIN_LEAST_NS.
+	 */
+	now = clock_ns(CLOCK_MONOTONIC);
+	if (n && now < live->drained_ns + DRAIN_LEAST_NS) {
+		struct timespec rest = { .tv_nsec =
+						 (long)(live->drained_ns + DRAIN_LEAST_NS - now) };
+
+		(void)nanosleep(&rest, NULL);
+	}
+	return 0;
+}
+
+/*
+ * Follow changes of the online CPUs once in CPUS_NS. CPUs come and go when a machine sleeps or a
+ * virtual machine is resized.
+ */
+static int watch_cpus(struct live *live, uint64_t now)
+{
+	size_t n = 0;
+	int *cpus, err;
+
+	if (live->stopped || now < live->looked_ns + CPUS_NS)
+		return 0;
+	live->looked_ns = now;
+	if (live_cpus_online_now(&live->cpus_fd, &cpus, &n))
+		return 0;
+	err = 0;
+	if (n != live->n_online || memcmp(cpus, live->online, n * sizeof(*cpus)) != 0)
+		err = source_live_set_cpus(&live->base, cpus, n);
+	free(cpus);
+	if (err && !live->base.error[0])
+		(void)snprintf(live->base.error, sizeof(live->base.error),
+			       "CPUs that came or went: %s", strerror(-err));
+	return err;
+}
+
+/* Remove ended processes from the kernel's table of live memory before they fill it. */
+static void sweep(struct live *live, uint64_t now)
+{
+	if (live->n_allocs - live->n_frees < CAPTURE_LIVE_MAX / 2 ||
+	    now < live->swept_ns + SWEEP_NS)
+		return;
+	live->swept_ns = now;
+	live_bpf_sweep(live->bpf);
+}
+
+/*
+ * Return the next event in the order of times (source_ops.next): 1 with an event, 0 at the end,
+ * -EAGAIN after timeout_ms without one (negative: wait forever), or another negative error.
+ */
+static int live_next(struct source *source, struct event *event, int timeout_ms)
+{
+	struct live *live = (struct live *)source;
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * MS;
+	int err;
+
+	let_go(live);
+	for (;;) {
+		const struct live_item *first = live_queue_first(&live->queue);
+
+		if (first && first->time_ns <= live->horizon_ns) {
+			if (now > live->drained_ns + DRAIN_EVERY_NS && !live->flushed &&
+			    live->queue.bytes < QUEUE_BYTES_MAX) {
+				err = drain(live);
+				if (err)
+					return err;
+			}
+			if (take(live, event))
+				return 1;
+			continue;
+		}
+		if (live->flushed)
+			return 0;
+		if (!live->stopped && now >= deadline && now < live->drained_ns + live->tick_ns)
+			return -EAGAIN;
+		if (!live->stopped) {
+			err = wait_for_more(live, now, deadline);
+			if (err < 0) {
+				(void)snprintf(source->error, sizeof(source->error),
+					       "waiting for samples: %s", strerror(-err));
+				return err;
+			}
+		}
+		now = clock_ns(CLOCK_MONOTONIC);
+		watch_wanted(live, now);
+		sweep(live, now);
+		err = watch_cpus(live, now);
+		if (!err)
+			err = drain(live);
+		if (err)
+			return err;
+	}
+}
+
+/* Release everything (source_ops.close). Also serves a source that was opened only in part. */
+static void live_close(struct source *source)
+{
+	struct live *live = (struct live *)source;
+
+	let_go(live);
+	live_waits_fini(&live->waits);
+	live_ring_fini(&live->ring);
+	live_allocators_free(live->allocators);
+	live_bpf_free(live->bpf);
+	live_sideband_free(live->sideband);
+	live_pins_free(live->pins);
+	live_mounts_free(live->mounts);
+	live_file_ids_free(live->file_ids);
+	live_queue_fini(&live->queue);
+	if (live->epoll >= 0)
+		(void)close(live->epoll);
+	live_events_fini(&live->events);
+	live_symbols_free(live->symbols);
+	live_cgroup_paths_free(live->cgroup_paths);
+	hash_fini(&live->by_cgroup);
+	free(live->cgroups);
+	free(live->cpus);
+	free(live->online);
+	free(live->only);
+	free(live->tids);
+	free(live->slots);
+	free(live->wanted);
+	free(live->others);
+	if (live->cpus_fd >= 0)
+		(void)close(live->cpus_fd);
+	free(live->base.info.events);
+	free(live);
+}
+
+/* ---- opening --------------------------------------------------------------------------- */
+
+/* Find the vDSO of this process and its size. */
+static void find_vdso(struct live *live)
+{
+	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+	FILE *maps = vdso ? fopen("/proc/self/maps", "re") : NULL;
+	struct event_mapping m;
+	char *line = NULL;
+	size_t room = 0;
+
+	if (!maps)
+		return;
+	while (getline(&line, &room, maps) > 0) {
+		if (live_maps_line(line, &m) || m.start != (uintptr_t)vdso)
+			continue;
+		live->vdso = vdso;
+		live->vdso_size = m.end - m.start;
+	}
+	free(line);
+	(void)fclose(maps);
+}
+
+/*
+ * Find the GNU build-id among ELF notes. *out is unchanged if there is none, or the notes are
+ * damaged.
+ */
+static void find_build_id(const uint8_t *notes, size_t size, struct uw_build_id *out)
+{
+	Elf64_Nhdr note;
+
+	while (size >= sizeof(note)) {
+		size_t name, desc;
+
+		memcpy(&note, notes, sizeof(note));
+		notes += sizeof(note);
+		size -= sizeof(note);
+		if (note.n_namesz > size || note.n_descsz > size)
+			return;
+		name = (note.n_namesz + 3u) & ~3u;
+		desc = (note.n_descsz + 3u) & ~3u;
+		if (name > size || desc > size - name)
+			return;
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+		    !memcmp(notes, "GNU", 4) && note.n_descsz <= UW_BUILD_ID_MAX) {
+			out->size = (uint8_t)note.n_descsz;
+			memcpy(out->bytes, notes + name, note.n_descsz);
+			return;
+		}
+		notes += name + desc;
+		size -= name + desc;
+	}
+}
+
+/* Return the address of the kernel's text (_text), or 0 if it is hidden (kptr_restrict). */
+static uint64_t find_kernel_text(void)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	char line[512], name[8];
+	uint64_t addr, text = 0;
+
+	if (!file)
+		return 0;
+	/* kallsyms is sorted by address, so _text is near the start. */
+	for (size_t i = 0; i < 65536 && !text && fgets(line, sizeof(line), file); i++)
+		if (sscanf(line, "%" SCNx64 " %*c %7s", &addr, name) == 2 && !strcmp(name, "_text"))
+			text = addr;
+	(void)fclose(file);
+	return text;
+}
+
+/*
+ * Open a mapped file that may have been deleted (source_info.file): first among the files held
+ * open, then by path in a process that sees its file system. *fd is the caller's to close.
+ */
+static int held_file(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
+		     int *fd)
+{
+	const struct live *live = ctx;
+	int err = live->pins ? live_pins_open(live->pins, major, minor, inode, fd) : -ENOENT;
+
+	return err ? live_mounts_open(live->mounts, major, minor, inode, path, fd) : 0;
+}
+
+/*
+ * Look up a kernel symbol (source_info.kernel_symbol). The symbol program is loaded at the first
+ * call.
+ */
+static int kernel_symbol(void *ctx, uint64_t addr, struct source_kernel_symbol *out)
+{
+	struct live *live = ctx;
+
+	if (!live->symbols_tried)
+		(void)live_symbols_new(&live->symbols);
+	live->symbols_tried = true;
+	return live->symbols ? live_symbols_find(live->symbols, addr, out) : -ENOTSUP;
+}
+
+/* Describe this machine in the source's info. Values that cannot be read stay empty. */
+static void fill_info(struct live *live)
+{
+	struct source_info *info = &live->base.info;
+	uint8_t notes[4096];
+	struct utsname uts;
+	FILE *file;
+
+	info->machine = EM_X86_64;
+	(void)snprintf(info->kind, sizeof(info->kind), "live");
+	(void)snprintf(info->recorder, sizeof(info->recorder), "offwind %s", OFFWIND_VERSION);
+	if (!uname(&uts)) {
+		(void)snprintf(info->host, sizeof(info->host), "%s", uts.nodename);
+		(void)snprintf(info->kernel, sizeof(info->kernel), "%s", uts.release);
+	}
+	info->wall_first_ns = clock_ns(CLOCK_MONOTONIC);
+	info->wall_start_ns = clock_ns(CLOCK_REALTIME);
+	info->kernel_text = find_kernel_text();
+	file = fopen("/sys/kernel/notes", "re");
+	if (file) {
+		find_build_id(notes, fread(notes, 1, sizeof(notes), file), &info->kernel_build_id);
+		(void)fclose(file);
+	}
+	info->file = held_file;
+	info->file_ctx = live;
+	info->kernel_symbol = kernel_symbol;
+	info->kernel_symbol_ctx = live;
+	info->same_boot = true;
+	info->red_zone = true;
+}
+
+/*
+ * Add the side-band's descriptors to the epoll set. Descriptors that are already in it stay there.
+ */
+static int watch_sideband(struct live *live)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	for (size_t i = 0; i < live_sideband_n_fds(live->sideband); i++)
+		if (epoll_ctl(live->epoll, EPOLL_CTL_ADD, live_sideband_fd(live->sideband, i),
+			      &event) &&
+		    errno != EEXIST)
+			return -errno;
+	return 0;
+}
+
+/* Create the epoll set with the ring of samples and the side-band. */
+static int watch_fds(struct live *live)
+{
+	/* Edge-triggered: samples may stay in the ring until their time without being new. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	live->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (live->epoll < 0 ||
+	    epoll_ctl(live->epoll, EPOLL_CTL_ADD, live_bpf_ring_fd(live->bpf), &event))
+		return -errno;
+	return watch_sideband(live);
+}
+
+/* Copy the descriptions of the events into the source's info. */
+static int fill_events(struct live *live)
+{
+	struct source_info *info = &live->base.info;
+
+	info->events = calloc(live->events.n, sizeof(*info->events));
+	if (!info->events)
+		return -ENOMEM;
+	for (size_t i = 0; i < live->events.n; i++)
+		info->events[i] = live->events.events[i].info;
+	info->n_events = live->events.n;
+	return 0;
+}
+
+/* Describe in error, of LIVE_ERROR_SIZE bytes, why a perf event could not be opened. */
+static void say_event(const struct live_event *e, int err, char *error)
+{
+	if (err == -ENOENT || err == -EOPNOTSUPP)
+		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: this machine does not have it",
+			       e->info.name);
+	else
+		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: %s%s", e->info.name,
+			       strerror(-err), live_hint(err));
+}
+
+/* Start the sampled events on one CPU. -ENODEV: the CPU has gone offline. */
+static int start_cpu(struct live *live, int cpu, char *error)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < live->events.n; i++) {
+		const struct live_event *e = &live->events.events[i];
+		int fd;
+
+		if (e->kind != LIVE_EVENT_SAMPLED)
+			continue;
+		fd = live_perf_open(&e->attr, cpu);
+		if (fd >= 0) {
+			err = live_bpf_attach(live->bpf, i, cpu, fd, error);
+			continue;
+		}
+		err = fd;
+		say_event(e, err, error);
+	}
+	return err;
+}
+
+/* Start the events that are not per CPU: tracepoints, probes, waits and allocations. */
+static int start_everywhere(struct live *live, char *error)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < live->events.n; i++) {
+		const struct live_event *e = &live->events.events[i];
+		int fd = -1;
+
+		if (e->kind == LIVE_EVENT_SAMPLED)
+			continue;
+		if (e->kind == LIVE_EVENT_TRACEPOINT) {
+			fd = live_perf_open(&e->attr, live->online[0]);
+			if (fd < 0) {
+				say_event(e, fd, error);
+				return fd;
+			}
+		}
+		err = live_bpf_attach(live->bpf, i, -1, fd, error);
+	}
+	return err;
+}
+
+static bool is_among(const int *cpus, size_t n, int cpu)
+{
+	for (size_t i = 0; i < n; i++)
+		if (cpus[i] == cpu)
+			return true;
+	return false;
+}
+
+/*
+ * Record these CPUs from now on, and stop recording the others. Takes ownership of cpus, also on
+ * failure. *n_new receives how many of them were not recorded before.
+ */
+static int change_cpus(struct live *live, int *cpus, size_t n, size_t *n_new, char *error)
+{
+	int err = 0;
+
+	*n_new = 0;
+	for (size_t i = 0; i < live->n_online; i++)
+		if (!is_among(cpus, n, live->online[i]))
+			live_bpf_detach_cpu(live->bpf, live->online[i]);
+	for (size_t i = 0; !err && i < n; i++) {
+		if (is_among(live->online, live->n_online, cpus[i]) ||
+		    (live->only && !is_among(live->only, live->n_only, cpus[i])))
+			continue;
+		err = start_cpu(live, cpus[i], error);
+		/* Offline since the list was read: the next check will notice. */
+		if (err == -ENODEV)
+			err = 0;
+		else
+			++*n_new;
+	}
+	free(live->online);
+	live->online = cpus;
+	live->n_online = n;
+	return err;
+}
+
+/* Start all events on the CPUs that are online and selected. */
+static int start_events(struct live *live, char *error)
+{
+	size_t n = 0, n_new;
+	int *cpus = NULL, err = live_cpus_online(&cpus, &n);
+
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "/sys/devices/system/cpu/online: %s",
+			       strerror(-err));
+		return err;
+	}
+	err = change_cpus(live, cpus, n, &n_new, error);
+	if (!err && !n_new) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "none of the CPUs asked for is online");
+		err = -ENODEV;
+	}
+	if (!err)
+		err = start_everywhere(live, error);
+	live->looked_ns = clock_ns(CLOCK_MONOTONIC);
+	return err;
+}
+
+/* Check what can be checked before anything is opened. -EINVAL, or -ENOTSUP in a container. */
+static int check_options(const struct source_live_options *options, char *error)
+{
+	struct stat ns;
+
+	if (!options->count && (!options->frequency_hz || options->frequency_hz > FREQUENCY_MAX)) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "frequency must be 1 to %u Hz",
+			       FREQUENCY_MAX);
+		return -EINVAL;
+	}
+	if (options->alloc_interval > CAPTURE_INTERVAL_MAX) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "--alloc takes at most %llu bytes",
+			       CAPTURE_INTERVAL_MAX);
+		return -EINVAL;
+	}
+	/* The BPF programs see the pids of the initial pid namespace only. */
+	if (!stat("/proc/self/ns/pid", &ns) && ns.st_ino != PID_NS_INIT_INO) {
+		(void)snprintf(error, LIVE_ERROR_SIZE,
+			       "not in the host's pid namespace; run the container with it "
+			       "(docker --pid=host, Kubernetes hostPID)");
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+/* Raise the limit of open files. Each CPU needs three descriptors; the usual soft limit is 1024. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Return the filters (enum capture_filter) that the options need. */
+static uint32_t filters_of(const struct source_live_options *options)
+{
+	return (options->n_pids || options->n_tids ? CAPTURE_FILTER_TASK : 0u) |
+	       (options->n_comms ? CAPTURE_FILTER_COMM : 0u) |
+	       (options->n_uids ? CAPTURE_FILTER_UID : 0u) |
+	       (options->n_cgroups || options->n_containers ? CAPTURE_FILTER_CGROUP : 0u) |
+	       (options->n_cpus ? CAPTURE_FILTER_CPU : 0u);
+}
+
+/* Look up the selected cgroups and containers. On failure error names the one that is wrong. */
+static int find_cgroups(const struct source_live_options *options, struct capture_cgroup *out,
+			size_t *n, char *error)
+{
+	const char *what = "", *which = "";
+	int err = 0;
+
+	*n = 0;
+	for (size_t i = 0; !err && i < options->n_cgroups; i++) {
+		what = "cgroup";
+		which = options->cgroups[i];
+		err = *n < CAPTURE_CGROUPS_MAX ? live_cgroup_find(which, &out[*n]) : -E2BIG;
+		*n += !err;
+	}
+	for (size_t i = 0; !err && i < options->n_containers; i++) {
+		what = "container";
+		which = options->containers[i];
+		err = live_cgroup_containers(which, out, CAPTURE_CGROUPS_MAX, n);
+	}
+	if (err)
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s %.200s: %s", what, which,
+			       err == -ENOENT  ? "is not in the cgroup2 hierarchy"
+			       : err == -E2BIG ? "too many at once"
+					       : strerror(-err));
+	return err == -ENOENT || err == -E2BIG ? -EINVAL : err;
+}
+
+/* Load the BPF programs for these options. */
+static int open_bpf(struct live *live, const struct source_live_options *options, char *error)
+{
+	struct capture_cgroup cgroups[CAPTURE_CGROUPS_MAX];
+	struct live_bpf_options bpf_options = { .stack_max = options->stack_max,
+						.ring_bytes = options->ring_bytes,
+						.events = &live->events,
+						.alloc_interval = options->alloc_interval,
+						.filters = filters_of(options),
+						.threads = options->n_tids != 0,
+						.cgroups = cgroups,
+						.cpus = options->cpus,
+						.n_cpus = options->n_cpus };
+	int err = find_cgroups(options, cgroups, &bpf_options.n_cgroups, error);
+
+	return err ? err : live_bpf_open(&bpf_options, &live->bpf, error);
+}
+
+/*
+ * Open everything in the necessary order: programs, ring, side-band, filters, allocators, then the
+ * inventory of running processes, and last the events. On failure the caller closes what was
+ * opened.
+ */
+static int open_all(struct live *live, const struct source_live_options *options, char *error)
+{
+	int err = live_events_of(options, &live->events, error);
+
+	if (err)
+		return err;
+	err = open_bpf(live, options, error);
+	if (err)
+		return err;
+	live->n_cpus = live_bpf_n_cpus(live->bpf);
+	live->cpus = calloc((size_t)live->n_cpus, sizeof(*live->cpus));
+	if (options->n_cpus) {
+		live->only = calloc(options->n_cpus, sizeof(*live->only));
+		if (live->only)
+			memcpy(live->only, options->cpus, options->n_cpus * sizeof(*live->only));
+		live->n_only = options->n_cpus;
+	}
+	err = live->cpus && (live->only || !live->n_only) ? fill_events(live) : -ENOMEM;
+	if (!err)
+		err = live_ring_init(&live->ring, live_bpf_ring_fd(live->bpf),
+				     live_bpf_ring_size(live->bpf));
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "mapping the ring of samples: %s%s",
+			       strerror(-err), live_hint(err));
+		return err;
+	}
+	/* Without cgroup paths, samples have only the ids of their cgroups. */
+	(void)live_cgroup_paths_new(&live->cgroup_paths);
+	/*
+	 * Without held files, programs that were deleted before they could be opened have no
+	 * symbols.
+	 */
+	(void)live_pins_new(&live->pins);
+	err = live_mounts_new(&live->mounts);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(-err));
+		return err;
+	}
+	err = live_sideband_open(options->alloc_interval && (options->n_pids || options->n_tids),
+				 &live->sideband, error);
+	/* If there is no memory for them, build-ids are read later, together with the symbols. */
+	if (!err && !live_sideband_build_ids(live->sideband))
+		(void)live_file_ids_new(&live->file_ids);
+	if (!err)
+		err = want(live, options, error);
+	if (err)
+		return err;
+	err = watch_fds(live);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "waiting for samples: %s", strerror(-err));
+		return err;
+	}
+	if (options->alloc_interval) {
+		err = live_allocators_new(live->bpf, !live->wanted, &live->allocators);
+		if (!err && options->program)
+			err = live_allocators_file(live->allocators, (uint32_t)options->pids[0],
+						   options->program);
+		if (err) {
+			(void)snprintf(error, LIVE_ERROR_SIZE, "allocators: %s", strerror(-err));
+			return err;
+		}
+	}
+	/*
+	 * The side-band is already on, so no event between the inventory and the side-band is
+	 * missed.
+	 */
+	err = live_inventory(is_wanted, live, enqueue, live);
+	if (err) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "/proc: %s", strerror(-err));
+		return err;
+	}
+	if (live->allocators) {
+		err = live_allocators_failed(live->allocators, error);
+		if (err)
+			return err;
+	}
+	return start_events(live, error);
+}
+
+int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
+{
+	struct live *live = (struct live *)source;
+	bool any_new = false;
+	int *copy, err;
+	size_t n_new;
+
+	if (!n)
+		return -EINVAL;
+	copy = calloc(n, sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, cpus, n * sizeof(*copy));
+	for (size_t i = 0; i < n; i++)
+		any_new |= !is_among(live->online, live->n_online, cpus[i]);
+	/*
+	 * New CPUs first report mappings, then an inventory covers what was missed, then they are
+	 * sampled.
+	 */
+	err = drain(live);
+	if (!err)
+		err = live_sideband_set_cpus(live->sideband, cpus, n);
+	if (!err)
+		err = watch_sideband(live);
+	if (!err && any_new)
+		err = live_inventory(is_wanted, live, enqueue, live);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	return change_cpus(live, copy, n, &n_new, source->error);
+}
+
+int source_live_open(const struct source_live_options *options, struct source **out, char *error)
+{
+	static const struct source_ops ops = { .next = live_next,
+					       .stop = live_stop,
+					       .close = live_close };
+	struct live *live;
+	int err = check_options(options, error);
+
+	if (err)
+		return err;
+	live = calloc(1, sizeof(*live));
+	if (!live) {
+		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	raise_file_limit();
+	live->base.ops = &ops;
+	live->epoll = live->cpus_fd = -1;
+	live->held_slot = UINT64_MAX;
+	live->off_cpu_min_ns = options->off_cpu_min_ns;
+	live->alloc_interval = options->alloc_interval;
+	live->tick_ns = options->alloc_interval ? ALLOC_TICK_NS : TICK_NS;
+	find_vdso(live);
+	fill_info(live);
+	if (options->command)
+		(void)snprintf(live->base.info.command, sizeof(live->base.info.command), "%s",
+			       options->command);
+	err = open_all(live, options, error);
+	if (err) {
+		live_close(&live->base);
+		return err;
+	}
+	*out = &live->base;
+	return 0;
+}
+
+int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
+{
+	struct live *live = (struct live *)source;
+
+	if (!live->allocators || !live_allocators_n(live->allocators))
+		return -ENOENT;
+	cost->everywhere = live_allocators_everywhere(live->allocators);
+	return live_cost_measure(live->allocators, &cost->malloc_ns, &cost->free_ns);
+}
+
+int source_live_n_cpus(struct source *source)
+{
+	return ((struct live *)source)->n_cpus;
+}
+
+/* Return what the agent counted for one CPU, or for all CPUs if cpu is -1. */
+static struct seen_cpu seen_of(const struct live *live, int cpu)
+{
+	struct seen_cpu sum = { 0 };
+
+	for (int i = 0; i < live->n_cpus; i++) {
+		if (cpu >= 0 && i != cpu)
+			continue;
+		sum.delivered += live->cpus[i].delivered;
+		sum.damaged += live->cpus[i].damaged;
+		sum.short_waits += live->cpus[i].short_waits;
+		sum.no_room += live->cpus[i].no_room;
+		sum.unended += live->cpus[i].unended;
+		sum.waits += live->cpus[i].waits;
+		sum.ended += live->cpus[i].ended;
+		sum.still_waiting += live->cpus[i].still_waiting;
+		sum.stack_bytes += live->cpus[i].stack_bytes;
+	}
+	return sum;
+}
+
+int source_live_counters(struct source *source, int cpu, struct live_counters *counters)
+{
+	struct live *live = (struct live *)source;
+	const struct capture_counters *per_cpu;
+	struct seen_cpu seen = seen_of(live, cpu);
+	struct capture_counters c;
+	uint64_t gone =
+		seen.delivered + seen.damaged + seen.short_waits + seen.no_room + seen.unended;
+	int err = cpu < live->n_cpus ? live_bpf_counters(live->bpf, &per_cpu, &c) : -EINVAL;
+
+	if (err)
+		return err;
+	if (cpu >= 0)
+		c = per_cpu[cpu];
+	*counters = (struct live_counters){
+		.fired = c.fired,
+		.filtered = c.filtered_idle + c.filtered_self + c.filtered_process +
+			    c.filtered_other + c.filtered_period + c.filtered_failed,
+		.filtered_idle = c.filtered_idle,
+		.filtered_self = c.filtered_self,
+		.filtered_process = c.filtered_process,
+		.filtered_other = c.filtered_other,
+		.filtered_period = c.filtered_period,
+		.filtered_failed = c.filtered_failed,
+		.captured = c.captured,
+		.ring_full = c.ring_full,
+		.unreadable = c.unreadable,
+		.damaged = seen.damaged,
+		.short_waits = seen.short_waits,
+		.no_room = seen.no_room,
+		.unended = seen.unended,
+		.waits = c.waits,
+		.waits_ended = seen.ended,
+		.still_waiting = seen.still_waiting,
+		.waits_uncaptured = c.waits > seen.waits ? c.waits - seen.waits : 0,
+		.delivered = seen.delivered,
+		.waiting = c.captured > gone ? c.captured - gone : 0,
+		.cut = c.cut,
+		.holes = c.holes,
+		.bytes = c.bytes,
+		.stack_bytes = seen.stack_bytes,
+		.top_cached = c.top_cached,
+		.top_start = c.top_start,
+		.top_tls = c.top_tls,
+		.top_go = c.top_go,
+		.top_signal = c.top_signal,
+		.top_vma = c.top_vma,
+		.top_none = c.top_none,
+		.find_vma = c.find_vma,
+		.pids_overflow = c.pids_overflow,
+		.wakes_unseen = c.wakes_unseen,
+		.wakes_lost = c.wakes_lost,
+		.frees = c.frees,
+		.frees_lost = c.frees_lost,
+		.untracked = c.untracked,
+	};
+	return 0;
+}
+
+int source_live_counted(struct source *source, size_t event, uint64_t *counted)
+{
+	return live_bpf_counted(((struct live *)source)->bpf, event, counted);
+}
+
+int source_live_totals(struct source *source, struct live_totals *totals)
+{
+	struct live *live = (struct live *)source;
+	struct bpf_prog_info info = { 0 };
+	uint32_t info_size = sizeof(info);
+	int err = bpf_obj_get_info_by_fd(live_bpf_program_fd(live->bpf), &info, &info_size);
+
+	if (err)
+		return err;
+	*totals = (struct live_totals){ .sideband = live->n_sideband,
+					.sideband_lost = live->sideband_lost,
+					.late = live->late,
+					.allocators = live->allocators
+							      ? live_allocators_n(live->allocators)
+							      : 0,
+					.runs = info.run_cnt,
+					.run_ns = info.run_time_ns };
+	return 0;
+}

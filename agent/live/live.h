@@ -1,0 +1,105 @@
+/* agent/live/live.h: counters and control of the live source, in addition to its events. */
+#ifndef AGENT_LIVE_LIVE_H
+#define AGENT_LIVE_LIVE_H
+
+#include "agent/source/source.h"
+
+#include <stdint.h>
+
+/*
+ * What happened each time an event fired. First the counts of the kernel, then those of the agent:
+ *
+ *   fired    = filtered + captured + ring_full + unreadable
+ *   captured = delivered + waiting + damaged + short_waits + no_room + unended
+ *
+ * At the end of the stream, waiting is 0, and the n_samples of all EVENT_LOST sum up to
+ *
+ *   ring_full + unreadable + damaged + no_room + unended
+ *
+ * For the threads that began to wait, at the end of the stream:
+ *
+ *   waits = waits_ended + short_waits + still_waiting + waits_uncaptured + no_room + unended
+ *
+ * A thread that exits has woken up before.
+ */
+struct live_counters {
+	uint64_t fired; /* how often an event fired, on all CPUs or on one */
+	/* All filtered events; of these, the idle thread and the agent itself: */
+	uint64_t filtered, filtered_idle, filtered_self;
+	uint64_t filtered_process; /* not one of the selected processes and threads */
+	uint64_t filtered_other;   /* not of a selected name, user, cgroup or CPU */
+	uint64_t filtered_period;  /* skipped, because only one in so many is sampled */
+	uint64_t filtered_failed;  /* allocations that failed */
+	uint64_t captured;
+	uint64_t ring_full, unreadable;
+	uint64_t damaged;     /* records that failed the check of their layout */
+	uint64_t short_waits; /* waits that were shorter than off_cpu_min_ns */
+	uint64_t no_room;     /* waits dropped, because too many threads waited at once */
+	uint64_t unended;     /* waits whose length is unknown */
+	uint64_t delivered;   /* as EVENT_SAMPLE, so far */
+	uint64_t waiting;     /* captured, but not delivered yet */
+	/* Of the captured records: */
+	uint64_t cut, holes, bytes;
+	uint64_t stack_bytes; /* user stack bytes of the records delivered so far */
+	uint64_t top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
+	uint64_t find_vma;
+	uint64_t pids_overflow; /* children not followed: too many processes at once */
+	/* Of the threads that began to wait and passed the filters: */
+	uint64_t waits;
+	uint64_t waits_ended;	   /* delivered, with the time until the thread ran again */
+	uint64_t still_waiting;	   /* delivered; the thread still waited when recording ended */
+	uint64_t waits_uncaptured; /* not captured: ring_full or unreadable */
+	uint64_t wakes_unseen;	   /* ends noticed only when the thread left its CPU again */
+	uint64_t wakes_lost;	   /* ends not recorded, because the ring was full */
+	/* Of the captured allocations: */
+	uint64_t frees;	     /* recorded frees, complete or partial */
+	uint64_t frees_lost; /* frees not recorded, because the ring was full */
+	uint64_t untracked;  /* frees cannot be recorded: too many were live at once */
+};
+
+struct live_totals {		/* for the whole system */
+	uint64_t sideband;	/* mapping, fork, … events received */
+	uint64_t sideband_lost; /* … and events lost */
+	uint64_t late;		/* events received after later ones were delivered */
+	uint64_t allocators;	/* files with a malloc that are watched */
+	/* Of the program; counted only while kernel.bpf_stats_enabled is 1. */
+	uint64_t runs, run_ns;
+};
+
+/*
+ * Read the counters. source is from source_live_open. cpu is below source_live_n_cpus; -1 means the
+ * sum of all CPUs, and -EINVAL a cpu that does not exist. The counts go on while recording does.
+ */
+int source_live_counters(struct source *source, int cpu, struct live_counters *counters);
+/* Read the totals of the whole system. A negative errno value if the kernel refuses. */
+int source_live_totals(struct source *source, struct live_totals *totals);
+/* Return the number of CPUs that have counters, online or not. */
+int source_live_n_cpus(struct source *source);
+/*
+ * Read how often event number event occurred in the selected threads, if the BPF program sees every
+ * occurrence. -ENOENT if it does not: for clocks, the machine's counters, and recordings with a
+ * count.
+ */
+int source_live_counted(struct source *source, size_t event, uint64_t *counted);
+
+/*
+ * Measure how much longer a malloc and a free take while allocations are recorded. everywhere is
+ * set if the probes are in all processes, not only in the selected ones. The measurement uses this
+ * process's own allocator. -ENOENT: allocations are not recorded, or that allocator cannot be
+ * watched.
+ */
+struct live_alloc_cost {
+	uint64_t malloc_ns, free_ns;
+	bool everywhere;
+};
+int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost);
+
+/*
+ * Record these CPUs from now on, as if the others had gone offline. The source itself calls this
+ * function every second with the CPUs that are online. What happened on new CPUs before is covered
+ * by a new inventory of all processes. -EINVAL if n is 0; on other failures recording may be
+ * incomplete.
+ */
+int source_live_set_cpus(struct source *source, const int *cpus, size_t n);
+
+#endif

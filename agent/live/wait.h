@@ -1,0 +1,40 @@
+/* agent/live/wait.h: stores the records of threads that wait, until their waits end. */
+#ifndef AGENT_LIVE_WAIT_H
+#define AGENT_LIVE_WAIT_H
+
+#include "agent/hash.h"
+#include "schema/capture.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct live_wait {
+	uint32_t tid;
+	uint32_t size;
+	struct capture_head *record; /* with the bytes after the head; owned */
+};
+
+struct live_waits { /* all zero: empty */
+	struct live_wait *waits;
+	size_t n, room;
+	struct hash_index by_tid;
+	size_t bytes;
+};
+
+/*
+ * Store a copy of the record of a thread that begins to wait. If an earlier wait of the same thread
+ * is stored, its end was never reported: that record is dropped, and *unended is the CPU in it;
+ * otherwise *unended is -1. -ENOSPC: the stored records are too large already; -ENOMEM.
+ */
+int live_waits_begin(struct live_waits *waits, const struct capture_head *record, uint32_t size,
+		     int *unended);
+/*
+ * Remove and return the record of the wait that began at since_ns. The caller frees it. NULL: it is
+ * not stored.
+ */
+struct capture_head *live_waits_end(struct live_waits *waits, uint32_t tid, uint64_t since_ns);
+/* Remove and return any record. The caller frees it. NULL: none is left. */
+struct capture_head *live_waits_any(struct live_waits *waits);
+void live_waits_fini(struct live_waits *waits);
+
+#endif
