@@ -811,12 +811,12 @@ static int put_cells(struct sym_debug *d, struct job *j, size_t first, size_t n)
 }
 
 /*
- * Read everything wanted of a unit. If it is the first time, read only the needed rows of its line
- * table.
+ * Read everything wanted of a unit. If it is read for the first time, and for several addresses,
+ * read only the needed rows of its line table.
  */
 static int read_unit(struct sym_debug *d, struct job *j, const struct wanted *wanted, size_t n)
 {
-	/* a unit that is used twice is likely to be used again: then read all of it */
+	/* A unit that is used again is likely to be used often: then read its whole table. */
 	bool once = n > 1 && !j->unit->asked;
 	size_t past;
 	int err = load_unit(d, j->unit, &j->entries, &j->lasting);
@@ -892,8 +892,8 @@ int sym_debug_add(struct sym_debug *d, uint64_t vaddr)
 		return err == -EEXIST ? 0 : err;
 	wanted.unit = unit_of(d, vaddr, &low, &high);
 	/*
-	 * A single address uses only the gap around itself; the caller may look up addresses near
-	 * it later.
+	 * If no unit has vaddr, store that for the whole gap between units, up to the size that a
+	 * piece can have.
 	 */
 	err = wanted.unit ? add_unit(d, &wanted, 1) : put_nothing(d, vaddr, low, high);
 	sym_lines_settle(d->lines);

@@ -12,8 +12,8 @@
 #endif
 
 /*
- * Limits that linkers do not reach. More than 65,280 sections use the escape in section 0 (gABI,
- * "Special Section Indexes").
+ * Limits that linkers do not reach. From 65,280 sections on, their number is in section 0
+ * (gABI, "Special Section Indexes").
  */
 #define SECTIONS_MAX	  (1u << 20)
 #define SEGMENTS_MAX	  (1u << 16)

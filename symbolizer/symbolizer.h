@@ -23,9 +23,8 @@ struct uw_view;
 struct sym_table;
 
 struct sym_symbol {
-	uint64_t addr; /* vaddr */
-	/* 0: not stated: up to the next symbol or the end of its section */
-	uint64_t size;
+	uint64_t addr;	  /* vaddr */
+	uint64_t size;	  /* 0: not stated; up to the next symbol or its section's end */
 	const char *name; /* as linked, sanitised; borrowed for the table's life */
 };
 
@@ -111,7 +110,7 @@ struct sym_extract {
  * Pass to to->put those bytes of an ELF file that unwinding and symbolization read: headers, unwind
  * information, symbols, stubs, notes, Go's tables, and also code and data unless they are large.
  * With to->whole, pass all bytes. In the section headers passed, debug information that is left out
- * has size 0. Everything else that is left out must read as zeros. elf_off is as for
+ * is marked SHT_NOBITS. Everything else that is left out must read as zeros. elf_off is as for
  * sym_table_open. -EFBIG: more than to->most bytes; the error that put returned; or as
  * sym_table_open.
  */
@@ -219,8 +218,8 @@ struct sym_jit;
 
 /*
  * Open a perf map (/tmp/perf-PID.map) or a jitdump file; the first bytes tell which. Lines and
- * records that are not sound are left out. If two overlap, the later one wins. -E2BIG: larger than
- * 128 MiB, a jitdump file 8 GiB; -ENOTSUP: not a regular file.
+ * records that are not sound are left out. If two overlap, the later one wins. -E2BIG: a map
+ * larger than 128 MiB or a dump larger than 8 GiB; -ENOTSUP: not a regular file.
  */
 int sym_jit_open(int fd, struct sym_jit **out);
 void sym_jit_free(struct sym_jit *jit); /* NULL is fine */
