@@ -92,7 +92,7 @@ struct dw_abbrevs { /* an abbreviation table; shared by the units that refer to 
 enum { DW_ABBREVS_CACHED = 64 };
 
 struct dw_budget {	       /* shared by all files of one program */
-	uint64_t spent, limit; /* bytes read; limits the time that a hostile file can cost */
+	uint64_t spent, limit; /* work done, mostly bytes read; limits the cost of a hostile file */
 	uint64_t held;	       /* bytes of units in memory */
 };
 

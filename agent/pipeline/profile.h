@@ -60,8 +60,8 @@ struct location {
 /* One folded line: a stack of one thread, of one event. */
 struct profile_entry {
 	uint16_t event; /* index in source_info.events */
-	uint8_t stop;	/* false: only a kernel stack */
-	bool has_user;	/* false: a kernel stack alone */
+	uint8_t stop;	/* enum uw_stop: how the user part ended */
+	bool has_user;	/* false: only a kernel stack */
 	bool stack_cut; /* the live stack was longer than the copied part */
 	uint32_t pid, tid;
 	const char *comm;	  /* the thread's name; sanitised */

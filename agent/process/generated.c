@@ -69,7 +69,7 @@ struct watch { /* a process that generates code */
 	uint64_t rest_ns;  /* … the lists are not read */
 	uint64_t look_ns;  /* … the perf-PID.map is not looked for */
 	uint64_t names_ns; /* … the map is not read again because of code without a name */
-	bool gave_up;	   /* reading takes too long */
+	bool gave_up;	   /* reading the map takes too long: do not read it again */
 };
 
 struct found { /* what a module's file contains */
