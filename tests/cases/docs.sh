@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # What the pages for readers of the repository say exists: each relative link and its heading, each file
 # that a page names, each page in the index docs/README.md, each FILE:FUNCTION in HACKING.md, each
-# directory of the include check in the table of docs/architecture.md.
+# directory of the include check and below agent/ and unwinder/ in docs/architecture.md.
 # Then the check itself is checked: pages that are wrong in each of these ways must fail.
 set -u
 python3 - <<'P'
 import glob, os, re, sys
 
-TOP = ('.ci', 'agent', 'bpf', 'compat', 'deploy', 'docs', 'examples', 'generator', 'proto', 'schema', 'symbolizer', 'tests', 'unwinder')
+TOP = ('.ci', 'agent', 'base', 'bpf', 'compat', 'deploy', 'docs', 'examples', 'generator', 'proto', 'schema', 'symbolizer', 'tests', 'unwinder')
 # tests/cases/docs.sh, docs/*.md; not build/tests/…, nor a name with a word to fill in, as agent/source/NAME.c.
 FILE = re.compile(r'(?<![\w/.*…-])((?:%s)/[\w./*-]*)' % '|'.join(map(re.escape, TOP)))
 FUNCTION = re.compile(r'`([\w./-]+\.[ch]):(\w+)`')
@@ -66,6 +66,9 @@ def check(pages):
     for folder in re.findall(r'^check (\w+) ', open('tests/check_includes.sh', encoding='utf8').read(), re.M):
         if folder not in described:
             faults.append('docs/architecture.md: the table of directories lacks %s/' % folder)
+    for folder in glob.glob('agent/*/') + glob.glob('unwinder/*/'):
+        if '| `%s` |' % folder.rstrip('/') not in pages['docs/architecture.md']:
+            faults.append('docs/architecture.md: the tables of directories lack %s' % folder)
     if not any(FUNCTION.findall(line) for line in pages['HACKING.md'].split('\n') if line.startswith('|')):
         faults.append('HACKING.md: no table of functions')
     return faults
