@@ -24,9 +24,9 @@ struct writer_options {
 	const char *type;   /* sample type to show; NULL: the default */
 	const char *folder; /* directory of windows, offwind-TIME.pb.gz; NULL: write path */
 	const char *path;
-	struct unnamed *
-		unnamed; /* all profiles are added to it; borrowed until writer_finish(); or NULL */
-	uint32_t keep;	 /* how many windows to leave in folder, the newest; 0: all */
+	/* All profiles are added to it; borrowed until writer_finish(); or NULL. */
+	struct unnamed *unnamed;
+	uint32_t keep; /* how many windows to leave in folder, the newest; 0: all */
 };
 
 /* Start the thread. The options are copied. */

@@ -16,7 +16,7 @@ make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 
 bin=$dir/root/usr/bin
 # The library's part: library.sh.
 [ "$(cd "$dir/root" && find . \( -type f -o -type l \) ! -path './usr/include/*' ! -path '*/man3/*' ! -name 'liboffwind*' | sort | paste -sd' ')" = \
-	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1" ] || fail "installed: $(find "$dir/root")"
+	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/fish/vendor_completions.d/offwind.fish ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1 ./usr/share/zsh/site-functions/_offwind" ] || fail "installed: $(find "$dir/root")"
 [ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
 
 echo "== the manual page"
@@ -43,6 +43,25 @@ complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-c
 [ "$(complete offwind rec)" = record ] || fail "offwind rec: $(complete offwind rec)"
 [ "$(complete offwind record --off)" = --off-cpu ] || fail "record --off: $(complete offwind record --off)"
 [ "$(complete offwind help fl)" = flamegraph ] || fail "help fl"
+
+# zsh's own functions only answer in its line editor: these stand for them.
+cat >"$dir/complete.zsh" <<'SH'
+_describe() { print -l -- "${commands[@]%%:*}" }
+compadd() { shift; print -l -- $@ }
+_files() { print files }
+completion=$1
+shift
+words=("$@") CURRENT=$# PREFIX=${@[-1]}
+source $completion
+SH
+complete() { PATH=$bin:$PATH zsh -f "$dir/complete.zsh" "$dir/root/usr/share/zsh/site-functions/_offwind" "$@" | paste -sd' '; }
+[[ " $(complete offwind rec) " == *" record "* ]] || fail "zsh: offwind rec: $(complete offwind rec)"
+[[ " $(complete offwind record --off) " == *" --off-cpu "* ]] || fail "zsh: record --off: $(complete offwind record --off)"
+[ "$(complete offwind record a)" = files ] || fail "zsh: record a: $(complete offwind record a)"
+complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_completions.d/offwind.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
+[ "$(complete 'offwind rec')" = record ] || fail "fish: offwind rec: $(complete 'offwind rec')"
+[ "$(complete 'offwind record --off')" = --off-cpu ] || fail "fish: record --off: $(complete 'offwind record --off')"
+[ "$(complete 'offwind help fl')" = flamegraph ] || fail "fish: help fl: $(complete 'offwind help fl')"
 
 echo "== perf_to_profile"
 # A recording whose program is here; without perf one of which only addresses are known.

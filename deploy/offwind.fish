@@ -1,0 +1,19 @@
+# fish completion of offwind: its commands, and the options in a command's --help.
+
+function __offwind_commands
+	offwind --help | string replace -rf '^  ([a-z]+) +(.*)' '$1\t$2'
+end
+
+function __offwind_options
+	set -l words (commandline -opc)
+	offwind $words[2] --help | string match -ra -- '(?<=^| |,)--[a-z][a-z-]+' | sort -u
+end
+
+function __offwind_wants_option
+	set -l words (commandline -opc)
+	test (count $words) -ge 2; and not contains -- -- $words; and string match -q -- '-*' (commandline -ct)
+end
+
+complete -c offwind -n 'test (count (commandline -opc)) = 1' -f -a '(__offwind_commands)'
+complete -c offwind -n 'test (commandline -opc)[-1] = help' -f -a '(__offwind_commands)'
+complete -c offwind -n __offwind_wants_option -f -a '(__offwind_options)'
