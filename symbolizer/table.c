@@ -1,12 +1,12 @@
 /* symbolizer/table.c: collects function symbols, chooses among them, and looks them up. */
 #include "symbolizer/table.h"
 
+#include "base/unpack.h"
 #include "schema/symbols.h"
 #include "symbolizer/dynamic.h"
 #include "symbolizer/plain.h"
 #include "symbolizer/prefer.h"
 #include "symbolizer/symbolizer.h"
-#include "symbolizer/xz.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
@@ -17,9 +17,10 @@
  * Limits. The largest files known (a browser with all its symbols) have some two million functions
  * and 300 MB of names.
  */
-#define ENTRIES_MAX ((size_t)16 << 20)
-#define ARENA_MAX   ((uint64_t)1 << 30)
-#define PACKED_MAX  ((uint64_t)64 << 20)
+#define ENTRIES_MAX  ((size_t)16 << 20)
+#define ARENA_MAX    ((uint64_t)1 << 30)
+#define PACKED_MAX   ((uint64_t)64 << 20)
+#define UNPACKED_MAX ((uint64_t)256 << 20)
 /*
  * Entries may share name bytes, so the sum has its own limit: in a hostile file all entries share.
  */
@@ -496,13 +497,14 @@ static int add_packed(struct sym_builder *b, const struct sym_image *image,
 		      const Elf64_Shdr *section)
 {
 	struct sym_image inner;
-	void *packed, *bytes;
+	void *packed;
+	uint8_t *bytes;
 	size_t size;
 	int err = sym_image_load(image, section->sh_offset, section->sh_size, PACKED_MAX, &packed);
 
 	if (err)
 		return err;
-	err = sym_xz_unpack(packed, section->sh_size, &bytes, &size);
+	err = uw_unpack_xz(packed, section->sh_size, UNPACKED_MAX, &bytes, &size);
 	free(packed);
 	if (err)
 		return err;
