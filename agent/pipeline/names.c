@@ -1232,12 +1232,24 @@ static void read_lines(void *ctx)
 	lines_read(r->tasks, r->n);
 }
 
-/* Give up a module's lines. The thread that was left behind still uses the objects. */
-static void give_up_lines(struct names *names, struct module_symbols *s)
+/* A module whose lines are being read. */
+struct reading_of {
+	struct module_symbols *symbols;
+	bool keep; /* its debug information counts in n_debugs, now or when it has been read */
+};
+
+/* Give up a module's lines. If a thread was left behind, the thread owns the objects from now on. */
+static void give_up_lines(struct names *names, const struct reading_of *of, bool left_behind)
 {
+	struct module_symbols *s = of->symbols;
+
 	leave_out(names, s->module, "source lines");
-	s->lines = NULL;
-	s->debug = NULL;
+	if (left_behind) {
+		s->lines = NULL;
+		s->debug = NULL;
+	}
+	if (of->keep && !s->debug)
+		names->n_debugs--;
 	s->debug_tried = true;
 }
 
@@ -1264,10 +1276,12 @@ static void read_tasks(struct names *names, struct lines_task *tasks, uint64_t *
 {
 	struct lines_reading *r = calloc(1, sizeof(*r));
 	const struct errand errand = { .run = read_lines, .drop = free_lines_reading, .ctx = r };
-	struct module_symbols **of = calloc(n + 1, sizeof(*of));
+	struct reading_of *of = calloc(n + 1, sizeof(*of));
 	int err = 0;
 
 	if (!r || !of) {
+		for (size_t i = 0; i < n; i++)
+			names->n_debugs -= tasks[i].keep && !tasks[i].debug;
 		free(tasks);
 		free(vaddrs);
 		free(of);
@@ -1276,13 +1290,13 @@ static void read_tasks(struct names *names, struct lines_task *tasks, uint64_t *
 	}
 	*r = (struct lines_reading){ .tasks = tasks, .vaddrs = vaddrs, .n = n };
 	for (size_t i = 0; i < n; i++)
-		of[i] = tasks[i].ctx;
+		of[i] = (struct reading_of){ .symbols = tasks[i].ctx, .keep = tasks[i].keep };
 	if (n && names->bounded)
-		err = errand_run(&errand, limit_for(of[0]->module, LINES_NS));
+		err = errand_run(&errand, limit_for(of[0].symbols->module, LINES_NS));
 	else if (n)
 		read_lines(r);
 	for (size_t i = 0; err && i < n; i++)
-		give_up_lines(names, of[i]);
+		give_up_lines(names, &of[i], err == -ETIMEDOUT);
 	if (!err)
 		take_lines(names, tasks, n);
 	free(of);

@@ -462,8 +462,6 @@ static int map(struct processes *p, struct process *process, const struct event 
 		return -ENOMEM;
 	if (!(m->prot & PROT_EXEC) && module->kind != MODULE_FILE)
 		return uw_space_unmap(space, m->start, m->end);
-	if (too_many(p, 2)) /* it may split an existing mapping in two */
-		return 0;
 	if (module->kind == MODULE_JIT)
 		process->generates = true;
 	else
