@@ -2,7 +2,7 @@
 #include "symbolizer/symbolizer.h"
 
 #include "symbolizer/cursor.h"
-#include "symbolizer/plain.h"
+#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <stdlib.h>

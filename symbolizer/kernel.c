@@ -1,8 +1,8 @@
 /* symbolizer/kernel.c: reads /proc/kallsyms or a copy of it, and looks up kernel symbols. */
-#include "symbolizer/image.h"
-#include "symbolizer/plain.h"
-#include "symbolizer/prefer.h"
+#include "symbolizer/elf/image.h"
+#include "symbolizer/elf/prefer.h"
 #include "symbolizer/symbolizer.h"
+#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -41,7 +41,12 @@ for room in arch cfi table rule dynamic walk remote; do
 	check unwinder/$room "$before" "$own|(elfutils/libdw.*|dwarf)\\.h"
 done
 check generator  'generator/[a-z]+\.h' "$own|elf\\.h"
-check symbolizer '(schema|base|symbolizer)/[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
+check symbolizer '(schema|base)/[a-z0-9_]+\.h|symbolizer/([a-z]+/)?[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
+before='(schema|base)/[a-z0-9_]+\.h|(unwinder/unwinder|symbolizer/(symbolizer|cursor))\.h'
+for room in text elf dwarf; do
+	before="$before|symbolizer/$room/[a-z0-9_]+\.h"
+	check symbolizer/$room "$before" "$own"
+done
 check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'
 check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|regset))\.h' "$own"
 check agent      '(schema|agent)/[a-z0-9_/]+\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'

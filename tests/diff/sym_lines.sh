@@ -66,10 +66,10 @@ make_one() {
 	make_one gc4o1 gcc $flags -O1 -g -gdwarf-4 -shared -fPIC -o a $c
 	make_one glto gcc $flags -O2 -g -flto=1 -shared -fPIC -o a $c
 	make_one gline gcc $flags -O3 -g1 -shared -fPIC -o a $c
-	make_one narrow gcc $flags -O2 -g -m32 -shared -fPIC -o a $tree/symbolizer/sanitize.c $tree/symbolizer/prefer.c
+	make_one narrow gcc $flags -O2 -g -m32 -shared -fPIC -o a $tree/symbolizer/text/sanitize.c $tree/symbolizer/elf/prefer.c
 	make_one arm64 aarch64-linux-gnu-gcc $flags -O2 -g -shared -fPIC -o a $c
 	make_one old gcc $flags -O2 -g -gdwarf-3 -gstrict-dwarf -shared -fPIC -o a $c
-	make_one relative sh -c "cp $tree/symbolizer/sanitize.c $tree/symbolizer/prefer.c . && gcc $flags -O2 -g -ffile-prefix-map=$work/relative=./place -shared -fPIC -o a sanitize.c prefer.c"
+	make_one relative sh -c "cp $tree/symbolizer/text/sanitize.c $tree/symbolizer/elf/prefer.c . && gcc $flags -O2 -g -ffile-prefix-map=$work/relative=./place -shared -fPIC -o a sanitize.c prefer.c"
 	make_one packed gcc $flags -O2 -g -gz -shared -fPIC -o a $c
 } &
 {

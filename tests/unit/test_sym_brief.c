@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "symbolizer/image.h"
+#include "symbolizer/elf/image.h"
+#include "symbolizer/elf/table.h"
 #include "symbolizer/symbolizer.h"
-#include "symbolizer/table.h"
 #include "tests/check.h"
 
 #define FLIPS 120

@@ -1,13 +1,13 @@
 /*
- * symbolizer/image.h: a bounded reader of one ELF file.
+ * symbolizer/elf/image.h: a bounded reader of one ELF file.
  *
  * The bytes come from a descriptor or from memory. Every span is checked against the file's size
  * before it is read. If the file shrinks meanwhile, a read fails; there is no signal. Both ELF
  * classes are supported, but only little-endian. Headers of the 32-bit class are widened, so that
  * users see one layout.
  */
-#ifndef SYMBOLIZER_IMAGE_H
-#define SYMBOLIZER_IMAGE_H
+#ifndef SYMBOLIZER_ELF_IMAGE_H
+#define SYMBOLIZER_ELF_IMAGE_H
 
 #include <elf.h>
 #include <stdbool.h>

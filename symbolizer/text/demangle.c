@@ -1,4 +1,4 @@
-/* symbolizer/demangle.c: demangles C++ and Rust names with libiberty, within limits. */
+/* symbolizer/text/demangle.c: demangles C++ and Rust names with libiberty, within limits. */
 #include "symbolizer/symbolizer.h"
 
 #include <libiberty/demangle.h>

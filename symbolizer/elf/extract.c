@@ -1,8 +1,8 @@
 /*
- * symbolizer/extract.c: selects the bytes of an ELF file that unwinding and symbolization need, for
+ * symbolizer/elf/extract.c: selects the bytes of an ELF file that unwinding and symbolization need, for
  * storage.
  */
-#include "symbolizer/image.h"
+#include "symbolizer/elf/image.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>

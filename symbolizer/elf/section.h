@@ -1,14 +1,14 @@
 /*
- * symbolizer/section.h: one section of debug information, read piece by piece.
+ * symbolizer/elf/section.h: one section of debug information, read piece by piece.
  *
  * The sections of a large file need more memory than the library may use. So they stay in the file,
  * and pieces are read. A compressed section is unpacked once: to memory or, if larger than some
  * megabytes, to an unnamed file.
  */
-#ifndef SYMBOLIZER_SECTION_H
-#define SYMBOLIZER_SECTION_H
+#ifndef SYMBOLIZER_ELF_SECTION_H
+#define SYMBOLIZER_ELF_SECTION_H
 
-#include "symbolizer/image.h"
+#include "symbolizer/elf/image.h"
 
 struct sym_blocks;
 

@@ -1,6 +1,6 @@
-/* symbolizer/prefer.h: chooses between two names of one address. */
-#ifndef SYMBOLIZER_PREFER_H
-#define SYMBOLIZER_PREFER_H
+/* symbolizer/elf/prefer.h: chooses between two names of one address. */
+#ifndef SYMBOLIZER_ELF_PREFER_H
+#define SYMBOLIZER_ELF_PREFER_H
 
 #include <stddef.h>
 

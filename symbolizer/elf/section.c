@@ -1,5 +1,5 @@
-/* symbolizer/section.c: reads, maps and unpacks sections of debug information. */
-#include "symbolizer/section.h"
+/* symbolizer/elf/section.c: reads, maps and unpacks sections of debug information. */
+#include "symbolizer/elf/section.h"
 
 #include "unwinder/unwinder.h"
 

@@ -1,8 +1,8 @@
 /*
- * symbolizer/dynamic.c: finds .dynsym and .dynstr through PT_DYNAMIC, and counts symbols by hash
+ * symbolizer/elf/dynamic.c: finds .dynsym and .dynstr through PT_DYNAMIC, and counts symbols by hash
  * table.
  */
-#include "symbolizer/dynamic.h"
+#include "symbolizer/elf/dynamic.h"
 
 #include <errno.h>
 #include <stdlib.h>

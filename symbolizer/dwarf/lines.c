@@ -1,7 +1,7 @@
-/* symbolizer/lines.c: stores lines and inlined calls in flat arrays (schema/lines.h). */
-#include "symbolizer/lines.h"
+/* symbolizer/dwarf/lines.c: stores lines and inlined calls in flat arrays (schema/lines.h). */
+#include "symbolizer/dwarf/lines.h"
 
-#include "symbolizer/plain.h"
+#include "symbolizer/text/plain.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
-/* symbolizer/dynamic.h: finds the dynamic symbols of a file without section headers. */
-#ifndef SYMBOLIZER_DYNAMIC_H
-#define SYMBOLIZER_DYNAMIC_H
+/* symbolizer/elf/dynamic.h: finds the dynamic symbols of a file without section headers. */
+#ifndef SYMBOLIZER_ELF_DYNAMIC_H
+#define SYMBOLIZER_ELF_DYNAMIC_H
 
-#include "symbolizer/image.h"
+#include "symbolizer/elf/image.h"
 
 /*
  * Find the symbols and their names through PT_DYNAMIC, as the loader does. Only sh_offset and

@@ -1,5 +1,5 @@
-/* symbolizer/split.c: finds entries in .dwo files and in packages of them (DWARF 5 §7.3). */
-#include "symbolizer/debug.h"
+/* symbolizer/dwarf/split.c: finds entries in .dwo files and in packages of them (DWARF 5 §7.3). */
+#include "symbolizer/dwarf/debug.h"
 
 #include <dwarf.h>
 #include <errno.h>

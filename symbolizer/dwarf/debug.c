@@ -1,8 +1,8 @@
 /*
- * symbolizer/debug.c: finds the unit and the function of an address, and stores its lines and
+ * symbolizer/dwarf/debug.c: finds the unit and the function of an address, and stores its lines and
  * calls.
  */
-#include "symbolizer/debug.h"
+#include "symbolizer/dwarf/debug.h"
 
 #include "unwinder/unwinder.h"
 

@@ -1,16 +1,16 @@
 /*
- * symbolizer/dwarf.h: reads DWARF 2 to 5 as far as names and source lines need it: units, entries
+ * symbolizer/dwarf/dwarf.h: reads DWARF 2 to 5 as far as names and source lines need it: units, entries
  * (DIEs), their attributes, and line tables. Sections are read piece by piece.
  *
  * offwind has its own reader because the reader gets untrusted files and must stay small. It opens
  * nothing by itself, limits what it reads and how much work it does, and reads packages (.dwp),
  * which libdw of Debian 12 does not. The tests compare it with libdw, address by address.
  */
-#ifndef SYMBOLIZER_DWARF_H
-#define SYMBOLIZER_DWARF_H
+#ifndef SYMBOLIZER_DWARF_DWARF_H
+#define SYMBOLIZER_DWARF_DWARF_H
 
 #include "symbolizer/cursor.h"
-#include "symbolizer/section.h"
+#include "symbolizer/elf/section.h"
 
 struct dw_spec {
 	uint16_t name, form;
@@ -203,7 +203,7 @@ struct dw_die {
 	const uint8_t *attributes; /* borrowed from the unit */
 };
 
-/* ---- symbolizer/dwarf_file.c: files, units, abbreviations ------------------------ */
+/* ---- symbolizer/dwarf/dwarf_file.c: files, units, abbreviations ------------------------ */
 
 /*
  * Open the debug sections of an image. -ENOENT: it has no debug information. The image's descriptor
@@ -234,7 +234,7 @@ void dw_spare_give(struct dw_spare *spare, uint8_t *bytes, uint64_t room);
 /* Read a unit's header at off. Only dw_file_units and packages need this. */
 int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
 
-/* ---- symbolizer/dwarf_die.c: entries and attributes -------------------------------- */
+/* ---- symbolizer/dwarf/dwarf_die.c: entries and attributes -------------------------------- */
 
 /*
  * Read the entry that begins at off in a loaded unit. Return 1; 0 if it is the null entry that ends
@@ -287,7 +287,7 @@ int dw_ranges_add(const struct dw_unit *unit, const struct dw_value *low,
 		  const struct dw_value *high, const struct dw_value *ranges,
 		  struct dw_ranges *out);
 
-/* ---- symbolizer/dwarf_line.c --------------------------------------------------------- */
+/* ---- symbolizer/dwarf/dwarf_line.c --------------------------------------------------------- */
 
 /*
  * Read the line table at off in the file's .debug_line. addr_size is that of the units that refer

@@ -1,8 +1,8 @@
-/* symbolizer/keep.c: converts symbol tables to bytes for storage, and back (schema/symbols.h). */
+/* symbolizer/elf/keep.c: converts symbol tables to bytes for storage, and back (schema/symbols.h). */
 #include "symbolizer/symbolizer.h"
 
 #include "schema/symbols.h"
-#include "symbolizer/table.h"
+#include "symbolizer/elf/table.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
-/* symbolizer/table.c: collects function symbols, chooses among them, and looks them up. */
-#include "symbolizer/table.h"
+/* symbolizer/elf/table.c: collects function symbols, chooses among them, and looks them up. */
+#include "symbolizer/elf/table.h"
 
 #include "base/unpack.h"
 #include "schema/symbols.h"
-#include "symbolizer/dynamic.h"
-#include "symbolizer/plain.h"
-#include "symbolizer/prefer.h"
+#include "symbolizer/elf/dynamic.h"
+#include "symbolizer/elf/prefer.h"
 #include "symbolizer/symbolizer.h"
+#include "symbolizer/text/plain.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>

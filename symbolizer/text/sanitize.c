@@ -1,4 +1,4 @@
-/* symbolizer/sanitize.c: copies untrusted bytes as valid UTF-8 without control characters. */
+/* symbolizer/text/sanitize.c: copies untrusted bytes as valid UTF-8 without control characters. */
 #include "symbolizer/symbolizer.h"
 
 #include <stdbool.h>

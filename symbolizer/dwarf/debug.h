@@ -1,12 +1,12 @@
 /*
- * symbolizer/debug.h: the debug information of one program: all its files, and which parts of them
+ * symbolizer/dwarf/debug.h: the debug information of one program: all its files, and which parts of them
  * are in memory.
  */
-#ifndef SYMBOLIZER_DEBUG_H
-#define SYMBOLIZER_DEBUG_H
+#ifndef SYMBOLIZER_DWARF_DEBUG_H
+#define SYMBOLIZER_DWARF_DEBUG_H
 
-#include "symbolizer/dwarf.h"
-#include "symbolizer/lines.h"
+#include "symbolizer/dwarf/dwarf.h"
+#include "symbolizer/dwarf/lines.h"
 
 struct sym_span { /* code of a unit */
 	uint64_t low, high;
@@ -43,7 +43,7 @@ struct sym_debug {
 	size_t n_origins, room_origins;
 };
 
-/* ---- symbolizer/split.c ---------------------------------------------------------------- */
+/* ---- symbolizer/dwarf/split.c ---------------------------------------------------------------- */
 
 /*
  * Return the unit that has the entries of a skeleton unit, with its root read. -ENOENT: not
@@ -52,7 +52,7 @@ struct sym_debug {
 int sym_split_unit(struct sym_debug *debug, struct dw_unit *skeleton, struct dw_unit **out);
 void sym_split_close(struct sym_debug *debug); /* closes all .dwo files */
 
-/* ---- symbolizer/scopes.c --------------------------------------------------------------- */
+/* ---- symbolizer/dwarf/scopes.c --------------------------------------------------------------- */
 
 /*
  * Find where the unit's functions are; once while it is loaded. With leaping, some may be missing,
@@ -86,7 +86,7 @@ int sym_calls_read(struct sym_debug *debug, struct dw_unit *unit, uint64_t die,
 		   struct dw_unit *skeleton, const char *dir, struct sym_cell *cells, size_t n,
 		   struct sym_calls *out);
 
-/* ---- symbolizer/debug.c ---------------------------------------------------------------- */
+/* ---- symbolizer/dwarf/debug.c ---------------------------------------------------------------- */
 
 /* Set *out to the interned path of a source file, or LINES_NONE. -ENOMEM, … */
 int sym_debug_path(struct sym_debug *debug, const struct dw_file *file, struct dw_table *table,

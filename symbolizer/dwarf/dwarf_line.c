@@ -1,5 +1,5 @@
-/* symbolizer/dwarf_line.c: runs line number programs, versions 2 to 5 (DWARF 5 §6.2). */
-#include "symbolizer/dwarf.h"
+/* symbolizer/dwarf/dwarf_line.c: runs line number programs, versions 2 to 5 (DWARF 5 §6.2). */
+#include "symbolizer/dwarf/dwarf.h"
 
 #include <dwarf.h>
 #include <errno.h>

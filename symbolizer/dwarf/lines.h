@@ -1,11 +1,11 @@
 /*
- * symbolizer/lines.h: the flat arrays that readers of debug information fill.
+ * symbolizer/dwarf/lines.h: the flat arrays that readers of debug information fill.
  *
  * Pieces from the store and pieces read since then are in separate arrays; a lookup is a binary
  * search in each.
  */
-#ifndef SYMBOLIZER_LINES_H
-#define SYMBOLIZER_LINES_H
+#ifndef SYMBOLIZER_DWARF_LINES_H
+#define SYMBOLIZER_DWARF_LINES_H
 
 #include "schema/lines.h"
 #include "symbolizer/symbolizer.h"

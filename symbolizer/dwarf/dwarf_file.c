@@ -1,5 +1,5 @@
-/* symbolizer/dwarf_file.c: files with debug information, their units and abbreviations. */
-#include "symbolizer/dwarf.h"
+/* symbolizer/dwarf/dwarf_file.c: files with debug information, their units and abbreviations. */
+#include "symbolizer/dwarf/dwarf.h"
 
 #include <dwarf.h>
 #include <errno.h>

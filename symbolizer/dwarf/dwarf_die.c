@@ -1,5 +1,5 @@
-/* symbolizer/dwarf_die.c: entries and their attributes (DWARF 5 §7.5). */
-#include "symbolizer/dwarf.h"
+/* symbolizer/dwarf/dwarf_die.c: entries and their attributes (DWARF 5 §7.5). */
+#include "symbolizer/dwarf/dwarf.h"
 
 #include <dwarf.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* symbolizer/prefer.c: the order of names for one address. */
-#include "symbolizer/prefer.h"
+/* symbolizer/elf/prefer.c: the order of names for one address. */
+#include "symbolizer/elf/prefer.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* symbolizer/image.c: reads the headers of an ELF file, and spans of its bytes. */
-#include "symbolizer/image.h"
+/* symbolizer/elf/image.c: reads the headers of an ELF file, and spans of its bytes. */
+#include "symbolizer/elf/image.h"
 
 #include <errno.h>
 #include <stdlib.h>

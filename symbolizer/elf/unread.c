@@ -1,10 +1,10 @@
-/* symbolizer/unread.c: reads lazy names from their file, chooses the best alias, and caches it. */
-#include "symbolizer/unread.h"
+/* symbolizer/elf/unread.c: reads lazy names from their file, chooses the best alias, and caches it. */
+#include "symbolizer/elf/unread.h"
 
-#include "symbolizer/plain.h"
-#include "symbolizer/prefer.h"
+#include "symbolizer/elf/prefer.h"
+#include "symbolizer/elf/table.h"
 #include "symbolizer/symbolizer.h"
-#include "symbolizer/table.h"
+#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /*
- * symbolizer/unread.h: lazy names, which stay in their file until they are looked up.
+ * symbolizer/elf/unread.h: lazy names, which stay in their file until they are looked up.
  *
  * The string table of a large library has megabytes. Reading all of it takes longer than reading
  * one by one all names that a recording of some seconds needs.
  */
-#ifndef SYMBOLIZER_UNREAD_H
-#define SYMBOLIZER_UNREAD_H
+#ifndef SYMBOLIZER_ELF_UNREAD_H
+#define SYMBOLIZER_ELF_UNREAD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /*
- * symbolizer/gopclntab.c: reads function names from the table that Go puts in every binary
+ * symbolizer/elf/gopclntab.c: reads function names from the table that Go puts in every binary
  * (schema/gopclntab.h), for binaries without .symtab.
  */
-#include "symbolizer/table.h"
+#include "symbolizer/elf/table.h"
 
 #include "schema/gopclntab.h"
 

@@ -1,7 +1,7 @@
 /*
- * symbolizer/scopes.c: finds a unit's functions, and the calls that were inlined in one function.
+ * symbolizer/dwarf/scopes.c: finds a unit's functions, and the calls that were inlined in one function.
  */
-#include "symbolizer/debug.h"
+#include "symbolizer/dwarf/debug.h"
 
 #include <dwarf.h>
 #include <errno.h>

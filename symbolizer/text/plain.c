@@ -1,5 +1,5 @@
-/* symbolizer/plain.c: scans for bytes that are not printable ASCII, with vectors. */
-#include "symbolizer/plain.h"
+/* symbolizer/text/plain.c: scans for bytes that are not printable ASCII, with vectors. */
+#include "symbolizer/text/plain.h"
 
 #include <stdbool.h>
 #include <stdint.h>

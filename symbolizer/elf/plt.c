@@ -1,10 +1,10 @@
 /*
- * symbolizer/plt.c: names PLT entries after the functions that they call.
+ * symbolizer/elf/plt.c: names PLT entries after the functions that they call.
  *
  * A PLT entry jumps through a slot of the GOT, and a relocation states whose address the slot gets:
  * entry → slot → relocation → name.
  */
-#include "symbolizer/table.h"
+#include "symbolizer/elf/table.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* symbolizer/plain.h: finds bytes that need no sanitising. */
-#ifndef SYMBOLIZER_PLAIN_H
-#define SYMBOLIZER_PLAIN_H
+/* symbolizer/text/plain.h: finds bytes that need no sanitising. */
+#ifndef SYMBOLIZER_TEXT_PLAIN_H
+#define SYMBOLIZER_TEXT_PLAIN_H
 
 #include <stddef.h>
 

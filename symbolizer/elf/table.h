@@ -1,14 +1,14 @@
 /*
- * symbolizer/table.h: the symbol table, and the builder that symbol readers fill.
+ * symbolizer/elf/table.h: the symbol table, and the builder that symbol readers fill.
  *
  * Names are stored one after another in an arena. Entries refer to them by offset, because the
  * arena moves when it grows.
  */
-#ifndef SYMBOLIZER_TABLE_H
-#define SYMBOLIZER_TABLE_H
+#ifndef SYMBOLIZER_ELF_TABLE_H
+#define SYMBOLIZER_ELF_TABLE_H
 
-#include "symbolizer/image.h"
-#include "symbolizer/unread.h"
+#include "symbolizer/elf/image.h"
+#include "symbolizer/elf/unread.h"
 
 /* Longer names are cut. */
 #define SYM_NAME_BYTES_MAX ((size_t)64 << 10)
@@ -124,12 +124,12 @@ size_t sym_version_at(const char *name, size_t length);
 bool sym_is_marker(const char *name);
 
 /*
- * symbolizer/plt.c: add `name@plt` for the stubs through which x86_64 and aarch64 code calls other
+ * symbolizer/elf/plt.c: add `name@plt` for the stubs through which x86_64 and aarch64 code calls other
  * objects.
  */
 int sym_plt_add(struct sym_builder *b, const struct sym_image *image);
 
-/* symbolizer/gopclntab.c: add the functions of a Go program from its own table. */
+/* symbolizer/elf/gopclntab.c: add the functions of a Go program from its own table. */
 int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image);
 
 #endif
