@@ -1,7 +1,7 @@
 /* agent/log.c: messages on standard error, warnings limited for each format string. */
 #include "agent/log.h"
 
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -51,6 +51,22 @@ check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'
 check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|regset))\.h' "$own"
 check agent      '(schema|agent)/[a-z0-9_/]+\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
+# Inside the agent: each directory, and the other directories that it may include.
+while read -r room others; do
+	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others// /|}|$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer)\.h" 'vmlinux\.h'
+done <<-ROOMS
+	source live
+	live opener source
+	perfdata source
+	owc source
+	store source
+	opener store
+	process opener pipeline source store
+	pipeline opener process source store
+	export pipeline process source
+	cli export live pipeline source store
+ROOMS
+
 if [ $failures -ne 0 ]; then
 	echo "$failures includes break the table in docs/architecture.md"
 	exit 1

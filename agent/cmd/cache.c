@@ -1,10 +1,10 @@
 /* agent/cmd/cache.c: the cache command: its options, and the queries of the unwind table store. */
 #include "agent/cmd/cache.h"
 
+#include "agent/clean.h"
+#include "agent/cli/input.h"
+#include "agent/cli/option.h"
 #include "agent/cmd/cmd.h"
-#include "agent/cmd/input.h"
-#include "agent/cmd/option.h"
-#include "agent/export/clean.h"
 #include "agent/log.h"
 #include "agent/store/identity.h"
 #include "agent/store/kept.h"

@@ -2,9 +2,9 @@
  * agent/cmd/doctor.c: the doctor command: checks what of recording works on this machine, and says
  * what to do about the rest.
  */
+#include "agent/cli/option.h"
+#include "agent/cli/rights.h"
 #include "agent/cmd/cmd.h"
-#include "agent/cmd/option.h"
-#include "agent/cmd/rights.h"
 #include "agent/export/json.h"
 #include "agent/live/bpf.h"
 #include "agent/live/decode.h"

@@ -2,10 +2,10 @@
  * agent/cmd/explain.c: the explain command: shows how one sample's stack was walked, and why it
  * ended.
  */
+#include "agent/cli/input.h"
+#include "agent/cli/option.h"
+#include "agent/cli/walking.h"
 #include "agent/cmd/cmd.h"
-#include "agent/cmd/input.h"
-#include "agent/cmd/option.h"
-#include "agent/cmd/walking.h"
 #include "agent/export/export.h"
 #include "agent/log.h"
 #include "agent/pipeline/names.h"

@@ -1,10 +1,10 @@
 /*
  * agent/cmd/flamegraph.c: the flamegraph command: writes profiles as a flame graph for browsers.
  */
+#include "agent/cli/option.h"
+#include "agent/cli/selection.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
-#include "agent/cmd/option.h"
-#include "agent/cmd/selection.h"
 
 #include "agent/export/flame.h"
 #include "agent/export/output.h"

@@ -1,7 +1,7 @@
 /* agent/cmd/given.c: loads profiles, and recordings through a profile in memory. */
 #include "agent/cmd/given.h"
 
-#include "agent/cmd/input.h"
+#include "agent/cli/input.h"
 #include "agent/cmd/unwind.h"
 #include "agent/log.h"
 

@@ -5,7 +5,7 @@
 #ifndef AGENT_CMD_GIVEN_H
 #define AGENT_CMD_GIVEN_H
 
-#include "agent/cmd/pick.h"
+#include "agent/cli/pick.h"
 #include "agent/export/stacks.h"
 
 /*

@@ -5,7 +5,7 @@
 #ifndef AGENT_CMD_OUTCOME_H
 #define AGENT_CMD_OUTCOME_H
 
-#include "agent/cmd/stats.h"
+#include "agent/cli/stats.h"
 #include "agent/export/formats.h"
 #include "agent/live/live.h"
 #include "agent/pipeline/profile.h"

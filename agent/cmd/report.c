@@ -2,15 +2,15 @@
  * agent/cmd/report.c: the report command: prints profiles as tables or as trees of callers, merges
  * them, and writes them in other formats.
  */
+#include "agent/clean.h"
+#include "agent/cli/input.h"
+#include "agent/cli/option.h"
+#include "agent/cli/selection.h"
+#include "agent/cli/short_name.h"
+#include "agent/cli/table.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
-#include "agent/cmd/input.h"
-#include "agent/cmd/option.h"
 #include "agent/cmd/report_json.h"
-#include "agent/cmd/selection.h"
-#include "agent/cmd/short_name.h"
-#include "agent/cmd/table.h"
-#include "agent/export/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
 #include "agent/export/output.h"

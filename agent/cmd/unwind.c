@@ -1,12 +1,12 @@
 /* agent/cmd/unwind.c: the unwind command: turns recordings into profiles or into frames. */
 #include "agent/cmd/unwind.h"
 
-#include "agent/cmd/advice.h"
+#include "agent/cli/advice.h"
+#include "agent/cli/input.h"
+#include "agent/cli/option.h"
+#include "agent/cli/pick.h"
+#include "agent/cli/walking.h"
 #include "agent/cmd/cmd.h"
-#include "agent/cmd/input.h"
-#include "agent/cmd/option.h"
-#include "agent/cmd/pick.h"
-#include "agent/cmd/walking.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
 #include "agent/export/output.h"

@@ -2,7 +2,7 @@
 #ifndef AGENT_CMD_UNWIND_H
 #define AGENT_CMD_UNWIND_H
 
-#include "agent/cmd/pick.h"
+#include "agent/cli/pick.h"
 
 /*
  * Unwind the samples of the recording at path ("-" for standard input) that pick selects, and

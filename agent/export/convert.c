@@ -1,7 +1,7 @@
 /* agent/export/convert.c: writes a profile as lines: folded, text, TSV and JSON. */
 #include "agent/export/formats.h"
 
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
 #include "unwinder/unwinder.h"

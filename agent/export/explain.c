@@ -1,5 +1,5 @@
 /* agent/export/explain.c: explains how one sample was walked, frame by frame, as text or JSON. */
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/process/modules.h"
 

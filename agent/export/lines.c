@@ -1,5 +1,5 @@
 /* agent/export/lines.c: writes single samples as text, TSV and JSON. */
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
 

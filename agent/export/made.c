@@ -1,5 +1,5 @@
 /* agent/export/made.c: converts walked samples and folded profiles to any format. */
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
 #include "agent/export/types.h"

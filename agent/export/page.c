@@ -2,7 +2,7 @@
  * agent/export/page.c: writes the tree as data within the HTML page that agent/export/page/
  * contains.
  */
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/flame.h"
 

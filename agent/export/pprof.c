@@ -1,5 +1,5 @@
 /* agent/export/pprof.c: encodes folded profiles with their names as one pprof profile. */
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/types.h"
 

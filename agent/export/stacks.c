@@ -2,7 +2,7 @@
 #include "agent/export/stacks.h"
 
 #include "agent/array.h"
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* agent/export/stacks_load.c: reads a pprof file into a profile in memory. */
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/stacks.h"
 #include "agent/log.h"

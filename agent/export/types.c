@@ -1,7 +1,7 @@
 /* agent/export/types.c: names sample types and computes their values. */
 #include "agent/export/types.h"
 
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/log.h"
 
 #include <errno.h>

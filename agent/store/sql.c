@@ -1,7 +1,7 @@
 /* agent/store/sql.c: prints rows of SQL as an aligned table, as CSV and as JSON. */
 #include "agent/store/sql.h"
 
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/store/extension.h"
 #include "proto/utf8.h"
 

@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/cmd/input.h"
+#include "agent/cli/input.h"
 #include "agent/process/process.h"
 
 #define FRAMES	      1024

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "agent/array.h"
-#include "agent/cmd/input.h"
+#include "agent/cli/input.h"
 #include "unwinder/walk/space.h"
 
 /* ---- reading ------------------------------------------------------------------------------ */

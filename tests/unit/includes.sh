@@ -64,6 +64,10 @@ done
 expect fail compat/probe.c '#include "unwinder/walk/walk.h"'
 expect fail compat/probe.c '#include "agent/event.h"'
 expect pass compat/probe.c '#include "agent/source/source.h"'
+expect fail agent/cli/probe.c '#include "agent/cmd/cmd.h"'
+expect fail agent/perfdata/probe.c '#include "agent/pipeline/names.h"'
+expect fail agent/export/probe.c '#include "agent/opener/opener.h"'
+expect pass agent/export/probe.c '#include "agent/pipeline/names.h"'
 expect fail agent/probe.c '#include <vmlinux.h>'
 expect pass agent/deep/probe.c '#include "symbolizer/symbolizer.h"\n#include <sqlite3.h>'
 # The same thing, written otherwise.

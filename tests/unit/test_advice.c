@@ -1,5 +1,5 @@
 /* What is said of functions without names: which share, which files, which packages. */
-#include "agent/cmd/advice.h"
+#include "agent/cli/advice.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "agent/export/clean.h"
+#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
 #include "proto/pprof_read.h"

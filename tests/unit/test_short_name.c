@@ -1,4 +1,4 @@
-#include "agent/cmd/short_name.h"
+#include "agent/cli/short_name.h"
 
 #include "tests/check.h"
 

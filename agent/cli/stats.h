@@ -1,6 +1,6 @@
-/* agent/cmd/stats.h: counts what became of each occurrence of the sampled events, for each CPU. */
-#ifndef AGENT_CMD_STATS_H
-#define AGENT_CMD_STATS_H
+/* agent/cli/stats.h: counts what became of each occurrence of the sampled events, for each CPU. */
+#ifndef AGENT_CLI_STATS_H
+#define AGENT_CLI_STATS_H
 
 #include "agent/pipeline/pipeline.h"
 #include "agent/source/source.h"

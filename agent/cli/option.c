@@ -1,5 +1,5 @@
-/* agent/cmd/option.c: reads options and says what is wrong with them. */
-#include "agent/cmd/option.h"
+/* agent/cli/option.c: reads options and says what is wrong with them. */
+#include "agent/cli/option.h"
 
 #include "agent/log.h"
 

@@ -1,8 +1,8 @@
 /*
- * agent/cmd/advice.c: finds the packages with debug symbols for files without names, on Debian's
+ * agent/cli/advice.c: finds the packages with debug symbols for files without names, on Debian's
  * systems.
  */
-#include "agent/cmd/advice.h"
+#include "agent/cli/advice.h"
 
 #include "agent/ending.h"
 #include "agent/log.h"

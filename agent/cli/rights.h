@@ -1,6 +1,6 @@
-/* agent/cmd/rights.h: checks whether this user may record the live system. */
-#ifndef AGENT_CMD_RIGHTS_H
-#define AGENT_CMD_RIGHTS_H
+/* agent/cli/rights.h: checks whether this user may record the live system. */
+#ifndef AGENT_CLI_RIGHTS_H
+#define AGENT_CLI_RIGHTS_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
-/* agent/cmd/walking.h: options and inputs that are shared by the commands that walk stacks. */
-#ifndef AGENT_CMD_WALKING_H
-#define AGENT_CMD_WALKING_H
+/* agent/cli/walking.h: options and inputs that are shared by the commands that walk stacks. */
+#ifndef AGENT_CLI_WALKING_H
+#define AGENT_CLI_WALKING_H
 
 #include "agent/pipeline/pipeline.h"
 #include "agent/source/source.h"

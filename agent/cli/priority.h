@@ -1,6 +1,6 @@
-/* agent/cmd/priority.h: raises the program's scheduling priority while it records. */
-#ifndef AGENT_CMD_PRIORITY_H
-#define AGENT_CMD_PRIORITY_H
+/* agent/cli/priority.h: raises the program's scheduling priority while it records. */
+#ifndef AGENT_CLI_PRIORITY_H
+#define AGENT_CLI_PRIORITY_H
 
 /*
  * Give the calling thread, and threads that it creates later, the best nice value, so that many

@@ -1,5 +1,5 @@
-/* agent/cmd/selection.c: conditions for samples of a profile, and their application. */
-#include "agent/cmd/selection.h"
+/* agent/cli/selection.c: conditions for samples of a profile, and their application. */
+#include "agent/cli/selection.h"
 
 #include "agent/log.h"
 

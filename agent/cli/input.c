@@ -1,7 +1,7 @@
 /*
- * agent/cmd/input.c: recognizes input files by their first bytes, and parses numbers of options.
+ * agent/cli/input.c: recognizes input files by their first bytes, and parses numbers of options.
  */
-#include "agent/cmd/input.h"
+#include "agent/cli/input.h"
 
 #include "agent/log.h"
 

@@ -1,9 +1,9 @@
 /*
- * agent/cmd/input.h: recognizes input files and opens them as sources; parses numbers, sizes and
+ * agent/cli/input.h: recognizes input files and opens them as sources; parses numbers, sizes and
  * times of options.
  */
-#ifndef AGENT_CMD_INPUT_H
-#define AGENT_CMD_INPUT_H
+#ifndef AGENT_CLI_INPUT_H
+#define AGENT_CLI_INPUT_H
 
 #include "agent/source/source.h"
 

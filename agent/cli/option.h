@@ -1,9 +1,9 @@
 /*
- * agent/cmd/option.h: getopt_long with messages of offwind's own. getopt's messages would print
+ * agent/cli/option.h: getopt_long with messages of offwind's own. getopt's messages would print
  * the bytes of the command line unchanged on the terminal.
  */
-#ifndef AGENT_CMD_OPTION_H
-#define AGENT_CMD_OPTION_H
+#ifndef AGENT_CLI_OPTION_H
+#define AGENT_CLI_OPTION_H
 
 #include <getopt.h>
 

@@ -1,9 +1,9 @@
 /*
- * agent/cmd/pick.h: selects the samples of a recording that a command unwinds, by time, process,
+ * agent/cli/pick.h: selects the samples of a recording that a command unwinds, by time, process,
  * thread and name.
  */
-#ifndef AGENT_CMD_PICK_H
-#define AGENT_CMD_PICK_H
+#ifndef AGENT_CLI_PICK_H
+#define AGENT_CLI_PICK_H
 
 #include "agent/pipeline/pipeline.h"
 #include "agent/source/source.h"

@@ -1,6 +1,6 @@
-/* agent/export/clean.h: sanitizes any bytes for one field of a line. */
-#ifndef AGENT_EXPORT_CLEAN_H
-#define AGENT_EXPORT_CLEAN_H
+/* agent/clean.h: sanitizes any bytes for one field of a line. */
+#ifndef AGENT_CLEAN_H
+#define AGENT_CLEAN_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
-/* agent/cmd/advice.h: advises the user what to install if functions have no names. */
-#ifndef AGENT_CMD_ADVICE_H
-#define AGENT_CMD_ADVICE_H
+/* agent/cli/advice.h: advises the user what to install if functions have no names. */
+#ifndef AGENT_CLI_ADVICE_H
+#define AGENT_CLI_ADVICE_H
 
 #include "agent/pipeline/unnamed.h"
 

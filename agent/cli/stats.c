@@ -1,5 +1,5 @@
-/* agent/cmd/stats.c: statistics of a recording, as text and as JSON. */
-#include "agent/cmd/stats.h"
+/* agent/cli/stats.c: statistics of a recording, as text and as JSON. */
+#include "agent/cli/stats.h"
 
 #include "agent/export/json.h"
 #include "agent/export/output.h"

@@ -1,6 +1,6 @@
-/* agent/cmd/short_name.h: shortens function names for terminals. */
-#ifndef AGENT_CMD_SHORT_NAME_H
-#define AGENT_CMD_SHORT_NAME_H
+/* agent/cli/short_name.h: shortens function names for terminals. */
+#ifndef AGENT_CLI_SHORT_NAME_H
+#define AGENT_CLI_SHORT_NAME_H
 
 #include <stddef.h>
 

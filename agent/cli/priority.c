@@ -1,5 +1,5 @@
-/* agent/cmd/priority.c: nice values and real-time scheduling of the recorder. */
-#include "agent/cmd/priority.h"
+/* agent/cli/priority.c: nice values and real-time scheduling of the recorder. */
+#include "agent/cli/priority.h"
 
 #include "agent/log.h"
 

@@ -1,5 +1,5 @@
-/* agent/export/clean.c: replaces bytes that a terminal or a reader of lines would misinterpret. */
-#include "agent/export/clean.h"
+/* agent/clean.c: replaces bytes that a terminal or a reader of lines would misinterpret. */
+#include "agent/clean.h"
 
 #include "proto/utf8.h"
 

@@ -1,6 +1,6 @@
-/* agent/cmd/table.h: prints values, bars and tables of a profile, for files and terminals. */
-#ifndef AGENT_CMD_TABLE_H
-#define AGENT_CMD_TABLE_H
+/* agent/cli/table.h: prints values, bars and tables of a profile, for files and terminals. */
+#ifndef AGENT_CLI_TABLE_H
+#define AGENT_CLI_TABLE_H
 
 #include "agent/export/ranking.h"
 

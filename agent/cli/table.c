@@ -1,8 +1,8 @@
-/* agent/cmd/table.c: columns, units and bars of tables. */
-#include "agent/cmd/table.h"
+/* agent/cli/table.c: columns, units and bars of tables. */
+#include "agent/cli/table.h"
 
-#include "agent/cmd/short_name.h"
-#include "agent/export/clean.h"
+#include "agent/clean.h"
+#include "agent/cli/short_name.h"
 
 #include <inttypes.h>
 #include <string.h>

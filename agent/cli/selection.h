@@ -1,6 +1,6 @@
-/* agent/cmd/selection.h: selects the samples of a profile by labels, functions and modules. */
-#ifndef AGENT_CMD_SELECTION_H
-#define AGENT_CMD_SELECTION_H
+/* agent/cli/selection.h: selects the samples of a profile by labels, functions and modules. */
+#ifndef AGENT_CLI_SELECTION_H
+#define AGENT_CLI_SELECTION_H
 
 #include "agent/export/stacks.h"
 

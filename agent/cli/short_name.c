@@ -1,5 +1,5 @@
-/* agent/cmd/short_name.c: finds the parameter lists in demangled names. */
-#include "agent/cmd/short_name.h"
+/* agent/cli/short_name.c: finds the parameter lists in demangled names. */
+#include "agent/cli/short_name.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* agent/cmd/screen.c: the terminal in raw mode, the alternate screen, keys and signals. */
-#include "agent/cmd/screen.h"
+/* agent/cli/screen.c: the terminal in raw mode, the alternate screen, keys and signals. */
+#include "agent/cli/screen.h"
 
 #include <errno.h>
 #include <poll.h>

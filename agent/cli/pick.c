@@ -1,7 +1,7 @@
-/* agent/cmd/pick.c: parses and applies the conditions for samples. */
-#include "agent/cmd/pick.h"
+/* agent/cli/pick.c: parses and applies the conditions for samples. */
+#include "agent/cli/pick.h"
 
-#include "agent/cmd/input.h"
+#include "agent/cli/input.h"
 #include "agent/log.h"
 
 #include <errno.h>

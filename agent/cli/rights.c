@@ -1,5 +1,5 @@
-/* agent/cmd/rights.c: the effective capabilities of this process. */
-#include "agent/cmd/rights.h"
+/* agent/cli/rights.c: the effective capabilities of this process. */
+#include "agent/cli/rights.h"
 
 #include "agent/log.h"
 

@@ -1,7 +1,7 @@
-/* agent/cmd/walking.c: the options of the commands that walk stacks. */
-#include "agent/cmd/walking.h"
+/* agent/cli/walking.c: the options of the commands that walk stacks. */
+#include "agent/cli/walking.h"
 
-#include "agent/cmd/input.h"
+#include "agent/cli/input.h"
 #include "agent/log.h"
 #include "agent/store/store.h"
 

@@ -1,13 +1,13 @@
 /*
- * agent/cmd/screen.h: takes over the terminal for a full-screen display. The terminal is restored
+ * agent/cli/screen.h: takes over the terminal for a full-screen display. The terminal is restored
  * however the program ends: normally, by a signal, by a crash, and while job control stops it.
  *
  * Only plain ANSI sequences are sent (ECMA-48, and xterm's alternate screen), which every terminal
  * in use accepts, also tmux, screen and the Linux console. The state is global: one thread may use
  * it.
  */
-#ifndef AGENT_CMD_SCREEN_H
-#define AGENT_CMD_SCREEN_H
+#ifndef AGENT_CLI_SCREEN_H
+#define AGENT_CLI_SCREEN_H
 
 #include <stdbool.h>
 #include <stddef.h>
