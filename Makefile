@@ -20,13 +20,13 @@ comma := ,
 # The Debian packages that building and running need, and those that the tests and benchmarks need beside them.
 PACKAGES := \
 	gcc libc6-dev linux-libc-dev make pkg-config clang llvm bpftool \
-	libbpf-dev libelf-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
+	libbpf-dev libelf-dev libdw-dev zlib1g-dev libdeflate-dev libzstd-dev liblzma-dev libiberty-dev \
 	libsqlite3-dev nettle-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
 	nodejs python3 libdebuginfod1
 # npm fetches what the flame graph's page embeds; some packages of nodejs bring it along.
 PACKAGES += $(if $(shell command -v npm),,npm)
 TEST_PACKAGES := \
-	g++ libclang-rt-14-dev clang-format libdw-dev libc6-dev-i386 lib32gcc-12-dev \
+	g++ libclang-rt-14-dev clang-format libc6-dev-i386 lib32gcc-12-dev \
 	linux-perf golang-go binutils elfutils gdb sqlite3 git openssl procps \
 	libunwind-dev lld gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static xz-utils zstd gzip man-db groff-base util-linux valgrind \
 	pigz pbzip2 lbzip2 plzip pixz 7zip squashfs-tools ripgrep sysbench primesieve-bin mbuffer minimap2 redis-tools \

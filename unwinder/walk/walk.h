@@ -46,7 +46,7 @@ struct uw_hollow {
 	uint64_t start, end;
 };
 
-struct uw_rule_slot {	 /* three cache lines */
+struct uw_rule_slot {
 	uint64_t object; /* the object's number; 0: empty */
 	uint64_t key;	 /* lookup, and whether it is exact */
 	int err;
