@@ -101,6 +101,15 @@ static bool number(const char *name, uint32_t *out)
 	return true;
 }
 
+/* Open /proc/PID. Return the descriptor, or -1 if the process is gone. */
+static int open_process(uint32_t pid)
+{
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* ---- mappings ------------------------------------------------------------------- */
 
 /* Set the mapping's path, and remove " (deleted)" from the path's end. */
@@ -272,13 +281,11 @@ static int tell_rests(struct inventory *inv)
 		/* Take turns, so that one process does not use all the time. */
 		for (size_t i = 0; i < inv->n_rests && !err && used_ns() < end; i++) {
 			struct rest *rest = &inv->rests[i];
-			char path[32];
 			int process;
 
 			if (!rest->pid)
 				continue;
-			(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, rest->pid);
-			process = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			process = open_process(rest->pid);
 			if (process >= 0) {
 				err = tell_mappings(inv, process, rest->pid, rest->time_ns,
 						    FIRST_MAPPINGS, &rest->from);
@@ -394,14 +401,12 @@ static int tell_process(void *ctx, uint32_t pid)
 {
 	struct inventory *inv = ctx;
 	struct event event = { .type = EVENT_FORK, .pid = pid, .tid = pid, .time_ns = now_ns() };
-	char path[32];
 	int process, err;
 
 	if (inv->seen[pid / 8] & 1u << pid % 8 ||
 	    (inv->wanted && !inv->wanted(inv->wanted_ctx, pid)))
 		return 0;
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
-	process = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	process = open_process(pid);
 	if (process < 0)
 		return 0; /* the process has ended */
 	inv->seen[pid / 8] |= (uint8_t)(1u << pid % 8);
