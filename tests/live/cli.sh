@@ -2,19 +2,7 @@
 # offwind record as people of perf, time and shells expect it: exit codes, durations, what is said of
 # samples that were lost and of recordings without any, and its priority beside very many threads.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
-dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
+. "$(dirname "$0")/../recorder.sh"
 
 echo "== the exit code is the command's"
 for case in "0 true" "1 false" "7 exit 7" "137 kill -9 \$\$" "143 kill \$\$"; do

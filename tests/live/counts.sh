@@ -2,18 +2,7 @@
 # Page faults and context switches: the totals are what the programs' own usage (getrusage) says,
 # of a command, of some among others, and where there are few.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
-dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
+. "$(dirname "$0")/../recorder.sh"
 
 # usage: faults N | switches N: does so many between two changes of its name, and says how many it counts there.
 cat >"$dir/usage.c" <<'C'

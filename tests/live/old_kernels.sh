@@ -3,19 +3,7 @@
 # bpf_find_vma, task storage, bpf_task_pt_regs and cookies, mappings told without
 # build-ids, no PROCMAP_QUERY, names of kernel addresses from its list.  The stacks are the same.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
-dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
+. "$(dirname "$0")/../recorder.sh"
 
 for one in find_vma loop task_storage task_pt_regs attach_cookie; do
 	OFFWIND_WITHOUT=$one "$offwind" doctor 2>&1 | grep -q '^capture program *ok *loads into the kernel, in its plain form' || fail "without $one doctor does not tell which programs"

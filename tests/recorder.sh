@@ -1,0 +1,15 @@
+# The beginning of tests that record the live system; to be sourced.  Sets offwind (the program), dir (a folder of the
+# test's own) and failures; skips where recording does not work.  At the end, jobs are killed and dir is removed.
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+BUILD=${BUILD:-build}
+offwind=$PWD/$BUILD/offwind
+[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+dir=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+failures=0
+
+fail() {
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
