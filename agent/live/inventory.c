@@ -27,12 +27,14 @@
 #define PID_MAX	   (4u << 20) /* PID_MAX_LIMIT of the kernel */
 
 /*
- * The first FIRST_MAPPINGS mappings of each process are read. The few processes with more mappings
- * share REST_NS of this thread's CPU time for the rest. A process can have 65,530 mappings
+ * The first FIRST_MAPPINGS mappings of each process are read, as far as that takes FIRST_NS. The few
+ * processes with more share REST_NS for the rest. A process can have 65,530 mappings
  * (vm.max_map_count), and a hundred children with as many each; reading all of them takes a minute
- * and gigabytes. One mapping takes about 7 us.
+ * and gigabytes. One mapping takes about 7 us; it takes 0.15 s if the process forks meanwhile,
+ * because fork holds the lock of all its mappings.
  */
-#define FIRST_MAPPINGS 512u
+#define FIRST_MAPPINGS 256u
+#define FIRST_NS       UINT64_C(50000000)
 #define REST_NS	       UINT64_C(200000000)
 
 /* include/uapi/linux/fs.h, struct procmap_query. Many systems have headers older than it. */
@@ -69,6 +71,7 @@ struct inventory {
 	struct rest *rests;
 	size_t n_rests, room_rests;
 	unsigned int left;	  /* mappings of the current process that may still be reported */
+	uint64_t until_ns;	  /* the last time at which one may be */
 	char path[PATH_MAX + 32]; /* of a mapping; with room for " (deleted)" */
 };
 
@@ -78,15 +81,6 @@ static uint64_t now_ns(void)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* Return the CPU time of this thread, in ns. */
-static uint64_t used_ns(void)
-{
-	struct timespec used;
-
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
 /* Parse a pid or tid. Return false if name is not a number below PID_MAX. */
@@ -177,7 +171,11 @@ static int tell_mapping(struct inventory *inv, const struct event *event)
 {
 	int err = inv->fn(inv->ctx, event);
 
-	return err ? err : --inv->left ? 0 : -E2BIG;
+	if (!err && (!--inv->left || now_ns() > inv->until_ns)) {
+		inv->left = 0;
+		err = -E2BIG;
+	}
+	return err;
 }
 
 /*
@@ -247,18 +245,20 @@ static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct ev
 }
 
 /*
- * Report up to n mappings of a process from address *from on. Return 0 if there are no more, or the
- * process is ending; -E2BIG if there may be more, which start at *from or above; or -ENOMEM.
+ * Report up to FIRST_MAPPINGS mappings of a process from address *from on, for about FIRST_NS. Return
+ * 0 if there are no more, or the process is ending; -E2BIG if there may be more, which start at *from
+ * or above; or -ENOMEM.
  */
 static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns,
-			 unsigned int n, uint64_t *from)
+			 uint64_t *from)
 {
 	struct event event = { .type = EVENT_MAPPING, .pid = pid, .tid = pid, .time_ns = time_ns };
 	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC), err;
 
 	if (fd < 0)
 		return 0; /* the process has ended */
-	inv->left = n;
+	inv->left = FIRST_MAPPINGS;
+	inv->until_ns = now_ns() + FIRST_NS;
 	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(inv, fd, *from, &event);
 	if (inv->left &&
 	    (err == -ENOTTY || err == -EINVAL || err == -E2BIG || err == -ENAMETOOLONG))
@@ -272,14 +272,14 @@ static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint6
 /* Report the remaining mappings of the processes with many mappings, as long as REST_NS lasts. */
 static int tell_rests(struct inventory *inv)
 {
-	uint64_t end = used_ns() + REST_NS;
+	uint64_t end = now_ns() + REST_NS;
 	size_t left = inv->n_rests;
 	int err = 0;
 
-	for (bool more = true; more && !err && used_ns() < end;) {
+	for (bool more = true; more && !err && now_ns() < end;) {
 		more = false;
 		/* Take turns, so that one process does not use all the time. */
-		for (size_t i = 0; i < inv->n_rests && !err && used_ns() < end; i++) {
+		for (size_t i = 0; i < inv->n_rests && !err && now_ns() < end; i++) {
 			struct rest *rest = &inv->rests[i];
 			int process;
 
@@ -288,7 +288,7 @@ static int tell_rests(struct inventory *inv)
 			process = open_process(rest->pid);
 			if (process >= 0) {
 				err = tell_mappings(inv, process, rest->pid, rest->time_ns,
-						    FIRST_MAPPINGS, &rest->from);
+						    &rest->from);
 				(void)close(process);
 			}
 			if (process >= 0 && err == -E2BIG) {
@@ -417,7 +417,7 @@ static int tell_process(void *ctx, uint32_t pid)
 	if (!err) {
 		struct rest rest = { .pid = pid, .time_ns = event.time_ns };
 
-		err = tell_mappings(inv, process, pid, event.time_ns, FIRST_MAPPINGS, &rest.from);
+		err = tell_mappings(inv, process, pid, event.time_ns, &rest.from);
 		if (err == -E2BIG)
 			err = note_rest(inv, &rest);
 	}
