@@ -1,6 +1,7 @@
 /* agent/errand.c: threads with a time limit, which are abandoned when the limit has passed. */
 #include "agent/errand.h"
 
+#include "agent/clock.h"
 #include "agent/ending.h"
 #include "unwinder/unwinder.h"
 
@@ -42,14 +43,6 @@ struct shared {
 
 /* abandoned threads that still run */
 static atomic_uint n_left;
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 * MS + (uint64_t)ts.tv_nsec;
-}
 
 /*
  * Return how many nanoseconds a thread of this process has waited for a CPU so far, from the

@@ -1,7 +1,8 @@
-/* agent/io.c: pread and write in loops. */
+/* agent/io.c: pread and write in loops, and the limit of open files. */
 #include "agent/io.h"
 
 #include <errno.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 int io_read_at(int fd, uint64_t off, void *out, size_t size)
@@ -37,4 +38,14 @@ int io_write(int fd, const void *bytes, size_t size)
 		size -= (size_t)n;
 	}
 	return 0;
+}
+
+void io_allow_many_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -13,4 +13,10 @@ int io_read_at(int fd, uint64_t off, void *out, size_t size);
 /* Write size bytes to fd. Return 0 or a negative code; part of the bytes may then be written. */
 int io_write(int fd, const void *bytes, size_t size);
 
+/*
+ * Raise the limit of open files (RLIMIT_NOFILE) to the hard limit. Each CPU needs three descriptors,
+ * and each file that any process has mapped is kept open; the usual limit is 1,024.
+ */
+void io_allow_many_files(void);
+
 #endif

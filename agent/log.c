@@ -2,6 +2,7 @@
 #include "agent/log.h"
 
 #include "agent/clean.h"
+#include "agent/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,9 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PERIOD_NS UINT64_C(60000000000)
+
 enum {
-	LINES = 10,    /* warnings of one format that are printed … */
-	SECONDS = 60,  /* … in so many seconds */
+	LINES = 10,    /* warnings of one format that are printed in PERIOD_NS */
 	N_CAUSES = 64, /* more than the program has warnings */
 	LINE_MAX_SIZE = 2048,
 };
@@ -26,7 +28,7 @@ enum {
 struct cause {
 	const char *format;
 	/* start of the current period, CLOCK_MONOTONIC */
-	time_t since;
+	uint64_t since_ns;
 	unsigned int n_printed;
 	uint64_t n_left_out;
 	char last[256]; /* the last suppressed warning */
@@ -73,14 +75,6 @@ static void print(const char *kind, const char *line)
 	(void)fprintf(stderr, "offwind: %s%s\n", kind, clean);
 }
 
-static time_t now(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
-}
-
 /*
  * Return the entry for format; a new one if it has none yet, NULL if the table is full. Formats
  * are compared by address.
@@ -91,7 +85,7 @@ static struct cause *find_cause(const char *format)
 		struct cause *c = &voice.causes[i];
 
 		if (!c->format)
-			*c = (struct cause){ .format = format, .since = now() };
+			*c = (struct cause){ .format = format, .since_ns = now_ns() };
 		if (c->format == format)
 			return c;
 	}
@@ -113,7 +107,7 @@ static void settle(struct cause *c)
 	}
 	c->n_left_out = 0;
 	c->n_printed = 0;
-	c->since = now();
+	c->since_ns = now_ns();
 }
 
 /* Print a warning or, if its period's limit is reached, only count it. voice.lock is held. */
@@ -121,7 +115,7 @@ static void warn(const char *format, const char *line)
 {
 	struct cause *c = find_cause(format);
 
-	if (c && now() - c->since >= SECONDS)
+	if (c && now_ns() - c->since_ns >= PERIOD_NS)
 		settle(c);
 	if (c && c->n_printed >= LINES && !voice.verbose) {
 		c->n_left_out++;

@@ -4,6 +4,7 @@
  */
 #include "agent/cli/advice.h"
 
+#include "agent/clock.h"
 #include "agent/ending.h"
 #include "agent/log.h"
 
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -39,14 +39,6 @@ struct search {
 	bool done[FILES]; /* its package was found, and so was whether it needs to be installed */
 	size_t n;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 static double percent(uint64_t part, uint64_t whole)
 {

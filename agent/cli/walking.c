@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 int walking_option(struct walking *walking, int option, const char *text)
@@ -107,14 +106,4 @@ int walking_open(struct walking *walking, const char *path, struct source **out)
 	if (!pipeline->beside && strcmp(path, "-") != 0 && !stat(path, &st))
 		pipeline->until_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000;
 	return 0;
-}
-
-void walking_allow_many_files(void)
-{
-	struct rlimit limit;
-
-	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
 }

@@ -76,10 +76,4 @@ int walking_verified(const struct walking *walking, const struct pipeline_reuse 
  */
 int walking_open(struct walking *walking, const char *path, struct source **out);
 
-/*
- * Raise the limit of open files to the hard limit: each file that any process has mapped is kept
- * open, and there may be more than the usual 1,024.
- */
-void walking_allow_many_files(void);
-
 #endif

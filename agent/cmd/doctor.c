@@ -4,6 +4,7 @@
  */
 #include "agent/cli/option.h"
 #include "agent/cli/rights.h"
+#include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/export/json.h"
 #include "agent/live/bpf.h"
@@ -24,8 +25,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
+
+#define MS UINT64_C(1000000) /* in ns */
 
 enum state { OK, PARTLY, NO };
 
@@ -399,23 +401,15 @@ static void check_probes(struct doctor *doctor)
 	live_events_fini(&events);
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /*
  * Keep a CPU busy, because the clock ticks only on busy CPUs. This process's own ticks are
  * counted, although they are filtered out.
  */
 static void work(uint64_t ms)
 {
-	uint64_t until = now_ms() + ms;
+	uint64_t until = now_ns() + ms * MS;
 
-	while (now_ms() < until)
+	while (now_ns() < until)
 		;
 }
 
@@ -434,10 +428,10 @@ static bool check_recording(struct doctor *doctor)
 		say(doctor, "recording", NO, "%s", error);
 		return false;
 	}
-	until = now_ms() + 300;
+	until = now_ns() + 300 * MS;
 	work(30);
 	for (bool stopped = false;;) {
-		if (!stopped && now_ms() >= until) {
+		if (!stopped && now_ns() >= until) {
 			source_stop(source);
 			stopped = true;
 		}

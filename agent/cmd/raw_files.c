@@ -2,6 +2,7 @@
 #include "agent/cmd/raw_files.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/owc/owc.h"
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /*
  * Limits for what is stored. Without --with-files a recording must end at once: libLLVM, 110 MB,
@@ -203,14 +203,6 @@ struct writing {
 	uint64_t until_ns, n_bytes;
 	int err; /* the capture writer's error */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 /* sym_extract's callback: write one piece of a file; -ETIME if the time is over. */
 static int put_piece(void *ctx, uint64_t off, const void *bytes, size_t size)

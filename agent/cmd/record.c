@@ -9,6 +9,7 @@
 #include "agent/cli/rights.h"
 #include "agent/cli/stats.h"
 #include "agent/cli/walking.h"
+#include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/outcome.h"
 #include "agent/cmd/raw.h"
@@ -18,6 +19,7 @@
 #include "agent/export/output.h"
 #include "agent/export/types.h"
 #include "agent/export/writer.h"
+#include "agent/io.h"
 #include "agent/live/live.h"
 #include "agent/live/perf.h"
 #include "agent/log.h"
@@ -178,14 +180,6 @@ struct recorder {
 	struct unnamed unnamed;		 /* the writer fills it until it is finished */
 	uint64_t values[OUTCOME_EVENTS]; /* sums of the samples' periods, by event */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
-}
 
 static volatile sig_atomic_t interrupted;
 static volatile sig_atomic_t end_began; /* recording has ended; its results are being completed */
@@ -1342,7 +1336,7 @@ int cmd_record(int argc, char **argv)
 		else if (!done) {
 			char *command = command_line(argc, argv);
 
-			walking_allow_many_files();
+			io_allow_many_files();
 			o.live.command = command;
 			rc = record(&o);
 			free(command);

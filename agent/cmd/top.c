@@ -4,8 +4,10 @@
 #include "agent/cli/screen.h"
 #include "agent/cli/table.h"
 #include "agent/cli/walking.h"
+#include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/export/export.h"
+#include "agent/io.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
@@ -78,14 +80,6 @@ struct top {
 	uint64_t only_pid;     /* 0: all processes */
 	char only_name[QUERY_MAX];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- what is shown ------------------------------------------------------------------ */
 
@@ -661,6 +655,6 @@ int cmd_top(int argc, char **argv)
 	}
 	(void)sigaction(SIGINT, &action, NULL);
 	(void)sigaction(SIGTERM, &action, NULL);
-	walking_allow_many_files();
+	io_allow_many_files();
 	return top(&o) ? CMD_FAILED : CMD_DONE;
 }

@@ -6,6 +6,7 @@
 #include "agent/cli/option.h"
 #include "agent/cli/pick.h"
 #include "agent/cli/walking.h"
+#include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
@@ -48,7 +49,7 @@ struct job {
 	struct accounting total;
 	struct pipeline_reuse reuse;
 	struct unnamed unnamed;
-	uint64_t start_us;
+	uint64_t start_ns;
 	bool lines;    /* text output shows source lines */
 	bool began;    /* at least one stack was walked */
 	bool in_place; /* see output_open_in_place */
@@ -103,14 +104,6 @@ static const char help[] =
 	"Exit code: 0 done, 1 failed, 2 usage, 3 an input was damaged and is done as far as it\n"
 	"could be read.\n";
 
-static uint64_t time_us(clockid_t clock)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
-}
-
 /*
  * Flush the first stack, so that a reader of the output gets it at once, and log how long it took.
  */
@@ -120,7 +113,7 @@ static void first_is_out(struct job *job)
 	if (job->out.file && !job->walking.pipeline.fold && fflush(job->out.file))
 		job->write_err = -errno;
 	log_debug("first stack after %" PRIu64 " us, %" PRIu64 " us of cpu since the program began",
-		  time_us(CLOCK_MONOTONIC) - job->start_us, time_us(CLOCK_PROCESS_CPUTIME_ID));
+		  (now_ns() - job->start_ns) / 1000, clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1000);
 }
 
 /*
@@ -503,7 +496,7 @@ int cmd_unwind(int argc, char **argv)
 	options->fold = is_folded(job.format);
 	options->on_walked = options->fold ? NULL : on_walked;
 	options->ctx = &job;
-	job.start_us = time_us(CLOCK_MONOTONIC);
+	job.start_ns = now_ns();
 	walking_open_store(&job.walking);
 	rc = run(&job, path, argv + optind, argc - optind);
 	if (rc == CMD_DONE || rc == CMD_PARTLY) {

@@ -2,6 +2,7 @@
 #include "agent/live/alloc.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/errand.h"
 #include "agent/hash.h"
 #include "agent/live/bpf.h"
@@ -19,7 +20,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FILES_MAX      65536u /* files that are searched */
@@ -288,14 +288,6 @@ static void free_search(void *ctx)
 	if (s->fd >= 0)
 		(void)close(s->fd);
 	free(s);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /*

@@ -1,6 +1,7 @@
 /* agent/live/cost.c: times calls of malloc and free with and without probes. */
 #include "agent/live/cost.h"
 
+#include "agent/clock.h"
 #include "agent/live/alloc.h"
 #include "agent/live/inventory.h"
 
@@ -8,7 +9,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CALLS	50u /* in a batch, which takes less than a millisecond even with slow probes */
@@ -17,14 +17,6 @@
 /* These are volatile, so that the compiler does not leave out the calls. */
 static void *(*volatile allocate)(size_t) = malloc;
 static void (*volatile give_back)(void *) = free;
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Measure the time of a malloc and of a free, in ns. */
 static void time_calls(uint64_t *malloc_ns, uint64_t *free_ns)

@@ -2,6 +2,7 @@
 #include "agent/live/inventory.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/live/bpf.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
@@ -16,7 +17,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -74,14 +74,6 @@ struct inventory {
 	uint64_t until_ns;	  /* the last time at which one may be */
 	char path[PATH_MAX + 32]; /* of a mapping; with room for " (deleted)" */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Parse a pid or tid. Return false if name is not a number below PID_MAX. */
 static bool number(const char *name, uint32_t *out)

@@ -1,7 +1,9 @@
 /* agent/live/live.c: the source of events that records the running system. */
 #include "agent/live/live.h"
 
+#include "agent/clock.h"
 #include "agent/hash.h"
+#include "agent/io.h"
 #include "agent/live/alloc.h"
 #include "agent/live/bpf.h"
 #include "agent/live/cgroup.h"
@@ -30,7 +32,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -139,14 +140,6 @@ struct live {
 	size_t vdso_size;
 	struct uw_region regions[CAPTURE_PAGES_MAX / 2 + 2];
 };
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	(void)clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- wanted processes ----------------------------------------------------------- */
 
@@ -406,15 +399,13 @@ static int enqueue(void *ctx, const struct event *event)
 		m->image_size = live->vdso_size;
 	}
 	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
-		live_mounts_see(live->mounts, live->pins, m->major, m->minor,
-				clock_ns(CLOCK_MONOTONIC));
+		live_mounts_see(live->mounts, live->pins, m->major, m->minor, now_ns());
 	if (live->file_ids && copy.type == EVENT_MAPPING)
-		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m,
-				   clock_ns(CLOCK_MONOTONIC));
+		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m, now_ns());
 	/* A memfd that has a build-id is a program. */
 	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
 	    !strncmp(m->path, "/memfd:", 7) && m->build_id.size)
-		live_pins_hold(live->pins, copy.pid, m->start, m->end, clock_ns(CLOCK_MONOTONIC));
+		live_pins_hold(live->pins, copy.pid, m->start, m->end, now_ns());
 	if (live->allocators) {
 		int err = watch_allocators(live, &copy);
 
@@ -769,7 +760,7 @@ static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason
  */
 static int drain(struct live *live)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now = now_ns();
 	struct capture_counters count;
 	int err;
 
@@ -988,7 +979,7 @@ static void live_stop(struct source *source)
 	/*
 	 * Waits that are still going on are counted until now, not until the programs are detached.
 	 */
-	live->stopped_ns = clock_ns(CLOCK_MONOTONIC);
+	live->stopped_ns = now_ns();
 	live_bpf_stop(live->bpf);
 	live->stopped = true;
 }
@@ -1041,7 +1032,7 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 	 * A ring that stays full causes a wakeup at every sample, so sleep for the rest of
 	 * DRAIN_LEAST_NS.
 	 */
-	now = clock_ns(CLOCK_MONOTONIC);
+	now = now_ns();
 	if (n && now < live->drained_ns + DRAIN_LEAST_NS) {
 		struct timespec rest = { .tv_nsec =
 						 (long)(live->drained_ns + DRAIN_LEAST_NS - now) };
@@ -1092,7 +1083,7 @@ static void sweep(struct live *live, uint64_t now)
 static int live_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct live *live = (struct live *)source;
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now = now_ns();
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * MS;
 	int err;
 
@@ -1123,7 +1114,7 @@ static int live_next(struct source *source, struct event *event, int timeout_ms)
 				return err;
 			}
 		}
-		now = clock_ns(CLOCK_MONOTONIC);
+		now = now_ns();
 		watch_wanted(live, now);
 		sweep(live, now);
 		err = watch_cpus(live, now);
@@ -1282,7 +1273,7 @@ static void fill_info(struct live *live)
 		(void)snprintf(info->host, sizeof(info->host), "%s", uts.nodename);
 		(void)snprintf(info->kernel, sizeof(info->kernel), "%s", uts.release);
 	}
-	info->wall_first_ns = clock_ns(CLOCK_MONOTONIC);
+	info->wall_first_ns = now_ns();
 	info->wall_start_ns = clock_ns(CLOCK_REALTIME);
 	info->kernel_text = find_kernel_text();
 	file = fopen("/sys/kernel/notes", "re");
@@ -1451,7 +1442,7 @@ static int start_events(struct live *live, char *error)
 	}
 	if (!err)
 		err = start_everywhere(live, error);
-	live->looked_ns = clock_ns(CLOCK_MONOTONIC);
+	live->looked_ns = now_ns();
 	return err;
 }
 
@@ -1478,17 +1469,6 @@ static int check_options(const struct source_live_options *options, char *error)
 		return -ENOTSUP;
 	}
 	return 0;
-}
-
-/* Raise the limit of open files. Each CPU needs three descriptors; the usual soft limit is 1024. */
-static void raise_file_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* Return the filters (enum capture_filter) that the options need. */
@@ -1678,7 +1658,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
 		return -ENOMEM;
 	}
-	raise_file_limit();
+	io_allow_many_files();
 	live->base.ops = &ops;
 	live->epoll = live->cpus_fd = -1;
 	live->held_slot = UINT64_MAX;

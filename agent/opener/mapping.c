@@ -2,6 +2,7 @@
  * agent/opener/mapping.c: opens the very file behind a mapping, without blocking on another
  * process.
  */
+#include "agent/clock.h"
 #include "agent/opener/opener.h"
 #include "agent/opener/places.h"
 
@@ -34,14 +35,6 @@ struct opener_mappings {
 	uint64_t looked_ns; /* CLOCK_MONOTONIC; 0: never */
 	uint64_t memory;    /* the mount of memfd files; 0: unknown */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool is_local(const char *type)
 {

@@ -2,6 +2,7 @@
  * agent/opener/served.c: detects files that another user's program serves, without asking the
  * program.
  */
+#include "agent/clock.h"
 #include "agent/opener/places.h"
 
 #include <errno.h>
@@ -15,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -35,14 +35,6 @@ static struct answer { /* a cached answer from a process's list of mounts; pid 0
 	int found;
 } answers[64];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /*
  * Return whether a line of mountinfo describes a FUSE mount of a user other than root and this one.

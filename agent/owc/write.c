@@ -4,6 +4,7 @@
  * Records are collected in memory and written as one zstd frame at a time. The index of all frames
  * is written at the end.
  */
+#include "agent/clock.h"
 #include "agent/owc/owc.h"
 
 #include "agent/array.h"
@@ -83,14 +84,6 @@ struct owc_writer {
 	size_t n_lookups, room_lookups;
 	struct hash_index by_lookup;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 /*
  * Return w->err if it has not been returned yet, else 0. All public functions return through this

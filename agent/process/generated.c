@@ -5,6 +5,7 @@
 #include "agent/process/generated.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/errand.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
@@ -127,19 +128,6 @@ void generated_free(struct generated *g)
 	free(g);
 }
 
-static uint64_t ns_of(clockid_t clock)
-{
-	struct timespec now;
-
-	(void)clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t now_ns(void)
-{
-	return ns_of(CLOCK_MONOTONIC);
-}
-
 /* ---- memory ------------------------------------------------------------------------------ */
 
 struct memory {
@@ -155,7 +143,7 @@ struct memory {
 static void begin_reading(struct memory *m)
 {
 	m->over = false;
-	m->until_ns = ns_of(CLOCK_THREAD_CPUTIME_ID) + READ_NS;
+	m->until_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) + READ_NS;
 	m->latest_ns = now_ns() + READ_LATEST_NS;
 }
 
@@ -178,7 +166,8 @@ static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	const struct event_sample *s = &m->sample->sample;
 
 	if (++m->reads % READS == 0 && m->until_ns)
-		m->over |= ns_of(CLOCK_THREAD_CPUTIME_ID) > m->until_ns || now_ns() > m->latest_ns;
+		m->over |=
+			clock_ns(CLOCK_THREAD_CPUTIME_ID) > m->until_ns || now_ns() > m->latest_ns;
 	if (m->over)
 		return -ETIME;
 	if (m->live)
@@ -547,7 +536,7 @@ static bool is_news(const struct watch *w, const struct event *sample, struct uw
 static int hotspot_look(struct generated *g, struct watch *w, struct memory *memory,
 			struct uw_space *space, struct event *out)
 {
-	uint64_t began = now_ns(), spent = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t began = now_ns(), spent = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	struct uw_dynamic *dynamic;
 	bool news;
 	int err;
@@ -560,7 +549,7 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 	begin_reading(memory);
 	err = hotspot_read(w->hotspot, read_memory, memory, news, w->mark != 0, &dynamic);
 	*memory = (struct memory){ .sample = memory->sample, .live = memory->live };
-	spent = ns_of(CLOCK_THREAD_CPUTIME_ID) - spent;
+	spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - spent;
 	w->hotspot_pause = err ? 2 * w->hotspot_pause : HOTSPOT_NS;
 	if (w->hotspot_pause < HOTSPOT_NS)
 		w->hotspot_pause = HOTSPOT_NS;

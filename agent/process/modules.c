@@ -4,6 +4,7 @@
 #include "agent/process/modules.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/errand.h"
 #include "agent/hash.h"
 #include "agent/log.h"
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -709,14 +709,6 @@ static void open_and_read(void *ctx)
 	o->err = open_file(true, &o->k, &o->object);
 	if (!o->err && !uw_object_procs(o->object, &procs, &size))
 		free(procs);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* Return how long the next file may take, in ns, and update what is left of PATIENCE_NS. */

@@ -6,6 +6,7 @@
  * unwound. The pause is bounded for any number of threads.
  */
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/live/inventory.h"
 #include "agent/log.h"
 #include "agent/source/frozen.h"
@@ -54,14 +55,6 @@ struct attached {
 	uint32_t via;
 	char *error; /* for messages while opening; borrowed */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- stopping and resuming ----------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "agent/store/store.h"
 
 #include "agent/array.h"
+#include "agent/clock.h"
 #include "agent/log.h"
 #include "agent/store/alive.h"
 #include "agent/store/db.h"
@@ -234,11 +235,6 @@ struct store {
 		struct reading *readings;
 	} beside;
 };
-
-static int64_t time_of(const struct timespec *ts)
-{
-	return (int64_t)ts->tv_sec * SECOND_NS + ts->tv_nsec;
-}
 
 /* ---- statements ------------------------------------------------------------------- */
 
@@ -2099,14 +2095,6 @@ static int by_parsed(const void *a, const void *b)
 	return m < n ? 1 : m > n ? -1 : 0;
 }
 
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return time_of(&ts);
-}
-
 /*
  * If the store has a table of the same contents, store the file's inode with it. Return whether it
  * has.
@@ -2140,7 +2128,7 @@ static bool is_there(struct store *s, const struct wanted *w)
 
 void store_work(struct store *s, uint64_t limit_ns)
 {
-	int64_t last = now_ns() + (int64_t)limit_ns;
+	uint64_t last = now_ns() + limit_ns;
 
 	if (!s)
 		return;
