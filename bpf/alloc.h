@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * bpf/alloc.h: BPF programs that sample allocated memory; the last part of capture.bpf.c.
+ * bpf/alloc.h: BPF programs that sample allocated memory; a part of capture.bpf.c.
  *
  * Probes are at the beginnings and at the returns of an allocator's functions. Of the bytes that a
  * thread allocates, single bytes are drawn, alloc_interval bytes apart on average. The drawing is a

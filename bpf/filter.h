@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* bpf/filter.h: decides whether a thread is among those that are recorded. */
+#ifndef BPF_FILTER_H
+#define BPF_FILTER_H
+
+#include "bpf/shared.h"
+
+/* The selected threads, by tid. The value has no meaning. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} threads SEC(".maps");
+
+struct comm {
+	char name[CAPTURE_COMM];
+};
+
+/* The selected thread names. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct comm);
+	__type(value, __u8);
+} comms SEC(".maps");
+
+/* The selected real user IDs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8);
+} uids SEC(".maps");
+
+/* The selected processes and their descendants, by pid. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct capture_process);
+} processes SEC(".maps");
+
+/*
+ * Return whether the process of task is selected. If its entry has no start time yet, the entry
+ * gets the start time of this process. Later the start time distinguishes this process from another
+ * one with the same pid.
+ */
+static __always_inline bool wanted(__u32 pid, struct task_struct *task)
+{
+	struct capture_process *process = bpf_map_lookup_elem(&processes, &pid);
+	__u64 start_ns;
+
+	if (!process)
+		return false;
+	start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	if (!process->start_ns)
+		process->start_ns = start_ns;
+	return process->start_ns == start_ns;
+}
+
+/*
+ * Return the id of the cgroup at that level that contains the current thread, or 0. Tracing
+ * programs have the helper bpf_get_current_ancestor_cgroup_id since Linux 5.15; older kernels have
+ * the array ancestor_ids.
+ */
+static __always_inline __u64 ancestor_cgroup(int level)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct cgroup *cgroup = NULL;
+	__u64 id = 0;
+
+	if (!bpf_core_field_exists(cgroup->ancestor_ids))
+		return bpf_get_current_ancestor_cgroup_id(level);
+	cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	if (level >= 0 && level <= BPF_CORE_READ(cgroup, level))
+		bpf_core_read(&id, sizeof(id),
+			      (void *)cgroup + bpf_core_field_offset(cgroup->ancestor_ids) +
+				      (__u64)level * sizeof(id));
+	return id;
+}
+
+/* Return whether the current thread passes the filters. If not, count the reason. */
+static __always_inline bool passes(__u64 id, struct task_struct *task, __u32 cpu,
+				   struct capture_counters *count)
+{
+	__u32 tid = (__u32)id, uid, word;
+	struct comm comm = {};
+
+	if (id >> 32 == self_pid) {
+		add(&count->filtered_self, 1);
+		return false;
+	}
+	if (filters & CAPTURE_FILTER_TASK && !bpf_map_lookup_elem(&threads, &tid) &&
+	    !wanted(id >> 32, task)) {
+		add(&count->filtered_process, 1);
+		return false;
+	}
+	/*
+	 * The word index gets a bounds check of its own: the verifier of Linux 5.10 forgets the
+	 * bounds of cpu.
+	 */
+	word = cpu / 64;
+	barrier_var(word);
+	if (filters & CAPTURE_FILTER_CPU &&
+	    (word >= CAPTURE_CPUS_MAX / 64 || !(wanted_cpus[word] >> (cpu & 63) & 1)))
+		goto other;
+	if (filters & CAPTURE_FILTER_COMM) {
+		bpf_get_current_comm(comm.name, sizeof(comm.name));
+		if (!bpf_map_lookup_elem(&comms, &comm))
+			goto other;
+	}
+	uid = (__u32)bpf_get_current_uid_gid();
+	if (filters & CAPTURE_FILTER_UID && !bpf_map_lookup_elem(&uids, &uid))
+		goto other;
+	if (filters & CAPTURE_FILTER_CGROUP) {
+		bool within = false;
+
+#pragma clang loop unroll(disable)
+		for (__u32 i = 0; i < CAPTURE_CGROUPS_MAX; i++) {
+			__u64 cgroup = wanted_cgroups[i].id;
+
+			if (!cgroup)
+				break;
+			if (ancestor_cgroup((int)wanted_cgroups[i].level) == cgroup) {
+				within = true;
+				break;
+			}
+		}
+		if (!within)
+			goto other;
+	}
+	return true;
+other:
+	add(&count->filtered_other, 1);
+	return false;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * bpf/follow.h: the programs that select the children of selected processes, too.
+ *
+ * These are raw tracepoints. For programs that know the types of their arguments (tp_btf), libbpf
+ * reads the types of the whole kernel.
+ */
+#ifndef BPF_FOLLOW_H
+#define BPF_FOLLOW_H
+
+#include "bpf/filter.h"
+
+/*
+ * Add a child of a selected process. This runs before the child does, so its first sample passes.
+ */
+SEC("raw_tp/sched_process_fork")
+int BPF_PROG(follow_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 parent_pid = BPF_CORE_READ(parent, tgid), child_pid = BPF_CORE_READ(child, tgid);
+	struct capture_process process = { .start_ns = BPF_CORE_READ(child, start_boottime) };
+	struct capture_counters *count;
+
+	if (parent_pid == child_pid || !wanted(parent_pid, parent))
+		return 0;
+	if (bpf_map_update_elem(&processes, &child_pid, &process, BPF_ANY)) {
+		count = counters_here();
+		if (count)
+			add(&count->pids_overflow, 1);
+	}
+	return 0;
+}
+
+/* When the last thread of a selected process exits, mark the process as dead. */
+SEC("raw_tp/sched_process_exit")
+int BPF_PROG(follow_exit, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+	struct capture_process *process;
+
+	if (BPF_CORE_READ(task, signal, live.counter))
+		return 0;
+	process = bpf_map_lookup_elem(&processes, &pid);
+	if (process)
+		process->dead = 1;
+	return 0;
+}
+
+/*
+ * Remove a process from the table. The kernel frees the task long after the exit, when nothing runs
+ * in the process any more.
+ */
+SEC("raw_tp/sched_process_free")
+int BPF_PROG(follow_free, struct task_struct *task)
+{
+	__u32 pid = BPF_CORE_READ(task, tgid);
+	struct capture_process *process;
+
+	if (pid != (__u32)BPF_CORE_READ(task, pid))
+		return 0;
+	process = bpf_map_lookup_elem(&processes, &pid);
+	/* The pid may already belong to another process. */
+	if (process && (process->start_ns == BPF_CORE_READ(task, start_boottime)))
+		bpf_map_delete_elem(&processes, &pid);
+	return 0;
+}
+
+#endif
