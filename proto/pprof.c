@@ -1,66 +1,14 @@
 /* proto/pprof.c: encodes a pprof profile (proto/profile.proto) directly into its wire format. */
 #include "proto/pprof.h"
 
-#include "proto/arena.h"
+#include "proto/pprof_builder.h"
 #include "proto/utf8.h"
+#include "proto/wire.h"
 
 #include <errno.h>
-#include <libdeflate.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/*
- * Messages are encoded at once when they are added, because a profile can have hundreds of
- * thousands. Each repeated field of the profile has a buffer of its own; the buffers are joined
- * when the profile is written.
- */
-struct buffer {
-	uint8_t *bytes;
-	size_t n, room;
-};
-
-/*
- * A hash table with open addressing. A slot holds half of the hash and an index + 1; the user of
- * the table knows what the index refers to.
- */
-struct table {
-	struct slot {
-		uint32_t hash;
-		uint32_t index; /* 0: the slot is free */
-	} * slots;
-	size_t n, room; /* room: a power of two */
-};
-
-/* An object that is identified by up to four numbers. Its id is its index + 1. */
-struct key {
-	uint64_t part[4];
-};
-
-struct keys {
-	struct key *items;
-	size_t n, room;
-	struct table table;
-};
-
-struct text {
-	const char *bytes; /* in the arena, NUL-terminated */
-	size_t size;
-};
-
-struct pprof {
-	int err;
-	struct arena arena;
-	struct buffer types, samples, mappings, locations, functions, strings;
-	struct buffer period_type, comments; /* comments: packed, without the field's header */
-	size_t n_types, n_samples, n_mappings;
-	struct keys location_keys, function_keys, label_keys;
-	struct text *texts;
-	size_t n_texts, room_texts;
-	struct table string_table;
-	int64_t default_sample_type, period, time_ns, duration_ns;
-};
 
 /* Store the first error. */
 static void fail(struct pprof *p, int err)
@@ -101,90 +49,10 @@ static bool grow(struct pprof *p, void **items, size_t n, size_t *room, size_t s
 	return true;
 }
 
-/* ---- the wire format (protobuf.dev/programming-guides/encoding) ----------- */
-
-enum { VARINT = 0, LEN = 2 };
-enum { VARINT_MAX = 10 };
-
-/* Field numbers of profile.proto. */
-enum {
-	PROFILE_SAMPLE_TYPE = 1,
-	PROFILE_SAMPLE,
-	PROFILE_MAPPING,
-	PROFILE_LOCATION,
-	PROFILE_FUNCTION,
-	PROFILE_STRING_TABLE,
-	PROFILE_TIME_NANOS = 9,
-	PROFILE_DURATION_NANOS,
-	PROFILE_PERIOD_TYPE,
-	PROFILE_PERIOD,
-	PROFILE_COMMENT,
-	PROFILE_DEFAULT_SAMPLE_TYPE
-};
-enum { VALUE_TYPE_TYPE = 1, VALUE_TYPE_UNIT };
-enum { SAMPLE_LOCATION_ID = 1, SAMPLE_VALUE, SAMPLE_LABEL };
-enum { LABEL_KEY = 1, LABEL_STR, LABEL_NUM, LABEL_NUM_UNIT };
-enum {
-	MAPPING_ID = 1,
-	MAPPING_MEMORY_START,
-	MAPPING_MEMORY_LIMIT,
-	MAPPING_FILE_OFFSET,
-	MAPPING_FILENAME,
-	MAPPING_BUILD_ID,
-	MAPPING_HAS_FUNCTIONS,
-	MAPPING_HAS_FILENAMES,
-	MAPPING_HAS_LINE_NUMBERS,
-	MAPPING_HAS_INLINE_FRAMES
-};
-enum { LOCATION_ID = 1, LOCATION_MAPPING_ID, LOCATION_ADDRESS, LOCATION_LINE, LOCATION_IS_FOLDED };
-enum { LINE_FUNCTION_ID = 1, LINE_LINE };
-enum {
-	FUNCTION_ID = 1,
-	FUNCTION_NAME,
-	FUNCTION_SYSTEM_NAME,
-	FUNCTION_FILENAME,
-	FUNCTION_START_LINE
-};
-
-/* Size limit of a message that has only numbers. The largest is a mapping. */
-enum { SMALL_MAX = 10 * (1 + VARINT_MAX) };
-
-static size_t varint_size(uint64_t value)
-{
-	return (size_t)(70 - __builtin_clzll(value | 1)) / 7;
-}
-
-static uint8_t *put_varint(uint8_t *at, uint64_t value)
-{
-	for (; value >= 0x80; value >>= 7)
-		*at++ = (uint8_t)(value | 0x80);
-	*at++ = (uint8_t)value;
-	return at;
-}
-
-/* Write a field's tag. Fields up to 15 have a tag of one byte. */
-static uint8_t *put_tag(uint8_t *at, unsigned int field, unsigned int type)
-{
-	*at++ = (uint8_t)(field << 3 | type);
-	return at;
-}
-
-/* Return the size of a number field with its tag; zero is not written. */
-static size_t number_size(uint64_t value)
-{
-	return value ? 1 + varint_size(value) : 0;
-}
-
-/* Write a number field. Zero is left out, because it is the default value for readers. */
-static uint8_t *put_number(uint8_t *at, unsigned int field, uint64_t value)
-{
-	return value ? put_varint(put_tag(at, field, VARINT), value) : at;
-}
-
 /*
  * Append size bytes to the buffer and return their address, for the caller to fill. NULL on error.
  */
-static uint8_t *more(struct pprof *p, struct buffer *b, size_t size)
+static uint8_t *more(struct pprof *p, struct pprof_buffer *b, size_t size)
 {
 	uint8_t *at;
 
@@ -210,15 +78,16 @@ static uint8_t *more(struct pprof *p, struct buffer *b, size_t size)
  * Append the header of a message of size bytes and room for the message. Return the address of the
  * room, or NULL on error.
  */
-static uint8_t *more_message(struct pprof *p, struct buffer *b, unsigned int field, size_t size)
+static uint8_t *more_message(struct pprof *p, struct pprof_buffer *b, unsigned int field,
+			     size_t size)
 {
-	uint8_t *at = more(p, b, 1 + varint_size(size) + size);
+	uint8_t *at = more(p, b, 1 + wire_varint_size(size) + size);
 
-	return at ? put_varint(put_tag(at, field, LEN), size) : NULL;
+	return at ? wire_put_varint(wire_put_tag(at, field, WIRE_LEN), size) : NULL;
 }
 
 /* Append a message with the encoded fields [fields, end). */
-static void add_message(struct pprof *p, struct buffer *b, unsigned int field,
+static void add_message(struct pprof *p, struct pprof_buffer *b, unsigned int field,
 			const uint8_t *fields, const uint8_t *end)
 {
 	uint8_t *at = more_message(p, b, field, (size_t)(end - fields));
@@ -254,10 +123,10 @@ static uint64_t hash_bytes(const void *bytes, size_t size)
 }
 
 /* Keep the table at most half full. Return false on error. */
-static bool table_grow(struct pprof *p, struct table *t)
+static bool table_grow(struct pprof *p, struct pprof_table *t)
 {
 	size_t room = t->room ? t->room * 2 : 256;
-	struct slot *slots;
+	struct pprof_slot *slots;
 
 	if (p->err)
 		return false;
@@ -290,8 +159,8 @@ static bool table_grow(struct pprof *p, struct table *t)
 typedef bool (*same_fn)(const struct pprof *p, uint64_t index, const void *key);
 
 /* Return the slot of key, or the free slot that table_fill() is to fill; NULL on error. */
-static struct slot *table_find(struct pprof *p, struct table *t, uint64_t hash, same_fn same,
-			       const void *key)
+static struct pprof_slot *table_find(struct pprof *p, struct pprof_table *t, uint64_t hash,
+				     same_fn same, const void *key)
 {
 	size_t at;
 
@@ -303,15 +172,16 @@ static struct slot *table_find(struct pprof *p, struct table *t, uint64_t hash, 
 	return &t->slots[at];
 }
 
-static void table_fill(struct table *t, struct slot *slot, uint64_t hash, uint64_t index)
+static void table_fill(struct pprof_table *t, struct pprof_slot *slot, uint64_t hash,
+		       uint64_t index)
 {
-	*slot = (struct slot){ (uint32_t)hash, (uint32_t)index + 1 };
+	*slot = (struct pprof_slot){ (uint32_t)hash, (uint32_t)index + 1 };
 	t->n++;
 }
 
 struct wanted {
-	const struct keys *keys;
-	const struct key *key;
+	const struct pprof_keys *keys;
+	const struct pprof_key *key;
 };
 
 static bool same_key(const struct pprof *p, uint64_t index, const void *ctx)
@@ -326,11 +196,12 @@ static bool same_key(const struct pprof *p, uint64_t index, const void *ctx)
  * Return the id of key, which is added if needed; *fresh says whether it was added. Return 0 on
  * error.
  */
-static uint64_t id_of(struct pprof *p, struct keys *keys, const struct key *key, bool *fresh)
+static uint64_t id_of(struct pprof *p, struct pprof_keys *keys, const struct pprof_key *key,
+		      bool *fresh)
 {
 	struct wanted want = { .keys = keys, .key = key };
 	uint64_t hash = hash_bytes(key, sizeof(*key));
-	struct slot *slot = table_find(p, &keys->table, hash, same_key, &want);
+	struct pprof_slot *slot = table_find(p, &keys->table, hash, same_key, &want);
 	void *items = keys->items;
 
 	*fresh = false;
@@ -349,7 +220,7 @@ static uint64_t id_of(struct pprof *p, struct keys *keys, const struct key *key,
 
 static bool same_text(const struct pprof *p, uint64_t index, const void *key)
 {
-	const struct text *have = &p->texts[index], *want = key;
+	const struct pprof_text *have = &p->texts[index], *want = key;
 
 	return have->size == want->size && !memcmp(have->bytes, want->bytes, want->size);
 }
@@ -358,7 +229,8 @@ static bool same_text(const struct pprof *p, uint64_t index, const void *key)
  * Add a new text to the string table, and fill its slot in the hash table. Return its index, or 0
  * on error.
  */
-static uint64_t add_text(struct pprof *p, const struct text *text, uint64_t hash, struct slot *slot)
+static uint64_t add_text(struct pprof *p, const struct pprof_text *text, uint64_t hash,
+			 struct pprof_slot *slot)
 {
 	void *items = p->texts;
 	uint8_t *at;
@@ -382,9 +254,10 @@ static uint64_t add_text(struct pprof *p, const struct text *text, uint64_t hash
  */
 static uint64_t intern(struct pprof *p, const char *string)
 {
-	struct text text = { .bytes = string ? string : "", .size = string ? strlen(string) : 0 };
+	struct pprof_text text = { .bytes = string ? string : "",
+				   .size = string ? strlen(string) : 0 };
 	uint64_t hash;
-	struct slot *slot;
+	struct pprof_slot *slot;
 	char *copy;
 
 	if (!text.size && p->n_texts)
@@ -436,7 +309,7 @@ int pprof_new(struct pprof **out)
 	return 0;
 }
 
-static void keys_fini(struct keys *keys)
+static void keys_fini(struct pprof_keys *keys)
 {
 	free(keys->items);
 	free(keys->table.slots);
@@ -464,13 +337,13 @@ void pprof_free(struct pprof *p)
 }
 
 /* Append a ValueType message (type and unit) as the given field. */
-static void add_value_type(struct pprof *p, struct buffer *b, unsigned int field, const char *type,
-			   const char *unit)
+static void add_value_type(struct pprof *p, struct pprof_buffer *b, unsigned int field,
+			   const char *type, const char *unit)
 {
-	uint8_t fields[SMALL_MAX], *end = fields;
+	uint8_t fields[WIRE_SMALL_MAX], *end = fields;
 
-	end = put_number(end, VALUE_TYPE_TYPE, intern(p, type));
-	end = put_number(end, VALUE_TYPE_UNIT, intern(p, unit));
+	end = wire_put_number(end, VALUE_TYPE_TYPE, intern(p, type));
+	end = wire_put_number(end, VALUE_TYPE_UNIT, intern(p, unit));
 	add_message(p, b, field, fields, end);
 }
 
@@ -505,26 +378,26 @@ void pprof_time(struct pprof *p, int64_t wall_ns, int64_t duration_ns)
 void pprof_comment(struct pprof *p, const char *text)
 {
 	uint64_t index = intern(p, text);
-	uint8_t *at = more(p, &p->comments, varint_size(index));
+	uint8_t *at = more(p, &p->comments, wire_varint_size(index));
 
 	if (at)
-		(void)put_varint(at, index);
+		(void)wire_put_varint(at, index);
 }
 
 /* Append a mapping. named sets its has_functions to has_inline_frames flags. */
 static uint64_t add_mapping(struct pprof *p, const struct pprof_mapping *mapping, bool named)
 {
-	uint8_t fields[SMALL_MAX], *end = fields;
+	uint8_t fields[WIRE_SMALL_MAX], *end = fields;
 	uint64_t id = p->n_mappings + 1;
 
-	end = put_number(end, MAPPING_ID, id);
-	end = put_number(end, MAPPING_MEMORY_START, mapping->start);
-	end = put_number(end, MAPPING_MEMORY_LIMIT, mapping->limit);
-	end = put_number(end, MAPPING_FILE_OFFSET, mapping->off);
-	end = put_number(end, MAPPING_FILENAME, intern(p, mapping->file));
-	end = put_number(end, MAPPING_BUILD_ID, intern(p, mapping->build_id));
+	end = wire_put_number(end, MAPPING_ID, id);
+	end = wire_put_number(end, MAPPING_MEMORY_START, mapping->start);
+	end = wire_put_number(end, MAPPING_MEMORY_LIMIT, mapping->limit);
+	end = wire_put_number(end, MAPPING_FILE_OFFSET, mapping->off);
+	end = wire_put_number(end, MAPPING_FILENAME, intern(p, mapping->file));
+	end = wire_put_number(end, MAPPING_BUILD_ID, intern(p, mapping->build_id));
 	for (unsigned int has = MAPPING_HAS_FUNCTIONS; has <= MAPPING_HAS_INLINE_FRAMES; has++)
-		end = put_number(end, has, named);
+		end = wire_put_number(end, has, named);
 	add_message(p, &p->mappings, PROFILE_MAPPING, fields, end);
 	if (p->err)
 		return 0;
@@ -545,19 +418,19 @@ uint64_t pprof_mapping_nameless(struct pprof *p, const struct pprof_mapping *map
 uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *f)
 {
 	uint64_t of_name = intern(p, f->name);
-	struct key key = { { of_name, f->system_name ? intern(p, f->system_name) : of_name,
-			     intern(p, f->file), (uint64_t)f->start_line } };
-	uint8_t fields[SMALL_MAX], *end = fields;
+	struct pprof_key key = { { of_name, f->system_name ? intern(p, f->system_name) : of_name,
+				   intern(p, f->file), (uint64_t)f->start_line } };
+	uint8_t fields[WIRE_SMALL_MAX], *end = fields;
 	bool fresh;
 	uint64_t id = id_of(p, &p->function_keys, &key, &fresh);
 
 	if (!fresh)
 		return id;
-	end = put_number(end, FUNCTION_ID, id);
-	end = put_number(end, FUNCTION_NAME, key.part[0]);
-	end = put_number(end, FUNCTION_SYSTEM_NAME, key.part[1]);
-	end = put_number(end, FUNCTION_FILENAME, key.part[2]);
-	end = put_number(end, FUNCTION_START_LINE, key.part[3]);
+	end = wire_put_number(end, FUNCTION_ID, id);
+	end = wire_put_number(end, FUNCTION_NAME, key.part[0]);
+	end = wire_put_number(end, FUNCTION_SYSTEM_NAME, key.part[1]);
+	end = wire_put_number(end, FUNCTION_FILENAME, key.part[2]);
+	end = wire_put_number(end, FUNCTION_START_LINE, key.part[3]);
 	add_message(p, &p->functions, PROFILE_FUNCTION, fields, end);
 	return id;
 }
@@ -573,17 +446,17 @@ uint64_t pprof_function(struct pprof *p, const char *name, const char *system_na
 /* Return the size of an encoded Line message without its header. */
 static size_t line_size(const struct pprof_line *line)
 {
-	return number_size(line->function) + number_size((uint64_t)line->line);
+	return wire_number_size(line->function) + wire_number_size((uint64_t)line->line);
 }
 
 /*
  * Append a location. Unknown mappings and functions are an error (-EINVAL) of the caller. Return
  * id, or 0 on error.
  */
-static uint64_t add_location(struct pprof *p, uint64_t id, const struct key *key,
+static uint64_t add_location(struct pprof *p, uint64_t id, const struct pprof_key *key,
 			     const struct pprof_line *lines, size_t n_lines, bool folded)
 {
-	uint8_t fields[SMALL_MAX], *end = fields, *at;
+	uint8_t fields[WIRE_SMALL_MAX], *end = fields, *at;
 	size_t size = 0;
 
 	if (key->part[0] > p->n_mappings)
@@ -594,28 +467,29 @@ static uint64_t add_location(struct pprof *p, uint64_t id, const struct key *key
 		/* A line has at most 22 bytes, so its length takes one byte. */
 		size += 2 + line_size(&lines[i]);
 	}
-	end = put_number(end, LOCATION_ID, id);
-	end = put_number(end, LOCATION_MAPPING_ID, key->part[0]);
-	end = put_number(end, LOCATION_ADDRESS, key->part[1]);
+	end = wire_put_number(end, LOCATION_ID, id);
+	end = wire_put_number(end, LOCATION_MAPPING_ID, key->part[0]);
+	end = wire_put_number(end, LOCATION_ADDRESS, key->part[1]);
 	at = more_message(p, &p->locations, PROFILE_LOCATION,
-			  (size_t)(end - fields) + size + number_size(folded));
+			  (size_t)(end - fields) + size + wire_number_size(folded));
 	if (!at)
 		return 0;
 	memcpy(at, fields, (size_t)(end - fields));
 	at += end - fields;
 	for (size_t i = 0; i < n_lines; i++) {
-		at = put_varint(put_tag(at, LOCATION_LINE, LEN), line_size(&lines[i]));
-		at = put_number(at, LINE_FUNCTION_ID, lines[i].function);
-		at = put_number(at, LINE_LINE, (uint64_t)lines[i].line);
+		at = wire_put_varint(wire_put_tag(at, LOCATION_LINE, WIRE_LEN),
+				     line_size(&lines[i]));
+		at = wire_put_number(at, LINE_FUNCTION_ID, lines[i].function);
+		at = wire_put_number(at, LINE_LINE, (uint64_t)lines[i].line);
 	}
-	(void)put_number(at, LOCATION_IS_FOLDED, folded);
+	(void)wire_put_number(at, LOCATION_IS_FOLDED, folded);
 	return id;
 }
 
 uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 			const struct pprof_line *lines, size_t n_lines)
 {
-	struct key key = { { mapping, address, n_lines ? lines[0].function : 0 } };
+	struct pprof_key key = { { mapping, address, n_lines ? lines[0].function : 0 } };
 	bool fresh;
 	uint64_t id;
 
@@ -637,8 +511,8 @@ uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
 			    const struct pprof_line *lines, size_t n_lines, bool folded)
 {
-	struct key key = { { mapping, address } };
-	struct keys *keys = &p->location_keys;
+	struct pprof_key key = { { mapping, address } };
+	struct pprof_keys *keys = &p->location_keys;
 	void *items = keys->items;
 
 	if (!grow(p, &items, keys->n, &keys->room, sizeof(*keys->items)))
@@ -652,7 +526,7 @@ uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
 static uint64_t label(struct pprof *p, const char *name, uint64_t text, int64_t number,
 		      uint64_t unit)
 {
-	struct key key = { { intern(p, name), text, (uint64_t)number, unit } };
+	struct pprof_key key = { { intern(p, name), text, (uint64_t)number, unit } };
 	bool fresh;
 
 	return id_of(p, &p->label_keys, &key, &fresh);
@@ -674,22 +548,10 @@ uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, 
 }
 
 /* Return the size of an encoded Label message without its header. */
-static size_t label_size(const struct key *label)
+static size_t label_size(const struct pprof_key *label)
 {
-	return number_size(label->part[0]) + number_size(label->part[1]) +
-	       number_size(label->part[2]) + number_size(label->part[3]);
-}
-
-/* Return the size of a packed field of n bytes with its header; an empty field is left out. */
-static size_t packed_size(size_t n)
-{
-	return n ? 1 + varint_size(n) + n : 0;
-}
-
-/* Write the header of a packed field of n bytes. */
-static uint8_t *put_packed(uint8_t *at, unsigned int field, size_t n)
-{
-	return n ? put_varint(put_tag(at, field, LEN), n) : at;
+	return wire_number_size(label->part[0]) + wire_number_size(label->part[1]) +
+	       wire_number_size(label->part[2]) + wire_number_size(label->part[3]);
 }
 
 /* Return whether all locations and labels of a sample exist. */
@@ -714,135 +576,29 @@ void pprof_sample(struct pprof *p, const struct pprof_sample *sample)
 	if (p->err)
 		return;
 	for (size_t i = 0; i < sample->n_locations; i++)
-		locations += varint_size(sample->locations[i]);
+		locations += wire_varint_size(sample->locations[i]);
 	for (size_t i = 0; i < p->n_types; i++)
-		values += varint_size((uint64_t)sample->values[i]);
+		values += wire_varint_size((uint64_t)sample->values[i]);
 	for (size_t i = 0; i < sample->n_labels; i++)
 		labels += 2 + label_size(&p->label_keys.items[sample->labels[i] - 1]);
 	at = more_message(p, &p->samples, PROFILE_SAMPLE,
-			  packed_size(locations) + packed_size(values) + labels);
+			  wire_packed_size(locations) + wire_packed_size(values) + labels);
 	if (!at)
 		return;
-	at = put_packed(at, SAMPLE_LOCATION_ID, locations);
+	at = wire_put_packed(at, SAMPLE_LOCATION_ID, locations);
 	for (size_t i = 0; i < sample->n_locations; i++)
-		at = put_varint(at, sample->locations[i]);
-	at = put_packed(at, SAMPLE_VALUE, values);
+		at = wire_put_varint(at, sample->locations[i]);
+	at = wire_put_packed(at, SAMPLE_VALUE, values);
 	for (size_t i = 0; i < p->n_types; i++)
-		at = put_varint(at, (uint64_t)sample->values[i]);
+		at = wire_put_varint(at, (uint64_t)sample->values[i]);
 	for (size_t i = 0; i < sample->n_labels; i++) {
-		const struct key *l = &p->label_keys.items[sample->labels[i] - 1];
+		const struct pprof_key *l = &p->label_keys.items[sample->labels[i] - 1];
 
-		at = put_varint(put_tag(at, SAMPLE_LABEL, LEN), label_size(l));
-		at = put_number(at, LABEL_KEY, l->part[0]);
-		at = put_number(at, LABEL_STR, l->part[1]);
-		at = put_number(at, LABEL_NUM, l->part[2]);
-		at = put_number(at, LABEL_NUM_UNIT, l->part[3]);
+		at = wire_put_varint(wire_put_tag(at, SAMPLE_LABEL, WIRE_LEN), label_size(l));
+		at = wire_put_number(at, LABEL_KEY, l->part[0]);
+		at = wire_put_number(at, LABEL_STR, l->part[1]);
+		at = wire_put_number(at, LABEL_NUM, l->part[2]);
+		at = wire_put_number(at, LABEL_NUM_UNIT, l->part[3]);
 	}
 	p->n_samples++;
-}
-
-/* ---- writing ------------------------------------------------------------- */
-
-/* Return the whole message, which the caller frees; NULL: out of memory. */
-static uint8_t *join(const struct pprof *p, size_t *size)
-{
-	uint8_t times[SMALL_MAX], *times_end = times, period[SMALL_MAX], *period_end = period;
-	uint8_t last[SMALL_MAX], *last_end = last;
-	uint8_t *all, *at;
-
-	times_end = put_number(times_end, PROFILE_TIME_NANOS, (uint64_t)p->time_ns);
-	times_end = put_number(times_end, PROFILE_DURATION_NANOS, (uint64_t)p->duration_ns);
-	period_end = put_number(period_end, PROFILE_PERIOD, (uint64_t)p->period);
-	period_end = put_packed(period_end, PROFILE_COMMENT, p->comments.n);
-	last_end =
-		put_number(last_end, PROFILE_DEFAULT_SAMPLE_TYPE, (uint64_t)p->default_sample_type);
-	const struct {
-		const uint8_t *bytes;
-		size_t n;
-	} parts[] = {
-		{ p->types.bytes, p->types.n },
-		{ p->samples.bytes, p->samples.n },
-		{ p->mappings.bytes, p->mappings.n },
-		{ p->locations.bytes, p->locations.n },
-		{ p->functions.bytes, p->functions.n },
-		{ p->strings.bytes, p->strings.n },
-		{ times, (size_t)(times_end - times) },
-		{ p->period_type.bytes, p->period_type.n },
-		{ period, (size_t)(period_end - period) },
-		{ p->comments.bytes, p->comments.n },
-		{ last, (size_t)(last_end - last) },
-	};
-
-	*size = 0;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		*size += parts[i].n;
-	at = all = malloc(*size);
-	for (size_t i = 0; all && i < sizeof(parts) / sizeof(parts[0]); i++) {
-		if (parts[i].n)
-			memcpy(at, parts[i].bytes, parts[i].n);
-		at += parts[i].n;
-	}
-	return all;
-}
-
-/*
- * Replace *bytes by its gzip form. The gzip header has no name and the time 0, so that the same
- * profile gives the same bytes.
- */
-static int compress_all(uint8_t **bytes, size_t *size, int level)
-{
-	struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(level);
-	size_t room;
-	uint8_t *out;
-
-	if (!compressor)
-		return -ENOMEM;
-	room = libdeflate_gzip_compress_bound(compressor, *size);
-	out = malloc(room);
-	if (out) {
-		*size = libdeflate_gzip_compress(compressor, *bytes, *size, out, room);
-		free(*bytes);
-		*bytes = out;
-	}
-	libdeflate_free_compressor(compressor);
-	return out ? 0 : -ENOMEM;
-}
-
-/* Write all bytes. Return 0 or a system error. */
-static int write_all(int fd, const uint8_t *bytes, size_t size)
-{
-	while (size) {
-		ssize_t n = write(fd, bytes, size);
-
-		if (n == 0)
-			return -EIO;
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			bytes += n;
-			size -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
-int pprof_write(struct pprof *p, int gzip_level, int fd)
-{
-	uint8_t *bytes;
-	size_t size;
-	int err = 0;
-
-	if (p->err)
-		return p->err;
-	if (gzip_level < 0 || gzip_level > 9)
-		return -EINVAL;
-	bytes = join(p, &size);
-	if (!bytes)
-		return -ENOMEM;
-	if (gzip_level)
-		err = compress_all(&bytes, &size, gzip_level);
-	if (!err)
-		err = write_all(fd, bytes, size);
-	free(bytes);
-	return err;
 }

@@ -1,0 +1,65 @@
+/*
+ * proto/pprof_builder.h: the private parts of a pprof profile that is being built; pprof.c adds to
+ * them and pprof_write.c writes them.
+ */
+#ifndef PROTO_PPROF_BUILDER_H
+#define PROTO_PPROF_BUILDER_H
+
+#include "proto/arena.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Messages are encoded at once when they are added, because a profile can have hundreds of
+ * thousands. Each repeated field of the profile has a buffer of its own; the buffers are joined
+ * when the profile is written.
+ */
+struct pprof_buffer {
+	uint8_t *bytes;
+	size_t n, room;
+};
+
+/*
+ * A hash table with open addressing. A slot holds half of the hash and an index + 1; the user of
+ * the table knows what the index refers to.
+ */
+struct pprof_table {
+	struct pprof_slot {
+		uint32_t hash;
+		uint32_t index; /* 0: the slot is free */
+	} * slots;
+	size_t n, room; /* room: a power of two */
+};
+
+/* An object that is identified by up to four numbers. Its id is its index + 1. */
+struct pprof_key {
+	uint64_t part[4];
+};
+
+struct pprof_keys {
+	struct pprof_key *items;
+	size_t n, room;
+	struct pprof_table table;
+};
+
+struct pprof_text {
+	const char *bytes; /* in the arena, NUL-terminated */
+	size_t size;
+};
+
+struct pprof {
+	int err;
+	struct arena arena;
+	struct pprof_buffer types, samples, mappings, locations, functions, strings;
+	struct pprof_buffer period_type,
+		comments; /* comments: packed, without the field's header */
+	size_t n_types, n_samples, n_mappings;
+	struct pprof_keys location_keys, function_keys, label_keys;
+	struct pprof_text *texts;
+	size_t n_texts, room_texts;
+	struct pprof_table string_table;
+	int64_t default_sample_type, period, time_ns, duration_ns;
+};
+
+#endif
