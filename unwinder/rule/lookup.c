@@ -1,0 +1,556 @@
+/*
+ * unwinder/rule/lookup.c: finds the rule at an address of an object: in the compiled table, in the
+ * unwind sections, or by the code itself.
+ */
+#include "unwinder/rule/object.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/elf.h"
+#include "unwinder/rule/gopclntab.h"
+#include "unwinder/rule/memo.h"
+#include "unwinder/rule/object_internal.h"
+#include "unwinder/rule/peek.h"
+#include "unwinder/rule/syscalls.h"
+#include "unwinder/table/procs.h"
+#include "unwinder/table/row.h"
+#include "unwinder/table/table.h"
+#include "unwinder/table/table_build.h"
+
+/*
+ * How many bytes after the entry point its function may reach. The second limit is for a gap
+ * without an end.
+ */
+#define ENTRY_MAX	  128
+#define ENTRY_UNBOUND_MAX 48
+
+/* Functions that follow the entry point's are aligned to this. */
+#define ENTRY_ALIGN 16
+
+/* ---- the unwind sections -------------------------------------------------------- */
+
+static const struct uw_procs *procs_of(const struct uw_object *o)
+{
+	return atomic_load_explicit(&o->procs, memory_order_acquire);
+}
+
+/*
+ * The cost of a lookup in the file, in bytes of section that could be read in the same time. A
+ * lookup takes half a microsecond longer than in a section in memory. Reading takes 0.85 ns per
+ * byte, most of it for pages that are written for the first time; when memory is scarce, those
+ * pages take ten times as long. In a mapped file a lookup takes no longer than in a section in
+ * memory, except for rules near those found before.
+ */
+#define PEEK_COST	 512
+#define PEEK_COST_MAPPED 64
+/* After this many lookups, rules are stored in the rule cache. */
+#define PEEKS_FEW 256
+
+/*
+ * Return whether to look up a rule in the file without reading its section. If so, it is counted as
+ * a reading of the call-frame information.
+ */
+static bool may_peek(struct uw_object *o)
+{
+	unsigned int n;
+
+	if (atomic_load_explicit(&o->eh_ready, memory_order_acquire))
+		return false;
+	if (!atomic_load_explicit(&o->peek_ready, memory_order_acquire)) {
+		pthread_mutex_lock(&o->lock);
+		if (!atomic_load_explicit(&o->peek_ready, memory_order_relaxed)) {
+			struct uw_cfi bases = { .size = 0 };
+
+			uw_object_bases(&o->elf, &bases);
+			uw_peek_init(&o->peek, &o->elf, &bases);
+			atomic_store_explicit(&o->peek_ready, true, memory_order_release);
+		}
+		pthread_mutex_unlock(&o->lock);
+	}
+	n = atomic_fetch_add_explicit(&o->n_peeks, 1, memory_order_relaxed);
+	if (!o->peek.usable ||
+	    n >= o->peek.frames_size / (o->peek.in_memory ? PEEK_COST_MAPPED : PEEK_COST))
+		return false;
+	if (n == PEEKS_FEW) {
+		pthread_mutex_lock(&o->lock);
+		uw_object_make_memo(o, o->peek.frames_size);
+		pthread_mutex_unlock(&o->lock);
+	}
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	return true;
+}
+
+/* Return whether another section may cover what .eh_frame does not. */
+static bool has_other_frames(const struct uw_object *o)
+{
+	return uw_elf_section(&o->elf, ".debug_frame") ||
+	       uw_elf_section(&o->elf, ".zdebug_frame") ||
+	       uw_elf_section(&o->elf, ".gnu_debugdata") || uw_gopclntab_has(o);
+}
+
+/*
+ * Look up the FDE around lookup in all sections, and return its section in *cfi. -ENOENT: none has
+ * it.
+ */
+static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
+		    struct uw_fde *fde)
+{
+	int err = -ENOENT;
+
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
+		struct uw_frames *frames = uw_object_frames(o, i);
+
+		err = uw_frames_find(frames, lookup, fde);
+		*cfi = &frames->cfi;
+	}
+	return err;
+}
+
+/* Reduce the gap to its part that is also in *one, the gap of one more section. */
+static void narrow_gap(struct uw_gap *gap, const struct uw_cfi **cfi, const struct uw_gap *one,
+		       const struct uw_cfi *of)
+{
+	if (one->has_before && (!gap->has_before || one->start > gap->start)) {
+		gap->start = one->start;
+		gap->before = one->before;
+		gap->has_before = true;
+		*cfi = of;
+	}
+	if (one->end < gap->end)
+		gap->end = one->end;
+}
+
+/*
+ * Look up the FDE around lookup, or, if no section has one, the gap around lookup. This saves
+ * looking at the same places again in find_gap. -EAGAIN: call find_fde and find_gap instead.
+ */
+static int find_fde_or_gap(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
+			   struct uw_fde *fde, struct uw_gap *gap)
+{
+	int err = -ENOENT;
+
+	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
+		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_gap one;
+
+		err = uw_frames_look(frames, lookup, fde, &one);
+		if (!err)
+			*cfi = &frames->cfi;
+		else if (err == -ENOENT)
+			narrow_gap(gap, cfi, &one, &frames->cfi);
+	}
+	return err;
+}
+
+/* Return the range without FDEs around lookup, all sections taken together. */
+static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
+		    const struct uw_cfi **cfi)
+{
+	const struct uw_procs *procs = procs_of(o);
+
+	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	if (procs && uw_procs_find(procs, lookup, &gap->start, &gap->end) == -ENOENT &&
+	    (!gap->start || gap->end - gap->start >= UW_PADDING_MAX))
+		return 0; /* what lies before the gap does not matter */
+	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
+		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_gap one;
+		int err = uw_frames_gap(frames, lookup, &one);
+
+		if (err)
+			return err;
+		narrow_gap(gap, cfi, &one, &frames->cfi);
+	}
+	return 0;
+}
+
+/*
+ * Return the range of the FDE around vaddr. The sections are read only if this cannot be avoided.
+ */
+static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	const struct uw_procs *procs = procs_of(o);
+	const struct uw_cfi *cfi = NULL;
+	struct uw_fde fde;
+	int err;
+
+	if (procs) {
+		err = uw_procs_find(procs, vaddr, start, end);
+		if (!err || err == -ENOENT)
+			return err;
+	}
+	if (may_peek(o)) {
+		err = uw_peek_range(&o->peek, vaddr, start, end);
+		if (err != -EAGAIN && (err != -ENOENT || !has_other_frames(o)))
+			return err;
+	}
+	err = find_fde(o, vaddr, &cfi, &fde);
+	if (!err) {
+		*start = fde.start;
+		*end = fde.end;
+	}
+	return err;
+}
+
+bool uw_object_covers(struct uw_object *object, uint64_t vaddr)
+{
+	uint64_t start, end;
+
+	return !find_function(object, vaddr, &start, &end);
+}
+
+int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	uint64_t from, to;
+	int err = find_function(object, vaddr, &from, &to);
+
+	if (!err) {
+		*start = from;
+		*end = to;
+	}
+	return err;
+}
+
+/* ---- the code ------------------------------------------------------------------- */
+
+/* Return whether the code at pc is a signal trampoline, and its rule in *rule. */
+static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, struct uw_rule *rule)
+{
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	return !uw_object_code(o, pc, buffer, &code) && o->arch->signal(&code, exact, rule);
+}
+
+/*
+ * Return whether pc may be in a PLT entry. Compilers and assemblers write the same jumps through
+ * the GOT into ordinary code, where rsp need not point to a return address.
+ */
+static bool may_hold_plt(const struct uw_object *o, uint64_t pc)
+{
+	bool any = false;
+
+	if (!o->arch->plt_places)
+		return true;
+	for (size_t i = 0; i < o->elf.n_sections; i++) {
+		const struct uw_section *s = &o->elf.sections[i];
+
+		if (!(s->flags & SHF_EXECINSTR))
+			continue;
+		any = true;
+		if (pc >= s->vaddr && pc - s->vaddr < s->size)
+			return !strncmp(s->name, ".plt", 4) || !strcmp(s->name, ".iplt");
+	}
+	/* Without sections (an image in memory, for example), use the alignment of the entries. */
+	return !any && o->arch->plt_places >> pc % 16 & 1;
+}
+
+bool uw_object_stub(const struct uw_object *o, uint64_t pc, struct uw_rule *rule)
+{
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code code;
+
+	return !uw_object_code(o, pc, buffer, &code) && o->arch->stub(&code, rule) &&
+	       may_hold_plt(o, pc);
+}
+
+static bool is_in(const struct uw_section *section, uint64_t vaddr)
+{
+	return section && vaddr >= section->vaddr && vaddr - section->vaddr < section->size;
+}
+
+/*
+ * Return the rule for code in .init or .fini. The linker joins these sections from pieces of many
+ * files, so no FDE can cover them. They consist of crti's prologue, the pieces and crtn's epilogue.
+ */
+static bool init_rule(struct uw_object *o, uint64_t lookup, struct uw_rule *rule)
+{
+	const struct uw_section *init = is_in(o->init, lookup) ? o->init : o->fini;
+	uint8_t first[UW_CODE_BEFORE + UW_CODE_AFTER], here[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code start, at;
+
+	if (!is_in(init, lookup))
+		return false;
+	return !uw_object_code(o, init->vaddr, first, &start) &&
+	       !uw_object_code(o, lookup, here, &at) &&
+	       o->arch->init(&start, &at, lookup - init->vaddr, rule);
+}
+
+/*
+ * Return whether lookup, which lies in a gap between FDEs, is in the function that begins at the
+ * entry point.
+ */
+static bool in_entry(const struct uw_object *o, uint64_t lookup, const struct uw_gap *gap)
+{
+	uint64_t entry = o->entry, length = lookup - entry;
+	uint8_t code[ENTRY_MAX + ENTRY_ALIGN];
+
+	if (!entry || entry < gap->start || lookup < entry || length >= ENTRY_MAX)
+		return false;
+	if (!o->arch->begins_behind_entry)
+		return gap->end < UINT64_MAX || length < ENTRY_UNBOUND_MAX;
+	if (length && uw_object_read(o, entry, code, length))
+		return false;
+	/* The C library's other functions are close by, and they have callers. */
+	for (uint64_t i = ENTRY_ALIGN - entry % ENTRY_ALIGN; i <= length; i += ENTRY_ALIGN)
+		if (o->arch->begins_behind_entry(code, code + i))
+			return false;
+	return true;
+}
+
+/*
+ * Return the rule for code that no FDE covers, from the code itself. gap is the range that is known
+ * to have no FDE. -ENOENT: the code is not recognized.
+ */
+static int bare_rule(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
+		     struct uw_rule *out)
+{
+	/* _start without CFI: nothing called it (psABI §3.4.1). */
+	if (in_entry(o, lookup, gap)) {
+		*out = (struct uw_rule){ .start = o->entry,
+					 .end = lookup + 1,
+					 .ra = o->arch->pc,
+					 .stepper = UW_STEPPER_CFI,
+					 .n_regs = 1,
+					 .regs = { { .reg = o->arch->pc,
+						     .kind = UW_RULE_UNDEFINED } } };
+		return 0;
+	}
+	if (init_rule(o, lookup, out))
+		return 0;
+	/* No call returns into a PLT entry, so pc must be exact. */
+	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
+}
+
+/* ---- a rule without the table --------------------------------------------------- */
+
+/*
+ * Return the rule for lookup in a gap. cfi is the section of the FDE before the gap. A short gap is
+ * padding, which belongs to the function before it.
+ */
+static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
+		       const struct uw_cfi *cfi, struct uw_rule *out)
+{
+	bool padding = gap->has_before && gap->end - gap->start < UW_PADDING_MAX;
+	struct uw_fde fde;
+	int err;
+
+	/* If a pc is in a trampoline, the gap has room for all of the trampoline. */
+	if (!(padding && exact && gap->end - gap->start < o->arch->trampoline_size) &&
+	    signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+		return 0;
+	if (padding) {
+		err = uw_cfi_entry(cfi, gap->before, &fde, NULL);
+		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
+	}
+	return bare_rule(o, lookup, exact, gap, out);
+}
+
+/* Return the rule for code that no FDE covers. */
+static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	const struct uw_cfi *cfi = NULL;
+	struct uw_gap gap;
+	int err = find_gap(o, lookup, &gap, &cfi);
+
+	return err ? err : rule_in_gap(o, lookup, exact, &gap, cfi, out);
+}
+
+/*
+ * Return whether the code has a better rule than the FDE that ends at end; then *out is that rule.
+ */
+static bool better_rule(const struct uw_object *o, uint64_t lookup, bool exact, uint64_t end,
+			struct uw_rule *out)
+{
+	/* A handler "returns" to the start of its trampoline, and no call ends just before that. */
+	return !exact && lookup + 1 == end && signal_rule(o, lookup + 1, false, out);
+}
+
+/*
+ * For a signal frame, replace the rule by the one from the trampoline's code on architectures where
+ * that is preferred (sigcontext_first).
+ */
+static void see_sigcontext(const struct uw_object *o, uint64_t lookup, bool exact,
+			   struct uw_rule *out)
+{
+	if (out->signal && o->arch->sigcontext_first)
+		(void)signal_rule(o, exact ? lookup : lookup + 1, exact, out);
+}
+
+/* Return the same rule as from the sections, but without reading them. -EAGAIN: read them. */
+static int peeked_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	struct uw_gap gap = { .has_before = true };
+	int err = uw_peek_rule(&o->peek, lookup, out, &gap.start, &gap.end);
+
+	if (!err) {
+		if (!better_rule(o, lookup, exact, gap.end, out))
+			see_sigcontext(o, lookup, exact, out);
+		return 0;
+	}
+	if (err != -ENOENT || gap.end - gap.start < UW_PADDING_MAX || has_other_frames(o))
+		return -EAGAIN;
+	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
+		return 0;
+	return bare_rule(o, lookup, exact, &gap, out);
+}
+
+int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	const struct uw_procs *procs = procs_of(object);
+	const struct uw_cfi *cfi = NULL;
+	uint64_t start, end;
+	struct uw_fde fde;
+	struct uw_gap gap;
+	int err;
+
+	/*
+	 * The ranges may already say that no FDE covers lookup, or a trampoline's code may be
+	 * enough.
+	 */
+	if (procs) {
+		err = uw_procs_find(procs, lookup, &start, &end);
+		if (err == -ENOENT)
+			return gap_rule(object, lookup, exact, out);
+		if (!err && better_rule(object, lookup, exact, end, out))
+			return 0;
+	}
+	if (may_peek(object)) {
+		err = peeked_rule(object, lookup, exact, out);
+		if (err != -EAGAIN)
+			return err;
+	}
+	err = find_fde_or_gap(object, lookup, &cfi, &fde, &gap);
+	if (err == -ENOENT)
+		return rule_in_gap(object, lookup, exact, &gap, cfi, out);
+	if (err == -EAGAIN) {
+		err = find_fde(object, lookup, &cfi, &fde);
+		if (err == -ENOENT)
+			return gap_rule(object, lookup, exact, out);
+	}
+	if (err)
+		return err;
+	if (better_rule(object, lookup, exact, fde.end, out))
+		return 0;
+	err = uw_cfi_rule(cfi, &fde, lookup, out);
+	if (!err)
+		see_sigcontext(object, lookup, exact, out);
+	return err;
+}
+
+/* ---- a rule --------------------------------------------------------------------- */
+
+const struct uw_table *uw_object_table(const struct uw_object *object)
+{
+	const struct uw_compiled *compiled =
+		atomic_load_explicit(&object->compiled, memory_order_acquire);
+
+	return compiled ? &compiled->table : NULL;
+}
+
+/*
+ * Return whether lookup is in a signal trampoline that has no FDE of its own, in the padding
+ * between two FDEs or where one ends. Tables are compiled without looking at the code, so they do
+ * not have such trampolines. Call this where the table's rows do not rule out both cases. The
+ * object must have a table.
+ */
+static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact)
+{
+	const struct uw_compiled *compiled =
+		atomic_load_explicit(&o->compiled, memory_order_acquire);
+	struct uw_code_source code = uw_object_code_source(o);
+	struct uw_rule rule;
+
+	return uw_syscalls_near(&compiled->syscalls, &code, exact ? lookup : lookup + 1) &&
+	       signal_rule(o, exact ? lookup : lookup + 1, exact, &rule);
+}
+
+int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
+{
+	const struct uw_table *table = uw_object_table(object);
+	bool compiled =
+		table && !uw_table_rule(table, lookup, out) &&
+		(uw_table_inside(table, lookup, exact) || !at_trampoline(object, lookup, exact));
+	int err = compiled ? 0 : uw_object_interpret(object, lookup, exact, out);
+
+	if (!err)
+		out->compiled = compiled;
+	return err;
+}
+
+int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
+			uint8_t *stepper, struct uw_rule *rule, enum uw_word_from *from)
+{
+	const struct uw_table *table = uw_object_table(object);
+	uint64_t key = lookup | (uint64_t)exact << 63;
+	struct uw_row row;
+	uint64_t found;
+	bool has_memo, inside;
+	int err;
+
+	*from = UW_WORD_KEPT;
+	if (table) {
+		found = uw_table_look(table, lookup, exact, &inside);
+		if (inside ||
+		    (uw_word_kind(found) != TABLE_NONE && !at_trampoline(object, lookup, exact))) {
+			*word = found;
+			*stepper = UW_STEPPER_CFI;
+			*from = inside ? UW_WORD_INSIDE : UW_WORD_KEPT;
+			return 0;
+		}
+	}
+	/*
+	 * No file has code in the upper half; there, lookup could be mistaken for another lookup's
+	 * key.
+	 */
+	has_memo =
+		!(lookup >> 62) && atomic_load_explicit(&object->memo_ready, memory_order_acquire);
+	if (has_memo && uw_memo_find(&object->memo, key, word, stepper))
+		return 0;
+	err = uw_object_interpret(object, lookup, exact, rule);
+	*from = UW_WORD_MADE;
+	if (err)
+		return err;
+	rule->compiled = false;
+	*word = uw_row_of(object->arch, rule, &row) ? TABLE_SLOW : row.word;
+	*stepper = rule->stepper;
+	if (has_memo)
+		uw_memo_keep(&object->memo, key, *word, *stepper);
+	return 0;
+}
+
+int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
+		   uint8_t *stepper)
+{
+	struct uw_rule rule;
+	enum uw_word_from from;
+
+	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &from);
+}
+
+bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
+{
+	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_rule rule;
+	struct uw_code code;
+	uint64_t start, end;
+	const struct uw_table *table = uw_object_table(object);
+
+	/* Just before most return addresses, the calling function goes on: the table shows that. */
+	if (vaddr % UW_ENTRY_ALIGN != 0 || (table && uw_table_inside(table, vaddr - 1, false)))
+		return false;
+	/* Check for a call before vaddr first: that is faster than looking up functions. */
+	return !uw_object_code(object, vaddr, buffer, &code) &&
+	       object->arch->after_call(&code).kind == UW_CALL_NONE &&
+	       !find_function(object, vaddr, &start, &end) && start == vaddr &&
+	       find_function(object, vaddr - 1, &start, &end) == -ENOENT &&
+	       !object->arch->signal(&code, false, &rule);
+}

@@ -1,0 +1,98 @@
+/*
+ * unwinder/rule/object_internal.h: what an object holds, for the four files that implement objects:
+ * object.c opens and frees them, object_sections.c reads their unwind sections, object_tables.c
+ * compiles and takes over tables, lookup.c finds rules.
+ */
+#ifndef UNWINDER_RULE_OBJECT_INTERNAL_H
+#define UNWINDER_RULE_OBJECT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/elf.h"
+#include "unwinder/rule/codes.h"
+#include "unwinder/rule/memo.h"
+#include "unwinder/rule/object.h"
+#include "unwinder/rule/peek.h"
+#include "unwinder/rule/syscalls.h"
+#include "unwinder/table/procs.h"
+#include "unwinder/table/table.h"
+
+/* A table and the blob that it lies in. */
+struct uw_compiled {
+	struct uw_table table;
+	uint8_t *blob;	      /* owned; NULL if kept is set */
+	struct uw_blob *kept; /* owned: a blob that is read while it is needed */
+	size_t size;
+	struct uw_syscalls syscalls;
+};
+
+struct uw_object {
+	atomic_uint refs;
+	uint64_t id;
+	const struct uw_arch *arch;
+	struct uw_elf elf; /* its source is owned: a descriptor or a copy of the image */
+	uint8_t *image;
+	struct uw_build_id build_id;
+	struct uw_segment *segments; /* owned */
+	size_t n_segments;
+	const struct uw_section *init, *fini; /* of elf; NULL: the file has none */
+	uint64_t entry;			      /* where a process begins; 0: not in this file */
+
+	/*
+	 * .eh_frame is read when rules are needed that no table has, and more of them than is worth
+	 * a lookup in the file (lazy FDE lookup, peek). Go's table, .debug_frame and
+	 * MiniDebugInfo's .debug_frame are read when .eh_frame has no answer.
+	 */
+	pthread_mutex_t lock;
+	atomic_bool eh_ready, debug_ready, peek_ready, memo_ready;
+	atomic_uint n_peeks;
+	struct uw_peek peek;
+	uint8_t *header_data, *eh_data; /* owned, as are those below */
+	struct uw_frames eh;
+	uint8_t *go_data, *debug_data, *mini_data;
+	struct uw_frames go, debug, mini;
+
+	/* NULL until the object is compiled, then unchanged. Owned, with its blob. */
+	_Atomic(struct uw_compiled *) compiled;
+	_Atomic(struct uw_procs *) procs; /* owned, with its blob, stored or not */
+	atomic_uint_fast64_t n_parsed;
+	struct uw_memo memo;	/* rule cache, once many rules were looked up without a table */
+	struct uw_codes *codes; /* owned */
+};
+
+/* ---- object.c ---- */
+
+/* Initialize a zeroed object so that uw_object_put can free it. */
+void uw_object_init(struct uw_object *o);
+
+/* ---- object_sections.c ---- */
+
+/* Set the bases that encoded pointers may count from. The sections may be absent. */
+void uw_object_bases(const struct uw_elf *elf, struct uw_cfi *cfi);
+
+/*
+ * Set up the rule cache, sized for size bytes of call-frame information. The caller holds the lock.
+ */
+void uw_object_make_memo(struct uw_object *o, uint64_t size);
+
+/* ---- object_tables.c ---- */
+
+/* Free the object's table and ranges with their blobs. */
+void uw_object_free_tables(struct uw_object *o);
+
+/* ---- lookup.c, object_tables.c ---- */
+
+/* Return where the object's code is, for reading. */
+static inline struct uw_code_source uw_object_code_source(const struct uw_object *o)
+{
+	return (struct uw_code_source){ .arch = o->arch,
+					.source = &o->elf.source,
+					.segments = o->segments,
+					.n_segments = o->n_segments };
+}
+
+#endif

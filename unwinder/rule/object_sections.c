@@ -1,0 +1,217 @@
+/*
+ * unwinder/rule/object_sections.c: reads an object's sections of unwind information when they are
+ * needed.
+ */
+#include "unwinder/rule/object.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/elf.h"
+#include "base/unpack.h"
+#include "unwinder/rule/gopclntab.h"
+#include "unwinder/rule/object_internal.h"
+
+/* The largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame is smaller. */
+#define FRAMES_SIZE_MAX ((uint64_t)256 << 20)
+#define MINI_SIZE_MAX	((uint64_t)64 << 20)
+
+void uw_object_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
+{
+	const struct uw_section *text = uw_elf_section(elf, ".text");
+	const struct uw_section *got = uw_elf_section(elf, ".got");
+
+	cfi->has_text = text != NULL;
+	cfi->text = text ? text->vaddr : 0;
+	cfi->has_got = got != NULL;
+	cfi->got = got ? got->vaddr : 0;
+}
+
+void uw_object_make_memo(struct uw_object *o, uint64_t size)
+{
+	if (atomic_load_explicit(&o->memo_ready, memory_order_relaxed))
+		return;
+	uw_memo_init(&o->memo, size);
+	atomic_store_explicit(&o->memo_ready, true, memory_order_release);
+}
+
+/* ---- .eh_frame ------------------------------------------------------------------ */
+
+/*
+ * Read the bytes from vaddr to the end of its segment, at most FRAMES_SIZE_MAX. This is for the
+ * .eh_frame that PT_GNU_EH_FRAME points to. The caller frees *out. -ENOENT: no segment has vaddr in
+ * its file part.
+ */
+static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t *size)
+{
+	for (size_t i = 0; i < o->n_segments; i++) {
+		const struct uw_segment *s = &o->segments[i];
+		struct uw_section rest;
+
+		if (vaddr < s->vaddr || vaddr - s->vaddr >= s->file_size)
+			continue;
+		rest = (struct uw_section){ .name = "",
+					    .type = SHT_PROGBITS,
+					    .off = s->off + (vaddr - s->vaddr),
+					    .size = s->file_size - (vaddr - s->vaddr) };
+		return uw_elf_section_read(&o->elf, &rest, FRAMES_SIZE_MAX, out, size);
+	}
+	return -ENOENT;
+}
+
+/*
+ * Read .eh_frame and the search table of .eh_frame_hdr; the caller holds the lock. Without section
+ * headers, .eh_frame is found through PT_GNU_EH_FRAME. Parts that are damaged or cannot be read
+ * count as absent; only -ENOMEM is returned.
+ */
+static int load_eh(struct uw_object *o)
+{
+	const struct uw_section *section = uw_elf_section(&o->elf, ".eh_frame");
+	struct uw_cfi *cfi = &o->eh.cfi;
+	struct uw_hdr table = { .n = 0 };
+	size_t size = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < o->elf.n_phdrs && !o->header_data; i++) {
+		const struct uw_phdr *p = &o->elf.phdrs[i];
+		struct uw_section header = {
+			.name = "", .type = SHT_PROGBITS, .off = p->off, .size = p->file_size
+		};
+
+		if (p->type != PT_GNU_EH_FRAME)
+			continue;
+		err = uw_elf_section_read(&o->elf, &header, FRAMES_SIZE_MAX, &o->header_data,
+					  &size);
+		if (err == -ENOMEM)
+			return err;
+		if (!err && uw_hdr_init(&table, o->header_data, size, p->vaddr))
+			table = (struct uw_hdr){ .n = 0 };
+	}
+	cfi->eh = true;
+	uw_object_bases(&o->elf, cfi);
+	err = -ENOENT;
+	if (section) {
+		err = uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &o->eh_data, &size);
+		cfi->vaddr = section->vaddr;
+	}
+	if (err && err != -ENOMEM && table.has_frames) {
+		err = read_from(o, table.frames_vaddr, &o->eh_data, &size);
+		cfi->vaddr = table.frames_vaddr;
+		cfi->to_terminator = true;
+	}
+	if (!err) {
+		cfi->data = o->eh_data;
+		cfi->size = size;
+		o->eh.table = table;
+		uw_frames_top(&o->eh);
+	}
+	if (err != -ENOMEM)
+		uw_object_make_memo(o, cfi->size);
+	return err == -ENOMEM ? err : 0;
+}
+
+/* ---- the other sections --------------------------------------------------------- */
+
+/*
+ * Load MiniDebugInfo (.gnu_debugdata): an ELF file compressed with xz, whose .debug_frame has the
+ * addresses of the outer file. Damage counts as absence.
+ */
+static void load_mini(struct uw_object *o, const struct uw_section *section)
+{
+	struct uw_source source = { .fd = -1 };
+	struct uw_elf elf;
+	const struct uw_section *frames;
+	uint8_t *packed, *image;
+	size_t packed_size, size;
+
+	if (uw_elf_section_read(&o->elf, section, MINI_SIZE_MAX, &packed, &packed_size))
+		return;
+	if (!uw_unpack_xz(packed, packed_size, MINI_SIZE_MAX, &image, &size)) {
+		source.image = image;
+		source.size = size;
+		if (!uw_elf_init(&elf, &source)) {
+			frames = uw_elf_section(&elf, ".debug_frame");
+			if (frames && !uw_elf_section_read(&elf, frames, FRAMES_SIZE_MAX,
+							   &o->mini_data, &size)) {
+				o->mini.cfi.data = o->mini_data;
+				o->mini.cfi.size = size;
+				o->mini.cfi.vaddr = frames->vaddr;
+			}
+			uw_elf_fini(&elf);
+		}
+		free(image);
+	}
+	free(packed);
+}
+
+/*
+ * Load Go's function table, .debug_frame and MiniDebugInfo; the caller holds the lock. What is
+ * damaged or cannot be read counts as absent.
+ */
+static void load_debug(struct uw_object *o)
+{
+	const struct uw_section *section = uw_elf_section(&o->elf, ".debug_frame");
+	size_t size;
+
+	if (!section)
+		section = uw_elf_section(&o->elf, ".zdebug_frame");
+	if (!uw_gopclntab_frames(o, &o->go_data, &size)) {
+		o->go.cfi.data = o->go_data;
+		o->go.cfi.size = size;
+	}
+	uw_object_bases(&o->elf, &o->debug.cfi);
+	if (section &&
+	    !uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &o->debug_data, &size)) {
+		o->debug.cfi.data = o->debug_data;
+		o->debug.cfi.size = size;
+		o->debug.cfi.vaddr = section->vaddr;
+	}
+	section = uw_elf_section(&o->elf, ".gnu_debugdata");
+	if (section)
+		load_mini(o, section);
+}
+
+/* ---- on demand ------------------------------------------------------------------ */
+
+/*
+ * Make sure that .eh_frame has been read. If memory is short, it counts as absent until the next
+ * call.
+ */
+static void need_eh(struct uw_object *o)
+{
+	if (atomic_load_explicit(&o->eh_ready, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (!atomic_load_explicit(&o->eh_ready, memory_order_relaxed))
+		atomic_store_explicit(&o->eh_ready, !load_eh(o), memory_order_release);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Make sure that load_debug has run. */
+static void need_debug(struct uw_object *o)
+{
+	if (atomic_load_explicit(&o->debug_ready, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&o->lock);
+	if (!atomic_load_explicit(&o->debug_ready, memory_order_relaxed)) {
+		load_debug(o);
+		atomic_store_explicit(&o->debug_ready, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i)
+{
+	struct uw_frames *const frames[UW_FRAMES_N] = { [UW_FRAMES_EH] = &object->eh,
+							[UW_FRAMES_GO] = &object->go,
+							[UW_FRAMES_DEBUG] = &object->debug,
+							[UW_FRAMES_MINI] = &object->mini };
+
+	if (i == UW_FRAMES_EH)
+		need_eh(object);
+	else
+		need_debug(object);
+	return i < UW_FRAMES_N ? frames[i] : NULL;
+}
