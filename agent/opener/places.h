@@ -51,6 +51,11 @@ int places_open_at(int root, const char *path, enum place_links links,
  */
 int places_open_inode(const struct opener_file *file, int *fd);
 /*
+ * Open the file behind file's mapping with the rights of user; NULL: with this program's rights.
+ * -EREMOTEIO: another user's program serves the file.
+ */
+int places_open_mapped(const struct opener_file *file, const struct opener_user *user, int *fd);
+/*
  * Write ".build-id/ab/cdef…" and suffix, the layout of debug directories. -ENOENT: no build-id;
  * -ENAMETOOLONG: room is too small.
  */
