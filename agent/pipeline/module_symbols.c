@@ -1,0 +1,447 @@
+/*
+ * agent/pipeline/module_symbols.c: opens the symbol tables and debug files of modules.
+ */
+#include "agent/pipeline/module_symbols.h"
+
+#include "agent/ending.h"
+#include "agent/errand.h"
+#include "agent/log.h"
+#include "agent/process/modules.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* How long reading one file's symbols may take. */
+#define SYMBOLS_NS UINT64_C(2000000000)
+/*
+ * After the end of the recording, a file may take one part in so many of the time that is left. A
+ * file that a user other than the superuser may have written gets the smaller share.
+ */
+#define SYSTEM_SHARE   2
+#define STRANGER_SHARE 4
+
+void symbols_init(struct symbols *all, struct opener *opener)
+{
+	*all = (struct symbols){ .opener = opener };
+	(void)pthread_mutex_init(&all->opening, NULL);
+}
+
+bool symbols_is_system(const struct module *module)
+{
+	struct stat st;
+
+	return module_fd(module) >= 0 && !fstat(module_fd(module), &st) && !st.st_uid &&
+	       !(st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+uint64_t symbols_limit(const struct module *module, uint64_t most_ns)
+{
+	uint64_t share =
+		ending_left() / (symbols_is_system(module) ? SYSTEM_SHARE : STRANGER_SHARE);
+
+	return share > most_ns ? most_ns : share;
+}
+
+void symbols_leave_out(struct symbols *all, const struct module *module, const char *what)
+{
+	all->n_left_out++;
+	log_debug("%s: %s are left out: reading them takes too long", module->path, what);
+}
+
+/* Fill in what identifies a module's file in the store. */
+static void file_of(const struct module *module, struct store_file *out)
+{
+	size_t size;
+
+	store_file_of(module_image(module, &size) ? -1 : module_fd(module), module_elf_off(module),
+		      module->path, out);
+}
+
+/*
+ * Fill in the file that the symbols belong to. Return the debug file that contributed to them, or
+ * NULL.
+ */
+static const struct store_file *symbols_files_of(const struct module_symbols *symbols,
+						 struct store_file *file, struct store_file *beside)
+{
+	file_of(symbols->module, file);
+	if (symbols->debug_fd < 0)
+		return NULL;
+	store_file_of(symbols->debug_fd, 0, "", beside);
+	return beside;
+}
+
+void symbols_lines_file(const struct module_symbols *symbols, struct store_file *out)
+{
+	if (symbols->debug_fd >= 0)
+		store_file_of(symbols->debug_fd, 0, symbols->module->path, out);
+	else
+		file_of(symbols->module, out);
+}
+
+/* Free a module's symbols and lines, or give to the store what it does not have yet. */
+static void free_symbols(struct symbols *all, struct module_symbols *symbols)
+{
+	struct opener_file opening;
+	struct store_file file, beside;
+	const struct store_file *other;
+	struct store *store;
+
+	if (!symbols)
+		return;
+	module_file(symbols->module, &opening);
+	/*
+	 * Names from a container's own debug files are only valid in that container: do not store
+	 * them.
+	 */
+	store = opening.view ? NULL : all->store;
+	if (!symbols->table || symbols->stored || !store) {
+		sym_table_free(symbols->table);
+	} else {
+		other = symbols_files_of(symbols, &file, &beside);
+		store_want_symbols(store, &file, other, &symbols->module->build_id, symbols->table);
+	}
+	sym_table_free(symbols->first);
+	sym_jit_free(symbols->jit);
+	sym_debug_free(symbols->debug);
+	if (!symbols->lines || !sym_lines_grown(symbols->lines) || !store) {
+		sym_lines_free(symbols->lines);
+	} else {
+		symbols_lines_file(symbols, &file);
+		store_want_lines(store, &file, &symbols->module->build_id, symbols->lines);
+	}
+	if (symbols->debug_fd >= 0)
+		(void)close(symbols->debug_fd);
+	free(symbols);
+}
+
+void symbols_fini(struct symbols *all)
+{
+	for (size_t i = 0; i < all->n_modules; i++)
+		free_symbols(all, all->modules[i]);
+	free(all->modules);
+	free(all->wanted);
+	(void)pthread_mutex_destroy(&all->opening);
+}
+
+struct module_symbols *symbols_of(struct symbols *all, const struct module *module)
+{
+	struct module_symbols *symbols;
+
+	if (module->id >= all->n_modules) {
+		size_t n = (size_t)module->id + 64;
+		struct module_symbols **bigger = reallocarray(all->modules, n, sizeof(*bigger));
+
+		if (!bigger)
+			return NULL;
+		memset(bigger + all->n_modules, 0, (n - all->n_modules) * sizeof(*bigger));
+		all->modules = bigger;
+		all->n_modules = n;
+	}
+	symbols = all->modules[module->id];
+	if (!symbols) {
+		symbols = calloc(1, sizeof(*symbols));
+		if (!symbols)
+			return NULL;
+		symbols->module = module;
+		symbols->all = all;
+		symbols->debug_fd = -1;
+		all->modules[module->id] = symbols;
+	}
+	return symbols;
+}
+
+void symbols_want(struct symbols *all, const struct profile *profile)
+{
+	struct symbols_wanted *wanted =
+		reallocarray(all->wanted, profile->n_locations + 1, sizeof(*wanted));
+
+	all->n_wanted = 0;
+	if (!wanted)
+		return;
+	all->wanted = wanted;
+	for (size_t i = 0; i < profile->n_locations; i++)
+		all->wanted[all->n_wanted++] =
+			(struct symbols_wanted){ .module = profile->locations[i].module,
+						 .vaddr = profile->locations[i].vaddr };
+}
+
+/*
+ * Return whether fd is the debug file of the module. Its build-id must match. A file found by its
+ * name alone (linked) must also have the CRC that .gnu_debuglink states.
+ */
+static bool is_debug_file(const struct module *module, int fd, bool linked, bool has_crc,
+			  uint32_t crc)
+{
+	struct uw_build_id id;
+	bool has_id = !sym_build_id(fd, 0, &id);
+	uint32_t is;
+
+	if (module->build_id.size && has_id && !uw_build_id_equal(&id, &module->build_id))
+		return false;
+	if (!linked)
+		return has_id && module->build_id.size;
+	return has_crc && !sym_crc32(fd, &is) && is == crc;
+}
+
+/*
+ * Find out whether the module's file has DWARF. If not, open its separate debug file into debug_fd.
+ */
+static void find_debug_file(struct symbols *all, struct module_symbols *symbols)
+{
+	const struct module *module = symbols->module;
+	struct sym_debug_where where;
+	struct opener_file file;
+	unsigned int next = 0;
+	bool linked;
+	int fd;
+
+	if (sym_debug_where(module_fd(module), module_elf_off(module), &where))
+		where = (struct sym_debug_where){ .inside = false };
+	symbols->has_debug = where.inside;
+	if (where.inside || module->kind != MODULE_FILE || !all->opener)
+		return;
+	module_file(module, &file);
+	while (!opener_open_debug(all->opener, &file, where.linked ? where.link : NULL, &next,
+				  &linked, &fd)) {
+		if (is_debug_file(module, fd, linked, where.linked, where.crc)) {
+			symbols->debug_fd = fd;
+			return;
+		}
+		(void)close(fd);
+	}
+	if (opener_fetched_debug(all->opener, &module->build_id, &fd))
+		return;
+	if (is_debug_file(module, fd, false, false, 0))
+		symbols->debug_fd = fd;
+	else
+		(void)close(fd);
+}
+
+/* Input and results of reading a module's symbols, on an errand's thread or on this one. */
+struct reading {
+	struct symbols *all;
+	struct module_symbols got; /* a part of the module's own, as read */
+	uint64_t *vaddrs;	   /* read the symbols for these addresses only; owned; NULL: all */
+	size_t n_vaddrs;
+	bool again; /* read the brief table again, for all addresses */
+	int err;
+};
+
+static void free_reading(void *ctx)
+{
+	struct reading *r = ctx;
+
+	free(r->vaddrs);
+	sym_table_free(r->got.table);
+	if (r->got.debug_fd >= 0)
+		(void)close(r->got.debug_fd);
+	free(r);
+}
+
+/* Open the table with lazy names (brief) for the wanted addresses, or for all. */
+static int open_brief(struct reading *r)
+{
+	const struct module *module = r->got.module;
+
+	return sym_table_open_brief(module_fd(module), module_view(module), module_elf_off(module),
+				    r->got.debug_fd, r->vaddrs, r->n_vaddrs, &r->got.table);
+}
+
+/* Prepare a reading with its own descriptor and addresses. NULL when out of memory. */
+static struct reading *begin_reading(struct symbols *all, const struct module_symbols *symbols,
+				     bool again)
+{
+	struct reading *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->all = all;
+	r->again = again;
+	r->got.module = symbols->module;
+	r->got.all = all;
+	r->got.debug_fd = symbols->debug_fd >= 0 ? dup(symbols->debug_fd) : -1;
+	r->vaddrs = again ? NULL : calloc(all->n_wanted + 1, sizeof(*r->vaddrs));
+	for (size_t i = 0; r->vaddrs && i < all->n_wanted; i++)
+		if (all->wanted[i].module == symbols->module)
+			r->vaddrs[r->n_vaddrs++] = all->wanted[i].vaddr;
+	return r;
+}
+
+static void read_symbols(void *ctx);
+
+/*
+ * Read symbols; if names is bounded, give up when reading takes too long. Return NULL if it was
+ * given up or there is no memory. The caller frees the result with free_reading.
+ */
+static struct reading *read_bounded(struct symbols *all, const struct module_symbols *symbols,
+				    bool again)
+{
+	struct reading *r = begin_reading(all, symbols, again);
+	const struct errand errand = { .run = read_symbols, .drop = free_reading, .ctx = r };
+	int err = 0;
+
+	if (r && all->bounded)
+		err = errand_run(&errand, symbols_limit(symbols->module, SYMBOLS_NS));
+	else if (r)
+		read_symbols(r);
+	if (!err)
+		return r;
+	symbols_leave_out(all, symbols->module, "names");
+	if (err != -ETIMEDOUT)
+		free_reading(r);
+	return NULL;
+}
+
+int symbols_find(struct symbols *all, struct module_symbols *symbols, uint64_t vaddr,
+		 struct sym_symbol *out)
+{
+	int err = sym_table_find(symbols->table, vaddr, out);
+	struct reading *r;
+
+	if (err != -EAGAIN || symbols->first)
+		return err;
+	symbols->first = symbols->table;
+	symbols->table = NULL;
+	r = read_bounded(all, symbols, true);
+	if (!r)
+		return -ENOENT;
+	symbols->table = r->got.table;
+	r->got.table = NULL;
+	err = r->err;
+	free_reading(r);
+	return err ? err : sym_table_find(symbols->table, vaddr, out);
+}
+
+void symbols_open(struct symbols *all, struct module_symbols *symbols)
+{
+	const struct module *module = symbols->module;
+	const char *slash = strrchr(module->path, '/');
+	struct reading *r;
+
+	if (symbols->tried)
+		return;
+	symbols->tried = true;
+	symbols->base = slash && slash[1] ? slash + 1 : module->path;
+	if (module->state != MODULE_USABLE)
+		return;
+	r = read_bounded(all, symbols, false);
+	if (!r)
+		return;
+	symbols->table = r->got.table;
+	symbols->stored = r->got.stored;
+	symbols->has_debug = r->got.has_debug;
+	symbols->debug_fd = r->got.debug_fd;
+	r->got.table = NULL;
+	r->got.debug_fd = -1;
+	free_reading(r);
+}
+
+/* Read a module's symbols: from the store if it has them, else from the file or image. */
+static void read_symbols(void *ctx)
+{
+	struct reading *r = ctx;
+	struct symbols *all = r->all;
+	struct module_symbols *symbols = &r->got;
+	const struct module *module = symbols->module;
+	struct store_file file, beside;
+	const struct store_file *other;
+	size_t image_size;
+	const void *image = module_image(module, &image_size);
+	int fd = module_fd(module), err = 0;
+
+	if (r->again) {
+		r->err = open_brief(r);
+		return;
+	}
+	if (!image && fd >= 0)
+		find_debug_file(all, symbols);
+	if (all->store) {
+		other = symbols_files_of(symbols, &file, &beside);
+		symbols->stored = !store_find_symbols(all->store, module->gone ? NULL : &file,
+						      other, &module->build_id, &symbols->table);
+		if (symbols->stored)
+			return;
+	}
+	if (image)
+		err = sym_table_open_image(image, image_size, &symbols->table);
+	else if (fd >= 0 && all->store) /* the store will get the whole table */
+		err = sym_table_open_with(fd, module_elf_off(module), symbols->debug_fd,
+					  &symbols->table);
+	else if (fd >= 0)
+		err = open_brief(r);
+	r->err = err;
+	if (err)
+		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));
+}
+
+/* Input and result of reading the perf map or jitdump of a process. */
+struct jit_reading {
+	struct opener *opener;
+	const struct module *module;
+	struct sym_jit *jit;
+};
+
+static void free_jit_reading(void *ctx)
+{
+	struct jit_reading *r = ctx;
+
+	sym_jit_free(r->jit);
+	free(r);
+}
+
+/* Read the perf map or jitdump of a process; run as an errand. No such file is not an error. */
+static void read_jit(void *ctx)
+{
+	struct jit_reading *r = ctx;
+	struct opener_file file;
+	int fd, err;
+
+	module_file(r->module, &file);
+	if (opener_open_jit(r->opener, r->module->pid, file.user, module_jitdump(r->module), &fd))
+		return;
+	err = sym_jit_open(fd, &r->jit);
+	(void)close(fd);
+	if (err)
+		log_warning("process %" PRIu32 ": names of generated code cannot be read: %s",
+			    r->module->pid, strerror(-err));
+}
+
+/* Open the names of a process's generated code; with a time limit if names is bounded. */
+static void open_jit(struct symbols *all, struct module_symbols *s, const struct module *module)
+{
+	struct jit_reading *r = calloc(1, sizeof(*r));
+	const struct errand errand = { .run = read_jit, .drop = free_jit_reading, .ctx = r };
+	int err = 0;
+
+	if (!r)
+		return;
+	*r = (struct jit_reading){ .opener = all->opener, .module = module };
+	if (all->bounded)
+		err = errand_run(&errand, symbols_limit(module, SYMBOLS_NS));
+	else
+		read_jit(r);
+	if (err)
+		symbols_leave_out(all, module, "names");
+	if (!err) {
+		s->jit = r->jit;
+		r->jit = NULL;
+	}
+	if (err != -ETIMEDOUT)
+		free_jit_reading(r);
+}
+
+int symbols_find_jit(struct symbols *all, struct module_symbols *s, uint64_t addr,
+		     struct sym_symbol *out)
+{
+	if (!s->tried) {
+		s->tried = true;
+		if (all->opener)
+			open_jit(all, s, s->module);
+	}
+	return s->jit ? sym_jit_find(s->jit, addr, out) : -ENOENT;
+}

@@ -1,0 +1,113 @@
+/*
+ * agent/pipeline/module_symbols.h: the symbol tables, debug files and lines of modules. Each is
+ * opened when it is first needed, or read ahead for the addresses of a profile.
+ *
+ * Used by names.c; module_symbols.c has the symbols and module_lines.c the lines.
+ */
+#ifndef AGENT_PIPELINE_MODULE_SYMBOLS_H
+#define AGENT_PIPELINE_MODULE_SYMBOLS_H
+
+#include "agent/opener/opener.h"
+#include "agent/pipeline/profile.h"
+#include "agent/store/store.h"
+#include "symbolizer/symbolizer.h"
+
+#include <pthread.h>
+
+struct symbols;
+
+struct module_symbols { /* what one module's file and debug file say about its addresses */
+	bool tried;
+	struct sym_table *table; /* NULL: none */
+	struct sym_table *first; /* an earlier table for some addresses; its names are in use */
+	const struct module *module;
+	bool stored;	  /* the table came from the store */
+	const char *base; /* base name of the module, for display */
+	/* Lines. debug_fd and image refer to the file that has the DWARF. */
+	bool lines_tried, debug_tried, has_debug; /* the module's own file has DWARF */
+	struct sym_jit *jit; /* of generated code; NULL: no file describes it */
+	int debug_fd;	     /* a separate debug file; -1: none */
+	struct sym_lines *lines;
+	struct sym_debug *debug; /* NULL: not open, or the module has none */
+	uint64_t debug_used;
+	struct symbols *all;
+};
+
+struct symbols_wanted { /* an address that will be looked up */
+	const struct module *module;
+	uint64_t vaddr;
+};
+
+struct symbols { /* of all modules */
+	struct opener *opener;
+	struct store *store; /* borrowed; NULL: none */
+	/* Read files in errands, which are left behind when they take too long. */
+	bool bounded;
+	uint64_t n_left_out;	 /* files without names or lines for that reason */
+	uint64_t tick;		 /* counts uses of debug information */
+	size_t n_debugs;	 /* how many modules' debug information is open */
+	pthread_mutex_t opening; /* serializes opening the files that debug information names */
+	struct module_symbols **modules; /* by module id; owned */
+	size_t n_modules;
+	struct symbols_wanted *wanted; /* set by symbols_want */
+	size_t n_wanted;
+};
+
+void symbols_init(struct symbols *all, struct opener *opener); /* borrowed */
+/* Free the symbols and lines, or give to the store what it does not have yet. */
+void symbols_fini(struct symbols *all);
+
+/* Return the entry for a module; make one if needed. NULL when out of memory. */
+struct module_symbols *symbols_of(struct symbols *all, const struct module *module);
+/*
+ * Remember which locations will be looked up. Without memory nothing is remembered, so whole tables
+ * are read.
+ */
+void symbols_want(struct symbols *all, const struct profile *profile);
+/*
+ * Open the symbol table of a module, and its debug file if there is one. Tried once for each
+ * module.
+ */
+void symbols_open(struct symbols *all, struct module_symbols *symbols);
+/*
+ * Look up an address in the table. If the table was made for other addresses only (-EAGAIN), read
+ * one for all addresses once. The first table stays allocated because its names are in use.
+ */
+int symbols_find(struct symbols *all, struct module_symbols *symbols, uint64_t vaddr,
+		 struct sym_symbol *out);
+/* Look up generated code in the perf map or jitdump of its process. -ENOENT: nothing is known. */
+int symbols_find_jit(struct symbols *all, struct module_symbols *s, uint64_t addr,
+		     struct sym_symbol *out);
+
+/* ---- lines (module_lines.c) --------------------------------------------------- */
+
+#define SYMBOLS_PLACES_MAX 128
+
+/*
+ * Look up an address's lines; read them from debug information if needed. out has room for
+ * SYMBOLS_PLACES_MAX places. Return false if nothing is known.
+ */
+bool symbols_find_lines(struct symbols *all, struct module_symbols *s, uint64_t vaddr,
+			struct sym_place *out, size_t *n);
+/*
+ * Read the lines for locations sorted by file. Lines that cannot be read now are looked up again
+ * later. If all is bounded, read files that only the superuser can have written first, all
+ * together. Then read each other file by itself, so that no user's file can use up all the time.
+ */
+void symbols_prepare_lines(struct symbols *all, const struct location *const *wanted, size_t n);
+
+/* ---- for these files ----------------------------------------------------------- */
+
+/* Return whether only the superuser can have written the module's file. */
+bool symbols_is_system(const struct module *module);
+/*
+ * Return how long an errand for a module's file may take, in ns, so that time is left for the next
+ * file.
+ */
+uint64_t symbols_limit(const struct module *module, uint64_t most_ns);
+/* Count a module whose names or lines are given up. */
+void symbols_leave_out(struct symbols *all, const struct module *module, const char *what);
+/* Fill in the file that the lines belong to: the one that has the DWARF. */
+void symbols_lines_file(const struct module_symbols *symbols, struct store_file *out);
+
+#endif
