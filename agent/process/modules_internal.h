@@ -1,0 +1,95 @@
+/*
+ * agent/process/modules_internal.h: a module of the catalogue as the files that make it up see it:
+ * modules.c (identity and tables), module_open.c (the file of a module), module_elf.c (the object in
+ * a file) and module_generated.c (registered code).
+ */
+#ifndef AGENT_PROCESS_MODULES_INTERNAL_H
+#define AGENT_PROCESS_MODULES_INTERNAL_H
+
+#include "agent/hash.h"
+#include "agent/process/modules.h"
+
+/*
+ * How many registrations of generated code are stored for a process. A process can generate code
+ * for hours, so names from older registrations are lost.
+ */
+#define GENERATED_KEPT 8
+
+struct known { /* a module as the catalogue stores it */
+	struct module module;
+	char *raw_path; /* as the process saw it, byte for byte; owned */
+	uint32_t major, minor;
+	uint64_t inode, inode_generation;
+	struct uw_build_id told; /* by the source, with the mapping */
+	/* the same, or else the build-id of the copy that the source stored */
+	struct uw_build_id expected;
+	/* The process and mapping in which the file was seen first, for the opener. */
+	uint32_t pid;
+	struct opener_user user; /* the user of pid */
+	uint64_t view;		 /* from opener_view, of the processes that have the file */
+	bool own_debug;		 /* its debug file is from that view: not valid for other views */
+	uint64_t start, end;
+	bool deleted, main_program;
+	uint64_t told_elf_off;
+	uint64_t elf_off; /* as reported, then as found; bytes */
+
+	bool asked_source, asked_kept;
+	unsigned int next_candidate;
+	int fd;		/* -1: not open */
+	int open_error; /* error of the attempt that pinned the file */
+	void *image;
+	size_t image_size;
+	const struct module *canonical;
+	bool stored; /* its table came from the store */
+	bool said_fault, no_elf;
+	char *jitdump; /* path reported by the process of generated code; owned; NULL: none */
+	struct uw_dynamic *generated[GENERATED_KEPT]; /* latest first; NULL after the last */
+};
+
+struct modules {
+	struct opener *opener;
+	const struct source_info *info;
+	bool pin;
+	struct store *store;   /* borrowed, like keeper; NULL: none */
+	struct keeper *keeper; /* borrowed; NULL: objects without a stored table get none */
+	struct known **known;
+	size_t n, room;
+	struct hash_index by_identity;
+	struct hash_index by_contents; /* usable modules, by path and build-id */
+	struct known *kernel, *unknown;
+	uint64_t patience_ns, patience_at_ns; /* the time that was left, and when */
+	uint32_t *waiting; /* ids of modules for which a table does not pay yet */
+	size_t n_waiting, room_waiting;
+	bool said_origin;
+};
+
+static inline struct known *known_of(const struct module *module)
+{
+	return (struct known *)(uintptr_t)module; /* first member */
+}
+
+/* Describe a module's file for the opener. The strings and the user are borrowed from k. */
+struct opener_file modules_file_to_open(const struct known *k);
+
+/* Open the next candidate into k->fd, and close the one before it. */
+int modules_open_next(struct modules *modules, struct known *k);
+
+/*
+ * Open the ELF object in the module's open file, k->fd, and set k->elf_off. While recording, use a
+ * time limit unless only the superuser can have written the file: -ETIMEDOUT.
+ */
+int modules_open_elf(struct modules *modules, struct known *k, struct uw_object **out);
+
+/*
+ * Get or request an unwind table for an object. On failure (no memory) walks use the CFI as before.
+ */
+void modules_get_table(struct modules *modules, struct known *k);
+
+/*
+ * Make a module refer to an earlier module for the same file, so that the file is counted once even
+ * if it was reported in two ways (for example with and without a build-id). The same path and
+ * build-id do not prove that the files are the same: another user's mount can have both.
+ */
+void modules_unite(struct modules *modules, struct known *k);
+
+#endif
