@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "agent/source/regset.h"
+#include "agent/source/machine.h"
 #include "compat/files.h"
 
 #define VDSO_MAX (1u << 20)
@@ -190,7 +190,7 @@ int _UPT_access_mem(unw_as as, unw_word addr, unw_word *value, int write, void *
 int _UPT_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 {
 	const struct traced *t = arg;
-	uint16_t machine = compat_machine(as);
+	const struct machine *machine = machine_of(compat_machine(as));
 	uint8_t bytes[512];
 	struct iovec io = { bytes, sizeof(bytes) };
 	struct uw_regs regs = { .known = 0 };
@@ -199,9 +199,9 @@ int _UPT_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 		return -UNW_EREADONLYREG;
 	if (reg < 0 || reg >= UW_REGS_MAX ||
 	    ptrace(PTRACE_GETREGSET, t->pid, (void *)(uintptr_t)NT_PRSTATUS, &io) ||
-	    regset_machine(io.iov_len) != machine)
+	    machine_with_regset(io.iov_len) != machine)
 		return -UNW_EBADREG;
-	regset_read(machine, bytes, &regs);
+	machine_read_regset(machine, bytes, &regs);
 	if (!(regs.known >> reg & 1))
 		return -UNW_EBADREG;
 	*value = regs.value[reg];

@@ -48,7 +48,7 @@ for room in text elf dwarf; do
 	check symbolizer/$room "$before" "$own"
 done
 check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'
-check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|regset))\.h' "$own"
+check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|machine))\.h' "$own"
 check agent      '(schema|agent)/[a-z0-9_/]+\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
 # Inside the agent: each directory, and the other directories that it may include.

@@ -8,9 +8,9 @@
 #include "agent/owc/owc.h"
 #include "agent/process/modules.h"
 #include "agent/process/process.h"
+#include "agent/source/machine.h"
 #include "symbolizer/symbolizer.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -134,9 +134,8 @@ int raw_files_sample(struct raw_files *files, const struct event *event)
 {
 	const struct event_sample *s = &event->sample;
 	const struct uw_mapping *mapping;
-	const unsigned int pc =
-		processes_machine(files->processes) == EM_AARCH64 ? UW_AARCH64_PC : UW_X86_64_RIP;
 	struct thread thread;
+	unsigned int pc;
 	int err;
 
 	if (!s->has_user_regs)
@@ -144,8 +143,11 @@ int raw_files_sample(struct raw_files *files, const struct event *event)
 	err = processes_thread(files->processes, event->pid, event->tid, &thread);
 	if (!err)
 		err = note_all(files, &thread);
-	if (err || !(s->regs.known >> pc & 1))
+	if (err)
 		return err;
+	pc = machine_of(processes_machine(files->processes))->pc;
+	if (!(s->regs.known >> pc & 1))
+		return 0;
 	mapping = uw_space_find(thread.space, s->regs.value[pc]);
 	return mapping ? weigh(files, mapping, true) : 0;
 }

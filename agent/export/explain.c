@@ -3,9 +3,9 @@
 #include "agent/export/export.h"
 #include "agent/process/modules.h"
 
+#include "agent/source/machine.h"
 #include "unwinder/unwinder.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,13 +54,12 @@ static const char *reg_name(const struct teller *t, unsigned int reg)
  * Return the machine of the process, for the names of registers: that of any object. Without an
  * object, guess by the registers of the sample.
  */
-static uint16_t machine_of(const struct walked *w)
+static uint16_t process_machine(const struct walked *w)
 {
 	for (size_t i = 0; i < w->n_steps; i++)
 		if (w->steps[i].object)
 			return uw_object_machine(w->steps[i].object);
-	/* x86-64 samples have 17 registers, numbers 0 to 16. */
-	return w->event->sample.regs.known >> UW_X86_64_REGS ? EM_AARCH64 : EM_X86_64;
+	return machine_of_dwarf_regs(w->event->sample.regs.known)->elf;
 }
 
 /* ---- text ------------------------------------------------------------------------ */
@@ -257,7 +256,9 @@ static void put_missing(const struct teller *t)
 
 int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 {
-	struct teller t = { .out = out, .walked = w, .names = names, .machine = machine_of(w) };
+	struct teller t = {
+		.out = out, .walked = w, .names = names, .machine = process_machine(w)
+	};
 
 	t.text = malloc(CLEAN_MAX);
 	if (!t.text)
@@ -450,7 +451,9 @@ static void json_frame(const struct teller *t, size_t i)
 
 int export_explain_json(FILE *out, const struct walked *w, struct names *names)
 {
-	struct teller t = { .out = out, .walked = w, .names = names, .machine = machine_of(w) };
+	struct teller t = {
+		.out = out, .walked = w, .names = names, .machine = process_machine(w)
+	};
 
 	t.text = malloc(CLEAN_MAX);
 	if (!t.text)

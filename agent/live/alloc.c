@@ -9,6 +9,7 @@
 #include "agent/live/inventory.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
+#include "agent/source/machine.h"
 #include "symbolizer/symbolizer.h"
 
 #include <elf.h>
@@ -198,8 +199,8 @@ static int meet(struct live_allocators *a, const struct known *file, uint32_t *i
 }
 
 /*
- * Return the file offset of the code at vaddr, or 0 if there is none. Only 64-bit x86-64 ELF files
- * have one.
+ * Return the file offset of the code at vaddr, or 0 if there is none. Only 64-bit ELF files of this
+ * machine have one.
  */
 static uint64_t offset_of(int fd, uint64_t vaddr)
 {
@@ -208,7 +209,7 @@ static uint64_t offset_of(int fd, uint64_t vaddr)
 
 	if (pread(fd, &head, sizeof(head), 0) != sizeof(head) ||
 	    memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    head.e_machine != EM_X86_64 || head.e_phentsize != sizeof(segment) ||
+	    head.e_machine != machine_here()->elf || head.e_phentsize != sizeof(segment) ||
 	    head.e_phoff > INT64_MAX / 2)
 		return 0;
 	for (unsigned int i = 0; i < head.e_phnum && i < SEGMENTS_MAX; i++) {

@@ -18,6 +18,7 @@
 #include "agent/live/ring.h"
 #include "agent/live/symbol.h"
 #include "agent/live/wait.h"
+#include "agent/source/machine.h"
 
 #include <assert.h>
 #include <bpf/bpf.h>
@@ -1266,7 +1267,7 @@ static void fill_info(struct live *live)
 	struct utsname uts;
 	FILE *file;
 
-	info->machine = EM_X86_64;
+	info->machine = machine_here()->elf;
 	(void)snprintf(info->kind, sizeof(info->kind), "live");
 	(void)snprintf(info->recorder, sizeof(info->recorder), "offwind %s", OFFWIND_VERSION);
 	if (!uname(&uts)) {

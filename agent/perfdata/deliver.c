@@ -108,7 +108,7 @@ static int deliver_sample(struct perfdata *p, const struct perfdata_record *reco
 	int err;
 
 	p->n_samples++;
-	err = record->attr ? perfdata_sample_read(&p->sample, record->attr, p->source.info.machine,
+	err = record->attr ? perfdata_sample_read(&p->sample, record->attr, p->machine,
 						  record->misc, &body, &p->next[0])
 			   : -EBADMSG;
 

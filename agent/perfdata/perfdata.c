@@ -19,7 +19,6 @@
 
 #include "agent/perfdata/format.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -131,34 +130,16 @@ static void close_source(struct source *source)
 
 /* ---- opening ------------------------------------------------------------------------ */
 
-/* Return the ELF machine for the name that uname -m prints, or EM_NONE. */
-static uint16_t machine_of(const char *arch)
-{
-	if (!strcmp(arch, "x86_64") || !strcmp(arch, "amd64"))
-		return EM_X86_64;
-	if (!strcmp(arch, "aarch64") || !strcmp(arch, "arm64"))
-		return EM_AARCH64;
-	return EM_NONE;
-}
-
 /*
  * Guess the machine of a recording that does not name it: a pipe of an old perf, or a truncated
  * file.
  */
-static uint16_t guess_machine(const struct perfdata *p)
+static const struct machine *guess_machine(const struct perfdata *p)
 {
-	struct utsname here;
-
-	/*
-	 * On x86 the general registers have numbers below 24 and additional ones begin at 32.
-	 * aarch64 uses the numbers 0 to 32.
-	 */
 	for (size_t i = 0; i < p->attrs.n; i++)
 		if (p->attrs.attrs[i].attr.sample_regs_user)
-			return p->attrs.attrs[i].attr.sample_regs_user & 0xff000000 ? EM_AARCH64
-										    : EM_X86_64;
-	return uname(&here) || machine_of(here.machine) == EM_NONE ? EM_X86_64
-								   : machine_of(here.machine);
+			return machine_of_perf_regs(p->attrs.attrs[i].attr.sample_regs_user);
+	return machine_here();
 }
 
 /*
@@ -207,7 +188,8 @@ static void fill_info(struct perfdata *p)
 	(void)snprintf(info->recorder, sizeof(info->recorder), "%s", p->facts.recorder);
 	(void)snprintf(info->command, sizeof(info->command), "%s", p->facts.command);
 	info->kernel_build_id = p->facts.kernel_build_id;
-	info->machine = p->facts.arch[0] ? machine_of(p->facts.arch) : guess_machine(p);
+	p->machine = p->facts.arch[0] ? machine_named(p->facts.arch) : guess_machine(p);
+	info->machine = p->machine ? p->machine->elf : 0;
 	info->same_kernel = is_same_kernel(p);
 	info->other_host = info->host[0] && !uname(&here) && strcmp(info->host, here.nodename) != 0;
 	/* The user of kallsyms must still check that _text is at kernel_text. */
@@ -275,7 +257,7 @@ int source_perfdata_open(int fd, const char *name, struct source **out, char *er
 		goto damaged;
 	}
 	fill_info(p);
-	if (p->source.info.machine == EM_NONE) {
+	if (!p->machine) {
 		p->err = 0;
 		perfdata_damage(p, -ENOTSUP, 0, "recorded on %s, which is not supported",
 				p->facts.arch);

@@ -23,6 +23,7 @@ struct perfdata {
 	struct source source;
 	int fd;
 	char *name;
+	const struct machine *machine; /* on which it was recorded; NULL: not supported */
 	bool seekable;
 	bool closed;	    /* perf completed the header when it ended */
 	uint64_t file_size; /* seekable */

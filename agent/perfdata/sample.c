@@ -6,7 +6,6 @@
 
 #include "agent/perfdata/format.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,26 +217,9 @@ static void read_branches(struct reader *r, const struct perf_event_attr *attr, 
 		skip_array(r, n, 8);
 }
 
-/*
- * DWARF numbers (psABI) in the order of asm/perf_regs.h, where ax is 0; -1: not one of DWARF's 17.
- */
-static const int8_t x86_64_regs[] = {
-	0,  3,	2,  1,	4,  5,	6,  7,	16, /* ax bx cx dx si di bp sp ip */
-	-1, -1, -1, -1, -1, -1, -1,	    /* flags cs ss ds es fs gs */
-	8,  9,	10, 11, 12, 13, 14, 15,	    /* r8 … r15 */
-};
-
-/* Return the DWARF number of a register of perf_regs.h, or -1. */
-static int dwarf_reg(uint16_t machine, unsigned int perf_reg)
-{
-	if (machine == EM_X86_64)
-		return perf_reg < sizeof(x86_64_regs) ? x86_64_regs[perf_reg] : -1;
-	return perf_reg < UW_AARCH64_REGS ? (int)perf_reg : -1; /* x0 … x30, sp, pc in both */
-}
-
 /* Read the user registers. ABI_NONE: the sample has none, as for kernel threads. */
-static void read_user_regs(struct reader *r, const struct perf_event_attr *attr, uint16_t machine,
-			   struct event_sample *out)
+static void read_user_regs(struct reader *r, const struct perf_event_attr *attr,
+			   const struct machine *machine, struct event_sample *out)
 {
 	uint64_t abi = u64(r), mask = attr->sample_regs_user;
 	const uint8_t *values;
@@ -248,7 +230,8 @@ static void read_user_regs(struct reader *r, const struct perf_event_attr *attr,
 	if (!values)
 		return;
 	for (; mask; mask &= mask - 1, values += 8) {
-		int reg = dwarf_reg(machine, (unsigned int)__builtin_ctzll(mask));
+		size_t i = (size_t)__builtin_ctzll(mask);
+		int reg = i < machine->n_perf_regs ? machine->perf_regs[i] : MACHINE_NO_REG;
 
 		if (reg < 0)
 			continue;
@@ -260,10 +243,10 @@ static void read_user_regs(struct reader *r, const struct perf_event_attr *attr,
 }
 
 /* Read the copy of the stack. Only its used part, dyn_size bytes, is loaded. */
-static void read_user_stack(struct reader *r, uint16_t machine, struct perfdata_sample *sample,
-			    struct event_sample *out)
+static void read_user_stack(struct reader *r, const struct machine *machine,
+			    struct perfdata_sample *sample, struct event_sample *out)
 {
-	unsigned int sp = machine == EM_X86_64 ? UW_X86_64_RSP : UW_AARCH64_SP;
+	unsigned int sp = machine->sp;
 	uint64_t size = u64(r), dyn_size;
 	struct perfdata_body *body = r->body;
 	uint32_t start = r->pos, had = body->have;
@@ -309,10 +292,10 @@ void perfdata_sample_fini(struct perfdata_sample *sample)
 }
 
 /* Use the sampled address as the innermost frame if registers or call chain do not give one. */
-static void use_ip(struct perfdata_sample *sample, uint16_t machine, uint16_t misc, uint64_t ip,
-		   uint64_t type, struct event_sample *out)
+static void use_ip(struct perfdata_sample *sample, const struct machine *machine, uint16_t misc,
+		   uint64_t ip, uint64_t type, struct event_sample *out)
 {
-	unsigned int pc = machine == EM_X86_64 ? UW_X86_64_RIP : UW_AARCH64_PC;
+	unsigned int pc = machine->pc;
 	unsigned int mode = misc & PERF_RECORD_MISC_CPUMODE_MASK;
 
 	if (mode == PERF_RECORD_MISC_KERNEL && !out->n_kernel_ips && !ips_reserve(sample, 1)) {
@@ -333,7 +316,7 @@ static void use_ip(struct perfdata_sample *sample, uint16_t machine, uint16_t mi
 }
 
 int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_attr *attr,
-			 uint16_t machine, uint16_t misc, struct perfdata_body *body,
+			 const struct machine *machine, uint16_t misc, struct perfdata_body *body,
 			 struct event *event)
 {
 	struct reader reader = { .body = body }, *r = &reader;

@@ -5,6 +5,7 @@
 #define AGENT_PERFDATA_SAMPLE_H
 
 #include "agent/perfdata/attrs.h"
+#include "agent/source/machine.h"
 
 /*
  * The body of a record, which may be in memory only in part. Most of a 64 KiB sample is unused
@@ -37,7 +38,7 @@ void perfdata_sample_fini(struct perfdata_sample *sample);
  * record contradicts itself, -ENOMEM, or an error of load.
  */
 int perfdata_sample_read(struct perfdata_sample *sample, const struct perfdata_attr *attr,
-			 uint16_t machine, uint16_t misc, struct perfdata_body *body,
+			 const struct machine *machine, uint16_t misc, struct perfdata_body *body,
 			 struct event *event);
 
 #endif

@@ -7,9 +7,9 @@
 #include "agent/process/cgroups.h"
 #include "agent/process/generated.h"
 #include "agent/process/process.h"
+#include "agent/source/machine.h"
 #include "agent/store/keeper.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -433,9 +433,7 @@ static size_t chain_frames(struct pipeline *p, const struct event_sample *s, str
 			   size_t first, struct walked *walked)
 {
 	struct uw_memory nothing = { .n_regions = 0 };
-	bool arm = uw_space_machine(space) == EM_AARCH64;
-	unsigned int pc = arm ? UW_AARCH64_PC : UW_X86_64_RIP;
-	unsigned int sp = arm ? UW_AARCH64_SP : UW_X86_64_RSP;
+	const struct machine *machine = machine_of(uw_space_machine(space));
 	size_t n = s->n_user_ips < p->options.max_frames ? s->n_user_ips : p->options.max_frames;
 
 	for (size_t i = 0; i < n; i++) {
@@ -444,11 +442,12 @@ static size_t chain_frames(struct pipeline *p, const struct event_sample *s, str
 		struct uw_stack stack = { .frames = p->user, .max_frames = 1 };
 		struct uw_frame *frame = stack.frames;
 
-		thread.regs.value[pc] = exact ? s->user_ips[i] : s->user_ips[i] - 1;
-		thread.regs.known = (uint64_t)1 << pc | (uint64_t)1 << sp; /* sp is 0 */
+		thread.regs.value[machine->pc] = exact ? s->user_ips[i] : s->user_ips[i] - 1;
+		thread.regs.known =
+			(uint64_t)1 << machine->pc | (uint64_t)1 << machine->sp; /* sp is 0 */
 		uw_walk(space, p->worker, &thread, &stack);
 		if (!stack.n_frames)
-			*frame = (struct uw_frame){ .lookup = thread.regs.value[pc] };
+			*frame = (struct uw_frame){ .lookup = thread.regs.value[machine->pc] };
 		frame->pc = s->user_ips[i];
 		frame->signal = false;
 		p->frames[first + i] = (struct walked_frame){

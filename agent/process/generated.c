@@ -11,10 +11,10 @@
 #include "agent/opener/opener.h"
 #include "agent/process/hotspot.h"
 #include "agent/process/modules.h"
+#include "agent/source/machine.h"
 #include "schema/dynamic.h"
 #include "symbolizer/symbolizer.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -403,7 +403,7 @@ static int names_of(struct generated *g, struct watch *w, struct event *out)
  */
 static bool is_nameless(const struct watch *w, const struct event *sample, uint16_t machine)
 {
-	unsigned int pc = machine == EM_AARCH64 ? UW_AARCH64_PC : UW_X86_64_RIP;
+	unsigned int pc = machine_of(machine)->pc;
 	struct uw_dynamic_proc proc;
 
 	return w->map_fd >= 0 && now_ns() >= w->names_ns &&
@@ -541,7 +541,8 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 	bool news;
 	int err;
 
-	if (!w->hotspot || uw_space_machine(space) != EM_X86_64 || began < w->hotspot_soon_ns)
+	if (!w->hotspot || !machine_of(uw_space_machine(space))->hotspot ||
+	    began < w->hotspot_soon_ns)
 		return 0;
 	news = is_news(w, memory->sample, space);
 	if (!news && began < w->hotspot_ns)

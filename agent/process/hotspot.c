@@ -4,8 +4,8 @@
 #include "agent/process/hotspot.h"
 
 #include "agent/process/hotspot_frames.h"
+#include "agent/source/machine.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -732,7 +732,8 @@ static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 			.frames_size = b->frames_size,
 		};
 	}
-	err = n ? uw_dynamic_make(EM_X86_64, codes, n, names, out) : -ENOENT;
+	err = n ? uw_dynamic_make(machine_named(HOTSPOT_MACHINE)->elf, codes, n, names, out)
+		: -ENOENT;
 	free(codes);
 	return err;
 }

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define HOTSPOT_MACHINE "x86_64" /* the machine whose compiled code is understood */
+
 /* A CIE and an FDE of .eh_frame. Addresses are relative to the start of the code. */
 struct hotspot_frames {
 	uint8_t bytes[1024];

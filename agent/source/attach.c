@@ -10,7 +10,7 @@
 #include "agent/live/inventory.h"
 #include "agent/log.h"
 #include "agent/source/frozen.h"
-#include "agent/source/regset.h"
+#include "agent/source/machine.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -325,9 +325,10 @@ static int copy_stack_around(struct attached *a, struct frozen_thread *thread, u
  * lies, and its uc_mcontext has the interrupted sp (asm/ucontext.h). So the copied regions are
  * searched for words that look like a ucontext.
  */
-static int copy_interrupted(struct attached *a, struct frozen_thread *thread, uint16_t machine)
+static int copy_interrupted(struct attached *a, struct frozen_thread *thread,
+			    const struct machine *machine)
 {
-	const size_t sp_off = machine == EM_AARCH64 ? 432 : 160, size = sp_off + 8;
+	const size_t sp_off = machine->ucontext_sp, size = sp_off + 8;
 	const size_t n = thread->n_regions;
 	unsigned int found = 0;
 	int err = 0;
@@ -363,8 +364,8 @@ static int copy_interrupted(struct attached *a, struct frozen_thread *thread, ui
  * stack ends at the thread pointer, where glibc and musl put the thread's control block. The main
  * thread's stack is the mapping [stack].
  */
-static int copy_stacks(struct attached *a, struct frozen_thread *thread, uint16_t machine,
-		       uint64_t sp, uint64_t thread_pointer)
+static int copy_stacks(struct attached *a, struct frozen_thread *thread,
+		       const struct machine *machine, uint64_t sp, uint64_t thread_pointer)
 {
 	const struct event_mapping *running = stack_at(a, sp), *home = NULL;
 	uint64_t from;
@@ -438,24 +439,24 @@ static int add_thread(struct attached *a, const struct tracee *t)
 	struct frozen_thread thread = { .tid = t->tid };
 	uint8_t bytes[REGSET_MAX];
 	struct iovec regs = { .iov_base = bytes, .iov_len = sizeof(bytes) };
-	uint16_t machine;
+	const struct machine *machine;
 	int err;
 
 	if (!t->stopped || ptrace(PTRACE_GETREGSET, (pid_t)t->tid, (void *)NT_PRSTATUS, &regs)) {
 		a->frozen.n_lost += !t->gone;
 		return 0;
 	}
-	machine = regset_machine(regs.iov_len);
-	if (machine == EM_NONE) {
+	machine = machine_with_regset(regs.iov_len);
+	if (!machine) {
 		(void)snprintf(a->error, 512,
 			       "process %" PRIu32 ": not a 64-bit process, or of a machine that is "
 			       "not known",
 			       a->frozen.pid);
 		return -ENOTSUP;
 	}
-	a->frozen.source.info.machine = machine;
-	regset_read(machine, bytes, &thread.regs);
-	if (machine == EM_AARCH64)
+	a->frozen.source.info.machine = machine->elf;
+	machine_read_regset(machine, bytes, &thread.regs);
+	if (machine->signs_code)
 		thread.code_mask = read_code_mask(t->tid);
 	thread.comm = read_comm(a->frozen.pid, t->tid);
 	if (!thread.comm ||
@@ -463,8 +464,8 @@ static int add_thread(struct attached *a, const struct tracee *t)
 		free(thread.comm);
 		return -ENOMEM;
 	}
-	err = copy_stacks(a, &thread, machine, thread.regs.value[regset_sp(machine)],
-			  regset_thread_pointer(machine, bytes));
+	err = copy_stacks(a, &thread, machine, thread.regs.value[machine->sp],
+			  machine_thread_pointer(machine, bytes));
 	if (err) {
 		free((void *)(uintptr_t)thread.regions);
 		free(thread.comm);
@@ -539,7 +540,7 @@ int source_process_open(uint32_t pid, struct source **out, char *error)
 		(void)snprintf(error, 512, "process %" PRIu32 ": %s", pid, strerror(ENOMEM));
 		return -ENOMEM;
 	}
-	frozen_init(&a->frozen, &ops, "process", EM_NONE);
+	frozen_init(&a->frozen, &ops, "process", 0);
 	a->error = error;
 	a->left = MEMORY_MAX;
 	a->frozen.source.info.same_boot = true;

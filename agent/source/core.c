@@ -9,7 +9,7 @@
 #include "agent/source/frozen.h"
 #include "agent/source/image.h"
 #include "agent/source/linkmap.h"
-#include "agent/source/regset.h"
+#include "agent/source/machine.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -236,12 +236,12 @@ static uint64_t u64(const uint8_t *p)
 /* Add a thread from its NT_PRSTATUS note at file offset off. */
 static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 {
-	uint16_t machine = c->frozen.source.info.machine;
+	const struct machine *machine = machine_of(c->frozen.source.info.machine);
 	uint8_t bytes[PRSTATUS_MAX];
 	struct frozen_thread thread = { 0 };
 	int err;
 
-	if (size > sizeof(bytes) || size < PRSTATUS_REGS + regset_size(machine)) {
+	if (size > sizeof(bytes) || size < PRSTATUS_REGS + 8 * machine->n_words) {
 		frozen_damage(&c->frozen, -EBADMSG,
 			      "%s: offset %" PRIu64 ": the registers of a thread take %" PRIu32
 			      " bytes, which this machine's do not",
@@ -253,7 +253,7 @@ static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 	if (err)
 		return err;
 	thread.tid = u32(bytes + PRSTATUS_PID);
-	regset_read(machine, bytes + PRSTATUS_REGS, &thread.regs);
+	machine_read_regset(machine, bytes + PRSTATUS_REGS, &thread.regs);
 	if (asprintf(&thread.name, "%s:%" PRIu32, c->base, thread.tid) < 0)
 		return -ENOMEM;
 	/* The first thread's id serves as process id until NT_PRPSINFO is read. */
@@ -391,7 +391,8 @@ static int read_notes(struct core *c, uint64_t off, uint64_t size)
 				return err;
 		}
 		if (name_size == 6 && have >= 18 && !memcmp(head + 12, "LINUX", 6) &&
-		    type == NT_ARM_PAC_MASK && c->frozen.source.info.machine == EM_AARCH64) {
+		    type == NT_ARM_PAC_MASK &&
+		    machine_of(c->frozen.source.info.machine)->signs_code) {
 			err = on_pac_mask(c, desc, desc_size);
 			if (err)
 				return err;
@@ -722,7 +723,7 @@ static int read_core(struct core *c, char *error)
 		return err;
 	}
 	if (ehdr.e_ident[EI_CLASS] != ELFCLASS64 || ehdr.e_ident[EI_DATA] != ELFDATA2LSB ||
-	    !regset_size(ehdr.e_machine)) {
+	    !machine_of(ehdr.e_machine)) {
 		(void)snprintf(error, 512,
 			       "%s: offset 4: not a core of x86_64 or aarch64 (%s, machine %u)",
 			       c->name, ehdr.e_ident[EI_CLASS] == ELFCLASS64 ? "64-bit" : "32-bit",
@@ -759,7 +760,7 @@ int source_core_open(int fd, const char *name, struct source **out, char *error)
 		(void)close(fd);
 		goto fail;
 	}
-	frozen_init(&c->frozen, &ops, "core", EM_NONE);
+	frozen_init(&c->frozen, &ops, "core", 0);
 	c->fd = fd;
 	for (size_t i = 0; i < CACHE_SLOTS; i++)
 		c->cache[i].off = UINT64_MAX;

@@ -12,6 +12,7 @@
  */
 #include "agent/source/frozen.h"
 #include "agent/source/image.h"
+#include "agent/source/machine.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -176,48 +177,28 @@ static int read_memory_files(struct snapshot *s)
 
 /* ---- registers ------------------------------------------------------------------- */
 
-static const char *const x86_64_names[UW_X86_64_REGS] = { "rax", "rdx", "rcx", "rbx", "rsi", "rdi",
-							  "rbp", "rsp", "r8",  "r9",  "r10", "r11",
-							  "r12", "r13", "r14", "r15", "rip" };
-
-/* Return the DWARF number of a register, or -1 if the name is unknown. */
-static int reg_of(uint16_t machine, const char *name)
-{
-	char text[16];
-
-	if (machine == EM_X86_64) {
-		for (int i = 0; i < UW_X86_64_REGS; i++)
-			if (!strcmp(name, x86_64_names[i]))
-				return i;
-		return -1;
-	}
-	for (int i = 0; i < UW_AARCH64_REGS; i++) {
-		(void)snprintf(text, sizeof(text), "x%d", i);
-		if (i <= UW_AARCH64_LR && !strcmp(name, text))
-			return i;
-	}
-	return !strcmp(name, "lr")   ? UW_AARCH64_LR
-	       : !strcmp(name, "sp") ? UW_AARCH64_SP
-	       : !strcmp(name, "pc") ? UW_AARCH64_PC
-				     : -1;
-}
-
-/* Return the machine whose registers regs.txt lists. */
-static uint16_t machine_of(const char *text)
+/*
+ * Return the machine whose registers regs.txt lists, or NULL and its name in *name if it has 32
+ * bits.
+ */
+static const struct machine *read_machine(const char *text, const char **name)
 {
 	/*
 	 * 32-bit x86 has eip. 32-bit arm has pc like aarch64, but r0 to r15 instead of x0 to x29.
 	 */
+	*name = strstr(text, "eip:") ? "x86" : "arm";
 	if (strstr(text, "rip:"))
-		return EM_X86_64;
-	if (strstr(text, "eip:"))
-		return EM_386;
-	return strstr(text, "pc:") && strchr(text, 'x') ? EM_AARCH64 : EM_ARM;
+		return machine_named("x86_64");
+	return strcmp(*name, "arm") == 0 && strstr(text, "pc:") && strchr(text, 'x')
+		       ? machine_named("aarch64")
+		       : NULL;
 }
 
 /* Read regs.txt. Registers that it does not list are 0 and count as known. */
-static int read_regs(struct snapshot *s, struct uw_regs *regs, uint16_t *machine)
+static int read_regs(struct snapshot *s, struct uw_regs *regs)
 {
+	const struct machine *machine;
+	const char *narrow;
 	uint8_t *text;
 	uint64_t size;
 	int err = read_file(s, "regs.txt", TEXT_MAX, &text, &size);
@@ -225,15 +206,14 @@ static int read_regs(struct snapshot *s, struct uw_regs *regs, uint16_t *machine
 
 	if (err)
 		return err;
-	*machine = machine_of(line);
-	if (*machine == EM_386 || *machine == EM_ARM) {
+	machine = read_machine(line, &narrow);
+	if (!machine) {
 		err = fail(s, -ENOTSUP, "%s/regs.txt: 32-bit %s registers cannot be unwound yet",
-			   s->name, *machine == EM_386 ? "x86" : "arm");
+			   s->name, narrow);
 		goto out;
 	}
-	*regs = (struct uw_regs){ .known = *machine == EM_X86_64
-						   ? ((uint64_t)1 << UW_X86_64_REGS) - 1
-						   : ((uint64_t)1 << UW_AARCH64_REGS) - 1 };
+	s->frozen.source.info.machine = machine->elf;
+	*regs = (struct uw_regs){ .known = ((uint64_t)1 << machine->n_regs) - 1 };
 	for (; *line; line = next) {
 		char name[16], *end;
 		size_t length = strcspn(line, "\r\n"), at;
@@ -254,7 +234,7 @@ static int read_regs(struct snapshot *s, struct uw_regs *regs, uint16_t *machine
 			errno = 0;
 			value = strtoull(line, &end, 16);
 			if (!errno && end != line && !end[strspn(end, " \t")]) {
-				reg = reg_of(*machine, name);
+				reg = machine_reg(machine, name);
 				if (reg >= 0)
 					regs->value[reg] = value;
 				continue;
@@ -479,12 +459,10 @@ static char *base_name(const char *path)
 static int read_snapshot(struct snapshot *s)
 {
 	struct frozen_thread thread = { .tid = 1 };
-	uint16_t machine = EM_NONE;
-	int err = read_regs(s, &thread.regs, &machine);
+	int err = read_regs(s, &thread.regs);
 
 	if (err)
 		return err;
-	s->frozen.source.info.machine = machine;
 	err = read_maps(s);
 	if (!err)
 		err = read_memory_files(s);
@@ -509,7 +487,7 @@ int source_snapshot_open(int fd, const char *name, struct source **out, char *er
 	int err = -ENOMEM;
 
 	if (s) {
-		frozen_init(&s->frozen, &ops, "snapshot", EM_NONE);
+		frozen_init(&s->frozen, &ops, "snapshot", 0);
 		s->fd = fd;
 		s->name = name;
 		s->error = error;

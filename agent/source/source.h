@@ -30,7 +30,7 @@ struct source_kernel_symbol;
  * event kinds. So read the facts again after the stream has ended.
  */
 struct source_info {
-	uint16_t machine; /* EM_X86_64, EM_AARCH64 */
+	uint16_t machine; /* e_machine of its ELF files */
 	char kind[16];	  /* "live", "perf.data", "capture", "core", "snapshot", "process" */
 	char host[65], kernel[65], recorder[64]; /* "" if unknown */
 	char command[512];			 /* command line of the recorder; "" if unknown */

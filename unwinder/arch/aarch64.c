@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "schema/table.h"
 #include "unwinder/arch/arch.h"
 
@@ -283,6 +284,21 @@ static enum uw_built built(const uint8_t *code, size_t size)
 	return UW_BUILT_UNKNOWN;
 }
 
+static uint64_t returned(const uint8_t *code, uint64_t at)
+{
+	unsigned int skip = uw_bytes_little(code) == 0xd503245f ? 4 : 0; /* bti c */
+	uint32_t page = uw_bytes_little(code + skip), add = uw_bytes_little(code + skip + 4);
+	int64_t pages;
+
+	/* adrp x0, page; add x0, x0, #offset; ret */
+	if ((page & 0x9f00001f) != 0x90000000 || (add & 0xffc003ff) != 0x91000000 ||
+	    uw_bytes_little(code + skip + 8) != 0xd65f03c0)
+		return 0;
+	pages = (int64_t)((page >> 29 & 3) | (page >> 5 & 0x7ffff) << 2);
+	pages -= pages >> 20 << 21; /* 21 bits, signed */
+	return ((at + skip) & ~(uint64_t)0xfff) + (uint64_t)(pages * 4096) + (add >> 10 & 0xfff);
+}
+
 /*
  * Remove the authentication code, which lies between the address and bit 55, and above bit 55
  * too if tagging is off. The kernel chooses the size of addresses: 39 bits on phones, 48 (or
@@ -322,5 +338,6 @@ const struct uw_arch uw_arch_aarch64 = {
 	.init = init,
 	.built = built,
 	.made_by = made_by,
+	.returned = returned,
 	.strip = strip,
 };

@@ -113,6 +113,11 @@ struct uw_arch {
 	 */
 	enum uw_made_by (*made_by)(const struct uw_code *code);
 	/*
+	 * Return the address that the function at address at returns, or 0 if the function does
+	 * anything else. code is its first 16 bytes.
+	 */
+	uint64_t (*returned)(const uint8_t *code, uint64_t at);
+	/*
 	 * Remove authentication bits and tags from a code address. mask says which bits those
 	 * are; 0: they follow from top, the end of the highest mapping.
 	 */

@@ -399,6 +399,17 @@ static bool prologue(const uint8_t *code, size_t size, struct uw_rule *rule)
 	return true;
 }
 
+static uint64_t returned(const uint8_t *code, uint64_t at)
+{
+	static const uint8_t endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	unsigned int skip = memcmp(code, endbr, sizeof(endbr)) == 0 ? sizeof(endbr) : 0;
+
+	code += skip;
+	if (code[0] != 0x48 || code[1] != 0x8d || code[2] != 0x05 || code[7] != 0xc3)
+		return 0; /* lea disp(%rip),%rax; ret */
+	return at + skip + 7 + (uint64_t)(int64_t)(int32_t)uw_bytes_little(code + 3);
+}
+
 static uint64_t strip(uint64_t pc, uint64_t mask, uint64_t top)
 {
 	(void)mask;
@@ -432,5 +443,6 @@ const struct uw_arch uw_arch_x86_64 = {
 	.begins_behind_entry = begins_behind_entry,
 	.prologue = prologue,
 	.made_by = made_by,
+	.returned = returned,
 	.strip = strip,
 };

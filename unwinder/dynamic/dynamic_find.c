@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/elf.h"
+#include "unwinder/arch/arch.h"
 #include "unwinder/rule/object.h"
 
 /* Maximum size of a symbol or string table: enough for the largest browsers and compilers. */
@@ -69,37 +70,6 @@ void uw_object_exports(const struct uw_object *object, const char *const *names,
 	look(uw_object_elf(object), ".dynsym", ".dynstr", names, n, vaddrs);
 }
 
-/*
- * Return the address that the function at vaddr at returns, or 0 if the function does anything
- * else.
- */
-static uint64_t returned_x86_64(const uint8_t code[16], uint64_t at)
-{
-	static const uint8_t endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
-	unsigned int skip = memcmp(code, endbr, sizeof(endbr)) == 0 ? sizeof(endbr) : 0;
-
-	code += skip;
-	if (code[0] != 0x48 || code[1] != 0x8d || code[2] != 0x05 || code[7] != 0xc3)
-		return 0; /* lea disp(%rip),%rax; ret */
-	return at + skip + 7 + (uint64_t)(int64_t)(int32_t)uw_bytes_little(code + 3);
-}
-
-/* The same for aarch64. */
-static uint64_t returned_aarch64(const uint8_t code[16], uint64_t at)
-{
-	unsigned int skip = uw_bytes_little(code) == 0xd503245f ? 4 : 0; /* bti c */
-	uint32_t page = uw_bytes_little(code + skip), add = uw_bytes_little(code + skip + 4);
-	int64_t pages;
-
-	/* adrp x0, page; add x0, x0, #offset; ret */
-	if ((page & 0x9f00001f) != 0x90000000 || (add & 0xffc003ff) != 0x91000000 ||
-	    uw_bytes_little(code + skip + 8) != 0xd65f03c0)
-		return 0;
-	pages = (int64_t)((page >> 29 & 3) | (page >> 5 & 0x7ffff) << 2);
-	pages -= pages >> 20 << 21; /* 21 bits, signed */
-	return ((at + skip) & ~(uint64_t)0xfff) + (uint64_t)(pages * 4096) + (add >> 10 & 0xfff);
-}
-
 void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[2])
 {
 	const struct uw_elf *elf = uw_object_elf(object);
@@ -111,9 +81,8 @@ void uw_object_lists(const struct uw_object *object, struct uw_dynamic_list out[
 		look(elf, ".symtab", ".strtab", wanted, N_WANTED, found);
 	if (!found[DYN_LIST] && found[DYN_GETTER] &&
 	    !uw_object_read(object, found[DYN_GETTER], code, sizeof(code)))
-		found[DYN_LIST] = uw_object_machine(object) == EM_AARCH64
-					  ? returned_aarch64(code, found[DYN_GETTER])
-					  : returned_x86_64(code, found[DYN_GETTER]);
+		found[DYN_LIST] =
+			uw_arch_of(uw_object_machine(object))->returned(code, found[DYN_GETTER]);
 	out[0] = (struct uw_dynamic_list){ .kind = UW_DYNAMIC_LIST, .addr = found[DYN_LIST] };
 	out[1] = (struct uw_dynamic_list){ .kind = UW_DYNAMIC_JIT, .addr = found[JIT] };
 }
