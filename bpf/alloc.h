@@ -232,7 +232,7 @@ static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thr
 	struct capture_live_key key = {};
 	struct capture_live value = {}, *was;
 	struct tick tick = { .event = alloc_event,
-			     .kind = SCRATCH_PROBE,
+			     .kind = CAPTURE_SCRATCH_PROBE,
 			     .user = true,
 			     .period = 1,
 			     .called_ip = thread->ip,

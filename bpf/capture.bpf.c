@@ -29,7 +29,7 @@
 struct tick { /* why a program runs, and what it captures */
 	__u32 event;
 	bool paced; /* paced_period decides whether to sample */
-	enum scratch_kind kind;
+	enum capture_scratch kind;
 	bool user; /* the thread was in user mode */
 	__u32 flags;
 	__u32 skip; /* innermost kernel frames to leave out, because they belong to the capture */
@@ -59,7 +59,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	__u64 period = tick->period;
 	__u32 cpu = bpf_get_smp_processor_id(), place;
 	struct capture_head *head;
-	struct front *front;
+	struct capture_front *front;
 	struct pt_regs regs;
 	__u8 *bytes;
 	long n;
@@ -85,8 +85,8 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		add(&count->unreadable, 1);
 		return 0;
 	}
-	head = (void *)(front + 1);
-	bytes = (__u8 *)front + SCRATCH_HEAD;
+	head = &front->head;
+	bytes = (__u8 *)(front + 1);
 	head->magic = CAPTURE_MAGIC;
 	head->stack_len = 0;
 	head->kernel_len = 0;
@@ -177,8 +177,8 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	}
 	size += CAPTURE_HEAD_SIZE;
 	barrier_var(size);
-	if (size > CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL)
-		size = CAPTURE_HEAD_SIZE + stack_max + SCRATCH_TAIL;
+	if (size > CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
+		size = CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL;
 	if (put(head, size, ring_reserve)) {
 		add(&count->ring_full, 1);
 		return 0;
@@ -203,7 +203,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 even
 	struct capture_counters *count = counters_here();
 	const struct tick tick = { .event = event,
 				   .paced = event < CAPTURE_EVENTS_MAX && paced[event],
-				   .kind = SCRATCH_EVENT,
+				   .kind = CAPTURE_SCRATCH_EVENT,
 				   .user = (ctx->regs.cs & 3) == 3,
 				   .period = ctx->sample_period };
 
@@ -254,7 +254,7 @@ static __always_inline bool due(struct tick *tick, struct capture_counters *coun
 static __always_inline int on_tracepoint(void *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
-	struct tick tick = { .event = event, .kind = SCRATCH_EVENT };
+	struct tick tick = { .event = event, .kind = CAPTURE_SCRATCH_EVENT };
 
 	if (!count)
 		return 0;
@@ -280,7 +280,7 @@ int plain_tracepoints(void *ctx)
 static __always_inline int on_probe(struct pt_regs *ctx, __u32 event, bool plain)
 {
 	struct capture_counters *count = counters_here();
-	struct tick tick = { .event = event, .kind = SCRATCH_PROBE, .user = true };
+	struct tick tick = { .event = event, .kind = CAPTURE_SCRATCH_PROBE, .user = true };
 	__u32 *busy;
 
 	if (!count)

@@ -80,7 +80,7 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 {
 	struct capture_counters *count = counters_here();
 	struct tick tick = { .event = off_cpu_event,
-			     .kind = SCRATCH_SWITCH,
+			     .kind = CAPTURE_SCRATCH_SWITCH,
 			     .skip = 2, /* frames of this program and of its caller */
 			     .flags = CAPTURE_WAITS };
 	struct capture_waiting waiting;

@@ -12,9 +12,9 @@
  * Copy the i-th page of the stack that the head describes. If the page cannot be read, mark it as a
  * hole. Return 1 if the stack has no i-th page, else 0.
  */
-static __always_inline long copy_page(volatile struct front *front, __u32 i)
+static __always_inline long copy_page(volatile struct capture_front *front, __u32 i)
 {
-	volatile struct capture_head *head = (void *)(front + 1);
+	volatile struct capture_head *head = &front->head;
 	__u64 from = head->regs[7] - CAPTURE_RED_ZONE, end = from + head->stack_len;
 	__u64 addr = (from & ~(__u64)(CAPTURE_PAGE - 1)) + (__u64)i * CAPTURE_PAGE;
 	__u64 offset, n;
@@ -31,7 +31,7 @@ static __always_inline long copy_page(volatile struct front *front, __u32 i)
 	barrier_var(n);
 	if (offset > stack_max || n > CAPTURE_PAGE)
 		return 1;
-	if (bpf_probe_read_user((__u8 *)front + SCRATCH_HEAD + offset, n, (void *)addr))
+	if (bpf_probe_read_user((__u8 *)(front + 1) + offset, n, (void *)addr))
 		front->holes.pages[i >> 6] |= 1ull << (i & 63);
 	return 0;
 }
@@ -46,7 +46,7 @@ static __always_inline long copy_page(volatile struct front *front, __u32 i)
  */
 __attribute__((noinline)) int copy_pages_plain(__u32 place)
 {
-	volatile struct front *front = bpf_map_lookup_elem(&scratch, &place);
+	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, &place);
 
 	if (!front)
 		return 0;
@@ -60,7 +60,7 @@ __attribute__((noinline)) int copy_pages_plain(__u32 place)
 /* Callback of bpf_loop: copy page i; return 1 to stop. */
 static long copy_next_page(__u32 i, __u32 *place)
 {
-	volatile struct front *front = bpf_map_lookup_elem(&scratch, place);
+	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, place);
 
 	return front && i < CAPTURE_PAGES_MAX ? copy_page(front, i) : 1;
 }
@@ -69,7 +69,7 @@ static long copy_next_page(__u32 i, __u32 *place)
  * Copy the stack page by page, as copy_pages_plain does. With bpf_loop the kernel guarantees that
  * the loop ends; the plain loop above is most of the work of the verifier.
  */
-static __always_inline void copy_pages(struct front *front, __u32 place, bool plain)
+static __always_inline void copy_pages(struct capture_front *front, __u32 place, bool plain)
 {
 	__builtin_memset(&front->holes, 0, sizeof(front->holes));
 	if (plain)
@@ -82,12 +82,12 @@ static __always_inline void copy_pages(struct front *front, __u32 place, bool pl
  * Copy the live stack and set stack_len and the flags of the head. The flags are in the head, not
  * in a register: each value in a register would be a separate state for the verifier.
  */
-static __always_inline void copy_stack(struct front *front, __u32 place, struct task_struct *task,
-				       struct mm_struct *mm, __u64 fsbase,
+static __always_inline void copy_stack(struct capture_front *front, __u32 place,
+				       struct task_struct *task, struct mm_struct *mm, __u64 fsbase,
 				       struct capture_counters *count, bool plain)
 {
-	struct capture_head *head = (void *)(front + 1);
-	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
+	struct capture_head *head = &front->head;
+	__u8 *bytes = (__u8 *)(front + 1);
 	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
 	__u64 hi = plain ? top_plain(task, sp, fsbase, count, &head->flags)
 			 : top_find(task, mm, &front->top, sp, fsbase, count, &head->flags);
@@ -117,10 +117,10 @@ static __always_inline void copy_stack(struct front *front, __u32 place, struct 
 }
 
 /* Copy a second stack, from address from to end. If end is 0, the end is unknown. */
-static __always_inline void copy_second(struct front *front, __u64 from, __u64 end)
+static __always_inline void copy_second(struct capture_front *front, __u64 from, __u64 end)
 {
-	struct capture_head *head = (void *)(front + 1);
-	__u8 *bytes = (__u8 *)front + SCRATCH_HEAD;
+	struct capture_head *head = &front->head;
+	__u8 *bytes = (__u8 *)(front + 1);
 	__u64 n = end - from, at = (head->stack_len + 7) & ~7u;
 
 	if (!end || n > CAPTURE_INTERRUPTED_MAX) {
@@ -150,10 +150,10 @@ static __always_inline void copy_second(struct front *front, __u64 from, __u64 e
  * Copy the stack that a signal handler on the alternate stack interrupted. Nothing is copied if the
  * signal frame is not where it is expected.
  */
-static __always_inline void copy_interrupted(struct front *front, struct task_struct *task,
+static __always_inline void copy_interrupted(struct capture_front *front, struct task_struct *task,
 					     __u64 fsbase, bool plain)
 {
-	const struct top *top = &front->top;
+	const struct capture_top *top = &front->top;
 	__u64 base = GET(plain, task, sas_ss_sp), size = GET(plain, task, sas_ss_size);
 	__u64 ucontext, sp = 0, g = 0, end = 0, start_stack;
 	struct {
@@ -186,9 +186,9 @@ static __always_inline void copy_interrupted(struct front *front, struct task_st
 }
 
 /* Copy the goroutine's stack as the second stack, while sp is on the thread's own stack. */
-static __always_inline void copy_left(struct front *front, __u64 fsbase)
+static __always_inline void copy_left(struct capture_front *front, __u64 fsbase)
 {
-	struct capture_head *head = (void *)(front + 1);
+	struct capture_head *head = &front->head;
 	__u64 end = 0, from = left_goroutine(head, fsbase, &end);
 
 	head->flags &= ~LEFT_GOROUTINE;

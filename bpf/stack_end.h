@@ -222,7 +222,7 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
  * Results are cached in top where that is safe.
  */
 static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct *mm,
-				      struct top *top, __u64 sp, __u64 fsbase,
+				      struct capture_top *top, __u64 sp, __u64 fsbase,
 				      struct capture_counters *count, __u16 *flags)
 {
 	__u64 start_stack = mm->start_stack, end;

@@ -12,7 +12,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct top);
+	__type(value, struct capture_top);
 } tops SEC(".maps");
 
 /* Store the registers by DWARF number (psABI figure 3.36). */
@@ -87,12 +87,14 @@ static __always_inline void name_process(struct task_struct *task, __u64 *start_
 }
 
 /*
- * Copy the cached struct top of a thread into the scratch buffer. Start with an empty one if none
- * is cached, or if the thread has executed another program since.
+ * Copy what is cached for a thread into the scratch buffer. Start with an empty struct if nothing is
+ * cached, or if the thread has executed another program since.
  */
-static __always_inline void top_get(struct top *top, struct task_struct *task, struct mm_struct *mm)
+static __always_inline void top_get(struct capture_top *top, struct task_struct *task,
+				    struct mm_struct *mm)
 {
-	struct top *kept = bpf_task_storage_get(&tops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct capture_top *kept =
+		bpf_task_storage_get(&tops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	__u64 start_stack = mm ? mm->start_stack : 0;
 
 	if (kept && kept->process_start_ns && kept->mm == (__u64)mm &&
@@ -107,10 +109,10 @@ static __always_inline void top_get(struct top *top, struct task_struct *task, s
 	top->changed = 1;
 }
 
-/* Write the struct top back to the cache if it was modified. */
-static __always_inline void top_put(struct top *top, struct task_struct *task)
+/* Write the struct back to the cache if it was modified. */
+static __always_inline void top_put(struct capture_top *top, struct task_struct *task)
 {
-	struct top *kept;
+	struct capture_top *kept;
 
 	if (!top->changed)
 		return;

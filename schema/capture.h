@@ -232,6 +232,49 @@ struct capture_process {
 	__u32 reserved;
 };
 
+/*
+ * The buffers in which the programs put records together. The kinds of programs have buffers of
+ * their own, because one kind may interrupt another on the same CPU. Buffer number kind * n + cpu
+ * serves a CPU, where n CPUs have buffers.
+ */
+enum capture_scratch { CAPTURE_SCRATCH_EVENT, CAPTURE_SCRATCH_SWITCH, CAPTURE_SCRATCH_PROBE };
+
+/*
+ * Facts about a thread that are looked up once and cached in task storage. [lo, hi) contains sp; hi
+ * is the end of the live stack. For a stack that is not the thread's own (a coroutine's),
+ * [other_lo, other_hi) is the VMA that contains sp. The mappings may change without notice. Then a
+ * copy is a little too long or too short, which the holes and the cut flag show.
+ */
+struct capture_top {
+	__u64 lo, hi;
+	__u64 other_lo, other_hi;
+	__u64 process_start_ns; /* 0: not looked up yet */
+	__u64 mm;		/* address of the mm_struct; exec gives the thread another */
+	__u64 start_stack;	/* the new mm_struct may have the old one's address */
+	__u32 ns_pid;
+	__u16 go;      /* the thread ran a goroutine: try the goroutine's bounds first */
+	__u16 changed; /* in the scratch buffer only: modified since it was copied there */
+};
+
+/*
+ * The beginning of a scratch buffer. The rest of the record follows: at most stack_max bytes of the
+ * stack, and CAPTURE_SCRATCH_TAIL bytes for the second stack and the parts after it. The verifier
+ * may check the last part of a copy as a whole page, so the tail has one page more.
+ *
+ * The program works on top, a copy of what is cached for the thread. The pointer into the scratch
+ * buffer is the same whether something was cached or not, so the verifier checks the code that
+ * follows once.
+ */
+struct capture_front {
+	struct capture_holes holes;
+	struct capture_top top;
+	struct capture_head head; /* the record begins here */
+};
+
+#define CAPTURE_FRONT_SIZE		320u
+#define CAPTURE_SCRATCH_TAIL		(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
+#define CAPTURE_SCRATCH_SIZE(stack_max) (CAPTURE_FRONT_SIZE + (stack_max) + CAPTURE_SCRATCH_TAIL)
+
 _Static_assert(sizeof(struct capture_head) == CAPTURE_HEAD_SIZE, "the head has no padding");
 _Static_assert(__builtin_offsetof(struct capture_head, time_ns) == 32, "u64 fields from 32");
 _Static_assert(__builtin_offsetof(struct capture_head, regs) == 64, "regs");
@@ -250,5 +293,10 @@ _Static_assert(sizeof(struct capture_alloc) == 32, "no padding");
 _Static_assert(sizeof(struct capture_free) == 32, "no padding");
 _Static_assert(sizeof(struct capture_live) == 24, "the same on both sides");
 _Static_assert(sizeof(struct capture_process) == 16, "the same on both sides");
+_Static_assert(sizeof(struct capture_front) == CAPTURE_FRONT_SIZE, "the stack begins behind it");
+_Static_assert(__builtin_offsetof(struct capture_front, head) % 8 == 0, "the record is aligned");
+_Static_assert(CAPTURE_PAGE >= 24 + CAPTURE_KERNEL_MAX + sizeof(struct capture_holes) +
+				       sizeof(struct capture_alloc),
+	       "what follows the stacks lies in the tail, too");
 
 #endif

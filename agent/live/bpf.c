@@ -43,10 +43,6 @@
 #define FXSAVE_SW_BYTES 464 /* offset of the bytes reserved for software, which the kernel fills */
 #define PROCESSES_MAX	65536
 #define WANTED_MAX	4096 /* entries of each filter: threads, names, users */
-#define SCRATCH_KINDS	3    /* enum scratch_kind in capture.bpf.c */
-/* As in capture.bpf.c: the sizes of a scratch buffer before and after the stack bytes. */
-#define SCRATCH_HEAD	(104u + CAPTURE_HEAD_SIZE)
-#define SCRATCH_TAIL	(CAPTURE_INTERRUPTED_MAX + CAPTURE_PAGE)
 #define FOLLOW_PROGRAMS 3
 #define ALLOC_THREADS	16384 /* threads that allocate; the least active ones are evicted */
 #define WAITS_MAX	32768 /* threads that wait at the same time */
@@ -487,8 +483,10 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	 */
 	const bool thrifty = follow && !plain && bpf->types >= 0;
 	const bool tree = (thrifty || allocs) && area_tree(bpf);
-	/* The kinds of scratch buffers, up to the last one in use. */
-	uint32_t kinds = probes || allocs ? SCRATCH_KINDS : off_cpu ? 2 : 1;
+	/* The last kind of programs in use. The kinds before it have scratch buffers, too. */
+	const enum capture_scratch last_kind = probes || allocs ? CAPTURE_SCRATCH_PROBE
+					       : off_cpu	? CAPTURE_SCRATCH_SWITCH
+								: CAPTURE_SCRATCH_EVENT;
 	int err;
 
 	bpf->multi = allocs && !live_bpf_without("uprobe_multi") && live_multi_supported();
@@ -501,10 +499,10 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	if (!err)
 		err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
 	if (!err)
-		err = bpf_map__set_max_entries(s->maps.scratch, kinds * bpf->n_scratch);
+		err = bpf_map__set_max_entries(s->maps.scratch, (last_kind + 1) * bpf->n_scratch);
 	if (!err)
 		err = bpf_map__set_value_size(s->maps.scratch,
-					      SCRATCH_HEAD + s->rodata->stack_max + SCRATCH_TAIL);
+					      CAPTURE_SCRATCH_SIZE(s->rodata->stack_max));
 	if (!err && follow)
 		err = bpf_map__set_max_entries(s->maps.processes, PROCESSES_MAX);
 	/*
