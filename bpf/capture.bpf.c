@@ -42,6 +42,69 @@ struct tick { /* why a program runs, and what it captures */
 	struct capture_alloc *alloc; /* or NULL */
 };
 
+/* Fill the head of the record with what is known before the stack is copied. */
+static __always_inline void fill_head(struct capture_head *head, const struct tick *tick, __u64 id,
+				      __u32 cpu, __u64 period)
+{
+	head->magic = CAPTURE_MAGIC;
+	head->stack_len = 0;
+	head->kernel_len = 0;
+	head->cpu = cpu;
+	head->event = tick->event;
+	head->pid = id >> 32;
+	head->tid = (__u32)id;
+	head->interrupted_len = 0;
+	head->time_ns = bpf_ktime_get_ns();
+	head->period = period;
+	head->cgroup_id = bpf_get_current_cgroup_id();
+	bpf_get_current_comm(head->comm, sizeof(head->comm));
+	head->flags = tick->flags;
+	if (tick->user)
+		head->flags |= CAPTURE_USER_HIT;
+}
+
+/*
+ * Append what follows the stacks, which are size bytes at bytes: the kernel's return addresses, the
+ * holes, the allocation. Return the size of the record. The checks of size are for the verifier.
+ */
+static __always_inline __u64 append(void *ctx, struct capture_front *front, __u8 *bytes, __u64 size,
+				    const struct tick *tick)
+{
+	struct capture_head *head = &front->head;
+	long n;
+
+	if (!tick->user) {
+		barrier_var(size);
+		if (size > STACKS_MAX)
+			size = STACKS_MAX;
+		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, tick->skip);
+		if (n > 0) {
+			head->kernel_len = n;
+			size += n;
+		}
+	}
+	if (head->flags & CAPTURE_HOLES) {
+		barrier_var(size);
+		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX)
+			size = STACKS_MAX + CAPTURE_KERNEL_MAX;
+		__builtin_memcpy(bytes + size, &front->holes, sizeof(front->holes));
+		size += sizeof(front->holes);
+	}
+	if (tick->alloc) {
+		barrier_var(size);
+		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes))
+			size = STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes);
+		head->flags |= CAPTURE_ALLOC;
+		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
+		size += sizeof(*tick->alloc);
+	}
+	size += CAPTURE_HEAD_SIZE;
+	barrier_var(size);
+	if (size > CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
+		size = CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL;
+	return size;
+}
+
 /*
  * Write the state of the current thread to the ring. Return the time of the record, or 0 if no
  * record was written. Each call counts exactly one outcome, except fired, which the caller counts.
@@ -62,7 +125,6 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	struct capture_front *front;
 	struct pt_regs regs;
 	__u8 *bytes;
-	long n;
 
 	if (!id) {
 		add(&count->filtered_idle, 1);
@@ -87,22 +149,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	}
 	head = &front->head;
 	bytes = (__u8 *)(front + 1);
-	head->magic = CAPTURE_MAGIC;
-	head->stack_len = 0;
-	head->kernel_len = 0;
-	head->cpu = cpu;
-	head->event = tick->event;
-	head->pid = id >> 32;
-	head->tid = (__u32)id;
-	head->interrupted_len = 0;
-	head->time_ns = bpf_ktime_get_ns();
-	head->period = period;
-	head->cgroup_id = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(head->comm, sizeof(head->comm));
-	head->flags = tick->flags;
-	if (tick->user)
-		head->flags |= CAPTURE_USER_HIT;
-
+	fill_head(head, tick, id, cpu, period);
 	/*
 	 * Some threads have no valid user state. Kernel threads have none. I/O workers have a stale
 	 * copy of their creator's. An exiting thread has released its memory. A thread inside
@@ -150,35 +197,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	size = (head->stack_len + 7) & ~7u;
 	if (head->interrupted_len)
 		size += 8 + ((head->interrupted_len + 7) & ~7u);
-	if (!tick->user) {
-		barrier_var(size);
-		if (size > STACKS_MAX)
-			size = STACKS_MAX;
-		n = bpf_get_stack(ctx, bytes + size, CAPTURE_KERNEL_MAX, tick->skip);
-		if (n > 0) {
-			head->kernel_len = n;
-			size += n;
-		}
-	}
-	if (head->flags & CAPTURE_HOLES) {
-		barrier_var(size);
-		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX)
-			size = STACKS_MAX + CAPTURE_KERNEL_MAX;
-		__builtin_memcpy(bytes + size, &front->holes, sizeof(front->holes));
-		size += sizeof(front->holes);
-	}
-	if (tick->alloc) {
-		barrier_var(size);
-		if (size > STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes))
-			size = STACKS_MAX + CAPTURE_KERNEL_MAX + sizeof(front->holes);
-		head->flags |= CAPTURE_ALLOC;
-		__builtin_memcpy(bytes + size, tick->alloc, sizeof(*tick->alloc));
-		size += sizeof(*tick->alloc);
-	}
-	size += CAPTURE_HEAD_SIZE;
-	barrier_var(size);
-	if (size > CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL)
-		size = CAPTURE_HEAD_SIZE + stack_max + CAPTURE_SCRATCH_TAIL;
+	size = append(ctx, front, bytes, size, tick);
 	if (put(head, size, ring_reserve)) {
 		add(&count->ring_full, 1);
 		return 0;
