@@ -8,8 +8,14 @@
 #define SYMBOLIZER_ELF_TABLE_H
 
 #include "symbolizer/elf/image.h"
+#include "symbolizer/elf/pages.h"
 #include "symbolizer/elf/unread.h"
 
+/*
+ * The largest files known (a browser with all its symbols) have some two million functions and 300
+ * MB of names.
+ */
+#define SYM_ENTRIES_MAX ((size_t)16 << 20)
 /* Longer names are cut. */
 #define SYM_NAME_BYTES_MAX ((size_t)64 << 10)
 /* Added to the name of the function that a PLT entry calls. */
@@ -33,13 +39,6 @@ struct sym_entry {
 	uint32_t aux;  /* first kind, bind and name length; later the enclosing entry */
 };
 #define SYM_ENTRY_OPEN ((uint32_t)1 << 31)
-
-/* A set of pages in a file's code. */
-struct sym_pages {
-	uint64_t low;	/* vaddr of the first page */
-	size_t n;	/* 0: no set */
-	uint64_t *bits; /* owned */
-};
 
 struct sym_table {
 	struct sym_entry *entries; /* owned, like the names, unless they are in the blob */
@@ -99,10 +98,29 @@ struct sym_bound {
 };
 
 /*
- * The length of a name that was not measured: a large library has 60,000 names, and few are looked
- * up.
+ * While a table is made, aux is the rank (kind and bind) and below it the length of the name in
+ * bytes. SYM_UNMEASURED: the name was not measured, because a large library has 60,000 names, and
+ * few are looked up.
  */
-#define SYM_UNMEASURED (((size_t)1 << 17) - 1)
+#define SYM_LENGTH_BITS 17
+#define SYM_UNMEASURED	(((uint32_t)1 << SYM_LENGTH_BITS) - 1)
+
+static inline unsigned int sym_entry_rank(const struct sym_entry *e)
+{
+	return e->aux >> SYM_LENGTH_BITS;
+}
+
+static inline enum sym_kind sym_entry_kind(const struct sym_entry *e)
+{
+	return (enum sym_kind)(sym_entry_rank(e) / 4);
+}
+
+static inline bool sym_kind_is_open(enum sym_kind kind)
+{
+	return kind == SYM_KIND_FUNC_OPEN || kind == SYM_KIND_LABEL_OPEN;
+}
+
+/* ---- symbolizer/elf/collect.c -------------------------------------------------------------- */
 
 /*
  * Make room for size bytes and a NUL at the end of the arena, and set *off to the offset. -E2BIG
@@ -115,6 +133,13 @@ int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t
 /* Record the first damage and return 0. System errors are returned unchanged. */
 int sym_builder_left_out(struct sym_builder *b, int err);
 
+/*
+ * Add all symbols of an image and of its separate debug file (NULL: it has none). Damaged parts are
+ * left out. On failure the builder is only to be freed.
+ */
+int sym_builder_collect(struct sym_builder *b, const struct sym_image *image,
+			const struct sym_image *debug);
+
 /* Return where a name ends before `@VERSION` or `@@VERSION`, which linkers append in .symtab. */
 size_t sym_version_at(const char *name, size_t length);
 /*
@@ -122,6 +147,16 @@ size_t sym_version_at(const char *name, size_t length);
  * assembler and annobin.
  */
 bool sym_is_marker(const char *name);
+
+/* ---- symbolizer/elf/choose.c --------------------------------------------------------------- */
+
+/*
+ * Make the entries what a table needs: sorted by address, usually one for each address, with clean
+ * names, and aux the enclosing entry. -EAGAIN: names must not be lazy for this file. -ENOMEM.
+ */
+int sym_builder_choose(struct sym_builder *b);
+
+/* ---- other readers of symbols -------------------------------------------------------------- */
 
 /*
  * symbolizer/elf/plt.c: add `name@plt` for the stubs through which x86_64 and aarch64 code calls other
