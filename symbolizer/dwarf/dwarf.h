@@ -203,7 +203,7 @@ struct dw_die {
 	const uint8_t *attributes; /* borrowed from the unit */
 };
 
-/* ---- symbolizer/dwarf/dwarf_file.c: files, units, abbreviations ------------------------ */
+/* ---- symbolizer/dwarf/dwarf_file.c: files ------------------------------------------------- */
 
 /*
  * Open the debug sections of an image. -ENOENT: it has no debug information. The image's descriptor
@@ -217,6 +217,9 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
  */
 int dw_file_twin(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out);
 void dw_file_close(struct dw_file *file);
+
+/* ---- symbolizer/dwarf/dwarf_unit.c: units -------------------------------------------------- */
+
 /* Find where the units are; once. */
 int dw_file_units(struct dw_file *file);
 /* Return the unit that contains off. -EBADMSG: none; -ENOTSUP: of an unknown version. */
@@ -233,6 +236,16 @@ uint8_t *dw_spare_take(struct dw_spare *spare, uint64_t size, uint64_t *room);
 void dw_spare_give(struct dw_spare *spare, uint8_t *bytes, uint64_t room);
 /* Read a unit's header at off. Only dw_file_units and packages need this. */
 int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out);
+
+/* ---- symbolizer/dwarf/dwarf_abbrev.c: abbreviations ---------------------------------------- */
+
+/*
+ * Take the unit's table of abbreviations from the cache of its file, or read it, and set
+ * unit->abbrevs. The unit has a reference to it.
+ */
+int dw_abbrevs_get(struct dw_unit *unit);
+/* Drop one reference to a table; the last one frees it. NULL is fine. */
+void dw_abbrevs_put(struct dw_abbrevs *abbrevs);
 
 /* ---- symbolizer/dwarf/dwarf_die.c: entries and attributes -------------------------------- */
 
