@@ -1,33 +1,22 @@
 /* symbolizer/dwarf/dwarf_line.c: runs line number programs, versions 2 to 5 (DWARF 5 §6.2). */
-#include "symbolizer/dwarf/dwarf.h"
+#include "symbolizer/dwarf/dwarf_line.h"
 
 #include <dwarf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* The line program of a unit with a million lines has some 4 MB. */
 #define PROGRAM_MAX ((uint64_t)256 << 20)
 #define ROWS_MAX    ((size_t)16 << 20)
-#define FORMATS_MAX 16
-
-struct sequence { /* a sequence of rows */
-	size_t first, past;
-	uint64_t start, end;
-};
 
 struct program {
-	const struct dw_file *file;
-	struct dw_unit unit; /* sizes for reading the forms in the header */
-	uint64_t off;	     /* offset of bytes in .debug_line */
-	const uint8_t *bytes;
-	struct dw_table *table;
-	size_t room, room_files, room_folders;
+	struct dw_line_lists lists; /* the bytes, and what their header states */
+	size_t room;		    /* for rows in the table */
 	uint8_t min_inst, max_ops, line_range, opcode_base;
 	int8_t line_base;
 	uint8_t lengths[256];
-	size_t first;		    /* first row of the current sequence */
-	struct sequence *sequences; /* owned */
+	size_t first;		       /* first row of the current sequence */
+	struct dw_sequence *sequences; /* owned */
 	size_t n_sequences, room_sequences;
 	/* Addresses whose rows are wanted, ascending; NULL: all rows. */
 	const uint64_t *wanted;
@@ -42,7 +31,7 @@ struct program {
 
 static int grow_rows(struct program *p)
 {
-	struct dw_table *t = p->table;
+	struct dw_table *t = p->lists.table;
 	size_t room = p->room ? p->room * 2 : 256;
 	struct dw_row *grown;
 
@@ -62,7 +51,7 @@ static int grow_rows(struct program *p)
  */
 static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
 {
-	struct dw_table *t = p->table;
+	struct dw_table *t = p->lists.table;
 
 	if (t->n_rows > p->first && file != DW_ROW_END) {
 		struct dw_row *last = &t->rows[t->n_rows - 1];
@@ -156,142 +145,6 @@ static inline __attribute__((always_inline)) int emit(struct program *p, uint64_
 	return 0;
 }
 
-static int push_name(struct dw_name **list, size_t *n, size_t *room, struct dw_name name)
-{
-	if (*n == *room) {
-		size_t more = *room ? *room * 2 : 16;
-		struct dw_name *grown = reallocarray(*list, more, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		*list = grown;
-		*room = more;
-	}
-	(*list)[(*n)++] = name;
-	return 0;
-}
-
-static int push_file(struct program *p, struct dw_name name)
-{
-	return push_name(&p->table->files, &p->table->n_files, &p->room_files, name);
-}
-
-static int push_folder(struct program *p, struct dw_name name)
-{
-	return push_name(&p->table->folders, &p->table->n_folders, &p->room_folders, name);
-}
-
-/* Return the offset in .debug_line of a position in the program. */
-static uint64_t off_of(const struct program *p, const void *at)
-{
-	return p->off + (uint64_t)((const uint8_t *)at - p->bytes);
-}
-
-/* Read a file's entry of versions 2 to 4; the program itself can contain one, too. */
-static int older_file(struct program *p, struct sym_cursor *c, const char *text)
-{
-	uint64_t folder = sym_cursor_uleb(c);
-
-	(void)sym_cursor_uleb(c); /* time */
-	(void)sym_cursor_uleb(c); /* size */
-	if (c->bad)
-		return -EBADMSG;
-	return push_file(
-		p, (struct dw_name){ .off = off_of(p, text),
-				     .folder = folder > UINT32_MAX ? UINT32_MAX : (uint32_t)folder,
-				     .where = DW_IN_LINE });
-}
-
-/* Read the directory and file lists of versions 2 to 4. */
-static int older_names(struct program *p, struct sym_cursor *c)
-{
-	/* Directory 0 is the unit's own. There is no file 0. */
-	int err = push_folder(p, (struct dw_name){ .where = DW_NOWHERE });
-
-	if (!err)
-		err = push_file(p, (struct dw_name){ .where = DW_NOWHERE });
-	while (!err) {
-		const char *text = sym_cursor_text(c);
-
-		if (!text)
-			return -EBADMSG;
-		if (!*text)
-			break;
-		err = push_folder(p,
-				  (struct dw_name){ .off = off_of(p, text), .where = DW_IN_LINE });
-	}
-	while (!err) {
-		const char *text = sym_cursor_text(c);
-
-		if (!text)
-			return -EBADMSG;
-		if (!*text)
-			break;
-		err = older_file(p, c, text);
-	}
-	return err;
-}
-
-/* Return where the name in a value is stored. */
-static struct dw_name name_of(const struct program *p, const struct dw_value *v)
-{
-	switch (v->form) {
-	case DW_FORM_string:
-		return (struct dw_name){ .off = off_of(p, v->data), .where = DW_IN_LINE };
-	case DW_FORM_line_strp:
-		return (struct dw_name){ .off = v->u, .where = DW_IN_LINE_STR };
-	case DW_FORM_strp:
-		return (struct dw_name){ .off = v->u, .where = DW_IN_STR };
-	case DW_FORM_strp_sup:
-	case DW_FORM_GNU_strp_alt:
-		return (struct dw_name){ .off = v->u, .where = DW_IN_ALT };
-	default:
-		return (struct dw_name){ .where = DW_NOWHERE };
-	}
-}
-
-/* Read one of the two lists of version 5: a description of the entries, and the entries. */
-static int newer_names(struct program *p, struct sym_cursor *c, bool files)
-{
-	struct dw_spec formats[FORMATS_MAX];
-	uint8_t n_formats = sym_cursor_u8(c);
-	uint64_t n;
-	int err = 0;
-
-	if (n_formats > FORMATS_MAX)
-		return -E2BIG;
-	for (uint8_t i = 0; i < n_formats; i++) {
-		uint64_t type = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
-
-		if (form > UINT16_MAX || form == DW_FORM_implicit_const)
-			return -EBADMSG;
-		formats[i] = (struct dw_spec){ .name = type > UINT16_MAX ? 0 : (uint16_t)type,
-					       .form = (uint16_t)form };
-	}
-	n = sym_cursor_uleb(c);
-	if (c->bad || (n && !n_formats) || n > sym_cursor_left(c))
-		return -EBADMSG;
-	while (!err && n--) {
-		struct dw_name name = { .where = DW_NOWHERE };
-		uint32_t folder = 0;
-
-		for (uint8_t i = 0; i < n_formats; i++) {
-			struct dw_value v;
-
-			err = dw_value_read(&p->unit, c, &formats[i], &v);
-			if (err)
-				return err;
-			if (formats[i].name == DW_LNCT_path)
-				name = name_of(p, &v);
-			else if (formats[i].name == DW_LNCT_directory_index)
-				folder = v.u > UINT32_MAX ? UINT32_MAX : (uint32_t)v.u;
-		}
-		name.folder = folder;
-		err = files ? push_file(p, name) : push_folder(p, name);
-	}
-	return err;
-}
-
 /* Limit a number to 32 bits, below DW_ROW_END. */
 static uint32_t clip(uint64_t value)
 {
@@ -336,7 +189,7 @@ static int run_extended(struct program *p, struct sym_cursor *c, struct machine 
 		return 0;
 	case DW_LNE_define_file:
 		text = sym_cursor_text(&in);
-		return text ? older_file(p, &in, text) : -EBADMSG;
+		return text ? dw_line_older_file(&p->lists, &in, text) : -EBADMSG;
 	default:
 		return 0;
 	}
@@ -437,7 +290,7 @@ static void make_ops(const struct program *p, struct op ops[256])
 /* End the current sequence; drop it if it is unused code. */
 static int end_sequence(struct program *p)
 {
-	struct dw_table *t = p->table;
+	struct dw_table *t = p->lists.table;
 
 	/* The linker sets the start of a dropped sequence to 0, or to -1 (lld). */
 	if (p->first < t->n_rows &&
@@ -446,7 +299,8 @@ static int end_sequence(struct program *p)
 	if (p->first < t->n_rows) {
 		if (p->n_sequences == p->room_sequences) {
 			size_t room = p->room_sequences ? p->room_sequences * 2 : 64;
-			struct sequence *grown = reallocarray(p->sequences, room, sizeof(*grown));
+			struct dw_sequence *grown =
+				reallocarray(p->sequences, room, sizeof(*grown));
 
 			if (!grown)
 				return -ENOMEM;
@@ -454,7 +308,7 @@ static int end_sequence(struct program *p)
 			p->room_sequences = room;
 		}
 		p->sequences[p->n_sequences++] =
-			(struct sequence){ .first = p->first, .past = t->n_rows };
+			(struct dw_sequence){ .first = p->first, .past = t->n_rows };
 	}
 	p->first = t->n_rows;
 	return 0;
@@ -584,129 +438,8 @@ static int run(struct program *p, struct sym_cursor *c)
 	if (!err && !c->bad && c->p < c->end)
 		err = end_sequence(p);
 	/* A sequence without an end does not state where its code ends: drop it. */
-	p->table->n_rows = p->first;
+	p->lists.table->n_rows = p->first;
 	return err;
-}
-
-static int by_start(const void *a, const void *b)
-{
-	const struct sequence *x = a, *y = b;
-
-	return x->start != y->start ? (x->start < y->start ? -1 : 1)
-				    : (x->first > y->first) - (x->first < y->first);
-}
-
-/*
- * Order the sequences by start. They usually cover different code. Return false if they overlap or
- * their addresses decrease.
- */
-static bool order_sequences(struct program *p, bool *sorted)
-{
-	const struct dw_row *rows = p->table->rows;
-
-	*sorted = true;
-	for (size_t i = 0; i < p->n_sequences; i++) {
-		struct sequence *s = &p->sequences[i];
-
-		for (size_t j = s->first + 1; j < s->past; j++)
-			if (rows[j].addr < rows[j - 1].addr)
-				return false;
-		s->start = rows[s->first].addr;
-		s->end = rows[s->past - 1].addr;
-		*sorted = *sorted && (!i || s[-1].end <= s->start);
-	}
-	if (*sorted)
-		return true;
-	qsort(p->sequences, p->n_sequences, sizeof(*p->sequences), by_start);
-	for (size_t i = 1; i < p->n_sequences; i++)
-		if (p->sequences[i - 1].end > p->sequences[i].start)
-			return false;
-	return true;
-}
-
-/*
- * Return whether a must be before b: by address, and the end of one sequence before the start of
- * the next.
- */
-static bool goes_before(const struct dw_row *a, const struct dw_row *b)
-{
-	if (a->addr != b->addr)
-		return a->addr < b->addr;
-	return a->file == DW_ROW_END && b->file != DW_ROW_END;
-}
-
-/* Sort rows by merging runs that are in order already. Stable. */
-static int merge_rows(struct dw_table *t)
-{
-	struct dw_row *from = t->rows, *to;
-	size_t n = t->n_rows;
-	bool sorted = true;
-
-	for (size_t i = 1; i < n && sorted; i++)
-		sorted = !goes_before(&from[i], &from[i - 1]);
-	if (sorted)
-		return 0;
-	to = reallocarray(NULL, n, sizeof(*to));
-	if (!to)
-		return -ENOMEM;
-	while (!sorted) {
-		size_t at = 0;
-
-		while (at < n) {
-			size_t a = at, middle, b, end;
-
-			for (middle = at + 1;
-			     middle < n && !goes_before(&from[middle], &from[middle - 1]); middle++)
-				;
-			for (end = middle + 1; end < n && !goes_before(&from[end], &from[end - 1]);
-			     end++)
-				;
-			if (middle >= n)
-				end = middle = n;
-			for (b = middle; a < middle || b < end;)
-				to[at++] =
-					b >= end || (a < middle && !goes_before(&from[b], &from[a]))
-						? from[a++]
-						: from[b++];
-		}
-		/* Each pass halves the number of runs. */
-		struct dw_row *swap = from;
-
-		from = to;
-		to = swap;
-		sorted = true;
-		for (size_t i = 1; i < n && sorted; i++)
-			sorted = !goes_before(&from[i], &from[i - 1]);
-	}
-	free(to);
-	t->rows = from;
-	return 0;
-}
-
-/* Sort the rows by address. */
-static int sort_rows(struct program *p)
-{
-	struct dw_table *t = p->table;
-	struct dw_row *to;
-	size_t n = 0;
-	bool sorted;
-
-	if (!order_sequences(p, &sorted))
-		return merge_rows(t);
-	if (sorted)
-		return 0;
-	to = reallocarray(NULL, t->n_rows, sizeof(*to));
-	if (!to)
-		return -ENOMEM;
-	for (size_t i = 0; i < p->n_sequences; i++) {
-		const struct sequence *s = &p->sequences[i];
-
-		memcpy(to + n, t->rows + s->first, (s->past - s->first) * sizeof(*to));
-		n += s->past - s->first;
-	}
-	free(t->rows);
-	t->rows = to;
-	return 0;
 }
 
 /* Parse the header and run the program. */
@@ -717,22 +450,22 @@ static int parse(struct program *p, struct sym_cursor *c)
 	uint64_t head_size;
 	int err;
 
-	p->unit.version = p->table->version = sym_cursor_u16(c);
-	if (c->bad || p->unit.version < 2 || p->unit.version > 5)
+	p->lists.unit.version = p->lists.table->version = sym_cursor_u16(c);
+	if (c->bad || p->lists.unit.version < 2 || p->lists.unit.version > 5)
 		return -ENOTSUP;
-	if (p->unit.version >= 5) {
-		p->unit.addr_size = sym_cursor_u8(c);
+	if (p->lists.unit.version >= 5) {
+		p->lists.unit.addr_size = sym_cursor_u8(c);
 		(void)sym_cursor_u8(c); /* segment selector */
-		if (p->unit.addr_size != 4 && p->unit.addr_size != 8)
+		if (p->lists.unit.addr_size != 4 && p->lists.unit.addr_size != 8)
 			return -ENOTSUP;
 	}
-	head_size = sym_cursor_uint(c, p->unit.off_size);
+	head_size = sym_cursor_uint(c, p->lists.unit.off_size);
 	bytes = sym_cursor_take(c, head_size);
 	if (!bytes)
 		return -EBADMSG;
 	head = sym_cursor_of(bytes, head_size);
 	p->min_inst = sym_cursor_u8(&head);
-	p->max_ops = p->unit.version >= 4 ? sym_cursor_u8(&head) : 1;
+	p->max_ops = p->lists.unit.version >= 4 ? sym_cursor_u8(&head) : 1;
 	(void)sym_cursor_u8(&head); /* default_is_stmt */
 	p->line_base = (int8_t)sym_cursor_u8(&head);
 	p->line_range = sym_cursor_u8(&head);
@@ -741,17 +474,11 @@ static int parse(struct program *p, struct sym_cursor *c)
 		return -EBADMSG;
 	for (unsigned int i = 1; i < p->opcode_base; i++)
 		p->lengths[i] = sym_cursor_u8(&head);
-	if (p->unit.version >= 5) {
-		err = newer_names(p, &head, false);
-		if (!err)
-			err = newer_names(p, &head, true);
-	} else {
-		err = older_names(p, &head);
-	}
+	err = dw_line_lists_read(&p->lists, &head);
 	if (err || head.bad)
 		return err ? err : -EBADMSG;
 	err = run(p, c);
-	return err ? err : sort_rows(p);
+	return err ? err : dw_table_sort(p->lists.table, p->sequences, p->n_sequences);
 }
 
 /* Read or map the program's bytes. *owned must go back to file->line_spare. */
@@ -776,8 +503,7 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 		  size_t n_wanted, struct dw_table **out)
 {
 	struct program p = {
-		.file = file,
-		.unit = { .addr_size = addr_size, .off_size = 4 },
+		.lists.unit = { .addr_size = addr_size, .off_size = 4 },
 		.wanted = wanted,
 		.n_wanted = n_wanted,
 	};
@@ -794,30 +520,30 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 		return err;
 	size = sym_cursor_u32(&c);
 	if (size == 0xffffffff) {
-		p.unit.off_size = 8;
+		p.lists.unit.off_size = 8;
 		size = sym_cursor_u64(&c);
 	}
-	p.off = off + (p.unit.off_size == 8 ? 12 : 4);
-	left = file->line.size - p.off;
+	p.lists.off = off + (p.lists.unit.off_size == 8 ? 12 : 4);
+	left = file->line.size - p.lists.off;
 	if (size > left || size > PROGRAM_MAX)
 		return -EBADMSG;
-	err = read_program(file, p.off, size, &p.bytes, &owned, &room);
+	err = read_program(file, p.lists.off, size, &p.lists.bytes, &owned, &room);
 	if (err)
 		return err;
 	file->budget->spent += size;
-	p.table = calloc(1, sizeof(*p.table));
-	c = sym_cursor_of(p.bytes, size);
-	err = p.table ? parse(&p, &c) : -ENOMEM;
+	p.lists.table = calloc(1, sizeof(*p.lists.table));
+	c = sym_cursor_of(p.lists.bytes, size);
+	err = p.lists.table ? parse(&p, &c) : -ENOMEM;
 	free(p.sequences);
 	if (owned)
 		dw_spare_give(&file->line_spare, owned, room);
 	if (err || p.unordered)
-		dw_table_free(p.table);
+		dw_table_free(p.lists.table);
 	if (p.unordered && (!err || err == -EBADMSG))
 		return dw_table_read(file, off, addr_size, NULL, 0, out);
 	if (err)
 		return err;
-	*out = p.table;
+	*out = p.lists.table;
 	return 0;
 }
 
@@ -848,68 +574,4 @@ int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row *
 	*out = &t->rows[low - 1];
 	*end = t->rows[low].addr;
 	return 0;
-}
-
-/* ---- names -------------------------------------------------------------------------------- */
-
-/* Copy the text of a name. */
-static int text_of(const struct dw_file *file, const struct dw_name *name, char *out, size_t room)
-{
-	switch (name->where) {
-	case DW_IN_LINE:
-		return sym_section_text(&file->line, name->off, out, room);
-	case DW_IN_LINE_STR:
-		return sym_section_text(&file->line_str, name->off, out, room);
-	case DW_IN_STR:
-		return sym_section_text(&file->str, name->off, out, room);
-	case DW_IN_ALT:
-		return file->alt ? sym_section_text(&file->alt->str, name->off, out, room)
-				 : -ENOENT;
-	default:
-		return -ENOENT;
-	}
-}
-
-/* Put "folder/" before the text in out, if there is room. Return the length of the text. */
-static int prepend(const char *folder, char *out, size_t room)
-{
-	size_t n = strlen(folder), m = strlen(out);
-	bool slash = n && folder[n - 1] != '/';
-
-	if (!n || n + slash + m >= room)
-		return (int)m;
-	memmove(out + n + slash, out, m + 1);
-	memcpy(out, folder, n);
-	if (slash)
-		out[n] = '/';
-	return (int)(n + slash + m);
-}
-
-int dw_table_path(const struct dw_file *file, const struct dw_table *t, uint32_t index,
-		  const char *dir, char *out, size_t room)
-{
-	char folder[4096];
-	const struct dw_name *name;
-	int n;
-
-	if (index >= t->n_files)
-		return -ENOENT;
-	name = &t->files[index];
-	n = text_of(file, name, out, room);
-	if (n <= 0)
-		return n ? n : -ENOENT;
-	if (*out == '/')
-		return n;
-	if (name->folder < t->n_folders &&
-	    text_of(file, &t->folders[name->folder], folder, sizeof(folder)) > 0) {
-		n = prepend(folder, out, room);
-		if (*out == '/')
-			return n;
-		/*
-		 * In version 5, directory 0 is the unit's own directory and is not relative to dir.
-		 */
-		if (t->version >= 5 && !name->folder && *dir != '/')
-			return n;
-	}
-	return prepend(dir, out, room);
 }

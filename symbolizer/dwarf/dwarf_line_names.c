@@ -1,0 +1,220 @@
+/*
+ * symbolizer/dwarf/dwarf_line_names.c: reads the lists of directories and files in the header of a
+ * line program, and makes paths from them.
+ */
+#include "symbolizer/dwarf/dwarf_line.h"
+
+#include <dwarf.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#define FORMATS_MAX 16
+
+static int push_name(struct dw_name **list, size_t *n, size_t *room, struct dw_name name)
+{
+	if (*n == *room) {
+		size_t more = *room ? *room * 2 : 16;
+		struct dw_name *grown = reallocarray(*list, more, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		*list = grown;
+		*room = more;
+	}
+	(*list)[(*n)++] = name;
+	return 0;
+}
+
+static int push_file(struct dw_line_lists *l, struct dw_name name)
+{
+	return push_name(&l->table->files, &l->table->n_files, &l->room_files, name);
+}
+
+static int push_folder(struct dw_line_lists *l, struct dw_name name)
+{
+	return push_name(&l->table->folders, &l->table->n_folders, &l->room_folders, name);
+}
+
+/* Return the offset in .debug_line of a position in the line program. */
+static uint64_t off_of(const struct dw_line_lists *l, const void *at)
+{
+	return l->off + (uint64_t)((const uint8_t *)at - l->bytes);
+}
+
+int dw_line_older_file(struct dw_line_lists *l, struct sym_cursor *c, const char *text)
+{
+	uint64_t folder = sym_cursor_uleb(c);
+
+	(void)sym_cursor_uleb(c); /* time */
+	(void)sym_cursor_uleb(c); /* size */
+	if (c->bad)
+		return -EBADMSG;
+	return push_file(
+		l, (struct dw_name){ .off = off_of(l, text),
+				     .folder = folder > UINT32_MAX ? UINT32_MAX : (uint32_t)folder,
+				     .where = DW_IN_LINE });
+}
+
+/* Read the directory and file lists of versions 2 to 4. */
+static int older_names(struct dw_line_lists *l, struct sym_cursor *c)
+{
+	/* Directory 0 is the unit's own. There is no file 0. */
+	int err = push_folder(l, (struct dw_name){ .where = DW_NOWHERE });
+
+	if (!err)
+		err = push_file(l, (struct dw_name){ .where = DW_NOWHERE });
+	while (!err) {
+		const char *text = sym_cursor_text(c);
+
+		if (!text)
+			return -EBADMSG;
+		if (!*text)
+			break;
+		err = push_folder(l,
+				  (struct dw_name){ .off = off_of(l, text), .where = DW_IN_LINE });
+	}
+	while (!err) {
+		const char *text = sym_cursor_text(c);
+
+		if (!text)
+			return -EBADMSG;
+		if (!*text)
+			break;
+		err = dw_line_older_file(l, c, text);
+	}
+	return err;
+}
+
+/* Return where the name in a value is stored. */
+static struct dw_name name_of(const struct dw_line_lists *l, const struct dw_value *v)
+{
+	switch (v->form) {
+	case DW_FORM_string:
+		return (struct dw_name){ .off = off_of(l, v->data), .where = DW_IN_LINE };
+	case DW_FORM_line_strp:
+		return (struct dw_name){ .off = v->u, .where = DW_IN_LINE_STR };
+	case DW_FORM_strp:
+		return (struct dw_name){ .off = v->u, .where = DW_IN_STR };
+	case DW_FORM_strp_sup:
+	case DW_FORM_GNU_strp_alt:
+		return (struct dw_name){ .off = v->u, .where = DW_IN_ALT };
+	default:
+		return (struct dw_name){ .where = DW_NOWHERE };
+	}
+}
+
+/* Read one of the two lists of version 5: a description of the entries, and the entries. */
+static int newer_names(struct dw_line_lists *l, struct sym_cursor *c, bool files)
+{
+	struct dw_spec formats[FORMATS_MAX];
+	uint8_t n_formats = sym_cursor_u8(c);
+	uint64_t n;
+	int err = 0;
+
+	if (n_formats > FORMATS_MAX)
+		return -E2BIG;
+	for (uint8_t i = 0; i < n_formats; i++) {
+		uint64_t type = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
+
+		if (form > UINT16_MAX || form == DW_FORM_implicit_const)
+			return -EBADMSG;
+		formats[i] = (struct dw_spec){ .name = type > UINT16_MAX ? 0 : (uint16_t)type,
+					       .form = (uint16_t)form };
+	}
+	n = sym_cursor_uleb(c);
+	if (c->bad || (n && !n_formats) || n > sym_cursor_left(c))
+		return -EBADMSG;
+	while (!err && n--) {
+		struct dw_name name = { .where = DW_NOWHERE };
+		uint32_t folder = 0;
+
+		for (uint8_t i = 0; i < n_formats; i++) {
+			struct dw_value v;
+
+			err = dw_value_read(&l->unit, c, &formats[i], &v);
+			if (err)
+				return err;
+			if (formats[i].name == DW_LNCT_path)
+				name = name_of(l, &v);
+			else if (formats[i].name == DW_LNCT_directory_index)
+				folder = v.u > UINT32_MAX ? UINT32_MAX : (uint32_t)v.u;
+		}
+		name.folder = folder;
+		err = files ? push_file(l, name) : push_folder(l, name);
+	}
+	return err;
+}
+
+int dw_line_lists_read(struct dw_line_lists *l, struct sym_cursor *c)
+{
+	int err;
+
+	if (l->unit.version < 5)
+		return older_names(l, c);
+	err = newer_names(l, c, false);
+	return err ? err : newer_names(l, c, true);
+}
+
+/* ---- paths --------------------------------------------------------------------------------- */
+
+/* Copy the text of a name. */
+static int text_of(const struct dw_file *file, const struct dw_name *name, char *out, size_t room)
+{
+	switch (name->where) {
+	case DW_IN_LINE:
+		return sym_section_text(&file->line, name->off, out, room);
+	case DW_IN_LINE_STR:
+		return sym_section_text(&file->line_str, name->off, out, room);
+	case DW_IN_STR:
+		return sym_section_text(&file->str, name->off, out, room);
+	case DW_IN_ALT:
+		return file->alt ? sym_section_text(&file->alt->str, name->off, out, room)
+				 : -ENOENT;
+	default:
+		return -ENOENT;
+	}
+}
+
+/* Put "folder/" before the text in out, if there is room. Return the length of the text. */
+static int prepend(const char *folder, char *out, size_t room)
+{
+	size_t n = strlen(folder), m = strlen(out);
+	bool slash = n && folder[n - 1] != '/';
+
+	if (!n || n + slash + m >= room)
+		return (int)m;
+	memmove(out + n + slash, out, m + 1);
+	memcpy(out, folder, n);
+	if (slash)
+		out[n] = '/';
+	return (int)(n + slash + m);
+}
+
+int dw_table_path(const struct dw_file *file, const struct dw_table *t, uint32_t index,
+		  const char *dir, char *out, size_t room)
+{
+	char folder[4096];
+	const struct dw_name *name;
+	int n;
+
+	if (index >= t->n_files)
+		return -ENOENT;
+	name = &t->files[index];
+	n = text_of(file, name, out, room);
+	if (n <= 0)
+		return n ? n : -ENOENT;
+	if (*out == '/')
+		return n;
+	if (name->folder < t->n_folders &&
+	    text_of(file, &t->folders[name->folder], folder, sizeof(folder)) > 0) {
+		n = prepend(folder, out, room);
+		if (*out == '/')
+			return n;
+		/*
+		 * In version 5, directory 0 is the unit's own directory and is not relative to dir.
+		 */
+		if (t->version >= 5 && !name->folder && *dir != '/')
+			return n;
+	}
+	return prepend(dir, out, room);
+}

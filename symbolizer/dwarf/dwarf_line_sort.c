@@ -1,0 +1,123 @@
+/* symbolizer/dwarf/dwarf_line_sort.c: sorts the rows of a line table by address. */
+#include "symbolizer/dwarf/dwarf_line.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int by_start(const void *a, const void *b)
+{
+	const struct dw_sequence *x = a, *y = b;
+
+	return x->start != y->start ? (x->start < y->start ? -1 : 1)
+				    : (x->first > y->first) - (x->first < y->first);
+}
+
+/*
+ * Order the sequences by start. They usually cover different code. Return false if they overlap or
+ * their addresses decrease.
+ */
+static bool order_sequences(const struct dw_row *rows, struct dw_sequence *sequences, size_t n,
+			    bool *sorted)
+{
+	*sorted = true;
+	for (size_t i = 0; i < n; i++) {
+		struct dw_sequence *s = &sequences[i];
+
+		for (size_t j = s->first + 1; j < s->past; j++)
+			if (rows[j].addr < rows[j - 1].addr)
+				return false;
+		s->start = rows[s->first].addr;
+		s->end = rows[s->past - 1].addr;
+		*sorted = *sorted && (!i || s[-1].end <= s->start);
+	}
+	if (*sorted)
+		return true;
+	qsort(sequences, n, sizeof(*sequences), by_start);
+	for (size_t i = 1; i < n; i++)
+		if (sequences[i - 1].end > sequences[i].start)
+			return false;
+	return true;
+}
+
+/*
+ * Return whether a must be before b: by address, and the end of one sequence before the start of
+ * the next.
+ */
+static bool goes_before(const struct dw_row *a, const struct dw_row *b)
+{
+	if (a->addr != b->addr)
+		return a->addr < b->addr;
+	return a->file == DW_ROW_END && b->file != DW_ROW_END;
+}
+
+/* Sort rows by merging runs that are in order already. Stable. */
+static int merge_rows(struct dw_table *t)
+{
+	struct dw_row *from = t->rows, *to;
+	size_t n = t->n_rows;
+	bool sorted = true;
+
+	for (size_t i = 1; i < n && sorted; i++)
+		sorted = !goes_before(&from[i], &from[i - 1]);
+	if (sorted)
+		return 0;
+	to = reallocarray(NULL, n, sizeof(*to));
+	if (!to)
+		return -ENOMEM;
+	while (!sorted) {
+		size_t at = 0;
+
+		while (at < n) {
+			size_t a = at, middle, b, end;
+
+			for (middle = at + 1;
+			     middle < n && !goes_before(&from[middle], &from[middle - 1]); middle++)
+				;
+			for (end = middle + 1; end < n && !goes_before(&from[end], &from[end - 1]);
+			     end++)
+				;
+			if (middle >= n)
+				end = middle = n;
+			for (b = middle; a < middle || b < end;)
+				to[at++] =
+					b >= end || (a < middle && !goes_before(&from[b], &from[a]))
+						? from[a++]
+						: from[b++];
+		}
+		/* Each pass halves the number of runs. */
+		struct dw_row *swap = from;
+
+		from = to;
+		to = swap;
+		sorted = true;
+		for (size_t i = 1; i < n && sorted; i++)
+			sorted = !goes_before(&from[i], &from[i - 1]);
+	}
+	free(to);
+	t->rows = from;
+	return 0;
+}
+
+int dw_table_sort(struct dw_table *t, struct dw_sequence *sequences, size_t n_sequences)
+{
+	struct dw_row *to;
+	size_t n = 0;
+	bool sorted;
+
+	if (!order_sequences(t->rows, sequences, n_sequences, &sorted))
+		return merge_rows(t);
+	if (sorted)
+		return 0;
+	to = reallocarray(NULL, t->n_rows, sizeof(*to));
+	if (!to)
+		return -ENOMEM;
+	for (size_t i = 0; i < n_sequences; i++) {
+		const struct dw_sequence *s = &sequences[i];
+
+		memcpy(to + n, t->rows + s->first, (s->past - s->first) * sizeof(*to));
+		n += s->past - s->first;
+	}
+	free(t->rows);
+	t->rows = to;
+	return 0;
+}
