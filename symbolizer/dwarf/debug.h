@@ -43,6 +43,27 @@ struct sym_debug {
 	size_t n_origins, room_origins;
 };
 
+/* ---- symbolizer/dwarf/links.c ---------------------------------------------------------------- */
+
+/* Find the build-id of an image. -ENOENT: it has none. */
+int sym_image_build_id(const struct sym_image *image, struct uw_build_id *out);
+/*
+ * Read .gnu_debugaltlink: the path of a file that several debug files share, and its build-id. The
+ * caller frees *path. -ENOENT, -EBADMSG.
+ */
+int sym_image_alt_link(const struct sym_image *image, char **path, struct uw_build_id *build_id);
+
+/* ---- symbolizer/dwarf/spans.c ---------------------------------------------------------------- */
+
+/* Find the code ranges of all units and sort them. */
+int sym_spans_find(struct sym_debug *debug, const struct sym_image *image);
+/*
+ * Return the unit whose code contains vaddr; NULL: none. Narrow [*low, *high) to the range around
+ * vaddr in which no other unit begins or ends.
+ */
+struct dw_unit *sym_spans_unit(const struct sym_debug *debug, uint64_t vaddr, uint64_t *low,
+			       uint64_t *high);
+
 /* ---- symbolizer/dwarf/split.c ---------------------------------------------------------------- */
 
 /*
