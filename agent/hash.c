@@ -11,17 +11,6 @@
 #include <string.h>
 
 /*
- * Multiply by 2^64 / golden ratio (Fibonacci hashing), then fold high bits into the low ones: the
- * index uses the low bits as the position of a slot.
- */
-uint64_t hash_u64(uint64_t seed, uint64_t value)
-{
-	uint64_t h = (seed ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return h ^ (h >> 29);
-}
-
-/*
  * Hash words of eight bytes; the last word is padded with zeros. The length is hashed first, so
  * that the padding cannot be confused with zero bytes of the input.
  */
@@ -152,38 +141,29 @@ void hash_fini(struct hash_index *index)
 	*index = (struct hash_index){ 0 };
 }
 
-struct key {
-	const struct strings *pool;
-	const char *bytes;
-	size_t n;
-};
-
-/*
- * Return true if the pool's string id is the key. The key's bytes hold no NUL (see strings_keep),
- * so that strncmp compares all of them.
- */
-static bool same_string(const void *ctx, uint32_t id)
+/* Return whether the string is these n bytes, which hold no NUL: strncmp compares all of them. */
+static bool is_string(const char *string, const char *bytes, size_t n)
 {
-	const struct key *key = ctx;
-	const char *string = key->pool->strings[id];
-
-	return !strncmp(string, key->bytes, key->n) && !string[key->n];
+	return !strncmp(string, bytes, n) && !string[n];
 }
 
 const char *strings_keep(struct strings *pool, const char *bytes, size_t n)
 {
-	struct key key = { .pool = pool, .bytes = bytes, .n = strnlen(bytes, n) };
-	uint64_t hash = hash_bytes(0, bytes, key.n);
-	uint32_t id = hash_find(&pool->index, hash, same_string, &key);
+	size_t length = strnlen(bytes, n);
+	uint64_t hash = hash_bytes(0, bytes, length);
+	struct hash_search at;
+	uint32_t id = hash_first(&pool->index, hash, &at);
 	void *strings = pool->strings;
 	char *copy;
 
+	while (id != HASH_NONE && !is_string(pool->strings[id], bytes, length))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return pool->strings[id];
 	if (array_make_room(&strings, pool->n, &pool->room, sizeof(*pool->strings)))
 		return NULL;
 	pool->strings = strings;
-	copy = strndup(bytes, key.n);
+	copy = strndup(bytes, length);
 	if (!copy || hash_add(&pool->index, hash, (uint32_t)pool->n)) {
 		free(copy);
 		return NULL;

@@ -13,11 +13,20 @@
 #include <stdint.h>
 
 /*
- * Hash n bytes, or one number. The hash is fast and not cryptographic, and its value depends on
- * the machine's byte order.
+ * Hash n bytes. The hash is fast and not cryptographic, and its value depends on the machine's byte
+ * order.
  */
 uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n);
-uint64_t hash_u64(uint64_t seed, uint64_t value);
+/*
+ * Hash a number. Multiply by 2^64 / golden ratio (Fibonacci hashing), then fold high bits into the
+ * low ones: the index uses the low bits as the position of a slot.
+ */
+static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
+{
+	uint64_t h = (seed ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return h ^ (h >> 29);
+}
 
 #define HASH_NONE UINT32_MAX
 
@@ -35,6 +44,45 @@ struct hash_index { /* all zero: empty */
 	size_t n_slots; /* 0 or a power of two */
 	size_t n_used;
 };
+
+/*
+ * Look up: hash_first returns an id whose hash has the same low 32 bits, hash_next another such id;
+ * HASH_NONE: there are no more. The caller compares its own elements:
+ *
+ *	uint32_t id = hash_first(&index, hash, &at);
+ *
+ *	while (id != HASH_NONE && elements[id].key != key)
+ *		id = hash_next(&at);
+ *
+ * The index must not change in between. These functions are inline because lookups are hot: after
+ * inlining, struct hash_search is in registers and no comparison needs a call.
+ */
+struct hash_search {
+	const struct hash_index *index;
+	size_t i; /* of the slot to look at next, modulo n_slots */
+	uint32_t hash;
+};
+
+static inline uint32_t hash_next(struct hash_search *at)
+{
+	/* The index is never full (see hash_add), so that a free slot ends every search. */
+	for (;;) {
+		const struct hash_slot *slot =
+			&at->index->slots[at->i++ & (at->index->n_slots - 1)];
+
+		if (!slot->past)
+			return HASH_NONE;
+		if (slot->hash == at->hash)
+			return slot->past - 1;
+	}
+}
+
+static inline uint32_t hash_first(const struct hash_index *index, uint64_t hash,
+				  struct hash_search *at)
+{
+	*at = (struct hash_search){ .index = index, .i = (uint32_t)hash, .hash = (uint32_t)hash };
+	return index->n_slots ? hash_next(at) : HASH_NONE;
+}
 
 typedef bool (*hash_equal_fn)(const void *ctx, uint32_t id);
 
