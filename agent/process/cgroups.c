@@ -11,23 +11,14 @@
 #define PATH_LENGTH_MAX 4096
 #define CGROUPS_MAX	((size_t)1 << 20) /* only a forged recording has more */
 
-struct which {
-	const struct cgroups *cgroups;
-	uint64_t id;
-};
-
-static bool same_id(const void *ctx, uint32_t i)
-{
-	const struct which *want = ctx;
-
-	return want->cgroups->cgroups[i].id == want->id;
-}
-
 static uint32_t find(const struct cgroups *cgroups, uint64_t id)
 {
-	struct which want = { .cgroups = cgroups, .id = id };
+	struct hash_search at;
+	uint32_t i = hash_first(&cgroups->by_id, hash_u64(0, id), &at);
 
-	return hash_find(&cgroups->by_id, hash_u64(0, id), same_id, &want);
+	while (i != HASH_NONE && cgroups->cgroups[i].id != id)
+		i = hash_next(&at);
+	return i;
 }
 
 int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)

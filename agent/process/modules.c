@@ -260,21 +260,11 @@ static enum module_kind kind_of(const struct modules *modules, uint32_t pid,
 	return path[0] == '/' ? MODULE_FILE : MODULE_OTHER;
 }
 
-struct identity {
-	const struct modules *modules;
-	const struct event_mapping *mapping;
-	uint64_t view;
-};
-
-/* Compare a known module with a mapping event, for hash_find. */
-static bool same_identity(const void *ctx, uint32_t id)
+/* Compare a known module with a mapping event from a process that has this view of files. */
+static bool same_identity(const struct known *k, const struct event_mapping *m, uint64_t view)
 {
-	const struct identity *want = ctx;
-	const struct event_mapping *m = want->mapping;
-	const struct known *k = want->modules->known[id];
-
 	/* Mappings older than the recording are reported without a generation: 0 equals any. */
-	return k->inode == m->inode && k->view == want->view &&
+	return k->inode == m->inode && k->view == view &&
 	       (k->inode_generation == m->inode_generation || !k->inode_generation ||
 		!m->inode_generation) &&
 	       k->major == m->major && k->minor == m->minor && k->told_elf_off == m->elf_off &&
@@ -306,9 +296,9 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 {
 	enum module_kind kind = kind_of(modules, pid, mapping);
 	struct event_mapping m = { .path = mapping->path };
-	struct identity want = { .modules = modules, .mapping = &m };
+	struct hash_search at;
 	struct known *k;
-	uint64_t hash;
+	uint64_t hash, view = 0;
 	uint32_t id;
 
 	/*
@@ -325,10 +315,12 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		note_jitdump(modules, pid, mapping);
 	/* In another mount namespace, the same path and build-id can be another file. */
 	if (kind == MODULE_FILE && modules->pin)
-		want.view = opener_view(modules->opener, pid, !m.inode);
+		view = opener_view(modules->opener, pid, !m.inode);
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
-	id = hash_find(&modules->by_identity, hash, same_identity, &want);
+	id = hash_first(&modules->by_identity, hash, &at);
+	while (id != HASH_NONE && !same_identity(modules->known[id], &m, view))
+		id = hash_next(&at);
 	if (id != HASH_NONE) {
 		k = modules->known[id];
 		/*
@@ -356,7 +348,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->inode_generation = m.inode_generation;
 	k->told = k->expected = k->module.build_id = m.build_id;
 	k->pid = pid;
-	k->view = want.view;
+	k->view = view;
 	if (modules->opener && (kind == MODULE_FILE || kind == MODULE_JIT))
 		opener_user_of(modules->opener, pid, &k->user);
 	k->module.pid = kind == MODULE_JIT ? pid : 0;
@@ -377,11 +369,6 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	return &k->module;
 }
 
-struct contents {
-	const struct modules *modules;
-	const struct known *of;
-};
-
 /* Return whether both modules have the same open inode, which cannot be faked, or equal images. */
 static bool same_bytes(const struct known *a, const struct known *b)
 {
@@ -400,28 +387,26 @@ static bool same_names(const struct known *a, const struct known *b)
 	return a->own_debug == b->own_debug && (!a->own_debug || a->view == b->view);
 }
 
-/* Compare two modules for unite: build-id, path, bytes and origin of names. */
-static bool same_contents(const void *ctx, uint32_t id)
+/* Return whether two modules are the same: build-id, path, bytes and origin of names. */
+static bool same_contents(const struct known *a, const struct known *b)
 {
-	const struct contents *want = ctx;
-	const struct known *k = want->modules->known[id];
-
-	return uw_build_id_equal(&k->module.build_id, &want->of->module.build_id) &&
-	       !strcmp(k->raw_path, want->of->raw_path) && same_bytes(k, want->of) &&
-	       same_names(k, want->of);
+	return uw_build_id_equal(&a->module.build_id, &b->module.build_id) &&
+	       !strcmp(a->raw_path, b->raw_path) && same_bytes(a, b) && same_names(a, b);
 }
 
 void modules_unite(struct modules *modules, struct known *k)
 {
-	struct contents want = { .modules = modules, .of = k };
 	const struct uw_build_id *build_id = &k->module.build_id;
 	uint64_t hash = hash_bytes(0, k->raw_path, strlen(k->raw_path));
+	struct hash_search at;
 	uint32_t id;
 
 	if (!build_id->size)
 		return;
 	hash = hash_bytes(hash, build_id->bytes, build_id->size);
-	id = hash_find(&modules->by_contents, hash, same_contents, &want);
+	id = hash_first(&modules->by_contents, hash, &at);
+	while (id != HASH_NONE && !same_contents(modules->known[id], k))
+		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		/* Without memory for the index, equal files are only counted separately. */
 		(void)hash_add(&modules->by_contents, hash, k->module.id);

@@ -110,38 +110,23 @@ size_t processes_count(const struct processes *p)
 
 /* ---- the two arrays ---------------------------------------------------------- */
 
-struct number {
-	const struct processes *processes;
-	uint32_t number;
-};
-
-static bool has_pid(const void *ctx, uint32_t id)
-{
-	const struct number *want = ctx;
-
-	return want->processes->processes[id].pid == want->number;
-}
-
-static bool has_tid(const void *ctx, uint32_t id)
-{
-	const struct number *want = ctx;
-
-	return want->processes->tasks[id].tid == want->number;
-}
-
 static struct process *find_process(const struct processes *p, uint32_t pid)
 {
-	struct number want = { .processes = p, .number = pid };
-	uint32_t id = hash_find(&p->by_pid, hash_u64(0, pid), has_pid, &want);
+	struct hash_search at;
+	uint32_t id = hash_first(&p->by_pid, hash_u64(0, pid), &at);
 
+	while (id != HASH_NONE && p->processes[id].pid != pid)
+		id = hash_next(&at);
 	return id == HASH_NONE ? NULL : &p->processes[id];
 }
 
 static struct task *find_task(const struct processes *p, uint32_t tid)
 {
-	struct number want = { .processes = p, .number = tid };
-	uint32_t id = hash_find(&p->by_tid, hash_u64(0, tid), has_tid, &want);
+	struct hash_search at;
+	uint32_t id = hash_first(&p->by_tid, hash_u64(0, tid), &at);
 
+	while (id != HASH_NONE && p->tasks[id].tid != tid)
+		id = hash_next(&at);
 	return id == HASH_NONE ? NULL : &p->tasks[id];
 }
 
