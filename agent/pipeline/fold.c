@@ -75,32 +75,25 @@ static int reserve(void **array, size_t need, size_t *room, size_t size)
 	return 0;
 }
 
-struct place {
-	const struct fold *fold;
-	const struct location *location;
-};
-
-static bool same_location(const void *ctx, uint32_t id)
+static bool same_location(const struct location *a, const struct location *b)
 {
-	const struct place *want = ctx;
-	const struct location *have = &want->fold->locations[id];
-
-	return have->vaddr == want->location->vaddr && have->module == want->location->module &&
-	       have->ra_bytes == want->location->ra_bytes &&
-	       have->confidence == want->location->confidence;
+	return a->vaddr == b->vaddr && a->module == b->module && a->ra_bytes == b->ra_bytes &&
+	       a->confidence == b->confidence;
 }
 
 int fold_location(struct fold *fold, const struct location *location, uint32_t *out)
 {
-	struct place want = { .fold = fold, .location = location };
 	uint64_t hash =
 		hash_u64((uint64_t)location->module->id << 8 |
 				 (unsigned int)location->confidence << 1 | location->ra_bytes,
 			 location->vaddr);
-	uint32_t id = hash_find(&fold->by_location, hash, same_location, &want);
+	struct hash_search at;
+	uint32_t id = hash_first(&fold->by_location, hash, &at);
 	void *array = fold->locations;
 	int err;
 
+	while (id != HASH_NONE && !same_location(&fold->locations[id], location))
+		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		id = (uint32_t)fold->profile->n_locations;
 		err = reserve(&array, id + 1, &fold->room_locations, sizeof(*fold->locations));
@@ -116,25 +109,17 @@ int fold_location(struct fold *fold, const struct location *location, uint32_t *
 	return 0;
 }
 
-struct line {
-	const struct profile *profile;
-	const struct fold_sample *sample;
-};
-
-/* Compare an entry with a sample, for hash_find. comm and cgroup are compared by pointer. */
-static bool same_line(const void *ctx, uint32_t id)
+/* Compare entry e of a profile with a sample. comm and cgroup are compared by pointer. */
+static bool same_line(const struct profile *p, const struct profile_entry *e,
+		      const struct fold_sample *s)
 {
-	const struct line *want = ctx;
-	const struct profile_entry *e = &want->profile->entries[id];
-	const struct fold_sample *s = want->sample;
-
 	return e->event == s->event && e->stop == s->stop && e->confidence == s->confidence &&
 	       e->has_user == s->has_user && e->stack_cut == s->stack_cut && e->pid == s->pid &&
 	       e->tid == s->tid && e->comm == s->comm && e->process_comm == s->process_comm &&
 	       e->cgroup_id == s->cgroup_id && e->cgroup == s->cgroup &&
 	       e->n_locations == s->n_locations && e->n_kernel == s->n_kernel &&
-	       (!s->n_locations || !memcmp(want->profile->location_ids + e->first_location,
-					   s->locations, s->n_locations * sizeof(*s->locations)));
+	       (!s->n_locations || !memcmp(p->location_ids + e->first_location, s->locations,
+					   s->n_locations * sizeof(*s->locations)));
 }
 
 static uint64_t hash_line(const struct fold_sample *s)
@@ -152,11 +137,13 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 	struct profile *p = fold->profile;
 	size_t first = p->n_location_ids;
 	void *ids = p->location_ids, *entries = p->entries;
-	struct line want = { .profile = p, .sample = s };
 	uint64_t hash = hash_line(s);
-	uint32_t id = hash_find(&fold->by_stack, hash, same_line, &want);
+	struct hash_search at;
+	uint32_t id = hash_first(&fold->by_stack, hash, &at);
 	int err;
 
+	while (id != HASH_NONE && !same_line(p, &p->entries[id], s))
+		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		if (first + s->n_locations > UINT32_MAX)
 			return -ENOMEM;

@@ -15,35 +15,23 @@ struct heap_process {
 	size_t n; /* pieces */
 };
 
-struct which {
-	const struct heap *heap;
-	uint64_t number;
-};
-
-static bool same_id(const void *ctx, uint32_t i)
-{
-	const struct which *want = ctx;
-
-	return want->heap->pieces[i].alloc.id == want->number;
-}
-
-static bool same_pid(const void *ctx, uint32_t i)
-{
-	const struct which *want = ctx;
-
-	return want->heap->processes[i].pid == want->number;
-}
-
 static uint32_t find_piece(const struct heap *heap, uint64_t id)
 {
-	return hash_find(&heap->by_id, hash_u64(0, id), same_id, &(struct which){ heap, id });
+	struct hash_search at;
+	uint32_t i = hash_first(&heap->by_id, hash_u64(0, id), &at);
+
+	while (i != HASH_NONE && heap->pieces[i].alloc.id != id)
+		i = hash_next(&at);
+	return i;
 }
 
 static struct heap_process *find_process(const struct heap *heap, uint32_t pid)
 {
-	uint32_t i =
-		hash_find(&heap->by_pid, hash_u64(0, pid), same_pid, &(struct which){ heap, pid });
+	struct hash_search at;
+	uint32_t i = hash_first(&heap->by_pid, hash_u64(0, pid), &at);
 
+	while (i != HASH_NONE && heap->processes[i].pid != pid)
+		i = hash_next(&at);
 	return i == HASH_NONE ? NULL : &heap->processes[i];
 }
 

@@ -131,30 +131,20 @@ static void name_kernel(struct names *names, struct cached *c)
 	}
 }
 
-struct same_name {
-	const struct names *names;
-	const char *symbol;
-};
-
-static bool same_symbol(const void *ctx, uint32_t id)
-{
-	const struct same_name *want = ctx;
-
-	return want->names->known[id].symbol == want->symbol;
-}
-
 /*
  * Set the names for a symbol, demangled if that is wanted. Results are cached by symbol because a
  * function is found at many addresses and demangling is the slowest part.
  */
 static void name_symbol(struct names *names, const char *symbol, struct cached *c)
 {
-	struct same_name want = { .names = names, .symbol = symbol };
 	uint64_t hash = hash_u64(0, (uintptr_t)symbol);
-	uint32_t id = hash_find(&names->by_symbol, hash, same_symbol, &want);
+	struct hash_search at;
+	uint32_t id = hash_first(&names->by_symbol, hash, &at);
 	void *known = names->known;
 	char *readable;
 
+	while (id != HASH_NONE && names->known[id].symbol != symbol)
+		id = hash_next(&at);
 	if (id != HASH_NONE) {
 		c->function = names->known[id].function;
 		c->system_name = names->known[id].system_name;
@@ -331,17 +321,9 @@ static void name_user(struct names *names, struct cached *c)
 	c->bounded = c->bounded && !c->function;
 }
 
-struct address {
-	const struct names *names;
-	const struct location *location;
-};
-
-static bool same_address(const void *ctx, uint32_t id)
+static bool is_at(const struct cached *c, const struct location *location)
 {
-	const struct address *want = ctx;
-	const struct cached *c = &want->names->cached[id];
-
-	return c->addr == want->location->vaddr && c->module == want->location->module;
+	return c->addr == location->vaddr && c->module == location->module;
 }
 
 /*
@@ -351,11 +333,13 @@ static bool same_address(const void *ctx, uint32_t id)
 static const struct cached *find_cached(struct names *names, const struct location *location,
 					struct cached *scratch)
 {
-	struct address want = { .names = names, .location = location };
 	uint64_t hash = hash_u64(location->module->id, location->vaddr);
-	uint32_t id = hash_find(&names->by_address, hash, same_address, &want);
+	struct hash_search at;
+	uint32_t id = hash_first(&names->by_address, hash, &at);
 	void *cached = names->cached;
 
+	while (id != HASH_NONE && !is_at(&names->cached[id], location))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return &names->cached[id];
 	*scratch = (struct cached){ .module = location->module, .addr = location->vaddr };
