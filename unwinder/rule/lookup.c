@@ -1,6 +1,25 @@
 /*
  * unwinder/rule/lookup.c: finds the rule at an address of an object: in the compiled table, in the
  * unwind sections, or by the code itself.
+ *
+ * uw_object_rule and uw_object_word_made ask these questions in this order and take the first answer:
+ *
+ *   1. Does a row of the compiled table cover the address? A row cannot know a signal trampoline
+ *      without an FDE, so the code is looked at where the row may reach over one (at_trampoline).
+ *   2. Is the rule in the rule cache? (words only)
+ *   3. What does the file say (uw_object_interpret)?
+ *
+ * uw_object_interpret:
+ *
+ *   1. Do the FDE ranges say that no FDE covers the address? Then 2 and 3 are left out.
+ *   2. Does a single FDE, read from the file, cover it? This is asked as long as it is cheaper than
+ *      reading the section (may_peek, peeked_rule).
+ *   3. Which FDE of which section covers it (find_place)? The sections are .eh_frame, Go's function
+ *      table, .debug_frame and the .debug_frame in MiniDebugInfo.
+ *   4. If an FDE covers it: does a signal trampoline begin where the FDE ends, at the return address
+ *      (trampoline_at_end)? If not, which row does the FDE have (uw_cfi_rule)?
+ *   5. If it lies in a gap (rule_in_gap): is the code a signal trampoline? Is the gap padding behind
+ *      an FDE? Is it the function at the entry point, .init, .fini, or a PLT entry?
  */
 #include "unwinder/rule/object.h"
 
@@ -30,7 +49,7 @@
 /* Functions that follow the entry point's are aligned to this. */
 #define ENTRY_ALIGN 16
 
-/* ---- the unwind sections -------------------------------------------------------- */
+/* ---- FDEs and gaps -------------------------------------------------------------- */
 
 static const struct uw_procs *procs_of(const struct uw_object *o)
 {
@@ -91,74 +110,60 @@ static bool has_other_frames(const struct uw_object *o)
 	       uw_elf_section(&o->elf, ".gnu_debugdata") || uw_gopclntab_has(o);
 }
 
-/*
- * Look up the FDE around lookup in all sections, and return its section in *cfi. -ENOENT: none has
- * it.
- */
-static int find_fde(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
-		    struct uw_fde *fde)
+/* What is at an address: an FDE, or else the gap between FDEs. */
+struct place {
+	bool covered; /* fde covers the address; else gap is around it */
+	struct uw_fde fde;
+	struct uw_gap gap;
+	const struct uw_cfi *cfi; /* the section of fde, or of the FDE before the gap */
+};
+
+/* Find the FDE around lookup, in all sections. -ENOENT: none has it. */
+static int find_fde(struct uw_object *o, uint64_t lookup, struct place *out)
 {
 	int err = -ENOENT;
 
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	out->covered = true;
 	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
 		struct uw_frames *frames = uw_object_frames(o, i);
 
-		err = uw_frames_find(frames, lookup, fde);
-		*cfi = &frames->cfi;
+		err = uw_frames_find(frames, lookup, &out->fde);
+		out->cfi = &frames->cfi;
 	}
 	return err;
 }
 
-/* Reduce the gap to its part that is also in *one, the gap of one more section. */
-static void narrow_gap(struct uw_gap *gap, const struct uw_cfi **cfi, const struct uw_gap *one,
-		       const struct uw_cfi *of)
+/* Begin with a gap that covers everything. */
+static void start_gap(struct place *out)
 {
+	out->covered = false;
+	out->gap = (struct uw_gap){ .end = UINT64_MAX };
+	out->cfi = NULL;
+}
+
+/* Reduce the gap to its part that is also in *one, the gap of one more section. */
+static void narrow_gap(struct place *out, const struct uw_gap *one, const struct uw_cfi *of)
+{
+	struct uw_gap *gap = &out->gap;
+
 	if (one->has_before && (!gap->has_before || one->start > gap->start)) {
 		gap->start = one->start;
 		gap->before = one->before;
 		gap->has_before = true;
-		*cfi = of;
+		out->cfi = of;
 	}
 	if (one->end < gap->end)
 		gap->end = one->end;
 }
 
 /*
- * Look up the FDE around lookup, or, if no section has one, the gap around lookup. This saves
- * looking at the same places again in find_gap. -EAGAIN: call find_fde and find_gap instead.
+ * Find the gap around lookup, all sections taken together. -ENOENT: a section has an FDE there after
+ * all.
  */
-static int find_fde_or_gap(struct uw_object *o, uint64_t lookup, const struct uw_cfi **cfi,
-			   struct uw_fde *fde, struct uw_gap *gap)
+static int find_gap(struct uw_object *o, uint64_t lookup, struct place *out)
 {
-	int err = -ENOENT;
-
-	*gap = (struct uw_gap){ .end = UINT64_MAX };
-	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
-	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
-		struct uw_frames *frames = uw_object_frames(o, i);
-		struct uw_gap one;
-
-		err = uw_frames_look(frames, lookup, fde, &one);
-		if (!err)
-			*cfi = &frames->cfi;
-		else if (err == -ENOENT)
-			narrow_gap(gap, cfi, &one, &frames->cfi);
-	}
-	return err;
-}
-
-/* Return the range without FDEs around lookup, all sections taken together. */
-static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
-		    const struct uw_cfi **cfi)
-{
-	const struct uw_procs *procs = procs_of(o);
-
-	*gap = (struct uw_gap){ .end = UINT64_MAX };
-	if (procs && uw_procs_find(procs, lookup, &gap->start, &gap->end) == -ENOENT &&
-	    (!gap->start || gap->end - gap->start >= UW_PADDING_MAX))
-		return 0; /* what lies before the gap does not matter */
-	*gap = (struct uw_gap){ .end = UINT64_MAX };
+	start_gap(out);
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
 		struct uw_frames *frames = uw_object_frames(o, i);
@@ -167,59 +172,44 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct uw_gap *gap,
 
 		if (err)
 			return err;
-		narrow_gap(gap, cfi, &one, &frames->cfi);
+		narrow_gap(out, &one, &frames->cfi);
 	}
 	return 0;
 }
 
-/*
- * Return the range of the FDE around vaddr. The sections are read only if this cannot be avoided.
- */
-static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, uint64_t *end)
+/* Find the FDE or the gap with one look at each section. -EAGAIN: this is not enough. */
+static int look_once(struct uw_object *o, uint64_t lookup, struct place *out)
 {
-	const struct uw_procs *procs = procs_of(o);
-	const struct uw_cfi *cfi = NULL;
-	struct uw_fde fde;
-	int err;
+	int err = -ENOENT;
 
-	if (procs) {
-		err = uw_procs_find(procs, vaddr, start, end);
-		if (!err || err == -ENOENT)
-			return err;
+	start_gap(out);
+	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
+	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
+		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_gap one;
+
+		err = uw_frames_look(frames, lookup, &out->fde, &one);
+		if (!err) {
+			out->covered = true;
+			out->cfi = &frames->cfi;
+		} else if (err == -ENOENT) {
+			narrow_gap(out, &one, &frames->cfi);
+		}
 	}
-	if (may_peek(o)) {
-		err = uw_peek_range(&o->peek, vaddr, start, end);
-		if (err != -EAGAIN && (err != -ENOENT || !has_other_frames(o)))
-			return err;
-	}
-	err = find_fde(o, vaddr, &cfi, &fde);
-	if (!err) {
-		*start = fde.start;
-		*end = fde.end;
-	}
-	return err;
+	return err == -ENOENT ? 0 : err;
 }
 
-bool uw_object_covers(struct uw_object *object, uint64_t vaddr)
+/* Find the FDE or the gap around lookup, all sections taken together. */
+static int find_place(struct uw_object *o, uint64_t lookup, struct place *out)
 {
-	uint64_t start, end;
+	int err = look_once(o, lookup, out);
 
-	return !find_function(object, vaddr, &start, &end);
+	if (err == -EAGAIN)
+		err = find_fde(o, lookup, out);
+	return err == -ENOENT ? find_gap(o, lookup, out) : err;
 }
 
-int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start, uint64_t *end)
-{
-	uint64_t from, to;
-	int err = find_function(object, vaddr, &from, &to);
-
-	if (!err) {
-		*start = from;
-		*end = to;
-	}
-	return err;
-}
-
-/* ---- the code ------------------------------------------------------------------- */
+/* ---- rules from the code -------------------------------------------------------- */
 
 /* Return whether the code at pc is a signal trampoline, and its rule in *rule. */
 static bool signal_rule(const struct uw_object *o, uint64_t pc, bool exact, struct uw_rule *rule)
@@ -306,35 +296,62 @@ static bool in_entry(const struct uw_object *o, uint64_t lookup, const struct uw
 	return true;
 }
 
-/*
- * Return the rule for code that no FDE covers, from the code itself. gap is the range that is known
- * to have no FDE. -ENOENT: the code is not recognized.
- */
-static int bare_rule(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
-		     struct uw_rule *out)
+/* Return whether lookup is in _start without CFI; nothing called it (psABI §3.4.1). */
+static bool entry_rule(const struct uw_object *o, uint64_t lookup, const struct uw_gap *gap,
+		       struct uw_rule *rule)
 {
-	/* _start without CFI: nothing called it (psABI §3.4.1). */
-	if (in_entry(o, lookup, gap)) {
-		*out = (struct uw_rule){ .start = o->entry,
-					 .end = lookup + 1,
-					 .ra = o->arch->pc,
-					 .stepper = UW_STEPPER_CFI,
-					 .n_regs = 1,
-					 .regs = { { .reg = o->arch->pc,
-						     .kind = UW_RULE_UNDEFINED } } };
-		return 0;
-	}
-	if (init_rule(o, lookup, out))
-		return 0;
-	/* No call returns into a PLT entry, so pc must be exact. */
-	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
+	if (!in_entry(o, lookup, gap))
+		return false;
+	*rule = (struct uw_rule){ .start = o->entry,
+				  .end = lookup + 1,
+				  .ra = o->arch->pc,
+				  .stepper = UW_STEPPER_CFI,
+				  .n_regs = 1,
+				  .regs = { { .reg = o->arch->pc, .kind = UW_RULE_UNDEFINED } } };
+	return true;
 }
 
-/* ---- a rule without the table --------------------------------------------------- */
+/*
+ * Return whether a signal trampoline begins at end, where the FDE around lookup ends, and lookup
+ * belongs to a return address there; then *out is the trampoline's rule. A handler "returns" to the
+ * start of its trampoline, and no call ends just before that.
+ */
+static bool trampoline_at_end(const struct uw_object *o, uint64_t lookup, bool exact, uint64_t end,
+			      struct uw_rule *out)
+{
+	return !exact && lookup + 1 == end && signal_rule(o, lookup + 1, false, out);
+}
 
 /*
- * Return the rule for lookup in a gap. cfi is the section of the FDE before the gap. A short gap is
- * padding, which belongs to the function before it.
+ * For a signal frame, replace the rule by the one from the trampoline's code on architectures where
+ * that is preferred (sigcontext_first).
+ */
+static void prefer_sigcontext(const struct uw_object *o, uint64_t lookup, bool exact,
+			      struct uw_rule *out)
+{
+	if (out->signal && o->arch->sigcontext_first)
+		(void)signal_rule(o, exact ? lookup : lookup + 1, exact, out);
+}
+
+/* ---- a rule from the file ------------------------------------------------------- */
+
+/* Return the rule for lookup in place->fde. */
+static int rule_in_fde(struct uw_object *o, uint64_t lookup, bool exact, const struct place *place,
+		       struct uw_rule *out)
+{
+	int err;
+
+	if (trampoline_at_end(o, lookup, exact, place->fde.end, out))
+		return 0;
+	err = uw_cfi_rule(place->cfi, &place->fde, lookup, out);
+	if (!err)
+		prefer_sigcontext(o, lookup, exact, out);
+	return err;
+}
+
+/*
+ * Return the rule for lookup in a gap. A short gap is padding, which belongs to the function before
+ * it; then cfi is that function's section. -ENOENT: the code is not recognized.
  */
 static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const struct uw_gap *gap,
 		       const struct uw_cfi *cfi, struct uw_rule *out)
@@ -351,38 +368,10 @@ static int rule_in_gap(struct uw_object *o, uint64_t lookup, bool exact, const s
 		err = uw_cfi_entry(cfi, gap->before, &fde, NULL);
 		return err ? err : uw_cfi_rule(cfi, &fde, lookup, out);
 	}
-	return bare_rule(o, lookup, exact, gap, out);
-}
-
-/* Return the rule for code that no FDE covers. */
-static int gap_rule(struct uw_object *o, uint64_t lookup, bool exact, struct uw_rule *out)
-{
-	const struct uw_cfi *cfi = NULL;
-	struct uw_gap gap;
-	int err = find_gap(o, lookup, &gap, &cfi);
-
-	return err ? err : rule_in_gap(o, lookup, exact, &gap, cfi, out);
-}
-
-/*
- * Return whether the code has a better rule than the FDE that ends at end; then *out is that rule.
- */
-static bool better_rule(const struct uw_object *o, uint64_t lookup, bool exact, uint64_t end,
-			struct uw_rule *out)
-{
-	/* A handler "returns" to the start of its trampoline, and no call ends just before that. */
-	return !exact && lookup + 1 == end && signal_rule(o, lookup + 1, false, out);
-}
-
-/*
- * For a signal frame, replace the rule by the one from the trampoline's code on architectures where
- * that is preferred (sigcontext_first).
- */
-static void see_sigcontext(const struct uw_object *o, uint64_t lookup, bool exact,
-			   struct uw_rule *out)
-{
-	if (out->signal && o->arch->sigcontext_first)
-		(void)signal_rule(o, exact ? lookup : lookup + 1, exact, out);
+	if (entry_rule(o, lookup, gap, out) || init_rule(o, lookup, out))
+		return 0;
+	/* No call returns into a PLT entry, so pc must be exact. */
+	return exact && uw_object_stub(o, lookup, out) ? 0 : -ENOENT;
 }
 
 /* Return the same rule as from the sections, but without reading them. -EAGAIN: read them. */
@@ -392,58 +381,40 @@ static int peeked_rule(struct uw_object *o, uint64_t lookup, bool exact, struct 
 	int err = uw_peek_rule(&o->peek, lookup, out, &gap.start, &gap.end);
 
 	if (!err) {
-		if (!better_rule(o, lookup, exact, gap.end, out))
-			see_sigcontext(o, lookup, exact, out);
+		if (!trampoline_at_end(o, lookup, exact, gap.end, out))
+			prefer_sigcontext(o, lookup, exact, out);
 		return 0;
 	}
 	if (err != -ENOENT || gap.end - gap.start < UW_PADDING_MAX || has_other_frames(o))
 		return -EAGAIN;
-	if (signal_rule(o, exact ? lookup : lookup + 1, exact, out))
-		return 0;
-	return bare_rule(o, lookup, exact, &gap, out);
+	return rule_in_gap(o, lookup, exact, &gap, NULL, out);
 }
 
 int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
 {
 	const struct uw_procs *procs = procs_of(object);
-	const struct uw_cfi *cfi = NULL;
-	uint64_t start, end;
-	struct uw_fde fde;
-	struct uw_gap gap;
-	int err;
+	struct uw_gap gap = { .has_before = false };
+	int err, known = -EAGAIN; /* 0: the ranges say that an FDE is there; -ENOENT: a gap */
+	struct place place;
 
-	/*
-	 * The ranges may already say that no FDE covers lookup, or a trampoline's code may be
-	 * enough.
-	 */
-	if (procs) {
-		err = uw_procs_find(procs, lookup, &start, &end);
-		if (err == -ENOENT)
-			return gap_rule(object, lookup, exact, out);
-		if (!err && better_rule(object, lookup, exact, end, out))
-			return 0;
-	}
-	if (may_peek(object)) {
+	if (procs)
+		known = uw_procs_find(procs, lookup, &gap.start, &gap.end);
+	if (!known && trampoline_at_end(object, lookup, exact, gap.end, out))
+		return 0;
+	/* What lies before the gap does not matter, unless the gap may be padding. */
+	if (known == -ENOENT && (!gap.start || gap.end - gap.start >= UW_PADDING_MAX))
+		return rule_in_gap(object, lookup, exact, &gap, NULL, out);
+	if (known != -ENOENT && may_peek(object)) {
 		err = peeked_rule(object, lookup, exact, out);
 		if (err != -EAGAIN)
 			return err;
 	}
-	err = find_fde_or_gap(object, lookup, &cfi, &fde, &gap);
-	if (err == -ENOENT)
-		return rule_in_gap(object, lookup, exact, &gap, cfi, out);
-	if (err == -EAGAIN) {
-		err = find_fde(object, lookup, &cfi, &fde);
-		if (err == -ENOENT)
-			return gap_rule(object, lookup, exact, out);
-	}
+	err = known == -ENOENT ? find_gap(object, lookup, &place)
+			       : find_place(object, lookup, &place);
 	if (err)
 		return err;
-	if (better_rule(object, lookup, exact, fde.end, out))
-		return 0;
-	err = uw_cfi_rule(cfi, &fde, lookup, out);
-	if (!err)
-		see_sigcontext(object, lookup, exact, out);
-	return err;
+	return place.covered ? rule_in_fde(object, lookup, exact, &place, out)
+			     : rule_in_gap(object, lookup, exact, &place.gap, place.cfi, out);
 }
 
 /* ---- a rule --------------------------------------------------------------------- */
@@ -534,6 +505,54 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 	enum uw_word_from from;
 
 	return uw_object_word_made(object, lookup, exact, word, stepper, &rule, &from);
+}
+
+/* ---- functions ------------------------------------------------------------------ */
+
+/*
+ * Return the range of the FDE around vaddr. The sections are read only if this cannot be avoided.
+ */
+static int find_function(struct uw_object *o, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	const struct uw_procs *procs = procs_of(o);
+	struct place place;
+	int err;
+
+	if (procs) {
+		err = uw_procs_find(procs, vaddr, start, end);
+		if (!err || err == -ENOENT)
+			return err;
+	}
+	if (may_peek(o)) {
+		err = uw_peek_range(&o->peek, vaddr, start, end);
+		if (err != -EAGAIN && (err != -ENOENT || !has_other_frames(o)))
+			return err;
+	}
+	err = find_fde(o, vaddr, &place);
+	if (!err) {
+		*start = place.fde.start;
+		*end = place.fde.end;
+	}
+	return err;
+}
+
+bool uw_object_covers(struct uw_object *object, uint64_t vaddr)
+{
+	uint64_t start, end;
+
+	return !find_function(object, vaddr, &start, &end);
+}
+
+int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	uint64_t from, to;
+	int err = find_function(object, vaddr, &from, &to);
+
+	if (!err) {
+		*start = from;
+		*end = to;
+	}
+	return err;
 }
 
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
