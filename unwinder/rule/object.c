@@ -123,10 +123,8 @@ void uw_object_init(struct uw_object *o)
 	atomic_init(&o->refs, 1);
 	o->id = atomic_fetch_add(&last_id, 1) + 1;
 	pthread_mutex_init(&o->lock, NULL);
-	uw_frames_init(&o->eh);
-	uw_frames_init(&o->go);
-	uw_frames_init(&o->debug);
-	uw_frames_init(&o->mini);
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++)
+		uw_frames_init(&o->frames[i]);
 	o->elf.source.fd = -1;
 }
 
@@ -245,18 +243,14 @@ void uw_object_put(struct uw_object *object)
 	if (source.fd >= 0)
 		close(source.fd);
 	release_view(&source.view);
-	uw_frames_fini(&object->eh);
-	uw_frames_fini(&object->go);
-	uw_frames_fini(&object->debug);
-	uw_frames_fini(&object->mini);
+	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
+		uw_frames_fini(&object->frames[i]);
+		free(object->data[i]);
+	}
 	pthread_mutex_destroy(&object->lock);
 	free(object->image);
 	free(object->segments);
 	free(object->header_data);
-	free(object->eh_data);
-	free(object->go_data);
-	free(object->debug_data);
-	free(object->mini_data);
 	uw_object_free_tables(object);
 	uw_peek_fini(&object->peek);
 	uw_memo_fini(&object->memo);

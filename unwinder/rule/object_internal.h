@@ -51,10 +51,9 @@ struct uw_object {
 	atomic_bool eh_ready, debug_ready, peek_ready, memo_ready;
 	atomic_uint n_peeks;
 	struct uw_peek peek;
-	uint8_t *header_data, *eh_data; /* owned, as are those below */
-	struct uw_frames eh;
-	uint8_t *go_data, *debug_data, *mini_data;
-	struct uw_frames go, debug, mini;
+	struct uw_frames frames[UW_FRAMES_N];
+	uint8_t *data[UW_FRAMES_N]; /* of frames; owned */
+	uint8_t *header_data;	    /* .eh_frame_hdr; owned */
 
 	/* NULL until the object is compiled, then unchanged. Owned, with its blob. */
 	_Atomic(struct uw_compiled *) compiled;

@@ -69,7 +69,9 @@ static int read_from(struct uw_object *o, uint64_t vaddr, uint8_t **out, size_t 
 static int load_eh(struct uw_object *o)
 {
 	const struct uw_section *section = uw_elf_section(&o->elf, ".eh_frame");
-	struct uw_cfi *cfi = &o->eh.cfi;
+	struct uw_frames *frames = &o->frames[UW_FRAMES_EH];
+	uint8_t **data = &o->data[UW_FRAMES_EH];
+	struct uw_cfi *cfi = &frames->cfi;
 	struct uw_hdr table = { .n = 0 };
 	size_t size = 0;
 	int err = 0;
@@ -93,19 +95,19 @@ static int load_eh(struct uw_object *o)
 	uw_object_bases(&o->elf, cfi);
 	err = -ENOENT;
 	if (section) {
-		err = uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &o->eh_data, &size);
+		err = uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, data, &size);
 		cfi->vaddr = section->vaddr;
 	}
 	if (err && err != -ENOMEM && table.has_frames) {
-		err = read_from(o, table.frames_vaddr, &o->eh_data, &size);
+		err = read_from(o, table.frames_vaddr, data, &size);
 		cfi->vaddr = table.frames_vaddr;
 		cfi->to_terminator = true;
 	}
 	if (!err) {
-		cfi->data = o->eh_data;
+		cfi->data = *data;
 		cfi->size = size;
-		o->eh.table = table;
-		uw_frames_top(&o->eh);
+		frames->table = table;
+		uw_frames_top(frames);
 	}
 	if (err != -ENOMEM)
 		uw_object_make_memo(o, cfi->size);
@@ -113,6 +115,18 @@ static int load_eh(struct uw_object *o)
 }
 
 /* ---- the other sections --------------------------------------------------------- */
+
+/* Set a section other than .eh_frame to its bytes. Takes over data. */
+static void set_frames(struct uw_object *o, enum uw_frames_kind kind, uint8_t *data, size_t size,
+		       uint64_t vaddr)
+{
+	struct uw_cfi *cfi = &o->frames[kind].cfi;
+
+	o->data[kind] = data;
+	cfi->data = data;
+	cfi->size = size;
+	cfi->vaddr = vaddr;
+}
 
 /*
  * Load MiniDebugInfo (.gnu_debugdata): an ELF file compressed with xz, whose .debug_frame has the
@@ -123,7 +137,7 @@ static void load_mini(struct uw_object *o, const struct uw_section *section)
 	struct uw_source source = { .fd = -1 };
 	struct uw_elf elf;
 	const struct uw_section *frames;
-	uint8_t *packed, *image;
+	uint8_t *packed, *image, *data;
 	size_t packed_size, size;
 
 	if (uw_elf_section_read(&o->elf, section, MINI_SIZE_MAX, &packed, &packed_size))
@@ -133,12 +147,9 @@ static void load_mini(struct uw_object *o, const struct uw_section *section)
 		source.size = size;
 		if (!uw_elf_init(&elf, &source)) {
 			frames = uw_elf_section(&elf, ".debug_frame");
-			if (frames && !uw_elf_section_read(&elf, frames, FRAMES_SIZE_MAX,
-							   &o->mini_data, &size)) {
-				o->mini.cfi.data = o->mini_data;
-				o->mini.cfi.size = size;
-				o->mini.cfi.vaddr = frames->vaddr;
-			}
+			if (frames &&
+			    !uw_elf_section_read(&elf, frames, FRAMES_SIZE_MAX, &data, &size))
+				set_frames(o, UW_FRAMES_MINI, data, size, frames->vaddr);
 			uw_elf_fini(&elf);
 		}
 		free(image);
@@ -153,21 +164,16 @@ static void load_mini(struct uw_object *o, const struct uw_section *section)
 static void load_debug(struct uw_object *o)
 {
 	const struct uw_section *section = uw_elf_section(&o->elf, ".debug_frame");
+	uint8_t *data;
 	size_t size;
 
 	if (!section)
 		section = uw_elf_section(&o->elf, ".zdebug_frame");
-	if (!uw_gopclntab_frames(o, &o->go_data, &size)) {
-		o->go.cfi.data = o->go_data;
-		o->go.cfi.size = size;
-	}
-	uw_object_bases(&o->elf, &o->debug.cfi);
-	if (section &&
-	    !uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &o->debug_data, &size)) {
-		o->debug.cfi.data = o->debug_data;
-		o->debug.cfi.size = size;
-		o->debug.cfi.vaddr = section->vaddr;
-	}
+	if (!uw_gopclntab_frames(o, &data, &size))
+		set_frames(o, UW_FRAMES_GO, data, size, 0);
+	uw_object_bases(&o->elf, &o->frames[UW_FRAMES_DEBUG].cfi);
+	if (section && !uw_elf_section_read(&o->elf, section, FRAMES_SIZE_MAX, &data, &size))
+		set_frames(o, UW_FRAMES_DEBUG, data, size, section->vaddr);
 	section = uw_elf_section(&o->elf, ".gnu_debugdata");
 	if (section)
 		load_mini(o, section);
@@ -204,14 +210,9 @@ static void need_debug(struct uw_object *o)
 
 struct uw_frames *uw_object_frames(struct uw_object *object, unsigned int i)
 {
-	struct uw_frames *const frames[UW_FRAMES_N] = { [UW_FRAMES_EH] = &object->eh,
-							[UW_FRAMES_GO] = &object->go,
-							[UW_FRAMES_DEBUG] = &object->debug,
-							[UW_FRAMES_MINI] = &object->mini };
-
 	if (i == UW_FRAMES_EH)
 		need_eh(object);
 	else
 		need_debug(object);
-	return i < UW_FRAMES_N ? frames[i] : NULL;
+	return i < UW_FRAMES_N ? &object->frames[i] : NULL;
 }
