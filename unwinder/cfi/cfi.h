@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "unwinder/cfi/pointer.h"
 #include "unwinder/rule.h"
 
 /* The sections that rules come from, in the order in which they are searched. */
@@ -37,6 +38,18 @@ struct uw_cfi {
 	bool eh;		/* .eh_frame, else .debug_frame */
 	bool to_terminator;	/* the section's size is not known: a zero length ends it */
 };
+
+/* Return the bases that encoded pointers of this section count from. */
+static inline struct uw_bases uw_cfi_bases(const struct uw_cfi *cfi, uint8_t address_size)
+{
+	return (struct uw_bases){ .start = cfi->data,
+				  .vaddr = cfi->vaddr,
+				  .text = cfi->text,
+				  .data = cfi->got,
+				  .has_text = cfi->has_text,
+				  .has_data = cfi->has_got,
+				  .address_size = address_size };
+}
 
 struct uw_cie {
 	uint64_t code_align;
