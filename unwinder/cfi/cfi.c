@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "unwinder/cfi/cfa_ops.h"
 #include "unwinder/cfi/pointer.h"
 
 /*
@@ -29,40 +30,6 @@
 #define CIE_COST_MAX 256u
 #define COST_MAX     (1u << 16)
 #define ROW_FREE     8
-
-enum { /* DWARF 5 §7.24 */
-       CFA_ADVANCE_LOC = 0x40,
-       CFA_OFFSET = 0x80,
-       CFA_RESTORE = 0xc0,
-       CFA_NOP = 0x00,
-       CFA_SET_LOC = 0x01,
-       CFA_ADVANCE_LOC1 = 0x02,
-       CFA_ADVANCE_LOC2 = 0x03,
-       CFA_ADVANCE_LOC4 = 0x04,
-       CFA_OFFSET_EXTENDED = 0x05,
-       CFA_RESTORE_EXTENDED = 0x06,
-       CFA_UNDEFINED = 0x07,
-       CFA_SAME_VALUE = 0x08,
-       CFA_REGISTER = 0x09,
-       CFA_REMEMBER_STATE = 0x0a,
-       CFA_RESTORE_STATE = 0x0b,
-       CFA_DEF_CFA = 0x0c,
-       CFA_DEF_CFA_REGISTER = 0x0d,
-       CFA_DEF_CFA_OFFSET = 0x0e,
-       CFA_DEF_CFA_EXPRESSION = 0x0f,
-       CFA_EXPRESSION = 0x10,
-       CFA_OFFSET_EXTENDED_SF = 0x11,
-       CFA_DEF_CFA_SF = 0x12,
-       CFA_DEF_CFA_OFFSET_SF = 0x13,
-       CFA_VAL_OFFSET = 0x14,
-       CFA_VAL_OFFSET_SF = 0x15,
-       CFA_VAL_EXPRESSION = 0x16,
-       CFA_MIPS_ADVANCE_LOC8 = 0x1d,
-       CFA_AARCH64_NEGATE_RA_STATE_WITH_PC = 0x2c,
-       CFA_AARCH64_NEGATE_RA_STATE = 0x2d, /* on SPARC: GNU_window_save */
-       CFA_GNU_ARGS_SIZE = 0x2e,
-       CFA_GNU_NEGATIVE_OFFSET_EXTENDED = 0x2f,
-};
 
 /* A row while its program runs. regs[i] is valid only if bit i of mentioned is set. */
 struct row {
@@ -213,38 +180,38 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 	uint64_t reg;
 
 	switch (op) {
-	case CFA_NOP:
+	case DW_CFA_nop:
 		return 0;
-	case CFA_OFFSET_EXTENDED:
+	case DW_CFA_offset_extended:
 		reg = uw_bytes_uleb(b);
 		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, uw_bytes_uleb(b)));
 		return 0;
-	case CFA_OFFSET_EXTENDED_SF:
+	case DW_CFA_offset_extended_sf:
 		reg = uw_bytes_uleb(b);
 		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, (uint64_t)uw_bytes_sleb(b)));
 		return 0;
-	case CFA_GNU_NEGATIVE_OFFSET_EXTENDED:
+	case DW_CFA_GNU_negative_offset_extended:
 		reg = uw_bytes_uleb(b);
 		set_off(r, reg, UW_RULE_AT_CFA, factored(cie, -uw_bytes_uleb(b)));
 		return 0;
-	case CFA_VAL_OFFSET:
+	case DW_CFA_val_offset:
 		reg = uw_bytes_uleb(b);
 		set_off(r, reg, UW_RULE_CFA_PLUS, factored(cie, uw_bytes_uleb(b)));
 		return 0;
-	case CFA_VAL_OFFSET_SF:
+	case DW_CFA_val_offset_sf:
 		reg = uw_bytes_uleb(b);
 		set_off(r, reg, UW_RULE_CFA_PLUS, factored(cie, (uint64_t)uw_bytes_sleb(b)));
 		return 0;
-	case CFA_RESTORE_EXTENDED:
+	case DW_CFA_restore_extended:
 		restore(r, uw_bytes_uleb(b));
 		return 0;
-	case CFA_UNDEFINED:
+	case DW_CFA_undefined:
 		set_off(r, uw_bytes_uleb(b), UW_RULE_UNDEFINED, 0);
 		return 0;
-	case CFA_SAME_VALUE:
+	case DW_CFA_same_value:
 		set_off(r, uw_bytes_uleb(b), UW_RULE_SAME, 0);
 		return 0;
-	case CFA_REGISTER: {
+	case DW_CFA_register: {
 		struct uw_reg_rule spare, *rule;
 		uint64_t from;
 
@@ -261,19 +228,19 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 		}
 		return 0;
 	}
-	case CFA_EXPRESSION:
-	case CFA_VAL_EXPRESSION:
+	case DW_CFA_expression:
+	case DW_CFA_val_expression:
 		reg = uw_bytes_uleb(b);
 		expr = block(b);
-		set_expr(r, reg, op == CFA_EXPRESSION ? UW_RULE_AT_EXPR : UW_RULE_EXPR, expr);
+		set_expr(r, reg, op == DW_CFA_expression ? UW_RULE_AT_EXPR : UW_RULE_EXPR, expr);
 		return 0;
-	case CFA_DEF_CFA:
+	case DW_CFA_def_cfa:
 		reg = uw_bytes_uleb(b);
 		return set_cfa(r, reg, (int64_t)uw_bytes_uleb(b));
-	case CFA_DEF_CFA_SF:
+	case DW_CFA_def_cfa_sf:
 		reg = uw_bytes_uleb(b);
 		return set_cfa(r, reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
-	case CFA_DEF_CFA_REGISTER:
+	case DW_CFA_def_cfa_register:
 		/*
 		 * §6.4.2.2 requires that the current rule is a register and an offset. Some
 		 * assembly code also uses the instruction after an expression (libgcrypt's
@@ -283,35 +250,35 @@ static int set_rule(struct run *r, uint8_t op, struct uw_bytes *b)
 		if (!r->row.cfa_set)
 			return -EBADMSG;
 		return set_cfa(r, reg, r->row.cfa_off);
-	case CFA_DEF_CFA_OFFSET:
+	case DW_CFA_def_cfa_offset:
 		if (!r->row.cfa_set || r->row.cfa_size)
 			return -EBADMSG;
 		return set_cfa(r, r->row.cfa_reg, (int64_t)uw_bytes_uleb(b));
-	case CFA_DEF_CFA_OFFSET_SF:
+	case DW_CFA_def_cfa_offset_sf:
 		if (!r->row.cfa_set || r->row.cfa_size)
 			return -EBADMSG;
 		return set_cfa(r, r->row.cfa_reg, factored(cie, (uint64_t)uw_bytes_sleb(b)));
-	case CFA_DEF_CFA_EXPRESSION:
+	case DW_CFA_def_cfa_expression:
 		expr = block(b);
 		r->row.cfa_expr = expr.pos;
 		r->row.cfa_size = (uint32_t)uw_bytes_left(&expr);
 		r->row.cfa_set = true;
 		return r->row.cfa_size || b->err ? 0 : -EBADMSG;
-	case CFA_REMEMBER_STATE:
+	case DW_CFA_remember_state:
 		if (r->depth == REMEMBER_MAX)
 			return -ENOTSUP;
 		remember(r);
 		return 0;
-	case CFA_RESTORE_STATE:
+	case DW_CFA_restore_state:
 		if (!r->depth)
 			return -EBADMSG;
 		recall(r);
 		return 0;
-	case CFA_GNU_ARGS_SIZE: /* only used for landing pads */
+	case DW_CFA_GNU_args_size: /* only used for landing pads */
 		(void)uw_bytes_uleb(b);
 		return 0;
-	case CFA_AARCH64_NEGATE_RA_STATE:
-	case CFA_AARCH64_NEGATE_RA_STATE_WITH_PC:
+	case DW_CFA_AARCH64_negate_ra_state:
+	case DW_CFA_AARCH64_negate_ra_state_with_pc:
 		r->row.ra_signed = !r->row.ra_signed;
 		return 0;
 	default:
@@ -343,10 +310,10 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 		size_t size = 1;
 
 		switch (op & 0xc0) {
-		case CFA_ADVANCE_LOC:
+		case DW_CFA_advance_loc:
 			delta = low;
 			break;
-		case CFA_OFFSET:
+		case DW_CFA_offset:
 			if (low >= UW_REGS_MAX || p[1] >= 0x80)
 				goto out;
 			row->mentioned |= (uint64_t)1 << low;
@@ -354,22 +321,22 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 							       .kind = UW_RULE_AT_CFA };
 			size = 2;
 			break;
-		case CFA_RESTORE:
+		case DW_CFA_restore:
 			restore(r, low);
 			break;
 		default:
 			switch (op) {
-			case CFA_NOP:
+			case DW_CFA_nop:
 				break;
-			case CFA_ADVANCE_LOC1:
+			case DW_CFA_advance_loc1:
 				delta = p[1];
 				size = 2;
 				break;
-			case CFA_ADVANCE_LOC2:
+			case DW_CFA_advance_loc2:
 				delta = p[1] | (uint32_t)p[2] << 8;
 				size = 3;
 				break;
-			case CFA_DEF_CFA_OFFSET:
+			case DW_CFA_def_cfa_offset:
 				/*
 				 * The offset has two bytes in functions with some local
 				 * variables.
@@ -379,14 +346,14 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 					goto out;
 				row->cfa_off = size == 2 ? p[1] : (p[1] & 0x7f) | p[2] << 7;
 				break;
-			case CFA_DEF_CFA_REGISTER:
+			case DW_CFA_def_cfa_register:
 				if (!row->cfa_set || p[1] >= UW_REGS_MAX)
 					goto out;
 				row->cfa_reg = p[1];
 				row->cfa_size = 0;
 				size = 2;
 				break;
-			case CFA_DEF_CFA:
+			case DW_CFA_def_cfa:
 				if (p[1] >= UW_REGS_MAX || p[2] >= 0x80)
 					goto out;
 				row->cfa_set = true;
@@ -395,12 +362,12 @@ static void run_common(struct run *r, struct uw_bytes *b, uint64_t lookup)
 				row->cfa_size = 0;
 				size = 3;
 				break;
-			case CFA_REMEMBER_STATE:
+			case DW_CFA_remember_state:
 				if (r->depth == REMEMBER_MAX)
 					goto out;
 				remember(r);
 				break;
-			case CFA_RESTORE_STATE:
+			case DW_CFA_restore_state:
 				if (!r->depth)
 					goto out;
 				recall(r);
@@ -435,18 +402,18 @@ static int run_row(struct run *r, struct uw_bytes *b)
 		if (++r->cost > r->limit)
 			return -ENOTSUP;
 		switch (op & 0xc0) {
-		case CFA_ADVANCE_LOC:
+		case DW_CFA_advance_loc:
 			delta = op & 0x3f;
 			break;
-		case CFA_OFFSET:
+		case DW_CFA_offset:
 			set_off(r, op & 0x3f, UW_RULE_AT_CFA, factored(r->cie, uw_bytes_uleb(b)));
 			continue;
-		case CFA_RESTORE:
+		case DW_CFA_restore:
 			restore(r, op & 0x3f);
 			continue;
 		default:
 			switch (op) {
-			case CFA_SET_LOC:
+			case DW_CFA_set_loc:
 				err = uw_pointer_read(b, &r->bases, r->cie->fde_encoding, &to);
 				if (err)
 					return err;
@@ -460,16 +427,16 @@ static int run_row(struct run *r, struct uw_bytes *b)
 					continue;
 				r->next_loc = to;
 				return 0;
-			case CFA_ADVANCE_LOC1:
+			case DW_CFA_advance_loc1:
 				delta = uw_bytes_u8(b);
 				break;
-			case CFA_ADVANCE_LOC2:
+			case DW_CFA_advance_loc2:
 				delta = uw_bytes_u16(b);
 				break;
-			case CFA_ADVANCE_LOC4:
+			case DW_CFA_advance_loc4:
 				delta = uw_bytes_u32(b);
 				break;
-			case CFA_MIPS_ADVANCE_LOC8:
+			case DW_CFA_MIPS_advance_loc8:
 				delta = uw_bytes_u64(b);
 				break;
 			default:
@@ -502,10 +469,10 @@ static bool start_usually(struct run *r, const struct uw_bytes *b)
 	const uint8_t *p = b->pos, *end = b->end;
 	uint8_t reg = UW_REGS_MAX, n_ops = 1, off = 0;
 
-	if (b->err || end - p < 3 || p[0] != CFA_DEF_CFA || p[1] >= UW_REGS_MAX || p[2] >= 0x80)
+	if (b->err || end - p < 3 || p[0] != DW_CFA_def_cfa || p[1] >= UW_REGS_MAX || p[2] >= 0x80)
 		return false;
 	p += 3;
-	if (end - p >= 2 && (p[0] & 0xc0) == CFA_OFFSET && (p[0] & 0x3f) < UW_REGS_MAX &&
+	if (end - p >= 2 && (p[0] & 0xc0) == DW_CFA_offset && (p[0] & 0x3f) < UW_REGS_MAX &&
 	    p[1] < 0x80) {
 		reg = p[0] & 0x3f;
 		off = p[1];
@@ -513,7 +480,7 @@ static bool start_usually(struct run *r, const struct uw_bytes *b)
 		n_ops++;
 	}
 	for (; p < end; p++, n_ops++)
-		if (*p != CFA_NOP || n_ops == UINT8_MAX)
+		if (*p != DW_CFA_nop || n_ops == UINT8_MAX)
 			return false;
 	if (reg < UW_REGS_MAX) {
 		r->row.mentioned = (uint64_t)1 << reg;

@@ -17,6 +17,7 @@
 #include "base/elf.h"
 #include "schema/gopclntab.h"
 #include "unwinder/arch/arch.h"
+#include "unwinder/cfi/cfa_ops.h"
 #include "unwinder/rule/object.h"
 
 /* Maximum size of the table; the largest Go programs have some 100 MB. */
@@ -44,23 +45,7 @@
 /* How much code is read at once; the functions are in order of their addresses. */
 #define WINDOW_SIZE ((size_t)256 << 10)
 
-/* DWARF 5 §7.24 */
-enum {
-	CFA_NOP = 0x00,
-	CFA_ADVANCE_LOC = 0x40,
-	CFA_ADVANCE_LOC1 = 0x02,
-	CFA_ADVANCE_LOC2 = 0x03,
-	CFA_ADVANCE_LOC4 = 0x04,
-	CFA_UNDEFINED = 0x07,
-	CFA_DEF_CFA = 0x0c,
-	CFA_DEF_CFA_OFFSET = 0x0e,
-	CFA_DEF_CFA_EXPRESSION = 0x0f,
-	CFA_EXPRESSION = 0x10,
-	CFA_DEF_CFA_OFFSET_SF = 0x13,
-	CFA_OFFSET = 0x80,
-	CFA_RESTORE = 0xc0,
-	OP_BREG = 0x70,
-};
+#define OP_BREG	    0x70 /* DWARF 5 §7.7.1 */
 #define CIE_ID	    0xffffffffu
 #define CIE_VERSION 3
 
@@ -146,7 +131,7 @@ static void put_uleb(struct frames *f, uint64_t value)
 static void finish(struct frames *f, size_t start)
 {
 	while (!f->err && (f->size - start) % 8)
-		put_number(f, CFA_NOP, 1);
+		put_number(f, DW_CFA_nop, 1);
 	for (size_t i = 0; !f->err && i < 4; i++)
 		f->data[start + i] = (uint8_t)((f->size - start - 4) >> 8 * i);
 }
@@ -174,11 +159,11 @@ static void put_cie(struct frames *f)
 	put_uleb(f, f->table.code_align);
 	put_uleb(f, sleb_minus_8);
 	put_uleb(f, f->arch->lr);
-	put_number(f, CFA_DEF_CFA, 1);
+	put_number(f, DW_CFA_def_cfa, 1);
 	put_uleb(f, f->arch->sp);
 	put_uleb(f, has_lr(f) ? 0 : 8);
 	if (!has_lr(f)) {
-		put_number(f, CFA_OFFSET | f->arch->lr, 1);
+		put_number(f, DW_CFA_offset | f->arch->lr, 1);
 		put_uleb(f, 1);
 	}
 	finish(f, 0);
@@ -190,15 +175,15 @@ static void put_advance(struct frames *f, uint64_t bytes)
 	uint64_t units = bytes / f->table.code_align;
 
 	if (units < 0x40) {
-		put_number(f, CFA_ADVANCE_LOC | units, 1);
+		put_number(f, DW_CFA_advance_loc | units, 1);
 	} else if (units < 0x100) {
-		put_number(f, CFA_ADVANCE_LOC1, 1);
+		put_number(f, DW_CFA_advance_loc1, 1);
 		put_number(f, units, 1);
 	} else if (units < 0x10000) {
-		put_number(f, CFA_ADVANCE_LOC2, 1);
+		put_number(f, DW_CFA_advance_loc2, 1);
 		put_number(f, units, 2);
 	} else {
-		put_number(f, CFA_ADVANCE_LOC4, 1);
+		put_number(f, DW_CFA_advance_loc4, 1);
 		put_number(f, units, 4);
 	}
 }
@@ -230,9 +215,9 @@ static void put_breg(struct frames *f, int64_t off)
  */
 static void put_by_fp(struct frames *f, int64_t cfa)
 {
-	put_number(f, CFA_DEF_CFA_EXPRESSION, 1);
+	put_number(f, DW_CFA_def_cfa_expression, 1);
 	put_breg(f, cfa);
-	put_number(f, CFA_EXPRESSION, 1);
+	put_number(f, DW_CFA_expression, 1);
 	put_uleb(f, f->arch->fp);
 	put_breg(f, 0);
 }
@@ -258,27 +243,27 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
 	if (caller == BY_FP) {
 		put_by_fp(f, from_fp(f, frame));
 	} else if (before == BY_FP) {
-		put_number(f, CFA_DEF_CFA, 1);
+		put_number(f, DW_CFA_def_cfa, 1);
 		put_uleb(f, f->arch->sp);
 		put_uleb(f, (uint64_t)(cfa < 0 ? 0 : cfa));
 	} else if (frame != f->frame) {
-		put_number(f, cfa < 0 ? CFA_DEF_CFA_OFFSET_SF : CFA_DEF_CFA_OFFSET, 1);
+		put_number(f, cfa < 0 ? DW_CFA_def_cfa_offset_sf : DW_CFA_def_cfa_offset, 1);
 		put_uleb(f, (uint64_t)(cfa < 0 ? -cfa / 8 : cfa)); /* unit: -8 */
 	}
 	if (caller != BY_FP && saved && (!f->fp_saved || before == BY_FP)) {
-		put_number(f, CFA_OFFSET | f->arch->fp, 1);
+		put_number(f, DW_CFA_offset | f->arch->fp, 1);
 		put_uleb(f, (uint64_t)from_fp(f, frame) / 8);
 	} else if (!saved && f->fp_saved) {
-		put_number(f, CFA_RESTORE | f->arch->fp, 1);
+		put_number(f, DW_CFA_restore | f->arch->fp, 1);
 	}
 	if (caller == NOBODY) {
-		put_number(f, CFA_UNDEFINED, 1);
+		put_number(f, DW_CFA_undefined, 1);
 		put_uleb(f, f->arch->lr);
 	} else if (has_lr(f) && frame > 0) { /* lr is stored at [sp] */
-		put_number(f, CFA_OFFSET | f->arch->lr, 1);
+		put_number(f, DW_CFA_offset | f->arch->lr, 1);
 		put_uleb(f, (uint64_t)frame / 8);
 	} else if (has_lr(f) || before == NOBODY) {
-		put_number(f, CFA_RESTORE | f->arch->lr, 1);
+		put_number(f, DW_CFA_restore | f->arch->lr, 1);
 	}
 	f->at = pc;
 	f->frame = frame;

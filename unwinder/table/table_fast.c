@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "schema/table.h"
+#include "unwinder/cfi/cfa_ops.h"
 #include "unwinder/cfi/pointer.h"
 
 #define CIE_SLOTS   64
@@ -24,27 +25,6 @@
 #define NO_STATE UINT32_MAX
 #define NO_RULE	 UINT32_MAX	  /* not computed yet */
 #define ODD_RULE (UINT32_MAX - 1) /* cfi.c must handle the state */
-
-/* The instructions of DWARF 5 §7.24 that are handled here. */
-enum {
-	CFA_ADVANCE_LOC = 0x40,
-	CFA_OFFSET = 0x80,
-	CFA_RESTORE = 0xc0,
-	CFA_NOP = 0x00,
-	CFA_ADVANCE_LOC1 = 0x02,
-	CFA_ADVANCE_LOC2 = 0x03,
-	CFA_ADVANCE_LOC4 = 0x04,
-	CFA_OFFSET_EXTENDED = 0x05,
-	CFA_UNDEFINED = 0x07,
-	CFA_REMEMBER_STATE = 0x0a,
-	CFA_RESTORE_STATE = 0x0b,
-	CFA_DEF_CFA = 0x0c,
-	CFA_DEF_CFA_REGISTER = 0x0d,
-	CFA_DEF_CFA_OFFSET = 0x0e,
-	CFA_DEF_CFA_OFFSET_SF = 0x13,
-	CFA_AARCH64_NEGATE_RA_STATE = 0x2d,
-	CFA_GNU_ARGS_SIZE = 0x2e,
-};
 
 /*
  * A row while a program runs. off has the places of ext, then those of fp and ra, and a spare one.
@@ -297,31 +277,31 @@ static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p,
 	int64_t off;
 
 	switch (op & 0xc0) {
-	case CFA_OFFSET:
+	case DW_CFA_offset:
 		return take_uleb(p, end, &value) && set_place(s, slot, value, shape->data_align);
-	case CFA_RESTORE:
+	case DW_CFA_restore:
 		if (slot >= 0)
 			s->off[slot] = shape->start.off[slot];
 		return true;
 	}
 	switch (op) {
-	case CFA_DEF_CFA:
+	case DW_CFA_def_cfa:
 		if (!take_uleb(p, end, &reg) || !take_uleb(p, end, &value) || reg >= arch->n_regs)
 			return false;
 		set_cfa_reg(arch, s, reg);
 		s->cfa = value;
 		return true;
-	case CFA_DEF_CFA_REGISTER:
+	case DW_CFA_def_cfa_register:
 		if (!take_uleb(p, end, &reg) || reg >= arch->n_regs || s->kind == TABLE_NONE)
 			return false;
 		set_cfa_reg(arch, s, reg);
 		return true;
-	case CFA_DEF_CFA_OFFSET:
+	case DW_CFA_def_cfa_offset:
 		if (!take_uleb(p, end, &value) || s->kind == TABLE_NONE)
 			return false;
 		s->cfa = value;
 		return true;
-	case CFA_DEF_CFA_OFFSET_SF: /* Go's linker writes only this one */
+	case DW_CFA_def_cfa_offset_sf: /* Go's linker writes only this one */
 		if (!take_sleb(p, end, &factor) || s->kind == TABLE_NONE)
 			return false;
 		off = (int64_t)factor * shape->data_align;
@@ -329,18 +309,18 @@ static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p,
 			return false;
 		s->cfa = (uint32_t)off;
 		return true;
-	case CFA_OFFSET_EXTENDED:
+	case DW_CFA_offset_extended:
 		return take_uleb(p, end, &reg) && take_uleb(p, end, &value) &&
 		       set_place(s, reg < sizeof(f->slot) ? f->slot[reg] : SLOT_IGNORE, value,
 				 shape->data_align);
-	case CFA_UNDEFINED:
+	case DW_CFA_undefined:
 		if (!take_uleb(p, end, &reg) || reg != arch->lr)
 			return false;
 		s->off[slot_ra(arch)] = TABLE_UNDEFINED;
 		return true;
-	case CFA_GNU_ARGS_SIZE:
+	case DW_CFA_GNU_args_size:
 		return take_uleb(p, end, &value);
-	case CFA_AARCH64_NEGATE_RA_STATE:
+	case DW_CFA_AARCH64_negate_ra_state:
 		s->ra_signed = !s->ra_signed;
 		return true;
 	default:
@@ -363,8 +343,8 @@ static inline size_t slot_of(uint32_t state, uint64_t bytes)
 	 * The delta of an advance has nothing to do with the step before it, so all advances count
 	 * as the same here.
 	 */
-	if ((third & 0xc0) == CFA_ADVANCE_LOC)
-		third = CFA_ADVANCE_LOC;
+	if ((third & 0xc0) == DW_CFA_advance_loc)
+		third = DW_CFA_advance_loc;
 	return (size_t)((((uint64_t)state << 24 | third << 16 | (bytes & 0xffff)) *
 			 0x9e3779b97f4a7c15u) >>
 			(64 - STEP_BITS));
@@ -373,9 +353,9 @@ static inline size_t slot_of(uint32_t state, uint64_t bytes)
 /* Return whether an instruction belongs to the program's flow, which uw_fast_run handles itself. */
 static bool is_flow(uint8_t op)
 {
-	return (op & 0xc0) == CFA_ADVANCE_LOC || op == CFA_NOP || op == CFA_ADVANCE_LOC1 ||
-	       op == CFA_ADVANCE_LOC2 || op == CFA_ADVANCE_LOC4 || op == CFA_REMEMBER_STATE ||
-	       op == CFA_RESTORE_STATE;
+	return (op & 0xc0) == DW_CFA_advance_loc || op == DW_CFA_nop || op == DW_CFA_advance_loc1 ||
+	       op == DW_CFA_advance_loc2 || op == DW_CFA_advance_loc4 ||
+	       op == DW_CFA_remember_state || op == DW_CFA_restore_state;
 }
 
 /*
@@ -447,39 +427,39 @@ bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t firs
 		uint64_t bytes = 0;
 		uint32_t size;
 
-		if ((*p & 0xc0) == CFA_ADVANCE_LOC) {
+		if ((*p & 0xc0) == DW_CFA_advance_loc) {
 			delta = *p++ & 0x3f;
 			goto advance;
 		}
 		switch (*p) {
-		case CFA_NOP:
+		case DW_CFA_nop:
 			p++;
 			continue;
-		case CFA_ADVANCE_LOC1:
+		case DW_CFA_advance_loc1:
 			if (end - p < 2)
 				goto odd;
 			delta = p[1];
 			p += 2;
 			goto advance;
-		case CFA_ADVANCE_LOC2:
+		case DW_CFA_advance_loc2:
 			if (end - p < 3)
 				goto odd;
 			delta = p[1] | (uint32_t)p[2] << 8;
 			p += 3;
 			goto advance;
-		case CFA_ADVANCE_LOC4:
+		case DW_CFA_advance_loc4:
 			if (end - p < 5)
 				goto odd;
 			memcpy(&delta, p + 1, 4);
 			p += 5;
 			goto advance;
-		case CFA_REMEMBER_STATE:
+		case DW_CFA_remember_state:
 			if (depth == DEPTH_MAX)
 				goto odd;
 			saved[depth++] = state;
 			p++;
 			continue;
-		case CFA_RESTORE_STATE:
+		case DW_CFA_restore_state:
 			if (!depth)
 				goto odd;
 			state = saved[--depth];
@@ -573,7 +553,7 @@ static bool prepare(struct uw_fast *f, const struct uw_cie *from, struct uw_fast
 	f->shapes[f->n_shapes] = shape;
 	s.shape = (uint8_t)f->n_shapes;
 	while (p < end) {
-		if (*p == CFA_NOP)
+		if (*p == DW_CFA_nop)
 			p++;
 		else if (!execute(f, &s, &p, end))
 			return false;
