@@ -1,5 +1,5 @@
-// agent/export/page/build.mjs: puts page.html, page.css, model.js, page.js and the libraries
-// together, as the three pieces of text around the title and the profile of every page.
+// agent/export/page/build.mjs: combines page.html, page.css, model.js, page.js and the libraries into
+// three pieces of text, between which every page has its title and its profile.
 //   usage: node build.mjs PAGE-FOLDER NODE_MODULES PARTS.H LICENCES.TXT
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -9,8 +9,8 @@ import vm from "node:vm";
 const [folder, modules, partsFile, licencesFile] = process.argv.slice(2);
 const own = name => readFileSync(join(folder, name), "utf8");
 
-// In the order in which each finds what it needs.  Of what d3-flame-graph depends on, d3-transition
-// and its d3-timer, d3-ease and d3-dispatch stay out: page.js draws at once (see there).
+// The libraries, each after those that it needs.  d3-flame-graph also depends on d3-transition, with
+// d3-timer, d3-ease and d3-dispatch; they are left out, because page.js replaces transitions.
 const libraries = [
 	["internmap", "internmap.min.js"],
 	["d3-array", "d3-array.min.js"],
@@ -39,7 +39,8 @@ const fail = text => {
 	process.exit(1);
 };
 
-// Equal licences are told once, each with all that are under it; only who wrote what differs.
+// Return the licence texts.  Each text is printed once, after the names and copyright lines of all
+// libraries that have this licence.
 function licences() {
 	const texts = new Map();
 	for (const { name, version, licence, text } of libraries) {
@@ -53,7 +54,8 @@ function licences() {
 	return [...texts].map(([terms, names]) => `${names.join("\n")}\n\n${terms}\n`).join(`\n${"-".repeat(72)}\n\n`);
 }
 
-// d3-flame-graph puts a style element of its own in the page, which the policy must name.
+// Return the style elements that d3-flame-graph adds to the page: the page's security policy must list
+// their hashes.
 function stylesAdded(code) {
 	const styles = [];
 	const document = {
@@ -91,7 +93,8 @@ const parts = own("page.html")
 if (parts.length !== 3)
 	fail("page.html must have {{title}} and {{profile}}, in this order");
 
-// A C string for each piece, a line of it a line of the page; octal escapes end after three digits.
+// Return a C string, one literal for each line of the page.  Escapes are octal, because these end after
+// three digits.
 const literal = text =>
 	[...Buffer.from(text, "utf8").toString("latin1").matchAll(/[^\n]*\n|[^\n]+$/g)]
 		.map(([line]) =>

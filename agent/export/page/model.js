@@ -1,20 +1,21 @@
-// agent/export/page/model.js: the profile as trees, and the values of the samples that are shown.
+// agent/export/page/model.js: holds the profile as trees, and sums the samples that the page shows.
 //
-// The profile comes as a tree in arrays, one number a node, in preorder:
+// The page contains the profile as a tree in arrays, with one number for each node, in preorder:
 //
-//   up[i]     levels to leave before node i is a child of where that leads; node 0 is the root
-//   frame[i]  its frame: five numbers in frames, name, module, file (in strings), line, kind
+//   up[i]     how many levels to go up from node i - 1 to reach the parent of node i; node 0 is the root
+//   frame[i]  index of the node's frame: five numbers in frames: name, module, file (indices in
+//             strings), line, kind
 //
-// and for each sample type, unless the type has the values of an earlier one (like):
+// and for each sample type, unless the type has the same values as an earlier one (like):
 //
-//   now[i]    what ended in this very frame, in units of one; base[i]: in the base profile
-//   guessed   pairs: a node, and the part of its total in which it was found by guess
+//   now[i]    value of the samples that ended in this node, in units of one; base[i]: in the base profile
+//   guessed   pairs: a node, and the part of its total for which the node was found by guess
 "use strict";
 const Model = (() => {
 	const P = JSON.parse(document.getElementById("profile").textContent);
 	const KIND = { user: 0, kernel: 1, group: 2, stop: 3, root: 4 };
-	const INLINED = 8; // beside the kind
-	const INVERSE_MAX = 6e6; // nodes; callers beyond that are left out
+	const INLINED = 8; // flag, added to the kind
+	const INVERSE_MAX = 6e6; // nodes of the inverted tree; more callers are left out
 	const diff = P.diff;
 	const n = P.frame.length;
 
@@ -27,7 +28,7 @@ const Model = (() => {
 
 	// ---- the two trees ---------------------------------------------------------
 
-	// Where the subtree of each node ends, and how deep each node lies; parents come before children.
+	// Compute where the subtree of each node ends and how deep each node is.  Parents come before children.
 	function finish(parent, frame) {
 		const size = parent.length, end = new Int32Array(size), depth = new Int32Array(size);
 		for (let i = 1; i < size; i++)
@@ -40,7 +41,7 @@ const Model = (() => {
 		return { size, parent, frame, end, depth, cut: false };
 	}
 
-	// From the root to the callees.
+	// The tree from the root to the callees.
 	const down = (() => {
 		const parent = new Int32Array(n), path = [];
 		for (let i = 0; i < n; i++) {
@@ -52,9 +53,11 @@ const Model = (() => {
 		return finish(parent, Uint32Array.from(P.frame));
 	})();
 
+	// Return whether samples end in node i.
 	const ends = i => P.types.some(type => type.now[i] > 0 || (diff && type.base[i] > 0));
 
-	// From where samples ended to their callers.  at[d] is the node in which the samples of down's node d end.
+	// Build the tree from the functions in which samples ended to their callers.  at[d] is the node of
+	// this tree that counts the samples which end in node d of down.
 	let inverse = null;
 	function inverted() {
 		if (inverse)
@@ -83,7 +86,7 @@ const Model = (() => {
 			}
 			at[d] = to;
 		}
-		// In preorder, children in the order of their frames.
+		// Renumber the nodes in preorder, children sorted by frame.
 		const size = parent.length, order = new Float64Array(size - 1);
 		for (let i = 1; i < size; i++)
 			order[i - 1] = frame[i] * size + i;
@@ -117,7 +120,8 @@ const Model = (() => {
 
 	// ---- search ------------------------------------------------------------------
 
-	// Text, "a whole name" between quotes, or a /regular expression/.
+	// Return a function that tests names against the term: text, "a whole name" between quotes, or a
+	// /regular expression/.
 	function matcher(term) {
 		const re = /^\/(.+)\/$/.exec(term);
 		if (re)
@@ -127,7 +131,8 @@ const Model = (() => {
 		const low = term.toLowerCase();
 		return text => text.toLowerCase().includes(low);
 	}
-	// By frame: 1 where its name or module matches.  Throws where the term is no regular expression.
+	// Return an array by frame: 1 if the frame's name or module matches.  Throws if the regular expression
+	// in the term is wrong.
 	function matching(term) {
 		const matches = matcher(term), strings = new Map(), hits = new Uint8Array(P.frames.length / 5);
 		const hit = s => {
@@ -143,13 +148,14 @@ const Model = (() => {
 
 	// ---- which samples count --------------------------------------------------------
 
-	// Groups: the values of the label that stand below the root; { node, name }.
+	// The groups: { node, name } for each value of the label that the profile is grouped by.  Their nodes
+	// are children of the root.
 	const groups = [];
 	for (let i = 1; i < n; i = down.end[i])
 		if (kindOfFrame(down.frame[i]) === KIND.group)
 			groups.push({ node: i, name: P.strings[P.frames[down.frame[i] * 5]] });
 
-	// By node of down: 1 where samples that end there count; null: all do.
+	// Return an array by node of down: 1 if samples that end in the node are shown; null: all are shown.
 	function kept(group, filters) {
 		if (!group && !filters.length)
 			return null;
@@ -172,6 +178,7 @@ const Model = (() => {
 
 	// ---- values -----------------------------------------------------------------------
 
+	// Return the sum of each node's own value and those of all nodes below it.
 	function totals(own, parent) {
 		const total = Float64Array.from(own);
 		for (let i = total.length - 1; i > 0; i--)
@@ -179,7 +186,7 @@ const Model = (() => {
 		return total;
 	}
 
-	// By node of down: which part of its samples a guess found, 0 to 1.
+	// Return an array by node of down: the part of its samples for which the node was found by guess, 0 to 1.
 	function guessedParts(type) {
 		const part = new Float64Array(n);
 		if (!type.guessed.length)
@@ -192,7 +199,7 @@ const Model = (() => {
 		return part;
 	}
 
-	// A tree with the values of the samples that keep has: what the page shows.
+	// Return the tree that the page shows, with the values of the samples in keep.
 	function view(type, callers, keep) {
 		const tree = callers ? inverted() : down;
 		const now = new Float64Array(tree.size), base = diff ? new Float64Array(tree.size) : null;
@@ -209,7 +216,7 @@ const Model = (() => {
 		const nowTotal = totals(now, tree.parent), baseTotal = diff ? totals(base, tree.parent) : null;
 		if (callers) {
 			guessed = new Float64Array(tree.size);
-			// The way from where samples ended, node by node in both trees at once.
+			// Walk from the node in which samples ended to the root, in both trees at once.
 			for (let d = 0; type.guessed.length && d < n; d++) {
 				if (tree.at[d] <= 0 || (keep && !keep[d]))
 					continue;
@@ -229,7 +236,8 @@ const Model = (() => {
 
 	// ---- functions --------------------------------------------------------------------
 
-	// By frame: the number of its function, a name in a module, or -1; and the frame that names it.
+	// A function is a name in a module.  functionOf: by frame, the number of its function, or -1.
+	// namedBy: by function, a frame that has its name.
 	const functionOf = new Int32Array(P.frames.length / 5).fill(-1), namedBy = [];
 	{
 		const numbers = new Map();
@@ -245,7 +253,7 @@ const Model = (() => {
 		}
 	}
 
-	// What each function took itself and with what it called; recursion counts once.
+	// Return the self and total values of each function.  A recursive call is counted once in the total.
 	function functions(type, keep) {
 		const { now, base, nowTotal, baseTotal } = view(type, false, keep);
 		const columns = () => new Float64Array(namedBy.length);
@@ -276,7 +284,7 @@ const Model = (() => {
 
 	// ---- names --------------------------------------------------------------------------
 
-	// A C++ name without its parameter list, which is what fills the screen otherwise.
+	// Return a C++ name without its parameter list, which would fill the screen.
 	function shortened(name) {
 		const tail = /(?: const| volatile| &&?| noexcept| \[[^\]]*\])*$/.exec(name);
 		const stem = name.slice(0, tail.index);

@@ -1,8 +1,8 @@
-// agent/export/page/page.js: what the flame graph page shows and how it is used; the data is model.js's.
+// agent/export/page/page.js: draws the flame graph page and handles its input; model.js has the data.
 //
-// d3-flame-graph lays out and draws.  It is given only what is wider than a pixel from where the
-// page is zoomed to, and again with each zoom: so a hundred thousand stacks cost no more than
-// what can be seen of them.  Whatever a name holds is set as text, never as markup.
+// d3-flame-graph lays out and draws the frames.  With each zoom it gets only the frames that are
+// wider than a pixel in the zoomed view, so that the cost of a hundred thousand stacks depends on
+// what can be seen.  Names are always set as text, never as markup.
 "use strict";
 (() => {
 	const began = performance.now();
@@ -10,15 +10,16 @@
 	const { P, KIND, INLINED, diff } = Model;
 	const ROW = 19; // px
 	const NARROWEST = 1; // px
-	const LABELLED = 35; // px, from which on d3-flame-graph shows a label
+	const LABELLED = 35; // px; d3-flame-graph labels frames of this width and more
 
 	// ---- what is shown -------------------------------------------------------
 
-	// What the reader chose; the address of the page keeps it, see remember().
+	// What the user chose; it is stored in the page's address, see remember().
 	const chosen = { type: 0, callers: false, group: null, filters: [], table: false };
 	let type = P.types[0], keep = null;
-	let parent, end, depth, frame, n, now, base, nowTotal, baseTotal, guessed, anyGuessed, cut; // of the view
+	let parent, end, depth, frame, n, now, base, nowTotal, baseTotal, guessed, anyGuessed, cut; // parts of the view
 
+	// Compute the view from what the user chose.
 	function look() {
 		type = P.types[chosen.type];
 		keep = Model.kept(chosen.group, chosen.filters);
@@ -35,11 +36,11 @@
 		return file && line ? `${file}:${line}` : file;
 	};
 
-	// What one unit of either profile weighs, so that they can be compared.
+	// The weight of one unit in each profile, so that the two can be compared.
 	let nowScale = 1, baseScale = 1;
 	let weigh = i => nowTotal[i];
 
-	// ---- numbers as people read them -----------------------------------------
+	// ---- numbers for display -------------------------------------------------
 
 	function value(v) {
 		const x = v * type.one, size = Math.abs(x);
@@ -67,13 +68,14 @@
 
 	// ---- the difference --------------------------------------------------------
 
-	// In percent of the whole: of each profile its own, or of the larger one.
+	// Return the change of node i in percent: of each profile's own total when shares are compared, else of
+	// the larger total.
 	function change(i) {
 		const now = nowTotal[i] * nowScale, base = baseTotal[i] * baseScale;
 		const whole = Math.max(nowTotal[0] * nowScale, baseTotal[0] * baseScale);
 		return whole ? (100 * (now - base)) / whole : 0;
 	}
-	const STEPS = [0.1, 1, 5, 10]; // percent from which on a colour is one step stronger
+	const STEPS = [0.1, 1, 5, 10]; // percent; at each of these changes the colour becomes one step stronger
 	function changeClass(i) {
 		const c = change(i), size = Math.abs(c);
 		let step = 0;
@@ -92,11 +94,12 @@
 			: i => nowTotal[i] * nowScale + baseTotal[i] * baseScale;
 	}
 
-	// ---- colours: one a module, the heaviest first; see page.css -----------------
+	// ---- colours: one for each module, the heaviest first; see page.css ----------
 
 	const COLOURS = 7;
 	const coloured = i => (kindOf(i) === KIND.kernel ? "[kernel]" : moduleOf(i));
-	// By module: what ended in it, and what went through it, of all that is shown.
+	// Return for each module the value of the samples that end in it (self), and the sum of the totals of
+	// its frames (through), of all that is shown.
 	function weighModules() {
 		const own = new Map();
 		for (let i = 1; i < n; i++) {
@@ -111,7 +114,7 @@
 		}
 		return [...own.values()].sort((a, b) => b.self - a.self || b.through - a.through || (a.name < b.name ? -1 : 1));
 	}
-	// Given once, so that a module keeps its colour in every view.
+	// Colours are assigned once, so that a module has the same colour in every view.
 	const colourOfModule = new Map();
 	let nextColour = 0;
 	for (const { name } of weighModules())
@@ -127,7 +130,7 @@
 			return "group";
 		return kind === KIND.kernel ? "kernel" : colourOfModule.get(moduleOf(i)) || "rest";
 	}
-	// Neighbours of one module differ a little, each function always in the same way.
+	// Neighbours of one module differ a little in shade; a function always has the same shade.
 	function shadeOf(i) {
 		let hash = 0;
 		const name = nameOf(i);
@@ -138,7 +141,7 @@
 
 	// ---- search ----------------------------------------------------------------
 
-	let found = null; // by frame: 1 where it matches; null: nothing is searched
+	let found = null; // by frame: 1 if it matches; null: there is no search, or nothing was found
 	function search(term) {
 		const say = text => { $("found").textContent = text; };
 		$("search").removeAttribute("aria-invalid");
@@ -159,11 +162,11 @@
 			if (found[frame[i]] && (nowTotal[i] || (diff && baseTotal[i])))
 				shown.add(frame[i]);
 		if (!shown.size) {
-			found = null; // nothing to stand out against
+			found = null; // there is nothing to highlight
 			say("nothing found");
 			return;
 		}
-		// A match inside another one adds nothing.
+		// A match inside another match adds nothing to the sum.
 		let part = 0, frames = 0;
 		for (let i = 1, clear = 0; i < n; i++) {
 			if (!found[frame[i]] || !(nowTotal[i] || (diff && baseTotal[i])))
@@ -186,8 +189,8 @@
 
 	// ---- drawing -----------------------------------------------------------------
 
-	// Without animation: a frame's place follows from what was asked for, not from where it was.
-	// d3-flame-graph asks for transitions; here each takes effect at once.
+	// Replace transitions, which d3-flame-graph calls, by changes that take effect at once.  Without
+	// animation, the place of a frame depends only on the view, not on where the frame was before.
 	d3.selection.prototype.transition = function () {
 		const selection = this;
 		const now = { duration: () => now, delay: () => now, ease: () => now };
@@ -206,10 +209,11 @@
 	function labelOf(i) {
 		const short = Model.shortOfFrame(frame[i]);
 		const name = kindOf(i) === KIND.stop ? `⊘ ${short}` : guessed[i] > 0 ? `≈ ${short}` : short;
-		return diff && i ? `${signed(change(i))} ${name}` : name; // the number first: long names are cut
+		return diff && i ? `${signed(change(i))} ${name}` : name; // the number comes first, because long names are cut off
 	}
 
-	// The way to the zoomed node, then all beyond it that is wide enough.
+	// Return the frames to draw: those from the root to the zoomed node, then all in its subtree that are wide
+	// enough.
 	function visible() {
 		const least = (NARROWEST * weigh(zoomed)) / width;
 		const item = i => ({ node: i, name: labelOf(i), value: weigh(i), children: [] });
@@ -234,7 +238,8 @@
 		return root;
 	}
 
-	// Elements are used again, and an attribute that stays costs nothing.
+	// Set an attribute of an element.  d3-flame-graph reuses elements: an attribute that did not change is not
+	// set again.
 	const marked = new WeakMap();
 	function mark(g, name, text) {
 		let values = marked.get(g);
@@ -246,7 +251,7 @@
 		g.setAttribute(name, text);
 	}
 
-	// What d3-flame-graph does not know: colours by class, marks, roles.
+	// Add what d3-flame-graph does not set: colours, marks and roles.
 	function decorate() {
 		drawn = new Map();
 		for (const g of chartElement.querySelectorAll("g.frame")) {
@@ -281,14 +286,16 @@
 		chartElement.dataset.took = (performance.now() - start).toFixed(1);
 	}
 
-	let tabbed = null; // the element that the Tab key comes to
+	let tabbed = null; // the element that gets the focus with the Tab key
+	// Put the focus on frame i and describe the frame below the graph.  take: the element gets the keyboard
+	// focus, too.
 	function setFocus(i, take) {
 		const g = drawn.get(i);
 		focused = i;
 		if (!g)
 			return;
 		if (tabbed && tabbed !== g) {
-			tabbed.setAttribute("tabindex", "-1"); // without one it would lose the focus, which costs a layout
+			tabbed.setAttribute("tabindex", "-1"); // without a tabindex it would lose the focus, which costs a layout
 			tabbed.removeAttribute("aria-current");
 		}
 		tabbed = g;
@@ -308,8 +315,9 @@
 		drawn.get(i)?.scrollIntoView({ block: "nearest" });
 	}
 
-	// ---- what a frame is -----------------------------------------------------------
+	// ---- the description of a frame --------------------------------------------------
 
+	// Return what is known about frame i as pairs of a heading and a text.
 	function facts(i) {
 		const rows = [], kind = kindOf(i);
 		const self = now[i], total = nowTotal[i], whole = nowTotal[0];
@@ -358,7 +366,8 @@
 		const g = target instanceof Element ? target.closest("g.frame") : null;
 		return g ? d3.select(g).datum().data.node : -1;
 	};
-	// Before d3-flame-graph hears of it: it would zoom in what it was given, which is not all there is.
+	// Handle clicks before d3-flame-graph does: its own zoom would show only the frames that it was given,
+	// which are not all.
 	chartElement.addEventListener("click", event => {
 		const i = nodeAt(event.target);
 		event.stopPropagation();
@@ -377,7 +386,7 @@
 	chartElement.addEventListener("mouseleave", hideTip);
 	addEventListener("scroll", hideTip, { passive: true });
 
-	// The drawn frame beside i on its level, wherever its parent is.
+	// Return the next drawn frame on the level of i, to the right (step > 0) or left, with any parent; or -1.
 	function beside(i, step) {
 		let best = -1;
 		for (const j of drawn.keys())
@@ -457,7 +466,7 @@
 		$("search").value = text;
 		searched();
 	}
-	// After a choice of what is shown: the values, then all that is drawn of them.
+	// Compute and draw everything again after the user chose what is shown.
 	function lookAnew(at = 0) {
 		look();
 		if (diff) {
@@ -594,7 +603,7 @@
 
 	// ---- the table -----------------------------------------------------------------
 
-	const ROWS = 500; // that are shown at once
+	const ROWS = 500; // rows that are shown at once
 	const COLUMNS = [
 		...(diff ? [["change", "Change", row => share(row.total, nowTotal[0]) - share(row.baseTotal, baseTotal[0])]] : []),
 		["self", "Self", row => row.self],
@@ -660,9 +669,9 @@
 		draw();
 	});
 
-	// ---- to others -------------------------------------------------------------------
+	// ---- links and the clipboard -----------------------------------------------------
 
-	// What is shown, in the page's address: a link to this very view.
+	// Store the view in the page's address, which becomes a link to this view.
 	function remember() {
 		const q = new URLSearchParams();
 		if (chosen.type)
@@ -682,9 +691,10 @@
 		try {
 			history.replaceState(null, "", q.size ? `#${q}` : "#");
 		} catch (error) {
-			// Where the page may not have an address of its own, there is no link.
+			// The browser does not let this page change its address: there is no link.
 		}
 	}
+	// Show the view that the page's address describes.
 	function recall() {
 		const q = new URLSearchParams(location.hash.slice(1)), group = q.get("group");
 		chosen.type = Math.max(0, P.types.findIndex(one => one.type === q.get("type")));
@@ -698,7 +708,7 @@
 					Model.matching(term);
 					chosen.filters.push({ term, without: key === "without" });
 				} catch (error) {
-					// A link that was cut short: its filter is left out.
+					// The link was cut short: leave its filter out.
 				}
 		$("search").value = q.get("search") || "";
 		$("type").value = chosen.type;
@@ -711,7 +721,8 @@
 	}
 	addEventListener("hashchange", recall);
 
-	// Says what was done on the button itself; where the clipboard is refused, the text is marked instead.
+	// Copy text to the clipboard and show the result on the button.  If the clipboard is not available, select
+	// the text instead.
 	async function copy(button, text, element) {
 		const label = button.dataset.label || (button.dataset.label = button.textContent);
 		try {
@@ -726,6 +737,7 @@
 	$("copy-name").addEventListener("click", event => copy(event.target, nameOf(focused), $("detail-text").querySelector("strong")));
 	$("copy-link").addEventListener("click", event => copy(event.target, location.href, $("detail-text")));
 
+	// Write the title and the summary line above the graph.
 	function introduce() {
 		$("title").textContent = P.title;
 		const parts = [];
@@ -760,7 +772,7 @@
 		.resetHeightOnZoom(true)
 		.setColorMapper(() => "currentColor") // by class, see decorate
 		.getName(d => d.data.name)
-		.tooltip(Object.assign(() => {}, { show() {}, hide() {} })); // ours, see tipAt
+		.tooltip(Object.assign(() => {}, { show() {}, hide() {} })); // tipAt shows our own tooltip
 	nameTheme();
 	recall();
 	new ResizeObserver(() => {
