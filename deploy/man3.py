@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the manual pages of liboffwind's functions, one each, from the public headers.
+"""Writes a manual page for each function of liboffwind, from the public headers.
 
-  man3.py VERSION FOLDER HEADER... [--example FILE]   pages FOLDER/NAME.3, and liboffwind.3
-  man3.py --names HEADER...                           the functions' names, one a line
+  man3.py VERSION DIRECTORY HEADER... [--example FILE]   write DIRECTORY/NAME.3 and DIRECTORY/liboffwind.3
+  man3.py --names HEADER...                              print the functions' names, one per line
 
-A function's text is the comment above it, which serves those declared right below it too, or
-else the one behind it.  Types that its prototype names are shown as the header has them.
+A page's text is the comment above the function's declaration and the comment after it.  The comment above
+also serves for the declarations that follow without a blank line.  The page shows the types in the
+function's prototype as the header declares them.
 """
 import os, re, sys
 
@@ -13,7 +14,7 @@ COMMENT = re.compile(r'/\*(.*?)\*/', re.S)
 
 
 def words(comment):
-    """A comment's paragraphs: lines of text, those further in kept as they stand."""
+    """Returns the paragraphs of a comment; lines keep their indentation."""
     lines = [re.sub(r'^\s*\*? ?', '', line).rstrip() for line in comment.strip().split('\n')]
     return [p for p in '\n'.join(lines).strip().split('\n\n') if p.strip()]
 
@@ -42,7 +43,7 @@ class Header:
         self.read()
 
     def items(self):
-        """Top-level comments, declarations and preprocessor lines, and the blank lines between."""
+        """Yields top-level comments, declarations, preprocessor lines and the blank lines between them."""
         body, i, n = self.text, 0, len(self.text)
         while i < n:
             if body.startswith('/*', i):
@@ -120,7 +121,7 @@ def code(text):
 
 
 def prototype(text):
-    """Broken at commas to fit a page."""
+    """Returns a prototype with line breaks after commas, so that it fits a page."""
     text, out = text.strip(), ''
     while len(text) > 76 and ', ' in text[:76]:
         cut = text[:76].rindex(', ') + 1
@@ -171,7 +172,7 @@ def main():
         ('FUNCTIONS', '\n'.join('.BR %s (3)' % plain(n) for n in sorted(names))),
     ])
     print('\n'.join(missing), end='\n' if missing else '', file=sys.stderr)
-    return 0 # the pages that lack a text are found by tests/cases/library.sh
+    return 0 # tests/cases/library.sh fails for pages without a text
 
 
 sys.exit(main())

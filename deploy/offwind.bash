@@ -1,4 +1,4 @@
-# bash completion of offwind: its commands, and the options that a command's --help has.
+# Completes offwind's command line in bash: its commands, and the options in a command's --help.
 
 _offwind() {
 	local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} i

@@ -1,4 +1,4 @@
-# fish completion of offwind: its commands, and the options in a command's --help.
+# Completes offwind's command line in fish: its commands, and the options in a command's --help.
 
 function __offwind_commands
 	offwind --help | string replace -rf '^  ([a-z]+) +(.*)' '$1\t$2'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make run`: profiles the whole live system for a while and shows what it did.
-#   usage: deploy/run.sh [BUILD-FOLDER]     SECONDS_TO_RUN (10), HZ (99), PROFILE
+# Profiles the whole system for some seconds and shows the result (`make run`).
+#   usage: deploy/run.sh [BUILD-DIRECTORY]
+#   environment: SECONDS_TO_RUN (10), HZ (99), PROFILE (BUILD-DIRECTORY/live.pb.gz)
 set -euo pipefail
 build=${1:-build}
 profile=${PROFILE:-$build/live.pb.gz}
@@ -18,4 +19,4 @@ page=${profile%.pb.gz}.html
 echo
 echo "profile: $(realpath "$profile")"
 echo "flame graph: $(realpath "$page")"
-echo "look at it with: go tool pprof -top $profile   (or -http=:8080)"
+echo "show it with: go tool pprof -top $profile   (or -http=:8080)"

@@ -1,6 +1,6 @@
 // agent/export/page/build.mjs: combines page.html, page.css, model.js, page.js and the libraries into
 // three pieces of text, between which every page has its title and its profile.
-//   usage: node build.mjs PAGE-FOLDER NODE_MODULES PARTS.H LICENCES.TXT
+//   usage: node build.mjs PAGE-DIRECTORY NODE_MODULES PARTS.H LICENCES.TXT
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
