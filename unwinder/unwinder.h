@@ -400,24 +400,6 @@ int uw_rows_procs_before(struct uw_rows *rows, uint64_t vaddr, size_t *n);
  */
 int uw_rows_function(struct uw_rows *rows, uint64_t vaddr, uint64_t *start, uint64_t *end);
 
-/* A background thread that compiles objects one by one. */
-struct uw_builder;
-
-/* Start the thread. The caller ends it with uw_builder_free. */
-int uw_builder_new(struct uw_builder **out);
-
-/* Cancel what is not compiled yet and end the thread; NULL is allowed. */
-void uw_builder_free(struct uw_builder *builder);
-
-/*
- * Queue an object for compiling, without waiting. The builder takes a reference of its own for as
- * long as it needs one. -ENOMEM.
- */
-int uw_builder_add(struct uw_builder *builder, struct uw_object *object);
-
-/* Wait until nothing is left to compile. */
-void uw_builder_wait(struct uw_builder *builder);
-
 /* ---- address spaces: the mappings of one process at one time ------------ */
 
 /* What a mapping shows. */
