@@ -28,7 +28,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECOND_NS INT64_C(1000000000)
 /* Files up to this size are hashed before their first sample is walked: 0.4 ms at most. */
 #define HASH_AT_ONCE_MAX ((uint64_t)4 << 20)
 /* After this many failures in a row, the rest of the run works without the store. */
