@@ -176,6 +176,29 @@ static int exec_in_turn(sqlite3 *db, const char *sql)
 	return rc;
 }
 
+/* ---- statements ----------------------------------------------------------------- */
+
+void db_bind_bytes(sqlite3_stmt *stmt, int column, const void *bytes, size_t size)
+{
+	if (size)
+		(void)sqlite3_bind_blob64(stmt, column, bytes, size, SQLITE_STATIC);
+	else
+		(void)sqlite3_bind_zeroblob(stmt, column, 0);
+}
+
+int db_step(sqlite3_stmt *stmt)
+{
+	int rc = sqlite3_step(stmt);
+
+	return rc == SQLITE_ROW ? 1 : db_errno(rc);
+}
+
+void db_release(sqlite3_stmt *stmt)
+{
+	(void)sqlite3_reset(stmt);
+	(void)sqlite3_clear_bindings(stmt);
+}
+
 /* ---- the schema ----------------------------------------------------------------- */
 
 /*

@@ -9,6 +9,7 @@
 #define AGENT_STORE_DB_H
 
 #include <sqlite3.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define DB_ERROR_SIZE 512
@@ -51,6 +52,16 @@ int db_exec(sqlite3 *db, const char *sql);
 int db_unmap(sqlite3 *db);
 /* Return the first number that sql gives; 0 if it gives none or fails. */
 int64_t db_number(sqlite3 *db, const char *sql);
+
+/*
+ * Bind a blob. An empty one is bound as a zeroblob: SQLite would take a NULL pointer for SQL's
+ * NULL.
+ */
+void db_bind_bytes(sqlite3_stmt *stmt, int column, const void *bytes, size_t size);
+/* Return 1 if there is a row, 0 if there is none, or a negative code. */
+int db_step(sqlite3_stmt *stmt);
+/* Reset the statement, so that it ends its transaction and holds no borrowed pointers. */
+void db_release(sqlite3_stmt *stmt);
 
 /* Return the version of the schema that this program knows. */
 int db_schema_version(void);

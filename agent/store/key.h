@@ -7,7 +7,7 @@
 /*
  * Return a hash of what is known of a file and of its contents, for rows and blobs to carry. The
  * hash only detects damaged rows: which file may use a row is decided by all of the row's columns
- * (store.c).
+ * (find_table.c, store_symbols.c).
  */
 uint64_t key_of_file(const struct store_file *file, const struct uw_build_id *id, uint16_t machine,
 		     const struct uw_identity *identity);
