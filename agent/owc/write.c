@@ -71,10 +71,8 @@ static void write_bytes(struct owc_writer *w, const void *bytes, size_t size)
 			at += n;
 			size -= (size_t)n;
 			w->off += (uint64_t)n;
-		} else if (n == 0) {
-			owc_fail(w, -EIO);
-		} else if (errno != EINTR) {
-			owc_fail(w, -errno);
+		} else if (n == 0 || errno != EINTR) {
+			owc_fail(w, n ? -errno : -EIO);
 			cut_off(w, from);
 		}
 	}
@@ -333,7 +331,8 @@ static void write_index(struct owc_writer *w)
 	Offwind__Capture__Frame **list = calloc(w->n_frames + 1, sizeof(*list));
 	Offwind__Capture__KeptFile *files = calloc(w->n_files + 1, sizeof(*files));
 	Offwind__Capture__KeptFile **file_list = calloc(w->n_files + 1, sizeof(*file_list));
-	uint8_t head[8], footer[OWC_FOOTER_SIZE], *packed = NULL;
+	enum { HEAD = 8 };
+	uint8_t *all = NULL, *footer;
 	size_t size;
 
 	if (!frames || !list || !files || !file_list)
@@ -378,27 +377,27 @@ static void write_index(struct owc_writer *w)
 		index.n_frames = index.n_files = 0;
 		size = 0;
 	}
-	packed = malloc(size + 1);
-	if (!packed)
+	all = malloc(HEAD + size + OWC_FOOTER_SIZE);
+	if (!all)
 		goto out;
-	(void)offwind__capture__index__pack(&index, packed);
+	owc_put_u32(all, OWC_SKIPPABLE);
+	owc_put_u32(all + 4, (uint32_t)(size + OWC_FOOTER_SIZE));
+	(void)offwind__capture__index__pack(&index, all + HEAD);
+	footer = all + HEAD + size;
 	owc_put_u64(footer, w->off);
 	owc_put_u32(footer + 8, (uint32_t)size);
-	owc_put_u32(footer + 12, (uint32_t)crc32(0, packed, (uInt)size));
+	owc_put_u32(footer + 12, (uint32_t)crc32(0, all + HEAD, (uInt)size));
 	memcpy(footer + 16, OWC_FOOTER_MAGIC, 8);
-	owc_put_u32(head, OWC_SKIPPABLE);
-	owc_put_u32(head + 4, (uint32_t)(size + sizeof(footer)));
-	write_bytes(w, head, sizeof(head));
-	write_bytes(w, packed, size);
-	write_bytes(w, footer, sizeof(footer));
+	/* Write all of it at once: on a full disk none of it stays. */
+	write_bytes(w, all, HEAD + size + OWC_FOOTER_SIZE);
 out:
-	if (!packed)
+	if (!all)
 		owc_fail(w, -ENOMEM);
 	free(frames);
 	free(list);
 	free(files);
 	free(file_list);
-	free(packed);
+	free(all);
 }
 
 int owc_writer_open(int fd, const struct source_info *info, struct owc_writer **out)

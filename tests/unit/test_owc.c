@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -602,6 +604,47 @@ static void test_full_disk_is_told_once(void)
 	CHECK(!owc_writer_close(NULL), "nothing to close");
 }
 
+/* Wherever the disk is full inside the index, the file ends where the index would begin. */
+static void test_a_full_disk_leaves_no_part_of_the_index(void)
+{
+	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	uint8_t footer[OWC_FOOTER_SIZE];
+	uint64_t index = 0;
+	off_t size = 0;
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	for (off_t room = 0; room <= size; room++) {
+		struct rlimit limit = { (rlim_t)room, RLIM_INFINITY };
+		int fd = memfd_create("owc", 0), err;
+		struct owc_writer *w = NULL;
+		struct event e;
+
+		CHECK(!owc_writer_open(fd, &info, &w), "opens");
+		some_event(1, &e);
+		CHECK(!owc_writer_event(w, &e) && !owc_writer_flush(w), "a frame");
+		/* The first file is whole, and says how large it is and where its index begins. */
+		CHECK(!setrlimit(RLIMIT_FSIZE, size ? &limit : &unlimited), "room");
+		err = owc_writer_close(w);
+		CHECK(!setrlimit(RLIMIT_FSIZE, &unlimited), "no limit");
+		if (!size) {
+			size = lseek(fd, 0, SEEK_END);
+			CHECK(!err && pread(fd, footer, sizeof(footer), size - OWC_FOOTER_SIZE) ==
+					      OWC_FOOTER_SIZE,
+			      "whole");
+			index = owc_get_u64(footer);
+			room = (off_t)index - 1;
+		} else {
+			bool whole = room == size;
+
+			CHECK(err == (whole ? 0 : -EFBIG), "the failure");
+			CHECK(lseek(fd, 0, SEEK_END) == (whole ? size : (off_t)index),
+			      "no part of the index");
+		}
+		(void)close(fd);
+	}
+	(void)signal(SIGXFSZ, SIG_DFL);
+}
+
 static void test_what_no_reader_takes_is_left_out(void)
 {
 	size_t n = (size_t)OWC_RECORD_MAX + 1;
@@ -718,6 +761,7 @@ int main(int argc, char **argv)
 	test_foreign_bytes_are_refused();
 	test_bombs_are_capped();
 	test_full_disk_is_told_once();
+	test_a_full_disk_leaves_no_part_of_the_index();
 	test_what_no_reader_takes_is_left_out();
 	test_a_header_that_grows_is_written_again();
 	test_kernel_addresses_are_remembered_for_naming();
