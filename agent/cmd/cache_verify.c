@@ -89,6 +89,37 @@ static int check_table(sqlite3_stmt *s)
 	return err;
 }
 
+/* The ids of damaged rows. Begin with zeros; release with free(ids). */
+struct damaged {
+	int64_t *ids;
+	size_t n, room;
+};
+
+/* Remember the row of s, whose first column is its id. Return 0 or -ENOMEM. */
+static int add_damaged(struct damaged *d, sqlite3_stmt *s)
+{
+	int err = array_make_room((void **)&d->ids, d->n, &d->room, sizeof(*d->ids));
+
+	if (!err)
+		d->ids[d->n++] = sqlite3_column_int64(s, 0);
+	return err;
+}
+
+/* Delete the rows from the table. Return 0 or a negative code. */
+static int drop_damaged(sqlite3 *db, const char *table, const struct damaged *d)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < d->n; i++) {
+		char sql[64];
+
+		(void)snprintf(sql, sizeof(sql), "DELETE FROM %s WHERE id = %" PRId64, table,
+			       d->ids[i]);
+		err = db_exec(db, sql);
+	}
+	return err;
+}
+
 /*
  * Check all tables of this version. *n and *bad count them and those that are not sound, which are
  * printed and, with repair, deleted. Return 0 or a negative code.
@@ -96,8 +127,7 @@ static int check_table(sqlite3_stmt *s)
 static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 {
 	sqlite3_stmt *s = NULL;
-	int64_t *drop = NULL;
-	size_t n_drop = 0, room = 0;
+	struct damaged damaged = { .n = 0 };
 	int rc = sqlite3_prepare_v2(db,
 				    "SELECT t.id, o.build_id, o.src_size, o.src_hash, t.rules,"
 				    " t.procs, o.path FROM tables AS t JOIN objects AS o"
@@ -117,22 +147,16 @@ static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 		(*bad)++;
 		cache_say("%s: %s", (const char *)sqlite3_column_text(s, 6),
 			  err == -ENOTSUP ? "of another version" : "its table is damaged");
-		err = array_make_room((void **)&drop, n_drop, &room, sizeof(*drop));
-		if (!err)
-			drop[n_drop++] = sqlite3_column_int64(s, 0);
+		err = add_damaged(&damaged, s);
 	}
 	if (!err && rc != SQLITE_DONE) {
 		cache_say("tables: %s", sqlite3_errmsg(db));
 		(*bad)++;
 	}
 	(void)sqlite3_finalize(s);
-	for (size_t i = 0; !err && repair && i < n_drop; i++) {
-		char sql[64];
-
-		(void)snprintf(sql, sizeof(sql), "DELETE FROM tables WHERE id = %" PRId64, drop[i]);
-		err = db_exec(db, sql);
-	}
-	free(drop);
+	if (!err && repair)
+		err = drop_damaged(db, "tables", &damaged);
+	free(damaged.ids);
 	return err;
 }
 
@@ -171,7 +195,7 @@ static int check_symbols(sqlite3_stmt *s)
 	return err;
 }
 
-/* Check all symbol tables, as verify_tables does. One run deletes at most 64 of them. */
+/* Check all symbol tables, as verify_tables does. */
 static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 {
 	sqlite3_stmt *s = NULL;
@@ -179,8 +203,7 @@ static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 				    "SELECT id, dev, ino, elf_off, file_size, mtime_ns, ctime_ns,"
 				    " build_id, symbols, path, uid FROM symbols WHERE reader = ?1",
 				    -1, &s, NULL);
-	int64_t drop[64];
-	size_t n_drop = 0;
+	struct damaged damaged = { .n = 0 };
 	int err = db_errno(rc);
 
 	if (!err)
@@ -195,24 +218,18 @@ static int verify_symbols(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 			err = err == -ENOMEM ? err : 0;
 			continue;
 		}
-		err = 0;
 		(*bad)++;
 		cache_say("%s: its symbols are damaged", (const char *)sqlite3_column_text(s, 9));
-		if (n_drop < sizeof(drop) / sizeof(drop[0]))
-			drop[n_drop++] = sqlite3_column_int64(s, 0);
+		err = add_damaged(&damaged, s);
 	}
 	if (!err && rc != SQLITE_DONE) {
 		cache_say("symbols: %s", sqlite3_errmsg(db));
 		(*bad)++;
 	}
 	(void)sqlite3_finalize(s);
-	for (size_t i = 0; !err && repair && i < n_drop; i++) {
-		char sql[64];
-
-		(void)snprintf(sql, sizeof(sql), "DELETE FROM symbols WHERE id = %" PRId64,
-			       drop[i]);
-		err = db_exec(db, sql);
-	}
+	if (!err && repair)
+		err = drop_damaged(db, "symbols", &damaged);
+	free(damaged.ids);
 	return err;
 }
 

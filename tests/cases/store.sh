@@ -136,6 +136,13 @@ sqlite3 "$dir/gone.db" ".restore $db" "UPDATE symbols SET symbols = CAST(substr(
 "$offwind" cache --db "$dir/gone.db" verify --repair >"$dir/out" 2>"$dir/err"
 [ $? = 3 ] && grep -q 'its symbols are damaged' "$dir/out" && grep -q ' 1 damaged and dropped; ' "$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
 "$offwind" cache --db "$dir/gone.db" verify >"$dir/out" 2>"$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
+# However many are damaged, all of them are dropped.
+sqlite3 "$dir/gone.db" ".restore $db" "WITH RECURSIVE i(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM i WHERE k < 100) INSERT INTO symbols
+	(dev, ino, elf_off, reader, file_size, uid, mtime_ns, ctime_ns, beside, owner, build_id, path, last_used, n, size, symbols)
+	SELECT dev, 1000000000 + k, elf_off, reader, file_size, uid, mtime_ns, ctime_ns, beside, owner, build_id, path, last_used, n, size, symbols FROM symbols, i WHERE path = '$libc'"
+"$offwind" cache --db "$dir/gone.db" verify --repair >"$dir/out" 2>"$dir/err"
+[ $? = 3 ] && [ "$(grep -c 'its symbols are damaged' "$dir/out")" = 100 ] || fail "100 damaged: $(cat "$dir/out" "$dir/err")"
+"$offwind" cache --db "$dir/gone.db" verify >"$dir/out" 2>"$dir/err" || fail "damaged ones are left: $(cat "$dir/out" "$dir/err")"
 
 # A store of an older version is brought up to date by whoever asks, where that may be done.
 sqlite3 "$db" ".backup $dir/older.db"
