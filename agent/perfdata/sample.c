@@ -307,9 +307,13 @@ static void use_ip(struct perfdata_sample *sample, const struct machine *machine
 		out->regs.value[pc] = ip;
 		out->regs.known = 1ull << pc;
 		out->has_user_regs = true;
-		if (!out->n_user_ips && !ips_reserve(sample, 1)) {
-			sample->kernel_ips[0] = ip;
-			out->user_ips = sample->kernel_ips;
+		/*
+		 * The address goes behind the kernel's. If the chain has any, it also left room:
+		 * read_callchain() reserves two for each entry.
+		 */
+		if (!out->n_user_ips && !ips_reserve(sample, out->n_kernel_ips + 1)) {
+			sample->kernel_ips[out->n_kernel_ips] = ip;
+			out->user_ips = sample->kernel_ips + out->n_kernel_ips;
 			out->n_user_ips = 1;
 		}
 	}

@@ -530,6 +530,44 @@ static void test_every_field_has_its_place(void)
 	CHECK(s->n_regions == 1, "the stack");
 }
 
+static uint64_t kernel_seen, user_seen;
+
+static void look_at_chain(const struct event *event)
+{
+	const struct event_sample *s = &event->sample;
+
+	if (event->type != EVENT_SAMPLE)
+		return;
+	kernel_seen = s->n_kernel_ips == 1 ? s->kernel_ips[0] : 0;
+	user_seen = s->n_user_ips == 1 ? s->user_ips[0] : 0;
+}
+
+/* Such a sample is forged: a chain that was taken in user mode has no addresses of the kernel. */
+static void test_the_sampled_address_replaces_none_of_the_chain(void)
+{
+	struct perf_event_attr attr = plain;
+	struct bytes b = { 0 }, file;
+	size_t start;
+
+	attr.sample_type =
+		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CALLCHAIN;
+	start = begin_record(&b, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER);
+	put64(&b, 0x401000); /* ip */
+	put32(&b, 7);
+	put32(&b, 8);
+	put64(&b, 1234);
+	put64(&b, 2); /* call chain */
+	put64(&b, (uint64_t)PERF_CONTEXT_KERNEL);
+	put64(&b, 0xffffffff81000100);
+	end_record(&b, start);
+	file = make_file(&attr, 1, NULL, &b, NULL);
+	CHECK(read_fd(as_file(file.at, file.size), look_at_chain) == 0, error);
+	CHECK(kernel_seen == 0xffffffff81000100, "the kernel's part");
+	CHECK(user_seen == 0x401000, "the sampled address");
+	free(file.at);
+	free(b.at);
+}
+
 static struct uw_region stack_seen;
 static uint8_t stack_bytes[64];
 
@@ -1098,6 +1136,7 @@ int main(void)
 	test_rounds_put_records_in_order();
 	test_events_are_told_apart_by_identifier();
 	test_every_field_has_its_place();
+	test_the_sampled_address_replaces_none_of_the_chain();
 	test_stacks();
 	test_aarch64_registers();
 	test_tasks();
