@@ -64,15 +64,18 @@ static __always_inline void fill_head(struct capture_head *head, const struct ti
 }
 
 /*
- * Append what follows the stacks, which are size bytes at bytes: the kernel's return addresses, the
- * holes, the allocation. Return the size of the record. The checks of size are for the verifier.
+ * Append what follows the stacks at bytes: the kernel's return addresses, the holes, the
+ * allocation. Return the size of the record. The checks of size are for the verifier.
  */
-static __always_inline __u64 append(void *ctx, struct capture_front *front, __u8 *bytes, __u64 size,
+static __always_inline __u64 append(void *ctx, struct capture_front *front, __u8 *bytes,
 				    const struct tick *tick)
 {
 	struct capture_head *head = &front->head;
+	__u64 size = (head->stack_len + 7) & ~7u;
 	long n;
 
+	if (head->interrupted_len)
+		size += 8 + ((head->interrupted_len + 7) & ~7u);
 	if (!tick->user) {
 		barrier_var(size);
 		if (size > STACKS_MAX)
@@ -194,10 +197,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	if (!plain)
 		top_put(&front->top, task);
 
-	size = (head->stack_len + 7) & ~7u;
-	if (head->interrupted_len)
-		size += 8 + ((head->interrupted_len + 7) & ~7u);
-	size = append(ctx, front, bytes, size, tick);
+	size = append(ctx, front, bytes, tick);
 	if (put(head, size, ring_reserve)) {
 		add(&count->ring_full, 1);
 		return 0;
