@@ -5,6 +5,8 @@
 #ifndef AGENT_LIVE_BPF_H
 #define AGENT_LIVE_BPF_H
 
+#include "agent/live/feature.h"
+#include "agent/live/hint.h"
 #include "schema/capture.h"
 
 #include <stdbool.h>
@@ -12,15 +14,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define LIVE_ERROR_SIZE 512 /* as in source.error */
+/* The largest ring that is chosen if no size is asked for. */
+#define LIVE_RING_DEFAULT (16u << 20)
 
 struct live_events;
 
 struct live_bpf_options {   /* all borrowed until the program is open */
 	uint32_t stack_max; /* 0: CAPTURE_STACK_DEFAULT; at most CAPTURE_STACK_LIMIT */
 	/*
-	 * 0: between 4 and 16 MiB, according to what the sampled clocks can produce. Rounded up to
-	 * a power of two.
+	 * 0: between 4 MiB and LIVE_RING_DEFAULT, according to what the sampled clocks can produce.
+	 * Rounded up to a power of two.
 	 */
 	uint32_t ring_bytes;
 	const struct live_events *events;
@@ -42,7 +45,6 @@ struct live_bpf;
  */
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error);
 void live_bpf_free(struct live_bpf *bpf); /* detaches; NULL is fine */
-
 /*
  * Attach the programs of event number i of the options. A sampled event has a perf event fd on one
  * cpu; a tracepoint has a perf event fd and cpu -1; other events have fd -1 and cpu -1. bpf takes
@@ -101,10 +103,6 @@ bool live_bpf_waits(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns)
 void live_bpf_reading(struct live_bpf *bpf);
 /* Return whether this kernel can only run the plain programs, which are for old kernels. */
 bool live_bpf_plain(const struct live_bpf *bpf);
-/*
- * Return whether this kernel stores VMAs in a tree that the plain programs can search (before 6.1).
- */
-bool live_bpf_area_tree(void);
 int live_bpf_ring_fd(const struct live_bpf *bpf);
 size_t live_bpf_ring_size(const struct live_bpf *bpf);
 int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */
@@ -119,17 +117,5 @@ int live_bpf_counted(const struct live_bpf *bpf, size_t i, uint64_t *counted);
  */
 int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
 		      struct capture_counters *sum);
-
-/*
- * Return whether to behave as if the kernel lacked a feature, so that the code for older kernels
- * can be tested on newer ones. The environment variable OFFWIND_WITHOUT is a comma-separated list
- * of find_vma, loop, task_storage, task_pt_regs, attach_cookie (each of these selects the plain
- * programs), mmap_build_id, procmap_query, uprobe_multi, snprintf, and ringbuf, without which
- * nothing can be recorded. reduced_btf turns off the reduced type information; see btf.h.
- */
-bool live_bpf_without(const char *feature);
-
-/* Return what an errno value of a step means for the user, or "". The string is static. */
-const char *live_hint(int err);
 
 #endif

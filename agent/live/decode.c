@@ -1,8 +1,9 @@
 /* agent/live/decode.c: parses perf's names of events, tracepoints and probes. */
 #include "agent/live/decode.h"
 
-#include "agent/live/bpf.h"
+#include "agent/live/hint.h"
 #include "agent/live/perf.h"
+#include "schema/capture.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,8 @@
  */
 #include "agent/live/perf.h"
 
-#include "agent/live/bpf.h"
+#include "agent/live/feature.h"
+#include "agent/live/hint.h"
 #include "agent/live/mark.h"
 
 #include <elf.h>

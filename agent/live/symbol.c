@@ -1,7 +1,7 @@
 /* agent/live/symbol.c: looks up kernel symbols by a BPF program that formats "%pS". */
 #include "agent/live/symbol.h"
 
-#include "agent/live/bpf.h"
+#include "agent/live/feature.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
