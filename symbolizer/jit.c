@@ -1,8 +1,8 @@
 /* symbolizer/jit.c: reads names of generated code from perf maps and jitdump files. */
 #include "symbolizer/symbolizer.h"
 
+#include "base/text.h"
 #include "symbolizer/cursor.h"
-#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out
 	char *clean = NULL;
 
 	n = strnlen(text, n);
-	if (n >= NAME_ROOM || sym_plain_size(text, n, ' ') != n) {
+	if (n >= NAME_ROOM || !uw_text_is_plain(text, n)) {
 		clean = sym_sanitize(text, n, NAME_ROOM);
 		if (!clean)
 			return -ENOMEM;

@@ -1,8 +1,8 @@
 /* symbolizer/kernel.c: reads /proc/kallsyms or a copy of it, and looks up kernel symbols. */
+#include "base/text.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/kernel_head.h"
 #include "symbolizer/symbolizer.h"
-#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -70,9 +70,7 @@ static int add_name(struct sym_kernel *k, const char *name, size_t n, bool plain
 	char *clean;
 	int err;
 
-	for (size_t i = 0; !plain && i < n && name[i] >= 0x20 && name[i] < 0x7f; i++)
-		plain = i == n - 1;
-	if (plain)
+	if (plain || uw_text_is_plain(name, n))
 		return add_bytes(k, name, n, off);
 	clean = sym_sanitize(name, n, 0);
 	if (!clean)
@@ -161,7 +159,7 @@ static int read_line(struct sym_kernel *k, const char *line, const char *end, co
 static int read_chunk(struct sym_kernel *k, const char *line, const char *end, const char **rest)
 {
 	size_t size = (size_t)(end - line);
-	bool plain = sym_plain_size(line, size, '\n') == size;
+	bool plain = uw_text_plain_size(line, size, '\n') == size;
 	const char *tab = plain ? NULL : memchr(line, '\t', (size_t)(end - line));
 	const char *stop;
 	int err = 0;

@@ -4,9 +4,9 @@
  */
 #include "symbolizer/kernel_head.h"
 
+#include "base/text.h"
 #include "symbolizer/elf/image.h"
 #include "symbolizer/elf/prefer.h"
-#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +101,7 @@ static void close_head(struct sym_kernel_head *h)
 
 int sym_kernel_head_in(struct sym_kernel_head *h, char *text, size_t size)
 {
-	size_t plain = sym_plain_size(text, size, '\n'), off = 0;
+	size_t plain = uw_text_plain_size(text, size, '\n'), off = 0;
 	struct line last = { 0 }, line;
 	int err;
 
@@ -151,7 +151,8 @@ static int probe_head(struct sym_kernel_head *h, size_t size)
 		}
 		stop = memchr(begin, '\n', n - (size_t)(begin - two));
 		if (!stop || !parse_line(begin, stop, &line) || line.addr < last.addr ||
-		    sym_plain_size(begin, (size_t)(stop - begin), '\n') != (size_t)(stop - begin))
+		    uw_text_plain_size(begin, (size_t)(stop - begin), '\n') !=
+			    (size_t)(stop - begin))
 			break;
 		off = at + (size_t)(begin - two);
 		err = add_block(h, size, line.addr, off);
@@ -199,7 +200,7 @@ static bool need_block(const struct sym_kernel_head *h, size_t i)
 	block->state = SYM_KERNEL_BLOCK_BAD;
 	if (h->fd >= 0) {
 		if (sym_read_at(h->fd, block->off, text, size) || text[size - 1] != '\n' ||
-		    sym_plain_size(text, size, '\n') != size)
+		    uw_text_plain_size(text, size, '\n') != size)
 			return false;
 		end_lines(text, size);
 	}

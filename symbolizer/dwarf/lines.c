@@ -1,7 +1,7 @@
 /* symbolizer/dwarf/lines.c: stores lines and inlined calls in flat arrays (schema/lines.h). */
 #include "symbolizer/dwarf/lines.h"
 
-#include "symbolizer/text/plain.h"
+#include "base/text.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
@@ -175,7 +175,7 @@ int sym_lines_intern(struct sym_lines *l, const char *text, size_t n, uint32_t *
 	int err;
 
 	n = strnlen(text, n);
-	if (n <= NAME_MAX_N && sym_plain_size(text, n, ' ') == n)
+	if (n <= NAME_MAX_N && uw_text_is_plain(text, n))
 		return intern(l, text, n, out);
 	clean = sym_sanitize(text, n, NAME_MAX_N);
 	if (!clean)

@@ -4,10 +4,10 @@
  */
 #include "symbolizer/elf/table.h"
 
+#include "base/text.h"
 #include "schema/symbols.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/symbolizer.h"
-#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -343,11 +343,6 @@ static void link_enclosing(struct sym_builder *b)
 
 /* ---- names ------------------------------------------------------------------- */
 
-static bool is_plain(const char *name, size_t n)
-{
-	return sym_plain_size(name, n, ' ') == n;
-}
-
 /* Make every chosen name valid UTF-8 of limited length. Most names are already. */
 static int clean_names(struct sym_builder *b)
 {
@@ -362,7 +357,7 @@ static int clean_names(struct sym_builder *b)
 		int err;
 
 		n = is_measured(&e) ? length_of(b, &e) : 0; /* names not measured are simple */
-		if (!n || (n <= SYM_NAME_BYTES_MAX && is_plain(b->names + e.name, n))) {
+		if (!n || (n <= SYM_NAME_BYTES_MAX && uw_text_is_plain(b->names + e.name, n))) {
 			b->entries[kept++] = e;
 			continue;
 		}

@@ -1,9 +1,9 @@
 /* symbolizer/elf/collect.c: collects the function symbols of an ELF file in a builder. */
 #include "symbolizer/elf/table.h"
 
+#include "base/text.h"
 #include "base/unpack.h"
 #include "symbolizer/elf/dynamic.h"
-#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -196,7 +196,7 @@ static bool is_simple(const char *bytes, uint64_t size)
 		if (!memchr(bytes + at, 0, piece) && piece == SYM_NAME_BYTES_MAX / 2)
 			return false;
 	}
-	return sym_plain_size(bytes, size, '\0') == size && !memchr(bytes, '@', size);
+	return uw_text_plain_size(bytes, size, '\0') == size && !memchr(bytes, '@', size);
 }
 
 static enum sym_bind bind_of(const Elf64_Sym *sym)

@@ -1,10 +1,10 @@
 /* symbolizer/elf/unread.c: reads lazy names from their file, chooses the best alias, and caches it. */
 #include "symbolizer/elf/unread.h"
 
+#include "base/text.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/elf/table.h"
 #include "symbolizer/symbolizer.h"
-#include "symbolizer/text/plain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -279,7 +279,7 @@ static int make(struct sym_unread *u, const struct sym_table *t, size_t i, const
 
 	if (err)
 		return err;
-	if (n <= SYM_NAME_BYTES_MAX && sym_plain_size(u->best, n, ' ') == n)
+	if (n <= SYM_NAME_BYTES_MAX && uw_text_is_plain(u->best, n))
 		return keep(u, (uint32_t)i, u->best, n + 1, out);
 	clean = sym_sanitize(u->best, n, SYM_NAME_BYTES_MAX);
 	if (!clean)

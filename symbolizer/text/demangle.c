@@ -1,6 +1,8 @@
 /* symbolizer/text/demangle.c: demangles C++ and Rust names with libiberty, within limits. */
 #include "symbolizer/symbolizer.h"
 
+#include "base/text.h"
+
 #include <libiberty/demangle.h>
 #include <setjmp.h>
 #include <stdbool.h>
@@ -23,19 +25,10 @@ struct sink {
 	char bytes[OUT_MAX];
 };
 
-static bool is_ascii(const char *bytes, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if ((unsigned char)bytes[i] >= 0x80)
-			return false;
-	}
-	return true;
-}
-
 /*
  * Collect demangled bytes; a callback of libiberty. A callback cannot refuse, so a full sink ends
  * the demangler by longjmp. The demanglers only use the stack, except for heap memory that holds
- * one Punycode identifier while it is passed here. Such a non-ASCII piece is dropped without
+ * one Punycode identifier while it is passed here. Such a piece, which is not plain ASCII, is dropped without
  * longjmp, and the next piece, at least the "::" or "," after it, ends the demangler.
  */
 static void take(const char *bytes, size_t n, void *ctx)
@@ -44,7 +37,7 @@ static void take(const char *bytes, size_t n, void *ctx)
 
 	if (sink->is_full || n > OUT_MAX - sink->n) {
 		sink->is_full = true;
-		if (is_ascii(bytes, n))
+		if (uw_text_is_plain(bytes, n))
 			longjmp(sink->full, 1);
 		return;
 	}
