@@ -1,6 +1,6 @@
 /*
- * proto/utf8.h: checks and repairs UTF-8. A protobuf `string` must be valid UTF-8 (Unicode 15
- * §3.9, table 3-7), but names from files and processes can hold any bytes.
+ * proto/utf8.h: checks and repairs UTF-8. A protobuf `string` must be valid UTF-8, but names from
+ * files and processes can hold any bytes.
  */
 #ifndef PROTO_UTF8_H
 #define PROTO_UTF8_H
@@ -18,8 +18,8 @@ bool utf8_valid(const char *bytes, size_t size);
 /* Return the number of bytes that utf8_repair() may write for size bytes, including the NUL. */
 size_t utf8_repaired_size(size_t size);
 /*
- * Copy the text and replace each byte that belongs to no valid character by U+FFFD. The result
- * ends with a NUL. Return its length.
+ * Copy the text and replace what is no valid character by U+FFFD (see uw_text_decode). Control
+ * characters stay. The result ends with a NUL. Return its length.
  */
 size_t utf8_repair(const char *bytes, size_t size, char *out);
 

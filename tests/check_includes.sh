@@ -47,13 +47,14 @@ for room in text elf dwarf; do
 	before="$before|symbolizer/$room/[a-z0-9_]+\.h"
 	check symbolizer/$room "$before" "$own"
 done
-check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h' '(sqlite3|bpf/.*)\.h'
+# What is text is decided in one place for all, base/text.h; nothing else of base/ is for the agent.
+check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h|base/text\.h' '(sqlite3|bpf/.*)\.h'
 check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|machine))\.h' "$own"
-check agent      '(schema|agent)/[a-z0-9_/]+\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
+check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/text\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
 # Inside the agent: each directory, and the other directories that it may include.
 while read -r room others; do
-	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others// /|}|$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer)\.h" 'vmlinux\.h'
+	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others// /|}|$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer|base/text)\.h" 'vmlinux\.h'
 done <<-ROOMS
 	source live
 	live opener source

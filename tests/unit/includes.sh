@@ -57,6 +57,8 @@ expect pass symbolizer/probe.c '#include "unwinder/unwinder.h"\n#include <lzma.h
 expect fail proto/probe.c '#include "agent/event.h"'
 expect fail proto/probe.c '#include "unwinder/unwinder.h"'
 expect fail proto/probe.c '#include <sqlite3.h>'
+expect pass proto/probe.c '#include "base/text.h"'
+expect fail proto/probe.c '#include "base/elf.h"'
 expect pass proto/probe.c '#include "proto/profile.pb-c.h"\n#include <protobuf-c/protobuf-c.h>'
 for header in unwinder/internal.h symbolizer/elf/table.h symbolizer/elf/image.h bpf/capture.bpf.c; do
 	expect fail agent/cmd/probe.c "#include \"$header\""
@@ -68,6 +70,8 @@ expect fail agent/cli/probe.c '#include "agent/cmd/cmd.h"'
 expect fail agent/perfdata/probe.c '#include "agent/pipeline/names.h"'
 expect fail agent/export/probe.c '#include "agent/opener/opener.h"'
 expect pass agent/export/probe.c '#include "agent/pipeline/names.h"'
+expect fail agent/probe.c '#include "base/elf.h"'
+expect pass agent/export/probe.c '#include "base/text.h"'
 expect fail agent/probe.c '#include <vmlinux.h>'
 expect pass agent/deep/probe.c '#include "symbolizer/symbolizer.h"\n#include <sqlite3.h>'
 # The same thing, written otherwise.
