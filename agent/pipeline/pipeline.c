@@ -46,6 +46,15 @@ struct pipeline {
 	struct uw_step *steps; /* max_frames, if options.explain is set */
 };
 
+/*
+ * Return whether the fold alone wants the walked samples. Then callers that a sample has in common
+ * with the thread's last sample need not be walked again, because the fold only wants their ids.
+ */
+static bool only_folds(const struct pipeline_options *options)
+{
+	return options->fold && !options->on_walked;
+}
+
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
 		 struct pipeline **out)
 {
@@ -112,7 +121,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		err = uw_worker_new(&p->worker);
 	if (!err && options->fold)
 		err = fold_new(&p->fold);
-	if (!err && ((options->fold && !options->on_walked) || options->verify_reuse))
+	if (!err && (only_folds(options) || options->verify_reuse))
 		err = uw_pasts_new(p->options.max_frames, PASTS_BYTES, &p->pasts);
 	if (err) {
 		pipeline_free(p);
@@ -332,7 +341,7 @@ static size_t user_frames(struct pipeline *p, const struct event *event, struct 
 
 	begin_walk(p, s, &walk);
 	uw_walk(space, p->worker, &walk.thread, &walk.stack);
-	if (p->pasts && !s->compat) {
+	if (p->options.verify_reuse && !s->compat) {
 		struct uw_stack other = { .frames = p->other, .max_frames = p->options.max_frames };
 		struct uw_job job = { .space = space, .thread = &walk.thread, .stack = &other };
 		struct uw_again again;
@@ -388,7 +397,7 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 		walk.stack.stop = UW_STOP_COMPAT;
 	} else {
 		walk_again(p, event, &job, &again);
-		if (p->other) {
+		if (p->options.verify_reuse) {
 			struct uw_stack full = { .frames = p->other,
 						 .max_frames = p->options.max_frames };
 
@@ -463,10 +472,10 @@ static size_t chain_frames(struct pipeline *p, const struct event_sample *s, str
 	return n;
 }
 
-/* Find the location ids of the sample's frames from place first on. */
-static int fold_frames(struct pipeline *p, size_t first, struct walked *w)
+/* Find the location ids of the sample's frames. */
+static int fold_frames(struct pipeline *p, struct walked *w)
 {
-	for (size_t i = first; i < w->n_frames; i++) {
+	for (size_t i = 0; i < w->n_frames; i++) {
 		struct location location = w->frames[i].location;
 		int err;
 
@@ -507,26 +516,42 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 	return fold_add(p->fold, &sample);
 }
 
+/* How the user part of a sample is found. */
+enum user_part {
+	USER_NONE,   /* it has none: a kernel thread, or a task without memory */
+	USER_CHAIN,  /* from the recorder's own call chain, because there is no memory to walk in */
+	USER_FRAMES, /* by a walk that finds each frame */
+	USER_LOCATIONS, /* by a walk that takes over callers, and finds only ids for the fold */
+};
+
+static enum user_part user_part_of(const struct pipeline *p, const struct event_sample *s)
+{
+	if (s->n_user_ips && !s->n_regions && !s->read)
+		return USER_CHAIN;
+	if (!s->has_user_regs)
+		return USER_NONE;
+	return only_folds(&p->options) ? USER_LOCATIONS : USER_FRAMES;
+}
+
 /* Walk a sample and, if there is a fold, find the location ids of its frames. */
 static int walk(struct pipeline *p, struct uw_space *space, struct walked *walked)
 {
 	const struct event *event = walked->event;
 	const struct event_sample *s = &event->sample;
-	bool chain = s->n_user_ips && !s->n_regions && !s->read;
-	bool again = p->pasts && p->fold && !p->options.on_walked && s->has_user_regs && !chain;
-	int err = 0;
+	enum user_part part = user_part_of(p, s);
+	size_t n = kernel_frames(p, s);
+	int err;
 
-	walked->has_user = chain || s->has_user_regs;
-	walked->n_kernel = walked->n_frames = kernel_frames(p, s);
-	if (again)
-		err = fold_frames(p, 0, walked);
-	if (again && !err)
-		return user_locations(p, event, space, walked->n_kernel, walked);
-	if (chain)
-		walked->n_frames += chain_frames(p, s, space, walked->n_kernel, walked);
-	else if (s->has_user_regs)
-		walked->n_frames += user_frames(p, event, space, walked->n_kernel, walked);
-	return !err && p->fold ? fold_frames(p, 0, walked) : err;
+	walked->has_user = part != USER_NONE;
+	walked->n_kernel = walked->n_frames = n;
+	if (part == USER_CHAIN)
+		walked->n_frames += chain_frames(p, s, space, n, walked);
+	else if (part == USER_FRAMES)
+		walked->n_frames += user_frames(p, event, space, n, walked);
+	err = p->fold ? fold_frames(p, walked) : 0;
+	if (!err && part == USER_LOCATIONS)
+		err = user_locations(p, event, space, n, walked);
+	return err;
 }
 
 /* Apply an event that the pipeline found out itself, and pass it to on_found. */
