@@ -1,59 +1,22 @@
 /*
- * agent/pipeline/pipeline.c: routes events to the process state, walks samples and feeds the fold.
+ * agent/pipeline/pipeline.c: routes events to the process state, samples to the walk and the fold.
  */
 #include "agent/pipeline/pipeline.h"
 
-#include "agent/pipeline/fold.h"
-#include "agent/process/cgroups.h"
+#include "agent/pipeline/pipeline_internal.h"
 #include "agent/process/generated.h"
-#include "agent/process/process.h"
-#include "agent/source/machine.h"
 #include "agent/store/keeper.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define MAX_KERNEL_FRAMES 127
-#define COMPILE_EVERY	  256 /* samples between two checks for objects that are worth a table */
+#define COMPILE_EVERY 256 /* samples between two checks for objects that are worth a table */
 
 /*
  * Memory for walk histories: for some thousand ordinary threads, or for ten threads 8,192 frames
  * deep.
  */
 #define PASTS_BYTES ((size_t)8 << 20)
-
-struct pipeline {
-	struct pipeline_options options;
-	const struct source_info *info;
-	struct opener *opener;
-	struct keeper *keeper; /* only for live recordings; NULL: none */
-	struct modules *modules;
-	struct uw_steppers *steppers; /* NULL: the built-in steppers are used */
-	struct processes *processes;
-	struct generated *generated;
-	struct cgroups cgroups;
-	struct uw_worker *worker;
-	struct uw_pasts *pasts; /* walk histories; NULL: every sample is walked fully */
-	struct pipeline_reuse reuse;
-	struct fold *fold;
-	struct uw_frame *user;	      /* max_frames; the walk's output */
-	struct uw_frame *other;	      /* max_frames, for verify_reuse */
-	struct walked_frame *frames;  /* one sample's frames: MAX_KERNEL_FRAMES + max_frames */
-	uint32_t *locations;	      /* their location ids for the fold; the same size */
-	struct accounting now, total; /* since the last pipeline_take; before it */
-	uint64_t number;
-	struct uw_step *steps; /* max_frames, if options.explain is set */
-};
-
-/*
- * Return whether the fold alone wants the walked samples. Then callers that a sample has in common
- * with the thread's last sample need not be walked again, because the fold only wants their ids.
- */
-static bool only_folds(const struct pipeline_options *options)
-{
-	return options->fold && !options->on_walked;
-}
 
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
 		 struct pipeline **out)
@@ -121,7 +84,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 		err = uw_worker_new(&p->worker);
 	if (!err && options->fold)
 		err = fold_new(&p->fold);
-	if (!err && (only_folds(options) || options->verify_reuse))
+	if (!err && (pipeline_only_folds(options) || options->verify_reuse))
 		err = uw_pasts_new(p->options.max_frames, PASTS_BYTES, &p->pasts);
 	if (err) {
 		pipeline_free(p);
@@ -186,309 +149,6 @@ struct modules *pipeline_modules(struct pipeline *p)
 	return p->modules;
 }
 
-/* Fill p->frames with the sample's kernel frames and return how many. */
-static size_t kernel_frames(struct pipeline *p, const struct event_sample *s)
-{
-	size_t n = s->n_kernel_ips < MAX_KERNEL_FRAMES ? s->n_kernel_ips : MAX_KERNEL_FRAMES;
-
-	for (size_t i = 0; i < n; i++) {
-		uint64_t ip = s->kernel_ips[i];
-		bool exact = i == 0;
-
-		p->frames[i] = (struct walked_frame){
-			.location = { .module = modules_kernel(p->modules),
-				      .vaddr = exact ? ip : ip - 1,
-				      .ra_bytes = !exact },
-			.pc = ip,
-			.stepper = UW_STEPPER_CONTEXT,
-			.exact = exact,
-		};
-	}
-	return n;
-}
-
-/* Return the location of a walked frame: module and address for symbol lookup. */
-static struct location locate(struct pipeline *p, const struct uw_frame *frame)
-{
-	const struct uw_mapping *m = frame->mapping;
-	const struct module *module = m ? m->user : NULL;
-	/*
-	 * A signal trampoline was not called. The handler returns to its start, so look up pc
-	 * itself.
-	 */
-	uint64_t lookup = frame->signal ? frame->pc : frame->lookup;
-	struct location location = { .vaddr = lookup, .ra_bytes = lookup != frame->pc };
-
-	if (!module) {
-		location.module = modules_unknown(p->modules);
-		return location;
-	}
-	location.module = module_canonical(module);
-	if (m->object)
-		location.vaddr = lookup - m->bias;
-	else if (module->kind == MODULE_FILE || module->kind == MODULE_VDSO)
-		location.vaddr = lookup - m->start + m->off;
-	return location;
-}
-
-/* A sample's memory: first what the sample contains, then what its source stored. */
-struct sample_memory {
-	struct uw_memory regions;
-	const struct event_sample *sample;
-};
-
-static int read_sample(void *ctx, uint64_t addr, void *out, size_t size)
-{
-	struct sample_memory *memory = ctx;
-	const struct event_sample *s = memory->sample;
-	int err = uw_memory_read(&memory->regions, addr, out, size);
-
-	return err ? s->read(s->read_ctx, addr, out, size) : 0;
-}
-
-struct kept_steps {
-	struct uw_step *steps;
-	size_t n;
-};
-
-static void keep_step(void *ctx, const struct uw_step *step)
-{
-	struct kept_steps *kept = ctx;
-
-	kept->steps[kept->n++] = *step; /* at most one for each frame */
-}
-
-/* Record the steps of this walk, if options.explain asks for this sample. */
-static void explain(struct pipeline *p, struct uw_space *space, const struct uw_thread *thread,
-		    const struct uw_stack *stack, struct walked *walked)
-{
-	struct kept_steps kept = { .steps = p->steps };
-
-	if (!p->options.explain ||
-	    !p->options.explain(p->options.ctx, walked->number, walked->event))
-		return;
-	uw_explain(space, thread, stack, keep_step, &kept);
-	walked->user = stack->frames;
-	walked->steps = p->steps;
-	walked->n_steps = kept.n;
-}
-
-static bool same_frame(const struct uw_frame *a, const struct uw_frame *b)
-{
-	return a->pc == b->pc && a->lookup == b->lookup && a->cfa == b->cfa && a->sp == b->sp &&
-	       a->mapping == b->mapping && a->stepper == b->stepper &&
-	       a->confidence == b->confidence && a->exact == b->exact && a->signal == b->signal;
-}
-
-/*
- * Compare an incremental walk (stack and again) with the full walk of the same sample, and count.
- */
-static void verify(struct pipeline *p, const struct uw_stack *full, const struct uw_stack *stack,
-		   const struct uw_again *again)
-{
-	bool same = full->stop == stack->stop && full->stop_addr == stack->stop_addr &&
-		    full->n_frames == stack->n_frames + again->n_taken;
-
-	for (size_t i = 0; same && i < full->n_frames; i++) {
-		const struct uw_frame *frame =
-			again->n ? &again->frames[again->n - 1 - i] : &stack->frames[i];
-
-		same = same_frame(&full->frames[i], frame);
-	}
-	p->reuse.n_verified++;
-	p->reuse.n_differing += !same;
-}
-
-/* Walk incrementally: copy the callers that have not changed since the thread's last sample. */
-static void walk_again(struct pipeline *p, const struct event *event, const struct uw_job *job,
-		       struct uw_again *again)
-{
-	uw_walk_again(p->pasts, (uint64_t)event->pid << 32 | event->tid, p->worker, job, again);
-	p->reuse.n_samples++;
-	p->reuse.n_walked += job->stack->n_frames;
-	p->reuse.n_taken += again->n_taken;
-}
-
-/* The state of walking a sample's user part. */
-struct walk {
-	struct sample_memory memory;
-	struct uw_thread thread;
-	struct uw_stack stack;
-};
-
-/* Set up the thread's state and the output stack for walking a sample's user part. */
-static void begin_walk(struct pipeline *p, const struct event_sample *s, struct walk *walk)
-{
-	walk->memory = (struct sample_memory){
-		.regions = { .regions = s->regions, .n_regions = s->n_regions }, .sample = s
-	};
-	walk->thread = (struct uw_thread){ .regs = s->regs,
-					   .read = s->read ? read_sample : uw_memory_read,
-					   .ctx = &walk->memory, /* regions is its first member */
-					   .code_mask = s->code_mask };
-	walk->stack = (struct uw_stack){ .frames = p->user, .max_frames = p->options.max_frames };
-	/* The unwinder cannot step through 32-bit code yet; only the first frame is known. */
-	if (s->compat)
-		walk->stack.max_frames = 1;
-}
-
-/* Walk a sample's user part into p->frames[first] and after. Return the number of frames. */
-static size_t user_frames(struct pipeline *p, const struct event *event, struct uw_space *space,
-			  size_t first, struct walked *walked)
-{
-	const struct event_sample *s = &event->sample;
-	struct walk walk;
-
-	begin_walk(p, s, &walk);
-	uw_walk(space, p->worker, &walk.thread, &walk.stack);
-	if (p->options.verify_reuse && !s->compat) {
-		struct uw_stack other = { .frames = p->other, .max_frames = p->options.max_frames };
-		struct uw_job job = { .space = space, .thread = &walk.thread, .stack = &other };
-		struct uw_again again;
-
-		walk_again(p, event, &job, &again);
-		verify(p, &walk.stack, &other, &again);
-	}
-	if (s->compat)
-		walk.stack.stop = UW_STOP_COMPAT;
-	for (size_t i = 0; i < walk.stack.n_frames; i++)
-		p->frames[first + i] = (struct walked_frame){
-			.location = locate(p, &walk.stack.frames[i]),
-			.pc = walk.stack.frames[i].pc,
-			.stepper = walk.stack.frames[i].stepper,
-			.confidence = walk.stack.frames[i].confidence,
-			.exact = walk.stack.frames[i].exact,
-		};
-	explain(p, space, &walk.thread, &walk.stack, walked);
-	walked->stop = walk.stack.stop;
-	walked->stop_addr = walk.stack.stop_addr;
-	return walk.stack.n_frames;
-}
-
-/* Return the fold's location id for a frame. */
-static int number_frame(struct pipeline *p, const struct uw_frame *frame, uint32_t *out)
-{
-	struct location location = locate(p, frame);
-
-	location.confidence = frame->confidence;
-	return fold_location(p->fold, &location, out);
-}
-
-/*
- * Walk a sample's user part for the fold alone, into p->locations[first] and after. Frames copied
- * from the last sample have location ids already. The exception is the innermost copied frame: now
- * it was found from another frame, so its confidence can differ.
- */
-static int user_locations(struct pipeline *p, const struct event *event, struct uw_space *space,
-			  size_t first, struct walked *walked)
-{
-	const struct event_sample *s = &event->sample;
-	struct uw_again again = { .n_taken = 0 };
-	uint32_t *ids = p->locations + first;
-	struct uw_job job;
-	struct walk walk;
-	size_t n, at;
-	int err = 0;
-
-	begin_walk(p, s, &walk);
-	job = (struct uw_job){ .space = space, .thread = &walk.thread, .stack = &walk.stack };
-	if (s->compat) {
-		uw_walk(space, p->worker, &walk.thread, &walk.stack);
-		walk.stack.stop = UW_STOP_COMPAT;
-	} else {
-		walk_again(p, event, &job, &again);
-		if (p->options.verify_reuse) {
-			struct uw_stack full = { .frames = p->other,
-						 .max_frames = p->options.max_frames };
-
-			uw_walk(space, p->worker, &walk.thread, &full);
-			verify(p, &full, &walk.stack, &again);
-		}
-	}
-	n = walk.stack.n_frames;
-	if (again.n_taken)
-		err = number_frame(p, &again.frames[again.n_taken - 1],
-				   &again.users[again.n_taken - 1]);
-	for (size_t i = 0; !err && i < n; i++) {
-		const struct uw_frame *frame = &walk.stack.frames[i];
-
-		err = number_frame(p, frame, &ids[i]);
-		if (again.n)
-			again.users[again.n - 1 - i] = ids[i];
-		if (frame->confidence > walked->confidence)
-			walked->confidence = frame->confidence;
-	}
-	if (err) {
-		uw_pasts_forget(p->pasts); /* the history has frames without ids */
-		return err;
-	}
-	for (at = again.n_taken; at-- > 0; n++) {
-		ids[n] = again.users[at];
-		if (again.frames[at].confidence > walked->confidence)
-			walked->confidence = again.frames[at].confidence;
-	}
-	walked->n_frames += n;
-	walked->stop = walk.stack.stop;
-	walked->stop_addr = walk.stack.stop_addr;
-	return 0;
-}
-
-/*
- * Use the call chain that the recorder made itself, for samples without a stack copy (perf record
- * -g). Each address is looked up in its mapping by a walk that has only this pc. Such a chain lacks
- * code without frame pointers, and it cannot be checked.
- */
-static size_t chain_frames(struct pipeline *p, const struct event_sample *s, struct uw_space *space,
-			   size_t first, struct walked *walked)
-{
-	struct uw_memory nothing = { .n_regions = 0 };
-	const struct machine *machine = machine_of(uw_space_machine(space));
-	size_t n = s->n_user_ips < p->options.max_frames ? s->n_user_ips : p->options.max_frames;
-
-	for (size_t i = 0; i < n; i++) {
-		bool exact = i == 0;
-		struct uw_thread thread = { .read = uw_memory_read, .ctx = &nothing };
-		struct uw_stack stack = { .frames = p->user, .max_frames = 1 };
-		struct uw_frame *frame = stack.frames;
-
-		thread.regs.value[machine->pc] = exact ? s->user_ips[i] : s->user_ips[i] - 1;
-		thread.regs.known =
-			(uint64_t)1 << machine->pc | (uint64_t)1 << machine->sp; /* sp is 0 */
-		uw_walk(space, p->worker, &thread, &stack);
-		if (!stack.n_frames)
-			*frame = (struct uw_frame){ .lookup = thread.regs.value[machine->pc] };
-		frame->pc = s->user_ips[i];
-		frame->signal = false;
-		p->frames[first + i] = (struct walked_frame){
-			.location = locate(p, frame),
-			.pc = frame->pc,
-			.stepper = exact ? UW_STEPPER_CONTEXT : UW_STEPPER_FP,
-			.confidence = exact ? UW_CONFIDENCE_RULE : UW_CONFIDENCE_GUESS,
-			.exact = exact,
-		};
-	}
-	walked->stop = n < s->n_user_ips ? UW_STOP_MAX_FRAMES : UW_STOP_REG_UNKNOWN;
-	walked->stop_addr = n ? p->frames[first + n - 1].pc : 0;
-	return n;
-}
-
-/* Find the location ids of the sample's frames. */
-static int fold_frames(struct pipeline *p, struct walked *w)
-{
-	for (size_t i = 0; i < w->n_frames; i++) {
-		struct location location = w->frames[i].location;
-		int err;
-
-		location.confidence = w->frames[i].confidence;
-		err = fold_location(p->fold, &location, &p->locations[i]);
-		if (err)
-			return err;
-		if (w->frames[i].confidence > w->confidence)
-			w->confidence = w->frames[i].confidence;
-	}
-	return 0;
-}
-
 /* Add a walked sample to the fold. */
 static int fold_walked(struct pipeline *p, const struct walked *w, const struct thread *thread)
 {
@@ -514,44 +174,6 @@ static int fold_walked(struct pipeline *p, const struct walked *w, const struct 
 	};
 
 	return fold_add(p->fold, &sample);
-}
-
-/* How the user part of a sample is found. */
-enum user_part {
-	USER_NONE,   /* it has none: a kernel thread, or a task without memory */
-	USER_CHAIN,  /* from the recorder's own call chain, because there is no memory to walk in */
-	USER_FRAMES, /* by a walk that finds each frame */
-	USER_LOCATIONS, /* by a walk that takes over callers, and finds only ids for the fold */
-};
-
-static enum user_part user_part_of(const struct pipeline *p, const struct event_sample *s)
-{
-	if (s->n_user_ips && !s->n_regions && !s->read)
-		return USER_CHAIN;
-	if (!s->has_user_regs)
-		return USER_NONE;
-	return only_folds(&p->options) ? USER_LOCATIONS : USER_FRAMES;
-}
-
-/* Walk a sample and, if there is a fold, find the location ids of its frames. */
-static int walk(struct pipeline *p, struct uw_space *space, struct walked *walked)
-{
-	const struct event *event = walked->event;
-	const struct event_sample *s = &event->sample;
-	enum user_part part = user_part_of(p, s);
-	size_t n = kernel_frames(p, s);
-	int err;
-
-	walked->has_user = part != USER_NONE;
-	walked->n_kernel = walked->n_frames = n;
-	if (part == USER_CHAIN)
-		walked->n_frames += chain_frames(p, s, space, n, walked);
-	else if (part == USER_FRAMES)
-		walked->n_frames += user_frames(p, event, space, n, walked);
-	err = p->fold ? fold_frames(p, walked) : 0;
-	if (!err && part == USER_LOCATIONS)
-		err = user_locations(p, event, space, n, walked);
-	return err;
 }
 
 /* Apply an event that the pipeline found out itself, and pass it to on_found. */
@@ -586,7 +208,7 @@ static int on_sample(struct pipeline *p, const struct event *event)
 	walked.process_comm = thread.process_comm;
 	walked.event_name =
 		s->event < p->info->n_events ? p->info->events[s->event].name : "unknown";
-	err = walk(p, thread.space, &walked);
+	err = pipeline_walk(p, thread.space, &walked);
 	if (!err && p->fold)
 		err = fold_walked(p, &walked, &thread);
 	if (!err && p->options.on_walked)
