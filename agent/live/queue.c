@@ -1,42 +1,18 @@
-/* agent/live/queue.c: a binary heap of events and samples, by time. */
+/* agent/live/queue.c: a heap of events and samples by time; copies events with their strings. */
 #include "agent/live/queue.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SAMPLE_ORDER (1ull << 63)
 
-/* Return whether a is delivered before b. */
-static bool before(const struct live_item *a, const struct live_item *b)
-{
-	return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->order < b->order;
-}
-
 /* Add an item. Its order becomes unique, by the number of items added before. */
 static int push(struct live_queue *queue, struct live_item item)
 {
-	size_t at;
-
-	if (queue->n == queue->room) {
-		size_t room = queue->room ? queue->room * 2 : 256;
-		struct live_item *bigger = reallocarray(queue->items, room, sizeof(*bigger));
-
-		if (!bigger)
-			return -ENOMEM;
-		queue->items = bigger;
-		queue->room = room;
-	}
 	item.order |= queue->n_pushed++;
-	for (at = queue->n++; at; at = (at - 1) / 2) {
-		if (!before(&item, &queue->items[(at - 1) / 2]))
-			break;
-		queue->items[at] = queue->items[(at - 1) / 2];
-	}
-	queue->items[at] = item;
-	return 0;
+	return time_heap_push(&queue->heap, &item, sizeof(item));
 }
 
 /* Return the event's string, which must be copied with it; NULL: it has none. */
@@ -101,41 +77,25 @@ int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct capture_h
 
 const struct live_item *live_queue_first(const struct live_queue *queue)
 {
-	return queue->n ? &queue->items[0] : NULL;
+	return queue->heap.n ? queue->heap.items : NULL;
 }
 
 void live_queue_take(struct live_queue *queue, struct live_item *item)
 {
-	struct live_item last;
-	size_t at = 0;
-
-	assert(queue->n);
-	*item = queue->items[0];
+	assert(queue->heap.n);
+	time_heap_pop(&queue->heap, item, sizeof(*item));
 	if (item->event)
 		queue->bytes -= size_of(item->event);
-	last = queue->items[--queue->n];
-	for (;;) {
-		size_t child = 2 * at + 1;
-
-		if (child >= queue->n)
-			break;
-		if (child + 1 < queue->n && before(&queue->items[child + 1], &queue->items[child]))
-			child++;
-		if (!before(&queue->items[child], &last))
-			break;
-		queue->items[at] = queue->items[child];
-		at = child;
-	}
-	if (queue->n)
-		queue->items[at] = last;
 }
 
 void live_queue_fini(struct live_queue *queue)
 {
-	for (size_t i = 0; i < queue->n; i++) {
-		free(queue->items[i].event);
-		free(queue->items[i].wait);
+	const struct live_item *items = queue->heap.items;
+
+	for (size_t i = 0; i < queue->heap.n; i++) {
+		free(items[i].event);
+		free(items[i].wait);
 	}
-	free(queue->items);
+	free(queue->heap.items);
 	*queue = (struct live_queue){ 0 };
 }

@@ -1,11 +1,12 @@
 /*
- * agent/live/queue.h: sorts what comes from many rings by time. A binary heap of events
- * (copied) and of samples (left in the ring).
+ * agent/live/queue.h: sorts what comes from many rings by time: events (copied) and samples
+ * (left in the ring).
  */
 #ifndef AGENT_LIVE_QUEUE_H
 #define AGENT_LIVE_QUEUE_H
 
 #include "agent/event.h"
+#include "agent/time_heap.h"
 
 #include "schema/capture.h"
 
@@ -13,7 +14,7 @@
 #include <stdint.h>
 
 struct live_item {
-	uint64_t time_ns;
+	uint64_t time_ns; /* this and order come first: see agent/time_heap.h */
 	/* Among equal times: events before samples, then in the order in which they were added. */
 	uint64_t order;
 	struct event *event;   /* with its strings, from malloc; NULL: a sample */
@@ -23,9 +24,8 @@ struct live_item {
 	struct capture_head *wait;
 };
 
-struct live_queue { /* all zero: an empty queue */
-	struct live_item *items;
-	size_t n, room;
+struct live_queue {	       /* all zero: an empty queue */
+	struct time_heap heap; /* of struct live_item */
 	uint64_t n_pushed;
 	size_t bytes; /* size of the copied events */
 };

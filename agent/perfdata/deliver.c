@@ -238,11 +238,11 @@ bool perfdata_deliver_lost(struct perfdata *p)
 
 void perfdata_prefetch(const struct perfdata *p)
 {
-	const struct perfdata_entry *entry = p->queue.heap;
+	const struct perfdata_entry *entry = perfdata_queue_first(&p->queue);
 	uint32_t size;
 	const uint8_t *bytes;
 
-	if (!p->queue.n || entry->order & PERFDATA_ENTRY_COPIED)
+	if (!entry || entry->order & PERFDATA_ENTRY_COPIED)
 		return;
 	size = PERFDATA_ENTRY_SIZE(entry->order);
 	if (size > PREFETCH_MAX)

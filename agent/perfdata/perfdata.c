@@ -202,7 +202,7 @@ static void fill_info(struct perfdata *p)
  */
 static void scan_head(struct perfdata *p)
 {
-	while (!p->scanned && !p->has_direct && !p->queue.n)
+	while (!p->scanned && !p->has_direct && !p->queue.heap.n)
 		perfdata_scan(p);
 	if (p->scanned)
 		perfdata_queue_drain(&p->queue);

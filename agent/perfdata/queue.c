@@ -1,45 +1,28 @@
-/* agent/perfdata/queue.c: a binary heap of records, oldest first. */
+/* agent/perfdata/queue.c: a heap of records by time, and the time up to which they may leave it. */
 #include "agent/perfdata/queue.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 void perfdata_queue_init(struct perfdata_queue *queue)
 {
-	*queue = (struct perfdata_queue){ .heap = NULL };
+	*queue = (struct perfdata_queue){ .newest_ns = 0 };
 }
 
 void perfdata_queue_fini(struct perfdata_queue *queue)
 {
-	free(queue->heap);
+	free(queue->heap.items);
 	perfdata_queue_init(queue);
-}
-
-/* Return whether a leaves the queue before b. */
-static bool before(const struct perfdata_entry *a, const struct perfdata_entry *b)
-{
-	return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->order < b->order;
 }
 
 int perfdata_queue_add(struct perfdata_queue *queue, const struct perfdata_entry *entry)
 {
-	size_t i;
+	int err = time_heap_push(&queue->heap, entry, sizeof(*entry));
 
-	if (queue->n == queue->room) {
-		size_t room = queue->room ? queue->room * 2 : 1024;
-		struct perfdata_entry *heap = realloc(queue->heap, room * sizeof(*heap));
-
-		if (!heap)
-			return -ENOMEM;
-		queue->heap = heap;
-		queue->room = room;
-	}
-	for (i = queue->n++; i && before(entry, &queue->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		queue->heap[i] = queue->heap[(i - 1) / 2];
-	queue->heap[i] = *entry;
+	if (err)
+		return err;
 	if (entry->time_ns > queue->newest_ns)
 		queue->newest_ns = entry->time_ns;
-	if (queue->n >= PERFDATA_QUEUE_MAX)
+	if (queue->heap.n >= PERFDATA_QUEUE_MAX)
 		perfdata_queue_half(queue);
 	return 0;
 }
@@ -62,32 +45,22 @@ void perfdata_queue_drain(struct perfdata_queue *queue)
  */
 void perfdata_queue_half(struct perfdata_queue *queue)
 {
+	const struct perfdata_entry *first = perfdata_queue_first(queue);
 	uint64_t oldest;
 
-	if (!queue->n)
+	if (!first)
 		return;
-	oldest = queue->heap[0].time_ns;
+	oldest = first->time_ns;
 	if (oldest + (queue->newest_ns - oldest) / 2 > queue->may_leave_ns)
 		queue->may_leave_ns = oldest + (queue->newest_ns - oldest) / 2;
 }
 
 bool perfdata_queue_take(struct perfdata_queue *queue, struct perfdata_entry *out)
 {
-	struct perfdata_entry last;
-	size_t i = 0, child;
+	const struct perfdata_entry *first = perfdata_queue_first(queue);
 
-	if (!queue->n || queue->heap[0].time_ns > queue->may_leave_ns)
+	if (!first || first->time_ns > queue->may_leave_ns)
 		return false;
-	*out = queue->heap[0];
-	last = queue->heap[--queue->n];
-	while ((child = 2 * i + 1) < queue->n) {
-		if (child + 1 < queue->n && before(&queue->heap[child + 1], &queue->heap[child]))
-			child++;
-		if (!before(&queue->heap[child], &last))
-			break;
-		queue->heap[i] = queue->heap[child];
-		i = child;
-	}
-	queue->heap[i] = last;
+	time_heap_pop(&queue->heap, out, sizeof(*out));
 	return true;
 }

@@ -9,6 +9,8 @@
 #ifndef AGENT_PERFDATA_QUEUE_H
 #define AGENT_PERFDATA_QUEUE_H
 
+#include "agent/time_heap.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,14 +19,13 @@
 #define PERFDATA_QUEUE_MAX (1u << 20)
 
 struct perfdata_entry {
-	uint64_t time_ns;
-	uint64_t order; /* entries with equal times leave in this order */
-	uint64_t where; /* not used by the queue */
+	uint64_t time_ns; /* these two come first: see agent/time_heap.h */
+	uint64_t order;	  /* entries with equal times leave in this order */
+	uint64_t where;	  /* not used by the queue */
 };
 
 struct perfdata_queue {
-	struct perfdata_entry *heap;
-	size_t n, room;
+	struct time_heap heap; /* of struct perfdata_entry */
 	uint64_t newest_ns;    /* newest time of all entries so far */
 	uint64_t round_ns;     /* newest_ns at the end of the last round */
 	uint64_t may_leave_ns; /* entries up to this time may leave */
@@ -32,6 +33,12 @@ struct perfdata_queue {
 
 void perfdata_queue_init(struct perfdata_queue *queue);
 void perfdata_queue_fini(struct perfdata_queue *queue);
+
+/* Return the oldest entry without removing it; NULL: the queue is empty. */
+static inline const struct perfdata_entry *perfdata_queue_first(const struct perfdata_queue *queue)
+{
+	return queue->heap.n ? (const struct perfdata_entry *)queue->heap.items : NULL;
+}
 
 int perfdata_queue_add(struct perfdata_queue *queue, const struct perfdata_entry *entry);
 
