@@ -1,0 +1,398 @@
+/*
+ * unwinder/remote/cursor_step.c: steps a cursor to the caller's frame, by the accessors, by the
+ * rules in an address space, or by the frame pointer, and tells where each register is saved there.
+ */
+#include "unwinder/remote/cursor_state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "unwinder/walk/explain.h"
+#include "unwinder/walk/guess.h"
+#include "unwinder/walk/prologue.h"
+#include "unwinder/walk/stepper.h"
+#include "unwinder/walk/walk.h"
+
+/* ---- where registers are saved ----------------------------------------------------------- */
+
+/* Mark a register as undefined. */
+static void lose(struct uw_cursor_state *s, unsigned int reg)
+{
+	s->place[reg] = UW_PLACE_UNDEFINED;
+	s->at[reg] = 0;
+}
+
+/*
+ * Set where reg is saved. If the callee did not move the register, its place is that of the
+ * callee's register in the state before.
+ */
+static void settle(struct uw_cursor_state *s, const struct uw_cursor_state *before,
+		   unsigned int reg, const struct uw_save *save)
+{
+	s->place[reg] = save->place | (save->expression ? UW_CURSOR_BY_EXPRESSION : 0);
+	s->at[reg] = save->addr;
+	if (save->place != UW_PLACE_SAME && save->place != UW_PLACE_REGISTER)
+		return;
+	/* The register's value is where the callee's register is saved. */
+	s->place[reg] = before->place[save->place == UW_PLACE_SAME ? reg : save->from];
+	s->at[reg] = before->at[save->place == UW_PLACE_SAME ? reg : save->from];
+}
+
+/*
+ * Set where each register is saved after a step by a rule. before is the state in the callee's
+ * frame, and machine has the callee's registers.
+ */
+static void settle_by_rule(struct uw_cursor_state *s, const struct uw_cursor_state *before,
+			   struct uw_machine *machine, const struct uw_rule *rule, uint64_t cfa)
+{
+	const struct uw_arch *arch = s->target->arch;
+	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
+	struct uw_save save = { .place = UW_PLACE_VALUE };
+
+	settle(s, before, arch->sp, &save);
+	save = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = rule->ra };
+	settle(s, before, arch->pc, &save);
+	for (unsigned int i = 0; i < rule->n_regs; i++) {
+		uw_explain_reg(machine, &rule->regs[i], cfa, &rule->regs[i] == ra, &save);
+		settle(s, before, rule->regs[i].reg, &save);
+		if (&rule->regs[i] == ra && ra->reg != arch->pc)
+			settle(s, before, arch->pc, &save);
+	}
+}
+
+/*
+ * Set where each register is saved after a step without a rule: by the frame pointer, by a scan
+ * of the stack, or by the return address that a call left at sp or in lr. Registers that the
+ * step lost become undefined.
+ */
+static void settle_by_guess(struct uw_cursor_state *s, const struct uw_cursor_state *before,
+			    uint8_t stepper)
+{
+	const struct uw_arch *arch = s->target->arch;
+	struct uw_save save = { .place = UW_PLACE_MEMORY };
+
+	for (unsigned int i = 0; i < arch->n_regs; i++)
+		if (!(s->regs.known >> i & 1))
+			lose(s, i);
+	s->place[arch->sp] = UW_PLACE_VALUE;
+	s->at[arch->sp] = 0;
+	if (stepper == UW_STEPPER_FP) {
+		save.addr = before->regs.value[arch->fp];
+		settle(s, before, arch->fp, &save);
+		save.addr += 8;
+	} else if (stepper == UW_STEPPER_SCAN) {
+		save.addr = s->regs.value[arch->sp] - 8;
+	} else if (arch->lr != arch->pc) {
+		save = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = arch->lr };
+	} else {
+		save.addr = before->regs.value[arch->sp];
+	}
+	settle(s, before, arch->pc, &save);
+}
+
+/*
+ * Set where each register is saved after a step by one of the user's steppers, which names the
+ * places of pc, sp and fp only. Registers with a new value are marked as computed.
+ */
+static void settle_by_user(struct uw_cursor_state *s, const struct uw_cursor_state *before,
+			   const struct uw_save saves[3])
+{
+	const struct uw_arch *arch = s->target->arch;
+	const uint8_t own[3] = { arch->pc, arch->sp, arch->fp };
+
+	for (unsigned int i = 0; i < arch->n_regs; i++) {
+		if (!(s->regs.known >> i & 1)) {
+			lose(s, i);
+		} else if (!(before->regs.known >> i & 1) ||
+			   before->regs.value[i] != s->regs.value[i]) {
+			s->place[i] = UW_PLACE_VALUE;
+			s->at[i] = 0;
+		}
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		if (saves[i].place != UW_PLACE_UNDEFINED && saves[i].from < arch->n_regs)
+			settle(s, before, own[i], &saves[i]);
+}
+
+/* ---- steps by what the accessors know -------------------------------------------------------- */
+
+/* Record why the walk stops and return the code that uw_cursor_step returns for that reason. */
+static int stopping(struct uw_cursor_state *s, enum uw_stop stop, uint64_t addr)
+{
+	s->stop = stop;
+	s->stop_addr = addr;
+	switch (stop) {
+	case UW_STOP_ROOT:
+	case UW_STOP_GUESS_ENDED:
+		return 0;
+	case UW_STOP_TRUNCATED:
+		return -EFAULT;
+	case UW_STOP_REG_UNKNOWN:
+	case UW_STOP_NO_USER_STATE:
+		return -ENODATA;
+	case UW_STOP_BAD_CFI:
+		return -EBADMSG;
+	case UW_STOP_CFA_NOT_RISING:
+	case UW_STOP_CYCLE:
+		return -ELOOP;
+	default:
+		return -ENOENT;
+	}
+}
+
+/* Return whether the walk runs in a cycle: Brent's algorithm, as in uw_walk_cycle. */
+static bool cycles(struct uw_cursor_state *s, uint64_t pc, uint64_t sp)
+{
+	if (s->turns && pc == s->mark_pc && sp == s->mark_sp)
+		return true;
+	if (!(s->turns & (s->turns - 1))) {
+		s->mark_pc = pc;
+		s->mark_sp = sp;
+	}
+	s->turns++;
+	return false;
+}
+
+/*
+ * Check that the registers found are those of a caller, and move to it. anywhere: the caller's
+ * stack pointer may have any value. Return 1, or the code of a step that stopped.
+ */
+static int arrive(struct uw_cursor_state *s, const struct uw_cursor_state *before, bool anywhere,
+		  bool signal)
+{
+	const struct uw_arch *arch = s->target->arch;
+	uint64_t sp = s->regs.value[arch->sp], old = before->regs.value[arch->sp];
+	uint64_t pc = uw_cursor_pc(s), here = uw_cursor_pc(before);
+
+	if (pc == 0 && !signal)
+		return stopping(s, UW_STOP_GUESS_ENDED, here);
+	/* The same test as rises() in stepper.c. */
+	if (sp <= old && !anywhere &&
+	    !((arch->lr != arch->pc || before->exact) && sp == old && pc != here))
+		return stopping(s, UW_STOP_CFA_NOT_RISING, here);
+	if (sp <= old && cycles(s, pc, sp))
+		return stopping(s, UW_STOP_CYCLE, here);
+	s->exact = signal;
+	s->n++;
+	return 1;
+}
+
+/* Step to the caller by a rule; bias is that of the object with the rule's expressions. */
+static int step_by_rule(struct uw_cursor_state *s, const struct uw_cursor_state *before,
+			struct uw_rule *rule, uint64_t bias)
+{
+	struct uw_machine machine = uw_cursor_machine(s), old = machine;
+	uint64_t cfa = 0, pc = uw_cursor_pc(s);
+	int got;
+
+	machine.bias = old.bias = bias;
+	if (s->sp_low)
+		(void)uw_stepper_from_record(machine.arch, rule);
+	s->sp_low &= rule->cfa_reg == machine.arch->sp && !rule->cfa_size;
+	got = uw_step(&machine, rule, &cfa);
+	switch (got) {
+	case 1:
+		break;
+	case 0:
+		return stopping(s, UW_STOP_ROOT, pc);
+	case -EFAULT:
+		return stopping(s, UW_STOP_TRUNCATED, machine.missing);
+	case -ENODATA:
+		return stopping(s, UW_STOP_REG_UNKNOWN, pc);
+	default:
+		return stopping(s, UW_STOP_BAD_CFI, pc);
+	}
+	s->regs = machine.regs;
+	s->stepper = rule->stepper;
+	s->confidence = UW_CONFIDENCE_RULE;
+	settle_by_rule(s, before, &old, rule, cfa);
+	return arrive(s, before, rule->signal || rule->cfa_size || rule->cfa_kind != UW_CFA_PLAIN,
+		      rule->signal);
+}
+
+/* Return whether the frame record at fp links to another one further up the stack. */
+static bool leads_on(struct uw_machine *machine, uint64_t fp, uint64_t next)
+{
+	uint64_t ra;
+
+	return next > fp && uw_guess_is_fp(fp, next) &&
+	       !uw_machine_read(machine, next + 8, 8, &ra) && ra != 0;
+}
+
+/*
+ * Step to the caller by the frame pointer. The step is accepted if a call ends at the return
+ * address, or if the chain continues with another plausible frame record: the code may be
+ * generated, so that it cannot be read or is not what runs (perf supplies the text of its
+ * symbol map there). Used without an address space only: with one, its steppers do this.
+ */
+static int step_by_fp(struct uw_cursor_state *s, const struct uw_cursor_state *before)
+{
+	const struct uw_arch *arch = s->target->arch;
+	struct uw_machine machine = uw_cursor_machine(s);
+	uint64_t pc = uw_cursor_pc(s), sp = s->regs.value[arch->sp], fp, next, ra;
+	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
+	struct uw_code here, code;
+	bool called;
+
+	if (uw_machine_reg(&machine, arch->fp, &fp))
+		return stopping(s, UW_STOP_NO_UNWIND_INFO, pc);
+	uw_cursor_code(&machine, pc, bytes, &here);
+	if (fp == 0 && !s->exact)
+		return stopping(s, UW_STOP_GUESS_ENDED, pc);
+	if (!uw_guess_is_fp(sp, fp))
+		return stopping(s, here.after ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_MAPPING, pc);
+	if (uw_machine_read(&machine, fp, 8, &next) || uw_machine_read(&machine, fp + 8, 8, &ra))
+		return stopping(s, UW_STOP_TRUNCATED, machine.missing);
+	ra = uw_cursor_stripped(s, ra);
+	if (ra == 0 && next == 0 && !s->exact)
+		return stopping(s, UW_STOP_GUESS_ENDED, pc);
+	uw_cursor_code(&machine, ra, bytes, &code);
+	called = here.after && code.before && arch->after_call(&code).kind != UW_CALL_NONE;
+	if (!called && !leads_on(&machine, fp, next))
+		return stopping(s, here.after ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_MAPPING, pc);
+	s->regs.known = (uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp | (uint64_t)1 << arch->fp;
+	s->regs.value[arch->pc] = ra;
+	s->regs.value[arch->sp] = fp + 16;
+	s->regs.value[arch->fp] = next;
+	s->stepper = UW_STEPPER_FP;
+	s->confidence = called ? UW_CONFIDENCE_CHECKED : UW_CONFIDENCE_GUESS;
+	s->sp_low = arch->lr != arch->pc;
+	settle_by_guess(s, before, UW_STEPPER_FP);
+	return arrive(s, before, false, false);
+}
+
+/* ---- steps in an address space -------------------------------------------------------------- */
+
+/*
+ * Step to the caller with the walk's own code (uw_walk_frame) in the target's address space,
+ * then find out where each register was saved. The caller holds the target's lock.
+ */
+static int step_in_space(struct uw_cursor_state *s, const struct uw_cursor_state *before)
+{
+	struct uw_target *t = s->target;
+	struct uw_thread thread = { .regs = s->regs,
+				    .read = uw_target_reader(t),
+				    .ctx = s->ctx,
+				    .code_mask = t->code_mask };
+	struct uw_frame frames[2] = { { .pc = 0 } };
+	struct uw_stack stack = { .frames = frames, .max_frames = 2 };
+	struct uw_found found = { .stepper = UW_STEPPER_CONTEXT };
+	struct uw_walking w;
+	struct uw_rule rule;
+	uint64_t bias;
+	int stop = uw_walk_begin(&w, t->space, t->worker, &thread, &stack);
+
+	if (stop != UW_GO_ON)
+		return stopping(s, (enum uw_stop)(-1 - stop), 0);
+	uw_walk_take_regs(&w);
+	w.exact = s->exact;
+	w.sp_low = s->sp_low;
+	w.stepper = s->stepper;
+	w.confidence = s->confidence;
+	w.turns = s->turns;
+	w.mark_pc = s->mark_pc;
+	w.mark_sp = s->mark_sp;
+	/* Only whether there are inner frames matters, not which ones. */
+	stack.n_frames = w.due = s->n ? 1 : 0;
+	stop = uw_walk_frame(&w, &found);
+	s->turns = w.turns;
+	s->mark_pc = w.mark_pc;
+	s->mark_sp = w.mark_sp;
+	if (stop != UW_GO_ON)
+		return stopping(s, (enum uw_stop)(-1 - stop),
+				stop == uw_stopping(UW_STOP_TRUNCATED) ? w.missing
+								       : uw_cursor_pc(before));
+	s->regs = w.machine.regs;
+	if (uw_cursor_pc(s) == 0 && !w.exact)
+		return stopping(s, UW_STOP_GUESS_ENDED, uw_cursor_pc(before));
+	s->stepper = w.stepper;
+	s->confidence = w.confidence;
+	s->exact = w.exact;
+	s->sp_low = w.sp_low;
+	s->n++;
+	if (s->stepper >= UW_STEPPER_N) {
+		settle_by_user(s, before, found.saves);
+	} else if (s->stepper == UW_STEPPER_CFI || s->stepper == UW_STEPPER_SIGNAL ||
+		   s->stepper == UW_STEPPER_PLT || s->stepper == UW_STEPPER_DYNAMIC) {
+		struct uw_machine machine = uw_cursor_machine(before);
+
+		if (!uw_cursor_rule_in_space(before, &rule, &bias)) {
+			if (before->sp_low)
+				(void)uw_stepper_from_record(t->arch, &rule);
+			machine.bias = bias;
+			settle_by_rule(s, before, &machine, &rule, found.cfa);
+		}
+	} else if (s->stepper == UW_STEPPER_PROLOGUE) {
+		struct uw_machine machine = uw_cursor_machine(before);
+		struct uw_mapping *mapping = uw_space_at(t->space, uw_cursor_lookup(before));
+
+		if (mapping && mapping->object &&
+		    uw_beginnings_taken(mapping->object, uw_cursor_pc(before) - mapping->bias,
+					&before->regs, found.cfa, &rule))
+			settle_by_rule(s, before, &machine, &rule, found.cfa);
+	} else {
+		settle_by_guess(s, before, s->stepper);
+	}
+	return 1;
+}
+
+/* ---- stepping ------------------------------------------------------------------------ */
+
+/*
+ * Step to the caller: by the accessors first, then by the address space or the frame pointer.
+ * Return as uw_cursor_step; s may be changed even if the step fails.
+ */
+static int step_on(struct uw_cursor_state *s, const struct uw_cursor_state *before)
+{
+	struct uw_target *t = s->target;
+	int err = -ENOENT;
+
+	if (t->accessors.find_proc_info || !t->space) {
+		struct uw_held held;
+		struct uw_rule rule;
+		uint64_t bias;
+
+		err = uw_cursor_rule_here(s, &rule, &bias, &held);
+		if (err == 0)
+			err = step_by_rule(s, before, &rule, bias);
+		else if (err > 0)
+			err = stopping(s, UW_STOP_ROOT, uw_cursor_pc(s));
+		else if (err != -ENOENT)
+			(void)stopping(s, UW_STOP_BAD_CFI, uw_cursor_pc(s));
+		else
+			err = -EAGAIN;
+		uw_cursor_release(s, &held);
+		if (err != -EAGAIN)
+			return err;
+	}
+	if (!t->space)
+		return step_by_fp(s, before);
+	(void)pthread_mutex_lock(&t->lock);
+	err = step_in_space(s, before);
+	(void)pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+/*
+ * Step with the cursor's own state. If that fails, restore the old state, but with the reason
+ * and with the marks of the search for cycles.
+ */
+int uw_cursor_step(struct uw_cursor *cursor)
+{
+	struct uw_cursor_state *s = uw_cursor_state(cursor), before;
+	int got;
+
+	if (!s)
+		return -EINVAL;
+	before = *s;
+	got = step_on(s, &before);
+	if (got != 1) { /* stay in the frame and record the reason */
+		before.stop = s->stop;
+		before.stop_addr = s->stop_addr;
+		before.turns = s->turns;
+		before.mark_pc = s->mark_pc;
+		before.mark_sp = s->mark_sp;
+		*s = before;
+	}
+	return got;
+}
