@@ -1,11 +1,10 @@
 /*
- * unwinder/walk/stepper.c: the steppers, which find a frame's caller: the built-in ones, the user's, and
- * their order.
+ * unwinder/walk/stepper.c: finds a frame's caller: the built-in steppers, and the calls of them and
+ * of the user's.
  */
 #include "unwinder/walk/stepper.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -17,13 +16,14 @@
 #include "unwinder/walk/prologue.h"
 #include "unwinder/walk/space.h"
 #include "unwinder/walk/step.h"
+#include "unwinder/walk/steppers.h"
 #include "unwinder/walk/walk.h"
 
 /*
  * One frame on its way through the steppers. What one of them computes is stored here for the
  * others.
  */
-struct asking {
+struct uw_asking {
 	struct uw_walking *w;
 	struct uw_found *found;
 	int stop; /* for ERROR */
@@ -39,12 +39,10 @@ struct asking {
 	struct uw_guess leaf, fp;
 };
 
-typedef enum uw_answer (*built_in_fn)(struct asking *a);
-
 /* ---- rules ------------------------------------------------------------------------- */
 
 /* End the walk with this stop. */
-static enum uw_answer fail(struct asking *a, enum uw_stop stop)
+static enum uw_answer fail(struct uw_asking *a, enum uw_stop stop)
 {
 	a->stop = uw_stopping(stop);
 	return UW_ANSWER_ERROR;
@@ -83,7 +81,7 @@ bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
 }
 
 /* Apply a->rule. bias is that of the code that the rule is for. */
-static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
+static enum uw_answer step_by_rule_of(struct uw_asking *a, uint64_t bias)
 {
 	struct uw_walking *w = a->w;
 
@@ -116,13 +114,13 @@ static enum uw_answer step_by_rule_of(struct asking *a, uint64_t bias)
 }
 
 /* Apply a->rule, a rule for the code of the frame's mapping. */
-static enum uw_answer step_by_rule(struct asking *a)
+static enum uw_answer step_by_rule(struct uw_asking *a)
 {
 	return step_by_rule_of(a, a->w->mapping ? a->w->mapping->bias : 0);
 }
 
 /* Look up the rule, once, and return whether it is for this kind of stepper. */
-static bool has_rule(struct asking *a, enum uw_stepper stepper)
+static bool has_rule(struct uw_asking *a, enum uw_stepper stepper)
 {
 	struct uw_walking *w = a->w;
 	struct uw_object *object;
@@ -142,7 +140,7 @@ static bool has_rule(struct asking *a, enum uw_stepper stepper)
  * Return whether a system call has just created this thread, and this is its first frame. Then
  * a->rule has the rule.
  */
-static bool is_child(struct asking *a)
+static bool is_child(struct uw_asking *a)
 {
 	struct uw_walking *w = a->w;
 	struct uw_object *object;
@@ -155,7 +153,7 @@ static bool is_child(struct asking *a)
 }
 
 /* Use a rule from the object's compiled table. */
-static enum uw_answer by_table(struct asking *a)
+static enum uw_answer by_table(struct uw_asking *a)
 {
 	return has_rule(a, UW_STEPPER_CFI) && a->rule.compiled ? step_by_rule(a) : UW_ANSWER_NOT_ME;
 }
@@ -164,7 +162,7 @@ static enum uw_answer by_table(struct asking *a)
  * Use a rule from call-frame information. Unwind information that cannot be used ends the walk: a
  * guess would hide the damage.
  */
-static enum uw_answer by_cfi(struct asking *a)
+static enum uw_answer by_cfi(struct uw_asking *a)
 {
 	if (has_rule(a, UW_STEPPER_CFI))
 		return step_by_rule(a);
@@ -230,7 +228,7 @@ int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, stru
 }
 
 /* Use what the process registered about code that it generated. */
-static enum uw_answer by_dynamic(struct asking *a)
+static enum uw_answer by_dynamic(struct uw_asking *a)
 {
 	struct uw_walking *w = a->w;
 	uint64_t bias;
@@ -242,7 +240,7 @@ static enum uw_answer by_dynamic(struct asking *a)
 }
 
 /* Leave a signal frame, by the object's code or by captured bytes of code that no object has. */
-static enum uw_answer by_signal(struct asking *a)
+static enum uw_answer by_signal(struct uw_asking *a)
 {
 	struct uw_walking *w = a->w;
 
@@ -255,7 +253,7 @@ static enum uw_answer by_signal(struct asking *a)
 }
 
 /* Leave a PLT entry or a similar stub, which the object's code shows. */
-static enum uw_answer by_plt(struct asking *a)
+static enum uw_answer by_plt(struct uw_asking *a)
 {
 	return has_rule(a, UW_STEPPER_PLT) ? step_by_rule(a) : UW_ANSWER_NOT_ME;
 }
@@ -263,8 +261,8 @@ static enum uw_answer by_plt(struct asking *a)
 /* ---- guesses ----------------------------------------------------------------------------- */
 
 /* Take a guess. own: the word surely belongs to this frame (see uw_guess_confidence). */
-static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const struct uw_guess *guess,
-			   bool own)
+static enum uw_answer take(struct uw_asking *a, enum uw_stepper stepper,
+			   const struct uw_guess *guess, bool own)
 {
 	a->found->stepper = (uint8_t)stepper;
 	a->found->confidence = (uint8_t)uw_guess_confidence(guess->worth, own);
@@ -273,7 +271,7 @@ static enum uw_answer take(struct asking *a, enum uw_stepper stepper, const stru
 }
 
 /* Return whether the word at sp or in lr is surely the return address. */
-static bool is_sure(const struct asking *a)
+static bool is_sure(const struct uw_asking *a)
 {
 	const struct uw_arch *arch = a->w->machine.arch;
 
@@ -281,7 +279,7 @@ static bool is_sure(const struct asking *a)
 }
 
 /* Make both guesses at once, because they are compared with each other. */
-static void guess_both(struct asking *a)
+static void guess_both(struct uw_asking *a)
 {
 	struct uw_walking *w = a->w;
 
@@ -301,7 +299,7 @@ static void guess_both(struct asking *a)
  * been entered, has its return address at sp, and fp is its caller's. The one whose call leads to
  * the pc wins. If both calls are indirect, the word at sp comes first.
  */
-static bool is_leaf(const struct asking *a)
+static bool is_leaf(const struct uw_asking *a)
 {
 	const struct uw_arch *arch = a->w->machine.arch;
 
@@ -333,7 +331,7 @@ static bool is_leaf(const struct asking *a)
  * the frame's rule. If the function has built a frame, a call of other code before that address is
  * enough, because of tail calls.
  */
-static bool has_beginning(struct asking *a)
+static bool has_beginning(struct uw_asking *a)
 {
 	struct uw_walking *w = a->w;
 	struct uw_object *object = w->mapping ? w->mapping->object : NULL;
@@ -381,7 +379,7 @@ static bool has_beginning(struct asking *a)
 }
 
 /* Return whether the function's own pushes show its frame, or a call of its very beginning does. */
-static bool is_told(struct asking *a)
+static bool is_told(struct uw_asking *a)
 {
 	return has_beginning(a) && (a->called || a->rule.cfa_off > 8);
 }
@@ -407,7 +405,7 @@ enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *objec
  * Take the word at sp, or lr, as the return address. If it calls other code, or any code through a
  * register, the function's beginning decides where it shows a frame.
  */
-static enum uw_answer by_leaf(struct asking *a)
+static enum uw_answer by_leaf(struct uw_asking *a)
 {
 	guess_both(a);
 	if ((a->leaf.worth == UW_WORTH_ELSEWHERE && has_beginning(a)) ||
@@ -424,7 +422,7 @@ static enum uw_answer by_leaf(struct asking *a)
  * Follow the frame pointer, if a return address is in the frame record and the function does not
  * leave the register alone.
  */
-static enum uw_answer by_fp(struct asking *a)
+static enum uw_answer by_fp(struct uw_asking *a)
 {
 	struct uw_walking *w = a->w;
 	enum uw_keeping keeping;
@@ -446,7 +444,7 @@ static enum uw_answer by_fp(struct asking *a)
 }
 
 /* Apply the rule that follows from how the function begins. */
-static enum uw_answer by_prologue(struct asking *a)
+static enum uw_answer by_prologue(struct uw_asking *a)
 {
 	enum uw_answer answer;
 
@@ -459,7 +457,7 @@ static enum uw_answer by_prologue(struct asking *a)
 }
 
 /* Take the next word on the stack that a call precedes. */
-static enum uw_answer by_scan(struct asking *a)
+static enum uw_answer by_scan(struct uw_asking *a)
 {
 	struct uw_guess guess;
 
@@ -477,22 +475,13 @@ static enum uw_answer by_scan(struct asking *a)
 
 /* ---- the table of steppers ----------------------------------------------------------------- */
 
-/* One stepper of a group. */
-struct entry {
-	struct uw_stepper_info info; /* name and ranges are owned if it is a user's */
-	built_in_fn built_in;	     /* NULL: a user's stepper */
-	uint8_t id;
-	bool off;
-	bool anywhere; /* called for every address, whatever the ranges */
-};
-
 #define BUILT_IN(name_, stepper_, priority_, fn_)                                         \
 	{                                                                                 \
 		.info = { .name = (name_), .priority = (priority_) }, .id = (stepper_),   \
 		.built_in = (fn_), .off = (stepper_) == UW_STEPPER_SCAN, .anywhere = true \
 	}
 
-static const struct entry built_in[] = {
+const struct uw_stepper_entry uw_built_in_steppers[] = {
 	BUILT_IN("table", UW_STEPPER_CFI, UW_PRIORITY_TABLE, by_table),
 	BUILT_IN("cfi", UW_STEPPER_CFI, UW_PRIORITY_CFI, by_cfi),
 	BUILT_IN("dynamic", UW_STEPPER_DYNAMIC, UW_PRIORITY_DYNAMIC, by_dynamic),
@@ -503,275 +492,14 @@ static const struct entry built_in[] = {
 	BUILT_IN("prologue", UW_STEPPER_PROLOGUE, UW_PRIORITY_PROLOGUE, by_prologue),
 	BUILT_IN("scan", UW_STEPPER_SCAN, UW_PRIORITY_SCAN, by_scan),
 };
-#define N_BUILT_IN (sizeof(built_in) / sizeof(built_in[0]))
-
-struct uw_steppers {
-	struct entry *entries; /* by priority, equal ones in the order they were added; owned */
-	size_t n, n_users;
-	uint8_t next_id;
-	uw_choose_fn choose; /* NULL: use uw_steppers_find */
-	void *choose_ctx;
-};
-
-int uw_steppers_new(struct uw_steppers **out)
-{
-	struct uw_steppers *s = calloc(1, sizeof(*s));
-
-	if (s)
-		s->entries = malloc(sizeof(built_in));
-	if (!s || !s->entries) {
-		free(s);
-		return -ENOMEM;
-	}
-	memcpy(s->entries, built_in, sizeof(built_in));
-	s->n = N_BUILT_IN;
-	s->next_id = UW_STEPPER_N;
-	*out = s;
-	return 0;
-}
-
-void uw_steppers_free(struct uw_steppers *s)
-{
-	if (!s)
-		return;
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->entries[i].built_in)
-			continue;
-		free((char *)s->entries[i].info.name);
-		free((struct uw_range *)s->entries[i].info.ranges);
-	}
-	free(s->entries);
-	free(s);
-}
-
-int uw_steppers_add(struct uw_steppers *s, const struct uw_stepper_info *info, uint8_t *id)
-{
-	struct entry new = { .info = *info, .id = s->next_id, .anywhere = !info->n_ranges };
-	struct entry *entries;
-	struct uw_range *ranges = NULL;
-	char *name;
-	size_t i;
-
-	if (!info->step || !info->name || (info->n_ranges && !info->ranges))
-		return -EINVAL;
-	for (i = 0; i < info->n_ranges; i++)
-		if (info->ranges[i].start >= info->ranges[i].end)
-			return -EINVAL;
-	if (!s->next_id) /* the 8-bit number wrapped around: all have been given */
-		return -ENOSPC;
-	name = strdup(info->name);
-	if (info->n_ranges)
-		ranges = calloc(info->n_ranges, sizeof(*ranges));
-	entries = realloc(s->entries, (s->n + 1) * sizeof(*entries));
-	if (entries)
-		s->entries = entries;
-	if (!name || !entries || (info->n_ranges && !ranges)) {
-		free(name);
-		free(ranges);
-		return -ENOMEM;
-	}
-	if (info->n_ranges)
-		memcpy(ranges, info->ranges, info->n_ranges * sizeof(*ranges));
-	new.info.name = name;
-	new.info.ranges = ranges;
-	for (i = s->n; i > 0 && entries[i - 1].info.priority > info->priority; i--)
-		entries[i] = entries[i - 1];
-	entries[i] = new;
-	s->n++;
-	s->n_users++;
-	s->next_id++;
-	if (id)
-		*id = new.id;
-	if (info->added)
-		info->added(info->ctx, s, new.id);
-	return 0;
-}
-
-/* ---- ranges -------------------------------------------------------------------------------- */
-
-/* Return a user's stepper, or NULL. */
-static struct entry *user_of(struct uw_steppers *s, uint8_t id)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (!s->entries[i].built_in && s->entries[i].id == id)
-			return &s->entries[i];
-	return NULL;
-}
-
-/* Return whether all ranges are valid, none of them empty. */
-static bool are_ranges(const struct uw_range *ranges, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (ranges[i].start >= ranges[i].end)
-			return false;
-	return n == 0 || ranges;
-}
-
-int uw_steppers_add_ranges(struct uw_steppers *s, uint8_t id, const struct uw_range *ranges,
-			   size_t n)
-{
-	struct entry *e = user_of(s, id);
-	struct uw_range *all;
-
-	if (!e || !are_ranges(ranges, n))
-		return e ? -EINVAL : -ENOENT;
-	if (!n)
-		return 0;
-	all = n > SIZE_MAX / sizeof(*all) - e->info.n_ranges
-		      ? NULL
-		      : realloc((struct uw_range *)e->info.ranges,
-				(e->info.n_ranges + n) * sizeof(*all));
-	if (!all)
-		return -ENOMEM;
-	memcpy(all + e->info.n_ranges, ranges, n * sizeof(*all));
-	e->info.ranges = all;
-	e->info.n_ranges += n;
-	e->anywhere = false;
-	return 0;
-}
-
-/* Remove one range. Each of the stepper's ranges may become two. */
-static int remove_range(struct entry *e, const struct uw_range *gone)
-{
-	const struct uw_range everywhere = { 0, UINT64_MAX };
-	const struct uw_range *old = e->anywhere ? &everywhere : e->info.ranges;
-	size_t n_old = e->anywhere ? 1 : e->info.n_ranges, n = 0;
-	struct uw_range *left = calloc(n_old + 1, 2 * sizeof(*left));
-
-	if (!left)
-		return -ENOMEM;
-	for (size_t i = 0; i < n_old; i++) {
-		uint64_t before = old[i].end < gone->start ? old[i].end : gone->start;
-		uint64_t after = old[i].start > gone->end ? old[i].start : gone->end;
-
-		if (old[i].start < before)
-			left[n++] = (struct uw_range){ old[i].start, before };
-		if (after < old[i].end)
-			left[n++] = (struct uw_range){ after, old[i].end };
-	}
-	free((struct uw_range *)e->info.ranges);
-	e->info.ranges = left;
-	e->info.n_ranges = n;
-	e->anywhere = false;
-	return 0;
-}
-
-int uw_steppers_remove_ranges(struct uw_steppers *s, uint8_t id, const struct uw_range *ranges,
-			      size_t n)
-{
-	struct entry *e = user_of(s, id);
-	int err = 0;
-
-	if (!e || !are_ranges(ranges, n))
-		return e ? -EINVAL : -ENOENT;
-	for (size_t i = 0; i < n && !err; i++)
-		err = remove_range(e, &ranges[i]);
-	return err;
-}
-
-void uw_steppers_choose(struct uw_steppers *s, uw_choose_fn choose, void *ctx)
-{
-	s->choose = choose;
-	s->choose_ctx = ctx;
-}
-
-int uw_steppers_enable(struct uw_steppers *s, const char *name, bool on)
-{
-	int err = -ENOENT;
-
-	for (size_t i = 0; i < s->n; i++) {
-		if (strcmp(s->entries[i].info.name, name) != 0)
-			continue;
-		s->entries[i].off = !on;
-		err = 0;
-	}
-	return err;
-}
-
-int uw_steppers_at(const struct uw_steppers *s, size_t i, struct uw_stepper_info *info, uint8_t *id,
-		   bool *on)
-{
-	const struct entry *e = s ? s->entries : built_in;
-
-	if (i >= (s ? s->n : N_BUILT_IN))
-		return -ENOENT;
-	*info = e[i].info;
-	*id = e[i].id;
-	*on = !e[i].off;
-	return 0;
-}
-
-const char *uw_steppers_name(const struct uw_steppers *s, uint8_t id)
-{
-	if (id < UW_STEPPER_N)
-		return uw_stepper_name((enum uw_stepper)id);
-	for (size_t i = 0; s && i < s->n; i++)
-		if (s->entries[i].id == id)
-			return s->entries[i].info.name;
-	return "unknown";
-}
+_Static_assert(sizeof(uw_built_in_steppers) ==
+		       UW_BUILT_IN_STEPPERS * sizeof(uw_built_in_steppers[0]),
+	       "as many as steppers.h says");
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
-/* Return whether the stepper is on and called for lookup. */
-static bool covers(const struct entry *e, uint64_t lookup)
-{
-	bool inside = e->anywhere;
-
-	if (e->off)
-		return false;
-	for (size_t i = 0; i < e->info.n_ranges && !inside; i++)
-		inside = lookup >= e->info.ranges[i].start && lookup < e->info.ranges[i].end;
-	return inside;
-}
-
-size_t uw_steppers_find(const struct uw_steppers *s, uint64_t lookup, size_t last)
-{
-	const struct entry *e = s ? s->entries : built_in;
-
-	for (size_t i = last + 1; i < (s ? s->n : N_BUILT_IN); i++) /* SIZE_MAX + 1 is 0 */
-		if (covers(&e[i], lookup))
-			return i;
-	return SIZE_MAX;
-}
-
-bool uw_stepper_before(const struct uw_steppers *s, uint64_t lookup, uint32_t priority)
-{
-	if (s && s->choose)
-		return true;
-	for (size_t i = 0; s && i < s->n && s->entries[i].info.priority <= priority; i++) {
-		const struct entry *e = &s->entries[i];
-
-		/*
-		 * A built-in stepper was there first, so a user's of the same priority comes after
-		 * it.
-		 */
-		if (e->built_in ? e->off : e->info.priority < priority && covers(e, lookup))
-			return true;
-	}
-	return false;
-}
-
-bool uw_stepper_is_on(const struct uw_steppers *s, enum uw_stepper stepper)
-{
-	const struct entry *e = s ? s->entries : built_in;
-
-	for (size_t i = 0; i < (s ? s->n : N_BUILT_IN); i++)
-		if (e[i].id == (uint8_t)stepper && !e[i].off)
-			return true;
-	return false;
-}
-
-enum uw_answer uw_stepper_ask(const struct uw_steppers *s, uint8_t id, struct uw_query *query)
-{
-	for (size_t i = 0; s && i < s->n; i++)
-		if (!s->entries[i].built_in && s->entries[i].id == id)
-			return s->entries[i].info.step(s->entries[i].info.ctx, query);
-	return UW_ANSWER_NOT_ME;
-}
-
 /* Call a user's stepper, and check what it returns. */
-static enum uw_answer ask_user(struct asking *a, const struct entry *e)
+static enum uw_answer ask_user(struct uw_asking *a, const struct uw_stepper_entry *e)
 {
 	struct uw_walking *w = a->w;
 	const struct uw_arch *arch = w->machine.arch;
@@ -814,7 +542,7 @@ static enum uw_answer ask_user(struct asking *a, const struct entry *e)
 }
 
 /* Return the stop for a frame that no stepper found a caller for. */
-static int nobody(const struct asking *a)
+static int nobody(const struct uw_asking *a)
 {
 	const struct uw_walking *w = a->w;
 	bool readable;
@@ -830,13 +558,13 @@ static int nobody(const struct asking *a)
 	return uw_stopping(readable ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_OBJECT);
 }
 
-static enum uw_answer ask(struct asking *a, const struct entry *e)
+static enum uw_answer ask(struct uw_asking *a, const struct uw_stepper_entry *e)
 {
 	return e->built_in ? e->built_in(a) : ask_user(a, e);
 }
 
 /* Call steppers in the order that the user's function chooses. */
-static enum uw_answer ask_chosen(struct asking *a, const struct uw_steppers *s)
+static enum uw_answer ask_chosen(struct uw_asking *a, const struct uw_steppers *s)
 {
 	size_t last = SIZE_MAX;
 
@@ -854,7 +582,7 @@ static enum uw_answer ask_chosen(struct asking *a, const struct uw_steppers *s)
 }
 
 /* Convert a stepper's answer to what uw_stepper_step returns. */
-static int conclude(const struct asking *a, enum uw_answer answer)
+static int conclude(const struct uw_asking *a, enum uw_answer answer)
 {
 	switch (answer) {
 	case UW_ANSWER_SUCCESS:
@@ -872,9 +600,9 @@ static int conclude(const struct asking *a, enum uw_answer answer)
 int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 {
 	const struct uw_steppers *group = uw_space_steppers(w->space);
-	const struct entry *e = group ? group->entries : built_in;
-	const struct entry *end = e + (group ? group->n : N_BUILT_IN);
-	struct asking a;
+	const struct uw_stepper_entry *e = group ? group->entries : uw_built_in_steppers;
+	const struct uw_stepper_entry *end = e + (group ? group->n : UW_BUILT_IN_STEPPERS);
+	struct uw_asking a;
 
 	/* Do not clear all of it: the rule is large, and is set before it is used. */
 	a.w = w;
@@ -893,7 +621,7 @@ int uw_stepper_step(struct uw_walking *w, struct uw_found *found)
 	for (; e < end; e++) {
 		enum uw_answer answer;
 
-		if (!covers(e, w->lookup))
+		if (!uw_stepper_covers(e, w->lookup))
 			continue;
 		answer = ask(&a, e);
 		if (answer != UW_ANSWER_NOT_ME)
