@@ -145,12 +145,14 @@ $(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/lib
 # liboffwind as it is installed: nothing can be seen of it but what its version
 # script lists, which is made of what the public headers declare.  The static one is a single object for that reason.
 ABI := 0
-PUBLIC_H := unwinder/unwinder.h unwinder/cursor.h unwinder/walker.h
+PUBLIC_H := $(filter-out unwinder/rule.h,$(wildcard unwinder/*.h))
+# Those that include the others.
+MAIN_H := unwinder/unwinder.h unwinder/cursor.h unwinder/walker.h
 LIB := $(BUILD)/lib
 PRIVATE_LIBS := -lzstd -llzma -lz -lpthread
 $(LIB)/liboffwind.map: $(PUBLIC_H) deploy/man3.py
 	@mkdir -p $(@D)
-	@{ echo 'OFFWIND_0 {'; echo 'global:'; python3 deploy/man3.py --names $(PUBLIC_H) | sed 's/$$/;/'; echo 'local: *;'; echo '};'; } > $@
+	@{ echo 'OFFWIND_0 {'; echo 'global:'; python3 deploy/man3.py --names $(MAIN_H) | sed 's/$$/;/'; echo 'local: *;'; echo '};'; } > $@
 $(LIB)/liboffwind.so.$(VERSION): $(UNWINDER_C:%.c=$(BUILD)/pic/%.o) $(LIB)/liboffwind.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,liboffwind.so.$(ABI) -Wl,--version-script=$(LIB)/liboffwind.map \
@@ -163,7 +165,7 @@ $(LIB)/liboffwind.a: $(UNWINDER_C:%.c=$(BUILD)/pic/%.o) $(LIB)/liboffwind.map
 	  rm -f $@ && ar rcs $@ $(LIB)/liboffwind.o
 $(LIB)/man3/liboffwind.3: $(PUBLIC_H) deploy/man3.py examples/snapshot.c
 	@mkdir -p $(@D)
-	$(call say,MAN,$(@D))rm -f $(@D)/*.3; python3 deploy/man3.py $(VERSION) $(@D) $(PUBLIC_H) --example examples/snapshot.c
+	$(call say,MAN,$(@D))rm -f $(@D)/*.3; python3 deploy/man3.py $(VERSION) $(@D) $(MAIN_H) --example examples/snapshot.c
 .PHONY: library
 library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffwind.3 $(BUILD)/libunwind-offwind.so \
 	$(LIB)/liboffwind-dynamic.so $(LIB)/liboffwind-dynamic.a

@@ -4,6 +4,8 @@
   man3.py VERSION DIRECTORY HEADER... [--example FILE]   write DIRECTORY/NAME.3 and DIRECTORY/liboffwind.3
   man3.py --names HEADER...                              print the functions' names, one per line
 
+A header stands for itself and for the headers that it includes, unless they are named, too.
+
 A page's text is the comment above the function's declaration and the comment after it.  The comment above
 also serves for the declarations that follow without a blank line.  The page shows the types in the
 function's prototype as the header declares them.
@@ -35,9 +37,16 @@ def paragraphs(paras):
     return '\n'.join(out)
 
 
+def whole(path, seen):
+    """Returns the text of a header, with the headers that it includes and that were not seen yet in their places."""
+    seen.add(path)
+    with open(path, encoding='utf8') as f:
+        return re.sub(r'^#include "([^"]+)"$', lambda m: '' if m.group(1) in seen else whole(m.group(1), seen), f.read(), flags=re.M)
+
+
 class Header:
-    def __init__(self, path):
-        self.path, self.text = path, open(path, encoding='utf8').read()
+    def __init__(self, path, named):
+        self.path, self.text = path, whole(path, set(named))
         self.top = words(COMMENT.search(self.text).group(1))
         self.types, self.functions = {}, []
         self.read()
@@ -133,14 +142,14 @@ def prototype(text):
 def main():
     args = sys.argv[1:]
     if args[0] == '--names':
-        print('\n'.join(sorted({f[0] for h in args[1:] for f in Header(h).functions})))
+        print('\n'.join(sorted({f[0] for h in args[1:] for f in Header(h, args[1:]).functions})))
         return 0
     example = None
     if '--example' in args:
         at = args.index('--example')
         example = args[at + 1]
         del args[at:at + 2]
-    version, out, headers = args[0], args[1], [Header(h) for h in args[2:]]
+    version, out, headers = args[0], args[1], [Header(h, args[2:]) for h in args[2:]]
     os.makedirs(out, exist_ok=True)
     types = {k: v for h in headers for k, v in h.types.items()}
     general = headers[0].top

@@ -51,6 +51,10 @@ echo '#include <offwind/unwinder.h>
 int main() { return uw_reg_find(62, "rip") - 16; }' >"$dir/plus.cc"
 g++ -std=c++17 -Wall -Wextra -Werror "$dir/plus.cc" $(pkg-config --cflags --libs liboffwind) -o "$dir/plus" && LD_LIBRARY_PATH=$lib "$dir/plus" || fail "C++"
 
+for header in "$dir"/usr/include/offwind/*.h; do
+	echo "#include <offwind/${header##*/}>" | gcc -std=c17 -Wall -Wextra -Werror $(pkg-config --cflags liboffwind) -fsyntax-only -x c - || fail "$header alone"
+done
+
 cases=0
 for case in bluetooth_arm64-pc_1 bluetooth_arm64-pc_2 eh_frame_hdr_begin_x86_64 photos_reset_arm64 straddle_arm64; do
 	folder=$corpus/libunwindstack/$case

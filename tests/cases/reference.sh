@@ -9,7 +9,7 @@ faults = []
 page = open('docs/reference-systems.md', encoding='utf8').read()
 rows = [[c.strip() for c in line.strip('|').split('|')] for line in page.split('\n') if line.startswith('|') and not re.match(r'\|(-|\s*concept)', line)]
 
-headers = ''.join(open(p, encoding='utf8').read() for p in ['unwinder/unwinder.h', 'unwinder/cursor.h', 'unwinder/walker.h', 'generator/dynamic.h'])
+headers = ''.join(open(p, encoding='utf8').read() for p in glob.glob('unwinder/*.h') + ['generator/dynamic.h'])
 exported = set()
 for lib in ('lib/liboffwind.so', 'libunwind-offwind.so', 'lib/liboffwind-dynamic.so'):
     out = subprocess.run(['nm', '-D', '--defined-only', os.path.join(os.environ['BUILD'], lib)], capture_output=True, text=True).stdout
