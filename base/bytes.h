@@ -100,8 +100,8 @@ static inline uint64_t uw_bytes_u64(struct uw_bytes *b)
 uint64_t uw_bytes_uleb_long(struct uw_bytes *b);
 
 /*
- * Read a ULEB128 number of up to 64 bits (DWARF 5 §7.6); a larger one is an error. Nearly all
- * have one byte.
+ * Read a ULEB128 number of up to 64 bits (base/leb128.h); a larger one is an error. Nearly all have
+ * one byte.
  */
 static inline uint64_t uw_bytes_uleb(struct uw_bytes *b)
 {
@@ -110,7 +110,7 @@ static inline uint64_t uw_bytes_uleb(struct uw_bytes *b)
 	return uw_bytes_uleb_long(b);
 }
 
-/* Read an SLEB128 number of up to 64 bits (DWARF 5 §7.6); a larger one is an error. */
+/* Read an SLEB128 number of up to 64 bits (base/leb128.h); a larger one is an error. */
 int64_t uw_bytes_sleb(struct uw_bytes *b);
 
 static inline void uw_bytes_skip(struct uw_bytes *b, uint64_t size)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/leb128.h"
 #include "schema/table.h"
 #include "unwinder/cfi/cfa_ops.h"
 #include "unwinder/cfi/pointer.h"
@@ -17,7 +18,7 @@
 #define SHAPES_MAX  255
 #define STEP_BITS   12
 #define STATES_MAX  (1u << 18)	    /* real files have thousands; cfi.c does the rest */
-#define CFA_MAX	    ((1 << 21) - 1) /* what a ULEB128 of three bytes can hold */
+#define CFA_MAX	    ((1 << 21) - 1) /* larger numbers are for the general decoder */
 #define DEPTH_MAX   8		    /* states on the stack of DW_CFA_remember_state */
 #define PROGRAM_MAX (1u << 16)
 #define INITIAL_MAX 4096 /* bytes of a CIE's program; the longest known is 39 */
@@ -205,37 +206,14 @@ static __attribute__((noinline)) uint32_t find_rule(struct uw_fast *f, uint32_t 
 
 /* ---- steps ------------------------------------------------------------------------------- */
 
-/*
- * Decode a ULEB128 of up to three bytes. False: it is longer or cut off, so it is for the general
- * decoder.
- */
+/* Read a ULEB128 number. False: it is cut off or large, so it is for the general decoder. */
 static bool take_uleb(const uint8_t **p, const uint8_t *end, uint32_t *out)
 {
-	const uint8_t *at = *p;
-	uint32_t value = 0;
+	uint64_t value;
 
-	for (unsigned int i = 0; i < 3 && at < end; i++) {
-		value |= (*at & 0x7fu) << 7 * i;
-		if (*at++ < 0x80) {
-			*p = at;
-			*out = value;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* Decode a SLEB128 of up to three bytes, likewise. */
-static bool take_sleb(const uint8_t **p, const uint8_t *end, int32_t *out)
-{
-	const uint8_t *start = *p;
-	uint32_t value;
-	int free;
-
-	if (!take_uleb(p, end, &value))
+	if (!uw_uleb(p, end, &value) || value > CFA_MAX)
 		return false;
-	free = 32 - 7 * (int)(*p - start);
-	*out = (int32_t)(value << free) >> free;
+	*out = (uint32_t)value;
 	return true;
 }
 
@@ -273,8 +251,7 @@ static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p,
 	uint8_t op = *(*p)++;
 	int slot = f->slot[op & 0x3f];
 	uint32_t reg, value;
-	int32_t factor;
-	int64_t off;
+	int64_t factor, off;
 
 	switch (op & 0xc0) {
 	case DW_CFA_offset:
@@ -302,10 +279,9 @@ static bool execute(const struct uw_fast *f, struct state *s, const uint8_t **p,
 		s->cfa = value;
 		return true;
 	case DW_CFA_def_cfa_offset_sf: /* Go's linker writes only this one */
-		if (!take_sleb(p, end, &factor) || s->kind == TABLE_NONE)
-			return false;
-		off = (int64_t)factor * shape->data_align;
-		if (off < 0 || off > CFA_MAX)
+		if (!uw_sleb(p, end, &factor) || s->kind == TABLE_NONE ||
+		    __builtin_mul_overflow(factor, shape->data_align, &off) || off < 0 ||
+		    off > CFA_MAX)
 			return false;
 		s->cfa = (uint32_t)off;
 		return true;
