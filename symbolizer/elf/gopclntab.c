@@ -1,10 +1,10 @@
 /*
  * symbolizer/elf/gopclntab.c: reads function names from the table that Go puts in every binary
- * (schema/gopclntab.h), for binaries without .symtab.
+ * (base/pclntab.h), for binaries without .symtab.
  */
 #include "symbolizer/elf/table.h"
 
-#include "schema/gopclntab.h"
+#include "base/pclntab.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const Elf64_Shdr *section_of(const struct sym_image *image, bool *part)
  * Find the relative relocation at vaddr, and return the value that the loader would write there.
  * -ENOENT.
  */
-static int find_relocated(const struct sym_image *image, uint64_t vaddr, __u64 *value)
+static int find_relocated(const struct sym_image *image, uint64_t vaddr, uint64_t *value)
 {
 	const uint32_t relative =
 		image->machine == EM_AARCH64 ? R_AARCH64_RELATIVE : R_X86_64_RELATIVE;
@@ -56,7 +56,7 @@ static int find_relocated(const struct sym_image *image, uint64_t vaddr, __u64 *
 	for (size_t i = 0; i < section->sh_size / sizeof(*relas) && !found; i++) {
 		found = relas[i].r_offset == vaddr && ELF64_R_TYPE(relas[i].r_info) == relative;
 		if (found)
-			*value = (__u64)relas[i].r_addend;
+			*value = (uint64_t)relas[i].r_addend;
 	}
 	free(bytes);
 	return found ? 0 : -ENOENT;
@@ -65,27 +65,27 @@ static int find_relocated(const struct sym_image *image, uint64_t vaddr, __u64 *
 /*
  * Set the table's text address, if it is relocated or must be guessed. vaddr is that of the table.
  */
-static bool find_text(const struct sym_image *image, uint64_t vaddr, struct gopclntab *table)
+static bool find_text(const struct sym_image *image, uint64_t vaddr, struct uw_pclntab *table)
 {
 	const Elf64_Shdr *text = sym_image_section(image, ".text");
 
 	if (!table->text_off || table->text ||
 	    !find_relocated(image, vaddr + table->text_off, &table->text))
 		return true;
-	return text && gopclntab_guess_text(table, text->sh_addr, image->entry);
+	return text && uw_pclntab_guess_text(table, text->sh_addr, image->entry);
 }
 
 /* Add all functions of the table. */
-static int add_functions(struct sym_builder *b, const struct gopclntab *table)
+static int add_functions(struct sym_builder *b, const struct uw_pclntab *table)
 {
-	struct gopclntab_function function;
+	struct uw_pclntab_function function;
 	uint64_t name_bytes = 0, off;
 	int err = 0;
 
 	for (uint64_t i = 0; i < table->n && !err; i++) {
 		size_t length;
 
-		if (!gopclntab_at(table, i, &function) || !*function.name)
+		if (!uw_pclntab_at(table, i, &function) || !*function.name)
 			continue;
 		length = strnlen(function.name, SYM_NAME_BYTES_MAX);
 		name_bytes += length + 1;
@@ -103,7 +103,7 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 {
 	bool part;
 	const Elf64_Shdr *section = section_of(image, &part);
-	struct gopclntab table;
+	struct uw_pclntab table;
 	uint64_t off;
 	void *bytes;
 	int err;
@@ -117,7 +117,7 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 	err = sym_image_load(image, section->sh_offset, section->sh_size, TABLE_MAX, &bytes);
 	if (err)
 		return err;
-	off = gopclntab_find(&table, bytes, section->sh_size, part, 0);
+	off = uw_pclntab_find(&table, bytes, section->sh_size, part, 0);
 	if (off == section->sh_size)
 		err = part ? 0 : -ENOTSUP; /* other data may be in this section, without a table */
 	else

@@ -1,6 +1,6 @@
 /*
  * unwinder/rule/gopclntab.c: makes a .debug_frame section from Go's function table
- * (schema/gopclntab.h).
+ * (base/pclntab.h).
  *
  * Each function becomes an FDE. The table says at each pc how far sp has come down, which gives
  * the CFA and the return address. The function's code is read to find where its prologue saves
@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/elf.h"
-#include "schema/gopclntab.h"
+#include "base/pclntab.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/cfi/cfa_ops.h"
 #include "unwinder/rule/object.h"
@@ -58,7 +58,7 @@ enum caller {	     /* where the caller of a row is found */
 struct frames {
 	const struct uw_object *object;
 	const struct uw_arch *arch;
-	struct gopclntab table;
+	struct uw_pclntab table;
 	uint8_t *data; /* owned */
 	size_t size, room, most;
 	bool has_flags; /* records have flags that mark functions without a caller (Go 1.17) */
@@ -275,7 +275,7 @@ static void put_row(struct frames *f, uint64_t pc, int64_t frame, enum caller ca
  * Append the rows of a run of equal values: a second one begins where the prologue has saved
  * the frame pointer.
  */
-static void put_run(struct frames *f, const struct gopclntab_run *run, enum caller caller)
+static void put_run(struct frames *f, const struct uw_pclntab_run *run, enum caller caller)
 {
 	put_row(f, run->start, run->value, caller);
 	if (f->fp_saved_from > run->start && f->fp_saved_from < run->end)
@@ -288,7 +288,7 @@ static void put_run(struct frames *f, const struct gopclntab_run *run, enum call
  * it makes a call: Go's own tracebacks end there too. Before the switch it has a caller like
  * any other function. Calls are found in its code.
  */
-static void put_switching(struct frames *f, const struct gopclntab_run *run)
+static void put_switching(struct frames *f, const struct uw_pclntab_run *run)
 {
 	const uint64_t step = f->table.code_align;
 
@@ -311,7 +311,7 @@ static void put_switching(struct frames *f, const struct gopclntab_run *run)
  * Return how many bytes at the end of a run follow the instruction that restores the frame
  * pointer: add $frame, %rsp or similar; 0 if there is none.
  */
-static uint64_t given_back(const struct frames *f, const struct gopclntab_run *run)
+static uint64_t given_back(const struct frames *f, const struct uw_pclntab_run *run)
 {
 	static const uint64_t lengths[] = { 4, 7 };
 	static const uint8_t add[][3] = { { 0x48, 0x83, 0xc4 }, { 0x48, 0x81, 0xc4 } };
@@ -332,7 +332,7 @@ static uint64_t given_back(const struct frames *f, const struct gopclntab_run *r
  * Append the rows of a function that switches to another stack but has its own frame pointer
  * throughout.
  */
-static void put_switching_by_fp(struct frames *f, const struct gopclntab_run *run)
+static void put_switching_by_fp(struct frames *f, const struct uw_pclntab_run *run)
 {
 	const uint64_t end = run->end - given_back(f, run);
 	const uint64_t from = run->start > f->fp_set_from ? run->start : f->fp_set_from;
@@ -343,7 +343,7 @@ static void put_switching_by_fp(struct frames *f, const struct gopclntab_run *ru
 	}
 	if (from > run->start)
 		put_run(f,
-			&(struct gopclntab_run){
+			&(struct uw_pclntab_run){
 				.start = run->start, .end = from, .value = run->value },
 			BY_SP);
 	put_row(f, from, run->value, BY_FP);
@@ -357,7 +357,7 @@ static void put_switching_by_fp(struct frames *f, const struct gopclntab_run *ru
  * Make the function's first bytes available in f->code, at most most of them. f->code_size is 0
  * if they cannot be read.
  */
-static void read_code(struct frames *f, const struct gopclntab_function *function, uint64_t most)
+static void read_code(struct frames *f, const struct uw_pclntab_function *function, uint64_t most)
 {
 	const uint64_t length = function->end - function->start;
 	const uint64_t want = length < most ? length : most;
@@ -433,7 +433,7 @@ static void find_fp(struct frames *f)
  * Return whether the function is runtime.name. Names may have a suffix for the calling
  * convention (.abi0).
  */
-static bool is_named(const struct gopclntab_function *function, const char *name)
+static bool is_named(const struct uw_pclntab_function *function, const char *name)
 {
 	size_t length = strlen(name);
 
@@ -443,7 +443,7 @@ static bool is_named(const struct gopclntab_function *function, const char *name
 }
 
 /* Return whether the function is one of runtime's functions with these names. */
-static bool is_any(const struct gopclntab_function *function, const char *const *names, size_t n)
+static bool is_any(const struct uw_pclntab_function *function, const char *const *names, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (is_named(function, names[i]))
@@ -455,7 +455,7 @@ static bool is_any(const struct gopclntab_function *function, const char *const 
  * Return whether a function's frame pointer is useless after it has switched stacks: it belongs
  * to the other stack too, or to the caller.
  */
-static bool goes_for_good(const struct gopclntab_function *function)
+static bool goes_for_good(const struct uw_pclntab_function *function)
 {
 	static const char *const names[] = { "asmcgocall", "mcall", "morestack", "systemstack",
 					     "clone" };
@@ -467,7 +467,7 @@ static bool goes_for_good(const struct gopclntab_function *function)
  * Return the function's flags: what is known of certain functions by name, otherwise what the
  * record says.
  */
-static uint8_t flags_of(const struct frames *f, const struct gopclntab_function *function)
+static uint8_t flags_of(const struct frames *f, const struct uw_pclntab_function *function)
 {
 	static const char *const top[] = { "goexit", "rt0_go" };
 
@@ -479,23 +479,23 @@ static uint8_t flags_of(const struct frames *f, const struct gopclntab_function 
 		return 0;
 	/* The child of clone has a stack of its own, without a caller. */
 	if (is_named(function, "clone"))
-		return GOPCLNTAB_SP_WRITE;
+		return UW_PCLNTAB_SP_WRITE;
 	/* sigtramp writes sp only to make room, and the table says how far sp has come down. */
 	if (is_named(function, "sigtramp"))
 		return 0;
 	if (f->has_flags)
 		return function->flags;
-	return is_any(function, top, sizeof(top) / sizeof(top[0])) ? GOPCLNTAB_TOP
-	       : goes_for_good(function)			   ? GOPCLNTAB_SP_WRITE
+	return is_any(function, top, sizeof(top) / sizeof(top[0])) ? UW_PCLNTAB_TOP
+	       : goes_for_good(function)			   ? UW_PCLNTAB_SP_WRITE
 								   : 0;
 }
 
 /* Append the FDE of a function. Append nothing if its table has no usable value. */
-static void put_fde(struct frames *f, const struct gopclntab_function *function)
+static void put_fde(struct frames *f, const struct uw_pclntab_function *function)
 {
 	const uint8_t flags = flags_of(f, function);
-	const bool leaves = !(flags & GOPCLNTAB_TOP) && flags & GOPCLNTAB_SP_WRITE;
-	struct gopclntab_run run = gopclntab_runs(function->frame, function->start);
+	const bool leaves = !(flags & UW_PCLNTAB_TOP) && flags & UW_PCLNTAB_SP_WRITE;
+	struct uw_pclntab_run run = uw_pclntab_runs(function->frame, function->start);
 	const size_t start = f->size;
 	bool by_fp;
 
@@ -512,7 +512,7 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 	f->frame = 0;
 	f->caller = BY_SP;
 	f->fp_saved = false;
-	while (!f->err && gopclntab_next(&f->table, &run) && run.value >= -POPPED_MAX &&
+	while (!f->err && uw_pclntab_next(&f->table, &run) && run.value >= -POPPED_MAX &&
 	       run.value % 8 == 0 && run.value <= FRAME_MAX && run.end <= function->end &&
 	       run.end > run.start) {
 		if (leaves && by_fp)
@@ -520,7 +520,7 @@ static void put_fde(struct frames *f, const struct gopclntab_function *function)
 		else if (leaves && f->code_size)
 			put_switching(f, &run);
 		else
-			put_run(f, &run, flags & GOPCLNTAB_TOP ? NOBODY : BY_SP);
+			put_run(f, &run, flags & UW_PCLNTAB_TOP ? NOBODY : BY_SP);
 		run.start = run.end;
 	}
 	if (!f->err && run.start == function->start) {
@@ -588,8 +588,8 @@ static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *v
 	return found;
 }
 
-/* Find the start of the text, which functions' entries are relative to (see schema/gopclntab.h). */
-static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct gopclntab *table)
+/* Find the start of the text, which functions' entries are relative to (see base/pclntab.h). */
+static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct uw_pclntab *table)
 {
 	const struct uw_section *text = uw_elf_section(elf, ".text");
 	uint64_t start;
@@ -600,7 +600,7 @@ static bool find_text(const struct uw_elf *elf, uint64_t vaddr, struct gopclntab
 		table->text = start;
 		return true;
 	}
-	return text && gopclntab_guess_text(table, text->vaddr, elf->entry);
+	return text && uw_pclntab_guess_text(table, text->vaddr, elf->entry);
 }
 
 int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *size)
@@ -609,7 +609,7 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 	bool part;
 	const struct uw_section *section = section_of(elf, &part);
 	struct frames f = { .object = object, .arch = uw_arch_of(elf->machine) };
-	struct gopclntab_function function;
+	struct uw_pclntab_function function;
 	uint64_t off;
 	uint8_t *data;
 	size_t data_size;
@@ -622,14 +622,14 @@ int uw_gopclntab_frames(const struct uw_object *object, uint8_t **out, size_t *s
 		return err;
 	f.most = data_size; /* Go's table is about three times as large as the section made of it */
 	f.may_read = 2 * elf->source.size + 16 * WINDOW_SIZE;
-	off = gopclntab_find(&f.table, data, data_size, part, f.arch->code_align);
+	off = uw_pclntab_find(&f.table, data, data_size, part, f.arch->code_align);
 	if (off == data_size || !find_text(elf, section->vaddr + off, &f.table))
 		f.err = -ENOTSUP;
 	for (uint64_t i = 0; i < f.table.n && !f.err && !f.has_flags; i++)
-		f.has_flags = gopclntab_at(&f.table, i, &function) && function.flags;
+		f.has_flags = uw_pclntab_at(&f.table, i, &function) && function.flags;
 	put_cie(&f);
 	for (uint64_t i = 0; i < f.table.n && !f.err; i++)
-		if (gopclntab_at(&f.table, i, &function) && function.frame)
+		if (uw_pclntab_at(&f.table, i, &function) && function.frame)
 			put_fde(&f, &function);
 	free(data);
 	free(f.window);

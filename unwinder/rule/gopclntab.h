@@ -2,7 +2,7 @@
  * unwinder/rule/gopclntab.h: makes call-frame information from Go's own function table.
  *
  * Go's linker writes no .eh_frame, and its .debug_frame is lost when a binary is stripped. The
- * table that the Go runtime walks its own stacks with stays (schema/gopclntab.h). For each pc
+ * table that the Go runtime walks its own stacks with stays (base/pclntab.h). For each pc
  * it says how far the stack pointer has come down, which is all that Go's .debug_frame says. It
  * also says what .debug_frame does not: which functions have no caller, and which ones continue
  * on another stack, so that no caller is above them.

@@ -1,0 +1,103 @@
+/* base/pclntab.c: finds and opens the function table of a Go program (pclntab.h). */
+#include "base/pclntab.h"
+
+/*
+ * If the table is part of another section (C's linker does that), it begins at a multiple of this.
+ */
+#define TABLE_ALIGN 32
+
+bool uw_pclntab_open(struct uw_pclntab *t, const void *data, uint64_t size)
+{
+	struct header {
+		uint32_t magic;
+		/* Numbers of words in the header; 0: the part begins with the table. */
+		uint8_t text, names, values, records;
+		uint8_t flags_off;
+	};
+	static const struct header headers[] = {
+		{ .magic = 0xfffffffb },
+		{ .magic = 0xfffffffa, .names = 2, .values = 5, .records = 6, .flags_off = 41 },
+		{ .magic = 0xfffffff0,
+		  .text = 2,
+		  .names = 3,
+		  .values = 6,
+		  .records = 7,
+		  .flags_off = 37 },
+		{ .magic = 0xfffffff1,
+		  .text = 2,
+		  .names = 3,
+		  .values = 6,
+		  .records = 7,
+		  .flags_off = 41 },
+	};
+	const struct header *h = headers, *end = h + sizeof(headers) / sizeof(headers[0]);
+	bool ok = true;
+	uint64_t magic;
+
+	*t = (struct uw_pclntab){ .data = data, .size = size };
+	magic = uw_pclntab_read(t, 0, 4, &ok);
+	while (h < end && h->magic != magic)
+		h++;
+	if (h == end || !ok || uw_pclntab_read(t, 4, 2, &ok) || uw_pclntab_read(t, 7, 1, &ok) != 8)
+		return false;
+	t->code_align = (uint8_t)uw_pclntab_read(t, 6, 1, &ok);
+	t->n = uw_pclntab_read(t, 8, 8, &ok);
+	if (h->names)
+		t->names = uw_pclntab_read(t, 8 + 8u * h->names, 8, &ok);
+	if (h->values)
+		t->values = uw_pclntab_read(t, 8 + 8u * h->values, 8, &ok);
+	if (h->records)
+		t->records = uw_pclntab_read(t, 8 + 8u * h->records, 8, &ok);
+	t->search = h->records ? t->records : 16;
+	t->text_off = h->text ? 8 + 8u * h->text : 0;
+	t->text = h->text ? uw_pclntab_read(t, t->text_off, 8, &ok) : 0;
+	t->flags_off = h->flags_off;
+	t->entry_size = h->text ? 4 : 8;
+	for (t->texts = size; t->texts && t->data[t->texts - 1]; t->texts--)
+		;
+	return ok && t->code_align && t->names <= size && t->values <= size && t->records <= size &&
+	       t->search <= size && t->n < (size - t->search) / (2u * t->entry_size);
+}
+
+/*
+ * Return whether a function begins at this address. Programs that Go's own linker made begin in a
+ * Go function.
+ */
+static bool begins(const struct uw_pclntab *t, uint64_t entry)
+{
+	struct uw_pclntab_function function;
+	uint64_t low = 0, high = t->n;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (!uw_pclntab_at(t, middle, &function))
+			return false;
+		if (function.start == entry)
+			return true;
+		if (function.start < entry)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return false;
+}
+
+uint64_t uw_pclntab_find(struct uw_pclntab *t, const void *data, uint64_t size, bool part,
+			 unsigned int code_align)
+{
+	for (uint64_t off = 0; off < size; off += TABLE_ALIGN) {
+		if (uw_pclntab_open(t, (const uint8_t *)data + off, size - off) &&
+		    (!code_align || t->code_align == code_align))
+			return off;
+		if (!part)
+			break;
+	}
+	return size;
+}
+
+bool uw_pclntab_guess_text(struct uw_pclntab *t, uint64_t text, uint64_t entry)
+{
+	t->text = text;
+	return begins(t, entry);
+}
