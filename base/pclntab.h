@@ -20,6 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/leb128.h"
+
 enum uw_pclntab_flag {				     /* since Go 1.17 */
 		       UW_PCLNTAB_TOP = 1 << 0,	     /* outermost: it has no caller */
 		       UW_PCLNTAB_SP_WRITE = 1 << 1, /* it continues on another stack */
@@ -128,20 +130,18 @@ static inline struct uw_pclntab_run uw_pclntab_runs(uint64_t off, uint64_t start
 	return (struct uw_pclntab_run){ .off = off, .start = start, .end = start, .value = -1 };
 }
 
-/* Read an unsigned LEB128 number (DWARF 5 §7.6), of which the low 32 bits count. */
+/* Read an unsigned number of 32 bits. If it is larger or damaged, return 0 and set *ok to false. */
 static inline uint32_t uw_pclntab_leb(const struct uw_pclntab *t, uint64_t *off, bool *ok)
 {
-	uint32_t value = 0;
+	const uint8_t *p = t->data + (*off < t->size ? *off : t->size);
+	uint64_t value = 0;
 
-	for (unsigned int shift = 0; shift < 35; shift += 7) {
-		uint64_t byte = uw_pclntab_read(t, (*off)++, 1, ok);
-
-		value |= (uint32_t)(byte & 0x7f) << (shift < 32 ? shift : 31);
-		if (!(byte & 0x80))
-			return value;
+	if (!uw_uleb(&p, t->data + t->size, &value) || value > UINT32_MAX) {
+		*ok = false;
+		return 0;
 	}
-	*ok = false;
-	return 0;
+	*off = (uint64_t)(p - t->data);
+	return (uint32_t)value;
 }
 
 /* Read the next run. Return false at the end of the table, or if it is damaged. */
