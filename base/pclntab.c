@@ -6,6 +6,23 @@
  */
 #define TABLE_ALIGN 32
 
+/*
+ * Read a number of size bytes, at most 8, at offset off. If these bytes do not exist, return 0 and
+ * set *ok to false.
+ */
+static uint64_t read_number(const struct uw_pclntab *t, uint64_t off, unsigned int size, bool *ok)
+{
+	uint64_t value = 0;
+
+	if (off > t->size || size > t->size - off) {
+		*ok = false;
+		return 0;
+	}
+	for (unsigned int i = 0; i < size; i++)
+		value |= (uint64_t)t->data[off + i] << 8 * i;
+	return value;
+}
+
 bool uw_pclntab_open(struct uw_pclntab *t, const void *data, uint64_t size)
 {
 	struct header {
@@ -35,28 +52,52 @@ bool uw_pclntab_open(struct uw_pclntab *t, const void *data, uint64_t size)
 	uint64_t magic;
 
 	*t = (struct uw_pclntab){ .data = data, .size = size };
-	magic = uw_pclntab_read(t, 0, 4, &ok);
+	magic = read_number(t, 0, 4, &ok);
 	while (h < end && h->magic != magic)
 		h++;
-	if (h == end || !ok || uw_pclntab_read(t, 4, 2, &ok) || uw_pclntab_read(t, 7, 1, &ok) != 8)
+	if (h == end || !ok || read_number(t, 4, 2, &ok) || read_number(t, 7, 1, &ok) != 8)
 		return false;
-	t->code_align = (uint8_t)uw_pclntab_read(t, 6, 1, &ok);
-	t->n = uw_pclntab_read(t, 8, 8, &ok);
+	t->code_align = (uint8_t)read_number(t, 6, 1, &ok);
+	t->n = read_number(t, 8, 8, &ok);
 	if (h->names)
-		t->names = uw_pclntab_read(t, 8 + 8u * h->names, 8, &ok);
+		t->names = read_number(t, 8 + 8u * h->names, 8, &ok);
 	if (h->values)
-		t->values = uw_pclntab_read(t, 8 + 8u * h->values, 8, &ok);
+		t->values = read_number(t, 8 + 8u * h->values, 8, &ok);
 	if (h->records)
-		t->records = uw_pclntab_read(t, 8 + 8u * h->records, 8, &ok);
+		t->records = read_number(t, 8 + 8u * h->records, 8, &ok);
 	t->search = h->records ? t->records : 16;
 	t->text_off = h->text ? 8 + 8u * h->text : 0;
-	t->text = h->text ? uw_pclntab_read(t, t->text_off, 8, &ok) : 0;
+	t->text = h->text ? read_number(t, t->text_off, 8, &ok) : 0;
 	t->flags_off = h->flags_off;
 	t->entry_size = h->text ? 4 : 8;
 	for (t->texts = size; t->texts && t->data[t->texts - 1]; t->texts--)
 		;
 	return ok && t->code_align && t->names <= size && t->values <= size && t->records <= size &&
 	       t->search <= size && t->n < (size - t->search) / (2u * t->entry_size);
+}
+
+bool uw_pclntab_at(const struct uw_pclntab *t, uint64_t i, struct uw_pclntab_function *out)
+{
+	const unsigned int width = t->entry_size;
+	const uint64_t at = t->search + i * 2 * width;
+	bool ok = true;
+	uint64_t record, name;
+
+	out->start = t->text + read_number(t, at, width, &ok);
+	record = t->records + read_number(t, at + width, width, &ok);
+	out->end = t->text + read_number(t, at + 2 * width, width, &ok);
+	/*
+	 * After the entry, a record has the name, the arguments, deferreturn, then the table for
+	 * sp.
+	 */
+	if (!ok || record < t->records || record > t->size || out->end <= out->start)
+		return false;
+	name = t->names + read_number(t, record + width, 4, &ok);
+	out->frame = read_number(t, record + width + 12, 4, &ok);
+	out->frame += out->frame ? t->values : 0;
+	out->flags = t->flags_off ? (uint8_t)read_number(t, record + t->flags_off, 1, &ok) : 0;
+	out->name = name < t->texts ? (const char *)t->data + name : "";
+	return ok;
 }
 
 /*

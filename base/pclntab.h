@@ -72,49 +72,8 @@ uint64_t uw_pclntab_find(struct uw_pclntab *t, const void *data, uint64_t size, 
  */
 bool uw_pclntab_guess_text(struct uw_pclntab *t, uint64_t text, uint64_t entry);
 
-/*
- * Read a number of size bytes, at most 8, at offset off. If these bytes do not exist, return 0 and
- * set *ok to false.
- */
-static inline uint64_t uw_pclntab_read(const struct uw_pclntab *t, uint64_t off, unsigned int size,
-				       bool *ok)
-{
-	uint64_t value = 0;
-
-	if (off > t->size || size > t->size - off) {
-		*ok = false;
-		return 0;
-	}
-	for (unsigned int i = 0; i < size; i++)
-		value |= (uint64_t)t->data[off + i] << 8 * i;
-	return value;
-}
-
 /* Read the i-th function in the order of entries; i < t->n. Return false if its data is damaged. */
-static inline bool uw_pclntab_at(const struct uw_pclntab *t, uint64_t i,
-				 struct uw_pclntab_function *out)
-{
-	const unsigned int width = t->entry_size;
-	const uint64_t at = t->search + i * 2 * width;
-	bool ok = true;
-	uint64_t record, name;
-
-	out->start = t->text + uw_pclntab_read(t, at, width, &ok);
-	record = t->records + uw_pclntab_read(t, at + width, width, &ok);
-	out->end = t->text + uw_pclntab_read(t, at + 2 * width, width, &ok);
-	/*
-	 * After the entry, a record has the name, the arguments, deferreturn, then the table for
-	 * sp.
-	 */
-	if (!ok || record < t->records || record > t->size || out->end <= out->start)
-		return false;
-	name = t->names + uw_pclntab_read(t, record + width, 4, &ok);
-	out->frame = uw_pclntab_read(t, record + width + 12, 4, &ok);
-	out->frame += out->frame ? t->values : 0;
-	out->flags = t->flags_off ? (uint8_t)uw_pclntab_read(t, record + t->flags_off, 1, &ok) : 0;
-	out->name = name < t->texts ? (const char *)t->data + name : "";
-	return ok;
-}
+bool uw_pclntab_at(const struct uw_pclntab *t, uint64_t i, struct uw_pclntab_function *out);
 
 /* A run of values: value holds in [start, end). */
 struct uw_pclntab_run {
