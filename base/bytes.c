@@ -9,7 +9,7 @@ uint64_t uw_bytes_uleb_long(struct uw_bytes *b)
 {
 	uint64_t value;
 
-	if (!b->err && uw_uleb_long(&b->pos, b->end, &value))
+	if (!b->err && uw_uleb(&b->pos, b->end, &value))
 		return value;
 	b->err = -EBADMSG;
 	return 0;

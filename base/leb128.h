@@ -7,25 +7,54 @@
 #define BASE_LEB128_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* Read a ULEB128 number of any length: the slow path of uw_uleb. */
-bool uw_uleb_long(const uint8_t **p, const uint8_t *end, uint64_t *out);
+/*
+ * Read a ULEB128 or an SLEB128 number of any length at p. Return where it ends, or NULL as below. They
+ * are the slow paths of uw_uleb and uw_sleb, and take no pointer that a caller holds in a register.
+ */
+const uint8_t *uw_uleb_long(const uint8_t *p, const uint8_t *end, uint64_t *out);
+const uint8_t *uw_sleb_long(const uint8_t *p, const uint8_t *end, int64_t *out);
 
 /*
- * Read the ULEB128 number at *p, and advance *p behind it. False, and nothing changed: the number is
- * cut off at end, or it does not fit in 64 bits. Nearly all numbers have one byte.
+ * Read the ULEB128 number at *p, and advance *p behind it. False, and *p is as it was: the number is
+ * cut off at end, or it does not fit in 64 bits. Nearly all numbers have one byte or two.
  */
 static inline bool uw_uleb(const uint8_t **p, const uint8_t *end, uint64_t *out)
 {
-	if (__builtin_expect(*p < end && **p < 0x80, 1)) {
-		*out = *(*p)++;
+	const uint8_t *at = *p;
+
+	if (__builtin_expect(at < end && at[0] < 0x80, 1)) {
+		*out = at[0];
+		*p = at + 1;
 		return true;
 	}
-	return uw_uleb_long(p, end, out);
+	if (end - at >= 2 && at[1] < 0x80) {
+		*out = (at[0] & 0x7fu) | (uint32_t)at[1] << 7;
+		*p = at + 2;
+		return true;
+	}
+	at = uw_uleb_long(at, end, out);
+	if (at)
+		*p = at;
+	return at != NULL;
 }
 
 /* Read the SLEB128 number at *p likewise. */
-bool uw_sleb(const uint8_t **p, const uint8_t *end, int64_t *out);
+static inline bool uw_sleb(const uint8_t **p, const uint8_t *end, int64_t *out)
+{
+	const uint8_t *at = *p;
+
+	if (__builtin_expect(at < end && at[0] < 0x80, 1)) {
+		*out = (at[0] ^ 0x40) - 0x40;
+		*p = at + 1;
+		return true;
+	}
+	at = uw_sleb_long(at, end, out);
+	if (at)
+		*p = at;
+	return at != NULL;
+}
 
 #endif
