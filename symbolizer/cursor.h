@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/leb128.h"
+
 struct sym_cursor {
 	const uint8_t *p, *end; /* borrowed */
 	bool bad;
@@ -77,46 +79,26 @@ static inline uint64_t sym_cursor_u64(struct sym_cursor *c)
 	return sym_cursor_uint(c, 8);
 }
 
-/*
- * Read a LEB128 number (DWARF 5 §7.6). Bits beyond 64 are dropped, because some producers pad
- * numbers.
- */
+/* Read a LEB128 number (base/leb128.h); one that does not fit in 64 bits is damage. */
 static inline uint64_t sym_cursor_uleb(struct sym_cursor *c)
 {
-	uint64_t value = 0;
-	unsigned int shift = 0;
+	uint64_t value;
 
-	while (c->p < c->end) {
-		uint8_t byte = *c->p++;
-
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		if (byte < 0x80)
-			return value;
-		shift += shift < 64 ? 7 : 0;
-	}
+	if (uw_uleb(&c->p, c->end, &value))
+		return value;
 	c->bad = true;
+	c->p = c->end;
 	return 0;
 }
 
 static inline int64_t sym_cursor_sleb(struct sym_cursor *c)
 {
-	uint64_t value = 0;
-	unsigned int shift = 0;
+	int64_t value;
 
-	while (c->p < c->end) {
-		uint8_t byte = *c->p++;
-
-		if (shift < 64)
-			value |= (uint64_t)(byte & 0x7f) << shift;
-		shift += shift < 64 ? 7 : 0;
-		if (byte < 0x80) {
-			if ((byte & 0x40) && shift < 64)
-				value |= ~(uint64_t)0 << shift;
-			return (int64_t)value;
-		}
-	}
+	if (uw_sleb(&c->p, c->end, &value))
+		return value;
 	c->bad = true;
+	c->p = c->end;
 	return 0;
 }
 
