@@ -153,16 +153,14 @@ const char *strings_keep(struct strings *pool, const char *bytes, size_t n)
 	uint64_t hash = hash_bytes(0, bytes, length);
 	struct hash_search at;
 	uint32_t id = hash_first(&pool->index, hash, &at);
-	void *strings = pool->strings;
 	char *copy;
 
 	while (id != HASH_NONE && !is_string(pool->strings[id], bytes, length))
 		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return pool->strings[id];
-	if (array_make_room(&strings, pool->n, &pool->room, sizeof(*pool->strings)))
+	if (array_grow(pool->strings, pool->n, pool->room))
 		return NULL;
-	pool->strings = strings;
 	copy = strndup(bytes, length);
 	if (!copy || hash_add(&pool->index, hash, (uint32_t)pool->n)) {
 		free(copy);
