@@ -254,8 +254,7 @@ void fetcher_want(struct fetcher *f, const struct uw_build_id *id)
 	if (!f || !id->size)
 		return;
 	(void)pthread_mutex_lock(&f->lock);
-	if (!find(f, id) && f->n < WANTED_MAX &&
-	    !array_make_room((void **)&f->wanted, f->n, &f->room, sizeof(*f->wanted))) {
+	if (!find(f, id) && f->n < WANTED_MAX && !array_grow(f->wanted, f->n, f->room)) {
 		f->wanted[f->n++] = (struct wanted){ .id = *id };
 		(void)pthread_cond_broadcast(&f->changed);
 	}

@@ -32,14 +32,12 @@ static int by_base(const void *a, const void *b)
 
 static int add(struct symfs *symfs, const char *path)
 {
-	void *paths = symfs->paths;
 	char *copy = strdup(path);
 
-	if (!copy || array_make_room(&paths, symfs->n, &symfs->room, sizeof(*symfs->paths))) {
+	if (!copy || array_grow(symfs->paths, symfs->n, symfs->room)) {
 		free(copy);
 		return -ENOMEM;
 	}
-	symfs->paths = paths;
 	symfs->paths[symfs->n++] = copy;
 	return 0;
 }

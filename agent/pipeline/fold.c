@@ -4,6 +4,7 @@
  */
 #include "agent/pipeline/fold.h"
 
+#include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/pipeline/heap.h"
 
@@ -57,24 +58,6 @@ void profile_free(struct profile *profile)
 	free(profile);
 }
 
-/* Make room for need elements in total. The array may move. -ENOMEM. */
-static int reserve(void **array, size_t need, size_t *room, size_t size)
-{
-	size_t bigger = *room ? *room : 256;
-	void *moved;
-
-	if (need <= *room)
-		return 0;
-	while (bigger < need)
-		bigger *= 2;
-	moved = reallocarray(*array, bigger, size);
-	if (!moved)
-		return -ENOMEM;
-	*array = moved;
-	*room = bigger;
-	return 0;
-}
-
 static bool same_location(const struct location *a, const struct location *b)
 {
 	return a->vaddr == b->vaddr && a->module == b->module && a->ra_bytes == b->ra_bytes &&
@@ -89,15 +72,13 @@ int fold_location(struct fold *fold, const struct location *location, uint32_t *
 			 location->vaddr);
 	struct hash_search at;
 	uint32_t id = hash_first(&fold->by_location, hash, &at);
-	void *array = fold->locations;
 	int err;
 
 	while (id != HASH_NONE && !same_location(&fold->locations[id], location))
 		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		id = (uint32_t)fold->profile->n_locations;
-		err = reserve(&array, id + 1, &fold->room_locations, sizeof(*fold->locations));
-		fold->locations = array;
+		err = array_grow(fold->locations, id, fold->room_locations);
 		if (!err)
 			err = hash_add(&fold->by_location, hash, id);
 		if (err)
@@ -136,7 +117,6 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 {
 	struct profile *p = fold->profile;
 	size_t first = p->n_location_ids;
-	void *ids = p->location_ids, *entries = p->entries;
 	uint64_t hash = hash_line(s);
 	struct hash_search at;
 	uint32_t id = hash_first(&fold->by_stack, hash, &at);
@@ -147,12 +127,9 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 	if (id == HASH_NONE) {
 		if (first + s->n_locations > UINT32_MAX)
 			return -ENOMEM;
-		err = reserve(&ids, first + s->n_locations, &fold->room_ids, sizeof(uint32_t));
-		p->location_ids = ids;
+		err = array_reserve(p->location_ids, first + s->n_locations, fold->room_ids);
 		if (!err)
-			err = reserve(&entries, p->n_entries + 1, &fold->room_entries,
-				      sizeof(*p->entries));
-		p->entries = entries;
+			err = array_grow(p->entries, p->n_entries, fold->room_entries);
 		id = (uint32_t)p->n_entries;
 		if (!err)
 			err = hash_add(&fold->by_stack, hash, id);
@@ -295,11 +272,9 @@ static int carry_over(struct fold *fold, const struct profile *from,
 					 .cgroup_id = e->cgroup_id,
 					 .n_locations = e->n_locations,
 					 .n_kernel = e->n_kernel };
-		void *array = stack;
 
 		if (to[piece->entry] == UINT32_MAX) {
-			err = reserve(&array, e->n_locations, &room, sizeof(*stack));
-			stack = array;
+			err = array_reserve(stack, e->n_locations, room);
 			for (uint32_t j = 0; !err && j < e->n_locations; j++)
 				err = fold_location(
 					fold, &locations[from->location_ids[e->first_location + j]],

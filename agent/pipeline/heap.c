@@ -38,14 +38,11 @@ static struct heap_process *find_process(const struct heap *heap, uint32_t pid)
 /* Add a process unless it is known. -ENOMEM. */
 static int need_process(struct heap *heap, uint32_t pid)
 {
-	void *array = heap->processes;
 
 	if (find_process(heap, pid))
 		return 0;
-	if (array_make_room(&array, heap->n_processes, &heap->room_processes,
-			    sizeof(*heap->processes)))
+	if (array_grow(heap->processes, heap->n_processes, heap->room_processes))
 		return -ENOMEM;
-	heap->processes = array;
 	heap->processes[heap->n_processes] = (struct heap_process){ .pid = pid };
 	if (hash_add(&heap->by_pid, hash_u64(0, pid), (uint32_t)heap->n_processes))
 		return -ENOMEM;
@@ -83,7 +80,6 @@ static void drop_process(struct heap *heap, uint32_t i)
 
 int heap_add(struct heap *heap, const struct heap_piece *piece)
 {
-	void *array = heap->pieces;
 	struct heap_process *process;
 	int err;
 
@@ -97,9 +93,8 @@ int heap_add(struct heap *heap, const struct heap_piece *piece)
 	err = need_process(heap, piece->pid);
 	if (err)
 		return err;
-	if (array_make_room(&array, heap->n, &heap->room, sizeof(*heap->pieces)))
+	if (array_grow(heap->pieces, heap->n, heap->room))
 		return -ENOMEM;
-	heap->pieces = array;
 	heap->pieces[heap->n] = *piece;
 	if (hash_add(&heap->by_id, hash_u64(0, piece->alloc.id), (uint32_t)heap->n))
 		return -ENOMEM;

@@ -140,7 +140,6 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 	uint64_t hash = hash_u64(0, (uintptr_t)symbol);
 	struct hash_search at;
 	uint32_t id = hash_first(&names->by_symbol, hash, &at);
-	void *known = names->known;
 	char *readable;
 
 	while (id != HASH_NONE && names->known[id].symbol != symbol)
@@ -156,9 +155,8 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
 		c->function = keep(names, readable);
 	free(readable);
 	/* Without memory for the cache entry, the symbol is demangled again next time. */
-	if (array_make_room(&known, names->n_known, &names->room_known, sizeof(*names->known)))
+	if (array_grow(names->known, names->n_known, names->room_known))
 		return;
-	names->known = known;
 	names->known[names->n_known] = (struct known){ .symbol = symbol,
 						       .function = c->function,
 						       .system_name = c->system_name };
@@ -336,7 +334,6 @@ static const struct cached *find_cached(struct names *names, const struct locati
 	uint64_t hash = hash_u64(location->module->id, location->vaddr);
 	struct hash_search at;
 	uint32_t id = hash_first(&names->by_address, hash, &at);
-	void *cached = names->cached;
 
 	while (id != HASH_NONE && !is_at(&names->cached[id], location))
 		id = hash_next(&at);
@@ -350,9 +347,8 @@ static const struct cached *find_cached(struct names *names, const struct locati
 	/* Do not cache the miss: the process may still report the name. */
 	if (location->module->kind == MODULE_JIT && !scratch->function)
 		return scratch;
-	if (array_make_room(&cached, names->n_cached, &names->room_cached, sizeof(*names->cached)))
+	if (array_grow(names->cached, names->n_cached, names->room_cached))
 		return scratch; /* looked up again next time */
-	names->cached = cached;
 	names->cached[names->n_cached] = *scratch;
 	if (!hash_add(&names->by_address, hash, (uint32_t)names->n_cached))
 		names->n_cached++;

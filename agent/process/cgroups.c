@@ -27,7 +27,6 @@ int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
 	char *clean = sym_sanitize(event->path, length, PATH_LENGTH_MAX);
 	const char *path = clean ? strings_keep(&cgroups->paths, clean, strlen(clean)) : NULL;
 	uint32_t at = find(cgroups, event->id);
-	void *array = cgroups->cgroups;
 
 	free(clean);
 	if (!path)
@@ -38,9 +37,8 @@ int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
 	}
 	if (cgroups->n == CGROUPS_MAX)
 		return 0; /* its samples only have the id */
-	if (array_make_room(&array, cgroups->n, &cgroups->room, sizeof(*cgroups->cgroups)))
+	if (array_grow(cgroups->cgroups, cgroups->n, cgroups->room))
 		return -ENOMEM;
-	cgroups->cgroups = array;
 	if (hash_add(&cgroups->by_id, hash_u64(0, event->id), (uint32_t)cgroups->n))
 		return -ENOMEM;
 	cgroups->cgroups[cgroups->n++] = (struct cgroup){ event->id, path };

@@ -252,7 +252,7 @@ static int read_map(int fd, uint16_t machine, bool names, struct uw_dynamic **ou
 						.end = symbol.addr + symbol.size,
 						.name = symbol.name };
 
-		err = array_make_room((void **)&codes, n, &room, sizeof(*codes));
+		err = array_grow(codes, n, room);
 		if (err)
 			break;
 		if (!names && left)

@@ -42,7 +42,6 @@ static void known_free(struct known *k)
 static struct known *add(struct modules *modules, enum module_kind kind, const char *path)
 {
 	struct known *k = calloc(1, sizeof(*k));
-	void *known = modules->known;
 	bool has_bytes = kind == MODULE_FILE || kind == MODULE_VDSO;
 
 	if (!k)
@@ -56,9 +55,8 @@ static struct known *add(struct modules *modules, enum module_kind kind, const c
 	k->module.path = sym_sanitize(path, strlen(path), 4096);
 	if (!k->raw_path || !k->module.path)
 		goto fail;
-	if (array_make_room(&known, modules->n, &modules->room, sizeof(*modules->known)))
+	if (array_grow(modules->known, modules->n, modules->room))
 		goto fail;
-	modules->known = known;
 	modules->known[modules->n++] = k;
 	return k;
 fail:
@@ -101,16 +99,13 @@ static void file_of(const struct known *k, struct store_file *out)
 
 void modules_get_table(struct modules *modules, struct known *k)
 {
-	void *waiting = modules->waiting;
 	struct store_file file;
 
 	if (!modules->store && !modules->keeper)
 		return;
 	if (!modules->store) {
-		if (array_make_room(&waiting, modules->n_waiting, &modules->room_waiting,
-				    sizeof(*modules->waiting)))
+		if (array_grow(modules->waiting, modules->n_waiting, modules->room_waiting))
 			return;
-		modules->waiting = waiting;
 		modules->waiting[modules->n_waiting++] = k->module.id;
 		return;
 	}

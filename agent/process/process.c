@@ -4,6 +4,7 @@
  */
 #include "agent/process/process.h"
 
+#include "agent/array.h"
 #include "agent/hash.h"
 #include "agent/log.h"
 #include "symbolizer/symbolizer.h"
@@ -54,10 +55,12 @@ struct processes {
 	const struct uw_steppers *steppers;
 	struct strings comms;
 	struct process *processes; /* dense: on removal the last one fills the gap */
-	uint32_t n_processes, room_processes;
+	uint32_t n_processes;
+	size_t room_processes;
 	struct hash_index by_pid;
 	struct task *tasks; /* dense, too */
-	uint32_t n_tasks, room_tasks;
+	uint32_t n_tasks;
+	size_t room_tasks;
 	struct hash_index by_tid;
 	struct end *ends; /* ring buffer, in the order of the events */
 	size_t first_end, n_ends, room_ends;
@@ -130,20 +133,6 @@ static struct task *find_task(const struct processes *p, uint32_t tid)
 	return id == HASH_NONE ? NULL : &p->tasks[id];
 }
 
-/* Return the array with room for one more element, moved if needed. NULL when out of memory. */
-static void *grown(void *array, uint32_t n, uint32_t *room, size_t size)
-{
-	uint32_t bigger = *room ? *room * 2 : 64;
-	void *moved;
-
-	if (n < *room)
-		return array;
-	moved = reallocarray(array, bigger, size);
-	if (moved)
-		*room = bigger;
-	return moved;
-}
-
 static size_t mappings_of(const struct uw_space *space)
 {
 	size_t n;
@@ -167,17 +156,14 @@ static bool too_many(struct processes *p, size_t n)
 /* Add a process. Takes ownership of space, also on failure. */
 static int add_process(struct processes *p, uint32_t pid, const char *comm, struct uw_space *space)
 {
-	struct process *array =
-		grown(p->processes, p->n_processes, &p->room_processes, sizeof(*array));
-
-	if (array)
-		p->processes = array;
-	if (!array || hash_add(&p->by_pid, hash_u64(0, pid), p->n_processes)) {
+	if (array_grow(p->processes, p->n_processes, p->room_processes) ||
+	    hash_add(&p->by_pid, hash_u64(0, pid), p->n_processes)) {
 		uw_space_free(space);
 		return -ENOMEM;
 	}
 	p->n_mappings += mappings_of(space);
-	array[p->n_processes++] = (struct process){ .pid = pid, .comm = comm, .space = space };
+	p->processes[p->n_processes++] =
+		(struct process){ .pid = pid, .comm = comm, .space = space };
 	return 0;
 }
 
@@ -199,13 +185,10 @@ static void remove_process(struct processes *p, struct process *process)
 
 static int add_task(struct processes *p, uint32_t tid, uint32_t pid, const char *comm)
 {
-	struct task *array = grown(p->tasks, p->n_tasks, &p->room_tasks, sizeof(*array));
-
-	if (array)
-		p->tasks = array;
-	if (!array || hash_add(&p->by_tid, hash_u64(0, tid), p->n_tasks))
+	if (array_grow(p->tasks, p->n_tasks, p->room_tasks) ||
+	    hash_add(&p->by_tid, hash_u64(0, tid), p->n_tasks))
 		return -ENOMEM;
-	array[p->n_tasks++] = (struct task){ .tid = tid, .pid = pid, .comm = comm };
+	p->tasks[p->n_tasks++] = (struct task){ .tid = tid, .pid = pid, .comm = comm };
 	return 0;
 }
 
