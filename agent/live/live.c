@@ -16,6 +16,7 @@
 #include "agent/live/pin.h"
 #include "agent/live/queue.h"
 #include "agent/live/ring.h"
+#include "agent/live/selected.h"
 #include "agent/live/symbol.h"
 #include "agent/live/wait.h"
 #include "agent/source/machine.h"
@@ -39,7 +40,6 @@
 #include <unistd.h>
 
 #define FREQUENCY_MAX 50000u
-#define PID_BITS      (4u << 20) /* PID_MAX_LIMIT of the kernel */
 #define TICK_NS	      (200 * MS)
 #define ALLOC_TICK_NS (20 * MS) /* with allocations: a new allocator must be noticed soon */
 #define SWEEP_NS      (10000 * MS)
@@ -119,15 +119,8 @@ struct live {
 	uint64_t looked_ns; /* when the list of CPUs was last read */
 	int cpus_fd;	    /* the file with that list; -1: not open yet */
 
-	uint8_t *wanted; /* selected processes, one bit per pid; NULL: all */
-	/*
-	 * Processes that are certainly not selected, one bit per pid. Their events are dropped
-	 * before they are queued. NULL: none is known.
-	 */
-	uint8_t *others;
+	struct live_selected selected;
 	uint64_t watched_ns, all_gone_ns;
-	int32_t *tids; /* the selected single threads */
-	size_t n_tids;
 
 	struct live_symbols *symbols; /* NULL: not opened yet, or the kernel does not support it */
 	bool symbols_tried;
@@ -142,207 +135,6 @@ struct live {
 	struct uw_region regions[CAPTURE_PAGES_MAX / 2 + 2];
 };
 
-/* ---- wanted processes ----------------------------------------------------------- */
-
-static bool has_pid(const uint8_t *bits, uint32_t pid)
-{
-	return pid < PID_BITS && bits[pid / 8] & 1u << pid % 8;
-}
-
-static void set_pid(uint8_t *bits, uint32_t pid, bool on)
-{
-	uint8_t bit = (uint8_t)(1u << pid % 8);
-
-	if (pid >= PID_BITS)
-		return;
-	if (on)
-		bits[pid / 8] |= bit;
-	else
-		bits[pid / 8] &= (uint8_t)~bit;
-}
-
-static bool is_wanted(const void *ctx, uint32_t pid)
-{
-	const struct live *live = ctx;
-
-	return !live->wanted || has_pid(live->wanted, pid);
-}
-
-static bool is_other(const struct live *live, uint32_t pid)
-{
-	return live->others && has_pid(live->others, pid);
-}
-
-/*
- * Callback of live_sideband_drain: process pid was born. It runs before any record of the child is
- * handed over. An earlier process with the same pid does not matter.
- */
-static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
-{
-	struct live *live = ctx;
-
-	set_pid(live->others, pid, is_other(live, parent));
-}
-
-/*
- * Return whether an event certainly belongs to a process that is not selected: it ran when
- * recording began, or descends from such a process. If this is not known, return false. Also
- * updates live->others.
- */
-static bool of_others(struct live *live, const struct event *event)
-{
-	bool other = is_other(live, event->pid);
-
-	if (!live->others || event->type == EVENT_LOST)
-		return false;
-	/* An earlier process with the same pid may have been selected. */
-	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid)
-		return is_other(live, event->fork.parent_pid) && !is_wanted(live, event->pid);
-	if (event->type == EVENT_EXIT && event->pid == event->tid)
-		set_pid(live->others, event->pid, false);
-	return other;
-}
-
-/*
- * Return whether an event belongs to a selected process. Also updates the set of selected
- * processes, so this must be called in the order of the events' times.
- */
-static bool wanted_event(struct live *live, const struct event *event)
-{
-	if (!live->wanted || event->type == EVENT_LOST || event->type == EVENT_CGROUP)
-		return true;
-	if (event->type == EVENT_FORK && event->pid != event->fork.parent_pid &&
-	    event->fork.parent_pid) /* 0: from the inventory */
-		set_pid(live->wanted, event->pid, is_wanted(live, event->fork.parent_pid));
-	return is_wanted(live, event->pid);
-}
-
-struct family {
-	struct live *live;
-	bool grown;
-};
-
-/* Callback of live_processes: select pid if its parent is selected. */
-static int adopt(void *ctx, uint32_t pid)
-{
-	struct family *family = ctx;
-	uint32_t parent;
-	int err;
-
-	if (is_wanted(family->live, pid) || live_process_parent(pid, &parent) || !parent ||
-	    !is_wanted(family->live, parent))
-		return 0;
-	err = live_bpf_want(family->live->bpf, pid);
-	if (err)
-		return err;
-	set_pid(family->live->wanted, pid, true);
-	family->grown = true;
-	return 0;
-}
-
-/*
- * Callback of live_processes: mark pid as not selected. The kernel follows the children of selected
- * processes from their birth, so a process that exists and is not followed is not selected.
- */
-static int note_other(void *ctx, uint32_t pid)
-{
-	struct live *live = ctx;
-
-	if (!is_wanted(live, pid) && !live_bpf_wants(live->bpf, pid))
-		set_pid(live->others, pid, true);
-	return 0;
-}
-
-/*
- * Select a process, or a single thread (thread). Write the reason of a failure to error, which has
- * LIVE_ERROR_SIZE bytes.
- */
-static int want_one(struct live *live, const char *what, int32_t number, bool thread, char *error)
-{
-	uint32_t pid;
-	int err = number > 0 ? live_process_group((uint32_t)number, &pid) : -ENOENT;
-
-	if (!err)
-		err = thread ? live_bpf_want_thread(live->bpf, (uint32_t)number)
-			     : live_bpf_want(live->bpf, pid);
-	if (err) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "%s %" PRId32 ": %s", what, number,
-			       err == -ENOENT ? "is not there" : strerror(-err));
-		return err == -ENOENT ? -ESRCH : err;
-	}
-	set_pid(live->wanted, pid, true);
-	return 0;
-}
-
-/*
- * Select the processes with their descendants, and the threads, that the options name. From then on
- * the kernel follows new children.
- */
-static int want_tasks(struct live *live, const struct source_live_options *options, char *error)
-{
-	struct family family = { .live = live };
-	int err = live_bpf_follow(live->bpf, error);
-
-	if (err)
-		return err;
-	live->wanted = calloc(PID_BITS / 8, 1);
-	live->tids = calloc(options->n_tids + 1, sizeof(*live->tids));
-	if (!live->wanted || !live->tids) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "%s", strerror(ENOMEM));
-		return -ENOMEM;
-	}
-	for (size_t i = 0; !err && i < options->n_pids; i++)
-		err = want_one(live, "process", options->pids[i], false, error);
-	if (err)
-		return err;
-	/*
-	 * Children that are born from now on are followed in the kernel. For children that exist
-	 * already, go through all processes until no new one is found.
-	 */
-	do {
-		family.grown = false;
-		err = options->n_pids ? live_processes(adopt, &family) : 0;
-	} while (!err && family.grown);
-	if (err) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "children of the processes asked for: %s",
-			       strerror(-err));
-		return err;
-	}
-	/* Of the processes of single threads, only the mappings are needed. */
-	for (size_t i = 0; !err && i < options->n_tids; i++) {
-		err = want_one(live, "thread", options->tids[i], true, error);
-		live->tids[live->n_tids++] = options->tids[i];
-	}
-	if (!err && !options->n_tids)
-		live->others = calloc(PID_BITS / 8, 1);
-	if (live->others)
-		(void)live_processes(note_other, live);
-	return err;
-}
-
-/* Pass the filters of the options to the BPF programs: names, users, processes and threads. */
-static int want(struct live *live, const struct source_live_options *options, char *error)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < options->n_comms; i++) {
-		err = live_bpf_want_comm(live->bpf, options->comms[i]);
-		if (err)
-			(void)snprintf(error, LIVE_ERROR_SIZE, "name %s: %s", options->comms[i],
-				       err == -ENAMETOOLONG ? "threads' names have at most 15 bytes"
-							    : strerror(-err));
-	}
-	for (size_t i = 0; !err && i < options->n_uids; i++) {
-		err = live_bpf_want_uid(live->bpf, options->uids[i]);
-		if (err)
-			(void)snprintf(error, LIVE_ERROR_SIZE, "user %" PRIu32 ": %s",
-				       options->uids[i], strerror(-err));
-	}
-	if (!err && (options->n_pids || options->n_tids))
-		err = want_tasks(live, options, error);
-	return err;
-}
-
 /* ---- in: from the rings into the queue -------------------------------------------- */
 
 /*
@@ -351,7 +143,8 @@ static int want(struct live *live, const struct source_live_options *options, ch
  */
 static bool has_allocators_watched(const struct live *live, uint32_t pid)
 {
-	return live->n_tids ? is_wanted(live, pid) : live_bpf_wants(live->bpf, pid);
+	return live->selected.n_tids ? live_selected_has(&live->selected, pid)
+				     : live_bpf_wants(live->bpf, pid);
 }
 
 /*
@@ -427,13 +220,15 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 	uint32_t pid;
 	size_t n;
 
-	if (live_sideband_pid(record, &pid) && is_other(live, pid)) {
+	if (live_sideband_pid(record, &pid) && live_selected_other(&live->selected, pid)) {
 		live->n_sideband++;
 		return 0;
 	}
 	n = live_sideband_decode(record, file, events);
 	for (size_t i = 0; i < n; i++) {
-		int err = of_others(live, &events[i]) ? 0 : enqueue(live, &events[i]);
+		int err = live_selected_drops(&live->selected, &events[i])
+				  ? 0
+				  : enqueue(live, &events[i]);
 
 		if (err)
 			return err;
@@ -442,11 +237,17 @@ static int on_record(void *ctx, struct perf_event_header *record, const struct l
 			continue;
 		}
 		live->sideband_lost += events[i].lost.n_sideband;
-		/* A fork may have been lost, so live->others is no longer certain. */
-		free(live->others);
-		live->others = NULL;
+		live_selected_unsure(&live->selected);
 	}
 	return 0;
+}
+
+/* Callback of live_sideband_drain: process pid was born. */
+static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
+{
+	struct live *live = ctx;
+
+	live_selected_fork(&live->selected, pid, parent);
 }
 
 /* Return the slot with this number, which must be between first_slot and n_slots. */
@@ -769,7 +570,8 @@ static int drain(struct live *live)
 		live_pins_drain(live->pins, now);
 	if (live->file_ids)
 		live_file_ids_sweep(live->file_ids, now);
-	err = live_sideband_drain(live->sideband, live->others ? note_fork : NULL, on_record, live);
+	err = live_sideband_drain(live->sideband, live->selected.others ? note_fork : NULL,
+				  on_record, live);
 	live_bpf_reading(live->bpf);
 	if (!err)
 		err = scan_ring(live);
@@ -945,7 +747,7 @@ static bool take(struct live *live, struct event *event)
 
 	live_queue_take(&live->queue, &item);
 	if (item.event) {
-		if (!wanted_event(live, item.event)) {
+		if (!live_selected_takes(&live->selected, item.event)) {
 			free(item.event);
 			return false;
 		}
@@ -985,29 +787,16 @@ static void live_stop(struct source *source)
 	live->stopped = true;
 }
 
-/* Return whether any of the selected single threads still exists. */
-static bool any_thread_alive(const struct live *live)
-{
-	char path[32];
-
-	for (size_t i = 0; i < live->n_tids; i++) {
-		(void)snprintf(path, sizeof(path), "/proc/%" PRId32, live->tids[i]);
-		if (!access(path, F_OK))
-			return true;
-	}
-	return false;
-}
-
 /*
  * If processes or threads are selected: stop recording when all of them have ended, and their last
  * samples had time to arrive.
  */
 static void watch_wanted(struct live *live, uint64_t now)
 {
-	if (!live->wanted || live->stopped || now < live->watched_ns + WATCH_NS)
+	if (!live->selected.wanted || live->stopped || now < live->watched_ns + WATCH_NS)
 		return;
 	live->watched_ns = now;
-	if (live_bpf_any_alive(live->bpf) || any_thread_alive(live))
+	if (live_selected_any_alive(&live->selected))
 		live->all_gone_ns = 0;
 	else if (!live->all_gone_ns)
 		live->all_gone_ns = now;
@@ -1133,6 +922,7 @@ static void live_close(struct source *source)
 
 	let_go(live);
 	live_waits_fini(&live->waits);
+	live_selected_fini(&live->selected);
 	live_ring_fini(&live->ring);
 	live_allocators_free(live->allocators);
 	live_bpf_free(live->bpf);
@@ -1151,10 +941,7 @@ static void live_close(struct source *source)
 	free(live->cpus);
 	free(live->online);
 	free(live->only);
-	free(live->tids);
 	free(live->slots);
-	free(live->wanted);
-	free(live->others);
 	if (live->cpus_fd >= 0)
 		(void)close(live->cpus_fd);
 	free(live->base.info.events);
@@ -1576,7 +1363,7 @@ static int open_all(struct live *live, const struct source_live_options *options
 	if (!err && !live_sideband_build_ids(live->sideband))
 		(void)live_file_ids_new(&live->file_ids);
 	if (!err)
-		err = want(live, options, error);
+		err = live_selected_open(&live->selected, live->bpf, options, error);
 	if (err)
 		return err;
 	err = watch_fds(live);
@@ -1585,7 +1372,7 @@ static int open_all(struct live *live, const struct source_live_options *options
 		return err;
 	}
 	if (options->alloc_interval) {
-		err = live_allocators_new(live->bpf, !live->wanted, &live->allocators);
+		err = live_allocators_new(live->bpf, !live->selected.wanted, &live->allocators);
 		if (!err && options->program)
 			err = live_allocators_file(live->allocators, (uint32_t)options->pids[0],
 						   options->program);
@@ -1598,7 +1385,7 @@ static int open_all(struct live *live, const struct source_live_options *options
 	 * The side-band is already on, so no event between the inventory and the side-band is
 	 * missed.
 	 */
-	err = live_inventory(is_wanted, live, enqueue, live);
+	err = live_inventory(live_selected_has, &live->selected, enqueue, live);
 	if (err) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "/proc: %s", strerror(-err));
 		return err;
@@ -1636,7 +1423,7 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
 	if (!err)
 		err = watch_sideband(live);
 	if (!err && any_new)
-		err = live_inventory(is_wanted, live, enqueue, live);
+		err = live_inventory(live_selected_has, &live->selected, enqueue, live);
 	if (err) {
 		free(copy);
 		return err;
