@@ -6,6 +6,7 @@
 #include "agent/io.h"
 #include "agent/live/alloc.h"
 #include "agent/live/bpf.h"
+#include "agent/live/captured.h"
 #include "agent/live/cgroup.h"
 #include "agent/live/cost.h"
 #include "agent/live/decode.h"
@@ -17,7 +18,9 @@
 #include "agent/live/queue.h"
 #include "agent/live/ring.h"
 #include "agent/live/selected.h"
+#include "agent/live/slots.h"
 #include "agent/live/symbol.h"
+#include "agent/live/tally.h"
 #include "agent/live/wait.h"
 #include "agent/source/machine.h"
 
@@ -63,21 +66,7 @@
 /* The paths of further cgroups are not reported. */
 #define CGROUPS_MAX 65536u
 
-#define COMPAT_REGS 0x100ffu /* the registers of 32-bit code: up to edi, and the pc */
-
 #define PID_NS_INIT_INO 0xeffffffcu /* PROC_PID_INIT_INO of the kernel */
-
-struct slot { /* a record in the ring; slots are released in the order of the ring */
-	unsigned long end;
-	bool done;
-};
-
-struct seen_cpu { /* what the agent counted of one CPU's records */
-	uint64_t delivered, damaged, short_waits, no_room, unended;
-	uint64_t waits;		       /* records of beginning waits that arrived */
-	uint64_t ended, still_waiting; /* of these, delivered: see live.h */
-	uint64_t stack_bytes;	       /* user stack bytes of the delivered samples */
-};
 
 struct live {
 	struct source base;
@@ -96,9 +85,7 @@ struct live {
 	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
 	int epoll;
 
-	struct slot *slots; /* circular; slots_room is a power of two */
-	size_t slots_room;
-	uint64_t first_slot, n_slots; /* numbers of the oldest slot and of the next one */
+	struct live_slots slots; /* of the records in the ring */
 	/* What the last call of live_next returned; released by the next call: */
 	uint64_t held_slot;		/* the sample's slot; UINT64_MAX: none */
 	struct event *held;		/* the event */
@@ -108,8 +95,7 @@ struct live {
 	uint64_t told_ring_full, told_unreadable, damaged, told_damaged, no_room, told_no_room;
 	uint64_t unended, told_unended;
 	uint64_t n_sideband, sideband_lost, late;
-	struct seen_cpu *cpus; /* one per CPU that has counters */
-	int n_cpus;
+	struct live_tally tally;
 	bool stopped, flushed;
 	uint64_t stopped_ns;
 
@@ -132,7 +118,7 @@ struct live {
 
 	const uint8_t *vdso;
 	size_t vdso_size;
-	struct uw_region regions[CAPTURE_PAGES_MAX / 2 + 2];
+	struct uw_region regions[LIVE_REGIONS_MAX];
 };
 
 /* ---- in: from the rings into the queue -------------------------------------------- */
@@ -250,51 +236,6 @@ static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 	live_selected_fork(&live->selected, pid, parent);
 }
 
-/* Return the slot with this number, which must be between first_slot and n_slots. */
-static struct slot *slot_at(struct live *live, uint64_t number)
-{
-	return &live->slots[number & (live->slots_room - 1)];
-}
-
-/* Append a slot for the record that ends at position end. -ENOMEM. */
-static int add_slot(struct live *live, unsigned long end)
-{
-	if (live->n_slots - live->first_slot == live->slots_room) {
-		size_t room = live->slots_room ? live->slots_room * 2 : 1024;
-		struct slot *bigger = calloc(room, sizeof(*bigger));
-
-		if (!bigger)
-			return -ENOMEM;
-		for (uint64_t i = live->first_slot; i != live->n_slots; i++)
-			bigger[i & (room - 1)] = *slot_at(live, i);
-		free(live->slots);
-		live->slots = bigger;
-		live->slots_room = room;
-	}
-	*slot_at(live, live->n_slots++) = (struct slot){ .end = end };
-	return 0;
-}
-
-/*
- * Mark a record as no longer needed, and give the ring back all records before the oldest one that
- * is still in use.
- */
-static void slot_done(struct live *live, uint64_t number)
-{
-	unsigned long end = 0;
-
-	slot_at(live, number)->done = true;
-	while (live->first_slot != live->n_slots && slot_at(live, live->first_slot)->done)
-		end = slot_at(live, live->first_slot++)->end;
-	if (end)
-		live_ring_release(&live->ring, end);
-}
-
-static uint32_t padded(uint32_t size)
-{
-	return (size + 7) & ~7u;
-}
-
 struct which_cgroup {
 	const struct live *live;
 	uint64_t id;
@@ -305,50 +246,6 @@ static bool same_cgroup(const void *ctx, uint32_t i)
 	const struct which_cgroup *want = ctx;
 
 	return want->live->cgroups[i] == want->id;
-}
-
-/*
- * Return the offset of the second stack in a record. The next functions return the offsets of the
- * other parts; see schema/capture.h.
- */
-static uint32_t interrupted_at(const struct capture_head *head)
-{
-	return CAPTURE_HEAD_SIZE + padded(head->stack_len);
-}
-
-static uint32_t kernel_at(const struct capture_head *head)
-{
-	return interrupted_at(head) +
-	       (head->interrupted_len ? 8 + padded(head->interrupted_len) : 0);
-}
-
-static uint32_t holes_at(const struct capture_head *head)
-{
-	return kernel_at(head) + head->kernel_len;
-}
-
-static uint32_t alloc_at(const struct capture_head *head)
-{
-	return holes_at(head) +
-	       (head->flags & CAPTURE_HOLES ? (uint32_t)sizeof(struct capture_holes) : 0);
-}
-
-/*
- * Return whether a sample record is consistent: its magic number, its event, the limits of its
- * parts and the sum of their sizes.
- */
-static bool record_sound(const struct live *live, const struct capture_head *head, uint32_t size)
-{
-	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC || head->event >= live->events.n)
-		return false;
-	if (head->stack_len > CAPTURE_STACK_LIMIT ||
-	    head->interrupted_len > CAPTURE_INTERRUPTED_MAX)
-		return false;
-	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
-		return false;
-	return size ==
-	       alloc_at(head) +
-		       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
 }
 
 /* Report the path of a cgroup before its first sample. */
@@ -375,16 +272,10 @@ static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 	return live_queue_event(&live->queue, &event);
 }
 
-/* Return the counters of a CPU. A CPU that is out of range counts as CPU 0. */
-static struct seen_cpu *cpu_of(struct live *live, uint32_t cpu)
-{
-	return &live->cpus[cpu < (uint32_t)live->n_cpus ? cpu : 0];
-}
-
 /* Count a captured wait on this CPU whose length is unknown. */
 static void lose_wait(struct live *live, uint32_t cpu)
 {
-	cpu_of(live, cpu)->unended++;
+	live_tally_of(&live->tally, cpu)->unended++;
 	live->unended++;
 }
 
@@ -396,12 +287,12 @@ static int begin_wait(struct live *live, const struct capture_head *head, uint32
 {
 	int unended, err = live_waits_begin(&live->waits, head, size, &unended);
 
-	cpu_of(live, head->cpu)->waits++;
+	live_tally_of(&live->tally, head->cpu)->waits++;
 	if (unended >= 0)
 		lose_wait(live, (uint32_t)unended);
 	if (err != -ENOSPC)
 		return err;
-	cpu_of(live, head->cpu)->no_room++;
+	live_tally_of(&live->tally, head->cpu)->no_room++;
 	live->no_room++;
 	return 0;
 }
@@ -417,7 +308,7 @@ static int end_wait(struct live *live, struct capture_head *head, uint64_t time_
 	int err;
 
 	if (time_ns <= head->time_ns || time_ns - head->time_ns < live->off_cpu_min_ns) {
-		cpu_of(live, head->cpu)->short_waits++;
+		live_tally_of(&live->tally, head->cpu)->short_waits++;
 		free(head);
 		return 0;
 	}
@@ -441,7 +332,8 @@ static int take_wake(struct live *live, const struct capture_wake *wake)
 	if (!head)
 		return 0;
 	if (wake->time_ns)
-		return end_wait(live, head, wake->time_ns, &cpu_of(live, head->cpu)->ended);
+		return end_wait(live, head, wake->time_ns,
+				&live_tally_of(&live->tally, head->cpu)->ended);
 	lose_wait(live, head->cpu);
 	free(head);
 	return 0;
@@ -473,19 +365,19 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	if (size == sizeof(freed))
 		memcpy(&freed, bytes, sizeof(freed));
 	if (freed.magic == CAPTURE_FREE_MAGIC) {
-		slot_done(live, live->n_slots - 1);
+		live_slots_done(&live->slots, live->slots.next - 1);
 		return take_freed(live, &freed);
 	}
 	if (size == sizeof(wake))
 		memcpy(&wake, bytes, sizeof(wake));
 	if (wake.magic == CAPTURE_WAKE_MAGIC) {
-		slot_done(live, live->n_slots - 1);
+		live_slots_done(&live->slots, live->slots.next - 1);
 		return take_wake(live, &wake);
 	}
-	if (!record_sound(live, head, size)) {
+	if (!live_captured_sound(head, size, live->events.n)) {
 		live->damaged++;
-		cpu_of(live, size < sizeof(*head) ? 0 : head->cpu)->damaged++;
-		slot_done(live, live->n_slots - 1);
+		live_tally_of(&live->tally, size < sizeof(*head) ? 0 : head->cpu)->damaged++;
+		live_slots_done(&live->slots, live->slots.next - 1);
 		return 0;
 	}
 	err = name_cgroup(live, head->cgroup_id, head->time_ns);
@@ -493,9 +385,9 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 		return err;
 	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
 	if (!(head->flags & CAPTURE_WAITS))
-		return live_queue_sample(&live->queue, head->time_ns, bytes, live->n_slots - 1);
+		return live_queue_sample(&live->queue, head->time_ns, bytes, live->slots.next - 1);
 	err = begin_wait(live, head, size);
-	slot_done(live, live->n_slots - 1);
+	live_slots_done(&live->slots, live->slots.next - 1);
 	return err;
 }
 
@@ -508,7 +400,7 @@ static int scan_ring(struct live *live)
 	int err = 0;
 
 	while (!err && (size = live_ring_scan(&live->ring, &bytes, &end))) {
-		err = add_slot(live, end);
+		err = live_slots_add(&live->slots, end);
 		if (!err)
 			err = take_record(live, bytes, size);
 	}
@@ -527,7 +419,7 @@ static int end_all_waits(struct live *live)
 	while (!err && (head = live_waits_any(&live->waits))) {
 		if (live_bpf_waits(live->bpf, head->tid, head->time_ns)) {
 			err = end_wait(live, head, live->stopped_ns,
-				       &cpu_of(live, head->cpu)->still_waiting);
+				       &live_tally_of(&live->tally, head->cpu)->still_waiting);
 			continue;
 		}
 		lose_wait(live, head->cpu);
@@ -616,125 +508,8 @@ static void let_go(struct live *live)
 	free(live->held_wait);
 	live->held_wait = NULL;
 	if (live->held_slot != UINT64_MAX)
-		slot_done(live, live->held_slot);
+		live_slots_done(&live->slots, live->held_slot);
 	live->held_slot = UINT64_MAX;
-}
-
-/* Return the address of the first stack byte. */
-static uint64_t stack_addr(const struct capture_head *head)
-{
-	return head->regs[7] - CAPTURE_RED_ZONE;
-}
-
-/* Describe the copied stack as regions, one for each run of readable pages. Return their number. */
-static uint32_t make_regions(struct live *live, const struct capture_head *head)
-{
-	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
-	uint64_t from = stack_addr(head), end = from + head->stack_len;
-	struct capture_holes holes;
-	uint32_t n = 0;
-	bool in_run = false;
-
-	if (!(head->flags & CAPTURE_HOLES)) {
-		live->regions[0] = (struct uw_region){ from, head->stack_len, bytes };
-		return head->stack_len != 0;
-	}
-	memcpy(&holes, (const uint8_t *)head + holes_at(head), sizeof(holes));
-	for (size_t i = 0; i < CAPTURE_PAGES_MAX; i++) {
-		uint64_t page = from - from % CAPTURE_PAGE + i * CAPTURE_PAGE;
-		uint64_t first = page < from ? from : page;
-		uint64_t last = end - page < CAPTURE_PAGE ? end : page + CAPTURE_PAGE;
-
-		if (page >= end)
-			break;
-		if (holes.pages[i / 64] >> i % 64 & 1) {
-			in_run = false;
-			continue;
-		}
-		if (!in_run) {
-			live->regions[n++] = (struct uw_region){ first, 0, bytes + (first - from) };
-			in_run = true;
-		}
-		live->regions[n - 1].size = last - live->regions[n - 1].addr;
-	}
-	return n;
-}
-
-/*
- * Add the second stack to the n regions. Return the new number. The alternate signal stack may lie
- * inside the stack that it interrupted; then the second region covers the first one, and replaces
- * it.
- */
-static uint32_t add_interrupted(struct live *live, const struct capture_head *head, uint32_t n)
-{
-	const uint8_t *bytes = (const uint8_t *)head + interrupted_at(head);
-	uint64_t stack = stack_addr(head), from, end;
-
-	memcpy(&from, bytes, sizeof(from));
-	end = from + head->interrupted_len;
-	if (from < stack + head->stack_len && stack < end) {
-		if (from > stack || end < stack + head->stack_len)
-			return n;
-		n = 0;
-	}
-	live->regions[n] = (struct uw_region){ from, head->interrupted_len, bytes + sizeof(from) };
-	return n + 1;
-}
-
-/*
- * Compute how many allocations and bytes a captured allocation stands for. One byte is drawn every
- * alloc_interval bytes on average. An allocation contains a drawn byte with the probability
- * 1 - exp(-size / interval), so the capture stands for 1 / probability allocations. With an
- * interval of 1 every allocation is captured.
- */
-static void make_alloc(const struct live *live, const struct capture_alloc *alloc,
-		       struct event_sample *s)
-{
-	double size = alloc->size ? (double)alloc->size : 1;
-	double chance = live->alloc_interval > 1 ? -expm1(-size / (double)live->alloc_interval) : 1;
-
-	s->alloc = (struct event_alloc){ .id = alloc->id,
-					 .size = alloc->size,
-					 .objects = (uint64_t)(EVENT_OBJECT / chance + 0.5),
-					 .tracked = alloc->addr != 0 };
-	s->period = event_alloc_bytes(&s->alloc, alloc->size);
-	s->period += !s->period;
-}
-
-/* Convert a record into an event. The event borrows the record and live->regions. */
-static void make_sample(struct live *live, const struct capture_head *head, struct event *event)
-{
-	const uint8_t *bytes = (const uint8_t *)head;
-	struct event_sample *s = &event->sample;
-
-	*event = (struct event){
-		.type = EVENT_SAMPLE, .pid = head->pid, .tid = head->tid, .time_ns = head->time_ns
-	};
-	s->event = head->event;
-	s->cpu = head->cpu;
-	s->ns_pid = head->ns_pid;
-	s->process_start_ns = head->process_start_ns;
-	s->period = head->period ? head->period : 1;
-	s->has_user_regs = head->flags & CAPTURE_HAS_USER;
-	s->compat = head->flags & CAPTURE_COMPAT;
-	s->stack_cut = head->flags & CAPTURE_CUT;
-	s->cgroup_id = head->cgroup_id;
-	s->regions = live->regions;
-	if (s->has_user_regs) {
-		memcpy(s->regs.value, head->regs, sizeof(head->regs));
-		s->regs.known = s->compat ? COMPAT_REGS : (1ull << CAPTURE_REGS) - 1;
-		s->n_regions = make_regions(live, head);
-		if (head->interrupted_len)
-			s->n_regions = add_interrupted(live, head, s->n_regions);
-	}
-	s->n_kernel_ips = head->kernel_len / 8;
-	s->kernel_ips = (const void *)(bytes + kernel_at(head));
-	if (head->flags & CAPTURE_ALLOC) {
-		struct capture_alloc alloc;
-
-		memcpy(&alloc, bytes + alloc_at(head), sizeof(alloc));
-		make_alloc(live, &alloc, s);
-	}
 }
 
 /*
@@ -756,12 +531,13 @@ static bool take(struct live *live, struct event *event)
 	} else {
 		const struct capture_head *head = item.wait ? item.wait : (const void *)item.record;
 
-		make_sample(live, head, event);
+		live_captured_sample(head, live->alloc_interval, live->regions, event);
 		live->held_wait = item.wait;
 		if (!item.wait)
 			live->held_slot = item.slot;
-		cpu_of(live, head->cpu)->delivered++;
-		cpu_of(live, head->cpu)->stack_bytes += head->stack_len + head->interrupted_len;
+		live_tally_of(&live->tally, head->cpu)->delivered++;
+		live_tally_of(&live->tally, head->cpu)->stack_bytes +=
+			head->stack_len + head->interrupted_len;
 	}
 	/* A late item gets the time of the item before it, so that times never decrease. */
 	if (event->time_ns < live->last_ns) {
@@ -923,6 +699,7 @@ static void live_close(struct source *source)
 	let_go(live);
 	live_waits_fini(&live->waits);
 	live_selected_fini(&live->selected);
+	live_slots_fini(&live->slots);
 	live_ring_fini(&live->ring);
 	live_allocators_free(live->allocators);
 	live_bpf_free(live->bpf);
@@ -938,10 +715,9 @@ static void live_close(struct source *source)
 	live_cgroup_paths_free(live->cgroup_paths);
 	hash_fini(&live->by_cgroup);
 	free(live->cgroups);
-	free(live->cpus);
+	live_tally_fini(&live->tally);
 	free(live->online);
 	free(live->only);
-	free(live->slots);
 	if (live->cpus_fd >= 0)
 		(void)close(live->cpus_fd);
 	free(live->base.info.events);
@@ -1328,15 +1104,17 @@ static int open_all(struct live *live, const struct source_live_options *options
 	err = open_bpf(live, options, error);
 	if (err)
 		return err;
-	live->n_cpus = live_bpf_n_cpus(live->bpf);
-	live->cpus = calloc((size_t)live->n_cpus, sizeof(*live->cpus));
+	err = live_tally_init(&live->tally, live_bpf_n_cpus(live->bpf));
 	if (options->n_cpus) {
 		live->only = calloc(options->n_cpus, sizeof(*live->only));
 		if (live->only)
 			memcpy(live->only, options->cpus, options->n_cpus * sizeof(*live->only));
 		live->n_only = options->n_cpus;
 	}
-	err = live->cpus && (live->only || !live->n_only) ? fill_events(live) : -ENOMEM;
+	if (live->n_only && !live->only)
+		err = -ENOMEM;
+	if (!err)
+		err = fill_events(live);
 	if (!err)
 		err = live_ring_init(&live->ring, live_bpf_ring_fd(live->bpf),
 				     live_bpf_ring_size(live->bpf));
@@ -1449,6 +1227,7 @@ int source_live_open(const struct source_live_options *options, struct source **
 	io_allow_many_files();
 	live->base.ops = &ops;
 	live->epoll = live->cpus_fd = -1;
+	live->slots.ring = &live->ring;
 	live->held_slot = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
 	live->alloc_interval = options->alloc_interval;
@@ -1477,89 +1256,16 @@ int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
 	return live_cost_measure(live->allocators, &cost->malloc_ns, &cost->free_ns);
 }
 
-int source_live_n_cpus(struct source *source)
-{
-	return ((struct live *)source)->n_cpus;
-}
-
-/* Return what the agent counted for one CPU, or for all CPUs if cpu is -1. */
-static struct seen_cpu seen_of(const struct live *live, int cpu)
-{
-	struct seen_cpu sum = { 0 };
-
-	for (int i = 0; i < live->n_cpus; i++) {
-		if (cpu >= 0 && i != cpu)
-			continue;
-		sum.delivered += live->cpus[i].delivered;
-		sum.damaged += live->cpus[i].damaged;
-		sum.short_waits += live->cpus[i].short_waits;
-		sum.no_room += live->cpus[i].no_room;
-		sum.unended += live->cpus[i].unended;
-		sum.waits += live->cpus[i].waits;
-		sum.ended += live->cpus[i].ended;
-		sum.still_waiting += live->cpus[i].still_waiting;
-		sum.stack_bytes += live->cpus[i].stack_bytes;
-	}
-	return sum;
-}
-
 int source_live_counters(struct source *source, int cpu, struct live_counters *counters)
 {
 	struct live *live = (struct live *)source;
-	const struct capture_counters *per_cpu;
-	struct seen_cpu seen = seen_of(live, cpu);
-	struct capture_counters c;
-	uint64_t gone =
-		seen.delivered + seen.damaged + seen.short_waits + seen.no_room + seen.unended;
-	int err = cpu < live->n_cpus ? live_bpf_counters(live->bpf, &per_cpu, &c) : -EINVAL;
 
-	if (err)
-		return err;
-	if (cpu >= 0)
-		c = per_cpu[cpu];
-	*counters = (struct live_counters){
-		.fired = c.fired,
-		.filtered = c.filtered_idle + c.filtered_self + c.filtered_process +
-			    c.filtered_other + c.filtered_period + c.filtered_failed,
-		.filtered_idle = c.filtered_idle,
-		.filtered_self = c.filtered_self,
-		.filtered_process = c.filtered_process,
-		.filtered_other = c.filtered_other,
-		.filtered_period = c.filtered_period,
-		.filtered_failed = c.filtered_failed,
-		.captured = c.captured,
-		.ring_full = c.ring_full,
-		.unreadable = c.unreadable,
-		.damaged = seen.damaged,
-		.short_waits = seen.short_waits,
-		.no_room = seen.no_room,
-		.unended = seen.unended,
-		.waits = c.waits,
-		.waits_ended = seen.ended,
-		.still_waiting = seen.still_waiting,
-		.waits_uncaptured = c.waits > seen.waits ? c.waits - seen.waits : 0,
-		.delivered = seen.delivered,
-		.waiting = c.captured > gone ? c.captured - gone : 0,
-		.cut = c.cut,
-		.holes = c.holes,
-		.bytes = c.bytes,
-		.stack_bytes = seen.stack_bytes,
-		.top_cached = c.top_cached,
-		.top_start = c.top_start,
-		.top_tls = c.top_tls,
-		.top_go = c.top_go,
-		.top_signal = c.top_signal,
-		.top_vma = c.top_vma,
-		.top_none = c.top_none,
-		.find_vma = c.find_vma,
-		.pids_overflow = c.pids_overflow,
-		.wakes_unseen = c.wakes_unseen,
-		.wakes_lost = c.wakes_lost,
-		.frees = c.frees,
-		.frees_lost = c.frees_lost,
-		.untracked = c.untracked,
-	};
-	return 0;
+	return live_tally_read(&live->tally, live->bpf, cpu, counters);
+}
+
+int source_live_n_cpus(struct source *source)
+{
+	return ((struct live *)source)->tally.n_cpus;
 }
 
 int source_live_counted(struct source *source, size_t event, uint64_t *counted)

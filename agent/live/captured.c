@@ -1,0 +1,169 @@
+/* agent/live/captured.c: reads the parts of a captured sample. */
+#include "agent/live/captured.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COMPAT_REGS 0x100ffu /* the registers of 32-bit code: up to edi, and the pc */
+
+static uint32_t padded(uint32_t size)
+{
+	return (size + 7) & ~7u;
+}
+
+/*
+ * Return the offset of the second stack in a record. The next functions return the offsets of the
+ * other parts; see schema/capture.h.
+ */
+static uint32_t interrupted_at(const struct capture_head *head)
+{
+	return CAPTURE_HEAD_SIZE + padded(head->stack_len);
+}
+
+static uint32_t kernel_at(const struct capture_head *head)
+{
+	return interrupted_at(head) +
+	       (head->interrupted_len ? 8 + padded(head->interrupted_len) : 0);
+}
+
+static uint32_t holes_at(const struct capture_head *head)
+{
+	return kernel_at(head) + head->kernel_len;
+}
+
+static uint32_t alloc_at(const struct capture_head *head)
+{
+	return holes_at(head) +
+	       (head->flags & CAPTURE_HOLES ? (uint32_t)sizeof(struct capture_holes) : 0);
+}
+
+bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t n_events)
+{
+	if (size < sizeof(*head) || head->magic != CAPTURE_MAGIC || head->event >= n_events)
+		return false;
+	if (head->stack_len > CAPTURE_STACK_LIMIT ||
+	    head->interrupted_len > CAPTURE_INTERRUPTED_MAX)
+		return false;
+	if (head->kernel_len > CAPTURE_KERNEL_MAX || head->kernel_len % 8)
+		return false;
+	return size ==
+	       alloc_at(head) +
+		       (head->flags & CAPTURE_ALLOC ? (uint32_t)sizeof(struct capture_alloc) : 0);
+}
+
+/* Return the address of the first stack byte. */
+static uint64_t stack_addr(const struct capture_head *head)
+{
+	return head->regs[7] - CAPTURE_RED_ZONE;
+}
+
+/* Describe the copied stack as regions, one for each run of readable pages. Return their number. */
+static uint32_t make_regions(const struct capture_head *head, struct uw_region *regions)
+{
+	const uint8_t *bytes = (const uint8_t *)head + sizeof(*head);
+	uint64_t from = stack_addr(head), end = from + head->stack_len;
+	struct capture_holes holes;
+	uint32_t n = 0;
+	bool in_run = false;
+
+	if (!(head->flags & CAPTURE_HOLES)) {
+		regions[0] = (struct uw_region){ from, head->stack_len, bytes };
+		return head->stack_len != 0;
+	}
+	memcpy(&holes, (const uint8_t *)head + holes_at(head), sizeof(holes));
+	for (size_t i = 0; i < CAPTURE_PAGES_MAX; i++) {
+		uint64_t page = from - from % CAPTURE_PAGE + i * CAPTURE_PAGE;
+		uint64_t first = page < from ? from : page;
+		uint64_t last = end - page < CAPTURE_PAGE ? end : page + CAPTURE_PAGE;
+
+		if (page >= end)
+			break;
+		if (holes.pages[i / 64] >> i % 64 & 1) {
+			in_run = false;
+			continue;
+		}
+		if (!in_run) {
+			regions[n++] = (struct uw_region){ first, 0, bytes + (first - from) };
+			in_run = true;
+		}
+		regions[n - 1].size = last - regions[n - 1].addr;
+	}
+	return n;
+}
+
+/*
+ * Add the second stack to the n regions. Return the new number. The alternate signal stack may lie
+ * inside the stack that it interrupted; then the second region covers the first one, and replaces
+ * it.
+ */
+static uint32_t add_interrupted(const struct capture_head *head, struct uw_region *regions,
+				uint32_t n)
+{
+	const uint8_t *bytes = (const uint8_t *)head + interrupted_at(head);
+	uint64_t stack = stack_addr(head), from, end;
+
+	memcpy(&from, bytes, sizeof(from));
+	end = from + head->interrupted_len;
+	if (from < stack + head->stack_len && stack < end) {
+		if (from > stack || end < stack + head->stack_len)
+			return n;
+		n = 0;
+	}
+	regions[n] = (struct uw_region){ from, head->interrupted_len, bytes + sizeof(from) };
+	return n + 1;
+}
+
+/*
+ * Compute how many allocations and bytes a captured allocation stands for. One byte is drawn every
+ * interval bytes on average. An allocation contains a drawn byte with the probability
+ * 1 - exp(-size / interval), so the capture stands for 1 / probability allocations. With an
+ * interval of 1 every allocation is captured.
+ */
+static void make_alloc(uint64_t interval, const struct capture_alloc *alloc, struct event_sample *s)
+{
+	double size = alloc->size ? (double)alloc->size : 1;
+	double chance = interval > 1 ? -expm1(-size / (double)interval) : 1;
+
+	s->alloc = (struct event_alloc){ .id = alloc->id,
+					 .size = alloc->size,
+					 .objects = (uint64_t)(EVENT_OBJECT / chance + 0.5),
+					 .tracked = alloc->addr != 0 };
+	s->period = event_alloc_bytes(&s->alloc, alloc->size);
+	s->period += !s->period;
+}
+
+void live_captured_sample(const struct capture_head *head, uint64_t interval,
+			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event)
+{
+	const uint8_t *bytes = (const uint8_t *)head;
+	struct event_sample *s = &event->sample;
+
+	*event = (struct event){
+		.type = EVENT_SAMPLE, .pid = head->pid, .tid = head->tid, .time_ns = head->time_ns
+	};
+	s->event = head->event;
+	s->cpu = head->cpu;
+	s->ns_pid = head->ns_pid;
+	s->process_start_ns = head->process_start_ns;
+	s->period = head->period ? head->period : 1;
+	s->has_user_regs = head->flags & CAPTURE_HAS_USER;
+	s->compat = head->flags & CAPTURE_COMPAT;
+	s->stack_cut = head->flags & CAPTURE_CUT;
+	s->cgroup_id = head->cgroup_id;
+	s->regions = regions;
+	if (s->has_user_regs) {
+		memcpy(s->regs.value, head->regs, sizeof(head->regs));
+		s->regs.known = s->compat ? COMPAT_REGS : (1ull << CAPTURE_REGS) - 1;
+		s->n_regions = make_regions(head, regions);
+		if (head->interrupted_len)
+			s->n_regions = add_interrupted(head, regions, s->n_regions);
+	}
+	s->n_kernel_ips = head->kernel_len / 8;
+	s->kernel_ips = (const void *)(bytes + kernel_at(head));
+	if (head->flags & CAPTURE_ALLOC) {
+		struct capture_alloc alloc;
+
+		memcpy(&alloc, bytes + alloc_at(head), sizeof(alloc));
+		make_alloc(interval, &alloc, s);
+	}
+}

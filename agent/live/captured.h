@@ -1,0 +1,31 @@
+/*
+ * agent/live/captured.h: makes events of the sample records that the capture programs write; see
+ * schema/capture.h.
+ */
+#ifndef AGENT_LIVE_CAPTURED_H
+#define AGENT_LIVE_CAPTURED_H
+
+#include "agent/event.h"
+#include "schema/capture.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Runs of readable pages with holes between them, and the second stack. */
+#define LIVE_REGIONS_MAX (CAPTURE_PAGES_MAX / 2 + 2)
+
+/*
+ * Return whether a sample record is consistent: its magic number, its event, the limits of its
+ * parts and the sum of their sizes.
+ */
+bool live_captured_sound(const struct capture_head *head, uint32_t size, size_t n_events);
+
+/*
+ * Convert a record, which must be sound, into an event. The event borrows the record and regions.
+ * interval: the mean number of bytes between two captured allocations.
+ */
+void live_captured_sample(const struct capture_head *head, uint64_t interval,
+			  struct uw_region regions[LIVE_REGIONS_MAX], struct event *event);
+
+#endif

@@ -1,0 +1,104 @@
+/* agent/live/tally.c: adds up the counters of the CPUs. */
+#include "agent/live/tally.h"
+
+#include "agent/live/bpf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int live_tally_init(struct live_tally *tally, int n_cpus)
+{
+	tally->cpus = calloc((size_t)n_cpus, sizeof(*tally->cpus));
+	tally->n_cpus = tally->cpus ? n_cpus : 0;
+	return tally->cpus ? 0 : -ENOMEM;
+}
+
+void live_tally_fini(struct live_tally *tally)
+{
+	free(tally->cpus);
+}
+
+struct live_tally_cpu *live_tally_of(const struct live_tally *tally, uint32_t cpu)
+{
+	return &tally->cpus[cpu < (uint32_t)tally->n_cpus ? cpu : 0];
+}
+
+/* Return what the agent counted for one CPU, or for all CPUs if cpu is -1. */
+static struct live_tally_cpu seen_of(const struct live_tally *tally, int cpu)
+{
+	struct live_tally_cpu sum = { 0 };
+
+	for (int i = 0; i < tally->n_cpus; i++) {
+		if (cpu >= 0 && i != cpu)
+			continue;
+		sum.delivered += tally->cpus[i].delivered;
+		sum.damaged += tally->cpus[i].damaged;
+		sum.short_waits += tally->cpus[i].short_waits;
+		sum.no_room += tally->cpus[i].no_room;
+		sum.unended += tally->cpus[i].unended;
+		sum.waits += tally->cpus[i].waits;
+		sum.ended += tally->cpus[i].ended;
+		sum.still_waiting += tally->cpus[i].still_waiting;
+		sum.stack_bytes += tally->cpus[i].stack_bytes;
+	}
+	return sum;
+}
+
+int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, int cpu,
+		    struct live_counters *counters)
+{
+	const struct capture_counters *per_cpu;
+	struct live_tally_cpu seen = seen_of(tally, cpu);
+	struct capture_counters c;
+	uint64_t gone =
+		seen.delivered + seen.damaged + seen.short_waits + seen.no_room + seen.unended;
+	int err = cpu < tally->n_cpus ? live_bpf_counters(bpf, &per_cpu, &c) : -EINVAL;
+
+	if (err)
+		return err;
+	if (cpu >= 0)
+		c = per_cpu[cpu];
+	*counters = (struct live_counters){
+		.fired = c.fired,
+		.filtered = c.filtered_idle + c.filtered_self + c.filtered_process +
+			    c.filtered_other + c.filtered_period + c.filtered_failed,
+		.filtered_idle = c.filtered_idle,
+		.filtered_self = c.filtered_self,
+		.filtered_process = c.filtered_process,
+		.filtered_other = c.filtered_other,
+		.filtered_period = c.filtered_period,
+		.filtered_failed = c.filtered_failed,
+		.captured = c.captured,
+		.ring_full = c.ring_full,
+		.unreadable = c.unreadable,
+		.damaged = seen.damaged,
+		.short_waits = seen.short_waits,
+		.no_room = seen.no_room,
+		.unended = seen.unended,
+		.waits = c.waits,
+		.waits_ended = seen.ended,
+		.still_waiting = seen.still_waiting,
+		.waits_uncaptured = c.waits > seen.waits ? c.waits - seen.waits : 0,
+		.delivered = seen.delivered,
+		.waiting = c.captured > gone ? c.captured - gone : 0,
+		.cut = c.cut,
+		.holes = c.holes,
+		.bytes = c.bytes,
+		.stack_bytes = seen.stack_bytes,
+		.top_cached = c.top_cached,
+		.top_start = c.top_start,
+		.top_tls = c.top_tls,
+		.top_go = c.top_go,
+		.top_signal = c.top_signal,
+		.top_vma = c.top_vma,
+		.top_none = c.top_none,
+		.find_vma = c.find_vma,
+		.pids_overflow = c.pids_overflow,
+		.wakes_unseen = c.wakes_unseen,
+		.wakes_lost = c.wakes_lost,
+		.frees = c.frees,
+		.frees_lost = c.frees_lost,
+		.untracked = c.untracked,
+	};
+	return 0;
+}
