@@ -11,8 +11,10 @@
 #include "agent/live/cost.h"
 #include "agent/live/decode.h"
 #include "agent/live/file_id.h"
+#include "agent/live/host.h"
 #include "agent/live/inventory.h"
 #include "agent/live/mount.h"
+#include "agent/live/online.h"
 #include "agent/live/perf.h"
 #include "agent/live/pin.h"
 #include "agent/live/queue.h"
@@ -22,23 +24,17 @@
 #include "agent/live/symbol.h"
 #include "agent/live/tally.h"
 #include "agent/live/wait.h"
-#include "agent/source/machine.h"
 
-#include <assert.h>
 #include <bpf/bpf.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,8 +42,7 @@
 #define TICK_NS	      (200 * MS)
 #define ALLOC_TICK_NS (20 * MS) /* with allocations: a new allocator must be noticed soon */
 #define SWEEP_NS      (10000 * MS)
-#define CPUS_NS	      (1000 * MS) /* between two checks of which CPUs are online */
-#define WATCH_NS      (20 * MS)	  /* between two checks whether a selected process is alive */
+#define WATCH_NS      (20 * MS) /* between two checks whether a selected process is alive */
 #define MS	      ((uint64_t)1000000)
 
 /*
@@ -99,12 +94,7 @@ struct live {
 	bool stopped, flushed;
 	uint64_t stopped_ns;
 
-	/* CPUs that are recorded now, and CPUs that may be recorded (NULL: all). Owned. */
-	int *online, *only;
-	size_t n_online, n_only;
-	uint64_t looked_ns; /* when the list of CPUs was last read */
-	int cpus_fd;	    /* the file with that list; -1: not open yet */
-
+	struct live_online online;
 	struct live_selected selected;
 	uint64_t watched_ns, all_gone_ns;
 
@@ -609,22 +599,17 @@ static int wait_for_more(struct live *live, uint64_t now, uint64_t deadline)
 }
 
 /*
- * Follow changes of the online CPUs once in CPUS_NS. CPUs come and go when a machine sleeps or a
- * virtual machine is resized.
+ * Follow changes of the online CPUs. CPUs come and go when a machine sleeps or a virtual machine is
+ * resized.
  */
 static int watch_cpus(struct live *live, uint64_t now)
 {
-	size_t n = 0;
 	int *cpus, err;
+	size_t n;
 
-	if (live->stopped || now < live->looked_ns + CPUS_NS)
+	if (live->stopped || !live_online_changed(&live->online, now, &cpus, &n))
 		return 0;
-	live->looked_ns = now;
-	if (live_cpus_online_now(&live->cpus_fd, &cpus, &n))
-		return 0;
-	err = 0;
-	if (n != live->n_online || memcmp(cpus, live->online, n * sizeof(*cpus)) != 0)
-		err = source_live_set_cpus(&live->base, cpus, n);
+	err = source_live_set_cpus(&live->base, cpus, n);
 	free(cpus);
 	if (err && !live->base.error[0])
 		(void)snprintf(live->base.error, sizeof(live->base.error),
@@ -716,84 +701,12 @@ static void live_close(struct source *source)
 	hash_fini(&live->by_cgroup);
 	free(live->cgroups);
 	live_tally_fini(&live->tally);
-	free(live->online);
-	free(live->only);
-	if (live->cpus_fd >= 0)
-		(void)close(live->cpus_fd);
+	live_online_fini(&live->online);
 	free(live->base.info.events);
 	free(live);
 }
 
 /* ---- opening --------------------------------------------------------------------------- */
-
-/* Find the vDSO of this process and its size. */
-static void find_vdso(struct live *live)
-{
-	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
-	FILE *maps = vdso ? fopen("/proc/self/maps", "re") : NULL;
-	struct event_mapping m;
-	char *line = NULL;
-	size_t room = 0;
-
-	if (!maps)
-		return;
-	while (getline(&line, &room, maps) > 0) {
-		if (live_maps_line(line, &m) || m.start != (uintptr_t)vdso)
-			continue;
-		live->vdso = vdso;
-		live->vdso_size = m.end - m.start;
-	}
-	free(line);
-	(void)fclose(maps);
-}
-
-/*
- * Find the GNU build-id among ELF notes. *out is unchanged if there is none, or the notes are
- * damaged.
- */
-static void find_build_id(const uint8_t *notes, size_t size, struct uw_build_id *out)
-{
-	Elf64_Nhdr note;
-
-	while (size >= sizeof(note)) {
-		size_t name, desc;
-
-		memcpy(&note, notes, sizeof(note));
-		notes += sizeof(note);
-		size -= sizeof(note);
-		if (note.n_namesz > size || note.n_descsz > size)
-			return;
-		name = (note.n_namesz + 3u) & ~3u;
-		desc = (note.n_descsz + 3u) & ~3u;
-		if (name > size || desc > size - name)
-			return;
-		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-		    !memcmp(notes, "GNU", 4) && note.n_descsz <= UW_BUILD_ID_MAX) {
-			out->size = (uint8_t)note.n_descsz;
-			memcpy(out->bytes, notes + name, note.n_descsz);
-			return;
-		}
-		notes += name + desc;
-		size -= name + desc;
-	}
-}
-
-/* Return the address of the kernel's text (_text), or 0 if it is hidden (kptr_restrict). */
-static uint64_t find_kernel_text(void)
-{
-	FILE *file = fopen("/proc/kallsyms", "re");
-	char line[512], name[8];
-	uint64_t addr, text = 0;
-
-	if (!file)
-		return 0;
-	/* kallsyms is sorted by address, so _text is near the start. */
-	for (size_t i = 0; i < 65536 && !text && fgets(line, sizeof(line), file); i++)
-		if (sscanf(line, "%" SCNx64 " %*c %7s", &addr, name) == 2 && !strcmp(name, "_text"))
-			text = addr;
-	(void)fclose(file);
-	return text;
-}
 
 /*
  * Open a mapped file that may have been deleted (source_info.file): first among the files held
@@ -822,34 +735,17 @@ static int kernel_symbol(void *ctx, uint64_t addr, struct source_kernel_symbol *
 	return live->symbols ? live_symbols_find(live->symbols, addr, out) : -ENOTSUP;
 }
 
-/* Describe this machine in the source's info. Values that cannot be read stay empty. */
+/* Describe this machine and this source in the source's info. */
 static void fill_info(struct live *live)
 {
 	struct source_info *info = &live->base.info;
-	uint8_t notes[4096];
-	struct utsname uts;
-	FILE *file;
 
-	info->machine = machine_here()->elf;
+	live_host_fill(info);
 	(void)snprintf(info->kind, sizeof(info->kind), "live");
-	(void)snprintf(info->recorder, sizeof(info->recorder), "offwind %s", OFFWIND_VERSION);
-	if (!uname(&uts)) {
-		(void)snprintf(info->host, sizeof(info->host), "%s", uts.nodename);
-		(void)snprintf(info->kernel, sizeof(info->kernel), "%s", uts.release);
-	}
-	info->wall_first_ns = now_ns();
-	info->wall_start_ns = clock_ns(CLOCK_REALTIME);
-	info->kernel_text = find_kernel_text();
-	file = fopen("/sys/kernel/notes", "re");
-	if (file) {
-		find_build_id(notes, fread(notes, 1, sizeof(notes), file), &info->kernel_build_id);
-		(void)fclose(file);
-	}
 	info->file = held_file;
 	info->file_ctx = live;
 	info->kernel_symbol = kernel_symbol;
 	info->kernel_symbol_ctx = live;
-	info->same_boot = true;
 	info->red_zone = true;
 }
 
@@ -893,121 +789,6 @@ static int fill_events(struct live *live)
 		info->events[i] = live->events.events[i].info;
 	info->n_events = live->events.n;
 	return 0;
-}
-
-/* Describe in error, of LIVE_ERROR_SIZE bytes, why a perf event could not be opened. */
-static void say_event(const struct live_event *e, int err, char *error)
-{
-	if (err == -ENOENT || err == -EOPNOTSUPP)
-		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: this machine does not have it",
-			       e->info.name);
-	else
-		(void)snprintf(error, LIVE_ERROR_SIZE, "event %s: %s%s", e->info.name,
-			       strerror(-err), live_hint(err));
-}
-
-/* Start the sampled events on one CPU. -ENODEV: the CPU has gone offline. */
-static int start_cpu(struct live *live, int cpu, char *error)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < live->events.n; i++) {
-		const struct live_event *e = &live->events.events[i];
-		int fd;
-
-		if (e->kind != LIVE_EVENT_SAMPLED)
-			continue;
-		fd = live_perf_open(&e->attr, cpu);
-		if (fd >= 0) {
-			err = live_bpf_attach(live->bpf, i, cpu, fd, error);
-			continue;
-		}
-		err = fd;
-		say_event(e, err, error);
-	}
-	return err;
-}
-
-/* Start the events that are not per CPU: tracepoints, probes, waits and allocations. */
-static int start_everywhere(struct live *live, char *error)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < live->events.n; i++) {
-		const struct live_event *e = &live->events.events[i];
-		int fd = -1;
-
-		if (e->kind == LIVE_EVENT_SAMPLED)
-			continue;
-		if (e->kind == LIVE_EVENT_TRACEPOINT) {
-			fd = live_perf_open(&e->attr, live->online[0]);
-			if (fd < 0) {
-				say_event(e, fd, error);
-				return fd;
-			}
-		}
-		err = live_bpf_attach(live->bpf, i, -1, fd, error);
-	}
-	return err;
-}
-
-static bool is_among(const int *cpus, size_t n, int cpu)
-{
-	for (size_t i = 0; i < n; i++)
-		if (cpus[i] == cpu)
-			return true;
-	return false;
-}
-
-/*
- * Record these CPUs from now on, and stop recording the others. Takes ownership of cpus, also on
- * failure. *n_new receives how many of them were not recorded before.
- */
-static int change_cpus(struct live *live, int *cpus, size_t n, size_t *n_new, char *error)
-{
-	int err = 0;
-
-	*n_new = 0;
-	for (size_t i = 0; i < live->n_online; i++)
-		if (!is_among(cpus, n, live->online[i]))
-			live_bpf_detach_cpu(live->bpf, live->online[i]);
-	for (size_t i = 0; !err && i < n; i++) {
-		if (is_among(live->online, live->n_online, cpus[i]) ||
-		    (live->only && !is_among(live->only, live->n_only, cpus[i])))
-			continue;
-		err = start_cpu(live, cpus[i], error);
-		/* Offline since the list was read: the next check will notice. */
-		if (err == -ENODEV)
-			err = 0;
-		else
-			++*n_new;
-	}
-	free(live->online);
-	live->online = cpus;
-	live->n_online = n;
-	return err;
-}
-
-/* Start all events on the CPUs that are online and selected. */
-static int start_events(struct live *live, char *error)
-{
-	size_t n = 0, n_new;
-	int *cpus = NULL, err = live_cpus_online(&cpus, &n);
-
-	if (err) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "/sys/devices/system/cpu/online: %s",
-			       strerror(-err));
-		return err;
-	}
-	err = change_cpus(live, cpus, n, &n_new, error);
-	if (!err && !n_new) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "none of the CPUs asked for is online");
-		err = -ENODEV;
-	}
-	if (!err)
-		err = start_everywhere(live, error);
-	live->looked_ns = now_ns();
-	return err;
 }
 
 /* Check what can be checked before anything is opened. -EINVAL, or -ENOTSUP in a container. */
@@ -1105,14 +886,9 @@ static int open_all(struct live *live, const struct source_live_options *options
 	if (err)
 		return err;
 	err = live_tally_init(&live->tally, live_bpf_n_cpus(live->bpf));
-	if (options->n_cpus) {
-		live->only = calloc(options->n_cpus, sizeof(*live->only));
-		if (live->only)
-			memcpy(live->only, options->cpus, options->n_cpus * sizeof(*live->only));
-		live->n_only = options->n_cpus;
-	}
-	if (live->n_only && !live->only)
-		err = -ENOMEM;
+	if (!err)
+		err = live_online_init(&live->online, live->bpf, &live->events, options->cpus,
+				       options->n_cpus);
 	if (!err)
 		err = fill_events(live);
 	if (!err)
@@ -1173,7 +949,7 @@ static int open_all(struct live *live, const struct source_live_options *options
 		if (err)
 			return err;
 	}
-	return start_events(live, error);
+	return live_online_start(&live->online, error);
 }
 
 int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
@@ -1190,7 +966,7 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
 		return -ENOMEM;
 	memcpy(copy, cpus, n * sizeof(*copy));
 	for (size_t i = 0; i < n; i++)
-		any_new |= !is_among(live->online, live->n_online, cpus[i]);
+		any_new |= !live_online_has(&live->online, cpus[i]);
 	/*
 	 * New CPUs first report mappings, then an inventory covers what was missed, then they are
 	 * sampled.
@@ -1206,7 +982,7 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
 		free(copy);
 		return err;
 	}
-	return change_cpus(live, copy, n, &n_new, source->error);
+	return live_online_change(&live->online, copy, n, &n_new, source->error);
 }
 
 int source_live_open(const struct source_live_options *options, struct source **out, char *error)
@@ -1226,13 +1002,13 @@ int source_live_open(const struct source_live_options *options, struct source **
 	}
 	io_allow_many_files();
 	live->base.ops = &ops;
-	live->epoll = live->cpus_fd = -1;
+	live->epoll = live->online.fd = -1;
 	live->slots.ring = &live->ring;
 	live->held_slot = UINT64_MAX;
 	live->off_cpu_min_ns = options->off_cpu_min_ns;
 	live->alloc_interval = options->alloc_interval;
 	live->tick_ns = options->alloc_interval ? ALLOC_TICK_NS : TICK_NS;
-	find_vdso(live);
+	live_host_vdso(&live->vdso, &live->vdso_size);
 	fill_info(live);
 	if (options->command)
 		(void)snprintf(live->base.info.command, sizeof(live->base.info.command), "%s",
