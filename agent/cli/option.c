@@ -1,10 +1,17 @@
-/* agent/cli/option.c: reads options and says what is wrong with them. */
+/* agent/cli/option.c: reads options by their table, and says what is wrong with them. */
 #include "agent/cli/option.h"
 
 #include "agent/log.h"
 
-#include <stdio.h>
+#include <assert.h>
+#include <errno.h>
+#include <getopt.h>
 #include <string.h>
+
+enum {
+	ROWS_MAX = 96,
+	WORD = 256, /* what getopt_long returns for the first row; above all letters */
+};
 
 /*
  * Return the long option that name, of n bytes, means: an exact match, or the only option that
@@ -68,4 +75,188 @@ int option_next(int argc, char *const *argv, const char *letters, const struct o
 	else
 		log_error("there is no option '-%c'", optopt);
 	return c;
+}
+
+/*
+ * Return the row whose option this row is: the row itself, or the one of which it is another name.
+ * getopt_long then takes an abbreviation that fits both.
+ */
+static size_t meant(const struct option_table *t, size_t row)
+{
+	const struct option_row *r = &t->rows[row];
+
+	for (size_t i = 0; !r->help && i < row; i++)
+		if (t->rows[i].set == r->set && t->rows[i].at == r->at && t->rows[i].name[1] == '-')
+			return i;
+	return row;
+}
+
+/* Make getopt_long's tables. words and letters have room for all rows. */
+static void make_words(const struct option_table *t, struct option *words, char *letters)
+{
+	if (t->stops)
+		*letters++ = '+';
+	for (size_t i = 0; i < t->n_rows; i++) {
+		const struct option_row *r = &t->rows[i];
+
+		if (!r->set)
+			continue;
+		if (r->letter)
+			*letters++ = r->letter;
+		if (r->letter && r->argument)
+			*letters++ = ':';
+		if (r->name[1] == '-')
+			*words++ = (struct option){ .name = r->name + 2,
+						    .has_arg = !r->argument ? no_argument
+							       : *r->argument == '['
+								       ? optional_argument
+								       : required_argument,
+						    .val = WORD + (int)meant(t, i) };
+	}
+	*words = (struct option){ 0 };
+	*letters = '\0';
+}
+
+/* Return the row that option_next() gave as c. */
+static const struct option_row *row_of(const struct option_table *t, int c)
+{
+	size_t i = 0;
+
+	if (c >= WORD)
+		return &t->rows[c - WORD];
+	while (t->rows[i].letter != c)
+		i++;
+	return &t->rows[i];
+}
+
+int option_read(const struct option_table *table, int argc, char *const *argv, void *options)
+{
+	struct option words[ROWS_MAX + 1];
+	char letters[2 * ROWS_MAX + 2];
+	int c;
+
+	assert(table->n_rows <= ROWS_MAX);
+	make_words(table, words, letters);
+	while ((c = option_next(argc, argv, letters, words)) != -1) {
+		const struct option_row *row = c == '?' ? NULL : row_of(table, c);
+		int err = row ? row->set((char *)options + row->at, row->name, optarg) : -EINVAL;
+
+		if (err < 0)
+			return err;
+		if (row->set == option_show_help) {
+			option_help(table, stdout);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* ---- the help ------------------------------------------------------------------- */
+
+/* Return how many columns a text takes. All its characters have one. */
+static size_t width(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += (*text & 0xc0) != 0x80; /* a character of UTF-8 begins */
+	return n;
+}
+
+/* Print the lines of a help, from the given column on. at: the column where the output is now. */
+static void print_help(const char *help, size_t at, unsigned int column, FILE *out)
+{
+	if (*help && at >= column) {
+		(void)fputc('\n', out);
+		at = 0;
+	}
+	while (*help) {
+		size_t n = strcspn(help, "\n");
+
+		(void)fprintf(out, "%*s%.*s", (int)(column - at), "", (int)n, help);
+		help += n;
+		if (*help) {
+			(void)fputc('\n', out);
+			help++;
+		}
+		at = 0;
+	}
+	(void)fputc('\n', out);
+}
+
+void option_help(const struct option_table *table, FILE *out)
+{
+	size_t at = 0; /* the column, inside a line that several rows share */
+
+	(void)fputs(table->usage, out);
+	for (size_t i = 0; i < table->n_rows; i++) {
+		const struct option_row *r = &table->rows[i];
+		const char *argument = r->argument ? r->argument : "";
+		char text[128];
+
+		if (r->help && !r->name)
+			(void)fprintf(out, "%s\n", r->help);
+		if (!r->help || !r->name)
+			continue;
+		(void)snprintf(text, sizeof(text), "%s%s%s%s", r->letter ? ", " : "", r->name,
+			       *argument && *argument != '[' ? " " : "", argument);
+		if (at)
+			at += (size_t)fprintf(out, ", ");
+		else if (r->letter)
+			at += (size_t)fprintf(out, "  -%c", r->letter);
+		else
+			at += (size_t)fprintf(out, "      ");
+		(void)fputs(text, out);
+		at += width(text);
+		if (!strcmp(r->help, OPTION_BESIDE))
+			continue;
+		print_help(r->help, at, r->column ? r->column : table->column, out);
+		at = 0;
+	}
+	if (table->end)
+		(void)fputs(table->end, out);
+}
+
+/* ---- what many options do --------------------------------------------------------- */
+
+int option_text(void *to, const char *option, char *text)
+{
+	(void)option;
+	*(const char **)to = text;
+	return 0;
+}
+
+int option_true(void *to, const char *option, char *text)
+{
+	(void)option;
+	(void)text;
+	*(bool *)to = true;
+	return 0;
+}
+
+int option_quiet(void *to, const char *option, char *text)
+{
+	(void)to;
+	(void)option;
+	(void)text;
+	log_quiet(true);
+	return 0;
+}
+
+int option_verbose(void *to, const char *option, char *text)
+{
+	(void)to;
+	(void)option;
+	(void)text;
+	log_verbose(true);
+	return 0;
+}
+
+/* option_read prints the help. */
+int option_show_help(void *to, const char *option, char *text)
+{
+	(void)to;
+	(void)option;
+	(void)text;
+	return 0;
 }

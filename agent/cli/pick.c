@@ -41,17 +41,18 @@ static bool take_bound(const char *text, struct pick_bound *out, const char **en
 	return true;
 }
 
-int pick_time(struct pick *pick, const char *text)
+int pick_time(void *to, const char *option, char *text)
 {
+	struct pick *pick = to;
 	const char *at;
 
 	if (*text && take_bound(text, &pick->begin, &at) &&
 	    (*at == ',' || (*at == '-' && pick->begin.unit == PICK_FRACTION)) &&
 	    take_bound(at + 1, &pick->end, &at) && !*at)
 		return 0;
-	log_error("--time takes BEGIN,END in seconds on the recording's clock (12.5,13), since its "
+	log_error("%s takes BEGIN,END in seconds on the recording's clock (12.5,13), since its "
 		  "first sample (+0.5,+1), or in parts of it (10%%-20%%), not '%s'",
-		  text);
+		  option, text);
 	return -EINVAL;
 }
 

@@ -35,9 +35,10 @@ struct pick { /* all zero: every sample */
 /*
  * Parse "A,B" as perf's --time does: seconds on the recording's clock; either may be left out.
  * "+A,+B" are seconds since the first sample; "A%-B%" or "A%,B%" are parts of the whole time.
- * Return 0, or -EINVAL after reporting what is wrong.
+ * Return 0, or -EINVAL after reporting what is wrong. It takes an option (see option_fn) into the
+ * struct pick `to`.
  */
-int pick_time(struct pick *pick, const char *text);
+int pick_time(void *to, const char *option, char *text);
 
 /* Return true if the conditions may exclude samples. */
 bool pick_any(const struct pick *pick);

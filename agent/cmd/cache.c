@@ -32,41 +32,6 @@ void cache_say(const char *format, ...)
 	(void)puts(clean);
 }
 
-static const char help[] =
-	"usage: offwind cache ls [--match TEXT] [--sort COLUMN] [--unused DAYS]\n"
-	"       offwind cache show OBJECT          header, segments, rules, coverage, gaps\n"
-	"       offwind cache lookup OBJECT PC…    the row at an ELF address, in words\n"
-	"       offwind cache rows OBJECT          all rows\n"
-	"       offwind cache query SQL            any question; see unwind_rows and its kin\n"
-	"       offwind cache prefetch [--running] [PATH|DIR]…\n"
-	"       offwind cache verify [--repair]    every table, the database itself; what is in "
-	"quarantine\n"
-	"       offwind cache diff [--strict] BEFORE AFTER\n"
-	"       offwind cache gc [--budget BYTES] [--unused DAYS]\n"
-	"       offwind cache export OBJECT -o FILE\n"
-	"       offwind cache import FILE…\n"
-	"Looks after the store of compiled unwind tables.  OBJECT: the first digits of a "
-	"build-id,\n"
-	"a path, a file's base name.\n"
-	"\n"
-	"      --db FILE         the store (default: see man offwind)\n"
-	"      --format FORMAT   of ls, rows and query: table (default), csv or json\n"
-	"      --match TEXT      ls: whose path or build-id contains it\n"
-	"      --sort COLUMN     ls: path, used (default), uses, size, rows\n"
-	"      --unused DAYS     ls, gc: not used for so long\n"
-	"      --budget BYTES    gc: from now on the store's limit (suffixes K, M, G; 0: 1G)\n"
-	"      --running         prefetch: what running processes have mapped\n"
-	"  -j, --jobs N          prefetch: so many at once (default: one a CPU)\n"
-	"      --repair          verify: drop what is damaged, let go what is in quarantine\n"
-	"      --strict          diff: any changed row counts\n"
-	"  -o, --output FILE     export: where to\n"
-	"  -q, --quiet           errors and warnings only\n"
-	"  -v, --verbose         say more\n"
-	"  -h, --help            this text\n"
-	"\n"
-	"Exit code: 0 done (diff: nothing lost), 1 failed, 2 usage, 3 done in part (verify:\n"
-	"damage was found; diff: unwind information was lost or new expressions came).\n";
-
 /* ---- the store, its objects ------------------------------------------------------- */
 
 int cache_open(const struct cache_options *o, sqlite3 **out)
@@ -521,132 +486,117 @@ static int lookup(const struct cache_options *o, const char *key, char **pcs, in
 
 /* ---- the command line --------------------------------------------------------------- */
 
-/* Parse a size such as "64M", suffixes K, M and G. Return 0, or -EINVAL after reporting it. */
-static int parse_size(const char *text, uint64_t *out)
-{
-	static const char suffixes[] = "KMG";
-	const char *suffix;
-	char number[32] = "";
-	size_t n = strspn(text, "0123456789");
-	uint64_t value;
+static const char help_before[] =
+	"usage: offwind cache ls [--match TEXT] [--sort COLUMN] [--unused DAYS]\n"
+	"       offwind cache show OBJECT          header, segments, rules, coverage, gaps\n"
+	"       offwind cache lookup OBJECT PC…    the row at an ELF address, in words\n"
+	"       offwind cache rows OBJECT          all rows\n"
+	"       offwind cache query SQL            any question; see unwind_rows and its kin\n"
+	"       offwind cache prefetch [--running] [PATH|DIR]…\n"
+	"       offwind cache verify [--repair]    every table, the database itself; what is in "
+	"quarantine\n"
+	"       offwind cache diff [--strict] BEFORE AFTER\n"
+	"       offwind cache gc [--budget BYTES] [--unused DAYS]\n"
+	"       offwind cache export OBJECT -o FILE\n"
+	"       offwind cache import FILE…\n"
+	"Looks after the store of compiled unwind tables.  OBJECT: the first digits of a "
+	"build-id,\n"
+	"a path, a file's base name.\n"
+	"\n";
 
-	if (n < sizeof(number))
-		memcpy(number, text, n);
-	suffix = text[n] ? strchr(suffixes, text[n]) : NULL;
-	if (!n || (text[n] && (!suffix || text[n + 1])) ||
-	    input_number("--budget", number, 0, UINT64_MAX >> 32, &value)) {
-		log_error("--budget takes bytes, as in 512M, not '%s'", text);
-		return -EINVAL;
-	}
-	*out = suffix ? value << (10 * (suffix - suffixes + 1)) : value;
-	return 0;
-}
+static const char help_after[] =
+	"\n"
+	"Exit code: 0 done (diff: nothing lost), 1 failed, 2 usage, 3 done in part (verify:\n"
+	"damage was found; diff: unwind information was lost or new expressions came).\n";
 
-/*
- * Read the options into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help was
- * given and printed.
- */
-static int parse(int argc, char **argv, struct cache_options *o, bool *done)
+#define AT(field) .at = offsetof(struct cache_options, field)
+
+static int take_format(void *to, const char *option, char *text)
 {
-	enum { DB = 256, FORMAT, MATCH, SORT, UNUSED, BUDGET, RUNNING, REPAIR, STRICT };
-	static const struct option options[] = {
-		{ "db", required_argument, NULL, DB },
-		{ "format", required_argument, NULL, FORMAT },
-		{ "match", required_argument, NULL, MATCH },
-		{ "sort", required_argument, NULL, SORT },
-		{ "unused", required_argument, NULL, UNUSED },
-		{ "budget", required_argument, NULL, BUDGET },
-		{ "running", no_argument, NULL, RUNNING },
-		{ "jobs", required_argument, NULL, 'j' },
-		{ "repair", no_argument, NULL, REPAIR },
-		{ "strict", no_argument, NULL, STRICT },
-		{ "output", required_argument, NULL, 'o' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "verbose", no_argument, NULL, 'v' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
 	static const char *const formats[] = { "table", "csv", "json" };
-	uint64_t number;
-	int c;
 
-	while ((c = option_next(argc, argv, "j:o:qvh", options)) != -1) {
-		switch (c) {
-		case DB:
-			o->db = optarg;
-			break;
-		case FORMAT:
-			for (number = 0; number < 3 && strcmp(optarg, formats[number]) != 0;)
-				number++;
-			if (number == 3) {
-				log_error("--format is table, csv or json, not '%s'", optarg);
-				return -EINVAL;
-			}
-			o->format = (enum sql_format)number;
-			break;
-		case MATCH:
-			o->match = optarg;
-			break;
-		case SORT:
-			o->sort = optarg;
-			break;
-		case UNUSED:
-			if (input_number("--unused", optarg, 0, 100000, &number))
-				return -EINVAL;
-			o->unused_days = (int64_t)number;
-			break;
-		case BUDGET:
-			if (parse_size(optarg, &o->budget))
-				return -EINVAL;
-			if (!o->budget)
-				o->budget = STORE_BUDGET_DEFAULT;
-			break;
-		case RUNNING:
-			o->running = true;
-			break;
-		case 'j':
-			if (input_number("--jobs", optarg, 1, 256, &number))
-				return -EINVAL;
-			o->jobs = (unsigned int)number;
-			break;
-		case REPAIR:
-			o->repair = true;
-			break;
-		case STRICT:
-			o->strict = true;
-			break;
-		case 'o':
-			o->output = optarg;
-			break;
-		case 'q':
-			log_quiet(true);
-			break;
-		case 'v':
-			log_verbose(true);
-			break;
-		case 'h':
-			(void)fputs(help, stdout);
-			*done = true;
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (!strcmp(text, formats[i])) {
+			*(enum sql_format *)to = (enum sql_format)i;
 			return 0;
-		default:
-			return -EINVAL;
 		}
-	}
+	log_error("%s is table, csv or json, not '%s'", option, text);
+	return -EINVAL;
+}
+
+static int take_unused(void *to, const char *option, char *text)
+{
+	uint64_t days;
+
+	if (input_number(option, text, 0, 100000, &days))
+		return -EINVAL;
+	*(int64_t *)to = (int64_t)days;
 	return 0;
 }
+
+/* Take the limit of the store, 0 for the default. */
+static int take_budget(void *to, const char *option, char *text)
+{
+	uint64_t *budget = to;
+
+	if (input_size(option, text, 0, INT64_MAX, budget))
+		return -EINVAL;
+	if (!*budget)
+		*budget = STORE_BUDGET_DEFAULT;
+	return 0;
+}
+
+static int take_jobs(void *to, const char *option, char *text)
+{
+	uint64_t jobs;
+
+	if (input_number(option, text, 1, 256, &jobs))
+		return -EINVAL;
+	*(unsigned int *)to = (unsigned int)jobs;
+	return 0;
+}
+
+static const struct option_row option_rows[] = {
+	{ "--db", 0, "FILE", "the store (default: see man offwind)", .set = option_text, AT(db) },
+	{ "--format", 0, "FORMAT", "of ls, rows and query: table (default), csv or json",
+	  .set = take_format, AT(format) },
+	{ "--match", 0, "TEXT", "ls: whose path or build-id contains it", .set = option_text,
+	  AT(match) },
+	{ "--sort", 0, "COLUMN", "ls: path, used (default), uses, size, rows", .set = option_text,
+	  AT(sort) },
+	{ "--unused", 0, "DAYS", "ls, gc: not used for so long", .set = take_unused,
+	  AT(unused_days) },
+	{ "--budget", 0, "BYTES", "gc: from now on the store's limit (suffixes K, M, G; 0: 1G)",
+	  .set = take_budget, AT(budget) },
+	{ "--running", 0, NULL, "prefetch: what running processes have mapped", .set = option_true,
+	  AT(running) },
+	{ "--jobs", 'j', "N", "prefetch: so many at once (default: one a CPU)", .set = take_jobs,
+	  AT(jobs) },
+	{ "--repair", 0, NULL, "verify: drop what is damaged, let go what is in quarantine",
+	  .set = option_true, AT(repair) },
+	{ "--strict", 0, NULL, "diff: any changed row counts", .set = option_true, AT(strict) },
+	{ "--output", 'o', "FILE", "export: where to", .set = option_text, AT(output) },
+	OPTION_QUIET,
+	OPTION_VERBOSE,
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
 
 int cmd_cache(int argc, char **argv)
 {
 	struct cache_options o = { .unused_days = -1 };
-	bool done = false;
+	int n, rc = option_read(&option_table, argc, argv, &o);
 	const char *what;
 	char **words;
-	int n;
 
-	if (parse(argc, argv, &o, &done))
-		return CMD_USAGE;
-	if (done)
-		return CMD_DONE;
+	if (rc)
+		return rc < 0 ? CMD_USAGE : CMD_DONE;
 	what = optind < argc ? argv[optind] : "";
 	words = argv + optind + 1;
 	n = argc - optind - 1;

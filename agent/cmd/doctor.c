@@ -38,16 +38,28 @@ struct doctor {
 	char partly[256]; /* names of the checks that are not ok, for the last line */
 };
 
-static const char help[] =
+static const char help_before[] =
 	"usage: offwind doctor [--json]\n"
 	"Tells what of recording the live system works here, and what to do where it does not.\n"
-	"\n"
-	"      --json            an array of {\"check\", \"state\", \"text\"}; a state is ok, "
-	"partly "
-	"or no\n"
-	"  -h, --help            this text\n"
+	"\n";
+
+static const char help_after[] =
 	"\n"
 	"Exit code: 0 recording works, 1 it does not, 2 usage, 3 it works in part.\n";
+
+static const struct option_row option_rows[] = {
+	{ "--json", 0, NULL,
+	  "an array of {\"check\", \"state\", \"text\"}; a state is ok, partly or no",
+	  .set = option_true, .at = offsetof(struct doctor, json) },
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
 
 static void say(struct doctor *doctor, const char *check, enum state state, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -505,25 +517,14 @@ static void say_end(const struct doctor *doctor, bool works)
 
 int cmd_doctor(int argc, char **argv)
 {
-	enum { JSON = 256 };
-	static const struct option options[] = { { "json", no_argument, NULL, JSON },
-						 { "help", no_argument, NULL, 'h' },
-						 { NULL, 0, NULL, 0 } };
 	struct doctor doctor = { 0 };
 	bool works = false, able;
-	int c;
+	int rc = option_read(&option_table, argc, argv, &doctor);
 
-	while ((c = option_next(argc, argv, "h", options)) != -1) {
-		if (c == 'h') {
-			(void)fputs(help, stdout);
-			return CMD_DONE;
-		}
-		if (c != JSON) {
-			(void)fputs(help, stderr);
-			return CMD_USAGE;
-		}
-		doctor.json = true;
-	}
+	if (rc < 0)
+		option_help(&option_table, stderr);
+	if (rc)
+		return rc < 0 ? CMD_USAGE : CMD_DONE;
 	if (optind != argc) {
 		log_error("doctor: no argument expected, got \"%s\"", argv[optind]);
 		return CMD_USAGE;

@@ -26,7 +26,7 @@ struct options {
 	struct pick pick; /* which samples of recordings */
 };
 
-static const char help[] =
+static const char help_before[] =
 	"usage: offwind flamegraph [OPTION]… [PROFILE…]\n"
 	"Makes a page for browsers of pprof profiles, anybody's, gzipped or plain (- for\n"
 	"standard input): each function as wide as its share, its callees beyond it.  The page\n"
@@ -34,25 +34,60 @@ static const char help[] =
 	"used by keyboard; it has a table of the functions and a graph of their callers.\n"
 	"Several profiles are shown as one.  Recordings (perf.data, .owc) are unwound\n"
 	"first; without PROFILE it is offwind.pb.gz, offwind.owc or perf.data of this folder.\n"
-	"\n"
-	"  -o, --output FILE   where to (default: offwind.html; - for standard output)\n"
-	"      --diff BASE     compare with this profile; may be given several times, for\n"
-	"                      several profiles taken together\n"
-	"      --sample-type TYPE, --type TYPE\n"
-	"                      which sample type to show first, \"samples\", \"cpu\" (default: "
-	"the\n"
-	"                      profile's own)\n"
-	"      --by LABEL      what to group stacks by at the root: \"thread\", \"pid\",\n"
-	"                      \"container_id\", any label of the profile; none (default: comm,\n"
-	"                      the process's name, if the profile has it)\n"
-	"      --time BEGIN,END    of recordings: a slice of time, see offwind unwind --help\n"
-	"      --title TEXT    the page's title (default: the profiles' names)\n"
-	"  -h, --help          this text\n"
+	"\n";
+
+static const char help_after[] =
 	"\n"
 	"Frames found by guess rather than by unwind information are marked by a broken edge\n"
 	"and \"≈\"; stacks that do not reach their root stand behind a hatched frame that says\n"
 	"why.\n"
 	"Exit code: 0 done, 1 failed, 2 usage.\n";
+
+/* Add a profile to compare with. to is the struct options. */
+static int take_base(void *to, const char *option, char *text)
+{
+	struct options *o = to;
+
+	if (o->n_bases == BASES_MAX) {
+		log_error("%s: more than %d profiles", option, BASES_MAX);
+		return -EINVAL;
+	}
+	o->bases[o->n_bases++] = text;
+	return 0;
+}
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct option_row option_rows[] = {
+	{ "--output", 'o', "FILE", "where to (default: offwind.html; - for standard output)",
+	  .set = option_text, AT(output) },
+	{ "--diff", 0, "BASE",
+	  "compare with this profile; may be given several times, for\n"
+	  "several profiles taken together",
+	  .set = take_base },
+	{ "--sample-type", 0, "TYPE", OPTION_BESIDE, .set = option_text, AT(type) },
+	{ "--type", 0, "TYPE",
+	  "which sample type to show first, \"samples\", \"cpu\" (default: the\n"
+	  "profile's own)",
+	  .set = option_text, AT(type) },
+	{ "--by", 0, "LABEL",
+	  "what to group stacks by at the root: \"thread\", \"pid\",\n"
+	  "\"container_id\", any label of the profile; none (default: comm,\n"
+	  "the process's name, if the profile has it)",
+	  .set = option_text, AT(by) },
+	{ "--time", 0, "BEGIN,END", "of recordings: a slice of time, see offwind unwind --help",
+	  .set = pick_time, AT(pick), .column = 26 },
+	{ "--title", 0, "TEXT", "the page's title (default: the profiles' names)",
+	  .set = option_text, AT(title) },
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 22,
+	OPTION_ROWS(option_rows),
+};
 
 static const char *base_name(const char *path)
 {
@@ -219,54 +254,12 @@ static int flamegraph(struct options *o)
 
 int cmd_flamegraph(int argc, char **argv)
 {
-	enum { DIFF = 256, TYPE, BY, TITLE, TIME };
-	static const struct option long_options[] = {
-		{ "output", required_argument, NULL, 'o' },
-		{ "diff", required_argument, NULL, DIFF },
-		{ "type", required_argument, NULL, TYPE },
-		{ "sample-type", required_argument, NULL, TYPE },
-		{ "by", required_argument, NULL, BY },
-		{ "title", required_argument, NULL, TITLE },
-		{ "time", required_argument, NULL, TIME },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
 	struct options options = { .output = "offwind.html" };
 	char *last;
-	int option;
+	int rc = option_read(&option_table, argc, argv, &options);
 
-	while ((option = option_next(argc, argv, "o:h", long_options)) != -1) {
-		switch (option) {
-		case 'o':
-			options.output = optarg;
-			break;
-		case DIFF:
-			if (options.n_bases == BASES_MAX) {
-				log_error("--diff: more than %d profiles", BASES_MAX);
-				return CMD_USAGE;
-			}
-			options.bases[options.n_bases++] = optarg;
-			break;
-		case TYPE:
-			options.type = optarg;
-			break;
-		case BY:
-			options.by = optarg;
-			break;
-		case TITLE:
-			options.title = optarg;
-			break;
-		case TIME:
-			if (pick_time(&options.pick, optarg))
-				return CMD_USAGE;
-			break;
-		case 'h':
-			(void)fputs(help, stdout);
-			return CMD_DONE;
-		default:
-			return CMD_USAGE;
-		}
-	}
+	if (rc)
+		return rc < 0 ? CMD_USAGE : CMD_DONE;
 	options.paths = argv + optind;
 	options.n_paths = (size_t)(argc - optind);
 	if (!options.n_paths) {

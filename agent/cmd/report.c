@@ -652,7 +652,7 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 			o->whole_names = true;
 			break;
 		case TIME:
-			i = pick_time(&o->pick, optarg);
+			i = pick_time(&o->pick, "--time", optarg);
 			break;
 		case BARS:
 			i = one_of("--bars", optarg, bars, 3);

@@ -448,7 +448,7 @@ int cmd_unwind(int argc, char **argv)
 			job.lines = true;
 			break;
 		case TIME:
-			if (pick_time(&pick, optarg))
+			if (pick_time(&pick, "--time", optarg))
 				return CMD_USAGE;
 			break;
 		case PID:
