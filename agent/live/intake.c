@@ -1,0 +1,394 @@
+/* agent/live/intake.c: reads the rings and the side-band, and puts events into the queue. */
+#include "agent/live/live_internal.h"
+
+#include "agent/clock.h"
+#include "agent/live/alloc.h"
+#include "agent/live/bpf.h"
+#include "agent/live/cgroup.h"
+#include "agent/live/file_id.h"
+#include "agent/live/inventory.h"
+#include "agent/live/mount.h"
+#include "agent/live/perf.h"
+#include "agent/live/pin.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * A record gets its time before the record becomes visible, and its CPU may be delayed in between.
+ * So only records older than this are delivered.
+ */
+#define SLACK_NS UINT64_C(10000000)
+
+/* The paths of further cgroups are not reported. */
+#define CGROUPS_MAX 65536u
+
+/*
+ * Return whether the allocators of a process are watched. If single threads are selected, the
+ * probes are in their processes.
+ */
+static bool has_allocators_watched(const struct live *live, uint32_t pid)
+{
+	return live->selected.n_tids ? live_selected_has(&live->selected, pid)
+				     : live_bpf_wants(live->bpf, pid);
+}
+
+/*
+ * Attach or detach the probes on allocators after an event. This happens when the event is read,
+ * not when it is delivered, because the process is not watched until then.
+ */
+static int watch_allocators(struct live *live, const struct event *event)
+{
+	switch (event->type) {
+	case EVENT_MAPPING:
+		return has_allocators_watched(live, event->pid)
+			       ? live_allocators_mapping(live->allocators, event->pid,
+							 &event->mapping)
+			       : 0;
+	case EVENT_FORK:
+		return event->pid != event->fork.parent_pid && event->fork.parent_pid &&
+				       has_allocators_watched(live, event->pid)
+			       ? live_allocators_fork(live->allocators, event->fork.parent_pid,
+						      event->pid)
+			       : 0;
+	case EVENT_EXIT:
+		live_allocators_exit(live->allocators, event->pid);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+int live_enqueue(void *ctx, const struct event *event)
+{
+	struct live *live = ctx;
+	struct event copy = *event;
+	struct event_mapping *m = &copy.mapping;
+
+	/*
+	 * The vDSO is the same in every 64-bit process, so this process's own copy serves all of
+	 * them.
+	 */
+	if (copy.type == EVENT_MAPPING && m->path && !strcmp(m->path, "[vdso]") &&
+	    m->end - m->start == live->vdso_size && m->start > UINT32_MAX) {
+		m->image = live->vdso;
+		m->image_size = live->vdso_size;
+	}
+	if (copy.type == EVENT_MAPPING && m->inode && m->path && m->path[0] == '/')
+		live_mounts_see(live->mounts, live->pins, m->major, m->minor, now_ns());
+	if (live->file_ids && copy.type == EVENT_MAPPING)
+		live_file_ids_fill(live->file_ids, live->pins, copy.pid, m, now_ns());
+	/* A memfd that has a build-id is a program. */
+	if (live->pins && copy.type == EVENT_MAPPING && m->path &&
+	    !strncmp(m->path, "/memfd:", 7) && m->build_id.size)
+		live_pins_hold(live->pins, copy.pid, m->start, m->end, now_ns());
+	if (live->allocators) {
+		int err = watch_allocators(live, &copy);
+
+		if (err)
+			return err;
+	}
+	return live_queue_event(&live->queue, &copy);
+}
+
+/*
+ * Callback of live_sideband_drain: decode a record and put its events into the queue. Records of
+ * processes that are not selected are only counted.
+ */
+static int on_record(void *ctx, struct perf_event_header *record, const struct live_file *file)
+{
+	struct live *live = ctx;
+	struct event events[LIVE_DECODE_MAX];
+	uint32_t pid;
+	size_t n;
+
+	if (live_sideband_pid(record, &pid) && live_selected_other(&live->selected, pid)) {
+		live->n_sideband++;
+		return 0;
+	}
+	n = live_sideband_decode(record, file, events);
+	for (size_t i = 0; i < n; i++) {
+		int err = live_selected_drops(&live->selected, &events[i])
+				  ? 0
+				  : live_enqueue(live, &events[i]);
+
+		if (err)
+			return err;
+		if (events[i].type != EVENT_LOST) {
+			live->n_sideband++;
+			continue;
+		}
+		live->sideband_lost += events[i].lost.n_sideband;
+		live_selected_unsure(&live->selected);
+	}
+	return 0;
+}
+
+/* Callback of live_sideband_drain: process pid was born. */
+static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
+{
+	struct live *live = ctx;
+
+	live_selected_fork(&live->selected, pid, parent);
+}
+
+struct which_cgroup {
+	const struct live *live;
+	uint64_t id;
+};
+
+static bool same_cgroup(const void *ctx, uint32_t i)
+{
+	const struct which_cgroup *want = ctx;
+
+	return want->live->cgroups[i] == want->id;
+}
+
+/* Report the path of a cgroup before its first sample. */
+static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
+{
+	struct event event = { .type = EVENT_CGROUP, .time_ns = time_ns, .cgroup = { .id = id } };
+	char path[PATH_MAX];
+	uint64_t *bigger;
+
+	if (!live->cgroup_paths || !id || live->n_cgroups == CGROUPS_MAX ||
+	    hash_find(&live->by_cgroup, hash_u64(0, id), same_cgroup,
+		      &(struct which_cgroup){ live, id }) != HASH_NONE)
+		return 0;
+	bigger = reallocarray(live->cgroups, live->n_cgroups + 1, sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	live->cgroups = bigger;
+	if (hash_add(&live->by_cgroup, hash_u64(0, id), (uint32_t)live->n_cgroups))
+		return -ENOMEM;
+	bigger[live->n_cgroups++] = id;
+	if (live_cgroup_path(live->cgroup_paths, id, path, sizeof(path)))
+		return 0; /* the cgroup no longer exists; its samples have its id only */
+	event.cgroup.path = path;
+	return live_queue_event(&live->queue, &event);
+}
+
+/* Count a captured wait on this CPU whose length is unknown. */
+static void lose_wait(struct live *live, uint32_t cpu)
+{
+	live_tally_of(&live->tally, cpu)->unended++;
+	live->unended++;
+}
+
+/*
+ * Store the record of a thread that begins to wait until the wait ends. It is copied, because long
+ * waits would otherwise fill the ring.
+ */
+static int begin_wait(struct live *live, const struct capture_head *head, uint32_t size)
+{
+	int unended, err = live_waits_begin(&live->waits, head, size, &unended);
+
+	live_tally_of(&live->tally, head->cpu)->waits++;
+	if (unended >= 0)
+		lose_wait(live, (uint32_t)unended);
+	if (err != -ENOSPC)
+		return err;
+	live_tally_of(&live->tally, head->cpu)->no_room++;
+	live->no_room++;
+	return 0;
+}
+
+/*
+ * Queue the sample of a wait that ended at time_ns, or only count the wait if it was shorter than
+ * off_cpu_min_ns. The length of the wait becomes the sample's period, and its end the sample's
+ * time. Takes ownership of head, also on failure.
+ */
+static int end_wait(struct live *live, struct capture_head *head, uint64_t time_ns,
+		    uint64_t *counter)
+{
+	int err;
+
+	if (time_ns <= head->time_ns || time_ns - head->time_ns < live->off_cpu_min_ns) {
+		live_tally_of(&live->tally, head->cpu)->short_waits++;
+		free(head);
+		return 0;
+	}
+	++*counter;
+	head->period = time_ns - head->time_ns;
+	head->time_ns = time_ns;
+	err = live_queue_wait(&live->queue, time_ns, head);
+	if (err)
+		free(head);
+	return err;
+}
+
+/*
+ * Complete the record of a thread that waited. An end without a stored beginning is ignored. If the
+ * time of the end is 0, the length is unknown, and the wait is counted as lost.
+ */
+static int take_wake(struct live *live, const struct capture_wake *wake)
+{
+	struct capture_head *head = live_waits_end(&live->waits, wake->tid, wake->since_ns);
+
+	if (!head)
+		return 0;
+	if (wake->time_ns)
+		return end_wait(live, head, wake->time_ns,
+				&live_tally_of(&live->tally, head->cpu)->ended);
+	lose_wait(live, head->cpu);
+	free(head);
+	return 0;
+}
+
+/* Queue the event that a captured allocation was freed. */
+static int take_freed(struct live *live, const struct capture_free *freed)
+{
+	const struct event event = { .type = EVENT_FREED,
+				     .pid = freed->pid,
+				     .time_ns = freed->time_ns,
+				     .freed = { freed->id, freed->bytes } };
+
+	live->n_frees++;
+	return live_queue_event(&live->queue, &event);
+}
+
+/*
+ * Handle the newest record of the ring, which has the last slot. A sample stays in the ring until
+ * it is delivered; records of other kinds are released here. Damaged records are counted.
+ */
+static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
+{
+	const struct capture_head *head = (const void *)bytes;
+	struct capture_wake wake = { 0 };
+	struct capture_free freed = { 0 };
+	int err;
+
+	if (size == sizeof(freed))
+		memcpy(&freed, bytes, sizeof(freed));
+	if (freed.magic == CAPTURE_FREE_MAGIC) {
+		live_slots_done(&live->slots, live->slots.next - 1);
+		return take_freed(live, &freed);
+	}
+	if (size == sizeof(wake))
+		memcpy(&wake, bytes, sizeof(wake));
+	if (wake.magic == CAPTURE_WAKE_MAGIC) {
+		live_slots_done(&live->slots, live->slots.next - 1);
+		return take_wake(live, &wake);
+	}
+	if (!live_captured_sound(head, size, live->events.n)) {
+		live->damaged++;
+		live_tally_of(&live->tally, size < sizeof(*head) ? 0 : head->cpu)->damaged++;
+		live_slots_done(&live->slots, live->slots.next - 1);
+		return 0;
+	}
+	err = name_cgroup(live, head->cgroup_id, head->time_ns);
+	if (err)
+		return err;
+	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
+	if (!(head->flags & CAPTURE_WAITS))
+		return live_queue_sample(&live->queue, head->time_ns, bytes, live->slots.next - 1);
+	err = begin_wait(live, head, size);
+	live_slots_done(&live->slots, live->slots.next - 1);
+	return err;
+}
+
+/* Handle all records that are new in the ring. */
+static int scan_ring(struct live *live)
+{
+	const uint8_t *bytes;
+	unsigned long end;
+	uint32_t size;
+	int err = 0;
+
+	while (!err && (size = live_ring_scan(&live->ring, &bytes, &end))) {
+		err = live_slots_add(&live->slots, end);
+		if (!err)
+			err = take_record(live, bytes, size);
+	}
+	return err;
+}
+
+/*
+ * When recording stops, end the waits that are still going on: they are in the kernel's table. A
+ * thread that is not in that table woke up while the ring had no room for the record of its end.
+ */
+static int end_all_waits(struct live *live)
+{
+	struct capture_head *head;
+	int err = 0;
+
+	while (!err && (head = live_waits_any(&live->waits))) {
+		if (live_bpf_waits(live->bpf, head->tid, head->time_ns)) {
+			err = end_wait(live, head, live->stopped_ns,
+				       &live_tally_of(&live->tally, head->cpu)->still_waiting);
+			continue;
+		}
+		lose_wait(live, head->cpu);
+		free(head);
+	}
+	return err;
+}
+
+/*
+ * Queue an EVENT_LOST for the losses that were not reported yet. total is the number of losses so
+ * far, *told the number already reported.
+ */
+static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason reason,
+		     uint64_t total, uint64_t *told)
+{
+	struct event event = { .type = EVENT_LOST,
+			       .time_ns = time_ns,
+			       .lost = { .reason = reason, .n_samples = total - *told } };
+	int err;
+
+	if (total == *told)
+		return 0;
+	err = live_queue_event(&live->queue, &event);
+	if (!err)
+		*told = total;
+	return err;
+}
+
+int live_drain(struct live *live)
+{
+	uint64_t now = now_ns();
+	struct capture_counters count;
+	int err;
+
+	if (live->pins)
+		live_pins_drain(live->pins, now);
+	if (live->file_ids)
+		live_file_ids_sweep(live->file_ids, now);
+	err = live_sideband_drain(live->sideband, live->selected.others ? note_fork : NULL,
+				  on_record, live);
+	live_bpf_reading(live->bpf);
+	if (!err)
+		err = scan_ring(live);
+	if (!err && live->stopped)
+		err = end_all_waits(live);
+	if (!err)
+		err = live_bpf_counters(live->bpf, NULL, &count);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_RING_FULL, count.ring_full,
+				&live->told_ring_full);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_UNREADABLE, count.unreadable,
+				&live->told_unreadable);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_RING_FULL, live->no_room,
+				&live->told_no_room);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_DAMAGED, live->damaged, &live->told_damaged);
+	if (!err)
+		err = tell_lost(live, now, EVENT_LOST_WAIT_END, live->unended, &live->told_unended);
+	if (err) {
+		(void)snprintf(live->base.error, sizeof(live->base.error), "live system: %s",
+			       strerror(-err));
+		return err;
+	}
+	live->drained_ns = now;
+	live->horizon_ns = now - SLACK_NS;
+	if (live->stopped) { /* no more events can come */
+		live->horizon_ns = UINT64_MAX;
+		live->flushed = true;
+	}
+	return 0;
+}

@@ -1,0 +1,89 @@
+/*
+ * agent/live/live_internal.h: the state of the live source. For its three parts alone: live_open.c
+ * opens it, intake.c fills its queue from the rings, live.c delivers from the queue.
+ */
+#ifndef AGENT_LIVE_LIVE_INTERNAL_H
+#define AGENT_LIVE_LIVE_INTERNAL_H
+
+#include "agent/hash.h"
+#include "agent/live/captured.h"
+#include "agent/live/decode.h"
+#include "agent/live/live.h"
+#include "agent/live/online.h"
+#include "agent/live/queue.h"
+#include "agent/live/ring.h"
+#include "agent/live/selected.h"
+#include "agent/live/slots.h"
+#include "agent/live/tally.h"
+#include "agent/live/wait.h"
+
+#define LIVE_TICK_NS UINT64_C(200000000) /* between two readings of the rings, at most */
+
+struct live {
+	struct source base;
+	struct live_events events;
+	struct live_bpf *bpf;
+	struct live_sideband *sideband;
+	struct live_pins *pins; /* NULL: files are not held open */
+	struct live_mounts *mounts;
+	struct live_file_ids *file_ids; /* NULL: the kernel reports the build-ids of mappings */
+	struct live_ring ring;
+	struct live_queue queue;
+	struct live_waits waits;
+	uint64_t off_cpu_min_ns;
+	uint64_t tick_ns;
+	struct live_allocators *allocators; /* NULL: allocations are not recorded */
+	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
+	int epoll;
+
+	struct live_slots slots; /* of the records in the ring */
+	/* What the last call of live_next returned; released by the next call: */
+	uint64_t held_slot;		/* the sample's slot; UINT64_MAX: none */
+	struct event *held;		/* the event */
+	struct capture_head *held_wait; /* the sample of a thread that waited */
+
+	uint64_t drained_ns, horizon_ns, last_ns;
+	uint64_t told_ring_full, told_unreadable, damaged, told_damaged, no_room, told_no_room;
+	uint64_t unended, told_unended;
+	uint64_t n_sideband, sideband_lost, late;
+	struct live_tally tally;
+	bool stopped, flushed;
+	uint64_t stopped_ns;
+
+	struct live_online online;
+	struct live_selected selected;
+	uint64_t watched_ns, all_gone_ns;
+
+	struct live_symbols *symbols; /* NULL: not opened yet, or the kernel does not support it */
+	bool symbols_tried;
+
+	struct live_cgroup_paths *cgroup_paths; /* NULL: paths of cgroups cannot be read */
+	uint64_t *cgroups;			/* the ids of those whose path was reported */
+	size_t n_cgroups;
+	struct hash_index by_cgroup;
+
+	const uint8_t *vdso;
+	size_t vdso_size;
+	struct uw_region regions[LIVE_REGIONS_MAX];
+};
+
+extern const struct source_ops live_ops; /* live.c */
+
+/*
+ * Put an event into the queue, and first do what must happen at once: look up its file, hold the
+ * file open, watch its allocator. The queue copies the event. ctx is the struct live.
+ */
+int live_enqueue(void *ctx, const struct event *event);
+
+/*
+ * Read all rings, queue what they hold and report losses. The queue is then complete up to
+ * horizon_ns. On failure the source's error says why.
+ */
+int live_drain(struct live *live);
+
+/*
+ * Add the side-band's descriptors to the epoll set. Descriptors that are already in it stay there.
+ */
+int live_watch_sideband(struct live *live);
+
+#endif
