@@ -27,7 +27,7 @@ struct build {
 	const struct uw_table_source *source;
 	const struct uw_arch *arch;
 	uint64_t base;
-	struct uw_rows rows;
+	struct uw_table_rows rows;
 	struct uw_fast *fast;
 
 	struct ref *refs;
@@ -42,10 +42,10 @@ static void spend(struct build *b, uint64_t work)
 	b->work += work;
 	if (b->work > UW_TABLE_WORK_MAX || b->n_refs > UW_TABLE_FDES_MAX ||
 	    b->rows.n_rows > UW_TABLE_ROWS_MAX)
-		uw_rows_fail(&b->rows, -EFBIG);
+		uw_table_rows_fail(&b->rows, -EFBIG);
 	if (b->source->stop && ++b->n_asked % ASK_EVERY == 0 &&
 	    b->source->stop(b->source->stop_ctx))
-		uw_rows_fail(&b->rows, -ECANCELED);
+		uw_table_rows_fail(&b->rows, -ECANCELED);
 }
 
 static uint32_t unit_of(const struct build *b, uint64_t vaddr)
@@ -61,8 +61,8 @@ static uint64_t vaddr_of(const struct build *b, uint32_t unit)
 /* Add a row, with room for it. */
 static void put(struct build *b, uint32_t unit, uint32_t rule)
 {
-	if (uw_rows_reserve(&b->rows, 1))
-		uw_rows_put(&b->rows, unit, rule);
+	if (uw_table_rows_reserve(&b->rows, 1))
+		uw_table_rows_put(&b->rows, unit, rule);
 }
 
 static void put_none(struct build *b, uint32_t unit)
@@ -93,7 +93,7 @@ static int general_row(void *ctx, uint64_t start, uint64_t end, const struct uw_
 	 */
 	if ((start | end) & (b->arch->code_align - 1u))
 		return -ENOTSUP;
-	put(b, unit_of(b, start), uw_rows_rule(&b->rows, rule));
+	put(b, unit_of(b, start), uw_table_rows_rule(&b->rows, rule));
 	g->next = end;
 	return b->rows.err;
 }
@@ -149,7 +149,7 @@ static void add_ref(struct build *b, unsigned int section, uint64_t off, uint64_
 	ref.start = unit_of(b, start);
 	ref.end = (uint32_t)((end - b->base + mask) >> b->arch->unit_shift);
 	if (b->n_refs == b->room_refs &&
-	    !uw_rows_grow(&b->rows, &b->refs, b->n_refs, 1, &b->room_refs, sizeof(*b->refs)))
+	    !uw_table_rows_grow(&b->rows, &b->refs, b->n_refs, 1, &b->room_refs, sizeof(*b->refs)))
 		return;
 	b->refs[b->n_refs++] = ref;
 }
@@ -200,7 +200,7 @@ static void sort_refs(struct build *b)
 		return;
 	to = malloc(b->n_refs * sizeof(*to));
 	if (!to) {
-		uw_rows_fail(&b->rows, -ENOMEM);
+		uw_table_rows_fail(&b->rows, -ENOMEM);
 		return;
 	}
 	for (unsigned int shift = 0; shift < 32 && high >> shift; shift += 11) {
@@ -260,7 +260,8 @@ static void sweep(struct build *b)
 				end = refs[i].end > end ? refs[i].end : end;
 		}
 		/* The last row before this FDE may have been replaced. */
-		uw_rows_begin(&b->rows, ref->start, before - 1, ref->start - last >= trampoline);
+		uw_table_rows_begin(&b->rows, ref->start, before - 1,
+				    ref->start - last >= trampoline);
 		last = end;
 		next = i < n ? refs[i].start : UINT32_MAX;
 		if (clash || next - end >= padding)
@@ -277,7 +278,7 @@ int uw_table_build(const struct uw_table_source *source, uint8_t **blob, size_t 
 
 	if (err)
 		return err;
-	uw_rows_init(&b.rows, b.arch);
+	uw_table_rows_init(&b.rows, b.arch);
 	err = uw_fast_new(b.arch, &b.rows, &b.fast);
 	if (err)
 		goto out;
@@ -285,7 +286,7 @@ int uw_table_build(const struct uw_table_source *source, uint8_t **blob, size_t 
 		if (source->cfi[i] && source->cfi[i]->size)
 			collect(&b, i);
 	if (!b.n_refs)
-		uw_rows_fail(&b.rows, -ENOENT);
+		uw_table_rows_fail(&b.rows, -ENOENT);
 	if (!b.rows.err)
 		sort_refs(&b);
 	if (!b.rows.err)
@@ -293,7 +294,7 @@ int uw_table_build(const struct uw_table_source *source, uint8_t **blob, size_t 
 	err = b.rows.err ? b.rows.err : uw_table_pack(source, &b.rows, b.base, blob, size);
 out:
 	uw_fast_free(b.fast);
-	uw_rows_fini(&b.rows);
+	uw_table_rows_fini(&b.rows);
 	free(b.refs);
 	return err;
 }

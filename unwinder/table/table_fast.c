@@ -69,7 +69,7 @@ struct step {
 
 struct uw_fast {
 	const struct uw_arch *arch;
-	struct uw_rows *rows;
+	struct uw_table_rows *rows;
 	int8_t slot[256]; /* index in off of each register, or SLOT_ODD or SLOT_IGNORE */
 
 	struct state *states;
@@ -124,7 +124,7 @@ static bool rehash(struct uw_fast *f)
 	uint32_t *hash = calloc(want, sizeof(*hash));
 
 	if (!hash) {
-		uw_rows_fail(f->rows, -ENOMEM);
+		uw_table_rows_fail(f->rows, -ENOMEM);
 		return false;
 	}
 	for (size_t i = 0; i < f->n_states; i++) {
@@ -155,9 +155,10 @@ static uint32_t intern(struct uw_fast *f, const struct state *s)
 		if (!memcmp(&f->states[f->hash[at] - 1], s, sizeof(*s)))
 			return f->hash[at] - 1;
 	if (f->n_states == STATES_MAX ||
-	    !uw_rows_grow(f->rows, &f->states, f->n_states, 1, &f->room_states,
-			  sizeof(*f->states)) ||
-	    !uw_rows_grow(f->rows, &f->rules, f->n_states, 1, &f->room_rules, sizeof(*f->rules)))
+	    !uw_table_rows_grow(f->rows, &f->states, f->n_states, 1, &f->room_states,
+				sizeof(*f->states)) ||
+	    !uw_table_rows_grow(f->rows, &f->rules, f->n_states, 1, &f->room_rules,
+				sizeof(*f->rules)))
 		return NO_STATE;
 	f->states[f->n_states] = *s;
 	f->rules[f->n_states] = NO_RULE;
@@ -200,7 +201,7 @@ static __attribute__((noinline)) uint32_t find_rule(struct uw_fast *f, uint32_t 
 	struct uw_row row;
 
 	f->rules[state] =
-		row_of(f, &f->states[state], &row) ? uw_rows_intern(f->rows, &row) : ODD_RULE;
+		row_of(f, &f->states[state], &row) ? uw_table_rows_intern(f->rows, &row) : ODD_RULE;
 	return f->rules[state];
 }
 
@@ -378,7 +379,7 @@ static inline bool place(struct uw_fast *f, uint32_t unit, uint32_t state)
 		if (rule == ODD_RULE)
 			return false;
 	}
-	uw_rows_put(f->rows, unit, rule);
+	uw_table_rows_put(f->rows, unit, rule);
 	return true;
 }
 
@@ -387,7 +388,7 @@ static inline bool place(struct uw_fast *f, uint32_t unit, uint32_t state)
 /* The main loop: flow instructions are executed here, all others through the cache of steps. */
 bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t first, uint32_t limit)
 {
-	struct uw_rows *rows = f->rows;
+	struct uw_table_rows *rows = f->rows;
 	const uint8_t *p = fde->program, *const end = fde->end, *const readable = fde->readable;
 	uint32_t saved[DEPTH_MAX], depth = 0, state = fde->cie->start, placed = NO_STATE, delta;
 	const uint32_t units = fde->cie->units;
@@ -395,7 +396,7 @@ bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t firs
 	struct uw_table_row before;
 	uint64_t unit = first;
 
-	if (end - p > (ptrdiff_t)PROGRAM_MAX || !uw_rows_reserve(rows, (size_t)(end - p) + 1))
+	if (end - p > (ptrdiff_t)PROGRAM_MAX || !uw_table_rows_reserve(rows, (size_t)(end - p) + 1))
 		return false;
 	before = n_rows ? rows->rows[n_rows - 1] : (struct uw_table_row){ .unit = 0 };
 	while (p < end) {
@@ -473,7 +474,7 @@ bool uw_fast_run(struct uw_fast *f, const struct uw_fast_fde *fde, uint32_t firs
 	if (state == placed || place(f, (uint32_t)unit, state))
 		return true;
 odd:
-	/* Undo all rows of this FDE: uw_rows_put may have changed the last row before it, too. */
+	/* Undo all rows of this FDE: uw_table_rows_put may have changed the last row before it, too. */
 	rows->n_rows = n_rows;
 	if (n_rows)
 		rows->rows[n_rows - 1] = before;
@@ -616,7 +617,7 @@ bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-int uw_fast_new(const struct uw_arch *arch, struct uw_rows *rows, struct uw_fast **out)
+int uw_fast_new(const struct uw_arch *arch, struct uw_table_rows *rows, struct uw_fast **out)
 {
 	struct uw_fast *f = calloc(1, sizeof(*f));
 

@@ -23,7 +23,7 @@ struct uw_fast_cie;
  * Make a decoder. It puts rules and rows into rows, which also receives -ENOMEM, and which must
  * outlive the decoder. -ENOMEM: no memory for the decoder itself.
  */
-int uw_fast_new(const struct uw_arch *arch, struct uw_rows *rows, struct uw_fast **out);
+int uw_fast_new(const struct uw_arch *arch, struct uw_table_rows *rows, struct uw_fast **out);
 /* Free the decoder; NULL is allowed. */
 void uw_fast_free(struct uw_fast *fast);
 

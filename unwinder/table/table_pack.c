@@ -45,7 +45,7 @@ void uw_table_identify(const struct uw_table_source *source, __u64 *size, __u64 
 /* ---- the parts ---------------------------------------------------------------------- */
 
 /* Set the header's fields, except the offsets of the parts. */
-static void fill_header(const struct uw_table_source *source, const struct uw_rows *rows,
+static void fill_header(const struct uw_table_source *source, const struct uw_table_rows *rows,
 			uint64_t base, struct table_header *h)
 {
 	*h = (struct table_header){ .blob = { .magic = TABLE_MAGIC,
@@ -76,7 +76,7 @@ static void fill_header(const struct uw_table_source *source, const struct uw_ro
 }
 
 /* Return the end of the rows of a sup that begin at row. */
-static size_t sup_end(const struct uw_rows *rows, size_t n_rows, size_t row, uint32_t sup)
+static size_t sup_end(const struct uw_table_rows *rows, size_t n_rows, size_t row, uint32_t sup)
 {
 	uint64_t end = ((uint64_t)sup + 1) * TABLE_SUP_UNITS;
 	size_t low = row, high = n_rows;
@@ -93,7 +93,7 @@ static size_t sup_end(const struct uw_rows *rows, size_t n_rows, size_t row, uin
 }
 
 /* Count the entries of blk. -ENOTSUP: a sup has more rows than a 16-bit number can count. */
-static int count_blocks(const struct uw_rows *rows, size_t n_rows, uint32_t *out)
+static int count_blocks(const struct uw_table_rows *rows, size_t n_rows, uint32_t *out)
 {
 	uint64_t n = 0;
 
@@ -108,7 +108,8 @@ static int count_blocks(const struct uw_rows *rows, size_t n_rows, uint32_t *out
 }
 
 /* Write sup and blk. */
-static void pack_blocks(const struct uw_rows *rows, const struct table_header *h, uint8_t *blob)
+static void pack_blocks(const struct uw_table_rows *rows, const struct table_header *h,
+			uint8_t *blob)
 {
 	struct table_sup *sup = (struct table_sup *)(blob + h->sup);
 	uint16_t *blk = (uint16_t *)(blob + h->blk);
@@ -135,7 +136,7 @@ static void pack_blocks(const struct uw_rows *rows, const struct table_header *h
 }
 
 /* Write key, rid, rule and ext. */
-static void pack_rows(const struct uw_rows *rows, const struct table_header *h, uint8_t *blob)
+static void pack_rows(const struct uw_table_rows *rows, const struct table_header *h, uint8_t *blob)
 {
 	uint64_t *word = (uint64_t *)(blob + h->rule);
 	int16_t *ext = (int16_t *)(blob + h->ext);
@@ -199,8 +200,8 @@ static uint64_t rest_of(const struct table_header *h)
 	       (uint64_t)3 * TABLE_ALIGN;
 }
 
-int uw_table_pack(const struct uw_table_source *source, const struct uw_rows *rows, uint64_t base,
-		  uint8_t **out, size_t *size)
+int uw_table_pack(const struct uw_table_source *source, const struct uw_table_rows *rows,
+		  uint64_t base, uint8_t **out, size_t *size)
 {
 	struct table_header h;
 	uint64_t at = TABLE_HEADER_SIZE;

@@ -13,14 +13,14 @@
 #define SLOW_MAX  (16u << 20) /* bytes of records; real files have kilobytes */
 #define RULES_MAX (1u << 20)  /* real files have thousands */
 
-void uw_rows_fail(struct uw_rows *rows, int err)
+void uw_table_rows_fail(struct uw_table_rows *rows, int err)
 {
 	if (!rows->err)
 		rows->err = err;
 }
 
-bool uw_rows_grow(struct uw_rows *rows, void *array, size_t n, size_t more, size_t *room,
-		  size_t width)
+bool uw_table_rows_grow(struct uw_table_rows *rows, void *array, size_t n, size_t more,
+			size_t *room, size_t width)
 {
 	void **at = array, *bigger;
 	size_t want = *room ? *room : 256;
@@ -31,7 +31,7 @@ bool uw_rows_grow(struct uw_rows *rows, void *array, size_t n, size_t more, size
 		want *= 2;
 	bigger = realloc(*at, want * width);
 	if (!bigger) {
-		uw_rows_fail(rows, -ENOMEM);
+		uw_table_rows_fail(rows, -ENOMEM);
 		return false;
 	}
 	*at = bigger;
@@ -42,7 +42,7 @@ bool uw_rows_grow(struct uw_rows *rows, void *array, size_t n, size_t more, size
 /* ---- rules, each stored once ----------------------------------------------------------- */
 
 /* Hash the parts of a rule that equal() compares. */
-static uint32_t hash_of(const struct uw_rows *rows, const struct uw_row *rule)
+static uint32_t hash_of(const struct uw_table_rows *rows, const struct uw_row *rule)
 {
 	uint64_t hash = rule->word * 0x9e3779b97f4a7c15u, part;
 
@@ -53,20 +53,20 @@ static uint32_t hash_of(const struct uw_rows *rows, const struct uw_row *rule)
 	return (uint32_t)(hash >> 32);
 }
 
-static bool equal(const struct uw_rows *rows, const struct uw_row *a, const struct uw_row *b)
+static bool equal(const struct uw_table_rows *rows, const struct uw_row *a, const struct uw_row *b)
 {
 	return a->word == b->word &&
 	       !memcmp(a->ext, b->ext, rows->arch->ext_slots * sizeof(*a->ext));
 }
 
 /* Double the hash table. False: no memory, and rows has failed. */
-static bool rehash(struct uw_rows *rows)
+static bool rehash(struct uw_table_rows *rows)
 {
 	size_t want = rows->n_hash ? rows->n_hash * 2 : 4096;
 	uint32_t *hash = calloc(want, sizeof(*hash));
 
 	if (!hash) {
-		uw_rows_fail(rows, -ENOMEM);
+		uw_table_rows_fail(rows, -ENOMEM);
 		return false;
 	}
 	for (size_t i = 0; i < rows->n_rules; i++) {
@@ -82,7 +82,7 @@ static bool rehash(struct uw_rows *rows)
 	return true;
 }
 
-uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule)
+uint32_t uw_table_rows_intern(struct uw_table_rows *rows, const struct uw_row *rule)
 {
 	size_t at;
 
@@ -93,11 +93,11 @@ uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule)
 		if (equal(rows, &rows->rules[rows->hash[at] - 1], rule))
 			return rows->hash[at] - 1;
 	if (rows->n_rules == RULES_MAX) {
-		uw_rows_fail(rows, -ENOTSUP);
+		uw_table_rows_fail(rows, -ENOTSUP);
 		return UW_RULE_NONE;
 	}
-	if (!uw_rows_grow(rows, &rows->rules, rows->n_rules, 1, &rows->room_rules,
-			  sizeof(*rows->rules)))
+	if (!uw_table_rows_grow(rows, &rows->rules, rows->n_rules, 1, &rows->room_rules,
+				sizeof(*rows->rules)))
 		return UW_RULE_NONE;
 	rows->rules[rows->n_rules] = *rule;
 	rows->hash[at] = (uint32_t)++rows->n_rules;
@@ -105,17 +105,17 @@ uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule)
 }
 
 /* Make the rule with TABLE_WORD_BEGINS, and store the pair in begun. */
-static __attribute__((noinline)) void begin_rule(struct uw_rows *rows, uint32_t rule)
+static __attribute__((noinline)) void begin_rule(struct uw_table_rows *rows, uint32_t rule)
 {
 	struct uw_row row = rows->rules[rule];
 
 	row.word |= TABLE_WORD_BEGINS;
 	rows->begun[0] = rule;
-	rows->begun[1] = uw_rows_intern(rows, &row);
+	rows->begun[1] = uw_table_rows_intern(rows, &row);
 }
 
 /* Return the same rule with TABLE_WORD_BEGINS set. */
-static inline uint32_t rule_begun(struct uw_rows *rows, uint32_t rule)
+static inline uint32_t rule_begun(struct uw_table_rows *rows, uint32_t rule)
 {
 	if (rule == UW_RULE_NONE)
 		return rule;
@@ -124,7 +124,7 @@ static inline uint32_t rule_begun(struct uw_rows *rows, uint32_t rule)
 	return rows->begun[1];
 }
 
-void uw_rows_begin(struct uw_rows *rows, uint32_t unit, size_t from, bool told)
+void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from, bool told)
 {
 	uint32_t before, first;
 	size_t i = from;
@@ -146,7 +146,7 @@ void uw_rows_begin(struct uw_rows *rows, uint32_t unit, size_t from, bool told)
 				(--rows->n_rows - i) * sizeof(*rows->rows));
 		return;
 	}
-	if (first == UW_RULE_NONE || (!own && !uw_rows_reserve(rows, 1)))
+	if (first == UW_RULE_NONE || (!own && !uw_table_rows_reserve(rows, 1)))
 		return;
 	if (!own)
 		memmove(rows->rows + i + 1, rows->rows + i,
@@ -163,13 +163,13 @@ static void clear_ext(struct uw_row *rule)
 /* ---- records ------------------------------------------------------------------------------- */
 
 /* Double the pool's hash table. False: no memory, and rows has failed. */
-static bool rehash_pool(struct uw_rows *rows, struct uw_pool *pool)
+static bool rehash_pool(struct uw_table_rows *rows, struct uw_pool *pool)
 {
 	size_t want = pool->n_hash ? pool->n_hash * 2 : 64;
 	uint32_t *hash = calloc(want, sizeof(*hash));
 
 	if (!hash) {
-		uw_rows_fail(rows, -ENOMEM);
+		uw_table_rows_fail(rows, -ENOMEM);
 		return false;
 	}
 	for (size_t i = 0; i < pool->n_spans; i++) {
@@ -190,7 +190,7 @@ static bool rehash_pool(struct uw_rows *rows, struct uw_pool *pool)
  * Return the offset of the bytes in the pool, where they are added if they are new. 0: failure, or
  * size is 0.
  */
-static uint32_t pool_intern(struct uw_rows *rows, struct uw_pool *pool, const void *data,
+static uint32_t pool_intern(struct uw_table_rows *rows, struct uw_pool *pool, const void *data,
 			    size_t size)
 {
 	struct uw_span *e;
@@ -204,9 +204,9 @@ static uint32_t pool_intern(struct uw_rows *rows, struct uw_pool *pool, const vo
 		if (e->size == size && !memcmp(pool->data + e->off, data, size))
 			return e->off;
 	}
-	if (!uw_rows_grow(rows, &pool->spans, pool->n_spans, 1, &pool->room_spans,
-			  sizeof(*pool->spans)) ||
-	    !uw_rows_grow(rows, &pool->data, pool->size, size, &pool->room, 1))
+	if (!uw_table_rows_grow(rows, &pool->spans, pool->n_spans, 1, &pool->room_spans,
+				sizeof(*pool->spans)) ||
+	    !uw_table_rows_grow(rows, &pool->data, pool->size, size, &pool->room, 1))
 		return 0;
 	e = &pool->spans[pool->n_spans];
 	*e = (struct uw_span){ .off = (uint32_t)pool->size, .size = (uint32_t)size };
@@ -231,7 +231,7 @@ static const uint8_t reg_kinds[] = {
 };
 
 /* Store a rule as a record and return its word. TABLE_NONE: there are too many bytes of records. */
-static uint64_t slow_word(struct uw_rows *rows, const struct uw_rule *rule)
+static uint64_t slow_word(struct uw_table_rows *rows, const struct uw_rule *rule)
 {
 	struct table_slow slow = { .cfa_size = rule->cfa_size,
 				   .cfa_reg = rule->cfa_reg,
@@ -264,7 +264,7 @@ static uint64_t slow_word(struct uw_rows *rows, const struct uw_rule *rule)
 	return TABLE_SLOW | (uint64_t)pool_intern(rows, &rows->slow, record, size) << 32;
 }
 
-uint32_t uw_rows_rule(struct uw_rows *rows, const struct uw_rule *rule)
+uint32_t uw_table_rows_rule(struct uw_table_rows *rows, const struct uw_rule *rule)
 {
 	struct uw_row row;
 
@@ -275,21 +275,21 @@ uint32_t uw_rows_rule(struct uw_rows *rows, const struct uw_rule *rule)
 		clear_ext(&row);
 		row.word = slow_word(rows, rule);
 	}
-	return uw_rows_intern(rows, &row);
+	return uw_table_rows_intern(rows, &row);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-void uw_rows_init(struct uw_rows *rows, const struct uw_arch *arch)
+void uw_table_rows_init(struct uw_table_rows *rows, const struct uw_arch *arch)
 {
 	struct uw_row none = { .word = TABLE_NONE };
 
-	*rows = (struct uw_rows){ .arch = arch };
+	*rows = (struct uw_table_rows){ .arch = arch };
 	clear_ext(&none);
-	(void)uw_rows_intern(rows, &none); /* it gets the number UW_RULE_NONE */
+	(void)uw_table_rows_intern(rows, &none); /* it gets the number UW_RULE_NONE */
 }
 
-void uw_rows_fini(struct uw_rows *rows)
+void uw_table_rows_fini(struct uw_table_rows *rows)
 {
 	free(rows->rows);
 	free(rows->rules);

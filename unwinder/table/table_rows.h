@@ -33,7 +33,7 @@ struct uw_pool {
 	size_t n_hash;
 };
 
-struct uw_rows {
+struct uw_table_rows {
 	const struct uw_arch *arch;
 	struct uw_table_row *rows; /* owned, as are the other arrays; sorted by unit */
 	size_t n_rows, room_rows;
@@ -46,42 +46,42 @@ struct uw_rows {
 	int err; /* the first error, such as -ENOMEM; then there will be no table */
 };
 
-void uw_rows_init(struct uw_rows *rows, const struct uw_arch *arch);
-void uw_rows_fini(struct uw_rows *rows);
+void uw_table_rows_init(struct uw_table_rows *rows, const struct uw_arch *arch);
+void uw_table_rows_fini(struct uw_table_rows *rows);
 
 /* Record an error, unless there was one before. */
-void uw_rows_fail(struct uw_rows *rows, int err);
+void uw_table_rows_fail(struct uw_table_rows *rows, int err);
 
 /* Make room for `more` elements in an array of n. False: no memory, and rows has failed. */
-bool uw_rows_grow(struct uw_rows *rows, void *array, size_t n, size_t more, size_t *room,
-		  size_t width);
+bool uw_table_rows_grow(struct uw_table_rows *rows, void *array, size_t n, size_t more,
+			size_t *room, size_t width);
 
 /* Return a rule's number; a new rule gets the next one. UW_RULE_NONE after a failure. */
-uint32_t uw_rows_intern(struct uw_rows *rows, const struct uw_row *rule);
+uint32_t uw_table_rows_intern(struct uw_table_rows *rows, const struct uw_row *rule);
 
 /* Do the same for any rule: as a word, or as a record if no word can express it. */
-uint32_t uw_rows_rule(struct uw_rows *rows, const struct uw_rule *rule);
+uint32_t uw_table_rows_rule(struct uw_table_rows *rows, const struct uw_rule *rule);
 
 /*
  * Mark that a procedure begins at unit. Its rows have been put; the first of them is at index
  * `from` or after. told: the procedure gets a row of its own, even if its rule is the same as
  * before.
  */
-void uw_rows_begin(struct uw_rows *rows, uint32_t unit, size_t from, bool told);
+void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from, bool told);
 
-/* Make room for so many calls of uw_rows_put. */
-static inline bool uw_rows_reserve(struct uw_rows *rows, size_t more)
+/* Make room for so many calls of uw_table_rows_put. */
+static inline bool uw_table_rows_reserve(struct uw_table_rows *rows, size_t more)
 {
 	return more <= rows->room_rows - rows->n_rows ||
-	       uw_rows_grow(rows, &rows->rows, rows->n_rows, more, &rows->room_rows,
-			    sizeof(*rows->rows));
+	       uw_table_rows_grow(rows, &rows->rows, rows->n_rows, more, &rows->room_rows,
+				  sizeof(*rows->rows));
 }
 
 /*
  * Let this rule hold from unit on. Calls must come in the order of units; a second row for the same
  * unit replaces the first. The caller has made room.
  */
-static inline void uw_rows_put(struct uw_rows *rows, uint32_t unit, uint32_t rule)
+static inline void uw_table_rows_put(struct uw_table_rows *rows, uint32_t unit, uint32_t rule)
 {
 	struct uw_table_row *at = rows->rows + rows->n_rows;
 
