@@ -74,6 +74,18 @@ struct uw_fde {
 };
 
 /*
+ * Return the length field of the entry at p, which has left bytes up to the section's end. Return 0
+ * if the entry does not have the usual 32-bit form or does not fit. An id follows the field if the
+ * length is 4 or more.
+ */
+static inline uint32_t uw_cfi_usual_length(const uint8_t *p, uint64_t left)
+{
+	uint32_t length = left < 8 ? 0 : uw_bytes_little(p);
+
+	return length < 0xfffffff0 && length <= left - 4 ? length : 0;
+}
+
+/*
  * Decode the entry at off into *fde. If next is not NULL, *next is the offset of the following
  * entry. It is set whenever the entry's length could be read, so that the caller can skip a
  * damaged entry.

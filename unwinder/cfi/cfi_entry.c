@@ -94,7 +94,7 @@ uint64_t uw_cfi_count(const struct uw_cfi *cfi)
 	while (off < cfi->size) {
 		const uint8_t *at = cfi->data + off;
 		uint64_t left = cfi->size - off, next = off;
-		uint32_t length = left < 8 ? 0 : uw_bytes_little(at);
+		uint32_t length = uw_cfi_usual_length(at, left);
 		struct head head;
 		int err;
 
@@ -102,7 +102,7 @@ uint64_t uw_cfi_count(const struct uw_cfi *cfi)
 		 * Fast path for the 32-bit form, which all entries but a terminator usually
 		 * have.
 		 */
-		if (length >= 4 && length < 0xfffffff0 && length <= left - 4) {
+		if (length >= 4) {
 			uint32_t id = uw_bytes_little(at + 4);
 
 			n += id != (cfi->eh ? 0 : UINT32_MAX);
@@ -256,17 +256,6 @@ int uw_cfi_entry_general(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *
 /* ---- the fast decoder ---------------------------------------------------------- */
 
 /*
- * Return the length field of the entry at p, which has left bytes up to the section's end.
- * Return 0 if the entry does not have the usual 32-bit form or does not fit.
- */
-static uint32_t usual_length(const uint8_t *p, uint64_t left)
-{
-	uint32_t length = left < 8 ? 0 : uw_bytes_little(p);
-
-	return length < 0xfffffff0 && length <= left - 4 ? length : 0;
-}
-
-/*
  * Decode the CIE at p, which has left bytes up to the section's end, if it has the form that
  * compilers usually write: version 1, augmentation "zR" or "zPLR", every number in one byte.
  * Return false for any other form.
@@ -275,7 +264,7 @@ static bool usual_cie(const uint8_t *p, uint64_t left, struct uw_cie *cie)
 {
 	static const uint8_t plain[] = { 1, 'z', 'R', 0 },
 			     personal[] = { 1, 'z', 'P', 'L', 'R', 0 };
-	uint32_t length = usual_length(p, left);
+	uint32_t length = uw_cfi_usual_length(p, left);
 	bool is_personal = length >= 24 && p[10] == 'P';
 	const uint8_t *end, *at;
 	uint8_t size;
@@ -321,7 +310,7 @@ static bool usual_entry(const struct uw_cfi *cfi, uint64_t off, struct uw_fde *f
 		return false;
 	p = cfi->data + off;
 	__builtin_prefetch(p + 64); /* half of the programs continue in the next cache line */
-	length = usual_length(p, cfi->size - off);
+	length = uw_cfi_usual_length(p, cfi->size - off);
 	if (length < 13)
 		return false;
 	end = p + 4 + length;

@@ -572,10 +572,8 @@ bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 	uint32_t length, id;
 	uint64_t cie_off;
 
-	if (cfi->size - off < 16)
-		return false;
-	length = uw_bytes_little(p);
-	if (length < 12 || length >= 0xfffffff0 || length > cfi->size - off - 4)
+	length = uw_cfi_usual_length(p, cfi->size - off);
+	if (length < 12)
 		return false;
 	id = uw_bytes_little(p + 4);
 	if (id == (cfi->eh ? 0 : UINT32_MAX) || (cfi->eh && id > off + 4))
