@@ -109,9 +109,13 @@ static int load_eh(struct uw_object *o)
 		frames->table = table;
 		uw_frames_top(frames);
 	}
-	if (err != -ENOMEM)
-		uw_object_make_memo(o, cfi->size);
-	return err == -ENOMEM ? err : 0;
+	if (err == -ENOMEM) { /* the next call begins again */
+		free(o->header_data);
+		o->header_data = NULL;
+		return err;
+	}
+	uw_object_make_memo(o, cfi->size);
+	return 0;
 }
 
 /* ---- the other sections --------------------------------------------------------- */
