@@ -54,15 +54,15 @@ check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/text\.h|unwinder/unwinder\.
 
 # Inside the agent: each directory, and the other directories that it may include.
 while read -r room others; do
-	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others// /|}|$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer|base/text)\.h" 'vmlinux\.h'
+	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others:+${others// /|}|}$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer|base/text)\.h" 'vmlinux\.h'
 done <<-ROOMS
 	source live
 	live opener source
 	perfdata source
 	owc source
-	store source
+	store
 	opener store
-	process opener pipeline source store
+	process opener source store
 	pipeline opener process source store
 	export pipeline process source
 	cli export live pipeline source store

@@ -9,41 +9,11 @@
 #define AGENT_PIPELINE_PROFILE_H
 
 #include "agent/event.h"
+#include "agent/process/module.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum module_kind {
-	MODULE_FILE,
-	MODULE_VDSO,
-	MODULE_KERNEL, /* vmlinux and its modules */
-	MODULE_JIT,    /* executable memory without a file */
-	MODULE_OTHER,  /* [vsyscall], [uprobes], or an address in no mapping */
-};
-
-enum module_state { /* why a module has no object for unwinding and symbols */
-		    MODULE_USABLE,
-		    MODULE_NOT_OPENED, /* its contents were not needed so far */
-		    MODULE_MISSING,    /* the file does not exist any more */
-		    MODULE_REPLACED,   /* the file has another build-id or inode now */
-		    MODULE_FOREIGN,    /* the recording is from another machine than the file */
-		    MODULE_UNREADABLE, /* permission, I/O error, or not a regular file */
-		    MODULE_DAMAGED,    /* not ELF, or damaged */
-		    MODULE_NO_FILE,    /* generated code, kernel */
-};
-
-struct module {
-	uint32_t id;
-	enum module_kind kind;
-	enum module_state state;
-	int error;    /* negative errno for the state, or 0 */
-	uint32_t pid; /* JIT: the process; other modules are shared by all processes */
-	char *path;   /* as the process saw it, sanitised; or "[vdso]", "[kernel]", "[jit]" */
-	struct uw_build_id build_id; /* as reported by the source, or read from the file */
-	struct uw_object *object;    /* NULL unless USABLE; owned */
-	bool gone; /* USABLE without a file: uses what the store has for the build-id */
-};
 
 /*
  * An address in a module. vaddr is the ELF vaddr for MODULE_FILE and MODULE_VDSO with an object,

@@ -13,7 +13,7 @@
 #define AGENT_PROCESS_MODULES_H
 
 #include "agent/opener/opener.h"
-#include "agent/pipeline/profile.h"
+#include "agent/process/module.h"
 #include "agent/source/source.h"
 #include "agent/store/keeper.h"
 

@@ -54,6 +54,11 @@ done
 expect fail symbolizer/elf/probe.c '#include "symbolizer/dwarf/debug.h"'
 expect pass symbolizer/dwarf/probe.c '#include "symbolizer/elf/image.h"'
 expect pass symbolizer/probe.c '#include "unwinder/unwinder.h"\n#include <lzma.h>'
+# Inside the agent: the store knows no opener, a process no profile.
+expect fail agent/store/probe.c '#include "agent/opener/opener.h"'
+expect fail agent/store/probe.c '#include "agent/source/source.h"'
+expect fail agent/process/probe.c '#include "agent/pipeline/profile.h"'
+expect pass agent/pipeline/probe.c '#include "agent/process/module.h"'
 expect fail proto/probe.c '#include "agent/event.h"'
 expect fail proto/probe.c '#include "unwinder/unwinder.h"'
 expect fail proto/probe.c '#include <sqlite3.h>'

@@ -1,0 +1,44 @@
+/*
+ * agent/process/module.h: what processes map, as profiles name it: a file, the vDSO, the kernel or
+ * generated code. agent/process/modules.h has the catalogue of modules.
+ */
+#ifndef AGENT_PROCESS_MODULE_H
+#define AGENT_PROCESS_MODULE_H
+
+#include "unwinder/unwinder.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum module_kind {
+	MODULE_FILE,
+	MODULE_VDSO,
+	MODULE_KERNEL, /* vmlinux and its modules */
+	MODULE_JIT,    /* executable memory without a file */
+	MODULE_OTHER,  /* [vsyscall], [uprobes], or an address in no mapping */
+};
+
+enum module_state { /* why a module has no object for unwinding and symbols */
+		    MODULE_USABLE,
+		    MODULE_NOT_OPENED, /* its contents were not needed so far */
+		    MODULE_MISSING,    /* the file does not exist any more */
+		    MODULE_REPLACED,   /* the file has another build-id or inode now */
+		    MODULE_FOREIGN,    /* the recording is from another machine than the file */
+		    MODULE_UNREADABLE, /* permission, I/O error, or not a regular file */
+		    MODULE_DAMAGED,    /* not ELF, or damaged */
+		    MODULE_NO_FILE,    /* generated code, kernel */
+};
+
+struct module {
+	uint32_t id;
+	enum module_kind kind;
+	enum module_state state;
+	int error;    /* negative errno for the state, or 0 */
+	uint32_t pid; /* JIT: the process; other modules are shared by all processes */
+	char *path;   /* as the process saw it, sanitised; or "[vdso]", "[kernel]", "[jit]" */
+	struct uw_build_id build_id; /* as reported by the source, or read from the file */
+	struct uw_object *object;    /* NULL unless USABLE; owned */
+	bool gone; /* USABLE without a file: uses what the store has for the build-id */
+};
+
+#endif
