@@ -80,41 +80,6 @@ static void make_folders(const char *path)
 
 /* ---- errors --------------------------------------------------------------------- */
 
-int db_errno(int rc)
-{
-	switch (rc & 0xff) {
-	case SQLITE_OK:
-	case SQLITE_ROW:
-	case SQLITE_DONE:
-		return 0;
-	case SQLITE_NOMEM:
-		return -ENOMEM;
-	case SQLITE_BUSY:
-	case SQLITE_LOCKED:
-		return -EBUSY;
-	case SQLITE_FULL:
-	case SQLITE_TOOBIG:
-		return -ENOSPC;
-	case SQLITE_READONLY:
-		return -EROFS;
-	case SQLITE_PERM:
-	case SQLITE_AUTH:
-	case SQLITE_CANTOPEN:
-		return -EACCES;
-	case SQLITE_CORRUPT:
-	case SQLITE_NOTADB:
-	case SQLITE_MISMATCH:
-	case SQLITE_CONSTRAINT:
-		return -EBADMSG;
-	case SQLITE_INTERRUPT:
-		return -EINTR;
-	case SQLITE_ERROR: /* a table or a column of the schema is missing */
-		return -EBADMSG;
-	default:
-		return -EIO;
-	}
-}
-
 /* Write SQLite's error message with the path into error, and return the errno code for rc. */
 static int fail(sqlite3 *db, const char *path, int rc, char error[DB_ERROR_SIZE])
 {

@@ -99,7 +99,7 @@ static void drop_table(struct store *s, int64_t table)
 	s->counters.damaged++;
 	if (s->read_only)
 		return;
-	session_rest(s);
+	blob_reader_rest(&s->blobs);
 	if (session_run(s, DROP_TABLE, &table, 1))
 		(void)session_failed(s, "drop a damaged table", -EIO);
 }
@@ -120,19 +120,17 @@ static const struct part procs_part = { "procs", uw_object_take_procs, uw_object
 static int take_part(struct store *s, const struct part *part, struct uw_object *object,
 		     int64_t table, bool whole, const struct uw_identity *identity)
 {
-	const struct reading what = {
-		.table = "tables", .column = part->column, .row = table, .drop = DROP_TABLE
-	};
+	const struct blob_place place = { "tables", part->column, table };
 	struct uw_kept kept;
 	size_t size;
 	void *blob;
 	int err;
 
 	if (whole) {
-		err = reading_whole(s, &what, &blob, &size);
+		err = reading_whole(s, &place, &blob, &size);
 		return err ? err : part->take(object, blob, size, identity);
 	}
-	err = reading_begin(s, &what, &kept);
+	err = reading_begin(s, &place, &kept);
 	return err ? err : part->take_kept(object, &kept, identity);
 }
 
@@ -218,7 +216,7 @@ static int find(struct store *s, struct uw_object *object, const struct store_fi
 		session_remember(s, MARK_USED, id, file->path ? file->path : "");
 	/* Store the inode, so that the next run need not hash the file. */
 	if (!err && !by_file && !s->read_only) {
-		session_rest(s);
+		blob_reader_rest(&s->blobs);
 		(void)table_add_file(s, id, object, file, &identity);
 	}
 	return err;
@@ -285,7 +283,7 @@ bool table_is_stored(struct store *s, struct uw_object *object, const struct sto
 		db_release(stmt);
 	}
 	if (there) {
-		session_rest(s);
+		blob_reader_rest(&s->blobs);
 		(void)table_add_file(s, id, object, file, &identity);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -303,13 +301,11 @@ static int open_gone(struct store *s, sqlite3_stmt *stmt, struct uw_object **out
 	const struct uw_identity identity = { .size = (uint64_t)sqlite3_column_int64(stmt, 2),
 					      .hash = (uint64_t)sqlite3_column_int64(stmt, 3) };
 	const int64_t table = sqlite3_column_int64(stmt, 5);
-	const struct reading what = {
-		.table = "tables", .column = "rules", .row = table, .drop = DROP_TABLE
-	};
+	const struct blob_place place = { "tables", "rules", table };
 	bool has_procs = sqlite3_column_int(stmt, 6);
 	struct uw_object *object = NULL;
 	struct uw_kept kept;
-	int err = reading_begin(s, &what, &kept);
+	int err = reading_begin(s, &place, &kept);
 
 	if (!err)
 		err = uw_object_open_kept(&kept, &object);

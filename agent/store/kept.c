@@ -17,6 +17,9 @@
 
 SQLITE_EXTENSION_INIT3
 
+/* After <sqlite3ext.h>: its functions are to call SQLite as this file does. */
+#include "agent/store/blob_reader.h"
+
 /* Texts shorter than this are not taken for the beginning of a build-id. */
 #define PREFIX_MIN 4
 
@@ -92,106 +95,42 @@ int kept_find(sqlite3 *db, sqlite3_value *key, int64_t *object)
 	}
 }
 
-/* ---- blobs, read as they are needed ------------------------------------------------- */
-
-struct kept_reading {
-	sqlite3 *db;
-	const char *table, *column;
-	int64_t row;
-	sqlite3_blob *open; /* NULL: no handle is open now */
-	int size;
-};
-
-/* Open the blob handle if it is not open. -EBADMSG: the size has changed. */
-static int open_blob(struct kept_reading *r)
-{
-	int size;
-
-	if (r->open)
-		return 0;
-	if (sqlite3_blob_open(r->db, "main", r->table, r->column, r->row, 0, &r->open) !=
-	    SQLITE_OK) {
-		(void)sqlite3_blob_close(r->open);
-		r->open = NULL;
-		return -EIO;
-	}
-	size = sqlite3_blob_bytes(r->open);
-	if (r->size < 0)
-		r->size = size;
-	/* If the size differs, another blob has replaced this one. */
-	return size == r->size ? 0 : -EBADMSG;
-}
-
-/* Read a part of the blob (uw_kept.read). */
-static int read_part(void *ctx, uint64_t off, void *out, size_t size)
-{
-	struct kept_reading *r = ctx;
-	int err = open_blob(r);
-
-	if (!err && sqlite3_blob_read(r->open, out, (int)size, (int)off) != SQLITE_OK)
-		err = -EIO;
-	return err;
-}
-
-/* Close the handle and free the reading (uw_kept.release). */
-static void end_reading(void *ctx)
-{
-	struct kept_reading *r = ctx;
-
-	(void)sqlite3_blob_close(r->open);
-	free(r);
-}
-
-/* Begin to read a blob lazily. The owner of *kept frees *out by kept->release. */
-static int begin_reading(sqlite3 *db, const char *table, const char *column, int64_t row,
-			 struct kept_reading **out, struct uw_kept *kept)
-{
-	struct kept_reading *r = malloc(sizeof(*r));
-	int err;
-
-	if (!r)
-		return -ENOMEM;
-	*r = (struct kept_reading){
-		.db = db, .table = table, .column = column, .row = row, .size = -1
-	};
-	err = open_blob(r);
-	if (err) {
-		free(r);
-		return err;
-	}
-	*kept = (struct uw_kept){
-		.size = (uint64_t)r->size, .read = read_part, .release = end_reading, .ctx = r
-	};
-	*out = r;
-	return 0;
-}
+/* ---- tables ----------------------------------------------------------------------------- */
 
 /* Open the blobs of a table row and replace *out by the new object. */
 static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, bool has_procs,
 		    struct kept **out)
 {
-	struct kept *kept = calloc(1, sizeof(*kept));
+	struct {
+		struct kept kept; /* first: kept_put() frees it */
+		struct blob_reader blobs;
+	} *both = calloc(1, sizeof(*both));
 	struct uw_kept rules, procs;
-	int err;
+	struct kept *kept;
+	int err = 0;
 
-	if (!kept)
+	if (!both)
 		return -ENOMEM;
+	kept = &both->kept;
 	kept->refs = 1;
 	kept->object = object;
 	kept->table = table;
-	kept->db = db;
-	err = has_rules ? begin_reading(db, "tables", "rules", table, &kept->readings[0], &rules)
-			: 0;
+	kept->db = both->blobs.db = db;
+	kept->blobs = &both->blobs;
+	if (has_rules)
+		err = blob_begin(kept->blobs, &(struct blob_place){ "tables", "rules", table },
+				 &rules);
 	if (!err && has_procs) {
-		err = begin_reading(db, "tables", "procs", table, &kept->readings[1], &procs);
+		err = blob_begin(kept->blobs, &(struct blob_place){ "tables", "procs", table },
+				 &procs);
 		if (err && has_rules)
-			end_reading(kept->readings[0]);
+			blob_end(rules.ctx);
 	}
 	if (!err)
 		err = uw_rows_open_kept(has_rules ? &rules : NULL, has_procs ? &procs : NULL,
 					&kept->rows);
 	if (err) {
-		free(kept); /* uw_rows_open_kept released the readings */
+		free(both); /* uw_rows_open_kept released the readings */
 		return err;
 	}
 	kept->rules = uw_rows_table(kept->rows, &kept->rules_size);
@@ -257,6 +196,7 @@ static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
 	struct store_file f = { .known = true };
 	struct sym_table *table = NULL;
 	struct uw_build_id id;
+	struct blob_place place = { "symbols", "symbols", 0 };
 	struct uw_kept symbols;
 
 	f.dev = (uint64_t)sqlite3_column_int64(stmt, 1);
@@ -267,13 +207,10 @@ static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
 	f.ctime_ns = sqlite3_column_int64(stmt, 6);
 	take_build_id(stmt, 7, &id);
 	f.uid = (uint64_t)sqlite3_column_int64(stmt, 8);
-	if (begin_reading(kept->db, "symbols", "symbols", sqlite3_column_int64(stmt, 0),
-			  &kept->readings[2], &symbols))
+	place.row = sqlite3_column_int64(stmt, 0);
+	if (blob_begin(kept->blobs, &place, &symbols) ||
+	    sym_table_take_kept(&symbols, key_of_symbols(&f, &id), &table))
 		return NULL;
-	if (sym_table_take_kept(&symbols, key_of_symbols(&f, &id), &table)) {
-		kept->readings[2] = NULL;
-		return NULL;
-	}
 	return table;
 }
 
@@ -353,12 +290,7 @@ int kept_whole(struct kept *kept)
 
 void kept_rest(struct kept *kept)
 {
-	for (int i = 0; i < 3; i++) {
-		if (!kept->readings[i])
-			continue;
-		(void)sqlite3_blob_close(kept->readings[i]->open);
-		kept->readings[i]->open = NULL;
-	}
+	blob_reader_rest(kept->blobs);
 }
 
 void kept_put(struct kept *kept)

@@ -29,7 +29,7 @@ struct kept {
 	 */
 	const void *rules, *procs;
 	size_t rules_size, procs_size;
-	struct kept_reading *readings[3]; /* of rules, procs and symbols; NULL: none */
+	struct blob_reader *blobs; /* reads the rules, the procs and the symbols */
 	struct sqlite3 *db;
 	bool named; /* symbols were looked up before */
 	struct sym_table *symbols;

@@ -1,11 +1,12 @@
 /*
- * agent/store/reading.c: reads blobs of the database: as a whole, or piece by piece as an object
- * or a symbol table needs them.
+ * agent/store/reading.c: reads the store's blobs: as a whole, or piece by piece, on the store's
+ * connection or on a separate one.
  */
 #include "agent/store/reading.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,90 +28,44 @@ static void populate(void *memory, size_t size)
 		(void)madvise((void *)start, end - start, MADV_POPULATE_WRITE);
 }
 
-static void close_blob(struct reading *r)
+/* Count a damaged blob and remember its row for deletion (blob_reader.damaged). */
+static void is_damaged(void *ctx, const struct blob_place *place)
 {
-	(void)sqlite3_blob_close(r->open);
-	r->open = NULL;
-}
+	struct store *s = ctx;
 
-/*
- * Open the blob handle if it is not open. An incremental read copies straight from the database's
- * pages; a column's value would be one more copy. -EBADMSG: the size has changed.
- */
-static int open_blob(sqlite3 *db, struct reading *r)
-{
-	int rc, size;
-
-	if (r->open)
-		return 0;
-	rc = sqlite3_blob_open(db, "main", r->table, r->column, r->row, 0, &r->open);
-	if (rc != SQLITE_OK) {
-		close_blob(r);
-		return db_errno(rc);
-	}
-	size = sqlite3_blob_bytes(r->open);
-	if (r->size < 0)
-		r->size = size;
-	/* If the size differs, another blob has replaced this one. */
-	return size == r->size ? 0 : -EBADMSG;
-}
-
-/* Return the lock that protects the reading's connection. */
-static pthread_mutex_t *lock_of(struct reading *r)
-{
-	return r->beside ? &r->store->beside.lock : &r->store->lock;
-}
-
-/* Read a part of a blob (uw_kept.read). On the separate connection the handle is closed again. */
-static int read_part(void *ctx, uint64_t off, void *out, size_t size)
-{
-	struct reading *r = ctx;
-	struct store *s = r->store;
-	sqlite3 *db;
-	int err;
-
-	if (!s)
-		return -EIO;
-	pthread_mutex_lock(lock_of(r));
-	db = r->beside ? s->beside.db : session_gave_up(s) ? NULL : s->db;
-	err = db ? open_blob(db, r) : -EIO;
-	if (!err)
-		err = db_errno(sqlite3_blob_read(r->open, out, (int)size, (int)off));
-	if (r->beside)
-		close_blob(r);
-	pthread_mutex_unlock(lock_of(r));
-	return err;
-}
-
-/* Count a damaged blob and remember its row for deletion (uw_kept.damaged). */
-static void is_damaged(void *ctx)
-{
-	struct reading *r = ctx;
-	struct store *s = r->store;
-
-	if (!s)
-		return;
 	pthread_mutex_lock(&s->lock);
 	s->counters.damaged++;
-	session_remember(s, r->drop, r->row, NULL);
+	session_remember(s, strcmp(place->table, "tables") ? DROP_SYMBOLS : DROP_TABLE, place->row,
+			 NULL);
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Unlink and free a reading (uw_kept.release). The store may be closed already. */
-static void end_reading(void *ctx)
+void reading_init(struct store *s)
 {
-	struct reading *r = ctx;
-	struct store *s = r->store;
+	pthread_mutex_init(&s->beside_lock, NULL);
+	s->blobs = (struct blob_reader){ .lock = &s->lock, .damaged = is_damaged, .ctx = s };
+	s->beside = (struct blob_reader){
+		.lock = &s->beside_lock, .brief = true, .damaged = is_damaged, .ctx = s
+	};
+}
 
-	if (s) {
-		pthread_mutex_lock(lock_of(r));
-		close_blob(r);
-		*r->link = r->next;
-		if (r->next)
-			r->next->link = r->link;
-		pthread_mutex_unlock(lock_of(r));
-	}
-	free(r);
+void reading_fini(struct store *s)
+{
+	blob_reader_close(&s->blobs);
+	blob_reader_close(&s->beside);
+	(void)sqlite3_close(s->beside.db);
+	pthread_mutex_destroy(&s->beside_lock);
+}
+
+void store_read_beside(struct store *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->reads_beside = true;
+	if (s->db)
+		(void)db_unmap(s->db);
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* Open the separate read-only connection, once, without mapping the database. */
@@ -125,55 +80,19 @@ static int begin_beside(struct store *s)
 	return err ? err : db_unmap(s->beside.db);
 }
 
-int reading_begin(struct store *s, const struct reading *what, struct uw_kept *out)
+int reading_begin(struct store *s, const struct blob_place *place, struct uw_kept *out)
 {
-	struct reading *r = malloc(sizeof(*r)), **list = &s->readings;
-	int err = 0;
+	int err = s->reads_beside ? begin_beside(s) : 0;
 
-	if (!r)
-		return -ENOMEM;
-	*r = *what;
-	r->store = s;
-	r->beside = s->beside.wanted;
-	r->size = -1;
-	if (r->beside) {
-		pthread_mutex_lock(&s->beside.lock);
-		list = &s->beside.readings;
-		err = begin_beside(s);
-	}
-	if (!err)
-		err = open_blob(r->beside ? s->beside.db : s->db, r);
-	if (!err) {
-		r->next = *list;
-		r->link = list;
-		if (r->next)
-			r->next->link = &r->next;
-		*list = r;
-	}
-	if (r->beside) {
-		close_blob(r);
-		pthread_mutex_unlock(&s->beside.lock);
-	}
-	if (err) {
-		free(r);
-		return err;
-	}
-	*out = (struct uw_kept){ .size = (uint64_t)r->size,
-				 .read = read_part,
-				 .damaged = is_damaged,
-				 .release = end_reading,
-				 .ctx = r };
-	return 0;
+	return err ? err : blob_begin(s->reads_beside ? &s->beside : &s->blobs, place, out);
 }
 
-int reading_whole(struct store *s, const struct reading *what, void **out, size_t *size)
+int reading_whole(struct store *s, const struct blob_place *place, void **out, size_t *size)
 {
-	struct reading r = *what;
+	struct blob_reading r = { .reader = &s->blobs, .place = *place, .size = -1 };
 	void *copy = NULL;
-	int err;
+	int err = blob_open(&r);
 
-	r.size = -1;
-	err = open_blob(s->db, &r);
 	if (!err) {
 		*size = (size_t)r.size;
 		copy = aligned_alloc(BLOB_ALIGN, (*size + BLOB_ALIGN) & ~(size_t)(BLOB_ALIGN - 1));
@@ -183,7 +102,7 @@ int reading_whole(struct store *s, const struct reading *what, void **out, size_
 		populate(copy, *size);
 		err = db_errno(sqlite3_blob_read(r.open, copy, r.size, 0));
 	}
-	(void)sqlite3_blob_close(r.open);
+	blob_close(&r);
 	if (err)
 		free(copy);
 	else

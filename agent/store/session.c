@@ -103,6 +103,8 @@ int session_failed(struct store *s, const char *doing, int err)
 		log_warning("%s: cannot %s: %s; unwind tables stay in memory", s->path, doing,
 			    err == -EBADMSG ? why : strerror(-err));
 	s->said = true;
+	if (session_gave_up(s))
+		s->blobs.db = NULL;
 	return err;
 }
 
@@ -177,17 +179,10 @@ int session_open(struct store *s)
 	 * store_close().
 	 */
 	(void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	if (s->beside.wanted)
+	if (s->reads_beside)
 		(void)db_unmap(s->db);
+	s->blobs.db = s->db;
 	return 0;
-}
-
-void session_rest(struct store *s)
-{
-	for (struct reading *r = s->readings; r; r = r->next) {
-		(void)sqlite3_blob_close(r->open);
-		r->open = NULL;
-	}
 }
 
 /* Return the stored budget in bytes. Only writers need it, so it is read at the first write. */
@@ -206,7 +201,7 @@ int session_begin(struct store *s)
 		return err ? err : -EROFS;
 	if (s->hurried)
 		(void)sqlite3_busy_timeout(s->db, WORK_WAIT_MS);
-	session_rest(s);
+	blob_reader_rest(&s->blobs);
 	if (!s->budget)
 		s->budget = budget_of(s);
 	return db_exec(s->db, "BEGIN IMMEDIATE");

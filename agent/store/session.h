@@ -7,6 +7,7 @@
 #ifndef AGENT_STORE_SESSION_H
 #define AGENT_STORE_SESSION_H
 
+#include "agent/store/blob_reader.h"
 #include "agent/store/db.h"
 #include "agent/store/store.h"
 
@@ -60,22 +61,6 @@ struct used {
 	char *path; /* for MARK_USED; owned */
 };
 
-/*
- * A blob that is read as it is needed. An open blob handle pins the snapshot of the database that
- * it was opened in. So no handle is open while this process writes, and on the separate connection,
- * which may live for hours, none is open between two reads.
- */
-struct reading {
-	struct store *store; /* NULL: the store was closed */
-	bool beside;	     /* uses the connection store.beside, under its lock */
-	struct reading *next, **link;
-	sqlite3_blob *open; /* NULL: no handle is open now */
-	const char *table, *column;
-	int64_t row;
-	enum statement drop;
-	int size;
-};
-
 struct store {
 	pthread_mutex_t lock;
 	sqlite3 *db;
@@ -96,13 +81,14 @@ struct store {
 	size_t n_symbols, room_symbols;
 	struct used *used;
 	size_t n_used, room_used;
-	struct reading *readings; /* on db; beside has its own */
-	struct {
-		pthread_mutex_t lock; /* lock order: store.lock, then this one */
-		bool wanted;
-		sqlite3 *db;
-		struct reading *readings;
-	} beside;
+	/*
+	 * Lazy reads use db, or after store_read_beside() a separate connection, so that walks do
+	 * not wait for a writer. That one may live for hours, so no handle stays open on it. Lock
+	 * order: lock, then beside_lock.
+	 */
+	struct blob_reader blobs, beside;
+	pthread_mutex_t beside_lock;
+	bool reads_beside;
 };
 
 /* Count a failure and log the first one. Return err. */
@@ -122,8 +108,6 @@ int session_ask(struct store *s, enum statement which, int64_t *out);
  * reading only. After a failure the store is not used in this run.
  */
 int session_open(struct store *s);
-/* Close all open blob handles of this connection; the next read opens them again. */
-void session_rest(struct store *s);
 /* Begin a write transaction; open or create the database first if necessary. -EROFS: read-only. */
 int session_begin(struct store *s);
 /* End a transaction: commit it, or roll it back if err is set or the commit fails. */

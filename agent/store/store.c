@@ -3,6 +3,7 @@
 
 #include "agent/log.h"
 #include "agent/store/parts.h"
+#include "agent/store/reading.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,11 +19,13 @@ int store_open(const char *path, struct store **out)
 	*out = NULL;
 	if (!s)
 		return -ENOMEM;
+	reading_init(s);
 	err = db_path(path, &s->path);
 	/* Creating a database takes time, so that is left to the first write. */
 	if (!err && (!access(s->path, F_OK) || errno != ENOENT))
 		err = session_open(s);
 	if (err) {
+		reading_fini(s);
 		free(s->path);
 		free(s);
 		return err;
@@ -32,20 +35,8 @@ int store_open(const char *path, struct store **out)
 	pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&s->lock, &kind);
 	pthread_mutexattr_destroy(&kind);
-	pthread_mutex_init(&s->beside.lock, NULL);
 	*out = s;
 	return 0;
-}
-
-void store_read_beside(struct store *s)
-{
-	if (!s)
-		return;
-	pthread_mutex_lock(&s->lock);
-	s->beside.wanted = true;
-	if (s->db)
-		(void)db_unmap(s->db);
-	pthread_mutex_unlock(&s->lock);
 }
 
 /*
@@ -70,12 +61,7 @@ void store_close(struct store *s)
 	session_write_used(s);
 	quarantine_forget(s);
 	wanted_forget(s);
-	session_rest(s);
-	for (struct reading *r = s->readings; r; r = r->next)
-		r->store = NULL;
-	for (struct reading *r = s->beside.readings; r; r = r->next)
-		r->store = NULL;
-	(void)sqlite3_close(s->beside.db);
+	reading_fini(s);
 	for (size_t i = 0; i < s->n_used; i++)
 		free(s->used[i].path);
 	for (int i = 0; i < STATEMENTS; i++)
@@ -94,7 +80,6 @@ void store_close(struct store *s)
 	if (c->failed > 1)
 		log_warning("%s: %" PRIu64 " times something went wrong", s->path, c->failed);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->beside.lock);
 	free(s->wanted);
 	free(s->symbols);
 	free(s->used);

@@ -26,22 +26,22 @@ static uint64_t key_of_lines(const struct store_file *f, const struct uw_build_i
 }
 
 /* Open a symbol table that is read as it is needed. */
-static int take_symbols(struct store *s, const struct reading *what, uint64_t key,
+static int take_symbols(struct store *s, const struct blob_place *place, uint64_t key,
 			struct sym_table **out)
 {
 	struct uw_kept kept;
-	int err = reading_begin(s, what, &kept);
+	int err = reading_begin(s, place, &kept);
 
 	return err ? err : sym_table_take_kept(&kept, key, out);
 }
 
 /* Read and unpack all lines of a file. */
-static int take_lines(struct store *s, const struct reading *what, uint64_t key,
+static int take_lines(struct store *s, const struct blob_place *place, uint64_t key,
 		      struct sym_lines **out)
 {
 	size_t size;
 	void *blob;
-	int err = reading_whole(s, what, &blob, &size);
+	int err = reading_whole(s, place, &blob, &size);
 
 	return err ? err : sym_lines_unpack(blob, size, key, out);
 }
@@ -68,11 +68,9 @@ static int reader_of(bool lines)
 static int take_either(struct store *s, const struct search *w, const struct store_file *f,
 		       int64_t row, int64_t used)
 {
-	const struct reading what = {
-		.table = "symbols", .column = "symbols", .row = row, .drop = DROP_SYMBOLS
-	};
-	int err = w->table ? take_symbols(s, &what, key_of_symbols(f, w->id), w->table)
-			   : take_lines(s, &what, key_of_lines(f, w->id), w->lines);
+	const struct blob_place place = { "symbols", "symbols", row };
+	int err = w->table ? take_symbols(s, &place, key_of_symbols(f, w->id), w->table)
+			   : take_lines(s, &place, key_of_lines(f, w->id), w->lines);
 
 	if (!err && session_is_stale(used))
 		session_remember(s, USED_SYMBOLS, row, NULL);
