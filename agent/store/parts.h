@@ -73,7 +73,7 @@ void symbols_keep(struct store *s, const struct wanted_symbols *w);
 
 /* ---- wanted.c ---- */
 
-/* Release the remembered objects, symbols and lines. */
-void wanted_forget(struct store *s);
+/* Release the remembered objects, symbols and lines, and the queue's memory. */
+void wanted_fini(struct wanted_queue *queue);
 
 #endif

@@ -61,6 +61,14 @@ struct used {
 	char *path; /* for MARK_USED; owned */
 };
 
+/* What store_work() is to insert (wanted.c). */
+struct wanted_queue {
+	struct wanted_table *tables;
+	size_t n_tables, room_tables;
+	struct wanted_symbols *symbols;
+	size_t n_symbols, room_symbols;
+};
+
 struct store {
 	pthread_mutex_t lock;
 	sqlite3 *db;
@@ -75,10 +83,7 @@ struct store {
 	unsigned int failures; /* consecutive ones */
 	uint64_t budget;
 	struct store_counters counters;
-	struct wanted *wanted;
-	size_t n_wanted, room_wanted;
-	struct wanted_symbols *symbols;
-	size_t n_symbols, room_symbols;
+	struct wanted_queue queue;
 	struct used *used;
 	size_t n_used, room_used;
 	/*

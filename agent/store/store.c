@@ -60,7 +60,7 @@ void store_close(struct store *s)
 	c = &s->counters;
 	session_write_used(s);
 	quarantine_forget(s);
-	wanted_forget(s);
+	wanted_fini(&s->queue);
 	reading_fini(s);
 	for (size_t i = 0; i < s->n_used; i++)
 		free(s->used[i].path);
@@ -80,8 +80,6 @@ void store_close(struct store *s)
 	if (c->failed > 1)
 		log_warning("%s: %" PRIu64 " times something went wrong", s->path, c->failed);
 	pthread_mutex_destroy(&s->lock);
-	free(s->wanted);
-	free(s->symbols);
 	free(s->used);
 	free(s->path);
 	free(s);

@@ -17,7 +17,7 @@
  */
 #define WANTED_MAX 128
 
-struct wanted {
+struct wanted_table {
 	struct uw_object *object;
 	struct store_file file;
 	char *path; /* owned; same as file.path */
@@ -30,21 +30,22 @@ static bool same_file(const struct store_file *a, const struct store_file *b)
 }
 
 /* Return whether the file is wanted already, or the list is full. */
-static bool is_wanted(const struct store *s, const struct store_file *file)
+static bool is_wanted(const struct wanted_queue *q, const struct store_file *file)
 {
-	for (size_t i = 0; i < s->n_wanted; i++)
-		if (same_file(&s->wanted[i].file, file))
+	for (size_t i = 0; i < q->n_tables; i++)
+		if (same_file(&q->tables[i].file, file))
 			return true;
-	return s->n_wanted >= WANTED_MAX;
+	return q->n_tables >= WANTED_MAX;
 }
 
 /* Return whether the file's symbols (or lines) are wanted already, or the list is full. */
-static bool symbols_are_wanted(const struct store *s, const struct store_file *file, bool lines)
+static bool symbols_are_wanted(const struct wanted_queue *q, const struct store_file *file,
+			       bool lines)
 {
-	for (size_t i = 0; i < s->n_symbols; i++)
-		if (same_file(&s->symbols[i].file, file) && !s->symbols[i].table == lines)
+	for (size_t i = 0; i < q->n_symbols; i++)
+		if (same_file(&q->symbols[i].file, file) && !q->symbols[i].table == lines)
 			return true;
-	return s->n_symbols >= WANTED_MAX;
+	return q->n_symbols >= WANTED_MAX;
 }
 
 /*
@@ -63,6 +64,7 @@ static void want_either(struct store *s, const struct store_file *file,
 			const struct store_file *beside, const struct uw_build_id *build_id,
 			struct sym_table *table, struct sym_lines *lines)
 {
+	struct wanted_queue *q;
 	struct wanted_symbols *w;
 	char *path;
 
@@ -72,11 +74,12 @@ static void want_either(struct store *s, const struct store_file *file,
 		return;
 	}
 	path = strdup(file->path ? file->path : "");
+	q = &s->queue;
 	pthread_mutex_lock(&s->lock);
-	if (path && !s->read_only && !session_gave_up(s) && !symbols_are_wanted(s, file, !table) &&
-	    !array_make_room((void **)&s->symbols, s->n_symbols, &s->room_symbols,
-			     sizeof(*s->symbols))) {
-		w = &s->symbols[s->n_symbols++];
+	if (path && !s->read_only && !session_gave_up(s) && !symbols_are_wanted(q, file, !table) &&
+	    !array_make_room((void **)&q->symbols, q->n_symbols, &q->room_symbols,
+			     sizeof(*q->symbols))) {
+		w = &q->symbols[q->n_symbols++];
 		*w = (struct wanted_symbols){ .table = table,
 					      .lines = lines,
 					      .file = *file,
@@ -122,21 +125,23 @@ void store_parsed(struct store *s, const struct uw_object *object)
 
 void store_want(struct store *s, struct uw_object *object, const struct store_file *file)
 {
-	struct wanted *w;
+	struct wanted_queue *q;
+	struct wanted_table *w;
 
 	if (!s)
 		return;
+	q = &s->queue;
 	pthread_mutex_lock(&s->lock);
 	if (!s->read_only && !session_gave_up(s) && uw_object_parsed(object) &&
-	    !is_wanted(s, file) &&
-	    !array_make_room((void **)&s->wanted, s->n_wanted, &s->room_wanted,
-			     sizeof(*s->wanted))) {
-		w = &s->wanted[s->n_wanted];
+	    !is_wanted(q, file) &&
+	    !array_make_room((void **)&q->tables, q->n_tables, &q->room_tables,
+			     sizeof(*q->tables))) {
+		w = &q->tables[q->n_tables];
 		w->file = *file;
 		w->file.path = w->path = strdup(file->path ? file->path : "");
 		if (w->path) {
 			w->object = uw_object_get(object);
-			s->n_wanted++;
+			q->n_tables++;
 		}
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -145,41 +150,57 @@ void store_want(struct store *s, struct uw_object *object, const struct store_fi
 /* Compare for qsort(3): objects whose call-frame information was read most often come first. */
 static int by_parsed(const void *a, const void *b)
 {
-	const struct wanted *x = a, *y = b;
+	const struct wanted_table *x = a, *y = b;
 	uint64_t m = uw_object_parsed(x->object), n = uw_object_parsed(y->object);
 
 	return m < n ? 1 : m > n ? -1 : 0;
 }
 
+/* Return whether the store still works, and the time last (in ns) has not come. */
+static bool may_go_on(struct store *s, uint64_t last)
+{
+	bool works;
+
+	pthread_mutex_lock(&s->lock);
+	works = !session_gave_up(s);
+	pthread_mutex_unlock(&s->lock);
+	return works && now_ns() < last;
+}
+
 void store_work(struct store *s, uint64_t limit_ns)
 {
 	uint64_t last = now_ns() + limit_ns;
+	struct wanted_queue q;
 
 	if (!s)
 		return;
-	/* A user may be waiting for this process to end. */
-	s->hurried = true;
-	if (s->n_wanted)
-		qsort(s->wanted, s->n_wanted, sizeof(*s->wanted), by_parsed);
-	for (size_t i = 0; i < s->n_wanted && !session_gave_up(s) && now_ns() < last; i++)
-		if (!table_is_stored(s, s->wanted[i].object, &s->wanted[i].file))
-			(void)store_keep(s, s->wanted[i].object, &s->wanted[i].file);
-	for (size_t i = 0; i < s->n_symbols && !session_gave_up(s) && now_ns() < last; i++)
-		symbols_keep(s, &s->symbols[i]);
-	wanted_forget(s);
+	/* Take the queue over: compiling takes long, and other threads may add to the queue. */
+	pthread_mutex_lock(&s->lock);
+	s->hurried = true; /* a user may be waiting for this process to end */
+	q = s->queue;
+	s->queue = (struct wanted_queue){ .tables = NULL };
+	pthread_mutex_unlock(&s->lock);
+	if (q.n_tables)
+		qsort(q.tables, q.n_tables, sizeof(*q.tables), by_parsed);
+	for (size_t i = 0; i < q.n_tables && may_go_on(s, last); i++)
+		if (!table_is_stored(s, q.tables[i].object, &q.tables[i].file))
+			(void)store_keep(s, q.tables[i].object, &q.tables[i].file);
+	for (size_t i = 0; i < q.n_symbols && may_go_on(s, last); i++)
+		symbols_keep(s, &q.symbols[i]);
+	wanted_fini(&q);
 }
 
-void wanted_forget(struct store *s)
+void wanted_fini(struct wanted_queue *q)
 {
-	for (size_t i = 0; i < s->n_wanted; i++) {
-		uw_object_put(s->wanted[i].object);
-		free(s->wanted[i].path);
+	for (size_t i = 0; i < q->n_tables; i++) {
+		uw_object_put(q->tables[i].object);
+		free(q->tables[i].path);
 	}
-	s->n_wanted = 0;
-	for (size_t i = 0; i < s->n_symbols; i++) {
-		sym_table_free(s->symbols[i].table);
-		sym_lines_free(s->symbols[i].lines);
-		free(s->symbols[i].path);
+	free(q->tables);
+	for (size_t i = 0; i < q->n_symbols; i++) {
+		sym_table_free(q->symbols[i].table);
+		sym_lines_free(q->symbols[i].lines);
+		free(q->symbols[i].path);
 	}
-	s->n_symbols = 0;
+	free(q->symbols);
 }

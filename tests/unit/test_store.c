@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -445,6 +446,44 @@ static void test_a_thread_keeps_them(void)
 	uw_object_put(o);
 }
 
+struct wanting {
+	struct store *store;
+	struct uw_object *object;
+	atomic_bool done;
+};
+
+static void *want(void *ctx)
+{
+	struct wanting *w = ctx;
+	const struct store_file file = { .path = "/x" };
+
+	for (int i = 0; i < 20000; i++)
+		store_want(w->store, w->object, &file);
+	w->done = true;
+	return NULL;
+}
+
+static void test_work_goes_on_while_others_want(void)
+{
+	struct store_file file;
+	struct wanting w = { .object = open_program(program, &file) };
+	uint64_t start, end;
+	pthread_t thread;
+	bool begun;
+
+	remove_db();
+	CHECK(store_open(db_name, &w.store) == 0, "open");
+	(void)uw_object_function(w.object, (uint64_t)1 << 40, &start, &end);
+	begun = !pthread_create(&thread, NULL, want, &w);
+	CHECK(begun && uw_object_parsed(w.object), "another thread, and what it wants");
+	while (begun && !w.done)
+		store_work(w.store, 0);
+	if (begun)
+		(void)pthread_join(thread, NULL);
+	store_close(w.store);
+	uw_object_put(w.object);
+}
+
 static void test_paths(void)
 {
 	char *path = NULL;
@@ -483,6 +522,7 @@ int main(void)
 	test_processes_share_it();
 	test_budget_evicts_the_least_used();
 	test_a_thread_keeps_them();
+	test_work_goes_on_while_others_want();
 	test_paths();
 	(void)snprintf(command, sizeof(command), "rm -rf %s", folder);
 	if (system(command))
