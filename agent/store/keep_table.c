@@ -164,6 +164,16 @@ static bool is_refused(int err)
 	return err == -EBADMSG || err == -ENOTSUP || err == -E2BIG || err == -EFBIG;
 }
 
+static bool is_read_only(struct store *s)
+{
+	bool read_only;
+
+	pthread_mutex_lock(&s->lock);
+	read_only = s->read_only;
+	pthread_mutex_unlock(&s->lock);
+	return read_only;
+}
+
 int store_keep(struct store *s, struct uw_object *object, const struct store_file *file)
 {
 	return store_keep_unless(s, object, file, NULL);
@@ -179,7 +189,7 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 	bool built;
 	int err;
 
-	if (!s || s->read_only) {
+	if (!s || is_read_only(s)) {
 		err = compile(object, stop);
 		return err ? err : -EROFS;
 	}
@@ -227,7 +237,7 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 			     .procs_size = blobs->procs_size };
 	struct uw_build_id build_id = { .size = 0 };
 	struct uw_rows *rows;
-	uint64_t before = s->counters.kept;
+	uint64_t before;
 	int64_t id;
 	int err = uw_rows_open(made.rules, made.rules_size, made.procs, made.procs_size, &rows);
 
@@ -243,10 +253,9 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 	memcpy(build_id.bytes, h->build_id, build_id.size);
 	made.identity = (struct uw_identity){ .size = h->src_size, .hash = h->src_hash };
 	memcpy(made.contents.bytes, blobs->identity, IDENTITY_SIZE);
-	if (s->read_only)
-		return -EROFS;
 	pthread_mutex_lock(&s->lock);
-	err = session_begin(s);
+	before = s->counters.kept;
+	err = s->read_only ? -EROFS : session_begin(s);
 	if (!err) {
 		err = add_object(s, &build_id, h->blob.machine, &file, &made, &id);
 		if (!err)
