@@ -151,6 +151,12 @@ void db_bind_bytes(sqlite3_stmt *stmt, int column, const void *bytes, size_t siz
 		(void)sqlite3_bind_zeroblob(stmt, column, 0);
 }
 
+void db_bind_numbers(sqlite3_stmt *stmt, const int64_t *numbers, int n)
+{
+	for (int i = 0; i < n; i++)
+		(void)sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+}
+
 int db_step(sqlite3_stmt *stmt)
 {
 	int rc = sqlite3_step(stmt);

@@ -58,6 +58,8 @@ int64_t db_number(sqlite3 *db, const char *sql);
  * NULL.
  */
 void db_bind_bytes(sqlite3_stmt *stmt, int column, const void *bytes, size_t size);
+/* Bind n integers to the parameters ?1, ?2 and so on. */
+void db_bind_numbers(sqlite3_stmt *stmt, const int64_t *numbers, int n);
 /* Return 1 if there is a row, 0 if there is none, or a negative code. */
 int db_step(sqlite3_stmt *stmt);
 /* Reset the statement, so that it ends its transaction and holds no borrowed pointers. */

@@ -37,8 +37,7 @@ static int find_by_file(struct store *s, struct uw_object *object, const struct 
 	stmt = session_statement(s, FIND_FILE, &err);
 	if (!stmt)
 		return err;
-	for (int i = 0; i < 7; i++)
-		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
+	db_bind_numbers(stmt, key, 7);
 	err = db_step(stmt);
 	if (err == 1) {
 		*id = sqlite3_column_int64(stmt, 0);
@@ -140,6 +139,26 @@ static bool is_bad(int err)
 	return err == -EBADMSG || err == -ENOTSUP || err == -ENOENT || err == -EINVAL;
 }
 
+/*
+ * Step to the row of "tables" with the table of object id; the caller releases the statement. NULL:
+ * *err is -ENOENT if there is none, or another code.
+ */
+static sqlite3_stmt *step_to_table(struct store *s, int64_t id, int *err)
+{
+	const int64_t key[] = { id, TABLE_VERSION, TABLE_BUILDER };
+	sqlite3_stmt *stmt = session_statement(s, FIND_TABLE, err);
+
+	if (!stmt)
+		return NULL;
+	db_bind_numbers(stmt, key, 3);
+	*err = db_step(stmt);
+	if (*err == 1)
+		return stmt;
+	*err = *err ? *err : -ENOENT;
+	db_release(stmt);
+	return NULL;
+}
+
 /* Give object the table of row id. A damaged table is deleted: -ENOENT. */
 static int take_table(struct store *s, struct uw_object *object, int64_t id, bool whole,
 		      const struct uw_identity *identity)
@@ -149,17 +168,9 @@ static int take_table(struct store *s, struct uw_object *object, int64_t id, boo
 	int64_t table;
 	int err;
 
-	stmt = session_statement(s, FIND_TABLE, &err);
+	stmt = step_to_table(s, id, &err);
 	if (!stmt)
 		return err;
-	(void)sqlite3_bind_int64(stmt, 1, id);
-	(void)sqlite3_bind_int64(stmt, 2, TABLE_VERSION);
-	(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
-	err = db_step(stmt);
-	if (err != 1) {
-		db_release(stmt);
-		return err ? err : -ENOENT;
-	}
 	table = sqlite3_column_int64(stmt, 0);
 	has_rules = sqlite3_column_int(stmt, 1);
 	has_procs = sqlite3_column_int(stmt, 2);
@@ -267,27 +278,20 @@ bool table_is_stored(struct store *s, struct uw_object *object, const struct sto
 {
 	struct uw_identity identity;
 	sqlite3_stmt *stmt = NULL;
-	bool there = false;
 	int64_t id;
 	int err;
 
 	pthread_mutex_lock(&s->lock);
 	err = s->db && !session_gave_up(s) ? find_by_contents(s, object, &id, &identity) : -ENOENT;
 	if (!err)
-		stmt = session_statement(s, FIND_TABLE, &err);
+		stmt = step_to_table(s, id, &err);
 	if (stmt) {
-		(void)sqlite3_bind_int64(stmt, 1, id);
-		(void)sqlite3_bind_int64(stmt, 2, TABLE_VERSION);
-		(void)sqlite3_bind_int64(stmt, 3, TABLE_BUILDER);
-		there = db_step(stmt) == 1;
 		db_release(stmt);
-	}
-	if (there) {
 		blob_reader_rest(&s->blobs);
 		(void)table_add_file(s, id, object, file, &identity);
 	}
 	pthread_mutex_unlock(&s->lock);
-	return there;
+	return stmt != NULL;
 }
 
 /* ---- files that no longer exist ----------------------------------------------------- */

@@ -132,8 +132,7 @@ int session_run(struct store *s, enum statement which, const int64_t *numbers, i
 	stmt = session_statement(s, which, &err);
 	if (!stmt)
 		return err;
-	for (int i = 0; i < n; i++)
-		(void)sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+	db_bind_numbers(stmt, numbers, n);
 	err = db_step(stmt);
 	s->wrote = s->wrote || (err >= 0 && !sqlite3_stmt_readonly(stmt));
 	db_release(stmt);

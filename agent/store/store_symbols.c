@@ -96,8 +96,7 @@ static int find_symbols(struct store *s, const struct search *w)
 	stmt = session_statement(s, FIND_SYMBOLS, &err);
 	if (!stmt)
 		return err;
-	for (int i = 0; i < 8; i++)
-		(void)sqlite3_bind_int64(stmt, i + 1, key[i]);
+	db_bind_numbers(stmt, key, 8);
 	db_bind_bytes(stmt, 9, w->id->bytes, w->id->size);
 	if (w->beside)
 		identity_of_file(w->beside, NULL, &beside);
@@ -197,8 +196,7 @@ static int add_symbols(struct store *s, const struct wanted_symbols *w, const vo
 	stmt = session_statement(s, ADD_SYMBOLS, &err);
 	if (!stmt)
 		return err;
-	for (int i = 0; i < 8; i++)
-		(void)sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+	db_bind_numbers(stmt, numbers, 8);
 	db_bind_bytes(stmt, 9, w->build_id.bytes, w->build_id.size);
 	db_bind_bytes(stmt, 10, w->beside.bytes, w->has_beside ? IDENTITY_SIZE : 0);
 	(void)sqlite3_bind_text(stmt, 11, w->path, -1, SQLITE_STATIC);
