@@ -34,6 +34,9 @@
 struct found {
 	char *path; /* owned */
 	int fd;	    /* -1: not open yet */
+	/* As the kernel has mapped it; inode 0: the file was found by its path. */
+	uint32_t major, minor;
+	uint64_t inode;
 };
 
 /* shared by the threads that compile; files and n do not change while they run */
@@ -45,15 +48,19 @@ struct prefetch {
 };
 
 /*
- * Add a file to compile. fd is -1 or a descriptor that then belongs to p, on success only. Return
- * 0 or -ENOMEM.
+ * Add a file to compile, with a copy of its path. fd is -1 or a descriptor that then belongs to p,
+ * on success only. Return 0 or -ENOMEM.
  */
-static int add_found(struct prefetch *p, const char *path, int fd)
+static int add_found(struct prefetch *p, const struct opener_file *file, int fd)
 {
-	int err = array_make_room((void **)&p->files, p->n, &p->room, sizeof(*p->files));
+	int err = array_grow(p->files, p->n, p->room);
 
 	if (!err) {
-		p->files[p->n] = (struct found){ .path = strdup(path), .fd = fd };
+		p->files[p->n] = (struct found){ .path = strdup(file->path),
+						 .fd = fd,
+						 .major = file->major,
+						 .minor = file->minor,
+						 .inode = file->inode };
 		if (!p->files[p->n].path)
 			err = -ENOMEM;
 		else
@@ -86,7 +93,7 @@ static int find_below(struct prefetch *p, char *path)
 
 	while (!err && (e = fts_read(tree))) {
 		if (e->fts_info == FTS_F && has_elf_magic(e->fts_path))
-			err = add_found(p, e->fts_path, -1);
+			err = add_found(p, &(struct opener_file){ .path = e->fts_path }, -1);
 		else if (e->fts_level == 0 && (e->fts_info == FTS_NS || e->fts_info == FTS_DNR))
 			err = -e->fts_errno;
 	}
@@ -98,7 +105,23 @@ static int find_below(struct prefetch *p, char *path)
 }
 
 /*
- * Add the files of a process's executable mappings, each path once. The files are opened while the
+ * Return whether a mapped file is in the list. In another mount namespace, or after the file was
+ * replaced, the same path is another file.
+ */
+static bool is_found(const struct prefetch *p, const struct opener_file *file)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		const struct found *f = &p->files[i];
+
+		if (f->inode == file->inode && f->major == file->major && f->minor == file->minor &&
+		    !strcmp(f->path, file->path))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Add the files of a process's executable mappings, each file once. The files are opened while the
  * process exists, so that those in its mount namespace can be read later.
  */
 static void find_mapped(struct prefetch *p, struct opener *opener, uint32_t pid)
@@ -115,16 +138,15 @@ static void find_mapped(struct prefetch *p, struct opener *opener, uint32_t pid)
 		int at = 0, fd;
 
 		line[strcspn(line, "\n")] = '\0';
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %" SCNu64 " %n", &file.start,
-			   &file.end, prot, &file.inode, &at) < 4 ||
+		if (sscanf(line,
+			   "%" SCNx64 "-%" SCNx64 " %7s %*s %" SCNx32 ":%" SCNx32 " %" SCNu64 " %n",
+			   &file.start, &file.end, prot, &file.major, &file.minor, &file.inode,
+			   &at) < 6 ||
 		    !at || prot[2] != 'x' || line[at] != '/')
 			continue;
 		file.path = line + at;
-		for (size_t i = 0; i < p->n && file.path; i++)
-			if (!strcmp(p->files[i].path, file.path))
-				file.path = NULL;
-		if (file.path && !opener_open(opener, &file, &candidate, &fd) &&
-		    add_found(p, file.path, fd))
+		if (!is_found(p, &file) && !opener_open(opener, &file, &candidate, &fd) &&
+		    add_found(p, &file, fd))
 			(void)close(fd);
 	}
 	if (maps)
