@@ -1,6 +1,7 @@
 /*
- * tests/check.h: CHECK reports and goes on, so that one run shows every failure.
- * A test's main returns check_done(): 0 all held, 1 some failed, 77 skipped.
+ * tests/check.h: defines CHECK, which reports a failure and continues, so that one run shows every
+ * failure.
+ * A test's main returns check_done(): 0 all checks held, 1 some failed, 77 skipped.
  */
 #ifndef TESTS_CHECK_H
 #define TESTS_CHECK_H

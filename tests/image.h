@@ -1,8 +1,8 @@
 /*
- * tests/image.h: ELF files made in memory, for code that compilers do not write.
+ * tests/image.h: makes ELF files in memory, for code that compilers do not write.
  *
- * One segment, readable and executable, whose bytes lie at IMAGE_CODE in the file and
- * at that vaddr; sections, where a test wants them, by name.
+ * A file has one segment, readable and executable, whose bytes lie at IMAGE_CODE in the file and at
+ * that vaddr, and sections by name if a test wants them.
  */
 #ifndef TESTS_IMAGE_H
 #define TESTS_IMAGE_H
@@ -66,13 +66,13 @@ static inline struct uw_object *image_object(const struct image *image)
 	for (size_t i = 0; i < image->n_sections; i++) {
 		const struct image_section *s = &image->sections[i];
 
-		sections[n++] = (Elf64_Shdr){ .sh_name = (Elf64_Word)name,
-					      .sh_type = SHT_PROGBITS,
-					      .sh_flags = SHF_ALLOC |
-							  (s->bytes ? 0 : SHF_EXECINSTR),
-					      .sh_addr = s->vaddr,
-					      .sh_offset = s->vaddr,
-					      .sh_size = s->size };
+		sections[n++] =
+			(Elf64_Shdr){ .sh_name = (Elf64_Word)name,
+				      .sh_type = SHT_PROGBITS,
+				      .sh_flags = SHF_ALLOC | (s->bytes ? 0 : SHF_EXECINSTR),
+				      .sh_addr = s->vaddr,
+				      .sh_offset = s->vaddr,
+				      .sh_size = s->size };
 		if (s->bytes)
 			memcpy(file + s->vaddr, s->bytes, s->size);
 		memcpy(file + NAMES + name, s->name, strlen(s->name) + 1);

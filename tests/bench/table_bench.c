@@ -1,10 +1,11 @@
 /*
- * What compiled tables cost: bytes, time to make them, time to look up.
- *   usage: table_bench FILE…            a line each, and one for all; times are medians
- *          table_bench -p PCS FILE      looks up addresses (hex, a line each; as the file has
- *                                       them), by table and by binary search over its rows
- *          table_bench -k DB FILE…      loads FILEs' tables out of a store, whole and read as
- *                                       they are needed, up to the first rule
+ * tests/bench/table_bench.c: measures compiled tables: their size, the time to make them and the
+ * time of a look-up.
+ *   usage: table_bench FILE…            prints a line per file and one for all; times are medians
+ *          table_bench -p PCS FILE      looks up addresses (hex, one per line; vaddrs of the
+ *                                       file) by table and by binary search over its rows
+ *          table_bench -k DB FILE…      loads the FILEs' tables from a store, as a whole and
+ *                                       as blocks are needed, up to the first rule
  */
 #include <errno.h>
 #include <fcntl.h>

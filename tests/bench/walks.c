@@ -1,10 +1,10 @@
 /*
- * Times walks of recorded samples: ours, libunwind's, libdwfl's, and a loop that
- * does the least.  README.md beside this says how, and how to read it.
+ * tests/bench/walks.c: times walks of recorded samples by offwind, libunwind, libdwfl and a minimal
+ * loop. README.md in this directory says how, and how to read the results.
  *   usage: walks [-f FIGURES] [-w WAY]… NAME=FILE…
- *                                           the tables; FIGURES: lines to add to the last one;
- *                                           WAY: these alone, beside the first
- *          walks -i WAY [-n MAX] FILE       one way alone, for callgrind: counted() holds the
+ *                                           prints the tables; FIGURES: lines to add to the last
+ *                                           table; WAY: only these, beside the first
+ *          walks -i WAY [-n MAX] FILE       only one way, for callgrind: counted() runs the
  *                                           second half of the samples; prints their frames
  */
 #include <errno.h>

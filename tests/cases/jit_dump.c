@@ -1,6 +1,6 @@
 /*
- * Prints what a jitdump file or a perf map says of each piece of code: "address size
- * name", in hex, and where the file has its unwind information: "offset size".
+ * tests/cases/jit_dump.c: prints what a jitdump file or a perf map says about each piece of code:
+ * "address size name", in hex, and where the file has its unwind information: "offset size".
  *   usage: jit_dump FILE
  */
 #include <fcntl.h>

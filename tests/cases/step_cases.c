@@ -1,7 +1,7 @@
 /*
- * Runs the single steps of framehop.tsv: registers and memory words in,
- * registers out.
- *   usage: step_cases EXPECTED.tsv FOLDER
+ * tests/cases/step_cases.c: runs the single steps of framehop.tsv: registers and memory words go
+ * in, registers come out.
+ *   usage: step_cases EXPECTED.tsv DIRECTORY
  */
 #include <elf.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
 /*
- * Prints every row of a file's call-frame information, as cfi_readelf.py makes
- * it of readelf's: "FDE off start end", then "loc cfa reg=rule …" in hex.
- * Each row is also looked up through the object, by its first and last address;
- * an answer that differs from the row ends it with exit 1.
+ * tests/diff/cfi_dump.c: prints every row of a file's call frame information, in the form that
+ * cfi_readelf.py makes from readelf's output: "FDE off start end", then "loc cfa reg=rule …" in
+ * hex.
+ * Each row is also looked up through the object, by its first and last address. If an answer
+ * differs from the row, the program ends with exit code 1.
  *   usage: cfi_dump FILE
  */
 #include <errno.h>

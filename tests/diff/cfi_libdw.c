@@ -1,17 +1,18 @@
 /*
- * Our rows against libdw's, a reader of call-frame information that shares no
- * code with ours: every row of every FDE of each file's .eh_frame and
- * .debug_frame, its bounds, its CFA and all registers with the contents of
- * expressions.  Each row is also looked up through the object, as a walk does.
+ * tests/diff/cfi_libdw.c: compares our rows with those of libdw, a reader of call frame information
+ * that shares no code with ours.
+ * It compares every row of every FDE of each file's .eh_frame and .debug_frame: bounds, CFA and all
+ * registers, with the contents of expressions. Each row is also looked up through the object, as a
+ * walk does.
  *   usage: cfi_libdw [-j N] [-s N] [-x EXCEPTIONS] [-o OVERLAPS] [-l COMPARED] < PATHS
- * -s N takes one path in N by a hash, so that the choice stays as others come and
- * go.  Files that are not ELF64 programs or libraries of a machine we know count as
- * passed over.  EXCEPTIONS is cfi_exceptions.md; OVERLAPS receives the paths of
- * files with FDEs that share addresses, which libdw shows only the first of,
- * COMPARED those of all that were compared.
+ * -s N takes one path in N by a hash, so that the choice stays the same when other paths are added
+ * or removed. Files that are not ELF64 programs or libraries of a supported machine are counted as
+ * skipped. EXCEPTIONS is cfi_exceptions.md. OVERLAPS receives the paths of files with FDEs that
+ * share addresses, of which libdw shows only the first; COMPARED receives the paths of all files
+ * that were compared.
  *
- * libdw is given a private copy of each file without .eh_frame_hdr, so that it
- * reads the section itself: an FDE its table does not name would be lost.
+ * libdw gets a private copy of each file without .eh_frame_hdr, so that it reads the section
+ * itself: otherwise it would miss FDEs that are not in that table.
  */
 #include <elf.h>
 #include <errno.h>

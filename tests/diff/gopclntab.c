@@ -1,9 +1,10 @@
 /*
- * What is made of .gopclntab against the same file's .debug_frame, which Go's linker makes of
- * the same: every function's bounds and every row.  Ours may know more: that nobody called
- * ("nobody"), that somebody did ("caller"), or that the caller is found by the frame pointer
- * ("fp").  Prints the start of each function with such a row and which it is, then a line of
- * counts; exit 1 at any other difference.
+ * tests/diff/gopclntab.c: compares the unwind information made from .gopclntab with the same file's
+ * .debug_frame: every function's bounds and every row.
+ * Go's linker makes both from the same data. Ours may know more: that a function has no caller
+ * ("nobody"), that a function has one ("caller"), or that the frame pointer gives the caller
+ * ("fp"). The program prints the start of each function with such a row and the kind of the row,
+ * then a line of counts. Exit code 1: there is any other difference.
  *   usage: gopclntab FILE
  */
 #include <errno.h>

@@ -1,12 +1,12 @@
 /*
- * Walks every sample of recordings with libunwind and libdwfl too, and compares
- * the frames, pc by pc, where those two agree with each other.  README.md beside
- * this says what the classes mean.
+ * tests/diff/peers.c: walks every sample of recordings with offwind, libunwind and libdwfl, and
+ * compares the frames, pc by pc, where the latter two agree. README.md in this directory says what
+ * the classes mean.
  *   usage: peers [-v] NAME[:PERCENT]=FILE…
- *          -v: show what differs; PERCENT: fail where fewer samples are complete; those with it,
- *          whose code is made at run time, come last and are told apart from the others
- * Exit 1 where more than one in a thousand of the agreed samples differs and is not of one of
- * the three classes in which the peers are known to be wrong.
+ *          -v: show the differences; PERCENT: fail if fewer samples are complete. Recordings with a
+ *          PERCENT have generated code; they come last and are reported separately.
+ * Exit code 1: more than one in a thousand of the agreed samples differs and is in none of the
+ * three classes in which the other two are known to be wrong.
  */
 #include <errno.h>
 #include <inttypes.h>

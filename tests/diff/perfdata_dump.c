@@ -1,7 +1,8 @@
 /*
- * Prints the events of a perf.data, one a line, for comparison with perf script.
- *	usage: perfdata_dump FILE|-        exit: 0 all, 3 a part (and why on stderr), 1 nothing
- *	       perfdata_dump --info FILE|-
+ * tests/diff/perfdata_dump.c: prints the events of a perf.data file, one per line, for comparison
+ * with perf script.
+ *   usage: perfdata_dump FILE|-        exit: 0 all, 3 a part (the reason is on stderr), 1 nothing
+ *          perfdata_dump --info FILE|-
  */
 #include "agent/source/source.h"
 

@@ -1,9 +1,9 @@
 /*
- * Folded lines on standard input, "comm;outer;…;inner N", as a pprof profile on
- * standard output, by the exporter that profiles go through.
+ * tests/diff/pprof_make.c: turns folded lines on standard input, "comm;outer;…;inner N", into a
+ * pprof profile on standard output, with the exporter that profiles use.
  *
- * A frame "kernel:NAME" is the kernel's; "lib/NAME" lies in lib, a file that is
- * on this disk; "lib/?" has no symbol.
+ * A frame "kernel:NAME" is a kernel frame. "lib/NAME" lies in lib, a file on this disk; "lib/?" has
+ * no symbol.
  */
 #include "agent/export/export.h"
 

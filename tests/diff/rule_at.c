@@ -1,6 +1,6 @@
 /*
- * Prints the rule at each address of standard input: "addr reg+off ra-slot",
- * the last as an offset from the CFA, or why there is none.
+ * tests/diff/rule_at.c: prints the rule at each address of standard input: "addr reg+off ra-slot",
+ * in which ra-slot is an offset from the CFA, or the reason why there is no rule.
  *   usage: rule_at FILE < ADDRESSES
  */
 #include <errno.h>

@@ -1,9 +1,9 @@
 /*
- * tests/diff/sym_dump.c: what the symbolizer knows, as text for scripts to compare.
- *   sym_dump table FILE          address, size, name of each symbol (hex, hex; size 0: not told)
+ * tests/diff/sym_dump.c: prints the symbolizer's answers as text that scripts compare.
+ *   sym_dump table FILE          address, size, name of each symbol (hex, hex; size 0: not known)
  *   sym_dump find FILE           addresses (hex) from stdin → name or "?"
  *   sym_dump kernel FILE         addresses (hex) from stdin → name, module or "?"
- *   sym_dump demangle            names from stdin → readable ones
+ *   sym_dump demangle            names from stdin → readable names
  */
 #include "symbolizer/symbolizer.h"
 

@@ -1,11 +1,11 @@
 /*
- * tests/diff/sym_lines.c: lines and inlined calls as text for scripts to compare.
+ * tests/diff/sym_lines.c: prints source lines and inlined calls as text that scripts compare.
  *   sym_lines FILE [DEBUGFILE]     addresses (hex) from stdin → the address, then
  *                                  "function<TAB>file:line" of each place, innermost first, then
- *                                  an empty line; "?" where something is not known.
- *   -t                             looked up a second time after packing and unpacking
- *   -q                             says only how long it took, and how large it is
- * Other files are found by the names that the file states, relative to it; FILE.dwp.
+ *                                  an empty line; "?" for what is not known
+ *   -t                             look up a second time, after packing and unpacking
+ *   -q                             print only the time it took, and the size
+ * Other files are found by the names that the file states, relative to it, and as FILE.dwp.
  */
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"

@@ -1,12 +1,13 @@
 /*
- * A compiled table against the interpreter it was compiled with: at every row's
- * start, one byte before and one behind, in the middle of it, all along gaps,
- * and the vector look-up against the portable one.  Where the table says in a
- * word what the file has as an expression, both step from many made-up machine
- * states, and every register of the caller must be the same.  Prints a line a file:
+ * tests/diff/table_oracle.c: compares a compiled table with the interpreter that it was compiled
+ * with.
+ * It compares them at every row's start, one byte before and one after it, in the middle of the
+ * row, and all along gaps, and it compares the vector look-up with the portable one. If the table
+ * has a packed rule where the file has an expression, both step from many made-up machine states,
+ * and every register of the caller must be the same. It prints one line per file:
  *     file  rows  bytes of unwind sections  bytes of table  unanswered/asked  reworded
- *   usage: table_oracle [-b BLOB] FILE…     exit 1 where anything differs
- * -b writes the last one's table to a file.
+ *   usage: table_oracle [-b BLOB] FILE…     exit 1 if anything differs
+ * -b writes the last file's table to BLOB.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /*
- * Threads in many states, for those who look at them from outside: deep in
- * calls, spinning, with large frames, in a signal handler on the stack, on one
- * of its own, and over a stack that nothing tells of.  Prints "ready" and stays
- * so; with "leave" without its first thread.
+ * tests/diff/threads.c: makes threads in many states, for programs that look at them from outside:
+ * deep in calls, spinning, with large frames, in a signal handler on the stack, in a handler on a
+ * stack of its own, and on a stack without unwind information. It prints "ready" and stays as it
+ * is; with "leave", its first thread ends.
  */
 #include <alloca.h>
 #include <pthread.h>

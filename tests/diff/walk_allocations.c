@@ -1,11 +1,12 @@
 /*
- * Counts what walks of recorded samples ask of the allocator: nothing may, once the
- * objects have read what they were asked for.  This program's malloc and its like stand
- * in for the C library's, its own calls of them included.
+ * tests/diff/walk_allocations.c: counts the allocations during walks of recorded samples: there
+ * must be none once the objects have read what the walks need.
+ * The program's own malloc and related functions replace those of the C library, also for the C
+ * library's own calls.
  *
- *   usage: walk_allocations FILE…      prints samples and counts, exit 1 where any is not 0
+ *   usage: walk_allocations FILE…      prints samples and counts; exit 1 if any count is not 0
  *
- * Under sanitizers it cannot run: their allocators are not the C library's.
+ * It cannot run with sanitizers, whose allocators are not those of the C library.
  */
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,19 +1,19 @@
 /*
- * Walks every sample of a recording whichever way frames may come, and compares
- * them with those that the interpreter gives to one walk at a time:
+ * tests/diff/walk_ways.c: walks every sample of a recording in each way that frames can be found,
+ * and compares the frames with those of the interpreter, which walks one sample at a time:
  *
- *   table   compiled tables, which arrive while the walks go on
- *   cold    nothing cached, by file and by table, some samples only
+ *   table   compiled tables, which arrive while the walks run
+ *   cold    nothing cached, by file and by table, for some samples
  *   many    batches of samples, some at once
- *   cursor  a cursor steps from frame to frame, some samples only; and what it says is
- *           kept in memory or in a register of the thread is there
- *   again   callers taken over from the thread's walk before; also with a word changed or
- *           the copy cut, where the full walk of the same bytes is what is right
- *   threads eight threads that share the objects, each with a space and a worker
- *           of its own; half of them walk many at once, and tables arrive meanwhile
+ *   cursor  a cursor steps from frame to frame, for some samples; each value that it reports as
+ *           saved in memory or in a register of the thread is there
+ *   again   callers taken over from the thread's last walk; also with one word changed or the
+ *           copy cut off, where the full walk of the same bytes is right
+ *   threads eight threads that share the objects, each with a space and a worker of its own;
+ *           half of them walk many at once, and tables arrive in the meantime
  *
- *   usage: walk_ways FILE [MAX]      at most MAX samples; prints how many samples, frames and
- *                                    of these were taken over; exit 1 where ways differ
+ *   usage: walk_ways FILE [MAX]      MAX: limit of samples; prints how many samples and frames,
+ *                                    and frames taken over; exit 1 if the ways differ
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /*
- * tests/faults/ends.c: a program that a recorder is to have a hard time with; it never ends.
- *   ends lease FILE    maps a copy of FILE and takes a lease on it: who opens it is kept waiting
- *   ends maps FILE     maps pages of FILE as often as a process may, and has 30 children with as many
- *   ends moves FOLDER  runs generated code, and tells in a jitdump file of 300,000 moves of it
+ * tests/faults/ends.c: is a program that makes recording hard; it never ends.
+ *   ends lease FILE    maps a copy of FILE and takes a lease on it: whoever opens it has to wait
+ *   ends maps FILE     maps pages of FILE as often as a process can; so do its 30 children
+ *   ends moves DIRECTORY   runs generated code and writes a jitdump file with 300,000 moves of it
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,14 +1,15 @@
 /*
- * tests/faults/store_faults.c: a store that everything goes wrong with.
+ * tests/faults/store_faults.c: tests the store under every kind of fault.
  *
- *   kill DB N FILE…           N kill -9 among four that keep and find FILEs in DB; what each of
- *                             them acknowledged is there afterwards, and as if made anew
+ *   kill DB N FILE…           N times, kill -9 one of four processes that put FILEs into DB and
+ *                             look them up; what each has acknowledged is there afterwards, and
+ *                             equals a newly made entry
  *   check DB FILE…            the database is sound, and has the FILEs' own tables
- *   flip DB N FILE…           N times flips bits of copies of DB: no wrong table, no crash
- *   die DB FILE               a process ends at an allocation while it compiles FILE, twice, for many
- *                             of them: then FILE is in quarantine, until that is emptied
- *   memory DB FILE            each allocation fails once in turn: no crash, nothing leaks
- *   io DB FILE                each call to the system, SQLite's and the store's own, likewise
+ *   flip DB N FILE…           N times, flip bits of copies of DB: no wrong table, no crash
+ *   die DB FILE               a process ends at an allocation while it compiles FILE, twice, for
+ *                             many allocations: FILE is then in quarantine until that is emptied
+ *   memory DB FILE            each allocation fails once in turn: no crash, no leak
+ *   io DB FILE                the same for each system call, SQLite's and the store's own
  */
 #include "agent/store/store.h"
 

@@ -1,4 +1,7 @@
-/* Any bytes as a core file: segments, notes, mappings, headers of files in memory. */
+/*
+ * tests/fuzz/fuzz_core.c: fuzzes the reader of core files: segments, notes, mappings, headers of
+ * files in memory.
+ */
 #include "agent/source/source.h"
 
 #include <stdlib.h>

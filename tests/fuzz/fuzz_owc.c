@@ -1,8 +1,9 @@
 /*
- * Any bytes as a capture file.  Checksums keep random bytes out of the decoder,
- * so the first byte chooses: 0 the rest is a file; 1 the rest is the content of a
- * frame, which is packed here; 2 of two frames, the first cut short.  With 128 added, what follows
- * byte 1, of twice that many bytes, is an index with a right checksum: of files that are kept.
+ * tests/fuzz/fuzz_owc.c: fuzzes the reader of capture files.
+ * Checksums keep random bytes away from the decoder, so the first byte chooses: 0: the rest is a
+ * file; 1: the rest is the content of a frame, which is packed here; 2: the same for two frames,
+ * the first of which is cut short. If 128 is added: byte 1 gives half the size of the following
+ * index of stored files, which gets a right checksum.
  */
 #include "agent/owc/format.h"
 #include "agent/source/source.h"

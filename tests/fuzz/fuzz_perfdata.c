@@ -1,6 +1,6 @@
 /*
- * Any bytes as a perf.data.  The first byte says whether they come as a file
- * or through a pipe; what is handed out is read to its last byte.
+ * tests/fuzz/fuzz_perfdata.c: fuzzes the reader of perf.data. The first byte says whether the rest
+ * is read as a file or through a pipe. Every byte of what the reader returns is read.
  */
 #include "agent/source/source.h"
 

@@ -1,4 +1,7 @@
-/* Any bytes as a pprof profile: an error, or one that can be checked, printed and converted. */
+/*
+ * tests/fuzz/fuzz_pprof.c: fuzzes the reader of pprof profiles: the result is an error, or a
+ * profile that can be checked, printed and converted.
+ */
 #include "agent/cmd/cmd.h"
 #include "agent/export/formats.h"
 #include "agent/export/ranking.h"

@@ -1,4 +1,7 @@
-/* Any bytes as the files of a snapshot: registers, mappings and two memory files, parted by 0xff. */
+/*
+ * tests/fuzz/fuzz_snapshot.c: fuzzes the reader of snapshots: registers, mappings and two memory
+ * files, separated by 0xff.
+ */
 #include "agent/source/source.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * Any bytes as a file with debug information: whatever it says, look-ups end, names are clean, and
- * what was read can be kept.
+ * tests/fuzz/fuzz_sym_debug.c: fuzzes the reader of debug information: look-ups end, names are
+ * sanitized, and what was read can be packed.
  */
 #include "symbolizer/symbolizer.h"
 

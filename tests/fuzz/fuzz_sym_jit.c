@@ -1,4 +1,7 @@
-/* Any bytes as a perf map or a jitdump file: an error, or names that are clean. */
+/*
+ * tests/fuzz/fuzz_sym_jit.c: fuzzes the reader of perf maps and jitdump files: the result is an
+ * error, or sanitized names.
+ */
 #include "symbolizer/symbolizer.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Any bytes as kallsyms. */
+/* tests/fuzz/fuzz_sym_kernel.c: fuzzes the reader of kallsyms. */
 #include "symbolizer/symbolizer.h"
 
 #include <stdlib.h>

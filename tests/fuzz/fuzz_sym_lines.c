@@ -1,4 +1,7 @@
-/* Any bytes as kept lines, their checksum made right: refused, or safe to ask. */
+/*
+ * tests/fuzz/fuzz_sym_lines.c: fuzzes the reader of packed source lines, with a right checksum:
+ * they are refused, or look-ups are safe.
+ */
 #include "schema/lines.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"

@@ -1,4 +1,7 @@
-/* Any bytes as a name: what comes out is clean, bounded and the same when cleaned again. */
+/*
+ * tests/fuzz/fuzz_sym_names.c: fuzzes the sanitizer of names: its result is valid, bounded, and the
+ * same when sanitized again.
+ */
 #include "symbolizer/symbolizer.h"
 
 #include <stdlib.h>

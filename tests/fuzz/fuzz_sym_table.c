@@ -1,4 +1,7 @@
-/* Any bytes as an ELF file: an error or a table whose every symbol can be found. */
+/*
+ * tests/fuzz/fuzz_sym_table.c: fuzzes the reader of symbol tables: the result is an error, or a
+ * table in which every symbol can be found.
+ */
 #include "symbolizer/symbolizer.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * A section of call-frame information without the file around it: byte 0
- * chooses .eh_frame or .debug_frame and a table; rules found are stepped by.
+ * tests/fuzz/fuzz_uw_cfi.c: fuzzes the reader of call frame information with a section that has no
+ * file around it. Byte 0 chooses .eh_frame or .debug_frame and a table. Rules that are found are
+ * applied.
  */
 #include <stdlib.h>
 #include <string.h>

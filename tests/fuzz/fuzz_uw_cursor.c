@@ -1,8 +1,9 @@
 /*
- * A target whose memory is the input: byte 0 chooses the machine, and whether there is a search
- * table, a list of code generators, both or neither; then come the registers' low bytes and the
- * memory from BASE on.  However it is made, a cursor comes to an end, what it says of places and
- * procedures is harmless, a copy goes the same way, and all that was asked for is released.
+ * tests/fuzz/fuzz_uw_cursor.c: fuzzes cursors over a target whose memory is the input.
+ * Byte 0 chooses the machine, and whether there is a search table, a list of code generators, both
+ * or neither. Then come the low bytes of the registers and the memory from BASE on. Whatever the
+ * input is, a cursor comes to an end, the places and procedures that it reports are harmless, a
+ * copy of it takes the same steps, and all that was requested is released.
  */
 #include <elf.h>
 #include <errno.h>

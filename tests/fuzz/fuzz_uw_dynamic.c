@@ -1,7 +1,8 @@
 /*
- * Byte 0 says how the rest is taken.  Odd: the memory of a process, its lists at the front,
- * which are read, kept and asked.  Even: bytes that were kept, whose checksum is put right so
- * that what they lead to is looked at.
+ * tests/fuzz/fuzz_uw_dynamic.c: fuzzes the reader of unwind information of generated code.
+ * If byte 0 is odd, the rest is the memory of a process that begins with its lists, which are read,
+ * stored and looked up. If it is even, the rest is a stored blob, whose checksum is corrected so
+ * that the contents are read.
  */
 #include <elf.h>
 #include <errno.h>

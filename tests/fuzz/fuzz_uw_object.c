@@ -1,6 +1,6 @@
 /*
- * An ELF image of strangers: opened, every rule of its first FDEs, look-ups
- * all over its segments, its rows, and a walk through a thread in it.
+ * tests/fuzz/fuzz_uw_object.c: fuzzes objects with an ELF image: opening, every rule of its first
+ * FDEs, look-ups all over its segments, its rows, and a walk of a thread in it.
  */
 #include <elf.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /*
- * Byte 0 says how the rest is taken.  Even: a foreign table, whose checksum is
- * put right so that what it leads to is looked at: refused, or harmless wherever
- * it is asked.  Odd: call-frame information that is compiled; then every answer
- * of the table must step as the interpreter's does.
+ * tests/fuzz/fuzz_uw_table.c: fuzzes compiled tables.
+ * If byte 0 is even, the rest is a foreign table, whose checksum is corrected so that the contents
+ * are read: it is refused, or every look-up is harmless. If byte 0 is odd, the rest is call frame
+ * information that is compiled: every rule of the table must lead to the same step as the
+ * interpreter's rule.
  */
 #include <elf.h>
 #include <errno.h>

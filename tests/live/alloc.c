@@ -1,19 +1,19 @@
 /*
- * tests/live/alloc.c: allocations whose number, sizes and ends are known.
+ * tests/live/alloc.c: makes allocations whose number, sizes and lifetimes are known.
  *
- *   alloc [N [wait]]: each of the functions below, churn with N (default 5000); with "wait", when
- *                     a byte has come on standard input
+ *   alloc [N [wait]]: calls each of the functions below, churn with N (default 5000); with
+ *                     "wait", it starts when a byte arrives on standard input
  *
- * What is counted, as "man 3 malloc" and the arithmetic have it:
+ * The expected counts, by "man 3 malloc" and arithmetic:
  *
- *   function  allocations                          of them not given back
+ *   function  allocations                          of these not freed
  *   leak      1000 × 100        =   100,000        all
  *   churn     N × 64                               none
  *   grow      1000 + 2000 + … + 100,000 = 5,050,000 (100)   the last, 100,000
  *   zeroed    10 × 3 × 100,000  = 3,000,000        all
  *   aligned   20 × 1000 + 7 × 128 = 20,896 (27)    20 × 1000
- *   mapped    4 × 40,960        =   163,840        3 of 4; of one, 8,192 less
- *   none      1 × 0, and what fails                the one of no bytes
+ *   mapped    4 × 40,960        =   163,840        3 of 4; of one of these, 8,192 less
+ *   none      1 × 0, and calls that fail           the one of 0 bytes
  *   handed    50 × 500, freed by another thread    10 × 500
  */
 #include <pthread.h>

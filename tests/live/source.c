@@ -1,5 +1,6 @@
 /*
- * tests/live/source.c: the live source against processes whose state is known.
+ * tests/live/source.c: tests the live source with processes whose registers, stacks and mappings
+ * are known.
  *   usage: source TARGET [GOROUTINE]     (tests/live/target.c and goroutine.go, built)
  */
 #include "agent/live/bpf.h"

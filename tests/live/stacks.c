@@ -1,6 +1,6 @@
 /*
- * tests/live/stacks.c: stacks of every kind, of known depth.  Each mode names its
- * thread after itself, prints one line when it is there, and spins until killed.
+ * tests/live/stacks.c: makes stacks of every kind, of known depth. Each mode gives its thread the
+ * mode's name, prints one line when the stack is built, and spins until killed.
  */
 #include <dlfcn.h>
 #include <inttypes.h>

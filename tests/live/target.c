@@ -1,6 +1,6 @@
 /*
- * tests/live/target.c: something to record.  Each mode prints one line when it
- * is ready, then runs until it is killed or its time is over.
+ * tests/live/target.c: is a program to record. Each mode prints one line when it is ready, then
+ * runs until it is killed or its time is over.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /*
- * tests/live/waits.c: 20 long-lived and 500 short-lived processes that wait, and how long they
- * did by their own clocks and by the scheduler's statistics.
+ * tests/live/waits.c: starts 20 long-lived and 500 short-lived processes that wait, and reports how
+ * long they waited by their own clocks and by the scheduler's statistics.
  *   usage: waits MIN_NS
- * Prints for each of the two names: ns off the CPU; of them at most so many ready to run; in naps of
- * MIN_NS or more, at least and at most.  Only a child that lost its CPU to another is ready without
- * having waited.
+ * For each of the two names it prints: ns off the CPU; how many of these at most the process was
+ * ready to run; ns in naps of MIN_NS or more, at least and at most. Only a child that lost its CPU
+ * to another process is ready to run without having waited.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /*
- * tests/peers/floor.c: the least a walk can cost once every rule is at hand.
+ * tests/peers/floor.c: measures the lowest cost of a walk when every rule is at hand.
  *
- * A direct index a file: pc / 128 gives the first row of its block, a few steps
- * further on stands the row, and with it the rule: CFA from sp or fp, where fp is
- * saved, the return address below the CFA.  Rules are the tables', unpacked.  Only
- * pc, sp and fp are followed; one check guards each word that is read, and nothing
- * is told of a frame but its pc.  What a row cannot say takes the general step, and
- * code without rules the frame pointer.  x86_64 alone.
+ * Each file has a direct index: pc / 128 gives the first row of its block; the row, and with it the
+ * rule, is found a few steps later. A rule is: CFA from sp or fp, where fp is saved, and the return
+ * address below the CFA. The rules are those of the tables, unpacked. Only pc, sp and fp are
+ * followed, one check guards each word that is read, and nothing but the pc of a frame is reported.
+ * A row that cannot say this takes the general step, and code without rules takes the frame
+ * pointer. x86_64 only.
  */
 #include <elf.h>
 #include <errno.h>

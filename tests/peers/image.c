@@ -1,3 +1,4 @@
+/* tests/peers/image.c: reads an ELF file into memory, for the other unwinders. */
 #include "tests/peers/image.h"
 
 #include <elf.h>

@@ -1,4 +1,4 @@
-/* tests/peers/image.h: an ELF file in memory, as the other unwinders are shown it. */
+/* tests/peers/image.h: holds an ELF file in memory, as the other unwinders need it. */
 #ifndef TESTS_PEERS_IMAGE_H
 #define TESTS_PEERS_IMAGE_H
 

@@ -1,6 +1,6 @@
 /*
- * tests/peers/libdwfl.c: elfutils' libdwfl over captured stacks, by callbacks for
- * memory and registers.  One Dwfl a process, kept for its life; no separate debug files.
+ * tests/peers/libdwfl.c: walks captured stacks with libdwfl of elfutils, with call-backs for memory
+ * and registers. Each process has one Dwfl for its whole life; separate debug files are not used.
  */
 #include <elfutils/libdwfl.h>
 

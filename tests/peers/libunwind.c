@@ -1,7 +1,7 @@
 /*
- * tests/peers/libunwind.c: libunwind's remote unwinding over captured stacks, as
- * perf uses it: its own search of .eh_frame_hdr, files read by an accessor.  Its
- * cache of rules is on, which perf leaves off for single samples.
+ * tests/peers/libunwind.c: walks captured stacks with libunwind's remote unwinding, in the way that
+ * perf uses it: with its own search of .eh_frame_hdr, and files read by an accessor. libunwind's
+ * cache of rules is on; perf turns it off for single samples.
  */
 #include <libunwind.h>
 

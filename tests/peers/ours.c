@@ -1,4 +1,7 @@
-/* tests/peers/ours.c: the library under test, as the agent drives it. */
+/*
+ * tests/peers/ours.c: walks captured stacks with the library under test, in the way that the agent
+ * uses it.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

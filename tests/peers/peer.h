@@ -1,6 +1,6 @@
 /*
- * tests/peers/peer.h: what walks stacks, all shown the same recording: the
- * library under test, libunwind, elfutils' libdwfl, and the least a walk can be.
+ * tests/peers/peer.h: is the interface of the walkers, which all get the same recording: the
+ * library under test, libunwind, libdwfl of elfutils, and a minimal walk.
  */
 #ifndef TESTS_PEERS_PEER_H
 #define TESTS_PEERS_PEER_H

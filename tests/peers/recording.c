@@ -1,3 +1,4 @@
+/* tests/peers/recording.c: reads a recording into memory and gives its samples to a walker. */
 #include "tests/peers/recording.h"
 
 #include <errno.h>

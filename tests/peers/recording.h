@@ -1,6 +1,6 @@
 /*
- * tests/peers/recording.h: a recording in memory, so that every walker sees the
- * same registers, the same stack bytes and the same mappings, as often as wanted.
+ * tests/peers/recording.h: holds a recording in memory, so that every walker gets the same
+ * registers, the same stack bytes and the same mappings, as often as needed.
  */
 #ifndef TESTS_PEERS_RECORDING_H
 #define TESTS_PEERS_RECORDING_H

@@ -1,6 +1,7 @@
 /*
- * What aarch64 code looks like, and walks through it without rules.  Instructions are
- * as(1)'s: aarch64-linux-gnu-as -march=armv8.5-a, objdump -d.
+ * tests/unit/test_aarch64.c: tests calls, stubs, prologues and signal frames of aarch64 code, and
+ * walks through it without rules. The instructions are those of as(1): aarch64-linux-gnu-as
+ * -march=armv8.5-a, objdump -d.
  */
 #include <elf.h>
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* What is said of functions without names: which share, which files, which packages. */
+/*
+ * tests/unit/test_advice.c: tests the advice about functions without names: their share, the files,
+ * the packages.
+ */
 #include "agent/cli/advice.h"
 
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_blob.c: tests blobs that are read as needed: contents, damage, failures to read,
+ * hostile contents.
+ */
 #include "unwinder/unwinder.h"
 
 #include <dlfcn.h>

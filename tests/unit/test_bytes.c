@@ -1,3 +1,4 @@
+/* tests/unit/test_bytes.c: tests the bounded reader of bytes: LEB128, words, strings, errors. */
 #include "base/bytes.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_cfi.c: tests the decoder of call frame information: instructions, augmentations,
+ * encodings, forms, damage.
+ */
 #include "unwinder/cfi/cfi.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* tests/unit/test_checksum.c: tests XXH64 with published vectors. */
 #include "base/checksum.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* tests/unit/test_codes.c: tests the cache of code bytes. */
 #include "unwinder/rule/codes.h"
 
 #include <string.h>

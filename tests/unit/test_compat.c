@@ -1,6 +1,7 @@
 /*
- * libunwind-offwind.so by its names: structures as libunwind's headers have them, and what callers
- * may ask that means nothing offline.  Walks: tests/diff/libunwind.sh.
+ * tests/unit/test_compat.c: tests libunwind-offwind.so under libunwind's names: structures as in
+ * libunwind's headers, and calls that have no meaning offline. tests/diff/libunwind.sh tests its
+ * walks.
  */
 /* Both declare the same names: ours become others while they are read. */
 #define unw_proc_info	 ours_proc_info

@@ -1,3 +1,4 @@
+/* tests/unit/test_container.c: tests how container ids are found in cgroup paths. */
 #include "agent/container.h"
 #include "agent/process/cgroups.h"
 

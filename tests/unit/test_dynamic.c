@@ -1,6 +1,6 @@
 /*
- * What a process registers of code it generated: read out of memory laid out by libunwind's
- * own header, and walked.
+ * tests/unit/test_dynamic.c: tests what a process registers about code that it generated: reading
+ * it from memory with the layout of libunwind's own header, and walking by it.
  */
 #include "unwinder/dynamic/dynamic.h"
 

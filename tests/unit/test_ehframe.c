@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_ehframe.c: tests the search in .eh_frame: by the table of .eh_frame_hdr and by an
+ * index of our own.
+ */
 #include "unwinder/cfi/ehframe.h"
 
 #include <errno.h>

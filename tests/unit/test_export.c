@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_export.c: tests the exporters: pprof, folded lines, text, TSV, and hostile names
+ * in each of them.
+ */
 #include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"

@@ -1,3 +1,4 @@
+/* tests/unit/test_expr.c: tests the evaluation of DWARF expressions: every operator, and limits. */
 #include "unwinder/walk/expr.h"
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+/* tests/unit/test_flame.c: tests the tree behind the flame graph page. */
 #include "agent/export/flame.h"
 
 #include "tests/check.h"

@@ -1,6 +1,6 @@
 /*
- * A process that says it generated code, and means no good: what it costs to listen to it.
- * The list is this program's own, found by its symbol; the process is its child.
+ * tests/unit/test_generated.c: tests the cost of reading a process that registers generated code
+ * with bad intent. The list is this program's own, found by its symbol; the process is its child.
  */
 #include "agent/process/generated.h"
 

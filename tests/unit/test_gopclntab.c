@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_gopclntab.c: tests the rules made from .gopclntab, Go's table of functions:
+ * layouts, damage, limits.
+ */
 #include "unwinder/rule/gopclntab.h"
 
 #include <elf.h>

@@ -1,4 +1,6 @@
-/* Walks through code without rules, and through stacks that somebody overwrote. */
+/*
+ * tests/unit/test_guess.c: tests walks through code without rules, and through overwritten stacks.
+ */
 #include <elf.h>
 #include <errno.h>
 #include <string.h>
@@ -107,11 +109,13 @@ static void test_calls_into_nowhere(void)
 	memset(words, 0, sizeof(words));
 	words[0] = CODE + 0x100;
 	frame_at(2, 0, CODE + 0x200);
-	CHECK(walk(UW_MAPPING_ANON, 0, STACK + 16) == ENDED(3, UW_STOP_GUESS_ENDED), "of address 0");
+	CHECK(walk(UW_MAPPING_ANON, 0, STACK + 16) == ENDED(3, UW_STOP_GUESS_ENDED),
+	      "of address 0");
 	CHECK(frames[0].pc == 0 && !frames[0].mapping && frames[1].pc == CODE + 0x100 &&
 		      frames[1].stepper == UW_STEPPER_LEAF,
 	      "the word at sp is the caller");
-	CHECK(walk(UW_MAPPING_ANON, STACK + 64, STACK + 16) == ENDED(3, UW_STOP_GUESS_ENDED), "of data");
+	CHECK(walk(UW_MAPPING_ANON, STACK + 64, STACK + 16) == ENDED(3, UW_STOP_GUESS_ENDED),
+	      "of data");
 	words[0] = 0x1234;
 	CHECK(walk(UW_MAPPING_ANON, 0, STACK + 16) == ENDED(1, UW_STOP_NO_MAPPING), "from nowhere");
 }

@@ -1,3 +1,4 @@
+/* tests/unit/test_hash.c: tests the hash index against a plain array, and the table of strings. */
 #include "agent/hash.h"
 
 #include <stdlib.h>

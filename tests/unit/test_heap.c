@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_heap.c: tests the heap memory that processes have allocated: partial frees, any
+ * order, ends of processes.
+ */
 #include "agent/pipeline/heap.h"
 #include "tests/check.h"
 

@@ -1,6 +1,6 @@
 /*
- * The code cache of a Java virtual machine, laid out as two of its versions lay theirs out: what is
- * read of it, walks by that, and machines that mean harm.
+ * tests/unit/test_hotspot.c: tests the reader of a Java virtual machine's code cache, with the
+ * layouts of two versions: the code that is found, walks by it, and hostile virtual machines.
  */
 #include "agent/process/hotspot.h"
 

@@ -1,3 +1,4 @@
+/* tests/unit/test_large.c: tests allocations on large pages: any size, and too much. */
 #include "base/large.h"
 
 #include <stdint.h>

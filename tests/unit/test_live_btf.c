@@ -1,3 +1,4 @@
+/* tests/unit/test_live_btf.c: tests which kernel types are extracted from BTF, and damaged BTF. */
 #include "agent/live/btf.h"
 
 #include "tests/check.h"

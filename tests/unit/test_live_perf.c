@@ -1,3 +1,4 @@
+/* tests/unit/test_live_perf.c: tests how the kernel's side-band records become events. */
 #include "agent/live/perf.h"
 
 #include "tests/check.h"

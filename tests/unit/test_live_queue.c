@@ -1,3 +1,4 @@
+/* tests/unit/test_live_queue.c: tests the queue that sorts events by time. */
 #include "agent/live/queue.h"
 
 #include "tests/check.h"

@@ -1,4 +1,7 @@
-/* Records of a ring as the kernel lays it out (Documentation/bpf/ringbuf.rst), here without it. */
+/*
+ * tests/unit/test_live_ring.c: tests how ring records are read, with the layout that the kernel
+ * documents (Documentation/bpf/ringbuf.rst), but without the kernel.
+ */
 #include "agent/live/ring.h"
 
 #include <linux/bpf.h>

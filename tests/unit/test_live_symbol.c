@@ -1,3 +1,4 @@
+/* tests/unit/test_live_symbol.c: tests how names that the kernel prints with %pS are read. */
 #include "agent/live/symbol.h"
 
 #include "tests/check.h"

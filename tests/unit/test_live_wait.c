@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_live_wait.c: tests how waits of threads begin and end, and that their memory is
+ * bounded.
+ */
 #include "agent/live/wait.h"
 
 #include "tests/check.h"

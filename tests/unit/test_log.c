@@ -1,3 +1,6 @@
+/*
+ * tests/unit/test_log.c: tests warnings: their limit, and that lines of several threads do not mix.
+ */
 #include "agent/log.h"
 
 #include <pthread.h>

@@ -1,3 +1,6 @@
+/*
+ * tests/unit/test_mapped.c: tests mapped files that are cut off or unmapped while they are in use.
+ */
 #include "agent/source/mapped.h"
 
 #include "tests/check.h"

@@ -1,3 +1,4 @@
+/* tests/unit/test_memo.c: tests the rule cache of an object. */
 #include "unwinder/rule/memo.h"
 
 #include "tests/check.h"

@@ -1,4 +1,7 @@
-/* Names of locations: symbols where there are any, else where a function begins. */
+/*
+ * tests/unit/test_names.c: tests names of locations: symbols if there are any, otherwise the start
+ * of the function.
+ */
 #include "agent/export/export.h"
 #include "agent/pipeline/names.h"
 #include "agent/process/modules.h"

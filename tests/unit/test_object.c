@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_object.c: tests objects: contents, build-ids, rules, images, files that are not
+ * ELF.
+ */
 #include "unwinder/rule/object.h"
 
 #include <elf.h>

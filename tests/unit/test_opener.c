@@ -1,3 +1,4 @@
+/* tests/unit/test_opener.c: tests which file is opened for a mapping, and with whose rights. */
 #include "agent/opener/opener.h"
 
 #include <errno.h>

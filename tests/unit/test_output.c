@@ -1,3 +1,6 @@
+/*
+ * tests/unit/test_output.c: tests output files: whole or not at all, private to their owner, links.
+ */
 #include "agent/export/output.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* tests/unit/test_owc.c: tests capture files: every event, pipes, torn and damaged files. */
 #include "agent/owc/format.h"
 #include "agent/owc/owc.h"
 

@@ -1,4 +1,7 @@
-/* Files that a capture keeps: what is written comes back, and damage is an error, never a wrong byte. */
+/*
+ * tests/unit/test_owc_files.c: tests files that a capture stores: they are read back as written,
+ * and damage is an error, never a wrong byte.
+ */
 #include "agent/owc/format.h"
 #include "agent/owc/owc.h"
 #include "agent/source/source.h"

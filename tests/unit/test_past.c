@@ -1,7 +1,7 @@
 /*
- * Walks that take callers over from the walk before, along a chain of frame pointers in code
- * that no file has, up to this program's own _start, which has no caller: what is there, what
- * changed, and what is forgotten.
+ * tests/unit/test_past.c: tests walks that take callers over from the walk before. They go along a
+ * chain of frame pointers, in code without a file, up to this program's own _start, which has no
+ * caller: callers that are the same, that changed, and that are forgotten.
  */
 #include "unwinder/unwinder.h"
 

@@ -1,7 +1,8 @@
 /*
- * Single FDEs looked up in a file against those of its whole section, all over the
- * code of files that are there, whichever way their bytes are had; then the same with
- * bytes of a file changed at random, where nothing is asked but to stay within bounds.
+ * tests/unit/test_peek.c: tests the lazy FDE lookup: it compares single FDEs that are looked up in
+ * a file with those of the whole section, all over the code of files that exist, for each way to
+ * read their bytes. Then it does the same with random changes in the bytes, where only the bounds
+ * matter.
  */
 #include <elf.h>
 #include <errno.h>

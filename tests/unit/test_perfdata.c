@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_perfdata.c: tests the reader of perf.data: order, several events, samples with
+ * all fields, damage.
+ */
 #include "agent/source/source.h"
 
 #include "tests/check.h"

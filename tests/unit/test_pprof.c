@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_pprof.c: tests the encoder and the reader of pprof files, and the checker of
+ * profiles.
+ */
 #include "proto/pprof.h"
 #include "proto/pprof_read.h"
 #include "proto/utf8.h"

@@ -1,3 +1,4 @@
+/* tests/unit/test_process.c: tests how mappings, forks, execs and exits are replayed. */
 #include "agent/process/process.h"
 
 #include <elf.h>

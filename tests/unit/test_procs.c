@@ -1,3 +1,4 @@
+/* tests/unit/test_procs.c: tests the stored ranges of procedures. */
 #include "unwinder/table/procs.h"
 
 #include <elf.h>

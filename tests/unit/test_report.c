@@ -1,3 +1,4 @@
+/* tests/unit/test_report.c: tests offwind report: shares, views, hostile names, exit codes. */
 #include "agent/cmd/cmd.h"
 #include "agent/log.h"
 #include "proto/pprof.h"

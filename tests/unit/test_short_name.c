@@ -1,3 +1,4 @@
+/* tests/unit/test_short_name.c: tests how parameter lists are removed from names. */
 #include "agent/cli/short_name.h"
 
 #include "tests/check.h"

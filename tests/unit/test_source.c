@@ -1,3 +1,4 @@
+/* tests/unit/test_source.c: tests how the format of an input is recognised. */
 #include "agent/source/source.h"
 
 #include "tests/check.h"

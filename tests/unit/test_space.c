@@ -1,3 +1,6 @@
+/*
+ * tests/unit/test_space.c: tests a process's address space: mappings in any order, forks, objects.
+ */
 #include "unwinder/walk/space.h"
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+/* tests/unit/test_stacks.c: tests profiles as stacks: reading, merging, damage, limits. */
 #include "agent/export/formats.h"
 #include "agent/export/stacks.h"
 #include "agent/log.h"

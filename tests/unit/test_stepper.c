@@ -1,4 +1,7 @@
-/* Who is asked for a frame's caller, in which order, and what each answer leads to. */
+/*
+ * tests/unit/test_stepper.c: tests which steppers are tried for a frame's caller, in which order,
+ * and what each answer leads to.
+ */
 #include "unwinder/walk/stepper.h"
 
 #include <elf.h>

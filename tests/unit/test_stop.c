@@ -1,6 +1,6 @@
 /*
- * Why walks end: one stack for every stop, and what gaps between rules come to; each by
- * the interpreter and by the table, cold and from the caches.
+ * tests/unit/test_stop.c: tests why walks end: one stack for each stop, and gaps between rules;
+ * each by the interpreter and by the table, cold and from the caches.
  */
 #include <elf.h>
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_store.c: tests the store: finding tables, damage, foreign files, older schemas,
+ * several processes.
+ */
 #include "agent/store/store.h"
 
 #include <errno.h>

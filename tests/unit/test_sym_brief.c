@@ -1,9 +1,9 @@
 /*
- * Tables whose names stay in the file against those that have read them, symbol by symbol, on
- * files that are there: one string table, two, hundreds of aliases, PLTs; and tables for some
- * addresses alone against whole ones.  Then a file that is cut
- * short behind the table's back, and files with bytes changed at random, where nothing is asked
- * but to stay within bounds.
+ * tests/unit/test_sym_brief.c: tests symbol tables whose names stay in the file against tables that
+ * have read them, symbol by symbol, on files that exist: one string table, two, hundreds of
+ * aliases, PLTs. It also tests tables for some addresses only against whole tables. Then it tests a
+ * file that is cut short while its table is in use, and files with random changes, where only the
+ * bounds matter.
  */
 #include <elf.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* tests/unit/test_sym_keep.c: tests packed symbol tables: packing, unpacking, damage. */
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* tests/unit/test_sym_kernel.c: tests the reader of kallsyms. */
 #include "symbolizer/symbolizer.h"
 
 #include "tests/check.h"

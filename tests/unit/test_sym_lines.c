@@ -1,4 +1,7 @@
-/* Lines and inlined calls: this program's own, and what is kept of them. */
+/*
+ * tests/unit/test_sym_lines.c: tests source lines and inlined calls with this program's own, and
+ * their packed form.
+ */
 #include "schema/lines.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"

@@ -1,3 +1,4 @@
+/* tests/unit/test_sym_names.c: tests sanitized, demangled and cut-off names. */
 #include "symbolizer/symbolizer.h"
 
 #include "tests/check.h"

@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_sym_table.c: tests symbol tables: sizes, aliases, kinds of symbols, damaged
+ * files.
+ */
 #include "symbolizer/symbolizer.h"
 
 #include "tests/check.h"

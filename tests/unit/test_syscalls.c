@@ -1,3 +1,4 @@
+/* tests/unit/test_syscalls.c: tests which pages of a file may contain a syscall instruction. */
 #include "unwinder/rule/syscalls.h"
 
 #include <elf.h>

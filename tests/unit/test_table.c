@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_table.c: tests compiled tables: rows, packed rules for expressions, procedures,
+ * limits.
+ */
 #include "unwinder/table/table.h"
 
 #include <elf.h>

@@ -1,4 +1,7 @@
-/* Unpacking: what was packed comes out, damage and lies about the size are refused, and it can be told to stop. */
+/*
+ * tests/unit/test_unpack.c: tests decompression: contents come out as they were packed, damage and
+ * wrong sizes are refused, and it can be stopped.
+ */
 #include "base/unpack.h"
 #include "tests/check.h"
 #include "unwinder/unwinder.h"

@@ -1,6 +1,7 @@
 /*
- * A file that is read through a mapping of it says the same as one that is read, and
- * when somebody cuts it short it says so: no rule and no name is made of what is not there.
+ * tests/unit/test_view.c: tests that a file that is read through a mapping gives the same results
+ * as one that is read, and that it reports when it was cut short: no rule and no name is made from
+ * missing bytes.
  */
 #include <errno.h>
 #include <fcntl.h>

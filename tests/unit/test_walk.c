@@ -1,7 +1,7 @@
 /*
- * Our walk over a copy of this process's own stack against libgcc's:
- * from a plain call chain, and from within a signal handler, through the
- * trampoline, into the interrupted function.
+ * tests/unit/test_walk.c: tests walks of a copy of this process's own stack against libgcc's: from
+ * a plain call chain, and from a signal handler through the trampoline into the interrupted
+ * function.
  */
 #include <dlfcn.h>
 #include <elf.h>

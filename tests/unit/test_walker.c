@@ -1,6 +1,7 @@
 /*
- * Targets, cursors and walkers over a process that exists in call-backs alone: code that
- * nothing but a stepper from outside can walk, ranges, choices, what is kept and what is not.
+ * tests/unit/test_walker.c: tests targets, cursors and walkers over a process that exists only in
+ * call-backs: code that only a stepper from outside can walk, ranges, choices, and what is cached
+ * and what is not.
  */
 #include "unwinder/walker.h"
 

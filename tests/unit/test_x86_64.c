@@ -1,3 +1,7 @@
+/*
+ * tests/unit/test_x86_64.c: tests calls, stubs, entry points, signal frames and prologues of x86_64
+ * code.
+ */
 #include <elf.h>
 #include <errno.h>
 #include <string.h>

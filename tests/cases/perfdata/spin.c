@@ -1,4 +1,7 @@
-/* What the recordings beside this file are of: a fork, an exec, a thread, a few frames each. */
+/*
+ * tests/cases/perfdata/spin.c: is the recorded program of this directory: a fork, an exec, a
+ * thread, each some frames deep.
+ */
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/wait.h>

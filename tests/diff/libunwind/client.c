@@ -1,16 +1,18 @@
 /*
- * A small client of libunwind's remote functions, compiled against its headers alone.  The same
- * program runs with libunwind and with libunwind-offwind.so preloaded; what it prints is compared.
+ * tests/diff/libunwind/client.c: is a small client of libunwind's remote functions, compiled with
+ * libunwind's own headers. The same program runs with libunwind and with libunwind-offwind.so
+ * preloaded, and the outputs are compared.
  *
- *   client pid PID        a process, by _UPT_: attached, unwound, let go
- *   client core FILE      a core file's threads, by _UCD_
- *   client folder FOLDER  maps.txt, regs.txt and *.data, by call-backs of its own over
- *                                   the files' .eh_frame_hdr (as perf's are)
- *   client debug FILE VADDR   the procedure there by .debug_frame, which Debian's
- *                                   libunwind is built without
+ *   client pid PID        a process, by _UPT_: attach, unwind, detach
+ *   client core FILE      the threads of a core file, by _UCD_
+ *   client folder DIRECTORY   maps.txt, regs.txt and *.data, by the client's own call-backs
+ *                                   over the files' .eh_frame_hdr (like perf's)
+ *   client debug FILE VADDR   the procedure at VADDR by .debug_frame, for which Debian's
+ *                                   libunwind is not built
  *   client names          codes and registers
  *
- * A line a frame: pc, sp, signal or not, procedure, name, the registers, where they are kept.
+ * The output is one line per frame: pc, sp, signal frame or not, procedure, name, registers, and
+ * where they are saved.
  */
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,4 +1,7 @@
-/* A process to be unwound: through libc's qsort and a signal's frame, asleep in its handler. */
+/*
+ * tests/diff/libunwind/target.c: is a process to unwind: it sleeps in a signal handler that
+ * interrupted a call-back of qsort.
+ */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,12 +1,14 @@
 /*
- * Writes functions into memory and registers them, with libunwind or with OURS, half of them as regions with
- * operations, half as a table of FDEs; they call one another, the last one burns CPU.
+ * tests/live/generated/generator.c: writes functions into memory and registers them, with libunwind
+ * or with OURS: half of them as regions with operations, half as a table of FDEs. They call one
+ * another; the last one uses CPU time.
  *
- * They do so for about two seconds; with "endless" until killed, and say "ready" when all of them are
- * on the stack.  Another argument is the path of a jitdump file, which describes them instead.
+ * They run for about two seconds; with "endless" until killed, and print "ready" when all of them
+ * are on the stack. Another argument is the path of a jitdump file, which then describes the
+ * functions instead.
  *
- * None of them keeps a frame pointer: rbp is put aside and holds nonsense meanwhile, so that
- * nobody gets through who does not go by what was registered.
+ * None of them keeps a frame pointer: rbp is saved and holds a meaningless value in the meantime,
+ * so that only the registered information leads through them.
  */
 #ifdef OURS
 #include "generator/dynamic.h"
