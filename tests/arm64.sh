@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Unpacks Debian's arm64 packages into $BUILD/arm64/root, each once, by a private
-# state of apt: neither this system's packages nor its architectures change.
-#   usage: tests/arm64.sh PACKAGE…      exits 77 where they cannot be fetched
+# Unpacks Debian's arm64 packages into $BUILD/arm64/root, each once. apt gets a private state, so
+# neither this system's packages nor its architectures change.
+#   usage: tests/arm64.sh PACKAGE…      exits 77 if they cannot be fetched
 set -u
 mkdir -p "$BUILD/arm64"
 cd "$BUILD/arm64" || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Enforces the include table: which folder may include which.  An include
-# against it is a fault in the design, not in this test.
+# Enforces the include table: which directory may include which. An include that breaks it is a
+# fault in the design, not in this test.
 #   usage: tests/check_includes.sh [TREE]
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 1

@@ -1,5 +1,5 @@
-# Sourced by tests that use the recorded cases beside the checkout: sets $corpus to the folder they
-# were unpacked into, once for all tests, or skips the test.
+# Finds the recorded cases beside the checkout, for tests that source this file: sets $corpus to the
+# directory in which they are unpacked, once for all tests, or skips the test.
 corpus_from=../shared/corpus/corpus.tar.zst
 corpus=$BUILD/corpus
 if [ ! -f "$corpus_from" ]; then

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Boots other kernels under qemu and records on them: `make check-kernels`.  Not part of
-# `make check`: it fetches kernels, and takes minutes for each of them.
-#   usage: tests/kernels.sh [PATTERN]      only kernels whose names hold PATTERN (make: KERNEL=)
-#   KERNELS_DIR: where kernels are kept (default: kernels in the build folder)
+# Boots other kernels under qemu and records on them: `make check-kernels`. It is not part of `make
+# check`, because it downloads kernels and takes minutes for each of them.
+#   usage: tests/kernels.sh [PATTERN]      only kernels whose names contain PATTERN (make: KERNEL=)
+#   KERNELS_DIR: where kernels are stored (default: kernels in the build directory)
 #   KERNELS_TESTS: the tests to run there (default: those in tests/kernels/guest.sh)
-# The kernels are Debian's, from the mirrors that apt is set up with: the long-term ones
-# and the newest, of 5.10 also the oldest that is there.  A line tells of each; what
-# offwind doctor said there, and what failed, is in its log.
+# The kernels are Debian's, from the mirrors in apt's configuration: the long-term kernels and the
+# newest, and of 5.10 also the oldest that is available. One line is printed for each; its log has
+# the output of offwind doctor on that kernel, and what failed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build}

@@ -1,5 +1,6 @@
-# The beginning of tests that record the live system; to be sourced.  Sets offwind (the program), dir (a folder of the
-# test's own) and failures; skips where recording does not work.  At the end, jobs are killed and dir is removed.
+# Begins tests that record the live system, which source this file. Sets offwind (the program), dir
+# (a directory of the test's own) and failures; skips the test if recording does not work. At the
+# end, jobs are killed and dir is removed.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 BUILD=${BUILD:-build}
 offwind=$PWD/$BUILD/offwind

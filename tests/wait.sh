@@ -1,5 +1,5 @@
-# Waiting in tests; to be sourced.  A test waits for a condition, not for a time, and gives up when the process that was to
-# bring the condition about has ended.
+# Waits for conditions, for tests that source this file. A test waits for a condition, not for a
+# time, and gives up when the process that should bring the condition about has ended.
 
 # Return whether process PID runs: it exists and is no zombie.
 runs() { # PID

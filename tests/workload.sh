@@ -1,7 +1,8 @@
-# Real programs that nobody here wrote, each busy for a second or two; to be sourced.
+# Provides real programs by other authors, each busy for a second or two, for tests that source this
+# file.
 #   workload clang|gcc|python3|node|jit|sqlite3|git|openssl      sets the array argv
-# They are started directly, without a shell between: perf script loses the root of
-# processes that came about by two execs (see tests/diff/README.md).
+# They are started directly, without a shell in between: perf script loses the root of processes
+# that came from two execs (see tests/diff/README.md).
 
 # What they and perf record leave behind (~/.debug, caches) stays below the build folder.
 export HOME=$(realpath "$BUILD")/home

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What profiling the whole system takes from it: offwind record -a at 99 Hz, all of it (capture,
-# walks, names, profile), beside perf record with two dump sizes, while every CPU compiles.
+# Measures the cost of profiling the whole system: offwind record -a at 99 Hz with capture, walks,
+# names and profile, beside perf record with two dump sizes, while every CPU compiles.
 #
-#   % CPU    of one CPU, between the third second and the end: user + sys of the recorder
-#   start    CPU seconds until then (for offwind: the program is loaded, tables are opened)
+#   % CPU    of one CPU, from the third second to the end: user + sys of the recorder
+#   start    CPU seconds up to then (for offwind: loading the program, opening tables)
 #   all      CPU seconds of the whole command
-#   MiB      peak; of it the ring, of which each page is mapped twice and counts twice
-#   taken    of the user frames, those taken over from a thread's sample before
+#   MiB      peak memory, including the ring, of which each page is mapped and counted twice
+#   taken    part of the user frames that were taken over from the thread's last walk
 #
-# Nothing fails for being slow: figures of a busy machine are poor ones.
+# It never fails because something is slow: figures from a busy machine are poor.
 set -eu
 export LC_ALL=C
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }

@@ -1,29 +1,28 @@
 #!/usr/bin/env bash
-# offwind record beside perf record --call-graph dwarf with two dump sizes, on the same load at
-# four frequencies: what a sample costs, weighs, and whether it is whole.  Nothing fails for being
-# slow: figures of a busy machine are poor ones.
+# Compares offwind record with perf record --call-graph dwarf with two dump sizes, on the same load
+# at four frequencies: the cost and size of a sample, and whether its stack is whole. It never fails
+# because something is slow: figures from a busy machine are poor.
 #
-#   LOAD         of tests/workload.sh, on two CPUs at once, again and again (default: clang)
+#   LOAD         of tests/workload.sh, on two CPUs at once, repeatedly (default: clang)
 #   FREQUENCIES  "19 99 997 4999"
-#   SAMPLES      so many each at least (default: 4000), that what starting costs does not decide;
-#                at 19 Hz that takes two idle CPUs two minutes for each recorder
+#   SAMPLES      at least this many each (default: 4000), so that the cost of starting does not
+#                dominate; at 19 Hz and with two idle CPUs that takes two minutes for each recorder
 #   PARTS        "recorders handler"
 #
-#   samples  that arrived, and how many were lost of how many
-#   bytes    a sample in what is written or handed over; beside the stack: what of it is not
-#            user stack (of perf: the rest of its file)
+#   samples  samples that arrived, and how many were lost of how many
+#   bytes    per sample, in the file or in the ring; and the part of them that is not user
+#            stack (for perf: the rest of its file)
 #   us       user + sys CPU of the reader for each sample: offwind record with unwinding, symbols
-#            and the profile; perf record alone, and with perf script
-#   whole    of the samples with a user stack, those walked to their root (perf's by offwind
-#            unwind, which sees what was recorded; perf script itself walks no further)
+#            and profile; perf record alone, and with perf script
+#   whole    part of the samples with a user stack that were walked to their root (perf's samples
+#            by offwind unwind, which walks what perf recorded; perf script walks no further)
 #   handler  us in the kernel for each time the event fired (ours only: kernel.bpf_stats_enabled;
-#            both by one measure: the table at the end)
-#   MiB      peak of the recorder
+#            the table at the end has both by one measure)
+#   MiB      peak memory of the recorder
 #
 # Neither reads source lines or inlined calls (--no-lines, perf script --no-inline), and neither
-# finds anything that an earlier run kept (--no-cache; perf's file names are the only thing it
-# takes from ~/.debug).  The ratios are to the smaller dump that leaves 95 % of stacks whole, else
-# to the larger.
+# finds anything that an earlier run cached (--no-cache; perf takes only file names from ~/.debug).
+# The ratios are to the smaller dump size if it leaves 95 % of the stacks whole, else to the larger.
 set -eu
 export LC_ALL=C
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }

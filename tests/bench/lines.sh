@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# usage: lines.sh [COMMAND…]
-# What source lines and inlined calls cost `offwind unwind`: CPU time, wall-clock time and peak memory
-# of whole commands, with nothing kept and with what an earlier run keeps, beside reading and
-# unwinding alone and beside `perf script` with inlined calls, on the same recording: of the command,
-# whose program has debug information, or of a small one in C++.  Medians of three runs in turns.
-#   HZ, STACK, PERF_SECONDS, PERF_RUNS   how to record; how long perf script may take, how often
+# Measures the cost of source lines and inlined calls in `offwind unwind`: CPU time, wall-clock time
+# and peak memory of whole commands, without a cache and with the cache of an earlier run. For
+# comparison it measures reading and unwinding alone, and `perf script` with inlined calls, on the
+# same recording: of COMMAND, whose program has debug information, or of a small program in C++. The
+# figures are medians of three runs, in turns.
+#   usage: lines.sh [COMMAND…]
+#   HZ, STACK                 how to record
+#   PERF_SECONDS, PERF_RUNS   how long perf script may take, and how often it runs
 set -eu
 offwind=$(realpath "$BUILD")/offwind
 work=$(realpath "$BUILD")/bench-lines

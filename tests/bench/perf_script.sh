@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# CPU time of `offwind unwind`, symbols included, beside that of `perf script --no-inline` on the
-# same recordings of real programs.  Nothing fails for being slow: figures of a busy machine are
-# poor ones.  Each program runs ROUNDS times, the two in turn; the median of user + sys counts.
+# Compares the CPU time of `offwind unwind`, including symbols, with that of `perf script
+# --no-inline` on the same recordings of real programs. It never fails because something is slow:
+# figures from a busy machine are poor. Each program runs ROUNDS times, the two in turn; the result
+# is the median of user + sys.
 #
-# Samples and frames stand beside the times, because who stops early is fast.  `kept`: what earlier
-# runs leave is there, offwind's unwind tables and a copy of kallsyms, as perf record without
-# --buildid-mmap leaves it too.  `alone`: that copy, and offwind keeps and finds nothing (--no-cache).
-# `fresh`: neither at the start of each run, which the kernel's writing of /proc/kallsyms makes tens
-# of ms longer, and the making of tables for runs to come some hundred.
+# The table also shows samples and frames, because a walk that stops early is fast. `kept`: what
+# earlier runs leave is there, which is offwind's unwind tables and a copy of kallsyms, as perf
+# record without --buildid-mmap leaves it, too. `alone`: there is this copy, but offwind caches and
+# finds nothing (--no-cache). `fresh`: neither is there when a run starts. The kernel's writing of
+# /proc/kallsyms then makes the run tens of ms longer, and making tables for later runs makes it
+# some hundred ms longer.
 #
-# At the end recordings of about 100 MB of clang, with perf's default of 8 KiB of each stack and with
-# 64 KiB: there the times and the memory beyond the input count.
+# The last recordings are of clang, about 100 MB each, with perf's default of 8 KiB of each stack
+# and with 64 KiB: there, look at the times and at the memory beyond the input.
 set -eu
 export LC_ALL=C
 ROUNDS=${ROUNDS:-5}

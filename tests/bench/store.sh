@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a store saves, and what its own reading costs, each beside what is wanted: time until the
-# first stack is out in a first and in a second run, loading tables, questions.  RECORDINGS: how many
-# of each kind (3).
+# Measures what a store saves and what reading it costs, each beside its target: the time until the
+# first stack is printed in a first and in a second run, loading tables, queries. RECORDINGS: how
+# many of each kind (3).
 set -u
 offwind=$BUILD/offwind
 make -s BUILD="$BUILD" "$BUILD"/tests/bench/table_bench || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiled tables of the 15 largest libraries installed: size, time to make them,
-# and look-ups of sampled addresses of the largest beside a binary search.
+# Measures compiled tables of the 15 largest installed libraries: size, time to make them, and
+# look-ups of sampled addresses in the largest table beside a binary search.
 set -u
 work=$BUILD/bench
 mkdir -p "$work"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Walks of fresh samples of real programs: ours, libunwind's, libdwfl's and the least there can be,
-# then instructions a frame, and all ratios in one table.  README.md beside this tells how to read
-# it.  Nothing fails for being slow.
+# Times walks of fresh samples of real programs by offwind, libunwind, libdwfl and a minimal loop,
+# then counts instructions per frame, and prints all ratios in one table. README.md in this
+# directory says how to read it. It never fails because something is slow.
 #   usage: walks.sh [PROGRAM…]
 set -u
 export LC_ALL=C

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# aarch64 programs that crash under qemu.  Their cores, which list no files, lead from the
-# fault back to _start: through a signal handler and qemu's trampoline, with signed return
-# addresses, and by frame pointers where the program has no unwind information.
+# Unwinds core files of aarch64 programs that crash under qemu. The cores do not list files. The
+# walks lead from the fault back to _start: through a signal handler and qemu's trampoline, with
+# signed return addresses, and by frame pointers if the program has no unwind information.
 set -u
 work=$BUILD/aarch64_core
 rm -rf "$work"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The aarch64 build: the unwinder's own unit tests under qemu, its walk of its own
-# stack against libgcc's among them.
+# Runs the unit tests of the aarch64 build of the unwinder under qemu, including a walk of its own
+# stack that is compared with libgcc's.
 set -u
 tests/arm64.sh libc6 libgcc-s1 libc6-dev zlib1g-dev libzstd-dev liblzma-dev || exit
 root=$BUILD/arm64/root

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# offwind unwind and report as their users call them: several inputs, pipes,
-# outputs that cannot be written; one line says what was wrong.
+# Tests offwind unwind and report on the command line: several inputs, pipes, outputs that cannot be
+# written; one line says what was wrong.
 set -u
 offwind=$BUILD/offwind
 samples=tests/cases/perfdata

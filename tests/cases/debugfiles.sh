@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Where a stripped program's names and lines come from: its debug file by build-id, by link with
-# the right CRC, below --symfs, or from a debuginfod server; and that what is asked in vain is
-# asked once.  The program waits in a call that was inlined.
+# Tests where the names and lines of a stripped program come from: its debug file by build-id, by
+# link with the right CRC, below --symfs, or from a debuginfod server. A file that the server does
+# not have is requested only once. The program waits in an inlined call.
 set -u
 . tests/wait.sh
 offwind=$(realpath "$BUILD")/offwind

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What the pages for readers of the repository say exists: each relative link and its heading, each file
-# that a page names, each page in the index docs/README.md, each FILE:FUNCTION in HACKING.md, each
-# directory of the include check and below agent/ and unwinder/ in docs/architecture.md.
-# Then the check itself is checked: pages that are wrong in each of these ways must fail.
+# Checks that everything that the pages of the repository mention exists: each relative link and its
+# heading, each file, each page in the index docs/README.md, each FILE:FUNCTION in HACKING.md, each
+# directory of the include check and below agent/ and unwinder/ in docs/architecture.md. Then the
+# check itself is checked: pages that are wrong in each of these ways must fail.
 set -u
 python3 - <<'P'
 import glob, os, re, sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `offwind explain` tells agrees with the walk it explains, frame by frame,
-# and with readelf about the rules.
+# Tests that `offwind explain` agrees with the walk that it explains, frame by frame, and with
+# readelf about the rules.
 set -u
 . tests/corpus.sh
 work=$BUILD/explain

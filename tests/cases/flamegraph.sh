@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# offwind flamegraph: as it is called, and its page in a headless Chromium.
+# Tests offwind flamegraph: its command line, and its page in a headless Chromium.
 set -u
 offwind=$BUILD/offwind
 dir=$(mktemp -d)

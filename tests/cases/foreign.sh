@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Files that other programs wrote: perf of other ages and machines, Android's simpleperf, call stacks that the CPU
-# recorded, traces without samples, cores without a list of mapped files.
+# Tests files that other programs wrote: perf of other versions and machines, Android's simpleperf,
+# call stacks that the CPU recorded, traces without samples, cores without a list of mapped files.
 set -u
 . tests/wait.sh
 offwind=$(realpath "$BUILD")/offwind

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make install into a folder of its own, and what is installed at work: the manual
-# page, and perf_to_profile under go tool pprof.
+# Tests make install into a directory of its own, and the installed programs: the manual page, and
+# perf_to_profile under go tool pprof.
 set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generated code has the names that its process writes: in a perf map, in a jitdump file.  A link,
-# a pipe, a second name and another user's file are not read.
+# Tests that generated code has the names that its process writes to a perf map or a jitdump file. A
+# link, a pipe, a file with a second name and another user's file are not read.
 set -u
 . tests/wait.sh
 offwind=$(realpath "$BUILD")/offwind

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# liboffwind as others have it: installed into a folder of its own, found by pkg-config, and the
-# example of its manual page compiled against it, shared and static.  It unwinds recorded threads
-# to the frames that are expected of them.
+# Tests liboffwind as its users have it: installed into a directory of its own, found by pkg-config,
+# with the example of its manual page compiled against it, shared and static. It unwinds recorded
+# threads to the expected frames.
 set -u
 . tests/corpus.sh
 dir=$(mktemp -d)

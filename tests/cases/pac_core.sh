@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# An aarch64 core whose return addresses are signed unwinds as the one without, if it
-# tells by NT_ARM_PAC_MASK which bits the signatures take.
+# Tests that an aarch64 core with signed return addresses unwinds like the one without, if
+# NT_ARM_PAC_MASK says which bits the signatures take.
 set -u
 . tests/corpus.sh
 work=$BUILD/pac_core

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The recordings of cases/perfdata give the events that perf itself saw in
-# them; those without a seekable header also when they come through a pipe.
+# Tests that the recordings of cases/perfdata give the events that perf itself found in them; those
+# without a seekable header are also read through a pipe.
 set -u
 dump=$BUILD/asan/tests/diff/perfdata_dump
 failures=0 n=0

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Hand-written x86_64 code without call-frame information is left by how its functions begin, with
-# symbols or without: as codecs are written, as hashes are, with no frame at all, interrupted or
-# having called.  What does not begin plainly ends the walk, and explain says that it was tried.
+# Tests walks through hand-written x86_64 code without call frame information, by the beginnings of
+# its functions, with and without symbols: code as in codecs and in hash functions, without a frame,
+# interrupted, and in a call. If the beginning of a function is not clear, the walk ends, and
+# explain says that this way was tried.
 set -u
 . tests/wait.sh
 offwind=$(realpath "$BUILD")/offwind

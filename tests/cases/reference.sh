@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# docs/reference-systems.md says what there is: each of our names in it is declared and, if it is a
-# function, exported; each test it names is one; and where the reference documents are beside
-# the checkout, none of their names is missing.
+# Checks that what docs/reference-systems.md says exists: each of our names is declared and, if it
+# is a function, exported; each test exists; and if the reference documents are beside the checkout,
+# none of their names is missing.
 set -u
 BUILD=$BUILD python3 - <<'P'
 import glob, os, re, subprocess, sys

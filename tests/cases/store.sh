@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The store as its users see it: a second run parses nothing and says the same; what is wrong with
-# the file costs a warning and no profile; offwind cache and the stock sqlite3 shell answer.
+# Tests the store as its users see it: a second run parses nothing and prints the same; a damaged
+# file costs a warning but no profile; offwind cache and the standard sqlite3 shell can read it.
 set -u
 . tests/wait.sh
 offwind=$BUILD/offwind

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Recorded threads and cores of other projects' test suites, unwound by the
-# program as built and under sanitizers; the corpus README tells their layout.
+# Unwinds recorded threads and cores of other projects' test suites, with the program as built and
+# with the sanitizer build; the README of the corpus describes their layout.
 set -u
 . tests/corpus.sh
 expected=../shared/corpus/expected

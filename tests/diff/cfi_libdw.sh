@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our rows of call-frame information against libdw's over installed packages and
-# arm64's: one file in six here, every one of them with "all" (make check-corpus).
+# Compares our rows of call frame information with libdw's, for installed packages and arm64
+# packages: one file in six here, all files with "all" (make check-corpus).
 set -u
 work=$BUILD/diff-libdw
 rm -rf "$work"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our rows against readelf's: the system's ELF files, every form of .debug_frame
-# gcc and clang make, and other systems' files from the corpus where it is present.
+# Compares our rows with readelf's: the system's ELF files, every form of .debug_frame that gcc and
+# clang make, and files of other systems from the corpus if it is there.
 set -u
 work=$BUILD/diff-cfi
 rm -rf "$work"

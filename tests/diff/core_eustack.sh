@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A program with threads in many states: its core by gcore and the process while it
-# runs, unwound pc by pc as eu-stack does it.  (core_programs.sh: programs not our own.)
+# Unwinds a program with threads in many states, from its core by gcore and from the running
+# process, and compares the frames pc by pc with eu-stack's. (core_programs.sh does this with
+# programs that are not ours.)
 set -u
 . tests/wait.sh
 for tool in gcore eu-stack; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Real multi-threaded programs, stopped: the processes and their cores by gcore, each
-# thread pc by pc as eu-stack and gdb see it.
-#   usage: core_programs.sh [-v] [NAME…]      all of them by default, two at a time
+# Unwinds real multi-threaded programs that are stopped, from the processes and from their cores by
+# gcore, and compares each thread pc by pc with eu-stack and gdb.
+#   usage: core_programs.sh [-v] [NAME…]      all programs by default, two at a time
 set -u
 for tool in gdb eu-stack; do
 	command -v $tool > /dev/null || { echo "no $tool"; exit 77; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unwind information made of Go's table of functions against the .debug_frame of the same files; and
-# that a stripped one has no less of it.
+# Compares the unwind information made from Go's table of functions with the .debug_frame of the
+# same files, and checks that a stripped file has no less of it.
 set -u
 command -v go > /dev/null || { echo "no go"; exit 77; }
 work=$BUILD/gopclntab

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# perf keeps a copy of kallsyms beside the build-id of the kernel it recorded, and so do we where
-# there is none.  Kernel frames get the same names from it as from the kernel itself, unless its
-# _text is elsewhere.
+# Tests the copy of kallsyms that perf stores beside the build-id of the recorded kernel, and that
+# offwind stores if there is none. Kernel frames get the same names from the copy as from the kernel
+# itself, unless the kernel's _text has another address.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# libunwind-offwind.so in libunwind's place: the same small client, compiled against Debian's
-# libunwind, runs with it and with ours preloaded, over a process, its core and recorded threads;
-# so does Debian's perf script over a recording.
+# Tests libunwind-offwind.so in place of libunwind: a small client, compiled against Debian's
+# libunwind, runs with libunwind and with ours preloaded, on a process, its core and recorded
+# threads. Debian's perf script does the same on a recording.
 set -u
 . tests/wait.sh
 . tests/corpus.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Capture files by other programs' eyes: zstd tests and unpacks the frames, protoc
-# decodes every record and the index, and what they find agrees with the trailer.
+# Checks capture files with other programs: zstd tests and unpacks the frames, protoc decodes every
+# record and the index, and the counts agree with the trailer.
 set -u
 work=$BUILD/diff/owc
 rm -rf "$work"; mkdir -p "$work"

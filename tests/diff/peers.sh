@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Frames beside libunwind's and libdwfl's, pc by pc, on fresh recordings of real programs: where
-# those two agree, at least 99.9 % of the samples are equal or of three classes in which they are known
-# to be wrong (README.md beside this).  node as people run it, with generated code, which is beyond
-# them: 99.5 % of its stacks are complete.
+# Compares frames with libunwind's and libdwfl's, pc by pc, on fresh recordings of real programs.
+# Where those two agree, at least 99.9 % of the samples are equal or in three classes in which they
+# are known to be wrong (README.md in this directory). node runs as usual, with generated code,
+# which they cannot walk: 99.5 % of its stacks are complete.
 #   usage: peers.sh [-v] [PROGRAM…]
 set -u
 export LC_ALL=C

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# perf record -g copies no stack, but its kernel walks the frame pointers: those chains are taken
-# over, with as many frames as perf script shows and the same functions of the program.
+# Tests the call chains of perf record -g, which copies no stack, but whose kernel part walks the
+# frame pointers: offwind takes these chains over, with as many frames as perf script shows and the
+# same functions of the program.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C

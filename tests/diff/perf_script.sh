@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records real programs with perf and compares offwind's frames with perf script's.
-# What the classes of differences mean stands in README.md beside this file.
+# Records real programs with perf and compares offwind's frames with perf script's. README.md in
+# this directory explains the classes of differences.
 #   usage: tests/diff/perf_script.sh [-v] [PROGRAM…]     HZ (199)
 set -u
 cd "$(dirname "$0")/../.." || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# New recordings of this machine's perf, and stored ones of other versions,
-# give the same events in the same order as in `perf script -D`.
+# Tests that new recordings of this machine's perf, and stored recordings of other versions, give
+# the same events in the same order as `perf script -D`.
 set -u
 . tests/corpus.sh
 dump=$BUILD/tests/diff/perfdata_dump

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# lld describes no PLT: the rules in one must follow from its instructions, as
-# objdump shows them.  An entry begins with the return address at [rsp], the first
-# one behind the word that the others push; every push adds 8.
+# Tests rules in PLTs of lld, which have no call frame information: the rules must follow from the
+# instructions that objdump shows. An entry begins with the return address at [rsp], except the
+# first entry, which begins after the word that the others push; every push adds 8.
 set -u
 work=$BUILD/diff-plt
 rm -rf "$work"

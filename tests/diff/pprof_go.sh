@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Our pprof files against go tool pprof: the shares of every function as a count
-# over the folded stacks themselves gives them, labels, mappings, times; and
-# that it does not look for our symbols on this disk.
+# Compares our pprof files with go tool pprof: the shares of every function, which are counted from
+# the folded stacks, labels, mappings and times. go tool pprof must not look for our symbols on this
+# disk.
 set -u
 work=$BUILD/diff/pprof
 rm -rf "$work"; mkdir -p "$work"

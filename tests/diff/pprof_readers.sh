@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What other programs make of our files: go tool pprof with each of its views, and npm's pprof-format
-# and speedscope.
+# Tests how other programs read our files: go tool pprof with each of its views, and pprof-format
+# and speedscope from npm.
 set -u
 work=$BUILD/diff/readers
 rm -rf "$work"; mkdir -p "$work"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Names of libstdc++, libLLVM and clang as c++filt -i shows them.
+# Compares demangled names of libstdc++, libLLVM and clang with those of c++filt -i.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 libdir=/usr/lib/$(uname -m)-linux-gnu

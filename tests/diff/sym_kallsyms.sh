@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every code symbol of the running kernel: at its first byte and at the last one
-# before the next symbol of the same module, awk and sort tell who is there.
+# Tests the lookup of every code symbol of the running kernel, at its first byte and at the last
+# byte before the next symbol of the same module; awk and sort compute the expected symbols.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 export LC_ALL=C

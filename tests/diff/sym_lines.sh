@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Source lines and inlined calls of binaries of many kinds, each address as eu-addr2line or
-# llvm-symbolizer tells it (classes of difference: sym_lines.md), from the look-up and again from
-# what was packed to be kept.
+# Compares source lines and inlined calls of many kinds of binaries with eu-addr2line or
+# llvm-symbolizer, address by address (classes of difference: sym_lines.md), from a lookup and again
+# from the packed form.
 set -u
 work=$(realpath "$BUILD")/lines
 program=$(realpath "$BUILD")/tests/diff/sym_lines

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# MiniDebugInfo as distributions make it: a stripped file whose .gnu_debugdata
-# has the static functions.  The names have to be those of the file before
-# stripping; a damaged or exploding one costs only itself.
+# Tests MiniDebugInfo as distributions make it: a stripped file whose .gnu_debugdata has the static
+# functions. The names must be those of the file before stripping. If a section is damaged or
+# unpacks to too much, only its own names are lost.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/minidebug

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Symbol tables of installed binaries against readelf's symbols and eu-addr2line
-# (classes of difference: sym_nm.md), PLT names against objdump, and the same without sections.
+# Compares symbol tables of installed binaries with readelf's symbols and eu-addr2line (classes of
+# difference: sym_nm.md), and PLT names with objdump; then the same without section headers.
 set -u
 libdir=/usr/lib/$(uname -m)-linux-gnu
 files=0 failures=0

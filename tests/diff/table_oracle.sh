@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiled tables against the interpreter, over the system's files and forms of
-# unwind information that few of them have; some of it under the sanitizers.
+# Compares compiled tables with the interpreter, for the system's files and for forms of unwind
+# information that few of these have; partly with sanitizers.
 set -u
 work=$BUILD/diff-table
 rm -rf "$work"

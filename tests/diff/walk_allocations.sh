@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A walk allocates nothing: calls of the allocator are counted while the samples of fresh
-# recordings are walked, by rules in files, by tables, and many at once.
+# Tests that a walk allocates nothing: calls of the allocator are counted while the samples of fresh
+# recordings are walked, by rules from files, by tables, and many at once.
 set -u
 work=$BUILD/walk-allocations
 mkdir -p "$work"

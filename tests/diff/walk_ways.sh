@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Frames are the same whichever way they came: files or compiled tables, caches warm
-# or cold, one sample or many at once, one thread or eight.  Fresh recordings; parts
-# of them under ASan and UBSan, and under TSan.
+# Tests that frames are the same however they are found: from files or compiled tables, with warm or
+# cold caches, one sample or many at once, with one thread or eight. Uses fresh recordings, and
+# parts of them under ASan with UBSan and under TSan.
 set -u
 work=$BUILD/walk-ways
 mkdir -p "$work"

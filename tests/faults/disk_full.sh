@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The disk is full while a capture file is written: every captured sample is either in the file,
-# where it can be read, or counted as lost with the reason, also beside a profile.
+# Tests a full disk while a capture file is written: every captured sample is either in the file and
+# can be read, or is counted as lost with the reason; also when a profile is written, too.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}

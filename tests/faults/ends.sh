@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A recording ends when it is told to, whatever strangers run and write: see ends.py.
+# Tests that a recording ends when a user or a limit ends it, whatever other users run and write:
+# see ends.py.
 set -u
 work=$BUILD/faults/ends
 rm -rf "$work"

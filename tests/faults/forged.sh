@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A stranger's file with the build-id, the size and the XXH64 of another: whatever the store has seen
-# of it, another user's frames and names stay as they are.  Needs root, to be two users.
+# Tests another user's file that has the build-id, the size and the XXH64 of a real one: whatever
+# the store has seen of this file, other users' frames and names stay the same. Needs root, to act
+# as two users.
 set -u
 offwind=${OFFWIND:-$BUILD/offwind}
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Results are for their owner alone, whatever the umask, and another user's links and pipes lead nowhere.
+# Tests that only their owner can read results, whatever the umask is, and that results are not
+# written through links and pipes of other users.
 set -u
 [ "$(id -u)" = 0 ] && "$BUILD/offwind" doctor > /dev/null 2>&1 || { echo "needs root and BPF"; exit 77; }
 work=$(mktemp -d /tmp/offwind-outputs.XXXXXX)

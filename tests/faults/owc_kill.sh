@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# kill -9 while a capture file is written: all but its last second or so can be
-# read, one line says where it ends, and the exit code says "in part".
+# Tests kill -9 while a capture file is written: all but about the last second can be read, one line
+# says where the file ends, and the exit code says "in part".
 set -u
 . tests/wait.sh
 work=$BUILD/faults/owc_kill

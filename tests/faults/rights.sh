@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What the agent reads for a process is what that process's user may read: whatever an ordinary user lays under the names
-# where maps of generated code, jitdumps and debug files are looked for, no byte of root's files becomes a name.
+# Tests that the agent reads for a process only what that process's user may read: whatever files an
+# ordinary user puts where maps of generated code, jitdumps and debug files are looked for, no byte
+# of root's files becomes a name.
 set -u
 [ "$(id -u)" = 0 ] && "$BUILD/offwind" doctor > /dev/null 2>&1 || { echo "needs root and BPF"; exit 77; }
 setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur -m true 2> /dev/null ||

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A store that is killed, flipped, full, read-only, or whose every call fails: no wrong table, no
-# crash, no leak, nothing that was acknowledged is lost.  KILLS and FLIPS: how often (1000, 10000).
+# Tests a store that is killed, has flipped bits, is full or read-only, or whose calls fail one by
+# one: there is no wrong table, no crash and no leak, and nothing that was acknowledged is lost.
+# KILLS and FLIPS: how often (1000, 10000).
 set -u
 offwind=$BUILD/offwind
 faults=$BUILD/tests/faults/store_faults

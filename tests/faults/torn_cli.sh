@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Torn, damaged and random recordings at the command line, under sanitizers: one
-# line that names file and offset, what was read before it, and never a crash.
+# Tests torn, damaged and random recordings on the command line, with sanitizers: one line names
+# file and offset, what was read before it is used, and there is never a crash.
 #   TORN_SECONDS: how long (12)
 set -u
 work=$BUILD/faults/torn_cli

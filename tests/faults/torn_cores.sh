@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Cores and snapshots that end early or say what cannot be: what is sound is
-# unwound, then one line tells file and offset.  Under sanitizers.
+# Tests cores and snapshots that end early or contradict themselves: what is sound is unwound, then
+# one line gives file and offset. Runs with sanitizers.
 set -u
 . tests/corpus.sh
 work=$BUILD/torn

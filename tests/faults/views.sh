@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Debug files that a process sees in its own mounts name that process, and nobody else's: not root's program that an
-# ordinary user runs too, whoever comes first; and no debug file that the user may not read names his own.
+# Tests that a debug file that exists only in a process's own mounts gives names to that process
+# only: not to root's run of the same program, whichever is read first. A debug file that the user
+# may not read gives no names to his processes either.
 set -u
 [ "$(id -u)" = 0 ] && "$BUILD/offwind" doctor > /dev/null 2>&1 || { echo "needs root and BPF"; exit 77; }
 setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur -m true 2> /dev/null ||

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the readers of core files and snapshots from real seeds.
+# Fuzzes the readers of core files and snapshots, starting from real files.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 . tests/corpus.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Mutations of the stored recordings, as files and as pipes.
+# Fuzzes the reader of perf.data with mutations of the stored recordings, as files and through
+# pipes.
 set -u
 seeds=$BUILD/fuzz/perfdata.seeds
 rm -rf "$seeds"

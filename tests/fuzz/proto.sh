@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the readers of pprof profiles and capture files from sound ones.
+# Fuzzes the readers of pprof profiles and capture files, starting from sound files.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/proto.seeds

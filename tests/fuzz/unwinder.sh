@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the readers of foreign unwind information from real seeds.
+# Fuzzes the readers of foreign unwind information, starting from real files.
 set -eu
 trap 'echo "line $LINENO fails: $BASH_COMMAND"' ERR
 work=$BUILD/fuzz/unwinder.seeds

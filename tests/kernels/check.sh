@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What tests/kernels.sh has checked on another kernel, beside stacks.sh and short.sh of
-# tests/live: every kind of event, filters, allocations, real programs, accounts.
-# It needs no compiler: PREBUILT is the folder of the programs.
+# Runs the checks of tests/kernels.sh on another kernel, beside stacks.sh and short.sh of
+# tests/live: every kind of event, filters, allocations, real programs, accounting. It needs no
+# compiler: PREBUILT is the directory of the programs.
 set -u
 offwind=$PWD/$BUILD/offwind
 dir=$(mktemp -d)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What runs on a machine that tests/kernels.sh boots, as its first program.
+# Runs on a machine that tests/kernels.sh boots, as its first program after init.
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root BUILD=build OFFWIND_DB= LC_ALL=C.UTF-8
 # It is emulated, and has no compiler.

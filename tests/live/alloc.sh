@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# offwind record --alloc: a program of known allocations has exactly those, by every
-# way there is to see them; sampled, as many within the error of sampling.
+# Tests offwind record --alloc: for a program with known allocations the figures are exact with
+# every method of watching; with sampling, they are right within the error of sampling.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/wait.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# perf record works while offwind record -a runs, and while it starts: perf's files are
-# sound, and their mapping records are not marked as bearing build-ids nobody asked for.
+# Tests that perf record works while offwind record -a runs and while it starts: perf's files are
+# sound, and their mapping records are not marked as having build-ids that perf did not ask for.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# offwind record as people of perf, time and shells expect it: exit codes, durations, what is said of
-# samples that were lost and of recordings without any, and its priority beside very many threads.
+# Tests offwind record as users of perf, time and shells expect it: exit codes, durations, messages
+# about lost samples and about recordings without samples, and its priority beside very many
+# threads.
 set -u
 . "$(dirname "$0")/../recorder.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Page faults and context switches: the totals are what the programs' own usage (getrusage) says,
-# of a command, of some among others, and where there are few.
+# Tests page faults and context switches: the totals equal the programs' own usage (getrusage), for
+# one command, for some processes among others, and for few events.
 set -u
 . "$(dirname "$0")/../recorder.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# doctor: every check is told in one line, the exit code says the same as the
-# last line, and without rights recording does not work.
+# Tests offwind doctor: every check has one line, the exit code agrees with the last line, and
+# without rights recording does not work.
 set -u
 offwind=$BUILD/offwind
 out=$("$offwind" doctor)

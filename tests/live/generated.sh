@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Code that programs generate at run time: what they register of it, with Debian's libunwind and
-# over GDB's JIT interface (LLVM's lli), names it and leads through it; live, out of the capture
-# file afterwards, and in a core.
+# Tests code that programs generate at run time: what they register with Debian's libunwind and by
+# GDB's JIT interface (LLVM's lli) gives names and callers; live, later from the capture file, and
+# in a core.
 set -u
 . tests/wait.sh
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Names that strangers choose, of functions, files, folders and threads, in every output: valid UTF-8,
-# no control characters, no markup where markup is read.
+# Tests names of functions, files, directories and threads that other users choose, in every output:
+# valid UTF-8, no control characters, no markup where markup is read.
 set -u
 work=$BUILD/live/hostile
 rm -rf "$work"; mkdir -p "$work"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Inlined calls with their files and lines in every format, as addr2line tells them.
+# Compares inlined calls with their files and lines, in every format, with addr2line.
 set -u
 work=$BUILD/live/inlines
 rm -rf "$work"; mkdir -p "$work"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What older kernels lack is left out on this one: the programs without
-# bpf_find_vma, task storage, bpf_task_pt_regs and cookies, mappings told without
-# build-ids, no PROCMAP_QUERY, names of kernel addresses from its list.  The stacks are the same.
+# Tests the replacements for what older kernels lack, on this kernel: the BPF programs without
+# bpf_find_vma, task storage, bpf_task_pt_regs and cookies, mappings without build-ids, no
+# PROCMAP_QUERY, names of kernel addresses from kallsyms. The stacks are the same.
 set -u
 . "$(dirname "$0")/../recorder.sh"
 

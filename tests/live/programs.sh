@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whole stacks of real programs: of each one's user samples at least 99 of 100 end at a
-# root; why the rest do not is told.
+# Tests whole stacks of real programs: of each one's user samples, at least 99 of 100 end at a root;
+# the output says why the others do not.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}

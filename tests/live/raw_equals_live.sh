@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A capture file written beside a live profile gives the same profile when it is
-# unwound later: locations, names (the kernel's, which the file carries), stacks,
-# counts and labels, as go tool pprof prints them.
+# Tests that a capture file written beside a live profile gives the same profile when it is unwound
+# later: locations, names (including the kernel's, which the file stores), stacks, counts and
+# labels, as go tool pprof prints them.
 set -u
 work=$BUILD/live/raw_equals_live
 rm -rf "$work"; mkdir -p "$work"

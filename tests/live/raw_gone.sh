@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A capture names and walks programs that are gone when it is unwound: deleted ones, replaced ones and those of another
-# machine, which is what no path of this one leads to.
+# Tests that a capture names and walks programs that do not exist when it is unwound: deleted ones,
+# replaced ones, and those of another machine, to which no path of this machine leads.
 set -u
 work=$BUILD/live/raw_gone
 rm -rf "$work"; mkdir -p "$work"

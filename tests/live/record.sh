@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# offwind record on this system: whole stacks of a real compiler, the capture
-# file beside the profile, windows, and how recordings end.
+# Tests offwind record on this system: whole stacks of a real compiler, the capture file beside the
+# profile, windows, and how recordings end.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}

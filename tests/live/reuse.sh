@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Callers taken over from a thread's sample before are those that a full walk finds: live, from
-# capture files and from perf.data, of real programs.
+# Tests that callers that are taken over from a thread's last walk are those that a full walk finds:
+# live, from capture files and from perf.data, for real programs.
 set -u
 offwind=$PWD/$BUILD/offwind
 [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What to record and whom: each filter lets through what was asked for and
-# nothing else, every event counts what it says, and the accounts add up on
-# every CPU.
+# Tests what is recorded of which threads: each filter lets through what was asked for and nothing
+# else, every event counts what its name says, and the accounting adds up on every CPU.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/wait.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Processes that live for a moment, programs deleted as they start or replaced
-# while they run, files in memory, in mount namespaces and on overlays: nearly every
-# sample has its mapping, its build-id and its function's name.
+# Tests processes that live for a moment, programs that are deleted when they start or replaced
+# while they run, files in memory, in mount namespaces and on overlays: nearly every sample has its
+# mapping, its build-id and its function's name.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The live source against processes whose registers, stacks and mappings are known.
+# Tests the live source with processes whose registers, stacks and mappings are known.
 set -u
 go=$BUILD/tests/live/goroutine
 if command -v go >/dev/null; then

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Stacks of every kind in one recording, each of a depth that is known: main,
-# thread, clone and fibre stacks, 10 to 5,000 frames in 1 KiB to 1 MiB, signal
-# handlers on both kinds of stack, pages never touched in the middle, fork, vfork
-# and exec, static programs, a library that comes and goes.  All of them come out
-# whole.
+# Records stacks of every kind at once, each of known depth: main, thread, clone and fibre stacks,
+# 10 to 5,000 frames in 1 KiB to 1 MiB, signal handlers on both kinds of stack, pages in the middle
+# that were never touched, fork, vfork and exec, static programs, a library that is loaded and
+# unloaded. All of the stacks are whole.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/wait.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# --symfs adds to the host's files: below it a file is found at its path, by its base name and by its build-id, and what
-# is not there comes from the host.  Files are found where there is no /proc, too.
+# Tests --symfs, which adds to the host's files: in it a file is found at its path, by its base name
+# and by its build-id, and what is not there comes from the host. Files are also found if there is
+# no /proc.
 set -u
 work=$BUILD/live/symfs
 rm -rf "$work"; mkdir -p "$work"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# offwind top in a pseudo-terminal: keys, sizes, every way out.
+# Tests offwind top in a pseudo-terminal: keys, sizes, every way to quit.
 set -u
 export WORK=$BUILD/live/top
 rm -rf "$WORK"; mkdir -p "$WORK"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How long threads waited: the sums of 20 long-lived and 500 short-lived processes are what
-# their own clocks and the scheduler's statistics say, also where short waits are left out, and
+# Tests how long threads waited: the sums for 20 long-lived and 500 short-lived processes equal
+# those of their own clocks and of the scheduler's statistics, also if short waits are left out, and
 # every wait that began is accounted for.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

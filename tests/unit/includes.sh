@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The include check is only as good as what it refuses: one bad include a folder
-# and way of writing it, in a copy of the tree, has to fail and be named.
+# Tests the include check: one bad include for each directory and for each way of writing it, in a
+# copy of the tree, must fail and be named.
 set -u
 tree=$(mktemp -d) || exit 1
 trap 'rm -rf "$tree"' EXIT
