@@ -1,6 +1,6 @@
-"""
-tests/cases/browser.py: a headless Chromium, driven through its debugging pipe, and a
-writer of pprof profiles.  Used by flamegraph.py.
+"""tests/cases/browser.py: drives a headless Chromium through its debugging pipe, and writes pprof profiles.
+
+flamegraph.py and pprof_readers.py use it.
 """
 import base64
 import fcntl

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
-"""The flame graph page in a headless Chromium: what is drawn, found, enlarged and compared, by
-mouse and by keyboard; and that hostile names stay text.  usage: flamegraph.py OFFWIND ASAN-OFFWIND FOLDER
-What is expected follows from the profiles, which are written here."""
+"""Tests the flame graph page in a headless Chromium.
+
+usage: flamegraph.py OFFWIND ASAN-OFFWIND DIRECTORY
+
+Mouse and keyboard draw, find, enlarge and compare; hostile names stay text.  The expected results follow
+from the profiles, which this script writes.
+"""
 import os
 import subprocess
 import sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Files as other programs write them, in the layouts of perf.data and of ELF cores.
+"""Writes files in the layouts of perf.data and of ELF cores, as other programs write them.
 
 usage: foreign.py KIND OUT PROGRAM BUILD-ID main=ADDRESS [name=ADDRESS…]
-       foreign.py no-files|relative OUT CORE      a core with its list of mapped files taken away or altered
-The addresses are the symbols' in PROGRAM, an ELF file that is no PIE.
+       foreign.py no-files|relative OUT CORE      a core whose list of mapped files is removed or changed
+The addresses are those of symbols in PROGRAM, an ELF file that is not a PIE.
 """
 import struct, sys, zlib
 

@@ -1,9 +1,9 @@
-"""Signs the return addresses of an aarch64 core, with or without telling which bits that took.
+"""Signs the return addresses of an aarch64 core, with or without a note that says which bits the signatures take.
 
-  usage: pac_core.py CORE RETURN-ADDRESSES OUT SIGNED-ALONE
+usage: pac_core.py CORE RETURN-ADDRESSES OUT SIGNED-ALONE
 
-Bits 36 to 54 are the code's, as with 36 bits of address.  The stack of this core lies
-above that, so that nothing but NT_ARM_PAC_MASK can tell.
+The signatures take bits 36 to 54 of code addresses, as with 36 bits of address.  The stack of this core lies
+above 36 bits, so that only NT_ARM_PAC_MASK can say which bits they are.
 """
 import struct
 import sys

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Rows of unwind tables and jitdump files against what the recorded cases say of them.
+"""Compares rows of unwind tables and jitdump files with the recorded cases.
 
-  rows.py PARCA-FOLDER BUILD-FOLDER
+usage: rows.py PARCA-DIRECTORY BUILD-DIRECTORY
 
 tables/ARCH/default/ours_NAME.txt has the FDEs of NAME with a line for each row: the CFA, the
-frame pointer's slot and, on arm64, the return address's, with registers one too low; c0 is "not
-saved".  tables/ARCH/final has rbp_type 4 where the return address is undefined.  jitdump/NAME.json
-has NAME.dump's records.
+frame pointer's slot and, on arm64, the return address's slot, with register numbers one too low; c0 means
+"not saved".  In tables/ARCH/final, rbp_type is 4 if the return address is undefined.  jitdump/NAME.json
+has the records of NAME.dump.
 """
 import glob, json, os, re, subprocess, sys
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares the rows of cfi_dump with those of readelf --debug-dump=frames-interp.
 
-  cfi_readelf.py CFI_DUMP FILE...
+usage: cfi_readelf.py CFI_DUMP FILE...
 
-readelf prints "u" for a register that was never mentioned too, so it is kept
-only of x86_64's return address, which every CIE mentions.  It prints a row at each instruction that moves on;
-rows at one location are one row, of which the last counts.
+readelf prints "u" also for a register that was never mentioned, so "u" is compared only for x86_64's
+return address, which every CIE mentions.  readelf prints a row at each instruction that advances the location;
+rows at one location are one row, and the last of them counts.
 """
 import re, subprocess, sys
 

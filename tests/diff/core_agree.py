@@ -1,8 +1,9 @@
-"""Compares threads pc by pc: ours with those of eu-stack and gdb, of a stopped process and its core.
+"""Compares threads of a stopped process and its core, pc by pc, with eu-stack and gdb.
 
-usage: core_agree.py NAME PID FOLDER
-FOLDER holds eu.live, gdb.live, ours.live, eu.core, gdb.core, ours.core.  The process is there
-still: code is read from it.  A difference counts as a peer's fault only where that can be seen
+usage: core_agree.py NAME PID DIRECTORY
+
+DIRECTORY has eu.live, gdb.live, ours.live, eu.core, gdb.core, ours.core.  The process must still exist,
+because its code is read.  A difference counts as a fault of the other program only where that can be seen
 (tests/diff/README.md).
 """
 import collections

@@ -1,8 +1,9 @@
-"""Compares threads pc by pc: eu-stack's output with offwind's text.
+"""Compares threads in eu-stack's output with those in offwind's text, pc by pc.
 
 usage: core_eustack.py NAME EU_STACK OFFWIND [MOVING-TID…]
-Where eu-stack itself gave up, what it has must be the beginning of what we have.
-Threads that run meanwhile (MOVING: their innermost function only) compare from frame 1 on.
+
+If eu-stack gave up, its frames must be the first ones of ours.  Threads that run in the meantime
+(MOVING, only in their innermost function) are compared from frame 1 on.
 """
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Inside gdb: each thread's frames, pc by pc, into the file that $CORE_GDB_OUT names.
+"""Runs in gdb and writes each thread's frames, pc by pc, to the file $CORE_GDB_OUT.
 
 Inlined calls and tail calls have no frame of their own on the stack and are left out.
 """

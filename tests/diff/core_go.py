@@ -1,7 +1,7 @@
-"""Walks a stopped thread of a Go program as Go's own tracebacks do, by .gopclntab alone.
+"""Walks a stopped thread of a Go program as Go's own tracebacks do, with .gopclntab only.
 
-Written after Go's runtime/symtab.go and traceback.go (1.16 to 1.20), for x86_64; it shares nothing
-with what it is compared to.  All that it needs is where sp and the pc are.
+It follows Go's runtime/symtab.go and traceback.go (1.16 to 1.20), for x86_64, and shares no code with
+what it is compared to.  It needs only sp and pc.
 """
 import struct
 

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """Compares offwind's frames with perf script's, sample by sample and pc by pc.
 
-  perf_script.py [-v] [--least PERCENT] PERF.TXT OFFWIND.TXT OFFWIND.TSV
+usage: perf_script.py [-v] [--least PERCENT] PERF.TXT OFFWIND.TXT OFFWIND.TSV
       PERF.TXT     perf script --no-inline -F comm,pid,tid,time,event,ip,sym,dso
-      OFFWIND.TXT  offwind unwind --format text --no-inline   (who and when)
+      OFFWIND.TXT  offwind unwind --format text --no-inline   (thread and time)
       OFFWIND.TSV  offwind unwind --format tsv --no-inline    (the frames)
 
-perf prints offsets in the file where offwind prints the ELF file's addresses,
-and a caller's return address or the one before it; a frame agrees when, both
-taken as ELF addresses, they differ by at most one.  Prints the figures: samples that
-agree, and the others by the class of their first difference (README.md beside
-this file explains each class).  Exit 0 only if at least PERCENT (97) agree and
-where offwind ends earlier than perf, or finds other frames, is below 3 %.
+perf prints offsets in the file where offwind prints addresses of the ELF file, and for a caller the return
+address or the address before it.  Frames agree if both, converted to ELF addresses, differ by at most one.
+Prints how many samples agree, and how many others are in each class by their first difference (README.md in
+this directory explains the classes).  Exit code 0 only if at least PERCENT (97) agree and if those in
+which offwind ends earlier than perf, or finds other frames, are below 3 %.
 """
 import argparse
 import collections

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Turns what `perf script -D -F event` says of a recording into perfdata_dump's lines.
+"""Turns the output of `perf script -D -F event` for a recording into the lines of perfdata_dump.
 
 usage: perfdata_expect.py [BUILDIDS] < DUMP
-BUILDIDS is the output of `perf buildid-list -i FILE`.  What perf prints of a
-record is taken from its words; only the stack bytes come from its hex dump.
+
+BUILDIDS is the output of `perf buildid-list -i FILE`.  The contents of a record come from perf's words;
+only the stack bytes come from its hex dump.
 """
 import re
 import struct

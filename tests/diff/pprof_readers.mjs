@@ -1,5 +1,6 @@
-// What npm's pprof-format reads of the pprof files that are named, as JSON on standard output; and each
-// as it writes it again, beside it.   usage: node pprof_readers.mjs NODE_MODULES FILE…
+// Prints what npm's pprof-format reads from pprof files, as JSON on standard output, and writes each file again
+// with it, beside the original.
+//   usage: node pprof_readers.mjs NODE_MODULES FILE…
 import { createRequire } from 'node:module'
 import fs from 'node:fs'
 import path from 'node:path'

@@ -1,8 +1,10 @@
-"""usage: pprof_readers.py OFFWIND FOLDER NODE_MODULES
+"""Tests how other programs read the pprof profiles in a directory.
 
-Every profile in the folder is opened by go tool pprof, in each of its views and as pages, without a
-word of complaint; npm's pprof-format and speedscope read of it what offwind report -f jsonl, which
-shares no line with them, says that it holds."""
+usage: pprof_readers.py OFFWIND DIRECTORY NODE_MODULES
+
+go tool pprof opens every profile, in each of its views and as pages, without any complaint.  npm's
+pprof-format and speedscope find in it what offwind report -f jsonl, which shares no code with them, prints.
+"""
 import base64, collections, glob, json, os, re, signal, socket, subprocess, sys, tempfile, time
 import urllib.error, urllib.request
 

@@ -1,8 +1,9 @@
 """Compares tests/diff/sym_lines with eu-addr2line and llvm-symbolizer at sampled addresses.
 
 usage: sym_lines.py PROGRAM N [-t] FILE [LIKE]
-LIKE: the file that has the symbols to sample from, and that the other tools read, if not FILE.
-Prints "FILE addresses N same N class N …"; exits 1 where a difference is of no known class.
+
+LIKE: the file that has the symbols to sample from and that the other tools read, if this is not FILE.
+Prints "FILE addresses N same N class N …".  Exit code 1 if a difference is in no known class.
 """
 import collections
 import os

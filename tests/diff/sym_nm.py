@@ -3,10 +3,10 @@
 
 usage: sym_nm.py SYM_DUMP FILE ADDRESSES
 
-1. readelf's symbols and the rule of symbolizer.h, applied here by trying every
-   symbol: each answer has to be the same.
-2. eu-addr2line -S: differences are sorted into the classes of sym_nm.md; what
-   fits none fails.
+1. readelf's symbols with the rule of symbolizer.h, applied here by trying every
+   symbol: each answer must be the same.
+2. eu-addr2line -S: differences are sorted into the classes of sym_nm.md; a difference
+   in none of them is a failure.
 """
 import bisect
 import random

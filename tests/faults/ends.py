@@ -1,9 +1,11 @@
-"""usage: ends.py OFFWIND PROGRAM FOLDER
+"""Tests that a recording ends when it should, with its profile, whatever runs on the machine.
 
-A recording ends when it is told to, with its profile, whatever runs on the machine: files that take
-hours to read, that hold up whoever opens them, or whose call-frame information takes a look-up seconds.
-PROGRAM is ends.c.  Each end may take LIMIT seconds: on an idle machine it takes less than one, and before
-there were bounds it took from 30 seconds to hours."""
+usage: ends.py OFFWIND PROGRAM DIRECTORY
+
+There are files that take hours to read, that block whoever opens them, or in whose call frame information one
+look-up takes seconds.  PROGRAM is ends.c.  Each end may take LIMIT seconds: on an idle machine it takes less than
+one; before there were limits, it took from 30 seconds to hours.
+"""
 import os, signal, struct, subprocess, sys, time, zlib
 
 offwind, program, work = sys.argv[1:4]

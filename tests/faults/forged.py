@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Make a copy of an ELF library whose rules are wrong and whose build-id, size and XXH64 of .eh_frame are the same.
+"""Makes a copy of an ELF library with wrong rules, but with the same build-id, size and XXH64 of .eh_frame.
 
-XXH64 with a known seed is invertible: after any change one 8-byte word decides the hash.
-  usage: forged.py hash|address|names FROM TO
+usage: forged.py hash|address|names FROM TO
+
+XXH64 with a known seed is invertible: after any change, one word of 8 bytes decides the hash.
 """
 import struct
 import sys

@@ -1,7 +1,9 @@
-"""usage: silent_mount.py MOUNTPOINT
+"""Mounts a file system of user 4242, maps code from it, and then answers no request any more: no name, no size, no bytes.
 
-Mounts a file system that this program serves as user 4242, maps code from it and then answers nothing more: no
-name, no size, no bytes.  Prints "ready" then.  Ends when its standard input does."""
+usage: silent_mount.py MOUNTPOINT
+
+Prints "ready" when code is mapped.  Ends when its standard input ends.
+"""
 import ctypes, mmap, os, signal, struct, sys, threading
 
 mount_point, uid = sys.argv[1], 4242

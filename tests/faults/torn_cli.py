@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Damages recordings in many ways and unwinds each with the sanitized program.
+"""Damages recordings in many ways and unwinds each with the sanitizer build.
 
-usage: torn_cli.py PROGRAM FOLDER SECONDS RECORDING…
+usage: torn_cli.py PROGRAM DIRECTORY SECONDS RECORDING…
 
-Whatever happened to a file, offwind unwind ends by itself within its time, says
-at most one error, which names the file and an offset, and gives 0 (nothing
-missing), 3 (done as far as it went, with a result) or 1 (nothing could be read).
+Whatever the damage is, offwind unwind ends within its time, prints at most one error, which gives the file and
+an offset, and returns 0 (nothing is missing), 3 (incomplete, with a result) or 1 (nothing could be read).
 """
 import concurrent.futures
 import os

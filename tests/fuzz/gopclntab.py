@@ -1,4 +1,4 @@
-"""Writes a table as Go 1.20's linker makes them, of three functions of 64 bytes from TEXT on.
+"""Writes a table as Go 1.20's linker makes it, with three functions of 64 bytes, the first at TEXT.
 
 usage: gopclntab.py FILE TEXT
 """

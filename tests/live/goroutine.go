@@ -1,5 +1,5 @@
-// tests/live/goroutine.go: a goroutine that spins deep in its own stack, which
-// no thread's bounds contain.  Prints where a marker in its first frame lies.
+// tests/live/goroutine.go: spins in a goroutine, deep in its own stack, which is outside every thread's
+// stack.  Prints the address of a marker in the goroutine's first frame.
 package main
 
 import (

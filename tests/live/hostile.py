@@ -1,8 +1,10 @@
-"""usage: hostile.py OFFWIND FOLDER
+"""Records a program with hostile names and checks every output byte by byte.
 
-A program whose symbols, path and thread names hold markup, control characters, terminal sequences,
-bytes that are no UTF-8 and characters that turn the reading direction is recorded; then every output
-there is is made of it and looked at byte by byte."""
+usage: hostile.py OFFWIND DIRECTORY
+
+Its symbols, path and thread names have markup, control characters, terminal sequences, bytes that are not
+UTF-8 and characters that change the reading direction.
+"""
 import gzip, json, os, re, sqlite3, subprocess, sys, unicodedata
 
 offwind, work = sys.argv[1:3]

@@ -1,4 +1,7 @@
-"""usage: inlines.py OFFWIND FOLDER, which has a recording of calls, and its profile"""
+"""Checks the inlined calls in a recording and its profile.
+
+usage: inlines.py OFFWIND DIRECTORY     DIRECTORY has the recording and the profile
+"""
 import json, os, re, subprocess, sys
 
 offwind, work = sys.argv[1:3]

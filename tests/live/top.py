@@ -1,5 +1,7 @@
-"""offwind top in a pseudo-terminal: what it shows, what keys do, and that the terminal is as it
-was before after every way out.   usage: top.py OFFWIND"""
+"""Tests offwind top in a pseudo-terminal: its output, its keys, and the terminal's state after every way to quit.
+
+usage: top.py OFFWIND
+"""
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 
 OFFWIND = sys.argv[1]
