@@ -137,7 +137,7 @@ static void test_stubs(void)
 			struct uw_rule rule;
 			bool is;
 
-			/* As much as walks look at. */
+			/* The number of bytes that walks look at. */
 			if (code.before > UW_CODE_BEFORE)
 				code.before = UW_CODE_BEFORE;
 			if (code.after > UW_CODE_AFTER)
@@ -169,7 +169,7 @@ static void test_init(void)
 			struct uw_code at = code_at(words, 0, n);
 			struct uw_rule rule;
 
-			/* Return addresses less one lie within the call. */
+			/* Return addresses minus one lie within the call. */
 			if (off % 4 != 0 && off != 15)
 				continue;
 			at.at += off;
@@ -195,7 +195,7 @@ static void test_init(void)
 	}
 }
 
-/* How far a function has come, told by the last instructions before the pc. */
+/* The state of a prologue or epilogue, from the last instructions before the pc. */
 static void test_built(void)
 {
 	static const struct {
@@ -320,17 +320,17 @@ static void test_strip(void)
 /* ---- walks ------------------------------------------------------------------------------ */
 
 /*
- * Functions at multiples of 0x100, of which 0x300 alone has CFI, as gcc -O2 writes it:
- * 64 bytes of frame, the record at its bottom.
+ * Functions at multiples of 0x100. Only 0x300 has CFI, as gcc -O2 writes it: a frame of 64 bytes,
+ * with the frame record at its bottom.
  */
 #define CODE   ((uint64_t)0x10000)
 #define STACK  ((uint64_t)0x70000)
 #define LEAF   (CODE + 0x004)
 #define FRAMED (CODE + 0x110)
-#define CALLER (CODE + 0x208) /* behind its bl of LEAF's function */
+#define CALLER (CODE + 0x208) /* after its bl of LEAF's function */
 #define TWICE  (CODE + 0x20c) /* behind its bl of FRAMED's */
 #define KNOWN  (CODE + 0x30c) /* behind its bl of FRAMED's */
-#define ENTRY  (CODE + 0x404) /* behind a blr; nothing leads on from there */
+#define ENTRY  (CODE + 0x404) /* after a blr; no rule leads on from there */
 #define WORDS  64
 
 static uint32_t code[0x200];
@@ -445,7 +445,7 @@ static void test_frame_record(void)
 	memset(words, 0, sizeof(words));
 	record(0, STACK + 64, TWICE);
 	record(8, 0, ENTRY);
-	/* lr is where the last callee, which is of no interest any more, returned to. */
+	/* lr still has the return address of the last callee, which has returned. */
 	s = walk(FRAMED, STACK, CODE + 0x110);
 	CHECK(s.n_frames == 3 && frames[1].pc == TWICE && frames[1].stepper == UW_STEPPER_FP &&
 		      frames[1].confidence == UW_CONFIDENCE_CHECKED && frames[2].pc == ENTRY,
@@ -463,8 +463,8 @@ static void test_frame_record(void)
 }
 
 /*
- * FRAMED's record lies at the bottom of 32 bytes of frame, so its caller's sp is not
- * where the record ends; the caller's CFI counts from sp, and says where its own is.
+ * FRAMED's record lies at the bottom of 32 bytes of frame, so the caller's sp is not at the
+ * record's end. The caller's CFI counts from sp and says where its own record is.
  */
 static void test_rules_after_a_record(void)
 {

@@ -50,7 +50,7 @@ static bool says(const struct unnamed *u, const char *packages, bool fetches, co
 	return !strcmp(text, want);
 }
 
-/* Packages that are named for their files are found without reading any other's list. */
+/* Packages that are named after their files are found without reading any other package's list. */
 static void test_likely_packages(void)
 {
 	struct unnamed_file files[] = {
@@ -87,7 +87,10 @@ int main(void)
 
 	CHECK(mkdtemp(folder) != NULL, "a folder");
 	test_likely_packages();
-	/* Neither the folder of this file's name nor one that only begins or ends so. */
+	/*
+	 * Neither the directory of this file's name matches nor a name that only begins or ends
+	 * like it.
+	 */
 	write_list("other.list", "/.\n/usr/bin/gitk\n/opt/usr/bin/git\n/x/lib/x86_64-linux-gnu/"
 				 "libz.so.1.2.13\n/lib/x86_64-linux-gnu/libz.so.1\n");
 	write_list("git.list", "/.\n/usr\n/usr/bin/git\n/usr/lib/git-core/git-x\n");
@@ -112,7 +115,10 @@ int main(void)
 		   "(-g, not stripped)"),
 	      "of no package");
 
-	/* A list may have files below /usr that were mapped from the link to it, and the reverse. */
+	/*
+	 * A package's list may have files below /usr that were mapped through the link to it, and
+	 * the reverse.
+	 */
 	files[0].path = path_of("/lib/i386-linux-gnu/libz.so.1.2.13");
 	write_list("zlib1g:i386.list", "/.\n/usr/lib/i386-linux-gnu/libz.so.1.2.13\n");
 	u = (struct unnamed){ .whole = 100, .value = 10, .files = files, .n_files = 1 };
@@ -123,7 +129,7 @@ int main(void)
 	      "another architecture");
 	u.what[0] = '\0';
 
-	/* What is installed already did not help. */
+	/* A package that is installed already did not help. */
 	files[0].path = path_of("/usr/bin/git");
 	write_list("git-dbgsym.list", "/.\n");
 	CHECK(says(&u, folder, true,
@@ -132,7 +138,7 @@ int main(void)
 	      "an installed package");
 	remove_list("git-dbgsym.list");
 
-	/* A container's file at the same path is not this package's. */
+	/* A container's file at the same path does not belong to this package. */
 	CHECK(!stat("/bin/sh", &st), "/bin/sh");
 	write_list("dash.list", "/.\n/bin/sh\n");
 	files[0] = (struct unnamed_file){

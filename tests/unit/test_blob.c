@@ -17,11 +17,11 @@
 #include "unwinder/rule/object.h"
 #include "unwinder/table/table.h"
 
-/* Somewhere a blob is kept, where reading can go wrong. */
+/* A place where a blob is stored; reading from it can fail. */
 struct place {
 	const uint8_t *bytes;
 	uint64_t reads, read;
-	long fails_at; /* the so-manieth call and all after it; < 0: none */
+	long fails_at; /* this call and all after it fail; < 0: none */
 	unsigned int damaged, released;
 };
 
@@ -67,7 +67,7 @@ static struct uw_object *open_self(void)
 	return object;
 }
 
-static struct uw_object *whole; /* with a table of its own making */
+static struct uw_object *whole; /* with a table that it makes itself */
 static struct uw_identity identity;
 static const void *table;
 static void *procs;
@@ -93,7 +93,10 @@ static void make(void)
 	}
 }
 
-/* So many look-ups lead through all of the code: some builds of this have 16 times that of others. */
+/*
+ * This number of look-ups covers all of the code: some builds of this program have 16 times as much
+ * code as others.
+ */
 static uint64_t apart(uint64_t n)
 {
 	return code_size / n | 1;
@@ -106,7 +109,7 @@ static bool same_word(struct uw_object *o, uint64_t at)
 	int err = uw_object_word(whole, at, true, &a, &x),
 	    got = uw_object_word(o, at, true, &b, &y);
 
-	/* What a record says, the file says in words of its own. */
+	/* The file has an expression where the table has a record; the results are equal. */
 	return err == got && a >> 32 == b >> 32 && (err || (a & 7) == (b & 7) || (a & 7) == 1);
 }
 
@@ -147,7 +150,7 @@ static void test_what_is_asked_for_is_read(void)
 	CHECK(place[0].released == 1 && place[1].released == 1, "let go once");
 }
 
-/* In whichever byte a bit flips: the answer is the file's, and the damage is told. */
+/* Whichever byte a bit flips in, the answer is the file's, and the damage is reported. */
 static void test_damage_is_never_an_answer(void)
 {
 	const struct blob_header *h = table;
@@ -157,7 +160,7 @@ static void test_damage_is_never_an_answer(void)
 	memcpy(copy, table, table_size);
 	memcpy(ranges, procs, procs_size);
 	for (size_t i = 0; i < 300; i++) {
-		/* The front is a small part, and is damaged one time in ten all the same. */
+		/* The front is a small part, but is damaged in one of ten cases. */
 		uint64_t at = i % 10 ? h->front + i * 7919 % (table_size - h->front)
 				     : i * 7919 % h->front;
 		struct uw_object *o = open_self();
@@ -220,7 +223,7 @@ static void test_failures_to_read_are_survived(void)
 	}
 }
 
-/* Sums of their own do not make it true: hostile rows lead nowhere.  ASan watches. */
+/* Correct checksums do not make hostile rows valid: they lead nowhere. ASan checks this. */
 static void test_hostile_rows_lead_nowhere(void)
 {
 	const struct table_header *h = table;
@@ -255,7 +258,7 @@ static void test_hostile_rows_lead_nowhere(void)
 	free(copy);
 }
 
-/* Something larger than this program. */
+/* A file that is larger than this program. */
 static struct uw_object *open_libc(void)
 {
 	struct uw_object *object = NULL;
@@ -271,7 +274,10 @@ static struct uw_object *open_libc(void)
 	return object;
 }
 
-/* Each look-up as the first: what it reads beside its row, as where sups meet, is there, too. */
+/*
+ * Each look-up is done first: the bytes that it reads besides its row, as where superblocks meet,
+ * are read, too.
+ */
 static void test_no_look_up_needs_another(void)
 {
 	struct uw_object *libc = open_libc();
@@ -332,7 +338,7 @@ static void test_bounds(void)
 	uw_blob_free(blob);
 }
 
-/* The file is gone: what the table says is said without it. */
+/* The file is gone: the table answers without it. */
 static void test_a_table_alone_is_an_object(void)
 {
 	struct place place;

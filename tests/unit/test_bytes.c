@@ -80,7 +80,7 @@ static void test_words_are_little_endian(void)
 
 static void test_take_is_bounded_and_failure_sticks(void)
 {
-	/* A block of one byte, then a block that claims five where one is left. */
+	/* A block of one byte, then a block that claims five bytes when one is left. */
 	const uint8_t in[] = { 1, 0xaa, 5, 0xbb };
 	struct uw_bytes b = uw_bytes_of(in, sizeof(in));
 	struct uw_bytes good = uw_bytes_take(&b, uw_bytes_u8(&b));

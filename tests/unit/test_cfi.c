@@ -15,7 +15,7 @@
 #define START 0x2000  /* of the function */
 #define SIZE  0x100
 
-/* A section written by hand. */
+/* A section that is written by hand. */
 struct section {
 	uint8_t data[1024];
 	size_t size;
@@ -63,7 +63,7 @@ static size_t put_cie(struct section *s, const char *letters, const void *data, 
 	return at;
 }
 
-/* With plain addresses, or as the CIE's pointers are where encoded is given. */
+/* With absolute addresses, or encoded as the CIE's pointers if encoded is set. */
 static size_t put_fde(struct section *s, size_t cie, uint64_t start, uint64_t size, bool sized,
 		      const void *program, size_t program_size)
 {
@@ -85,7 +85,7 @@ static struct uw_cfi cfi_of(const struct section *s)
 	return (struct uw_cfi){ .data = s->data, .size = s->size, .vaddr = VADDR, .eh = true };
 }
 
-/* The rule at START + at after program; -EBADMSG and so on as the parts say. */
+/* Return the rule at START + at after program; -EBADMSG and so on, as the parts return them. */
 static int rule_at(const void *program, size_t size, uint64_t at, struct uw_rule *rule)
 {
 	static struct section s; /* rules point into it */
@@ -164,7 +164,7 @@ static void test_every_instruction(void)
 	      "restore_state takes the CFA back too");
 	CHECK(RULE("\x0c\x06\x10", 0) == 0 && cfa_is(&rule, 6, 16), "def_cfa");
 	CHECK(RULE("\x0d\x06", 0) == 0 && cfa_is(&rule, 6, 8), "def_cfa_register");
-	/* As readelf shows FDE ec10 of libgcrypt.so.20.4.1: …, exp, then rsp+8. */
+	/* readelf shows FDE ec10 of libgcrypt.so.20.4.1 as: …, exp, then rsp+8. */
 	CHECK(RULE("\x0f\x03\x77\x98\x01\x41\x0d\x07", 1) == 0 && cfa_is(&rule, 7, 8),
 	      "def_cfa_register behind an expression");
 	CHECK(RULE("\x12\x06\x7e", 0) == 0 && cfa_is(&rule, 6, 16), "def_cfa_sf");
@@ -254,7 +254,7 @@ static void test_augmentations(void)
 	patch(&s, at, START, 8);
 	CHECK(entry(&s, off, &fde) == 0 && fde.start == START, "aligned");
 
-	/* GCC 2's "eh" has an address before the factors. */
+	/* GCC 2's "eh" has an address before the alignment factors. */
 	s.size = 0;
 	put_number(&s, 4 + 1 + 3 + 8 + 3 + 5, 4);
 	put_number(&s, 0, 4);
@@ -318,7 +318,7 @@ static void test_pointer_encodings(void)
 	}
 }
 
-/* Of the forms only CIE and FDE heads differ; DWARF 5 §6.4.1, §7.4. */
+/* The forms differ only in the heads of CIEs and FDEs; DWARF 5 §6.4.1, §7.4. */
 static void test_debug_frame_forms(void)
 {
 	static const uint8_t v4_64bit[] = {
@@ -357,7 +357,7 @@ static void test_debug_frame_forms(void)
 	CHECK(uw_cfi_entry(&cfi, 19, &fde, &next) == 0 && fde.start == START &&
 		      fde.end == START + SIZE,
 	      "segments and addresses of 4 bytes");
-	/* Each way of cutting it short. */
+	/* Cut it short at each byte. */
 	for (size_t size = 0; size < sizeof(v4_64bit); size++) {
 		cfi = (struct uw_cfi){ .data = v4_64bit, .size = size };
 		CHECK(uw_cfi_entry(&cfi, 33, &fde, &next) < 0, "cut short");
@@ -386,11 +386,11 @@ static void test_rows_cover_the_function(void)
 
 	CHECK(uw_cfi_entry(&cfi, off, &fde, NULL) == 0, "the FDE");
 	CHECK(uw_cfi_rows(&cfi, &fde, count_row, last) == 0, "rows");
-	/* [0,1) [1,0x100): an advance by nothing makes no row, nor one beyond the end. */
+	/* [0,1) [1,0x100): an advance by 0 makes no row; neither does an advance beyond the end. */
 	CHECK(last[0] == START + SIZE && last[1] == 2, "rows cover the function");
 }
 
-/* A section of one CIE and one FDE as compilers write them; the FDE's offset. */
+/* Make a section of one CIE and one FDE as compilers write them. Return the FDE's offset. */
 static size_t put_usual(struct section *s, bool personal)
 {
 	static const char plain[] = "\x1b", all[] = "\x9b\x10\x20\x00\x00\x1b\x1b";
@@ -437,7 +437,10 @@ static bool same_entry(const struct uw_cfi *cfi, uint64_t off)
 	       a.cie.personality == b.cie.personality;
 }
 
-/* The short way for entries as compilers write them sees what the general one sees, whatever is changed. */
+/*
+ * The short way for entries as compilers write them gives the same as the general one, whatever is
+ * changed.
+ */
 static void test_usual_entries(void)
 {
 	static struct section s;
@@ -476,7 +479,9 @@ static void test_usual_entries(void)
 	}
 }
 
-/* The first row of an FDE whose CIE has these instructions; of what is behind a nop nothing is usual. */
+/*
+ * Return the first row of an FDE whose CIE has these instructions. What follows a nop is unusual.
+ */
 static int first_row(const uint8_t *program, size_t size, bool nop, struct uw_rule *rule)
 {
 	static struct section s[2];
@@ -497,7 +502,7 @@ static int first_row(const uint8_t *program, size_t size, bool nop, struct uw_ru
 	return err ? err : uw_cfi_rule(&cfi, &fde, START + 1, rule);
 }
 
-/* What a CIE begins with, with each byte changed to each other. */
+/* Change each byte of the beginning of a CIE to every other value. */
 static void test_usual_beginnings(void)
 {
 	const uint8_t program[] = { 0x0c, 7, 8, 0x90, 1, 0, 0 };
@@ -526,7 +531,7 @@ static void test_usual_beginnings(void)
 	}
 }
 
-/* Look one row up in an FDE whose CIE has so many more instructions, and the FDE so many. */
+/* Look up one row in an FDE; the CIE and the FDE have this many more instructions. */
 static int long_rule(size_t n_initial, size_t n, bool registers)
 {
 	size_t room = n_initial + n + 512, at = 0, fde_at;

@@ -11,7 +11,7 @@
 
 static uint8_t bytes[SIZE];
 
-/* A file of those bytes, which differ from all around them. */
+/* A file with these bytes, all different from their neighbours. */
 static struct uw_source open_source(void)
 {
 	int fd = memfd_create("code", MFD_CLOEXEC);

@@ -3,7 +3,7 @@
  * libunwind's headers, and calls that have no meaning offline. tests/diff/libunwind.sh tests its
  * walks.
  */
-/* Both declare the same names: ours become others while they are read. */
+/* Both headers declare the same names: rename ours while they are included. */
 #define unw_proc_info	 ours_proc_info
 #define unw_cursor	 ours_cursor
 #define unw_accessors	 ours_accessors
@@ -203,7 +203,7 @@ static void test_names_are_libunwinds(void)
 	const char *(*regname_of)(int) = (const char *(*)(int))function("_Ux86_64_regname");
 	const char *(*arm_regname)(int) = (const char *(*)(int))function("_Uaarch64_regname");
 
-	/* As Debian's library has them (1.6.2). */
+	/* The values of Debian's library (1.6.2). */
 	CHECK(!strcmp(regname_of(0), "RAX") && !strcmp(regname_of(UNW_REG_IP), "RIP") &&
 		      !strcmp(regname_of(-1), "???"),
 	      "registers");

@@ -9,7 +9,7 @@
 #define ID    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define OTHER "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 
-/* Paths as these programs make them (their documentation, systemd and cgroupfs drivers). */
+/* Paths that these programs make (from their documentation; systemd and cgroupfs drivers). */
 static const struct {
 	const char *path, *id;
 } cases[] = {
@@ -23,7 +23,7 @@ static const struct {
 	{ "/machine.slice/libpod-" ID ".scope/container", ID },
 	{ "/docker/" ID "/docker/" OTHER, OTHER },
 	{ "/user.slice/user-1000.slice/session-2.scope", NULL },
-	{ "/a/0" ID, NULL }, /* 65 digits are something else */
+	{ "/a/0" ID, NULL }, /* 65 digits are not an id */
 	{ "/", NULL },
 	{ "", NULL },
 };

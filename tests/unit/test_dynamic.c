@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #ifdef __x86_64__
 #include <libunwind.h>
-#else /* cross builds have no libunwind; generated.sh shows that the two are one */
+#else /* cross builds have no libunwind; generated.sh shows that both headers agree */
 #include "generator/dynamic.h"
 #endif
 
@@ -25,7 +25,7 @@ enum { RBX = 3 }; /* psABI x86_64 figure 3.36 */
 #define STACK 0x7fff0000
 #define WORDS 64
 
-/* The process's memory: what lies here can be read, at the address it has. */
+/* The memory of the process: bytes of this program can be read at their own addresses. */
 static struct {
 	unw_dyn_info_list_t list;
 	unw_dyn_info_t info[8];
@@ -76,7 +76,7 @@ static void forget(void)
 	while_reading = NULL;
 }
 
-/* As _U_dyn_register does it: the newest comes first. */
+/* Insert at the front, as _U_dyn_register does. */
 static unw_dyn_info_t *enlist(unsigned int i, uint64_t start, uint64_t end, int32_t format)
 {
 	unw_dyn_info_t *info = &memory.info[i];
@@ -142,7 +142,7 @@ static struct uw_stack walk(uint16_t machine, struct uw_dynamic *d, uint64_t pc,
 	return stack;
 }
 
-/* From pc: the caller is expected at CODE + 0x8000, with this sp and fp. */
+/* Walk from pc. The caller must be at CODE + 0x8000, with this sp and fp. */
 static void check_caller(struct uw_dynamic *d, uint64_t pc, uint64_t sp, uint64_t fp,
 			 uint64_t caller_sp, const char *what)
 {
@@ -171,14 +171,14 @@ static void put_prologue(unsigned int region)
 {
 	unw_dyn_op_t *op = begin_region(region, 12, 7);
 
-	/* Not in the order in which they take effect: nobody has to keep that. */
+	/* Not sorted by the time of effect, which is not required. */
 	_U_dyn_op_spill_fp_rel(op++, _U_QP_TRUE, 8, RBX, (unw_word_t)-8);
 	_U_dyn_op_add(op++, _U_QP_TRUE, 0, UW_X86_64_RSP, (unw_word_t)-8);
 	_U_dyn_op_spill_sp_rel(op++, _U_QP_TRUE, 0, UW_X86_64_RBP, 0);
 	_U_dyn_op_save_reg(op++, _U_QP_TRUE, 1, UW_X86_64_RSP, UW_X86_64_RBP);
 	_U_dyn_op_add(op++, _U_QP_TRUE, 4, UW_X86_64_RSP, (unw_word_t)-32);
 	_U_dyn_op_stop(op++);
-	_U_dyn_op_add(op++, _U_QP_TRUE, 0, 99, 99); /* behind the end nobody looks */
+	_U_dyn_op_add(op++, _U_QP_TRUE, 0, 99, 99); /* after the end, which is not read */
 }
 
 static void put_epilogue(unsigned int region)
@@ -188,7 +188,7 @@ static void put_epilogue(unsigned int region)
 	_U_dyn_op_pop_frames(op, _U_QP_TRUE, 0, 1);
 }
 
-/* The stack as that code leaves it, its frame at words[8], where rbp points. */
+/* The stack that this code leaves: its frame is at words[8], where rbp points. */
 static void put_frame(void)
 {
 	memset(words, 0, sizeof(words));
@@ -206,7 +206,7 @@ static void test_canned_prologue(void)
 	put_prologue(0);
 	put_epilogue(1);
 	chain(0, 1);
-	/* Two that differ in their bodies share the regions. */
+	/* Two procedures that differ in their bodies share the regions. */
 	enlist(0, CODE + 0x100, CODE + 0x120, UNW_INFO_FORMAT_DYNAMIC)->u.pi.regions =
 		&memory.regions[0].head;
 	enlist(1, CODE + 0x200, CODE + 0x300, UNW_INFO_FORMAT_DYNAMIC)->u.pi.regions =
@@ -228,7 +228,9 @@ static void test_canned_prologue(void)
 		check_caller(d, at + 1, STACK + 64, 0x1234, STACK + 80, "behind the push");
 		check_caller(d, at + 4, STACK + 64, STACK + 64, STACK + 80, "with a frame pointer");
 		check_caller(d, at + 8, STACK + 32, STACK + 64, STACK + 80, "with room for more");
-		/* It may grow unsaid, as alloca does: the frame pointer stays. */
+		/*
+		 * The frame may grow without an operation, as by alloca: the frame pointer stays.
+		 */
 		check_caller(d, at + 16, STACK, STACK + 64, STACK + 80, "in the body");
 		check_caller(d, end - 2, STACK, STACK + 64, STACK + 80, "at leave");
 		check_caller(d, end - 1, STACK + 72, 0x1234, STACK + 80, "at ret");
@@ -236,7 +238,7 @@ static void test_canned_prologue(void)
 	uw_dynamic_put(d);
 }
 
-/* What a frame has of its caller's registers. */
+/* The registers of its caller that a frame has. */
 static void test_saved_registers(void)
 {
 	struct uw_dynamic *d = NULL;
@@ -260,7 +262,7 @@ static void test_saved_registers(void)
 	uw_dynamic_put(d);
 }
 
-/* An early return in the middle: what follows has the state from before it. */
+/* An early return in the middle: the code after it has the state from before it. */
 static void test_labels(void)
 {
 	struct uw_dynamic *d = NULL;
@@ -289,14 +291,14 @@ static void test_labels(void)
 	uw_dynamic_put(d);
 }
 
-/* Two prologues, undone by one epilogue; an empty region says what was before the first. */
+/* Two prologues, undone by one epilogue; an empty region gives the state before the first. */
 static void test_nested(void)
 {
 	struct uw_dynamic *d = NULL;
 	unw_dyn_op_t *op;
 
 	forget();
-	op = begin_region(0, 0, 1); /* called with two words pushed on top: a thunk jumped here */
+	op = begin_region(0, 0, 1); /* entered with two words pushed on top: a thunk jumped here */
 	_U_dyn_op_add(op, _U_QP_TRUE, 0, UW_X86_64_RSP, (unw_word_t)-16);
 	op = begin_region(1, 4, 1);
 	_U_dyn_op_add(op, _U_QP_TRUE, 0, UW_X86_64_RSP, (unw_word_t)-32);
@@ -319,7 +321,7 @@ static void test_nested(void)
 	uw_dynamic_put(d);
 }
 
-/* A register that is kept in another one is there, also behind the epilogue. */
+/* A register that is saved in another one is still there after the epilogue. */
 static void test_kept_in_a_register(void)
 {
 	enum { R12 = 12 };
@@ -356,7 +358,7 @@ static void test_alias(void)
 	put_prologue(0);
 	enlist(0, CODE, CODE + 0x40, UNW_INFO_FORMAT_DYNAMIC)->u.pi.regions =
 		&memory.regions[0].head;
-	/* From its fourth byte on it is a copy of what begins at CODE + 4. */
+	/* From its fourth byte on, it is a copy of the code at CODE + 4. */
 	op = begin_region(1, 0x20, 2);
 	_U_dyn_op_alias(op++, _U_QP_TRUE, 3, CODE + 7);
 	enlist(1, CODE + 0x100, CODE + 0x120, UNW_INFO_FORMAT_DYNAMIC)->u.pi.regions =
@@ -420,7 +422,7 @@ static void test_aarch64(void)
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-/* As an assembler writes it: CFA = rsp + 8, ra at -8; behind 4 bytes CFA = rsp + 24. */
+/* As an assembler writes it: CFA = rsp + 8, ra at -8; after 4 bytes CFA = rsp + 24. */
 static const uint8_t frame_bytes[] = {
 	20,   0,    0, 0, 0,	0, 0, 0, 1,  'z',  'R',	 0,  1,	 0x78, 16, 1,
 	0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0, 20, 0,	   0,	 0,  28, 0,    0,  0,
@@ -429,7 +431,7 @@ static const uint8_t frame_bytes[] = {
 #define FDE_AT	24
 #define FDE_LOC 32
 
-/* A copy of that section at offset at, its FDE for code at start. */
+/* Put a copy of this section at offset at, its FDE for code at start. */
 static void put_frame_section(size_t at, uint64_t start)
 {
 	int32_t distance;
@@ -471,7 +473,7 @@ static void test_tables(void)
 		CHECK(uw_dynamic_rule(d, code + 0x40, &rule, &alias) == -ENOENT, "and no third");
 		uw_dynamic_put(d);
 
-		/* Loaded elsewhere than its addresses say. */
+		/* Loaded at other addresses than it states. */
 		info->load_offset = 0x5000;
 		info->start_ip += 0x5000;
 		info->end_ip += 0x5000;
@@ -490,7 +492,7 @@ static void test_tables(void)
 	}
 }
 
-/* Code that is a copy of a file's is left as that is. */
+/* Code that is a copy of a file's code is unwound like the file's code. */
 static void test_alias_of_a_file(void)
 {
 	enum { FRAME = 0x3000, BIAS = 0x400000 };
@@ -546,7 +548,7 @@ static void test_alias_of_a_file(void)
 	uw_dynamic_put(d);
 }
 
-/* As above on aarch64: CFA = sp, x29 and x30 in 32 bytes behind 4 bytes of code. */
+/* The same on aarch64: CFA = sp; x29 and x30 are in 32 bytes after 4 bytes of code. */
 static void test_table_aarch64(void)
 {
 	static const uint8_t frame[] = {
@@ -594,7 +596,7 @@ struct jit_descriptor {
 	struct jit_entry *relevant, *first;
 };
 
-/* A relocatable object whose sections have been given addresses, as LLVM hands them over. */
+/* A relocatable object whose sections have addresses, as LLVM registers it. */
 static size_t put_object(uint8_t *to, uint64_t code, uint64_t frame_addr)
 {
 	static const char names[] = "\0.text\0.eh_frame\0.rela\0.sym\0.str\0hot_loop";
@@ -692,7 +694,7 @@ static void test_jit_interface(void)
 	      "something new");
 	uw_dynamic_put(d);
 
-	/* What relocations count from is told nowhere. */
+	/* No field says what relocations count from. */
 	((Elf64_Shdr *)(void *)(memory.bytes + 256 + 512))[4].sh_type = SHT_PROGBITS;
 	CHECK(uw_dynamic_read(EM_X86_64, &list, 1, read_memory, NULL, &d) == 0 &&
 		      uw_dynamic_rule(d, code + 0x14, &rule, &alias) == -ENOENT,
@@ -706,7 +708,7 @@ static void test_jit_interface(void)
 	uw_dynamic_put(d);
 }
 
-/* What a jitdump file says of code: frames whose addresses count from anywhere. */
+/* Unwind information from a jitdump file: its addresses count from anywhere. */
 static void test_made(void)
 {
 	struct uw_dynamic_code codes[] = {
@@ -794,7 +796,7 @@ static void test_harm(void)
 	expect_damage("it changes all the time", DYNAMIC_TORN, 1);
 	while_reading = NULL;
 
-	/* What no code does stops the walk with a name. */
+	/* A description that no code can have stops the walk by its stop reason. */
 	op = begin_region(0, 8, 1);
 	*op = (unw_dyn_op_t){ .tag = 100, .when = -1 };
 	CHECK(read_lists(EM_X86_64, &d) == 0, "read");
@@ -818,7 +820,7 @@ static void test_harm(void)
 	uw_dynamic_put(d);
 }
 
-/* The newest has the code that two claim. */
+/* If two procedures claim the same code, the newest has it. */
 static void test_overlap(void)
 {
 	struct uw_dynamic_proc proc;

@@ -13,7 +13,7 @@
 #define FRAMES_VADDR 0x10000
 #define TABLE_VADDR  0x20000
 
-/* A section of one CIE and plain FDEs, and a table to go with it or to lie about it. */
+/* A section of one CIE and simple FDEs, with a table that is right or wrong. */
 struct image {
 	uint8_t frames[65536], table[16384];
 	size_t frames_size, table_size;
@@ -47,7 +47,7 @@ static uint64_t add_fde(struct image *image, uint64_t start, uint64_t size)
 	return off;
 }
 
-/* As GNU ld writes it: pcrel sdata4, udata4, datarel sdata4. */
+/* The encodings of GNU ld: pcrel sdata4, udata4, datarel sdata4. */
 static void start_table(struct image *image, uint32_t n)
 {
 	size_t *at = &image->table_size;
@@ -76,7 +76,7 @@ static void open_frames(const struct image *image, struct uw_frames *frames)
 		      "the table");
 }
 
-/* The start of the FDE that covers lookup; 0 none, 1 an error.  Both at once give the same. */
+/* Return the start of the FDE that covers lookup; 0: none, 1: an error. The two ways must agree. */
 static uint64_t find(struct uw_frames *frames, uint64_t lookup)
 {
 	struct uw_gap gap, one;
@@ -94,7 +94,7 @@ static uint64_t find(struct uw_frames *frames, uint64_t lookup)
 	return err == -ENOENT ? 0 : err ? 1 : fde.start;
 }
 
-/* Functions at 0x1000 (0x20), 0x1030 (0x10), 0x1800 (0x100); before the second an empty one. */
+/* Functions at 0x1000 (0x20), 0x1030 (0x10), 0x1800 (0x100); an empty one before the second. */
 static void check_finds(const char *how, struct uw_frames *frames)
 {
 	struct uw_gap gap;
@@ -208,7 +208,7 @@ static void test_a_table_that_lies_does_not_matter(void)
 	uw_frames_fini(&frames);
 }
 
-/* All FDEs are counted only where those around the pc are not neighbours in the section. */
+/* All FDEs are counted only if those around the pc are not neighbours in the section. */
 static void test_a_gap_between_neighbours_needs_no_count(void)
 {
 	struct image image = { .table_size = 0 };
@@ -219,7 +219,7 @@ static void test_a_gap_between_neighbours_needs_no_count(void)
 
 	add_cie(&image);
 	off[0] = add_fde(&image, 0x1000, 0x20);
-	put(image.frames, &image.frames_size, 4, 4); /* a CIE, as far as its head says */
+	put(image.frames, &image.frames_size, 4, 4); /* a CIE, by its head */
 	put(image.frames, &image.frames_size, 0, 4);
 	off[1] = add_fde(&image, 0x1030, 0x10);
 	(void)add_fde(&image, 0x1600, 0x100);
@@ -310,7 +310,7 @@ static void test_threads_share_one_index(void)
 	uw_frames_fini(&frames);
 }
 
-/* Through the top of a large table the same is found as by halving all of it. */
+/* A search through the top of a large table finds the same as a binary search of all of it. */
 static void test_a_large_table_and_its_top(void)
 {
 	static struct image image;

@@ -33,7 +33,7 @@ static const struct named {
 	{ 0x7f0000001000, NULL, NULL, "[jit]", 0 },
 };
 
-static const char *hostile; /* all names, where it is set */
+static const char *hostile; /* all names, if it is set */
 
 void names_prepare(struct names *names, const struct profile *profile)
 {
@@ -182,7 +182,7 @@ static const char *function_of(const struct pprof_file *f, size_t sample, size_t
 		pprof_find_function(f, location_of(f, sample, frame)->line[0]->function_id)->name);
 }
 
-/* The text of a label, or its number as text; "-" where it is not there. */
+/* Return the text of a label, or its number as text; "-" if there is no such label. */
 static const char *label_of(const struct pprof_file *f, size_t sample, const char *key)
 {
 	static char number[32];
@@ -321,7 +321,7 @@ static void test_each_event_has_two_values(void)
 	      "an event that is not there");
 }
 
-/* This program's own segments, as the loader found them. */
+/* The segments of this program, as the loader reports them. */
 struct segments {
 	ElfW(Phdr) all[32];
 	size_t n;
@@ -384,7 +384,7 @@ static void test_files_have_a_mapping_a_segment(void)
 
 /* ---- lines ------------------------------------------------------------------ */
 
-static char *text; /* what the last export_* wrote, until the next */
+static char *text; /* output of the last export_* call, until the next call */
 static size_t text_size;
 
 static FILE *text_open(void)
@@ -394,7 +394,7 @@ static FILE *text_open(void)
 	return open_memstream(&text, &text_size);
 }
 
-/* What unwind does for formats that are made from a whole profile. */
+/* Do what unwind does for formats that need a whole profile. */
 static int export_as(enum format format, const struct profile *p, FILE *out)
 {
 	struct export_pprof *e = NULL;
@@ -413,7 +413,7 @@ static void test_folded_lines(void)
 	FILE *out = text_open();
 
 	CHECK(!export_as(FORMAT_FOLDED, &profile, out) && !fclose(out), "exports");
-	/* Threads of one name are one line: 3 + 4. */
+	/* Threads with the same name are one line: 3 + 4. */
 	CHECK(!strcmp(text, "kthreadd;do_syscall_64_[k];ext4_readdir_[k] 5\n"
 			    "node;[unknown];[jit] 1\n"
 			    "prog;main;work(int: char);do_syscall_64_[k];ext4_readdir_[k] 2\n"

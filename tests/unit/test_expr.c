@@ -9,7 +9,10 @@
 
 #define CFA 0x1000
 
-/* Memory: each byte at an address below 0x100 is that address; nothing above. */
+/*
+ * Read memory: each byte at an address below 0x100 has the address as its value; there is nothing
+ * above.
+ */
 static int read_byte_is_address(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	(void)ctx;
@@ -56,7 +59,7 @@ static const struct {
 	{ "consts", 0, (uint64_t)-128, 3, { 0x11, 0x80, 0x7f } },
 	{ "dup plus", 0, 34, 3, { 0x41, 0x12, 0x22 } },
 	{ "drop", 0, CFA, 2, { 0x31, 0x13 } },
-	/* §2.5.1.3's stack for dup to rot: 17 on top of 29 on top of 1000. */
+	/* The stack of §2.5.1.3 for dup to rot: 17 on top of 29 on top of 1000. */
 	{ "over", 0, 29, 7, { 0x0a, 0xe8, 3, 0x08, 29, 0x41, 0x14 } },
 	{ "pick 2", 0, 1000, 8, { 0x0a, 0xe8, 3, 0x08, 29, 0x41, 0x15, 2 } },
 	{ "swap", 0, 29, 7, { 0x0a, 0xe8, 3, 0x08, 29, 0x41, 0x16 } },
@@ -104,7 +107,7 @@ static const struct {
 	{ "breg0 is not known", -ENODATA, 0, 2, { 0x70, 0 } },
 	{ "bregx 99", -ENOTSUP, 0, 3, { 0x92, 99, 0 } },
 	{ "nop", 0, CFA, 1, { 0x96 } },
-	/* §6.4.2: these have no meaning in call-frame information. */
+	/* §6.4.2: these have no meaning in call frame information. */
 	{ "call_frame_cfa", -ENOTSUP, 0, 1, { 0x9c } },
 	{ "push_object_address", -ENOTSUP, 0, 1, { 0x97 } },
 	{ "call2", -ENOTSUP, 0, 3, { 0x98, 0, 0 } },
@@ -113,7 +116,9 @@ static const struct {
 	{ "operand cut off", -EBADMSG, 0, 3, { 0x0e, 1, 2 } },
 	{ "empty stack", -EBADMSG, 0, 1, { 0x13 } },
 	{ "underflow", -EBADMSG, 0, 1, { 0x22 } },
-	/* The PLT's, as GNU ld writes it: rsp + 8 + ((rip & 15 >= 11) << 3), here rip = 0xb. */
+	/*
+	 * The expression in PLTs of GNU ld: rsp + 8 + ((rip & 15 >= 11) << 3), here with rip = 0xb.
+	 */
 	{ "plt", 0, 0x7010, 11, { 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22 } },
 };
 

@@ -17,7 +17,7 @@ static struct stacks *fresh(void)
 	return s;
 }
 
-/* A location of functions, the innermost inlined call first, up to NULL. */
+/* Make a location of functions, the innermost inlined call first, up to NULL. */
 static uint32_t location(struct stacks *s, bool kernel, const char *name, ...)
 {
 	struct stacks_line lines[8];
@@ -61,7 +61,10 @@ static void add(struct stacks *s, bool base, int64_t value, const char *key, con
 	      "a sample");
 }
 
-/* The tree as "all(main:3(work:1))", by name, what ended there, ~ and how much was guessed. */
+/*
+ * Print the tree as "all(main:3(work:1))": sorted by name, with the values that ended there and,
+ * after ~, the guessed part.
+ */
 static const char *shape(const struct flame *f)
 {
 	static char text[4096];
@@ -120,7 +123,7 @@ static void test_stacks_are_merged_from_the_root(void)
 	add(s, false, 4, NULL, NULL, (uint32_t[]){ again, main_ }, 2);
 	add(s, false, 1, NULL, NULL, (uint32_t[]){ main_ }, 1);
 	add(s, true, 7, NULL, NULL, (uint32_t[]){ b, main_ }, 2);
-	/* Children by name; two addresses of one function are one. */
+	/* Children are sorted by name; two addresses of one function are one node. */
 	check_shape(s, NULL, "all(main:1(a(inner*:3()) b:6/7()))");
 	stacks_free(s);
 }
@@ -154,7 +157,10 @@ static void test_stops_and_labels_stand_before_functions(void)
 	stacks_free(s);
 }
 
-/* "guessed" is anybody's text: what is no rising list of places inside the stack marks nothing more. */
+/*
+ * "guessed" can be any text: if it is not an ascending list of places inside the stack, it marks
+ * nothing more.
+ */
 static void test_guesses_are_marked(void)
 {
 	static const struct {
@@ -164,7 +170,8 @@ static void test_guesses_are_marked(void)
 		{ "1-2", "all(d(c~1(b~1(a:1())))) " },
 		{ "0,3", "all(d~1(c(b(a:1~1())))) " },
 		{ "2-99", "all(d~1(c~1(b(a:1())))) " },
-		{ "0-4294967295", "all(d(c(b(a:1~1())))) " }, /* no such number: its start alone */
+		{ "0-4294967295",
+		  "all(d(c(b(a:1~1())))) " }, /* no valid number: its start counts */
 		{ "4294967294", "all(d(c(b(a:1())))) " },
 		{ "1,0", "all(d(c(b~1(a:1())))) " },
 		{ "1,1,1", "all(d(c(b~1(a:1())))) " },

@@ -61,7 +61,7 @@ static void mapping(uint32_t pid, uint64_t start, uint64_t end, const char *path
 	CHECK(processes_event(processes, &event) == 0, path);
 }
 
-/* This program's own code, as a kernel would tell of it. */
+/* The mapping of this program's code, as a kernel reports it. */
 static int map_self(struct dl_phdr_info *dl, size_t size, void *ctx)
 {
 	static char self[4096];
@@ -96,7 +96,7 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A child whose memory is as ours now; what it says is in *out. */
+/* Fork a child with a copy of this memory; what it registers is in *out. */
 static int ask(struct event *out, const char *what)
 {
 	struct event sample = { .type = EVENT_SAMPLE };
@@ -114,7 +114,10 @@ static int ask(struct event *out, const char *what)
 	sample.sample.has_user_regs = true;
 	began = now_ns(CLOCK_THREAD_CPUTIME_ID);
 	said = generated_look(generated, &sample, out);
-	/* Its own reading is at most 10 ms; looking for the list in this file comes before that. */
+	/*
+	 * Reading the lists takes at most 10 ms; looking up the list in this file comes before
+	 * that.
+	 */
 	CHECK(now_ns(CLOCK_THREAD_CPUTIME_ID) - began < 100000000, what);
 	if (said == 1) {
 		CHECK(out->generated.size <= DYNAMIC_LISTS_MAX, what);
@@ -202,7 +205,7 @@ int main(void)
 	CHECK(ask(&event, "a circle") == 1 && flags_of(&event) & DYNAMIC_CUT, "a circle");
 	infos[0].next = (void *)0x1234;
 	CHECK(ask(&event, "wild") == 1 && flags_of(&event) & DYNAMIC_DAMAGED, "a wild pointer");
-	/* As much as there is room for: each takes several reads. */
+	/* As many entries as there is room for: each needs several reads. */
 	for (size_t i = 0; i < sizeof(infos) / sizeof(infos[0]); i++)
 		enlist(i, i ? &infos[i - 1] : NULL);
 	_U_dyn_info_list.first = &infos[sizeof(infos) / sizeof(infos[0]) - 1];

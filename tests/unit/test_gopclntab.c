@@ -19,8 +19,8 @@
 #define WORK   0x1040 /* 32 bytes from its fifth to its last */
 #define GOEXIT 0x1080 /* nobody called it */
 #define MCALL  0x10c0 /* calls on another stack, up to MCALL + 0x13 */
-#define NOW    0x1100 /* likewise; keeps a frame pointer from NOW + 0xe to NOW + 0x20 */
-#define ODD    0x1140 /* nothing is said of its stack */
+#define NOW    0x1100 /* the same; has a frame pointer from NOW + 0xe to NOW + 0x20 */
+#define ODD    0x1140 /* there is no information about its stack */
 #define END    0x1180
 #define TABLE  0x2000 /* vaddr of the section */
 #define RELOCS 0x4000
@@ -56,9 +56,9 @@ static void patch(struct out *o, size_t off, uint64_t value, unsigned int size)
 
 struct layout {
 	uint32_t magic;
-	unsigned int words, text; /* in the header; which of them is the text's start, 0: none */
-	bool parts;	   /* names, values and records lie apart, each counted from its own */
-	unsigned int rest; /* of a record behind the table for sp: bytes before the flags */
+	unsigned int words, text; /* in the header; index of the text's start, 0: none */
+	bool parts; /* names, values and records have separate places, each with its own offsets */
+	unsigned int rest; /* of a record after the table for sp: bytes before the flags */
 	bool flags;
 };
 
@@ -71,7 +71,7 @@ static const struct layout layouts[] = {
 };
 #define N_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
 
-/* As Go's linker would, of the functions above. */
+/* Write the table as Go's linker does, for the functions above. */
 static void make(struct out *o, const struct layout *l, uint64_t text)
 {
 	const unsigned int width = l->text ? 4 : 8;
@@ -90,7 +90,9 @@ static void make(struct out *o, const struct layout *l, uint64_t text)
 	for (unsigned int i = 1; i < l->words; i++)
 		put(o, i == l->text ? text : 0, 8);
 	parts = o->size;
-	/* In the old layout all is counted from the beginning, and the search comes first. */
+	/*
+	 * In the old layout all offsets count from the beginning, and the search table comes first.
+	 */
 	search = parts;
 	if (!l->parts)
 		o->size += (size_t)2 * width * N + width;
@@ -189,7 +191,7 @@ static bool has_fp(struct uw_object *o, uint64_t at)
 /* The stack that the frame pointer leads to may lie anywhere, here below sp. */
 static int read_stack(void *ctx, uint64_t addr, void *out, size_t size)
 {
-	static const uint64_t words[] = { 0x700, WORK + 8 }; /* at 0x500: the caller's, where to */
+	static const uint64_t words[] = { 0x700, WORK + 8 }; /* at 0x500: the caller's frame */
 
 	(void)ctx;
 	if (size != 8 || addr < 0x500 || addr > 0x508)
@@ -296,7 +298,7 @@ static void test_places(void)
 	image.sections[1].bytes = table.data;
 	image.sections[1].size = table.size;
 	o = image_object(&image);
-	check_rules(o); /* the entry point is a function's */
+	check_rules(o); /* the entry point belongs to a function */
 	uw_object_put(o);
 	image.entry = WORK + 1;
 	o = image_object(&image);
@@ -310,7 +312,7 @@ static void test_places(void)
 	check_rules(o);
 	uw_object_put(o);
 
-	/* In the middle of what C's linker made one section. */
+	/* In the middle of code that the C linker made one section. */
 	make(&table, &layouts[3], LEAF);
 	memcpy(part.data + part.size, table.data, table.size);
 	part.size += table.size;
@@ -322,7 +324,7 @@ static void test_places(void)
 	uw_object_put(o);
 }
 
-/* Each byte damaged in some ways: no harm, and an answer. */
+/* Damage each byte in some ways: there is no harm, and there is an answer. */
 static void test_damage(void)
 {
 	for (size_t i = 0; i < N_LAYOUTS; i++) {
@@ -373,7 +375,7 @@ static void test_blow_up(void)
 	put(&head, FUNCTIONS, 8);
 	put(&head, 0, 8);
 	put(&head, LEAF, 8);
-	head.size += 24; /* of names and files there are none */
+	head.size += 24; /* there are no names and files */
 	put(&head, values, 8);
 	put(&head, search, 8);
 	CHECK(head.size == values && bytes, "a header");

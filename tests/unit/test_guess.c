@@ -32,7 +32,10 @@ static struct uw_space *space_of(uint8_t kind)
 	return space;
 }
 
-/* From (pc, sp = STACK, fp) over words[] at STACK; n_frames in the low byte, the stop above it. */
+/*
+ * Walk from (pc, sp = STACK, fp) over words[] at STACK. Return n_frames in the low byte, the stop
+ * above it.
+ */
 #define ENDED(n, stop) ((n) | (stop) << 8)
 static struct uw_frame frames[32];
 static uint64_t stop_addr;

@@ -12,7 +12,7 @@ static uint64_t weak(uint32_t id)
 	return id % 7;
 }
 
-/* Look id up, past all others with the same hash. */
+/* Look up id among all others with the same hash. */
 static bool has(const struct hash_index *index, uint32_t id)
 {
 	struct hash_search at;

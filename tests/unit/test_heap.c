@@ -72,7 +72,7 @@ static void test_what_ended_is_forgotten_and_nothing_else(void)
 	heap_ends(&heap, 1);
 	heap_ends(&heap, 2);
 	heap_ends(&heap, 99);
-	/* Its first thread went, but not the process. */
+	/* Its first thread has ended, but the process has not. */
 	CHECK(give_back(&heap, 2, 1, &out, &whole), "of process 2");
 	heap_forget_ended(&heap);
 	CHECK(heap.n == 3, "process 1 had two, 2 has one, 0 has two");

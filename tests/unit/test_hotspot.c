@@ -12,9 +12,9 @@
 
 #include "tests/check.h"
 
-/* Its memory: addresses are BASE + where in bytes. */
+/* The memory of the process: addresses are BASE + offset in bytes. */
 #define BASE  0x7f0000000000u
-#define HEAP  (BASE + 0x40000) /* of code, SEGMENTS × 128 bytes that are there */
+#define HEAP  (BASE + 0x40000) /* of code: SEGMENTS × 128 bytes exist */
 #define SPAN  0x10000
 #define STACK (BASE + 0x800000)
 #define WORDS 64
@@ -59,7 +59,7 @@ static uint64_t text(const char *s)
 
 /* ---- a machine ------------------------------------------------------------------------------- */
 
-/* What OpenJDK 17 and 25 for x86_64 say of themselves (jhsdb's "vmStructs" of both). */
+/* The structures of OpenJDK 17 and 25 for x86_64 (jhsdb's "vmStructs" of both). */
 struct version {
 	bool old;
 	unsigned int memory, segmap, log2, block, used;
@@ -116,7 +116,7 @@ static uint64_t method(const char *klass, const char *name)
 	return m;
 }
 
-/* A block of so many segments at segment: its code begins 0x180 behind it. */
+/* Make a block of this many segments at segment: its code begins 0x180 after it. */
 static uint64_t blob(unsigned int segment, unsigned int segments, const char *name, uint64_t m,
 		     unsigned int words, int complete)
 {
@@ -202,8 +202,8 @@ static void begin(const struct version *version)
 }
 
 /*
- * As the second compiler leaves a method with a frame of six words: 7 push %rbp; 8 sub $32,%rsp;
- * 12 the body; 64 add $32,%rsp; 68 pop %rbp; 69 a look whether to stop; 78 ret.
+ * A method of the second compiler with a frame of six words: 7 push %rbp; 8 sub $32,%rsp; 12 the
+ * body; 64 add $32,%rsp; 68 pop %rbp; 69 a check whether to stop; 78 ret.
  */
 enum { PUSH = 7, SUB = 8, BODY = 12, ADD = 64, POP = 68, LOOK = 69, RET = 78 };
 
@@ -274,19 +274,19 @@ static void put_machine(const struct version *version)
 }
 
 /*
- * inner, called by outer, called by the interpreter, whose frame hangs on rbp: inner's return address
- * is words[at], outer's six words above; the interpreter had words[at + 14] as its rsp when it
- * called, lower than its own frame ends.
+ * inner is called by outer, which is called by the interpreter, whose frame is found by rbp.
+ * inner's return address is words[at], outer's is six words above. When the interpreter made the
+ * call, its rsp was words[at + 14], below the end of its own frame.
  */
 static void put_stack(unsigned int at)
 {
 	memset(words, 0, sizeof(words));
 	words[at] = outer + 32;
-	words[at - 1] = 0x1111; /* outer's rbp: it does with that what it likes */
+	words[at - 1] = 0x1111; /* outer's rbp: outer uses it for anything */
 	words[at + 6] = interpreter + 64;
 	words[at + 5] = STACK + 8 * (at + 20);
 	words[at + 20] = 0;			/* rbp's own */
-	words[at + 21] = outer + 40;		/* a compiled caller, with what it passed between */
+	words[at + 21] = outer + 40;		/* a compiled caller, with the arguments between */
 	words[at + 19] = STACK + 8 * (at + 25); /* its rsp */
 	words[at + 30] = interpreter + 80;
 }
@@ -338,7 +338,7 @@ static void test_walks(const struct version *version)
 	hotspot_free(h);
 }
 
-/* What the machine did since. */
+/* The virtual machine's changes since then. */
 static void test_news(void)
 {
 	struct hotspot *h = NULL;
@@ -359,7 +359,7 @@ static void test_news(void)
 		      !strcmp(name_at(d, inner), "java.util.TreeMap.put"),
 	      "more code, for its name");
 	uw_dynamic_put(d);
-	/* A block is given back and becomes another method, of the same size. */
+	/* A block is freed and becomes another method of the same size. */
 	put(HEAP + 8, 0, 1);
 	d = NULL;
 	for (unsigned int i = 0; i < 100 && !d; i++)
@@ -375,7 +375,7 @@ static void test_news(void)
 	hotspot_free(h);
 }
 
-/* However little can be read at once, all is known in the end. */
+/* However little can be read at once, everything is read in the end. */
 static void test_time(void)
 {
 	struct hotspot *h = NULL;
@@ -395,7 +395,7 @@ static void test_time(void)
 	}
 	CHECK(all, "after some calls");
 	hotspot_free(h);
-	/* Nothing of it, or nothing yet. */
+	/* There is no virtual machine, or it has no code yet. */
 	memset(&vm, 0, sizeof(vm));
 	vm.reads_max = 1000;
 	CHECK(hotspot_new(exports, &h) == 0 &&
@@ -437,7 +437,7 @@ static void harm_anywhere(void)
 	case 2:
 		put(at & ~3ull, bad[any() % 8], 4);
 		break;
-	default: /* what is a pointer points to itself or to another place */
+	default: /* a pointer points to itself or to another place */
 		put(at & ~7ull, BASE + any() % sizeof(vm.bytes), 8);
 		break;
 	}

@@ -9,7 +9,10 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Writable from end to end, and from 2 MiB on where large pages can be. */
+/*
+ * The memory is writable from beginning to end. From 2 MiB on it is aligned to 2 MiB, for large
+ * pages.
+ */
 static void test_any_size_is_had(void)
 {
 	const size_t sizes[] = { 0, 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB };

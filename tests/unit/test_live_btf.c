@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a program knows: names only count. */
+/* The types of a program: only names count. */
 static struct btf *make_wanted(const char *const *names, size_t n)
 {
 	struct btf *btf = btf__new_empty();
@@ -79,7 +79,7 @@ static const char *name_of(const struct btf *btf, const struct btf_type *type)
 	return btf__name_by_offset(btf, type->name_off);
 }
 
-/* Whether two types, of two places, are laid out alike, pointers left out. */
+/* Return whether two types in two places have the same layout, apart from pointers. */
 static bool same(const struct btf *a, int i, const struct btf *b, int j, int depth)
 {
 	const struct btf_type *x = btf__type_by_id(a, (uint32_t)i);
@@ -149,7 +149,7 @@ static void test_flavours_of_the_kernel_count_as_well(void)
 	btf__free(kernel);
 }
 
-/* Each in memory of its own, so that what reads beyond it is seen. */
+/* Each case has memory of its own, so that a sanitizer sees reads beyond it. */
 static int reduce_bytes(const struct btf *wanted, const uint8_t *bytes, size_t size)
 {
 	uint8_t *copy = malloc(size ? size : 1), *out = NULL;
@@ -180,7 +180,7 @@ static void test_damage_is_told(void)
 		for (unsigned int bit = 0; bit < 8; bit++) {
 			memcpy(bytes, all, size);
 			bytes[at] ^= (uint8_t)(1u << bit);
-			(void)reduce_bytes(wanted, bytes, size); /* whatever it says, it returns */
+			(void)reduce_bytes(wanted, bytes, size); /* any result, but it returns */
 		}
 	btf__free(wanted);
 	btf__free(kernel);

@@ -16,7 +16,7 @@ static int parse(const char *text, struct event_mapping *m)
 	return live_maps_line(line, m);
 }
 
-/* Lines of proc(5), and what the kernel makes of strange names (fs/proc/task_mmu.c). */
+/* Lines of proc(5), and the kernel's form of strange names (fs/proc/task_mmu.c). */
 static void test_lines_of_maps_are_read(void)
 {
 	struct event_mapping m;

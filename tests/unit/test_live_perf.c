@@ -44,7 +44,7 @@ static void test_lists_of_cpus_are_read(void)
 	}
 }
 
-/* Records as perf_event_open(2) lays them out, field by field. */
+/* Records with the layout of perf_event_open(2), field by field. */
 struct builder {
 	_Alignas(8) uint8_t bytes[512];
 	size_t n;

@@ -18,7 +18,10 @@ static void test_items_leave_in_the_order_of_time(void)
 		CHECK(!live_queue_sample(&queue, seed >> 40, NULL, (uint64_t)i), "push");
 		if (i % 3)
 			continue;
-		/* What leaves early bounds nothing of what comes later: only the full drain is ordered. */
+		/*
+		 * Events that leave early set no bound for later events: only the full drain is
+		 * ordered.
+		 */
 		live_queue_take(&queue, &item);
 	}
 	while (live_queue_first(&queue)) {
@@ -73,7 +76,7 @@ static void test_an_event_is_a_copy_with_its_strings(void)
 	CHECK(!queue.bytes && !live_queue_first(&queue), "empty");
 	free(a.event);
 	free(b.event);
-	/* What is left inside is freed with the queue: the sanitizer sees to it. */
+	/* Items that are still in the queue are freed with it: the sanitizer checks this. */
 	CHECK(!live_queue_event(&queue, &mapping), "push");
 	live_queue_fini(&queue);
 }

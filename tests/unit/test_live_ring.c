@@ -21,7 +21,7 @@ static void put(unsigned long at, const void *bytes, size_t n)
 		data[(at + i) % SIZE] = ((const uint8_t *)bytes)[i];
 }
 
-/* What the kernel does with a record whose bytes all are `fill`. */
+/* Do what the kernel does with a record whose bytes all are `fill`. */
 static void produce(uint32_t size, uint32_t flags, uint8_t fill)
 {
 	uint32_t head[2] = { size | flags, 0 };
@@ -41,7 +41,7 @@ static bool is_all(const uint8_t *bytes, uint32_t size, uint8_t fill)
 	return true;
 }
 
-/* Every length meets the end of the data somewhere; two records wait at a time. */
+/* Every length meets the end of the data at some point; two records wait at a time. */
 static void test_records_come_whole_wherever_they_lie(void)
 {
 	struct live_ring ring = { .consumer = &consumer,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As %pS has it: Documentation/core-api/printk-formats.rst, "Symbols/Function Pointers". */
+/* The form of %pS: Documentation/core-api/printk-formats.rst, "Symbols/Function Pointers". */
 static const struct {
 	const char *text;
 	int err;
@@ -17,14 +17,14 @@ static const struct {
 	{ "versatile_init+0x0/0x110", 0, 0x100000, 0x110, "versatile_init", "" },
 	{ "ext4_readdir+0xa2/0xb0a [ext4]", 0, 0xfff5e, 0xb0a, "ext4_readdir", "[ext4]" },
 	{ "a.constprop.0+0x100000/0x100001", 0, 0, 0x100001, "a.constprop.0", "" },
-	/* What /proc/kallsyms shows as of [bpf]. */
+	/* Symbols that /proc/kallsyms shows in [bpf]. */
 	{ "bpf_prog_6deef7357e7b4530_sd_fw_egress+0x8/0x40", 0, 0xffff8, 0x40,
 	  "bpf_prog_6deef7357e7b4530_sd_fw_egress", "[bpf]" },
 	{ "bpf_prog_6deef7357e7b4530+0x8/0x40", 0, 0xffff8, 0x40, "bpf_prog_6deef7357e7b4530",
 	  "[bpf]" },
 	{ "bpf_trampoline_6442532025+0x3b/0x1000", 0, 0xfffc5, 0x1000, "bpf_trampoline_6442532025",
 	  "[bpf]" },
-	/* Functions of the kernel's. */
+	/* Functions of the kernel. */
 	{ "bpf_prog_load+0x8/0x40", 0, 0xffff8, 0x40, "bpf_prog_load", "" },
 	{ "bpf_trampoline_enter+0x8/0x40", 0, 0xffff8, 0x40, "bpf_trampoline_enter", "" },
 	{ "0xffffffff81000000", -ENOENT, 0, 0, "", "" },

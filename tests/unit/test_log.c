@@ -21,7 +21,7 @@ static void listen_in(void)
 	(void)dup2(fileno(captured), STDERR_FILENO);
 }
 
-/* What was printed since listen_in. */
+/* Return what was printed since listen_in. */
 static void hear(void)
 {
 	size_t n;

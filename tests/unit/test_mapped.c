@@ -98,7 +98,7 @@ static void test_more_than_can_be_mapped_are_not(void)
 	(void)close(fd);
 }
 
-/* Errors elsewhere end the program as ever. */
+/* Errors at other addresses end the program as usual. */
 static void test_other_errors_are_not_ours(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -112,9 +112,9 @@ static void test_other_errors_are_not_ours(void)
 		volatile char *other = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE, fd, 0);
 
 		(void)signal(SIGALRM, SIG_DFL);
-		(void)alarm(20); /* a handler that returns for ever is a failure too */
+		(void)alarm(20); /* a handler that returns again and again is a failure, too */
 		(void)ftruncate(fd, (off_t)page);
-		(void)close(2); /* a sanitizer's report is nobody's concern */
+		(void)close(2); /* the report of a sanitizer is not needed */
 		_exit(other[page] & 0);
 	}
 	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid, "waited for");

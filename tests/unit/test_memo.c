@@ -3,7 +3,7 @@
 
 #include "tests/check.h"
 
-/* As many as there is room for are not all kept, but what is found is what was kept. */
+/* Not all rules are cached, even if there is room for so many; but what is found was stored. */
 static void test_what_is_found_was_kept(void)
 {
 	struct uw_memo memo;
@@ -61,7 +61,7 @@ static void test_an_empty_memo_knows_nothing(void)
 	uw_memo_fini(&memo);
 }
 
-/* Somebody else is at it: nobody waits, nothing is said. */
+/* Another thread uses the cache: a lookup does not wait and finds nothing. */
 static void test_a_memo_in_use_is_passed_by(void)
 {
 	struct uw_memo memo;

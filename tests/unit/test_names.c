@@ -56,7 +56,7 @@ int main(void)
 		      start == location.vaddr - 2 && end > location.vaddr,
 	      "unwind information and symbol agree where it begins");
 
-	/* Some function on from there has no symbol. */
+	/* Some function after this one has no symbol. */
 	for (int i = 0; i < 2000 && !unnamed; i++) {
 		location.vaddr = end;
 		while (uw_object_function(zlib->object, location.vaddr, &start, &end) &&

@@ -67,7 +67,7 @@ static void test_contents_are_those_in_memory(void)
 	uw_object_put(NULL);
 }
 
-/* The note as the loader shows it. */
+/* The note that the loader shows. */
 static int compare_build_id(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	const struct uw_build_id *id = arg;
@@ -137,12 +137,12 @@ static void test_images(void)
 	uint8_t byte;
 	struct uw_rule rule;
 
-#ifdef __x86_64__ /* qemu gives an aarch64 process none */
+#ifdef __x86_64__ /* qemu gives no vDSO to an aarch64 process */
 	CHECK(vdso != NULL, "there is a vDSO");
 #endif
 	if (!vdso)
 		return;
-	/* Its section headers come last. */
+	/* The section headers are last in the file. */
 	size = header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
 	CHECK(size <= sizeof(copy), "a small one");
 	memcpy(copy, vdso, size);
@@ -155,7 +155,9 @@ static void test_images(void)
 
 	CHECK(uw_object_open_image("#!/bin/sh\n", 10, &o) == -ENOTSUP, "not ELF");
 	CHECK(uw_object_open_image(NULL, 0, &o) == -ENOTSUP, "nothing");
-	/* Cut anywhere: no worse than an error, and no rule that reads beyond it. */
+	/*
+	 * Cut off at any place: the result is an error at worst, and no rule reads beyond the end.
+	 */
 	for (size_t cut = 0; cut < size; cut += 11) {
 		uint8_t *exact = malloc(cut ? cut : 1);
 
@@ -167,7 +169,7 @@ static void test_images(void)
 		}
 		free(exact);
 	}
-	/* Every byte of the headers changed. */
+	/* Change every byte of the headers. */
 	for (size_t i = 0; i < 700; i++) {
 		memcpy(copy, vdso, size);
 		copy[i] ^= 0xff;
@@ -220,7 +222,7 @@ static void test_files_that_are_none(void)
 	CHECK(uw_object_open(fd, 64, &o) == -ENOTSUP, "no ELF image there");
 	close(fd);
 
-	/* Cut short while it is open: an answer, not a signal. */
+	/* Cut short while it is open: there is an answer, not a signal. */
 	fd = memfd_create("shrinks", MFD_CLOEXEC);
 	if (fd >= 0) {
 		int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -236,7 +238,7 @@ static void test_files_that_are_none(void)
 		CHECK(uw_object_open(fd, 0, &o) == 0, "the copy");
 		CHECK(uw_object_open(fd, 0, &unread) == 0, "once more");
 		CHECK(uw_object_rule(o, vaddr_of((void *)main), true, &rule) == 0, "its CFI");
-		/* The first rules are looked up one by one; this wants the section. */
+		/* The first rules are looked up one by one; this needs the section. */
 		CHECK(uw_object_identify(o, &identity) == 0, "all of it");
 		CHECK(ftruncate(fd, 100) == 0, "cut");
 		close(fd);

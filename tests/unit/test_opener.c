@@ -139,7 +139,10 @@ static void test_a_deleted_file_is_found_through_the_process(void)
 	FILE *maps = fopen("/proc/self/maps", "r");
 	int err;
 
-	/* Marked as deleted, so that no name helps: only /proc/PID/map_files is left. */
+	/*
+	 * The mapping is marked as deleted, so that no name helps: only /proc/PID/map_files is
+	 * left.
+	 */
 	CHECK(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0, "own name");
 	while (maps && fgets(line, sizeof(line), maps) && !strstr(line, path))
 		;
@@ -149,7 +152,7 @@ static void test_a_deleted_file_is_found_through_the_process(void)
 	CHECK(first_byte(&options, &file, &err) == 0x7f, "an ELF file begins with 0x7f");
 }
 
-/* Its process is gone and its path leads nowhere here, as in a container. */
+/* The process is gone and the path leads nowhere here, as in a container. */
 static void test_a_file_is_found_by_its_inode(void)
 {
 	struct opener_options options = { .live = true };
@@ -164,7 +167,7 @@ static void test_a_file_is_found_by_its_inode(void)
 	file.major = major(st.st_dev);
 	file.minor = minor(st.st_dev);
 	file.inode = st.st_ino;
-	/* Only root may, and not every file system numbers its generations. */
+	/* Only root may do this, and not every file system has generation numbers. */
 	if (!geteuid() && !ioctl(fd, FS_IOC_GETVERSION, &generation) && generation) {
 		file.inode_generation = (uint32_t)generation;
 		CHECK(first_byte(&options, &file, &err) == 'i', "by inode and generation");
@@ -178,7 +181,7 @@ static void test_a_file_is_found_by_its_inode(void)
 	CHECK(!close(fd) && !unlink(in_dir("inode")), "clean");
 }
 
-/* Found by its name, a file is opened with the rights of the process's user. */
+/* A file that is found by its name is opened with the rights of the process's user. */
 static void test_names_lead_to_what_the_user_may_read(void)
 {
 	struct opener_options options = { .live = true };

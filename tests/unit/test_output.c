@@ -71,7 +71,10 @@ static void test_only_links_of_one_s_own_are_written_through(void)
 	CHECK(!output_open(&out, link) && !output_commit(&out), "written through");
 	CHECK(S_ISLNK(mode_of(link)) && mode_of(other) == (S_IFREG | 0600), "the link stays");
 	CHECK(!output_create(link, &fd) && !close(fd) && S_ISLNK(mode_of(link)), "likewise");
-	/* Where everybody writes, nobody knows whose it will be when it is opened. */
+	/*
+	 * In a directory in which everybody can write, the file may be another user's when it is
+	 * opened.
+	 */
 	CHECK(!chmod(dir, 0777), "a directory of everybody's");
 	CHECK(!output_open(&out, link) && !output_commit(&out), "replaced");
 	CHECK(mode_of(link) == (S_IFREG | 0600), "the link is gone");

@@ -49,7 +49,7 @@ static uint64_t any(void)
 	return state;
 }
 
-/* Small, huge and everything between. */
+/* Small and huge values, and values in between. */
 static uint64_t number(void)
 {
 	return any() >> any() % 64;
@@ -234,7 +234,7 @@ static const struct source_kernel_symbol symbols[] = {
 	{ 0xffffffffc0000000, 9, "ext4_map_blocks", "ext4" },
 };
 
-/* A capture of n events, with a flush behind every `flush` of them (0: none). */
+/* Write a capture of n events, with a flush after every `flush` of them (0: none). */
 static int capture(uint64_t n, uint64_t flush, bool with_symbols)
 {
 	int fd = memfd_create("owc", 0);
@@ -279,7 +279,7 @@ static void check_info(const struct source_info *got)
 		CHECK(!memcmp(&got->events[i], &kinds[i], sizeof(kinds[i])), "kind of event");
 }
 
-/* Reads to the end: gives how many events came as they were written, and the last result. */
+/* Read to the end. Return how many events came as they were written, and the last result. */
 static uint64_t read_all(struct source *source, int *last)
 {
 	uint64_t n = 0;
@@ -406,7 +406,7 @@ static void test_torn_files_give_what_is_whole(void)
 	uint64_t before = 0;
 
 	bytes = bytes_of(capture(N, FLUSH, false), &size);
-	/* Where frames end, as zstd itself says. */
+	/* The ends of frames, according to zstd. */
 	for (size_t off = OWC_HEAD_SIZE; n_frames < N / FLUSH;) {
 		off += ZSTD_findFrameCompressedSize(bytes + off, size - off);
 		frame_ends[n_frames++] = off;
@@ -435,7 +435,7 @@ static void test_torn_files_give_what_is_whole(void)
 	free(bytes);
 }
 
-/* A frame of several zstd blocks: the whole records of the blocks that are there count. */
+/* In a frame of several zstd blocks, the whole records of the blocks that exist count. */
 static void test_a_torn_frame_gives_its_whole_records(void)
 {
 	size_t size;
@@ -480,7 +480,7 @@ static void test_flipped_bits_are_found(void)
 			CHECK(last <= 0, "no event is wrong");
 			unseen += last == 0;
 		}
-		/* Bytes 16 to 31 of the head mean nothing yet. */
+		/* Bytes 16 to 31 of the head have no meaning yet. */
 		CHECK(last < 0 || (at >= 16 && at < 32) || n == 60, "found or harmless");
 		source_close(source);
 		bytes[at] ^= (uint8_t)(1u << (seed >> 28 & 7));
@@ -503,7 +503,7 @@ static void refused(const char *what, const uint8_t *bytes, size_t size, int err
 	source_close(source);
 }
 
-/* Opens head + content as one frame; gives what the first source_next says. */
+/* Open head + content as one frame. Return the result of the first source_next. */
 static int first_result(const uint8_t *content, size_t n)
 {
 	uint8_t packed[4096];
@@ -592,7 +592,7 @@ static void test_full_disk_is_told_once(void)
 	CHECK(owc_writer_open(fd, &info, &w) == -ENOSPC && !w, "at once, where the head fails");
 	(void)close(fd);
 
-	/* A pipe that is closed on us, full of nothing: room for the head, then an error. */
+	/* A full pipe whose reader closes it: there is room for the head, then comes an error. */
 	fd = memfd_create("owc", MFD_ALLOW_SEALING);
 	CHECK(!owc_writer_open(fd, &info, &w), "opens");
 	CHECK(!fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), "no more writes");
@@ -743,7 +743,7 @@ int main(int argc, char **argv)
 		memory[i] = (uint8_t)(i * i >> 3);
 	for (size_t i = 0; i < 3; i++)
 		memset(vdso[i], (int)i + 'a', sizeof(vdso[i]));
-	if (argc == 3) { /* a capture of so many events, for other programs to look at */
+	if (argc == 3) { /* a capture of this many events, for other programs to read */
 		int to = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC, 0666);
 		uint64_t n = strtoull(argv[2], NULL, 10);
 		size_t size;

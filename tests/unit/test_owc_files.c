@@ -127,7 +127,7 @@ static void test_files_come_back(void)
 	(void)close(fd);
 }
 
-/* Any flipped byte of the frames is an error or changes nothing; what was right stays right. */
+/* Any changed byte of the frames is an error or changes nothing; what was right stays right. */
 static void test_damage_is_an_error(void)
 {
 	int fd = capture(), n_refused = 0;

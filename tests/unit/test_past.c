@@ -18,7 +18,10 @@
 
 enum { DEPTH = 100, WORDS = 4 * DEPTH + 8, CODE = 0x10000, STACK = 0x7f0000001000 };
 
-/* A frame is four words: the caller's frame pointer, the return address, two of no concern. */
+/*
+ * A frame has four words: the caller's frame pointer, the return address, and two that do not
+ * matter.
+ */
 struct sample {
 	uint64_t words[WORDS];
 	struct uw_region region;
@@ -33,7 +36,7 @@ static uint64_t outermost; /* return address in _start */
 static void make(struct sample *s, unsigned int depth)
 {
 	memset(s->words, 0, sizeof(s->words));
-	/* The outermost frame is at the same place, whatever the depth. */
+	/* The outermost frame is at the same place for every depth. */
 	for (unsigned int i = 0; i < depth; i++) {
 		unsigned int at = 4 * (DEPTH - depth + i);
 		bool last = i + 1 == depth;
@@ -52,7 +55,7 @@ static void make(struct sample *s, unsigned int depth)
 	s->thread.regs.value[UW_X86_64_RBP] = s->region.addr;
 }
 
-/* How many frames were taken over; each is checked against a full walk's. */
+/* Return how many frames were taken over; each is compared with a full walk's. */
 static size_t walk(struct uw_pasts *pasts, uint64_t key, const struct sample *s, size_t max)
 {
 	static struct uw_frame full_frames[DEPTH + 1], frames[DEPTH + 1];
@@ -92,7 +95,7 @@ static void test_equal_callers_are_taken_over(void)
 
 	make(&s, 60);
 	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "nothing before");
-	/* Frame 0 was interrupted, which its callers were not. */
+	/* Frame 0 was interrupted; its callers were not. */
 	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 60, "all callers");
 	CHECK(walk(pasts, 2, &s, DEPTH + 1) == 0, "of another thread, nothing");
 	make(&s, 80);
@@ -119,7 +122,7 @@ static void test_what_changed_is_walked_anew(void)
 	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 29, "what is outside of the change");
 	s.words[4 * 80 + 2] = 1; /* no step reads it */
 	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 60, "words that nothing went by do not count");
-	s.words[4 * 99 + 1] = CODE + 5; /* it does not end there any more */
+	s.words[4 * 99 + 1] = CODE + 5; /* the walk does not end there any more */
 	CHECK(walk(pasts, 1, &s, DEPTH + 1) == 0, "another end");
 	make(&s, 60);
 	(void)walk(pasts, 1, &s, DEPTH + 1);
@@ -151,7 +154,7 @@ static void test_memory_is_bounded(void)
 	uw_pasts_free(pasts);
 }
 
-/* Stacks that have nothing in common are not compared each time; equal ones are found again. */
+/* Stacks that have nothing in common are not compared each time; equal stacks are found again. */
 static void test_comparing_rests_where_it_is_fruitless(void)
 {
 	struct uw_pasts *pasts = pasts_new(1 << 20);
@@ -169,7 +172,7 @@ static void test_comparing_rests_where_it_is_fruitless(void)
 	uw_pasts_free(pasts);
 }
 
-/* It calls and comes back to hlt, before which the undefined return address is all there is. */
+/* It makes a call that returns to hlt; only the undefined return address comes before that. */
 static uint64_t find_outermost(void)
 {
 	const uint8_t *start = (const uint8_t *)getauxval(AT_ENTRY);
@@ -194,7 +197,7 @@ static struct uw_object *resolve(void *ctx, const struct uw_mapping *mapping)
 	return object;
 }
 
-/* The executable segment of this program, where it is. */
+/* The executable segment of this program. */
 static int map_program(void)
 {
 	const Elf64_Phdr *p = (const Elf64_Phdr *)getauxval(AT_PHDR);

@@ -72,7 +72,7 @@ enum way { IMAGE, DESCRIPTOR, VIEW, WAYS };
 
 static const char *const way_names[WAYS] = { "in memory", "read", "mapped" };
 
-/* fd: of the same bytes; behind a view it need not be one. */
+/* fd: of the same bytes; with a view it need not be one. */
 static bool make(enum way way, const uint8_t *bytes, int fd, size_t size, struct uw_elf *elf,
 		 struct uw_peek *peek)
 {
@@ -90,7 +90,7 @@ static bool make(enum way way, const uint8_t *bytes, int fd, size_t size, struct
 	return true;
 }
 
-/* The section's own index is right: tests of ehframe.c and cfi.c see to that. */
+/* The section's own index is right: the tests of ehframe.c and cfi.c check that. */
 static void test_finds_what_the_section_has(const char *path, enum way way, const uint8_t *bytes,
 					    int fd, size_t size)
 {
@@ -110,7 +110,7 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 	frames = uw_object_frames(object, 0);
 	text = uw_elf_section(&elf, ".text");
 	for (uint64_t i = 0; text && i < LOOKUPS; i++) {
-		/* Odd steps, from below .text to beyond it. */
+		/* Odd steps, from below .text to after it. */
 		uint64_t lookup = text->vaddr - 64 + (text->size + 128) * i / LOOKUPS;
 		uint64_t start = 0, end = 0, from = 0, to = 0;
 		struct uw_rule peeked, rule;
@@ -141,7 +141,7 @@ static void test_finds_what_the_section_has(const char *path, enum way way, cons
 	CHECK(peek.in_memory == (way != DESCRIPTOR) && (peek.kept == NULL) == peek.in_memory &&
 		      peek.ends,
 	      "what is in memory is not kept twice");
-	/* Where reading costs nothing the whole section is asked about gaps. */
+	/* If reading costs nothing, gaps are looked up in the whole section. */
 	CHECK(way == DESCRIPTOR || (peek.whole > 0 && left < 3), path);
 	(void)printf("%s, %s: %lu rules, %lu without, %lu left to others\n", path, way_names[way],
 		     found, bare, left);
@@ -178,7 +178,7 @@ static void test_damage_is_survived(enum way way, uint8_t *bytes, int fd, size_t
 		CHECK(pwrite(fd, bytes + at, 1, (off_t)at) == 1, "the file, too");
 		uw_peek_fini(&peek);
 		uw_peek_init(&peek, &elf, &(struct uw_cfi){ .size = 0 });
-		/* Beyond the first ones the search table is kept. */
+		/* After the first entries, the search table is cached. */
 		for (unsigned int k = 0; k < (i % 8 ? 8u : 120u) && peek.usable; k++)
 			(void)uw_peek_rule(&peek,
 					   peek.first + random_below(peek.last - peek.first + 1),

@@ -78,7 +78,7 @@ static void put_string(struct bytes *b, const char *string) /* with its NUL, rou
 	put(b, "\0\0\0\0\0\0\0", (8 - size % 8) % 8);
 }
 
-/* Begins a record; end_record writes its size. */
+/* Begin a record; end_record writes its size. */
 static size_t begin_record(struct bytes *b, uint32_t type, uint16_t misc)
 {
 	struct perf_event_header header = { .type = type, .misc = misc };
@@ -226,7 +226,7 @@ static void put_pipe_header(struct bytes *b, const struct perf_event_attr *attr)
 
 #define MAX_SEEN 4096
 
-static struct event seen[MAX_SEEN]; /* what their pointers point to is gone */
+static struct event seen[MAX_SEEN]; /* the data that their pointers point to is gone */
 static char texts[MAX_SEEN][64];    /* but for paths and names */
 static size_t n_seen;
 static char error[512];
@@ -241,7 +241,7 @@ static int as_file(const void *bytes, size_t size)
 	return fd;
 }
 
-/* The end of a pipe that a child fills. */
+/* The end of a pipe into which a child writes. */
 static int as_pipe(const void *bytes, size_t size)
 {
 	int ends[2];
@@ -308,7 +308,7 @@ static void test_rounds_put_records_in_order(void)
 {
 	struct bytes b = { 0 };
 
-	/* Two CPUs' buffers, written one after the other, twice. */
+	/* The buffers of two CPUs, written one after the other, twice. */
 	put_plain_sample(&b, 1, 100);
 	put_plain_sample(&b, 2, 300);
 	put_plain_sample(&b, 3, 200);
@@ -322,7 +322,9 @@ static void test_rounds_put_records_in_order(void)
 	put_plain_sample(&b, 8, 450);
 	CHECK(read_records(&plain, &b) == 0, error);
 	CHECK(n_seen == 9, "all are there");
-	/* The second round's end lets go what was there at the first's: up to 400. */
+	/*
+	 * The end of the second round releases what was there at the end of the first: up to 400.
+	 */
 	static const uint32_t order[] = { 1, 3, 2, 6, 4, 9, 8, 5, 7 };
 
 	for (size_t i = 0; i < n_seen && i < 9; i++)
@@ -378,7 +380,7 @@ static void test_memory_is_bounded_without_rounds(void)
 		CHECK(read_fd(many_records(piped), look_at_order) == 0, error);
 		CHECK(n_looked == MANY && n_disorder == 0, "all of them, in order");
 		(void)getrusage(RUSAGE_SELF, &usage);
-		/* ASan keeps for a while what was freed. */
+		/* ASan delays the release of freed memory. */
 		CHECK(UNDER_ASAN || usage.ru_maxrss < 100 << 10, "in less than 100 MiB");
 	}
 	(void)wait(NULL);
@@ -432,7 +434,7 @@ static void test_events_are_told_apart_by_identifier(void)
 	free(b.at);
 	free(file.at);
 
-	/* Without an id there is no telling layouts apart. */
+	/* Without an id, layouts cannot be distinguished. */
 	attrs[0].sample_type &= ~(uint64_t)PERF_SAMPLE_IDENTIFIER;
 	attrs[1].sample_type &= ~(uint64_t)PERF_SAMPLE_IDENTIFIER;
 	b = (struct bytes){ 0 };
@@ -455,8 +457,7 @@ static void test_every_field_has_its_place(void)
 	size_t start;
 
 	attr.sample_type = PERF_SAMPLE_MAX - 1;
-	attr.sample_type &=
-		~(uint64_t)PERF_SAMPLE_WEIGHT_STRUCT; /* of the same shape as WEIGHT, not both */
+	attr.sample_type &= ~(uint64_t)PERF_SAMPLE_WEIGHT_STRUCT; /* WEIGHT's form; never both */
 	attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING |
 			   PERF_FORMAT_ID | PERF_FORMAT_GROUP;
 	attr.branch_sample_type = PERF_SAMPLE_BRANCH_HW_INDEX;
@@ -639,7 +640,7 @@ static void test_stacks(void)
 	CHECK(!seen[0].sample.has_user_regs && !seen[0].sample.n_regions, "nothing to walk");
 	CHECK(seen[1].sample.has_user_regs && seen[1].sample.compat, "32 bits");
 
-	/* More in use than there is; then a sound one. */
+	/* More stack is used than exists; then a sound sample. */
 	start = begin_stack_sample(&b, PERF_SAMPLE_REGS_ABI_64, 0x7000, 20, 7);
 	put64(&b, 8);
 	put64(&b, 0);
@@ -656,7 +657,7 @@ static void test_stacks(void)
 	CHECK(!strstr(error, "\n") && strstr(error, "x: offset 0x"), error);
 }
 
-/* perf does not write registers but by number: x0 … x30, sp, pc; AADWARF64 has the same. */
+/* perf writes registers by number only: x0 … x30, sp, pc; AADWARF64 has the same numbers. */
 static void test_aarch64_registers(void)
 {
 	struct perf_event_attr attr = stack_attr(0x1ffffffff);
@@ -736,7 +737,7 @@ static void test_mappings(void)
 	put32(&b, 20);
 	put(&b, "01234567890123456789", 20);
 	end_mmap2(&b, start, "/bin/known", 50);
-	/* The kernel may set the bit where it put a device: 254:0, 8:1. */
+	/* The kernel may set the bit although it wrote a device: 254:0, 8:1. */
 	start = begin_mmap2(&b, 0x800000, PERF_RECORD_MISC_MMAP_BUILD_ID);
 	put32(&b, 254);
 	put32(&b, 0);
@@ -766,7 +767,7 @@ static void test_mappings(void)
 	      "no build-id");
 	CHECK(seen[6].mapping.major == 8 && seen[6].mapping.minor == 1, "another");
 
-	/* A path that does not end where the record does. */
+	/* A path that does not end at the record's end. */
 	start = begin_record(&b, PERF_RECORD_MMAP, PERF_RECORD_MISC_USER);
 	for (int i = 0; i < 4; i++)
 		put64(&b, 0x1000);
@@ -792,7 +793,7 @@ static void test_losses_are_counted_once(void)
 	put64(&b, 2);
 	put_trailer(&b, 200);
 	end_record(&b, start);
-	/* perf's own count when it ended, without a time: 1 more than the kernel could say. */
+	/* perf's own count at its end, without a time: one more than the kernel could report. */
 	start = begin_record(&b, PERF_RECORD_LOST_SAMPLES, 0);
 	put64(&b, 8);
 	put_trailer(&b, 0);
@@ -873,7 +874,7 @@ static void test_compressed_records_may_be_cut_anywhere(void)
 	}
 	(void)wait(NULL);
 
-	/* The last compressed record is gone: what came before it is not. */
+	/* The last compressed record is gone: what came before it is still there. */
 	CHECK(read_fd(as_file(b.at, b.size - 40), NULL) == -EBADMSG, "cut");
 	CHECK(n_seen < SAMPLES, "something is missing");
 	for (size_t i = 0; i < n_seen; i++)
@@ -883,7 +884,7 @@ static void test_compressed_records_may_be_cut_anywhere(void)
 	free(records.at);
 }
 
-/* A few KiB can stand for gigabytes; no recording shrinks like that. */
+/* A few KiB can unpack to gigabytes; no recording packs like that. */
 static void test_compressed_data_do_not_grow_without_end(void)
 {
 	enum { NOTHINGS = 1 << 22 }; /* 8 bytes each: records that give no event */
@@ -943,7 +944,7 @@ static void test_refusals_say_why(void)
 	CHECK(strstr(error, "cannot be read from a pipe"), error);
 	(void)wait(NULL);
 
-	/* Sizes nobody has: no memory is asked for by them. */
+	/* Impossible sizes: no memory is allocated for them. */
 	at = malloc(file.size);
 	for (size_t field = 16; field < 56; field += 8) {
 		static const uint64_t values[] = { 0, 1, 1ull << 32, 1ull << 62, UINT64_MAX };
@@ -1096,7 +1097,7 @@ static void test_any_bytes_may_be_wrong(void)
 	free(records.at);
 }
 
-/* Records may already be queued, and stacks be about to be looked at, when the end goes. */
+/* When the end is removed, records may be queued already, and stacks may be about to be read. */
 static void test_a_file_may_be_cut_while_it_is_read(void)
 {
 	enum { N = 3000 };
@@ -1118,7 +1119,7 @@ static void test_a_file_may_be_cut_while_it_is_read(void)
 		CHECK(!source_perfdata_open(fd, "cut", &source, error), error);
 		rc = source ? source_next(source, &event, -1) : -1;
 		CHECK(rc == 1, "the first");
-		/* Nothing is left, or half, or all but a byte. */
+		/* Nothing is left, or half of it, or all but a byte. */
 		CHECK(!ftruncate(kept, (off_t)(left == 2 ? size - 1 : left * size / 2)), "cut");
 		for (; rc == 1; n++)
 			rc = source_next(source, &event, -1);

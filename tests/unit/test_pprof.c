@@ -46,7 +46,7 @@ static void fill(struct pprof *p)
 	pprof_sample(p, &(struct pprof_sample){ ids + 1, 2, (int64_t[]){ 2, 200 }, labels, 3 });
 }
 
-/* A file in memory with these bytes, at its start. */
+/* Make a file in memory with these bytes; its position is at the start. */
 static int file_of(const void *bytes, size_t size)
 {
 	int fd = memfd_create("pprof", 0);
@@ -458,7 +458,10 @@ static void test_every_cut_is_an_error_or_a_profile(void)
 			struct pprof_file *file = NULL;
 			int err = read_it(bytes, cut, &file, error);
 
-			/* A plain message has no end mark; cut between fields it may be one. */
+			/*
+			 * A message that is not packed has no end mark; cut between fields, it may
+			 * be valid.
+			 */
 			CHECK(level ? err == -EBADMSG : err == -EBADMSG || err == 0, "cut");
 			CHECK(!err || error[0], "says why");
 			pprof_file_free(file);

@@ -84,7 +84,7 @@ static struct thread thread_of(uint32_t pid, uint32_t tid)
 	return thread;
 }
 
-/* "path+offset" of what is mapped there, or "-". */
+/* Return "path+offset" of the mapping there, or "-". */
 static const char *at(uint32_t pid, uint64_t addr)
 {
 	static char text[256];
@@ -177,7 +177,7 @@ static void test_a_number_used_again_is_another_process(void)
 	comm(99, 99, "tick");
 	CHECK(!strcmp(at(30, 0x5800), "/new+800"), "the old one's end is not the new one's");
 	CHECK(!strcmp(thread_of(30, 30).comm, "new"), "name");
-	/* A thread's number may come back as a process's without an exit having been seen. */
+	/* A thread's number may become a process's number without an exit event. */
 	fork_task(30, 30, 30, 32);
 	fork_task(1, 1, 32, 32);
 	CHECK(thread_of(32, 32).pid == 32, "a process of its own");

@@ -21,7 +21,7 @@ static struct uw_object *open_self(void)
 	return object;
 }
 
-/* What the FDEs themselves say is what the ranges say, at every edge. */
+/* The ranges give the same as the FDEs, at every edge. */
 static void test_ranges_are_those_of_the_fdes(void)
 {
 	struct uw_object *o = open_self();
@@ -93,7 +93,7 @@ static void test_objects_with_ranges_and_table_parse_nothing(void)
 	uw_object_put(from);
 }
 
-/* Whoever keeps tables goes by the count, so that a single rule read out of the file counts. */
+/* The count decides when tables are stored, so a single rule read from the file must count. */
 static void test_one_rule_is_a_reading(void)
 {
 	struct uw_object *from = open_self(), *o = open_self();
@@ -135,7 +135,7 @@ static void test_damage_is_found_everywhere(void)
 	uw_object_put(o);
 }
 
-/* Overlapping FDEs have no table of ranges; twins are one. */
+/* Overlapping FDEs have no table of ranges; equal FDEs are one. */
 static void test_overlaps_are_refused(void)
 {
 	struct uw_fde_key keys[] = { { .start = 0x1000, .size = 0x20 },

@@ -15,7 +15,10 @@ static const char *unit = "nanoseconds";
 static int64_t scale = 1000000;
 static const char *leaf = "leaf";
 
-/* a → b → leaf 60, a → b 30, a → a → leaf (recursion) 10; the last without symbol in lib.so. */
+/*
+ * a → b → leaf 60, a → b 30, a → a → leaf (recursion) 10; the last leaf is in lib.so, without a
+ * symbol.
+ */
 static void write_profile(void)
 {
 	static const char *const names[] = { "a", "b" };
@@ -61,7 +64,7 @@ static char *print(int top)
 	return text;
 }
 
-/* The part behind the path's line, which differs from run to run. */
+/* The part after the line with the path, which differs from run to run. */
 static const char *rest(const char *text)
 {
 	const char *end = strchr(text, '\n');
@@ -122,7 +125,7 @@ static void test_hostile_names_stay_on_their_line(void)
 	leaf = "leaf";
 }
 
-/* offwind report WORD… as its user sees it, without the path's line. */
+/* Run offwind report WORD…; return its output without the line with the path. */
 static char *report(char *const *words)
 {
 	int out = dup(STDOUT_FILENO), argc = 1, fd;
@@ -165,7 +168,7 @@ static void test_views(void)
 	has(REPORT(by, module), "   SELF                  TOTAL                MODULE\n"
 				" 60.00%      60.00 ms   60.00%      60.00 ms  [unknown]\n"
 				" 40.00%      40.00 ms  100.00%     100.00 ms  lib.so\n");
-	/* Equal shares are told by name; recursion is one step a call. */
+	/* Equal shares are sorted by name; recursion is one step per call. */
 	has(REPORT(callers), " 60.00%      60.00 ms  leaf\n"
 			     " 60.00%      60.00 ms    b  (lib.so)\n"
 			     " 60.00%      60.00 ms      a  (lib.so)\n");

@@ -93,7 +93,7 @@ static void test_mappings_replace_what_they_overlap(void)
 	uw_space_free(NULL);
 }
 
-/* Against a map of one byte a page, over many operations. */
+/* Compare with a map of one byte per page, over many operations. */
 static void test_many_changes_keep_it_true(void)
 {
 	uint64_t model[64] = { 0 }; /* off of each page + 1, 0: not mapped */
@@ -129,7 +129,7 @@ static void test_many_changes_keep_it_true(void)
 
 #define PAGES 4096
 
-/* Whether the mappings are those of off_of, which has 0 where there is none. */
+/* Return whether the mappings are those of off_of, in which 0 means none. */
 static bool is_as(const struct uw_space *s, const uint64_t off_of[PAGES])
 {
 	const struct uw_mapping *m;
@@ -151,7 +151,9 @@ static bool is_as(const struct uw_space *s, const uint64_t off_of[PAGES])
 	return true;
 }
 
-/* Upwards, downwards, around the middle, anywhere; with and without overlaps; and away again. */
+/*
+ * Map upwards, downwards, around the middle, anywhere; with and without overlaps; and unmap again.
+ */
 static void test_any_order_of_many_mappings(void)
 {
 	enum { UP, DOWN, MIDDLE, ANYWHERE, N_ORDERS };
@@ -190,7 +192,7 @@ static void test_any_order_of_many_mappings(void)
 	}
 }
 
-/* 65,000 mappings of one process took the reader of its records seconds. */
+/* With 65,000 mappings in one process, reading its records took seconds. */
 static void test_mapping_downwards_moves_nothing(void)
 {
 	const struct uw_mapping *last = NULL;
@@ -203,7 +205,7 @@ static void test_mapping_downwards_moves_nothing(void)
 		moved += uw_space_find(s, 20000 << 12) != last;
 		last = uw_space_find(s, 20000 << 12);
 	}
-	/* Some tens until it is worth it, then once each time that it doubles. */
+	/* Some tens of times at first, then once each time that the number doubles. */
 	CHECK(count(s) == 10000 && moved < 100, "the last one stays where it is");
 	for (uint64_t i = 0; i < 5000; i++)
 		(void)uw_space_unmap(s, (20000 - 2 * i) << 12, (20001 - 2 * i) << 12);
@@ -243,7 +245,7 @@ static void test_objects_follow_their_mappings(void)
 	      "the copy is whole and asks no more");
 	uw_space_free(copy);
 
-	/* An object of another machine is none. */
+	/* An object of another machine is not used. */
 	CHECK(uw_space_new(uw_object_machine(own) == EM_X86_64 ? EM_AARCH64 : EM_X86_64, give_own,
 			   NULL, &s) == 0,
 	      "another machine");
@@ -255,7 +257,7 @@ static void test_objects_follow_their_mappings(void)
 	uw_object_put(own);
 }
 
-/* A hundred children of a process with 65,000 mappings that only sleep cost nothing. */
+/* A hundred children of a process with 65,000 mappings cost nothing while they only sleep. */
 static void test_shared_mappings_are_copied_when_they_change(void)
 {
 	struct uw_space *parent = NULL, *first = NULL, *second = NULL;

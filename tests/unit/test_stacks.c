@@ -213,7 +213,7 @@ static char *tsv_of(const char *comment, const char *pid_unit, const char *tid_u
 	return text;
 }
 
-/* How often text has a row with these ends of the walk. */
+/* Return how often text has a row with these ends of the walk. */
 static size_t rows(const char *text, const char *stop, const char *confidence)
 {
 	char columns[64];

@@ -19,7 +19,7 @@
 static uint64_t words[WORDS];
 static struct uw_frame frames[32];
 
-/* Generated code, which nobody but a stepper of its own can walk; it keeps no frame pointer. */
+/* Generated code that only a stepper of its own can walk; it has no frame pointer. */
 static struct uw_space *generated(void)
 {
 	struct uw_mapping m = { .start = CODE,
@@ -50,7 +50,7 @@ static struct uw_stack walk(struct uw_space *space, struct uw_worker *worker, ui
 	return stack;
 }
 
-/* Frames of four words, the return address the third: what the code of this test agreed on. */
+/* Frames of four words, of which the third is the return address: a convention of this test. */
 struct own {
 	enum uw_answer answer;
 	unsigned int asked;
@@ -152,7 +152,7 @@ static void test_a_stepper_of_ones_own(void)
 	uw_steppers_free(NULL);
 }
 
-/* A stepper in code without a mapping: nothing else could say where it is. */
+/* A stepper in code without a mapping: no other one could find the caller. */
 static void test_outside_all_mappings(void)
 {
 	struct own own = { .answer = UW_ANSWER_SUCCESS, .size = 32 };
@@ -172,7 +172,10 @@ static void test_outside_all_mappings(void)
 	uw_steppers_free(group);
 }
 
-/* Lower priorities first, equal ones in the order they came, and only until one knows. */
+/*
+ * Lower priorities come first, equal ones in the order in which they were added; the first success
+ * ends the search.
+ */
 static void test_order(void)
 {
 	struct own first = { .answer = UW_ANSWER_NOT_ME }, second = first, third = first,
@@ -272,8 +275,8 @@ static struct uw_space *plain(struct uw_object **object)
 }
 
 /*
- * A signal handler that has a frame pointer and no CFI returns to the trampoline, behind
- * which lies the kernel's struct ucontext: rbp is its word 15, rsp 20, rip 21.
+ * A signal handler with a frame pointer and without CFI returns to the trampoline, which is
+ * followed by the kernel's struct ucontext: rbp is its word 15, rsp 20, rip 21.
  */
 static void test_handler_without_rules(void)
 {
@@ -400,8 +403,8 @@ static void test_order_of_guesses(void)
 }
 
 /*
- * Frames with CFI, which the hot part of a walk would take: one before it is asked all
- * the same, from the caches too, one behind it is not.
+ * Frames with CFI, which the hot path handles: a stepper of higher priority is called all the same,
+ * also with rules from the caches; one of lower priority is not.
  */
 static void test_ahead_of_tables(void)
 {

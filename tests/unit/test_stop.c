@@ -124,7 +124,7 @@ struct start {
 static struct uw_object *object;
 static struct uw_stack last;
 
-/* words[below] is at sp.  The stop, and *last. */
+/* words[below] is at sp. Return the stop, and *last. */
 static enum uw_stop walk_with(struct uw_worker *worker, struct uw_space *space,
 			      const struct start *start)
 {
@@ -177,7 +177,7 @@ static enum uw_stop walk(const struct start *start)
 	return stop;
 }
 
-/* Short gaps are padding, longer ones are code of which nothing is known. */
+/* Short gaps are padding; longer ones are code about which nothing is known. */
 static void test_gaps(void)
 {
 	static const struct {
@@ -185,9 +185,9 @@ static void test_gaps(void)
 		int cfa; /* 0: no rule */
 	} places[] = {
 		{ PLAIN, 8 },	      { PLAIN + 4, 24 },    { PLAIN + 0xf, 24 },
-		{ PLAIN + 0x10, 24 }, /* 15 bytes: padding, the row before goes on */
+		{ PLAIN + 0x10, 24 }, /* 15 bytes are padding: the row before continues */
 		{ NEXT - 1, 24 },     { NEXT, 8 },	    { NEXT + 0x10, 8 },
-		{ NEXT + 0x11, 0 }, /* 16 bytes: code that has none */
+		{ NEXT + 0x11, 0 }, /* 16 bytes are code without CFI */
 		{ FLAT - 1, 0 },      { KEEPS + 0x1f, 24 }, { END, 0 },
 	};
 
@@ -221,7 +221,9 @@ static void test_missing_memory(void)
 		      last.stop_addr == STACK + 8 * WORDS && frames[0].cfa == STACK + 8 * WORDS + 8,
 	      "beyond what was captured");
 
-	/* OpenSSL's CFI reads below rsp; perf.data has nothing there, and nobody knows what was. */
+	/*
+	 * OpenSSL's CFI reads below rsp; perf.data has no bytes there, so the values are not known.
+	 */
 	words[0] = STACK + 16;
 	words[2] = CODE + LAST + 5;
 	CHECK(walk(&(struct start){ .pc = CODE + RED }) == UW_STOP_TRUNCATED &&
@@ -232,7 +234,7 @@ static void test_missing_memory(void)
 	      "below sp, captured");
 }
 
-/* Compilers leave epilogues out of the CFI, which then names slots that were popped. */
+/* Compilers leave epilogues out of the CFI, which then names slots that were already popped. */
 static void test_slots_below_sp(void)
 {
 	for (unsigned int below = 0; below < 4; below += 3) {
@@ -290,7 +292,7 @@ static void test_not_rising(void)
 	      "a CFA below");
 }
 
-/* Expressions switch stacks on purpose, so their CFA need not rise; but it may come again. */
+/* Expressions switch stacks on purpose, so their CFA need not rise; but a frame may come again. */
 static void test_cycles(void)
 {
 	memset(words, 0, sizeof(words));

@@ -38,7 +38,7 @@ static void remove_db(void)
 	(void)unlink(name);
 }
 
-/* A copy of this program, old enough to be known by its inode. */
+/* A copy of this program that is old enough to be identified by its inode. */
 static void make_program(void)
 {
 	char buffer[65536];
@@ -94,7 +94,7 @@ static void test_what_was_kept_is_found(void)
 	CHECK(store_find(store, second, &file) == 0 && same_table(first, second), "the same table");
 	(void)uw_object_function(second, 0x5000, &start, &end);
 	CHECK(uw_object_parsed(second) == 0, "nothing was parsed");
-	/* The same contents in a file that nobody knows. */
+	/* The same contents in a file that the store does not know. */
 	third = open_program(program, &file);
 	file.ino++;
 	CHECK(store_find(store, third, &file) == 0 && same_table(first, third), "by contents");
@@ -135,7 +135,10 @@ static int sql(const char *text)
 	return rc;
 }
 
-/* Whatever a row says falsely: the table is not used, it goes, and the next run has it again. */
+/*
+ * Whatever is wrong in a row: the table is not used, it is deleted, and the next run makes it
+ * again.
+ */
 static void test_damage_is_dropped_and_rebuilt(void)
 {
 	static const char *const damages[] = {
@@ -166,7 +169,10 @@ static void test_damage_is_dropped_and_rebuilt(void)
 		store_close(store);
 		uw_object_put(o);
 	}
-	/* Rows that lead to another object's table: the check of the row, or the table's own identity. */
+	/*
+	 * Rows that lead to another object's table: the row's check fails, or the table's own
+	 * identity.
+	 */
 	CHECK(sql("UPDATE files SET \"check\" = \"check\" + 1") == SQLITE_OK, "check");
 	o = open_program(program, &file);
 	CHECK(store_open(db_name, &store) == 0 && store_find(store, o, &file) == 0, "by contents");
@@ -243,7 +249,7 @@ static void test_foreign_files_are_refused(void)
 	remove_db();
 }
 
-/* As the first version made it, with something in it. */
+/* A store of the first version, with contents. */
 static void test_older_schemas_are_upgraded(void)
 {
 	char error[DB_ERROR_SIZE], *text = NULL;
@@ -274,7 +280,7 @@ static void test_older_schemas_are_upgraded(void)
 			    " type = 'table' AND strict AND name NOT LIKE 'sqlite%'") == 9,
 	      "all tables are strict");
 	sqlite3_close(db);
-	/* What stands in the way of a step leaves all as it was. */
+	/* An obstacle in one step leaves everything as it was. */
 	remove_db();
 	CHECK(sql("PRAGMA user_version = 1; PRAGMA application_id = 1331119170;"
 		  "CREATE TABLE symbols (x)") == SQLITE_OK,
@@ -285,13 +291,13 @@ static void test_older_schemas_are_upgraded(void)
 }
 
 static struct {
-	const char *at; /* a statement that holds this */
-	int go;		/* what the other process waits for to be closed; -1: it was */
+	const char *at; /* a statement that contains this text */
+	int go;		/* the other process waits until this is closed; -1: it was closed */
 	pid_t pid;
 	int status; /* -1: it goes on */
 } other;
 
-/* Before the statement another process is let in, and has a while in which to do all of its work. */
+/* Before the statement, let another process run long enough to do all of its work. */
 static int let_in(unsigned int what, void *ctx, void *statement, void *text)
 {
 	const struct timespec moment = { .tv_nsec = 10000000 };
@@ -315,7 +321,7 @@ static int watch(sqlite3 *db, char **error, const void *api)
 	return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, let_in, NULL);
 }
 
-/* Between what a file says of itself and whether it has tables it may come to have them. */
+/* A file may get tables between the check of its header and the check for tables. */
 static void test_one_begins_while_another_does(void)
 {
 	static const char *const statements[] = { "application_id", "sqlite_schema",
@@ -365,7 +371,7 @@ static void test_processes_share_it(void)
 			struct store *store;
 			int err = store_open(db_name, &store);
 
-			/* None is there yet: all make it, and put the same in. */
+			/* There is no store yet: all processes make it, and put the same in. */
 			if (err) {
 				(void)printf("cannot open: %s\n", strerror(-err));
 			} else {
@@ -442,7 +448,7 @@ static void test_a_thread_keeps_them(void)
 	CHECK(c.kept == 1 && c.found == 1, "kept, then found");
 	store_close(store);
 	uw_object_put(o);
-	/* Without a store it compiles all the same. */
+	/* Without a store it compiles just the same. */
 	o = open_program(program, &file);
 	CHECK(keeper_new(NULL, &keeper) == 0 && keeper_add(keeper, o, &file) == 0, "no store");
 	keeper_wait(keeper);

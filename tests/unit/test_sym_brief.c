@@ -63,7 +63,7 @@ static void test_is_the_whole_table(const char *path)
 	for (size_t i = 0; i < n && sym_table_size(brief) == n; i++)
 		wrong += !same_symbol(brief, whole, i);
 	CHECK(wrong == 0, path);
-	/* Names are the table's: the same pointer each time, by whatever way it is asked for. */
+	/* Names belong to the table: each way to look them up gives the same pointer. */
 	CHECK(!sym_table_at(brief, n / 2, &first) && !sym_table_find(brief, first.addr, &again) &&
 		      again.addr == first.addr,
 	      path);
@@ -84,7 +84,7 @@ static bool finds_the_same(const struct sym_table *a, const struct sym_table *b,
 	return err || (x.addr == y.addr && x.size == y.size && strcmp(x.name, y.name) == 0);
 }
 
-/* Addresses in functions and behind them, all over the file or in a part of it. */
+/* Addresses in functions and after them, all over the file or in a part of it. */
 static void test_some_addresses(const char *path, size_t n)
 {
 	uint64_t *vaddrs = calloc(n, sizeof(*vaddrs));
@@ -112,7 +112,7 @@ static void test_some_addresses(const char *path, size_t n)
 		wrong += !finds_the_same(brief, whole, vaddrs[i]);
 	CHECK(wrong == 0, path);
 	CHECK(sym_table_size(brief) < size, path);
-	/* Others: the same or -EAGAIN, never something else. */
+	/* Other addresses: the same or -EAGAIN, never anything else. */
 	for (size_t i = 0; i < size; i += 7) {
 		CHECK(!sym_table_at(whole, i, &symbol), path);
 		if (sym_table_find(brief, symbol.addr, &(struct sym_symbol){ 0 }) == -EAGAIN)
@@ -128,7 +128,7 @@ static void test_some_addresses(const char *path, size_t n)
 	free(vaddrs);
 }
 
-/* A copy that can be written to; -1: there is no such file. */
+/* A writable copy; -1: there is no such file. */
 static int copy_of(const char *path)
 {
 	int from = open(path, O_RDONLY | O_CLOEXEC), to = memfd_create("copy", MFD_CLOEXEC);
@@ -223,7 +223,7 @@ static const char *node(void)
 
 int main(void)
 {
-	/* Of clang, which is needed to build; with both .symtab and .dynsym; of gcc. */
+	/* Files of clang, which the build needs; with both .symtab and .dynsym; of gcc. */
 	test_is_the_whole_table("/usr/lib/x86_64-linux-gnu/libclang-cpp.so.14");
 	test_is_the_whole_table(node());
 	test_is_the_whole_table("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");

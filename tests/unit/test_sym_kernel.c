@@ -166,7 +166,7 @@ static void test_names_are_clean(void)
 	sym_kernel_free(k);
 }
 
-/* Lines that straddle the reader's chunks. */
+/* Lines that cross the reader's chunks. */
 static void test_many_lines(void)
 {
 	enum { N = 60000 };
@@ -196,7 +196,7 @@ static void test_many_lines(void)
 		(void)fclose(file);
 }
 
-/* A file's head is read as it is needed; what is not as it began is not found, all else is. */
+/* The head of a file is read as needed; symbols in changed parts are not found, all others are. */
 static void test_a_file_is_read_as_it_is_needed(void)
 {
 	enum { N = 20000, TORN = 9000, SHORT = 15000 };
@@ -217,7 +217,7 @@ static void test_a_file_is_read_as_it_is_needed(void)
 	CHECK(file && fflush(file) == 0 && lseek(fileno(file), 0, SEEK_SET) == 0 &&
 		      sym_kernel_open(fileno(file), &k) == 0,
 	      "opens");
-	/* Damage that comes, or is read, after it was opened. */
+	/* Damage that happens, or is read, after the file was opened. */
 	CHECK(file && pwrite(fileno(file), "z", 1, torn) == 1 && ftruncate(fileno(file), cut) == 0,
 	      "is damaged");
 	for (int i = 0; k && i < N; i++) {

@@ -50,7 +50,7 @@ static struct sym_debug *open_self(struct sym_lines *lines)
 	return debug;
 }
 
-/* Of the addresses in outer, one is in inner. */
+/* One of the addresses in outer is in inner. */
 static bool finds_inner(const struct sym_lines *lines, uint64_t at)
 {
 	struct sym_place p[4];
@@ -99,7 +99,7 @@ static void test_inlined_calls_come_innermost_first(void)
 	CHECK(found, "as before");
 	sym_debug_free(debug);
 
-	/* What is read later joins what was kept. */
+	/* What is read later is added to the packed lines. */
 	debug = open_self(kept);
 	CHECK(!sym_debug_add(debug, start) && !sym_lines_grown(kept), "known already");
 	sym_debug_free(debug);
@@ -144,7 +144,7 @@ static void *prepare_share(void *ctx)
 	return NULL;
 }
 
-/* Half of them before, all by two threads afterwards, each with lines of its own. */
+/* Half of them are read before, then all by two threads, each with a reader of its own. */
 static void prepare_together(const uint64_t *vaddrs, size_t n, struct sym_lines *lines)
 {
 	struct sym_debug *debug = open_self(lines), *twin = NULL;
@@ -165,7 +165,9 @@ static void prepare_together(const uint64_t *vaddrs, size_t n, struct sym_lines 
 	sym_lines_free(others);
 }
 
-/* Of a unit's line table only what many addresses need is read, of its functions all at once. */
+/*
+ * Only the parts of a unit's line table that are needed are read, but all of its functions at once.
+ */
 static void test_many_at_once_are_told_as_one_by_one(void)
 {
 	enum { N = 16384, STEP = 3 };
@@ -233,7 +235,7 @@ static void test_a_changed_byte_is_seen(void)
 	sym_lines_free(lines);
 }
 
-/* Whoever means harm can compute the sum, too: whatever is answered, nothing outside is read. */
+/* An attacker can compute the checksum, too: whatever the answer is, nothing outside is read. */
 static void test_lies_lead_nowhere(void)
 {
 	struct sym_lines *lines = NULL, *bad;
@@ -287,7 +289,7 @@ static void test_files_without_debug_information(void)
 	sym_lines_free(lines);
 }
 
-/* The check value of CRC-32 ("123456789"), as catalogues of CRCs have it. */
+/* The check value of CRC-32 ("123456789"), as listed in catalogues of CRCs. */
 static void test_crc_is_that_of_debug_links(void)
 {
 	char name[] = "/tmp/test_sym_lines.XXXXXX";

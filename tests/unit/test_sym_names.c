@@ -94,7 +94,7 @@ static const struct {
 	{ "_Z3fooi@@V_1", "foo(int)@@V_1" },
 	{ "_Z3fooi.cold@plt", "foo(int) [clone .cold]@plt" },
 	{ "_Z3foo\x01", "_Z3foo" R },
-	/* Rust, legacy: the hash goes. */
+	/* Rust, legacy: the hash is removed. */
 	{ "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad" },
 	{ "_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar"
 	  "17h930b740aa94f1d3aE",
@@ -129,7 +129,7 @@ static void test_names_become_readable(void)
 	}
 }
 
-/* Each argument is a pair of two of the one before it: the text doubles 30 times. */
+/* Each argument is a pair of two copies of the one before: the text doubles 30 times. */
 static void test_an_expanding_name_stays_as_linked(void)
 {
 	static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A file of one page of headers and tables; .text and .data exist by their headers alone. */
+/* A file of one page of headers and tables; .text and .data exist only as headers. */
 enum { TEXT = 1, DATA, SYMTAB, STRTAB, SHSTRTAB, SECTIONS };
 #define TEXT_ADDR 0x1000
 #define TEXT_SIZE 0x1000
@@ -192,7 +192,7 @@ static void test_the_innermost_function_wins(void)
 
 static void test_one_name_of_several_is_chosen(void)
 {
-	/* Each time the first of the two is to win; the table has them in both orders. */
+	/* The first of the two must win each time; the table has them in both orders. */
 	static const struct {
 		const char *what;
 		struct {
@@ -316,7 +316,7 @@ static void test_damage_costs_no_more_than_its_part(void)
 
 	start(&b);
 	func(&b, 0x1000, 0x10, "good");
-	b.file.sections[STRTAB].sh_size -= 3; /* "go" and then the strings are over */
+	b.file.sections[STRTAB].sh_size -= 3; /* "go" is the end of the strings */
 	t = finish(&b);
 	CHECK_NAME(t, 0x1000, "go", "strings without their last NUL");
 	sym_table_free(t);
@@ -377,7 +377,10 @@ static void test_an_image_may_lie_within_a_file(void)
 	sym_table_free(t);
 }
 
-/* Our own file with bytes changed where its headers and tables are; sanitizers watch. */
+/*
+ * The file of this program with changed bytes in its headers and tables; sanitizers check the
+ * reads.
+ */
 static void test_changed_bytes_do_no_harm(void)
 {
 	FILE *file = fopen("/proc/self/exe", "rb");
@@ -406,7 +409,7 @@ static void test_changed_bytes_do_no_harm(void)
 			seed = seed * 6364136223846793005 + 1442695040888963407;
 			section = &sections[(seed >> 33) % head.e_shnum];
 			at = (seed >> 20 & 0xff) < 128
-				     ? /* a header, or what it points to */
+				     ? /* a header, or the data that it points to */
 				     head.e_shoff +
 					     (seed >> 40) % (head.e_shnum * sizeof(*sections))
 				     : section->sh_offset +

@@ -17,8 +17,8 @@
 #include "unwinder/table/table_build.h"
 
 /*
- * A section by hand (LSB 5.0 §10.6.1, DWARF 5 §6.4): a CIE as gcc writes it, and
- * FDEs that follow.  data_align -8, ra 16, CFA = rsp + 8, ra at CFA - 8.
+ * A section that is written by hand (LSB 5.0 §10.6.1, DWARF 5 §6.4): a CIE as gcc writes it, and
+ * FDEs that follow. data_align -8, ra 16, CFA = rsp + 8, ra at CFA - 8.
  */
 #define VADDR ((uint64_t)0x10000) /* of the section */
 #define CODE  ((uint64_t)0x1000)
@@ -78,11 +78,11 @@ static int build(const struct section *s, uint8_t **blob, size_t *size)
 	return uw_table_build(&source, blob, size);
 }
 
-/* push rbp; mov rsp,rbp; push rbx; … as gcc describes it. */
+/* push rbp; mov rsp,rbp; push rbx; … with gcc's CFI. */
 static const uint8_t pushes[] = { 0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x44, 0x83, 3 };
-/* pop at the end: the slot stays named, though it is below rsp now. */
+/* pop at the end: the CFI still names the slot, although it is below rsp now. */
 static const uint8_t popped[] = { 0x41, 0x0e, 16, 0x83, 2, 0x4a, 0x0e, 8 };
-/* CFA = rbp - 8 by an expression: what no word says. */
+/* CFA = rbp - 8 by an expression, for which there is no packed rule. */
 static const uint8_t expression[] = { 0x44, 0x0f, 3, 0x76, 0x78, 0x96 };
 static const uint8_t outermost[] = { 0x07, 16 };
 
@@ -224,7 +224,10 @@ static void test_common_expressions_have_words(void)
 	free(blob);
 }
 
-/* Of FDEs that touch or have padding between them, rows tell where they begin, but as calls do. */
+/*
+ * If FDEs touch or have padding between them, rows tell where procedures begin, except rows with
+ * the state after a call instruction.
+ */
 static void test_rows_tell_where_procedures_begin(void)
 {
 	static const uint8_t as_called[] = { 0 }, deep[] = { 0x0e, 32 };
@@ -233,15 +236,15 @@ static void test_rows_tell_where_procedures_begin(void)
 		uint64_t at;
 		bool begins, inside;
 	} cases[] = {
-		{ 0x108, false, true },	 /* deep, and another row follows in the same procedure */
-		{ 0x118, false, false }, /* as called: what follows may be the next one */
-		{ 0x120, false, false }, /* whose row is the same one */
+		{ 0x108, false, true },	 /* in a frame; another row follows */
+		{ 0x118, false, false }, /* the entry state: may end here */
+		{ 0x120, false, false }, /* with the same row */
 		{ 0x130, true, true },	 /* deep from its start on */
-		{ 0x14f, true, true },	 /* the next procedure is too far away to end here … */
-		{ 0x150, true, false },	 /* … and here it begins 16 bytes on */
+		{ 0x14f, true, true },	 /* the next one is too far away … */
+		{ 0x150, true, false },	 /* … and begins 16 bytes later */
 		{ 0x15f, true, false },	 /* padding */
 		{ 0x160, true, true },	 /* the same rule in a row of its own */
-		{ 0x180, true, false },	 /* which ends where no more rows are */
+		{ 0x180, true, false },	 /* ends with the last row */
 	};
 	struct section s = { .size = 0 };
 	const int16_t *ext;
@@ -271,7 +274,10 @@ static void test_rows_tell_where_procedures_begin(void)
 	free(blob);
 }
 
-/* More instructions between two advances than are looked up at once; the second FDE finds them kept. */
+/*
+ * More instructions between two advances than are looked up at once; the second FDE finds them
+ * cached.
+ */
 static void test_long_runs_of_instructions(void)
 {
 	static const uint8_t many[] = { 0x41, 0x0e, 64,	  0x86, 2,    0x83, 3,	  0x8c,
@@ -303,7 +309,7 @@ static void test_long_runs_of_instructions(void)
 	free(blob);
 }
 
-/* DW_CFA_expression of no bytes, in two rows: nothing to keep, and no place to keep it at. */
+/* DW_CFA_expression without bytes, in two rows: there is nothing to store, and no place for it. */
 static void test_an_expression_without_bytes_takes_no_room(void)
 {
 	static const uint8_t empty[] = { 0x44, 0x10, 3, 0, 0x44, 0x0e, 16, 0x44, 0x10, 12, 0 };
@@ -361,7 +367,7 @@ static void use(const struct uw_table *t)
 			sink ^= rule.cfa_size ? rule.cfa_expr[rule.cfa_size - 1] : rule.n_regs;
 }
 
-/* Damage that comes with a checksum of its own is refused or harmless: ASan watches. */
+/* Damage with a matching checksum is refused or harmless: ASan checks this. */
 static void test_damaged_blobs_are_refused_or_harmless(void)
 {
 	struct section s = { .size = 0 };
@@ -384,7 +390,10 @@ static void test_damaged_blobs_are_refused_or_harmless(void)
 			copy[i] ^= flips[f];
 			if (uw_table_open(&t, copy, size) == 0)
 				CHECK(0, "the checksum tells");
-			/* What says how long the front is, is said truly: sealing goes by it. */
+			/*
+			 * The field with the size of the front must be right: sealing depends on
+			 * it.
+			 */
 			h = (struct table_header *)copy;
 			if (h->blob.header_size != TABLE_HEADER_SIZE ||
 			    h->blob.front != ((struct table_header *)blob)->blob.front ||
@@ -438,13 +447,16 @@ static void test_all_lookups_agree(void)
 	free(blob);
 }
 
-/* Row k of n in a block: one each 3 units, the last at the block's last. */
+/* Row k of n in a block: one every 3 units, the last one at the block's end. */
 static uint32_t unit_of(uint32_t k, uint32_t n)
 {
 	return k && k == n - 1 ? 255 : k * 3;
 }
 
-/* Blocks of as many rows as are compared at once, of one less, one more and of twice as many; and empty ones. */
+/*
+ * Blocks of as many rows as are compared at once, of one less, of one more and of twice as many;
+ * and empty blocks.
+ */
 static void test_blocks_of_all_sizes(void)
 {
 	static const uint8_t sizes[] = { 1,  2,	 15, 16, 17, 31, 32, 33, 34,
@@ -534,7 +546,9 @@ static bool always(void *ctx)
 	return true;
 }
 
-/* FDEs of an instruction that no fast path knows, all of one CIE that is long to run. */
+/*
+ * FDEs with an instruction that no fast path knows; all have one CIE, which takes long to execute.
+ */
 static int build_costly(size_t n_fdes, size_t n_initial, bool (*stop)(void *ctx), void *ctx)
 {
 	static const uint8_t head[] = { 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1 };

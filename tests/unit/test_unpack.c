@@ -111,7 +111,7 @@ static void test_sizes(const struct format *f)
 		packed[n / 2] ^= 0xff;
 		packed[n - 1] ^= 0xff;
 		if (f->unpack(packed, n, size, CAP, &out) == 0)
-			free(out); /* zstd without a checksum does not notice each damage */
+			free(out); /* zstd without a checksum does not notice every damage */
 		free(in);
 	}
 }

@@ -19,7 +19,7 @@
 
 #define LOOKUPS 3000
 
-/* It has a large .dynstr, so that names are left in the file. */
+/* The file has a large .dynstr, so that names are left in the file. */
 static const char library[] = "/usr/lib/x86_64-linux-gnu/libstdc++.so.6";
 
 static int copy_of(const char *path, off_t *size)
@@ -129,7 +129,7 @@ static bool same_rule(const struct uw_rule *a, const struct uw_rule *b)
 	       a->n_regs == b->n_regs;
 }
 
-/* How many rules are not those of the file as it was; *n of them there were. */
+/* Return how many rules differ from those of the file as it was; *n is their total. */
 static unsigned int other_rules(struct uw_object *seen, struct uw_object *read, unsigned int *n)
 {
 	struct code code = code_of(read);
@@ -169,7 +169,7 @@ static void test_rules_are_the_files(void)
 	(void)uw_object_get(seen);
 	uw_object_put(seen);
 	CHECK(n_released == 0, "still seen");
-	/* .eh_frame and its table lie behind the code. */
+	/* .eh_frame and its table come after the code. */
 	CHECK(!ftruncate(fd, size / 4), "cut");
 	(void)other_rules(seen, read, &n);
 	CHECK(mapped.cut, "which is told");

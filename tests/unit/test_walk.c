@@ -134,7 +134,7 @@ static struct uw_space *own_space(void)
 	return space;
 }
 
-/* Not by memcpy: what lies between variables is out of bounds to a sanitizer. */
+/* Copied without memcpy: a sanitizer treats the bytes between variables as out of bounds. */
 __attribute__((noinline, no_sanitize("address", "undefined"))) static void
 copy_stack(volatile uint8_t *out, const volatile uint8_t *from, size_t size)
 {
@@ -160,19 +160,22 @@ static void take(struct capture *c, const ucontext_t *uc)
 	c->thread.ctx = &c->memory;
 }
 
-/* Not backtrace(): that is one frame more under a sanitizer. */
+/* backtrace() is not used: with a sanitizer it adds a frame. */
 static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg)
 {
 	struct capture *c = arg;
 
-	/* It goes on to a frame at 0 beyond _start. */
+	/* libgcc continues to a frame at 0 beyond _start. */
 	if (c->n_frames < DEPTH && _Unwind_GetIP(context))
 		c->frames[c->n_frames++] = _Unwind_GetIP(context);
 	return _URC_NO_REASON;
 }
 
 #ifdef __ARM_FEATURE_PAC_DEFAULT
-/* Of the innermost five frames, our own: a signature of 7 bits may be 0 by chance, not all. */
+/*
+ * The signatures of the innermost five frames, which are ours: one signature of 7 bits may be 0 by
+ * chance, but not all.
+ */
 static int count_signed(void)
 {
 	const uint64_t *record = __builtin_frame_address(0);
@@ -226,7 +229,7 @@ static int compare_for_sort(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* libgcc's first frame is in here(), as ours; its last is _start, as ours. */
+/* libgcc's first frame is in here(), like ours; its last frame is _start, like ours. */
 static void compare(const char *what, struct uw_space *space, struct uw_worker *worker,
 		    const struct capture *c, int signals)
 {
@@ -238,7 +241,7 @@ static void compare(const char *what, struct uw_space *space, struct uw_worker *
 	CHECK(stack.stop == UW_STOP_ROOT, uw_stop_name(stack.stop));
 	CHECK(stack.n_frames == (size_t)c->n_frames, what);
 	for (size_t i = 0; i < stack.n_frames && i < (size_t)c->n_frames; i++) {
-		/* Frame 0 stands at two places of the same function. */
+		/* Frame 0 is at two places of the same function. */
 		if (i > 0)
 			CHECK(frames[i].pc == c->frames[i], what);
 		CHECK(frames[i].mapping != NULL, what);
@@ -251,7 +254,7 @@ static void compare(const char *what, struct uw_space *space, struct uw_worker *
 	}
 	CHECK(seen == signals, "signal frames");
 
-	/* With the top of the stack missing it ends where the bytes do, and says so. */
+	/* If the top of the stack is missing, the walk ends where the bytes end, and reports it. */
 	if (!signals && stack.n_frames > 6) {
 		struct uw_region cut = c->region;
 		struct uw_memory memory = { .regions = &cut, .n_regions = 1 };
@@ -299,7 +302,7 @@ static void test_vfork_keeps_its_return_address_in_a_register(struct uw_space *s
 	thread.regs.value[UW_X86_64_RSP] = frames[0].cfa;
 	thread.regs.value[5] = frames[1].pc; /* rdi */
 	uw_walk(space, worker, &thread, &stack);
-	/* No further: the other registers are not those of that frame. */
+	/* The walk ends here: the other registers are not those of that frame. */
 	CHECK(stack.n_frames >= 2 && frames[1].pc == thread.regs.value[5], "its caller");
 	CHECK(frames[0].cfa == frames[0].sp, "which has the same stack pointer");
 }
@@ -317,14 +320,13 @@ static void handle(int signo, void (*handler)(int, siginfo_t *, void *))
 #else
 
 /*
- * The vDSO's trampoline over again, without unwind information: qemu has no vDSO
- * and begins a page with its own, so that ra - 1 lies outside.  libgcc, too, knows
- * it by its code.
+ * A copy of the vDSO's trampoline without unwind information: qemu has no vDSO, and its own
+ * trampoline begins a page, so that ra - 1 lies outside. libgcc also recognises it by its code.
  */
 __asm__(".text\n.globl own_sigreturn\n.p2align 2\nnop\nown_sigreturn: mov x8, #139\nsvc #0\n");
 extern const char own_sigreturn[];
 
-/* As glibc's sigaction, which does not let one choose the trampoline. */
+/* Like glibc's sigaction, which does not let a caller choose the trampoline. */
 static void handle(int signo, void (*handler)(int, siginfo_t *, void *))
 {
 	const struct {
@@ -350,9 +352,8 @@ static void coroutine_main(void)
 }
 
 /*
- * makecontext has its function return to the first byte of glibc's
- * __start_context, which nobody called: before it lies padding, whose row is
- * that of another function.
+ * A function of makecontext returns to the first byte of glibc's __start_context, which was never
+ * called: the padding before it belongs to the row of another function.
  */
 static void test_a_coroutine_ends_where_it_begins(struct uw_space *space, struct uw_worker *worker)
 {
@@ -389,7 +390,7 @@ static void test_a_coroutine_ends_where_it_begins(struct uw_space *space, struct
 
 #ifdef __x86_64__
 
-/* Return where in the C library the system call of that number, as clone makes it, has returned. */
+/* Return the address in the C library after the system call with this number, which clone makes. */
 static uint64_t behind_call(uint8_t number, uint8_t second)
 {
 	const uint8_t call[] = { 0xb8, number, second, 0, 0, 0x0f, 0x05, 0x48, 0x85, 0xc0 };
@@ -400,7 +401,9 @@ static uint64_t behind_call(uint8_t number, uint8_t second)
 	while (maps && !at && fgets(line, sizeof(line), maps)) {
 		const uint8_t *found;
 
-		/* fork's child stays on its stack; there the result is compared, not tested. */
+		/*
+		 * The child of fork stays on its stack; there the result is compared, not tested.
+		 */
 		if (!strstr(line, "/libc.so") ||
 		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &start, &end, prot) != 3 ||
 		    prot[2] != 'x')
@@ -413,7 +416,7 @@ static uint64_t behind_call(uint8_t number, uint8_t second)
 	return at;
 }
 
-/* What the C library puts on a child's stack is the function to call: it has not been called yet. */
+/* The C library puts the function to call on a child's stack: it has not been called yet. */
 static void test_a_child_has_no_caller(struct uw_space *space, struct uw_worker *worker)
 {
 	enum { RAX = 0, RSI = 4, STACK = 0x700000000000 };
@@ -470,9 +473,9 @@ static bool same_stack(const struct uw_stack *a, const struct uw_stack *b)
 #define ROUNDS 180
 
 /*
- * Stacks of all lengths, whole and cut, a few frames of some, no registers of
- * others, each in a space of its own, which are so many in the end that the
- * worker's tags for them run out while walks are under way.
+ * Stacks of all lengths, whole and cut, a few frames of some, no registers of others, each in a
+ * space of its own. In the end there are so many spaces that the worker's tags for them run out
+ * during walks.
  */
 static void test_many_at_once_have_the_same_frames(struct uw_space *space, struct uw_worker *worker,
 						   const struct capture *plain,

@@ -99,8 +99,8 @@ static const struct uw_lookup lookup = { .name = name_of, .ctx = &process };
 /* ---- the stepper from outside -------------------------------------------------------------- */
 
 /*
- * Frames of the code at CODE: four words, the third the return address, the fourth what the frame
- * pointer was; as an instrumenter's would be, whose frames no compiler knows.
+ * Frames of the code at CODE have four words: the third is the return address, the fourth the frame
+ * pointer's old value. Frames of an instrumenter, which no compiler knows, could look like this.
  */
 struct own {
 	unsigned int asked;
@@ -308,7 +308,7 @@ static size_t last_of_all(void *ctx, const struct uw_steppers *group, uint64_t a
 	size_t i, found = SIZE_MAX;
 
 	(*(unsigned int *)ctx)++;
-	/* The other way around: of those that are asked, the last one first. */
+	/* The reverse: among those that are called, the last one comes first. */
 	for (i = uw_steppers_find(group, addr, SIZE_MAX); i < last && i != SIZE_MAX;
 	     i = uw_steppers_find(group, addr, i))
 		found = i;
@@ -497,7 +497,7 @@ static void test_cursor_by_accessors(void)
 	      "to a return address of 0");
 	CHECK(r.put == r.info - 1, "each that was asked for rules is put");
 
-	/* The copy is where it was; what is set in it is nobody else's, nor the target's. */
+	/* The copy is where it was; a change in it affects no other cursor, and not the target. */
 	c = copy;
 	CHECK(uw_cursor_set_reg(&copy, UW_X86_64_RSP, STACK + 16) == 0 &&
 		      uw_cursor_step(&copy) == 1 &&

@@ -14,7 +14,7 @@
 
 #define X86 (&uw_arch_x86_64)
 
-/* The encodings are as(1)'s: echo "call *8(%rax,%rbx,2)" | as -al -o /dev/null - */
+/* The encodings come from as(1): echo "call *8(%rax,%rbx,2)" | as -al -o /dev/null - */
 static const struct {
 	const char *name;
 	uint8_t size, kind;
@@ -143,8 +143,9 @@ static void test_stubs_lie_in_plts(void)
 }
 
 /*
- * objdump -d of musl's crt1.o (_start, behind its call padding, _start_c), and of glibc's: its
- * _start ends in hlt.  Where the call returns is the entry point's function yet, aligned or not.
+ * objdump -d of musl's crt1.o (_start, after its call padding, _start_c), and of glibc's: its
+ * _start ends in hlt. The address after the call still belongs to the entry point's function,
+ * aligned or not.
  */
 static void test_the_entry_point_has_no_caller(void)
 {
@@ -255,7 +256,7 @@ static void test_signal_trampoline(void)
 	CHECK(m.regs.value[7] == 0x10f && m.regs.value[16] == 0x110 && cfa == 0x10f, "rsp, rip");
 	CHECK(m.regs.known == 0x1ffff, "all are known");
 
-	m.regs.value[7] = 0x7000 + 512 - 8 * 20; /* up to rdx; from rax on it was not captured */
+	m.regs.value[7] = 0x7000 + 512 - 8 * 20; /* up to rdx; from rax on, it was not captured */
 	CHECK(uw_step(&m, &rule, &cfa) == -EFAULT && m.regs.value[8] == 0x100,
 	      "cut off: nothing changes");
 
@@ -270,7 +271,7 @@ static void test_signal_trampoline(void)
 	CHECK(!X86->signal(&code, true, &rule), "cut short");
 }
 
-/* Encodings as GNU as makes them of the instructions named. */
+/* The encodings that GNU as makes of these instructions. */
 static void test_how_functions_begin(void)
 {
 	static const struct {
