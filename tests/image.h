@@ -19,7 +19,7 @@
 
 struct image_section {
 	const char *name;
-	const void *bytes; /* NULL: of the code, from vaddr on */
+	const void *bytes; /* NULL: the bytes of the code, from vaddr on */
 	uint64_t vaddr, size;
 };
 

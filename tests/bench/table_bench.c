@@ -46,7 +46,7 @@ static double median(double *of, size_t n)
 	return of[n / 2];
 }
 
-/* The object, compiled in *s seconds of CPU time; NULL: nothing to compile. */
+/* Return the object, compiled in *s seconds of CPU time; NULL: there is nothing to compile. */
 static struct uw_object *compile(const char *file, double *s)
 {
 	struct uw_object *object;
@@ -70,7 +70,7 @@ static struct uw_object *compile(const char *file, double *s)
 	return object;
 }
 
-/* Rounds go over all files in turn, so that what else the machine does meets all alike. */
+/* Each round covers all files, so that other load on the machine affects all of them alike. */
 static int build_all(char **files, size_t n)
 {
 	double(*s)[ROUNDS] = calloc(n, sizeof(*s));
@@ -123,7 +123,7 @@ struct index {
 	size_t n;
 };
 
-/* Every row's unit, from the table itself. */
+/* The unit of every row, from the table itself. */
 static int index_of(const struct uw_table *t, struct index *index)
 {
 	const struct table_header *h = t->header;
@@ -158,7 +158,7 @@ static inline uint64_t rule_before(const struct index *index, const struct uw_ta
 	return at && unit < t->header->span ? t->rule[index->rule[at - 1]] : TABLE_NONE;
 }
 
-/* As anybody writes it, and as std::upper_bound does it. */
+/* The usual binary search, as in std::upper_bound. */
 static uint64_t search(const struct index *index, const struct uw_table *t, uint64_t vaddr)
 {
 	uint32_t unit = (uint32_t)((vaddr - t->header->base) >> t->header->unit_shift);
@@ -175,7 +175,10 @@ static uint64_t search(const struct index *index, const struct uw_table *t, uint
 	return rule_before(index, t, low, unit);
 }
 
-/* Without a branch that a CPU could guess wrong: no plain one any more, told beside it. */
+/*
+ * Without branches that a CPU could mispredict: not the usual search any more, so it is reported
+ * separately.
+ */
 static uint64_t search_branch_free(const struct index *index, const struct uw_table *t,
 				   uint64_t vaddr)
 {
@@ -197,7 +200,7 @@ static uint64_t search_table(const struct index *index, const struct uw_table *t
 	return uw_table_word(t, vaddr, &rule);
 }
 
-/* Nanoseconds a look-up of CPU time; inlined where how is known. */
+/* Return ns of CPU time per look-up; inlined, because how is constant. */
 static inline __attribute__((always_inline)) double
 time_of(search_fn how, const struct index *index, const struct uw_table *t, const uint64_t *pc,
 	size_t n, uint64_t *sum)
@@ -234,7 +237,10 @@ static uint64_t *pcs_of(const char *file, size_t *n)
 	return pc;
 }
 
-/* The three in turns, over all addresses as they were recorded; medians of the rounds. */
+/*
+ * The three ways take turns over all addresses in recorded order; the results are medians of the
+ * rounds.
+ */
 static int look_up(const char *pcs, const char *file)
 {
 	double s, ns[3][ROUNDS], ratio[2][ROUNDS], least, most;
@@ -279,7 +285,7 @@ static int look_up(const char *pcs, const char *file)
 
 /* ---- out of a store ---------------------------------------------------------------------- */
 
-/* CPU seconds until the object has its table, and a rule in the middle of its code. */
+/* Return the CPU seconds until the object has its table and a rule in the middle of its code. */
 static int load_once(struct store *store, const char *file, bool whole, double *s)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC);

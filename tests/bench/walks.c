@@ -24,11 +24,11 @@
 
 #define MAX_FILES 16
 
-/* Samples made ready at once, as of a ring that was just read; 256 KiB of stacks. */
+/* Samples that are prepared at once, as from a ring that was just read; 256 KiB of stacks. */
 #define BLOCK PEER_MANY
-/* First samples that are tried, each in a process of its own. */
+/* First samples that are measured, each in a process of its own. */
 #define FIRSTS 9
-/* Samples of another program that are walked before. */
+/* Samples of another program that are walked first. */
 #define WARMING 64
 
 enum way { TABLE, MANY, AGAIN, BARE, FILES, FLOOR, LIBUNWIND, LIBDWFL, N_WAYS };
@@ -38,26 +38,26 @@ static const struct peer *const ways[N_WAYS] = { &peer_table,	  &peer_many,	&pee
 						 &peer_libunwind, &peer_libdwfl };
 static bool left_out[N_WAYS];
 
-/* What one way did with one recording. */
+/* The results of one way with one recording. */
 struct result {
 	double set_up_ms; /* opening, compiling, reporting modules */
-	double peak_mib;  /* beyond what the recording itself takes */
+	double peak_mib;  /* in addition to the recording's own memory */
 	double first_us, first_us_max;
 	size_t frames, same, complete;
-	double ns[2]; /* a frame: stack bytes in cache, in DRAM */
+	double ns[2]; /* per frame: stack bytes in cache, in DRAM */
 };
 
 struct workload {
 	const char *name;
 	size_t samples;
-	double new_pcs; /* of the frames of the second half, never seen before */
+	double new_pcs; /* part of the frames of the second half that were never seen before */
 	struct result of[N_WAYS], opened;
-	/* Medians over turns of one way's ns a frame by another's. */
+	/* Medians over turns of the ratio of two ways' ns per frame. */
 	double floor[2], file[2], libunwind[2], libdwfl[2], many[2], again[2];
 };
 
 static volatile uint8_t sink;
-static double clock_ns; /* what reading the clock costs */
+static double clock_ns; /* the time to read the clock */
 
 static double now_ns(void)
 {
@@ -94,7 +94,7 @@ static void measure_clock(void)
 	clock_ns = median(each, 1001);
 }
 
-/* Whatever it leaves behind is gone with its process; what it finds is in shared memory. */
+/* Run in a child process, whose memory disappears with it; the results are in shared memory. */
 static int in_child(int (*fn)(void *), void *arg)
 {
 	int status = 0;
@@ -142,7 +142,7 @@ static void flush(const struct sample *sample)
 
 /* ---- all ways over the same samples ---------------------------------------------------------- */
 
-/* Samples that are timed together. */
+/* Number of samples that are timed together. */
 #define TURN (4 * BLOCK)
 /* How often each way walks the recording, each time in a process of its own. */
 #define ROUNDS 5
@@ -152,7 +152,7 @@ struct turn {
 	bool preempted;
 };
 
-/* One way's walk through a recording, each sample once. */
+/* One way's walk of a recording, each sample once. */
 struct pass {
 	const struct recording *recording;
 	enum way way;
@@ -165,7 +165,7 @@ static size_t turns_of(const struct recording *r)
 	return r->n_samples / TURN - r->n_samples / TURN / 2;
 }
 
-/* Walks n samples, a block at most; gives the time and adds up frames. */
+/* Walk n samples, at most a block. Return the time and add up frames. */
 static double walk_block(const struct peer *peer, void *self, const struct sample *samples,
 			 size_t n, size_t *frames)
 {
@@ -196,7 +196,7 @@ static double walk_block(const struct peer *peer, void *self, const struct sampl
 	return now_ns() - start - clock_ns;
 }
 
-/* How often somebody else was given this CPU, and the caches with it. */
+/* Return how often another process got this CPU, and the caches with it. */
 static long preemptions(void)
 {
 	struct rusage used;
@@ -241,16 +241,18 @@ static int pass_child(void *arg)
 	return 0;
 }
 
-/* Fewer turns than these make no median. */
+/* Fewer turns give no median. */
 #define LEAST_TURNS 5
 
-/* The median of n turns' ns a frame, or of what they are of the base's in the same turns. */
+/*
+ * Return the median of n turns' ns per frame, or of the ratios to the base's ns in the same turns.
+ */
 static double median_turn(const struct turn *turns, const struct turn *base, size_t n)
 {
 	double *values = calloc(n + 1, sizeof(*values)), result = NAN;
 	size_t kept = 0;
 
-	/* First those that nobody broke into; if these are too few, all. */
+	/* Use the turns without interruption; if these are too few, use all. */
 	for (int all = 0; values && all < 2 && kept < LEAST_TURNS; all++) {
 		kept = 0;
 		for (size_t i = 0; i < n; i++) {
@@ -278,7 +280,7 @@ struct pcs { /* of all samples, in shared memory */
 struct alone {
 	struct recording *recording;
 	enum way way;
-	struct result *result; /* shared, as is what pcs points to */
+	struct result *result; /* shared; so is the memory that pcs points to */
 	struct pcs *pcs;
 };
 
@@ -296,7 +298,10 @@ static double status_mib(const char *field)
 	return kib / 1024;
 }
 
-/* Of n samples from first on, behind the at pcs there are; gives how many more. */
+/*
+ * Walk n samples from first on and store their pcs after the `at` pcs that there are. Return how
+ * many were added.
+ */
 static uint64_t keep_pcs(const struct peer *peer, void *self, const struct recording *r,
 			 size_t first, size_t n, uint64_t at, const struct pcs *out)
 {
@@ -330,7 +335,7 @@ static int alone_child(void *arg)
 	void *self;
 	int err;
 
-	if (!peak || fputs("5", peak) < 0 || fclose(peak)) /* VmHWM begins anew: proc(5) */
+	if (!peak || fputs("5", peak) < 0 || fclose(peak)) /* Reset VmHWM: proc(5) */
 		return -errno;
 	rss = status_mib("VmRSS:");
 	start = now_ns();
@@ -369,7 +374,7 @@ static int walk_alone(struct recording *r, enum way way, struct result *result, 
 	return err;
 }
 
-/* Needs the images loaded; ours: NULL for our own. */
+/* Needs loaded images; ours: NULL for our own library. */
 static void judge(const struct recording *r, const struct pcs *pcs, const struct pcs *ours,
 		  struct result *result)
 {
@@ -384,7 +389,7 @@ static void judge(const struct recording *r, const struct pcs *pcs, const struct
 	}
 }
 
-/* The share of pcs in the second half that no sample before had, in the same life. */
+/* Return the share of pcs in the second half that no earlier sample of the same life had. */
 static double share_new(const struct recording *r, const struct pcs *pcs)
 {
 	size_t room = 1024, n_new = 0, n = 0;
@@ -433,7 +438,7 @@ static int first_child(void *arg)
 	measure_clock();
 	if (f->peer->clear)
 		f->peer->clear(self);
-	/* The walker is at work, and has not met this process. */
+	/* The walker is warm, but has not seen this process. */
 	for (size_t i = 0; i < f->other->n_samples; i++)
 		(void)f->peer->walk(busy, &f->other->samples[i], NULL);
 	touch(f->sample);
@@ -543,7 +548,7 @@ static int bench(const char *file, const char *other_file, struct workload *w)
 	}
 	w->samples = r.n_samples;
 	(void)malloc_trim(0);
-	/* In children of a process that has opened nothing. */
+	/* Run in children of a process that has opened nothing. */
 	for (size_t i = 0; i < N_WAYS && !err; i++) {
 		if (left_out[i])
 			continue;
@@ -570,7 +575,7 @@ static int bench(const char *file, const char *other_file, struct workload *w)
 	}
 	recording_free(&other);
 	recording_free(&r);
-	(void)malloc_trim(0); /* or the next one's children find memory that costs nothing */
+	(void)malloc_trim(0); /* else the next way's children reuse it */
 	return err;
 }
 
@@ -578,7 +583,7 @@ static int bench(const char *file, const char *other_file, struct workload *w)
 
 enum sum { GEOMETRIC, MOST };
 
-/* Of UTF-8 without wide characters. */
+/* Return the width of UTF-8 text without wide characters. */
 static size_t width(const char *text)
 {
 	size_t n = 0;
@@ -588,13 +593,13 @@ static size_t width(const char *text)
 	return n;
 }
 
-/* (jit) is shown and counts no further. */
+/* (jit) is shown but not counted. */
 static void print_row(const char *what, const struct workload *all, size_t n, const double *first,
 		      enum sum how, const char *wanted)
 {
 	double sum = 0, most = 0, counting = 0;
 
-	if (!isfinite(*first)) /* of a way that was left out */
+	if (!isfinite(*first)) /* for a way that was left out */
 		return;
 	(void)printf("%s%*s", what, (int)(30 - width(what)), "");
 	for (size_t i = 0; i < n; i++) {
@@ -692,7 +697,7 @@ static int count(const char *name, const char *file, size_t max)
 	return err;
 }
 
-/* The first of them leaves out all others. */
+/* The first -w leaves out all other ways. */
 static bool choose_way(const char *name, bool *chosen)
 {
 	bool found = false;
@@ -729,7 +734,7 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	}
-	/* Large blocks are always fresh pages, as in a process that has just begun. */
+	/* Large blocks are always new pages, as in a process that has just started. */
 	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	if (only)
 		return argc - optind == 1 ? count(only, argv[optind], max) != 0 : 2;

@@ -17,7 +17,7 @@
 
 struct words { /* "0=1 8=2": address=value, hexadecimal */
 	const char *text;
-	bool zero; /* what is not named reads as 0 */
+	bool zero; /* addresses without a value read as 0 */
 };
 
 static int read_words(void *ctx, uint64_t addr, void *out, size_t size)
@@ -81,7 +81,7 @@ static void run(char **f, const char *folder)
 		m.regs.known |= (uint64_t)1 << m.arch->lr;
 	}
 	CHECK(uw_object_rule(object, exact ? pc : pc - 1, exact, &rule) == 0, f[0]);
-	/* PLT expressions look at the pc, which is a register like any other. */
+	/* PLT expressions use the pc, which is a register like any other. */
 	CHECK(uw_step(&m, &rule, &cfa) == 1, f[0]);
 	CHECK(m.regs.value[m.arch->pc] == hex(f[11]), f[0]);
 	CHECK(m.regs.value[m.arch->sp] == hex(f[12]), f[0]);

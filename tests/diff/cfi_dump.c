@@ -25,7 +25,7 @@ static void print_rule(const struct uw_reg_rule *r, bool print_undefined)
 	case UW_RULE_SAME:
 		(void)printf(" %d=s", r->reg);
 		break;
-	case UW_RULE_UNDEFINED: /* readelf prints the same for what is not mentioned */
+	case UW_RULE_UNDEFINED: /* readelf prints the same for a register that is not mentioned */
 		if (print_undefined)
 			(void)printf(" %d=u", r->reg);
 		break;
@@ -71,10 +71,10 @@ static void look_up(uint64_t lookup, const struct uw_rule *row)
 	int err = uw_object_rule(object, lookup, true, &rule);
 
 	looked_up++;
-	/* Another FDE may cover the place as well; it is not this row's business. */
+	/* Another FDE may cover the address as well; this row does not matter there. */
 	if (!err && (rule.start != row->start || rule.end != row->end))
 		return;
-	/* aarch64's signal frames go by the saved registers. */
+	/* Signal frames of aarch64 use the saved registers. */
 	if (!err && rule.stepper == UW_STEPPER_SIGNAL)
 		return;
 	if (!err && same(&rule, row))

@@ -40,12 +40,12 @@
 #define SECONDS_PER_FILE 600
 #define WORKERS_MAX	 64
 
-/* What can differ; one line of the summary each. */
+/* The kinds of differences; each has one line in the summary. */
 enum difference {
 	DIFF_ENTRY,  /* the entries of the section: where FDEs begin */
 	DIFF_REFUSE, /* we refuse what libdw reads */
 	DIFF_ACCEPT, /* we read what libdw refuses */
-	DIFF_BOUNDS, /* where a row begins or ends */
+	DIFF_BOUNDS, /* the bounds of a row */
 	DIFF_CFA,
 	DIFF_REGISTER,
 	DIFF_SIGNAL, /* whether it is a signal frame, and the return address column */
@@ -124,10 +124,10 @@ __attribute__((format(printf, 3, 4))) static int differ(struct compare *c, enum 
 		     c->section ? ".debug_frame" : ".eh_frame", c->fde.off, difference_name[kind],
 		     text);
 	if (n > 0 && c->shown++ < SHOWN_PER_FILE)
-		/* One write a line: workers share the descriptor. */
+		/* Write each line with one call: workers share the descriptor. */
 		(void)!write(STDOUT_FILENO, line,
 			     (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
-	return -ECANCELED; /* of this FDE: one message is enough */
+	return -ECANCELED; /* for this FDE: one message is enough */
 }
 
 /* ---- expressions ------------------------------------------------------------ */
@@ -194,7 +194,7 @@ static void operands(struct uw_bytes *b, uint8_t op, uint64_t out[2])
 	}
 }
 
-/* Our bytes against libdw's operations: as many, the same, at the same places. */
+/* Compare our bytes with libdw's operations: number, kind and place must be the same. */
 static bool same_expr(const uint8_t *expr, uint32_t size, const Dwarf_Op *ops, size_t n)
 {
 	struct uw_bytes b = uw_bytes_of(expr, size);
@@ -241,7 +241,7 @@ static bool is_cfa_plus(const Dwarf_Op *ops, size_t n, int64_t off, uint8_t tail
 	       (!tail || ops[n - 1].atom == tail);
 }
 
-/* What libdw says of a register; kinds are ours, "expr" is anything else. */
+/* libdw's rule of a register; kinds are ours, "expr" is anything else. */
 static bool same_register(const struct uw_rule *row, const struct uw_reg_rule *r, unsigned int reg,
 			  const Dwarf_Op *ops, size_t n, bool undefined)
 {
@@ -254,7 +254,7 @@ static bool same_register(const struct uw_rule *row, const struct uw_reg_rule *r
 	switch (r->kind) {
 	case UW_RULE_SAME:
 		return n == 0 && !undefined;
-	case UW_RULE_UNDEFINED: /* or in a register that is not kept */
+	case UW_RULE_UNDEFINED: /* or in a register that is not compared */
 		return (n == 0 && undefined) ||
 		       (n == 1 && ops[0].atom == DW_OP_regx && ops[0].number >= UW_REGS_MAX);
 	case UW_RULE_AT_CFA:
@@ -273,7 +273,7 @@ static bool same_register(const struct uw_rule *row, const struct uw_reg_rule *r
 	}
 }
 
-/* What differs first, DIFF_N if nothing does; *reg then is the register. */
+/* Return the first difference, or DIFF_N if there is none; *reg is the register. */
 static enum difference compare_row(const struct compare *c, const struct uw_rule *row,
 				   Dwarf_Frame *frame, unsigned int *reg)
 {
@@ -321,20 +321,23 @@ static int look_up(struct compare *c, uint64_t lookup, const struct uw_rule *row
 	struct uw_fde fde;
 	int err;
 
-	/* .eh_frame has the first word, and what was made of Go's table the next. */
+	/* .eh_frame has precedence; next come the rules made from Go's table. */
 	for (unsigned int i = 0; i < c->section; i++)
 		if (uw_frames_find(uw_object_frames(c->object, i), lookup, &fde) != -ENOENT)
 			return 0;
 	total->lookups++;
 	err = uw_object_rule(c->object, lookup, true, &rule);
-	/* aarch64's signal frames go by the saved registers. */
+	/* Signal frames of aarch64 use the saved registers. */
 	if (!err && (rule.stepper == UW_STEPPER_SIGNAL || same_rule(&rule, row)))
 		return 0;
 	return differ(c, DIFF_LOOKUP, "at %" PRIx64 ": %s", lookup,
 		      err ? strerror(-err) : "another rule");
 }
 
-/* One of the other FDEs that cover start; libdw shows that of the first it met. */
+/*
+ * Return whether one of the other FDEs that cover start has this row; libdw shows the first that it
+ * reads.
+ */
 static bool matches_another(const struct compare *c, uint64_t start, Dwarf_Frame *frame)
 {
 	for (size_t i = 0; i < c->n_all && c->all[i].start <= start; i++) {
@@ -366,8 +369,10 @@ static int check_row(void *ctx, uint64_t start, uint64_t end, const struct uw_ru
 			      dwarf_errmsg(-1));
 	(void)dwarf_frame_info(frame, &from, &to, NULL);
 	kind = compare_row(c, row, frame, &reg);
-	/* After DW_CFA_restore_state libdw's rows begin where the remembered one did.  Ends will do:
-	 * a row begins where the last one ended. */
+	/*
+	 * After DW_CFA_restore_state, libdw's rows begin where the remembered row began. The ends
+	 * are right: a row begins where the last one ended.
+	 */
 	if (kind == DIFF_N && (from > start || to != end))
 		kind = DIFF_BOUNDS;
 	if (c->fde_shared) {
@@ -414,7 +419,7 @@ static int by_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* libdw's entries beside ours: FDEs at the same offsets.  Collects ours. */
+/* Compare libdw's entries with ours: FDEs must have the same offsets. Collect ours. */
 static int collect(struct compare *c)
 {
 	const unsigned char ident[EI_NIDENT] = { 0x7f,	     'E',	  'L',	     'F',
@@ -489,7 +494,7 @@ static void check_section(struct compare *c)
 
 /* ---- one file --------------------------------------------------------------- */
 
-/* Takes the search table away from libdw, in a private copy. */
+/* Hide the search table from libdw, in a private copy. */
 static void hide_table(uint8_t *image, size_t size)
 {
 	Elf64_Ehdr *ehdr = (Elf64_Ehdr *)image;
@@ -635,7 +640,7 @@ static pid_t start(unsigned int worker)
 	return pid;
 }
 
-/* A worker that dies over a file is a finding, and the others go on. */
+/* If a file kills a worker, that is a finding, and the others continue. */
 static void supervise(unsigned int n_workers)
 {
 	pid_t pids[WORKERS_MAX];
@@ -702,7 +707,7 @@ static int read_exceptions(const char *path)
 	return err;
 }
 
-/* FNV-1a, whose low bits alone do not mix well. */
+/* FNV-1a without the low bits, which are not mixed well. */
 static uint32_t hash_of(const char *text)
 {
 	uint32_t hash = 2166136261u;

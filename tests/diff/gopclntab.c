@@ -26,7 +26,7 @@ static struct {
 
 static bool same_ra(const struct uw_reg_rule *a, const struct uw_reg_rule *b)
 {
-	/* What is the same is not mentioned, or is. */
+	/* A register that has the same value is either not mentioned or mentioned as the same. */
 	bool a_same = !a || a->kind == UW_RULE_SAME, b_same = !b || b->kind == UW_RULE_SAME;
 
 	return a_same || b_same ? a_same == b_same : a->kind == b->kind && a->off == b->off;
@@ -39,7 +39,7 @@ static bool is_undefined(const struct uw_reg_rule *rule)
 
 static int compare(void *ctx, uint64_t start, uint64_t end, const struct uw_rule *ours)
 {
-	/* Padding behind a function is part of it here. */
+	/* The padding after a function belongs to it here. */
 	const uint64_t places[] = { start, (end < now.fde.end ? end : now.fde.end) - 1 };
 
 	(void)ctx;
@@ -48,7 +48,7 @@ static int compare(void *ctx, uint64_t start, uint64_t end, const struct uw_rule
 	now.rows++;
 	for (unsigned int i = 0; i < 2; i++) {
 		const struct uw_reg_rule *ra = uw_rule_reg(ours, ours->ra), *their_ra;
-		bool by_fp = ours->cfa_size > 0; /* no other expressions are made */
+		bool by_fp = ours->cfa_size > 0; /* there are no other expressions */
 		struct uw_rule theirs;
 		int err = uw_cfi_rule(now.debug, &now.fde, places[i], &theirs);
 

@@ -21,10 +21,10 @@
 
 enum class {
 	EQUAL,
-	FURTHER, /* the peers stop early, at the same frame; ours goes on to a root */
-	LEAF,	 /* the peers leave out the caller of code that has no rules and no frame yet */
-	ASTRAY,	 /* what the peers take for the caller is no address of code, and there they stop */
-	BEYOND,	 /* ours goes on behind where the peers stop, and not to a root */
+	FURTHER, /* both others stop early, at the same frame; ours continues to a root */
+	LEAF,	 /* both others leave out the caller of code that has no rules and no frame yet */
+	ASTRAY, /* what both others take for the caller is not an address of code, and they stop there */
+	BEYOND,	 /* ours continues where the others stop, but not to a root */
 	SHORTER, /* ours stops where they go on */
 	OTHER,	 /* another pc */
 	N_CLASSES
@@ -61,7 +61,10 @@ static bool is_complete(const struct life *life, const struct walk *walk)
 	return walk->n && life_is_root(life, walk->n > 1 ? last - 1 : last);
 }
 
-/* Whether a call instruction ends at pc: call rel32, or call r/m64 in its forms (SDM vol. 2). */
+/*
+ * Return whether a call instruction ends at pc: call rel32, or the forms of call r/m64 (SDM vol.
+ * 2).
+ */
 static bool is_called_from(const struct life *life, uint64_t pc)
 {
 	static const uint8_t sizes[] = { 2, 3, 4, 6, 7 };
@@ -80,9 +83,9 @@ static bool is_called_from(const struct life *life, uint64_t pc)
 }
 
 /*
- * No rule for the pc, and the word at sp is behind a call: ours takes it for the
- * return address.  The peers follow the frame pointer, which is still the
- * caller's, to the caller's caller.  Apart from that all is the same.
+ * There is no rule for the pc, and the word at sp follows a call: ours takes it as the return
+ * address. The others follow the frame pointer, which is still the caller's, to the caller's
+ * caller. All other frames are the same.
  */
 static bool is_leaf_left_out(const struct life *life, const struct sample *sample,
 			     const struct walk *ours, const struct walk *them)
@@ -99,7 +102,9 @@ static bool is_leaf_left_out(const struct life *life, const struct sample *sampl
 	       !memcmp(ours->pcs + 2, them->pcs + 1, (them->n - 1) * sizeof(*them->pcs));
 }
 
-/* All frames but the peers' last are ours, and that one is in no executable mapping. */
+/*
+ * All frames of the others but the last are ours, and their last one is in no executable mapping.
+ */
 static bool is_astray(const struct life *life, const struct walk *ours, const struct walk *them)
 {
 	size_t last = them->n ? them->n - 1 : 0;
@@ -109,7 +114,7 @@ static bool is_astray(const struct life *life, const struct walk *ours, const st
 	       !memcmp(ours->pcs, them->pcs, last * sizeof(*them->pcs));
 }
 
-/* them: what both peers say. */
+/* them: the frames of both others. */
 static enum class class_of(const struct life *life, const struct sample *sample,
 			   const struct walk *ours, const struct walk *them) {
 	size_t n = ours->n < them->n ? ours->n : them->n;

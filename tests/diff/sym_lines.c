@@ -137,7 +137,7 @@ int main(int argc, char **argv)
 		err = sym_debug_open(fd, 0, &files, lines, &debug);
 	if (quiet)
 		(void)printf("opened after %" PRIu64 " us\n", now_us() - start);
-	/* Two ways lead there: what is asked for at once, and one by one. */
+	/* There are two ways: many addresses at once, and one by one. */
 	if (!err)
 		err = sym_debug_prepare(debug, addrs, n / 2, NULL);
 	for (size_t i = 0; !err && i < n; i++)

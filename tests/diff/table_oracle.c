@@ -29,7 +29,10 @@ static const struct uw_table *table;
 static const char *file, *blob_file;
 static unsigned long rows, asked, unanswered, stepped, differing;
 
-/* What the table says in other words: registers of no concern, slots popped already, "same". */
+/*
+ * Differences in form that the table may have: registers that do not matter, slots that were
+ * already popped, "same".
+ */
 static void settle(struct uw_rule *rule)
 {
 	unsigned int n = 0;
@@ -79,7 +82,7 @@ static bool same(const struct uw_rule *a, const struct uw_rule *b)
 	return true;
 }
 
-/* Does a word say what was an expression? */
+/* Return whether a packed rule replaces an expression. */
 static bool reworded(const struct uw_rule *told)
 {
 	bool is = told->cfa_kind != UW_CFA_PLAIN;
@@ -96,7 +99,7 @@ static uint64_t scramble(uint64_t x)
 	return x ^ x >> 32;
 }
 
-/* Memory that holds something else everywhere; of every 2^n words one is missing, n < 64. */
+/* Memory with different contents everywhere; one of every 2^n words is missing, n < 64. */
 static int made_up(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	const unsigned int *n = ctx;
@@ -163,7 +166,7 @@ static void ask(uint64_t lookup)
 	for (int exact = 0; exact < 2; exact++) {
 		int err = uw_object_rule(object, lookup, exact, &rule);
 
-		if (!err && !rule.compiled) { /* code that is known by its bytes */
+		if (!err && !rule.compiled) { /* code that is recognised by its bytes */
 			unanswered++;
 			continue;
 		}
@@ -191,7 +194,10 @@ static int one_row(void *ctx, uint64_t start, uint64_t end, const struct uw_rule
 	return 0;
 }
 
-/* Where procedures end, and before they begin, a trampoline may lie that the table knows nothing of. */
+/*
+ * At the ends of procedures, and before their starts, there may be a trampoline that is not in the
+ * table.
+ */
 static void see_edge(uint64_t lookup)
 {
 	if (uw_table_inside(table, lookup, false) && differing++ < SHOWN_MAX)

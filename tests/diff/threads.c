@@ -86,7 +86,7 @@ static void *signalled_thread(void *own_stack)
 	return NULL;
 }
 
-/* A thread that the library knows nothing of; where none can be had, one that it knows. */
+/* A thread that the C library does not know; if that is not possible, one that it knows. */
 static int interrupted(void *n)
 {
 	stack_t stack = { .ss_size = 65536, .ss_sp = malloc(65536) };
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
 			return 1;
 	while (n--)
 		(void)sem_wait(&ready);
-	(void)usleep(50000); /* the last ones on their way into pause */
+	(void)usleep(50000); /* the last threads are about to call pause */
 	(void)puts("ready");
 	(void)fflush(stdout);
 	if (argc > 1 && !strcmp(argv[1], "leave")) /* a first thread that is a zombie */

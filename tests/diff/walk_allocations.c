@@ -17,7 +17,7 @@
 
 #include "tests/peers/peer.h"
 
-/* glibc's own, under the names that it keeps for who puts his before them. */
+/* glibc's own functions, under the names that it provides for programs that replace them. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *old, size_t size);
@@ -56,7 +56,7 @@ void *mmap(void *addr, size_t size, int protection, int flags, int fd, off_t off
 	return (void *)syscall(SYS_mmap, addr, size, protection, flags, fd, off);
 }
 
-/* All samples once; gives how many calls that made. */
+/* Walk all samples once. Return the number of calls that this made. */
 static unsigned long walk_all(const struct recording *r, const struct peer *peer, void *self)
 {
 	static uint64_t pcs[PEER_MANY][PEER_FRAMES];
@@ -80,7 +80,7 @@ static unsigned long walk_all(const struct recording *r, const struct peer *peer
 
 static bool check(const char *file)
 {
-	/* From rules in files to tables, which stay. */
+	/* Change from rules in files to tables, which stay. */
 	static const struct peer *const peers[] = { &peer_file, &peer_table, &peer_many };
 	struct recording r;
 	unsigned long first, again, all = 0, n;
@@ -104,7 +104,7 @@ static bool check(const char *file)
 	return n && !all;
 }
 
-/* That the calls of others arrive here: a C library's that would not come here is no proof. */
+/* Check that calls from libraries arrive here: if they did not, the counts would prove nothing. */
 static bool are_counted(void)
 {
 	void *block;

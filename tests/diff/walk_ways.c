@@ -31,11 +31,11 @@
 #define COLD_EVERY    16
 #define CHANGED_EVERY 3
 #define SHOWN_MAX     10
-#define BATCH	      64 /* samples between two events that change anything */
+#define BATCH	      64 /* samples between two events that change any state */
 #define REGIONS	      8
 #define THREADS	      8
 
-/* One life of the recording: its processes, objects and caches. */
+/* One run over the recording, with its processes, objects and caches. */
 struct way {
 	struct opener *opener;
 	struct modules *modules;
@@ -46,7 +46,7 @@ struct way {
 enum { BY_FILE, BY_TABLE, BY_THREADS, WAYS };
 static struct way ways[WAYS];
 
-/* A sample that outlives its event. */
+/* A copy of a sample, which outlives its event. */
 struct kept {
 	unsigned long number;
 	uint32_t pid, tid;
@@ -176,7 +176,7 @@ static void cold(const char *name, struct uw_space *const *spaces)
 	}
 }
 
-/* All frames of a walk whose callers may have been taken over, innermost first, in frames. */
+/* Store all frames of a walk whose callers may have been taken over in frames, innermost first. */
 static void walk_again(const struct kept *k, struct uw_space *space, struct uw_stack *out)
 {
 	static struct uw_frame got[FRAMES];
@@ -203,7 +203,7 @@ static uint64_t random_below(uint64_t n)
 	return (random_state >> 33) % n;
 }
 
-/* As if the thread had gone on: what one of its frames returns to, or any word, is another. */
+/* Change the stack as if the thread had continued: a return address, or any word, is different. */
 static void changed(struct kept *k, struct uw_space *space)
 {
 	static struct uw_frame got[FRAMES], full[FRAMES];
@@ -299,7 +299,7 @@ static void check_saves(const struct kept *k, const struct uw_cursor *cursor, si
 			err = read_thread_mem((void *)&k->thread, save.addr, &kept, 8);
 		else if (save.place == UW_PLACE_REGISTER && save.known)
 			err = read_thread_reg((void *)&k->thread, save.from, &kept);
-		/* The pc comes without its authentication code, of which x86_64 has none. */
+		/* The pc has no authentication code; on x86_64 there is none. */
 		if ((save.place == UW_PLACE_SAME ||
 		     (save.place == UW_PLACE_UNDEFINED && save.known) || err || kept != value) &&
 		    atomic_fetch_add(&differing, 1) < SHOWN_MAX)
@@ -334,7 +334,7 @@ static void by_cursor(struct uw_space *space, const struct kept *k)
 		(void)uw_cursor_frame(&cursor, &got[stack.n_frames]);
 		got[stack.n_frames].signal = uw_cursor_is_signal(&cursor) == 1;
 		check_saves(k, &cursor, stack.n_frames);
-		/* What it cannot know before it has been there. */
+		/* A cursor knows the CFA of a frame only after the step from there. */
 		if (stack.n_frames < k->right.n_frames)
 			got[stack.n_frames].cfa = k->right.frames[stack.n_frames].cfa;
 		stack.n_frames++;
@@ -353,7 +353,7 @@ struct walker {
 	bool many;
 	struct uw_worker *worker;
 	struct uw_frame *room;
-	struct uw_space *spaces[BATCH]; /* copies; equal ones stand side by side */
+	struct uw_space *spaces[BATCH]; /* copies; equal ones are neighbours */
 };
 
 static struct walker walkers[THREADS];
@@ -387,7 +387,7 @@ static struct uw_space *copy_of(const struct walker *w, struct uw_space *const *
 	return copy;
 }
 
-/* spaces: what these walks reach in them is resolved. */
+/* spaces: the mappings that these walks reach in them are resolved. */
 static void in_threads(struct uw_space *const *spaces)
 {
 	for (unsigned int t = 0; t < THREADS; t++) {

@@ -88,7 +88,7 @@ static int moves(const char *folder)
 		load.size = 16;
 		put_record(file, 0, &load, sizeof(load));
 	}
-	for (uint64_t i = 0; i < MOVES; i++) /* of code that nobody was told of */
+	for (uint64_t i = 0; i < MOVES; i++) /* of code that is not registered */
 		put_record(file, 1, &move, sizeof(move));
 	(void)fflush(file);
 	if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(file), 0) == MAP_FAILED)
@@ -107,7 +107,7 @@ static int maps(const char *path)
 
 	if (fd < 0)
 		return fail(path);
-	/* Always the same page: two of them are never one mapping. */
+	/* Always the same page: the kernel never joins two such mappings. */
 	for (int i = 0; i < MAPS; i++)
 		if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
 			break; /* vm.max_map_count */

@@ -60,7 +60,7 @@ static bool same(struct uw_object *a, struct uw_object *b)
 	return x && y && m == n && !memcmp(x, y, n);
 }
 
-/* The one number that sql gives, if it gives any; -1: it could not be asked. */
+/* Return the number that sql gives; -1: the query failed. */
 static int64_t count(const char *name, const char *sql)
 {
 	char error[DB_ERROR_SIZE];
@@ -76,7 +76,10 @@ static int64_t count(const char *name, const char *sql)
 
 /* ---- being killed ------------------------------------------------------------------- */
 
-/* acknowledged: one byte each, written when the store has said that it has the file's table. */
+/*
+ * acknowledged: one byte for each file, written when the store has said that it has the file's
+ * table.
+ */
 static __attribute__((noreturn)) void hammer(const char *db, char **files, int n, int acknowledged)
 {
 	unsigned int seed = (unsigned int)getpid();
@@ -95,10 +98,13 @@ static __attribute__((noreturn)) void hammer(const char *db, char **files, int n
 		if (!err && write(acknowledged, &i, 1) != 1)
 			_exit(1);
 		store_close(store);
-		/* Two were killed over it, which tells nothing of the file here. */
+		/*
+		 * Two processes were killed while they compiled it, which says nothing about the
+		 * file here.
+		 */
 		if (err == -EPERM)
 			(void)count(db, "DELETE FROM quarantine");
-		/* So that there is always something to write. */
+		/* This makes sure that there is always something to write. */
 		if (rand_r(&seed) % 8 == 0 && !store_open(db, &store)) {
 			(void)store_shrink(store, (uint64_t)1 << 40);
 			store_close(store);
@@ -165,7 +171,7 @@ static void end_hammer(pid_t pid)
 	(void)waitpid(pid, NULL, 0);
 }
 
-/* All that was acknowledged since the database was begun is there. */
+/* Check that everything that was acknowledged since the database was created is there. */
 static int check_acknowledged(const char *db, char **files, int n, int from, bool seen[])
 {
 	char *want[64];
@@ -207,7 +213,7 @@ static int kill_them(const char *db, long times, char **files, int n)
 				end_hammer(pids[i]);
 		bad += check_acknowledged(db, files, n, ends[0], seen);
 		checks++;
-		/* A new one now and then, so that the making is interrupted too. */
+		/* Start with a new database at times, so that creating it is interrupted, too. */
 		if (t % 2) {
 			remove_db(db);
 			memset(seen, 0, sizeof(seen));
@@ -241,7 +247,10 @@ struct flips {
 	uint64_t found, wrong, damaged, refused;
 };
 
-/* As words: what needs a record, only says so, and rows alone tell where procedures begin. */
+/*
+ * Compare the packed rules: rules that need a record are only marked so, and only rows say where
+ * procedures begin.
+ */
 static bool same_rule(struct uw_object *a, struct uw_object *b, uint64_t at)
 {
 	uint64_t x = 0, y = 0;
@@ -253,7 +262,7 @@ static bool same_rule(struct uw_object *a, struct uw_object *b, uint64_t at)
 	       ((x & TABLE_WORD_KIND) == TABLE_SLOW && (y & TABLE_WORD_KIND) == TABLE_SLOW);
 }
 
-/* Rules at some places are the file's. */
+/* The rules at some places are the file's. */
 static bool same_rules(struct uw_object *a, struct uw_object *b)
 {
 	size_t n;
@@ -285,14 +294,17 @@ static void try_flipped(const char *copy, const char *path, struct uw_object *fr
 	}
 	o = open_file(path, &file);
 	if (t % 2) {
-		/* Read as it is needed; damage that is met then is as if nothing had been kept. */
+		/*
+		 * The table is read as needed; if damage is found then, it is as if nothing had
+		 * been stored.
+		 */
 		if (!store_find_parts(store, o, &file)) {
 			sum->found++;
 			sum->wrong += !same_rules(o, fresh);
 		}
 	} else if (!store_find(store, o, &file)) {
 		sum->found++;
-		/* Without a table: there was nothing to compile, it says. */
+		/* Without a table: the store says that there was nothing to compile. */
 		sum->wrong += !same(o, fresh);
 	} else if (t % 10 == 0 && !store_keep(store, o, &file)) {
 		sum->wrong += !same(o, fresh);
@@ -303,7 +315,7 @@ static void try_flipped(const char *copy, const char *path, struct uw_object *fr
 	store_close(store);
 }
 
-/* One of a number of processes that share the times. */
+/* One of several processes that share the repetitions. */
 static int flip_some(const char *db, long first, long times, long step, char **files, int n)
 {
 	struct flips sum = { 0 };
@@ -332,7 +344,7 @@ static int flip_some(const char *db, long first, long times, long step, char **f
 			was[i] = bytes[at[i]];
 			bytes[at[i]] ^= (char)(1 << rand_r(&seed) % 8);
 		}
-		/* Now and then it is cut short as well. */
+		/* At times it is cut short as well. */
 		if (write(fd, bytes, t % 50 ? size : (size_t)rand_r(&seed) % size) < 0)
 			return 1;
 		(void)close(fd);
@@ -347,7 +359,7 @@ static int flip_some(const char *db, long first, long times, long step, char **f
 	for (int i = 0; i < n; i++)
 		uw_object_put(fresh[i]);
 	free(bytes);
-	/* A few may all have met what does not matter. */
+	/* A few flips may all have hit bytes that do not matter. */
 	return sum.wrong != 0 || !sum.found || (times >= 1000 && !sum.damaged);
 }
 
@@ -394,7 +406,7 @@ static bool memory_fails(void)
 	return failing;
 }
 
-/* glibc's own, under the names it has for those who replace them. */
+/* glibc's own functions, under the names that it provides for programs that replace them. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
@@ -450,7 +462,7 @@ void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t off)
 }
 #endif
 
-/* What the store asks of the system itself, and not through SQLite. */
+/* The system calls that the store makes itself, and not through SQLite. */
 static bool call_fails(void)
 {
 	bool failing = !atomic_load(&of_memory) && fails();
@@ -496,7 +508,7 @@ int mkdir(const char *path, mode_t mode)
 	return call_fails() ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
-/* A first run, a second one, and looking after it. */
+/* A first run, a second run, and a check afterwards. */
 static void use(const char *db, const char *path)
 {
 	for (int i = 0; i < 2; i++) {
@@ -516,7 +528,7 @@ static void use(const char *db, const char *path)
 	}
 }
 
-/* Symbols out of the store, or into it. */
+/* Read symbols from the store, or put them in. */
 static void use_symbols(struct store *store, struct uw_object *o, const char *path,
 			const struct store_file *file)
 {
@@ -538,7 +550,7 @@ static void use_symbols(struct store *store, struct uw_object *o, const char *pa
 		(void)close(fd);
 }
 
-/* What is read as it is needed; symbols; quarantine. */
+/* Parts that are read as needed; symbols; quarantine. */
 static void use_parts(const char *db, const char *path)
 {
 	struct store_file file;
@@ -591,7 +603,7 @@ static void remove_db(const char *db)
 	}
 }
 
-/* The store still gives the right table, or none; then it is as good as new. */
+/* The store still gives the right table, or none; then it works as before. */
 static int still_right(const char *db, const char *path)
 {
 	struct store_file file;
@@ -622,7 +634,7 @@ static int fail_each(const char *db, const char *path, bool memory,
 	int bad = 0;
 
 	atomic_store(&of_memory, memory);
-	used(db, path); /* whatever is made once for the process */
+	used(db, path); /* everything that is made once for the process */
 	if (anew)
 		remove_db(db);
 	for (n = 1; n < 100000; n++) {
@@ -638,12 +650,12 @@ static int fail_each(const char *db, const char *path, bool memory,
 		}
 		if (atomic_load(&countdown) > 0)
 			break; /* it never came to that */
-		/* Of what mostly reads, now and then. */
+		/* For calls that mostly read: at times. */
 		if ((anew || n % 4 == 0) && still_right(db, path)) {
 			(void)printf("call %ld: the store is of no use afterwards\n", n);
 			bad++;
 		}
-		/* From nothing every other time, so that making it fails too. */
+		/* Every second time without a database, so that creating it fails, too. */
 		if (anew && n % 2)
 			remove_db(db);
 		if (bad > 10)
@@ -656,7 +668,7 @@ static int fail_each(const char *db, const char *path, bool memory,
 /* ---- who ends over a file --------------------------------------------------------------- */
 
 #ifdef COUNTS_MEMORY
-/* Ends at the n-th allocation from there on, or finds fewer: 1. */
+/* End the process at the n-th allocation from there on; 1: there are fewer. */
 static int keep_and_end(const char *db, const char *path, long n)
 {
 	int status = 0;
@@ -693,7 +705,7 @@ static int keep(const char *db, const char *path)
 	return err;
 }
 
-/* The one process that ended may have been killed for anything; of two it is said why. */
+/* The first process may have been killed for any reason; after two, the reason is recorded. */
 static int end_over_it(const char *db, const char *path)
 {
 	int bad = 0, held = 0, n = 0;
@@ -701,7 +713,7 @@ static int end_over_it(const char *db, const char *path)
 	for (long k = 1; k < 100000 && !bad; k += 1 + k / 8, n++) {
 		int64_t left;
 
-		/* One that is there, and empty: to make it is another matter. */
+		/* A file that exists and is empty: creating it is another case. */
 		remove_db(db);
 		bad += keep(db, path) != 0;
 		(void)count(db, "DELETE FROM objects");
@@ -729,7 +741,7 @@ static int end_over_it(const char *db, const char *path)
 
 /* ---- SQLite's calls to the system ------------------------------------------------------ */
 
-struct shim { /* a file of the shim, with the real one behind it */
+struct shim { /* a file of the shim, which wraps the real one */
 	sqlite3_file base;
 	sqlite3_file *real;
 };

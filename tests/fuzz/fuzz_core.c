@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static volatile uint64_t sink; /* what is read must be readable */
+static volatile uint64_t sink; /* all bytes that are returned must be readable */
 
 static void touch_sample(const struct source *source, const struct event *e)
 {

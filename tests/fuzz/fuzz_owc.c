@@ -18,7 +18,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static volatile uint64_t sink; /* what is read must be readable */
+static volatile uint64_t sink; /* all bytes that are returned must be readable */
 
 static void touch(const void *bytes, size_t size)
 {
@@ -70,7 +70,7 @@ static size_t pack(uint8_t *out, size_t room, const uint8_t *content, size_t siz
 	return size;
 }
 
-/* Append an index of n bytes and its footer behind the frames. */
+/* Append an index of n bytes and its footer after the frames. */
 static size_t add_index(uint8_t *out, uint64_t off, const uint8_t *index, size_t n)
 {
 	owc_put_u32(out, OWC_SKIPPABLE);
@@ -83,7 +83,7 @@ static size_t add_index(uint8_t *out, uint64_t off, const uint8_t *index, size_t
 	return 8 + n + OWC_FOOTER_SIZE;
 }
 
-/* Ask for the kept files that a fuzzer finds easily, and read them. */
+/* Look up the stored files that a fuzzer finds easily, and read them. */
 static void touch_kept(const struct source_info *info)
 {
 	struct uw_build_id ids[] = { { .size = 0 }, { .size = 1, .bytes = { 'x' } } };

@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Hash tables are seeded by it: one seed, so that an input takes the same way each time. */
+/* The seed of hash tables: it is constant, so that an input takes the same path each time. */
 ssize_t getrandom(void *out, size_t size, unsigned int flags)
 {
 	(void)flags;
@@ -52,7 +52,7 @@ static int as_pipe(const uint8_t *data, size_t size)
 {
 	int ends[2];
 
-	/* No larger than what fits in at once: nobody writes while it is read. */
+	/* The data must fit into the pipe: nobody writes while it is read. */
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
 	if (size > 65536)

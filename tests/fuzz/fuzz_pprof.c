@@ -21,7 +21,10 @@ static bool all(void *ctx, uint32_t function)
 	return true;
 }
 
-/* One of the views, so that each input costs one; compared with itself where that can be. */
+/*
+ * Print one of the views, so that each input costs one; a view with a base compares the profile
+ * with itself.
+ */
 static void show(int fd, unsigned int which, FILE *null)
 {
 	struct stacks *s = NULL;

@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static volatile uint64_t sink; /* what is read must be readable */
+static volatile uint64_t sink; /* all bytes that are returned must be readable */
 static char folder[] = "/tmp/fuzz_snapshot.XXXXXX";
 static const char *const names[] = { "regs.txt", "maps.txt", "stack.data", "other.data" };
 

@@ -33,7 +33,7 @@ static void look(const struct sym_lines *lines, uint64_t at)
 
 enum { PER_START = 18, STEP = 9 };
 
-/* What comes of it is not promised; that it is sound, is. */
+/* The result may be anything, but it must be sound. */
 static void prepare(struct sym_debug *debug, const uint64_t *starts, size_t n)
 {
 	uint64_t vaddrs[8 * PER_START];
@@ -45,7 +45,7 @@ static void prepare(struct sym_debug *debug, const uint64_t *starts, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	/* Where gcc, ld and a program made by hand have their code. */
+	/* The addresses at which gcc, ld and a hand-made program have their code. */
 	static const uint64_t starts[] = { 0x1000, 0x1120, 0x1140, 0x401000, 0x401106, 0 };
 	enum { N = sizeof(starts) / sizeof(starts[0]) };
 	struct sym_lines *lines = NULL;

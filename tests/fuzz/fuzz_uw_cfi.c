@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				      .has_got = data[0] & 8,
 				      .to_terminator = data[0] & 16,
 				      .eh = data[0] & 1 };
-	/* The same bytes, from somewhere in them, as the table. */
+	/* The same bytes, from some offset on, as the table. */
 	if (data[0] & 2 && data[1] < size - 2)
 		(void)uw_hdr_init(&frames.table, data + 2 + data[1], size - 2 - data[1],
 				  VADDR + data[1]);

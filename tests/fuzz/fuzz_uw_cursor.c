@@ -87,7 +87,7 @@ static void ask(const struct uw_cursor *cursor)
 
 	for (unsigned int reg = 0; reg <= UW_REGS_MAX; reg++)
 		if (!uw_cursor_save(cursor, reg, &save) && save.place == UW_PLACE_SAME)
-			abort(); /* that is said of a step, not of a frame */
+			abort(); /* this belongs to a step, not to a frame */
 	(void)uw_cursor_frame(cursor, &frame);
 	(void)uw_cursor_is_signal(cursor);
 	if (!uw_cursor_proc_info(cursor, &info) && info.unwind_info)

@@ -76,7 +76,7 @@ static void foreign(const uint8_t *data, size_t size)
 	free(blob);
 }
 
-/* As uw_object_interpret, of one section and without code to look at. */
+/* Like uw_object_interpret, for one section and without code to look at. */
 static int interpret(struct uw_frames *frames, uint64_t lookup, struct uw_rule *out)
 {
 	struct uw_fde fde, other;

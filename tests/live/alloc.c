@@ -83,7 +83,7 @@ __attribute__((noinline)) static void mapped(void)
 		if (i == 1)
 			(void)munmap(p, 8192);
 	}
-	/* Address space, and a file: neither is memory that was allocated. */
+	/* Address space and a file: neither is allocated memory. */
 	sink = mmap(NULL, 1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
@@ -109,13 +109,13 @@ __attribute__((noinline)) static void handed(void)
 		handed_over[i] = malloc(500);
 }
 
-/* The library allocates here what is no matter of ours. */
+/* The C library allocates here, which does not count. */
 __attribute__((noinline)) static void take_elsewhere(void)
 {
 	pthread_t thread;
 	pid_t child;
 
-	/* A child has a copy: what it frees is its own. */
+	/* A child has a copy: the memory that it frees is its own. */
 	child = fork();
 	if (!child) {
 		(void)take(NULL);

@@ -43,7 +43,7 @@ static uint64_t now_ms(void)
 
 struct run {
 	pid_t pid;
-	uint64_t pc, mark, hole, hole_end; /* what it printed, where it prints */
+	uint64_t pc, mark, hole, hole_end; /* its output, if it prints */
 };
 
 static pid_t start(const char *mode, const char *arg, int out)
@@ -81,7 +81,7 @@ static struct run start_ready(const char *mode, const char *arg)
 	return run;
 }
 
-/* How much longer things take here than on hardware: SLOW, set where the machine is emulated. */
+/* How much longer everything takes here than on hardware: SLOW, set if the machine is emulated. */
 static uint64_t slow(void)
 {
 	const char *times = getenv("SLOW");
@@ -190,11 +190,11 @@ static const struct known *find(const struct state *state, uint32_t pid, uint64_
 
 typedef void (*sample_fn)(void *ctx, const struct state *state, const struct event *event);
 
-static bool enough; /* set by a sample_fn: the recording need not take all its time */
+static bool enough; /* set by a sample_fn: the recording may end early */
 
 /*
- * Records for ms (0: until the stream ends by itself, at most two minutes), hands
- * each event to fn after the state took it in, checks the accounts.
+ * Record for ms (0: until the stream ends by itself, at most two minutes), give each event to fn
+ * after the state has taken it in, and check the accounting.
  */
 static void record(const struct source_live_options *options, uint64_t ms, sample_fn fn, void *ctx,
 		   struct state *state, struct live_counters *counters)
@@ -253,7 +253,7 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 	source_close(source);
 }
 
-/* All of it or nothing, as the unwinder will ask. */
+/* Copy all of it or nothing, as the unwinder needs it. */
 static bool captured(const struct event_sample *s, uint64_t addr, void *out, size_t size)
 {
 	struct uw_memory memory = { s->regions, s->n_regions };
@@ -305,7 +305,7 @@ static void look(void *ctx, const struct state *state, const struct event *e)
 		seen->top = s->regions[s->n_regions - 1].addr + s->regions[s->n_regions - 1].size;
 }
 
-/* Of all samples, because the first may be of the time before the spin. */
+/* Counted in all samples, because the first may come from the time before the spin. */
 static bool nearly_all(uint64_t n, uint64_t of)
 {
 	return of && n + 1 + of / 100 >= of;
@@ -350,7 +350,7 @@ static void test_registers_and_stack_are_those_of_the_thread(const char *mode)
 #define PIDS 65536
 
 struct tally {
-	uint32_t *children; /* by pid: only these count; NULL: everybody */
+	uint32_t *children; /* by pid: only these processes count; NULL: all */
 	uint32_t pid, other;
 	uint64_t n, n_mapped, n_build_id, n_other, n_kernel, n_kernel_text, n_deep, n_compat;
 	uint32_t pids[64];
@@ -365,7 +365,7 @@ static void count(void *ctx, const struct state *state, const struct event *e)
 	const struct known *k;
 	size_t i;
 
-	if (t->go) { /* the source is open: let the child go on */
+	if (t->go) { /* the source is open: let the child continue */
 		(void)close(t->go);
 		t->go = 0;
 	}
@@ -393,7 +393,7 @@ static void count(void *ctx, const struct state *state, const struct event *e)
 	t->n_exec_mapped += e->pid == t->pid && t->n_exec && k && k->path;
 }
 
-/* On a busy machine it takes a while until there are as many as the test wants. */
+/* On a busy machine it takes a while until there are as many samples as the test needs. */
 static void count_short(void *ctx, const struct state *state, const struct event *e)
 {
 	const struct tally *t = ctx;
@@ -416,7 +416,7 @@ static void test_short_lived_processes_have_their_mappings(void)
 		     " with build-id; %" PRIu64 " execs, %" PRIu64 " late events\n",
 		     t.n, t.n_mapped, t.n_build_id, state.n_events[EVENT_EXEC], state.totals.late);
 	CHECK(t.n >= 200, "samples arrive");
-	/* Of some hundred: other programs may leave little of the CPUs. */
+	/* Some hundred are expected: other programs may leave little of the CPUs. */
 	CHECK(state.n_events[EVENT_EXEC] >= 50, "execs are told");
 	CHECK(state.n_events[EVENT_EXIT] >= 50, "exits are told");
 	CHECK(t.n_mapped * 100 >= t.n * 99, "99 % of pcs lie in a mapping told before");
@@ -453,7 +453,7 @@ static void test_pid_filter_follows_children_and_ends(void)
 	end(other.pid);
 }
 
-/* As `record -- CMD` does: the process is wanted before it becomes the command. */
+/* As in `record -- CMD`: the process is selected before it becomes the command. */
 static void test_a_command_is_recorded_from_its_exec(void)
 {
 	char *const argv[] = { (char *)(uintptr_t)target, "burn", "300000", NULL };
@@ -466,7 +466,7 @@ static void test_a_command_is_recorded_from_its_exec(void)
 	CHECK(!pipe2(go, O_CLOEXEC), "pipe");
 	pid = fork();
 	if (!pid) {
-		/* Holds until the test, which has the other end, has opened its source. */
+		/* Wait until the test, which has the other end, has opened its source. */
 		(void)close(go[1]);
 		(void)!read(go[0], &byte, 1);
 		(void)execv(target, argv);
@@ -515,7 +515,10 @@ static void test_kernel_hits_have_a_kernel_stack(void)
 	end(run.pid);
 }
 
-/* A process that waits a thousand times a second: on a busy machine nobody else may wait at all. */
+/*
+ * A process that waits a thousand times per second: on a busy machine no other process may wait at
+ * all.
+ */
 static pid_t start_waiting(void)
 {
 	pid_t pid = fork();
@@ -563,7 +566,7 @@ static void test_every_sample_is_accounted_for(uint32_t ring_bytes, bool off_cpu
 	end(b.pid);
 }
 
-/* A goroutine's stack lies in Go's heap, far from what the thread was given. */
+/* A goroutine's stack is in Go's heap, far from the thread's own stack. */
 static void test_goroutines_have_stacks_of_their_own(void)
 {
 	struct seen seen = { .run = start_ready("", NULL) };
@@ -579,10 +582,13 @@ static void test_goroutines_have_stacks_of_their_own(void)
 		     " bpf_find_vma\n",
 		     seen.n, counters.top_go, counters.find_vma);
 	CHECK(seen.n >= 20, "samples arrive");
-	/* Go's own threads (collector, monitor) may come in between. */
+	/* Samples of Go's own threads (collector, monitor) may come in between. */
 	CHECK(counters.top_go * 10 >= seen.n * 9, "its bounds are Go's");
 	CHECK(seen.n_above * 10 >= seen.n * 9, "its first frame is there");
-	/* Go's own threads have no bounds but an arena's of 64 MiB, and may well be cut. */
+	/*
+	 * Go's own threads have no bounds but an arena's of 64 MiB, and their stacks may be cut
+	 * off.
+	 */
 	CHECK(!seen.n_above_cut, "no goroutine's stack is cut");
 	free(state.known);
 	end(seen.run.pid);
@@ -623,7 +629,7 @@ static void test_a_high_limit_does_not(void)
 	end(run.pid);
 }
 
-/* Nobody has waited for it yet, so its number is still there. */
+/* The process was not reaped yet, so its number still exists. */
 static void test_a_process_that_has_ended_ends_the_stream(void)
 {
 	int32_t pid = start("burn", "0", -1);
@@ -698,7 +704,10 @@ static pid_t start_on(int cpu)
 	return pid;
 }
 
-/* A CPU that goes is missed; when it comes back, so is nothing that happened meanwhile. */
+/*
+ * A CPU that goes offline is reported; when it comes back, so are the events that were missed in
+ * the meantime.
+ */
 static void test_cpus_come_and_go(void)
 {
 	const struct source_live_options options = { .frequency_hz = 499 };
@@ -728,7 +737,7 @@ static void test_cpus_come_and_go(void)
 		if (!gone && n_before >= 20) {
 			CHECK(!source_live_set_cpus(source, cpus, n - 1), "the last one goes");
 			gone = true;
-			/* Nobody tells of this one: it is found when the CPU is there again. */
+			/* Nothing reports this one: it is found when the CPU is there again. */
 			born = start_on(last);
 		}
 		if (rc != 1)
@@ -757,7 +766,7 @@ static void test_cpus_come_and_go(void)
 	end(born);
 }
 
-/* One of the kernel's code symbols: all the names of its address, with spaces around each. */
+/* One of the kernel's code symbols: all names of its address, with spaces around each. */
 struct listed {
 	uint64_t addr;
 	char names[1024];
@@ -773,7 +782,7 @@ static size_t list_code(struct listed *list, size_t room)
 		uint64_t addr;
 		size_t used;
 
-		/* Modules come and go, the kernel's own stay. */
+		/* Modules come and go; the kernel's own symbols stay. */
 		if (sscanf(line, "%" SCNx64 " %c %511s %127s", &addr, &type, name, module) != 3 ||
 		    !strchr("tTwW", type))
 			continue;
@@ -807,7 +816,7 @@ static void test_the_kernel_names_its_addresses(void)
 		goto out; /* before 5.13 */
 	n = list_code(list, room);
 	CHECK(n > 10000, "a kernel has that many functions");
-	/* Some hundred of them, at their first and at their second byte. */
+	/* Look up some hundred symbols, at their first and second bytes. */
 	for (size_t i = 0; n && i < n - 1; i += 1 + n / 500) {
 		char name[600];
 

@@ -31,7 +31,7 @@ __attribute__((noinline)) static int spin_here(void)
 	return 1;
 }
 
-/* As many frames as asked for, each of about so many bytes. */
+/* Recurse to the requested number of frames, each of about the requested size. */
 __attribute__((noinline)) static int deeper(int n)
 {
 	volatile char *frame = __builtin_alloca((size_t)frame_bytes);
@@ -89,7 +89,7 @@ static void on_signal(int number)
 	(void)spin_here();
 }
 
-/* Interrupted as deep as asked for, handled on a stack of its own. */
+/* Interrupted at the requested depth, handled on a stack of its own. */
 __attribute__((noinline)) static int interrupted(int n)
 {
 	volatile char *frame = __builtin_alloca((size_t)frame_bytes);
@@ -111,7 +111,7 @@ __attribute__((noinline)) static int run_signal(bool alternate)
 	return interrupted(depth);
 }
 
-/* Pages in the middle that nobody ever touched. */
+/* Pages in the middle of the stack that were never touched. */
 __attribute__((noinline)) static int over_a_hole(size_t bytes)
 {
 	volatile char *untouched = __builtin_alloca(bytes);
@@ -124,14 +124,14 @@ __attribute__((noinline)) static int in_child(void)
 	pid_t pid = vfork();
 
 	if (!pid) {
-		/* Until it execs it runs on its parent's stack. */
+		/* Until exec it runs on its parent's stack. */
 		(void)execl("/proc/self/exe", "stacks", "depth", "12", "64", "vforked", NULL);
 		_exit(1);
 	}
 	return waitpid(pid, NULL, 0) != pid;
 }
 
-/* A library that comes and goes while it is sampled. */
+/* A library that is loaded and unloaded while it is sampled. */
 __attribute__((noinline)) static int churn(const char *library)
 {
 	(void)prctl(PR_SET_NAME, mode);

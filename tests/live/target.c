@@ -21,8 +21,8 @@
 #define HOLE_BYTES (64u * 1024)
 
 /*
- * Every register but rsp holds 0x5a00…0 + its DWARF number (psABI figure 3.36)
- * while this spins at the label spin_here.
+ * Spin at the label spin_here while every register but rsp has the value 0x5a00…0 + its DWARF
+ * number (psABI figure 3.36).
  */
 __attribute__((noinline, noreturn)) static void spin_registers(void)
 {
@@ -52,7 +52,7 @@ __attribute__((noinline, noreturn)) static void spin_registers(void)
 
 extern const char spin_here[];
 
-/* A frame with a marker, a stretch of stack that nobody touches, then the spin. */
+/* A frame with a marker, then a stretch of untouched stack, then the spin. */
 __attribute__((noinline)) static void spin(size_t hole)
 {
 	volatile uint64_t mark = MARK_ABOVE;
@@ -72,7 +72,7 @@ static void *spin_thread(void *arg)
 	return NULL;
 }
 
-/* A coroutine, as libraries make them: a stack that the thread's bounds do not tell of. */
+/* A coroutine, as libraries make it: its stack is outside the thread's bounds. */
 static void spin_coroutine(void)
 {
 	static ucontext_t here, there;
@@ -97,7 +97,7 @@ static void on_signal(int number)
 	spin_registers();
 }
 
-/* A handler on a stack of its own spins; the marker is in the frame that it interrupted. */
+/* A handler spins on a stack of its own; the marker is in the interrupted frame. */
 static void spin_signal(void)
 {
 	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
@@ -126,7 +126,7 @@ __attribute__((noinline)) static void burn(uint64_t us)
 			;
 }
 
-/* depth more frames of 1 KiB, then works in the kernel and outside until killed. */
+/* Add depth frames of 1 KiB, then work in the kernel and outside until killed. */
 __attribute__((noinline)) static int deep(int depth)
 {
 	volatile char frame[1024];
@@ -162,7 +162,7 @@ static int churn(const char *self, int count)
 	return 0;
 }
 
-/* A process, its child and its grandchild, each at work for a while. */
+/* A process, its child and its grandchild; each works for a while. */
 static int tree(int levels, uint64_t us)
 {
 	pid_t pid = levels ? fork() : 0;

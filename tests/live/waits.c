@@ -42,7 +42,10 @@ static void nap(long us)
 
 	nanosleep(&t, NULL);
 }
-/* Between the two changes of the name lies what is recorded; a nap before each brings the statistics up to date. */
+/*
+ * The time between the two changes of the name is recorded; a nap before each change updates the
+ * statistics.
+ */
 static void child(const char *name, int naps, long us, long long min, struct truth *t)
 {
 	const long long near = 500000;
@@ -66,7 +69,7 @@ static void child(const char *name, int naps, long us, long long min, struct tru
 	t->off = now() - began - (ran - ran_then);
 	prctl(PR_SET_NAME, "other");
 	getrusage(RUSAGE_SELF, &after);
-	/* It lost the CPU to another, which is no wait. */
+	/* It lost the CPU to another process, which is no wait. */
 	if (after.ru_nivcsw != before.ru_nivcsw)
 		t->delayed = delay - delay_then;
 	_exit(0);

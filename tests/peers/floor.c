@@ -25,13 +25,13 @@ enum kind { KIND_SP, KIND_FP, KIND_END, KIND_NONE, KIND_OTHER };
 struct rule {
 	uint8_t kind;
 	bool fp_saved;
-	int32_t cfa, fp; /* from the register; from the CFA */
+	int32_t cfa, fp; /* offset from the register; offset from the CFA */
 };
 
 struct index {
 	struct uw_object *object; /* borrowed */
 	uint64_t base, span;
-	uint32_t *block; /* first row of each, or the one before where none begins in it */
+	uint32_t *block; /* first row of each block, or the row before if none begins in it */
 	uint32_t *start; /* of each row, from base; ascending */
 	uint16_t *which; /* rule of each row */
 	uint32_t n_rows;
@@ -96,7 +96,7 @@ static int index_fill(struct index *index, const struct uw_table *t)
 	size_t n_blocks = (h->span >> BLOCK_SHIFT) + 1;
 	uint32_t row = 0, at = 0;
 
-	if (t->rid4) /* no file on a Debian disk has so many rules */
+	if (t->rid4) /* no file in Debian has so many rules */
 		return -ENOTSUP;
 	index->base = h->base;
 	index->span = h->span;
@@ -265,7 +265,7 @@ static int read_sample(void *ctx, uint64_t addr, void *out, size_t size)
 	return uw_memory_read(&memory, addr, out, size);
 }
 
-/* Signal frames, PLT entries and other rarities. */
+/* Take the general step for signal frames, PLT entries and other rare rules. */
 static __attribute__((noinline)) bool general_step(const struct sample *sample,
 						   const struct range *range,
 						   const struct rule *known, struct at *at,
@@ -307,7 +307,7 @@ static size_t floor_walk(void *self, const struct sample *sample, uint64_t *pcs)
 			 .bytes = sample->stack.bytes,
 			 .low = sample->stack.addr,
 			 .room = sample->stack.size > 7 ? sample->stack.size - 7 : 0 };
-	/* push %rbp; mov %rsp, %rbp: what generated code is taken to have done. */
+	/* push %rbp; mov %rsp, %rbp: the assumption about generated code. */
 	static const struct rule chained = {
 		.kind = KIND_FP, .cfa = 16, .fp_saved = true, .fp = -16
 	};

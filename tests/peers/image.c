@@ -91,7 +91,7 @@ static bool read_bytes(struct image *image)
 		image->size = size;
 		return true;
 	}
-	/* Archives are not among the programs recorded. */
+	/* Recorded programs are not in archives. */
 	if (fd < 0 || module_elf_off(image->module) || fstat(fd, &st) || st.st_size <= 0)
 		return false;
 	memory = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

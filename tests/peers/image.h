@@ -31,14 +31,17 @@ struct images {
 	size_t n, room;
 };
 
-/* The image of a module whose object was resolved, kept in images; NULL where it has none. */
+/* Return the image of a module whose object was resolved, stored in images; NULL if it has none. */
 const struct image *image_of(struct images *images, const struct module *module);
 void images_free(struct images *images);
 
-/* The bytes at vaddr if a load has size of them there, writable ones as the file has them; or NULL. */
+/*
+ * Return the bytes at vaddr if size bytes of a segment are there, writable ones with their contents
+ * in the file; or NULL.
+ */
 const uint8_t *image_at(const struct image *image, uint64_t vaddr, size_t size);
 
-/* A function's name; NULL: none there. */
+/* Return a function's name; NULL: there is none. */
 const char *image_symbol(const struct image *image, uint64_t vaddr);
 
 #endif

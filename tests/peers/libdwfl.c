@@ -80,7 +80,7 @@ static bool set_initial_registers(Dwfl_Thread *thread, void *arg)
 	unsigned int pc =
 		uw_space_machine(s->life->space) == EM_AARCH64 ? UW_AARCH64_PC : UW_X86_64_RIP;
 
-	/* Up to the pc, which has no DWARF number on aarch64. */
+	/* Registers up to the pc, which has no DWARF number on aarch64. */
 	if (!dwfl_thread_state_registers(thread, 0, pc == UW_X86_64_RIP ? pc + 1 : pc, regs->value))
 		return false;
 	dwfl_thread_state_register_pc(thread, regs->value[pc]);
@@ -125,8 +125,8 @@ static void attached_free(void *self)
 }
 
 /*
- * It knows programs linked to an address there alone, and asked to add one somewhere else
- * forgets it altogether.  node maps its code a second time.
+ * libdwfl supports only programs that are linked to a fixed address there; if one is added at
+ * another address, it drops the program. node maps its code a second time.
  */
 static bool is_elsewhere(const struct loaded *l)
 {
@@ -146,14 +146,14 @@ static int attach(struct state *s)
 		const char *path = l->image->module->path;
 		int fd = module_fd(l->image->module), own;
 
-		if (fd < 0 || is_elsewhere(l)) /* the vDSO: it takes files only */
+		if (fd < 0 || is_elsewhere(l)) /* the vDSO: libdwfl accepts only files */
 			continue;
 		own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 		if (own >= 0 && !dwfl_report_elf(s->dwfl, path, path, own, l->bias, true))
 			(void)close(own);
 	}
 	(void)dwfl_report_end(s->dwfl, NULL, NULL);
-	/* It asks an ELF file for the machine; without any there is nothing to attach to. */
+	/* libdwfl asks an ELF file for the machine; without any file it cannot attach. */
 	if (s->life->n_loaded &&
 	    !dwfl_attach_state(s->dwfl, NULL, (pid_t)s->life->pid, &thread_callbacks, s)) {
 		dwfl_end(s->dwfl);

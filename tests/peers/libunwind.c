@@ -11,7 +11,7 @@
 
 #include "tests/peers/peer.h"
 
-/* Exported for perf's and gdb's sake, and declared nowhere. */
+/* Exported for perf and gdb, but declared in no header. */
 #define search_table UNW_OBJ(dwarf_search_unwind_table)
 int search_table(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t *di, unw_proc_info_t *pi,
 		 int need, void *arg);
@@ -24,7 +24,7 @@ struct remote {
 	const struct life *life;
 	const struct code *code;     /* last one found */
 	const struct loaded *loaded; /* likewise */
-	uint64_t own[PEER_FRAMES];   /* for callers who want no pcs */
+	uint64_t own[PEER_FRAMES];   /* for callers that do not need pcs */
 };
 
 static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *pi, int need,
@@ -67,7 +67,10 @@ static int access_mem(unw_addr_space_t as, unw_word_t addr, unw_word_t *value, i
 	if (!loaded)
 		return -UNW_EINVAL;
 	r->loaded = loaded;
-	/* Of writable memory too: it reads a pointer to the personality there and gives up without. */
+	/*
+	 * Writable memory is read, too: libunwind reads a pointer to the personality there and
+	 * gives up without it.
+	 */
 	bytes = image_at(loaded->image, addr - loaded->bias, 8);
 	if (!bytes)
 		return -UNW_EINVAL;
@@ -75,7 +78,7 @@ static int access_mem(unw_addr_space_t as, unw_word_t addr, unw_word_t *value, i
 	return 0;
 }
 
-/* Its numbers of general registers are the DWARF ones. */
+/* libunwind's numbers of general registers are the DWARF numbers. */
 static int access_reg(unw_addr_space_t as, unw_regnum_t reg, unw_word_t *value, int write,
 		      void *arg)
 {
@@ -197,7 +200,7 @@ static size_t remote_walk(void *self, const struct sample *sample, uint64_t *pcs
 	do {
 		unw_word_t ip;
 
-		/* Its outermost frame is the one whose caller would be at 0. */
+		/* libunwind's outermost frame is the one whose caller would be at 0. */
 		if (unw_get_reg(&cursor, UNW_REG_IP, &ip) || !ip)
 			break;
 		pcs[n++] = ip;

@@ -10,7 +10,7 @@
 #include "unwinder/rule/object.h"
 #include "unwinder/walk/walk.h"
 
-/* Not a power of two: frames of different samples are to lie in different cache sets. */
+/* Not a power of two: frames of different samples should be in different cache sets. */
 #define STRIDE (PEER_FRAMES + 5)
 
 struct ours {
@@ -41,7 +41,7 @@ static int opened_new(struct recording *recording, size_t life, void **self)
 	struct ours *ours = calloc(1, sizeof(*ours));
 	int err;
 
-	(void)life; /* files are opened once, whoever has them mapped */
+	(void)life; /* files are opened once, whichever process has them mapped */
 	if (!ours)
 		return -ENOMEM;
 	ours->recording = recording;
@@ -57,7 +57,10 @@ static int opened_new(struct recording *recording, size_t life, void **self)
 
 typedef int (*object_fn)(struct uw_object *object);
 
-/* For all that was opened; where there is nothing of the kind, the file or nothing serves. */
+/*
+ * Prepare everything that was opened; if that is not possible, the file's own information serves,
+ * or none.
+ */
 static int for_objects(const struct recording *recording, object_fn fn)
 {
 	int err = 0;
@@ -162,7 +165,7 @@ static void ours_many(void *self, const struct sample *samples, size_t n, uint64
 	}
 }
 
-/* For when somebody has but one. */
+/* For callers with a single sample. */
 static size_t ours_one_of_many(void *self, const struct sample *sample, uint64_t *pcs)
 {
 	size_t n;

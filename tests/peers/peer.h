@@ -15,24 +15,24 @@
 
 struct peer {
 	const char *name;
-	/* Opens files and makes what is made once.  One life alone where it is not SIZE_MAX. */
+	/* Open files and make what is made once. Only one life, unless it is SIZE_MAX. */
 	int (*new)(struct recording *recording, size_t life, void **self);
 	void (*free)(void *self);    /* NULL is fine */
-	void (*prepare)(void *self); /* before each sample, untimed; or NULL */
-	void (*clear)(void *self);   /* forgets what it cached, in memory that is there; or NULL */
-	/* Fills pcs (NULL: not wanted), PEER_FRAMES of them, innermost first; gives how many. */
+	void (*prepare)(void *self); /* called before each sample, not timed; or NULL */
+	void (*clear)(void *self);   /* empty the caches, but keep their memory; or NULL */
+	/* Fill pcs (NULL: not wanted), at most PEER_FRAMES, innermost first. Return how many. */
 	size_t (*walk)(void *self, const struct sample *sample, uint64_t *pcs);
-	/* Several at once, PEER_MANY at most: fills n_pcs too.  NULL: one by one only. */
+	/* Walk several at once, at most PEER_MANY; fill n_pcs, too. NULL: only one by one. */
 	void (*many)(void *self, const struct sample *samples, size_t n, uint64_t *pcs[],
 		     size_t n_pcs[]);
 };
 
 extern const struct peer peer_table;  /* ours, tables ready */
-extern const struct peer peer_file;   /* ours, rules from files that were read: no table yet */
-extern const struct peer peer_opened; /* ours, files opened: what is needed is read in the walk */
+extern const struct peer peer_file;   /* ours, rules from files that were read: no tables yet */
+extern const struct peer peer_opened; /* ours, files opened: the walk reads what it needs */
 extern const struct peer peer_many;   /* ours, tables ready, several samples at once */
 extern const struct peer
-	peer_again; /* ours, tables ready, callers taken over from the thread's sample before */
+	peer_again; /* ours, tables ready, callers taken over from the thread's last sample */
 extern const struct peer peer_bare;	 /* ours, tables ready, nothing cached before each sample */
 extern const struct peer peer_floor;	 /* a loop over a direct index */
 extern const struct peer peer_libunwind; /* remote accessors, global cache */

@@ -12,13 +12,13 @@
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Generated code comes and goes; files stay where they are as long as the process does. */
+/* Generated code comes and goes; files stay mapped at their place as long as the process lives. */
 static bool is_file(const struct uw_mapping *m)
 {
 	return m->kind == UW_MAPPING_FILE || m->kind == UW_MAPPING_VDSO;
 }
 
-/* Whether the newer space has all files of the older one where it had them. */
+/* Return whether the newer space has all files of the older one at the same places. */
 static bool goes_on(const struct uw_space *older, const struct uw_space *newer)
 {
 	size_t n;
@@ -35,7 +35,10 @@ static bool goes_on(const struct uw_space *older, const struct uw_space *newer)
 	return true;
 }
 
-/* The life that space is of, a process's latest; it is given the mappings there are by now. */
+/*
+ * Return the life of this space, the latest of its process, and give it the mappings that exist by
+ * now.
+ */
 static int life_of(struct recording *r, uint32_t pid, const struct uw_space *space, size_t *out)
 {
 	size_t i = r->n_lives;
@@ -56,7 +59,7 @@ static int life_of(struct recording *r, uint32_t pid, const struct uw_space *spa
 	return 0;
 }
 
-/* Keeps a space as it is now. */
+/* Store a copy of a space as it is now. */
 static int space_of(struct recording *r, const struct uw_space *space, size_t *out)
 {
 	int err = array_make_room((void **)&r->spaces, r->n_spaces, &r->room_spaces,
@@ -72,7 +75,7 @@ static int space_of(struct recording *r, const struct uw_space *space, size_t *o
 struct reading {
 	struct recording *recording;
 	uint32_t pid;
-	uint64_t id;	    /* of the space last seen, that of pid; 0: none yet */
+	uint64_t id;	    /* of the last space, which belongs to pid; 0: none yet */
 	size_t space, life; /* which that is */
 };
 
@@ -115,7 +118,7 @@ static int keep(struct reading *reading, const struct event *event)
 	return 0;
 }
 
-/* Keeps max of the samples, evenly spread. */
+/* Keep max samples, evenly spread. */
 static void thin(struct recording *r, size_t max)
 {
 	size_t kept = 0, n = r->n_samples;
@@ -282,12 +285,15 @@ const struct loaded *life_loaded(const struct life *life, uint64_t addr)
 	return low < life->n_loaded && addr >= life->loaded[low].start ? &life->loaded[low] : NULL;
 }
 
-/* How far behind a program's entry point its first call may return to. */
+/* How far after a program's entry point the return address of its first call may be. */
 #define ENTRY_MAX 64
-/* How far behind the system call the call of the new thread's function may be. */
+/* How far after the system call the call of the new thread's function may be. */
 #define CLONE_MAX 64
 
-/* A system call that makes threads, just before vaddr: libc.so.6 is stripped of clone3's name. */
+/*
+ * Return whether a system call that creates threads is just before vaddr: libc.so.6 has no symbol
+ * for clone3.
+ */
 static bool follows_clone(const struct image *image, uint64_t vaddr)
 {
 	/* mov $56 or $435, %eax; syscall: clone and clone3 (asm/unistd_64.h). */

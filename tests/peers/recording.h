@@ -14,26 +14,28 @@
 
 struct sample {
 	struct uw_regs regs;
-	struct uw_region stack; /* one region, from sp on; its bytes are at bytes */
-	size_t space;		/* its process's mappings at that time */
+	struct uw_region stack; /* one region, from sp on; its contents are at bytes */
+	size_t space;		/* the mappings of its process at this time */
 	size_t life;
 	uint32_t tid;
 };
 
-/* An executable mapping of a life. */
+/* An executable mapping in a life. */
 struct code {
 	uint64_t start, end, bias;
 	const struct image *image; /* NULL: none to use */
 };
 
-/* A file as a life has it mapped. */
+/* A file that is mapped in a life. */
 struct loaded {
-	uint64_t start, end; /* run-time addresses of all it loads */
+	uint64_t start, end; /* run-time addresses of all loaded segments */
 	uint64_t bias;
 	const struct image *image;
 };
 
-/* A process from one exec to the next: the others are shown what it had mapped by the end. */
+/*
+ * A process from one exec to the next: the other unwinders get the mappings that it had at the end.
+ */
 struct life {
 	uint32_t pid;
 	const struct uw_space *space; /* its last */
@@ -58,24 +60,24 @@ struct recording {
 };
 
 /*
- * Reads the samples with user registers of a perf.data file, at most max of
- * them from all over it (0: all).  No file that was mapped is opened.
+ * Read the samples with user registers of a perf.data file, at most max from all over it (0: all).
+ * The mapped files are not opened.
  */
 int recording_read(const char *file, size_t max, struct recording *out);
 void recording_free(struct recording *recording);
 
-/* Opens the files that lives have mapped, for unwinding by the library under test. */
+/* Open the files that lives have mapped, for unwinding by the library under test. */
 void recording_resolve(struct recording *recording);
-/* The same for the others: fills codes and loaded.  One life alone where it is not SIZE_MAX. */
+/* The same for the other unwinders: fill codes and loaded. Only one life, unless it is SIZE_MAX. */
 int recording_load(struct recording *recording, size_t life);
 
-/* NULL where no code is mapped, or nothing loaded. */
+/* NULL if no code is mapped, or nothing was loaded. */
 const struct code *life_code(const struct life *life, uint64_t pc);
 const struct loaded *life_loaded(const struct life *life, uint64_t addr);
 
 /*
- * Whether a walk that ends in this frame has come all the way: the first
- * instructions of a program, or what a new thread begins with.
+ * Return whether a walk that ends in this frame is complete: the first instructions of a program,
+ * or of a new thread.
  */
 bool life_is_root(const struct life *life, uint64_t lookup);
 

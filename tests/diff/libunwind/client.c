@@ -19,7 +19,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
-#ifdef FOLDER_ONLY /* of the machine that is named: cross-platform, as libunwind(3) has it */
+#ifdef FOLDER_ONLY /* the names of the given machine: cross-platform, as libunwind(3) has it */
 #include FOLDER_ONLY
 #else
 #include <libunwind-coredump.h>
@@ -143,7 +143,7 @@ static int access_reg(unw_addr_space_t as, unw_regnum_t reg, unw_word_t *value, 
 	return 0;
 }
 
-/* As perf does it: the mapped file's .eh_frame_hdr in the target's memory. */
+/* As in perf: the mapped file's .eh_frame_hdr in the target's memory. */
 static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *pi, int need,
 			  void *arg)
 {
@@ -171,7 +171,7 @@ static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *p
 			hdr = segments[i].p_vaddr;
 	}
 	at = hdr ? bytes_at(f->maps, f->n_maps, hdr + bias, 12) : NULL;
-	/* Version 1, .eh_frame by pcrel|sdata4, the count as udata4, datarel|sdata4. */
+	/* Version 1; encodings: .eh_frame pcrel|sdata4, count udata4, table datarel|sdata4. */
 	if (!at || memcmp(at, "\1\x1b\3\x3b", 4) != 0)
 		return -UNW_ENOINFO;
 	memset(&di, 0, sizeof(di));

@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* By DWARF number: psABI x86_64 figure 3.36. */
+/* DWARF numbers: psABI x86_64 figure 3.36. */
 enum { RBP = 6, RSP = 7 };
 
 #define DEPTH 12
@@ -70,7 +70,10 @@ static void describe_regions(unsigned int i)
 	_U_dyn_register(info);
 }
 
-/* The kernel's tools/perf/Documentation/jitdump-specification.txt: names and frames, in a file. */
+/*
+ * Write a jitdump file with names and frames (tools/perf/Documentation/jitdump-specification.txt in
+ * the kernel).
+ */
 static FILE *dump;
 
 static void put(const void *bytes, size_t size)
@@ -88,12 +91,15 @@ static void begin_dump(const char *path)
 		exit(1);
 	put(head, sizeof(head));
 	(void)fflush(dump);
-	/* Who records sees the file by this. */
+	/* The recorder finds the file by this mapping. */
 	if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(dump), 0) == MAP_FAILED)
 		exit(1);
 }
 
-/* As an assembler writes it: after 1 byte CFA=rsp+16, rbp at -16; after 9 more 56; after 16 16; after 1 8. */
+/*
+ * As an assembler writes it: after 1 byte CFA=rsp+16, rbp at -16; after 9 more bytes CFA=rsp+56;
+ * after 16 more CFA=rsp+16; after 1 more CFA=rsp+8.
+ */
 static const uint8_t frame[] = {
 	20,
 	0,
@@ -153,7 +159,7 @@ static const uint8_t frame[] = {
 	0,
 };
 
-/* Behind the code, for its distances have 32 bits. */
+/* After the code, because the offsets have 32 bits. */
 static void describe_table(unsigned int i, uint8_t *room)
 {
 	enum { FDE = 24, START = 32 };
