@@ -1,4 +1,4 @@
-/* base/elf.c: reads headers, sections and build-ids of ELF64 little-endian files (elf.h). */
+/* base/elf.c: reads sections and build-ids of ELF64 little-endian files (elf.h). */
 #include "base/elf.h"
 
 #include <elf.h>
@@ -9,12 +9,10 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/elf_headers.h"
 #include "base/large.h"
 #include "base/unpack.h"
 
-/* More than any linker writes: Chromium has 40 sections, a large kernel module 200. */
-#define SECTIONS_MAX   65536
-#define NAMES_SIZE_MAX ((uint64_t)1 << 20)
 #define NOTES_SIZE_MAX ((uint64_t)64 << 10)
 
 /* Missing from older headers; defined by the gABI in 2022. */
@@ -33,22 +31,12 @@ bool uw_view_copy(const struct uw_view *view, uint64_t off, void *out, uint64_t 
 	return !view->cut || !view->cut(view->ctx);
 }
 
-/* Read from the image, from the view if it has the bytes, otherwise from the file. */
-int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size)
+int uw_read_at(int fd, uint64_t off, void *out, uint64_t size)
 {
 	uint8_t *to = out;
 
-	if (off > source->size || size > source->size - off)
-		return -EBADMSG;
-	if (source->image) {
-		if (size)
-			memcpy(out, source->image + off, size);
-		return 0;
-	}
-	if (uw_view_copy(&source->view, source->base + off, out, size))
-		return 0;
 	while (size) {
-		ssize_t n = pread(source->fd, to, size, (off_t)(source->base + off));
+		ssize_t n = pread(fd, to, size, (off_t)off);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -63,14 +51,27 @@ int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint
 	return 0;
 }
 
-/*
- * Read n entries of size bytes at off into memory that the caller frees. The size of the file
- * limits the size of the allocation.
- */
-static int read_array(const struct uw_source *source, uint64_t off, uint64_t n, uint64_t size,
-		      uint8_t **out)
+int uw_read_viewed(int fd, const struct uw_view *view, uint64_t off, void *out, uint64_t size)
 {
-	uint8_t *data;
+	return uw_view_copy(view, off, out, size) ? 0 : uw_read_at(fd, off, out, size);
+}
+
+int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size)
+{
+	if (off > source->size || size > source->size - off)
+		return -EBADMSG;
+	if (source->image) {
+		if (size)
+			memcpy(out, source->image + off, size);
+		return 0;
+	}
+	return uw_read_viewed(source->fd, &source->view, source->base + off, out, size);
+}
+
+int uw_source_load(const struct uw_source *source, uint64_t off, uint64_t n, uint64_t size,
+		   void **out)
+{
+	void *data;
 	int err;
 
 	if (off > source->size || n > (source->size - off) / size)
@@ -87,169 +88,59 @@ static int read_array(const struct uw_source *source, uint64_t off, uint64_t n, 
 	return 0;
 }
 
-/* Read the program headers. */
-static int read_phdrs(struct uw_elf *elf, uint64_t off, uint64_t n)
+/* Decode the tables of the headers. -ENOMEM. */
+static int take_headers(struct uw_elf *elf, const struct uw_elf_headers *h)
 {
-	uint8_t *raw;
-	struct uw_bytes b;
-	int err = read_array(&elf->source, off, n, sizeof(Elf64_Phdr), &raw);
-
-	if (err)
-		return err;
-	elf->phdrs = calloc(n ? n : 1, sizeof(*elf->phdrs));
-	if (!elf->phdrs) {
-		free(raw);
+	elf->type = h->file.e_type;
+	elf->machine = h->file.e_machine;
+	elf->entry = h->file.e_entry;
+	elf->phdrs = calloc(h->n_segments + 1, sizeof(*elf->phdrs));
+	elf->sections = calloc(h->n_sections + 1, sizeof(*elf->sections));
+	if (!elf->phdrs || !elf->sections)
 		return -ENOMEM;
+	elf->n_phdrs = h->n_segments;
+	for (size_t i = 0; i < h->n_segments; i++) {
+		const Elf64_Phdr *p = &h->segments[i];
+
+		elf->phdrs[i] = (struct uw_phdr){ .type = p->p_type,
+						  .flags = p->p_flags,
+						  .off = p->p_offset,
+						  .vaddr = p->p_vaddr,
+						  .file_size = p->p_filesz,
+						  .mem_size = p->p_memsz,
+						  .align = p->p_align };
 	}
-	b = uw_bytes_of(raw, n * sizeof(Elf64_Phdr));
-	for (uint64_t i = 0; i < n; i++) {
-		struct uw_phdr *p = &elf->phdrs[i];
+	elf->n_sections = h->n_sections;
+	for (size_t i = 0; i < h->n_sections; i++) {
+		const Elf64_Shdr *s = &h->sections[i];
 
-		p->type = uw_bytes_u32(&b);
-		p->flags = uw_bytes_u32(&b);
-		p->off = uw_bytes_u64(&b);
-		p->vaddr = uw_bytes_u64(&b);
-		uw_bytes_skip(&b, 8); /* p_paddr */
-		p->file_size = uw_bytes_u64(&b);
-		p->mem_size = uw_bytes_u64(&b);
-		p->align = uw_bytes_u64(&b);
+		elf->sections[i] = (struct uw_section){ .name = s->sh_name < h->names_size
+									? h->names + s->sh_name
+									: "",
+							.type = s->sh_type,
+							.flags = s->sh_flags,
+							.vaddr = s->sh_addr,
+							.off = s->sh_offset,
+							.size = s->sh_size };
 	}
-	elf->n_phdrs = n;
-	free(raw);
-	return b.err;
-}
-
-/*
- * Decode a section header. Its name, an offset in the string table, and sh_link are returned
- * separately.
- */
-static void read_section(struct uw_bytes *b, struct uw_section *s, uint64_t *name, uint32_t *link)
-{
-	*name = uw_bytes_u32(b);
-	s->type = uw_bytes_u32(b);
-	s->flags = uw_bytes_u64(b);
-	s->vaddr = uw_bytes_u64(b);
-	s->off = uw_bytes_u64(b);
-	s->size = uw_bytes_u64(b);
-	*link = uw_bytes_u32(b);
-	uw_bytes_skip(b, 4 + 8 + 8); /* sh_info, sh_addralign, sh_entsize */
-}
-
-/*
- * Read the section headers and the names of the sections. A section whose name cannot be read
- * has the name "".
- */
-static int read_sections(struct uw_elf *elf, uint64_t off, uint64_t n, uint32_t names_index)
-{
-	uint8_t *raw;
-	uint64_t names_size = 0, *name = NULL;
-	struct uw_bytes b;
-	uint32_t link;
-	int err;
-
-	if (n == 0 || names_index == SHN_XINDEX) {
-		/* The first entry holds the real numbers (gABI, e_shnum and e_shstrndx). */
-		struct uw_section first;
-		uint64_t ignored;
-
-		err = read_array(&elf->source, off, 1, sizeof(Elf64_Shdr), &raw);
-		if (err)
-			return err;
-		b = uw_bytes_of(raw, sizeof(Elf64_Shdr));
-		read_section(&b, &first, &ignored, &link);
-		free(raw);
-		n = n ? n : first.size;
-		names_index = names_index == SHN_XINDEX ? link : names_index;
-	}
-	if (n > SECTIONS_MAX)
-		return -ENOTSUP;
-	err = read_array(&elf->source, off, n, sizeof(Elf64_Shdr), &raw);
-	if (err)
-		return err;
-	elf->sections = calloc(n ? n : 1, sizeof(*elf->sections));
-	name = calloc(n ? n : 1, sizeof(*name));
-	if (!elf->sections || !name) {
-		err = -ENOMEM;
-		goto out;
-	}
-	b = uw_bytes_of(raw, n * sizeof(Elf64_Shdr));
-	for (uint64_t i = 0; i < n; i++)
-		read_section(&b, &elf->sections[i], &name[i], &link);
-	elf->n_sections = n;
-
-	if (names_index < n) {
-		const struct uw_section *s = &elf->sections[names_index];
-
-		names_size = s->size < NAMES_SIZE_MAX ? s->size : NAMES_SIZE_MAX;
-		elf->names = malloc(names_size + 1);
-		if (!elf->names) {
-			err = -ENOMEM;
-			goto out;
-		}
-		if (uw_source_read(&elf->source, s->off, elf->names, names_size))
-			names_size = 0;
-		elf->names[names_size] = 0;
-	}
-	for (uint64_t i = 0; i < n; i++)
-		elf->sections[i].name = name[i] < names_size ? elf->names + name[i] : "";
-out:
-	free(name);
-	free(raw);
-	return err;
+	return 0;
 }
 
 int uw_elf_init(struct uw_elf *elf, const struct uw_source *source)
 {
-	uint8_t raw[sizeof(Elf64_Ehdr)] = { 0 };
-	struct uw_bytes b = uw_bytes_of(raw, sizeof(raw));
-	uint64_t phoff, shoff;
-	uint16_t phentsize, phnum, shentsize, shnum, shstrndx;
+	struct uw_elf_headers headers;
 	int err;
 
 	*elf = (struct uw_elf){ .source = *source };
-	if (source->size < sizeof(raw))
-		return -ENOTSUP;
-	err = uw_source_read(source, 0, raw, sizeof(raw));
+	err = uw_elf_headers_read(source, true, &headers);
 	if (err)
-		return err;
-	if (memcmp(raw, ELFMAG, SELFMAG) || raw[EI_CLASS] != ELFCLASS64 ||
-	    raw[EI_DATA] != ELFDATA2LSB)
-		return -ENOTSUP;
-	uw_bytes_skip(&b, EI_NIDENT);
-	elf->type = uw_bytes_u16(&b);
-	elf->machine = uw_bytes_u16(&b);
-	uw_bytes_skip(&b, 4); /* e_version */
-	elf->entry = uw_bytes_u64(&b);
-	phoff = uw_bytes_u64(&b);
-	shoff = uw_bytes_u64(&b);
-	uw_bytes_skip(&b, 4 + 2); /* e_flags, e_ehsize */
-	phentsize = uw_bytes_u16(&b);
-	phnum = uw_bytes_u16(&b);
-	shentsize = uw_bytes_u16(&b);
-	shnum = uw_bytes_u16(&b);
-	shstrndx = uw_bytes_u16(&b);
-
-	if (phnum == PN_XNUM) /* 65,535 segments or more: no file that is mapped has so many */
-		return -ENOTSUP;
-	if (phnum) {
-		err = phentsize == sizeof(Elf64_Phdr) ? read_phdrs(elf, phoff, phnum) : -EBADMSG;
-		if (err)
-			goto fail;
-	}
-	/*
-	 * The kernel runs a file without sections, and its unwind information can be found
-	 * without them: ignore a damaged table.
-	 */
-	if (shoff && shentsize == sizeof(Elf64_Shdr)) {
-		err = read_sections(elf, shoff, shnum, shstrndx);
-		if (err == -ENOMEM)
-			goto fail;
-		if (err)
-			elf->n_sections = 0;
-	}
-	return 0;
-fail:
-	uw_elf_fini(elf);
+		return memcmp(headers.file.e_ident, ELFMAG, SELFMAG) ? -ENOTSUP : err;
+	err = take_headers(elf, &headers);
+	elf->names = headers.names;
+	headers.names = NULL;
+	uw_elf_headers_fini(&headers);
+	if (err)
+		uw_elf_fini(elf);
 	return err;
 }
 
@@ -322,14 +213,14 @@ int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *secti
 {
 	bool shf = section->flags & SHF_COMPRESSED;
 	bool zdebug = !strncmp(section->name, ".zdebug", 7);
-	uint8_t *raw;
+	void *raw;
 	int err;
 
 	if (section->type == SHT_NOBITS || !section->size)
 		return -ENOENT;
 	if (section->size > cap)
 		return -ENOTSUP;
-	err = read_array(&elf->source, section->off, section->size, 1, &raw);
+	err = uw_source_load(&elf->source, section->off, section->size, 1, &raw);
 	if (err)
 		return err;
 	if (!shf && !zdebug) {
@@ -343,23 +234,12 @@ int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *secti
 	return err;
 }
 
-/*
- * Find the build-id in a range of notes. The name and the contents of a note are padded to 4
- * bytes, or to 8 bytes in segments with that alignment (gABI).
- */
-static bool find_note(const struct uw_elf *elf, uint64_t off, uint64_t size, uint64_t align,
-		      struct uw_build_id *out)
+bool uw_note_build_id(const void *notes, uint64_t size, uint64_t align, struct uw_build_id *out)
 {
-	uint8_t *raw;
-	struct uw_bytes b;
+	struct uw_bytes b = uw_bytes_of(notes, size);
 	bool found = false;
 
-	if (size > NOTES_SIZE_MAX)
-		size = NOTES_SIZE_MAX;
-	if (read_array(&elf->source, off, size, 1, &raw))
-		return false;
 	align = align == 8 ? 8 : 4;
-	b = uw_bytes_of(raw, size);
 	while (!uw_bytes_done(&b) && !found) {
 		uint32_t name_size = uw_bytes_u32(&b), desc_size = uw_bytes_u32(&b);
 		uint32_t type = uw_bytes_u32(&b);
@@ -378,7 +258,22 @@ static bool find_note(const struct uw_elf *elf, uint64_t off, uint64_t size, uin
 			break;
 		uw_bytes_skip(&b, -(uint64_t)desc_size & (align - 1));
 	}
-	free(raw);
+	return found;
+}
+
+/* Find the build-id in a part of the file that has notes. */
+static bool find_note(const struct uw_elf *elf, uint64_t off, uint64_t size, uint64_t align,
+		      struct uw_build_id *out)
+{
+	void *notes;
+	bool found;
+
+	if (size > NOTES_SIZE_MAX)
+		size = NOTES_SIZE_MAX;
+	if (uw_source_load(&elf->source, off, size, 1, &notes))
+		return false;
+	found = uw_note_build_id(notes, size, align, out);
+	free(notes);
 	return found;
 }
 

@@ -8,6 +8,7 @@
 #ifndef BASE_ELF_H
 #define BASE_ELF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,11 +23,21 @@ struct uw_source {
 	struct uw_view view; /* of the file; without bytes if there is none */
 };
 
+/* Read size bytes of a file at off. -EBADMSG: the file is shorter; or a system code. */
+int uw_read_at(int fd, uint64_t off, void *out, uint64_t size);
+/* Do the same for a file that may have a view. */
+int uw_read_viewed(int fd, const struct uw_view *view, uint64_t off, void *out, uint64_t size);
 /*
  * Read [off, off + size) of the image. -EBADMSG if it ends before; other codes are those of
  * pread(2).
  */
 int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size);
+/*
+ * Read n entries of size bytes at off into memory that the caller frees. The size of the file
+ * limits the size of the allocation. Codes are those of uw_source_read, or -ENOMEM.
+ */
+int uw_source_load(const struct uw_source *source, uint64_t off, uint64_t n, uint64_t size,
+		   void **out);
 
 struct uw_phdr {
 	uint32_t type, flags;
@@ -69,6 +80,11 @@ const struct uw_section *uw_elf_section(const struct uw_elf *elf, const char *na
 int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *section, uint64_t cap,
 			uint8_t **out, size_t *size);
 
+/*
+ * Find the build-id (NT_GNU_BUILD_ID) among notes. The name and the contents of a note are padded to
+ * 4 bytes, or to 8 bytes in segments with that alignment (gABI).
+ */
+bool uw_note_build_id(const void *notes, uint64_t size, uint64_t align, struct uw_build_id *out);
 /* Read the build-id (NT_GNU_BUILD_ID); its size is 0 if the file has none. */
 void uw_elf_build_id(const struct uw_elf *elf, struct uw_build_id *out);
 

@@ -4,8 +4,8 @@
  */
 #include "symbolizer/kernel_head.h"
 
+#include "base/elf.h"
 #include "base/text.h"
-#include "symbolizer/elf/image.h"
 #include "symbolizer/elf/prefer.h"
 
 #include <errno.h>
@@ -140,7 +140,7 @@ static int probe_head(struct sym_kernel_head *h, size_t size)
 		const char *begin = two, *stop;
 
 		n = size - at < sizeof(two) ? size - at : sizeof(two);
-		err = sym_read_at(h->fd, at, two, n);
+		err = uw_read_at(h->fd, at, two, n);
 		if (err)
 			break;
 		if (at) {
@@ -199,7 +199,7 @@ static bool need_block(const struct sym_kernel_head *h, size_t i)
 		return block->state == SYM_KERNEL_BLOCK_THERE;
 	block->state = SYM_KERNEL_BLOCK_BAD;
 	if (h->fd >= 0) {
-		if (sym_read_at(h->fd, block->off, text, size) || text[size - 1] != '\n' ||
+		if (uw_read_at(h->fd, block->off, text, size) || text[size - 1] != '\n' ||
 		    uw_text_plain_size(text, size, '\n') != size)
 			return false;
 		end_lines(text, size);
@@ -227,7 +227,7 @@ int sym_kernel_head_open(struct sym_kernel_head *h, int fd, size_t *size)
 	if (!err && !(h->text = malloc(*size + 1)))
 		err = -ENOMEM;
 	if (!err)
-		err = sym_read_at(h->fd, h->size, h->text + h->size, *size - h->size);
+		err = uw_read_at(h->fd, h->size, h->text + h->size, *size - h->size);
 	if (err == -ENOENT) {
 		(void)close(h->fd);
 		h->fd = -1;

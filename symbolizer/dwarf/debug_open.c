@@ -57,13 +57,13 @@ static int open_debug(struct sym_image *image, const struct sym_debug_files *fil
 		err = dw_file_open(image, false, &d->budget, &d->main);
 	}
 	if (!err) {
-		d->main.fd = image->fd;
+		d->main.fd = image->source.fd;
 		d->budget.limit =
 			LIMIT_LEAST + LIMIT_TIMES * (d->main.info.size + d->main.line.size);
 		open_alt(d, image);
 		err = sym_spans_find(d, image);
-	} else if (image->fd >= 0) {
-		(void)close(image->fd);
+	} else if (image->source.fd >= 0) {
+		(void)close(image->source.fd);
 	}
 	sym_image_fini(image);
 	if (err) {

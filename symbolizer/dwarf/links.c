@@ -2,7 +2,6 @@
  * symbolizer/dwarf/links.c: tells which debug files belong to an ELF file: build-id, .gnu_debuglink
  * and .gnu_debugaltlink.
  */
-#include "symbolizer/cursor.h"
 #include "symbolizer/dwarf/debug.h"
 #include "symbolizer/symbolizer.h"
 
@@ -15,36 +14,16 @@
 #define NOTES_MAX ((uint64_t)1 << 20)
 #define CHUNK	  ((size_t)256 << 10)
 
-/*
- * Look for a build-id among ELF notes: name size, description size, type, name and description. The
- * last two are padded to four bytes.
- */
+/* Look for a build-id in a part of the file that has notes. */
 static int build_id_in(const struct sym_image *image, uint64_t off, uint64_t size,
 		       struct uw_build_id *out)
 {
-	struct sym_cursor c;
 	void *notes;
 	int err = sym_image_load(image, off, size, NOTES_MAX, &notes);
 
 	if (err)
 		return err;
-	err = -ENOENT;
-	c = sym_cursor_of(notes, size);
-	while (err && !c.bad && sym_cursor_left(&c) >= 12) {
-		uint32_t n_name = sym_cursor_u32(&c), n = sym_cursor_u32(&c);
-		uint32_t type = sym_cursor_u32(&c);
-		const uint8_t *name = sym_cursor_take(&c, ((uint64_t)n_name + 3) & ~UINT64_C(3));
-		const uint8_t *bytes = sym_cursor_take(&c, n);
-
-		(void)sym_cursor_take(&c, -n & 3);
-		if (!name || !bytes || type != NT_GNU_BUILD_ID || n_name != 4 ||
-		    memcmp(name, "GNU", 4) != 0 || !n || n > UW_BUILD_ID_MAX)
-			continue;
-		memset(out, 0, sizeof(*out));
-		out->size = (uint8_t)n;
-		memcpy(out->bytes, bytes, n);
-		err = 0;
-	}
+	err = uw_note_build_id(notes, size, 4, out) ? 0 : -ENOENT;
 	free(notes);
 	return err;
 }

@@ -319,11 +319,12 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	bool whole;
 	int err;
 
-	if (names_off > image->size || names_size > image->size - names_off || off > image->size ||
-	    size > image->size - off)
+	if (names_off > image->source.size || names_size > image->source.size - names_off ||
+	    off > image->source.size || size > image->source.size - off)
 		return -EBADMSG;
 	if (b->unread) {
-		err = sym_unread_add(b->unread, image->off + names_off, names_size, &names.flag);
+		err = sym_unread_add(b->unread, image->source.base + names_off, names_size,
+				     &names.flag);
 		if (err) {
 			b->odd = err;
 			return 0;
@@ -332,7 +333,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 		err = sym_builder_names(b, names_size, &names.off);
 		if (err)
 			return err;
-		err = sym_image_read(image, names_off, b->names + names.off, names_size);
+		err = uw_source_read(&image->source, names_off, b->names + names.off, names_size);
 		if (err)
 			return err;
 		names.simple = is_simple(b->names + names.off, names_size);
@@ -351,7 +352,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	while (size) {
 		size_t n = size < CHUNK ? (size_t)size : CHUNK - CHUNK % each;
 
-		err = sym_image_read(image, off, chunk, n);
+		err = uw_source_read(&image->source, off, chunk, n);
 		for (size_t i = 0; !err && i < n; i += each) {
 			Elf64_Sym sym;
 

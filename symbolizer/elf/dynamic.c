@@ -20,10 +20,10 @@ static int locate(const struct sym_image *image, uint64_t vaddr, uint64_t *off, 
 
 		if (p->p_type != PT_LOAD || vaddr < p->p_vaddr || into >= p->p_filesz)
 			continue;
-		if (p->p_offset > image->size || into >= image->size - p->p_offset)
+		if (p->p_offset > image->source.size || into >= image->source.size - p->p_offset)
 			return -EBADMSG;
 		*off = p->p_offset + into;
-		*room = image->size - *off;
+		*room = image->source.size - *off;
 		*room = *room < p->p_filesz - into ? *room : p->p_filesz - into;
 		return 0;
 	}
@@ -42,7 +42,7 @@ static int count_by_hash(const struct sym_image *image, uint64_t vaddr, uint64_t
 
 	if (!err)
 		err = room < sizeof(head) ? -EBADMSG
-					  : sym_image_read(image, off, head, sizeof(head));
+					  : uw_source_read(&image->source, off, head, sizeof(head));
 	if (!err)
 		*n = head[1];
 	return err;
@@ -62,7 +62,7 @@ static int count_by_gnu_hash(const struct sym_image *image, uint64_t vaddr, uint
 
 	if (!err)
 		err = room < sizeof(head) ? -EBADMSG
-					  : sym_image_read(image, off, head, sizeof(head));
+					  : uw_source_read(&image->source, off, head, sizeof(head));
 	if (err)
 		return err;
 	skip = sizeof(head) + (uint64_t)head[2] * (image->narrow ? 4 : 8);
@@ -73,7 +73,7 @@ static int count_by_gnu_hash(const struct sym_image *image, uint64_t vaddr, uint
 	for (uint64_t left = head[0]; left;) {
 		uint64_t now = left < CHUNK_WORDS ? left : CHUNK_WORDS;
 
-		err = sym_image_read(image, off, words, now * 4);
+		err = uw_source_read(&image->source, off, words, now * 4);
 		if (err)
 			return err;
 		for (uint64_t i = 0; i < now; i++)
@@ -93,7 +93,7 @@ static int count_by_gnu_hash(const struct sym_image *image, uint64_t vaddr, uint
 	while (room >= 4) {
 		uint64_t now = room / 4 < CHUNK_WORDS ? room / 4 : CHUNK_WORDS;
 
-		err = sym_image_read(image, off, words, now * 4);
+		err = uw_source_read(&image->source, off, words, now * 4);
 		if (err)
 			return err;
 		for (uint64_t i = 0; i < now; i++, last++) {

@@ -83,7 +83,8 @@ static size_t find_holes(const struct sym_image *image, bool *left_out, struct h
 		bool apart = true;
 
 		if (s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL || !s->sh_size ||
-		    s->sh_offset > image->size || s->sh_size > image->size - s->sh_offset ||
+		    s->sh_offset > image->source.size ||
+		    s->sh_size > image->source.size - s->sh_offset ||
 		    s->sh_offset < sizeof(Elf64_Ehdr) || is_read(image, s))
 			continue;
 		for (size_t j = 1; apart && j < image->n_sections; j++) {
@@ -114,9 +115,9 @@ static int put(const struct sym_image *image, uint64_t start, uint64_t end,
 	while (!err && start < end) {
 		uint64_t n = end - start < CHUNK ? end - start : CHUNK;
 
-		err = sym_image_read(image, start, chunk, n);
+		err = uw_source_read(&image->source, start, chunk, n);
 		if (!err)
-			err = to->put(to->ctx, image->off + start, chunk, n);
+			err = to->put(to->ctx, image->source.base + start, chunk, n);
 		start += n;
 	}
 	return err;
@@ -130,7 +131,7 @@ static int put_headers(const struct sym_image *image, const bool *left_out,
 		       const struct sym_extract *to)
 {
 	Elf64_Ehdr head;
-	int err = sym_image_read(image, 0, &head, sizeof(head));
+	int err = uw_source_read(&image->source, 0, &head, sizeof(head));
 
 	for (size_t i = 1; !err && i < image->n_sections; i++) {
 		Elf64_Shdr s = image->sections[i];
@@ -138,7 +139,8 @@ static int put_headers(const struct sym_image *image, const bool *left_out,
 		if (!left_out[i] || s.sh_flags & SHF_ALLOC)
 			continue;
 		s.sh_type = SHT_NOBITS;
-		err = to->put(to->ctx, image->off + head.e_shoff + i * sizeof(s), &s, sizeof(s));
+		err = to->put(to->ctx, image->source.base + head.e_shoff + i * sizeof(s), &s,
+			      sizeof(s));
 	}
 	return err;
 }
@@ -161,7 +163,7 @@ int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 	left_out = calloc(image.n_sections + 1, sizeof(*left_out));
 	if (!holes || !left_out)
 		err = -ENOMEM;
-	else if (!to->whole && !image.narrow && image.size > SMALL_FILE &&
+	else if (!to->whole && !image.narrow && image.source.size > SMALL_FILE &&
 		 image.n_sections <= SECTIONS_MAX)
 		n = find_holes(&image, left_out, holes);
 	for (size_t i = 0; !err && i < n; i++) {
@@ -171,7 +173,7 @@ int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 			at = holes[i].end;
 	}
 	if (!err)
-		err = put(&image, at, image.size, to, &left, chunk);
+		err = put(&image, at, image.source.size, to, &left, chunk);
 	if (!err && n)
 		err = put_headers(&image, left_out, to);
 	free(holes);

@@ -14,15 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "unwinder/unwinder.h"
+#include "base/elf.h"
 
 struct sym_image {
-	int fd;		      /* -1: in memory; borrowed */
-	const uint8_t *bytes; /* if fd is -1; borrowed */
-	uint64_t off;	      /* offset of the ELF header in the file */
-	uint64_t size;	      /* bytes from off on */
-	struct uw_view view;  /* of the file; empty: none */
-	bool narrow;	      /* ELFCLASS32 */
+	struct uw_source source; /* what it refers to is borrowed; fd is -1 in memory */
+	bool narrow;		 /* ELFCLASS32 */
 	uint16_t machine, type;
 	uint64_t entry;
 	bool sections_lost;   /* section headers are stated, but they are beyond the file's end */
@@ -33,11 +29,6 @@ struct sym_image {
 	char *names; /* names of the sections, NUL-terminated; owned; NULL: none */
 	size_t names_size;
 };
-
-/* Read size bytes of a file at off. -EBADMSG: the file is shorter; or a system code. */
-int sym_read_at(int fd, uint64_t off, void *out, uint64_t size);
-/* Do the same for a file that may have a view. */
-int sym_read_viewed(int fd, const struct uw_view *view, uint64_t off, void *out, uint64_t size);
 
 /*
  * Open an ELF file. If only its section headers are cut off, the segments are usable. -EBADMSG:
@@ -50,11 +41,9 @@ int sym_image_init_viewed(struct sym_image *image, int fd, uint64_t elf_off,
 int sym_image_init_bytes(struct sym_image *image, const void *bytes, size_t size);
 void sym_image_fini(struct sym_image *image);
 
-/* Read all of [off, off + size), or return -EBADMSG. off is relative to the ELF header. */
-int sym_image_read(const struct sym_image *image, uint64_t off, void *out, uint64_t size);
 /*
- * Return a copy of a span on the heap, followed by a NUL; the caller frees it. -EBADMSG: size
- * exceeds limit.
+ * Return a copy of [off, off + size) on the heap, followed by a NUL; the caller frees it. off is
+ * relative to the ELF header. -EBADMSG: the file ends before, or size exceeds limit.
  */
 int sym_image_load(const struct sym_image *image, uint64_t off, uint64_t size, uint64_t limit,
 		   void **out);

@@ -129,8 +129,9 @@ static const Elf64_Sym *symbol_at(struct plt *plt, uint32_t index, int *err)
 	if (first != plt->near_first || !plt->n_near) {
 		plt->n_near = 0;
 		n = n - first < NEAR ? n - first : NEAR;
-		*err = sym_image_read(plt->image, dynsym->sh_offset + first * sizeof(Elf64_Sym),
-				      plt->near, n * sizeof(Elf64_Sym));
+		*err = uw_source_read(&plt->image->source,
+				      dynsym->sh_offset + first * sizeof(Elf64_Sym), plt->near,
+				      n * sizeof(Elf64_Sym));
 		if (*err)
 			return NULL;
 		plt->near_first = first;

@@ -60,7 +60,7 @@ static int read_page(const struct sym_section *s, uint64_t number, const uint8_t
 	if (!b->bytes[at])
 		return -ENOMEM;
 	b->number[at] = UINT64_MAX;
-	err = sym_read_at(s->fd, s->off + number * PAGE, b->bytes[at], left < PAGE ? left : PAGE);
+	err = uw_read_at(s->fd, s->off + number * PAGE, b->bytes[at], left < PAGE ? left : PAGE);
 	if (err)
 		return err;
 	b->number[at] = number;
@@ -93,7 +93,7 @@ int sym_section_read(const struct sym_section *s, uint64_t off, void *out, uint6
 	if (s->blocks && size <= PAGE)
 		return read_pages(s, off, out, size);
 	if (!s->bytes)
-		return sym_read_at(s->fd, s->off + off, out, size);
+		return uw_read_at(s->fd, s->off + off, out, size);
 	if (size)
 		memcpy(out, s->bytes + off, size);
 	return 0;
@@ -341,13 +341,13 @@ static int unpack(const struct sym_section *packed, uint64_t type, uint64_t size
 
 static int raw_section(const struct sym_image *image, const Elf64_Shdr *s, struct sym_section *out)
 {
-	if (s->sh_offset > image->size || s->sh_size > image->size - s->sh_offset)
+	if (s->sh_offset > image->source.size || s->sh_size > image->source.size - s->sh_offset)
 		return -EBADMSG;
 	*out = (struct sym_section){
 		.size = s->sh_size,
-		.bytes = image->fd < 0 ? image->bytes + s->sh_offset : NULL,
-		.fd = image->fd,
-		.off = image->off + s->sh_offset,
+		.bytes = image->source.fd < 0 ? image->source.image + s->sh_offset : NULL,
+		.fd = image->source.fd,
+		.off = image->source.base + s->sh_offset,
 		.own_fd = -1,
 	};
 	return 0;

@@ -1,6 +1,7 @@
 /* symbolizer/elf/unread.c: reads lazy names from their file, chooses the best alias, and caches it. */
 #include "symbolizer/elf/unread.h"
 
+#include "base/elf.h"
 #include "base/text.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/elf/table.h"
@@ -103,7 +104,7 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 	}
 	if (u->n_strings == SYM_UNREAD_N || size > SYM_UNREAD_MAX)
 		return -E2BIG;
-	err = size ? sym_read_viewed(u->fd, &u->view, off, &first, 1) : -EBADMSG;
+	err = size ? uw_read_viewed(u->fd, &u->view, off, &first, 1) : -EBADMSG;
 	if (err || first)
 		return err ? err : -EBADMSG;
 	*flag = u->n_strings ? SYM_NAME_SECOND : 0;
@@ -177,8 +178,8 @@ static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_
 	while (done < limit) {
 		size_t piece = done ? limit - done : limit < PIECE ? limit : PIECE;
 		const char *end;
-		int err = sym_read_viewed(u->fd, &u->view, u->strings[which].off + at + done,
-					  out + done, piece);
+		int err = uw_read_viewed(u->fd, &u->view, u->strings[which].off + at + done,
+					 out + done, piece);
 
 		if (err)
 			return err;

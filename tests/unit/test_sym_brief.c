@@ -138,7 +138,7 @@ static int copy_of(const char *path)
 	if (from < 0 || fstat(from, &st))
 		return -1;
 	bytes = malloc((size_t)st.st_size);
-	if (!bytes || sym_read_at(from, 0, bytes, (uint64_t)st.st_size) ||
+	if (!bytes || uw_read_at(from, 0, bytes, (uint64_t)st.st_size) ||
 	    write(to, bytes, (size_t)st.st_size) != st.st_size)
 		abort();
 	free(bytes);

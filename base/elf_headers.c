@@ -1,0 +1,221 @@
+/* base/elf_headers.c: reads the headers of ELF files of both classes. */
+#include "base/elf_headers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "headers are copied as they are: little-endian hosts only"
+#endif
+
+/* More than any linker writes: Chromium has 40 sections, a large kernel module 200. */
+#define SECTIONS_MAX   ((uint64_t)1 << 16)
+#define SEGMENTS_MAX   ((uint64_t)1 << 16)
+#define NAMES_SIZE_MAX ((uint64_t)1 << 20)
+
+static bool is_narrow(const struct uw_elf_headers *h)
+{
+	return h->file.e_ident[EI_CLASS] == ELFCLASS32;
+}
+
+/* Read n entries of entsize bytes each, which must be want bytes. */
+static int load_entries(const struct uw_source *source, uint64_t off, uint64_t n, size_t want,
+			size_t entsize, void **out)
+{
+	return entsize == want ? uw_source_load(source, off, n, want, out) : -EBADMSG;
+}
+
+static Elf64_Shdr widen_section(const Elf32_Shdr *s)
+{
+	return (Elf64_Shdr){ .sh_name = s->sh_name,
+			     .sh_type = s->sh_type,
+			     .sh_flags = s->sh_flags,
+			     .sh_addr = s->sh_addr,
+			     .sh_offset = s->sh_offset,
+			     .sh_size = s->sh_size,
+			     .sh_link = s->sh_link,
+			     .sh_info = s->sh_info,
+			     .sh_addralign = s->sh_addralign,
+			     .sh_entsize = s->sh_entsize };
+}
+
+static Elf64_Phdr widen_segment(const Elf32_Phdr *p)
+{
+	return (Elf64_Phdr){ .p_type = p->p_type,
+			     .p_flags = p->p_flags,
+			     .p_offset = p->p_offset,
+			     .p_vaddr = p->p_vaddr,
+			     .p_paddr = p->p_paddr,
+			     .p_filesz = p->p_filesz,
+			     .p_memsz = p->p_memsz,
+			     .p_align = p->p_align };
+}
+
+/* Read n section headers. */
+static int load_sections(const struct uw_source *source, const struct uw_elf_headers *h, uint64_t n,
+			 Elf64_Shdr **out)
+{
+	size_t want = is_narrow(h) ? sizeof(Elf32_Shdr) : sizeof(Elf64_Shdr);
+	Elf64_Shdr *wide;
+	void *raw;
+	int err = load_entries(source, h->file.e_shoff, n, want, h->file.e_shentsize, &raw);
+
+	if (err)
+		return err;
+	if (!is_narrow(h)) {
+		*out = raw;
+		return 0;
+	}
+	wide = calloc(n ? n : 1, sizeof(*wide));
+	for (size_t i = 0; wide && i < n; i++)
+		wide[i] = widen_section((const Elf32_Shdr *)raw + i);
+	free(raw);
+	*out = wide;
+	return wide ? 0 : -ENOMEM;
+}
+
+/* Read the names of the sections, as far as they are needed and in the file. -ENOMEM. */
+static int read_names(const struct uw_source *source, struct uw_elf_headers *h, uint64_t index)
+{
+	uint64_t size;
+
+	if (index == SHN_UNDEF || index >= h->n_sections)
+		return 0;
+	size = h->sections[index].sh_size;
+	size = size < NAMES_SIZE_MAX ? size : NAMES_SIZE_MAX;
+	h->names = malloc(size + 1);
+	if (!h->names)
+		return -ENOMEM;
+	if (uw_source_read(source, h->sections[index].sh_offset, h->names, size))
+		size = 0; /* sections without names are usable */
+	h->names[size] = '\0';
+	h->names_size = size;
+	return 0;
+}
+
+/* Read the section headers and the sections' names. */
+static int read_sections(const struct uw_source *source, struct uw_elf_headers *h)
+{
+	uint64_t n = h->file.e_shnum, names = h->file.e_shstrndx;
+	int err;
+
+	if (!h->file.e_shoff)
+		return 0;
+	if (!n || names == SHN_XINDEX) {
+		/* Section 0 holds the real numbers (gABI, e_shnum and e_shstrndx). */
+		Elf64_Shdr *first;
+
+		err = load_sections(source, h, 1, &first);
+		if (err)
+			return err;
+		n = n ? n : first->sh_size;
+		names = names == SHN_XINDEX ? first->sh_link : names;
+		free(first);
+	}
+	if (n > SECTIONS_MAX)
+		return -EBADMSG;
+	err = n ? load_sections(source, h, n, &h->sections) : 0;
+	if (err)
+		return err;
+	h->n_sections = n;
+	return read_names(source, h, names);
+}
+
+/* Read the program headers. Their number may be stated in section 0. */
+static int read_segments(const struct uw_source *source, struct uw_elf_headers *h)
+{
+	size_t want = is_narrow(h) ? sizeof(Elf32_Phdr) : sizeof(Elf64_Phdr);
+	uint64_t n = h->file.e_phnum;
+	void *raw;
+	int err;
+
+	if (n == PN_XNUM && h->n_sections)
+		n = h->sections[0].sh_info;
+	if (!h->file.e_phoff || !n)
+		return 0;
+	if (n > SEGMENTS_MAX)
+		return -EBADMSG;
+	err = load_entries(source, h->file.e_phoff, n, want, h->file.e_phentsize, &raw);
+	if (err)
+		return err;
+	if (is_narrow(h)) {
+		h->segments = calloc(n, sizeof(*h->segments));
+		for (size_t i = 0; h->segments && i < n; i++)
+			h->segments[i] = widen_segment((const Elf32_Phdr *)raw + i);
+		free(raw);
+		if (!h->segments)
+			return -ENOMEM;
+	} else {
+		h->segments = raw;
+	}
+	h->n_segments = n;
+	return 0;
+}
+
+/* Read the file's own header. */
+static int read_file_header(const struct uw_source *source, bool only64, Elf64_Ehdr *out)
+{
+	uint64_t size = source->size < sizeof(*out) ? source->size : sizeof(*out);
+	Elf64_Ehdr wide = { 0 };
+	Elf32_Ehdr narrow;
+	int err = uw_source_read(source, 0, &wide, size);
+
+	if (err)
+		return err;
+	memcpy(out->e_ident, wide.e_ident, EI_NIDENT);
+	if (size < EI_NIDENT || memcmp(wide.e_ident, ELFMAG, SELFMAG) != 0)
+		return -EBADMSG;
+	if (wide.e_ident[EI_DATA] != ELFDATA2LSB)
+		return -ENOTSUP;
+	if (wide.e_ident[EI_CLASS] == ELFCLASS64) {
+		*out = wide;
+		return size < sizeof(wide) ? -EBADMSG : 0;
+	}
+	if (wide.e_ident[EI_CLASS] != ELFCLASS32 || only64)
+		return -ENOTSUP;
+	if (size < sizeof(narrow))
+		return -EBADMSG;
+	memcpy(&narrow, &wide, sizeof(narrow));
+	out->e_type = narrow.e_type;
+	out->e_machine = narrow.e_machine;
+	out->e_entry = narrow.e_entry;
+	out->e_phoff = narrow.e_phoff;
+	out->e_shoff = narrow.e_shoff;
+	out->e_phentsize = narrow.e_phentsize;
+	out->e_phnum = narrow.e_phnum;
+	out->e_shentsize = narrow.e_shentsize;
+	out->e_shnum = narrow.e_shnum;
+	out->e_shstrndx = narrow.e_shstrndx;
+	return 0;
+}
+
+int uw_elf_headers_read(const struct uw_source *source, bool only64, struct uw_elf_headers *out)
+{
+	struct uw_elf_headers h = { .sections_err = 0 };
+	int err = read_file_header(source, only64, &h.file);
+
+	if (!err) {
+		h.sections_err = read_sections(source, &h);
+		if (h.sections_err == -ENOMEM)
+			err = -ENOMEM;
+		else
+			err = read_segments(source, &h);
+	}
+	if (err) {
+		Elf64_Ehdr file = h.file;
+
+		uw_elf_headers_fini(&h);
+		h.file = file;
+	}
+	*out = h;
+	return err;
+}
+
+void uw_elf_headers_fini(struct uw_elf_headers *h)
+{
+	free(h->sections);
+	free(h->segments);
+	free(h->names);
+	*h = (struct uw_elf_headers){ .sections_err = 0 };
+}
