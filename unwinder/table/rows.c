@@ -33,12 +33,21 @@ struct uw_rows {
 	uint64_t next_start; /* where that row ended, which is where row `next` begins */
 };
 
-static int make_room(struct uw_rows *rows)
+/* Finish opening rows, after which err is the result so far. Takes over rows; NULL is allowed. */
+static int finish_open(struct uw_rows *rows, int err, struct uw_rows **out)
 {
-	size_t n = rows->has_table ? rows->table.header->n_rules : 0;
+	if (!err) {
+		size_t n = rows->has_table ? rows->table.header->n_rules : 0;
 
-	rows->described = calloc(n ? n : 1, sizeof(*rows->described));
-	return rows->described ? 0 : -ENOMEM;
+		rows->described = calloc(n ? n : 1, sizeof(*rows->described));
+		err = rows->described ? 0 : -ENOMEM;
+	}
+	if (err) {
+		uw_rows_free(rows);
+		return err;
+	}
+	*out = rows;
+	return 0;
 }
 
 int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs_size,
@@ -57,14 +66,7 @@ int uw_rows_open(const void *table, size_t size, const void *procs, size_t procs
 		err = uw_procs_open(&rows->procs, procs, procs_size);
 		rows->has_procs = !err;
 	}
-	if (!err)
-		err = make_room(rows);
-	if (err) {
-		uw_rows_free(rows);
-		return err;
-	}
-	*out = rows;
-	return 0;
+	return finish_open(rows, err, out);
 }
 
 static void release(const struct uw_kept *kept)
@@ -95,14 +97,7 @@ int uw_rows_open_kept(const struct uw_kept *table, const struct uw_kept *procs,
 		err = uw_procs_open_kept(&rows->procs, rows->kept[1]);
 		rows->has_procs = !err;
 	}
-	if (!err)
-		err = make_room(rows);
-	if (err) {
-		uw_rows_free(rows);
-		return err;
-	}
-	*out = rows;
-	return 0;
+	return finish_open(rows, err, out);
 }
 
 void uw_rows_free(struct uw_rows *rows)
