@@ -11,15 +11,16 @@
 #include <stdint.h>
 
 /*
- * Read a ULEB128 or an SLEB128 number of any length at p. Return where it ends, or NULL as below. They
- * are the slow paths of uw_uleb and uw_sleb, and take no pointer that a caller holds in a register.
+ * Read a ULEB128 or an SLEB128 number of any length at p. Return where it ends; NULL: as uw_uleb.
+ * These are the slow paths of uw_uleb and uw_sleb. They take no pointer to the caller's position,
+ * so that it can stay in a register.
  */
 const uint8_t *uw_uleb_long(const uint8_t *p, const uint8_t *end, uint64_t *out);
 const uint8_t *uw_sleb_long(const uint8_t *p, const uint8_t *end, int64_t *out);
 
 /*
- * Read the ULEB128 number at *p, and advance *p behind it. False, and *p is as it was: the number is
- * cut off at end, or it does not fit in 64 bits. Nearly all numbers have one byte or two.
+ * Read the ULEB128 number at *p, and advance *p behind it. False, and *p is as it was: the number
+ * is cut off at end, or it does not fit in 64 bits. Nearly all numbers have one byte or two.
  */
 static inline bool uw_uleb(const uint8_t **p, const uint8_t *end, uint64_t *out)
 {

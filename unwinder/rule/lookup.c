@@ -2,7 +2,7 @@
  * unwinder/rule/lookup.c: finds the rule at an address of an object: in the compiled table, in the
  * unwind sections, or by the code itself.
  *
- * uw_object_rule and uw_object_word_made ask these questions in this order and take the first answer:
+ * uw_object_rule and uw_object_word_made go through these questions and take the first answer:
  *
  *   1. Does a row of the compiled table cover the address? A row cannot know a signal trampoline
  *      without an FDE, so the code is looked at where the row may reach over one (at_trampoline).
@@ -11,15 +11,16 @@
  *
  * uw_object_interpret:
  *
- *   1. Do the FDE ranges say that no FDE covers the address? Then 2 and 3 are left out.
+ *   1. Do the FDE ranges say that no FDE covers the address? Then go to 5. If the gap is short, the
+ *      FDE before it is needed, which find_gap finds in the sections.
  *   2. Does a single FDE, read from the file, cover it? This is asked as long as it is cheaper than
  *      reading the section (may_peek, peeked_rule).
  *   3. Which FDE of which section covers it (find_place)? The sections are .eh_frame, Go's function
  *      table, .debug_frame and the .debug_frame in MiniDebugInfo.
- *   4. If an FDE covers it: does a signal trampoline begin where the FDE ends, at the return address
- *      (trampoline_at_end)? If not, which row does the FDE have (uw_cfi_rule)?
- *   5. If it lies in a gap (rule_in_gap): is the code a signal trampoline? Is the gap padding behind
- *      an FDE? Is it the function at the entry point, .init, .fini, or a PLT entry?
+ *   4. In an FDE (rule_in_fde): does a signal trampoline begin where the FDE ends, at the return
+ *      address (trampoline_at_end)? If not, which row of the FDE covers it (uw_cfi_rule)?
+ *   5. In a gap (rule_in_gap): is the code a signal trampoline? Is the gap padding behind an FDE? Is
+ *      the code the function at the entry point, .init, .fini, or a PLT entry?
  */
 #include "unwinder/rule/object.h"
 
@@ -158,8 +159,8 @@ static void narrow_gap(struct place *out, const struct uw_gap *one, const struct
 }
 
 /*
- * Find the gap around lookup, all sections taken together. -ENOENT: a section has an FDE there after
- * all.
+ * Find the gap around lookup, all sections taken together. -ENOENT: a section has an FDE there
+ * after all.
  */
 static int find_gap(struct uw_object *o, uint64_t lookup, struct place *out)
 {
