@@ -19,8 +19,8 @@
  *      table, .debug_frame and the .debug_frame in MiniDebugInfo.
  *   4. In an FDE (rule_in_fde): does a signal trampoline begin where the FDE ends, at the return
  *      address (trampoline_at_end)? If not, which row of the FDE covers it (uw_cfi_rule)?
- *   5. In a gap (rule_in_gap): is the code a signal trampoline? Is the gap padding behind an FDE? Is
- *      the code the function at the entry point, .init, .fini, or a PLT entry?
+ *   5. In a gap (rule_in_gap): is the code a signal trampoline? Is the gap padding behind an FDE?
+ *      Is the code the function at the entry point, .init, .fini, or a PLT entry?
  */
 #include "unwinder/rule/object.h"
 
