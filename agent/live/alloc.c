@@ -377,6 +377,15 @@ no_memory:
 }
 
 /*
+ * Return whether pid is this process. It is watched only for a moment, to measure the cost, and
+ * does not count.
+ */
+static bool is_own(uint32_t pid)
+{
+	return pid == (uint32_t)getpid();
+}
+
+/*
  * Attach the probes of allocator i in process pid (0: in all processes). The first failure is
  * stored.
  */
@@ -388,8 +397,7 @@ static void attach(struct live_allocators *a, size_t i, uint32_t pid)
 
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", allocator->fd);
 	err = live_bpf_attach_allocator(a->bpf, path, pid, allocator->places, allocator->n, error);
-	/* The own process is watched only for a moment, to measure the cost, and does not count. */
-	if (!err && pid != (uint32_t)getpid()) {
+	if (!err && !is_own(pid)) {
 		a->n += !allocator->watched;
 		allocator->watched = true;
 	}
@@ -419,7 +427,7 @@ void live_allocators_leave(struct live_allocators *a, uint32_t pid)
 		if (a->watched[i].pid != pid)
 			a->watched[kept++] = a->watched[i];
 	a->n_watched = kept;
-	a->n_chosen--;
+	a->n_chosen -= !is_own(pid);
 	live_bpf_detach_allocators(a->bpf, pid);
 }
 
@@ -460,15 +468,15 @@ static void watch_everywhere(struct live_allocators *a)
 static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
 {
 	void *array = a->watched;
-	bool chosen;
+	bool more;
 
 	for (size_t i = 0; i < a->n_watched; i++)
 		if (a->watched[i].pid == pid && a->watched[i].allocator == allocator)
 			return 0;
-	chosen = is_chosen(a, pid);
-	if (!chosen && a->n_chosen >= CHOSEN_MAX)
+	more = !is_own(pid) && !is_chosen(a, pid);
+	if (more && a->n_chosen >= CHOSEN_MAX)
 		drop_ended(a);
-	if (!chosen && a->n_chosen >= CHOSEN_MAX) {
+	if (more && a->n_chosen >= CHOSEN_MAX) {
 		watch_everywhere(a);
 		return 0;
 	}
@@ -476,7 +484,7 @@ static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
 		return -ENOMEM;
 	a->watched = array;
 	a->watched[a->n_watched++] = (struct watched){ pid, allocator };
-	a->n_chosen += !chosen;
+	a->n_chosen += more;
 	attach(a, allocator, pid);
 	return 0;
 }
