@@ -18,12 +18,11 @@
 static void *(*volatile allocate)(size_t) = malloc;
 static void (*volatile give_back)(void *) = free;
 
-/* Measure the time of a malloc and of a free, in ns. */
-static void time_calls(uint64_t *malloc_ns, uint64_t *free_ns)
+void live_cost_time(struct live_cost *cost)
 {
 	void *blocks[CALLS];
 
-	*malloc_ns = *free_ns = UINT64_MAX;
+	cost->malloc_ns = cost->free_ns = UINT64_MAX;
 	for (size_t batch = 0; batch < BATCHES; batch++) {
 		uint64_t start = now_ns(), middle, end;
 
@@ -33,10 +32,10 @@ static void time_calls(uint64_t *malloc_ns, uint64_t *free_ns)
 		for (size_t i = 0; i < CALLS; i++)
 			give_back(blocks[i]);
 		end = now_ns();
-		if ((middle - start) / CALLS < *malloc_ns)
-			*malloc_ns = (middle - start) / CALLS;
-		if ((end - middle) / CALLS < *free_ns)
-			*free_ns = (end - middle) / CALLS;
+		if ((middle - start) / CALLS < cost->malloc_ns)
+			cost->malloc_ns = (middle - start) / CALLS;
+		if ((end - middle) / CALLS < cost->free_ns)
+			cost->free_ns = (end - middle) / CALLS;
 	}
 }
 
@@ -59,19 +58,18 @@ static int watch_own(struct live_allocators *allocators)
 	return err;
 }
 
-int live_cost_measure(struct live_allocators *allocators, uint64_t *malloc_ns, uint64_t *free_ns)
+int live_cost_measure(struct live_allocators *allocators, const struct live_cost *plain,
+		      struct live_cost *more)
 {
-	uint64_t plain_malloc, plain_free, malloc_now, free_now;
-	int err;
+	struct live_cost now = { 0 };
+	int err = live_allocators_everywhere(allocators) ? 0 : watch_own(allocators);
 
-	time_calls(&plain_malloc, &plain_free);
-	err = watch_own(allocators);
 	if (!err)
-		time_calls(&malloc_now, &free_now);
+		live_cost_time(&now);
 	live_allocators_leave(allocators, (uint32_t)getpid());
 	if (err)
 		return err;
-	*malloc_ns = malloc_now > plain_malloc ? malloc_now - plain_malloc : 0;
-	*free_ns = free_now > plain_free ? free_now - plain_free : 0;
+	more->malloc_ns = now.malloc_ns > plain->malloc_ns ? now.malloc_ns - plain->malloc_ns : 0;
+	more->free_ns = now.free_ns > plain->free_ns ? now.free_ns - plain->free_ns : 0;
 	return 0;
 }

@@ -4,12 +4,21 @@
 
 #include <stdint.h>
 
+struct live_cost { /* of one call */
+	uint64_t malloc_ns, free_ns;
+};
+
 struct live_allocators;
 
+/* Measure the time of a malloc and of a free in this process, as its allocator is now. */
+void live_cost_time(struct live_cost *cost);
 /*
- * Watch this process's own allocator for some milliseconds, and measure by how many ns a malloc and
- * a free become slower. -ENOENT: the allocator cannot be found; -ENOMEM.
+ * Measure by how much a malloc and a free in this process are slower with probes than the plain
+ * ones, which live_cost_time measured before any probe was attached. If the probes are not in all
+ * processes, this process gets some for a few milliseconds. -ENOENT: its allocator cannot be found;
+ * -ENOMEM.
  */
-int live_cost_measure(struct live_allocators *allocators, uint64_t *malloc_ns, uint64_t *free_ns);
+int live_cost_measure(struct live_allocators *allocators, const struct live_cost *plain,
+		      struct live_cost *more);
 
 #endif

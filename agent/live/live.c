@@ -5,7 +5,6 @@
 #include "agent/live/alloc.h"
 #include "agent/live/bpf.h"
 #include "agent/live/cgroup.h"
-#include "agent/live/cost.h"
 #include "agent/live/file_id.h"
 #include "agent/live/inventory.h"
 #include "agent/live/mount.h"
@@ -287,11 +286,19 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
 int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
 {
 	struct live *live = (struct live *)source;
+	struct live_cost more;
+	int err;
 
 	if (!live->allocators || !live_allocators_n(live->allocators))
 		return -ENOENT;
-	cost->everywhere = live_allocators_everywhere(live->allocators);
-	return live_cost_measure(live->allocators, &cost->malloc_ns, &cost->free_ns);
+	err = live_cost_measure(live->allocators, &live->plain, &more);
+	if (err)
+		return err;
+	*cost = (struct live_alloc_cost){ .malloc_ns = more.malloc_ns,
+					  .free_ns = more.free_ns,
+					  .everywhere =
+						  live_allocators_everywhere(live->allocators) };
+	return 0;
 }
 
 int source_live_counters(struct source *source, int cpu, struct live_counters *counters)

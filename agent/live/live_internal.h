@@ -7,6 +7,7 @@
 
 #include "agent/hash.h"
 #include "agent/live/captured.h"
+#include "agent/live/cost.h"
 #include "agent/live/decode.h"
 #include "agent/live/live.h"
 #include "agent/live/online.h"
@@ -33,6 +34,7 @@ struct live {
 	uint64_t off_cpu_min_ns;
 	uint64_t tick_ns;
 	struct live_allocators *allocators; /* NULL: allocations are not recorded */
+	struct live_cost plain;		    /* of this process, before it had any probes */
 	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
 	int epoll;
 

@@ -57,7 +57,7 @@ static void test_measuring_changes_nothing(const char *libc)
 {
 	struct live_allocators *a;
 	pid_t children[CHOSEN];
-	uint64_t malloc_ns, free_ns;
+	struct live_cost plain = { 0 }, more;
 
 	CHECK(!live_allocators_new(NULL, false, &a), "new");
 	for (size_t i = 0; i < CHOSEN; i++) {
@@ -69,7 +69,7 @@ static void test_measuring_changes_nothing(const char *libc)
 		CHECK(!live_allocators_file(a, (uint32_t)children[i], libc), "watched");
 	}
 	CHECK(n_attached == CHOSEN && !n_everywhere, "each has its probes");
-	CHECK(!live_cost_measure(a, &malloc_ns, &free_ns), "measured");
+	CHECK(!live_cost_measure(a, &plain, &more), "measured");
 	CHECK(last_attached == (uint32_t)getpid() && last_detached == (uint32_t)getpid(),
 	      "with probes of this process");
 	CHECK(!live_allocators_everywhere(a) && !n_everywhere && n_detached == 1,
@@ -83,6 +83,20 @@ static void test_measuring_changes_nothing(const char *libc)
 	live_allocators_free(a);
 }
 
+/* If all processes have probes, this one has, too. Only an earlier measurement is without them. */
+static void test_the_cost_everywhere_is_measured(void)
+{
+	struct live_cost plain = { 0 }, more = { 0 };
+	struct live_allocators *a;
+
+	n_attached = n_detached = 0;
+	CHECK(!live_allocators_new(NULL, true, &a), "new");
+	CHECK(!live_cost_measure(a, &plain, &more), "measured");
+	CHECK(more.malloc_ns && more.free_ns, "compared with the earlier times");
+	CHECK(!n_attached && !n_detached, "without other probes");
+	live_allocators_free(a);
+}
+
 int main(void)
 {
 	char libc[4096];
@@ -92,5 +106,6 @@ int main(void)
 		return 77;
 	}
 	test_measuring_changes_nothing(libc);
+	test_the_cost_everywhere_is_measured();
 	return check_done();
 }
