@@ -10,54 +10,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int walking_option(struct walking *walking, int option, const char *text)
+int walking_max_frames(void *to, const char *option, char *text)
 {
+	struct walking *walking = to;
 	uint64_t number;
 
-	switch (option) {
-	case WALKING_MAX_FRAMES:
-		if (input_number("--max-frames", text, 1, walking->frames_limit, &number))
-			return -EINVAL;
-		walking->pipeline.max_frames = (size_t)number;
-		return 1;
-	case WALKING_SCAN:
-		walking->pipeline.scan = true;
-		return 1;
-	case WALKING_NO_DEMANGLE:
-		walking->as_linked = true;
-		return 1;
-	case WALKING_NO_LINES:
-		walking->no_lines = true;
-		return 1;
-	case WALKING_NO_INLINE:
-		walking->no_inline = true;
-		return 1;
-	case WALKING_DEBUG_DIR:
-		walking->pipeline.debug_dir = text;
-		return 1;
-	case WALKING_DB:
-		walking->db = text;
-		return 1;
-	case WALKING_NO_CACHE:
-		walking->no_cache = true;
-		return 1;
-	case WALKING_SYMFS:
-		walking->pipeline.symfs = text;
-		return 1;
-	case WALKING_EXE:
-		walking->pipeline.exe = text;
-		return 1;
-	case WALKING_PID:
-		if (input_number("--pid", text, 1, INT32_MAX, &number))
-			return -EINVAL;
-		walking->pid = (uint32_t)number;
-		return 1;
-	case WALKING_VERIFY_REUSE:
-		walking->pipeline.verify_reuse = true;
-		return 1;
-	default:
-		return 0;
-	}
+	if (input_number(option, text, 1, walking->frames_limit, &number))
+		return -EINVAL;
+	walking->pipeline.max_frames = (size_t)number;
+	return 0;
+}
+
+int walking_pid(void *to, const char *option, char *text)
+{
+	struct walking *walking = to;
+	uint64_t number;
+
+	if (input_number(option, text, 1, INT32_MAX, &number))
+		return -EINVAL;
+	walking->pid = (uint32_t)number;
+	return 0;
 }
 
 int walking_verified(const struct walking *walking, const struct pipeline_reuse *reuse)

@@ -2,10 +2,10 @@
 #ifndef AGENT_CLI_WALKING_H
 #define AGENT_CLI_WALKING_H
 
+#include "agent/cli/option.h"
 #include "agent/pipeline/pipeline.h"
 #include "agent/source/source.h"
 
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,48 +17,59 @@ struct walking {
 	uint32_t pid; /* --pid, a running process; 0: none */
 };
 
-/* Values for getopt_long, above those of the commands' own options. */
-enum {
-	WALKING_MAX_FRAMES = 1024,
-	WALKING_SCAN,
-	WALKING_NO_DEMANGLE,
-	WALKING_NO_LINES,
-	WALKING_NO_INLINE,
-	WALKING_DEBUG_DIR,
-	WALKING_DB,
-	WALKING_NO_CACHE,
-	WALKING_SYMFS,
-	WALKING_EXE,
-	WALKING_PID,
-	WALKING_VERIFY_REUSE,
-};
-
-/* Entries for a table of getopt_long. */
+/*
+ * Rows for the table of a command whose options have a struct walking of that name. What a text
+ * points to is borrowed as long as walking is used.
+ */
 /* clang-format off */
-#define WALKING_OPTIONS                                               \
-	{ "max-frames", required_argument, NULL, WALKING_MAX_FRAMES },    \
-	{ "scan", no_argument, NULL, WALKING_SCAN },                      \
-	{ "no-demangle", no_argument, NULL, WALKING_NO_DEMANGLE },        \
-	{ "no-lines", no_argument, NULL, WALKING_NO_LINES },              \
-	{ "no-inline", no_argument, NULL, WALKING_NO_INLINE },            \
-	{ "debug-dir", required_argument, NULL, WALKING_DEBUG_DIR },      \
-	{ "db", required_argument, NULL, WALKING_DB },                    \
-	{ "no-cache", no_argument, NULL, WALKING_NO_CACHE }
-/* For commands that fold equal stacks. */
-#define WALKING_FOLD_OPTIONS                                          \
-	{ "verify-reuse", no_argument, NULL, WALKING_VERIFY_REUSE }
+#define WALKING_AT(type, field) .at = offsetof(type, walking.field)
+#define WALKING_MAX_FRAMES(type)                                                                  \
+	{ "--max-frames", 0, "N", "most frames of one stack (default 1024)",                          \
+	  .set = walking_max_frames, .at = offsetof(type, walking) }
+#define WALKING_SCAN(type)                                                                        \
+	{ "--scan", 0, NULL,                                                                          \
+	  "where nothing else leads on, take the next word on the stack\n"                            \
+	  "that follows a call; marked as a guess",                                                   \
+	  .set = option_true, WALKING_AT(type, pipeline.scan) }
+#define WALKING_VERIFY_REUSE(type)                                                                \
+	{ "--verify-reuse", 0, NULL,                                                                  \
+	  "walk stacks fully as well, where callers are taken over from a\n"                          \
+	  "thread's sample before, and fail if that makes a difference",                              \
+	  .set = option_true, WALKING_AT(type, pipeline.verify_reuse) }
+#define WALKING_NO_DEMANGLE(type)                                                                 \
+	{ "--no-demangle", 0, NULL, "names as linked",                                                \
+	  .set = option_true, WALKING_AT(type, as_linked) }
+#define WALKING_NO_LINES(type)                                                                    \
+	{ "--no-lines", 0, NULL, "no source lines and inlined calls",                                 \
+	  .set = option_true, WALKING_AT(type, no_lines) },                                           \
+	{ "--no-inline", 0, NULL, "no inlined calls",                                                 \
+	  .set = option_true, WALKING_AT(type, no_inline) }
+/* The same for commands that show no lines and only take these options. */
+#define WALKING_NO_LINES_HIDDEN(type)                                                             \
+	{ "--no-lines", .set = option_true, WALKING_AT(type, no_lines) },                             \
+	{ "--no-inline", .set = option_true, WALKING_AT(type, no_inline) }
+#define WALKING_STORE(type)                                                                       \
+	{ "--debug-dir", 0, "DIR", "look for debug files there, too, before /usr/lib/debug",          \
+	  .set = option_text, WALKING_AT(type, pipeline.debug_dir) },                                 \
+	{ "--db", 0, "FILE", "the store of unwind tables (default: see man offwind)",                 \
+	  .set = option_text, WALKING_AT(type, db) },                                                 \
+	{ "--no-cache", 0, NULL, "without a store",                                                   \
+	  .set = option_true, WALKING_AT(type, no_cache) }
 /* For commands that read recordings, cores and snapshots, or one process. */
-#define WALKING_INPUT_OPTIONS                                         \
-	{ "symfs", required_argument, NULL, WALKING_SYMFS },              \
-	{ "sysroot", required_argument, NULL, WALKING_SYMFS },            \
-	{ "exe", required_argument, NULL, WALKING_EXE }
+#define WALKING_INPUT(type)                                                                       \
+	{ "--symfs", 0, "DIR",                                                                        \
+	  "look for the recorded files below DIR first: at their paths, by\n"                         \
+	  "name, by build-id; then on this host.  --sysroot is the same",                             \
+	  .set = option_text, WALKING_AT(type, pipeline.symfs) },                                     \
+	{ "--sysroot", 0, "DIR", .set = option_text, WALKING_AT(type, pipeline.symfs) },              \
+	{ "--exe", 0, "FILE", "the program that a core file is of",                                   \
+	  .set = option_text, WALKING_AT(type, pipeline.exe) }
 /* clang-format on */
 
-/*
- * Handle an option of the tables above. Return 1 if it was handled, 0 if it is another option, or
- * -EINVAL after reporting what is wrong. text is borrowed as long as walking is used.
- */
-int walking_option(struct walking *walking, int option, const char *text);
+/* Take the number of frames, which is at most frames_limit. to is the struct walking. */
+int walking_max_frames(void *to, const char *option, char *text);
+/* Take the number of a running process. to is the struct walking. */
+int walking_pid(void *to, const char *option, char *text);
 
 /*
  * Open the store of --db, or the default one, unless --no-cache was given. A failure is reported

@@ -27,30 +27,6 @@ struct explaining {
 	struct names *names;
 };
 
-static const char help[] =
-	"usage: offwind explain [OPTION]… INPUT\n"
-	"       offwind explain [OPTION]… --pid PID\n"
-	"Tells how one sample's stack was walked: for each frame its mapping and file, the\n"
-	"rule, where the caller's registers were and what they held; then why the walk ended.\n"
-	"\n"
-	"      --sample N        which: its number from 1, its name as tables have it, or\n"
-	"                        :TID of a core or process; the first if not given\n"
-	"      --stop REASON     the first whose walk ended so: truncated, no_unwind_info, …\n"
-	"      --json            for programs\n"
-	"      --max-frames N    most frames of one stack (default 1024)\n"
-	"      --symfs DIR       look for the recorded files below DIR first: at their paths, by\n"
-	"                        name, by build-id; then on this host.  --sysroot is the same\n"
-	"      --exe FILE        the program that a core file is of\n"
-	"      --pid PID         a thread of a running process\n"
-	"      --scan            where nothing else leads on, take the next word on the stack\n"
-	"                        that follows a call; marked as a guess\n"
-	"      --no-demangle     names as linked\n"
-	"      --debug-dir DIR   look for debug files there, too, before /usr/lib/debug\n"
-	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
-	"      --no-cache        without a store\n"
-	"  -q, --quiet           errors and warnings only\n"
-	"  -h, --help            this text\n";
-
 /*
  * Return true if name is a reason for which a walk ends; otherwise report the reasons that there
  * are.
@@ -179,61 +155,78 @@ static int explain(struct explaining *e, struct walking *walking, const char *pa
 	return err;
 }
 
+static const char help_before[] =
+	"usage: offwind explain [OPTION]… INPUT\n"
+	"       offwind explain [OPTION]… --pid PID\n"
+	"Tells how one sample's stack was walked: for each frame its mapping and file, the\n"
+	"rule, where the caller's registers were and what they held; then why the walk ended.\n"
+	"\n";
+
+struct options {
+	struct explaining sample;
+	struct walking walking;
+};
+
+/* Take the number or the name of a sample. to is the struct explaining. */
+static int take_sample(void *to, const char *option, char *text)
+{
+	struct explaining *e = to;
+
+	e->wanted = text;
+	e->number = 0;
+	if (!text[0] || strspn(text, "0123456789") != strlen(text))
+		return 0;
+	return input_number(option, text, 1, UINT64_MAX, &e->number);
+}
+
+static int take_stop(void *to, const char *option, char *text)
+{
+	return is_stop(text) ? option_text(to, option, text) : -EINVAL;
+}
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct option_row option_rows[] = {
+	{ "--sample", 0, "N",
+	  "which: its number from 1, its name as tables have it, or\n"
+	  ":TID of a core or process; the first if not given",
+	  .set = take_sample, AT(sample) },
+	{ "--stop", 0, "REASON", "the first whose walk ended so: truncated, no_unwind_info, …",
+	  .set = take_stop, AT(sample.stop) },
+	{ "--json", 0, NULL, "for programs", .set = option_true, AT(sample.json) },
+	WALKING_MAX_FRAMES(struct options),
+	WALKING_INPUT(struct options),
+	{ "--pid", 0, "PID", "a thread of a running process", .set = walking_pid, AT(walking) },
+	WALKING_SCAN(struct options),
+	WALKING_NO_DEMANGLE(struct options),
+	WALKING_NO_LINES_HIDDEN(struct options),
+	WALKING_STORE(struct options),
+	OPTION_QUIET,
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
+
 int cmd_explain(int argc, char **argv)
 {
-	enum { SAMPLE = 256, STOP, JSON };
-	static const struct option options[] = {
-		{ "sample", required_argument, NULL, SAMPLE },
-		{ "stop", required_argument, NULL, STOP },
-		{ "json", no_argument, NULL, JSON },
-		WALKING_OPTIONS,
-		WALKING_INPUT_OPTIONS,
-		{ "pid", required_argument, NULL, WALKING_PID },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	struct explaining e = { .number = 1 };
-	struct walking walking = {
-		.pipeline = { .on_walked = on_walked, .explain = is_wanted, .ctx = &e },
-		.frames_limit = 1 << 16,
-	};
-	int c, err;
+	struct options o = { .sample = { .number = 1 }, .walking = { .frames_limit = 1 << 16 } };
+	int rc = option_read(&option_table, argc, argv, &o), err;
 
-	while ((c = option_next(argc, argv, "qh", options)) != -1) {
-		switch (c) {
-		case SAMPLE:
-			e.wanted = optarg;
-			e.number = 0;
-			if (optarg[0] && strspn(optarg, "0123456789") == strlen(optarg) &&
-			    input_number("--sample", optarg, 1, UINT64_MAX, &e.number))
-				return CMD_USAGE;
-			break;
-		case STOP:
-			if (!is_stop(optarg))
-				return CMD_USAGE;
-			e.stop = optarg;
-			break;
-		case JSON:
-			e.json = true;
-			break;
-		case 'q':
-			log_quiet(true);
-			break;
-		case 'h':
-			(void)fputs(help, stdout);
-			return CMD_DONE;
-		default:
-			if (walking_option(&walking, c, optarg) != 1)
-				return CMD_USAGE;
-		}
-	}
-	if (optind + !walking.pid != argc) {
+	if (rc)
+		return rc < 0 ? CMD_USAGE : CMD_DONE;
+	if (optind + !o.walking.pid != argc) {
 		log_error("explain: takes one input; see offwind explain --help");
 		return CMD_USAGE;
 	}
-	walking_open_store(&walking);
-	err = explain(&e, &walking, walking.pid ? NULL : argv[optind]);
-	store_close(walking.pipeline.store);
+	o.walking.pipeline.on_walked = on_walked;
+	o.walking.pipeline.explain = is_wanted;
+	o.walking.pipeline.ctx = &o.sample;
+	walking_open_store(&o.walking);
+	err = explain(&o.sample, &o.walking, o.walking.pid ? NULL : argv[optind]);
+	store_close(o.walking.pipeline.store);
 	return err ? CMD_FAILED : CMD_DONE;
 }

@@ -23,7 +23,7 @@ struct record_options {
 	const char *path, *raw_path, *stats_path;
 	enum format format;
 	const char *sample_type; /* NULL: the default */
-	bool raw, with_files, all, has_rate;
+	bool raw, with_files, all, has_rate, has_format;
 	char **command; /* NULL: none */
 };
 

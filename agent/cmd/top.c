@@ -25,28 +25,6 @@
 enum { WINDOWS_MAX = 600, PIDS_MAX = 64, QUERY_MAX = 64 };
 #define SECOND_NS UINT64_C(1000000000)
 
-static const char help[] =
-	"usage: offwind top [OPTION]…\n"
-	"Shows the functions that run right now, live in a terminal.\n"
-	"\n"
-	"  -p, --pid PID[,PID…]  sample these processes and the children they make only\n"
-	"  -F, --freq HZ         samples a second on each CPU (default 99)\n"
-	"      --delay SEC       how often to draw anew, also 500ms (default 2)\n"
-	"      --window SEC      how far back what is shown reaches (default 10)\n"
-	"      --by WHAT         rows are symbol (default), module, pid, comm, thread or "
-	"container\n"
-	"      --sort self|total|name\n"
-	"  -b, --batch           print tables one after the other, without a terminal\n"
-	"  -n, --count N         end after so many\n"
-	"      --max-frames N, --scan, --no-demangle, --db FILE, --no-cache\n"
-	"                        as for record\n"
-	"  -h, --help            this text\n"
-	"\n"
-	"Keys: s sort; b rows; f only one process; / only functions whose names hold a text;\n"
-	"space or p pause; r begin anew; arrows, j, k, page keys scroll; ? keys; q quit.\n"
-	"\n"
-	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
-
 static const enum ranking_by bys[] = { RANKING_SYMBOL, RANKING_MODULE, RANKING_PID,
 				       RANKING_COMM,   RANKING_THREAD, RANKING_CONTAINER };
 static const char *const by_names[] = { "symbol", "module", "pid", "comm", "thread", "container" };
@@ -507,19 +485,21 @@ static int top(struct options *o)
 
 /* ---- command ------------------------------------------------------------------------------- */
 
-/* Read the list of --pid. Return 0, or -EINVAL after reporting what is wrong. */
-static int take_pids(struct options *o, const char *text)
+/* Read a list of processes. to is the struct options. */
+static int take_pids(void *to, const char *option, char *text)
 {
+	struct options *o = to;
+
 	while (*text) {
 		size_t n = strcspn(text, ",");
 		char word[16];
 		uint64_t pid;
 
 		(void)snprintf(word, sizeof(word), "%.*s", n < sizeof(word) ? (int)n : 15, text);
-		if (input_number("--pid", word, 1, INT32_MAX, &pid))
+		if (input_number(option, word, 1, INT32_MAX, &pid))
 			return -EINVAL;
 		if (o->live.n_pids == PIDS_MAX) {
-			log_error("--pid: more than %d processes", PIDS_MAX);
+			log_error("%s: more than %d processes", option, PIDS_MAX);
 			return -EINVAL;
 		}
 		o->pids[o->live.n_pids++] = (int32_t)pid;
@@ -533,9 +513,9 @@ static int take_pids(struct options *o, const char *text)
  * Parse a time of at least 100 ms and at most an hour; a number alone is in seconds. Return 0, or
  * -EINVAL after reporting what is wrong.
  */
-static int take_seconds(const char *option, const char *text, uint64_t *out_ns)
+static int take_seconds(void *to, const char *option, char *text)
 {
-	uint64_t seconds;
+	uint64_t *out_ns = to, seconds;
 
 	if (text[strspn(text, "0123456789")]) {
 		if (input_time(option, text, 3600 * SECOND_NS, out_ns))
@@ -569,65 +549,85 @@ static int one_of(const char *option, const char *text, const char *const *words
 	return -EINVAL;
 }
 
-/*
- * Read the command line into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help
- * was given and printed.
- */
-static int parse(int argc, char **argv, struct options *o, bool *done)
+static int take_by(void *to, const char *option, char *text)
 {
-	enum { DELAY = 256, WINDOW, BY, SORT };
-	static const struct option options[] = {
-		{ "pid", required_argument, NULL, 'p' },
-		{ "freq", required_argument, NULL, 'F' },
-		{ "delay", required_argument, NULL, DELAY },
-		{ "window", required_argument, NULL, WINDOW },
-		{ "by", required_argument, NULL, BY },
-		{ "sort", required_argument, NULL, SORT },
-		{ "batch", no_argument, NULL, 'b' },
-		{ "count", required_argument, NULL, 'n' },
-		WALKING_OPTIONS,
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	uint64_t number;
-	int c, err = 0;
+	return one_of(option, text, by_names, N_BYS, to);
+}
 
-	while (!err && (c = option_next(argc, argv, "p:F:bn:h", options)) != -1) {
-		switch (c) {
-		case 'p':
-			err = take_pids(o, optarg);
-			break;
-		case 'F':
-			err = input_number("--freq", optarg, 1, 50000, &number);
-			if (!err)
-				o->live.frequency_hz = (uint32_t)number;
-			break;
-		case DELAY:
-			err = take_seconds("--delay", optarg, &o->delay_ns);
-			break;
-		case WINDOW:
-			err = take_seconds("--window", optarg, &o->window_ns);
-			break;
-		case BY:
-			err = one_of("--by", optarg, by_names, N_BYS, &o->by);
-			break;
-		case SORT:
-			err = one_of("--sort", optarg, order_names, N_ORDERS, &o->order);
-			break;
-		case 'b':
-			o->batch = true;
-			break;
-		case 'n':
-			err = input_number("--count", optarg, 1, UINT32_MAX, &o->count);
-			break;
-		case 'h':
-			(void)fputs(help, stdout);
-			*done = true;
-			return 0;
-		default:
-			err = walking_option(&o->walking, c, optarg) == 1 ? 0 : -EINVAL;
-		}
-	}
+static int take_order(void *to, const char *option, char *text)
+{
+	return one_of(option, text, order_names, N_ORDERS, to);
+}
+
+static int take_count(void *to, const char *option, char *text)
+{
+	return input_number(option, text, 1, UINT32_MAX, to);
+}
+
+/* to is the struct options. */
+static int take_frequency(void *to, const char *option, char *text)
+{
+	struct options *o = to;
+	uint64_t number;
+
+	if (input_number(option, text, 1, 50000, &number))
+		return -EINVAL;
+	o->live.frequency_hz = (uint32_t)number;
+	return 0;
+}
+
+static const char help_before[] = "usage: offwind top [OPTION]…\n"
+				  "Shows the functions that run right now, live in a terminal.\n"
+				  "\n";
+
+static const char help_after[] =
+	"\n"
+	"Keys: s sort; b rows; f only one process; / only functions whose names hold a text;\n"
+	"space or p pause; r begin anew; arrows, j, k, page keys scroll; ? keys; q quit.\n"
+	"\n"
+	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct option_row option_rows[] = {
+	{ "--pid", 'p', "PID[,PID…]", "sample these processes and the children they make only",
+	  .set = take_pids },
+	{ "--freq", 'F', "HZ", "samples a second on each CPU (default 99)", .set = take_frequency },
+	{ "--delay", 0, "SEC", "how often to draw anew, also 500ms (default 2)",
+	  .set = take_seconds, AT(delay_ns) },
+	{ "--window", 0, "SEC", "how far back what is shown reaches (default 10)",
+	  .set = take_seconds, AT(window_ns) },
+	{ "--by", 0, "WHAT", "rows are symbol (default), module, pid, comm, thread or container",
+	  .set = take_by, AT(by) },
+	{ "--sort", 0, "self|total|name", "", .set = take_order, AT(order) },
+	{ "--batch", 'b', NULL, "print tables one after the other, without a terminal",
+	  .set = option_true, AT(batch) },
+	{ "--count", 'n', "N", "end after so many", .set = take_count, AT(count) },
+	{ "--max-frames", 0, "N", OPTION_BESIDE, .set = walking_max_frames, AT(walking) },
+	{ "--scan", 0, NULL, OPTION_BESIDE, .set = option_true, AT(walking.pipeline.scan) },
+	{ "--no-demangle", 0, NULL, OPTION_BESIDE, .set = option_true, AT(walking.as_linked) },
+	{ "--db", 0, "FILE", OPTION_BESIDE, .set = option_text, AT(walking.db) },
+	{ "--no-cache", 0, NULL, "as for record", .set = option_true, AT(walking.no_cache) },
+	WALKING_NO_LINES_HIDDEN(struct options),
+	{ "--debug-dir", 0, "DIR", .set = option_text, AT(walking.pipeline.debug_dir) },
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
+
+/*
+ * Read the command line into *o. Return 0; 1 after --help was printed; or a negative code after
+ * reporting what is wrong.
+ */
+static int parse(int argc, char **argv, struct options *o)
+{
+	int err = option_read(&option_table, argc, argv, o);
+
 	if (!err && optind < argc) {
 		log_error("top takes no arguments; see offwind top --help");
 		err = -EINVAL;
@@ -643,12 +643,10 @@ int cmd_top(int argc, char **argv)
 			     .delay_ns = 2 * SECOND_NS,
 			     .window_ns = 10 * SECOND_NS };
 	struct sigaction action = { .sa_handler = on_signal };
-	bool done = false;
+	int rc = parse(argc, argv, &o);
 
-	if (parse(argc, argv, &o, &done))
-		return CMD_USAGE;
-	if (done)
-		return CMD_DONE;
+	if (rc)
+		return rc < 0 ? CMD_USAGE : CMD_DONE;
 	if (!o.batch && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
 		log_error("top: standard input and output must be a terminal; --batch needs none");
 		return CMD_USAGE;

@@ -57,53 +57,6 @@ struct job {
 	int write_err; /* error of the output, after which nothing more is read */
 };
 
-static const char help[] =
-	"usage: offwind unwind [OPTION]… INPUT…\n"
-	"       offwind unwind [OPTION]… --pid PID\n"
-	"Unwinds the stacks of perf.data and .owc recordings (- for standard input), of core\n"
-	"files, of snapshot folders, or of a running process.\n"
-	"\n"
-	"  -o, --output FILE     where to; without -f its ending names the format: .pb.gz, "
-	".folded,\n"
-	"                        .txt, .tsv, .jsonl, .speedscope.json (default: standard output "
-	"if\n"
-	"                        that is a file, else offwind.pb.gz; other formats go to standard\n"
-	"                        output)\n"
-	"  -f, --format FORMAT   pprof (default), folded, text, tsv, jsonl, speedscope or firefox\n"
-	"      --sample-type TYPE\n"
-	"                        what speedscope, firefox and folded show, and readers of pprof "
-	"show\n"
-	"                        first: \"samples\", \"cpu\", \"off_cpu\", \"wall\", …\n"
-	"      --max-frames N    most frames of one stack (default 1024)\n"
-	"      --symfs DIR       look for the recorded files below DIR first: at their paths, by\n"
-	"                        name, by build-id; then on this host.  --sysroot is the same\n"
-	"      --exe FILE        the program that a core file is of\n"
-	"      --time BEGIN,END  samples of this slice only: seconds on the recording's clock, as\n"
-	"                        perf script prints it (either may be left out); +BEGIN,+END "
-	"since\n"
-	"                        the first sample; 10%-20% of the whole\n"
-	"      --pid PID[,…], --tid TID[,…], --comm NAME[,…]\n"
-	"                        samples of these processes, threads, names\n"
-	"      --pid PID         without INPUT: all threads of a running process, once\n"
-	"      --scan            where nothing else leads on, take the next word on the stack\n"
-	"                        that follows a call; marked as a guess\n"
-	"      --verify-reuse    walk stacks fully as well, where callers are taken over from a\n"
-	"                        thread's sample before, and fail if that makes a difference\n"
-	"      --lines           in text: each frame's source line behind it, as perf script -F\n"
-	"                        +srcline; other formats have them anyway\n"
-	"      --no-demangle     names as linked\n"
-	"      --no-lines        no source lines and inlined calls\n"
-	"      --no-inline       no inlined calls\n"
-	"      --debug-dir DIR   look for debug files there, too, before /usr/lib/debug\n"
-	"      --db FILE         the store of unwind tables (default: see man offwind)\n"
-	"      --no-cache        without a store\n"
-	"  -q, --quiet           errors and warnings only\n"
-	"  -v, --verbose         say more\n"
-	"  -h, --help            this text\n"
-	"\n"
-	"Exit code: 0 done, 1 failed, 2 usage, 3 an input was damaged and is done as far as it\n"
-	"could be read.\n";
-
 /*
  * Flush the first stack, so that a reader of the output gets it at once, and log how long it took.
  */
@@ -402,128 +355,186 @@ int unwind_into(const char *path, struct pick *pick, int fd)
 	return rc == CMD_DONE || rc == CMD_PARTLY ? 0 : -EIO;
 }
 
-int cmd_unwind(int argc, char **argv)
-{
-	enum { TYPE = 256, LINES, TIME, TID, COMM, PID };
-	static const struct option words[] = {
-		{ "output", required_argument, NULL, 'o' },
-		{ "format", required_argument, NULL, 'f' },
-		{ "sample-type", required_argument, NULL, TYPE },
-		{ "lines", no_argument, NULL, LINES },
-		{ "time", required_argument, NULL, TIME },
-		{ "pid", required_argument, NULL, PID },
-		{ "tid", required_argument, NULL, TID },
-		{ "comm", required_argument, NULL, COMM },
-		WALKING_OPTIONS,
-		WALKING_INPUT_OPTIONS,
-		WALKING_FOLD_OPTIONS,
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "verbose", no_argument, NULL, 'v' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	struct job job = { .walking = { .frames_limit = 1 << 20 }, .out = { .fd = -1 } };
-	struct pipeline_options *options;
-	struct pick pick = { .pids = NULL };
-	bool has_format = false;
-	const char *path = NULL;
-	char text[1024];
-	int c, rc;
+static const char help_before[] =
+	"usage: offwind unwind [OPTION]… INPUT…\n"
+	"       offwind unwind [OPTION]… --pid PID\n"
+	"Unwinds the stacks of perf.data and .owc recordings (- for standard input), of core\n"
+	"files, of snapshot folders, or of a running process.\n"
+	"\n";
 
-	while ((c = option_next(argc, argv, "o:f:qvh", words)) != -1) {
-		switch (c) {
-		case 'o':
-			path = optarg;
-			break;
-		case 'f':
-			job.format = format_find(optarg);
-			if (job.format == FORMAT_N)
-				return CMD_USAGE;
-			has_format = true;
-			break;
-		case TYPE:
-			job.type = optarg;
-			break;
-		case LINES:
-			job.lines = true;
-			break;
-		case TIME:
-			if (pick_time(&pick, "--time", optarg))
-				return CMD_USAGE;
-			break;
-		case PID:
-			pick.pids = optarg;
-			break;
-		case TID:
-			pick.tids = optarg;
-			break;
-		case COMM:
-			pick.comms = optarg;
-			break;
-		case 'q':
-			log_quiet(true);
-			break;
-		case 'v':
-			log_verbose(true);
-			break;
-		case 'h':
-			(void)fputs(help, stdout);
-			return CMD_DONE;
-		default:
-			if (walking_option(&job.walking, c, optarg) != 1)
-				return CMD_USAGE;
-		}
-	}
-	if (optind == argc && !pick.pids) {
+static const char help_after[] =
+	"\n"
+	"Exit code: 0 done, 1 failed, 2 usage, 3 an input was damaged and is done as far as it\n"
+	"could be read.\n";
+
+struct options {
+	struct walking walking;
+	struct pick pick;
+	const char *path; /* NULL: the default */
+	const char *type; /* NULL: the default */
+	enum format format;
+	bool has_format, lines;
+};
+
+/* to is the struct options. */
+static int take_format(void *to, const char *option, char *text)
+{
+	struct options *o = to;
+
+	(void)option;
+	o->format = format_find(text);
+	o->has_format = true;
+	return o->format == FORMAT_N ? -EINVAL : 0;
+}
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct option_row option_rows[] = {
+	{ "--output", 'o', "FILE",
+	  "where to; without -f its ending names the format: .pb.gz, .folded,\n"
+	  ".txt, .tsv, .jsonl, .speedscope.json (default: standard output if\n"
+	  "that is a file, else offwind.pb.gz; other formats go to standard\n"
+	  "output)",
+	  .set = option_text, AT(path) },
+	{ "--format", 'f', "FORMAT",
+	  "pprof (default), folded, text, tsv, jsonl, speedscope or firefox", .set = take_format },
+	{ "--sample-type", 0, "TYPE",
+	  "what speedscope, firefox and folded show, and readers of pprof show\n"
+	  "first: \"samples\", \"cpu\", \"off_cpu\", \"wall\", …",
+	  .set = option_text, AT(type) },
+	WALKING_MAX_FRAMES(struct options),
+	WALKING_INPUT(struct options),
+	{ "--time", 0, "BEGIN,END",
+	  "samples of this slice only: seconds on the recording's clock, as\n"
+	  "perf script prints it (either may be left out); +BEGIN,+END since\n"
+	  "the first sample; 10%-20% of the whole",
+	  .set = pick_time, AT(pick) },
+	{ "--pid", 0, "PID[,…]", OPTION_BESIDE, .set = option_text, AT(pick.pids) },
+	{ "--tid", 0, "TID[,…]", OPTION_BESIDE, .set = option_text, AT(pick.tids) },
+	{ "--comm", 0, "NAME[,…]", "samples of these processes, threads, names", .set = option_text,
+	  AT(pick.comms) },
+	{ "--pid", 0, "PID", "without INPUT: all threads of a running process, once", .set = NULL },
+	WALKING_SCAN(struct options),
+	WALKING_VERIFY_REUSE(struct options),
+	{ "--lines", 0, NULL,
+	  "in text: each frame's source line behind it, as perf script -F\n"
+	  "+srcline; other formats have them anyway",
+	  .set = option_true, AT(lines) },
+	WALKING_NO_DEMANGLE(struct options),
+	WALKING_NO_LINES(struct options),
+	WALKING_STORE(struct options),
+	OPTION_QUIET,
+	OPTION_VERBOSE,
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
+
+/*
+ * Read the command line into *o. Return 0; 1 after --help was printed; or a negative code after
+ * reporting what is wrong.
+ */
+static int parse(int argc, char **argv, struct options *o)
+{
+	int err = option_read(&option_table, argc, argv, o);
+
+	if (err)
+		return err;
+	if (optind == argc && !o->pick.pids) {
 		log_error("unwind: no input; see offwind unwind --help");
-		return CMD_USAGE;
+		return -EINVAL;
 	}
 	/* With an input, --pid selects samples; without one it names a running process. */
 	if (optind == argc) {
-		if (walking_option(&job.walking, WALKING_PID, pick.pids) != 1)
-			return CMD_USAGE;
-		pick.pids = NULL;
+		if (walking_pid(&o->walking, "--pid", (char *)(uintptr_t)o->pick.pids))
+			return -EINVAL;
+		o->pick.pids = NULL;
 	}
-	job.pick = pick_any(&pick) ? &pick : NULL;
-	if (!path)
-		path = job.format != FORMAT_PPROF || is_redirected() ? "-"
-								     : format_file(job.format);
-	else if (!has_format && format_of_path(path, &job.format))
-		return CMD_USAGE;
-	if (job.format == FORMAT_PPROF && output_not_terminal("unwind", path))
-		return CMD_USAGE;
-	options = &job.walking.pipeline;
-	options->fold = is_folded(job.format);
-	options->on_walked = options->fold ? NULL : on_walked;
-	options->ctx = &job;
-	job.start_ns = now_ns();
+	if (!o->path)
+		o->path =
+			o->format != FORMAT_PPROF || is_redirected() ? "-" : format_file(o->format);
+	else if (!o->has_format && format_of_path(o->path, &o->format))
+		return -EINVAL;
+	return o->format == FORMAT_PPROF && output_not_terminal("unwind", o->path) ? -EINVAL : 0;
+}
+
+/* Report what was unwound. Return 0, or a negative code if --verify-reuse failed. */
+static int say_result(const struct job *job, const char *path)
+{
+	char text[1024];
+
+	accounting_text(&job->total, text, sizeof(text));
+	log_info("%s", text);
+	if (job->n_left_out)
+		log_info("left out by --time, --pid, --tid, --comm: %" PRIu64 " samples",
+			 job->n_left_out);
+	log_debug("frames walked %" PRIu64 ", taken over from the sample before %" PRIu64,
+		  job->reuse.n_walked, job->reuse.n_taken);
+	if (strcmp(path, "-"))
+		log_info("wrote %s", path);
+	advice_say(&job->unnamed);
+	return walking_verified(&job->walking, &job->reuse);
+}
+
+int cmd_unwind(int argc, char **argv)
+{
+	struct options o = { .walking = { .frames_limit = 1 << 20 } };
+	int rc = parse(argc, argv, &o);
+	struct pipeline_options *pipeline;
+	struct job job;
+
+	if (rc)
+		return rc < 0 ? CMD_USAGE : CMD_DONE;
+	job = (struct job){ .walking = o.walking,
+			    .out = { .fd = -1 },
+			    .format = o.format,
+			    .type = o.type,
+			    .lines = o.lines,
+			    .pick = pick_any(&o.pick) ? &o.pick : NULL,
+			    .start_ns = now_ns() };
+	pipeline = &job.walking.pipeline;
+	pipeline->fold = is_folded(job.format);
+	pipeline->on_walked = pipeline->fold ? NULL : on_walked;
+	pipeline->ctx = &job;
 	walking_open_store(&job.walking);
-	rc = run(&job, path, argv + optind, argc - optind);
-	if (rc == CMD_DONE || rc == CMD_PARTLY) {
-		accounting_text(&job.total, text, sizeof(text));
-		log_info("%s", text);
-		if (job.n_left_out)
-			log_info("left out by --time, --pid, --tid, --comm: %" PRIu64 " samples",
-				 job.n_left_out);
-		log_debug("frames walked %" PRIu64 ", taken over from the sample before %" PRIu64,
-			  job.reuse.n_walked, job.reuse.n_taken);
-		if (strcmp(path, "-"))
-			log_info("wrote %s", path);
-		advice_say(&job.unnamed);
-		if (walking_verified(&job.walking, &job.reuse))
-			rc = CMD_FAILED;
-	}
+	rc = run(&job, o.path, argv + optind, argc - optind);
+	if ((rc == CMD_DONE || rc == CMD_PARTLY) && say_result(&job, o.path))
+		rc = CMD_FAILED;
 	unnamed_fini(&job.unnamed);
-	keep_tables(options->store);
+	keep_tables(pipeline->store);
 	return rc;
 }
 
+/* ---- perf_to_profile ---------------------------------------------------------------- */
+
+struct to_profile {
+	const char *in, *out;
+	bool force, ignored;
+};
+
+/* The text names all of them. -j: other programs of this name accept it; it has no effect here. */
+static const struct option_row to_profile_rows[] = {
+	{ "-i", 'i', "PERF.DATA", .set = option_text, .at = offsetof(struct to_profile, in) },
+	{ "-o", 'o', "PROFILE", .set = option_text, .at = offsetof(struct to_profile, out) },
+	{ "-f", 'f', NULL, .set = option_true, .at = offsetof(struct to_profile, force) },
+	{ "-j", 'j', NULL, .set = option_true, .at = offsetof(struct to_profile, ignored) },
+	{ "-h", 'h', NULL, .set = option_show_help },
+};
+
+static const struct option_table to_profile_table = {
+	.usage = "usage: perf_to_profile -i PERF.DATA -o PROFILE [-f]\n"
+		 "Turns perf.data into a pprof profile; -f replaces PROFILE.\n"
+		 "This is offwind unwind under the name go tool pprof looks for.\n",
+	OPTION_ROWS(to_profile_rows),
+};
+
 int cmd_perf_to_profile(int argc, char **argv)
 {
-	static const char usage[] =
-		"usage: perf_to_profile -i PERF.DATA -o PROFILE [-f]\n"
-		"Turns perf.data into a pprof profile; -f replaces PROFILE.\n"
-		"This is offwind unwind under the name go tool pprof looks for.\n";
 	/*
 	 * go tool pprof creates PROFILE, keeps it open and reads its contents afterwards: so write
 	 * into that file instead of replacing it.
@@ -531,42 +542,22 @@ int cmd_perf_to_profile(int argc, char **argv)
 	struct job job = { .in_place = true,
 			   .out = { .fd = -1 },
 			   .walking = { .pipeline = { .fold = true } } };
-	const struct option no_words = { 0 };
-	char *in = NULL, *out = NULL;
-	bool force = false;
-	int c, rc;
+	struct to_profile o = { 0 };
+	int rc = option_read(&to_profile_table, argc, argv, &o);
+	char *in = (char *)(uintptr_t)o.in;
 
-	while ((c = option_next(argc, argv, "i:o:fjh", &no_words)) != -1) {
-		switch (c) {
-		case 'i':
-			in = optarg;
-			break;
-		case 'o':
-			out = optarg;
-			break;
-		case 'f':
-			force = true;
-			break;
-		case 'j': /* other programs of this name accept -j; it has no effect here */
-			break;
-		case 'h':
-			(void)fputs(usage, stdout);
-			return CMD_DONE;
-		default:
-			(void)fputs(usage, stderr);
-			return CMD_USAGE;
-		}
-	}
-	if (!in || !out || optind != argc) {
-		(void)fputs(usage, stderr);
+	if (rc > 0)
+		return CMD_DONE;
+	if (rc < 0 || !in || !o.out || optind != argc) {
+		option_help(&to_profile_table, stderr);
 		return CMD_USAGE;
 	}
-	if (!force && !access(out, F_OK)) {
-		log_error("%s: is there already; -f replaces it", out);
+	if (!o.force && !access(o.out, F_OK)) {
+		log_error("%s: is there already; -f replaces it", o.out);
 		return CMD_FAILED;
 	}
 	walking_open_store(&job.walking);
-	rc = run(&job, out, &in, 1);
+	rc = run(&job, o.out, &in, 1);
 	unnamed_fini(&job.unnamed);
 	keep_tables(job.walking.pipeline.store);
 	return rc;
