@@ -54,7 +54,11 @@ static void say_word(const char *argument, const struct option *words)
 		log_error("option '--%s' takes no argument", w->name);
 }
 
-int option_next(int argc, char *const *argv, const char *letters, const struct option *words)
+/*
+ * As getopt_long, with messages of offwind's own: getopt's would print the bytes of the command
+ * line unchanged on the terminal. '?' means that the option is wrong, which is already reported.
+ */
+static int next(int argc, char *const *argv, const char *letters, const struct option *words)
 {
 	/*
 	 * With several letters in one argument, optind does not advance before the last of them.
@@ -117,7 +121,7 @@ static void make_words(const struct option_table *t, struct option *words, char 
 	*letters = '\0';
 }
 
-/* Return the row that option_next() gave as c. */
+/* Return the row that next() gave as c. */
 static const struct option_row *row_of(const struct option_table *t, int c)
 {
 	size_t i = 0;
@@ -137,7 +141,7 @@ int option_read(const struct option_table *table, int argc, char *const *argv, v
 
 	assert(table->n_rows <= ROWS_MAX);
 	make_words(table, words, letters);
-	while ((c = option_next(argc, argv, letters, words)) != -1) {
+	while ((c = next(argc, argv, letters, words)) != -1) {
 		const struct option_row *row = c == '?' ? NULL : row_of(table, c);
 		int err = row ? row->set((char *)options + row->at, row->name, optarg) : -EINVAL;
 

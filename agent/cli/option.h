@@ -5,7 +5,7 @@
 #ifndef AGENT_CLI_OPTION_H
 #define AGENT_CLI_OPTION_H
 
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -74,12 +74,6 @@ int option_show_help(void *to, const char *option, char *text);
  * reporting what is wrong.
  */
 int option_read(const struct option_table *table, int argc, char *const *argv, void *options);
-
-/*
- * As getopt_long, with messages of offwind's own: getopt's would print the bytes of the command line
- * unchanged on the terminal. '?' means that the option is wrong, which is already reported.
- */
-int option_next(int argc, char *const *argv, const char *letters, const struct option *words);
 
 /* Print the help of a command. */
 void option_help(const struct option_table *table, FILE *out);

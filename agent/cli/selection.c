@@ -9,7 +9,7 @@
 #include <string.h>
 
 /*
- * Add a condition. Return 1, or -EINVAL after reporting that there are too many; so does
+ * Add a condition. Return 0, or -EINVAL after reporting that there are too many; so does
  * add_regex.
  */
 static int add_label(struct selection *s, const char *option, const char *key, const char *values,
@@ -19,10 +19,10 @@ static int add_label(struct selection *s, const char *option, const char *key, c
 		log_error("%s: more than %d conditions", option, SELECTION_MAX);
 		return -EINVAL;
 	}
-	s->labels[s->n_labels++] = (struct selection_label){
-		.key = key, .option = option, .values = values, .beginning = beginning
-	};
-	return 1;
+	s->labels[s->n_labels++] = (struct selection_condition){ .key = key,
+								 .values = values,
+								 .beginning = beginning };
+	return 0;
 }
 
 /*
@@ -68,43 +68,44 @@ static int add_regex(struct selection *s, const char *option, const char *text, 
 	if (err)
 		return err;
 	s->n_regexes++;
-	return 1;
+	return 0;
 }
 
-int selection_option(struct selection *s, int option, char *text)
+int selection_label(void *to, const char *option, char *text)
 {
-	char *equals;
+	return add_label(to, option, option + 2, text, false);
+}
 
-	switch (option) {
-	case SELECTION_PID:
-		return add_label(s, "--pid", "pid", text, false);
-	case SELECTION_TID:
-		return add_label(s, "--tid", "tid", text, false);
-	case SELECTION_COMM:
-		return add_label(s, "--comm", "comm", text, false);
-	case SELECTION_THREAD:
-		return add_label(s, "--thread", "thread", text, false);
-	case SELECTION_CONTAINER:
-		return add_label(s, "--container", "container_id", text, true);
-	case SELECTION_STOP:
-		return add_label(s, "--stop", "stop", text, false);
-	case SELECTION_LABEL:
-		equals = strchr(text, '=');
-		if (!equals || equals == text) {
-			log_error("--label is KEY=VALUE, not '%s'", text);
-			return -EINVAL;
-		}
-		*equals = '\0';
-		return add_label(s, "--label", text, equals + 1, false);
-	case SELECTION_FOCUS:
-		return add_regex(s, "--focus", text, false, false);
-	case SELECTION_IGNORE:
-		return add_regex(s, "--ignore", text, false, true);
-	case SELECTION_MODULE:
-		return add_regex(s, "--module", text, true, false);
-	default:
-		return 0;
+int selection_container(void *to, const char *option, char *text)
+{
+	return add_label(to, option, "container_id", text, true);
+}
+
+int selection_any_label(void *to, const char *option, char *text)
+{
+	char *equals = strchr(text, '=');
+
+	if (!equals || equals == text) {
+		log_error("%s is KEY=VALUE, not '%s'", option, text);
+		return -EINVAL;
 	}
+	*equals = '\0';
+	return add_label(to, option, text, equals + 1, false);
+}
+
+int selection_focus(void *to, const char *option, char *text)
+{
+	return add_regex(to, option, text, false, false);
+}
+
+int selection_ignore(void *to, const char *option, char *text)
+{
+	return add_regex(to, option, text, false, true);
+}
+
+int selection_module(void *to, const char *option, char *text)
+{
+	return add_regex(to, option, text, true, false);
 }
 
 void selection_fini(struct selection *s)
@@ -118,7 +119,7 @@ void selection_fini(struct selection *s)
  * Return true if one of the label's comma-separated values is text or, with label->beginning, the
  * beginning of text.
  */
-static bool is_one_of(const struct selection_label *label, const char *text)
+static bool is_one_of(const struct selection_condition *label, const char *text)
 {
 	for (const char *at = label->values;;) {
 		size_t n = strcspn(at, ",");
@@ -183,7 +184,7 @@ static bool keep(void *ctx, size_t number)
 	const struct stacks_sample *sample = &a->s->samples[number];
 
 	for (size_t i = 0; i < a->selection->n_labels; i++) {
-		const struct selection_label *want = &a->selection->labels[i];
+		const struct selection_condition *want = &a->selection->labels[i];
 		char digits[STACKS_NUMBER];
 		const char *text = stacks_label_text(stacks_label(a->s, sample, want->key), digits);
 

@@ -2,17 +2,16 @@
 #ifndef AGENT_CLI_SELECTION_H
 #define AGENT_CLI_SELECTION_H
 
+#include "agent/cli/option.h"
 #include "agent/export/stacks.h"
 
-#include <getopt.h>
 #include <regex.h>
 
 enum { SELECTION_MAX = 64 };
 
 struct selection { /* all zero: every sample */
-	struct selection_label {
-		const char *key; /* the label's key */
-		const char *option;
+	struct selection_condition {
+		const char *key;    /* the label's key */
 		const char *values; /* comma-separated, one must match */
 		bool beginning;	    /* a value also matches if the label's text begins with it */
 	} labels[SELECTION_MAX];
@@ -24,51 +23,37 @@ struct selection { /* all zero: every sample */
 	size_t n_regexes;
 };
 
-enum { /* Values for getopt_long. */
-       SELECTION_PID = 2048,
-       SELECTION_TID,
-       SELECTION_COMM,
-       SELECTION_THREAD,
-       SELECTION_CONTAINER,
-       SELECTION_STOP,
-       SELECTION_LABEL,
-       SELECTION_FOCUS,
-       SELECTION_IGNORE,
-       SELECTION_MODULE,
-};
+/*
+ * Take a condition. to is the struct selection; text is borrowed until selection_fini and may be
+ * modified. Return 0, or -EINVAL after reporting what is wrong.
+ */
+int selection_label(void *to, const char *option, char *text); /* of the option's name */
+int selection_container(void *to, const char *option, char *text);
+int selection_any_label(void *to, const char *option, char *text); /* KEY=VALUE */
+int selection_focus(void *to, const char *option, char *text);
+int selection_ignore(void *to, const char *option, char *text);
+int selection_module(void *to, const char *option, char *text);
 
+/* Rows for the table of a command whose options have a struct selection of that name. */
 /* clang-format off */
-#define SELECTION_OPTIONS                                                 \
-	{ "pid", required_argument, NULL, SELECTION_PID },                    \
-	{ "tid", required_argument, NULL, SELECTION_TID },                    \
-	{ "comm", required_argument, NULL, SELECTION_COMM },                  \
-	{ "thread", required_argument, NULL, SELECTION_THREAD },              \
-	{ "container", required_argument, NULL, SELECTION_CONTAINER },        \
-	{ "stop", required_argument, NULL, SELECTION_STOP },                  \
-	{ "label", required_argument, NULL, SELECTION_LABEL },                \
-	{ "focus", required_argument, NULL, SELECTION_FOCUS },                \
-	{ "ignore", required_argument, NULL, SELECTION_IGNORE },              \
-	{ "module", required_argument, NULL, SELECTION_MODULE }
+#define SELECTION_ROW(type, name, argument, help, take)                                           \
+	{ name, 0, argument, help, .set = take, .at = offsetof(type, selection), .column = 28 }
+#define SELECTION_ROWS(type)                                                                      \
+	SELECTION_ROW(type, "--pid", "PID[,…]", OPTION_BESIDE, selection_label),                      \
+	SELECTION_ROW(type, "--tid", "TID[,…]", "", selection_label),                                 \
+	SELECTION_ROW(type, "--comm", "NAME[,…]", OPTION_BESIDE, selection_label),                    \
+	SELECTION_ROW(type, "--thread", "NAME[,…]", "", selection_label),                             \
+	SELECTION_ROW(type, "--container", "ID[,…]",                                                  \
+		      "samples of these processes, threads, containers (ids may be\ncut short)",         \
+		      selection_container),                                                               \
+	SELECTION_ROW(type, "--stop", "REASON[,…]", "whose stack ended so: root, truncated, …",       \
+		      selection_label),                                                                   \
+	SELECTION_ROW(type, "--label", "KEY=VALUE[,…]", "any label of theirs", selection_any_label),  \
+	SELECTION_ROW(type, "--focus", "REGEX", "stacks with such a function", selection_focus),      \
+	SELECTION_ROW(type, "--ignore", "REGEX", "stacks without", selection_ignore),                 \
+	SELECTION_ROW(type, "--module", "REGEX", "stacks with such a file", selection_module)
 /* clang-format on */
 
-#define SELECTION_HELP                                                                            \
-	"      --pid PID[,…], --tid TID[,…]\n"                                                \
-	"      --comm NAME[,…], --thread NAME[,…]\n"                                          \
-	"      --container ID[,…]    samples of these processes, threads, containers (ids may " \
-	"be\n"                                                                                    \
-	"                            cut short)\n"                                                \
-	"      --stop REASON[,…]     whose stack ended so: root, truncated, …\n"              \
-	"      --label KEY=VALUE[,…] any label of theirs\n"                                     \
-	"      --focus REGEX         stacks with such a function\n"                               \
-	"      --ignore REGEX        stacks without\n"                                            \
-	"      --module REGEX        stacks with such a file\n"
-
-/*
- * Handle an option of SELECTION_OPTIONS. text is borrowed until selection_fini and may be
- * modified. Return 1 if the option was handled, 0 if it is another option, or -EINVAL after
- * reporting what is wrong.
- */
-int selection_option(struct selection *selection, int option, char *text);
 /* Check that text is a regular expression. Return 0, or -EINVAL after reporting what is wrong. */
 int selection_try_regex(const char *option, const char *text);
 void selection_fini(struct selection *selection);

@@ -50,48 +50,6 @@ struct options {
 	struct pick pick; /* which samples of recordings */
 };
 
-static const char help[] =
-	"usage: offwind report [OPTION]… [FILE…]\n"
-	"Prints the functions of a pprof profile (- for standard input) with their own share\n"
-	"(self) and with what they call (total), or writes it in another format.  Recordings\n"
-	"(perf.data, .owc, cores) are unwound first.  Several files become one; without FILE it\n"
-	"is offwind.pb.gz, offwind.owc or perf.data of this folder, the first that is there.\n"
-	"\n"
-	"  -n, --top N           how many rows (default 30; 0: all)\n"
-	"      --sort self|total order of the rows (default self)\n"
-	"      --by WHAT         rows are symbol (default), module, source, pid, comm, thread,\n"
-	"                        container, or stop: why stacks ended\n"
-	"      --sample-type TYPE, --type TYPE\n"
-	"                        which value to count: \"samples\", \"cpu\", \"off_cpu\" "
-	"(default:\n"
-	"                        the file's own)\n"
-	"      --callers REGEX   who calls the functions that match, as a tree\n"
-	"      --callees REGEX   what they call\n"
-	"      --least PERCENT   leave out branches of a tree below this share (default 0.5)\n"
-	"      --diff BASE       what changed since the profile BASE, as shares of the whole\n"
-	"      --all-frames      of waits and allocations: self may be the scheduler's or the\n"
-	"                        allocator's own functions, not the first outside them\n"
-	"      --full-names      on a terminal: C++ functions with their parameter lists\n"
-	"      --bars auto|always|never\n"
-	"                        shares as bars (default auto: on a terminal)\n"
-	"\n"
-	"Only some samples:\n"
-	"      --time BEGIN,END      of recordings: a slice, in seconds on the recording's clock,\n"
-	"                            since its first sample (+1,+2), or 10%-20% of "
-	"it\n" SELECTION_HELP "\n"
-	"  -f, --format FORMAT   write " FORMAT_NAMES ";\n"
-	"                        with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
-	"                        counts, as difffolded.pl)\n"
-	"      --merge           the same as --format pprof\n"
-	"  -o, --output FILE     where to (default: standard output); without -f its ending names\n"
-	"                        the format: .pb.gz, .folded, .speedscope.json, …; any other is a\n"
-	"                        table\n"
-	"      --json            the table, its shares and the header as one JSON object\n"
-	"      --check           only check the files, strictly\n"
-	"  -h, --help            this text\n"
-	"\n"
-	"Exit code: 0 done, 1 a file is damaged or cannot be read, 2 usage.\n";
-
 /* ---- tables --------------------------------------------------------------------- */
 
 /*
@@ -524,19 +482,6 @@ static int one_of(const char *option, const char *text, const char *const *words
 	return -EINVAL;
 }
 
-static int take_least(const char *text, double *out)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value >= 0 && value <= 100)) {
-		log_error("--least is a percentage, not '%s'", text);
-		return -EINVAL;
-	}
-	*out = value;
-	return 0;
-}
-
 /* Report options that exclude each other. Return 0 or -EINVAL. */
 static int check_options(const struct options *o)
 {
@@ -557,134 +502,173 @@ static int check_options(const struct options *o)
 	return why ? -EINVAL : 0;
 }
 
-/*
- * Read the command line into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help
- * was given and printed.
- */
-static int parse(int argc, char **argv, struct options *o, bool *done)
+static int take_top(void *to, const char *option, char *text)
 {
-	enum {
-		SORT = 256,
-		TYPE,
-		CHECK,
-		BY,
-		CALLERS,
-		CALLEES,
-		LEAST,
-		DIFF,
-		BARS,
-		MERGE,
-		TIME,
-		ALL_FRAMES,
-		FULL_NAMES,
-		JSON
-	};
+	uint64_t number;
+
+	if (input_number(option, text, 0, INT32_MAX, &number))
+		return -EINVAL;
+	*(size_t *)to = (size_t)number;
+	return 0;
+}
+
+/* Take the order of the rows, also by pprof's names. */
+static int take_sort(void *to, const char *option, char *text)
+{
+	static const char *const orders[] = { "self", "total" };
+	const char *order = !strcmp(text, "cum") ? "total" : !strcmp(text, "flat") ? "self" : text;
+	int i = one_of(option, order, orders, 2);
+
+	*(bool *)to = i == 1;
+	return i < 0 ? i : 0;
+}
+
+/* Take what the rows are, also by the names of labels. */
+static int take_by(void *to, const char *option, char *text)
+{
 	static const char *const bys[] = { "symbol", "module", "source",    "pid",
 					   "comm",   "thread", "container", "stop" };
-	static const char *const orders[] = { "self", "total" };
-	static const char *const bars[] = { "auto", "always", "never" };
-	static const struct option long_options[] = {
-		{ "top", required_argument, NULL, 'n' },
-		{ "sort", required_argument, NULL, SORT },
-		{ "type", required_argument, NULL, TYPE },
-		{ "sample-type", required_argument, NULL, TYPE },
-		{ "by", required_argument, NULL, BY },
-		{ "callers", required_argument, NULL, CALLERS },
-		{ "callees", required_argument, NULL, CALLEES },
-		{ "least", required_argument, NULL, LEAST },
-		{ "diff", required_argument, NULL, DIFF },
-		{ "bars", required_argument, NULL, BARS },
-		{ "format", required_argument, NULL, 'f' },
-		{ "merge", no_argument, NULL, MERGE },
-		{ "time", required_argument, NULL, TIME },
-		{ "all-frames", no_argument, NULL, ALL_FRAMES },
-		{ "full-names", no_argument, NULL, FULL_NAMES },
-		{ "output", required_argument, NULL, 'o' },
-		{ "json", no_argument, NULL, JSON },
-		SELECTION_OPTIONS,
-		{ "check", no_argument, NULL, CHECK },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	uint64_t number;
-	int c, i = 0;
+	const char *by = !strcmp(text, "tid")		 ? "thread"
+			 : !strcmp(text, "container_id") ? "container"
+							 : text;
+	int i = one_of(option, by, bys, sizeof(bys) / sizeof(bys[0]));
 
-	while ((c = option_next(argc, argv, "n:f:o:h", long_options)) != -1) {
-		switch (c) {
-		case 'n':
-			if (input_number("--top", optarg, 0, INT32_MAX, &number))
-				return -EINVAL;
-			o->top = (size_t)number;
-			break;
-		case SORT:
-			if (!strcmp(optarg, "cum") || !strcmp(optarg, "flat")) /* pprof's names */
-				optarg = *optarg == 'c' ? "total" : "self";
-			i = one_of("--sort", optarg, orders, 2);
-			o->by_total = i == 1;
-			break;
-		case TYPE:
-			o->type = optarg;
-			break;
-		case BY:
-			if (!strcmp(optarg, "tid") || !strcmp(optarg, "container_id"))
-				optarg = *optarg == 't' ? "thread" : "container";
-			i = one_of("--by", optarg, bys, sizeof(bys) / sizeof(bys[0]));
-			o->by = (enum ranking_by)(i < 0 ? 0 : i);
-			break;
-		case CALLERS:
-			o->callers = optarg;
-			i = selection_try_regex("--callers", optarg);
-			break;
-		case CALLEES:
-			o->callees = optarg;
-			i = selection_try_regex("--callees", optarg);
-			break;
-		case LEAST:
-			i = take_least(optarg, &o->least);
-			break;
-		case DIFF:
-			o->base = optarg;
-			break;
-		case ALL_FRAMES:
-			o->all_frames = true;
-			break;
-		case FULL_NAMES:
-			o->whole_names = true;
-			break;
-		case TIME:
-			i = pick_time(&o->pick, "--time", optarg);
-			break;
-		case BARS:
-			i = one_of("--bars", optarg, bars, 3);
-			o->bars = (enum bars)(i < 0 ? 0 : i);
-			break;
-		case 'f':
-			o->format = format_find(optarg);
-			i = o->format == FORMAT_N ? -EINVAL : 0;
-			break;
-		case MERGE:
-			o->format = FORMAT_PPROF;
-			break;
-		case 'o':
-			o->output = optarg;
-			break;
-		case JSON:
-			o->json = true;
-			break;
-		case CHECK:
-			o->check = true;
-			break;
-		case 'h':
-			(void)fputs(help, stdout);
-			*done = true;
-			return 0;
-		default:
-			if (selection_option(&o->selection, c, optarg) != 1)
-				return -EINVAL;
-		}
-		if (i < 0)
-			return i;
+	if (i < 0)
+		return i;
+	*(enum ranking_by *)to = (enum ranking_by)i;
+	return 0;
+}
+
+static int take_regex(void *to, const char *option, char *text)
+{
+	*(const char **)to = text;
+	return selection_try_regex(option, text);
+}
+
+static int take_least(void *to, const char *option, char *text)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value >= 0 && value <= 100)) {
+		log_error("%s is a percentage, not '%s'", option, text);
+		return -EINVAL;
 	}
+	*(double *)to = value;
+	return 0;
+}
+
+static int take_bars(void *to, const char *option, char *text)
+{
+	static const char *const bars[] = { "auto", "always", "never" };
+	int i = one_of(option, text, bars, 3);
+
+	if (i < 0)
+		return i;
+	*(enum bars *)to = (enum bars)i;
+	return 0;
+}
+
+static int take_format(void *to, const char *option, char *text)
+{
+	enum format *format = to;
+
+	(void)option;
+	*format = format_find(text);
+	return *format == FORMAT_N ? -EINVAL : 0;
+}
+
+static int take_merge(void *to, const char *option, char *text)
+{
+	(void)option;
+	(void)text;
+	*(enum format *)to = FORMAT_PPROF;
+	return 0;
+}
+
+static const char help_before[] =
+	"usage: offwind report [OPTION]… [FILE…]\n"
+	"Prints the functions of a pprof profile (- for standard input) with their own share\n"
+	"(self) and with what they call (total), or writes it in another format.  Recordings\n"
+	"(perf.data, .owc, cores) are unwound first.  Several files become one; without FILE it\n"
+	"is offwind.pb.gz, offwind.owc or perf.data of this folder, the first that is there.\n"
+	"\n";
+
+static const char help_after[] =
+	"\n"
+	"Exit code: 0 done, 1 a file is damaged or cannot be read, 2 usage.\n";
+
+#define AT(field) .at = offsetof(struct options, field)
+
+static const struct option_row option_rows[] = {
+	{ "--top", 'n', "N", "how many rows (default 30; 0: all)", .set = take_top, AT(top) },
+	{ "--sort", 0, "self|total", "order of the rows (default self)", .set = take_sort,
+	  AT(by_total) },
+	{ "--by", 0, "WHAT",
+	  "rows are symbol (default), module, source, pid, comm, thread,\n"
+	  "container, or stop: why stacks ended",
+	  .set = take_by, AT(by) },
+	{ "--sample-type", 0, "TYPE", OPTION_BESIDE, .set = option_text, AT(type) },
+	{ "--type", 0, "TYPE",
+	  "which value to count: \"samples\", \"cpu\", \"off_cpu\" (default:\n"
+	  "the file's own)",
+	  .set = option_text, AT(type) },
+	{ "--callers", 0, "REGEX", "who calls the functions that match, as a tree",
+	  .set = take_regex, AT(callers) },
+	{ "--callees", 0, "REGEX", "what they call", .set = take_regex, AT(callees) },
+	{ "--least", 0, "PERCENT", "leave out branches of a tree below this share (default 0.5)",
+	  .set = take_least, AT(least) },
+	{ "--diff", 0, "BASE", "what changed since the profile BASE, as shares of the whole",
+	  .set = option_text, AT(base) },
+	{ "--all-frames", 0, NULL,
+	  "of waits and allocations: self may be the scheduler's or the\n"
+	  "allocator's own functions, not the first outside them",
+	  .set = option_true, AT(all_frames) },
+	{ "--full-names", 0, NULL, "on a terminal: C++ functions with their parameter lists",
+	  .set = option_true, AT(whole_names) },
+	{ "--bars", 0, "auto|always|never", "shares as bars (default auto: on a terminal)",
+	  .set = take_bars, AT(bars) },
+	{ .help = "\nOnly some samples:" },
+	{ "--time", 0, "BEGIN,END",
+	  "of recordings: a slice, in seconds on the recording's clock,\n"
+	  "since its first sample (+1,+2), or 10%-20% of it",
+	  .set = pick_time, AT(pick), .column = 28 },
+	SELECTION_ROWS(struct options),
+	{ .help = "" },
+	{ "--format", 'f', "FORMAT",
+	  "write pprof, folded, text, tsv, jsonl, speedscope or firefox;\n"
+	  "with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
+	  "counts, as difffolded.pl)",
+	  .set = take_format, AT(format) },
+	{ "--merge", 0, NULL, "the same as --format pprof", .set = take_merge, AT(format) },
+	{ "--output", 'o', "FILE",
+	  "where to (default: standard output); without -f its ending names\n"
+	  "the format: .pb.gz, .folded, .speedscope.json, …; any other is a\n"
+	  "table",
+	  .set = option_text, AT(output) },
+	{ "--json", 0, NULL, "the table, its shares and the header as one JSON object",
+	  .set = option_true, AT(json) },
+	{ "--check", 0, NULL, "only check the files, strictly", .set = option_true, AT(check) },
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
+
+/*
+ * Read the command line into *o. Return 0; 1 after --help was printed; or a negative code after
+ * reporting what is wrong.
+ */
+static int parse(int argc, char **argv, struct options *o)
+{
+	int err = option_read(&option_table, argc, argv, o);
+
+	if (err)
+		return err;
 	/* The suffix of the output file sets the format, except that .txt and .tsv are tables. */
 	if (o->format == FORMAT_N && o->output && !o->callers && !o->callees && !o->json) {
 		enum format format = FORMAT_N;
@@ -699,17 +683,16 @@ static int parse(int argc, char **argv, struct options *o, bool *done)
 int cmd_report(int argc, char **argv)
 {
 	struct options o = { .top = 30, .least = 0.5, .format = FORMAT_N };
-	bool done = false;
 	char *last = NULL;
-	int rc = CMD_USAGE;
+	int rc = CMD_USAGE, parsed = parse(argc, argv, &o);
 
-	if (!parse(argc, argv, &o, &done) &&
-	    (done || optind < argc || (last = given_default("report")))) {
-		char **paths = optind < argc ? argv + optind : &last;
-
+	if (parsed > 0) {
 		rc = CMD_DONE;
-		if (!done && report(paths, optind < argc ? argc - optind : 1, &o, stdout))
-			rc = CMD_FAILED;
+	} else if (!parsed && (optind < argc || (last = given_default("report")))) {
+		char **paths = optind < argc ? argv + optind : &last;
+		int n_paths = optind < argc ? argc - optind : 1;
+
+		rc = report(paths, n_paths, &o, stdout) ? CMD_FAILED : CMD_DONE;
 	}
 	selection_fini(&o.selection);
 	return rc;
