@@ -50,7 +50,7 @@ struct uw_proc_info {
 struct uw_proc_query {
 	uint64_t pc;
 	bool rules;	  /* also fill in unwind_info */
-	uint16_t machine; /* EM_X86_64, EM_AARCH64 */
+	uint16_t machine; /* ELF machine (e_machine) */
 	uw_read_fn read;  /* NULL: no memory; some handlers are then unknown */
 	void *ctx;	  /* read's */
 };
@@ -139,7 +139,7 @@ void uw_target_free(struct uw_target *target);
 
 /* Return the target's copy of the accessors. A change to them takes effect with the next call. */
 struct uw_accessors *uw_target_accessors(struct uw_target *target);
-/* Return the machine that the target was created with: EM_X86_64 or EM_AARCH64. */
+/* Return the machine that the target was created with. */
 uint16_t uw_target_machine(const struct uw_target *target);
 /* Return the target's address space, or NULL if it has none. */
 struct uw_space *uw_target_space(const struct uw_target *target);

@@ -63,7 +63,7 @@ struct uw_object *uw_object_get(struct uw_object *object);
 /* Drop one reference and free the object with the last; NULL is allowed. */
 void uw_object_put(struct uw_object *object);
 
-/* Return EM_X86_64 or EM_AARCH64. */
+/* Return the ELF machine (e_machine) of the file. */
 uint16_t uw_object_machine(const struct uw_object *object);
 
 /* Return the file's build-id, borrowed for the object's life. */

@@ -74,7 +74,7 @@ int uw_space_own(struct uw_space *space);
 /* Remove all mappings, as exec does. */
 void uw_space_clear(struct uw_space *space);
 
-/* Return EM_X86_64 or EM_AARCH64. */
+/* Return the ELF machine (e_machine) that the space was created with. */
 uint16_t uw_space_machine(const struct uw_space *space);
 
 /*

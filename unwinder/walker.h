@@ -25,7 +25,7 @@ extern "C" {
 
 /* How a process is read. Each function returns 0 or a negative errno value. */
 struct uw_process {
-	uint16_t machine; /* EM_X86_64, EM_AARCH64 */
+	uint16_t machine; /* ELF machine (e_machine) */
 	/* Read a register of a thread by DWARF number. -ENODATA: its value is not known. */
 	int (*reg)(void *ctx, uint64_t thread, unsigned int reg, uint64_t *value);
 	uw_read_fn read;

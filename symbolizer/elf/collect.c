@@ -1,6 +1,7 @@
 /* symbolizer/elf/collect.c: collects the function symbols of an ELF file in a builder. */
 #include "symbolizer/elf/table.h"
 
+#include "base/machine.h"
 #include "base/text.h"
 #include "base/unpack.h"
 #include "symbolizer/elf/dynamic.h"
@@ -248,7 +249,7 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	unsigned int type = ELF64_ST_TYPE(sym->st_info);
 	bool typed = type == STT_FUNC || type == STT_GNU_IFUNC;
 	enum sym_bind bind;
-	uint64_t addr = sym->st_value;
+	uint64_t addr = sym->st_value & ~uw_machine_symbol_bits(image->machine);
 	size_t length = SYM_UNMEASURED;
 	enum sym_kind kind;
 	uint64_t end;
@@ -257,8 +258,6 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 		return 0;
 	if (b->pages.n && b->sized_now != (typed && sym->st_size))
 		return 0;
-	if (image->machine == EM_ARM)
-		addr &= ~(uint64_t)1; /* the Thumb bit */
 	end = code_end(image, sym->st_shndx, addr, typed);
 	if (!end)
 		return 0;
@@ -358,7 +357,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 
 			if (image->narrow)
 				sym = widen_symbol((const Elf32_Sym *)(const void *)(chunk + i));
-			else if (b->pages.n && image->machine != EM_ARM &&
+			else if (b->pages.n && !uw_machine_symbol_bits(image->machine) &&
 				 passes_by(b, (const Elf64_Sym *)(const void *)(chunk + i), &names))
 				continue;
 			else

@@ -4,6 +4,7 @@
  */
 #include "symbolizer/elf/table.h"
 
+#include "base/machine.h"
 #include "base/pclntab.h"
 
 #include <errno.h>
@@ -36,8 +37,6 @@ static const Elf64_Shdr *section_of(const struct sym_image *image, bool *part)
  */
 static int find_relocated(const struct sym_image *image, uint64_t vaddr, uint64_t *value)
 {
-	const uint32_t relative =
-		image->machine == EM_AARCH64 ? R_AARCH64_RELATIVE : R_X86_64_RELATIVE;
 	const Elf64_Shdr *section = sym_image_section(image, ".rela.dyn");
 	const Elf64_Rela *relas;
 	void *bytes;
@@ -54,7 +53,8 @@ static int find_relocated(const struct sym_image *image, uint64_t vaddr, uint64_
 		return err;
 	relas = bytes;
 	for (size_t i = 0; i < section->sh_size / sizeof(*relas) && !found; i++) {
-		found = relas[i].r_offset == vaddr && ELF64_R_TYPE(relas[i].r_info) == relative;
+		found = relas[i].r_offset == vaddr &&
+			uw_machine_is_relative(image->machine, relas[i].r_info);
 		if (found)
 			*value = (uint64_t)relas[i].r_addend;
 	}

@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/elf.h"
+#include "base/machine.h"
 #include "base/pclntab.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/cfi/cfa_ops.h"
@@ -580,9 +581,7 @@ static bool find_relocated(const struct uw_elf *elf, uint64_t vaddr, uint64_t *v
 		uint64_t off = uw_bytes_u64(&b), info = uw_bytes_u64(&b);
 
 		*value = uw_bytes_u64(&b);
-		found = off == vaddr &&
-			ELF64_R_TYPE(info) == (elf->machine == EM_AARCH64 ? R_AARCH64_RELATIVE
-									  : R_X86_64_RELATIVE);
+		found = off == vaddr && uw_machine_is_relative(elf->machine, info);
 	}
 	free(data);
 	return found;
