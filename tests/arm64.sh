@@ -29,7 +29,7 @@ cd debs || exit 1
 apt-get download -qq "${missing[@]}" >> ../log 2>&1 ||
 	{ apt-get update -qq && apt-get download -qq "${missing[@]}"; } >> ../log 2>&1 ||
 	{ tail -n 1 ../log; echo "no arm64 packages to be had"; exit 77; }
-# Whole files appear at once: another test may be reading what is there.
+# Files appear as a whole: another test may be reading them.
 for p in "${missing[@]}"; do
 	rm -rf ../fresh
 	dpkg -x "${p}"_*.deb ../fresh && cp -alf ../fresh/. ../root && rm -rf ../fresh "${p}"_*.deb && : > "../done/$p" || exit 1

@@ -6,7 +6,7 @@ set -u
 cd "${1:-$(dirname "$0")/..}" || exit 1
 failures=0
 
-# $1 folder, $2 extended regex of allowed "…" includes, $3 extended regex of forbidden <…> includes
+# $1 directory, $2 extended regex of allowed "…" includes, $3 extended regex of forbidden <…> includes
 check() {
 	local folder=$1 allowed=$2 forbidden=$3 file line include
 	while IFS=: read -r file line include; do
@@ -34,7 +34,7 @@ check schema     'schema/[a-z_]+\.h' 'stdint\.h|stdio\.h|stdlib\.h|elf\.h|'"$own
 check bpf        '(schema|bpf)/[a-z_]+\.h|vmlinux\.h' 'stdint\.h|stdio\.h|stdlib\.h|string\.h|errno\.h|sqlite3\.h|elf\.h'
 check base       '(schema|base)/[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
 check unwinder   '(schema|base)/[a-z0-9_]+\.h|unwinder/([a-z]+/)?[a-z0-9_]+\.h' "$own|(elfutils/libdw.*|dwarf)\\.h"
-# A room of the unwinder uses those before it, as a walk uses rules, and rules come out of tables and CFI.
+# A directory of the unwinder uses those before it: a walk uses rules, and rules come from tables and CFI.
 before='(schema|base)/[a-z0-9_]+\.h|unwinder/(unwinder|cursor|walker|rule)\.h'
 for room in arch cfi table rule dynamic walk remote; do
 	before="$before|unwinder/$room/[a-z0-9_]+\.h"

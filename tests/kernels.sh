@@ -25,7 +25,7 @@ dir=$(realpath "$dir")
 
 # ---- the kernels ---------------------------------------------------------------------
 
-# "URI SUITE" of the mirrors' other releases: found from those that apt has for this one.
+# Print "URI SUITE" of the mirrors' other releases, derived from those that apt has for this release.
 sources() {
 	local uri release
 	apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' | sort -u |
@@ -38,7 +38,7 @@ sources() {
 		done
 }
 
-# apt as here, but with lists, packages and sources of its own.
+# apt as on this machine, but with lists, packages and sources of its own.
 own_apt() {
 	APT_CONFIG=$dir/apt/conf "$@"
 }
@@ -60,10 +60,10 @@ sources | sort -u >"$dir/apt/asked"
 sed "s|^|deb [arch=amd64 signed-by=$keyring] |; s|\$| main|" "$dir/apt/asked" >"$dir/apt/sources.list"
 [ -s "$dir/apt/sources.list" ] || { echo "apt is set up with no mirror of Debian's"; exit 1; }
 own_apt apt-get update -qq 2>"$dir/apt/log"
-# Releases that the mirror has no more are left out; whatever else is wrong shows below.
+# Releases that the mirror does not have any more are left out; any other error shows below.
 grep -o "'[^']* [^' ]* Release'" "$dir/apt/log" | tr -d "'" | awk '{ print $2 }' | sort -u | sed 's/^/not there: /'
 
-# Names of one version's packages, newest first: "5.10 linux-image-5.10.0-30-cloud-amd64".
+# Print the names of one version's packages, newest first: "5.10 linux-image-5.10.0-30-cloud-amd64".
 own_apt apt-cache search --names-only '^linux-image-[0-9].*-cloud-amd64$' | awk '{ print $1 }' | sort -Vr |
 	sed -nE 's/^(linux-image-([0-9]+\.[0-9]+).*)$/\2 \1/p' >"$dir/apt/names"
 
@@ -74,11 +74,11 @@ download() { # NAME
 	ls "$dir/debs/$1"_*.deb | tail -n 1
 }
 
-fetch() { # VERSION, newest | oldest: into $dir/debs, under the first name that is still there
+fetch() { # VERSION newest|oldest: into $dir/debs, under the first name that still exists
 	local name order=cat
 	[ "$2" = oldest ] && order=tac
 	for name in $(grep "^$1 " "$dir/apt/names" | cut -d' ' -f2 | $order); do
-		# Newer ones are divided into several packages.
+		# Newer kernels are divided into several packages.
 		if own_apt apt-cache show "$name" | grep -q '^Depends:.*linux-binary-'; then
 			download "${name/image/binary}" >/dev/null && download "${name/image/modules}" >/dev/null || continue
 		fi
@@ -90,7 +90,7 @@ fetch() { # VERSION, newest | oldest: into $dir/debs, under the first name that 
 mkdir -p "$dir/debs"
 debs=()
 for version in $(cut -d' ' -f1 "$dir/apt/names" | sort -Vu); do
-	case $version in # the long-term ones and the newest
+	case $version in # the long-term kernels and the newest
 	4.19 | 5.* | 6.1 | 6.12 | 6.18) ;;
 	*) [ "$version" = "$(cut -d' ' -f1 "$dir/apt/names" | sort -Vu | tail -n 1)" ] || continue ;;
 	esac
@@ -105,7 +105,7 @@ done
 
 # ---- what runs there ------------------------------------------------------------------
 
-# The packages of this machine that the tests want, on a file system of their own.
+# The packages of this machine that the tests need, on a file system of their own.
 root=$dir/root
 rm -rf "$root"
 mkdir -p "$root"/usr/{bin,sbin,lib,lib32,lib64} "$root"/{etc,proc,sys,dev,run,tmp,root,var/tmp,offwind/build}
@@ -118,7 +118,7 @@ dpkg -L $(installed $(apt-cache depends --recurse --installed --no-recommends --
 	$packages | grep '^[a-z0-9]' | sed 's/:any$//' | sort -u) $libraries) |
 	grep -vE '^/usr/share/(doc|man|locale|info|lintian|bash-completion|perl)|/x86_64-linux-gnu/perl|_race|_dynlink|/go-[0-9.]*/(api|test)/|^/(boot|proc|sys|dev|run|tmp)' |
 	sed -E 's#^/(bin|sbin|lib|lib32|lib64)(/|$)#/usr/\1\2#' | sort -u >"$dir/files"
-# Of Go that which prints profiles.
+# From Go, only the tool that prints profiles.
 go=$(realpath "$(go env GOROOT)")
 find "$go"/bin/go "$go"/pkg/tool/*/pprof "$(command -v go)" 2>/dev/null >>"$dir/files"
 tar -c --no-recursion -T "$dir/files" 2>/dev/null | tar -x -C "$root" || exit 1
@@ -137,7 +137,7 @@ mke2fs -q -t ext4 -d "$root" "$dir/root.img" $(($(du -sm "$root" | cut -f1) * 5 
 
 # ---- booting ---------------------------------------------------------------------------
 
-# Emulated, as it is everywhere the same; on the CPU itself (kvm) it takes a tenth of the time.
+# Emulated, because that works the same everywhere; with kvm it takes a tenth of the time.
 accel=${KERNELS_ACCEL:-tcg}
 failures=0
 for deb in "${debs[@]}"; do
@@ -150,7 +150,7 @@ for deb in "${debs[@]}"; do
 		[ ! -e "$part" ] || dpkg-deb -x "$part" "$work/files" || { echo "FAIL $name: cannot be unpacked"; failures=$((failures + 1)); continue 2; }
 	done
 	kernel=$(find "$work/files" -name 'vmlinuz*' -type f | head -n 1)
-	# What the disk needs; whether it is built in differs.
+	# The modules that the disk needs; they may be built in.
 	for m in virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk crc16 crc32c_generic libcrc32c mbcache jbd2 ext4 overlay; do
 		find "$work/files" -name "$m.ko*" -exec cp {} "$work/initrd/mod/" \;
 	done

@@ -14,7 +14,7 @@ until_or_dead() { # PID COMMAND…
 	shift
 	until "$@"; do
 		if ! runs "$pid"; then
-			"$@" && return 0 # it succeeded and ended between the two looks
+			"$@" && return 0 # it succeeded, and the process ended, between the two checks
 			echo "process $pid ended before: $*"
 			return 1
 		fi

@@ -4,20 +4,21 @@
 # They are started directly, without a shell in between: perf script loses the root of processes
 # that came from two execs (see tests/diff/README.md).
 
-# What they and perf record leave behind (~/.debug, caches) stays below the build folder.
+# Files that they and perf record leave behind (~/.debug, caches) stay in the build directory.
 export HOME=$(realpath "$BUILD")/home
 unset XDG_CACHE_HOME
 mkdir -p "$HOME"
-# Compilers are to work, where a cache stands before them, too.
+# Compilers must do their work, even if a cache is in front of them.
 export CCACHE_DISABLE=1
 
-# Record argv with perf until it ends or has used so many seconds of CPU time, however long that takes on a busy machine.
-# Return 1 and say so when perf dies each time.  The status of the programs themselves (git says 1 for differences) is ignored.
+# Record argv with perf until it ends or has used this many seconds of CPU time, however long that takes on a busy
+# machine. Return 1 and print a message if perf crashes each time. The exit code of the programs themselves (git exits
+# with 1 for differences) is ignored.
 perf_workload() { # SECONDS FILE OPTION…
 	local seconds=$1 file=$2 rc
 	shift 2
-	for _ in 1 2 3 4 5; do # perf 6.1 dies at times, of processes that end while it starts
-		{ # the shell would say of each that it was killed
+	for _ in 1 2 3 4 5; do # perf 6.1 crashes at times, because of processes that end while it starts
+		{ # the shell would report each that was killed
 			(ulimit -t "$seconds"; exec timeout -s INT -k 10 200 \
 				perf record -q --buildid-mmap -e cpu-clock:u -o "$file" "$@" -- "${argv[@]}") >"$file.out" 2>&1
 			rc=$?
@@ -63,7 +64,7 @@ CC
 		argv=(clang++ -std=c++17 -O2 -c -o /dev/null "$scratch/big.cc")
 		[ "$1" = clang ] || argv[0]=g++ ;;
 	python3)
-		# The interpreter itself: a launcher script in front of it would be a shell.
+		# Run the interpreter itself: a launcher script in front of it would be a shell.
 		argv=("$(python3 -c 'import sys; print(sys.executable)')" -c '
 import json, re
 def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)

@@ -69,7 +69,7 @@ def maps_of(pid):
         return ''
 
 def cpu_of(argv, command):
-    # The command's CPU time is the recorder's child's: wait4 would count it in, so it is started apart.
+    # The command is a child of the recorder, and wait4 would add its CPU time, so it is started separately.
     child = subprocess.Popen(['sh', '-c', 'kill -STOP $$; exec "$@"', 'sh', *command], stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL, start_new_session=True)
     os.waitpid(child.pid, os.WUNTRACED)
@@ -91,7 +91,7 @@ def share(counts):
     walked = sum(counts.values()) - counts.get('no_user_state', 0)
     return counts.get('root', 0) / walked if walked else 0
 
-# Of the load's CPU time there are as many samples, however busy the machine is.
+# The number of samples depends on the load's CPU time only, however busy the machine is.
 subprocess.run(twice(1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 once = os.times().children_user + os.times().children_system
 print(f'{name}, on two CPUs')
@@ -142,7 +142,7 @@ for hz in frequencies:
     if theirs:
         fitting = next((p for p in theirs if p['whole'] >= .95), theirs[-1])
         holds.append((hz, ours, fitting))
-    # What a sample is in a capture file, not compressed: beside the stacks in it.
+    # The size of a sample in a capture file, uncompressed, apart from its stack.
     if hz == '997':
         status, _, _, text = cpu_of(lambda pid: [offwind, 'record', '-F', hz, f'--raw={work}/a.owc', '-o', f'{work}/a.pb.gz', '--stats', f'{work}/stats',
                                                  '--no-cache', '--no-lines', '-p', str(pid)], twice(1))
@@ -170,12 +170,11 @@ PY
 fi
 [[ $parts == *handler* ]] || exit 0
 
-# What a sample costs the thread that is sampled, ours and perf's by one measure.  A clock's
-# interrupt costs more than either (50 us in this virtual machine), so the event is a page
-# fault, sampled each time: by the same programs and the same code of perf's, and at no other cost.
-# The thread touches 150 pages at a time, with rests in which readers empty their rings; CPU time of
-# that with a recorder, less the median of those without, in turns.  perf's dump is the smallest
-# that holds the stack, then its largest.
+# What a sample costs the sampled thread, ours and perf's by one measure. A clock interrupt costs more than either (50
+# us in this virtual machine), so the event is a page fault, each of which is sampled: with the same BPF programs and
+# the same code of perf, and without other costs. The thread touches 150 pages at a time, with pauses in which readers
+# empty their rings. The result is the CPU time with a recorder, minus the median of those without, in turns. perf uses
+# the smallest dump size that holds the stack, then its largest.
 cat >"$work/faults.c" <<'C'
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,7 +236,7 @@ def once(recorder, kib):
     for attempt in range(3):
         done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if not done.returncode:
-            # What found no room was not copied, and cost less.
+            # Samples without room in the ring were not copied and cost less.
             if re.search(r'ring_full|LOST', done.stderr):
                 print('samples were lost:', done.stderr[-200:])
             return float(open(f'{work}/time').read())

@@ -58,7 +58,7 @@ perf record -q --buildid-mmap -e cpu-clock -F "${HZ:-997}" --call-graph "dwarf,$
 cat > "$work/cost.py" <<'PY'
 """Medians of CPU ms, wall ms and MiB of each command (NAME COMMAND), with its children's, in turns."""
 import ctypes, os, resource, statistics, subprocess, sys, time
-ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: perf leaves its addr2line behind
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: perf leaves its addr2line running
 
 
 def run(command):
@@ -91,7 +91,7 @@ for _ in 1 2 3; do
 		bare_cold "$unwind --no-cache --no-lines $data" cold "$unwind --no-cache $data" \
 		plain "perf script --no-inline -i $data" >> "$work/costs"
 done
-# It may take an hour: so much is known after some minutes.
+# It may take an hour; after some minutes, that it takes long is known.
 python3 "$work/cost.py" "${PERF_RUNS:-1}" perf "exec timeout ${PERF_SECONDS:-300} perf script --inline -i $data" >> "$work/costs"
 "$offwind" unwind -q --no-cache --format tsv "$data" 2> "$work/err" > "$work/tsv"
 python3 - "$work/costs" "$work/tsv" "$(stat -c %s "$data")" <<'PY'

@@ -23,7 +23,7 @@ export WORKLOAD_DIR=$work
 unset XDG_CACHE_HOME
 offwind=$(realpath "$BUILD/offwind")
 
-# ms of user + sys, then peak KiB, appended to $1; the rest is the command.
+# time NAME COMMAND…: append ms of user + sys, and peak KiB, to NAME.
 measure() {
 	local to=$1
 	shift
@@ -37,7 +37,7 @@ measure() {
 }
 median() { sort -n "$1" | awk '{ a[NR] = $1; if ($2 > kib) kib = $2 } END { print a[int((NR + 1) / 2)], kib }'; }
 
-# GNU time may be missing: what wait4 tells of a child, in a program of four lines.
+# GNU time may be missing: use wait4 in a program of four lines.
 cat > "$work/peak.c" <<'C'
 #include <stdio.h>
 #include <sys/resource.h>
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 C
 cc -O1 -o "$work/peak" "$work/peak.c"
 
-# Peak MiB of `offwind unwind` without the pages of the mapped input, looked at every few ms.
+# Peak MiB of `offwind unwind` without the pages of the mapped input, measured every few ms.
 beyond() {
 	local pid peak=0 now
 	"$offwind" unwind -q --no-lines "$@" "$work/perf.data" -o "$work/p.pb.gz" 2> "$work/err" &
@@ -79,7 +79,7 @@ beyond() {
 	echo $(((peak + 1023) / 1024))
 }
 
-# Sets HOME to a folder in that state.
+# Set HOME to a directory in this state.
 home() {
 	local id
 	export HOME=$work/$1
@@ -96,7 +96,7 @@ header() {
 		samples frames of-perf MiB of-perf
 }
 
-# name: $work/perf.data in the states that follow.
+# name: run on $work/perf.data in each of the following states.
 compare() {
 	local name=$1 copy samples frames perf_frames options i ours theirs our_kib their_kib
 	shift
@@ -108,9 +108,9 @@ compare() {
 	perf_frames=$(grep -c '^[[:space:]]*[0-9a-f]' "$work/script" || true)
 	for copy in "$@"; do
 		home "$copy"
-		options=(--no-lines) # perf is asked for none
+		options=(--no-lines) # perf does not read any
 		[ "$copy" != alone ] || options+=(--no-cache)
-		# The first fills what is kept.
+		# The first run fills the cache.
 		"$offwind" unwind "${options[@]}" "$work/perf.data" -o "$work/p.pb.gz" 2> "$work/err"
 		rm -f "$work/ours" "$work/theirs"
 		for ((i = 0; i < ROUNDS; i++)); do
@@ -131,7 +131,7 @@ compare() {
 }
 
 record() {
-	# perf 6.1 may die where somebody else listens; git's differences are its exit code.
+	# perf 6.1 may crash if another program listens; git exits with 1 for differences.
 	HOME=$work perf record -q --buildid-mmap -o "$work/perf.data" "$@" > "$work/out" 2> "$work/err" || true
 }
 

@@ -9,7 +9,7 @@ dir=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 . tests/workload.sh
 
-# record FILE WORKLOAD…: programs that run already, so that the first stack is one of theirs
+# record FILE WORKLOAD…: the programs run already, so that the first stack is one of theirs
 record() {
 	local out=$1 pids=() w
 	shift

@@ -30,13 +30,13 @@ record() {
 all=()
 for program; do
 	record "$program" 1997 "$program" || exit 1
-	# Generated code takes other ways; it is shown beside the rest.
+	# Generated code is walked in other ways; it is shown separately.
 	name=$program
 	[ "$program" = jit ] && name='(jit)'
 	all+=("$name=$work/$program.data")
 done
 
-# No neighbour disturbs a count of instructions.
+# Other programs do not disturb a count of instructions.
 record git 499 count || exit 1
 echo "instructions a frame, git:"
 for way in table file floor libunwind libdwfl; do
@@ -50,7 +50,7 @@ done
 {
 	awk '$1 == "table" { printf "%-30s %62s  %8.1f  <= 150\n", "instructions a frame, git", "", $2 }' \
 		"$work/instructions"
-	# Of table.sh, where `make bench` ran it just before.
+	# The results of table.sh, if `make bench` ran it just before.
 	[ ! -f "$BUILD/bench/table.txt" ] || grep -E '^all: |sampled addresses' "$BUILD/bench/table.txt"
 } > "$work/figures"
 

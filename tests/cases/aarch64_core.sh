@@ -37,7 +37,7 @@ check() { # NAME ARGUMENT FRAMES-BEFORE-MAIN STEPPERS-OF-THE-FIRST-CALLERS FLAGS
 	core=$(ls "$work"/qemu_"$name"_*.core)
 	rm -f "$work/core"*
 	"$offwind" unwind -q --format tsv --no-inline --exe "$work/$name" "$core" > "$work/$name.tsv" || failed=1
-	# What raise calls is the C library's own affair.
+	# The functions that raise calls depend on the C library.
 	got=$(sed 1d "$work/$name.tsv" | cut -f5 | grep -v pthread_kill | tr '\n' ' ')
 	[ "${got% }" = "$want" ] || { echo "$name: $got"; cat "$work/$name.tsv"; failed=1; }
 	got=$(sed -n 3,4p "$work/$name.tsv" | cut -f7 | tr '\n' ' ')

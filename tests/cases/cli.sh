@@ -7,15 +7,15 @@ samples=tests/cases/perfdata
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failures=0
-exec 3>&1 # what is wrong is said here, wherever the output goes
+exec 3>&1 # failures are reported here, wherever the output goes
 
 fail() {
 	echo "FAIL: $*" >&3
 	failures=$((failures + 1))
 }
 
-# expect CODE PATTERN COMMAND…: the exit code, and one line on standard error that matches, beside
-# the warnings of programs that were recorded elsewhere.
+# expect CODE PATTERN COMMAND…: the exit code, and one line on standard error that matches, apart from warnings about
+# programs that were recorded elsewhere.
 expect() {
 	local code=$1 pattern=$2 rc
 	shift 2
@@ -26,7 +26,7 @@ expect() {
 		fail "exit $rc: $*: $(cat "$dir/err")"
 }
 
-# silent CODE COMMAND…: the exit code, and nothing on standard error beside warnings.
+# silent CODE COMMAND…: the exit code, and only warnings on standard error.
 silent() {
 	local code=$1 rc
 	shift
@@ -74,7 +74,7 @@ for format in pprof folded text tsv jsonl speedscope firefox; do
 	silent 141 "$offwind" unwind --format $format -o - $samples/file.data >&9
 	exec 9>&-
 done
-# As head leaves: no message, and what a shell calls the end by SIGPIPE.
+# The reader quits as head does: there is no message, and the exit code is that of SIGPIPE in a shell.
 for words in --help "report $dir/two.pb.gz" "report --check $dir/two.pb.gz" "report -f folded $dir/two.pb.gz" "flamegraph -o - $dir/two.pb.gz" "explain --sample 1 $samples/file.data"; do
 	exec 9> >(exec true)
 	wait $! 2>/dev/null
@@ -230,7 +230,7 @@ done
 for words in --help "record --help" "unwind --help" "report --help" "top --help" "flamegraph --help" "explain --help" "cache --help" "doctor --help"; do
 	"$offwind" $words >"$dir/out" 2>"$dir/err" && [ ! -s "$dir/err" ] && grep -q ^usage "$dir/out" || fail "offwind $words"
 done
-# What is wrong with an option is one line of text, whatever bytes it has.
+# An error in an option is one line of text, whatever bytes the option has.
 expect 2 "option '--top' needs an argument$" "$offwind" report --to
 expect 2 "option '--s' may be one of several" "$offwind" report --s=x
 expect 2 "option '--check' takes no argument" "$offwind" report --check=x
@@ -245,7 +245,7 @@ expect 2 "no command 'nosuch'" "$offwind" help nosuch
 expect 2 "^offwind: --stop: a walk does not end by 'nosuch'; there are: .*truncated" "$offwind" explain --stop nosuch $samples/file.data
 "$offwind" explain --stop truncated $samples/file.data 2>/dev/null | grep -q '^stop: truncated' || fail "explain --stop truncated"
 expect 1 'has no sample cycle' "$offwind" explain --stop cycle $samples/file.data
-# What is not known is answered with what is.
+# An unknown word is answered with the known ones.
 expect 1 "no sample type 'nosuch'; there are: samples, cpu$" "$offwind" report --type nosuch "$dir/two.pb.gz"
 expect 1 "no sample type 'nosuch'; there are: samples, cpu$" "$offwind" flamegraph --type nosuch -o - "$dir/two.pb.gz"
 expect 1 "no sample has the label 'nosuch'; there are: none, .*comm" "$offwind" flamegraph --by nosuch -o - "$dir/two.pb.gz"

@@ -29,7 +29,7 @@ objcopy --only-keep-debug "$work/whole" "$work/a.debug"
 id=$(readelf -n "$work/whole" | sed -n 's/.*Build ID: //p')
 by_id=.build-id/${id:0:2}/${id:2}.debug
 (cd "$work" && objcopy --add-gnu-debuglink=a.debug bin/a bin/linked)
-# So that the debug file of the linked one can only be found by its name.
+# This way the debug file of the linked program can only be found by its name.
 objcopy --remove-section .note.gnu.build-id "$work/bin/linked" 2> /dev/null
 gcc -O1 -Wl,--build-id=0x0123456789abcdef -s -o "$work/bin/nowhere" "$work/a.c" || exit 1
 for name in a linked nowhere; do
@@ -63,13 +63,13 @@ found "--debug-dir" "${pids[0]}" --debug-dir "$work/dir"
 timeout 60 "$offwind" unwind -q --format text --lines --pid "${pids[0]}" --debug-dir "$work/dir" 2> "$work/err" |
 	grep -A1 -E ' (inner|outer|main)( |[+])' | sed -E 's/^\t +[0-9a-f]+ ([a-z]+).*( \(inlined\)).*/\1\2/; s/^\t +[0-9a-f]+ ([a-z]+).*/\1/; s/^  .*\///' > "$work/text"
 [ "$(cat "$work/text")" = $'inner (inlined)\na.c:4\nouter\na.c:6\nmain\na.c:7' ] || { fail "--lines"; cat "$work/text"; }
-# Another file under that name is not it.
+# Another file with this name is not used.
 objcopy --only-keep-debug "$work/bin/nowhere" "$work/dir/$by_id"
 not_found "the debug file of another" "${pids[0]}" --debug-dir "$work/dir"
 rm "$work/dir/$by_id" && mkfifo "$work/dir/$by_id"
 not_found "a pipe" "${pids[0]}" --debug-dir "$work/dir"
 
-# By link: beside it, in .debug beside it, and only with the CRC that is stated.
+# By link: beside the program, in .debug beside it, and only with the stated CRC.
 mkdir "$work/bin/.debug"
 cp "$work/a.debug" "$work/bin/a.debug"
 found "a link beside it" "${pids[1]}"
@@ -84,9 +84,9 @@ cp "$work/a.debug" "$work/root/usr/lib/debug/$by_id"
 cp "$work/bin/a" "$work/root$work/bin/a"
 found "--symfs" "${pids[0]}" --symfs "$work/root"
 
-# Kept: the second run finds lines in the store, and needs nothing else.
+# In the store: the second run finds the lines there, and needs nothing else.
 mkdir -p "$work/dir2/${by_id%/*}" && cp "$work/a.debug" "$work/dir2/$by_id" && touch -d '1 hour ago' "$work/dir2/$by_id"
-sleep 2.1 # files that were just changed may change again unseen, and are not kept
+sleep 2.1 # files that were just changed may change again unnoticed, and are not cached
 for _ in 1 2; do found "with a store" "${pids[0]}" --debug-dir "$work/dir2" --db "$work/lines.db"; done
 timeout 60 "$offwind" unwind -v --format tsv --pid "${pids[0]}" --debug-dir "$work/dir2" --db "$work/lines.db" 2>&1 > /dev/null |
 	grep -qE 'lines of [1-9][0-9]* files found, 0 kept' || fail "no lines were kept"
@@ -94,7 +94,7 @@ timeout 60 "$offwind" unwind -v --format tsv --pid "${pids[0]}" --debug-dir "$wo
 # A server on loopback.
 mkdir "$work/served" && cp "$work/a.debug" "$work/served/"
 export DEBUGINFOD_CACHE_PATH=$work/cache DEBUGINFOD_TIMEOUT=30
-for _ in {1..5}; do # somebody else may have the port; below those that the kernel gives away
+for _ in {1..5}; do # another program may have the port; it is below those that the kernel assigns
 	port=$((20000 + RANDOM % 10000))
 	env -u DEBUGINFOD_URLS debuginfod -p $port -d :memory: -F -t 0 -g 0 "$work/served" > "$work/server.log" 2>&1 &
 	server=$!
@@ -117,12 +117,12 @@ not_found "what no server has" "${pids[2]}" --db "$work/missing.db"
 [ "$first" -ge 1 ] && [ "$(asked)" = "$first" ] || fail "asked $first times, then $(asked)"
 [ "$(sqlite3 "$work/missing.db" "SELECT count(*) FROM missing WHERE hex(build_id) = '0123456789ABCDEF'")" = 1 ] || fail "not remembered"
 
-# A port where nobody listens is told of, once.
+# A port without a server is reported once.
 rm -rf "$work/cache"
 DEBUGINFOD_URLS=http://127.0.0.1:1 rows "${pids[2]}" --no-cache | grep -q . || fail "no frames: $(cat "$work/err")"
 [ "$(grep -c 'debuginfod: cannot ask the servers in DEBUGINFOD_URLS: Connection refused' "$work/err")" = 1 ] || fail "an unreachable server: $(cat "$work/err")"
 
-# One that takes connections and never answers holds nobody up for long.
+# A server that accepts connections and never answers does not delay anything for long.
 rm -rf "$work/cache"
 python3 -c 'import socket, time
 s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(8); print(s.getsockname()[1], flush=True); time.sleep(60)' > "$work/port" &

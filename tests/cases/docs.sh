@@ -8,7 +8,8 @@ python3 - <<'P'
 import glob, os, re, sys
 
 TOP = ('.ci', 'agent', 'base', 'bpf', 'compat', 'deploy', 'docs', 'examples', 'generator', 'proto', 'schema', 'symbolizer', 'tests', 'unwinder')
-# tests/cases/docs.sh, docs/*.md; not build/tests/…, nor a name with a word to fill in, as agent/source/NAME.c.
+# Matches tests/cases/docs.sh and docs/*.md, but not build/tests/… or a name with a placeholder like
+# agent/source/NAME.c.
 FILE = re.compile(r'(?<![\w/.*…-])((?:%s)/[\w./*-]*)' % '|'.join(map(re.escape, TOP)))
 FUNCTION = re.compile(r'`([\w./-]+\.[ch]):(\w+)`')
 
@@ -78,7 +79,7 @@ names = ['README.md', 'HACKING.md'] + sorted(glob.glob('docs/**/*.md', recursive
 pages = {n: open(n, encoding='utf8').read() for n in names}
 faults = check(pages)
 
-# Each of these is a fault that was not there before.
+# Each of these changes is a new fault.
 before = set(faults)
 wrong = [('README.md', '[x](docs/absent.md)'), ('docs/store.md', '[x](decisions/absent.md)'), ('docs/store.md', '[x](security.md#absent)'),
          ('HACKING.md', '`unwinder/absent.c`'), ('docs/store.md', 'see tests/cases/absent.sh.'),

@@ -19,7 +19,7 @@ check() { # PROGRAM TSV-NAME EXPLAIN-ARGUMENTS…: against `unwind --format tsv 
 	python3 tests/cases/explain.py "$name" "$work/steps.json" "$work/steps.txt" "$work/frames.tsv" || failed=1
 }
 
-# Where the recording says that its program lies.
+# The path of the program in the recording.
 data=$corpus/perfparser/vector_static_gcc/perf.data
 place=$work/root/home/milian/projects/kdab/rnd/hotspot/3rdparty/perfparser/tests/auto/perfdata/vector_static_gcc
 mkdir -p "$place"
@@ -55,7 +55,7 @@ python3 tests/cases/explain.py --readelf "$work/steps.json" "$corpus/libunwindst
 "$BUILD/offwind" explain -q --sample 99 "$corpus/libunwindstack/straddle_arm64" 2> "$work/err" && failed=1
 grep -q 'has no sample 99$' "$work/err" || { cat "$work/err"; failed=1; }
 
-# Output that nobody takes is told once.
+# Output that cannot be written is reported once.
 "$BUILD/offwind" explain -q "$corpus/libunwindstack/straddle_arm64" > /dev/full 2> "$work/err" && failed=1
 [ "$(grep -c 'cannot be written' "$work/err")" = 1 ] || { cat "$work/err"; failed=1; }
 exit $failed

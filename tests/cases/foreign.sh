@@ -39,14 +39,14 @@ is() { # KIND WANTED [OPTION…]
 for kind in padded simpleperf lbr first trace; do make_file $kind; done
 is padded $'-;main 10\nexit 0'
 is simpleperf $'-;main 10\nexit 0'
-# Of the kernel's own chain only the first address counts, as in perf.
+# Only the first address of the kernel's own chain counts, as in perf.
 is lbr $'-;main;middle;leaf;[kernel]_[k] 10\nexit 0'
 is first 'exit 1'
 grep -q 'first: offset 0x0: written by perf before Linux 3.2' "$work/err" || fail "first: $(cat "$work/err")"
 is trace 'exit 3'
 grep -q 'trace: .*only hardware trace (ETM, Intel PT), and no sample' "$work/err" || fail "trace: $(cat "$work/err")"
 
-# Recordings without build-ids: of this machine, of another one, and of nobody knows which.
+# Recordings without build-ids: from this machine, from another one, and from an unknown one.
 for kind in pipe pipe-elsewhere pipe-untold; do make_file $kind; done
 is pipe $'-;main 10\nexit 0'
 is pipe-elsewhere $'-;[program] 10\nexit 0'
@@ -57,17 +57,17 @@ warned() { "$offwind" unwind --format folded "$work/$1" 2>&1 > "$work/out" | gre
 [[ $(warned pipe-elsewhere) == *"program: recorded on another-machine without build-ids: this machine's files are not used"* ]] || fail "another machine: $(warned pipe-elsewhere)"
 [[ $(warned pipe-untold) == *"program: the recording tells neither its machine nor build-ids"* ]] || fail "no machine told: $(warned pipe-untold)"
 for kind in pipe-elsewhere pipe-untold; do [ "$(warned $kind | wc -l)" = 1 ] || fail "$kind: $(warned $kind)"; done
-# What is mapped as code need not be an ELF file.
+# A file that is mapped as code need not be an ELF file.
 head -c 8192 /dev/zero > "$work/image"
 python3 tests/cases/foreign.py pipe "$work/no-elf" "$work/image" "$id" "${symbols[@]}" || exit 1
 [[ $(warned no-elf) == *"image: cannot be used (not an ELF file)"* ]] || fail "no ELF file: $(warned no-elf)"
 
-# Nothing is kept of a 32-bit file, and that is said.
+# A capture stores nothing of a 32-bit file, and a message says so.
 gcc -m32 -O1 -nostdlib -shared -fPIC -o "$work/narrow.so" -x c - <<< 'int f(void) { return 1; }' || exit 1
 "$offwind" cache prefetch --db "$work/store.db" "$work/narrow.so" 2> "$work/err"
 grep -q '1 files\?: 0 kept' "$work/err" && grep -q '1 were passed over: 32-bit' "$work/err" || fail "prefetch: $(cat "$work/err")"
 
-# A core of a program that waits below a library, as gcore writes it, and with its list of mapped files gone or altered.
+# A core of a program that waits in a library, as gcore writes it, and with its list of mapped files removed or changed.
 cat > "$work/b.c" <<'C'
 #include <stdlib.h>
 int leaf(int a);
@@ -92,7 +92,7 @@ stack "$core" > "$work/want"
 grep -q "^libleaf.so	leaf" "$work/want" && grep -q '^libc.so.6	qsort' "$work/want" && grep -q '^loaded	main' "$work/want" ||
 	fail "the core itself: $(cat "$work/want" "$work/err")"
 diff "$work/want" <(stack "$work/no-files") || fail "without a list of files: $(cat "$work/err")"
-# Names that begin with x instead of a slash, of files below a folder.
+# Names of files in a directory, in which the first character is x instead of a slash.
 mkdir "$work/root"
 for file in "$work/libleaf.so" "$work/loaded" $(ldd "$work/loaded" | grep -o '/[^ ]*'); do
 	real=$(realpath "$file")

@@ -14,7 +14,7 @@ fail() {
 
 make -s install BUILD="$BUILD" DESTDIR="$dir/root" PREFIX=/usr >"$dir/log" 2>&1 || fail "make install: $(cat "$dir/log")"
 bin=$dir/root/usr/bin
-# The library's part: library.sh.
+# library.sh tests the library.
 [ "$(cd "$dir/root" && find . \( -type f -o -type l \) ! -path './usr/include/*' ! -path '*/man3/*' ! -name 'liboffwind*' | sort | paste -sd' ')" = \
 	"./usr/bin/offwind ./usr/bin/perf_to_profile ./usr/lib/offwind/libunwind-offwind.so ./usr/lib/offwind/offwind_sqlite.so ./usr/share/bash-completion/completions/offwind ./usr/share/doc/offwind/page-licences.txt ./usr/share/fish/vendor_completions.d/offwind.fish ./usr/share/man/man1/offwind.1 ./usr/share/man/man1/perf_to_profile.1 ./usr/share/zsh/site-functions/_offwind" ] || fail "installed: $(find "$dir/root")"
 [ "$("$bin/offwind" --version)" = "offwind $(sed -n 's/^VERSION := //p' Makefile)" ] || fail "--version"
@@ -44,7 +44,7 @@ complete() { PATH=$bin:$PATH bash "$dir/complete.sh" "$dir/root/usr/share/bash-c
 [ "$(complete offwind record --off)" = --off-cpu ] || fail "record --off: $(complete offwind record --off)"
 [ "$(complete offwind help fl)" = flamegraph ] || fail "help fl"
 
-# zsh's own functions only answer in its line editor: these stand for them.
+# zsh's own functions work only in its line editor: these replace them.
 cat >"$dir/complete.zsh" <<'SH'
 _describe() { print -l -- "${commands[@]%%:*}" }
 compadd() { shift; print -l -- $@ }
@@ -64,7 +64,7 @@ complete() { PATH=$bin:$PATH fish -c "source $dir/root/usr/share/fish/vendor_com
 [ "$(complete 'offwind help fl')" = flamegraph ] || fail "fish: help fl: $(complete 'offwind help fl')"
 
 echo "== perf_to_profile"
-# A recording whose program is here; without perf one of which only addresses are known.
+# A recording whose program is on this machine; without perf, one that has only addresses.
 gcc -O1 -g -static -pthread -o "$dir/spin" tests/cases/perfdata/spin.c || fail gcc
 data=$dir/perf.data name=nest
 if ! perf record -q -o "$data" -F 2000 --call-graph dwarf,4096 -e cpu-clock "$dir/spin" >"$dir/log" 2>&1; then

@@ -12,7 +12,7 @@ fail() { echo "$*"; failed=1; }
 trap '[ -z "$pid" ] || { kill "$pid" 2> /dev/null; rm -f "/tmp/perf-$pid.map"; }' EXIT
 export OFFWIND_DB=
 
-# Waits in code that it made; with an argument it maps that file, as writers of jitdump do.
+# Wait in generated code; with an argument, map this file, as writers of jitdump do.
 cat > "$work/a.c" <<'C'
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ is() { local got; got=$(name); [ "$got" = "[jit] $1" ] || fail "$2: $got $(cat "
 
 start
 is - "without a map"
-# Unnamed code is told apart by place: two hot functions are two rows of a report.
+# Unnamed code is distinguished by place: two hot functions are two rows of a report.
 timeout 20 "$offwind" unwind -q --format folded --pid "$pid" > "$work/folded" 2> "$work/err"
 grep -qF ";[jit]+$at" "$work/folded" || fail "unnamed code at $at: $(cat "$work/folded" "$work/err")"
 printf 'nonsense\n%x 1000 older\n%x 8 made by hand\nffffffffffffffff 10 beyond\n%x 10 cut short' $((at - 64)) $((at)) $((at)) > "$map"
@@ -68,7 +68,7 @@ is - "200 MB of nothing"
 grep -q 'names of generated code cannot be read' "$work/err" || fail "not said: $(cat "$work/err")"
 rm "$map"
 
-# tools/perf/Documentation/jitdump-specification.txt; the address is not known before it runs.
+# The format is in tools/perf/Documentation/jitdump-specification.txt; the address is not known in advance.
 start "$work/jit-1.dump"
 touch "$work/jit-1.dump"
 start "$work/jit-1.dump"

@@ -36,7 +36,7 @@ echo "== a manual page each"
 while read -r name; do
 	grep -q '^.SH DESCRIPTION' "$dir/usr/share/man/man3/$name.3" || fail "no comment to make a manual page of: $name"
 done <"$dir/declared"
-# One run of groff over all; then it is as man shows one.
+# One run of groff formats all pages, as man does for one.
 LC_ALL=C.UTF-8 groff -Kutf8 -man -Tutf8 -ww -Wbreak "$dir"/usr/share/man/man3/*.3 >"$dir/pages" 2>"$dir/log" || fail groff
 [ ! -s "$dir/log" ] || fail "groff warns: $(head -5 "$dir/log")"
 MANWIDTH=100 man -E UTF-8 -l "$dir/usr/share/man/man3/uw_cursor_step.3" | grep -q 'int uw_cursor_step(struct uw_cursor \*cursor);' || fail "its synopsis"
@@ -63,7 +63,8 @@ for case in bluetooth_arm64-pc_1 bluetooth_arm64-pc_2 eh_frame_hdr_begin_x86_64 
 	cmp "$dir/a" "$dir/b" || fail "$case: static and shared differ"
 	python3 - "$case" "$dir/a" >"$dir/log" <<'P'
 import sys
-# Interpreted frames (dex) are no machine's.  What is expected is moved back into the call by pc_adj; code that is mapped by no file has its pc.
+# Interpreted frames (dex) have no machine code. The expected addresses are moved back into the call by pc_adj; code
+# that is not mapped from a file has its pc.
 want = [f for f in (line.rstrip('\n').split('\t') for line in open('../shared/corpus/expected/libunwindstack.tsv')) if f[0] == sys.argv[1] and f[9:] != ['dex']]
 got = [line.split() for line in open(sys.argv[2]) if not line.startswith('stop')]
 for f, g in zip(want, got):

@@ -25,7 +25,7 @@ for data in tests/cases/perfdata/*.data; do
 	esac
 done
 
-# A file's header says things that only its end can tell.
+# The header of a file has values that are known only at its end.
 if "$dump" - < <(cat tests/cases/perfdata/file.data) >/dev/null 2>"$BUILD/perfdata.err" ||
 	! grep -q 'cannot be read from a pipe' "$BUILD/perfdata.err"; then
 	echo "a file through a pipe: $(cat "$BUILD/perfdata.err")"

@@ -14,7 +14,7 @@ fail() { echo "$*"; failed=1; }
 trap '[ -z "$pid" ] || kill "$pid"' EXIT
 export OFFWIND_DB=
 
-# Each calls the first of the functions at rdi with the rest.
+# Each function calls the first of the functions at rdi with the rest of them.
 cat > "$work/a.s" <<'S'
 	.macro function name
 	.p2align 4
@@ -171,7 +171,7 @@ got=$(sed 1d "$work/named.tsv" | cut -f7 | head -n 12 | tr '\n' ' ')
 [ "$got" = "context prologue prologue cfi prologue prologue prologue cfi prologue cfi cfi cfi " ] || fail "by: $got"
 [ "$(cut -f8 "$work/named.tsv" | sort -u | tr '\n' ' ')" = "root stop " ] || fail "$(cat "$work/named.tsv")"
 diff <(cut -f2,4,7-9 "$work/named.tsv") <(cut -f2,4,7-9 "$work/bare.tsv") || fail "symbols matter"
-# What it saved is the caller's again: main's and the C library's frames are found by it.
+# The registers that it saved are the caller's again: they lead to main's and the C library's frames.
 python3 - "$work/named.json" <<'P' || failed=1
 import json, sys
 frames = json.load(open(sys.argv[1]))['frames']
@@ -180,8 +180,8 @@ saved = {r['register'] for r in codec['registers'] if 'address' in r}
 sys.exit(0 if saved == {'rbx', 'rbp', 'r12', 'r15'} else 'codec saved %s' % codec)
 P
 
-# rbp is that of a frame further out, whose call is an indirect one: what the functions between
-# push tells better, and lea makes room as sub does.
+# rbp belongs to a frame further out, whose call is an indirect one: the pushes of the functions between are better
+# evidence, and lea makes room as sub does.
 start "$work/named" frame pointer
 "$offwind" unwind -q --format tsv --no-inline --pid $pid > "$work/kept.tsv"
 "$offwind" explain -q --json --pid $pid | grep -q '"differs"' && fail "kept: explained otherwise"
@@ -191,7 +191,7 @@ got=$(sed 1d "$work/kept.tsv" | cut -f5 | head -n 10 | tr '\n' ' ')
 [ "$got" = "holds pushes room keeps pushes large keeps calls calls main " ] || fail "rbp of another frame: $got"
 [ "$(sed 1d "$work/kept.tsv" | cut -f8 | sort -u)" = root ] || fail "$(cat "$work/kept.tsv")"
 
-# A frame pointer of 0 proves nothing: whatever tells why stacks ended tells these apart.
+# A frame pointer of 0 proves nothing: every place that reports why stacks ended distinguishes these two.
 start "$work/named" frame pointer 0
 "$offwind" unwind -q --format tsv --no-inline --pid $pid > "$work/ended.tsv"
 "$offwind" unwind -q -o "$work/ended.pb.gz" --pid $pid

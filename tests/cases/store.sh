@@ -15,13 +15,13 @@ fail() {
 }
 
 data=$dir/perf.data
-# Without --buildid-mmap perf 6.1 may crash while offwind records, see docs/kernels.md.  Not of the kernel:
-# what BPF programs of others are called there, only the running kernel tells, and only while they last.
+# Without --buildid-mmap, perf 6.1 may crash while offwind records, see docs/kernels.md. The kernel is left out: only
+# the running kernel can name BPF programs of others, and only while they exist.
 perf record -q --buildid-mmap -o "$data" -F 2000 --call-graph dwarf,8192 -e cpu-clock:u -- \
 	"$(python3 -c 'import sys; print(sys.executable)')" -c 'import json
 for i in range(30): json.loads(json.dumps({str(k): [k] for k in range(3000)}, indent=1))' >"$dir/log" 2>&1 ||
 	{ cat "$dir/log"; fail "perf record"; exit 1; }
-mkdir "$dir/torn" && head -c 200 "$(command -v ls)" >"$dir/torn/ls" # known by its inode when it is asked for
+mkdir "$dir/torn" && head -c 200 "$(command -v ls)" >"$dir/torn/ls" # will be old enough to be identified by its inode
 db=$dir/store/offwind.db
 unwind() { "$offwind" unwind --format tsv --no-inline -o "$1" "${@:2}" "$data" 2>"$dir/err"; }
 
@@ -62,13 +62,13 @@ warns 'file/x.db: Not a directory' "$dir/file/x.db"
 head -c 40000 "$db" >"$dir/cut.db"
 unwind "$dir/x" --db "$dir/cut.db"
 cmp -s "$dir/none" "$dir/x" || fail "a store that was cut short: $(cat "$dir/err")"
-# Someone holds the lock for longer than anybody waits.
+# Another process holds the lock for longer than anyone waits.
 cp "$db" "$dir/locked.db"
 sqlite3 "$dir/locked.db" 'DELETE FROM tables' 'PRAGMA wal_checkpoint' >/dev/null
 mkfifo "$dir/hold"
 exec 7<>"$dir/hold"
 printf '%s\n' 'BEGIN IMMEDIATE;' ".system touch $dir/held" >"$dir/lock.sql"
-cat "$dir/lock.sql" - <&7 | sqlite3 "$dir/locked.db" & # which goes on until it is killed
+cat "$dir/lock.sql" - <&7 | sqlite3 "$dir/locked.db" & # runs until it is killed
 until_or_dead $! test -e "$dir/held" || exit 1
 warns 'cannot keep a table: (Device or resource busy|database is locked)' "$dir/locked.db"
 kill %1 2>/dev/null
@@ -84,7 +84,7 @@ for object in "$id" "${id:0:8}" libc.so.6 libc "$libc"; do
 	cache show "$object" >"$dir/out" && grep -q "^build-id  *$id" "$dir/out" || fail "show $object: $(cat "$dir/err")"
 done
 cache ls --match libc.so >"$dir/out" && grep -q "^$id .*$libc\$" "$dir/out" || fail ls
-# Rows as readelf has them, by the CFA at 200 addresses.
+# Rows agree with readelf's, by the CFA at 200 addresses.
 readelf --debug-dump=frames-interp "$libc" 2>/dev/null | awk '
 	/ FDE / { fde = 1; next } / CIE / { fde = 0; next }
 	fde && length($1) == 16 && $1 ~ /^[0-9a-f]+$/ { print $1, $2 }' | awk 'NR % 40 == 1 || $2 == "exp"' | head -n 300 >"$dir/want"
@@ -92,7 +92,7 @@ readelf --debug-dump=frames-interp "$libc" 2>/dev/null | awk '
 cache lookup libc $(cut -d' ' -f1 "$dir/want") |
 	awk '$1 ~ /^0x/ { sub(/^0x/, "", $1); sub(/:.*/, "", $1); pc = sprintf("%16s", $1); gsub(/ /, "0", pc) } length($1) == 16 && $1 ~ /^[0-9a-f]+$/ { print pc, $2 }' >"$dir/got"
 cmp "$dir/want" "$dir/got" || fail "lookup is not readelf's: $(diff "$dir/want" "$dir/got" | head -n 5)"
-# As many procedures as readelf counts that cover something.
+# There are as many procedures as FDEs in readelf that cover something.
 fdes=$(readelf --debug-dump=frames "$libc" 2>/dev/null | sed -nE 's/.* FDE .*pc=([0-9a-f]+)\.\.([0-9a-f]+)/\1 \2/p' | awk '$1 "" != $2 ""' | sort -u | wc -l)
 [ "$(cache query --format csv "SELECT count(*) FROM unwind_fdes('libc')" | tail -n 1)" = "$fdes" ] || fail "unwind_fdes"
 sqlite3 -csv "$db" ".load $BUILD/offwind_sqlite" "SELECT * FROM unwind_rows('libc')" >"$dir/shell" 2>"$dir/err" || fail "the shell: $(cat "$dir/err")"
@@ -102,7 +102,7 @@ import csv, sys
 a, b = (list(csv.reader(open(p, newline=""))) for p in sys.argv[1:])
 assert a[1:] == b' "$dir/ours" "$dir/shell" || fail "the shell says something else"
 [ -s "$dir/shell" ] || fail "the shell says nothing"
-# What is found by comparing is what is found by looking at every row.
+# A search by comparison finds the same as reading every row.
 for where in 'start = 160880' '"end" > 160880 AND start <= 160880' 'start >= 170000 AND start < 171000' '"end" = 0' 'start < 0'; do
 	for table in unwind_rows unwind_fdes unwind_gaps; do
 		a=$(cache query --format csv "SELECT count(*), sum(start) FROM $table('libc') WHERE $where" | tail -n 1)
@@ -120,12 +120,12 @@ import json, sys
 assert json.load(sys.stdin) == [{"a": 1, "b": None, "c": "x\"\n", "d": "ff"}]' || fail json
 cache verify || fail "verify: $(cat "$dir/err")"
 
-# Functions by name: what covers malloc's address, as nm has it, is malloc; a name finds its rows.
+# Functions by name: the function that covers the address of malloc in nm is malloc; a name finds its rows.
 malloc=$(nm -D --defined-only "$libc" | awk '$3 ~ /^malloc@@/ { print $1 }')
 [ "$(cache query --format csv "SELECT function FROM unwind_rows('libc', 0x$malloc)" | tail -n 1)" = malloc ] || fail "a function's name: $(cat "$dir/err")"
 [ "$(cache query --format csv "SELECT start = 0x$malloc FROM unwind_fdes('libc') WHERE function = 'malloc'" | tail -n 1)" = 1 ] || fail "a function by its name"
 cache lookup libc "$malloc" | grep -q 'function malloc 0x' || fail "lookup names it"
-# … out of the store, where the file is gone.
+# … from the store, if the file is gone.
 sqlite3 "$db" ".backup $dir/gone.db"
 sqlite3 "$dir/gone.db" "UPDATE objects SET path = '/nowhere/libc.so.6' WHERE path = '$libc'"
 [ "$("$offwind" cache --db "$dir/gone.db" query --format csv "SELECT function FROM unwind_rows('libc', 0x$malloc)" | tail -n 1)" = malloc ] || fail "a name out of the store"
@@ -144,7 +144,7 @@ sqlite3 "$dir/gone.db" ".restore $db" "WITH RECURSIVE i(k) AS (SELECT 1 UNION AL
 [ $? = 3 ] && [ "$(grep -c 'its symbols are damaged' "$dir/out")" = 100 ] || fail "100 damaged: $(cat "$dir/out" "$dir/err")"
 "$offwind" cache --db "$dir/gone.db" verify >"$dir/out" 2>"$dir/err" || fail "damaged ones are left: $(cat "$dir/out" "$dir/err")"
 
-# A store of an older version is brought up to date by whoever asks, where that may be done.
+# A store of an older version is upgraded by the first command that may write it.
 sqlite3 "$db" ".backup $dir/older.db"
 sqlite3 "$dir/older.db" 'DROP TABLE building' 'PRAGMA user_version = 4'
 [ "$("$offwind" cache --db "$dir/older.db" query --format csv 'SELECT count(*) FROM building' | tail -n 1)" = 0 ] || fail "an older store"
@@ -181,7 +181,7 @@ sqlite3 "$dir/p.db" "UPDATE tables SET rules = zeroblob(length(rules)) WHERE obj
 "$offwind" cache --db "$dir/p.db" gc --budget 1K 2>"$dir/err" && grep -q ' 2 objects deleted' "$dir/err" || fail "gc --budget: $(cat "$dir/err")"
 
 echo "== quarantine"
-# prefetch WHAT-IS-SAID
+# prefetch EXPECTED-LINE
 again() { "$offwind" cache --db "$dir/p.db" prefetch "$dir/torn" 2>"$dir/err"; grep -q "$1" "$dir/err" || fail "$1: $(cat "$dir/err")"; }
 again ' 1 failed, 0 in quarantine'
 again ' 0 failed, 1 in quarantine'
@@ -196,7 +196,7 @@ again ' 1 failed, 0 in quarantine' # … and a file that has changed is tried ag
 "$offwind" cache --db "$dir/p.db" verify --repair >/dev/null 2>&1
 again ' 1 failed, 0 in quarantine'
 
-# Two processes that ended while they compiled a file, told of by what such a one leaves behind.
+# Two processes ended while they compiled a file, as shown by what such a process leaves behind.
 sqlite3 "$dir/p.db" 'CREATE TABLE seen AS SELECT * FROM building' \
 	'CREATE TRIGGER see AFTER DELETE ON building BEGIN INSERT INTO seen VALUES (old.id, old.build_id, old.path, old.builder, old.file, old.pid, old.begun, old.since); END'
 cp "$(command -v cat)" "$dir/tree/cat" && sleep 2.2
@@ -222,7 +222,7 @@ big=$(cache query --format csv "SELECT object FROM tables ORDER BY n_rows DESC L
 one=$(cache query --format csv "SELECT max(bytes_read) FROM unwind_rows($big, (SELECT start + 1 FROM unwind_fdes($big) LIMIT 1 OFFSET 1000))" | tail -n 1)
 all=$(cache query --format csv "SELECT max(bytes_read) FROM unwind_rows($big)" | tail -n 1)
 [ "$one" -gt 0 ] && [ "$all" -gt "$one" ] && [ $((one * 3)) -lt "$size" ] || fail "one pc: $one bytes read of $size, all: $all"
-# What asks a table that is damaged elsewhere is answered; what comes there is told.
+# Lookups in the undamaged part of a table are answered; lookups in the damaged part are reported.
 cp "$db" "$dir/flipped.db"
 sqlite3 "$dir/flipped.db" "UPDATE tables SET rules = CAST(substr(rules, 1, length(rules) - 100) || x'5a5a' || substr(rules, length(rules) - 97) AS BLOB) WHERE object = $big"
 "$offwind" cache --db "$dir/flipped.db" query --format csv "SELECT words FROM unwind_rows($big, (SELECT start + 1 FROM unwind_fdes($big) LIMIT 1 OFFSET 1000))" >"$dir/out" 2>"$dir/err" && grep -q CFA "$dir/out" || fail "far from the damage: $(cat "$dir/err")"

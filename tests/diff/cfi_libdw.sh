@@ -49,7 +49,7 @@ tail -n 3 "$work/made.log"
 find "$work" -maxdepth 1 -type f -perm -100 -exec "$BUILD/tests/diff/table_oracle" {} + > "$work/oracle" ||
 	{ tail -n 20 "$work/oracle"; exit 1; }
 [ "$(wc -l < "$work/oracle")" = 11 ] || { echo "not 11 tables:"; cat "$work/oracle"; exit 1; }
-# The same under the sanitizers, which the installed files would take too long for.
+# The same with sanitizers, for which the installed files would take too long.
 find "$work" -maxdepth 1 -type f ! -name 'go_*' | ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 \
 	"$BUILD/asan/tests/diff/cfi_libdw" > "$work/asan.log" 2>&1 || { cat "$work/asan.log"; exit 1; }
 
@@ -66,13 +66,13 @@ fi
 cat /var/lib/dpkg/info/*.list | LC_ALL=C sort -u |
 	"$BUILD/tests/diff/cfi_libdw" "${sample[@]}" -o "$work/overlaps" -l "$work/compared" -x tests/diff/cfi_exceptions.md || failed=1
 
-# FDEs that share addresses: libdw shows the first of them only, readelf all.
+# FDEs that share addresses: libdw shows only the first of them, readelf shows all.
 if [ -s "$work/overlaps" ]; then
 	mapfile -t files < "$work/overlaps"
 	tests/diff/cfi_readelf.py "$BUILD/tests/diff/cfi_dump" "${files[@]}" || failed=1
 fi
 
-# The compiled table against the interpreter, over all of them as well.
+# Compare the compiled table with the interpreter, for all of these files as well.
 if [ "${1:-}" = all ]; then
 	xargs -d '\n' -P "$(nproc)" -n 50 "$BUILD/tests/diff/table_oracle" < "$work/compared" > "$work/oracle" 2> "$work/oracle.err" ||
 		{ failed=1; tail -n 20 "$work/oracle.err"; }

@@ -11,15 +11,15 @@ work=$BUILD/core_eustack
 rm -rf "$work"
 mkdir -p "$work"
 offwind=$BUILD/offwind
-# Nothing is found in a cache that somebody filled.
+# Use no caches of earlier runs.
 export HOME=$PWD/$work XDG_CACHE_HOME=$PWD/$work
 mkfifo "$work/quiet"
-exec 8<> "$work/quiet" # an input that says nothing and does not end
+exec 8<> "$work/quiet" # an input that gives nothing and does not end
 pids=()
 trap 'kill -9 "${pids[@]}" 2> /dev/null' EXIT
 failed=0
 
-# start NAME COMMAND…: runs until it says "ready"; its pid in $pid
+# start NAME COMMAND…: run it until it prints "ready"; its pid is in $pid
 start() {
 	local name=$1
 	shift
@@ -33,7 +33,7 @@ start() {
 	return 1
 }
 
-# rest PID N: until all but N of its threads sleep, and none of these woke up for a while
+# rest PID N: wait until all but N of its threads sleep, and none of these has woken up for a while
 rest() {
 	local now before=
 	for _ in $(seq 300); do
@@ -107,7 +107,7 @@ if command -v go > /dev/null && GOCACHE=$PWD/$BUILD/go-cache go build -o "$work/
 	compare go "$pid"
 fi
 
-# The first thread has ended, and with it what /proc says of the process itself.
+# The first thread has ended, and with it /proc's information about the process itself.
 start leaving "$BUILD/tests/diff/threads" leave && rest "$pid" 1 || exit 1
 "$offwind" unwind -q --format tsv --no-inline --pid "$pid" > "$work/leaving.tsv" 2> "$work/leaving.err" || { cat "$work/leaving.err"; failed=1; }
 [ "$(cut -f1,8 "$work/leaving.tsv" | grep root | sort -u | wc -l)" = 10 ] || { echo "not 10 threads to their roots"; failed=1; }
@@ -119,7 +119,7 @@ for t in /proc/"$pid"/task/*; do
 	awk -v t="${t##*/}" -v p="$pid" '{ sub(/.*\) /, ""); if (t != p && $1 != "T") { print "thread " t " runs: " $1; exit 1 } }' "$t/stat" || failed=1
 done
 
-# A core whose program is no longer where it ran.
+# A core whose program is not at its path any more.
 cp "$BUILD/tests/diff/threads" "$work/gone"
 start gone "$work/gone" || exit 1
 gcore -o "$work/gone" "$pid" > "$work/gone.gcore" 2>&1
@@ -130,10 +130,10 @@ grep -q 'gone: no such file any more.*build-id' "$work/gone.err" || { echo "not 
 [ -s "$work/with.err" ] && cat "$work/with.err"
 [ "$(grep -c 'deep_thread' "$work/with.tsv")" = 3 ] || { echo "--exe: not named"; failed=1; }
 awk -F'\t' '$8 != "root" && NR > 1 { bad = 1; print } END { exit bad }' "$work/with.tsv" | head -n 3 || failed=1
-# Another program is not taken for it.
+# Another program is not used instead.
 "$offwind" unwind -q --format tsv --no-inline --exe /bin/true "$work/gone.$pid" 2>&1 > "$work/wrong.tsv" | grep -q 'replaced since it was mapped' ||
 	{ echo "another program's file was taken"; failed=1; }
-# Below a folder of its own.
+# In a directory of its own.
 mkdir -p "$work/root/$(dirname "$(readlink -f "$work/moved")")"
 cp "$work/moved" "$work/root/$(dirname "$(readlink -f "$work/moved")")/gone"
 for f in $(awk '/r-xp/ && $6 ~ /^\// { print $6 }' "/proc/$pid/maps" | sort -u); do
@@ -141,10 +141,10 @@ for f in $(awk '/r-xp/ && $6 ~ /^\// { print $6 }' "/proc/$pid/maps" | sort -u);
 done
 "$offwind" unwind -q --format tsv --no-inline --sysroot "$work/root" "$work/gone.$pid" 2> "$work/root.err" | cmp - "$work/with.tsv" || failed=1
 
-# The kernel's own cores, where it writes them into the working folder.
+# The kernel's own cores, if it writes them into the working directory.
 if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
 	here=$PWD
-	crash() { # FILTER: runs ./dumped, removes it, and has it abort
+	crash() { # FILTER: run ./dumped, remove it, and let it abort
 		cp "$BUILD/tests/diff/threads" "$work/dumped"
 		(
 			cd "$work" && ulimit -c unlimited && rm -f core core.* && echo "$1" > /proc/self/coredump_filter
@@ -162,7 +162,7 @@ if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
 	eu-stack -n 0 --core "$work/core" -e "$work/dumped" > "$work/kernel.eu" 2>&1
 	"$offwind" unwind -q --format text --no-inline "$work/core" > "$work/kernel.text" 2> "$work/kernel.err" || { cat "$work/kernel.err"; failed=1; }
 	python3 tests/diff/core_eustack.py "the kernel's core" "$work/kernel.eu" "$work/kernel.text" || failed=1
-	# All of a program in its core: the file that is gone is read from there.
+	# The core has all of the program: the deleted file is read from there.
 	crash 0x7f
 	"$offwind" unwind -q --format tsv --no-inline "$work/core" > "$work/memory.tsv" 2> "$work/memory.err" || failed=1
 	cat "$work/memory.err"
@@ -171,7 +171,7 @@ if [ "$(cat /proc/sys/kernel/core_pattern)" = core ]; then
 	rm -f "$work/core"
 fi
 
-# Nobody to look at.
+# No process to unwind.
 "$offwind" unwind -q --format tsv --no-inline --pid 4194303 > "$work/none.tsv" 2> "$work/none.err" && failed=1
 grep -q 'process 4194303: there is none' "$work/none.err" || { cat "$work/none.err"; failed=1; }
 rm -f "$work/gone.$pid"

@@ -29,12 +29,12 @@ work=$CORE_PROGRAM_IN/$name
 offwind=$(realpath "$BUILD")/offwind
 here=$PWD
 mkdir -p "$work"
-# Nothing is read or left where somebody else's is.
+# Nothing is read from, or left in, the user's own directories.
 export HOME=$work XDG_CACHE_HOME=$work TMPDIR=$work DEBUGINFOD_URLS= GOMAXPROCS=3
 unset GOFLAGS PYTHONPATH NODE_OPTIONS
 cd "$work" || exit 1
 mkfifo quiet full
-exec 8<> quiet 9<> full # says nothing and does not end; takes 64 KiB and nothing more
+exec 8<> quiet 9<> full # gives nothing and does not end; takes 64 KiB and nothing more
 random() { openssl enc -aes-128-ctr -K 00 -iv 00 -in /dev/zero 2> random.err | head -c "$1"; }
 
 input=quiet output=output
@@ -133,7 +133,7 @@ stop() {
 }
 trap 'stop; rm -rf core folder image numbers .git cache' EXIT
 
-states() { # a letter a thread, and the time each has run
+states() { # one letter per thread, and the time each has run
 	local s
 	for s in /proc/"$pid"/task/*/stat; do
 		{ read -r s < "$s"; } 2> states.err || continue
@@ -143,7 +143,7 @@ states() { # a letter a thread, and the time each has run
 	done
 }
 
-# Until it has its threads and they rest, or have worked on for a while; then all of them are stopped.
+# Wait until it has its threads and they sleep, or have worked for a while; then stop all of them.
 caught=
 for try in 1 2 3; do
 	"${command[@]}" < "$input" > "$output" 2> stderr 8<&- 9>&- &

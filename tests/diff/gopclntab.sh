@@ -31,7 +31,7 @@ G
 	go build -ldflags='-s -w' -o "$work/stripped" "$work/a.go"
 } > "$work/make.log" 2>&1 || { cat "$work/make.log"; exit 1; }
 
-# Where Go's own tracebacks end, too; and two functions that have a caller, though Go does not say so.
+# Functions at which Go's own tracebacks end, too; and two functions that have a caller, although Go does not say so.
 nobody='runtime\.(rt0_go|mcall|gogo|systemstack|morestack|asmcgocall|goexit|clone)|gogo'
 fp='runtime\.(nanotime1|walltime|sigfwd|cgocallback|callCgo(Sigaction|Mmap|Munmap))|time\.now'
 caller='runtime\.(mstart|sigtramp)'
@@ -55,18 +55,18 @@ for name in exe arm64 cgo_pie; do
 	done
 done
 go tool nm "$work/exe" | awk '$2 == "T" && $3 ~ /^(runtime|fmt)\./ { print $1 }' > "$work/functions"
-# What stripping takes away is nothing that rules come from.
+# Rules do not come from the parts that stripping removes.
 for name in exe stripped; do
 	"$BUILD/tests/diff/rule_at" "$work/$name" < "$work/functions" > "$work/$name.rules"
 done
 cmp "$work/exe.rules" "$work/stripped.rules" && [ "$(wc -l < "$work/exe.rules")" -gt 1000 ] || failed=1
-# Nor that names do: Go's own nm has them of the one that is not stripped.
+# Names do not either: Go's own nm has them for the file that is not stripped.
 strip -o "$work/cgo_stripped" "$work/cgo_pie" || failed=1
 for pair in stripped:exe cgo_stripped:cgo_pie; do
 	go tool nm "$work/${pair#*:}" | awk '$2 ~ /[Tt]/ && $3 != "runtime.text" && $3 != "runtime.etext" { print $1, $3 }' |
 		sed 's/\.abi0$//; s/\[[^]]*\]/[...]/g' | sort > "$work/names.go" # as Go shortens them
 	"$BUILD/tests/diff/sym_dump" table "$work/${pair%:*}" | sed 's/^0*//' | cut -d' ' -f1,3 | sort > "$work/names"
-	# Several may begin at one address.
+	# Several functions may begin at one address.
 	join "$work/names" "$work/names.go" | awk -v pair=$pair '
 		{ all[$1] = $2; if ($2 == $3) same[$1] = 1 }
 		END { for (a in all) { n++; if (!(a in same)) { print pair ": " a " " all[a]; bad++ } }

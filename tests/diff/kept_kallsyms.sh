@@ -17,7 +17,7 @@ mkdir "$HOME"
 perf record -q --buildid-mmap -F 999 --call-graph dwarf,4096 -o "$work/perf.data" -- \
 	dd if=/dev/urandom of=/dev/null bs=1M count=100 status=none 2> "$work/perf.err"
 id=$(perf buildid-list --kernel)
-copy=$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms # where perf record keeps it
+copy=$HOME/.debug/.build-id/${id:0:2}/${id:2}/kallsyms # where perf record stores it
 mkdir -p "${copy%/*}"
 names() {
 	"$BUILD/offwind" unwind "$work/perf.data" --format tsv --no-inline > "$work/$1" 2> "$work/err"
@@ -30,7 +30,7 @@ cp "$work/copy" "$copy"
 names kept
 cmp "$work/kept" "$work/live"
 
-# Ours, which the first of these runs made.
+# Our own copy, which the first of these runs made.
 own=$HOME/.cache/offwind/kallsyms-$id
 [ "$(stat -c %a "$own" "${own%/*}" | tr '\n' ' ')" = "600 700 " ]
 [ "$(ls "${own%/*}")" = "${own##*/}" ]
@@ -41,14 +41,14 @@ grep -q $'\town_' "$work/own"
 sed -i 's/^\(f*\)[0-9a-f]\([0-9a-f]*00000 T _text\)$/\1e\2/' "$own"
 names again
 cmp "$work/again" "$work/live"
-grep -q ' T _text$' "$own" # made anew
+grep -q ' T _text$' "$own" # made again
 ! grep -q ' T own_' "$own"
 
-# That it was the copy: names that only it has.
+# Check that the copy was used: it has names that only it has.
 awk '$2 ~ /[Tt]/ && $3 != "_text" { $3 = "kept_" $3 } { print }' "$work/copy" > "$copy"
 names changed
 grep -q $'\tkept_' "$work/changed"
-# Now of a boot that had _text elsewhere.
+# Now a copy of a boot that had _text at another address.
 sed -i 's/^\(f*\)[0-9a-f]\([0-9a-f]*00000 T _text\)$/\1e\2/' "$copy"
 names elsewhere
 cmp "$work/elsewhere" "$work/live"

@@ -33,8 +33,8 @@ read -r start size < <(nm -S "$dir/debug.so" | awk '$4 == "g" { print $1, $2 }')
 [ "$(LD_PRELOAD=$ours "$dir/client" debug "$dir/debug.so" "$start")" = "$(printf '%x %x 32' "0x$start" "0x$size")" ] ||
 	fail "g at $start, size $size: $(LD_PRELOAD=$ours "$dir/client" debug "$dir/debug.so" "$start")"
 
-# Names but those of the target's own functions are left out: libunwind's nearest dynamic symbol
-# is often another function's.
+# All names but those of the target's own functions are left out: libunwind's nearest dynamic symbol often belongs to
+# another function.
 lines() { sed -E 's/ (main|deep|compare|handler)\+/ =\1+/; s/ [A-Za-z_][A-Za-z0-9_.@]*\+[0-9a-f]+//; s/ =/ /' "$1"; }
 
 echo "== a process"
@@ -67,8 +67,8 @@ for case in libunwindstack/eh_frame_hdr_begin_x86_64 libunwindstack/load_bias_ro
 	LD_PRELOAD=$ours "$dir/client" folder "$corpus/$case" >"$dir/ours" || fail "$case"
 	python3 - "$case" "$dir/theirs" "$dir/ours" <<'P' || fail "$case"
 import sys
-# Where libunwind's frame is the expected one, ours is the same in every word; where it is not
-# (it loses two of the three), ours is expected.
+# If libunwind's frame is the expected one, ours is the same in every word; if it is not (libunwind loses two of the
+# three), ours is the expected one.
 case, theirs, ours = sys.argv[1].split('/')[-1], *([line.split() for line in open(p)] for p in sys.argv[2:])
 want, same, better = [], 0, 0
 for table in ('libunwindstack', 'libbacktrace'):
@@ -113,7 +113,7 @@ fi
 
 echo "== Debian's perf"
 ldd "$(command -v perf)" | grep -q libunwind-x86_64 || fail "perf is not linked with libunwind"
-for try in 1 2 3; do # perf 6.1 dies at times while others record
+for try in 1 2 3; do # perf 6.1 crashes at times while other programs record
 	timeout -s INT 200 perf record -q --buildid-mmap -F 997 -e cpu-clock:u --call-graph dwarf,8192 -o "$dir/data" -- \
 		python3 -c 'import json; [json.loads(json.dumps(list(range(500)))) for i in range(1500)]' >"$dir/log" 2>&1 && break
 done
@@ -136,9 +136,8 @@ def stacks(path):
 theirs, ours = map(stacks, sys.argv[1:])
 same = longer = guessed = others = 0
 for t, o in zip(theirs, ours):
-    # Its last frame is often none: pc 0, which perf moves back into a call; or where perf has no
-    # unwind information for it the word behind a register that is no frame pointer.  Nothing
-    # follows such a frame.
+    # perf's last frame is often wrong: pc 0, which perf moves back into a call; or, if perf has no unwind information
+    # for the frame, the word after a register that is not a frame pointer. No frame follows it.
     if t and t[-1] == 'f' * 16 + ' nowhere':
         t = t[:-1]
     if t == o:

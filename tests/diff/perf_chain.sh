@@ -25,18 +25,18 @@ int main(void)
 C
 gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o "$work/chain" "$work/chain.c"
 
-# functions of the program and how many frames each sample has
+# the functions of the program, and how many frames each sample has
 ours() { "$BUILD/offwind" unwind -q --no-cache --format tsv --no-inline "$1" | awk -F'\t' 'NR > 1 { print $1, $5 }'; }
 theirs() { perf script -i "$1" -F ip,sym 2> /dev/null | awk '!NF { n += last; last = 0; next } { last = 1; print n + 1, $2 }'; }
 
 failed=0
 for options in -g ""; do
-	for try in 1 2 3; do # perf 6.1 may die where somebody else listens
+	for try in 1 2 3; do # perf 6.1 may crash if another program listens
 		perf record -q --buildid-mmap $options -F 499 -o "$work/chain.data" -- "$work/chain" 2> "$work/err" && break
 	done
 	ours "$work/chain.data" > "$work/ours"
 	theirs "$work/chain.data" > "$work/theirs"
-	[ "$options" ] || # perf shows one line a sample
+	[ "$options" ] || # perf shows one line per sample
 		perf script -i "$work/chain.data" -F ip,sym 2> /dev/null | awk 'NF { print ++n, $2 }' > "$work/theirs"
 	if ! diff <(cut -d' ' -f1 "$work/ours") <(cut -d' ' -f1 "$work/theirs") > "$work/diff"; then
 		echo "perf record $options: other frames (ours <, perf >):"

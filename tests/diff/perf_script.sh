@@ -21,7 +21,7 @@ for program in "${@:-clang python3 node jit sqlite3 git openssl}"; do
 		perf record -q --buildid-mmap -F "${HZ:-199}" --call-graph dwarf,65528 \
 			-o "$dir/perf.data" -- "${argv[@]}" >/dev/null 2>"$dir/log"
 		rc=$?
-		# git diff says 1 where files differ; a signal is perf's own.
+		# git diff exits with 1 if files differ; a signal comes from perf itself.
 		if [ $rc -gt 1 ]; then
 			cat "$dir/log"
 			exit 1
@@ -31,7 +31,7 @@ for program in "${@:-clang python3 node jit sqlite3 git openssl}"; do
 		"$BUILD/offwind" unwind -q --format text --no-inline -o "$dir/text" "$dir/perf.data" &&
 			"$BUILD/offwind" unwind -q --format tsv --no-inline -o "$dir/tsv" "$dir/perf.data" || failures=1
 		rm -f "$dir/perf.data" "$dir/perf.data.old"
-		# Generated code is beyond perf; there offwind may only go further.
+		# perf cannot walk generated code; there offwind may only walk further.
 		least=97
 		[ "$name" != jit ] || least=0
 		echo "== $name"

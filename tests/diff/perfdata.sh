@@ -8,11 +8,11 @@ dir=$BUILD/diff-perfdata
 failures=0 n=0
 rm -rf "$dir"
 mkdir -p "$dir"
-export HOME=$PWD/$dir # where perf record keeps files
+export HOME=$PWD/$dir # where perf record stores files
 
 compare() { # file; 2: perf itself cannot read it
 	local events
-	# A stream has no table of build-ids, and perf 6.1 may crash looking for one.
+	# A stream has no table of build-ids, and perf 6.1 may crash while it looks for one.
 	: >"$dir/ids"
 	[ "$(od -A n -t u1 -j 8 -N 1 "$1")" -eq 16 ] || perf buildid-list -i "$1" >"$dir/ids" 2>/dev/null
 	perf script -D -F event -i "$1" >"$dir/dump" 2>/dev/null || return 2
@@ -31,9 +31,9 @@ compare() { # file; 2: perf itself cannot read it
 }
 
 work='python3 -c "sum(i * i for i in range(50000))"; true'
-# While another program on this machine watches with build-ids, the kernel marks records of
-# events that did not ask for them too, and perf 6.1 dies of those (stack smashing).  So most
-# recordings ask for them; the others are tried again, and left out if perf dies each time.
+# While another program on this machine watches with build-ids, the kernel also marks records of events that did not ask
+# for them, and perf 6.1 crashes on these (stack smashing). So most recordings ask for build-ids; the others are tried
+# again, and left out if perf crashes each time.
 record() { # name, perf record's arguments
 	local data=$dir/$1.data out=$dir/$1.data
 	[[ $1 != *pipe ]] || out=-
@@ -68,7 +68,7 @@ perf record -q -o - -F 499 --call-graph dwarf,8192 -e cpu-clock -- sh -c "$work"
 	"$dump" - >"$dir/ours" 2>"$dir/errors" || failures=$((failures + 1))
 grep -q ^sample "$dir/ours" || { echo "no sample from a running perf"; failures=$((failures + 1)); }
 
-# These two are newer than Debian's perf: what their own headers and the parser they come from say.
+# These two are newer than Debian's perf: the expected values come from their own headers and from the parser's tests.
 for told in sleep.data:7:4 sleep.compressed.data:8:49; do
 	IFS=: read -r name samples mappings <<<"$told"
 	"$dump" "$corpus/formats/linux-perf-data/$name" >"$dir/ours" 2>"$dir/errors" || cat "$dir/errors"

@@ -7,7 +7,7 @@ work=$BUILD/diff/pprof
 rm -rf "$work"; mkdir -p "$work"
 export PPROF_TMPDIR=$work HOME=$work
 
-# Stacks that begin anew by seed; frames recur within a stack, some lack symbols.
+# The stacks depend on the seed; frames recur within a stack, and some have no symbol.
 python3 - > "$work/folded" <<'PY'
 import random
 random.seed(7)
@@ -31,7 +31,7 @@ pprof -sample_index=samples -traces > "$work/traces" || exit 1
 "$BUILD/offwind" report --check "$work/p.pb.gz" > "$work/check" 2>&1 || { cat "$work/check"; exit 1; }
 "$BUILD/offwind" report --top 0 --type samples "$work/p.pb.gz" > "$work/report" || exit 1
 
-# What Go's own encoder writes is read as well, and means the same.
+# Profiles of Go's own encoder are read as well, and have the same meaning.
 pprof -proto -output="$work/go.pb.gz" > /dev/null || { cat "$work/stderr"; exit 1; }
 "$BUILD/offwind" report --top 0 --type samples "$work/go.pb.gz" > "$work/report_go" || exit 1
 diff <(grep -v '^#' "$work/report") <(grep -v '^#' "$work/report_go") > "$work/diff" || { echo "through Go:"; head "$work/diff"; exit 1; }
@@ -72,7 +72,7 @@ for name, scale in ('top', 1), ('top_cpu', 10101010):
     if got != want:
         bad += ['%s: %s want %s got %s' % (name, f, want.get(f), got.get(f))
                 for f in sorted(set(got) | set(want)) if got.get(f) != want.get(f)][:5]
-# The report keeps functions of one name apart by module; put together they are the same.
+# The report distinguishes functions of one name by module; added up they are the same.
 got = collections.Counter(), collections.Counter()
 for line in open(work + '/report'):
     m = re.match(r'\s*[\d.]+%\s+(\d+)\s+[\d.]+%\s+(\d+)\s+(\S+)\s+(\S+)$', line)

@@ -8,7 +8,7 @@ for f in "$libdir"/libstdc++.so.6 "$libdir"/libLLVM-14.so.1 /usr/lib/llvm-14/lib
 	[ -f "$f" ] && nm -D "$f"
 done | awk 'NF > 1 { sub(/@.*/, "", $NF); print $NF, $(NF - 1) }' | sort -u > "$names.types"
 cut -d' ' -f1 "$names.types" | sort -u > "$names"
-# Clones, which dynamic symbols do not have; of functions only, others have none.
+# Add clones, which dynamic symbols do not have; only functions have clones.
 awk '/^_Z.* [TW]$/ && NR % 10 == 0 {
 	print $1 ".cold"; print $1 ".constprop.0"; print $1 ".part.3.isra.1"; print $1 ".llvm.17"
 }' "$names.types" > "$names.clones"

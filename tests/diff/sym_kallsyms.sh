@@ -10,7 +10,7 @@ if ! grep -qv '^0* ' "$copy"; then
 	echo "kallsyms hides its addresses from this user"
 	exit 77
 fi
-# The best name of each address first; symbols that are not code stay as ends.
+# The best name of each address comes first; symbols that are not code remain as ends.
 awk '{
 	code = $2 ~ /^[TtWw]$/
 	rank = $2 == "T" ? 0 : $2 == "t" ? 2 : 1

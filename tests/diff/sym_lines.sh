@@ -51,7 +51,7 @@ printf '\t.text\n\t.globl f\n\t.type f, @function\nf:\n\tnop\n\tnop\n\tret\n\t.s
 c="$tree/unwinder/cfi/cfi.c $tree/unwinder/table/row.c $tree/unwinder/walk/expr.c $tree/unwinder/walk/step.c"
 flags="-std=c17 -D_GNU_SOURCE -I$tree"
 
-# NAME COMMAND…, in a folder of its own; two at a time
+# NAME COMMAND…: run in a directory of its own, two at a time
 make_one() {
 	local name=$1
 	shift
@@ -87,7 +87,7 @@ make_one() {
 wait
 [ ! -e "$work/failed" ] || exit 1
 
-# Of the same code: packages, dwz's common file and one alone, zdebug, a debug file of its own.
+# Forms of the same code: packages, dwz's common file and a single file, zdebug, a debug file of its own.
 copy() { mkdir -p "$work/$2" && cp "$work/$1/a" "$work/$2/a"; }
 for pair in csplit5:cdwp5 gsplit4:gdwp4 csplit4:cdwp4; do
 	copy "${pair%:*}" "${pair#*:}"
@@ -109,7 +109,7 @@ names=(relative g5 gsplit5 gsplit4 gc4 gc4o1 glto gline narrow arm64 old packed 
 	for name in "${names[@]}"; do compare "$work/$name/a"; done > "$work/one"
 } &
 {
-	# The others' tools read the files that these were made from, where they cannot read these.
+	# The other tools read the original files if they cannot read these.
 	compare "$work/cdwp5/a" "$work/csplit5/a"
 	compare "$work/cdwp4/a" "$work/csplit4/a"
 	compare "$work/gdwp4/a" "$work/gsplit4/a"
@@ -122,7 +122,7 @@ names=(relative g5 gsplit5 gsplit4 gc4 gc4o1 glto gline narrow arm64 old packed 
 } > "$work/two" &
 wait
 cat "$work/one" "$work/two"
-# Two would do to be equal by chance; the binaries that are gone would be, too.
+# Two addresses could be equal by chance, and also if the binaries were missing.
 awk '/ addresses / { files++; n += $3; if ($7 > deepest) deepest = $7 }
 	END { print files " files, " n " addresses, chains of up to " deepest; exit files < 28 || n < 2000 || deepest < 6 }' \
 	"$work/one" "$work/two" || exit 1

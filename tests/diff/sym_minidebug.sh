@@ -49,7 +49,7 @@ for damage in flip cut; do
 	grep -q '^left out: Bad message$' "$work/bad.err"
 done
 
-# 600 MiB of zeros, packed small: given up at the cap, in bounded memory.
+# 600 MiB of zeros in a small section: reading stops at the limit, in bounded memory.
 head -c 629145600 /dev/zero | xz -0 -T2 > "$work/bomb.xz"
 objcopy --add-section .gnu_debugdata="$work/bomb.xz" "$work/mini" "$work/bomb"
 (ulimit -v 1500000 && "$BUILD/tests/diff/sym_dump" table "$work/bomb" > "$work/bomb.names" 2> "$work/bomb.err")

@@ -14,7 +14,7 @@ __attribute__((noinline)) int grown(int n) { char *p = alloca((unsigned)n); mems
 __attribute__((noinline)) int large(struct big b, int n) { struct big c = b; return c.bytes[n] + aligned(n); }
 int main(int argc, char **argv) { static struct big b; (void)argv; return large(b, argc) + grown(argc) + (argc > 3 ? main(argc - 1, argv) : 0); }
 C
-# Signal trampolines without FDEs: in padding, at a function's end, both, and one that has an FDE.
+# Signal trampolines without FDEs: in padding, at a function's end, in both, and one that has an FDE.
 cat > "$work/t.s" <<'S'
 	.macro begin name
 	.p2align 4

@@ -9,7 +9,7 @@ mkdir -p "$work"
 
 ways() { # FOLDER NAME [MAX]
 	printf '%s: ' "$2"
-	# TSan of gcc 12 wants its addresses where randomisation seldom leaves them free.
+	# TSan of gcc 12 needs addresses that randomisation seldom leaves free.
 	setarch -R "$1/tests/diff/walk_ways" "$work/$2.data" ${3:+"$3"} || exit 1
 }
 

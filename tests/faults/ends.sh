@@ -9,7 +9,7 @@ if [ "$(id -u)" != 0 ] || ! "$BUILD/offwind" doctor >/dev/null 2>&1; then
 	echo "this needs root and BPF"
 	exit 77
 fi
-# The stranger is to reach it, wherever the build folder is.
+# The other user must reach it, wherever the build directory is.
 work=$(mktemp -d /tmp/offwind-ends.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"

@@ -29,8 +29,8 @@ int main(void) { char c = 0; honest_outer(&c); return c; }
 C
 flags="-O1 -fomit-frame-pointer -fno-optimize-sibling-calls -fno-inline -fno-stack-protector -fcf-protection=none -Wl,--build-id"
 mkdir "$dir/real" "$dir/user"
-# The last function's rules are there to be spoilt: one word there decides the hash, where it lies behind
-# the last whole stripe of 32 bytes.
+# The rules of the last function may be damaged: one word there decides the hash if it is after the last whole stripe of
+# 32 bytes.
 for nops in 16 24 32 40; do
 	echo "__asm__(\".globl zz\\n.type zz,@function\\nzz: .cfi_startproc\\nnop\\n.cfi_escape $(printf '0,%.0s' $(seq $nops))0\\nret\\n.cfi_endproc\\n.size zz,.-zz\");" >"$dir/zz.c"
 	gcc $flags -shared -fPIC -Wl,-soname,libh.so -o "$dir/real/libh.so" "$dir/lib.c" "$dir/zz.c" || fail gcc
@@ -46,7 +46,7 @@ for kind in hash address names; do
 	readelf -n "$dir/user/$kind/libh.so" | grep 'Build ID' | cmp -s - <(readelf -n "$dir/real/libh.so" | grep 'Build ID') || fail "$kind: another build-id"
 	cmp -s "$dir/real/libh.so" "$dir/user/$kind/libh.so" && fail "$kind: the same file"
 done
-sleep 2.2 # until files are known by their inodes
+sleep 2.2 # until files are identified by
 
 # captures FILE LIBRARIES [PROGRAM]: a recording in which all functions were seen
 captures() {
@@ -60,7 +60,7 @@ captures() {
 }
 captures "$dir/data" "$dir/real"
 
-# A run with the store says what one without says.
+# A run with the store gives the same result as a run without it.
 # is_true DB WHAT
 is_true() {
 	"$offwind" unwind --format tsv --db "$1" -o "$dir/out" "$dir/data" 2>"$dir/err" || fail "$2: $(cat "$dir/err")"
@@ -75,13 +75,13 @@ for kind in hash address names; do
 	"$offwind" cache --db "$dir/$kind.2.db" prefetch -q "$dir/real/libh.so" || fail "$kind: prefetch"
 	"$offwind" cache --db "$dir/$kind.2.db" prefetch -q "$dir/user/$kind/libh.so" || fail "$kind: prefetch"
 	is_true "$dir/$kind.2.db" "$kind, second"
-	[ "$kind" = names ] && continue # whose rules are the same
+	[ "$kind" = names ] && continue # its rules are the same
 	n=$(sqlite3 "$dir/$kind.2.db" 'SELECT count(*), count(DISTINCT identity), count(DISTINCT src_hash) FROM objects WHERE path LIKE "%/libh.so"')
 	[ "$n" = '2|2|1' ] || fail "$kind: rows: $n"
 done
 
 echo "== two mounts show two files at one path"
-# record wants BPF; who has none was told so by other tests
+# record needs BPF; other tests report if it does not work
 if "$offwind" doctor >/dev/null 2>&1 && unshare -m true 2>/dev/null; then
 	mkdir "$dir/place"
 	cp "$dir/real/libh.so" "$dir/place/"
@@ -130,7 +130,7 @@ for owner in 0 4242; do
 	else
 		grep -q honest_middle "$dir/after" && fail "a stranger answers for a file that is gone"
 		grep -q 'libh.so: gone; .* another user could write' "$dir/err" || fail "refused without a word: $(cat "$dir/err")"
-		# Whoever calls sudo answers for the own files.
+		# The user who calls sudo vouches for his own files.
 		SUDO_UID=4242 "$offwind" unwind --format tsv --db "$db" -o "$dir/after" "$data" 2>"$dir/err" || fail "unwind: $(cat "$dir/err")"
 		cmp -s "$data.tsv" "$dir/after" || fail "the caller's own file: $(cat "$dir/err")"
 	fi

@@ -15,7 +15,7 @@ mode() { [ "$(stat -c '%a %F' "$1")" = "$2" ] || fail "$1: $(stat -c '%a %F' "$1
 
 cd "$work" || exit 1
 BUILD=$(cd "$OLDPWD" && realpath "$BUILD")
-# A capture and, from it, each way to a result; older files that all may read are no excuse.
+# A capture and each way to make a result from it; older files that everyone may read do not change the rights.
 umask 0
 echo old > r.owc; echo old > r.pb.gz; echo old > r.html
 record --raw -o r.owc
@@ -29,7 +29,7 @@ mode windows "700 directory"
 for f in windows/*.pb.gz; do mode "$f" "600 regular file"; done
 umask 022
 
-# What another user laid where results will be, in a directory of his own.
+# Files of another user at the places of the results, in a directory of his own.
 echo precious > precious; chmod 600 precious
 mkdir theirs; chown 65534 theirs
 for f in raw.owc profile.pb.gz; do stranger ln -s ../precious theirs/$f; done
@@ -42,7 +42,7 @@ record --rotate 1 -o theirs
 [ "$(cat precious)" = precious ] || fail "another user's link was written through"
 for f in raw.owc profile.pb.gz; do mode theirs/$f "600 regular file"; done
 
-# Links of one's own, devices, pipes and redirections are what they were.
+# The user's own links, devices, pipes and redirections still work.
 ln -s latest-target.pb.gz latest.pb.gz
 record -o latest.pb.gz
 mode latest-target.pb.gz "600 regular file"

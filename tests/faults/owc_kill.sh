@@ -9,12 +9,12 @@ sh -c 'while :; do :; done' & busy=$!
 "$BUILD/offwind" record -p $busy -F 199 -d 60 --raw -o "$work/a.owc" > "$work/log" 2>&1 & recorder=$!
 trap 'kill -9 $busy $recorder 2> /dev/null' EXIT
 until_or_dead $recorder larger "$work/a.owc" 3000 || { cat "$work/log"; exit 1; } # a second of samples
-# 1.5 s of CPU, however long they take.
+# 1.5 s of CPU time, however long they take.
 ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' /proc/$busy/stat; }
 from=$(ticks)
 worked() { [ $(($(ticks) - from)) -ge 150 ]; }
 until_or_dead $busy worked || exit 1
-# Nothing runs for a while: what waits must go out all the same, and then nothing more.
+# Nothing runs for a while: samples that wait must be written all the same, and then nothing more.
 kill -STOP $busy
 before=
 for _ in $(seq 20); do

@@ -15,8 +15,8 @@ touch "$work/since"
 chmod 755 "$work"; mkdir -m 777 "$work/theirs"; cd "$work" || exit 1
 fail() { echo "$1"; exit 1; }
 
-# Code in anonymous memory; jit FILE COMMAND also maps a page of FILE for execution, as those do who write jitdump files,
-# and then runs COMMAND.
+# Code in anonymous memory; jit FILE COMMAND also maps a page of FILE for execution, as writers of jitdump files do, and
+# then runs COMMAND.
 cat > jit.c << 'C'
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -51,7 +51,7 @@ open('secret.dump', 'wb').write(head + load(b'SECRET_of_root'))
 P
 chmod 600 secret.dump
 
-# Each case is a shell script that ends in exec; $$ is the process's number here and there.
+# Each case is a shell script that ends in exec; $$ is the process's number in it.
 start() { # NAME UID SCRIPT: in namespaces of the user's own
 	local name=$1 uid=$2
 	printf '%s\n' "$3" > "$name.sh"; chmod 755 "$name.sh"
@@ -59,7 +59,7 @@ start() { # NAME UID SCRIPT: in namespaces of the user's own
 	started+=($!)
 	eval "$name=$!"
 }
-ready() { # waits until all run their code
+ready() { # wait until all run their code
 	for p in "${started[@]}"; do
 		for i in $(seq 300); do
 			grep -q '^10000000-10001000 rwxp' "/proc/$p/maps" 2> /dev/null && continue 2
@@ -80,12 +80,12 @@ start device 65534 "touch /tmp/perf-\$\$.map
 	exec $ns 'mount --bind /dev/zero /tmp/perf-\$\$.map && exec $work/jit'"
 start dump 65534 "cp empty.dump theirs/jit-1.dump
 	exec $ns 'exec $work/jit theirs/jit-1.dump \"mount --bind $work/secret.dump theirs/jit-1.dump\"'"
-# Those that are as they should be go on having names: root's, a user's, and a user's in namespaces of his own.
+# Correct files still give names: root's, a user's, and a user's in namespaces of his own.
 start mine 65534 "cp $work/own.map /tmp/perf-\$\$.map; exec $work/jit"
 start mine_inside 65534 "exec $ns 'mount -t tmpfs none /tmp && echo 10000000 1000 own_name > /tmp/perf-\$\$.map; exec /proc/self/fd/9' 9< $work/jit"
 start mine_dump 65534 "cp own.dump theirs/jit-2.dump; exec $work/jit theirs/jit-2.dump"
 start roots 0 "umask 077; cp $work/secret.map /tmp/perf-\$\$.map; exec $work/jit"
-# Nobody else's file names a process.
+# No other user's file gives names to a process.
 start foreign 0 "setpriv --reuid 65534 --clear-groups cp $work/own.map /tmp/perf-\$\$.map; exec $work/jit"
 ready
 timeout 60 "$BUILD/offwind" record -q -p "$(IFS=,; echo "${started[*]}")" -F 199 -d 3 -o p.pb.gz > record.log 2>&1 || fail "record: $(cat record.log)"

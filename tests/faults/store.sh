@@ -19,7 +19,7 @@ files=()
 for f in true ls cat sort sed; do
 	cp "$(type -P $f)" "$dir/$f" && files+=("$dir/$f")
 done
-sleep 2.5 # until files are known by their inodes
+sleep 2.5 # until files are identified by
 
 echo "== each allocation, each call to the system fails once in turn"
 timeout 300 "$faults" memory "$dir/m.db" "$dir/true" >"$dir/memory.out" 2>&1 & # beside the rest
@@ -50,7 +50,7 @@ if mount -t tmpfs -o size=700k tmpfs "$dir/small" 2>"$dir/err"; then
 	"$offwind" cache --db "$dir/small/offwind.db" prefetch "${files[@]}" "$dir/bash" "$dir/libc" >"$dir/out" 2>&1
 	grep -q 'No space left on device; unwind tables stay in memory' "$dir/out" && [ "$(grep -c 'stay in memory' "$dir/out")" = 1 ] ||
 		fail "a full disk: $(cat "$dir/out")"
-	# What went in is sound, and what did not is compiled.
+	# Tables in the store are sound, and files without a table are compiled.
 	"$offwind" cache --db "$dir/small/offwind.db" verify >"$dir/out" 2>&1 || fail "verify on a full disk: $(cat "$dir/out")"
 	rm -f "$dir"/small/*
 	mount -o remount,size=4m "$dir/small"

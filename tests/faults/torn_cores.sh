@@ -30,7 +30,7 @@ for at in 20 63 64 100 1000 1967 1968 2000 2303 2400 2700 2900 3400 4000 4175 41
 	head -c $at "$core" > "$work/core"
 	check "core cut at $at" "$work/core"
 done
-# Cut behind the notes, threads are there; and more of the stack than nothing where it was kept.
+# If it is cut after the notes, the threads are there; and some of the stack, if the file has some of it.
 head -c $((size - 1)) "$core" > "$work/core"
 "$offwind" unwind -q --format tsv --no-inline --exe "$corpus/elfutils/testfiledwarfinlines" "$work/core" > "$work/out" 2> "$work/err"
 [ "$(cut -f5 "$work/out" | sed -n 2,3p | tr '\n' ' ')" = 'fu(int) main ' ] || { echo "torn core: frames lost"; cat "$work/out"; failed=1; }
@@ -83,7 +83,7 @@ for line in '1000 r-xp 0 00:00 0 a' '2000-1000 r-xp 0 00:00 0 a' '1000-2000 rx 0
 	echo "$line" >> "$folder/maps.txt"
 	check "mapping $line" "$folder"
 done
-# A name that leads out of the folder stays in it; a pipe is not waited for.
+# A name that leads out of the directory stays in it; a pipe is not waited for.
 fresh
 sed -i 's/libunwindstack_test/..\/..\/..\/etc\/passwd/' "$folder/maps.txt"
 timeout 20 "$offwind" unwind -q --format tsv --no-inline "$folder" > "$work/out" 2> "$work/err"

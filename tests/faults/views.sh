@@ -35,13 +35,13 @@ for name in EVIL SECRET own; do # directories of debug files
 	objcopy --redefine-sym true_leaf=${name}_leaf whole $name/$at/${id:2}.debug
 done
 chmod 600 SECRET/$at/*
-# A root of its own, as containers have: the same file, and debug files in the image.
+# A root directory of its own, as containers have: the same file, and debug files in the image.
 mkdir -p box/usr/lib/debug box"$work"; cp -r own/. box/usr/lib/debug; touch box"$work"/victim
-user() { # DIRECTORY: an ordinary user's, in namespaces of his own
+user() { # DIRECTORY: run it as an ordinary user, in namespaces of his own
 	setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Ur -m sh -c "mount --bind $1 /usr/lib/debug && exec $work/victim" &
 	started+=($!)
 }
-wait_for() { # PID: until it runs the program
+wait_for() { # PID: wait until it runs the
 	for i in $(seq 300); do
 		[ "$(readlink "/proc/$1/exe")" != "" ] && grep -q '/victim$' "/proc/$1/maps" 2> /dev/null && return
 		kill -0 "$1" 2> /dev/null || fail "process $1 ended"
@@ -66,7 +66,7 @@ has a.pb.gz $evil EVIL_leaf "a user's own debug files do not name his own proces
 has a.pb.gz $box own_leaf "a container's own debug files do not name its process"
 hasnt a.pb.gz $roots "root's process has another's names"
 hasnt a.pb.gz $secret "a debug file that its user may not read was read"
-# Nor do they later, out of the store.
+# They do not later either, from the store.
 kill $evil $box; wait $evil $box 2> /dev/null
 started=($secret $roots)
 record b.pb.gz "$work/a.db"

@@ -7,7 +7,7 @@ work=$BUILD/fuzz/frozen.seeds
 rm -rf "$work"
 mkdir -p "$work"/{core,snapshot}
 
-# The first part of real cores, and small ones whose memory holds a whole ELF file.
+# The beginnings of real cores, and small cores whose memory has a whole ELF file.
 head -c 32768 "$corpus/elfutils/testfiledwarfinlines.core" > "$work/core/inlines"
 head -c 16384 "$corpus/elfutils/backtrace.x86_64.core" > "$work/core/x86_64"
 head -c 16384 "$corpus/elfutils/backtrace.aarch64.fp.core" > "$work/core/aarch64"

@@ -69,7 +69,7 @@ out += record(1, struct.pack("<IIQQQQQ", 1, 1, 0x800, 0x100, 0x800, 64, 0))
 open(sys.argv[1], "wb").write(out)
 PY
 
-# A MiniDebugInfo may unpack to 256 MiB, and ASan keeps as much of what was freed.
+# A MiniDebugInfo may unpack to 256 MiB, and ASan keeps as much memory that was freed.
 FUZZ_RSS_MB=1024 tests/fuzz/run sym_table 50000 65536 "$work/table"
 tests/fuzz/run sym_kernel 20000 65536 "$work/kernel"
 tests/fuzz/run sym_names 150000 2000 "$work/names"

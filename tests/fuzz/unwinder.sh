@@ -26,7 +26,7 @@ cp "$work/object/small" "$work/object/mini"
 objcopy --remove-section=.eh_frame --add-section .gnu_debugdata="$work/mini.xz" "$work/object/mini"
 cp "$work/object/small" "$work/object/stripped"
 objcopy --strip-section-headers "$work/object/stripped" 2> "$work/objcopy.log" || rm "$work/object/stripped"
-# Go's table of functions over the same code: one with a frame, one that nobody called, one that leaves.
+# Go's table of functions for the same code: one with a frame, one without a caller, one that leaves the stack.
 python3 tests/fuzz/gopclntab.py "$work/gopclntab" 0x2c0
 objcopy --remove-section=.eh_frame --add-section .gopclntab="$work/gopclntab" "$work/object/small" "$work/object/go"
 for f in /lib64/ld-linux-x86-64.so.2 "$work/object/plain"; do
@@ -37,7 +37,7 @@ for f in /lib64/ld-linux-x86-64.so.2 "$work/object/plain"; do
 	done
 done
 
-# Tables to be damaged, and what tables are made from at addresses that are asked.
+# Tables to damage, and call frame information to compile, with addresses to look up.
 for f in "$work/object/plain" "$work/object/small"; do
 	"$BUILD/tests/diff/table_oracle" -b "$work/blob" "$f" > "$work/oracle.log"
 	{ printf '\0'; cat "$work/blob"; } > "$work/table/$(basename "$f")"
@@ -48,7 +48,7 @@ for f in "$work"/cfi/*; do
 	done
 done
 
-# A process's memory from 0x100000 on: libunwind's list, GDB's, what they lead to.
+# The memory of a process from 0x100000 on: libunwind's list, GDB's list, and the data that they point to.
 gcc -O2 -c -o "$work/jit.o" "$work/a.c"
 python3 - "$work" <<'PY'
 import struct, sys
@@ -76,7 +76,7 @@ put(2048, '4Q', 0, 0, base + 2080, len(jit))
 memory[2080:2080 + len(jit)] = jit
 for size in 16384, 16383:
     open(f'{work}/dynamic/process{size}', 'wb').write(b'\1' + bytes(memory[:size]))
-# What a cursor is to unwind: a search table of one (entries from 8 on), its CIE and FDE; frames.
+# Memory for a cursor to unwind: a search table of one entry (from 8 on), its CIE and FDE, frames.
 target = bytearray(2048)
 struct.pack_into('<2i', target, 8, 0x100, 64)
 target[36:84] = memory[1024:1072]

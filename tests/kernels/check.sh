@@ -14,7 +14,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# A recording, whose accounts are looked at in the end; its last words are in $dir/log.
+# Record, and check the accounting at the end; the last lines of output are in $dir/log.
 record() { # name, options…
 	local what=$1
 	shift
@@ -22,7 +22,7 @@ record() { # name, options…
 	"$offwind" record -o "$dir/e.pb.gz" --stats "$dir/stats.$runs.json" "$@" >/dev/null 2>"$dir/log" || { fail "$what: $(cat "$dir/log")"; return 1; }
 	"$offwind" report --check "$dir/e.pb.gz" >/dev/null || fail "$what: the profile is not sound"
 }
-samples() { # TYPE: how many of it the profile has; under functions of programs and the kernel
+samples() { # TYPE: how many of it the profile has, in functions of programs and of the kernel
 	"$offwind" report -n 0 --sort self --type "$1" "$dir/e.pb.gz" | awk '$1 ~ /%$/ { n += $2 } END { print n + 0 }'
 }
 is() { # what, seen, wanted
@@ -31,7 +31,7 @@ is() { # what, seen, wanted
 
 echo "== events"
 record "a tracepoint" -e sched:sched_process_exec -- sh -c 'for i in 1 2 3 4; do /bin/true; done' && is execs "$(samples samples)" 5
-# Two forks of the shell, a fork and a thread of the other.
+# Two forks of the shell, a fork and a thread of the other program.
 record "several of a kind" -e sched:sched_process_exec,sched:sched_process_fork -e page-faults,cpu-clock \
 	--uprobe "$PREBUILT/alloc:churn" --uprobe "$PREBUILT/alloc:leak" -- sh -c "/bin/true; $PREBUILT/alloc 10; exec /bin/true" &&
 	for one in sched:sched_process_exec=4 sched:sched_process_fork=4 churn=1 leak=1; do is ${one%=*} "$(samples ${one%=*})" ${one#*=}; done
@@ -39,7 +39,7 @@ record "page faults" -e page-faults:u -c 1 -- "$PREBUILT/alloc" 10 && [ "$(sampl
 
 echo "== counts: what the program itself counted"
 cat >"$dir/usage.py" <<'P'
-# usage.py faults | switches: many of them between two changes of its name; prints how many it counts there.
+# usage.py faults | switches: make many of them between two changes of its name; print how many it counts there.
 import mmap, resource, sys, time
 faults = sys.argv[1] == 'faults'
 area = mmap.mmap(-1, 20000 * 4096, flags=mmap.MAP_PRIVATE)
@@ -74,7 +74,7 @@ n=$("$offwind" report --type off_cpu_samples --focus clock_nanosleep -n 0 "$dir/
 is "naps of 20 ms and more" "$n" 2
 ! grep 'bpf' "$dir/report" || fail "it says what watches it"
 cat >"$dir/naps.py" <<'P'
-# Naps between two changes of its name; prints how many ns they took by its own clock.
+# Sleep between two changes of the name; print how many ns that took by its own clock.
 import time
 def name(text):
     with open('/proc/self/comm', 'w') as f:
@@ -89,7 +89,7 @@ print(took)
 P
 record "how long" --comm naps --off-cpu -- sh -c "exec python3 '$dir/naps.py' >'$dir/truth'" &&
 	got=$("$offwind" report -f folded --type off_cpu "$dir/e.pb.gz" | awk '{ n += $NF } END { printf "%.0f", n }') want=$(cat "$dir/truth") && echo "20 naps: told ${got} ns, by its own clock $want" &&
-	# What is spent on the way into a nap and out of it is no wait; emulated, that may be much.
+	# Time spent on the way into a nap and out of it is not waiting; when emulated, that may be much.
 	{ awk -v got="$got" -v want="$want" 'BEGIN { exit !(want > 0 && got >= 0.7 * want && got <= 1.02 * want) }' || fail "20 naps: $got ns, not $want"; }
 python3 - "$dir/stats.$runs.json" <<'P' || fail "the accounts of waits: $(cat "$dir/log")"
 import json, sys
@@ -118,7 +118,7 @@ echo "== allocations of a running process, with breakpoints in no other"
 mkfifo "$dir/go" "$dir/idle"
 exec 8<>"$dir/go" 9<>"$dir/idle"
 "$PREBUILT/alloc" 1000 wait <&8 & chosen=$!
-# Prints where malloc is, in that process.
+# Print the address of malloc in this process.
 python3 -c 'import ctypes, sys
 print(ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value, flush=True)
 sys.stdin.readline()' <&9 >"$dir/malloc" & idle=$!
@@ -204,7 +204,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups "$offwind" record -d 1 -o /de
 echo "== capabilities instead of root"
 paranoid=$(cat /proc/sys/kernel/perf_event_paranoid)
 echo 2 >/proc/sys/kernel/perf_event_paranoid
-"$PREBUILT/target" spin >/dev/null & busy=$! # or nothing but offwind may run
+"$PREBUILT/target" spin >/dev/null & busy=$! # else only offwind may run
 capable() {
 	setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=+bpf,+perfmon --ambient-caps=+bpf,+perfmon \
 		"$offwind" record -a -F 99 -d 300ms -o /dev/null 2>"$dir/log"

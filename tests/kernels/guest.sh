@@ -40,12 +40,12 @@ tests=$(cat kernels-tests)
 for t in ${tests:-kernels/check live/stacks live/short}; do
 	run "$t" bash "tests/$t.sh"
 done
-# Where the kernel takes both forms of the programs, the other one too.
+# If the kernel supports both forms of the programs, run the other one, too.
 if grep -q '^capture program .* in full' /tmp/doctor; then
 	export OFFWIND_WITHOUT=find_vma,task_storage,uprobe_multi
 	run "kernels/check, in the plain form" bash tests/kernels/check.sh
 fi
-# Nothing that was loaded may have made the kernel complain.
+# No loaded program may have caused a warning of the kernel.
 complaints() { ! dmesg | grep -A 3 -E '(WARNING|BUG): .*(bpf|perf|probe|fanotify|trace)'; }
 run "no complaint of the kernel's" complaints
 say "== done: $passed passed, $failed failed"

@@ -41,7 +41,7 @@ expected() {
 	T
 }
 
-accounts() { # fired = filtered + lost + unwound, in all and of each CPU
+accounts() { # check fired = filtered + lost
 	python3 - "$dir/stats.json" <<-'P' || fail "$1: not accounted for: $(cat "$dir/log")"
 	import json, sys
 	stats = json.load(open(sys.argv[1]))
@@ -82,7 +82,7 @@ for lib in $(ldd "$dir/alloc" | grep -o '/[^ ]*'); do
 	cp -L "$lib" "$dir/root$lib" || fail "cp $lib"
 done
 cp "$dir/alloc" "$dir/root/alloc"
-# It is there before the recording begins, and goes on when that has begun.
+# It exists before the recording begins, and continues when that has begun.
 mkfifo "$dir/go"
 exec 8<>"$dir/go"
 unshare -m chroot "$dir/root" /alloc 5000 wait <&8 & pid=$!
@@ -136,7 +136,7 @@ for without in '' uprobe_multi; do
 	done
 	[ "$(code $other $other_malloc)" = "$before" ] && [ "$(code $other $other_free)" = "$free_before" ] ||
 		fail "breakpoints in a process that was not chosen (without '$without')"
-	# test %rdi,%rdi; je: the kernel would single-step the first and carries out the second.
+	# test %rdi,%rdi; je: the kernel would single-step the first instruction; it emulates the second.
 	case $free_before in
 	4885ff*) [[ $(code $chosen $free) == 4885ffcc* ]] || fail "free's first instruction is single-stepped" ;;
 	esac
@@ -147,7 +147,7 @@ done
 kill $chosen $other
 for without in '' uprobe_multi; do
 	echo | OFFWIND_WITHOUT=$without "$offwind" record --alloc=1 -o "$dir/c.pb.gz" -- "$dir/idle" >/dev/null 2>"$dir/log" || fail "children: $(cat "$dir/log")"
-	# Of three processes 500 each; a child's first milliseconds are not seen.
+	# Three processes make 500 each; a child's first milliseconds are not seen.
 	n=$(go tool pprof -top -cum -nodefraction=0 -sample_index=alloc_objects "$dir/c.pb.gz" 2>/dev/null | awk '$6 == "in_child" { print $4 }')
 	echo "in_child: ${n:-0} of 1500 (without '$without')"
 	[ "${n:-0}" -ge 1000 ] && [ "$n" -le 1500 ] || fail "children are not followed: ${n:-0} of 1500 allocations (without '$without')"
@@ -157,7 +157,7 @@ echo "== sampled"
 "$offwind" record --alloc=4096 --stats "$dir/stats.json" -o "$dir/s.pb.gz" -- "$dir/alloc" 100000 2>"$dir/log" || fail "$(cat "$dir/log")"
 accounts sampled
 functions "$dir/s.pb.gz" >"$dir/got"
-# Of n bytes n / 4096 are drawn; five standard deviations of that.
+# Of n bytes, n / 4096 are chosen; the limit is five standard deviations of that.
 paste -d' ' "$dir/got" <(expected 100000 | cut -d' ' -f2-) | awk '
 	function near(what, got, want, n) { n = want_bytes / 4096; if (n < 20) return
 		d = 5 * want / sqrt(n); if (got < want - d || got > want + d) { print $1, what, got, "is far from", want; bad = 1 } }
@@ -182,7 +182,7 @@ for p in "$dir"/windows.d/*.pb.gz; do
 	"$offwind" report --check "$p" >/dev/null || fail "$p is not sound"
 	echo "$(in_use alloc "$p")/$(in_use inuse "$p")"
 done | uniq | paste -sd' ' >"$dir/seen"
-# Allocated in one (a busy machine's first may end before), there at its end; given back in one that follows.
+# Allocated in one window (on a busy machine the first may end before), still in use at its end; freed in a later one.
 grep -qx '\(0/0 \)\?1000000/1000000 \(0/1000000 \)\?0/0' "$dir/seen" || fail "windows: $(cat "$dir/seen")"
 
 [ $failures = 0 ] || { echo "$failures failures"; exit 1; }

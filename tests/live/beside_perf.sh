@@ -18,7 +18,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# sound WHAT FILE PROGRAM: perf reads its file, which has plain mappings, also of the program.
+# sound WHAT FILE PROGRAM: perf can read its file, which has plain mappings, also of the program.
 sound() {
 	perf script -i "$2" --show-mmap-events >"$dir/script" 2>"$dir/err" || fail "$1: perf script: $? $(cat "$dir/err")"
 	grep -q "PERF_RECORD_MMAP2 .* [0-9a-f]*:[0-9a-f]* [0-9]* [0-9]*\]: .*/$3\$" "$dir/script" || fail "$1: no mapping of $3"

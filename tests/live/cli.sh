@@ -18,7 +18,7 @@ rc=$?
 rc=$?
 [ $rc = 0 ] || fail "a command ended with its recording: exit $rc: $(cat "$dir/log")"
 
-# Something to record, wherever nothing else runs.
+# A program to record, even if nothing else runs.
 sh -c 'while :; do :; done' &
 busy=$!
 
@@ -71,7 +71,7 @@ grep -q '^# command: offwind record -q --off-cpu .*sleep 0.3$' "$dir/text" && gr
 "$offwind" report "$dir/x.owc" | grep -q '^# command: offwind record -q -F 999 ' || fail "a capture file does not have the command line"
 
 echo "== what was lost is said aloud"
-# Stacks of half a MiB, 20,000 a second, against a ring of 4 MiB.
+# Stacks of half a MiB, 20,000 per second, with a ring of 4 MiB.
 cat >"$dir/deep.c" <<'C'
 #include <alloca.h>
 #include <string.h>
@@ -120,8 +120,8 @@ gcc -O1 -pthread -o "$dir/spin" "$dir/spin.c" || fail "gcc"
 until [ -s "$dir/many.owc" ] || ! kill -0 $recorder 2>/dev/null; do sleep 0.02; done
 "$dir/spin" & spin=$!
 limit=$((SECONDS + 20))
-renice -n -20 $$ >/dev/null # this script is not to be starved either
-# 2 seconds, and then as long as it takes: ten times that is no end.
+renice -n -20 $$ >/dev/null # this script must not starve either
+# Wait 2 seconds, and then as long as needed; ten times that is too long.
 until [ $SECONDS -ge $limit ] || ! kill -0 $recorder 2>/dev/null; do sleep 0.05; done
 if kill -0 $recorder 2>/dev/null; then fail "it does not end beside 800 runnable threads"; fi
 kill -9 $spin
@@ -134,7 +134,7 @@ echo "== interpreters"
 [ "$(grep -c 'python (pid [0-9]*): its Python functions are not named, .* -X perf' "$dir/log")" = 1 ] || fail "python: $(cat "$dir/log")"
 
 echo "== without rights"
-chmod 755 "$dir" && install -m 755 "$offwind" "$dir/offwind" # the tree may be closed to others
+chmod 755 "$dir" && install -m 755 "$offwind" "$dir/offwind" # other users may be unable to enter the source tree
 setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/offwind" record -d 1 -o /dev/null 2>"$dir/log"
 [ $? = 1 ] && [ "$(wc -l <"$dir/log")" = 1 ] && grep -q '^offwind: record needs root: sudo offwind record .*setcap .*perf record --call-graph dwarf' "$dir/log" ||
 	fail "without rights: $(cat "$dir/log")"

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
 C
 gcc -O1 -o "$dir/usage" "$dir/usage.c" || exit 1
 
-# That the profile's total is within 1 % of what the program said, which is in $dir/truth.
+# Check that the profile's total is within 1 % of the program's own count, which is in $dir/truth.
 total() { # what, COMM
 	local want got
 	want=$(cat "$dir/truth")

@@ -18,7 +18,7 @@ fail() {
 	exit 1
 }
 
-# How many samples have, somewhere in them, these functions one after another.  TSV of frames.
+# Count the samples that have these functions next to each other, anywhere. The input is a TSV of frames.
 count() {
 	awk -F '\t' -v want="$2" '
 		BEGIN { n = split(want, chain, " ") }
@@ -29,7 +29,7 @@ count() {
 		END { print samples + 0, whole + 0 }' "$1"
 }
 
-# Nearly all: while it starts there are others.
+# Nearly all samples: while the program starts there are others.
 nearly_all() {
 	local all whole
 	read -r all whole < <(count "$1" "$2")
@@ -47,14 +47,14 @@ nearly_all "$dir/live.tsv" "$chain" "captured with a profile"
 "$offwind" unwind -q --format folded --no-inline -o "$dir/later" "$dir/a.owc" 2> "$dir/log" || fail "folded"
 diff <(sort "$dir/live") <(sort "$dir/later") > "$dir/text" || fail "live and later differ"
 
-# Alone, so that nobody walks while it is captured; our header, libunwind's library.
+# Capture only, so that nothing is walked during the recording; our header, libunwind's library.
 gcc -O2 -I. -DOURS -o "$dir/mixed" tests/live/generated/generator.c -lunwind 2> "$dir/log" || fail "our header"
 "$offwind" record -q -F 499 --raw -o "$dir/b.owc" -- "$dir/mixed" 2> "$dir/log" || fail "record --raw"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/raw.tsv" "$dir/b.owc" 2> "$dir/log" || fail "unwind"
 nearly_all "$dir/raw.tsv" "$chain" "captured alone"
 grep -q "$(printf '\tdynamic')" "$dir/raw.tsv" || fail "no frame says that it was found by what was registered"
 
-# Our own library, also under libunwind's header; running, and as a core.
+# Our own library, also with libunwind's header; running, and as a core.
 gcc -O2 -o "$dir/ours" tests/live/generated/generator.c "$BUILD/lib/liboffwind-dynamic.a" -lpthread 2> "$dir/log" || fail "our library"
 gcc -O2 -I. -DOURS -o "$dir/shared" tests/live/generated/generator.c -L"$BUILD/lib" -Wl,-rpath,"$(realpath "$BUILD/lib")" -loffwind-dynamic 2> "$dir/log" || fail "our shared library"
 "$offwind" record -q -F 499 --raw -o "$dir/c.owc" -- "$dir/shared" 2> "$dir/log" || fail "record ours"
@@ -70,7 +70,7 @@ kill $pid
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/core.tsv" "$dir/core" 2> "$dir/log" || fail "core"
 [ "$(count "$dir/core.tsv" "$chain")" = "1 1" ] || { cp "$dir/core.tsv" "$dir/text"; fail "core"; }
 
-# LLVM: what it compiled, with the call-frame information that it put into the object.
+# LLVM: the code that it compiled, with the call frame information in the object.
 cat > "$dir/jit.c" << 'C'
 unsigned long spun;
 __attribute__((noinline)) void jit_burn(unsigned long n) { for (unsigned long i = 0; i < n; i++) __asm__ volatile("" : "+r"(spun)); }
@@ -86,7 +86,7 @@ for kind in mcjit orc; do
 	[ "$whole" -gt 20 ] || { cp "$dir/$kind.tsv" "$dir/text"; fail "lli $kind: of $all samples $whole are whole"; }
 done
 
-# perf-PID.map, which node writes as it goes and java at its end, and jitdump: names are there.
+# perf-PID.map, which node writes as it runs and java at its end, and jitdump: names are found.
 cat > "$dir/spin.js" << 'JS'
 function hot_inner(n) { let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s }
 function hot_outer(n) { let t = 0; for (let i = 0; i < 50; i++) t += hot_inner(n); return t }
@@ -114,7 +114,7 @@ perf_map() { # NAME FUNCTION COMMAND…
 	shift 2
 	"$offwind" record -q -F 499 --raw="$dir/$name.owc" -o "$dir/$name.pb.gz" -- "$@" > "$dir/log" 2>&1 || fail "record $name"
 	"$offwind" unwind -q --format folded -o "$dir/text" "$dir/$name.owc" 2> "$dir/log" || fail "unwind $name"
-	# Of its samples many are in that function, by either way, and nearly all lead to a root.
+	# Many of its samples are in this function, in both cases, and nearly all lead to a root.
 	awk -v f="$function" '{ n += $NF } index($0, f) { m += $NF } END { exit !(n > 100 && m > n / 3) }' "$dir/text" || fail "$name: $function"
 	"$offwind" report "$dir/$name.pb.gz" > "$dir/text" 2> "$dir/log" || fail "report $name"
 	grep -q "$function" "$dir/text" || fail "$name: $function live"
@@ -123,12 +123,12 @@ perf_map() { # NAME FUNCTION COMMAND…
 "$offwind" record -q -F 499 --raw -o "$dir/d.owc" -- "$dir/generator" "$dir/jit-1.dump" 2> "$dir/log" || fail "record with jitdump"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/dump.tsv" "$dir/d.owc" 2> "$dir/log" || fail "unwind with jitdump"
 nearly_all "$dir/dump.tsv" "$chain" "in a jitdump file"
-# In a folder of its own: node leaves a log of its code where it runs.
+# In a directory of its own: node writes a log of its code to the working directory.
 (cd "$dir" && perf_map node hot_outer node --perf-basic-prof "$dir/spin.js") || exit 1
 perf_map java hotInner "${java[@]}"
-# Nothing asked of it: what it compiled is read out of its memory, and later out of its core.
+# java without options: its compiled code is read from its memory, and later from its core.
 perf_map plain Spin.hot java -cp "$dir" Spin
-# Of what Java reserves gdb would write all of it: gigabytes, the more the larger the machine.
+# gdb would write all memory that Java reserves: gigabytes, and more on larger machines.
 MALLOC_ARENA_MAX=1 java -Xmx16m -XX:CompressedClassSpaceSize=16m -cp "$dir" Spin endless > "$dir/spinning" &
 plain=$!
 until_or_dead $plain test -s "$dir/spinning" || exit 1

@@ -32,7 +32,8 @@ n=$(go tool pprof -top -sample_index=off_cpu_samples -focus=clock_nanosleep "$di
 [ "${n:-0}" = 2 ] || fail "${n:-no} sleeps, not two"
 "$offwind" record -o "$dir/e.pb.gz" --alloc=1 -- "$dir/alloc" 2>"$dir/log" || fail "$(cat "$dir/log")"
 "$offwind" report -n 30 --type inuse_space "$dir/e.pb.gz" | grep -q ' 2.86 MiB .* zeroed$' || fail "allocations: $("$offwind" report -n 30 --type inuse_space "$dir/e.pb.gz")"
-# Without cookies each has a program of its own.  Two forks of the shell, a fork and a thread of the other.
+# Without cookies, each probe has a program of its own. Two forks of the shell, a fork and a thread of the other
+# program.
 "$offwind" record -o "$dir/e.pb.gz" -e sched:sched_process_exec,sched:sched_process_fork -e page-faults,cpu-clock \
 	--uprobe "$dir/alloc:churn" --uprobe "$dir/alloc:leak" -- sh -c "/bin/true; $dir/alloc 10; exec /bin/true" 2>"$dir/log" || fail "$(cat "$dir/log")"
 for one in sched:sched_process_exec=4 sched:sched_process_fork=4 churn=1 leak=1; do

@@ -13,7 +13,7 @@ export WORKLOAD_DIR=$dir
 . tests/workload.sh
 failures=0
 
-# Java as people run it: its compiled code keeps no frame pointers.
+# Java without options: its compiled code has no frame pointers.
 cat >"$dir/Work.java" <<'J'
 import java.util.TreeMap;
 public class Work {
@@ -48,7 +48,7 @@ fn main() {
 }
 R
 
-# Go's stripped programs: one that calls the vDSO all the time, which it does on another stack.
+# Go's stripped programs: one of them calls the vDSO all the time, on another stack.
 cat >"$dir/clock.go" <<'G'
 package main
 
@@ -79,10 +79,10 @@ func main() {
 G
 GO111MODULE=off GOFLAGS= GOCACHE=$PWD/$BUILD/go-cache go build -ldflags='-s -w' -o "$dir/clock" "$dir/clock.go" || { echo "FAIL: go build"; exit 1; }
 
-# Adds to what was seen before: 0 when that is enough, 1 when it is not, 2 when it never will be.
+# Add to the earlier counts: 0 when there are enough samples, 1 when there are not, 2 when there never will be.
 whole() { # program
 	rm -f "$dir/stats"
-	# Its status is the program's own, where that ends by itself: git says 1 for differences.
+	# The exit code is the program's, if it ends by itself: git exits with 1 for differences.
 	"$offwind" record -q -F 997 -d 800ms --stack-max 1M --stats "$dir/stats" -o "$dir/a.pb.gz" -- "${argv[@]}" >/dev/null 2>"$dir/log"
 	[ $? -le 1 ] && [ -s "$dir/stats" ] || { cat "$dir/log"; return 2; }
 	python3 - "$dir" "$1" <<-'P'
@@ -94,14 +94,14 @@ whole() { # program
 	del u["no_user_state"]
 	n, root = sum(u.values()), u.pop("root", 0)
 	enough = n >= 100 and root >= 0.99 * n
-	# One in a hundred of few is chance.
+	# With few samples, one in a hundred is chance.
 	if enough or n >= 600:
 	    print(f"{sys.argv[2]}: {root} of {n} user samples end at a root", *(f"{k} {v}" for k, v in u.items()))
 	sys.exit(0 if enough else 2 if n >= 600 else 1)
 	P
 }
 
-# rustup's rustc has no toolchain under another home.
+# rustup's rustc finds no toolchain with another home.
 for rustc in $(type -ap rustc); do "$rustc" --version > /dev/null 2>&1 && break; done
 
 for program in clang gcc rustc python3 node jit java gofmt clock sqlite3 git openssl; do

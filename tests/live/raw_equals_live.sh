@@ -16,7 +16,7 @@ PY
 	{ cat "$work/log"; exit 1; }
 "$BUILD/offwind" unwind "$work/a.owc" -o "$work/raw.pb.gz" >> "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 for f in live raw; do
-	# What may differ: where it came from, and the window against the first and last sample.
+	# These may differ: the source, and the window compared with the first and last sample.
 	go tool pprof -symbolize=none -raw "$work/$f.pb.gz" 2>> "$work/log" |
 		grep -vE '^(Comment: source: (live|capture)|Time: .*|Duration: .*)$' > "$work/$f.raw"
 done

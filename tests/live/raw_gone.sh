@@ -18,7 +18,7 @@ int main(void) { int n = 0; while (clock() < CLOCKS_PER_SEC) n += gone_middle(10
 C
 gcc -g -O1 -fomit-frame-pointer -o "$work/kept" "$work/gone.c" || exit 1
 
-# The same stacks, whether the files are there or not.  $1 how to record, the rest: options
+# Check that the stacks are the same with and without the files. $1: how to record; the rest: options
 check() {
 	local how=$1
 	shift
@@ -33,7 +33,7 @@ check() {
 	cmp "$work/before.tsv" "$work/replaced.tsv" || fail "$how: otherwise once the program is replaced: $(cat "$work/log")"
 	rm "$work/gone"
 	grep -q $'\tgone_middle\t' "$work/deleted.tsv" || fail "$how: the program's functions have no names"
-	# Names come from what the capture keeps of all files, libc and the loader among them.
+	# Names come from the parts that the capture stores of all files, including libc and the loader.
 	unshare -m bash -c 'mount -t tmpfs none /usr/lib/x86_64-linux-gnu 2>/dev/null; exec "$@"' - \
 		"$offwind" unwind -q --no-lines --format tsv "$work/a.owc" > "$work/elsewhere.tsv" 2> "$work/log"
 	grep -q . "$work/elsewhere.tsv" || cp "$work/before.tsv" "$work/elsewhere.tsv" # a program that needs libc from there cannot start

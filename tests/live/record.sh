@@ -18,7 +18,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# A number behind a word of "captured 9 = unwound 8 (root 7, …) + lost 1 …".
+# Print the number after a word of "captured 9 = unwound 8 (root 7, …) + lost 1 …".
 figure() {
 	local n
 	n=$(grep -o "\b$2 [0-9]*" <<<"$1" | head -n 1)
@@ -27,7 +27,7 @@ figure() {
 
 accounting() { grep -h 'captured [0-9]* =' "$1" | sed 's/.*captured/captured/'; }
 
-# captured = unwound + lost, and the stops add up to unwound.
+# Check that captured = unwound + lost, and that the stops add up to unwound.
 check_balance() {
 	local line=$1 stops
 	stops=$(($(sed 's/.*unwound [0-9]*//; s/+ lost.*//' <<<"$line" | grep -o '[0-9]*' | paste -sd+) + 0))
@@ -58,7 +58,7 @@ check_balance "$line"
 go tool pprof -comments "$dir/all.pb.gz" 2>/dev/null | grep -qF "$line" || fail "no accounting in the profile"
 "$offwind" unwind -q --format tsv --no-inline -o "$dir/all.tsv" "$dir/all.owc" || fail "unwind"
 
-# Of the compiler's own samples; others on this machine may do as they please.
+# Only the compiler's own samples count; other programs may run, too.
 "$offwind" unwind -q --format text --no-inline -o "$dir/all.txt" "$dir/all.owc" || fail "unwind --format text --no-inline"
 awk '/^[^\t# ]/ { if (mine) { n++; whole += !stop } mine = /^clang/; stop = 0; user = 0 }
      /^\t/ { user = !/\(\[/ } /^# stop: / { stop = 1; if (mine) why[$3]++ }
@@ -110,7 +110,7 @@ else
 fi
 
 echo "== the profile of the capture file is the live one"
-# Of one command: files of other processes may be gone by the time they are looked for again.
+# Record one command: files of other processes may be gone when they are looked for again.
 "$offwind" record -F 997 -o "$dir/live.pb.gz" --raw="$dir/live.owc" -- "${argv[@]}" 2>"$dir/log" || fail "record: $(cat "$dir/log")"
 line=$(accounting "$dir/log")
 echo "$line"
@@ -120,8 +120,8 @@ check_balance "$line"
 cmp <(zcat "$dir/live.pb.gz") <(zcat "$dir/again.pb.gz") || fail "it differs"
 
 echo "== go tool pprof agrees with the report"
-# The report tells functions of one name apart by their modules; pprof does not, and says which were
-# inlined.  Of one command: what others on this machine are called may have blanks.
+# The report distinguishes functions of one name by their modules; pprof does not, and says which were inlined. Record
+# one command: names of other programs on this machine may have blanks.
 "$offwind" report --top 0 --type samples "$dir/live.pb.gz" >"$dir/report" || fail report
 go tool pprof -top -sample_index=samples -nodecount=100000 -nodefraction=0 "$dir/live.pb.gz" 2>/dev/null |
 	awk '$2 ~ /%$/ { n = $1; $1 = $2 = $3 = $4 = $5 = ""; sub(/^ +/, ""); sub(/ \((partial-)?inline\)$/, ""); print n, $0 }' >"$dir/go"
@@ -183,7 +183,7 @@ wait $pid || fail "Ctrl-C: $(cat "$dir/log")"
 [ $? != 0 ] && grep -q '/dev/full.*No space' "$dir/log" || fail "a full disk: $(cat "$dir/log")"
 touch "$dir/file"
 for words in "-o $dir/no/a" "-o $dir" "--rotate 5 -o $dir/file" "--rotate 5 -o $dir/no/a" "--raw -o $dir/no/a"; do
-	# At once, and not when there is something to lose.
+	# Immediately, and not only when data may be lost.
 	timeout 5 "$offwind" record -a -d 60 $words 2>"$dir/log"
 	[ $? = 1 ] && [ "$(grep -c 'cannot be' "$dir/log")" = 1 ] && [ "$(wc -l <"$dir/log")" = 1 ] || fail "$words: $(cat "$dir/log")"
 done
@@ -215,7 +215,7 @@ setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/offwind" record -a -d 1
 [ $? = 1 ] && grep -q root "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "without rights: $(cat "$dir/log")"
 
 echo "== only the process asked for, and its children"
-# A second of its CPU time, however long that takes: 499 samples, less those until it is recorded.
+# One second of its CPU time, however long that takes: 499 samples, minus those before the recording.
 (ulimit -t 1; exec sh -c 'while :; do :; done') 2>/dev/null & busy=$!
 "$offwind" record -F 499 -d 60 -o "$dir/pid.owc" --raw -p $busy 2>"$dir/log" || fail "-p: $(cat "$dir/log")"
 wait $busy 2>/dev/null
@@ -245,9 +245,9 @@ check_balance "$line"
 "$offwind" report --check "$dir/narrow.pb.gz" >/dev/null || fail "its profile is not sound"
 "$offwind" report -n 1 "$dir/narrow.pb.gz" | grep -q '^ *[1-9][0-9.]*%.* \[narrow\]$' || fail "no frame of it"
 n=$(figure "$line" compat)
-ending=$(figure "$line" no_user_state) # while its memory is given back
+ending=$(figure "$line" no_user_state) # while its memory is freed
 [ "$n" -ge 60 ] && [ "$ending" -le 4 ] && [ $((n + ending)) = "$(figure "$line" unwound)" ] || fail "not told as 32-bit: $line"
-# Each thread's own stack: what was pushed last lies where the stack pointer is.
+# Each thread's own stack: the value that was pushed last is at the stack pointer.
 for i in 10 20 40 60; do "$offwind" explain "$dir/narrow.owc" --sample $i 2>/dev/null; done >"$dir/explained"
 [ "$(grep -c '\] = 0x[0-9a-f]*5ca1ab1e' "$dir/explained")" = 4 ] && [ "$(grep -c '^stop: compat' "$dir/explained")" = 4 ] ||
 	fail "its stack was not captured: $(cat "$dir/explained")"

@@ -15,7 +15,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# verified TEXT MIN: samples were walked both ways, none differs, at least MIN % of the frames were taken over.
+# verified TEXT MIN: samples were walked both ways, none differs, and at least MIN % of the frames were taken over.
 verified() {
 	local n walked taken differ
 	read -r n walked taken differ < <(sed -n 's/.*verified \([0-9]*\) samples: frames walked \([0-9]*\), taken over \([0-9]*\); samples that differ \([0-9]*\).*/\1 \2 \3 \4/p' "$1")
@@ -28,10 +28,10 @@ verified() {
 for name in clang python3 git; do
 	workload "$name"
 	echo "== $name, live"
-	for ms in 1500 3000 6000 12000 24000; do # on a busy machine it takes longer to see as much
+	for ms in 1500 3000 6000 12000 24000; do # on a busy machine it takes longer to see as many
 		"$offwind" record -F 997 -d ${ms}ms --verify-reuse --no-cache --raw="$dir/raw.owc" --stats "$dir/stats" \
 			-o "$dir/p.pb.gz" -- "${argv[@]}" >/dev/null 2>"$dir/log"
-		rc=$? # the program's own status, if it ended by itself: git says 1 for differences
+		rc=$? # the program's exit code, if it ended by itself: git exits with 1 for differences
 		[ $rc = 0 ] || { [ $rc = 1 ] && [ "$name" = git ]; } || fail "record: $rc: $(cat "$dir/log")"
 		[ "$(sed -n 's/.*verified \([0-9]*\) samples.*/\1/p' "$dir/log")" -lt 100 ] || break
 	done
@@ -46,7 +46,7 @@ PY
 	echo "== $name, from the capture file"
 	"$offwind" unwind --verify-reuse --no-cache -o "$dir/q.pb.gz" "$dir/raw.owc" 2>"$dir/log" || fail "unwind: $(cat "$dir/log")"
 	verified "$dir/log" 10
-	# Where samples are shown one by one nothing is taken over, but for this.
+	# If samples are shown one by one, nothing is taken over, except with this option.
 	"$offwind" unwind --no-cache --verify-reuse --format tsv --no-inline -o "$dir/tsv" "$dir/raw.owc" 2>"$dir/log" || fail "tsv: $(cat "$dir/log")"
 	verified "$dir/log" 10
 done

@@ -26,7 +26,7 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# Every number of what became of the events, on every CPU and in all.
+# Print every number of events by their outcome, for each CPU and in total.
 cat >"$dir/accounts.py" <<'PY'
 import json, sys
 stats = json.load(open(sys.argv[1]))
@@ -45,7 +45,7 @@ print(stats['total']['fired'], 'fired on', len(stats['cpus']), 'CPUs')
 PY
 accounts() { python3 "$dir/accounts.py" "$dir/stats.json" >"$dir/py" 2>&1 || fail "$1: the accounts: $(cat "$dir/py")"; }
 
-# Records with the options given, longer each time, until there are samples; "pid/tid cpu comm" of each into $dir/who.
+# Record with these options, longer each time, until there are samples; write "pid/tid cpu comm" of each to $dir/who.
 who() {
 	local ms
 	for ms in 500 1000 2000 4000 8000; do
@@ -59,7 +59,7 @@ who() {
 	done
 }
 
-# That what matches the pattern was recorded, and nothing else.
+# Check that only what matches the pattern was recorded.
 only() {
 	local pattern=$1 mine others
 	mine=$(grep -cE "$pattern" "$dir/who")
@@ -68,7 +68,7 @@ only() {
 }
 
 install -m 755 "$target" "$dir/owc spinner"
-install -m 755 "$target" "$dir/target" # the tree may be closed to others
+install -m 755 "$target" "$dir/target" # other users may be unable to enter the source tree
 "$dir/owc spinner" spin >/dev/null & plain=$!
 setpriv --reuid 65534 --regid 65534 --clear-groups "$dir/target" spin >/dev/null 2>&1 & other=$!
 "$target" thread >/dev/null & threads=$!
@@ -126,7 +126,7 @@ done
 echo "== what"
 kill -9 $plain $other $threads
 wait $plain $other $threads 2>/dev/null
-events() { # name, options…: how many samples of what is counted exactly
+events() { # name, options…: how many samples of an event that is counted exactly
 	local what=$1
 	shift
 	"$offwind" record -o "$dir/e.pb.gz" --stats "$dir/stats.json" "$@" >/dev/null 2>"$dir/log" || fail "$what: $(cat "$dir/log")"
@@ -138,8 +138,8 @@ events "a tracepoint" -e sched:sched_process_exec -- sh -c 'for i in 1 2 3 4 5 6
 [ "$n" = 8 ] || fail "$n execs, not 8"
 one=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
 events "one of three" -e sched:sched_process_exec -c 3 -- taskset -c "$one" sh -c 'for i in $(seq 29); do /bin/true; done'
-# Each CPU counts for itself, and all that happen there, whoever else is at work; the last one or two
-# of three wait for their third.
+# Each CPU counts all events that happen on it, whichever program causes them; the last one or two of three wait for the
+# third.
 python3 - "$dir/stats.json" <<'PY' || fail "not each third"
 import json, sys
 for c in json.load(open(sys.argv[1]))['cpus']:

@@ -11,7 +11,7 @@ offwind=$PWD/$BUILD/offwind
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
 
-# Burns US microseconds of CPU in a function of its own, named after what it is.
+# Use US microseconds of CPU time in a function that is named after the program's kind.
 cat >"$dir/short.c" <<'C'
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -42,12 +42,12 @@ int main(int argc, char **argv)
 }
 C
 id() { head -c 20 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
-build() { # FOLDER: the programs, into it
+build() { # DIRECTORY: build the programs in it
 	gcc -O1 -o "$1/dynamic" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
 	gcc -O1 -static -o "$1/static" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
 	gcc -O1 -static-pie -o "$1/static_pie" "$dir/short.c" -Wl,--build-id=0x00112233445566778899aabbccddeeff01020304 || exit 1
 }
-# A machine without a compiler has them from another.
+# A machine without a compiler gets them from another machine.
 if [ -n "${BUILD_ONLY:-}" ]; then
 	build "$BUILD_ONLY"
 	exit
@@ -57,11 +57,11 @@ else
 	build "$dir"
 fi
 
-# Runs them all: every copy has a build-id of its own, so that none stands in for another.
+# Run them all: every copy has a build-id of its own, so that none can replace another.
 cat >"$dir/drive.py" <<'PY'
 import ctypes, os, subprocess, sys
 folder, count = sys.argv[1], int(sys.argv[2])
-# So long do programs stay whose file only they lead to; SLOW times that on an emulated machine.
+# How long programs live that are the only way to their file; times SLOW on an emulated machine.
 slow = int(os.environ.get('SLOW', 1))
 rest = str(600 * slow)
 start = 0.005 if slow == 1 else 0.1 * slow # until a program has begun
@@ -75,7 +75,7 @@ def copy(kind, name):
     os.write(fd, programs[kind].replace(old, os.urandom(20)))
     os.close(fd)
     return path
-# Written anew in place at the end: the same inode has another program then.
+# Written again in place at the end: the same inode then has another program.
 rewritten = copy('dynamic', 'rewritten')
 subprocess.run([rewritten, '60000'])
 for i in range(count):
@@ -89,7 +89,7 @@ for i in range(count):
         process.wait()
 running = []
 for i in range(6):
-    # Replaced while it runs: what runs has the old file.
+    # Replaced while it runs: the running program has the old file.
     name = f'replaced_{i}'
     path = copy('dynamic', name)
     running.append(subprocess.Popen([path, '60000']))
@@ -99,14 +99,14 @@ for i in range(6):
     os.write(fd, programs['static'].replace(old, os.urandom(20)))
     running.append(subprocess.Popen([f'/proc/self/fd/{fd}', '60000', rest], pass_fds=(fd,)))
     os.close(fd)
-    # On a file system of its own mount namespace: two containers' worth of them.
+    # On a file system in a mount namespace of its own: as for two containers.
     inner = copy('dynamic', f'inner_{i}')
     os.makedirs(f'{folder}/ns', exist_ok=True)
     running.append(subprocess.Popen(['unshare', '-m', 'sh', '-c', f'mount -t tmpfs none {folder}/ns && '
                    f'cp {inner} {folder}/ns/in_namespace_{i} && exec {folder}/ns/in_namespace_{i} 60000 {rest}']))
 for process in running:
     process.wait()
-# As containers have it: layers that only their mount namespace sees, all of it gone at the end.
+# As in containers: layers that exist only in their mount namespace, all of which is gone at the end.
 # On one file system, and with layers on two.
 for where in 'one', 'two':
     layer = f'{folder}/layer_{where}'
@@ -124,7 +124,7 @@ for where in 'one', 'two':
         merged/overlay_kept_{where}_0 0 {rest}
         for i in $(seq 14); do
             merged/overlay_kept_{where}_$i 2000
-            # Its directory entry alone goes, or it is copied up first.
+            # Only its directory entry is removed, or it is copied up first.
             [ $((i % 2)) = 0 ] || touch merged/overlay_gone_{where}_$i
             merged/overlay_gone_{where}_$i 10000 & sleep {start}; rm merged/overlay_gone_{where}_$i; wait
         done'''])
@@ -132,14 +132,14 @@ with open(rewritten, 'r+b') as file:
     file.write(programs['dynamic'].replace(old, os.urandom(20)))
 subprocess.run([rewritten, '60000'])
 PY
-# Unwound as it is recorded: once the programs are gone nobody can name them.
+# Unwind during the recording: when the programs are gone, they cannot be named any more.
 "$offwind" record -F "${HZ:-4999}" -o "$dir/short.pb.gz" -v --stats "$dir/stats" -- python3 "$dir/drive.py" "$dir" "${ROUNDS:-30}" >/dev/null 2>"$dir/log" || { cat "$dir/log"; exit 1; }
 "$offwind" report --check "$dir/short.pb.gz" >/dev/null || { echo "the profile is not sound"; exit 1; }
 go tool pprof -raw -sample_index=samples "$dir/short.pb.gz" 2>/dev/null >"$dir/raw" || { echo "go tool pprof"; exit 1; }
 python3 - "$dir/raw" "$dir/log" <<'PY'
 import collections, os, re, sys
-# On an emulated machine reading a file may take longer than a recording waits for it.  It says so then;
-# that file's frames have no names, but they have a mapping and a build-id as all others.
+# On an emulated machine, reading a file may take longer than a recording waits for it. A message then says so; the
+# frames of this file have no names, but they have a mapping and a build-id like all others.
 late = set()
 if int(os.environ.get('SLOW', 1)) > 1:
     late = {m[1] for m in re.finditer(r'^offwind: (?:\w+: )?(/.*?): .*takes too long', open(sys.argv[2], errors='replace').read(), re.M)}
@@ -168,7 +168,7 @@ good, all_, why = collections.Counter(), collections.Counter(), collections.defa
 for n, ids, labels in samples:
     comm = re.search(r'comm:\[([^\]]*)\]', labels)
     kind = re.match(r'(kept|gone)_(0|2000|10000)_|overlay_(kept|gone)|(replaced|in_namespace|memory|inner)', comm[1] if comm else '')
-    # fexecve of /proc/self/fd/N is called N.
+    # fexecve of /proc/self/fd/N has the name N.
     kind = kind[0].rstrip('_') if kind else 'memory' if comm and comm[1].isdigit() else None
     if not kind or not ids:
         continue

@@ -13,7 +13,7 @@ offwind=$PWD/$BUILD/offwind
 dir=$(mktemp -d)
 pids=()
 trap 'kill -9 "${pids[@]}" $(cat "$dir"/children 2>/dev/null) 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
-build() { # FOLDER: the programs, into it
+build() { # DIRECTORY: build the programs in it
 	local sources=(tests/live/stacks.c -std=c17 -D_GNU_SOURCE -O1 -fno-optimize-sibling-calls)
 	gcc "${sources[@]}" -o "$1/dynamic" -ldl -lpthread &&
 		gcc "${sources[@]}" -static -o "$1/static" 2>"$dir/log" &&
@@ -24,7 +24,7 @@ build() { # FOLDER: the programs, into it
 	C
 	gcc -O1 -shared -fPIC -o "$1/library.so" "$dir/library.c" || exit 1
 }
-# A machine without a compiler has them from another.
+# A machine without a compiler gets them from another machine.
 if [ -n "${BUILD_ONLY:-}" ]; then
 	build "$BUILD_ONLY"
 	exit
@@ -34,7 +34,7 @@ else
 	build "$dir"
 fi
 
-run() { # PROGRAM mode depth frame name [library]: prints its pid when it is there
+run() { # PROGRAM mode depth frame name [library]: print its pid when it is ready
 	local program=$1
 	shift
 	mkfifo "$dir/pipe"
@@ -43,7 +43,7 @@ run() { # PROGRAM mode depth frame name [library]: prints its pid when it is the
 	timeout 20 head -n 1 "$dir/pipe" | grep -q ready || { echo "$program $* does not start"; exit 1; }
 	rm "$dir/pipe"
 	pgrep -P $! >>"$dir/children"
-	# One at a time: so many spinning together would starve each other.
+	# One at a time: if so many spin together, they starve each other.
 	kill -STOP -- -$!
 }
 : >"$dir/children"
@@ -72,7 +72,7 @@ until_or_dead $recorder test -s "$dir/a.owc" || { cat "$dir/log"; exit 1; }
 for pid in "${pids[@]}"; do
 	[ "$pid" = $recorder ] && continue
 	kill -CONT -- -$pid
-	# Until it has used 0.06 s of a CPU, however busy the machine is.
+	# Wait until it has used 0.06 s of CPU time, however busy the machine is.
 	all() { cat /proc/$pid/task/*/stat $(for c in $(pgrep -P $pid); do echo /proc/$c/stat; done) 2>/dev/null | sed 's/.*) //' | awk '{ n += $12 } END { print n + 0 }'; }
 	before=$(all)
 	worked() { [ $(($(all) - before)) -ge 6 ]; }
@@ -84,7 +84,7 @@ wait $recorder || { cat "$dir/log"; exit 1; }
 "$offwind" unwind -q --format text --no-inline --max-frames 8192 -o "$dir/text" "$dir/a.owc" || exit 1
 python3 - "$dir/text" <<'PY'
 import re, sys, collections
-# thread's name: function, how many frames of it, who called the first one; where it ends
+# thread's name: function, number of its frames, caller of the first one; stop
 want = {
     'd10': ('deeper', 10, 'go_down', 'main'), 'd100': ('deeper', 100, 'go_down', 'main'),
     'd1000': ('deeper', 1000, 'go_down', 'main'), 'd5000': ('deeper', 5000, 'go_down', 'main'),
@@ -102,14 +102,14 @@ def take(name, frames, stop):
     if name == 'churn':
         n[name] += 1
         whole[name] += stop == 'root'
-        # In the library, or on the way there and back.
+        # In the library, or on the way into it and back.
         good[name] += 'churn' in frames and 'main' in frames
         return
     if name not in want or 'spin_here' not in frames:
         return
     function, depth, caller, first = want[name]
     n[name] += 1
-    # Of what lies above a fibre's first function glibc's unwind information says nothing true.
+    # The unwind information of glibc is wrong about the frames above a fibre's first function.
     whole[name] += stop == 'root' or name == 'fibre'
     at = [i for i, f in enumerate(frames) if f == function]
     ok = (len(at) == depth and at[-1] - at[0] == depth - 1 and
@@ -132,7 +132,7 @@ take(name, frames, stop)
 failed = False
 for name in [*want, 'churn']:
     print(f'{name}: {n[name]} samples, {good[name]} as deep as it was, {whole[name]} to the root')
-    # The first samples may be of the way there.
+    # The first samples may come from the way there.
     if n[name] < 20 or good[name] < 0.99 * n[name] or whole[name] < 0.99 * n[name]:
         print(f'FAIL: {name}', [w for w in why.items() if w[0][0] == name][:3])
         failed = True

@@ -30,7 +30,7 @@ grep -q $'\tcompare\t' "$work/want" && grep -q $'\tlibc.so.6\t' "$work/want" || 
 
 id=$(readelf -n "$work/prog" | awk '/Build ID/ { print $3 }')
 cp "$work/prog" "$work/kept" && rm "$work/prog"
-# same HOW OPTION…: the program is found, and libc as well
+# same HOW OPTION…: the program is found, and so is libc
 same() {
 	local how=$1
 	shift

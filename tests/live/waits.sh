@@ -31,14 +31,14 @@ for line in open(truth):
     got = told.pop(name, 0)
     print(name, 'waited', got, 'ns, by the scheduler', low, 'to', high)
     assert low * 0.98 <= got <= high * 1.02, name
-# What lies outside of what the processes measured bears other names.
+# Everything outside of the measured time has other thread names.
 assert not told, told
 total = json.load(open(stats))['total']
 waits = total['waits']
 print(waits, total['wakes'])
 begun = waits.pop('begun')
 assert begun == sum(waits.values()), (begun, waits)
-# A sleep whose timer fires before its thread has left the CPU is none (do_nanosleep): one in a thousand.
+# A sleep is no wait if its timer fires before its thread has left the CPU (do_nanosleep): one in a thousand.
 assert begun >= 0.99 * (20 * 80 + 500 * 6), begun
 assert waits['still_waiting'] == 0 and waits['end_unknown'] == 0, waits
 assert (waits['too_short'] > 0) == (int(least) > 0), waits

@@ -38,7 +38,7 @@ for header in sqlite3.h bpf/libbpf.h protobuf-c/protobuf-c.h elfutils/libdw.h; d
 	expect fail unwinder/probe.c "#include <$header>"
 done
 expect pass unwinder/probe.c '#include "unwinder/unwinder.h"\n#include <elf.h>'
-# A table knows no walk.
+# A table may not include a walk.
 expect fail unwinder/cfi/probe.c '#include "unwinder/walk/walk.h"'
 expect fail unwinder/table/probe.c '#include "unwinder/rule/object.h"'
 expect fail unwinder/rule/probe.c '#include "unwinder/walk/step.h"'
@@ -82,7 +82,7 @@ expect fail agent/probe.c '#include "base/elf.h"'
 expect pass agent/export/probe.c '#include "base/text.h"'
 expect fail agent/probe.c '#include <vmlinux.h>'
 expect pass agent/deep/probe.c '#include "symbolizer/symbolizer.h"\n#include <sqlite3.h>'
-# The same thing, written otherwise.
+# The same include, written in another way.
 expect fail unwinder/probe.h '\t#\tinclude\t"agent/event.h"'
 expect fail unwinder/probe.h '#include"agent/event.h"'
 expect fail unwinder/probe.h '#include "agent/event.h" /* <elf.h> */'

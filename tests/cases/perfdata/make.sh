@@ -10,7 +10,7 @@ mkdir -p $dir
 gcc -O1 -g -static -pthread -o $dir/spin spin.c
 cd $dir
 
-# The stacks hold the environment: let it be empty.
+# The stacks contain the environment, so it must be empty.
 record() {
 	env -i PATH=/usr/bin:/bin perf record "$@"
 }
@@ -26,7 +26,7 @@ record -q -o group.data -F 2000 --call-graph dwarf,512 -e '{task-clock,page-faul
 record -q -o chains.data -F 2000 -g -e cpu-clock --intr-regs=ax,bx --data-page-size ./spin
 record -q -o lost.data -m 1 -F 4000 --call-graph dwarf,2048 -e cpu-clock ./spin
 for data in *.data; do
-	# A stream has no table of build-ids, and perf 6.1 may crash looking for one.
+	# A stream has no table of build-ids, and perf 6.1 may crash while it looks for one.
 	: >ids
 	[[ $data == *pipe.data ]] || perf buildid-list -i "$data" >ids
 	perf script -D -F event -i "$data" 2>/dev/null | python3 "$expect" ids >"${data%.data}.events"
