@@ -14,7 +14,7 @@ identifiers agent: clean 6
 identifiers agent/cli: clean 1, waits 1
 identifiers agent/cmd: clean 1, kept 2, sought 1
 identifiers agent/export: anew 1, clean 2, made 4
-identifiers agent/live: area 4, plain 7, told 5, waits 11
+identifiers agent/live: area 4, plain 5, told 5, waits 11
 identifiers agent/opener: folder 2, kept 1
 identifiers agent/owc: kept 4
 identifiers agent/perfdata: told 3
