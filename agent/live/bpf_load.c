@@ -1,8 +1,8 @@
 /* agent/live/bpf_load.c: sizes, configures and loads the BPF programs of bpf/capture.bpf.c. */
 #include "agent/live/bpf_internal.h"
 #include "agent/live/btf.h"
+#include "agent/live/cpus.h"
 #include "agent/live/multi.h"
-#include "agent/live/perf.h"
 #include "agent/live/xstate.h"
 
 #include <bpf/bpf.h>

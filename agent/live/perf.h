@@ -1,29 +1,17 @@
 /*
- * agent/live/perf.h: CPUs, perf events, and the side-band: the records by which the kernel
- * reports mappings and processes.
+ * agent/live/perf.h: perf events, and the side-band: the records by which the kernel reports
+ * mappings and processes.
  */
 #ifndef AGENT_LIVE_PERF_H
 #define AGENT_LIVE_PERF_H
 
-#include "agent/source/source.h"
+#include "agent/live/cpus.h"
+#include "agent/live/sideband_record.h"
 
 #include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/*
- * Parse a list of CPUs such as "0-3,8". *cpus is allocated with malloc; the caller frees it.
- * -EBADMSG, -ENOMEM.
- */
-int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus);
-/* Read which CPUs are online. The caller frees *cpus. */
-int live_cpus_online(int **cpus, size_t *n_cpus);
-/*
- * As live_cpus_online, for repeated use. *fd is -1 at first, then stays open; the caller closes it.
- */
-int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus);
-int live_cpus_present(int **cpus, size_t *n_cpus); /* online or not */
 
 /* Open a perf event for all threads on one CPU. Return its descriptor or a negative errno value. */
 int live_perf_open(const struct perf_event_attr *attr, int cpu);
@@ -53,14 +41,6 @@ size_t live_sideband_n_fds(const struct live_sideband *sideband);
 /* Readable when its ring is half full. */
 int live_sideband_fd(const struct live_sideband *sideband, size_t i);
 
-/* The file of a mapping: what its record cannot hold in addition to the build-id. */
-struct live_file {
-	uint32_t pid;
-	uint32_t major, minor;
-	uint64_t start, size;
-	uint64_t inode, generation;
-};
-
 /*
  * Receives a record. The record is a copy that the function may change; it is valid until the
  * function returns. file is the file of the mapping in the record, or NULL if it is not known.
@@ -79,16 +59,5 @@ typedef void (*live_fork_fn)(void *ctx, uint32_t pid, uint32_t parent);
  */
 int live_sideband_drain(struct live_sideband *sideband, live_fork_fn forks, live_record_fn fn,
 			void *ctx);
-
-/* Get the process of a mapping record or a name record. Return false for every other record. */
-bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid);
-
-/*
- * Decode a record into up to two events. Their strings are in the record, which is changed. Return
- * the number of events; 0 if the record is damaged or of no interest.
- */
-#define LIVE_DECODE_MAX 2
-size_t live_sideband_decode(struct perf_event_header *record, const struct live_file *file,
-			    struct event events[LIVE_DECODE_MAX]);
 
 #endif
