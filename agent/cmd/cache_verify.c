@@ -261,7 +261,7 @@ static uint64_t show_quarantine(sqlite3 *db, bool repair)
 
 /*
  * Print the files that a process was compiling when it ended. If that happens several times, the
- * file goes into quarantine (DEATHS_MAX in store.c).
+ * file goes into quarantine (DEATHS_MAX in quarantine.c).
  */
 static void show_ended(sqlite3 *db)
 {
