@@ -49,16 +49,14 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 	/* Old kernels accept no cookie but 0. */
 	const size_t cookie = bpf->plain ? 0 : i;
 	struct bpf_link *link = NULL;
-	void *array = bpf->attached;
 	char step[192];
 
 	live_bpf_begin();
-	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached))) {
+	if (array_grow(bpf->attached, bpf->n_attached, bpf->room)) {
 		if (fd >= 0)
 			(void)close(fd);
 		return live_bpf_fail(error, -ENOMEM, "attaching the capture program");
 	}
-	bpf->attached = array;
 	switch (e->kind) {
 	case LIVE_EVENT_SAMPLED:
 	case LIVE_EVENT_TRACEPOINT:
@@ -97,12 +95,10 @@ static int attach_function(struct live_bpf *bpf, struct bpf_program *program, ui
 			   const char *path, uint64_t off, bool returns)
 {
 	LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = returns);
-	void *array = bpf->attached;
 	struct bpf_link *link;
 
-	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached)))
+	if (array_grow(bpf->attached, bpf->n_attached, bpf->room))
 		return -ENOMEM;
-	bpf->attached = array;
 	link = bpf_program__attach_uprobe_opts(program, pid ? (pid_t)pid : -1, path, off, &options);
 	if (!link)
 		return -errno;
@@ -120,12 +116,10 @@ static struct bpf_program *returns_of(const struct live_bpf *bpf)
 static int attach_multi(struct live_bpf *bpf, struct bpf_program *program, uint32_t pid,
 			const char *path, const uint64_t *offs, const uint64_t *cookies, size_t n)
 {
-	void *array = bpf->attached;
 	int fd;
 
-	if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*bpf->attached)))
+	if (array_grow(bpf->attached, bpf->n_attached, bpf->room))
 		return -ENOMEM;
-	bpf->attached = array;
 	fd = live_multi_attach(bpf_program__fd(program), pid, path, offs, cookies, n, !cookies);
 	if (fd < 0)
 		return fd;
@@ -302,13 +296,10 @@ static void *take_away(void *arg)
  */
 static void let_go(struct live_bpf *bpf, struct live_attached *a)
 {
-	void *array;
 	int err;
 
 	(void)pthread_mutex_lock(&bpf->going_lock);
-	array = bpf->going;
-	err = array_make_room(&array, bpf->n_going, &bpf->going_room, sizeof(*bpf->going));
-	bpf->going = array;
+	err = array_grow(bpf->going, bpf->n_going, bpf->going_room);
 	if (!err)
 		bpf->going[bpf->n_going++] = *a;
 	if (!err && !bpf->goer_runs) {
@@ -380,7 +371,6 @@ void live_bpf_stop(struct live_bpf *bpf)
 static void take_back_going(struct live_bpf *bpf)
 {
 	struct live_attached *going;
-	void *array = bpf->attached;
 	size_t n;
 
 	(void)pthread_mutex_lock(&bpf->going_lock);
@@ -393,11 +383,10 @@ static void take_back_going(struct live_bpf *bpf)
 		(void)pthread_join(bpf->goer, NULL);
 	bpf->goer_started = false;
 	for (size_t i = 0; i < n; i++) {
-		if (array_make_room(&array, bpf->n_attached, &bpf->room, sizeof(*going))) {
+		if (array_grow(bpf->attached, bpf->n_attached, bpf->room)) {
 			detach(&going[i]);
 			continue;
 		}
-		bpf->attached = array;
 		bpf->attached[bpf->n_attached++] = going[i];
 	}
 	free(going);

@@ -80,11 +80,9 @@ static unsigned int pair_of(const char *text)
 static int add_name(struct reduction *r, const char *text)
 {
 	const char *flavour = strstr(text, "___");
-	void *array = r->names;
 
-	if (!*text || array_make_room(&array, r->n_names, &r->names_room, sizeof(*r->names)))
+	if (!*text || array_grow(r->names, r->n_names, r->names_room))
 		return *text ? -ENOMEM : 0;
-	r->names = array;
 	r->names[r->n_names++] =
 		(struct name){ text, flavour ? (size_t)(flavour - text) : strlen(text) };
 	r->first_two[pair_of(text) / 64] |= 1ull << pair_of(text) % 64;
@@ -151,13 +149,11 @@ static const uint8_t *type_at(const struct reduction *r, const uint8_t *at, stru
 /* Put a type of the whole into the result, if it is not there yet. Type 0 is void. */
 static int want(struct reduction *r, uint32_t type)
 {
-	void *array = r->wanted;
 
 	if (!type || type > r->n_types || r->number[type])
 		return type > r->n_types ? -EBADMSG : 0;
-	if (array_make_room(&array, r->n_wanted, &r->wanted_room, sizeof(*r->wanted)))
+	if (array_grow(r->wanted, r->n_wanted, r->wanted_room))
 		return -ENOMEM;
-	r->wanted = array;
 	r->wanted[r->n_wanted++] = type;
 	r->number[type] = (uint32_t)r->n_wanted;
 	return 0;
@@ -194,16 +190,13 @@ static int scan_types(struct reduction *r)
 	int err = 0;
 
 	while (at != r->types_end) {
-		void *array = r->places;
 		struct btf_type type;
 		const uint8_t *rest;
 		size_t size;
 
 		if (r->n_types % EVERY == 0) {
-			if (array_make_room(&array, r->n_places, &r->places_room,
-					    sizeof(*r->places)))
+			if (array_grow(r->places, r->n_places, r->places_room))
 				return -ENOMEM;
-			r->places = array;
 			r->places[r->n_places++] = (uint32_t)(at - r->types);
 		}
 		rest = type_at(r, at, &type, &size);

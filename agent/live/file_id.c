@@ -72,17 +72,8 @@ static uint64_t hash_of(uint32_t major, uint32_t minor, uint64_t inode)
 	return hash_u64((uint64_t)major << 32 | minor, inode);
 }
 
-struct which {
-	const struct live_file_ids *ids;
-	const struct event_mapping *mapping;
-};
-
-static bool same_file(const void *ctx, uint32_t i)
+static bool same_file(const struct known *k, const struct event_mapping *m)
 {
-	const struct which *want = ctx;
-	const struct known *k = &want->ids->known[i];
-	const struct event_mapping *m = want->mapping;
-
 	return k->inode == m->inode && k->generation == m->inode_generation &&
 	       k->major == m->major && k->minor == m->minor;
 }
@@ -160,7 +151,7 @@ static void read_id(struct known *k, bool again)
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *m, uint64_t now_ns)
 {
-	const struct which want = { ids, m };
+	struct hash_search at;
 	struct known *k = NULL;
 	bool again;
 	uint32_t i;
@@ -168,7 +159,9 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 
 	if (m->build_id.size || !m->inode || !m->path || m->path[0] != '/')
 		return;
-	i = hash_find(&ids->by_file, hash_of(m->major, m->minor, m->inode), same_file, &want);
+	i = hash_first(&ids->by_file, hash_of(m->major, m->minor, m->inode), &at);
+	while (i != HASH_NONE && !same_file(&ids->known[i], m))
+		i = hash_next(&at);
 	again = i != HASH_NONE;
 	if (again)
 		k = &ids->known[i];

@@ -135,16 +135,14 @@ static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 	live_selected_fork(&live->selected, pid, parent);
 }
 
-struct which_cgroup {
-	const struct live *live;
-	uint64_t id;
-};
-
-static bool same_cgroup(const void *ctx, uint32_t i)
+static bool has_cgroup(const struct live *live, uint64_t id)
 {
-	const struct which_cgroup *want = ctx;
+	struct hash_search at;
+	uint32_t i = hash_first(&live->by_cgroup, hash_u64(0, id), &at);
 
-	return want->live->cgroups[i] == want->id;
+	while (i != HASH_NONE && live->cgroups[i] != id)
+		i = hash_next(&at);
+	return i != HASH_NONE;
 }
 
 /* Report the path of a cgroup before its first sample. */
@@ -154,9 +152,7 @@ static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 	char path[PATH_MAX];
 	uint64_t *bigger;
 
-	if (!live->cgroup_paths || !id || live->n_cgroups == CGROUPS_MAX ||
-	    hash_find(&live->by_cgroup, hash_u64(0, id), same_cgroup,
-		      &(struct which_cgroup){ live, id }) != HASH_NONE)
+	if (!live->cgroup_paths || !id || live->n_cgroups == CGROUPS_MAX || has_cgroup(live, id))
 		return 0;
 	bigger = reallocarray(live->cgroups, live->n_cgroups + 1, sizeof(*bigger));
 	if (!bigger)

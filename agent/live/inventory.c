@@ -379,10 +379,8 @@ static int tell_threads(struct inventory *inv, int process, uint32_t pid, uint64
 /* Store a process whose mappings were not all read, for tell_rests. */
 static int note_rest(struct inventory *inv, const struct rest *rest)
 {
-	void *rests = inv->rests;
-	int err = array_make_room(&rests, inv->n_rests, &inv->room_rests, sizeof(*inv->rests));
+	int err = array_grow(inv->rests, inv->n_rests, inv->room_rests);
 
-	inv->rests = rests;
 	if (!err)
 		inv->rests[inv->n_rests++] = *rest;
 	return err;

@@ -184,15 +184,13 @@ void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_
 		     uint32_t minor, uint64_t now_ns)
 {
 	struct device *device = find(mounts, major, minor);
-	void *array = mounts->devices;
 	char path[32], where[4096];
 	struct search *search;
 
 	if (!device) {
 		if (mounts->n == DEVICES_MAX ||
-		    array_make_room(&array, mounts->n, &mounts->room, sizeof(*mounts->devices)))
+		    array_grow(mounts->devices, mounts->n, mounts->room))
 			return;
-		mounts->devices = array;
 		device = &mounts->devices[mounts->n++];
 		*device = (struct device){ .major = major, .minor = minor };
 		device->found = find_place("self", device, where);

@@ -9,24 +9,15 @@
 
 #define BYTES_MAX (64u << 20) /* enough for ten thousand threads with 6 KiB each */
 
-struct which {
-	const struct live_waits *waits;
-	uint32_t tid;
-};
-
-static bool same_tid(const void *ctx, uint32_t i)
-{
-	const struct which *want = ctx;
-
-	return want->waits->waits[i].tid == want->tid;
-}
-
 /* Return the index of a thread's record, or HASH_NONE. */
 static uint32_t find(const struct live_waits *waits, uint32_t tid)
 {
-	struct which want = { .waits = waits, .tid = tid };
+	struct hash_search at;
+	uint32_t i = hash_first(&waits->by_tid, hash_u64(0, tid), &at);
 
-	return hash_find(&waits->by_tid, hash_u64(0, tid), same_tid, &want);
+	while (i != HASH_NONE && waits->waits[i].tid != tid)
+		i = hash_next(&at);
+	return i;
 }
 
 /* Remove record i and return it. The last record moves to its place. */
@@ -50,7 +41,7 @@ int live_waits_begin(struct live_waits *waits, const struct capture_head *record
 		     int *unended)
 {
 	uint32_t i = find(waits, record->tid);
-	void *array = waits->waits, *copy;
+	void *copy;
 
 	*unended = -1;
 	if (i != HASH_NONE) {
@@ -61,9 +52,8 @@ int live_waits_begin(struct live_waits *waits, const struct capture_head *record
 	}
 	if (size > BYTES_MAX - waits->bytes)
 		return -ENOSPC;
-	if (array_make_room(&array, waits->n, &waits->room, sizeof(*waits->waits)))
+	if (array_grow(waits->waits, waits->n, waits->room))
 		return -ENOMEM;
-	waits->waits = array;
 	copy = malloc(size);
 	if (!copy || hash_add(&waits->by_tid, hash_u64(0, record->tid), (uint32_t)waits->n)) {
 		free(copy);
