@@ -98,7 +98,7 @@ struct damaged {
 /* Remember the row of s, whose first column is its id. Return 0 or -ENOMEM. */
 static int add_damaged(struct damaged *d, sqlite3_stmt *s)
 {
-	int err = array_make_room((void **)&d->ids, d->n, &d->room, sizeof(*d->ids));
+	int err = array_grow(d->ids, d->n, d->room);
 
 	if (!err)
 		d->ids[d->n++] = sqlite3_column_int64(s, 0);

@@ -92,35 +92,28 @@ static int weigh(struct raw_files *files, const struct uw_mapping *mapping, bool
 	return 0;
 }
 
-struct seen_key {
-	const struct raw_files *files;
-	struct seen seen;
-};
-
-static bool same_seen(const void *ctx, uint32_t id)
+static bool same_files(const struct seen *seen, const struct thread *thread)
 {
-	const struct seen_key *want = ctx;
-	const struct seen *seen = &want->files->seen[id];
-
-	return seen->pid == want->seen.pid && seen->files == want->seen.files;
+	return seen->pid == thread->pid && seen->files == thread->files;
 }
 
 /* Note all files that the process has mapped, once for each set of files. Return 0 or -ENOMEM. */
 static int note_all(struct raw_files *files, const struct thread *thread)
 {
-	struct seen_key key = { files, { thread->pid, thread->files } };
 	uint64_t hash = hash_u64(thread->pid, thread->files);
 	const struct uw_mapping *mappings;
-	void *seen = files->seen;
+	struct hash_search at;
+	uint32_t id = hash_first(&files->by_seen, hash, &at);
 	size_t n;
 	int err = 0;
 
-	if (hash_find(&files->by_seen, hash, same_seen, &key) != HASH_NONE)
+	while (id != HASH_NONE && !same_files(&files->seen[id], thread))
+		id = hash_next(&at);
+	if (id != HASH_NONE)
 		return 0;
-	if (array_make_room(&seen, files->n_seen, &files->room_seen, sizeof(*files->seen)))
+	if (array_grow(files->seen, files->n_seen, files->room_seen))
 		return -ENOMEM;
-	files->seen = seen;
-	files->seen[files->n_seen] = key.seen;
+	files->seen[files->n_seen] = (struct seen){ thread->pid, thread->files };
 	if (hash_add(&files->by_seen, hash, (uint32_t)files->n_seen))
 		return -ENOMEM;
 	files->n_seen++;

@@ -1,6 +1,7 @@
 /* agent/owc/pack.c: makes the records of a capture file from events and from facts of the source. */
 #include "agent/owc/writing.h"
 
+#include "agent/array.h"
 #include "agent/owc/format.h"
 
 #include <errno.h>
@@ -122,39 +123,21 @@ static int add_image(struct owc_writer *w, const struct event_mapping *m, uint32
 	return 0;
 }
 
-struct lookup_key {
-	const struct owc_writer *w;
-	uint64_t lookup;
-};
-
-static bool same_lookup(const void *ctx, uint32_t id)
-{
-	const struct lookup_key *key = ctx;
-
-	return key->w->lookups[id] == key->lookup;
-}
-
 /*
  * Store a kernel address for owc_writer_kernel_lookups(). A lack of memory is ignored here,
  * because it costs only the name of this address.
  */
 static void remember_lookup(struct owc_writer *w, uint64_t lookup)
 {
-	struct lookup_key key = { w, lookup };
 	uint64_t hash = hash_u64(0, lookup);
+	struct hash_search at;
+	uint32_t id = hash_first(&w->by_lookup, hash, &at);
 
-	if (w->n_lookups == KERNEL_LOOKUPS_MAX ||
-	    hash_find(&w->by_lookup, hash, same_lookup, &key) != HASH_NONE)
+	while (id != HASH_NONE && w->lookups[id] != lookup)
+		id = hash_next(&at);
+	if (id != HASH_NONE || w->n_lookups == KERNEL_LOOKUPS_MAX ||
+	    array_grow(w->lookups, w->n_lookups, w->room_lookups))
 		return;
-	if (w->n_lookups == w->room_lookups) {
-		size_t room = w->room_lookups ? w->room_lookups * 2 : 1024;
-		uint64_t *bigger = reallocarray(w->lookups, room, sizeof(*bigger));
-
-		if (!bigger)
-			return;
-		w->lookups = bigger;
-		w->room_lookups = room;
-	}
 	w->lookups[w->n_lookups] = lookup;
 	if (!hash_add(&w->by_lookup, hash, (uint32_t)w->n_lookups))
 		w->n_lookups++;

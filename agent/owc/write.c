@@ -255,15 +255,13 @@ int owc_writer_kernel_symbols(struct owc_writer *w, const struct source_kernel_s
 /* Append an entry for an embedded file whose frames begin at index first. The path is copied. */
 static void add_file(struct owc_writer *w, const struct owc_file *file, uint32_t first, uint32_t n)
 {
-	void *files = w->files;
 	char *path = strdup(file->path);
 
-	if (!path || array_make_room(&files, w->n_files, &w->room_files, sizeof(*w->files))) {
+	if (!path || array_grow(w->files, w->n_files, w->room_files)) {
 		free(path);
 		owc_fail(w, -ENOMEM);
 		return;
 	}
-	w->files = files;
 	w->files[w->n_files++] = (struct owc_written_file){ *file, path, first, n };
 }
 
