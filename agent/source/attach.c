@@ -90,8 +90,7 @@ static bool is_zombie(const struct attached *a, uint32_t tid)
 /* Seize a thread and request its stop. Return 0 too if the thread has ended. */
 static int seize(struct attached *a, uint32_t tid)
 {
-	int err =
-		array_make_room((void **)&a->tracees, a->n_tracees, &a->room, sizeof(*a->tracees));
+	int err = array_grow(a->tracees, a->n_tracees, a->room);
 
 	if (err)
 		return err;
@@ -214,8 +213,7 @@ static int read_maps(struct attached *a)
 		err = frozen_add_mapping(&a->frozen, &m);
 		if (err || (m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
 			continue;
-		err = array_make_room((void **)&a->stacks, a->n_stacks, &a->room_stacks,
-				      sizeof(*a->stacks));
+		err = array_grow(a->stacks, a->n_stacks, a->room_stacks);
 		if (!err)
 			a->stacks[a->n_stacks++] = m; /* its path is not used and not valid later */
 	}
@@ -233,8 +231,7 @@ static int copy(struct attached *a, uint64_t addr, uint64_t size, struct uw_regi
 	struct iovec local, remote = { .iov_base = (void *)(uintptr_t)addr, .iov_len = size };
 	uint8_t *bytes;
 	ssize_t n;
-	int err = array_make_room((void **)&a->copies, a->n_copies, &a->room_copies,
-				  sizeof(*a->copies));
+	int err = array_grow(a->copies, a->n_copies, a->room_copies);
 
 	if (err)
 		return err;

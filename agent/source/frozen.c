@@ -42,8 +42,7 @@ void frozen_fini(struct frozen *f)
 
 int frozen_add_mapping(struct frozen *f, const struct event_mapping *mapping)
 {
-	int err = array_make_room((void **)&f->mappings, f->n_mappings, &f->room_mappings,
-				  sizeof(*f->mappings));
+	int err = array_grow(f->mappings, f->n_mappings, f->room_mappings);
 	char *path = err ? NULL : strdup(mapping->path);
 
 	if (!path)
@@ -55,8 +54,7 @@ int frozen_add_mapping(struct frozen *f, const struct event_mapping *mapping)
 
 int frozen_add_thread(struct frozen *f, const struct frozen_thread *thread)
 {
-	int err = array_make_room((void **)&f->threads, f->n_threads, &f->room_threads,
-				  sizeof(*f->threads));
+	int err = array_grow(f->threads, f->n_threads, f->room_threads);
 
 	if (err)
 		thread_fini(thread);

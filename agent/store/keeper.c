@@ -151,7 +151,7 @@ int keeper_add(struct keeper *keeper, struct uw_object *object, const struct sto
 		return err;
 	job.file.path = job.path;
 	pthread_mutex_lock(&keeper->lock);
-	err = array_make_room((void **)&keeper->line, keeper->n, &keeper->room, sizeof(job));
+	err = array_grow(keeper->line, keeper->n, keeper->room);
 	if (!err) {
 		job.object = uw_object_get(object);
 		keeper->line[keeper->n++] = job;

@@ -232,7 +232,7 @@ void session_remember(struct store *s, enum statement what, int64_t row, const c
 	for (size_t i = 0; i < s->n_used; i++)
 		if (s->used[i].row == row && s->used[i].what == what)
 			return;
-	if (array_make_room((void **)&s->used, s->n_used, &s->room_used, sizeof(*s->used)))
+	if (array_grow(s->used, s->n_used, s->room_used))
 		return;
 	used = &s->used[s->n_used];
 	*used = (struct used){ .what = what, .row = row };

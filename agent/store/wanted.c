@@ -77,8 +77,7 @@ static void want_either(struct store *s, const struct store_file *file,
 	q = &s->queue;
 	pthread_mutex_lock(&s->lock);
 	if (path && !s->read_only && !session_gave_up(s) && !symbols_are_wanted(q, file, !table) &&
-	    !array_make_room((void **)&q->symbols, q->n_symbols, &q->room_symbols,
-			     sizeof(*q->symbols))) {
+	    !array_grow(q->symbols, q->n_symbols, q->room_symbols)) {
 		w = &q->symbols[q->n_symbols++];
 		*w = (struct wanted_symbols){ .table = table,
 					      .lines = lines,
@@ -133,9 +132,7 @@ void store_want(struct store *s, struct uw_object *object, const struct store_fi
 	q = &s->queue;
 	pthread_mutex_lock(&s->lock);
 	if (!s->read_only && !session_gave_up(s) && uw_object_parsed(object) &&
-	    !is_wanted(q, file) &&
-	    !array_make_room((void **)&q->tables, q->n_tables, &q->room_tables,
-			     sizeof(*q->tables))) {
+	    !is_wanted(q, file) && !array_grow(q->tables, q->n_tables, q->room_tables)) {
 		w = &q->tables[q->n_tables];
 		w->file = *file;
 		w->file.path = w->path = strdup(file->path ? file->path : "");

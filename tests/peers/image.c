@@ -114,7 +114,7 @@ const struct image *image_of(struct images *images, const struct module *module)
 	image = calloc(1, sizeof(*image));
 	if (!image)
 		return NULL;
-	if (array_make_room((void **)&images->all, images->n, &images->room, sizeof(image))) {
+	if (array_grow(images->all, images->n, images->room)) {
 		free(image);
 		return NULL;
 	}

@@ -51,7 +51,7 @@ static int life_of(struct recording *r, uint32_t pid, const struct uw_space *spa
 		*out = i;
 		return 0;
 	}
-	err = array_make_room((void **)&r->lives, r->n_lives, &r->room_lives, sizeof(*r->lives));
+	err = array_grow(r->lives, r->n_lives, r->room_lives);
 	if (err)
 		return err;
 	*out = r->n_lives;
@@ -62,8 +62,7 @@ static int life_of(struct recording *r, uint32_t pid, const struct uw_space *spa
 /* Store a copy of a space as it is now. */
 static int space_of(struct recording *r, const struct uw_space *space, size_t *out)
 {
-	int err = array_make_room((void **)&r->spaces, r->n_spaces, &r->room_spaces,
-				  sizeof(*r->spaces));
+	int err = array_grow(r->spaces, r->n_spaces, r->room_spaces);
 
 	if (!err)
 		err = uw_space_copy(space, &r->spaces[r->n_spaces]);
@@ -98,8 +97,7 @@ static int keep(struct reading *reading, const struct event *event)
 		reading->id = uw_space_id(thread.space);
 	}
 	if (!err)
-		err = array_make_room((void **)&r->samples, r->n_samples, &r->room_samples,
-				      sizeof(*r->samples));
+		err = array_grow(r->samples, r->n_samples, r->room_samples);
 	if (!err && from->size) {
 		bytes = aligned_alloc(64, (from->size + 63) / 64 * 64);
 		err = bytes ? 0 : -ENOMEM;
