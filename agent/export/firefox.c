@@ -8,6 +8,7 @@
  */
 #include "agent/export/formats.h"
 
+#include "agent/array.h"
 #include "agent/export/json.h"
 
 #include <errno.h>
@@ -68,52 +69,25 @@ struct firefox {
 
 /* ---- tables ---------------------------------------------------------------------------- */
 
-/*
- * Make room for one more element of size bytes after the n that *array has. -ENOMEM, also when the
- * indices are used up.
- */
-static int room_for_one(void **array, size_t n, size_t *room, size_t size)
-{
-	size_t bigger = *room ? *room * 2 : 64;
-	void *moved;
-
-	if (n < *room)
-		return 0;
-	moved = n < NONE - 1 ? reallocarray(*array, bigger, size) : NULL;
-	if (!moved)
-		return -ENOMEM;
-	*array = moved;
-	*room = bigger;
-	return 0;
-}
-
-struct wanted {
-	const struct tables *t;
-	const void *what;
-};
-
 /* Give the index of an item in a table; the item is added if it is new. NONE: out of memory. */
-#define FIND(t, table, index, item, hash, same)                                                   \
-	__extension__({                                                                           \
-		uint32_t id_ =                                                                    \
-			hash_find(&(t)->index, (hash), (same), &(struct wanted){ (t), &(item) }); \
-		void *array_ = (t)->table;                                                        \
-		if (id_ == HASH_NONE &&                                                           \
-		    !room_for_one(&array_, (t)->n_##table, &(t)->room_##table,                    \
-				  sizeof(*(t)->table)) &&                                         \
-		    ((t)->table = array_,                                                         \
-		     !hash_add(&(t)->index, (hash), (uint32_t)(t)->n_##table))) {                 \
-			(t)->table[(t)->n_##table] = (item);                                      \
-			id_ = (uint32_t)(t)->n_##table++;                                         \
-		}                                                                                 \
-		id_;                                                                              \
+#define FIND(t, table, index, item, hash, same)                                   \
+	__extension__({                                                           \
+		struct hash_search at_;                                           \
+		uint32_t id_ = hash_first(&(t)->index, (hash), &at_);             \
+		while (id_ != HASH_NONE && !same(&(t)->table[id_], &(item)))      \
+			id_ = hash_next(&at_);                                    \
+		if (id_ == HASH_NONE && (t)->n_##table < NONE - 1 &&              \
+		    !array_grow((t)->table, (t)->n_##table, (t)->room_##table) && \
+		    !hash_add(&(t)->index, (hash), (uint32_t)(t)->n_##table)) {   \
+			(t)->table[(t)->n_##table] = (item);                      \
+			id_ = (uint32_t)(t)->n_##table++;                         \
+		}                                                                 \
+		id_;                                                              \
 	})
 
-static bool same_text(const void *ctx, uint32_t id)
+static bool same_text(const char *const *a, const char *const *b)
 {
-	const struct wanted *want = ctx;
-
-	return want->t->texts[id] == *(const char *const *)want->what;
+	return *a == *b;
 }
 
 /* Return the index of a text; equal texts of a profile are one pointer. */
@@ -122,11 +96,9 @@ static uint32_t text_id(struct tables *t, const char *text)
 	return FIND(t, texts, by_text, text, hash_u64(0, (uint64_t)(uintptr_t)text), same_text);
 }
 
-static bool same_resource(const void *ctx, uint32_t id)
+static bool same_resource(const uint32_t *a, const uint32_t *b)
 {
-	const struct wanted *want = ctx;
-
-	return want->t->resources[id] == *(const uint32_t *)want->what;
+	return *a == *b;
 }
 
 /*
@@ -146,23 +118,15 @@ static uint32_t resource_id(struct firefox *ff, struct tables *t, uint32_t modul
 	name = text_id(t, ff->s->modules[module].name);
 	if (name == NONE)
 		ff->err = -ENOMEM;
-	void *names = t->resource_names;
-
-	if (room_for_one(&names, t->n_resource_names, &t->room_resource_names,
-			 sizeof(*t->resource_names)))
+	if (array_grow(t->resource_names, t->n_resource_names, t->room_resource_names))
 		ff->err = -ENOMEM;
-	else {
-		t->resource_names = names;
+	else
 		t->resource_names[t->n_resource_names++] = name;
-	}
 	return id;
 }
 
-static bool same_func(const void *ctx, uint32_t id)
+static bool same_func(const struct func *a, const struct func *b)
 {
-	const struct wanted *want = ctx;
-	const struct func *a = &want->t->funcs[id], *b = want->what;
-
 	return a->function == b->function && a->module == b->module;
 }
 
@@ -187,20 +151,14 @@ static uint32_t func_id(struct firefox *ff, struct tables *t, const struct stack
 	return id;
 }
 
-static bool same_frame(const void *ctx, uint32_t id)
+static bool same_frame(const struct frame *a, const struct frame *b)
 {
-	const struct wanted *want = ctx;
-	const struct frame *a = &want->t->frames[id], *b = want->what;
-
 	return a->func == b->func && a->depth == b->depth && a->address == b->address &&
 	       a->line == b->line;
 }
 
-static bool same_node(const void *ctx, uint32_t id)
+static bool same_node(const struct node *a, const struct node *b)
 {
-	const struct wanted *want = ctx;
-	const struct node *a = &want->t->nodes[id], *b = want->what;
-
 	return a->frame == b->frame && a->prefix == b->prefix;
 }
 

@@ -24,17 +24,9 @@ struct mark { /* one range of a list of frame numbers: "2-5,9" */
 
 /* ---- frames and nodes, each once ----------------------------------------------- */
 
-struct frame_key {
-	const struct flame *flame;
-	const struct flame_frame *frame;
-};
-
-/* Compare for hash_find(); equal texts of a profile are the same pointer. */
-static bool same_frame(const void *ctx, uint32_t id)
+/* Compare two frames; equal texts of a profile are the same pointer. */
+static bool same_frame(const struct flame_frame *a, const struct flame_frame *b)
 {
-	const struct frame_key *want = ctx;
-	const struct flame_frame *a = &want->flame->frames[id], *b = want->frame;
-
 	return a->name == b->name && a->module == b->module && a->kind == b->kind;
 }
 
@@ -42,12 +34,13 @@ static bool same_frame(const void *ctx, uint32_t id)
 static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 {
 	struct flame *f = b->flame;
-	struct frame_key key = { f, frame };
 	uint64_t hash = hash_u64((uint64_t)(uintptr_t)frame->name * 16 + frame->kind,
 				 (uint64_t)(uintptr_t)frame->module);
-	uint32_t id = hash_find(&b->by_frame, hash, same_frame, &key);
-	void *frames = f->frames;
+	struct hash_search at;
+	uint32_t id = hash_first(&b->by_frame, hash, &at);
 
+	while (id != HASH_NONE && !same_frame(&f->frames[id], frame))
+		id = hash_next(&at);
 	if (id != HASH_NONE) {
 		/* The two may differ in that only one has a source file. */
 		if (!f->frames[id].file[0]) {
@@ -56,26 +49,12 @@ static uint32_t frame_id(struct builder *b, const struct flame_frame *frame)
 		}
 		return id;
 	}
-	if (f->n_frames >= HASH_NONE ||
-	    array_make_room(&frames, f->n_frames, &b->room_frames, sizeof(*f->frames)))
+	if (f->n_frames >= HASH_NONE || array_grow(f->frames, f->n_frames, b->room_frames))
 		return HASH_NONE;
-	f->frames = frames;
 	if (hash_add(&b->by_frame, hash, (uint32_t)f->n_frames))
 		return HASH_NONE;
 	f->frames[f->n_frames] = *frame;
 	return (uint32_t)f->n_frames++;
-}
-
-struct node_key {
-	const struct flame_node *nodes;
-	uint32_t parent, frame;
-};
-
-static bool same_node(const void *ctx, uint32_t id)
-{
-	const struct node_key *want = ctx;
-
-	return want->nodes[id].parent == want->parent && want->nodes[id].frame == want->frame;
 }
 
 /* Append the values of one more node, all zero. -ENOMEM. */
@@ -85,11 +64,8 @@ static int add_values(struct builder *b)
 	size_t n = f->n_nodes * f->n_types;
 
 	for (size_t t = 0; t < f->n_types; t++) {
-		void *values = f->values;
-
-		if (array_make_room(&values, n + t, &b->room_values, sizeof(*f->values)))
+		if (array_grow(f->values, n + t, b->room_values))
 			return -ENOMEM;
-		f->values = values;
 		f->values[n + t] = (struct flame_value){ 0 };
 	}
 	return 0;
@@ -99,19 +75,19 @@ static int add_values(struct builder *b)
 static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t *out)
 {
 	struct flame *f = b->flame;
-	struct node_key key = { f->nodes, parent, frame };
 	uint64_t hash = hash_u64(parent, frame);
-	uint32_t id = f->n_nodes ? hash_find(&b->by_node, hash, same_node, &key) : HASH_NONE;
-	void *nodes = f->nodes;
+	struct hash_search at;
+	uint32_t id = hash_first(&b->by_node, hash, &at);
 	int err;
 
+	while (id != HASH_NONE && (f->nodes[id].parent != parent || f->nodes[id].frame != frame))
+		id = hash_next(&at);
 	if (id == HASH_NONE) {
 		if (f->n_nodes == FLAME_NODES)
 			return -E2BIG;
-		err = array_make_room(&nodes, f->n_nodes, &b->room_nodes, sizeof(*f->nodes));
+		err = array_grow(f->nodes, f->n_nodes, b->room_nodes);
 		if (err)
 			return err;
-		f->nodes = nodes;
 		id = (uint32_t)f->n_nodes;
 		err = hash_add(&b->by_node, hash, id);
 		if (err)

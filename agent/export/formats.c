@@ -103,17 +103,9 @@ int format_write(enum format format, const struct stacks *stacks, size_t type, F
 
 /* ---- threads ------------------------------------------------------------------------- */
 
-struct found {
-	const struct format_threads *threads;
-	const struct format_thread *want;
-};
-
-/* Compare for hash_find(); equal texts are the same pointer. */
-static bool same_thread(const void *ctx, uint32_t id)
+/* Compare two threads; equal texts are the same pointer. */
+static bool same_thread(const struct format_thread *a, const struct format_thread *b)
 {
-	const struct found *found = ctx;
-	const struct format_thread *a = &found->threads->all[id], *b = found->want;
-
 	return a->name == b->name && a->process == b->process && a->pid == b->pid &&
 	       a->tid == b->tid;
 }
@@ -166,7 +158,7 @@ int format_threads(const struct stacks *s, size_t type, struct format_threads *o
 					      .process = keep_label(&t, s, i, "comm"),
 					      .pid = keep_label(&t, s, i, "pid"),
 					      .tid = keep_label(&t, s, i, "tid") };
-		struct found found = { .threads = &t, .want = &want };
+		struct hash_search at;
 		uint64_t hash;
 
 		of[i] = HASH_NONE;
@@ -179,7 +171,9 @@ int format_threads(const struct stacks *s, size_t type, struct format_threads *o
 		hash = hash_u64(
 			hash_u64((uint64_t)(uintptr_t)want.name, (uint64_t)(uintptr_t)want.tid),
 			(uint64_t)(uintptr_t)want.pid);
-		of[i] = hash_find(&index, hash, same_thread, &found);
+		of[i] = hash_first(&index, hash, &at);
+		while (of[i] != HASH_NONE && !same_thread(&t.all[of[i]], &want))
+			of[i] = hash_next(&at);
 		if (of[i] == HASH_NONE) {
 			of[i] = (uint32_t)t.n;
 			t.all[t.n++] = want;

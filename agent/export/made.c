@@ -1,4 +1,5 @@
 /* agent/export/made.c: converts walked samples and folded profiles to any format. */
+#include "agent/array.h"
 #include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
@@ -167,17 +168,8 @@ static int begin(struct format_walked *w, const struct source_info *info)
 	return err;
 }
 
-struct wanted {
-	const struct format_walked *w;
-	const struct location *location;
-};
-
-/* Compare for hash_find(). */
-static bool same_location(const void *ctx, uint32_t id)
+static bool same_location(const struct location *a, const struct location *b)
 {
-	const struct wanted *want = ctx;
-	const struct location *a = &want->w->known[id].location, *b = want->location;
-
 	return a->module == b->module && a->vaddr == b->vaddr && a->ra_bytes == b->ra_bytes;
 }
 
@@ -250,26 +242,20 @@ static uint32_t make_location(struct stacks *s, const struct location *location,
 static uint32_t location_id(struct format_walked *w, const struct location *location,
 			    struct names *names)
 {
-	struct wanted want = { w, location };
 	uint64_t hash =
 		hash_u64(hash_u64(location->vaddr, location->module->id), location->ra_bytes);
-	uint32_t at = hash_find(&w->by_location, hash, same_location, &want), id;
+	struct hash_search search;
+	uint32_t at = hash_first(&w->by_location, hash, &search), id;
 
+	while (at != HASH_NONE && !same_location(&w->known[at].location, location))
+		at = hash_next(&search);
 	if (at != HASH_NONE)
 		return w->known[at].id;
 	id = make_location(w->s, location, names);
 	if (id == HASH_NONE)
 		return id;
-	if (w->n_known == w->room_known) {
-		size_t room = w->room_known ? w->room_known * 2 : 1024;
-		struct known *bigger = reallocarray(w->known, room, sizeof(*bigger));
-
-		if (!bigger)
-			return HASH_NONE;
-		w->known = bigger;
-		w->room_known = room;
-	}
-	if (hash_add(&w->by_location, hash, (uint32_t)w->n_known))
+	if (array_grow(w->known, w->n_known, w->room_known) ||
+	    hash_add(&w->by_location, hash, (uint32_t)w->n_known))
 		return HASH_NONE;
 	w->known[w->n_known++] = (struct known){ *location, id };
 	return id;

@@ -136,26 +136,15 @@ static bool alike(const struct flame *f, size_t a, int64_t a_one, size_t b, int6
 	return true;
 }
 
-struct string_key {
-	const struct page *page;
-	const char *text;
-};
-
-/* Compare for hash_find(). */
-static bool same_string(const void *ctx, uint32_t id)
-{
-	const struct string_key *want = ctx;
-
-	return !strcmp(want->page->strings[id], want->text);
-}
-
 /* Return the number of a text in the page's table of strings. HASH_NONE: out of memory. */
 static uint32_t string_id(struct page *p, const char *text)
 {
-	struct string_key key = { p, text };
 	uint64_t hash = hash_bytes(0, text, strlen(text));
-	uint32_t id = hash_find(&p->by_string, hash, same_string, &key);
+	struct hash_search at;
+	uint32_t id = hash_first(&p->by_string, hash, &at);
 
+	while (id != HASH_NONE && strcmp(p->strings[id], text) != 0)
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
 	if (hash_add(&p->by_string, hash, p->n_strings))

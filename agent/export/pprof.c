@@ -75,41 +75,32 @@ static const struct uw_segment *segment_of(const struct location *location)
 	return NULL;
 }
 
-struct place {
-	const struct writer *w;
-	const struct module *module;
-	const struct uw_segment *segment; /* NULL: for all locations outside of segments */
-};
-
-static bool same_place(const void *ctx, uint32_t id)
+/* segment NULL: the span is for all locations of the module outside of its segments. */
+static bool is_span_of(const struct span *s, const struct module *module,
+		       const struct uw_segment *segment)
 {
-	const struct place *want = ctx;
-	const struct span *s = &want->w->spans[id];
-
-	return s->module == want->module && s->segment == (want->segment != NULL) &&
-	       (!want->segment || s->first == (want->segment->vaddr & ~(uint64_t)(PAGE - 1)));
+	return s->module == module && s->segment == (segment != NULL) &&
+	       (!segment || s->first == (segment->vaddr & ~(uint64_t)(PAGE - 1)));
 }
 
 /*
  * Append the span of a segment, or an empty span that grows with its locations; index it by hash.
  */
-static int add_span(struct writer *w, const struct place *place, uint64_t hash, uint32_t *out)
+static int add_span(struct writer *w, const struct module *module, const struct uw_segment *segment,
+		    uint64_t hash, uint32_t *out)
 {
-	const struct uw_segment *segment = place->segment;
-	void *spans = w->spans;
 	struct span *span;
 	int err;
 
-	err = array_make_room(&spans, w->n_spans, &w->room_spans, sizeof(*w->spans));
+	err = array_grow(w->spans, w->n_spans, w->room_spans);
 	if (err)
 		return err;
-	w->spans = spans;
 	err = hash_add(&w->by_place, hash, (uint32_t)w->n_spans);
 	if (err)
 		return err;
 	*out = (uint32_t)w->n_spans++;
 	span = &w->spans[*out];
-	*span = (struct span){ .module = place->module, .first = UINT64_MAX };
+	*span = (struct span){ .module = module, .first = UINT64_MAX };
 	if (segment) {
 		/* The loader maps whole pages. */
 		uint64_t skew = segment->vaddr & (PAGE - 1);
@@ -129,13 +120,16 @@ static int add_span(struct writer *w, const struct place *place, uint64_t hash, 
 static int place_location(struct writer *w, uint32_t id)
 {
 	const struct location *l = &w->profile->locations[id];
-	struct place place = { .w = w, .module = l->module, .segment = segment_of(l) };
-	uint64_t hash = hash_u64(l->module->id, place.segment ? place.segment->vaddr + 1 : 0);
-	uint32_t at = hash_find(&w->by_place, hash, same_place, &place);
+	const struct uw_segment *segment = segment_of(l);
+	uint64_t hash = hash_u64(l->module->id, segment ? segment->vaddr + 1 : 0);
+	struct hash_search search;
+	uint32_t at = hash_first(&w->by_place, hash, &search);
 	struct span *span;
 
+	while (at != HASH_NONE && !is_span_of(&w->spans[at], l->module, segment))
+		at = hash_next(&search);
 	if (at == HASH_NONE) {
-		int err = add_span(w, &place, hash, &at);
+		int err = add_span(w, l->module, segment, hash, &at);
 
 		if (err)
 			return err;
@@ -176,16 +170,8 @@ static int place_all(struct writer *w)
 	return 0;
 }
 
-struct same {
-	const struct export_pprof *e;
-	const struct pprof_mapping *of;
-};
-
-static bool same_mapping(const void *ctx, uint32_t id)
+static bool same_mapping(const struct pprof_mapping *a, const struct pprof_mapping *b)
 {
-	const struct same *want = ctx;
-	const struct pprof_mapping *a = &want->e->mappings[id].of, *b = want->of;
-
 	return a->start == b->start && a->limit == b->limit && a->off == b->off &&
 	       !strcmp(a->file, b->file) && !strcmp(a->build_id, b->build_id);
 }
@@ -193,19 +179,19 @@ static bool same_mapping(const void *ctx, uint32_t id)
 /* Return the mapping's id in the profile; equal mappings of several profiles have one id. */
 static uint64_t keep_mapping(struct export_pprof *e, const struct pprof_mapping *of)
 {
-	struct same want = { .e = e, .of = of };
 	uint64_t hash = hash_bytes(of->start ^ of->limit, of->file, strlen(of->file));
-	uint32_t at = hash_find(&e->by_mapping, hash, same_mapping, &want);
-	void *mappings = e->mappings;
+	struct hash_search search;
+	uint32_t at = hash_first(&e->by_mapping, hash, &search);
 	struct mapping *m;
 	uint64_t id;
 
+	while (at != HASH_NONE && !same_mapping(&e->mappings[at].of, of))
+		at = hash_next(&search);
 	if (at != HASH_NONE)
 		return e->mappings[at].id;
 	id = pprof_mapping(e->pprof, of);
-	if (array_make_room(&mappings, e->n_mappings, &e->room_mappings, sizeof(*e->mappings)))
+	if (array_grow(e->mappings, e->n_mappings, e->room_mappings))
 		return id; /* a later profile adds the mapping again, which does no harm */
-	e->mappings = mappings;
 	m = &e->mappings[e->n_mappings];
 	*m = (struct mapping){ .of = *of, .id = id };
 	m->of.file = strdup(of->file);

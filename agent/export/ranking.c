@@ -11,41 +11,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct wanted {
-	const struct ranking *r;
-	const char *name, *where;
-};
-
-/* Compare for hash_find(); equal texts are the same pointer. */
-static bool same_row(const void *ctx, uint32_t id)
-{
-	const struct wanted *want = ctx;
-	const struct ranking_row *row = &want->r->rows[id];
-
-	return row->name == want->name && row->where == want->where;
-}
-
 /* Return the index of a row, which is added if it is new. HASH_NONE: out of memory. */
 static uint32_t row_id(struct ranking *r, const char *name, const char *where)
 {
-	struct wanted want = { r, strings_keep(&r->texts, name, strlen(name)),
-			       strings_keep(&r->texts, where, strlen(where)) };
-	uint64_t hash = hash_u64((uint64_t)(uintptr_t)want.name, (uint64_t)(uintptr_t)want.where);
-	void *rows = r->rows;
+	/* Equal texts are the same pointer. */
+	const struct ranking_row row = { .name = strings_keep(&r->texts, name, strlen(name)),
+					 .where = strings_keep(&r->texts, where, strlen(where)) };
+	uint64_t hash = hash_u64((uint64_t)(uintptr_t)row.name, (uint64_t)(uintptr_t)row.where);
+	struct hash_search at;
 	uint32_t id;
 
-	if (!want.name || !want.where)
+	if (!row.name || !row.where)
 		return HASH_NONE;
-	id = hash_find(&r->by_name, hash, same_row, &want);
+	id = hash_first(&r->by_name, hash, &at);
+	while (id != HASH_NONE && (r->rows[id].name != row.name || r->rows[id].where != row.where))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
-	if (r->n_rows >= HASH_NONE ||
-	    array_make_room(&rows, r->n_rows, &r->room_rows, sizeof(*r->rows)))
+	if (r->n_rows >= HASH_NONE || array_grow(r->rows, r->n_rows, r->room_rows))
 		return HASH_NONE;
-	r->rows = rows;
 	if (hash_add(&r->by_name, hash, (uint32_t)r->n_rows))
 		return HASH_NONE;
-	r->rows[r->n_rows] = (struct ranking_row){ .name = want.name, .where = want.where };
+	r->rows[r->n_rows] = row;
 	return (uint32_t)r->n_rows++;
 }
 

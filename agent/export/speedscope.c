@@ -1,6 +1,7 @@
 /* agent/export/speedscope.c: writes a profile in speedscope's own file format. */
 #include "agent/export/formats.h"
 
+#include "agent/array.h"
 #include "agent/export/json.h"
 
 #include <errno.h>
@@ -26,38 +27,20 @@ struct speedscope {
 	struct stacks_frames unfolded;
 };
 
-struct wanted {
-	const struct speedscope *sc;
-	uint32_t function, module;
-};
-
-static bool same_frame(const void *ctx, uint32_t id)
-{
-	const struct wanted *want = ctx;
-
-	return want->sc->frames[id].function == want->function &&
-	       want->sc->frames[id].module == want->module;
-}
-
 /* Return a frame's index in the table, where it is added if it is new. HASH_NONE: out of memory. */
 static uint32_t frame_id(struct speedscope *sc, const struct stacks_frame *frame)
 {
-	struct wanted want = { .sc = sc, .function = frame->function, .module = frame->module };
 	uint64_t hash = hash_u64(frame->function, frame->module);
-	uint32_t id = hash_find(&sc->by_frame, hash, same_frame, &want);
+	struct hash_search at;
+	uint32_t id = hash_first(&sc->by_frame, hash, &at);
 
+	while (id != HASH_NONE && (sc->frames[id].function != frame->function ||
+				   sc->frames[id].module != frame->module))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
-	if (sc->n_frames == sc->room_frames) {
-		size_t room = sc->room_frames ? sc->room_frames * 2 : 256;
-		void *bigger = reallocarray(sc->frames, room, sizeof(*sc->frames));
-
-		if (!bigger)
-			return HASH_NONE;
-		sc->frames = bigger;
-		sc->room_frames = room;
-	}
-	if (hash_add(&sc->by_frame, hash, (uint32_t)sc->n_frames))
+	if (array_grow(sc->frames, sc->n_frames, sc->room_frames) ||
+	    hash_add(&sc->by_frame, hash, (uint32_t)sc->n_frames))
 		return HASH_NONE;
 	sc->frames[sc->n_frames].function = frame->function;
 	sc->frames[sc->n_frames].module = frame->module;

@@ -28,45 +28,7 @@ const char *stacks_text(struct stacks *s, const char *text)
 	return strings_keep(&s->texts, clean, n);
 }
 
-/* Make room for n more elements after the n_used that *array has. -ENOMEM. */
-static int make_room(void **array, size_t n_used, size_t n, size_t *room, size_t size)
-{
-	size_t bigger = *room ? *room : 64;
-	void *moved;
-
-	if (n <= *room - n_used)
-		return 0;
-	while (bigger - n_used < n) {
-		if (bigger > SIZE_MAX / 2 / size)
-			return -ENOMEM;
-		bigger *= 2;
-	}
-	moved = reallocarray(*array, bigger, size);
-	if (!moved)
-		return -ENOMEM;
-	*array = moved;
-	*room = bigger;
-	return 0;
-}
-
-#define MAKE_ROOM(s, what, n)                                                        \
-	__extension__({                                                              \
-		void *array_ = (s)->what;                                            \
-		int err_ = make_room(&array_, (s)->n_##what, (n), &(s)->room_##what, \
-				     sizeof(*(s)->what));                            \
-		(s)->what = array_;                                                  \
-		err_;                                                                \
-	})
-
 /* ---- modules, functions, locations, labels --------------------------------------- */
-
-/* What is looked up, for the comparison functions of hash_find(). */
-struct want {
-	const struct stacks *s;
-	const void *what;
-	const struct stacks_line *lines;
-	const uint32_t *location_ids, *label_ids;
-};
 
 /* Hash a text by its pointer: equal texts are the same pointer. */
 static uint64_t hash_pointer(uint64_t seed, const char *text)
@@ -74,12 +36,9 @@ static uint64_t hash_pointer(uint64_t seed, const char *text)
 	return hash_u64(seed, (uint64_t)(uintptr_t)text);
 }
 
-/* Compare for hash_find(), like the functions below; equal texts are the same pointer. */
-static bool same_module(const void *ctx, uint32_t id)
+/* Compare, like the functions below; equal texts are the same pointer. */
+static bool same_module(const struct stacks_module *a, const struct stacks_module *b)
 {
-	const struct want *want = ctx;
-	const struct stacks_module *a = &want->s->modules[id], *b = want->what;
-
 	return a->path == b->path && a->build_id == b->build_id && a->start == b->start &&
 	       a->limit == b->limit && a->off == b->off && a->nameless == b->nameless;
 }
@@ -87,7 +46,7 @@ static bool same_module(const void *ctx, uint32_t id)
 uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 {
 	struct stacks_module m = *module;
-	struct want want = { .s = s, .what = &m };
+	struct hash_search at;
 	const char *slash;
 	uint64_t hash;
 	uint32_t id;
@@ -102,20 +61,20 @@ uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
 	 */
 	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
 	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
-	id = hash_find(&s->by_module, hash, same_module, &want);
+	id = hash_first(&s->by_module, hash, &at);
+	while (id != HASH_NONE && !same_module(&s->modules[id], &m))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
-	if (MAKE_ROOM(s, modules, 1) || hash_add(&s->by_module, hash, (uint32_t)s->n_modules))
+	if (array_grow(s->modules, s->n_modules, s->room_modules) ||
+	    hash_add(&s->by_module, hash, (uint32_t)s->n_modules))
 		return HASH_NONE;
 	s->modules[s->n_modules] = m;
 	return (uint32_t)s->n_modules++;
 }
 
-static bool same_function(const void *ctx, uint32_t id)
+static bool same_function(const struct stacks_function *a, const struct stacks_function *b)
 {
-	const struct want *want = ctx;
-	const struct stacks_function *a = &want->s->functions[id], *b = want->what;
-
 	return a->name == b->name && a->system_name == b->system_name && a->file == b->file &&
 	       a->start_line == b->start_line && a->placed == b->placed;
 }
@@ -123,7 +82,7 @@ static bool same_function(const void *ctx, uint32_t id)
 uint32_t stacks_function(struct stacks *s, const struct stacks_function *function)
 {
 	struct stacks_function f = *function;
-	struct want want = { .s = s, .what = &f };
+	struct hash_search at;
 	uint64_t hash;
 	uint32_t id;
 
@@ -136,27 +95,28 @@ uint32_t stacks_function(struct stacks *s, const struct stacks_function *functio
 		return HASH_NONE;
 	hash = hash_pointer(hash_pointer(hash_pointer((uint64_t)f.start_line, f.name), f.file),
 			    f.system_name);
-	id = hash_find(&s->by_function, hash, same_function, &want);
+	id = hash_first(&s->by_function, hash, &at);
+	while (id != HASH_NONE && !same_function(&s->functions[id], &f))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
-	if (MAKE_ROOM(s, functions, 1) || hash_add(&s->by_function, hash, (uint32_t)s->n_functions))
+	if (array_grow(s->functions, s->n_functions, s->room_functions) ||
+	    hash_add(&s->by_function, hash, (uint32_t)s->n_functions))
 		return HASH_NONE;
 	s->functions[s->n_functions] = f;
 	return (uint32_t)s->n_functions++;
 }
 
-static bool same_location(const void *ctx, uint32_t id)
+static bool same_location(const struct stacks *s, const struct stacks_location *a,
+			  const struct stacks_location *b, const struct stacks_line *lines)
 {
-	const struct want *want = ctx;
-	const struct stacks_location *a = &want->s->locations[id], *b = want->what;
-
 	if (a->module != b->module || a->address != b->address || a->n_lines != b->n_lines ||
 	    a->folded != b->folded)
 		return false;
 	for (uint32_t i = 0; i < a->n_lines; i++) {
-		const struct stacks_line *line = &want->s->lines[a->first_line + i];
+		const struct stacks_line *line = &s->lines[a->first_line + i];
 
-		if (line->function != want->lines[i].function || line->line != want->lines[i].line)
+		if (line->function != lines[i].function || line->line != lines[i].line)
 			return false;
 	}
 	return true;
@@ -165,16 +125,19 @@ static bool same_location(const void *ctx, uint32_t id)
 uint32_t stacks_location(struct stacks *s, const struct stacks_location *location,
 			 const struct stacks_line *lines)
 {
-	struct want want = { .s = s, .what = location, .lines = lines };
 	uint64_t hash = hash_u64(location->module, location->address);
+	struct hash_search at;
 	uint32_t id;
 
 	for (uint32_t i = 0; i < location->n_lines; i++)
 		hash = hash_u64(hash, (uint64_t)lines[i].line << 24 ^ lines[i].function);
-	id = hash_find(&s->by_location, hash, same_location, &want);
+	id = hash_first(&s->by_location, hash, &at);
+	while (id != HASH_NONE && !same_location(s, &s->locations[id], location, lines))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
-	if (MAKE_ROOM(s, locations, 1) || MAKE_ROOM(s, lines, location->n_lines) ||
+	if (array_grow(s->locations, s->n_locations, s->room_locations) ||
+	    array_reserve(s->lines, s->n_lines + location->n_lines, s->room_lines) ||
 	    hash_add(&s->by_location, hash, (uint32_t)s->n_locations))
 		return HASH_NONE;
 	s->locations[s->n_locations] = *location;
@@ -184,11 +147,8 @@ uint32_t stacks_location(struct stacks *s, const struct stacks_location *locatio
 	return (uint32_t)s->n_locations++;
 }
 
-static bool same_label(const void *ctx, uint32_t id)
+static bool same_label(const struct stacks_label *a, const struct stacks_label *b)
 {
-	const struct want *want = ctx;
-	const struct stacks_label *a = &want->s->labels[id], *b = want->what;
-
 	return a->key == b->key && a->text == b->text && a->unit == b->unit &&
 	       a->number == b->number;
 }
@@ -196,17 +156,20 @@ static bool same_label(const void *ctx, uint32_t id)
 uint32_t stacks_keep_label(struct stacks *s, const struct stacks_label *label)
 {
 	struct stacks_label l = *label;
-	struct want want = { .s = s, .what = &l };
+	struct hash_search at;
 	uint64_t hash;
 	uint32_t id;
 
 	l.key = l.key ? l.key : s->empty;
 	l.unit = l.unit ? l.unit : s->empty;
 	hash = hash_pointer(hash_pointer((uint64_t)l.number, l.key), l.text);
-	id = hash_find(&s->by_label, hash, same_label, &want);
+	id = hash_first(&s->by_label, hash, &at);
+	while (id != HASH_NONE && !same_label(&s->labels[id], &l))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
-	if (MAKE_ROOM(s, labels, 1) || hash_add(&s->by_label, hash, (uint32_t)s->n_labels))
+	if (array_grow(s->labels, s->n_labels, s->room_labels) ||
+	    hash_add(&s->by_label, hash, (uint32_t)s->n_labels))
 		return HASH_NONE;
 	s->labels[s->n_labels] = l;
 	return (uint32_t)s->n_labels++;
@@ -278,42 +241,39 @@ int stacks_add_comment(struct stacks *s, const char *text)
 	for (size_t i = 0; i < s->n_comments && i < 1000; i++)
 		if (s->comments[i] == kept)
 			return 0;
-	if (MAKE_ROOM(s, comments, 1))
+	if (array_grow(s->comments, s->n_comments, s->room_comments))
 		return -ENOMEM;
 	s->comments[s->n_comments++] = kept;
 	return 0;
 }
 
-static bool same_sample(const void *ctx, uint32_t id)
+static bool same_sample(const struct stacks *s, const struct stacks_sample *a,
+			const struct stacks_sample *b, const uint32_t *location_ids,
+			const uint32_t *label_ids)
 {
-	const struct want *want = ctx;
-	const struct stacks_sample *a = &want->s->samples[id], *b = want->what;
-
 	return a->n_locations == b->n_locations && a->n_labels == b->n_labels &&
 	       a->base == b->base &&
-	       (!a->n_locations ||
-		!memcmp(want->s->location_ids + a->first_location, want->location_ids,
-			a->n_locations * sizeof(uint32_t))) &&
-	       (!a->n_labels || !memcmp(want->s->label_ids + a->first_label, want->label_ids,
-					a->n_labels * sizeof(uint32_t)));
+	       (!a->n_locations || !memcmp(s->location_ids + a->first_location, location_ids,
+					   a->n_locations * sizeof(uint32_t))) &&
+	       (!a->n_labels ||
+		!memcmp(s->label_ids + a->first_label, label_ids, a->n_labels * sizeof(uint32_t)));
 }
 
 int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint32_t *location_ids,
 	       const uint32_t *label_ids, const int64_t *values)
 {
-	struct want want = {
-		.s = s, .what = sample, .location_ids = location_ids, .label_ids = label_ids
-	};
 	uint64_t hash =
 		hash_bytes(sample->base, location_ids, sample->n_locations * sizeof(uint32_t));
 	uint64_t n_frames = 0;
 	struct stacks_sample *fresh;
+	struct hash_search at;
 	uint32_t id = HASH_NONE;
-	void *room = s->values;
 
 	hash = hash_bytes(hash, label_ids, sample->n_labels * sizeof(uint32_t));
 	if (!s->timed)
-		id = hash_find(&s->by_sample, hash, same_sample, &want);
+		id = hash_first(&s->by_sample, hash, &at);
+	while (id != HASH_NONE && !same_sample(s, &s->samples[id], sample, location_ids, label_ids))
+		id = hash_next(&at);
 	if (id != HASH_NONE) {
 		int64_t *have = s->values + id * s->n_types;
 
@@ -326,12 +286,12 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 	if (n_frames > STACKS_DEPTH || n_frames > STACKS_FRAMES - s->n_frames ||
 	    s->n_samples >= HASH_NONE)
 		return -EFBIG;
-	if (MAKE_ROOM(s, samples, 1) || MAKE_ROOM(s, location_ids, sample->n_locations) ||
-	    MAKE_ROOM(s, label_ids, sample->n_labels) ||
-	    make_room(&room, s->n_samples * s->n_types, s->n_types, &s->room_values,
-		      sizeof(*s->values)))
+	if (array_grow(s->samples, s->n_samples, s->room_samples) ||
+	    array_reserve(s->location_ids, s->n_location_ids + sample->n_locations,
+			  s->room_location_ids) ||
+	    array_reserve(s->label_ids, s->n_label_ids + sample->n_labels, s->room_label_ids) ||
+	    array_reserve(s->values, (s->n_samples + 1) * s->n_types, s->room_values))
 		return -ENOMEM;
-	s->values = room;
 	if (!s->timed && hash_add(&s->by_sample, hash, (uint32_t)s->n_samples))
 		return -ENOMEM;
 	fresh = &s->samples[s->n_samples];
@@ -354,16 +314,13 @@ int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint3
 int stacks_unfold(const struct stacks *s, const struct stacks_sample *sample,
 		  struct stacks_frames *out)
 {
-	void *frames = out->frames;
-
 	out->n = 0;
 	for (uint32_t i = 0; i < sample->n_locations; i++) {
 		uint32_t id = s->location_ids[sample->first_location + i];
 		const struct stacks_location *l = &s->locations[id];
 
-		if (make_room(&frames, out->n, l->n_lines, &out->room, sizeof(*out->frames)))
+		if (array_reserve(out->frames, out->n + l->n_lines, out->room))
 			return -ENOMEM;
-		out->frames = frames;
 		for (uint32_t j = 0; j < l->n_lines; j++) {
 			const struct stacks_line *line = &s->lines[l->first_line + j];
 

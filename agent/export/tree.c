@@ -7,18 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct wanted {
-	const struct tree *t;
-	uint32_t parent, function, module;
-};
-
-static bool same_node(const void *ctx, uint32_t id)
+static bool is_node(const struct tree_node *node, uint32_t parent, const struct stacks_frame *frame)
 {
-	const struct wanted *want = ctx;
-	const struct tree_node *node = &want->t->nodes[id];
-
-	return node->parent == want->parent && node->function == want->function &&
-	       node->module == want->module;
+	return node->parent == parent && node->function == frame->function &&
+	       node->module == frame->module;
 }
 
 /*
@@ -27,17 +19,16 @@ static bool same_node(const void *ctx, uint32_t id)
  */
 static uint32_t node_id(struct tree *t, uint32_t parent, const struct stacks_frame *frame)
 {
-	struct wanted want = { t, parent, frame->function, frame->module };
 	uint64_t hash = hash_u64(hash_u64(parent, frame->function), frame->module);
-	uint32_t id = hash_find(&t->by_place, hash, same_node, &want);
-	void *nodes = t->nodes;
+	struct hash_search at;
+	uint32_t id = hash_first(&t->by_place, hash, &at);
 
+	while (id != HASH_NONE && !is_node(&t->nodes[id], parent, frame))
+		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return id;
-	if (t->n_nodes >= HASH_NONE ||
-	    array_make_room(&nodes, t->n_nodes, &t->room_nodes, sizeof(*t->nodes)))
+	if (t->n_nodes >= HASH_NONE || array_grow(t->nodes, t->n_nodes, t->room_nodes))
 		return HASH_NONE;
-	t->nodes = nodes;
 	if (hash_add(&t->by_place, hash, (uint32_t)t->n_nodes))
 		return HASH_NONE;
 	t->nodes[t->n_nodes] =
