@@ -119,6 +119,15 @@ struct place {
 	const struct uw_cfi *cfi; /* the section of fde, or of the FDE before the gap */
 };
 
+/* Do the same as uw_object_frames, inline if the section has been read. */
+static inline struct uw_frames *frames_of(struct uw_object *o, unsigned int i)
+{
+	const atomic_bool *ready = i == UW_FRAMES_EH ? &o->eh_ready : &o->debug_ready;
+
+	return atomic_load_explicit(ready, memory_order_acquire) ? &o->frames[i]
+								 : uw_object_frames(o, i);
+}
+
 /* Find the FDE around lookup, in all sections. -ENOENT: none has it. */
 static int find_fde(struct uw_object *o, uint64_t lookup, struct place *out)
 {
@@ -127,7 +136,7 @@ static int find_fde(struct uw_object *o, uint64_t lookup, struct place *out)
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	out->covered = true;
 	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
-		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_frames *frames = frames_of(o, i);
 
 		err = uw_frames_find(frames, lookup, &out->fde);
 		out->cfi = &frames->cfi;
@@ -167,7 +176,7 @@ static int find_gap(struct uw_object *o, uint64_t lookup, struct place *out)
 	start_gap(out);
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	for (unsigned int i = 0; i < UW_FRAMES_N; i++) {
-		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_frames *frames = frames_of(o, i);
 		struct uw_gap one;
 		int err = uw_frames_gap(frames, lookup, &one);
 
@@ -186,7 +195,7 @@ static int look_once(struct uw_object *o, uint64_t lookup, struct place *out)
 	start_gap(out);
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	for (unsigned int i = 0; i < UW_FRAMES_N && err == -ENOENT; i++) {
-		struct uw_frames *frames = uw_object_frames(o, i);
+		struct uw_frames *frames = frames_of(o, i);
 		struct uw_gap one;
 
 		err = uw_frames_look(frames, lookup, &out->fde, &one);
