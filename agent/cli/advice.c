@@ -7,12 +7,12 @@
 #include "agent/clock.h"
 #include "agent/ending.h"
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,18 +256,6 @@ static int take_largest(struct search *s, const struct unnamed *u)
 	return 0;
 }
 
-/* Append formatted text. Text that does not fit is cut. */
-static void __attribute__((format(printf, 3, 4)))
-put(char *text, size_t size, const char *format, ...)
-{
-	size_t used = strlen(text);
-	va_list args;
-
-	va_start(args, format);
-	(void)vsnprintf(text + used, size - used, format, args);
-	va_end(args);
-}
-
 /* Append the packages to install, each once. Return their number. */
 static size_t put_packages(const struct search *s, char *out, size_t size)
 {
@@ -279,7 +267,7 @@ static size_t put_packages(const struct search *s, char *out, size_t size)
 		for (size_t j = 0; j < i; j++)
 			again = again || !strcmp(s->packages[i], s->packages[j]);
 		if (!again)
-			put(out, size, "%s%s", n++ ? " " : "install ", s->packages[i]);
+			textbuf_add(out, size, "%s%s", n++ ? " " : "install ", s->packages[i]);
 	}
 	return n;
 }
@@ -295,21 +283,22 @@ void advice_text(const struct unnamed *u, const struct advice_places *places, ch
 	    take_largest(&s, u) || !s.n)
 		return;
 	find_packages(&s, places);
-	put(out, size, "%.0f %% of %s is in functions without names (", percent(u->value, u->whole),
-	    *u->what ? u->what : "the time");
+	textbuf_add(out, size, "%.0f %% of %s is in functions without names (",
+		    percent(u->value, u->whole), *u->what ? u->what : "the time");
 	for (size_t i = 0; i < s.n; i++) {
 		const char *slash = strrchr(s.files[i]->path, '/');
 
-		put(out, size, "%s%.100s %.0f %%", i ? ", " : "",
-		    slash ? slash + 1 : s.files[i]->path, percent(s.files[i]->value, u->whole));
+		textbuf_add(out, size, "%s%.100s %.0f %%", i ? ", " : "",
+			    slash ? slash + 1 : s.files[i]->path,
+			    percent(s.files[i]->value, u->whole));
 	}
-	put(out, size, "): ");
+	textbuf_add(out, size, "): ");
 	n = put_packages(&s, out, size);
 	if (!places->fetches)
-		put(out, size, "%sset DEBUGINFOD_URLS", n ? ", or " : "");
+		textbuf_add(out, size, "%sset DEBUGINFOD_URLS", n ? ", or " : "");
 	if (!n)
-		put(out, size, "%sbuild with symbols (-g, not stripped)",
-		    places->fetches ? "" : ", or ");
+		textbuf_add(out, size, "%sbuild with symbols (-g, not stripped)",
+			    places->fetches ? "" : ", or ");
 }
 
 void advice_say(const struct unnamed *u)

@@ -2,6 +2,7 @@
 #include "agent/cli/selection.h"
 
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -141,12 +142,8 @@ int selection_type(const struct stacks *stacks, const char *name, const char *pa
 		*type = found;
 		return 0;
 	}
-	for (size_t i = 0; i < stacks->n_types; i++) {
-		size_t used = strlen(there);
-
-		(void)snprintf(there + used, sizeof(there) - used, "%s%s", i ? ", " : "",
-			       stacks->types[i].type);
-	}
+	for (size_t i = 0; i < stacks->n_types; i++)
+		textbuf_add(there, sizeof(there), "%s%s", i ? ", " : "", stacks->types[i].type);
 	log_error("%s: no sample type '%s'; there are: %s", path, name ? name : "", there);
 	return -ENOENT;
 }

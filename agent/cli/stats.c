@@ -5,6 +5,7 @@
 #include "agent/export/output.h"
 #include "agent/live/live.h"
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -96,11 +97,9 @@ void stats_not_written(struct stats *stats, uint64_t n)
 /* Append a number and what it counts, if it is not 0. */
 static void put(char *out, size_t size, const char *what, uint64_t n, const char **separator)
 {
-	size_t used = strlen(out);
-
-	if (!n || used >= size)
+	if (!n)
 		return;
-	(void)snprintf(out + used, size - used, "%s%s %" PRIu64, *separator, what, n);
+	textbuf_add(out, size, "%s%s %" PRIu64, *separator, what, n);
 	*separator = ", ";
 }
 

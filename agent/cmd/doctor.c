@@ -14,6 +14,7 @@
 #include "agent/live/multi.h"
 #include "agent/live/perf.h"
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -68,7 +69,6 @@ static void say(struct doctor *doctor, const char *check, enum state state, cons
 static void say(struct doctor *doctor, const char *check, enum state state, const char *format, ...)
 {
 	static const char *const names[] = { "ok", "partly", "no" };
-	size_t used = strlen(doctor->partly);
 	char text[1024];
 	va_list args;
 
@@ -88,8 +88,8 @@ static void say(struct doctor *doctor, const char *check, enum state state, cons
 	}
 	doctor->n[state]++;
 	if (state != OK)
-		(void)snprintf(doctor->partly + used, sizeof(doctor->partly) - used, "%s%s",
-			       used ? ", " : "", check);
+		textbuf_add(doctor->partly, sizeof(doctor->partly), "%s%s",
+			    *doctor->partly ? ", " : "", check);
 }
 
 /*
@@ -208,15 +208,14 @@ static bool check_capabilities(struct doctor *doctor)
 	 * one, and some kernels with a strict perf_event_paranoid still ask for it.
 	 */
 	for (size_t i = 0; i < sizeof(capabilities) / sizeof(capabilities[0]); i++) {
-		size_t used = strlen(missing);
 		bool by_admin = held >> CAP_SYS_ADMIN & 1 && (capabilities[i].bit == CAP_BPF ||
 							      capabilities[i].bit == CAP_PERFMON);
 
 		if (held >> capabilities[i].bit & 1 || by_admin)
 			continue;
 		state = capabilities[i].needed ? NO : state == NO ? NO : PARTLY;
-		(void)snprintf(missing + used, sizeof(missing) - used, "%s%s (to %s)",
-			       used ? ", " : "", capabilities[i].name, capabilities[i].use);
+		textbuf_add(missing, sizeof(missing), "%s%s (to %s)", *missing ? ", " : "",
+			    capabilities[i].name, capabilities[i].use);
 	}
 	if (state == OK)
 		say(doctor, "capabilities", OK, "all that recording needs");

@@ -10,6 +10,7 @@
 #include "agent/log.h"
 #include "agent/pipeline/names.h"
 #include "agent/store/store.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,11 +38,10 @@ static bool is_stop(const char *name)
 
 	for (size_t i = 0; i < UW_STOP_N; i++) {
 		const char *stop = uw_stop_name((enum uw_stop)i);
-		size_t used = strlen(known);
 
 		if (!strcmp(name, stop))
 			return true;
-		(void)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", stop);
+		textbuf_add(known, sizeof(known), "%s%s", i ? ", " : "", stop);
 	}
 	log_error("--stop: a walk does not end by '%s'; there are: %s", name, known);
 	return false;

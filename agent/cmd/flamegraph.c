@@ -10,6 +10,7 @@
 #include "agent/export/output.h"
 #include "agent/export/stacks.h"
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -142,13 +143,12 @@ static void say_labels(const struct stacks *s, const struct options *o)
 
 	for (size_t i = 0; i < s->n_labels; i++) {
 		const char *key = s->labels[i].key;
-		size_t used = strlen(there);
 		bool said = false;
 
 		for (size_t j = 0; !said && j < i; j++)
 			said = !strcmp(s->labels[j].key, key);
 		if (!said)
-			(void)snprintf(there + used, sizeof(there) - used, ", %s", key);
+			textbuf_add(there, sizeof(there), ", %s", key);
 	}
 	log_error("%s: no sample has the label '%s'; there are: none%s", o->paths[0], o->by, there);
 }

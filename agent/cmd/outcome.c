@@ -2,9 +2,9 @@
 #include "agent/cmd/outcome.h"
 
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,11 +70,8 @@ void outcome_warn_rough(const struct source_info *info, const struct stats_event
 /* Append a number and what it counts, if it is not 0. */
 static void add(char *text, size_t size, uint64_t n, const char *what)
 {
-	size_t used = strlen(text);
-
-	if (n && used < size)
-		(void)snprintf(text + used, size - used, "%s%" PRIu64 " %s", used ? ", " : "", n,
-			       what);
+	if (n)
+		textbuf_add(text, size, "%s%" PRIu64 " %s", *text ? ", " : "", n, what);
 }
 
 void outcome_warn_empty(const struct live_counters *c)
@@ -111,18 +108,6 @@ static const char *grouped(uint64_t n, char out[32])
 	return out;
 }
 
-/* Append formatted text. Text that does not fit is cut. */
-static void __attribute__((format(printf, 3, 4)))
-put(char *text, size_t size, const char *format, ...)
-{
-	size_t used = strlen(text);
-	va_list args;
-
-	va_start(args, format);
-	(void)vsnprintf(text + used, size - used, format, args);
-	va_end(args);
-}
-
 /* Append the times that were recorded: ", 13.5 s of CPU, 60.1 s of waiting". */
 static void put_values(char *text, size_t size, const struct outcome *o)
 {
@@ -131,10 +116,10 @@ static void put_values(char *text, size_t size, const struct outcome *o)
 
 		if (!o->values[i] || strcmp(e->unit, "nanoseconds") != 0)
 			continue;
-		put(text, size, ", %.3g s of %s", (double)o->values[i] / 1e9,
-		    !strcmp(e->type, "cpu")	       ? "CPU"
-		    : !strcmp(e->type, SOURCE_OFF_CPU) ? "waiting"
-						       : e->type);
+		textbuf_add(text, size, ", %.3g s of %s", (double)o->values[i] / 1e9,
+			    !strcmp(e->type, "cpu")	       ? "CPU"
+			    : !strcmp(e->type, SOURCE_OFF_CPU) ? "waiting"
+							       : e->type);
 	}
 }
 
@@ -146,21 +131,21 @@ void outcome_say(const struct outcome *o)
 
 	for (size_t i = 0; i < EVENT_LOST_N; i++)
 		lost += a->lost[i];
-	put(text, sizeof(text), "%s sample%s", grouped(a->captured, number),
-	    a->captured == 1 ? "" : "s");
+	textbuf_add(text, sizeof(text), "%s sample%s", grouped(a->captured, number),
+		    a->captured == 1 ? "" : "s");
 	put_values(text, sizeof(text), o);
-	put(text, sizeof(text), " in %.3g s, ", (double)o->duration_ns / 1e9);
+	textbuf_add(text, sizeof(text), " in %.3g s, ", (double)o->duration_ns / 1e9);
 	if (lost)
-		put(text, sizeof(text), "%s lost", grouped(lost, number));
+		textbuf_add(text, sizeof(text), "%s lost", grouped(lost, number));
 	else
-		put(text, sizeof(text), "none lost");
+		textbuf_add(text, sizeof(text), "none lost");
 	/* Round down, so that 999 whole stacks of 1,000 are 99.9 %, and never 100 %. */
 	if (o->walked && a->unwound)
-		put(text, sizeof(text), ", %g %% whole stacks",
-		    (double)(root * 1000 / a->unwound) / 10);
+		textbuf_add(text, sizeof(text), ", %g %% whole stacks",
+			    (double)(root * 1000 / a->unwound) / 10);
 	if (o->path && strcmp(o->path, "-") != 0)
-		put(text, sizeof(text), " → %s", o->path);
+		textbuf_add(text, sizeof(text), " → %s", o->path);
 	if (o->path && strcmp(o->path, "-") != 0 && (!o->walked || o->format == FORMAT_PPROF))
-		put(text, sizeof(text), "; see: offwind report %s", o->path);
+		textbuf_add(text, sizeof(text), "; see: offwind report %s", o->path);
 	log_info("%s", text);
 }

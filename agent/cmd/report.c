@@ -16,6 +16,7 @@
 #include "agent/export/output.h"
 #include "agent/export/tree.h"
 #include "agent/log.h"
+#include "agent/textbuf.h"
 #include "proto/pprof_read.h"
 
 #include <errno.h>
@@ -469,15 +470,12 @@ static int one_of(const char *option, const char *text, const char *const *words
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(text, words[i]))
 			return (int)i;
-	for (size_t i = 0; i < n; i++) {
-		size_t used = strlen(known);
-
-		(void)snprintf(known + used, sizeof(known) - used, "%s%s",
-			       !i	    ? ""
-			       : i + 1 == n ? " or "
-					    : ", ",
-			       words[i]);
-	}
+	for (size_t i = 0; i < n; i++)
+		textbuf_add(known, sizeof(known), "%s%s",
+			    !i		 ? ""
+			    : i + 1 == n ? " or "
+					 : ", ",
+			    words[i]);
 	log_error("%s is %s, not '%s'", option, known, text);
 	return -EINVAL;
 }

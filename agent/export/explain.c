@@ -4,6 +4,7 @@
 #include "agent/process/modules.h"
 
 #include "agent/source/machine.h"
+#include "agent/textbuf.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
@@ -26,14 +27,6 @@ static const char *clean(const struct teller *t, const char *text)
 {
 	(void)clean_text(text, "", '?', t->text, CLEAN_MAX);
 	return t->text;
-}
-
-/* Write a build-id as hexadecimal digits. */
-static void hex(const struct uw_build_id *id, char out[2 * UW_BUILD_ID_MAX + 1])
-{
-	out[0] = '\0';
-	for (size_t i = 0; i < id->size; i++)
-		(void)snprintf(out + 2 * i, 3, "%02x", id->bytes[i]);
 }
 
 static const char *prot_text(uint32_t prot, char out[4])
@@ -195,7 +188,7 @@ static void put_place(const struct teller *t, const struct walked_frame *wf,
 		(void)fprintf(t->out, "      object   none: %s\n", missing(wf->location.module));
 		return;
 	}
-	hex(uw_object_build_id(m->object), id);
+	(void)textbuf_build_id(uw_object_build_id(m->object), id);
 	(void)fprintf(t->out,
 		      "      object   build-id %s, bias 0x%" PRIx64 ", vaddr 0x%" PRIx64 "\n",
 		      id[0] ? id : "none", m->bias, s ? s->vaddr : f->lookup - m->bias);
@@ -416,7 +409,7 @@ static void json_place(const struct teller *t, const struct walked_frame *wf,
 		put_string(t, missing(wf->location.module));
 		return;
 	}
-	hex(uw_object_build_id(m->object), id);
+	(void)textbuf_build_id(uw_object_build_id(m->object), id);
 	(void)fprintf(t->out,
 		      "{\"build_id\":\"%s\",\"bias\":\"0x%" PRIx64 "\",\"vaddr\":\"0x%" PRIx64
 		      "\"}",

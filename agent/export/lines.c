@@ -2,6 +2,7 @@
 #include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
+#include "agent/textbuf.h"
 
 #include "unwinder/unwinder.h"
 
@@ -270,12 +271,10 @@ static void put_json_frame(FILE *out, const struct walked *w, size_t i, const st
 	(void)fputs(",\"module\":", out);
 	json_text(out, whole_module(&f->location, &name));
 	if (f->location.module->build_id.size) {
-		const struct uw_build_id *id = &f->location.module->build_id;
+		char hex[2 * UW_BUILD_ID_MAX + 1];
 
-		(void)fputs(",\"build_id\":\"", out);
-		for (size_t j = 0; j < id->size && j < UW_BUILD_ID_MAX; j++)
-			(void)fprintf(out, "%02x", id->bytes[j]);
-		(void)fputc('"', out);
+		(void)fprintf(out, ",\"build_id\":\"%s\"",
+			      textbuf_build_id(&f->location.module->build_id, hex));
 	}
 	(void)fprintf(out,
 		      ",\"address\":\"0x%" PRIx64 "\",\"pc\":\"0x%" PRIx64

@@ -5,6 +5,7 @@
 #include "agent/export/formats.h"
 #include "agent/export/types.h"
 #include "agent/log.h"
+#include "agent/textbuf.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
@@ -26,12 +27,8 @@ static int find_type(const struct stacks *s, const char *name, size_t *out)
 	*out = name ? stacks_find_type(s, name) : SIZE_MAX;
 	if (!name || *out < s->n_types)
 		return 0;
-	for (size_t i = 0; i < s->n_types; i++) {
-		size_t used = strlen(there);
-
-		(void)snprintf(there + used, sizeof(there) - used, "%s%s", i ? ", " : "",
-			       s->types[i].type);
-	}
+	for (size_t i = 0; i < s->n_types; i++)
+		textbuf_add(there, sizeof(there), "%s%s", i ? ", " : "", s->types[i].type);
 	log_error("no sample type '%s'; there are: %s", name, there);
 	return -ENOENT;
 }
@@ -176,10 +173,9 @@ static bool same_location(const struct location *a, const struct location *b)
 /* Add a module to the stacks. HASH_NONE: out of memory. */
 static uint32_t make_module(struct stacks *s, const struct module *module)
 {
-	char hex[2 * UW_BUILD_ID_MAX + 1] = "";
+	char hex[2 * UW_BUILD_ID_MAX + 1];
 
-	for (size_t i = 0; i < module->build_id.size && i < UW_BUILD_ID_MAX; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", module->build_id.bytes[i]);
+	(void)textbuf_build_id(&module->build_id, hex);
 	return stacks_module(s, &(struct stacks_module){ .path = stacks_text(s, module->path),
 							 .build_id = stacks_text(s, hex) });
 }

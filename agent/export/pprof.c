@@ -6,6 +6,7 @@
 #include "agent/array.h"
 #include "agent/container.h"
 #include "agent/hash.h"
+#include "agent/textbuf.h"
 #include "proto/pprof.h"
 #include "unwinder/unwinder.h"
 
@@ -211,7 +212,7 @@ static uint64_t mapping_id(struct writer *w, struct span *span)
 {
 	const struct module *m = span->module;
 	const struct uw_build_id *build_id = &m->build_id;
-	char hex[2 * UW_BUILD_ID_MAX + 1] = "";
+	char hex[2 * UW_BUILD_ID_MAX + 1];
 
 	/*
 	 * No mapping for an address that lay in none. None either if the last byte is UINT64_MAX:
@@ -221,8 +222,7 @@ static uint64_t mapping_id(struct writer *w, struct span *span)
 		return span->id;
 	if (m->kind == MODULE_KERNEL && !build_id->size)
 		build_id = &w->info->kernel_build_id;
-	for (size_t i = 0; i < build_id->size && i < UW_BUILD_ID_MAX; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", build_id->bytes[i]);
+	(void)textbuf_build_id(build_id, hex);
 	span->id = keep_mapping(w->e, &(struct pprof_mapping){ .start = span->first,
 							       .limit = span->last + 1,
 							       .off = span->off,

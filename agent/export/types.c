@@ -3,6 +3,7 @@
 
 #include "agent/clean.h"
 #include "agent/log.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -95,14 +96,11 @@ int types_choose(struct types *t, const char *name)
 	char there[512] = "";
 
 	for (size_t i = 0; i < t->n; i++) {
-		size_t used = strlen(there);
-
 		if (!strcmp(t->all[i].type, name)) {
 			t->default_type = i;
 			return 0;
 		}
-		(void)snprintf(there + used, sizeof(there) - used, "%s%s", i ? ", " : "",
-			       t->all[i].type);
+		textbuf_add(there, sizeof(there), "%s%s", i ? ", " : "", t->all[i].type);
 	}
 	log_error("no sample type '%s'; there are: %s", name, there);
 	return -ENOENT;
