@@ -173,14 +173,10 @@ static int put_frame(struct owc_files *f, const uint8_t *content, size_t n, uint
 	while (!err && n) {
 		Offwind__Capture__Record *record;
 		const Offwind__Capture__FilePiece *piece;
-		size_t length = 0, used = 0;
+		size_t length, used;
 
-		do {
-			if (used == n || used == 4)
-				break;
-			length |= (size_t)(content[used] & 0x7f) << 7 * used;
-		} while (content[used++] & 0x80);
-		if (length > n - used || length > OWC_RECORD_MAX) {
+		if (owc_record_size(content, n, &length, &used) || length > n - used ||
+		    length > OWC_RECORD_MAX) {
 			err = -EBADMSG;
 			break;
 		}

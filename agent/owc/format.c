@@ -1,9 +1,10 @@
 /*
  * agent/owc/format.c: the boot id, which tells whether a capture file was recorded since
- * this machine was booted.
+ * this machine was booted, and the sizes of records.
  */
 #include "agent/owc/format.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,4 +21,18 @@ bool owc_boot_id(char out[OWC_BOOT_ID_SIZE])
 	out[n] = '\0';
 	out[strcspn(out, "\n")] = '\0';
 	return out[0] != '\0';
+}
+
+int owc_record_size(const uint8_t *at, size_t left, size_t *size, size_t *used)
+{
+	size_t n = 0;
+
+	*size = 0;
+	do {
+		if (n == left || n == 4)
+			return n == left ? -ENODATA : -EBADMSG;
+		*size |= (size_t)(at[n] & 0x7f) << 7 * n;
+	} while (at[n++] & 0x80);
+	*used = n;
+	return 0;
 }

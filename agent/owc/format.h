@@ -6,6 +6,7 @@
 #define AGENT_OWC_FORMAT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define OWC_MAGIC	 "OFFWIND1"
@@ -29,6 +30,12 @@ enum {
  * one.
  */
 bool owc_boot_id(char out[OWC_BOOT_ID_SIZE]);
+
+/*
+ * Read the size that precedes each record: a varint of at most four bytes. *used is its own length.
+ * Return 0, -ENODATA if the content ends inside it, or -EBADMSG if it is longer.
+ */
+int owc_record_size(const uint8_t *at, size_t left, size_t *size, size_t *used);
 
 static inline void owc_put_u32(uint8_t *to, uint32_t value)
 {

@@ -283,17 +283,16 @@ static int next_record(struct owc_content *c, struct arena *arena, Offwind__Capt
 		       const char **why)
 {
 	const uint8_t *at = c->bytes + c->pos;
-	size_t left = c->n - c->pos, size = 0, n = 0;
+	size_t left = c->n - c->pos, size, n;
+	int err;
 
 	if (!left)
 		return 0;
-	do {
-		if (n == left || n == 4) {
-			*why = "a record's size runs on";
-			return n == left && c->cut ? 0 : -EBADMSG;
-		}
-		size |= (size_t)(at[n] & 0x7f) << 7 * n;
-	} while (at[n++] & 0x80);
+	err = owc_record_size(at, left, &size, &n);
+	if (err) {
+		*why = "a record's size runs on";
+		return err == -ENODATA && c->cut ? 0 : -EBADMSG;
+	}
 	if (size > OWC_RECORD_MAX) {
 		*why = "a record larger than any";
 		return -EBADMSG;
