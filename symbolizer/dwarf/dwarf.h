@@ -279,6 +279,9 @@ int dw_die_refers(const struct dw_unit *unit, const struct dw_value *value, stru
 /* Read one attribute. out may be NULL. */
 int dw_value_read(const struct dw_unit *unit, struct sym_cursor *c, const struct dw_spec *spec,
 		  struct dw_value *out);
+
+/* ---- symbolizer/dwarf/dwarf_value.c: what values mean -------------------------------------- */
+
 /* Read an address, directly or through .debug_addr. */
 int dw_value_addr(const struct dw_unit *unit, const struct dw_value *value, uint64_t *out);
 /* Copy the text of an attribute, as sym_section_text does. -ENOENT: it is not text. */

@@ -1,0 +1,277 @@
+/*
+ * symbolizer/dwarf/dwarf_value.c: tells what the value of an attribute means: an address, a number,
+ * a text, or ranges of code.
+ */
+#include "symbolizer/dwarf/dwarf.h"
+
+#include <dwarf.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* No function has code in more pieces. In a hostile file all entries could share one long list. */
+#define RANGES_MAX ((size_t)1 << 16)
+
+/* Read one address of .debug_addr, which is in the main file, also for a split unit. */
+static int indexed_addr(const struct dw_unit *u, uint64_t index, uint64_t *out)
+{
+	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
+	uint64_t off = u->root.addr_base, value = 0;
+	int err;
+
+	if (index > (uint64_t)1 << 32 || off > base->file->addr.size)
+		return -EBADMSG;
+	err = sym_section_read(&base->file->addr, off + index * u->addr_size, &value, u->addr_size);
+	if (!err)
+		*out = value;
+	return err;
+}
+
+int dw_value_addr(const struct dw_unit *u, const struct dw_value *value, uint64_t *out)
+{
+	switch (value->form) {
+	case DW_FORM_addr:
+		*out = value->u;
+		return 0;
+	case DW_FORM_addrx:
+	case DW_FORM_addrx1:
+	case DW_FORM_addrx2:
+	case DW_FORM_addrx3:
+	case DW_FORM_addrx4:
+	case DW_FORM_GNU_addr_index:
+		return indexed_addr(u, value->u, out);
+	default:
+		return -EBADMSG;
+	}
+}
+
+int64_t dw_value_number(const struct dw_value *value)
+{
+	switch (value->form) {
+	case DW_FORM_data1:
+	case DW_FORM_data2:
+	case DW_FORM_data4:
+	case DW_FORM_data8:
+	case DW_FORM_udata:
+	case DW_FORM_sdata:
+	case DW_FORM_implicit_const:
+		return (int64_t)value->u;
+	default:
+		return 0;
+	}
+}
+
+int dw_value_text(const struct dw_unit *u, const struct dw_value *value, char *out, size_t room)
+{
+	const struct dw_file *f = u->file;
+	uint64_t off = 0;
+	size_t n;
+	int err;
+
+	switch (value->form) {
+	case DW_FORM_string:
+		if (!value->data)
+			return -ENOENT;
+		n = strnlen((const char *)value->data, room - 1);
+		memcpy(out, value->data, n);
+		out[n] = '\0';
+		return (int)n;
+	case DW_FORM_strp:
+		return sym_section_text(&f->str, value->u, out, room);
+	case DW_FORM_line_strp:
+		return sym_section_text(&f->line_str, value->u, out, room);
+	case DW_FORM_strp_sup:
+	case DW_FORM_GNU_strp_alt:
+		return f->alt ? sym_section_text(&f->alt->str, value->u, out, room) : -ENOENT;
+	case DW_FORM_strx:
+	case DW_FORM_strx1:
+	case DW_FORM_strx2:
+	case DW_FORM_strx3:
+	case DW_FORM_strx4:
+	case DW_FORM_GNU_str_index:
+		if (value->u > (uint64_t)1 << 32 || u->root.str_base > f->str_offsets.size)
+			return -EBADMSG;
+		err = sym_section_read(&f->str_offsets, u->root.str_base + value->u * u->off_size,
+				       &off, u->off_size);
+		return err ? err : sym_section_text(&f->str, off, out, room);
+	default:
+		return -ENOENT;
+	}
+}
+
+/* ---- ranges ------------------------------------------------------------------------------ */
+
+/* Append a range, unless it is empty or was dropped by the linker. */
+static int add_range(struct dw_ranges *out, uint64_t low, uint64_t high)
+{
+	struct dw_range *grown;
+
+	/* The linker sets the start of dropped code to 0, or to -1 or -2 (lld). */
+	if (low >= high || !low || low >= UINT64_MAX - 1)
+		return 0;
+	if (out->n == out->room) {
+		size_t room = out->room ? out->room * 2 : 16;
+
+		if (room > RANGES_MAX)
+			return -E2BIG;
+		grown = reallocarray(out->list, room, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		out->list = grown;
+		out->room = room;
+	}
+	out->list[out->n++] = (struct dw_range){ .low = low, .high = high };
+	return 0;
+}
+
+static uint64_t highest(const struct dw_unit *u)
+{
+	return u->addr_size == 8 ? UINT64_MAX : UINT32_MAX;
+}
+
+enum { PIECE = 1024 };
+
+/* Read a list of .debug_ranges (DWARF 4 §2.17.3). */
+static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
+{
+	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
+	const struct sym_section *s = &base->file->ranges;
+	uint64_t from = u->root.low_pc;
+	uint8_t piece[PIECE];
+
+	for (;;) {
+		uint64_t left = off < s->size ? s->size - off : 0;
+		uint64_t n = left < PIECE ? left : PIECE;
+		struct sym_cursor c = sym_cursor_of(piece, n);
+		int err = sym_section_read(s, off, piece, n);
+
+		if (err || n < 2 * (uint64_t)u->addr_size)
+			return err ? err : -EBADMSG;
+		while (sym_cursor_left(&c) >= 2 * (uint64_t)u->addr_size) {
+			uint64_t low = sym_cursor_uint(&c, u->addr_size);
+			uint64_t high = sym_cursor_uint(&c, u->addr_size);
+
+			if (!low && !high)
+				return 0;
+			if (low == highest(u))
+				from = high;
+			else
+				err = add_range(out, low + from, high + from);
+			if (err)
+				return err;
+		}
+		u->file->budget->spent += PIECE;
+		off += (uint64_t)(c.p - piece);
+	}
+}
+
+/* Read a list of .debug_rnglists (DWARF 5 §7.25). */
+static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
+{
+	const struct sym_section *s = &u->file->rnglists;
+	uint64_t from = u->root.low_pc;
+	uint8_t piece[PIECE];
+
+	for (;;) {
+		uint64_t left = off < s->size ? s->size - off : 0;
+		uint64_t n = left < PIECE ? left : PIECE;
+		struct sym_cursor c = sym_cursor_of(piece, n);
+		const uint8_t *last = piece; /* entries before it were read completely */
+		int err = sym_section_read(s, off, piece, n);
+
+		if (err || !n)
+			return err ? err : -EBADMSG;
+		for (;;) {
+			uint8_t kind = sym_cursor_u8(&c);
+			uint64_t a = 0, b = 0, low = 0, high = 0;
+			bool base = false;
+
+			switch (kind) {
+			case DW_RLE_end_of_list:
+				if (!c.bad)
+					return 0;
+				break;
+			case DW_RLE_base_addressx:
+				a = sym_cursor_uleb(&c);
+				base = true;
+				break;
+			case DW_RLE_startx_endx:
+			case DW_RLE_startx_length:
+			case DW_RLE_offset_pair:
+				a = sym_cursor_uleb(&c);
+				b = sym_cursor_uleb(&c);
+				break;
+			case DW_RLE_base_address:
+				a = sym_cursor_uint(&c, u->addr_size);
+				base = true;
+				break;
+			case DW_RLE_start_end:
+				a = sym_cursor_uint(&c, u->addr_size);
+				b = sym_cursor_uint(&c, u->addr_size);
+				break;
+			case DW_RLE_start_length:
+				a = sym_cursor_uint(&c, u->addr_size);
+				b = sym_cursor_uleb(&c);
+				break;
+			default:
+				return -ENOTSUP;
+			}
+			if (c.bad)
+				break;
+			if (kind == DW_RLE_base_addressx || kind == DW_RLE_startx_endx ||
+			    kind == DW_RLE_startx_length)
+				err = indexed_addr(u, a, &a);
+			if (!err && kind == DW_RLE_startx_endx)
+				err = indexed_addr(u, b, &b);
+			if (err)
+				return err;
+			if (base) {
+				from = a;
+			} else {
+				bool pair = kind == DW_RLE_offset_pair;
+				bool length =
+					kind == DW_RLE_startx_length || kind == DW_RLE_start_length;
+
+				low = pair ? from + a : a;
+				high = pair ? from + b : length ? a + b : b;
+				err = add_range(out, low, high);
+				if (err)
+					return err;
+			}
+			last = c.p;
+		}
+		u->file->budget->spent += PIECE;
+		if (last == piece)
+			return -EBADMSG;
+		off += (uint64_t)(last - piece);
+	}
+}
+
+int dw_ranges_add(const struct dw_unit *u, const struct dw_value *low, const struct dw_value *high,
+		  const struct dw_value *ranges, struct dw_ranges *out)
+{
+	uint64_t start, end, off = 0;
+	int err;
+
+	if (ranges->form) {
+		if (u->version < 5)
+			return add_older(u, ranges->u + (u->file->split ? u->root.ranges_base : 0),
+					 out);
+		if (ranges->form != DW_FORM_rnglistx)
+			return add_list(u, ranges->u, out);
+		if (ranges->u > (uint64_t)1 << 32 || u->root.rnglists_base > u->file->rnglists.size)
+			return -EBADMSG;
+		err = sym_section_read(&u->file->rnglists,
+				       u->root.rnglists_base + ranges->u * u->off_size, &off,
+				       u->off_size);
+		return err ? err : add_list(u, u->root.rnglists_base + off, out);
+	}
+	if (!low->form || !high->form)
+		return 0;
+	err = dw_value_addr(u, low, &start);
+	if (err)
+		return err;
+	/* A constant is the size of the code (since version 4). */
+	if (dw_value_addr(u, high, &end))
+		end = start + high->u;
+	return add_range(out, start, end);
+}
