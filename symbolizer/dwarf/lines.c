@@ -2,34 +2,22 @@
 #include "symbolizer/dwarf/lines.h"
 
 #include "base/text.h"
+#include "symbolizer/dwarf/lines_pack.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits above what any profile looks up. Addresses beyond these limits get no lines. */
-#define PIECES_MAX ((size_t)1 << 20)
-#define ROWS_MAX   ((size_t)6 << 20)
-#define SCOPES_MAX ((size_t)2 << 20)
-#define NAMES_MAX  ((size_t)64 << 20)
-#define NAME_MAX_N ((size_t)4096)
+#define NAME_MAX_N ((size_t)4096) /* longer names are cut */
 #define NESTED_MAX 256
-
-struct flat {
-	const struct lines_piece *pieces;
-	const struct lines_row *rows;
-	const struct lines_scope *scopes;
-	const char *names;
-	size_t n_pieces, n_rows, n_scopes, names_size;
-};
 
 enum state { UNSEEN, SOUND, UNSOUND };
 
 struct sym_lines {
-	struct flat kept; /* from the store, in blob */
-	void *blob;	  /* owned; NULL: none */
-	uint8_t *state;	  /* enum state of each stored piece; owned */
+	struct sym_flat kept; /* from the store, in blob */
+	void *blob;	      /* owned; NULL: none */
+	uint8_t *state;	      /* enum state of each stored piece; owned */
 	/* What was read since then (fresh); owned. */
 	struct lines_piece *pieces;
 	struct lines_row *rows;
@@ -99,16 +87,16 @@ static int make_room(void **array, size_t have, size_t n, size_t *room, size_t e
 }
 
 /* Return the fresh arrays. */
-static struct flat fresh_of(const struct sym_lines *l)
+static struct sym_flat fresh_of(const struct sym_lines *l)
 {
-	return (struct flat){ .pieces = l->pieces,
-			      .rows = l->rows,
-			      .scopes = l->scopes,
-			      .names = l->names,
-			      .n_pieces = l->n_pieces,
-			      .n_rows = l->n_rows,
-			      .n_scopes = l->n_scopes,
-			      .names_size = l->names_size };
+	return (struct sym_flat){ .pieces = l->pieces,
+				  .rows = l->rows,
+				  .scopes = l->scopes,
+				  .names = l->names,
+				  .n_pieces = l->n_pieces,
+				  .n_rows = l->n_rows,
+				  .n_scopes = l->n_scopes,
+				  .names_size = l->names_size };
 }
 
 /* Double the hash table of names. */
@@ -157,7 +145,8 @@ static int intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out
 			return 0;
 		}
 	}
-	err = make_room((void **)&l->names, l->names_size, n + 1, &l->room_names, 1, NAMES_MAX);
+	err = make_room((void **)&l->names, l->names_size, n + 1, &l->room_names, 1,
+			SYM_LINES_NAMES_MAX);
 	if (err)
 		return err;
 	*out = (uint32_t)l->names_size;
@@ -233,14 +222,14 @@ int sym_lines_put(struct sym_lines *l, uint64_t low, uint64_t high, const struct
 		  const struct lines_scope *scopes, size_t n_scopes, bool lasting)
 {
 	int err = make_room((void **)&l->pieces, l->n_pieces + l->n_loose, 1, &l->room_pieces,
-			    sizeof(*l->pieces), PIECES_MAX);
+			    sizeof(*l->pieces), SYM_LINES_PIECES_MAX);
 
 	if (!err)
 		err = make_room((void **)&l->rows, l->n_rows, 1, &l->room_rows, sizeof(*l->rows),
-				ROWS_MAX);
+				SYM_LINES_ROWS_MAX);
 	if (!err)
 		err = make_room((void **)&l->scopes, l->n_scopes, n_scopes, &l->room_scopes,
-				sizeof(*l->scopes), SCOPES_MAX);
+				sizeof(*l->scopes), SYM_LINES_SCOPES_MAX);
 	if (err)
 		return err;
 	l->pieces[l->n_pieces + l->n_loose++] =
@@ -396,7 +385,7 @@ int sym_lines_join(struct sym_lines *l, const struct sym_lines *from)
 
 /* ---- finding ----------------------------------------------------------------------------- */
 
-static const char *name_at(const struct flat *f, uint32_t off)
+static const char *name_at(const struct sym_flat *f, uint32_t off)
 {
 	return off == LINES_NONE ? NULL : f->names + off;
 }
@@ -437,7 +426,7 @@ static uint32_t scope_at(const struct lines_scope *scopes, size_t n, uint32_t at
 	return i;
 }
 
-static bool name_fits(uint32_t name, const struct flat *f)
+static bool name_fits(uint32_t name, const struct sym_flat *f)
 {
 	return name == LINES_NONE || name < f->names_size;
 }
@@ -446,7 +435,7 @@ static bool name_fits(uint32_t name, const struct flat *f)
  * Check everything that a lookup in a stored piece reads, so that a lookup cannot loop or read
  * outside.
  */
-static bool is_sound(const struct lines_piece *p, const struct flat *f)
+static bool is_sound(const struct lines_piece *p, const struct sym_flat *f)
 {
 	for (uint32_t i = 0; i < p->n_rows; i++) {
 		const struct lines_row *r = &f->rows[p->row + i];
@@ -465,7 +454,7 @@ static bool is_sound(const struct lines_piece *p, const struct flat *f)
 }
 
 /* Write the places at offset at of a piece, innermost first. */
-static void fill(const struct flat *f, const struct lines_piece *p, uint32_t at,
+static void fill(const struct sym_flat *f, const struct lines_piece *p, uint32_t at,
 		 struct sym_place *out, size_t max, size_t *n)
 {
 	/* If there are none at all, the arrays may be NULL. */
@@ -498,7 +487,7 @@ static void fill(const struct flat *f, const struct lines_piece *p, uint32_t at,
 }
 
 /* Look up vaddr in one of the two sets. state: of each piece; NULL: all pieces are sound. */
-static bool find_in(const struct flat *f, uint8_t *state, uint64_t vaddr, struct sym_place *out,
+static bool find_in(const struct sym_flat *f, uint8_t *state, uint64_t vaddr, struct sym_place *out,
 		    size_t max, size_t *n)
 {
 	size_t at = count_until(f->pieces, f->n_pieces, vaddr);
@@ -517,7 +506,7 @@ static bool find_in(const struct flat *f, uint8_t *state, uint64_t vaddr, struct
 int sym_lines_find(const struct sym_lines *l, uint64_t vaddr, struct sym_place *out, size_t max,
 		   size_t *n)
 {
-	struct flat fresh = fresh_of(l);
+	struct sym_flat fresh = fresh_of(l);
 
 	return find_in(&l->kept, l->state, vaddr, out, max, n) ||
 			       find_in(&fresh, NULL, vaddr, out, max, n)
@@ -527,162 +516,17 @@ int sym_lines_find(const struct sym_lines *l, uint64_t vaddr, struct sym_place *
 
 /* ---- storing ------------------------------------------------------------------------------ */
 
-static uint64_t checksum_of(const void *blob, size_t size)
-{
-	struct lines_header header;
-
-	memcpy(&header, blob, sizeof(header));
-	header.checksum = 0;
-	return uw_checksum((const uint8_t *)blob + sizeof(header), size - sizeof(header),
-			   uw_checksum(&header, sizeof(header), 0));
-}
-
-struct packing {
-	struct lines_piece *piece;
-	struct lines_row *row;
-	struct lines_scope *scope;
-	uint32_t n_rows, n_scopes;
-};
-
-static uint32_t moved(uint32_t name, uint32_t by)
-{
-	return name == LINES_NONE ? name : name + by;
-}
-
-/* Append a piece to the packed arrays. names is added to the offsets of its names. */
-static void pack_piece(struct packing *to, const struct flat *f, const struct lines_piece *p,
-		       uint32_t names)
-{
-	struct lines_piece piece = *p;
-
-	piece.row = to->n_rows;
-	piece.scope = to->n_scopes;
-	*to->piece++ = piece;
-	for (uint32_t i = 0; i < p->n_rows; i++) {
-		struct lines_row row = f->rows[p->row + i];
-
-		row.file = moved(row.file, names);
-		to->row[to->n_rows++] = row;
-	}
-	for (uint32_t i = 0; i < p->n_scopes; i++) {
-		struct lines_scope scope = f->scopes[p->scope + i];
-
-		scope.name = moved(scope.name, names);
-		scope.call_file = moved(scope.call_file, names);
-		to->scope[to->n_scopes++] = scope;
-	}
-}
-
 int sym_lines_pack(const struct sym_lines *l, uint64_t key, void **blob, size_t *size)
 {
-	struct flat fresh = fresh_of(l), kept = l->kept;
-	struct lines_header h = { .magic = LINES_MAGIC,
-				  .version = LINES_VERSION,
-				  .header_size = sizeof(h),
-				  .key = key,
-				  .reader = LINES_READER };
-	struct packing to = { 0 };
-	size_t i = 0, j = 0, n_pieces = kept.n_pieces, n_rows = kept.n_rows,
-	       n_scopes = kept.n_scopes;
-	uint8_t *out;
+	struct sym_flat fresh = fresh_of(l);
 
-	for (size_t k = 0; k < fresh.n_pieces; k++) {
-		if (fresh.pieces[k].spare)
-			continue;
-		n_pieces++;
-		n_rows += fresh.pieces[k].n_rows;
-		n_scopes += fresh.pieces[k].n_scopes;
-	}
-	if (n_pieces > PIECES_MAX || n_rows > ROWS_MAX || n_scopes > SCOPES_MAX ||
-	    kept.names_size + fresh.names_size > NAMES_MAX)
-		return -E2BIG;
-	h.n_pieces = (uint32_t)n_pieces;
-	h.n_rows = (uint32_t)n_rows;
-	h.n_scopes = (uint32_t)n_scopes;
-	h.names_size = (uint32_t)(kept.names_size + fresh.names_size);
-	h.size = sizeof(h) + n_pieces * sizeof(*to.piece) + n_rows * sizeof(*to.row) +
-		 n_scopes * sizeof(*to.scope) + h.names_size;
-	out = malloc(h.size);
-	if (!out)
-		return -ENOMEM;
-	to.piece = (struct lines_piece *)(void *)(out + sizeof(h));
-	to.row = (struct lines_row *)(void *)(to.piece + n_pieces);
-	to.scope = (struct lines_scope *)(void *)(to.row + n_rows);
-	if (kept.names_size)
-		memcpy(to.scope + n_scopes, kept.names, kept.names_size);
-	if (fresh.names_size)
-		memcpy((char *)(to.scope + n_scopes) + kept.names_size, fresh.names,
-		       fresh.names_size);
-	while (i < kept.n_pieces || j < fresh.n_pieces) {
-		if (j < fresh.n_pieces && fresh.pieces[j].spare)
-			j++;
-		else if (j >= fresh.n_pieces ||
-			 (i < kept.n_pieces && kept.pieces[i].start < fresh.pieces[j].start))
-			pack_piece(&to, &kept, &kept.pieces[i++], 0);
-		else
-			pack_piece(&to, &fresh, &fresh.pieces[j++], (uint32_t)kept.names_size);
-	}
-	memcpy(out, &h, sizeof(h));
-	h.checksum = checksum_of(out, h.size);
-	memcpy(out, &h, sizeof(h));
-	*blob = out;
-	*size = h.size;
-	return 0;
-}
-
-static int check_piece(const struct lines_piece *p, const struct flat *f, uint64_t *last)
-{
-	if (p->start < *last || !p->size || p->size > UINT64_MAX - p->start || p->row > f->n_rows ||
-	    p->n_rows > f->n_rows - p->row || p->scope > f->n_scopes ||
-	    p->n_scopes > f->n_scopes - p->scope || p->spare)
-		return -EBADMSG;
-	*last = p->start + p->size;
-	return 0;
-}
-
-/*
- * Check that no lookup can read outside the blob. The contents of a piece are checked by is_sound
- * when it is first used.
- */
-static int check(const struct lines_header *h, size_t size, uint64_t key, struct flat *f)
-{
-	uint64_t last = 0, want;
-
-	if (size < sizeof(*h) || h->magic != LINES_MAGIC)
-		return -EBADMSG;
-	if (h->version != LINES_VERSION || h->reader != LINES_READER)
-		return -ENOTSUP;
-	want = sizeof(*h) + (uint64_t)h->n_pieces * sizeof(*f->pieces) +
-	       (uint64_t)h->n_rows * sizeof(*f->rows) + (uint64_t)h->n_scopes * sizeof(*f->scopes) +
-	       h->names_size;
-	if (h->size != size || h->header_size != sizeof(*h) || want != size ||
-	    h->checksum != checksum_of(h, size))
-		return -EBADMSG;
-	if (h->key != key)
-		return -ENOENT;
-	*f = (struct flat){ .n_pieces = h->n_pieces,
-			    .n_rows = h->n_rows,
-			    .n_scopes = h->n_scopes,
-			    .names_size = h->names_size };
-	f->pieces = (const struct lines_piece *)(const void *)(h + 1);
-	f->rows = (const struct lines_row *)(const void *)(f->pieces + f->n_pieces);
-	f->scopes = (const struct lines_scope *)(const void *)(f->rows + f->n_rows);
-	f->names = (const char *)(f->scopes + f->n_scopes);
-	if (f->names_size && f->names[f->names_size - 1])
-		return -EBADMSG;
-	for (size_t i = 0; i < f->n_pieces; i++) {
-		int err = check_piece(&f->pieces[i], f, &last);
-
-		if (err)
-			return err;
-	}
-	return 0;
+	return sym_flat_pack(&l->kept, &fresh, key, blob, size);
 }
 
 int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **out)
 {
-	struct flat kept;
-	int err = check(blob, size, key, &kept);
+	struct sym_flat kept;
+	int err = sym_flat_check(blob, size, key, &kept);
 	struct sym_lines *l = err ? NULL : calloc(1, sizeof(*l));
 	uint8_t *state = l ? calloc(kept.n_pieces + 1, 1) : NULL;
 
