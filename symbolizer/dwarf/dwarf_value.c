@@ -164,6 +164,60 @@ static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *ou
 	}
 }
 
+/* Read an address, through .debug_addr if it is an index. */
+static int entry_addr(const struct dw_unit *u, struct sym_cursor *c, bool is_index, uint64_t *out)
+{
+	if (!is_index) {
+		*out = sym_cursor_uint(c, u->addr_size);
+		return 0;
+	}
+	*out = sym_cursor_uleb(c);
+	return c->bad ? 0 : indexed_addr(u, *out, out);
+}
+
+/*
+ * Read an entry of a list, and append its range or set the base address *from. Return 1 if it ends
+ * the list. If c is bad afterwards, the entry is not complete, and nothing was done.
+ */
+static int add_entry(const struct dw_unit *u, struct sym_cursor *c, uint64_t *from,
+		     struct dw_ranges *out)
+{
+	uint8_t kind = sym_cursor_u8(c);
+	uint64_t low = 0, high = 0;
+	int err = 0;
+
+	if (c->bad)
+		return 0;
+	switch (kind) {
+	case DW_RLE_end_of_list:
+		return 1;
+	case DW_RLE_base_addressx:
+	case DW_RLE_base_address:
+		err = entry_addr(u, c, kind == DW_RLE_base_addressx, &low);
+		if (!err && !c->bad)
+			*from = low;
+		return err;
+	case DW_RLE_startx_endx:
+	case DW_RLE_start_end:
+		err = entry_addr(u, c, kind == DW_RLE_startx_endx, &low);
+		if (!err)
+			err = entry_addr(u, c, kind == DW_RLE_startx_endx, &high);
+		break;
+	case DW_RLE_startx_length:
+	case DW_RLE_start_length:
+		err = entry_addr(u, c, kind == DW_RLE_startx_length, &low);
+		high = low + sym_cursor_uleb(c);
+		break;
+	case DW_RLE_offset_pair:
+		low = *from + sym_cursor_uleb(c);
+		high = *from + sym_cursor_uleb(c);
+		break;
+	default:
+		return -ENOTSUP;
+	}
+	return err || c->bad ? err : add_range(out, low, high);
+}
+
 /* Read a list of .debug_rnglists (DWARF 5 §7.25). */
 static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
 {
@@ -180,65 +234,14 @@ static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out
 
 		if (err || !n)
 			return err ? err : -EBADMSG;
-		for (;;) {
-			uint8_t kind = sym_cursor_u8(&c);
-			uint64_t a = 0, b = 0, low = 0, high = 0;
-			bool base = false;
-
-			switch (kind) {
-			case DW_RLE_end_of_list:
-				if (!c.bad)
-					return 0;
-				break;
-			case DW_RLE_base_addressx:
-				a = sym_cursor_uleb(&c);
-				base = true;
-				break;
-			case DW_RLE_startx_endx:
-			case DW_RLE_startx_length:
-			case DW_RLE_offset_pair:
-				a = sym_cursor_uleb(&c);
-				b = sym_cursor_uleb(&c);
-				break;
-			case DW_RLE_base_address:
-				a = sym_cursor_uint(&c, u->addr_size);
-				base = true;
-				break;
-			case DW_RLE_start_end:
-				a = sym_cursor_uint(&c, u->addr_size);
-				b = sym_cursor_uint(&c, u->addr_size);
-				break;
-			case DW_RLE_start_length:
-				a = sym_cursor_uint(&c, u->addr_size);
-				b = sym_cursor_uleb(&c);
-				break;
-			default:
-				return -ENOTSUP;
-			}
+		while (!err) {
+			err = add_entry(u, &c, &from, out);
 			if (c.bad)
 				break;
-			if (kind == DW_RLE_base_addressx || kind == DW_RLE_startx_endx ||
-			    kind == DW_RLE_startx_length)
-				err = indexed_addr(u, a, &a);
-			if (!err && kind == DW_RLE_startx_endx)
-				err = indexed_addr(u, b, &b);
-			if (err)
-				return err;
-			if (base) {
-				from = a;
-			} else {
-				bool pair = kind == DW_RLE_offset_pair;
-				bool length =
-					kind == DW_RLE_startx_length || kind == DW_RLE_start_length;
-
-				low = pair ? from + a : a;
-				high = pair ? from + b : length ? a + b : b;
-				err = add_range(out, low, high);
-				if (err)
-					return err;
-			}
 			last = c.p;
 		}
+		if (err)
+			return err < 0 ? err : 0;
 		u->file->budget->spent += PIECE;
 		if (last == piece)
 			return -EBADMSG;
