@@ -50,48 +50,49 @@ static bool goes_before(const struct dw_row *a, const struct dw_row *b)
 	return a->file == DW_ROW_END && b->file != DW_ROW_END;
 }
 
+static bool is_sorted(const struct dw_row *rows, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (goes_before(&rows[i], &rows[i - 1]))
+			return false;
+	return true;
+}
+
+/* Return where the run of rows in order ends that begins at first. */
+static size_t run_end(const struct dw_row *rows, size_t n, size_t first)
+{
+	size_t end = first + 1;
+
+	while (end < n && !goes_before(&rows[end], &rows[end - 1]))
+		end++;
+	return end < n ? end : n;
+}
+
 /* Sort rows by merging runs that are in order already. Stable. */
 static int merge_rows(struct dw_table *t)
 {
-	struct dw_row *from = t->rows, *to;
+	struct dw_row *from = t->rows, *to, *swap;
 	size_t n = t->n_rows;
-	bool sorted = true;
 
-	for (size_t i = 1; i < n && sorted; i++)
-		sorted = !goes_before(&from[i], &from[i - 1]);
-	if (sorted)
+	if (is_sorted(from, n))
 		return 0;
 	to = reallocarray(NULL, n, sizeof(*to));
 	if (!to)
 		return -ENOMEM;
-	while (!sorted) {
-		size_t at = 0;
+	while (!is_sorted(from, n)) { /* each pass halves the number of runs */
+		for (size_t at = 0; at < n;) {
+			size_t a = at, middle = run_end(from, n, at), b = middle;
+			size_t end = middle < n ? run_end(from, n, middle) : n;
 
-		while (at < n) {
-			size_t a = at, middle, b, end;
-
-			for (middle = at + 1;
-			     middle < n && !goes_before(&from[middle], &from[middle - 1]); middle++)
-				;
-			for (end = middle + 1; end < n && !goes_before(&from[end], &from[end - 1]);
-			     end++)
-				;
-			if (middle >= n)
-				end = middle = n;
-			for (b = middle; a < middle || b < end;)
+			while (a < middle || b < end)
 				to[at++] =
 					b >= end || (a < middle && !goes_before(&from[b], &from[a]))
 						? from[a++]
 						: from[b++];
 		}
-		/* Each pass halves the number of runs. */
-		struct dw_row *swap = from;
-
+		swap = from;
 		from = to;
 		to = swap;
-		sorted = true;
-		for (size_t i = 1; i < n && sorted; i++)
-			sorted = !goes_before(&from[i], &from[i - 1]);
 	}
 	free(to);
 	t->rows = from;
