@@ -2,6 +2,7 @@
 #include "agent/live/cgroup.h"
 
 #include "agent/container.h"
+#include "agent/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define DEPTH_MAX 64
+#define ASKED_MAX 65536u /* the paths of further cgroups are not found */
 
 /* include/linux/exportfs.h, FILEID_KERNFS: the handle is the 64-bit inode number. */
 #define HANDLE_KERNFS 0xfe
@@ -221,6 +223,9 @@ int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t 
 struct live_cgroup_paths {
 	struct hierarchy hierarchy;
 	int fd;
+	uint64_t *asked; /* the ids of the cgroups whose path was asked for */
+	size_t n;
+	struct hash_index by_id;
 };
 
 int live_cgroup_paths_new(struct live_cgroup_paths **out)
@@ -246,10 +251,43 @@ void live_cgroup_paths_free(struct live_cgroup_paths *paths)
 	if (!paths)
 		return;
 	(void)close(paths->fd);
+	hash_fini(&paths->by_id);
+	free(paths->asked);
 	free(paths);
 }
 
-int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size)
+/* Return whether a cgroup's path was asked for before. */
+static bool was_asked(const struct live_cgroup_paths *paths, uint64_t id)
+{
+	struct hash_search at;
+	uint32_t i = hash_first(&paths->by_id, hash_u64(0, id), &at);
+
+	while (i != HASH_NONE && paths->asked[i] != id)
+		i = hash_next(&at);
+	return i != HASH_NONE;
+}
+
+/* Add a cgroup to those that were asked for. -EEXIST, -ENOENT: there are too many; -ENOMEM. */
+static int note_asked(struct live_cgroup_paths *paths, uint64_t id)
+{
+	uint64_t *bigger;
+
+	if (was_asked(paths, id))
+		return -EEXIST;
+	if (paths->n == ASKED_MAX)
+		return -ENOENT;
+	bigger = reallocarray(paths->asked, paths->n + 1, sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	paths->asked = bigger;
+	if (hash_add(&paths->by_id, hash_u64(0, id), (uint32_t)paths->n))
+		return -ENOMEM;
+	bigger[paths->n++] = id;
+	return 0;
+}
+
+/* Get the path of an existing cgroup. Return 0 or a negative errno value. */
+static int path_of(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size)
 {
 	union {
 		struct file_handle handle;
@@ -281,4 +319,13 @@ int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *p
 		return -ENAMETOOLONG;
 	(void)snprintf(path, size, "%s%s", used ? h->root : "", *rest || used ? rest : "/");
 	return 0;
+}
+
+int live_cgroup_path_once(struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size)
+{
+	int err = note_asked(paths, id);
+
+	if (err)
+		return err;
+	return path_of(paths, id, path, size) ? -ENOENT : 0;
 }

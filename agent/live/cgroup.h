@@ -37,9 +37,10 @@ struct live_cgroup_paths;
 int live_cgroup_paths_new(struct live_cgroup_paths **out);    /* -ENOENT: cgroup2 is not mounted */
 void live_cgroup_paths_free(struct live_cgroup_paths *paths); /* NULL is fine */
 /*
- * Get the path of an existing cgroup, relative to the hierarchy's root, which is "/". A negative
- * errno value if the cgroup no longer exists.
+ * Get the path of a cgroup, relative to the hierarchy's root, which is "/". -EEXIST: an earlier call
+ * was asked for the same cgroup; -ENOENT: the cgroup no longer exists, or too many were asked for;
+ * -ENOMEM.
  */
-int live_cgroup_path(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size);
+int live_cgroup_path_once(struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size);
 
 #endif

@@ -23,9 +23,6 @@
  */
 #define SLACK_NS UINT64_C(10000000)
 
-/* The paths of further cgroups are not reported. */
-#define CGROUPS_MAX 65536u
-
 /*
  * Return whether the allocators of a process are watched. If single threads are selected, the
  * probes are in their processes.
@@ -135,34 +132,18 @@ static void note_fork(void *ctx, uint32_t pid, uint32_t parent)
 	live_selected_fork(&live->selected, pid, parent);
 }
 
-static bool has_cgroup(const struct live *live, uint64_t id)
-{
-	struct hash_search at;
-	uint32_t i = hash_first(&live->by_cgroup, hash_u64(0, id), &at);
-
-	while (i != HASH_NONE && live->cgroups[i] != id)
-		i = hash_next(&at);
-	return i != HASH_NONE;
-}
-
 /* Report the path of a cgroup before its first sample. */
 static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 {
 	struct event event = { .type = EVENT_CGROUP, .time_ns = time_ns, .cgroup = { .id = id } };
 	char path[PATH_MAX];
-	uint64_t *bigger;
+	int err;
 
-	if (!live->cgroup_paths || !id || live->n_cgroups == CGROUPS_MAX || has_cgroup(live, id))
+	if (!live->cgroup_paths || !id)
 		return 0;
-	bigger = reallocarray(live->cgroups, live->n_cgroups + 1, sizeof(*bigger));
-	if (!bigger)
-		return -ENOMEM;
-	live->cgroups = bigger;
-	if (hash_add(&live->by_cgroup, hash_u64(0, id), (uint32_t)live->n_cgroups))
-		return -ENOMEM;
-	bigger[live->n_cgroups++] = id;
-	if (live_cgroup_path(live->cgroup_paths, id, path, sizeof(path)))
-		return 0; /* the cgroup no longer exists; its samples have its id only */
+	err = live_cgroup_path_once(live->cgroup_paths, id, path, sizeof(path));
+	if (err) /* without a path, samples have the cgroup's id only */
+		return err == -ENOMEM ? err : 0;
 	event.cgroup.path = path;
 	return live_queue_event(&live->queue, &event);
 }

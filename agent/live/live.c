@@ -240,8 +240,6 @@ static void live_close(struct source *source)
 	live_events_fini(&live->events);
 	live_symbols_free(live->symbols);
 	live_cgroup_paths_free(live->cgroup_paths);
-	hash_fini(&live->by_cgroup);
-	free(live->cgroups);
 	live_tally_fini(&live->tally);
 	live_online_fini(&live->online);
 	free(live->base.info.events);

@@ -5,7 +5,6 @@
 #ifndef AGENT_LIVE_LIVE_INTERNAL_H
 #define AGENT_LIVE_LIVE_INTERNAL_H
 
-#include "agent/hash.h"
 #include "agent/live/captured.h"
 #include "agent/live/cost.h"
 #include "agent/live/decode.h"
@@ -60,9 +59,6 @@ struct live {
 	bool symbols_tried;
 
 	struct live_cgroup_paths *cgroup_paths; /* NULL: paths of cgroups cannot be read */
-	uint64_t *cgroups;			/* the ids of those whose path was reported */
-	size_t n_cgroups;
-	struct hash_index by_cgroup;
 
 	const uint8_t *vdso;
 	size_t vdso_size;
