@@ -148,13 +148,6 @@ static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
 	return live_queue_event(&live->queue, &event);
 }
 
-/* Count a captured wait on this CPU whose length is unknown. */
-static void lose_wait(struct live *live, uint32_t cpu)
-{
-	live_tally_of(&live->tally, cpu)->unended++;
-	live->unended++;
-}
-
 /*
  * Store the record of a thread that begins to wait until the wait ends. It is copied, because long
  * waits would otherwise fill the ring.
@@ -165,11 +158,10 @@ static int begin_wait(struct live *live, const struct capture_head *head, uint32
 
 	live_tally_of(&live->tally, head->cpu)->waits++;
 	if (unended >= 0)
-		lose_wait(live, (uint32_t)unended);
+		live_tally_of(&live->tally, (uint32_t)unended)->unended++;
 	if (err != -ENOSPC)
 		return err;
 	live_tally_of(&live->tally, head->cpu)->no_room++;
-	live->no_room++;
 	return 0;
 }
 
@@ -210,7 +202,7 @@ static int take_wake(struct live *live, const struct capture_wake *wake)
 	if (wake->time_ns)
 		return end_wait(live, head, wake->time_ns,
 				&live_tally_of(&live->tally, head->cpu)->ended);
-	lose_wait(live, head->cpu);
+	live_tally_of(&live->tally, head->cpu)->unended++;
 	free(head);
 	return 0;
 }
@@ -251,7 +243,6 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 		return take_wake(live, &wake);
 	}
 	if (!live_captured_sound(head, size, live->events.n)) {
-		live->damaged++;
 		live_tally_of(&live->tally, size < sizeof(*head) ? 0 : head->cpu)->damaged++;
 		live_slots_done(&live->slots, live->slots.next - 1);
 		return 0;
@@ -298,36 +289,46 @@ static int end_all_waits(struct live *live)
 				       &live_tally_of(&live->tally, head->cpu)->still_waiting);
 			continue;
 		}
-		lose_wait(live, head->cpu);
+		live_tally_of(&live->tally, head->cpu)->unended++;
 		free(head);
 	}
 	return err;
 }
 
-/*
- * Queue an EVENT_LOST for the losses that were not reported yet. total is the number of losses so
- * far, *told the number already reported.
- */
-static int tell_lost(struct live *live, uint64_t time_ns, enum event_lost_reason reason,
-		     uint64_t total, uint64_t *told)
+/* Queue an EVENT_LOST for each kind of loss of which more happened than was reported. */
+static int report_losses(struct live *live, uint64_t time_ns)
 {
-	struct event event = { .type = EVENT_LOST,
-			       .time_ns = time_ns,
-			       .lost = { .reason = reason, .n_samples = total - *told } };
-	int err;
+	const struct live_tally_cpu seen = live_tally_sum(&live->tally, -1);
+	struct capture_counters count = { 0 };
+	int err = live_bpf_counters(live->bpf, NULL, &count);
+	const struct {
+		enum event_lost_reason reason;
+		uint64_t total;
+	} losses[LIVE_LOSSES] = { { EVENT_LOST_RING_FULL, count.ring_full },
+				  { EVENT_LOST_UNREADABLE, count.unreadable },
+				  { EVENT_LOST_RING_FULL, seen.no_room },
+				  { EVENT_LOST_DAMAGED, seen.damaged },
+				  { EVENT_LOST_WAIT_END, seen.unended } };
 
-	if (total == *told)
-		return 0;
-	err = live_queue_event(&live->queue, &event);
-	if (!err)
-		*told = total;
+	for (size_t i = 0; !err && i < LIVE_LOSSES; i++) {
+		const struct event event = { .type = EVENT_LOST,
+					     .time_ns = time_ns,
+					     .lost = { .reason = losses[i].reason,
+						       .n_samples = losses[i].total -
+								    live->reported[i] } };
+
+		if (losses[i].total == live->reported[i])
+			continue;
+		err = live_queue_event(&live->queue, &event);
+		if (!err)
+			live->reported[i] = losses[i].total;
+	}
 	return err;
 }
 
 int live_drain(struct live *live)
 {
 	uint64_t now = now_ns();
-	struct capture_counters count;
 	int err;
 
 	if (live->pins)
@@ -342,20 +343,7 @@ int live_drain(struct live *live)
 	if (!err && live->stopped)
 		err = end_all_waits(live);
 	if (!err)
-		err = live_bpf_counters(live->bpf, NULL, &count);
-	if (!err)
-		err = tell_lost(live, now, EVENT_LOST_RING_FULL, count.ring_full,
-				&live->told_ring_full);
-	if (!err)
-		err = tell_lost(live, now, EVENT_LOST_UNREADABLE, count.unreadable,
-				&live->told_unreadable);
-	if (!err)
-		err = tell_lost(live, now, EVENT_LOST_RING_FULL, live->no_room,
-				&live->told_no_room);
-	if (!err)
-		err = tell_lost(live, now, EVENT_LOST_DAMAGED, live->damaged, &live->told_damaged);
-	if (!err)
-		err = tell_lost(live, now, EVENT_LOST_WAIT_END, live->unended, &live->told_unended);
+		err = report_losses(live, now);
 	if (err) {
 		(void)snprintf(live->base.error, sizeof(live->base.error), "live system: %s",
 			       strerror(-err));

@@ -19,6 +19,8 @@
 
 #define LIVE_TICK_NS UINT64_C(200000000) /* between two readings of the rings, at most */
 
+#define LIVE_LOSSES 5 /* kinds of losses; see report_losses */
+
 struct live {
 	struct source base;
 	struct live_events events;
@@ -44,8 +46,7 @@ struct live {
 	struct capture_head *held_wait; /* the sample of a thread that waited */
 
 	uint64_t drained_ns, horizon_ns, last_ns;
-	uint64_t told_ring_full, told_unreadable, damaged, told_damaged, no_room, told_no_room;
-	uint64_t unended, told_unended;
+	uint64_t reported[LIVE_LOSSES]; /* of each kind of loss, how many were reported */
 	uint64_t n_sideband, sideband_lost, late;
 	struct live_tally tally;
 	bool stopped, flushed;

@@ -23,8 +23,7 @@ struct live_tally_cpu *live_tally_of(const struct live_tally *tally, uint32_t cp
 	return &tally->cpus[cpu < (uint32_t)tally->n_cpus ? cpu : 0];
 }
 
-/* Return what the agent counted for one CPU, or for all CPUs if cpu is -1. */
-static struct live_tally_cpu seen_of(const struct live_tally *tally, int cpu)
+struct live_tally_cpu live_tally_sum(const struct live_tally *tally, int cpu)
 {
 	struct live_tally_cpu sum = { 0 };
 
@@ -48,7 +47,7 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 		    struct live_counters *counters)
 {
 	const struct capture_counters *per_cpu;
-	struct live_tally_cpu seen = seen_of(tally, cpu);
+	struct live_tally_cpu seen = live_tally_sum(tally, cpu);
 	struct capture_counters c;
 	uint64_t gone =
 		seen.delivered + seen.damaged + seen.short_waits + seen.no_room + seen.unended;

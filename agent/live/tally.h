@@ -26,6 +26,9 @@ void live_tally_fini(struct live_tally *tally);
 /* Return the counters of a CPU. A CPU that is out of range counts as CPU 0. */
 struct live_tally_cpu *live_tally_of(const struct live_tally *tally, uint32_t cpu);
 
+/* Return what was counted for one CPU, or for all CPUs if cpu is -1. */
+struct live_tally_cpu live_tally_sum(const struct live_tally *tally, int cpu);
+
 /* Read the counters of bpf and add the own ones; see source_live_counters. */
 int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, int cpu,
 		    struct live_counters *counters);
