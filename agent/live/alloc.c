@@ -110,18 +110,17 @@ bool live_allocators_everywhere(const struct live_allocators *a)
 	return a->everywhere;
 }
 
-struct which {
-	const struct live_allocators *a;
-	const struct known *file;
-};
-
-static bool same_file(const void *ctx, uint32_t i)
+/* Return the index of a file, whose hash is given, or HASH_NONE. */
+static uint32_t find_file(const struct live_allocators *a, const struct known *file, uint64_t hash)
 {
-	const struct which *want = ctx;
-	const struct known *have = &want->a->known[i];
+	struct hash_search at;
+	uint32_t i = hash_first(&a->by_inode, hash, &at);
 
-	return have->inode == want->file->inode && have->major == want->file->major &&
-	       have->minor == want->file->minor;
+	while (i != HASH_NONE &&
+	       (a->known[i].inode != file->inode || a->known[i].major != file->major ||
+		a->known[i].minor != file->minor))
+		i = hash_next(&at);
+	return i;
 }
 
 /*
@@ -131,17 +130,14 @@ static bool same_file(const void *ctx, uint32_t i)
 static int meet(struct live_allocators *a, const struct known *file, uint32_t *i)
 {
 	uint64_t hash = hash_u64((uint64_t)file->major << 32 | file->minor, file->inode);
-	struct which want = { a, file };
-	void *array = a->known;
 
-	*i = hash_find(&a->by_inode, hash, same_file, &want);
+	*i = find_file(a, file, hash);
 	if (*i != HASH_NONE)
 		return -EEXIST;
 	if (a->n_known == FILES_MAX)
 		return -ENOSPC;
-	if (array_make_room(&array, a->n_known, &a->room, sizeof(*a->known)))
+	if (array_grow(a->known, a->n_known, a->room))
 		return -ENOMEM;
-	a->known = array;
 	a->known[a->n_known] = *file;
 	a->known[a->n_known].allocator = SIZE_MAX;
 	if (hash_add(&a->by_inode, hash, (uint32_t)a->n_known))
@@ -191,7 +187,6 @@ static int look_into(struct live_allocators *a, int fd, size_t *allocator)
 {
 	struct live_alloc_search *s = calloc(1, sizeof(*s));
 	struct live_alloc_place places[LIVE_PLACES_MAX];
-	void *array = a->allocators;
 	struct allocator *found;
 	bool whole = false;
 	struct stat st;
@@ -222,9 +217,8 @@ static int look_into(struct live_allocators *a, int fd, size_t *allocator)
 		(void)close(fd);
 		return 0;
 	}
-	if (array_make_room(&array, a->n_allocators, &a->allocators_room, sizeof(*a->allocators)))
+	if (array_grow(a->allocators, a->n_allocators, a->allocators_room))
 		goto no_memory;
-	a->allocators = array;
 	found = &a->allocators[a->n_allocators];
 	*found = (struct allocator){ fd, malloc(n * sizeof(*places)), n, false };
 	if (!found->places)
@@ -328,7 +322,6 @@ static void watch_everywhere(struct live_allocators *a)
 /* Attach an allocator's probes in a process, if they are not attached yet. */
 static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
 {
-	void *array = a->watched;
 	bool more;
 
 	for (size_t i = 0; i < a->n_watched; i++)
@@ -341,9 +334,8 @@ static int watch(struct live_allocators *a, size_t allocator, uint32_t pid)
 		watch_everywhere(a);
 		return 0;
 	}
-	if (array_make_room(&array, a->n_watched, &a->watched_room, sizeof(*a->watched)))
+	if (array_grow(a->watched, a->n_watched, a->watched_room))
 		return -ENOMEM;
-	a->watched = array;
 	a->watched[a->n_watched++] = (struct watched){ pid, allocator };
 	a->n_chosen += more;
 	attach(a, allocator, pid);
