@@ -116,28 +116,30 @@ static void settle_by_user(struct uw_cursor_state *s, const struct uw_cursor_sta
 
 /* ---- steps by what the accessors know -------------------------------------------------------- */
 
+/* What uw_cursor_step returns for each reason. */
+static const int codes[] = {
+	[UW_STOP_ROOT] = 0,
+	[UW_STOP_TRUNCATED] = -EFAULT,
+	[UW_STOP_NO_MAPPING] = -ENOENT,
+	[UW_STOP_NO_OBJECT] = -ENOENT,
+	[UW_STOP_NO_UNWIND_INFO] = -ENOENT,
+	[UW_STOP_BAD_CFI] = -EBADMSG,
+	[UW_STOP_REG_UNKNOWN] = -ENODATA,
+	[UW_STOP_CFA_NOT_RISING] = -ELOOP,
+	[UW_STOP_CYCLE] = -ELOOP,
+	[UW_STOP_MAX_FRAMES] = -ENOENT,
+	[UW_STOP_NO_USER_STATE] = -ENODATA,
+	[UW_STOP_COMPAT] = -ENOENT,
+	[UW_STOP_GUESS_ENDED] = 0,
+};
+_Static_assert(sizeof(codes) / sizeof(codes[0]) == UW_STOP_N, "each reason has a code");
+
 /* Record why the walk stops and return the code that uw_cursor_step returns for that reason. */
 static int stopping(struct uw_cursor_state *s, enum uw_stop stop, uint64_t addr)
 {
 	s->stop = stop;
 	s->stop_addr = addr;
-	switch (stop) {
-	case UW_STOP_ROOT:
-	case UW_STOP_GUESS_ENDED:
-		return 0;
-	case UW_STOP_TRUNCATED:
-		return -EFAULT;
-	case UW_STOP_REG_UNKNOWN:
-	case UW_STOP_NO_USER_STATE:
-		return -ENODATA;
-	case UW_STOP_BAD_CFI:
-		return -EBADMSG;
-	case UW_STOP_CFA_NOT_RISING:
-	case UW_STOP_CYCLE:
-		return -ELOOP;
-	default:
-		return -ENOENT;
-	}
+	return codes[stop];
 }
 
 /* Return whether the walk runs in a cycle: Brent's algorithm, as in uw_walk_cycle. */

@@ -291,7 +291,7 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 
 static const struct {
 	const char *name, *sentence;
-} verdicts[UW_VERDICT_N] = {
+} verdicts[] = {
 	[UW_VERDICT_CALLER] = { "caller",
 				"it called another frame, so that nothing is there any more" },
 	[UW_VERDICT_UNKNOWN] = { "unknown", "its value is not known" },
@@ -309,6 +309,7 @@ static const struct {
 	[UW_VERDICT_NOT_PLAIN] = { "not_plain",
 				   "no beginning of a function below leads to a return address" },
 };
+_Static_assert(sizeof(verdicts) / sizeof(verdicts[0]) == UW_VERDICT_N, "each has words");
 
 const char *uw_verdict_name(enum uw_verdict verdict)
 {

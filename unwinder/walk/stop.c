@@ -1,9 +1,9 @@
-/* unwinder/walk/stop.c: names and sentences for the reasons why walks stop, and names of steppers. */
+/* unwinder/walk/stop.c: names and sentences of the reasons why walks stop; names of steppers. */
 #include "unwinder/unwinder.h"
 
 static const struct {
 	const char *name, *sentence;
-} stops[UW_STOP_N] = {
+} stops[] = {
 	[UW_STOP_ROOT] = { "root", "The stack ended at its outermost frame, which is proven." },
 	[UW_STOP_TRUNCATED] = { "truncated",
 				"The next frame lies in memory that was not captured: capture more "
@@ -37,14 +37,16 @@ static const struct {
 				  "proves that this is the outermost frame: frames may be missing. "
 				  "Build the code with -fasynchronous-unwind-tables." },
 };
+_Static_assert(sizeof(stops) / sizeof(stops[0]) == UW_STOP_N, "each has a name and a sentence");
 
-static const char *const steppers[UW_STEPPER_N] = {
+static const char *const steppers[] = {
 	[UW_STEPPER_CONTEXT] = "context",   [UW_STEPPER_CFI] = "cfi",
 	[UW_STEPPER_SIGNAL] = "signal",	    [UW_STEPPER_PLT] = "plt",
 	[UW_STEPPER_LEAF] = "leaf",	    [UW_STEPPER_FP] = "fp",
 	[UW_STEPPER_SCAN] = "scan",	    [UW_STEPPER_DYNAMIC] = "dynamic",
 	[UW_STEPPER_PROLOGUE] = "prologue",
 };
+_Static_assert(sizeof(steppers) / sizeof(steppers[0]) == UW_STEPPER_N, "each has a name");
 
 const char *uw_stop_name(enum uw_stop stop)
 {
