@@ -382,6 +382,7 @@ static int u_get_save_loc(struct unw_cursor *c, int reg, struct unw_save_loc *lo
 
 	if (!is_ours(c))
 		return -UNW_EINVAL;
+	reg = number_of(c, reg);
 	if (reg < 0 || uw_cursor_save(&c->cursor, (unsigned int)reg, &save))
 		return -UNW_EBADREG;
 	memset(loc, 0, offsetof(struct unw_save_loc, extra));

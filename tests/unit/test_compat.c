@@ -197,6 +197,50 @@ static void test_what_means_nothing_offline(void)
 	destroy(as);
 }
 
+/* Two numbers of libunwind stand for other registers here: those are read, set and located. */
+static void test_a_register_is_located_as_it_is_read(void)
+{
+	unw_accessors_t accessors = { .access_mem = access_mem, .access_reg = access_reg };
+
+	for (int arm = 0; arm < 2; arm++) {
+#define NAMED(name) function(arm ? "_Uaarch64_" name : "_Ux86_64_" name)
+		unw_addr_space_t (*create)(unw_accessors_t *, int) =
+			(unw_addr_space_t(*)(unw_accessors_t *, int))NAMED("create_addr_space");
+		void (*destroy)(unw_addr_space_t) =
+			(void (*)(unw_addr_space_t))NAMED("destroy_addr_space");
+		int (*init)(unw_cursor_t *, unw_addr_space_t, void *) =
+			(int (*)(unw_cursor_t *, unw_addr_space_t, void *))NAMED("init_remote");
+		int (*get_reg)(unw_cursor_t *, int, unw_word_t *) =
+			(int (*)(unw_cursor_t *, int, unw_word_t *))NAMED("get_reg");
+		int (*set_reg)(unw_cursor_t *, int, unw_word_t) =
+			(int (*)(unw_cursor_t *, int, unw_word_t))NAMED("set_reg");
+		int (*locate)(unw_cursor_t *, int, unw_save_loc_t *) =
+			(int (*)(unw_cursor_t *, int, unw_save_loc_t *))NAMED("get_save_loc");
+#undef NAMED
+		unw_addr_space_t as = create(&accessors, 0);
+		/* x30 is UNW_REG_IP; the number after rip is the CFA. */
+		int reg = arm ? 30 : 17, same = arm ? 32 : 7;
+		unw_save_loc_t loc = { .type = UNW_SLT_NONE };
+		unw_cursor_t cursor;
+		unw_word_t value = 0;
+
+		CHECK(init(&cursor, as, NULL) == 0 && get_reg(&cursor, reg, &value) == 0 &&
+			      value == 0x1000 + (unw_word_t)same,
+		      "its value is another register's");
+		CHECK(locate(&cursor, reg, &loc) == 0 && loc.type == UNW_SLT_REG &&
+			      loc.u.regnum == same,
+		      "and so is its place");
+		if (arm)
+			CHECK(set_reg(&cursor, reg, 5) == 0 && locate(&cursor, reg, &loc) == 0 &&
+				      loc.type == UNW_SLT_NONE,
+			      "a value that was set is saved nowhere");
+		CHECK(locate(&cursor, 99, &loc) == -UNW_EBADREG &&
+			      locate(&cursor, -1, &loc) == -UNW_EBADREG,
+		      "no register");
+		destroy(as);
+	}
+}
+
 static void test_names_are_libunwinds(void)
 {
 	const char *(*strerror_of)(int) = (const char *(*)(int))function("_Ux86_64_strerror");
@@ -228,6 +272,7 @@ int main(void)
 	CHECK(library != NULL, path);
 	if (library) {
 		test_what_means_nothing_offline();
+		test_a_register_is_located_as_it_is_read();
 		test_names_are_libunwinds();
 		(void)dlclose(library);
 	}
