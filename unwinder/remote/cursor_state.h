@@ -16,6 +16,7 @@
 #include "unwinder/rule.h"
 #include "unwinder/walk/space.h"
 #include "unwinder/walk/step.h"
+#include "unwinder/walk/walk.h"
 
 #define UW_CURSOR_MAGIC 0x6f6666777363757fu
 
@@ -34,8 +35,8 @@ struct __attribute__((may_alias)) uw_cursor_state {
 	bool exact, sp_low;	     /* as in struct uw_walking */
 	uint32_t stop;		     /* enum uw_stop of the last step */
 	uint64_t stop_addr;
-	uint64_t n;			  /* number of inner frames */
-	uint64_t mark_pc, mark_sp, turns; /* see uw_walk_cycle */
+	uint64_t n; /* number of inner frames */
+	struct uw_cycle cycle;
 };
 
 _Static_assert(sizeof(struct uw_cursor_state) <= sizeof(struct uw_cursor), "a cursor holds it");

@@ -142,19 +142,6 @@ static int stopping(struct uw_cursor_state *s, enum uw_stop stop, uint64_t addr)
 	return codes[stop];
 }
 
-/* Return whether the walk runs in a cycle: Brent's algorithm, as in uw_walk_cycle. */
-static bool cycles(struct uw_cursor_state *s, uint64_t pc, uint64_t sp)
-{
-	if (s->turns && pc == s->mark_pc && sp == s->mark_sp)
-		return true;
-	if (!(s->turns & (s->turns - 1))) {
-		s->mark_pc = pc;
-		s->mark_sp = sp;
-	}
-	s->turns++;
-	return false;
-}
-
 /*
  * Check that the registers found are those of a caller, and move to it. anywhere: the caller's
  * stack pointer may have any value. Return 1, or the code of a step that stopped.
@@ -172,7 +159,7 @@ static int arrive(struct uw_cursor_state *s, const struct uw_cursor_state *befor
 	if (sp <= old && !anywhere &&
 	    !((arch->lr != arch->pc || before->exact) && sp == old && pc != here))
 		return stopping(s, UW_STOP_CFA_NOT_RISING, here);
-	if (sp <= old && cycles(s, pc, sp))
+	if (sp <= old && uw_cycle_met(&s->cycle, pc, sp))
 		return stopping(s, UW_STOP_CYCLE, here);
 	s->exact = signal;
 	s->n++;
@@ -291,15 +278,11 @@ static int step_in_space(struct uw_cursor_state *s, const struct uw_cursor_state
 	w.sp_low = s->sp_low;
 	w.stepper = s->stepper;
 	w.confidence = s->confidence;
-	w.turns = s->turns;
-	w.mark_pc = s->mark_pc;
-	w.mark_sp = s->mark_sp;
+	w.cycle = s->cycle;
 	/* Only whether there are inner frames matters, not which ones. */
 	stack.n_frames = w.due = s->n ? 1 : 0;
 	stop = uw_walk_frame(&w, &found);
-	s->turns = w.turns;
-	s->mark_pc = w.mark_pc;
-	s->mark_sp = w.mark_sp;
+	s->cycle = w.cycle;
 	if (stop != UW_GO_ON)
 		return stopping(s, (enum uw_stop)(-1 - stop),
 				stop == uw_stopping(UW_STOP_TRUNCATED) ? w.missing
@@ -391,9 +374,7 @@ int uw_cursor_step(struct uw_cursor *cursor)
 	if (got != 1) { /* stay in the frame and record the reason */
 		before.stop = s->stop;
 		before.stop_addr = s->stop_addr;
-		before.turns = s->turns;
-		before.mark_pc = s->mark_pc;
-		before.mark_sp = s->mark_sp;
+		before.cycle = s->cycle;
 		*s = before;
 	}
 	return got;

@@ -170,16 +170,21 @@ void uw_walk_note_missing(struct uw_walking *w)
  * Brent's algorithm: the mark moves to the current frame whenever the number of calls is a power
  * of two.
  */
+bool uw_cycle_met(struct uw_cycle *cycle, uint64_t pc, uint64_t sp)
+{
+	if (cycle->turns && pc == cycle->mark_pc && sp == cycle->mark_sp)
+		return true;
+	if (!(cycle->turns & (cycle->turns - 1))) {
+		cycle->mark_pc = pc;
+		cycle->mark_sp = sp;
+	}
+	cycle->turns++;
+	return false;
+}
+
 bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp)
 {
-	if (w->turns && pc == w->mark_pc && sp == w->mark_sp)
-		return true;
-	if (!(w->turns & (w->turns - 1))) {
-		w->mark_pc = pc;
-		w->mark_sp = sp;
-	}
-	w->turns++;
-	return false;
+	return uw_cycle_met(&w->cycle, pc, sp);
 }
 
 /*
@@ -304,7 +309,7 @@ int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker
 	w->stepper = UW_STEPPER_CONTEXT;
 	w->confidence = UW_CONFIDENCE_RULE;
 	w->last = worker->last.space == uw_space_id(space) ? worker->last.mapping : NULL;
-	w->turns = 0;
+	w->cycle.turns = 0;
 	return UW_GO_ON;
 }
 

@@ -116,6 +116,12 @@ static inline uint32_t uw_run_how(uint8_t stepper, uint8_t confidence, bool exac
 	return stepper | (uint32_t)confidence << 8 | (uint32_t)exact << 16;
 }
 
+/* The search for a cycle in a walk, see uw_cycle_met. All zero at first. */
+struct uw_cycle {
+	uint64_t mark_pc, mark_sp;
+	uint64_t turns;
+};
+
 /* The state of one walk. */
 struct uw_walking {
 	struct uw_space *space;
@@ -139,9 +145,7 @@ struct uw_walking {
 	/* The first place where the caller was expected but not captured. */
 	uint64_t missing;
 	bool has_missing;
-	/* See uw_walk_cycle. */
-	uint64_t mark_pc, mark_sp;
-	size_t turns;
+	struct uw_cycle cycle;
 	struct uw_run run; /* for uw_hot_turns */
 	/* For uw_walk_noting: */
 	struct uw_note *notes; /* as many as out->frames, one for each */
@@ -212,10 +216,13 @@ static inline uint64_t uw_walk_stripped(const struct uw_walking *w, uint64_t pc)
 }
 
 /*
- * Return whether the walk is in a cycle. Call this for each frame that does not lie above the one
+ * Return whether a walk is in a cycle. Call this for each frame that does not lie above the one
  * before it; each cycle has such a frame. By Brent's algorithm a mark gets into any cycle, however
  * long it is.
  */
+bool uw_cycle_met(struct uw_cycle *cycle, uint64_t pc, uint64_t sp);
+
+/* Do the same for the walk's own search. */
 bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp);
 
 /* Record the address of the machine's last failed read: the caller may have been there. */
