@@ -63,18 +63,10 @@ const char *uw_confidence_name(enum uw_confidence confidence)
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct replay *r = ctx;
-	struct uw_mapping *mapping;
-	struct uw_object *object;
 
 	if (!r->thread->read(r->thread->ctx, addr, out, size))
 		return 0;
-	mapping = uw_space_at(r->space, addr);
-	if (!mapping || mapping->prot & PROT_WRITE ||
-	    (mapping->kind != UW_MAPPING_FILE && mapping->kind != UW_MAPPING_VDSO) ||
-	    size > mapping->end - addr)
-		return -EFAULT;
-	object = uw_space_resolve(r->space, mapping);
-	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
+	return uw_space_read(r->space, uw_space_at(r->space, addr), addr, out, size);
 }
 
 /* ---- table rows ------------------------------------------------------------------------ */

@@ -471,6 +471,19 @@ struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *ma
 	return mapping->object;
 }
 
+int uw_space_read(struct uw_space *space, struct uw_mapping *mapping, uint64_t addr, void *out,
+		  size_t size)
+{
+	struct uw_object *object;
+
+	if (!mapping || mapping->prot & PROT_WRITE ||
+	    (mapping->kind != UW_MAPPING_FILE && mapping->kind != UW_MAPPING_VDSO) ||
+	    size > mapping->end - addr)
+		return -EFAULT;
+	object = uw_space_resolve(space, mapping);
+	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
+}
+
 const struct uw_mapping *uw_space_resolved(struct uw_space *space, uint64_t addr)
 {
 	struct uw_mapping *mapping = uw_space_at(space, addr);

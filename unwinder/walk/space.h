@@ -3,6 +3,7 @@
 #define UNWINDER_WALK_SPACE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "unwinder/unwinder.h"
@@ -30,6 +31,13 @@ void uw_space_gap(const struct uw_space *space, uint64_t addr, uint64_t *start, 
  * none.
  */
 struct uw_object *uw_space_resolve(struct uw_space *space, struct uw_mapping *mapping);
+
+/*
+ * Read bytes of the file that is mapped at addr, from memory that cannot have been written. mapping
+ * is the one around addr; NULL is allowed. -EFAULT: the file does not have that memory.
+ */
+int uw_space_read(struct uw_space *space, struct uw_mapping *mapping, uint64_t addr, void *out,
+		  size_t size);
 
 /* Return whether the process registered unwind information for the code at lookup. */
 bool uw_space_is_dynamic(const struct uw_space *space, uint64_t lookup);

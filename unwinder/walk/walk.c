@@ -145,18 +145,10 @@ struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr)
 static int read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 {
 	struct uw_walking *w = ctx;
-	struct uw_mapping *mapping;
-	struct uw_object *object;
 
 	if (!w->thread->read(w->thread->ctx, addr, out, size))
 		return 0;
-	mapping = mapping_at(w, addr);
-	if (!mapping || mapping->prot & PROT_WRITE ||
-	    (mapping->kind != UW_MAPPING_FILE && mapping->kind != UW_MAPPING_VDSO) ||
-	    size > mapping->end - addr)
-		return -EFAULT;
-	object = uw_space_resolve(w->space, mapping);
-	return object ? uw_object_read(object, addr - mapping->bias, out, size) : -EFAULT;
+	return uw_space_read(w->space, mapping_at(w, addr), addr, out, size);
 }
 
 void uw_walk_note_missing(struct uw_walking *w)
