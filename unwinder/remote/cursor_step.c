@@ -155,9 +155,7 @@ static int arrive(struct uw_cursor_state *s, const struct uw_cursor_state *befor
 
 	if (pc == 0 && !signal)
 		return stopping(s, UW_STOP_GUESS_ENDED, here);
-	/* The same test as rises() in stepper.c. */
-	if (sp <= old && !anywhere &&
-	    !((arch->lr != arch->pc || before->exact) && sp == old && pc != here))
+	if (!anywhere && !uw_step_rises(arch, before->exact, old, sp, pc == here))
 		return stopping(s, UW_STOP_CFA_NOT_RISING, here);
 	if (sp <= old && uw_cycle_met(&s->cycle, pc, sp))
 		return stopping(s, UW_STOP_CYCLE, here);

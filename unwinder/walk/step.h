@@ -2,6 +2,7 @@
 #ifndef UNWINDER_WALK_STEP_H
 #define UNWINDER_WALK_STEP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "unwinder/arch/arch.h"
@@ -35,5 +36,21 @@ int uw_machine_reg(const struct uw_machine *machine, unsigned int reg, uint64_t 
  * is needed.
  */
 int uw_step(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cfa);
+
+/*
+ * Return whether the caller of a frame with stack pointer sp may have caller_sp: its frame lies
+ * above. exact is that of the frame; same_pc: the caller has the frame's pc.
+ */
+static inline bool uw_step_rises(const struct uw_arch *arch, bool exact, uint64_t sp,
+				 uint64_t caller_sp, bool same_pc)
+{
+	if (caller_sp > sp)
+		return true;
+	/*
+	 * With a link register, a call need not touch the stack. Without one, interrupted code may
+	 * have its return address in a register (vfork).
+	 */
+	return (arch->lr != arch->pc || exact) && caller_sp == sp && !same_pc;
+}
 
 #endif

@@ -55,16 +55,10 @@ static enum uw_answer fail(struct uw_asking *a, enum uw_stop stop)
 static bool rises(const struct uw_walking *w, bool anywhere)
 {
 	const struct uw_arch *arch = w->machine.arch;
-	uint64_t sp = w->machine.regs.value[arch->sp];
+	uint64_t pc = uw_walk_stripped(w, w->machine.regs.value[arch->pc]);
 
-	if (sp > w->sp || anywhere)
-		return true;
-	/*
-	 * With a link register, a call need not touch the stack. Without one, interrupted code may
-	 * have its return address in a register (vfork).
-	 */
-	return (arch->lr != arch->pc || w->exact) && sp == w->sp &&
-	       uw_walk_stripped(w, w->machine.regs.value[arch->pc]) != w->pc;
+	return anywhere ||
+	       uw_step_rises(arch, w->exact, w->sp, w->machine.regs.value[arch->sp], pc == w->pc);
 }
 
 bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
