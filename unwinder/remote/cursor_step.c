@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "unwinder/walk/explain.h"
 #include "unwinder/walk/guess.h"
 #include "unwinder/walk/prologue.h"
+#include "unwinder/walk/saves.h"
 #include "unwinder/walk/stepper.h"
 #include "unwinder/walk/walk.h"
 
@@ -46,18 +46,15 @@ static void settle_by_rule(struct uw_cursor_state *s, const struct uw_cursor_sta
 			   struct uw_machine *machine, const struct uw_rule *rule, uint64_t cfa)
 {
 	const struct uw_arch *arch = s->target->arch;
-	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
-	struct uw_save save = { .place = UW_PLACE_VALUE };
+	struct uw_save pc, saves[UW_REGS_MAX], computed = { .place = UW_PLACE_VALUE };
+	size_t n = uw_saves_by_rule(machine, rule, cfa, &pc, saves);
 
-	settle(s, before, arch->sp, &save);
-	save = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = rule->ra };
-	settle(s, before, arch->pc, &save);
-	for (unsigned int i = 0; i < rule->n_regs; i++) {
-		uw_explain_reg(machine, &rule->regs[i], cfa, &rule->regs[i] == ra, &save);
-		settle(s, before, rule->regs[i].reg, &save);
-		if (&rule->regs[i] == ra && ra->reg != arch->pc)
-			settle(s, before, arch->pc, &save);
-	}
+	settle(s, before, arch->sp, &computed);
+	settle(s, before, arch->pc, &pc);
+	if (uw_rule_reg(rule, rule->ra))
+		settle(s, before, rule->ra, &pc);
+	for (size_t i = 0; i < n; i++)
+		settle(s, before, saves[i].reg, &saves[i]);
 }
 
 /*
@@ -69,25 +66,17 @@ static void settle_by_guess(struct uw_cursor_state *s, const struct uw_cursor_st
 			    uint8_t stepper)
 {
 	const struct uw_arch *arch = s->target->arch;
-	struct uw_save save = { .place = UW_PLACE_MEMORY };
+	struct uw_save pc, fp;
 
+	uw_saves_by_guess(arch, stepper, &before->regs, s->regs.value[arch->sp], &pc, &fp);
 	for (unsigned int i = 0; i < arch->n_regs; i++)
 		if (!(s->regs.known >> i & 1))
 			lose(s, i);
 	s->place[arch->sp] = UW_PLACE_VALUE;
 	s->at[arch->sp] = 0;
-	if (stepper == UW_STEPPER_FP) {
-		save.addr = before->regs.value[arch->fp];
-		settle(s, before, arch->fp, &save);
-		save.addr += 8;
-	} else if (stepper == UW_STEPPER_SCAN) {
-		save.addr = s->regs.value[arch->sp] - 8;
-	} else if (arch->lr != arch->pc) {
-		save = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = arch->lr };
-	} else {
-		save.addr = before->regs.value[arch->sp];
-	}
-	settle(s, before, arch->pc, &save);
+	settle(s, before, arch->pc, &pc);
+	if (stepper == UW_STEPPER_FP)
+		settle(s, before, arch->fp, &fp);
 }
 
 /*

@@ -15,10 +15,9 @@
 #include "unwinder/rule/object.h"
 #include "unwinder/unwinder.h"
 #include "unwinder/walk/child.h"
-#include "unwinder/walk/explain.h"
-#include "unwinder/walk/expr.h"
 #include "unwinder/walk/guess.h"
 #include "unwinder/walk/prologue.h"
+#include "unwinder/walk/saves.h"
 #include "unwinder/walk/space.h"
 #include "unwinder/walk/step.h"
 #include "unwinder/walk/stepper.h"
@@ -125,58 +124,17 @@ static void find_row(struct uw_object *object, uint64_t lookup, const struct uw_
 
 /* ---- steps by a rule ------------------------------------------------------------------- */
 
-/* Expressions for a place are evaluated; if that fails, save->addr stays 0. */
-void uw_explain_reg(struct uw_machine *machine, const struct uw_reg_rule *rule, uint64_t cfa,
-		    bool is_ra, struct uw_save *save)
+/* Set the value of a caller's register. */
+static void read_save(const struct uw_regs *regs, struct uw_save *save)
 {
-	uint64_t sp;
-
-	*save = (struct uw_save){ .reg = rule->reg, .place = UW_PLACE_UNDEFINED };
-	switch (rule->kind) {
-	case UW_RULE_SAME:
-		save->place = UW_PLACE_SAME;
-		break;
-	case UW_RULE_AT_CFA:
-		save->place = UW_PLACE_MEMORY;
-		save->addr = cfa + (uint64_t)rule->off;
-		/* The slot has been popped already, as in uw_step. */
-		if (!is_ra && !uw_machine_reg(machine, machine->arch->sp, &sp) && save->addr < sp) {
-			save->place = UW_PLACE_SAME;
-			save->popped = true;
-		}
-		break;
-	case UW_RULE_CFA_PLUS:
-		save->place = UW_PLACE_VALUE;
-		break;
-	case UW_RULE_REGISTER:
-		save->place = UW_PLACE_REGISTER;
-		save->from = rule->from;
-		break;
-	case UW_RULE_AT_EXPR:
-		save->place = UW_PLACE_MEMORY;
-		save->expression = true;
-		(void)uw_expr_run(machine, rule->expr, rule->size, &cfa, &save->addr);
-		break;
-	case UW_RULE_AT_REG:
-		save->place = UW_PLACE_MEMORY;
-		save->expression = true;
-		if (!uw_machine_reg(machine, rule->from, &save->addr))
-			save->addr += (uint64_t)rule->off;
-		break;
-	case UW_RULE_EXPR:
-		save->place = UW_PLACE_VALUE;
-		save->expression = true;
-		break;
-	default:
-		break;
-	}
+	save->known = regs->known >> save->reg & 1;
+	save->value = regs->value[save->reg];
 }
 
 /* Step by a rule and describe in *step where each register was saved. */
 static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw_step *step)
 {
 	const struct uw_arch *arch = r->machine.arch;
-	const struct uw_reg_rule *ra = uw_rule_reg(rule, rule->ra);
 	struct uw_machine before = r->machine; /* the callee's registers; reads the same memory */
 	int got = uw_step(&r->machine, rule, &step->cfa);
 	bool fp_told = false;
@@ -189,36 +147,24 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 	step->confidence =
 		rule->stepper == UW_STEPPER_PROLOGUE ? UW_CONFIDENCE_CHECKED : UW_CONFIDENCE_RULE;
 	step->found = got == 1;
-	if (ra)
-		uw_explain_reg(&before, ra, step->cfa, true, &step->ra);
-	else
-		step->ra = (struct uw_save){ .place = UW_PLACE_REGISTER, .from = rule->ra };
-	step->ra.reg = arch->pc;
-	step->ra.known = got == 1;
-	step->ra.value = got == 1 ? r->machine.regs.value[arch->pc] : 0;
-	for (unsigned int i = 0; i < rule->n_regs; i++) {
-		struct uw_save *save = &step->saves[step->n_saves];
-
-		if (&rule->regs[i] == ra)
-			continue;
-		uw_explain_reg(&before, &rule->regs[i], step->cfa, false, save);
-		if (got == 1) {
-			save->known = r->machine.regs.known >> save->reg & 1;
-			save->value = r->machine.regs.value[save->reg];
-		}
-		step->n_saves++;
-		fp_told |= save->reg == arch->fp;
+	step->n_saves = uw_saves_by_rule(&before, rule, step->cfa, &step->ra, step->saves);
+	if (got == 1)
+		read_save(&r->machine.regs, &step->ra);
+	for (size_t i = 0; i < step->n_saves; i++) {
+		if (got == 1)
+			read_save(&r->machine.regs, &step->saves[i]);
+		fp_told |= step->saves[i].reg == arch->fp;
 	}
 	/*
 	 * A register that the rule does not mention is unchanged. Describe the frame pointer in
 	 * any case: readers expect it.
 	 */
-	if (got == 1 && !fp_told && step->n_saves < UW_REGS_MAX)
-		step->saves[step->n_saves++] =
-			(struct uw_save){ .reg = arch->fp,
-					  .place = UW_PLACE_SAME,
-					  .known = r->machine.regs.known >> arch->fp & 1,
-					  .value = r->machine.regs.value[arch->fp] };
+	if (got == 1 && !fp_told && step->n_saves < UW_REGS_MAX) {
+		struct uw_save *save = &step->saves[step->n_saves++];
+
+		*save = (struct uw_save){ .reg = arch->fp, .place = UW_PLACE_SAME };
+		read_save(&r->machine.regs, save);
+	}
 }
 
 /* ---- guesses ---------------------------------------------------------------------------- */
@@ -244,14 +190,14 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 	step->cfa_known = true;
 	step->cfa = next->sp;
 	step->confidence = next->confidence;
-	step->ra = (struct uw_save){
-		.reg = arch->pc, .place = UW_PLACE_MEMORY, .known = true, .value = next->pc
-	};
-	if (next->stepper == UW_STEPPER_FP && !uw_machine_reg(&r->machine, arch->fp, &fp)) {
+	uw_saves_by_guess(arch, next->stepper, regs, next->sp, &step->ra, &step->saves[0]);
+	step->ra.known = true;
+	step->ra.value = next->pc;
+	step->cfa_reg = arch->sp;
+	if (next->stepper == UW_STEPPER_FP) {
 		step->cfa_reg = arch->fp;
-		step->ra.addr = fp + 8;
-		step->saves[step->n_saves++] =
-			(struct uw_save){ .reg = arch->fp, .place = UW_PLACE_MEMORY, .addr = fp };
+		fp = step->saves[0].addr;
+		step->n_saves = 1;
 		regs->known = 0;
 		if (!uw_machine_read(&r->machine, fp, 8, &word)) {
 			step->saves[0].known = true;
@@ -259,20 +205,12 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 			set_reg(regs, arch->fp, word);
 		}
 	} else if (next->stepper == UW_STEPPER_SCAN) {
-		step->cfa_reg = arch->sp;
-		step->ra.addr = next->sp - 8;
 		fp = uw_machine_reg(&r->machine, arch->fp, &word) || word < next->sp ? 0 : word;
 		regs->known = 0;
 		if (fp)
 			set_reg(regs, arch->fp, fp);
-	} else {
-		step->cfa_reg = arch->sp;
-		step->ra.addr = sp;
-		if (arch->lr != arch->pc) {
-			step->ra.place = UW_PLACE_REGISTER;
-			step->ra.from = arch->lr;
-			regs->known &= ~((uint64_t)1 << arch->lr);
-		}
+	} else if (arch->lr != arch->pc) {
+		regs->known &= ~((uint64_t)1 << arch->lr);
 	}
 	step->cfa_off = (int64_t)(step->cfa - (step->cfa_reg == arch->fp ? fp : sp));
 	set_reg(regs, arch->sp, next->sp);
