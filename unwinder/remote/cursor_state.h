@@ -111,8 +111,8 @@ int uw_cursor_rule_here(const struct uw_cursor_state *s, struct uw_rule *rule, u
 void uw_cursor_release(const struct uw_cursor_state *s, struct uw_held *held);
 
 /*
- * Find the rule that the step in the address space used: that of the object, of registered
- * code, or of a signal trampoline. The caller holds the target's lock.
+ * Find the rule of the frame in the address space: that of the object, of registered code, or of
+ * a signal trampoline. The caller holds the target's lock.
  */
 int uw_cursor_rule_in_space(const struct uw_cursor_state *s, struct uw_rule *rule, uint64_t *bias);
 

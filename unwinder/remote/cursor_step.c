@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "unwinder/walk/guess.h"
-#include "unwinder/walk/prologue.h"
 #include "unwinder/walk/saves.h"
 #include "unwinder/walk/stepper.h"
 #include "unwinder/walk/walk.h"
@@ -252,10 +251,9 @@ static int step_in_space(struct uw_cursor_state *s, const struct uw_cursor_state
 				    .code_mask = t->code_mask };
 	struct uw_frame frames[2] = { { .pc = 0 } };
 	struct uw_stack stack = { .frames = frames, .max_frames = 2 };
-	struct uw_found found = { .stepper = UW_STEPPER_CONTEXT };
+	struct uw_applied applied = { .is = false };
+	struct uw_found found = { .applied = &applied, .stepper = UW_STEPPER_CONTEXT };
 	struct uw_walking w;
-	struct uw_rule rule;
-	uint64_t bias;
 	int stop = uw_walk_begin(&w, t->space, t->worker, &thread, &stack);
 
 	if (stop != UW_GO_ON)
@@ -284,24 +282,11 @@ static int step_in_space(struct uw_cursor_state *s, const struct uw_cursor_state
 	s->n++;
 	if (s->stepper >= UW_STEPPER_N) {
 		settle_by_user(s, before, found.saves);
-	} else if (s->stepper == UW_STEPPER_CFI || s->stepper == UW_STEPPER_SIGNAL ||
-		   s->stepper == UW_STEPPER_PLT || s->stepper == UW_STEPPER_DYNAMIC) {
+	} else if (applied.is) {
 		struct uw_machine machine = uw_cursor_machine(before);
 
-		if (!uw_cursor_rule_in_space(before, &rule, &bias)) {
-			if (before->sp_low)
-				(void)uw_stepper_from_record(t->arch, &rule);
-			machine.bias = bias;
-			settle_by_rule(s, before, &machine, &rule, found.cfa);
-		}
-	} else if (s->stepper == UW_STEPPER_PROLOGUE) {
-		struct uw_machine machine = uw_cursor_machine(before);
-		struct uw_mapping *mapping = uw_space_at(t->space, uw_cursor_lookup(before));
-
-		if (mapping && mapping->object &&
-		    uw_beginnings_taken(mapping->object, uw_cursor_pc(before) - mapping->bias,
-					&before->regs, found.cfa, &rule))
-			settle_by_rule(s, before, &machine, &rule, found.cfa);
+		machine.bias = applied.bias;
+		settle_by_rule(s, before, &machine, &applied.rule, found.cfa);
 	} else {
 		settle_by_guess(s, before, s->stepper);
 	}

@@ -87,6 +87,8 @@ static enum uw_answer step_by_rule_of(struct uw_asking *a, uint64_t bias)
 	w->sp_low &= a->rule.cfa_reg == w->machine.arch->sp && !a->rule.cfa_size;
 	a->found->stepper = a->rule.stepper;
 	a->found->signal = a->rule.signal;
+	if (a->found->applied)
+		*a->found->applied = (struct uw_applied){ true, a->rule, bias };
 	switch (uw_step(&w->machine, &a->rule, &a->found->cfa)) {
 	case 1:
 		/* Signal stacks lie anywhere, and expressions may switch stacks on purpose. */

@@ -11,16 +11,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "unwinder/rule.h"
 #include "unwinder/unwinder.h"
 #include "unwinder/walk/prologue.h"
 
 struct uw_walking;
 struct uw_arch;
 struct uw_machine;
-struct uw_rule;
+
+/* A rule that a step applied. */
+struct uw_applied {
+	bool is; /* the step applied a rule */
+	struct uw_rule rule;
+	uint64_t bias; /* what DW_OP_addr in the rule's expressions counts from */
+};
 
 /* The result of one step. */
 struct uw_found {
+	/* NULL, or where the step stores its rule if it applies one; set by the caller */
+	struct uw_applied *applied;
 	uint8_t stepper;	 /* the stepper that answered last */
 	uint8_t confidence;	 /* enum uw_confidence */
 	bool signal;		 /* the frame is a signal trampoline */
@@ -30,7 +39,7 @@ struct uw_found {
 
 /*
  * Find the caller of the frame in w: call one stepper after another until one knows it. Return
- * UW_GO_ON, or why the walk ends there. *found is set in both cases.
+ * UW_GO_ON, or why the walk ends there. *found is set in both cases, but for applied.
  */
 int uw_stepper_step(struct uw_walking *w, struct uw_found *found);
 

@@ -271,6 +271,7 @@ static int walk_frame(struct uw_walking *w)
 {
 	struct uw_found found;
 
+	found.applied = NULL;
 	return uw_walk_frame(w, &found);
 }
 

@@ -169,7 +169,8 @@ int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker
 
 /*
  * Add one frame to w->out, in whatever way works, and set w to its caller. Return UW_GO_ON, or why
- * the walk ends. *found is set unless the walk ended before any stepper was called.
+ * the walk ends. *found is set unless the walk ended before any stepper was called; its member
+ * applied is set by the caller.
  */
 struct uw_found;
 int uw_walk_frame(struct uw_walking *w, struct uw_found *found);
