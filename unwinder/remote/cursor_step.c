@@ -207,6 +207,7 @@ static int step_by_fp(struct uw_cursor_state *s, const struct uw_cursor_state *b
 	uint64_t pc = uw_cursor_pc(s), sp = s->regs.value[arch->sp], fp, next, ra;
 	uint8_t bytes[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_code here, code;
+	struct uw_guess guess;
 	bool called;
 
 	if (uw_machine_reg(&machine, arch->fp, &fp))
@@ -225,13 +226,10 @@ static int step_by_fp(struct uw_cursor_state *s, const struct uw_cursor_state *b
 	called = here.after && code.before && arch->after_call(&code).kind != UW_CALL_NONE;
 	if (!called && !leads_on(&machine, fp, next))
 		return stopping(s, here.after ? UW_STOP_NO_UNWIND_INFO : UW_STOP_NO_MAPPING, pc);
-	s->regs.known = (uint64_t)1 << arch->pc | (uint64_t)1 << arch->sp | (uint64_t)1 << arch->fp;
-	s->regs.value[arch->pc] = ra;
-	s->regs.value[arch->sp] = fp + 16;
-	s->regs.value[arch->fp] = next;
+	guess = (struct uw_guess){ .ra = ra, .sp = fp + 16, .fp = next };
+	uw_guess_take(arch, UW_STEPPER_FP, &guess, &s->regs, &s->sp_low);
 	s->stepper = UW_STEPPER_FP;
 	s->confidence = called ? UW_CONFIDENCE_CHECKED : UW_CONFIDENCE_GUESS;
-	s->sp_low = arch->lr != arch->pc;
 	settle_by_guess(s, before, UW_STEPPER_FP);
 	return arrive(s, before, false, false);
 }

@@ -169,12 +169,6 @@ static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw
 
 /* ---- guesses ---------------------------------------------------------------------------- */
 
-static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
-{
-	regs->value[reg] = value;
-	regs->known |= (uint64_t)1 << reg;
-}
-
 /*
  * Step to the frame that the walk guessed next, and describe the guess. The words that the walk
  * read are read again.
@@ -183,7 +177,7 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 {
 	const struct uw_arch *arch = r->machine.arch;
 	struct uw_regs *regs = &r->machine.regs;
-	uint64_t fp = 0, word, sp = regs->value[arch->sp];
+	struct uw_guess guess = { .ra = next->pc, .sp = next->sp };
 
 	step->stepper = next->stepper;
 	step->found = true;
@@ -193,28 +187,15 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 	uw_saves_by_guess(arch, next->stepper, regs, next->sp, &step->ra, &step->saves[0]);
 	step->ra.known = true;
 	step->ra.value = next->pc;
-	step->cfa_reg = arch->sp;
+	step->cfa_reg = next->stepper == UW_STEPPER_FP ? arch->fp : arch->sp;
+	step->cfa_off = (int64_t)(step->cfa - regs->value[step->cfa_reg]);
 	if (next->stepper == UW_STEPPER_FP) {
-		step->cfa_reg = arch->fp;
-		fp = step->saves[0].addr;
-		step->n_saves = 1;
-		regs->known = 0;
-		if (!uw_machine_read(&r->machine, fp, 8, &word)) {
-			step->saves[0].known = true;
-			step->saves[0].value = word;
-			set_reg(regs, arch->fp, word);
-		}
-	} else if (next->stepper == UW_STEPPER_SCAN) {
-		fp = uw_machine_reg(&r->machine, arch->fp, &word) || word < next->sp ? 0 : word;
-		regs->known = 0;
-		if (fp)
-			set_reg(regs, arch->fp, fp);
-	} else if (arch->lr != arch->pc) {
-		regs->known &= ~((uint64_t)1 << arch->lr);
+		struct uw_save *fp = &step->saves[step->n_saves++];
+
+		fp->known = !uw_machine_read(&r->machine, fp->addr, 8, &fp->value);
+		guess.fp = fp->value;
 	}
-	step->cfa_off = (int64_t)(step->cfa - (step->cfa_reg == arch->fp ? fp : sp));
-	set_reg(regs, arch->sp, next->sp);
-	set_reg(regs, arch->pc, next->pc);
+	uw_guess_take(arch, next->stepper, &guess, regs, &r->sp_low);
 }
 
 /* ---- guesses that were rejected -------------------------------------------------------- */
@@ -446,7 +427,6 @@ void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 			r.sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;
 		} else if (next) {
 			step_by_guess(&r, next, &step);
-			r.sp_low = arch->lr != arch->pc && next->stepper != UW_STEPPER_LEAF;
 		} else if (err == -ENOENT && stack->stop != UW_STOP_MAX_FRAMES) {
 			try_all(&r, f, &step);
 		}

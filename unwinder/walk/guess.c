@@ -113,13 +113,6 @@ bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target)
 	return true;
 }
 
-/* Set a register and mark it as known. */
-static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
-{
-	regs->value[reg] = value;
-	regs->known |= (uint64_t)1 << reg;
-}
-
 /* ---- leaf functions ---------------------------------------------------------------------- */
 
 /* How many bytes of code below the pc are read. */
@@ -178,22 +171,6 @@ void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess)
 		guess->worth = uw_guess_worth(w, guess->ra);
 }
 
-/*
- * Move to the caller. A leaf function has saved no registers, so all of them stay known; the
- * ones that have not been read yet are read first (uw_hot_settle).
- */
-void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess)
-{
-	const struct uw_arch *arch = w->machine.arch;
-	struct uw_regs *regs = &w->machine.regs;
-
-	uw_hot_settle(w);
-	set_reg(regs, arch->pc, guess->ra);
-	set_reg(regs, arch->sp, guess->sp);
-	if (arch->lr != arch->pc)
-		regs->known &= ~((uint64_t)1 << arch->lr); /* lr leads to a caller only once */
-}
-
 /* ---- frame pointers ---------------------------------------------------------------------- */
 
 bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
@@ -229,20 +206,6 @@ bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess)
 	worth = uw_guess_link(uw_guess_worth(w, ra), fp, next, uw_walk_code(w, ra - 1));
 	*guess = (struct uw_guess){ .ra = ra, .sp = fp + 16, .fp = next, .worth = worth };
 	return false;
-}
-
-void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess)
-{
-	const struct uw_arch *arch = w->machine.arch;
-	struct uw_regs *regs = &w->machine.regs;
-
-	/* Other registers may have been saved anywhere, or not at all. */
-	regs->known = 0;
-	set_reg(regs, arch->pc, guess->ra);
-	set_reg(regs, arch->sp, guess->sp);
-	set_reg(regs, arch->fp, guess->fp);
-	/* A frame record may lie anywhere in its frame (AAPCS64 §6.4.6). */
-	w->sp_low = arch->lr != arch->pc;
 }
 
 /* ---- scans of the stack ------------------------------------------------------------------ */
@@ -282,21 +245,31 @@ void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess)
 	}
 }
 
-void uw_guess_take_scan(struct uw_walking *w, const struct uw_guess *guess)
-{
-	const struct uw_arch *arch = w->machine.arch;
-	struct uw_regs *regs = &w->machine.regs;
-	uint64_t fp;
-	bool above = !uw_machine_reg(&w->machine, arch->fp, &fp) && fp >= guess->sp;
+/* ---- the caller's registers --------------------------------------------------------------- */
 
-	/*
-	 * All other registers become unknown. A frame pointer above the caller's sp may still
-	 * be the caller's.
-	 */
-	regs->known = 0;
+/* Set a register and mark it as known. */
+static void set_reg(struct uw_regs *regs, unsigned int reg, uint64_t value)
+{
+	regs->value[reg] = value;
+	regs->known |= (uint64_t)1 << reg;
+}
+
+void uw_guess_take(const struct uw_arch *arch, uint8_t stepper, const struct uw_guess *guess,
+		   struct uw_regs *regs, bool *sp_low)
+{
+	const uint64_t fp = (uint64_t)1 << arch->fp;
+
+	if (stepper == UW_STEPPER_FP)
+		regs->known = 0; /* they may have been saved anywhere, or not at all */
+	else if (stepper == UW_STEPPER_SCAN)
+		/* a frame pointer above the caller's sp may still be the caller's */
+		regs->known &= regs->value[arch->fp] >= guess->sp ? fp : 0;
+	else if (arch->lr != arch->pc)
+		regs->known &= ~((uint64_t)1 << arch->lr); /* lr leads to a caller only once */
 	set_reg(regs, arch->pc, guess->ra);
 	set_reg(regs, arch->sp, guess->sp);
-	if (above)
-		set_reg(regs, arch->fp, fp);
-	w->sp_low = arch->lr != arch->pc;
+	if (stepper == UW_STEPPER_FP)
+		set_reg(regs, arch->fp, guess->fp);
+	if (stepper != UW_STEPPER_LEAF)
+		*sp_low = arch->lr != arch->pc;
 }

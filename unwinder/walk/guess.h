@@ -12,6 +12,7 @@
 
 #include "unwinder/unwinder.h"
 
+struct uw_arch;
 struct uw_walking;
 
 /*
@@ -92,8 +93,6 @@ static inline enum uw_confidence uw_guess_confidence(enum uw_worth worth, bool o
  * address is where the call left it, at sp or in the link register.
  */
 void uw_guess_leaf(struct uw_walking *w, struct uw_guess *guess);
-/* Move w's registers to the guessed caller. */
-void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess);
 
 /*
  * Guess the caller by the frame pointer: [fp] holds the caller's fp, [fp + 8] the return
@@ -104,18 +103,20 @@ void uw_guess_take_leaf(struct uw_walking *w, const struct uw_guess *guess);
  * prove that the frame is the outermost one, again because the register may hold anything.
  */
 bool uw_guess_fp(struct uw_walking *w, struct uw_guess *guess);
-/* Move w's registers to the guessed caller. All registers but pc, sp and fp become unknown. */
-void uw_guess_take_fp(struct uw_walking *w, const struct uw_guess *guess);
 
 /*
  * Guess the caller by a scan of the stack: find the next word from sp upwards that a call may
  * have stored.
  */
 void uw_guess_scan(struct uw_walking *w, struct uw_guess *guess);
+
 /*
- * Move w's registers to the guessed caller. All registers but pc, sp and perhaps fp become
- * unknown.
+ * Make a frame's registers those of the caller that a guess of this stepper (LEAF, FP or SCAN)
+ * found. A leaf function has saved no registers, so all of them stay known; otherwise all become
+ * unknown but pc, sp and fp; with SCAN fp may be unknown, too. *sp_low is set if sp is only a lower
+ * bound after the step: a frame record may lie anywhere in its frame (AAPCS64 §6.4.6).
  */
-void uw_guess_take_scan(struct uw_walking *w, const struct uw_guess *guess);
+void uw_guess_take(const struct uw_arch *arch, uint8_t stepper, const struct uw_guess *guess,
+		   struct uw_regs *regs, bool *sp_low);
 
 #endif

@@ -260,6 +260,11 @@ static enum uw_answer by_plt(struct uw_asking *a)
 static enum uw_answer take(struct uw_asking *a, enum uw_stepper stepper,
 			   const struct uw_guess *guess, bool own)
 {
+	struct uw_walking *w = a->w;
+
+	if (stepper == UW_STEPPER_LEAF)
+		uw_hot_settle(w); /* all registers stay known */
+	uw_guess_take(w->machine.arch, (uint8_t)stepper, guess, &w->machine.regs, &w->sp_low);
 	a->found->stepper = (uint8_t)stepper;
 	a->found->confidence = (uint8_t)uw_guess_confidence(guess->worth, own);
 	a->found->cfa = guess->sp;
@@ -410,7 +415,6 @@ static enum uw_answer by_leaf(struct uw_asking *a)
 	/* After a call to an unmapped address there is nothing else to use. */
 	if (a->w->mapping ? !is_leaf(a) : a->leaf.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
-	uw_guess_take_leaf(a->w, &a->leaf);
 	return take(a, UW_STEPPER_LEAF, &a->leaf, a->leaf.worth != UW_WORTH_ELSEWHERE);
 }
 
@@ -433,7 +437,6 @@ static enum uw_answer by_fp(struct uw_asking *a)
 	if (keeping == UW_KEEPING_NOT && is_told(a) &&
 	    (a->called || a->fp.worth != UW_WORTH_DIRECT))
 		return UW_ANSWER_NOT_ME;
-	uw_guess_take_fp(w, &a->fp);
 	return take(a, UW_STEPPER_FP, &a->fp,
 		    keeping == UW_KEEPING_FP ||
 			    (w->mapping->object && a->fp.worth == UW_WORTH_DIRECT));
@@ -462,7 +465,6 @@ static enum uw_answer by_scan(struct uw_asking *a)
 	uw_guess_scan(a->w, &guess);
 	if (guess.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
-	uw_guess_take_scan(a->w, &guess);
 	(void)take(a, UW_STEPPER_SCAN, &guess, false);
 	/* some call precedes the word, but perhaps not this frame's */
 	a->found->confidence = UW_CONFIDENCE_GUESS;
