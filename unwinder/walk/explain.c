@@ -365,76 +365,97 @@ static void step_by_user(struct replay *r, const struct uw_frame *frame,
 
 /* ---- the whole walk -------------------------------------------------------------------- */
 
+/*
+ * Find the rule of a frame, as the walk did that found next; next is NULL for the last frame. Set
+ * what the rule's expressions count from, and the frame's object in *step. -ENOENT: there is none.
+ */
+static int find_rule(struct replay *r, const struct uw_frame *frame, const struct uw_frame *next,
+		     struct uw_step *step, struct uw_rule *rule)
+{
+	struct uw_object *object = frame->mapping ? frame->mapping->object : NULL;
+	struct uw_machine *machine = &r->machine;
+	int err = -ENOENT;
+
+	machine->bias = object ? frame->mapping->bias : 0;
+	if (object) {
+		step->object = object;
+		step->vaddr = frame->lookup - machine->bias;
+		if (frame->exact && !next && r->stack->stop == UW_STOP_ROOT &&
+		    uw_child_rule(object, step->vaddr, &machine->regs, rule))
+			return 0;
+		err = uw_object_interpret(object, step->vaddr, frame->exact, rule);
+	}
+	if (err == -ENOENT && uw_space_is_dynamic(r->space, frame->lookup))
+		return uw_stepper_dynamic(r->space, frame->lookup, frame->exact, rule,
+					  &machine->bias);
+	if (!object && uw_stepper_trampoline(r->space, machine, frame->pc, frame->exact, rule))
+		return 0;
+	if (err == -ENOENT && object && next && next->stepper == UW_STEPPER_PROLOGUE &&
+	    uw_beginnings_taken(object, frame->pc - machine->bias, &machine->regs, next->sp, rule))
+		return 0;
+	return err;
+}
+
+/* Describe in *step where the rule of a frame is from. */
+static void name_rule(const struct uw_frame *frame, const struct uw_rule *rule,
+		      struct uw_step *step)
+{
+	step->rules = UW_RULES_GAP;
+	if (rule->stepper == UW_STEPPER_DYNAMIC || rule->stepper == UW_STEPPER_PROLOGUE) {
+		step->rules =
+			rule->stepper == UW_STEPPER_DYNAMIC ? UW_RULES_DYNAMIC : UW_RULES_CODE;
+		step->fde_start = rule->start;
+		step->fde_end = rule->end;
+	} else if (step->object) {
+		find_row(frame->mapping->object, step->vaddr, rule, step);
+	}
+}
+
+/* Step from a frame to its caller, and describe the step in *step. */
+static void explain_step(struct replay *r, const struct uw_frame *frame,
+			 const struct uw_frame *next, struct uw_step *step)
+{
+	const struct uw_arch *arch = r->machine.arch;
+	const struct uw_regs *regs = &r->machine.regs;
+	struct uw_rule rule;
+	int err = find_rule(r, frame, next, step, &rule);
+
+	if (next && next->stepper >= UW_STEPPER_N) {
+		step_by_user(r, frame, next, step);
+	} else if (!err) {
+		if (r->sp_low)
+			(void)uw_stepper_from_record(arch, &rule);
+		name_rule(frame, &rule, step);
+		step_by_rule(r, &rule, step);
+		r->sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;
+	} else if (next) {
+		step_by_guess(r, next, step);
+	} else if (err == -ENOENT && r->stack->stop != UW_STOP_MAX_FRAMES) {
+		try_all(r, frame, step);
+	}
+	/* The last frame's step is reported, but has no next frame to compare with. */
+	step->differs = next && (!step->found || regs->value[arch->sp] != next->sp ||
+				 stripped(r, regs->value[arch->pc]) != next->pc);
+}
+
 void uw_explain(struct uw_space *space, const struct uw_thread *thread,
 		const struct uw_stack *stack, uw_step_fn fn, void *ctx)
 {
-	const struct uw_arch *arch = uw_arch_of(uw_space_machine(space));
 	struct replay r = { .space = space,
 			    .thread = thread,
 			    .stack = stack,
-			    .machine = {
-				    .arch = arch, .regs = thread->regs, .read = read_memory } };
+			    .machine = { .arch = uw_arch_of(uw_space_machine(space)),
+					 .regs = thread->regs,
+					 .read = read_memory } };
+	bool differs = false;
 
 	r.machine.ctx = &r;
-	for (size_t i = 0; i < stack->n_frames; i++) {
-		const struct uw_frame *f = &stack->frames[i];
-		const struct uw_frame *next =
-			i + 1 < stack->n_frames ? &stack->frames[i + 1] : NULL;
+	for (size_t i = 0; i < stack->n_frames && !differs; i++) {
 		struct uw_step step = { .frame = i, .regs = r.machine.regs };
-		struct uw_object *object = f->mapping ? f->mapping->object : NULL;
-		struct uw_rule rule;
-		uint64_t bias = object ? f->mapping->bias : 0;
-		int err = -ENOENT;
 
-		if (object) {
-			step.object = object;
-			step.vaddr = f->lookup - f->mapping->bias;
-			err = f->exact && !next && stack->stop == UW_STOP_ROOT &&
-					      uw_child_rule(object, step.vaddr, &r.machine.regs,
-							    &rule)
-				      ? 0
-				      : uw_object_interpret(object, step.vaddr, f->exact, &rule);
-		}
-		if (err == -ENOENT && uw_space_is_dynamic(space, f->lookup)) {
-			err = uw_stepper_dynamic(space, f->lookup, f->exact, &rule, &bias);
-			object = NULL; /* the rule is not from the file */
-		} else if (!object &&
-			   uw_stepper_trampoline(space, &r.machine, f->pc, f->exact, &rule)) {
-			err = 0;
-		}
-		if (err == -ENOENT && object && next && next->stepper == UW_STEPPER_PROLOGUE &&
-		    uw_beginnings_taken(object, f->pc - bias, &r.machine.regs, next->sp, &rule))
-			err = 0;
-		if (next && next->stepper >= UW_STEPPER_N) {
-			step_by_user(&r, f, next, &step);
-		} else if (!err) {
-			if (r.sp_low)
-				(void)uw_stepper_from_record(arch, &rule);
-			r.machine.bias = bias;
-			step.rules = UW_RULES_GAP;
-			if (rule.stepper == UW_STEPPER_DYNAMIC) {
-				step.rules = UW_RULES_DYNAMIC;
-				step.fde_start = rule.start;
-				step.fde_end = rule.end;
-			}
-			if (rule.stepper == UW_STEPPER_PROLOGUE) {
-				step.rules = UW_RULES_CODE;
-				step.fde_start = rule.start;
-				step.fde_end = rule.end;
-			} else if (object)
-				find_row(object, step.vaddr, &rule, &step);
-			step_by_rule(&r, &rule, &step);
-			r.sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;
-		} else if (next) {
-			step_by_guess(&r, next, &step);
-		} else if (err == -ENOENT && stack->stop != UW_STOP_MAX_FRAMES) {
-			try_all(&r, f, &step);
-		}
-		/* The last frame's step is reported, but has no next frame to compare with. */
-		step.differs = next && (!step.found || r.machine.regs.value[arch->sp] != next->sp ||
-					stripped(&r, r.machine.regs.value[arch->pc]) != next->pc);
+		explain_step(&r, &stack->frames[i],
+			     i + 1 < stack->n_frames ? &stack->frames[i + 1] : NULL, &step);
 		fn(ctx, &step);
-		if (step.differs)
-			break;
+		differs = step.differs;
 	}
 }
