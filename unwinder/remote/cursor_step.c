@@ -161,28 +161,14 @@ static int step_by_rule(struct uw_cursor_state *s, const struct uw_cursor_state 
 	int got;
 
 	machine.bias = old.bias = bias;
-	if (s->sp_low)
-		(void)uw_stepper_from_record(machine.arch, rule);
-	s->sp_low &= rule->cfa_reg == machine.arch->sp && !rule->cfa_size;
-	got = uw_step(&machine, rule, &cfa);
-	switch (got) {
-	case 1:
-		break;
-	case 0:
-		return stopping(s, UW_STOP_ROOT, pc);
-	case -EFAULT:
-		return stopping(s, UW_STOP_TRUNCATED, machine.missing);
-	case -ENODATA:
-		return stopping(s, UW_STOP_REG_UNKNOWN, pc);
-	default:
-		return stopping(s, UW_STOP_BAD_CFI, pc);
-	}
+	got = uw_step_low(&machine, rule, &s->sp_low, &cfa);
+	if (got != 1)
+		return stopping(s, uw_step_stop(got), got == -EFAULT ? machine.missing : pc);
 	s->regs = machine.regs;
 	s->stepper = rule->stepper;
 	s->confidence = UW_CONFIDENCE_RULE;
 	settle_by_rule(s, before, &old, rule, cfa);
-	return arrive(s, before, rule->signal || rule->cfa_size || rule->cfa_kind != UW_CFA_PLAIN,
-		      rule->signal);
+	return arrive(s, before, uw_step_switches(rule), rule->signal);
 }
 
 /* Return whether the frame record at fp links to another one further up the stack. */

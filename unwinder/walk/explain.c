@@ -132,11 +132,11 @@ static void read_save(const struct uw_regs *regs, struct uw_save *save)
 }
 
 /* Step by a rule and describe in *step where each register was saved. */
-static void step_by_rule(struct replay *r, const struct uw_rule *rule, struct uw_step *step)
+static void step_by_rule(struct replay *r, struct uw_rule *rule, struct uw_step *step)
 {
 	const struct uw_arch *arch = r->machine.arch;
 	struct uw_machine before = r->machine; /* the callee's registers; reads the same memory */
-	int got = uw_step(&r->machine, rule, &step->cfa);
+	int got = uw_step_low(&r->machine, rule, &r->sp_low, &step->cfa);
 	bool fp_told = false;
 
 	step->cfa_known = got >= 0 || step->cfa != 0;
@@ -423,11 +423,8 @@ static void explain_step(struct replay *r, const struct uw_frame *frame,
 	if (next && next->stepper >= UW_STEPPER_N) {
 		step_by_user(r, frame, next, step);
 	} else if (!err) {
-		if (r->sp_low)
-			(void)uw_stepper_from_record(arch, &rule);
 		name_rule(frame, &rule, step);
 		step_by_rule(r, &rule, step);
-		r->sp_low &= rule.cfa_reg == arch->sp && !rule.cfa_size;
 	} else if (next) {
 		step_by_guess(r, next, step);
 	} else if (err == -ENOENT && r->stack->stop != UW_STOP_MAX_FRAMES) {

@@ -164,3 +164,16 @@ int uw_step(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cf
 	regs->known |= (uint64_t)1 << arch->pc;
 	return 1;
 }
+
+bool uw_step_from_record(const struct uw_arch *arch, struct uw_rule *rule)
+{
+	const struct uw_reg_rule *fp = uw_rule_reg(rule, arch->fp),
+				 *lr = uw_rule_reg(rule, arch->lr);
+
+	if (rule->cfa_size || rule->cfa_reg != arch->sp || !fp || !lr ||
+	    fp->kind != UW_RULE_AT_CFA || lr->kind != UW_RULE_AT_CFA || lr->off != fp->off + 8)
+		return false;
+	rule->cfa_reg = arch->fp;
+	rule->cfa_off = -fp->off;
+	return true;
+}

@@ -2,6 +2,7 @@
 #ifndef UNWINDER_WALK_STEP_H
 #define UNWINDER_WALK_STEP_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,6 +37,45 @@ int uw_machine_reg(const struct uw_machine *machine, unsigned int reg, uint64_t 
  * is needed.
  */
 int uw_step(struct uw_machine *machine, const struct uw_rule *rule, uint64_t *cfa);
+
+/*
+ * Change a rule so that the CFA counts from the frame pointer instead of sp, if the rule says where
+ * the frame record is. Use this where sp is only a lower bound: on machines whose frame records may
+ * be anywhere in the frame, after a step by frame pointer. False: the rule is unchanged.
+ */
+bool uw_step_from_record(const struct uw_arch *arch, struct uw_rule *rule);
+
+/*
+ * Do the same as uw_step for a frame whose sp is only a lower bound if *sp_low. *sp_low is then
+ * that of the caller, and the rule the one that was applied.
+ */
+static inline int uw_step_low(struct uw_machine *machine, struct uw_rule *rule, bool *sp_low,
+			      uint64_t *cfa)
+{
+	if (*sp_low)
+		(void)uw_step_from_record(machine->arch, rule);
+	/* A CFA that does not count from sp is the caller's sp, whatever this frame's sp was. */
+	*sp_low &= rule->cfa_reg == machine->arch->sp && !rule->cfa_size;
+	return uw_step(machine, rule, cfa);
+}
+
+/* Return why a walk ends if uw_step did not return 1. */
+static inline enum uw_stop uw_step_stop(int got)
+{
+	return got == 0		 ? UW_STOP_ROOT
+	       : got == -EFAULT	 ? UW_STOP_TRUNCATED
+	       : got == -ENODATA ? UW_STOP_REG_UNKNOWN
+				 : UW_STOP_BAD_CFI;
+}
+
+/*
+ * Return whether the caller's frame may lie anywhere after this rule: signal stacks do, and
+ * expressions may switch stacks on purpose.
+ */
+static inline bool uw_step_switches(const struct uw_rule *rule)
+{
+	return rule->signal || rule->cfa_size || rule->cfa_kind != UW_CFA_PLAIN;
+}
 
 /*
  * Return whether the caller of a frame with stack pointer sp may have caller_sp: its frame lies

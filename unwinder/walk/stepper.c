@@ -61,52 +61,29 @@ static bool rises(const struct uw_walking *w, bool anywhere)
 	       uw_step_rises(arch, w->exact, w->sp, w->machine.regs.value[arch->sp], pc == w->pc);
 }
 
-bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule)
-{
-	const struct uw_reg_rule *fp = uw_rule_reg(rule, arch->fp),
-				 *lr = uw_rule_reg(rule, arch->lr);
-
-	if (rule->cfa_size || rule->cfa_reg != arch->sp || !fp || !lr ||
-	    fp->kind != UW_RULE_AT_CFA || lr->kind != UW_RULE_AT_CFA || lr->off != fp->off + 8)
-		return false;
-	rule->cfa_reg = arch->fp;
-	rule->cfa_off = -fp->off;
-	return true;
-}
-
 /* Apply a->rule. bias is that of the code that the rule is for. */
 static enum uw_answer step_by_rule_of(struct uw_asking *a, uint64_t bias)
 {
 	struct uw_walking *w = a->w;
+	int got;
 
 	uw_hot_settle(w);
 	w->machine.bias = bias;
-	if (w->sp_low)
-		(void)uw_stepper_from_record(w->machine.arch, &a->rule);
-	/* A CFA that does not count from sp is the caller's sp, whatever this frame's sp was. */
-	w->sp_low &= a->rule.cfa_reg == w->machine.arch->sp && !a->rule.cfa_size;
 	a->found->stepper = a->rule.stepper;
 	a->found->signal = a->rule.signal;
+	got = uw_step_low(&w->machine, &a->rule, &w->sp_low, &a->found->cfa);
 	if (a->found->applied)
 		*a->found->applied = (struct uw_applied){ true, a->rule, bias };
-	switch (uw_step(&w->machine, &a->rule, &a->found->cfa)) {
-	case 1:
-		/* Signal stacks lie anywhere, and expressions may switch stacks on purpose. */
-		return rises(w,
-			     a->rule.signal || a->rule.cfa_size || a->rule.cfa_kind != UW_CFA_PLAIN)
-			       ? UW_ANSWER_SUCCESS
-			       : fail(a, UW_STOP_CFA_NOT_RISING);
-	case 0:
+	if (got == 0)
 		return UW_ANSWER_STACK_BOTTOM;
-	case -EFAULT:
+	if (got == -EFAULT) {
 		w->has_missing = false; /* the address that is missing is that of this read */
 		uw_walk_note_missing(w);
-		return fail(a, UW_STOP_TRUNCATED);
-	case -ENODATA:
-		return fail(a, UW_STOP_REG_UNKNOWN);
-	default:
-		return fail(a, UW_STOP_BAD_CFI);
 	}
+	if (got != 1)
+		return fail(a, uw_step_stop(got));
+	return rises(w, uw_step_switches(&a->rule)) ? UW_ANSWER_SUCCESS
+						    : fail(a, UW_STOP_CFA_NOT_RISING);
 }
 
 /* Apply a->rule, a rule for the code of the frame's mapping. */

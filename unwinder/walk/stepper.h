@@ -16,7 +16,6 @@
 #include "unwinder/walk/prologue.h"
 
 struct uw_walking;
-struct uw_arch;
 struct uw_machine;
 
 /* A rule that a step applied. */
@@ -42,13 +41,6 @@ struct uw_found {
  * UW_GO_ON, or why the walk ends there. *found is set in both cases, but for applied.
  */
 int uw_stepper_step(struct uw_walking *w, struct uw_found *found);
-
-/*
- * Change a rule so that the CFA counts from the frame pointer instead of sp, if the rule says where
- * the frame record is. Use this where sp is only a lower bound: on machines whose frame records may
- * be anywhere in the frame, after a step by frame pointer. False: the rule is unchanged.
- */
-bool uw_stepper_from_record(const struct uw_arch *arch, struct uw_rule *rule);
 
 /*
  * Return whether code at pc that no object has is a signal trampoline, and its rule. It is
