@@ -27,8 +27,3 @@ int array_make(void *array, size_t need, size_t *room, size_t size)
 	*room = bigger;
 	return 0;
 }
-
-int array_make_room(void **array, size_t n, size_t *room, size_t size)
-{
-	return array_make(array, n + 1, room, size);
-}

@@ -19,7 +19,4 @@
 /* Do it for the pointer at array, whatever its type, and elements of size bytes. */
 int array_make(void *array, size_t need, size_t *room, size_t size);
 
-/* The same as array_grow, with the address of a void pointer and the size. */
-int array_make_room(void **array, size_t n, size_t *room, size_t size);
-
 #endif

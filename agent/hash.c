@@ -34,24 +34,6 @@ uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n)
 	return h;
 }
 
-uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn equal,
-		   const void *ctx)
-{
-	size_t mask = index->n_slots - 1;
-
-	if (!index->n_slots)
-		return HASH_NONE;
-	/* The index is never full (see hash_add), so that a free slot ends every search. */
-	for (size_t i = (uint32_t)hash & mask;; i = (i + 1) & mask) {
-		const struct hash_slot *slot = &index->slots[i];
-
-		if (!slot->past)
-			return HASH_NONE;
-		if (slot->hash == (uint32_t)hash && equal(ctx, slot->past - 1))
-			return slot->past - 1;
-	}
-}
-
 /*
  * Put slot into the first free place from its home position on. The index must have a free slot.
  */

@@ -84,14 +84,6 @@ static inline uint32_t hash_first(const struct hash_index *index, uint64_t hash,
 	return index->n_slots ? hash_next(at) : HASH_NONE;
 }
 
-typedef bool (*hash_equal_fn)(const void *ctx, uint32_t id);
-
-/*
- * Return the id that was added with this hash and for which equal returns true, or HASH_NONE.
- * equal is called with ctx only for ids whose hash has the same low 32 bits.
- */
-uint32_t hash_find(const struct hash_index *index, uint64_t hash, hash_equal_fn equal,
-		   const void *ctx);
 /*
  * Add id. Neither the hash nor the id need be new to the index. Return 0 or -ENOMEM; on failure
  * the index is unchanged.
