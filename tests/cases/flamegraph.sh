@@ -21,7 +21,7 @@ expect() {
 }
 
 "$offwind" unwind -q -o "$dir/a.pb.gz" tests/cases/perfdata/file.data || fail "no profile"
-samples=$("$offwind" report "$dir/a.pb.gz" | grep -oE '[0-9]+ samples' | cut -d' ' -f1)
+samples=$("$offwind" report "$dir/a.pb.gz" | sed -n 's/^# \([0-9]*\) samples,.*/\1/p')
 "$offwind" flamegraph -o "$dir/a.html" "$dir/a.pb.gz" || fail "a profile"
 grep -q "\"samples\":$samples," "$dir/a.html" || fail "other samples than $samples"
 "$offwind" flamegraph -o - "$dir/a.pb.gz" | cmp - "$dir/a.html" || fail "on standard output it is another page"
