@@ -23,7 +23,7 @@ export WORKLOAD_DIR=$work
 unset XDG_CACHE_HOME
 offwind=$(realpath "$BUILD/offwind")
 
-# time NAME COMMAND…: append ms of user + sys, and peak KiB, to NAME.
+# measure FILE COMMAND…: append ms of user + sys, and peak KiB, to FILE.
 measure() {
 	local to=$1
 	shift
