@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-# No services, no first-run work, nothing asked from a network; the sandbox wants another user than root.
+# No services, no first-run work, no requests to a network; the sandbox needs another user than root.
 FLAGS = ["--host-resolver-rules=MAP * ~NOTFOUND"] + """--headless --no-sandbox --disable-gpu --no-first-run --disable-extensions --disable-sync
 --disable-background-networking --disable-component-update --disable-default-apps --disable-breakpad
 --disable-dev-shm-usage --hide-scrollbars --force-device-scale-factor=1 --remote-debugging-pipe
@@ -23,7 +23,7 @@ class Browser:
         self.deadline = time.monotonic() + seconds
         (to_read, self.to), (self.back, back_write) = (map(self.high, os.pipe()) for _ in range(2))
 
-        # 3 and 4 are where the browser looks for them.
+        # The browser uses descriptors 3 and 4.
         start = f'exec chromium "$@" 3<&{to_read} 4>&{back_write} {to_read}<&- {back_write}>&-'
         with open(os.path.join(folder, "chromium.log"), "wb") as log:
             self.process = subprocess.Popen(
@@ -42,7 +42,7 @@ class Browser:
 
     @staticmethod
     def high(fd):
-        """A descriptor's copy beyond 3 and 4, in its place."""
+        """Return a copy of a descriptor with a number above 4, and close the original."""
         copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
         os.close(fd)
         return copy
@@ -92,7 +92,7 @@ class Browser:
         self("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def eval(self, code):
-        """The value of an expression; the page's own policy does not bind the debugger."""
+        """Return the value of an expression; the page's policy does not apply to the debugger."""
         got = self("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in got:
             raise RuntimeError(f"{code}: {got['exceptionDetails']}")
@@ -124,7 +124,7 @@ class Browser:
             file.write(base64.b64decode(self("Page.captureScreenshot", format="png")["data"]))
 
     def complaints(self):
-        """What the page was refused, threw or logged, and whatever it asked for beyond itself."""
+        """Return what the page was refused, threw or logged, and all requests beyond its own file."""
         self("Runtime.evaluate", expression="0")
         found = []
         for event in self.events:

@@ -54,7 +54,7 @@ def against_walk(name, steps, text, tsv):
 
 
 def against_readelf(steps, elf):
-    """The row's CFA and the slot of the return address."""
+    """Return the row's CFA and the slot of the return address."""
     s = json.load(open(steps))
     out = subprocess.run(['readelf', '-wF', elf], capture_output=True, text=True, check=True).stdout
     fdes = re.findall(r'FDE cie=\S+ pc=([0-9a-f]+)\.\.([0-9a-f]+)\n((?:.+\n)*)', out)

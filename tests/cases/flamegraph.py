@@ -40,7 +40,7 @@ def write(name, profile):
     return path
 
 
-# What the page shows: by label, of each drawn frame, what can be asked about it.
+# The content of the page: by label, the properties of each drawn frame.
 FRAMES = """[...document.querySelectorAll('g.frame')].map(g => {
   const r = g.querySelector('rect').getBoundingClientRect(), s = getComputedStyle(g.querySelector('rect'));
   return { text: g.querySelector('foreignObject div').textContent, x: r.x, y: r.y, width: r.width,
@@ -102,7 +102,7 @@ def test_draws(b, path):
     equal(sorted(round(f["width"] * 100 / whole) for f in frames(b) if f["text"] == "sort_all"), [25, 30], "two ways to sort_all")
     equal(len(frames(b)), 14, "frames")
     equal([f["level"] for f in frames(b) if f["text"] in ("all", "inlined_in")], ["1", "5"], "levels")
-    # The root above, callees below, those cut beyond their mark.
+    # The root is at the top, callees are below, cut stacks are after their mark.
     check(named(b, "all")["y"] < named(b, "app")["y"] < named(b, "⊘ truncated")["y"], "the root is above")
     cut = named(b, "⊘ truncated")
     check(any(f["text"] == "work" and near(f["x"], cut["x"]) and f["y"] > cut["y"] for f in frames(b)), "cut stacks are behind their mark")
@@ -110,7 +110,7 @@ def test_draws(b, path):
     for f in frames(b):
         equal(f["guess"], f["text"].startswith("≈"), f"{f['text']}: guessed")
         equal(f["dash"] != "none", f["guess"], f"{f['text']}: a broken edge")
-    # One colour a module.
+    # One colour per module.
     check(named(b, "≈ malloc")["fill"] != named(b, "outer")["fill"], "modules share a colour")
     equal(named(b, "outer")["fill"], named(b, "inlined_in")["fill"], "one module")
     b.eval("document.getElementById('flip').click()")
@@ -212,7 +212,7 @@ def test_dark(b):
     b.eval("document.getElementById('theme').click()")
 
 
-# How red-, green- and blue-blind eyes see linear RGB (Machado, Oliveira and Fernandes 2009, severity 1.0).
+# How people with red, green and blue blindness see linear RGB (Machado, Oliveira and Fernandes 2009, severity 1.0).
 SIGHTS = {
     "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "protan": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
@@ -238,7 +238,7 @@ def lab(rgb):
 
 
 def contrast(a, b):
-    """As WCAG 2.1 defines it."""
+    """Return the contrast as WCAG 2.1 defines it."""
     light = sorted(0.2126 * r + 0.7152 * g + 0.0722 * bl for r, g, bl in (a, b))
     return (light[1] + 0.05) / (light[0] + 0.05)
 
@@ -255,14 +255,14 @@ def test_colours(b):
         for sight, matrix in SIGHTS.items():
             as_seen = {n: lab([sum(m * c for m, c in zip(row, linear(colours[n]))) for row in matrix]) for n in colours}
             apart = lambda x, y: sum((p - q) ** 2 for p, q in zip(as_seen[x], as_seen[y])) ** 0.5
-            # A difference of 2.3 is just noticed.
+            # A difference of 2.3 is just noticeable.
             for i, x in enumerate(modules):
                 for y in modules[:i]:
                     check(apart(x, y) > 10, f"{theme}, {sight}: {x} and {y} are {apart(x, y):.1f} apart")
             for i in range(1, 5):
                 check(apart(f"less{i}", f"more{i}") > 15, f"{theme}, {sight}: less{i} and more{i}")
         for name, colour in colours.items():
-            # Modules are paler in their third shade: mixed with what is behind.
+            # The third shade of a module is paler: mixed with the background.
             mixed = linear(colour)
             if name in modules:
                 mixed = linear("#" + "".join(f"{round(0.82 * int(colour[i:i + 2], 16) + 0.18 * int(ground[i:i + 2], 16)):02x}" for i in (1, 3, 5)))
@@ -284,7 +284,7 @@ def rows(b):
 
 
 def test_callers(b):
-    """The inverted graph: as wide as what ended in a function, its callers beyond it."""
+    """Test the inverted graph: a function is as wide as the samples that ended in it, its callers come after it."""
     whole = named(b, "all")["width"]
     press(b, "callers")
     first = {f["text"]: round(f["width"] * 100 / whole) for f in frames(b) if f["level"] == "2"}
@@ -346,7 +346,7 @@ def test_filters(b):
 
 
 def test_types(b):
-    """Several sample types, of which two are proportional, and a link that shows the same view again."""
+    """Test several sample types, two of which are proportional, and a link that shows the same view again."""
     p = Profile(kind=[("samples", "count"), ("cpu", "nanoseconds"), ("wait", "nanoseconds")])
     long = "ns::sort<int (*)(int)>(std::vector<int, A<int> >&, int) const [clone .cold]"
     odd = ["operator()", "(anonymous namespace)", "Row::operator()(int) const", "f(void (*)(int))", "main.(*T).run", "<impl A for (B, C)>::d"]
@@ -401,7 +401,7 @@ HOSTILE = ["<img src=x onerror=\"window.pwned=1\">", "</script><script>window.pw
 
 
 def shown_as(name):
-    """As the export writers promise: no control characters, none that reorder, and UTF-8."""
+    """Check what the exporters promise: UTF-8 without control characters and without characters that reorder text."""
     text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
     hidden = "\u2028\u2029\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
     return "".join("?" if ord(c) < 32 or 127 <= ord(c) < 160 or c in hidden else c for c in text)
@@ -435,7 +435,7 @@ def test_hostile(b):
 
 
 def test_policy(b):
-    """What the other tests rely on: the policy is in force, and what it refuses is seen."""
+    """Test what the other tests rely on: the policy is in force, and refused requests are noticed."""
     policy = b.eval("document.querySelector('meta[http-equiv]').content")
     check("default-src 'none'" in policy and "unsafe" not in policy and "*" not in policy, policy)
     attempts = ("const s = document.createElement('script'); s.append('window.ran = 1'); document.body.append(s)",
@@ -486,7 +486,7 @@ def test_difference(b):
 
 
 def hundred_thousand(path):
-    """Stacks of 20 to 35 frames, no two equal, of 20,000 functions."""
+    """Return stacks of 20 to 35 frames, no two equal, with 20,000 functions."""
     functions, modules = 20000, 16
     texts = [b"", b"samples", b"count"] + [b"/usr/lib/lib%d.so" % i for i in range(modules)] + \
         [b"name::Space%d<int, T%d>::method_%d(char const*)" % (i % 97, i % 13, i) for i in range(functions)]
@@ -531,7 +531,7 @@ def test_hundred_thousand(b):
     check("functions in" in text_of(b, "found"), text_of(b, "found"))
     print(f"100,000 stacks: page of {os.path.getsize(path) / 1e6:.1f} MB made in {made:.2f} s, painted after {paint:.0f} ms, "
           f"drawn after {ready:.0f} ms ({n} frames), enlarged in {zoomed:.0f} ms, a key of the search {searched:.0f} ms")
-    # Bounds for a busy machine; on an idle one it is a tenth.
+    # The limits are for a busy machine; an idle one takes a tenth.
     check(ready < 10000 and zoomed < 5000 and searched < 5000, "too slow")
     equal(b.complaints(), [], "of the large page")
 

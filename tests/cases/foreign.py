@@ -53,12 +53,12 @@ def feature_string(s):
 
 
 def build_ids(path, build_id, kind=USER):
-    # { header; pid; u8 id[20], of which nobody says how many count; u8 reserved[4]; name }
+    # { header; pid; u8 id[20], without a count of the valid bytes; u8 reserved[4]; name }
     return record(0, struct.pack('<i', -1) + build_id.ljust(24, b'\0') + string(path), kind)
 
 
 def perf_file(the_attr, records, features={}):
-    """A file of perf record: header, attrs, records, features."""
+    """Write a file of perf record: header, attrs, records, features."""
     attrs_at = 104
     data_at = attrs_at + len(the_attr) + 16
     bits = 0
@@ -76,7 +76,7 @@ def perf_file(the_attr, records, features={}):
 
 
 def perf_pipe(the_attr, records, features={}):
-    """The same as perf record -o - writes it."""
+    """Write the same in the form of perf record -o -."""
     out = struct.pack('<8sQ', b'PERFILE2', 16) + record(ATTR, the_attr + struct.pack('<Q', 1), 0)
     for f in sorted(features):
         out += record(FEATURE, struct.pack('<Q', f) + features[f], 0)
@@ -91,7 +91,7 @@ def segments(core):
 
 
 def change_core(kind, core):
-    """gcore's, without the list of mapped files, as before Linux 3.7, or with names that do not begin with a slash."""
+    """Change a core of gcore: remove the list of mapped files, as before Linux 3.7, or use names that do not begin with a slash."""
     core = bytearray(core)
     found = 0
     for p_type, _, off, _, _, size, _, _ in segments(core):
@@ -126,14 +126,14 @@ def main():
     if kind == 'padded':
         made = perf_file(plain, mapped + b''.join(samples), {BUILD_ID: build_ids(program, build_id)})
     elif kind == 'simpleperf':
-        # A list of the kernel's symbols beyond 64 KiB, tracing data of two ages, and a type still unknown.
+        # A list of kernel symbols of more than 64 KiB, tracing data of two versions, and a type that is not known yet.
         data = bytes(range(256)) * 4
         made = perf_file(plain, mapped + samples[0] + big_record(32769, struct.pack('<I', 100000) + b'\xff' * 100004) + samples[1] +
                          record(TRACING_DATA, struct.pack('<I', len(data) - 20) + data, 0) + samples[2] +
                          big_record(32777, struct.pack('<I', len(data)) + data) + samples[3] + big_record(32800, b'') +
                          b''.join(samples[4:]), {BUILD_ID: build_ids(program, build_id)})
     elif kind == 'lbr':
-        # The kernel's own chain has two user frames, of which the second is none; three calls are open.
+        # The kernel's own chain has two user frames, of which the second is invalid; three calls are open.
         chain = struct.pack('<QQQQQQ', 5, 2**64 - 128, 0xffffffff81000010, 2**64 - 512, at['leaf'] + 4, 0)
         calls = struct.pack('<Q', 2) + b''.join(struct.pack('<QQQ', at[f] + 4, at[t], 0) for f, t in (('middle', 'leaf'), ('main', 'middle')))
         the_attr = attr(IP | TID | TIME | CALLCHAIN | BRANCH, 1 << 0 | 1 << 11)  # user, call stack

@@ -67,7 +67,7 @@ for path in sorted(glob.glob(parca + '/tables/*/default/ours_*.txt')):
         faults.append('%s: FDEs differ: %s' % (path, sorted(set(got) ^ set(want))[:5]))
     for fde, rows in want.items():
         mine = {loc: (cfa, slot(r, FP[arch]), slot(r, '30') if arch == 'arm64' else 'any') for loc, (cfa, r) in got.get(fde, {}).items()}
-        # A row that says what the one before it said is none in ours.
+        # A row that equals the row before is not a row of ours.
         last = None
         for loc, row in rows.items():
             if mine.get(loc, last) != row:

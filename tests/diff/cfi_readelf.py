@@ -31,7 +31,7 @@ def readelf(path):
         if entry and not entry[1] and row:
             cies[entry[0]] = row.split(' ', 1)[1]
         elif entry and entry[1] and rows == 0:
-            # An FDE of nops has no rows of its own there: its CIE's holds throughout.
+            # An FDE of nops has no rows of its own in readelf: the CIE's row holds throughout.
             yield f'{entry[2]:x} {row.split(" ", 1)[1] if row else cies[entry[0]]}'
         elif entry and entry[1] and row:
             yield row

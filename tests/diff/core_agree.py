@@ -38,7 +38,7 @@ class Code:
             return b''
 
     def returned_to(self, addr):
-        """Is there a call right before addr?"""
+        """Return whether a call ends at addr."""
         if not self.where(addr - 1):
             return False
         b = self.read(addr - 8, 8)
@@ -101,7 +101,7 @@ def read_ours(path):
 
 
 def sound(code, frames, start):
-    """Frames from start on are where calls return to, or what a signal interrupted."""
+    """Return whether all frames from start on are return addresses of calls, or were interrupted by a signal."""
     for i in range(max(start, 1), len(frames)):
         if not (code.returned_to(frames[i]) or code.is_trampoline(frames[i]) or
                 code.is_trampoline(frames[i - 1]) or
@@ -111,7 +111,7 @@ def sound(code, frames, start):
 
 
 def calls(code, ra, pc):
-    """Is ra where a call of the function around pc returns to?"""
+    """Return whether ra is the return address of a call to the function around pc."""
     b = code.read(ra - 5, 5)
     if len(b) < 5 or b[0] != 0xe8:
         return False
@@ -120,7 +120,7 @@ def calls(code, ra, pc):
 
 
 def in_code(code, frames):
-    """Frames without those at the end that lie where no code is."""
+    """Return the frames without those at the end that are not in code."""
     n = len(frames)
     while n and not code.where(frames[n - 1] - 1):
         n -= 1
@@ -128,12 +128,12 @@ def in_code(code, frames):
 
 
 def leads_to(frames, ours):
-    """Whether frames end as ours do, or one before: where a thread began a peer may not know."""
+    """Return whether frames end like ours or one frame earlier: a peer may not know where a thread began."""
     return any(n and frames[-n:] == ours[:n] for n in (len(ours), len(ours) - 1))
 
 
 def go_frames(pid, code):
-    """What Go's own table makes of each thread, and whether that is all of it."""
+    """Return the frames of each thread by Go's own table, and whether they are complete."""
     table = core_go.Table('/proc/%d/exe' % pid)
     threads = {}
     for tid in os.listdir('/proc/%d/task' % pid) if table.functions else ():
@@ -143,7 +143,7 @@ def go_frames(pid, code):
 
 
 def explain(code, ours, stop, theirs, other):
-    """The class of a difference and where it begins; no class where it may be ours."""
+    """Return the class of a difference and where it begins; no class if it may be our fault."""
     at = next((i for i in range(min(len(ours), len(theirs))) if ours[i] != theirs[i]),
               min(len(ours), len(theirs)))
     if at == 0:
@@ -152,12 +152,12 @@ def explain(code, ours, stop, theirs, other):
         return 'goes on where no code is', at
     if not sound(code, ours, at):
         return None, at
-    # Having skipped it they may end early: ours is sound up to the root, or to one frame more.
+    # After they have skipped a caller, they may end early: ours is sound up to the root, or to one frame more.
     skipped, known = ours[:at] + ours[at + 1:], in_code(code, theirs)
     if at < len(known) and known == skipped[:len(known)] and calls(code, ours[at], ours[at - 1]) and (
             stop == 'root' or len(skipped) - len(known) <= 1):
         return 'skips a caller', at
-    # The rest of ours ends where a thread begins, or as the other peer says.
+    # The rest of our frames ends where a thread begins, or like the other peer's.
     if stop != 'root' and not leads_to(in_code(code, other), ours[at:]):
         return None, at
     if at == len(theirs):

@@ -19,7 +19,7 @@ for line in open(eu, errors='replace'):
     m = re.match(r'#\d+ +0x([0-9a-f]+)', line)
     if m:
         want[tid].append(int(m.group(1), 16))
-    # Messages of threads come where stderr was flushed; only whole dumps are trusted then.
+    # Messages of threads appear where stderr was flushed; then only whole dumps are trusted.
     if 'dwfl_thread_getframes' in line or 'eu-stack:' in line:
         broken |= set(re.findall(r'tid (\d+)', line)) or {tid}
 got, stop, tid = {}, {}, None

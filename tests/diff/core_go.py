@@ -10,7 +10,7 @@ TOP, SP_WRITE = 1, 2
 
 
 class Table:
-    """Of an executable that lies where it was linked to lie."""
+    """The table of an executable that is mapped at the addresses it was linked for."""
 
     def __init__(self, path):
         image = open(path, 'rb').read()
@@ -60,7 +60,7 @@ class Table:
                 return value, at
 
     def come_down(self, function, pc):
-        """How far sp has come down in the function at pc; None where the table ends before."""
+        """Return how far sp has moved down in the function at pc; None if the table ends before."""
         at, value, end = function[2], -1, function[0]
         while at:
             change, at = self.leb(at)
@@ -75,7 +75,7 @@ class Table:
 
 
 def walk(table, read, is_trampoline, pc, sp):
-    """The pcs, and whether that is all: no caller is to be found where Go itself gives up."""
+    """Return the pcs, and whether they are complete: no caller is expected where Go itself gives up."""
     word = lambda addr: struct.unpack('<Q', read(addr, 8).ljust(8, b'\0'))[0]
     frames, exact = [pc], True
     while len(frames) < 1000:

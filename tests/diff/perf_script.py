@@ -23,7 +23,7 @@ FRAME = re.compile(r'^\s+(?P<ip>[0-9a-f]+)\s+(?P<sym>.*?)(?:\s+\((?P<dso>.*)\))?
 
 
 def segments(path, cache={}):
-    """PT_LOAD entries of an ELF file: (offset, vaddr, size, executable)."""
+    """Return the PT_LOAD entries of an ELF file: (offset, vaddr, size, executable)."""
     if path not in cache:
         cache[path] = found = []
         try:
@@ -40,7 +40,7 @@ def segments(path, cache={}):
 
 
 def address(off, dso):
-    """What perf prints, as an address of the ELF file."""
+    """Convert an address that perf prints to an address of the ELF file."""
     for seg_off, vaddr, size, executable in segments(dso):
         if executable and seg_off <= off < seg_off + size:
             return off - seg_off + vaddr
@@ -57,7 +57,7 @@ def perf_samples(path):
             now = add(samples, head)
             continue
         frame = FRAME.match(line)
-        # Where the copy of the stack ends perf adds -1, which is the address of nothing.
+        # Where the copy of the stack ends, perf adds -1, which is no address.
         if frame and now is not None and frame['ip'] != 'f' * 16:
             dso = frame['dso'] or ''
             now.append((address(int(frame['ip'], 16), dso), frame['sym'], dso))
@@ -65,7 +65,7 @@ def perf_samples(path):
 
 
 def add(samples, head):
-    """The list of frames of one more sample; two of one thread may bear the same time."""
+    """Add a list for the frames of one more sample; two samples of a thread may have the same time."""
     n = 0
     while (int(head['tid']), head['time'], n) in samples:
         n += 1
@@ -90,13 +90,13 @@ def same(a, b):
     return abs(a[0] - b[0]) <= 1
 
 
-# Differences in which perf is the one that ends too early or goes on too long.
+# Differences in which perf ends too early or continues too long.
 FURTHER = {'perf has no frames', 'perf stops after the kernel part', 'perf stops at the first user frame',
            'perf stops earlier', 'perf loses a frame at generated code', 'perf goes on into no mapping'}
 
 
 def generated(frame):
-    """Code without unwind information: V8's builtins and what it compiles."""
+    """Return whether this is code without unwind information: V8's builtins and the code that it compiles."""
     return frame[1].startswith('Builtins_') or frame[2] in ('[jit]', '[unknown]')
 
 
@@ -120,9 +120,8 @@ def classify(theirs, ours):
         if all(f[2] in ('', '[unknown]') for f in theirs[n:]):
             return 'perf goes on into no mapping'
         return 'offwind stops earlier'
-    # Without rules perf takes the frame pointer at once and so loses the caller
-    # of a leaf that has no frame of its own: ours less that frame is what it has,
-    # as far as it gets.
+    # Without rules, perf uses the frame pointer at once and so loses the caller of a leaf that has no frame of its own:
+    # perf's frames are ours without that one, as far as perf gets.
     if n and generated(ours[n - 1]) and len(ours) > len(theirs):
         if all(same(a, b) for a, b in zip(theirs[n:], ours[n + 1:])):
             return 'perf loses a frame at generated code'

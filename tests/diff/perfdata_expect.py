@@ -11,7 +11,7 @@ import struct
 import sys
 import zlib
 
-# psABI, figure 3.36, by perf's names; AADWARF64 section 4.1
+# psABI, figure 3.36, with perf's names; AADWARF64 section 4.1
 DWARF = {"AX": 0, "DX": 1, "CX": 2, "BX": 3, "SI": 4, "DI": 5, "BP": 6, "SP": 7, "IP": 16}
 DWARF.update({"R%d" % n: n for n in range(8, 16)})
 PROT = {"r": 1, "w": 2, "x": 4}
@@ -80,7 +80,7 @@ def sample(cpu, time, text, lines, raw):
     if abi is None and mode == 2 and not WANTS_REGS:
         known, abi = {16: ip}, "64-bit"
     out = "sample %s/%s %s %s cpu %s period %s" % (pid, tid, time, event, cpu or 0, period)
-    # perf's offset is where the size stands; the bytes follow it.
+    # perf's offset is that of the size; the bytes follow it.
     size = stack and struct.unpack_from("<Q", raw, stack[1])[0]
     out += " user" if known else ""
     out += " compat" if abi == "32-bit" else ""

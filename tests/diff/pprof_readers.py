@@ -27,7 +27,7 @@ def report(*args):
     return subprocess.run([offwind, 'report', *args], check=True, capture_output=True).stdout.decode()
 
 
-# With inlined calls, source files and lines, and names that are markup to whoever does not escape them.
+# With inlined calls, source files and lines, and names that are markup unless a reader escapes them.
 made = Profile('cpu', 'nanoseconds', comments=['host: somewhere'])
 made.sample(['main', ['outer', 'middle', '<b>inner</b>']], 7000000, comm='app', thread='app', pid=10, tid=10)
 made.sample(['main', ['outer', 'middle', 'other & "more"']], 2000000, comm='app', thread='worker', pid=10, tid=11)
@@ -41,7 +41,7 @@ check(len(profiles) == 6, 'profiles: %s' % profiles)
 
 
 def go(*args):
-    # -symbolize=local is what it does by itself for files that are not symbolised.
+    # -symbolize=local is its default for files that are not symbolised.
     got = subprocess.run(['go', 'tool', 'pprof', *args], capture_output=True, env=environment)
     check(got.returncode == 0 and not got.stderr and got.stdout, 'go tool pprof %s: %d %r' % (' '.join(args), got.returncode, got.stderr))
     return got.stdout.decode()
@@ -68,7 +68,7 @@ def pages(path):
                 check(False, '%s: page %r: %s %s' % (path, page, e, e.read()[:200]))
                 continue
             check('id="errors"></div>' in text, '%s: page %r complains: %r' % (path, page, text[text.index('id="errors"'):][:300]))
-            # Its graph leaves out small shares, and functions whose shares cancel out.
+            # pprof's graph leaves out small shares, and functions whose shares cancel out.
             if 'diff' not in path:
                 name = '<b>inner</b>' if 'inlines' in path else 'leaf' if 'events' not in path else ''
                 check(name not in ('<b>inner</b>',) or name not in text, '%s: page %r: unescaped' % (path, page))
@@ -88,14 +88,14 @@ for path in profiles:
 for path in 'events', 'inlines', 'diff':
     pages('%s/%s.pb.gz' % (work, path))
 
-# Our difference is theirs: the same numbers as of the two files.
+# Our difference is the same as theirs: the same numbers as of the two files.
 top = ['-top', '-unit=ns', '-nodecount=100000', '-nodefraction=0', '-edgefraction=0']
 strip = lambda text: sorted(re.sub(r'[\d.]+%', '', l) for l in text.splitlines() if re.match(r'\s*-?[\d.]+(ns)?\s', l))
 theirs = strip(go(*top, '-diff_base', work + '/one.pb.gz', work + '/two.pb.gz'))
 check(theirs and strip(go(*top, work + '/diff.pb.gz')) == theirs, 'diff: %r' % theirs[:5])
 # So is the merge.
 check(strip(go(*top, work + '/merged.pb.gz')) == strip(go(*top, work + '/one.pb.gz', work + '/two.pb.gz')), 'merge')
-# And inlined calls, innermost first; it takes what stands in <> for a template's and leaves it out.
+# So are inlined calls, innermost first; pprof takes text in <> as a template's arguments and leaves it out.
 raw = go('-raw', work + '/inlines.pb.gz')
 check(re.search(r'inner src/a.c:0 s=7\(<b>inner</b>\)\n\s+middle src/a.c:0 s=7\n\s+outer src/a.c:0 s=7', raw), 'inlines: ' + raw)
 
@@ -124,7 +124,7 @@ for path, p in json.loads(got.stdout or '{}').items():
 
 
 def speedscope(b, path, name):
-    """What it understood: it is asked to save it, in its own format."""
+    """Return what speedscope understood: make it save the profile in its own format."""
     with open(work + '/load.js', 'w') as f:
         data = base64.b64encode(open(path, 'rb').read()).decode()
         f.write('URL.createObjectURL = b => { b.text().then(t => window.saved = t); return "data:,"; };'
@@ -147,7 +147,7 @@ def speedscope(b, path, name):
 
 
 def stacks_of(file, profile):
-    """Weights by stack, outermost first, of sampled and of evented profiles; events are closed in order."""
+    """Return the weights by stack, outermost first, of sampled and of evented profiles; events are closed in order."""
     frames, out = [f['name'] for f in file['shared']['frames']], collections.Counter()
     if profile['type'] == 'sampled':
         for stack, weight in zip(profile['samples'], profile['weights']):
@@ -167,15 +167,15 @@ def stacks_of(file, profile):
 
 
 # ---- the Firefox Profiler's processed format ------------------------------------------------------------
-# Of its table of columns each has as many entries as the table's length, and an index leads into the
-# table it is of; put together again, the stacks are those that jsonl tells.
+# Each column of a table has as many entries as the table's length, and an index refers to its own table. Put together
+# again, the stacks are those of jsonl.
 INDICES = {'stackTable': {'frame': 'frameTable', 'prefix': 'stackTable'}, 'frameTable': {'func': 'funcTable'},
            'funcTable': {'name': None, 'fileName': None, 'resource': 'resourceTable'}, 'samples': {'stack': 'stackTable'},
            'resourceTable': {'name': None, 'lib': 'libs'}, 'markers': {}, 'nativeSymbols': {}}
 
 
-# What version 48 asks for (src/types/profile.js and docs-developer/CHANGELOG-formats.md of the Firefox
-# Profiler): columns and fields that have to be there, with the types that their values may have.
+# The requirements of version 48 (src/types/profile.js and docs-developer/CHANGELOG-formats.md of the Firefox Profiler):
+# columns and fields that must exist, with the types of their values.
 NULL, NUMBER = type(None), (int, float)
 META = {'interval': NUMBER, 'startTime': NUMBER, 'processType': (int,), 'stackwalk': (int,), 'version': (int,),
         'preprocessedProfileVersion': (int,), 'product': (str,), 'categories': (list,), 'markerSchema': (list,)}
@@ -252,10 +252,9 @@ for path in profiles:
             if report('-f', 'jsonl', '--type', type_name, path):
                 firefox(path, type_name)
 
-# Its own loader, as its authors ship it for terminals: each thread's functions with the weights that
-# they have by themselves and with what they call.  (Its `load` gives its daemon half a second to start;
-# so it is started here.  Who asks before it has told where it is takes its files away for good; the
-# file waited for is the last that it writes.)
+# The Firefox Profiler's own loader, as its authors ship it for terminals: each thread's functions with their self and
+# total weights. (Its `load` gives its daemon half a second to start, so it is started here. A request before the daemon
+# has reported its address deletes its files for good; the file that is waited for is the last one that it writes.)
 
 
 def profiler(path, type_name):
@@ -299,7 +298,7 @@ def profiler(path, type_name):
         s, seen = json.loads(line), set()
         for i, f in enumerate(s['frames']):
             whole = f['function'], f.get('system_name'), f.get('file'), f.get('start_line'), f.get('module')
-            # It gives no library to a function that is named as its library is: a kernel whose symbols are not at hand.
+            # It gives no library to a function whose name equals its library's: a kernel without symbols.
             library = os.path.basename(f.get('module') or '')
             who = str(s['labels']['pid']), str(s['labels']['tid']), f['function'], library if library not in ('', f['function']) else None
             mine[who + ('self',)] += s['values'][type_name] if not i else 0
@@ -329,7 +328,7 @@ try:
         check({(f['name'], f.get('file')) for f in file['shared']['frames']} == want, 'speedscope: %s: frames' % ours)
         if 'inlines' in path:
             check(('main', 'outer', 'middle', '<b>inner</b>') in stacks_of(file, file['profiles'][0]), 'speedscope: inlined calls')
-            # The pprof file itself it reads as well; of inlined calls it takes the outermost alone.
+            # It also reads the pprof file itself; of inlined calls it takes only the outermost one.
         if 'one' in path:
             direct = speedscope(browser, path, 'one.pb.gz')
             check(direct['profiles'] and stacks_of(direct, direct['profiles'][0]) == stacks_of(mine, mine['profiles'][0]), 'speedscope reads of the pprof file something else')

@@ -35,7 +35,7 @@ def sample():
 
 
 def choose(addresses, chains):
-    """Some of each kind: a static program is nearly all code without debug information."""
+    """Choose some addresses of each kind: nearly all code of a static program has no debug information."""
     rng = random.Random(2)
     known = [a for a in addresses if chains.get(a)]
     rest = [a for a in addresses if not chains.get(a)]
@@ -92,7 +92,7 @@ def llvm(addresses):
 
 
 def doubled(own, theirs):
-    """place/place/a.c for place/a.c."""
+    """Return whether one path is place/place/a.c and the other place/a.c."""
     folder = theirs[:-len(own) - 1]
     return theirs == folder + "/" + own and own.startswith(folder + "/") and folder != ""
 

@@ -10,7 +10,7 @@ import os, signal, struct, subprocess, sys, time, zlib
 
 offwind, program, work = sys.argv[1:4]
 LIMIT = 20
-# KiB.  What unpacks one bomb takes half of it, and before there were bounds all of them took twice as much.
+# KiB. Unpacking one bomb takes half of it; before there were limits, all of them took twice as much.
 MEMORY = 600 << 10
 failures = 0
 
@@ -68,17 +68,17 @@ def cie(program):
     return struct.pack('<I', len(body)) + body
 
 
-# A CIE that takes milliseconds to run, of 20,000 FDEs.
+# A CIE that takes milliseconds to execute, with 20,000 FDEs.
 registers = b''.join(b'\x05' + uleb(r) + b'\1' for r in range(33) if r != 16)
 frames = bytearray(cie(b'\x0c\7\x08\x90\1' + registers + b'\x0a\x0b' * 499000))
 for i in range(20000):
     frames += struct.pack('<IIQQB3x', 24, len(frames) + 4, CODE + 64 * i, 64, 0)
 build(work + '/cie', [('.eh_frame', 1, 0x500000, bytes(frames) + bytes(4))])
-# A debug file whose checksum is that of 8 TB.
+# A debug file of 8 TB, whose checksum would have to be computed.
 build(work + '/link', [('.gnu_debuglink', 1, 0, b'big.debug\0\0\0' + struct.pack('<I', 1))])
 with open(work + '/big.debug', 'wb') as f:
     f.truncate(8 << 40)
-# Half a gigabyte of nothing.
+# Half a gigabyte without contents.
 build(work + '/hollow', [('.eh_frame', 1, 0x500000, 255 << 20), ('.debug_frame', 1, 0, 255 << 20)])
 # A quarter of a megabyte that unpacks to a quarter of a gigabyte (Elf64_Chdr, ELFCOMPRESS_ZLIB), twelve times.
 BOMBS = ['bomb%d' % i for i in range(12)]
@@ -105,7 +105,7 @@ def run(*command, wait=False):
 
 
 def is_recording(child):
-    """Whether its events are open."""
+    """Return whether its events are open."""
     try:
         fds = os.listdir('/proc/%d/fd' % child.pid)
         return any('perf_event' in os.readlink('/proc/%d/fd/%s' % (child.pid, fd)) for fd in fds)
@@ -114,7 +114,7 @@ def is_recording(child):
 
 
 def peak(child):
-    """The most memory it has had so far, in KiB; 0 once it has ended."""
+    """Return its peak memory so far, in KiB; 0 after it has ended."""
     try:
         return next(int(line.split()[1]) for line in open('/proc/%d/status' % child.pid) if line.startswith('VmHWM'))
     except (OSError, StopIteration):
@@ -122,7 +122,7 @@ def peak(child):
 
 
 def record(name, *options, signals=(), at_end=None, code=(0,), profile=True):
-    """Record; where a busy machine let the honest program not run meanwhile, record for longer. Return what was said."""
+    """Record; if a busy machine did not run the honest program in the meantime, record for longer. Return the messages."""
     for seconds in (1, 4, 16):
         said, found = attempt(name, seconds, options, signals, at_end, code)
         if found or not profile or failures:
@@ -162,7 +162,7 @@ def attempt(name, seconds, options, signals, at_end, code):
 
 
 def serve():
-    """A file system that does not answer, in a mount namespace of its own; None: there is no FUSE here."""
+    """Mount a file system that does not answer, in a mount namespace of its own; None: there is no FUSE here."""
     if not os.path.exists('/dev/fuse'):
         print('no /dev/fuse: a file system that does not answer is not tried')
         return None
@@ -188,7 +188,7 @@ try:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         record(number.name, signals=[number])
     record('late', at_end=signal.SIGTERM)
-    # As timeout(1) does it, two at once are one; a second one later ends whatever is being done.
+    # As with timeout(1): two signals at once count as one; a second one later ends any work at once.
     record('twice', signals=[signal.SIGTERM, signal.SIGTERM], code=(0, 1), profile=False)
     check(all(p.poll() is None for p in programs), 'a program has ended: %s' % [p.poll() for p in programs])
 finally:

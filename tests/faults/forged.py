@@ -33,7 +33,7 @@ def step(h, word):
 
 
 def state(data, upto):
-    """The hash's state after all whole words below upto; len(data) is at least 32."""
+    """Return the hash's state after all whole words below upto; len(data) is at least 32."""
     v = [(P1 + P2) & MASK, P2, 0, -P1 & MASK]
     at = 0
     while at + 32 <= len(data):
@@ -66,7 +66,7 @@ def uleb(data, at):
 
 
 def wrong_rules(frames):
-    """Each function's largest frame becomes 8 bytes larger; returns how many were changed."""
+    """Make each function's largest frame 8 bytes larger; return how many were changed."""
     at = changed = 0
     while at + 8 <= len(frames):
         length, cie = struct.unpack_from('<II', frames, at)
@@ -107,7 +107,7 @@ for i in range(n):
         second_preimage(old, new)
         data[off:off + size] = new
     elif name == b'.eh_frame' and kind == 'address':
-        # The same bytes, and all that count from their place mean the function before.
+        # The same bytes, but everything that counts from their place refers to the function before.
         addr, = struct.unpack_from('<Q', data, at + 16)
         struct.pack_into('<Q', data, at + 16, addr + 64)
     elif name == b'.strtab' and kind == 'names':

@@ -23,7 +23,7 @@ MAGICS = [b"PERFILE2" + (104).to_bytes(8, "little") + (144).to_bytes(8, "little"
 
 
 def damaged(data, magic):
-    """Endless: (what was done, the bytes)."""
+    """Yield (what was done, the bytes) without end."""
     n = len(data)
     edges = [0, 1, 7, 8, 15, 16, 17, 103, 104, 105, n - 1, n - 8, n - 9]
     for at in edges:
@@ -77,7 +77,7 @@ def check(number, name, what, data):
         code, said = "no end", ""
     errors = [l for l in said.splitlines() if not l.startswith("offwind: warning: ")]
     named = r"offwind: (standard input|%s): offset (0x[0-9a-f]+|\d+): \S" % re.escape(path)
-    # A pipe may end after any record; everything else tells that its end is missing.
+    # A pipe may end after any record; all other inputs show that their end is missing.
     lacks = what.startswith("cut") and "pipe" not in name
     good = (
         code == 0 and not errors and os.path.exists(out) and not lacks
@@ -103,7 +103,7 @@ def main():
                 bad += not good
                 ends += 1
     print(f"{ends} damaged files, exit codes {codes}")
-    # Most cuts leave something to be done in part; if none did, this would test nothing.
+    # Most cuts leave a partial result; if none did, this would test nothing.
     sys.exit(bool(bad) or not codes.get(3) or not codes.get(1))
 
 

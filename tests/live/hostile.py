@@ -23,7 +23,7 @@ def check(ok, what):
 
 
 def clean(what, data, lines=True):
-    """Of any output: UTF-8, and of control characters only line ends (and a table's tabs)."""
+    """Check any output: UTF-8, and no control characters but line ends (and a table's tabs)."""
     try:
         text = data.decode('utf-8')
     except UnicodeDecodeError as e:
@@ -113,7 +113,7 @@ check_pprof('unwind', os.path.join(work, 'u.pb.gz'))
 run('report', '--merge', '-o', os.path.join(work, 'm.pb.gz'), profile, os.path.join(work, 'u.pb.gz'))
 check_pprof('merge', os.path.join(work, 'm.pb.gz'))
 
-# go tool pprof has nothing to say against them, nor against one with more sample types.
+# go tool pprof accepts them, and also one with more sample types.
 waits = os.path.join(work, 'waits.pb.gz')
 run('record', '-q', '-d', '500ms', '--off-cpu', '-o', waits, '--', program, COMM)
 run('report', '--check', waits)
@@ -122,7 +122,7 @@ for path in profile, os.path.join(work, 'm.pb.gz'), waits:
         got = subprocess.run(['go', 'tool', 'pprof', view, path], capture_output=True, env={**os.environ, 'PPROF_TMPDIR': work})
         check(got.returncode == 0 and not got.stderr and got.stdout, 'go tool pprof %s: %d %r' % (view, got.returncode, got.stderr[:300]))
 
-# A profile that somebody else made of such names.
+# A profile that another program made of such names.
 sys.path.insert(0, 'tests/cases')
 from browser import Profile
 theirs = Profile(NAME, NAME, comments=[NAME])
@@ -192,7 +192,7 @@ for name in 'table', 'csv', 'json':
         got = subprocess.run([offwind, 'cache', '--db', db, '--format', name, *args], capture_output=True, stdin=subprocess.DEVNULL)
         clean('cache %r, %s' % (args, name), got.stdout + got.stderr)
     check(b'prog' in run('cache', '--db', db, '--format', name, 'ls'), 'the store knows the program')
-# A store in which somebody else wrote.
+# A store into which another user wrote.
 foreign_db = os.path.join(work, 'foreign.db')
 subprocess.run(['cp', db, foreign_db], check=True)
 with sqlite3.connect(foreign_db) as connection:

@@ -20,7 +20,7 @@ def run(*args):
 
 
 def chain(address):
-    """What addr2line says: (function, file, line), the innermost first."""
+    """Return addr2line's answer: (function, file, line), the innermost first."""
     out = subprocess.run(['addr2line', '-e', work + '/calls', '-i', '-f', address], capture_output=True, check=True).stdout.decode().split('\n')
     lines = [l.split(' (discriminator')[0] for l in out[1::2]]
     return [(f, os.path.basename(l.rsplit(':', 1)[0]), int(l.rsplit(':', 1)[1])) for f, l in zip(out[::2], lines)]

@@ -42,7 +42,7 @@ class Terminal:
                 return
 
     def wait_for(self, pattern, since=0, seconds=60):
-        """Until what came since then matches; machines may be busy."""
+        """Wait until the output since then matches; machines may be busy."""
         end = time.time() + seconds
         while time.time() < end:
             if re.search(pattern, self.out[since:], re.S):
@@ -56,7 +56,7 @@ class Terminal:
         check(self.wait_for(pattern, since), what + ': ' + repr(self.out[since:][:300]))
 
     def picture(self):
-        """The lines of the last whole picture, without its sequences."""
+        """Return the lines of the last whole screen, without escape sequences."""
         text = self.out[:self.out.rindex(b'\x1b[J')]
         text = text[text.rindex(b'\x1b[H') + 3:]
         return re.sub(rb'\x1b\[[0-9;?]*[A-Za-z]', b'', text).split(b'\r\n')
@@ -80,7 +80,7 @@ class Terminal:
         check(termios.tcgetattr(self.slave) == self.before, what + ': the terminal is as it was')
 
 
-# Something to see: a function of its own that takes all of a CPU.
+# A program to show: a function of its own that uses all of a CPU.
 spin = subprocess.Popen([os.environ['WORK'] + '/spin_here'])
 try:
     t = Terminal(['--delay', '300ms', '-F', '499'])
