@@ -14,7 +14,7 @@ identifiers agent: clean 6
 identifiers agent/cli: clean 1, waits 1
 identifiers agent/cmd: clean 1, kept 2, sought 1
 identifiers agent/export: anew 1, clean 2, made 4
-identifiers agent/live: area 4, plain 5, told 5, waits 11
+identifiers agent/live: area 4, plain 5, waits 11
 identifiers agent/opener: folder 2, kept 1
 identifiers agent/owc: kept 4
 identifiers agent/perfdata: told 3
@@ -37,7 +37,7 @@ text agent/cmd: anew 5, folder 4, folders 1, kept 5, memory areas 1, told 1
 text agent/owc: kept 1
 text agent/process: folder 1, told 1
 text agent/store: kept 3
-text docs: anew 2, folder 1, folders 1, kept 7, memo 1, memory area 1, peek 1, told 3, twin 1
+text docs: kept 5, memo 1, memory area 1, peek 1, told 3
 text docs/decisions: kept 4, told 1
 text symbolizer/elf: kept 1
 text unwinder/walk: unread 1
