@@ -41,7 +41,9 @@ static inline bool uw_text_is_plain(const char *bytes, size_t size)
 	return uw_text_plain_size(bytes, size, ' ') == size;
 }
 
-/* Return the number of characters in a NUL-terminated text of valid UTF-8. */
+/*
+ * Return how many columns a NUL-terminated text of valid UTF-8 takes: each character counts as one.
+ */
 size_t uw_text_columns(const char *text);
 
 #endif

@@ -2,6 +2,7 @@
 #include "agent/cli/option.h"
 
 #include "agent/log.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -157,16 +158,6 @@ int option_read(const struct option_table *table, int argc, char *const *argv, v
 
 /* ---- the help ------------------------------------------------------------------- */
 
-/* Return how many columns a text takes. All its characters have one. */
-static size_t width(const char *text)
-{
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += (*text & 0xc0) != 0x80; /* a character of UTF-8 begins */
-	return n;
-}
-
 /* Print the lines of a help, from the given column on. at: the column where the output is now. */
 static void print_help(const char *help, size_t at, unsigned int column, FILE *out)
 {
@@ -211,7 +202,7 @@ void option_help(const struct option_table *table, FILE *out)
 		else
 			at += (size_t)fprintf(out, "      ");
 		(void)fputs(text, out);
-		at += width(text);
+		at += uw_text_columns(text);
 		if (!strcmp(r->help, OPTION_BESIDE))
 			continue;
 		print_help(r->help, at, r->column ? r->column : table->column, out);

@@ -3,6 +3,7 @@
 
 #include "agent/clean.h"
 #include "agent/cli/short_name.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -45,15 +46,6 @@ void table_value(int64_t value, const char *unit, char out[TABLE_VALUE])
 	}
 }
 
-size_t table_columns(const char *text)
-{
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += ((unsigned char)*text & 0xc0) != 0x80;
-	return n;
-}
-
 /* A UTF-8 character is cut only as a whole: its continuation bytes are 10xxxxxx. */
 void table_text(const char *text, size_t width, bool pad, FILE *out)
 {
@@ -61,7 +53,7 @@ void table_text(const char *text, size_t width, bool pad, FILE *out)
 	size_t n;
 
 	(void)clean_text(text, "", '?', clean, sizeof(clean));
-	n = table_columns(clean);
+	n = uw_text_columns(clean);
 	if (width && n > width) {
 		char *at = clean;
 
@@ -131,7 +123,7 @@ static struct layout lay_out(const struct ranking *r, const struct table_options
 	l.values = o->compared || !l.totals || !o->width || o->width >= NARROW;
 
 	for (size_t i = 0; heading && i < n; i++) {
-		size_t columns = table_columns(r->rows[i].where);
+		size_t columns = uw_text_columns(r->rows[i].where);
 
 		if (columns > l.where)
 			l.where = columns;

@@ -18,8 +18,6 @@ void table_value(int64_t value, const char *unit, char out[TABLE_VALUE]);
  * ellipsis. pad: fill up with spaces to width.
  */
 void table_text(const char *text, size_t width, bool pad, FILE *out);
-/* Return the number of columns of text; each character counts as one. */
-size_t table_columns(const char *text);
 
 /*
  * Print a bar of width columns, of which percent is filled, in eighths of a column, and pad it

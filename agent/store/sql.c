@@ -3,6 +3,7 @@
 
 #include "agent/store/extension.h"
 #include "agent/store/sql_printer.h"
+#include "base/text.h"
 #include "proto/utf8.h"
 
 #include <errno.h>
@@ -72,21 +73,11 @@ static void put_json(FILE *out, const char *text, size_t size)
 	(void)putc_unlocked('"', out);
 }
 
-/* Return the number of characters: a UTF-8 character begins with a byte that is not 10xxxxxx. */
-static size_t width_of(const char *text)
-{
-	size_t n = 0;
-
-	for (; *text; text++)
-		n += ((unsigned char)*text & 0xc0) != 0x80;
-	return n;
-}
-
 /* Write a row of a table, with each column but the last padded to its width. */
 static void put_line(struct printer *p, char *const *cells)
 {
 	for (int i = 0; i < p->n; i++) {
-		size_t width = width_of(cells[i]);
+		size_t width = uw_text_columns(cells[i]);
 
 		(void)fputs(cells[i], p->out);
 		if (i + 1 == p->n)
@@ -112,8 +103,8 @@ static void flow(struct printer *p)
 
 	for (int i = 0; head && i < p->n; i++) {
 		head[i] = p->names[i];
-		if (width_of(head[i]) > p->width[i])
-			p->width[i] = width_of(head[i]);
+		if (uw_text_columns(head[i]) > p->width[i])
+			p->width[i] = uw_text_columns(head[i]);
 		if (p->width[i] > WIDTH_MAX)
 			p->width[i] = WIDTH_MAX;
 	}
@@ -141,8 +132,8 @@ static int table_row(struct printer *p)
 			free_line(p, line);
 			return -ENOMEM;
 		}
-		if (!p->flowing && width_of(line[i]) > p->width[i])
-			p->width[i] = width_of(line[i]);
+		if (!p->flowing && uw_text_columns(line[i]) > p->width[i])
+			p->width[i] = uw_text_columns(line[i]);
 	}
 	if (!line)
 		return -ENOMEM;

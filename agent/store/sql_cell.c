@@ -2,6 +2,7 @@
 #include "agent/store/sql_printer.h"
 
 #include "agent/clean.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,30 +45,11 @@ static bool write_blob(struct cell *cell, sqlite3_stmt *stmt, int column, char *
 	return true;
 }
 
-/* Return whether all bytes are printable ASCII, 16 bytes at a time. */
-static bool is_plain(const char *text, size_t size)
-{
-	bool plain = true;
-
-	for (; size >= 16; text += 16, size -= 16) {
-		bytes16 v;
-		words2 both;
-
-		memcpy(&v, text, 16);
-		both = (words2)not_plain(v);
-		if (both[0] | both[1])
-			return false;
-	}
-	for (size_t i = 0; i < size; i++)
-		plain &= (unsigned char)text[i] >= 0x20 && (unsigned char)text[i] < 0x7f;
-	return plain;
-}
-
 const char *sql_clean(const char *text, size_t *size, char **room)
 {
 	char *copy;
 
-	if (is_plain(text, *size))
+	if (uw_text_is_plain(text, *size))
 		return text;
 	copy = realloc(*room, 4 * *size + 2);
 	if (!copy)

@@ -55,10 +55,15 @@ static inline char *csv_room(struct printer *p, char *to, size_t size)
 	return (size_t)(p->buffer + CSV_BUFFER - to) < size ? csv_flush(p, to) : to;
 }
 
+/* Vectors of 16 bytes, which the compiler maps to whatever the machine has. */
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint64_t words2 __attribute__((vector_size(16)));
+
 /* Return 0xff for each byte that may need quotes (RFC 4180) or sanitizing. */
 static inline bytes16 odd_ones(bytes16 v)
 {
-	return (bytes16)(v == ',') | (bytes16)(v == '"') | not_plain(v);
+	return (bytes16)(v == ',') | (bytes16)(v == '"') | (bytes16)(v < 0x20) |
+	       (bytes16)(v >= 0x7f);
 }
 
 /*

@@ -44,16 +44,6 @@ static inline void sql_put(FILE *out, const char *text, size_t size)
 	(void)fwrite_unlocked(text, 1, size, out);
 }
 
-/* Vectors of 16 bytes, which the compiler maps to whatever the machine has. */
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint64_t words2 __attribute__((vector_size(16)));
-
-/* Return 0xff for each byte that is not printable ASCII. */
-static inline bytes16 not_plain(bytes16 v)
-{
-	return (bytes16)(v < 0x20) | (bytes16)(v >= 0x7f);
-}
-
 /* ---- sql_cell.c ---- */
 
 /* Read a column into a cell; texts stay as they are. False: out of memory. */
