@@ -5,14 +5,6 @@
 
 #include <string.h>
 
-size_t utf8_length(const char *bytes, size_t size)
-{
-	uint32_t code;
-	size_t n = uw_text_decode(bytes, size, &code);
-
-	return code == UW_TEXT_BAD ? 0 : n;
-}
-
 bool utf8_valid(const char *bytes, size_t size)
 {
 	uint32_t code;

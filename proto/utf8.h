@@ -8,11 +8,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * Return the length in bytes, 1 to 4, of the character at the start of bytes, or 0 if there is no
- * valid one. size must be at least 1.
- */
-size_t utf8_length(const char *bytes, size_t size);
 bool utf8_valid(const char *bytes, size_t size);
 
 /* Return the number of bytes that utf8_repair() may write for size bytes, including the NUL. */

@@ -4,7 +4,6 @@
 #include "agent/store/extension.h"
 #include "agent/store/sql_printer.h"
 #include "base/text.h"
-#include "proto/utf8.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -46,29 +45,22 @@ int sql_open(const char *path, sqlite3 **out, char error[DB_ERROR_SIZE])
 /* ---- formats ---------------------------------------------------------------------- */
 
 /*
- * Write a JSON string. Control characters (C0, DEL, C1) and the block U+2000 to U+207F, which
- * contains characters that break lines or reorder text, are escaped, so that nothing is lost and a
- * terminal shows all of it.
+ * Write a JSON string. Characters that are not shown (see uw_text_is_shown) are escaped, so that
+ * nothing is lost and a terminal shows all of it.
  */
 static void put_json(FILE *out, const char *text, size_t size)
 {
 	(void)putc_unlocked('"', out);
-	for (size_t i = 0, n; i < size; i += n ? n : 1) {
-		const unsigned char *c = (const unsigned char *)text + i;
+	for (size_t i = 0, n; i < size; i += n) {
+		uint32_t code;
 
-		n = utf8_length(text + i, size - i);
-		if (!n)
-			(void)fputs("\\ufffd", out);
-		else if (*c == '"' || *c == '\\')
-			(void)fprintf(out, "\\%c", *c);
-		else if (n == 1 && (*c < 0x20 || *c == 0x7f))
-			(void)fprintf(out, "\\u%04x", *c);
-		else if (n == 2 && *c == 0xc2 && c[1] < 0xa0)
-			(void)fprintf(out, "\\u%04x", c[1]);
-		else if (n == 3 && *c == 0xe2 && (c[1] == 0x80 || c[1] == 0x81))
-			(void)fprintf(out, "\\u%04x", 0x2000u | (c[1] & 1u) << 6 | (c[2] & 0x3fu));
-		else
+		n = uw_text_decode(text + i, size - i, &code);
+		if (code == '"' || code == '\\')
+			(void)fprintf(out, "\\%c", text[i]);
+		else if (uw_text_is_shown(code))
 			sql_put(out, text + i, n);
+		else
+			(void)fprintf(out, "\\u%04x", code == UW_TEXT_BAD ? 0xfffd : code);
 	}
 	(void)putc_unlocked('"', out);
 }
