@@ -1,0 +1,223 @@
+/* agent/cmd/report_options.c: reads the command line of offwind report. */
+#include "agent/cmd/report_options.h"
+
+#include "agent/cli/input.h"
+#include "agent/cli/option.h"
+#include "agent/log.h"
+#include "agent/textbuf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Return the index of text in words; -EINVAL after reporting which words there are. */
+static int one_of(const char *option, const char *text, const char *const *words, size_t n)
+{
+	char known[256] = "";
+
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(text, words[i]))
+			return (int)i;
+	for (size_t i = 0; i < n; i++)
+		textbuf_add(known, sizeof(known), "%s%s",
+			    !i		 ? ""
+			    : i + 1 == n ? " or "
+					 : ", ",
+			    words[i]);
+	log_error("%s is %s, not '%s'", option, known, text);
+	return -EINVAL;
+}
+
+/* Report options that exclude each other. Return 0 or -EINVAL. */
+static int check_options(const struct report_options *o)
+{
+	const char *why = NULL;
+
+	if (o->callers && o->callees)
+		why = "--callers or --callees, not both";
+	else if (o->base && (o->callers || o->callees))
+		why = "--diff compares tables, not trees";
+	else if (o->format != FORMAT_N && (o->callers || o->callees))
+		why = "--callers and --callees print; they have no --format";
+	else if (o->base && o->format != FORMAT_N && !format_compares(o->format))
+		why = "with --diff the format is pprof or folded";
+	else if (o->json && (o->callers || o->callees || o->check || o->format != FORMAT_N))
+		why = "--json is of the table: not with --callers, --callees, --check or a format";
+	if (why)
+		log_error("report: %s; see offwind report --help", why);
+	return why ? -EINVAL : 0;
+}
+
+static int take_top(void *to, const char *option, char *text)
+{
+	uint64_t number;
+
+	if (input_number(option, text, 0, INT32_MAX, &number))
+		return -EINVAL;
+	*(size_t *)to = (size_t)number;
+	return 0;
+}
+
+/* Take the order of the rows, also by pprof's names. */
+static int take_sort(void *to, const char *option, char *text)
+{
+	static const char *const orders[] = { "self", "total" };
+	const char *order = !strcmp(text, "cum") ? "total" : !strcmp(text, "flat") ? "self" : text;
+	int i = one_of(option, order, orders, 2);
+
+	*(bool *)to = i == 1;
+	return i < 0 ? i : 0;
+}
+
+/* Take what the rows are, also by the names of labels. */
+static int take_by(void *to, const char *option, char *text)
+{
+	static const char *const bys[] = { "symbol", "module", "source",    "pid",
+					   "comm",   "thread", "container", "stop" };
+	const char *by = !strcmp(text, "tid")		 ? "thread"
+			 : !strcmp(text, "container_id") ? "container"
+							 : text;
+	int i = one_of(option, by, bys, sizeof(bys) / sizeof(bys[0]));
+
+	if (i < 0)
+		return i;
+	*(enum ranking_by *)to = (enum ranking_by)i;
+	return 0;
+}
+
+static int take_regex(void *to, const char *option, char *text)
+{
+	*(const char **)to = text;
+	return selection_try_regex(option, text);
+}
+
+static int take_least(void *to, const char *option, char *text)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value >= 0 && value <= 100)) {
+		log_error("%s is a percentage, not '%s'", option, text);
+		return -EINVAL;
+	}
+	*(double *)to = value;
+	return 0;
+}
+
+static int take_bars(void *to, const char *option, char *text)
+{
+	static const char *const bars[] = { "auto", "always", "never" };
+	int i = one_of(option, text, bars, 3);
+
+	if (i < 0)
+		return i;
+	*(enum report_bars *)to = (enum report_bars)i;
+	return 0;
+}
+
+static int take_format(void *to, const char *option, char *text)
+{
+	enum format *format = to;
+
+	(void)option;
+	*format = format_find(text);
+	return *format == FORMAT_N ? -EINVAL : 0;
+}
+
+static int take_merge(void *to, const char *option, char *text)
+{
+	(void)option;
+	(void)text;
+	*(enum format *)to = FORMAT_PPROF;
+	return 0;
+}
+
+static const char help_before[] =
+	"usage: offwind report [OPTION]… [FILE…]\n"
+	"Prints the functions of a pprof profile (- for standard input) with their own share\n"
+	"(self) and with what they call (total), or writes it in another format.  Recordings\n"
+	"(perf.data, .owc, cores) are unwound first.  Several files become one; without FILE it\n"
+	"is offwind.pb.gz, offwind.owc or perf.data of this folder, the first that is there.\n"
+	"\n";
+
+static const char help_after[] =
+	"\n"
+	"Exit code: 0 done, 1 a file is damaged or cannot be read, 2 usage.\n";
+
+#define AT(field) .at = offsetof(struct report_options, field)
+
+static const struct option_row option_rows[] = {
+	{ "--top", 'n', "N", "how many rows (default 30; 0: all)", .set = take_top, AT(top) },
+	{ "--sort", 0, "self|total", "order of the rows (default self)", .set = take_sort,
+	  AT(by_total) },
+	{ "--by", 0, "WHAT",
+	  "rows are symbol (default), module, source, pid, comm, thread,\n"
+	  "container, or stop: why stacks ended",
+	  .set = take_by, AT(by) },
+	{ "--sample-type", 0, "TYPE", OPTION_BESIDE, .set = option_text, AT(type) },
+	{ "--type", 0, "TYPE",
+	  "which value to count: \"samples\", \"cpu\", \"off_cpu\" (default:\n"
+	  "the file's own)",
+	  .set = option_text, AT(type) },
+	{ "--callers", 0, "REGEX", "who calls the functions that match, as a tree",
+	  .set = take_regex, AT(callers) },
+	{ "--callees", 0, "REGEX", "what they call", .set = take_regex, AT(callees) },
+	{ "--least", 0, "PERCENT", "leave out branches of a tree below this share (default 0.5)",
+	  .set = take_least, AT(least) },
+	{ "--diff", 0, "BASE", "what changed since the profile BASE, as shares of the whole",
+	  .set = option_text, AT(base) },
+	{ "--all-frames", 0, NULL,
+	  "of waits and allocations: self may be the scheduler's or the\n"
+	  "allocator's own functions, not the first outside them",
+	  .set = option_true, AT(all_frames) },
+	{ "--full-names", 0, NULL, "on a terminal: C++ functions with their parameter lists",
+	  .set = option_true, AT(whole_names) },
+	{ "--bars", 0, "auto|always|never", "shares as bars (default auto: on a terminal)",
+	  .set = take_bars, AT(bars) },
+	{ .help = "\nOnly some samples:" },
+	{ "--time", 0, "BEGIN,END",
+	  "of recordings: a slice, in seconds on the recording's clock,\n"
+	  "since its first sample (+1,+2), or 10%-20% of it",
+	  .set = pick_time, AT(pick), .column = 28 },
+	SELECTION_ROWS(struct report_options),
+	{ .help = "" },
+	{ "--format", 'f', "FORMAT",
+	  "write pprof, folded, text, tsv, jsonl, speedscope or firefox;\n"
+	  "with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
+	  "counts, as difffolded.pl)",
+	  .set = take_format, AT(format) },
+	{ "--merge", 0, NULL, "the same as --format pprof", .set = take_merge, AT(format) },
+	{ "--output", 'o', "FILE",
+	  "where to (default: standard output); without -f its ending names\n"
+	  "the format: .pb.gz, .folded, .speedscope.json, …; any other is a\n"
+	  "table",
+	  .set = option_text, AT(output) },
+	{ "--json", 0, NULL, "the table, its shares and the header as one JSON object",
+	  .set = option_true, AT(json) },
+	{ "--check", 0, NULL, "only check the files, strictly", .set = option_true, AT(check) },
+	OPTION_HELP,
+};
+
+static const struct option_table option_table = {
+	.usage = help_before,
+	.end = help_after,
+	.column = 24,
+	OPTION_ROWS(option_rows),
+};
+
+int report_options_parse(int argc, char **argv, struct report_options *o)
+{
+	int err = option_read(&option_table, argc, argv, o);
+
+	if (err)
+		return err;
+	/* The suffix of the output file sets the format, except that .txt and .tsv are tables. */
+	if (o->format == FORMAT_N && o->output && !o->callers && !o->callees && !o->json) {
+		enum format format = FORMAT_N;
+
+		if (format_of_path(o->output, &format))
+			return -EINVAL;
+		o->format = format == FORMAT_TEXT || format == FORMAT_TSV ? FORMAT_N : format;
+	}
+	return check_options(o);
+}
