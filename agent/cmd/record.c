@@ -346,41 +346,23 @@ static void say_alloc_cost(struct source *source)
 }
 
 /*
- * Prepare everything that recording needs: the child, the source, the capture file, the pipeline
- * and the writer. Return 0, or a negative code after reporting it; record releases what was made,
- * in both cases.
+ * Open the source of live samples, after the command's child was started. Return 0, or a negative
+ * code after reporting it.
  */
-static int set_up(struct recorder *r)
+static int open_source(struct recorder *r)
 {
 	const struct record_options *o = r->options;
-	struct writer_options writing = { .demangle = !o->walking.as_linked,
-					  .lines = !o->walking.no_lines,
-					  .inlined = !o->walking.no_inline,
-					  .keep = o->keep };
 	struct source_live_options live = o->live;
-	int32_t child;
+	int32_t child = r->command.pid;
 	char *program = NULL, error[512] = "";
-	int err = try_output(o);
+	int err;
 
-	if (err)
-		return err;
 	if (o->command) {
-		err = command_start(&r->command);
-		if (err) {
-			log_error("fork: %s", strerror(-err));
-			return err;
-		}
-		child = r->command.pid;
 		live.pids = &child;
 		live.n_pids = 1;
 		if (live.alloc_interval)
 			live.program = program = command_find(o->command[0]);
 	}
-	/*
-	 * Raise the priority after the fork: the command keeps the priority that offwind was
-	 * started with.
-	 */
-	priority_raise();
 	err = source_live_open(&live, &r->source, error);
 	free(program);
 	if (err) {
@@ -389,62 +371,116 @@ static int set_up(struct recorder *r)
 	}
 	if (live.alloc_interval)
 		say_alloc_cost(r->source);
-	if (o->sample_type) {
-		struct types types;
+	return 0;
+}
 
-		err = types_of(&r->source->info, &types);
-		if (!err)
-			err = types_choose(&types, o->sample_type);
-		types_fini(&types);
-		if (err)
-			return err;
+/* Check that the source has the values of --sample-type. Return 0, or a negative code if not. */
+static int check_sample_type(const struct recorder *r)
+{
+	struct types types;
+	int err;
+
+	if (!r->options->sample_type)
+		return 0;
+	err = types_of(&r->source->info, &types);
+	if (!err)
+		err = types_choose(&types, r->options->sample_type);
+	types_fini(&types);
+	return err;
+}
+
+/* Begin the capture file, if one is wanted. Return 0, or a negative code after reporting it. */
+static int open_raw(struct recorder *r)
+{
+	const struct record_options *o = r->options;
+	struct opener_options opening = { .live = true };
+	int err;
+
+	if (!o->raw)
+		return 0;
+	err = opener_new(&opening, &r->opener);
+	/* If a profile is wanted too, its pipeline reports generated code, and raw needs no opener. */
+	if (!err)
+		err = raw_open(o->raw_path, r->source, o->raw_path == o->path ? r->opener : NULL,
+			       o->with_files, &r->raw);
+	return err;
+}
+
+/*
+ * Make the pipeline and the writer, if a profile is wanted. Return 0, or a negative code after
+ * reporting it.
+ */
+static int open_pipeline(struct recorder *r)
+{
+	const struct record_options *o = r->options;
+	struct walking walking = o->walking;
+	struct writer_options writing = { .demangle = !walking.as_linked,
+					  .lines = !walking.no_lines,
+					  .inlined = !walking.no_inline,
+					  .keep = o->keep,
+					  .info = &r->source->info,
+					  .format = o->format,
+					  .type = o->sample_type,
+					  .unnamed = &r->unnamed };
+	int err;
+
+	if (o->raw && o->raw_path == o->path)
+		return 0;
+	walking_open_store(&walking);
+	r->store = walking.pipeline.store;
+	walking.pipeline.on_stop = on_stop;
+	walking.pipeline.on_found = on_found;
+	walking.pipeline.ctx = r;
+	err = pipeline_new(&walking.pipeline, &r->source->info, &r->pipeline);
+	if (!err) {
+		writing.opener = pipeline_opener(r->pipeline);
+		writing.store = r->store;
+		if (o->rotate_ns)
+			writing.folder = o->path;
+		else
+			writing.path = o->path;
+		err = writer_new(&writing, &r->writer);
 	}
+	if (err)
+		log_error("cannot start: %s", strerror(-err));
+	return err;
+}
+
+/*
+ * Prepare everything that recording needs: the child, the source, the capture file, the pipeline
+ * and the writer. Return 0, or a negative code after reporting it; record releases what was made,
+ * in both cases.
+ */
+static int set_up(struct recorder *r)
+{
+	int err = try_output(r->options);
+
+	if (err)
+		return err;
+	if (r->options->command) {
+		err = command_start(&r->command);
+		if (err) {
+			log_error("fork: %s", strerror(-err));
+			return err;
+		}
+	}
+	/*
+	 * Raise the priority after the fork: the command keeps the priority that offwind was
+	 * started with.
+	 */
+	priority_raise();
+	err = open_source(r);
+	if (!err)
+		err = check_sample_type(r);
+	if (err)
+		return err;
 	err = stats_new(r->source, &r->stats);
 	if (err) {
 		log_error("cannot start: %s", strerror(-err));
 		return err;
 	}
-	if (o->raw) {
-		struct opener_options opening = { .live = true };
-
-		err = opener_new(&opening, &r->opener);
-		/*
-		 * If a profile is wanted too, its pipeline reports generated code, and raw needs
-		 * no opener.
-		 */
-		if (!err)
-			err = raw_open(o->raw_path, r->source,
-				       o->raw_path == o->path ? r->opener : NULL, o->with_files,
-				       &r->raw);
-		if (err)
-			return err;
-	}
-	if (!o->raw || o->raw_path != o->path) {
-		struct walking walking = o->walking;
-
-		walking_open_store(&walking);
-		r->store = walking.pipeline.store;
-		walking.pipeline.on_stop = on_stop;
-		walking.pipeline.on_found = on_found;
-		walking.pipeline.ctx = r;
-		err = pipeline_new(&walking.pipeline, &r->source->info, &r->pipeline);
-		if (!err) {
-			writing.info = &r->source->info;
-			writing.opener = pipeline_opener(r->pipeline);
-			writing.store = r->store;
-			writing.format = o->format;
-			writing.type = o->sample_type;
-			writing.unnamed = &r->unnamed;
-			if (o->rotate_ns)
-				writing.folder = o->path;
-			else
-				writing.path = o->path;
-			err = writer_new(&writing, &r->writer);
-		}
-		if (err)
-			log_error("cannot start: %s", strerror(-err));
-	}
-	return err;
+	err = open_raw(r);
+	return err ? err : open_pipeline(r);
 }
 
 /*
@@ -647,21 +683,18 @@ int cmd_record(int argc, char **argv)
 	struct record_options o = { .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
 				    .walking = { .pipeline = { .live = true, .fold = true },
 						 .frames_limit = 1 << 20 } };
-	bool done = false;
-	int rc = CMD_USAGE;
+	int parsed = record_options_parse(argc, argv, &o);
+	int rc = parsed < 0 ? CMD_USAGE : CMD_DONE;
 
-	if (!record_options_parse(argc, argv, &o, &done)) {
-		rc = CMD_DONE;
-		if (!done && rights_missing("record"))
-			rc = CMD_FAILED;
-		else if (!done) {
-			char *command = command_line(argc, argv);
+	if (!parsed && rights_missing("record")) {
+		rc = CMD_FAILED;
+	} else if (!parsed) {
+		char *command = command_line(argc, argv);
 
-			io_allow_many_files();
-			o.live.command = command;
-			rc = record(&o);
-			free(command);
-		}
+		io_allow_many_files();
+		o.live.command = command;
+		rc = record(&o);
+		free(command);
 	}
 	record_options_fini(&o);
 	return rc;

@@ -525,13 +525,12 @@ static int decide_paths(struct record_options *o)
 	return 0;
 }
 
-int record_options_parse(int argc, char **argv, struct record_options *o, bool *done)
+int record_options_parse(int argc, char **argv, struct record_options *o)
 {
 	int err = option_read(&option_table, argc, argv, o);
 
-	*done = err > 0;
 	if (err)
-		return err < 0 ? -EINVAL : 0;
+		return err;
 	if (optind < argc)
 		o->command = argv + optind;
 	if (o->command && !o->has_rate)

@@ -28,10 +28,10 @@ struct record_options {
 };
 
 /*
- * Read the command line into *o. Return 0, or -EINVAL after reporting what is wrong. *done: --help
- * was given and printed; there is nothing to record.
+ * Read the command line into *o. Return 0; 1 after --help was printed; or a negative code after
+ * reporting what is wrong. record_options_fini releases *o in each case.
  */
-int record_options_parse(int argc, char **argv, struct record_options *o, bool *done);
+int record_options_parse(int argc, char **argv, struct record_options *o);
 void record_options_fini(struct record_options *o);
 
 #endif
