@@ -206,69 +206,78 @@ static bool area_tree(const struct live_bpf *bpf)
 	return live_bpf_area_tree_in(path);
 }
 
+/*
+ * Set the sizes of the maps; those that are not used keep one entry. tree: before 6.1, see
+ * area_tree.
+ */
+static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *options, bool tree)
+{
+	const struct capture *s = bpf->skeleton;
+	const bool follow = options->filters & CAPTURE_FILTER_TASK;
+	const bool off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU), allocs = uses(bpf, LIVE_EVENT_ALLOC);
+	const bool probes = allocs || uses(bpf, LIVE_EVENT_PROBE);
+	/* The last kind of programs in use. The kinds before it have scratch buffers, too. */
+	const enum capture_scratch last_kind = probes	 ? CAPTURE_SCRATCH_PROBE
+					       : off_cpu ? CAPTURE_SCRATCH_SWITCH
+							 : CAPTURE_SCRATCH_EVENT;
+	const struct {
+		struct bpf_map *map;
+		uint32_t entries;
+		bool used;
+	} sizes[] = {
+		{ s->maps.ring, (uint32_t)bpf->ring_size, true },
+		{ s->maps.scratch, (last_kind + 1) * bpf->n_scratch, true },
+		{ s->maps.processes, LIVE_PROCESSES_MAX, follow },
+		{ s->maps.threads, WANTED_MAX, options->threads },
+		{ s->maps.comms, WANTED_MAX, options->filters & CAPTURE_FILTER_COMM },
+		{ s->maps.uids, WANTED_MAX, options->filters & CAPTURE_FILTER_UID },
+		{ s->maps.live, CAPTURE_LIVE_MAX, allocs },
+		{ s->maps.alloc_threads, ALLOC_THREADS, allocs },
+		{ s->maps.waits, WAITS_MAX, off_cpu },
+	};
+	int err = bpf_map__set_value_size(s->maps.scratch,
+					  CAPTURE_SCRATCH_SIZE(s->rodata->stack_max));
+
+	for (size_t i = 0; !err && i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (sizes[i].used)
+			err = bpf_map__set_max_entries(sizes[i].map, sizes[i].entries);
+	/*
+	 * Do not preallocate the table, which saves 6 MB. Old kernels warn of tracing programs that
+	 * allocate; without the reduced types it is not known whether this one does.
+	 */
+	if (!err && follow && !bpf->plain && bpf->types >= 0 && !tree)
+		err = bpf_map__set_map_flags(s->maps.processes, BPF_F_NO_PREALLOC);
+	/* Before 6.1 the kernel warns of tracing programs that allocate map entries. */
+	if (!err && allocs && tree)
+		err = bpf_map__set_map_flags(s->maps.live, 0);
+	(void)bpf_map__set_autocreate(s->maps.tops, !bpf->plain);
+	(void)bpf_map__set_autocreate(s->maps.waits, off_cpu);
+	return err;
+}
+
 /* Set the sizes of the maps, the constants, and which programs are loaded. */
 static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *options)
 {
-	struct capture *s = bpf->skeleton;
-	bool follow = options->filters & CAPTURE_FILTER_TASK;
-	bool probes = uses(bpf, LIVE_EVENT_PROBE), off_cpu = uses(bpf, LIVE_EVENT_OFF_CPU);
-	bool allocs = uses(bpf, LIVE_EVENT_ALLOC);
-	const bool plain = bpf->plain;
+	const bool follow = options->filters & CAPTURE_FILTER_TASK;
+	const bool allocs = uses(bpf, LIVE_EVENT_ALLOC);
+	const uint32_t stack_max = options->stack_max ? options->stack_max : CAPTURE_STACK_DEFAULT;
+	bool tree;
+	int err;
+
 	/*
 	 * Without the reduced types, reading all types of the kernel is worth its time for
 	 * allocations only.
 	 */
-	const bool thrifty = follow && !plain && bpf->types >= 0;
-	const bool tree = (thrifty || allocs) && area_tree(bpf);
-	/* The last kind of programs in use. The kinds before it have scratch buffers, too. */
-	const enum capture_scratch last_kind = probes || allocs ? CAPTURE_SCRATCH_PROBE
-					       : off_cpu	? CAPTURE_SCRATCH_SWITCH
-								: CAPTURE_SCRATCH_EVENT;
-	int err;
-
+	tree = (allocs || (follow && !bpf->plain && bpf->types >= 0)) && area_tree(bpf);
 	bpf->multi = allocs && !live_bpf_without("uprobe_multi") && live_multi_supported();
 	bpf->ring_size =
-		ring_size(options->ring_bytes
-				  ? options->ring_bytes
-				  : ring_fitting(bpf, options->stack_max ? options->stack_max
-									 : CAPTURE_STACK_DEFAULT));
-	err = set_constants(bpf, s, options);
+		ring_size(options->ring_bytes ? options->ring_bytes : ring_fitting(bpf, stack_max));
+	err = set_constants(bpf, bpf->skeleton, options);
 	if (!err)
-		err = bpf_map__set_max_entries(s->maps.ring, (uint32_t)bpf->ring_size);
+		err = set_maps(bpf, options, tree);
 	if (!err)
-		err = bpf_map__set_max_entries(s->maps.scratch, (last_kind + 1) * bpf->n_scratch);
-	if (!err)
-		err = bpf_map__set_value_size(s->maps.scratch,
-					      CAPTURE_SCRATCH_SIZE(s->rodata->stack_max));
-	if (!err && follow)
-		err = bpf_map__set_max_entries(s->maps.processes, LIVE_PROCESSES_MAX);
-	/*
-	 * Do not preallocate the table, which saves 6 MB. Old kernels warn of tracing programs that
-	 * allocate.
-	 */
-	if (!err && thrifty && !tree)
-		err = bpf_map__set_map_flags(s->maps.processes, BPF_F_NO_PREALLOC);
-	if (!err && options->threads)
-		err = bpf_map__set_max_entries(s->maps.threads, WANTED_MAX);
-	if (!err && options->filters & CAPTURE_FILTER_COMM)
-		err = bpf_map__set_max_entries(s->maps.comms, WANTED_MAX);
-	if (!err && options->filters & CAPTURE_FILTER_UID)
-		err = bpf_map__set_max_entries(s->maps.uids, WANTED_MAX);
-	if (!err && allocs)
-		err = bpf_map__set_max_entries(s->maps.live, CAPTURE_LIVE_MAX);
-	/* Before 6.1 the kernel warns of tracing programs that allocate map entries. */
-	if (!err && allocs && tree)
-		err = bpf_map__set_map_flags(s->maps.live, 0);
-	if (!err && allocs)
-		err = bpf_map__set_max_entries(s->maps.alloc_threads, ALLOC_THREADS);
-	if (!err && off_cpu)
-		err = bpf_map__set_max_entries(s->maps.waits, WAITS_MAX);
-	if (err)
-		return err;
-	(void)bpf_map__set_autocreate(s->maps.tops, !plain);
-	(void)bpf_map__set_autocreate(s->maps.waits, off_cpu);
-	set_programs(bpf, follow);
-	return 0;
+		set_programs(bpf, follow);
+	return err;
 }
 
 /*
