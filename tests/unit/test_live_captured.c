@@ -1,0 +1,168 @@
+/* Records as the capture programs write them, see schema/capture.h, and the events made of them. */
+#include "agent/live/captured.h"
+
+#include "tests/check.h"
+
+#include <string.h>
+
+enum { EVENTS = 3 };
+
+/* A record, and how many bytes of it are filled. */
+static union {
+	struct capture_head head;
+	uint8_t bytes[CAPTURE_HEAD_SIZE + 65536];
+} record;
+static uint32_t size;
+
+static void append(const void *bytes, uint32_t n)
+{
+	memcpy(record.bytes + size, bytes, n);
+	size = (size + n + 7) & ~7u;
+}
+
+/* Begin a record of a thread whose stack pointer is sp, with stack_len bytes of stack: 0, 1, 2, … */
+static void begin(uint64_t sp, uint32_t stack_len, uint16_t flags)
+{
+	uint8_t stack[32768];
+
+	memset(&record, 0, sizeof(record));
+	record.head = (struct capture_head){ .magic = CAPTURE_MAGIC,
+					     .event = EVENTS - 1,
+					     .pid = 7,
+					     .tid = 8,
+					     .time_ns = 1000,
+					     .period = 5,
+					     .flags = CAPTURE_HAS_USER | flags,
+					     .stack_len = stack_len };
+	record.head.regs[7] = sp;
+	size = CAPTURE_HEAD_SIZE;
+	for (uint32_t i = 0; i < stack_len; i++)
+		stack[i] = (uint8_t)i;
+	append(stack, stack_len);
+}
+
+static void test_a_sample(void)
+{
+	const uint64_t ips[] = { 0xffffffff81000010, 0xffffffff81000020 };
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin(0x7000 + CAPTURE_RED_ZONE, 203, 0);
+	record.head.kernel_len = sizeof(ips);
+	append(ips, sizeof(ips));
+	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.type == EVENT_SAMPLE && event.pid == 7 && event.tid == 8 &&
+		      event.time_ns == 1000 && event.sample.period == 5 &&
+		      event.sample.event == EVENTS - 1,
+	      "the head");
+	CHECK(event.sample.n_regions == 1 && regions[0].addr == 0x7000 && regions[0].size == 203 &&
+		      regions[0].bytes[202] == 202,
+	      "the stack begins below the red zone");
+	CHECK(event.sample.n_kernel_ips == 2 && !memcmp(event.sample.kernel_ips, ips, sizeof(ips)),
+	      "the kernel's stack follows it, aligned");
+}
+
+static void test_unsound_records(void)
+{
+	begin(0x7000, 64, 0);
+	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
+	CHECK(!live_captured_sound(&record.head, size, EVENTS - 1), "an event that is not there");
+	CHECK(!live_captured_sound(&record.head, size - 8, EVENTS), "too short");
+	CHECK(!live_captured_sound(&record.head, size + 8, EVENTS), "too long");
+	CHECK(!live_captured_sound(&record.head, CAPTURE_HEAD_SIZE - 8, EVENTS), "half a head");
+	record.head.flags |= CAPTURE_HOLES;
+	CHECK(!live_captured_sound(&record.head, size, EVENTS), "without its holes");
+	begin(0x7000, 64, 0);
+	record.head.kernel_len = 4;
+	CHECK(!live_captured_sound(&record.head, size + 4, EVENTS), "half an address");
+	begin(0x7000, 64, 0);
+	record.head.magic++;
+	CHECK(!live_captured_sound(&record.head, size, EVENTS), "of another version");
+	begin(0x7000, 64, 0);
+	record.head.stack_len = CAPTURE_STACK_LIMIT + 8;
+	CHECK(!live_captured_sound(&record.head, CAPTURE_HEAD_SIZE + CAPTURE_STACK_LIMIT + 8,
+				   EVENTS),
+	      "more stack than there can be");
+}
+
+/* Of five pages, the second and the third could not be read. */
+static void test_holes_divide_the_stack(void)
+{
+	const uint64_t from = 0x7000 + 4000;
+	struct capture_holes holes = { .pages = { 1 << 1 | 1 << 2 } };
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin(from + CAPTURE_RED_ZONE, 96 + 3 * CAPTURE_PAGE + 10, CAPTURE_HOLES);
+	append(&holes, sizeof(holes));
+	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.sample.n_regions == 2, "two runs");
+	CHECK(regions[0].addr == from && regions[0].size == 96, "up to the hole");
+	CHECK(regions[1].addr == 0xa000 && regions[1].size == CAPTURE_PAGE + 10 &&
+		      regions[1].bytes == regions[0].bytes + 96 + 2 * CAPTURE_PAGE,
+	      "from behind it on");
+}
+
+static void second_stack(uint64_t from, uint32_t n)
+{
+	uint8_t bytes[4096] = { 99 };
+
+	append(&from, sizeof(from));
+	append(bytes, n);
+	record.head.interrupted_len = n;
+}
+
+static void test_a_second_stack(void)
+{
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin(0x7000 + CAPTURE_RED_ZONE, 100, 0);
+	second_stack(0x9000, 50);
+	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.sample.n_regions == 2 && regions[1].addr == 0x9000 && regions[1].size == 50 &&
+		      regions[1].bytes[0] == 99,
+	      "it is a region of its own");
+	begin(0x7000 + CAPTURE_RED_ZONE, 100, 0);
+	second_stack(0x6f00, 1024);
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.sample.n_regions == 1 && regions[0].addr == 0x6f00 && regions[0].size == 1024,
+	      "it replaces a stack that lies within it");
+	begin(0x7000 + CAPTURE_RED_ZONE, 100, 0);
+	second_stack(0x7050, 1024);
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.sample.n_regions == 1 && regions[0].addr == 0x7000,
+	      "it is left out if it covers the first in part");
+}
+
+static void test_an_allocation_stands_for_others(void)
+{
+	struct capture_alloc alloc = { .id = 3, .size = 64, .addr = 1 };
+	struct uw_region regions[LIVE_REGIONS_MAX];
+	struct event event;
+
+	begin(0x7000, 64, CAPTURE_ALLOC);
+	append(&alloc, sizeof(alloc));
+	CHECK(live_captured_sound(&record.head, size, EVENTS), "sound");
+	live_captured_sample(&record.head, 1, regions, &event);
+	CHECK(event.sample.alloc.objects == EVENT_OBJECT && event.sample.period == 64 &&
+		      event.sample.alloc.tracked,
+	      "all are captured: for itself");
+	/* 1 / (1 - exp(-64 / 6400)) = 100.5008 */
+	live_captured_sample(&record.head, 6400, regions, &event);
+	CHECK(event.sample.alloc.objects / EVENT_OBJECT == 100 && event.sample.period == 6432,
+	      "one in a hundred is captured");
+}
+
+int main(void)
+{
+	test_a_sample();
+	test_unsound_records();
+	test_holes_divide_the_stack();
+	test_a_second_stack();
+	test_an_allocation_stands_for_others();
+	return check_done();
+}
