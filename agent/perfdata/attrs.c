@@ -4,7 +4,7 @@
  */
 #include "agent/perfdata/attrs.h"
 
-#include "agent/hash.h"
+#include "agent/array.h"
 #include "agent/perfdata/format.h"
 
 #include <errno.h>
@@ -26,54 +26,51 @@ void perfdata_attrs_fini(struct perfdata_attrs *attrs)
 {
 	free(attrs->attrs);
 	free(attrs->ids);
+	hash_fini(&attrs->by_id);
 	free(attrs->events);
 	perfdata_attrs_init(attrs, 0);
 }
 
 /* ---- ids ------------------------------------------------------------------ */
 
-/* Return the slot of an id in the hash table, or the free slot where it belongs. */
-static struct perfdata_id *slot(struct perfdata_id *ids, size_t room, uint64_t seed, uint64_t id)
+/* Hash twice, so that the high bits of the id affect the low bits of the hash. */
+static uint64_t hash_id(const struct perfdata_attrs *attrs, uint64_t id)
 {
-	/* Hash twice, so that the high bits of the id affect the low bits of the hash. */
-	size_t i = (size_t)hash_u64(seed, hash_u64(seed, id)) & (room - 1);
-
-	while (ids[i].attr_plus_1 && ids[i].id != id)
-		i = (i + 1) & (room - 1);
-	return &ids[i];
+	return hash_u64(attrs->seed, hash_u64(attrs->seed, id));
 }
 
-/* Make room for more ids. The table stays at most half full. Return -E2BIG at the limit. */
-static int ids_reserve(struct perfdata_attrs *attrs, size_t more)
+/* Return the index of an id in attrs->ids, or HASH_NONE. */
+static uint32_t find_id(const struct perfdata_attrs *attrs, uint64_t id)
 {
-	size_t room = attrs->ids_room ? attrs->ids_room : 64;
-	struct perfdata_id *ids;
+	struct hash_search at;
+	uint32_t i = hash_first(&attrs->by_id, hash_id(attrs, id), &at);
 
-	if (more > PERFDATA_IDS_MAX - attrs->n_ids)
-		return -E2BIG;
-	while (room / 2 < attrs->n_ids + more)
-		room *= 2;
-	if (room == attrs->ids_room)
-		return 0;
-	ids = calloc(room, sizeof(*ids));
-	if (!ids)
-		return -ENOMEM;
-	for (size_t i = 0; i < attrs->ids_room; i++)
-		if (attrs->ids[i].attr_plus_1)
-			*slot(ids, room, attrs->seed, attrs->ids[i].id) = attrs->ids[i];
-	free(attrs->ids);
-	attrs->ids = ids;
-	attrs->ids_room = room;
+	while (i != HASH_NONE && attrs->ids[i].id != id)
+		i = hash_next(&at);
+	return i;
+}
+
+/* Let an id, known or not, be that of event number attr. -ENOMEM. */
+static int set_id(struct perfdata_attrs *attrs, uint64_t id, uint32_t attr)
+{
+	uint32_t i = find_id(attrs, id);
+
+	if (i == HASH_NONE) {
+		i = (uint32_t)attrs->n_ids;
+		if (array_grow(attrs->ids, attrs->n_ids, attrs->room_ids) ||
+		    hash_add(&attrs->by_id, hash_id(attrs, id), i))
+			return -ENOMEM;
+		attrs->n_ids++;
+	}
+	attrs->ids[i] = (struct perfdata_id){ .id = id, .attr = attr };
 	return 0;
 }
 
 const struct perfdata_attr *perfdata_attrs_find(const struct perfdata_attrs *attrs, uint64_t id)
 {
-	uint32_t found = 0;
+	uint32_t i = find_id(attrs, id);
 
-	if (attrs->ids_room)
-		found = slot(attrs->ids, attrs->ids_room, attrs->seed, id)->attr_plus_1;
-	return found ? &attrs->attrs[found - 1] : NULL;
+	return i == HASH_NONE ? NULL : &attrs->attrs[attrs->ids[i].attr];
 }
 
 /* ---- layouts ---------------------------------------------------------------- */
@@ -291,20 +288,6 @@ static bool fits(const struct perfdata_attrs *attrs, const struct perf_event_att
 					    attr->branch_sample_type == first->branch_sample_type);
 }
 
-/* Make room for one more element. The room is always the next power of two. */
-static int grow(void **array, size_t n, size_t size)
-{
-	void *grown;
-
-	if (n & (n - 1)) /* room is left: n is not a power of two */
-		return 0;
-	grown = reallocarray(*array, n ? n * 2 : 1, size);
-	if (!grown)
-		return -ENOMEM;
-	*array = grown;
-	return 0;
-}
-
 /*
  * Add an event. An attr of another size than ours comes from an older or newer perf: missing
  * fields are 0, unknown ones are ignored.
@@ -314,7 +297,7 @@ int perfdata_attrs_add(struct perfdata_attrs *attrs, const uint8_t *bytes, size_
 {
 	struct perfdata_attr new = { .event = -1 };
 	size_t own = sizeof(new.attr);
-	int err;
+	int err = 0;
 
 	if (size < PERF_ATTR_SIZE_VER0)
 		return -EBADMSG;
@@ -327,14 +310,11 @@ int perfdata_attrs_add(struct perfdata_attrs *attrs, const uint8_t *bytes, size_
 	if (new.attr.sample_id_all)
 		new.trailer = 8 * (uint32_t)bits(new.attr.sample_type &TRAILER_FIELDS);
 
-	err = ids_reserve(attrs, n_ids);
-	if (!err)
-		err = grow((void **)&attrs->attrs, attrs->n, sizeof(*attrs->attrs));
-	if (!err)
-		err = grow((void **)&attrs->events, attrs->n_events, sizeof(*attrs->events));
-	if (err)
-		return err;
-
+	if (n_ids > PERFDATA_IDS_MAX - attrs->n_ids)
+		return -E2BIG;
+	if (array_grow(attrs->attrs, attrs->n, attrs->room) ||
+	    array_grow(attrs->events, attrs->n_events, attrs->room_events))
+		return -ENOMEM;
 	if (new.attr.type != PERF_TYPE_SOFTWARE || new.attr.config != PERF_COUNT_SW_DUMMY) {
 		struct source_event *event = &attrs->events[attrs->n_events];
 
@@ -347,12 +327,7 @@ int perfdata_attrs_add(struct perfdata_attrs *attrs, const uint8_t *bytes, size_
 		attrs->record_id_at = record_id_at(&new.attr);
 	}
 	attrs->attrs[attrs->n++] = new;
-	for (size_t i = 0; i < n_ids; i++) {
-		uint64_t id = perfdata_u64(ids + 8 * i);
-		struct perfdata_id *at = slot(attrs->ids, attrs->ids_room, attrs->seed, id);
-
-		attrs->n_ids += !at->attr_plus_1;
-		*at = (struct perfdata_id){ .id = id, .attr_plus_1 = (uint32_t)attrs->n };
-	}
-	return 0;
+	for (size_t i = 0; !err && i < n_ids; i++)
+		err = set_id(attrs, perfdata_u64(ids + 8 * i), (uint32_t)attrs->n - 1);
+	return err;
 }

@@ -9,6 +9,7 @@
 #ifndef AGENT_PERFDATA_ATTRS_H
 #define AGENT_PERFDATA_ATTRS_H
 
+#include "agent/hash.h"
 #include "agent/source/source.h"
 
 #include <linux/perf_event.h>
@@ -25,19 +26,20 @@ struct perfdata_attr {
 
 struct perfdata_id {
 	uint64_t id;
-	uint32_t attr_plus_1; /* 0: the slot is free */
+	uint32_t attr; /* index in perfdata_attrs.attrs */
 };
 
 struct perfdata_attrs {
 	struct perfdata_attr *attrs;
-	size_t n;
-	struct perfdata_id *ids; /* open addressing, a power of two, at most half full */
-	size_t n_ids, ids_room;
+	size_t n, room;
+	struct perfdata_id *ids;
+	size_t n_ids, room_ids;
+	struct hash_index by_id;
 	uint64_t seed;	  /* of the hash, random: an attacker cannot provoke collisions */
 	int sample_id_at; /* u64s from a sample's start to its id; -1: samples have no id */
 	int record_id_at; /* u64s from the end of other records to the id; -1: no id */
 	struct source_event *events;
-	size_t n_events;
+	size_t n_events, room_events;
 };
 
 void perfdata_attrs_init(struct perfdata_attrs *attrs, uint64_t seed);

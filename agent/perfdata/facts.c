@@ -4,7 +4,7 @@
  */
 #include "agent/perfdata/facts.h"
 
-#include "agent/hash.h"
+#include "agent/array.h"
 #include "agent/perfdata/format.h"
 
 #include <elf.h>
@@ -15,75 +15,67 @@
 
 void perfdata_facts_fini(struct perfdata_facts *facts)
 {
-	for (size_t i = 0; i < facts->build_ids_room; i++)
+	for (size_t i = 0; i < facts->n_build_ids; i++)
 		free(facts->build_ids[i].name);
 	free(facts->build_ids);
+	hash_fini(&facts->by_name);
 	*facts = (struct perfdata_facts){ .build_ids = NULL };
 }
 
 /* ---- build-ids ---------------------------------------------------------------- */
 
-/*
- * Return the slot of a name (size bytes, without NUL) in the hash table, or the free slot where it
- * belongs.
- */
-static struct perfdata_build_id *slot(struct perfdata_build_id *table, size_t room, uint64_t seed,
-				      const char *name, size_t size)
+static uint64_t hash_name(const struct perfdata_facts *facts, const char *name, size_t size)
 {
-	size_t i;
+	return hash_u64(facts->seed, hash_bytes(facts->seed, name, size));
+}
 
-	for (i = (size_t)hash_u64(seed, hash_bytes(seed, name, size)) & (room - 1); table[i].name;
-	     i = (i + 1) & (room - 1))
-		if (!strncmp(table[i].name, name, size) && !table[i].name[size])
-			break;
-	return &table[i];
+/* Return the index of a name (size bytes, without NUL), whose hash is given, or HASH_NONE. */
+static uint32_t find_name(const struct perfdata_facts *facts, const char *name, size_t size,
+			  uint64_t hash)
+{
+	struct hash_search at;
+	uint32_t i = hash_first(&facts->by_name, hash, &at);
+
+	while (i != HASH_NONE && (strncmp(facts->build_ids[i].name, name, size) != 0 ||
+				  facts->build_ids[i].name[size]))
+		i = hash_next(&at);
+	return i;
 }
 
 /* Store the build-id of a file name. Names beyond PERFDATA_BUILD_ID_NAMES_MAX are ignored. */
 static int add_build_id(struct perfdata_facts *facts, const char *name, size_t size,
 			const struct uw_build_id *id)
 {
-	struct perfdata_build_id *at;
+	uint64_t hash = hash_name(facts, name, size);
+	uint32_t i = find_name(facts, name, size, hash);
 
 	if (size >= PERFDATA_BUILD_ID_NAMES_MAX - facts->names_size)
 		return 0;
-	if (facts->n_build_ids >= facts->build_ids_room / 2) {
-		size_t room = facts->build_ids_room ? facts->build_ids_room * 2 : 64;
-		struct perfdata_build_id *table = calloc(room, sizeof(*table));
+	if (i == HASH_NONE) {
+		char *copy;
 
-		if (!table)
+		if (array_grow(facts->build_ids, facts->n_build_ids, facts->room_build_ids))
 			return -ENOMEM;
-		for (size_t i = 0; i < facts->build_ids_room; i++) {
-			const struct perfdata_build_id *old = &facts->build_ids[i];
-
-			if (old->name)
-				*slot(table, room, facts->seed, old->name, strlen(old->name)) =
-					*old;
+		i = (uint32_t)facts->n_build_ids;
+		copy = strndup(name, size);
+		if (!copy || hash_add(&facts->by_name, hash, i)) {
+			free(copy);
+			return -ENOMEM;
 		}
-		free(facts->build_ids);
-		facts->build_ids = table;
-		facts->build_ids_room = room;
-	}
-	at = slot(facts->build_ids, facts->build_ids_room, facts->seed, name, size);
-	if (!at->name) {
-		at->name = strndup(name, size);
-		if (!at->name)
-			return -ENOMEM;
+		facts->build_ids[i].name = copy;
 		facts->n_build_ids++;
 		facts->names_size += size + 1;
 	}
-	at->id = *id;
+	facts->build_ids[i].id = *id;
 	return 0;
 }
 
 const struct uw_build_id *perfdata_facts_find(const struct perfdata_facts *facts, const char *name)
 {
-	const struct perfdata_build_id *at;
+	size_t size = strlen(name);
+	uint32_t i = find_name(facts, name, size, hash_name(facts, name, size));
 
-	if (!facts->build_ids_room)
-		return NULL;
-	at = slot(facts->build_ids, facts->build_ids_room, facts->seed, name, strlen(name));
-	return at->name ? &at->id : NULL;
+	return i == HASH_NONE ? NULL : &facts->build_ids[i].id;
 }
 
 /* Return whether perf uses this name for vmlinux. Modules have other names. */

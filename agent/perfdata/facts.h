@@ -23,8 +23,9 @@ struct perfdata_facts {
 	bool has_clock;
 	uint64_t wall_ns, clock_ns; /* one moment on both clocks */
 	struct uw_build_id kernel_build_id;
-	struct perfdata_build_id *build_ids; /* open addressing, at most half full */
-	size_t n_build_ids, build_ids_room, names_size;
+	struct perfdata_build_id *build_ids;
+	size_t n_build_ids, room_build_ids, names_size;
+	struct hash_index by_name;
 	uint64_t seed; /* of the hash, random: an attacker cannot provoke collisions */
 };
 
