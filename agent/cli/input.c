@@ -3,6 +3,7 @@
  */
 #include "agent/cli/input.h"
 
+#include "agent/array.h"
 #include "agent/log.h"
 
 #include <dirent.h>
@@ -181,17 +182,7 @@ bool input_is_recording(const char *path)
  */
 static int append(struct input_list *list, char *path)
 {
-	size_t room = list->room ? list->room * 2 : 16;
-	char **bigger;
-
-	if (path && list->n == list->room) {
-		bigger = reallocarray(list->paths, room, sizeof(*bigger));
-		if (bigger) {
-			list->paths = bigger;
-			list->room = room;
-		}
-	}
-	if (!path || list->n == list->room) {
+	if (!path || array_grow(list->paths, list->n, list->room)) {
 		free(path);
 		log_error("%s", strerror(ENOMEM));
 		return -ENOMEM;

@@ -4,6 +4,7 @@
  */
 #include "agent/owc/reader.h"
 
+#include "agent/array.h"
 #include "agent/owc/format.h"
 
 #include <stdlib.h>
@@ -162,16 +163,8 @@ const char *owc_take_symbols(struct owc *o, const Offwind__Capture__KernelSymbol
 
 	if (s->n_symbols > SYMBOLS_MAX - o->n_symbols)
 		return "too many kernel symbols";
-	if (o->n_symbols + s->n_symbols > o->room_symbols) {
-		size_t room = (o->n_symbols + s->n_symbols) * 2;
-		struct source_kernel_symbol *bigger =
-			reallocarray(o->symbols, room, sizeof(*bigger));
-
-		if (!bigger)
-			return owc_no_memory;
-		o->symbols = bigger;
-		o->room_symbols = room;
-	}
+	if (array_reserve(o->symbols, o->n_symbols + s->n_symbols, o->room_symbols))
+		return owc_no_memory;
 	for (size_t i = 0; i < s->n_symbols; i++) {
 		const Offwind__Capture__KernelSymbol *from = s->symbols[i];
 		struct source_kernel_symbol *to = &o->symbols[o->n_symbols];

@@ -106,16 +106,9 @@ static bool reserve(struct owc_writer *w, uint8_t **bytes, size_t *room, size_t 
 /* Append the frame that was written to the list for the index. size is its compressed size. */
 static void remember_frame(struct owc_writer *w, size_t size)
 {
-	if (w->n_frames == w->room_frames) {
-		size_t room = w->room_frames ? w->room_frames * 2 : 64;
-		struct owc_written_frame *bigger = reallocarray(w->frames, room, sizeof(*bigger));
-
-		if (!bigger) {
-			owc_fail(w, -ENOMEM);
-			return;
-		}
-		w->frames = bigger;
-		w->room_frames = room;
+	if (array_grow(w->frames, w->n_frames, w->room_frames)) {
+		owc_fail(w, -ENOMEM);
+		return;
 	}
 	w->frame.size = size;
 	w->frame.content_size = w->n_content;
