@@ -25,7 +25,8 @@ struct file { /* an ELF file in the process's memory; its sections have run-time
 	uint64_t addr, size;
 	Elf64_Shdr *sections;
 	unsigned int n;
-	bool relocatable; /* ET_REL: symbol values are relative to their sections */
+	unsigned int names; /* the number of the section with the sections' names */
+	bool relocatable;   /* ET_REL: symbol values are relative to their sections */
 	const Elf64_Sym *symbols;
 	size_t n_symbols;
 	const char *strings; /* of symbols; ends with a NUL */
@@ -78,6 +79,7 @@ static bool read_sections(struct uw_reading *r, struct file *f)
 	    head.e_shoff > f->size || head.e_shnum * sizeof(Elf64_Shdr) > f->size - head.e_shoff)
 		return false;
 	f->n = head.e_shnum;
+	f->names = head.e_shstrndx;
 	f->relocatable = head.e_type == ET_REL;
 	size = f->n * sizeof(Elf64_Shdr);
 	if (!size || !uw_reading_spend(r, size))
@@ -262,13 +264,11 @@ static void read_file(struct uw_reading *r, uint64_t addr, uint64_t size)
 	const char *names = NULL;
 
 	if (read_sections(r, &f)) {
-		Elf64_Ehdr head;
-
 		read_symbols(r, &f);
-		if (uw_reading_fetch(r, addr, &head, sizeof(head)) && head.e_shstrndx < f.n)
-			names = read_section(r, &f, &f.sections[head.e_shstrndx]);
+		if (f.names < f.n)
+			names = read_section(r, &f, &f.sections[f.names]);
 		for (unsigned int i = 0; i < f.n && names; i++)
-			if (!strcmp(string_at(names, f.sections[head.e_shstrndx].sh_size,
+			if (!strcmp(string_at(names, f.sections[f.names].sh_size,
 					      f.sections[i].sh_name),
 				    ".eh_frame"))
 				read_frames(r, &f, i);

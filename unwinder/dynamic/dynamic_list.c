@@ -178,6 +178,12 @@ struct fde_table {
 	uint32_t name;
 };
 
+/* Return the address of the i-th entry's FDE. pairs has the table's bytes. */
+static uint64_t fde_at(const struct fde_table *t, const uint8_t *pairs, uint64_t i)
+{
+	return t->fde_base + (uint64_t)(int64_t)(int32_t)uw_reading_number(pairs + 8 * i + 4, 4);
+}
+
 /*
  * Read a table, store the bytes from its first to its last CIE or FDE, and add a procedure for
  * each FDE. Return false, and mark the result as damaged, if that fails.
@@ -199,8 +205,7 @@ static bool read_table(struct uw_reading *r, const struct fde_table *t)
 	}
 	good = !t->n || uw_reading_fetch(r, t->data, pairs, (size_t)t->n * 8);
 	for (uint64_t i = 0; i < t->n && good; i++) {
-		uint64_t fde = t->fde_base +
-			       (uint64_t)(int64_t)(int32_t)uw_reading_number(pairs + 8 * i + 4, 4);
+		uint64_t fde = fde_at(t, pairs, i);
 		uint64_t end, cie, cie_end, none;
 
 		good = read_entry(r, fde, &end, &cie) && cie &&
@@ -218,14 +223,12 @@ static bool read_table(struct uw_reading *r, const struct fde_table *t)
 	cfi.size = (size_t)(span.end - span.start);
 	cfi.vaddr = span.start;
 	for (uint64_t i = 0; i < t->n && good; i++) {
-		uint64_t fde_at = t->fde_base + (uint64_t)(int64_t)(int32_t)uw_reading_number(
-							pairs + 8 * i + 4, 4);
 		struct dynamic_proc proc = { .kind = DYNAMIC_FDE,
 					     .bias = t->bias,
 					     .base = span.start,
 					     .data = at,
 					     .size = (uint32_t)cfi.size,
-					     .entry = (uint32_t)(fde_at - span.start),
+					     .entry = (uint32_t)(fde_at(t, pairs, i) - span.start),
 					     .name = t->name };
 		struct uw_fde fde;
 

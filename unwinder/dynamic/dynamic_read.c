@@ -121,6 +121,18 @@ static int put_together(struct uw_reading *r, uint64_t mark, struct uw_dynamic *
 	return err;
 }
 
+/* Build the result unless there was an error, and free the reading. */
+static int finish(struct uw_reading *r, int err, uint64_t mark, struct uw_dynamic **out)
+{
+	if (!err)
+		err = tidy(r);
+	if (!err)
+		err = put_together(r, mark, out);
+	free(r->procs);
+	free(r->data);
+	return err;
+}
+
 /* Read all lists from the beginning. -ENOMEM; all other failures are flags of the result. */
 static int read_all(struct uw_reading *r, const struct uw_dynamic_list *lists, size_t n)
 {
@@ -167,13 +179,7 @@ int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_
 			break;
 		}
 	}
-	if (!err)
-		err = tidy(&r);
-	if (!err)
-		err = put_together(&r, before, out);
-	free(r.procs);
-	free(r.data);
-	return err;
+	return finish(&r, err, before, out);
 }
 
 /*
@@ -212,7 +218,6 @@ int uw_dynamic_make(uint16_t machine, const struct uw_dynamic_code *codes, size_
 	struct uw_reading r = { .arch = uw_arch_of(machine),
 				.flags = DYNAMIC_NAMES,
 				.room = DYNAMIC_SIZE_MAX - sizeof(struct dynamic_header) - 64 };
-	int err;
 
 	if (!r.arch)
 		return -EINVAL;
@@ -227,10 +232,5 @@ int uw_dynamic_make(uint16_t machine, const struct uw_dynamic_code *codes, size_
 			r.flags &= ~(uint32_t)DYNAMIC_NAMES;
 		(void)uw_reading_add(&r, &proc);
 	}
-	err = r.err ? r.err : tidy(&r);
-	if (!err)
-		err = put_together(&r, 0, out);
-	free(r.procs);
-	free(r.data);
-	return err;
+	return finish(&r, r.err, 0, out);
 }
