@@ -2,6 +2,7 @@
 #include "agent/cli/option.h"
 
 #include "agent/log.h"
+#include "agent/textbuf.h"
 #include "base/text.h"
 
 #include <assert.h>
@@ -227,6 +228,23 @@ int option_true(void *to, const char *option, char *text)
 	(void)text;
 	*(bool *)to = true;
 	return 0;
+}
+
+int option_word(const char *option, const char *text, const char *const *words, size_t n)
+{
+	char known[256] = "";
+
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(text, words[i]))
+			return (int)i;
+	for (size_t i = 0; i < n; i++)
+		textbuf_add(known, sizeof(known), "%s%s",
+			    !i		 ? ""
+			    : i + 1 == n ? " or "
+					 : ", ",
+			    words[i]);
+	log_error("%s is %s, not '%s'", option, known, text);
+	return -EINVAL;
 }
 
 int option_quiet(void *to, const char *option, char *text)

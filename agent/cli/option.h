@@ -51,6 +51,11 @@ int option_text(void *to, const char *option, char *text);
 /* Set the bool *to. */
 int option_true(void *to, const char *option, char *text);
 
+/*
+ * Return the index of text in words; -EINVAL after reporting which words the option takes.
+ */
+int option_word(const char *option, const char *text, const char *const *words, size_t n);
+
 int option_quiet(void *to, const char *option, char *text);
 int option_verbose(void *to, const char *option, char *text);
 int option_show_help(void *to, const char *option, char *text);

@@ -514,14 +514,12 @@ static const char help_after[] =
 static int take_format(void *to, const char *option, char *text)
 {
 	static const char *const formats[] = { "table", "csv", "json" };
+	int i = option_word(option, text, formats, 3);
 
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-		if (!strcmp(text, formats[i])) {
-			*(enum sql_format *)to = (enum sql_format)i;
-			return 0;
-		}
-	log_error("%s is table, csv or json, not '%s'", option, text);
-	return -EINVAL;
+	if (i < 0)
+		return i;
+	*(enum sql_format *)to = (enum sql_format)i;
+	return 0;
 }
 
 static int take_unused(void *to, const char *option, char *text)

@@ -4,29 +4,10 @@
 #include "agent/cli/input.h"
 #include "agent/cli/option.h"
 #include "agent/log.h"
-#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Return the index of text in words; -EINVAL after reporting which words there are. */
-static int one_of(const char *option, const char *text, const char *const *words, size_t n)
-{
-	char known[256] = "";
-
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(text, words[i]))
-			return (int)i;
-	for (size_t i = 0; i < n; i++)
-		textbuf_add(known, sizeof(known), "%s%s",
-			    !i		 ? ""
-			    : i + 1 == n ? " or "
-					 : ", ",
-			    words[i]);
-	log_error("%s is %s, not '%s'", option, known, text);
-	return -EINVAL;
-}
 
 /* Report options that exclude each other. Return 0 or -EINVAL. */
 static int check_options(const struct report_options *o)
@@ -63,7 +44,7 @@ static int take_sort(void *to, const char *option, char *text)
 {
 	static const char *const orders[] = { "self", "total" };
 	const char *order = !strcmp(text, "cum") ? "total" : !strcmp(text, "flat") ? "self" : text;
-	int i = one_of(option, order, orders, 2);
+	int i = option_word(option, order, orders, 2);
 
 	*(bool *)to = i == 1;
 	return i < 0 ? i : 0;
@@ -77,7 +58,7 @@ static int take_by(void *to, const char *option, char *text)
 	const char *by = !strcmp(text, "tid")		 ? "thread"
 			 : !strcmp(text, "container_id") ? "container"
 							 : text;
-	int i = one_of(option, by, bys, sizeof(bys) / sizeof(bys[0]));
+	int i = option_word(option, by, bys, sizeof(bys) / sizeof(bys[0]));
 
 	if (i < 0)
 		return i;
@@ -107,7 +88,7 @@ static int take_least(void *to, const char *option, char *text)
 static int take_bars(void *to, const char *option, char *text)
 {
 	static const char *const bars[] = { "auto", "always", "never" };
-	int i = one_of(option, text, bars, 3);
+	int i = option_word(option, text, bars, 3);
 
 	if (i < 0)
 		return i;

@@ -532,21 +532,16 @@ static int take_seconds(void *to, const char *option, char *text)
 	return 0;
 }
 
-/*
- * Set *out to the index of text in words. Return 0, or -EINVAL after reporting that it is none of
- * them.
- */
+/* Take one of the words. Return 0, or -EINVAL after reporting that it is none of them. */
 static int one_of(const char *option, const char *text, const char *const *words, size_t n,
 		  size_t *out)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (!strcmp(text, words[i])) {
-			*out = i;
-			return 0;
-		}
-	}
-	log_error("%s: not '%s'; see offwind top --help", option, text);
-	return -EINVAL;
+	int i = option_word(option, text, words, n);
+
+	if (i < 0)
+		return i;
+	*out = (size_t)i;
+	return 0;
 }
 
 static int take_by(void *to, const char *option, char *text)
