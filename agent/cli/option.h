@@ -51,9 +51,7 @@ int option_text(void *to, const char *option, char *text);
 /* Set the bool *to. */
 int option_true(void *to, const char *option, char *text);
 
-/*
- * Return the index of text in words; -EINVAL after reporting which words the option takes.
- */
+/* Return the index of text in words; -EINVAL after reporting which words the option takes. */
 int option_word(const char *option, const char *text, const char *const *words, size_t n);
 
 int option_quiet(void *to, const char *option, char *text);

@@ -1,6 +1,6 @@
 /*
- * agent/cmd/recorder.h: the private state of a recording: record_setup.c prepares all its parts, and
- * record.c runs it and releases them.
+ * agent/cmd/recorder.h: the private state of a recording: record_setup.c prepares all its parts,
+ * and record.c runs it and releases them.
  */
 #ifndef AGENT_CMD_RECORDER_H
 #define AGENT_CMD_RECORDER_H

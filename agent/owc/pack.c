@@ -1,4 +1,4 @@
-/* agent/owc/pack.c: makes the records of a capture file from events and from facts of the source. */
+/* agent/owc/pack.c: makes the records of a capture file: events, and facts of the source. */
 #include "agent/owc/writing.h"
 
 #include "agent/array.h"
