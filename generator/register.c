@@ -38,8 +38,8 @@ void _U_dyn_register(unw_dyn_info_t *info)
 }
 
 /*
- * Remove the entry. A reader that runs at the same time may still be at the entry; the generation
- * tells it that the list has changed.
+ * Remove the entry. A reader that runs at the same time may still be at the entry; it detects the
+ * change by the generation.
  */
 void _U_dyn_cancel(unw_dyn_info_t *info)
 {
