@@ -118,6 +118,8 @@ cache query "SELECT * FROM unwind_rows('nobody')"
 cache query --format json "SELECT 1 AS a, NULL AS b, 'x\"' || char(10) AS c, x'ff' AS d" | python3 -c '
 import json, sys
 assert json.load(sys.stdin) == [{"a": 1, "b": None, "c": "x\"\n", "d": "ff"}]' || fail json
+# What a terminal would obey is escaped: ESC, CSI, the Arabic letter mark, an override; a dash is not.
+[ "$(cache query --format json "SELECT char(27, 155, 1564, 8238, 8211) AS t" | grep t)" = '{"t":"\u001b\u009b\u061c\u202e–"}' ] || fail "json that a terminal obeys"
 cache verify || fail "verify: $(cat "$dir/err")"
 
 # Functions by name: the function that covers the address of malloc in nm is malloc; a name finds its rows.
