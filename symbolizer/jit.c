@@ -1,6 +1,7 @@
 /* symbolizer/jit.c: reads names of generated code from perf maps and jitdump files. */
 #include "symbolizer/symbolizer.h"
 
+#include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/cursor.h"
 
@@ -357,16 +358,8 @@ void sym_jit_frames(const struct sym_jit *j, size_t i, uint64_t *off, uint32_t *
 
 int sym_jit_find(const struct sym_jit *j, uint64_t addr, struct sym_symbol *out)
 {
-	size_t low = 0, high = j->n;
+	size_t low = UW_COUNT_UPTO(j->entries, j->n, addr, addr);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (j->entries[middle].addr <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (!low || addr >= j->entries[low - 1].end)
 		return -ENOENT;
 	return sym_jit_at(j, low - 1, out);

@@ -1,4 +1,5 @@
 /* symbolizer/kernel.c: reads /proc/kallsyms or a copy of it, and looks up kernel symbols. */
+#include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/kernel_head.h"
@@ -262,19 +263,13 @@ static bool is_better(const struct sym_kernel *k, const struct symbol *a, const 
 /* Sort the symbols. The kernel writes them sorted, except for those of modules. */
 static void order(struct sym_kernel *k)
 {
-	size_t run = k->n_sorted, low = 0, high = run;
+	size_t run = k->n_sorted, low;
 	uint64_t lowest = UINT64_MAX;
 
 	for (size_t i = run; i < k->n_symbols; i++)
 		lowest = k->symbols[i].addr < lowest ? k->symbols[i].addr : lowest;
-	while (low < high) { /* the first of the sorted run that is not below all later ones */
-		size_t middle = low + (high - low) / 2;
-
-		if (k->symbols[middle].addr < lowest)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	/* the first of the sorted run that is not below all later ones */
+	low = UW_COUNT_BELOW(k->symbols, run, addr, lowest);
 	if (run < k->n_symbols)
 		qsort(k->symbols + low, k->n_symbols - low, sizeof(*k->symbols), compare);
 	for (size_t i = 1; i < k->n_symbols; i++) {
@@ -340,26 +335,10 @@ void sym_kernel_free(struct sym_kernel *kernel)
 
 /* ---- lookup ------------------------------------------------------------------ */
 
-/* Return the index of the first symbol above addr. */
-static size_t find_above(const struct sym_kernel *k, uint64_t addr)
-{
-	size_t low = 0, high = k->n_symbols;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (k->symbols[middle].addr <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /* Look up addr among the parsed symbols. */
 static void find_in_symbols(const struct sym_kernel *k, uint64_t addr, struct sym_kernel_found *out)
 {
-	size_t next = find_above(k, addr);
+	size_t next = UW_COUNT_UPTO(k->symbols, k->n_symbols, addr, addr);
 
 	*out = (struct sym_kernel_found){ .next = UINT64_MAX };
 	if (next < k->n_symbols) {

@@ -5,6 +5,7 @@
 #include "symbolizer/kernel_head.h"
 
 #include "base/elf.h"
+#include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/elf/prefer.h"
 
@@ -245,22 +246,6 @@ bool sym_kernel_name_is_better(enum sym_kernel_bind bind, const char *name,
 	return sym_prefer(name, strlen(name), than->name, strlen(than->name)) < 0;
 }
 
-/* Return the index + 1 of the last block that begins at or before addr; 0: none. */
-static size_t find_block(const struct sym_kernel_head *h, uint64_t addr)
-{
-	size_t low = 0, high = h->n_blocks;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (h->blocks[middle].addr <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /* Search the head from block number from on. */
 static void scan_head(const struct sym_kernel_head *h, size_t from, uint64_t addr,
 		      struct sym_kernel_found *out)
@@ -305,7 +290,8 @@ static void scan_head(const struct sym_kernel_head *h, size_t from, uint64_t add
 void sym_kernel_head_find(const struct sym_kernel_head *h, uint64_t addr,
 			  struct sym_kernel_found *out)
 {
-	size_t above = find_block(h, addr), from;
+	/* the last block that begins at or before addr, + 1 */
+	size_t above = UW_COUNT_UPTO(h->blocks, h->n_blocks, addr, addr), from;
 
 	if (!above) {
 		*out = (struct sym_kernel_found){ .next = UINT64_MAX };

@@ -4,6 +4,8 @@
  */
 #include "symbolizer/dwarf/debug.h"
 
+#include "base/search.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -86,16 +88,8 @@ struct piece { /* a function, or the code between two functions */
 /* Narrow the piece to the function that contains vaddr, or to the gap between two. NULL: a gap. */
 static const struct dw_func *narrow(const struct dw_unit *u, uint64_t vaddr, struct piece *p)
 {
-	size_t a = 0, b = u->n_funcs;
+	size_t a = UW_COUNT_UPTO(u->funcs, u->n_funcs, low, vaddr);
 
-	while (a < b) {
-		size_t middle = a + (b - a) / 2;
-
-		if (u->funcs[middle].low <= vaddr)
-			a = middle + 1;
-		else
-			b = middle;
-	}
 	if (a < u->n_funcs && u->funcs[a].low < p->high)
 		p->high = u->funcs[a].low;
 	for (int i = 0; i < ENCLOSING && a; i++) {

@@ -1,6 +1,8 @@
 /* symbolizer/dwarf/dwarf_line.c: runs line number programs, versions 2 to 5 (DWARF 5 §6.2). */
 #include "symbolizer/dwarf/dwarf_line.h"
 
+#include "base/search.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -87,18 +89,8 @@ static void begin_sequence(struct program *p)
 /* Find the first wanted address at or above addr. */
 static void find_next(struct program *p, uint64_t addr)
 {
-	size_t low = 0, high = p->n_wanted;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (p->wanted[middle] < addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	p->at = low;
-	p->next = low < p->n_wanted ? p->wanted[low] : UINT64_MAX;
+	p->at = uw_count_below(p->wanted, sizeof(*p->wanted), 0, p->n_wanted, addr);
+	p->next = p->at < p->n_wanted ? p->wanted[p->at] : UINT64_MAX;
 }
 
 /*
@@ -559,16 +551,8 @@ void dw_table_free(struct dw_table *t)
 
 int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row **out, uint64_t *end)
 {
-	size_t low = 0, high = t->n_rows;
+	size_t low = UW_COUNT_UPTO(t->rows, t->n_rows, addr, addr);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (t->rows[middle].addr <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (!low || low == t->n_rows || t->rows[low - 1].file == DW_ROW_END)
 		return -ENOENT;
 	*out = &t->rows[low - 1];

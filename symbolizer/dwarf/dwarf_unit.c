@@ -1,6 +1,8 @@
 /* symbolizer/dwarf/dwarf_unit.c: finds the units of a file, and reads them and their own entries. */
 #include "symbolizer/dwarf/dwarf.h"
 
+#include "base/search.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -117,20 +119,12 @@ int dw_file_units(struct dw_file *file)
 
 int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out)
 {
-	size_t low = 0, high;
+	size_t low;
 	int err = dw_file_units(file);
 
 	if (err)
 		return err;
-	high = file->n_units;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (file->units[middle].off <= off)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	low = UW_COUNT_UPTO(file->units, file->n_units, off, off);
 	if (!low || off - file->units[low - 1].off >= file->units[low - 1].size)
 		return -EBADMSG;
 	*out = &file->units[low - 1];

@@ -1,6 +1,7 @@
 /* symbolizer/dwarf/lines.c: stores lines and inlined calls in flat arrays (schema/lines.h). */
 #include "symbolizer/dwarf/lines.h"
 
+#include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/dwarf/lines_pack.h"
 #include "unwinder/unwinder.h"
@@ -177,17 +178,7 @@ int sym_lines_intern(struct sym_lines *l, const char *text, size_t n, uint32_t *
 /* Return how many pieces begin at or before vaddr. */
 static size_t count_until(const struct lines_piece *pieces, size_t n, uint64_t vaddr)
 {
-	size_t low = 0, high = n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (pieces[middle].start <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return UW_COUNT_UPTO(pieces, n, start, vaddr);
 }
 
 /* Narrow [*low, *high) to the gap around vaddr. -EEXIST: a piece contains vaddr. */

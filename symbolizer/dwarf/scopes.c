@@ -3,6 +3,8 @@
  */
 #include "symbolizer/dwarf/debug.h"
 
+#include "base/search.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -331,17 +333,7 @@ static int push_call(struct sym_calls *calls, const struct sym_call *call)
 /* Return the index of the first cell at or above addr. */
 static size_t cell_from(const struct reading *r, uint64_t addr)
 {
-	size_t low = 0, high = r->n_cells;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (r->cells[middle].vaddr < addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return UW_COUNT_BELOW(r->cells, r->n_cells, vaddr, addr);
 }
 
 /*

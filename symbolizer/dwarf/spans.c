@@ -1,6 +1,8 @@
 /* symbolizer/dwarf/spans.c: finds where the code of a program's units is. */
 #include "symbolizer/dwarf/debug.h"
 
+#include "base/search.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -163,16 +165,8 @@ struct dw_unit *sym_spans_unit(const struct sym_debug *d, uint64_t vaddr, uint64
 			       uint64_t *high)
 {
 	struct dw_unit *found = NULL;
-	size_t a = 0, b = d->n_spans;
+	size_t a = UW_COUNT_UPTO(d->spans, d->n_spans, low, vaddr);
 
-	while (a < b) {
-		size_t middle = a + (b - a) / 2;
-
-		if (d->spans[middle].low <= vaddr)
-			a = middle + 1;
-		else
-			b = middle;
-	}
 	if (a < d->n_spans && d->spans[a].low < *high)
 		*high = d->spans[a].low;
 	for (int i = 0; i < ENCLOSING && a; i++) {

@@ -1,6 +1,7 @@
 /* symbolizer/elf/table.c: makes symbol tables of ELF files, and looks symbols up in them. */
 #include "symbolizer/elf/table.h"
 
+#include "base/search.h"
 #include "schema/symbols.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"
@@ -236,21 +237,14 @@ int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out
  */
 static int narrow(const struct sym_table *table, uint64_t vaddr, size_t *from, size_t *past)
 {
-	size_t low = 0, high;
+	size_t groups = (table->n_entries + SYMBOLS_GROUP - 1) / SYMBOLS_GROUP, low;
 
 	*from = 0;
 	*past = table->n_entries;
 	if (!table->kept)
 		return 0;
-	high = (table->n_entries + SYMBOLS_GROUP - 1) / SYMBOLS_GROUP;
-	while (low < high) { /* the first group that begins beyond vaddr */
-		size_t middle = low + (high - low) / 2;
-
-		if (table->group[middle] <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	/* the first group that begins beyond vaddr */
+	low = uw_count_upto(table->group, sizeof(*table->group), 0, groups, vaddr);
 	*from = low ? (low - 1) * SYMBOLS_GROUP : 0;
 	*past = low * SYMBOLS_GROUP < table->n_entries ? low * SYMBOLS_GROUP : table->n_entries;
 	return sym_keep_have(table, *from, *past);
@@ -266,14 +260,8 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
 		err = -EAGAIN;
 	if (err)
 		return err;
-	while (low < high) { /* the first entry that starts beyond vaddr */
-		size_t middle = low + (high - low) / 2;
-
-		if (table->entries[middle].addr <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	/* the first entry that starts beyond vaddr */
+	low += UW_COUNT_UPTO(table->entries + low, high - low, addr, vaddr);
 	at = low ? (uint32_t)(low - 1) : SYMBOLS_NONE;
 	for (int i = 0; i < ENCLOSING_MAX && at != SYMBOLS_NONE; i++) {
 		err = sym_keep_need(table, at);
