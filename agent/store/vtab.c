@@ -1,6 +1,7 @@
 /* agent/store/vtab.c: the virtual tables unwind_rows, unwind_fdes and unwind_gaps. */
 #include "agent/store/vtab.h"
 
+#include "agent/array.h"
 #include "agent/store/kept.h"
 #include "schema/table.h"
 
@@ -235,15 +236,8 @@ static bool add_gap(struct cursor *c, size_t *room, uint64_t start, uint64_t end
 {
 	if (start >= end || end - start < GAP_MIN)
 		return true;
-	if (c->n_gaps == *room) {
-		size_t more = *room ? *room * 2 : 64;
-		struct range *bigger = reallocarray(c->gaps, more, sizeof(*bigger));
-
-		if (!bigger)
-			return false;
-		c->gaps = bigger;
-		*room = more;
-	}
+	if (array_grow(c->gaps, c->n_gaps, *room))
+		return false;
 	c->gaps[c->n_gaps++] = (struct range){ start, end };
 	return true;
 }
