@@ -1,0 +1,166 @@
+/*
+ * agent/process/hotspot_layout.c: reads the layout of HotSpot's structures from the tables that
+ * libjvm.so exports.
+ */
+#include "agent/process/hotspot_layout.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define STRUCTS_MAX 8192 /* limit on what a virtual machine can claim about itself */
+
+const char *const hotspot_exports[HOTSPOT_EXPORTS] = { "gHotSpotVMStructs", "gHotSpotVMTypes" };
+
+static const struct wanted {
+	const char *type, *name;
+	enum hotspot_field field;
+} wanted[] = {
+	{ "CodeCache", "_heaps", HOTSPOT_HEAPS },
+	{ "GrowableArrayBase", "_len", HOTSPOT_LEN },
+	{ "GenericGrowableArray", "_len", HOTSPOT_LEN }, /* up to JDK 15 */
+	{ "GrowableArray<int>", "_data", HOTSPOT_DATA },
+	{ "CodeHeap", "_memory", HOTSPOT_MEMORY },
+	{ "CodeHeap", "_segmap", HOTSPOT_SEGMAP },
+	{ "CodeHeap", "_log2_segment_size", HOTSPOT_LOG2 },
+	{ "VirtualSpace", "_low", HOTSPOT_LOW },
+	{ "VirtualSpace", "_high", HOTSPOT_HIGH },
+	{ "VirtualSpace", "_low_boundary", HOTSPOT_LOW_EDGE },
+	{ "VirtualSpace", "_high_boundary", HOTSPOT_HIGH_EDGE },
+	{ "HeapBlock::Header", "_used", HOTSPOT_BLOCK_USED },
+	{ "CodeBlob", "_name", HOTSPOT_NAME },
+	{ "CodeBlob", "_size", HOTSPOT_SIZE },
+	{ "CodeBlob", "_frame_complete_offset", HOTSPOT_FRAME_COMPLETE },
+	{ "CodeBlob", "_frame_size", HOTSPOT_FRAME_SIZE },
+	{ "CodeBlob", "_data_offset", HOTSPOT_DATA_OFFSET },
+	{ "CodeBlob", "_code_begin", HOTSPOT_CODE_BEGIN },
+	{ "CodeBlob", "_code_offset", HOTSPOT_CODE_OFFSET },
+	{ "CompiledMethod", "_method", HOTSPOT_METHOD },
+	{ "nmethod", "_method", HOTSPOT_METHOD }, /* before JDK 9, and from 23 on */
+	{ "nmethod", "_compile_id", HOTSPOT_COMPILE_ID },
+	{ "Method", "_constMethod", HOTSPOT_CONST_METHOD },
+	{ "ConstMethod", "_constants", HOTSPOT_CONSTANTS },
+	{ "ConstMethod", "_name_index", HOTSPOT_NAME_INDEX },
+	{ "ConstantPool", "_pool_holder", HOTSPOT_HOLDER },
+	{ "Klass", "_name", HOTSPOT_KLASS_NAME },
+	{ "Symbol", "_length", HOTSPOT_SYMBOL_LENGTH },
+	{ "Symbol", "_body", HOTSPOT_SYMBOL_BODY },
+};
+#define N_WANTED (sizeof(wanted) / sizeof(*wanted))
+
+/* Offsets of the members of struct VMStructEntry and struct VMTypeEntry. */
+enum {
+	STRUCT_TYPE = 0,
+	STRUCT_FIELD = 8,
+	STRUCT_OF = 16, /* the type of the field */
+	STRUCT_OFFSET = 32,
+	STRUCT_ADDRESS = 40,
+	STRUCT_ENTRY = 48,
+	TYPE_NAME = 0,
+	TYPE_SIZE = 32,
+	TYPE_ENTRY = 40,
+};
+
+/* Store the offset of a field, if the field is wanted. */
+static void take_field(struct hotspot_memory *m, struct hotspot_layout *l, const char *type,
+		       const uint8_t *entry)
+{
+	char name[32], of[16];
+
+	if (!hotspot_get_text(m, hotspot_number(entry + STRUCT_FIELD, 8), name, sizeof(name)))
+		return;
+	for (size_t i = 0; i < N_WANTED; i++) {
+		enum hotspot_field field = wanted[i].field;
+
+		if (strcmp(wanted[i].type, type) != 0 || strcmp(wanted[i].name, name) != 0)
+			continue;
+		l->at[field] = hotspot_number(
+			entry + (field == HOTSPOT_HEAPS ? STRUCT_ADDRESS : STRUCT_OFFSET), 8);
+		l->has[field] = true;
+		if (field == HOTSPOT_FRAME_COMPLETE)
+			l->short_complete =
+				hotspot_get_text(m, hotspot_number(entry + STRUCT_OF, 8), of,
+						 sizeof(of)) &&
+				!strcmp(of, "int16_t");
+	}
+}
+
+static bool is_wanted(const char *type)
+{
+	for (size_t i = 0; i < N_WANTED; i++)
+		if (!strcmp(wanted[i].type, type))
+			return true;
+	return false;
+}
+
+/* Read the offsets of all wanted fields from gHotSpotVMStructs. */
+static void read_structs(struct hotspot_memory *m, struct hotspot_layout *l, uint64_t table)
+{
+	uint8_t entry[STRUCT_ENTRY];
+	uint64_t at, type, last = 0;
+	bool is = false;
+	char name[32];
+
+	if (!hotspot_get_number(m, table, 8, &at))
+		return;
+	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get_small(m, at, entry, sizeof(entry));
+	     i++, at += sizeof(entry)) {
+		type = hotspot_number(entry + STRUCT_TYPE, 8);
+		if (!type)
+			return;
+		if (type != last)
+			is = hotspot_get_text(m, type, name, sizeof(name)) && is_wanted(name);
+		last = type;
+		if (is)
+			take_field(m, l, name, entry);
+	}
+}
+
+/* Read the sizes of two types from gHotSpotVMTypes. */
+static void read_types(struct hotspot_memory *m, struct hotspot_layout *l, uint64_t table)
+{
+	uint8_t entry[TYPE_ENTRY];
+	uint64_t at, type;
+	char name[32];
+
+	if (!hotspot_get_number(m, table, 8, &at))
+		return;
+	for (unsigned int i = 0; i < STRUCTS_MAX && hotspot_get_small(m, at, entry, sizeof(entry));
+	     i++, at += sizeof(entry)) {
+		type = hotspot_number(entry + TYPE_NAME, 8);
+		if (!type)
+			return;
+		if (!hotspot_get_text(m, type, name, sizeof(name)))
+			continue;
+		if (!strcmp(name, "ConstantPool"))
+			l->pool_size = hotspot_number(entry + TYPE_SIZE, 8);
+		else if (!strcmp(name, "HeapBlock"))
+			l->block_size = hotspot_number(entry + TYPE_SIZE, 8);
+		if (l->pool_size && l->block_size)
+			return;
+	}
+}
+
+int hotspot_layout_read(struct hotspot_memory *m, const uint64_t exports[HOTSPOT_EXPORTS],
+			struct hotspot_layout *l)
+{
+	memset(l, 0, sizeof(*l));
+	read_structs(m, l, exports[0]);
+	read_types(m, l, exports[1]);
+	if (m->over)
+		return -EFAULT;
+	for (unsigned int i = 0; i < HOTSPOT_N_FIELDS; i++) {
+		bool spare = i == HOTSPOT_CODE_BEGIN || i == HOTSPOT_CODE_OFFSET;
+
+		/* The structures are small, so a larger number is not an offset. */
+		if ((!l->has[i] && !spare) || (l->has[i] && i != HOTSPOT_HEAPS && l->at[i] > 4096))
+			return -ENOENT;
+	}
+	/* All wanted fields of a block are read at once. */
+	for (unsigned int i = HOTSPOT_NAME; i <= HOTSPOT_COMPILE_ID; i++)
+		if (l->block_size > 64 || l->at[i] > HOTSPOT_HEAD_SIZE - 64 - 8)
+			return -ENOENT;
+	if ((!l->has[HOTSPOT_CODE_BEGIN] && !l->has[HOTSPOT_CODE_OFFSET]) || !l->pool_size ||
+	    l->pool_size > 4096 || !l->block_size || l->at[HOTSPOT_BLOCK_USED] >= l->block_size)
+		return -ENOENT;
+	return 0;
+}

@@ -1,0 +1,56 @@
+/*
+ * agent/process/hotspot_layout.h: where a Java virtual machine's structures have their fields.
+ */
+#ifndef AGENT_PROCESS_HOTSPOT_LAYOUT_H
+#define AGENT_PROCESS_HOTSPOT_LAYOUT_H
+
+#include "agent/process/hotspot.h"
+#include "agent/process/hotspot_memory.h"
+
+/* Bytes of a block that contain all fields wanted of its blob. */
+#define HOTSPOT_HEAD_SIZE 384
+
+enum hotspot_field {
+	HOTSPOT_HEAPS, /* static: its address */
+	HOTSPOT_LEN,
+	HOTSPOT_DATA,
+	HOTSPOT_MEMORY,
+	HOTSPOT_SEGMAP,
+	HOTSPOT_LOG2,
+	HOTSPOT_LOW,
+	HOTSPOT_HIGH,
+	HOTSPOT_LOW_EDGE, /* lower end of the reserved memory */
+	HOTSPOT_HIGH_EDGE,
+	HOTSPOT_BLOCK_USED,
+	HOTSPOT_NAME,
+	HOTSPOT_SIZE,
+	HOTSPOT_FRAME_COMPLETE,
+	HOTSPOT_FRAME_SIZE,
+	HOTSPOT_DATA_OFFSET,
+	HOTSPOT_CODE_BEGIN,  /* in older versions */
+	HOTSPOT_CODE_OFFSET, /* in newer versions */
+	HOTSPOT_METHOD,
+	HOTSPOT_COMPILE_ID,
+	HOTSPOT_CONST_METHOD,
+	HOTSPOT_CONSTANTS,
+	HOTSPOT_NAME_INDEX,
+	HOTSPOT_HOLDER,
+	HOTSPOT_KLASS_NAME,
+	HOTSPOT_SYMBOL_LENGTH,
+	HOTSPOT_SYMBOL_BODY,
+	HOTSPOT_N_FIELDS
+};
+
+struct hotspot_layout {
+	uint64_t at[HOTSPOT_N_FIELDS];
+	bool has[HOTSPOT_N_FIELDS];
+	bool short_complete; /* FRAME_COMPLETE has 16 bits */
+	uint64_t pool_size;  /* bytes of a ConstantPool without its entries */
+	uint64_t block_size; /* bytes of a block's header */
+};
+
+/* Read and check the layout. -ENOENT: not a virtual machine that this code understands; -EFAULT. */
+int hotspot_layout_read(struct hotspot_memory *m, const uint64_t exports[HOTSPOT_EXPORTS],
+			struct hotspot_layout *l);
+
+#endif

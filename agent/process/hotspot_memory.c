@@ -1,0 +1,99 @@
+/* agent/process/hotspot_memory.c: reads a Java virtual machine's memory. */
+#include "agent/process/hotspot_memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx)
+{
+	m->read = read;
+	m->ctx = ctx;
+	m->over = false;
+	for (unsigned int i = 0; i < HOTSPOT_PAGES; i++)
+		m->pages[i].start = 0;
+}
+
+bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size)
+{
+	int err = m->over || !addr || addr > UINT64_MAX - size ? -EFAULT
+							       : m->read(m->ctx, addr, out, size);
+
+	m->over |= err == -ETIME;
+	return !err;
+}
+
+uint64_t hotspot_number(const uint8_t *p, unsigned int size)
+{
+	uint64_t value = 0;
+
+	for (unsigned int i = size; i-- > 0;)
+		value = value << 8 | p[i];
+	return value;
+}
+
+bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int size, uint64_t *out)
+{
+	uint8_t bytes[8];
+
+	if (!hotspot_get(m, addr, bytes, size))
+		return false;
+	*out = hotspot_number(bytes, size);
+	return true;
+}
+
+/*
+ * Return the byte at addr in a page that is cached for this call, so that many small reads of a
+ * page cost one. NULL if the page cannot be read to its end.
+ */
+static const uint8_t *page_of(struct hotspot_memory *m, uint64_t addr)
+{
+	uint64_t start = addr & ~(uint64_t)(HOTSPOT_PAGE - 1);
+	struct hotspot_page *p = &m->pages[start / HOTSPOT_PAGE % HOTSPOT_PAGES];
+
+	if (p->start != start || !start) {
+		p->start = 0;
+		if (!hotspot_get(m, start, p->bytes, HOTSPOT_PAGE))
+			return NULL;
+		p->start = start;
+	}
+	return p->bytes + (addr - start);
+}
+
+bool hotspot_get_small(struct hotspot_memory *m, uint64_t addr, uint8_t *out, size_t size)
+{
+	while (size) {
+		size_t piece = HOTSPOT_PAGE - addr % HOTSPOT_PAGE;
+		const uint8_t *p = page_of(m, addr);
+
+		if (!p)
+			return false;
+		if (piece > size)
+			piece = size;
+		memcpy(out, p, piece);
+		out += piece;
+		addr += piece;
+		size -= piece;
+	}
+	return true;
+}
+
+bool hotspot_get_text(struct hotspot_memory *m, uint64_t addr, char *out, size_t size)
+{
+	size_t n = 0;
+
+	while (n < size - 1) { /* the memory after its end need not be readable */
+		size_t piece = HOTSPOT_PAGE - (addr + n) % HOTSPOT_PAGE;
+		const uint8_t *p = page_of(m, addr + n);
+
+		if (!p)
+			return false;
+		if (piece > size - 1 - n)
+			piece = size - 1 - n;
+		memcpy(out + n, p, piece);
+		if (memchr(out + n, 0, piece))
+			return true;
+		n += piece;
+	}
+	out[n] = 0;
+	return true;
+}

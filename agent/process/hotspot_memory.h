@@ -1,0 +1,49 @@
+/*
+ * agent/process/hotspot_memory.h: reads a Java virtual machine's memory, small pieces through a cache
+ * of pages.
+ */
+#ifndef AGENT_PROCESS_HOTSPOT_MEMORY_H
+#define AGENT_PROCESS_HOTSPOT_MEMORY_H
+
+#include "unwinder/unwinder.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HOTSPOT_PAGE  4096u
+#define HOTSPOT_PAGES 16
+
+struct hotspot_page {
+	uint64_t start; /* 0: none */
+	uint8_t bytes[HOTSPOT_PAGE];
+};
+
+struct hotspot_memory {
+	uw_read_fn read;
+	void *ctx;
+	struct hotspot_page *pages; /* HOTSPOT_PAGES slots */
+	bool over;		    /* the time for reading is over */
+};
+
+/* Begin to read by another function: nothing is cached, and there is time again. */
+void hotspot_memory_begin(struct hotspot_memory *m, uw_read_fn read, void *ctx);
+
+/*
+ * Read memory. A failure at one address does not affect later reads; after -ETIME all later reads
+ * fail.
+ */
+bool hotspot_get(struct hotspot_memory *m, uint64_t addr, void *out, size_t size);
+
+/* Return a little-endian number of size bytes. */
+uint64_t hotspot_number(const uint8_t *p, unsigned int size);
+
+/* Read a little-endian number of size bytes, at most 8. */
+bool hotspot_get_number(struct hotspot_memory *m, uint64_t addr, unsigned int size, uint64_t *out);
+
+/* Read size bytes through the cached pages. */
+bool hotspot_get_small(struct hotspot_memory *m, uint64_t addr, uint8_t *out, size_t size);
+
+/* Read a string; at most size - 1 bytes of it are stored, with a terminating 0. */
+bool hotspot_get_text(struct hotspot_memory *m, uint64_t addr, char *out, size_t size);
+
+#endif
