@@ -93,3 +93,11 @@ int live_cpus_present(int **cpus, size_t *n_cpus)
 {
 	return read_cpus_once("/sys/devices/system/cpu/present", cpus, n_cpus);
 }
+
+bool live_cpus_have(const int *cpus, size_t n, int cpu)
+{
+	for (size_t i = 0; i < n; i++)
+		if (cpus[i] == cpu)
+			return true;
+	return false;
+}

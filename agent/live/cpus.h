@@ -2,6 +2,7 @@
 #ifndef AGENT_LIVE_CPUS_H
 #define AGENT_LIVE_CPUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -16,5 +17,8 @@ int live_cpus_online(int **cpus, size_t *n_cpus);
  */
 int live_cpus_online_now(int *fd, int **cpus, size_t *n_cpus);
 int live_cpus_present(int **cpus, size_t *n_cpus); /* online or not */
+
+/* Return whether a CPU is among the n cpus. */
+bool live_cpus_have(const int *cpus, size_t n, int cpu);
 
 #endif

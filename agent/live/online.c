@@ -3,6 +3,7 @@
 
 #include "agent/clock.h"
 #include "agent/live/bpf.h"
+#include "agent/live/cpus.h"
 #include "agent/live/decode.h"
 #include "agent/live/perf.h"
 
@@ -92,17 +93,9 @@ static int start_everywhere(struct live_online *o, char *error)
 	return err;
 }
 
-static bool is_among(const int *cpus, size_t n, int cpu)
-{
-	for (size_t i = 0; i < n; i++)
-		if (cpus[i] == cpu)
-			return true;
-	return false;
-}
-
 bool live_online_has(const struct live_online *o, int cpu)
 {
-	return is_among(o->cpus, o->n, cpu);
+	return live_cpus_have(o->cpus, o->n, cpu);
 }
 
 int live_online_change(struct live_online *o, int *cpus, size_t n, size_t *n_new, char *error)
@@ -111,11 +104,11 @@ int live_online_change(struct live_online *o, int *cpus, size_t n, size_t *n_new
 
 	*n_new = 0;
 	for (size_t i = 0; i < o->n; i++)
-		if (!is_among(cpus, n, o->cpus[i]))
+		if (!live_cpus_have(cpus, n, o->cpus[i]))
 			live_bpf_detach_cpu(o->bpf, o->cpus[i]);
 	for (size_t i = 0; !err && i < n; i++) {
 		if (live_online_has(o, cpus[i]) ||
-		    (o->only && !is_among(o->only, o->n_only, cpus[i])))
+		    (o->only && !live_cpus_have(o->only, o->n_only, cpus[i])))
 			continue;
 		err = start_cpu(o, cpus[i], error);
 		/* Offline since the list was read: the next check will notice. */

@@ -135,14 +135,6 @@ static void close_ring(const struct live_sideband *s, const struct sideband_ring
 	(void)close(ring->fd);
 }
 
-static bool is_among(const int *cpus, size_t n, int cpu)
-{
-	for (size_t i = 0; i < n; i++)
-		if (cpus[i] == cpu)
-			return true;
-	return false;
-}
-
 static bool has_ring(const struct live_sideband *s, int cpu)
 {
 	for (size_t i = 0; i < s->n_rings; i++)
@@ -157,7 +149,7 @@ int live_sideband_set_cpus(struct live_sideband *s, const int *cpus, size_t n)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < s->n_rings; i++) {
-		if (is_among(cpus, n, s->rings[i].cpu))
+		if (live_cpus_have(cpus, n, s->rings[i].cpu))
 			s->rings[kept++] = s->rings[i];
 		else
 			close_ring(s, &s->rings[i]);
