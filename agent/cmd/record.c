@@ -333,21 +333,15 @@ static bool is_selective(const struct source_live_options *live)
 	       live->n_containers || live->n_cpus || live->n_events || live->n_probes;
 }
 
-/* Record as options says. Return the exit code. */
-static int record(const struct record_options *options)
+/* Limit the memory that malloc keeps, and handle the signals that end a recording. */
+static void prepare_process(void)
 {
-	struct recorder r = { .options = options,
-			      .command = { .argv = options->command, .gate = -1, .fault = -1 } };
-	uint64_t n_written = 0, n_failed = 0, n_captured = 0;
 	struct sigaction action = { .sa_handler = on_signal }, hangup;
-	struct pipeline_reuse reuse = { .n_samples = 0 };
-	bool began = false;
-	int err, raw_err = 0, stats_err = 0;
 
 	/*
-	 * Limit the memory that malloc keeps. Blocks of hundreds of KiB, for compiled tables and
-	 * profiles, come and go. By default malloc raises its mmap threshold when such a block is
-	 * freed, and then caches what threads freed, 16 MB each. See mallopt(3), M_MMAP_THRESHOLD.
+	 * Blocks of hundreds of KiB, for compiled tables and profiles, come and go. By default
+	 * malloc raises its mmap threshold when such a block is freed, and then caches what threads
+	 * freed, 16 MB each. See mallopt(3), M_MMAP_THRESHOLD.
 	 */
 	(void)mallopt(M_MMAP_THRESHOLD, 256 << 10);
 	(void)mallopt(M_TRIM_THRESHOLD, 256 << 10);
@@ -356,75 +350,126 @@ static int record(const struct record_options *options)
 	/* nohup(1) sets SIGHUP to be ignored: leave it so. */
 	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
 		(void)sigaction(SIGHUP, &action, NULL);
-	err = record_set_up(&r);
-	if (!err && options->realtime)
-		err = priority_realtime(options->realtime);
-	if (!err) {
-		r.began_ns = r.window_start_ns = now_ns();
-		err = command_release(&r.command);
-		began = !err;
+}
+
+/* How a recording came out. */
+struct result {
+	bool began;		      /* everything was set up, and the command runs */
+	uint64_t n_written, n_failed; /* profiles */
+	uint64_t n_captured;	      /* samples */
+	int err, raw_err, stats_err;  /* of the recording, the capture file, the statistics */
+};
+
+/* Set everything up and record until the end. */
+static void run(struct recorder *r, struct result *result)
+{
+	const struct record_options *o = r->options;
+
+	result->err = record_set_up(r);
+	if (!result->err && o->realtime)
+		result->err = priority_realtime(o->realtime);
+	if (!result->err) {
+		r->began_ns = r->window_start_ns = now_ns();
+		result->err = command_release(&r->command);
+		result->began = !result->err;
 	}
-	if (began)
-		err = loop(&r);
-	r.ended_ns = r.stopped ? r.stopped_ns : now_ns();
-	if (began && options->realtime)
+	if (result->began)
+		result->err = loop(r);
+	r->ended_ns = r->stopped ? r->stopped_ns : now_ns();
+	if (result->began && o->realtime)
 		(void)priority_realtime(0); /* no samples can be lost any more */
-	end_began = 1;
-	ending_begin(options->command || options->live.n_pids || options->live.n_tids ? NAMED_END_NS
-										      : END_NS);
-	if (r.pipeline)
-		pipeline_end(r.pipeline);
+}
+
+/*
+ * Write what was captured, whatever ended the recording, even an error: the last profiles, the
+ * capture file and the statistics. Report how it came out.
+ */
+static void finish(struct recorder *r, struct result *result)
+{
+	const struct record_options *o = r->options;
+	struct pipeline_reuse reuse = { .n_samples = 0 };
+
+	if (r->pipeline)
+		pipeline_end(r->pipeline);
 	log_progress_done();
-	/* Whatever ended the recording, even an error, write what was captured until then. */
-	if (r.writer) {
+	if (r->writer) {
 		int last = 0;
 
 		/* Write profiles of windows without samples, too. */
-		if (began && r.stopped)
-			last = rotate(&r, r.stopped_ns);
-		if (began && !last)
-			last = close_window(&r, now_ns());
-		writer_finish(r.writer, &n_written, &n_failed);
-		if (!err)
-			err = last;
+		if (result->began && r->stopped)
+			last = rotate(r, r->stopped_ns);
+		if (result->began && !last)
+			last = close_window(r, now_ns());
+		writer_finish(r->writer, &result->n_written, &result->n_failed);
+		if (!result->err)
+			result->err = last;
 	}
-	if (r.raw)
-		raw_err = close_raw(&r);
-	if (began)
-		n_captured = say_result(&r, n_written, r.options->raw && !raw_err);
-	unnamed_fini(&r.unnamed);
-	if (r.pipeline)
-		pipeline_reuse(r.pipeline, &reuse);
-	if (began && options->stats_path)
-		stats_err = stats_write(r.stats, &reuse, options->stats_path);
-	if (began && r.pipeline && !err)
-		err = walking_verified(&options->walking, &reuse);
-	/*
-	 * Abandoned threads (errand.h) may still use this memory: do not free it, the program ends
-	 * anyway.
-	 */
-	if (errands_left() || !pipeline_free(r.pipeline)) {
+	if (r->raw)
+		result->raw_err = close_raw(r);
+	if (result->began)
+		result->n_captured = say_result(r, result->n_written, o->raw && !result->raw_err);
+	unnamed_fini(&r->unnamed);
+	if (r->pipeline)
+		pipeline_reuse(r->pipeline, &reuse);
+	if (result->began && o->stats_path)
+		result->stats_err = stats_write(r->stats, &reuse, o->stats_path);
+	if (result->began && r->pipeline && !result->err)
+		result->err = walking_verified(&o->walking, &reuse);
+}
+
+/*
+ * Release everything. Abandoned threads (errand.h) may still use this memory: then do not free it,
+ * the program ends anyway.
+ */
+static void release(struct recorder *r)
+{
+	if (errands_left() || !pipeline_free(r->pipeline)) {
 		log_debug("files are still being read; they are left to themselves");
-		source_close(r.source);
+		source_close(r->source);
 	} else {
-		store_work(r.store, ending_left());
-		store_close(r.store);
-		opener_free(r.opener);
-		stats_free(r.stats);
-		source_close(r.source);
+		store_work(r->store, ending_left());
+		store_close(r->store);
+		opener_free(r->opener);
+		stats_free(r->stats);
+		source_close(r->source);
 	}
-	command_end(&r.command);
-	if (!began && r.command.code)
-		return r.command.code; /* the command could not be run: 127 or 126 */
-	if ((n_failed && !n_written) || err || raw_err || stats_err)
+	command_end(&r->command);
+}
+
+/* Return the exit code of a recording. */
+static int exit_code(const struct recorder *r, const struct result *result)
+{
+	const struct record_options *o = r->options;
+
+	if (!result->began && r->command.code)
+		return r->command.code; /* the command could not be run: 127 or 126 */
+	if ((result->n_failed && !result->n_written) || result->err || result->raw_err ||
+	    result->stats_err)
 		return CMD_FAILED;
-	if (n_failed)
+	if (result->n_failed)
 		return CMD_PARTLY;
 	/* A command that ended together with its recording, by a signal, did not itself fail. */
-	if (options->command)
-		return interrupted ? CMD_DONE : r.command.code;
-	return n_captured || options->rotate_ns || !is_selective(&options->live) ? CMD_DONE
-										 : CMD_FAILED;
+	if (o->command)
+		return interrupted ? CMD_DONE : r->command.code;
+	return result->n_captured || o->rotate_ns || !is_selective(&o->live) ? CMD_DONE
+									     : CMD_FAILED;
+}
+
+/* Record as options says. Return the exit code. */
+static int record(const struct record_options *options)
+{
+	bool named = options->command || options->live.n_pids || options->live.n_tids;
+	struct recorder r = { .options = options,
+			      .command = { .argv = options->command, .gate = -1, .fault = -1 } };
+	struct result result = { .began = false };
+
+	prepare_process();
+	run(&r, &result);
+	end_began = 1;
+	ending_begin(named ? NAMED_END_NS : END_NS);
+	finish(&r, &result);
+	release(&r);
+	return exit_code(&r, &result);
 }
 
 /*
