@@ -1,6 +1,6 @@
 /*
- * unwinder/dynamic/dynamic.h: rules for code generated at run time, from what its process registered
- * (schema/dynamic.h).
+ * unwinder/dynamic/dynamic.h: rules for code generated at run time, from what its process
+ * registered (schema/dynamic.h).
  */
 #ifndef UNWINDER_DYNAMIC_DYNAMIC_H
 #define UNWINDER_DYNAMIC_DYNAMIC_H

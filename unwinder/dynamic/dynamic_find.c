@@ -1,6 +1,6 @@
 /*
- * unwinder/dynamic/dynamic_find.c: finds by name where an object has the lists of generated code, and
- * other exported data.
+ * unwinder/dynamic/dynamic_find.c: finds by name where an object has the lists of generated code,
+ * and other exported data.
  *
  * GDB's descriptor and our own list are exported data. libunwind's list is hidden in its
  * library; an exported function returns its address, which is read from the function's code.

@@ -1,6 +1,6 @@
 /*
- * unwinder/remote/proc_info.c: finds a procedure's information, in an object or by a search table in the
- * target's memory.
+ * unwinder/remote/proc_info.c: finds a procedure's information, in an object or by a search table
+ * in the target's memory.
  */
 #include "unwinder/remote/proc_info.h"
 

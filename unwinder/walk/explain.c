@@ -6,7 +6,6 @@
  * taken.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <sys/mman.h>
 
 #include "unwinder/arch/arch.h"

@@ -1,6 +1,6 @@
 /*
- * unwinder/walk/expr.h: evaluates the DWARF expressions that call-frame information may use (DWARF 5
- * §2.5 and §6.4.2, which excludes operators that need a compilation unit).
+ * unwinder/walk/expr.h: evaluates the DWARF expressions that call-frame information may use (DWARF
+ * 5 §2.5 and §6.4.2, which excludes operators that need a compilation unit).
  */
 #ifndef UNWINDER_WALK_EXPR_H
 #define UNWINDER_WALK_EXPR_H

@@ -1,6 +1,6 @@
 /*
- * unwinder/walk/past.c: the walk history: stores each thread's last walk, so that the next one can reuse
- * its outermost frames.
+ * unwinder/walk/past.c: the walk history: stores each thread's last walk, so that the next one can
+ * reuse its outermost frames.
  */
 #include "unwinder/walk/past.h"
 

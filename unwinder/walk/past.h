@@ -1,6 +1,6 @@
 /*
- * unwinder/walk/past.h: what the frames of a walk depend on, so that a later walk can stop at one of
- * them if its state is the same.
+ * unwinder/walk/past.h: what the frames of a walk depend on, so that a later walk can stop at one
+ * of them if its state is the same.
  *
  * A step of uw_hot_run depends on the space, on pc, sp and fp, and on at most two words of memory:
  * where the return address and the caller's frame pointer were. Only these are recorded. Nothing is

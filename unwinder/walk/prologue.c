@@ -1,4 +1,6 @@
-/* unwinder/walk/prologue.c: finds where the function around a pc may begin, for code without rules. */
+/*
+ * unwinder/walk/prologue.c: finds where the function around a pc may begin, for code without rules.
+ */
 #include "unwinder/walk/prologue.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * unwinder/walk/space.c: an address space: the mappings of one process, sorted, and the objects that
- * they show.
+ * unwinder/walk/space.c: an address space: the mappings of one process, sorted, and the objects
+ * that they show.
  */
 #include "unwinder/walk/space.h"
 

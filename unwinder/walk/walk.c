@@ -1,6 +1,6 @@
 /*
- * unwinder/walk/walk.c: walks captured stacks: one at a time, several at once, or up to a frame of an
- * earlier walk.
+ * unwinder/walk/walk.c: walks captured stacks: one at a time, several at once, or up to a frame of
+ * an earlier walk.
  */
 #include "unwinder/walk/walk.h"
 
