@@ -83,17 +83,26 @@ int hash_add(struct hash_index *index, uint64_t hash, uint32_t id)
 	return 0;
 }
 
+/* Return the number of the slot with this hash and id; n_slots: there is none. */
+static size_t slot_of(const struct hash_index *index, uint64_t hash, uint32_t id)
+{
+	size_t mask = index->n_slots - 1;
+
+	if (!index->n_slots)
+		return 0;
+	for (size_t i = (uint32_t)hash & mask; index->slots[i].past; i = (i + 1) & mask)
+		if (index->slots[i].past == id + 1 && index->slots[i].hash == (uint32_t)hash)
+			return i;
+	return index->n_slots;
+}
+
 /* Remove without leaving a tombstone: entries after the removed one move back. */
 void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id)
 {
-	size_t mask = index->n_slots - 1, hole;
+	size_t mask = index->n_slots - 1, hole = slot_of(index, hash, id);
 
-	if (!index->n_slots)
+	if (hole == index->n_slots)
 		return;
-	for (hole = (uint32_t)hash & mask; index->slots[hole].past != id + 1;
-	     hole = (hole + 1) & mask)
-		if (!index->slots[hole].past)
-			return;
 	/*
 	 * Close the gap: an entry that was pushed past the hole by the linear probing moves back
 	 * into it.

@@ -46,6 +46,19 @@ static void test_index_agrees_with_a_plain_array(void)
 	hash_fini(&index);
 }
 
+/* An id may be in the index with two hashes, here of overlapping chains. */
+static void test_remove_looks_at_the_hash(void)
+{
+	struct hash_index index = { 0 };
+	struct hash_search at;
+
+	CHECK(!hash_add(&index, 64, 1) && !hash_add(&index, 0, 1), "memory");
+	hash_remove(&index, 0, 1);
+	CHECK(hash_first(&index, 64, &at) == 1 && hash_first(&index, 0, &at) == HASH_NONE,
+	      "the other entry stays");
+	hash_fini(&index);
+}
+
 static void test_strings_are_kept_once(void)
 {
 	struct strings pool = { 0 };
@@ -67,6 +80,7 @@ static void test_strings_are_kept_once(void)
 int main(void)
 {
 	test_index_agrees_with_a_plain_array();
+	test_remove_looks_at_the_hash();
 	test_strings_are_kept_once();
 	return check_done();
 }
