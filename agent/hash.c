@@ -96,6 +96,14 @@ static size_t slot_of(const struct hash_index *index, uint64_t hash, uint32_t id
 	return index->n_slots;
 }
 
+void hash_renumber(struct hash_index *index, uint64_t hash, uint32_t from, uint32_t to)
+{
+	size_t i = slot_of(index, hash, from);
+
+	if (i < index->n_slots)
+		index->slots[i].past = to + 1;
+}
+
 /* Remove without leaving a tombstone: entries after the removed one move back. */
 void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id)
 {

@@ -91,6 +91,11 @@ static inline uint32_t hash_first(const struct hash_index *index, uint64_t hash,
 int hash_add(struct hash_index *index, uint64_t hash, uint32_t id);
 /* Remove the entry that was added with this hash and id, if there is one. */
 void hash_remove(struct hash_index *index, uint64_t hash, uint32_t id);
+/*
+ * Change the id of the entry that was added with this hash and the id from, if there is one. For
+ * arrays whose last element fills the gap of a removed one.
+ */
+void hash_renumber(struct hash_index *index, uint64_t hash, uint32_t from, uint32_t to);
 void hash_clear(struct hash_index *index); /* removes all entries; the memory stays allocated */
 /* Free the index's memory. The index is then empty and can be used again. */
 void hash_fini(struct hash_index *index);

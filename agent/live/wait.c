@@ -29,10 +29,8 @@ static struct capture_head *take(struct live_waits *waits, uint32_t i)
 	hash_remove(&waits->by_tid, hash_u64(0, wait.tid), i);
 	waits->bytes -= wait.size;
 	if (i != last) {
-		hash_remove(&waits->by_tid, hash_u64(0, waits->waits[last].tid), last);
 		waits->waits[i] = waits->waits[last];
-		/* hash_add cannot fail: two entries were just removed. */
-		(void)hash_add(&waits->by_tid, hash_u64(0, waits->waits[i].tid), i);
+		hash_renumber(&waits->by_tid, hash_u64(0, waits->waits[i].tid), last, i);
 	}
 	return wait.record;
 }

@@ -59,10 +59,8 @@ static void drop_piece(struct heap *heap, uint32_t i)
 	hash_remove(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), i);
 	if (i == last)
 		return;
-	hash_remove(&heap->by_id, hash_u64(0, heap->pieces[last].alloc.id), last);
 	heap->pieces[i] = heap->pieces[last];
-	/* Adding cannot fail: two entries were just removed. */
-	(void)hash_add(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), i);
+	hash_renumber(&heap->by_id, hash_u64(0, heap->pieces[i].alloc.id), last, i);
 }
 
 /* Remove a process; the last process fills the gap. */
@@ -73,9 +71,8 @@ static void drop_process(struct heap *heap, uint32_t i)
 	hash_remove(&heap->by_pid, hash_u64(0, heap->processes[i].pid), i);
 	if (i == last)
 		return;
-	hash_remove(&heap->by_pid, hash_u64(0, heap->processes[last].pid), last);
 	heap->processes[i] = heap->processes[last];
-	(void)hash_add(&heap->by_pid, hash_u64(0, heap->processes[i].pid), i);
+	hash_renumber(&heap->by_pid, hash_u64(0, heap->processes[i].pid), last, i);
 }
 
 int heap_add(struct heap *heap, const struct heap_piece *piece)

@@ -177,10 +177,8 @@ static void remove_process(struct processes *p, struct process *process)
 	hash_remove(&p->by_pid, hash_u64(0, process->pid), id);
 	if (id == last)
 		return;
-	hash_remove(&p->by_pid, hash_u64(0, p->processes[last].pid), last);
 	p->processes[id] = p->processes[last];
-	/* Adding cannot fail: two entries were just removed. */
-	(void)hash_add(&p->by_pid, hash_u64(0, p->processes[id].pid), id);
+	hash_renumber(&p->by_pid, hash_u64(0, p->processes[id].pid), last, id);
 }
 
 static int add_task(struct processes *p, uint32_t tid, uint32_t pid, const char *comm)
@@ -203,9 +201,8 @@ static void remove_task(struct processes *p, struct task *task)
 	hash_remove(&p->by_tid, hash_u64(0, task->tid), id);
 	if (id == last)
 		return;
-	hash_remove(&p->by_tid, hash_u64(0, p->tasks[last].tid), last);
 	p->tasks[id] = p->tasks[last];
-	(void)hash_add(&p->by_tid, hash_u64(0, p->tasks[id].tid), id);
+	hash_renumber(&p->by_tid, hash_u64(0, p->tasks[id].tid), last, id);
 }
 
 /* Forget a process and all its tasks, because the pid now belongs to another process. */

@@ -46,6 +46,36 @@ static void test_index_agrees_with_a_plain_array(void)
 	hash_fini(&index);
 }
 
+/* A dense array: the last element fills the gap of a removed one. Its keys are hashed weakly. */
+static void test_elements_can_move(void)
+{
+	struct hash_index index = { 0 };
+	uint32_t keys[200], n = 0;
+
+	srand(2);
+	for (int step = 0; step < 20000; step++) {
+		uint32_t key = (uint32_t)rand() % 200;
+		struct hash_search at;
+		uint32_t id = hash_first(&index, weak(key), &at);
+
+		while (id != HASH_NONE && keys[id] != key)
+			id = hash_next(&at);
+		for (uint32_t i = 0; i < n; i++)
+			CHECK((keys[i] == key) == (i == id), "the index knows where a key is");
+		if (id == HASH_NONE) {
+			keys[n] = key;
+			CHECK(!hash_add(&index, weak(key), n++), "memory");
+			continue;
+		}
+		hash_remove(&index, weak(key), id);
+		keys[id] = keys[--n];
+		if (id != n)
+			hash_renumber(&index, weak(keys[id]), n, id);
+		CHECK(index.n_used == n, "one entry for each key");
+	}
+	hash_fini(&index);
+}
+
 /* An id may be in the index with two hashes, here of overlapping chains. */
 static void test_remove_looks_at_the_hash(void)
 {
@@ -80,6 +110,7 @@ static void test_strings_are_kept_once(void)
 int main(void)
 {
 	test_index_agrees_with_a_plain_array();
+	test_elements_can_move();
 	test_remove_looks_at_the_hash();
 	test_strings_are_kept_once();
 	return check_done();
