@@ -3,6 +3,7 @@
  */
 #include "agent/opener/opener.h"
 #include "agent/opener/places.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -104,12 +105,11 @@ int opener_copy_kallsyms(struct opener *opener, int *fd)
 static int own_path(const struct opener *opener, const struct uw_build_id *id, const char *suffix,
 		    char *path, size_t room)
 {
-	char hex[2 * UW_BUILD_ID_MAX + 1] = "";
+	char hex[2 * UW_BUILD_ID_MAX + 1];
 
 	if (!opener->own || !id->size)
 		return -ENOENT;
-	for (size_t i = 0; i < id->size; i++)
-		(void)snprintf(hex + 2 * i, 3, "%02x", id->bytes[i]);
+	(void)textbuf_build_id(id, hex);
 	if ((size_t)snprintf(path, room, "%s/kallsyms-%s%s", opener->own, hex, suffix) >= room)
 		return -ENAMETOOLONG;
 	return 0;

@@ -4,6 +4,7 @@
 #include "agent/opener/places.h"
 
 #include "agent/opener/user.h"
+#include "agent/textbuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -193,38 +194,26 @@ const struct opener_user *places_user(const struct opener *opener, const struct 
 
 int places_id_path(const struct uw_build_id *id, const char *suffix, char *out, size_t room)
 {
-	static const char digits[] = "0123456789abcdef";
+	char hex[2 * UW_BUILD_ID_MAX + 1];
 
 	if (id->size < 2)
 		return -ENOENT;
-	if (room < sizeof(".build-id//") + 2 * (size_t)id->size + strlen(suffix))
+	(void)textbuf_build_id(id, hex);
+	if ((size_t)snprintf(out, room, ".build-id/%.2s/%s%s", hex, hex + 2, suffix) >= room)
 		return -ENAMETOOLONG;
-	out = stpcpy(out, ".build-id/");
-	for (size_t i = 0; i < id->size; i++) {
-		*out++ = digits[id->bytes[i] >> 4];
-		*out++ = digits[id->bytes[i] & 15];
-		if (!i)
-			*out++ = '/';
-	}
-	(void)strcpy(out, suffix);
 	return 0;
 }
 
 int places_open_cached(const struct opener *opener, const struct uw_build_id *id, const char *name,
 		       const struct opener_user *user, int *fd)
 {
-	char path[4096], *p;
-	size_t room;
+	char path[4096], hex[2 * UW_BUILD_ID_MAX + 1];
 
 	if (!opener->cache || id->size < 2)
 		return -ENOENT;
-	p = path + snprintf(path, sizeof(path), "%s/%02x/", opener->cache, id->bytes[0]);
-	for (size_t i = 1; i < id->size; i++) {
-		room = sizeof(path) - (size_t)(p - path);
-		p += snprintf(p, room, "%02x", id->bytes[i]);
-	}
-	room = sizeof(path) - (size_t)(p - path);
-	if ((size_t)snprintf(p, room, "/%s", name) >= room)
+	(void)textbuf_build_id(id, hex);
+	if ((size_t)snprintf(path, sizeof(path), "%s/%.2s/%s/%s", opener->cache, hex, hex + 2,
+			     name) >= sizeof(path))
 		return -ENAMETOOLONG;
 	return places_open(path, user, fd);
 }

@@ -4,11 +4,11 @@
 #include "agent/process/modules_internal.h"
 
 #include "agent/log.h"
+#include "agent/textbuf.h"
 #include "symbolizer/symbolizer.h"
 
 #include <elf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -176,12 +176,11 @@ static void report_origin(struct modules *modules, const struct known *k)
 /* Warn that a module cannot be used, and say why. */
 static void report(const struct known *k)
 {
-	char told[2 * UW_BUILD_ID_MAX + 1] = "";
+	char told[2 * UW_BUILD_ID_MAX + 1];
 
 	if (k->module.state == MODULE_USABLE)
 		return;
-	for (size_t i = 0; i < k->told.size; i++)
-		(void)snprintf(told + 2 * i, 3, "%02x", k->told.bytes[i]);
+	(void)textbuf_build_id(&k->told, told);
 	switch (k->module.state) {
 	case MODULE_REPLACED:
 		log_warning("%s: replaced since it was mapped%s%s; not used", k->module.path,
