@@ -286,26 +286,74 @@ static void note_jitdump(struct modules *modules, uint32_t pid, const struct eve
 		k->jitdump = strdup(mapping->path);
 }
 
+/*
+ * Return what identifies the module of a mapping, with all else zero. Mappings without a file are
+ * one module for each name, however their pages were made. Generated code is one module for each
+ * process.
+ */
+static struct event_mapping identity_of(enum module_kind kind, uint32_t pid,
+					const struct event_mapping *mapping)
+{
+	if (kind == MODULE_FILE)
+		return *mapping;
+	if (kind == MODULE_JIT)
+		return (struct event_mapping){ .path = "[jit]", .inode = pid };
+	if (kind == MODULE_VDSO)
+		return (struct event_mapping){ .path = mapping->path,
+					       .build_id = mapping->build_id };
+	return (struct event_mapping){ .path = mapping->path };
+}
+
+/* Note the process and the mapping through which the opener is to look for the module's file. */
+static void set_place(const struct modules *modules, struct known *k, uint32_t pid,
+		      const struct event_mapping *mapping)
+{
+	k->pid = pid;
+	if (modules->opener && (k->module.kind == MODULE_FILE || k->module.kind == MODULE_JIT))
+		opener_user_of(modules->opener, pid, &k->user);
+	k->start = mapping->start;
+	k->end = mapping->end;
+	k->deleted = mapping->deleted;
+}
+
+/*
+ * Try again to open a file that could not be opened before, through this process: its root or its
+ * mappings may lead to the file.
+ */
+static void try_again(struct modules *modules, struct known *k, uint32_t pid,
+		      const struct event_mapping *mapping)
+{
+	if (!k->open_error || k->fd >= 0 || k->module.state != MODULE_NOT_OPENED)
+		return;
+	set_place(modules, k, pid, mapping);
+	k->asked_source = false;
+	k->next_candidate = 0;
+	k->open_error = modules_open_next(modules, k);
+}
+
+/* Copy the vDSO's bytes, if the source has them. -ENOMEM. */
+static int copy_image(struct known *k, const struct event_mapping *mapping)
+{
+	if (!mapping->image || !mapping->image_size)
+		return 0;
+	k->image = malloc(mapping->image_size);
+	if (!k->image)
+		return -ENOMEM;
+	memcpy(k->image, mapping->image, mapping->image_size);
+	k->image_size = mapping->image_size;
+	return 0;
+}
+
 struct module *modules_get(struct modules *modules, uint32_t pid,
 			   const struct event_mapping *mapping)
 {
 	enum module_kind kind = kind_of(modules, pid, mapping);
-	struct event_mapping m = { .path = mapping->path };
+	struct event_mapping m = identity_of(kind, pid, mapping);
 	struct hash_search at;
 	struct known *k;
 	uint64_t hash, view = 0;
 	uint32_t id;
 
-	/*
-	 * Mappings without a file are one module for each name, however their pages were made.
-	 * Generated code is one module for each process.
-	 */
-	if (kind == MODULE_FILE)
-		m = *mapping;
-	else if (kind == MODULE_VDSO)
-		m.build_id = mapping->build_id;
-	else if (kind == MODULE_JIT)
-		m = (struct event_mapping){ .path = "[jit]", .inode = pid };
 	if (kind == MODULE_FILE)
 		note_jitdump(modules, pid, mapping);
 	/* In another mount namespace, the same path and build-id can be another file. */
@@ -317,22 +365,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	while (id != HASH_NONE && !same_identity(modules->known[id], &m, view))
 		id = hash_next(&at);
 	if (id != HASH_NONE) {
-		k = modules->known[id];
-		/*
-		 * The file could not be opened before. Try again through this process: its root or
-		 * its mappings may lead to the file.
-		 */
-		if (k->open_error && k->fd < 0 && k->module.state == MODULE_NOT_OPENED) {
-			k->pid = pid;
-			opener_user_of(modules->opener, pid, &k->user);
-			k->start = mapping->start;
-			k->end = mapping->end;
-			k->deleted = mapping->deleted;
-			k->asked_source = false;
-			k->next_candidate = 0;
-			k->open_error = modules_open_next(modules, k);
-		}
-		return &k->module;
+		try_again(modules, modules->known[id], pid, mapping);
+		return &modules->known[id]->module;
 	}
 	k = add(modules, kind, m.path);
 	if (!k || hash_add(&modules->by_identity, hash, k->module.id))
@@ -342,23 +376,13 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->inode = m.inode;
 	k->inode_generation = m.inode_generation;
 	k->told = k->expected = k->module.build_id = m.build_id;
-	k->pid = pid;
-	k->view = view;
-	if (modules->opener && (kind == MODULE_FILE || kind == MODULE_JIT))
-		opener_user_of(modules->opener, pid, &k->user);
-	k->module.pid = kind == MODULE_JIT ? pid : 0;
-	k->start = mapping->start;
-	k->end = mapping->end;
-	k->deleted = mapping->deleted;
-	k->main_program = mapping->main_program;
 	k->told_elf_off = k->elf_off = m.elf_off;
-	if (kind == MODULE_VDSO && mapping->image && mapping->image_size) {
-		k->image = malloc(mapping->image_size);
-		if (!k->image)
-			return NULL;
-		memcpy(k->image, mapping->image, mapping->image_size);
-		k->image_size = mapping->image_size;
-	}
+	k->view = view;
+	k->module.pid = kind == MODULE_JIT ? pid : 0;
+	k->main_program = mapping->main_program;
+	set_place(modules, k, pid, mapping);
+	if (kind == MODULE_VDSO && copy_image(k, mapping))
+		return NULL;
 	if (kind == MODULE_FILE && modules->pin)
 		k->open_error = modules_open_next(modules, k);
 	return &k->module;
