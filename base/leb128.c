@@ -7,11 +7,11 @@ const uint8_t *uw_uleb_long(const uint8_t *p, const uint8_t *end, uint64_t *out)
 	uint64_t value = 0;
 
 	for (; p < end; p++) {
-		uint64_t bits = *p & 0x7f;
+		uint64_t bits = *p & 0x7fu;
 
 		if (shift < 64)
 			value |= bits << shift;
-		if (shift < 64 ? value >> shift != bits : bits)
+		if (shift < 64 ? value >> shift != bits : bits != 0)
 			return NULL;
 		if (*p < 0x80) {
 			*out = value;
@@ -28,7 +28,7 @@ const uint8_t *uw_sleb_long(const uint8_t *p, const uint8_t *end, int64_t *out)
 	uint64_t value = 0;
 
 	for (; p < end; p++) {
-		uint64_t bits = *p & 0x7f;
+		uint64_t bits = *p & 0x7fu;
 
 		if (shift < 64)
 			value |= bits << shift;
