@@ -184,17 +184,65 @@ static uint64_t fde_at(const struct fde_table *t, const uint8_t *pairs, uint64_t
 	return t->fde_base + (uint64_t)(int64_t)(int32_t)uw_reading_number(pairs + 8 * i + 4, 4);
 }
 
+/* Find the bytes from the table's first to its last CIE or FDE. Return false if one is damaged. */
+static bool find_span(struct uw_reading *r, const struct fde_table *t, const uint8_t *pairs,
+		      struct span *span)
+{
+	*span = (struct span){ .start = UINT64_MAX };
+	for (uint64_t i = 0; i < t->n; i++) {
+		uint64_t fde = fde_at(t, pairs, i);
+		uint64_t end, cie, cie_end, none;
+
+		if (!read_entry(r, fde, &end, &cie) || !cie ||
+		    !read_entry(r, cie, &cie_end, &none) || none)
+			return false;
+		widen(span, fde, end);
+		widen(span, cie, cie_end);
+	}
+	return span->end > span->start && span->end - span->start <= DYNAMIC_LISTS_MAX;
+}
+
+/*
+ * Add the procedure of the FDE at fde, an address of the process. cfi has the stored bytes of the
+ * table, at data. A damaged FDE is left out. Return false if no more procedures can be added.
+ */
+static bool add_fde(struct uw_reading *r, const struct fde_table *t, const struct uw_cfi *cfi,
+		    uint32_t data, uint64_t fde)
+{
+	struct dynamic_proc proc = { .kind = DYNAMIC_FDE,
+				     .bias = t->bias,
+				     .base = cfi->vaddr,
+				     .data = data,
+				     .size = (uint32_t)cfi->size,
+				     .entry = (uint32_t)(fde - cfi->vaddr),
+				     .name = t->name };
+	struct uw_fde entry;
+
+	if (uw_cfi_entry(cfi, proc.entry, &entry, NULL)) {
+		r->flags |= DYNAMIC_DAMAGED;
+		return true;
+	}
+	proc.start = entry.start + t->bias;
+	proc.end = entry.end + t->bias;
+	/* The registered range limits the FDE's range. */
+	if (proc.start < t->start)
+		proc.start = t->start;
+	if (proc.end > t->end)
+		proc.end = t->end;
+	return uw_reading_add(r, &proc);
+}
+
 /*
  * Read a table, store the bytes from its first to its last CIE or FDE, and add a procedure for
  * each FDE. Return false, and mark the result as damaged, if that fails.
  */
 static bool read_table(struct uw_reading *r, const struct fde_table *t)
 {
-	struct span span = { .start = UINT64_MAX };
 	struct uw_cfi cfi = { .eh = true };
-	uint8_t *pairs, *block;
+	struct span span;
+	uint8_t *pairs, *block = NULL;
 	uint32_t at = 0;
-	bool good = true;
+	bool good;
 
 	if (!uw_reading_spend(r, t->n < DYNAMIC_LISTS_MAX ? (size_t)t->n * 8 : SIZE_MAX))
 		return false;
@@ -203,48 +251,17 @@ static bool read_table(struct uw_reading *r, const struct fde_table *t)
 		r->err = -ENOMEM;
 		return false;
 	}
-	good = !t->n || uw_reading_fetch(r, t->data, pairs, (size_t)t->n * 8);
-	for (uint64_t i = 0; i < t->n && good; i++) {
-		uint64_t fde = fde_at(t, pairs, i);
-		uint64_t end, cie, cie_end, none;
-
-		good = read_entry(r, fde, &end, &cie) && cie &&
-		       read_entry(r, cie, &cie_end, &none) && !none;
-		if (good) {
-			widen(&span, fde, end);
-			widen(&span, cie, cie_end);
-		}
+	good = (!t->n || uw_reading_fetch(r, t->data, pairs, (size_t)t->n * 8)) &&
+	       find_span(r, t, pairs, &span);
+	if (good) {
+		cfi.size = (size_t)(span.end - span.start);
+		cfi.vaddr = span.start;
+		block = uw_reading_keep(r, cfi.size, &at);
+		good = block && uw_reading_fetch(r, span.start, block, cfi.size);
+		cfi.data = block;
 	}
-	block = good && span.end > span.start && span.end - span.start <= DYNAMIC_LISTS_MAX
-			? uw_reading_keep(r, (size_t)(span.end - span.start), &at)
-			: NULL;
-	good = block && uw_reading_fetch(r, span.start, block, (size_t)(span.end - span.start));
-	cfi.data = block;
-	cfi.size = (size_t)(span.end - span.start);
-	cfi.vaddr = span.start;
-	for (uint64_t i = 0; i < t->n && good; i++) {
-		struct dynamic_proc proc = { .kind = DYNAMIC_FDE,
-					     .bias = t->bias,
-					     .base = span.start,
-					     .data = at,
-					     .size = (uint32_t)cfi.size,
-					     .entry = (uint32_t)(fde_at(t, pairs, i) - span.start),
-					     .name = t->name };
-		struct uw_fde fde;
-
-		if (uw_cfi_entry(&cfi, proc.entry, &fde, NULL)) {
-			r->flags |= DYNAMIC_DAMAGED;
-			continue;
-		}
-		proc.start = fde.start + t->bias;
-		proc.end = fde.end + t->bias;
-		/* The registered range limits the FDE's range. */
-		if (proc.start < t->start)
-			proc.start = t->start;
-		if (proc.end > t->end)
-			proc.end = t->end;
-		good = uw_reading_add(r, &proc);
-	}
+	for (uint64_t i = 0; i < t->n && good; i++)
+		good = add_fde(r, t, &cfi, at, fde_at(t, pairs, i));
 	free(pairs);
 	if (!good)
 		r->flags |= DYNAMIC_DAMAGED;
