@@ -1,6 +1,7 @@
 /* symbolizer/jit.c: reads names of generated code from perf maps and jitdump files. */
 #include "symbolizer/symbolizer.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/cursor.h"
@@ -79,18 +80,13 @@ static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out
 /* Append an entry. An impossible range is ignored. -E2BIG, -ENOMEM. */
 static int add(struct sym_jit *j, uint64_t addr, uint64_t size, uint32_t name, struct frames frames)
 {
+	int err;
+
 	if (!size || size > UINT64_MAX - addr)
 		return 0;
-	if (j->n == j->room) {
-		size_t room = j->room ? j->room * 2 : 256;
-		struct entry *grown =
-			room > ENTRIES_MAX ? NULL : reallocarray(j->entries, room, sizeof(*grown));
-
-		if (!grown)
-			return room > ENTRIES_MAX ? -E2BIG : -ENOMEM;
-		j->entries = grown;
-		j->room = room;
-	}
+	err = UW_ARRAY_GROW(j->entries, j->n, j->room, ENTRIES_MAX);
+	if (err)
+		return err;
 	j->entries[j->n] = (struct entry){ .addr = addr,
 					   .end = addr + size,
 					   .name = name,

@@ -1,4 +1,5 @@
 /* symbolizer/kernel.c: reads /proc/kallsyms or a copy of it, and looks up kernel symbols. */
+#include "base/growth.h"
 #include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/elf/prefer.h"
@@ -98,18 +99,10 @@ static int add_module(struct sym_kernel *k, const char *name, size_t n, uint32_t
 /* Append a symbol. -E2BIG, -ENOMEM. */
 static int add_symbol(struct sym_kernel *k, const struct symbol *symbol)
 {
-	if (k->n_symbols == k->room) {
-		size_t room = k->room ? k->room * 2 : (size_t)1 << 12;
-		struct symbol *grown;
+	int err = UW_ARRAY_GROW(k->symbols, k->n_symbols, k->room, SYMBOLS_MAX);
 
-		if (room > SYMBOLS_MAX)
-			return -E2BIG;
-		grown = realloc(k->symbols, room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		k->symbols = grown;
-		k->room = room;
-	}
+	if (err)
+		return err;
 	if (k->n_sorted == k->n_symbols &&
 	    (!k->n_symbols || k->symbols[k->n_symbols - 1].addr <= symbol->addr))
 		k->n_sorted++;

@@ -4,6 +4,8 @@
  */
 #include "symbolizer/dwarf/dwarf.h"
 
+#include "base/growth.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #define ABBREV_MAX     ((uint64_t)16 << 20)
 #define ABBREV_READ    ((uint64_t)8 << 10)
 #define CODES_MAX      ((uint32_t)1 << 20)
+#define SPECS_MAX      (16 * CODES_MAX)
 #define ATTRIBUTES_MAX 512
 
 void dw_abbrevs_put(struct dw_abbrevs *a)
@@ -23,24 +26,6 @@ void dw_abbrevs_put(struct dw_abbrevs *a)
 	free(a->steps);
 	free(a->glances);
 	free(a);
-}
-
-/* Make room for one more element. -E2BIG, -ENOMEM. */
-static int make_room(void **array, uint32_t n, uint32_t *room, size_t each)
-{
-	uint32_t more = *room ? *room * 2 : 64;
-	void *grown;
-
-	if (n < *room)
-		return 0;
-	if (more > CODES_MAX * 16)
-		return -E2BIG;
-	grown = realloc(*array, more * each);
-	if (!grown)
-		return -ENOMEM;
-	*array = grown;
-	*room = more;
-	return 0;
 }
 
 static int by_code(const void *a, const void *b)
@@ -83,7 +68,7 @@ static enum dw_leap leap_of(const struct dw_abbrev *a, bool sibling)
 /* Parse a table of abbreviations. -EAGAIN: the table continues after these bytes. */
 static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 {
-	uint32_t room = 0, room_specs = 0;
+	size_t room = 0, room_specs = 0;
 	bool sorted = true;
 	int err;
 
@@ -112,8 +97,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 				return -EBADMSG;
 			if (a.n == ATTRIBUTES_MAX)
 				return -E2BIG;
-			err = make_room((void **)&t->specs, t->n_specs, &room_specs,
-					sizeof(*t->specs));
+			err = UW_ARRAY_GROW(t->specs, t->n_specs, room_specs, SPECS_MAX);
 			if (err)
 				return err;
 			t->specs[t->n_specs++] =
@@ -129,9 +113,7 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 			sibling = name == DW_AT_sibling && form == DW_FORM_ref4;
 			a.n++;
 		}
-		err = t->n >= CODES_MAX
-			      ? -E2BIG
-			      : make_room((void **)&t->abbrevs, t->n, &room, sizeof(*t->abbrevs));
+		err = UW_ARRAY_GROW(t->abbrevs, t->n, room, CODES_MAX);
 		if (err)
 			return err;
 		a.leap = (uint8_t)leap_of(&a, sibling);
@@ -226,7 +208,7 @@ static enum dw_then step_over(uint64_t form)
  */
 static int make_steps(struct dw_abbrevs *t)
 {
-	uint32_t room = 0;
+	size_t room = 0;
 
 	for (uint32_t i = 0; i < t->n; i++) {
 		struct dw_abbrev *a = &t->abbrevs[i];
@@ -255,7 +237,7 @@ static int make_steps(struct dw_abbrevs *t)
 				first = DW_NO_STEPS;
 				break;
 			}
-			err = make_room((void **)&t->steps, t->n_steps, &room, sizeof(*t->steps));
+			err = UW_ARRAY_GROW(t->steps, t->n_steps, room, SPECS_MAX);
 			if (err)
 				return err;
 			t->steps[t->n_steps++] =

@@ -1,6 +1,7 @@
 /* symbolizer/dwarf/dwarf_line.c: runs line number programs, versions 2 to 5 (DWARF 5 §6.2). */
 #include "symbolizer/dwarf/dwarf_line.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 
 #include <dwarf.h>
@@ -31,22 +32,6 @@ struct program {
 	bool unordered;	      /* addresses decrease: the whole table must be read */
 };
 
-static int grow_rows(struct program *p)
-{
-	struct dw_table *t = p->lists.table;
-	size_t room = p->room ? p->room * 2 : 256;
-	struct dw_row *grown;
-
-	if (room > ROWS_MAX)
-		return -E2BIG;
-	grown = reallocarray(t->rows, room, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	t->rows = grown;
-	p->room = room;
-	return 0;
-}
-
 /*
  * Append a row. Of several rows at one address the last one counts. A row that repeats the row
  * before is dropped: half of a compiler's rows only state columns and views.
@@ -54,6 +39,7 @@ static int grow_rows(struct program *p)
 static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint32_t line)
 {
 	struct dw_table *t = p->lists.table;
+	int err;
 
 	if (t->n_rows > p->first && file != DW_ROW_END) {
 		struct dw_row *last = &t->rows[t->n_rows - 1];
@@ -66,12 +52,9 @@ static inline int push_row(struct program *p, uint64_t addr, uint32_t file, uint
 			return 0;
 		}
 	}
-	if (t->n_rows == p->room) {
-		int err = grow_rows(p);
-
-		if (err)
-			return err;
-	}
+	err = UW_ARRAY_GROW(t->rows, t->n_rows, p->room, ROWS_MAX);
+	if (err)
+		return err;
 	t->rows[t->n_rows++] = (struct dw_row){ .addr = addr, .file = file, .line = line };
 	return 0;
 }
@@ -289,16 +272,10 @@ static int end_sequence(struct program *p)
 	    (!t->rows[p->first].addr || t->rows[p->first].addr >= UINT64_MAX - 1))
 		t->n_rows = p->first;
 	if (p->first < t->n_rows) {
-		if (p->n_sequences == p->room_sequences) {
-			size_t room = p->room_sequences ? p->room_sequences * 2 : 64;
-			struct dw_sequence *grown =
-				reallocarray(p->sequences, room, sizeof(*grown));
+		int err = UW_ARRAY_GROW(p->sequences, p->n_sequences, p->room_sequences, ROWS_MAX);
 
-			if (!grown)
-				return -ENOMEM;
-			p->sequences = grown;
-			p->room_sequences = room;
-		}
+		if (err)
+			return err;
 		p->sequences[p->n_sequences++] =
 			(struct dw_sequence){ .first = p->first, .past = t->n_rows };
 	}

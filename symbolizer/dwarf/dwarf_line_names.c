@@ -4,6 +4,8 @@
  */
 #include "symbolizer/dwarf/dwarf_line.h"
 
+#include "base/growth.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,15 +14,10 @@
 
 static int push_name(struct dw_name **list, size_t *n, size_t *room, struct dw_name name)
 {
-	if (*n == *room) {
-		size_t more = *room ? *room * 2 : 16;
-		struct dw_name *grown = reallocarray(*list, more, sizeof(*grown));
+	int err = UW_ARRAY_GROW(*list, *n, *room, SIZE_MAX);
 
-		if (!grown)
-			return -ENOMEM;
-		*list = grown;
-		*room = more;
-	}
+	if (err)
+		return err;
 	(*list)[(*n)++] = name;
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* symbolizer/dwarf/dwarf_unit.c: finds the units of a file, and reads them and their own entries. */
 #include "symbolizer/dwarf/dwarf.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 
 #include <dwarf.h>
@@ -90,19 +91,9 @@ int dw_file_units(struct dw_file *file)
 			if (err)
 				break;
 		}
-		if (file->n_units == room) {
-			size_t more = room ? room * 2 : 64;
-			struct dw_unit *grown =
-				more > UNITS_MAX ? NULL
-						 : reallocarray(file->units, more, sizeof(*grown));
-
-			if (!grown) {
-				err = more > UNITS_MAX ? -E2BIG : -ENOMEM;
-				break;
-			}
-			file->units = grown;
-			room = more;
-		}
+		err = UW_ARRAY_GROW(file->units, file->n_units, room, UNITS_MAX);
+		if (err)
+			break;
 		c = sym_cursor_of(chunk + (off - from), have - (off - from) + HEADER_MAX);
 		err = parse_header(file, &c, off, &file->units[file->n_units]);
 		if (!err) {

@@ -4,6 +4,8 @@
  */
 #include "symbolizer/dwarf/dwarf.h"
 
+#include "base/growth.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -103,22 +105,14 @@ int dw_value_text(const struct dw_unit *u, const struct dw_value *value, char *o
 /* Append a range, unless it is empty or was dropped by the linker. */
 static int add_range(struct dw_ranges *out, uint64_t low, uint64_t high)
 {
-	struct dw_range *grown;
+	int err;
 
 	/* The linker sets the start of dropped code to 0, or to -1 or -2 (lld). */
 	if (low >= high || !low || low >= UINT64_MAX - 1)
 		return 0;
-	if (out->n == out->room) {
-		size_t room = out->room ? out->room * 2 : 16;
-
-		if (room > RANGES_MAX)
-			return -E2BIG;
-		grown = reallocarray(out->list, room, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		out->list = grown;
-		out->room = room;
-	}
+	err = UW_ARRAY_GROW(out->list, out->n, out->room, RANGES_MAX);
+	if (err)
+		return err;
 	out->list[out->n++] = (struct dw_range){ .low = low, .high = high };
 	return 0;
 }

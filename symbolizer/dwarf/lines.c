@@ -1,6 +1,7 @@
 /* symbolizer/dwarf/lines.c: stores lines and inlined calls in flat arrays (schema/lines.h). */
 #include "symbolizer/dwarf/lines.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/dwarf/lines_pack.h"
@@ -68,25 +69,6 @@ bool sym_lines_grown(const struct sym_lines *lines)
 
 /* ---- adding ------------------------------------------------------------------------------ */
 
-/* Make room for n more elements of each bytes. -E2BIG: more than max elements. */
-static int make_room(void **array, size_t have, size_t n, size_t *room, size_t each, size_t max)
-{
-	size_t more = *room + *room / 2 + 64;
-	void *grown;
-
-	if (n <= *room - have)
-		return 0;
-	if (n > max || have > max - n)
-		return -E2BIG;
-	more = more < have + n ? have + n : more;
-	grown = reallocarray(*array, more, each);
-	if (!grown)
-		return -ENOMEM;
-	*array = grown;
-	*room = more;
-	return 0;
-}
-
 /* Return the fresh arrays. */
 static struct sym_flat fresh_of(const struct sym_lines *l)
 {
@@ -146,8 +128,7 @@ static int intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out
 			return 0;
 		}
 	}
-	err = make_room((void **)&l->names, l->names_size, n + 1, &l->room_names, 1,
-			SYM_LINES_NAMES_MAX);
+	err = UW_ARRAY_RESERVE(l->names, l->names_size + n + 1, l->room_names, SYM_LINES_NAMES_MAX);
 	if (err)
 		return err;
 	*out = (uint32_t)l->names_size;
@@ -212,15 +193,14 @@ int sym_lines_gap(const struct sym_lines *l, uint64_t vaddr, uint64_t *low, uint
 int sym_lines_put(struct sym_lines *l, uint64_t low, uint64_t high, const struct lines_row *row,
 		  const struct lines_scope *scopes, size_t n_scopes, bool lasting)
 {
-	int err = make_room((void **)&l->pieces, l->n_pieces + l->n_loose, 1, &l->room_pieces,
-			    sizeof(*l->pieces), SYM_LINES_PIECES_MAX);
+	int err = UW_ARRAY_GROW(l->pieces, l->n_pieces + l->n_loose, l->room_pieces,
+				SYM_LINES_PIECES_MAX);
 
 	if (!err)
-		err = make_room((void **)&l->rows, l->n_rows, 1, &l->room_rows, sizeof(*l->rows),
-				SYM_LINES_ROWS_MAX);
+		err = UW_ARRAY_GROW(l->rows, l->n_rows, l->room_rows, SYM_LINES_ROWS_MAX);
 	if (!err)
-		err = make_room((void **)&l->scopes, l->n_scopes, n_scopes, &l->room_scopes,
-				sizeof(*l->scopes), SYM_LINES_SCOPES_MAX);
+		err = UW_ARRAY_RESERVE(l->scopes, l->n_scopes + n_scopes, l->room_scopes,
+				       SYM_LINES_SCOPES_MAX);
 	if (err)
 		return err;
 	l->pieces[l->n_pieces + l->n_loose++] =

@@ -3,6 +3,7 @@
  */
 #include "symbolizer/dwarf/debug.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 
 #include <dwarf.h>
@@ -34,18 +35,10 @@ static int by_low(const void *a, const void *b)
 static int push_funcs(struct dw_unit *u, uint64_t die, const struct dw_ranges *ranges, size_t *room)
 {
 	for (size_t i = 0; i < ranges->n; i++) {
-		if (u->n_funcs == *room) {
-			size_t more = *room ? *room * 2 : 64;
-			struct dw_func *grown;
+		int err = UW_ARRAY_GROW(u->funcs, u->n_funcs, *room, FUNCS_MAX);
 
-			if (more > FUNCS_MAX)
-				return -E2BIG;
-			grown = reallocarray(u->funcs, more, sizeof(*grown));
-			if (!grown)
-				return -ENOMEM;
-			u->funcs = grown;
-			*room = more;
-		}
+		if (err)
+			return err;
 		u->funcs[u->n_funcs++] = (struct dw_func){ .low = ranges->list[i].low,
 							   .high = ranges->list[i].high,
 							   .die = die };
@@ -316,16 +309,10 @@ struct reading {
 /* Append a call. -EFBIG: more than CALLS_MAX. */
 static int push_call(struct sym_calls *calls, const struct sym_call *call)
 {
-	if (calls->n == calls->room) {
-		size_t room = calls->room ? calls->room * 2 : 32;
-		struct sym_call *grown =
-			room > CALLS_MAX ? NULL : reallocarray(calls->list, room, sizeof(*grown));
-
-		if (!grown)
-			return room > CALLS_MAX ? -EFBIG : -ENOMEM;
-		calls->list = grown;
-		calls->room = room;
-	}
+	if (calls->n == CALLS_MAX)
+		return -EFBIG;
+	if (UW_ARRAY_GROW(calls->list, calls->n, calls->room, CALLS_MAX))
+		return -ENOMEM;
 	calls->list[calls->n++] = *call;
 	return 0;
 }

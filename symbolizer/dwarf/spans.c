@@ -1,6 +1,7 @@
 /* symbolizer/dwarf/spans.c: finds where the code of a program's units is. */
 #include "symbolizer/dwarf/debug.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 
 #include <dwarf.h>
@@ -13,20 +14,13 @@
 /* Add a range of a unit's code. Empty ranges and those at 0 are ignored. -ENOMEM, -E2BIG. */
 static int push_span(struct sym_debug *d, uint64_t low, uint64_t high, uint32_t unit)
 {
+	int err;
+
 	if (!low || low >= high)
 		return 0;
-	if (d->n_spans == d->room_spans) {
-		size_t room = d->room_spans ? d->room_spans * 2 : 256;
-		struct sym_span *grown;
-
-		if (room > SPANS_MAX)
-			return -E2BIG;
-		grown = reallocarray(d->spans, room, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		d->spans = grown;
-		d->room_spans = room;
-	}
+	err = UW_ARRAY_GROW(d->spans, d->n_spans, d->room_spans, SPANS_MAX);
+	if (err)
+		return err;
 	d->spans[d->n_spans++] = (struct sym_span){ .low = low, .high = high, .unit = unit };
 	return 0;
 }

@@ -1,6 +1,8 @@
 /* symbolizer/dwarf/split.c: finds entries in .dwo files and in packages of them (DWARF 5 §7.3). */
 #include "symbolizer/dwarf/debug.h"
 
+#include "base/growth.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -144,15 +146,9 @@ static int from_package(struct sym_debug *d, struct dw_unit *skeleton, struct dw
 	err = find_slices(&d->package, skeleton->root.dwo_id, &info, &slices);
 	if (err)
 		return err;
-	if (d->n_packaged == d->room_packaged) {
-		size_t room = d->room_packaged ? d->room_packaged * 2 : 16;
-		struct dw_unit **grown = reallocarray(d->packaged, room, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		d->packaged = grown;
-		d->room_packaged = room;
-	}
+	err = UW_ARRAY_GROW(d->packaged, d->n_packaged, d->room_packaged, SIZE_MAX);
+	if (err)
+		return err;
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return -ENOMEM;

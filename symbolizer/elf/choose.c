@@ -4,6 +4,7 @@
  */
 #include "symbolizer/elf/table.h"
 
+#include "base/growth.h"
 #include "base/text.h"
 #include "schema/symbols.h"
 #include "symbolizer/elf/prefer.h"
@@ -265,19 +266,14 @@ static size_t choose(struct sym_builder *b, const struct sym_entry *group, size_
 static int note_others(struct sym_builder *b, size_t entry, size_t chosen,
 		       const struct others *others)
 {
+	int err;
+
 	for (size_t i = 0; i < others->n; i++) {
 		if (others->list[i].chosen != chosen)
 			continue;
-		if (b->n_aliases == b->room_aliases) {
-			size_t room = b->room_aliases ? b->room_aliases * 2 : 1024;
-			struct sym_alias *grown =
-				reallocarray(b->aliases, room, sizeof(*b->aliases));
-
-			if (!grown)
-				return -ENOMEM;
-			b->aliases = grown;
-			b->room_aliases = room;
-		}
+		err = UW_ARRAY_GROW(b->aliases, b->n_aliases, b->room_aliases, SYM_ENTRIES_MAX);
+		if (err)
+			return err;
 		b->aliases[b->n_aliases++] = (struct sym_alias){ .entry = (uint32_t)entry,
 								 .name = others->list[i].name };
 	}

@@ -1,6 +1,7 @@
 /* symbolizer/elf/collect.c: collects the function symbols of an ELF file in a builder. */
 #include "symbolizer/elf/table.h"
 
+#include "base/growth.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "base/unpack.h"
@@ -95,23 +96,16 @@ static void leave_out(struct sym_builder *b, uint64_t addr)
 int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t name,
 		    size_t length, enum sym_kind kind, enum sym_bind bind)
 {
+	int err;
+
 	if (b->pages.n && (kind == SYM_KIND_FUNC || kind == SYM_KIND_STUB) &&
 	    !sym_pages_overlap(&b->pages, addr, end)) {
 		leave_out(b, addr);
 		return 0;
 	}
-	if (b->n_entries == b->room) {
-		size_t room = b->room ? b->room * 2 : 256;
-		struct sym_entry *grown;
-
-		if (room > SYM_ENTRIES_MAX)
-			return -E2BIG;
-		grown = realloc(b->entries, room * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		b->entries = grown;
-		b->room = room;
-	}
+	err = UW_ARRAY_GROW(b->entries, b->n_entries, b->room, SYM_ENTRIES_MAX);
+	if (err)
+		return err;
 	b->name_bytes += length == SYM_UNMEASURED ? 0 : length + 1;
 	if (b->name_bytes > NAME_BYTES_MAX)
 		return -E2BIG;

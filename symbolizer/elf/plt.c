@@ -6,6 +6,8 @@
  */
 #include "symbolizer/elf/table.h"
 
+#include "base/growth.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,15 +56,10 @@ static bool is_slot(const struct plt *plt, const Elf64_Rela *rela)
 
 static int add_slot(struct plt *plt, const Elf64_Rela *rela)
 {
-	if (plt->n_slots == plt->room) {
-		size_t room = plt->room ? plt->room * 2 : 256;
-		struct slot *grown = realloc(plt->slots, room * sizeof(*grown));
+	int err = UW_ARRAY_GROW(plt->slots, plt->n_slots, plt->room, SIZE_MAX);
 
-		if (!grown)
-			return -ENOMEM;
-		plt->slots = grown;
-		plt->room = room;
-	}
+	if (err)
+		return err;
 	plt->slots[plt->n_slots++] = (struct slot){
 		.got = rela->r_offset,
 		.addend = (uint64_t)rela->r_addend,
