@@ -428,7 +428,7 @@ static const struct option_row option_rows[] = {
 	  "at Ctrl-C, or when COMMAND ends)",
 	  .set = take_duration },
 	{ "--format", 'f', "FORMAT",
-	  "pprof (default), folded, text, tsv, jsonl, speedscope or firefox,\n"
+	  "pprof (default), " FORMAT_OTHERS ",\n"
 	  "of equal stacks counted together",
 	  .set = take_format },
 	{ "--sample-type", 0, "TYPE",

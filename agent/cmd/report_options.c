@@ -163,7 +163,7 @@ static const struct option_row option_rows[] = {
 	SELECTION_ROWS(struct report_options),
 	{ .help = "" },
 	{ "--format", 'f', "FORMAT",
-	  "write pprof, folded, text, tsv, jsonl, speedscope or firefox;\n"
+	  "write " FORMAT_NAMES ";\n"
 	  "with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
 	  "counts, as difffolded.pl)",
 	  .set = take_format, AT(format) },

@@ -396,8 +396,7 @@ static const struct option_row option_rows[] = {
 	  "that is a file, else offwind.pb.gz; other formats go to standard\n"
 	  "output)",
 	  .set = option_text, AT(path) },
-	{ "--format", 'f', "FORMAT",
-	  "pprof (default), folded, text, tsv, jsonl, speedscope or firefox", .set = take_format },
+	{ "--format", 'f', "FORMAT", "pprof (default), " FORMAT_OTHERS, .set = take_format },
 	{ "--sample-type", 0, "TYPE",
 	  "what speedscope, firefox and folded show, and readers of pprof show\n"
 	  "first: \"samples\", \"cpu\", \"off_cpu\", \"wall\", …",

@@ -32,7 +32,9 @@ enum format {
 	FORMAT_N
 };
 
-#define FORMAT_NAMES "pprof, folded, text, tsv, jsonl, speedscope or firefox"
+/* For messages and help texts: all formats, and all but pprof. */
+#define FORMAT_NAMES  "pprof, " FORMAT_OTHERS
+#define FORMAT_OTHERS "folded, text, tsv, jsonl, speedscope or firefox"
 
 /* Return the format of that name. If there is none, report this and return FORMAT_N. */
 enum format format_find(const char *name);
