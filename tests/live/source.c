@@ -594,8 +594,19 @@ static void test_goroutines_have_stacks_of_their_own(void)
 	end(seen.run.pid);
 }
 
+/* A sample_fn: end the recording after *ctx samples. */
+static void count_down(void *ctx, const struct state *state, const struct event *event)
+{
+	unsigned int *left = ctx;
+
+	(void)state;
+	if (event->type == EVENT_SAMPLE && *left)
+		enough = !--*left;
+}
+
 static void test_a_low_limit_cuts_and_says_so(void)
 {
+	unsigned int left = 50;
 	struct run run = start_ready("deep", "60");
 	int32_t pid = run.pid;
 	const struct source_live_options options = {
@@ -604,8 +615,8 @@ static void test_a_low_limit_cuts_and_says_so(void)
 	struct live_counters counters;
 	struct state state;
 
-	record(&options, 400, NULL, NULL, &state, &counters);
-	CHECK(counters.captured > 20, "samples arrive");
+	record(&options, 10000 * slow(), count_down, &left, &state, &counters);
+	CHECK(!left, "samples arrive");
 	CHECK(counters.cut == counters.captured, "all are cut");
 	free(state.known);
 	end(run.pid);
@@ -613,6 +624,7 @@ static void test_a_low_limit_cuts_and_says_so(void)
 
 static void test_a_high_limit_does_not(void)
 {
+	unsigned int left = 20;
 	struct run run = start_ready("deep", "700"); /* over 700 KiB */
 	int32_t pid = run.pid;
 	const struct source_live_options options = {
@@ -621,8 +633,8 @@ static void test_a_high_limit_does_not(void)
 	struct live_counters counters;
 	struct state state;
 
-	record(&options, 1000, NULL, NULL, &state, &counters);
-	CHECK(counters.captured > 5, "samples arrive");
+	record(&options, 10000 * slow(), count_down, &left, &state, &counters);
+	CHECK(!left, "samples arrive");
 	CHECK(counters.bytes > counters.captured * 700 * 1024, "with all of their stacks");
 	CHECK(!counters.cut, "none is cut");
 	free(state.known);
