@@ -2,9 +2,8 @@
  * compat/texts.c: libunwind's names of registers, which of them are floating-point registers, and
  * its texts for error codes.
  */
+#include "agent/source/machine.h"
 #include "compat/abi.h"
-
-#include <elf.h>
 
 const char *_Ux86_64_regname(int reg);
 const char *_Uaarch64_regname(int reg);
@@ -31,7 +30,7 @@ const char *_Uaarch64_regname(int reg)
 		return "lr";
 	default:
 		return reg >= 0 && reg < UW_AARCH64_REGS
-			       ? uw_reg_name(EM_AARCH64, (unsigned int)reg)
+			       ? uw_reg_name(machine_named("aarch64")->elf, (unsigned int)reg)
 			       : "???";
 	}
 }

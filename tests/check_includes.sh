@@ -69,7 +69,7 @@ done <<-ROOMS
 ROOMS
 
 # Machines are data: beside unwinder/arch, only these files name them.
-machines='agent/source/machine.c base/machine.h compat/libunwind.c compat/texts.c symbolizer/elf/plt.c unwinder/cursor.h'
+machines='agent/source/machine.c base/machine.h compat/libunwind.c symbolizer/elf/plt.c unwinder/cursor.h'
 while IFS=: read -r file line _; do
 	[[ $file == unwinder/arch/* || " $machines " == *" $file "* ]] && continue
 	echo "$file:$line: names a machine (EM_…); see agent/source/machine.h, base/machine.h and unwinder/arch/arch.h"
