@@ -494,6 +494,7 @@ static char *command_line(int argc, char **argv)
 int cmd_record(int argc, char **argv)
 {
 	struct record_options o = { .live = { .frequency_hz = 99, .stack_max = 256 << 10 },
+				    .format = FORMAT_N,
 				    .walking = { .pipeline = { .live = true, .fold = true },
 						 .frames_limit = 1 << 20 } };
 	int parsed = record_options_parse(argc, argv, &o);

@@ -306,16 +306,6 @@ static int take_duration(void *to, const char *option, char *text)
 	return input_duration(option, text, DURATION_MAX, &o->duration_ns);
 }
 
-static int take_format(void *to, const char *option, char *text)
-{
-	struct record_options *o = to;
-
-	(void)option;
-	o->format = format_find(text);
-	o->has_format = true;
-	return o->format == FORMAT_N ? -EINVAL : 0;
-}
-
 static int take_raw(void *to, const char *option, char *text)
 {
 	struct record_options *o = to;
@@ -430,7 +420,7 @@ static const struct option_row option_rows[] = {
 	{ "--format", 'f', "FORMAT",
 	  "pprof (default), " FORMAT_OTHERS ",\n"
 	  "of equal stacks counted together",
-	  .set = take_format },
+	  .set = format_take, AT(format) },
 	{ "--sample-type", 0, "TYPE",
 	  "what readers show first, and all formats but pprof: \"cpu\",\n"
 	  "\"samples\", with --off-cpu \"off_cpu\" or \"wall\" (the default then)",
@@ -492,14 +482,18 @@ static const struct option_table option_table = {
  */
 static int decide_paths(struct record_options *o)
 {
-	if (o->path && !o->has_format && !o->raw && !o->rotate_ns) {
+	bool has_format = o->format != FORMAT_N;
+
+	if (!has_format)
+		o->format = FORMAT_PPROF;
+	if (o->path && !has_format && !o->raw && !o->rotate_ns) {
 		size_t size = strlen(o->path);
 
 		o->raw = size > 4 && !strcmp(o->path + size - 4, ".owc");
 		if (!o->raw && format_of_path(o->path, &o->format))
 			return -EINVAL;
 	}
-	if (o->has_format && o->raw && !o->raw_path) {
+	if (has_format && o->raw && !o->raw_path) {
 		log_error("record: --raw writes a capture file, which has no --format; a profile "
 			  "beside it: --raw=FILE");
 		return -EINVAL;

@@ -96,15 +96,6 @@ static int take_bars(void *to, const char *option, char *text)
 	return 0;
 }
 
-static int take_format(void *to, const char *option, char *text)
-{
-	enum format *format = to;
-
-	(void)option;
-	*format = format_find(text);
-	return *format == FORMAT_N ? -EINVAL : 0;
-}
-
 static int take_merge(void *to, const char *option, char *text)
 {
 	(void)option;
@@ -166,7 +157,7 @@ static const struct option_row option_rows[] = {
 	  "write " FORMAT_NAMES ";\n"
 	  "with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
 	  "counts, as difffolded.pl)",
-	  .set = take_format, AT(format) },
+	  .set = format_take, AT(format) },
 	{ "--merge", 0, NULL, "the same as --format pprof", .set = take_merge, AT(format) },
 	{ "--output", 'o', "FILE",
 	  "where to (default: standard output); without -f its ending names\n"

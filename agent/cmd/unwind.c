@@ -370,22 +370,11 @@ static const char help_after[] =
 struct options {
 	struct walking walking;
 	struct pick pick;
-	const char *path; /* NULL: the default */
-	const char *type; /* NULL: the default */
-	enum format format;
-	bool has_format, lines;
+	const char *path;   /* NULL: the default */
+	const char *type;   /* NULL: the default */
+	enum format format; /* FORMAT_N: not given */
+	bool lines;
 };
-
-/* to is the struct options. */
-static int take_format(void *to, const char *option, char *text)
-{
-	struct options *o = to;
-
-	(void)option;
-	o->format = format_find(text);
-	o->has_format = true;
-	return o->format == FORMAT_N ? -EINVAL : 0;
-}
 
 #define AT(field) .at = offsetof(struct options, field)
 
@@ -396,7 +385,8 @@ static const struct option_row option_rows[] = {
 	  "that is a file, else offwind.pb.gz; other formats go to standard\n"
 	  "output)",
 	  .set = option_text, AT(path) },
-	{ "--format", 'f', "FORMAT", "pprof (default), " FORMAT_OTHERS, .set = take_format },
+	{ "--format", 'f', "FORMAT", "pprof (default), " FORMAT_OTHERS, .set = format_take,
+	  AT(format) },
 	{ "--sample-type", 0, "TYPE",
 	  "what speedscope, firefox and folded show, and readers of pprof show\n"
 	  "first: \"samples\", \"cpu\", \"off_cpu\", \"wall\", …",
@@ -441,9 +431,12 @@ static const struct option_table option_table = {
 static int parse(int argc, char **argv, struct options *o)
 {
 	int err = option_read(&option_table, argc, argv, o);
+	bool has_format = o->format != FORMAT_N;
 
 	if (err)
 		return err;
+	if (!has_format)
+		o->format = FORMAT_PPROF;
 	if (optind == argc && !o->pick.pids) {
 		log_error("unwind: no input; see offwind unwind --help");
 		return -EINVAL;
@@ -457,7 +450,7 @@ static int parse(int argc, char **argv, struct options *o)
 	if (!o->path)
 		o->path =
 			o->format != FORMAT_PPROF || is_redirected() ? "-" : format_file(o->format);
-	else if (!o->has_format && format_of_path(o->path, &o->format))
+	else if (!has_format && format_of_path(o->path, &o->format))
 		return -EINVAL;
 	return o->format == FORMAT_PPROF && output_not_terminal("unwind", o->path) ? -EINVAL : 0;
 }
@@ -482,7 +475,7 @@ static int say_result(const struct job *job, const char *path)
 
 int cmd_unwind(int argc, char **argv)
 {
-	struct options o = { .walking = { .frames_limit = 1 << 20 } };
+	struct options o = { .walking = { .frames_limit = 1 << 20 }, .format = FORMAT_N };
 	int rc = parse(argc, argv, &o);
 	struct pipeline_options *pipeline;
 	struct job job;

@@ -24,13 +24,15 @@ static const struct {
 	[FORMAT_FIREFOX] = { "firefox", "offwind.firefox.json", format_firefox },
 };
 
-enum format format_find(const char *name)
+int format_take(void *to, const char *option, char *name)
 {
 	for (size_t i = 0; i < FORMAT_N; i++)
-		if (!strcmp(formats[i].name, name))
-			return (enum format)i;
-	log_error("--format is " FORMAT_NAMES ", not '%s'", name);
-	return FORMAT_N;
+		if (!strcmp(formats[i].name, name)) {
+			*(enum format *)to = (enum format)i;
+			return 0;
+		}
+	log_error("%s is " FORMAT_NAMES ", not '%s'", option, name);
+	return -EINVAL;
 }
 
 int format_of_path(const char *path, enum format *out)

@@ -36,8 +36,11 @@ enum format {
 #define FORMAT_NAMES  "pprof, " FORMAT_OTHERS
 #define FORMAT_OTHERS "folded, text, tsv, jsonl, speedscope or firefox"
 
-/* Return the format of that name. If there is none, report this and return FORMAT_N. */
-enum format format_find(const char *name);
+/*
+ * Set *to, an enum format, to the format called name, as an option does that takes it. Return 0, or
+ * -EINVAL after reporting that there is none.
+ */
+int format_take(void *to, const char *option, char *name);
 /*
  * Set *out to the format that the suffix of a result's name asks for: ".folded", ".jsonl",
  * ".speedscope.json". A name without such a suffix leaves *out unchanged. Return 0. If the suffix
