@@ -7,7 +7,6 @@
 #include "agent/textbuf.h"
 #include "symbolizer/symbolizer.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,14 +101,6 @@ static enum module_state state_of(int err)
 	}
 }
 
-static bool is_elf(int fd)
-{
-	char magic[SELFMAG];
-
-	return pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
-	       !memcmp(magic, ELFMAG, sizeof(magic));
-}
-
 /*
  * Try candidate after candidate until one is an ELF file with the expected build-id. If all fail,
  * return -ESTALE if any candidate was the wrong file, or else the last error.
@@ -137,7 +128,7 @@ static int open_object(struct modules *modules, struct known *k, struct uw_objec
 			*out = object;
 			return 0;
 		}
-		k->no_elf = err == -ENOTSUP && !is_elf(k->fd);
+		k->no_elf = err == -ENOTSUP && !modules_is_elf(k->fd);
 		if (worst != -ESTALE)
 			worst = err;
 		(void)close(k->fd);

@@ -213,8 +213,7 @@ static bool is_program(const struct modules *modules, uint32_t pid,
 					  .deleted = true };
 	const struct source_info *info = modules->info;
 	unsigned int next = 0;
-	char magic[SELFMAG];
-	bool is = false;
+	bool is;
 	int fd;
 
 	if (!modules->pin)
@@ -224,8 +223,7 @@ static bool is_program(const struct modules *modules, uint32_t pid,
 				       mapping->inode, mapping->path, &fd)) &&
 	    opener_open(modules->opener, &file, &next, &fd))
 		return false;
-	is = pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
-	     !memcmp(magic, ELFMAG, sizeof(magic));
+	is = modules_is_elf(fd);
 	(void)close(fd);
 	return is;
 }
