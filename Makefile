@@ -54,7 +54,7 @@ PAGE_H := $(GEN)/$(PAGE)/parts.h
 GENERATED := $(PROTO_H) $(SKELETONS) $(SQL_H) $(PAGE_H)
 
 UNWINDER_C := $(wildcard base/*.c unwinder/*/*.c)
-AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c))
+AGENT_C := $(filter-out agent/cmd/main.c,$(wildcard agent/*.c agent/*/*.c agent/*/*/*.c))
 REST_C := $(wildcard symbolizer/*.c symbolizer/*/*.c proto/*.c) $(AGENT_C)
 ALL_C := $(UNWINDER_C) $(REST_C) $(wildcard agent/cmd/main.c)
 
@@ -138,9 +138,9 @@ $(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
 # The library that others link, and the store's virtual tables for the stock sqlite3 shell.
 PIC_FLAGS := $(CFLAGS) -fPIC
 $(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS))
-EXTENSION_C := agent/store/extension.c agent/store/vtab.c agent/store/kept.c agent/store/key.c agent/store/db_errno.c agent/array.c agent/hash.c $(wildcard symbolizer/*.c symbolizer/*/*.c)
-$(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a agent/store/extension.map
-	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out %.map,$^) -Wl,--version-script=agent/store/extension.map -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
+EXTENSION_C := agent/store/query/extension.c agent/store/query/vtab.c agent/store/tables/stored.c agent/store/key.c agent/store/db_errno.c agent/array.c agent/hash.c $(wildcard symbolizer/*.c symbolizer/*/*.c)
+$(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a agent/store/query/extension.map
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out %.map,$^) -Wl,--version-script=agent/store/query/extension.map -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
 
 # liboffwind as it is installed: nothing can be seen of it but what its version
 # script lists, which is made of what the public headers declare.  The static one is a single object for that reason.
@@ -173,7 +173,7 @@ library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffw
 # libunwind's remote functions over the unwinder, for programs that were linked with libunwind.
 COMPAT_C := $(wildcard compat/*.c)
 COMPAT_O := $(patsubst %.c,$(BUILD)/pic/%.o,$(COMPAT_C) $(UNWINDER_C) $(wildcard symbolizer/*.c symbolizer/*/*.c) \
-	agent/array.c agent/io.c $(addprefix agent/source/,core.c core_mappings.c core_notes.c frozen.c image.c linkmap.c machine.c source.c))
+	agent/array.c agent/io.c $(addprefix agent/source/,core.c core_mappings.c core_notes.c frozen.c memory_image.c linkmap.c machine.c source.c))
 $(BUILD)/libunwind-offwind.so: $(COMPAT_O) compat/libunwind.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libunwind-offwind.so -Wl,--version-script=compat/libunwind.map \
 	  -Wl,--no-undefined -Wl,--gc-sections -o $@ $(COMPAT_O) $(PRIVATE_LIBS) -liberty

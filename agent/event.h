@@ -87,7 +87,7 @@ struct event_freed {
 };
 
 struct event_generated {
-	const void *bytes; /* schema/dynamic.h */
+	const void *bytes; /* schema/dynamic_blob.h */
 	size_t size;
 };
 

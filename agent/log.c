@@ -1,8 +1,8 @@
 /* agent/log.c: messages on standard error, warnings limited for each format string. */
 #include "agent/log.h"
 
-#include "agent/clean.h"
 #include "agent/clock.h"
+#include "agent/sanitize.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -327,7 +327,7 @@ int plain_probes(struct pt_regs *ctx)
 	return on_probe(ctx, plain_probe, true);
 }
 
-#include "bpf/alloc.h"
+#include "bpf/alloc_probes.h"
 #include "bpf/follow.h"
 #include "bpf/off_cpu.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "agent/source/machine.h"
-#include "compat/files.h"
+#include "compat/mapped_files.h"
 
 #define VDSO_MAX (1u << 20)
 

@@ -1,6 +1,6 @@
 /*
- * schema/blob.h: the common beginning of everything that is stored as one byte string (table.h,
- * procs.h, symbols.h). With it, a blob can be used before all of it was read.
+ * schema/blob.h: the common beginning of everything that is stored as one byte string (table_blob.h,
+ * procs_blob.h, symbols_blob.h). With it, a blob can be used before all of it was read.
  *
  *   header   struct blob_header and the format's own fields
  *   sums     8 bytes for each block of BLOB_BLOCK bytes behind the front, the last one

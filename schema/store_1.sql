@@ -3,7 +3,7 @@
 -- since 1970; hashes are unsigned 64-bit numbers, stored as signed ones.
 
 -- One row for each file contents that unwinding knows: a build-id is a claim, so
--- that the unwind sections' size and hash are part of the key (schema/table.h).
+-- that the unwind sections' size and hash are part of the key (schema/table_blob.h).
 CREATE TABLE objects (
 	id         INTEGER PRIMARY KEY,
 	build_id   BLOB    NOT NULL, -- empty: the file has none
@@ -47,8 +47,8 @@ CREATE TABLE tables (
 	n_rules INTEGER NOT NULL,
 	n_procs INTEGER, -- NULL: their ranges are not kept
 	size    INTEGER NOT NULL, -- of both blobs
-	procs   BLOB,             -- schema/procs.h
-	rules   BLOB,             -- schema/table.h; NULL: there is nothing to compile
+	procs   BLOB,             -- schema/procs_blob.h
+	rules   BLOB,             -- schema/table_blob.h; NULL: there is nothing to compile
 	UNIQUE (object, version, builder)
 ) STRICT;
 

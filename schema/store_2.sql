@@ -11,7 +11,7 @@ CREATE TABLE symbols (
 	ctime_ns  INTEGER NOT NULL,
 	build_id  BLOB    NOT NULL,
 	path      TEXT    NOT NULL, -- where it was last seen
-	reader    INTEGER NOT NULL, -- of symbols; see schema/symbols.h; above 256: of lines, schema/lines.h
+	reader    INTEGER NOT NULL, -- of symbols; see schema/symbols_blob.h; above 256: of lines, schema/lines_blob.h
 	last_used INTEGER NOT NULL,
 	n         INTEGER NOT NULL,
 	size      INTEGER NOT NULL, -- of the blob

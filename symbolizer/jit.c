@@ -4,7 +4,7 @@
 #include "base/growth.h"
 #include "base/search.h"
 #include "base/text.h"
-#include "symbolizer/cursor.h"
+#include "symbolizer/byte_cursor.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -81,7 +81,7 @@ int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out
 int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_symbol *out);
 
 /*
- * Convert a table to bytes for storage (schema/symbols.h), and back. key identifies the file;
+ * Convert a table to bytes for storage (schema/symbols_blob.h), and back. key identifies the file;
  * unpacking needs the same key. The caller of sym_table_pack frees *blob. sym_table_unpack takes
  * ownership of blob (from malloc), also on failure. -EBADMSG: damaged; -ENOTSUP: another version;
  * -ENOENT: another key.
@@ -120,7 +120,7 @@ int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to);
 
 /*
  * What debug information says about the addresses looked up so far, in flat arrays
- * (schema/lines.h). A lookup is a binary search. Debug information is read only once for each
+ * (schema/lines_blob.h). A lookup is a binary search. Debug information is read only once for each
  * address. Use from one thread at a time.
  */
 struct sym_lines;

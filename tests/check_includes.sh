@@ -42,8 +42,8 @@ for room in arch cfi table rule dynamic walk remote; do
 done
 check generator  'generator/[a-z]+\.h' "$own|elf\\.h"
 check symbolizer '(schema|base)/[a-z0-9_]+\.h|symbolizer/([a-z]+/)?[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
-before='(schema|base)/[a-z0-9_]+\.h|(unwinder/unwinder|symbolizer/(symbolizer|cursor))\.h'
-for room in text elf dwarf; do
+before='(schema|base)/[a-z0-9_]+\.h|(unwinder/unwinder|symbolizer/(symbolizer|byte_cursor))\.h'
+for room in text elf dwarf debug; do
 	before="$before|symbolizer/$room/[a-z0-9_]+\.h"
 	check symbolizer/$room "$before" "$own"
 done
@@ -69,10 +69,10 @@ done <<-ROOMS
 ROOMS
 
 # Machines are data: beside unwinder/arch, only these files name them.
-machines='agent/source/machine.c base/machine.h compat/libunwind.c symbolizer/elf/plt.c unwinder/cursor.h'
+machines='agent/source/machine.c base/elf_machine.h compat/libunwind.c symbolizer/elf/plt.c unwinder/cursor.h'
 while IFS=: read -r file line _; do
 	[[ $file == unwinder/arch/* || " $machines " == *" $file "* ]] && continue
-	echo "$file:$line: names a machine (EM_…); see agent/source/machine.h, base/machine.h and unwinder/arch/arch.h"
+	echo "$file:$line: names a machine (EM_…); see agent/source/machine.h, base/elf_machine.h and unwinder/arch/arch.h"
 	failures=$((failures + 1))
 done < <(grep -rnwE 'EM_[A-Z0-9_]+' --include='*.[ch]' base schema unwinder symbolizer proto agent compat generator 2>/dev/null)
 

@@ -92,7 +92,7 @@ int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start
 int uw_object_read(const struct uw_object *object, uint64_t vaddr, void *out, size_t size);
 
 /*
- * Compile the object's rules to a table (schema/table.h), in which a walk finds a rule in a few
+ * Compile the object's rules to a table (schema/table_blob.h), in which a walk finds a rule in a few
  * nanoseconds. Compiling takes milliseconds for each megabyte of unwind information. Meanwhile
  * other threads can walk: they find the same rules in the file. Return 0 also if the object was
  * compiled before. -ENOENT: there is nothing to compile. -EFBIG: it would take more time or memory
@@ -165,7 +165,7 @@ int uw_object_take_kept(struct uw_object *object, const struct uw_kept *kept,
 int uw_object_open_kept(const struct uw_kept *kept, struct uw_object **out);
 
 /*
- * Return the address ranges of the procedures (schema/procs.h), to store them beside the table. An
+ * Return the address ranges of the procedures (schema/procs_blob.h), to store them beside the table. An
  * object with both reads call-frame information only where that is unusual. The caller frees *blob.
  * -ENOTSUP: FDEs overlap or lie too far apart.
  */

@@ -18,7 +18,7 @@ extern "C" {
 /* ---- code generated at run time ------------------------------------------ */
 
 /*
- * What a process registered about code that it generated (schema/dynamic.h): immutable, with a
+ * What a process registered about code that it generated (schema/dynamic_blob.h): immutable, with a
  * reference count. It is read from the memory of a running process or from a core file, and stored
  * as bytes in captures.
  */

@@ -3,7 +3,7 @@
 #define AGENT_CLI_SELECTION_H
 
 #include "agent/cli/option.h"
-#include "agent/export/stacks.h"
+#include "agent/export/profile/stacks.h"
 
 #include <regex.h>
 

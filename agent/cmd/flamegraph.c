@@ -6,9 +6,9 @@
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
 
-#include "agent/export/flame.h"
 #include "agent/export/output.h"
-#include "agent/export/stacks.h"
+#include "agent/export/profile/flame.h"
+#include "agent/export/profile/stacks.h"
 #include "agent/log.h"
 #include "agent/textbuf.h"
 

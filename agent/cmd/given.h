@@ -6,7 +6,7 @@
 #define AGENT_CMD_GIVEN_H
 
 #include "agent/cli/pick.h"
-#include "agent/export/stacks.h"
+#include "agent/export/profile/stacks.h"
 
 /*
  * Add the profile at path, "-" for standard input, as stacks_load does. Unwind the input first if

@@ -2,17 +2,17 @@
  * agent/cmd/report.c: the report command: prints profiles as tables or as trees of callers, merges
  * them, and writes them in other formats.
  */
-#include "agent/clean.h"
+#include "agent/cli/columns.h"
 #include "agent/cli/short_name.h"
-#include "agent/cli/table.h"
 #include "agent/cmd/cmd.h"
 #include "agent/cmd/given.h"
 #include "agent/cmd/report_json.h"
 #include "agent/cmd/report_options.h"
 #include "agent/export/export.h"
 #include "agent/export/output.h"
-#include "agent/export/tree.h"
+#include "agent/export/profile/tree.h"
 #include "agent/log.h"
+#include "agent/sanitize.h"
 #include "proto/pprof_read.h"
 
 #include <errno.h>

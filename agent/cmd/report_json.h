@@ -2,7 +2,7 @@
 #ifndef AGENT_CMD_REPORT_JSON_H
 #define AGENT_CMD_REPORT_JSON_H
 
-#include "agent/export/ranking.h"
+#include "agent/export/profile/ranking.h"
 
 #include <stdbool.h>
 #include <stdint.h>

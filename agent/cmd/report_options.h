@@ -5,7 +5,7 @@
 #include "agent/cli/pick.h"
 #include "agent/cli/selection.h"
 #include "agent/export/formats.h"
-#include "agent/export/ranking.h"
+#include "agent/export/profile/ranking.h"
 
 #include <stdbool.h>
 #include <stddef.h>

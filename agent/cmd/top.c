@@ -1,8 +1,8 @@
 /* agent/cmd/top.c: the top command: shows what the system runs right now, on a terminal. */
+#include "agent/cli/columns.h"
 #include "agent/cli/input.h"
 #include "agent/cli/option.h"
 #include "agent/cli/screen.h"
-#include "agent/cli/table.h"
 #include "agent/cli/walking.h"
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"

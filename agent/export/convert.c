@@ -1,9 +1,9 @@
 /* agent/export/convert.c: writes a profile as lines: folded, text, TSV and JSON. */
 #include "agent/export/formats.h"
 
-#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
+#include "agent/sanitize.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
 #ifndef AGENT_EXPORT_FORMATS_H
 #define AGENT_EXPORT_FORMATS_H
 
-#include "agent/export/stacks.h"
+#include "agent/export/profile/stacks.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* agent/export/json.c: writes JSON strings that are also safe inside an HTML page. */
 #include "agent/export/json.h"
 
-#include "agent/clean.h"
+#include "agent/sanitize.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "agent/live/host.h"
 
 #include "agent/clock.h"
-#include "agent/live/inventory.h"
+#include "agent/live/system/inventory.h"
 #include "agent/source/machine.h"
 
 #include <elf.h>

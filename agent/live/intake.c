@@ -2,14 +2,14 @@
 #include "agent/live/live_internal.h"
 
 #include "agent/clock.h"
-#include "agent/live/alloc.h"
-#include "agent/live/bpf.h"
-#include "agent/live/cgroup.h"
-#include "agent/live/file_id.h"
-#include "agent/live/inventory.h"
-#include "agent/live/mount.h"
-#include "agent/live/perf.h"
-#include "agent/live/pin.h"
+#include "agent/live/alloc/alloc.h"
+#include "agent/live/bpf/bpf.h"
+#include "agent/live/system/cgroup.h"
+#include "agent/live/system/file_id.h"
+#include "agent/live/system/inventory.h"
+#include "agent/live/system/mount.h"
+#include "agent/live/system/perf.h"
+#include "agent/live/system/pin.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,15 +5,15 @@
 #ifndef AGENT_LIVE_LIVE_INTERNAL_H
 #define AGENT_LIVE_LIVE_INTERNAL_H
 
+#include "agent/live/alloc/cost.h"
 #include "agent/live/captured.h"
-#include "agent/live/cost.h"
-#include "agent/live/decode.h"
+#include "agent/live/event_queue.h"
 #include "agent/live/live.h"
 #include "agent/live/online.h"
-#include "agent/live/queue.h"
 #include "agent/live/ring.h"
 #include "agent/live/selected.h"
 #include "agent/live/slots.h"
+#include "agent/live/system/decode.h"
 #include "agent/live/tally.h"
 #include "agent/live/wait.h"
 

@@ -2,10 +2,10 @@
 #include "agent/live/online.h"
 
 #include "agent/clock.h"
-#include "agent/live/bpf.h"
-#include "agent/live/cpus.h"
-#include "agent/live/decode.h"
-#include "agent/live/perf.h"
+#include "agent/live/bpf/bpf.h"
+#include "agent/live/system/cpus.h"
+#include "agent/live/system/decode.h"
+#include "agent/live/system/perf.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* agent/live/selected.c: keeps the set of the processes and threads that are recorded. */
 #include "agent/live/selected.h"
 
-#include "agent/live/bpf.h"
-#include "agent/live/inventory.h"
+#include "agent/live/bpf/bpf.h"
+#include "agent/live/system/inventory.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* agent/live/tally.c: adds up the counters of the CPUs. */
 #include "agent/live/tally.h"
 
-#include "agent/live/bpf.h"
+#include "agent/live/bpf/bpf.h"
 
 #include <errno.h>
 #include <stdlib.h>

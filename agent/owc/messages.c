@@ -5,7 +5,7 @@
 #include "agent/owc/reader.h"
 
 #include "agent/array.h"
-#include "agent/owc/format.h"
+#include "agent/owc/owc_format.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "agent/owc/writing.h"
 
 #include "agent/array.h"
-#include "agent/owc/format.h"
+#include "agent/owc/owc_format.h"
 
 #include <errno.h>
 #include <stdlib.h>

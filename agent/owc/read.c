@@ -9,7 +9,7 @@
 #include "agent/owc/reader.h"
 
 #include "agent/io.h"
-#include "agent/owc/format.h"
+#include "agent/owc/owc_format.h"
 
 #include <errno.h>
 #include <stdarg.h>

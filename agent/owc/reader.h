@@ -5,7 +5,7 @@
 #ifndef AGENT_OWC_READER_H
 #define AGENT_OWC_READER_H
 
-#include "agent/owc/files.h"
+#include "agent/owc/embedded.h"
 #include "agent/source/source.h"
 #include "proto/arena.h"
 #include "proto/capture.pb-c.h"

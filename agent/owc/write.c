@@ -8,7 +8,7 @@
 
 #include "agent/array.h"
 #include "agent/clock.h"
-#include "agent/owc/format.h"
+#include "agent/owc/owc_format.h"
 
 #include <errno.h>
 #include <stdlib.h>

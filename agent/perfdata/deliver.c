@@ -2,7 +2,7 @@
  * agent/perfdata/deliver.c: turns queued records into events. The stack of a sample is read here,
  * and only the part of the stack that was in use.
  */
-#include "agent/perfdata/reading.h"
+#include "agent/perfdata/reader_state.h"
 
 #include "agent/perfdata/format.h"
 

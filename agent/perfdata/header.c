@@ -2,7 +2,7 @@
  * agent/perfdata/header.c: reads the header of a perf.data file or pipe, and the events and the
  * features that a file describes there.
  */
-#include "agent/perfdata/reading.h"
+#include "agent/perfdata/reader_state.h"
 
 #include "agent/io.h"
 #include "agent/perfdata/format.h"

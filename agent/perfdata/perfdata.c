@@ -15,7 +15,7 @@
  * behind it. Reading ends where records can no longer be told apart. In both cases the first
  * damage is returned as the error at the end of the stream.
  */
-#include "agent/perfdata/reading.h"
+#include "agent/perfdata/reader_state.h"
 
 #include "agent/perfdata/format.h"
 

@@ -2,7 +2,7 @@
  * agent/perfdata/scan.c: reads one record after another from the file, the pipe or the
  * decompressor, and puts each record that has a time into the queue.
  */
-#include "agent/perfdata/reading.h"
+#include "agent/perfdata/reader_state.h"
 
 #include "agent/perfdata/format.h"
 

@@ -5,7 +5,7 @@
 
 #include "agent/errand.h"
 #include "agent/log.h"
-#include "agent/pipeline/lines.h"
+#include "agent/pipeline/line_threads.h"
 #include "agent/process/modules.h"
 
 #include <errno.h>

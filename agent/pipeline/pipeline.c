@@ -5,7 +5,7 @@
 
 #include "agent/pipeline/pipeline_internal.h"
 #include "agent/process/generated.h"
-#include "agent/store/keeper.h"
+#include "agent/store/tables/keeper.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "agent/process/hotspot.h"
 #include "agent/process/modules.h"
 #include "agent/source/machine.h"
-#include "schema/dynamic.h"
+#include "schema/dynamic_blob.h"
 #include "symbolizer/symbolizer.h"
 
 #include <errno.h>

@@ -15,7 +15,7 @@
 #include "agent/opener/opener.h"
 #include "agent/process/module.h"
 #include "agent/source/source.h"
-#include "agent/store/keeper.h"
+#include "agent/store/tables/keeper.h"
 
 struct modules;
 

@@ -7,7 +7,7 @@
  */
 #include "agent/array.h"
 #include "agent/clock.h"
-#include "agent/live/inventory.h"
+#include "agent/live/system/inventory.h"
 #include "agent/log.h"
 #include "agent/source/frozen.h"
 #include "agent/source/machine.h"

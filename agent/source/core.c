@@ -8,8 +8,8 @@
 #include "agent/source/core_file.h"
 
 #include "agent/io.h"
-#include "agent/source/image.h"
 #include "agent/source/machine.h"
+#include "agent/source/memory_image.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -4,8 +4,8 @@
  */
 #include "agent/source/core_file.h"
 
-#include "agent/source/image.h"
 #include "agent/source/linkmap.h"
+#include "agent/source/memory_image.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -11,8 +11,8 @@
  * slash. If such a file is missing, memory may hold its image.
  */
 #include "agent/source/frozen.h"
-#include "agent/source/image.h"
 #include "agent/source/machine.h"
+#include "agent/source/memory_image.h"
 
 #include <dirent.h>
 #include <elf.h>

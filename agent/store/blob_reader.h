@@ -2,10 +2,10 @@
  * agent/store/blob_reader.h: reads blobs of a database piece by piece, as a table or symbols need
  * them (struct uw_kept).
  *
- * The store calls SQLite directly; the files of the extension call it through pointers (kept.h).
+ * The store calls SQLite directly; the files of the extension call it through pointers (stored.h).
  * So the functions are in this header. They are compiled with the pointers in a file that includes
  * <sqlite3ext.h> before this header. The store includes the header in session.h, the extension in
- * kept.c.
+ * stored.c.
  */
 #ifndef AGENT_STORE_BLOB_READER_H
 #define AGENT_STORE_BLOB_READER_H

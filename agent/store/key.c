@@ -2,7 +2,7 @@
 #include "agent/store/key.h"
 
 #include "agent/hash.h"
-#include "schema/symbols.h"
+#include "schema/symbols_blob.h"
 
 uint64_t key_of_file(const struct store_file *f, const struct uw_build_id *id, uint16_t machine,
 		     const struct uw_identity *identity)

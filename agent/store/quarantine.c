@@ -7,7 +7,7 @@
 #include "agent/log.h"
 #include "agent/store/alive.h"
 #include "agent/store/identity.h"
-#include "schema/table.h"
+#include "schema/table_blob.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 
 #include "agent/log.h"
 #include "agent/store/parts.h"
-#include "agent/store/reading.h"
+#include "agent/store/stored_blob.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 #ifndef SYMBOLIZER_DWARF_DWARF_H
 #define SYMBOLIZER_DWARF_DWARF_H
 
-#include "symbolizer/cursor.h"
+#include "symbolizer/byte_cursor.h"
 #include "symbolizer/elf/section.h"
 
 struct dw_spec {

@@ -2,11 +2,11 @@
  * symbolizer/elf/choose.c: sorts the symbols of a builder, chooses among those at one address, and
  * cleans their names.
  */
-#include "symbolizer/elf/table.h"
+#include "symbolizer/elf/symbol_table.h"
 
 #include "base/growth.h"
 #include "base/text.h"
-#include "schema/symbols.h"
+#include "schema/symbols_blob.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/symbolizer.h"
 

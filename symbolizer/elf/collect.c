@@ -1,11 +1,11 @@
 /* symbolizer/elf/collect.c: collects the function symbols of an ELF file in a builder. */
-#include "symbolizer/elf/table.h"
+#include "symbolizer/elf/symbol_table.h"
 
+#include "base/elf_machine.h"
 #include "base/growth.h"
-#include "base/machine.h"
 #include "base/text.h"
 #include "base/unpack.h"
-#include "symbolizer/elf/dynamic.h"
+#include "symbolizer/elf/dynamic_symbols.h"
 
 #include <errno.h>
 #include <stdlib.h>

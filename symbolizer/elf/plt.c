@@ -4,7 +4,7 @@
  * A PLT entry jumps through a slot of the GOT, and a relocation states whose address the slot gets:
  * entry → slot → relocation → name.
  */
-#include "symbolizer/elf/table.h"
+#include "symbolizer/elf/symbol_table.h"
 
 #include "base/growth.h"
 

@@ -33,8 +33,8 @@
 
 #include "agent/log.h"
 #include "agent/store/db.h"
-#include "agent/store/sql.h"
-#include "schema/table.h"
+#include "agent/store/query/sql.h"
+#include "schema/table_blob.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/rule/object.h"
 

@@ -5,7 +5,7 @@
  * the first of which is cut short. If 128 is added: byte 1 gives half the size of the following
  * index of stored files, which gets a right checksum.
  */
-#include "agent/owc/format.h"
+#include "agent/owc/owc_format.h"
 #include "agent/source/source.h"
 
 #include <errno.h>

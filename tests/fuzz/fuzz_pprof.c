@@ -4,8 +4,8 @@
  */
 #include "agent/cmd/cmd.h"
 #include "agent/export/formats.h"
-#include "agent/export/ranking.h"
-#include "agent/export/tree.h"
+#include "agent/export/profile/ranking.h"
+#include "agent/export/profile/tree.h"
 #include "proto/pprof_read.h"
 
 #include <stdlib.h>

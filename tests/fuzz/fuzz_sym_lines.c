@@ -2,7 +2,7 @@
  * tests/fuzz/fuzz_sym_lines.c: fuzzes the reader of packed source lines, with a right checksum:
  * they are refused, or look-ups are safe.
  */
-#include "schema/lines.h"
+#include "schema/lines_blob.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"
 

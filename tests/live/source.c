@@ -3,10 +3,10 @@
  * are known.
  *   usage: source TARGET [GOROUTINE]     (tests/live/target.c and goroutine.go, built)
  */
-#include "agent/live/bpf.h"
-#include "agent/live/decode.h"
+#include "agent/live/bpf/bpf.h"
 #include "agent/live/live.h"
-#include "agent/live/perf.h"
+#include "agent/live/system/decode.h"
+#include "agent/live/system/perf.h"
 #include "schema/capture.h"
 
 #include "tests/check.h"

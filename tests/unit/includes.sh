@@ -51,7 +51,7 @@ done
 for header in sqlite3.h bpf/libbpf.h bpf/bpf.h; do
 	expect fail symbolizer/probe.c "#include <$header>"
 done
-expect fail symbolizer/elf/probe.c '#include "symbolizer/dwarf/debug.h"'
+expect fail symbolizer/elf/probe.c '#include "symbolizer/debug/debug.h"'
 expect pass symbolizer/dwarf/probe.c '#include "symbolizer/elf/image.h"'
 expect pass symbolizer/probe.c '#include "unwinder/unwinder.h"\n#include <lzma.h>'
 # Inside the agent: the store knows no opener, a process no profile.
@@ -68,7 +68,7 @@ expect fail proto/probe.c '#include <sqlite3.h>'
 expect pass proto/probe.c '#include "base/text.h"'
 expect fail proto/probe.c '#include "base/elf.h"'
 expect pass proto/probe.c '#include "proto/profile.pb-c.h"\n#include <protobuf-c/protobuf-c.h>'
-for header in unwinder/internal.h symbolizer/elf/table.h symbolizer/elf/image.h bpf/capture.bpf.c; do
+for header in unwinder/internal.h symbolizer/elf/symbol_table.h symbolizer/elf/image.h bpf/capture.bpf.c; do
 	expect fail agent/cmd/probe.c "#include \"$header\""
 done
 expect fail compat/probe.c '#include "unwinder/walk/walk.h"'
@@ -88,6 +88,6 @@ expect fail unwinder/probe.h '#include"agent/event.h"'
 expect fail unwinder/probe.h '#include "agent/event.h" /* <elf.h> */'
 expect fail unwinder/probe.h '#include <sqlite3.h> // "unwinder/unwinder.h"'
 expect fail unwinder/probe.h '#include <agent/event.h>'
-expect fail agent/probe.h '#include <symbolizer/elf/table.h>'
+expect fail agent/probe.h '#include <symbolizer/elf/symbol_table.h>'
 echo "$cases includes tried"
 [ $failures -eq 0 ]

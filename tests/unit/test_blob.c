@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "schema/procs.h"
-#include "schema/table.h"
+#include "schema/procs_blob.h"
+#include "schema/table_blob.h"
 #include "tests/check.h"
 #include "unwinder/rule/object.h"
 #include "unwinder/table/table.h"

@@ -1,5 +1,5 @@
 /* tests/unit/test_codes.c: tests the cache of code bytes. */
-#include "unwinder/rule/codes.h"
+#include "unwinder/rule/code_cache.h"
 
 #include <string.h>
 #include <sys/mman.h>

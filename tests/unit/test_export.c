@@ -2,9 +2,9 @@
  * tests/unit/test_export.c: tests the exporters: pprof, folded lines, text, TSV, and hostile names
  * in each of them.
  */
-#include "agent/clean.h"
 #include "agent/export/export.h"
 #include "agent/export/formats.h"
+#include "agent/sanitize.h"
 #include "proto/pprof_read.h"
 
 #include "tests/check.h"

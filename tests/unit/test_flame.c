@@ -1,5 +1,5 @@
 /* tests/unit/test_flame.c: tests the tree behind the flame graph page. */
-#include "agent/export/flame.h"
+#include "agent/export/profile/flame.h"
 
 #include "tests/check.h"
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "schema/dynamic.h"
+#include "schema/dynamic_blob.h"
 #include "tests/check.h"
 
 unw_dyn_info_list_t _U_dyn_info_list;

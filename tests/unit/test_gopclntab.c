@@ -2,7 +2,7 @@
  * tests/unit/test_gopclntab.c: tests the rules made from .gopclntab, Go's table of functions:
  * layouts, damage, limits.
  */
-#include "unwinder/rule/gopclntab.h"
+#include "unwinder/rule/go_rules.h"
 
 #include <elf.h>
 #include <errno.h>

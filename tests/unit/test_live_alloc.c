@@ -1,7 +1,7 @@
 /* Which processes get probes on their allocator; the probes themselves are imitated. */
-#include "agent/live/alloc.h"
-#include "agent/live/bpf.h"
-#include "agent/live/cost.h"
+#include "agent/live/alloc/alloc.h"
+#include "agent/live/alloc/cost.h"
+#include "agent/live/bpf/bpf.h"
 
 #include "tests/check.h"
 

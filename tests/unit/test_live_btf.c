@@ -1,5 +1,5 @@
 /* tests/unit/test_live_btf.c: tests which kernel types are extracted from BTF, and damaged BTF. */
-#include "agent/live/btf.h"
+#include "agent/live/bpf/btf.h"
 
 #include "tests/check.h"
 

@@ -2,7 +2,7 @@
  * tests/unit/test_live_event.c: tests how event names, rates and probes on the command line are
  * read.
  */
-#include "agent/live/decode.h"
+#include "agent/live/system/decode.h"
 
 #include "tests/check.h"
 

@@ -1,5 +1,5 @@
 /* tests/unit/test_live_inventory.c: tests how /proc is read at the start of a recording. */
-#include "agent/live/inventory.h"
+#include "agent/live/system/inventory.h"
 
 #include "tests/check.h"
 

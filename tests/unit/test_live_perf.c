@@ -1,5 +1,5 @@
 /* tests/unit/test_live_perf.c: tests how the kernel's side-band records become events. */
-#include "agent/live/perf.h"
+#include "agent/live/system/perf.h"
 
 #include "tests/check.h"
 

@@ -1,5 +1,5 @@
 /* tests/unit/test_live_queue.c: tests the queue that sorts events by time. */
-#include "agent/live/queue.h"
+#include "agent/live/event_queue.h"
 
 #include "tests/check.h"
 

@@ -1,5 +1,5 @@
 /* Which events belong to the selected processes; the tables of the kernel are imitated. */
-#include "agent/live/bpf.h"
+#include "agent/live/bpf/bpf.h"
 #include "agent/live/selected.h"
 
 #include "tests/check.h"

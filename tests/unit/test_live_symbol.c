@@ -1,5 +1,5 @@
 /* tests/unit/test_live_symbol.c: tests how names that the kernel prints with %pS are read. */
-#include "agent/live/symbol.h"
+#include "agent/live/bpf/symbol.h"
 
 #include "tests/check.h"
 

@@ -1,5 +1,5 @@
 /* tests/unit/test_memo.c: tests the rule cache of an object. */
-#include "unwinder/rule/memo.h"
+#include "unwinder/rule/rule_cache.h"
 
 #include "tests/check.h"
 

@@ -1,6 +1,6 @@
 /* tests/unit/test_owc.c: tests capture files: every event, pipes, torn and damaged files. */
-#include "agent/owc/format.h"
 #include "agent/owc/owc.h"
+#include "agent/owc/owc_format.h"
 
 #include "tests/check.h"
 

@@ -2,8 +2,8 @@
  * tests/unit/test_owc_files.c: tests files that a capture stores: they are read back as written,
  * and damage is an error, never a wrong byte.
  */
-#include "agent/owc/format.h"
 #include "agent/owc/owc.h"
+#include "agent/owc/owc_format.h"
 #include "agent/source/source.h"
 
 #include "tests/check.h"

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "tests/check.h"
+#include "unwinder/rule/lazy_fde.h"
 #include "unwinder/rule/object.h"
-#include "unwinder/rule/peek.h"
 
 #define LOOKUPS 20000
 #define FLIPS	2000

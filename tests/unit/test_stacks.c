@@ -1,6 +1,6 @@
 /* tests/unit/test_stacks.c: tests profiles as stacks: reading, merging, damage, limits. */
 #include "agent/export/formats.h"
-#include "agent/export/stacks.h"
+#include "agent/export/profile/stacks.h"
 #include "agent/log.h"
 #include "proto/pprof.h"
 

@@ -20,8 +20,8 @@
 
 #include "agent/log.h"
 #include "agent/store/db.h"
-#include "agent/store/keeper.h"
-#include "schema/table.h"
+#include "agent/store/tables/keeper.h"
+#include "schema/table_blob.h"
 #include "tests/check.h"
 
 static char folder[] = "/tmp/offwind-store-XXXXXX";

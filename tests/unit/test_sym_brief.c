@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "symbolizer/elf/image.h"
-#include "symbolizer/elf/table.h"
+#include "symbolizer/elf/symbol_table.h"
 #include "symbolizer/symbolizer.h"
 #include "tests/check.h"
 

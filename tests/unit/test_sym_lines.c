@@ -2,7 +2,7 @@
  * tests/unit/test_sym_lines.c: tests source lines and inlined calls with this program's own, and
  * their packed form.
  */
-#include "schema/lines.h"
+#include "schema/lines_blob.h"
 #include "symbolizer/symbolizer.h"
 #include "unwinder/unwinder.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "schema/table.h"
+#include "schema/table_blob.h"
 #include "unwinder/arch/arch.h"
 
 /*

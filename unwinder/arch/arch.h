@@ -55,7 +55,7 @@ struct uw_arch {
 	uint8_t second;	    /* the register with its second argument, which the call preserves */
 	/*
 	 * The registers besides fp and lr whose places a table's rows can express
-	 * (schema/table.h).
+	 * (schema/table_blob.h).
 	 */
 	uint8_t ext_slots, n_saved;
 	uint8_t saved[UW_SAVED_MAX];

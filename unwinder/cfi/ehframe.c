@@ -348,7 +348,7 @@ static int entry_before(struct uw_frames *frames, uint64_t i, uint64_t *off, uin
  * To prove that no FDE covers a pc, all FDEs would have to be checked: the table may lack some.
  * But if the two FDEs that the table has around a pc are neighbours in the section too, no
  * linker has put another one between them: code and FDEs come from the linker's input files in
- * the same order, so an FDE that the table lacks would lie between the two. peek.c relies on
+ * the same order, so an FDE that the table lacks would lie between the two. lazy_fde.c relies on
  * the same argument for a section that has not been read, and gives the same result.
  */
 static bool are_neighbours(const struct uw_frames *frames, uint64_t off, uint64_t i)

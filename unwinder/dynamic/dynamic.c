@@ -1,6 +1,6 @@
 /*
  * unwinder/dynamic/dynamic.c: finds rules for generated code in what its process registered
- * (schema/dynamic.h), which is region descriptors of libunwind-dynamic(3) or FDEs.
+ * (schema/dynamic_blob.h), which is region descriptors of libunwind-dynamic(3) or FDEs.
  */
 #include "unwinder/dynamic/dynamic.h"
 

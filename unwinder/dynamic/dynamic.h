@@ -1,6 +1,6 @@
 /*
  * unwinder/dynamic/dynamic.h: rules for code generated at run time, from what its process
- * registered (schema/dynamic.h).
+ * registered (schema/dynamic_blob.h).
  */
 #ifndef UNWINDER_DYNAMIC_DYNAMIC_H
 #define UNWINDER_DYNAMIC_DYNAMIC_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "schema/dynamic.h"
+#include "schema/dynamic_blob.h"
 #include "unwinder/rule.h"
 
 /* The most regions and operations that one procedure may have; a procedure with more is damaged. */

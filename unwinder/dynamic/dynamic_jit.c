@@ -2,7 +2,7 @@
  * unwinder/dynamic/dynamic_jit.c: reads the ELF files that a process registered with GDB's JIT
  * interface ("JIT Compilation Interface" in GDB's manual).
  */
-#include "unwinder/dynamic/reading.h"
+#include "unwinder/dynamic/target_memory.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * have region descriptors or tables of FDEs (libunwind-dynamic(3); the structures are those of
  * libunwind-dynamic.h of version 1.6).
  */
-#include "unwinder/dynamic/reading.h"
+#include "unwinder/dynamic/target_memory.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include "unwinder/arch/arch.h"
 #include "unwinder/cfi/cfi.h"
 #include "unwinder/dynamic/dynamic.h"
-#include "unwinder/dynamic/reading.h"
+#include "unwinder/dynamic/target_memory.h"
 
 /* How often the lists are read if the process writes to them meanwhile. */
 #define ATTEMPTS 3

@@ -30,10 +30,10 @@
 #include <string.h>
 
 #include "base/elf.h"
-#include "unwinder/rule/gopclntab.h"
-#include "unwinder/rule/memo.h"
+#include "unwinder/rule/go_rules.h"
+#include "unwinder/rule/lazy_fde.h"
 #include "unwinder/rule/object_internal.h"
-#include "unwinder/rule/peek.h"
+#include "unwinder/rule/rule_cache.h"
 #include "unwinder/rule/syscalls.h"
 #include "unwinder/table/procs.h"
 #include "unwinder/table/row.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/elf.h"
-#include "unwinder/rule/codes.h"
+#include "unwinder/rule/code_cache.h"
 #include "unwinder/rule/object_internal.h"
 
 #define PAGE_MASK ((uint64_t)0xfff)

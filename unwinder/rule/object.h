@@ -50,7 +50,7 @@ bool uw_object_covers(struct uw_object *object, uint64_t vaddr);
 const struct uw_table *uw_object_table(const struct uw_object *object);
 
 /*
- * Look up the rule at lookup as a packed word (schema/table.h), and the stepper that it belongs to.
+ * Look up the rule at lookup as a packed word (schema/table_blob.h), and the stepper that it belongs to.
  * The word's kind is TABLE_SLOW if no word can express the rule. Errors are those of
  * uw_object_rule.
  */

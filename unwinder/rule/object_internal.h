@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 #include "base/elf.h"
-#include "unwinder/rule/codes.h"
-#include "unwinder/rule/memo.h"
+#include "unwinder/rule/code_cache.h"
+#include "unwinder/rule/lazy_fde.h"
 #include "unwinder/rule/object.h"
-#include "unwinder/rule/peek.h"
+#include "unwinder/rule/rule_cache.h"
 #include "unwinder/rule/syscalls.h"
 #include "unwinder/table/procs.h"
 #include "unwinder/table/table.h"

@@ -11,7 +11,7 @@
 
 #include "base/elf.h"
 #include "base/unpack.h"
-#include "unwinder/rule/gopclntab.h"
+#include "unwinder/rule/go_rules.h"
 #include "unwinder/rule/object_internal.h"
 
 /* The largest .eh_frame on a Debian disk has 60 MB; Chromium's .debug_frame is smaller. */

@@ -1,6 +1,6 @@
 /*
  * unwinder/table/procs.c: makes, checks and searches the sorted ranges of an object's procedures
- * (schema/procs.h).
+ * (schema/procs_blob.h).
  */
 #include "unwinder/table/procs.h"
 

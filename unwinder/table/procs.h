@@ -1,5 +1,5 @@
 /*
- * unwinder/table/procs.h: the ranges of all FDEs of an object (schema/procs.h), used in place. They show
+ * unwinder/table/procs.h: the ranges of all FDEs of an object (schema/procs_blob.h), used in place. They show
  * which procedure covers an address, or that none does, without reading call-frame information.
  */
 #ifndef UNWINDER_TABLE_PROCS_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "schema/procs.h"
+#include "schema/procs_blob.h"
 #include "unwinder/cfi/ehframe.h"
 #include "unwinder/unwinder.h"
 

@@ -1,6 +1,6 @@
 /*
  * unwinder/table/row.h: a rule as a packed word and the places of saved registers, the form that tables
- * (schema/table.h) and the caches of a walk store.
+ * (schema/table_blob.h) and the caches of a walk store.
  */
 #ifndef UNWINDER_TABLE_ROW_H
 #define UNWINDER_TABLE_ROW_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "schema/table.h"
+#include "schema/table_blob.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/rule.h"
 

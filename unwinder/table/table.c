@@ -1,5 +1,5 @@
 /*
- * unwinder/table/table.c: opens compiled tables (schema/table.h), checks them, and looks up rows and
+ * unwinder/table/table.c: opens compiled tables (schema/table_blob.h), checks them, and looks up rows and
  * rules in them.
  */
 #include "unwinder/table/table.h"

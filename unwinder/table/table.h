@@ -1,5 +1,5 @@
 /*
- * unwinder/table/table.h: lookups in a compiled table (schema/table.h), which is used in place.
+ * unwinder/table/table.h: lookups in a compiled table (schema/table_blob.h), which is used in place.
  *
  * Untrusted tables are checked completely before use, or part by part while they are read, so that
  * no lookup can read outside them. Whether their rules are right cannot be checked.
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "schema/table.h"
+#include "schema/table_blob.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/rule.h"
 #include "unwinder/unwinder.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "schema/table.h"
+#include "schema/table_blob.h"
 #include "unwinder/table/row.h"
 #include "unwinder/table/table_fast.h"
 #include "unwinder/table/table_pack.h"

@@ -1,11 +1,11 @@
 /*
- * unwinder/table/table_build.h: compiles call-frame information to a table (schema/table.h).
+ * unwinder/table/table_build.h: compiles call-frame information to a table (schema/table_blob.h).
  *
  * A fast decoder handles what compilers commonly write. cfi.c handles everything else, and the
  * table repeats its rows. Where FDEs overlap or are damaged, the table has no rule, so that it
  * never differs from the file. Code is not looked at: a signal trampoline that is recognized by its
  * code may lie in padding or where an FDE ends, and the reader must check for it first
- * (schema/table.h).
+ * (schema/table_blob.h).
  */
 #ifndef UNWINDER_TABLE_TABLE_BUILD_H
 #define UNWINDER_TABLE_TABLE_BUILD_H

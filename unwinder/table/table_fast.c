@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/leb128.h"
-#include "schema/table.h"
+#include "schema/table_blob.h"
 #include "unwinder/cfi/cfa_ops.h"
 #include "unwinder/cfi/pointer.h"
 

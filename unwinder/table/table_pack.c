@@ -1,4 +1,4 @@
-/* unwinder/table/table_pack.c: writes a table's blob (schema/table.h) from finished rows and rules. */
+/* unwinder/table/table_pack.c: writes a table's blob (schema/table_blob.h) from finished rows and rules. */
 #include "unwinder/table/table_pack.h"
 
 #include <elf.h>
@@ -8,7 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/large.h"
-#include "schema/table.h"
+#include "schema/table_blob.h"
 #include "unwinder/table/table.h"
 
 static bool is_code(const struct uw_segment *s)

@@ -1,4 +1,4 @@
-/* unwinder/table/table_pack.h: writes rows and rules as a blob (schema/table.h). */
+/* unwinder/table/table_pack.h: writes rows and rules as a blob (schema/table_blob.h). */
 #ifndef UNWINDER_TABLE_TABLE_PACK_H
 #define UNWINDER_TABLE_TABLE_PACK_H
 

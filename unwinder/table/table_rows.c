@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "schema/table.h"
+#include "schema/table_blob.h"
 
 #define SLOW_MAX  (16u << 20) /* bytes of records; real files have kilobytes */
 #define RULES_MAX (1u << 20)  /* real files have thousands */

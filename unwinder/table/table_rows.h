@@ -1,7 +1,7 @@
 /*
  * unwinder/table/table_rows.h: the rows and rules of a table that is being made.
  *
- * Rules are words with their ext (schema/table.h), each stored once. A rule that no word can
+ * Rules are words with their ext (schema/table_blob.h), each stored once. A rule that no word can
  * express becomes a record. Rows refer to rules by number.
  */
 #ifndef UNWINDER_TABLE_TABLE_ROWS_H

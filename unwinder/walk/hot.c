@@ -11,7 +11,7 @@
 #include "unwinder/table/row.h"
 #include "unwinder/walk/child.h"
 #include "unwinder/walk/guess.h"
-#include "unwinder/walk/past.h"
+#include "unwinder/walk/history.h"
 #include "unwinder/walk/space.h"
 #include "unwinder/walk/stepper.h"
 #include "unwinder/walk/walk.h"

@@ -1,6 +1,6 @@
 /*
  * unwinder/walk/hot.h: the fast loop of a walk, for frames that a packed rule describes
- * (schema/table.h) and for chains of frame pointers in code without rules.
+ * (schema/table_blob.h) and for chains of frame pointers in code without rules.
  *
  * The loop looks up each frame in a cache with the key (space, lookup), which holds the effect
  * of the frame's step. It does not read the saved registers other than the frame pointer.
@@ -69,7 +69,7 @@ int uw_hot_run(struct uw_walking *w);
 /*
  * Do the same and record in w->notes what each step used. Return UW_JOINED if the frame that
  * was reached is w->join.frames[w->join.n - 1] with the same state; w->join.how then says how
- * it was found (see past.h).
+ * it was found (see history.h).
  */
 int uw_hot_run_noting(struct uw_walking *w);
 

@@ -8,8 +8,8 @@
 
 #include "unwinder/rule.h"
 #include "unwinder/unwinder.h"
+#include "unwinder/walk/history.h"
 #include "unwinder/walk/hot.h"
-#include "unwinder/walk/past.h"
 #include "unwinder/walk/step.h"
 
 /*

@@ -1,0 +1,42 @@
+/*
+ * agent/cmd/record/raw.h: writes a capture file during a recording.
+ *
+ * The file is written in place from the first event on, so that a kill loses only the last moment.
+ * An older file of that name is renamed to NAME.old, as perf does.
+ */
+#ifndef AGENT_CMD_RECORD_RAW_H
+#define AGENT_CMD_RECORD_RAW_H
+
+#include "agent/source/source.h"
+
+#include <stdbool.h>
+
+struct raw;
+struct opener;
+
+/*
+ * Begin a capture file at path ("-": standard output). source is borrowed. If opener is not NULL
+ * (borrowed), look before each sample for code that its process generated, and write what is
+ * found; if it is NULL, a pipeline does this, and passes it to raw_event. whole_files: store all
+ * of each sampled file, and not only what naming and walking need of it. Return 0, or a negative
+ * code after reporting it.
+ */
+int raw_open(const char *path, const struct source *source, struct opener *opener, bool whole_files,
+	     struct raw **out);
+/*
+ * Write an event. Return 0 or the first error, which is reported once; nothing is written after
+ * it. An event that is too large is left out with a warning.
+ */
+int raw_event(struct raw *raw, const struct event *event);
+int raw_idle(struct raw *raw); /* No event came for a while: write what is buffered. */
+
+/*
+ * Complete the capture file: add the names of the sampled kernel functions, and what naming and
+ * walking need of the sampled files. modules: those of the pipeline, if raw_open got no opener;
+ * else ignored. *n_samples is set to the number of samples in the file, also on failure. Return 0,
+ * or a negative code after reporting it. raw is freed in any case.
+ */
+struct modules;
+int raw_close(struct raw *raw, struct opener *opener, struct modules *modules, uint64_t *n_samples);
+
+#endif

@@ -1,0 +1,307 @@
+/* agent/cmd/record/raw_files.c: chooses the files that a capture stores, and writes them. */
+#include "agent/cmd/record/raw_files.h"
+
+#include "agent/array.h"
+#include "agent/clock.h"
+#include "agent/hash.h"
+#include "agent/log.h"
+#include "agent/owc/owc.h"
+#include "agent/process/modules.h"
+#include "agent/process/process.h"
+#include "agent/source/machine.h"
+#include "symbolizer/symbolizer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/*
+ * Limits for what is stored. Without --with-files a recording must end at once: libLLVM, 110 MB,
+ * takes 0.1 s, and most programs take a hundredth of that. With --with-files the user waits for
+ * the whole files.
+ */
+#define TIME_MAX_NS	  ((uint64_t)800000000)
+#define WHOLE_TIME_MAX_NS ((uint64_t)30000000000)
+#define FILE_MAX	  ((uint64_t)128 << 20)
+#define WHOLE_FILE_MAX	  ((uint64_t)4 << 30)
+
+struct seen { /* a process with the set of files that it had mapped for a while */
+	uint32_t pid;
+	/* number of that set, see struct thread */
+	uint64_t files;
+};
+
+struct raw_files {
+	struct processes *processes;
+	struct modules *modules;
+	/* By module id: 0 if the module is not needed, else 1 plus the number of its samples. */
+	uint64_t *weights;
+	size_t n_weights;
+	struct seen *seen;
+	size_t n_seen, room_seen;
+	struct hash_index by_seen;
+};
+
+int raw_files_new(struct processes *processes, struct modules *modules, struct raw_files **out)
+{
+	struct raw_files *files = calloc(1, sizeof(*files));
+
+	if (!files)
+		return -ENOMEM;
+	files->processes = processes;
+	files->modules = modules;
+	*out = files;
+	return 0;
+}
+
+void raw_files_free(struct raw_files *files)
+{
+	if (!files)
+		return;
+	hash_fini(&files->by_seen);
+	free(files->weights);
+	free(files->seen);
+	free(files);
+}
+
+/*
+ * Note that the mapping's module is needed, and count a sample whose pc lies in it. Return 0 or
+ * -ENOMEM.
+ */
+static int weigh(struct raw_files *files, const struct uw_mapping *mapping, bool sampled)
+{
+	const struct module *module = mapping->user;
+
+	if (!module)
+		return 0;
+	if (module->id >= files->n_weights) {
+		size_t n = modules_count(files->modules);
+		uint64_t *weights = reallocarray(files->weights, n, sizeof(*weights));
+
+		if (!weights)
+			return -ENOMEM;
+		memset(weights + files->n_weights, 0, (n - files->n_weights) * sizeof(*weights));
+		files->weights = weights;
+		files->n_weights = n;
+	}
+	if (!files->weights[module->id])
+		files->weights[module->id] = 1;
+	files->weights[module->id] += sampled;
+	return 0;
+}
+
+static bool same_files(const struct seen *seen, const struct thread *thread)
+{
+	return seen->pid == thread->pid && seen->files == thread->files;
+}
+
+/* Note all files that the process has mapped, once for each set of files. Return 0 or -ENOMEM. */
+static int note_all(struct raw_files *files, const struct thread *thread)
+{
+	uint64_t hash = hash_u64(thread->pid, thread->files);
+	const struct uw_mapping *mappings;
+	struct hash_search at;
+	uint32_t id = hash_first(&files->by_seen, hash, &at);
+	size_t n;
+	int err = 0;
+
+	while (id != HASH_NONE && !same_files(&files->seen[id], thread))
+		id = hash_next(&at);
+	if (id != HASH_NONE)
+		return 0;
+	if (array_grow(files->seen, files->n_seen, files->room_seen))
+		return -ENOMEM;
+	files->seen[files->n_seen] = (struct seen){ thread->pid, thread->files };
+	if (hash_add(&files->by_seen, hash, (uint32_t)files->n_seen))
+		return -ENOMEM;
+	files->n_seen++;
+	mappings = uw_space_mappings(thread->space, &n);
+	for (size_t i = 0; !err && i < n; i++)
+		err = weigh(files, &mappings[i], false);
+	return err;
+}
+
+int raw_files_sample(struct raw_files *files, const struct event *event)
+{
+	const struct event_sample *s = &event->sample;
+	const struct uw_mapping *mapping;
+	struct thread thread;
+	unsigned int pc;
+	int err;
+
+	if (!s->has_user_regs)
+		return 0;
+	err = processes_thread(files->processes, event->pid, event->tid, &thread);
+	if (!err)
+		err = note_all(files, &thread);
+	if (err)
+		return err;
+	pc = machine_of(processes_machine(files->processes))->pc;
+	if (!(s->regs.known >> pc & 1))
+		return 0;
+	mapping = uw_space_find(thread.space, s->regs.value[pc]);
+	return mapping ? weigh(files, mapping, true) : 0;
+}
+
+/* ---- writing -------------------------------------------------------------------------- */
+
+struct choice {
+	const struct module *module;
+	uint64_t weight;
+	bool gone; /* the file is deleted: only this capture will hold it */
+};
+
+/* Deleted files come first, then those with the most samples. */
+static int by_need(const void *a, const void *b)
+{
+	const struct choice *x = a, *y = b;
+
+	if (x->gone != y->gone)
+		return x->gone ? -1 : 1;
+	if (x->weight != y->weight)
+		return x->weight > y->weight ? -1 : 1;
+	return x->module->id < y->module->id ? -1 : 1;
+}
+
+/*
+ * Return the weights by module id. Modules of the same file are counted for its canonical module
+ * only. All files with a weight are open. The caller frees the array; NULL: out of memory.
+ */
+static uint64_t *weights_of(const struct raw_files *files, struct modules *modules)
+{
+	size_t n = modules_count(modules);
+	uint64_t *weights = calloc(n + 1, sizeof(*weights));
+
+	for (size_t i = 0; weights && i < n; i++) {
+		const struct module *module = modules_at(modules, i);
+		struct uw_mapping mapping = { .user = (void *)(uintptr_t)module };
+		uint64_t weight = files ? 0 : 1;
+
+		if (files && i < files->n_weights)
+			weight = files->weights[i];
+		if (module->kind != MODULE_FILE || !weight)
+			continue;
+		if (files)
+			/* Open the file and check its build-id. */
+			uw_object_put(modules_resolve(modules, &mapping));
+		module = module_canonical(module);
+		if (module->state == MODULE_USABLE && module_fd(module) >= 0)
+			weights[module->id] += weight;
+	}
+	return weights;
+}
+
+struct writing {
+	struct owc_writer *writer;
+	uint64_t until_ns, n_bytes;
+	int err; /* the capture writer's error */
+};
+
+/* sym_extract's callback: write one piece of a file; -ETIME if the time is over. */
+static int put_piece(void *ctx, uint64_t off, const void *bytes, size_t size)
+{
+	struct writing *writing = ctx;
+
+	if (now_ns() > writing->until_ns)
+		return -ETIME;
+	writing->n_bytes += size;
+	writing->err = owc_writer_file_piece(writing->writer, off, bytes, size);
+	return writing->err;
+}
+
+/*
+ * Describe a module's file for the capture. Its build-id is that of the canonical module, whose
+ * contents are stored.
+ */
+static void describe(const struct module *module, uint64_t size, struct owc_file *out)
+{
+	struct opener_file file;
+
+	module_file(module, &file);
+	*out = (struct owc_file){ .path = file.path,
+				  .major = file.major,
+				  .minor = file.minor,
+				  .inode = file.inode,
+				  .build_id = module_canonical(module)->build_id,
+				  .size = size };
+}
+
+/*
+ * Write one file, and the names of all other modules with the same contents. Return false if the
+ * file is left out, or the capture cannot be written (writing->err).
+ */
+static bool write_file(struct modules *modules, const struct module *module, bool whole,
+		       struct writing *writing)
+{
+	const struct sym_extract extract = { .put = put_piece,
+					     .ctx = writing,
+					     .most = whole ? WHOLE_FILE_MAX : FILE_MAX,
+					     .whole = whole };
+	struct owc_file kept;
+	struct stat st;
+	bool failed;
+
+	if (now_ns() > writing->until_ns || fstat(module_fd(module), &st))
+		return false;
+	describe(module, (uint64_t)st.st_size, &kept);
+	writing->err = owc_writer_file_begin(writing->writer, &kept);
+	if (writing->err)
+		return false;
+	failed = sym_extract(module_fd(module), module_elf_off(module), &extract) != 0;
+	if (!writing->err)
+		writing->err = owc_writer_file_end(writing->writer, failed);
+	for (size_t i = 0; !failed && !writing->err && i < modules_count(modules); i++) {
+		const struct module *other = modules_at(modules, i);
+
+		if (other == module || module_canonical(other) != module)
+			continue;
+		describe(other, (uint64_t)st.st_size, &kept);
+		writing->err = owc_writer_file_again(writing->writer, &kept);
+	}
+	return !failed;
+}
+
+int raw_files_write(const struct raw_files *files, struct modules *modules, bool whole,
+		    struct owc_writer *writer)
+{
+	struct writing writing = { .writer = writer,
+				   .until_ns =
+					   now_ns() + (whole ? WHOLE_TIME_MAX_NS : TIME_MAX_NS) };
+	size_t n_modules = modules_count(modules), n = 0, n_kept = 0, n_sampled = 0;
+	uint64_t *weights = weights_of(files, modules);
+	struct choice *choices = calloc(n_modules + 1, sizeof(*choices));
+
+	if (!choices || !weights)
+		writing.err = -ENOMEM;
+	for (size_t i = 0; !writing.err && i < n_modules; i++) {
+		const struct module *module = modules_at(modules, i);
+		struct stat st;
+
+		if (weights[i])
+			choices[n++] = (struct choice){
+				.module = module,
+				.weight = weights[i],
+				.gone = !fstat(module_fd(module), &st) && !st.st_nlink,
+			};
+	}
+	if (n)
+		qsort(choices, n, sizeof(*choices), by_need);
+	for (size_t i = 0; !writing.err && i < n; i++) {
+		bool kept = write_file(modules, choices[i].module, whole, &writing);
+
+		n_kept += kept;
+		n_sampled += !kept && choices[i].weight > 1;
+	}
+	log_debug("kept %s %zu of %zu files, %" PRIu64 " bytes",
+		  whole ? "all of" : "what naming and walking need of", n_kept, n, writing.n_bytes);
+	if (!writing.err && n_sampled)
+		log_info("%zu of %zu files are not kept in the capture: %s", n_sampled, n,
+			 whole ? "they are too large"
+			       : "they are too large, or there was no time; "
+				 "--with-files waits for all");
+	free(weights);
+	free(choices);
+	return writing.err;
+}

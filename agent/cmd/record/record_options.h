@@ -1,0 +1,37 @@
+/* agent/cmd/record/record_options.h: what the command line of offwind record asks for. */
+#ifndef AGENT_CMD_RECORD_RECORD_OPTIONS_H
+#define AGENT_CMD_RECORD_RECORD_OPTIONS_H
+
+#include "agent/cli/walking.h"
+#include "agent/export/formats.h"
+#include "agent/live/live.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct record_options {
+	struct source_live_options live;
+	struct walking walking;
+	/* duration_ns 0: until it is stopped; rotate_ns 0: one profile */
+	uint64_t duration_ns, rotate_ns;
+	uint32_t keep;
+	int realtime; /* SCHED_FIFO priority; 0: normal scheduling */
+	/*
+	 * Of the profile (a directory with --rotate), of the capture file, of the statistics. If
+	 * path and raw_path are the same pointer, only the capture file is wanted.
+	 */
+	const char *path, *raw_path, *stats_path;
+	enum format format;	 /* FORMAT_N before record_options_parse: not given */
+	const char *sample_type; /* NULL: the default */
+	bool raw, with_files, all, has_rate;
+	char **command; /* NULL: none */
+};
+
+/*
+ * Read the command line into *o. Return 0; 1 after --help was printed; or a negative code after
+ * reporting what is wrong. record_options_fini releases *o in each case.
+ */
+int record_options_parse(int argc, char **argv, struct record_options *o);
+void record_options_fini(struct record_options *o);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * agent/cmd/record/recorder.h: the private state of a recording: record_setup.c prepares all its parts,
+ * and record.c runs it and releases them.
+ */
+#ifndef AGENT_CMD_RECORD_RECORDER_H
+#define AGENT_CMD_RECORD_RECORDER_H
+
+#include "agent/cli/stats.h"
+#include "agent/cmd/record/command.h"
+#include "agent/cmd/record/outcome.h"
+#include "agent/cmd/record/raw.h"
+#include "agent/cmd/record/record_options.h"
+#include "agent/cmd/runtime.h"
+#include "agent/export/writer.h"
+#include "agent/opener/opener.h"
+#include "agent/pipeline/pipeline.h"
+#include "agent/store/store.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct recorder {
+	const struct record_options *options;
+	struct source *source;
+	struct pipeline *pipeline; /* NULL: only a capture file is wanted */
+	struct writer *writer;
+	struct raw *raw;       /* NULL: none wanted */
+	struct opener *opener; /* for the names of kernel functions in the capture file */
+	struct store *store;
+	struct command command;
+	uint64_t began_ns, window_start_ns;
+	bool stopped;
+	uint64_t stopped_ns, ended_ns;
+	struct accounting raw_accounting; /* used only without a pipeline */
+	int raw_err;			  /* error for which recording was stopped; 0: none */
+	struct stats *stats;		  /* NULL until the source is open */
+	struct runtime runtime;
+	struct unnamed unnamed;		 /* the writer fills it until it is finished */
+	uint64_t values[OUTCOME_EVENTS]; /* sums of the samples' periods, by event */
+};
+
+/*
+ * Prepare everything that recording needs: the child, the source, the capture file, the pipeline
+ * and the writer. Return 0, or a negative code after reporting it; record releases what was made,
+ * in both cases.
+ */
+int record_set_up(struct recorder *r);
+
+#endif

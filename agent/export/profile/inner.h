@@ -1,0 +1,18 @@
+/*
+ * agent/export/profile/inner.h: functions that are innermost in every stack of a kind, and therefore say
+ * nothing: the scheduler in stacks of threads that wait, the allocator in stacks of allocations.
+ */
+#ifndef AGENT_EXPORT_PROFILE_INNER_H
+#define AGENT_EXPORT_PROFILE_INNER_H
+
+#include "agent/export/profile/stacks.h"
+
+/*
+ * Set *out to an array by function of stacks: the functions to skip when samples of this type are
+ * counted for their innermost function. *out is NULL if the type is neither off-CPU time nor
+ * allocations; the caller frees it. Only samples that have a value of the type *only are to be
+ * treated so: in "wall" these are the off-CPU samples. Return 0 or -ENOMEM.
+ */
+int inner_functions(const struct stacks *stacks, size_t type, bool **out, size_t *only);
+
+#endif

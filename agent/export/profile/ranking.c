@@ -1,0 +1,303 @@
+/* agent/export/profile/ranking.c: rankings of functions, modules, files, processes and threads. */
+#include "agent/export/profile/ranking.h"
+
+#include "agent/export/profile/inner.h"
+
+#include "agent/array.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Return the index of a row, which is added if it is new. HASH_NONE: out of memory. */
+static uint32_t row_id(struct ranking *r, const char *name, const char *where)
+{
+	/* Equal texts are the same pointer. */
+	const struct ranking_row row = { .name = strings_keep(&r->texts, name, strlen(name)),
+					 .where = strings_keep(&r->texts, where, strlen(where)) };
+	uint64_t hash = hash_u64((uint64_t)(uintptr_t)row.name, (uint64_t)(uintptr_t)row.where);
+	struct hash_search at;
+	uint32_t id;
+
+	if (!row.name || !row.where)
+		return HASH_NONE;
+	id = hash_first(&r->by_name, hash, &at);
+	while (id != HASH_NONE && (r->rows[id].name != row.name || r->rows[id].where != row.where))
+		id = hash_next(&at);
+	if (id != HASH_NONE)
+		return id;
+	if (r->n_rows >= HASH_NONE || array_grow(r->rows, r->n_rows, r->room_rows))
+		return HASH_NONE;
+	if (hash_add(&r->by_name, hash, (uint32_t)r->n_rows))
+		return HASH_NONE;
+	r->rows[r->n_rows] = row;
+	return (uint32_t)r->n_rows++;
+}
+
+/* Add a sample's value to a row: to self if innermost, to total once per sample. */
+static void count(struct ranking *r, uint32_t id, int64_t value, bool base, bool innermost)
+{
+	struct ranking_row *row = &r->rows[id];
+	int64_t *self = base ? &row->base_self : &row->self;
+	int64_t *total = base ? &row->base_total : &row->total;
+
+	if (innermost)
+		*self = stacks_sum(*self, value);
+	if (row->last != r->n_counted)
+		*total = stacks_sum(*total, value);
+	row->last = r->n_counted;
+}
+
+struct wanted_label { /* restricts the samples; key NULL: all samples */
+	const char *key;
+	int64_t number;
+};
+
+/* Return whether the sample has the wanted label. */
+static bool is_wanted(const struct stacks *s, const struct stacks_sample *sample,
+		      const struct wanted_label *only)
+{
+	const struct stacks_label *label = only->key ? stacks_label(s, sample, only->key) : NULL;
+
+	return !only->key || (label && !label->text && label->number == only->number);
+}
+
+/* ---- by properties of frames ---------------------------------------------------- */
+
+/* The row of each line of the profile, so that each text is looked up once. */
+struct frames_of {
+	uint32_t *row_of; /* by line */
+	size_t n;
+};
+
+/* Return the row of a frame. HASH_NONE: out of memory. */
+static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struct stacks_line *line,
+			  const struct stacks_module *module)
+{
+	const struct stacks_function *f = &s->functions[line->function];
+
+	if (r->by == RANKING_MODULE)
+		return row_id(r, *module->name ? module->name : "[unknown]", "");
+	if (r->by == RANKING_SOURCE)
+		return row_id(r, *f->file ? f->file : "[unknown]", "");
+	return row_id(r, f->name, module->name);
+}
+
+/* Return whether the sample has a function that is not to be skipped. */
+static bool has_others(const struct stacks *s, const struct stacks_sample *sample,
+		       const bool *passed_over)
+{
+	for (uint32_t j = 0; j < sample->n_locations; j++) {
+		const struct stacks_location *l =
+			&s->locations[s->location_ids[sample->first_location + j]];
+
+		for (uint32_t k = 0; k < l->n_lines; k++)
+			if (!passed_over[s->lines[l->first_line + k].function])
+				return true;
+	}
+	return false;
+}
+
+/* Add the samples to the rows of their frames. */
+static int add_frames(struct ranking *r, const struct stacks *s, size_t type,
+		      const struct wanted_label *only)
+{
+	uint32_t *row_of = malloc((s->n_lines + 1) * sizeof(*row_of));
+	bool *passed_over = NULL; /* by function: skipped for self */
+	size_t passing = type;	  /* skip only in samples with a value of this type */
+	int err = row_of ? 0 : -ENOMEM;
+
+	if (!err && r->outside)
+		err = inner_functions(s, type, &passed_over, &passing);
+	if (row_of)
+		memset(row_of, 0xff, (s->n_lines + 1) * sizeof(*row_of)); /* HASH_NONE */
+	for (size_t i = 0; !err && i < s->n_samples; i++) {
+		const struct stacks_sample *sample = &s->samples[i];
+		int64_t value = stacks_value(s, i, type);
+		bool innermost = true, pass = passed_over && stacks_value(s, i, passing);
+
+		/* If all functions are to be skipped, the innermost one counts. */
+		if (pass)
+			pass = has_others(s, sample, passed_over);
+
+		if (!is_wanted(s, sample, only))
+			continue;
+		r->n_counted++;
+		for (uint32_t j = 0; !err && j < sample->n_locations; j++) {
+			const struct stacks_location *l =
+				&s->locations[s->location_ids[sample->first_location + j]];
+
+			for (uint32_t k = 0; !err && k < l->n_lines; k++) {
+				uint32_t *row = &row_of[l->first_line + k];
+				bool over =
+					pass && passed_over[s->lines[l->first_line + k].function];
+
+				if (*row == HASH_NONE)
+					*row = frame_row(r, s, &s->lines[l->first_line + k],
+							 &s->modules[l->module]);
+				if (*row == HASH_NONE)
+					err = -ENOMEM;
+				else
+					count(r, *row, value, sample->base, innermost && !over);
+				innermost = innermost && over;
+				pass = pass && over;
+			}
+		}
+	}
+	free(passed_over);
+	free(row_of);
+	return err;
+}
+
+/* ---- by properties of samples --------------------------------------------------- */
+
+/* Return the row of a sample by its labels. HASH_NONE: out of memory. */
+static uint32_t sample_row(struct ranking *r, const struct stacks *s,
+			   const struct stacks_sample *sample)
+{
+	char numbers[3][STACKS_NUMBER], where[2 * STACKS_NUMBER + 2];
+	const char *pid = stacks_label_text(stacks_label(s, sample, "pid"), numbers[0]);
+	const char *tid = stacks_label_text(stacks_label(s, sample, "tid"), numbers[1]);
+	const char *key = r->by == RANKING_THREAD      ? "thread"
+			  : r->by == RANKING_CONTAINER ? "container_id"
+			  : r->by == RANKING_STOP      ? "stop"
+						       : "comm";
+	const char *name = stacks_label_text(stacks_label(s, sample, key), numbers[2]);
+
+	if (!*name)
+		name = r->by == RANKING_STOP ? "root" : "-";
+	where[0] = '\0';
+	if (r->by == RANKING_PID)
+		(void)snprintf(where, sizeof(where), "%.*s", STACKS_NUMBER, pid);
+	if (r->by == RANKING_THREAD)
+		(void)snprintf(where, sizeof(where), "%.*s/%.*s", STACKS_NUMBER, pid, STACKS_NUMBER,
+			       tid);
+	return row_id(r, name, where);
+}
+
+/* Add each sample to the row of its labels. */
+static int add_samples(struct ranking *r, const struct stacks *s, size_t type,
+		       const struct wanted_label *only)
+{
+	for (size_t i = 0; i < s->n_samples; i++) {
+		uint32_t row;
+
+		if (!is_wanted(s, &s->samples[i], only))
+			continue;
+		row = sample_row(r, s, &s->samples[i]);
+		if (row == HASH_NONE)
+			return -ENOMEM;
+		r->n_counted++;
+		count(r, row, stacks_value(s, i, type), s->samples[i].base, true);
+	}
+	return 0;
+}
+
+int ranking_add_of(struct ranking *r, const struct stacks *s, size_t type, const char *key,
+		   int64_t number)
+{
+	const struct wanted_label only = { key, number };
+
+	for (size_t i = 0; i < s->n_samples; i++) {
+		int64_t *total = s->samples[i].base ? &r->base_total : &r->total;
+
+		if (is_wanted(s, &s->samples[i], &only))
+			*total = stacks_sum(*total, stacks_value(s, i, type));
+	}
+	return r->by <= RANKING_SOURCE ? add_frames(r, s, type, &only)
+				       : add_samples(r, s, type, &only);
+}
+
+int ranking_add(struct ranking *r, const struct stacks *s, size_t type)
+{
+	return ranking_add_of(r, s, type, NULL, 0);
+}
+
+void ranking_fini(struct ranking *r)
+{
+	free(r->rows);
+	strings_fini(&r->texts);
+	hash_fini(&r->by_name);
+	*r = (struct ranking){ .by = r->by };
+}
+
+/* ---- sorting ---------------------------------------------------------------------- */
+
+double ranking_percent(int64_t part, int64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+/* Compare for a descending order. */
+static int compare(int64_t a, int64_t b)
+{
+	return (a < b) - (a > b);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct ranking_row *x = a, *y = b;
+	int order = strcmp(x->name, y->name);
+
+	return order ? order : strcmp(x->where, y->where);
+}
+
+static int by_self(const void *a, const void *b)
+{
+	const struct ranking_row *x = a, *y = b;
+	int order = compare(x->self, y->self);
+
+	order = order ? order : compare(x->total, y->total);
+	return order ? order : by_name(x, y);
+}
+
+static int by_total(const void *a, const void *b)
+{
+	const struct ranking_row *x = a, *y = b;
+	int order = compare(x->total, y->total);
+
+	order = order ? order : compare(x->self, y->self);
+	return order ? order : by_name(x, y);
+}
+
+struct by_change {
+	const struct ranking *r;
+	bool total;
+};
+
+/* Return the absolute change of a row's share, in percentage points. */
+static double change(const struct by_change *by, const struct ranking_row *row)
+{
+	double d = by->total ? ranking_percent(row->total, by->r->total) -
+				       ranking_percent(row->base_total, by->r->base_total)
+			     : ranking_percent(row->self, by->r->total) -
+				       ranking_percent(row->base_self, by->r->base_total);
+
+	return d < 0 ? -d : d;
+}
+
+static int by_change(const void *a, const void *b, void *ctx)
+{
+	double x = change(ctx, a), y = change(ctx, b);
+
+	return x != y ? (x < y ? 1 : -1) : by_name(a, b);
+}
+
+void ranking_sort(struct ranking *r, enum ranking_order order)
+{
+	struct by_change by = { .r = r, .total = order == RANKING_BY_TOTAL_CHANGE };
+
+	if (!r->n_rows)
+		return;
+	if (order == RANKING_BY_CHANGE || order == RANKING_BY_TOTAL_CHANGE)
+		qsort_r(r->rows, r->n_rows, sizeof(*r->rows), by_change, &by);
+	else
+		qsort(r->rows, r->n_rows, sizeof(*r->rows),
+		      order == RANKING_BY_SELF	  ? by_self
+		      : order == RANKING_BY_TOTAL ? by_total
+						  : by_name);
+	/* The index refers to the old positions. */
+	hash_clear(&r->by_name);
+}

@@ -1,0 +1,393 @@
+/* agent/export/profile/stacks.c: builds a profile in memory and merges what is equal. */
+#include "agent/export/profile/stacks.h"
+
+#include "agent/array.h"
+#include "agent/export/export.h"
+#include "agent/sanitize.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t stacks_sum(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	if (__builtin_add_overflow(a, b, &sum))
+		return a < 0 ? INT64_MIN : INT64_MAX;
+	return sum;
+}
+
+const char *stacks_text(struct stacks *s, const char *text)
+{
+	char clean[CLEAN_MAX];
+	size_t n = clean_text(text, "", '?', clean, sizeof(clean));
+
+	return strings_keep(&s->texts, clean, n);
+}
+
+/* ---- modules, functions, locations, labels --------------------------------------- */
+
+/* Hash a text by its pointer: equal texts are the same pointer. */
+static uint64_t hash_pointer(uint64_t seed, const char *text)
+{
+	return hash_u64(seed, (uint64_t)(uintptr_t)text);
+}
+
+/* Compare, like the functions below; equal texts are the same pointer. */
+static bool same_module(const struct stacks_module *a, const struct stacks_module *b)
+{
+	return a->path == b->path && a->build_id == b->build_id && a->start == b->start &&
+	       a->limit == b->limit && a->off == b->off && a->nameless == b->nameless;
+}
+
+uint32_t stacks_module(struct stacks *s, const struct stacks_module *module)
+{
+	struct stacks_module m = *module;
+	struct hash_search at;
+	const char *slash;
+	uint64_t hash;
+	uint32_t id;
+
+	m.path = m.path ? m.path : s->empty;
+	m.build_id = m.build_id ? m.build_id : s->empty;
+	slash = strrchr(m.path, '/');
+	m.name = slash && slash[1] ? slash + 1 : m.path;
+	/*
+	 * "[kernel]"; in files of other writers also "[kernel.kallsyms]" and
+	 * "[kernel.kallsyms]_text"
+	 */
+	m.kernel = !strncmp(m.path, "[kernel", 7) || !strncmp(m.path, "[guest.kernel", 13);
+	hash = hash_u64(hash_pointer(hash_pointer(m.start, m.path), m.build_id), m.limit ^ m.off);
+	id = hash_first(&s->by_module, hash, &at);
+	while (id != HASH_NONE && !same_module(&s->modules[id], &m))
+		id = hash_next(&at);
+	if (id != HASH_NONE)
+		return id;
+	if (array_grow(s->modules, s->n_modules, s->room_modules) ||
+	    hash_add(&s->by_module, hash, (uint32_t)s->n_modules))
+		return HASH_NONE;
+	s->modules[s->n_modules] = m;
+	return (uint32_t)s->n_modules++;
+}
+
+static bool same_function(const struct stacks_function *a, const struct stacks_function *b)
+{
+	return a->name == b->name && a->system_name == b->system_name && a->file == b->file &&
+	       a->start_line == b->start_line && a->placed == b->placed;
+}
+
+uint32_t stacks_function(struct stacks *s, const struct stacks_function *function)
+{
+	struct stacks_function f = *function;
+	struct hash_search at;
+	uint64_t hash;
+	uint32_t id;
+
+	if (!f.name || !*f.name)
+		f.name = stacks_text(s, "[unknown]");
+	if (!f.system_name || !*f.system_name)
+		f.system_name = f.name;
+	f.file = f.file ? f.file : s->empty;
+	if (!f.name)
+		return HASH_NONE;
+	hash = hash_pointer(hash_pointer(hash_pointer((uint64_t)f.start_line, f.name), f.file),
+			    f.system_name);
+	id = hash_first(&s->by_function, hash, &at);
+	while (id != HASH_NONE && !same_function(&s->functions[id], &f))
+		id = hash_next(&at);
+	if (id != HASH_NONE)
+		return id;
+	if (array_grow(s->functions, s->n_functions, s->room_functions) ||
+	    hash_add(&s->by_function, hash, (uint32_t)s->n_functions))
+		return HASH_NONE;
+	s->functions[s->n_functions] = f;
+	return (uint32_t)s->n_functions++;
+}
+
+static bool same_location(const struct stacks *s, const struct stacks_location *a,
+			  const struct stacks_location *b, const struct stacks_line *lines)
+{
+	if (a->module != b->module || a->address != b->address || a->n_lines != b->n_lines ||
+	    a->folded != b->folded)
+		return false;
+	for (uint32_t i = 0; i < a->n_lines; i++) {
+		const struct stacks_line *line = &s->lines[a->first_line + i];
+
+		if (line->function != lines[i].function || line->line != lines[i].line)
+			return false;
+	}
+	return true;
+}
+
+uint32_t stacks_location(struct stacks *s, const struct stacks_location *location,
+			 const struct stacks_line *lines)
+{
+	uint64_t hash = hash_u64(location->module, location->address);
+	struct hash_search at;
+	uint32_t id;
+
+	for (uint32_t i = 0; i < location->n_lines; i++)
+		hash = hash_u64(hash, (uint64_t)lines[i].line << 24 ^ lines[i].function);
+	id = hash_first(&s->by_location, hash, &at);
+	while (id != HASH_NONE && !same_location(s, &s->locations[id], location, lines))
+		id = hash_next(&at);
+	if (id != HASH_NONE)
+		return id;
+	if (array_grow(s->locations, s->n_locations, s->room_locations) ||
+	    array_reserve(s->lines, s->n_lines + location->n_lines, s->room_lines) ||
+	    hash_add(&s->by_location, hash, (uint32_t)s->n_locations))
+		return HASH_NONE;
+	s->locations[s->n_locations] = *location;
+	s->locations[s->n_locations].first_line = s->n_lines;
+	for (uint32_t i = 0; i < location->n_lines; i++)
+		s->lines[s->n_lines++] = lines[i];
+	return (uint32_t)s->n_locations++;
+}
+
+static bool same_label(const struct stacks_label *a, const struct stacks_label *b)
+{
+	return a->key == b->key && a->text == b->text && a->unit == b->unit &&
+	       a->number == b->number;
+}
+
+uint32_t stacks_keep_label(struct stacks *s, const struct stacks_label *label)
+{
+	struct stacks_label l = *label;
+	struct hash_search at;
+	uint64_t hash;
+	uint32_t id;
+
+	l.key = l.key ? l.key : s->empty;
+	l.unit = l.unit ? l.unit : s->empty;
+	hash = hash_pointer(hash_pointer((uint64_t)l.number, l.key), l.text);
+	id = hash_first(&s->by_label, hash, &at);
+	while (id != HASH_NONE && !same_label(&s->labels[id], &l))
+		id = hash_next(&at);
+	if (id != HASH_NONE)
+		return id;
+	if (array_grow(s->labels, s->n_labels, s->room_labels) ||
+	    hash_add(&s->by_label, hash, (uint32_t)s->n_labels))
+		return HASH_NONE;
+	s->labels[s->n_labels] = l;
+	return (uint32_t)s->n_labels++;
+}
+
+/* ---- the profile ------------------------------------------------------------------ */
+
+int stacks_new(struct stacks **out)
+{
+	struct stacks *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->empty = s->period_type.type = s->period_type.unit = stacks_text(s, "");
+	if (!s->empty || stacks_module(s, &(struct stacks_module){ 0 }) == HASH_NONE) {
+		stacks_free(s);
+		return -ENOMEM;
+	}
+	*out = s;
+	return 0;
+}
+
+void stacks_free(struct stacks *s)
+{
+	if (!s)
+		return;
+	free(s->types);
+	free(s->modules);
+	free(s->functions);
+	free(s->lines);
+	free(s->locations);
+	free(s->labels);
+	free(s->samples);
+	free(s->location_ids);
+	free(s->label_ids);
+	free(s->values);
+	free(s->comments);
+	hash_fini(&s->by_module);
+	hash_fini(&s->by_function);
+	hash_fini(&s->by_location);
+	hash_fini(&s->by_label);
+	hash_fini(&s->by_sample);
+	strings_fini(&s->texts);
+	free(s);
+}
+
+int stacks_add_type(struct stacks *s, const char *type, const char *unit)
+{
+	struct stacks_type *types = reallocarray(s->types, s->n_types + 1, sizeof(*types));
+
+	if (!types)
+		return -ENOMEM;
+	s->types = types;
+	types[s->n_types] =
+		(struct stacks_type){ .type = stacks_text(s, type), .unit = stacks_text(s, unit) };
+	if (!types[s->n_types].type || !types[s->n_types].unit)
+		return -ENOMEM;
+	s->n_types++;
+	return 0;
+}
+
+int stacks_add_comment(struct stacks *s, const char *text)
+{
+	const char *kept = stacks_text(s, text);
+
+	if (!kept)
+		return -ENOMEM;
+	/* Compare with the first 1000 only: a foreign file may have a million comments. */
+	for (size_t i = 0; i < s->n_comments && i < 1000; i++)
+		if (s->comments[i] == kept)
+			return 0;
+	if (array_grow(s->comments, s->n_comments, s->room_comments))
+		return -ENOMEM;
+	s->comments[s->n_comments++] = kept;
+	return 0;
+}
+
+static bool same_sample(const struct stacks *s, const struct stacks_sample *a,
+			const struct stacks_sample *b, const uint32_t *location_ids,
+			const uint32_t *label_ids)
+{
+	return a->n_locations == b->n_locations && a->n_labels == b->n_labels &&
+	       a->base == b->base &&
+	       (!a->n_locations || !memcmp(s->location_ids + a->first_location, location_ids,
+					   a->n_locations * sizeof(uint32_t))) &&
+	       (!a->n_labels ||
+		!memcmp(s->label_ids + a->first_label, label_ids, a->n_labels * sizeof(uint32_t)));
+}
+
+int stacks_add(struct stacks *s, const struct stacks_sample *sample, const uint32_t *location_ids,
+	       const uint32_t *label_ids, const int64_t *values)
+{
+	uint64_t hash =
+		hash_bytes(sample->base, location_ids, sample->n_locations * sizeof(uint32_t));
+	uint64_t n_frames = 0;
+	struct stacks_sample *fresh;
+	struct hash_search at;
+	uint32_t id = HASH_NONE;
+
+	hash = hash_bytes(hash, label_ids, sample->n_labels * sizeof(uint32_t));
+	if (!s->timed)
+		id = hash_first(&s->by_sample, hash, &at);
+	while (id != HASH_NONE && !same_sample(s, &s->samples[id], sample, location_ids, label_ids))
+		id = hash_next(&at);
+	if (id != HASH_NONE) {
+		int64_t *have = s->values + id * s->n_types;
+
+		for (size_t i = 0; i < s->n_types; i++)
+			have[i] = stacks_sum(have[i], values[i]);
+		return 0;
+	}
+	for (uint32_t i = 0; i < sample->n_locations; i++)
+		n_frames += s->locations[location_ids[i]].n_lines;
+	if (n_frames > STACKS_DEPTH || n_frames > STACKS_FRAMES - s->n_frames ||
+	    s->n_samples >= HASH_NONE)
+		return -EFBIG;
+	if (array_grow(s->samples, s->n_samples, s->room_samples) ||
+	    array_reserve(s->location_ids, s->n_location_ids + sample->n_locations,
+			  s->room_location_ids) ||
+	    array_reserve(s->label_ids, s->n_label_ids + sample->n_labels, s->room_label_ids) ||
+	    array_reserve(s->values, (s->n_samples + 1) * s->n_types, s->room_values))
+		return -ENOMEM;
+	if (!s->timed && hash_add(&s->by_sample, hash, (uint32_t)s->n_samples))
+		return -ENOMEM;
+	fresh = &s->samples[s->n_samples];
+	*fresh = *sample;
+	fresh->first_location = s->n_location_ids;
+	fresh->first_label = s->n_label_ids;
+	for (uint32_t i = 0; i < sample->n_locations; i++)
+		s->location_ids[s->n_location_ids++] = location_ids[i];
+	for (uint32_t i = 0; i < sample->n_labels; i++)
+		s->label_ids[s->n_label_ids++] = label_ids[i];
+	for (size_t i = 0; i < s->n_types; i++)
+		s->values[s->n_samples * s->n_types + i] = values[i];
+	s->n_frames += n_frames;
+	s->n_samples++;
+	return 0;
+}
+
+/* ---- looking at it ----------------------------------------------------------------- */
+
+int stacks_unfold(const struct stacks *s, const struct stacks_sample *sample,
+		  struct stacks_frames *out)
+{
+	out->n = 0;
+	for (uint32_t i = 0; i < sample->n_locations; i++) {
+		uint32_t id = s->location_ids[sample->first_location + i];
+		const struct stacks_location *l = &s->locations[id];
+
+		if (array_reserve(out->frames, out->n + l->n_lines, out->room))
+			return -ENOMEM;
+		for (uint32_t j = 0; j < l->n_lines; j++) {
+			const struct stacks_line *line = &s->lines[l->first_line + j];
+
+			out->frames[out->n++] =
+				(struct stacks_frame){ .function = line->function,
+						       .module = l->module,
+						       .location = id,
+						       .line = line->line,
+						       .address = l->address,
+						       .inlined = j + 1 < l->n_lines };
+		}
+	}
+	return 0;
+}
+
+int64_t stacks_value(const struct stacks *s, size_t sample, size_t type)
+{
+	return s->values[sample * s->n_types + type];
+}
+
+void stacks_filter(struct stacks *s, bool (*keep)(void *ctx, size_t sample), void *ctx)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_samples; i++) {
+		if (!keep(ctx, i))
+			continue;
+		s->samples[n] = s->samples[i];
+		if (n != i)
+			memcpy(s->values + n * s->n_types, s->values + i * s->n_types,
+			       s->n_types * sizeof(*s->values));
+		n++;
+	}
+	/*
+	 * The samples have moved, so the index is invalid. Samples added from now on are not merged
+	 * with these.
+	 */
+	hash_clear(&s->by_sample);
+	s->n_samples = n;
+}
+
+size_t stacks_find_type(const struct stacks *s, const char *type)
+{
+	for (size_t i = 0; i < s->n_types; i++)
+		if (!strcmp(s->types[i].type, type))
+			return i;
+	return SIZE_MAX;
+}
+
+const struct stacks_label *stacks_label(const struct stacks *s, const struct stacks_sample *sample,
+					const char *key)
+{
+	for (uint32_t i = 0; i < sample->n_labels; i++) {
+		const struct stacks_label *l = &s->labels[s->label_ids[sample->first_label + i]];
+
+		if (!strcmp(l->key, key))
+			return l;
+	}
+	return NULL;
+}
+
+const char *stacks_label_text(const struct stacks_label *label, char out[STACKS_NUMBER])
+{
+	if (!label)
+		return "";
+	if (label->text)
+		return label->text;
+	(void)snprintf(out, STACKS_NUMBER, "%" PRId64, label->number);
+	return out;
+}

@@ -1,0 +1,193 @@
+/*
+ * agent/export/profile/stacks.h: a profile in memory, to be shown, converted or compared.
+ *
+ * It is read from pprof files, compressed or not, that anybody may have written, or it is filled
+ * with walked samples. Several files become one profile: equal functions, locations and samples are
+ * merged. All texts are sanitized: UTF-8 without control characters (see clean_text). A writer must
+ * still escape what has a meaning in its format, such as "<" or ";".
+ *
+ *   sample ──► locations, innermost first ──► lines, the inlined call first ──► function
+ *      └─► labels, values                └──► module
+ *
+ * Every index is valid, and every location has a module and at least one line. A profile has at
+ * most STACKS_FRAMES frames in all its samples, and a sample at most STACKS_DEPTH; both count
+ * inlined calls.
+ */
+#ifndef AGENT_EXPORT_PROFILE_STACKS_H
+#define AGENT_EXPORT_PROFILE_STACKS_H
+
+#include "agent/hash.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define STACKS_FRAMES ((uint64_t)1 << 28)
+#define STACKS_DEPTH  ((uint64_t)1 << 21)
+
+struct stacks_type { /* a sample type */
+	const char *type, *unit;
+};
+
+struct stacks_module { /* a mapping; modules[0] stands for no mapping and has empty texts */
+	const char *path;
+	const char *name; /* base name */
+	const char *build_id;
+	uint64_t start, limit, off;
+	bool nameless; /* its symbols were not looked up */
+	bool kernel;
+};
+
+struct stacks_function {
+	const char *name, *system_name; /* never "" */
+	const char *file;		/* "": not known */
+	int64_t start_line;
+	bool placed; /* no symbol: the name is only a place, "[libfoo.so]" */
+};
+
+struct stacks_line {
+	uint32_t function;
+	int64_t line; /* 0: not known */
+};
+
+struct stacks_location {
+	uint32_t module;
+	uint64_t address;
+	size_t first_line; /* in lines: innermost inlined call first, the function itself last */
+	uint32_t n_lines;  /* ≥ 1 */
+	bool folded;	   /* several functions have this very code (identical code folding) */
+};
+
+struct stacks_label {
+	const char *key;
+	const char *text; /* NULL: the label is a number */
+	const char *unit; /* unit of the number; "": none */
+	int64_t number;
+};
+
+struct stacks_sample {
+	size_t first_location; /* index in location_ids; innermost first */
+	uint32_t n_locations;
+	uint32_t n_labels;
+	size_t first_label; /* index in label_ids */
+	bool base;	    /* a sample of the base to compare with */
+	uint64_t time_ns;   /* on the source's clock; only if stacks.timed */
+};
+
+struct stacks {
+	struct stacks_type *types;
+	size_t n_types;
+	size_t default_type; /* the type to show by default */
+	struct stacks_module *modules;
+	size_t n_modules;
+	struct stacks_function *functions;
+	size_t n_functions;
+	struct stacks_line *lines;
+	size_t n_lines;
+	struct stacks_location *locations;
+	size_t n_locations;
+	struct stacks_label *labels;
+	size_t n_labels;
+	struct stacks_sample *samples;
+	size_t n_samples;
+	uint32_t *location_ids;
+	size_t n_location_ids;
+	uint32_t *label_ids;
+	size_t n_label_ids;
+	int64_t *values; /* n_types for each sample, in the order of samples */
+	const char **comments;
+	size_t n_comments;
+	struct stacks_type period_type; /* "": not known */
+	int64_t period;
+	int64_t time_ns, duration_ns; /* time_ns since 1970; 0: not known */
+	bool timed;		      /* samples have times and are not merged */
+	uint64_t n_frames;	      /* of all samples, with inlined calls */
+
+	struct strings texts; /* owns all texts */
+	const char *empty;    /* the empty text in texts */
+	size_t room_modules, room_functions, room_lines, room_locations, room_labels, room_samples;
+	size_t room_location_ids, room_label_ids, room_values, room_comments;
+	struct hash_index by_module, by_function, by_location, by_label, by_sample;
+};
+
+int stacks_new(struct stacks **out);
+void stacks_free(struct stacks *stacks); /* NULL is fine */
+
+/*
+ * Add a pprof file; path "-" is standard input. base: as the base to compare with. The sample types
+ * must be those of the files before it, in any order. Errors are reported: -EBADMSG damaged, -EFBIG
+ * more than our limits, -EINVAL other sample types or none. After an error, only stacks_free() may
+ * be called.
+ */
+int stacks_load(struct stacks *stacks, const char *path, bool base);
+/* Do the same with an open descriptor, which stays open. name is for messages. */
+int stacks_load_fd(struct stacks *stacks, int fd, const char *name, bool base);
+
+/* ---- reading it ----------------------------------------------------------------- */
+
+struct stacks_frame {
+	uint32_t function, module, location;
+	int64_t line;	  /* 0: not known */
+	uint64_t address; /* the location's, as in the profile */
+	bool inlined;	  /* inlined into the frame that follows */
+};
+
+struct stacks_frames { /* all zero: empty; the caller frees frames */
+	struct stacks_frame *frames;
+	size_t n, room;
+};
+
+/*
+ * Give all frames of a sample, innermost first, with a frame for each inlined call. The old
+ * contents of *out are replaced. -ENOMEM.
+ */
+int stacks_unfold(const struct stacks *stacks, const struct stacks_sample *sample,
+		  struct stacks_frames *out);
+
+/* Return the value of a sample; both indices must be valid. */
+int64_t stacks_value(const struct stacks *stacks, size_t sample, size_t type);
+/* Return the index of the sample type of that name; SIZE_MAX: there is none. */
+size_t stacks_find_type(const struct stacks *stacks, const char *type);
+/* Return the sample's label with that key; NULL: it has none. */
+const struct stacks_label *stacks_label(const struct stacks *stacks,
+					const struct stacks_sample *sample, const char *key);
+/* Return a label as text; "" if label is NULL. out is used for numbers. */
+enum { STACKS_NUMBER = 32 };
+const char *stacks_label_text(const struct stacks_label *label, char out[STACKS_NUMBER]);
+
+/* Return a + b, limited to the range of int64_t: values of foreign files may be any numbers. */
+int64_t stacks_sum(int64_t a, int64_t b);
+
+/* Remove all samples for which keep returns false. */
+void stacks_filter(struct stacks *stacks, bool (*keep)(void *ctx, size_t sample), void *ctx);
+
+/* ---- filling it ------------------------------------------------------------------- */
+
+/*
+ * Return the profile's own sanitized copy of text (NULL: ""); equal texts are one pointer. NULL:
+ * out of memory.
+ */
+const char *stacks_text(struct stacks *stacks, const char *text);
+
+/*
+ * Return the index of a module, function, location or label, which is added if it is new.
+ * HASH_NONE: out of memory. All texts must come from stacks_text() or be NULL.
+ */
+uint32_t stacks_module(struct stacks *stacks, const struct stacks_module *module);
+uint32_t stacks_function(struct stacks *stacks, const struct stacks_function *function);
+/* location->first_line is ignored; its n_lines lines are given. */
+uint32_t stacks_location(struct stacks *stacks, const struct stacks_location *location,
+			 const struct stacks_line *lines);
+uint32_t stacks_keep_label(struct stacks *stacks, const struct stacks_label *label);
+int stacks_add_type(struct stacks *stacks, const char *type, const char *unit);
+/* Add a comment, unless the profile has it already. -ENOMEM. */
+int stacks_add_comment(struct stacks *stacks, const char *text);
+
+/*
+ * Add a sample; its n_locations and n_labels give the number of ids. If an equal sample exists and
+ * the profile is not timed, the values are added to that one. -EFBIG, -ENOMEM.
+ */
+int stacks_add(struct stacks *stacks, const struct stacks_sample *sample,
+	       const uint32_t *location_ids, const uint32_t *label_ids, const int64_t *values);
+
+#endif

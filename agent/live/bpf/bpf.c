@@ -1,0 +1,224 @@
+/* agent/live/bpf/bpf.c: reads and writes the maps of the BPF programs: filters, tables, counters. */
+#include "agent/live/bpf/bpf_internal.h"
+#include "agent/live/system/inventory.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int live_bpf_want(struct live_bpf *bpf, uint32_t pid)
+{
+	const struct capture_process process = { .start_ns = 0 };
+	int err = bpf_map_update_elem(bpf_map__fd(bpf->skeleton->maps.processes), &pid, &process,
+				      BPF_NOEXIST);
+
+	return err == -EEXIST ? 0 : err;
+}
+
+/* Add a key to the map of a filter. */
+static int want(struct bpf_map *map, const void *key)
+{
+	const uint8_t one = 1;
+
+	return bpf_map_update_elem(bpf_map__fd(map), key, &one, BPF_ANY);
+}
+
+int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid)
+{
+	bpf->any_thread = true;
+	return want(bpf->skeleton->maps.threads, &tid);
+}
+
+int live_bpf_want_comm(struct live_bpf *bpf, const char *comm)
+{
+	char key[CAPTURE_COMM] = "";
+
+	if (strlen(comm) >= sizeof(key))
+		return -ENAMETOOLONG;
+	strcpy(key, comm);
+	return want(bpf->skeleton->maps.comms, key);
+}
+
+int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid)
+{
+	return want(bpf->skeleton->maps.uids, &uid);
+}
+
+bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid)
+{
+	struct capture_process process;
+
+	if (!(bpf->skeleton->rodata->filters & CAPTURE_FILTER_TASK))
+		return true;
+	/* A selected thread may belong to any process. */
+	if (bpf->any_thread)
+		return true;
+	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.processes), &pid, &process);
+}
+
+/* Return whether a process is in the table and was not seen to end. */
+static bool is_marked_alive(int fd, uint32_t pid)
+{
+	struct capture_process process;
+
+	return !bpf_map_lookup_elem(fd, &pid, &process) && !process.dead;
+}
+
+/*
+ * Return whether a process is alive. A process that ended before it was in the table is not marked
+ * as dead, so /proc is asked, too.
+ */
+static bool is_alive(int fd, uint32_t pid)
+{
+	return is_marked_alive(fd, pid) && !live_process_ended(pid);
+}
+
+bool live_bpf_any_alive(struct live_bpf *bpf)
+{
+	int fd = bpf_map__fd(bpf->skeleton->maps.processes);
+	uint32_t pid, next;
+
+	/*
+	 * The kernel takes half a millisecond to find the next key in a large table that is almost
+	 * empty. So check first the process that was alive at the last call: it is marked when it
+	 * ends.
+	 */
+	if (bpf->alive && is_marked_alive(fd, bpf->alive))
+		return true;
+	/* Deleting a key may start the iteration again, so the number of steps is bounded. */
+	for (size_t i = 0; i < 2 * LIVE_PROCESSES_MAX; i++) {
+		if (bpf_map_get_next_key(fd, i ? &pid : NULL, &next))
+			return false;
+		pid = next;
+		if (is_alive(fd, pid)) {
+			bpf->alive = pid;
+			return true;
+		}
+	}
+	return true;
+}
+
+bool live_bpf_waits(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns)
+{
+	struct capture_waiting waiting;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.waits), &tid, &waiting) &&
+	       waiting.since_ns == since_ns;
+}
+
+void live_bpf_sweep(struct live_bpf *bpf)
+{
+	int fd = bpf_map__fd(bpf->skeleton->maps.live);
+	struct capture_live_key key, next;
+	struct capture_live value;
+	uint32_t known = 0;
+	bool ended = false, any = false;
+
+	/* Deleting a key may start the iteration again, so the number of steps is bounded. */
+	for (size_t i = 0; i < 2 * (size_t)CAPTURE_LIVE_MAX; i++) {
+		if (bpf_map_get_next_key(fd, any ? &key : NULL, &next))
+			return;
+		any = true;
+		if (!bpf_map_lookup_elem(fd, &next, &value)) {
+			if (value.pid != known)
+				ended = live_process_ended(value.pid);
+			known = value.pid;
+			if (ended) {
+				/*
+				 * key stays at the previous key, from which the iteration goes on.
+				 */
+				(void)bpf_map_delete_elem(fd, &next);
+				continue;
+			}
+		}
+		key = next;
+	}
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+void live_bpf_reading(struct live_bpf *bpf)
+{
+	__atomic_store_n(&bpf->skeleton->bss->wake_asked, 0, __ATOMIC_SEQ_CST);
+}
+
+bool live_bpf_plain(const struct live_bpf *bpf)
+{
+	return bpf->plain;
+}
+
+int live_bpf_ring_fd(const struct live_bpf *bpf)
+{
+	return bpf_map__fd(bpf->skeleton->maps.ring);
+}
+
+size_t live_bpf_ring_size(const struct live_bpf *bpf)
+{
+	return bpf->ring_size;
+}
+
+int live_bpf_program_fd(const struct live_bpf *bpf)
+{
+	const struct capture *s = bpf->skeleton;
+	struct bpf_program *programs[] = { s->progs.capture_sample,	s->progs.plain_sample,
+					   s->progs.capture_switch,	s->progs.plain_switch,
+					   s->progs.capture_tracepoint, s->progs.plain_tracepoints,
+					   s->progs.capture_probe,	s->progs.plain_probes,
+					   s->progs.alloc_returns,	s->progs.plain_returns };
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		if (bpf_program__fd(programs[i]) >= 0)
+			return bpf_program__fd(programs[i]);
+	return -ENOENT;
+}
+
+int live_bpf_n_cpus(const struct live_bpf *bpf)
+{
+	return bpf->n_cpus;
+}
+
+int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
+		      struct capture_counters *sum)
+{
+	_Static_assert(sizeof(struct capture_counters) % sizeof(uint64_t) == 0, "only u64");
+	uint64_t total[sizeof(*sum) / sizeof(uint64_t)] = { 0 };
+	uint64_t one[sizeof(*sum) / sizeof(uint64_t)];
+	uint32_t zero = 0;
+	int err =
+		bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.counters), &zero, bpf->per_cpu);
+
+	if (err)
+		return err;
+	for (int cpu = 0; cpu < bpf->n_cpus; cpu++) {
+		memcpy(one, &bpf->per_cpu[cpu], sizeof(one));
+		for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++)
+			total[i] += one[i];
+	}
+	memcpy(sum, total, sizeof(total));
+	if (per_cpu)
+		*per_cpu = bpf->per_cpu;
+	return 0;
+}
+
+int live_bpf_counted(const struct live_bpf *bpf, size_t i, uint64_t *counted)
+{
+	struct capture_pace *paces;
+	uint32_t key = (uint32_t)i;
+	uint64_t sum = 0;
+	int err;
+
+	if (i >= bpf->events->n || !bpf->events->events[i].paced)
+		return -ENOENT;
+	paces = calloc((size_t)bpf->n_cpus, sizeof(*paces));
+	if (!paces)
+		return -ENOMEM;
+	err = bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.paces), &key, paces);
+	for (int cpu = 0; !err && cpu < bpf->n_cpus; cpu++)
+		sum += paces[cpu].counted;
+	free(paces);
+	if (!err)
+		*counted = sum;
+	return err;
+}

@@ -1,0 +1,121 @@
+/*
+ * agent/live/bpf/bpf.h: the BPF programs of bpf/capture.bpf.c: loading and attaching them, their
+ * counters, their filters and the table of selected processes.
+ */
+#ifndef AGENT_LIVE_BPF_BPF_H
+#define AGENT_LIVE_BPF_BPF_H
+
+#include "agent/live/bpf/feature.h"
+#include "agent/live/bpf/hint.h"
+#include "schema/capture.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The largest ring that is chosen if no size is asked for. */
+#define LIVE_RING_DEFAULT (16u << 20)
+
+struct live_events;
+
+struct live_bpf_options {   /* all borrowed until the program is open */
+	uint32_t stack_max; /* 0: CAPTURE_STACK_DEFAULT; at most CAPTURE_STACK_LIMIT */
+	/*
+	 * 0: between 4 MiB and LIVE_RING_DEFAULT, according to what the sampled clocks can produce.
+	 * Rounded up to a power of two.
+	 */
+	uint32_t ring_bytes;
+	const struct live_events *events;
+	uint64_t alloc_interval; /* bytes; 1: every allocation */
+	/* enum capture_filter. Only what is added with live_bpf_want… passes such a filter. */
+	uint32_t filters;
+	/* With CAPTURE_FILTER_TASK: single threads are selected, too. */
+	bool threads;
+	const struct capture_cgroup *cgroups; /* for CAPTURE_FILTER_CGROUP */
+	size_t n_cgroups;
+	const int *cpus; /* for CAPTURE_FILTER_CPU */
+	size_t n_cpus;
+};
+
+struct live_bpf;
+
+/*
+ * Load the programs; attach none yet. On failure error says which step failed, why, and what helps.
+ */
+int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error);
+void live_bpf_free(struct live_bpf *bpf); /* detaches; NULL is fine */
+/*
+ * Attach the programs of event number i of the options. A sampled event has a perf event fd on one
+ * cpu; a tracepoint has a perf event fd and cpu -1; other events have fd -1 and cpu -1. bpf takes
+ * ownership of fd, also on failure.
+ */
+int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error);
+
+#define LIVE_PLACES_MAX 64u
+
+struct live_alloc_place {
+	enum capture_alloc_function function;
+	uint64_t off; /* in the file */
+};
+
+/*
+ * Attach probes to these functions of a file, at most LIVE_PLACES_MAX, in process pid alone (0: in
+ * each process that maps the file). Children of the process get no probes.
+ */
+int live_bpf_attach_allocator(struct live_bpf *bpf, const char *path, uint32_t pid,
+			      const struct live_alloc_place *places, size_t n, char *error);
+/*
+ * Remove all probes on allocators from this process (0: from all processes). A thread removes the
+ * probes in the background, because the kernel takes a tenth of a second for each.
+ */
+void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid);
+/* Remove live memory of processes that ended from the kernel's table, to make room. */
+void live_bpf_sweep(struct live_bpf *bpf);
+
+void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu); /* it has gone offline */
+/* Stop capturing. When this returns, no capturing program runs any more, on any CPU. */
+void live_bpf_stop(struct live_bpf *bpf);
+
+/*
+ * Follow the children of selected processes. Needs the filter for tasks; call it before
+ * live_bpf_want.
+ */
+int live_bpf_follow(struct live_bpf *bpf, char *error);
+/*
+ * Let a process, a thread, a thread name or a user pass its filter. The functions return 0 or a
+ * negative errno value. -ENAMETOOLONG: comm has more than 15 bytes.
+ */
+int live_bpf_want(struct live_bpf *bpf, uint32_t pid);
+int live_bpf_want_thread(struct live_bpf *bpf, uint32_t tid);
+int live_bpf_want_comm(struct live_bpf *bpf, const char *comm);
+int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
+/*
+ * Return whether the process passes the filter for tasks. True for every process if single threads
+ * are selected, because a selected thread may belong to any process.
+ */
+bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid);
+bool live_bpf_any_alive(struct live_bpf *bpf); /* a selected process */
+/* Return whether a thread is still in the wait whose beginning was captured at since_ns. */
+bool live_bpf_waits(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns);
+
+/* Announce that the ring will be read now, so that it wakes its reader again when it fills up. */
+void live_bpf_reading(struct live_bpf *bpf);
+/* Return whether this kernel can only run the plain programs, which are for old kernels. */
+bool live_bpf_plain(const struct live_bpf *bpf);
+int live_bpf_ring_fd(const struct live_bpf *bpf);
+size_t live_bpf_ring_size(const struct live_bpf *bpf);
+int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */
+int live_bpf_n_cpus(const struct live_bpf *bpf);     /* CPUs that have counters */
+/*
+ * Read how often a paced event occurred in the selected threads, on all CPUs. -ENOENT: not paced.
+ */
+int live_bpf_counted(const struct live_bpf *bpf, size_t i, uint64_t *counted);
+/*
+ * Read the counters of each CPU and their sum. *per_cpu is borrowed until the next call; per_cpu
+ * may be NULL.
+ */
+int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
+		      struct capture_counters *sum);
+
+#endif

@@ -1,0 +1,101 @@
+/* agent/live/event_queue.c: a heap of events and samples by time; copies events with their strings. */
+#include "agent/live/event_queue.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLE_ORDER (1ull << 63)
+
+/* Add an item. Its order becomes unique, by the number of items added before. */
+static int push(struct live_queue *queue, struct live_item item)
+{
+	item.order |= queue->n_pushed++;
+	return time_heap_push(&queue->heap, &item, sizeof(item));
+}
+
+/* Return the event's string, which must be copied with it; NULL: it has none. */
+static const char *text_of(const struct event *event)
+{
+	if (event->type == EVENT_MAPPING)
+		return event->mapping.path;
+	if (event->type == EVENT_CGROUP)
+		return event->cgroup.path;
+	return event->type == EVENT_COMM ? event->comm.comm : NULL;
+}
+
+/* Return the bytes that a copy of the event takes, with its string. */
+static size_t size_of(const struct event *event)
+{
+	const char *text = text_of(event);
+
+	return sizeof(*event) + (text ? strlen(text) + 1 : 0);
+}
+
+int live_queue_event(struct live_queue *queue, const struct event *event)
+{
+	struct event *copy = malloc(size_of(event));
+	int err;
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *event;
+	if (text_of(event)) {
+		char *text = (char *)(copy + 1);
+
+		strcpy(text, text_of(event));
+		if (event->type == EVENT_MAPPING)
+			copy->mapping.path = text;
+		else if (event->type == EVENT_CGROUP)
+			copy->cgroup.path = text;
+		else
+			copy->comm.comm = text;
+	}
+	err = push(queue, (struct live_item){ .time_ns = event->time_ns, .event = copy });
+	if (err)
+		free(copy);
+	else
+		queue->bytes += size_of(copy);
+	return err;
+}
+
+int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
+		      uint64_t slot)
+{
+	return push(queue, (struct live_item){ .time_ns = time_ns,
+					       .order = SAMPLE_ORDER,
+					       .record = record,
+					       .slot = slot });
+}
+
+int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct capture_head *record)
+{
+	return push(queue, (struct live_item){
+				   .time_ns = time_ns, .order = SAMPLE_ORDER, .wait = record });
+}
+
+const struct live_item *live_queue_first(const struct live_queue *queue)
+{
+	return queue->heap.n ? queue->heap.items : NULL;
+}
+
+void live_queue_take(struct live_queue *queue, struct live_item *item)
+{
+	assert(queue->heap.n);
+	time_heap_pop(&queue->heap, item, sizeof(*item));
+	if (item->event)
+		queue->bytes -= size_of(item->event);
+}
+
+void live_queue_fini(struct live_queue *queue)
+{
+	const struct live_item *items = queue->heap.items;
+
+	for (size_t i = 0; i < queue->heap.n; i++) {
+		free(items[i].event);
+		free(items[i].wait);
+	}
+	free(queue->heap.items);
+	*queue = (struct live_queue){ 0 };
+}

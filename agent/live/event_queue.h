@@ -1,0 +1,50 @@
+/*
+ * agent/live/event_queue.h: sorts what comes from many rings by time: events (copied) and samples
+ * (left in the ring).
+ */
+#ifndef AGENT_LIVE_EVENT_QUEUE_H
+#define AGENT_LIVE_EVENT_QUEUE_H
+
+#include "agent/event.h"
+#include "agent/time_heap.h"
+
+#include "schema/capture.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct live_item {
+	uint64_t time_ns; /* this and order come first: see agent/time_heap.h */
+	/* Among equal times: events before samples, then in the order in which they were added. */
+	uint64_t order;
+	struct event *event;   /* with its strings, from malloc; NULL: a sample */
+	const uint8_t *record; /* of a sample, in the ring */
+	uint64_t slot;	       /* the caller's number for the record */
+	/* The sample of a thread that waited, from malloc. record is NULL then. */
+	struct capture_head *wait;
+};
+
+struct live_queue {	       /* all zero: an empty queue */
+	struct time_heap heap; /* of struct live_item */
+	uint64_t n_pushed;
+	size_t bytes; /* size of the copied events */
+};
+
+/* Add a copy of the event and its strings. A mapping's image is not copied. -ENOMEM. */
+int live_queue_event(struct live_queue *queue, const struct event *event);
+/* Add a sample whose record stays in the ring. -ENOMEM. */
+int live_queue_sample(struct live_queue *queue, uint64_t time_ns, const uint8_t *record,
+		      uint64_t slot);
+/* Add the sample of a wait. Takes ownership of record, except on failure. -ENOMEM. */
+int live_queue_wait(struct live_queue *queue, uint64_t time_ns, struct capture_head *record);
+
+/* Return the first item without removing it; NULL: the queue is empty. */
+const struct live_item *live_queue_first(const struct live_queue *queue);
+/*
+ * Remove the first item; the queue must not be empty. item->event or item->wait then belongs to the
+ * caller, who frees it.
+ */
+void live_queue_take(struct live_queue *queue, struct live_item *item);
+void live_queue_fini(struct live_queue *queue);
+
+#endif

@@ -1,0 +1,331 @@
+/* agent/live/system/cgroup.c: cgroups of the cgroup2 hierarchy: ids, levels and paths. */
+#include "agent/live/system/cgroup.h"
+
+#include "agent/container.h"
+#include "agent/hash.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEPTH_MAX 64
+#define ASKED_MAX 65536u /* the paths of further cgroups are not found */
+
+/* include/linux/exportfs.h, FILEID_KERNFS: the handle is the 64-bit inode number. */
+#define HANDLE_KERNFS 0xfe
+
+struct hierarchy {
+	char root[PATH_MAX];  /* the part that is mounted: "/", except in a cgroup namespace */
+	char mount[PATH_MAX]; /* the mount point */
+};
+
+/* Return the level of a cgroup: the number of names in its path. */
+static uint32_t level_of(const char *path)
+{
+	uint32_t level = 0;
+
+	for (const char *p = path; *p; p++)
+		level += *p == '/' && p[1] && p[1] != '/';
+	return level;
+}
+
+/* Find the mount of the cgroup2 hierarchy. -ENOENT: there is none. */
+static int find_hierarchy(struct hierarchy *h)
+{
+	FILE *file = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL, format[64];
+	int err = -ENOENT;
+	size_t room = 0;
+
+	if (!file)
+		return -errno;
+	_Static_assert(PATH_MAX == 4096, "as in the format");
+	while (err && getline(&line, &room, file) > 0) {
+		const char *type = strstr(line, " - ");
+
+		/*
+		 * proc(5): spaces are written as \040. They are not decoded: nobody mounts cgroup2
+		 * at such a place.
+		 */
+		if (type && sscanf(type, " - %63s", format) == 1 && !strcmp(format, "cgroup2") &&
+		    sscanf(line, "%*s %*s %*s %4095s %4095s", h->root, h->mount) == 2)
+			err = 0;
+	}
+	free(line);
+	(void)fclose(file);
+	return err;
+}
+
+struct walk {
+	live_cgroup_fn fn;
+	void *ctx;
+	char path[PATH_MAX];
+};
+
+/*
+ * Call w->fn for a cgroup and everything below it. fd is the cgroup's directory, and is closed
+ * here. A cgroup that is removed meanwhile is left out. Return fn's first result that is not 0.
+ */
+static int walk(struct walk *w, int fd, uint64_t id, uint32_t level)
+{
+	const struct capture_cgroup cgroup = { .id = id, .level = level };
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	size_t length = strlen(w->path);
+	struct dirent *entry;
+	int err;
+
+	if (!dir) {
+		if (fd >= 0)
+			(void)close(fd);
+		return 0;
+	}
+	err = w->fn(w->ctx, &cgroup, length ? w->path : "/");
+	while (!err && level < DEPTH_MAX && (entry = readdir(dir))) {
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
+		    length + strlen(entry->d_name) + 2 > sizeof(w->path))
+			continue;
+		(void)snprintf(w->path + length, sizeof(w->path) - length, "/%s", entry->d_name);
+		err = walk(w, openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+			   entry->d_ino, level + 1);
+		w->path[length] = '\0';
+	}
+	(void)closedir(dir);
+	return err;
+}
+
+int live_cgroups(live_cgroup_fn fn, void *ctx)
+{
+	struct hierarchy *h = malloc(sizeof(*h));
+	struct walk *w = calloc(1, sizeof(*w));
+	int fd = -1, err = h && w ? find_hierarchy(h) : -ENOMEM;
+	struct stat st;
+
+	if (!err) {
+		fd = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 || fstat(fd, &st)) {
+			err = -errno;
+			if (fd >= 0)
+				(void)close(fd);
+		}
+	}
+	if (!err) {
+		w->fn = fn;
+		w->ctx = ctx;
+		if (strcmp(h->root, "/") != 0)
+			strcpy(w->path, h->root);
+		err = walk(w, fd, st.st_ino, level_of(h->root));
+	}
+	free(h);
+	free(w);
+	return err;
+}
+
+/* Return what follows the directory in a path, "" or from its slash on, or NULL if the path lies elsewhere. */
+static const char *rest_below(const char *path, const char *directory)
+{
+	size_t length = strlen(directory);
+
+	if (strncmp(path, directory, length) != 0 || (path[length] != '/' && path[length]))
+		return NULL;
+	return path + length;
+}
+
+/* Return whether a path has a component "..". */
+static bool goes_up(const char *path)
+{
+	size_t length = strlen(path);
+
+	return strstr(path, "/../") || (length >= 3 && !strcmp(path + length - 3, "/.."));
+}
+
+int live_cgroup_find(const char *path, struct capture_cgroup *out)
+{
+	struct hierarchy *h = malloc(sizeof(*h));
+	char *whole = NULL;
+	struct stat st;
+	int err = h ? find_hierarchy(h) : -ENOMEM;
+
+	if (!err) {
+		const char *rest = rest_below(path, h->mount);
+
+		if (rest)
+			path = rest;
+		rest = strcmp(h->root, "/") != 0 ? rest_below(path, h->root) : NULL;
+		if (rest)
+			path = rest;
+		if (asprintf(&whole, "%s/%s", h->mount, path) < 0) {
+			whole = NULL;
+			err = -ENOMEM;
+		}
+	}
+	if (!err && goes_up(whole))
+		err = -EINVAL; /* the level of such a path cannot be known */
+	if (!err && stat(whole, &st))
+		err = -errno;
+	if (!err && !S_ISDIR(st.st_mode))
+		err = -ENOTDIR;
+	if (!err)
+		*out = (struct capture_cgroup){ .id = st.st_ino,
+						.level = level_of(h->root) + level_of(path) +
+							 (path[0] && path[0] != '/') };
+	free(whole);
+	free(h);
+	return err;
+}
+
+struct search {
+	const char *text;
+	struct capture_cgroup *out;
+	size_t room, *n, before;
+	uint32_t within; /* level of the last container found; cgroups below it are part of it */
+};
+
+/* Callback of live_cgroups: append the cgroup if it is a container that matches. */
+static int match(void *ctx, const struct capture_cgroup *cgroup, const char *path)
+{
+	struct search *s = ctx;
+	char id[CONTAINER_ID + 1];
+
+	if (cgroup->level > s->within)
+		return 0;
+	s->within = UINT32_MAX;
+	if (!container_of(path, id) || strncmp(id, s->text, strlen(s->text)) != 0)
+		return 0;
+	if (*s->n == s->room)
+		return -E2BIG;
+	s->out[(*s->n)++] = *cgroup;
+	s->within = cgroup->level;
+	return 0;
+}
+
+int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t room, size_t *n)
+{
+	struct search s = {
+		.text = text, .out = out, .room = room, .n = n, .before = *n, .within = UINT32_MAX
+	};
+	int err;
+
+	if (!*text)
+		return -ENOENT;
+	err = live_cgroups(match, &s);
+	return err ? err : *n == s.before ? -ENOENT : 0;
+}
+
+/* ---- ids to paths ------------------------------------------------------------------ */
+
+struct live_cgroup_paths {
+	struct hierarchy hierarchy;
+	int fd;
+	uint64_t *asked; /* the ids of the cgroups whose path was asked for */
+	size_t n;
+	struct hash_index by_id;
+};
+
+int live_cgroup_paths_new(struct live_cgroup_paths **out)
+{
+	struct live_cgroup_paths *paths = calloc(1, sizeof(*paths));
+	int err = paths ? find_hierarchy(&paths->hierarchy) : -ENOMEM;
+
+	if (!err) {
+		paths->fd = open(paths->hierarchy.mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (paths->fd < 0)
+			err = -errno;
+	}
+	if (err) {
+		free(paths);
+		return err;
+	}
+	*out = paths;
+	return 0;
+}
+
+void live_cgroup_paths_free(struct live_cgroup_paths *paths)
+{
+	if (!paths)
+		return;
+	(void)close(paths->fd);
+	hash_fini(&paths->by_id);
+	free(paths->asked);
+	free(paths);
+}
+
+/* Return whether a cgroup's path was asked for before. */
+static bool was_asked(const struct live_cgroup_paths *paths, uint64_t id)
+{
+	struct hash_search at;
+	uint32_t i = hash_first(&paths->by_id, hash_u64(0, id), &at);
+
+	while (i != HASH_NONE && paths->asked[i] != id)
+		i = hash_next(&at);
+	return i != HASH_NONE;
+}
+
+/* Add a cgroup to those that were asked for. -EEXIST, -ENOENT: there are too many; -ENOMEM. */
+static int note_asked(struct live_cgroup_paths *paths, uint64_t id)
+{
+	uint64_t *bigger;
+
+	if (was_asked(paths, id))
+		return -EEXIST;
+	if (paths->n == ASKED_MAX)
+		return -ENOENT;
+	bigger = reallocarray(paths->asked, paths->n + 1, sizeof(*bigger));
+	if (!bigger)
+		return -ENOMEM;
+	paths->asked = bigger;
+	if (hash_add(&paths->by_id, hash_u64(0, id), (uint32_t)paths->n))
+		return -ENOMEM;
+	bigger[paths->n++] = id;
+	return 0;
+}
+
+/* Get the path of an existing cgroup. Return 0 or a negative errno value. */
+static int path_of(const struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size)
+{
+	union {
+		struct file_handle handle;
+		char bytes[sizeof(struct file_handle) + sizeof(id)];
+	} handle = { .handle = { .handle_bytes = sizeof(id), .handle_type = HANDLE_KERNFS } };
+	const struct hierarchy *h = &paths->hierarchy;
+	size_t used = 0;
+	const char *rest;
+	char link[64], found[PATH_MAX];
+	ssize_t n;
+	int fd;
+
+	memcpy(handle.handle.f_handle, &id, sizeof(id));
+	fd = open_by_handle_at(paths->fd, &handle.handle, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, found, sizeof(found) - 1);
+	(void)close(fd);
+	if (n < 0)
+		return -errno;
+	found[n] = '\0';
+	rest = rest_below(found, h->mount);
+	if (!rest)
+		return -ENOENT; /* outside of the mounted part */
+	if (strcmp(h->root, "/") != 0)
+		used = strlen(h->root);
+	if (used + strlen(rest) + 2 > size)
+		return -ENAMETOOLONG;
+	(void)snprintf(path, size, "%s%s", used ? h->root : "", *rest || used ? rest : "/");
+	return 0;
+}
+
+int live_cgroup_path_once(struct live_cgroup_paths *paths, uint64_t id, char *path, size_t size)
+{
+	int err = note_asked(paths, id);
+
+	if (err)
+		return err;
+	return path_of(paths, id, path, size) ? -ENOENT : 0;
+}

@@ -1,0 +1,193 @@
+/* agent/live/system/file_id.c: a cache of the build-ids of mapped files. */
+#include "agent/live/system/file_id.h"
+
+#include "agent/hash.h"
+#include "agent/live/system/mount.h"
+#include "agent/live/system/pin.h"
+#include "agent/opener/opener.h"
+#include "agent/source/memory_image.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILES_MAX 1024u
+#define HOLD_NS	  UINT64_C(3000000000) /* for this time a deleted file still occupies disk space */
+#define SWEEP_NS  UINT64_C(1000000000)
+
+struct known {
+	uint32_t major, minor;
+	uint64_t inode, generation;
+	struct uw_build_id id;	 /* size 0: the file has no build-id */
+	struct timespec changed; /* change time of the file when its build-id was read */
+	int fd;			 /* -1: closed */
+	bool indexed;
+	uint64_t used_ns;
+};
+
+struct live_file_ids {
+	struct opener_mappings *opener;
+	struct known known[FILES_MAX]; /* circular: a new file replaces the oldest */
+	size_t n, next;
+	struct hash_index by_file;
+	uint64_t swept_ns;
+};
+
+int live_file_ids_new(struct live_file_ids **out)
+{
+	struct live_file_ids *ids = calloc(1, sizeof(*ids));
+	int err = ids ? opener_mappings_new(&ids->opener) : -ENOMEM;
+
+	if (err) {
+		free(ids);
+		return err;
+	}
+	*out = ids;
+	return 0;
+}
+
+/* Close the file, but leave its build-id in the cache. */
+static void let_go(struct known *k)
+{
+	if (k->fd >= 0)
+		(void)close(k->fd);
+	k->fd = -1;
+}
+
+void live_file_ids_free(struct live_file_ids *ids)
+{
+	if (!ids)
+		return;
+	for (size_t i = 0; i < ids->n; i++)
+		let_go(&ids->known[i]);
+	hash_fini(&ids->by_file);
+	opener_mappings_free(ids->opener);
+	free(ids);
+}
+
+static uint64_t hash_of(uint32_t major, uint32_t minor, uint64_t inode)
+{
+	return hash_u64((uint64_t)major << 32 | minor, inode);
+}
+
+static bool same_file(const struct known *k, const struct event_mapping *m)
+{
+	return k->inode == m->inode && k->generation == m->inode_generation &&
+	       k->major == m->major && k->minor == m->minor;
+}
+
+/*
+ * Add an entry for a file that is not in the cache, in place of the oldest one. NULL: no memory;
+ * then the entry cannot be found.
+ */
+static struct known *add(struct live_file_ids *ids, const struct event_mapping *m)
+{
+	uint32_t i = (uint32_t)ids->next;
+	struct known *k = &ids->known[i];
+
+	if (i < ids->n) {
+		if (k->indexed)
+			hash_remove(&ids->by_file, hash_of(k->major, k->minor, k->inode), i);
+		let_go(k);
+	}
+	*k = (struct known){ .major = m->major,
+			     .minor = m->minor,
+			     .inode = m->inode,
+			     .generation = m->inode_generation,
+			     .fd = -1 };
+	ids->n += i == ids->n;
+	ids->next = (i + 1) % FILES_MAX;
+	k->indexed = !hash_add(&ids->by_file, hash_of(m->major, m->minor, m->inode), i);
+	return k->indexed ? k : NULL;
+}
+
+/* Open the file of a mapping, and check that it is that file. */
+static int open_file(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
+		     const struct event_mapping *m, int *fd)
+{
+	const struct opener_file file = { .pid = pid,
+					  .start = m->start,
+					  .end = m->end,
+					  .major = m->major,
+					  .minor = m->minor,
+					  .inode = m->inode,
+					  .inode_generation = m->inode_generation };
+	uint32_t major, minor;
+	uint64_t inode;
+	int err;
+
+	if (pins && !live_pins_open(pins, m->major, m->minor, m->inode, fd))
+		return 0;
+	err = opener_mappings_open(ids->opener, &file, fd);
+	if (err)
+		return err;
+	/* Do not compare the device: on btrfs, stat returns that of a subvolume. */
+	if (live_file_identity(*fd, &major, &minor, &inode) || inode != m->inode) {
+		(void)close(*fd);
+		return -ENOENT;
+	}
+	return 0;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* Read the build-id, unless it was read before (again) and the file has not changed since. */
+static void read_id(struct known *k, bool again)
+{
+	struct stat st;
+
+	if (fstat(k->fd, &st) || (again && same_time(&st.st_ctim, &k->changed)))
+		return;
+	k->changed = st.st_ctim;
+	k->id.size = 0;
+	(void)image_file_build_id(k->fd, &k->id);
+}
+
+void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
+			struct event_mapping *m, uint64_t now_ns)
+{
+	struct hash_search at;
+	struct known *k = NULL;
+	bool again;
+	uint32_t i;
+	int fd = -1;
+
+	if (m->build_id.size || !m->inode || !m->path || m->path[0] != '/')
+		return;
+	i = hash_first(&ids->by_file, hash_of(m->major, m->minor, m->inode), &at);
+	while (i != HASH_NONE && !same_file(&ids->known[i], m))
+		i = hash_next(&at);
+	again = i != HASH_NONE;
+	if (again)
+		k = &ids->known[i];
+	if ((!k || k->fd < 0) && open_file(ids, pins, pid, m, &fd))
+		fd = -1; /* it cannot be opened; a cached file is still known by its generation */
+	if (fd >= 0 && !k)
+		k = add(ids, m);
+	if (!k) {
+		if (fd >= 0)
+			(void)close(fd);
+		return;
+	}
+	if (fd >= 0)
+		k->fd = fd;
+	k->used_ns = now_ns;
+	if (k->fd >= 0)
+		read_id(k, again);
+	m->build_id = k->id;
+}
+
+void live_file_ids_sweep(struct live_file_ids *ids, uint64_t now_ns)
+{
+	if (now_ns < ids->swept_ns + SWEEP_NS)
+		return;
+	ids->swept_ns = now_ns;
+	for (size_t i = 0; i < ids->n; i++)
+		if (ids->known[i].used_ns + HOLD_NS < now_ns)
+			let_go(&ids->known[i]);
+}

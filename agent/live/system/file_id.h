@@ -1,0 +1,32 @@
+/*
+ * agent/live/system/file_id.h: reads build-ids of mapped files, if the kernel does not report them.
+ *
+ * A file is read when its mapping is reported. Its build-id is then cached by device, inode and
+ * generation. A file that is changed in place keeps these three. So a cached file is held open for
+ * some seconds, and each time it is mapped again, its change time is compared.
+ */
+#ifndef AGENT_LIVE_SYSTEM_FILE_ID_H
+#define AGENT_LIVE_SYSTEM_FILE_ID_H
+
+#include "agent/event.h"
+
+#include <stdint.h>
+
+struct live_file_ids;
+struct live_pins;
+
+int live_file_ids_new(struct live_file_ids **out);  /* -ENOMEM */
+void live_file_ids_free(struct live_file_ids *ids); /* NULL is fine */
+
+/*
+ * Set the build-id of a mapping in process pid. Do nothing if the mapping has one or is not of a
+ * file, or if the file cannot be opened without the risk of waiting. pins (NULL: none) may hold the
+ * file. now_ns: CLOCK_MONOTONIC.
+ */
+void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
+			struct event_mapping *mapping, uint64_t now_ns);
+
+/* Close files that were not mapped recently. now_ns: CLOCK_MONOTONIC. */
+void live_file_ids_sweep(struct live_file_ids *ids, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,514 @@
+/* agent/live/system/inventory.c: reads the running processes, threads and mappings from /proc. */
+#include "agent/live/system/inventory.h"
+
+#include "agent/array.h"
+#include "agent/clock.h"
+#include "agent/live/bpf/feature.h"
+#include "agent/log.h"
+#include "agent/opener/opener.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/*
+ * Passes through /proc. Numbers of processes wrap around, so a new child may get a number that was
+ * passed already.
+ */
+#define PASSES_MAX 3
+#define PID_MAX	   (4u << 20) /* PID_MAX_LIMIT of the kernel */
+
+/*
+ * The first FIRST_MAPPINGS mappings of each process are read, as far as that takes FIRST_NS. The few
+ * processes with more share REST_NS for the rest. A process can have 65,530 mappings
+ * (vm.max_map_count), and a hundred children with as many each; reading all of them takes a minute
+ * and gigabytes. One mapping takes about 7 us; it takes 0.15 s if the process forks meanwhile,
+ * because fork holds the lock of all its mappings.
+ */
+#define FIRST_MAPPINGS 256u
+#define FIRST_NS       UINT64_C(50000000)
+#define REST_NS	       UINT64_C(200000000)
+
+/* include/uapi/linux/fs.h, struct procmap_query. Many systems have headers older than it. */
+struct procmap_query {
+	uint64_t size;
+	uint64_t query_flags, query_addr;
+	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset;
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+	uint32_t vma_name_size, build_id_size; /* in: room; out: length, the name's with its NUL */
+	uint64_t vma_name_addr, build_id_addr;
+};
+_Static_assert(sizeof(struct procmap_query) == 104, "as the kernel has it");
+#define QUERY_PROCMAP	   _IOWR('f', 17, struct procmap_query)
+#define QUERY_READABLE	   0x01u
+#define QUERY_WRITABLE	   0x02u
+#define QUERY_EXECUTABLE   0x04u
+#define QUERY_SHARED	   0x08u
+#define QUERY_THIS_OR_NEXT 0x10u
+
+/* A process with more mappings than were read. Those that were not read start at from or above. */
+struct rest {
+	uint32_t pid;
+	uint64_t from, time_ns;
+};
+
+struct inventory {
+	live_event_fn fn;
+	void *ctx;
+	uint8_t *seen; /* one bit per pid */
+	bool (*wanted)(const void *ctx, uint32_t pid);
+	const void *wanted_ctx;
+	bool any_new;
+	struct rest *rests;
+	size_t n_rests, room_rests;
+	unsigned int left;	  /* mappings of the current process that may still be reported */
+	uint64_t until_ns;	  /* the last time at which one may be */
+	char path[PATH_MAX + 32]; /* of a mapping; with room for " (deleted)" */
+};
+
+/* Parse a pid or tid. Return false if name is not a number below PID_MAX. */
+static bool number(const char *name, uint32_t *out)
+{
+	char *end;
+	unsigned long value = strtoul(name, &end, 10);
+
+	if (name[0] < '0' || name[0] > '9' || *end || value >= PID_MAX)
+		return false;
+	*out = (uint32_t)value;
+	return true;
+}
+
+/* Open /proc/PID. Return the descriptor, or -1 if the process is gone. */
+static int open_process(uint32_t pid)
+{
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, pid);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* ---- mappings ------------------------------------------------------------------- */
+
+/* Set the mapping's path, and remove " (deleted)" from the path's end. */
+static void take_deleted(char *path, struct event_mapping *mapping)
+{
+	size_t length = strlen(path);
+
+	if (length > 10 && !strcmp(path + length - 10, " (deleted)")) {
+		path[length - 10] = '\0';
+		mapping->deleted = true;
+	}
+	mapping->path = path;
+}
+
+int live_maps_line(char *line, struct event_mapping *mapping)
+{
+	struct event_mapping m = { 0 };
+	char perms[5], *from, *to;
+	int path_at = 0;
+
+	if (sscanf(line,
+		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 " %n",
+		   &m.start, &m.end, perms, &m.off, &m.major, &m.minor, &m.inode, &path_at) != 7 ||
+	    !path_at || m.start >= m.end || strlen(perms) != 4)
+		return -EBADMSG;
+	m.prot = (perms[0] == 'r' ? PROT_READ : 0u) | (perms[1] == 'w' ? PROT_WRITE : 0u) |
+		 (perms[2] == 'x' ? PROT_EXEC : 0u);
+	line[strcspn(line, "\n")] = '\0';
+	for (from = to = line + path_at; *from;) {
+		if (!strncmp(from, "\\012", 4)) {
+			*to++ = '\n';
+			from += 4;
+		} else {
+			*to++ = *from++;
+		}
+	}
+	*to = '\0';
+	take_deleted(line + path_at, &m);
+	*mapping = m;
+	return 0;
+}
+
+/*
+ * Ask the kernel for the build-id of a mapping, and check that the mapping is still the same. For
+ * this the kernel reads the file, and waits for the file system.
+ */
+static void query_build_id(int fd, const struct procmap_query *told, struct uw_build_id *out)
+{
+	struct procmap_query q = {
+		.size = sizeof(q),
+		.query_flags = QUERY_EXECUTABLE,
+		.query_addr = told->vma_start,
+		.build_id_size = sizeof(out->bytes),
+		.build_id_addr = (uintptr_t)out->bytes,
+	};
+
+	if (!ioctl(fd, QUERY_PROCMAP, &q) && q.build_id_size <= sizeof(out->bytes) &&
+	    q.inode == told->inode && q.dev_major == told->dev_major &&
+	    q.dev_minor == told->dev_minor && q.vma_offset == told->vma_offset)
+		out->size = (uint8_t)q.build_id_size;
+}
+
+/* Report one mapping. Return -E2BIG if no more mappings may be reported, or fn's result. */
+static int tell_mapping(struct inventory *inv, const struct event *event)
+{
+	int err = inv->fn(inv->ctx, event);
+
+	if (!err && (!--inv->left || now_ns() > inv->until_ns)) {
+		inv->left = 0;
+		err = -E2BIG;
+	}
+	return err;
+}
+
+/*
+ * Report the mappings from addr on, by PROCMAP_QUERY. Return 0 when all were reported, -ENOTTY
+ * before 6.11, another error of the query, or as tell_mapping.
+ */
+static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct event *event)
+{
+	struct procmap_query q;
+	int err;
+
+	for (;;) {
+		struct event_mapping *m = &event->mapping;
+
+		*m = (struct event_mapping){ .path = inv->path };
+		q = (struct procmap_query){
+			.size = sizeof(q),
+			.query_flags = QUERY_EXECUTABLE | QUERY_THIS_OR_NEXT,
+			.query_addr = addr,
+			.vma_name_size = sizeof(inv->path),
+			.vma_name_addr = (uintptr_t)inv->path,
+		};
+		inv->path[0] = '\0';
+		if (ioctl(fd, QUERY_PROCMAP, &q)) {
+			/* ENOENT: there is no further mapping; ESRCH: the process has ended. */
+			return errno == ENOENT || errno == ESRCH ? 0 : -errno;
+		}
+		if (q.vma_end <= addr)
+			return -EBADMSG;
+		m->start = q.vma_start;
+		m->end = addr = q.vma_end;
+		m->off = q.vma_offset;
+		m->prot = (q.vma_flags & QUERY_READABLE ? PROT_READ : 0u) |
+			  (q.vma_flags & QUERY_WRITABLE ? PROT_WRITE : 0u) |
+			  (q.vma_flags & QUERY_EXECUTABLE ? PROT_EXEC : 0u);
+		m->major = q.dev_major;
+		m->minor = q.dev_minor;
+		m->inode = q.inode;
+		if (q.inode && !opener_device_is_served(event->pid, q.dev_major, q.dev_minor))
+			query_build_id(fd, &q, &m->build_id);
+		if (!q.vma_name_size)
+			inv->path[0] = '\0';
+		take_deleted(inv->path, m);
+		err = tell_mapping(inv, event);
+		if (err)
+			return err;
+	}
+}
+
+/* Report the mappings from address from on, by reading /proc/PID/maps. Return as tell_mapping. */
+static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct event *event)
+{
+	FILE *file = fdopen(dup(fd), "r");
+	char *line = NULL;
+	size_t room = 0;
+	int err = 0;
+
+	if (!file)
+		return -errno;
+	while (!err && getline(&line, &room, file) > 0)
+		if (!live_maps_line(line, &event->mapping) && event->mapping.prot & PROT_EXEC &&
+		    event->mapping.start >= from)
+			err = tell_mapping(inv, event);
+	free(line);
+	(void)fclose(file);
+	return err;
+}
+
+/*
+ * Report up to FIRST_MAPPINGS mappings of a process from address *from on, for about FIRST_NS. Return
+ * 0 if there are no more, or the process is ending; -E2BIG if there may be more, which start at *from
+ * or above; or -ENOMEM.
+ */
+static int tell_mappings(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns,
+			 uint64_t *from)
+{
+	struct event event = { .type = EVENT_MAPPING, .pid = pid, .tid = pid, .time_ns = time_ns };
+	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return 0; /* the process has ended */
+	inv->left = FIRST_MAPPINGS;
+	inv->until_ns = now_ns() + FIRST_NS;
+	err = live_bpf_without("procmap_query") ? -ENOTTY : query_mappings(inv, fd, *from, &event);
+	if (inv->left &&
+	    (err == -ENOTTY || err == -EINVAL || err == -E2BIG || err == -ENAMETOOLONG))
+		err = read_mappings(inv, fd, *from, &event);
+	(void)close(fd);
+	*from = event.mapping.end;
+	/* Every other error means that the process is ending. */
+	return err == -ENOMEM || err == -E2BIG ? err : 0;
+}
+
+/* Report the remaining mappings of the processes with many mappings, as long as REST_NS lasts. */
+static int tell_rests(struct inventory *inv)
+{
+	uint64_t end = now_ns() + REST_NS;
+	size_t left = inv->n_rests;
+	int err = 0;
+
+	for (bool more = true; more && !err && now_ns() < end;) {
+		more = false;
+		/* Take turns, so that one process does not use all the time. */
+		for (size_t i = 0; i < inv->n_rests && !err && now_ns() < end; i++) {
+			struct rest *rest = &inv->rests[i];
+			int process;
+
+			if (!rest->pid)
+				continue;
+			process = open_process(rest->pid);
+			if (process >= 0) {
+				err = tell_mappings(inv, process, rest->pid, rest->time_ns,
+						    &rest->from);
+				(void)close(process);
+			}
+			if (process >= 0 && err == -E2BIG) {
+				err = 0;
+				more = true;
+			} else {
+				rest->pid = 0;
+				left--;
+			}
+		}
+	}
+	if (!err && left)
+		log_warning("%zu processes have so many executable mappings that not all were "
+			    "read; stacks end at no_mapping where they are met",
+			    left);
+	return err;
+}
+
+bool live_procmap_query(void)
+{
+	struct procmap_query q = { .size = sizeof(q), .query_flags = QUERY_THIS_OR_NEXT };
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	bool works;
+
+	if (fd < 0)
+		return false;
+	if (live_bpf_without("procmap_query")) {
+		(void)close(fd);
+		return false;
+	}
+	works = !ioctl(fd, QUERY_PROCMAP, &q);
+	(void)close(fd);
+	return works;
+}
+
+/* ---- processes and threads ------------------------------------------------------------ */
+
+/*
+ * Read a thread's name. Names have at most TASK_COMM_LEN bytes, those of kernel threads up to 64.
+ */
+static bool read_comm(int dir, const char *path, char comm[64])
+{
+	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, comm, 63);
+	(void)close(fd);
+	if (n <= 0)
+		return false;
+	comm[comm[n - 1] == '\n' ? n - 1 : n] = '\0';
+	return true;
+}
+
+/* Report a thread (not the first thread of its process) and its name. */
+static int tell_thread(struct inventory *inv, int tasks, uint32_t pid, uint32_t tid,
+		       uint64_t time_ns)
+{
+	struct event event = { .type = EVENT_FORK, .pid = pid, .tid = tid, .time_ns = time_ns };
+	char path[32], comm[64];
+	int err = 0;
+
+	if (tid != pid) {
+		event.fork = (struct event_fork){ .parent_pid = pid, .parent_tid = pid };
+		err = inv->fn(inv->ctx, &event);
+	}
+	(void)snprintf(path, sizeof(path), "%" PRIu32 "/comm", tid);
+	if (err || !read_comm(tasks, path, comm))
+		return err;
+	event.type = EVENT_COMM;
+	event.comm.comm = comm;
+	return inv->fn(inv->ctx, &event);
+}
+
+/* Report all threads of a process. */
+static int tell_threads(struct inventory *inv, int process, uint32_t pid, uint64_t time_ns)
+{
+	int fd = openat(process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	uint32_t tid;
+
+	if (!dir) {
+		if (fd >= 0)
+			(void)close(fd);
+		return 0;
+	}
+	while (!err && (entry = readdir(dir)))
+		if (number(entry->d_name, &tid))
+			err = tell_thread(inv, fd, pid, tid, time_ns);
+	(void)closedir(dir);
+	return err;
+}
+
+/* Store a process whose mappings were not all read, for tell_rests. */
+static int note_rest(struct inventory *inv, const struct rest *rest)
+{
+	int err = array_grow(inv->rests, inv->n_rests, inv->room_rests);
+
+	if (!err)
+		inv->rests[inv->n_rests++] = *rest;
+	return err;
+}
+
+/* Callback of live_processes: report a process that was not reported yet. */
+static int tell_process(void *ctx, uint32_t pid)
+{
+	struct inventory *inv = ctx;
+	struct event event = { .type = EVENT_FORK, .pid = pid, .tid = pid, .time_ns = now_ns() };
+	int process, err;
+
+	if (inv->seen[pid / 8] & 1u << pid % 8 ||
+	    (inv->wanted && !inv->wanted(inv->wanted_ctx, pid)))
+		return 0;
+	process = open_process(pid);
+	if (process < 0)
+		return 0; /* the process has ended */
+	inv->seen[pid / 8] |= (uint8_t)(1u << pid % 8);
+	inv->any_new = true;
+	err = inv->fn(inv->ctx, &event);
+	if (!err)
+		err = tell_threads(inv, process, pid, event.time_ns);
+	if (!err) {
+		struct rest rest = { .pid = pid, .time_ns = event.time_ns };
+
+		err = tell_mappings(inv, process, pid, event.time_ns, &rest.from);
+		if (err == -E2BIG)
+			err = note_rest(inv, &rest);
+	}
+	(void)close(process);
+	return err;
+}
+
+int live_processes(live_pid_fn fn, void *ctx)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	uint32_t pid;
+	int err = 0;
+
+	if (!dir)
+		return -errno;
+	while (!err && (entry = readdir(dir)))
+		if (number(entry->d_name, &pid))
+			err = fn(ctx, pid);
+	(void)closedir(dir);
+	return err;
+}
+
+int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wanted_ctx,
+		   live_event_fn fn, void *ctx)
+{
+	struct inventory *inv = calloc(1, sizeof(*inv));
+	int err = -ENOMEM;
+
+	if (!inv)
+		return err;
+	*inv = (struct inventory){
+		.fn = fn, .ctx = ctx, .wanted = wanted, .wanted_ctx = wanted_ctx
+	};
+	inv->seen = calloc(PID_MAX / 8, 1);
+	if (!inv->seen)
+		goto out;
+	for (int pass = 0; pass < PASSES_MAX; pass++) {
+		inv->any_new = false;
+		err = live_processes(tell_process, inv);
+		if (err || !inv->any_new)
+			break;
+	}
+	if (!err)
+		err = tell_rests(inv);
+out:
+	free(inv->rests);
+	free(inv->seen);
+	free(inv);
+	return err;
+}
+
+/* Read the number after key, such as "PPid:", from /proc/PID/status. */
+static int status_number(uint32_t pid, const char *key, uint32_t *out)
+{
+	char path[40], line[256];
+	FILE *file;
+	int err = -ENOENT;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/status", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -ENOENT;
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, key, strlen(key)) != 0)
+			continue;
+		err = sscanf(line + strlen(key), "%" SCNu32, out) == 1 ? 0 : -EBADMSG;
+		break;
+	}
+	(void)fclose(file);
+	return err;
+}
+
+/*
+ * Return whether a process has ended. A zombie that has other threads is a leader that ended before
+ * them.
+ */
+bool live_process_ended(uint32_t pid)
+{
+	char path[40], line[256], state = 0;
+	unsigned int threads = 0;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/status", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return errno == ENOENT || errno == ESRCH;
+	while (fgets(line, sizeof(line), file)) {
+		(void)sscanf(line, "State: %c", &state);
+		(void)sscanf(line, "Threads: %u", &threads);
+	}
+	(void)fclose(file);
+	return !state || ((state == 'Z' || state == 'X') && threads <= 1);
+}
+
+int live_process_parent(uint32_t pid, uint32_t *parent)
+{
+	return status_number(pid, "PPid:", parent);
+}
+
+int live_process_group(uint32_t tid, uint32_t *pid)
+{
+	return status_number(tid, "Tgid:", pid);
+}

@@ -1,0 +1,239 @@
+/* agent/live/system/mount.c: finds file systems that only other mount namespaces see. */
+#include "agent/live/system/mount.h"
+
+#include "agent/array.h"
+#include "agent/live/system/inventory.h"
+#include "agent/live/system/pin.h"
+#include "agent/opener/opener.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define DEVICES_MAX    4096u
+#define NAMESPACES_MAX 1024u /* looked into by one search */
+/* How soon a search for the same device may be repeated. */
+#define AGAIN_NS UINT64_C(1000000000)
+
+/* Map a page of the file, and read from /proc/self/maps what the kernel reports for it. */
+static int mapped_identity(int fd, struct event_mapping *out)
+{
+	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	FILE *maps = page == MAP_FAILED ? NULL : fopen("/proc/self/maps", "re");
+	int err = maps ? -ENOENT : -errno;
+	char *line = NULL;
+	size_t room = 0;
+
+	while (maps && err && getline(&line, &room, maps) > 0)
+		if (!live_maps_line(line, out) && out->start == (uintptr_t)page)
+			err = 0;
+	free(line);
+	if (maps)
+		(void)fclose(maps);
+	if (page != MAP_FAILED)
+		(void)munmap(page, size);
+	return err;
+}
+
+int live_file_identity(int fd, uint32_t *major_out, uint32_t *minor_out, uint64_t *inode)
+{
+	struct event_mapping m;
+	struct statfs fs;
+	struct stat st;
+	int err;
+
+	if (fstatfs(fd, &fs) || fstat(fd, &st))
+		return -errno;
+	if (fs.f_type != OVERLAYFS_SUPER_MAGIC) {
+		*major_out = major(st.st_dev);
+		*minor_out = minor(st.st_dev);
+		*inode = st.st_ino;
+		return 0;
+	}
+	err = mapped_identity(fd, &m);
+	if (err)
+		return err;
+	*major_out = m.major;
+	*minor_out = m.minor;
+	*inode = m.inode;
+	return 0;
+}
+
+struct device {
+	uint32_t major, minor;
+	/* A process that sees the file system; 0: this process sees it, or none was found. */
+	uint32_t pid;
+	bool found;
+	uint64_t again_ns; /* earliest time of the next search; CLOCK_MONOTONIC */
+};
+
+struct live_mounts {
+	struct opener *opener;
+	struct device *devices;
+	size_t n, room;
+};
+
+int live_mounts_new(struct live_mounts **out)
+{
+	const struct opener_options options = { .live = true };
+	struct live_mounts *mounts = calloc(1, sizeof(*mounts));
+	int err = mounts ? opener_new(&options, &mounts->opener) : -ENOMEM;
+
+	if (err) {
+		free(mounts);
+		return err;
+	}
+	*out = mounts;
+	return 0;
+}
+
+void live_mounts_free(struct live_mounts *mounts)
+{
+	if (!mounts)
+		return;
+	opener_free(mounts->opener);
+	free(mounts->devices);
+	free(mounts);
+}
+
+static struct device *find(const struct live_mounts *mounts, uint32_t major, uint32_t minor)
+{
+	for (size_t i = 0; i < mounts->n; i++)
+		if (mounts->devices[i].major == major && mounts->devices[i].minor == minor)
+			return &mounts->devices[i];
+	return NULL;
+}
+
+/*
+ * Find out whether a process sees the file system, and get the mount point as that process names
+ * it. who: a pid, or "self".
+ */
+static bool find_place(const char *who, const struct device *device, char where[4096])
+{
+	char path[64], *line = NULL;
+	bool found = false;
+	size_t room = 0;
+	FILE *mounts;
+
+	(void)snprintf(path, sizeof(path), "/proc/%s/mountinfo", who);
+	mounts = fopen(path, "re");
+	while (mounts && !found && getline(&line, &room, mounts) > 0) {
+		unsigned int major, minor;
+
+		/* proc(5): mount ID, parent ID, device, root, mount point, … */
+		found = sscanf(line, "%*s %*s %u:%u %*s %4095s", &major, &minor, where) == 3 &&
+			major == device->major && minor == device->minor;
+	}
+	free(line);
+	if (mounts)
+		(void)fclose(mounts);
+	return found;
+}
+
+struct search {
+	struct device *device;
+	struct live_pins *pins;
+	ino_t namespaces[NAMESPACES_MAX]; /* mount namespaces that were looked into */
+	size_t n;
+};
+
+/*
+ * Callback of live_processes: look for the device in this process's mount namespace, once for each
+ * namespace. Return 1 to end the search. A file system that another process serves (such as FUSE)
+ * is not used.
+ */
+static int look(void *ctx, uint32_t pid)
+{
+	struct search *search = ctx;
+	char path[64], who[16], where[4096], place[4200];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/ns/mnt", pid);
+	if (stat(path, &st))
+		return 0;
+	for (size_t i = 0; i < search->n; i++)
+		if (search->namespaces[i] == st.st_ino)
+			return 0;
+	if (search->n == NAMESPACES_MAX)
+		return 1;
+	search->namespaces[search->n++] = st.st_ino;
+	(void)snprintf(who, sizeof(who), "%" PRIu32, pid);
+	if (!find_place(who, search->device, where))
+		return 0;
+	if (opener_device_is_served(pid, search->device->major, search->device->minor))
+		return 1;
+	search->device->pid = pid;
+	search->device->found = true;
+	(void)snprintf(place, sizeof(place), "/proc/%" PRIu32 "/root%s", pid, where);
+	if (search->pins)
+		live_pins_watch(search->pins, place);
+	return 1;
+}
+
+void live_mounts_see(struct live_mounts *mounts, struct live_pins *pins, uint32_t major,
+		     uint32_t minor, uint64_t now_ns)
+{
+	struct device *device = find(mounts, major, minor);
+	char path[32], where[4096];
+	struct search *search;
+
+	if (!device) {
+		if (mounts->n == DEVICES_MAX ||
+		    array_grow(mounts->devices, mounts->n, mounts->room))
+			return;
+		device = &mounts->devices[mounts->n++];
+		*device = (struct device){ .major = major, .minor = minor };
+		device->found = find_place("self", device, where);
+	}
+	/* The process that was found may have ended; another one may still see the file system. */
+	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32, device->pid);
+	if (now_ns < device->again_ns || (device->found && (!device->pid || !access(path, F_OK))))
+		return;
+	device->again_ns = now_ns + AGAIN_NS;
+	device->found = false;
+	search = calloc(1, sizeof(*search));
+	if (!search)
+		return;
+	search->device = device;
+	search->pins = pins;
+	(void)live_processes(look, search);
+	free(search);
+}
+
+int live_mounts_open(const struct live_mounts *mounts, uint32_t major, uint32_t minor,
+		     uint64_t inode, const char *path, int *fd)
+{
+	const struct device *device = find(mounts, major, minor);
+	struct opener_file file = {
+		.path = path, .major = major, .minor = minor, .compared = true
+	};
+	uint32_t its_major, its_minor;
+	unsigned int next = 0;
+	uint64_t its_inode;
+	int opened, err;
+
+	if (!device || !device->found || !device->pid)
+		return -ENOENT;
+	file.pid = device->pid;
+	err = opener_open(mounts->opener, &file, &next, &opened);
+	if (err)
+		return err;
+	/* The path may belong to another file by now. */
+	if (live_file_identity(opened, &its_major, &its_minor, &its_inode) || its_inode != inode ||
+	    its_major != major || its_minor != minor) {
+		(void)close(opened);
+		return -ENOENT;
+	}
+	*fd = opened;
+	return 0;
+}

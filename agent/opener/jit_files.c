@@ -1,0 +1,156 @@
+/* agent/opener/jit_files.c: opens files in which processes describe the code that they generate. */
+#include "agent/opener/places.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Return the process's pid as the process sees it, in the innermost of its namespaces. */
+static uint32_t own_pid(const struct opener *opener, uint32_t pid)
+{
+	char path[48], line[256];
+	uint32_t found = pid;
+	FILE *status;
+
+	(void)snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	status = opener->live ? fopen(path, "re") : NULL;
+	while (status && fgets(line, sizeof(line), status)) {
+		const char *last = strrchr(line, '\t');
+
+		if (!strncmp(line, "NSpid:", 6) && last)
+			(void)sscanf(last, "%u", &found);
+	}
+	if (status)
+		(void)fclose(status);
+	return found;
+}
+
+/* The largest perf map that is read: names of some millions of functions. */
+#define PERF_MAP_MAX ((off_t)256 << 20)
+
+/*
+ * Check that only owner or root can have created an open file; with own, also this user. A file
+ * with a second name may be another user's file, linked to this place (fs.protected_hardlinks may
+ * be off).
+ */
+static int check_owner(int fd, uid_t owner, bool own, off_t max)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (st.st_nlink != 1)
+		return -EINVAL;
+	if (st.st_uid && st.st_uid != owner && !(own && st.st_uid == geteuid()))
+		return -EACCES;
+	return max && st.st_size > max ? -EFBIG : 0;
+}
+
+/*
+ * Open a file that describes generated code, below root. max: size limit in bytes, 0: none. With a
+ * limit, only the last component of the path must not be a link; without one, no component.
+ */
+static int open_it(int root, const char *path, const struct opener_user *user, off_t max, int *fd)
+{
+	enum place_links links = max ? NO_LINK_LAST : NO_LINKS;
+	int opened, err = places_open_at(root, path, links, user, &opened);
+
+	if (err)
+		return err;
+	err = check_owner(opened, user && user->known ? user->uid : 0, !user, max);
+	if (err)
+		(void)close(opened);
+	else
+		*fd = opened;
+	return err;
+}
+
+/* Do the same below a directory of the user of this program, without a size limit. */
+static int open_below(const char *root, const char *path, const struct opener_user *user, int *fd)
+{
+	int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC), err;
+
+	if (dir < 0)
+		return -errno;
+	err = open_it(dir, path, user, 0, fd);
+	(void)close(dir);
+	return err;
+}
+
+/*
+ * Return whether /tmp below root is served by another user's program, which a lookup there would
+ * ask.
+ */
+static bool is_tmp_served(uint32_t pid, int root)
+{
+	int tmp = places_is_served(pid, root)
+			  ? -1
+			  : openat(root, "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	bool is = places_is_served(pid, root) || (tmp >= 0 && places_is_served(pid, tmp));
+
+	if (tmp >= 0)
+		(void)close(tmp);
+	return is;
+}
+
+int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
+		    const struct opener_user *user, int *fd)
+{
+	struct place_process process;
+	bool lives = !places_process(opener, pid, &process) && process.root >= 0;
+	char path[64];
+	int root, err;
+
+	/*
+	 * The pid may belong to another user's process by now. (A process of root may have become
+	 * another user.)
+	 */
+	if (lives && user->known && user->uid && user->uid != process.user.uid) {
+		places_process_close(&process);
+		return -ESRCH;
+	}
+	(void)snprintf(path, sizeof(path), "tmp/perf-%" PRIu32 ".map", ns_pid ? ns_pid : pid);
+	/* If the process has ended, its root is unknown: use our own. */
+	root = lives ? process.root : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	err = is_tmp_served(pid, root)
+		      ? -EREMOTEIO
+		      : open_it(root, path, lives ? &process.user : user, PERF_MAP_MAX, fd);
+	if (!lives)
+		(void)close(root);
+	places_process_close(&process);
+	return err;
+}
+
+int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_user *user,
+		    const char *dump, int *fd)
+{
+	const char *symfs = opener->symfs ? opener->symfs : "/";
+	const struct opener_file file = { .pid = pid, .user = user };
+	struct place_process process;
+	char map[64], own[64];
+	int err = -ENOENT;
+
+	(void)places_process(opener, pid, &process);
+	if (!opener->symfs)
+		user = places_user(opener, &file, &process);
+	else
+		user = NULL;
+	(void)snprintf(map, sizeof(map), "/tmp/perf-%u.map", pid);
+	(void)snprintf(own, sizeof(own), "/tmp/perf-%u.map", own_pid(opener, pid));
+	if (dump && process.root >= 0)
+		err = open_it(process.root, dump, &process.user, 0, fd);
+	if (err && dump)
+		err = open_below(symfs, dump, user, fd);
+	if (err && process.root >= 0)
+		err = open_it(process.root, own, &process.user, 0, fd);
+	if (err)
+		err = open_below(symfs, map, user, fd);
+	places_process_close(&process);
+	return err;
+}

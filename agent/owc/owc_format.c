@@ -1,0 +1,38 @@
+/*
+ * agent/owc/owc_format.c: the boot id, which tells whether a capture file was recorded since
+ * this machine was booted, and the sizes of records.
+ */
+#include "agent/owc/owc_format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+bool owc_boot_id(char out[OWC_BOOT_ID_SIZE])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, out, OWC_BOOT_ID_SIZE - 1);
+
+	if (fd >= 0)
+		(void)close(fd);
+	if (n <= 0)
+		return false;
+	out[n] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	return out[0] != '\0';
+}
+
+int owc_record_size(const uint8_t *at, size_t left, size_t *size, size_t *used)
+{
+	size_t n = 0;
+
+	*size = 0;
+	do {
+		if (n == left || n == 4)
+			return n == left ? -ENODATA : -EBADMSG;
+		*size |= (size_t)(at[n] & 0x7f) << 7 * n;
+	} while (at[n++] & 0x80);
+	*used = n;
+	return 0;
+}

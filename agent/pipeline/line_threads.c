@@ -1,0 +1,207 @@
+/* agent/pipeline/line_threads.c: distributes the reading of debug information to a few threads. */
+#include "agent/pipeline/line_threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum {
+	THREADS_MAX = 4,
+	WORTH = 48, /* addresses that justify one more thread */
+};
+
+struct twin { /* an additional reader of the same file, for another thread */
+	struct sym_debug *debug;
+	struct sym_lines *lines;
+};
+
+enum state { WAITING, OPENING, READY, DONE };
+
+struct shared { /* a task and its threads */
+	struct lines_task *task;
+	enum state state;
+	struct twin twins[THREADS_MAX - 1];
+	size_t n_twins, n_given; /* n_given: how many twins have a thread */
+	size_t n_users;
+	struct sym_turns turns;
+};
+
+struct work {
+	pthread_mutex_t lock; /* protects all below, except a twin in use */
+	pthread_cond_t changed;
+	struct shared *tasks;
+	size_t n, n_threads;
+};
+
+/* Make readers for the additional threads of a file, as many as its addresses justify. */
+static void make_twins(struct shared *s, size_t most)
+{
+	size_t worth = s->task->n / WORTH;
+
+	most = most < worth ? most : worth;
+	while (s->n_twins < most && s->n_twins < THREADS_MAX - 1) {
+		struct twin *t = &s->twins[s->n_twins];
+
+		if (sym_lines_new(&t->lines))
+			return;
+		if (sym_debug_twin(s->task->debug, t->lines, &t->debug)) {
+			sym_lines_free(t->lines);
+			t->lines = NULL;
+			return;
+		}
+		s->n_twins++;
+	}
+}
+
+/* End one thread's use of a task. The last one closes what is not needed any more. */
+static void leave(struct work *w, struct shared *s)
+{
+	if (--s->n_users)
+		return;
+	s->state = DONE;
+	for (size_t i = 0; i < s->n_twins; i++) {
+		sym_debug_free(s->twins[i].debug);
+		s->twins[i].debug = NULL;
+	}
+	if (!s->task->keep) {
+		sym_debug_free(s->task->debug);
+		s->task->debug = NULL;
+	}
+	(void)pthread_cond_broadcast(&w->changed);
+}
+
+/* Open the task's debug information and read it. The caller holds the lock; released meanwhile. */
+static void read_own(struct work *w, struct shared *s)
+{
+	struct lines_task *t = s->task;
+
+	s->state = OPENING;
+	s->n_users = 1;
+	(void)pthread_mutex_unlock(&w->lock);
+	if (!t->debug)
+		t->err = t->open(t->ctx, t->lines, &t->debug);
+	if (t->debug)
+		make_twins(s, w->n_threads - 1);
+	(void)pthread_mutex_lock(&w->lock);
+	s->state = READY;
+	(void)pthread_cond_broadcast(&w->changed);
+	(void)pthread_mutex_unlock(&w->lock);
+	/* Ignore errors: missing lines are looked up again later, and errors are reported then. */
+	if (t->debug)
+		(void)sym_debug_prepare(t->debug, t->vaddrs, t->n, &s->turns);
+	(void)pthread_mutex_lock(&w->lock);
+	leave(w, s);
+}
+
+/* Read a part of a task with a twin. The caller holds the lock; released meanwhile. */
+static void help(struct work *w, struct shared *s)
+{
+	struct twin *twin = &s->twins[s->n_given++];
+
+	s->n_users++;
+	(void)pthread_mutex_unlock(&w->lock);
+	(void)sym_debug_prepare(twin->debug, s->task->vaddrs, s->task->n, &s->turns);
+	(void)pthread_mutex_lock(&w->lock);
+	leave(w, s);
+}
+
+/*
+ * Return the task in this state with the most addresses; NULL: none. READY: only tasks with a free
+ * twin.
+ */
+static struct shared *find_task(struct work *w, enum state state)
+{
+	struct shared *found = NULL;
+
+	for (size_t i = 0; i < w->n; i++) {
+		struct shared *s = &w->tasks[i];
+
+		if (s->state == state && (state != READY || s->n_given < s->n_twins) &&
+		    (!found || s->task->n > found->task->n))
+			found = s;
+	}
+	return found;
+}
+
+/* A thread: start waiting tasks, then help with running ones, until nothing is left to do. */
+static void *run(void *ctx)
+{
+	struct work *w = ctx;
+	struct shared *s;
+
+	(void)pthread_mutex_lock(&w->lock);
+	for (;;) {
+		if ((s = find_task(w, WAITING)))
+			read_own(w, s);
+		else if ((s = find_task(w, READY)))
+			help(w, s);
+		else if (find_task(w, OPENING))
+			(void)pthread_cond_wait(&w->changed, &w->lock);
+		else
+			break;
+	}
+	(void)pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* Return how many threads the addresses justify, limited by the CPUs that this thread may use. */
+static size_t count_threads(const struct lines_task *tasks, size_t n)
+{
+	size_t addresses = 0, threads;
+	cpu_set_t set;
+
+	for (size_t i = 0; i < n; i++)
+		addresses += tasks[i].n;
+	threads = sched_getaffinity(0, sizeof(set), &set) ? 1 : (size_t)CPU_COUNT(&set);
+	threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+	return threads < 1 + addresses / WORTH ? threads : 1 + addresses / WORTH;
+}
+
+/*
+ * Run all tasks, on this thread and n_threads - 1 others. If a thread cannot be made, fewer do the
+ * work.
+ */
+static void run_all(struct work *w)
+{
+	pthread_t threads[THREADS_MAX];
+	size_t n = 0;
+	sigset_t all, before;
+
+	/*
+	 * Block all signals in the new threads: signals are handled by the thread that waits for
+	 * them.
+	 */
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (n + 1 < w->n_threads && !pthread_create(&threads[n], NULL, run, w))
+		n++;
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	(void)run(w);
+	while (n)
+		(void)pthread_join(threads[--n], NULL);
+}
+
+void lines_read(struct lines_task *tasks, size_t n)
+{
+	struct work w = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			  .changed = PTHREAD_COND_INITIALIZER,
+			  .tasks = calloc(n + 1, sizeof(*w.tasks)),
+			  .n = n,
+			  .n_threads = count_threads(tasks, n) };
+
+	if (!w.tasks)
+		return;
+	for (size_t i = 0; i < n; i++)
+		w.tasks[i].task = &tasks[i];
+	run_all(&w);
+	for (size_t i = 0; i < n; i++) {
+		for (size_t j = 0; j < w.tasks[i].n_twins; j++) {
+			(void)sym_lines_join(tasks[i].lines, w.tasks[i].twins[j].lines);
+			sym_lines_free(w.tasks[i].twins[j].lines);
+		}
+	}
+	free(w.tasks);
+	(void)pthread_mutex_destroy(&w.lock);
+	(void)pthread_cond_destroy(&w.changed);
+}

@@ -1,0 +1,549 @@
+/*
+ * unwinder/rule/lazy_fde.c: lazy FDE lookup, which reads a single FDE from a file whose .eh_frame has not
+ * been read.
+ */
+#include "unwinder/rule/lazy_fde.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "unwinder/cfi/pointer.h"
+#include "unwinder/table/row.h"
+
+/*
+ * Entries of the search table that are looked at together: a page of them. A good guess is inside
+ * it.
+ */
+#define WINDOW 512
+/* How many times to guess by proportion, before the range is halved each time. */
+#define GUESSES 4
+#define TRIES	48
+/* A search in the file takes as long as reading this many entries, in pages of 512. */
+#define SEARCH_COST 512
+/* The search table of the largest known file has 2 MB. */
+#define KEPT_MAX (UINT64_C(64) << 20)
+/* For a file in memory: after this many lookups it pays to cache the ends of FDEs. */
+#define LOOKUPS_FEW 64
+
+/* Bytes of the section that are read at a time to count its FDEs. */
+#define COUNTED 4096
+
+/*
+ * The largest FDE that is read. Of the 82,000 in libclang, 2 are longer than 4 KiB; of the 49,000
+ * in a compiler of GCC's, one has 20 KB.
+ */
+#define FDE_MAX ((size_t)24 << 10)
+/* Bytes of an FDE that are read at first: nearly always all of it and the head of the next one. */
+#define FDE_READ 256
+
+/* CIEs that may stand between two neighbouring FDEs. */
+#define CIES_MAX 4
+
+struct entry {
+	uint64_t start, fde; /* vaddr */
+};
+
+/* ---- the search table ------------------------------------------------------------- */
+
+/* Decode a signed 32-bit address that counts from the header (datarel sdata4). */
+static uint64_t start_of(const struct uw_peek *peek, const uint8_t *entry)
+{
+	return peek->header_vaddr + (uint64_t)(int32_t)uw_bytes_little(entry);
+}
+
+/* Read n entries of the search table from number i. -EAGAIN: they cannot be read. */
+static int read_entries(const struct uw_peek *peek, uint64_t i, size_t n, uint8_t *out)
+{
+	return uw_source_read(&peek->source, peek->table_off + 8 * i, out, 8 * n) ? -EAGAIN : 0;
+}
+
+/*
+ * Find the search table, if its header is as linkers write it (LSB 5.0 §10.6.2): pcrel sdata4,
+ * udata4, datarel sdata4.
+ */
+static bool find_table(struct uw_peek *peek, const struct uw_elf *elf)
+{
+	static const uint8_t usual[4] = { 1, UW_PE_PCREL | UW_PE_SDATA4, UW_PE_UDATA4,
+					  UW_PE_DATAREL | UW_PE_SDATA4 };
+	const struct uw_phdr *p = elf->phdrs, *end = p + elf->n_phdrs;
+	uint8_t head[12], first[8], last[8];
+
+	while (p < end && p->type != PT_GNU_EH_FRAME)
+		p++;
+	if (p == end || p->file_size < sizeof(head) ||
+	    uw_source_read(&elf->source, p->off, head, sizeof(head)) ||
+	    memcmp(head, usual, sizeof(usual)) != 0)
+		return false;
+	peek->table_off = p->off + sizeof(head);
+	peek->header_vaddr = p->vaddr;
+	peek->n = uw_bytes_little(head + 8);
+	if (peek->n < 2 || peek->n > (p->file_size - sizeof(head)) / 8 ||
+	    read_entries(peek, 0, 1, first) || read_entries(peek, peek->n - 1, 1, last))
+		return false;
+	peek->first = start_of(peek, first);
+	peek->last = start_of(peek, last);
+	return peek->first < peek->last;
+}
+
+void uw_peek_init(struct uw_peek *peek, const struct uw_elf *elf, const struct uw_cfi *bases)
+{
+	const struct uw_section *frames = uw_elf_section(elf, ".eh_frame");
+
+	*peek = (struct uw_peek){ .in_memory = elf->source.image || elf->source.view.bytes,
+				  .source = elf->source,
+				  .arch = uw_arch_of(elf->machine),
+				  .bases = *bases };
+	pthread_mutex_init(&peek->lock, NULL);
+	if (!frames || frames->type == SHT_NOBITS || frames->flags & SHF_COMPRESSED ||
+	    frames->size > UINT32_MAX)
+		return;
+	peek->frames_off = frames->off;
+	peek->frames_vaddr = frames->vaddr;
+	peek->frames_size = frames->size;
+	peek->usable = find_table(peek, elf);
+}
+
+void uw_peek_fini(struct uw_peek *peek)
+{
+	if (peek->source.size)
+		pthread_mutex_destroy(&peek->lock);
+	free(atomic_load_explicit(&peek->kept, memory_order_relaxed));
+	free(atomic_load_explicit(&peek->ends, memory_order_relaxed));
+}
+
+/* Read all entries, to store them. NULL: no memory, too many entries, or they cannot be read. */
+static uint8_t *read_table(struct uw_peek *peek)
+{
+	uint8_t *table = peek->n <= KEPT_MAX / 8 ? malloc(8 * peek->n) : NULL;
+
+	if (table && read_entries(peek, 0, peek->n, table)) {
+		free(table);
+		table = NULL;
+	}
+	return table;
+}
+
+/*
+ * Store the search table, unless the file is in memory anyway, and make the cache of FDE ends.
+ * Called after enough lookups for both to pay.
+ */
+static void keep(struct uw_peek *peek)
+{
+	struct uw_peek_end *ends;
+
+	pthread_mutex_lock(&peek->lock);
+	if (!peek->in_memory && !atomic_load_explicit(&peek->kept, memory_order_relaxed))
+		atomic_store_explicit(&peek->kept, read_table(peek), memory_order_release);
+	if (!atomic_load_explicit(&peek->ends, memory_order_relaxed)) {
+		ends = calloc((size_t)1 << UW_PEEK_ENDS_BITS, sizeof(*ends));
+		atomic_store_explicit(&peek->ends, ends, memory_order_release);
+	}
+	pthread_mutex_unlock(&peek->lock);
+}
+
+/*
+ * Return the stored search table, or NULL if lookups must use the file. This also counts the
+ * lookups.
+ */
+static const uint8_t *entries_of(struct uw_peek *peek)
+{
+	const uint8_t *kept = atomic_load_explicit(&peek->kept, memory_order_acquire);
+	unsigned int n;
+
+	if (kept || (peek->in_memory && atomic_load_explicit(&peek->ends, memory_order_relaxed)))
+		return kept;
+	n = atomic_fetch_add_explicit(&peek->n_searched, 1, memory_order_relaxed);
+	if (n < (peek->in_memory ? LOOKUPS_FEW : peek->n / SEARCH_COST))
+		return NULL;
+	keep(peek);
+	return atomic_load_explicit(&peek->kept, memory_order_acquire);
+}
+
+/* Consecutive entries of the search table. */
+struct some {
+	const uint8_t *bytes; /* NULL: each entry is read when it is looked at */
+	uint64_t from;	      /* the number of the first */
+};
+
+/* Decode entry i of some. */
+static int entry_of(const struct uw_peek *peek, const struct some *some, size_t i,
+		    struct entry *out)
+{
+	uint8_t room[8];
+	const uint8_t *bytes = some->bytes ? some->bytes + 8 * i : room;
+	int err = some->bytes ? 0 : read_entries(peek, some->from + i, 1, room);
+
+	if (!err)
+		*out = (struct entry){ .start = start_of(peek, bytes),
+				       .fde = start_of(peek, bytes + 4) };
+	return err;
+}
+
+/*
+ * Search n entries, the first of which starts at or before lookup, the last after it. found gets
+ * the entry that contains lookup and the next one.
+ */
+static int search(const struct uw_peek *peek, const struct some *some, size_t n, uint64_t lookup,
+		  struct entry found[2])
+{
+	size_t low = 0, high = n - 1;
+	struct entry entry;
+	int err = 0;
+
+	while (!err && high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		err = entry_of(peek, some, middle, &entry);
+		if (!err && entry.start <= lookup)
+			low = middle;
+		else
+			high = middle;
+	}
+	if (!err)
+		err = entry_of(peek, some, low, &found[0]);
+	return err ? err : entry_of(peek, some, low + 1, &found[1]);
+}
+
+/*
+ * Find the last entry that starts at or before lookup, and the entry after it. Starts grow about
+ * evenly with their numbers, so the first look is mostly the only one. -EAGAIN: lookup is outside
+ * the table, or the table is not sorted.
+ */
+static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[2])
+{
+	uint64_t low = 0, high = peek->n - 1, low_start = peek->first, high_start = peek->last;
+	uint8_t room[8 * WINDOW];
+	const uint8_t *kept;
+
+	if (lookup < low_start || lookup >= high_start)
+		return -EAGAIN;
+	kept = entries_of(peek);
+	/* low starts at or before lookup and high after it, if the table is sorted. */
+	for (unsigned int try = 0; try < TRIES && low < high; try++) {
+		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;
+		uint64_t at = (high - low) / 2, from;
+		struct entry begin, end;
+		struct some some;
+
+		if (low_start > lookup || high_start <= lookup)
+			return -EAGAIN;
+		if (try < GUESSES)
+			at = (uint64_t)((__uint128_t)(lookup - low_start) * (high - low) /
+					(high_start - low_start));
+		from = at < n / 2 ? low : low + at - n / 2;
+		if (from > high + 1 - n)
+			from = high + 1 - n;
+		some = (struct some){ .bytes = kept ? kept + 8 * from : NULL, .from = from };
+		if (!kept && !peek->in_memory) {
+			if (read_entries(peek, from, n, room))
+				return -EAGAIN;
+			some.bytes = room;
+		}
+		if (entry_of(peek, &some, 0, &begin) || entry_of(peek, &some, n - 1, &end))
+			return -EAGAIN;
+		if (lookup < begin.start) {
+			high = from;
+			high_start = begin.start;
+		} else if (lookup >= end.start) {
+			low = from + n - 1;
+			low_start = end.start;
+		} else {
+			return search(peek, &some, n, lookup, found);
+		}
+	}
+	return -EAGAIN;
+}
+
+/* Return whether the starts never decrease from one entry to the next. */
+static bool is_sorted(const struct uw_peek *peek)
+{
+	uint8_t room[8 * WINDOW];
+	uint64_t last = 0;
+
+	for (uint64_t i = 0; i < peek->n; i += WINDOW) {
+		size_t n = peek->n - i < WINDOW ? (size_t)(peek->n - i) : WINDOW;
+
+		if (read_entries(peek, i, n, room))
+			return false;
+		for (size_t k = 0; k < n; k++) {
+			if (start_of(peek, room + 8 * k) < last)
+				return false;
+			last = start_of(peek, room + 8 * k);
+		}
+	}
+	return true;
+}
+
+/*
+ * Count the section's FDEs by their heads. If they cannot be counted, return more than the table
+ * has.
+ */
+static uint64_t count_fdes(const struct uw_peek *peek)
+{
+	uint8_t room[COUNTED];
+	uint64_t n = 0, off = 0;
+
+	while (off + 8 <= peek->frames_size && n <= peek->n) {
+		uint64_t left = peek->frames_size - off, size = left < COUNTED ? left : COUNTED;
+		uint64_t at = 0;
+
+		if (uw_source_read(&peek->source, peek->frames_off + off, room, size))
+			return UINT64_MAX;
+		while (at + 8 <= size) {
+			uint32_t length = uw_bytes_little(room + at);
+
+			if (!length) /* the terminator, where the loader stops */
+				return n;
+			if (length < 4 || length >= UINT32_MAX - 15)
+				return UINT64_MAX;
+			n += uw_bytes_little(room + at + 4) != 0;
+			at += 4 + (uint64_t)length;
+		}
+		off += at;
+	}
+	return n;
+}
+
+/*
+ * Return whether every FDE is in the search table. To find out, the whole section is read once,
+ * which is worth the cost only if the file is in memory.
+ */
+static bool table_is_whole(struct uw_peek *peek)
+{
+	int whole = atomic_load_explicit(&peek->whole, memory_order_relaxed);
+
+	if (!whole && peek->in_memory) {
+		whole = is_sorted(peek) && count_fdes(peek) == peek->n ? 1 : -1;
+		atomic_store_explicit(&peek->whole, whole, memory_order_relaxed);
+	}
+	return whole > 0;
+}
+
+/* ---- an FDE ------------------------------------------------------------------------- */
+
+/* A CIE followed by an FDE, as if they were a section of their own. */
+struct pair {
+	uint8_t bytes[UW_PEEK_CIE_MAX + FDE_MAX]; /* the FDE begins at UW_PEEK_CIE_MAX */
+	size_t cie, size;			  /* size of the CIE, size of both */
+	uint64_t next; /* offset in the file's section of what follows the FDE */
+};
+
+/*
+ * Read the CIE at off into out, which has room for UW_PEEK_CIE_MAX bytes, and its size into *size.
+ * CIEs are cached. -EAGAIN: it is larger, or cannot be read.
+ */
+static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *size)
+{
+	uint64_t left = peek->frames_size - off;
+	struct uw_peek_cie *cie;
+	bool found = false;
+
+	pthread_mutex_lock(&peek->lock);
+	for (cie = peek->cies; cie < peek->cies + UW_PEEK_CIES && !found; cie++) {
+		if (!cie->size || cie->off != off)
+			continue;
+		memcpy(out, cie->bytes, cie->size);
+		*size = cie->size;
+		found = true;
+	}
+	pthread_mutex_unlock(&peek->lock);
+	if (found)
+		return 0;
+	if (left < 8 || uw_source_read(&peek->source, peek->frames_off + off, out,
+				       left < UW_PEEK_CIE_MAX ? left : UW_PEEK_CIE_MAX))
+		return -EAGAIN;
+	if (uw_bytes_little(out) > UW_PEEK_CIE_MAX - 4 || uw_bytes_little(out) + 4 > left)
+		return -EAGAIN;
+	*size = uw_bytes_little(out) + 4;
+	pthread_mutex_lock(&peek->lock);
+	cie = &peek->cies[peek->n_cies++ % UW_PEEK_CIES];
+	cie->off = off;
+	cie->size = *size;
+	memcpy(cie->bytes, out, *size);
+	pthread_mutex_unlock(&peek->lock);
+	return 0;
+}
+
+/*
+ * Read an FDE and its CIE into pair, and change the FDE's CIE pointer so that it fits there.
+ * -EAGAIN: the FDE is too large, of another form, or cannot be read.
+ */
+static int read_pair(struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair)
+{
+	uint64_t off = fde_vaddr - peek->frames_vaddr, left = peek->frames_size - off, size, id;
+	uint8_t cie[UW_PEEK_CIE_MAX], *fde = pair->bytes + UW_PEEK_CIE_MAX;
+	int err;
+
+	if (fde_vaddr < peek->frames_vaddr || off > peek->frames_size || left < 8 ||
+	    uw_source_read(&peek->source, peek->frames_off + off, fde,
+			   left < FDE_READ ? left : FDE_READ))
+		return -EAGAIN;
+	size = (uint64_t)uw_bytes_little(fde) + 4;
+	id = uw_bytes_little(fde + 4); /* counts back from itself to the CIE */
+	if (size < 8 || size > FDE_MAX || size > left || id == 0 || id > off + 4)
+		return -EAGAIN;
+	if (size > FDE_READ && uw_source_read(&peek->source, peek->frames_off + off + FDE_READ,
+					      fde + FDE_READ, size - FDE_READ))
+		return -EAGAIN;
+	err = read_cie(peek, off + 4 - id, cie, &pair->cie);
+	if (err)
+		return err;
+	memcpy(fde - pair->cie, cie, pair->cie);
+	for (unsigned int i = 0; i < 4; i++)
+		fde[4 + i] = (uint8_t)((pair->cie + 4) >> 8 * i);
+	pair->size = pair->cie + size;
+	pair->next = off + size;
+	return 0;
+}
+
+static bool has_expression(const struct uw_rule *rule)
+{
+	bool has = rule->cfa_size;
+
+	for (unsigned int i = 0; i < rule->n_regs; i++)
+		has |= rule->regs[i].kind == UW_RULE_AT_EXPR || rule->regs[i].kind == UW_RULE_EXPR;
+	return has;
+}
+
+/*
+ * Return whether the entry at offset off is the FDE at vaddr, with nothing but CIEs between them. A
+ * search table may lack FDEs, and only counting them all shows that. But if the two FDEs around a
+ * gap are neighbours in the section, too, there is none between them.
+ */
+static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t vaddr)
+{
+	uint8_t head[8];
+
+	for (unsigned int i = 0; i <= CIES_MAX; i++) {
+		if (peek->frames_vaddr + off == vaddr)
+			return true;
+		if (off > peek->frames_size || peek->frames_size - off < sizeof(head) ||
+		    uw_source_read(&peek->source, peek->frames_off + off, head, sizeof(head)) ||
+		    uw_bytes_little(head + 4) != 0 || uw_bytes_little(head) >= UINT32_MAX - 4)
+			return false;
+		off += (uint64_t)uw_bytes_little(head) + 4;
+	}
+	return false;
+}
+
+/*
+ * Return the cache slot for the end of the FDE that starts at start. NULL: there is no cache yet.
+ */
+static struct uw_peek_end *end_slot(const struct uw_peek *peek, uint64_t start)
+{
+	struct uw_peek_end *ends = atomic_load_explicit(&peek->ends, memory_order_acquire);
+
+	return ends ? &ends[start * 0x9e3779b97f4a7c15 >> (64 - UW_PEEK_ENDS_BITS)] : NULL;
+}
+
+/* Cache the end of an FDE. */
+static void keep_end(struct uw_peek *peek, uint64_t start, uint64_t end)
+{
+	struct uw_peek_end *slot = end_slot(peek, start);
+
+	if (!slot)
+		return;
+	pthread_mutex_lock(&peek->lock);
+	*slot = (struct uw_peek_end){ .start = start, .end = end };
+	pthread_mutex_unlock(&peek->lock);
+}
+
+/* Return the cached end of the FDE that starts at start; 0: it is not cached. */
+static uint64_t known_end(struct uw_peek *peek, uint64_t start)
+{
+	const struct uw_peek_end *slot = end_slot(peek, start);
+	struct uw_peek_end copy;
+
+	if (!slot)
+		return 0;
+	pthread_mutex_lock(&peek->lock);
+	copy = *slot;
+	pthread_mutex_unlock(&peek->lock);
+	return copy.start == start ? copy.end : 0;
+}
+
+/*
+ * Read the FDE of found[0] into fde and pair. -ENOENT: lookup lies after it, in the gap [*start,
+ * *end). -EAGAIN: as for uw_peek_rule.
+ */
+static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t lookup,
+		    struct uw_cfi *cfi, struct pair *pair, struct uw_fde *fde, uint64_t *start,
+		    uint64_t *end)
+{
+	if (read_pair(peek, found[0].fde, pair))
+		return -EAGAIN;
+	*cfi = peek->bases;
+	cfi->data = pair->bytes + UW_PEEK_CIE_MAX - pair->cie;
+	cfi->size = pair->size;
+	cfi->vaddr = found[0].fde - pair->cie;
+	cfi->eh = true;
+	if (uw_cfi_entry(cfi, pair->cie, fde, NULL) || fde->start != found[0].start ||
+	    fde->end <= fde->start)
+		return -EAGAIN;
+	if (lookup >= fde->end) {
+		if (!are_neighbours(peek, pair->next, found[1].fde) && !table_is_whole(peek))
+			return -EAGAIN;
+		*start = fde->end;
+		*end = found[1].start;
+		return -ENOENT;
+	}
+	keep_end(peek, fde->start, fde->end);
+	return 0;
+}
+
+int uw_peek_rule(struct uw_peek *peek, uint64_t lookup, struct uw_rule *out, uint64_t *start,
+		 uint64_t *end)
+{
+	struct entry found[2];
+	struct uw_cfi cfi;
+	struct uw_fde fde;
+	struct pair pair;
+	struct uw_row row;
+	int err;
+
+	if (!peek->usable || find_entry(peek, lookup, found))
+		return -EAGAIN;
+	err = find_fde(peek, found, lookup, &cfi, &pair, &fde, start, end);
+	if (err)
+		return err;
+	err = uw_cfi_rule(&cfi, &fde, lookup, out);
+	if (err)
+		return -EAGAIN;
+	/* the expressions lie in pair; a row does not refer to them */
+	if (has_expression(out)) {
+		if (uw_row_of(peek->arch, out, &row))
+			return -EAGAIN;
+		uw_row_rule(peek->arch, row.word, row.ext, out);
+	}
+	*start = fde.start;
+	*end = fde.end;
+	return 0;
+}
+
+int uw_peek_range(struct uw_peek *peek, uint64_t lookup, uint64_t *start, uint64_t *end)
+{
+	struct entry found[2];
+	struct uw_cfi cfi;
+	struct uw_fde fde;
+	struct pair pair;
+	uint64_t known;
+	int err;
+
+	if (!peek->usable || find_entry(peek, lookup, found))
+		return -EAGAIN;
+	known = known_end(peek, found[0].start);
+	if (lookup < known) {
+		*start = found[0].start;
+		*end = known;
+		return 0;
+	}
+	err = find_fde(peek, found, lookup, &cfi, &pair, &fde, start, end);
+	if (err)
+		return err;
+	*start = fde.start;
+	*end = fde.end;
+	return 0;
+}
