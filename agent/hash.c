@@ -9,6 +9,18 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+
+uint64_t hash_secret;
+
+/*
+ * Without a secret an attacker can make look-ups slow. That is no reason to do nothing, so a failure
+ * is ignored.
+ */
+void hash_randomize(void)
+{
+	(void)getrandom(&hash_secret, sizeof(hash_secret), GRND_NONBLOCK);
+}
 
 /*
  * Hash words of eight bytes; the last word is padded with zeros. The length is hashed first, so

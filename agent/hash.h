@@ -13,19 +13,29 @@
 #include <stdint.h>
 
 /*
+ * A number that goes into every hash, so that nobody can prepare names or addresses that collide. It
+ * is 0 until hash_randomize() is called, which the program does once at its start, before any index
+ * is made. Hashes are compared within one process only.
+ */
+extern uint64_t hash_secret;
+void hash_randomize(void);
+
+/*
  * Hash n bytes. The hash is fast and not cryptographic, and its value depends on the machine's byte
  * order.
  */
 uint64_t hash_bytes(uint64_t seed, const void *bytes, size_t n);
 /*
- * Hash a number. Multiply by 2^64 / golden ratio (Fibonacci hashing), then fold high bits into the
- * low ones: the index uses the low bits as the position of a slot.
+ * Hash a number. Multiply by 2^64 / golden ratio (Fibonacci hashing), and fold the high half of the
+ * product into the low one: the index uses the low bits as the position of a slot. The product's low
+ * half alone would not do: bit 63 of the number reaches nothing but bit 63 of it.
  */
 static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
 {
-	uint64_t h = (seed ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+	unsigned __int128 h =
+		(unsigned __int128)(seed ^ value ^ hash_secret) * UINT64_C(0x9e3779b97f4a7c15);
 
-	return h ^ (h >> 29);
+	return (uint64_t)h ^ (uint64_t)(h >> 64);
 }
 
 #define HASH_NONE UINT32_MAX

@@ -1,5 +1,6 @@
 /* agent/cmd/main.c: runs the subcommand that the command line names. */
 #include "agent/cmd/cmd.h"
+#include "agent/hash.h"
 
 #include "agent/log.h"
 
@@ -111,6 +112,7 @@ int main(int argc, char **argv)
 	 */
 	if (!isatty(STDOUT_FILENO))
 		(void)setvbuf(stdout, buffer, _IOFBF, sizeof(buffer));
+	hash_randomize();
 	rc = run(argc, argv);
 	/* The command is successful only if its standard output could be written. */
 	errno = 0;

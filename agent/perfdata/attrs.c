@@ -17,9 +17,9 @@
 	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER)
 
-void perfdata_attrs_init(struct perfdata_attrs *attrs, uint64_t seed)
+void perfdata_attrs_init(struct perfdata_attrs *attrs)
 {
-	*attrs = (struct perfdata_attrs){ .seed = seed, .sample_id_at = -1, .record_id_at = -1 };
+	*attrs = (struct perfdata_attrs){ .sample_id_at = -1, .record_id_at = -1 };
 }
 
 void perfdata_attrs_fini(struct perfdata_attrs *attrs)
@@ -28,22 +28,16 @@ void perfdata_attrs_fini(struct perfdata_attrs *attrs)
 	free(attrs->ids);
 	hash_fini(&attrs->by_id);
 	free(attrs->events);
-	perfdata_attrs_init(attrs, 0);
+	perfdata_attrs_init(attrs);
 }
 
 /* ---- ids ------------------------------------------------------------------ */
-
-/* Hash twice, so that the high bits of the id affect the low bits of the hash. */
-static uint64_t hash_id(const struct perfdata_attrs *attrs, uint64_t id)
-{
-	return hash_u64(attrs->seed, hash_u64(attrs->seed, id));
-}
 
 /* Return the index of an id in attrs->ids, or HASH_NONE. */
 static uint32_t find_id(const struct perfdata_attrs *attrs, uint64_t id)
 {
 	struct hash_search at;
-	uint32_t i = hash_first(&attrs->by_id, hash_id(attrs, id), &at);
+	uint32_t i = hash_first(&attrs->by_id, hash_u64(0, id), &at);
 
 	while (i != HASH_NONE && attrs->ids[i].id != id)
 		i = hash_next(&at);
@@ -58,7 +52,7 @@ static int set_id(struct perfdata_attrs *attrs, uint64_t id, uint32_t attr)
 	if (i == HASH_NONE) {
 		i = (uint32_t)attrs->n_ids;
 		if (array_grow(attrs->ids, attrs->n_ids, attrs->room_ids) ||
-		    hash_add(&attrs->by_id, hash_id(attrs, id), i))
+		    hash_add(&attrs->by_id, hash_u64(0, id), i))
 			return -ENOMEM;
 		attrs->n_ids++;
 	}

@@ -35,14 +35,13 @@ struct perfdata_attrs {
 	struct perfdata_id *ids;
 	size_t n_ids, room_ids;
 	struct hash_index by_id;
-	uint64_t seed;	  /* of the hash, random: an attacker cannot provoke collisions */
 	int sample_id_at; /* u64s from a sample's start to its id; -1: samples have no id */
 	int record_id_at; /* u64s from the end of other records to the id; -1: no id */
 	struct source_event *events;
 	size_t n_events, room_events;
 };
 
-void perfdata_attrs_init(struct perfdata_attrs *attrs, uint64_t seed);
+void perfdata_attrs_init(struct perfdata_attrs *attrs);
 void perfdata_attrs_fini(struct perfdata_attrs *attrs);
 
 /*

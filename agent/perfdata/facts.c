@@ -24,11 +24,6 @@ void perfdata_facts_fini(struct perfdata_facts *facts)
 
 /* ---- build-ids ---------------------------------------------------------------- */
 
-static uint64_t hash_name(const struct perfdata_facts *facts, const char *name, size_t size)
-{
-	return hash_u64(facts->seed, hash_bytes(facts->seed, name, size));
-}
-
 /* Return the index of a name (size bytes, without NUL), whose hash is given, or HASH_NONE. */
 static uint32_t find_name(const struct perfdata_facts *facts, const char *name, size_t size,
 			  uint64_t hash)
@@ -46,7 +41,7 @@ static uint32_t find_name(const struct perfdata_facts *facts, const char *name, 
 static int add_build_id(struct perfdata_facts *facts, const char *name, size_t size,
 			const struct uw_build_id *id)
 {
-	uint64_t hash = hash_name(facts, name, size);
+	uint64_t hash = hash_bytes(0, name, size);
 	uint32_t i = find_name(facts, name, size, hash);
 
 	if (size >= PERFDATA_BUILD_ID_NAMES_MAX - facts->names_size)
@@ -73,7 +68,7 @@ static int add_build_id(struct perfdata_facts *facts, const char *name, size_t s
 const struct uw_build_id *perfdata_facts_find(const struct perfdata_facts *facts, const char *name)
 {
 	size_t size = strlen(name);
-	uint32_t i = find_name(facts, name, size, hash_name(facts, name, size));
+	uint32_t i = find_name(facts, name, size, hash_bytes(0, name, size));
 
 	return i == HASH_NONE ? NULL : &facts->build_ids[i].id;
 }

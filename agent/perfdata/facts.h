@@ -26,7 +26,6 @@ struct perfdata_facts {
 	struct perfdata_build_id *build_ids;
 	size_t n_build_ids, room_build_ids, names_size;
 	struct hash_index by_name;
-	uint64_t seed; /* of the hash, random: an attacker cannot provoke collisions */
 };
 
 void perfdata_facts_fini(struct perfdata_facts *facts);

@@ -23,7 +23,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -228,12 +227,7 @@ int source_perfdata_open(int fd, const char *name, struct source **out, char *er
 	p->seekable = size >= 0;
 	p->end = p->file_size = p->seekable ? (uint64_t)size : 0;
 	p->pipe.pool = p->inflated.pool = &p->pool;
-	/*
-	 * Without a random seed an attacker could build a file that is slow to read. That is no
-	 * reason to refuse the file, so a failure is ignored.
-	 */
-	(void)getrandom(&p->facts.seed, sizeof(p->facts.seed), GRND_NONBLOCK);
-	perfdata_attrs_init(&p->attrs, p->facts.seed);
+	perfdata_attrs_init(&p->attrs);
 	perfdata_queue_init(&p->queue);
 	perfdata_window_init(&p->window, fd, p->file_size);
 	p->scratch = malloc(PERFDATA_RECORD_MAX + 1);

@@ -46,6 +46,26 @@ static void test_index_agrees_with_a_plain_array(void)
 	hash_fini(&index);
 }
 
+/*
+ * Bit 63 of one word and bits 63 and 34 of the next: with the low half of a product alone, such
+ * words have the same hash under every secret.
+ */
+static void test_collisions_cannot_be_prepared(void)
+{
+	unsigned int same = 0;
+
+	for (int round = 0; round < 1000; round++) {
+		uint64_t words[2] = { (uint64_t)rand(), (uint64_t)rand() }, others[2];
+
+		others[0] = words[0] ^ UINT64_C(1) << 63;
+		others[1] = words[1] ^ UINT64_C(1) << 63 ^ UINT64_C(1) << 34;
+		hash_randomize();
+		same += (uint32_t)hash_bytes(0, words, sizeof(words)) ==
+			(uint32_t)hash_bytes(0, others, sizeof(others));
+	}
+	CHECK(same < 10, "words that differ in high bits have different hashes");
+}
+
 /* A dense array: the last element fills the gap of a removed one. Its keys are hashed weakly. */
 static void test_elements_can_move(void)
 {
@@ -110,6 +130,7 @@ static void test_strings_are_kept_once(void)
 int main(void)
 {
 	test_index_agrees_with_a_plain_array();
+	test_collisions_cannot_be_prepared();
 	test_elements_can_move();
 	test_remove_looks_at_the_hash();
 	test_strings_are_kept_once();
