@@ -138,7 +138,7 @@ $(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
 # The library that others link, and the store's virtual tables for the stock sqlite3 shell.
 PIC_FLAGS := $(CFLAGS) -fPIC
 $(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS))
-EXTENSION_C := agent/store/query/extension.c agent/store/query/vtab.c agent/store/tables/stored.c agent/store/key.c agent/store/db_errno.c agent/array.c agent/hash.c $(wildcard symbolizer/*.c symbolizer/*/*.c)
+EXTENSION_C := agent/store/query/extension.c agent/store/query/vtab.c agent/store/tables/stored.c agent/store/key.c agent/store/db_errno.c agent/array.c $(wildcard symbolizer/*.c symbolizer/*/*.c)
 $(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a agent/store/query/extension.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out %.map,$^) -Wl,--version-script=agent/store/query/extension.map -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
 
