@@ -261,7 +261,8 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
 	if (err)
 		return err;
 	/* the first entry that starts beyond vaddr */
-	low += UW_COUNT_UPTO(table->entries + low, high - low, addr, vaddr);
+	if (low < high) /* a table without entries has no array */
+		low += UW_COUNT_UPTO(table->entries + low, high - low, addr, vaddr);
 	at = low ? (uint32_t)(low - 1) : SYMBOLS_NONE;
 	for (int i = 0; i < ENCLOSING_MAX && at != SYMBOLS_NONE; i++) {
 		err = sym_keep_need(table, at);
