@@ -138,7 +138,7 @@ $(eval $(call build-in,$(BUILD)/tsan,TSAN_FLAGS))
 # The library that others link, and the store's virtual tables for the stock sqlite3 shell.
 PIC_FLAGS := $(CFLAGS) -fPIC
 $(eval $(call build-in,$(BUILD)/pic,PIC_FLAGS))
-EXTENSION_C := agent/store/query/extension.c agent/store/query/vtab.c agent/store/tables/stored.c agent/store/key.c agent/store/db_errno.c agent/array.c $(wildcard symbolizer/*.c symbolizer/*/*.c)
+EXTENSION_C := agent/store/query/extension.c agent/store/query/vtab.c agent/store/tables/stored.c agent/store/key.c agent/store/db_errno.c $(wildcard symbolizer/*.c symbolizer/*/*.c)
 $(BUILD)/offwind_sqlite.so: $(EXTENSION_C:%.c=$(BUILD)/pic/%.o) $(BUILD)/pic/liboffwind.a agent/store/query/extension.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -o $@ $(filter-out %.map,$^) -Wl,--version-script=agent/store/query/extension.map -Wl,--no-undefined -Wl,--gc-sections -lzstd -llzma -lz -liberty
 
@@ -173,7 +173,7 @@ library: $(LIB)/liboffwind.so.$(VERSION) $(LIB)/liboffwind.a $(LIB)/man3/liboffw
 # libunwind's remote functions over the unwinder, for programs that were linked with libunwind.
 COMPAT_C := $(wildcard compat/*.c)
 COMPAT_O := $(patsubst %.c,$(BUILD)/pic/%.o,$(COMPAT_C) $(UNWINDER_C) $(wildcard symbolizer/*.c symbolizer/*/*.c) \
-	agent/array.c agent/io.c $(addprefix agent/source/,core.c core_mappings.c core_notes.c frozen.c memory_image.c linkmap.c machine.c source.c))
+	agent/io.c $(addprefix agent/source/,core.c core_mappings.c core_notes.c frozen.c memory_image.c linkmap.c machine.c source.c))
 $(BUILD)/libunwind-offwind.so: $(COMPAT_O) compat/libunwind.map
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libunwind-offwind.so -Wl,--version-script=compat/libunwind.map \
 	  -Wl,--no-undefined -Wl,--gc-sections -o $@ $(COMPAT_O) $(PRIVATE_LIBS) -liberty

@@ -41,7 +41,8 @@ static inline int time_heap_push(struct time_heap *heap, const void *item, size_
 {
 	size_t i;
 
-	if (heap->n == heap->room && array_make(&heap->items, heap->n + 1, &heap->room, size))
+	if (heap->n == heap->room &&
+	    uw_array_reserve(&heap->items, heap->n + 1, &heap->room, size, SIZE_MAX))
 		return -ENOMEM;
 	for (i = heap->n++; i; i = (i - 1) / 2) {
 		const uint8_t *parent = time_heap_at(heap, (i - 1) / 2, size);

@@ -47,10 +47,10 @@ for room in text elf dwarf debug; do
 	before="$before|symbolizer/$room/[a-z0-9_]+\.h"
 	check symbolizer/$room "$before" "$own"
 done
-# What is text is decided in one place for all, base/text.h; nothing else of base/ is for the agent.
+# What is text and how arrays grow is written in one place for all; nothing else of base/ is for the agent.
 check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h|base/text\.h' '(sqlite3|bpf/.*)\.h'
 check compat     'compat/[a-z_]+\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|machine))\.h' "$own"
-check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/text\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
+check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/(text|growth)\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
 # Inside the agent: each directory, and the other directories that it may include.
 while read -r room others; do
