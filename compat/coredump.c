@@ -275,22 +275,6 @@ int _UCD_find_proc_info(unw_as as, unw_word ip, struct unw_proc_info *info, int 
 	return compat_files_proc_info(u->files, &query, info);
 }
 
-void _UCD_put_unwind_info(unw_as as, struct unw_proc_info *info, void *arg)
-{
-	(void)as;
-	(void)arg;
-	compat_release(info);
-}
-
-/* The list is found by its symbol. Programs that need it look the symbol up themselves. */
-int _UCD_get_dyn_info_list_addr(unw_as as, unw_word *addr, void *arg)
-{
-	(void)as;
-	(void)arg;
-	*addr = 0;
-	return -UNW_ENOINFO;
-}
-
 /* Read a register of the selected thread by its DWARF number. Writing is not supported. */
 int _UCD_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 {
@@ -306,32 +290,12 @@ int _UCD_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 	return 0;
 }
 
-/* Floating-point registers are not supported. */
-int _UCD_access_fpreg(unw_as as, int reg, void *value, int write, void *arg)
-{
-	(void)as;
-	(void)reg;
-	(void)value;
-	(void)write;
-	(void)arg;
-	return -UNW_EBADREG;
-}
-
 int _UCD_get_proc_name(unw_as as, unw_word ip, char *name, size_t size, unw_word *off, void *arg)
 {
 	struct UCD_info *u = arg;
 
 	(void)as;
 	return compat_files_proc_name(u->files, ip, name, size, off);
-}
-
-/* A core file cannot be resumed. */
-int _UCD_resume(unw_as as, struct unw_cursor *cursor, void *arg)
-{
-	(void)as;
-	(void)cursor;
-	(void)arg;
-	return -UNW_EINVAL;
 }
 
 struct unw_accessors _UCD_accessors = { .find_proc_info = _UCD_find_proc_info,

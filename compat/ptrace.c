@@ -163,22 +163,6 @@ int _UPT_find_proc_info(unw_as as, unw_word ip, struct unw_proc_info *info, int 
 	return files ? compat_files_proc_info(files, &query, info) : -UNW_ENOMEM;
 }
 
-void _UPT_put_unwind_info(unw_as as, struct unw_proc_info *info, void *arg)
-{
-	(void)as;
-	(void)arg;
-	compat_release(info);
-}
-
-/* The list is found by its symbol. Programs that need it look the symbol up themselves. */
-int _UPT_get_dyn_info_list_addr(unw_as as, unw_word *addr, void *arg)
-{
-	(void)as;
-	(void)arg;
-	*addr = 0;
-	return -UNW_ENOINFO;
-}
-
 /* Read a word of the thread's memory. Writing is not supported. */
 int _UPT_access_mem(unw_as as, unw_word addr, unw_word *value, int write, void *arg)
 {
@@ -208,31 +192,11 @@ int _UPT_access_reg(unw_as as, int reg, unw_word *value, int write, void *arg)
 	return 0;
 }
 
-/* Floating-point registers are not supported. */
-int _UPT_access_fpreg(unw_as as, int reg, void *value, int write, void *arg)
-{
-	(void)as;
-	(void)reg;
-	(void)value;
-	(void)write;
-	(void)arg;
-	return -UNW_EBADREG;
-}
-
 int _UPT_get_proc_name(unw_as as, unw_word ip, char *name, size_t size, unw_word *off, void *arg)
 {
 	struct compat_files *files = files_at(arg, as, ip);
 
 	return files ? compat_files_proc_name(files, ip, name, size, off) : -UNW_ENOMEM;
-}
-
-/* Resuming the thread at a frame would have to write registers, which is not supported. */
-int _UPT_resume(unw_as as, struct unw_cursor *cursor, void *arg)
-{
-	(void)as;
-	(void)cursor;
-	(void)arg;
-	return -UNW_EINVAL;
 }
 
 struct unw_accessors _UPT_accessors = { .find_proc_info = _UPT_find_proc_info,
