@@ -2,20 +2,9 @@
 # Tests offwind record --alloc: for a program with known allocations the figures are exact with
 # every method of watching; with sampling, they are right within the error of sampling.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
+. "$(dirname "$0")/../recorder.sh"
 . tests/wait.sh
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
-dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; umount "$dir/root" 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
 
 # "function objects bytes objects-in-use bytes-in-use" of each function of alloc.c.
 functions() {

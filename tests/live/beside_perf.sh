@@ -2,21 +2,10 @@
 # Tests that perf record works while offwind record -a runs and while it starts: perf's files are
 # sound, and their mapping records are not marked as having build-ids that perf did not ask for.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+. "$(dirname "$0")/../recorder.sh"
 perf --version >/dev/null 2>&1 || { echo "needs perf"; exit 77; }
-dir=$(mktemp -d)
 recorder=
 trap 'kill $recorder $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
 
 # sound WHAT FILE PROGRAM: perf can read its file, which has plain mappings, also of the program.
 sound() {

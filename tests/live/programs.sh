@@ -2,16 +2,9 @@
 # Tests whole stacks of real programs: of each one's user samples, at least 99 of 100 end at a root;
 # the output says why the others do not.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
-dir=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
+. "$(dirname "$0")/../recorder.sh"
 export WORKLOAD_DIR=$dir
 . tests/workload.sh
-failures=0
 
 # Java without options: its compiled code has no frame pointers.
 cat >"$dir/Work.java" <<'J'

@@ -2,21 +2,10 @@
 # Tests offwind record on this system: whole stacks of a real compiler, the capture file beside the
 # profile, windows, and how recordings end.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+. "$(dirname "$0")/../recorder.sh"
 . tests/wait.sh
 . tests/workload.sh
-dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; umount "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
 
 # Print the number after a word of "captured 9 = unwound 8 (root 7, …) + lost 1 …".
 figure() {

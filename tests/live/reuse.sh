@@ -2,18 +2,8 @@
 # Tests that callers that are taken over from a thread's last walk are those that a full walk finds:
 # live, from capture files and from perf.data, for real programs.
 set -u
-offwind=$PWD/$BUILD/offwind
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
+. "$(dirname "$0")/../recorder.sh"
 . tests/workload.sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
 
 # verified TEXT MIN: samples were walked both ways, none differs, and at least MIN % of the frames were taken over.
 verified() {

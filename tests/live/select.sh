@@ -2,16 +2,11 @@
 # Tests what is recorded of which threads: each filter lets through what was asked for and nothing
 # else, every event counts what its name says, and the accounting adds up on every CPU.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
+. "$(dirname "$0")/../recorder.sh"
 . tests/wait.sh
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
 target=$PWD/$BUILD/tests/live/target
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
-dir=$(mktemp -d)
 chmod 755 "$dir"
-group= failures=0
+group=
 cleanup() {
 	kill -9 $(jobs -p) 2>/dev/null
 	wait 2>/dev/null
@@ -20,11 +15,6 @@ cleanup() {
 	rm -rf "$dir"
 }
 trap cleanup EXIT
-
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
 
 # Print every number of events by their outcome, for each CPU and in total.
 cat >"$dir/accounts.py" <<'PY'

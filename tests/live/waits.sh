@@ -3,19 +3,8 @@
 # those of their own clocks and of the scheduler's statistics, also if short waits are left out, and
 # every wait that began is accounted for.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
-offwind=$PWD/$BUILD/offwind
+. "$(dirname "$0")/../recorder.sh"
 waits=$PWD/$BUILD/tests/live/waits
-[ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
-"$offwind" doctor >/dev/null 2>&1 || [ $? = 3 ] || { echo "live recording does not work here; see offwind doctor"; exit 77; }
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failures=0
-fail() {
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
 
 cat >"$dir/sums.py" <<'PY'
 import json, sys
