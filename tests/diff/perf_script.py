@@ -19,7 +19,7 @@ import struct
 import sys
 
 HEAD = re.compile(r'^\s*(?P<comm>.*?)\s+(?P<pid>\d+)/(?P<tid>\d+)\s+(?:\[\d+\]\s+)?(?P<time>\d+\.\d+):')
-FRAME = re.compile(r'^\s+(?P<ip>[0-9a-f]+)\s+(?P<sym>.*?)(?:\s+\((?P<dso>.*)\))?$')
+FRAME = re.compile(r'^\s+(?P<ip>[0-9a-f]+)\s+(?P<sym>.*?)(?:\s+\((?P<dso>[^()]*(?: \(deleted\))?)\))?$')
 
 
 def segments(path, cache={}):
@@ -82,7 +82,7 @@ def our_samples(text, tsv):
     for line in open(tsv, encoding='utf8', errors='replace'):
         row = line.rstrip('\n').split('\t')
         if row[0].isdigit() and row[3] != '-':
-            by_number[int(row[0])].append((int(row[3], 16), row[4], row[2]))
+            by_number[int(row[0])].append((int(row[3], 16), row[4], row[2], row[6]))
     return samples
 
 
@@ -92,12 +92,21 @@ def same(a, b):
 
 # Differences in which perf ends too early or continues too long.
 FURTHER = {'perf has no frames', 'perf stops after the kernel part', 'perf stops at the first user frame',
-           'perf stops earlier', 'perf loses a frame at generated code', 'perf goes on into no mapping'}
+           'perf stops earlier', 'perf loses a frame without a rule', 'perf goes on into no mapping'}
 
 
-def generated(frame):
-    """Return whether this is code without unwind information: V8's builtins and the code that it compiles."""
-    return frame[1].startswith('Builtins_') or frame[2] in ('[jit]', '[unknown]')
+def loses_a_frame(theirs, ours, equal):
+    """Return whether perf's frames are ours but for one that was found without unwind information.
+
+    There perf uses the frame pointer at once and so loses the caller of a leaf that has no frame of its own.  In a
+    recursion the frames go on being equal behind the lost one, so it is any of ours up to the first difference.
+    """
+    for lost in range(1, equal + 1):
+        rest = theirs[lost:]
+        if ours[lost][3] in ('prologue', 'leaf') and len(rest) < len(ours) - lost:
+            if all(same(a, b) for a, b in zip(rest, ours[lost + 1:])):
+                return True
+    return False
 
 
 def classify(theirs, ours):
@@ -120,11 +129,8 @@ def classify(theirs, ours):
         if all(f[2] in ('', '[unknown]') for f in theirs[n:]):
             return 'perf goes on into no mapping'
         return 'offwind stops earlier'
-    # Without rules, perf uses the frame pointer at once and so loses the caller of a leaf that has no frame of its own:
-    # perf's frames are ours without that one, as far as perf gets.
-    if n and generated(ours[n - 1]) and len(ours) > len(theirs):
-        if all(same(a, b) for a, b in zip(theirs[n:], ours[n + 1:])):
-            return 'perf loses a frame at generated code'
+    if loses_a_frame(theirs, ours, n):
+        return 'perf loses a frame without a rule'
     return 'frames differ'
 
 
@@ -132,7 +138,7 @@ def show(kind, key, theirs, ours):
     print(f'--- {kind}: tid {key[0]} time {key[1]}')
     for i in range(max(len(theirs), len(ours))):
         a = '%x %s %s' % theirs[i] if i < len(theirs) else '-'
-        b = '%x %s %s' % ours[i] if i < len(ours) else '-'
+        b = '%x %s %s' % ours[i][:3] if i < len(ours) else '-'
         mark = ' ' if i < len(theirs) and i < len(ours) and same(theirs[i], ours[i]) else '!'
         print(f'{mark} {a:70.70} | {b:70.70}')
 
