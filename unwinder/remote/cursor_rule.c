@@ -139,7 +139,8 @@ int uw_cursor_rule_in_space(const struct uw_cursor_state *s, struct uw_rule *rul
 
 	*bias = object ? mapping->bias : 0;
 	if (object)
-		err = uw_walk_rule(t->worker, object, uw_cursor_lookup(s) - *bias, s->exact, rule);
+		err = uw_facts_rule(&t->worker->facts, object, uw_cursor_lookup(s) - *bias,
+				    s->exact, rule);
 	if (err == -ENOENT)
 		err = uw_stepper_dynamic(t->space, uw_cursor_lookup(s), s->exact, rule, bias);
 	if (err == -ENOENT && !object &&

@@ -21,13 +21,6 @@
 /* How many times to guess by proportion, before the range is halved each time. */
 #define GUESSES 4
 #define TRIES	48
-/* A search in the file takes as long as reading this many entries, in pages of 512. */
-#define SEARCH_COST 512
-/* The search table of the largest known file has 2 MB. */
-#define KEPT_MAX (UINT64_C(64) << 20)
-/* For a file in memory: after this many lookups it pays to cache the ends of FDEs. */
-#define LOOKUPS_FEW 64
-
 /* Bytes of the section that are read at a time to count its FDEs. */
 #define COUNTED 4096
 
@@ -38,6 +31,9 @@
 #define FDE_MAX ((size_t)24 << 10)
 /* Bytes of an FDE that are read at first: nearly always all of it and the head of the next one. */
 #define FDE_READ 256
+
+/* The largest CIE that is read. */
+#define CIE_MAX 128
 
 /* CIEs that may stand between two neighbouring FDEs. */
 #define CIES_MAX 4
@@ -96,7 +92,6 @@ void uw_peek_init(struct uw_peek *peek, const struct uw_elf *elf, const struct u
 				  .source = elf->source,
 				  .arch = uw_arch_of(elf->machine),
 				  .bases = *bases };
-	pthread_mutex_init(&peek->lock, NULL);
 	if (!frames || frames->type == SHT_NOBITS || frames->flags & SHF_COMPRESSED ||
 	    frames->size > UINT32_MAX)
 		return;
@@ -104,62 +99,6 @@ void uw_peek_init(struct uw_peek *peek, const struct uw_elf *elf, const struct u
 	peek->frames_vaddr = frames->vaddr;
 	peek->frames_size = frames->size;
 	peek->usable = find_table(peek, elf);
-}
-
-void uw_peek_fini(struct uw_peek *peek)
-{
-	if (peek->source.size)
-		pthread_mutex_destroy(&peek->lock);
-	free(atomic_load_explicit(&peek->kept, memory_order_relaxed));
-	free(atomic_load_explicit(&peek->ends, memory_order_relaxed));
-}
-
-/* Read all entries, to store them. NULL: no memory, too many entries, or they cannot be read. */
-static uint8_t *read_table(struct uw_peek *peek)
-{
-	uint8_t *table = peek->n <= KEPT_MAX / 8 ? malloc(8 * peek->n) : NULL;
-
-	if (table && read_entries(peek, 0, peek->n, table)) {
-		free(table);
-		table = NULL;
-	}
-	return table;
-}
-
-/*
- * Store the search table, unless the file is in memory anyway, and make the cache of FDE ends.
- * Called after enough lookups for both to pay.
- */
-static void keep(struct uw_peek *peek)
-{
-	struct uw_peek_end *ends;
-
-	pthread_mutex_lock(&peek->lock);
-	if (!peek->in_memory && !atomic_load_explicit(&peek->kept, memory_order_relaxed))
-		atomic_store_explicit(&peek->kept, read_table(peek), memory_order_release);
-	if (!atomic_load_explicit(&peek->ends, memory_order_relaxed)) {
-		ends = calloc((size_t)1 << UW_PEEK_ENDS_BITS, sizeof(*ends));
-		atomic_store_explicit(&peek->ends, ends, memory_order_release);
-	}
-	pthread_mutex_unlock(&peek->lock);
-}
-
-/*
- * Return the stored search table, or NULL if lookups must use the file. This also counts the
- * lookups.
- */
-static const uint8_t *entries_of(struct uw_peek *peek)
-{
-	const uint8_t *kept = atomic_load_explicit(&peek->kept, memory_order_acquire);
-	unsigned int n;
-
-	if (kept || (peek->in_memory && atomic_load_explicit(&peek->ends, memory_order_relaxed)))
-		return kept;
-	n = atomic_fetch_add_explicit(&peek->n_searched, 1, memory_order_relaxed);
-	if (n < (peek->in_memory ? LOOKUPS_FEW : peek->n / SEARCH_COST))
-		return NULL;
-	keep(peek);
-	return atomic_load_explicit(&peek->kept, memory_order_acquire);
 }
 
 /* Consecutive entries of the search table. */
@@ -212,15 +151,13 @@ static int search(const struct uw_peek *peek, const struct some *some, size_t n,
  * evenly with their numbers, so the first look is mostly the only one. -EAGAIN: lookup is outside
  * the table, or the table is not sorted.
  */
-static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[2])
+static int find_entry(const struct uw_peek *peek, uint64_t lookup, struct entry found[2])
 {
 	uint64_t low = 0, high = peek->n - 1, low_start = peek->first, high_start = peek->last;
 	uint8_t room[8 * WINDOW];
-	const uint8_t *kept;
 
 	if (lookup < low_start || lookup >= high_start)
 		return -EAGAIN;
-	kept = entries_of(peek);
 	/* low starts at or before lookup and high after it, if the table is sorted. */
 	for (unsigned int try = 0; try < TRIES && low < high; try++) {
 		size_t n = high - low + 1 < WINDOW ? (size_t)(high - low + 1) : WINDOW;
@@ -236,8 +173,8 @@ static int find_entry(struct uw_peek *peek, uint64_t lookup, struct entry found[
 		from = at < n / 2 ? low : low + at - n / 2;
 		if (from > high + 1 - n)
 			from = high + 1 - n;
-		some = (struct some){ .bytes = kept ? kept + 8 * from : NULL, .from = from };
-		if (!kept && !peek->in_memory) {
+		some = (struct some){ .from = from };
+		if (!peek->in_memory) {
 			if (read_entries(peek, from, n, room))
 				return -EAGAIN;
 			some.bytes = room;
@@ -326,44 +263,25 @@ static bool table_is_whole(struct uw_peek *peek)
 
 /* A CIE followed by an FDE, as if they were a section of their own. */
 struct pair {
-	uint8_t bytes[UW_PEEK_CIE_MAX + FDE_MAX]; /* the FDE begins at UW_PEEK_CIE_MAX */
-	size_t cie, size;			  /* size of the CIE, size of both */
-	uint64_t next; /* offset in the file's section of what follows the FDE */
+	uint8_t bytes[CIE_MAX + FDE_MAX]; /* the FDE begins at CIE_MAX */
+	size_t cie, size;		  /* size of the CIE, size of both */
+	uint64_t next;			  /* offset in the file's section of what follows the FDE */
 };
 
 /*
- * Read the CIE at off into out, which has room for UW_PEEK_CIE_MAX bytes, and its size into *size.
- * CIEs are cached. -EAGAIN: it is larger, or cannot be read.
+ * Read the CIE at off into out, which has room for CIE_MAX bytes, and its size into *size.
+ * -EAGAIN: it is larger, or cannot be read.
  */
-static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *size)
+static int read_cie(const struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *size)
 {
 	uint64_t left = peek->frames_size - off;
-	struct uw_peek_cie *cie;
-	bool found = false;
 
-	pthread_mutex_lock(&peek->lock);
-	for (cie = peek->cies; cie < peek->cies + UW_PEEK_CIES && !found; cie++) {
-		if (!cie->size || cie->off != off)
-			continue;
-		memcpy(out, cie->bytes, cie->size);
-		*size = cie->size;
-		found = true;
-	}
-	pthread_mutex_unlock(&peek->lock);
-	if (found)
-		return 0;
 	if (left < 8 || uw_source_read(&peek->source, peek->frames_off + off, out,
-				       left < UW_PEEK_CIE_MAX ? left : UW_PEEK_CIE_MAX))
+				       left < CIE_MAX ? left : CIE_MAX))
 		return -EAGAIN;
-	if (uw_bytes_little(out) > UW_PEEK_CIE_MAX - 4 || uw_bytes_little(out) + 4 > left)
+	if (uw_bytes_little(out) > CIE_MAX - 4 || uw_bytes_little(out) + 4 > left)
 		return -EAGAIN;
 	*size = uw_bytes_little(out) + 4;
-	pthread_mutex_lock(&peek->lock);
-	cie = &peek->cies[peek->n_cies++ % UW_PEEK_CIES];
-	cie->off = off;
-	cie->size = *size;
-	memcpy(cie->bytes, out, *size);
-	pthread_mutex_unlock(&peek->lock);
 	return 0;
 }
 
@@ -371,10 +289,10 @@ static int read_cie(struct uw_peek *peek, uint64_t off, uint8_t *out, size_t *si
  * Read an FDE and its CIE into pair, and change the FDE's CIE pointer so that it fits there.
  * -EAGAIN: the FDE is too large, of another form, or cannot be read.
  */
-static int read_pair(struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair)
+static int read_pair(const struct uw_peek *peek, uint64_t fde_vaddr, struct pair *pair)
 {
 	uint64_t off = fde_vaddr - peek->frames_vaddr, left = peek->frames_size - off, size, id;
-	uint8_t cie[UW_PEEK_CIE_MAX], *fde = pair->bytes + UW_PEEK_CIE_MAX;
+	uint8_t cie[CIE_MAX], *fde = pair->bytes + CIE_MAX;
 	int err;
 
 	if (fde_vaddr < peek->frames_vaddr || off > peek->frames_size || left < 8 ||
@@ -430,42 +348,6 @@ static bool are_neighbours(const struct uw_peek *peek, uint64_t off, uint64_t va
 }
 
 /*
- * Return the cache slot for the end of the FDE that starts at start. NULL: there is no cache yet.
- */
-static struct uw_peek_end *end_slot(const struct uw_peek *peek, uint64_t start)
-{
-	struct uw_peek_end *ends = atomic_load_explicit(&peek->ends, memory_order_acquire);
-
-	return ends ? &ends[start * 0x9e3779b97f4a7c15 >> (64 - UW_PEEK_ENDS_BITS)] : NULL;
-}
-
-/* Cache the end of an FDE. */
-static void keep_end(struct uw_peek *peek, uint64_t start, uint64_t end)
-{
-	struct uw_peek_end *slot = end_slot(peek, start);
-
-	if (!slot)
-		return;
-	pthread_mutex_lock(&peek->lock);
-	*slot = (struct uw_peek_end){ .start = start, .end = end };
-	pthread_mutex_unlock(&peek->lock);
-}
-
-/* Return the cached end of the FDE that starts at start; 0: it is not cached. */
-static uint64_t known_end(struct uw_peek *peek, uint64_t start)
-{
-	const struct uw_peek_end *slot = end_slot(peek, start);
-	struct uw_peek_end copy;
-
-	if (!slot)
-		return 0;
-	pthread_mutex_lock(&peek->lock);
-	copy = *slot;
-	pthread_mutex_unlock(&peek->lock);
-	return copy.start == start ? copy.end : 0;
-}
-
-/*
  * Read the FDE of found[0] into fde and pair. -ENOENT: lookup lies after it, in the gap [*start,
  * *end). -EAGAIN: as for uw_peek_rule.
  */
@@ -476,7 +358,7 @@ static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t 
 	if (read_pair(peek, found[0].fde, pair))
 		return -EAGAIN;
 	*cfi = peek->bases;
-	cfi->data = pair->bytes + UW_PEEK_CIE_MAX - pair->cie;
+	cfi->data = pair->bytes + CIE_MAX - pair->cie;
 	cfi->size = pair->size;
 	cfi->vaddr = found[0].fde - pair->cie;
 	cfi->eh = true;
@@ -490,7 +372,6 @@ static int find_fde(struct uw_peek *peek, const struct entry found[2], uint64_t 
 		*end = found[1].start;
 		return -ENOENT;
 	}
-	keep_end(peek, fde->start, fde->end);
 	return 0;
 }
 
@@ -529,17 +410,10 @@ int uw_peek_range(struct uw_peek *peek, uint64_t lookup, uint64_t *start, uint64
 	struct uw_cfi cfi;
 	struct uw_fde fde;
 	struct pair pair;
-	uint64_t known;
 	int err;
 
 	if (!peek->usable || find_entry(peek, lookup, found))
 		return -EAGAIN;
-	known = known_end(peek, found[0].start);
-	if (lookup < known) {
-		*start = found[0].start;
-		*end = known;
-		return 0;
-	}
 	err = find_fde(peek, found, lookup, &cfi, &pair, &fde, start, end);
 	if (err)
 		return err;

@@ -6,8 +6,7 @@
  *
  *   1. Does a row of the compiled table cover the address? A row cannot know a signal trampoline
  *      without an FDE, so the code is looked at where the row may reach over one (at_trampoline).
- *   2. Is the rule in the rule cache? (words only)
- *   3. What does the file say (uw_object_interpret)?
+ *   2. What does the file say (uw_object_interpret)?
  *
  * uw_object_interpret:
  *
@@ -33,8 +32,6 @@
 #include "unwinder/rule/go_rules.h"
 #include "unwinder/rule/lazy_fde.h"
 #include "unwinder/rule/object_internal.h"
-#include "unwinder/rule/rule_cache.h"
-#include "unwinder/rule/syscalls.h"
 #include "unwinder/table/procs.h"
 #include "unwinder/table/row.h"
 #include "unwinder/table/table.h"
@@ -59,15 +56,13 @@ static const struct uw_procs *procs_of(const struct uw_object *o)
 
 /*
  * The cost of a lookup in the file, in bytes of section that could be read in the same time. A
- * lookup takes half a microsecond longer than in a section in memory. Reading takes 0.85 ns per
+ * lookup takes one microsecond longer than in a section in memory. Reading takes 0.85 ns per
  * byte, most of it for pages that are written for the first time; when memory is scarce, those
  * pages take ten times as long. In a mapped file a lookup takes no longer than in a section in
  * memory, except for rules near those found before.
  */
-#define PEEK_COST	 512
+#define PEEK_COST	 1024
 #define PEEK_COST_MAPPED 64
-/* After this many lookups, rules are stored in the rule cache. */
-#define PEEKS_FEW 256
 
 /*
  * Return whether to look up a rule in the file without reading its section. If so, it is counted as
@@ -94,11 +89,6 @@ static bool may_peek(struct uw_object *o)
 	if (!o->peek.usable ||
 	    n >= o->peek.frames_size / (o->peek.in_memory ? PEEK_COST_MAPPED : PEEK_COST))
 		return false;
-	if (n == PEEKS_FEW) {
-		pthread_mutex_lock(&o->lock);
-		uw_object_make_memo(o, o->peek.frames_size);
-		pthread_mutex_unlock(&o->lock);
-	}
 	atomic_fetch_add_explicit(&o->n_parsed, 1, memory_order_relaxed);
 	return true;
 }
@@ -440,18 +430,13 @@ const struct uw_table *uw_object_table(const struct uw_object *object)
 /*
  * Return whether lookup is in a signal trampoline that has no FDE of its own, in the padding
  * between two FDEs or where one ends. Tables are compiled without looking at the code, so they do
- * not have such trampolines. Call this where the table's rows do not rule out both cases. The
- * object must have a table.
+ * not have such trampolines. Call this where the table's rows do not rule out both cases.
  */
 static bool at_trampoline(const struct uw_object *o, uint64_t lookup, bool exact)
 {
-	const struct uw_compiled *compiled =
-		atomic_load_explicit(&o->compiled, memory_order_acquire);
-	struct uw_code_source code = uw_object_code_source(o);
 	struct uw_rule rule;
 
-	return uw_syscalls_near(&compiled->syscalls, &code, exact ? lookup : lookup + 1) &&
-	       signal_rule(o, exact ? lookup : lookup + 1, exact, &rule);
+	return signal_rule(o, exact ? lookup : lookup + 1, exact, &rule);
 }
 
 int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct uw_rule *out)
@@ -467,44 +452,42 @@ int uw_object_rule(struct uw_object *object, uint64_t lookup, bool exact, struct
 	return err;
 }
 
+bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word)
+{
+	const struct uw_table *table = uw_object_table(object);
+	bool inside = false;
+
+	if (table)
+		*word = uw_table_look(table, lookup, exact, &inside);
+	return inside;
+}
+
 int uw_object_word_made(struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word,
 			uint8_t *stepper, struct uw_rule *rule, enum uw_word_from *from)
 {
 	const struct uw_table *table = uw_object_table(object);
-	uint64_t key = lookup | (uint64_t)exact << 63;
 	struct uw_row row;
 	uint64_t found;
-	bool has_memo, inside;
+	bool inside;
 	int err;
 
-	*from = UW_WORD_KEPT;
 	if (table) {
 		found = uw_table_look(table, lookup, exact, &inside);
 		if (inside ||
 		    (uw_word_kind(found) != TABLE_NONE && !at_trampoline(object, lookup, exact))) {
 			*word = found;
 			*stepper = UW_STEPPER_CFI;
-			*from = inside ? UW_WORD_INSIDE : UW_WORD_KEPT;
+			*from = inside ? UW_WORD_INSIDE : UW_WORD_STORED;
 			return 0;
 		}
 	}
-	/*
-	 * No file has code in the upper half; there, lookup could be mistaken for another lookup's
-	 * key.
-	 */
-	has_memo =
-		!(lookup >> 62) && atomic_load_explicit(&object->memo_ready, memory_order_acquire);
-	if (has_memo && uw_memo_find(&object->memo, key, word, stepper))
-		return 0;
-	err = uw_object_interpret(object, lookup, exact, rule);
 	*from = UW_WORD_MADE;
+	err = uw_object_interpret(object, lookup, exact, rule);
 	if (err)
 		return err;
 	rule->compiled = false;
 	*word = uw_row_of(object->arch, rule, &row) ? TABLE_SLOW : row.word;
 	*stepper = rule->stepper;
-	if (has_memo)
-		uw_memo_keep(&object->memo, key, *word, *stepper);
 	return 0;
 }
 
@@ -565,16 +548,22 @@ int uw_object_function(struct uw_object *object, uint64_t vaddr, uint64_t *start
 	return err;
 }
 
+bool uw_object_may_begin(const struct uw_object *object, uint64_t vaddr)
+{
+	const struct uw_table *table = uw_object_table(object);
+
+	/* Just before most return addresses, the calling function goes on: the table shows that. */
+	return vaddr % UW_ENTRY_ALIGN == 0 && !(table && uw_table_inside(table, vaddr - 1, false));
+}
+
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr)
 {
 	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
 	struct uw_rule rule;
 	struct uw_code code;
 	uint64_t start, end;
-	const struct uw_table *table = uw_object_table(object);
 
-	/* Just before most return addresses, the calling function goes on: the table shows that. */
-	if (vaddr % UW_ENTRY_ALIGN != 0 || (table && uw_table_inside(table, vaddr - 1, false)))
+	if (!uw_object_may_begin(object, vaddr))
 		return false;
 	/* Check for a call before vaddr first: that is faster than looking up functions. */
 	return !uw_object_code(object, vaddr, buffer, &code) &&

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/elf.h"
-#include "unwinder/rule/code_cache.h"
 #include "unwinder/rule/object_internal.h"
 
 #define PAGE_MASK ((uint64_t)0xfff)
@@ -153,9 +152,6 @@ static int open_source(struct uw_object *o, int fd, struct uw_object **out)
 	} else {
 		o->elf.source.fd = -1;
 	}
-	o->codes = calloc(1, sizeof(*o->codes));
-	if (!err && !o->codes)
-		err = -ENOMEM;
 	if (err) {
 		uw_object_put(o);
 		return err;
@@ -252,9 +248,6 @@ void uw_object_put(struct uw_object *object)
 	free(object->segments);
 	free(object->header_data);
 	uw_object_free_tables(object);
-	uw_peek_fini(&object->peek);
-	uw_memo_fini(&object->memo);
-	free(object->codes);
 	free(object);
 }
 
@@ -417,7 +410,7 @@ int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 		   uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER], struct uw_code *out)
 {
 	const struct uw_segment *s = constant_at(object, vaddr, true);
-	uint64_t skip, before, after, past;
+	uint64_t skip, before, after;
 	int err;
 
 	/* A return address may be just behind the segment's last byte. */
@@ -429,13 +422,7 @@ int uw_object_code(const struct uw_object *object, uint64_t vaddr,
 	skip = vaddr - s->vaddr;
 	before = skip < UW_CODE_BEFORE ? skip : UW_CODE_BEFORE;
 	after = s->file_size - skip < UW_CODE_AFTER ? s->file_size - skip : UW_CODE_AFTER;
-	past = s->file_size < UINT64_MAX - s->off ? s->off + s->file_size : UINT64_MAX;
-	if (s->off > UINT64_MAX - skip)
-		return -EFAULT;
-	err = uw_codes_read(object->codes, &object->elf.source, s->off, past,
-			    s->off + skip - before, buffer, before + after)
-		      ? -EFAULT
-		      : 0;
+	err = read_segment(object, s, skip - before, buffer, before + after);
 	if (!err)
 		*out = (struct uw_code){ .at = buffer + before, .before = before, .after = after };
 	return err;

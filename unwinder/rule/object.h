@@ -41,6 +41,9 @@ int uw_object_interpret(struct uw_object *object, uint64_t lookup, bool exact, s
 #define UW_ENTRY_ALIGN 16
 bool uw_object_begins(struct uw_object *object, uint64_t vaddr);
 
+/* Return whether uw_object_begins has to look at the code; false: no function begins there. */
+bool uw_object_may_begin(const struct uw_object *object, uint64_t vaddr);
+
 /*
  * Return whether unwind information covers vaddr itself. Padding after a function does not count.
  */
@@ -60,9 +63,15 @@ int uw_object_word(struct uw_object *object, uint64_t lookup, bool exact, uint64
 /* Where uw_object_word_made found a word. */
 enum uw_word_from {
 	UW_WORD_INSIDE, /* in a row of the table that surely covers this code */
-	UW_WORD_KEPT,	/* in a row that may extend over a gap, or in the rule cache */
+	UW_WORD_STORED, /* in a row that may extend over a gap, or in a cache */
 	UW_WORD_MADE,	/* made now from the unwind information, or there is no rule */
 };
+
+/*
+ * Return whether a row of the compiled table surely covers lookup; *word is then its word. It may
+ * be written to otherwise, too.
+ */
+bool uw_object_inside(const struct uw_object *object, uint64_t lookup, bool exact, uint64_t *word);
 
 /*
  * Do the same as uw_object_word, and return where the word is from. With UW_WORD_MADE, *rule is

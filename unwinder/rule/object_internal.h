@@ -13,11 +13,8 @@
 #include <stdint.h>
 
 #include "base/elf.h"
-#include "unwinder/rule/code_cache.h"
 #include "unwinder/rule/lazy_fde.h"
 #include "unwinder/rule/object.h"
-#include "unwinder/rule/rule_cache.h"
-#include "unwinder/rule/syscalls.h"
 #include "unwinder/table/procs.h"
 #include "unwinder/table/table.h"
 
@@ -27,7 +24,6 @@ struct uw_compiled {
 	uint8_t *blob;	      /* owned; NULL if kept is set */
 	struct uw_blob *kept; /* owned: a blob that is read while it is needed */
 	size_t size;
-	struct uw_syscalls syscalls;
 };
 
 struct uw_object {
@@ -48,7 +44,7 @@ struct uw_object {
 	 * MiniDebugInfo's .debug_frame are read when .eh_frame has no answer.
 	 */
 	pthread_mutex_t lock;
-	atomic_bool eh_ready, debug_ready, peek_ready, memo_ready;
+	atomic_bool eh_ready, debug_ready, peek_ready;
 	atomic_uint n_peeks;
 	struct uw_peek peek;
 	struct uw_frames frames[UW_FRAMES_N];
@@ -59,8 +55,6 @@ struct uw_object {
 	_Atomic(struct uw_compiled *) compiled;
 	_Atomic(struct uw_procs *) procs; /* owned, with its blob, stored or not */
 	atomic_uint_fast64_t n_parsed;
-	struct uw_memo memo;	/* rule cache, once many rules were looked up without a table */
-	struct uw_codes *codes; /* owned */
 };
 
 /* ---- object.c ---- */
@@ -73,25 +67,9 @@ void uw_object_init(struct uw_object *o);
 /* Set the bases that encoded pointers may count from. The sections may be absent. */
 void uw_object_bases(const struct uw_elf *elf, struct uw_cfi *cfi);
 
-/*
- * Set up the rule cache, sized for size bytes of call-frame information. The caller holds the lock.
- */
-void uw_object_make_memo(struct uw_object *o, uint64_t size);
-
 /* ---- object_tables.c ---- */
 
 /* Free the object's table and ranges with their blobs. */
 void uw_object_free_tables(struct uw_object *o);
-
-/* ---- lookup.c, object_tables.c ---- */
-
-/* Return where the object's code is, for reading. */
-static inline struct uw_code_source uw_object_code_source(const struct uw_object *o)
-{
-	return (struct uw_code_source){ .arch = o->arch,
-					.source = &o->elf.source,
-					.segments = o->segments,
-					.n_segments = o->n_segments };
-}
 
 #endif

@@ -29,14 +29,6 @@ void uw_object_bases(const struct uw_elf *elf, struct uw_cfi *cfi)
 	cfi->got = got ? got->vaddr : 0;
 }
 
-void uw_object_make_memo(struct uw_object *o, uint64_t size)
-{
-	if (atomic_load_explicit(&o->memo_ready, memory_order_relaxed))
-		return;
-	uw_memo_init(&o->memo, size);
-	atomic_store_explicit(&o->memo_ready, true, memory_order_release);
-}
-
 /* ---- .eh_frame ------------------------------------------------------------------ */
 
 /*
@@ -114,7 +106,6 @@ static int load_eh(struct uw_object *o)
 		o->header_data = NULL;
 		return err;
 	}
-	uw_object_make_memo(o, cfi->size);
 	return 0;
 }
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "unwinder/rule/object_internal.h"
-#include "unwinder/rule/syscalls.h"
 #include "unwinder/table/procs.h"
 #include "unwinder/table/table.h"
 #include "unwinder/table/table_build.h"
@@ -20,7 +19,6 @@
 static void free_compiled(struct uw_compiled *compiled)
 {
 	if (compiled) {
-		uw_syscalls_fini(&compiled->syscalls);
 		uw_table_fini(&compiled->table);
 		uw_blob_free(compiled->kept);
 		free(compiled->blob);
@@ -66,7 +64,6 @@ static struct uw_table_source source_of(struct uw_object *o)
 static int install(struct uw_object *o, const struct uw_compiled *made)
 {
 	struct uw_compiled *compiled = malloc(sizeof(*compiled)), *none = NULL;
-	struct uw_code_source code = uw_object_code_source(o);
 
 	if (!compiled) {
 		struct uw_table table = made->table;
@@ -77,7 +74,6 @@ static int install(struct uw_object *o, const struct uw_compiled *made)
 		return -ENOMEM;
 	}
 	*compiled = *made;
-	uw_syscalls_init(&compiled->syscalls, &code);
 	if (!atomic_compare_exchange_strong_explicit(&o->compiled, &none, compiled,
 						     memory_order_acq_rel, memory_order_acquire))
 		free_compiled(compiled);
@@ -277,8 +273,7 @@ static int describe(struct uw_object *o, const struct uw_table *table)
 	o->build_id.size = h->build_id_size;
 	memcpy(o->build_id.bytes, h->build_id, h->build_id_size);
 	o->segments = calloc(h->n_segs ? h->n_segs : 1, sizeof(*o->segments));
-	o->codes = calloc(1, sizeof(*o->codes));
-	if (!o->segments || !o->codes)
+	if (!o->segments)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < h->n_segs; i++)
 		o->segments[o->n_segments++] = (struct uw_segment){ .off = seg[i].file_off,

@@ -22,47 +22,6 @@
 /* ---- evidence for a return address -------------------------------------------------- */
 
 /*
- * Return the call that ends at vaddr. A direct call of a PLT entry counts as an indirect call.
- * The entry is recognised by its code, whether it has CFI or not.
- */
-static struct uw_call call_in(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
-			      const struct uw_code *code)
-{
-	struct uw_call call = w->machine.arch->after_call(code);
-	struct uw_rule rule;
-
-	if (call.kind == UW_CALL_DIRECT &&
-	    uw_object_stub(object, vaddr + (uint64_t)(int64_t)call.target, &rule))
-		call.kind = UW_CALL_INDIRECT;
-	return call;
-}
-
-/*
- * Find the call that ends at vaddr, with the worker's cache. An error, such as -EFAULT, means
- * that the code cannot be read.
- */
-static int call_before(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
-		       struct uw_call *out)
-{
-	uint64_t id = uw_object_id(object);
-	struct uw_call_slot *slot = &w->worker->calls[uw_slot_of(id, vaddr, UW_CALL_SLOTS)];
-	uint8_t buffer[UW_CODE_BEFORE + UW_CODE_AFTER];
-	struct uw_code code;
-	int err = 0;
-
-	if (slot->object != id || slot->vaddr != vaddr) {
-		err = uw_object_code(object, vaddr, buffer, &code);
-		if (!err)
-			*slot = (struct uw_call_slot){ .object = id,
-						       .vaddr = vaddr,
-						       .call = call_in(w, object, vaddr, &code) };
-	}
-	if (!err)
-		*out = slot->call;
-	return err;
-}
-
-/*
  * Return whether ra is the start of a signal trampoline. A handler returns there although no
  * call precedes it. This is accepted only where the return address is on the stack, so that sp
  * is known: after a frame record, whose sp is not known, the signal context could not be found.
@@ -72,8 +31,8 @@ static bool is_restorer(struct uw_walking *w, struct uw_object *object, uint64_t
 	const struct uw_arch *arch = w->machine.arch;
 	struct uw_rule rule;
 
-	return arch->lr == arch->pc && !uw_walk_rule(w->worker, object, ra - 1, false, &rule) &&
-	       rule.signal;
+	return arch->lr == arch->pc &&
+	       !uw_facts_rule(&w->worker->facts, object, ra - 1, false, &rule) && rule.signal;
 }
 
 /* Read the code below ra from its file; generated code and missing files give UW_WORTH_UNREAD. */
@@ -87,7 +46,7 @@ enum uw_worth uw_guess_worth(struct uw_walking *w, uint64_t ra)
 	if (!mapping)
 		return UW_WORTH_NOTHING;
 	object = uw_space_resolve(w->space, mapping);
-	if (!object || call_before(w, object, ra - mapping->bias, &call))
+	if (!object || uw_facts_call(&w->worker->facts, object, ra - mapping->bias, &call))
 		return UW_WORTH_UNREAD;
 	if (call.kind == UW_CALL_NONE)
 		return is_restorer(w, object, ra - mapping->bias) ? UW_WORTH_DIRECT
@@ -106,7 +65,7 @@ bool uw_guess_target(struct uw_walking *w, uint64_t ra, uint64_t *target)
 	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
 	struct uw_call call;
 
-	if (!object || call_before(w, object, ra - mapping->bias, &call) ||
+	if (!object || uw_facts_call(&w->worker->facts, object, ra - mapping->bias, &call) ||
 	    call.kind != UW_CALL_DIRECT)
 		return false;
 	*target = ra + (uint64_t)(int64_t)call.target;

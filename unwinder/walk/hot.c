@@ -206,7 +206,7 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	struct uw_object *object;
 	struct uw_rule rule;
 	uint64_t word;
-	enum uw_word_from from = UW_WORD_KEPT;
+	enum uw_word_from from = UW_WORD_STORED;
 	int err;
 
 	if (!mapping)
@@ -215,8 +215,8 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	*slot = (struct uw_hot_slot){
 		.key = key, .kind = KIND_ASK, .stepper = UW_STEPPER_CFI, .mapping = mapping
 	};
-	err = object ? uw_object_word_made(object, lookup - mapping->bias, exact, &word,
-					   &slot->stepper, &rule, &from)
+	err = object ? uw_facts_word(&w->worker->facts, object, lookup - mapping->bias, exact,
+				     &word, &slot->stepper, &rule, &from)
 		     : -ENOENT;
 	/*
 	 * The return address may have been stored by hand (makecontext): then it begins a
@@ -225,24 +225,17 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	 */
 	if (object && !exact &&
 	    !(from == UW_WORD_MADE && !err && goes_on(&rule, lookup - mapping->bias)) &&
-	    uw_object_begins(object, lookup + 1 - mapping->bias)) {
+	    uw_facts_begins(&w->worker->facts, object, lookup + 1 - mapping->bias)) {
 		slot->stepper = UW_STEPPER_CFI;
 		return true;
 	}
-	/*
-	 * Cache the miss: the part of the walk that handles this frame next asks for the same
-	 * rule. Rules that were found are rarely asked for again, and their slots lie in cold
-	 * cache lines during a first walk.
-	 */
-	if (object && from == UW_WORD_MADE && err)
-		uw_walk_keep_rule(w->worker, object, lookup - mapping->bias, exact, err, &rule);
 	/*
 	 * A thread that clone has just created has the same pc as its parent; only its
 	 * registers tell. Most addresses are inside a row that continues, so their code need
 	 * not be read.
 	 */
 	if (object && exact && (from != UW_WORD_INSIDE || arch->lr != arch->pc) &&
-	    uw_child_may_begin(object, lookup - mapping->bias))
+	    uw_facts_child(&w->worker->facts, object, lookup - mapping->bias))
 		return true;
 	/* Use the rule only if no stepper with a higher priority must be asked first. */
 	if (!err &&
@@ -252,7 +245,8 @@ static __attribute__((noinline)) bool fill(struct uw_walking *w, uint64_t lookup
 	else if (err == -ENOENT && !exact && !uw_space_is_dynamic(w->space, lookup) &&
 		 !uw_stepper_before(steppers, lookup, UW_PRIORITY_FP) &&
 		 !uw_stepper_trampoline(w->space, &w->machine, lookup + 1, false, &rule)) {
-		enum uw_keeping keeping = uw_stepper_keeping(w, object, lookup + 1 - mapping->bias);
+		enum uw_keeping keeping =
+			uw_stepper_keeping(w, object, lookup + 1 - mapping->bias, false);
 
 		/*
 		 * If the function does not touch the frame pointer, its own pushes may be
@@ -309,8 +303,8 @@ void uw_hot_settle(struct uw_walking *w)
 
 		if (slot->key == key && !slot->saved)
 			continue;
-		if (!uw_walk_rule(w->worker, frame->mapping->object,
-				  frame->lookup - frame->mapping->bias, frame->exact, &rule))
+		if (!uw_facts_rule(&w->worker->facts, frame->mapping->object,
+				   frame->lookup - frame->mapping->bias, frame->exact, &rule))
 			read_saved(w, frame, &rule);
 	}
 }

@@ -103,8 +103,8 @@ static bool has_rule(struct uw_asking *a, enum uw_stepper stepper)
 		a->err = -ENOENT;
 		object = w->mapping ? uw_space_resolve(w->space, w->mapping) : NULL;
 		if (object)
-			a->err = uw_walk_rule(w->worker, object, w->lookup - w->mapping->bias,
-					      w->exact, &a->rule);
+			a->err = uw_facts_rule(&w->worker->facts, object,
+					       w->lookup - w->mapping->bias, w->exact, &a->rule);
 	}
 	return !a->err && a->rule.stepper == stepper;
 }
@@ -362,21 +362,13 @@ static bool is_told(struct uw_asking *a)
 	return has_beginning(a) && (a->called || a->rule.cfa_off > 8);
 }
 
-enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *object, uint64_t vaddr)
+enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
+				   bool exact)
 {
-	struct uw_keeping_slot *slot;
-
 	if (!w->machine.arch->begins)
 		return UW_KEEPING_FP;
-	if (!object)
-		return UW_KEEPING_UNKNOWN;
-	slot = &w->worker->keeping[uw_slot_of(uw_object_id(object), vaddr, UW_KEEPING_SLOTS)];
-	if (slot->object != uw_object_id(object) || slot->vaddr != vaddr)
-		*slot = (struct uw_keeping_slot){ .object = uw_object_id(object),
-						  .vaddr = vaddr,
-						  .keeping = (uint8_t)uw_beginnings_keep(object,
-											 vaddr) };
-	return slot->keeping;
+	return object ? uw_facts_keeping(&w->worker->facts, object, vaddr, exact)
+		      : UW_KEEPING_UNKNOWN;
 }
 
 /*
@@ -407,7 +399,7 @@ static enum uw_answer by_fp(struct uw_asking *a)
 	guess_both(a);
 	if (a->fp.worth == UW_WORTH_NOTHING)
 		return UW_ANSWER_NOT_ME;
-	keeping = uw_stepper_keeping(w, w->mapping->object, w->pc - w->mapping->bias);
+	keeping = uw_stepper_keeping(w, w->mapping->object, w->pc - w->mapping->bias, w->exact);
 	/*
 	 * The register may still be that of a frame further out, if this function does not use it.
 	 */

@@ -62,7 +62,8 @@ int uw_stepper_dynamic(struct uw_space *space, uint64_t lookup, bool exact, stru
  * Return what code without rules, at w->pc or at another address, does with the frame pointer. On
  * aarch64, by the procedure call standard, all functions that call others use one.
  */
-enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *object, uint64_t vaddr);
+enum uw_keeping uw_stepper_keeping(struct uw_walking *w, struct uw_object *object, uint64_t vaddr,
+				   bool exact);
 
 /*
  * Return whether something may come before the built-in stepper of this priority at lookup: a

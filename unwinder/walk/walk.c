@@ -33,101 +33,35 @@ void uw_worker_free(struct uw_worker *worker)
 	free(worker);
 }
 
-/* Fibonacci hashing: the high bits depend on all bits of the key. */
-size_t uw_slot_of(uint64_t owner, uint64_t key, unsigned int slots)
-{
-	uint64_t hash = (key ^ owner << 40) * 0x9e3779b97f4a7c15u;
-
-	return (size_t)(hash >> 32) & (slots - 1);
-}
-
-/* Errors are cached, too, except -ENOMEM, which may not last. */
-void uw_walk_keep_rule(struct uw_worker *worker, const struct uw_object *object, uint64_t lookup,
-		       bool exact, int err, const struct uw_rule *rule)
-{
-	uint64_t id = uw_object_id(object), key = lookup << 1 | exact;
-	struct uw_rule_slot *slot = &worker->rules[uw_slot_of(id, key, UW_RULE_SLOTS)];
-
-	if (err == -ENOMEM || (!err && rule->n_regs > UW_SLOT_REGS))
-		return;
-	slot->object = id;
-	slot->key = key;
-	slot->err = err;
-	if (!err) {
-		memcpy(slot->rule, rule, sizeof(slot->rule));
-		memcpy(slot->regs, rule->regs, rule->n_regs * sizeof(*rule->regs));
-	}
-}
-
-int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup, bool exact,
-		 struct uw_rule *rule)
-{
-	uint64_t id = uw_object_id(object), key = lookup << 1 | exact;
-	struct uw_rule_slot *slot = &worker->rules[uw_slot_of(id, key, UW_RULE_SLOTS)];
-	int err;
-
-	if (slot->object == id && slot->key == key) {
-		if (!slot->err) {
-			memcpy(rule, slot->rule, sizeof(slot->rule));
-			memcpy(rule->regs, slot->regs, rule->n_regs * sizeof(*rule->regs));
-		}
-		return slot->err;
-	}
-	err = uw_object_rule(object, lookup, exact, rule);
-	uw_walk_keep_rule(worker, object, lookup, exact, err, rule);
-	return err;
-}
-
 /* ---- a walk ------------------------------------------------------------------------- */
 
-/* Larger than a page: few code mappings are smaller, and the slot's mapping is checked anyway. */
+/* Larger than a page: few code mappings are smaller, and the slot's bounds are checked anyway. */
 #define PAGE_SHIFT 16
 
-/* Cache an executable mapping, in place of the oldest. */
-static void keep_recent(struct uw_worker *worker, uint64_t id, struct uw_mapping *mapping)
-{
-	worker->recent[worker->n_recent++ % UW_RECENT_SLOTS] = (struct uw_recent_slot){
-		.space = id, .start = mapping->start, .end = mapping->end, .mapping = mapping
-	};
-}
-
-/* Return the mapping around addr, from the caches or the space. NULL: nothing is mapped there. */
+/* Return the mapping around addr, from the cache or the space. NULL: nothing is mapped there. */
 static struct uw_mapping *mapping_at(struct uw_walking *w, uint64_t addr)
 {
-	uint64_t id, page = addr >> PAGE_SHIFT;
-	const struct uw_hollow *hollow = &w->worker->hollow;
+	uint64_t id;
 	struct uw_mapping *mapping = w->last;
-	struct uw_page_slot *slot;
+	struct uw_mapping_slot *slot;
 
 	if (mapping && addr >= mapping->start && addr < mapping->end)
 		return mapping;
 	id = uw_space_id(w->space);
-	if (hollow->space == id && addr >= hollow->start && addr < hollow->end)
-		return NULL;
-	for (size_t i = 0; i < UW_RECENT_SLOTS; i++) {
-		const struct uw_recent_slot *recent = &w->worker->recent[i];
-
-		if (recent->space == id && addr >= recent->start && addr < recent->end)
-			return w->last = recent->mapping;
-	}
-	slot = &w->worker->pages[uw_slot_of(id, page, UW_PAGE_SLOTS)];
-	mapping = slot->mapping;
-	if (slot->space != id || slot->page != page || addr < mapping->start ||
-	    addr >= mapping->end) {
+	slot = &w->worker->mappings[uw_slot_of(id, addr >> PAGE_SHIFT, UW_MAPPING_SLOTS)];
+	if (slot->space != id || addr < slot->start || addr >= slot->end) {
 		mapping = uw_space_at(w->space, addr);
-		if (!mapping) {
-			w->worker->hollow.space = id;
-			uw_space_gap(w->space, addr, &w->worker->hollow.start,
-				     &w->worker->hollow.end);
-			return NULL;
+		*slot = (struct uw_mapping_slot){ .space = id, .mapping = mapping };
+		if (mapping) {
+			slot->start = mapping->start;
+			slot->end = mapping->end;
+		} else {
+			uw_space_gap(w->space, addr, &slot->start, &slot->end);
 		}
-		*slot = (struct uw_page_slot){ .space = id, .page = page, .mapping = mapping };
 	}
-	if (mapping->prot & PROT_EXEC) {
-		keep_recent(w->worker, id, mapping);
+	mapping = slot->mapping;
+	if (mapping && mapping->prot & PROT_EXEC)
 		w->last = mapping;
-		w->worker->last = (struct uw_page_slot){ .space = id, .mapping = mapping };
-	}
 	return mapping;
 }
 
@@ -188,7 +122,7 @@ static bool begins(struct uw_walking *w)
 	struct uw_mapping *mapping = w->exact ? NULL : uw_walk_code(w, w->pc);
 	struct uw_object *object = mapping ? uw_space_resolve(w->space, mapping) : NULL;
 
-	return object && uw_object_begins(object, w->pc - mapping->bias);
+	return object && uw_facts_begins(&w->worker->facts, object, w->pc - mapping->bias);
 }
 
 /*
@@ -301,7 +235,7 @@ int uw_walk_begin(struct uw_walking *w, struct uw_space *space, struct uw_worker
 	w->sp_low = false;
 	w->stepper = UW_STEPPER_CONTEXT;
 	w->confidence = UW_CONFIDENCE_RULE;
-	w->last = worker->last.space == uw_space_id(space) ? worker->last.mapping : NULL;
+	w->last = NULL;
 	w->cycle.turns = 0;
 	return UW_GO_ON;
 }

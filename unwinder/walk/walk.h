@@ -8,76 +8,28 @@
 
 #include "unwinder/rule.h"
 #include "unwinder/unwinder.h"
+#include "unwinder/walk/code_facts.h"
 #include "unwinder/walk/history.h"
 #include "unwinder/walk/hot.h"
 #include "unwinder/walk/step.h"
 
 /*
- * A worker's caches. The first is a cache of rule words by (space, pc), see hot.h. For what that
- * does not cover there are small caches of two kinds instead of one cache by (space, pc). Where a
- * page is mapped belongs to the space, but the rule belongs to the object: the hundred short
- * processes of a compilation share their rules.
+ * A worker has three caches: the effects of frames' steps by (space, pc), see hot.h; where code is
+ * mapped, by (space, page); and what the code is, by (object, pc), see code_facts.h.
  */
-#define UW_PAGE_SLOTS	 1024
-#define UW_RECENT_SLOTS	 8
-#define UW_RULE_SLOTS	 4096
-#define UW_CALL_SLOTS	 4096
-#define UW_KEEPING_SLOTS 1024
+#define UW_MAPPING_SLOTS 1024
 
-/* Rules with more registers, those of signal frames, are not cached. */
-#define UW_SLOT_REGS 8
-
-struct uw_page_slot {
-	uint64_t space;
-	uint64_t page;
-	struct uw_mapping *mapping; /* valid while the space has this id */
-};
-
-/* The executable mappings that were used last: code is mostly in a few mappings. */
-struct uw_recent_slot {
-	uint64_t space;
+/* What an address lies in. */
+struct uw_mapping_slot {
+	uint64_t space; /* the space's id: the rest is valid while the space has it; 0: empty */
 	uint64_t start, end;
-	struct uw_mapping *mapping; /* executable; valid while the space has this id */
-};
-
-/* An unmapped range that was looked up last: often the stack beyond the captured bytes. */
-struct uw_hollow {
-	uint64_t space;
-	uint64_t start, end;
-};
-
-struct uw_rule_slot {
-	uint64_t object; /* the object's number; 0: empty */
-	uint64_t key;	 /* lookup, and whether it is exact */
-	int err;
-	uint8_t rule[offsetof(struct uw_rule, regs)]; /* the head; n_regs of regs are valid */
-	struct uw_reg_rule regs[UW_SLOT_REGS];
-};
-
-/* What call ends at a return address. */
-struct uw_call_slot {
-	uint64_t object;
-	uint64_t vaddr;
-	struct uw_call call;
-};
-
-/* What the code at a pc does with the frame pointer. */
-struct uw_keeping_slot {
-	uint64_t object;
-	uint64_t vaddr;
-	uint8_t keeping; /* enum uw_keeping */
+	struct uw_mapping *mapping; /* NULL: nothing is mapped there */
 };
 
 struct uw_worker {
 	struct uw_hot hot;
-	struct uw_rule_slot rules[UW_RULE_SLOTS];
-	struct uw_page_slot pages[UW_PAGE_SLOTS];
-	struct uw_call_slot calls[UW_CALL_SLOTS];
-	struct uw_keeping_slot keeping[UW_KEEPING_SLOTS];
-	struct uw_recent_slot recent[UW_RECENT_SLOTS];
-	unsigned int n_recent;	  /* stored so far, including those that were replaced */
-	struct uw_page_slot last; /* the executable mapping where an address was last found */
-	struct uw_hollow hollow;
+	struct uw_mapping_slot mappings[UW_MAPPING_SLOTS];
+	struct uw_code_facts facts;
 };
 
 /* The captured bytes around sp. */
@@ -185,13 +137,6 @@ bool uw_walk_noting(struct uw_walking *w, struct uw_worker *worker, const struct
 /* Return the executable mapping around addr, or NULL. */
 struct uw_mapping *uw_walk_code(struct uw_walking *w, uint64_t addr);
 
-/* Do the same as uw_object_rule, with the worker's cache. */
-int uw_walk_rule(struct uw_worker *worker, struct uw_object *object, uint64_t lookup, bool exact,
-		 struct uw_rule *rule);
-/* Cache the result of uw_object_rule: err, or rule if err is 0. */
-void uw_walk_keep_rule(struct uw_worker *worker, const struct uw_object *object, uint64_t lookup,
-		       bool exact, int err, const struct uw_rule *rule);
-
 /*
  * Return the registers of the frame. Most walks end in the hot loop and need no others, so they are
  * copied late.
@@ -228,8 +173,5 @@ bool uw_walk_cycle(struct uw_walking *w, uint64_t pc, uint64_t sp);
 
 /* Record the address of the machine's last failed read: the caller may have been there. */
 void uw_walk_note_missing(struct uw_walking *w);
-
-/* Return the slot of a cache for (owner, key). slots must be a power of two. */
-size_t uw_slot_of(uint64_t owner, uint64_t key, unsigned int slots);
 
 #endif
