@@ -205,7 +205,7 @@ static int loop(struct recorder *r)
 	/*
 	 * The source delays events to put them in order, so the stream is behind the clock. If no
 	 * events come, close a window only this long after its end, which is several times the
-	 * source's TICK_NS (source/live.c).
+	 * source's LIVE_TICK_NS.
 	 */
 	const uint64_t lag_ns = 2 * SECOND_NS;
 	uint64_t last_look = 0;
