@@ -68,6 +68,11 @@ done <<-ROOMS
 	cli export live pipeline source store
 ROOMS
 
+# In agent/live, what is asked of the system knows nothing of the BPF programs, and neither of the recording itself.
+live='(schema|agent)/[a-z0-9_]+\.h|agent/(opener|source)/[a-z0-9_]+\.h|symbolizer/symbolizer\.h|bpf/[a-z_]+\.skel\.h'
+check agent/live/system "$live|agent/live/system/[a-z0-9_]+\.h" 'vmlinux\.h'
+check agent/live/bpf "$live|agent/live/(system|bpf)/[a-z0-9_]+\.h" 'vmlinux\.h'
+
 # Machines are data: beside unwinder/arch, only these files name them.
 machines='agent/source/machine.c base/elf_machine.h compat/libunwind.c symbolizer/elf/plt.c unwinder/cursor.h'
 while IFS=: read -r file line _; do

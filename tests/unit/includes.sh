@@ -58,6 +58,7 @@ expect pass symbolizer/probe.c '#include "unwinder/unwinder.h"\n#include <lzma.h
 expect fail agent/store/probe.c '#include "agent/opener/opener.h"'
 expect fail agent/store/probe.c '#include "agent/source/source.h"'
 expect fail agent/process/probe.c '#include "agent/pipeline/profile.h"'
+expect fail agent/live/system/probe.c '#include "agent/live/bpf/bpf.h"'
 # Machines are data.
 expect fail agent/pipeline/probe.c 'int machine = EM_X86_64;'
 expect pass unwinder/arch/probe.c 'int machine = EM_X86_64;'

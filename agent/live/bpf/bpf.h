@@ -5,17 +5,14 @@
 #ifndef AGENT_LIVE_BPF_BPF_H
 #define AGENT_LIVE_BPF_BPF_H
 
-#include "agent/live/bpf/feature.h"
-#include "agent/live/bpf/hint.h"
+#include "agent/live/system/feature.h"
+#include "agent/live/system/hint.h"
 #include "schema/capture.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-/* The largest ring that is chosen if no size is asked for. */
-#define LIVE_RING_DEFAULT (16u << 20)
 
 struct live_events;
 

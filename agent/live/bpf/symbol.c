@@ -1,7 +1,7 @@
 /* agent/live/bpf/symbol.c: looks up kernel symbols by a BPF program that formats "%pS". */
 #include "agent/live/bpf/symbol.h"
 
-#include "agent/live/bpf/feature.h"
+#include "agent/live/system/feature.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

@@ -1,7 +1,7 @@
 /* agent/live/system/decode.c: parses perf's names of events, tracepoints and probes. */
 #include "agent/live/system/decode.h"
 
-#include "agent/live/bpf/hint.h"
+#include "agent/live/system/hint.h"
 #include "agent/live/system/perf.h"
 #include "schema/capture.h"
 

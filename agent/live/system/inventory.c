@@ -3,7 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/clock.h"
-#include "agent/live/bpf/feature.h"
+#include "agent/live/system/feature.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
 

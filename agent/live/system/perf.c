@@ -1,8 +1,8 @@
 /* agent/live/system/perf.c: opens perf events, and reads the side-band from their ring buffers. */
 #include "agent/live/system/perf.h"
 
-#include "agent/live/bpf/feature.h"
-#include "agent/live/bpf/hint.h"
+#include "agent/live/system/feature.h"
+#include "agent/live/system/hint.h"
 #include "agent/live/system/mark.h"
 
 #include <errno.h>

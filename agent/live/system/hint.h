@@ -1,6 +1,9 @@
-/* agent/live/bpf/hint.h: why something failed in the kernel or in libbpf, in words for the user. */
-#ifndef AGENT_LIVE_BPF_HINT_H
-#define AGENT_LIVE_BPF_HINT_H
+/* agent/live/system/hint.h: why something failed in the kernel or in libbpf, in words for the user. */
+#ifndef AGENT_LIVE_SYSTEM_HINT_H
+#define AGENT_LIVE_SYSTEM_HINT_H
+
+/* The largest ring that is chosen if no size is asked for, in bytes of locked memory. */
+#define LIVE_RING_DEFAULT (16u << 20)
 
 #define LIVE_ERROR_SIZE 512 /* as in source.error */
 

@@ -1,7 +1,5 @@
-/* agent/live/bpf/hint.c: stores the warnings of libbpf, and explains errors. */
-#include "agent/live/bpf/hint.h"
-
-#include "agent/live/bpf/bpf.h"
+/* agent/live/system/hint.c: stores the warnings of libbpf, and explains errors. */
+#include "agent/live/system/hint.h"
 
 #include <bpf/libbpf.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* agent/live/bpf/feature.h: which features the kernel has, and which a test leaves unused. */
-#ifndef AGENT_LIVE_BPF_FEATURE_H
-#define AGENT_LIVE_BPF_FEATURE_H
+/* agent/live/system/feature.h: which features the kernel has, and which a test leaves unused. */
+#ifndef AGENT_LIVE_SYSTEM_FEATURE_H
+#define AGENT_LIVE_SYSTEM_FEATURE_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
-/* agent/live/bpf/feature.c: asks the kernel for its features. */
-#include "agent/live/bpf/feature.h"
+/* agent/live/system/feature.c: asks the kernel for its features. */
+#include "agent/live/system/feature.h"
 
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
