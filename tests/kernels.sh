@@ -167,8 +167,8 @@ for deb in "${debs[@]}"; do
 	tr -d '\r' <"$work/console" >"$work/log"
 	rm -rf "$work/files" "$work/initrd" "$work/initrd.gz"
 	if result=$(grep -o '^== done: .*' "$work/log"); then
-		form=$(grep -m 1 -oE '^capture program .*' "$work/log" | grep -oE 'in full|in its plain form' | head -n 1)
-		echo "$name: ${result#== done: } ($((SECONDS - begin)) s), programs ${form:-not told}"
+		form=$(grep -m 1 -oE '^capture program .*' "$work/log" | grep -oE 'as (full|fallback) programs' | head -n 1)
+		echo "$name: ${result#== done: } ($((SECONDS - begin)) s), ${form:-programs unknown}"
 		[[ $result == *" 0 failed"* ]] || { failures=$((failures + 1)); sed -n '/^FAIL /,/^== end/p' "$work/log" | sed 's/^/     /'; }
 	else
 		echo "$name: FAIL: it did not end (qemu: exit $rc): $(cat "$work/qemu")"

@@ -131,8 +131,8 @@ int input_open(const char *path, struct source **out)
 	default:
 		err = -EBADMSG;
 		if (unpacker(head, (size_t)n))
-			log_error("%s: offset 0: the file is compressed, or a profile; a "
-				  "recording is to be unpacked first (%s)",
+			log_error("%s: offset 0: the file is compressed, or a profile; unpack a "
+				  "recording first (%s)",
 				  name, unpacker(head, (size_t)n));
 		else
 			log_error("%s: offset 0: %s", name,
@@ -225,7 +225,8 @@ int input_list_add(struct input_list *list, const char *path)
 	}
 	(void)closedir(dir);
 	if (!err && list->n == before) {
-		log_error("%s: is a folder without maps.txt, and none of its folders has one",
+		log_error("%s: is a directory without maps.txt, and none of its subdirectories has "
+			  "one",
 			  path);
 		return -ENOENT;
 	}
@@ -278,7 +279,7 @@ int input_size(const char *option, const char *text, uint64_t min, uint64_t max,
 	if (errno || end == text || (*end && !unit) || text[0] == '-' || value < min ||
 	    value > max) {
 		log_error("%s takes a size from %" PRIu64 " to %" PRIu64
-			  " bytes (K, M and G may stand behind it), not '%s'",
+			  " bytes (suffixes K, M and G), not '%s'",
 			  option, min, max, text);
 		return -EINVAL;
 	}

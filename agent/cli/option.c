@@ -47,7 +47,7 @@ static void say_word(const char *argument, const struct option *words)
 	const struct option *w = find_word(words, name, (size_t)n, &n_like);
 
 	if (!w && n_like)
-		log_error("option '--%.*s' may be one of several", n, name);
+		log_error("option '--%.*s' is ambiguous", n, name);
 	else if (!w)
 		log_error("there is no option '--%.*s'", n, name);
 	else if (w->has_arg == required_argument)

@@ -58,17 +58,17 @@ int option_quiet(void *to, const char *option, char *text);
 int option_verbose(void *to, const char *option, char *text);
 int option_show_help(void *to, const char *option, char *text);
 
-#define OPTION_QUIET                                                                  \
-	{                                                                             \
-		"--quiet", 'q', NULL, "errors and warnings only", .set = option_quiet \
+#define OPTION_QUIET                                                                        \
+	{                                                                                   \
+		"--quiet", 'q', NULL, "print errors and warnings only", .set = option_quiet \
 	}
-#define OPTION_VERBOSE                                                    \
-	{                                                                 \
-		"--verbose", 'v', NULL, "say more", .set = option_verbose \
+#define OPTION_VERBOSE                                                      \
+	{                                                                   \
+		"--verbose", 'v', NULL, "print more", .set = option_verbose \
 	}
-#define OPTION_HELP                                                       \
-	{                                                                 \
-		"--help", 'h', NULL, "this text", .set = option_show_help \
+#define OPTION_HELP                                                             \
+	{                                                                       \
+		"--help", 'h', NULL, "print this help", .set = option_show_help \
 	}
 
 /*

@@ -118,7 +118,7 @@ int pick_begin(struct pick *pick, const char *path)
 		return 0;
 	if (pick->begin.unit > PICK_CLOCK || pick->end.unit > PICK_CLOCK) {
 		if (!strcmp(path, "-")) {
-			log_error("--time: when standard input begins and ends is not known; "
+			log_error("--time: it is not known when standard input begins and ends; "
 				  "give seconds on its clock, or a file");
 			return -EINVAL;
 		}

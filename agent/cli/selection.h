@@ -39,19 +39,27 @@ int selection_module(void *to, const char *option, char *text);
 #define SELECTION_ROW(type, name, argument, help, take)                                           \
 	{ name, 0, argument, help, .set = take, .at = offsetof(type, selection), .column = 28 }
 #define SELECTION_ROWS(type)                                                                      \
-	SELECTION_ROW(type, "--pid", "PID[,…]", OPTION_BESIDE, selection_label),                      \
-	SELECTION_ROW(type, "--tid", "TID[,…]", "", selection_label),                                 \
-	SELECTION_ROW(type, "--comm", "NAME[,…]", OPTION_BESIDE, selection_label),                    \
-	SELECTION_ROW(type, "--thread", "NAME[,…]", "", selection_label),                             \
-	SELECTION_ROW(type, "--container", "ID[,…]",                                                  \
-		      "samples of these processes, threads, containers (ids may be\ncut short)",         \
-		      selection_container),                                                               \
-	SELECTION_ROW(type, "--stop", "REASON[,…]", "whose stack ended so: root, truncated, …",       \
-		      selection_label),                                                                   \
-	SELECTION_ROW(type, "--label", "KEY=VALUE[,…]", "any label of theirs", selection_any_label),  \
-	SELECTION_ROW(type, "--focus", "REGEX", "stacks with such a function", selection_focus),      \
-	SELECTION_ROW(type, "--ignore", "REGEX", "stacks without", selection_ignore),                 \
-	SELECTION_ROW(type, "--module", "REGEX", "stacks with such a file", selection_module)
+	SELECTION_ROW(type, "--pid", "PID[,…]", OPTION_BESIDE, selection_label),                  \
+	SELECTION_ROW(type, "--tid", "TID[,…]", "use only samples of these processes or threads", \
+		      selection_label),                                                           \
+	SELECTION_ROW(type, "--comm", "NAME[,…]", OPTION_BESIDE, selection_label),                \
+	SELECTION_ROW(type, "--thread", "NAME[,…]",                                               \
+		      "use only samples of processes or threads with these names",                \
+		      selection_label),                                                           \
+	SELECTION_ROW(type, "--container", "ID[,…]",                                              \
+		      "use only samples of containers whose ids begin with ID",                   \
+		      selection_container),                                                       \
+	SELECTION_ROW(type, "--stop", "REASON[,…]",                                               \
+		      "use only samples whose walk stopped for REASON: root, …",                  \
+		      selection_label),                                                           \
+	SELECTION_ROW(type, "--label", "KEY=VALUE[,…]",                                           \
+		      "use only samples whose label KEY has this VALUE", selection_any_label),    \
+	SELECTION_ROW(type, "--focus", "REGEX", "use only stacks with a matching function",       \
+		      selection_focus),                                                           \
+	SELECTION_ROW(type, "--ignore", "REGEX", "use only stacks without a matching function",   \
+		      selection_ignore),                                                          \
+	SELECTION_ROW(type, "--module", "REGEX", "use only stacks with a matching file",          \
+		      selection_module)
 /* clang-format on */
 
 /* Check that text is a regular expression. Return 0, or -EINVAL after reporting what is wrong. */

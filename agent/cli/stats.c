@@ -213,7 +213,7 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 		{ "go", c.top_go },	    { "signal", c.top_signal },	    { "vma", c.top_vma },
 		{ "none", c.top_none },	    { "find_vma", c.find_vma },
 	};
-	const struct field frees[] = { { "told", c.frees },
+	const struct field frees[] = { { "reported", c.frees },
 				       { "ring_full", c.frees_lost },
 				       { "table_full", c.untracked } };
 

@@ -24,45 +24,47 @@ struct walking {
 /* clang-format off */
 #define WALKING_AT(type, field) .at = offsetof(type, walking.field)
 #define WALKING_MAX_FRAMES(type)                                                                  \
-	{ "--max-frames", 0, "N", "most frames of one stack (default 1024)",                          \
+	{ "--max-frames", 0, "N", "walk at most N frames of a stack (default 1024)",              \
 	  .set = walking_max_frames, .at = offsetof(type, walking) }
 #define WALKING_SCAN(type)                                                                        \
-	{ "--scan", 0, NULL,                                                                          \
-	  "where nothing else leads on, take the next word on the stack\n"                            \
-	  "that follows a call; marked as a guess",                                                   \
+	{ "--scan", 0, NULL,                                                                      \
+	  "if there is no other way to the caller, take the next word on the\n"                   \
+	  "stack that follows a call; such frames are marked as guesses",                         \
 	  .set = option_true, WALKING_AT(type, pipeline.scan) }
 #define WALKING_VERIFY_REUSE(type)                                                                \
-	{ "--verify-reuse", 0, NULL,                                                                  \
-	  "walk stacks fully as well, where callers are taken over from a\n"                          \
-	  "thread's sample before, and fail if that makes a difference",                              \
+	{ "--verify-reuse", 0, NULL,                                                              \
+	  "also walk each stack in full where callers are taken over from the\n"                  \
+	  "thread's previous sample, and fail if the results differ",                             \
 	  .set = option_true, WALKING_AT(type, pipeline.verify_reuse) }
 #define WALKING_NO_DEMANGLE(type)                                                                 \
-	{ "--no-demangle", 0, NULL, "names as linked",                                                \
+	{ "--no-demangle", 0, NULL, "print symbol names as the linker has them",                  \
 	  .set = option_true, WALKING_AT(type, as_linked) }
 #define WALKING_NO_LINES(type)                                                                    \
-	{ "--no-lines", 0, NULL, "no source lines and inlined calls",                                 \
-	  .set = option_true, WALKING_AT(type, no_lines) },                                           \
-	{ "--no-inline", 0, NULL, "no inlined calls",                                                 \
+	{ "--no-lines", 0, NULL, "leave out source lines and inlined calls",                      \
+	  .set = option_true, WALKING_AT(type, no_lines) },                                       \
+	{ "--no-inline", 0, NULL, "leave out inlined calls",                                      \
 	  .set = option_true, WALKING_AT(type, no_inline) }
 /* The same for commands that show no lines and only take these options. */
 #define WALKING_NO_LINES_HIDDEN(type)                                                             \
-	{ "--no-lines", .set = option_true, WALKING_AT(type, no_lines) },                             \
+	{ "--no-lines", .set = option_true, WALKING_AT(type, no_lines) },                         \
 	{ "--no-inline", .set = option_true, WALKING_AT(type, no_inline) }
 #define WALKING_STORE(type)                                                                       \
-	{ "--debug-dir", 0, "DIR", "look for debug files there, too, before /usr/lib/debug",          \
-	  .set = option_text, WALKING_AT(type, pipeline.debug_dir) },                                 \
-	{ "--db", 0, "FILE", "the store of unwind tables (default: see man offwind)",                 \
-	  .set = option_text, WALKING_AT(type, db) },                                                 \
-	{ "--no-cache", 0, NULL, "without a store",                                                   \
+	{ "--debug-dir", 0, "DIR", "look for debug files in DIR, too, before /usr/lib/debug",     \
+	  .set = option_text, WALKING_AT(type, pipeline.debug_dir) },                             \
+	{ "--db", 0, "FILE",                                                                      \
+	  "use FILE as the store of unwind tables (default: $OFFWIND_DB, or this\n"               \
+	  "user's store)",                                                                        \
+	  .set = option_text, WALKING_AT(type, db) },                                             \
+	{ "--no-cache", 0, NULL, "use no store of unwind tables",                                 \
 	  .set = option_true, WALKING_AT(type, no_cache) }
 /* For commands that read recordings, cores and snapshots, or one process. */
 #define WALKING_INPUT(type)                                                                       \
-	{ "--symfs", 0, "DIR",                                                                        \
-	  "look for the recorded files below DIR first: at their paths, by\n"                         \
-	  "name, by build-id; then on this host.  --sysroot is the same",                             \
-	  .set = option_text, WALKING_AT(type, pipeline.symfs) },                                     \
-	{ "--sysroot", 0, "DIR", .set = option_text, WALKING_AT(type, pipeline.symfs) },              \
-	{ "--exe", 0, "FILE", "the program that a core file is of",                                   \
+	{ "--symfs", 0, "DIR",                                                                    \
+	  "look for the recorded files below DIR first (by path, name or\n"                       \
+	  "build-id), then on this host; --sysroot means the same",                               \
+	  .set = option_text, WALKING_AT(type, pipeline.symfs) },                                 \
+	{ "--sysroot", 0, "DIR", .set = option_text, WALKING_AT(type, pipeline.symfs) },          \
+	{ "--exe", 0, "FILE", "use FILE as the program of a core file",                           \
 	  .set = option_text, WALKING_AT(type, pipeline.exe) }
 /* clang-format on */
 

@@ -41,16 +41,17 @@ struct doctor {
 
 static const char help_before[] =
 	"usage: offwind doctor [--json]\n"
-	"Tells what of recording the live system works here, and what to do where it does not.\n"
+	"Checks what is needed to record the live system, and says how to repair the rest.\n"
 	"\n";
 
 static const char help_after[] =
 	"\n"
-	"Exit code: 0 recording works, 1 it does not, 2 usage, 3 it works in part.\n";
+	"Exit code: 0 recording works, 1 it does not, 2 wrong command line, 3 it works in part.\n";
 
 static const struct option_row option_rows[] = {
 	{ "--json", 0, NULL,
-	  "an array of {\"check\", \"state\", \"text\"}; a state is ok, partly or no",
+	  "print an array of {\"check\", \"state\", \"text\"}; a state is ok, partly\n"
+	  "or no",
 	  .set = option_true, .at = offsetof(struct doctor, json) },
 	OPTION_HELP,
 };
@@ -234,13 +235,14 @@ static void check_settings(struct doctor *doctor, bool able)
 
 	if (read_number("/proc/sys/kernel/perf_event_paranoid", &value))
 		say(doctor, "perf_event_paranoid", value > 2 && !admin ? PARTLY : OK, "%ld%s",
-		    value, value > 2 && !admin ? "; above 2 Debian wants CAP_SYS_ADMIN" : "");
+		    value,
+		    value > 2 && !admin ? "; above 2, Debian's kernels require CAP_SYS_ADMIN" : "");
 	else
 		say(doctor, "perf_event_paranoid", NO,
-		    "no such setting: a kernel without CONFIG_PERF_EVENTS");
+		    "there is no such setting: the kernel was built without CONFIG_PERF_EVENTS");
 	if (read_number("/proc/sys/kernel/unprivileged_bpf_disabled", &value))
 		say(doctor, "unprivileged_bpf", OK, "%s",
-		    !value ? "allowed, which recording does not need"
+		    !value ? "allowed (recording does not need this)"
 		    : able ? "disabled (fine: offwind has CAP_BPF)"
 			   : "disabled (fine: as root, offwind has CAP_BPF)");
 }
@@ -259,9 +261,9 @@ static void check_kallsyms(struct doctor *doctor)
 		say(doctor, "kernel symbols", OK, "/proc/kallsyms (kptr_restrict %ld)", restricted);
 	else
 		say(doctor, "kernel symbols", PARTLY,
-		    restricted < 2 ? "addresses are hidden from this user, kernel frames have no "
-				     "names: run as root"
-				   : "addresses are hidden, kernel frames have no names: set "
+		    restricted < 2 ? "addresses are hidden from this user, so kernel frames have "
+				     "no names: run as root"
+				   : "addresses are hidden, so kernel frames have no names: set "
 				     "kernel.kptr_restrict to 1 or 0 (it is 2)");
 }
 
@@ -276,7 +278,8 @@ static void check_namespace(struct doctor *doctor)
 		say(doctor, "pid namespace", OK, "the host's");
 	else
 		say(doctor, "pid namespace", NO,
-		    "a container's; run with the host's (docker --pid=host, hostPID)");
+		    "a container's; run the container with the host's (docker --pid=host, "
+		    "hostPID)");
 }
 
 /* ---- trying it ------------------------------------------------------------------------- */
@@ -306,11 +309,12 @@ static void check_sideband(struct doctor *doctor)
 		return;
 	}
 	if (live_sideband_build_ids(sideband))
-		say(doctor, "mappings", OK, "the kernel tells of each, with build-id");
+		say(doctor, "mappings", OK, "the kernel reports each with its build-id");
 	else
 		say(doctor, "mappings", OK,
-		    "the kernel tells of each, build-ids are read from the files (it tells none, "
-		    "or telling us would spoil what it tells others, such as perf)");
+		    "the kernel reports each; build-ids are read from the files (this kernel "
+		    "cannot report them, or that would spoil the records of other programs such as "
+		    "perf)");
 	live_sideband_free(sideband);
 }
 
@@ -358,15 +362,16 @@ static void check_programs(struct doctor *doctor)
 		return;
 	}
 	if (live_bpf_follow(bpf, error))
-		say(doctor, "capture program", PARTLY, "loads; but -p and -- CMD do not work: %s",
+		say(doctor, "capture program", PARTLY, "loads, but -p and COMMAND do not work: %s",
 		    error);
 	else
 		say(doctor, "capture program", OK, "loads into the kernel, %s%s",
-		    live_bpf_plain(bpf) ? "in its plain form: no bpf_find_vma (5.17 has it), "
-					  "stacks' ends are "
-					: "in full: bpf_find_vma, task storage, attach cookies",
+		    live_bpf_plain(bpf)
+			    ? "as fallback programs: no bpf_find_vma (new in 5.17); the ends of "
+			      "stacks are "
+			    : "as full programs: bpf_find_vma, task storage, attach cookies",
 		    !live_bpf_plain(bpf)   ? ""
-		    : live_bpf_area_tree() ? "looked for in the tree of memory areas"
+		    : live_bpf_area_tree() ? "found in the tree of VMAs"
 					   : "guessed");
 	if (live_bpf_attach(bpf, events.n - 1, -1, -1, error))
 		say(doctor, "waiting threads", PARTLY, "--off-cpu does not work: %s", error);
@@ -405,7 +410,7 @@ static void check_probes(struct doctor *doctor)
 	}
 	say(doctor, "allocations", OK, "%s",
 	    !live_bpf_without("uprobe_multi") && live_multi_supported()
-		    ? "uprobes, one link a file"
+		    ? "uprobes, one link for each file"
 		    : "uprobes one by one (before 6.10: recordings end some tenths of a second "
 		      "later)");
 	live_bpf_free(bpf);
@@ -494,10 +499,11 @@ static bool installed(const char *program)
 static void check_tools(struct doctor *doctor)
 {
 	say(doctor, "go tool pprof", OK, "%s",
-	    installed("go") ? "installed" : "not installed (optional: views profiles; golang-go)");
+	    installed("go") ? "installed"
+			    : "not installed (optional: shows profiles; package golang-go)");
 	say(doctor, "perf", OK, "%s",
 	    installed("perf") ? "installed"
-			      : "not installed (optional: other recordings; linux-perf)");
+			      : "not installed (optional: makes recordings; package linux-perf)");
 }
 
 /* Print the conclusion of all checks. */
@@ -509,7 +515,8 @@ static void say_end(const struct doctor *doctor, bool works)
 		(void)printf("\nRecording the live system does not work here: %s.\n",
 			     doctor->partly);
 	else if (doctor->n[PARTLY] + doctor->n[NO])
-		(void)printf("\nRecording the live system works, but for: %s.\n", doctor->partly);
+		(void)printf("\nRecording the live system works, except for: %s.\n",
+			     doctor->partly);
 	else
 		(void)printf("\nRecording the live system works.\n");
 }

@@ -43,7 +43,7 @@ static bool is_stop(const char *name)
 			return true;
 		textbuf_add(known, sizeof(known), "%s%s", i ? ", " : "", stop);
 	}
-	log_error("--stop: a walk does not end by '%s'; there are: %s", name, known);
+	log_error("--stop: there is no stop reason '%s'; there are: %s", name, known);
 	return false;
 }
 
@@ -142,8 +142,8 @@ static int explain(struct explaining *e, struct walking *walking, const char *pa
 		if (err == -ENOENT)
 			log_error("%s: has no sample %s", path ? path : "the process", sought(e));
 		else if (err && !e->found && source->error[0])
-			log_error("%s: no sample %s before that", path ? path : "the process",
-				  sought(e));
+			log_error("%s: no sample %s was found before this error",
+				  path ? path : "the process", sought(e));
 		else if (err && !e->found)
 			log_error("%s: %s", path ? path : "the process", strerror(-err));
 	} else {
@@ -158,8 +158,9 @@ static int explain(struct explaining *e, struct walking *walking, const char *pa
 static const char help_before[] =
 	"usage: offwind explain [OPTION]… INPUT\n"
 	"       offwind explain [OPTION]… --pid PID\n"
-	"Tells how one sample's stack was walked: for each frame its mapping and file, the\n"
-	"rule, where the caller's registers were and what they held; then why the walk ended.\n"
+	"Explains how one sample's stack was walked: for each frame its mapping and file, the\n"
+	"rule, where the caller's registers were and which values they had; then why the walk\n"
+	"stopped.\n"
 	"\n";
 
 struct options {
@@ -188,15 +189,18 @@ static int take_stop(void *to, const char *option, char *text)
 
 static const struct option_row option_rows[] = {
 	{ "--sample", 0, "N",
-	  "which: its number from 1, its name as tables have it, or\n"
-	  ":TID of a core or process; the first if not given",
+	  "explain this sample: its number (from 1), its name in tables, or :TID\n"
+	  "in a core file or process (default: the first sample)",
 	  .set = take_sample, AT(sample) },
-	{ "--stop", 0, "REASON", "the first whose walk ended so: truncated, no_unwind_info, …",
+	{ "--stop", 0, "REASON",
+	  "explain the first sample whose walk stopped for REASON: truncated,\n"
+	  "no_unwind_info, …",
 	  .set = take_stop, AT(sample.stop) },
-	{ "--json", 0, NULL, "for programs", .set = option_true, AT(sample.json) },
+	{ "--json", 0, NULL, "print one JSON object", .set = option_true, AT(sample.json) },
 	WALKING_MAX_FRAMES(struct options),
 	WALKING_INPUT(struct options),
-	{ "--pid", 0, "PID", "a thread of a running process", .set = walking_pid, AT(walking) },
+	{ "--pid", 0, "PID", "explain a thread of a running process", .set = walking_pid,
+	  AT(walking) },
 	WALKING_SCAN(struct options),
 	WALKING_NO_DEMANGLE(struct options),
 	WALKING_NO_LINES_HIDDEN(struct options),

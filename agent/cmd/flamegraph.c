@@ -29,20 +29,20 @@ struct options {
 
 static const char help_before[] =
 	"usage: offwind flamegraph [OPTION]… [PROFILE…]\n"
-	"Makes a page for browsers of pprof profiles, anybody's, gzipped or plain (- for\n"
-	"standard input): each function as wide as its share, its callees beyond it.  The page\n"
-	"is one file, asks nothing from the network and can be searched, enlarged, filtered and\n"
-	"used by keyboard; it has a table of the functions and a graph of their callers.\n"
-	"Several profiles are shown as one.  Recordings (perf.data, .owc) are unwound\n"
-	"first; without PROFILE it is offwind.pb.gz, offwind.owc or perf.data of this folder.\n"
+	"Makes a page for browsers that shows the flame graph of pprof profiles, compressed or\n"
+	"not (- is standard input): each function is as wide as its share, and its callees are\n"
+	"next to it.  The page is one file and loads nothing from the network.  It can be\n"
+	"searched, enlarged, filtered and used by keyboard, and has a table of the functions and\n"
+	"a graph of their callers.  Several profiles are shown as one.  Recordings (perf.data,\n"
+	".owc) are unwound first.  Without PROFILE, the command reads the first of offwind.pb.gz,\n"
+	"offwind.owc and perf.data that exists in this directory.\n"
 	"\n";
 
 static const char help_after[] =
 	"\n"
-	"Frames found by guess rather than by unwind information are marked by a broken edge\n"
-	"and \"≈\"; stacks that do not reach their root stand behind a hatched frame that says\n"
-	"why.\n"
-	"Exit code: 0 done, 1 failed, 2 usage.\n";
+	"A frame that was found by a guess has a dashed edge and the mark ≈; a stack that does\n"
+	"not reach its root begins with a hatched frame that says why.\n"
+	"Exit code: 0 success, 1 failure, 2 wrong command line.\n";
 
 /* Add a profile to compare with. to is the struct options. */
 static int take_base(void *to, const char *option, char *text)
@@ -60,25 +60,25 @@ static int take_base(void *to, const char *option, char *text)
 #define AT(field) .at = offsetof(struct options, field)
 
 static const struct option_row option_rows[] = {
-	{ "--output", 'o', "FILE", "where to (default: offwind.html; - for standard output)",
+	{ "--output", 'o', "FILE", "write to FILE (default offwind.html; - is standard output)",
 	  .set = option_text, AT(output) },
 	{ "--diff", 0, "BASE",
-	  "compare with this profile; may be given several times, for\n"
-	  "several profiles taken together",
+	  "compare with this profile; if the option is given several times, with\n"
+	  "the sum of these profiles",
 	  .set = take_base },
 	{ "--sample-type", 0, "TYPE", OPTION_BESIDE, .set = option_text, AT(type) },
 	{ "--type", 0, "TYPE",
-	  "which sample type to show first, \"samples\", \"cpu\" (default: the\n"
-	  "profile's own)",
+	  "show this sample type first: samples, cpu, … (default: the one that\n"
+	  "the profile names)",
 	  .set = option_text, AT(type) },
 	{ "--by", 0, "LABEL",
-	  "what to group stacks by at the root: \"thread\", \"pid\",\n"
-	  "\"container_id\", any label of the profile; none (default: comm,\n"
-	  "the process's name, if the profile has it)",
+	  "group stacks at the root by this label: thread, pid, container_id, any\n"
+	  "other label of the profile, or none (default: comm, the process name,\n"
+	  "if the profile has it)",
 	  .set = option_text, AT(by) },
-	{ "--time", 0, "BEGIN,END", "of recordings: a slice of time, see offwind unwind --help",
+	{ "--time", 0, "BEGIN,END", "use only this slice of a recording, as with offwind unwind",
 	  .set = pick_time, AT(pick), .column = 26 },
-	{ "--title", 0, "TEXT", "the page's title (default: the profiles' names)",
+	{ "--title", 0, "TEXT", "set the page's title (default: the profiles' names)",
 	  .set = option_text, AT(title) },
 	OPTION_HELP,
 };
@@ -243,7 +243,7 @@ static int flamegraph(struct options *o)
 			log_error("%s: %s", o->paths[0], strerror(-err));
 	}
 	if (!err && flame->n_negative)
-		log_warning("%s: %zu samples are below zero and left out", o->paths[0],
+		log_warning("%s: %zu samples have negative values and are left out", o->paths[0],
 			    flame->n_negative);
 	if (!err)
 		err = write_page(flame, o);

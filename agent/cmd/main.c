@@ -17,15 +17,15 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *sentence;
 } commands[] = {
-	{ "record", cmd_record, "sample the live system, write a profile" },
-	{ "unwind", cmd_unwind, "turn recordings, cores, snapshots into profiles or frames" },
+	{ "record", cmd_record, "sample the live system and write a profile" },
+	{ "unwind", cmd_unwind, "turn recordings, core files and snapshots into profiles" },
 	{ "explain", cmd_explain, "show how one sample was unwound, frame by frame" },
 	{ "report", cmd_report, "show, compare, merge and convert profiles" },
-	{ "top", cmd_top, "show what runs right now, live in a terminal" },
+	{ "top", cmd_top, "show in a terminal which functions run now" },
 	{ "flamegraph", cmd_flamegraph,
-	  "make a page for browsers of profiles, or of their difference" },
-	{ "cache", cmd_cache, "look into the store of unwind tables, and after it" },
-	{ "doctor", cmd_doctor, "say what works on this machine and what to do about the rest" },
+	  "make a flame graph page of profiles or of their difference" },
+	{ "cache", cmd_cache, "inspect and maintain the store of unwind tables" },
+	{ "doctor", cmd_doctor, "check what works on this machine and how to repair the rest" },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -38,9 +38,11 @@ static void usage(FILE *out)
 		"Profiles Linux programs by unwinding captured stacks outside the kernel.\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		(void)fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].sentence);
-	(void)fprintf(out, "\noffwind COMMAND --help, or help COMMAND, shows its options; "
-			   "--version the version.\n"
-			   "Exit codes: 0 done, 1 failed, 2 usage, 3 done in part.\n");
+	(void)fprintf(
+		out,
+		"\noffwind COMMAND --help and offwind help COMMAND print a command's options,\n"
+		"offwind --version prints the version.\n"
+		"Exit codes: 0 success, 1 failure, 2 wrong command line, 3 partial success.\n");
 }
 
 /* Run the command argv[0]. Return its exit code, or CMD_USAGE after reporting an unknown name. */
@@ -49,7 +51,7 @@ static int run_command(int argc, char **argv)
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (!strcmp(argv[0], commands[i].name))
 			return commands[i].run(argc, argv);
-	log_error("no command '%s'; see offwind --help", argv[0]);
+	log_error("there is no command '%s'; see offwind --help", argv[0]);
 	return CMD_USAGE;
 }
 

@@ -15,15 +15,16 @@ static int check_options(const struct report_options *o)
 	const char *why = NULL;
 
 	if (o->callers && o->callees)
-		why = "--callers or --callees, not both";
+		why = "use --callers or --callees, not both";
 	else if (o->base && (o->callers || o->callees))
 		why = "--diff compares tables, not trees";
 	else if (o->format != FORMAT_N && (o->callers || o->callees))
-		why = "--callers and --callees print; they have no --format";
+		why = "--callers and --callees print a tree, which has no --format";
 	else if (o->base && o->format != FORMAT_N && !format_compares(o->format))
 		why = "with --diff the format is pprof or folded";
 	else if (o->json && (o->callers || o->callees || o->check || o->format != FORMAT_N))
-		why = "--json is of the table: not with --callers, --callees, --check or a format";
+		why = "--json prints the table: it cannot be used with --callers, --callees, "
+		      "--check or a format";
 	if (why)
 		log_error("report: %s; see offwind report --help", why);
 	return why ? -EINVAL : 0;
@@ -106,50 +107,54 @@ static int take_merge(void *to, const char *option, char *text)
 
 static const char help_before[] =
 	"usage: offwind report [OPTION]… [FILE…]\n"
-	"Prints the functions of a pprof profile (- for standard input) with their own share\n"
-	"(self) and with what they call (total), or writes it in another format.  Recordings\n"
-	"(perf.data, .owc, cores) are unwound first.  Several files become one; without FILE it\n"
-	"is offwind.pb.gz, offwind.owc or perf.data of this folder, the first that is there.\n"
+	"Prints the functions of a pprof profile (- is standard input) with their own share\n"
+	"(self) and their share with callees (total), or writes the profile in another format.\n"
+	"Recordings (perf.data, .owc, core files) are unwound first.  Several files are treated\n"
+	"as one profile.  Without FILE, the command reads the first of offwind.pb.gz,\n"
+	"offwind.owc and perf.data that exists in this directory.\n"
 	"\n";
 
 static const char help_after[] =
 	"\n"
-	"Exit code: 0 done, 1 a file is damaged or cannot be read, 2 usage.\n";
+	"Exit code: 0 success, 1 no sample matches, or a file is damaged or cannot be read,\n"
+	"2 wrong command line.\n";
 
 #define AT(field) .at = offsetof(struct report_options, field)
 
 static const struct option_row option_rows[] = {
-	{ "--top", 'n', "N", "how many rows (default 30; 0: all)", .set = take_top, AT(top) },
-	{ "--sort", 0, "self|total", "order of the rows (default self)", .set = take_sort,
-	  AT(by_total) },
+	{ "--top", 'n', "N", "print N rows (default 30; 0: all)", .set = take_top, AT(top) },
+	{ "--sort", 0, "self|total", "sort the rows by this column (default self)",
+	  .set = take_sort, AT(by_total) },
 	{ "--by", 0, "WHAT",
-	  "rows are symbol (default), module, source, pid, comm, thread,\n"
-	  "container, or stop: why stacks ended",
+	  "choose what a row is: symbol (default), module, source, pid, comm,\n"
+	  "thread, container, or stop (why stacks ended)",
 	  .set = take_by, AT(by) },
 	{ "--sample-type", 0, "TYPE", OPTION_BESIDE, .set = option_text, AT(type) },
 	{ "--type", 0, "TYPE",
-	  "which value to count: \"samples\", \"cpu\", \"off_cpu\" (default:\n"
-	  "the file's own)",
+	  "count this value: samples, cpu, off_cpu, … (default: the one that the\n"
+	  "profile names)",
 	  .set = option_text, AT(type) },
-	{ "--callers", 0, "REGEX", "who calls the functions that match, as a tree",
+	{ "--callers", 0, "REGEX", "show the callers of the functions that match, as a tree",
 	  .set = take_regex, AT(callers) },
-	{ "--callees", 0, "REGEX", "what they call", .set = take_regex, AT(callees) },
+	{ "--callees", 0, "REGEX", "show the callees of the functions that match, as a tree",
+	  .set = take_regex, AT(callees) },
 	{ "--least", 0, "PERCENT", "leave out branches of a tree below this share (default 0.5)",
 	  .set = take_least, AT(least) },
-	{ "--diff", 0, "BASE", "what changed since the profile BASE, as shares of the whole",
+	{ "--diff", 0, "BASE", "show what changed since the profile BASE, as shares of each total",
 	  .set = option_text, AT(base) },
 	{ "--all-frames", 0, NULL,
-	  "of waits and allocations: self may be the scheduler's or the\n"
-	  "allocator's own functions, not the first outside them",
+	  "for waits and allocations: count the innermost function as self, even\n"
+	  "if it belongs to the scheduler or the allocator",
 	  .set = option_true, AT(all_frames) },
-	{ "--full-names", 0, NULL, "on a terminal: C++ functions with their parameter lists",
-	  .set = option_true, AT(whole_names) },
-	{ "--bars", 0, "auto|always|never", "shares as bars (default auto: on a terminal)",
+	{ "--full-names", 0, NULL,
+	  "print C++ functions with their parameter lists on a terminal, too", .set = option_true,
+	  AT(whole_names) },
+	{ "--bars", 0, "auto|always|never", "show shares as bars (default auto: on a terminal)",
 	  .set = take_bars, AT(bars) },
-	{ .help = "\nOnly some samples:" },
+	{ .help = "\nSelect samples:" },
 	{ "--time", 0, "BEGIN,END",
-	  "of recordings: a slice, in seconds on the recording's clock,\n"
-	  "since its first sample (+1,+2), or 10%-20% of it",
+	  "use only this slice of a recording: seconds on its clock,\n"
+	  "seconds since its first sample (+1,+2), or 10%-20% of it",
 	  .set = pick_time, AT(pick), .column = 28 },
 	SELECTION_ROWS(struct report_options),
 	{ .help = "" },
@@ -158,13 +163,14 @@ static const struct option_row option_rows[] = {
 	  "with --diff: pprof (as go tool pprof -diff_base) or folded (two\n"
 	  "counts, as difffolded.pl)",
 	  .set = format_take, AT(format) },
-	{ "--merge", 0, NULL, "the same as --format pprof", .set = take_merge, AT(format) },
+	{ "--merge", 0, NULL, "write one pprof profile, as --format pprof does", .set = take_merge,
+	  AT(format) },
 	{ "--output", 'o', "FILE",
-	  "where to (default: standard output); without -f its ending names\n"
-	  "the format: .pb.gz, .folded, .speedscope.json, …; any other is a\n"
-	  "table",
+	  "write to FILE (default: standard output); without -f the suffix\n"
+	  "chooses the format: .pb.gz, .folded, .speedscope.json, …; any other\n"
+	  "suffix means the table",
 	  .set = option_text, AT(output) },
-	{ "--json", 0, NULL, "the table, its shares and the header as one JSON object",
+	{ "--json", 0, NULL, "print the table and its header as one JSON object",
 	  .set = option_true, AT(json) },
 	{ "--check", 0, NULL, "only check the files, strictly", .set = option_true, AT(check) },
 	OPTION_HELP,

@@ -190,14 +190,14 @@ static void print_prompt(const struct top *t, FILE *out)
 		(void)fprintf(out, "only the process with the number (empty: all): %s_\n",
 			      t->query);
 	else if (t->prompt == PROMPT_NAME)
-		(void)fprintf(out, "only names that hold (empty: all): %s_\n", t->query);
+		(void)fprintf(out, "only names that contain (empty: all): %s_\n", t->query);
 	else if (t->only_pid || *t->only_name)
 		(void)fprintf(out, "only%s%.0" PRIu64 "%s%s  (f and / change that)\n",
 			      t->only_pid ? " process " : "", t->only_pid,
-			      *t->only_name ? " names that hold " : "", t->only_name);
+			      *t->only_name ? " names that contain " : "", t->only_name);
 	else
 		(void)fputs(
-			"s sort  b rows  f process  / name  space pause  r anew  ? keys  q quit\n",
+			"s sort  b rows  f process  / name  space pause  r reset  ? keys  q quit\n",
 			out);
 }
 
@@ -207,11 +207,11 @@ static void print_keys(FILE *out)
 		"\n  s            sort: self, total, name\n"
 		"  b            rows: functions, modules, processes, names, threads, containers\n"
 		"  f            only one process, by its number\n"
-		"  /            only rows whose names hold a text\n"
-		"  space, p     pause; what is sampled meanwhile is not shown\n"
-		"  r            begin anew\n"
+		"  /            only rows whose names contain a text\n"
+		"  space, p     pause; samples of the pause are not shown\n"
+		"  r            start again with no samples\n"
 		"  j k, arrows  scroll; page keys scroll by ten\n"
-		"  ?            the table again\n"
+		"  ?            show the table again\n"
 		"  q            quit\n",
 		out);
 }
@@ -572,32 +572,37 @@ static int take_frequency(void *to, const char *option, char *text)
 }
 
 static const char help_before[] = "usage: offwind top [OPTION]…\n"
-				  "Shows the functions that run right now, live in a terminal.\n"
+				  "Shows in a terminal which functions run now.\n"
 				  "\n";
 
 static const char help_after[] =
 	"\n"
-	"Keys: s sort; b rows; f only one process; / only functions whose names hold a text;\n"
-	"space or p pause; r begin anew; arrows, j, k, page keys scroll; ? keys; q quit.\n"
+	"Keys: s sort; b change the rows; f show one process only; / show only rows whose names\n"
+	"contain a text; space or p pause; r start again; arrows, j, k and page keys scroll;\n"
+	"? list the keys; q quit.\n"
 	"\n"
-	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
+	"This needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.\n";
 
 #define AT(field) .at = offsetof(struct options, field)
 
 static const struct option_row option_rows[] = {
-	{ "--pid", 'p', "PID[,PID…]", "sample these processes and the children they make only",
+	{ "--pid", 'p', "PID[,PID…]", "show only these processes and their children",
 	  .set = take_pids },
-	{ "--freq", 'F', "HZ", "samples a second on each CPU (default 99)", .set = take_frequency },
-	{ "--delay", 0, "SEC", "how often to draw anew, also 500ms (default 2)",
+	{ "--freq", 'F', "HZ", "take HZ samples a second on each CPU (default 99)",
+	  .set = take_frequency },
+	{ "--delay", 0, "SEC", "draw the table every SEC seconds; also 500ms (default 2)",
 	  .set = take_seconds, AT(delay_ns) },
-	{ "--window", 0, "SEC", "how far back what is shown reaches (default 10)",
+	{ "--window", 0, "SEC", "count the samples of the last SEC seconds (default 10)",
 	  .set = take_seconds, AT(window_ns) },
-	{ "--by", 0, "WHAT", "rows are symbol (default), module, pid, comm, thread or container",
+	{ "--by", 0, "WHAT",
+	  "choose what a row is: symbol (default), module, pid, comm, thread or\n"
+	  "container",
 	  .set = take_by, AT(by) },
-	{ "--sort", 0, "self|total|name", "", .set = take_order, AT(order) },
-	{ "--batch", 'b', NULL, "print tables one after the other, without a terminal",
+	{ "--sort", 0, "self|total|name", "sort the rows by this column (default self)",
+	  .set = take_order, AT(order) },
+	{ "--batch", 'b', NULL, "print tables one after another, without a terminal",
 	  .set = option_true, AT(batch) },
-	{ "--count", 'n', "N", "end after so many", .set = take_count, AT(count) },
+	{ "--count", 'n', "N", "end after N tables", .set = take_count, AT(count) },
 	{ "--max-frames", 0, "N", OPTION_BESIDE, .set = walking_max_frames, AT(walking) },
 	{ "--scan", 0, NULL, OPTION_BESIDE, .set = option_true, AT(walking.pipeline.scan) },
 	{ "--no-demangle", 0, NULL, OPTION_BESIDE, .set = option_true, AT(walking.as_linked) },

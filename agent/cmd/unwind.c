@@ -359,13 +359,13 @@ static const char help_before[] =
 	"usage: offwind unwind [OPTION]… INPUT…\n"
 	"       offwind unwind [OPTION]… --pid PID\n"
 	"Unwinds the stacks of perf.data and .owc recordings (- for standard input), of core\n"
-	"files, of snapshot folders, or of a running process.\n"
+	"files, of snapshot directories, or of a running process.\n"
 	"\n";
 
 static const char help_after[] =
 	"\n"
-	"Exit code: 0 done, 1 failed, 2 usage, 3 an input was damaged and is done as far as it\n"
-	"could be read.\n";
+	"Exit code: 0 success, 1 failure, 2 wrong command line, 3 an input was damaged, and\n"
+	"everything before the damage was processed.\n";
 
 struct options {
 	struct walking walking;
@@ -380,34 +380,35 @@ struct options {
 
 static const struct option_row option_rows[] = {
 	{ "--output", 'o', "FILE",
-	  "where to; without -f its ending names the format: .pb.gz, .folded,\n"
-	  ".txt, .tsv, .jsonl, .speedscope.json (default: standard output if\n"
-	  "that is a file, else offwind.pb.gz; other formats go to standard\n"
-	  "output)",
+	  "write to FILE; without -f the suffix chooses the format: .pb.gz,\n"
+	  ".folded, .txt, .tsv, .jsonl, .speedscope.json or .firefox.json\n"
+	  "(default: standard output, but offwind.pb.gz for a pprof profile if\n"
+	  "standard output is not a file)",
 	  .set = option_text, AT(path) },
-	{ "--format", 'f', "FORMAT", "pprof (default), " FORMAT_OTHERS, .set = format_take,
+	{ "--format", 'f', "FORMAT", "write pprof (default), " FORMAT_OTHERS, .set = format_take,
 	  AT(format) },
 	{ "--sample-type", 0, "TYPE",
-	  "what speedscope, firefox and folded show, and readers of pprof show\n"
-	  "first: \"samples\", \"cpu\", \"off_cpu\", \"wall\", …",
+	  "choose the type that speedscope, firefox and folded show and that\n"
+	  "readers of pprof show first: samples, cpu, off_cpu, wall, …",
 	  .set = option_text, AT(type) },
 	WALKING_MAX_FRAMES(struct options),
 	WALKING_INPUT(struct options),
 	{ "--time", 0, "BEGIN,END",
-	  "samples of this slice only: seconds on the recording's clock, as\n"
-	  "perf script prints it (either may be left out); +BEGIN,+END since\n"
-	  "the first sample; 10%-20% of the whole",
+	  "use only samples of this slice: seconds on the recording's clock, as\n"
+	  "perf script prints it (either may be left out); +BEGIN,+END count\n"
+	  "from the first sample; 10%-20% is a part of the whole",
 	  .set = pick_time, AT(pick) },
 	{ "--pid", 0, "PID[,…]", OPTION_BESIDE, .set = option_text, AT(pick.pids) },
 	{ "--tid", 0, "TID[,…]", OPTION_BESIDE, .set = option_text, AT(pick.tids) },
-	{ "--comm", 0, "NAME[,…]", "samples of these processes, threads, names", .set = option_text,
-	  AT(pick.comms) },
-	{ "--pid", 0, "PID", "without INPUT: all threads of a running process, once", .set = NULL },
+	{ "--comm", 0, "NAME[,…]", "use only samples of these processes, threads or names",
+	  .set = option_text, AT(pick.comms) },
+	{ "--pid", 0, "PID", "without INPUT: unwind all threads of a running process once",
+	  .set = NULL },
 	WALKING_SCAN(struct options),
 	WALKING_VERIFY_REUSE(struct options),
 	{ "--lines", 0, NULL,
-	  "in text: each frame's source line behind it, as perf script -F\n"
-	  "+srcline; other formats have them anyway",
+	  "in text: print each frame's source line after it, as perf script -F\n"
+	  "+srcline does; other formats except folded always have source lines",
 	  .set = option_true, AT(lines) },
 	WALKING_NO_DEMANGLE(struct options),
 	WALKING_NO_LINES(struct options),
@@ -520,8 +521,8 @@ static const struct option_row to_profile_rows[] = {
 
 static const struct option_table to_profile_table = {
 	.usage = "usage: perf_to_profile -i PERF.DATA -o PROFILE [-f]\n"
-		 "Turns perf.data into a pprof profile; -f replaces PROFILE.\n"
-		 "This is offwind unwind under the name go tool pprof looks for.\n",
+		 "Turns perf.data into a pprof profile; -f replaces an existing PROFILE.\n"
+		 "This is offwind unwind under the name that go tool pprof looks for.\n",
 	OPTION_ROWS(to_profile_rows),
 };
 
@@ -545,7 +546,7 @@ int cmd_perf_to_profile(int argc, char **argv)
 		return CMD_USAGE;
 	}
 	if (!o.force && !access(o.out, F_OK)) {
-		log_error("%s: is there already; -f replaces it", o.out);
+		log_error("%s: already exists; -f replaces it", o.out);
 		return CMD_FAILED;
 	}
 	walking_open_store(&job.walking);

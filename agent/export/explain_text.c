@@ -109,10 +109,10 @@ static void put_rules(const struct teller *t, const struct uw_step *s)
 			      uw_rules_name(s->rules), s->fde_start, s->fde_end);
 	else if (s->stepper == UW_STEPPER_CFI)
 		(void)fprintf(t->out,
-			      "      rules    of what lies beside, 0x%" PRIx64 "-0x%" PRIx64,
+			      "      rules    of the code beside it, 0x%" PRIx64 "-0x%" PRIx64,
 			      s->fde_start, s->fde_end);
 	else
-		(void)fprintf(t->out, "      rules    of the code, which is known");
+		(void)fprintf(t->out, "      rules    known from the code itself");
 	if (s->row_end)
 		(void)fprintf(t->out, ", row 0x%" PRIx64 "-0x%" PRIx64, s->row_start, s->row_end);
 	(void)fputc('\n', t->out);
@@ -156,7 +156,7 @@ static void put_step(const struct teller *t, const struct uw_step *s)
 		(void)fprintf(t->out, "      caller   found by %s, confidence %s\n",
 			      uw_stepper_name(s->stepper), uw_confidence_name(s->confidence));
 	if (s->differs)
-		(void)fprintf(t->out, "      differs  the walk found another caller: a fault of "
+		(void)fprintf(t->out, "      differs  the walk found another caller: a bug in "
 				      "offwind, please report it\n");
 }
 
@@ -240,10 +240,10 @@ static void put_missing(const struct teller *t)
 	(void)fprintf(t->out, "missing: 0x%" PRIx64, t->walked->stop_addr);
 	if (below)
 		(void)fprintf(t->out,
-			      ", %" PRIu64 " bytes below sp, where this recording has nothing",
+			      ", %" PRIu64 " bytes below sp, which this recording does not contain",
 			      below);
 	else if (out_of_reach(t->walked))
-		(void)fputs(", on another stack: no sample would reach there", t->out);
+		(void)fputs(", on another stack: no sample reaches that far", t->out);
 	(void)fputc('\n', t->out);
 }
 

@@ -51,11 +51,11 @@ int format_of_path(const char *path, enum format *out)
 		{ ".jsonl", FORMAT_JSONL, NULL },
 		{ ".firefox.json", FORMAT_FIREFOX, NULL },
 		{ ".speedscope.json", FORMAT_SPEEDSCOPE, NULL },
-		{ ".json", FORMAT_N, "-f says which: jsonl, speedscope or firefox" },
-		{ ".html", FORMAT_N, "a page is made by offwind flamegraph" },
+		{ ".json", FORMAT_N, "choose one with -f: jsonl, speedscope or firefox" },
+		{ ".html", FORMAT_N, "offwind flamegraph makes a page" },
 		{ ".svg", FORMAT_N,
-		  "there is no such format; a page is made by offwind flamegraph, and "
-		  "flamegraph.pl reads -f folded" },
+		  "there is no such format; offwind flamegraph makes a page, and flamegraph.pl "
+		  "reads -f folded" },
 	};
 	size_t size = strlen(path);
 

@@ -193,7 +193,7 @@ int output_not_terminal(const char *command, const char *path)
 {
 	if (strcmp(path, "-") != 0 || !isatty(STDOUT_FILENO))
 		return 0;
-	log_error("%s: this format is nothing for a terminal; -o FILE says where to", command);
+	log_error("%s: this format cannot be shown on a terminal; use -o FILE", command);
 	return -EINVAL;
 }
 

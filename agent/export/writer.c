@@ -253,8 +253,8 @@ void writer_finish(struct writer *w, uint64_t *n_written, uint64_t *n_failed)
 	(void)pthread_cond_destroy(&w->changed);
 	if (names_left_out(w->names))
 		log_warning("names or source lines of %" PRIu64
-			    " files are left out, because reading them takes too long "
-			    "(--verbose: which); offwind unwind of a --raw recording has no limit",
+			    " files are left out, because reading them takes too long (-v lists "
+			    "them); offwind unwind of a --raw recording has no limit",
 			    names_left_out(w->names));
 	if (!errands_left())
 		names_free(w->names);

@@ -155,7 +155,7 @@ static int watch_cpus(struct live *live, uint64_t now)
 	free(cpus);
 	if (err && !live->base.error[0])
 		(void)snprintf(live->base.error, sizeof(live->base.error),
-			       "CPUs that came or went: %s", strerror(-err));
+			       "CPUs that went online or offline: %s", strerror(-err));
 	return err;
 }
 

@@ -123,7 +123,7 @@ static int want_one(struct live_selected *s, const char *what, int32_t number, b
 			     : live_bpf_want(s->bpf, pid);
 	if (err) {
 		(void)snprintf(error, LIVE_ERROR_SIZE, "%s %" PRId32 ": %s", what, number,
-			       err == -ENOENT ? "is not there" : strerror(-err));
+			       err == -ENOENT ? "does not exist" : strerror(-err));
 		return err == -ENOENT ? -ESRCH : err;
 	}
 	set_pid(s->wanted, pid, true);

@@ -255,7 +255,7 @@ int owc_files_open(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, co
 	*build_id = file->build_id;
 	if (!fd)
 		return 0;
-	to = memfd_create("offwind-kept", MFD_CLOEXEC);
+	to = memfd_create("offwind-embedded", MFD_CLOEXEC);
 	if (to < 0)
 		return -errno;
 	zstd = ZSTD_createDCtx();

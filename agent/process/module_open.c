@@ -153,10 +153,10 @@ static void report_origin(struct modules *modules, const struct known *k)
 		return;
 	modules->said_origin = true;
 	if (foreign)
-		log_warning(
-			"%s: recorded on %s without build-ids: this machine's files are not used; "
-			"--symfs DIR names a folder with that machine's (/: they are the same)",
-			k->module.path, info->host);
+		log_warning("%s: recorded on %s without build-ids: this machine's files are not "
+			    "used; --symfs DIR names a directory with that machine's files (/: "
+			    "they are the same)",
+			    k->module.path, info->host);
 	else
 		log_warning("%s: the recording tells neither its machine nor build-ids: names are "
 			    "right "
@@ -377,7 +377,7 @@ const char *module_state_sentence(enum module_state state)
 	case MODULE_REPLACED:
 		return "replaced since it was mapped";
 	case MODULE_FOREIGN:
-		return "of another machine, and told without a build-id";
+		return "of another machine, and recorded without a build-id";
 	case MODULE_UNREADABLE:
 		return "cannot be read";
 	case MODULE_DAMAGED:

@@ -446,8 +446,8 @@ static int add_thread(struct attached *a, const struct tracee *t)
 	machine = machine_with_regset(regs.iov_len);
 	if (!machine) {
 		(void)snprintf(a->error, 512,
-			       "process %" PRIu32 ": not a 64-bit process, or of a machine that is "
-			       "not known",
+			       "process %" PRIu32
+			       ": not a 64-bit process, or for an unsupported machine",
 			       a->frozen.pid);
 		return -ENOTSUP;
 	}
@@ -569,9 +569,9 @@ int source_process_open(uint32_t pid, struct source **out, char *error)
 fail:
 	if (!error[0])
 		(void)snprintf(error, 512, "process %" PRIu32 ": %s%s", pid,
-			       err == -ENOENT ? "there is none" : strerror(-err),
+			       err == -ENOENT ? "no such process" : strerror(-err),
 			       err == -EPERM
-				       ? " (root may, or its own user where ptrace is allowed)"
+				       ? " (needs root, or the same user where ptrace is allowed)"
 				       : "");
 	attached_close(&a->frozen.source);
 	return err;

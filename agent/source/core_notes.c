@@ -35,7 +35,7 @@ static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 	if (size > sizeof(bytes) || size < PRSTATUS_REGS + 8 * machine->n_words) {
 		frozen_damage(&c->frozen, -EBADMSG,
 			      "%s: offset %" PRIu64 ": the registers of a thread take %" PRIu32
-			      " bytes, which this machine's do not",
+			      " bytes, which is wrong for this machine",
 			      c->name, off, size);
 		c->frozen.n_lost++;
 		return 0;
@@ -121,7 +121,8 @@ static int on_file(struct core *c, uint64_t off, uint32_t size)
 		return 0;
 	if (size > NT_FILE_MAX) {
 		frozen_damage(&c->frozen, -EBADMSG,
-			      "%s: offset %" PRIu64 ": a list of mapped files of %" PRIu32 " bytes",
+			      "%s: offset %" PRIu64
+			      ": the list of mapped files cannot have %" PRIu32 " bytes",
 			      c->name, off, size);
 		return 0;
 	}

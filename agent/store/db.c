@@ -208,13 +208,14 @@ static int check_kind(sqlite3 *db, const char *path, int *version, char error[DB
 		return fail(db, path, rc, error);
 	*version = (int)is;
 	if (n ? id != APPLICATION_ID : (id || *version) && id != APPLICATION_ID) {
-		(void)snprintf(error, DB_ERROR_SIZE, "%s: is a database of something else", path);
+		(void)snprintf(error, DB_ERROR_SIZE, "%s: is a database of another program", path);
 		return -EBADMSG;
 	}
 	if (*version > N_MIGRATIONS) {
-		(void)snprintf(error, DB_ERROR_SIZE,
-			       "%s: was made by a newer offwind (schema %d, this one knows %d)",
-			       path, *version, N_MIGRATIONS);
+		(void)snprintf(
+			error, DB_ERROR_SIZE,
+			"%s: was created by a newer offwind (schema %d, this version supports %d)",
+			path, *version, N_MIGRATIONS);
 		return -ENOTSUP;
 	}
 	if (*version < 0 || (n && !*version)) {
@@ -281,8 +282,8 @@ static int set_up(sqlite3 *db, const char *path, enum db_mode mode, char error[D
 	if (mode == DB_READ) {
 		if (version == N_MIGRATIONS)
 			return 0;
-		(void)snprintf(error, DB_ERROR_SIZE, "%s: is of an older offwind (schema %d)", path,
-			       version);
+		(void)snprintf(error, DB_ERROR_SIZE,
+			       "%s: was created by an older offwind (schema %d)", path, version);
 		return -ENOTSUP;
 	}
 	if (!version) {

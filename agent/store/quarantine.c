@@ -85,13 +85,13 @@ static void say_quarantined(struct store *s, const char *path, sqlite3_stmt *stm
 	const char *reason = (const char *)sqlite3_column_text(stmt, 0);
 	const char *since = (const char *)sqlite3_column_text(stmt, 1);
 
-	reason = reason ? reason : "nobody knows why";
+	reason = reason ? reason : "the reason is not known";
 	since = since ? since : "long";
 	if (s->said_quarantine)
 		log_debug("%s: in quarantine since %s: %s", path, since, reason);
 	else
-		log_warning("%s: no table is made of it, it is in quarantine since %s: %s; "
-			    "offwind cache verify tells of all, with --repair lets them go",
+		log_warning("%s: no table is compiled, the file is in quarantine since %s: %s; "
+			    "offwind cache verify lists all such files, --repair releases them",
 			    path, since, reason);
 	s->said_quarantine = true;
 }
@@ -153,7 +153,7 @@ int store_quarantine(struct store *s, const struct uw_build_id *id, const struct
 	if (!err)
 		err = session_end(s, put_in_quarantine(s, id, file, reason));
 	if (err && err != -ENOENT && err != -EROFS)
-		(void)session_failed(s, "keep what was refused", err);
+		(void)session_failed(s, "store a refusal", err);
 	pthread_mutex_unlock(&s->lock);
 	return err;
 }

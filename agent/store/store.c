@@ -70,15 +70,15 @@ void store_close(struct store *s)
 		empty_log(s->db);
 	(void)sqlite3_close(s->db);
 	log_debug("%s: %" PRIu64 " tables found, %" PRIu64 " not there; %" PRIu64
-		  " compiled, %" PRIu64 " kept, %" PRIu64 " damaged, %" PRIu64 " evicted, %" PRIu64
-		  " failures; call-frame information parsed %" PRIu64 " times; symbols of %" PRIu64
-		  " files found, %" PRIu64 " kept; lines of %" PRIu64 " files found, %" PRIu64
-		  " kept",
+		  " compiled, %" PRIu64 " stored, %" PRIu64 " damaged, %" PRIu64
+		  " evicted, %" PRIu64 " failures; call-frame information parsed %" PRIu64
+		  " times; symbols of %" PRIu64 " files found, %" PRIu64
+		  " stored; lines of %" PRIu64 " files found, %" PRIu64 " stored",
 		  s->path, c->found, c->missing, c->built, c->kept, c->damaged, c->evicted,
 		  c->failed, c->parsed, c->symbols_found, c->symbols_kept, c->lines_found,
 		  c->lines_kept);
 	if (c->failed > 1)
-		log_warning("%s: %" PRIu64 " times something went wrong", s->path, c->failed);
+		log_warning("%s: %" PRIu64 " operations failed", s->path, c->failed);
 	pthread_mutex_destroy(&s->lock);
 	free(s->used);
 	free(s->path);

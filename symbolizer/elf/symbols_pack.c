@@ -14,7 +14,7 @@ _Static_assert(sizeof(struct sym_entry) == sizeof(struct symbols_entry) &&
 		       offsetof(struct sym_entry, name) == offsetof(struct symbols_entry, name) &&
 		       offsetof(struct sym_entry, aux) == offsetof(struct symbols_entry, up) &&
 		       SYM_ENTRY_OPEN == SYMBOLS_OPEN,
-	       "entries are used as they are kept");
+	       "entries are used as they are stored");
 
 static size_t groups_of(size_t n)
 {

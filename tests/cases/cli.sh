@@ -127,7 +127,7 @@ for time in x 1 5% 2%-x 1,2,3 150%-200% -1,2; do
 	expect 2 '^offwind: --time takes BEGIN,END' "$offwind" unwind --time "$time" $samples/file.data
 done
 expect 1 'a profile.s samples have no times' "$offwind" report --time 1,2 "$dir/two.pb.gz"
-expect 1 'standard input begins and ends is not known' "$offwind" unwind --time 0%-1% -o "$dir/x" - <$samples/file.data
+expect 1 'not known when standard input begins and ends' "$offwind" unwind --time 0%-1% -o "$dir/x" - <$samples/file.data
 
 echo "== what a result's name says, and where it goes"
 for ending in folded jsonl tsv txt speedscope.json firefox.json; do
@@ -138,14 +138,14 @@ done
 "$offwind" report -o "$dir/r.folded" "$dir/two.pb.gz" && cmp "$dir/r.folded" <("$offwind" report -f folded "$dir/two.pb.gz") || fail "report -o r.folded"
 "$offwind" report -o "$dir/r.txt" "$dir/two.pb.gz" && cmp "$dir/r.txt" <("$offwind" report "$dir/two.pb.gz") || fail "report -o r.txt"
 expect 2 'a.svg: there is no such format; .*flamegraph' "$offwind" unwind -o "$dir/a.svg" $samples/file.data
-expect 2 'a.html: a page is made by offwind flamegraph' "$offwind" unwind -o "$dir/a.html" $samples/file.data
+expect 2 'a.html: offwind flamegraph makes a page' "$offwind" unwind -o "$dir/a.html" $samples/file.data
 expect 2 'a.svg: there is no such format' "$offwind" record -o "$dir/a.svg" true
 (cd "$dir/here" && rm -f offwind.pb.gz && "$offwind" unwind -q perf.data >y.pb.gz 2>/dev/null && "$offwind" report --check y.pb.gz >/dev/null && [ ! -e offwind.pb.gz ]) ||
 	fail "standard output that is a file is not written to"
 (cd "$dir/here" && "$offwind" unwind -q perf.data >log 2>&1 && [ -e offwind.pb.gz ]) || fail "a log is written to"
 terminal() { script -qec "stty cols 80; $*" /dev/null </dev/null | tr -d '\r'; }
 for words in "unwind -o - $samples/file.data" "report --merge $dir/two.pb.gz" "record --raw -o - true"; do
-	terminal "$offwind" $words | grep -q 'nothing for a terminal; -o FILE' || fail "$words: bytes to a terminal"
+	terminal "$offwind" $words | grep -q 'cannot be shown on a terminal; use -o FILE' || fail "$words: bytes to a terminal"
 done
 
 echo "== tables on a terminal of 80 columns"
@@ -200,7 +200,7 @@ PY
 done
 "$offwind" report --json -o "$dir/x.json" "$dir/two.pb.gz" && cmp "$dir/x.json" <("$offwind" report --json "$dir/two.pb.gz") || fail "report --json -o"
 for words in "--callers x" --check "-f folded"; do
-	expect 2 '^offwind: report: --json is of the table' "$offwind" report --json $words "$dir/two.pb.gz"
+	expect 2 '^offwind: report: --json prints the table' "$offwind" report --json $words "$dir/two.pb.gz"
 done
 "$offwind" doctor >"$dir/doctor"
 rc=$?
@@ -232,7 +232,7 @@ for words in --help "record --help" "unwind --help" "report --help" "top --help"
 done
 # An error in an option is one line of text, whatever bytes the option has.
 expect 2 "option '--top' needs an argument$" "$offwind" report --to
-expect 2 "option '--s' may be one of several" "$offwind" report --s=x
+expect 2 "option '--s' is ambiguous" "$offwind" report --s=x
 expect 2 "option '--check' takes no argument" "$offwind" report --check=x
 expect 2 "option '-n' needs an argument" "$offwind" report -n
 expect 2 "^offwind: --callers '.': [^-]*$" "$offwind" report --callers '(' x
@@ -242,7 +242,7 @@ for command in record unwind explain report top flamegraph cache doctor; do
 	cmp <("$offwind" help $command) <("$offwind" $command --help) || fail "help $command"
 done
 expect 2 "no command 'nosuch'" "$offwind" help nosuch
-expect 2 "^offwind: --stop: a walk does not end by 'nosuch'; there are: .*truncated" "$offwind" explain --stop nosuch $samples/file.data
+expect 2 "^offwind: --stop: there is no stop reason 'nosuch'; there are: .*truncated" "$offwind" explain --stop nosuch $samples/file.data
 "$offwind" explain --stop truncated $samples/file.data 2>/dev/null | grep -q '^stop: truncated' || fail "explain --stop truncated"
 expect 1 'has no sample cycle' "$offwind" explain --stop cycle $samples/file.data
 # An unknown word is answered with the known ones.
@@ -255,7 +255,7 @@ expect 1 "two.pb.gz: no sample matches the conditions$" "$offwind" report --comm
 for time in 5x -1 0 1e3 inf 0x10 "" . 100000d; do
 	expect 2 "^offwind: --duration takes seconds, or a time such as .*, not '$time'$" "$offwind" record -d "$time"
 done
-expect 2 "^offwind: --rotate takes a second at least" "$offwind" record --rotate 500ms
+expect 2 "^offwind: --rotate takes at least one second" "$offwind" record --rotate 500ms
 expect 2 "^offwind: --ring takes a size from 4194304 to" "$offwind" record -m 1M
 expect 2 "^offwind: --realtime takes a number from 1 to 99" "$offwind" record -r 100
 for command in record unwind report top flamegraph explain doctor "cache ls"; do

@@ -89,7 +89,7 @@ mkdir -p "$work/dir2/${by_id%/*}" && cp "$work/a.debug" "$work/dir2/$by_id" && t
 sleep 2.1 # files that were just changed may change again unnoticed, and are not cached
 for _ in 1 2; do found "with a store" "${pids[0]}" --debug-dir "$work/dir2" --db "$work/lines.db"; done
 timeout 60 "$offwind" unwind -v --format tsv --pid "${pids[0]}" --debug-dir "$work/dir2" --db "$work/lines.db" 2>&1 > /dev/null |
-	grep -qE 'lines of [1-9][0-9]* files found, 0 kept' || fail "no lines were kept"
+	grep -qE 'lines of [1-9][0-9]* files found, 0 stored' || fail "no lines were kept"
 
 # A server on loopback.
 mkdir "$work/served" && cp "$work/a.debug" "$work/served/"

@@ -65,7 +65,7 @@ python3 tests/cases/foreign.py pipe "$work/no-elf" "$work/image" "$id" "${symbol
 # A capture stores nothing of a 32-bit file, and a message says so.
 gcc -m32 -O1 -nostdlib -shared -fPIC -o "$work/narrow.so" -x c - <<< 'int f(void) { return 1; }' || exit 1
 "$offwind" cache prefetch --db "$work/store.db" "$work/narrow.so" 2> "$work/err"
-grep -q '1 files\?: 0 kept' "$work/err" && grep -q '1 were passed over: 32-bit' "$work/err" || fail "prefetch: $(cat "$work/err")"
+grep -q '1 files\?: 0 stored' "$work/err" && grep -q '1 were skipped: 32-bit' "$work/err" || fail "prefetch: $(cat "$work/err")"
 
 # A core of a program that waits in a library, as gcore writes it, and with its list of mapped files removed or changed.
 cat > "$work/b.c" <<'C'

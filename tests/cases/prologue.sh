@@ -209,5 +209,5 @@ start "$work/named" not
 got=$(sed 1d "$work/odd.tsv" | cut -f5,7,8 | tr '\t\n' '  ')
 [ "$got" = "waits context no_unwind_info odd prologue no_unwind_info " ] || fail "not plain: $got"
 "$offwind" explain -q --pid $pid > "$work/odd.txt"
-grep -q 'prologue.*no beginning of a function' "$work/odd.txt" || fail "$(tail -n 9 "$work/odd.txt")"
+grep -q 'prologue.*no function start' "$work/odd.txt" || fail "$(tail -n 9 "$work/odd.txt")"
 exit $failed

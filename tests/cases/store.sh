@@ -32,9 +32,9 @@ unwind "$dir/first" -v --db "$db" || fail "first: $(cat "$dir/err")"
 cp "$dir/err" "$dir/first.err"
 unwind "$dir/second" -v --db "$db" || fail "second: $(cat "$dir/err")"
 cmp "$dir/none" "$dir/first" && cmp "$dir/none" "$dir/second" || fail "a store changes frames"
-grep -qE 'compiled, [1-9][0-9]* kept.*parsed [1-9]' "$dir/first.err" || fail "first: $(cat "$dir/first.err")"
-grep -qE '[1-9][0-9]* tables found, 0 not there; 0 compiled, 0 kept, 0 damaged.* parsed 0 times' "$dir/err" || fail "second: $(cat "$dir/err")"
-grep -qE ' symbols of [1-9][0-9]* files found, 0 kept' "$dir/err" || fail "symbols: $(cat "$dir/err")"
+grep -qE 'compiled, [1-9][0-9]* stored.*parsed [1-9]' "$dir/first.err" || fail "first: $(cat "$dir/first.err")"
+grep -qE '[1-9][0-9]* tables found, 0 not there; 0 compiled, 0 stored, 0 damaged.* parsed 0 times' "$dir/err" || fail "second: $(cat "$dir/err")"
+grep -qE ' symbols of [1-9][0-9]* files found, 0 stored' "$dir/err" || fail "symbols: $(cat "$dir/err")"
 [ "$(stat -c %a "$db")" = 600 ] || fail "others may read it"
 "$offwind" explain --db "$db" "$data" >/dev/null 2>"$dir/err" || fail "explain: $(cat "$dir/err")"
 OFFWIND_DB=$db unwind "$dir/third" -v && grep -q ' parsed 0 times' "$dir/err" || fail "OFFWIND_DB"
@@ -52,10 +52,10 @@ cp "$dir/text.db" "$dir/text.old"
 warns 'text.db: file is not a database' "$dir/text.db"
 cmp -s "$dir/text.db" "$dir/text.old" || fail "a text was changed"
 sqlite3 "$dir/other.db" 'CREATE TABLE t (x)'
-warns 'other.db: is a database of something else' "$dir/other.db"
+warns 'other.db: is a database of another program' "$dir/other.db"
 cp "$db" "$dir/newer.db"
 sqlite3 "$dir/newer.db" 'PRAGMA user_version = 999'
-warns 'newer.db: was made by a newer offwind .schema 999' "$dir/newer.db"
+warns 'newer.db: was created by a newer offwind .schema 999' "$dir/newer.db"
 warns 'Is a directory|is not a file' "$dir"
 : >"$dir/file"
 warns 'file/x.db: Not a directory' "$dir/file/x.db"
@@ -136,7 +136,7 @@ sqlite3 "$dir/gone.db" 'DELETE FROM symbols'
 
 sqlite3 "$dir/gone.db" ".restore $db" "UPDATE symbols SET symbols = CAST(substr(symbols, 1, 5000) || x'0a0b0c' || substr(symbols, 5004) AS BLOB) WHERE path = '$libc'"
 "$offwind" cache --db "$dir/gone.db" verify --repair >"$dir/out" 2>"$dir/err"
-[ $? = 3 ] && grep -q 'its symbols are damaged' "$dir/out" && grep -q ' 1 damaged and dropped; ' "$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
+[ $? = 3 ] && grep -q 'its symbols are damaged' "$dir/out" && grep -q ' 1 damaged and deleted; ' "$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
 "$offwind" cache --db "$dir/gone.db" verify >"$dir/out" 2>"$dir/err" || fail "damaged symbols: $(cat "$dir/out" "$dir/err")"
 # However many are damaged, all of them are dropped.
 sqlite3 "$dir/gone.db" ".restore $db" "WITH RECURSIVE i(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM i WHERE k < 100) INSERT INTO symbols
@@ -172,8 +172,8 @@ done
 echo "== prefetch, verify, gc"
 mkdir "$dir/tree"
 cp "$libc" "$dir/tree/" && cp "$(command -v ls)" "$dir/tree/" && echo text >"$dir/tree/text" && mkfifo "$dir/tree/pipe"
-"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree" 2>"$dir/err" && grep -q '2 files: 2 kept, 0 there already, 0 failed' "$dir/err" || fail "prefetch: $(cat "$dir/err")"
-"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree" 2>"$dir/err" && grep -q '0 kept, 2 there already' "$dir/err" || fail "prefetch again: $(cat "$dir/err")"
+"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree" 2>"$dir/err" && grep -q '2 files: 2 stored, 0 already there, 0 failed' "$dir/err" || fail "prefetch: $(cat "$dir/err")"
+"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree" 2>"$dir/err" && grep -q '0 stored, 2 already there' "$dir/err" || fail "prefetch again: $(cat "$dir/err")"
 sqlite3 "$dir/p.db" "UPDATE tables SET rules = zeroblob(length(rules)) WHERE object = 1"
 "$offwind" cache --db "$dir/p.db" verify >"$dir/out" 2>"$dir/err"
 [ $? = 3 ] && grep -q 'table is damaged' "$dir/out" && grep -q '2 tables, 1 damaged' "$dir/err" || fail "verify finds damage: $(cat "$dir/out" "$dir/err")"
@@ -207,15 +207,15 @@ over="INSERT INTO building (build_id, path, builder, file, pid, begun, since)
 	SELECT build_id, path, builder, file, 99999999, 1, unixepoch() FROM seen WHERE path LIKE '%/cat'"
 sqlite3 "$dir/p.db" 'DROP TRIGGER see' "DELETE FROM objects WHERE path LIKE '%/cat'" "$over LIMIT 1"
 "$offwind" cache --db "$dir/p.db" verify >"$dir/out" 2>&1
-grep -q '/tree/cat: a process ended while it compiled it, on 2' "$dir/out" || fail "one that ended: $(cat "$dir/out")"
+grep -q '/tree/cat: a process ended while it compiled this file, on 2' "$dir/out" || fail "one that ended: $(cat "$dir/out")"
 sqlite3 "$dir/p.db" "$over LIMIT 1"
 for i in 1 2; do
 	"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree/cat" 2>"$dir/err"
-	grep -q ' 0 failed, 1 in quarantine' "$dir/err" && [ "$(grep -c '/tree/cat: no table is made of it, it is in quarantine since 2.*: 2 processes ended while they compiled it' "$dir/err")" = 1 ] ||
+	grep -q ' 0 failed, 1 in quarantine' "$dir/err" && [ "$(grep -c '/tree/cat: no table is compiled, the file is in quarantine since 2.*: 2 processes ended while they compiled it' "$dir/err")" = 1 ] ||
 		fail "two that ended: $(cat "$dir/err")"
 done
 "$offwind" cache --db "$dir/p.db" verify --repair >/dev/null 2>&1
-"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree/cat" 2>"$dir/err" && grep -q '1 kept' "$dir/err" || fail "let go: $(cat "$dir/err")"
+"$offwind" cache --db "$dir/p.db" prefetch "$dir/tree/cat" 2>"$dir/err" && grep -q '1 stored' "$dir/err" || fail "let go: $(cat "$dir/err")"
 [ "$(sqlite3 "$dir/p.db" 'SELECT count(*) FROM building')" = 0 ] || fail "a note is left"
 
 echo "== one pc, one block"

@@ -15,10 +15,6 @@ identifiers bpf: area 3, areas 1, plain 11
 identifiers schema: blk 1, blks 1, rid 2, sup 4, sups 1, waits 2, word 6
 identifiers symbolizer: brief 1, clean 2, folder 2, folders 3, glance 1, kept 1, leap 8, sought 3, sup 2, twin 3, unread 15
 identifiers unwinder: again 2, codes 5, join 4, joins 1, kept 11, memo 10, note 9, notes 1, noting 3, past 2, pasts 5, peek 15, peeked 1, rid 2, sup 3, sups 2, told 3, unread 3, word 25, words 4, worth 10
-text agent: anew 5, folder 6, folders 2, kept 9, memory areas 1, told 3
-text docs: kept 1, told 1
-text symbolizer: kept 1
-text unwinder: unread 1
 '''
 
 # Retired words as parts of identifiers; where they count (beginnings of paths; '': everywhere); identifiers that use

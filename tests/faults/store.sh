@@ -59,7 +59,7 @@ if mount -t tmpfs -o size=700k tmpfs "$dir/small" 2>"$dir/err"; then
 	"$offwind" cache --db "$dir/small/offwind.db" query --format csv 'SELECT count(*) FROM tables' >"$dir/out" 2>&1 && [ "$(tail -n 1 "$dir/out")" = 1 ] ||
 		fail "questions on a read-only disk: $(cat "$dir/out")"
 	"$offwind" unwind -v --format tsv --no-inline --db "$dir/small/offwind.db" --pid $$ -o "$dir/x" >"$dir/out" 2>&1 || fail "unwind with a read-only store: $(cat "$dir/out")"
-	! grep -q 'stay in memory' "$dir/out" && grep -q ' 0 kept, .* 0 failures' "$dir/out" || fail "a read-only store: $(cat "$dir/out")"
+	! grep -q 'stay in memory' "$dir/out" && grep -q ' 0 stored, .* 0 failures' "$dir/out" || fail "a read-only store: $(cat "$dir/out")"
 	umount "$dir/small"
 else
 	echo "no disk of its own: $(cat "$dir/err")"

@@ -41,9 +41,9 @@ for t in ${tests:-kernels/check live/stacks live/short}; do
 	run "$t" bash "tests/$t.sh"
 done
 # If the kernel supports both forms of the programs, run the other one, too.
-if grep -q '^capture program .* in full' /tmp/doctor; then
+if grep -q '^capture program .* as full programs' /tmp/doctor; then
 	export OFFWIND_WITHOUT=find_vma,task_storage,uprobe_multi
-	run "kernels/check, in the plain form" bash tests/kernels/check.sh
+	run "kernels/check, with the fallback programs" bash tests/kernels/check.sh
 fi
 # No loaded program may have caused a warning of the kernel.
 complaints() { ! dmesg | grep -A 3 -E '(WARNING|BUG): .*(bpf|perf|probe|fanotify|trace)'; }

@@ -27,7 +27,7 @@ echo "== durations"
 
 echo "== nothing was recorded"
 "$offwind" record --comm nosuch -F 999 -d 0.6 -o "$dir/none.pb.gz" 2>"$dir/log"
-[ $? = 1 ] && grep -q 'warning: no samples were recorded: .* another name' "$dir/log" || fail "--comm nosuch: $(cat "$dir/log")"
+[ $? = 1 ] && grep -q 'warning: no samples were recorded: .* whose name' "$dir/log" || fail "--comm nosuch: $(cat "$dir/log")"
 "$offwind" report "$dir/none.pb.gz" | grep -q '^# no samples$' || fail "a report of nothing"
 kill $busy
 "$offwind" record -q -a -d 10ms -o "$dir/x.pb.gz" 2>"$dir/log" || fail "a machine on which nothing ran: $(cat "$dir/log")"
@@ -89,7 +89,7 @@ timeout 60 "$dir/deep" & deep=$!
 grep -q 'warning: [0-9.]* % of the samples were lost ([0-9]* of [0-9]*), because offwind could not keep up: .*-F.*-m.*-r' "$dir/log" ||
 	fail "nothing of what was lost: $(cat "$dir/log")"
 "$offwind" record -q -F 499 --stack-max 64K -d 1 -o "$dir/x.pb.gz" -p $deep 2>"$dir/log" || fail "record: $(cat "$dir/log")"
-grep -q 'stacks were larger than what is copied .*--stack-max' "$dir/log" || fail "nothing of what was cut: $(cat "$dir/log")"
+grep -q 'stacks were larger than the copy .*--stack-max' "$dir/log" || fail "nothing of what was cut: $(cat "$dir/log")"
 kill $deep
 
 echo "== beside many runnable threads"

@@ -6,9 +6,9 @@ set -u
 . "$(dirname "$0")/../recorder.sh"
 
 for one in find_vma loop task_storage task_pt_regs attach_cookie; do
-	OFFWIND_WITHOUT=$one "$offwind" doctor 2>&1 | grep -q '^capture program *ok *loads into the kernel, in its plain form' || fail "without $one doctor does not tell which programs"
+	OFFWIND_WITHOUT=$one "$offwind" doctor 2>&1 | grep -q '^capture program *ok *loads into the kernel, as fallback programs' || fail "without $one doctor does not tell which programs"
 done
-"$offwind" doctor | grep -q '^capture program *ok *loads into the kernel, in full' || fail "doctor does not tell which programs this kernel gets"
+"$offwind" doctor | grep -q '^capture program *ok *loads into the kernel, as full programs' || fail "doctor does not tell which programs this kernel gets"
 OFFWIND_WITHOUT=ringbuf "$offwind" record -d 1 -o "$dir/e.pb.gz" 2>"$dir/log"
 [ $? = 1 ] && grep -q 'needs Linux 5.10' "$dir/log" && [ "$(wc -l <"$dir/log")" = 1 ] || fail "too old a kernel: $(cat "$dir/log")"
 export OFFWIND_WITHOUT=find_vma,task_storage,mmap_build_id,procmap_query,uprobe_multi,snprintf,reduced_btf

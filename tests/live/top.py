@@ -99,10 +99,10 @@ try:
     check(first and b'spin_in_top' in first[0] and float(first[0].split(b'%')[0]) > 60,
           'f: of one process nearly all is its function: %r' % t.picture())
     t.press(b'f\r', rb's sort', 'f: all again')
-    t.press(b'/spin_in_t\r', rb'only names that hold spin_in_t', '/: by name')
+    t.press(b'/spin_in_t\r', rb'only names that contain spin_in_t', '/: by name')
     check([b'spin_in_top' in l for l in t.picture()[3:] if b'%' in l] == [True], '/: one row')
     t.press(b'/\r', rb's sort', '/: all again')
-    t.press(b'?', rb'begin anew', '? tells the keys')
+    t.press(b'?', rb'start again', '? tells the keys')
     t.press(b'?', rb'FUNCTION', '? once more: the table')
     t.press(b'\x1b[B', rb'FUNCTION', 'arrows scroll')
     t.press(b'k', rb'FUNCTION', 'k scrolls back')

@@ -110,7 +110,7 @@ static void test_the_help_has_all_rows_that_are_shown(void)
 				   "      --file-of-the-name FILE\n"
 				   "                        too long for its line\n"
 				   "      --none x|y\n"
-				   "  -h, --help            this text\n"
+				   "  -h, --help            print this help\n"
 				   "\n"
 				   "The end.\n";
 	char *text = NULL;

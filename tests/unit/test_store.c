@@ -226,7 +226,7 @@ static void test_foreign_files_are_refused(void)
 
 	remove_db();
 	CHECK(sql("CREATE TABLE t (x)") == SQLITE_OK, "somebody's database");
-	CHECK(opens(&err, error) == -EBADMSG && strstr(error, "of something else") &&
+	CHECK(opens(&err, error) == -EBADMSG && strstr(error, "of another program") &&
 		      strstr(error, db_name),
 	      error);
 	remove_db();

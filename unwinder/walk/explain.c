@@ -202,22 +202,23 @@ static void step_by_guess(struct replay *r, const struct uw_frame *next, struct 
 static const struct {
 	const char *name, *sentence;
 } verdicts[] = {
-	[UW_VERDICT_CALLER] = { "caller",
-				"it called another frame, so that nothing is there any more" },
+	[UW_VERDICT_CALLER] = { "caller", "this frame called another one, so the return address is "
+					  "not there" },
 	[UW_VERDICT_UNKNOWN] = { "unknown", "its value is not known" },
 	[UW_VERDICT_NONE] = { "none",
-			      "it is 0, as in many outermost frames, which proves nothing" },
+			      "it is 0, as in many outermost frames, but that proves nothing" },
 	[UW_VERDICT_ASTRAY] = { "astray", "it points to no frame of this stack" },
-	[UW_VERDICT_NOT_RISING] = { "not_rising", "what it points to leads back down" },
-	[UW_VERDICT_MISSING] = { "missing", "what is there was not captured" },
-	[UW_VERDICT_NO_CODE] = { "no_code", "that is no address of code" },
-	[UW_VERDICT_NO_CALL] = { "no_call", "no call ends there" },
-	[UW_VERDICT_UNREAD] = { "unread", "whether a call ends there nobody can see" },
-	[UW_VERDICT_OTHER] = { "other", "the call that ends there is of other code" },
+	[UW_VERDICT_NOT_RISING] = { "not_rising",
+				    "the frame that it points to leads back down the stack" },
+	[UW_VERDICT_MISSING] = { "missing", "the memory there was not captured" },
+	[UW_VERDICT_NO_CODE] = { "no_code", "this is not an address of code" },
+	[UW_VERDICT_NO_CALL] = { "no_call", "no call instruction ends there" },
+	[UW_VERDICT_UNREAD] = { "unreadable", "the code before this address cannot be read" },
+	[UW_VERDICT_OTHER] = { "other", "the call that ends there calls other code" },
 	[UW_VERDICT_OFF] = { "off", "not switched on" },
 	[UW_VERDICT_NO_WORD] = { "no_word", "no word on the stack follows a call" },
-	[UW_VERDICT_NOT_PLAIN] = { "not_plain",
-				   "no beginning of a function below leads to a return address" },
+	[UW_VERDICT_NOT_PLAIN] = { "not_plain", "no function start below this address leads to a "
+						"return address" },
 };
 _Static_assert(sizeof(verdicts) / sizeof(verdicts[0]) == UW_VERDICT_N, "each has words");
 

@@ -6,15 +6,15 @@ static const struct {
 } stops[] = {
 	[UW_STOP_ROOT] = { "root", "The stack ended at its outermost frame, which is proven." },
 	[UW_STOP_TRUNCATED] = { "truncated",
-				"The next frame lies in memory that was not captured: capture more "
-				"stack a sample, unless it is on another stack." },
+				"The next frame lies in memory that was not captured: capture a "
+				"larger part of the stack, unless the frame is on another stack." },
 	[UW_STOP_NO_MAPPING] = { "no_mapping",
 				 "The address lies in no executable mapping: generated code that "
 				 "is gone, "
 				 "a jump into nowhere, or a mapping that was not recorded." },
 	[UW_STOP_NO_OBJECT] = { "no_object", "The mapped file is missing, was replaced or cannot "
-					     "be read, and no frame "
-					     "pointer led on: unwind on the machine it ran on." },
+					     "be read, and no frame pointer leads to the caller: "
+					     "unwind on the machine where the program ran." },
 	[UW_STOP_NO_UNWIND_INFO] = { "no_unwind_info", "The code has no unwind information and "
 						       "keeps no frame pointer: build "
 						       "it with -fasynchronous-unwind-tables or "
@@ -27,7 +27,7 @@ static const struct {
 						       "callee's: wrong unwind "
 						       "information or an overwritten stack." },
 	[UW_STOP_CYCLE] = { "cycle", "The same frame came again: an overwritten stack." },
-	[UW_STOP_MAX_FRAMES] = { "max_frames", "The stack is deeper than the frames asked for." },
+	[UW_STOP_MAX_FRAMES] = { "max_frames", "The stack has more frames than were asked for." },
 	[UW_STOP_NO_USER_STATE] = { "no_user_state",
 				    "The sample has no user registers that can be used: a kernel "
 				    "thread, or a task that was exiting." },

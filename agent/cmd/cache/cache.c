@@ -102,8 +102,7 @@ int cache_object(sqlite3 *db, const char *key, int64_t *object)
 	if (err)
 		err = kept_find_text(db, key, object);
 	if (err == -ENOENT)
-		log_error("%s: the store has no such object; offwind cache prefetch puts it in",
-			  key);
+		log_error("%s: the store has no such object; offwind cache prefetch adds it", key);
 	else if (err)
 		log_error("%s: %s", key, strerror(-err));
 	return err;
@@ -168,7 +167,8 @@ static int list(const struct cache_options *o)
 		       TABLE_BUILDER);
 	held = db_number(db, count);
 	if (held)
-		log_info("%" PRId64 " objects are in quarantine; offwind cache verify tells why",
+		log_info("%" PRId64
+			 " objects are in quarantine; offwind cache verify lists the reasons",
 			 held);
 	(void)sqlite3_close(db);
 	return rc;
@@ -230,7 +230,8 @@ static int load(sqlite3 *db, const char *key, struct kept **out)
 	else if (err == -ENOENT)
 		log_error("%s: its table is of another version of offwind", key);
 	else if (err)
-		log_error("%s: its table is damaged; offwind cache verify --repair drops it", key);
+		log_error("%s: its table is damaged; offwind cache verify --repair deletes it",
+			  key);
 	return err;
 }
 
@@ -243,7 +244,8 @@ static int whole(struct kept *kept, const char *key)
 	int err = kept_whole(kept);
 
 	if (err)
-		log_error("%s: its table is damaged; offwind cache verify --repair drops it", key);
+		log_error("%s: its table is damaged; offwind cache verify --repair deletes it",
+			  key);
 	return err;
 }
 
@@ -259,7 +261,7 @@ static void show_object(sqlite3 *db, const struct kept *kept)
 			       "SELECT path, lower(hex(build_id)), machine, file_size, src_size,"
 			       " lower(hex(identity)), datetime(first_used, 'unixepoch'),"
 			       " datetime(last_used, 'unixepoch'), uses,"
-			       " iif(owner < 0, 'nobody who can be told', 'user ' || owner)"
+			       " iif(owner < 0, 'an unknown user', 'user ' || owner)"
 			       " FROM objects WHERE id = ?1",
 			       -1, &s, NULL) == SQLITE_OK &&
 	    !sqlite3_bind_int64(s, 1, kept->object) && sqlite3_step(s) == SQLITE_ROW) {
@@ -345,14 +347,14 @@ static void show_table(struct kept *kept)
 	if (kept->procs)
 		(void)printf("functions     %zu\n", uw_rows_procs(kept->rows));
 	else
-		(void)printf("functions     not kept: some overlap\n");
+		(void)printf("functions     not stored: some overlap\n");
 	(void)printf("rows          %u (%.2f bytes each), %u different rules\n", h->n_rows,
 		     h->n_rows ? (double)kept->rules_size / h->n_rows : 0.0, h->n_rules);
 	(void)printf("CFA from      sp %" PRIu64 ", fp %" PRIu64 ", another register %" PRIu64
 		     ", an expression %" PRIu64 "\n",
 		     t.sp, t.fp, t.other, t.expression);
 	(void)printf("rows that     need an expression %" PRIu64 ", a record of their own %" PRIu64
-		     ", are signal frames %" PRIu64 ", have no answer %" PRIu64 "\n",
+		     ", are signal frames %" PRIu64 ", have no rule %" PRIu64 "\n",
 		     t.n_expressions, t.slow, t.signal, t.none);
 	if (kept->procs && code)
 		(void)printf("coverage      %.2f %% of %" PRIu64 " executable bytes\n",
@@ -488,26 +490,25 @@ static int lookup(const struct cache_options *o, const char *key, char **pcs, in
 
 static const char help_before[] =
 	"usage: offwind cache ls [--match TEXT] [--sort COLUMN] [--unused DAYS]\n"
-	"       offwind cache show OBJECT          header, segments, rules, coverage, gaps\n"
-	"       offwind cache lookup OBJECT PC…    the row at an ELF address, in words\n"
-	"       offwind cache rows OBJECT          all rows\n"
-	"       offwind cache query SQL            any question; see unwind_rows and its kin\n"
+	"       offwind cache show OBJECT          print header, segments, rules, coverage, gaps\n"
+	"       offwind cache lookup OBJECT PC…    print the row at an ELF address, in words\n"
+	"       offwind cache rows OBJECT          print all rows\n"
+	"       offwind cache query SQL            run an SQL query, for example on unwind_rows\n"
 	"       offwind cache prefetch [--running] [PATH|DIR]…\n"
-	"       offwind cache verify [--repair]    every table, the database itself; what is in "
-	"quarantine\n"
+	"       offwind cache verify [--repair]    check all tables and list the quarantine\n"
 	"       offwind cache diff [--strict] BEFORE AFTER\n"
 	"       offwind cache gc [--budget BYTES] [--unused DAYS]\n"
 	"       offwind cache export OBJECT -o FILE\n"
 	"       offwind cache import FILE…\n"
-	"Looks after the store of compiled unwind tables.  OBJECT: the first digits of a "
-	"build-id,\n"
-	"a path, a file's base name.\n"
+	"Inspects and maintains the store of compiled unwind tables.  OBJECT is the first digits\n"
+	"of a build-id, a path, or the base name of a file.\n"
 	"\n";
 
 static const char help_after[] =
 	"\n"
-	"Exit code: 0 done (diff: nothing lost), 1 failed, 2 usage, 3 done in part (verify:\n"
-	"damage was found; diff: unwind information was lost or new expressions came).\n";
+	"Exit code: 0 success (diff: nothing was lost), 1 failure, 2 wrong command line,\n"
+	"3 partial success (verify: damage was found; diff: unwind information was lost or more\n"
+	"expressions are needed; lookup: there is no row).\n";
 
 #define AT(field) .at = offsetof(struct cache_options, field)
 
@@ -555,25 +556,27 @@ static int take_jobs(void *to, const char *option, char *text)
 }
 
 static const struct option_row option_rows[] = {
-	{ "--db", 0, "FILE", "the store (default: see man offwind)", .set = option_text, AT(db) },
-	{ "--format", 0, "FORMAT", "of ls, rows and query: table (default), csv or json",
+	{ "--db", 0, "FILE", "use FILE as the store (default: $OFFWIND_DB, or this user's store)",
+	  .set = option_text, AT(db) },
+	{ "--format", 0, "FORMAT", "with ls, rows and query: print table (default), csv or json",
 	  .set = take_format, AT(format) },
-	{ "--match", 0, "TEXT", "ls: whose path or build-id contains it", .set = option_text,
-	  AT(match) },
-	{ "--sort", 0, "COLUMN", "ls: path, used (default), uses, size, rows", .set = option_text,
-	  AT(sort) },
-	{ "--unused", 0, "DAYS", "ls, gc: not used for so long", .set = take_unused,
-	  AT(unused_days) },
-	{ "--budget", 0, "BYTES", "gc: from now on the store's limit (suffixes K, M, G; 0: 1G)",
+	{ "--match", 0, "TEXT", "with ls: list only objects whose path or build-id contains TEXT",
+	  .set = option_text, AT(match) },
+	{ "--sort", 0, "COLUMN", "with ls: sort by path, used (default), uses, size or rows",
+	  .set = option_text, AT(sort) },
+	{ "--unused", 0, "DAYS", "with ls and gc: choose objects that were not used for DAYS days",
+	  .set = take_unused, AT(unused_days) },
+	{ "--budget", 0, "BYTES",
+	  "with gc: set the store's limit from now on (suffixes K, M, G; 0: 1G)",
 	  .set = take_budget, AT(budget) },
-	{ "--running", 0, NULL, "prefetch: what running processes have mapped", .set = option_true,
-	  AT(running) },
-	{ "--jobs", 'j', "N", "prefetch: so many at once (default: one a CPU)", .set = take_jobs,
-	  AT(jobs) },
-	{ "--repair", 0, NULL, "verify: drop what is damaged, let go what is in quarantine",
+	{ "--running", 0, NULL, "with prefetch: compile the files that running processes execute",
+	  .set = option_true, AT(running) },
+	{ "--jobs", 'j', "N", "with prefetch: compile N files at once (default: one for each CPU)",
+	  .set = take_jobs, AT(jobs) },
+	{ "--repair", 0, NULL, "with verify: delete what is damaged and empty the quarantine",
 	  .set = option_true, AT(repair) },
-	{ "--strict", 0, NULL, "diff: any changed row counts", .set = option_true, AT(strict) },
-	{ "--output", 'o', "FILE", "export: where to", .set = option_text, AT(output) },
+	{ "--strict", 0, NULL, "with diff: count any changed row", .set = option_true, AT(strict) },
+	{ "--output", 'o', "FILE", "with export: write to FILE", .set = option_text, AT(output) },
 	OPTION_QUIET,
 	OPTION_VERBOSE,
 	OPTION_HELP,
@@ -620,6 +623,6 @@ int cmd_cache(int argc, char **argv)
 		return cache_export(&o, words[0]);
 	if (!strcmp(what, "import") && n)
 		return cache_import(&o, words, n);
-	log_error("cache: see offwind cache --help");
+	log_error("cache: no such command, or wrong arguments; see offwind cache --help");
 	return CMD_USAGE;
 }

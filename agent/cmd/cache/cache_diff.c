@@ -107,8 +107,9 @@ static int open_kept(struct side *side, const struct cache_options *o)
 			(void)close(fd);
 		}
 		if (err)
-			log_error("%s: its file is gone, and with it its functions' names",
-				  side->name);
+			log_error(
+				"%s: its file is gone, so the names of its functions are not known",
+				side->name);
 	}
 	uw_object_put(file);
 	(void)sqlite3_finalize(s);
@@ -190,7 +191,7 @@ static int open_side(struct side *side, const struct cache_options *o)
 		err = open_file(side);
 		if (err)
 			log_error("%s: %s", side->name,
-				  err == -ENOTSUP  ? "is no ELF file known here"
+				  err == -ENOTSUP  ? "is not a supported ELF file"
 				  : err == -ENOENT ? "has no unwind information"
 						   : strerror(-err));
 	} else {
@@ -225,7 +226,7 @@ struct difference {
 /* Format a row in words, or say that there is no row. */
 static void row_text(const struct uw_row_info *row, bool there, char *out, size_t size)
 {
-	(void)snprintf(out, size, "%s", !there ? "no row" : row->none ? "no answer" : row->words);
+	(void)snprintf(out, size, "%s", !there ? "no row" : row->none ? "no rule" : row->words);
 }
 
 /*

@@ -146,7 +146,8 @@ static int verify_tables(sqlite3 *db, bool repair, uint64_t *n, uint64_t *bad)
 			continue;
 		(*bad)++;
 		cache_say("%s: %s", (const char *)sqlite3_column_text(s, 6),
-			  err == -ENOTSUP ? "of another version" : "its table is damaged");
+			  err == -ENOTSUP ? "its table is of another version"
+					  : "its table is damaged");
 		err = add_damaged(&damaged, s);
 	}
 	if (!err && rc != SQLITE_DONE) {
@@ -275,7 +276,7 @@ static void show_ended(sqlite3 *db)
 		while (sqlite3_step(s) == SQLITE_ROW)
 			if (alive_ended(sqlite3_column_int64(s, 2),
 					(uint64_t)sqlite3_column_int64(s, 3)))
-				cache_say("%s: a process ended while it compiled it, on %s",
+				cache_say("%s: a process ended while it compiled this file, on %s",
 					  (const char *)sqlite3_column_text(s, 0),
 					  (const char *)sqlite3_column_text(s, 1));
 	}
@@ -314,13 +315,13 @@ int cache_verify(const struct cache_options *o)
 	if (err)
 		log_error("%s: %s", path, strerror(-err));
 	else if (structure)
-		log_error("%s: is damaged; remove it, and it will be made anew", path);
+		log_error("%s: is damaged; remove it, and the next run creates a new one", path);
 	else
 		log_info("%s: %" PRIu64 " tables, %" PRIu64 " damaged%s; %" PRIu64
 			 " symbol tables, %" PRIu64 " damaged%s; %" PRIu64 " in quarantine%s",
-			 path, n, bad, bad && o->repair ? " and dropped" : "", n_symbols,
-			 bad_symbols, bad_symbols && o->repair ? " and dropped" : "", held,
-			 held && o->repair ? ", let go" : "");
+			 path, n, bad, bad && o->repair ? " and deleted" : "", n_symbols,
+			 bad_symbols, bad_symbols && o->repair ? " and deleted" : "", held,
+			 held && o->repair ? ", released" : "");
 	(void)sqlite3_close(db);
 	free(path);
 	return err ? CMD_FAILED : structure || bad || bad_symbols ? CMD_PARTLY : CMD_DONE;

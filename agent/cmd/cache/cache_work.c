@@ -256,10 +256,10 @@ int cache_prefetch(const struct cache_options *o, char **paths, int n)
 	while (begun)
 		(void)pthread_join(threads[--begun], NULL);
 	log_progress_done();
-	log_info("%zu files: %zu kept, %zu there already, %zu failed, %zu in quarantine", p.n,
+	log_info("%zu files: %zu stored, %zu already there, %zu failed, %zu in quarantine", p.n,
 		 (size_t)p.kept, (size_t)p.there, (size_t)p.failed, (size_t)p.refused);
 	if (p.useless)
-		log_info("%zu were passed over: 32-bit, relocatable, or for another machine",
+		log_info("%zu were skipped: 32-bit, relocatable, or for another machine",
 			 (size_t)p.useless);
 	for (size_t i = 0; i < p.n; i++)
 		free(p.files[i].path);
@@ -349,7 +349,7 @@ int cache_export(const struct cache_options *o, const char *key)
 		if (!err)
 			err = trailer_of(db, object, &trailer);
 		if (err)
-			log_error("%s: has no sound table of this version", key);
+			log_error("%s: has no valid table of this version", key);
 	}
 	if (!err)
 		err = output_open(&out, o->output);
@@ -455,11 +455,11 @@ static int import_one(struct store *store, const char *path)
 	free(bytes);
 	if (err)
 		log_error("%s: %s", path,
-			  err == -EBADMSG   ? "is no sound table"
+			  err == -EBADMSG   ? "is not a valid table"
 			  : err == -ENOTSUP ? "is a table of another version"
 					    : strerror(-err));
 	else
-		log_info("%s: %s", path, kept ? "imported" : "was there already");
+		log_info("%s: %s", path, kept ? "imported" : "is already in the store");
 	return err;
 }
 

@@ -138,5 +138,5 @@ void command_end(struct command *c)
 			return;
 		(void)nanosleep(&pause, NULL);
 	}
-	log_info("%s: goes on as process %d", c->argv[0], (int)c->pid);
+	log_info("%s: still runs as process %d", c->argv[0], (int)c->pid);
 }

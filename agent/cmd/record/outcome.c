@@ -40,8 +40,9 @@ void outcome_warn(const struct accounting *total)
 			    "functions may have no names; raise the priority (-r 1)",
 			    total->sideband_lost);
 	if (total->cut && total->cut >= total->captured / CUT_SHARE)
-		log_warning("%" PRIu64 " of %" PRIu64 " stacks were larger than what is copied "
-			    "and lack their outermost frames: raise --stack-max, up to 1M",
+		log_warning("%" PRIu64 " of %" PRIu64
+			    " stacks were larger than the copy and lack their outermost frames: "
+			    "raise --stack-max, up to 1M",
 			    total->cut, total->captured);
 }
 
@@ -58,8 +59,8 @@ void outcome_warn_rough(const struct source_info *info, const struct stats_event
 		if (!n || !strcmp(e->type, "cpu") || n >= FEW || events[i].sum == n ||
 		    !strcmp(e->type, SOURCE_OFF_CPU))
 			continue;
-		log_warning("only %" PRIu64 " %s of %s: its figures are rough; record for "
-			    "longer, or take more samples (%s)",
+		log_warning("only %" PRIu64 " %s of %s: its figures are rough; record longer, or "
+			    "take more samples (%s)",
 			    n, n == 1 ? "sample" : "samples", e->name,
 			    !strcmp(e->type, SOURCE_ALLOC) ? "--alloc with fewer bytes"
 			    : e->frequency_hz		   ? "a higher -F"
@@ -78,14 +79,14 @@ void outcome_warn_empty(const struct live_counters *c)
 {
 	char why[512] = "";
 
-	add(why, sizeof(why), c->filtered_process, "in processes that were not asked for");
+	add(why, sizeof(why), c->filtered_process, "in processes that were not selected");
 	add(why, sizeof(why), c->filtered_other,
-	    "in threads of another name, user, cgroup or CPU than asked for");
+	    "in threads whose name, user, cgroup or CPU was not selected");
 	add(why, sizeof(why), c->filtered_idle, "on idle CPUs");
 	add(why, sizeof(why), c->filtered_self, "in offwind itself");
-	add(why, sizeof(why), c->filtered_period, "between those that -c takes");
+	add(why, sizeof(why), c->filtered_period, "between the events that -c samples");
 	add(why, sizeof(why), c->filtered_failed, "of allocations that failed");
-	add(why, sizeof(why), c->short_waits, "of waits shorter than asked for");
+	add(why, sizeof(why), c->short_waits, "of waits shorter than the minimum of --off-cpu");
 	if (c->fired)
 		log_warning("no samples were recorded: the event occurred %" PRIu64 " times: %s",
 			    c->fired, why);

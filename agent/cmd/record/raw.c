@@ -116,8 +116,8 @@ fail:
 static int failed(struct raw *raw, int err)
 {
 	if (err && !raw->err)
-		log_error("%s: cannot be written: %s; what is in it can be read", raw->path,
-			  strerror(-err));
+		log_error("%s: cannot be written: %s; the part that was written can be read",
+			  raw->path, strerror(-err));
 	raw->err = err;
 	return err;
 }
@@ -130,7 +130,7 @@ static int write_event(struct raw *raw, const struct event *event)
 	if (!err)
 		err = owc_writer_event(raw->writer, event);
 	if (err == -E2BIG) { /* only this event is left out */
-		log_warning("%s: an event was too large to be kept", raw->path);
+		log_warning("%s: an event was too large and is left out", raw->path);
 		return 0;
 	}
 	return failed(raw, err);

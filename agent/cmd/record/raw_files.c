@@ -294,13 +294,14 @@ int raw_files_write(const struct raw_files *files, struct modules *modules, bool
 		n_kept += kept;
 		n_sampled += !kept && choices[i].weight > 1;
 	}
-	log_debug("kept %s %zu of %zu files, %" PRIu64 " bytes",
-		  whole ? "all of" : "what naming and walking need of", n_kept, n, writing.n_bytes);
+	log_debug("stored %s %zu of %zu files, %" PRIu64 " bytes",
+		  whole ? "all of" : "the parts that walking and naming need of", n_kept, n,
+		  writing.n_bytes);
 	if (!writing.err && n_sampled)
-		log_info("%zu of %zu files are not kept in the capture: %s", n_sampled, n,
+		log_info("%zu of %zu files are not stored in the capture file: %s", n_sampled, n,
 			 whole ? "they are too large"
-			       : "they are too large, or there was no time; "
-				 "--with-files waits for all");
+			       : "they are too large, or there was no time; --with-files has no "
+				 "time limit");
 	free(weights);
 	free(choices);
 	return writing.err;

@@ -424,7 +424,7 @@ static void finish(struct recorder *r, struct result *result)
 static void release(struct recorder *r)
 {
 	if (errands_left() || !pipeline_free(r->pipeline)) {
-		log_debug("files are still being read; they are left to themselves");
+		log_debug("some files are still being read; offwind does not wait for them");
 		source_close(r->source);
 	} else {
 		store_work(r->store, ending_left());

@@ -323,7 +323,7 @@ static int take_rotate(void *to, const char *option, char *text)
 	if (input_duration(option, text, ROTATE_MAX, &o->rotate_ns))
 		return -EINVAL;
 	if (o->rotate_ns < SECOND_NS) {
-		log_error("%s takes a second at least, not '%s'", option, text);
+		log_error("%s takes at least one second, not '%s'", option, text);
 		return -EINVAL;
 	}
 	return 0;
@@ -376,86 +376,98 @@ static const char help_before[] =
 
 static const char help_after[] =
 	"\n"
-	"Exit code: that of COMMAND, 128 + N if signal N ended it, 127 or 126 if it could not be\n"
-	"run; without COMMAND, or where the recording ends first, 0 done, 1 failed or nothing of\n"
-	"what was chosen was recorded, 2 usage, 3 some profiles could not be written.\n"
-	"SIGINT, SIGTERM and SIGHUP end the recording; the profile is there within a second.\n"
-	"Needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.  -g and --call-graph of perf\n"
-	"are taken and change nothing: stacks are always recorded.\n";
+	"Exit code: that of COMMAND; 128 + N if signal N ended it; 127 if it was not found;\n"
+	"126 if it could not be executed.  Without COMMAND, or if the recording ends first:\n"
+	"0 success, 1 failure or no sample was recorded, 2 wrong command line, 3 some profiles\n"
+	"could not be written.\n"
+	"SIGINT, SIGTERM and SIGHUP end the recording; the profile is written within a second.\n"
+	"This needs root, or CAP_BPF and CAP_PERFMON; see offwind doctor.  The options -g and\n"
+	"--call-graph of perf record are ignored: stacks are always recorded.\n";
 
 #define AT(field) .at = offsetof(struct record_options, field)
 
 static const struct option_row option_rows[] = {
-	{ "--all-cpus", 'a', NULL, "the whole system (the default)", .set = option_true, AT(all) },
-	{ "--pid", 'p', "PID[,PID…]", "these processes and the children they make",
+	{ "--all-cpus", 'a', NULL, "record the whole system (default without -p, -t and COMMAND)",
+	  .set = option_true, AT(all) },
+	{ "--pid", 'p', "PID[,PID…]", "record these processes and their children",
 	  .set = take_pids },
-	{ "--tid", 't', "TID[,TID…]", "these threads", .set = take_tids },
-	{ "--comm", 0, "NAME[,…]", "threads of this name", .set = take_comms },
-	{ "--uid", 'u', "USER[,…]", "of this user, by name or number", .set = take_uids },
-	{ "--cgroup", 0, "PATH[,…]", "in this cgroup and those below it", .set = take_cgroups },
-	{ "--container", 0, "ID[,…]", "in the containers whose ids begin so",
+	{ "--tid", 't', "TID[,TID…]", "record these threads", .set = take_tids },
+	{ "--comm", 0, "NAME[,…]", "record threads with this name", .set = take_comms },
+	{ "--uid", 'u', "USER[,…]", "record threads of this user, by name or number",
+	  .set = take_uids },
+	{ "--cgroup", 0, "PATH[,…]", "record threads in this cgroup and in cgroups below it",
+	  .set = take_cgroups },
+	{ "--container", 0, "ID[,…]", "record threads in containers whose ids begin with ID",
 	  .set = take_containers },
-	{ "--cpu", 'C', "LIST", "on these CPUs: 0-3,8", .set = take_cpus },
-	{ "--freq", 'F', "HZ", "samples a second on each CPU, or max (default 99; 997 for COMMAND)",
+	{ "--cpu", 'C', "LIST", "record only on these CPUs, for example 0-3,8", .set = take_cpus },
+	{ "--freq", 'F', "HZ",
+	  "take HZ samples a second on each CPU, or max: as many as the kernel\n"
+	  "allows (default 99; with COMMAND 997)",
 	  .set = take_frequency },
 	{ "--event", 'e', "EVENT[,…]",
-	  "sample this instead of the CPU's time, in perf's words: cycles,\n"
-	  "page-faults, sched:sched_process_exec; :u or :k behind a\n"
-	  "counter: in user mode or in the kernel",
+	  "sample this event instead of CPU time, with a name of perf list:\n"
+	  "cycles, page-faults, sched:sched_process_exec; with the suffix :u\n"
+	  "only in user mode, with :k only in the kernel",
 	  .set = take_event },
 	{ "--uprobe", 0, "FILE:FUNCTION", "sample each call of a function", .set = take_probe },
-	{ "--count", 'c', "N", "one sample every N events, not by frequency", .set = take_count },
+	{ "--count", 'c', "N", "take one sample every N events instead of a number per second",
+	  .set = take_count },
 	{ "--off-cpu", 0, "[=MIN]",
-	  "threads that wait too, for MIN at least: 500us, 10ms (default 0)", .set = take_off_cpu },
+	  "record waiting threads too, if they wait at least MIN, for example\n"
+	  "500us or 10ms (default 0)",
+	  .set = take_off_cpu },
 	{ "--alloc", 0, "[=BYTES]",
-	  "memory that programs allocate, one of so many bytes (default 512K;\n"
-	  "1: every allocation): all of it and what is in use at the end;\n"
-	  "a malloc or free takes about 1 us more, with -p and COMMAND in\n"
-	  "these processes alone, else in all",
+	  "record the memory that programs allocate and the memory that is in\n"
+	  "use at the end, with one sample for BYTES bytes (default 512K; 1:\n"
+	  "each allocation); a malloc or free takes about 1 us longer, with -p\n"
+	  "or COMMAND only in these processes, otherwise in all",
 	  .set = take_alloc },
 	{ "--duration", 'd', "TIME",
-	  "stop after that long: 10 (seconds), 500ms, 5m, 1h, 2d (default:\n"
+	  "stop after this time: 10 (seconds), 500ms, 5m, 1h or 2d (default:\n"
 	  "at Ctrl-C, or when COMMAND ends)",
 	  .set = take_duration },
 	{ "--format", 'f', "FORMAT",
-	  "pprof (default), " FORMAT_OTHERS ",\n"
-	  "of equal stacks counted together",
+	  "write pprof (default), " FORMAT_OTHERS ";\n"
+	  "equal stacks are counted together",
 	  .set = format_take, AT(format) },
 	{ "--sample-type", 0, "TYPE",
-	  "what readers show first, and all formats but pprof: \"cpu\",\n"
-	  "\"samples\", with --off-cpu \"off_cpu\" or \"wall\" (the default then)",
+	  "choose the type that readers of pprof show first and that other\n"
+	  "formats show: cpu, samples, with --off-cpu also off_cpu and wall\n"
+	  "(then the default)",
 	  .set = option_text, AT(sample_type) },
 	{ "--output", 'o', "FILE",
-	  "where to (default offwind.pb.gz; with --raw offwind.owc;\n"
-	  "with --rotate the folder offwind-profiles); its ending names the\n"
-	  "format unless -f does: .folded, .txt, .jsonl, .owc (--raw), …",
+	  "write to FILE (default offwind.pb.gz; with --raw offwind.owc; with\n"
+	  "--rotate the directory offwind-profiles); without -f the suffix\n"
+	  "chooses the format: .folded, .txt, .jsonl, .owc (--raw), …",
 	  .set = option_text, AT(path) },
 	{ "--raw", 0, "[=FILE]",
-	  "write a capture file, to be unwound later; with FILE, beside\n"
-	  "the profile.  It keeps what naming and walking need of the\n"
-	  "sampled files, which may be gone by then",
+	  "write a capture file, which offwind unwind reads later; with FILE, in\n"
+	  "addition to the profile; it stores what walking and naming need of\n"
+	  "the sampled files, because these may be gone by then",
 	  .set = take_raw },
-	{ "--with-files", 0, NULL, "with --raw: keep all of each sampled file", .set = option_true,
-	  AT(with_files) },
+	{ "--with-files", 0, NULL, "with --raw: store each sampled file as a whole",
+	  .set = option_true, AT(with_files) },
 	{ "--rotate", 0, "TIME",
-	  "a profile for every TIME (60, 5m, 1h), in the folder that -o names",
+	  "write a profile for every TIME (60, 5m, 1h) into the directory of -o",
 	  .set = take_rotate },
 	{ "--keep", 0, "N", "with --rotate: keep the N newest profiles (default: all)",
 	  .set = take_keep },
 	WALKING_MAX_FRAMES(struct record_options),
-	{ "--stack-max", 0, "BYTES", "most bytes copied of one stack (default 256K, up to 1M)",
+	{ "--stack-max", 0, "BYTES", "copy at most BYTES bytes of a stack (default 256K, limit 1M)",
 	  .set = take_stack_max },
 	{ "--ring", 'm', "SIZE",
-	  "the buffer between kernel and offwind, 4M to 1G (default: by rate\n"
-	  "and CPUs, 4M to 16M); a number alone is pages, as in perf record",
+	  "set the size of the buffer between kernel and offwind, 4M to 1G\n"
+	  "(default 4M to 16M, by rate and CPUs); a number without a unit is\n"
+	  "pages, as in perf record",
 	  .set = take_ring },
 	{ "--mmap-pages", 0, "SIZE", .set = take_ring },
 	{ "--realtime", 'r', "PRIO",
-	  "run with SCHED_FIFO of this priority while recording, 1 to 99\n"
-	  "(default: nice -20)",
+	  "run with this SCHED_FIFO priority while recording, 1 to 99\n"
+	  "(default: nice value -20)",
 	  .set = take_realtime },
 	WALKING_SCAN(struct record_options),
-	{ "--stats", 0, "FILE", "what became of everything that fired, CPU by CPU, as JSON",
+	{ "--stats", 0, "FILE",
+	  "write to FILE what became of every event that fired, by CPU, as JSON",
 	  .set = option_text, AT(stats_path) },
 	WALKING_VERIFY_REUSE(struct record_options),
 	WALKING_NO_DEMANGLE(struct record_options),
@@ -494,15 +506,15 @@ static int decide_paths(struct record_options *o)
 			return -EINVAL;
 	}
 	if (has_format && o->raw && !o->raw_path) {
-		log_error("record: --raw writes a capture file, which has no --format; a profile "
-			  "beside it: --raw=FILE");
+		log_error("record: --raw writes a capture file, which has no --format; --raw=FILE "
+			  "writes a profile too");
 		return -EINVAL;
 	}
 	if (o->path && (o->format == FORMAT_PPROF || o->raw) &&
 	    output_not_terminal("record", o->path))
 		return -EINVAL;
 	if (o->with_files && !o->raw) {
-		log_error("record: --with-files goes with --raw");
+		log_error("record: --with-files needs --raw");
 		return -EINVAL;
 	}
 	if (o->raw && !o->raw_path && o->rotate_ns) {
@@ -531,11 +543,11 @@ int record_options_parse(int argc, char **argv, struct record_options *o)
 		o->live.frequency_hz = RATE_COMMAND;
 	if ((o->all && (o->command || picks_tasks(&o->live))) ||
 	    (o->command && picks_tasks(&o->live))) {
-		log_error("record: only one of -a, -p or -t, and COMMAND");
+		log_error("record: use only one of -a, -p or -t, and COMMAND");
 		return -EINVAL;
 	}
 	if (o->keep && !o->rotate_ns) {
-		log_error("record: --keep goes with --rotate");
+		log_error("record: --keep needs --rotate");
 		return -EINVAL;
 	}
 	return decide_paths(o);

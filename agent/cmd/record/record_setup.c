@@ -32,7 +32,7 @@ static int try_output(const struct record_options *o)
 		return output_try(o->path);
 	if (mkdir(o->path, 0700) && errno != EEXIST) {
 		err = -errno;
-		log_error("%s: cannot be made: %s", o->path, strerror(-err));
+		log_error("%s: cannot be created: %s", o->path, strerror(-err));
 		return err;
 	}
 	if (asprintf(&window, "%s/offwind%s", o->path, format_suffix(o->format)) < 0)
@@ -73,10 +73,10 @@ static void say_alloc_cost(struct source *source)
 	if (source_live_alloc_cost(source, &cost) ||
 	    (cost.malloc_ns <= 1000 && cost.free_ns <= 1000))
 		return;
-	log_info("each malloc takes about %.1f µs more and each free %.1f µs, in %s",
+	log_info("each malloc takes about %.1f µs longer and each free %.1f µs, in %s",
 		 (double)cost.malloc_ns / 1e3, (double)cost.free_ns / 1e3,
-		 cost.everywhere ? "all processes (-p and COMMAND spare the others)"
-				 : "the processes asked for");
+		 cost.everywhere ? "all processes (with -p or COMMAND only in those)"
+				 : "the selected processes");
 }
 
 /*

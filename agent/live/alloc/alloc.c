@@ -172,9 +172,8 @@ static int search_strange(struct live_allocators *a, struct live_alloc_search *s
 		limit - (a->patience_at_ns - began < limit ? a->patience_at_ns - began : limit);
 	if (err && !a->said_slow) {
 		a->said_slow = true;
-		log_warning(
-			"allocation functions that some programs bring along are not looked for: "
-			"reading their symbols takes too long");
+		log_warning("allocation functions inside some programs are not watched: reading "
+			    "their symbols takes too long");
 	}
 	return err;
 }
@@ -309,8 +308,8 @@ static void drop_ended(struct live_allocators *a)
 /* Replace the probes in single processes by probes in all processes. */
 static void watch_everywhere(struct live_allocators *a)
 {
-	log_warning("more than %u processes at once are watched for allocations: from now on every "
-		    "process of the machine pays for the probes",
+	log_warning("more than %u processes at once are watched for allocations: from now on the "
+		    "probes slow down every process of the machine",
 		    CHOSEN_MAX);
 	a->everywhere = true;
 	a->n_watched = a->n_chosen = 0;

@@ -309,7 +309,7 @@ static int add_word(struct live_events *list, const char *word,
 	if (known_word(name, &e->attr)) {
 		if (colon && !modifiers(colon, &e->attr)) {
 			(void)snprintf(error, LIVE_ERROR_SIZE,
-				       "event %s: after the colon stand some of u, k, h, p", word);
+				       "event %s: only u, k, h and p may follow the colon", word);
 			err = -EINVAL;
 		}
 		set_rate(e, options);
@@ -317,8 +317,7 @@ static int add_word(struct live_events *list, const char *word,
 		err = add_tracepoint(e, name, colon, options, error);
 	} else {
 		(void)snprintf(error, LIVE_ERROR_SIZE,
-			       "event %s: not known; events are named as `perf list` names them",
-			       word);
+			       "event %s: not known; `perf list` shows the names of events", word);
 		err = -EINVAL;
 	}
 	name_event(e, word);
@@ -352,7 +351,7 @@ static int add_probe(struct live_events *list, const char *text,
 	int err;
 
 	if (!colon || colon == text || !colon[1]) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "probe %s: give it as FILE:FUNCTION", text);
+		(void)snprintf(error, LIVE_ERROR_SIZE, "probe %s: must be FILE:FUNCTION", text);
 		return -EINVAL;
 	}
 	err = grow(list, &e);
@@ -381,7 +380,8 @@ static int add_probe(struct live_events *list, const char *text,
 	errno = 0;
 	e->off = strtoull(plus, &end, 0);
 	if (errno || *end || end == plus) {
-		(void)snprintf(error, LIVE_ERROR_SIZE, "probe %s: '%s' is no number", text, plus);
+		(void)snprintf(error, LIVE_ERROR_SIZE, "probe %s: '%s' is not a number", text,
+			       plus);
 		return -EINVAL;
 	}
 	if (plus == e->symbol) {

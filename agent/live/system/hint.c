@@ -58,10 +58,10 @@ const char *live_hint(int err)
 		/* Before 5.11 EPERM also means that a map exceeds the limit of locked memory. */
 		if (locked_memory() < LIVE_RING_DEFAULT)
 			return "; run as root, or with a higher limit of locked memory (ulimit -l; "
-			       "`offwind doctor` tells what else may be missing)";
-		return "; run as root (`offwind doctor` tells what else may be missing)";
+			       "`offwind doctor` says what else may be missing)";
+		return "; run as root (`offwind doctor` says what else may be missing)";
 	case EACCES:
-		return "; run as root (`offwind doctor` tells what else may be missing)";
+		return "; run as root (`offwind doctor` says what else may be missing)";
 	case ENOSYS:
 		return "; this kernel was built without it";
 	case EMFILE:

@@ -294,7 +294,7 @@ static int tell_rests(struct inventory *inv)
 	}
 	if (!err && left)
 		log_warning("%zu processes have so many executable mappings that not all were "
-			    "read; stacks end at no_mapping where they are met",
+			    "read; stacks that reach the others stop with no_mapping",
 			    left);
 	return err;
 }

@@ -192,7 +192,7 @@ out:
 	if (err) {
 		live_sideband_free(s);
 		(void)snprintf(error, LIVE_ERROR_SIZE,
-			       "perf events that tell of mappings and processes: %s%s",
+			       "perf events that report mappings and processes: %s%s",
 			       strerror(-err), live_hint(err));
 		return err;
 	}

@@ -405,7 +405,7 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, in
 	}
 	if (!named)
 		return fail(c, SQLITE_ERROR, "%s",
-			    "which object? its build-id or path is the first argument");
+			    "an object is missing: its build-id or path is the first argument");
 	err = kept_load(v->db, object, &v->last);
 	if (err == -ENOENT || err == -ENOTSUP)
 		return SQLITE_OK;

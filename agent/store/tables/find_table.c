@@ -100,7 +100,7 @@ static void drop_table(struct store *s, int64_t table)
 		return;
 	blob_reader_rest(&s->blobs);
 	if (session_run(s, DROP_TABLE, &table, 1))
-		(void)session_failed(s, "drop a damaged table", -EIO);
+		(void)session_failed(s, "delete a damaged table", -EIO);
 }
 
 /* How an object takes one of a table's two blobs: as a whole, or to be read as needed. */
@@ -249,7 +249,7 @@ static int store_look(struct store *s, struct uw_object *object, const struct st
 		if (err == -ENOENT)
 			s->counters.missing++;
 		else if (err)
-			err = session_failed(s, "look a table up", err);
+			err = session_failed(s, "look up a table", err);
 		else
 			s->counters.found++;
 		if (!err)
@@ -374,7 +374,7 @@ int store_find_gone(struct store *s, const struct uw_build_id *id, struct uw_obj
 		err = find_gone(s, id, out);
 		s->counters.found += !err;
 		if (err && err != -ENOENT && err != -EPERM)
-			err = session_failed(s, "look a table up", err);
+			err = session_failed(s, "look up a table", err);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return err;

@@ -202,9 +202,10 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 	err = make(object, stop, &made, &procs, &built);
 	if (is_refused(err))
 		(void)store_quarantine(s, id, file,
-				       err == -ENOTSUP ? "no table can be made of it"
-				       : err == -EFBIG ? "its table would take too long or too much"
-						       : strerror(-err));
+				       err == -ENOTSUP ? "it cannot be compiled"
+				       : err == -EFBIG
+					       ? "compiling it takes too long or too much memory"
+					       : strerror(-err));
 	pthread_mutex_lock(&s->lock);
 	s->counters.built += built;
 	if (!err && session_gave_up(s))

@@ -160,7 +160,7 @@ static int find_either(struct store *s, const struct search *w)
 		else
 			s->counters.lines_found += !err;
 		if (err && err != -ENOENT)
-			err = session_failed(s, "look symbols up", err);
+			err = session_failed(s, "look up symbols", err);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return err;
@@ -233,7 +233,7 @@ void symbols_keep(struct store *s, const struct wanted_symbols *w)
 		err = session_end(s, err);
 	}
 	if (err)
-		(void)session_failed(s, "keep symbols", err);
+		(void)session_failed(s, "store symbols", err);
 	else if (w->table)
 		s->counters.symbols_kept++;
 	else
