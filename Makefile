@@ -73,7 +73,7 @@ PROGRAM_LDLIBS := $(if $(STATIC),-Wl$(comma)-Bstatic $(STATIC) -Wl$(comma)-Bdyna
 
 # ---- set-up ---------------------------------------------------------------
 
-.PHONY: all deps test-deps run check check-corpus check-kernels bench bench-capture install uninstall clean format tests
+.PHONY: all deps test-deps run check check-corpus check-kernels bench bench-capture install uninstall clean format man tests
 
 # A mirror that fails once is asked again; who else installs is waited for.
 APT := apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300
@@ -330,6 +330,10 @@ uninstall:
 
 format:
 	clang-format -i $$(find $(LIBRARY) bpf schema tests examples -name '*.[ch]')
+
+# Write the commands' options into the manual page.  The page is in the repository, so that no build has to run the program.
+man: $(BUILD)/offwind
+	python3 deploy/man1.py $< deploy/offwind.1
 
 clean:
 	rm -rf $(BUILD)

@@ -1,6 +1,7 @@
 /*
- * agent/cli/option.h: the options of a command as one table. getopt, the messages and --help (from
- * which shells complete) all follow from this table.
+ * agent/cli/option.h: the options of a command as one table. getopt, the messages and --help all
+ * follow from this table; the completion of shells and the lists of options in the manual page
+ * (deploy/man1.py) are read from --help.
  */
 #ifndef AGENT_CLI_OPTION_H
 #define AGENT_CLI_OPTION_H
@@ -24,9 +25,9 @@ struct option_row {
 	/* as the help has it: "PID"; "[=MIN]" if it may be left out; NULL: none */
 	const char *argument;
 	/*
-	 * Lines that \n separates. OPTION_BESIDE: the next row continues this line. NULL: the help
-	 * does not show this option; if set and at are those of an earlier row, it is another name
-	 * of that one.
+	 * A sentence that begins with a verb, without its full stop; \n breaks a line.
+	 * OPTION_BESIDE: the next row continues this line. NULL: the help does not show this
+	 * option; if set and at are those of an earlier row, it is another name of that one.
 	 */
 	const char *help;
 	option_fn set;	     /* NULL: only a line of help */
