@@ -374,12 +374,24 @@ static bool symbols_of_frame(struct owc *o, uint64_t off, const Offwind__Capture
 	return ok && !why;
 }
 
+/* Free the blocks that were allocated since `before` was the latest one; NULL: all of them. */
+static void free_blocks(struct owc *o, const struct owc_kept *before)
+{
+	while (o->kept != before) {
+		struct owc_kept *next = o->kept->next;
+
+		free(o->kept);
+		o->kept = next;
+	}
+}
+
 /*
  * Read all frames that hold kernel symbols, as the index lists them. end_off is where the index
  * begins; the sizes of all frames must add up to it.
  */
 static void symbols_by_index(struct owc *o, const Offwind__Capture__Index *index, uint64_t end_off)
 {
+	const struct owc_kept *before = o->kept;
 	uint64_t off = OWC_HEAD_SIZE;
 	bool ok = true;
 
@@ -397,7 +409,8 @@ static void symbols_by_index(struct owc *o, const Offwind__Capture__Index *index
 	o->all_symbols = ok && off == end_off;
 	if (!o->all_symbols) {
 		/* Discard what was read: the stream will deliver all symbols. */
-		o->n_symbols = 0;
+		free_blocks(o, before);
+		o->n_symbols = o->symbol_bytes = 0;
 		o->base.info.kernel_symbols = NULL;
 		o->base.info.n_kernel_symbols = 0;
 	}
@@ -496,12 +509,7 @@ static void owc_close(struct source *source)
 {
 	struct owc *o = (struct owc *)source;
 
-	while (o->kept) {
-		struct owc_kept *next = o->kept->next;
-
-		free(o->kept);
-		o->kept = next;
-	}
+	free_blocks(o, NULL);
 	owc_files_free(o->files);
 	(void)ZSTD_freeDCtx(o->zstd);
 	arena_fini(&o->arena);

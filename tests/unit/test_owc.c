@@ -2,6 +2,7 @@
 #include "agent/owc/owc.h"
 #include "agent/owc/owc_format.h"
 
+#include "proto/capture.pb-c.h"
 #include "tests/check.h"
 
 #include <elf.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <zlib.h>
 #include <zstd.h>
 
 /* ---- generated events: event i is the same whenever it is asked for ------- */
@@ -567,6 +569,67 @@ static void test_foreign_bytes_are_refused(void)
 	}
 }
 
+/* Replace the index of a file by one in which the last frame is a byte shorter than it is. */
+static uint8_t *with_wrong_index(uint8_t *bytes, size_t *size)
+{
+	uint8_t *footer = bytes + *size - OWC_FOOTER_SIZE, *at;
+	size_t off = owc_get_u64(footer), n;
+	Offwind__Capture__Index *index =
+		offwind__capture__index__unpack(NULL, owc_get_u32(footer + 8), bytes + off + 8);
+
+	CHECK(index && index->n_frames, "an index");
+	index->frames[index->n_frames - 1]->size--;
+	n = offwind__capture__index__get_packed_size(index);
+	at = realloc(bytes, off + 8 + n + OWC_FOOTER_SIZE);
+	CHECK(at != NULL, "memory");
+	owc_put_u32(at + off + 4, (uint32_t)(n + OWC_FOOTER_SIZE));
+	(void)offwind__capture__index__pack(index, at + off + 8);
+	footer = at + off + 8 + n;
+	owc_put_u64(footer, off);
+	owc_put_u32(footer + 8, (uint32_t)n);
+	owc_put_u32(footer + 12, (uint32_t)crc32(0, at + off + 8, (uInt)n));
+	memcpy(footer + 16, OWC_FOOTER_MAGIC, 8);
+	offwind__capture__index__free_unpacked(index, NULL);
+	*size = off + 8 + n + OWC_FOOTER_SIZE;
+	return at;
+}
+
+/*
+ * The names take more than half of the limit, 128 MiB. Those that were read by a wrong index must
+ * not count once more when the stream delivers them.
+ */
+static void test_symbols_of_a_wrong_index_do_not_count(void)
+{
+	enum { N = 5, NAME = 14 << 20 };
+	struct source_kernel_symbol one = { .size = 1, .module = "" };
+	char *name = malloc(NAME + 1), error[512];
+	int fd = memfd_create("owc", 0), last = 1;
+	struct source *source = NULL;
+	struct owc_writer *w = NULL;
+	uint8_t *bytes;
+	size_t size;
+
+	CHECK(name && !owc_writer_open(fd, &info, &w), "opens");
+	memset(name, 'a', NAME);
+	name[NAME] = '\0';
+	one.name = name;
+	for (unsigned int i = 0; i < N; i++) {
+		one.addr = UINT64_C(0xffffffff81000000) + i;
+		CHECK(!owc_writer_kernel_symbols(w, &one, 1), "takes a symbol");
+	}
+	CHECK(!owc_writer_close(w), "closes");
+	bytes = with_wrong_index(bytes_of(fd, &size), &size);
+	CHECK(!source_owc_open(file_of(bytes, size), "test.owc", &source, error), error);
+	if (source) {
+		CHECK(!source->info.n_kernel_symbols, "a wrong index is not used");
+		CHECK(!read_all(source, &last) && last == 0, source->error);
+		CHECK(source->info.n_kernel_symbols == N, "the stream has them all");
+	}
+	source_close(source);
+	free(bytes);
+	free(name);
+}
+
 static void test_bombs_are_capped(void)
 {
 	size_t n = (size_t)OWC_CONTENT_MAX + 4096, size;
@@ -760,6 +823,7 @@ int main(int argc, char **argv)
 	test_a_torn_frame_gives_its_whole_records();
 	test_flipped_bits_are_found();
 	test_foreign_bytes_are_refused();
+	test_symbols_of_a_wrong_index_do_not_count();
 	test_bombs_are_capped();
 	test_full_disk_is_told_once();
 	test_a_full_disk_leaves_no_part_of_the_index();
