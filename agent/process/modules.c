@@ -253,11 +253,15 @@ static enum module_kind kind_of(const struct modules *modules, uint32_t pid,
 	return path[0] == '/' ? MODULE_FILE : MODULE_OTHER;
 }
 
-/* Compare a known module with a mapping event from a process that has this view of files. */
-static bool same_identity(const struct known *k, const struct event_mapping *m, uint64_t view)
+/*
+ * Compare a known module with a mapping of this kind from a process that has this view of files. A
+ * file can have the name of a mapping without a file, such as "[vdso]".
+ */
+static bool same_identity(const struct known *k, enum module_kind kind,
+			  const struct event_mapping *m, uint64_t view)
 {
 	/* Mappings older than the recording are reported without a generation: 0 equals any. */
-	return k->inode == m->inode && k->view == view &&
+	return k->module.kind == kind && k->inode == m->inode && k->view == view &&
 	       (k->inode_generation == m->inode_generation || !k->inode_generation ||
 		!m->inode_generation) &&
 	       k->major == m->major && k->minor == m->minor && k->told_elf_off == m->elf_off &&
@@ -360,7 +364,7 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
 	id = hash_first(&modules->by_identity, hash, &at);
-	while (id != HASH_NONE && !same_identity(modules->known[id], &m, view))
+	while (id != HASH_NONE && !same_identity(modules->known[id], kind, &m, view))
 		id = hash_next(&at);
 	if (id != HASH_NONE) {
 		try_again(modules, modules->known[id], pid, mapping);

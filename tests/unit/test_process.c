@@ -211,6 +211,26 @@ static void test_names_of_mappings_tell_their_kind(void)
 	end();
 }
 
+/* A snapshot can have a file named like a mapping that has none. */
+static void test_a_file_is_no_mapping_of_its_name(void)
+{
+	static const char *const paths[] = { "[vdso]", "[vsyscall]" };
+
+	begin();
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		struct event_mapping m = { .start = 1, .end = 2, .path = paths[i] };
+		const struct module *plain = modules_get(modules, 1, &m), *file;
+
+		m.file = true;
+		file = modules_get(modules, 1, &m);
+		CHECK(file != plain && file->kind == MODULE_FILE, paths[i]);
+		CHECK(modules_get(modules, 1, &m) == file, "the same again");
+		m.file = false;
+		CHECK(modules_get(modules, 1, &m) == plain, "and so is the mapping");
+	}
+	end();
+}
+
 static void test_a_file_is_used_only_with_its_build_id(void)
 {
 	char self[256] = "";
@@ -345,6 +365,7 @@ int main(void)
 	test_threads_share_mappings_and_have_names();
 	test_a_number_used_again_is_another_process();
 	test_names_of_mappings_tell_their_kind();
+	test_a_file_is_no_mapping_of_its_name();
 	test_a_file_is_used_only_with_its_build_id();
 	test_the_vdso_is_this_kernels_only_if_it_is_the_one();
 	test_many_processes_come_and_go();
