@@ -101,8 +101,8 @@ static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size
 	size_t done = 0, left = 1;
 	int err = zstd ? 0 : -ENOMEM;
 
-	if (zstd) /* the largest that callers unpack: ld writes such frames in one segment */
-		(void)ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, 28);
+	if (zstd)
+		(void)ZSTD_DCtx_setParameter(zstd, ZSTD_d_windowLogMax, UW_ZSTD_WINDOW_LOG_MAX);
 	while (!err && (from.pos < from.size || left)) {
 		ZSTD_outBuffer to = { .dst = out + done, .size = least(size - done, CHUNK) };
 		size_t before = from.pos;

@@ -1,6 +1,7 @@
 /* symbolizer/elf/section.c: reads, maps and unpacks sections of debug information. */
 #include "symbolizer/elf/section.h"
 
+#include "base/unpack.h"
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
@@ -257,8 +258,8 @@ static int unpack_zstd(const struct sym_section *packed, struct sink *sink)
 	size_t rc = 1;
 	int err = in && out && stream ? 0 : -ENOMEM;
 
-	if (stream) /* window of 128 MiB, the limit of the zstd command */
-		(void)ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, 27);
+	if (stream)
+		(void)ZSTD_DCtx_setParameter(stream, ZSTD_d_windowLogMax, UW_ZSTD_WINDOW_LOG_MAX);
 	while (!err && rc) {
 		size_t n = packed->size - off < CHUNK ? (size_t)(packed->size - off) : CHUNK;
 		ZSTD_inBuffer from = { .src = in, .size = n };
