@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/elf_headers.h"
+#include "base/elf_note.h"
 #include "base/large.h"
 #include "base/unpack.h"
 
@@ -234,43 +235,15 @@ int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *secti
 	return err;
 }
 
-bool uw_note_build_id(const void *notes, uint64_t size, uint64_t align, struct uw_build_id *out)
-{
-	struct uw_bytes b = uw_bytes_of(notes, size);
-	bool found = false;
-
-	align = align == 8 ? 8 : 4;
-	while (!uw_bytes_done(&b) && !found) {
-		uint32_t name_size = uw_bytes_u32(&b), desc_size = uw_bytes_u32(&b);
-		uint32_t type = uw_bytes_u32(&b);
-		struct uw_bytes name = uw_bytes_take(&b, name_size), desc;
-
-		uw_bytes_skip(&b, -(12 + (uint64_t)name_size) & (align - 1));
-		desc = uw_bytes_take(&b, desc_size);
-		found = !desc.err && type == NT_GNU_BUILD_ID && name_size == 4 &&
-			!memcmp(name.pos, "GNU", 4) && desc_size && desc_size <= UW_BUILD_ID_MAX;
-		if (found) {
-			*out = (struct uw_build_id){ .size = (uint8_t)desc_size };
-			memcpy(out->bytes, desc.pos, desc_size);
-		}
-		/* The last note may lack its padding. */
-		if (b.err || uw_bytes_left(&b) < (-(uint64_t)desc_size & (align - 1)))
-			break;
-		uw_bytes_skip(&b, -(uint64_t)desc_size & (align - 1));
-	}
-	return found;
-}
-
-/* Find the build-id in a part of the file that has notes. */
-static bool find_note(const struct uw_elf *elf, uint64_t off, uint64_t size, uint64_t align,
-		      struct uw_build_id *out)
+bool uw_source_build_id(const struct uw_source *source, uint64_t off, uint64_t size, uint64_t align,
+			struct uw_build_id *out)
 {
 	void *notes;
 	bool found;
 
 	if (size > NOTES_SIZE_MAX)
 		size = NOTES_SIZE_MAX;
-	if (uw_source_load(&elf->source, off, size, 1, &notes))
+	if (uw_source_load(source, off, size, 1, &notes))
 		return false;
 	found = uw_note_build_id(notes, size, align, out);
 	free(notes);
@@ -283,13 +256,15 @@ void uw_elf_build_id(const struct uw_elf *elf, struct uw_build_id *out)
 	for (size_t i = 0; i < elf->n_phdrs; i++) {
 		const struct uw_phdr *p = &elf->phdrs[i];
 
-		if (p->type == PT_NOTE && find_note(elf, p->off, p->file_size, p->align, out))
+		if (p->type == PT_NOTE &&
+		    uw_source_build_id(&elf->source, p->off, p->file_size, p->align, out))
 			return;
 	}
 	for (size_t i = 0; i < elf->n_sections; i++) {
 		const struct uw_section *s = &elf->sections[i];
 
-		if (s->type == SHT_NOTE && find_note(elf, s->off, s->size, 4, out))
+		if (s->type == SHT_NOTE &&
+		    uw_source_build_id(&elf->source, s->off, s->size, 4, out))
 			return;
 	}
 }

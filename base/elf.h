@@ -81,10 +81,11 @@ int uw_elf_section_read(const struct uw_elf *elf, const struct uw_section *secti
 			uint8_t **out, size_t *size);
 
 /*
- * Find the build-id (NT_GNU_BUILD_ID) among notes. The name and the contents of a note are padded to
- * 4 bytes, or to 8 bytes in segments with that alignment (gABI).
+ * Find the build-id in a part of the image that has notes; align: of that part (base/elf_note.h).
+ * Only the first MiB is read. Return false if it has none, or cannot be read.
  */
-bool uw_note_build_id(const void *notes, uint64_t size, uint64_t align, struct uw_build_id *out);
+bool uw_source_build_id(const struct uw_source *source, uint64_t off, uint64_t size, uint64_t align,
+			struct uw_build_id *out);
 /* Read the build-id (NT_GNU_BUILD_ID); its size is 0 if the file has none. */
 void uw_elf_build_id(const struct uw_elf *elf, struct uw_build_id *out);
 

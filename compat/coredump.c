@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/source/source.h"
+#include "base/elf_note.h"
 #include "compat/mapped_files.h"
 
 #define THREADS_MAX 65536
@@ -90,7 +91,7 @@ static int take_event(struct UCD_info *u, const struct event *e)
 static void read_heads(struct UCD_info *u, int fd)
 {
 	Elf64_Ehdr head;
-	uint8_t note[4096];
+	uint8_t bytes[4096];
 	ssize_t got;
 
 	if (pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
@@ -103,20 +104,17 @@ static void read_heads(struct UCD_info *u, int fd)
 		return;
 	u->n_segments = head.e_phnum;
 	for (size_t i = 0; i < u->n_segments; i++) {
-		Elf64_Nhdr n;
+		struct uw_bytes notes;
+		struct uw_note n;
 
 		if (u->segments[i].p_type != PT_NOTE)
 			continue;
-		got = pread(fd, note, sizeof(note), (off_t)u->segments[i].p_offset);
-		/*
-		 * The kernel writes NT_PRSTATUS first: the name "CORE" padded to 8 bytes, then
-		 * siginfo (12 bytes), then cursig.
-		 */
-		if (got < (ssize_t)(sizeof(n) + 8 + 14))
-			return;
-		memcpy(&n, note, sizeof(n));
-		if (n.n_type == NT_PRSTATUS && n.n_descsz >= 14 && n.n_namesz <= 8)
-			u->signal = note[sizeof(n) + 8 + 12] | note[sizeof(n) + 8 + 13] << 8;
+		got = pread(fd, bytes, sizeof(bytes), (off_t)u->segments[i].p_offset);
+		notes = uw_bytes_of(bytes, got > 0 ? (size_t)got : 0);
+		/* The kernel writes NT_PRSTATUS first: siginfo (12 bytes), then cursig. */
+		if (uw_note_next(&notes, 4, &n) && uw_note_is(&n, "CORE", NT_PRSTATUS) &&
+		    n.size >= 14)
+			u->signal = n.contents[12] | n.contents[13] << 8;
 		return;
 	}
 }

@@ -7,7 +7,6 @@
 #include "agent/array.h"
 #include "agent/perfdata/format.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,33 +142,6 @@ static int read_build_ids(struct perfdata_facts *facts, const uint8_t *bytes, si
 		size -= one;
 	}
 	return size ? -EBADMSG : 0;
-}
-
-void perfdata_running_kernel(struct uw_build_id *out)
-{
-	FILE *file = fopen("/sys/kernel/notes", "re");
-	Elf64_Nhdr note;
-	uint8_t body[512];
-
-	*out = (struct uw_build_id){ .size = 0 };
-	/*
-	 * Layout: namesz, descsz, type, then name and descriptor, each padded to a multiple of 4.
-	 */
-	while (file && fread(&note, sizeof(note), 1, file) == 1) {
-		size_t name = ((size_t)note.n_namesz + 3) & ~(size_t)3;
-		size_t size = name + (((size_t)note.n_descsz + 3) & ~(size_t)3);
-
-		if (size > sizeof(body) || (size && fread(body, size, 1, file) != 1))
-			break;
-		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-		    !memcmp(body, "GNU", 4) && note.n_descsz <= UW_BUILD_ID_MAX) {
-			out->size = (uint8_t)note.n_descsz;
-			memcpy(out->bytes, body + name, note.n_descsz);
-			break;
-		}
-	}
-	if (file)
-		(void)fclose(file);
 }
 
 /* ---- other features ------------------------------------------------------------ */

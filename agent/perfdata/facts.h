@@ -49,10 +49,4 @@ int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record,
  */
 const struct uw_build_id *perfdata_facts_find(const struct perfdata_facts *facts, const char *name);
 
-/*
- * Read the build-id of the running kernel from /sys/kernel/notes. Its size is 0 if it cannot be
- * read.
- */
-void perfdata_running_kernel(struct uw_build_id *out);
-
 #endif

@@ -18,6 +18,7 @@
 #include "agent/perfdata/reader_state.h"
 
 #include "agent/perfdata/format.h"
+#include "agent/source/memory_image.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -171,7 +172,7 @@ static bool is_same_kernel(const struct perfdata *p)
 	if (uname(&here) || !info->host[0] || strcmp(info->host, here.nodename) != 0 ||
 	    strcmp(info->kernel, here.release) != 0)
 		return false;
-	perfdata_running_kernel(&running);
+	image_kernel_build_id(&running);
 	return (!id->size || uw_build_id_equal(id, &running)) && !older_than_boot(p->fd);
 }
 

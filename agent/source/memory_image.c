@@ -1,9 +1,12 @@
 /* agent/source/memory_image.c: reads build-ids, segments and whole ELF files from process memory. */
 #include "agent/source/memory_image.h"
 
+#include "base/elf_note.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,37 +80,6 @@ size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load
 	return n;
 }
 
-/*
- * Find the build-id among notes. Names and contents of notes are padded to 4 bytes, as linkers
- * write them.
- */
-static bool find_build_id(const uint8_t *note, uint64_t size, struct uw_build_id *out)
-{
-	uint64_t at = 0;
-
-	while (size - at >= sizeof(Elf64_Nhdr)) {
-		Elf64_Nhdr header;
-		uint64_t name = at + sizeof(header), desc, next;
-
-		memcpy(&header, note + at, sizeof(header));
-		desc = name + (((uint64_t)header.n_namesz + 3) & ~(uint64_t)3);
-		next = desc + (((uint64_t)header.n_descsz + 3) & ~(uint64_t)3);
-		if (desc > size || header.n_descsz > size - desc)
-			return false;
-		if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
-		    !memcmp(note + name, "GNU", 4) && header.n_descsz &&
-		    header.n_descsz <= UW_BUILD_ID_MAX) {
-			*out = (struct uw_build_id){ .size = (uint8_t)header.n_descsz };
-			memcpy(out->bytes, note + desc, header.n_descsz);
-			return true;
-		}
-		if (next > size)
-			return false;
-		at = next;
-	}
-	return false;
-}
-
 int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_id *out)
 {
 	struct mapped m;
@@ -121,31 +93,27 @@ int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_i
 		uint64_t size = p->p_filesz < sizeof(note) ? p->p_filesz : sizeof(note);
 
 		if (p->p_type == PT_NOTE && size && !read(ctx, m.bias + p->p_vaddr, note, size) &&
-		    find_build_id(note, size, out))
+		    uw_note_build_id(note, size, p->p_align, out))
 			return 0;
 	}
 	return -ENOENT;
 }
 
-/*
- * Read program header i of a 64-bit (wide) or 32-bit file. Return whether it is PT_NOTE, with its
- * file offset and size.
- */
-static bool note_at(const uint8_t *headers, size_t i, bool wide, uint64_t *off, uint64_t *size)
+/* Read what finding notes needs of program header i of a 64-bit (wide) or 32-bit file. */
+static Elf64_Phdr header_at(const uint8_t *headers, size_t i, bool wide)
 {
 	Elf64_Phdr p64;
 	Elf32_Phdr p32;
 
 	if (wide) {
 		memcpy(&p64, headers + i * sizeof(p64), sizeof(p64));
-		*off = p64.p_offset;
-		*size = p64.p_filesz;
-		return p64.p_type == PT_NOTE;
+		return p64;
 	}
 	memcpy(&p32, headers + i * sizeof(p32), sizeof(p32));
-	*off = p32.p_offset;
-	*size = p32.p_filesz;
-	return p32.p_type == PT_NOTE;
+	return (Elf64_Phdr){ .p_type = p32.p_type,
+			     .p_offset = p32.p_offset,
+			     .p_filesz = p32.p_filesz,
+			     .p_align = p32.p_align };
 }
 
 int image_file_build_id(int fd, struct uw_build_id *out)
@@ -155,7 +123,7 @@ int image_file_build_id(int fd, struct uw_build_id *out)
 	bool wide = n > EI_CLASS && page[EI_CLASS] == ELFCLASS64;
 	const Elf64_Ehdr *e64 = (const void *)page;
 	const Elf32_Ehdr *e32 = (const void *)page;
-	uint64_t at, off, size, one = wide ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr);
+	uint64_t at, one = wide ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr);
 	size_t n_headers;
 
 	/* The fields are read in host byte order: all supported machines are little-endian. */
@@ -168,14 +136,28 @@ int image_file_build_id(int fd, struct uw_build_id *out)
 	if (at > (uint64_t)n || n_headers > ((uint64_t)n - at) / one)
 		return -ENOENT;
 	for (size_t i = 0; i < n_headers; i++) {
-		if (!note_at(page + at, i, wide, &off, &size) || off > INT64_MAX)
+		Elf64_Phdr p = header_at(page + at, i, wide);
+
+		if (p.p_type != PT_NOTE || p.p_offset > INT64_MAX)
 			continue;
-		size = size < sizeof(note) ? size : sizeof(note);
-		n = pread(fd, note, size, (off_t)off);
-		if (n > 0 && find_build_id(note, (uint64_t)n, out))
+		n = pread(fd, note, p.p_filesz < sizeof(note) ? p.p_filesz : sizeof(note),
+			  (off_t)p.p_offset);
+		if (n > 0 && uw_note_build_id(note, (uint64_t)n, p.p_align, out))
 			return 0;
 	}
 	return -ENOENT;
+}
+
+void image_kernel_build_id(struct uw_build_id *out)
+{
+	uint8_t notes[NOTES_MAX];
+	FILE *file = fopen("/sys/kernel/notes", "re");
+
+	*out = (struct uw_build_id){ .size = 0 };
+	if (!file)
+		return;
+	(void)uw_note_build_id(notes, fread(notes, 1, sizeof(notes), file), 4, out);
+	(void)fclose(file);
 }
 
 /* Copy as much of [addr, addr + size) as is readable from addr on. Return the number of bytes. */

@@ -16,6 +16,9 @@ int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_i
  */
 int image_file_build_id(int fd, struct uw_build_id *out);
 
+/* Read the build-id of the running kernel. Its size is 0 if it cannot be read. */
+void image_kernel_build_id(struct uw_build_id *out);
+
 struct image_load {
 	uint64_t start, end, off; /* whole pages; off: file offset */
 	uint32_t flags;		  /* PF_* */

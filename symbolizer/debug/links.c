@@ -11,37 +11,28 @@
 #include <zlib.h>
 
 #define PATH_ROOM 4096
-#define NOTES_MAX ((uint64_t)1 << 20)
 #define CHUNK	  ((size_t)256 << 10)
-
-/* Look for a build-id in a part of the file that has notes. */
-static int build_id_in(const struct sym_image *image, uint64_t off, uint64_t size,
-		       struct uw_build_id *out)
-{
-	void *notes;
-	int err = sym_image_load(image, off, size, NOTES_MAX, &notes);
-
-	if (err)
-		return err;
-	err = uw_note_build_id(notes, size, 4, out) ? 0 : -ENOENT;
-	free(notes);
-	return err;
-}
 
 int sym_image_build_id(const struct sym_image *image, struct uw_build_id *out)
 {
-	int err = -ENOENT;
+	const struct uw_source *source = &image->source;
 
 	/* Read sections first: the segments of a debug file have no contents in the file. */
-	for (size_t i = 1; err && i < image->n_sections; i++)
-		if (image->sections[i].sh_type == SHT_NOTE)
-			err = build_id_in(image, image->sections[i].sh_offset,
-					  image->sections[i].sh_size, out);
-	for (size_t i = 0; err && !image->n_sections && i < image->n_segments; i++)
-		if (image->segments[i].p_type == PT_NOTE)
-			err = build_id_in(image, image->segments[i].p_offset,
-					  image->segments[i].p_filesz, out);
-	return err ? -ENOENT : 0;
+	for (size_t i = 1; i < image->n_sections; i++) {
+		const Elf64_Shdr *s = &image->sections[i];
+
+		if (s->sh_type == SHT_NOTE &&
+		    uw_source_build_id(source, s->sh_offset, s->sh_size, 4, out))
+			return 0;
+	}
+	for (size_t i = 0; !image->n_sections && i < image->n_segments; i++) {
+		const Elf64_Phdr *p = &image->segments[i];
+
+		if (p->p_type == PT_NOTE &&
+		    uw_source_build_id(source, p->p_offset, p->p_filesz, p->p_align, out))
+			return 0;
+	}
+	return -ENOENT;
 }
 
 int sym_build_id(int fd, uint64_t elf_off, struct uw_build_id *out)
