@@ -56,7 +56,7 @@ check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/(text|growth|elf_note)\.h|u
 while read -r room others; do
 	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others:+${others// /|}|}$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer|base/(text|elf_note))\.h" 'vmlinux\.h'
 done <<-ROOMS
-	source live
+	source
 	live opener source
 	perfdata source
 	owc source

@@ -2,9 +2,9 @@
 #include "agent/live/host.h"
 
 #include "agent/clock.h"
-#include "agent/live/system/inventory.h"
 #include "agent/source/machine.h"
 #include "agent/source/memory_image.h"
+#include "agent/source/procfs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,21 +17,14 @@
 void live_host_vdso(const uint8_t **out, size_t *out_size)
 {
 	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
-	FILE *maps = vdso ? fopen("/proc/self/maps", "re") : NULL;
 	struct event_mapping m;
 	char *line = NULL;
-	size_t room = 0;
 
-	if (!maps)
-		return;
-	while (getline(&line, &room, maps) > 0) {
-		if (live_maps_line(line, &m) || m.start != (uintptr_t)vdso)
-			continue;
+	if (vdso && !procfs_own_mapping((uintptr_t)vdso, &m, &line) && m.start == (uintptr_t)vdso) {
 		*out = vdso;
 		*out_size = m.end - m.start;
 	}
 	free(line);
-	(void)fclose(maps);
 }
 
 /* Return the address of the kernel's text (_text), or 0 if it is hidden (kptr_restrict). */

@@ -3,6 +3,7 @@
 
 #include "agent/live/bpf/bpf.h"
 #include "agent/live/system/inventory.h"
+#include "agent/source/procfs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,8 +85,8 @@ static int adopt(void *ctx, uint32_t pid)
 	uint32_t parent;
 	int err;
 
-	if (live_selected_has(family->selected, pid) || live_process_parent(pid, &parent) ||
-	    !parent || !live_selected_has(family->selected, parent))
+	if (live_selected_has(family->selected, pid) || procfs_parent(pid, &parent) || !parent ||
+	    !live_selected_has(family->selected, parent))
 		return 0;
 	err = live_bpf_want(family->selected->bpf, pid);
 	if (err)
@@ -116,7 +117,7 @@ static int want_one(struct live_selected *s, const char *what, int32_t number, b
 		    char *error)
 {
 	uint32_t pid;
-	int err = number > 0 ? live_process_group((uint32_t)number, &pid) : -ENOENT;
+	int err = number > 0 ? procfs_group((uint32_t)number, &pid) : -ENOENT;
 
 	if (!err)
 		err = thread ? live_bpf_want_thread(s->bpf, (uint32_t)number)

@@ -7,10 +7,10 @@
  */
 #include "agent/array.h"
 #include "agent/clock.h"
-#include "agent/live/system/inventory.h"
 #include "agent/log.h"
 #include "agent/source/frozen.h"
 #include "agent/source/machine.h"
+#include "agent/source/procfs.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -208,7 +208,7 @@ static int read_maps(struct attached *a)
 	while (!err && getline(&line, &room, file) > 0) {
 		struct event_mapping m;
 
-		if (live_maps_line(line, &m))
+		if (procfs_maps_line(line, &m))
 			continue;
 		err = frozen_add_mapping(&a->frozen, &m);
 		if (err || (m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
@@ -541,7 +541,7 @@ int source_process_open(uint32_t pid, struct source **out, char *error)
 	a->error = error;
 	a->left = MEMORY_MAX;
 	a->frozen.source.info.same_boot = true;
-	err = live_process_group(pid, &a->frozen.pid);
+	err = procfs_group(pid, &a->frozen.pid);
 	if (err)
 		goto fail;
 	a->started_ns = a->frozen.time_ns = now_ns();

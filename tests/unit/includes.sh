@@ -59,6 +59,8 @@ expect fail agent/store/probe.c '#include "agent/opener/opener.h"'
 expect fail agent/store/probe.c '#include "agent/source/source.h"'
 expect fail agent/process/probe.c '#include "agent/pipeline/profile.h"'
 expect fail agent/live/system/probe.c '#include "agent/live/bpf/bpf.h"'
+expect fail agent/source/probe.c '#include "agent/live/system/inventory.h"'
+expect pass agent/live/probe.c '#include "agent/source/procfs.h"'
 # Machines are data.
 expect fail agent/pipeline/probe.c 'int machine = EM_X86_64;'
 expect pass unwinder/arch/probe.c 'int machine = EM_X86_64;'

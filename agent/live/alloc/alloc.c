@@ -7,9 +7,9 @@
 #include "agent/hash.h"
 #include "agent/live/alloc/alloc_search.h"
 #include "agent/live/bpf/bpf.h"
-#include "agent/live/system/inventory.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
+#include "agent/source/procfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -287,7 +287,7 @@ void live_allocators_leave(struct live_allocators *a, uint32_t pid)
 
 void live_allocators_exit(struct live_allocators *a, uint32_t pid)
 {
-	if (is_chosen(a, pid) && live_process_ended(pid))
+	if (is_chosen(a, pid) && procfs_ended(pid))
 		live_allocators_leave(a, pid);
 }
 

@@ -3,7 +3,7 @@
 
 #include "agent/clock.h"
 #include "agent/live/alloc/alloc.h"
-#include "agent/live/system/inventory.h"
+#include "agent/source/procfs.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -42,19 +42,13 @@ void live_cost_time(struct live_cost *cost)
 /* Watch the allocator that contains this process's malloc. -ENOENT: it was not found. */
 static int watch_own(struct live_allocators *allocators)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
 	struct event_mapping m;
-	uint64_t at = (uintptr_t)allocate;
-	int err = -ENOENT;
-	char *line = NULL;
-	size_t room = 0;
+	char *line;
+	int err = procfs_own_mapping((uintptr_t)allocate, &m, &line);
 
-	while (maps && err == -ENOENT && getline(&line, &room, maps) > 0)
-		if (!live_maps_line(line, &m) && m.start <= at && at < m.end)
-			err = live_allocators_mapping(allocators, (uint32_t)getpid(), &m);
+	if (!err)
+		err = live_allocators_mapping(allocators, (uint32_t)getpid(), &m);
 	free(line);
-	if (maps)
-		(void)fclose(maps);
 	return err;
 }
 

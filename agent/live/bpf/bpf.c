@@ -1,6 +1,6 @@
 /* agent/live/bpf/bpf.c: reads and writes the maps of the BPF programs: filters, tables, counters. */
 #include "agent/live/bpf/bpf_internal.h"
-#include "agent/live/system/inventory.h"
+#include "agent/source/procfs.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -72,7 +72,7 @@ static bool is_marked_alive(int fd, uint32_t pid)
  */
 static bool is_alive(int fd, uint32_t pid)
 {
-	return is_marked_alive(fd, pid) && !live_process_ended(pid);
+	return is_marked_alive(fd, pid) && !procfs_ended(pid);
 }
 
 bool live_bpf_any_alive(struct live_bpf *bpf)
@@ -123,7 +123,7 @@ void live_bpf_sweep(struct live_bpf *bpf)
 		any = true;
 		if (!bpf_map_lookup_elem(fd, &next, &value)) {
 			if (value.pid != known)
-				ended = live_process_ended(value.pid);
+				ended = procfs_ended(value.pid);
 			known = value.pid;
 			if (ended) {
 				/*

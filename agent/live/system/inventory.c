@@ -6,6 +6,7 @@
 #include "agent/live/system/feature.h"
 #include "agent/log.h"
 #include "agent/opener/opener.h"
+#include "agent/source/procfs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -98,46 +99,6 @@ static int open_process(uint32_t pid)
 
 /* ---- mappings ------------------------------------------------------------------- */
 
-/* Set the mapping's path, and remove " (deleted)" from the path's end. */
-static void take_deleted(char *path, struct event_mapping *mapping)
-{
-	size_t length = strlen(path);
-
-	if (length > 10 && !strcmp(path + length - 10, " (deleted)")) {
-		path[length - 10] = '\0';
-		mapping->deleted = true;
-	}
-	mapping->path = path;
-}
-
-int live_maps_line(char *line, struct event_mapping *mapping)
-{
-	struct event_mapping m = { 0 };
-	char perms[5], *from, *to;
-	int path_at = 0;
-
-	if (sscanf(line,
-		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 " %n",
-		   &m.start, &m.end, perms, &m.off, &m.major, &m.minor, &m.inode, &path_at) != 7 ||
-	    !path_at || m.start >= m.end || strlen(perms) != 4)
-		return -EBADMSG;
-	m.prot = (perms[0] == 'r' ? PROT_READ : 0u) | (perms[1] == 'w' ? PROT_WRITE : 0u) |
-		 (perms[2] == 'x' ? PROT_EXEC : 0u);
-	line[strcspn(line, "\n")] = '\0';
-	for (from = to = line + path_at; *from;) {
-		if (!strncmp(from, "\\012", 4)) {
-			*to++ = '\n';
-			from += 4;
-		} else {
-			*to++ = *from++;
-		}
-	}
-	*to = '\0';
-	take_deleted(line + path_at, &m);
-	*mapping = m;
-	return 0;
-}
-
 /*
  * Ask the kernel for the build-id of a mapping, and check that the mapping is still the same. For
  * this the kernel reads the file, and waits for the file system.
@@ -210,7 +171,7 @@ static int query_mappings(struct inventory *inv, int fd, uint64_t addr, struct e
 			query_build_id(fd, &q, &m->build_id);
 		if (!q.vma_name_size)
 			inv->path[0] = '\0';
-		take_deleted(inv->path, m);
+		procfs_set_path(m, inv->path);
 		err = tell_mapping(inv, event);
 		if (err)
 			return err;
@@ -228,7 +189,7 @@ static int read_mappings(struct inventory *inv, int fd, uint64_t from, struct ev
 	if (!file)
 		return -errno;
 	while (!err && getline(&line, &room, file) > 0)
-		if (!live_maps_line(line, &event->mapping) && event->mapping.prot & PROT_EXEC &&
+		if (!procfs_maps_line(line, &event->mapping) && event->mapping.prot & PROT_EXEC &&
 		    event->mapping.start >= from)
 			err = tell_mapping(inv, event);
 	free(line);
@@ -458,57 +419,4 @@ out:
 	free(inv->seen);
 	free(inv);
 	return err;
-}
-
-/* Read the number after key, such as "PPid:", from /proc/PID/status. */
-static int status_number(uint32_t pid, const char *key, uint32_t *out)
-{
-	char path[40], line[256];
-	FILE *file;
-	int err = -ENOENT;
-
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/status", pid);
-	file = fopen(path, "re");
-	if (!file)
-		return -ENOENT;
-	while (fgets(line, sizeof(line), file)) {
-		if (strncmp(line, key, strlen(key)) != 0)
-			continue;
-		err = sscanf(line + strlen(key), "%" SCNu32, out) == 1 ? 0 : -EBADMSG;
-		break;
-	}
-	(void)fclose(file);
-	return err;
-}
-
-/*
- * Return whether a process has ended. A zombie that has other threads is a leader that ended before
- * them.
- */
-bool live_process_ended(uint32_t pid)
-{
-	char path[40], line[256], state = 0;
-	unsigned int threads = 0;
-	FILE *file;
-
-	(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/status", pid);
-	file = fopen(path, "re");
-	if (!file)
-		return errno == ENOENT || errno == ESRCH;
-	while (fgets(line, sizeof(line), file)) {
-		(void)sscanf(line, "State: %c", &state);
-		(void)sscanf(line, "Threads: %u", &threads);
-	}
-	(void)fclose(file);
-	return !state || ((state == 'Z' || state == 'X') && threads <= 1);
-}
-
-int live_process_parent(uint32_t pid, uint32_t *parent)
-{
-	return status_number(pid, "PPid:", parent);
-}
-
-int live_process_group(uint32_t tid, uint32_t *pid)
-{
-	return status_number(tid, "Tgid:", pid);
 }

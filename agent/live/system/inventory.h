@@ -24,22 +24,8 @@ typedef int (*live_event_fn)(void *ctx, const struct event *event);
 int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wanted_ctx,
 		   live_event_fn fn, void *ctx);
 
-/* Read the parent of a process: its thread group. -ENOENT: the process does not exist. */
-int live_process_parent(uint32_t pid, uint32_t *parent);
-/* Read the thread group (process) of a thread. -ENOENT: the thread does not exist. */
-int live_process_group(uint32_t tid, uint32_t *pid);
-
-/* It does not exist, or it is a zombie that was not reaped yet. */
-bool live_process_ended(uint32_t pid);
-
 typedef int (*live_pid_fn)(void *ctx, uint32_t pid);
 int live_processes(live_pid_fn fn, void *ctx); /* calls fn for each process, by number */
-
-/*
- * Parse one line of /proc/PID/maps into *mapping. line is changed: escaped newlines in the path are
- * restored, and the mapping's path points into line. -EBADMSG if it is not such a line.
- */
-int live_maps_line(char *line, struct event_mapping *mapping);
 
 /*
  * Return whether the kernel supports PROCMAP_QUERY (6.11 and newer): mappings with their build-ids.

@@ -5,6 +5,7 @@
 #include "agent/live/system/inventory.h"
 #include "agent/live/system/pin.h"
 #include "agent/opener/opener.h"
+#include "agent/source/procfs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,17 +30,10 @@ static int mapped_identity(int fd, struct event_mapping *out)
 {
 	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	void *page = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-	FILE *maps = page == MAP_FAILED ? NULL : fopen("/proc/self/maps", "re");
-	int err = maps ? -ENOENT : -errno;
 	char *line = NULL;
-	size_t room = 0;
+	int err = page == MAP_FAILED ? -errno : procfs_own_mapping((uintptr_t)page, out, &line);
 
-	while (maps && err && getline(&line, &room, maps) > 0)
-		if (!live_maps_line(line, out) && out->start == (uintptr_t)page)
-			err = 0;
 	free(line);
-	if (maps)
-		(void)fclose(maps);
 	if (page != MAP_FAILED)
 		(void)munmap(page, size);
 	return err;
