@@ -5,6 +5,7 @@
 #ifndef SYMBOLIZER_DEBUG_DEBUG_H
 #define SYMBOLIZER_DEBUG_DEBUG_H
 
+#include "base/hash.h"
 #include "symbolizer/debug/lines.h"
 #include "symbolizer/dwarf/dwarf.h"
 
@@ -14,9 +15,9 @@ struct sym_span { /* code of a unit */
 	uint32_t unit;	/* index in main.units */
 };
 
-struct sym_origin {		    /* a cached function that is the origin of inlined calls */
-	const struct dw_file *file; /* NULL: the slot is free */
-	uint64_t off;		    /* offset of its entry in .debug_info */
+struct sym_origin { /* a cached function that is the origin of inlined calls */
+	const struct dw_file *file;
+	uint64_t off; /* offset of its entry in .debug_info */
 	uint32_t name, line;
 };
 
@@ -39,8 +40,9 @@ struct sym_debug {
 	bool twin;		/* spans belong to another sym_debug */
 	struct sym_span *spans; /* ascending by low */
 	size_t n_spans, room_spans;
-	struct sym_origin *origins; /* hash table; owned */
+	struct sym_origin *origins; /* owned */
 	size_t n_origins, room_origins;
+	struct uw_hash_index by_origin; /* by file and off */
 };
 
 /* ---- symbolizer/debug/links.c ---------------------------------------------------------------- */
@@ -74,6 +76,9 @@ int sym_split_unit(struct sym_debug *debug, struct dw_unit *skeleton, struct dw_
 void sym_split_close(struct sym_debug *debug); /* closes all .dwo files */
 
 /* ---- symbolizer/debug/scopes.c --------------------------------------------------------------- */
+
+/* Forget all cached origins. A file that is closed may have some. */
+void sym_origins_forget(struct sym_debug *debug);
 
 /*
  * Find where the unit's functions are; once while it is loaded. With leaping, some may be missing,

@@ -138,5 +138,6 @@ void sym_debug_free(struct sym_debug *d)
 	if (!d->twin)
 		free(d->spans);
 	free(d->origins);
+	uw_hash_fini(&d->by_origin);
 	free(d);
 }

@@ -13,7 +13,7 @@
 #define FUNCS_MAX   ((size_t)4 << 20)
 #define CALLS_MAX   ((size_t)1 << 16)
 #define DEPTH_MAX   1024
-#define ORIGINS_MAX ((size_t)1 << 20)
+#define ORIGINS_MAX ((size_t)1 << 19)
 #define CHAIN_MAX   16
 #define TEXT_MAX    4096
 #define OUTSIDE	    (LINES_NONE - 1)
@@ -199,43 +199,31 @@ static int resolve(struct sym_debug *d, struct dw_die die, uint32_t *name, uint3
 	return 0;
 }
 
-static size_t slot_of(const struct sym_debug *d, const struct dw_file *file, uint64_t off)
+static uint64_t hash_of(const struct dw_file *file, uint64_t off)
 {
-	uint64_t hash =
-		(off + (file == &d->main ? 0 : (uintptr_t)file)) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return (size_t)(hash >> 20) & (d->room_origins - 1);
+	return uw_hash_u64(off ^ uw_hash_u64((uintptr_t)file));
 }
 
-/* Double the table of origins. If it has its maximum size, empty it instead. */
-static int grow_origins(struct sym_debug *d)
+/* Cache an origin. If there are too many, forget all others first. */
+static int add_origin(struct sym_debug *d, const struct sym_origin *origin)
 {
-	struct sym_origin *old = d->origins;
-	size_t n = d->room_origins, room = n ? n * 2 : 1024;
-	bool forget = room > ORIGINS_MAX;
+	int err;
 
-	if (forget)
-		room = n;
-	d->origins = calloc(room, sizeof(*d->origins));
-	if (!d->origins) {
-		d->origins = old;
-		return -ENOMEM;
-	}
-	d->room_origins = room;
+	if (d->n_origins == ORIGINS_MAX)
+		sym_origins_forget(d);
+	err = UW_ARRAY_GROW(d->origins, d->n_origins, d->room_origins, ORIGINS_MAX);
+	if (!err)
+		err = uw_hash_add(&d->by_origin, hash_of(origin->file, origin->off),
+				  (uint32_t)d->n_origins);
+	if (!err)
+		d->origins[d->n_origins++] = *origin;
+	return err;
+}
+
+void sym_origins_forget(struct sym_debug *d)
+{
+	uw_hash_clear(&d->by_origin);
 	d->n_origins = 0;
-	for (size_t i = 0; !forget && i < n; i++) {
-		size_t at;
-
-		if (!old[i].file)
-			continue;
-		for (at = slot_of(d, old[i].file, old[i].off); d->origins[at].file;
-		     at = (at + 1) & (room - 1))
-			;
-		d->origins[at] = old[i];
-		d->n_origins++;
-	}
-	free(old);
-	return 0;
 }
 
 /*
@@ -247,9 +235,9 @@ static int resolve_origin(struct sym_debug *d, struct dw_unit *u, const struct d
 {
 	const struct dw_file *file = u->file;
 	uint64_t off = v->u;
-	struct sym_origin *o;
+	struct uw_hash_search at;
 	struct dw_die die;
-	size_t at;
+	uint32_t i;
 	int err;
 
 	*name = LINES_NONE;
@@ -267,29 +255,21 @@ static int resolve_origin(struct sym_debug *d, struct dw_unit *u, const struct d
 	}
 	if (!file || !v->form)
 		return 0;
-	if (d->n_origins * 2 >= d->room_origins) {
-		err = grow_origins(d);
-		if (err)
-			return err;
-	}
-	for (at = slot_of(d, file, off); d->origins[at].file;
-	     at = (at + 1) & (d->room_origins - 1)) {
-		o = &d->origins[at];
-		if (o->file == file && o->off == off) {
-			*name = o->name;
-			*line = o->line;
-			return 0;
-		}
+	i = uw_hash_first(&d->by_origin, hash_of(file, off), &at);
+	while (i != UW_HASH_NONE && (d->origins[i].file != file || d->origins[i].off != off))
+		i = uw_hash_next(&at);
+	if (i != UW_HASH_NONE) {
+		*name = d->origins[i].name;
+		*line = d->origins[i].line;
+		return 0;
 	}
 	err = dw_die_refers(u, v, &die);
 	if (!err)
 		err = resolve(d, die, name, line);
 	if (err == -ENOMEM || err == -E2BIG)
 		return err;
-	d->origins[at] =
-		(struct sym_origin){ .file = file, .off = off, .name = *name, .line = *line };
-	d->n_origins++;
-	return 0;
+	return add_origin(
+		d, &(struct sym_origin){ .file = file, .off = off, .name = *name, .line = *line });
 }
 
 /* ---- inlined calls ------------------------------------------------------------------------- */

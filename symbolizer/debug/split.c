@@ -245,10 +245,8 @@ void sym_split_close(struct sym_debug *d)
 	 * Origins are identified by the address of their file, which the next file may reuse:
 	 * forget them.
 	 */
-	if (d->splits && d->origins) {
-		memset(d->origins, 0, d->room_origins * sizeof(*d->origins));
-		d->n_origins = 0;
-	}
+	if (d->splits)
+		sym_origins_forget(d);
 	while (d->splits) {
 		struct sym_split *next = d->splits->next;
 

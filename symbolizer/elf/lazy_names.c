@@ -2,6 +2,8 @@
 #include "symbolizer/elf/lazy_names.h"
 
 #include "base/elf.h"
+#include "base/growth.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/elf/symbol_table.h"
@@ -29,8 +31,8 @@ struct chunk {
 	char bytes[];
 };
 
-struct slot {
-	const char *name; /* in a chunk; NULL: the slot is free */
+struct cached {
+	const char *name; /* in a chunk */
 	uint32_t entry;
 };
 
@@ -43,10 +45,10 @@ struct sym_unread {
 	unsigned int n_strings, n_some;
 	pthread_mutex_t lock; /* protects all fields below */
 	struct chunk *chunks; /* the first one has room */
-	struct slot *slots;   /* 1 << bits, at least half of them are free */
-	unsigned int bits;
-	size_t n_used;
-	char *best, *other; /* buffers, ROOM bytes each */
+	struct cached *cached;
+	size_t n_cached, room_cached;
+	struct uw_hash_index by_entry; /* the cached names */
+	char *best, *other;	       /* buffers, ROOM bytes each */
 };
 
 int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out)
@@ -58,11 +60,9 @@ int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out)
 	pthread_mutex_init(&u->lock, NULL);
 	u->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	u->view = *view;
-	u->bits = 8;
-	u->slots = calloc((size_t)1 << u->bits, sizeof(*u->slots));
 	u->best = malloc(ROOM);
 	u->other = malloc(ROOM);
-	if (u->fd < 0 || !u->slots || !u->best || !u->other) {
+	if (u->fd < 0 || !u->best || !u->other) {
 		int err = u->fd < 0 ? -errno : -ENOMEM;
 
 		sym_unread_free(u);
@@ -84,7 +84,8 @@ void sym_unread_free(struct sym_unread *u)
 		free(u->chunks);
 		u->chunks = next;
 	}
-	free(u->slots);
+	free(u->cached);
+	uw_hash_fini(&u->by_entry);
 	free(u->best);
 	free(u->other);
 	pthread_mutex_destroy(&u->lock);
@@ -113,31 +114,15 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 	return 0;
 }
 
-/* Return the slot of an entry, which may be free. */
-static struct slot *slot_of(const struct sym_unread *u, uint32_t entry)
+/* Return the cached name of an entry, or NULL. */
+static const char *find(const struct sym_unread *u, uint32_t entry)
 {
-	size_t mask = ((size_t)1 << u->bits) - 1, at = entry * (size_t)0x9e3779b1 & mask;
+	struct uw_hash_search at;
+	uint32_t i = uw_hash_first(&u->by_entry, uw_hash_u64(entry), &at);
 
-	while (u->slots[at].name && u->slots[at].entry != entry)
-		at = (at + 1) & mask;
-	return &u->slots[at];
-}
-
-/* Double the hash table. */
-static int grow(struct sym_unread *u)
-{
-	struct slot *old = u->slots, *more = calloc((size_t)2 << u->bits, sizeof(*more));
-	size_t n = (size_t)1 << u->bits;
-
-	if (!more)
-		return -ENOMEM;
-	u->slots = more;
-	u->bits++;
-	for (size_t i = 0; i < n; i++)
-		if (old[i].name)
-			*slot_of(u, old[i].entry) = old[i];
-	free(old);
-	return 0;
+	while (i != UW_HASH_NONE && u->cached[i].entry != entry)
+		i = uw_hash_next(&at);
+	return i == UW_HASH_NONE ? NULL : u->cached[i].name;
 }
 
 /* Cache a copy of a name, n bytes with its NUL, for an entry. */
@@ -146,7 +131,7 @@ static int keep(struct sym_unread *u, uint32_t entry, const char *name, size_t n
 	struct chunk *chunk = u->chunks;
 	char *copy;
 
-	if (u->n_used >= (size_t)1 << (u->bits - 1) && grow(u))
+	if (UW_ARRAY_GROW(u->cached, u->n_cached, u->room_cached, UINT32_MAX))
 		return -ENOMEM;
 	if (!chunk || n > chunk->room - chunk->n) {
 		size_t room = n > CHUNK ? n : CHUNK;
@@ -157,11 +142,12 @@ static int keep(struct sym_unread *u, uint32_t entry, const char *name, size_t n
 		*chunk = (struct chunk){ .next = u->chunks, .room = room };
 		u->chunks = chunk;
 	}
+	if (uw_hash_add(&u->by_entry, uw_hash_u64(entry), (uint32_t)u->n_cached))
+		return -ENOMEM;
 	copy = chunk->bytes + chunk->n;
 	memcpy(copy, name, n);
 	chunk->n += n;
-	*slot_of(u, entry) = (struct slot){ .name = copy, .entry = entry };
-	u->n_used++;
+	u->cached[u->n_cached++] = (struct cached){ .name = copy, .entry = entry };
 	*out = copy;
 	return 0;
 }
@@ -294,7 +280,6 @@ int sym_unread_name(const struct sym_table *table, size_t i, const char **out)
 {
 	struct sym_unread *u = table->unread;
 	uint32_t name = table->entries[i].name & ~SYM_ENTRY_OPEN;
-	const struct slot *slot;
 	int err = 0;
 
 	if (name & SYM_NAME_ARENA) {
@@ -302,10 +287,8 @@ int sym_unread_name(const struct sym_table *table, size_t i, const char **out)
 		return 0;
 	}
 	pthread_mutex_lock(&u->lock);
-	slot = slot_of(u, (uint32_t)i);
-	if (slot->name)
-		*out = slot->name;
-	else
+	*out = find(u, (uint32_t)i);
+	if (!*out)
 		err = make(u, table, i, out);
 	pthread_mutex_unlock(&u->lock);
 	return err;
