@@ -3,6 +3,8 @@
  */
 #include "agent/process/hotspot.h"
 
+#include "agent/array.h"
+#include "agent/hash.h"
 #include "agent/process/hotspot_frames.h"
 #include "agent/process/hotspot_layout.h"
 #include "agent/source/machine.h"
@@ -14,7 +16,7 @@
 /* Limits on what a virtual machine can claim about itself. */
 #define HEAPS_MAX    8
 #define SEGMENTS_MAX (4u << 20)
-#define BLOBS_MAX    32768u	/* a power of two; at most half of them are used */
+#define BLOBS_MAX    16384u
 #define KEPT_MAX     (4u << 20) /* bytes of cached names and frames */
 #define KEPT_SPARE   65536u
 #define SYMBOL_MAX   200
@@ -26,7 +28,7 @@
 /* ---- the cached state of the code ----------------------------------------------------------- */
 
 struct blob {
-	uint64_t block; /* address of the block; 0: the slot is free */
+	uint64_t block; /* address of the block */
 	uint64_t method;
 	uint32_t size, id;
 	uint64_t start, end;		    /* of its code; equal: unusable */
@@ -39,8 +41,9 @@ struct hotspot {
 	struct hotspot_layout layout;
 	bool has_layout;
 	struct hotspot_cache cache;
-	struct blob *blobs; /* BLOBS_MAX slots, by a hash of the block */
-	size_t n_blobs;
+	struct blob *blobs;
+	size_t n_blobs, room_blobs;
+	struct hash_index by_block;
 	uint8_t *kept; /* names and frames; offset 0 is not used */
 	size_t n_kept, kept_room;
 	uint8_t *segments; /* segment maps of all heaps, as read last */
@@ -57,11 +60,9 @@ int hotspot_new(const uint64_t exports[HOTSPOT_EXPORTS], struct hotspot **out)
 {
 	struct hotspot *h = calloc(1, sizeof(*h));
 
-	if (h) {
-		h->blobs = calloc(BLOBS_MAX, sizeof(*h->blobs));
+	if (h)
 		h->memory.pages = calloc(HOTSPOT_PAGES, sizeof(*h->memory.pages));
-	}
-	if (!h || !h->blobs || !h->memory.pages) {
+	if (!h || !h->memory.pages) {
 		hotspot_free(h);
 		return -ENOMEM;
 	}
@@ -76,6 +77,7 @@ void hotspot_free(struct hotspot *h)
 	if (!h)
 		return;
 	free(h->blobs);
+	hash_fini(&h->by_block);
 	free(h->memory.pages);
 	free(h->kept);
 	free(h->segments);
@@ -119,34 +121,43 @@ static void forget_gone(struct hotspot *h)
 {
 	size_t live = 0, bytes = 0;
 
-	if (h->n_kept < KEPT_MAX - KEPT_SPARE && h->n_blobs < BLOBS_MAX / 2)
+	if (h->n_kept < KEPT_MAX - KEPT_SPARE && h->n_blobs < BLOBS_MAX)
 		return;
-	for (size_t i = 0; i < BLOBS_MAX; i++) {
+	for (size_t i = 0; i < h->n_blobs; i++) {
 		const struct blob *b = &h->blobs[i];
 
-		if (!b->block || b->turn != h->turn)
+		if (b->turn != h->turn)
 			continue;
 		live++;
 		bytes += b->frames_size;
 		if (b->name)
 			bytes += strlen((const char *)h->kept + b->name) + 1;
 	}
-	if (live > BLOBS_MAX / 2 / 4 * 3 || bytes > KEPT_MAX / 4 * 3)
+	if (live > BLOBS_MAX / 4 * 3 || bytes > KEPT_MAX / 4 * 3)
 		return;
-	memset(h->blobs, 0, BLOBS_MAX * sizeof(*h->blobs));
+	hash_clear(&h->by_block);
 	h->n_blobs = 0;
 	h->n_kept = 1;
 }
 
-/* Return the slot of a block, which may be free. */
-static struct blob *place_of(const struct hotspot *h, uint64_t block)
+/* Return the index of the blob in a block, or HASH_NONE. */
+static uint32_t find_blob(const struct hotspot *h, uint64_t block)
 {
-	uint64_t hash = block * 0x9e3779b97f4a7c15u >> 32;
+	struct hash_search at;
+	uint32_t i = hash_first(&h->by_block, hash_u64(0, block), &at);
 
-	while (h->blobs[hash & (BLOBS_MAX - 1)].block &&
-	       h->blobs[hash & (BLOBS_MAX - 1)].block != block)
-		hash++;
-	return &h->blobs[hash & (BLOBS_MAX - 1)];
+	while (i != HASH_NONE && h->blobs[i].block != block)
+		i = hash_next(&at);
+	return i;
+}
+
+/* Make room for a new blob, and return its index. HASH_NONE: no memory. */
+static uint32_t add_blob(struct hotspot *h, uint64_t block)
+{
+	if (array_grow(h->blobs, h->n_blobs, h->room_blobs) ||
+	    hash_add(&h->by_block, hash_u64(0, block), (uint32_t)h->n_blobs))
+		return HASH_NONE;
+	return (uint32_t)h->n_blobs++;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -274,14 +285,15 @@ static bool learn(struct hotspot *h, const uint8_t *head, struct blob *b)
 
 /*
  * Read the block that, according to the heap, begins at address block, with room bytes up to the
- * heap's end. Update the slot b if the block has changed.
+ * heap's end. known: the index of its blob, or HASH_NONE. Update the blob if the block has changed.
  */
-static void look_at(struct hotspot *h, uint64_t block, uint64_t room, struct blob *b)
+static void look_at(struct hotspot *h, uint64_t block, uint64_t room, uint32_t known)
 {
 	const struct hotspot_layout *l = &h->layout;
 	uint8_t head[HOTSPOT_HEAD_SIZE] = { 0 };
 	const uint8_t *p = head + l->block_size;
 	struct blob now = { .block = block, .turn = h->turn };
+	const struct blob *b = known == HASH_NONE ? NULL : &h->blobs[known];
 
 	if (!hotspot_get(&h->memory, block, head,
 			 room < sizeof(head) ? (size_t)room : sizeof(head)))
@@ -291,13 +303,16 @@ static void look_at(struct hotspot *h, uint64_t block, uint64_t room, struct blo
 		now.size = (uint32_t)hotspot_number(p + l->at[HOTSPOT_SIZE], 4);
 		now.id = (uint32_t)hotspot_number(p + l->at[HOTSPOT_COMPILE_ID], 4);
 	}
-	if (b->block && b->method == now.method && b->size == now.size && b->id == now.id)
+	if (b && b->method == now.method && b->size == now.size && b->id == now.id)
 		return;
 	if (now.size && !learn(h, head, &now))
 		return;
-	h->n_blobs += !b->block;
+	if (known == HASH_NONE)
+		known = add_blob(h, block);
+	if (known == HASH_NONE)
+		return;
 	h->changed = true;
-	*b = now;
+	h->blobs[known] = now;
 }
 
 /* ---- the heaps ------------------------------------------------------------------------------ */
@@ -401,15 +416,16 @@ static void read_blobs(struct hotspot *h, const struct heap *heap, bool all)
 
 	for (const uint8_t *s = map; (s = memchr(s, 0, (size_t)(end - s))); s++) {
 		uint64_t block = heap->low + ((uint64_t)(s - map) << heap->log2);
-		struct blob *b = place_of(h, block);
+		uint32_t known = find_blob(h, block);
 
-		if (b->block)
-			b->turn = h->turn;
-		else if (h->n_blobs >= BLOBS_MAX / 2)
+		if (known != HASH_NONE)
+			h->blobs[known].turn = h->turn;
+		else if (h->n_blobs >= BLOBS_MAX)
 			continue;
 		/* A free block is soon used for something else, so always read it. */
-		if (!b->size || all || (block >> heap->log2) % VERIFY == h->turn % VERIFY)
-			look_at(h, block, heap->high - block, b);
+		if (known == HASH_NONE || !h->blobs[known].size || all ||
+		    (block >> heap->log2) % VERIFY == h->turn % VERIFY)
+			look_at(h, block, heap->high - block, known);
 	}
 }
 
@@ -424,10 +440,10 @@ static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 
 	if (!codes)
 		return -ENOMEM;
-	for (size_t i = 0; i < BLOBS_MAX && n < h->n_blobs; i++) {
+	for (size_t i = 0; i < h->n_blobs; i++) {
 		const struct blob *b = &h->blobs[i];
 
-		if (!b->block || b->turn != h->turn || b->start == b->end)
+		if (b->turn != h->turn || b->start == b->end)
 			continue;
 		codes[n++] = (struct uw_dynamic_code){
 			.start = b->start,
