@@ -6,19 +6,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/leb128.h"
 
 /*
- * Sections come from untrusted files, so every read is checked. The first failed read sets err
- * and leaves pos at the damage; every later read returns 0. A parser therefore decodes a whole
- * entry and tests err once, before it uses any of the values. Numbers are little-endian.
+ * Sections come from untrusted files, so every read is checked. The first failed read sets err,
+ * leaves pos at the damage and sets end to it; so nothing is left, and every later read returns 0. A
+ * parser therefore decodes a whole entry and tests err once, before it uses any of the values.
+ * Numbers are little-endian.
  *
- * Functions that run once for each row or entry are inline.
+ * The functions are inline because millions of bytes are read through them.
  */
 struct uw_bytes {
 	const uint8_t *pos; /* next unread byte */
 	const uint8_t *end; /* one past the last; borrowed, must outlive the cursor */
 	int err;	    /* 0 or -EBADMSG */
 };
+
+/* Let this read, and every later one, fail. */
+static inline void uw_bytes_fail(struct uw_bytes *b)
+{
+	b->err = -EBADMSG;
+	b->end = b->pos;
+}
 
 /*
  * Advance by size bytes and return the old position, or NULL on failure. Every read passes
@@ -28,8 +39,8 @@ static inline const uint8_t *uw_bytes_advance(struct uw_bytes *b, uint64_t size)
 {
 	const uint8_t *start = b->pos;
 
-	if (__builtin_expect(b->err || size > (uint64_t)(b->end - start), 0)) {
-		b->err = -EBADMSG;
+	if (__builtin_expect(size > (uint64_t)(b->end - start), 0)) {
+		uw_bytes_fail(b);
 		return NULL;
 	}
 	b->pos += size;
@@ -47,13 +58,13 @@ static inline struct uw_bytes uw_bytes_of(const void *data, size_t size)
 /* Return whether the cursor is at the end or a read has failed. */
 static inline bool uw_bytes_done(const struct uw_bytes *b)
 {
-	return b->err || b->pos == b->end;
+	return b->pos == b->end;
 }
 
 /* Return the number of unread bytes, 0 after a failure. */
 static inline uint64_t uw_bytes_left(const struct uw_bytes *b)
 {
-	return b->err ? 0 : (uint64_t)(b->end - b->pos);
+	return (uint64_t)(b->end - b->pos);
 }
 
 /* Read 4 unchecked bytes. On little-endian hosts compilers make one load of this. */
@@ -96,22 +107,38 @@ static inline uint64_t uw_bytes_u64(struct uw_bytes *b)
 	return p ? uw_bytes_little8(p) : 0;
 }
 
-/* Read a ULEB128 number of any length: the slow path of uw_bytes_uleb. */
-uint64_t uw_bytes_uleb_long(struct uw_bytes *b);
-
-/*
- * Read a ULEB128 number of up to 64 bits (base/leb128.h); a larger one is an error. Nearly all have
- * one byte.
- */
-static inline uint64_t uw_bytes_uleb(struct uw_bytes *b)
+/* Read a number of n bytes, 1 to 8. */
+static inline uint64_t uw_bytes_uint(struct uw_bytes *b, unsigned int n)
 {
-	if (__builtin_expect(!b->err && b->pos != b->end && *b->pos < 0x80, 1))
-		return *b->pos++;
-	return uw_bytes_uleb_long(b);
+	const uint8_t *p = uw_bytes_advance(b, n);
+	uint64_t value = 0;
+
+	if (p)
+		memcpy(&value, p, n);
+	return value;
 }
 
-/* Read an SLEB128 number of up to 64 bits (base/leb128.h); a larger one is an error. */
-int64_t uw_bytes_sleb(struct uw_bytes *b);
+/* Read a ULEB128 number of up to 64 bits (base/leb128.h); a larger one is an error. */
+static inline uint64_t uw_bytes_uleb(struct uw_bytes *b)
+{
+	uint64_t value;
+
+	if (uw_uleb(&b->pos, b->end, &value))
+		return value;
+	uw_bytes_fail(b);
+	return 0;
+}
+
+/* Read an SLEB128 number likewise. */
+static inline int64_t uw_bytes_sleb(struct uw_bytes *b)
+{
+	int64_t value;
+
+	if (uw_sleb(&b->pos, b->end, &value))
+		return value;
+	uw_bytes_fail(b);
+	return 0;
+}
 
 static inline void uw_bytes_skip(struct uw_bytes *b, uint64_t size)
 {
@@ -130,6 +157,17 @@ static inline struct uw_bytes uw_bytes_take(struct uw_bytes *b, uint64_t size)
  * Read a NUL-terminated string. It is borrowed from the bytes. Without a NUL, return "" and
  * fail.
  */
-const char *uw_bytes_string(struct uw_bytes *b);
+static inline const char *uw_bytes_string(struct uw_bytes *b)
+{
+	const uint8_t *start = b->pos,
+		      *nul = b->pos == b->end ? NULL : memchr(start, 0, uw_bytes_left(b));
+
+	if (!nul) {
+		uw_bytes_fail(b);
+		return "";
+	}
+	b->pos = nul + 1;
+	return (const char *)start;
+}
 
 #endif

@@ -1,10 +1,10 @@
 /* symbolizer/jit.c: reads names of generated code from perf maps and jitdump files. */
 #include "symbolizer/symbolizer.h"
 
+#include "base/bytes.h"
 #include "base/growth.h"
 #include "base/search.h"
 #include "base/text.h"
-#include "symbolizer/byte_cursor.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -173,13 +173,13 @@ static bool read_at(int fd, uint64_t off, void *out, size_t size)
 static struct frames read_unwinding(int fd, uint64_t off, uint32_t size)
 {
 	uint8_t head[24];
-	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+	struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 	uint64_t all, header;
 
 	if (size < sizeof(head) || !read_at(fd, off, head, sizeof(head)))
 		return (struct frames){ .size = 0 };
-	all = sym_cursor_u64(&c);
-	header = sym_cursor_u64(&c);
+	all = uw_bytes_u64(&c);
+	header = uw_bytes_u64(&c);
 	if (all > size - sizeof(head) || header >= all)
 		return (struct frames){ .size = 0 };
 	return (struct frames){ .off = off + sizeof(head), .size = (uint32_t)(all - header) };
@@ -190,17 +190,17 @@ static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, str
 {
 	uint8_t head[40 + NAME_ROOM];
 	uint32_t n = size < sizeof(head) ? size : (uint32_t)sizeof(head), name;
-	struct sym_cursor c = sym_cursor_of(head, n);
+	struct uw_bytes c = uw_bytes_of(head, n);
 	uint64_t addr, bytes;
 	int err;
 
 	if (n <= 40 || !read_at(fd, off, head, n))
 		return 0;
-	(void)sym_cursor_take(&c, 16); /* pid, tid, vma */
-	addr = sym_cursor_u64(&c);
-	bytes = sym_cursor_u64(&c);
-	(void)sym_cursor_u64(&c); /* index */
-	err = add_name(j, (const char *)c.p, sym_cursor_left(&c), &name);
+	uw_bytes_skip(&c, 16); /* pid, tid, vma */
+	addr = uw_bytes_u64(&c);
+	bytes = uw_bytes_u64(&c);
+	(void)uw_bytes_u64(&c); /* index */
+	err = add_name(j, (const char *)c.pos, uw_bytes_left(&c), &name);
 	return err ? err : add(j, addr, bytes, name, frames);
 }
 
@@ -211,15 +211,15 @@ static int read_load(struct sym_jit *j, int fd, uint64_t off, uint32_t size, str
 static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 {
 	uint8_t head[48];
-	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+	struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 	uint64_t from, to, bytes;
 
 	if (size < sizeof(head) || !read_at(fd, off, head, sizeof(head)))
 		return 0;
-	(void)sym_cursor_take(&c, 16);
-	from = sym_cursor_u64(&c);
-	to = sym_cursor_u64(&c);
-	bytes = sym_cursor_u64(&c);
+	uw_bytes_skip(&c, 16);
+	from = uw_bytes_u64(&c);
+	to = uw_bytes_u64(&c);
+	bytes = uw_bytes_u64(&c);
 	for (size_t i = j->n; i-- > 0 && j->n - i < 65536 && j->n_sought < SOUGHT_MAX;
 	     j->n_sought++)
 		if (j->entries[i].addr == from)

@@ -42,7 +42,7 @@ for room in arch cfi table rule dynamic walk remote; do
 done
 check generator  'generator/[a-z]+\.h' "$own|elf\\.h"
 check symbolizer '(schema|base)/[a-z0-9_]+\.h|symbolizer/([a-z]+/)?[a-z0-9_]+\.h|unwinder/unwinder\.h' "$own"
-before='(schema|base)/[a-z0-9_]+\.h|(unwinder/unwinder|symbolizer/(symbolizer|byte_cursor))\.h'
+before='(schema|base)/[a-z0-9_]+\.h|(unwinder/unwinder|symbolizer/symbolizer)\.h'
 for room in text elf dwarf debug; do
 	before="$before|symbolizer/$room/[a-z0-9_]+\.h"
 	check symbolizer/$room "$before" "$own"

@@ -26,18 +26,17 @@ static int push_span(struct sym_debug *d, uint64_t low, uint64_t high, uint32_t 
 }
 
 /* Read one set of .debug_aranges (DWARF 5 §6.1.2). c is positioned after the set's length. */
-static int read_set(struct sym_debug *d, struct sym_cursor *c, unsigned int off_size,
-		    uint64_t header)
+static int read_set(struct sym_debug *d, struct uw_bytes *c, unsigned int off_size, uint64_t header)
 {
-	uint16_t version = sym_cursor_u16(c);
-	uint64_t off = sym_cursor_uint(c, off_size);
-	uint8_t addr_size = sym_cursor_u8(c);
-	uint8_t segment = sym_cursor_u8(c);
+	uint16_t version = uw_bytes_u16(c);
+	uint64_t off = uw_bytes_uint(c, off_size);
+	uint8_t addr_size = uw_bytes_u8(c);
+	uint8_t segment = uw_bytes_u8(c);
 	struct dw_unit *u;
 	uint64_t pad;
 	int err;
 
-	if (c->bad || version != 2 || (addr_size != 4 && addr_size != 8) || segment)
+	if (c->err || version != 2 || (addr_size != 4 && addr_size != 8) || segment)
 		return 0; /* the unit itself is read instead */
 	err = dw_file_unit(&d->main, off, &u);
 	if (err || u->off != off)
@@ -45,10 +44,10 @@ static int read_set(struct sym_debug *d, struct sym_cursor *c, unsigned int off_
 	header += 2 + off_size + 2;
 	pad = header % (2 * (uint64_t)addr_size);
 	if (pad)
-		(void)sym_cursor_take(c, 2 * (uint64_t)addr_size - pad);
-	while (!c->bad && sym_cursor_left(c) >= 2 * (uint64_t)addr_size) {
-		uint64_t low = sym_cursor_uint(c, addr_size);
-		uint64_t size = sym_cursor_uint(c, addr_size);
+		uw_bytes_skip(c, 2 * (uint64_t)addr_size - pad);
+	while (!c->err && uw_bytes_left(c) >= 2 * (uint64_t)addr_size) {
+		uint64_t low = uw_bytes_uint(c, addr_size);
+		uint64_t size = uw_bytes_uint(c, addr_size);
 
 		if (!low && !size)
 			continue;
@@ -70,7 +69,7 @@ static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 
 	while (!err && off < s->size && s->size - off >= 12) {
 		uint8_t head[12] = { 0 };
-		struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+		struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 		unsigned int off_size = 4;
 		const uint8_t *bytes;
 		uint8_t *owned;
@@ -79,10 +78,10 @@ static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 		err = sym_section_read(s, off, head, sizeof(head));
 		if (err)
 			return err;
-		size = sym_cursor_u32(&c);
+		size = uw_bytes_u32(&c);
 		if (size == 0xffffffff) {
 			off_size = 8;
-			size = sym_cursor_u64(&c);
+			size = uw_bytes_u64(&c);
 		}
 		off += off_size == 8 ? 12 : 4;
 		if (size > s->size - off)
@@ -90,7 +89,7 @@ static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 		err = sym_section_map(s, off, size, &bytes, &owned);
 		if (err)
 			return err;
-		c = sym_cursor_of(bytes, size);
+		c = uw_bytes_of(bytes, size);
 		err = read_set(d, &c, off_size, off_size == 8 ? 12 : 4);
 		free(owned);
 		off += size;

@@ -9,7 +9,7 @@
 #ifndef SYMBOLIZER_DWARF_DWARF_H
 #define SYMBOLIZER_DWARF_DWARF_H
 
-#include "symbolizer/byte_cursor.h"
+#include "base/bytes.h"
 #include "symbolizer/elf/section.h"
 
 struct dw_spec {
@@ -277,7 +277,7 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 int dw_die_refers(const struct dw_unit *unit, const struct dw_value *value, struct dw_die *out);
 
 /* Read one attribute. out may be NULL. */
-int dw_value_read(const struct dw_unit *unit, struct sym_cursor *c, const struct dw_spec *spec,
+int dw_value_read(const struct dw_unit *unit, struct uw_bytes *c, const struct dw_spec *spec,
 		  struct dw_value *out);
 
 /* ---- symbolizer/dwarf/dwarf_value.c: what values mean -------------------------------------- */

@@ -66,7 +66,7 @@ static enum dw_leap leap_of(const struct dw_abbrev *a, bool sibling)
 }
 
 /* Parse a table of abbreviations. -EAGAIN: the table continues after these bytes. */
-static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
+static int parse_abbrevs(struct uw_bytes *c, struct dw_abbrevs *t)
 {
 	size_t room = 0, room_specs = 0;
 	bool sorted = true;
@@ -74,22 +74,22 @@ static int parse_abbrevs(struct sym_cursor *c, struct dw_abbrevs *t)
 
 	t->n = t->n_specs = 0;
 	for (;;) {
-		struct dw_abbrev a = { .code = sym_cursor_uleb(c), .first = t->n_specs };
+		struct dw_abbrev a = { .code = uw_bytes_uleb(c), .first = t->n_specs };
 		bool sibling = false;
 
-		if (c->bad)
+		if (c->err)
 			return -EAGAIN;
 		if (!a.code)
 			break;
-		a.tag = (uint16_t)sym_cursor_uleb(c);
-		a.children = sym_cursor_u8(c);
+		a.tag = (uint16_t)uw_bytes_uleb(c);
+		a.children = uw_bytes_u8(c);
 		a.steps = DW_NO_STEPS;
 		a.fixed = DW_NO_PLACE;
 		for (;;) {
-			uint64_t name = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
-			int64_t implicit = form == DW_FORM_implicit_const ? sym_cursor_sleb(c) : 0;
+			uint64_t name = uw_bytes_uleb(c), form = uw_bytes_uleb(c);
+			int64_t implicit = form == DW_FORM_implicit_const ? uw_bytes_sleb(c) : 0;
 
-			if (c->bad)
+			if (c->err)
 				return -EAGAIN;
 			if (!name && !form)
 				break;
@@ -282,7 +282,7 @@ static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs
 		return -EBADMSG;
 	do {
 		uint64_t left = file->abbrev.size - off, n = left < want ? left : want;
-		struct sym_cursor c;
+		struct uw_bytes c;
 		const uint8_t *bytes;
 		uint8_t *owned;
 
@@ -296,7 +296,7 @@ static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs
 		t->ref_size = u->version == 2 ? u->addr_size : u->off_size;
 		err = sym_section_map(&file->abbrev, off, n, &bytes, &owned);
 		if (!err) {
-			c = sym_cursor_of(bytes, n);
+			c = uw_bytes_of(bytes, n);
 			err = parse_abbrevs(&c, t);
 			free(owned);
 			file->budget->spent += n;

@@ -31,40 +31,40 @@ static inline const struct dw_abbrev *find_abbrev(const struct dw_abbrevs *t, ui
 
 int dw_die_at(struct dw_unit *u, uint64_t off, struct dw_die *out, uint64_t *next)
 {
-	struct sym_cursor c;
+	struct uw_bytes c;
 	uint64_t code;
 
 	if (off < u->header || off >= u->size)
 		return -EBADMSG;
 	if (u->file->budget->spent > u->file->budget->limit)
 		return -E2BIG;
-	c = sym_cursor_of(u->bytes + off, u->size - off);
-	code = sym_cursor_uleb(&c);
-	if (c.bad)
+	c = uw_bytes_of(u->bytes + off, u->size - off);
+	code = uw_bytes_uleb(&c);
+	if (c.err)
 		return -EBADMSG;
-	*next = (uint64_t)(c.p - u->bytes);
+	*next = (uint64_t)(c.pos - u->bytes);
 	if (!code)
 		return 0;
-	*out = (struct dw_die){ .unit = u, .off = off, .attributes = c.p };
+	*out = (struct dw_die){ .unit = u, .off = off, .attributes = c.pos };
 	out->abbrev = find_abbrev(u->abbrevs, code);
 	return out->abbrev ? 1 : -EBADMSG;
 }
 
 /* Take the bytes of a block and return its size. */
-static uint64_t skip_block(struct sym_cursor *c, uint64_t size, struct dw_value *out)
+static uint64_t skip_block(struct uw_bytes *c, uint64_t size, struct dw_value *out)
 {
-	out->data = sym_cursor_take(c, size);
+	out->data = uw_bytes_advance(c, size);
 	return size;
 }
 
-int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw_spec *spec,
+int dw_value_read(const struct dw_unit *u, struct uw_bytes *c, const struct dw_spec *spec,
 		  struct dw_value *out)
 {
 	uint64_t form = spec->form;
 	struct dw_value v = { .form = spec->form };
 
 	if (form == DW_FORM_indirect) {
-		form = sym_cursor_uleb(c);
+		form = uw_bytes_uleb(c);
 		/* DW_FORM_indirect cannot be nested. */
 		if (!form || form > UINT16_MAX || form == DW_FORM_indirect ||
 		    form == DW_FORM_implicit_const)
@@ -73,37 +73,37 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	}
 	switch (form) {
 	case DW_FORM_addr:
-		v.u = sym_cursor_uint(c, u->addr_size);
+		v.u = uw_bytes_uint(c, u->addr_size);
 		break;
 	case DW_FORM_data1:
 	case DW_FORM_ref1:
 	case DW_FORM_flag:
 	case DW_FORM_strx1:
 	case DW_FORM_addrx1:
-		v.u = sym_cursor_u8(c);
+		v.u = uw_bytes_u8(c);
 		break;
 	case DW_FORM_data2:
 	case DW_FORM_ref2:
 	case DW_FORM_strx2:
 	case DW_FORM_addrx2:
-		v.u = sym_cursor_u16(c);
+		v.u = uw_bytes_u16(c);
 		break;
 	case DW_FORM_strx3:
 	case DW_FORM_addrx3:
-		v.u = sym_cursor_uint(c, 3);
+		v.u = uw_bytes_uint(c, 3);
 		break;
 	case DW_FORM_data4:
 	case DW_FORM_ref4:
 	case DW_FORM_strx4:
 	case DW_FORM_addrx4:
 	case DW_FORM_ref_sup4:
-		v.u = sym_cursor_u32(c);
+		v.u = uw_bytes_u32(c);
 		break;
 	case DW_FORM_data8:
 	case DW_FORM_ref8:
 	case DW_FORM_ref_sig8:
 	case DW_FORM_ref_sup8:
-		v.u = sym_cursor_u64(c);
+		v.u = uw_bytes_u64(c);
 		break;
 	case DW_FORM_data16:
 		v.u = skip_block(c, 16, &v);
@@ -114,10 +114,10 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	case DW_FORM_strp_sup:
 	case DW_FORM_GNU_strp_alt:
 	case DW_FORM_GNU_ref_alt:
-		v.u = sym_cursor_uint(c, u->off_size);
+		v.u = uw_bytes_uint(c, u->off_size);
 		break;
 	case DW_FORM_ref_addr: /* version 2 used an address's size */
-		v.u = sym_cursor_uint(c, u->version == 2 ? u->addr_size : u->off_size);
+		v.u = uw_bytes_uint(c, u->version == 2 ? u->addr_size : u->off_size);
 		break;
 	case DW_FORM_udata:
 	case DW_FORM_ref_udata:
@@ -127,26 +127,26 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	case DW_FORM_GNU_str_index:
 	case DW_FORM_loclistx:
 	case DW_FORM_rnglistx:
-		v.u = sym_cursor_uleb(c);
+		v.u = uw_bytes_uleb(c);
 		break;
 	case DW_FORM_sdata:
-		v.u = (uint64_t)sym_cursor_sleb(c);
+		v.u = (uint64_t)uw_bytes_sleb(c);
 		break;
 	case DW_FORM_string:
-		v.data = (const uint8_t *)sym_cursor_text(c);
+		v.data = (const uint8_t *)uw_bytes_string(c);
 		break;
 	case DW_FORM_block1:
-		v.u = skip_block(c, sym_cursor_u8(c), &v);
+		v.u = skip_block(c, uw_bytes_u8(c), &v);
 		break;
 	case DW_FORM_block2:
-		v.u = skip_block(c, sym_cursor_u16(c), &v);
+		v.u = skip_block(c, uw_bytes_u16(c), &v);
 		break;
 	case DW_FORM_block4:
-		v.u = skip_block(c, sym_cursor_u32(c), &v);
+		v.u = skip_block(c, uw_bytes_u32(c), &v);
 		break;
 	case DW_FORM_block:
 	case DW_FORM_exprloc:
-		v.u = skip_block(c, sym_cursor_uleb(c), &v);
+		v.u = skip_block(c, uw_bytes_uleb(c), &v);
 		break;
 	case DW_FORM_flag_present:
 		v.u = 1;
@@ -159,39 +159,39 @@ int dw_value_read(const struct dw_unit *u, struct sym_cursor *c, const struct dw
 	}
 	if (out)
 		*out = v;
-	return c->bad ? -EBADMSG : 0;
+	return c->err ? -EBADMSG : 0;
 }
 
 /* Return the position after the attributes at p; NULL: they do not fit. */
 static inline const uint8_t *step_over(const struct dw_step *s, const uint8_t *p,
 				       const uint8_t *end)
 {
-	struct sym_cursor c = sym_cursor_of(p, (uint64_t)(end - p));
+	struct uw_bytes c = uw_bytes_of(p, (uint64_t)(end - p));
 
 	for (;; s++) {
-		if (s->bytes > (uint64_t)(c.end - c.p))
+		if (s->bytes > (uint64_t)(c.end - c.pos))
 			return NULL;
-		c.p += s->bytes;
+		c.pos += s->bytes;
 		switch ((enum dw_then)s->then) {
 		case DW_THEN_END:
-			return c.p;
+			return c.pos;
 		case DW_THEN_LEB:
-			while (c.p < c.end && *c.p >= 0x80)
-				c.p++;
-			if (c.p++ == c.end)
+			while (c.pos < c.end && *c.pos >= 0x80)
+				c.pos++;
+			if (c.pos++ == c.end)
 				return NULL;
 			break;
 		case DW_THEN_BLOCK:
-			(void)sym_cursor_take(&c, sym_cursor_uleb(&c));
+			uw_bytes_skip(&c, uw_bytes_uleb(&c));
 			break;
 		case DW_THEN_BLOCK1:
-			(void)sym_cursor_take(&c, sym_cursor_u8(&c));
+			uw_bytes_skip(&c, uw_bytes_u8(&c));
 			break;
 		case DW_THEN_TEXT:
-			(void)sym_cursor_text(&c);
+			(void)uw_bytes_string(&c);
 			break;
 		}
-		if (c.bad)
+		if (c.err)
 			return NULL;
 	}
 }
@@ -282,12 +282,12 @@ int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum d
 		start = p;
 		code = *p++;
 		if (code >= 0x80) {
-			struct sym_cursor c = sym_cursor_of(start, (uint64_t)(end - start));
+			struct uw_bytes c = uw_bytes_of(start, (uint64_t)(end - start));
 
-			code = sym_cursor_uleb(&c);
-			if (c.bad)
+			code = uw_bytes_uleb(&c);
+			if (c.err)
 				return -EBADMSG;
-			p = c.p;
+			p = c.pos;
 		}
 		if (!code) {
 			if (!*depth || !--*depth)
@@ -337,15 +337,15 @@ int dw_die_end(const struct dw_die *die, uint64_t *end)
 	const struct dw_abbrev *a = die->abbrev;
 	const struct dw_spec *spec = a->n ? u->abbrevs->specs + a->first : NULL;
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
-	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
+	struct uw_bytes c = uw_bytes_of(die->attributes, u->size - at);
 
 	if (a->steps != DW_NO_STEPS && u->sized) {
 		const uint8_t *p;
 
 		if (a->fixed != DW_NO_PLACE)
-			p = a->fixed <= (uint64_t)(c.end - c.p) ? c.p + a->fixed : NULL;
+			p = a->fixed <= (uint64_t)(c.end - c.pos) ? c.pos + a->fixed : NULL;
 		else
-			p = step_over(&u->abbrevs->steps[a->steps], c.p, c.end);
+			p = step_over(&u->abbrevs->steps[a->steps], c.pos, c.end);
 		if (!p)
 			return -EBADMSG;
 		*end = (uint64_t)(p - u->bytes);
@@ -358,9 +358,9 @@ int dw_die_end(const struct dw_die *die, uint64_t *end)
 			return err;
 	}
 	u->file->budget->spent += a->n;
-	if (c.bad)
+	if (c.err)
 		return -EBADMSG;
-	*end = (uint64_t)(c.p - u->bytes);
+	*end = (uint64_t)(c.pos - u->bytes);
 	return 0;
 }
 
@@ -406,7 +406,7 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 	const struct dw_abbrev *a = die->abbrev;
 	const struct dw_spec *spec = a->n ? u->abbrevs->specs + a->first : NULL;
 	uint64_t at = (uint64_t)(die->attributes - u->bytes);
-	struct sym_cursor c = sym_cursor_of(die->attributes, u->size - at);
+	struct uw_bytes c = uw_bytes_of(die->attributes, u->size - at);
 	bool fixed = a->fixed != DW_NO_PLACE && u->sized;
 	uint64_t wanted = 0; /* set of the last six bits of the names */
 
@@ -414,7 +414,7 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 	u->file->budget->spent += a->n;
 	for (size_t j = 0; j < n; j++)
 		wanted |= (uint64_t)1 << (names[j] & 63);
-	if (fixed && a->fixed > sym_cursor_left(&c))
+	if (fixed && a->fixed > uw_bytes_left(&c))
 		return -EBADMSG;
 	for (uint32_t i = 0; i < a->n; i++) {
 		struct dw_value *to = wanted >> (spec[i].name & 63) & 1
@@ -429,7 +429,7 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 		if (err)
 			return err;
 	}
-	*end = fixed ? at + a->fixed : (uint64_t)(c.p - u->bytes);
+	*end = fixed ? at + a->fixed : (uint64_t)(c.pos - u->bytes);
 	return 0;
 }
 

@@ -143,58 +143,57 @@ static inline void advance(const struct program *p, struct machine *m, uint64_t 
 }
 
 /* Run an extended opcode (DWARF 5 §6.2.5.3). */
-static int run_extended(struct program *p, struct sym_cursor *c, struct machine *m, bool *ended)
+static int run_extended(struct program *p, struct uw_bytes *c, struct machine *m, bool *ended)
 {
-	uint64_t size = sym_cursor_uleb(c);
-	const uint8_t *bytes = sym_cursor_take(c, size);
-	struct sym_cursor in = sym_cursor_of(bytes, bytes ? size : 0);
+	uint64_t size = uw_bytes_uleb(c);
+	const uint8_t *bytes = uw_bytes_advance(c, size);
+	struct uw_bytes in = uw_bytes_of(bytes, bytes ? size : 0);
 	const char *text;
 
 	if (!bytes || !size)
 		return bytes ? 0 : -EBADMSG;
-	switch (sym_cursor_u8(&in)) {
+	switch (uw_bytes_u8(&in)) {
 	case DW_LNE_end_sequence:
 		*ended = true;
 		return emit(p, m->addr, DW_ROW_END, 0);
 	case DW_LNE_set_address:
 		if (size - 1 > 8 || size == 1)
 			return -EBADMSG;
-		m->addr = sym_cursor_uint(&in, (unsigned int)(size - 1));
+		m->addr = uw_bytes_uint(&in, (unsigned int)(size - 1));
 		m->op = 0;
 		return 0;
 	case DW_LNE_define_file:
-		text = sym_cursor_text(&in);
-		return text ? dw_line_older_file(&p->lists, &in, text) : -EBADMSG;
+		text = uw_bytes_string(&in);
+		return !in.err ? dw_line_older_file(&p->lists, &in, text) : -EBADMSG;
 	default:
 		return 0;
 	}
 }
 
 /* Run a standard opcode (DWARF 5 §6.2.5.2). */
-static inline int run_standard(struct program *p, struct sym_cursor *c, struct machine *m,
-			       uint8_t op)
+static inline int run_standard(struct program *p, struct uw_bytes *c, struct machine *m, uint8_t op)
 {
 	switch (op) {
 	case DW_LNS_copy:
 		return emit(p, m->addr, clip(m->file), clip(m->line));
 	case DW_LNS_advance_pc:
-		advance(p, m, sym_cursor_uleb(c));
+		advance(p, m, uw_bytes_uleb(c));
 		break;
 	case DW_LNS_advance_line:
-		m->line += (uint64_t)sym_cursor_sleb(c);
+		m->line += (uint64_t)uw_bytes_sleb(c);
 		break;
 	case DW_LNS_set_file:
-		m->file = sym_cursor_uleb(c);
+		m->file = uw_bytes_uleb(c);
 		break;
 	case DW_LNS_set_column:
 	case DW_LNS_set_isa:
-		(void)sym_cursor_uleb(c);
+		(void)uw_bytes_uleb(c);
 		break;
 	case DW_LNS_const_add_pc:
 		advance(p, m, (uint64_t)(255 - p->opcode_base) / p->line_range);
 		break;
 	case DW_LNS_fixed_advance_pc:
-		m->addr += sym_cursor_u16(c);
+		m->addr += uw_bytes_u16(c);
 		m->op = 0;
 		break;
 	case DW_LNS_negate_stmt:
@@ -204,7 +203,7 @@ static inline int run_standard(struct program *p, struct sym_cursor *c, struct m
 		break;
 	default: /* of a later version: its number of operands is stated */
 		for (uint8_t i = 0; i < p->lengths[op]; i++)
-			(void)sym_cursor_uleb(c);
+			(void)uw_bytes_uleb(c);
 	}
 	return 0;
 }
@@ -284,7 +283,7 @@ static int end_sequence(struct program *p)
 }
 
 /* Run one opcode of any kind. */
-static int run_other(struct program *p, struct sym_cursor *c, struct machine *m, uint8_t op)
+static int run_other(struct program *p, struct uw_bytes *c, struct machine *m, uint8_t op)
 {
 	bool ended = false;
 	int err;
@@ -386,25 +385,25 @@ static inline int run_simple(struct program *p, const struct op ops[256], const 
 }
 
 /* Run the program until its end, or until all wanted addresses are found. */
-static int run(struct program *p, struct sym_cursor *c)
+static int run(struct program *p, struct uw_bytes *c)
 {
 	struct machine m = { .line = 1, .file = 1 };
 	struct op ops[256];
 	/* No simple opcode is longer than 16 bytes. */
-	const uint8_t *roomy = c->end - c->p > 16 ? c->end - 16 : c->p;
+	const uint8_t *roomy = c->end - c->pos > 16 ? c->end - 16 : c->pos;
 	int err = 0;
 
 	make_ops(p, ops);
 	begin_sequence(p);
-	while (!err && !c->bad && c->p < c->end &&
+	while (!err && !c->err && c->pos < c->end &&
 	       (!p->n_wanted || p->n_found < p->n_wanted || p->unordered)) {
-		if (c->p < roomy)
-			err = run_simple(p, ops, &c->p, roomy, &m);
-		if (!err && c->p < c->end)
-			err = run_other(p, c, &m, *c->p++);
+		if (c->pos < roomy)
+			err = run_simple(p, ops, &c->pos, roomy, &m);
+		if (!err && c->pos < c->end)
+			err = run_other(p, c, &m, *c->pos++);
 	}
 	/* Everything wanted was found, possibly in the middle of a sequence. */
-	if (!err && !c->bad && c->p < c->end)
+	if (!err && !c->err && c->pos < c->end)
 		err = end_sequence(p);
 	/* A sequence without an end does not state where its code ends: drop it. */
 	p->lists.table->n_rows = p->first;
@@ -412,39 +411,39 @@ static int run(struct program *p, struct sym_cursor *c)
 }
 
 /* Parse the header and run the program. */
-static int parse(struct program *p, struct sym_cursor *c)
+static int parse(struct program *p, struct uw_bytes *c)
 {
-	struct sym_cursor head;
+	struct uw_bytes head;
 	const uint8_t *bytes;
 	uint64_t head_size;
 	int err;
 
-	p->lists.unit.version = p->lists.table->version = sym_cursor_u16(c);
-	if (c->bad || p->lists.unit.version < 2 || p->lists.unit.version > 5)
+	p->lists.unit.version = p->lists.table->version = uw_bytes_u16(c);
+	if (c->err || p->lists.unit.version < 2 || p->lists.unit.version > 5)
 		return -ENOTSUP;
 	if (p->lists.unit.version >= 5) {
-		p->lists.unit.addr_size = sym_cursor_u8(c);
-		(void)sym_cursor_u8(c); /* segment selector */
+		p->lists.unit.addr_size = uw_bytes_u8(c);
+		(void)uw_bytes_u8(c); /* segment selector */
 		if (p->lists.unit.addr_size != 4 && p->lists.unit.addr_size != 8)
 			return -ENOTSUP;
 	}
-	head_size = sym_cursor_uint(c, p->lists.unit.off_size);
-	bytes = sym_cursor_take(c, head_size);
+	head_size = uw_bytes_uint(c, p->lists.unit.off_size);
+	bytes = uw_bytes_advance(c, head_size);
 	if (!bytes)
 		return -EBADMSG;
-	head = sym_cursor_of(bytes, head_size);
-	p->min_inst = sym_cursor_u8(&head);
-	p->max_ops = p->lists.unit.version >= 4 ? sym_cursor_u8(&head) : 1;
-	(void)sym_cursor_u8(&head); /* default_is_stmt */
-	p->line_base = (int8_t)sym_cursor_u8(&head);
-	p->line_range = sym_cursor_u8(&head);
-	p->opcode_base = sym_cursor_u8(&head);
-	if (head.bad || !p->line_range || !p->opcode_base)
+	head = uw_bytes_of(bytes, head_size);
+	p->min_inst = uw_bytes_u8(&head);
+	p->max_ops = p->lists.unit.version >= 4 ? uw_bytes_u8(&head) : 1;
+	(void)uw_bytes_u8(&head); /* default_is_stmt */
+	p->line_base = (int8_t)uw_bytes_u8(&head);
+	p->line_range = uw_bytes_u8(&head);
+	p->opcode_base = uw_bytes_u8(&head);
+	if (head.err || !p->line_range || !p->opcode_base)
 		return -EBADMSG;
 	for (unsigned int i = 1; i < p->opcode_base; i++)
-		p->lengths[i] = sym_cursor_u8(&head);
+		p->lengths[i] = uw_bytes_u8(&head);
 	err = dw_line_lists_read(&p->lists, &head);
-	if (err || head.bad)
+	if (err || head.err)
 		return err ? err : -EBADMSG;
 	err = run(p, c);
 	return err ? err : dw_table_sort(p->lists.table, p->sequences, p->n_sequences);
@@ -477,7 +476,7 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 		.n_wanted = n_wanted,
 	};
 	uint8_t head[12] = { 0 };
-	struct sym_cursor c = sym_cursor_of(head, sizeof(head));
+	struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 	uint64_t left, size, room = 0;
 	uint8_t *owned;
 	int err;
@@ -487,10 +486,10 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 	err = sym_section_read(&file->line, off, head, sizeof(head));
 	if (err)
 		return err;
-	size = sym_cursor_u32(&c);
+	size = uw_bytes_u32(&c);
 	if (size == 0xffffffff) {
 		p.lists.unit.off_size = 8;
-		size = sym_cursor_u64(&c);
+		size = uw_bytes_u64(&c);
 	}
 	p.lists.off = off + (p.lists.unit.off_size == 8 ? 12 : 4);
 	left = file->line.size - p.lists.off;
@@ -501,7 +500,7 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 		return err;
 	file->budget->spent += size;
 	p.lists.table = calloc(1, sizeof(*p.lists.table));
-	c = sym_cursor_of(p.lists.bytes, size);
+	c = uw_bytes_of(p.lists.bytes, size);
 	err = p.lists.table ? parse(&p, &c) : -ENOMEM;
 	free(p.sequences);
 	if (owned)

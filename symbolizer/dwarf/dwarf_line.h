@@ -24,12 +24,12 @@ struct dw_line_lists {
 /* ---- symbolizer/dwarf/dwarf_line_names.c --------------------------------------------------- */
 
 /* Read both lists; c is at the first one. -EBADMSG, -E2BIG, -ENOMEM. */
-int dw_line_lists_read(struct dw_line_lists *lists, struct sym_cursor *c);
+int dw_line_lists_read(struct dw_line_lists *lists, struct uw_bytes *c);
 /*
  * Read what follows the name in a file's entry of versions 2 to 4, and add the file. The program
  * itself can contain such an entry, too. text is in lists->bytes.
  */
-int dw_line_older_file(struct dw_line_lists *lists, struct sym_cursor *c, const char *text);
+int dw_line_older_file(struct dw_line_lists *lists, struct uw_bytes *c, const char *text);
 
 /* ---- symbolizer/dwarf/dwarf_line_sort.c ---------------------------------------------------- */
 

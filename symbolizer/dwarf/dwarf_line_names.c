@@ -38,13 +38,13 @@ static uint64_t off_of(const struct dw_line_lists *l, const void *at)
 	return l->off + (uint64_t)((const uint8_t *)at - l->bytes);
 }
 
-int dw_line_older_file(struct dw_line_lists *l, struct sym_cursor *c, const char *text)
+int dw_line_older_file(struct dw_line_lists *l, struct uw_bytes *c, const char *text)
 {
-	uint64_t folder = sym_cursor_uleb(c);
+	uint64_t folder = uw_bytes_uleb(c);
 
-	(void)sym_cursor_uleb(c); /* time */
-	(void)sym_cursor_uleb(c); /* size */
-	if (c->bad)
+	(void)uw_bytes_uleb(c); /* time */
+	(void)uw_bytes_uleb(c); /* size */
+	if (c->err)
 		return -EBADMSG;
 	return push_file(
 		l, (struct dw_name){ .off = off_of(l, text),
@@ -53,7 +53,7 @@ int dw_line_older_file(struct dw_line_lists *l, struct sym_cursor *c, const char
 }
 
 /* Read the directory and file lists of versions 2 to 4. */
-static int older_names(struct dw_line_lists *l, struct sym_cursor *c)
+static int older_names(struct dw_line_lists *l, struct uw_bytes *c)
 {
 	/* Directory 0 is the unit's own. There is no file 0. */
 	int err = push_folder(l, (struct dw_name){ .where = DW_NOWHERE });
@@ -61,9 +61,9 @@ static int older_names(struct dw_line_lists *l, struct sym_cursor *c)
 	if (!err)
 		err = push_file(l, (struct dw_name){ .where = DW_NOWHERE });
 	while (!err) {
-		const char *text = sym_cursor_text(c);
+		const char *text = uw_bytes_string(c);
 
-		if (!text)
+		if (c->err)
 			return -EBADMSG;
 		if (!*text)
 			break;
@@ -71,9 +71,9 @@ static int older_names(struct dw_line_lists *l, struct sym_cursor *c)
 				  (struct dw_name){ .off = off_of(l, text), .where = DW_IN_LINE });
 	}
 	while (!err) {
-		const char *text = sym_cursor_text(c);
+		const char *text = uw_bytes_string(c);
 
-		if (!text)
+		if (c->err)
 			return -EBADMSG;
 		if (!*text)
 			break;
@@ -101,25 +101,25 @@ static struct dw_name name_of(const struct dw_line_lists *l, const struct dw_val
 }
 
 /* Read one of the two lists of version 5: a description of the entries, and the entries. */
-static int newer_names(struct dw_line_lists *l, struct sym_cursor *c, bool files)
+static int newer_names(struct dw_line_lists *l, struct uw_bytes *c, bool files)
 {
 	struct dw_spec formats[FORMATS_MAX];
-	uint8_t n_formats = sym_cursor_u8(c);
+	uint8_t n_formats = uw_bytes_u8(c);
 	uint64_t n;
 	int err = 0;
 
 	if (n_formats > FORMATS_MAX)
 		return -E2BIG;
 	for (uint8_t i = 0; i < n_formats; i++) {
-		uint64_t type = sym_cursor_uleb(c), form = sym_cursor_uleb(c);
+		uint64_t type = uw_bytes_uleb(c), form = uw_bytes_uleb(c);
 
 		if (form > UINT16_MAX || form == DW_FORM_implicit_const)
 			return -EBADMSG;
 		formats[i] = (struct dw_spec){ .name = type > UINT16_MAX ? 0 : (uint16_t)type,
 					       .form = (uint16_t)form };
 	}
-	n = sym_cursor_uleb(c);
-	if (c->bad || (n && !n_formats) || n > sym_cursor_left(c))
+	n = uw_bytes_uleb(c);
+	if (c->err || (n && !n_formats) || n > uw_bytes_left(c))
 		return -EBADMSG;
 	while (!err && n--) {
 		struct dw_name name = { .where = DW_NOWHERE };
@@ -142,7 +142,7 @@ static int newer_names(struct dw_line_lists *l, struct sym_cursor *c, bool files
 	return err;
 }
 
-int dw_line_lists_read(struct dw_line_lists *l, struct sym_cursor *c)
+int dw_line_lists_read(struct dw_line_lists *l, struct uw_bytes *c)
 {
 	int err;
 

@@ -20,36 +20,36 @@
  * Parse a unit's header (DWARF 5 §7.5.1, and the format of versions 2 to 4). c is at the unit's
  * start.
  */
-static int parse_header(struct dw_file *file, struct sym_cursor *c, uint64_t off, struct dw_unit *u)
+static int parse_header(struct dw_file *file, struct uw_bytes *c, uint64_t off, struct dw_unit *u)
 {
-	const uint8_t *start = c->p;
-	uint64_t size = sym_cursor_u32(c);
+	const uint8_t *start = c->pos;
+	uint64_t size = uw_bytes_u32(c);
 
 	*u = (struct dw_unit){ .file = file, .off = off, .off_size = 4 };
 	if (size == 0xffffffff) {
 		u->off_size = 8;
-		size = sym_cursor_u64(c);
+		size = uw_bytes_u64(c);
 	} else if (size >= 0xfffffff0) {
 		return -EBADMSG;
 	}
 	u->size = size + (u->off_size == 8 ? 12 : 4);
-	if (c->bad || size > file->info.size - off || u->size > file->info.size - off)
+	if (c->err || size > file->info.size - off || u->size > file->info.size - off)
 		return -EBADMSG;
-	u->version = sym_cursor_u16(c);
+	u->version = uw_bytes_u16(c);
 	if (u->version >= 5) {
-		u->type = sym_cursor_u8(c);
-		u->addr_size = sym_cursor_u8(c);
-		u->abbrev_off = sym_cursor_uint(c, u->off_size);
+		u->type = uw_bytes_u8(c);
+		u->addr_size = uw_bytes_u8(c);
+		u->abbrev_off = uw_bytes_uint(c, u->off_size);
 		if (u->type == DW_UT_skeleton || u->type == DW_UT_split_compile)
-			u->id = sym_cursor_u64(c);
+			u->id = uw_bytes_u64(c);
 		else if (u->type == DW_UT_type || u->type == DW_UT_split_type)
-			(void)sym_cursor_take(c, 8 + (uint64_t)u->off_size);
+			uw_bytes_skip(c, 8 + (uint64_t)u->off_size);
 	} else {
 		u->type = DW_UT_compile;
-		u->abbrev_off = sym_cursor_uint(c, u->off_size);
-		u->addr_size = sym_cursor_u8(c);
+		u->abbrev_off = uw_bytes_uint(c, u->off_size);
+		u->addr_size = uw_bytes_u8(c);
 	}
-	u->header = (uint8_t)(c->p - start);
+	u->header = (uint8_t)(c->pos - start);
 	if (u->version < 2 || u->version > 5 || u->header > u->size)
 		u->type = 0; /* unknown, but its size is stated: skip it */
 	if (u->addr_size != 4 && u->addr_size != 8)
@@ -62,7 +62,7 @@ int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out)
 	uint8_t bytes[HEADER_MAX] = { 0 };
 	uint64_t left = off <= file->info.size ? file->info.size - off : 0;
 	uint64_t n = left < sizeof(bytes) ? left : sizeof(bytes);
-	struct sym_cursor c = sym_cursor_of(bytes, sizeof(bytes));
+	struct uw_bytes c = uw_bytes_of(bytes, sizeof(bytes));
 	int err = n < 8 ? -EBADMSG : sym_section_read(&file->info, off, bytes, n);
 
 	return err ? err : parse_header(file, &c, off, out);
@@ -78,7 +78,7 @@ int dw_file_units(struct dw_file *file)
 	if (file->units || !file->info.size)
 		return 0;
 	while (!err && off < file->info.size && file->info.size - off > 8) {
-		struct sym_cursor c;
+		struct uw_bytes c;
 
 		/* Small units follow each other: one read has many headers. */
 		if (off < from || off - from >= have || have - (off - from) < HEADER_MAX) {
@@ -94,7 +94,7 @@ int dw_file_units(struct dw_file *file)
 		err = UW_ARRAY_GROW(file->units, file->n_units, room, UNITS_MAX);
 		if (err)
 			break;
-		c = sym_cursor_of(chunk + (off - from), have - (off - from) + HEADER_MAX);
+		c = uw_bytes_of(chunk + (off - from), have - (off - from) + HEADER_MAX);
 		err = parse_header(file, &c, off, &file->units[file->n_units]);
 		if (!err) {
 			uint64_t size = file->units[file->n_units++].size;

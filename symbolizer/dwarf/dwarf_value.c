@@ -135,14 +135,14 @@ static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *ou
 	for (;;) {
 		uint64_t left = off < s->size ? s->size - off : 0;
 		uint64_t n = left < PIECE ? left : PIECE;
-		struct sym_cursor c = sym_cursor_of(piece, n);
+		struct uw_bytes c = uw_bytes_of(piece, n);
 		int err = sym_section_read(s, off, piece, n);
 
 		if (err || n < 2 * (uint64_t)u->addr_size)
 			return err ? err : -EBADMSG;
-		while (sym_cursor_left(&c) >= 2 * (uint64_t)u->addr_size) {
-			uint64_t low = sym_cursor_uint(&c, u->addr_size);
-			uint64_t high = sym_cursor_uint(&c, u->addr_size);
+		while (uw_bytes_left(&c) >= 2 * (uint64_t)u->addr_size) {
+			uint64_t low = uw_bytes_uint(&c, u->addr_size);
+			uint64_t high = uw_bytes_uint(&c, u->addr_size);
 
 			if (!low && !high)
 				return 0;
@@ -154,33 +154,33 @@ static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *ou
 				return err;
 		}
 		u->file->budget->spent += PIECE;
-		off += (uint64_t)(c.p - piece);
+		off += (uint64_t)(c.pos - piece);
 	}
 }
 
 /* Read an address, through .debug_addr if it is an index. */
-static int entry_addr(const struct dw_unit *u, struct sym_cursor *c, bool is_index, uint64_t *out)
+static int entry_addr(const struct dw_unit *u, struct uw_bytes *c, bool is_index, uint64_t *out)
 {
 	if (!is_index) {
-		*out = sym_cursor_uint(c, u->addr_size);
+		*out = uw_bytes_uint(c, u->addr_size);
 		return 0;
 	}
-	*out = sym_cursor_uleb(c);
-	return c->bad ? 0 : indexed_addr(u, *out, out);
+	*out = uw_bytes_uleb(c);
+	return c->err ? 0 : indexed_addr(u, *out, out);
 }
 
 /*
  * Read an entry of a list, and append its range or set the base address *from. Return 1 if it ends
  * the list. If c is bad afterwards, the entry is not complete, and nothing was done.
  */
-static int add_entry(const struct dw_unit *u, struct sym_cursor *c, uint64_t *from,
+static int add_entry(const struct dw_unit *u, struct uw_bytes *c, uint64_t *from,
 		     struct dw_ranges *out)
 {
-	uint8_t kind = sym_cursor_u8(c);
+	uint8_t kind = uw_bytes_u8(c);
 	uint64_t low = 0, high = 0;
 	int err = 0;
 
-	if (c->bad)
+	if (c->err)
 		return 0;
 	switch (kind) {
 	case DW_RLE_end_of_list:
@@ -188,7 +188,7 @@ static int add_entry(const struct dw_unit *u, struct sym_cursor *c, uint64_t *fr
 	case DW_RLE_base_addressx:
 	case DW_RLE_base_address:
 		err = entry_addr(u, c, kind == DW_RLE_base_addressx, &low);
-		if (!err && !c->bad)
+		if (!err && !c->err)
 			*from = low;
 		return err;
 	case DW_RLE_startx_endx:
@@ -200,16 +200,16 @@ static int add_entry(const struct dw_unit *u, struct sym_cursor *c, uint64_t *fr
 	case DW_RLE_startx_length:
 	case DW_RLE_start_length:
 		err = entry_addr(u, c, kind == DW_RLE_startx_length, &low);
-		high = low + sym_cursor_uleb(c);
+		high = low + uw_bytes_uleb(c);
 		break;
 	case DW_RLE_offset_pair:
-		low = *from + sym_cursor_uleb(c);
-		high = *from + sym_cursor_uleb(c);
+		low = *from + uw_bytes_uleb(c);
+		high = *from + uw_bytes_uleb(c);
 		break;
 	default:
 		return -ENOTSUP;
 	}
-	return err || c->bad ? err : add_range(out, low, high);
+	return err || c->err ? err : add_range(out, low, high);
 }
 
 /* Read a list of .debug_rnglists (DWARF 5 §7.25). */
@@ -222,7 +222,7 @@ static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out
 	for (;;) {
 		uint64_t left = off < s->size ? s->size - off : 0;
 		uint64_t n = left < PIECE ? left : PIECE;
-		struct sym_cursor c = sym_cursor_of(piece, n);
+		struct uw_bytes c = uw_bytes_of(piece, n);
 		const uint8_t *last = piece; /* entries before it were read completely */
 		int err = sym_section_read(s, off, piece, n);
 
@@ -230,9 +230,9 @@ static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out
 			return err ? err : -EBADMSG;
 		while (!err) {
 			err = add_entry(u, &c, &from, out);
-			if (c.bad)
+			if (c.err)
 				break;
-			last = c.p;
+			last = c.pos;
 		}
 		if (err)
 			return err < 0 ? err : 0;

@@ -187,7 +187,7 @@ static void jump(struct uw_bytes *b, const uint8_t *start, int16_t by)
 	if (b->err)
 		return;
 	if (by < 0 ? -(int64_t)by > b->pos - start : by > b->end - b->pos)
-		b->err = -EBADMSG;
+		uw_bytes_fail(b);
 	else
 		b->pos += by;
 }
