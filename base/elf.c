@@ -52,11 +52,6 @@ int uw_read_at(int fd, uint64_t off, void *out, uint64_t size)
 	return 0;
 }
 
-int uw_read_viewed(int fd, const struct uw_view *view, uint64_t off, void *out, uint64_t size)
-{
-	return uw_view_copy(view, off, out, size) ? 0 : uw_read_at(fd, off, out, size);
-}
-
 int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint64_t size)
 {
 	if (off > source->size || size > source->size - off)
@@ -66,7 +61,9 @@ int uw_source_read(const struct uw_source *source, uint64_t off, void *out, uint
 			memcpy(out, source->image + off, size);
 		return 0;
 	}
-	return uw_read_viewed(source->fd, &source->view, source->base + off, out, size);
+	off += source->base;
+	return uw_view_copy(&source->view, off, out, size) ? 0
+							   : uw_read_at(source->fd, off, out, size);
 }
 
 int uw_source_load(const struct uw_source *source, uint64_t off, uint64_t n, uint64_t size,

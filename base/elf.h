@@ -25,8 +25,6 @@ struct uw_source {
 
 /* Read size bytes of a file at off. -EBADMSG: the file is shorter; or a system code. */
 int uw_read_at(int fd, uint64_t off, void *out, uint64_t size);
-/* Do the same for a file that may have a view. */
-int uw_read_viewed(int fd, const struct uw_view *view, uint64_t off, void *out, uint64_t size);
 /*
  * Read [off, off + size) of the image. -EBADMSG if it ends before; other codes are those of
  * pread(2).

@@ -37,7 +37,8 @@ static void open_alt(struct sym_debug *d, const struct sym_image *image)
 	free(path);
 	if (d->has_alt) {
 		d->main.alt = &d->alt;
-		d->budget.limit += LIMIT_TIMES * (d->alt.info.size + d->alt.line.size);
+		d->budget.limit +=
+			LIMIT_TIMES * (d->alt.info.source.size + d->alt.line.source.size);
 	}
 }
 
@@ -58,8 +59,8 @@ static int open_debug(struct sym_image *image, const struct sym_debug_files *fil
 	}
 	if (!err) {
 		d->main.fd = image->source.fd;
-		d->budget.limit =
-			LIMIT_LEAST + LIMIT_TIMES * (d->main.info.size + d->main.line.size);
+		d->budget.limit = LIMIT_LEAST + LIMIT_TIMES * (d->main.info.source.size +
+							       d->main.line.source.size);
 		open_alt(d, image);
 		err = sym_spans_find(d, image);
 	} else if (image->source.fd >= 0) {

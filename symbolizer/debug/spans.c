@@ -67,7 +67,7 @@ static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 	uint64_t off = 0;
 	int err = 0;
 
-	while (!err && off < s->size && s->size - off >= 12) {
+	while (!err && off < s->source.size && s->source.size - off >= 12) {
 		uint8_t head[12] = { 0 };
 		struct uw_bytes c = uw_bytes_of(head, sizeof(head));
 		unsigned int off_size = 4;
@@ -84,7 +84,7 @@ static int read_aranges(struct sym_debug *d, const struct sym_section *s)
 			size = uw_bytes_u64(&c);
 		}
 		off += off_size == 8 ? 12 : 4;
-		if (size > s->size - off)
+		if (size > s->source.size - off)
 			return 0;
 		err = sym_section_map(s, off, size, &bytes, &owned);
 		if (err)
@@ -130,7 +130,7 @@ static int by_low(const void *a, const void *b)
 
 int sym_spans_find(struct sym_debug *d, const struct sym_image *image)
 {
-	struct sym_section aranges = { .fd = -1, .own_fd = -1 };
+	struct sym_section aranges = { .source.fd = -1, .own_fd = -1 };
 	struct dw_ranges ranges = { 0 };
 	uint64_t reach = 0;
 	int err = dw_file_units(&d->main);

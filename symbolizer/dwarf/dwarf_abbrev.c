@@ -278,10 +278,10 @@ static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs
 	struct dw_abbrevs *t;
 	int err;
 
-	if (off >= file->abbrev.size)
+	if (off >= file->abbrev.source.size)
 		return -EBADMSG;
 	do {
-		uint64_t left = file->abbrev.size - off, n = left < want ? left : want;
+		uint64_t left = file->abbrev.source.size - off, n = left < want ? left : want;
 		struct uw_bytes c;
 		const uint8_t *bytes;
 		uint8_t *owned;

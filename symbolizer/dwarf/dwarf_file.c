@@ -12,7 +12,7 @@ static int open_section(const struct sym_image *image, const char *name, bool sp
 	char dwo[64];
 	int err;
 
-	*out = (struct sym_section){ .fd = -1, .own_fd = -1 };
+	*out = (struct sym_section){ .source.fd = -1, .own_fd = -1 };
 	if (split) {
 		size_t n = strlen(name);
 
@@ -42,7 +42,7 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
 	struct dw_file f = { .fd = -1, .split = split, .budget = budget };
 	int err = open_section(image, ".debug_info", split, &f.info);
 
-	if (!err && !f.info.size)
+	if (!err && !f.info.source.size)
 		err = -ENOENT;
 	if (!err)
 		err = open_section(image, ".debug_abbrev", split, &f.abbrev);
@@ -75,9 +75,7 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
 /* Return a section that uses the same descriptor or memory; of remains the owner. */
 static struct sym_section borrowed(const struct sym_section *s)
 {
-	return (struct sym_section){
-		.size = s->size, .bytes = s->bytes, .fd = s->fd, .off = s->off, .own_fd = -1
-	};
+	return (struct sym_section){ .source = s->source, .own_fd = -1 };
 }
 
 /* Return a copy of a unit as it is before it is loaded. */

@@ -456,7 +456,7 @@ static int read_program(struct dw_file *file, uint64_t off, uint64_t size, const
 	int err;
 
 	*owned = NULL;
-	if (file->line.bytes)
+	if (file->line.source.image)
 		return sym_section_map(&file->line, off, size, out, owned);
 	*out = *owned = dw_spare_take(&file->line_spare, size, room);
 	if (!*owned)
@@ -481,7 +481,7 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 	uint8_t *owned;
 	int err;
 
-	if (off >= file->line.size || file->line.size - off < sizeof(head))
+	if (off >= file->line.source.size || file->line.source.size - off < sizeof(head))
 		return -EBADMSG;
 	err = sym_section_read(&file->line, off, head, sizeof(head));
 	if (err)
@@ -492,7 +492,7 @@ int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const u
 		size = uw_bytes_u64(&c);
 	}
 	p.lists.off = off + (p.lists.unit.off_size == 8 ? 12 : 4);
-	left = file->line.size - p.lists.off;
+	left = file->line.source.size - p.lists.off;
 	if (size > left || size > PROGRAM_MAX)
 		return -EBADMSG;
 	err = read_program(file, p.lists.off, size, &p.lists.bytes, &owned, &room);

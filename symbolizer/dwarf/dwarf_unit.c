@@ -33,7 +33,7 @@ static int parse_header(struct dw_file *file, struct uw_bytes *c, uint64_t off, 
 		return -EBADMSG;
 	}
 	u->size = size + (u->off_size == 8 ? 12 : 4);
-	if (c->err || size > file->info.size - off || u->size > file->info.size - off)
+	if (c->err || size > file->info.source.size - off || u->size > file->info.source.size - off)
 		return -EBADMSG;
 	u->version = uw_bytes_u16(c);
 	if (u->version >= 5) {
@@ -60,7 +60,7 @@ static int parse_header(struct dw_file *file, struct uw_bytes *c, uint64_t off, 
 int dw_unit_header(struct dw_file *file, uint64_t off, struct dw_unit *out)
 {
 	uint8_t bytes[HEADER_MAX] = { 0 };
-	uint64_t left = off <= file->info.size ? file->info.size - off : 0;
+	uint64_t left = off <= file->info.source.size ? file->info.source.size - off : 0;
 	uint64_t n = left < sizeof(bytes) ? left : sizeof(bytes);
 	struct uw_bytes c = uw_bytes_of(bytes, sizeof(bytes));
 	int err = n < 8 ? -EBADMSG : sym_section_read(&file->info, off, bytes, n);
@@ -75,14 +75,14 @@ int dw_file_units(struct dw_file *file)
 	size_t room = 0;
 	int err = 0;
 
-	if (file->units || !file->info.size)
+	if (file->units || !file->info.source.size)
 		return 0;
-	while (!err && off < file->info.size && file->info.size - off > 8) {
+	while (!err && off < file->info.source.size && file->info.source.size - off > 8) {
 		struct uw_bytes c;
 
 		/* Small units follow each other: one read has many headers. */
 		if (off < from || off - from >= have || have - (off - from) < HEADER_MAX) {
-			uint64_t left = file->info.size - off;
+			uint64_t left = file->info.source.size - off;
 
 			from = off;
 			have = left < HEADER_READ ? left : HEADER_READ;
@@ -161,7 +161,7 @@ static int read_bytes(struct dw_unit *u)
 	uint8_t *bytes;
 	int err;
 
-	if (f->info.bytes)
+	if (f->info.source.image)
 		return sym_section_map(&f->info, u->off, u->size, &u->bytes, &u->owned);
 	bytes = dw_spare_take(&f->unit_spare, u->size, &room);
 	if (!bytes)

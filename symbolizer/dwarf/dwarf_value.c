@@ -20,7 +20,7 @@ static int indexed_addr(const struct dw_unit *u, uint64_t index, uint64_t *out)
 	uint64_t off = u->root.addr_base, value = 0;
 	int err;
 
-	if (index > (uint64_t)1 << 32 || off > base->file->addr.size)
+	if (index > (uint64_t)1 << 32 || off > base->file->addr.source.size)
 		return -EBADMSG;
 	err = sym_section_read(&base->file->addr, off + index * u->addr_size, &value, u->addr_size);
 	if (!err)
@@ -90,7 +90,7 @@ int dw_value_text(const struct dw_unit *u, const struct dw_value *value, char *o
 	case DW_FORM_strx3:
 	case DW_FORM_strx4:
 	case DW_FORM_GNU_str_index:
-		if (value->u > (uint64_t)1 << 32 || u->root.str_base > f->str_offsets.size)
+		if (value->u > (uint64_t)1 << 32 || u->root.str_base > f->str_offsets.source.size)
 			return -EBADMSG;
 		err = sym_section_read(&f->str_offsets, u->root.str_base + value->u * u->off_size,
 				       &off, u->off_size);
@@ -133,7 +133,7 @@ static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *ou
 	uint8_t piece[PIECE];
 
 	for (;;) {
-		uint64_t left = off < s->size ? s->size - off : 0;
+		uint64_t left = off < s->source.size ? s->source.size - off : 0;
 		uint64_t n = left < PIECE ? left : PIECE;
 		struct uw_bytes c = uw_bytes_of(piece, n);
 		int err = sym_section_read(s, off, piece, n);
@@ -220,7 +220,7 @@ static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out
 	uint8_t piece[PIECE];
 
 	for (;;) {
-		uint64_t left = off < s->size ? s->size - off : 0;
+		uint64_t left = off < s->source.size ? s->source.size - off : 0;
 		uint64_t n = left < PIECE ? left : PIECE;
 		struct uw_bytes c = uw_bytes_of(piece, n);
 		const uint8_t *last = piece; /* entries before it were read completely */
@@ -255,7 +255,8 @@ int dw_ranges_add(const struct dw_unit *u, const struct dw_value *low, const str
 					 out);
 		if (ranges->form != DW_FORM_rnglistx)
 			return add_list(u, ranges->u, out);
-		if (ranges->u > (uint64_t)1 << 32 || u->root.rnglists_base > u->file->rnglists.size)
+		if (ranges->u > (uint64_t)1 << 32 ||
+		    u->root.rnglists_base > u->file->rnglists.source.size)
 			return -EBADMSG;
 		err = sym_section_read(&u->file->rnglists,
 				       u->root.rnglists_base + ranges->u * u->off_size, &off,

@@ -316,8 +316,7 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	    off > image->source.size || size > image->source.size - off)
 		return -EBADMSG;
 	if (b->unread) {
-		err = sym_unread_add(b->unread, image->source.base + names_off, names_size,
-				     &names.flag);
+		err = sym_unread_add(b->unread, names_off, names_size, &names.flag);
 		if (err) {
 			b->odd = err;
 			return 0;

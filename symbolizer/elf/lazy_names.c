@@ -37,10 +37,9 @@ struct cached {
 };
 
 struct sym_unread {
-	int fd;
-	struct uw_view view; /* of the same file, or empty */
+	struct uw_source source; /* the file; the descriptor is owned */
 	struct {
-		uint64_t off, size; /* in the file */
+		uint64_t off, size;
 	} strings[SYM_UNREAD_N];
 	unsigned int n_strings, n_some;
 	pthread_mutex_t lock; /* protects all fields below */
@@ -51,19 +50,19 @@ struct sym_unread {
 	char *best, *other;	       /* buffers, ROOM bytes each */
 };
 
-int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out)
+int sym_unread_new(const struct uw_source *source, struct sym_unread **out)
 {
 	struct sym_unread *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
-	u->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	u->view = *view;
+	u->source = *source;
+	u->source.fd = fcntl(source->fd, F_DUPFD_CLOEXEC, 3);
 	u->best = malloc(ROOM);
 	u->other = malloc(ROOM);
-	if (u->fd < 0 || !u->best || !u->other) {
-		int err = u->fd < 0 ? -errno : -ENOMEM;
+	if (u->source.fd < 0 || !u->best || !u->other) {
+		int err = u->source.fd < 0 ? -errno : -ENOMEM;
 
 		sym_unread_free(u);
 		return err;
@@ -76,8 +75,8 @@ void sym_unread_free(struct sym_unread *u)
 {
 	if (!u)
 		return;
-	if (u->fd >= 0)
-		(void)close(u->fd);
+	if (u->source.fd >= 0)
+		(void)close(u->source.fd);
 	while (u->chunks) {
 		struct chunk *next = u->chunks->next;
 
@@ -105,7 +104,7 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 	}
 	if (u->n_strings == SYM_UNREAD_N || size > SYM_UNREAD_MAX)
 		return -E2BIG;
-	err = size ? uw_read_viewed(u->fd, &u->view, off, &first, 1) : -EBADMSG;
+	err = size ? uw_source_read(&u->source, off, &first, 1) : -EBADMSG;
 	if (err || first)
 		return err ? err : -EBADMSG;
 	*flag = u->n_strings ? SYM_NAME_SECOND : 0;
@@ -164,8 +163,8 @@ static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_
 	while (done < limit) {
 		size_t piece = done ? limit - done : limit < PIECE ? limit : PIECE;
 		const char *end;
-		int err = uw_read_viewed(u->fd, &u->view, u->strings[which].off + at + done,
-					 out + done, piece);
+		int err = uw_source_read(&u->source, u->strings[which].off + at + done, out + done,
+					 piece);
 
 		if (err)
 			return err;

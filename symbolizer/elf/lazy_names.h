@@ -13,7 +13,7 @@
 
 struct sym_table;
 struct sym_unread;
-struct uw_view;
+struct uw_source;
 
 /* Flags in an entry's name, in addition to SYM_ENTRY_OPEN. Offsets are below these bits. */
 #define SYM_NAME_STUB	((uint32_t)1 << 30) /* SYM_STUB_SUFFIX must be appended */
@@ -27,12 +27,15 @@ struct sym_alias {
 	uint32_t name;	/* a name that may be better than the entry's; same format */
 };
 
-/* Create a reader of lazy names. fd is duplicated; the view must stay as long as the reader. */
-int sym_unread_new(int fd, const struct uw_view *view, struct sym_unread **out);
+/*
+ * Create a reader of lazy names. source is a file, whose descriptor is duplicated; its view must
+ * stay as long as the reader.
+ */
+int sym_unread_new(const struct uw_source *source, struct sym_unread **out);
 void sym_unread_free(struct sym_unread *unread); /* NULL is fine */
 
 /*
- * Add a string table of the file, at most SYM_UNREAD_N: size bytes at off, beginning with an empty
+ * Add a string table of the source, at most SYM_UNREAD_N: size bytes at off, beginning with an empty
  * name. Adding the same table again returns the same flag. *flag marks names of this table. -E2BIG:
  * too large, or too many tables; -EBADMSG: damaged.
  */

@@ -41,7 +41,7 @@ struct sym_blocks { /* a cache; each page has exactly one slot */
 
 void sym_section_keep_pages(struct sym_section *s)
 {
-	if (s->size && !s->bytes && !s->blocks)
+	if (s->source.size && !s->source.image && !s->blocks)
 		s->blocks = calloc(1, sizeof(*s->blocks));
 }
 
@@ -50,7 +50,7 @@ static int read_page(const struct sym_section *s, uint64_t number, const uint8_t
 {
 	struct sym_blocks *b = s->blocks;
 	size_t at = number % PAGES;
-	uint64_t left = s->size - number * PAGE;
+	uint64_t left = s->source.size - number * PAGE;
 	int err;
 
 	*out = b->bytes[at];
@@ -61,7 +61,7 @@ static int read_page(const struct sym_section *s, uint64_t number, const uint8_t
 	if (!b->bytes[at])
 		return -ENOMEM;
 	b->number[at] = UINT64_MAX;
-	err = uw_read_at(s->fd, s->off + number * PAGE, b->bytes[at], left < PAGE ? left : PAGE);
+	err = uw_source_read(&s->source, number * PAGE, b->bytes[at], left < PAGE ? left : PAGE);
 	if (err)
 		return err;
 	b->number[at] = number;
@@ -89,15 +89,10 @@ static int read_pages(const struct sym_section *s, uint64_t off, uint8_t *out, u
 
 int sym_section_read(const struct sym_section *s, uint64_t off, void *out, uint64_t size)
 {
-	if (off > s->size || size > s->size - off)
+	if (off > s->source.size || size > s->source.size - off)
 		return -EBADMSG;
-	if (s->blocks && size <= PAGE)
-		return read_pages(s, off, out, size);
-	if (!s->bytes)
-		return uw_read_at(s->fd, s->off + off, out, size);
-	if (size)
-		memcpy(out, s->bytes + off, size);
-	return 0;
+	return s->blocks && size <= PAGE ? read_pages(s, off, out, size)
+					 : uw_source_read(&s->source, off, out, size);
 }
 
 int sym_section_map(const struct sym_section *s, uint64_t off, uint64_t size, const uint8_t **out,
@@ -107,10 +102,10 @@ int sym_section_map(const struct sym_section *s, uint64_t off, uint64_t size, co
 	int err;
 
 	*owned = NULL;
-	if (off > s->size || size > s->size - off)
+	if (off > s->source.size || size > s->source.size - off)
 		return -EBADMSG;
-	if (s->bytes) {
-		*out = s->bytes + off;
+	if (s->source.image) {
+		*out = s->source.image + off;
 		return 0;
 	}
 	copy = malloc(size + 1);
@@ -129,7 +124,7 @@ int sym_section_text(const struct sym_section *s, uint64_t off, char *out, size_
 {
 	size_t have = 0;
 
-	if (off >= s->size)
+	if (off >= s->source.size)
 		return -EBADMSG;
 	while (have < room - 1) {
 		/* Most strings are short. */
@@ -138,9 +133,10 @@ int sym_section_text(const struct sym_section *s, uint64_t off, char *out, size_
 		int err;
 
 		want = want < room - 1 - have ? want : room - 1 - have;
-		if (off + have >= s->size)
+		if (off + have >= s->source.size)
 			return -EBADMSG; /* the string has no end */
-		n = s->size - off - have < want ? (size_t)(s->size - off - have) : want;
+		n = s->source.size - off - have < want ? (size_t)(s->source.size - off - have)
+						       : want;
 		err = sym_section_read(s, off + have, out + have, n);
 		if (err)
 			return err;
@@ -188,14 +184,18 @@ static int put(struct sink *sink, const uint8_t *bytes, size_t n)
 }
 
 /* Unpack a section that fits into memory in one call, which takes half the time. */
-static int unpack_whole(const struct sym_section *packed, struct sink *sink)
+static int unpack_whole(const struct uw_source *packed, struct sink *sink)
 {
 	struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
-	const uint8_t *in;
-	uint8_t *owned = NULL;
+	const uint8_t *in = packed->image;
+	void *owned = NULL;
 	size_t n;
-	int err = d ? sym_section_map(packed, 0, packed->size, &in, &owned) : -ENOMEM;
+	int err = d ? 0 : -ENOMEM;
 
+	if (!err && !in) {
+		err = uw_source_load(packed, 0, packed->size, 1, &owned);
+		in = owned;
+	}
 	if (!err && libdeflate_zlib_decompress(d, in, packed->size, sink->bytes, sink->size, &n) !=
 			    LIBDEFLATE_SUCCESS)
 		err = -EBADMSG;
@@ -207,7 +207,7 @@ static int unpack_whole(const struct sym_section *packed, struct sink *sink)
 }
 
 /* Unpack zlib data in chunks, for sections that are too large for unpack_whole. */
-static int unpack_zlib(const struct sym_section *packed, struct sink *sink)
+static int unpack_zlib(const struct uw_source *packed, struct sink *sink)
 {
 	uint8_t *in = malloc(CHUNK), *out = malloc(CHUNK);
 	z_stream z = { 0 };
@@ -223,7 +223,7 @@ static int unpack_zlib(const struct sym_section *packed, struct sink *sink)
 			err = -EBADMSG;
 			break;
 		}
-		err = sym_section_read(packed, off, in, n);
+		err = uw_source_read(packed, off, in, n);
 		off += n;
 		z.next_in = in;
 		z.avail_in = (uInt)n;
@@ -250,7 +250,7 @@ static int unpack_zlib(const struct sym_section *packed, struct sink *sink)
 }
 
 /* Unpack zstd data in chunks. */
-static int unpack_zstd(const struct sym_section *packed, struct sink *sink)
+static int unpack_zstd(const struct uw_source *packed, struct sink *sink)
 {
 	uint8_t *in = malloc(CHUNK), *out = malloc(CHUNK);
 	ZSTD_DStream *stream = ZSTD_createDStream();
@@ -268,7 +268,7 @@ static int unpack_zstd(const struct sym_section *packed, struct sink *sink)
 			err = -EBADMSG;
 			break;
 		}
-		err = sym_section_read(packed, off, in, n);
+		err = uw_source_read(packed, off, in, n);
 		off += n;
 		while (!err && rc && from.pos < from.size) {
 			ZSTD_outBuffer to = { .dst = out, .size = CHUNK };
@@ -297,7 +297,7 @@ static int unnamed_file(void)
  * Unpack a compressed section to memory or to a file. size is the unpacked size that the header
  * states.
  */
-static int unpack(const struct sym_section *packed, uint64_t type, uint64_t size,
+static int unpack(const struct uw_source *packed, uint64_t type, uint64_t size,
 		  struct sym_section *out)
 {
 	struct sink sink = { .fd = -1, .size = size };
@@ -305,6 +305,8 @@ static int unpack(const struct sym_section *packed, uint64_t type, uint64_t size
 
 	if (type != ELFCOMPRESS_ZLIB && type != ELFCOMPRESS_ZSTD)
 		return -ENOTSUP;
+	if (!packed->size)
+		return -EBADMSG;
 	if (size > UNPACKED_MAX || size / RATIO_MAX > packed->size)
 		return -E2BIG;
 	if (size <= MEMORY_MAX) {
@@ -330,71 +332,63 @@ static int unpack(const struct sym_section *packed, uint64_t type, uint64_t size
 			(void)close(sink.fd);
 		return err;
 	}
-	*out = (struct sym_section){ .size = size,
-				     .bytes = sink.bytes,
+	*out = (struct sym_section){ .source = { .size = size, .image = sink.bytes, .fd = sink.fd },
 				     .owned = sink.bytes,
-				     .fd = sink.fd,
 				     .own_fd = sink.fd };
 	return 0;
 }
 
 /* ---- opening ------------------------------------------------------------------ */
 
+/* Return size bytes of the source, from its byte n on. They are read from the file, not its view. */
+static struct uw_source part_of(const struct uw_source *from, uint64_t n, uint64_t size)
+{
+	return (struct uw_source){ .image = from->image ? from->image + n : NULL,
+				   .fd = from->fd,
+				   .base = from->base + n,
+				   .size = size };
+}
+
 static int raw_section(const struct sym_image *image, const Elf64_Shdr *s, struct sym_section *out)
 {
 	if (s->sh_offset > image->source.size || s->sh_size > image->source.size - s->sh_offset)
 		return -EBADMSG;
 	*out = (struct sym_section){
-		.size = s->sh_size,
-		.bytes = image->source.fd < 0 ? image->source.image + s->sh_offset : NULL,
-		.fd = image->source.fd,
-		.off = image->source.base + s->sh_offset,
+		.source = part_of(&image->source, s->sh_offset, s->sh_size),
 		.own_fd = -1,
 	};
 	return 0;
 }
 
-/* Return the section without its first n bytes. */
-static struct sym_section behind(const struct sym_section *s, uint64_t n)
-{
-	struct sym_section rest = *s;
-
-	rest.size -= n;
-	rest.off += n;
-	rest.bytes = s->bytes ? s->bytes + n : NULL;
-	return rest;
-}
-
 /* Unpack a section with a compression header (gABI, SHF_COMPRESSED). */
-static int open_compressed(const struct sym_image *image, const struct sym_section *raw,
-			   struct sym_section *out)
+static int open_compressed(bool narrow_class, const struct uw_source *raw, struct sym_section *out)
 {
-	struct sym_section packed;
+	struct uw_source packed;
 	Elf64_Chdr head;
 	Elf32_Chdr narrow;
 	int err;
 
-	if (image->narrow) {
-		err = sym_section_read(raw, 0, &narrow, sizeof(narrow));
+	if (narrow_class) {
+		err = uw_source_read(raw, 0, &narrow, sizeof(narrow));
 		if (err)
 			return err;
-		packed = behind(raw, sizeof(narrow));
+		packed = part_of(raw, sizeof(narrow), raw->size - sizeof(narrow));
 		return unpack(&packed, narrow.ch_type, narrow.ch_size, out);
 	}
-	err = sym_section_read(raw, 0, &head, sizeof(head));
+	err = uw_source_read(raw, 0, &head, sizeof(head));
 	if (err)
 		return err;
-	packed = behind(raw, sizeof(head));
+	packed = part_of(raw, sizeof(head), raw->size - sizeof(head));
 	return unpack(&packed, head.ch_type, head.ch_size, out);
 }
 
 /* Open a section in GNU's older format: "ZLIB", then the unpacked size, big-endian. */
-static int open_zdebug(const struct sym_section *raw, struct sym_section *out)
+static int open_zdebug(const struct uw_source *raw, struct sym_section *out)
 {
-	struct sym_section packed;
+	struct uw_source packed;
 	uint8_t head[12];
 	uint64_t size = 0;
-	int err = sym_section_read(raw, 0, head, sizeof(head));
+	int err = uw_source_read(raw, 0, head, sizeof(head));
 
 	if (err)
 		return err;
@@ -402,7 +396,7 @@ static int open_zdebug(const struct sym_section *raw, struct sym_section *out)
 		return -EBADMSG;
 	for (int i = 4; i < 12; i++)
 		size = size << 8 | head[i];
-	packed = behind(raw, sizeof(head));
+	packed = part_of(raw, sizeof(head), raw->size - sizeof(head));
 	return unpack(&packed, ELFCOMPRESS_ZLIB, size, out);
 }
 
@@ -418,16 +412,16 @@ int sym_section_open(const struct sym_image *image, const char *name, struct sym
 		if (err)
 			return err;
 		if (s->sh_flags & SHF_COMPRESSED)
-			return open_compressed(image, &raw, out);
+			return open_compressed(image->narrow, &raw.source, out);
 		*out = raw;
-		return raw.size ? 0 : -ENOENT;
+		return raw.source.size ? 0 : -ENOENT;
 	}
 	(void)snprintf(older, sizeof(older), ".z%s", name + 1);
 	s = sym_image_section(image, older);
 	if (!s)
 		return -ENOENT;
 	err = raw_section(image, s, &raw);
-	return err ? err : open_zdebug(&raw, out);
+	return err ? err : open_zdebug(&raw.source, out);
 }
 
 void sym_section_close(struct sym_section *s)
@@ -436,7 +430,7 @@ void sym_section_close(struct sym_section *s)
 		free(s->blocks->bytes[i]);
 	free(s->blocks);
 	free(s->owned);
-	if (s->size && s->own_fd >= 0)
+	if (s->source.size && s->own_fd >= 0)
 		(void)close(s->own_fd);
-	*s = (struct sym_section){ .fd = -1, .own_fd = -1 };
+	*s = (struct sym_section){ .source.fd = -1, .own_fd = -1 };
 }

@@ -13,12 +13,9 @@
 struct sym_blocks;
 
 struct sym_section {
-	uint64_t size;	      /* 0: no such section */
-	const uint8_t *bytes; /* the whole section in memory; NULL: read it from fd */
-	int fd;		      /* the file to read from */
-	uint64_t off;
-	uint8_t *owned;		   /* bytes, if they belong to this section */
-	int own_fd;		   /* fd, if it belongs to this section; -1 */
+	struct uw_source source;   /* of its bytes; without bytes: no such section */
+	uint8_t *owned;		   /* the source's memory, if it belongs to this section */
+	int own_fd;		   /* the source's fd, if it belongs to this section; -1 */
 	struct sym_blocks *blocks; /* cached pages; owned; NULL: not cached */
 };
 

@@ -147,7 +147,7 @@ int sym_table_open_brief(int fd, const struct uw_view *view, uint64_t elf_off, i
 	err = sym_image_init_viewed(&image, fd, elf_off, view);
 	if (err)
 		return err;
-	err = has_many_names(&image) ? sym_unread_new(fd, view, &unread) : -EAGAIN;
+	err = has_many_names(&image) ? sym_unread_new(&image.source, &unread) : -EAGAIN;
 	if (!err && n)
 		err = choose_pages(&image, vaddrs, n, &pages);
 	if (!err)

@@ -53,7 +53,8 @@ static int open_section(const uint8_t *frame, size_t n)
 	memcpy(bytes + sizeof(head), frame, n);
 	err = sym_section_open(&image, ".debug_info", &section);
 	if (!err) {
-		CHECK(section.size == sizeof(TEXT) && !memcmp(section.bytes, TEXT, sizeof(TEXT)),
+		CHECK(section.source.size == sizeof(TEXT) &&
+			      !memcmp(section.source.image, TEXT, sizeof(TEXT)),
 		      "what was packed");
 		sym_section_close(&section);
 	}
