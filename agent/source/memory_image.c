@@ -17,7 +17,7 @@
 #define DYNAMIC_MAX 1024
 #define CHUNK	    65536
 
-struct mapped {
+struct headers {
 	Elf64_Ehdr ehdr;
 	Elf64_Phdr phdrs[PHDRS_MAX];
 	uint64_t bias;
@@ -28,7 +28,7 @@ struct mapped {
  * Read the ELF header at start and its program headers, and compute the bias. -ENOENT if memory
  * has no usable ELF header there.
  */
-static int read_header(uw_read_fn read, void *ctx, uint64_t start, struct mapped *m)
+static int read_header(uw_read_fn read, void *ctx, uint64_t start, struct headers *m)
 {
 	bool has_first = false;
 
@@ -59,7 +59,7 @@ static int read_header(uw_read_fn read, void *ctx, uint64_t start, struct mapped
 size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load *out, size_t max)
 {
 	const uint64_t page = 4096;
-	struct mapped m;
+	struct headers m;
 	size_t n = 0;
 
 	if (read_header(read, ctx, start, &m))
@@ -82,7 +82,7 @@ size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load
 
 int image_build_id(uw_read_fn read, void *ctx, uint64_t start, struct uw_build_id *out)
 {
-	struct mapped m;
+	struct headers m;
 	uint8_t note[NOTES_MAX];
 	int err = read_header(read, ctx, start, &m);
 
@@ -204,7 +204,7 @@ static bool is_address(int64_t tag)
 }
 
 /* Subtract the load bias from the addresses in the dynamic section of image. */
-static void take_bias(const struct mapped *m, uint8_t *image, uint64_t size)
+static void take_bias(const struct headers *m, uint8_t *image, uint64_t size)
 {
 	for (size_t i = 0; i < m->ehdr.e_phnum; i++) {
 		const Elf64_Phdr *p = &m->phdrs[i];
@@ -228,7 +228,7 @@ static void take_bias(const struct mapped *m, uint8_t *image, uint64_t size)
 
 int image_read(uw_read_fn read, void *ctx, uint64_t start, uint8_t **out, size_t *out_size)
 {
-	struct mapped m;
+	struct headers m;
 	uint64_t size = 0, table;
 	uint8_t *image;
 	int err = read_header(read, ctx, start, &m);

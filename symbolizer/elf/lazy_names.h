@@ -35,8 +35,8 @@ int sym_unread_new(const struct uw_source *source, struct sym_unread **out);
 void sym_unread_free(struct sym_unread *unread); /* NULL is fine */
 
 /*
- * Add a string table of the source, at most SYM_UNREAD_N: size bytes at off, beginning with an empty
- * name. Adding the same table again returns the same flag. *flag marks names of this table. -E2BIG:
+ * Add a string table of the source, at most SYM_UNREAD_N: size bytes at off, beginning with an
+ * empty name. Adding the same table again returns the same flag. *flag marks names of this table. -E2BIG:
  * too large, or too many tables; -EBADMSG: damaged.
  */
 int sym_unread_add(struct sym_unread *unread, uint64_t off, uint64_t size, uint32_t *flag);

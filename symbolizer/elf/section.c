@@ -340,7 +340,7 @@ static int unpack(const struct uw_source *packed, uint64_t type, uint64_t size,
 
 /* ---- opening ------------------------------------------------------------------ */
 
-/* Return size bytes of the source, from its byte n on. They are read from the file, not its view. */
+/* Return size bytes of the source from its byte n on, without the file's view. */
 static struct uw_source part_of(const struct uw_source *from, uint64_t n, uint64_t size)
 {
 	return (struct uw_source){ .image = from->image ? from->image + n : NULL,
