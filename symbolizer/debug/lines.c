@@ -2,6 +2,7 @@
 #include "symbolizer/debug/lines.h"
 
 #include "base/growth.h"
+#include "base/hash.h"
 #include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/debug/lines_pack.h"
@@ -28,8 +29,7 @@ struct sym_lines {
 	size_t n_pieces, room_pieces, n_rows, room_rows, n_scopes, room_scopes;
 	size_t n_loose; /* pieces after n_pieces that sym_lines_settle has not sorted in yet */
 	size_t names_size, room_names;
-	uint32_t *index; /* hash table of fresh names: offset + 1; 0: free */
-	size_t n_index, room_index;
+	struct uw_hash_index by_name; /* the offsets of fresh names */
 	bool grown;
 };
 
@@ -53,7 +53,7 @@ void sym_lines_free(struct sym_lines *lines)
 	free(lines->rows);
 	free(lines->scopes);
 	free(lines->names);
-	free(lines->index);
+	uw_hash_fini(&lines->by_name);
 	free(lines);
 }
 
@@ -82,61 +82,29 @@ static struct sym_flat fresh_of(const struct sym_lines *l)
 				  .names_size = l->names_size };
 }
 
-/* Double the hash table of names. */
-static int grow_index(struct sym_lines *l)
-{
-	size_t room = l->room_index ? l->room_index * 2 : 1024;
-	uint32_t *index = calloc(room, sizeof(*index));
-
-	if (!index)
-		return -ENOMEM;
-	for (size_t i = 0; i < l->room_index; i++) {
-		const char *name;
-		size_t at;
-
-		if (!l->index[i])
-			continue;
-		name = l->names + l->index[i] - 1;
-		for (at = uw_checksum(name, strlen(name), 1) & (room - 1); index[at];
-		     at = (at + 1) & (room - 1))
-			;
-		index[at] = l->index[i];
-	}
-	free(l->index);
-	l->index = index;
-	l->room_index = room;
-	return 0;
-}
-
 /* Return the offset of a name among the fresh names; add it if needed. */
 static int intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out)
 {
-	size_t at;
+	uint64_t hash = uw_checksum(text, n, 1);
+	struct uw_hash_search at;
+	uint32_t off = uw_hash_first(&l->by_name, hash, &at);
 	int err;
 
-	if (l->n_index * 2 >= l->room_index) {
-		err = grow_index(l);
+	while (off != UW_HASH_NONE && (strncmp(l->names + off, text, n) || l->names[off + n]))
+		off = uw_hash_next(&at);
+	if (off == UW_HASH_NONE) {
+		err = UW_ARRAY_RESERVE(l->names, l->names_size + n + 1, l->room_names,
+				       SYM_LINES_NAMES_MAX);
+		off = (uint32_t)l->names_size;
+		if (!err)
+			err = uw_hash_add(&l->by_name, hash, off);
 		if (err)
 			return err;
+		memcpy(l->names + off, text, n);
+		l->names[off + n] = '\0';
+		l->names_size += n + 1;
 	}
-	for (at = uw_checksum(text, n, 1) & (l->room_index - 1); l->index[at];
-	     at = (at + 1) & (l->room_index - 1)) {
-		const char *name = l->names + l->index[at] - 1;
-
-		if (!strncmp(name, text, n) && !name[n]) {
-			*out = l->index[at] - 1;
-			return 0;
-		}
-	}
-	err = UW_ARRAY_RESERVE(l->names, l->names_size + n + 1, l->room_names, SYM_LINES_NAMES_MAX);
-	if (err)
-		return err;
-	*out = (uint32_t)l->names_size;
-	memcpy(l->names + l->names_size, text, n);
-	l->names[l->names_size + n] = '\0';
-	l->names_size += n + 1;
-	l->index[at] = *out + 1;
-	l->n_index++;
+	*out = off;
 	return 0;
 }
 
