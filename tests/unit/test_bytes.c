@@ -78,6 +78,18 @@ static void test_words_are_little_endian(void)
 	CHECK(uw_bytes_done(&b) && !b.err, "all taken");
 }
 
+static void test_numbers_of_other_sizes(void)
+{
+	const uint8_t in[] = { 1, 2, 3, 4, 0xff };
+	struct uw_bytes b = uw_bytes_of(in, sizeof(in));
+
+	CHECK(uw_bytes_uint(&b, 3) == 0x030201, "three bytes");
+	CHECK(uw_bytes_uint(&b, 1) == 4 && uw_bytes_uint(&b, 1) == 0xff, "one byte");
+	CHECK(!b.err && uw_bytes_uint(&b, 1) == 0 && b.err == -EBADMSG, "no more");
+	b = uw_bytes_of(in, sizeof(in));
+	CHECK(uw_bytes_uint(&b, 8) == 0 && b.err == -EBADMSG && b.pos == in, "too few");
+}
+
 static void test_take_is_bounded_and_failure_sticks(void)
 {
 	/* A block of one byte, then a block that claims five bytes when one is left. */
@@ -91,6 +103,10 @@ static void test_take_is_bounded_and_failure_sticks(void)
 	CHECK(uw_bytes_u8(&b) == 0 && b.err == -EBADMSG, "so does every later read");
 	CHECK(b.pos == in + 3, "pos still shows where");
 	CHECK(uw_bytes_left(&b) == 0, "nothing is left after a failure");
+	uw_bytes_skip(&b, 0);
+	CHECK(b.err == -EBADMSG, "reading nothing does not make it good");
+	CHECK(uw_bytes_take(&b, 0).err == -EBADMSG, "nor is a part of it good");
+	CHECK(uw_bytes_uleb(&b) == 0 && uw_bytes_sleb(&b) == 0 && b.pos == in + 3, "nor a number");
 }
 
 static void test_strings_end_inside(void)
@@ -107,6 +123,7 @@ int main(void)
 {
 	test_lebs_read_every_case();
 	test_words_are_little_endian();
+	test_numbers_of_other_sizes();
 	test_take_is_bounded_and_failure_sticks();
 	test_strings_end_inside();
 	return check_done();
