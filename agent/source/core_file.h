@@ -6,6 +6,7 @@
 #define AGENT_SOURCE_CORE_FILE_H
 
 #include "agent/source/frozen.h"
+#include "base/bytes.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -62,15 +63,5 @@ int core_read_notes(struct core *c, uint64_t off, uint64_t size);
 
 /* Add all mappings, with their build-ids. Return 0 or a negative code. */
 int core_add_mappings(struct core *c);
-
-static inline uint32_t core_u32(const uint8_t *p)
-{
-	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static inline uint64_t core_u64(const uint8_t *p)
-{
-	return core_u32(p) | (uint64_t)core_u32(p + 4) << 32;
-}
 
 #endif

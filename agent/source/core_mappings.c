@@ -42,8 +42,8 @@ static int add_files(struct core *c)
 	if (!p)
 		return 0;
 	end = p + c->files_size;
-	count = c->files_size >= 16 ? core_u64(p) : 0;
-	page = count ? core_u64(p + 8) : 0;
+	count = c->files_size >= 16 ? uw_bytes_little8(p) : 0;
+	page = count ? uw_bytes_little8(p + 8) : 0;
 	if (c->files_size < 16 || count > (c->files_size - 16) / 24)
 		goto damaged;
 	name = (const char *)p + 16 + count * 24;
@@ -51,8 +51,8 @@ static int add_files(struct core *c)
 		static const char gone[] = " (deleted)";
 		const uint8_t *entry = p + 16 + i * 24;
 		size_t length = strnlen(name, (size_t)(end - (const uint8_t *)name));
-		struct event_mapping m = { .start = core_u64(entry),
-					   .end = core_u64(entry + 8),
+		struct event_mapping m = { .start = uw_bytes_little8(entry),
+					   .end = uw_bytes_little8(entry + 8),
 					   .path = name,
 					   .prot = PROT_READ | PROT_EXEC };
 		const struct core_segment *s = core_segment_at(c, m.start);
@@ -60,7 +60,8 @@ static int add_files(struct core *c)
 		if ((const uint8_t *)name + length == end)
 			goto damaged;
 		name += length + 1;
-		if (m.start >= m.end || __builtin_mul_overflow(core_u64(entry + 16), page, &m.off))
+		if (m.start >= m.end ||
+		    __builtin_mul_overflow(uw_bytes_little8(entry + 16), page, &m.off))
 			continue;
 		if (s)
 			m.prot = prot_of(s->flags);

@@ -43,7 +43,7 @@ static int on_prstatus(struct core *c, uint64_t off, uint32_t size)
 	err = core_read_at(c, off, bytes, size);
 	if (err)
 		return err;
-	thread.tid = core_u32(bytes + PRSTATUS_PID);
+	thread.tid = uw_bytes_little(bytes + PRSTATUS_PID);
 	machine_read_regset(machine, bytes + PRSTATUS_REGS, &thread.regs);
 	if (asprintf(&thread.name, "%s:%" PRIu32, c->base, thread.tid) < 0)
 		return -ENOMEM;
@@ -66,7 +66,7 @@ static int on_pac_mask(struct core *c, uint64_t off, uint32_t size)
 		return 0;
 	err = core_read_at(c, off, bytes, size);
 	if (!err)
-		c->frozen.threads[c->frozen.n_threads - 1].code_mask = core_u64(bytes + 8);
+		c->frozen.threads[c->frozen.n_threads - 1].code_mask = uw_bytes_little8(bytes + 8);
 	return err;
 }
 
@@ -81,8 +81,8 @@ static int on_prpsinfo(struct core *c, uint64_t off, uint32_t size)
 	err = core_read_at(c, off, bytes, size);
 	if (err)
 		return err;
-	if (core_u32(bytes + PRPSINFO_PID))
-		c->frozen.pid = core_u32(bytes + PRPSINFO_PID);
+	if (uw_bytes_little(bytes + PRPSINFO_PID))
+		c->frozen.pid = uw_bytes_little(bytes + PRPSINFO_PID);
 	memcpy(c->frozen.comm, bytes + PRPSINFO_COMM, 16);
 	c->frozen.comm[16] = '\0';
 	return 0;
@@ -100,14 +100,14 @@ static int on_auxv(struct core *c, uint64_t off, uint32_t size)
 	if (err)
 		return err;
 	for (uint32_t i = 0; i + 16 <= size; i += 16) {
-		if (core_u64(bytes + i) == AT_PHDR)
-			c->phdr = core_u64(bytes + i + 8);
-		else if (core_u64(bytes + i) == AT_PHNUM)
-			c->n_phdrs = core_u64(bytes + i + 8);
-		else if (core_u64(bytes + i) == AT_EXECFN)
-			c->program = core_u64(bytes + i + 8);
-		else if (core_u64(bytes + i) == AT_SYSINFO_EHDR)
-			c->vdso = core_u64(bytes + i + 8);
+		if (uw_bytes_little8(bytes + i) == AT_PHDR)
+			c->phdr = uw_bytes_little8(bytes + i + 8);
+		else if (uw_bytes_little8(bytes + i) == AT_PHNUM)
+			c->n_phdrs = uw_bytes_little8(bytes + i + 8);
+		else if (uw_bytes_little8(bytes + i) == AT_EXECFN)
+			c->program = uw_bytes_little8(bytes + i + 8);
+		else if (uw_bytes_little8(bytes + i) == AT_SYSINFO_EHDR)
+			c->vdso = uw_bytes_little8(bytes + i + 8);
 	}
 	return 0;
 }
@@ -156,9 +156,9 @@ int core_read_notes(struct core *c, uint64_t off, uint64_t size)
 
 		if (err)
 			return err;
-		name_size = core_u32(head);
-		desc_size = core_u32(head + 4);
-		type = core_u32(head + 8);
+		name_size = uw_bytes_little(head);
+		desc_size = uw_bytes_little(head + 4);
+		type = uw_bytes_little(head + 8);
 		desc = off + 12 + (((uint64_t)name_size + 3) & ~(uint64_t)3);
 		if (desc > end || desc_size > end - desc) {
 			frozen_damage(&c->frozen, -EBADMSG,

@@ -1,6 +1,8 @@
 /* agent/source/machine.c: the supported machines, as data. */
 #include "agent/source/machine.h"
 
+#include "base/bytes.h"
+
 #include <elf.h>
 #include <string.h>
 
@@ -120,16 +122,6 @@ int machine_reg(const struct machine *machine, const char *name)
 	return machine->elf == EM_AARCH64 && !strcmp(name, "lr") ? UW_AARCH64_LR : MACHINE_NO_REG;
 }
 
-/* Return the little-endian word with index i. */
-static uint64_t word(const uint8_t *bytes, size_t i)
-{
-	uint64_t value = 0;
-
-	for (size_t k = 8; k-- > 0;)
-		value = value << 8 | bytes[8 * i + k];
-	return value;
-}
-
 void machine_read_regset(const struct machine *machine, const uint8_t *bytes, struct uw_regs *out)
 {
 	*out = (struct uw_regs){ .known = 0 };
@@ -138,12 +130,14 @@ void machine_read_regset(const struct machine *machine, const uint8_t *bytes, st
 
 		if (reg < 0)
 			continue;
-		out->value[reg] = word(bytes, i);
+		out->value[reg] = uw_bytes_little8(bytes + 8 * i);
 		out->known |= (uint64_t)1 << reg;
 	}
 }
 
 uint64_t machine_thread_pointer(const struct machine *machine, const uint8_t *bytes)
 {
-	return machine->thread_pointer < 0 ? 0 : word(bytes, (size_t)machine->thread_pointer);
+	return machine->thread_pointer < 0
+		       ? 0
+		       : uw_bytes_little8(bytes + 8 * (size_t)machine->thread_pointer);
 }

@@ -13,6 +13,7 @@
 #include "agent/source/frozen.h"
 #include "agent/source/machine.h"
 #include "agent/source/memory_image.h"
+#include "base/bytes.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -159,8 +160,7 @@ static int read_memory_files(struct snapshot *s)
 				   s->name, f->name, size);
 			break;
 		}
-		for (int k = 7; k >= 0; k--)
-			r->addr = r->addr << 8 | f->data[k];
+		r->addr = uw_bytes_little8(f->data);
 		left -= size;
 		r->size = size - 8;
 		r->bytes = f->data + 8;
