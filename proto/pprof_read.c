@@ -1,6 +1,7 @@
 /* proto/pprof_read.c: reads, unpacks and checks pprof profiles, which are untrusted input. */
 #include "proto/pprof_read.h"
 
+#include "base/search.h"
 #include "proto/arena.h"
 #include "proto/utf8.h"
 
@@ -63,19 +64,12 @@ static bool ids_init(struct ids *ids, void *const *items, size_t n, size_t id_at
 /* Return the index of the message with this id, or SIZE_MAX. */
 static size_t ids_find(const struct ids *ids, uint64_t id)
 {
-	size_t low = 0, high = ids->n;
+	size_t low;
 
 	/* Ids that count from 1 are found without a binary search. */
 	if (id - 1 < ids->n && ids->all[id - 1].id == id)
 		return ids->all[id - 1].index;
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (ids->all[mid].id < id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	low = UW_COUNT_WHILE(i, ids->n, ids->all[i].id < id);
 	return low < ids->n && ids->all[low].id == id ? ids->all[low].index : SIZE_MAX;
 }
 

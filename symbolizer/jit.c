@@ -354,7 +354,7 @@ void sym_jit_frames(const struct sym_jit *j, size_t i, uint64_t *off, uint32_t *
 
 int sym_jit_find(const struct sym_jit *j, uint64_t addr, struct sym_symbol *out)
 {
-	size_t low = UW_COUNT_UPTO(j->entries, j->n, addr, addr);
+	size_t low = UW_COUNT_WHILE(i, j->n, j->entries[i].addr <= addr);
 
 	if (!low || addr >= j->entries[low - 1].end)
 		return -ENOENT;

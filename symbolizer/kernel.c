@@ -262,7 +262,7 @@ static void order(struct sym_kernel *k)
 	for (size_t i = run; i < k->n_symbols; i++)
 		lowest = k->symbols[i].addr < lowest ? k->symbols[i].addr : lowest;
 	/* the first of the sorted run that is not below all later ones */
-	low = UW_COUNT_BELOW(k->symbols, run, addr, lowest);
+	low = UW_COUNT_WHILE(i, run, k->symbols[i].addr < lowest);
 	if (run < k->n_symbols)
 		qsort(k->symbols + low, k->n_symbols - low, sizeof(*k->symbols), compare);
 	for (size_t i = 1; i < k->n_symbols; i++) {
@@ -331,7 +331,7 @@ void sym_kernel_free(struct sym_kernel *kernel)
 /* Look up addr among the parsed symbols. */
 static void find_in_symbols(const struct sym_kernel *k, uint64_t addr, struct sym_kernel_found *out)
 {
-	size_t next = UW_COUNT_UPTO(k->symbols, k->n_symbols, addr, addr);
+	size_t next = UW_COUNT_WHILE(i, k->n_symbols, k->symbols[i].addr <= addr);
 
 	*out = (struct sym_kernel_found){ .next = UINT64_MAX };
 	if (next < k->n_symbols) {

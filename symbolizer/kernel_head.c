@@ -291,7 +291,7 @@ void sym_kernel_head_find(const struct sym_kernel_head *h, uint64_t addr,
 			  struct sym_kernel_found *out)
 {
 	/* the last block that begins at or before addr, + 1 */
-	size_t above = UW_COUNT_UPTO(h->blocks, h->n_blocks, addr, addr), from;
+	size_t above = UW_COUNT_WHILE(i, h->n_blocks, h->blocks[i].addr <= addr), from;
 
 	if (!above) {
 		*out = (struct sym_kernel_found){ .next = UINT64_MAX };

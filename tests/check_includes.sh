@@ -47,15 +47,15 @@ for room in text elf dwarf debug; do
 	before="$before|symbolizer/$room/[a-z0-9_]+\.h"
 	check symbolizer/$room "$before" "$own"
 done
-# What is written in one place for all: what text is, how arrays grow, the hash index, reading bytes, the
-# notes of ELF files. Nothing else of base/ is for the agent.
-check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h|base/text\.h' '(sqlite3|bpf/.*)\.h'
+# What is written in one place for all: what text is, how arrays grow, the hash index, reading bytes, binary
+# search, the notes of ELF files. Nothing else of base/ is for the agent.
+check proto      '(schema|proto)/[a-z0-9_]+(\.pb-c)?\.h|base/(text|search)\.h' '(sqlite3|bpf/.*)\.h'
 check compat     'compat/[a-z_]+\.h|base/elf_note\.h|(unwinder/unwinder|symbolizer/symbolizer|agent/source/(source|machine))\.h' "$own"
-check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/(text|bytes|growth|hash|elf_note)\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
+check agent      '(schema|agent)/[a-z0-9_/]+\.h|base/(text|bytes|growth|hash|search|elf_note)\.h|unwinder/unwinder\.h|symbolizer/symbolizer\.h|proto/[a-z0-9_]+(\.pb-c)?\.h|bpf/[a-z_]+\.skel\.h' 'vmlinux\.h'
 
 # Inside the agent: each directory, and the other directories that it may include.
 while read -r room others; do
-	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others:+${others// /|}|}$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer|base/(text|bytes|elf_note))\.h" 'vmlinux\.h'
+	check "agent/$room" "(schema/|proto/|bpf/|agent/|agent/(${others:+${others// /|}|}$room)/([a-z]+/)?)[a-z0-9_.-]+\.h|(unwinder/unwinder|symbolizer/symbolizer|base/(text|bytes|search|elf_note))\.h" 'vmlinux\.h'
 done <<-ROOMS
 	source
 	live opener source

@@ -2,6 +2,7 @@
 #include "agent/opener/symfs.h"
 
 #include "agent/array.h"
+#include "base/search.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -81,16 +82,8 @@ void symfs_free(struct symfs *symfs)
 const char *symfs_find(const struct symfs *symfs, const char *path, size_t i)
 {
 	const char *base = base_of(path);
-	size_t low = 0, high = symfs->n;
+	size_t low = UW_COUNT_WHILE(k, symfs->n, strcmp(base_of(symfs->paths[k]), base) < 0);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (strcmp(base_of(symfs->paths[mid]), base) < 0)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	if (i >= symfs->n - low || strcmp(base_of(symfs->paths[low + i]), base) != 0)
 		return NULL;
 	return symfs->paths[low + i];

@@ -6,6 +6,7 @@
 
 #include "agent/array.h"
 #include "agent/owc/owc_format.h"
+#include "base/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,16 +100,8 @@ const char *owc_take_header(struct owc *o, const Offwind__Capture__Header *h)
 /* Look up an image by its id. Images are sorted by id. */
 static const struct owc_image *find_image(const struct owc *o, uint32_t id)
 {
-	size_t low = 0, high = o->n_images;
+	size_t low = UW_COUNT_WHILE(i, o->n_images, o->images[i].id < id);
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (o->images[mid].id < id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	return low < o->n_images && o->images[low].id == id ? &o->images[low] : NULL;
 }
 

@@ -4,6 +4,7 @@
 #include "agent/pipeline/kernel_names.h"
 
 #include "agent/log.h"
+#include "base/search.h"
 
 #include <errno.h>
 #include <string.h>
@@ -96,16 +97,9 @@ static int find_in_kernel(struct kernel_names *names, uint64_t addr, struct sym_
 static int find_carried(const struct source_info *info, uint64_t addr, struct sym_symbol *symbol,
 			const char **module)
 {
-	size_t low = 0, high = info->n_kernel_symbols;
+	size_t low =
+		UW_COUNT_WHILE(i, info->n_kernel_symbols, info->kernel_symbols[i].addr <= addr);
 
-	while (low < high) { /* the first symbol above addr */
-		size_t middle = low + (high - low) / 2;
-
-		if (info->kernel_symbols[middle].addr <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (!low)
 		return -ENOENT;
 	const struct source_kernel_symbol *s = &info->kernel_symbols[low - 1];

@@ -11,6 +11,7 @@
 #include "agent/source/frozen.h"
 #include "agent/source/machine.h"
 #include "agent/source/procfs.h"
+#include "base/search.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -255,16 +256,9 @@ static int copy(struct attached *a, uint64_t addr, uint64_t size, struct uw_regi
 /* Return the readable and writable mapping that contains addr, or NULL. */
 static const struct event_mapping *stack_at(const struct attached *a, uint64_t addr)
 {
-	size_t low = 0, high = a->n_stacks; /* /proc lists mappings in order of address */
+	/* /proc lists mappings in order of address. */
+	size_t low = UW_COUNT_WHILE(i, a->n_stacks, a->stacks[i].end <= addr);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (a->stacks[middle].end <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < a->n_stacks && a->stacks[low].start <= addr ? &a->stacks[low] : NULL;
 }
 

@@ -10,6 +10,7 @@
 #include "agent/io.h"
 #include "agent/source/machine.h"
 #include "agent/source/memory_image.h"
+#include "base/search.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -74,16 +75,8 @@ int core_read_cached(struct core *c, uint64_t off, void *out, uint64_t size)
 
 const struct core_segment *core_segment_at(const struct core *c, uint64_t addr)
 {
-	size_t low = 0, high = c->n_segments;
+	size_t low = UW_COUNT_WHILE(i, c->n_segments, c->segments[i].vaddr <= addr);
 
-	while (low < high) { /* find the first segment above addr */
-		size_t middle = low + (high - low) / 2;
-
-		if (c->segments[middle].vaddr <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (!low || addr - c->segments[low - 1].vaddr >= c->segments[low - 1].mem_size)
 		return NULL;
 	return &c->segments[low - 1];

@@ -2,6 +2,7 @@
 #include "agent/source/frozen.h"
 
 #include "agent/array.h"
+#include "base/search.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -89,16 +90,8 @@ void frozen_sort(struct frozen *f)
 
 struct event_mapping *frozen_mapping_at(const struct frozen *f, uint64_t addr)
 {
-	size_t low = 0, high = f->n_mappings;
+	size_t low = UW_COUNT_WHILE(i, f->n_mappings, f->mappings[i].end <= addr);
 
-	while (low < high) { /* find the first mapping that ends above addr */
-		size_t middle = low + (high - low) / 2;
-
-		if (f->mappings[middle].end <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < f->n_mappings && f->mappings[low].start <= addr ? &f->mappings[low] : NULL;
 }
 

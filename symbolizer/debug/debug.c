@@ -88,7 +88,7 @@ struct piece { /* a function, or the code between two functions */
 /* Narrow the piece to the function that contains vaddr, or to the gap between two. NULL: a gap. */
 static const struct dw_func *narrow(const struct dw_unit *u, uint64_t vaddr, struct piece *p)
 {
-	size_t a = UW_COUNT_UPTO(u->funcs, u->n_funcs, low, vaddr);
+	size_t a = UW_COUNT_WHILE(i, u->n_funcs, u->funcs[i].low <= vaddr);
 
 	if (a < u->n_funcs && u->funcs[a].low < p->high)
 		p->high = u->funcs[a].low;

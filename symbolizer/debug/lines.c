@@ -127,7 +127,7 @@ int sym_lines_intern(struct sym_lines *l, const char *text, size_t n, uint32_t *
 /* Return how many pieces begin at or before vaddr. */
 static size_t count_until(const struct lines_piece *pieces, size_t n, uint64_t vaddr)
 {
-	return UW_COUNT_UPTO(pieces, n, start, vaddr);
+	return UW_COUNT_WHILE(i, n, pieces[i].start <= vaddr);
 }
 
 /* Narrow [*low, *high) to the gap around vaddr. -EEXIST: a piece contains vaddr. */
@@ -332,34 +332,17 @@ static const char *name_at(const struct sym_flat *f, uint32_t off)
 /* Return the row that covers at: the last that begins at or before it; n: none. */
 static size_t row_at(const struct lines_row *rows, size_t n, uint32_t at)
 {
-	size_t low = 0, high = n;
+	size_t low = UW_COUNT_WHILE(i, n, rows[i].at <= at);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (rows[middle].at <= at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low ? low - 1 : n;
 }
 
 /* Return the innermost scope that covers at; LINES_NONE: none. */
 static uint32_t scope_at(const struct lines_scope *scopes, size_t n, uint32_t at)
 {
-	size_t low = 0, high = n;
-	uint32_t i;
+	size_t low = UW_COUNT_WHILE(k, n, scopes[k].start <= at);
+	uint32_t i = low ? (uint32_t)(low - 1) : LINES_NONE;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (scopes[middle].start <= at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	i = low ? (uint32_t)(low - 1) : LINES_NONE;
 	while (i != LINES_NONE && scopes[i].end <= at)
 		i = scopes[i].up; /* up is an earlier scope, so the loop ends */
 	return i;

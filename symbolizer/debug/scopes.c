@@ -300,7 +300,7 @@ static int push_call(struct sym_calls *calls, const struct sym_call *call)
 /* Return the index of the first cell at or above addr. */
 static size_t cell_from(const struct reading *r, uint64_t addr)
 {
-	return UW_COUNT_BELOW(r->cells, r->n_cells, vaddr, addr);
+	return UW_COUNT_WHILE(i, r->n_cells, r->cells[i].vaddr < addr);
 }
 
 /*

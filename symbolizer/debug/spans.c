@@ -158,7 +158,7 @@ struct dw_unit *sym_spans_unit(const struct sym_debug *d, uint64_t vaddr, uint64
 			       uint64_t *high)
 {
 	struct dw_unit *found = NULL;
-	size_t a = UW_COUNT_UPTO(d->spans, d->n_spans, low, vaddr);
+	size_t a = UW_COUNT_WHILE(i, d->n_spans, d->spans[i].low <= vaddr);
 
 	if (a < d->n_spans && d->spans[a].low < *high)
 		*high = d->spans[a].low;

@@ -1,6 +1,8 @@
 /* symbolizer/dwarf/dwarf_die.c: reads entries and their attributes (DWARF 5 §7.5). */
 #include "symbolizer/dwarf/dwarf.h"
 
+#include "base/search.h"
+
 #include <dwarf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -8,16 +10,8 @@
 /* Find an abbreviation by binary search, for codes that are not 1, 2, 3, … */
 static const struct dw_abbrev *search_abbrev(const struct dw_abbrevs *t, uint64_t code)
 {
-	size_t low = 0, high = t->n;
+	size_t low = UW_COUNT_WHILE(i, t->n, t->abbrevs[i].code < code);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (t->abbrevs[middle].code < code)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low < t->n && t->abbrevs[low].code == code ? &t->abbrevs[low] : NULL;
 }
 

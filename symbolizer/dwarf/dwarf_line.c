@@ -72,7 +72,7 @@ static void begin_sequence(struct program *p)
 /* Find the first wanted address at or above addr. */
 static void find_next(struct program *p, uint64_t addr)
 {
-	p->at = uw_count_below(p->wanted, sizeof(*p->wanted), 0, p->n_wanted, addr);
+	p->at = UW_COUNT_WHILE(i, p->n_wanted, p->wanted[i] < addr);
 	p->next = p->at < p->n_wanted ? p->wanted[p->at] : UINT64_MAX;
 }
 
@@ -527,7 +527,7 @@ void dw_table_free(struct dw_table *t)
 
 int dw_table_find(const struct dw_table *t, uint64_t addr, const struct dw_row **out, uint64_t *end)
 {
-	size_t low = UW_COUNT_UPTO(t->rows, t->n_rows, addr, addr);
+	size_t low = UW_COUNT_WHILE(i, t->n_rows, t->rows[i].addr <= addr);
 
 	if (!low || low == t->n_rows || t->rows[low - 1].file == DW_ROW_END)
 		return -ENOENT;

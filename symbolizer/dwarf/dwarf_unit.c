@@ -115,7 +115,7 @@ int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out)
 
 	if (err)
 		return err;
-	low = UW_COUNT_UPTO(file->units, file->n_units, off, off);
+	low = UW_COUNT_WHILE(i, file->n_units, file->units[i].off <= off);
 	if (!low || off - file->units[low - 1].off >= file->units[low - 1].size)
 		return -EBADMSG;
 	*out = &file->units[low - 1];

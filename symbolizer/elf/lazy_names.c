@@ -4,6 +4,7 @@
 #include "base/elf.h"
 #include "base/growth.h"
 #include "base/hash.h"
+#include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/elf/prefer.h"
 #include "symbolizer/elf/symbol_table.h"
@@ -224,17 +225,7 @@ int sym_unread_is_marker(struct sym_unread *u, uint32_t name, bool *is)
 /* Return the first alias of entry i, or of the next entry that has one. */
 static size_t first_alias(const struct sym_table *t, size_t i)
 {
-	size_t low = 0, high = t->n_aliases;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (t->aliases[middle].entry < i)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return UW_COUNT_WHILE(k, t->n_aliases, t->aliases[k].entry < i);
 }
 
 /* Read the names of entry i and leave the best one, not sanitised, in u->best. */

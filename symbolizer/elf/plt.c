@@ -7,6 +7,7 @@
 #include "symbolizer/elf/symbol_table.h"
 
 #include "base/growth.h"
+#include "base/search.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -183,22 +184,13 @@ static int name_slot(struct plt *plt, const struct slot *slot, const char **name
 /* Add the PLT entry that jumps through the slot at got. */
 static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 {
-	const struct slot key = { .got = got };
-	size_t low = 0, high = plt->n_slots, n = 0;
+	size_t low = UW_COUNT_WHILE(i, plt->n_slots, plt->slots[i].got < got), n = 0;
 	const char *name = NULL;
 	char resolver[32];
 	uint64_t at, from;
 	bool in_arena;
 	int err;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_slots(&plt->slots[middle], &key) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (low == plt->n_slots || plt->slots[low].got != got)
 		return 0; /* the first entry, which calls the dynamic linker, or an unknown one */
 	if (plt->b->unread && plt->slots[low].symbol)

@@ -244,7 +244,7 @@ static int narrow(const struct sym_table *table, uint64_t vaddr, size_t *from, s
 	if (!table->kept)
 		return 0;
 	/* the first group that begins beyond vaddr */
-	low = uw_count_upto(table->group, sizeof(*table->group), 0, groups, vaddr);
+	low = UW_COUNT_WHILE(i, groups, table->group[i] <= vaddr);
 	*from = low ? (low - 1) * SYMBOLS_GROUP : 0;
 	*past = low * SYMBOLS_GROUP < table->n_entries ? low * SYMBOLS_GROUP : table->n_entries;
 	return sym_keep_have(table, *from, *past);
@@ -261,8 +261,7 @@ int sym_table_find(const struct sym_table *table, uint64_t vaddr, struct sym_sym
 	if (err)
 		return err;
 	/* the first entry that starts beyond vaddr */
-	if (low < high) /* a table without entries has no array */
-		low += UW_COUNT_UPTO(table->entries + low, high - low, addr, vaddr);
+	low += UW_COUNT_WHILE(i, high - low, table->entries[low + i].addr <= vaddr);
 	at = low ? (uint32_t)(low - 1) : SYMBOLS_NONE;
 	for (int i = 0; i < ENCLOSING_MAX && at != SYMBOLS_NONE; i++) {
 		err = sym_keep_need(table, at);

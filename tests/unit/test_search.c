@@ -2,6 +2,8 @@
 
 #include "tests/check.h"
 
+#include <stdint.h>
+
 static void test_counts_are_those_of_a_loop(void)
 {
 	struct {
@@ -22,12 +24,12 @@ static void test_counts_are_those_of_a_loop(void)
 				upto += a[i].at <= values[k];
 				below += a[i].at < values[k];
 			}
-			CHECK(UW_COUNT_UPTO(a, n, at, values[k]) == upto, "up to");
-			CHECK(UW_COUNT_BELOW(a, n, at, values[k]) == below, "below");
+			CHECK(UW_COUNT_WHILE(m, n, a[m].at <= values[k]) == upto, "up to");
+			CHECK(UW_COUNT_WHILE(m, n, a[m].at < values[k]) == below, "below");
 		}
 	}
-	CHECK(uw_count_upto(values, sizeof(values[0]), 0, 11, 8) == 7, "an array of numbers");
-	CHECK(uw_count_below(NULL, 8, 0, 0, 8) == 0, "nothing");
+	CHECK(UW_COUNT_WHILE(m, 11, values[m] <= 8) == 7, "an array of numbers");
+	CHECK(UW_COUNT_WHILE(m, 0, m < 8) == 0, "nothing");
 }
 
 int main(void)

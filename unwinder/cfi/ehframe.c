@@ -4,6 +4,8 @@
  */
 #include "unwinder/cfi/ehframe.h"
 
+#include "base/search.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -276,17 +278,7 @@ int uw_frames_keys(struct uw_frames *frames, const struct uw_fde_key **keys, siz
 /* Return how many keys of the index start at or before lookup. */
 static size_t search(const struct uw_frames *frames, uint64_t lookup)
 {
-	size_t low = 0, high = frames->n_keys;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (frames->keys[middle].start <= lookup)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return UW_COUNT_WHILE(i, frames->n_keys, frames->keys[i].start <= lookup);
 }
 
 static bool covers(const struct uw_fde *fde, uint64_t lookup)

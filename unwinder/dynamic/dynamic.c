@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/search.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/cfi/cfi.h"
 
@@ -165,16 +166,8 @@ const char *uw_dynamic_fault(const struct uw_dynamic *d)
 /* Return the procedure that covers addr, or NULL. */
 static const struct dynamic_proc *proc_at(const struct uw_dynamic *d, uint64_t addr)
 {
-	size_t low = 0, high = d->header->n_procs;
+	size_t low = UW_COUNT_WHILE(i, d->header->n_procs, d->procs[i].start <= addr);
 
-	while (low < high) { /* find the first procedure that begins behind addr */
-		size_t middle = low + (high - low) / 2;
-
-		if (d->procs[middle].start <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low && addr < d->procs[low - 1].end ? &d->procs[low - 1] : NULL;
 }
 

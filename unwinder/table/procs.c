@@ -4,6 +4,8 @@
  */
 #include "unwinder/table/procs.h"
 
+#include "base/search.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,35 +205,20 @@ static int need(const struct uw_procs *procs, size_t from, size_t past)
 static int seek(const struct uw_procs *procs, uint64_t vaddr, size_t *count)
 {
 	const struct procs_entry *e = procs->entries;
-	size_t n = procs->header->n, low = 0, high = groups_of((uint32_t)n);
+	size_t n = procs->header->n, low = 0, high;
 	uint64_t base = procs->header->base, off = vaddr - base;
 	int err;
 
-	if (vaddr < base)
-		high = 0;
-	while (low < high) { /* find the first group that begins after vaddr */
-		size_t middle = low + (high - low) / 2;
-
-		if (procs->group[middle] <= off)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	if (vaddr >= base) /* find the first group that begins after vaddr */
+		low = UW_COUNT_WHILE(i, groups_of((uint32_t)n), procs->group[i] <= off);
 	high = low * PROCS_GROUP < n ? low * PROCS_GROUP : n;
 	low = low ? (low - 1) * PROCS_GROUP : 0;
 	/* Also read the entry after them, where a gap may end. */
 	err = need(procs, low, high < n ? high + 1 : n);
 	if (err)
 		return err;
-	while (low < high) { /* find the first entry that begins after vaddr */
-		size_t middle = low + (high - low) / 2;
-
-		if (e[middle].start <= off)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*count = low;
+	/* find the first entry that begins after vaddr */
+	*count = low + UW_COUNT_WHILE(i, high - low, e[low + i].start <= off);
 	return 0;
 }
 

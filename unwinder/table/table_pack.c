@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/large.h"
+#include "base/search.h"
 #include "schema/table_blob.h"
 #include "unwinder/table/table.h"
 
@@ -79,17 +80,8 @@ static void fill_header(const struct uw_table_source *source, const struct uw_ta
 static size_t sup_end(const struct uw_table_rows *rows, size_t n_rows, size_t row, uint32_t sup)
 {
 	uint64_t end = ((uint64_t)sup + 1) * TABLE_SUP_UNITS;
-	size_t low = row, high = n_rows;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (rows->rows[middle].unit < end)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return row + UW_COUNT_WHILE(i, n_rows - row, rows->rows[row + i].unit < end);
 }
 
 /* Count the entries of blk. -ENOTSUP: a sup has more rows than a 16-bit number can count. */

@@ -3,6 +3,7 @@
 
 #include "agent/array.h"
 #include "agent/store/tables/stored.h"
+#include "base/search.h"
 #include "schema/table_blob.h"
 
 #include <errno.h>
@@ -329,7 +330,6 @@ static int settle(struct cursor *c, enum kind kind)
 /* Find the first item that ends behind addr. Return 0 or a negative code. */
 static int first_behind(const struct cursor *c, enum kind kind, uint64_t addr, size_t *first)
 {
-	size_t low = 0, high = c->n;
 	int err;
 
 	if (kind == FDES)
@@ -343,15 +343,7 @@ static int first_behind(const struct cursor *c, enum kind kind, uint64_t addr, s
 											     : c->n;
 		return 0;
 	}
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (c->gaps[middle].end > addr)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	*first = low;
+	*first = UW_COUNT_WHILE(i, c->n, c->gaps[i].end <= addr);
 	return 0;
 }
 
