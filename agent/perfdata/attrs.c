@@ -60,7 +60,8 @@ static int set_id(struct perfdata_attrs *attrs, uint64_t id, uint32_t attr)
 	return 0;
 }
 
-const struct perfdata_attr *perfdata_attrs_find(const struct perfdata_attrs *attrs, uint64_t id)
+/* Return the event with this id, or NULL. */
+static const struct perfdata_attr *find(const struct perfdata_attrs *attrs, uint64_t id)
 {
 	uint32_t i = find_id(attrs, id);
 
@@ -102,33 +103,35 @@ static int record_id_at(const struct perf_event_attr *attr)
 	return 1 + bits(type & (PERF_SAMPLE_CPU | PERF_SAMPLE_STREAM_ID));
 }
 
-const struct perfdata_attr *perfdata_attrs_of_sample(const struct perfdata_attrs *attrs,
-						     const uint8_t *body, size_t size)
+/*
+ * Return the event of a record whose id is `at` bytes from its start; NULL: it has no such event.
+ * Records that perf itself makes have the id 0.
+ */
+static const struct perfdata_attr *attr_at(const struct perfdata_attrs *attrs, const uint8_t *body,
+					   size_t size, size_t at)
 {
-	size_t at = (size_t)attrs->sample_id_at * 8;
 	uint64_t id;
 
-	if (attrs->n < 2 || attrs->sample_id_at < 0)
-		return attrs->n ? &attrs->attrs[0] : NULL;
 	if (size < 8 || at > size - 8)
 		return NULL;
 	id = perfdata_u64(body + at);
-	/* Records that perf itself makes have the id 0. */
-	return id ? perfdata_attrs_find(attrs, id) : &attrs->attrs[0];
+	return id ? find(attrs, id) : &attrs->attrs[0];
+}
+
+const struct perfdata_attr *perfdata_attrs_of_sample(const struct perfdata_attrs *attrs,
+						     const uint8_t *body, size_t size)
+{
+	if (attrs->n < 2 || attrs->sample_id_at < 0)
+		return attrs->n ? &attrs->attrs[0] : NULL;
+	return attr_at(attrs, body, size, (size_t)attrs->sample_id_at * 8);
 }
 
 const struct perfdata_attr *perfdata_attrs_of_record(const struct perfdata_attrs *attrs,
 						     const uint8_t *body, size_t size)
 {
-	size_t at = (size_t)attrs->record_id_at * 8;
-	uint64_t id;
-
 	if (attrs->n < 2 || attrs->record_id_at < 0)
 		return attrs->n ? &attrs->attrs[0] : NULL;
-	if (at > size)
-		return NULL;
-	id = perfdata_u64(body + size - at);
-	return id ? perfdata_attrs_find(attrs, id) : &attrs->attrs[0];
+	return attr_at(attrs, body, size, size - (size_t)attrs->record_id_at * 8);
 }
 
 bool perfdata_sample_time(const struct perfdata_attr *attr, const uint8_t *body, size_t size,
@@ -239,7 +242,7 @@ void perfdata_attrs_name_nth(struct perfdata_attrs *attrs, size_t n, const char 
 
 void perfdata_attrs_name(struct perfdata_attrs *attrs, uint64_t id, const char *name, size_t size)
 {
-	const struct perfdata_attr *attr = perfdata_attrs_find(attrs, id);
+	const struct perfdata_attr *attr = find(attrs, id);
 
 	if (attr)
 		perfdata_attrs_name_nth(attrs, (size_t)(attr - attrs->attrs), name, size);

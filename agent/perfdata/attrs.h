@@ -59,9 +59,6 @@ void perfdata_attrs_name(struct perfdata_attrs *attrs, uint64_t id, const char *
 /* The same for event number n. */
 void perfdata_attrs_name_nth(struct perfdata_attrs *attrs, size_t n, const char *name, size_t size);
 
-/* Return the event with this id, or NULL. */
-const struct perfdata_attr *perfdata_attrs_find(const struct perfdata_attrs *attrs, uint64_t id);
-
 /*
  * Return the event of a record, or NULL if it is unknown. body is what follows the record's
  * header. For a sample the first bytes are enough (PERFDATA_SAMPLE_HEAD); for other records all of

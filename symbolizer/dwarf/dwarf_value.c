@@ -124,38 +124,28 @@ static uint64_t highest(const struct dw_unit *u)
 
 enum { PIECE = 1024 };
 
-/* Read a list of .debug_ranges (DWARF 4 §2.17.3). */
-static int add_older(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
+/*
+ * Read an entry of a list, and append its range or set the base address *from. Return 1 if it ends
+ * the list. If c has an error afterwards, the entry is not complete, and nothing was done.
+ */
+typedef int (*entry_fn)(const struct dw_unit *u, struct uw_bytes *c, uint64_t *from,
+			struct dw_ranges *out);
+
+/* entry_fn of .debug_ranges (DWARF 4 §2.17.3). */
+static int add_older(const struct dw_unit *u, struct uw_bytes *c, uint64_t *from,
+		     struct dw_ranges *out)
 {
-	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
-	const struct sym_section *s = &base->file->ranges;
-	uint64_t from = u->root.low_pc;
-	uint8_t piece[PIECE];
+	uint64_t low = uw_bytes_uint(c, u->addr_size);
+	uint64_t high = uw_bytes_uint(c, u->addr_size);
 
-	for (;;) {
-		uint64_t left = off < s->source.size ? s->source.size - off : 0;
-		uint64_t n = left < PIECE ? left : PIECE;
-		struct uw_bytes c = uw_bytes_of(piece, n);
-		int err = sym_section_read(s, off, piece, n);
-
-		if (err || n < 2 * (uint64_t)u->addr_size)
-			return err ? err : -EBADMSG;
-		while (uw_bytes_left(&c) >= 2 * (uint64_t)u->addr_size) {
-			uint64_t low = uw_bytes_uint(&c, u->addr_size);
-			uint64_t high = uw_bytes_uint(&c, u->addr_size);
-
-			if (!low && !high)
-				return 0;
-			if (low == highest(u))
-				from = high;
-			else
-				err = add_range(out, low + from, high + from);
-			if (err)
-				return err;
-		}
-		u->file->budget->spent += PIECE;
-		off += (uint64_t)(c.pos - piece);
-	}
+	if (c->err)
+		return 0;
+	if (!low && !high)
+		return 1;
+	if (low != highest(u))
+		return add_range(out, low + *from, high + *from);
+	*from = high;
+	return 0;
 }
 
 /* Read an address, through .debug_addr if it is an index. */
@@ -169,10 +159,7 @@ static int entry_addr(const struct dw_unit *u, struct uw_bytes *c, bool is_index
 	return c->err ? 0 : indexed_addr(u, *out, out);
 }
 
-/*
- * Read an entry of a list, and append its range or set the base address *from. Return 1 if it ends
- * the list. If c is bad afterwards, the entry is not complete, and nothing was done.
- */
+/* entry_fn of .debug_rnglists (DWARF 5 §7.25). */
 static int add_entry(const struct dw_unit *u, struct uw_bytes *c, uint64_t *from,
 		     struct dw_ranges *out)
 {
@@ -212,10 +199,12 @@ static int add_entry(const struct dw_unit *u, struct uw_bytes *c, uint64_t *from
 	return err || c->err ? err : add_range(out, low, high);
 }
 
-/* Read a list of .debug_rnglists (DWARF 5 §7.25). */
-static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out)
+/*
+ * Read the list at an offset of a section, in pieces because its end is only known by its last entry.
+ */
+static int add_list(const struct dw_unit *u, const struct sym_section *s, uint64_t off,
+		    entry_fn add, struct dw_ranges *out)
 {
-	const struct sym_section *s = &u->file->rnglists;
 	uint64_t from = u->root.low_pc;
 	uint8_t piece[PIECE];
 
@@ -229,7 +218,7 @@ static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out
 		if (err || !n)
 			return err ? err : -EBADMSG;
 		while (!err) {
-			err = add_entry(u, &c, &from, out);
+			err = add(u, &c, &from, out);
 			if (c.err)
 				break;
 			last = c.pos;
@@ -246,22 +235,23 @@ static int add_list(const struct dw_unit *u, uint64_t off, struct dw_ranges *out
 int dw_ranges_add(const struct dw_unit *u, const struct dw_value *low, const struct dw_value *high,
 		  const struct dw_value *ranges, struct dw_ranges *out)
 {
+	const struct dw_unit *base = u->skeleton ? u->skeleton : u;
+	const struct sym_section *lists = &u->file->rnglists;
 	uint64_t start, end, off = 0;
 	int err;
 
+	if (ranges->form && u->version < 5) {
+		off = ranges->u + (u->file->split ? u->root.ranges_base : 0);
+		return add_list(u, &base->file->ranges, off, add_older, out);
+	}
+	if (ranges->form && ranges->form != DW_FORM_rnglistx)
+		return add_list(u, lists, ranges->u, add_entry, out);
 	if (ranges->form) {
-		if (u->version < 5)
-			return add_older(u, ranges->u + (u->file->split ? u->root.ranges_base : 0),
-					 out);
-		if (ranges->form != DW_FORM_rnglistx)
-			return add_list(u, ranges->u, out);
-		if (ranges->u > (uint64_t)1 << 32 ||
-		    u->root.rnglists_base > u->file->rnglists.source.size)
+		start = u->root.rnglists_base;
+		if (ranges->u > (uint64_t)1 << 32 || start > lists->source.size)
 			return -EBADMSG;
-		err = sym_section_read(&u->file->rnglists,
-				       u->root.rnglists_base + ranges->u * u->off_size, &off,
-				       u->off_size);
-		return err ? err : add_list(u, u->root.rnglists_base + off, out);
+		err = sym_section_read(lists, start + ranges->u * u->off_size, &off, u->off_size);
+		return err ? err : add_list(u, lists, start + off, add_entry, out);
 	}
 	if (!low->form || !high->form)
 		return 0;
