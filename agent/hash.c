@@ -52,12 +52,9 @@ const char *strings_keep(struct strings *pool, const char *bytes, size_t n)
 {
 	size_t length = strnlen(bytes, n);
 	uint64_t hash = hash_bytes(0, bytes, length);
-	struct hash_search at;
-	uint32_t id = hash_first(&pool->index, hash, &at);
+	uint32_t id = HASH_FIND(i, &pool->index, hash, is_string(pool->strings[i], bytes, length));
 	char *copy;
 
-	while (id != HASH_NONE && !is_string(pool->strings[id], bytes, length))
-		id = hash_next(&at);
 	if (id != HASH_NONE)
 		return pool->strings[id];
 	if (array_grow(pool->strings, pool->n, pool->room))

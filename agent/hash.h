@@ -40,6 +40,7 @@ static inline uint64_t hash_u64(uint64_t seed, uint64_t value)
 #define hash_renumber uw_hash_renumber
 #define hash_clear    uw_hash_clear
 #define hash_fini     uw_hash_fini
+#define HASH_FIND     UW_HASH_FIND
 #define HASH_NONE     UW_HASH_NONE
 
 struct strings { /* all zero: empty */

@@ -38,16 +38,10 @@ struct uw_hash_index { /* all zero: empty */
 };
 
 /*
- * Look up: uw_hash_first returns an id whose hash has the same low 32 bits, uw_hash_next another
- * such id; UW_HASH_NONE: there are no more. The caller compares its own elements:
- *
- *	uint32_t id = uw_hash_first(&index, hash, &at);
- *
- *	while (id != UW_HASH_NONE && elements[id].key != key)
- *		id = uw_hash_next(&at);
- *
- * The index must not change in between. These functions are inline because lookups are hot: after
- * inlining, struct uw_hash_search is in registers and no comparison needs a call.
+ * The search behind UW_HASH_FIND: uw_hash_first returns an id whose hash has the same low 32 bits,
+ * uw_hash_next another such id; UW_HASH_NONE: there are no more. The index must not change in between.
+ * These functions are inline because lookups are hot: after inlining, struct uw_hash_search is in
+ * registers and no comparison needs a call.
  */
 struct uw_hash_search {
 	const struct uw_hash_index *index;
@@ -77,6 +71,22 @@ static inline uint32_t uw_hash_first(const struct uw_hash_index *index, uint64_t
 				       .hash = (uint32_t)hash };
 	return index->n_slots ? uw_hash_next(at) : UW_HASH_NONE;
 }
+
+/*
+ * Look up: return the first id i that was added with this hash and that fulfils the condition, or
+ * UW_HASH_NONE. The condition compares an element of the caller with what is looked up:
+ *
+ *	id = UW_HASH_FIND(i, &index, hash, elements[i].key == key);
+ */
+#define UW_HASH_FIND(i, index, hash, condition)                        \
+	__extension__({                                                \
+		struct uw_hash_search search_;                         \
+		uint32_t i = uw_hash_first((index), (hash), &search_); \
+                                                                       \
+		while (i != UW_HASH_NONE && !(condition))              \
+			i = uw_hash_next(&search_);                    \
+		i;                                                     \
+	})
 
 /*
  * Add id. Neither the hash nor the id need be new to the index. Return 0 or -ENOMEM; on failure

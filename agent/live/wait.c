@@ -12,12 +12,7 @@
 /* Return the index of a thread's record, or HASH_NONE. */
 static uint32_t find(const struct live_waits *waits, uint32_t tid)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&waits->by_tid, hash_u64(0, tid), &at);
-
-	while (i != HASH_NONE && waits->waits[i].tid != tid)
-		i = hash_next(&at);
-	return i;
+	return HASH_FIND(i, &waits->by_tid, hash_u64(0, tid), waits->waits[i].tid == tid);
 }
 
 /* Remove record i and return it. The last record moves to its place. */

@@ -130,11 +130,8 @@ static int add_image(struct owc_writer *w, const struct event_mapping *m, uint32
 static void remember_lookup(struct owc_writer *w, uint64_t lookup)
 {
 	uint64_t hash = hash_u64(0, lookup);
-	struct hash_search at;
-	uint32_t id = hash_first(&w->by_lookup, hash, &at);
+	uint32_t id = HASH_FIND(i, &w->by_lookup, hash, w->lookups[i] == lookup);
 
-	while (id != HASH_NONE && w->lookups[id] != lookup)
-		id = hash_next(&at);
 	if (id != HASH_NONE || w->n_lookups == KERNEL_LOOKUPS_MAX ||
 	    array_grow(w->lookups, w->n_lookups, w->room_lookups))
 		return;

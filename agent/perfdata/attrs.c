@@ -36,12 +36,7 @@ void perfdata_attrs_fini(struct perfdata_attrs *attrs)
 /* Return the index of an id in attrs->ids, or HASH_NONE. */
 static uint32_t find_id(const struct perfdata_attrs *attrs, uint64_t id)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&attrs->by_id, hash_u64(0, id), &at);
-
-	while (i != HASH_NONE && attrs->ids[i].id != id)
-		i = hash_next(&at);
-	return i;
+	return HASH_FIND(i, &attrs->by_id, hash_u64(0, id), attrs->ids[i].id == id);
 }
 
 /* Let an id, known or not, be that of event number attr. -ENOMEM. */

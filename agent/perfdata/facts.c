@@ -27,13 +27,9 @@ void perfdata_facts_fini(struct perfdata_facts *facts)
 static uint32_t find_name(const struct perfdata_facts *facts, const char *name, size_t size,
 			  uint64_t hash)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&facts->by_name, hash, &at);
-
-	while (i != HASH_NONE && (strncmp(facts->build_ids[i].name, name, size) != 0 ||
-				  facts->build_ids[i].name[size]))
-		i = hash_next(&at);
-	return i;
+	return HASH_FIND(i, &facts->by_name, hash,
+			 !strncmp(facts->build_ids[i].name, name, size) &&
+				 !facts->build_ids[i].name[size]);
 }
 
 /* Store the build-id of a file name. Names beyond PERFDATA_BUILD_ID_NAMES_MAX are ignored. */

@@ -13,12 +13,7 @@
 
 static uint32_t find(const struct cgroups *cgroups, uint64_t id)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&cgroups->by_id, hash_u64(0, id), &at);
-
-	while (i != HASH_NONE && cgroups->cgroups[i].id != id)
-		i = hash_next(&at);
-	return i;
+	return HASH_FIND(i, &cgroups->by_id, hash_u64(0, id), cgroups->cgroups[i].id == id);
 }
 
 int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)

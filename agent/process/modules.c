@@ -351,7 +351,6 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 {
 	enum module_kind kind = kind_of(modules, pid, mapping);
 	struct event_mapping m = identity_of(kind, pid, mapping);
-	struct hash_search at;
 	struct known *k;
 	uint64_t hash, view = 0;
 	uint32_t id;
@@ -363,9 +362,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 		view = opener_view(modules->opener, pid, !m.inode);
 	hash = hash_bytes(m.inode, m.path, strlen(m.path));
 	hash = hash_bytes(hash, m.build_id.bytes, m.build_id.size);
-	id = hash_first(&modules->by_identity, hash, &at);
-	while (id != HASH_NONE && !same_identity(modules->known[id], kind, &m, view))
-		id = hash_next(&at);
+	id = HASH_FIND(i, &modules->by_identity, hash,
+		       same_identity(modules->known[i], kind, &m, view));
 	if (id != HASH_NONE) {
 		try_again(modules, modules->known[id], pid, mapping);
 		return &modules->known[id]->module;
@@ -419,15 +417,12 @@ void modules_unite(struct modules *modules, struct known *k)
 {
 	const struct uw_build_id *build_id = &k->module.build_id;
 	uint64_t hash = hash_bytes(0, k->raw_path, strlen(k->raw_path));
-	struct hash_search at;
 	uint32_t id;
 
 	if (!build_id->size)
 		return;
 	hash = hash_bytes(hash, build_id->bytes, build_id->size);
-	id = hash_first(&modules->by_contents, hash, &at);
-	while (id != HASH_NONE && !same_contents(modules->known[id], k))
-		id = hash_next(&at);
+	id = HASH_FIND(i, &modules->by_contents, hash, same_contents(modules->known[i], k));
 	if (id == HASH_NONE) {
 		/* Without memory for the index, equal files are only counted separately. */
 		(void)hash_add(&modules->by_contents, hash, k->module.id);

@@ -115,21 +115,15 @@ size_t processes_count(const struct processes *p)
 
 static struct process *find_process(const struct processes *p, uint32_t pid)
 {
-	struct hash_search at;
-	uint32_t id = hash_first(&p->by_pid, hash_u64(0, pid), &at);
+	uint32_t id = HASH_FIND(i, &p->by_pid, hash_u64(0, pid), p->processes[i].pid == pid);
 
-	while (id != HASH_NONE && p->processes[id].pid != pid)
-		id = hash_next(&at);
 	return id == HASH_NONE ? NULL : &p->processes[id];
 }
 
 static struct task *find_task(const struct processes *p, uint32_t tid)
 {
-	struct hash_search at;
-	uint32_t id = hash_first(&p->by_tid, hash_u64(0, tid), &at);
+	uint32_t id = HASH_FIND(i, &p->by_tid, hash_u64(0, tid), p->tasks[i].tid == tid);
 
-	while (id != HASH_NONE && p->tasks[id].tid != tid)
-		id = hash_next(&at);
 	return id == HASH_NONE ? NULL : &p->tasks[id];
 }
 

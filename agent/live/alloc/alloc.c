@@ -113,14 +113,9 @@ bool live_allocators_everywhere(const struct live_allocators *a)
 /* Return the index of a file, whose hash is given, or HASH_NONE. */
 static uint32_t find_file(const struct live_allocators *a, const struct known *file, uint64_t hash)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&a->by_inode, hash, &at);
-
-	while (i != HASH_NONE &&
-	       (a->known[i].inode != file->inode || a->known[i].major != file->major ||
-		a->known[i].minor != file->minor))
-		i = hash_next(&at);
-	return i;
+	return HASH_FIND(i, &a->by_inode, hash,
+			 a->known[i].inode == file->inode && a->known[i].major == file->major &&
+				 a->known[i].minor == file->minor);
 }
 
 /*

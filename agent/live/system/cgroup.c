@@ -259,12 +259,7 @@ void live_cgroup_paths_free(struct live_cgroup_paths *paths)
 /* Return whether a cgroup's path was asked for before. */
 static bool was_asked(const struct live_cgroup_paths *paths, uint64_t id)
 {
-	struct hash_search at;
-	uint32_t i = hash_first(&paths->by_id, hash_u64(0, id), &at);
-
-	while (i != HASH_NONE && paths->asked[i] != id)
-		i = hash_next(&at);
-	return i != HASH_NONE;
+	return HASH_FIND(i, &paths->by_id, hash_u64(0, id), paths->asked[i] == id) != HASH_NONE;
 }
 
 /* Add a cgroup to those that were asked for. -EEXIST, -ENOENT: there are too many; -ENOMEM. */

@@ -151,7 +151,6 @@ static void read_id(struct known *k, bool again)
 void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint32_t pid,
 			struct event_mapping *m, uint64_t now_ns)
 {
-	struct hash_search at;
 	struct known *k = NULL;
 	bool again;
 	uint32_t i;
@@ -159,9 +158,8 @@ void live_file_ids_fill(struct live_file_ids *ids, struct live_pins *pins, uint3
 
 	if (m->build_id.size || !m->inode || !m->path || m->path[0] != '/')
 		return;
-	i = hash_first(&ids->by_file, hash_of(m->major, m->minor, m->inode), &at);
-	while (i != HASH_NONE && !same_file(&ids->known[i], m))
-		i = hash_next(&at);
+	i = HASH_FIND(n, &ids->by_file, hash_of(m->major, m->minor, m->inode),
+		      same_file(&ids->known[n], m));
 	again = i != HASH_NONE;
 	if (again)
 		k = &ids->known[i];
