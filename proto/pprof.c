@@ -537,11 +537,6 @@ uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text)
 	return label(p, key, intern(p, text), 0, 0);
 }
 
-uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number)
-{
-	return label(p, key, 0, number, 0);
-}
-
 uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, const char *unit)
 {
 	return label(p, key, 0, number, intern(p, unit));

@@ -77,9 +77,8 @@ uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
 			    const struct pprof_line *lines, size_t n_lines, bool folded);
 
-/* Return a handle for a label. The same key and content give the same handle. */
+/* Return a handle for a label. The same key and content give the same handle. unit may be "". */
 uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text);
-uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number);
 uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, const char *unit);
 
 struct pprof_sample {

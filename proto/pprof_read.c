@@ -559,27 +559,6 @@ const Perftools__Profiles__Profile *pprof_profile(const struct pprof_file *file)
 	return file->profile;
 }
 
-const Perftools__Profiles__Mapping *pprof_find_mapping(const struct pprof_file *file, uint64_t id)
-{
-	size_t at = ids_find(&file->mappings, id);
-
-	return at == SIZE_MAX ? NULL : file->profile->mapping[at];
-}
-
-const Perftools__Profiles__Location *pprof_find_location(const struct pprof_file *file, uint64_t id)
-{
-	size_t at = ids_find(&file->locations, id);
-
-	return at == SIZE_MAX ? NULL : file->profile->location[at];
-}
-
-const Perftools__Profiles__Function *pprof_find_function(const struct pprof_file *file, uint64_t id)
-{
-	size_t at = ids_find(&file->functions, id);
-
-	return at == SIZE_MAX ? NULL : file->profile->function[at];
-}
-
 size_t pprof_place_of_location(const struct pprof_file *file, uint64_t id)
 {
 	return ids_find(&file->locations, id);

@@ -28,12 +28,6 @@ void pprof_file_free(struct pprof_file *file); /* NULL is fine */
 /* The profile is borrowed until pprof_file_free(). */
 const Perftools__Profiles__Profile *pprof_profile(const struct pprof_file *file);
 
-/* Look up an object by its id. Return NULL if there is none. */
-const Perftools__Profiles__Mapping *pprof_find_mapping(const struct pprof_file *file, uint64_t id);
-const Perftools__Profiles__Location *pprof_find_location(const struct pprof_file *file,
-							 uint64_t id);
-const Perftools__Profiles__Function *pprof_find_function(const struct pprof_file *file,
-							 uint64_t id);
 /*
  * Return the index of the object with this id in profile->location, profile->mapping or
  * profile->function; SIZE_MAX: there is none.

@@ -66,8 +66,6 @@ struct owc_file {
 	struct uw_build_id build_id; /* size 0: the file has none */
 	uint64_t size;
 };
-/* The maximum size of one piece in bytes. */
-#define OWC_PIECE_MAX (1 << 20)
 int owc_writer_file_begin(struct owc_writer *w, const struct owc_file *file);
 int owc_writer_file_piece(struct owc_writer *w, uint64_t off, const void *bytes, size_t size);
 int owc_writer_file_end(struct owc_writer *w, bool drop); /* drop: leave it out of the index */

@@ -1,7 +1,4 @@
-/*
- * agent/pipeline/accounting.c: checks, adds and prints the counts of captured, unwound and lost
- * samples.
- */
+/* agent/pipeline/accounting.c: adds and prints the counts of captured, unwound and lost samples. */
 #include "agent/pipeline/profile.h"
 
 #include <inttypes.h>
@@ -17,15 +14,6 @@ static uint64_t lost_sum(const struct accounting *a)
 	for (size_t i = 0; i < EVENT_LOST_N; i++)
 		sum += a->lost[i];
 	return sum;
-}
-
-bool accounting_balanced(const struct accounting *a)
-{
-	uint64_t stops = 0;
-
-	for (size_t i = 0; i < UW_STOP_N; i++)
-		stops += a->stop[i];
-	return a->captured == a->unwound + lost_sum(a) && stops == a->unwound;
 }
 
 void accounting_add(struct accounting *to, const struct accounting *from)

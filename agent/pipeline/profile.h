@@ -48,7 +48,7 @@ struct profile_entry {
 	uint8_t confidence; /* enum uw_confidence: of the least certain frame */
 };
 
-struct accounting { /* captured = unwound + lost; see accounting_balanced */
+struct accounting { /* captured = unwound + sum of lost; unwound = sum of stop */
 	uint64_t captured;
 	uint64_t unwound;
 	uint64_t stop[UW_STOP_N]; /* how the user part of the unwound samples ended */
@@ -57,7 +57,6 @@ struct accounting { /* captured = unwound + lost; see accounting_balanced */
 	uint64_t sideband_lost;
 };
 
-bool accounting_balanced(const struct accounting *a);
 void accounting_add(struct accounting *to, const struct accounting *from);
 /*
  * Write "captured 100 = unwound 98 (root 95, truncated 3) + lost 2 (ring_full 2)". The text is cut

@@ -172,14 +172,17 @@ static void print_fault(void *ctx, const char *text)
 static const Perftools__Profiles__Location *location_of(const struct pprof_file *f, size_t sample,
 							size_t frame)
 {
-	return pprof_find_location(f, pprof_profile(f)->sample[sample]->location_id[frame]);
+	return pprof_profile(f)->location[pprof_place_of_location(
+		f, pprof_profile(f)->sample[sample]->location_id[frame])];
 }
 
 static const char *function_of(const struct pprof_file *f, size_t sample, size_t frame)
 {
-	return pprof_text(
-		f,
-		pprof_find_function(f, location_of(f, sample, frame)->line[0]->function_id)->name);
+	return pprof_text(f,
+			  pprof_profile(f)
+				  ->function[pprof_place_of_function(
+					  f, location_of(f, sample, frame)->line[0]->function_id)]
+				  ->name);
 }
 
 /* Return the text of a label, or its number as text; "-" if there is no such label. */
@@ -239,17 +242,17 @@ static void test_pprof_holds_the_profile(void)
 		      location_of(f, 0, 0)->address == 0x2999,
 	      "without symbol: the module, and its address");
 	CHECK(!strcmp(function_of(f, 2, 0), "[jit]"), "generated code");
-	m = pprof_find_mapping(f, location_of(f, 1, 0)->mapping_id);
+	m = pprof_profile(f)->mapping[pprof_place_of_mapping(f, location_of(f, 1, 0)->mapping_id)];
 	CHECK(m && !strcmp(pprof_text(f, m->filename), "[kernel]") &&
 		      !strcmp(pprof_text(f, m->build_id), "010203") && !m->file_offset &&
 		      m->memory_start == 0xffffffff81000000 &&
 		      m->memory_limit == 0xffffffffc0001000,
 	      "the kernel's mapping spans what was seen");
-	m = pprof_find_mapping(f, location_of(f, 0, 0)->mapping_id);
+	m = pprof_profile(f)->mapping[pprof_place_of_mapping(f, location_of(f, 0, 0)->mapping_id)];
 	CHECK(m && m->memory_start == 0x2000 && m->memory_limit == 0x3000 &&
 		      m->file_offset == 0x2000 && m->has_functions,
 	      "a file that was not opened: addresses are offsets");
-	m = pprof_find_mapping(f, location_of(f, 0, 2)->mapping_id);
+	m = pprof_profile(f)->mapping[pprof_place_of_mapping(f, location_of(f, 0, 2)->mapping_id)];
 	CHECK(m && !strcmp(pprof_text(f, m->build_id), "ab01"), "build-id");
 	CHECK(m && m->id == 1, "the program comes first, before libraries");
 	CHECK(location_of(f, 2, 1)->mapping_id == 0, "what was in no mapping has none");

@@ -39,7 +39,7 @@ static void fill(struct pprof *p)
 	ids[0] = pprof_location(p, lib, 0x1234, inlined, 2);
 	ids[1] = pprof_location(p, exe, 0x1fff, &(struct pprof_line){ main_id, 0 }, 1);
 	ids[2] = pprof_location(p, 0, 0xdead, NULL, 0);
-	labels[0] = pprof_label_number(p, "pid", 42);
+	labels[0] = pprof_label_quantity(p, "pid", 42, "");
 	labels[1] = pprof_label_text(p, "comm", "prog");
 	labels[2] = pprof_label_text(p, "stop", "truncated");
 	pprof_sample(p, &(struct pprof_sample){ ids, 2, (int64_t[]){ 3, 300 }, labels, 2 });
@@ -102,22 +102,30 @@ static void check_contents(const struct pprof_file *file)
 	CHECK(s->n_location_id == 2 && s->n_value == 2 && s->value[1] == 300 && s->n_label == 2,
 	      "first sample");
 	CHECK(s->label[0]->num == 42 && !strcmp(pprof_text(file, s->label[0]->key), "pid"), "pid");
-	l = pprof_find_location(file, s->location_id[0]);
+	l = p->location[pprof_place_of_location(file, s->location_id[0])];
 	CHECK(l && l->address == 0x1234 && l->n_line == 2, "location with an inlined call");
-	CHECK(!strcmp(pprof_text(file, pprof_find_function(file, l->line[0]->function_id)->name),
+	CHECK(!strcmp(pprof_text(file,
+				 p->function[pprof_place_of_function(file, l->line[0]->function_id)]
+					 ->name),
 		      "copy") &&
 		      l->line[0]->line == 11,
 	      "innermost line first");
 	CHECK(!strcmp(pprof_text(file,
-				 pprof_find_function(file, l->line[1]->function_id)->system_name),
+				 p->function[pprof_place_of_function(file, l->line[1]->function_id)]
+					 ->system_name),
 		      "_Z4worki"),
 	      "name as linked");
-	CHECK(!strcmp(pprof_text(file, pprof_find_mapping(file, l->mapping_id)->filename),
+	CHECK(!strcmp(pprof_text(file,
+				 p->mapping[pprof_place_of_mapping(file, l->mapping_id)]->filename),
 		      "/lib/lib.so"),
 	      "its mapping");
-	CHECK(!strcmp(pprof_text(file, pprof_find_mapping(file, 1)->build_id), "ab01"), "build-id");
+	CHECK(!strcmp(pprof_text(file, p->mapping[pprof_place_of_mapping(file, 1)]->build_id),
+		      "ab01"),
+	      "build-id");
 	CHECK(p->mapping[0]->has_functions && p->mapping[0]->has_line_numbers, "symbolised");
-	CHECK(!pprof_find_mapping(file, 3) && !pprof_find_mapping(file, 0), "no such mapping");
+	CHECK(pprof_place_of_mapping(file, 3) == SIZE_MAX &&
+		      pprof_place_of_mapping(file, 0) == SIZE_MAX,
+	      "no such mapping");
 	CHECK(!strcmp(pprof_text(file, -1), "") && !strcmp(pprof_text(file, 1 << 30), ""),
 	      "texts outside are empty");
 }
@@ -170,7 +178,8 @@ static void fill_many(struct pprof *p)
 			line.function = pprof_function(p, name, NULL, NULL);
 			id = pprof_location(p, mapping, i, &line, 1);
 			CHECK(line.function == i + 1 && id == i + 1, "named twice, kept once");
-			CHECK(pprof_label_number(p, "tid", (int64_t)i) == i + 1, "labels too");
+			CHECK(pprof_label_quantity(p, "tid", (int64_t)i, "") == i + 1,
+			      "labels too");
 			pprof_sample(p,
 				     &(struct pprof_sample){ &id, 1, (int64_t[]){ 1 }, NULL, 0 });
 		}
@@ -214,7 +223,7 @@ static void fill_full(struct pprof *p)
 	CHECK(pprof_location(p, 0, 5, &line, 1) == 4 && pprof_location(p, 0, 5, &line, 1) == 4,
 	      "with other lines it is another one");
 	labels[0] = pprof_label_quantity(p, "waited", 7, "nanoseconds");
-	labels[1] = pprof_label_number(p, "waited", 7);
+	labels[1] = pprof_label_quantity(p, "waited", 7, "");
 	CHECK(labels[0] != labels[1], "a unit tells labels apart");
 	pprof_sample(p, &(struct pprof_sample){ ids, 2, (int64_t[]){ 1 }, labels, 2 });
 }

@@ -42,9 +42,9 @@ static int make(int64_t factor, int64_t time_ns)
 	locations[1] =
 		pprof_location(p, mapping, 0x1200, (struct pprof_line[]){ { functions[2], 0 } }, 1);
 	locations[2] = pprof_location(p, 0, 0x77, NULL, 0);
-	labels[0] = pprof_label_number(p, "pid", 10);
+	labels[0] = pprof_label_quantity(p, "pid", 10, "");
 	labels[1] = pprof_label_text(p, "comm", "prog");
-	labels[2] = pprof_label_number(p, "pid", 11);
+	labels[2] = pprof_label_quantity(p, "pid", 11, "");
 	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ locations[1], locations[0] }, 2,
 						(int64_t[]){ factor, factor * 10 }, labels, 2 });
 	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ locations[2] }, 1,

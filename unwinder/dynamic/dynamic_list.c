@@ -172,7 +172,7 @@ static void widen(struct span *span, uint64_t start, uint64_t end)
  */
 struct fde_table {
 	uint64_t data, n; /* entries */
-	uint64_t ip_base, fde_base;
+	uint64_t fde_base;
 	uint64_t bias; /* added to the addresses in FDEs */
 	uint64_t start, end;
 	uint32_t name;

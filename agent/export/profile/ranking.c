@@ -66,12 +66,6 @@ static bool is_wanted(const struct stacks *s, const struct stacks_sample *sample
 
 /* ---- by properties of frames ---------------------------------------------------- */
 
-/* The row of each line of the profile, so that each text is looked up once. */
-struct frames_of {
-	uint32_t *row_of; /* by line */
-	size_t n;
-};
-
 /* Return the row of a frame. HASH_NONE: out of memory. */
 static uint32_t frame_row(struct ranking *r, const struct stacks *s, const struct stacks_line *line,
 			  const struct stacks_module *module)

@@ -53,7 +53,6 @@ _Static_assert(sizeof(struct procmap_query) == 104, "as the kernel has it");
 #define QUERY_READABLE	   0x01u
 #define QUERY_WRITABLE	   0x02u
 #define QUERY_EXECUTABLE   0x04u
-#define QUERY_SHARED	   0x08u
 #define QUERY_THIS_OR_NEXT 0x10u
 
 /* A process with more mappings than were read. Those that were not read start at from or above. */

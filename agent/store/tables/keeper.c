@@ -28,12 +28,11 @@ struct job {
 struct keeper {
 	struct store *store;
 	pthread_mutex_t lock;
-	pthread_cond_t more, idle;
+	pthread_cond_t more;
 	pthread_t thread;
 	struct job *line;
 	size_t first, n, room; /* line[first … n) are waiting */
-	bool busy;
-	atomic_bool ending; /* the rest of the queue is dropped */
+	atomic_bool ending;    /* the rest of the queue is dropped */
 };
 
 /* Give one object its table: find it in the store, or compile and insert it. */
@@ -64,8 +63,6 @@ static void *run(void *ctx)
 
 		if (keeper->first == keeper->n) {
 			keeper->first = keeper->n = 0;
-			keeper->busy = false;
-			pthread_cond_broadcast(&keeper->idle);
 			pthread_cond_wait(&keeper->more, &keeper->lock);
 			continue;
 		}
@@ -74,8 +71,6 @@ static void *run(void *ctx)
 		do_job(keeper, &job);
 		pthread_mutex_lock(&keeper->lock);
 	}
-	keeper->busy = false;
-	pthread_cond_broadcast(&keeper->idle);
 	pthread_mutex_unlock(&keeper->lock);
 	return NULL;
 }
@@ -92,14 +87,12 @@ int keeper_new(struct store *store, struct keeper **out)
 	store_read_beside(store);
 	pthread_mutex_init(&keeper->lock, NULL);
 	pthread_cond_init(&keeper->more, NULL);
-	pthread_cond_init(&keeper->idle, NULL);
 	/* Block all signals in this thread; other threads handle them. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&keeper->thread, NULL, run, keeper);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err) {
-		pthread_cond_destroy(&keeper->idle);
 		pthread_cond_destroy(&keeper->more);
 		pthread_mutex_destroy(&keeper->lock);
 		free(keeper);
@@ -134,7 +127,6 @@ bool keeper_free(struct keeper *keeper)
 		uw_object_put(keeper->line[keeper->first].object);
 		free(keeper->line[keeper->first].path);
 	}
-	pthread_cond_destroy(&keeper->idle);
 	pthread_cond_destroy(&keeper->more);
 	pthread_mutex_destroy(&keeper->lock);
 	free(keeper->line);
@@ -155,19 +147,10 @@ int keeper_add(struct keeper *keeper, struct uw_object *object, const struct sto
 	if (!err) {
 		job.object = uw_object_get(object);
 		keeper->line[keeper->n++] = job;
-		keeper->busy = true;
 		pthread_cond_signal(&keeper->more);
 	}
 	pthread_mutex_unlock(&keeper->lock);
 	if (err)
 		free(job.path);
 	return err;
-}
-
-void keeper_wait(struct keeper *keeper)
-{
-	pthread_mutex_lock(&keeper->lock);
-	while (keeper->busy)
-		pthread_cond_wait(&keeper->idle, &keeper->lock);
-	pthread_mutex_unlock(&keeper->lock);
 }

@@ -27,7 +27,5 @@ bool keeper_free(struct keeper *keeper);
  * -ENOMEM.
  */
 int keeper_add(struct keeper *keeper, struct uw_object *object, const struct store_file *file);
-/* Wait until all queued objects are done. */
-void keeper_wait(struct keeper *keeper);
 
 #endif
