@@ -1,4 +1,4 @@
-/* base/search.h: binary search in arrays of any kind. */
+/* base/search.h: the order of sorted arrays of any kind, and binary search in them. */
 #ifndef BASE_SEARCH_H
 #define BASE_SEARCH_H
 
@@ -23,5 +23,18 @@
 		}                                                   \
 		low_;                                               \
 	})
+
+/* Define a comparison for qsort(3): ascending by a field, which is a number. */
+#define UW_ORDER(name, type, field) UW_ORDER_2(name, type, field, field)
+/* The same, with elements of equal first fields ascending by the second. */
+#define UW_ORDER_2(name, type, first, second)                             \
+	static int name(const void *a, const void *b)                     \
+	{                                                                 \
+		const type *x = a, *y = b;                                \
+                                                                          \
+		if (x->first != y->first)                                 \
+			return x->first < y->first ? -1 : 1;              \
+		return (x->second > y->second) - (x->second < y->second); \
+	}
 
 #endif

@@ -33,13 +33,7 @@ struct pprof_file {
 
 /* ---- ids ----------------------------------------------------------------- */
 
-static int by_id(const void *a, const void *b)
-{
-	const struct id *x = a, *y = b;
-
-	return x->id != y->id ? (x->id < y->id ? -1 : 1)
-			      : (x->index > y->index) - (x->index < y->index);
-}
+UW_ORDER_2(by_id, struct id, id, index)
 
 /*
  * Build the index of n messages. items is an array of pointers to messages that have their id at

@@ -259,14 +259,7 @@ static int read_dump(struct sym_jit *j, int fd, uint64_t size)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static int by_addr(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	if (x->addr != y->addr)
-		return x->addr < y->addr ? -1 : 1;
-	return (x->number > y->number) - (x->number < y->number);
-}
+UW_ORDER_2(by_addr, struct entry, addr, number)
 
 /*
  * Sort the entries and remove overlaps. Memory is reused, so of two entries that overlap the later

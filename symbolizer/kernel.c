@@ -236,12 +236,7 @@ static int read_lines(struct sym_kernel *k, const char *text, size_t off, size_t
 
 /* ---- ordering ---------------------------------------------------------------- */
 
-static int compare(const void *left, const void *right)
-{
-	const struct symbol *a = left, *b = right;
-
-	return a->addr < b->addr ? -1 : a->addr > b->addr;
-}
+UW_ORDER(compare, struct symbol, addr)
 
 /* Return whether a's name is better than b's. */
 static bool is_better(const struct sym_kernel *k, const struct symbol *a, const struct symbol *b)

@@ -130,12 +130,7 @@ static const char *take_image(struct owc *o, const Offwind__Capture__Image *i)
 	return NULL;
 }
 
-static int by_addr(const void *a, const void *b)
-{
-	const struct source_kernel_symbol *x = a, *y = b;
-
-	return (x->addr > y->addr) - (x->addr < y->addr);
-}
+UW_ORDER(by_addr, struct source_kernel_symbol, addr)
 
 /*
  * Copy a text into memory that lives as long as the source. A NUL byte inside ends the text,

@@ -104,12 +104,7 @@ int core_read_memory(void *ctx, uint64_t addr, void *out, size_t size)
 	return 0;
 }
 
-static int by_vaddr(const void *a, const void *b)
-{
-	const struct core_segment *l = a, *r = b;
-
-	return l->vaddr < r->vaddr ? -1 : l->vaddr > r->vaddr;
-}
+UW_ORDER(by_vaddr, struct core_segment, vaddr)
 
 /*
  * Add a PT_LOAD segment. If the file ends inside it, record the damage and use the bytes that are

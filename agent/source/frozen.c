@@ -64,14 +64,7 @@ int frozen_add_thread(struct frozen *f, const struct frozen_thread *thread)
 	return err;
 }
 
-static int by_start(const void *a, const void *b)
-{
-	const struct event_mapping *l = a, *r = b;
-
-	if (l->start != r->start)
-		return l->start < r->start ? -1 : 1;
-	return l->end < r->end ? -1 : l->end > r->end;
-}
+UW_ORDER_2(by_start, struct event_mapping, start, end)
 
 void frozen_sort(struct frozen *f)
 {

@@ -394,14 +394,7 @@ int sym_debug_add(struct sym_debug *d, uint64_t vaddr)
 	return err;
 }
 
-static int by_unit(const void *a, const void *b)
-{
-	const struct wanted *x = a, *y = b;
-
-	if (x->unit != y->unit)
-		return x->unit < y->unit ? -1 : 1;
-	return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
-}
+UW_ORDER_2(by_unit, struct wanted, unit, vaddr)
 
 int sym_debug_prepare(struct sym_debug *d, const uint64_t *vaddrs, size_t n,
 		      struct sym_turns *turns)

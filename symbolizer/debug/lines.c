@@ -189,12 +189,7 @@ int sym_lines_put(struct sym_lines *l, uint64_t low, uint64_t high, const struct
 	return 0;
 }
 
-static int by_start(const void *a, const void *b)
-{
-	const struct lines_piece *x = a, *y = b;
-
-	return (x->start > y->start) - (x->start < y->start);
-}
+UW_ORDER(by_start, struct lines_piece, start)
 
 /*
  * Drop pieces that overlap an earlier one. Damaged units can claim the same code from different

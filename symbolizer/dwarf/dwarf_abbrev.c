@@ -5,6 +5,7 @@
 #include "symbolizer/dwarf/dwarf.h"
 
 #include "base/growth.h"
+#include "base/search.h"
 
 #include <dwarf.h>
 #include <errno.h>
@@ -28,12 +29,7 @@ void dw_abbrevs_put(struct dw_abbrevs *a)
 	free(a);
 }
 
-static int by_code(const void *a, const void *b)
-{
-	const struct dw_abbrev *x = a, *y = b;
-
-	return (x->code > y->code) - (x->code < y->code);
-}
+UW_ORDER(by_code, struct dw_abbrev, code)
 
 /* Remember the position of an attribute of an inlined call. The attribute is the next one of a. */
 static void note_call(struct dw_abbrev *a, uint64_t name)

@@ -1,16 +1,12 @@
 /* symbolizer/dwarf/dwarf_line_sort.c: sorts the rows of a line table by address. */
 #include "symbolizer/dwarf/dwarf_line.h"
 
+#include "base/search.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
-static int by_start(const void *a, const void *b)
-{
-	const struct dw_sequence *x = a, *y = b;
-
-	return x->start != y->start ? (x->start < y->start ? -1 : 1)
-				    : (x->first > y->first) - (x->first < y->first);
-}
+UW_ORDER_2(by_start, struct dw_sequence, start, first)
 
 /*
  * Order the sequences by start. They usually cover different code. Return false if they overlap or

@@ -5,6 +5,7 @@
 #include "symbolizer/elf/symbol_table.h"
 
 #include "base/growth.h"
+#include "base/search.h"
 #include "base/text.h"
 #include "schema/symbols_blob.h"
 #include "symbolizer/elf/prefer.h"
@@ -94,14 +95,7 @@ static void move_entries(struct sym_entry *entries, struct key *keys, size_t n)
 }
 
 /* Order by address, for files whose addresses are terabytes apart. */
-static int compare_addr(const void *left, const void *right)
-{
-	const struct sym_entry *a = left, *b = right;
-
-	if (a->addr != b->addr)
-		return a->addr < b->addr ? -1 : 1;
-	return 0;
-}
+UW_ORDER(compare_addr, struct sym_entry, addr)
 
 /* Sort the entries by address. -ENOMEM. */
 static int sort_by_addr(struct sym_builder *b)

@@ -3,6 +3,7 @@
 
 #include "base/elf_machine.h"
 #include "base/growth.h"
+#include "base/search.h"
 #include "base/text.h"
 #include "base/unpack.h"
 #include "symbolizer/elf/dynamic_symbols.h"
@@ -438,12 +439,7 @@ static int add_tables(struct sym_builder *b, const struct sym_image *image, bool
 	return 0;
 }
 
-static int compare_bounds(const void *left, const void *right)
-{
-	const struct sym_bound *a = left, *b = right;
-
-	return a->addr < b->addr ? -1 : a->addr > b->addr;
-}
+UW_ORDER(compare_bounds, struct sym_bound, addr)
 
 /* Remember the symbols without a size, because symbols that are left out may end them. */
 static int note_opens(struct sym_builder *b)

@@ -2,6 +2,7 @@
  * symbolizer/elf/extract.c: selects the bytes of an ELF file that unwinding and symbolization need, for
  * storage.
  */
+#include "base/search.h"
 #include "symbolizer/elf/image.h"
 #include "symbolizer/symbolizer.h"
 
@@ -63,12 +64,7 @@ static bool is_read(const struct sym_image *image, const Elf64_Shdr *s)
 	return s->sh_flags & SHF_ALLOC && s->sh_size <= SMALL_PART;
 }
 
-static int by_start(const void *a, const void *b)
-{
-	const struct hole *x = a, *y = b;
-
-	return (x->start > y->start) - (x->start < y->start);
-}
+UW_ORDER(by_start, struct hole, start)
 
 /*
  * List the sections that are left out, sorted. A section that shares bytes with one that is read is

@@ -101,14 +101,7 @@ static int add_relocations(struct plt *plt, const Elf64_Shdr *section, bool lazy
 	return err;
 }
 
-static int compare_slots(const void *left, const void *right)
-{
-	const struct slot *a = left, *b = right;
-
-	if (a->got != b->got)
-		return a->got < b->got ? -1 : 1;
-	return a->symbol == b->symbol ? 0 : a->symbol < b->symbol ? -1 : 1;
-}
+UW_ORDER_2(compare_slots, struct slot, got, symbol)
 
 /* ---- entries -------------------------------------------------------------- */
 

@@ -185,15 +185,7 @@ void uw_frames_fini(struct uw_frames *frames)
 	pthread_mutex_destroy(&frames->lock);
 }
 
-/* Order keys by start, then by offset. */
-static int compare_keys(const void *a, const void *b)
-{
-	const struct uw_fde_key *x = a, *y = b;
-
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	return x->off < y->off ? -1 : x->off > y->off;
-}
+UW_ORDER_2(compare_keys, struct uw_fde_key, start, off)
 
 /* Build the index of all FDEs of the section. Damaged and empty FDEs are skipped. -ENOMEM. */
 static int collect(struct uw_frames *frames)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "unwinder/cfi/cfi.h"
 #include "unwinder/dynamic/dynamic.h"
 
@@ -43,14 +44,7 @@ static void read_name(struct uw_reading *r, uint64_t addr, uint32_t *off)
 /* ---- procedures with regions ----------------------------------------------------------- */
 
 /* Order operations by when, then by their original index, which the sort keys hold in val. */
-static int by_when(const void *a, const void *b)
-{
-	const struct dynamic_op *x = a, *y = b;
-
-	if (x->when != y->when)
-		return x->when < y->when ? -1 : 1;
-	return x->val < y->val ? -1 : x->val > y->val; /* the original index */
-}
+UW_ORDER_2(by_when, struct dynamic_op, when, val)
 
 /*
  * Sort the operations of a region by the instruction at which they take effect (when).

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/search.h"
 #include "unwinder/arch/arch.h"
 #include "unwinder/cfi/cfi.h"
 #include "unwinder/dynamic/dynamic.h"
@@ -48,14 +49,7 @@ struct newest {
 };
 
 /* Order procedures by start, then by the order of reading. */
-static int by_start(const void *a, const void *b)
-{
-	const struct newest *x = a, *y = b;
-
-	if (x->proc.start != y->proc.start)
-		return x->proc.start < y->proc.start ? -1 : 1;
-	return x->turn < y->turn ? -1 : x->turn > y->turn;
-}
+UW_ORDER_2(by_start, struct newest, proc.start, turn)
 
 /*
  * Sort the procedures by address. Of procedures that overlap, only the newest stays: a process

@@ -80,14 +80,7 @@ struct range {
 	uint64_t start, size;
 };
 
-static int compare(const void *a, const void *b)
-{
-	const struct range *x = a, *y = b;
-
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	return x->size < y->size ? -1 : x->size > y->size;
-}
+UW_ORDER_2(compare, struct range, start, size)
 
 /* Sort the ranges and remove duplicates. -ENOTSUP: two overlap, or they span too much. */
 static int tidy(struct range *ranges, size_t *n)

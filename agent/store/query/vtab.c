@@ -261,12 +261,7 @@ static int gaps_within(struct cursor *c, size_t *room, uint64_t start, uint64_t 
 	return SQLITE_OK;
 }
 
-static int compare_ranges(const void *a, const void *b)
-{
-	const struct range *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
+UW_ORDER(compare_ranges, struct range, start)
 
 /* Find the gaps of all the table's segments, sorted by address. */
 static int find_gaps(struct cursor *c)
