@@ -72,27 +72,6 @@ static int inflate_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t 
 	return err;
 }
 
-int uw_unpack_zlib(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
-{
-	uint8_t *data;
-	int err;
-
-	if (size > cap)
-		return -ENOTSUP;
-	if (!size || size / ZLIB_RATIO_MAX > in_size)
-		return -EBADMSG;
-	data = malloc(size);
-	if (!data)
-		return -ENOMEM;
-	err = inflate_into(in, in_size, data, size);
-	if (err) {
-		free(data);
-		return err;
-	}
-	*out = data;
-	return 0;
-}
-
 /* Fill out, chunk by chunk, from the frames that in has. -EBADMSG: the sizes do not match. */
 static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size_t size)
 {
@@ -120,25 +99,34 @@ static int decompress_into(const uint8_t *in, size_t in_size, uint8_t *out, size
 	return err;
 }
 
-int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
+/* Allocate the result, which has size bytes, and let fill unpack into it. The caller frees *out. */
+static int unpack(int (*fill)(const uint8_t *in, size_t in_size, uint8_t *out, size_t size),
+		  const uint8_t *in, size_t in_size, uint64_t size, uint8_t **out)
 {
-	uint8_t *data;
-	int err;
+	uint8_t *data = malloc(size);
+	int err = data ? fill(in, in_size, data, size) : -ENOMEM;
 
+	if (err)
+		free(data);
+	else
+		*out = data;
+	return err;
+}
+
+int uw_unpack_zlib(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
+{
 	if (size > cap)
 		return -ENOTSUP;
-	if (!size)
+	if (!size || size / ZLIB_RATIO_MAX > in_size)
 		return -EBADMSG;
-	data = malloc(size);
-	if (!data)
-		return -ENOMEM;
-	err = decompress_into(in, in_size, data, size);
-	if (err) {
-		free(data);
-		return err;
-	}
-	*out = data;
-	return 0;
+	return unpack(inflate_into, in, in_size, size, out);
+}
+
+int uw_unpack_zstd(const uint8_t *in, size_t in_size, uint64_t size, uint64_t cap, uint8_t **out)
+{
+	if (size > cap)
+		return -ENOTSUP;
+	return size ? unpack(decompress_into, in, in_size, size, out) : -EBADMSG;
 }
 
 /* The size is not known beforehand, so the buffer grows up to cap. */

@@ -63,70 +63,6 @@ static int find_hierarchy(struct hierarchy *h)
 	return err;
 }
 
-struct walk {
-	live_cgroup_fn fn;
-	void *ctx;
-	char path[PATH_MAX];
-};
-
-/*
- * Call w->fn for a cgroup and everything below it. fd is the cgroup's directory, and is closed
- * here. A cgroup that is removed meanwhile is left out. Return fn's first result that is not 0.
- */
-static int walk(struct walk *w, int fd, uint64_t id, uint32_t level)
-{
-	const struct capture_cgroup cgroup = { .id = id, .level = level };
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	size_t length = strlen(w->path);
-	struct dirent *entry;
-	int err;
-
-	if (!dir) {
-		if (fd >= 0)
-			(void)close(fd);
-		return 0;
-	}
-	err = w->fn(w->ctx, &cgroup, length ? w->path : "/");
-	while (!err && level < DEPTH_MAX && (entry = readdir(dir))) {
-		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
-		    length + strlen(entry->d_name) + 2 > sizeof(w->path))
-			continue;
-		(void)snprintf(w->path + length, sizeof(w->path) - length, "/%s", entry->d_name);
-		err = walk(w, openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-			   entry->d_ino, level + 1);
-		w->path[length] = '\0';
-	}
-	(void)closedir(dir);
-	return err;
-}
-
-int live_cgroups(live_cgroup_fn fn, void *ctx)
-{
-	struct hierarchy *h = malloc(sizeof(*h));
-	struct walk *w = calloc(1, sizeof(*w));
-	int fd = -1, err = h && w ? find_hierarchy(h) : -ENOMEM;
-	struct stat st;
-
-	if (!err) {
-		fd = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0 || fstat(fd, &st)) {
-			err = -errno;
-			if (fd >= 0)
-				(void)close(fd);
-		}
-	}
-	if (!err) {
-		w->fn = fn;
-		w->ctx = ctx;
-		if (strcmp(h->root, "/") != 0)
-			strcpy(w->path, h->root);
-		err = walk(w, fd, st.st_ino, level_of(h->root));
-	}
-	free(h);
-	free(w);
-	return err;
-}
-
 /* Return what follows the directory in a path, "" or from its slash on, or NULL if the path lies elsewhere. */
 static const char *rest_below(const char *path, const char *directory)
 {
@@ -183,39 +119,80 @@ int live_cgroup_find(const char *path, struct capture_cgroup *out)
 struct search {
 	const char *text;
 	struct capture_cgroup *out;
-	size_t room, *n, before;
-	uint32_t within; /* level of the last container found; cgroups below it are part of it */
+	size_t room, n;
+	char path
+		[PATH_MAX]; /* of the current cgroup, relative to the hierarchy's root; "": the root */
 };
 
-/* Callback of live_cgroups: append the cgroup if it is a container that matches. */
-static int match(void *ctx, const struct capture_cgroup *cgroup, const char *path)
+/*
+ * Append a cgroup if it is a container that matches, or else those below it: what is below a
+ * container is part of it. fd is the cgroup's directory, and is closed here. A cgroup that is
+ * removed meanwhile is left out. -E2BIG: no space is left.
+ */
+static int search(struct search *s, int fd, uint64_t id, uint32_t level)
 {
-	struct search *s = ctx;
-	char id[CONTAINER_ID + 1];
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	size_t length = strlen(s->path);
+	char container[CONTAINER_ID + 1];
+	struct dirent *entry;
+	int err = 0;
 
-	if (cgroup->level > s->within)
+	if (!dir) {
+		if (fd >= 0)
+			(void)close(fd);
 		return 0;
-	s->within = UINT32_MAX;
-	if (!container_of(path, id) || strncmp(id, s->text, strlen(s->text)) != 0)
-		return 0;
-	if (*s->n == s->room)
-		return -E2BIG;
-	s->out[(*s->n)++] = *cgroup;
-	s->within = cgroup->level;
-	return 0;
+	}
+	if (container_of(length ? s->path : "/", container) &&
+	    !strncmp(container, s->text, strlen(s->text))) {
+		if (s->n == s->room)
+			err = -E2BIG;
+		else
+			s->out[s->n++] = (struct capture_cgroup){ .id = id, .level = level };
+		level = DEPTH_MAX;
+	}
+	while (!err && level < DEPTH_MAX && (entry = readdir(dir))) {
+		if (entry->d_type != DT_DIR || entry->d_name[0] == '.' ||
+		    length + strlen(entry->d_name) + 2 > sizeof(s->path))
+			continue;
+		(void)snprintf(s->path + length, sizeof(s->path) - length, "/%s", entry->d_name);
+		err = search(s, openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+			     entry->d_ino, level + 1);
+		s->path[length] = '\0';
+	}
+	(void)closedir(dir);
+	return err;
 }
 
 int live_cgroup_containers(const char *text, struct capture_cgroup *out, size_t room, size_t *n)
 {
-	struct search s = {
-		.text = text, .out = out, .room = room, .n = n, .before = *n, .within = UINT32_MAX
-	};
-	int err;
+	struct hierarchy *h = *text ? malloc(sizeof(*h)) : NULL;
+	struct search *s = calloc(1, sizeof(*s));
+	int fd = -1, err = !*text ? -ENOENT : h && s ? find_hierarchy(h) : -ENOMEM;
+	struct stat st;
 
-	if (!*text)
-		return -ENOENT;
-	err = live_cgroups(match, &s);
-	return err ? err : *n == s.before ? -ENOENT : 0;
+	if (!err) {
+		fd = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 || fstat(fd, &st)) {
+			err = -errno;
+			if (fd >= 0)
+				(void)close(fd);
+		}
+	}
+	if (!err) {
+		s->text = text;
+		s->out = out;
+		s->room = room;
+		s->n = *n;
+		if (strcmp(h->root, "/") != 0)
+			strcpy(s->path, h->root);
+		err = search(s, fd, st.st_ino, level_of(h->root));
+		if (!err && s->n == *n)
+			err = -ENOENT;
+		*n = s->n;
+	}
+	free(h);
+	free(s);
+	return err;
 }
 
 /* ---- ids to paths ------------------------------------------------------------------ */

@@ -11,15 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Receives a cgroup. path is relative to the hierarchy's root, which is "/". */
-typedef int (*live_cgroup_fn)(void *ctx, const struct capture_cgroup *cgroup, const char *path);
-
-/*
- * Call fn for each cgroup, parents before children. Return fn's first result that is not 0.
- * -ENOENT: cgroup2 is not mounted.
- */
-int live_cgroups(live_cgroup_fn fn, void *ctx);
-
 /*
  * Look up the cgroup of a path, which begins at the hierarchy's root or at its mount point.
  * -ENOENT: there is no such cgroup.
