@@ -184,6 +184,10 @@ static void step_back(int tid)
 		(void)setpriority(PRIO_PROCESS, (id_t)tid, 0);
 }
 
+/*
+ * Free s in one place only: here if run returned in time, else in the thread that is left behind.
+ * Both read and set s->left under the lock. At most LEFT_MAX threads are left behind.
+ */
 int errand_run(const struct errand *errand, uint64_t limit_ns)
 {
 	pthread_condattr_t attr;

@@ -39,6 +39,10 @@ static inline uint64_t mix(uint64_t lane, uint64_t word)
 	return turn(lane + word * PRIME_2, 31) * PRIME_1;
 }
 
+/*
+ * The algorithm is in xxHash's doc/xxhash_spec.md: four lanes over stripes of 32 bytes, then the
+ * rest in steps of 8, 4 and 1 bytes, then the final mix.
+ */
 uint64_t uw_checksum(const void *data, size_t size, uint64_t seed)
 {
 	const uint8_t *p = data;

@@ -190,6 +190,10 @@ static int read_file_header(const struct uw_source *source, bool only64, Elf64_E
 	return 0;
 }
 
+/*
+ * Leave the file header in *out on failure: callers tell by e_ident whether the file is no ELF file
+ * or a damaged one.
+ */
 int uw_elf_headers_read(const struct uw_source *source, bool only64, struct uw_elf_headers *out)
 {
 	struct uw_elf_headers h = { .sections_err = 0 };

@@ -23,6 +23,10 @@ static uint64_t read_number(const struct uw_pclntab *t, uint64_t off, unsigned i
 	return value;
 }
 
+/*
+ * The magic numbers are those of Go 1.2, 1.16, 1.18 and 1.20, in this order; the headers are struct
+ * pcHeader in Go's runtime/symtab.go.
+ */
 bool uw_pclntab_open(struct uw_pclntab *t, const void *data, uint64_t size)
 {
 	struct header {
@@ -76,6 +80,7 @@ bool uw_pclntab_open(struct uw_pclntab *t, const void *data, uint64_t size)
 	       t->search <= size && t->n < (size - t->search) / (2u * t->entry_size);
 }
 
+/* The record is Go's struct _func (runtime/runtime2.go). */
 bool uw_pclntab_at(const struct uw_pclntab *t, uint64_t i, struct uw_pclntab_function *out)
 {
 	const unsigned int width = t->entry_size;

@@ -64,6 +64,7 @@ static bool has_bits(bytes16 v)
 	return half[0] | half[1];
 }
 
+/* Look at PIECE bytes with one branch, then at 16, then at single bytes. */
 size_t uw_text_plain_size(const char *bytes, size_t size, char also)
 {
 	size_t at = 0;

@@ -182,6 +182,10 @@ int compat_files_proc_info(struct compat_files *f, const struct uw_proc_query *q
 	return compat_error(err);
 }
 
+/*
+ * Read the file's symbols at the first call. no_symbols is set before, so that a failure is not
+ * repeated. As in libunwind, a name that is too long is cut, and the result is -UNW_ENOMEM.
+ */
 int compat_files_proc_name(struct compat_files *f, uint64_t addr, char *name, size_t size,
 			   unw_word *off)
 {

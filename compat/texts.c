@@ -17,6 +17,7 @@ const char *_Ux86_64_regname(int reg)
 	return reg >= 0 && reg < UW_X86_64_REGS ? names[reg] : "???";
 }
 
+/* Return the name that libunwind has for a register. */
 const char *_Uaarch64_regname(int reg)
 {
 	switch (reg) { /* names that differ from uw_reg_name() */
@@ -50,6 +51,7 @@ int _Uaarch64_is_fpreg(int reg)
 	return reg >= 64 && reg <= 95;
 }
 
+/* The texts are those of libunwind. */
 static const char *u_strerror(int code)
 {
 	static const char *const texts[] = {

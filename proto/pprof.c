@@ -561,6 +561,7 @@ static bool sample_is_sound(const struct pprof *p, const struct pprof_sample *s)
 	return true;
 }
 
+/* Compute all sizes first: in protobuf's encoding the size of a message comes before its fields. */
 void pprof_sample(struct pprof *p, const struct pprof_sample *sample)
 {
 	size_t locations = 0, values = 0, labels = 0;

@@ -511,6 +511,10 @@ static int decode(struct pprof_file *file, const struct bytes *b, char *error)
 	return 0;
 }
 
+/*
+ * Unpacked messages take up to about six times the bytes of the profile, which is the arena's
+ * limit.
+ */
 int pprof_read(int fd, size_t max_bytes, struct pprof_file **out, char *error)
 {
 	struct bytes b = { .max = max_bytes };

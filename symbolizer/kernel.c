@@ -344,6 +344,10 @@ static void find_in_symbols(const struct sym_kernel *k, uint64_t addr, struct sy
 	}
 }
 
+/*
+ * Look in both parts of the list. The symbol that begins last contains addr, and the next one of
+ * either part ends it.
+ */
 int sym_kernel_find(const struct sym_kernel *kernel, uint64_t addr, struct sym_symbol *out,
 		    const char **module)
 {

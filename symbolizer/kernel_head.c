@@ -100,6 +100,10 @@ static void close_head(struct sym_kernel_head *h)
 	h->size = end;
 }
 
+/*
+ * Parse one line in each BLOCK bytes. The lines between are parsed when an address in the block is
+ * looked up.
+ */
 int sym_kernel_head_in(struct sym_kernel_head *h, char *text, size_t size)
 {
 	size_t plain = uw_text_plain_size(text, size, '\n'), off = 0;

@@ -272,6 +272,9 @@ static size_t put_packages(const struct search *s, char *out, size_t size)
 	return n;
 }
 
+/*
+ * Search for packages only if a sentence will be written: reading the lists of packages takes time.
+ */
 void advice_text(const struct unnamed *u, const struct advice_places *places, char *out,
 		 size_t size)
 {

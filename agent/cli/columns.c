@@ -146,6 +146,7 @@ static struct layout lay_out(const struct ranking *r, const struct table_options
 	return l;
 }
 
+/* Print the line above the columns. Its widths and conditions are those of print_row. */
 static void print_heading(const struct ranking *r, const struct table_options *o,
 			  const struct layout *l, FILE *out)
 {

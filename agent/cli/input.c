@@ -90,6 +90,10 @@ static const char *unpacker(const char *head, size_t size)
 	return NULL;
 }
 
+/*
+ * Detect the kind of the recording by its first bytes. peek does not consume them, in a pipe
+ * neither, so that the source reads from the start.
+ */
 int input_open(const char *path, struct source **out)
 {
 	bool standard = !strcmp(path, "-");
@@ -196,6 +200,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Sort the snapshots of each directory on their own: the order of the arguments stays. */
 int input_list_add(struct input_list *list, const char *path)
 {
 	size_t before = list->n;
@@ -262,6 +267,7 @@ int input_number(const char *option, const char *text, uint64_t min, uint64_t ma
 	return 0;
 }
 
+/* Test the upper bits of the value before the shift: a number with K, M or G can exceed 64 bits. */
 int input_size(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
 {
 	static const char units[] = "KMG";

@@ -180,6 +180,10 @@ static void print_help(const char *help, size_t at, unsigned int column, FILE *o
 	(void)fputc('\n', out);
 }
 
+/*
+ * A row without a name is a heading. A row that has OPTION_BESIDE as its help shares a line with
+ * the row after it.
+ */
 void option_help(const struct option_table *table, FILE *out)
 {
 	size_t at = 0; /* the column, inside a line that several rows share */

@@ -108,6 +108,7 @@ static uint64_t bound_ns(const struct pick_bound *bound, uint64_t open, uint64_t
 	}
 }
 
+/* Convert the bounds of the slice to times of the recording, so that pick_wants only compares. */
 int pick_begin(struct pick *pick, const char *path)
 {
 	uint64_t first = 0, last = 0;

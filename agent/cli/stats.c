@@ -103,6 +103,7 @@ static void put(char *out, size_t size, const char *what, uint64_t n, const char
 	*separator = ", ";
 }
 
+/* Count a wait that was too short as filtered: it was not asked for. */
 void stats_text(struct stats *stats, char *out, size_t size)
 {
 	const char *separator = " (";

@@ -33,6 +33,7 @@ static size_t size_of(const struct event *event)
 	return sizeof(*event) + (text ? strlen(text) + 1 : 0);
 }
 
+/* Allocate the event and its string as one block, so that one free() releases both. */
 int live_queue_event(struct live_queue *queue, const struct event *event)
 {
 	struct event *copy = malloc(size_of(event));

@@ -14,6 +14,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+/* The auxiliary vector has the vDSO's address only; /proc/self/maps also has its end. */
 void live_host_vdso(const uint8_t **out, size_t *out_size)
 {
 	const uint8_t *vdso = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);

@@ -326,6 +326,10 @@ static int report_losses(struct live *live, uint64_t time_ns)
 	return err;
 }
 
+/*
+ * Take the time before reading: a record that is older by SLACK_NS was in its ring by then, so all
+ * events before the horizon are in the queue. The rest may come later.
+ */
 int live_drain(struct live *live)
 {
 	uint64_t now = now_ns();

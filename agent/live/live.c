@@ -281,6 +281,7 @@ int source_live_set_cpus(struct source *source, const int *cpus, size_t n)
 	return live_online_change(&live->online, copy, n, &n_new, source->error);
 }
 
+/* Compare with live->plain, which was measured before any probe was attached. */
 int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
 {
 	struct live *live = (struct live *)source;

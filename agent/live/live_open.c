@@ -267,6 +267,9 @@ static int open_all(struct live *live, const struct source_live_options *options
 	return live_online_start(&live->online, error);
 }
 
+/*
+ * Mark descriptors and slots as absent first: if open_all fails, close releases what it did before.
+ */
 int source_live_open(const struct source_live_options *options, struct source **out, char *error)
 {
 	struct live *live;

@@ -7,6 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/*
+ * Map the pages as kernel/bpf/ringbuf.c lays them out: the consumer's position, writable; the
+ * producer's position and the data, read-only. The data are mapped once and not twice in a row, as
+ * libbpf does: `split` holds a record that wraps around.
+ */
 int live_ring_init(struct live_ring *ring, int fd, size_t size)
 {
 	size_t page_size = (size_t)sysconf(_SC_PAGESIZE);
@@ -67,6 +72,10 @@ static const uint8_t *whole(const struct live_ring *ring, size_t at, uint32_t si
 	return ring->split;
 }
 
+/*
+ * Read the producer's position and each header with acquire order, as libbpf does: only then are
+ * the bytes of the record visible.
+ */
 uint32_t live_ring_scan(struct live_ring *ring, const uint8_t **bytes, unsigned long *end)
 {
 	while (ring->scanned < __atomic_load_n(ring->producer, __ATOMIC_ACQUIRE)) {

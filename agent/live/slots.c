@@ -10,6 +10,10 @@ static struct live_slot *slot_at(struct live_slots *s, uint64_t number)
 	return &s->slots[number & (s->room - 1)];
 }
 
+/*
+ * Grow to a power of two: the place of a slot is its number modulo the room, so each slot moves to
+ * its new place.
+ */
 int live_slots_add(struct live_slots *s, unsigned long end)
 {
 	if (s->next - s->first == s->room) {

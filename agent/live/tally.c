@@ -43,6 +43,10 @@ struct live_tally_cpu live_tally_sum(const struct live_tally *tally, int cpu)
 	return sum;
 }
 
+/*
+ * What was captured and did not come out of the ring yet is waiting. The kernel's counters and the
+ * agent's are not read at the same moment, so a negative difference counts as 0.
+ */
 int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, int cpu,
 		    struct live_counters *counters)
 {

@@ -144,6 +144,10 @@ int opener_open_debug(struct opener *opener, const struct opener_file *file, con
 	return err ? -ENOENT : 0;
 }
 
+/*
+ * Look in this program's own root first (view 0): what exists there is used, and the process's root
+ * does not matter.
+ */
 bool opener_has_own_debug(struct opener *opener, const struct opener_file *file, const char *link)
 {
 	struct opener_file hosts = *file;

@@ -176,6 +176,10 @@ static bool load(struct fetcher *f, const char *name, void *function)
 	return symbol;
 }
 
+/*
+ * Load the library at run time and only if a server is configured: few users need it, and it brings
+ * libcurl.
+ */
 int fetcher_new(struct store *store, struct fetcher **out)
 {
 	const char *urls = getenv("DEBUGINFOD_URLS"), *timeout = getenv("DEBUGINFOD_TIMEOUT");

@@ -127,6 +127,9 @@ int opener_perf_map(struct opener *opener, uint32_t pid, uint32_t ns_pid,
 	return err;
 }
 
+/*
+ * Prefer the dump to the map, and the process's own root to the recording's or this program's root.
+ */
 int opener_open_jit(struct opener *opener, uint32_t pid, const struct opener_user *user,
 		    const char *dump, int *fd)
 {

@@ -74,6 +74,7 @@ static int copy_all(int from, int to)
 	return lseek(to, 0, SEEK_SET) < 0 ? -errno : 0;
 }
 
+/* Write to a file without a name (O_TMPFILE): no other process can see a part of the copy. */
 int opener_copy_kallsyms(struct opener *opener, int *fd)
 {
 	int from = -1, to, err;

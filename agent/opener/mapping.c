@@ -152,6 +152,10 @@ static int open_inode(struct opener_mappings *m, const struct opener_file *file,
 	return -ENOENT;
 }
 
+/*
+ * Open the link in /proc/PID/map_files, which leads to the mapped file even if its path is gone.
+ * O_PATH opens nothing yet, so the mount is checked before any call that could wait.
+ */
 int opener_mappings_open(struct opener_mappings *m, const struct opener_file *file, int *fd)
 {
 	char path[96], link[64];

@@ -20,6 +20,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+/* The paths below HOME and XDG_CACHE_HOME are optional: without memory for one, it is not used. */
 int opener_new(const struct opener_options *options, struct opener **out)
 {
 	struct opener *opener = calloc(1, sizeof(*opener));

@@ -98,6 +98,10 @@ static int open_again(int root, const char *path, const struct open_how *how,
 	return 0;
 }
 
+/*
+ * Open with O_PATH first, which has no effect on devices and pipes; reopen then opens regular files
+ * only. Without /proc, open_again does the same by the path.
+ */
 int places_open_at(int root, const char *path, enum place_links links,
 		   const struct opener_user *user, int *fd)
 {

@@ -60,6 +60,10 @@ static void read_groups(const char *line, struct opener_user *user)
 	}
 }
 
+/*
+ * Read /proc/PID/status (proc_pid_status(5)). A user who may read all files is root with READ_CAPS
+ * in this program's own user namespace: elsewhere, capabilities mean nothing for the host's files.
+ */
 int user_of(int process, struct opener_user *out)
 {
 	struct opener_user user = { .known = true, .uid = NOBODY, .gid = NOBODY };

@@ -242,6 +242,9 @@ static const struct file *find(const struct owc_files *f, uint32_t major, uint32
 	return NULL;
 }
 
+/*
+ * Set the size first: a file may be embedded without some of its parts, which then read as zeros.
+ */
 int owc_files_open(void *ctx, uint32_t major, uint32_t minor, uint64_t inode, const char *path,
 		   struct uw_build_id *build_id, int *fd)
 {

@@ -145,6 +145,10 @@ static const char *keep_text(struct owc *o, const ProtobufCBinaryData *from)
 	return text;
 }
 
+/*
+ * Count 64 bytes for each symbol besides its texts, so that symbols with empty names reach the
+ * limit, too.
+ */
 const char *owc_take_symbols(struct owc *o, const Offwind__Capture__KernelSymbols *s)
 {
 	bool sorted = true;
@@ -338,6 +342,10 @@ static const char *take_lost(struct owc *o, const Offwind__Capture__Lost *l, str
 	return NULL;
 }
 
+/*
+ * Count the events that all versions of the format have: the writer's trailer leaves the later
+ * kinds out, too (count_event in write.c).
+ */
 const char *owc_take_record(struct owc *o, const Offwind__Capture__Record *r, struct event *e,
 			    bool *is_event)
 {

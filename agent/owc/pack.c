@@ -34,6 +34,7 @@ static bool header_changed(struct owc_writer *w, const Offwind__Capture__Header 
 	return true;
 }
 
+/* Borrow all strings: owc_add_record packs them before this function returns. */
 void owc_pack_header(struct owc_writer *w)
 {
 	const struct source_info *info = w->info;
@@ -233,6 +234,7 @@ static int add_mapping(struct owc_writer *w, const struct event_mapping *m,
 	return owc_add_record(w, record);
 }
 
+/* The messages are on the stack: owc_add_record packs the record before this function returns. */
 int owc_pack_event(struct owc_writer *w, const struct event *e)
 {
 	Offwind__Capture__Record record = OFFWIND__CAPTURE__RECORD__INIT;

@@ -522,6 +522,7 @@ static void owc_close(struct source *source)
 
 static const struct source_ops ops = { .next = owc_next, .close = owc_close };
 
+/* Limit the window of zstd to 64 MiB (2^26), so that a hostile frame cannot ask for more memory. */
 int source_owc_open(int fd, const char *name, struct source **out, char *error)
 {
 	struct owc *o = calloc(1, sizeof(*o));

@@ -95,6 +95,10 @@ static void cut_padding(struct uw_build_id *id)
 		id->size = 16;
 }
 
+/*
+ * The layout is struct perf_record_header_build_id of perf: header, pid, build-id, path. Older
+ * versions always wrote 20 bytes, padded with zeros; later ones set a flag and state the size.
+ */
 int perfdata_facts_build_id(struct perfdata_facts *facts, const uint8_t *record, size_t size)
 {
 	struct uw_build_id id = { .size = 20 };

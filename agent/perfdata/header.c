@@ -176,6 +176,10 @@ static bool open_pipe(struct perfdata *p)
 	return true;
 }
 
+/*
+ * Distinguish the formats by the magic number, which is "2ELIFREP" in the other byte order, and
+ * files from pipes by the size of the header.
+ */
 bool perfdata_read_header(struct perfdata *p)
 {
 	const uint8_t *head;

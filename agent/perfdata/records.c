@@ -209,6 +209,10 @@ static int read_lost(const struct perfdata_record *record, struct event *out)
 	return n != 0;
 }
 
+/*
+ * Check the sizes of all types here, so that each reader finds the fixed part of its record
+ * complete.
+ */
 int perfdata_record_read(const struct perfdata_record *record, const struct perfdata_facts *facts,
 			 char path[PERFDATA_PATH_MAX], struct event out[2])
 {

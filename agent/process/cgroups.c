@@ -16,6 +16,7 @@ static uint32_t find(const struct cgroups *cgroups, uint64_t id)
 	return HASH_FIND(i, &cgroups->by_id, hash_u64(0, id), cgroups->cgroups[i].id == id);
 }
 
+/* Sanitise the path: users name their own cgroups. It goes into texts and labels. */
 int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
 {
 	size_t length = strnlen(event->path, PATH_LENGTH_MAX);

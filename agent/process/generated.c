@@ -567,6 +567,10 @@ static int hotspot_look(struct generated *g, struct watch *w, struct memory *mem
 	return tell(g, w->pid, dynamic, out);
 }
 
+/*
+ * Make the cheap checks first: this function is called for each sample. A reading that took some
+ * time is followed by REST times that time without one, which bounds the share of all readings.
+ */
 int generated_look(struct generated *g, const struct event *sample, struct event *out)
 {
 	struct memory memory = { .sample = sample, .live = g->live };

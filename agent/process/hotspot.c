@@ -459,6 +459,10 @@ static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 	return err;
 }
 
+/*
+ * The checksum of the heaps' segment maps shows in nearly all cases whether code came or went. Code
+ * of the same size may replace other code unseen, so after LOOKS readings everything is checked.
+ */
 int hotspot_read(struct hotspot *h, uw_read_fn read, void *ctx, bool news, bool names,
 		 struct uw_dynamic **out)
 {

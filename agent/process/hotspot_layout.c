@@ -140,6 +140,10 @@ static void read_types(struct hotspot_memory *m, struct hotspot_layout *l, uint6
 	}
 }
 
+/*
+ * The virtual machine exports the names, types and offsets of its fields for debuggers
+ * (vmStructs.hpp). Anything unusual means another version: then nothing is read.
+ */
 int hotspot_layout_read(struct hotspot_memory *m, const uint64_t exports[HOTSPOT_EXPORTS],
 			struct hotspot_layout *l)
 {

@@ -28,6 +28,7 @@ static size_t place_for(const struct known *k, const struct uw_dynamic *dynamic)
 	return GENERATED_KEPT - 1;
 }
 
+/* Put the newest registration first: module_generated_name takes the first that has a name. */
 void module_add_generated(struct module *module, struct uw_dynamic *dynamic)
 {
 	const char *fault = uw_dynamic_fault(dynamic);

@@ -97,6 +97,10 @@ static void file_of(const struct known *k, struct store_file *out)
 	store_file_of(k->image ? -1 : k->fd, k->elf_off, k->module.path, out);
 }
 
+/*
+ * Without a store, tables are only worth making for objects that are parsed often: modules_compile
+ * decides later.
+ */
 void modules_get_table(struct modules *modules, struct known *k)
 {
 	struct store_file file;
@@ -129,6 +133,7 @@ static uint64_t code_size(const struct uw_object *object)
 	return size;
 }
 
+/* A table costs about as much as one parse for each BYTES_A_READ bytes of code. */
 void modules_compile(struct modules *modules)
 {
 	size_t kept = 0;

@@ -523,6 +523,7 @@ int processes_event(struct processes *p, const struct event *event)
 	return 0;
 }
 
+/* Unshare the mappings now: a walk stores the objects that it resolved in them. */
 int processes_thread(struct processes *p, uint32_t pid, uint32_t tid, struct thread *out)
 {
 	const struct process *process;

@@ -521,6 +521,9 @@ static int take_all(struct attached *a)
 	return err ? err : add_vdso(a);
 }
 
+/*
+ * Ask all threads to stop before waiting for the first, so that they stop at nearly the same time.
+ */
 int source_process_open(uint32_t pid, struct source **out, char *error)
 {
 	struct attached *a = calloc(1, sizeof(*a));

@@ -33,6 +33,7 @@ int core_read_at(const struct core *c, uint64_t off, void *out, uint64_t size)
 	return io_read_at(c->fd, off, out, size);
 }
 
+/* Mark a chunk as empty while it is read: after a failed read it must not be found. */
 int core_read_cached(struct core *c, uint64_t off, void *out, uint64_t size)
 {
 	uint8_t *to = out;

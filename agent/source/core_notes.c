@@ -137,6 +137,7 @@ static int on_file(struct core *c, uint64_t off, uint32_t size)
 	return 0;
 }
 
+/* Linux pads names and contents to 4 bytes in cores of 64-bit programs, too (fs/binfmt_elf.c). */
 int core_read_notes(struct core *c, uint64_t off, uint64_t size)
 {
 	uint64_t end;

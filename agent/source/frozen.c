@@ -106,6 +106,10 @@ static void give_thread(const struct frozen *f, const struct frozen_thread *t, s
 	};
 }
 
+/*
+ * f->at counts the calls. At the end it is taken back, so that each further call gives the same
+ * result.
+ */
 int frozen_next(struct source *source, struct event *event, int timeout_ms)
 {
 	struct frozen *f = (struct frozen *)source;

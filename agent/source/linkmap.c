@@ -36,6 +36,10 @@ static uint64_t find_dynamic(uw_read_fn read, void *ctx, uint64_t phdr, uint64_t
 	return vaddr ? bias + vaddr : 0;
 }
 
+/*
+ * The dynamic linker writes the address of its struct r_debug (<link.h>) into the program's
+ * DT_DEBUG.
+ */
 int linkmap_open(uw_read_fn read, void *ctx, uint64_t phdr, uint64_t n_phdrs, struct linkmap *out)
 {
 	uint64_t dynamic = phdr ? find_dynamic(read, ctx, phdr, n_phdrs) : 0, map;

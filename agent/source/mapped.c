@@ -55,6 +55,10 @@ static void install(void)
 	installed = !sigemptyset(&action.sa_mask) && !sigaction(SIGBUS, &action, &before);
 }
 
+/*
+ * Enter the mapping into a free place of `active`, where the handler of SIGBUS looks for it: a file
+ * that another process cuts off must not end this process.
+ */
 void mapped_open(struct mapped *out, int fd, uint64_t size)
 {
 	void *bytes;

@@ -56,6 +56,7 @@ static int read_header(uw_read_fn read, void *ctx, uint64_t start, struct header
 	return has_first ? 0 : -ENOENT;
 }
 
+/* Extend segments to whole pages, as the kernel maps them. */
 size_t image_loads(uw_read_fn read, void *ctx, uint64_t start, struct image_load *out, size_t max)
 {
 	const uint64_t page = 4096;

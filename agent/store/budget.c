@@ -5,6 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/*
+ * Symbols and objects are deleted in one order of last use: OLDEST_SYMBOLS gives no row while an
+ * object was used less recently.
+ */
 int budget_evict(struct store *s, uint64_t budget, int64_t spare)
 {
 	int64_t bytes, id;
@@ -31,6 +35,7 @@ int budget_evict(struct store *s, uint64_t budget, int64_t spare)
 	return err == -ENOENT ? 0 : err;
 }
 
+/* The vacuum gives the free pages back to the file, and the checkpoint makes the file shorter. */
 int store_shrink(struct store *s, uint64_t budget)
 {
 	int err;

@@ -34,7 +34,6 @@ static void take(void *ctx, const void *bytes, size_t size)
 	sha256_update(ctx, size, bytes);
 }
 
-/* Write the SHA-256 to *out. */
 static void finish(struct sha256_ctx *hash, struct identity *out)
 {
 	sha256_digest(hash, sizeof(out->bytes), out->bytes);
@@ -119,6 +118,10 @@ static int64_t owner_of(const struct stat *st)
 	return group || st->st_mode & S_IWOTH ? STORE_NOBODY : (int64_t)st->st_uid;
 }
 
+/*
+ * Do not trust a file that changed less than SETTLED_NS ago: a second change within the resolution
+ * of its ctime would not be seen.
+ */
 void store_file_of(int fd, uint64_t elf_off, const char *path, struct store_file *out)
 {
 	struct timespec now;

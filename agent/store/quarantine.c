@@ -96,6 +96,7 @@ static void say_quarantined(struct store *s, const char *path, sqlite3_stmt *stm
 	s->said_quarantine = true;
 }
 
+/* If the database cannot be read, the file counts as not in quarantine. */
 bool store_is_quarantined(struct store *s, const struct uw_build_id *id,
 			  const struct store_file *file)
 {
@@ -178,6 +179,10 @@ static int count_deaths(struct store *s, const struct uw_build_id *id,
 	return err;
 }
 
+/*
+ * A row of a process that ended without deleting it counts as a death. DEATHS_MAX of them put the
+ * file in quarantine.
+ */
 int quarantine_begin(struct store *s, const struct uw_build_id *id, const struct store_file *file,
 		     int64_t *row)
 {

@@ -53,6 +53,9 @@ int sym_unit_text(struct dw_unit *u, uint16_t attribute, char *out, size_t room)
 	return err < 0 && err != -ENOENT ? err : 0;
 }
 
+/*
+ * Store the interned path in the table, plus 1 so that 0 means none: many rows have the same file.
+ */
 int sym_debug_path(struct sym_debug *d, const struct dw_file *file, struct dw_table *table,
 		   uint32_t index, const char *dir, uint32_t *out)
 {
@@ -396,6 +399,11 @@ int sym_debug_add(struct sym_debug *d, uint64_t vaddr)
 
 UW_ORDER_2(by_unit, struct wanted, unit, vaddr)
 
+/*
+ * Group the addresses by unit, so that a unit is loaded once. All threads sort the same addresses
+ * in the same way, so a group has the same number in each, and a thread takes the next number from
+ * turns.
+ */
 int sym_debug_prepare(struct sym_debug *d, const uint64_t *vaddrs, size_t n,
 		      struct sym_turns *turns)
 {

@@ -209,6 +209,7 @@ static size_t drop_overlaps(struct lines_piece *pieces, size_t n)
 	return kept;
 }
 
+/* Move a single piece to its place; sort several with all others. */
 void sym_lines_settle(struct sym_lines *l)
 {
 	struct lines_piece one;
@@ -440,6 +441,7 @@ int sym_lines_pack(const struct sym_lines *l, uint64_t key, void **blob, size_t 
 	return sym_flat_pack(&l->kept, &fresh, key, blob, size);
 }
 
+/* The pieces are checked when they are first needed; state says which of them were. */
 int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **out)
 {
 	struct sym_flat kept;

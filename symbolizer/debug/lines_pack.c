@@ -56,6 +56,10 @@ static void pack_piece(struct packing *to, const struct sym_flat *f, const struc
 	}
 }
 
+/*
+ * Merge the two sorted lists. The names of fresh follow those of kept, so the offsets in fresh
+ * pieces grow by the size of kept's names.
+ */
 int sym_flat_pack(const struct sym_flat *kept, const struct sym_flat *fresh, uint64_t key,
 		  void **blob, size_t *size)
 {

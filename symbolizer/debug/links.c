@@ -92,6 +92,7 @@ static int link_of(const struct sym_image *image, char *name, size_t room, uint3
 	return err;
 }
 
+/* The section holds the path with its NUL and then the build-id, without a size (dwz(1)). */
 int sym_image_alt_link(const struct sym_image *image, char **path, struct uw_build_id *build_id)
 {
 	uint64_t size, behind;

@@ -101,6 +101,10 @@ static bool in_order(const struct dw_unit *u)
 	return true;
 }
 
+/*
+ * reach[i] is the highest end of functions 0 to i: a search for enclosing functions stops where it
+ * is not above the address.
+ */
 int sym_unit_funcs(struct dw_unit *u, enum dw_leap leaping)
 {
 	uint64_t reach = 0;

@@ -128,6 +128,10 @@ static int by_low(const void *a, const void *b)
 	return (x->unit > y->unit) - (x->unit < y->unit);
 }
 
+/*
+ * Use .debug_aranges for the units in it, and the units' own ranges for all others: clang makes no
+ * .debug_aranges by default.
+ */
 int sym_spans_find(struct sym_debug *d, const struct sym_image *image)
 {
 	struct sym_section aranges = { .source.fd = -1, .own_fd = -1 };
@@ -154,6 +158,10 @@ int sym_spans_find(struct sym_debug *d, const struct sym_image *image)
 	return 0;
 }
 
+/*
+ * Search downwards from the last span that begins at or before vaddr, because spans can be nested.
+ * reach is the highest end so far, which shows that no earlier span contains vaddr.
+ */
 struct dw_unit *sym_spans_unit(const struct sym_debug *d, uint64_t vaddr, uint64_t *low,
 			       uint64_t *high)
 {

@@ -313,6 +313,10 @@ static int read_abbrevs(const struct dw_unit *u, uint64_t off, struct dw_abbrevs
 	return 0;
 }
 
+/*
+ * The offset selects one slot of the cache. A table that is replaced stays alive while units have
+ * references to it.
+ */
 int dw_abbrevs_get(struct dw_unit *u)
 {
 	struct dw_file *file = u->file;

@@ -51,6 +51,10 @@ static uint64_t skip_block(struct uw_bytes *c, uint64_t size, struct dw_value *o
 	return size;
 }
 
+/*
+ * The sizes of forms are in DWARF 5 §7.5.6; the forms with GNU in their names are those of split
+ * and dwz files before version 5.
+ */
 int dw_value_read(const struct dw_unit *u, struct uw_bytes *c, const struct dw_spec *spec,
 		  struct dw_value *out)
 {
@@ -256,6 +260,10 @@ static const uint8_t *skip_plain(const struct dw_unit *u, const uint8_t *p, size
 	return p;
 }
 
+/*
+ * Skip an entry by its fixed size or its prepared steps, if its abbreviation has them, and
+ * otherwise value by value.
+ */
 int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum dw_leap leaping,
 			 bool *leapt, struct dw_die *out)
 {
@@ -393,6 +401,7 @@ static struct dw_value *place_of(const struct dw_spec *spec, const uint16_t *nam
 	return NULL;
 }
 
+/* Look the name's last six bits up in a set first: most attributes of an entry are not wanted. */
 int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, struct dw_value *out,
 		  uint64_t *end)
 {
@@ -427,6 +436,10 @@ int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, str
 	return 0;
 }
 
+/*
+ * Use the places of the attributes that were found when the abbreviation was read (a->call), which
+ * saves comparing names.
+ */
 int dw_die_call(const struct dw_die *die, struct dw_value out[DW_CALL_N], uint64_t *end)
 {
 	static const uint16_t names[DW_CALL_N] = { DW_CALL_NAMES };
@@ -452,6 +465,10 @@ int dw_die_call(const struct dw_die *die, struct dw_value out[DW_CALL_N], uint64
 	return 0;
 }
 
+/*
+ * A reference is an offset in its unit (ref1 to ref_udata), in the section (ref_addr), or in the
+ * section of the supplementary file (DWARF 5 §7.5.5).
+ */
 int dw_die_refers(const struct dw_unit *u, const struct dw_value *value, struct dw_die *out)
 {
 	struct dw_file *file = u->file;

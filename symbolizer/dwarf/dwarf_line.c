@@ -467,6 +467,10 @@ static int read_program(struct dw_file *file, uint64_t off, uint64_t size, const
 	return err;
 }
 
+/*
+ * If the addresses of a sequence do not ascend (unordered), rows cannot be chosen by address: read
+ * again, with all rows.
+ */
 int dw_table_read(struct dw_file *file, uint64_t off, uint8_t addr_size, const uint64_t *wanted,
 		  size_t n_wanted, struct dw_table **out)
 {

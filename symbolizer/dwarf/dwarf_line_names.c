@@ -187,6 +187,7 @@ static int prepend(const char *folder, char *out, size_t room)
 	return (int)(n + slash + m);
 }
 
+/* Put the file's directory and then the unit's directory in front, until the path is absolute. */
 int dw_table_path(const struct dw_file *file, const struct dw_table *t, uint32_t index,
 		  const char *dir, char *out, size_t room)
 {

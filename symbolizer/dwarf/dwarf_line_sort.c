@@ -95,6 +95,10 @@ static int merge_rows(struct dw_table *t)
 	return 0;
 }
 
+/*
+ * A sequence is usually sorted and alone in its range of addresses: move whole sequences, and merge
+ * rows only if some overlap.
+ */
 int dw_table_sort(struct dw_table *t, struct dw_sequence *sequences, size_t n_sequences)
 {
 	struct dw_row *to;

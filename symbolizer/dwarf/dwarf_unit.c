@@ -122,6 +122,7 @@ int dw_file_unit(struct dw_file *file, uint64_t off, struct dw_unit **out)
 	return (*out)->type ? 0 : -ENOTSUP;
 }
 
+/* Reuse the buffer that was given back last: units are mostly read one after the other. */
 uint8_t *dw_spare_take(struct dw_spare *spare, uint64_t size, uint64_t *room)
 {
 	uint8_t *bytes = spare->bytes;

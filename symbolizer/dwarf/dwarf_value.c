@@ -62,6 +62,7 @@ int64_t dw_value_number(const struct dw_value *value)
 	}
 }
 
+/* The strx forms are indexes into .debug_str_offsets, from the unit's base on (DWARF 5 §7.26). */
 int dw_value_text(const struct dw_unit *u, const struct dw_value *value, char *out, size_t room)
 {
 	const struct dw_file *f = u->file;
@@ -232,6 +233,10 @@ static int add_list(const struct dw_unit *u, const struct sym_section *s, uint64
 	}
 }
 
+/*
+ * Versions up to 4 refer to .debug_ranges; version 5 to .debug_rnglists, by an offset or by an
+ * index into the table of offsets (DWARF 5 §7.28).
+ */
 int dw_ranges_add(const struct dw_unit *u, const struct dw_value *low, const struct dw_value *high,
 		  const struct dw_value *ranges, struct dw_ranges *out)
 {

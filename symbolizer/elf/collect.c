@@ -119,6 +119,7 @@ int sym_builder_add(struct sym_builder *b, uint64_t addr, uint64_t end, uint64_t
 	return 0;
 }
 
+/* Cut only what looks like a version, because other names can have '@' in them. */
 size_t sym_version_at(const char *name, size_t length)
 {
 	const char *at = length > 1 ? memchr(name + 1, '@', length - 1) : NULL;

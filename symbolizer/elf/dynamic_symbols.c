@@ -167,6 +167,10 @@ static int read_tags(const struct sym_image *image, struct tags *tags)
 	return 0;
 }
 
+/*
+ * Nothing states the number of dynamic symbols: DT_HASH has it as the number of chains, and with
+ * DT_GNU_HASH the last chain must be followed to its end.
+ */
 int sym_dynamic_find(const struct sym_image *image, Elf64_Shdr *symbols, Elf64_Shdr *strings)
 {
 	size_t each = image->narrow ? sizeof(Elf32_Sym) : sizeof(Elf64_Sym);

@@ -141,6 +141,7 @@ static int put_headers(const struct sym_image *image, const bool *left_out,
 	return err;
 }
 
+/* The holes ascend by their starts and may overlap. Pass what lies between them. */
 int sym_extract(int fd, uint64_t elf_off, const struct sym_extract *to)
 {
 	struct sym_image image;

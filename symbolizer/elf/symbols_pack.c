@@ -21,6 +21,10 @@ static size_t groups_of(size_t n)
 	return n / SYMBOLS_GROUP + (n % SYMBOLS_GROUP != 0);
 }
 
+/*
+ * The parts are, in this order: header, checksums of the blocks, the first address of each group,
+ * entries, names. All before the entries is read when the blob is opened.
+ */
 int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, size_t *size)
 {
 	size_t n = table->n_entries, entries = n * sizeof(*table->entries);

@@ -113,6 +113,7 @@ static bool looks_mangled(const char *name)
 	       strncmp(name, "_GLOBAL_", 8) == 0;
 }
 
+/* Demangle the part before '@', and show a suffix of the compiler as libiberty does. */
 char *sym_demangle(const char *name)
 {
 	size_t n = strnlen(name, INPUT_MAX + 1);

@@ -25,6 +25,7 @@
 #define COMMON_SIZE 8u
 #define TOP_STEP    64u
 
+/* The layout of .eh_frame_hdr is in LSB 5.0 §10.6.2. */
 int uw_hdr_init(struct uw_hdr *table, const uint8_t *data, size_t size, uint64_t vaddr)
 {
 	struct uw_bytes b = uw_bytes_of(data, size);
@@ -405,6 +406,10 @@ static int gap_by_table(struct uw_frames *frames, uint64_t lookup, struct uw_gap
 	return certain || table_is_whole(frames) ? 0 : -EAGAIN;
 }
 
+/*
+ * Try the file's own search table first. -EAGAIN means that it cannot be relied on; then an index
+ * of all FDEs is made, once.
+ */
 int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out)
 {
 	size_t i;
@@ -430,6 +435,10 @@ int uw_frames_find(struct uw_frames *frames, uint64_t lookup, struct uw_fde *out
 	return -ENOENT;
 }
 
+/*
+ * Use the file's own search table if it can be relied on, as uw_frames_find does, and otherwise the
+ * index.
+ */
 int uw_frames_gap(struct uw_frames *frames, uint64_t lookup, struct uw_gap *out)
 {
 	struct uw_gap gap = { .end = UINT64_MAX };

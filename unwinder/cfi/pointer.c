@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+/* The low four bits of the encoding are the format (LSB 5.0 §10.5.1). */
 int uw_pointer_number(struct uw_bytes *b, uint8_t encoding, uint8_t address_size, uint64_t *out)
 {
 	uint64_t value;
@@ -54,6 +55,7 @@ static int read_aligned(struct uw_bytes *b, const struct uw_bases *bases, uint64
 	return uw_pointer_number(b, UW_PE_ABSPTR, bases->address_size, out);
 }
 
+/* Bits 4 to 6 of the encoding say what the number is relative to (LSB 5.0 §10.5.1). */
 int uw_pointer_read(struct uw_bytes *b, const struct uw_bases *bases, uint8_t encoding,
 		    uint64_t *out)
 {

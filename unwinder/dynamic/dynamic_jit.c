@@ -287,6 +287,10 @@ static void read_file(struct uw_reading *r, uint64_t addr, uint64_t size)
 	free(f.sections);
 }
 
+/*
+ * The structures are in GDB's manual, "JIT Compilation Interface". UW_VISITS_MAX ends a chain that
+ * is a ring.
+ */
 void uw_reading_jit(struct uw_reading *r, uint64_t descriptor)
 {
 	uint8_t head[UW_JIT_SIZE], entry[ENTRY_SIZE];

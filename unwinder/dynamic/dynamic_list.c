@@ -319,6 +319,7 @@ static void read_info(struct uw_reading *r, const uint8_t *info)
 	}
 }
 
+/* The structures are in generator/dynamic.h. UW_VISITS_MAX ends a chain that is a ring. */
 void uw_reading_list(struct uw_reading *r, uint64_t list)
 {
 	uint8_t head[16], info[INFO_SIZE];

@@ -145,6 +145,10 @@ static int read_all(struct uw_reading *r, const struct uw_dynamic_list *lists, s
 	return r->err;
 }
 
+/*
+ * Compute the mark before and after the reading. If the two differ, the process changed its lists
+ * meanwhile: read again, at most ATTEMPTS times.
+ */
 int uw_dynamic_read(uint16_t machine, const struct uw_dynamic_list *lists, size_t n,
 		    uw_read_fn read, void *ctx, struct uw_dynamic **out)
 {
@@ -206,6 +210,7 @@ static bool keep_frames(struct uw_reading *r, const struct uw_dynamic_code *code
 	return true;
 }
 
+/* Add the newest code first, so that the oldest is left out when there is no more room. */
 int uw_dynamic_make(uint16_t machine, const struct uw_dynamic_code *codes, size_t n, bool names,
 		    struct uw_dynamic **out)
 {

@@ -11,6 +11,7 @@
 #include "unwinder/remote/cursor_state.h"
 #include "unwinder/remote/proc_info.h"
 
+/* Each register of the first frame is where the target has it: in itself. */
 int uw_cursor_init_at(struct uw_cursor *cursor, struct uw_target *target, void *ctx,
 		      const struct uw_regs *regs, bool exact)
 {
@@ -182,6 +183,10 @@ void uw_cursor_found(const struct uw_cursor *cursor, uint8_t *stepper, uint8_t *
 	*exact = s && s->exact;
 }
 
+/*
+ * Look in the order in which the rules are looked up: registered code, the accessor, the address
+ * space.
+ */
 int uw_cursor_proc_info(const struct uw_cursor *cursor, struct uw_proc_info *out)
 {
 	const struct uw_cursor_state *s = uw_cursor_look(cursor);

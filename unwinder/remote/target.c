@@ -139,6 +139,7 @@ int uw_target_caching(struct uw_target *t, enum uw_caching policy)
 	return 0;
 }
 
+/* Drop all slots; the next rule that is stored allocates them again. */
 int uw_target_cache_size(struct uw_target *t, size_t n)
 {
 	size_t slots = 1;
@@ -208,6 +209,10 @@ int uw_target_dyn_list(struct uw_target *t, void *ctx, uint64_t *addr)
 
 /* ---- code that the target registered itself ------------------------------------------------ */
 
+/*
+ * Release the old information outside of the lock. Rules in the cache may come from it, so they are
+ * forgotten when it changes.
+ */
 void uw_target_poll(struct uw_target *t, void *ctx)
 {
 	struct uw_dynamic_list list = { .kind = UW_DYNAMIC_LIST };

@@ -231,6 +231,10 @@ static int set_reg(struct making *m, const struct uw_reg_rule *r)
 	return 0;
 }
 
+/*
+ * The word holds the CFA, fp and ra. ext holds the other saved registers and those numbers of the
+ * CFA that the word has no bits for.
+ */
 int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_row *out)
 {
 	struct making m = { .arch = arch, .rule = rule, .fp = TABLE_SAME, .ra = TABLE_SAME };

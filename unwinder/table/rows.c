@@ -75,6 +75,7 @@ static void release(const struct uw_kept *kept)
 		kept->release(kept->ctx);
 }
 
+/* Each of the two is taken over or released exactly once, also after the other has failed. */
 int uw_rows_open_kept(const struct uw_kept *table, const struct uw_kept *procs,
 		      struct uw_rows **out)
 {

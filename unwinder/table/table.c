@@ -265,6 +265,10 @@ void uw_table_trust(struct uw_table *table, const void *blob)
 
 /* ---- tables that are read while they are needed -------------------------------------- */
 
+/*
+ * Make a copy of the superblocks in which all blocks are absent. uw_table_bring reads and checks a
+ * superblock when it is first needed, and then takes its true block from t.kept.
+ */
 int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob)
 {
 	const struct table_header *h = uw_blob_bytes(blob);

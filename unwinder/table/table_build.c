@@ -271,6 +271,7 @@ static void sweep(struct build *b)
 
 /* ---- the whole --------------------------------------------------------------------------- */
 
+/* Collect the FDEs of all sections, sort them by address, and make the rows in one sweep. */
 int uw_table_build(const struct uw_table_source *source, uint8_t **blob, size_t *size)
 {
 	struct build b = { .source = source, .arch = source->arch };

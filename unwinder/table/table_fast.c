@@ -615,6 +615,10 @@ bool uw_fast_read(struct uw_fast *f, const struct uw_cfi *cfi, uint64_t off,
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
+/*
+ * slot maps a DWARF register to its place in a row. A register of the machine without a place makes
+ * a rule that the fast decoder cannot express; unknown registers are ignored.
+ */
 int uw_fast_new(const struct uw_arch *arch, struct uw_table_rows *rows, struct uw_fast **out)
 {
 	struct uw_fast *f = calloc(1, sizeof(*f));

@@ -192,6 +192,10 @@ static uint64_t rest_of(const struct table_header *h)
 	       (uint64_t)3 * TABLE_ALIGN;
 }
 
+/*
+ * Place the parts in the order of struct table_header. The front, which is read when a stored table
+ * is opened, ends where the blocks begin.
+ */
 int uw_table_pack(const struct uw_table_source *source, const struct uw_table_rows *rows,
 		  uint64_t base, uint8_t **out, size_t *size)
 {

@@ -82,6 +82,10 @@ static bool rehash(struct uw_table_rows *rows)
 	return true;
 }
 
+/*
+ * The hash table has open addressing and is at most half full; an entry is the number plus 1, and 0
+ * is free.
+ */
 uint32_t uw_table_rows_intern(struct uw_table_rows *rows, const struct uw_row *rule)
 {
 	size_t at;

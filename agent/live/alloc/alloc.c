@@ -365,6 +365,10 @@ int live_allocators_failed(const struct live_allocators *a, char *error)
 	return a->failed;
 }
 
+/*
+ * Open with O_NONBLOCK: opening a FIFO, or a file on which another process holds a lease, must not
+ * wait.
+ */
 int live_allocators_file(struct live_allocators *a, uint32_t pid, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err;
@@ -390,6 +394,7 @@ int live_allocators_file(struct live_allocators *a, uint32_t pid, const char *pa
 	return err == -ENOMEM ? err : 0;
 }
 
+/* A file that was met before (-EEXIST) is not opened again: its allocator, if any, is known. */
 int live_allocators_mapping(struct live_allocators *a, uint32_t pid, const struct event_mapping *m)
 {
 	const struct opener_file file = { .pid = pid,

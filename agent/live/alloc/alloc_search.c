@@ -108,6 +108,10 @@ static uint64_t probe_at(int fd, uint64_t off)
 	return 0;
 }
 
+/*
+ * Find the functions by their names in the symbol table. A symbol outside the file's segments has
+ * no offset (0) and is left out.
+ */
 void live_alloc_search(void *ctx)
 {
 	struct live_alloc_search *s = ctx;

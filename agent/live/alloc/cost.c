@@ -18,6 +18,7 @@
 static void *(*volatile allocate)(size_t) = malloc;
 static void (*volatile give_back)(void *) = free;
 
+/* Take the fastest of several batches: an interruption can only make a batch slower. */
 void live_cost_time(struct live_cost *cost)
 {
 	void *blocks[CALLS];

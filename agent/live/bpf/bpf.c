@@ -179,6 +179,10 @@ int live_bpf_n_cpus(const struct live_bpf *bpf)
 	return bpf->n_cpus;
 }
 
+/*
+ * Add the counters as an array. The assertion ensures that they are all 64-bit numbers, so that a
+ * new counter needs no change here.
+ */
 int live_bpf_counters(const struct live_bpf *bpf, const struct capture_counters **per_cpu,
 		      struct capture_counters *sum)
 {

@@ -41,6 +41,10 @@ static struct bpf_link *attach_probe(struct bpf_program *program, size_t i,
 	return bpf_program__attach_uprobe_opts(program, -1, e->file, e->off, &options);
 }
 
+/*
+ * Old kernels do not tell a program for which event it runs. So with the fallback programs, a
+ * further event has a skeleton of its own in others[i].
+ */
 int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error)
 {
 	const struct live_event *e = &bpf->events->events[i];
@@ -345,6 +349,7 @@ void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu)
 	bpf->n_attached = kept;
 }
 
+/* Disable the clocks by ioctl, which is enough for them, and detach all other programs. */
 void live_bpf_stop(struct live_bpf *bpf)
 {
 	size_t n_detached = 0;

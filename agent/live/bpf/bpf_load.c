@@ -60,7 +60,6 @@ static uint32_t ring_fitting(const struct live_bpf *bpf, uint32_t stack_max)
 	return bytes < RING_LEAST ? RING_LEAST : (uint32_t)bytes;
 }
 
-/* Return whether any event is of this kind. */
 static bool uses(const struct live_bpf *bpf, enum live_event_kind kind)
 {
 	for (size_t i = 0; i < bpf->events->n; i++)
@@ -408,6 +407,10 @@ static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_opti
 	return err ? err : capture__load(s);
 }
 
+/*
+ * Open the skeleton, choose between the full and the fallback programs, set the sizes of the maps,
+ * and then load: libbpf allows these changes only between opening and loading.
+ */
 int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out, char *error)
 {
 	struct live_bpf *bpf;

@@ -382,6 +382,10 @@ static int join(const struct reduction *r, uint8_t **out, size_t *out_size)
 	return 0;
 }
 
+/*
+ * Find the names that wanted uses, then the place of each type in all. put_type appends the types
+ * inside a type to r->wanted, so the loop over r->wanted ends when nothing is missing.
+ */
 int live_btf_reduce(const struct btf *wanted, const void *all, size_t size, uint8_t **out,
 		    size_t *out_size)
 {

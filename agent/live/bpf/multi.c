@@ -34,6 +34,10 @@ int live_multi_attach(int program, uint32_t pid, const char *path, const uint64_
 	return fd < 0 ? -errno : (int)fd;
 }
 
+/*
+ * Try it out with a program that does nothing: the kernel's version number does not show what was
+ * backported.
+ */
 bool live_multi_supported(void)
 {
 	/* r0 = 0; exit */

@@ -63,6 +63,10 @@ static bool is_of_bpf(const char *name)
 	       (name[9 + TAG_DIGITS] == '_' || !name[9 + TAG_DIGITS]);
 }
 
+/*
+ * Take the last '+' as the beginning of the offset. The kernel names no module for BPF programs, so
+ * they are recognised by their names.
+ */
 int live_symbol_parse(char *text, uint64_t addr, struct source_kernel_symbol *out)
 {
 	char *plus = strrchr(text, '+'), *module, *end;

@@ -81,6 +81,10 @@ static bool goes_up(const char *path)
 	return strstr(path, "/../") || (length >= 3 && !strcmp(path + length - 3, "/.."));
 }
 
+/*
+ * Take paths with and without the mount point. In a cgroup namespace, the root that
+ * /proc/self/mountinfo states is a part of the path, too.
+ */
 int live_cgroup_find(const char *path, struct capture_cgroup *out)
 {
 	struct hierarchy *h = malloc(sizeof(*h));
@@ -205,6 +209,9 @@ struct live_cgroup_paths {
 	struct hash_index by_id;
 };
 
+/*
+ * The directory stays open: open_by_handle_at(2) needs a descriptor in the hierarchy's file system.
+ */
 int live_cgroup_paths_new(struct live_cgroup_paths **out)
 {
 	struct live_cgroup_paths *paths = calloc(1, sizeof(*paths));
@@ -233,7 +240,6 @@ void live_cgroup_paths_free(struct live_cgroup_paths *paths)
 	free(paths);
 }
 
-/* Return whether a cgroup's path was asked for before. */
 static bool was_asked(const struct live_cgroup_paths *paths, uint64_t id)
 {
 	return HASH_FIND(i, &paths->by_id, hash_u64(0, id), paths->asked[i] == id) != HASH_NONE;

@@ -9,6 +9,7 @@
 #define CPUS_MAX 65536
 #define ONLINE	 "/sys/devices/system/cpu/online"
 
+/* Parse the format of /sys/devices/system/cpu/online; a newline ends the list. */
 int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus)
 {
 	int *out = NULL;

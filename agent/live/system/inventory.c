@@ -391,6 +391,10 @@ int live_processes(live_pid_fn fn, void *ctx)
 	return err;
 }
 
+/*
+ * Repeat until a pass finds no new process, because processes begin while /proc is read. Then read
+ * the mappings that were left out of large processes.
+ */
 int live_inventory(bool (*wanted)(const void *ctx, uint32_t pid), const void *wanted_ctx,
 		   live_event_fn fn, void *ctx)
 {

@@ -102,6 +102,10 @@ static void count_records(const struct listener *l, size_t page_size, size_t *n,
 	}
 }
 
+/*
+ * Map a page of code while all listeners are open. Only the records of the listener that asked for
+ * build-ids may have the flag.
+ */
 bool live_mark_build_ids_are_safe(void)
 {
 	struct listener listeners[N_LISTENERS];

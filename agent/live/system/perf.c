@@ -143,6 +143,7 @@ static bool has_ring(const struct live_sideband *s, int cpu)
 	return false;
 }
 
+/* Move the rings that stay to the front of the array, and open the new ones behind them. */
 int live_sideband_set_cpus(struct live_sideband *s, const int *cpus, size_t n)
 {
 	struct sideband_ring *bigger;

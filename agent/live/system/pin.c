@@ -87,6 +87,10 @@ static size_t mark_all(int notices)
 	return n;
 }
 
+/*
+ * O_NONBLOCK is for the descriptors that the kernel opens for the notices: it must not wait for the
+ * holder of a lease on a file.
+ */
 int live_pins_new(struct live_pins **out)
 {
 	struct live_pins *pins = calloc(1, sizeof(*pins));

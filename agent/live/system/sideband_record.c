@@ -87,6 +87,10 @@ bool live_sideband_pid(const struct perf_event_header *record, uint32_t *pid)
 	return true;
 }
 
+/*
+ * The layouts are in perf_event_open(2). Each record ends with struct live_sample_id, because
+ * sample_id_all is set. An exec is a COMM record with a flag, and becomes two events.
+ */
 size_t live_sideband_decode(struct perf_event_header *record, const struct live_file *file,
 			    struct event events[LIVE_DECODE_MAX])
 {

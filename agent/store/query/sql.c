@@ -140,6 +140,7 @@ static int table_row(struct printer *p)
 	return 0;
 }
 
+/* Write a row as an object, and before the first row the bracket that begins the array. */
 static int json_row(struct printer *p)
 {
 	(void)fputs(p->n_rows ? ",\n{" : "[\n{", p->out);

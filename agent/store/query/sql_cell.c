@@ -45,6 +45,10 @@ static bool write_blob(struct cell *cell, sqlite3_stmt *stmt, int column, char *
 	return true;
 }
 
+/*
+ * *room receives a copy without NUL bytes and behind it the cleaned text, which can be three times
+ * as long (U+FFFD has three bytes).
+ */
 const char *sql_clean(const char *text, size_t *size, char **room)
 {
 	char *copy;

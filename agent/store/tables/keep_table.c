@@ -179,6 +179,10 @@ int store_keep(struct store *s, struct uw_object *object, const struct store_fil
 	return store_keep_unless(s, object, file, NULL);
 }
 
+/*
+ * Compile without the lock, because it takes long. The row of quarantine_begin tells later
+ * processes what was being compiled if this process crashes.
+ */
 int store_keep_unless(struct store *s, struct uw_object *object, const struct store_file *file,
 		      const atomic_bool *stop)
 {
@@ -226,6 +230,10 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
 	return err;
 }
 
+/*
+ * Open the blobs, which checks all of their contents, and compare the two: nothing else shows that
+ * they are sound.
+ */
 int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 {
 	const struct table_header *h = blobs->rules;

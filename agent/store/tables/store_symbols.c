@@ -210,6 +210,7 @@ static int add_symbols(struct store *s, const struct wanted_symbols *w, const vo
 	return err;
 }
 
+/* Pack before the lock is taken, because it takes long. */
 void symbols_keep(struct store *s, const struct wanted_symbols *w)
 {
 	size_t size;
