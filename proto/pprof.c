@@ -1,6 +1,7 @@
 /* proto/pprof.c: encodes a pprof profile (proto/profile.proto) directly into its wire format. */
 #include "proto/pprof.h"
 
+#include "base/growth.h"
 #include "proto/pprof_builder.h"
 #include "proto/utf8.h"
 #include "proto/wire.h"
@@ -28,25 +29,14 @@ static void *take(struct pprof *p, size_t size)
 }
 
 /*
- * Make room for one more element of size bytes behind the n existing ones. Return false on error.
+ * Make room for one more element of size bytes behind the n existing ones of the array at items.
+ * Return false on error.
  */
-static bool grow(struct pprof *p, void **items, size_t n, size_t *room, size_t size)
+static bool grow(struct pprof *p, void *items, size_t n, size_t *room, size_t size)
 {
-	size_t bigger = *room ? *room * 2 : 64;
-	void *moved;
-
-	if (p->err)
-		return false;
-	if (n < *room)
-		return true;
-	moved = reallocarray(*items, bigger, size);
-	if (!moved) {
+	if (!p->err && uw_array_reserve(items, n + 1, room, size, SIZE_MAX))
 		fail(p, -ENOMEM);
-		return false;
-	}
-	*items = moved;
-	*room = bigger;
-	return true;
+	return !p->err;
 }
 
 /*
@@ -56,19 +46,10 @@ static uint8_t *more(struct pprof *p, struct pprof_buffer *b, size_t size)
 {
 	uint8_t *at;
 
+	if (!p->err && UW_ARRAY_RESERVE(b->bytes, b->n + size, b->room, SIZE_MAX))
+		fail(p, -ENOMEM);
 	if (p->err)
 		return NULL;
-	if (size > b->room - b->n) {
-		size_t room = b->room + b->room / 2 + size + 256;
-		uint8_t *bytes = realloc(b->bytes, room);
-
-		if (!bytes) {
-			fail(p, -ENOMEM);
-			return NULL;
-		}
-		b->bytes = bytes;
-		b->room = room;
-	}
 	at = b->bytes + b->n;
 	b->n += size;
 	return at;
@@ -202,16 +183,14 @@ static uint64_t id_of(struct pprof *p, struct pprof_keys *keys, const struct ppr
 	struct wanted want = { .keys = keys, .key = key };
 	uint64_t hash = hash_bytes(key, sizeof(*key));
 	struct pprof_slot *slot = table_find(p, &keys->table, hash, same_key, &want);
-	void *items = keys->items;
 
 	*fresh = false;
 	if (!slot)
 		return 0;
 	if (slot->index)
 		return slot->index;
-	if (!grow(p, &items, keys->n, &keys->room, sizeof(*keys->items)))
+	if (!grow(p, &keys->items, keys->n, &keys->room, sizeof(*keys->items)))
 		return 0;
-	keys->items = items;
 	keys->items[keys->n] = *key;
 	table_fill(&keys->table, slot, hash, keys->n);
 	*fresh = true;
@@ -232,12 +211,10 @@ static bool same_text(const struct pprof *p, uint64_t index, const void *key)
 static uint64_t add_text(struct pprof *p, const struct pprof_text *text, uint64_t hash,
 			 struct pprof_slot *slot)
 {
-	void *items = p->texts;
 	uint8_t *at;
 
-	if (!grow(p, &items, p->n_texts, &p->room_texts, sizeof(*p->texts)))
+	if (!grow(p, &p->texts, p->n_texts, &p->room_texts, sizeof(*p->texts)))
 		return 0;
-	p->texts = items;
 	at = more_message(p, &p->strings, PROFILE_STRING_TABLE, text->size);
 	if (!at)
 		return 0;
@@ -513,11 +490,9 @@ uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
 {
 	struct pprof_key key = { { mapping, address } };
 	struct pprof_keys *keys = &p->location_keys;
-	void *items = keys->items;
 
-	if (!grow(p, &items, keys->n, &keys->room, sizeof(*keys->items)))
+	if (!grow(p, &keys->items, keys->n, &keys->room, sizeof(*keys->items)))
 		return 0;
-	keys->items = items;
 	keys->items[keys->n++] = key;
 	return add_location(p, keys->n, &key, lines, n_lines, folded);
 }

@@ -1,6 +1,7 @@
 /* proto/pprof_read.c: reads, unpacks and checks pprof profiles, which are untrusted input. */
 #include "proto/pprof_read.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 #include "proto/arena.h"
 #include "proto/utf8.h"
@@ -287,21 +288,9 @@ struct bytes {
 /* Make room for at least one more byte, doubling the buffer up to max. -EFBIG at max. */
 static int bytes_grow(struct bytes *b)
 {
-	size_t room = b->room ? b->room * 2 : 64 * 1024;
-	uint8_t *data;
+	int err = UW_ARRAY_GROW(b->data, b->n, b->room, b->max);
 
-	if (b->n < b->room)
-		return 0;
-	if (b->n >= b->max)
-		return -EFBIG;
-	if (room > b->max)
-		room = b->max;
-	data = realloc(b->data, room);
-	if (!data)
-		return -ENOMEM;
-	b->data = data;
-	b->room = room;
-	return 0;
+	return err == -E2BIG ? -EFBIG : err;
 }
 
 struct input {

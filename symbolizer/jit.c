@@ -49,6 +49,7 @@ struct sym_jit {
 static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out)
 {
 	char *clean = NULL;
+	int err;
 
 	n = strnlen(text, n);
 	if (n >= NAME_ROOM || !uw_text_is_plain(text, n)) {
@@ -58,16 +59,10 @@ static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out
 		text = clean;
 		n = strlen(clean);
 	}
-	if (n + 1 > j->names_room - j->names_size) {
-		size_t room = j->names_room * 2 + n + 4096;
-		char *grown = room > NAMES_MAX ? NULL : realloc(j->names, room);
-
-		if (!grown) {
-			free(clean);
-			return room > NAMES_MAX ? -E2BIG : -ENOMEM;
-		}
-		j->names = grown;
-		j->names_room = room;
+	err = UW_ARRAY_RESERVE(j->names, j->names_size + n + 1, j->names_room, NAMES_MAX);
+	if (err) {
+		free(clean);
+		return err;
 	}
 	memcpy(j->names + j->names_size, text, n);
 	j->names[j->names_size + n] = '\0';

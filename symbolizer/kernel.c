@@ -48,17 +48,10 @@ _Static_assert(ARENA_MAX <= (size_t)1 << 30, "offsets fit their bits");
 /* Append a name and a NUL to the arena. -E2BIG, -ENOMEM. */
 static int add_bytes(struct sym_kernel *k, const char *name, size_t n, uint32_t *off)
 {
-	if (n >= ARENA_MAX - k->names_size)
-		return -E2BIG;
-	if (n + 1 > k->names_room - k->names_size) {
-		size_t room = k->names_room + k->names_room / 2 + n + 4096;
-		char *grown = realloc(k->names, room);
+	int err = UW_ARRAY_RESERVE(k->names, k->names_size + n + 1, k->names_room, ARENA_MAX);
 
-		if (!grown)
-			return -ENOMEM;
-		k->names = grown;
-		k->names_room = room;
-	}
+	if (err)
+		return err;
 	memcpy(k->names + k->names_size, name, n);
 	k->names[k->names_size + n] = '\0';
 	*off = (uint32_t)k->names_size;

@@ -5,6 +5,7 @@
 #include "symbolizer/kernel_head.h"
 
 #include "base/elf.h"
+#include "base/growth.h"
 #include "base/search.h"
 #include "base/text.h"
 #include "symbolizer/elf/prefer.h"
@@ -66,20 +67,10 @@ static bool parse_line(const char *p, const char *end, struct line *out)
 	return true;
 }
 
-/*
- * Add a block. The room is for the number of blocks of at least BLOCK bytes in size bytes of text.
- */
-static int add_block(struct sym_kernel_head *h, size_t size, uint64_t addr, size_t off)
+static int add_block(struct sym_kernel_head *h, uint64_t addr, size_t off)
 {
-	if (h->n_blocks == h->room_blocks) {
-		size_t room = size / BLOCK + 2;
-		struct sym_kernel_block *all = realloc(h->blocks, room * sizeof(*all));
-
-		if (!all)
-			return -ENOMEM;
-		h->blocks = all;
-		h->room_blocks = room;
-	}
+	if (UW_ARRAY_GROW(h->blocks, h->n_blocks, h->room_blocks, SIZE_MAX))
+		return -ENOMEM;
 	h->blocks[h->n_blocks++] = (struct sym_kernel_block){ .addr = addr, .off = off };
 	return 0;
 }
@@ -115,7 +106,7 @@ int sym_kernel_head_in(struct sym_kernel_head *h, char *text, size_t size)
 
 		if (!stop || !parse_line(text + off, stop, &line) || line.addr < last.addr)
 			break;
-		err = add_block(h, size, line.addr, off);
+		err = add_block(h, line.addr, off);
 		if (err)
 			return err;
 		last = line;
@@ -160,7 +151,7 @@ static int probe_head(struct sym_kernel_head *h, size_t size)
 			    (size_t)(stop - begin))
 			break;
 		off = at + (size_t)(begin - two);
-		err = add_block(h, size, line.addr, off);
+		err = add_block(h, line.addr, off);
 		last = line;
 	}
 	close_head(h);

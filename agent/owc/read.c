@@ -8,6 +8,7 @@
  */
 #include "agent/owc/reader.h"
 
+#include "agent/array.h"
 #include "agent/io.h"
 #include "agent/owc/owc_format.h"
 
@@ -20,7 +21,7 @@
 #include <zlib.h>
 
 /* Limit of the bytes that one record may take after unpacking. */
-enum { ARENA_MAX = 128 << 20 };
+enum { ARENA_MAX = 128 << 20, CONTENT_LEAST = 256 << 10 };
 
 /*
  * End the stream with an error: set source.error to one line with name, offset and reason. Return
@@ -92,21 +93,10 @@ static int input_read(struct owc_input *in, void *out, size_t size, size_t *got)
 /* Make room for more decompressed bytes. Return -EFBIG at the limit of OWC_CONTENT_MAX. */
 static int content_grow(struct owc_content *c)
 {
-	size_t room = c->room ? c->room * 2 : 256 * 1024;
-	uint8_t *bytes;
+	size_t need = c->n < CONTENT_LEAST ? CONTENT_LEAST : c->n + 1;
+	int err = UW_ARRAY_RESERVE(c->bytes, need, c->room, OWC_CONTENT_MAX);
 
-	if (c->n < c->room)
-		return 0;
-	if (c->room >= OWC_CONTENT_MAX)
-		return -EFBIG;
-	if (room > OWC_CONTENT_MAX)
-		room = OWC_CONTENT_MAX;
-	bytes = realloc(c->bytes, room);
-	if (!bytes)
-		return -ENOMEM;
-	c->bytes = bytes;
-	c->room = room;
-	return 0;
+	return err == -E2BIG ? -EFBIG : err;
 }
 
 /*

@@ -86,21 +86,9 @@ static void write_bytes(struct owc_writer *w, const void *bytes, size_t size)
  */
 static bool reserve(struct owc_writer *w, uint8_t **bytes, size_t *room, size_t want)
 {
-	uint8_t *bigger;
-
-	if (w->err)
-		return false;
-	if (want <= *room)
-		return true;
-	want += want / 4;
-	bigger = realloc(*bytes, want);
-	if (!bigger) {
+	if (!w->err && array_reserve(*bytes, want, *room))
 		owc_fail(w, -ENOMEM);
-		return false;
-	}
-	*bytes = bigger;
-	*room = want;
-	return true;
+	return !w->err;
 }
 
 /* Append the frame that was written to the list for the index. size is its compressed size. */

@@ -97,15 +97,8 @@ bool hotspot_is_of(const struct hotspot *h, const uint64_t exports[HOTSPOT_EXPOR
 static bool keep(struct hotspot *h, const void *bytes, size_t size, uint32_t *at)
 {
 	*at = 0;
-	if (h->n_kept + size > h->kept_room) {
-		size_t room = h->kept_room ? 2 * h->kept_room : KEPT_SPARE;
-		uint8_t *more = room > KEPT_MAX ? NULL : realloc(h->kept, room);
-
-		if (!more)
-			return false;
-		h->kept = more;
-		h->kept_room = room;
-	}
+	if (UW_ARRAY_RESERVE(h->kept, h->n_kept + size, h->kept_room, KEPT_MAX))
+		return false;
 	memcpy(h->kept + h->n_kept, bytes, size);
 	*at = (uint32_t)h->n_kept;
 	h->n_kept += size;
@@ -375,14 +368,8 @@ static int read_heaps(struct hotspot *h, struct heap heaps[HEAPS_MAX], size_t *n
 		total += heap->n;
 		++*n;
 	}
-	if (total > h->segments_room) {
-		uint8_t *more = realloc(h->segments, total);
-
-		if (!more)
-			return -ENOMEM;
-		h->segments = more;
-		h->segments_room = total;
-	}
+	if (array_reserve(h->segments, total, h->segments_room))
+		return -ENOMEM;
 	for (size_t i = 0; i < *n; i++)
 		if (!hotspot_get(&h->memory, heaps[i].map, h->segments + heaps[i].first,
 				 heaps[i].n))

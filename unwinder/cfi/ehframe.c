@@ -4,6 +4,7 @@
  */
 #include "unwinder/cfi/ehframe.h"
 
+#include "base/growth.h"
 #include "base/search.h"
 
 #include <errno.h>
@@ -209,15 +210,8 @@ static int collect(struct uw_frames *frames)
 		if (!err && fde.end > fde.start) {
 			uint64_t size = fde.end - fde.start;
 
-			if (n == room) {
-				struct uw_fde_key *more;
-
-				room = room ? room * 2 : 256;
-				more = realloc(frames->keys, room * sizeof(*more));
-				if (!more)
-					return -ENOMEM;
-				frames->keys = more;
-			}
+			if (UW_ARRAY_GROW(frames->keys, n, room, SIZE_MAX))
+				return -ENOMEM;
 			frames->keys[n] = (struct uw_fde_key){
 				.start = fde.start,
 				.size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX,

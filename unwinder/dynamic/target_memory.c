@@ -4,6 +4,8 @@
  */
 #include "unwinder/dynamic/target_memory.h"
 
+#include "base/growth.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,19 +32,12 @@ bool uw_reading_spend(struct uw_reading *r, size_t size)
 uint8_t *uw_reading_keep(struct uw_reading *r, size_t size, uint32_t *off)
 {
 	size_t at = (r->n_data + 7) & ~(size_t)7, want = at + size;
-	uint8_t *more;
 
 	if (!uw_reading_spend(r, size + 8))
 		return NULL;
-	if (want > r->data_room) {
-		more = realloc(r->data, 2 * want);
-		if (!more) {
-			r->err = -ENOMEM;
-			return NULL;
-		}
-		r->data = more;
-		r->data_room = 2 * want;
-	}
+	r->err = UW_ARRAY_RESERVE(r->data, want, r->data_room, SIZE_MAX);
+	if (r->err)
+		return NULL;
 	memset(r->data + r->n_data, 0, at - r->n_data);
 	r->n_data = want;
 	*off = (uint32_t)at;
@@ -51,23 +46,15 @@ uint8_t *uw_reading_keep(struct uw_reading *r, size_t size, uint32_t *off)
 
 bool uw_reading_add(struct uw_reading *r, const struct dynamic_proc *proc)
 {
-	struct dynamic_proc *more;
-
 	if (proc->start >= proc->end) {
 		r->flags |= DYNAMIC_DAMAGED;
 		return true;
 	}
 	if (!uw_reading_spend(r, sizeof(*proc)))
 		return false;
-	if (r->n_procs == r->procs_room) {
-		r->procs_room = r->procs_room ? 2 * r->procs_room : 64;
-		more = reallocarray(r->procs, r->procs_room, sizeof(*more));
-		if (!more) {
-			r->err = -ENOMEM;
-			return false;
-		}
-		r->procs = more;
-	}
+	r->err = UW_ARRAY_GROW(r->procs, r->n_procs, r->procs_room, SIZE_MAX);
+	if (r->err)
+		return false;
 	r->procs[r->n_procs++] = *proc;
 	return true;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/growth.h"
 #include "unwinder/cfi/expr_text.h"
 #include "unwinder/table/procs.h"
 #include "unwinder/table/row.h"
@@ -169,16 +170,9 @@ static void say(struct text *t, const char *format, ...)
 	va_list args;
 	int n;
 
-	if (t->room - t->size < TEXT_MAX + 256) {
-		size_t room = t->room * 2 + TEXT_MAX + 256;
-		char *more = realloc(t->bytes, room);
-
-		if (!more) {
-			t->failed = true;
-			return;
-		}
-		t->bytes = more;
-		t->room = room;
+	if (UW_ARRAY_RESERVE(t->bytes, t->size + TEXT_MAX + 256, t->room, SIZE_MAX)) {
+		t->failed = true;
+		return;
 	}
 	va_start(args, format);
 	n = vsnprintf(t->bytes + t->size, t->room - t->size, format, args);

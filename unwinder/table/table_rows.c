@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/growth.h"
 #include "schema/table_blob.h"
 
 #define SLOW_MAX  (16u << 20) /* bytes of records; real files have kilobytes */
@@ -22,21 +23,11 @@ void uw_table_rows_fail(struct uw_table_rows *rows, int err)
 bool uw_table_rows_grow(struct uw_table_rows *rows, void *array, size_t n, size_t more,
 			size_t *room, size_t width)
 {
-	void **at = array, *bigger;
-	size_t want = *room ? *room : 256;
+	int err = uw_array_reserve(array, n + more, room, width, SIZE_MAX);
 
-	if (more <= *room - n)
-		return true;
-	while (want - n < more)
-		want *= 2;
-	bigger = realloc(*at, want * width);
-	if (!bigger) {
-		uw_table_rows_fail(rows, -ENOMEM);
-		return false;
-	}
-	*at = bigger;
-	*room = want;
-	return true;
+	if (err)
+		uw_table_rows_fail(rows, err);
+	return !err;
 }
 
 /* ---- rules, each stored once ----------------------------------------------------------- */

@@ -223,15 +223,8 @@ static int scan_types(struct reduction *r)
 /* Append bytes to a growing buffer. */
 static int put(uint8_t **out, size_t *n, size_t *room, const void *bytes, size_t size)
 {
-	if (size > *room - *n) {
-		size_t bigger = *room * 2 + size + 4096;
-		uint8_t *moved = realloc(*out, bigger);
-
-		if (!moved)
-			return -ENOMEM;
-		*out = moved;
-		*room = bigger;
-	}
+	if (array_reserve(*out, *n + size, *room))
+		return -ENOMEM;
 	memcpy(*out + *n, bytes, size);
 	*n += size;
 	return 0;

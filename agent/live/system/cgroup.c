@@ -1,6 +1,7 @@
 /* agent/live/system/cgroup.c: cgroups of the cgroup2 hierarchy: ids, levels and paths. */
 #include "agent/live/system/cgroup.h"
 
+#include "agent/array.h"
 #include "agent/container.h"
 #include "agent/hash.h"
 
@@ -205,7 +206,7 @@ struct live_cgroup_paths {
 	struct hierarchy hierarchy;
 	int fd;
 	uint64_t *asked; /* the ids of the cgroups whose path was asked for */
-	size_t n;
+	size_t n, room;
 	struct hash_index by_id;
 };
 
@@ -248,19 +249,14 @@ static bool was_asked(const struct live_cgroup_paths *paths, uint64_t id)
 /* Add a cgroup to those that were asked for. -EEXIST, -ENOENT: there are too many; -ENOMEM. */
 static int note_asked(struct live_cgroup_paths *paths, uint64_t id)
 {
-	uint64_t *bigger;
-
 	if (was_asked(paths, id))
 		return -EEXIST;
 	if (paths->n == ASKED_MAX)
 		return -ENOENT;
-	bigger = reallocarray(paths->asked, paths->n + 1, sizeof(*bigger));
-	if (!bigger)
+	if (array_grow(paths->asked, paths->n, paths->room) ||
+	    hash_add(&paths->by_id, hash_u64(0, id), (uint32_t)paths->n))
 		return -ENOMEM;
-	paths->asked = bigger;
-	if (hash_add(&paths->by_id, hash_u64(0, id), (uint32_t)paths->n))
-		return -ENOMEM;
-	bigger[paths->n++] = id;
+	paths->asked[paths->n++] = id;
 	return 0;
 }
 

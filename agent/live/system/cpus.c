@@ -1,6 +1,8 @@
 /* agent/live/system/cpus.c: reads lists of CPUs. */
 #include "agent/live/system/cpus.h"
 
+#include "agent/array.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus)
 {
 	int *out = NULL;
-	size_t n = 0;
+	size_t n = 0, room = 0;
 
 	while (*list && *list != '\n') {
 		char *end;
@@ -33,13 +35,10 @@ int live_cpus_parse(const char *list, int **cpus, size_t *n_cpus)
 			goto bad;
 		list = end;
 		for (long cpu = first; cpu <= last; cpu++) {
-			int *bigger = n < CPUS_MAX ? reallocarray(out, n + 1, sizeof(*out)) : NULL;
-
-			if (!bigger) {
+			if (n == CPUS_MAX || array_grow(out, n, room)) {
 				free(out);
 				return -ENOMEM;
 			}
-			out = bigger;
 			out[n++] = (int)cpu;
 		}
 	}
