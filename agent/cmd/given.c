@@ -1,4 +1,4 @@
-/* agent/cmd/given.c: loads profiles, and recordings through a profile in memory. */
+/* agent/cmd/given.c: loads profiles, and unwinds recordings. */
 #include "agent/cmd/given.h"
 
 #include "agent/cli/input.h"
@@ -6,36 +6,13 @@
 #include "agent/log.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-/* Unwind the recording at path into a profile in memory, and add that. */
-static int load_recording(struct stacks *stacks, const char *path, bool base, struct pick *pick)
-{
-	int fd = memfd_create("offwind.pb.gz", MFD_CLOEXEC);
-	int err = fd < 0 ? -errno : 0;
-
-	if (err) {
-		log_error("%s: %s", path, strerror(-err));
-		return err;
-	}
-	err = unwind_into(path, pick, fd);
-	if (!err && lseek(fd, 0, SEEK_SET))
-		err = -errno;
-	if (!err)
-		err = stacks_load_fd(stacks, fd, strcmp(path, "-") != 0 ? path : "standard input",
-				     base);
-	(void)close(fd);
-	return err;
-}
 
 /* --time cannot be applied to a profile, because its samples are already counted together. */
 int given_load(struct stacks *stacks, const char *path, bool base, struct pick *pick)
 {
 	if (input_is_recording(path))
-		return load_recording(stacks, path, base, pick);
+		return unwind_into(path, pick, stacks, base);
 	if (pick_any(pick)) {
 		log_error(
 			"%s: --time is for recordings (perf.data, .owc): a profile's samples have "

@@ -7,6 +7,7 @@
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/export/export.h"
+#include "agent/export/result.h"
 #include "agent/io.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
@@ -18,7 +19,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,30 +70,18 @@ static void forget(struct top *t, size_t from)
 		t->n_windows = from;
 }
 
-/*
- * Convert a profile to stacks with names. It goes through pprof, which is the only form that
- * stacks are loaded from. Return 0 or a negative code; the caller frees *out.
- */
+/* Convert a profile to stacks with names. Return 0 or a negative code; the caller frees *out. */
 static int load_window(struct top *t, const struct profile *profile, struct stacks **out)
 {
-	struct export_pprof *e = NULL;
+	struct result *r = NULL;
 	struct stacks *s = NULL;
-	int fd = memfd_create("top", MFD_CLOEXEC);
-	int err = fd < 0 ? -errno : export_pprof_new(&e);
+	int err = stacks_new(&s);
 
 	if (!err)
-		err = export_pprof_add(e, profile, t->names, &t->source->info, NULL, 0);
+		err = result_into(s, false, &r);
 	if (!err)
-		err = export_pprof_write(e, 0, fd);
-	if (!err && lseek(fd, 0, SEEK_SET))
-		err = -errno;
-	if (!err)
-		err = stacks_new(&s);
-	if (!err)
-		err = stacks_load_fd(s, fd, "what was sampled", false);
-	export_pprof_free(e);
-	if (fd >= 0)
-		(void)close(fd);
+		err = result_add(r, profile, t->names, &t->source->info);
+	result_free(r);
 	if (err)
 		stacks_free(s);
 	else

@@ -9,8 +9,8 @@
 #include "agent/clock.h"
 #include "agent/cmd/cmd.h"
 #include "agent/export/export.h"
-#include "agent/export/formats.h"
 #include "agent/export/output.h"
+#include "agent/export/result.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
@@ -40,12 +40,10 @@ struct job {
 	struct pick *pick;	/* which samples; NULL: all */
 	uint64_t n_left_out;	/* samples that were not picked */
 	const char *type;	/* sample type to show; NULL: the default */
-	/* The result so far: one of these, or none if each sample is written at once. */
-	struct export_pprof *pprof;
-	struct format_walked *walked;
-	const struct source_info *info; /* of the current input */
-	uint64_t n_before;		/* number of samples in the previous inputs */
-	uint64_t n_walked;		/* number of the last walked sample, over all inputs */
+	struct result *result;	/* so far; NULL: each sample is written at once */
+	bool into;		/* it is for another command */
+	uint64_t n_before;	/* number of samples in the previous inputs */
+	uint64_t n_walked;	/* number of the last walked sample, over all inputs */
 	struct accounting total;
 	struct pipeline_reuse reuse;
 	struct unnamed unnamed;
@@ -70,8 +68,7 @@ static void first_is_out(struct job *job)
 }
 
 /*
- * The pipeline's callback: write one sample, or add it to the speedscope or firefox document.
- * Return 0 or a negative code, which ends the reading.
+ * The pipeline's callback: write one sample. Return 0 or a negative code, which ends the reading.
  */
 static int on_walked(void *ctx, const struct walked *walked)
 {
@@ -82,8 +79,6 @@ static int on_walked(void *ctx, const struct walked *walked)
 		return job->write_err;
 	sample.number += job->n_before; /* numbers are unique over all inputs */
 	job->n_walked = sample.number;
-	if (job->walked)
-		return format_walked_add(job->walked, &sample, job->names, job->info);
 	if (job->format == FORMAT_TEXT)
 		job->write_err = export_text(job->out.file, &sample, job->names, job->lines);
 	else if (job->format == FORMAT_TSV)
@@ -136,7 +131,7 @@ static int read_all(struct job *job, struct source *source, struct pipeline *pip
 	return 0;
 }
 
-/* Add the samples that the pipeline folded to the pprof result, with their names. */
+/* Add the samples that the pipeline folded to the result, with their names. */
 static int fold_into(struct job *job, const struct source_info *info, struct pipeline *pipeline)
 {
 	struct profile *profile;
@@ -144,7 +139,7 @@ static int fold_into(struct job *job, const struct source_info *info, struct pip
 
 	if (err)
 		return err;
-	err = export_pprof_add(job->pprof, profile, job->names, info, NULL, 0);
+	err = result_add(job->result, profile, job->names, info);
 	if (!err)
 		unnamed_add(&job->unnamed, profile, job->names, info);
 	profile_free(profile);
@@ -179,9 +174,6 @@ static int unwind_input(struct job *job, const char *path)
 		if (!job->walking.no_lines)
 			names_lines(job->names, !job->walking.no_inline);
 	}
-	job->info = &source->info;
-	if (job->walked)
-		format_walked_next(job->walked);
 	if (!err)
 		err = read_all(job, source, pipeline);
 	if (!err && options->fold)
@@ -190,7 +182,8 @@ static int unwind_input(struct job *job, const char *path)
 	if (job->write_err) {
 		log_progress_done(); /* run reports it */
 	} else if (err == -EINVAL) {
-		log_error("%s: left out: its events are not those of the input before it", path);
+		log_error("%s: %sits events are not those of the input before it", path,
+			  job->into ? "" : "left out: ");
 	} else if (err) {
 		log_error("%s: %s", path, strerror(-err));
 	} else {
@@ -211,12 +204,18 @@ static int unwind_input(struct job *job, const char *path)
 }
 
 /*
- * Return true if the format counts equal stacks together, so that the pipeline can fold them.
- * Other formats show each sample.
+ * Choose by the format what the pipeline does with the samples: count equal stacks together, keep
+ * each with its time, or pass each on as soon as it is walked.
  */
-static bool is_folded(enum format format)
+static void choose_samples(struct job *job)
 {
-	return format == FORMAT_PPROF || format == FORMAT_FOLDED;
+	struct pipeline_options *options = &job->walking.pipeline;
+
+	options->fold = job->format != FORMAT_TEXT && job->format != FORMAT_TSV &&
+			job->format != FORMAT_JSONL;
+	options->separate = job->format == FORMAT_SPEEDSCOPE || job->format == FORMAT_FIREFOX;
+	options->on_walked = options->fold ? NULL : on_walked;
+	options->ctx = job;
 }
 
 /*
@@ -225,10 +224,8 @@ static bool is_folded(enum format format)
  */
 static int begin_output(struct job *job)
 {
-	if (is_folded(job->format))
-		return export_pprof_new(&job->pprof);
-	if (job->format == FORMAT_SPEEDSCOPE || job->format == FORMAT_FIREFOX)
-		return format_walked_new(&job->walked);
+	if (job->walking.pipeline.fold)
+		return result_new(job->format, &job->result);
 	if (!output_file(&job->out))
 		return -ENOMEM;
 	return job->format == FORMAT_TSV ? export_tsv_header(job->out.file) : 0;
@@ -237,13 +234,10 @@ static int begin_output(struct job *job)
 /* Write a result that was collected in memory. Return 0 or a negative code. */
 static int finish_output(struct job *job)
 {
-	if (!job->pprof && !job->walked)
+	if (!job->result)
 		return 0;
-	if (!output_file(&job->out))
-		return -ENOMEM;
-	if (job->walked)
-		return format_walked_write(job->walked, job->format, job->type, job->out.file);
-	return format_made(job->format, job->pprof, job->type, job->out.file);
+	return output_file(&job->out) ? result_write(job->result, job->type, job->out.file)
+				      : -ENOMEM;
 }
 
 /*
@@ -258,35 +252,47 @@ static void keep_memory(void)
 	(void)mallopt(M_TOP_PAD, 1 << 20);
 }
 
+/*
+ * Unwind all inputs, up to an error of the output (job->write_err). Return how many failed, and
+ * their number in *n; failures are reported.
+ */
+static size_t unwind_inputs(struct job *job, char **inputs, int n_inputs, size_t *n)
+{
+	struct input_list list = { 0 };
+	size_t failed = 0;
+
+	for (int i = 0; i < n_inputs; i++)
+		failed += input_list_add(&list, inputs[i]) != 0;
+	*n = list.n + failed + (job->walking.pid != 0);
+	for (size_t i = 0; !job->write_err && i < list.n; i++)
+		failed += unwind_input(job, list.paths[i]) != 0;
+	if (!job->write_err && job->walking.pid)
+		failed += unwind_input(job, NULL) != 0;
+	input_list_free(&list);
+	if (!job->write_err && job->pick && pick_any(job->pick) && !job->total.captured &&
+	    failed < *n) {
+		log_error(
+			"no sample matches the conditions (--time, --pid, --tid, --comm); %" PRIu64
+			" were left out",
+			job->n_left_out);
+		failed = *n;
+	}
+	return failed;
+}
+
 /* Unwind all inputs into the output at path. Return the exit code. */
 static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 {
-	struct input_list list = { 0 };
-	size_t failed = 0, n;
+	size_t failed = 0, n = 0;
 	int err;
 
 	keep_memory();
 	if (!job->in_place && output_open(&job->out, path))
 		return CMD_FAILED;
-	for (int i = 0; i < n_inputs; i++)
-		failed += input_list_add(&list, inputs[i]) != 0;
-	n = list.n + failed + (job->walking.pid != 0);
 	err = begin_output(job);
-	for (size_t i = 0; !err && i < list.n; i++) {
-		failed += unwind_input(job, list.paths[i]) != 0;
+	if (!err) {
+		failed = unwind_inputs(job, inputs, n_inputs, &n);
 		err = job->write_err;
-	}
-	if (!err && job->walking.pid) {
-		failed += unwind_input(job, NULL) != 0;
-		err = job->write_err;
-	}
-	input_list_free(&list);
-	if (!err && job->pick && pick_any(job->pick) && !job->total.captured && failed < n) {
-		log_error(
-			"no sample matches the conditions (--time, --pid, --tid, --comm); %" PRIu64
-			" were left out",
-			job->n_left_out);
-		failed = n;
 	}
 	/* If some inputs failed, the result of the others is still written. */
 	if (!err && failed < n && job->in_place && output_open_in_place(&job->out, path))
@@ -297,8 +303,7 @@ static int run(struct job *job, const char *path, char **inputs, int n_inputs)
 		log_unwritable(path, err);
 	else if (!err && failed < n)
 		err = output_commit(&job->out);
-	export_pprof_free(job->pprof);
-	format_walked_free(job->walked);
+	result_free(job->result);
 	output_abort(&job->out);
 	if (err || failed == n)
 		return CMD_FAILED;
@@ -337,22 +342,28 @@ static bool is_redirected(void)
 		out.st_ino != messages.st_ino);
 }
 
-/* The result is written through /proc/self/fd, because output_open takes a path. */
-int unwind_into(const char *path, struct pick *pick, int fd)
+int unwind_into(const char *path, struct pick *pick, struct stacks *stacks, bool base)
 {
 	struct job job = { .out = { .fd = -1 },
+			   .into = true,
 			   .pick = pick,
 			   .walking = { .pipeline = { .fold = true } } };
-	char *input = (char *)(uintptr_t)path, output[64];
-	int rc;
+	char *input = (char *)(uintptr_t)path;
+	size_t failed = 0, n = 0;
+	int err = result_into(stacks, base, &job.result);
 
-	(void)snprintf(output, sizeof(output), "/proc/self/fd/%d", fd);
+	if (err) {
+		log_error("%s: %s", path, strerror(-err));
+		return err;
+	}
+	keep_memory();
 	walking_open_store(&job.walking);
-	rc = run(&job, output, &input, 1);
+	failed = unwind_inputs(&job, &input, 1, &n);
+	result_free(job.result);
 	unnamed_fini(&job.unnamed);
 	store_work(job.walking.pipeline.store, KEEP_LIMIT_NS);
 	store_close(job.walking.pipeline.store);
-	return rc == CMD_DONE || rc == CMD_PARTLY ? 0 : -EIO;
+	return failed < n ? 0 : -EIO;
 }
 
 static const char help_before[] =
@@ -478,7 +489,6 @@ int cmd_unwind(int argc, char **argv)
 {
 	struct options o = { .walking = { .frames_limit = 1 << 20 }, .format = FORMAT_N };
 	int rc = parse(argc, argv, &o);
-	struct pipeline_options *pipeline;
 	struct job job;
 
 	if (rc)
@@ -490,16 +500,13 @@ int cmd_unwind(int argc, char **argv)
 			    .lines = o.lines,
 			    .pick = pick_any(&o.pick) ? &o.pick : NULL,
 			    .start_ns = now_ns() };
-	pipeline = &job.walking.pipeline;
-	pipeline->fold = is_folded(job.format);
-	pipeline->on_walked = pipeline->fold ? NULL : on_walked;
-	pipeline->ctx = &job;
+	choose_samples(&job);
 	walking_open_store(&job.walking);
 	rc = run(&job, o.path, argv + optind, argc - optind);
 	if ((rc == CMD_DONE || rc == CMD_PARTLY) && say_result(&job, o.path))
 		rc = CMD_FAILED;
 	unnamed_fini(&job.unnamed);
-	keep_tables(pipeline->store);
+	keep_tables(job.walking.pipeline.store);
 	return rc;
 }
 

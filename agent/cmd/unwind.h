@@ -3,12 +3,13 @@
 #define AGENT_CMD_UNWIND_H
 
 #include "agent/cli/pick.h"
+#include "agent/export/profile/stacks.h"
 
 /*
- * Unwind the samples of the recording at path ("-" for standard input) that pick selects, and
- * write them as pprof to fd, which stays open. If the recording is damaged, write what comes
+ * Unwind the samples of the recording at path ("-" for standard input) that pick selects, and add
+ * them to stacks; base: as the base to compare with. If the recording is damaged, add what comes
  * before the damage. Return 0, or a negative code after reporting what is wrong.
  */
-int unwind_into(const char *path, struct pick *pick, int fd);
+int unwind_into(const char *path, struct pick *pick, struct stacks *stacks, bool base);
 
 #endif

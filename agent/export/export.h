@@ -1,6 +1,5 @@
 /*
- * agent/export/export.h: writes folded profiles as pprof, from which all other profile formats are
- * made (formats.h), and single samples as text, TSV or JSON.
+ * agent/export/export.h: writes single samples as text, TSV or JSON. Profiles: result.h, formats.h.
  *
  * Whatever characters a name contains, a line stays one line and a column one column: control
  * characters, invalid UTF-8 and the format's own separators are replaced.
@@ -12,38 +11,8 @@
 
 #include "agent/pipeline/names.h"
 #include "agent/pipeline/pipeline.h"
-#include "agent/pipeline/profile.h"
-#include "agent/source/source.h"
 
 #include <stdio.h>
-
-/*
- * Write a profile as pprof (proto/pprof.h) with the sample types of types.h.
- *
- * A location without a symbol has the function "libfoo.so+0x1234" (see export_place) and its
- * address. If names has source lines, a location has one line for each inlined call, innermost
- * first, and functions have their file and first line. The comments are this program's version,
- * host, kernel, recorder and the accounting, then the caller's.
- */
-int export_pprof(const struct profile *profile, struct names *names, const struct source_info *info,
-		 const char *const *comments, size_t n_comments, int gzip_level, int fd);
-
-/*
- * Write several profiles into one, piece by piece: equal files, functions and addresses become one.
- * All profiles must have the events of the first one, else -EINVAL.
- */
-struct export_pprof;
-int export_pprof_new(struct export_pprof **out);
-int export_pprof_add(struct export_pprof *e, const struct profile *profile, struct names *names,
-		     const struct source_info *info, const char *const *comments,
-		     size_t n_comments);
-/*
- * Choose the sample type that viewers show first. -ENOENT, which is reported: there is none of that
- * name.
- */
-int export_pprof_default_type(struct export_pprof *e, const char *type);
-int export_pprof_write(struct export_pprof *e, int gzip_level, int fd);
-void export_pprof_free(struct export_pprof *e); /* NULL is fine */
 
 /* ---- single samples ------------------------------------------------------- */
 

@@ -61,33 +61,6 @@ bool format_compares(enum format format);
  */
 int format_write(enum format format, const struct stacks *stacks, size_t type, FILE *out);
 
-/* ---- from walked samples -------------------------------------------------------------- */
-
-struct export_pprof;
-struct names;
-struct source_info;
-struct walked;
-
-/*
- * Write a profile that is still in the pprof encoder. pprof is written directly; other formats are
- * made from the encoded profile. type is a sample type's name; NULL: the default. -ENOENT, which is
- * reported: there is no such sample type.
- */
-int format_made(enum format format, struct export_pprof *made, const char *type, FILE *out);
-
-/*
- * Collect single samples with their times, and write them. -EINVAL: the events of a further input
- * are not those of the first.
- */
-struct format_walked;
-int format_walked_new(struct format_walked **out);
-int format_walked_add(struct format_walked *w, const struct walked *walked, struct names *names,
-		      const struct source_info *info);
-/* Announce another input: the modules and locations of the previous one are no longer valid. */
-void format_walked_next(struct format_walked *w);
-int format_walked_write(struct format_walked *w, enum format format, const char *type, FILE *out);
-void format_walked_free(struct format_walked *w); /* NULL is fine */
-
 /* ---- the formats --------------------------------------------------------------------- */
 
 int format_folded(const struct stacks *stacks, size_t type, FILE *out);

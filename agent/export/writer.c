@@ -4,8 +4,8 @@
 #include "agent/export/writer.h"
 
 #include "agent/errand.h"
-#include "agent/export/export.h"
 #include "agent/export/output.h"
+#include "agent/export/result.h"
 #include "agent/log.h"
 #include "agent/pipeline/fold.h"
 #include "agent/pipeline/names.h"
@@ -99,16 +99,14 @@ static void remove_oldest(const struct writer *w)
 /* Name a profile and write it in the format asked for. */
 static int write_format(struct writer *w, const struct profile *profile, struct output *out)
 {
-	struct export_pprof *e = NULL;
-	int err = export_pprof_new(&e);
+	struct result *r = NULL;
+	int err = result_new(w->options.format, &r);
 
 	if (!err)
-		err = export_pprof_add(e, profile, w->names, w->options.info, NULL, 0);
+		err = result_add(r, profile, w->names, w->options.info);
 	if (!err)
-		err = output_file(out)
-			      ? format_made(w->options.format, e, w->options.type, out->file)
-			      : -ENOMEM;
-	export_pprof_free(e);
+		err = output_file(out) ? result_write(r, w->options.type, out->file) : -ENOMEM;
+	result_free(r);
 	if (!err && w->options.unnamed)
 		unnamed_add(w->options.unnamed, profile, w->names, w->options.info);
 	return err;

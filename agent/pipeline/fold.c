@@ -21,7 +21,7 @@ struct fold {
 	struct heap heap; /* live allocations; their entries are in the current profile */
 };
 
-int fold_new(struct fold **out)
+int fold_new(bool separate, struct fold **out)
 {
 	struct fold *fold = calloc(1, sizeof(*fold));
 
@@ -31,6 +31,7 @@ int fold_new(struct fold **out)
 		fold_free(fold);
 		return -ENOMEM;
 	}
+	fold->profile->separate = separate;
 	*out = fold;
 	return 0;
 }
@@ -112,14 +113,14 @@ static uint64_t hash_line(const struct fold_sample *s)
 	return hash_bytes(hash, s->locations, s->n_locations * sizeof(*s->locations));
 }
 
-/* Return the entry for samples like this one; add it if needed. -ENOMEM. */
+/* Return the entry for samples like this one; add it if needed, or if all are separate. -ENOMEM. */
 static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *out)
 {
 	struct profile *p = fold->profile;
 	size_t first = p->n_location_ids;
-	uint64_t hash = hash_line(s);
+	uint64_t hash = p->separate ? 0 : hash_line(s);
 	struct hash_search at;
-	uint32_t id = hash_first(&fold->by_stack, hash, &at);
+	uint32_t id = p->separate ? HASH_NONE : hash_first(&fold->by_stack, hash, &at);
 	int err;
 
 	while (id != HASH_NONE && !same_line(p, &p->entries[id], s))
@@ -131,7 +132,7 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 		if (!err)
 			err = array_grow(p->entries, p->n_entries, fold->room_entries);
 		id = (uint32_t)p->n_entries;
-		if (!err)
+		if (!err && !p->separate)
 			err = hash_add(&fold->by_stack, hash, id);
 		if (err)
 			return err;
@@ -153,6 +154,7 @@ static int entry_of(struct fold *fold, const struct fold_sample *s, uint32_t *ou
 			.first_location = (uint32_t)first,
 			.n_locations = s->n_locations,
 			.n_kernel = s->n_kernel,
+			.time_ns = p->separate ? s->time_ns : 0,
 		};
 		p->n_location_ids += s->n_locations;
 	}
@@ -303,6 +305,7 @@ int fold_take(struct fold *fold, struct profile **out)
 	if (!fresh)
 		return -ENOMEM;
 	fold->profile->locations = fold->locations;
+	fresh->separate = fold->profile->separate;
 	*out = fold->profile;
 	fold->profile = fresh;
 	fold->locations = NULL;

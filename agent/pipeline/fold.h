@@ -6,7 +6,8 @@
 
 struct fold;
 
-int fold_new(struct fold **out);
+/* separate: count no stacks together, each sample becomes an entry with its time. */
+int fold_new(bool separate, struct fold **out);
 void fold_free(struct fold *fold); /* NULL is fine */
 
 /* A walked sample to be counted. */

@@ -83,7 +83,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err)
 		err = uw_worker_new(&p->worker);
 	if (!err && options->fold)
-		err = fold_new(&p->fold);
+		err = fold_new(options->separate, &p->fold);
 	if (!err && (pipeline_only_folds(options) || options->verify_reuse))
 		err = uw_pasts_new(p->options.max_frames, PASTS_BYTES, &p->pasts);
 	if (err) {

@@ -51,6 +51,7 @@ struct pipeline_options {
 	size_t max_frames; /* frames of the user part; 0: 1024 */
 	bool live;	   /* pin files, look through /proc */
 	bool fold;	   /* make profiles */
+	bool separate;	   /* in which each sample is an entry with its time */
 	bool scan;	   /* scan the stack for return addresses where no other stepper works */
 	const char *symfs, *exe, *beside; /* see opener_options, also for the next two */
 	const char *debug_dir;

@@ -29,10 +29,11 @@ struct location {
 
 /* One folded line: a stack of one thread, of one event. */
 struct profile_entry {
-	uint16_t event; /* index in source_info.events */
-	uint8_t stop;	/* enum uw_stop: how the user part ended */
-	bool has_user;	/* false: only a kernel stack */
-	bool stack_cut; /* the live stack was longer than the copied part */
+	uint16_t event;	    /* index in source_info.events */
+	uint8_t stop;	    /* enum uw_stop: how the user part ended */
+	bool has_user;	    /* false: only a kernel stack */
+	bool stack_cut;	    /* the live stack was longer than the copied part */
+	uint8_t confidence; /* enum uw_confidence: of the least certain frame */
 	uint32_t pid, tid;
 	const char *comm;	  /* the thread's name; sanitised */
 	const char *process_comm; /* the process's name; sanitised */
@@ -44,8 +45,8 @@ struct profile_entry {
 	uint64_t value; /* sum of periods */
 	/* Allocations, in units of 1 / EVENT_OBJECT: all, and those not freed yet. */
 	uint64_t objects, live_objects;
-	uint64_t live;	    /* bytes not freed yet; value has the bytes of all allocations */
-	uint8_t confidence; /* enum uw_confidence: of the least certain frame */
+	uint64_t live;	  /* bytes not freed yet; value has the bytes of all allocations */
+	uint64_t time_ns; /* on the source's clock; only if profile.separate */
 };
 
 struct accounting { /* captured = unwound + sum of lost; unwound = sum of stop */
@@ -75,6 +76,7 @@ struct profile {
 	size_t n_locations;
 	uint64_t start_ns, end_ns; /* clock of the source: the window, or first and last sample */
 	struct accounting accounting;
+	bool separate; /* equal stacks are not counted together: each entry is one sample */
 };
 
 #endif

@@ -5,12 +5,11 @@
  * A frame "kernel:NAME" is a kernel frame. "lib/NAME" lies in lib, a file on this disk; "lib/?" has
  * no symbol.
  */
-#include "agent/export/export.h"
+#include "agent/export/result.h"
 
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LOCATIONS_MAX = 1 << 16, MODULES_MAX = 64 };
 
@@ -94,6 +93,7 @@ int main(void)
 				    .events = &event,
 				    .n_events = 1 };
 	struct profile p = { .locations = locations, .start_ns = 1, .end_ns = 3000000001 };
+	struct result *r = NULL;
 	char *line = NULL;
 	size_t room = 0;
 
@@ -128,5 +128,6 @@ int main(void)
 	}
 	p.n_locations = n_locations;
 	free(line);
-	return export_pprof(&p, NULL, &info, NULL, 0, 1, STDOUT_FILENO) != 0;
+	return result_new(FORMAT_PPROF, &r) || result_add(r, &p, NULL, &info) ||
+	       result_write(r, NULL, stdout);
 }

@@ -3,7 +3,7 @@
  * in each of them.
  */
 #include "agent/export/export.h"
-#include "agent/export/formats.h"
+#include "agent/export/result.h"
 #include "agent/sanitize.h"
 #include "proto/pprof_read.h"
 
@@ -89,16 +89,61 @@ static uint32_t ids[] = { 2, 1, 0, /**/ 4, 3, 1, 8, /**/ 5, 6, /**/ 2, 1, 0 };
 #define POD	  "/kubepods.slice/kubepods-pod12ab.slice/cri-containerd-" CONTAINER ".scope"
 
 static struct profile_entry entries[] = {
-	{ 0, UW_STOP_ROOT, true, false, 10, 11, "thr;ead", "prog", 7, NULL, 0, 3, 0, 3, 30300000, 0,
-	  0, 0, 0 },
-	{ 0, UW_STOP_TRUNCATED, true, true, 10, 10, "prog", "prog", 0, NULL, 3, 4, 2, 2, 20200000,
-	  0, 0, 0, UW_CONFIDENCE_CHECKED },
-	{ 0, UW_STOP_NO_MAPPING, true, false, 20, 20, "node", "node", 0, NULL, 7, 2, 0, 1, 10100000,
-	  0, 0, 0, 0 },
-	{ 0, UW_STOP_ROOT, true, false, 10, 12, "thr;ead", "prog", 7, POD, 9, 3, 0, 4, 40400000, 0,
-	  0, 0, 0 },
-	{ 0, UW_STOP_NO_USER_STATE, false, false, 2, 2, "kthreadd", "kthreadd", 0, NULL, 3, 2, 2, 5,
-	  50500000, 0, 0, 0, 0 },
+	{ .stop = UW_STOP_ROOT,
+	  .has_user = true,
+	  .pid = 10,
+	  .tid = 11,
+	  .comm = "thr;ead",
+	  .process_comm = "prog",
+	  .cgroup_id = 7,
+	  .n_locations = 3,
+	  .n_samples = 3,
+	  .value = 30300000 },
+	{ .stop = UW_STOP_TRUNCATED,
+	  .has_user = true,
+	  .stack_cut = true,
+	  .confidence = UW_CONFIDENCE_CHECKED,
+	  .pid = 10,
+	  .tid = 10,
+	  .comm = "prog",
+	  .process_comm = "prog",
+	  .first_location = 3,
+	  .n_locations = 4,
+	  .n_kernel = 2,
+	  .n_samples = 2,
+	  .value = 20200000 },
+	{ .stop = UW_STOP_NO_MAPPING,
+	  .has_user = true,
+	  .pid = 20,
+	  .tid = 20,
+	  .comm = "node",
+	  .process_comm = "node",
+	  .first_location = 7,
+	  .n_locations = 2,
+	  .n_samples = 1,
+	  .value = 10100000 },
+	{ .stop = UW_STOP_ROOT,
+	  .has_user = true,
+	  .pid = 10,
+	  .tid = 12,
+	  .comm = "thr;ead",
+	  .process_comm = "prog",
+	  .cgroup_id = 7,
+	  .cgroup = POD,
+	  .first_location = 9,
+	  .n_locations = 3,
+	  .n_samples = 4,
+	  .value = 40400000 },
+	{ .stop = UW_STOP_NO_USER_STATE,
+	  .pid = 2,
+	  .tid = 2,
+	  .comm = "kthreadd",
+	  .process_comm = "kthreadd",
+	  .first_location = 3,
+	  .n_locations = 2,
+	  .n_kernel = 2,
+	  .n_samples = 5,
+	  .value = 50500000 },
 };
 
 static const struct profile profile = {
@@ -127,6 +172,7 @@ static const struct source_info info = {
 	.host = "box",
 	.kernel = "6.1",
 	.recorder = "test",
+	.command = "a remark\nof two lines",
 	.wall_start_ns = 1700000000000000000,
 	.wall_first_ns = 4000000000,
 	.events = events,
@@ -136,16 +182,30 @@ static const struct source_info info = {
 
 /* ---- pprof ------------------------------------------------------------------ */
 
+/* Do what unwind does for formats that need a whole profile. */
+static int export_as(enum format format, const struct profile *p, const struct source_info *i,
+		     FILE *out)
+{
+	struct result *r = NULL;
+	int err = result_new(format, &r);
+
+	if (!err)
+		err = result_add(r, p, NULL, i);
+	if (!err)
+		err = result_write(r, NULL, out);
+	result_free(r);
+	return err;
+}
+
 static size_t export(const struct profile *p, const struct source_info *i, uint8_t *out,
 		     size_t size)
 {
-	static const char *const comments[] = { "a remark\nof two lines" };
-	int fd = memfd_create("pprof", 0);
+	FILE *file = tmpfile();
 	ssize_t n;
 
-	CHECK(!export_pprof(p, NULL, i, comments, 1, 1, fd), "exports");
-	n = pread(fd, out, size, 0);
-	(void)close(fd);
+	CHECK(file && !export_as(FORMAT_PPROF, p, i, file), "exports");
+	n = pread(fileno(file), out, size, 0);
+	(void)fclose(file);
 	return n > 0 ? (size_t)n : 0;
 }
 
@@ -278,7 +338,7 @@ static void test_pprof_holds_the_profile(void)
 	      "why a stack is not whole");
 	CHECK(has_comment(f, "host: box") && has_comment(f, "kernel: 6.1") &&
 		      has_comment(f, "offwind " OFFWIND_VERSION) &&
-		      has_comment(f, "a remark of two lines"),
+		      has_comment(f, "command: a remark of two lines"),
 	      "comments");
 	CHECK(has_comment(f, "captured 16 = unwound 15 (root 7) + lost 1 (ring_full 1)"),
 	      "accounting");
@@ -320,8 +380,7 @@ static void test_each_event_has_two_values(void)
 	CHECK(!pprof_check(pprof_profile(f), true, print_fault, NULL), "strictly sound");
 	pprof_file_free(f);
 	p.entries[0].event = 9;
-	CHECK(export_pprof(&p, NULL, &two, NULL, 0, 1, -1) == -EINVAL,
-	      "an event that is not there");
+	CHECK(export_as(FORMAT_PPROF, &p, &two, stdout) == -EINVAL, "an event that is not there");
 }
 
 /* The segments of this program, as the loader reports them. */
@@ -397,30 +456,37 @@ static FILE *text_open(void)
 	return open_memstream(&text, &text_size);
 }
 
-/* Do what unwind does for formats that need a whole profile. */
-static int export_as(enum format format, const struct profile *p, FILE *out)
-{
-	struct export_pprof *e = NULL;
-	int err = export_pprof_new(&e);
-
-	if (!err)
-		err = export_pprof_add(e, p, NULL, &info, NULL, 0);
-	if (!err)
-		err = format_made(format, e, NULL, out);
-	export_pprof_free(e);
-	return err;
-}
-
 static void test_folded_lines(void)
 {
 	FILE *out = text_open();
 
-	CHECK(!export_as(FORMAT_FOLDED, &profile, out) && !fclose(out), "exports");
+	CHECK(!export_as(FORMAT_FOLDED, &profile, &info, out) && !fclose(out), "exports");
 	/* Threads with the same name are one line: 3 + 4. */
 	CHECK(!strcmp(text, "kthreadd;do_syscall_64_[k];ext4_readdir_[k] 5\n"
 			    "node;[unknown];[jit] 1\n"
 			    "prog;main;work(int: char);do_syscall_64_[k];ext4_readdir_[k] 2\n"
 			    "thr:ead;main;work(int: char);[libfoo.so] 7\n"),
+	      text);
+}
+
+/* Equal stacks of one thread are one sample, unless each sample keeps its time. */
+static void test_separate_samples_keep_their_times(void)
+{
+	struct profile_entry twice[2] = { entries[0], entries[0] };
+	struct profile p = profile;
+	FILE *out = text_open();
+
+	p.entries = twice;
+	p.n_entries = 2;
+	CHECK(!export_as(FORMAT_JSONL, &p, &info, out) && !fclose(out), "exports");
+	CHECK(strstr(text, "\"samples\":6,\"cpu\":60600000") && !strstr(text, "time_ns"), text);
+	p.separate = true;
+	twice[0].time_ns = 5;
+	twice[1].time_ns = 7;
+	out = text_open();
+	CHECK(!export_as(FORMAT_JSONL, &p, &info, out) && !fclose(out), "exports");
+	CHECK(strstr(text, "{\"sample\":1,\"time_ns\":5,\"values\":{\"samples\":3,") == text &&
+		      strstr(text, "\n{\"sample\":2,\"time_ns\":7,\"values\":{\"samples\":3,"),
 	      text);
 }
 
@@ -534,7 +600,7 @@ static void check_hostile(const char *name)
 	CHECK(!export_text(out, &w, NULL, false) && !fclose(out), "text");
 	CHECK(count_of(text, '\n') == 9 && count_of(text, '\t') == 5 && is_clean(text), text);
 	out = text_open();
-	CHECK(!export_as(FORMAT_FOLDED, &p, out) && !fclose(out), "folded");
+	CHECK(!export_as(FORMAT_FOLDED, &p, &info, out) && !fclose(out), "folded");
 	CHECK(count_of(text, '\n') == 1 && count_of(text, ';') == 4 && !count_of(text, '\t') &&
 		      is_clean(text) && !strcmp(strrchr(text, ' '), " 2\n"),
 	      text);
@@ -586,13 +652,13 @@ static void test_full_disk_is_told(void)
 
 	if (!full)
 		return;
-	CHECK(export_as(FORMAT_FOLDED, &profile, full) == -ENOSPC, "folded");
+	CHECK(export_as(FORMAT_FOLDED, &profile, &info, full) == -ENOSPC, "folded");
 	(void)fclose(full);
 	full = fopen("/dev/full", "w");
 	(void)setvbuf(full, NULL, _IONBF, 0);
 	CHECK(export_text(full, &walked, NULL, false) == -ENOSPC, "text");
 	CHECK(export_tsv(full, &walked, NULL) == -ENOSPC, "tsv");
-	CHECK(export_pprof(&profile, NULL, &info, NULL, 0, 1, fileno(full)) == -ENOSPC, "pprof");
+	CHECK(export_as(FORMAT_PPROF, &profile, &info, full) == -ENOSPC, "pprof");
 	(void)fclose(full);
 }
 
@@ -603,6 +669,7 @@ int main(void)
 	test_each_event_has_two_values();
 	test_files_have_a_mapping_a_segment();
 	test_folded_lines();
+	test_separate_samples_keep_their_times();
 	test_text_is_as_perf_script_has_it();
 	test_tsv_rows();
 	test_no_name_breaks_a_line();

@@ -231,6 +231,46 @@ int stacks_add_type(struct stacks *s, const char *type, const char *unit)
 	return 0;
 }
 
+/* Return whether one of the first n indices is at. */
+static bool is_taken(const size_t *index, size_t n, size_t at)
+{
+	while (n > 0)
+		if (index[--n] == at)
+			return true;
+	return false;
+}
+
+int stacks_take_types(struct stacks *s, const struct stacks_type *types, size_t n, size_t *index)
+{
+	bool first = !s->n_types;
+
+	if (!first && n != s->n_types)
+		return -EINVAL;
+	for (size_t i = 0; i < n; i++) {
+		size_t at = 0;
+
+		if (first && stacks_add_type(s, types[i].type, types[i].unit))
+			return -ENOMEM;
+		while (at < s->n_types &&
+		       (is_taken(index, i, at) || strcmp(s->types[at].type, types[i].type) != 0 ||
+			strcmp(s->types[at].unit, types[i].unit) != 0))
+			at++;
+		if (at == s->n_types)
+			return -EINVAL;
+		index[i] = at;
+	}
+	return 0;
+}
+
+void stacks_add_time(struct stacks *s, int64_t time_ns, int64_t duration_ns, int64_t period)
+{
+	if (period > s->period)
+		s->period = period;
+	if (time_ns && (!s->time_ns || time_ns < s->time_ns))
+		s->time_ns = time_ns;
+	s->duration_ns = stacks_sum(s->duration_ns, duration_ns);
+}
+
 int stacks_add_comment(struct stacks *s, const char *text)
 {
 	const char *kept = stacks_text(s, text);

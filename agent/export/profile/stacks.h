@@ -180,6 +180,14 @@ uint32_t stacks_location(struct stacks *stacks, const struct stacks_location *lo
 			 const struct stacks_line *lines);
 uint32_t stacks_keep_label(struct stacks *stacks, const struct stacks_label *label);
 int stacks_add_type(struct stacks *stacks, const char *type, const char *unit);
+/*
+ * Set index[i] to the index in the profile of types[i], for n sample types. A profile without types
+ * takes them; otherwise they must be the profile's, in any order. -EINVAL: they are not. -ENOMEM.
+ */
+int stacks_take_types(struct stacks *stacks, const struct stacks_type *types, size_t n,
+		      size_t *index);
+/* Add a recording's time: the profile has the earliest start, the longest period and all the time. */
+void stacks_add_time(struct stacks *stacks, int64_t time_ns, int64_t duration_ns, int64_t period);
 /* Add a comment, unless the profile has it already. -ENOMEM. */
 int stacks_add_comment(struct stacks *stacks, const char *text);
 

@@ -57,45 +57,31 @@ static int refuse(struct loading *l, int err, const char *why)
 static int load_types(struct loading *l)
 {
 	const profile_message *p = l->p;
+	struct stacks_type types[TYPES_MAX];
 	struct stacks *s = l->s;
 	bool first = !s->n_types;
-	bool taken[TYPES_MAX] = { false };
+	int err;
 
 	if (!p->n_sample_type)
 		return refuse(l, -EINVAL, "no sample types, so nothing to count");
 	if (p->n_sample_type > TYPES_MAX)
 		return refuse(l, -EFBIG, "more than 256 sample types");
-	if (!first && p->n_sample_type != s->n_types)
-		return refuse(l, -EINVAL, "its sample types are not those of the file before it");
 	for (size_t i = 0; i < p->n_sample_type; i++) {
-		const char *type = text_at(l, p->sample_type[i]->type);
-		const char *unit = text_at(l, p->sample_type[i]->unit);
-		size_t at = 0;
-
+		types[i] = (struct stacks_type){ .type = text_at(l, p->sample_type[i]->type),
+						 .unit = text_at(l, p->sample_type[i]->unit) };
 		if (l->err)
 			return l->err;
-		if (first) {
-			l->type_of[i] = i;
-			if (stacks_add_type(s, type, unit))
-				return -ENOMEM;
-			continue;
-		}
-		while (at < s->n_types &&
-		       (taken[at] || s->types[at].type != type || s->types[at].unit != unit))
-			at++;
-		if (at == s->n_types)
-			return refuse(l, -EINVAL,
-				      "its sample types are not those of the file before it");
-		taken[at] = true;
-		l->type_of[i] = at;
 	}
-	if (first) {
+	err = stacks_take_types(s, types, p->n_sample_type, l->type_of);
+	if (err == -EINVAL)
+		return refuse(l, err, "its sample types are not those of the file before it");
+	if (!err && first) {
 		/* As in go tool pprof, the last type is the default if none is named. */
 		size_t at = stacks_find_type(s, pprof_text(l->file, p->default_sample_type));
 
 		s->default_type = at < s->n_types ? at : s->n_types - 1;
 	}
-	return 0;
+	return err;
 }
 
 /* Add the file's mappings. */
@@ -271,11 +257,7 @@ static int load_rest(struct loading *l, bool first)
 		if (!s->period_type.type || !s->period_type.unit)
 			return -ENOMEM;
 	}
-	if (p->period > s->period)
-		s->period = p->period;
-	if (first || (p->time_nanos && (!s->time_ns || p->time_nanos < s->time_ns)))
-		s->time_ns = p->time_nanos;
-	s->duration_ns = stacks_sum(s->duration_ns, p->duration_nanos);
+	stacks_add_time(s, p->time_nanos, p->duration_nanos, p->period);
 	return 0;
 }
 
