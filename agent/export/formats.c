@@ -105,6 +105,15 @@ int format_write(enum format format, const struct stacks *stacks, size_t type, F
 
 /* ---- threads ------------------------------------------------------------------------- */
 
+const char *format_thread_name(const struct stacks *s, size_t sample, char number[STACKS_NUMBER])
+{
+	const struct stacks_label *l = stacks_label(s, &s->samples[sample], "thread");
+	const char *name = stacks_label_text(l, number);
+
+	return *name ? name
+		     : stacks_label_text(stacks_label(s, &s->samples[sample], "comm"), number);
+}
+
 /* Compare two threads; equal texts are the same pointer. */
 static bool same_thread(const struct format_thread *a, const struct format_thread *b)
 {

@@ -74,6 +74,13 @@ int format_pprof(const struct stacks *stacks, size_t default_type, int gzip_leve
 
 /* ---- shared ------------------------------------------------------------------------- */
 
+/*
+ * Return the name of a sample's thread, or else of its process; "" if neither is known. number is
+ * for stacks_label_text().
+ */
+const char *format_thread_name(const struct stacks *stacks, size_t sample,
+			       char number[STACKS_NUMBER]);
+
 /* A thread of the profile: samples with one pid, tid and name. */
 struct format_thread {
 	const char *name;      /* name of the thread; "" if not known */

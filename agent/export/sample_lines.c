@@ -1,13 +1,15 @@
-/* agent/export/sample_lines.c: writes single samples as text, TSV and JSON. */
+/* agent/export/sample_lines.c: writes single samples, as they are walked, as text, TSV and JSON. */
+#include "agent/array.h"
 #include "agent/export/export.h"
 #include "agent/export/json.h"
-#include "agent/sanitize.h"
+#include "agent/export/lines.h"
 #include "agent/textbuf.h"
 
 #include "unwinder/unwinder.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 int export_flush(FILE *out)
@@ -42,249 +44,148 @@ static const char *whole_module(const struct location *location, const struct na
 }
 
 /*
- * Write how many frames were guessed, that is, supported by no rule and no look at the code:
- * "# guessed: 3 by fp, 1 by scan".
+ * Fill in a frame, or the call number `place` that was inlined into it. The texts are borrowed from
+ * names.
  */
-static void put_guessed(FILE *out, const struct walked *w)
+static void fill_frame(struct line_frame *out, const struct walked *w, size_t i,
+		       const struct name *name, size_t place)
 {
-	size_t n[UW_STEPPER_N] = { 0 }, n_said = 0;
+	const struct name_place *p = place < name->n_places ? &name->places[place] : NULL;
+	const struct walked_frame *f = &w->frames[i];
+	const char *path = whole_module(&f->location, name);
+	bool inlined = place + 1 < name->n_places;
 
+	*out = (struct line_frame){
+		.function = inlined ? p->function : name->function,
+		.system_name = inlined ? p->system_name : name->system_name,
+		.module = name->module,
+		.path = path ? path : "",
+		.build_id = &f->location.module->build_id,
+		.file = p ? p->file : NULL,
+		.line = p ? p->line : 0,
+		.start_line = p ? p->start_line : 0,
+		.address = f->location.vaddr,
+		.rel_pc = f->location.vaddr + f->location.ra_bytes,
+		.pc = f->pc,
+		.offset = name->offset,
+		.stepper =
+			i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper),
+		.confidence = uw_confidence_name((enum uw_confidence)f->confidence),
+		.has_offset = !inlined && name->function && name->function[0],
+		.inlined = inlined,
+	};
+}
+
+/* Write a number, and return where in out it begins. There are too many numbers for snprintf. */
+static const char *decimal(uint64_t value, char out[24])
+{
+	char *p = out + 23;
+
+	*p = '\0';
+	do
+		*--p = (char)('0' + value % 10);
+	while (value /= 10);
+	return p;
+}
+
+/* Add the sample's frames with their names, and one for each inlined call. -ENOMEM. */
+static int name_frames(const struct walked *w, struct names *names, struct line_sample *out)
+{
+	if (array_reserve(out->frames, w->n_frames, out->room))
+		return -ENOMEM;
+	for (size_t i = 0; i < w->n_frames; i++) {
+		struct name name;
+		size_t place = 0;
+
+		names_find(names, &w->frames[i].location, &name);
+		do {
+			if (array_grow(out->frames, out->n, out->room))
+				return -ENOMEM;
+			fill_frame(&out->frames[out->n++], w, i, &name, place);
+		} while (++place < name.n_places);
+	}
+	return 0;
+}
+
+/*
+ * Write a sample by one of the functions of lines.h, after what head writes if it is not NULL. *s
+ * has what only text needs.
+ */
+static int put_sample(FILE *out, const struct walked *w, struct names *names, struct line_sample *s,
+		      void (*head)(FILE *out, const struct walked *w),
+		      void (*put)(FILE *out, const struct line_sample *s))
+{
+	const struct event_sample *e = &w->event->sample;
+	char number[24], value[24];
+	int err = name_frames(w, names, s);
+
+	s->id = e->name && *e->name ? e->name : decimal(w->number, number);
+	s->value = decimal(e->period, value);
+	/* A stack of the kernel alone has no stop in user space. */
+	s->stop = w->has_user ? uw_stop_name(w->stop) : NULL;
+	if (!err && head)
+		head(out, w);
+	if (!err)
+		put(out, s);
+	free(s->frames);
+	return err ? err : state_of(out);
+}
+
+/*
+ * List the frames that were guessed, that is, supported by no rule and no look at the code: "3 by
+ * fp, 1 by scan". The text is empty if there is none.
+ */
+static void guessed_text(const struct walked *w, char *out, size_t size)
+{
+	size_t n[UW_STEPPER_N] = { 0 };
+
+	out[0] = '\0';
 	for (size_t i = w->n_kernel; i < w->n_frames; i++)
 		if (w->frames[i].confidence == UW_CONFIDENCE_GUESS &&
 		    w->frames[i].stepper < UW_STEPPER_N)
 			n[w->frames[i].stepper]++;
 	for (unsigned int i = 0; i < UW_STEPPER_N; i++)
 		if (n[i])
-			(void)fprintf(out, "%s %zu by %s", n_said++ ? "," : "# guessed:", n[i],
-				      uw_stepper_name((enum uw_stepper)i));
-	if (n_said)
-		(void)fputc('\n', out);
-}
-
-/*
- * Write a source line as perf script does with -F +srcline: "/src/a.c:12". place may be NULL: not
- * known.
- */
-static void put_source(FILE *out, const struct name_place *place)
-{
-	char text[CLEAN_MAX];
-
-	if (!place || !place->file)
-		return;
-	(void)clean_text(place->file, "", '?', text, sizeof(text));
-	(void)fprintf(out, "  %s", text);
-	if (place->line)
-		(void)fprintf(out, ":%" PRIu32, place->line);
-	(void)fputc('\n', out);
+			textbuf_add(out, size, "%s%zu by %s", out[0] ? ", " : "", n[i],
+				    uw_stepper_name((enum uw_stepper)i));
 }
 
 int export_text(FILE *out, const struct walked *w, struct names *names, bool lines)
 {
 	const struct event *e = w->event;
-	char text[CLEAN_MAX], module[CLEAN_MAX];
+	char pid[24], tid[24], thread[24], guessed[512];
+	struct line_sample s = { .thread = w->comm,
+				 .pid = decimal(e->pid, pid),
+				 .tid = decimal(e->tid, tid),
+				 .event = w->event_name,
+				 .guessed = guessed,
+				 .time_ns = e->time_ns,
+				 .cpu = e->sample.cpu,
+				 .with_source = lines };
 
-	if (!clean_text(w->comm, "", '?', text, sizeof(text))) /* as perf names it */
-		(void)snprintf(text, sizeof(text), ":%" PRIu32, e->tid);
-	(void)clean_text(w->event_name, "", '?', module, sizeof(module));
-	(void)fprintf(out,
-		      "%-16s %5" PRIu32 "/%-5" PRIu32 " [%03" PRIu32 "] %5" PRIu64 ".%06" PRIu64
-		      ": %10" PRIu64 " %s: \n",
-		      text, e->pid, e->tid, e->sample.cpu, e->time_ns / 1000000000,
-		      e->time_ns % 1000000000 / 1000, e->sample.period, module);
-	for (size_t i = 0; i < w->n_frames; i++) {
-		const struct walked_frame *f = &w->frames[i];
-		struct name name;
-
-		names_find(names, &f->location, &name);
-		(void)clean_text(whole_module(&f->location, &name), "", '?', module,
-				 sizeof(module));
-		for (size_t j = 0; j + 1 < name.n_places; j++) {
-			(void)clean_text(name.places[j].function, "", '?', text, sizeof(text));
-			(void)fprintf(out, "\t%16" PRIx64 " %s (inlined)\n", f->pc, text);
-			if (lines)
-				put_source(out, &name.places[j]);
-		}
-		(void)clean_text(name.function, "", '?', text, sizeof(text));
-		if (text[0])
-			(void)fprintf(out, "\t%16" PRIx64 " %s+0x%" PRIx64 " (%s)\n", f->pc, text,
-				      name.offset, module);
-		else
-			(void)fprintf(out, "\t%16" PRIx64 " [unknown] (%s)\n", f->pc, module);
-		if (lines && name.n_places)
-			put_source(out, &name.places[name.n_places - 1]);
+	if (!w->comm || !*w->comm) { /* as perf names it */
+		(void)snprintf(thread, sizeof(thread), ":%" PRIu32, e->tid);
+		s.thread = thread;
 	}
-	if (w->has_user && w->stop != UW_STOP_ROOT)
-		(void)fprintf(out, "# stop: %s\n", uw_stop_name(w->stop));
-	put_guessed(out, w);
-	(void)fputc('\n', out);
-	return state_of(out);
+	guessed_text(w, guessed, sizeof(guessed));
+	return put_sample(out, w, names, &s, NULL, line_text);
 }
 
 int export_tsv_header(FILE *out)
 {
-	(void)fputs("sample\tframe\tmodule\trel_pc\tfunction\tfunction_offset\tstepper\tstop\t"
-		    "confidence\tfile\tline\tinlined\tvalue\n",
-		    out);
+	line_tsv_header(out);
 	return state_of(out);
-}
-
-/*
- * Write a field; "-" for an empty one. Rows come by the hundred thousand, so these functions use
- * unlocked stdio and no formats; no other thread uses the stream.
- */
-static void put_text(FILE *out, const char *text)
-{
-	(void)fputs_unlocked(text[0] ? text : "-", out);
-}
-
-/* Write a number in base 10 or 16. */
-static void put_number(FILE *out, uint64_t value, unsigned int base)
-{
-	char number[24], *p = number + sizeof(number);
-
-	do
-		*--p = "0123456789abcdef"[value % base];
-	while (value /= base);
-	(void)fwrite_unlocked(p, 1, (size_t)(number + sizeof(number) - p), out);
-}
-
-static void put_tab(FILE *out)
-{
-	(void)putc_unlocked('\t', out);
-}
-
-/* Write the name of the sample, or its number if it has none. */
-static void put_sample(FILE *out, const struct walked *w)
-{
-	char text[CLEAN_MAX];
-
-	if (w->event->sample.name && clean_text(w->event->sample.name, "", '?', text, sizeof(text)))
-		(void)fputs_unlocked(text, out);
-	else
-		put_number(out, w->number, 10);
-}
-
-/*
- * Write one row. place NULL: the source line is not known. A row of an inlined call has the stepper
- * of the frame that it is in.
- */
-static void put_row(FILE *out, const struct walked *w, size_t i, size_t number,
-		    const struct name *name, const struct name_place *place, bool inlined)
-{
-	const struct walked_frame *f = &w->frames[i];
-	char text[CLEAN_MAX];
-
-	put_sample(out, w);
-	put_tab(out);
-	put_number(out, number, 10);
-	put_tab(out);
-	(void)clean_text(name->module, "", '?', text, sizeof(text));
-	put_text(out, text);
-	put_tab(out);
-	put_number(out, f->location.vaddr + f->location.ra_bytes, 16);
-	put_tab(out);
-	(void)clean_text(inlined ? place->function : name->function, "", '?', text, sizeof(text));
-	put_text(out, text);
-	put_tab(out);
-	if (text[0] && !inlined)
-		put_number(out, name->offset, 10);
-	else
-		put_text(out, "-");
-	put_tab(out);
-	put_text(out, i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper));
-	put_tab(out);
-	/* A stack of the kernel alone has no stop in user space. */
-	put_text(out, w->has_user ? uw_stop_name(w->stop) : "-");
-	put_tab(out);
-	put_text(out, uw_confidence_name((enum uw_confidence)f->confidence));
-	put_tab(out);
-	(void)clean_text(place ? place->file : NULL, "", '?', text, sizeof(text));
-	put_text(out, text);
-	put_tab(out);
-	if (place && place->line)
-		put_number(out, place->line, 10);
-	else
-		put_text(out, "-");
-	put_tab(out);
-	put_number(out, inlined, 10);
-	put_tab(out);
-	put_number(out, w->event->sample.period, 10);
-	(void)putc_unlocked('\n', out);
 }
 
 int export_tsv(FILE *out, const struct walked *w, struct names *names)
 {
-	size_t number = 0;
+	struct line_sample s = { 0 };
 
-	for (size_t i = 0; i < w->n_frames; i++) {
-		struct name name;
-
-		names_find(names, &w->frames[i].location, &name);
-		for (size_t j = 0; j < name.n_places; j++)
-			put_row(out, w, i, number++, &name, &name.places[j], j + 1 < name.n_places);
-		if (!name.n_places)
-			put_row(out, w, i, number++, &name, NULL, false);
-	}
-	if (!w->n_frames) {
-		put_sample(out, w);
-		(void)fprintf(out, "\t-\t-\t-\t-\t-\t-\t%s\t-\t-\t-\t0\t%" PRIu64 "\n",
-			      w->has_user ? uw_stop_name(w->stop) : "-", w->event->sample.period);
-	}
-	return state_of(out);
+	return put_sample(out, w, names, &s, NULL, line_tsv);
 }
 
-/*
- * Write a frame, or a call inlined into it, as a JSON object. place NULL: the source line is not
- * known.
- */
-static void put_json_frame(FILE *out, const struct walked *w, size_t i, const struct name *whole,
-			   const struct name_place *place, bool inlined)
-{
-	const struct walked_frame *f = &w->frames[i];
-	struct name name = *whole;
-
-	if (inlined) {
-		name.function = place->function;
-		name.system_name = place->system_name;
-	}
-	(void)fputs("{\"function\":", out);
-	if (name.function && name.function[0])
-		json_text(out, name.function);
-	else
-		(void)fputs("null", out);
-	if (name.function && name.system_name && strcmp(name.function, name.system_name) != 0) {
-		(void)fputs(",\"system_name\":", out);
-		json_text(out, name.system_name);
-	}
-	if (name.function && name.function[0] && !inlined)
-		(void)fprintf(out, ",\"offset\":%" PRIu64, name.offset);
-	if (place && place->file) {
-		(void)fputs(",\"file\":", out);
-		json_text(out, place->file);
-	}
-	if (place && place->line)
-		(void)fprintf(out, ",\"line\":%" PRIu32, place->line);
-	if (place && place->start_line)
-		(void)fprintf(out, ",\"start_line\":%" PRIu32, place->start_line);
-	if (inlined)
-		(void)fputs(",\"inlined\":true", out);
-	(void)fputs(",\"module\":", out);
-	json_text(out, whole_module(&f->location, &name));
-	if (f->location.module->build_id.size) {
-		char hex[2 * UW_BUILD_ID_MAX + 1];
-
-		(void)fprintf(out, ",\"build_id\":\"%s\"",
-			      textbuf_build_id(&f->location.module->build_id, hex));
-	}
-	(void)fprintf(out,
-		      ",\"address\":\"0x%" PRIx64 "\",\"pc\":\"0x%" PRIx64
-		      "\",\"stepper\":\"%s\",\"confidence\":\"%s\"}",
-		      f->location.vaddr, f->pc,
-		      i < w->n_kernel ? "kernel" : uw_stepper_name((enum uw_stepper)f->stepper),
-		      uw_confidence_name((enum uw_confidence)f->confidence));
-}
-
-int export_jsonl(FILE *out, const struct walked *w, struct names *names)
+/* Write the members of a sample's JSON object up to its frames. */
+static void put_json_head(FILE *out, const struct walked *w)
 {
 	const struct event *e = w->event;
 
@@ -302,19 +203,12 @@ int export_jsonl(FILE *out, const struct walked *w, struct names *names)
 	json_text(out, w->comm);
 	if (w->has_user)
 		(void)fprintf(out, ",\"stop\":\"%s\"", uw_stop_name(w->stop));
-	(void)fputs("},\"frames\":[", out);
-	for (size_t i = 0; i < w->n_frames; i++) {
-		struct name name;
-		size_t j = 0;
+	(void)fputs("},", out);
+}
 
-		names_find(names, &w->frames[i].location, &name);
-		do {
-			if (i || j)
-				(void)fputc(',', out);
-			put_json_frame(out, w, i, &name, name.n_places ? &name.places[j] : NULL,
-				       j + 1 < name.n_places);
-		} while (++j < name.n_places);
-	}
-	(void)fputs("]}\n", out);
-	return state_of(out);
+int export_jsonl(FILE *out, const struct walked *w, struct names *names)
+{
+	struct line_sample s = { 0 };
+
+	return put_sample(out, w, names, &s, put_json_head, line_json_frames);
 }
