@@ -304,6 +304,7 @@ void pprof_free(struct pprof *p)
 	free(p->strings.bytes);
 	free(p->period_type.bytes);
 	free(p->comments.bytes);
+	keys_fini(&p->mapping_keys);
 	keys_fini(&p->location_keys);
 	keys_fini(&p->function_keys);
 	keys_fini(&p->label_keys);
@@ -361,38 +362,30 @@ void pprof_comment(struct pprof *p, const char *text)
 		(void)wire_put_varint(at, index);
 }
 
-/* Append a mapping. named sets its has_functions to has_inline_frames flags. */
-static uint64_t add_mapping(struct pprof *p, const struct pprof_mapping *mapping, bool named)
+uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping)
 {
+	uint64_t file = intern(p, mapping->file), build_id = intern(p, mapping->build_id);
+	struct pprof_key key = { { mapping->start, mapping->limit, mapping->off,
+				   file << 32 | build_id << 1 | mapping->nameless } };
 	uint8_t fields[WIRE_SMALL_MAX], *end = fields;
-	uint64_t id = p->n_mappings + 1;
+	bool fresh;
+	uint64_t id = id_of(p, &p->mapping_keys, &key, &fresh);
 
+	if (!fresh)
+		return id;
 	end = wire_put_number(end, MAPPING_ID, id);
 	end = wire_put_number(end, MAPPING_MEMORY_START, mapping->start);
 	end = wire_put_number(end, MAPPING_MEMORY_LIMIT, mapping->limit);
 	end = wire_put_number(end, MAPPING_FILE_OFFSET, mapping->off);
-	end = wire_put_number(end, MAPPING_FILENAME, intern(p, mapping->file));
-	end = wire_put_number(end, MAPPING_BUILD_ID, intern(p, mapping->build_id));
+	end = wire_put_number(end, MAPPING_FILENAME, file);
+	end = wire_put_number(end, MAPPING_BUILD_ID, build_id);
 	for (unsigned int has = MAPPING_HAS_FUNCTIONS; has <= MAPPING_HAS_INLINE_FRAMES; has++)
-		end = wire_put_number(end, has, named);
+		end = wire_put_number(end, has, !mapping->nameless);
 	add_message(p, &p->mappings, PROFILE_MAPPING, fields, end);
-	if (p->err)
-		return 0;
-	p->n_mappings = id;
 	return id;
 }
 
-uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping)
-{
-	return add_mapping(p, mapping, true);
-}
-
-uint64_t pprof_mapping_nameless(struct pprof *p, const struct pprof_mapping *mapping)
-{
-	return add_mapping(p, mapping, false);
-}
-
-uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *f)
+uint64_t pprof_function(struct pprof *p, const struct pprof_function *f)
 {
 	uint64_t of_name = intern(p, f->name);
 	struct pprof_key key = { { of_name, f->system_name ? intern(p, f->system_name) : of_name,
@@ -412,14 +405,6 @@ uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *f)
 	return id;
 }
 
-uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,
-			const char *file)
-{
-	return pprof_function_in(
-		p,
-		&(struct pprof_function){ .name = name, .system_name = system_name, .file = file });
-}
-
 /* Return the size of an encoded Line message without its header. */
 static size_t line_size(const struct pprof_line *line)
 {
@@ -436,7 +421,7 @@ static uint64_t add_location(struct pprof *p, uint64_t id, const struct pprof_ke
 	uint8_t fields[WIRE_SMALL_MAX], *end = fields, *at;
 	size_t size = 0;
 
-	if (key->part[0] > p->n_mappings)
+	if (key->part[0] > p->mapping_keys.n)
 		fail(p, -EINVAL);
 	for (size_t i = 0; i < n_lines; i++) {
 		if (!lines[i].function || lines[i].function > p->function_keys.n)
@@ -512,7 +497,7 @@ uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text)
 	return label(p, key, intern(p, text), 0, 0);
 }
 
-uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, const char *unit)
+uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number, const char *unit)
 {
 	return label(p, key, 0, number, intern(p, unit));
 }

@@ -1,7 +1,7 @@
 /*
  * proto/pprof.h: builds a pprof profile and writes it.
  *
- * Texts, functions, locations and labels are stored without duplicates. Ids count from 1 in the
+ * Texts, mappings, functions, locations and labels are stored without duplicates. Ids count from 1 in the
  * order of first use. Nothing depends on time, addresses or the environment: the same calls always
  * produce the same bytes.
  *
@@ -38,29 +38,22 @@ struct pprof_mapping {
 	uint64_t start, limit, off;
 	const char *file;
 	const char *build_id; /* hexadecimal; NULL or "": none */
+	/*
+	 * Readers should look for the file's symbols themselves. If it is not set, the mapping is
+	 * marked as symbolized, so that they do not.
+	 */
+	bool nameless;
 };
 
-/*
- * Add a mapping and return its id. It is marked as symbolized, so that readers do not look for the
- * file.
- */
+/* Return the id of a mapping, which is added if needed. */
 uint64_t pprof_mapping(struct pprof *p, const struct pprof_mapping *mapping);
-/* The same, but not marked as symbolized: readers should look for the file's symbols themselves. */
-uint64_t pprof_mapping_nameless(struct pprof *p, const struct pprof_mapping *mapping);
-
-/*
- * Return the id of the function with this name and file, which is added if needed. system_name may
- * be NULL: it is then the same as name.
- */
-uint64_t pprof_function(struct pprof *p, const char *name, const char *system_name,
-			const char *file);
 
 struct pprof_function {
 	const char *name, *system_name, *file; /* system_name may be NULL: like name */
 	int64_t start_line;		       /* 0: unknown */
 };
-/* The same with a start line. */
-uint64_t pprof_function_in(struct pprof *p, const struct pprof_function *function);
+/* Return the id of a function, which is added if needed. */
+uint64_t pprof_function(struct pprof *p, const struct pprof_function *function);
 
 struct pprof_line {
 	uint64_t function;
@@ -77,9 +70,10 @@ uint64_t pprof_location(struct pprof *p, uint64_t mapping, uint64_t address,
 uint64_t pprof_location_new(struct pprof *p, uint64_t mapping, uint64_t address,
 			    const struct pprof_line *lines, size_t n_lines, bool folded);
 
-/* Return a handle for a label. The same key and content give the same handle. unit may be "". */
+/* Return a handle for a label. The same key and content give the same handle. */
 uint64_t pprof_label_text(struct pprof *p, const char *key, const char *text);
-uint64_t pprof_label_quantity(struct pprof *p, const char *key, int64_t number, const char *unit);
+/* unit may be NULL: none. */
+uint64_t pprof_label_number(struct pprof *p, const char *key, int64_t number, const char *unit);
 
 struct pprof_sample {
 	const uint64_t *locations; /* innermost first */

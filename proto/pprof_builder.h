@@ -54,8 +54,8 @@ struct pprof {
 	struct pprof_buffer types, samples, mappings, locations, functions, strings;
 	struct pprof_buffer period_type,
 		comments; /* comments: packed, without the field's header */
-	size_t n_types, n_samples, n_mappings;
-	struct pprof_keys location_keys, function_keys, label_keys;
+	size_t n_types, n_samples;
+	struct pprof_keys mapping_keys, location_keys, function_keys, label_keys;
 	struct pprof_text *texts;
 	size_t n_texts, room_texts;
 	struct pprof_table string_table;

@@ -3,12 +3,10 @@
  */
 #include "agent/export/result.h"
 
-#include "agent/array.h"
 #include "agent/container.h"
 #include "agent/export/export.h"
 #include "agent/export/profile/types.h"
 #include "agent/export/spans.h"
-#include "agent/hash.h"
 #include "agent/log.h"
 #include "agent/sanitize.h"
 #include "agent/textbuf.h"
@@ -20,11 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct mapping {		 /* a mapping that the pprof profile has; the key is `of` */
-	struct pprof_mapping of; /* texts owned */
-	uint64_t id;
-};
-
 struct result {
 	enum format format;
 	struct pprof *pprof;   /* for pprof; else NULL */
@@ -34,9 +27,6 @@ struct result {
 	size_t n_added;
 	struct types types; /* those of the first profile's events */
 	uint64_t wall_ns, duration_ns;
-	struct mapping *mappings;
-	size_t n_mappings, room_mappings;
-	struct hash_index by_mapping;
 };
 
 struct adding { /* state while one profile is added */
@@ -66,48 +56,12 @@ static uint64_t index_id(struct adding *a, uint32_t index)
 	return (uint64_t)index + 1;
 }
 
-static bool same_mapping(const struct pprof_mapping *a, const struct pprof_mapping *b)
-{
-	return a->start == b->start && a->limit == b->limit && a->off == b->off &&
-	       !strcmp(a->file, b->file) && !strcmp(a->build_id, b->build_id);
-}
-
-/* Return the mapping's id in the profile; equal mappings of several profiles have one id. */
-static uint64_t keep_mapping(struct result *r, const struct pprof_mapping *of)
-{
-	uint64_t hash = hash_bytes(of->start ^ of->limit, of->file, strlen(of->file));
-	struct hash_search search;
-	uint32_t at = hash_first(&r->by_mapping, hash, &search);
-	struct mapping *m;
-	uint64_t id;
-
-	while (at != HASH_NONE && !same_mapping(&r->mappings[at].of, of))
-		at = hash_next(&search);
-	if (at != HASH_NONE)
-		return r->mappings[at].id;
-	id = pprof_mapping(r->pprof, of);
-	if (array_grow(r->mappings, r->n_mappings, r->room_mappings))
-		return id; /* a later profile adds the mapping again, which does no harm */
-	m = &r->mappings[r->n_mappings];
-	*m = (struct mapping){ .of = *of, .id = id };
-	m->of.file = strdup(of->file);
-	m->of.build_id = strdup(of->build_id);
-	if (!m->of.file || !m->of.build_id ||
-	    hash_add(&r->by_mapping, hash, (uint32_t)r->n_mappings)) {
-		free((void *)(uintptr_t)m->of.file);
-		free((void *)(uintptr_t)m->of.build_id);
-		return id;
-	}
-	r->n_mappings++;
-	return id;
-}
-
 static uint64_t add_mapping(struct adding *a, const struct pprof_mapping *m)
 {
 	struct stacks *s = a->r->stacks;
 
 	if (!s)
-		return keep_mapping(a->r, m);
+		return pprof_mapping(a->r->pprof, m);
 	return index_id(a,
 			stacks_module(
 				s, &(struct stacks_module){ .path = stacks_text(s, m->file),
@@ -123,7 +77,7 @@ static uint64_t add_function(struct adding *a, const struct pprof_function *f)
 	struct stacks *s = a->r->stacks;
 
 	if (!s)
-		return pprof_function_in(a->r->pprof, f);
+		return pprof_function(a->r->pprof, f);
 	return index_id(a, stacks_function(s, &(struct stacks_function){
 						      .name = stacks_text(s, f->name),
 						      .system_name = stacks_text(s, f->system_name),
@@ -159,7 +113,7 @@ static uint64_t add_label(struct adding *a, const char *key, const char *text, u
 
 	if (!s)
 		return text ? pprof_label_text(a->r->pprof, key, text)
-			    : pprof_label_quantity(a->r->pprof, key, (int64_t)number, unit);
+			    : pprof_label_number(a->r->pprof, key, (int64_t)number, unit);
 	return index_id(a, stacks_keep_label(s, &(struct stacks_label){
 							.key = stacks_text(s, key),
 							.text = text ? stacks_text(s, text) : NULL,
@@ -615,13 +569,7 @@ void result_free(struct result *r)
 {
 	if (!r)
 		return;
-	for (size_t i = 0; i < r->n_mappings; i++) {
-		free((void *)(uintptr_t)r->mappings[i].of.file);
-		free((void *)(uintptr_t)r->mappings[i].of.build_id);
-	}
 	types_fini(&r->types);
-	free(r->mappings);
-	hash_fini(&r->by_mapping);
 	pprof_free(r->pprof);
 	if (!r->borrowed)
 		stacks_free(r->stacks);

@@ -28,18 +28,19 @@ static void fill(struct pprof *p)
 	pprof_period(p, "cpu", "nanoseconds", 10101010);
 	pprof_time(p, 1700000000000000000, 2500000000);
 	pprof_comment(p, "captured 5 = unwound 5 (root 5) + lost 0");
-	exe = pprof_mapping(p,
-			    &(struct pprof_mapping){ 0x1000, 0x3000, 0x1000, "/bin/prog", "ab01" });
-	lib = pprof_mapping(p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/lib/lib.so", NULL });
-	main_id = pprof_function(p, "main", NULL, NULL);
-	work = pprof_function(p, "work(int)", "_Z4worki", "work.cc");
-	copy = pprof_function(p, "copy", NULL, NULL);
+	exe = pprof_mapping(
+		p, &(struct pprof_mapping){ 0x1000, 0x3000, 0x1000, "/bin/prog", "ab01", false });
+	lib = pprof_mapping(
+		p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/lib/lib.so", NULL, false });
+	main_id = pprof_function(p, &(struct pprof_function){ "main", NULL, NULL, 0 });
+	work = pprof_function(p, &(struct pprof_function){ "work(int)", "_Z4worki", "work.cc", 0 });
+	copy = pprof_function(p, &(struct pprof_function){ "copy", NULL, NULL, 0 });
 	inlined[0] = (struct pprof_line){ copy, 11 };
 	inlined[1] = (struct pprof_line){ work, 7 };
 	ids[0] = pprof_location(p, lib, 0x1234, inlined, 2);
 	ids[1] = pprof_location(p, exe, 0x1fff, &(struct pprof_line){ main_id, 0 }, 1);
 	ids[2] = pprof_location(p, 0, 0xdead, NULL, 0);
-	labels[0] = pprof_label_quantity(p, "pid", 42, "");
+	labels[0] = pprof_label_number(p, "pid", 42, NULL);
 	labels[1] = pprof_label_text(p, "comm", "prog");
 	labels[2] = pprof_label_text(p, "stop", "truncated");
 	pprof_sample(p, &(struct pprof_sample){ ids, 2, (int64_t[]){ 3, 300 }, labels, 2 });
@@ -167,7 +168,7 @@ static void fill_many(struct pprof *p)
 	uint64_t mapping;
 
 	pprof_sample_type(p, "samples", "count");
-	mapping = pprof_mapping(p, &(struct pprof_mapping){ 0, 0x100000, 0, "/bin/x", "" });
+	mapping = pprof_mapping(p, &(struct pprof_mapping){ 0, 0x100000, 0, "/bin/x", "", false });
 	for (int round = 0; round < 2; round++) {
 		for (uint64_t i = 0; i < 5000; i++) {
 			char name[32];
@@ -175,10 +176,11 @@ static void fill_many(struct pprof *p)
 			uint64_t id;
 
 			(void)snprintf(name, sizeof(name), "f%llu", (unsigned long long)i);
-			line.function = pprof_function(p, name, NULL, NULL);
+			line.function =
+				pprof_function(p, &(struct pprof_function){ name, NULL, NULL, 0 });
 			id = pprof_location(p, mapping, i, &line, 1);
 			CHECK(line.function == i + 1 && id == i + 1, "named twice, kept once");
-			CHECK(pprof_label_quantity(p, "tid", (int64_t)i, "") == i + 1,
+			CHECK(pprof_label_number(p, "tid", (int64_t)i, NULL) == i + 1,
 			      "labels too");
 			pprof_sample(p,
 				     &(struct pprof_sample){ &id, 1, (int64_t[]){ 1 }, NULL, 0 });
@@ -210,11 +212,12 @@ static void fill_full(struct pprof *p)
 	uint64_t ids[2], labels[2];
 
 	pprof_sample_type(p, "samples", "count");
-	line.function =
-		pprof_function_in(p, &(struct pprof_function){ "f()", "_Z1fv", "f.cc", 10 });
-	CHECK(line.function == 1 && pprof_function(p, "f()", "_Z1fv", "f.cc") == 2 &&
-		      pprof_function_in(
-			      p, &(struct pprof_function){ "f()", "_Z1fv", "f.cc", 10 }) == 1,
+	line.function = pprof_function(p, &(struct pprof_function){ "f()", "_Z1fv", "f.cc", 10 });
+	CHECK(line.function == 1 &&
+		      pprof_function(p, &(struct pprof_function){ "f()", "_Z1fv", "f.cc", 0 }) ==
+			      2 &&
+		      pprof_function(p, &(struct pprof_function){ "f()", "_Z1fv", "f.cc", 10 }) ==
+			      1,
 	      "told apart by where they start");
 	ids[0] = pprof_location_new(p, 0, 5, &line, 1, true);
 	ids[1] = pprof_location_new(p, 0, 5, &line, 1, false);
@@ -222,8 +225,8 @@ static void fill_full(struct pprof *p)
 	      "each a location of its own");
 	CHECK(pprof_location(p, 0, 5, &line, 1) == 4 && pprof_location(p, 0, 5, &line, 1) == 4,
 	      "with other lines it is another one");
-	labels[0] = pprof_label_quantity(p, "waited", 7, "nanoseconds");
-	labels[1] = pprof_label_quantity(p, "waited", 7, "");
+	labels[0] = pprof_label_number(p, "waited", 7, "nanoseconds");
+	labels[1] = pprof_label_number(p, "waited", 7, NULL);
 	CHECK(labels[0] != labels[1], "a unit tells labels apart");
 	pprof_sample(p, &(struct pprof_sample){ ids, 2, (int64_t[]){ 1 }, labels, 2 });
 }

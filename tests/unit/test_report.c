@@ -35,13 +35,21 @@ static void write_profile(void)
 	pprof_time(p, 1, 2500000000);
 	pprof_comment(p, "captured 100 = unwound 100 (root 100) + lost 0");
 	pprof_comment(p, "two\nlines \x1b[31m");
-	mapping = pprof_mapping(p, &(struct pprof_mapping){ 0, 0x1000, 0, "/lib/lib.so", NULL });
+	mapping = pprof_mapping(
+		p, &(struct pprof_mapping){ 0, 0x1000, 0, "/lib/lib.so", NULL, false });
 	for (size_t i = 0; i < 2; i++)
 		ids[i] = pprof_location(
 			p, mapping, i + 1,
-			&(struct pprof_line){ pprof_function(p, names[i], NULL, NULL), 0 }, 1);
-	ids[2] = pprof_location(p, 0, 3,
-				&(struct pprof_line){ pprof_function(p, leaf, NULL, NULL), 0 }, 1);
+			&(struct pprof_line){
+				pprof_function(p,
+					       &(struct pprof_function){ names[i], NULL, NULL, 0 }),
+				0 },
+			1);
+	ids[2] = pprof_location(
+		p, 0, 3,
+		&(struct pprof_line){
+			pprof_function(p, &(struct pprof_function){ leaf, NULL, NULL, 0 }), 0 },
+		1);
 	ids[3] = pprof_location(p, mapping, 4, NULL, 0);
 	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ ids[2], ids[1], ids[0] }, 3,
 						(int64_t[]){ 6, 60 * scale }, NULL, 0 });

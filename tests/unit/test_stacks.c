@@ -32,19 +32,20 @@ static int make(int64_t factor, int64_t time_ns)
 	pprof_time(p, time_ns, 2000000000);
 	pprof_comment(p, "host: box");
 	mapping = pprof_mapping(
-		p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/usr/bin/prog", "abcd" });
-	functions[0] = pprof_function(p, "main", NULL, "main.c");
-	functions[1] = pprof_function(p, "middle()", "_Z6middlev", "main.c");
-	functions[2] = pprof_function(p, leaf, NULL, NULL);
+		p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/usr/bin/prog", "abcd", false });
+	functions[0] = pprof_function(p, &(struct pprof_function){ "main", NULL, "main.c", 0 });
+	functions[1] = pprof_function(
+		p, &(struct pprof_function){ "middle()", "_Z6middlev", "main.c", 0 });
+	functions[2] = pprof_function(p, &(struct pprof_function){ leaf, NULL, NULL, 0 });
 	locations[0] = pprof_location(
 		p, mapping, 0x1100,
 		(struct pprof_line[]){ { functions[1], 7 }, { functions[0], 30 } }, 2);
 	locations[1] =
 		pprof_location(p, mapping, 0x1200, (struct pprof_line[]){ { functions[2], 0 } }, 1);
 	locations[2] = pprof_location(p, 0, 0x77, NULL, 0);
-	labels[0] = pprof_label_quantity(p, "pid", 10, "");
+	labels[0] = pprof_label_number(p, "pid", 10, NULL);
 	labels[1] = pprof_label_text(p, "comm", "prog");
-	labels[2] = pprof_label_quantity(p, "pid", 11, "");
+	labels[2] = pprof_label_number(p, "pid", 11, NULL);
 	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ locations[1], locations[0] }, 2,
 						(int64_t[]){ factor, factor * 10 }, labels, 2 });
 	pprof_sample(p, &(struct pprof_sample){ (uint64_t[]){ locations[2] }, 1,
@@ -162,7 +163,7 @@ static void test_frames_are_bounded(void)
 
 	CHECK(lines && ids && !pprof_new(&p) && !stacks_new(&s), "set up");
 	pprof_sample_type(p, "samples", "count");
-	function = pprof_function(p, "f", NULL, NULL);
+	function = pprof_function(p, &(struct pprof_function){ "f", NULL, NULL, 0 });
 	for (size_t i = 0; i < LINES; i++)
 		lines[i] = (struct pprof_line){ function, (int64_t)i };
 	location = pprof_location(p, 0, 1, lines, LINES);
@@ -192,12 +193,14 @@ static char *tsv_of(const char *comment, const char *pid_unit, const char *tid_u
 	CHECK(fd >= 0 && out && !pprof_new(&p) && !stacks_new(&s), "set up");
 	pprof_sample_type(p, "samples", "count");
 	pprof_comment(p, comment);
-	mapping = pprof_mapping(p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/bin/x", "" });
-	kernel = pprof_mapping(p, &(struct pprof_mapping){ 0x10000, 0x20000, 0, "[kernel]", "" });
+	mapping =
+		pprof_mapping(p, &(struct pprof_mapping){ 0x1000, 0x9000, 0, "/bin/x", "", false });
+	kernel = pprof_mapping(
+		p, &(struct pprof_mapping){ 0x10000, 0x20000, 0, "[kernel]", "", false });
 	at[0] = pprof_location(p, kernel, 0x10100, NULL, 0);
 	at[1] = pprof_location(p, mapping, 0x1100, NULL, 0);
-	labels[0] = pprof_label_quantity(p, "pid", 10, pid_unit);
-	labels[1] = pprof_label_quantity(p, "tid", 11, tid_unit);
+	labels[0] = pprof_label_number(p, "pid", 10, pid_unit);
+	labels[1] = pprof_label_number(p, "tid", 11, tid_unit);
 	labels[2] = pprof_label_text(p, "stop", "truncated");
 	labels[3] = pprof_label_text(p, "confidence", "guess");
 	pprof_sample(p, &(struct pprof_sample){ at, 2, (int64_t[]){ 1 }, labels, 2 });

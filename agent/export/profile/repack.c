@@ -50,11 +50,11 @@ static void put_mappings(struct repacking *r)
 					    .limit = m->limit,
 					    .off = m->off,
 					    .file = m->path,
-					    .build_id = m->build_id };
+					    .build_id = m->build_id,
+					    .nameless = m->nameless };
 
 		if (r->modules[i])
-			r->modules[i] = m->nameless ? pprof_mapping_nameless(r->pprof, &to)
-						    : pprof_mapping(r->pprof, &to);
+			r->modules[i] = pprof_mapping(r->pprof, &to);
 	}
 }
 
@@ -64,7 +64,7 @@ static uint64_t function_id(struct repacking *r, uint32_t id)
 	const struct stacks_function *f = &r->s->functions[id];
 
 	if (!r->functions[id])
-		r->functions[id] = pprof_function_in(
+		r->functions[id] = pprof_function(
 			r->pprof, &(struct pprof_function){ .name = f->name,
 							    .system_name = f->system_name,
 							    .file = f->file,
@@ -98,9 +98,8 @@ static uint64_t label_id(struct repacking *r, uint32_t id)
 	const struct stacks_label *l = &r->s->labels[id];
 
 	if (!r->labels[id])
-		r->labels[id] =
-			l->text ? pprof_label_text(r->pprof, l->key, l->text)
-				: pprof_label_quantity(r->pprof, l->key, l->number, l->unit);
+		r->labels[id] = l->text ? pprof_label_text(r->pprof, l->key, l->text)
+					: pprof_label_number(r->pprof, l->key, l->number, l->unit);
 	return r->labels[id];
 }
 
