@@ -7,7 +7,6 @@
 #include "agent/export/export.h"
 #include "agent/export/profile/types.h"
 #include "agent/export/spans.h"
-#include "agent/log.h"
 #include "agent/sanitize.h"
 #include "agent/textbuf.h"
 #include "proto/pprof.h"
@@ -24,7 +23,7 @@ struct result {
 	struct stacks *stacks; /* for every other format; else NULL */
 	bool borrowed;	       /* the stacks are the caller's */
 	bool base;
-	size_t n_added;
+	bool begun;
 	struct types types; /* those of the first profile's events */
 	uint64_t wall_ns, duration_ns;
 };
@@ -34,6 +33,7 @@ struct adding { /* state while one profile is added */
 	const struct profile *profile;
 	struct names *names;
 	const struct source_info *info;
+	bool first; /* it is the first profile */
 	struct types types;
 	size_t *type_of; /* by type: its index in the stacks */
 	struct spans spans;
@@ -251,7 +251,7 @@ static int pprof_types(struct adding *a)
 	struct result *r = a->r;
 	const struct types *t = &a->types;
 
-	if (r->n_added) {
+	if (!a->first) {
 		for (size_t i = 0; i < t->n && i < r->types.n; i++)
 			if (strcmp(t->all[i].type, r->types.all[i].type) != 0 ||
 			    strcmp(t->all[i].unit, r->types.all[i].unit) != 0)
@@ -262,7 +262,7 @@ static int pprof_types(struct adding *a)
 		pprof_sample_type(r->pprof, t->all[i].type, t->all[i].unit);
 	pprof_default_sample_type(r->pprof, t->all[t->default_type].type);
 	pprof_period(r->pprof, t->period_type, t->all[1].unit, period_of(a->info));
-	return types_of(a->info, &r->types);
+	return 0;
 }
 
 /* Do the same for stacks, where the types may come in another order. */
@@ -288,7 +288,7 @@ static int stacks_types(struct adding *a)
 		return err;
 	s->timed = a->profile->separate;
 	s->default_type = t->default_type;
-	/* Over time it is shown what was allocated, not what of it is still in use at the end. */
+	/* A timeline shows what was allocated, not what of it is still in use at the end. */
 	if (s->timed && !strcmp(t->all[1].type, SOURCE_ALLOC) && !t->wall)
 		s->default_type = 1;
 	if (!a->r->base) {
@@ -336,7 +336,7 @@ static void add_comments(struct adding *a)
 {
 	char text[1024];
 
-	if (!a->r->n_added)
+	if (a->first)
 		comment(a, "offwind ", OFFWIND_VERSION);
 	comment(a, "host: ", a->info->host);
 	comment(a, "kernel: ", a->info->kernel);
@@ -362,7 +362,7 @@ static void add_time(struct adding *a)
 		stacks_add_time(r->stacks, clip(wall), clip(duration), period_of(a->info));
 		return;
 	}
-	if (!r->n_added || wall < r->wall_ns)
+	if (a->first || wall < r->wall_ns)
 		r->wall_ns = wall;
 	r->duration_ns += duration;
 	pprof_time(r->pprof, clip(r->wall_ns), clip(r->duration_ns));
@@ -583,6 +583,10 @@ int result_add(struct result *r, const struct profile *profile, struct names *na
 	struct span *program = NULL;
 	int err = types_of(info, &a.types);
 
+	a.first = !r->begun;
+	r->begun = true;
+	if (!err && a.first)
+		err = types_of(info, &r->types);
 	if (!err)
 		err = r->pprof ? pprof_types(&a) : stacks_types(&a);
 	a.location_of = calloc(profile->n_locations + 1, sizeof(*a.location_of));
@@ -593,7 +597,7 @@ int result_add(struct result *r, const struct profile *profile, struct names *na
 	if (!err) {
 		names_prepare(names, profile);
 		/* Readers take the first mapping for the main program. */
-		if (!r->n_added && !profile->separate)
+		if (a.first && !profile->separate)
 			program = spans_program(&a.spans, profile);
 		if (program)
 			(void)mapping_id(&a, program);
@@ -602,7 +606,6 @@ int result_add(struct result *r, const struct profile *profile, struct names *na
 			add_time(&a);
 		}
 		err = add_samples(&a);
-		r->n_added++;
 	}
 	types_fini(&a.types);
 	spans_fini(&a.spans);
@@ -612,36 +615,17 @@ int result_add(struct result *r, const struct profile *profile, struct names *na
 	return err ? err : a.err;
 }
 
-/*
- * Give the index of a sample type; SIZE_MAX if name is NULL. -ENOENT, which is reported: there is
- * none of that name.
- */
-static int find_type(const struct stacks *s, const char *name, size_t *out)
-{
-	char there[512] = "";
-
-	*out = name ? stacks_find_type(s, name) : SIZE_MAX;
-	if (!name || *out < s->n_types)
-		return 0;
-	for (size_t i = 0; i < s->n_types; i++)
-		textbuf_add(there, sizeof(there), "%s%s", i ? ", " : "", s->types[i].type);
-	log_error("no sample type '%s'; there are: %s", name, there);
-	return -ENOENT;
-}
-
 int result_write(struct result *r, const char *type, FILE *out)
 {
-	size_t at;
-	int err;
+	int err = type ? types_choose(&r->types, type) : 0;
 
-	if (r->pprof) {
-		err = type ? types_choose(&r->types, type) : 0;
-		if (!err && type)
-			pprof_default_sample_type(r->pprof, type);
-		if (!err && fflush(out))
-			err = -errno;
-		return err ? err : pprof_write(r->pprof, 1, fileno(out));
-	}
-	err = find_type(r->stacks, type, &at);
-	return err ? err : format_write(r->format, r->stacks, at, out);
+	if (err)
+		return err;
+	/* The stacks have the same types in the same order. */
+	if (r->stacks)
+		return format_write(r->format, r->stacks, type ? r->types.default_type : SIZE_MAX,
+				    out);
+	if (type)
+		pprof_default_sample_type(r->pprof, type);
+	return fflush(out) ? -errno : pprof_write(r->pprof, 1, fileno(out));
 }
