@@ -68,11 +68,11 @@ static void wipe_progress(void)
  */
 static void print(const char *kind, const char *line)
 {
-	char clean[3 * LINE_MAX_SIZE];
+	char sanitized[3 * LINE_MAX_SIZE];
 
-	(void)clean_text(line, "", '?', clean, sizeof(clean));
+	(void)sanitize_text(line, "", '?', sanitized, sizeof(sanitized));
 	wipe_progress();
-	(void)fprintf(stderr, "offwind: %s%s\n", kind, clean);
+	(void)fprintf(stderr, "offwind: %s%s\n", kind, sanitized);
 }
 
 /*

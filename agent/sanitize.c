@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-size_t clean_text(const char *text, const char *also, char instead, char *out, size_t size)
+size_t sanitize_text(const char *text, const char *also, char instead, char *out, size_t size)
 {
 	size_t length, used;
 

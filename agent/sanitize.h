@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-enum { CLEAN_MAX = 64 * 1024 + 64 }; /* holds the longest name, with a suffix */
+enum { SANITIZED_MAX = 64 * 1024 + 64 }; /* holds the longest name, with a suffix */
 
 /*
  * Copy text (NULL: "") for a terminal or a line-based format. Invalid UTF-8 becomes U+FFFD; control
@@ -12,6 +12,6 @@ enum { CLEAN_MAX = 64 * 1024 + 64 }; /* holds the longest name, with a suffix */
  * `instead`. At most size - 1 bytes are written, cut between characters, and a NUL. Return the
  * number of bytes without the NUL.
  */
-size_t clean_text(const char *text, const char *also, char instead, char *out, size_t size);
+size_t sanitize_text(const char *text, const char *also, char instead, char *out, size_t size);
 
 #endif

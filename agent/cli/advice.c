@@ -79,9 +79,9 @@ static bool lists(const char *list, size_t size, const char *path)
  * Return the contents of a list in the directory, or NULL; the caller frees them. The contents are
  * not terminated.
  */
-static char *read_list(int folder, const char *name, size_t *size)
+static char *read_list(int directory, const char *name, size_t *size)
 {
-	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat st;
 	char *text = NULL;
 	ssize_t n;
@@ -104,7 +104,7 @@ static const char *const native[] = { ":amd64", ":arm64" };
  * package is installed already, because then it did not help. libc6's package ends in -dbg, all
  * others' in -dbgsym.
  */
-static void found(int folder, const char *package, char out[PACKAGE])
+static void found(int directory, const char *package, char out[PACKAGE])
 {
 	const char *arch = strchr(package, ':');
 	int n = (int)(arch ? arch - package : (ssize_t)strlen(package));
@@ -117,26 +117,26 @@ static void found(int folder, const char *package, char out[PACKAGE])
 			arch = NULL;
 	(void)snprintf(out, PACKAGE, "%.*s%s%s", n, package, suffix, arch ? arch : "");
 	(void)snprintf(list, sizeof(list), "%s.list", out);
-	if (!faccessat(folder, list, F_OK, 0))
+	if (!faccessat(directory, list, F_OK, 0))
 		*out = '\0';
 	(void)snprintf(list, sizeof(list), "%.*s%s%s.list", n < PACKAGE - 40 ? n : 0, package,
 		       suffix, strchr(package, ':') ? strchr(package, ':') : "");
-	if (!faccessat(folder, list, F_OK, 0))
+	if (!faccessat(directory, list, F_OK, 0))
 		*out = '\0';
 }
 
 /* Look for all files in the list called name, and note the package of each that is found. */
-static void search_list(struct search *s, int folder, const char *name)
+static void search_list(struct search *s, int directory, const char *name)
 {
 	char package[PACKAGE], *list;
 	size_t size;
 
-	list = read_list(folder, name, &size);
+	list = read_list(directory, name, &size);
 	(void)snprintf(package, sizeof(package), "%.*s", (int)(strlen(name) - strlen(".list")),
 		       name);
 	for (size_t i = 0; list && i < s->n; i++)
 		if (s->files[i]->own && !s->done[i] && lists(list, size, s->files[i]->path)) {
-			found(folder, package, s->packages[i]);
+			found(directory, package, s->packages[i]);
 			s->done[i] = true;
 		}
 	free(list);
@@ -155,15 +155,15 @@ static bool is_done(const struct search *s)
 }
 
 /* Search the lists of the packages with that name, with and without an architecture. */
-static void search_named(struct search *s, int folder, const char *package)
+static void search_named(struct search *s, int directory, const char *package)
 {
 	char name[PACKAGE];
 
 	(void)snprintf(name, sizeof(name), "%s.list", package);
-	search_list(s, folder, name);
+	search_list(s, directory, name);
 	for (size_t i = 0; i < sizeof(native) / sizeof(native[0]); i++) {
 		(void)snprintf(name, sizeof(name), "%s%s.list", package, native[i]);
-		search_list(s, folder, name);
+		search_list(s, directory, name);
 	}
 }
 
@@ -171,7 +171,7 @@ static void search_named(struct search *s, int folder, const char *package)
  * Search the lists of packages whose names are likely for the file: git is in git; libz.so.1 is in
  * libz1 by Debian's policy (§8.1: soname without ".so."); libLLVM-14.so.1 is in libllvm14.
  */
-static void search_likely(struct search *s, int folder, const char *path)
+static void search_likely(struct search *s, int directory, const char *path)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 	const char *so = strstr(base, ".so."), *version = so ? so + 4 : "";
@@ -185,35 +185,35 @@ static void search_likely(struct search *s, int folder, const char *path)
 		       (int)strcspn(version, "."), version);
 	for (char *c = name; *c; c++)
 		*c = (char)tolower((unsigned char)*c);
-	search_named(s, folder, name);
+	search_named(s, directory, name);
 	while (digits < n && isdigit((unsigned char)base[n - 1 - digits]))
 		digits++;
 	if (!so || !digits || digits + 1 >= n || base[n - 1 - digits] != '-' || is_done(s))
 		return;
 	memmove(name + n - digits - 1, name + n - digits, digits);
 	name[n - 1] = '\0';
-	search_named(s, folder, name);
+	search_named(s, directory, name);
 }
 
 /* Find the package of each file, if it has one. */
 static void find_packages(struct search *s, const struct advice_places *places)
 {
 	uint64_t end = now_ns() + places->limit_ns;
-	DIR *folder = opendir(places->packages);
+	DIR *directory = opendir(places->packages);
 	const struct dirent *entry;
 
 	/* Try likely packages first: that is mostly enough, and reading all lists takes long. */
-	for (size_t i = 0; folder && i < s->n; i++)
+	for (size_t i = 0; directory && i < s->n; i++)
 		if (s->files[i]->own)
-			search_likely(s, dirfd(folder), s->files[i]->path);
-	while (folder && !is_done(s) && (entry = readdir(folder)) && now_ns() < end) {
+			search_likely(s, dirfd(directory), s->files[i]->path);
+	while (directory && !is_done(s) && (entry = readdir(directory)) && now_ns() < end) {
 		size_t n = strlen(entry->d_name);
 
 		if (n > 5 && n < PACKAGE - 16 && !strcmp(entry->d_name + n - 5, ".list"))
-			search_list(s, dirfd(folder), entry->d_name);
+			search_list(s, dirfd(directory), entry->d_name);
 	}
-	if (folder)
-		(void)closedir(folder);
+	if (directory)
+		(void)closedir(directory);
 	/*
 	 * The sampled file may be another one at the same path, as in a container: compare the
 	 * inodes.

@@ -49,23 +49,23 @@ void table_value(int64_t value, const char *unit, char out[TABLE_VALUE])
 /* A UTF-8 character is cut only as a whole: its continuation bytes are 10xxxxxx. */
 void table_text(const char *text, size_t width, bool pad, FILE *out)
 {
-	char clean[CLEAN_MAX];
+	char sanitized[SANITIZED_MAX];
 	size_t n;
 
-	(void)clean_text(text, "", '?', clean, sizeof(clean));
-	n = uw_text_columns(clean);
+	(void)sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
+	n = uw_text_columns(sanitized);
 	if (width && n > width) {
-		char *at = clean;
+		char *at = sanitized;
 
 		for (size_t i = 0; i + 1 < width; i++)
 			do
 				at++;
 			while (((unsigned char)*at & 0xc0) == 0x80);
 		*at = '\0';
-		(void)fprintf(out, "%s…", clean);
+		(void)fprintf(out, "%s…", sanitized);
 		return;
 	}
-	(void)fprintf(out, "%s%*s", clean, pad ? (int)(width - n) : 0, "");
+	(void)fprintf(out, "%s%*s", sanitized, pad ? (int)(width - n) : 0, "");
 }
 
 void table_bar(double percent, size_t width, FILE *out)
@@ -180,7 +180,7 @@ static void print_row(const struct ranking *r, const struct table_options *o,
 	bool by_total = orders_totals(o->order);
 	double self = ranking_percent(row->self, r->total);
 	double total = ranking_percent(row->total, r->total);
-	char value[TABLE_VALUE], other[TABLE_VALUE], name[CLEAN_MAX];
+	char value[TABLE_VALUE], other[TABLE_VALUE], name[SANITIZED_MAX];
 
 	if (o->compared) {
 		int64_t now = by_total ? row->total : row->self;

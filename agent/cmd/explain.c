@@ -48,7 +48,7 @@ static bool is_stop(const char *name)
 }
 
 /* Return the sample that is looked for, as messages name it. */
-static const char *sought(const struct explaining *e)
+static const char *wanted_name(const struct explaining *e)
 {
 	return e->stop ? e->stop : e->wanted ? e->wanted : "at all";
 }
@@ -140,10 +140,11 @@ static int explain(struct explaining *e, struct walking *walking, const char *pa
 	if (!err) {
 		err = read_until_found(e, source, pipeline);
 		if (err == -ENOENT)
-			log_error("%s: has no sample %s", path ? path : "the process", sought(e));
+			log_error("%s: has no sample %s", path ? path : "the process",
+				  wanted_name(e));
 		else if (err && !e->found && source->error[0])
 			log_error("%s: no sample %s was found before this error",
-				  path ? path : "the process", sought(e));
+				  path ? path : "the process", wanted_name(e));
 		else if (err && !e->found)
 			log_error("%s: %s", path ? path : "the process", strerror(-err));
 	} else {

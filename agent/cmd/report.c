@@ -168,7 +168,7 @@ static void print_node(const struct stacks *s, size_t type, const struct tree *t
 {
 	double percent = ranking_percent(node->value, t->total);
 	size_t width = table_width(out), used = 7 + 2 + 12 + 2 + 2 * (size_t)node->depth;
-	char value[TABLE_VALUE], name[CLEAN_MAX];
+	char value[TABLE_VALUE], name[SANITIZED_MAX];
 
 	table_value(node->value, s->types[type].unit, value);
 	(void)fprintf(out, "%6.2f%%  %12s  ", percent, value);
@@ -292,14 +292,14 @@ static int check_file(const struct pprof_file *file, const char *path)
 {
 	const Perftools__Profiles__Profile *p = pprof_profile(file);
 	struct faults faults = { .path = path };
-	char name[CLEAN_MAX];
+	char name[SANITIZED_MAX];
 
 	(void)pprof_check_file(file, print_fault, &faults);
 	if (faults.n > FAULTS_MAX)
 		log_error("%s: … and %zu more", path, faults.n - FAULTS_MAX);
 	if (faults.n)
 		return -EBADMSG;
-	(void)clean_text(path, "", '?', name, sizeof(name));
+	(void)sanitize_text(path, "", '?', name, sizeof(name));
 	(void)printf("%s: sound; %zu samples, %zu locations, %zu functions, %zu mappings\n", name,
 		     p->n_sample, p->n_location, p->n_function, p->n_mapping);
 	return 0;

@@ -19,13 +19,13 @@ struct teller {
 	const struct walked *walked;
 	struct names *names;
 	uint16_t machine;
-	char *text; /* buffer of CLEAN_MAX bytes for clean() */
+	char *text; /* buffer of SANITIZED_MAX bytes for sanitized() */
 };
 
 /* Return text sanitized for a terminal, in t->text; the next call overwrites it. */
-static const char *clean(const struct teller *t, const char *text)
+static const char *sanitized(const struct teller *t, const char *text)
 {
-	(void)clean_text(text, "", '?', t->text, CLEAN_MAX);
+	(void)sanitize_text(text, "", '?', t->text, SANITIZED_MAX);
 	return t->text;
 }
 
@@ -181,7 +181,7 @@ static void put_place(const struct teller *t, const struct walked_frame *wf,
 	(void)fprintf(t->out,
 		      "      mapping  0x%" PRIx64 "-0x%" PRIx64 " %s offset 0x%" PRIx64 " %s\n",
 		      m->start, m->end, prot_text(m->prot, prot), m->off,
-		      clean(t, wf->location.module->path));
+		      sanitized(t, wf->location.module->path));
 	(void)fprintf(t->out, "      sp       0x%" PRIx64 "%s\n", f->sp,
 		      f->signal ? ", a signal's frame" : "");
 	if (!m->object) {
@@ -201,10 +201,10 @@ static void put_head(const struct teller *t)
 
 	(void)fprintf(t->out, "sample %" PRIu64, w->number);
 	if (w->event->sample.name)
-		(void)fprintf(t->out, " (%s)", clean(t, w->event->sample.name));
+		(void)fprintf(t->out, " (%s)", sanitized(t, w->event->sample.name));
 	(void)fprintf(t->out, ": process %" PRIu32 ", thread %" PRIu32 " %s", w->event->pid,
-		      w->event->tid, clean(t, w->comm));
-	(void)fprintf(t->out, ", %s\n", clean(t, w->event_name));
+		      w->event->tid, sanitized(t, w->comm));
+	(void)fprintf(t->out, ", %s\n", sanitized(t, w->event_name));
 }
 
 /*
@@ -253,7 +253,7 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 		.out = out, .walked = w, .names = names, .machine = process_machine(w)
 	};
 
-	t.text = malloc(CLEAN_MAX);
+	t.text = malloc(SANITIZED_MAX);
 	if (!t.text)
 		return -ENOMEM;
 	put_head(&t);
@@ -265,10 +265,11 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 		names_find(names, &wf->location, &name);
 		(void)fprintf(out, "#%-3zu 0x%016" PRIx64 " ", i, wf->pc);
 		if (name.function)
-			(void)fprintf(out, "%s+0x%" PRIx64, clean(&t, name.function), name.offset);
+			(void)fprintf(out, "%s+0x%" PRIx64, sanitized(&t, name.function),
+				      name.offset);
 		else
 			(void)fputs("[unknown]", out);
-		(void)fprintf(out, " (%s)%s\n", clean(&t, name.module),
+		(void)fprintf(out, " (%s)%s\n", sanitized(&t, name.module),
 			      wf->exact ? "" : ", a return address");
 		if (i < w->n_kernel || !w->user)
 			continue;
@@ -295,7 +296,7 @@ int export_explain_text(FILE *out, const struct walked *w, struct names *names)
 static void put_string(const struct teller *t, const char *text)
 {
 	(void)fputc('"', t->out);
-	for (const char *p = clean(t, text); *p; p++) {
+	for (const char *p = sanitized(t, text); *p; p++) {
 		if (*p == '"' || *p == '\\')
 			(void)fputc('\\', t->out);
 		(void)fputc(*p, t->out);
@@ -448,7 +449,7 @@ int export_explain_json(FILE *out, const struct walked *w, struct names *names)
 		.out = out, .walked = w, .names = names, .machine = process_machine(w)
 	};
 
-	t.text = malloc(CLEAN_MAX);
+	t.text = malloc(SANITIZED_MAX);
 	if (!t.text)
 		return -ENOMEM;
 	(void)fprintf(out, "{\"sample\":%" PRIu64 ",\"name\":", w->number);

@@ -31,8 +31,8 @@ struct folding {
  */
 static const char *folded_text(struct folding *f, const char *text, const char *suffix)
 {
-	char clean[CLEAN_MAX];
-	size_t n = clean_text(text, ";", ':', clean, sizeof(clean) - 4);
+	char clean[SANITIZED_MAX];
+	size_t n = sanitize_text(text, ";", ':', clean, sizeof(clean) - 4);
 
 	if (!n)
 		clean[n++] = '-'; /* an empty frame would disappear */

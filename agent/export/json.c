@@ -7,11 +7,11 @@
 
 void json_text(FILE *out, const char *text)
 {
-	char clean[CLEAN_MAX];
+	char sanitized[SANITIZED_MAX];
 
-	(void)clean_text(text, "", '?', clean, sizeof(clean));
+	(void)sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
 	(void)fputc('"', out);
-	for (const char *at = clean; *at;) {
+	for (const char *at = sanitized; *at;) {
 		size_t n = strcspn(at, "\"\\<>&");
 
 		(void)fwrite(at, 1, n, out);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /*
- * Write text (NULL: "") in quotes, sanitized as by clean_text(). "<", ">" and "&" become \u003c and
- * so on, so that no name can end the script element of a page that contains the JSON.
+ * Write text (NULL: "") in quotes, sanitized as by sanitize_text(). "<", ">" and "&" become \u003c
+ * and so on, so that no name can end the script element of a page that contains the JSON.
  */
 void json_text(FILE *out, const char *text);
 

@@ -19,10 +19,10 @@ static bool is_known(const char *text)
 /* Write a frame, and its source line as perf script does with -F +srcline. */
 static void put_text_frame(FILE *out, const struct line_frame *f, bool with_source)
 {
-	char text[CLEAN_MAX], where[CLEAN_MAX];
+	char text[SANITIZED_MAX], where[SANITIZED_MAX];
 
-	(void)clean_text(f->function, "", '?', text, sizeof(text));
-	(void)clean_text(f->inlined ? "inlined" : f->path, "", '?', where, sizeof(where));
+	(void)sanitize_text(f->function, "", '?', text, sizeof(text));
+	(void)sanitize_text(f->inlined ? "inlined" : f->path, "", '?', where, sizeof(where));
 	if (f->has_offset)
 		(void)fprintf(out, "\t%16" PRIx64 " %s+0x%" PRIx64 " (%s)\n", f->pc, text,
 			      f->offset, where);
@@ -31,7 +31,7 @@ static void put_text_frame(FILE *out, const struct line_frame *f, bool with_sour
 			      where[0] ? where : "[unknown]");
 	if (!with_source || !is_known(f->file))
 		return;
-	(void)clean_text(f->file, "", '?', text, sizeof(text));
+	(void)sanitize_text(f->file, "", '?', text, sizeof(text));
 	(void)fprintf(out, "  %s", text);
 	if (f->line > 0)
 		(void)fprintf(out, ":%" PRId64, f->line);
@@ -40,10 +40,10 @@ static void put_text_frame(FILE *out, const struct line_frame *f, bool with_sour
 
 void line_text(FILE *out, const struct line_sample *s)
 {
-	char thread[CLEAN_MAX], event[CLEAN_MAX];
+	char thread[SANITIZED_MAX], event[SANITIZED_MAX];
 
-	(void)clean_text(s->thread, "", '?', thread, sizeof(thread));
-	(void)clean_text(s->event, "", '?', event, sizeof(event));
+	(void)sanitize_text(s->thread, "", '?', thread, sizeof(thread));
+	(void)sanitize_text(s->event, "", '?', event, sizeof(event));
 	(void)fprintf(out, "%-16s %5s/%-5s [%03" PRIu32 "] %5" PRIu64 ".%06" PRIu64 ": %10s %s: \n",
 		      thread, s->pid, s->tid, s->cpu, s->time_ns / 1000000000,
 		      s->time_ns % 1000000000 / 1000, s->value, event);
@@ -76,11 +76,11 @@ static void put_field(FILE *out, const char *text)
 }
 
 /* Write a text as a field, sanitized. */
-static void put_clean(FILE *out, const char *text)
+static void put_sanitized(FILE *out, const char *text)
 {
-	char clean[CLEAN_MAX];
+	char clean[SANITIZED_MAX];
 
-	(void)clean_text(text, "", '?', clean, sizeof(clean));
+	(void)sanitize_text(text, "", '?', clean, sizeof(clean));
 	put_field(out, clean);
 }
 
@@ -105,14 +105,14 @@ static void put_row(FILE *out, const struct line_sample *s, const char *id, size
 
 	put_field(out, id);
 	put_number(out, true, number, 10);
-	put_clean(out, f->module);
+	put_sanitized(out, f->module);
 	put_number(out, true, f->rel_pc, 16);
-	put_clean(out, f->function);
+	put_sanitized(out, f->function);
 	put_number(out, f->has_offset, f->offset, 10);
 	put_field(out, f->stepper);
 	put_field(out, s->stop);
 	put_field(out, f->confidence);
-	put_clean(out, f->file);
+	put_sanitized(out, f->file);
 	put_number(out, f->line > 0, (uint64_t)f->line, 10);
 	put_number(out, true, f->inlined, 10);
 	(void)fputs_unlocked(s->value, out);
@@ -121,9 +121,9 @@ static void put_row(FILE *out, const struct line_sample *s, const char *id, size
 
 void line_tsv(FILE *out, const struct line_sample *s)
 {
-	char id[CLEAN_MAX];
+	char id[SANITIZED_MAX];
 
-	(void)clean_text(s->id, "", '?', id, sizeof(id));
+	(void)sanitize_text(s->id, "", '?', id, sizeof(id));
 	for (size_t i = 0; i < s->n; i++)
 		put_row(out, s, id, i);
 	if (s->n)

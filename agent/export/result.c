@@ -176,7 +176,7 @@ static uint64_t mapping_of(struct adding *a, uint32_t id)
  */
 static uint64_t function_id(struct adding *a, const struct name *name)
 {
-	char place[CLEAN_MAX];
+	char place[SANITIZED_MAX];
 
 	if (name->function && name->function[0])
 		return add_function(a,
@@ -305,7 +305,7 @@ static void comment(struct adding *a, const char *what, const char *text)
 
 	if (!text[0])
 		return;
-	(void)clean_text(text, "", ' ', clean, sizeof(clean));
+	(void)sanitize_text(text, "", ' ', clean, sizeof(clean));
 	(void)snprintf(line, sizeof(line), "%s%s", what, clean);
 	add_comment(a, line);
 }

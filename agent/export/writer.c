@@ -57,7 +57,7 @@ static void window_path(const struct writer *w, const struct profile *profile, c
 
 	(void)gmtime_r(&start, &tm);
 	(void)strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &tm);
-	(void)snprintf(path, size, "%s/" PREFIX "%s%s", w->options.folder, stamp,
+	(void)snprintf(path, size, "%s/" PREFIX "%s%s", w->options.directory, stamp,
 		       format_suffix(w->options.format));
 }
 
@@ -82,12 +82,13 @@ static int is_window(const struct dirent *entry)
 static void remove_oldest(const struct writer *w)
 {
 	struct dirent **entries;
-	int n = scandir(w->options.folder, &entries, is_window, alphasort);
+	int n = scandir(w->options.directory, &entries, is_window, alphasort);
 
 	for (int i = 0; i < n; i++) {
 		char path[4096];
 
-		(void)snprintf(path, sizeof(path), "%s/%s", w->options.folder, entries[i]->d_name);
+		(void)snprintf(path, sizeof(path), "%s/%s", w->options.directory,
+			       entries[i]->d_name);
 		if ((uint32_t)(n - i) > w->options.keep && unlink(path))
 			log_warning("%s: cannot be removed: %s", path, strerror(errno));
 		free(entries[i]);
@@ -120,7 +121,7 @@ static int write_profile(struct writer *w, const struct profile *profile)
 	struct output out;
 	int err;
 
-	if (w->options.folder) {
+	if (w->options.directory) {
 		window_path(w, profile, path, sizeof(path));
 		name = path;
 	}
@@ -134,7 +135,7 @@ static int write_profile(struct writer *w, const struct profile *profile)
 		return err;
 	}
 	err = output_commit(&out);
-	if (!err && w->options.folder && w->options.keep)
+	if (!err && w->options.directory && w->options.keep)
 		remove_oldest(w);
 	return err;
 }

@@ -21,12 +21,12 @@ struct writer_options {
 	bool demangle;
 	bool lines, inlined; /* see names_lines */
 	enum format format;
-	const char *type;   /* sample type to show; NULL: the default */
-	const char *folder; /* directory of windows, offwind-TIME.pb.gz; NULL: write path */
+	const char *type;      /* sample type to show; NULL: the default */
+	const char *directory; /* directory of windows, offwind-TIME.pb.gz; NULL: write path */
 	const char *path;
 	/* All profiles are added to it; borrowed until writer_finish(); or NULL. */
 	struct unnamed *unnamed;
-	uint32_t keep; /* how many windows to leave in folder, the newest; 0: all */
+	uint32_t keep; /* how many windows to leave in directory, the newest; 0: all */
 };
 
 /* Start the thread. The options are copied. */

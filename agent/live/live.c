@@ -290,7 +290,7 @@ int source_live_alloc_cost(struct source *source, struct live_alloc_cost *cost)
 
 	if (!live->allocators || !live_allocators_n(live->allocators))
 		return -ENOENT;
-	err = live_cost_measure(live->allocators, &live->plain, &more);
+	err = live_cost_measure(live->allocators, &live->baseline, &more);
 	if (err)
 		return err;
 	*cost = (struct live_alloc_cost){ .malloc_ns = more.malloc_ns,

@@ -35,7 +35,7 @@ struct live {
 	uint64_t off_cpu_min_ns;
 	uint64_t tick_ns;
 	struct live_allocators *allocators; /* NULL: allocations are not recorded */
-	struct live_cost plain;		    /* of this process, before it had any probes */
+	struct live_cost baseline;	    /* of this process, before it had any probes */
 	uint64_t alloc_interval, n_allocs, n_frees, swept_ns;
 	int epoll;
 

@@ -240,7 +240,7 @@ static int open_all(struct live *live, const struct source_live_options *options
 		return err;
 	}
 	if (options->alloc_interval) {
-		live_cost_time(&live->plain);
+		live_cost_time(&live->baseline);
 		err = live_allocators_new(live->bpf, !live->selected.wanted, &live->allocators);
 		if (!err && options->program)
 			err = live_allocators_file(live->allocators, (uint32_t)options->pids[0],

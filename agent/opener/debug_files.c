@@ -32,7 +32,7 @@ static int open_in(struct opener *opener, enum root root, const struct opener_fi
 }
 
 /* Write the directory part of a path, without the last slash; "" if the path has no slash. */
-static void folder_of(const char *path, char *out, size_t room)
+static void directory_of(const char *path, char *out, size_t room)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -49,12 +49,12 @@ static int open_way(struct opener *opener, enum root root, enum way way, const c
 		    const struct opener_file *file, const struct place_process *process,
 		    const char *link, int *fd)
 {
-	char path[PATH_MAX], folder[PATH_MAX], id[PATH_MAX / 8];
+	char path[PATH_MAX], directory[PATH_MAX], id[PATH_MAX / 8];
 	int n = -1;
 
 	if (way != BY_ID && (!link || strchr(link, '/') || file->path[0] != '/'))
 		return -ENOENT;
-	folder_of(file->path, folder, sizeof(folder));
+	directory_of(file->path, directory, sizeof(directory));
 	switch (way) {
 	case BY_ID:
 		if (places_id_path(&file->build_id, ".debug", id, sizeof(id)))
@@ -62,13 +62,13 @@ static int open_way(struct opener *opener, enum root root, enum way way, const c
 		n = snprintf(path, sizeof(path), "%s/%s", dir, id);
 		break;
 	case BESIDE:
-		n = snprintf(path, sizeof(path), "%s/%s", folder, link);
+		n = snprintf(path, sizeof(path), "%s/%s", directory, link);
 		break;
 	case IN_DEBUG:
-		n = snprintf(path, sizeof(path), "%s/.debug/%s", folder, link);
+		n = snprintf(path, sizeof(path), "%s/.debug/%s", directory, link);
 		break;
 	case BY_PATH:
-		n = snprintf(path, sizeof(path), "%s%s/%s", dir, folder, link);
+		n = snprintf(path, sizeof(path), "%s%s/%s", dir, directory, link);
 		break;
 	case N_WAYS:
 		break;
@@ -213,7 +213,7 @@ static int path_of(int fd, char *out, size_t room)
 
 /* Open a file that a debug file names: see opener_open_named. */
 static int open_named(const struct opener *opener, const struct opener_user *user, int from,
-		      const char *folder, const char *name, const struct uw_build_id *build_id,
+		      const char *directory, const char *name, const struct uw_build_id *build_id,
 		      int *fd)
 {
 	char path[PATH_MAX], base[PATH_MAX], id[PATH_MAX / 8];
@@ -238,8 +238,8 @@ static int open_named(const struct opener *opener, const struct opener_user *use
 			return 0;
 		return places_open(name, user, fd);
 	}
-	if (folder && *folder == '/') {
-		n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (directory && *directory == '/') {
+		n = snprintf(path, sizeof(path), "%s/%s", directory, name);
 		if (n > 0 && (size_t)n < sizeof(path)) {
 			if (opener->symfs && !places_open_below(opener->symfs, path, fd))
 				return 0;
@@ -256,15 +256,15 @@ static int open_named(const struct opener *opener, const struct opener_user *use
 }
 
 int opener_open_named(struct opener *opener, const struct opener_file *file, int from,
-		      const char *folder, const char *name, const struct uw_build_id *build_id,
+		      const char *directory, const char *name, const struct uw_build_id *build_id,
 		      int *fd)
 {
 	struct place_process process;
 	int err;
 
 	(void)places_process(opener, file->pid, &process);
-	err = open_named(opener, places_user(opener, file, &process), from, folder, name, build_id,
-			 fd);
+	err = open_named(opener, places_user(opener, file, &process), from, directory, name,
+			 build_id, fd);
 	places_process_close(&process);
 	return err;
 }

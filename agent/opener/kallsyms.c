@@ -28,7 +28,7 @@ int opener_kallsyms(struct opener *opener, int *fd)
  * Create a directory for this user alone, and its parent in the same way. The grandparent (usually
  * the home directory) must exist.
  */
-static int make_folder(const char *path)
+static int make_directory(const char *path)
 {
 	char *above = strdup(path), *slash;
 	int err = 0;
@@ -81,7 +81,7 @@ int opener_copy_kallsyms(struct opener *opener, int *fd)
 
 	if (!opener->own)
 		return -ENOENT;
-	err = make_folder(opener->own);
+	err = make_directory(opener->own);
 	if (err)
 		return err;
 	to = open(opener->own, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -132,8 +132,8 @@ void opener_keep_kallsyms(struct opener *opener, const struct uw_build_id *id, i
 }
 
 /* Candidate 0 is perf's copy, candidate 1 is our own. */
-int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
-			 int *fd)
+int opener_stored_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
+			   int *fd)
 {
 	char path[4096];
 	int err = -ENOENT;

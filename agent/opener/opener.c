@@ -97,15 +97,15 @@ static int check_age(const struct opener *opener, const struct opener_file *file
 }
 
 /*
- * Open a file by its base name below folder. A base name of ".." or a link cannot lead out of
- * folder.
+ * Open a file by its base name below directory. A base name of ".." or a link cannot lead out of
+ * directory.
  */
-static int open_beside(const char *folder, const char *path, int *fd)
+static int open_beside(const char *directory, const char *path, int *fd)
 {
 	const char *slash = strrchr(path, '/');
 	const char *base = slash ? slash + 1 : path;
 
-	return *base ? places_open_below(folder, base, fd) : -ENOENT;
+	return *base ? places_open_below(directory, base, fd) : -ENOENT;
 }
 
 /*

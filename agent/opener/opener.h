@@ -144,11 +144,11 @@ void opener_want_debug(struct opener *opener, const struct opener_file *file);
 int opener_fetched_debug(struct opener *opener, const struct uw_build_id *build_id, int *fd);
 /*
  * Open a file that a debug file of this file names (dwz's common file, a .dwo). The name is
- * relative to folder, or, if folder is NULL, to the directory of the file open as from. With a
- * build-id, the debug directories are searched, too.
+ * relative to directory, or, if directory is NULL, to the directory of the file open as from. With
+ * a build-id, the debug directories are searched, too.
  */
 int opener_open_named(struct opener *opener, const struct opener_file *file, int from,
-		      const char *folder, const char *name, const struct uw_build_id *build_id,
+		      const char *directory, const char *name, const struct uw_build_id *build_id,
 		      int *fd);
 /*
  * Open the file beside the file open as from whose name has this suffix added: a package of .dwo
@@ -195,8 +195,8 @@ void opener_keep_kallsyms(struct opener *opener, const struct uw_build_id *id, i
  * candidates are copies of kallsyms that perf record or offwind stored for the kernel with this
  * build-id. A copy can be from any boot, and has the addresses and modules of that boot.
  */
-int opener_kept_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
-			 int *fd);
+int opener_stored_kallsyms(struct opener *opener, const struct uw_build_id *id, unsigned int *next,
+			   int *fd);
 
 /* Return the running kernel's vDSO, mapped into this process for its life. -ENOENT: it has none. */
 int opener_vdso(const struct opener *opener, const void **image, size_t *size);

@@ -63,7 +63,7 @@ static int take_frames(struct owc_files *f, const Offwind__Capture__Index *index
 }
 
 /* Read one entry for an embedded file from the index. */
-static int take_file(struct owc_files *f, const Offwind__Capture__KeptFile *from)
+static int take_file(struct owc_files *f, const Offwind__Capture__EmbeddedFile *from)
 {
 	struct file *to = &f->files[f->n_files];
 

@@ -29,7 +29,7 @@ void owc_files_free(struct owc_files *files); /* NULL is fine */
 void owc_files_span(const struct owc_files *files, uint64_t *start, uint64_t *end);
 
 /*
- * Extract an embedded file; this is a source_info.kept_file function, and ctx is the owc_files.
+ * Extract an embedded file; this is a source_info.embedded_file function, and ctx is the owc_files.
  * *fd is a new file in memory (memfd) that the caller closes. Return -EBADMSG if the capture is
  * damaged, -EFBIG if all extracted files together exceed the limit (2 GiB), or a system error.
  */

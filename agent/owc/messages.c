@@ -24,12 +24,12 @@ const char owc_no_memory[] = "out of memory";
 /* Allocate memory that lives as long as the source. Return NULL if there is none. */
 static void *keep(struct owc *o, size_t size)
 {
-	struct owc_kept *k = malloc(sizeof(*k) + size);
+	struct owc_block *k = malloc(sizeof(*k) + size);
 
 	if (!k)
 		return NULL;
-	k->next = o->kept;
-	o->kept = k;
+	k->next = o->blocks;
+	o->blocks = k;
 	return k->bytes;
 }
 
@@ -54,7 +54,7 @@ const char *owc_take_header(struct owc *o, const Offwind__Capture__Header *h)
 		return "a header with an impossible machine";
 	if (h->kernel_build_id.len > UW_BUILD_ID_MAX)
 		return "a header with an impossible build-id";
-	if (h->n_events > EVENTS_MAX - o->n_events_kept)
+	if (h->n_events > EVENTS_MAX - o->n_events_total)
 		return "headers with too many kinds of events";
 	if (o->any_header && h->machine != info->machine)
 		return "headers of different machines";
@@ -67,7 +67,7 @@ const char *owc_take_header(struct owc *o, const Offwind__Capture__Header *h)
 		return owc_no_memory;
 	if (events)
 		memset(events, 0, h->n_events * sizeof(*events));
-	o->n_events_kept += h->n_events;
+	o->n_events_total += h->n_events;
 	for (size_t i = 0; i < h->n_events; i++) {
 		copy_text(events[i].name, sizeof(events[i].name), &h->events[i]->name);
 		copy_text(events[i].type, sizeof(events[i].type), &h->events[i]->type);

@@ -365,13 +365,13 @@ static bool symbols_of_frame(struct owc *o, uint64_t off, const Offwind__Capture
 }
 
 /* Free the blocks that were allocated since `before` was the latest one; NULL: all of them. */
-static void free_blocks(struct owc *o, const struct owc_kept *before)
+static void free_blocks(struct owc *o, const struct owc_block *before)
 {
-	while (o->kept != before) {
-		struct owc_kept *next = o->kept->next;
+	while (o->blocks != before) {
+		struct owc_block *next = o->blocks->next;
 
-		free(o->kept);
-		o->kept = next;
+		free(o->blocks);
+		o->blocks = next;
 	}
 }
 
@@ -381,7 +381,7 @@ static void free_blocks(struct owc *o, const struct owc_kept *before)
  */
 static void symbols_by_index(struct owc *o, const Offwind__Capture__Index *index, uint64_t end_off)
 {
-	const struct owc_kept *before = o->kept;
+	const struct owc_block *before = o->blocks;
 	uint64_t off = OWC_HEAD_SIZE;
 	bool ok = true;
 
@@ -445,8 +445,8 @@ static void read_index(struct owc *o)
 	 */
 	if (index && !owc_files_new(o->in.fd, index, off, &o->files) && o->files) {
 		owc_files_span(o->files, &o->files_off, &o->files_end);
-		o->base.info.kept_file = owc_files_open;
-		o->base.info.kept_file_ctx = o->files;
+		o->base.info.embedded_file = owc_files_open;
+		o->base.info.embedded_file_ctx = o->files;
 	}
 	arena_fini(&arena);
 	free(packed);

@@ -37,8 +37,8 @@ struct owc_content { /* the decompressed content of one frame */
 };
 
 /* A block of memory for headers, images and symbols. All blocks live as long as the source. */
-struct owc_kept {
-	struct owc_kept *next;
+struct owc_block {
+	struct owc_block *next;
 	alignas(max_align_t) char bytes[];
 };
 
@@ -49,12 +49,12 @@ struct owc {
 	ZSTD_DCtx *zstd;
 	struct owc_content content;
 	struct arena arena; /* memory of the current record */
-	struct owc_kept *kept;
+	struct owc_block *blocks;
 	bool any_header, ended, all_symbols;
 	int err;       /* error code that ended the stream; 0: the file is complete */
 	int torn;      /* error to return once the content is used up; 0: none */
 	char why[256]; /* the message for torn */
-	size_t n_events_kept;
+	size_t n_events_total;
 	struct owc_image *images;
 	size_t n_images, image_bytes;
 	struct source_kernel_symbol *symbols;

@@ -308,8 +308,8 @@ static void write_index(struct owc_writer *w)
 	Offwind__Capture__Index index = OFFWIND__CAPTURE__INDEX__INIT;
 	Offwind__Capture__Frame *frames = calloc(w->n_frames + 1, sizeof(*frames));
 	Offwind__Capture__Frame **list = calloc(w->n_frames + 1, sizeof(*list));
-	Offwind__Capture__KeptFile *files = calloc(w->n_files + 1, sizeof(*files));
-	Offwind__Capture__KeptFile **file_list = calloc(w->n_files + 1, sizeof(*file_list));
+	Offwind__Capture__EmbeddedFile *files = calloc(w->n_files + 1, sizeof(*files));
+	Offwind__Capture__EmbeddedFile **file_list = calloc(w->n_files + 1, sizeof(*file_list));
 	enum { HEAD = 8 };
 	uint8_t *all = NULL, *footer;
 	size_t size;
@@ -319,7 +319,7 @@ static void write_index(struct owc_writer *w)
 	for (size_t i = 0; i < w->n_files; i++) {
 		const struct owc_written_file *f = &w->files[i];
 
-		offwind__capture__kept_file__init(&files[i]);
+		offwind__capture__embedded_file__init(&files[i]);
 		files[i].path = owc_text(f->path);
 		files[i].major = f->file.major;
 		files[i].minor = f->file.minor;

@@ -27,7 +27,7 @@ struct owc_written_frame { /* like Frame in the index */
 	bool kernel_symbols;
 };
 
-struct owc_written_file { /* like KeptFile in the index */
+struct owc_written_file { /* like EmbeddedFile in the index */
 	struct owc_file file;
 	char *path; /* owned */
 	uint32_t first_frame, n_frames;

@@ -214,9 +214,9 @@ bool perfdata_deliver_lost(struct perfdata *p)
 	uint64_t counted = p->lost_counted > p->lost ? p->lost_counted - p->lost : 0;
 
 	p->at_next = p->n_next = 0;
-	if (p->told_lost)
+	if (p->reported_lost)
 		return false;
-	p->told_lost = true;
+	p->reported_lost = true;
 	check_size(p);
 	if (p->has_trace && !p->n_samples)
 		perfdata_damage(p, -ENOTSUP, 0,

@@ -28,10 +28,10 @@ static bool is_there(const struct perfdata *p, const struct section *s)
 
 /*
  * Read a section of at most max bytes. The caller frees the result. On failure record damage at
- * told_at, where the file describes the section, and return NULL.
+ * described_at, where the file describes the section, and return NULL.
  */
 static uint8_t *read_section(struct perfdata *p, const struct section *s, uint64_t max,
-			     uint64_t told_at, const char *what)
+			     uint64_t described_at, const char *what)
 {
 	uint8_t *bytes = NULL;
 	int err = -EBADMSG;
@@ -43,7 +43,7 @@ static uint8_t *read_section(struct perfdata *p, const struct section *s, uint64
 	if (!err)
 		return bytes;
 	free(bytes);
-	perfdata_damage(p, err, told_at, "%s: %s", what,
+	perfdata_damage(p, err, described_at, "%s: %s", what,
 			err == -EBADMSG ? "not all of it is in the file" : strerror(-err));
 	return NULL;
 }
@@ -155,12 +155,13 @@ static bool open_file(struct perfdata *p)
 	}
 	p->closed = data.size != 0;
 	p->off = data.off;
-	p->end = p->end_told = p->file_size;
+	p->end = p->end_declared = p->file_size;
 	if (p->closed && data.size <= p->file_size - data.off)
-		p->end = p->end_told = data.off + data.size;
+		p->end = p->end_declared = data.off + data.size;
 	else if (p->closed)
-		p->end_told = data.size > UINT64_MAX - data.off ? UINT64_MAX : data.off + data.size;
-	if (p->closed && p->end == p->end_told && has_features)
+		p->end_declared =
+			data.size > UINT64_MAX - data.off ? UINT64_MAX : data.off + data.size;
+	if (p->closed && p->end == p->end_declared && has_features)
 		read_features(p, header);
 	return true;
 }
@@ -170,7 +171,7 @@ static bool open_pipe(struct perfdata *p)
 {
 	p->closed = true;
 	p->off = PERFDATA_PIPE_HEADER_SIZE;
-	p->end = p->end_told = p->seekable ? p->file_size : UINT64_MAX;
+	p->end = p->end_declared = p->seekable ? p->file_size : UINT64_MAX;
 	if (!p->seekable)
 		p->pipe.begin += PERFDATA_PIPE_HEADER_SIZE;
 	return true;

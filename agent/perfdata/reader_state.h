@@ -25,11 +25,11 @@ struct perfdata {
 	char *name;
 	const struct machine *machine; /* on which it was recorded; NULL: not supported */
 	bool seekable;
-	bool closed;	    /* perf completed the header when it ended */
-	uint64_t file_size; /* seekable */
-	uint64_t off;	    /* of the next record, in the file or stream */
-	uint64_t end;	    /* end of the records that are in the file */
-	uint64_t end_told;  /* end of the records as the header says */
+	bool closed;	       /* perf completed the header when it ended */
+	uint64_t file_size;    /* seekable */
+	uint64_t off;	       /* of the next record, in the file or stream */
+	uint64_t end;	       /* end of the records that are in the file */
+	uint64_t end_declared; /* end of the records as the header says */
 
 	struct perfdata_attrs attrs;
 	struct perfdata_facts facts;
@@ -62,7 +62,7 @@ struct perfdata {
 	bool torn_sample;      /* the input ends inside a sample */
 	uint64_t lost;	       /* samples, as reported by the kernel */
 	uint64_t lost_counted; /* as counted by perf at the end; includes lost */
-	bool told_lost;
+	bool reported_lost;
 	uint64_t n_samples; /* sample records, damaged ones included */
 	bool has_trace;	    /* hardware trace of all branches (ETM, Intel PT) */
 	int err;	    /* error code of the first damage */

@@ -101,7 +101,7 @@ static int read_mapping(const struct perfdata_record *record, const struct perfd
 {
 	static const char suffix[] = " (deleted)";
 	struct event_mapping *mapping = &out->mapping;
-	const struct uw_build_id *told;
+	const struct uw_build_id *reported;
 	const char *given = string_at(record, path_at(record), PERFDATA_PATH_MAX);
 	uint64_t length;
 	size_t n;
@@ -131,11 +131,11 @@ static int read_mapping(const struct perfdata_record *record, const struct perfd
 	else
 		mapping->prot = record->misc & PERF_RECORD_MISC_MMAP_DATA ? PROT_READ | PROT_WRITE
 									  : PROT_READ | PROT_EXEC;
-	told = perfdata_facts_find(facts, given);
-	if (!told && out->pid == EVENT_PID_KERNEL && !strncmp(given, "[kernel.kallsyms]", 17))
-		told = &facts->kernel_build_id;
-	if (told && !mapping->build_id.size)
-		mapping->build_id = *told;
+	reported = perfdata_facts_find(facts, given);
+	if (!reported && out->pid == EVENT_PID_KERNEL && !strncmp(given, "[kernel.kallsyms]", 17))
+		reported = &facts->kernel_build_id;
+	if (reported && !mapping->build_id.size)
+		mapping->build_id = *reported;
 
 	n = strlen(given);
 	if (n >= sizeof(suffix) - 1 && !strcmp(given + n - (sizeof(suffix) - 1), suffix)) {

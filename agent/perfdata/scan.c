@@ -163,16 +163,16 @@ static bool read_time(const struct perfdata *p, const uint8_t *record, size_t si
 		      uint64_t *time_ns)
 {
 	const uint8_t *body = record + PERFDATA_RECORD_HEADER_SIZE;
-	bool told;
+	bool stated;
 
 	size -= PERFDATA_RECORD_HEADER_SIZE;
 	if (perfdata_u32(record) == PERF_RECORD_SAMPLE)
-		told = perfdata_sample_time(perfdata_attrs_of_sample(&p->attrs, body, size), body,
-					    size, time_ns);
+		stated = perfdata_sample_time(perfdata_attrs_of_sample(&p->attrs, body, size), body,
+					      size, time_ns);
 	else
-		told = perfdata_record_time(perfdata_attrs_of_record(&p->attrs, body, size), body,
-					    size, time_ns);
-	return told && *time_ns && *time_ns != UINT64_MAX;
+		stated = perfdata_record_time(perfdata_attrs_of_record(&p->attrs, body, size), body,
+					      size, time_ns);
+	return stated && *time_ns && *time_ns != UINT64_MAX;
 }
 
 /*
@@ -325,9 +325,9 @@ static void scan_end(struct perfdata *p)
 	if (perfdata_stream_size(&p->inflated))
 		perfdata_damage(p, -EBADMSG, p->deflated_off,
 				"the compressed data end inside a record");
-	if (p->seekable && p->end < p->end_told)
+	if (p->seekable && p->end < p->end_declared)
 		perfdata_damage(p, -EBADMSG, p->end, "the file ends here, %llu bytes short",
-				(unsigned long long)(p->end_told - p->end));
+				(unsigned long long)(p->end_declared - p->end));
 	if (!p->closed)
 		perfdata_damage(p, -EBADMSG, p->off, "the file ends here");
 }
@@ -338,12 +338,12 @@ static void scan_end(struct perfdata *p)
  */
 static uint64_t payload_of(const uint8_t *record, size_t size)
 {
-	uint64_t told;
+	uint64_t stated;
 
 	switch (perfdata_u32(record)) {
 	case PERFDATA_HEADER_TRACING_DATA: /* the record of simpleperf contains its data */
-		told = size >= 12 ? perfdata_u32(record + 8) : 0;
-		return told > size - 12 ? told : 0;
+		stated = size >= 12 ? perfdata_u32(record + 8) : 0;
+		return stated > size - 12 ? stated : 0;
 	case PERFDATA_AUXTRACE:
 		return size >= 16 ? perfdata_u64(record + 8) : 0;
 	default:

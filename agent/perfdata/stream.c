@@ -285,19 +285,19 @@ void perfdata_stream_fini(struct perfdata_stream *stream)
  */
 int perfdata_stream_room(struct perfdata_stream *stream, uint8_t **out, size_t *room)
 {
-	size_t unread = perfdata_stream_size(stream);
+	size_t rest = perfdata_stream_size(stream);
 
 	if (!stream->block || stream->end == stream->block->bytes + BLOCK_ROOM) {
 		struct perfdata_block *block = block_new(stream->pool);
 
 		if (!block)
 			return -ENOMEM;
-		if (unread)
-			memcpy(block->bytes, stream->begin, unread);
+		if (rest)
+			memcpy(block->bytes, stream->begin, rest);
 		perfdata_stream_fini(stream);
 		stream->block = block;
 		stream->begin = block->bytes;
-		stream->end = block->bytes + unread;
+		stream->end = block->bytes + rest;
 	}
 	*out = stream->end;
 	*room = (size_t)(stream->block->bytes + BLOCK_ROOM - stream->end);

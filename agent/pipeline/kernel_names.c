@@ -24,17 +24,17 @@ static bool fits(const struct kernel_names *names, const struct sym_kernel *kern
  * to write its list. (Addresses of kernel modules differ; find_in_kernel does not use them from the
  * copy.)
  */
-static void open_kept(struct kernel_names *names)
+static void open_stored(struct kernel_names *names)
 {
 	unsigned int next = 0;
 	int fd;
 
-	names->kept_tried = true;
-	while (names->info->kernel_text && !names->kept &&
-	       !opener_kept_kallsyms(names->opener, &names->info->kernel_build_id, &next, &fd)) {
-		if (!sym_kernel_open(fd, &names->kept) && !fits(names, names->kept)) {
-			sym_kernel_free(names->kept);
-			names->kept = NULL;
+	names->stored_tried = true;
+	while (names->info->kernel_text && !names->stored &&
+	       !opener_stored_kallsyms(names->opener, &names->info->kernel_build_id, &next, &fd)) {
+		if (!sym_kernel_open(fd, &names->stored) && !fits(names, names->stored)) {
+			sym_kernel_free(names->stored);
+			names->stored = NULL;
 		}
 		(void)close(fd);
 	}
@@ -48,7 +48,7 @@ static void open_kept(struct kernel_names *names)
 static void open_kernel(struct kernel_names *names)
 {
 	const struct source_info *info = names->info;
-	bool keep = info->kernel_text && info->kernel_build_id.size && !names->kept;
+	bool keep = info->kernel_text && info->kernel_build_id.size && !names->stored;
 	int fd, err;
 
 	names->kernel_tried = true;
@@ -81,9 +81,9 @@ static void open_kernel(struct kernel_names *names)
 static int find_in_kernel(struct kernel_names *names, uint64_t addr, struct sym_symbol *symbol,
 			  const char **module)
 {
-	if (!names->kept_tried)
-		open_kept(names);
-	if (names->kept && !sym_kernel_find(names->kept, addr, symbol, module) && !**module)
+	if (!names->stored_tried)
+		open_stored(names);
+	if (names->stored && !sym_kernel_find(names->stored, addr, symbol, module) && !**module)
 		return 0;
 	*module = "";
 	if (!names->kernel_tried)
@@ -145,6 +145,6 @@ int kernel_names_find(struct kernel_names *names, uint64_t addr, struct sym_symb
 
 void kernel_names_fini(struct kernel_names *names)
 {
-	sym_kernel_free(names->kept);
+	sym_kernel_free(names->stored);
 	sym_kernel_free(names->kernel);
 }

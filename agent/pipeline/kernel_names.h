@@ -12,8 +12,8 @@
 struct kernel_names { /* the first two are set by the caller and borrowed; all others start as 0 */
 	struct opener *opener;
 	const struct source_info *info;
-	bool kept_tried, kernel_tried;
-	struct sym_kernel *kept;   /* from a stored copy of kallsyms; NULL: none fits */
+	bool stored_tried, kernel_tried;
+	struct sym_kernel *stored; /* from a stored copy of kallsyms; NULL: none fits */
 	struct sym_kernel *kernel; /* the running kernel's; NULL: do not fit */
 };
 

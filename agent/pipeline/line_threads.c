@@ -8,10 +8,10 @@
 
 enum {
 	THREADS_MAX = 4,
-	WORTH = 48, /* addresses that justify one more thread */
+	ADDRESSES_PER_THREAD = 48, /* addresses that justify one more thread */
 };
 
-struct twin { /* an additional reader of the same file, for another thread */
+struct reader { /* an additional reader of the same file, for another thread */
 	struct sym_debug *debug;
 	struct sym_lines *lines;
 };
@@ -21,27 +21,27 @@ enum state { WAITING, OPENING, READY, DONE };
 struct shared { /* a task and its threads */
 	struct lines_task *task;
 	enum state state;
-	struct twin twins[THREADS_MAX - 1];
-	size_t n_twins, n_given; /* n_given: how many twins have a thread */
+	struct reader readers[THREADS_MAX - 1];
+	size_t n_readers, n_given; /* n_given: how many readers have a thread */
 	size_t n_users;
 	struct sym_turns turns;
 };
 
 struct work {
-	pthread_mutex_t lock; /* protects all below, except a twin in use */
+	pthread_mutex_t lock; /* protects all below, except a reader in use */
 	pthread_cond_t changed;
 	struct shared *tasks;
 	size_t n, n_threads;
 };
 
 /* Make readers for the additional threads of a file, as many as its addresses justify. */
-static void make_twins(struct shared *s, size_t most)
+static void make_readers(struct shared *s, size_t most)
 {
-	size_t worth = s->task->n / WORTH;
+	size_t useful = s->task->n / ADDRESSES_PER_THREAD;
 
-	most = most < worth ? most : worth;
-	while (s->n_twins < most && s->n_twins < THREADS_MAX - 1) {
-		struct twin *t = &s->twins[s->n_twins];
+	most = most < useful ? most : useful;
+	while (s->n_readers < most && s->n_readers < THREADS_MAX - 1) {
+		struct reader *t = &s->readers[s->n_readers];
 
 		if (sym_lines_new(&t->lines))
 			return;
@@ -50,7 +50,7 @@ static void make_twins(struct shared *s, size_t most)
 			t->lines = NULL;
 			return;
 		}
-		s->n_twins++;
+		s->n_readers++;
 	}
 }
 
@@ -60,9 +60,9 @@ static void leave(struct work *w, struct shared *s)
 	if (--s->n_users)
 		return;
 	s->state = DONE;
-	for (size_t i = 0; i < s->n_twins; i++) {
-		sym_debug_free(s->twins[i].debug);
-		s->twins[i].debug = NULL;
+	for (size_t i = 0; i < s->n_readers; i++) {
+		sym_debug_free(s->readers[i].debug);
+		s->readers[i].debug = NULL;
 	}
 	if (!s->task->keep) {
 		sym_debug_free(s->task->debug);
@@ -82,7 +82,7 @@ static void read_own(struct work *w, struct shared *s)
 	if (!t->debug)
 		t->err = t->open(t->ctx, t->lines, &t->debug);
 	if (t->debug)
-		make_twins(s, w->n_threads - 1);
+		make_readers(s, w->n_threads - 1);
 	(void)pthread_mutex_lock(&w->lock);
 	s->state = READY;
 	(void)pthread_cond_broadcast(&w->changed);
@@ -94,21 +94,21 @@ static void read_own(struct work *w, struct shared *s)
 	leave(w, s);
 }
 
-/* Read a part of a task with a twin. The caller holds the lock; released meanwhile. */
+/* Read a part of a task with a reader of its own. The caller holds the lock; released meanwhile. */
 static void help(struct work *w, struct shared *s)
 {
-	struct twin *twin = &s->twins[s->n_given++];
+	struct reader *reader = &s->readers[s->n_given++];
 
 	s->n_users++;
 	(void)pthread_mutex_unlock(&w->lock);
-	(void)sym_debug_prepare(twin->debug, s->task->vaddrs, s->task->n, &s->turns);
+	(void)sym_debug_prepare(reader->debug, s->task->vaddrs, s->task->n, &s->turns);
 	(void)pthread_mutex_lock(&w->lock);
 	leave(w, s);
 }
 
 /*
  * Return the task in this state with the most addresses; NULL: none. READY: only tasks with a free
- * twin.
+ * reader.
  */
 static struct shared *find_task(struct work *w, enum state state)
 {
@@ -117,7 +117,7 @@ static struct shared *find_task(struct work *w, enum state state)
 	for (size_t i = 0; i < w->n; i++) {
 		struct shared *s = &w->tasks[i];
 
-		if (s->state == state && (state != READY || s->n_given < s->n_twins) &&
+		if (s->state == state && (state != READY || s->n_given < s->n_readers) &&
 		    (!found || s->task->n > found->task->n))
 			found = s;
 	}
@@ -155,7 +155,9 @@ static size_t count_threads(const struct lines_task *tasks, size_t n)
 		addresses += tasks[i].n;
 	threads = sched_getaffinity(0, sizeof(set), &set) ? 1 : (size_t)CPU_COUNT(&set);
 	threads = threads < THREADS_MAX ? threads : THREADS_MAX;
-	return threads < 1 + addresses / WORTH ? threads : 1 + addresses / WORTH;
+	return threads < 1 + addresses / ADDRESSES_PER_THREAD
+		       ? threads
+		       : 1 + addresses / ADDRESSES_PER_THREAD;
 }
 
 /*
@@ -196,9 +198,9 @@ void lines_read(struct lines_task *tasks, size_t n)
 		w.tasks[i].task = &tasks[i];
 	run_all(&w);
 	for (size_t i = 0; i < n; i++) {
-		for (size_t j = 0; j < w.tasks[i].n_twins; j++) {
-			(void)sym_lines_join(tasks[i].lines, w.tasks[i].twins[j].lines);
-			sym_lines_free(w.tasks[i].twins[j].lines);
+		for (size_t j = 0; j < w.tasks[i].n_readers; j++) {
+			(void)sym_lines_join(tasks[i].lines, w.tasks[i].readers[j].lines);
+			sym_lines_free(w.tasks[i].readers[j].lines);
 		}
 	}
 	free(w.tasks);

@@ -33,8 +33,8 @@ static int alt_of(void *ctx, const char *name, const struct uw_build_id *id, int
 	return err;
 }
 
-/* Open a .dwo file, whose path is relative to folder. May run on several threads. */
-static int split_of(void *ctx, const char *folder, const char *name, int *fd)
+/* Open a .dwo file, whose path is relative to directory. May run on several threads. */
+static int split_of(void *ctx, const char *directory, const char *name, int *fd)
 {
 	const struct module_symbols *s = ctx;
 	struct opener_file file;
@@ -42,7 +42,7 @@ static int split_of(void *ctx, const char *folder, const char *name, int *fd)
 
 	module_file(s->module, &file);
 	(void)pthread_mutex_lock(&s->all->opening);
-	err = opener_open_named(s->all->opener, &file, module_fd(s->module), folder, name, NULL,
+	err = opener_open_named(s->all->opener, &file, module_fd(s->module), directory, name, NULL,
 				fd);
 	(void)pthread_mutex_unlock(&s->all->opening);
 	return err;

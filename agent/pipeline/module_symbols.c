@@ -244,7 +244,7 @@ static void free_reading(void *ctx)
 }
 
 /* Open the table with lazy names (brief) for the wanted addresses, or for all. */
-static int open_brief(struct reading *r)
+static int open_partial(struct reading *r)
 {
 	const struct module *module = r->got.module;
 
@@ -355,7 +355,7 @@ static void read_symbols(void *ctx)
 	int fd = module_fd(module), err = 0;
 
 	if (r->again) {
-		r->err = open_brief(r);
+		r->err = open_partial(r);
 		return;
 	}
 	if (!image && fd >= 0)
@@ -373,7 +373,7 @@ static void read_symbols(void *ctx)
 		err = sym_table_open_with(fd, module_elf_off(module), symbols->debug_fd,
 					  &symbols->table);
 	else if (fd >= 0)
-		err = open_brief(r);
+		err = open_partial(r);
 	r->err = err;
 	if (err)
 		log_warning("%s: symbols cannot be read: %s", module->path, strerror(-err));

@@ -170,18 +170,18 @@ static void name_symbol(struct names *names, const char *symbol, struct cached *
  */
 static bool name_generated(struct names *names, struct cached *c)
 {
-	const char *kept = NULL;
+	const char *stored = NULL;
 	char *name = NULL;
 
 	if (c->module->kind == MODULE_JIT)
 		name = module_generated_name(c->module, c->addr, &c->start);
 	if (name)
-		kept = keep(names, name);
+		stored = keep(names, name);
 	free(name);
-	if (!kept)
+	if (!stored)
 		return false;
 	c->in = c->module->path;
-	name_symbol(names, kept, c);
+	name_symbol(names, stored, c);
 	return true;
 }
 
@@ -206,15 +206,15 @@ static void place_generated(struct cached *c)
 static void name_jit(struct names *names, struct module_symbols *s, struct cached *c)
 {
 	struct sym_symbol symbol;
-	const char *kept;
+	const char *stored;
 
 	if (symbols_find_jit(&names->symbols, s, c->addr, &symbol))
 		return;
-	kept = keep(names, symbol.name);
-	if (!kept)
+	stored = keep(names, symbol.name);
+	if (!stored)
 		return;
 	c->start = symbol.addr;
-	name_symbol(names, kept, c);
+	name_symbol(names, stored, c);
 }
 
 /* Places in a block of struct places. */

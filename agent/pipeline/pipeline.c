@@ -16,7 +16,7 @@
  * Memory for walk histories: for some thousand ordinary threads, or for ten threads 8,192 frames
  * deep.
  */
-#define PASTS_BYTES ((size_t)8 << 20)
+#define HISTORY_BYTES ((size_t)8 << 20)
 
 int pipeline_new(const struct pipeline_options *options, const struct source_info *info,
 		 struct pipeline **out)
@@ -85,7 +85,7 @@ int pipeline_new(const struct pipeline_options *options, const struct source_inf
 	if (!err && options->fold)
 		err = fold_new(options->separate, &p->fold);
 	if (!err && (pipeline_only_folds(options) || options->verify_reuse))
-		err = uw_pasts_new(p->options.max_frames, PASTS_BYTES, &p->pasts);
+		err = uw_pasts_new(p->options.max_frames, HISTORY_BYTES, &p->history);
 	if (err) {
 		pipeline_free(p);
 		return err;
@@ -102,7 +102,7 @@ bool pipeline_free(struct pipeline *p)
 	if (!keeper_free(p->keeper))
 		return false;
 	fold_free(p->fold);
-	uw_pasts_free(p->pasts);
+	uw_pasts_free(p->history);
 	uw_worker_free(p->worker);
 	generated_free(p->generated);
 	processes_free(p->processes);
@@ -274,8 +274,8 @@ int pipeline_take(struct pipeline *p, struct profile **out)
 	if (err)
 		return err;
 	/* The next profile numbers its locations again, so the histories' ids become invalid. */
-	if (p->pasts)
-		uw_pasts_forget(p->pasts);
+	if (p->history)
+		uw_pasts_forget(p->history);
 	/*
 	 * The kernel's build-id is known by now, if at all: in a pipe it comes after the first
 	 * samples.

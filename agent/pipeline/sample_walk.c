@@ -65,31 +65,31 @@ static int read_sample(void *ctx, uint64_t addr, void *out, size_t size)
 	return err ? s->read(s->read_ctx, addr, out, size) : 0;
 }
 
-struct kept_steps {
+struct recorded_steps {
 	struct uw_step *steps;
 	size_t n;
 };
 
-static void keep_step(void *ctx, const struct uw_step *step)
+static void record_step(void *ctx, const struct uw_step *step)
 {
-	struct kept_steps *kept = ctx;
+	struct recorded_steps *recorded = ctx;
 
-	kept->steps[kept->n++] = *step; /* at most one for each frame */
+	recorded->steps[recorded->n++] = *step; /* at most one for each frame */
 }
 
 /* Record the steps of this walk, if options.explain asks for this sample. */
 static void explain(struct pipeline *p, struct uw_space *space, const struct uw_thread *thread,
 		    const struct uw_stack *stack, struct walked *walked)
 {
-	struct kept_steps kept = { .steps = p->steps };
+	struct recorded_steps recorded = { .steps = p->steps };
 
 	if (!p->options.explain ||
 	    !p->options.explain(p->options.ctx, walked->number, walked->event))
 		return;
-	uw_explain(space, thread, stack, keep_step, &kept);
+	uw_explain(space, thread, stack, record_step, &recorded);
 	walked->user = stack->frames;
 	walked->steps = p->steps;
-	walked->n_steps = kept.n;
+	walked->n_steps = recorded.n;
 }
 
 static bool same_frame(const struct uw_frame *a, const struct uw_frame *b)
@@ -122,7 +122,7 @@ static void verify(struct pipeline *p, const struct uw_stack *full, const struct
 static void walk_again(struct pipeline *p, const struct event *event, const struct uw_job *job,
 		       struct uw_again *again)
 {
-	uw_walk_again(p->pasts, (uint64_t)event->pid << 32 | event->tid, p->worker, job, again);
+	uw_walk_again(p->history, (uint64_t)event->pid << 32 | event->tid, p->worker, job, again);
 	p->reuse.n_samples++;
 	p->reuse.n_walked += job->stack->n_frames;
 	p->reuse.n_taken += again->n_taken;
@@ -238,7 +238,7 @@ static int user_locations(struct pipeline *p, const struct event *event, struct 
 			walked->confidence = frame->confidence;
 	}
 	if (err) {
-		uw_pasts_forget(p->pasts); /* the history has frames without ids */
+		uw_pasts_forget(p->history); /* the history has frames without ids */
 		return err;
 	}
 	for (at = again.n_taken; at-- > 0; n++) {

@@ -20,11 +20,12 @@ static uint32_t find(const struct cgroups *cgroups, uint64_t id)
 int cgroups_event(struct cgroups *cgroups, const struct event_cgroup *event)
 {
 	size_t length = strnlen(event->path, PATH_LENGTH_MAX);
-	char *clean = sym_sanitize(event->path, length, PATH_LENGTH_MAX);
-	const char *path = clean ? strings_keep(&cgroups->paths, clean, strlen(clean)) : NULL;
+	char *sanitized = sym_sanitize(event->path, length, PATH_LENGTH_MAX);
+	const char *path =
+		sanitized ? strings_keep(&cgroups->paths, sanitized, strlen(sanitized)) : NULL;
 	uint32_t at = find(cgroups, event->id);
 
-	free(clean);
+	free(sanitized);
 	if (!path)
 		return -ENOMEM;
 	if (at != HASH_NONE) {

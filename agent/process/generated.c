@@ -74,7 +74,7 @@ struct watch { /* a process that generates code */
 };
 
 struct found { /* what a module's file contains */
-	bool sought;
+	bool searched;
 	struct uw_dynamic_list lists[2]; /* addresses are vaddrs, also in hotspot */
 	uint64_t hotspot[HOTSPOT_EXPORTS];
 };
@@ -201,12 +201,12 @@ static const struct found *find_in(struct generated *g, const struct module *mod
 		g->found = more;
 		g->n_found = n;
 	}
-	if (!g->found[module->id].sought) {
+	if (!g->found[module->id].searched) {
 		uw_object_lists(object, g->found[module->id].lists);
 		if (is_libjvm(module))
 			uw_object_exports(object, hotspot_exports, HOTSPOT_EXPORTS,
 					  g->found[module->id].hotspot);
-		g->found[module->id].sought = true;
+		g->found[module->id].searched = true;
 	}
 	return &g->found[module->id];
 }
@@ -414,15 +414,15 @@ int generated_names(struct generated *g, uint32_t pid, struct event *out)
 {
 	struct watch *w = g->watches[pid & (WATCHES - 1)];
 	uint64_t began = now_ns();
-	int told;
+	int err;
 
 	/* If many processes with large maps end one after the other, not all maps are read. */
 	if (!w || w->pid != pid || began < g->last_ns)
 		return 0;
-	told = names_of(g, w, out);
+	err = names_of(g, w, out);
 	g->last_ns = now_ns();
 	g->last_ns += REST * (g->last_ns - began > READ_NS ? g->last_ns - began : 0);
-	return told;
+	return err;
 }
 
 int generated_all_names(struct generated *g, size_t *at, struct event *out)

@@ -17,8 +17,8 @@
 #define HEAPS_MAX    8
 #define SEGMENTS_MAX (4u << 20)
 #define BLOBS_MAX    16384u
-#define KEPT_MAX     (4u << 20) /* bytes of cached names and frames */
-#define KEPT_SPARE   65536u
+#define CACHED_MAX   (4u << 20) /* bytes of cached names and frames */
+#define CACHED_SPARE 65536u
 #define SYMBOL_MAX   200
 #define CODE_MAX     (128u << 10) /* bytes of a method searched for the ends of its frame */
 #define FRAME_MAX    (1 << 16)	  /* words */
@@ -32,7 +32,7 @@ struct blob {
 	uint64_t method;
 	uint32_t size, id;
 	uint64_t start, end;		    /* of its code; equal: unusable */
-	uint32_t name, frames, frames_size; /* name and frames: offsets in kept; bytes */
+	uint32_t name, frames, frames_size; /* name and frames: offsets in cached; bytes */
 	uint32_t turn;			    /* the reading in which the blob was last seen */
 };
 
@@ -44,8 +44,8 @@ struct hotspot {
 	struct blob *blobs;
 	size_t n_blobs, room_blobs;
 	struct hash_index by_block;
-	uint8_t *kept; /* names and frames; offset 0 is not used */
-	size_t n_kept, kept_room;
+	uint8_t *cached; /* names and frames; offset 0 is not used */
+	size_t n_cached, cached_room;
 	uint8_t *segments; /* segment maps of all heaps, as read last */
 	size_t segments_room;
 	uint64_t mark; /* checksum of the segment maps that were last read completely */
@@ -67,7 +67,7 @@ int hotspot_new(const uint64_t exports[HOTSPOT_EXPORTS], struct hotspot **out)
 		return -ENOMEM;
 	}
 	memcpy(h->exports, exports, sizeof(h->exports));
-	h->n_kept = 1;
+	h->n_cached = 1;
 	*out = h;
 	return 0;
 }
@@ -79,7 +79,7 @@ void hotspot_free(struct hotspot *h)
 	free(h->blobs);
 	hash_fini(&h->by_block);
 	free(h->memory.pages);
-	free(h->kept);
+	free(h->cached);
 	free(h->segments);
 	free(h);
 }
@@ -97,11 +97,11 @@ bool hotspot_is_of(const struct hotspot *h, const uint64_t exports[HOTSPOT_EXPOR
 static bool keep(struct hotspot *h, const void *bytes, size_t size, uint32_t *at)
 {
 	*at = 0;
-	if (UW_ARRAY_RESERVE(h->kept, h->n_kept + size, h->kept_room, KEPT_MAX))
+	if (UW_ARRAY_RESERVE(h->cached, h->n_cached + size, h->cached_room, CACHED_MAX))
 		return false;
-	memcpy(h->kept + h->n_kept, bytes, size);
-	*at = (uint32_t)h->n_kept;
-	h->n_kept += size;
+	memcpy(h->cached + h->n_cached, bytes, size);
+	*at = (uint32_t)h->n_cached;
+	h->n_cached += size;
 	return true;
 }
 
@@ -114,7 +114,7 @@ static void forget_gone(struct hotspot *h)
 {
 	size_t live = 0, bytes = 0;
 
-	if (h->n_kept < KEPT_MAX - KEPT_SPARE && h->n_blobs < BLOBS_MAX)
+	if (h->n_cached < CACHED_MAX - CACHED_SPARE && h->n_blobs < BLOBS_MAX)
 		return;
 	for (size_t i = 0; i < h->n_blobs; i++) {
 		const struct blob *b = &h->blobs[i];
@@ -124,13 +124,13 @@ static void forget_gone(struct hotspot *h)
 		live++;
 		bytes += b->frames_size;
 		if (b->name)
-			bytes += strlen((const char *)h->kept + b->name) + 1;
+			bytes += strlen((const char *)h->cached + b->name) + 1;
 	}
-	if (live > BLOBS_MAX / 4 * 3 || bytes > KEPT_MAX / 4 * 3)
+	if (live > BLOBS_MAX / 4 * 3 || bytes > CACHED_MAX / 4 * 3)
 		return;
 	hash_clear(&h->by_block);
 	h->n_blobs = 0;
-	h->n_kept = 1;
+	h->n_cached = 1;
 }
 
 /* Return the index of the blob in a block, or HASH_NONE. */
@@ -435,8 +435,8 @@ static int make(struct hotspot *h, bool names, struct uw_dynamic **out)
 		codes[n++] = (struct uw_dynamic_code){
 			.start = b->start,
 			.end = b->end,
-			.name = b->name ? (const char *)h->kept + b->name : "",
-			.frames = b->frames ? h->kept + b->frames : NULL,
+			.name = b->name ? (const char *)h->cached + b->name : "",
+			.frames = b->frames ? h->cached + b->frames : NULL,
 			.frames_size = b->frames_size,
 		};
 	}

@@ -76,7 +76,7 @@ static struct uw_view view_of(bool pin, int fd)
 static int open_file(bool pin, struct known *k, struct uw_object **out)
 {
 	struct uw_view view = view_of(pin, k->fd);
-	uint64_t off = k->told_elf_off & ~(ARCHIVE_PAGE - 1), least;
+	uint64_t off = k->reported_elf_off & ~(ARCHIVE_PAGE - 1), least;
 	int err = uw_object_open_viewed(k->fd, 0, &view, out);
 
 	k->elf_off = 0;
@@ -152,7 +152,7 @@ static int open_strange_file(struct modules *modules, struct known *k, struct uw
 
 	if (!o)
 		return -ENOMEM;
-	o->k.told_elf_off = k->told_elf_off;
+	o->k.reported_elf_off = k->reported_elf_off;
 	o->k.fd = dup(k->fd);
 	err = errand_run(&errand, patience(modules, began));
 	spent = now_ns() - began;

@@ -22,10 +22,10 @@ static pthread_mutex_t generated_lock = PTHREAD_MUTEX_INITIALIZER;
  */
 static size_t place_for(const struct known *k, const struct uw_dynamic *dynamic)
 {
-	for (size_t i = 0; i < GENERATED_KEPT && uw_dynamic_is_names(dynamic); i++)
+	for (size_t i = 0; i < GENERATED_MAX && uw_dynamic_is_names(dynamic); i++)
 		if (k->generated[i] && uw_dynamic_is_names(k->generated[i]))
 			return i;
-	return GENERATED_KEPT - 1;
+	return GENERATED_MAX - 1;
 }
 
 /* Put the newest registration first: module_generated_name takes the first that has a name. */
@@ -58,7 +58,7 @@ char *module_generated_name(const struct module *module, uint64_t addr, uint64_t
 	char *name = NULL;
 
 	(void)pthread_mutex_lock(&generated_lock);
-	for (size_t i = 0; i < GENERATED_KEPT && k->generated[i] && !name; i++) {
+	for (size_t i = 0; i < GENERATED_MAX && k->generated[i] && !name; i++) {
 		if (uw_dynamic_proc(k->generated[i], addr, &proc))
 			continue;
 		if (proc.name)

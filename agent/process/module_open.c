@@ -33,22 +33,23 @@ struct opener_file modules_file_to_open(const struct known *k)
  * Ask the source for its stored copy of the file. With fd NULL, only read the copy's build-id into
  * k->expected.
  */
-static int ask_kept(const struct modules *modules, struct known *k, int *fd)
+static int ask_embedded(const struct modules *modules, struct known *k, int *fd)
 {
 	const struct source_info *info = modules->info;
 
-	return !info->kept_file ? -ENOENT
-				: info->kept_file(info->kept_file_ctx, k->major, k->minor, k->inode,
-						  k->raw_path, &k->expected, fd);
+	return !info->embedded_file
+		       ? -ENOENT
+		       : info->embedded_file(info->embedded_file_ctx, k->major, k->minor, k->inode,
+					     k->raw_path, &k->expected, fd);
 }
 
 /* Open the source's stored copy of the file. The source is asked only once. */
-static int open_kept(struct modules *modules, struct known *k)
+static int open_embedded(struct modules *modules, struct known *k)
 {
-	if (k->asked_kept)
+	if (k->asked_embedded)
 		return -ENOENT;
-	k->asked_kept = true;
-	return ask_kept(modules, k, &k->fd);
+	k->asked_embedded = true;
+	return ask_embedded(modules, k, &k->fd);
 }
 
 int modules_open_next(struct modules *modules, struct known *k)
@@ -71,12 +72,12 @@ int modules_open_next(struct modules *modules, struct known *k)
 	 * If neither the event nor the stored copy has a build-id, nothing proves that the file of
 	 * this name is the one that ran: prefer the stored copy.
 	 */
-	if (!k->expected.size && !ask_kept(modules, k, NULL) && !k->expected.size &&
-	    !open_kept(modules, k))
+	if (!k->expected.size && !ask_embedded(modules, k, NULL) && !k->expected.size &&
+	    !open_embedded(modules, k))
 		return 0;
 	file = modules_file_to_open(k);
 	err = opener_open(modules->opener, &file, &k->next_candidate, &k->fd);
-	return err && !open_kept(modules, k) ? 0 : err;
+	return err && !open_embedded(modules, k) ? 0 : err;
 }
 
 /* Return the state of a module whose file failed to open with err. */
@@ -148,7 +149,7 @@ static void report_origin(struct modules *modules, const struct known *k)
 	const struct source_info *info = modules->info;
 	bool foreign = k->module.state == MODULE_FOREIGN;
 
-	if (modules->said_origin || k->module.kind != MODULE_FILE || k->told.size ||
+	if (modules->said_origin || k->module.kind != MODULE_FILE || k->reported.size ||
 	    strcmp(info->kind, "perf.data") != 0 || (!foreign && info->host[0]))
 		return;
 	modules->said_origin = true;
@@ -167,22 +168,22 @@ static void report_origin(struct modules *modules, const struct known *k)
 /* Warn that a module cannot be used, and say why. */
 static void report(const struct known *k)
 {
-	char told[2 * UW_BUILD_ID_MAX + 1];
+	char reported[2 * UW_BUILD_ID_MAX + 1];
 
 	if (k->module.state == MODULE_USABLE)
 		return;
-	(void)textbuf_build_id(&k->told, told);
+	(void)textbuf_build_id(&k->reported, reported);
 	switch (k->module.state) {
 	case MODULE_REPLACED:
 		log_warning("%s: replaced since it was mapped%s%s; not used", k->module.path,
-			    told[0] ? ", no file has build-id " : "", told);
+			    reported[0] ? ", no file has build-id " : "", reported);
 		break;
 	case MODULE_MISSING:
 		log_warning("%s: %s%s%s", k->module.path,
 			    k->module.kind == MODULE_VDSO
 				    ? "of another kernel, and not in the recording"
 				    : module_state_sentence(k->module.state),
-			    told[0] ? ", build-id " : "", told);
+			    reported[0] ? ", build-id " : "", reported);
 		break;
 	case MODULE_UNREADABLE:
 	case MODULE_DAMAGED:
@@ -197,7 +198,7 @@ static void report(const struct known *k)
 			    : k->module.error == -EFBIG	 ? "nearly all of it is a hole"
 			    : k->module.error == -EAGAIN ? "a program has a lease on it"
 							 : strerror(-k->module.error),
-			    told[0] ? ", build-id " : "", told);
+			    reported[0] ? ", build-id " : "", reported);
 		break;
 	case MODULE_FOREIGN:
 	case MODULE_USABLE:
@@ -222,10 +223,11 @@ static int open_own_vdso(struct modules *modules, struct known *k, struct uw_obj
 
 	if (err)
 		return err;
-	if (!k->told.size && !modules->info->same_boot && !modules->info->same_kernel)
+	if (!k->reported.size && !modules->info->same_boot && !modules->info->same_kernel)
 		return -ENOENT;
 	err = uw_object_open_image(image, size, &object);
-	if (!err && k->told.size && !uw_build_id_equal(uw_object_build_id(object), &k->told)) {
+	if (!err && k->reported.size &&
+	    !uw_build_id_equal(uw_object_build_id(object), &k->reported)) {
 		uw_object_put(object);
 		err = -ENOENT;
 	}
@@ -255,9 +257,10 @@ static int open_from_memory(struct modules *modules, struct known *k, struct uw_
 	err = info->image(info->image_ctx, k->pid, k->start, &image, &size);
 	if (err)
 		return err;
-	k->elf_off = k->told_elf_off;
+	k->elf_off = k->reported_elf_off;
 	err = uw_object_open_image_at(image, size, k->elf_off, out);
-	if (!err && k->told.size && !uw_build_id_equal(uw_object_build_id(*out), &k->told)) {
+	if (!err && k->reported.size &&
+	    !uw_build_id_equal(uw_object_build_id(*out), &k->reported)) {
 		uw_object_put(*out);
 		err = -ESTALE;
 	}
@@ -278,9 +281,9 @@ static int open_gone(struct modules *modules, struct known *k, struct uw_object 
 {
 	int err = -ENOENT;
 
-	if (modules->store && !modules->keeper && k->module.kind == MODULE_FILE && k->told.size &&
-	    !k->told_elf_off)
-		err = store_find_gone(modules->store, &k->told, out);
+	if (modules->store && !modules->keeper && k->module.kind == MODULE_FILE &&
+	    k->reported.size && !k->reported_elf_off)
+		err = store_find_gone(modules->store, &k->reported, out);
 	if (err == -EPERM)
 		log_warning("%s: gone; the store has a table for its build-id, of a file that "
 			    "another user could write, and does not use it",

@@ -27,7 +27,7 @@ static void known_free(struct known *k)
 	if (!k)
 		return;
 	uw_object_put(k->module.object);
-	for (size_t i = 0; i < GENERATED_KEPT; i++)
+	for (size_t i = 0; i < GENERATED_MAX; i++)
 		uw_dynamic_put(k->generated[i]);
 	free(k->module.path);
 	free(k->raw_path);
@@ -136,7 +136,7 @@ static uint64_t code_size(const struct uw_object *object)
 /* A table costs about as much as one parse for each BYTES_A_READ bytes of code. */
 void modules_compile(struct modules *modules)
 {
-	size_t kept = 0;
+	size_t left = 0;
 
 	for (size_t i = 0; i < modules->n_waiting; i++) {
 		struct known *k = modules->known[modules->waiting[i]];
@@ -144,13 +144,13 @@ void modules_compile(struct modules *modules)
 
 		if (uw_object_parsed(k->module.object) <
 		    code_size(k->module.object) / BYTES_A_READ) {
-			modules->waiting[kept++] = k->module.id;
+			modules->waiting[left++] = k->module.id;
 			continue;
 		}
 		file_of(k, &file);
 		(void)keeper_add(modules->keeper, k->module.object, &file);
 	}
-	modules->n_waiting = kept;
+	modules->n_waiting = left;
 }
 
 void modules_want(const struct modules *modules)
@@ -269,8 +269,8 @@ static bool same_identity(const struct known *k, enum module_kind kind,
 	return k->module.kind == kind && k->inode == m->inode && k->view == view &&
 	       (k->inode_generation == m->inode_generation || !k->inode_generation ||
 		!m->inode_generation) &&
-	       k->major == m->major && k->minor == m->minor && k->told_elf_off == m->elf_off &&
-	       uw_build_id_equal(&k->told, &m->build_id) && !strcmp(k->raw_path, m->path);
+	       k->major == m->major && k->minor == m->minor && k->reported_elf_off == m->elf_off &&
+	       uw_build_id_equal(&k->reported, &m->build_id) && !strcmp(k->raw_path, m->path);
 }
 
 /*
@@ -380,8 +380,8 @@ struct module *modules_get(struct modules *modules, uint32_t pid,
 	k->minor = m.minor;
 	k->inode = m.inode;
 	k->inode_generation = m.inode_generation;
-	k->told = k->expected = k->module.build_id = m.build_id;
-	k->told_elf_off = k->elf_off = m.elf_off;
+	k->reported = k->expected = k->module.build_id = m.build_id;
+	k->reported_elf_off = k->elf_off = m.elf_off;
 	k->view = view;
 	k->module.pid = kind == MODULE_JIT ? pid : 0;
 	k->main_program = mapping->main_program;

@@ -13,14 +13,14 @@
  * How many registrations of generated code are stored for a process. A process can generate code
  * for hours, so names from older registrations are lost.
  */
-#define GENERATED_KEPT 8
+#define GENERATED_MAX 8
 
 struct known { /* a module as the catalogue stores it */
 	struct module module;
 	char *raw_path; /* as the process saw it, byte for byte; owned */
 	uint32_t major, minor;
 	uint64_t inode, inode_generation;
-	struct uw_build_id told; /* by the source, with the mapping */
+	struct uw_build_id reported; /* by the source, with the mapping */
 	/* the same, or else the build-id of the copy that the source stored */
 	struct uw_build_id expected;
 	/* The process and mapping in which the file was seen first, for the opener. */
@@ -30,10 +30,10 @@ struct known { /* a module as the catalogue stores it */
 	bool own_debug;		 /* its debug file is from that view: not valid for other views */
 	uint64_t start, end;
 	bool deleted, main_program;
-	uint64_t told_elf_off;
+	uint64_t reported_elf_off;
 	uint64_t elf_off; /* as reported, then as found; bytes */
 
-	bool asked_source, asked_kept;
+	bool asked_source, asked_embedded;
 	unsigned int next_candidate;
 	int fd;		/* -1: not open */
 	int open_error; /* error of the attempt that pinned the file */
@@ -43,7 +43,7 @@ struct known { /* a module as the catalogue stores it */
 	bool stored; /* its table came from the store */
 	bool said_fault, no_elf;
 	char *jitdump; /* path reported by the process of generated code; owned; NULL: none */
-	struct uw_dynamic *generated[GENERATED_KEPT]; /* latest first; NULL after the last */
+	struct uw_dynamic *generated[GENERATED_MAX]; /* latest first; NULL after the last */
 };
 
 struct modules {

@@ -227,11 +227,12 @@ static void remove_all(struct processes *p, uint32_t pid)
 /* Return the sanitised name from the string pool. NULL when out of memory. */
 static const char *keep_comm(struct processes *p, const char *comm)
 {
-	char *clean = sym_sanitize(comm, strnlen(comm, 64), 64);
-	const char *kept = clean ? strings_keep(&p->comms, clean, strlen(clean)) : NULL;
+	char *sanitized = sym_sanitize(comm, strnlen(comm, 64), 64);
+	const char *stored =
+		sanitized ? strings_keep(&p->comms, sanitized, strlen(sanitized)) : NULL;
 
-	free(clean);
-	return kept;
+	free(sanitized);
+	return stored;
 }
 
 static int new_space(struct processes *p, struct uw_space **out)

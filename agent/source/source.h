@@ -81,9 +81,9 @@ struct source_info {
 	 * If fd is NULL, only the build-id is returned. Return -ENOENT if the source has no copy.
 	 * The function is NULL if the source has no copies at all.
 	 */
-	int (*kept_file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode,
-			 const char *path, struct uw_build_id *build_id, int *fd);
-	void *kept_file_ctx;
+	int (*embedded_file)(void *ctx, uint32_t major, uint32_t minor, uint64_t inode,
+			     const char *path, struct uw_build_id *build_id, int *fd);
+	void *embedded_file_ctx;
 	/* Kernel symbols that are part of the input, sorted by addr; NULL: none. */
 	const struct source_kernel_symbol *kernel_symbols;
 	size_t n_kernel_symbols;

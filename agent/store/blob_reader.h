@@ -31,7 +31,7 @@ struct blob_place {
 struct blob_reader {
 	sqlite3 *db;	       /* NULL: nothing can be read (-EIO) */
 	pthread_mutex_t *lock; /* of db and of this struct; NULL: one thread uses them */
-	bool brief; /* close each handle after each read, not only in blob_reader_rest() */
+	bool close_early; /* close each handle after each read, not only in blob_reader_rest() */
 	/* Called for a blob that turned out to be damaged, without the lock. NULL: nothing. */
 	void (*damaged)(void *ctx, const struct blob_place *place);
 	void *ctx;
@@ -106,7 +106,7 @@ static inline int blob_read(void *ctx, uint64_t off, void *out, size_t size)
 	err = blob_open(r);
 	if (!err)
 		err = db_errno(sqlite3_blob_read(r->open, out, (int)size, (int)off));
-	if (r->reader->brief)
+	if (r->reader->close_early)
 		blob_close(r);
 	blob_unlock(r->reader);
 	return err;
@@ -160,7 +160,7 @@ static inline int blob_begin(struct blob_reader *reader, const struct blob_place
 			r->next->link = &r->next;
 		reader->first = r;
 	}
-	if (reader->brief)
+	if (reader->close_early)
 		blob_close(r);
 	blob_unlock(reader);
 	if (err) {

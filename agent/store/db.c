@@ -66,7 +66,7 @@ int db_path(const char *given, char **out)
 }
 
 /* Create the directories that lead to path, accessible for this user alone. */
-static void make_folders(const char *path)
+static void make_directories(const char *path)
 {
 	char *copy = strdup(path);
 
@@ -363,7 +363,7 @@ static int make_file(const char *path)
 {
 	int fd;
 
-	make_folders(path);
+	make_directories(path);
 	/*
 	 * The file did not exist. If there is a symbolic link now, another user may have made it:
 	 * O_NOFOLLOW.

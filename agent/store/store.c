@@ -74,9 +74,9 @@ void store_close(struct store *s)
 		  " evicted, %" PRIu64 " failures; call-frame information parsed %" PRIu64
 		  " times; symbols of %" PRIu64 " files found, %" PRIu64
 		  " stored; lines of %" PRIu64 " files found, %" PRIu64 " stored",
-		  s->path, c->found, c->missing, c->built, c->kept, c->damaged, c->evicted,
-		  c->failed, c->parsed, c->symbols_found, c->symbols_kept, c->lines_found,
-		  c->lines_kept);
+		  s->path, c->found, c->missing, c->built, c->stored, c->damaged, c->evicted,
+		  c->failed, c->parsed, c->symbols_found, c->symbols_stored, c->lines_found,
+		  c->lines_stored);
 	if (c->failed > 1)
 		log_warning("%s: %" PRIu64 " operations failed", s->path, c->failed);
 	pthread_mutex_destroy(&s->lock);

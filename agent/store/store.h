@@ -163,8 +163,8 @@ struct store_counters {
 	uint64_t found;	  /* objects whose table was in the store */
 	uint64_t missing; /* objects whose table was not */
 	uint64_t built;	  /* tables compiled in this run */
-	uint64_t kept;	  /* tables inserted */
-	uint64_t symbols_found, symbols_kept, lines_found, lines_kept;
+	uint64_t stored;  /* tables inserted */
+	uint64_t symbols_found, symbols_stored, lines_found, lines_stored;
 	uint64_t damaged;     /* damaged blobs, which were dropped */
 	uint64_t evicted;     /* objects and symbol tables deleted to stay within the budget */
 	uint64_t failed;      /* writes and reads that failed */
@@ -176,7 +176,7 @@ void store_counters(struct store *store, struct store_counters *out);
 /*
  * Insert what another store exported: a table and, or NULL, the procedures' ranges. -EBADMSG:
  * damaged. -ENOTSUP: of another version. -EROFS and other codes: the store cannot be written.
- * *kept: the table was not there before. From here on no function accepts NULL for the store.
+ * *stored: the table was not there before. From here on no function accepts NULL for the store.
  */
 struct store_blobs {
 	const void *rules, *procs;
@@ -184,7 +184,7 @@ struct store_blobs {
 	const char *path;	 /* where the table came from; only for display */
 	const uint8_t *identity; /* SHA-256 of the inputs, as the exporting store had it */
 };
-int store_import(struct store *store, const struct store_blobs *blobs, bool *kept);
+int store_import(struct store *store, const struct store_blobs *blobs, bool *stored);
 
 /* Return the path of the database; borrowed. */
 const char *store_path(const struct store *store);

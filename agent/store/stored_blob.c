@@ -45,7 +45,7 @@ void reading_init(struct store *s)
 	pthread_mutex_init(&s->beside_lock, NULL);
 	s->blobs = (struct blob_reader){ .lock = &s->lock, .damaged = is_damaged, .ctx = s };
 	s->beside = (struct blob_reader){
-		.lock = &s->beside_lock, .brief = true, .damaged = is_damaged, .ctx = s
+		.lock = &s->beside_lock, .close_early = true, .damaged = is_damaged, .ctx = s
 	};
 }
 

@@ -90,8 +90,8 @@ static void touch_kept(const struct source_info *info)
 	uint8_t byte;
 	int fd;
 
-	for (size_t i = 0; info->kept_file && i < 2; i++)
-		if (!info->kept_file(info->kept_file_ctx, 0, 0, 0, "", &ids[i], &fd)) {
+	for (size_t i = 0; info->embedded_file && i < 2; i++)
+		if (!info->embedded_file(info->embedded_file_ctx, 0, 0, 0, "", &ids[i], &fd)) {
 			sink += pread(fd, &byte, 1, 0) == 1 ? byte : 0;
 			(void)close(fd);
 		}

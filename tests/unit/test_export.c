@@ -609,7 +609,7 @@ static void check_hostile(const char *name)
 
 static void test_no_name_breaks_a_line(void)
 {
-	static char all[3 * 255 + 1], lang[3 * CLEAN_MAX];
+	static char all[3 * 255 + 1], lang[3 * SANITIZED_MAX];
 	struct pprof_file *f;
 	size_t n = 0;
 
@@ -634,16 +634,17 @@ static void test_clean_text(void)
 {
 	char out[8];
 
-	CHECK(clean_text("a\tb", "", ' ', out, sizeof(out)) == 3 && !strcmp(out, "a b"), "tab");
-	CHECK(clean_text("a;b", ";", ':', out, sizeof(out)) == 3 && !strcmp(out, "a:b"), "also");
-	CHECK(clean_text(NULL, "", ' ', out, sizeof(out)) == 0 && !*out, "nothing");
-	CHECK(clean_text("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4", "", ' ', out, sizeof(out)) == 6,
+	CHECK(sanitize_text("a\tb", "", ' ', out, sizeof(out)) == 3 && !strcmp(out, "a b"), "tab");
+	CHECK(sanitize_text("a;b", ";", ':', out, sizeof(out)) == 3 && !strcmp(out, "a:b"), "also");
+	CHECK(sanitize_text(NULL, "", ' ', out, sizeof(out)) == 0 && !*out, "nothing");
+	CHECK(sanitize_text("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4", "", ' ', out, sizeof(out)) == 6,
 	      "cut whole");
-	CHECK(clean_text("\xff", "", ' ', out, sizeof(out)) == 3 && !strcmp(out, "\xef\xbf\xbd"),
+	CHECK(sanitize_text("\xff", "", ' ', out, sizeof(out)) == 3 && !strcmp(out, "\xef\xbf\xbd"),
 	      "U+FFFD");
-	CHECK(clean_text("\xc2\x9b", "", '?', out, sizeof(out)) == 1 && *out == '?', "C1 control");
-	CHECK(clean_text("\xd8\x9c", "", '?', out, sizeof(out)) == 1 && *out == '?', "U+061C");
-	CHECK(clean_text("abcdefgh", "", ' ', out, 1) == 0 && !*out, "room for nothing");
+	CHECK(sanitize_text("\xc2\x9b", "", '?', out, sizeof(out)) == 1 && *out == '?',
+	      "C1 control");
+	CHECK(sanitize_text("\xd8\x9c", "", '?', out, sizeof(out)) == 1 && *out == '?', "U+061C");
+	CHECK(sanitize_text("abcdefgh", "", ' ', out, 1) == 0 && !*out, "room for nothing");
 }
 
 static void test_full_disk_is_told(void)

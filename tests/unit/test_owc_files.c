@@ -72,10 +72,10 @@ static int ask(struct source *source, const struct owc_file *file, const struct 
 	struct uw_build_id build_id = *id;
 	int err;
 
-	if (!source->info.kept_file)
+	if (!source->info.embedded_file)
 		return -ENOENT;
-	err = source->info.kept_file(source->info.kept_file_ctx, file->major, file->minor,
-				     file->inode, file->path, &build_id, fd);
+	err = source->info.embedded_file(source->info.embedded_file_ctx, file->major, file->minor,
+					 file->inode, file->path, &build_id, fd);
 	if (!err && file != &nameless)
 		CHECK(uw_build_id_equal(&build_id, &whole.build_id), "its build-id");
 	return err;

@@ -86,7 +86,8 @@ static void test_what_was_kept_is_found(void)
 	CHECK(store_keep(store, first, &file) == 0, "kept");
 	CHECK(store_keep(store, first, &file) == 0, "once more");
 	store_counters(store, &c);
-	CHECK(c.missing == 1 && c.built == 1 && c.kept == 1 && !c.failed, "compiled and kept once");
+	CHECK(c.missing == 1 && c.built == 1 && c.stored == 1 && !c.failed,
+	      "compiled and kept once");
 	store_close(store);
 
 	second = open_program(program, &file);
@@ -165,7 +166,7 @@ static void test_damage_is_dropped_and_rebuilt(void)
 		CHECK(c.damaged == 1 && c.missing == 1 && !c.failed, damages[i]);
 		CHECK(store_keep(store, o, &file) == 0 && same_table(good, o), damages[i]);
 		store_counters(store, &c);
-		CHECK(c.kept == 1, damages[i]);
+		CHECK(c.stored == 1, damages[i]);
 		store_close(store);
 		uw_object_put(o);
 	}
@@ -202,7 +203,7 @@ static void test_other_builders_are_left_alone(void)
 		      store_keep(store, o, &file) == 0,
 	      "not for us");
 	store_counters(store, &c);
-	CHECK(!c.damaged && c.kept == 1, "both are there");
+	CHECK(!c.damaged && c.stored == 1, "both are there");
 	store_close(store);
 	uw_object_put(o);
 }
@@ -444,10 +445,10 @@ static void test_a_thread_keeps_them(void)
 	do {
 		(void)usleep(1000);
 		store_counters(store, &c);
-	} while (!c.failed && c.kept + c.found < 2);
+	} while (!c.failed && c.stored + c.found < 2);
 	CHECK(uw_object_compiled(o, &size) != NULL, "compiled");
 	keeper_free(keeper);
-	CHECK(c.kept == 1 && c.found == 1, "kept, then found");
+	CHECK(c.stored == 1 && c.found == 1, "kept, then found");
 	store_close(store);
 	uw_object_put(o);
 	/* Without a store it compiles just the same. */

@@ -22,14 +22,14 @@
 
 void cache_say(const char *format, ...)
 {
-	char line[4096], clean[3 * sizeof(line)];
+	char line[4096], sanitized[3 * sizeof(line)];
 	va_list args;
 
 	va_start(args, format);
 	(void)vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	(void)clean_text(line, "", '?', clean, sizeof(clean));
-	(void)puts(clean);
+	(void)sanitize_text(line, "", '?', sanitized, sizeof(sanitized));
+	(void)puts(sanitized);
 }
 
 /* ---- the store, its objects ------------------------------------------------------- */
@@ -100,7 +100,7 @@ int cache_object(sqlite3 *db, const char *key, int64_t *object)
 	int err = access(key, R_OK) ? -ENOENT : object_of_file(db, key, object);
 
 	if (err)
-		err = kept_find_text(db, key, object);
+		err = stored_find_text(db, key, object);
 	if (err == -ENOENT)
 		log_error("%s: the store has no such object; offwind cache prefetch adds it", key);
 	else if (err)
@@ -212,17 +212,17 @@ static int rows(const struct cache_options *o, const char *key)
 /* ---- show -------------------------------------------------------------------------- */
 
 /*
- * Load the table of the object that key names; the caller releases it with kept_put. Return 0, or
+ * Load the table of the object that key names; the caller releases it with stored_put. Return 0, or
  * a negative code after reporting it.
  */
-static int load(sqlite3 *db, const char *key, struct kept **out)
+static int load(sqlite3 *db, const char *key, struct stored **out)
 {
 	int64_t object;
 	int err = cache_object(db, key, &object);
 
 	if (err)
 		return err;
-	err = kept_load(db, object, out);
+	err = stored_load(db, object, out);
 	if (!err && !(*out)->rules)
 		err = -ENODATA;
 	if (err == -ENODATA)
@@ -239,9 +239,9 @@ static int load(sqlite3 *db, const char *key, struct kept **out)
  * Read and check the whole table, which counts need. Return 0, or a negative code after reporting
  * it.
  */
-static int whole(struct kept *kept, const char *key)
+static int whole(struct stored *stored, const char *key)
 {
-	int err = kept_whole(kept);
+	int err = stored_whole(stored);
 
 	if (err)
 		log_error("%s: its table is damaged; offwind cache verify --repair deletes it",
@@ -253,7 +253,7 @@ static int whole(struct kept *kept, const char *key)
  * Print what the store knows about the object's file and its use. ELF e_machine 62 is x86-64, 183
  * is aarch64.
  */
-static void show_object(sqlite3 *db, const struct kept *kept)
+static void show_object(sqlite3 *db, const struct stored *stored)
 {
 	sqlite3_stmt *s = NULL;
 
@@ -264,7 +264,7 @@ static void show_object(sqlite3 *db, const struct kept *kept)
 			       " iif(owner < 0, 'an unknown user', 'user ' || owner)"
 			       " FROM objects WHERE id = ?1",
 			       -1, &s, NULL) == SQLITE_OK &&
-	    !sqlite3_bind_int64(s, 1, kept->object) && sqlite3_step(s) == SQLITE_ROW) {
+	    !sqlite3_bind_int64(s, 1, stored->object) && sqlite3_step(s) == SQLITE_ROW) {
 		cache_say("path          %s", (const char *)sqlite3_column_text(s, 0));
 		cache_say("build-id      %s", (const char *)sqlite3_column_text(s, 1));
 		(void)printf("machine       %s\n", sqlite3_column_int(s, 2) == 62    ? "x86_64"
@@ -291,12 +291,12 @@ struct tally {
  * Count the rows by where the CFA comes from, and those that need an expression or a separate
  * record. Rows that cannot be read are not counted.
  */
-static void count_rows(struct kept *kept, struct tally *t)
+static void count_rows(struct stored *stored, struct tally *t)
 {
 	struct uw_row_info row;
 
-	for (size_t i = 0; i < uw_rows_count(kept->rows); i++) {
-		if (uw_rows_at(kept->rows, i, &row))
+	for (size_t i = 0; i < uw_rows_count(stored->rows); i++) {
+		if (uw_rows_at(stored->rows, i, &row))
 			continue;
 		t->none += row.none;
 		if (row.none)
@@ -316,47 +316,47 @@ static void count_rows(struct kept *kept, struct tally *t)
 }
 
 /* Return how many bytes of code belong to functions with unwind information. */
-static uint64_t covered(const struct kept *kept)
+static uint64_t covered(const struct stored *stored)
 {
 	uint64_t start, end, sum = 0;
 
-	for (size_t i = 0; i < uw_rows_procs(kept->rows); i++)
-		if (!uw_rows_proc(kept->rows, i, &start, &end))
+	for (size_t i = 0; i < uw_rows_procs(stored->rows); i++)
+		if (!uw_rows_proc(stored->rows, i, &start, &end))
 			sum += end - start;
 	return sum;
 }
 
 /* Print the sizes, segments, numbers of rows and the coverage of the table. */
-static void show_table(struct kept *kept)
+static void show_table(struct stored *stored)
 {
-	const struct table_header *h = kept->rules;
+	const struct table_header *h = stored->rules;
 	const struct table_seg *seg =
 		(const struct table_seg *)(const void *)((const char *)h + h->seg);
 	struct tally t = { 0 };
-	uint64_t code = 0, with = covered(kept);
+	uint64_t code = 0, with = covered(stored);
 
-	count_rows(kept, &t);
+	count_rows(stored, &t);
 	(void)printf("table         %zu bytes, layout %u, builder %u; functions %zu bytes\n",
-		     kept->rules_size, h->blob.version, h->builder, kept->procs_size);
+		     stored->rules_size, h->blob.version, h->builder, stored->procs_size);
 	for (uint32_t i = 0; i < h->n_segs; i++) {
 		(void)printf(
 			"segment       file %#" PRIx64 ", vaddr %#" PRIx64 ", size %#" PRIx64 "\n",
 			(uint64_t)seg[i].file_off, (uint64_t)seg[i].vaddr, (uint64_t)seg[i].size);
 		code += seg[i].size;
 	}
-	if (kept->procs)
-		(void)printf("functions     %zu\n", uw_rows_procs(kept->rows));
+	if (stored->procs)
+		(void)printf("functions     %zu\n", uw_rows_procs(stored->rows));
 	else
 		(void)printf("functions     not stored: some overlap\n");
 	(void)printf("rows          %u (%.2f bytes each), %u different rules\n", h->n_rows,
-		     h->n_rows ? (double)kept->rules_size / h->n_rows : 0.0, h->n_rules);
+		     h->n_rows ? (double)stored->rules_size / h->n_rows : 0.0, h->n_rules);
 	(void)printf("CFA from      sp %" PRIu64 ", fp %" PRIu64 ", another register %" PRIu64
 		     ", an expression %" PRIu64 "\n",
 		     t.sp, t.fp, t.other, t.expression);
 	(void)printf("rows that     need an expression %" PRIu64 ", a record of their own %" PRIu64
 		     ", are signal frames %" PRIu64 ", have no rule %" PRIu64 "\n",
 		     t.n_expressions, t.slow, t.signal, t.none);
-	if (kept->procs && code)
+	if (stored->procs && code)
 		(void)printf("coverage      %.2f %% of %" PRIu64 " executable bytes\n",
 			     100.0 * (double)with / (double)code, code);
 }
@@ -367,16 +367,16 @@ static void show_table(struct kept *kept)
  */
 static int show(const struct cache_options *o, const char *key)
 {
-	struct kept *kept = NULL;
+	struct stored *stored = NULL;
 	int rc = CMD_FAILED;
 	sqlite3 *db;
 	char *sql;
 
 	if (cache_open(o, &db))
 		return CMD_FAILED;
-	if (!load(db, key, &kept) && !whole(kept, key)) {
-		show_object(db, kept);
-		show_table(kept);
+	if (!load(db, key, &stored) && !whole(stored, key)) {
+		show_object(db, stored);
+		show_table(stored);
 		sql = sqlite3_mprintf(
 			"SELECT printf('%%x', start) AS \"gap from\", printf('%%x', \"end\") AS "
 			"\"to\","
@@ -385,13 +385,13 @@ static int show(const struct cache_options *o, const char *key)
 			"SELECT function AS \"needs an expression\", count(*) AS rows,"
 			" min(expression) AS \"the first\" FROM unwind_rows(%lld)"
 			" WHERE expression IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20",
-			kept->object, kept->object);
+			stored->object, stored->object);
 		(void)printf("\nexecutable code without unwind information (16 bytes and more; the"
 			     " 20 largest)\n");
 		rc = sql ? print(db, sql, o) : CMD_FAILED;
 		sqlite3_free(sql);
 	}
-	kept_put(kept);
+	stored_put(stored);
 	(void)sqlite3_close(db);
 	return rc;
 }
@@ -416,9 +416,9 @@ static void as_readelf(const struct uw_row_info *row)
 }
 
 /* Print the range and, if it is stored, the name of a function. */
-static void show_function(struct kept *kept, uint64_t start, uint64_t end)
+static void show_function(struct stored *stored, uint64_t start, uint64_t end)
 {
-	const struct sym_table *symbols = kept_symbols(kept);
+	const struct sym_table *symbols = stored_symbols(stored);
 	struct sym_symbol symbol;
 	char *name = NULL;
 
@@ -433,7 +433,7 @@ static void show_function(struct kept *kept, uint64_t start, uint64_t end)
  * Print the row at an ELF address given in hexadecimal. Return CMD_DONE, CMD_PARTLY if there is no
  * sound row, or CMD_USAGE after reporting that text is no address.
  */
-static int look_up(struct kept *kept, const char *text)
+static int look_up(struct stored *stored, const char *text)
 {
 	struct uw_row_info row;
 	uint64_t pc, start, end;
@@ -448,13 +448,13 @@ static int look_up(struct kept *kept, const char *text)
 		return CMD_USAGE;
 	}
 	(void)printf("%#" PRIx64 ": ", pc);
-	err = uw_rows_find(kept->rows, pc, &i);
-	if (!uw_rows_function(kept->rows, pc, &start, &end))
-		show_function(kept, start, end);
-	else if (kept->procs)
+	err = uw_rows_find(stored->rows, pc, &i);
+	if (!uw_rows_function(stored->rows, pc, &start, &end))
+		show_function(stored, start, end);
+	else if (stored->procs)
 		(void)printf("no function, ");
 	if (!err)
-		err = uw_rows_at(kept->rows, i, &row);
+		err = uw_rows_at(stored->rows, i, &row);
 	if (err || row.none) {
 		(void)printf(!err || err == -ENOENT ? "no row\n" : "its row is damaged\n");
 		return CMD_PARTLY;
@@ -467,21 +467,21 @@ static int look_up(struct kept *kept, const char *text)
 /* The lookup subcommand: print the rows at the addresses in pcs. */
 static int lookup(const struct cache_options *o, const char *key, char **pcs, int n)
 {
-	struct kept *kept = NULL;
+	struct stored *stored = NULL;
 	int rc = CMD_FAILED;
 	sqlite3 *db;
 
 	if (cache_open(o, &db))
 		return CMD_FAILED;
-	if (!load(db, key, &kept)) {
+	if (!load(db, key, &stored)) {
 		rc = CMD_DONE;
 		for (int i = 0; i < n && rc != CMD_USAGE; i++) {
-			int one = look_up(kept, pcs[i]);
+			int one = look_up(stored, pcs[i]);
 
 			rc = one ? one : rc;
 		}
 	}
-	kept_put(kept);
+	stored_put(stored);
 	(void)sqlite3_close(db);
 	return rc;
 }

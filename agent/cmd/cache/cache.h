@@ -42,8 +42,8 @@ void cache_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cache_open(const struct cache_options *options, sqlite3 **out);
 /*
  * Look up the object that key names. If key is the path of a readable file, look it up by the
- * file's contents first; then as kept_find_text does. Return 0, or a negative code after reporting
- * it: -ENOENT if the store has no such object.
+ * file's contents first; then as stored_find_text does. Return 0, or a negative code after
+ * reporting it: -ENOENT if the store has no such object.
  */
 int cache_object(sqlite3 *db, const char *key, int64_t *object);
 /*

@@ -28,8 +28,8 @@ struct side {
 	const char *name;
 	struct uw_object *object;
 	void *procs; /* of object; owned */
-	struct kept *kept;
-	struct uw_rows *rows; /* of object, if own_rows; else of kept */
+	struct stored *stored;
+	struct uw_rows *rows; /* of object, if own_rows; else of stored */
 	bool own_rows;
 	struct sym_table *symbols;
 	struct function *functions; /* sorted by name; owned */
@@ -70,7 +70,7 @@ static int open_file(struct side *side)
  * Load the side from the store. The functions' names are read from the object's file, if that
  * still has the same build-id. Return 0, or a negative code after reporting it.
  */
-static int open_kept(struct side *side, const struct cache_options *o)
+static int open_stored(struct side *side, const struct cache_options *o)
 {
 	sqlite3_stmt *s = NULL;
 	struct uw_object *file = NULL;
@@ -82,18 +82,18 @@ static int open_kept(struct side *side, const struct cache_options *o)
 		return err;
 	err = cache_object(db, side->name, &id);
 	if (!err) {
-		err = kept_load(db, id, &side->kept);
-		if (!err && (!side->kept->rules || !side->kept->procs))
+		err = stored_load(db, id, &side->stored);
+		if (!err && (!side->stored->rules || !side->stored->procs))
 			err = -ENOENT;
 		if (!err)
-			err = kept_whole(side->kept);
+			err = stored_whole(side->stored);
 		if (!err)
-			kept_rest(side->kept);
+			stored_rest(side->stored);
 		if (err)
 			log_error("%s: has no table that can be compared", side->name);
 	}
 	if (!err) {
-		side->rows = side->kept->rows;
+		side->rows = side->stored->rows;
 		err = -ENOENT;
 		if (sqlite3_prepare_v2(db, "SELECT path, build_id FROM objects WHERE id = ?1", -1,
 				       &s, NULL) == SQLITE_OK &&
@@ -171,7 +171,7 @@ static void sum_code(struct side *side)
 {
 	size_t size;
 	const struct table_header *h =
-		side->kept ? side->kept->rules : uw_object_compiled(side->object, &size);
+		side->stored ? side->stored->rules : uw_object_compiled(side->object, &size);
 	const struct table_seg *seg =
 		(const struct table_seg *)(const void *)((const char *)h + h->seg);
 
@@ -195,7 +195,7 @@ static int open_side(struct side *side, const struct cache_options *o)
 				  : err == -ENOENT ? "has no unwind information"
 						   : strerror(-err));
 	} else {
-		err = open_kept(side, o);
+		err = open_stored(side, o);
 	}
 	if (!err)
 		err = list_functions(side);
@@ -208,7 +208,7 @@ static void close_side(struct side *side)
 {
 	if (side->own_rows)
 		uw_rows_free(side->rows);
-	kept_put(side->kept);
+	stored_put(side->stored);
 	free(side->procs);
 	sym_table_free(side->symbols);
 	uw_object_put(side->object);

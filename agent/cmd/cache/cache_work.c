@@ -44,7 +44,7 @@ struct prefetch {
 	struct store *store;
 	struct found *files;
 	size_t n, room;
-	atomic_size_t next, done, kept, there, failed, refused, useless;
+	atomic_size_t next, done, stored, there, failed, refused, useless;
 };
 
 /*
@@ -200,7 +200,7 @@ static void prefetch_one(struct prefetch *p, struct found *f)
 		p->there++;
 	} else if (!err) {
 		err = store_keep(p->store, object, &file);
-		p->kept += !err;
+		p->stored += !err;
 	}
 	uw_object_put(object);
 	if (fd >= 0)
@@ -257,7 +257,7 @@ int cache_prefetch(const struct cache_options *o, char **paths, int n)
 		(void)pthread_join(threads[--begun], NULL);
 	log_progress_done();
 	log_info("%zu files: %zu stored, %zu already there, %zu failed, %zu in quarantine", p.n,
-		 (size_t)p.kept, (size_t)p.there, (size_t)p.failed, (size_t)p.refused);
+		 (size_t)p.stored, (size_t)p.there, (size_t)p.failed, (size_t)p.refused);
 	if (p.useless)
 		log_info("%zu were skipped: 32-bit, relocatable, or for another machine",
 			 (size_t)p.useless);
@@ -332,7 +332,7 @@ int cache_export(const struct cache_options *o, const char *key)
 {
 	struct output out = { .fd = -1 };
 	struct export_trailer trailer;
-	struct kept *kept = NULL;
+	struct stored *stored = NULL;
 	int64_t object;
 	sqlite3 *db;
 	int err;
@@ -341,11 +341,11 @@ int cache_export(const struct cache_options *o, const char *key)
 		return CMD_FAILED;
 	err = cache_object(db, key, &object);
 	if (!err) {
-		err = kept_load(db, object, &kept);
-		if (!err && !kept->rules)
+		err = stored_load(db, object, &stored);
+		if (!err && !stored->rules)
 			err = -ENOENT;
 		if (!err)
-			err = kept_whole(kept);
+			err = stored_whole(stored);
 		if (!err)
 			err = trailer_of(db, object, &trailer);
 		if (err)
@@ -354,9 +354,9 @@ int cache_export(const struct cache_options *o, const char *key)
 	if (!err)
 		err = output_open(&out, o->output);
 	if (!err) {
-		err = io_write(out.fd, kept->rules, kept->rules_size);
-		if (!err && kept->procs)
-			err = io_write(out.fd, kept->procs, kept->procs_size);
+		err = io_write(out.fd, stored->rules, stored->rules_size);
+		if (!err && stored->procs)
+			err = io_write(out.fd, stored->procs, stored->procs_size);
 		if (!err)
 			err = io_write(out.fd, &trailer, sizeof(trailer));
 		if (err)
@@ -365,7 +365,7 @@ int cache_export(const struct cache_options *o, const char *key)
 			err = output_commit(&out);
 	}
 	output_abort(&out);
-	kept_put(kept);
+	stored_put(stored);
 	(void)sqlite3_close(db);
 	return err ? CMD_FAILED : CMD_DONE;
 }
@@ -419,7 +419,7 @@ static int import_one(struct store *store, const char *path)
 	struct table_header h;
 	char *bytes = NULL, *procs = NULL;
 	size_t size = 0;
-	bool kept = false;
+	bool stored = false;
 	int err = read_whole(path, &bytes, &size);
 
 	if (!err && size < sizeof(h) + sizeof(trailer))
@@ -450,7 +450,7 @@ static int import_one(struct store *store, const char *path)
 		err = procs ? 0 : -ENOMEM;
 	}
 	if (!err)
-		err = store_import(store, &blobs, &kept);
+		err = store_import(store, &blobs, &stored);
 	free(procs);
 	free(bytes);
 	if (err)
@@ -459,7 +459,7 @@ static int import_one(struct store *store, const char *path)
 			  : err == -ENOTSUP ? "is a table of another version"
 					    : strerror(-err));
 	else
-		log_info("%s: %s", path, kept ? "imported" : "is already in the store");
+		log_info("%s: %s", path, stored ? "imported" : "is already in the store");
 	return err;
 }
 

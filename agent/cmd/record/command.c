@@ -103,13 +103,13 @@ bool command_ended(struct command *c, bool keep_code)
 char *command_find(const char *name)
 {
 	const char *path = getenv("PATH");
-	char *copy, *rest, *folder, *found = NULL;
+	char *copy, *rest, *directory, *found = NULL;
 
 	if (strchr(name, '/'))
 		return strdup(name);
 	rest = copy = strdup(path ? path : "/bin:/usr/bin");
-	while (copy && !found && (folder = strsep(&rest, ":"))) {
-		if (asprintf(&found, "%s/%s", *folder ? folder : ".", name) < 0) {
+	while (copy && !found && (directory = strsep(&rest, ":"))) {
+		if (asprintf(&found, "%s/%s", *directory ? directory : ".", name) < 0) {
 			found = NULL;
 			break;
 		}

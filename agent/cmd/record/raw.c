@@ -174,7 +174,7 @@ static int by_address(const void *a, const void *b)
 static int add_kernel_symbols(struct raw *raw, struct opener *opener)
 {
 	const struct module kernel = { .kind = MODULE_KERNEL, .path = (char[]){ "[kernel]" } };
-	size_t n_seen, n = 0, kept = 0;
+	size_t n_seen, n = 0, left = 0;
 	const uint64_t *seen = owc_writer_kernel_lookups(raw->writer, &n_seen);
 	struct source_kernel_symbol *symbols = calloc(n_seen + 1, sizeof(*symbols));
 	struct names *names = NULL;
@@ -197,12 +197,12 @@ static int add_kernel_symbols(struct raw *raw, struct opener *opener)
 	if (!err && n) {
 		qsort(symbols, n, sizeof(*symbols), by_address);
 		for (size_t i = 1; i < n; i++) {
-			if (symbols[i].addr != symbols[kept].addr)
-				symbols[++kept] = symbols[i];
-			else if (symbols[i].size > symbols[kept].size)
-				symbols[kept].size = symbols[i].size;
+			if (symbols[i].addr != symbols[left].addr)
+				symbols[++left] = symbols[i];
+			else if (symbols[i].size > symbols[left].size)
+				symbols[left].size = symbols[i].size;
 		}
-		err = owc_writer_kernel_symbols(raw->writer, symbols, kept + 1);
+		err = owc_writer_kernel_symbols(raw->writer, symbols, left + 1);
 	}
 	names_free(names);
 	free(symbols);

@@ -239,14 +239,14 @@ static bool write_file(struct modules *modules, const struct module *module, boo
 					     .ctx = writing,
 					     .most = whole ? WHOLE_FILE_MAX : FILE_MAX,
 					     .whole = whole };
-	struct owc_file kept;
+	struct owc_file stored;
 	struct stat st;
 	bool failed;
 
 	if (now_ns() > writing->until_ns || fstat(module_fd(module), &st))
 		return false;
-	describe(module, (uint64_t)st.st_size, &kept);
-	writing->err = owc_writer_file_begin(writing->writer, &kept);
+	describe(module, (uint64_t)st.st_size, &stored);
+	writing->err = owc_writer_file_begin(writing->writer, &stored);
 	if (writing->err)
 		return false;
 	failed = sym_extract(module_fd(module), module_elf_off(module), &extract) != 0;
@@ -257,8 +257,8 @@ static bool write_file(struct modules *modules, const struct module *module, boo
 
 		if (other == module || module_canonical(other) != module)
 			continue;
-		describe(other, (uint64_t)st.st_size, &kept);
-		writing->err = owc_writer_file_again(writing->writer, &kept);
+		describe(other, (uint64_t)st.st_size, &stored);
+		writing->err = owc_writer_file_again(writing->writer, &stored);
 	}
 	return !failed;
 }
@@ -269,7 +269,7 @@ int raw_files_write(const struct raw_files *files, struct modules *modules, bool
 	struct writing writing = { .writer = writer,
 				   .until_ns =
 					   now_ns() + (whole ? WHOLE_TIME_MAX_NS : TIME_MAX_NS) };
-	size_t n_modules = modules_count(modules), n = 0, n_kept = 0, n_sampled = 0;
+	size_t n_modules = modules_count(modules), n = 0, n_stored = 0, n_sampled = 0;
 	uint64_t *weights = weights_of(files, modules);
 	struct choice *choices = calloc(n_modules + 1, sizeof(*choices));
 
@@ -289,13 +289,13 @@ int raw_files_write(const struct raw_files *files, struct modules *modules, bool
 	if (n)
 		qsort(choices, n, sizeof(*choices), by_need);
 	for (size_t i = 0; !writing.err && i < n; i++) {
-		bool kept = write_file(modules, choices[i].module, whole, &writing);
+		bool stored = write_file(modules, choices[i].module, whole, &writing);
 
-		n_kept += kept;
-		n_sampled += !kept && choices[i].weight > 1;
+		n_stored += stored;
+		n_sampled += !stored && choices[i].weight > 1;
 	}
 	log_debug("stored %s %zu of %zu files, %" PRIu64 " bytes",
-		  whole ? "all of" : "the parts that walking and naming need of", n_kept, n,
+		  whole ? "all of" : "the parts that walking and naming need of", n_stored, n,
 		  writing.n_bytes);
 	if (!writing.err && n_sampled)
 		log_info("%zu of %zu files are not stored in the capture file: %s", n_sampled, n,

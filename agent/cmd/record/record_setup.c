@@ -170,7 +170,7 @@ static int open_pipeline(struct recorder *r)
 		writing.opener = pipeline_opener(r->pipeline);
 		writing.store = r->store;
 		if (o->rotate_ns)
-			writing.folder = o->path;
+			writing.directory = o->path;
 		else
 			writing.path = o->path;
 		err = writer_new(&writing, &r->writer);

@@ -6,8 +6,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import vm from "node:vm";
 
-const [folder, modules, partsFile, licencesFile] = process.argv.slice(2);
-const own = name => readFileSync(join(folder, name), "utf8");
+const [directory, modules, partsFile, licencesFile] = process.argv.slice(2);
+const own = name => readFileSync(join(directory, name), "utf8");
 
 // The libraries, each after those that it needs.  d3-flame-graph also depends on d3-transition, with
 // d3-timer, d3-ease and d3-dispatch; they are left out, because page.js replaces transitions.
@@ -35,7 +35,7 @@ const libraries = [
 });
 
 const fail = text => {
-	console.error(`${folder}: ${text}`);
+	console.error(`${directory}: ${text}`);
 	process.exit(1);
 };
 
@@ -101,7 +101,7 @@ const literal = text =>
 			line.replace(/[^ -~]|["\\?]/g, c => `\\${c.charCodeAt(0).toString(8).padStart(3, "0")}`))
 		.map(line => `"${line}"`)
 		.join("\n\t");
-writeFileSync(partsFile, `/* Made by agent/export/page/build.mjs: the page before its title, before its profile, and its end. */
+writeFileSync(partsFile, `/* Written by agent/export/page/build.mjs: the page before its title, before its profile, and its end. */
 static const char page_start[] =\n\t${literal(parts[0])};
 static const char page_middle[] =\n\t${literal(parts[1])};
 static const char page_end[] =\n\t${literal(parts[2])};

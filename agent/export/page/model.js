@@ -156,7 +156,7 @@ const Model = (() => {
 			groups.push({ node: i, name: P.strings[P.frames[down.frame[i] * 5]] });
 
 	// Return an array by node of down: 1 if samples that end in the node are shown; null: all are shown.
-	function kept(group, filters) {
+	function selected(group, filters) {
 		if (!group && !filters.length)
 			return null;
 		const keep = new Uint8Array(n).fill(1);
@@ -309,6 +309,6 @@ const Model = (() => {
 		return shortNames.get(s);
 	};
 
-	return { P, KIND, INLINED, diff, groups, kept, matching, view, functions, kindOfFrame, nameOfFrame, shortOfFrame,
+	return { P, KIND, INLINED, diff, groups, selected, matching, view, functions, kindOfFrame, nameOfFrame, shortOfFrame,
 		moduleOfFrame: f => P.strings[P.frames[f * 5 + 1]] };
 })();

@@ -22,7 +22,7 @@
 	// Compute the view from what the user chose.
 	function look() {
 		type = P.types[chosen.type];
-		keep = Model.kept(chosen.group, chosen.filters);
+		keep = Model.selected(chosen.group, chosen.filters);
 		({ parent, end, depth, frame, size: n, now, base, nowTotal, baseTotal, guessed, anyGuessed, cut } = Model.view(type, chosen.callers, keep));
 	}
 	look();
@@ -467,7 +467,7 @@
 		searched();
 	}
 	// Compute and draw everything again after the user chose what is shown.
-	function lookAnew(at = 0) {
+	function refresh(at = 0) {
 		look();
 		if (diff) {
 			compareBy($("scale").value);
@@ -483,7 +483,7 @@
 	function filter(without) {
 		chosen.filters.push({ term: $("search").value, without });
 		$("search").value = "";
-		lookAnew();
+		refresh();
 		for (const id of ["only", "without"])
 			$(id).disabled = true;
 	}
@@ -497,7 +497,7 @@
 			element.textContent = `${one.without ? "without" : "only"} ${one.term} ✕`;
 			element.addEventListener("click", () => {
 				chosen.filters.splice(k, 1);
-				lookAnew();
+				refresh();
 			});
 			return element;
 		}));
@@ -514,12 +514,12 @@
 	offer("type", P.types.map(one => one.type), 2);
 	$("type").addEventListener("change", () => {
 		chosen.type = +$("type").value;
-		lookAnew(zoomed);
+		refresh(zoomed);
 	});
 	offer("group", ["all", ...Model.groups.map(one => one.name)], 3);
 	$("group").addEventListener("change", () => {
 		chosen.group = Model.groups[$("group").value - 1] || null;
-		lookAnew();
+		refresh();
 	});
 	function pressed(id, on) {
 		$(id).setAttribute("aria-pressed", on);
@@ -527,7 +527,7 @@
 	$("callers").addEventListener("click", () => {
 		chosen.callers = !chosen.callers;
 		pressed("callers", chosen.callers);
-		lookAnew();
+		refresh();
 	});
 	$("search").addEventListener("input", searched);
 	$("reset").addEventListener("click", () => zoom(0));
@@ -715,7 +715,7 @@
 		$("group").value = chosen.group ? Model.groups.indexOf(chosen.group) + 1 : 0;
 		pressed("callers", chosen.callers);
 		pressed("table", chosen.table);
-		lookAnew(+q.get("zoom") || 0);
+		refresh(+q.get("zoom") || 0);
 		for (const id of ["only", "without"])
 			$(id).disabled = found === null;
 	}

@@ -108,13 +108,14 @@ static int add_node(struct builder *b, uint32_t parent, uint32_t frame, uint32_t
 /* Go to the child of *at that is not a function but has this name; add it if it is new. */
 static int enter_named(struct builder *b, uint32_t *at, const char *name, enum flame_kind kind)
 {
-	const char *kept = strings_keep(&b->texts, name, strlen(name));
+	const char *stored = strings_keep(&b->texts, name, strlen(name));
 
 	uint32_t frame = HASH_NONE;
 
-	if (kept)
-		frame = frame_id(b, &(struct flame_frame){
-					    .name = kept, .module = "", .file = "", .kind = kind });
+	if (stored)
+		frame = frame_id(b,
+				 &(struct flame_frame){
+					 .name = stored, .module = "", .file = "", .kind = kind });
 	return frame == HASH_NONE ? -ENOMEM : add_node(b, *at, frame, at);
 }
 

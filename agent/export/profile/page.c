@@ -63,21 +63,21 @@ static void put_string(struct page *p, const char *text)
 }
 
 /* Write a JSON string of text that may contain anything. */
-static void put_clean(struct page *p, const char *text)
+static void put_sanitized(struct page *p, const char *text)
 {
-	char clean[CLEAN_MAX];
+	char sanitized[SANITIZED_MAX];
 
-	(void)clean_text(text, "", '?', clean, sizeof(clean));
-	put_string(p, clean);
+	(void)sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
+	put_string(p, sanitized);
 }
 
 /* Write text as HTML, escaped. */
 static void put_title(struct page *p, const char *text)
 {
-	char clean[CLEAN_MAX];
+	char sanitized[SANITIZED_MAX];
 
-	(void)clean_text(text, "", '?', clean, sizeof(clean));
-	for (const char *c = clean; *c; c++)
+	(void)sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
+	for (const char *c = sanitized; *c; c++)
 		if (strchr("<>&\"'", *c))
 			(void)fprintf(p->out, "&#%d;", *c);
 		else
@@ -312,9 +312,9 @@ static int put_profile(struct page *p, const struct flame_page *page)
 		n_stacks += any;
 	}
 	put(p, "{\"title\":");
-	put_clean(p, page->title);
+	put_sanitized(p, page->title);
 	put(p, ",\n\"against\":");
-	put_clean(p, page->against);
+	put_sanitized(p, page->against);
 	put(p, ",\n\"diff\":");
 	put(p, f->diff ? "true" : "false");
 	put(p, ",\"stacks\":");

@@ -22,10 +22,10 @@ int64_t stacks_sum(int64_t a, int64_t b)
 
 const char *stacks_text(struct stacks *s, const char *text)
 {
-	char clean[CLEAN_MAX];
-	size_t n = clean_text(text, "", '?', clean, sizeof(clean));
+	char sanitized[SANITIZED_MAX];
+	size_t n = sanitize_text(text, "", '?', sanitized, sizeof(sanitized));
 
-	return strings_keep(&s->texts, clean, n);
+	return strings_keep(&s->texts, sanitized, n);
 }
 
 /* ---- modules, functions, locations, labels --------------------------------------- */
@@ -273,17 +273,17 @@ void stacks_add_time(struct stacks *s, int64_t time_ns, int64_t duration_ns, int
 
 int stacks_add_comment(struct stacks *s, const char *text)
 {
-	const char *kept = stacks_text(s, text);
+	const char *stored = stacks_text(s, text);
 
-	if (!kept)
+	if (!stored)
 		return -ENOMEM;
 	/* Compare with the first 1000 only: a foreign file may have a million comments. */
 	for (size_t i = 0; i < s->n_comments && i < 1000; i++)
-		if (s->comments[i] == kept)
+		if (s->comments[i] == stored)
 			return 0;
 	if (array_grow(s->comments, s->n_comments, s->room_comments))
 		return -ENOMEM;
-	s->comments[s->n_comments++] = kept;
+	s->comments[s->n_comments++] = stored;
 	return 0;
 }
 

@@ -3,8 +3,8 @@
  *
  * It is read from pprof files, compressed or not, that anybody may have written, or it is filled
  * with walked samples. Several files become one profile: equal functions, locations and samples are
- * merged. All texts are sanitized: UTF-8 without control characters (see clean_text). A writer must
- * still escape what has a meaning in its format, such as "<" or ";".
+ * merged. All texts are sanitized: UTF-8 without control characters (see sanitize_text). A writer
+ * must still escape what has a meaning in its format, such as "<" or ";".
  *
  *   sample ──► locations, innermost first ──► lines, the inlined call first ──► function
  *      └─► labels, values                └──► module

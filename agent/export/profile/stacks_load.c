@@ -129,7 +129,7 @@ static int load_functions(struct loading *l)
  */
 static uint32_t placed_function(struct stacks *s, uint32_t module)
 {
-	char text[CLEAN_MAX];
+	char text[SANITIZED_MAX];
 	const char *name;
 
 	export_place(&(struct name){ .module = s->modules[module].name }, text, sizeof(text));

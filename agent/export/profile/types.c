@@ -26,7 +26,7 @@ static void name_event(const struct source_info *info, size_t i, char *out, size
 
 	for (size_t j = 0; j < i; j++)
 		n_same += !strcmp(info->events[j].type, info->events[i].type);
-	(void)clean_text(info->events[i].type, "", ' ', out, size / 2);
+	(void)sanitize_text(info->events[i].type, "", ' ', out, size / 2);
 	if (n_same)
 		(void)snprintf(out + strlen(out), size / 2, "_%zu", n_same + 1);
 }

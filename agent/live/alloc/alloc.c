@@ -268,14 +268,14 @@ static bool is_chosen(const struct live_allocators *a, uint32_t pid)
 
 void live_allocators_leave(struct live_allocators *a, uint32_t pid)
 {
-	size_t kept = 0;
+	size_t left = 0;
 
 	if (!is_chosen(a, pid))
 		return;
 	for (size_t i = 0; i < a->n_watched; i++)
 		if (a->watched[i].pid != pid)
-			a->watched[kept++] = a->watched[i];
-	a->n_watched = kept;
+			a->watched[left++] = a->watched[i];
+	a->n_watched = left;
 	a->n_chosen -= !is_own(pid);
 	live_bpf_detach_allocators(a->bpf, pid);
 }

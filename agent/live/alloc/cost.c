@@ -53,7 +53,7 @@ static int watch_own(struct live_allocators *allocators)
 	return err;
 }
 
-int live_cost_measure(struct live_allocators *allocators, const struct live_cost *plain,
+int live_cost_measure(struct live_allocators *allocators, const struct live_cost *baseline,
 		      struct live_cost *more)
 {
 	struct live_cost now = { 0 };
@@ -64,7 +64,8 @@ int live_cost_measure(struct live_allocators *allocators, const struct live_cost
 	live_allocators_leave(allocators, (uint32_t)getpid());
 	if (err)
 		return err;
-	more->malloc_ns = now.malloc_ns > plain->malloc_ns ? now.malloc_ns - plain->malloc_ns : 0;
-	more->free_ns = now.free_ns > plain->free_ns ? now.free_ns - plain->free_ns : 0;
+	more->malloc_ns =
+		now.malloc_ns > baseline->malloc_ns ? now.malloc_ns - baseline->malloc_ns : 0;
+	more->free_ns = now.free_ns > baseline->free_ns ? now.free_ns - baseline->free_ns : 0;
 	return 0;
 }

@@ -13,12 +13,12 @@ struct live_allocators;
 /* Measure the time of a malloc and of a free in this process, as its allocator is now. */
 void live_cost_time(struct live_cost *cost);
 /*
- * Measure by how much a malloc and a free in this process are slower with probes than the plain
+ * Measure by how much a malloc and a free in this process are slower with probes than the baseline
  * ones, which live_cost_time measured before any probe was attached. If the probes are not in all
  * processes, this process gets some for a few milliseconds. -ENOENT: its allocator cannot be found;
  * -ENOMEM.
  */
-int live_cost_measure(struct live_allocators *allocators, const struct live_cost *plain,
+int live_cost_measure(struct live_allocators *allocators, const struct live_cost *baseline,
 		      struct live_cost *more);
 
 #endif

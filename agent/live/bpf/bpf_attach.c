@@ -323,7 +323,7 @@ static void let_go(struct live_bpf *bpf, struct live_attached *a)
 
 void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid)
 {
-	size_t kept = 0;
+	size_t left = 0;
 
 	for (size_t i = 0; i < bpf->n_attached; i++) {
 		struct live_attached *a = &bpf->attached[i];
@@ -331,22 +331,22 @@ void live_bpf_detach_allocators(struct live_bpf *bpf, uint32_t pid)
 		if (a->allocator && (!pid || a->pid == pid))
 			let_go(bpf, a);
 		else
-			bpf->attached[kept++] = *a;
+			bpf->attached[left++] = *a;
 	}
-	bpf->n_attached = kept;
+	bpf->n_attached = left;
 }
 
 void live_bpf_detach_cpu(struct live_bpf *bpf, int cpu)
 {
-	size_t kept = 0;
+	size_t left = 0;
 
 	for (size_t i = 0; i < bpf->n_attached; i++) {
 		if (bpf->attached[i].cpu == cpu)
 			(void)bpf_link__destroy(bpf->attached[i].link);
 		else
-			bpf->attached[kept++] = bpf->attached[i];
+			bpf->attached[left++] = bpf->attached[i];
 	}
-	bpf->n_attached = kept;
+	bpf->n_attached = left;
 }
 
 /* Disable the clocks by ioctl, which is enough for them, and detach all other programs. */

@@ -180,18 +180,18 @@ static int open_tracefs(void)
 static int tracepoint_id(const char *system, const char *name, uint64_t *id)
 {
 	char path[256], text[32] = "";
-	int folder, fd, err = -EINVAL;
+	int directory, fd, err = -EINVAL;
 	ssize_t n;
 
 	if (strchr(name, '/') || strchr(system, '/') || system[0] == '.' || name[0] == '.' ||
 	    (size_t)snprintf(path, sizeof(path), "%s/%s/id", system, name) >= sizeof(path))
 		return err;
-	folder = open_tracefs();
-	if (folder < 0)
-		return folder;
-	fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+	directory = open_tracefs();
+	if (directory < 0)
+		return directory;
+	fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
 	err = fd < 0 ? -errno : 0;
-	(void)close(folder);
+	(void)close(directory);
 	if (err)
 		return err;
 	n = read(fd, text, sizeof(text) - 1);

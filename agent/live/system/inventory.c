@@ -102,19 +102,19 @@ static int open_process(uint32_t pid)
  * Ask the kernel for the build-id of a mapping, and check that the mapping is still the same. For
  * this the kernel reads the file, and waits for the file system.
  */
-static void query_build_id(int fd, const struct procmap_query *told, struct uw_build_id *out)
+static void query_build_id(int fd, const struct procmap_query *reported, struct uw_build_id *out)
 {
 	struct procmap_query q = {
 		.size = sizeof(q),
 		.query_flags = QUERY_EXECUTABLE,
-		.query_addr = told->vma_start,
+		.query_addr = reported->vma_start,
 		.build_id_size = sizeof(out->bytes),
 		.build_id_addr = (uintptr_t)out->bytes,
 	};
 
 	if (!ioctl(fd, QUERY_PROCMAP, &q) && q.build_id_size <= sizeof(out->bytes) &&
-	    q.inode == told->inode && q.dev_major == told->dev_major &&
-	    q.dev_minor == told->dev_minor && q.vma_offset == told->vma_offset)
+	    q.inode == reported->inode && q.dev_major == reported->dev_major &&
+	    q.dev_minor == reported->dev_minor && q.vma_offset == reported->vma_offset)
 		out->size = (uint8_t)q.build_id_size;
 }
 

@@ -147,16 +147,16 @@ static bool has_ring(const struct live_sideband *s, int cpu)
 int live_sideband_set_cpus(struct live_sideband *s, const int *cpus, size_t n)
 {
 	struct sideband_ring *bigger;
-	size_t kept = 0;
+	size_t left = 0;
 
 	for (size_t i = 0; i < s->n_rings; i++) {
 		if (live_cpus_have(cpus, n, s->rings[i].cpu))
-			s->rings[kept++] = s->rings[i];
+			s->rings[left++] = s->rings[i];
 		else
 			close_ring(s, &s->rings[i]);
 	}
-	s->n_rings = kept;
-	bigger = reallocarray(s->rings, kept + n, sizeof(*bigger));
+	s->n_rings = left;
+	bigger = reallocarray(s->rings, left + n, sizeof(*bigger));
 	if (!bigger)
 		return -ENOMEM;
 	s->rings = bigger;

@@ -206,7 +206,7 @@ static char *column_name(sqlite3_stmt *stmt, int column)
 	char *room = NULL, *copy = NULL;
 
 	if (name)
-		name = sql_clean(name, &size, &room);
+		name = sql_sanitize(name, &size, &room);
 	if (name)
 		copy = strndup(name, size);
 	free(room);

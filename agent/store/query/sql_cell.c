@@ -49,7 +49,7 @@ static bool write_blob(struct cell *cell, sqlite3_stmt *stmt, int column, char *
  * *room receives a copy without NUL bytes and behind it the cleaned text, which can be three times
  * as long (U+FFFD has three bytes).
  */
-const char *sql_clean(const char *text, size_t *size, char **room)
+const char *sql_sanitize(const char *text, size_t *size, char **room)
 {
 	char *copy;
 
@@ -64,7 +64,7 @@ const char *sql_clean(const char *text, size_t *size, char **room)
 	for (size_t i = 0; i < *size; i++)
 		copy[i] = copy[i] ? copy[i] : '?';
 	text = copy + *size + 1;
-	*size = clean_text(copy, "", '?', copy + *size + 1, 3 * *size + 1);
+	*size = sanitize_text(copy, "", '?', copy + *size + 1, 3 * *size + 1);
 	return text;
 }
 
@@ -93,6 +93,6 @@ bool sql_read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex
 	if (!sql_read_raw(stmt, column, cell, hex))
 		return false;
 	if (cell->type == SQLITE_TEXT)
-		cell->text = sql_clean(cell->text, &cell->size, hex);
+		cell->text = sql_sanitize(cell->text, &cell->size, hex);
 	return cell->text != NULL;
 }

@@ -132,7 +132,7 @@ static char *csv_quoted(char *to, const char *text, size_t size)
  */
 static char *csv_odd(struct printer *p, char *to, const char *text, size_t size)
 {
-	text = sql_clean(text, &size, &p->room);
+	text = sql_sanitize(text, &size, &p->room);
 	if (!text)
 		return NULL;
 	if (size > CSV_BUFFER / 4) {

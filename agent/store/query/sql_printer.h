@@ -54,7 +54,7 @@ bool sql_read_cell(sqlite3_stmt *stmt, int column, struct cell *cell, char **hex
  * Return text without control characters and with valid UTF-8: text itself if it is plain, else a
  * copy in *room, which grows as needed. NULL: out of memory.
  */
-const char *sql_clean(const char *text, size_t *size, char **room);
+const char *sql_sanitize(const char *text, size_t *size, char **room);
 
 /* ---- sql_csv.c ---- */
 

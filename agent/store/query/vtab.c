@@ -58,7 +58,7 @@ struct vtab {
 	sqlite3_vtab base;
 	sqlite3 *db;
 	enum kind kind;
-	struct kept *last; /* of the last query: consecutive queries reopen nothing */
+	struct stored *last; /* of the last query: consecutive queries reopen nothing */
 };
 
 /* An address range: end is exclusive. */
@@ -69,7 +69,7 @@ struct range {
 /* A query that is running. */
 struct cursor {
 	sqlite3_vtab_cursor base;
-	struct kept *kept;
+	struct stored *stored;
 	size_t at, n;
 	uint64_t low, high; /* the range that the query asks for, both ends included */
 	struct uw_row_info row;
@@ -109,7 +109,7 @@ static int disconnect(sqlite3_vtab *base)
 {
 	struct vtab *v = (struct vtab *)base;
 
-	kept_put(v->last);
+	stored_put(v->last);
 	sqlite3_free(v);
 	return SQLITE_OK;
 }
@@ -205,9 +205,9 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 {
 	struct cursor *c = (struct cursor *)base;
 
-	if (c->kept)
-		kept_rest(c->kept);
-	kept_put(c->kept);
+	if (c->stored)
+		stored_rest(c->stored);
+	stored_put(c->stored);
 	free(c->readable);
 	free(c->gaps);
 	sqlite3_free(c);
@@ -250,7 +250,7 @@ static int gaps_within(struct cursor *c, size_t *room, uint64_t start, uint64_t 
 
 	while (at < end) {
 		uint64_t from, to;
-		int err = uw_rows_function(c->kept->rows, at, &from, &to);
+		int err = uw_rows_function(c->stored->rows, at, &from, &to);
 
 		if (err == -ENOENT && !add_gap(c, room, at, to < end ? to : end))
 			return SQLITE_NOMEM;
@@ -266,7 +266,7 @@ UW_ORDER(compare_ranges, struct range, start)
 /* Find the gaps of all the table's segments, sorted by address. */
 static int find_gaps(struct cursor *c)
 {
-	const struct table_header *h = c->kept->rules;
+	const struct table_header *h = c->stored->rules;
 	const struct table_seg *seg;
 	size_t room = 0;
 
@@ -302,14 +302,14 @@ static int settle(struct cursor *c, enum kind kind)
 
 	for (; c->at < c->n; c->at++) {
 		if (kind == ROWS) {
-			err = uw_rows_at(c->kept->rows, c->at, &c->row);
+			err = uw_rows_at(c->stored->rows, c->at, &c->row);
 			if (err)
 				return unreadable(c, err);
 			c->range = (struct range){ c->row.start, c->row.end };
 			if (c->row.none && c->range.start <= c->high)
 				continue;
 		} else if (kind == FDES) {
-			err = uw_rows_proc(c->kept->rows, c->at, &c->range.start, &c->range.end);
+			err = uw_rows_proc(c->stored->rows, c->at, &c->range.start, &c->range.end);
 			if (err)
 				return unreadable(c, err);
 		} else {
@@ -328,14 +328,15 @@ static int first_behind(const struct cursor *c, enum kind kind, uint64_t addr, s
 	int err;
 
 	if (kind == FDES)
-		return uw_rows_procs_before(c->kept->rows, addr, first);
+		return uw_rows_procs_before(c->stored->rows, addr, first);
 	if (kind == ROWS) {
-		err = uw_rows_find(c->kept->rows, addr, first);
+		err = uw_rows_find(c->stored->rows, addr, first);
 		if (err != -ENOENT)
 			return err;
 		/* addr lies before the first row or behind the last one. */
-		*first = !c->n || addr < ((const struct table_header *)c->kept->rules)->base ? 0
-											     : c->n;
+		*first = !c->n || addr < ((const struct table_header *)c->stored->rules)->base
+				 ? 0
+				 : c->n;
 		return 0;
 	}
 	*first = UW_COUNT_WHILE(i, c->n, c->gaps[i].end <= addr);
@@ -383,7 +384,7 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, in
 		named = true;
 		if (sqlite3_value_type(argv[i]) == SQLITE_NULL)
 			return SQLITE_OK;
-		err = kept_find(v->db, argv[i], &object);
+		err = stored_find(v->db, argv[i], &object);
 		if (err == -ENOENT)
 			return fail(c, SQLITE_ERROR, "the store has no object '%s'",
 				    (const char *)sqlite3_value_text(argv[i]));
@@ -393,20 +394,20 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *letters, in
 	if (!named)
 		return fail(c, SQLITE_ERROR, "%s",
 			    "an object is missing: its build-id or path is the first argument");
-	err = kept_load(v->db, object, &v->last);
+	err = stored_load(v->db, object, &v->last);
 	if (err == -ENOENT || err == -ENOTSUP)
 		return SQLITE_OK;
 	if (err)
 		return unreadable(c, err);
 	v->last->refs++;
-	kept_put(c->kept);
-	c->kept = v->last;
+	stored_put(c->stored);
+	c->stored = v->last;
 	c->function = (struct range){ 0, 0 };
 	rc = v->kind == GAPS ? find_gaps(c) : SQLITE_OK;
 	if (rc != SQLITE_OK)
 		return rc;
-	c->n = v->kind == ROWS	 ? uw_rows_count(c->kept->rows)
-	       : v->kind == FDES ? uw_rows_procs(c->kept->rows)
+	c->n = v->kind == ROWS	 ? uw_rows_count(c->stored->rows)
+	       : v->kind == FDES ? uw_rows_procs(c->stored->rows)
 				 : c->n_gaps;
 	for (int i = 0; i < argc; i++) {
 		if (letters[i] != 'o')
@@ -457,7 +458,7 @@ static void result_text(sqlite3_context *ctx, const char *text)
 static void name_function(struct cursor *c, uint64_t start)
 {
 	static const char digits[] = "0123456789abcdef";
-	const struct sym_table *symbols = kept_symbols(c->kept);
+	const struct sym_table *symbols = stored_symbols(c->stored);
 	char *p = c->number + sizeof(c->number);
 	struct sym_symbol symbol;
 
@@ -483,7 +484,7 @@ static void result_function(sqlite3_context *ctx, struct cursor *c, uint64_t add
 	uint64_t start, end;
 
 	if (addr < c->function.start || addr >= c->function.end) {
-		if (uw_rows_function(c->kept->rows, addr, &start, &end))
+		if (uw_rows_function(c->stored->rows, addr, &start, &end))
 			return;
 		c->function = (struct range){ start, end };
 		name_function(c, start);
@@ -525,11 +526,11 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
 	case ROW_EXPRESSION:
 		return result_text(ctx, row->expressions);
 	case ROW_OBJECT:
-		return sqlite3_result_int64(ctx, c->kept->object);
+		return sqlite3_result_int64(ctx, c->stored->object);
 	case ROW_WORDS:
 		return result_text(ctx, row->words);
 	case ROW_BYTES_READ:
-		return sqlite3_result_int64(ctx, (sqlite3_int64)uw_rows_read(c->kept->rows));
+		return sqlite3_result_int64(ctx, (sqlite3_int64)uw_rows_read(c->stored->rows));
 	}
 }
 
@@ -538,7 +539,7 @@ static void row_column(struct cursor *c, sqlite3_context *ctx, int column)
  */
 static bool fde_rows(struct cursor *c, size_t *first, size_t *last)
 {
-	struct uw_rows *rows = c->kept->rows;
+	struct uw_rows *rows = c->stored->rows;
 
 	if (uw_rows_find(rows, c->range.start, first))
 		return false;
@@ -564,7 +565,7 @@ static void fde_column(struct cursor *c, sqlite3_context *ctx, int column)
 	case FDE_SLOW:
 		if (fde_rows(c, &first, &last))
 			for (size_t i = first; i <= last; i++)
-				slow += !uw_rows_at(c->kept->rows, i, &row) && row.slow;
+				slow += !uw_rows_at(c->stored->rows, i, &row) && row.slow;
 		return sqlite3_result_int64(ctx, (sqlite3_int64)slow);
 	}
 }
@@ -594,7 +595,7 @@ static int column_of(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int column
 	else if (kind == ROWS)
 		row_column(c, ctx, column);
 	else if (column == object_column[kind])
-		sqlite3_result_int64(ctx, c->kept->object);
+		sqlite3_result_int64(ctx, c->stored->object);
 	else if (kind == FDES)
 		fde_column(c, ctx, column);
 	else

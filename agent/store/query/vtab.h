@@ -7,8 +7,8 @@
  *   unwind_fdes(OBJECT[, PC])  start, "end", size, function, n_rows, n_slow
  *   unwind_gaps(OBJECT[, PC])  start, "end", size, after: code without unwind information
  *
- * A function has its name if the object's symbols are available (kept_symbols), else its address.
- * OBJECT is a key of kept_find(). Comparisons of start, "end" and PC with numbers find their rows
+ * A function has its name if the object's symbols are available (stored_symbols), else its address.
+ * OBJECT is a key of stored_find(). Comparisons of start, "end" and PC with numbers find their rows
  * through the table's own index.
  */
 #ifndef AGENT_STORE_QUERY_VTAB_H

@@ -108,8 +108,8 @@ struct part {
 	const char *column;
 	int (*take)(struct uw_object *object, void *blob, size_t size,
 		    const struct uw_identity *known);
-	int (*take_kept)(struct uw_object *object, const struct uw_kept *kept,
-			 const struct uw_identity *known);
+	int (*take_stored)(struct uw_object *object, const struct uw_kept *stored,
+			   const struct uw_identity *known);
 };
 
 static const struct part rules_part = { "rules", uw_object_take, uw_object_take_kept };
@@ -120,7 +120,7 @@ static int take_part(struct store *s, const struct part *part, struct uw_object 
 		     int64_t table, bool whole, const struct uw_identity *identity)
 {
 	const struct blob_place place = { "tables", part->column, table };
-	struct uw_kept kept;
+	struct uw_kept stored;
 	size_t size;
 	void *blob;
 	int err;
@@ -129,8 +129,8 @@ static int take_part(struct store *s, const struct part *part, struct uw_object 
 		err = reading_whole(s, &place, &blob, &size);
 		return err ? err : part->take(object, blob, size, identity);
 	}
-	err = reading_begin(s, &place, &kept);
-	return err ? err : part->take_kept(object, &kept, identity);
+	err = reading_begin(s, &place, &stored);
+	return err ? err : part->take_stored(object, &stored, identity);
 }
 
 /* Return whether err is the blob's fault, and not a failure to read it. */
@@ -308,11 +308,11 @@ static int open_gone(struct store *s, sqlite3_stmt *stmt, struct uw_object **out
 	const struct blob_place place = { "tables", "rules", table };
 	bool has_procs = sqlite3_column_int(stmt, 6);
 	struct uw_object *object = NULL;
-	struct uw_kept kept;
-	int err = reading_begin(s, &place, &kept);
+	struct uw_kept stored;
+	int err = reading_begin(s, &place, &stored);
 
 	if (!err)
-		err = uw_object_open_kept(&kept, &object);
+		err = uw_object_open_kept(&stored, &object);
 	if (!err && has_procs)
 		err = take_part(s, &procs_part, object, table, false, &identity);
 	if (is_bad(err)) {

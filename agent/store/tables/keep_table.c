@@ -83,7 +83,7 @@ static int add_table(struct store *s, int64_t object, const struct made *made)
 	err = db_step(stmt);
 	db_release(stmt);
 	if (!err)
-		s->counters.kept += (uint64_t)sqlite3_changes(s->db);
+		s->counters.stored += (uint64_t)sqlite3_changes(s->db);
 	return err;
 }
 
@@ -234,7 +234,7 @@ int store_keep_unless(struct store *s, struct uw_object *object, const struct st
  * Open the blobs, which checks all of their contents, and compare the two: nothing else shows that
  * they are sound.
  */
-int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
+int store_import(struct store *s, const struct store_blobs *blobs, bool *stored)
 {
 	const struct table_header *h = blobs->rules;
 	const struct procs_header *p = blobs->procs;
@@ -263,7 +263,7 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 	made.identity = (struct uw_identity){ .size = h->src_size, .hash = h->src_hash };
 	memcpy(made.contents.bytes, blobs->identity, IDENTITY_SIZE);
 	pthread_mutex_lock(&s->lock);
-	before = s->counters.kept;
+	before = s->counters.stored;
 	err = s->read_only ? -EROFS : session_begin(s);
 	if (!err) {
 		err = add_object(s, &build_id, h->blob.machine, &file, &made, &id);
@@ -273,7 +273,7 @@ int store_import(struct store *s, const struct store_blobs *blobs, bool *kept)
 			err = budget_evict(s, s->budget, id);
 		err = session_end(s, err);
 	}
-	*kept = s->counters.kept != before;
+	*stored = s->counters.stored != before;
 	pthread_mutex_unlock(&s->lock);
 	return err;
 }

@@ -29,10 +29,10 @@ static uint64_t key_of_lines(const struct store_file *f, const struct uw_build_i
 static int take_symbols(struct store *s, const struct blob_place *place, uint64_t key,
 			struct sym_table **out)
 {
-	struct uw_kept kept;
-	int err = reading_begin(s, place, &kept);
+	struct uw_kept stored;
+	int err = reading_begin(s, place, &stored);
 
-	return err ? err : sym_table_take_kept(&kept, key, out);
+	return err ? err : sym_table_take_kept(&stored, key, out);
 }
 
 /* Read and unpack all lines of a file. */
@@ -236,9 +236,9 @@ void symbols_keep(struct store *s, const struct wanted_symbols *w)
 	if (err)
 		(void)session_failed(s, "store symbols", err);
 	else if (w->table)
-		s->counters.symbols_kept++;
+		s->counters.symbols_stored++;
 	else
-		s->counters.lines_kept++;
+		s->counters.lines_stored++;
 	pthread_mutex_unlock(&s->lock);
 	free(blob);
 }

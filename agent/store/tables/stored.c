@@ -60,7 +60,7 @@ static int find_where(sqlite3 *db, const char *where, sqlite3_value *key, const 
 	return first_id(stmt, id);
 }
 
-int kept_find_text(sqlite3 *db, const char *key, int64_t *object)
+int stored_find_text(sqlite3 *db, const char *key, int64_t *object)
 {
 	size_t n = strlen(key);
 	int err = -ENOENT;
@@ -81,7 +81,7 @@ int kept_find_text(sqlite3 *db, const char *key, int64_t *object)
 	return err;
 }
 
-int kept_find(sqlite3 *db, sqlite3_value *key, int64_t *object)
+int stored_find(sqlite3 *db, sqlite3_value *key, int64_t *object)
 {
 	switch (sqlite3_value_type(key)) {
 	case SQLITE_INTEGER:
@@ -89,7 +89,7 @@ int kept_find(sqlite3 *db, sqlite3_value *key, int64_t *object)
 	case SQLITE_BLOB:
 		return find_where(db, "build_id = ?1", key, NULL, object);
 	case SQLITE_TEXT:
-		return kept_find_text(db, (const char *)sqlite3_value_text(key), object);
+		return stored_find_text(db, (const char *)sqlite3_value_text(key), object);
 	default:
 		return -ENOENT;
 	}
@@ -99,48 +99,48 @@ int kept_find(sqlite3 *db, sqlite3_value *key, int64_t *object)
 
 /* Open the blobs of a table row and replace *out by the new object. */
 static int load_row(sqlite3 *db, int64_t object, int64_t table, bool has_rules, bool has_procs,
-		    struct kept **out)
+		    struct stored **out)
 {
 	struct {
-		struct kept kept; /* first: kept_put() frees it */
+		struct stored stored; /* first: stored_put() frees it */
 		struct blob_reader blobs;
 	} *both = calloc(1, sizeof(*both));
 	struct uw_kept rules, procs;
-	struct kept *kept;
+	struct stored *stored;
 	int err = 0;
 
 	if (!both)
 		return -ENOMEM;
-	kept = &both->kept;
-	kept->refs = 1;
-	kept->object = object;
-	kept->table = table;
-	kept->db = both->blobs.db = db;
-	kept->blobs = &both->blobs;
+	stored = &both->stored;
+	stored->refs = 1;
+	stored->object = object;
+	stored->table = table;
+	stored->db = both->blobs.db = db;
+	stored->blobs = &both->blobs;
 	if (has_rules)
-		err = blob_begin(kept->blobs, &(struct blob_place){ "tables", "rules", table },
+		err = blob_begin(stored->blobs, &(struct blob_place){ "tables", "rules", table },
 				 &rules);
 	if (!err && has_procs) {
-		err = blob_begin(kept->blobs, &(struct blob_place){ "tables", "procs", table },
+		err = blob_begin(stored->blobs, &(struct blob_place){ "tables", "procs", table },
 				 &procs);
 		if (err && has_rules)
 			blob_end(rules.ctx);
 	}
 	if (!err)
 		err = uw_rows_open_kept(has_rules ? &rules : NULL, has_procs ? &procs : NULL,
-					&kept->rows);
+					&stored->rows);
 	if (err) {
 		free(both); /* uw_rows_open_kept released the readings */
 		return err;
 	}
-	kept->rules = uw_rows_table(kept->rows, &kept->rules_size);
-	kept->procs = uw_rows_ranges(kept->rows, &kept->procs_size);
-	kept_put(*out);
-	*out = kept;
+	stored->rules = uw_rows_table(stored->rows, &stored->rules_size);
+	stored->procs = uw_rows_ranges(stored->rows, &stored->procs_size);
+	stored_put(*out);
+	*out = stored;
 	return 0;
 }
 
-int kept_load(sqlite3 *db, int64_t object, struct kept **out)
+int stored_load(sqlite3 *db, int64_t object, struct stored **out)
 {
 	sqlite3_stmt *stmt = NULL;
 	int64_t table;
@@ -191,7 +191,7 @@ static void take_build_id(sqlite3_stmt *stmt, int column, struct uw_build_id *ou
  * Open the stored symbols of the row that stmt has stepped to. NULL: they cannot be read, or their
  * key does not match the row.
  */
-static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
+static struct sym_table *read_symbols(struct stored *stored, sqlite3_stmt *stmt)
 {
 	struct store_file f = { .known = true };
 	struct sym_table *table = NULL;
@@ -208,7 +208,7 @@ static struct sym_table *stored_symbols(struct kept *kept, sqlite3_stmt *stmt)
 	take_build_id(stmt, 7, &id);
 	f.uid = (uint64_t)sqlite3_column_int64(stmt, 8);
 	place.row = sqlite3_column_int64(stmt, 0);
-	if (blob_begin(kept->blobs, &place, &symbols) ||
+	if (blob_begin(stored->blobs, &place, &symbols) ||
 	    sym_table_take_kept(&symbols, key_of_symbols(&f, &id), &table))
 		return NULL;
 	return table;
@@ -236,21 +236,21 @@ static struct sym_table *symbols_of_file(const char *path, const struct uw_build
 }
 
 /*
- * Try each row that sql gives until one of them has symbols. stored: rows of "symbols", else of
+ * Try each row that sql gives until one of them has symbols. from_store: rows of "symbols", else of
  * "objects".
  */
-static struct sym_table *find_symbols(struct kept *kept, const char *sql, bool stored)
+static struct sym_table *find_symbols(struct stored *stored, const char *sql, bool from_store)
 {
 	sqlite3_stmt *stmt = NULL;
 	struct sym_table *table = NULL;
 	struct uw_build_id id;
 
-	if (sqlite3_prepare_v2(kept->db, sql, -1, &stmt, NULL) == SQLITE_OK) {
-		(void)sqlite3_bind_int64(stmt, 1, kept->object);
+	if (sqlite3_prepare_v2(stored->db, sql, -1, &stmt, NULL) == SQLITE_OK) {
+		(void)sqlite3_bind_int64(stmt, 1, stored->object);
 		(void)sqlite3_bind_int64(stmt, 2, SYMBOLS_READER);
 		while (!table && sqlite3_step(stmt) == SQLITE_ROW) {
-			if (stored) {
-				table = stored_symbols(kept, stmt);
+			if (from_store) {
+				table = read_symbols(stored, stmt);
 				continue;
 			}
 			take_build_id(stmt, 1, &id);
@@ -261,43 +261,43 @@ static struct sym_table *find_symbols(struct kept *kept, const char *sql, bool s
 	return table;
 }
 
-const struct sym_table *kept_symbols(struct kept *kept)
+const struct sym_table *stored_symbols(struct stored *stored)
 {
-	if (kept->named)
-		return kept->symbols;
-	kept->named = true;
+	if (stored->named)
+		return stored->symbols;
+	stored->named = true;
 	/*
 	 * Files with the same build-id have the same code; use the stored table with the most
 	 * symbols.
 	 */
-	kept->symbols = find_symbols(
-		kept,
+	stored->symbols = find_symbols(
+		stored,
 		"SELECT s.id, s.dev, s.ino, s.elf_off, s.file_size, s.mtime_ns, s.ctime_ns,"
 		" s.build_id, s.uid FROM main.symbols AS s JOIN main.objects AS o ON o.id = ?1"
 		" WHERE s.reader = ?2 AND s.build_id = o.build_id AND length(s.build_id)"
 		" ORDER BY s.n DESC",
 		true);
-	if (!kept->symbols)
-		kept->symbols = find_symbols(
-			kept, "SELECT path, build_id, ?2 FROM main.objects WHERE id = ?1", false);
-	return kept->symbols;
+	if (!stored->symbols)
+		stored->symbols = find_symbols(
+			stored, "SELECT path, build_id, ?2 FROM main.objects WHERE id = ?1", false);
+	return stored->symbols;
 }
 
-int kept_whole(struct kept *kept)
+int stored_whole(struct stored *stored)
 {
-	return uw_rows_whole(kept->rows);
+	return uw_rows_whole(stored->rows);
 }
 
-void kept_rest(struct kept *kept)
+void stored_rest(struct stored *stored)
 {
-	blob_reader_rest(kept->blobs);
+	blob_reader_rest(stored->blobs);
 }
 
-void kept_put(struct kept *kept)
+void stored_put(struct stored *stored)
 {
-	if (!kept || --kept->refs)
+	if (!stored || --stored->refs)
 		return;
-	sym_table_free(kept->symbols);
-	uw_rows_free(kept->rows);
-	free(kept);
+	sym_table_free(stored->symbols);
+	uw_rows_free(stored->rows);
+	free(stored);
 }

@@ -19,13 +19,13 @@ struct sqlite3;
 struct sqlite3_value;
 
 /* A stored object. Its table is read from the database as it is needed. */
-struct kept {
+struct stored {
 	int64_t object, table; /* ids */
 	unsigned int refs;     /* reference count, used by one thread only */
 	struct uw_rows *rows;
 	/*
 	 * schema/table_blob.h, schema/procs_blob.h; NULL: none. Only the front of each blob; all of it after
-	 * kept_whole().
+	 * stored_whole().
 	 */
 	const void *rules, *procs;
 	size_t rules_size, procs_size;
@@ -39,15 +39,15 @@ struct kept {
  * Return the object's symbols, borrowed: the stored ones, or those of the file if it still has the
  * object's build-id. NULL: there are none.
  */
-const struct sym_table *kept_symbols(struct kept *kept);
+const struct sym_table *stored_symbols(struct stored *stored);
 
 /*
  * Look up an object by key: its id (an integer), its build-id (a blob), or a text. A text is the
  * first digits of the build-id, a path, a base name, or the part of a base name before a dot or
  * dash. If several objects match, the one used last is found. -ENOENT: none matches.
  */
-int kept_find(struct sqlite3 *db, struct sqlite3_value *key, int64_t *object);
-int kept_find_text(struct sqlite3 *db, const char *key, int64_t *object);
+int stored_find(struct sqlite3 *db, struct sqlite3_value *key, int64_t *object);
+int stored_find_text(struct sqlite3 *db, const char *key, int64_t *object);
 
 /*
  * Open the object's table; its blocks are read and checked as they are needed. -ENOENT: the object
@@ -55,12 +55,12 @@ int kept_find_text(struct sqlite3 *db, const char *key, int64_t *object);
  * earlier call, which is released unless it is the same table. The table must be released before
  * the connection is closed.
  */
-int kept_load(struct sqlite3 *db, int64_t object, struct kept **out);
+int stored_load(struct sqlite3 *db, int64_t object, struct stored **out);
 /* Release a reference; NULL is accepted. */
-void kept_put(struct kept *kept);
+void stored_put(struct stored *stored);
 /* Read and check all of the table and ranges. -EBADMSG: damaged. */
-int kept_whole(struct kept *kept);
+int stored_whole(struct stored *stored);
 /* Close the blob handles until more is read: an open handle pins the database's snapshot. */
-void kept_rest(struct kept *kept);
+void stored_rest(struct stored *stored);
 
 #endif
