@@ -226,7 +226,7 @@ static __always_inline int begins(struct pt_regs *ctx, __u64 size, __u64 out, __
  * memory.
  */
 static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thread *thread,
-				     __u64 addr, struct capture_counters *count, bool plain)
+				     __u64 addr, struct capture_counters *count, bool fallback)
 {
 	struct capture_alloc alloc = { .size = thread->size, .addr = addr };
 	struct capture_live_key key = {};
@@ -259,13 +259,13 @@ static __always_inline void captured(struct pt_regs *ctx, const struct alloc_thr
 		add(&count->untracked, 1);
 		alloc.space = alloc.addr = 0;
 	}
-	if (!capture(ctx, &tick, count, plain) && alloc.addr)
+	if (!capture(ctx, &tick, count, fallback) && alloc.addr)
 		(void)bpf_map_delete_elem(&live, &key);
 	probe_ends(busy);
 }
 
 /* Handle the return of an allocator's function, with its result. */
-static __always_inline int returns(struct pt_regs *ctx, __u64 result, bool plain)
+static __always_inline int returns(struct pt_regs *ctx, __u64 result, bool fallback)
 {
 	struct capture_counters *count = counters_here();
 	struct capture_live_key key = {};
@@ -300,7 +300,7 @@ static __always_inline int returns(struct pt_regs *ctx, __u64 result, bool plain
 		if (failed)
 			add(&count->filtered_failed, 1);
 		else
-			captured(ctx, thread, addr, count, plain);
+			captured(ctx, thread, addr, count, fallback);
 	}
 	thread->sp = 0;
 	return 0;
@@ -425,7 +425,7 @@ int alloc_returns(struct pt_regs *ctx)
 }
 
 SEC("uretprobe")
-int plain_returns(struct pt_regs *ctx)
+int fallback_returns(struct pt_regs *ctx)
 {
 	return returns(ctx, ctx->rax, true);
 }

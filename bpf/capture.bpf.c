@@ -12,7 +12,7 @@
  * buffer of its own. A program on a uprobe may lose the CPU to another thread that hits the probe,
  * so the scratch buffer of the uprobes has a lock.
  *
- * Each capturing program exists twice. The plain version is for old kernels. It does without
+ * Each capturing program exists twice. The fallback version is for old kernels. It does without
  * bpf_find_vma, bpf_loop, bpf_task_pt_regs, attach cookies and task storage. Without attach cookies
  * a program serves one event of its kind, and is loaded again for each further event. The agent
  * loads the versions that the kernel accepts. A constant flag that the verifier can see would not
@@ -113,14 +113,14 @@ static __always_inline __u64 append(void *ctx, struct capture_front *front, __u8
  * record was written. Each call counts exactly one outcome, except fired, which the caller counts.
  */
 static __always_inline __u64 capture(void *ctx, const struct tick *tick,
-				     struct capture_counters *count, bool plain)
+				     struct capture_counters *count, bool fallback)
 {
-	struct task_struct *task = current_task(plain);
+	struct task_struct *task = current_task(fallback);
 	/*
 	 * Read mm before any branch. At each pointer from one kernel type to another, the verifier
 	 * searches the names of all types, which takes 0.3 ms for each path that leads here.
 	 */
-	struct mm_struct *mm = GET(plain, task, mm);
+	struct mm_struct *mm = GET(fallback, task, mm);
 	__u64 id = bpf_get_current_pid_tgid(), size, fsbase;
 	__u64 period = tick->period;
 	__u32 cpu = bpf_get_smp_processor_id(), place;
@@ -135,8 +135,8 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	}
 	if (!passes(id, task, cpu, count))
 		return 0;
-	if (tick->flags & CAPTURE_WAITS)
-		add(&count->waits, 1);
+	if (tick->flags & CAPTURE_OFF_CPU)
+		add(&count->off_cpu, 1);
 	if (tick->paced) {
 		period = paced_period(tick->event);
 		if (!period) {
@@ -158,16 +158,16 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 	 * copy of their creator's. An exiting thread has released its memory. A thread inside
 	 * execve has its new memory, but still the old registers until start_code is set.
 	 */
-	if (plain) {
+	if (fallback) {
 		name_process(task, &head->process_start_ns, &head->ns_pid);
 	} else {
 		top_get(&front->top, task, mm);
 		head->process_start_ns = front->top.process_start_ns;
 		head->ns_pid = front->top.ns_pid;
 	}
-	if (!(GET(plain, task, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
-	    GET(plain, mm, start_code)) {
-		if (!user_regs(task, &regs, plain)) {
+	if (!(GET(fallback, task, flags) & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) && mm &&
+	    GET(fallback, mm, start_code)) {
+		if (!user_regs(task, &regs, fallback)) {
 			add(&count->unreadable, 1);
 			return 0;
 		}
@@ -179,8 +179,8 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 			head->regs[16] = tick->called_ip;
 			head->regs[7] = tick->called_sp;
 		}
-		fsbase = GET(plain, task, thread.fsbase);
-		copy_stack(front, place, task, mm, fsbase, count, plain);
+		fsbase = GET(fallback, task, thread.fsbase);
+		copy_stack(front, place, task, mm, fsbase, count, fallback);
 		/*
 		 * The kernel replaced the return address on the stack to see the function return;
 		 * restore it in the copy.
@@ -188,13 +188,13 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
 		if (tick->called_ip && head->stack_len > CAPTURE_RED_ZONE + 8)
 			*(__u64 *)(bytes + CAPTURE_RED_ZONE) = tick->return_ip;
 		if (head->flags & CAPTURE_TOP_SIGNAL)
-			copy_interrupted(front, task, fsbase, plain);
+			copy_interrupted(front, task, fsbase, fallback);
 		else if (head->flags & LEFT_GOROUTINE)
 			copy_left(front, fsbase);
 	} else {
 		__builtin_memset(head->regs, 0, sizeof(head->regs));
 	}
-	if (!plain)
+	if (!fallback)
 		top_put(&front->top, task);
 
 	size = append(ctx, front, bytes, tick);
@@ -217,7 +217,7 @@ static __always_inline __u64 capture(void *ctx, const struct tick *tick,
  * Handle a perf event: a clock, a counter or a software event. event is its number, which is the
  * attach cookie.
  */
-static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 event, bool plain)
+static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 event, bool fallback)
 {
 	struct capture_counters *count = counters_here();
 	const struct tick tick = { .event = event,
@@ -229,7 +229,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, __u32 even
 	if (!count)
 		return 0;
 	add(&count->fired, 1);
-	(void)capture(ctx, &tick, count, plain);
+	(void)capture(ctx, &tick, count, fallback);
 	return 0;
 }
 
@@ -240,9 +240,9 @@ int capture_sample(struct bpf_perf_event_data *ctx)
 }
 
 SEC("perf_event")
-int plain_sample(struct bpf_perf_event_data *ctx)
+int fallback_sample(struct bpf_perf_event_data *ctx)
 {
-	return on_sample(ctx, plain_event, true);
+	return on_sample(ctx, fallback_event, true);
 }
 
 /*
@@ -270,7 +270,7 @@ static __always_inline bool due(struct tick *tick, struct capture_counters *coun
 }
 
 /* Handle an occurrence of a tracepoint. */
-static __always_inline int on_tracepoint(void *ctx, __u32 event, bool plain)
+static __always_inline int on_tracepoint(void *ctx, __u32 event, bool fallback)
 {
 	struct capture_counters *count = counters_here();
 	struct tick tick = { .event = event, .kind = CAPTURE_SCRATCH_EVENT };
@@ -279,7 +279,7 @@ static __always_inline int on_tracepoint(void *ctx, __u32 event, bool plain)
 		return 0;
 	add(&count->fired, 1);
 	if (due(&tick, count))
-		(void)capture(ctx, &tick, count, plain);
+		(void)capture(ctx, &tick, count, fallback);
 	return 0;
 }
 
@@ -290,13 +290,13 @@ int capture_tracepoint(void *ctx)
 }
 
 SEC("tracepoint")
-int plain_tracepoints(void *ctx)
+int fallback_tracepoints(void *ctx)
 {
-	return on_tracepoint(ctx, plain_tracepoint, true);
+	return on_tracepoint(ctx, fallback_tracepoint, true);
 }
 
 /* Handle an occurrence of a uprobe. */
-static __always_inline int on_probe(struct pt_regs *ctx, __u32 event, bool plain)
+static __always_inline int on_probe(struct pt_regs *ctx, __u32 event, bool fallback)
 {
 	struct capture_counters *count = counters_here();
 	struct tick tick = { .event = event, .kind = CAPTURE_SCRATCH_PROBE, .user = true };
@@ -310,7 +310,7 @@ static __always_inline int on_probe(struct pt_regs *ctx, __u32 event, bool plain
 	busy = probe_begins(count);
 	if (!busy)
 		return 0;
-	(void)capture(ctx, &tick, count, plain);
+	(void)capture(ctx, &tick, count, fallback);
 	probe_ends(busy);
 	return 0;
 }
@@ -322,9 +322,9 @@ int capture_probe(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
-int plain_probes(struct pt_regs *ctx)
+int fallback_probes(struct pt_regs *ctx)
 {
-	return on_probe(ctx, plain_probe, true);
+	return on_probe(ctx, fallback_probe, true);
 }
 
 #include "bpf/alloc_probes.h"

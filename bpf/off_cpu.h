@@ -16,7 +16,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct capture_waiting);
-} waits SEC(".maps");
+} off_cpu SEC(".maps");
 
 /*
  * Report to the agent that the wait of thread tid, which began at since_ns, ended at time_ns. If
@@ -48,7 +48,7 @@ static __always_inline void woken(struct task_struct *task, bool leaves,
 
 	if (!tid) /* the idle thread */
 		return;
-	waiting = bpf_map_lookup_elem(&waits, &tid);
+	waiting = bpf_map_lookup_elem(&off_cpu, &tid);
 	if (!waiting)
 		return;
 	since_ns = waiting->since_ns;
@@ -57,7 +57,7 @@ static __always_inline void woken(struct task_struct *task, bool leaves,
 		ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime) - waiting->ran_ns;
 		add(&count->wakes_unseen, 1);
 	}
-	(void)bpf_map_delete_elem(&waits, &tid);
+	(void)bpf_map_delete_elem(&off_cpu, &tid);
 	tell_end(tid, since_ns, ran_ns < time_ns - since_ns ? time_ns - ran_ns : since_ns, count);
 }
 
@@ -76,13 +76,13 @@ static __always_inline __u64 state_of(struct task_struct *task)
  * preempted does not wait.
  */
 static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct *prev,
-				     struct task_struct *next, bool plain)
+				     struct task_struct *next, bool fallback)
 {
 	struct capture_counters *count = counters_here();
 	struct tick tick = { .event = off_cpu_event,
 			     .kind = CAPTURE_SCRATCH_SWITCH,
 			     .skip = 2, /* frames of this program and of its caller */
-			     .flags = CAPTURE_WAITS };
+			     .flags = CAPTURE_OFF_CPU };
 	struct capture_waiting waiting;
 	__u64 ips[2] = {};
 	__u32 tid;
@@ -99,15 +99,15 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 		return 0;
 	add(&count->fired, 1);
 	/* Linux 5.10 lists the program's own frame twice. */
-	if (plain && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
+	if (fallback && bpf_get_stack(ctx, ips, sizeof(ips), 0) == sizeof(ips) && ips[0] == ips[1])
 		tick.skip = 3;
-	waiting.since_ns = capture(ctx, &tick, count, plain);
+	waiting.since_ns = capture(ctx, &tick, count, fallback);
 	if (!waiting.since_ns)
 		return 0;
 	waiting.ran_ns = BPF_CORE_READ(prev, se.sum_exec_runtime);
 	tid = BPF_CORE_READ(prev, pid);
 	/* The table is full: nobody will see this thread wake up, so report that now. */
-	if (bpf_map_update_elem(&waits, &tid, &waiting, BPF_ANY))
+	if (bpf_map_update_elem(&off_cpu, &tid, &waiting, BPF_ANY))
 		tell_end(tid, waiting.since_ns, 0, count);
 	return 0;
 }
@@ -119,7 +119,7 @@ int BPF_PROG(capture_switch, bool preempt, struct task_struct *prev, struct task
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(plain_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+int BPF_PROG(fallback_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	return on_switch(ctx, preempt, prev, next, true);
 }

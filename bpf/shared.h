@@ -22,8 +22,8 @@ const volatile __u32 every[CAPTURE_EVENTS_MAX] = {};
 const volatile __u8 paced[CAPTURE_EVENTS_MAX] = {};
 /* Samples a second of a paced event on one CPU; may be a few more. */
 const volatile __u32 pace_samples = 400;
-/* Event numbers of the plain programs, which have no attach cookies. */
-const volatile __u32 plain_event = 0, plain_tracepoint = 0, plain_probe = 0;
+/* Event numbers of the fallback programs, which have no attach cookies. */
+const volatile __u32 fallback_event = 0, fallback_tracepoint = 0, fallback_probe = 0;
 const volatile __u32 n_scratch = 1; /* CPUs that have a scratch buffer */
 const volatile __u32 off_cpu_event = 0;
 /* Free bytes that samples leave in the ring for small records that complete earlier samples. */
@@ -94,6 +94,7 @@ static __always_inline long put(void *record, __u64 size, __u64 reserve)
  * Read a field of a kernel object. If pointer comes from bpf_get_current_task_btf, the verifier
  * knows that a direct load is safe; it costs a tenth of a helper call.
  */
-#define GET(plain, pointer, field) ((plain) ? BPF_CORE_READ(pointer, field) : (pointer)->field)
+#define GET(fallback, pointer, field) \
+	((fallback) ? BPF_CORE_READ(pointer, field) : (pointer)->field)
 
 #endif

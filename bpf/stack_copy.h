@@ -44,7 +44,7 @@ static __always_inline long copy_page(volatile struct capture_front *front, __u3
  * once for each path that leads to it. A loop that reads its bounds from memory in every iteration
  * has the same state in each iteration, except for i.
  */
-__attribute__((noinline)) int copy_pages_plain(__u32 place)
+__attribute__((noinline)) int copy_pages_fallback(__u32 place)
 {
 	volatile struct capture_front *front = bpf_map_lookup_elem(&scratch, &place);
 
@@ -66,14 +66,14 @@ static long copy_next_page(__u32 i, __u32 *place)
 }
 
 /*
- * Copy the stack page by page, as copy_pages_plain does. With bpf_loop the kernel guarantees that
- * the loop ends; the plain loop above is most of the work of the verifier.
+ * Copy the stack page by page, as copy_pages_fallback does. With bpf_loop the kernel guarantees
+ * that the loop ends; the fallback's loop above is most of the work of the verifier.
  */
-static __always_inline void copy_pages(struct capture_front *front, __u32 place, bool plain)
+static __always_inline void copy_pages(struct capture_front *front, __u32 place, bool fallback)
 {
 	__builtin_memset(&front->holes, 0, sizeof(front->holes));
-	if (plain)
-		copy_pages_plain(place);
+	if (fallback)
+		copy_pages_fallback(place);
 	else
 		bpf_loop(CAPTURE_PAGES_MAX, copy_next_page, &place, 0);
 }
@@ -84,13 +84,13 @@ static __always_inline void copy_pages(struct capture_front *front, __u32 place,
  */
 static __always_inline void copy_stack(struct capture_front *front, __u32 place,
 				       struct task_struct *task, struct mm_struct *mm, __u64 fsbase,
-				       struct capture_counters *count, bool plain)
+				       struct capture_counters *count, bool fallback)
 {
 	struct capture_head *head = &front->head;
 	__u8 *bytes = (__u8 *)(front + 1);
 	__u64 sp = head->regs[7], from = sp - CAPTURE_RED_ZONE, size;
-	__u64 hi = plain ? top_plain(task, sp, fsbase, count, &head->flags)
-			 : top_find(task, mm, &front->top, sp, fsbase, count, &head->flags);
+	__u64 hi = fallback ? top_fallback(task, sp, fsbase, count, &head->flags)
+			    : top_find(task, mm, &front->top, sp, fsbase, count, &head->flags);
 
 	if (!hi) {
 		size = CAPTURE_RED_ZONE + 4 * CAPTURE_PAGE;
@@ -111,7 +111,7 @@ static __always_inline void copy_stack(struct capture_front *front, __u32 place,
 	head->stack_len = size;
 	/* bpf_probe_read_user copies all or nothing: one missing page fails the whole copy. */
 	if (bpf_probe_read_user(bytes, size, (void *)from)) {
-		copy_pages(front, place, plain);
+		copy_pages(front, place, fallback);
 		head->flags |= CAPTURE_HOLES;
 	}
 }
@@ -151,10 +151,10 @@ static __always_inline void copy_second(struct capture_front *front, __u64 from,
  * signal frame is not where it is expected.
  */
 static __always_inline void copy_interrupted(struct capture_front *front, struct task_struct *task,
-					     __u64 fsbase, bool plain)
+					     __u64 fsbase, bool fallback)
 {
 	const struct capture_top *top = &front->top;
-	__u64 base = GET(plain, task, sas_ss_sp), size = GET(plain, task, sas_ss_size);
+	__u64 base = GET(fallback, task, sas_ss_sp), size = GET(fallback, task, sas_ss_size);
 	__u64 ucontext, sp = 0, g = 0, end = 0, start_stack;
 	struct {
 		__u64 base;
@@ -174,7 +174,7 @@ static __always_inline void copy_interrupted(struct capture_front *front, struct
 	    bpf_probe_read_user(&sp, sizeof(sp), (void *)(ucontext + 160)))
 		return;
 	start_stack = BPF_CORE_READ(task, mm, start_stack);
-	if (!plain && sp >= top->lo && sp < top->hi)
+	if (!fallback && sp >= top->lo && sp < top->hi)
 		end = top->hi;
 	else if (start_stack >= sp && start_stack - sp < STACK_LIKELY)
 		end = start_stack + 8;

@@ -8,7 +8,7 @@
 /* The usual stack size limit, for the first thread and for other threads. */
 #define STACK_LIKELY (8u << 20)
 
-struct area {
+struct vma_range {
 	__u64 lo, hi;
 };
 
@@ -16,10 +16,10 @@ struct area {
 #define LEFT_SMALL (4 * CAPTURE_PAGE)
 
 /* Callback of bpf_find_vma: store the bounds of the VMA. */
-static long area_found(struct task_struct *task, struct vm_area_struct *vma, struct area *area)
+static long vma_found(struct task_struct *task, struct vm_area_struct *vma, struct vma_range *range)
 {
-	area->lo = BPF_CORE_READ(vma, vm_start);
-	area->hi = BPF_CORE_READ(vma, vm_end);
+	range->lo = BPF_CORE_READ(vma, vm_start);
+	range->hi = BPF_CORE_READ(vma, vm_end);
 	return 0;
 }
 
@@ -112,9 +112,9 @@ static __always_inline __u64 left_goroutine(const struct capture_head *head, __u
 
 /* Return the end of the alternate signal stack if sp lies in it, else 0. */
 static __always_inline __u64 signal_top(struct task_struct *task, __u64 sp,
-					struct capture_counters *count, __u16 *flags, bool plain)
+					struct capture_counters *count, __u16 *flags, bool fallback)
 {
-	__u64 base = GET(plain, task, sas_ss_sp), size = GET(plain, task, sas_ss_size);
+	__u64 base = GET(fallback, task, sas_ss_sp), size = GET(fallback, task, sas_ss_size);
 
 	if (sp - base >= size)
 		return 0;
@@ -150,14 +150,14 @@ static __always_inline __u64 top_guess(__u64 sp, __u64 fsbase, __u64 start_stack
 }
 
 /* A tree of 65,530 VMAs, the default limit of a process, is not deeper than 2 * log2 of that. */
-#define AREAS_DEPTH 34
+#define VMAS_DEPTH 34
 
 /*
  * Return the end of the VMA that contains addr, or 0. Kernels without bpf_find_vma store the VMAs
  * in a red-black tree, which this function searches. It takes no lock: while the tree changes, the
  * result may be 0.
  */
-__attribute__((noinline)) __u64 area_end(__u64 mm_addr, __u64 addr)
+__attribute__((noinline)) __u64 vma_end(__u64 mm_addr, __u64 addr)
 {
 	struct mm_struct *mm = (void *)mm_addr;
 	struct vm_area_struct *vma = NULL;
@@ -167,7 +167,7 @@ __attribute__((noinline)) __u64 area_end(__u64 mm_addr, __u64 addr)
 		return 0;
 	node = BPF_CORE_READ(mm, mm_rb.rb_node);
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < AREAS_DEPTH && node; i++) {
+	for (int i = 0; i < VMAS_DEPTH && node; i++) {
 		__u64 end;
 
 		vma = (void *)node - bpf_core_field_offset(vma->vm_rb);
@@ -183,11 +183,12 @@ __attribute__((noinline)) __u64 area_end(__u64 mm_addr, __u64 addr)
 }
 
 /*
- * Return the end of the live stack that contains sp, or 0. This version serves the plain programs.
+ * Return the end of the live stack that contains sp, or 0. This version serves the fallback
+ * programs.
  * The flag says how the end was found.
  */
-static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64 fsbase,
-				       struct capture_counters *count, __u16 *flags)
+static __always_inline __u64 top_fallback(struct task_struct *task, __u64 sp, __u64 fsbase,
+					  struct capture_counters *count, __u16 *flags)
 {
 	struct mm_struct *mm = BPF_CORE_READ(task, mm);
 	__u64 start_stack = BPF_CORE_READ(mm, start_stack), hi, end;
@@ -195,7 +196,7 @@ static __always_inline __u64 top_plain(struct task_struct *task, __u64 sp, __u64
 	end = signal_top(task, sp, count, flags, true);
 	if (end)
 		return end;
-	hi = area_end((__u64)mm, sp);
+	hi = vma_end((__u64)mm, sp);
 	if (!hi)
 		return top_guess(sp, fsbase, start_stack, count, flags);
 	/* As in top_find, except that nothing is cached. */
@@ -226,7 +227,7 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 				      struct capture_counters *count, __u16 *flags)
 {
 	__u64 start_stack = mm->start_stack, end;
-	struct area area = {};
+	struct vma_range range = {};
 
 	if (sp >= top->lo && sp < top->hi) {
 		add(&count->top_cached, 1);
@@ -251,7 +252,7 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 	 * possible.
 	 */
 	add(&count->find_vma, 1);
-	if (bpf_find_vma(task, sp, area_found, &area, 0)) {
+	if (bpf_find_vma(task, sp, vma_found, &range, 0)) {
 		/*
 		 * Usually the thread itself holds the lock, inside mmap or execve. Use a guess
 		 * without the VMA, and do not cache it.
@@ -267,24 +268,24 @@ static __always_inline __u64 top_find(struct task_struct *task, struct mm_struct
 		top->go = top->changed = 1;
 		return end;
 	}
-	if (start_stack >= sp && start_stack < area.hi) {
+	if (start_stack >= sp && start_stack < range.hi) {
 		/* start_stack points to argc; the arguments and the environment lie above it. */
 		end = start_stack + 8;
 		add(&count->top_start, 1);
 		*flags |= CAPTURE_TOP_START;
-	} else if (fsbase > sp && fsbase < area.hi) {
+	} else if (fsbase > sp && fsbase < range.hi) {
 		end = fsbase;
 		add(&count->top_tls, 1);
 		*flags |= CAPTURE_TOP_TLS;
 	} else {
-		top->other_lo = area.lo;
-		top->other_hi = area.hi;
+		top->other_lo = range.lo;
+		top->other_hi = range.hi;
 		top->changed = 1;
 		add(&count->top_vma, 1);
 		*flags |= CAPTURE_TOP_VMA;
-		return area.hi;
+		return range.hi;
 	}
-	top->lo = area.lo;
+	top->lo = range.lo;
 	top->hi = end;
 	top->changed = 1;
 	return end;

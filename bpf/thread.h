@@ -37,9 +37,9 @@ static __always_inline void regs_to_dwarf(struct capture_head *head, const struc
 	head->regs[16] = regs->rip;
 }
 
-static __always_inline struct task_struct *current_task(bool plain)
+static __always_inline struct task_struct *current_task(bool fallback)
 {
-	return plain ? (void *)bpf_get_current_task() : bpf_get_current_task_btf();
+	return fallback ? (void *)bpf_get_current_task() : bpf_get_current_task_btf();
 }
 
 #define KERNEL_STACK (16u << 10) /* THREAD_SIZE, except for kernels that check each memory access */
@@ -51,11 +51,11 @@ static __always_inline struct task_struct *current_task(bool plain)
  * with which the thread entered it at the beginning (the highest addresses) of the thread's kernel
  * stack.
  */
-static __always_inline bool user_regs(struct task_struct *task, struct pt_regs *regs, bool plain)
+static __always_inline bool user_regs(struct task_struct *task, struct pt_regs *regs, bool fallback)
 {
 	void *end;
 
-	if (!plain)
+	if (!fallback)
 		return !bpf_probe_read_kernel(regs, sizeof(*regs), (void *)bpf_task_pt_regs(task));
 	end = BPF_CORE_READ(task, stack) + KERNEL_STACK;
 	if (bpf_probe_read_kernel(regs, sizeof(*regs), end - sizeof(*regs)))
@@ -93,13 +93,13 @@ static __always_inline void name_process(struct task_struct *task, __u64 *start_
 static __always_inline void top_get(struct capture_top *top, struct task_struct *task,
 				    struct mm_struct *mm)
 {
-	struct capture_top *kept =
+	struct capture_top *cached =
 		bpf_task_storage_get(&tops, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	__u64 start_stack = mm ? mm->start_stack : 0;
 
-	if (kept && kept->process_start_ns && kept->mm == (__u64)mm &&
-	    kept->start_stack == start_stack) {
-		*top = *kept;
+	if (cached && cached->process_start_ns && cached->mm == (__u64)mm &&
+	    cached->start_stack == start_stack) {
+		*top = *cached;
 		return;
 	}
 	__builtin_memset(top, 0, sizeof(*top));
@@ -112,14 +112,14 @@ static __always_inline void top_get(struct capture_top *top, struct task_struct 
 /* Write the struct back to the cache if it was modified. */
 static __always_inline void top_put(struct capture_top *top, struct task_struct *task)
 {
-	struct capture_top *kept;
+	struct capture_top *cached;
 
 	if (!top->changed)
 		return;
-	kept = bpf_task_storage_get(&tops, task, 0, 0);
+	cached = bpf_task_storage_get(&tops, task, 0, 0);
 	top->changed = 0;
-	if (kept)
-		*kept = *top;
+	if (cached)
+		*cached = *top;
 }
 
 #endif

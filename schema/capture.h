@@ -67,7 +67,7 @@ enum capture_flag {
 	CAPTURE_TOP_VMA = 1 << 10,   /* the end of the VMA (coroutines) */
 	CAPTURE_TOP_NONE = 1 << 11,  /* not found */
 	/* The thread began to wait; a later struct capture_wake says for how long. */
-	CAPTURE_WAITS = 1 << 12,
+	CAPTURE_OFF_CPU = 1 << 12,
 	/* The thread allocated memory; a struct capture_alloc follows. */
 	CAPTURE_ALLOC = 1 << 13,
 };
@@ -186,7 +186,7 @@ struct capture_counters {
 	__u64 top_cached, top_start, top_tls, top_go, top_signal, top_vma, top_none;
 	__u64 find_vma;	     /* calls of bpf_find_vma */
 	__u64 pids_overflow; /* children not followed, because the table of processes was full */
-	__u64 waits;	     /* threads that began to wait and passed the filters */
+	__u64 off_cpu;	     /* threads that began to wait and passed the filters */
 	__u64 wakes_unseen;  /* wait ends noticed only when the thread left its CPU again */
 	__u64 wakes_lost;    /* struct capture_wake not written, because the ring was full */
 	__u64 frees;	     /* struct capture_free written to the ring */

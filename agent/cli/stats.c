@@ -113,7 +113,7 @@ void stats_text(struct stats *stats, char *out, size_t size)
 	out[0] = '\0';
 	if (source_live_counters(stats->source, -1, &c))
 		return;
-	filtered = c.filtered + c.short_waits;
+	filtered = c.filtered + c.off_cpu_short;
 	(void)snprintf(out, size, "fired %" PRIu64 " = filtered %" PRIu64, c.fired, filtered);
 	put(out, size, "idle", c.filtered_idle, &separator);
 	put(out, size, "self", c.filtered_self, &separator);
@@ -121,26 +121,26 @@ void stats_text(struct stats *stats, char *out, size_t size)
 	put(out, size, "other", c.filtered_other, &separator);
 	put(out, size, "period", c.filtered_period, &separator);
 	put(out, size, "failed", c.filtered_failed, &separator);
-	put(out, size, "short_wait", c.short_waits, &separator);
+	put(out, size, "short_wait", c.off_cpu_short, &separator);
 	(void)snprintf(out + strlen(out), size - strlen(out), "%s + captured %" PRIu64,
 		       filtered ? ")" : "", c.fired - filtered);
 }
 
-void stats_waits_text(struct stats *stats, char *out, size_t size)
+void stats_off_cpu_text(struct stats *stats, char *out, size_t size)
 {
 	const char *separator = " (";
 	struct live_counters c;
 	uint64_t lost;
 
 	out[0] = '\0';
-	if (source_live_counters(stats->source, -1, &c) || !c.waits)
+	if (source_live_counters(stats->source, -1, &c) || !c.off_cpu)
 		return;
-	lost = c.waits_uncaptured + c.no_room + c.unended;
+	lost = c.off_cpu_uncaptured + c.no_room + c.unended;
 	(void)snprintf(out, size,
 		       "waits %" PRIu64 " = ended %" PRIu64 " + too short %" PRIu64
 		       " + still waiting at the end %" PRIu64 " + lost %" PRIu64,
-		       c.waits, c.waits_ended, c.short_waits, c.still_waiting, lost);
-	put(out, size, "uncaptured", c.waits_uncaptured, &separator);
+		       c.off_cpu, c.off_cpu_ended, c.off_cpu_short, c.still_waiting, lost);
+	put(out, size, "uncaptured", c.off_cpu_uncaptured, &separator);
 	put(out, size, "no_room", c.no_room, &separator);
 	put(out, size, "end_unknown", c.unended, &separator);
 	if (lost)
@@ -187,18 +187,18 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 		{ "idle", c.filtered_idle },	   { "self", c.filtered_self },
 		{ "process", c.filtered_process }, { "other", c.filtered_other },
 		{ "period", c.filtered_period },   { "failed", c.filtered_failed },
-		{ "short_wait", c.short_waits },
+		{ "short_wait", c.off_cpu_short },
 	};
 	const struct field lost[] = { { "ring_full", c.ring_full + c.no_room },
 				      { "unreadable", c.unreadable },
 				      { "damaged", c.damaged },
 				      { "wait_end", c.unended } };
-	const struct field waits[] = {
-		{ "begun", c.waits },
-		{ "ended", c.waits_ended },
-		{ "too_short", c.short_waits },
+	const struct field off_cpu[] = {
+		{ "begun", c.off_cpu },
+		{ "ended", c.off_cpu_ended },
+		{ "too_short", c.off_cpu_short },
 		{ "still_waiting", c.still_waiting },
-		{ "uncaptured", c.waits_uncaptured },
+		{ "uncaptured", c.off_cpu_uncaptured },
 		{ "no_room", c.no_room },
 		{ "end_unknown", c.unended },
 	};
@@ -233,7 +233,7 @@ static int write_one(struct stats *stats, FILE *out, int cpu)
 	(void)fprintf(out, ", ");
 	fields(out, "stack_ends", tops, N(tops));
 	(void)fprintf(out, ", ");
-	fields(out, "waits", waits, N(waits));
+	fields(out, "waits", off_cpu, N(off_cpu));
 	(void)fprintf(out, ", ");
 	fields(out, "wakes", wakes, N(wakes));
 	(void)fprintf(out, ", ");

@@ -39,7 +39,7 @@ void stats_text(struct stats *stats, char *out, size_t size);
  * Describe the waits in one line: "waits 9 = ended 6 + too short 2 + still waiting at the end 1 +
  * lost 0". "" if no waits were recorded.
  */
-void stats_waits_text(struct stats *stats, char *out, size_t size);
+void stats_off_cpu_text(struct stats *stats, char *out, size_t size);
 
 /*
  * Write the statistics to path as JSON. "total" and each element of "cpus" have "fired", and its

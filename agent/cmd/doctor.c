@@ -366,13 +366,13 @@ static void check_programs(struct doctor *doctor)
 		    error);
 	else
 		say(doctor, "capture program", OK, "loads into the kernel, %s%s",
-		    live_bpf_plain(bpf)
+		    live_bpf_is_fallback(bpf)
 			    ? "as fallback programs: no bpf_find_vma (new in 5.17); the ends of "
 			      "stacks are "
 			    : "as full programs: bpf_find_vma, task storage, attach cookies",
-		    !live_bpf_plain(bpf)   ? ""
-		    : live_bpf_area_tree() ? "found in the tree of VMAs"
-					   : "guessed");
+		    !live_bpf_is_fallback(bpf) ? ""
+		    : live_bpf_vma_tree()      ? "found in the tree of VMAs"
+					       : "guessed");
 	if (live_bpf_attach(bpf, events.n - 1, -1, -1, error))
 		say(doctor, "waiting threads", PARTLY, "--off-cpu does not work: %s", error);
 	else

@@ -154,9 +154,9 @@ static int name_cgroup(struct live *live, uint64_t id, uint64_t time_ns)
  */
 static int begin_wait(struct live *live, const struct capture_head *head, uint32_t size)
 {
-	int unended, err = live_waits_begin(&live->waits, head, size, &unended);
+	int unended, err = live_off_cpu_begin(&live->off_cpu, head, size, &unended);
 
-	live_tally_of(&live->tally, head->cpu)->waits++;
+	live_tally_of(&live->tally, head->cpu)->off_cpu++;
 	if (unended >= 0)
 		live_tally_of(&live->tally, (uint32_t)unended)->unended++;
 	if (err != -ENOSPC)
@@ -176,7 +176,7 @@ static int end_wait(struct live *live, struct capture_head *head, uint64_t time_
 	int err;
 
 	if (time_ns <= head->time_ns || time_ns - head->time_ns < live->off_cpu_min_ns) {
-		live_tally_of(&live->tally, head->cpu)->short_waits++;
+		live_tally_of(&live->tally, head->cpu)->off_cpu_short++;
 		free(head);
 		return 0;
 	}
@@ -195,7 +195,7 @@ static int end_wait(struct live *live, struct capture_head *head, uint64_t time_
  */
 static int take_wake(struct live *live, const struct capture_wake *wake)
 {
-	struct capture_head *head = live_waits_end(&live->waits, wake->tid, wake->since_ns);
+	struct capture_head *head = live_off_cpu_end(&live->off_cpu, wake->tid, wake->since_ns);
 
 	if (!head)
 		return 0;
@@ -251,7 +251,7 @@ static int take_record(struct live *live, const uint8_t *bytes, uint32_t size)
 	if (err)
 		return err;
 	live->n_allocs += (head->flags & CAPTURE_ALLOC) != 0;
-	if (!(head->flags & CAPTURE_WAITS))
+	if (!(head->flags & CAPTURE_OFF_CPU))
 		return live_queue_sample(&live->queue, head->time_ns, bytes, live->slots.next - 1);
 	err = begin_wait(live, head, size);
 	live_slots_done(&live->slots, live->slots.next - 1);
@@ -278,13 +278,13 @@ static int scan_ring(struct live *live)
  * When recording stops, end the waits that are still going on: they are in the kernel's table. A
  * thread that is not in that table woke up while the ring had no room for the record of its end.
  */
-static int end_all_waits(struct live *live)
+static int end_all_off_cpu(struct live *live)
 {
 	struct capture_head *head;
 	int err = 0;
 
-	while (!err && (head = live_waits_any(&live->waits))) {
-		if (live_bpf_waits(live->bpf, head->tid, head->time_ns)) {
+	while (!err && (head = live_off_cpu_any(&live->off_cpu))) {
+		if (live_bpf_is_off_cpu(live->bpf, head->tid, head->time_ns)) {
 			err = end_wait(live, head, live->stopped_ns,
 				       &live_tally_of(&live->tally, head->cpu)->still_waiting);
 			continue;
@@ -345,7 +345,7 @@ int live_drain(struct live *live)
 	if (!err)
 		err = scan_ring(live);
 	if (!err && live->stopped)
-		err = end_all_waits(live);
+		err = end_all_off_cpu(live);
 	if (!err)
 		err = report_losses(live, now);
 	if (err) {

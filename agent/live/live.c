@@ -224,7 +224,7 @@ static void live_close(struct source *source)
 	struct live *live = (struct live *)source;
 
 	let_go(live);
-	live_waits_fini(&live->waits);
+	live_off_cpu_fini(&live->off_cpu);
 	live_selected_fini(&live->selected);
 	live_slots_fini(&live->slots);
 	live_ring_fini(&live->ring);

@@ -10,7 +10,7 @@
  * What happened each time an event fired. First the counts of the kernel, then those of the agent:
  *
  *   fired    = filtered + captured + ring_full + unreadable
- *   captured = delivered + waiting + damaged + short_waits + no_room + unended
+ *   captured = delivered + waiting + damaged + off_cpu_short + no_room + unended
  *
  * At the end of the stream, waiting is 0, and the n_samples of all EVENT_LOST sum up to
  *
@@ -18,7 +18,8 @@
  *
  * For the threads that began to wait, at the end of the stream:
  *
- *   waits = waits_ended + short_waits + still_waiting + waits_uncaptured + no_room + unended
+ *   off_cpu = off_cpu_ended + off_cpu_short + still_waiting + off_cpu_uncaptured + no_room +
+ *             unended
  *
  * A thread that exits has woken up before.
  */
@@ -32,12 +33,12 @@ struct live_counters {
 	uint64_t filtered_failed;  /* allocations that failed */
 	uint64_t captured;
 	uint64_t ring_full, unreadable;
-	uint64_t damaged;     /* records that failed the check of their layout */
-	uint64_t short_waits; /* waits that were shorter than off_cpu_min_ns */
-	uint64_t no_room;     /* waits dropped, because too many threads waited at once */
-	uint64_t unended;     /* waits whose length is unknown */
-	uint64_t delivered;   /* as EVENT_SAMPLE, so far */
-	uint64_t waiting;     /* captured, but not delivered yet */
+	uint64_t damaged;	/* records that failed the check of their layout */
+	uint64_t off_cpu_short; /* waits that were shorter than off_cpu_min_ns */
+	uint64_t no_room;	/* waits dropped, because too many threads waited at once */
+	uint64_t unended;	/* waits whose length is unknown */
+	uint64_t delivered;	/* as EVENT_SAMPLE, so far */
+	uint64_t waiting;	/* captured, but not delivered yet */
 	/* Of the captured records: */
 	uint64_t cut, holes, bytes;
 	uint64_t stack_bytes; /* user stack bytes of the records delivered so far */
@@ -45,12 +46,12 @@ struct live_counters {
 	uint64_t find_vma;
 	uint64_t pids_overflow; /* children not followed: too many processes at once */
 	/* Of the threads that began to wait and passed the filters: */
-	uint64_t waits;
-	uint64_t waits_ended;	   /* delivered, with the time until the thread ran again */
-	uint64_t still_waiting;	   /* delivered; the thread still waited when recording ended */
-	uint64_t waits_uncaptured; /* not captured: ring_full or unreadable */
-	uint64_t wakes_unseen;	   /* ends noticed only when the thread left its CPU again */
-	uint64_t wakes_lost;	   /* ends not recorded, because the ring was full */
+	uint64_t off_cpu;
+	uint64_t off_cpu_ended;	     /* delivered, with the time until the thread ran again */
+	uint64_t still_waiting;	     /* delivered; still waiting when recording ended */
+	uint64_t off_cpu_uncaptured; /* not captured: ring_full or unreadable */
+	uint64_t wakes_unseen;	     /* ends noticed only when the thread left its CPU again */
+	uint64_t wakes_lost;	     /* ends not recorded, because the ring was full */
 	/* Of the captured allocations: */
 	uint64_t frees;	     /* recorded frees, complete or partial */
 	uint64_t frees_lost; /* frees not recorded, because the ring was full */

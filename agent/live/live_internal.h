@@ -31,7 +31,7 @@ struct live {
 	struct live_file_ids *file_ids; /* NULL: the kernel reports the build-ids of mappings */
 	struct live_ring ring;
 	struct live_queue queue;
-	struct live_waits waits;
+	struct live_off_cpu off_cpu;
 	uint64_t off_cpu_min_ns;
 	uint64_t tick_ns;
 	struct live_allocators *allocators; /* NULL: allocations are not recorded */

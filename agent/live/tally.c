@@ -32,10 +32,10 @@ struct live_tally_cpu live_tally_sum(const struct live_tally *tally, int cpu)
 			continue;
 		sum.delivered += tally->cpus[i].delivered;
 		sum.damaged += tally->cpus[i].damaged;
-		sum.short_waits += tally->cpus[i].short_waits;
+		sum.off_cpu_short += tally->cpus[i].off_cpu_short;
 		sum.no_room += tally->cpus[i].no_room;
 		sum.unended += tally->cpus[i].unended;
-		sum.waits += tally->cpus[i].waits;
+		sum.off_cpu += tally->cpus[i].off_cpu;
 		sum.ended += tally->cpus[i].ended;
 		sum.still_waiting += tally->cpus[i].still_waiting;
 		sum.stack_bytes += tally->cpus[i].stack_bytes;
@@ -54,7 +54,7 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 	struct live_tally_cpu seen = live_tally_sum(tally, cpu);
 	struct capture_counters c;
 	uint64_t gone =
-		seen.delivered + seen.damaged + seen.short_waits + seen.no_room + seen.unended;
+		seen.delivered + seen.damaged + seen.off_cpu_short + seen.no_room + seen.unended;
 	int err = cpu < tally->n_cpus ? live_bpf_counters(bpf, &per_cpu, &c) : -EINVAL;
 
 	if (err)
@@ -75,13 +75,13 @@ int live_tally_read(const struct live_tally *tally, const struct live_bpf *bpf, 
 		.ring_full = c.ring_full,
 		.unreadable = c.unreadable,
 		.damaged = seen.damaged,
-		.short_waits = seen.short_waits,
+		.off_cpu_short = seen.off_cpu_short,
 		.no_room = seen.no_room,
 		.unended = seen.unended,
-		.waits = c.waits,
-		.waits_ended = seen.ended,
+		.off_cpu = c.off_cpu,
+		.off_cpu_ended = seen.ended,
 		.still_waiting = seen.still_waiting,
-		.waits_uncaptured = c.waits > seen.waits ? c.waits - seen.waits : 0,
+		.off_cpu_uncaptured = c.off_cpu > seen.off_cpu ? c.off_cpu - seen.off_cpu : 0,
 		.delivered = seen.delivered,
 		.waiting = c.captured > gone ? c.captured - gone : 0,
 		.cut = c.cut,

@@ -10,73 +10,73 @@
 #define BYTES_MAX (64u << 20) /* enough for ten thousand threads with 6 KiB each */
 
 /* Return the index of a thread's record, or HASH_NONE. */
-static uint32_t find(const struct live_waits *waits, uint32_t tid)
+static uint32_t find(const struct live_off_cpu *off_cpu, uint32_t tid)
 {
-	return HASH_FIND(i, &waits->by_tid, hash_u64(0, tid), waits->waits[i].tid == tid);
+	return HASH_FIND(i, &off_cpu->by_tid, hash_u64(0, tid), off_cpu->threads[i].tid == tid);
 }
 
 /* Remove record i and return it. The last record moves to its place. */
-static struct capture_head *take(struct live_waits *waits, uint32_t i)
+static struct capture_head *take(struct live_off_cpu *off_cpu, uint32_t i)
 {
-	struct live_wait wait = waits->waits[i];
-	uint32_t last = (uint32_t)--waits->n;
+	struct live_wait wait = off_cpu->threads[i];
+	uint32_t last = (uint32_t)--off_cpu->n;
 
-	hash_remove(&waits->by_tid, hash_u64(0, wait.tid), i);
-	waits->bytes -= wait.size;
+	hash_remove(&off_cpu->by_tid, hash_u64(0, wait.tid), i);
+	off_cpu->bytes -= wait.size;
 	if (i != last) {
-		waits->waits[i] = waits->waits[last];
-		hash_renumber(&waits->by_tid, hash_u64(0, waits->waits[i].tid), last, i);
+		off_cpu->threads[i] = off_cpu->threads[last];
+		hash_renumber(&off_cpu->by_tid, hash_u64(0, off_cpu->threads[i].tid), last, i);
 	}
 	return wait.record;
 }
 
-int live_waits_begin(struct live_waits *waits, const struct capture_head *record, uint32_t size,
-		     int *unended)
+int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *record,
+		       uint32_t size, int *unended)
 {
-	uint32_t i = find(waits, record->tid);
+	uint32_t i = find(off_cpu, record->tid);
 	void *copy;
 
 	*unended = -1;
 	if (i != HASH_NONE) {
-		struct capture_head *old = take(waits, i);
+		struct capture_head *old = take(off_cpu, i);
 
 		*unended = (int)old->cpu;
 		free(old);
 	}
-	if (size > BYTES_MAX - waits->bytes)
+	if (size > BYTES_MAX - off_cpu->bytes)
 		return -ENOSPC;
-	if (array_grow(waits->waits, waits->n, waits->room))
+	if (array_grow(off_cpu->threads, off_cpu->n, off_cpu->room))
 		return -ENOMEM;
 	copy = malloc(size);
-	if (!copy || hash_add(&waits->by_tid, hash_u64(0, record->tid), (uint32_t)waits->n)) {
+	if (!copy || hash_add(&off_cpu->by_tid, hash_u64(0, record->tid), (uint32_t)off_cpu->n)) {
 		free(copy);
 		return -ENOMEM;
 	}
 	memcpy(copy, record, size);
-	waits->waits[waits->n++] = (struct live_wait){ record->tid, size, copy };
-	waits->bytes += size;
+	off_cpu->threads[off_cpu->n++] = (struct live_wait){ record->tid, size, copy };
+	off_cpu->bytes += size;
 	return 0;
 }
 
-struct capture_head *live_waits_end(struct live_waits *waits, uint32_t tid, uint64_t since_ns)
+struct capture_head *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid, uint64_t since_ns)
 {
-	uint32_t i = find(waits, tid);
+	uint32_t i = find(off_cpu, tid);
 
-	if (i == HASH_NONE || waits->waits[i].record->time_ns != since_ns)
+	if (i == HASH_NONE || off_cpu->threads[i].record->time_ns != since_ns)
 		return NULL;
-	return take(waits, i);
+	return take(off_cpu, i);
 }
 
-struct capture_head *live_waits_any(struct live_waits *waits)
+struct capture_head *live_off_cpu_any(struct live_off_cpu *off_cpu)
 {
-	return waits->n ? take(waits, (uint32_t)waits->n - 1) : NULL;
+	return off_cpu->n ? take(off_cpu, (uint32_t)off_cpu->n - 1) : NULL;
 }
 
-void live_waits_fini(struct live_waits *waits)
+void live_off_cpu_fini(struct live_off_cpu *off_cpu)
 {
-	while (waits->n)
-		free(waits->waits[--waits->n].record);
-	free(waits->waits);
-	hash_fini(&waits->by_tid);
-	*waits = (struct live_waits){ 0 };
+	while (off_cpu->n)
+		free(off_cpu->threads[--off_cpu->n].record);
+	free(off_cpu->threads);
+	hash_fini(&off_cpu->by_tid);
+	*off_cpu = (struct live_off_cpu){ 0 };
 }

@@ -14,8 +14,8 @@ struct live_wait {
 	struct capture_head *record; /* with the bytes after the head; owned */
 };
 
-struct live_waits { /* all zero: empty */
-	struct live_wait *waits;
+struct live_off_cpu { /* all zero: empty */
+	struct live_wait *threads;
 	size_t n, room;
 	struct hash_index by_tid;
 	size_t bytes;
@@ -26,15 +26,16 @@ struct live_waits { /* all zero: empty */
  * is stored, its end was never reported: that record is dropped, and *unended is the CPU in it;
  * otherwise *unended is -1. -ENOSPC: the stored records are too large already; -ENOMEM.
  */
-int live_waits_begin(struct live_waits *waits, const struct capture_head *record, uint32_t size,
-		     int *unended);
+int live_off_cpu_begin(struct live_off_cpu *off_cpu, const struct capture_head *record,
+		       uint32_t size, int *unended);
 /*
  * Remove and return the record of the wait that began at since_ns. The caller frees it. NULL: it is
  * not stored.
  */
-struct capture_head *live_waits_end(struct live_waits *waits, uint32_t tid, uint64_t since_ns);
+struct capture_head *live_off_cpu_end(struct live_off_cpu *off_cpu, uint32_t tid,
+				      uint64_t since_ns);
 /* Remove and return any record. The caller frees it. NULL: none is left. */
-struct capture_head *live_waits_any(struct live_waits *waits);
-void live_waits_fini(struct live_waits *waits);
+struct capture_head *live_off_cpu_any(struct live_off_cpu *off_cpu);
+void live_off_cpu_fini(struct live_off_cpu *off_cpu);
 
 #endif

@@ -241,12 +241,12 @@ static void record(const struct source_live_options *options, uint64_t ms, sampl
 					 counters->unreadable,
 	      "fired = filtered + captured + ring_full + unreadable");
 	CHECK(state->n_events[EVENT_SAMPLE] == counters->delivered, "delivered is what came");
-	CHECK(state->n_events[EVENT_SAMPLE] + state->n_lost + counters->short_waits ==
+	CHECK(state->n_events[EVENT_SAMPLE] + state->n_lost + counters->off_cpu_short ==
 		      counters->fired - counters->filtered,
 	      "delivered + lost + short waits = fired - filtered");
-	CHECK(counters->waits == counters->waits_ended + counters->short_waits +
-					 counters->still_waiting + counters->waits_uncaptured +
-					 counters->no_room + counters->unended,
+	CHECK(counters->off_cpu == counters->off_cpu_ended + counters->off_cpu_short +
+					   counters->still_waiting + counters->off_cpu_uncaptured +
+					   counters->no_room + counters->unended,
 	      "every wait has ended, goes on or is lost");
 	CHECK(!counters->damaged, "no record is torn");
 	state->totals = totals;
@@ -559,9 +559,9 @@ static void test_every_sample_is_accounted_for(uint32_t ring_bytes, bool off_cpu
 		(void)printf("waits %" PRIu64 ", ended %" PRIu64 ", still %" PRIu64
 			     ", not captured %" PRIu64 ", of unknown end %" PRIu64 " (%" PRIu64
 			     " wakes lost)\n",
-			     counters.waits, counters.waits_ended, counters.still_waiting,
-			     counters.waits_uncaptured, counters.unended, counters.wakes_lost);
-		CHECK(ring_bytes || counters.waits_ended, "waits end");
+			     counters.off_cpu, counters.off_cpu_ended, counters.still_waiting,
+			     counters.off_cpu_uncaptured, counters.unended, counters.wakes_lost);
+		CHECK(ring_bytes || counters.off_cpu_ended, "waits end");
 		CHECK(!counters.unended, "a full ring keeps room for the ends of waits");
 	}
 	free(state.known);

@@ -86,7 +86,7 @@ void outcome_warn_empty(const struct live_counters *c)
 	add(why, sizeof(why), c->filtered_self, "in offwind itself");
 	add(why, sizeof(why), c->filtered_period, "between the events that -c samples");
 	add(why, sizeof(why), c->filtered_failed, "of allocations that failed");
-	add(why, sizeof(why), c->short_waits, "of waits shorter than the minimum of --off-cpu");
+	add(why, sizeof(why), c->off_cpu_short, "of waits shorter than the minimum of --off-cpu");
 	if (c->fired)
 		log_warning("no samples were recorded: the event occurred %" PRIu64 " times: %s",
 			    c->fired, why);

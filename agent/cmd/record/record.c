@@ -288,7 +288,7 @@ static uint64_t say_result(const struct recorder *r, uint64_t n_written, bool ra
 	stats_text(r->stats, text, sizeof(text));
 	if (sums)
 		log_info("%s", text);
-	stats_waits_text(r->stats, text, sizeof(text));
+	stats_off_cpu_text(r->stats, text, sizeof(text));
 	if (text[0] && sums)
 		log_info("%s", text);
 	if (r->pipeline) {

@@ -100,11 +100,11 @@ bool live_bpf_any_alive(struct live_bpf *bpf)
 	return true;
 }
 
-bool live_bpf_waits(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns)
+bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns)
 {
 	struct capture_waiting waiting;
 
-	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.waits), &tid, &waiting) &&
+	return !bpf_map_lookup_elem(bpf_map__fd(bpf->skeleton->maps.off_cpu), &tid, &waiting) &&
 	       waiting.since_ns == since_ns;
 }
 
@@ -144,9 +144,9 @@ void live_bpf_reading(struct live_bpf *bpf)
 	__atomic_store_n(&bpf->skeleton->bss->wake_asked, 0, __ATOMIC_SEQ_CST);
 }
 
-bool live_bpf_plain(const struct live_bpf *bpf)
+bool live_bpf_is_fallback(const struct live_bpf *bpf)
 {
-	return bpf->plain;
+	return bpf->fallback;
 }
 
 int live_bpf_ring_fd(const struct live_bpf *bpf)
@@ -162,11 +162,13 @@ size_t live_bpf_ring_size(const struct live_bpf *bpf)
 int live_bpf_program_fd(const struct live_bpf *bpf)
 {
 	const struct capture *s = bpf->skeleton;
-	struct bpf_program *programs[] = { s->progs.capture_sample,	s->progs.plain_sample,
-					   s->progs.capture_switch,	s->progs.plain_switch,
-					   s->progs.capture_tracepoint, s->progs.plain_tracepoints,
-					   s->progs.capture_probe,	s->progs.plain_probes,
-					   s->progs.alloc_returns,	s->progs.plain_returns };
+	struct bpf_program *programs[] = {
+		s->progs.capture_sample,     s->progs.fallback_sample,
+		s->progs.capture_switch,     s->progs.fallback_switch,
+		s->progs.capture_tracepoint, s->progs.fallback_tracepoints,
+		s->progs.capture_probe,	     s->progs.fallback_probes,
+		s->progs.alloc_returns,	     s->progs.fallback_returns
+	};
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		if (bpf_program__fd(programs[i]) >= 0)

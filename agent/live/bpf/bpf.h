@@ -94,12 +94,12 @@ int live_bpf_want_uid(struct live_bpf *bpf, uint32_t uid);
 bool live_bpf_wants(struct live_bpf *bpf, uint32_t pid);
 bool live_bpf_any_alive(struct live_bpf *bpf); /* a selected process */
 /* Return whether a thread is still in the wait whose beginning was captured at since_ns. */
-bool live_bpf_waits(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns);
+bool live_bpf_is_off_cpu(const struct live_bpf *bpf, uint32_t tid, uint64_t since_ns);
 
 /* Announce that the ring will be read now, so that it wakes its reader again when it fills up. */
 void live_bpf_reading(struct live_bpf *bpf);
 /* Return whether this kernel can only run the plain programs, which are for old kernels. */
-bool live_bpf_plain(const struct live_bpf *bpf);
+bool live_bpf_is_fallback(const struct live_bpf *bpf);
 int live_bpf_ring_fd(const struct live_bpf *bpf);
 size_t live_bpf_ring_size(const struct live_bpf *bpf);
 int live_bpf_program_fd(const struct live_bpf *bpf); /* for the kernel's statistics */

@@ -49,9 +49,9 @@ int live_bpf_attach(struct live_bpf *bpf, size_t i, int cpu, int fd, char *error
 {
 	const struct live_event *e = &bpf->events->events[i];
 	struct bpf_program *program = live_bpf_program_of(
-		bpf->others[i] ? bpf->others[i] : bpf->skeleton, e->kind, bpf->plain);
+		bpf->others[i] ? bpf->others[i] : bpf->skeleton, e->kind, bpf->fallback);
 	/* Old kernels accept no cookie but 0. */
-	const size_t cookie = bpf->plain ? 0 : i;
+	const size_t cookie = bpf->fallback ? 0 : i;
 	struct bpf_link *link = NULL;
 	char step[192];
 
@@ -113,7 +113,8 @@ static int attach_function(struct live_bpf *bpf, struct bpf_program *program, ui
 /* Return the program for the returns of an allocator's functions. */
 static struct bpf_program *returns_of(const struct live_bpf *bpf)
 {
-	return bpf->plain ? bpf->skeleton->progs.plain_returns : bpf->skeleton->progs.alloc_returns;
+	return bpf->fallback ? bpf->skeleton->progs.fallback_returns
+			     : bpf->skeleton->progs.alloc_returns;
 }
 
 /* Attach a program to several functions as one link. Without cookies: to their returns. */

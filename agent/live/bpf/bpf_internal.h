@@ -49,7 +49,7 @@ struct live_bpf {
 	pthread_t goer;
 	bool goer_runs, goer_started; /* started: the thread must be joined */
 	size_t ring_size;
-	bool plain;	 /* use the plain programs, which are for old kernels */
+	bool fallback;	 /* use the fallback programs, which are for old kernels */
 	bool multi;	 /* probes of allocators are attached as one link per file */
 	bool any_thread; /* single threads are selected */
 	uint32_t alive;	 /* a selected process that was alive at the last check */
@@ -65,7 +65,7 @@ struct live_bpf {
  * several.
  */
 struct bpf_program *live_bpf_program_of(const struct capture *s, enum live_event_kind kind,
-					bool plain);
+					bool fallback);
 
 /* Detach all programs, also the probes that a thread is still removing. */
 void live_bpf_detach_all(struct live_bpf *bpf);

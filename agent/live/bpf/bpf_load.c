@@ -21,7 +21,7 @@
 #define WAKE_BYTES    (1u << 20)
 #define WANTED_MAX    4096  /* entries of each filter: threads, names, users */
 #define ALLOC_THREADS 16384 /* threads that allocate; the least active ones are evicted */
-#define WAITS_MAX     32768 /* threads that wait at the same time */
+#define OFF_CPU_MAX   32768 /* threads that wait at the same time */
 #define RESERVE_MAX   (512u << 10)
 #define PACE_LEAST    400u /* fewest samples a second of a paced event that is frequent enough */
 
@@ -75,15 +75,15 @@ static uint32_t *number_of(struct capture *s, enum live_event_kind kind)
 	case LIVE_EVENT_SAMPLED:
 		break;
 	case LIVE_EVENT_TRACEPOINT:
-		return &s->rodata->plain_tracepoint;
+		return &s->rodata->fallback_tracepoint;
 	case LIVE_EVENT_PROBE:
-		return &s->rodata->plain_probe;
+		return &s->rodata->fallback_probe;
 	case LIVE_EVENT_OFF_CPU:
 		return &s->rodata->off_cpu_event;
 	case LIVE_EVENT_ALLOC:
 		return &s->rodata->alloc_event;
 	}
-	return &s->rodata->plain_event;
+	return &s->rodata->fallback_event;
 }
 
 /*
@@ -144,17 +144,19 @@ static void set_programs(struct live_bpf *bpf, bool follow)
 {
 	const struct capture *s = bpf->skeleton;
 	const enum bpf_attach_type multi = (enum bpf_attach_type)LIVE_MULTI_ATTACH_TYPE;
-	const bool plain = bpf->plain, allocs = uses(bpf, LIVE_EVENT_ALLOC);
+	const bool fallback = bpf->fallback, allocs = uses(bpf, LIVE_EVENT_ALLOC);
 	const struct {
-		struct bpf_program *program, *plain;
+		struct bpf_program *program, *fallback;
 		bool wanted;
 	} twice[] = {
-		{ s->progs.capture_sample, s->progs.plain_sample, uses(bpf, LIVE_EVENT_SAMPLED) },
-		{ s->progs.capture_tracepoint, s->progs.plain_tracepoints,
+		{ s->progs.capture_sample, s->progs.fallback_sample,
+		  uses(bpf, LIVE_EVENT_SAMPLED) },
+		{ s->progs.capture_tracepoint, s->progs.fallback_tracepoints,
 		  uses(bpf, LIVE_EVENT_TRACEPOINT) },
-		{ s->progs.capture_probe, s->progs.plain_probes, uses(bpf, LIVE_EVENT_PROBE) },
-		{ s->progs.capture_switch, s->progs.plain_switch, uses(bpf, LIVE_EVENT_OFF_CPU) },
-		{ s->progs.alloc_returns, s->progs.plain_returns, allocs },
+		{ s->progs.capture_probe, s->progs.fallback_probes, uses(bpf, LIVE_EVENT_PROBE) },
+		{ s->progs.capture_switch, s->progs.fallback_switch,
+		  uses(bpf, LIVE_EVENT_OFF_CPU) },
+		{ s->progs.alloc_returns, s->progs.fallback_returns, allocs },
 	};
 	const struct {
 		struct bpf_program *program;
@@ -176,15 +178,15 @@ static void set_programs(struct live_bpf *bpf, bool follow)
 	};
 
 	for (size_t i = 0; i < sizeof(twice) / sizeof(twice[0]); i++) {
-		(void)bpf_program__set_autoload(twice[i].program, twice[i].wanted && !plain);
-		(void)bpf_program__set_autoload(twice[i].plain, twice[i].wanted && plain);
+		(void)bpf_program__set_autoload(twice[i].program, twice[i].wanted && !fallback);
+		(void)bpf_program__set_autoload(twice[i].fallback, twice[i].wanted && fallback);
 	}
 	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
 		(void)bpf_program__set_autoload(once[i].program, once[i].wanted);
 	if (bpf->multi) {
 		(void)bpf_program__set_expected_attach_type(s->progs.alloc_any, multi);
 		(void)bpf_program__set_expected_attach_type(s->progs.alloc_returns, multi);
-		(void)bpf_program__set_expected_attach_type(s->progs.plain_returns, multi);
+		(void)bpf_program__set_expected_attach_type(s->progs.fallback_returns, multi);
 	}
 }
 
@@ -194,20 +196,20 @@ static void types_path(const struct live_bpf *bpf, char *path, size_t size)
 	(void)snprintf(path, size, "/proc/self/fd/%d", bpf->types);
 }
 
-/* As live_bpf_area_tree, but from the reduced types if there are any. */
-static bool area_tree(const struct live_bpf *bpf)
+/* As live_bpf_vma_tree, but from the reduced types if there are any. */
+static bool vma_tree(const struct live_bpf *bpf)
 {
 	char path[32];
 
 	if (bpf->types < 0)
-		return live_bpf_area_tree();
+		return live_bpf_vma_tree();
 	types_path(bpf, path, sizeof(path));
-	return live_bpf_area_tree_in(path);
+	return live_bpf_vma_tree_in(path);
 }
 
 /*
  * Set the sizes of the maps; those that are not used keep one entry. tree: before 6.1, see
- * area_tree.
+ * vma_tree.
  */
 static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *options, bool tree)
 {
@@ -232,7 +234,7 @@ static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *o
 		{ s->maps.uids, WANTED_MAX, options->filters & CAPTURE_FILTER_UID },
 		{ s->maps.live, CAPTURE_LIVE_MAX, allocs },
 		{ s->maps.alloc_threads, ALLOC_THREADS, allocs },
-		{ s->maps.waits, WAITS_MAX, off_cpu },
+		{ s->maps.off_cpu, OFF_CPU_MAX, off_cpu },
 	};
 	int err = bpf_map__set_value_size(s->maps.scratch,
 					  CAPTURE_SCRATCH_SIZE(s->rodata->stack_max));
@@ -244,13 +246,13 @@ static int set_maps(const struct live_bpf *bpf, const struct live_bpf_options *o
 	 * Do not preallocate the table, which saves 6 MB. Old kernels warn of tracing programs that
 	 * allocate; without the reduced types it is not known whether this one does.
 	 */
-	if (!err && follow && !bpf->plain && bpf->types >= 0 && !tree)
+	if (!err && follow && !bpf->fallback && bpf->types >= 0 && !tree)
 		err = bpf_map__set_map_flags(s->maps.processes, BPF_F_NO_PREALLOC);
 	/* Before 6.1 the kernel warns of tracing programs that allocate map entries. */
 	if (!err && allocs && tree)
 		err = bpf_map__set_map_flags(s->maps.live, 0);
-	(void)bpf_map__set_autocreate(s->maps.tops, !bpf->plain);
-	(void)bpf_map__set_autocreate(s->maps.waits, off_cpu);
+	(void)bpf_map__set_autocreate(s->maps.tops, !bpf->fallback);
+	(void)bpf_map__set_autocreate(s->maps.off_cpu, off_cpu);
 	return err;
 }
 
@@ -267,7 +269,7 @@ static int set_sizes(struct live_bpf *bpf, const struct live_bpf_options *option
 	 * Without the reduced types, reading all types of the kernel is worth its time for
 	 * allocations only.
 	 */
-	tree = (allocs || (follow && !bpf->plain && bpf->types >= 0)) && area_tree(bpf);
+	tree = (allocs || (follow && !bpf->fallback && bpf->types >= 0)) && vma_tree(bpf);
 	bpf->multi = allocs && !live_bpf_without("uprobe_multi") && live_multi_supported();
 	bpf->ring_size =
 		ring_size(options->ring_bytes ? options->ring_bytes : ring_fitting(bpf, stack_max));
@@ -313,17 +315,17 @@ static bool is_another(const struct live_events *events, size_t i)
 }
 
 struct bpf_program *live_bpf_program_of(const struct capture *s, enum live_event_kind kind,
-					bool plain)
+					bool fallback)
 {
 	switch (kind) {
 	case LIVE_EVENT_SAMPLED:
-		return plain ? s->progs.plain_sample : s->progs.capture_sample;
+		return fallback ? s->progs.fallback_sample : s->progs.capture_sample;
 	case LIVE_EVENT_TRACEPOINT:
-		return plain ? s->progs.plain_tracepoints : s->progs.capture_tracepoint;
+		return fallback ? s->progs.fallback_tracepoints : s->progs.capture_tracepoint;
 	case LIVE_EVENT_PROBE:
-		return plain ? s->progs.plain_probes : s->progs.capture_probe;
+		return fallback ? s->progs.fallback_probes : s->progs.capture_probe;
 	case LIVE_EVENT_OFF_CPU:
-		return plain ? s->progs.plain_switch : s->progs.capture_switch;
+		return fallback ? s->progs.fallback_switch : s->progs.capture_switch;
 	case LIVE_EVENT_ALLOC:
 		return NULL;
 	}
@@ -386,7 +388,7 @@ static int share_maps(const struct live_bpf *bpf, struct capture *s)
 	return err;
 }
 
-/* Load the plain program of event i again, in a skeleton of its own. */
+/* Load the fallback program of event i again, in a skeleton of its own. */
 static int load_again(struct live_bpf *bpf, size_t i, const struct live_bpf_options *options)
 {
 	const enum live_event_kind kind = bpf->events->events[i].kind;
@@ -452,7 +454,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 		(void)live_bpf_fail(error, err, "opening the capture program");
 		goto out;
 	}
-	bpf->plain = live_bpf_needs_plain();
+	bpf->fallback = live_bpf_needs_fallback();
 	err = set_sizes(bpf, options);
 	if (err) {
 		(void)live_bpf_fail(error, err, "sizing the capture program's maps");
@@ -465,7 +467,7 @@ int live_bpf_open(const struct live_bpf_options *options, struct live_bpf **out,
 			"this kernel has no BPF ring buffers; recording needs Linux 5.10 or newer");
 		goto out;
 	}
-	for (size_t i = 0; !err && bpf->plain && i < bpf->events->n; i++)
+	for (size_t i = 0; !err && bpf->fallback && i < bpf->events->n; i++)
 		if (is_another(bpf->events, i))
 			err = load_again(bpf, i, options);
 	if (err) {

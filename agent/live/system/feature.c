@@ -27,7 +27,7 @@ bool live_bpf_has_ring_buffers(void)
 	       libbpf_probe_bpf_map_type(BPF_MAP_TYPE_RINGBUF, NULL) != 0;
 }
 
-bool live_bpf_needs_plain(void)
+bool live_bpf_needs_fallback(void)
 {
 	const struct {
 		const char *name;
@@ -68,7 +68,7 @@ static bool has_member(const struct btf *btf, const struct btf_type *type, const
  * Return whether mm_struct has a red-black tree of VMAs (mm_rb). Takes ownership of btf; NULL: the
  * types could not be read.
  */
-static bool has_area_tree(struct btf *btf)
+static bool has_vma_tree(struct btf *btf)
 {
 	bool has = false;
 	int id;
@@ -82,12 +82,12 @@ static bool has_area_tree(struct btf *btf)
 	return has;
 }
 
-bool live_bpf_area_tree(void)
+bool live_bpf_vma_tree(void)
 {
-	return has_area_tree(btf__load_vmlinux_btf());
+	return has_vma_tree(btf__load_vmlinux_btf());
 }
 
-bool live_bpf_area_tree_in(const char *path)
+bool live_bpf_vma_tree_in(const char *path)
 {
-	return has_area_tree(btf__parse(path, NULL));
+	return has_vma_tree(btf__parse(path, NULL));
 }

@@ -19,13 +19,13 @@ bool live_bpf_has_ring_buffers(void);
  * Return whether the kernel can only run the plain programs. Asks the kernel for each helper: its
  * version number does not show what was backported.
  */
-bool live_bpf_needs_plain(void);
+bool live_bpf_needs_fallback(void);
 
 /*
  * Return whether this kernel stores VMAs in a tree that the plain programs can search (before 6.1).
  */
-bool live_bpf_area_tree(void);
-/* As live_bpf_area_tree, from the types in a file. path: of a file that libbpf can read. */
-bool live_bpf_area_tree_in(const char *path);
+bool live_bpf_vma_tree(void);
+/* As live_bpf_vma_tree, from the types in a file. path: of a file that libbpf can read. */
+bool live_bpf_vma_tree_in(const char *path);
 
 #endif
