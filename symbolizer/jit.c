@@ -20,11 +20,11 @@
 #define NAME_ROOM   ((size_t)4096)
 
 /* Linux, tools/perf/Documentation/jitdump-specification.txt */
-#define DUMP_MAGIC  0x4a695444u /* "JiTD" */
-#define DUMP_HEAD   40
-#define RECORD_HEAD 16
-#define RECORDS_MAX ((uint64_t)4 << 20)
-#define SOUGHT_MAX  ((uint64_t)64 << 20) /* entries searched for code that moved */
+#define DUMP_MAGIC   0x4a695444u /* "JiTD" */
+#define DUMP_HEAD    40
+#define RECORD_HEAD  16
+#define RECORDS_MAX  ((uint64_t)4 << 20)
+#define SEARCHED_MAX ((uint64_t)64 << 20) /* entries searched for code that moved */
 enum { CODE_LOAD = 0, CODE_MOVE = 1, CODE_UNWINDING = 4 };
 
 struct entry {
@@ -42,33 +42,33 @@ struct sym_jit {
 	size_t n, room;
 	char *names;
 	size_t names_size, names_room;
-	uint64_t n_sought;
+	uint64_t n_searched;
 };
 
 /* Append a sanitised name. -E2BIG, -ENOMEM. */
 static int add_name(struct sym_jit *j, const char *text, size_t n, uint32_t *out)
 {
-	char *clean = NULL;
+	char *sanitized = NULL;
 	int err;
 
 	n = strnlen(text, n);
 	if (n >= NAME_ROOM || !uw_text_is_plain(text, n)) {
-		clean = sym_sanitize(text, n, NAME_ROOM);
-		if (!clean)
+		sanitized = sym_sanitize(text, n, NAME_ROOM);
+		if (!sanitized)
 			return -ENOMEM;
-		text = clean;
-		n = strlen(clean);
+		text = sanitized;
+		n = strlen(sanitized);
 	}
 	err = UW_ARRAY_RESERVE(j->names, j->names_size + n + 1, j->names_room, NAMES_MAX);
 	if (err) {
-		free(clean);
+		free(sanitized);
 		return err;
 	}
 	memcpy(j->names + j->names_size, text, n);
 	j->names[j->names_size + n] = '\0';
 	*out = (uint32_t)j->names_size;
 	j->names_size += n + 1;
-	free(clean);
+	free(sanitized);
 	return 0;
 }
 
@@ -215,8 +215,8 @@ static int read_move(struct sym_jit *j, int fd, uint64_t off, uint32_t size)
 	from = uw_bytes_u64(&c);
 	to = uw_bytes_u64(&c);
 	bytes = uw_bytes_u64(&c);
-	for (size_t i = j->n; i-- > 0 && j->n - i < 65536 && j->n_sought < SOUGHT_MAX;
-	     j->n_sought++)
+	for (size_t i = j->n; i-- > 0 && j->n - i < 65536 && j->n_searched < SEARCHED_MAX;
+	     j->n_searched++)
 		if (j->entries[i].addr == from)
 			return add(j, to, bytes, j->entries[i].name, j->entries[i].frames);
 	return 0;
@@ -263,27 +263,28 @@ UW_ORDER_2(by_addr, struct entry, addr, number)
 static void choose(struct sym_jit *j)
 {
 	struct entry *e = j->entries;
-	size_t kept = 0;
+	size_t stored = 0;
 
 	if (j->n)
 		qsort(e, j->n, sizeof(*e), by_addr);
 	for (size_t i = 0; i < j->n; i++) {
 		struct entry now = e[i];
 
-		while (kept && e[kept - 1].end > now.addr && e[kept - 1].number < now.number) {
-			e[kept - 1].end = now.addr;
-			if (e[kept - 1].addr != now.addr)
+		while (stored && e[stored - 1].end > now.addr &&
+		       e[stored - 1].number < now.number) {
+			e[stored - 1].end = now.addr;
+			if (e[stored - 1].addr != now.addr)
 				break;
-			kept--;
+			stored--;
 		}
-		if (kept && e[kept - 1].end > now.addr) {
-			now.addr = e[kept - 1].end;
+		if (stored && e[stored - 1].end > now.addr) {
+			now.addr = e[stored - 1].end;
 			now.frames.size = 0; /* they describe code that begins at another address */
 		}
 		if (now.addr < now.end)
-			e[kept++] = now;
+			e[stored++] = now;
 	}
-	j->n = kept;
+	j->n = stored;
 }
 
 int sym_jit_open(int fd, struct sym_jit **out)

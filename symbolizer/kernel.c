@@ -62,16 +62,16 @@ static int add_bytes(struct sym_kernel *k, const char *name, size_t n, uint32_t 
 /* Append a name to the arena, sanitised if it is not plain ASCII. */
 static int add_name(struct sym_kernel *k, const char *name, size_t n, bool plain, uint32_t *off)
 {
-	char *clean;
+	char *sanitized;
 	int err;
 
 	if (plain || uw_text_is_plain(name, n))
 		return add_bytes(k, name, n, off);
-	clean = sym_sanitize(name, n, 0);
-	if (!clean)
+	sanitized = sym_sanitize(name, n, 0);
+	if (!sanitized)
 		return -ENOMEM;
-	err = add_bytes(k, clean, strlen(clean), off);
-	free(clean);
+	err = add_bytes(k, sanitized, strlen(sanitized), off);
+	free(sanitized);
 	return err;
 }
 

@@ -58,8 +58,8 @@ int sym_table_open_with(int fd, uint64_t elf_off, int debug_fd, struct sym_table
  * another address may fail with -EAGAIN; n 0: any address. view is a view of fd that must stay
  * until the table is freed; NULL: none.
  */
-int sym_table_open_brief(int fd, const struct uw_view *view, uint64_t elf_off, int debug_fd,
-			 const uint64_t *vaddrs, size_t n, struct sym_table **out);
+int sym_table_open_partial(int fd, const struct uw_view *view, uint64_t elf_off, int debug_fd,
+			   const uint64_t *vaddrs, size_t n, struct sym_table **out);
 void sym_table_free(struct sym_table *table); /* NULL is fine */
 size_t sym_table_size(const struct sym_table *table);
 /*
@@ -90,10 +90,10 @@ int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, siz
 int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **out);
 /*
  * Do the same for a stored table whose parts are read when they are needed (unwinder.h). Takes
- * ownership of kept, and releases it on failure.
+ * ownership of stored, and releases it on failure.
  */
 struct uw_kept;
-int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_table **out);
+int sym_table_take_stored(const struct uw_kept *stored, uint64_t key, struct sym_table **out);
 
 /* ---- storing a copy of a file ---------------------------------------------------- */
 
@@ -160,7 +160,7 @@ struct sym_debug_files {
 	/* .gnu_debugaltlink: the file with what dwz moved out of several files. */
 	int (*alt)(void *ctx, const char *name, const struct uw_build_id *id, int *fd);
 	/* A .dwo file: its name, and the directory that the name is relative to. */
-	int (*split)(void *ctx, const char *folder, const char *name, int *fd);
+	int (*split)(void *ctx, const char *directory, const char *name, int *fd);
 	/* The .dwp file. */
 	int (*package)(void *ctx, int *fd);
 	void *ctx;
@@ -183,8 +183,8 @@ void sym_debug_free(struct sym_debug *debug); /* NULL is fine */
 int sym_debug_add(struct sym_debug *debug, uint64_t vaddr);
 /*
  * Do the same for many addresses, faster: each unit is read once, and of its line table only what
- * these addresses need is stored. turns is NULL, or shared by twins that get the same addresses:
- * each takes units that no other twin has taken.
+ * these addresses need is stored. turns is NULL, or shared by readers that get the same addresses:
+ * each takes units that no other reader has taken.
  */
 struct sym_turns {
 	atomic_size_t taken; /* units, in their order in the file */
@@ -193,9 +193,10 @@ int sym_debug_prepare(struct sym_debug *debug, const uint64_t *vaddrs, size_t n,
 		      struct sym_turns *turns);
 /*
  * Open the same file for one more thread, with lines of its own, but sharing the unpacked sections.
- * of must outlive the twin, and must not be used during this call.
+ * of must outlive *out, and must not be used during this call.
  */
-int sym_debug_twin(const struct sym_debug *of, struct sym_lines *lines, struct sym_debug **out);
+int sym_debug_new_reader(const struct sym_debug *of, struct sym_lines *lines,
+			 struct sym_debug **out);
 /* Add what from has and lines does not have. */
 int sym_lines_join(struct sym_lines *lines, const struct sym_lines *from);
 

@@ -45,7 +45,7 @@ static void make_readers(struct shared *s, size_t most)
 
 		if (sym_lines_new(&t->lines))
 			return;
-		if (sym_debug_twin(s->task->debug, t->lines, &t->debug)) {
+		if (sym_debug_new_reader(s->task->debug, t->lines, &t->debug)) {
 			sym_lines_free(t->lines);
 			t->lines = NULL;
 			return;

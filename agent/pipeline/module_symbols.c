@@ -248,8 +248,9 @@ static int open_partial(struct reading *r)
 {
 	const struct module *module = r->got.module;
 
-	return sym_table_open_brief(module_fd(module), module_view(module), module_elf_off(module),
-				    r->got.debug_fd, r->vaddrs, r->n_vaddrs, &r->got.table);
+	return sym_table_open_partial(module_fd(module), module_view(module),
+				      module_elf_off(module), r->got.debug_fd, r->vaddrs,
+				      r->n_vaddrs, &r->got.table);
 }
 
 /* Prepare a reading with its own descriptor and addresses. NULL when out of memory. */

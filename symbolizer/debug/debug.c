@@ -137,7 +137,7 @@ static int load_unit(struct sym_debug *d, struct dw_unit *u, struct dw_unit **en
 		else
 			*entries = split;
 	}
-	return sym_unit_funcs(*entries, d->leaping);
+	return sym_unit_funcs(*entries, d->skipping);
 }
 
 /* Read the unit's line table once. wanted: see dw_table_read. */
@@ -160,15 +160,15 @@ static int find_piece(struct sym_debug *d, struct dw_unit *entries, uint64_t vad
 	const struct dw_func *f = narrow(entries, vaddr, p);
 
 	/* vaddr is in no function, or in one that was skipped. */
-	while (!f && entries->leapt && entries->leaping != DW_LEAP_NONE) {
-		int err = sym_unit_funcs(entries, entries->leaping - 1);
+	while (!f && entries->skipped && entries->skipping != DW_SKIP_NONE) {
+		int err = sym_unit_funcs(entries, entries->skipping - 1);
 
 		if (err)
 			return err;
 		*p = whole;
 		f = narrow(entries, vaddr, p);
-		if (f && d->leaping > entries->leaping)
-			d->leaping = entries->leaping;
+		if (f && d->skipping > entries->skipping)
+			d->skipping = entries->skipping;
 	}
 	p->die = f ? f->die : 0;
 	return 0;

@@ -32,12 +32,12 @@ struct sym_debug {
 	struct dw_budget budget;
 	struct dw_file main, alt, package;
 	bool has_alt, package_tried, has_package;
-	enum dw_leap leaping;	  /* lowered when a function was found in what was skipped */
+	enum dw_skip skipping;	  /* lowered when a function was found in what was skipped */
 	struct sym_split *splits; /* owned */
 	size_t n_splits;
 	struct dw_unit **packaged; /* units of the package (.dwp); owned */
 	size_t n_packaged, room_packaged;
-	bool twin;		/* spans belong to another sym_debug */
+	bool shares_spans;	/* spans belong to another sym_debug */
 	struct sym_span *spans; /* ascending by low */
 	size_t n_spans, room_spans;
 	struct sym_origin *origins; /* owned */
@@ -81,10 +81,10 @@ void sym_split_close(struct sym_debug *debug); /* closes all .dwo files */
 void sym_origins_forget(struct sym_debug *debug);
 
 /*
- * Find where the unit's functions are; once while it is loaded. With leaping, some may be missing,
- * and unit->leapt is set. A call with less leaping adds these.
+ * Find where the unit's functions are; once while it is loaded. With skipping, some may be missing,
+ * and unit->skipped is set. A call with less skipping adds these.
  */
-int sym_unit_funcs(struct dw_unit *unit, enum dw_leap leaping);
+int sym_unit_funcs(struct dw_unit *unit, enum dw_skip skipping);
 
 struct sym_cell { /* an address that is looked up, and the code around it with the same result */
 	uint64_t vaddr;

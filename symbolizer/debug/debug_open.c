@@ -51,7 +51,7 @@ static int open_debug(struct sym_image *image, const struct sym_debug_files *fil
 
 	if (!err) {
 		d->lines = lines;
-		d->leaping = DW_LEAP_N - 1;
+		d->skipping = DW_SKIP_N - 1;
 		if (files)
 			d->files = *files;
 		d->main.fd = d->alt.fd = d->package.fd = -1;
@@ -98,7 +98,8 @@ int sym_debug_open_image(const void *bytes, size_t size, const struct sym_debug_
 	return err ? err : open_debug(&image, files, lines, out);
 }
 
-int sym_debug_twin(const struct sym_debug *of, struct sym_lines *lines, struct sym_debug **out)
+int sym_debug_new_reader(const struct sym_debug *of, struct sym_lines *lines,
+			 struct sym_debug **out)
 {
 	struct sym_debug *d = calloc(1, sizeof(*d));
 	int err = d ? 0 : -ENOMEM;
@@ -108,11 +109,11 @@ int sym_debug_twin(const struct sym_debug *of, struct sym_lines *lines, struct s
 	d->lines = lines;
 	d->files = of->files;
 	d->budget = (struct dw_budget){ .limit = of->budget.limit };
-	d->leaping = of->leaping;
+	d->skipping = of->skipping;
 	d->package.fd = d->main.fd = d->alt.fd = -1;
-	err = dw_file_twin(&of->main, &d->budget, &d->main);
+	err = dw_file_new_reader(&of->main, &d->budget, &d->main);
 	if (!err && of->has_alt) {
-		err = dw_file_twin(&of->alt, &d->budget, &d->alt);
+		err = dw_file_new_reader(&of->alt, &d->budget, &d->alt);
 		d->has_alt = !err;
 		d->main.alt = err ? NULL : &d->alt;
 	}
@@ -122,7 +123,7 @@ int sym_debug_twin(const struct sym_debug *of, struct sym_lines *lines, struct s
 	}
 	d->spans = of->spans;
 	d->n_spans = of->n_spans;
-	d->twin = true;
+	d->shares_spans = true;
 	*out = d;
 	return 0;
 }
@@ -136,7 +137,7 @@ void sym_debug_free(struct sym_debug *d)
 	dw_file_close(&d->package);
 	dw_file_close(&d->main);
 	dw_file_close(&d->alt);
-	if (!d->twin)
+	if (!d->shares_spans)
 		free(d->spans);
 	free(d->origins);
 	uw_hash_fini(&d->by_origin);

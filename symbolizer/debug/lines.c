@@ -18,9 +18,9 @@
 enum state { UNSEEN, SOUND, UNSOUND };
 
 struct sym_lines {
-	struct sym_flat kept; /* from the store, in blob */
-	void *blob;	      /* owned; NULL: none */
-	uint8_t *state;	      /* enum state of each stored piece; owned */
+	struct sym_flat stored; /* from the store, in blob */
+	void *blob;		/* owned; NULL: none */
+	uint8_t *state;		/* enum state of each stored piece; owned */
 	/* What was read since then (fresh); owned. */
 	struct lines_piece *pieces;
 	struct lines_row *rows;
@@ -59,7 +59,7 @@ void sym_lines_free(struct sym_lines *lines)
 
 size_t sym_lines_size(const struct sym_lines *lines)
 {
-	return lines->kept.n_pieces + lines->n_pieces;
+	return lines->stored.n_pieces + lines->n_pieces;
 }
 
 bool sym_lines_grown(const struct sym_lines *lines)
@@ -110,17 +110,17 @@ static int intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out
 
 int sym_lines_intern(struct sym_lines *l, const char *text, size_t n, uint32_t *out)
 {
-	char *clean;
+	char *sanitized;
 	int err;
 
 	n = strnlen(text, n);
 	if (n <= NAME_MAX_N && uw_text_is_plain(text, n))
 		return intern(l, text, n, out);
-	clean = sym_sanitize(text, n, NAME_MAX_N);
-	if (!clean)
+	sanitized = sym_sanitize(text, n, NAME_MAX_N);
+	if (!sanitized)
 		return -ENOMEM;
-	err = intern(l, clean, strlen(clean), out);
-	free(clean);
+	err = intern(l, sanitized, strlen(sanitized), out);
+	free(sanitized);
 	return err;
 }
 
@@ -154,7 +154,7 @@ int sym_lines_gap(const struct sym_lines *l, uint64_t vaddr, uint64_t *low, uint
 
 	*low = 0;
 	*high = UINT64_MAX;
-	err = narrow(l->kept.pieces, l->kept.n_pieces, vaddr, low, high);
+	err = narrow(l->stored.pieces, l->stored.n_pieces, vaddr, low, high);
 	return err ? err : narrow(l->pieces, l->n_pieces, vaddr, low, high);
 }
 
@@ -198,15 +198,15 @@ UW_ORDER(by_start, struct lines_piece, start)
 static size_t drop_overlaps(struct lines_piece *pieces, size_t n)
 {
 	uint64_t reach = 0;
-	size_t kept = 0;
+	size_t stored = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		if (pieces[i].start < reach)
 			continue;
 		reach = pieces[i].start + pieces[i].size;
-		pieces[kept++] = pieces[i];
+		pieces[stored++] = pieces[i];
 	}
-	return kept;
+	return stored;
 }
 
 /* Move a single piece to its place; sort several with all others. */
@@ -281,7 +281,7 @@ static int join_piece(struct joining *j, const struct lines_piece *p)
 
 	do {
 		from = low;
-		low = end_of(to->kept.pieces, to->kept.n_pieces, low);
+		low = end_of(to->stored.pieces, to->stored.n_pieces, low);
 		low = end_of(to->pieces, to->n_pieces, low);
 	} while (low != from && low < end);
 	if (low >= end || sym_lines_gap(to, low, &gap, &high))
@@ -426,7 +426,7 @@ int sym_lines_find(const struct sym_lines *l, uint64_t vaddr, struct sym_place *
 {
 	struct sym_flat fresh = fresh_of(l);
 
-	return find_in(&l->kept, l->state, vaddr, out, max, n) ||
+	return find_in(&l->stored, l->state, vaddr, out, max, n) ||
 			       find_in(&fresh, NULL, vaddr, out, max, n)
 		       ? 0
 		       : -ENOENT;
@@ -438,16 +438,16 @@ int sym_lines_pack(const struct sym_lines *l, uint64_t key, void **blob, size_t 
 {
 	struct sym_flat fresh = fresh_of(l);
 
-	return sym_flat_pack(&l->kept, &fresh, key, blob, size);
+	return sym_flat_pack(&l->stored, &fresh, key, blob, size);
 }
 
 /* The pieces are checked when they are first needed; state says which of them were. */
 int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **out)
 {
-	struct sym_flat kept;
-	int err = sym_flat_check(blob, size, key, &kept);
+	struct sym_flat stored;
+	int err = sym_flat_check(blob, size, key, &stored);
 	struct sym_lines *l = err ? NULL : calloc(1, sizeof(*l));
-	uint8_t *state = l ? calloc(kept.n_pieces + 1, 1) : NULL;
+	uint8_t *state = l ? calloc(stored.n_pieces + 1, 1) : NULL;
 
 	if (!state) {
 		free(l);
@@ -456,7 +456,7 @@ int sym_lines_unpack(void *blob, size_t size, uint64_t key, struct sym_lines **o
 	}
 	l->blob = blob;
 	l->state = state;
-	l->kept = kept;
+	l->stored = stored;
 	*out = l;
 	return 0;
 }

@@ -60,7 +60,7 @@ static void pack_piece(struct packing *to, const struct sym_flat *f, const struc
  * Merge the two sorted lists. The names of fresh follow those of kept, so the offsets in fresh
  * pieces grow by the size of kept's names.
  */
-int sym_flat_pack(const struct sym_flat *kept, const struct sym_flat *fresh, uint64_t key,
+int sym_flat_pack(const struct sym_flat *stored, const struct sym_flat *fresh, uint64_t key,
 		  void **blob, size_t *size)
 {
 	struct lines_header h = { .magic = LINES_MAGIC,
@@ -69,8 +69,8 @@ int sym_flat_pack(const struct sym_flat *kept, const struct sym_flat *fresh, uin
 				  .key = key,
 				  .reader = LINES_READER };
 	struct packing to = { 0 };
-	size_t i = 0, j = 0, n_pieces = kept->n_pieces, n_rows = kept->n_rows,
-	       n_scopes = kept->n_scopes;
+	size_t i = 0, j = 0, n_pieces = stored->n_pieces, n_rows = stored->n_rows,
+	       n_scopes = stored->n_scopes;
 	uint8_t *out;
 
 	for (size_t k = 0; k < fresh->n_pieces; k++) {
@@ -82,12 +82,12 @@ int sym_flat_pack(const struct sym_flat *kept, const struct sym_flat *fresh, uin
 	}
 	if (n_pieces > SYM_LINES_PIECES_MAX || n_rows > SYM_LINES_ROWS_MAX ||
 	    n_scopes > SYM_LINES_SCOPES_MAX ||
-	    kept->names_size + fresh->names_size > SYM_LINES_NAMES_MAX)
+	    stored->names_size + fresh->names_size > SYM_LINES_NAMES_MAX)
 		return -E2BIG;
 	h.n_pieces = (uint32_t)n_pieces;
 	h.n_rows = (uint32_t)n_rows;
 	h.n_scopes = (uint32_t)n_scopes;
-	h.names_size = (uint32_t)(kept->names_size + fresh->names_size);
+	h.names_size = (uint32_t)(stored->names_size + fresh->names_size);
 	h.size = sizeof(h) + n_pieces * sizeof(*to.piece) + n_rows * sizeof(*to.row) +
 		 n_scopes * sizeof(*to.scope) + h.names_size;
 	out = malloc(h.size);
@@ -96,19 +96,19 @@ int sym_flat_pack(const struct sym_flat *kept, const struct sym_flat *fresh, uin
 	to.piece = (struct lines_piece *)(void *)(out + sizeof(h));
 	to.row = (struct lines_row *)(void *)(to.piece + n_pieces);
 	to.scope = (struct lines_scope *)(void *)(to.row + n_rows);
-	if (kept->names_size)
-		memcpy(to.scope + n_scopes, kept->names, kept->names_size);
+	if (stored->names_size)
+		memcpy(to.scope + n_scopes, stored->names, stored->names_size);
 	if (fresh->names_size)
-		memcpy((char *)(to.scope + n_scopes) + kept->names_size, fresh->names,
+		memcpy((char *)(to.scope + n_scopes) + stored->names_size, fresh->names,
 		       fresh->names_size);
-	while (i < kept->n_pieces || j < fresh->n_pieces) {
+	while (i < stored->n_pieces || j < fresh->n_pieces) {
 		if (j < fresh->n_pieces && fresh->pieces[j].spare)
 			j++;
 		else if (j >= fresh->n_pieces ||
-			 (i < kept->n_pieces && kept->pieces[i].start < fresh->pieces[j].start))
-			pack_piece(&to, kept, &kept->pieces[i++], 0);
+			 (i < stored->n_pieces && stored->pieces[i].start < fresh->pieces[j].start))
+			pack_piece(&to, stored, &stored->pieces[i++], 0);
 		else
-			pack_piece(&to, fresh, &fresh->pieces[j++], (uint32_t)kept->names_size);
+			pack_piece(&to, fresh, &fresh->pieces[j++], (uint32_t)stored->names_size);
 	}
 	memcpy(out, &h, sizeof(h));
 	h.checksum = checksum_of(out, h.size);

@@ -27,7 +27,7 @@ struct sym_flat { /* borrowed arrays; the pieces are ascending */
  * Make a blob of the pieces of both, in the order of their addresses; the caller frees it. Fresh
  * pieces with spare set are left out. -E2BIG, -ENOMEM.
  */
-int sym_flat_pack(const struct sym_flat *kept, const struct sym_flat *fresh, uint64_t key,
+int sym_flat_pack(const struct sym_flat *stored, const struct sym_flat *fresh, uint64_t key,
 		  void **blob, size_t *size);
 /*
  * Set *out to the arrays in a blob, and check that no lookup can read outside the blob. What is in

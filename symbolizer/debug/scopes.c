@@ -64,7 +64,7 @@ static int add_func(struct dw_unit *u, const struct dw_die *die, struct dw_range
 }
 
 /* Find all functions of a unit, except for those in skipped children. */
-static int walk_funcs(struct dw_unit *u, enum dw_leap leaping)
+static int walk_funcs(struct dw_unit *u, enum dw_skip skipping)
 {
 	struct dw_ranges ranges = { 0 };
 	uint64_t off = u->header;
@@ -73,7 +73,7 @@ static int walk_funcs(struct dw_unit *u, enum dw_leap leaping)
 
 	while (off < u->size) {
 		struct dw_die die;
-		int got = dw_die_next_function(u, &off, &depth, leaping, &u->leapt, &die);
+		int got = dw_die_next_function(u, &off, &depth, skipping, &u->skipped, &die);
 
 		err = got < 0 ? got : 0;
 		if (got <= 0)
@@ -81,8 +81,8 @@ static int walk_funcs(struct dw_unit *u, enum dw_leap leaping)
 		err = add_func(u, &die, &ranges, &room, &off);
 		if (err)
 			break;
-		if (leaping && dw_die_leap(&die, &off)) {
-			u->leapt = true;
+		if (skipping && dw_die_skip_children(&die, &off)) {
+			u->skipped = true;
 			continue;
 		}
 		depth += die.abbrev->children;
@@ -105,17 +105,17 @@ static bool in_order(const struct dw_unit *u)
  * reach[i] is the highest end of functions 0 to i: a search for enclosing functions stops where it
  * is not above the address.
  */
-int sym_unit_funcs(struct dw_unit *u, enum dw_leap leaping)
+int sym_unit_funcs(struct dw_unit *u, enum dw_skip skipping)
 {
 	uint64_t reach = 0;
 	int err;
 
-	if (u->funcs_tried && (leaping >= u->leaping || !u->leapt))
+	if (u->funcs_tried && (skipping >= u->skipping || !u->skipped))
 		return 0;
 	dw_unit_forget_funcs(u);
 	u->funcs_tried = true;
-	u->leaping = leaping;
-	err = walk_funcs(u, leaping);
+	u->skipping = skipping;
+	err = walk_funcs(u, skipping);
 	if (err == -ENOMEM) {
 		u->n_funcs = 0; /* none of it was counted as held */
 		return err;
@@ -441,7 +441,7 @@ static int walk_calls(struct reading *r, uint64_t off)
 		}
 		if (err)
 			return err;
-		if (call == OUTSIDE && dw_die_leap(&die, &next)) {
+		if (call == OUTSIDE && dw_die_skip_children(&die, &next)) {
 			off = next;
 			continue;
 		}

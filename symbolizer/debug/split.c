@@ -172,13 +172,13 @@ static int from_package(struct sym_debug *d, struct dw_unit *skeleton, struct dw
 /* Find the skeleton's unit in its own .dwo file. */
 static int from_file(struct sym_debug *d, struct dw_unit *skeleton, struct dw_unit **out)
 {
-	char folder[TEXT_MAX], name[TEXT_MAX];
+	char directory[TEXT_MAX], name[TEXT_MAX];
 	struct sym_split *split;
 	int fd, err;
 
 	if (!d->files.split)
 		return -ENOENT;
-	err = sym_unit_text(skeleton, DW_AT_comp_dir, folder, sizeof(folder));
+	err = sym_unit_text(skeleton, DW_AT_comp_dir, directory, sizeof(directory));
 	if (!err)
 		err = sym_unit_text(skeleton,
 				    skeleton->version >= 5 ? DW_AT_dwo_name : DW_AT_GNU_dwo_name,
@@ -186,7 +186,7 @@ static int from_file(struct sym_debug *d, struct dw_unit *skeleton, struct dw_un
 	if (!err && !*name)
 		err = -ENOENT;
 	if (!err)
-		err = d->files.split(d->files.ctx, folder, name, &fd);
+		err = d->files.split(d->files.ctx, directory, name, &fd);
 	if (err)
 		return err;
 	split = calloc(1, sizeof(*split));
@@ -217,8 +217,8 @@ int sym_split_unit(struct sym_debug *d, struct dw_unit *skeleton, struct dw_unit
 {
 	int err = 0;
 
-	if (!skeleton->split_sought) {
-		skeleton->split_sought = true;
+	if (!skeleton->split_searched) {
+		skeleton->split_searched = true;
 		err = from_package(d, skeleton, &skeleton->split);
 		if (err && err != -ENOMEM)
 			err = from_file(d, skeleton, &skeleton->split);
@@ -234,7 +234,7 @@ void sym_split_close(struct sym_debug *d)
 		struct dw_unit *u = &d->main.units[i];
 
 		u->split = NULL;
-		u->split_sought = u->split_missing; /* do not look again for a missing unit */
+		u->split_searched = u->split_missing; /* do not look again for a missing unit */
 	}
 	for (size_t i = 0; i < d->n_packaged; i++) {
 		dw_unit_unload(d->packaged[i]);

@@ -42,10 +42,10 @@ struct dw_abbrev {
 	uint32_t first, n; /* range in specs */
 	uint16_t tag;
 	bool children;
-	bool function;		  /* a function with DW_AT_low_pc or DW_AT_ranges */
-	uint8_t leap;		  /* enum dw_leap: who may skip its children; DW_LEAP_N: nobody */
-	uint16_t fixed;		  /* size of all attributes in bytes, if constant; DW_NO_PLACE */
-	uint32_t steps;		  /* index of its first step in the table; DW_NO_STEPS */
+	bool function;	/* a function with DW_AT_low_pc or DW_AT_ranges */
+	uint8_t skip;	/* enum dw_skip: when its children are skipped; DW_SKIP_N: never */
+	uint16_t fixed; /* size of all attributes in bytes, if constant; DW_NO_PLACE */
+	uint32_t steps; /* index of its first step in the table; DW_NO_STEPS */
 	uint16_t call[DW_CALL_N]; /* inlined call: index of each attribute, from 1; 0: none */
 };
 #define DW_NO_STEPS UINT32_MAX
@@ -54,18 +54,18 @@ struct dw_abbrev {
  * Which entries' children are skipped in the search for functions, if the compiler states where
  * they end (DW_AT_sibling).
  */
-enum dw_leap {
-	DW_LEAP_NONE,
-	DW_LEAP_CLOSED, /* children of types and functions, which seldom have code of their own */
-	DW_LEAP_SPACES, /* of namespaces, too: with siblings, functions are defined outside */
-	DW_LEAP_N
+enum dw_skip {
+	DW_SKIP_NONE,
+	DW_SKIP_CLOSED, /* children of types and functions, which seldom have code of their own */
+	DW_SKIP_SPACES, /* of namespaces, too: with siblings, functions are defined outside */
+	DW_SKIP_N
 };
 
 /* The summary of an abbreviation that a scan needs to pass over an entry of no interest. */
-struct dw_glance {
+struct dw_abbrev_summary {
 	/* as in dw_abbrev; DW_NO_PLACE: the entry is of interest, or needs its full abbreviation */
 	uint16_t fixed;
-	uint8_t leap; /* as in dw_abbrev */
+	uint8_t skip; /* as in dw_abbrev */
 	uint8_t children;
 };
 
@@ -84,7 +84,7 @@ struct dw_abbrevs { /* an abbreviation table; shared by the units that refer to 
 	/* For units with these sizes; for other units the attributes are read one by one. */
 	struct dw_step *steps;
 	/* Indexed by code; NULL: the codes are not 1, 2, 3, … */
-	struct dw_glance *glances;
+	struct dw_abbrev_summary *summaries;
 	uint8_t addr_size, off_size, ref_size;
 	uint32_t n, n_specs, n_steps;
 };
@@ -136,19 +136,19 @@ struct dw_row { /* a row of a line table */
 };
 #define DW_ROW_END UINT32_MAX
 
-struct dw_name {	   /* name of a source file or directory */
-	uint64_t off;	   /* offset in .debug_line, .debug_line_str or .debug_str */
-	uint32_t folder;   /* for files: index of the directory */
-	uint8_t where;	   /* enum dw_where */
-	uint32_t interned; /* free for the user of the table; 0 at first */
+struct dw_name {	    /* name of a source file or directory */
+	uint64_t off;	    /* offset in .debug_line, .debug_line_str or .debug_str */
+	uint32_t directory; /* for files: index of the directory */
+	uint8_t where;	    /* enum dw_where */
+	uint32_t interned;  /* free for the user of the table; 0 at first */
 };
 enum dw_where { DW_IN_LINE, DW_IN_LINE_STR, DW_IN_STR, DW_IN_ALT, DW_NOWHERE };
 
 struct dw_table {	     /* one unit's line table */
 	struct dw_row *rows; /* ascending by address; owned, like the other arrays */
 	size_t n_rows;
-	struct dw_name *folders, *files;
-	size_t n_folders, n_files;
+	struct dw_name *directories, *files;
+	size_t n_directories, n_files;
 	uint16_t version;
 };
 
@@ -178,10 +178,10 @@ struct dw_unit {
 	struct dw_root root;
 	const struct dw_unit *skeleton; /* for a split unit: the unit that has its addresses */
 	struct dw_unit *split;		/* for a skeleton: the split unit, after it was looked up */
-	bool split_sought, split_missing;
+	bool split_searched, split_missing;
 	bool lines_tried, funcs_tried;
-	enum dw_leap leaping; /* how much was skipped in the search for funcs */
-	bool leapt;	      /* children were skipped, so functions may be missing in funcs */
+	enum dw_skip skipping; /* how much was skipped in the search for funcs */
+	bool skipped;	       /* children were skipped, so functions may be missing in funcs */
 	bool in_aranges;
 	bool asked; /* something of the unit was read before */
 	/* Only while the unit is loaded: */
@@ -215,7 +215,7 @@ int dw_file_open(const struct sym_image *image, bool split, struct dw_budget *bu
  * Open the same file again, sharing what of has unpacked. of must outlive the result. The units are
  * copied unloaded.
  */
-int dw_file_twin(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out);
+int dw_file_new_reader(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out);
 void dw_file_close(struct dw_file *file);
 
 /* ---- symbolizer/dwarf/dwarf_unit.c: units -------------------------------------------------- */
@@ -260,16 +260,16 @@ int dw_die_end(const struct dw_die *die, uint64_t *end);
 int dw_die_call(const struct dw_die *die, struct dw_value out[DW_CALL_N], uint64_t *end);
 /*
  * Find the next entry at or after *off that is a function with code of its own. *depth is the
- * number of open lists of children. Return 1; 0: there is none; -EBADMSG, -ENOTSUP. *leapt is set
+ * number of open lists of children. Return 1; 0: there is none; -EBADMSG, -ENOTSUP. *skipped is set
  * if children were skipped.
  */
-int dw_die_next_function(struct dw_unit *unit, uint64_t *off, size_t *depth, enum dw_leap leaping,
-			 bool *leapt, struct dw_die *out);
+int dw_die_next_function(struct dw_unit *unit, uint64_t *off, size_t *depth, enum dw_skip skipping,
+			 bool *skipped, struct dw_die *out);
 /*
  * Skip the entry's children, if the entry states where they end. On entry *end is the end of its
  * attributes. Return whether they were skipped.
  */
-bool dw_die_leap(const struct dw_die *die, uint64_t *end);
+bool dw_die_skip_children(const struct dw_die *die, uint64_t *end);
 /* Read the named attributes, in the order of names; form is 0 for an attribute that is missing. */
 int dw_die_values(const struct dw_die *die, const uint16_t *names, size_t n, struct dw_value *out,
 		  uint64_t *end);

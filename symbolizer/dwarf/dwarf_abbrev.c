@@ -25,7 +25,7 @@ void dw_abbrevs_put(struct dw_abbrevs *a)
 	free(a->abbrevs);
 	free(a->specs);
 	free(a->steps);
-	free(a->glances);
+	free(a->summaries);
 	free(a);
 }
 
@@ -45,19 +45,19 @@ static void note_call(struct dw_abbrev *a, uint64_t name)
  * Return who may skip the children of such entries. sibling: the last attribute is DW_AT_sibling in
  * four bytes.
  */
-static enum dw_leap leap_of(const struct dw_abbrev *a, bool sibling)
+static enum dw_skip skip_of(const struct dw_abbrev *a, bool sibling)
 {
 	if (!sibling || !a->children)
-		return DW_LEAP_N;
+		return DW_SKIP_N;
 	switch (a->tag) {
 	case DW_TAG_compile_unit:
 	case DW_TAG_partial_unit:
-		return DW_LEAP_N;
+		return DW_SKIP_N;
 	case DW_TAG_namespace:
 	case DW_TAG_module:
-		return DW_LEAP_SPACES;
+		return DW_SKIP_SPACES;
 	default:
-		return DW_LEAP_CLOSED;
+		return DW_SKIP_CLOSED;
 	}
 }
 
@@ -112,7 +112,7 @@ static int parse_abbrevs(struct uw_bytes *c, struct dw_abbrevs *t)
 		err = UW_ARRAY_GROW(t->abbrevs, t->n, room, CODES_MAX);
 		if (err)
 			return err;
-		a.leap = (uint8_t)leap_of(&a, sibling);
+		a.skip = (uint8_t)skip_of(&a, sibling);
 		sorted = sorted && (!t->n || t->abbrevs[t->n - 1].code < a.code);
 		t->abbrevs[t->n++] = a;
 	}
@@ -251,17 +251,17 @@ static int make_glances(struct dw_abbrevs *t)
 {
 	if (!t->n || t->abbrevs[0].code != 1 || t->abbrevs[t->n - 1].code != t->n)
 		return 0;
-	t->glances = calloc(t->n + 1, sizeof(*t->glances));
-	if (!t->glances)
+	t->summaries = calloc(t->n + 1, sizeof(*t->summaries));
+	if (!t->summaries)
 		return -ENOMEM;
-	t->glances[0].fixed = DW_NO_PLACE; /* code 0 ends a list */
+	t->summaries[0].fixed = DW_NO_PLACE; /* code 0 ends a list */
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct dw_abbrev *a = &t->abbrevs[i];
 
-		t->glances[i + 1] =
-			(struct dw_glance){ .fixed = a->function ? DW_NO_PLACE : a->fixed,
-					    .leap = a->leap,
-					    .children = a->children };
+		t->summaries[i + 1] =
+			(struct dw_abbrev_summary){ .fixed = a->function ? DW_NO_PLACE : a->fixed,
+						    .skip = a->skip,
+						    .children = a->children };
 	}
 	return 0;
 }

@@ -201,11 +201,11 @@ static inline bool descend(bool children, size_t *depth)
 	return *depth != 0;
 }
 
-bool dw_die_leap(const struct dw_die *die, uint64_t *end)
+bool dw_die_skip_children(const struct dw_die *die, uint64_t *end)
 {
 	uint32_t to;
 
-	if (die->abbrev->leap == DW_LEAP_N)
+	if (die->abbrev->skip == DW_SKIP_N)
 		return false;
 	memcpy(&to, die->unit->bytes + *end - sizeof(to), sizeof(to));
 	if (to <= *end || to > die->unit->size)
@@ -218,7 +218,7 @@ bool dw_die_leap(const struct dw_die *die, uint64_t *end)
  * Skip entries of fixed size that are not functions, and ends of lists: most entries are like this.
  */
 static const uint8_t *skip_plain(const struct dw_unit *u, const uint8_t *p, size_t *depth,
-				 enum dw_leap leaping, bool *leapt)
+				 enum dw_skip skipping, bool *skipped)
 {
 	const struct dw_abbrevs *t = u->abbrevs;
 	/* Before end, an entry of any fixed size fits, with a code of two bytes. */
@@ -227,7 +227,7 @@ static const uint8_t *skip_plain(const struct dw_unit *u, const uint8_t *p, size
 
 	while (p < end) {
 		uint32_t code = p[0], n = 1, to;
-		struct dw_glance g;
+		struct dw_abbrev_summary g;
 
 		if (!code && open > 1) {
 			open--;
@@ -242,13 +242,13 @@ static const uint8_t *skip_plain(const struct dw_unit *u, const uint8_t *p, size
 		}
 		if (code > t->n)
 			break;
-		g = t->glances[code];
+		g = t->summaries[code];
 		if (g.fixed == DW_NO_PLACE)
 			break;
-		if (g.leap <= leaping) {
+		if (g.skip <= skipping) {
 			memcpy(&to, p + n + g.fixed - sizeof(to), sizeof(to));
 			if (to > (uint64_t)(p - u->bytes) + n + g.fixed && to <= u->size) {
-				*leapt = true;
+				*skipped = true;
 				p = u->bytes + to;
 				continue;
 			}
@@ -264,8 +264,8 @@ static const uint8_t *skip_plain(const struct dw_unit *u, const uint8_t *p, size
  * Skip an entry by its fixed size or its prepared steps, if its abbreviation has them, and
  * otherwise value by value.
  */
-int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum dw_leap leaping,
-			 bool *leapt, struct dw_die *out)
+int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum dw_skip skipping,
+			 bool *skipped, struct dw_die *out)
 {
 	const struct dw_abbrevs *t = u->abbrevs;
 	const uint8_t *p = u->bytes + *off, *end = u->bytes + u->size;
@@ -277,8 +277,8 @@ int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum d
 		const struct dw_abbrev *a;
 		struct dw_die die;
 
-		if (quick && t->glances && *depth)
-			p = skip_plain(u, p, depth, leaping, leapt);
+		if (quick && t->summaries && *depth)
+			p = skip_plain(u, p, depth, skipping, skipped);
 		if (p == end)
 			return 0;
 		start = p;
@@ -319,11 +319,11 @@ int dw_die_next_function(struct dw_unit *u, uint64_t *off, size_t *depth, enum d
 				return err;
 			p = u->bytes + *off;
 		}
-		if (leaping >= a->leap) {
+		if (skipping >= a->skip) {
 			*off = (uint64_t)(p - u->bytes);
-			if (dw_die_leap(&die, off)) {
+			if (dw_die_skip_children(&die, off)) {
 				p = u->bytes + *off;
-				*leapt = true;
+				*skipped = true;
 				continue;
 			}
 		}

@@ -95,7 +95,7 @@ static struct dw_unit unloaded(const struct dw_unit *u, struct dw_file *file)
 				 .root = u->root };
 }
 
-int dw_file_twin(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out)
+int dw_file_new_reader(const struct dw_file *of, struct dw_budget *budget, struct dw_file *out)
 {
 	struct dw_file f = { .fd = -1,
 			     .split = of->split,

@@ -524,7 +524,7 @@ void dw_table_free(struct dw_table *t)
 	if (!t)
 		return;
 	free(t->rows);
-	free(t->folders);
+	free(t->directories);
 	free(t->files);
 	free(t);
 }

@@ -18,7 +18,7 @@ struct dw_line_lists {
 	uint64_t off;	     /* offset of bytes in .debug_line */
 	const uint8_t *bytes;
 	struct dw_table *table;
-	size_t room_files, room_folders;
+	size_t room_files, room_directories;
 };
 
 /* ---- symbolizer/dwarf/dwarf_line_names.c --------------------------------------------------- */

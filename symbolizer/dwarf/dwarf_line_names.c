@@ -27,9 +27,10 @@ static int push_file(struct dw_line_lists *l, struct dw_name name)
 	return push_name(&l->table->files, &l->table->n_files, &l->room_files, name);
 }
 
-static int push_folder(struct dw_line_lists *l, struct dw_name name)
+static int push_directory(struct dw_line_lists *l, struct dw_name name)
 {
-	return push_name(&l->table->folders, &l->table->n_folders, &l->room_folders, name);
+	return push_name(&l->table->directories, &l->table->n_directories, &l->room_directories,
+			 name);
 }
 
 /* Return the offset in .debug_line of a position in the line program. */
@@ -40,23 +41,24 @@ static uint64_t off_of(const struct dw_line_lists *l, const void *at)
 
 int dw_line_older_file(struct dw_line_lists *l, struct uw_bytes *c, const char *text)
 {
-	uint64_t folder = uw_bytes_uleb(c);
+	uint64_t directory = uw_bytes_uleb(c);
 
 	(void)uw_bytes_uleb(c); /* time */
 	(void)uw_bytes_uleb(c); /* size */
 	if (c->err)
 		return -EBADMSG;
-	return push_file(
-		l, (struct dw_name){ .off = off_of(l, text),
-				     .folder = folder > UINT32_MAX ? UINT32_MAX : (uint32_t)folder,
-				     .where = DW_IN_LINE });
+	return push_file(l, (struct dw_name){ .off = off_of(l, text),
+					      .directory = directory > UINT32_MAX
+								   ? UINT32_MAX
+								   : (uint32_t)directory,
+					      .where = DW_IN_LINE });
 }
 
 /* Read the directory and file lists of versions 2 to 4. */
 static int older_names(struct dw_line_lists *l, struct uw_bytes *c)
 {
 	/* Directory 0 is the unit's own. There is no file 0. */
-	int err = push_folder(l, (struct dw_name){ .where = DW_NOWHERE });
+	int err = push_directory(l, (struct dw_name){ .where = DW_NOWHERE });
 
 	if (!err)
 		err = push_file(l, (struct dw_name){ .where = DW_NOWHERE });
@@ -67,8 +69,8 @@ static int older_names(struct dw_line_lists *l, struct uw_bytes *c)
 			return -EBADMSG;
 		if (!*text)
 			break;
-		err = push_folder(l,
-				  (struct dw_name){ .off = off_of(l, text), .where = DW_IN_LINE });
+		err = push_directory(
+			l, (struct dw_name){ .off = off_of(l, text), .where = DW_IN_LINE });
 	}
 	while (!err) {
 		const char *text = uw_bytes_string(c);
@@ -123,7 +125,7 @@ static int newer_names(struct dw_line_lists *l, struct uw_bytes *c, bool files)
 		return -EBADMSG;
 	while (!err && n--) {
 		struct dw_name name = { .where = DW_NOWHERE };
-		uint32_t folder = 0;
+		uint32_t directory = 0;
 
 		for (uint8_t i = 0; i < n_formats; i++) {
 			struct dw_value v;
@@ -134,10 +136,10 @@ static int newer_names(struct dw_line_lists *l, struct uw_bytes *c, bool files)
 			if (formats[i].name == DW_LNCT_path)
 				name = name_of(l, &v);
 			else if (formats[i].name == DW_LNCT_directory_index)
-				folder = v.u > UINT32_MAX ? UINT32_MAX : (uint32_t)v.u;
+				directory = v.u > UINT32_MAX ? UINT32_MAX : (uint32_t)v.u;
 		}
-		name.folder = folder;
-		err = files ? push_file(l, name) : push_folder(l, name);
+		name.directory = directory;
+		err = files ? push_file(l, name) : push_directory(l, name);
 	}
 	return err;
 }
@@ -172,16 +174,16 @@ static int text_of(const struct dw_file *file, const struct dw_name *name, char 
 	}
 }
 
-/* Put "folder/" before the text in out, if there is room. Return the length of the text. */
-static int prepend(const char *folder, char *out, size_t room)
+/* Put "directory/" before the text in out, if there is room. Return the length of the text. */
+static int prepend(const char *directory, char *out, size_t room)
 {
-	size_t n = strlen(folder), m = strlen(out);
-	bool slash = n && folder[n - 1] != '/';
+	size_t n = strlen(directory), m = strlen(out);
+	bool slash = n && directory[n - 1] != '/';
 
 	if (!n || n + slash + m >= room)
 		return (int)m;
 	memmove(out + n + slash, out, m + 1);
-	memcpy(out, folder, n);
+	memcpy(out, directory, n);
 	if (slash)
 		out[n] = '/';
 	return (int)(n + slash + m);
@@ -191,7 +193,7 @@ static int prepend(const char *folder, char *out, size_t room)
 int dw_table_path(const struct dw_file *file, const struct dw_table *t, uint32_t index,
 		  const char *dir, char *out, size_t room)
 {
-	char folder[4096];
+	char directory[4096];
 	const struct dw_name *name;
 	int n;
 
@@ -203,15 +205,15 @@ int dw_table_path(const struct dw_file *file, const struct dw_table *t, uint32_t
 		return n ? n : -ENOENT;
 	if (*out == '/')
 		return n;
-	if (name->folder < t->n_folders &&
-	    text_of(file, &t->folders[name->folder], folder, sizeof(folder)) > 0) {
-		n = prepend(folder, out, room);
+	if (name->directory < t->n_directories &&
+	    text_of(file, &t->directories[name->directory], directory, sizeof(directory)) > 0) {
+		n = prepend(directory, out, room);
 		if (*out == '/')
 			return n;
 		/*
 		 * In version 5, directory 0 is the unit's own directory and is not relative to dir.
 		 */
-		if (t->version >= 5 && !name->folder && *dir != '/')
+		if (t->version >= 5 && !name->directory && *dir != '/')
 			return n;
 	}
 	return prepend(dir, out, room);

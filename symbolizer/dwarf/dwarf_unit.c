@@ -234,8 +234,8 @@ void dw_unit_forget_funcs(struct dw_unit *u)
 	u->funcs = NULL;
 	u->reach = NULL;
 	u->n_funcs = 0;
-	u->funcs_tried = u->leapt = false;
-	u->leaping = DW_LEAP_NONE;
+	u->funcs_tried = u->skipped = false;
+	u->skipping = DW_SKIP_NONE;
 }
 
 enum {

@@ -153,15 +153,15 @@ struct others {
 };
 
 /* Do the same as is_better for two entries that differ only in name and end, with lazy names. */
-static bool is_better_unread(struct sym_builder *b, const struct sym_entry *a,
-			     const struct sym_entry *c)
+static bool is_better_lazy(struct sym_builder *b, const struct sym_entry *a,
+			   const struct sym_entry *c)
 {
 	int order = 0;
 
 	if (!b->odd && (a->name | c->name) & SYM_NAME_ARENA)
 		b->odd = -ENOTSUP;
 	if (!b->odd && a->name != c->name)
-		b->odd = sym_unread_prefer(b->unread, a->name, c->name, &order);
+		b->odd = sym_lazy_names_prefer(b->lazy_names, a->name, c->name, &order);
 	return order ? order < 0 : a->end > c->end;
 }
 
@@ -176,9 +176,9 @@ static bool is_candidate(const struct sym_entry *e, const struct sym_entry *firs
  * choose any of them and note the other names as aliases. If their ends differ, the names must be
  * compared now.
  */
-static const struct sym_entry *choose_unread(struct sym_builder *b, const struct sym_entry *group,
-					     size_t n, uint64_t reached, size_t chosen,
-					     struct others *others)
+static const struct sym_entry *choose_lazy(struct sym_builder *b, const struct sym_entry *group,
+					   size_t n, uint64_t reached, size_t chosen,
+					   struct others *others)
 {
 	const struct sym_entry *first = NULL, *best;
 	size_t candidates = 0;
@@ -202,7 +202,7 @@ static const struct sym_entry *choose_unread(struct sym_builder *b, const struct
 		if (e == first || !is_candidate(e, first, reached))
 			continue;
 		if (!alike) {
-			best = is_better_unread(b, e, best) ? e : best;
+			best = is_better_lazy(b, e, best) ? e : best;
 		} else if ((e->name | first->name) & SYM_NAME_ARENA) {
 			b->odd = b->odd ? b->odd : -ENOTSUP;
 		} else if (e->name != first->name) {
@@ -242,8 +242,8 @@ static size_t choose(struct sym_builder *b, const struct sym_entry *group, size_
 
 		if (n == 1) /* most symbols are alone at their address */
 			best = group;
-		else if (b->unread)
-			best = choose_unread(b, group, n, reached, found, others);
+		else if (b->lazy_names)
+			best = choose_lazy(b, group, n, reached, found, others);
 		else
 			best = choose_read(b, group, n, reached);
 		if (!best || (found && sym_entry_kind(best) != SYM_KIND_FUNC))
@@ -279,7 +279,7 @@ static int choose_all(struct sym_builder *b)
 {
 	struct sym_entry *e = b->entries;
 	uint64_t func_end = 0, any_end = 0; /* ends of the sized entries so far */
-	size_t kept = 0, next;
+	size_t stored = 0, next;
 	struct others others;
 
 	for (size_t i = 0; i < b->n_entries; i = next) {
@@ -298,21 +298,21 @@ static int choose_all(struct sym_builder *b)
 		    chosen[0].addr < any_end)
 			continue;
 		/* A symbol without a size ends where the next one begins. */
-		if (kept && sym_kind_is_open(sym_entry_kind(&e[kept - 1])) &&
-		    e[kept - 1].end > chosen[0].addr)
-			e[kept - 1].end = chosen[0].addr;
+		if (stored && sym_kind_is_open(sym_entry_kind(&e[stored - 1])) &&
+		    e[stored - 1].end > chosen[0].addr)
+			e[stored - 1].end = chosen[0].addr;
 		reached = sym_kind_is_open(kind) ? 0 : chosen[n - 1].end;
 		any_end = reached > any_end ? reached : any_end;
 		if (kind == SYM_KIND_FUNC)
 			func_end = reached > func_end ? reached : func_end;
 		while (n) { /* the widest first, because a lookup finds the last one first */
-			e[kept] = chosen[--n];
-			if (others.n && note_others(b, kept, n, &others))
+			e[stored] = chosen[--n];
+			if (others.n && note_others(b, stored, n, &others))
 				return -ENOMEM;
-			kept++;
+			stored++;
 		}
 	}
-	b->n_entries = kept;
+	b->n_entries = stored;
 	return 0;
 }
 
@@ -334,41 +334,41 @@ static void link_enclosing(struct sym_builder *b)
 /* ---- names ------------------------------------------------------------------- */
 
 /* Make every chosen name valid UTF-8 of limited length. Most names are already. */
-static int clean_names(struct sym_builder *b)
+static int sanitize_names(struct sym_builder *b)
 {
 	uint64_t cleaned = 0;
-	size_t kept = 0;
+	size_t stored = 0;
 
 	for (size_t i = 0; i < b->n_entries; i++) {
 		struct sym_entry e = b->entries[i];
 		size_t n;
 		uint64_t off;
-		char *clean;
+		char *sanitized;
 		int err;
 
 		n = is_measured(&e) ? length_of(b, &e) : 0; /* names not measured are simple */
 		if (!n || (n <= SYM_NAME_BYTES_MAX && uw_text_is_plain(b->names + e.name, n))) {
-			b->entries[kept++] = e;
+			b->entries[stored++] = e;
 			continue;
 		}
-		clean = sym_sanitize(b->names + e.name, n, SYM_NAME_BYTES_MAX);
-		if (!clean)
+		sanitized = sym_sanitize(b->names + e.name, n, SYM_NAME_BYTES_MAX);
+		if (!sanitized)
 			return -ENOMEM;
-		n = strlen(clean);
+		n = strlen(sanitized);
 		cleaned += n + 1;
 		err = cleaned > CLEANED_MAX ? -E2BIG : sym_builder_names(b, n, &off);
 		if (!err) {
-			memcpy(b->names + off, clean, n);
+			memcpy(b->names + off, sanitized, n);
 			e.name = (uint32_t)off;
 			e.aux = (e.aux & ~SYM_UNMEASURED) | (uint32_t)n;
-			b->entries[kept++] = e;
+			b->entries[stored++] = e;
 		}
-		free(clean);
+		free(sanitized);
 		err = sym_builder_left_out(b, err);
 		if (err)
 			return err;
 	}
-	b->n_entries = kept;
+	b->n_entries = stored;
 	return 0;
 }
 
@@ -408,11 +408,11 @@ int sym_builder_choose(struct sym_builder *b)
 		err = choose_all(b);
 	if (!err && b->odd)
 		err = -EAGAIN;
-	if (!err && !b->unread)
-		err = clean_names(b);
+	if (!err && !b->lazy_names)
+		err = sanitize_names(b);
 	if (err)
 		return err;
-	if (!b->unread)
+	if (!b->lazy_names)
 		pack_names(b);
 	link_enclosing(b);
 	return 0;

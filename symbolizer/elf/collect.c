@@ -226,15 +226,15 @@ static bool look_at_name(struct sym_builder *b, uint64_t off, const struct names
 }
 
 /* Do the same for a lazy name. It is read only if it decides whether the symbol is ignored. */
-static bool counts_unread(struct sym_builder *b, uint32_t name, const struct names *names,
-			  bool typed, enum sym_bind bind)
+static bool counts_lazy(struct sym_builder *b, uint32_t name, const struct names *names, bool typed,
+			enum sym_bind bind)
 {
 	bool marker = false;
 
 	if (!name) /* offset 0 is the empty name */
 		return false;
 	if (!typed && bind == SYM_BIND_LOCAL && !b->odd)
-		b->odd = sym_unread_is_marker(b->unread, name | names->flag, &marker);
+		b->odd = sym_lazy_names_is_marker(b->lazy_names, name | names->flag, &marker);
 	return !marker;
 }
 
@@ -260,8 +260,9 @@ static int add_symbol(struct sym_builder *b, const struct sym_image *image, cons
 	if (sym->st_name >= names->size)
 		return -EBADMSG;
 	bind = bind_of(sym);
-	if (b->unread ? !counts_unread(b, sym->st_name, names, typed, bind)
-		      : !look_at_name(b, names->off + sym->st_name, names, typed, bind, &length))
+	if (b->lazy_names
+		    ? !counts_lazy(b, sym->st_name, names, typed, bind)
+		    : !look_at_name(b, names->off + sym->st_name, names, typed, bind, &length))
 		return 0;
 	if (sym->st_size) {
 		end = sym->st_size < end - addr ? addr + sym->st_size : end;
@@ -317,8 +318,8 @@ static int add_symbols(struct sym_builder *b, const struct sym_image *image,
 	if (names_off > image->source.size || names_size > image->source.size - names_off ||
 	    off > image->source.size || size > image->source.size - off)
 		return -EBADMSG;
-	if (b->unread) {
-		err = sym_unread_add(b->unread, names_off, names_size, &names.flag);
+	if (b->lazy_names) {
+		err = sym_lazy_names_add(b->lazy_names, names_off, names_size, &names.flag);
 		if (err) {
 			b->odd = err;
 			return 0;

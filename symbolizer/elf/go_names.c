@@ -110,7 +110,7 @@ int sym_gopclntab_add(struct sym_builder *b, const struct sym_image *image)
 
 	if (!section || image->narrow)
 		return 0;
-	if (b->unread) { /* the names are in no string table, so lazy names are impossible */
+	if (b->lazy_names) { /* the names are in no string table, so lazy names are impossible */
 		b->odd = -ENOTSUP;
 		return 0;
 	}

@@ -37,11 +37,11 @@ struct cached {
 	uint32_t entry;
 };
 
-struct sym_unread {
+struct sym_lazy_names {
 	struct uw_source source; /* the file; the descriptor is owned */
 	struct {
 		uint64_t off, size;
-	} strings[SYM_UNREAD_N];
+	} strings[SYM_LAZY_N];
 	unsigned int n_strings, n_some;
 	pthread_mutex_t lock; /* protects all fields below */
 	struct chunk *chunks; /* the first one has room */
@@ -51,9 +51,9 @@ struct sym_unread {
 	char *best, *other;	       /* buffers, ROOM bytes each */
 };
 
-int sym_unread_new(const struct uw_source *source, struct sym_unread **out)
+int sym_lazy_names_new(const struct uw_source *source, struct sym_lazy_names **out)
 {
-	struct sym_unread *u = calloc(1, sizeof(*u));
+	struct sym_lazy_names *u = calloc(1, sizeof(*u));
 
 	if (!u)
 		return -ENOMEM;
@@ -65,14 +65,14 @@ int sym_unread_new(const struct uw_source *source, struct sym_unread **out)
 	if (u->source.fd < 0 || !u->best || !u->other) {
 		int err = u->source.fd < 0 ? -errno : -ENOMEM;
 
-		sym_unread_free(u);
+		sym_lazy_names_free(u);
 		return err;
 	}
 	*out = u;
 	return 0;
 }
 
-void sym_unread_free(struct sym_unread *u)
+void sym_lazy_names_free(struct sym_lazy_names *u)
 {
 	if (!u)
 		return;
@@ -92,7 +92,7 @@ void sym_unread_free(struct sym_unread *u)
 	free(u);
 }
 
-int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *flag)
+int sym_lazy_names_add(struct sym_lazy_names *u, uint64_t off, uint64_t size, uint32_t *flag)
 {
 	char first;
 	int err;
@@ -103,7 +103,7 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 			return 0;
 		}
 	}
-	if (u->n_strings == SYM_UNREAD_N || size > SYM_UNREAD_MAX)
+	if (u->n_strings == SYM_LAZY_N || size > SYM_LAZY_MAX)
 		return -E2BIG;
 	err = size ? uw_source_read(&u->source, off, &first, 1) : -EBADMSG;
 	if (err || first)
@@ -115,7 +115,7 @@ int sym_unread_add(struct sym_unread *u, uint64_t off, uint64_t size, uint32_t *
 }
 
 /* Return the cached name of an entry, or NULL. */
-static const char *find(const struct sym_unread *u, uint32_t entry)
+static const char *find(const struct sym_lazy_names *u, uint32_t entry)
 {
 	struct uw_hash_search at;
 	uint32_t i = uw_hash_first(&u->by_entry, uw_hash_u64(entry), &at);
@@ -126,7 +126,8 @@ static const char *find(const struct sym_unread *u, uint32_t entry)
 }
 
 /* Cache a copy of a name, n bytes with its NUL, for an entry. */
-static int keep(struct sym_unread *u, uint32_t entry, const char *name, size_t n, const char **out)
+static int keep(struct sym_lazy_names *u, uint32_t entry, const char *name, size_t n,
+		const char **out)
 {
 	struct chunk *chunk = u->chunks;
 	char *copy;
@@ -153,7 +154,7 @@ static int keep(struct sym_unread *u, uint32_t entry, const char *name, size_t n
 }
 
 /* Read a name up to its NUL, at most SYM_NAME_BYTES_MAX + 1 bytes, and add a NUL. */
-static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_t *n)
+static int read_name(const struct sym_lazy_names *u, uint32_t name, char *out, size_t *n)
 {
 	unsigned int which = (name & SYM_NAME_SECOND) != 0;
 	uint64_t at = name & (SYM_NAME_SECOND - 1), size = u->strings[which].size;
@@ -182,7 +183,7 @@ static int read_name(const struct sym_unread *u, uint32_t name, char *out, size_
 }
 
 /* Read a name in the form in which it is compared with other names of the address. */
-static int read_candidate(const struct sym_unread *u, uint32_t name, char *out, size_t *n)
+static int read_candidate(const struct sym_lazy_names *u, uint32_t name, char *out, size_t *n)
 {
 	int err = read_name(u, name, out, n);
 
@@ -200,7 +201,7 @@ static int read_candidate(const struct sym_unread *u, uint32_t name, char *out, 
 	return 0;
 }
 
-int sym_unread_prefer(struct sym_unread *u, uint32_t a, uint32_t b, int *order)
+int sym_lazy_names_prefer(struct sym_lazy_names *u, uint32_t a, uint32_t b, int *order)
 {
 	size_t n_a, n_b;
 	int err = u->n_some++ < SOME ? read_candidate(u, a, u->best, &n_a) : -E2BIG;
@@ -212,7 +213,7 @@ int sym_unread_prefer(struct sym_unread *u, uint32_t a, uint32_t b, int *order)
 	return err;
 }
 
-int sym_unread_is_marker(struct sym_unread *u, uint32_t name, bool *is)
+int sym_lazy_names_is_marker(struct sym_lazy_names *u, uint32_t name, bool *is)
 {
 	size_t n;
 	int err = u->n_some++ < SOME ? read_name(u, name, u->best, &n) : -E2BIG;
@@ -229,7 +230,7 @@ static size_t first_alias(const struct sym_table *t, size_t i)
 }
 
 /* Read the names of entry i and leave the best one, not sanitised, in u->best. */
-static int choose(struct sym_unread *u, const struct sym_table *t, size_t i, size_t *n)
+static int choose(struct sym_lazy_names *u, const struct sym_table *t, size_t i, size_t *n)
 {
 	size_t alias = first_alias(t, i), n_other;
 	int err = read_candidate(u, t->entries[i].name & ~SYM_ENTRY_OPEN, u->best, n);
@@ -248,27 +249,27 @@ static int choose(struct sym_unread *u, const struct sym_table *t, size_t i, siz
 }
 
 /* Choose, sanitise and cache the name of entry i. */
-static int make(struct sym_unread *u, const struct sym_table *t, size_t i, const char **out)
+static int make(struct sym_lazy_names *u, const struct sym_table *t, size_t i, const char **out)
 {
 	size_t n;
-	char *clean;
+	char *sanitized;
 	int err = choose(u, t, i, &n);
 
 	if (err)
 		return err;
 	if (n <= SYM_NAME_BYTES_MAX && uw_text_is_plain(u->best, n))
 		return keep(u, (uint32_t)i, u->best, n + 1, out);
-	clean = sym_sanitize(u->best, n, SYM_NAME_BYTES_MAX);
-	if (!clean)
+	sanitized = sym_sanitize(u->best, n, SYM_NAME_BYTES_MAX);
+	if (!sanitized)
 		return -ENOMEM;
-	err = keep(u, (uint32_t)i, clean, strlen(clean) + 1, out);
-	free(clean);
+	err = keep(u, (uint32_t)i, sanitized, strlen(sanitized) + 1, out);
+	free(sanitized);
 	return err;
 }
 
-int sym_unread_name(const struct sym_table *table, size_t i, const char **out)
+int sym_lazy_names_get(const struct sym_table *table, size_t i, const char **out)
 {
-	struct sym_unread *u = table->unread;
+	struct sym_lazy_names *u = table->lazy_names;
 	uint32_t name = table->entries[i].name & ~SYM_ENTRY_OPEN;
 	int err = 0;
 

@@ -132,7 +132,7 @@ static const Elf64_Sym *symbol_at(struct plt *plt, uint32_t index, int *err)
 }
 
 /* Add an entry with a lazy name: the symbol's name stays in the file. */
-static int add_unread(struct plt *plt, uint64_t addr, uint64_t end, uint32_t symbol)
+static int add_lazy(struct plt *plt, uint64_t addr, uint64_t end, uint32_t symbol)
 {
 	const Elf64_Sym *sym;
 	int err;
@@ -186,8 +186,8 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 
 	if (low == plt->n_slots || plt->slots[low].got != got)
 		return 0; /* the first entry, which calls the dynamic linker, or an unknown one */
-	if (plt->b->unread && plt->slots[low].symbol)
-		return add_unread(plt, addr, end, plt->slots[low].symbol);
+	if (plt->b->lazy_names && plt->slots[low].symbol)
+		return add_lazy(plt, addr, end, plt->slots[low].symbol);
 	err = name_slot(plt, &plt->slots[low], &name, &n, resolver);
 	if (err || !n)
 		return err;
@@ -202,7 +202,7 @@ static int add_entry(struct plt *plt, uint64_t addr, uint64_t end, uint64_t got)
 	memcpy(plt->b->names + at, in_arena ? plt->b->names + from : name, n);
 	memcpy(plt->b->names + at + n, SYM_STUB_SUFFIX, sizeof(SYM_STUB_SUFFIX) - 1);
 	n += sizeof(SYM_STUB_SUFFIX) - 1;
-	if (plt->b->unread) {
+	if (plt->b->lazy_names) {
 		if (at >= SYM_NAME_ARENA)
 			return -E2BIG;
 		at |= SYM_NAME_ARENA;

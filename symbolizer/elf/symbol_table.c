@@ -13,7 +13,7 @@
 /* Symbols inside each other. The limit is beyond practical need. */
 #define ENCLOSING_MAX 64
 /* Leave string tables of at least this size in the file if few names are needed. */
-#define UNREAD_MIN ((uint64_t)256 << 10)
+#define LAZY_NAMES_MIN ((uint64_t)256 << 10)
 /* Pages in a set: 4 GiB of code. */
 #define PAGES_MAX ((uint64_t)1 << 20)
 
@@ -52,16 +52,16 @@ static int choose_pages(const struct sym_image *image, const uint64_t *vaddrs, s
 }
 
 /*
- * Build a table. debug is the file's separate debug file; NULL: there is none. unread: use lazy
- * names; on success unread and pages belong to the table. -EAGAIN: lazy names are impossible for
- * this file. On any failure unread and pages stay the caller's.
+ * Build a table. debug is the file's separate debug file; NULL: there is none. lazy_names: use lazy
+ * names; on success lazy_names and pages belong to the table. -EAGAIN: lazy names are impossible
+ * for this file. On any failure lazy_names and pages stay the caller's.
  */
 static int open_image(const struct sym_image *image, const struct sym_image *debug,
-		      struct sym_unread *unread, const struct sym_pages *pages,
+		      struct sym_lazy_names *lazy_names, const struct sym_pages *pages,
 		      struct sym_table **out)
 {
 	struct sym_table *table = calloc(1, sizeof(*table));
-	struct sym_builder b = { .unread = unread,
+	struct sym_builder b = { .lazy_names = lazy_names,
 				 .pages = pages ? *pages : (struct sym_pages){ 0 } };
 	struct sym_entry *fitting;
 	char *names;
@@ -83,7 +83,7 @@ static int open_image(const struct sym_image *image, const struct sym_image *deb
 	table->damage = b.damage;
 	table->aliases = b.aliases;
 	table->n_aliases = b.n_aliases;
-	table->unread = unread;
+	table->lazy_names = lazy_names;
 	table->pages = b.pages;
 	b.entries = NULL;
 	b.names = NULL;
@@ -128,15 +128,15 @@ static bool has_many_names(const struct sym_image *image)
 		    s->sh_link < image->n_sections && image->sections[s->sh_link].sh_size > size)
 			size = image->sections[s->sh_link].sh_size;
 	}
-	return size >= UNREAD_MIN && !sym_image_section(image, ".gnu_debugdata");
+	return size >= LAZY_NAMES_MIN && !sym_image_section(image, ".gnu_debugdata");
 }
 
-int sym_table_open_brief(int fd, const struct uw_view *view, uint64_t elf_off, int debug_fd,
-			 const uint64_t *vaddrs, size_t n, struct sym_table **out)
+int sym_table_open_partial(int fd, const struct uw_view *view, uint64_t elf_off, int debug_fd,
+			   const uint64_t *vaddrs, size_t n, struct sym_table **out)
 {
 	static const struct uw_view none;
 	struct sym_pages pages = { .n = 0 };
-	struct sym_unread *unread = NULL;
+	struct sym_lazy_names *lazy_names = NULL;
 	struct sym_image image;
 	int err;
 
@@ -147,14 +147,14 @@ int sym_table_open_brief(int fd, const struct uw_view *view, uint64_t elf_off, i
 	err = sym_image_init_viewed(&image, fd, elf_off, view);
 	if (err)
 		return err;
-	err = has_many_names(&image) ? sym_unread_new(&image.source, &unread) : -EAGAIN;
+	err = has_many_names(&image) ? sym_lazy_names_new(&image.source, &lazy_names) : -EAGAIN;
 	if (!err && n)
 		err = choose_pages(&image, vaddrs, n, &pages);
 	if (!err)
-		err = open_image(&image, NULL, unread, &pages, out);
+		err = open_image(&image, NULL, lazy_names, &pages, out);
 	/* Otherwise read the table like any other: the names cannot or need not be lazy. */
 	if (err) {
-		sym_unread_free(unread);
+		sym_lazy_names_free(lazy_names);
 		free(pages.bits);
 		err = open_image(&image, NULL, NULL, NULL, out);
 	}
@@ -183,15 +183,15 @@ void sym_table_free(struct sym_table *table)
 {
 	if (!table)
 		return;
-	if (table->blob || table->kept) {
-		uw_blob_free(table->kept);
+	if (table->blob || table->stored) {
+		uw_blob_free(table->stored);
 		free(table->blob);
 	} else {
 		free(table->entries);
 		free(table->names);
 		free(table->aliases);
 		free(table->pages.bits);
-		sym_unread_free(table->unread);
+		sym_lazy_names_free(table->lazy_names);
 	}
 	free(table);
 }
@@ -217,8 +217,8 @@ int sym_table_at(const struct sym_table *table, size_t i, struct sym_symbol *out
 	if (err)
 		return err;
 	e = &table->entries[i];
-	if (table->unread) {
-		err = sym_unread_name(table, i, &name);
+	if (table->lazy_names) {
+		err = sym_lazy_names_get(table, i, &name);
 	} else {
 		name = table->names + (e->name & ~SYM_ENTRY_OPEN);
 		err = sym_keep_need_name(table, e->name & ~SYM_ENTRY_OPEN);
@@ -241,7 +241,7 @@ static int narrow(const struct sym_table *table, uint64_t vaddr, size_t *from, s
 
 	*from = 0;
 	*past = table->n_entries;
-	if (!table->kept)
+	if (!table->stored)
 		return 0;
 	/* the first group that begins beyond vaddr */
 	low = UW_COUNT_WHILE(i, groups, table->group[i] <= vaddr);

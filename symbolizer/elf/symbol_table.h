@@ -46,19 +46,19 @@ struct sym_table {
 	char *names;
 	size_t names_size;
 	int damage;
-	struct sym_unread *unread; /* lazy names; NULL: names are in the arena; owned */
-	struct sym_alias *aliases; /* of entries with lazy names, by entry; owned */
+	struct sym_lazy_names *lazy_names; /* lazy names; NULL: names are in the arena; owned */
+	struct sym_alias *aliases;	   /* of entries with lazy names, by entry; owned */
 	size_t n_aliases;
 	struct sym_pages pages; /* if set, the table is complete for these pages only */
 	/* A stored table; NULL: the table was read from a file; owned */
-	void *blob;	       /* entries and names are in it, and were all checked … */
-	struct uw_blob *kept;  /* … or parts are read and checked when they are needed */
-	const uint64_t *group; /* for kept: addresses of entries 0, SYMBOLS_GROUP, … */
+	void *blob;		/* entries and names are in it, and were all checked … */
+	struct uw_blob *stored; /* … or parts are read and checked when they are needed */
+	const uint64_t *group;	/* for stored: addresses of entries 0, SYMBOLS_GROUP, … */
 };
 
 /*
- * For a table in kept, read what is needed: entries [from, past), without checking their contents;
- * one entry, with a check that it is usable; a name to its end.
+ * For a table in stored, read what is needed: entries [from, past), without checking their
+ * contents; one entry, with a check that it is usable; a name to its end.
  */
 int sym_keep_have(const struct sym_table *table, size_t from, size_t past);
 int sym_keep_need(const struct sym_table *table, size_t i);
@@ -75,8 +75,8 @@ struct sym_builder {
 	const Elf64_Shdr *dynsym;
 	uint64_t dynstr_at, dynstr_size;
 	void *dynsym_bytes; /* the whole .dynsym, if it is small; NULL: read it again; owned */
-	struct sym_unread *unread; /* lazy names; NULL: names are read into the arena; borrowed */
-	uint32_t dynstr_flag;	   /* marks names of that string table, if names are lazy */
+	struct sym_lazy_names *lazy_names; /* NULL: names are read into the arena; borrowed */
+	uint32_t dynstr_flag;		   /* marks names of that string table, if names are lazy */
 	int odd;		   /* why lazy names are impossible for this file; 0: possible */
 	struct sym_alias *aliases; /* owned */
 	size_t n_aliases, room_aliases;

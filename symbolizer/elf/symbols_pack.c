@@ -38,7 +38,7 @@ int sym_table_pack(const struct sym_table *table, uint64_t key, void **blob, siz
 				    .damage = table->damage,
 				    .reader = SYMBOLS_READER };
 	uint8_t *out;
-	int err = table->unread ? -ENOTSUP : table->kept ? uw_blob_whole(table->kept) : 0;
+	int err = table->lazy_names ? -ENOTSUP : table->stored ? uw_blob_whole(table->stored) : 0;
 
 	if (err)
 		return err;
@@ -143,12 +143,12 @@ int sym_table_unpack(void *blob, size_t size, uint64_t key, struct sym_table **o
 
 /* ---- tables that are read when needed -------------------------------------------------------- */
 
-int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_table **out)
+int sym_table_take_stored(const struct uw_kept *stored, uint64_t key, struct sym_table **out)
 {
 	struct sym_table *table = calloc(1, sizeof(*table));
 	const struct blob_header *h;
 	struct uw_blob *blob = NULL;
-	int err = uw_blob_open(kept, SYMBOLS_MAGIC, &blob);
+	int err = uw_blob_open(stored, SYMBOLS_MAGIC, &blob);
 
 	if (!err && !table)
 		err = -ENOMEM;
@@ -163,21 +163,21 @@ int sym_table_take_kept(const struct uw_kept *kept, uint64_t key, struct sym_tab
 		free(table);
 		return err;
 	}
-	table->kept = blob;
+	table->stored = blob;
 	*out = table;
 	return 0;
 }
 
 static uint64_t offset_of(const struct sym_table *t, const void *place)
 {
-	return (uint64_t)((const uint8_t *)place - (const uint8_t *)uw_blob_bytes(t->kept));
+	return (uint64_t)((const uint8_t *)place - (const uint8_t *)uw_blob_bytes(t->stored));
 }
 
 int sym_keep_have(const struct sym_table *t, size_t from, size_t past)
 {
-	if (!t->kept || from == past)
+	if (!t->stored || from == past)
 		return 0;
-	return uw_blob_need(t->kept, offset_of(t, t->entries + from),
+	return uw_blob_need(t->stored, offset_of(t, t->entries + from),
 			    (past - from) * sizeof(*t->entries));
 }
 
@@ -185,7 +185,7 @@ int sym_keep_need(const struct sym_table *t, size_t i)
 {
 	int err = sym_keep_have(t, i, i + 1);
 
-	return err || !t->kept || is_sound(t, i) ? err : -EBADMSG;
+	return err || !t->stored || is_sound(t, i) ? err : -EBADMSG;
 }
 
 int sym_keep_need_name(const struct sym_table *t, uint32_t name)
@@ -193,9 +193,9 @@ int sym_keep_need_name(const struct sym_table *t, uint32_t name)
 	size_t at = name;
 
 	/* Read block after block until one contains the end of the name. */
-	while (t->kept) {
+	while (t->stored) {
 		size_t left = t->names_size - at, piece = left < 64 ? left : 64;
-		int err = uw_blob_need(t->kept, offset_of(t, t->names + at), piece);
+		int err = uw_blob_need(t->stored, offset_of(t, t->names + at), piece);
 
 		if (err || memchr(t->names + at, 0, piece))
 			return err;

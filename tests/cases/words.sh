@@ -12,7 +12,6 @@ import os, re, sys
 LIST = '''
 identifiers agent: clean 1
 identifiers schema: blk 1, blks 1, rid 2, sup 4, sups 1, word 6
-identifiers symbolizer: brief 1, clean 2, folder 2, folders 3, glance 1, kept 1, leap 8, sought 3, sup 2, twin 3, unread 15
 identifiers unwinder: again 2, join 4, joins 1, kept 9, note 9, notes 1, noting 3, past 2, pasts 5, peek 9, peeked 1, rid 2, sup 3, sups 2, told 3, unread 2, word 25, words 4, worth 10
 '''
 
@@ -25,7 +24,7 @@ IDENTIFIERS = [
     ('codes', 'unwinder/rule/', ''),
     ('past note notes noting join joins', 'unwinder/walk/', ''),
     ('word words', 'schema/ unwinder/rule/ unwinder/table/ unwinder/walk/', 'SCAN_WORDS CAPTURE_HOLE_WORDS'),
-    ('sup sups', '', 'DW_FORM_strp_sup'),
+    ('sup sups', '', 'DW_FORM_strp_sup DW_FORM_ref_sup4 DW_FORM_ref_sup8'),
     ('plain', 'bpf/ agent/live/', ''),
     ('made', 'agent/export/', ''),
     ('area areas', 'bpf/ agent/live/', 'vm_area_struct'),

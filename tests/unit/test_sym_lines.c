@@ -154,7 +154,8 @@ static void prepare_together(const uint64_t *vaddrs, size_t n, struct sym_lines 
 	pthread_t thread;
 
 	CHECK(!sym_debug_prepare(debug, vaddrs, n / 2, NULL), "half of them");
-	CHECK(!sym_lines_new(&others) && !sym_debug_twin(debug, others, &twin), "one more reader");
+	CHECK(!sym_lines_new(&others) && !sym_debug_new_reader(debug, others, &twin),
+	      "one more reader");
 	share.debug = twin;
 	CHECK(!pthread_create(&thread, NULL, prepare_share, &share), "one more thread");
 	CHECK(!sym_debug_prepare(debug, vaddrs, n, &turns), "all of them");

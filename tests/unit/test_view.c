@@ -194,7 +194,7 @@ static void test_names_are_the_files(void)
 
 	mapped_open(&mapped, fd, (uint64_t)size);
 	view = view_of(&mapped);
-	CHECK(!sym_table_open_brief(fd, &view, 0, -1, NULL, 0, &seen) &&
+	CHECK(!sym_table_open_partial(fd, &view, 0, -1, NULL, 0, &seen) &&
 		      !sym_table_open(fd, 0, &read) && !uw_object_open(fd, 0, &object),
 	      "opened");
 	if (!seen || !read || !object)

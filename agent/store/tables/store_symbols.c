@@ -32,7 +32,7 @@ static int take_symbols(struct store *s, const struct blob_place *place, uint64_
 	struct uw_kept stored;
 	int err = reading_begin(s, place, &stored);
 
-	return err ? err : sym_table_take_kept(&stored, key, out);
+	return err ? err : sym_table_take_stored(&stored, key, out);
 }
 
 /* Read and unpack all lines of a file. */

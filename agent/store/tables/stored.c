@@ -209,7 +209,7 @@ static struct sym_table *read_symbols(struct stored *stored, sqlite3_stmt *stmt)
 	f.uid = (uint64_t)sqlite3_column_int64(stmt, 8);
 	place.row = sqlite3_column_int64(stmt, 0);
 	if (blob_begin(stored->blobs, &place, &symbols) ||
-	    sym_table_take_kept(&symbols, key_of_symbols(&f, &id), &table))
+	    sym_table_take_stored(&symbols, key_of_symbols(&f, &id), &table))
 		return NULL;
 	return table;
 }

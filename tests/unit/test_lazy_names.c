@@ -1,6 +1,6 @@
 /*
- * tests/unit/test_sym_brief.c: tests symbol tables whose names stay in the file against tables that
- * have read them, symbol by symbol, on files that exist: one string table, two, hundreds of
+ * tests/unit/test_lazy_names.c: tests symbol tables whose names stay in the file against tables
+ * that have read them, symbol by symbol, on files that exist: one string table, two, hundreds of
  * aliases, PLTs. It also tests tables for some addresses only against whole tables. Then it tests a
  * file that is cut short while its table is in use, and files with random changes, where only the
  * bounds matter.
@@ -49,7 +49,7 @@ static void test_is_the_whole_table(const char *path)
 
 	if (fd < 0)
 		return;
-	if (sym_table_open_brief(fd, NULL, 0, -1, NULL, 0, &brief) ||
+	if (sym_table_open_partial(fd, NULL, 0, -1, NULL, 0, &brief) ||
 	    sym_table_open(fd, 0, &whole)) {
 		CHECK(false, path);
 		return;
@@ -58,7 +58,7 @@ static void test_is_the_whole_table(const char *path)
 	n = sym_table_size(whole);
 	CHECK(n > 1000 && sym_table_size(brief) == n, path);
 	CHECK(sym_table_damage(brief) == sym_table_damage(whole), path);
-	CHECK(brief->unread && !whole->unread, path);
+	CHECK(brief->lazy_names && !whole->lazy_names, path);
 	CHECK(sym_table_pack(brief, 1, &blob, &size) == -ENOTSUP, path);
 	for (size_t i = 0; i < n && sym_table_size(brief) == n; i++)
 		wrong += !same_symbol(brief, whole, i);
@@ -104,7 +104,7 @@ static void test_some_addresses(const char *path, size_t n)
 		      path);
 		vaddrs[i] = symbol.addr + random_below(symbol.size ? symbol.size + 8 : 64);
 	}
-	if (sym_table_open_brief(fd, NULL, 0, -1, vaddrs, n, &brief)) {
+	if (sym_table_open_partial(fd, NULL, 0, -1, vaddrs, n, &brief)) {
 		CHECK(false, path);
 		return;
 	}
@@ -154,7 +154,7 @@ static void test_a_name_that_is_gone_is_an_error(const char *path)
 
 	if (fd < 0)
 		return;
-	CHECK(!sym_table_open_brief(fd, NULL, 0, -1, NULL, 0, &table) && table->unread, path);
+	CHECK(!sym_table_open_partial(fd, NULL, 0, -1, NULL, 0, &table) && table->lazy_names, path);
 	CHECK(!sym_table_at(table, 5, &symbol), "while it is there");
 	CHECK(!ftruncate(fd, 4096), "the file is cut short");
 	CHECK(sym_table_at(table, 6, &symbol) == -EBADMSG, "gone");
@@ -199,7 +199,7 @@ static void test_damage_is_survived(const char *path)
 			    pwrite(fd, noise, 1 + random_below(64), changed[k].at) < 1)
 				abort();
 		}
-		if (!sym_table_open_brief(fd, NULL, 0, -1, &vaddr, i % 3 == 0, &table)) {
+		if (!sym_table_open_partial(fd, NULL, 0, -1, &vaddr, i % 3 == 0, &table)) {
 			ask_all(table);
 			sym_table_free(table);
 		}
