@@ -9,16 +9,18 @@
  *   header   192              struct table_header
  *   sum      8                of each block behind the front (blob.h)
  *   seg      24               struct table_seg: which file offsets have which vaddr
- *   sup      8                struct table_sup: one per 256 blocks, and one more behind the last
- *   rule     8                a rule word, see below
+ *   superblock  8             struct table_superblock: one per 256 blocks, and one more
+ *                             behind the last
+ *   rule     8                a packed rule, see below
  *   ext      16 or 32         of each rule: saved registers, TABLE_EXT_* × s16
  *   slow     varies           struct table_slow, each followed by its struct table_reg
  *   expr     varies           DWARF expressions of those, back to back
  *                             Here the front ends; what follows is read when it is needed.
- *   blk      2 × 257 a sup    first row of each block of 256 units, relative to the sup's row
+ *   block    2 × 257 each     first row of each block of 256 units, relative to its
+ *                             superblock's row; 257 for each superblock
  *   key      1                of each row: the unit in its block where the row begins;
  *                             TABLE_KEY_PAD bytes of 0xff follow the last
- *   rid      2 (or 4)         of each row: the rule's number (4 bytes with TABLE_WIDE_RID)
+ *   rule_index  2 (or 4)      of each row: the rule's number (4 bytes with TABLE_WIDE_INDEX)
  *
  * The ranges of procedures are not part of the table. They are a blob of their own
  * (schema/procs_blob.h), which has the start and the end of each, and is stored where look-ups need it.
@@ -37,7 +39,7 @@
  * and are otherwise the same, and the space between the procedures is too small for a signal
  * trampoline (7 bytes on x86_64, 8 on aarch64), the second row is left out.
  *
- * A rule word:
+ * A packed rule:
  *
  *   bits    0–2   enum table_kind
  *           3     signal: the caller was interrupted, its pc is exact
@@ -57,7 +59,7 @@
  *
  * ext on x86_64: the places of rbx r12 r13 r14 r15, s16 × 8 bytes from the CFA; on aarch64: of
  * x19…x28. The last elements of ext have other meanings. The last s16 is the CFA's register, for
- * TABLE_REG and TABLE_DEREF. The last but one is, in a based word, the set of places that are
+ * TABLE_REG and TABLE_DEREF. The last but one is, in a based rule, the set of places that are
  * relative to the frame pointer (bit i: ext[i]; TABLE_BASED_FP: the frame pointer's own place). The
  * one before that is the number that TABLE_DEREF adds. The elements between, and everything unused,
  * are TABLE_SAME.
@@ -67,7 +69,7 @@
  *   TABLE_SP, _FP, _REG  CFA = register + offset
  *   TABLE_DEREF          CFA = *(register + offset) + add × 8: a realigned stack
  *   TABLE_PLT            CFA = sp + offset + (((pc & mask) >= least) << shift): a PLT
- *                        entry pushes before its last instructions.  Bits 32–36 of the word
+ *                        entry pushes before its last instructions.  Bits 32–36 of the rule
  *                        are mask, 37–41 least, 42–46 shift; the frame pointer and
  *                        ext are unchanged.  pc is the exact pc, not less one.
  *   ra                   *(CFA + place), always relative to the CFA
@@ -87,11 +89,11 @@
 #define TABLE_ALIGN	  64u
 #define TABLE_KEY_PAD	  32u	      /* bytes that may be read after the last key */
 #define TABLE_BUILDER	  5u	      /* raised when the same file gives another table */
-#define TABLE_NO_BLOCK	  0xffffffffu /* a sup in which no row begins */
+#define TABLE_NO_BLOCK	  0xffffffffu /* a superblock in which no row begins */
 
-#define TABLE_BLOCK_UNITS 256u
-#define TABLE_SUP_UNITS	  65536u
-#define TABLE_SUP_BLOCKS  257u /* entries of blk for each sup: 256 and the end */
+#define TABLE_BLOCK_UNITS	256u
+#define TABLE_SUPERBLOCK_UNITS	65536u
+#define TABLE_SUPERBLOCK_BLOCKS 257u /* entries of block for each superblock: 256 and the end */
 
 #define TABLE_SAME	0x7fff
 #define TABLE_UNDEFINED 0x7ffe
@@ -100,7 +102,7 @@
 #define TABLE_EXT_AARCH64 16u
 
 enum table_flag {
-	TABLE_WIDE_RID = 1 << 0, /* more than 65,536 rules */
+	TABLE_WIDE_INDEX = 1 << 0, /* more than 65,536 rules */
 };
 
 enum table_kind {
@@ -114,12 +116,12 @@ enum table_kind {
 	TABLE_KINDS
 };
 
-#define TABLE_WORD_KIND	  7u
-#define TABLE_WORD_SIGNAL (1u << 3)
-#define TABLE_WORD_SIGNED (1u << 4)
-#define TABLE_WORD_BEGINS (1u << 5)
-#define TABLE_WORD_SAVED  (1u << 6)
-#define TABLE_WORD_BASED  (1u << 7)
+#define TABLE_RULE_KIND	  7u
+#define TABLE_RULE_SIGNAL (1u << 3)
+#define TABLE_RULE_SIGNED (1u << 4)
+#define TABLE_RULE_BEGINS (1u << 5)
+#define TABLE_RULE_SAVED  (1u << 6)
+#define TABLE_RULE_BASED  (1u << 7)
 #define TABLE_BASED_FP	  (1 << 14)
 
 struct table_header {
@@ -133,16 +135,17 @@ struct table_header {
 	__u8 zero[5];
 	__u8 build_id[32];
 	__u32 span;   /* units that the table covers */
-	__u32 n_rows; /* = number of keys = number of rids */
+	__u32 n_rows; /* = number of keys = number of rule indexes */
 	__u32 n_rules;
-	__u32 n_sups; /* one more struct table_sup follows them */
-	__u32 n_blks; /* 257 for each sup that has some */
+	__u32 n_superblocks; /* one more struct table_superblock follows them */
+	__u32 n_blocks;	     /* 257 for each superblock that has some */
 	__u32 n_segs;
 	__u32 slow_size;
 	__u32 expr_size;
-	__u32 seg, sup, blk, key, rid, rule, ext, slow, expr; /* offsets */
-	__u32 builder;					      /* TABLE_BUILDER */
-	__u32 flags;					      /* enum table_flag */
+	/* offsets of the parts */
+	__u32 seg, superblock, block, key, rule_index, rule, ext, slow, expr;
+	__u32 builder; /* TABLE_BUILDER */
+	__u32 flags;   /* enum table_flag */
 	__u8 spare[20];
 };
 
@@ -150,9 +153,9 @@ struct table_seg {
 	__u64 file_off, vaddr, size;
 };
 
-struct table_sup {
-	__u32 row; /* the sup's first row, or the next row if it has none */
-	__u32 blk; /* index of its first entry in blk, or TABLE_NO_BLOCK */
+struct table_superblock {
+	__u32 row;   /* the superblock's first row, or the next row if it has none */
+	__u32 block; /* index of its first entry in block, or TABLE_NO_BLOCK */
 };
 
 struct table_slow {
@@ -160,7 +163,7 @@ struct table_slow {
 	__u32 cfa_size; /* of the CFA's expression */
 	__u8 cfa_reg;
 	__u8 ra;    /* the column of the return address */
-	__u8 flags; /* TABLE_WORD_SIGNAL, TABLE_WORD_SIGNED */
+	__u8 flags; /* TABLE_RULE_SIGNAL, TABLE_RULE_SIGNED */
 	__u8 n_regs;
 };
 
@@ -190,7 +193,7 @@ _Static_assert(__builtin_offsetof(struct table_header, span) == 96, "span");
 _Static_assert(__builtin_offsetof(struct table_header, seg) == 128, "seg");
 _Static_assert(__builtin_offsetof(struct table_header, flags) == 168, "flags");
 _Static_assert(sizeof(struct table_seg) == 24, "seg");
-_Static_assert(sizeof(struct table_sup) == 8, "sup");
+_Static_assert(sizeof(struct table_superblock) == 8, "sup");
 _Static_assert(sizeof(struct table_slow) == 16, "slow");
 _Static_assert(sizeof(struct table_reg) == 16, "reg");
 

@@ -134,16 +134,17 @@ static int index_of(const struct uw_table *t, struct index *index)
 	index->rule = calloc(h->n_rows, sizeof(*index->rule));
 	if (!index->start || !index->rule)
 		return -ENOMEM;
-	for (uint32_t s = 0; s < h->n_sups; s++) {
-		if (t->sup[s].blk == TABLE_NO_BLOCK)
+	for (uint32_t s = 0; s < h->n_superblocks; s++) {
+		if (t->superblock[s].block == TABLE_NO_BLOCK)
 			continue;
 		for (uint32_t i = 0; i < 256; i++) {
-			const uint16_t *blk = &t->blk[t->sup[s].blk + i];
+			const uint16_t *block = &t->block[t->superblock[s].block + i];
 
-			for (; row < t->sup[s].row + blk[1]; row++) {
-				index->start[row] =
-					s * TABLE_SUP_UNITS + i * TABLE_BLOCK_UNITS + t->key[row];
-				index->rule[row] = t->rid ? t->rid[row] : t->rid4[row];
+			for (; row < t->superblock[s].row + block[1]; row++) {
+				index->start[row] = s * TABLE_SUPERBLOCK_UNITS +
+						    i * TABLE_BLOCK_UNITS + t->key[row];
+				index->rule[row] = t->rule_index ? t->rule_index[row]
+								 : t->wide_rule_index[row];
 			}
 		}
 	}

@@ -258,8 +258,8 @@ static bool same_rule(struct uw_object *a, struct uw_object *b, uint64_t at)
 
 	if (uw_object_word(a, at, true, &x, &one) != uw_object_word(b, at, true, &y, &other))
 		return false;
-	return !((x ^ y) & ~(uint64_t)TABLE_WORD_BEGINS) ||
-	       ((x & TABLE_WORD_KIND) == TABLE_SLOW && (y & TABLE_WORD_KIND) == TABLE_SLOW);
+	return !((x ^ y) & ~(uint64_t)TABLE_RULE_BEGINS) ||
+	       ((x & TABLE_RULE_KIND) == TABLE_SLOW && (y & TABLE_RULE_KIND) == TABLE_SLOW);
 }
 
 /* The rules at some places are the file's. */

@@ -66,7 +66,7 @@ static struct rule rule_of(uint64_t word)
 	if (uw_word_kind(word) == TABLE_NONE)
 		rule.kind = KIND_NONE;
 	if ((uw_word_kind(word) != TABLE_SP && uw_word_kind(word) != TABLE_FP) ||
-	    word & (TABLE_WORD_SIGNAL | TABLE_WORD_BASED))
+	    word & (TABLE_RULE_SIGNAL | TABLE_RULE_BASED))
 		return rule;
 	if (uw_word_ra(word) == TABLE_UNDEFINED)
 		rule.kind = KIND_END;
@@ -96,7 +96,7 @@ static int index_fill(struct index *index, const struct uw_table *t)
 	size_t n_blocks = (h->span >> BLOCK_SHIFT) + 1;
 	uint32_t row = 0, at = 0;
 
-	if (t->rid4) /* no file in Debian has so many rules */
+	if (t->wide_rule_index) /* no file in Debian has so many rules */
 		return -ENOTSUP;
 	index->base = h->base;
 	index->span = h->span;
@@ -109,13 +109,14 @@ static int index_fill(struct index *index, const struct uw_table *t)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < h->n_rules; i++)
 		index->rules[i] = rule_of(t->rule[i]);
-	for (uint32_t s = 0; s < h->n_sups; s++)
-		for (uint32_t i = 0; i < 256 && t->sup[s].blk != TABLE_NO_BLOCK; i++)
-			for (uint32_t end = t->sup[s].row + t->blk[t->sup[s].blk + i + 1];
+	for (uint32_t s = 0; s < h->n_superblocks; s++)
+		for (uint32_t i = 0; i < 256 && t->superblock[s].block != TABLE_NO_BLOCK; i++)
+			for (uint32_t end = t->superblock[s].row +
+					    t->block[t->superblock[s].block + i + 1];
 			     row < end; row++) {
-				index->start[row] =
-					s * TABLE_SUP_UNITS + i * TABLE_BLOCK_UNITS + t->key[row];
-				index->which[row] = t->rid[row];
+				index->start[row] = s * TABLE_SUPERBLOCK_UNITS +
+						    i * TABLE_BLOCK_UNITS + t->key[row];
+				index->which[row] = t->rule_index[row];
 			}
 	index->start[h->n_rows] = UINT32_MAX;
 	for (size_t b = 0; b < n_blocks; b++) {

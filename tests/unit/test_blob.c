@@ -235,10 +235,10 @@ static void test_hostile_rows_lead_nowhere(void)
 		struct uw_blob *blob;
 		struct uw_table t;
 		struct uw_rule rule;
-		size_t at = h->blk + i * 104729 % (table_size - h->blk);
+		size_t at = h->block + i * 104729 % (table_size - h->block);
 
 		if (i % 2)
-			at = h->sup + i * 7 % (h->rule - h->sup);
+			at = h->superblock + i * 7 % (h->rule - h->superblock);
 		memcpy(copy, table, table_size);
 		copy[at] ^= (uint8_t)(1 << i % 8);
 		uw_blob_seal(copy);
@@ -291,9 +291,9 @@ static void test_no_look_up_needs_another(void)
 	CHECK(uw_object_compile(libc) == 0, "compiled");
 	bytes = h = uw_object_compiled(libc, &size);
 	all = uw_object_table(libc);
-	for (uint32_t s = 0; s <= h->n_sups; s++) {
+	for (uint32_t s = 0; s <= h->n_superblocks; s++) {
 		for (uint64_t off = 0; off < 512; off += 7, n++) {
-			uint64_t at = h->base + (uint64_t)s * TABLE_SUP_UNITS + off - 256;
+			uint64_t at = h->base + (uint64_t)s * TABLE_SUPERBLOCK_UNITS + off - 256;
 			struct uw_kept kept;
 			struct place place;
 			struct uw_table t;

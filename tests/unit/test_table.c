@@ -119,7 +119,7 @@ static void test_rows_are_what_the_program_says(void)
 	CHECK(uw_word_kind(word_at(&t, 0xff, &ext)) == TABLE_NONE, "nothing before");
 	word = word_at(&t, 0x100, &ext);
 	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 8 && uw_word_ra(word) == -1 &&
-		      uw_word_fp(word) == TABLE_SAME && !(word & TABLE_WORD_SAVED),
+		      uw_word_fp(word) == TABLE_SAME && !(word & TABLE_RULE_SAVED),
 	      "entry");
 	word = word_at(&t, 0x103, &ext);
 	CHECK(uw_word_kind(word) == TABLE_SP && uw_word_cfa(word) == 16 && uw_word_fp(word) == -2,
@@ -127,13 +127,13 @@ static void test_rows_are_what_the_program_says(void)
 	word = word_at(&t, 0x104, &ext);
 	CHECK(uw_word_kind(word) == TABLE_FP && uw_word_cfa(word) == 16, "frame pointer set");
 	word = word_at(&t, 0x108, &ext);
-	CHECK(word & TABLE_WORD_SAVED && ext[0] == -3 && ext[1] == TABLE_SAME, "rbx pushed");
+	CHECK(word & TABLE_RULE_SAVED && ext[0] == -3 && ext[1] == TABLE_SAME, "rbx pushed");
 	CHECK(word_at(&t, 0x12e, &ext) == word, "15 bytes without FDE are padding");
 	CHECK(uw_word_kind(word_at(&t, 0x140, &ext)) == TABLE_NONE, "16 bytes are not");
 	(void)word_at(&t, 0x130, &ext);
 	CHECK(ext[0] == -2, "rbx saved");
 	word = word_at(&t, 0x13a, &ext);
-	CHECK(uw_word_cfa(word) == 8 && !(word & TABLE_WORD_SAVED) && ext[0] == TABLE_SAME,
+	CHECK(uw_word_cfa(word) == 8 && !(word & TABLE_RULE_SAVED) && ext[0] == TABLE_SAME,
 	      "below rsp: popped");
 	CHECK(uw_table_rule(&t, CODE + 0x154, &rule) == 0 && rule.cfa_size == 3 &&
 		      !memcmp(rule.cfa_expr, expression + 3, 3) && rule.n_regs == 1 &&
@@ -181,9 +181,9 @@ static void test_common_expressions_have_words(void)
 	CHECK(build(&s, &blob, &size) == 0 && uw_table_open(&t, blob, size) == 0, "builds");
 	CHECK(t.header->slow_size == 0 && t.header->expr_size == 0, "none is left to a record");
 	word = word_at(&t, 0x105, &ext);
-	CHECK(uw_word_kind(word) == TABLE_REG && ext[7] == 10 && !(word & TABLE_WORD_BASED), "r10");
+	CHECK(uw_word_kind(word) == TABLE_REG && ext[7] == 10 && !(word & TABLE_RULE_BASED), "r10");
 	word = word_at(&t, 0x109, &ext);
-	CHECK(uw_word_kind(word) == TABLE_REG && word & TABLE_WORD_BASED && uw_word_fp(word) == 0 &&
+	CHECK(uw_word_kind(word) == TABLE_REG && word & TABLE_RULE_BASED && uw_word_fp(word) == 0 &&
 		      ext[6] == TABLE_BASED_FP,
 	      "rbp where rbp points to");
 	word = word_at(&t, 0x10d, &ext);
@@ -217,7 +217,7 @@ static void test_common_expressions_have_words(void)
 			continue;
 		CHECK(uw_table_rule(&t, CODE + at, &rule) == 0 &&
 			      uw_row_of(t.arch, &rule, &row) == 0 &&
-			      row.word == (word & ~(uint64_t)TABLE_WORD_BEGINS) &&
+			      row.word == (word & ~(uint64_t)TABLE_RULE_BEGINS) &&
 			      !memcmp(row.ext, ext, t.arch->ext_slots * sizeof(*ext)),
 		      "there and back");
 	}
@@ -262,7 +262,7 @@ static void test_rows_tell_where_procedures_begin(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint64_t word = word_at(&t, cases[i].at, &ext);
 
-		CHECK(!!(word & TABLE_WORD_BEGINS) == cases[i].begins, "begins");
+		CHECK(!!(word & TABLE_RULE_BEGINS) == cases[i].begins, "begins");
 		CHECK(uw_table_inside(&t, CODE + cases[i].at, false) == cases[i].inside, "inside");
 	}
 	CHECK(uw_table_row(&t, CODE + 0x12f) == uw_table_row(&t, CODE + 0x118) &&

@@ -269,12 +269,12 @@ int uw_row_of(const struct uw_arch *arch, const struct uw_rule *rule, struct uw_
 		word |= (uint64_t)(uint16_t)m.fp << 32;
 	}
 	if (m.based) {
-		word |= TABLE_WORD_BASED;
+		word |= TABLE_RULE_BASED;
 		ext[uw_ext_based(arch)] = (int16_t)m.based;
 	}
-	word |= rule->signal ? TABLE_WORD_SIGNAL : 0;
-	word |= rule->ra_signed ? TABLE_WORD_SIGNED : 0;
-	word |= saved ? TABLE_WORD_SAVED : 0;
+	word |= rule->signal ? TABLE_RULE_SIGNAL : 0;
+	word |= rule->ra_signed ? TABLE_RULE_SIGNED : 0;
+	word |= saved ? TABLE_RULE_SAVED : 0;
 	m.row.word = word;
 	*out = m.row;
 	return 0;
@@ -325,14 +325,14 @@ static void cfa_rule(const struct uw_arch *arch, uint64_t word, const int16_t *e
 
 void uw_row_rule(const struct uw_arch *arch, uint64_t word, const int16_t *ext, struct uw_rule *out)
 {
-	unsigned int based = word & TABLE_WORD_BASED ? (uint16_t)ext[uw_ext_based(arch)] : 0, i = 0;
+	unsigned int based = word & TABLE_RULE_BASED ? (uint16_t)ext[uw_ext_based(arch)] : 0, i = 0;
 
 	out->start = out->end = 0;
 	cfa_rule(arch, word, ext, out);
 	out->ra = arch->lr;
 	out->stepper = UW_STEPPER_CFI;
-	out->signal = word & TABLE_WORD_SIGNAL;
-	out->ra_signed = word & TABLE_WORD_SIGNED;
+	out->signal = word & TABLE_RULE_SIGNAL;
+	out->ra_signed = word & TABLE_RULE_SIGNED;
 	out->n_regs = 0;
 	/* Rules are sorted by register; fp is between two of the saved ones. */
 	for (; i < arch->n_saved && arch->saved[i] < arch->fp; i++)

@@ -19,7 +19,7 @@ struct uw_row {
 
 static inline unsigned int uw_word_kind(uint64_t word)
 {
-	return word & TABLE_WORD_KIND;
+	return word & TABLE_RULE_KIND;
 }
 
 static inline int64_t uw_word_cfa(uint64_t word)

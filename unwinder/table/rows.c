@@ -435,7 +435,7 @@ int uw_rows_find(struct uw_rows *rows, uint64_t vaddr, size_t *i)
 	unit = (vaddr - h->base) >> h->unit_shift;
 	if (unit >= h->span)
 		return -ENOENT;
-	if (uw_table_bring(&rows->table, (uint32_t)(unit / TABLE_SUP_UNITS)) == UW_TABLE_BAD)
+	if (uw_table_bring(&rows->table, (uint32_t)(unit / TABLE_SUPERBLOCK_UNITS)) == UW_TABLE_BAD)
 		return -EBADMSG;
 	row = uw_table_row(&rows->table, vaddr);
 	if (row == UW_TABLE_NO_ROW)
@@ -450,39 +450,42 @@ int uw_rows_find(struct uw_rows *rows, uint64_t vaddr, size_t *i)
 static int seek(struct uw_rows *rows, size_t i)
 {
 	const struct uw_table *t = &rows->table;
-	const struct table_sup *sups = t->kept ? t->kept : t->sup;
-	uint32_t low = 0, high = t->header->n_sups, within, at;
-	const uint16_t *blk;
+	const struct table_superblock *superblocks = t->kept ? t->kept : t->superblock;
+	uint32_t low = 0, high = t->header->n_superblocks, within, at;
+	const uint16_t *block;
 
-	/* Find the last sup whose first row is not after i. Sups without rows come before it. */
+	/*
+	 * Find the last superblock whose first row is not after i. Superblocks without rows come
+	 * before it.
+	 */
 	while (high - low > 1) {
 		uint32_t middle = low + (high - low) / 2;
 
-		if (sups[middle].row <= i)
+		if (superblocks[middle].row <= i)
 			low = middle;
 		else
 			high = middle;
 	}
-	while (low && sups[low].blk == TABLE_NO_BLOCK)
+	while (low && superblocks[low].block == TABLE_NO_BLOCK)
 		low--;
 	at = uw_table_bring(t, low);
 	if (at >= UW_TABLE_ABSENT)
 		return -EBADMSG;
-	blk = &t->blk[at];
-	within = (uint32_t)i - sups[low].row;
-	rows->block_unit = (uint64_t)low * TABLE_SUP_UNITS;
+	block = &t->block[at];
+	within = (uint32_t)i - superblocks[low].row;
+	rows->block_unit = (uint64_t)low * TABLE_SUPERBLOCK_UNITS;
 	low = 0;
-	high = TABLE_SUP_BLOCKS - 1;
+	high = TABLE_SUPERBLOCK_BLOCKS - 1;
 	while (high - low > 1) {
 		uint32_t middle = low + (high - low) / 2;
 
-		if (blk[middle] <= within)
+		if (block[middle] <= within)
 			low = middle;
 		else
 			high = middle;
 	}
-	rows->first = i - within + blk[low];
-	rows->past = i - within + blk[low + 1];
+	rows->first = i - within + block[low];
+	rows->past = i - within + block[low + 1];
 	rows->block_unit += (uint64_t)low * TABLE_BLOCK_UNITS;
 	return 0;
 }
@@ -527,7 +530,7 @@ int uw_rows_at(struct uw_rows *rows, size_t i, struct uw_row_info *out)
 		return err;
 	rows->next = i + 1;
 	rows->next_start = end;
-	id = t->rid ? t->rid[i] : t->rid4[i];
+	id = t->rule_index ? t->rule_index[i] : t->wide_rule_index[i];
 	d = &rows->described[id];
 	if (!d->done) {
 		*d = (struct described){ .info = { .rule = id } };

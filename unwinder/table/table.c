@@ -28,12 +28,13 @@ static int check_header(const struct table_header *h, const struct uw_arch **arc
 	if (h->blob.version != TABLE_VERSION || h->blob.header_size != TABLE_HEADER_SIZE)
 		return -ENOTSUP;
 	*arch = uw_arch_of(h->blob.machine);
-	if (!*arch || h->flags & ~(uint32_t)TABLE_WIDE_RID)
+	if (!*arch || h->flags & ~(uint32_t)TABLE_WIDE_INDEX)
 		return -ENOTSUP;
 	if (h->unit_shift != (*arch)->unit_shift || h->ext_slots != (*arch)->ext_slots ||
 	    h->build_id_size > sizeof(h->build_id))
 		return -EBADMSG;
-	if (h->n_sups != h->span / TABLE_SUP_UNITS + (h->span % TABLE_SUP_UNITS != 0))
+	if (h->n_superblocks !=
+	    h->span / TABLE_SUPERBLOCK_UNITS + (h->span % TABLE_SUPERBLOCK_UNITS != 0))
 		return -EBADMSG;
 	return (uint64_t)h->span << h->unit_shift <= UINT64_MAX - h->base ? 0 : -EBADMSG;
 }
@@ -56,14 +57,15 @@ static int find_parts(struct uw_table *t)
 {
 	const struct table_header *h = t->header;
 	uint64_t front = h->blob.front, size = h->blob.size;
-	bool wide = h->flags & TABLE_WIDE_RID;
-	const void *rid = part(h, size, h->rid, h->n_rows, wide ? 4 : 2);
+	bool wide = h->flags & TABLE_WIDE_INDEX;
+	const void *rule_index = part(h, size, h->rule_index, h->n_rows, wide ? 4 : 2);
 
-	t->sup = part(h, front, h->sup, (uint64_t)h->n_sups + 1, sizeof(struct table_sup));
-	t->blk = part(h, size, h->blk, h->n_blks, 2);
+	t->superblock = part(h, front, h->superblock, (uint64_t)h->n_superblocks + 1,
+			     sizeof(struct table_superblock));
+	t->block = part(h, size, h->block, h->n_blocks, 2);
 	t->key = part(h, size, h->key, (uint64_t)h->n_rows + TABLE_KEY_PAD, 1);
-	t->rid = wide ? NULL : rid;
-	t->rid4 = wide ? rid : NULL;
+	t->rule_index = wide ? NULL : rule_index;
+	t->wide_rule_index = wide ? rule_index : NULL;
 	t->rule = part(h, front, h->rule, h->n_rules, 8);
 	t->ext = part(h, front, h->ext, (uint64_t)h->n_rules * h->ext_slots, 2);
 	t->slow = part(h, front, h->slow, h->slow_size, 1);
@@ -72,27 +74,28 @@ static int find_parts(struct uw_table *t)
 	t->size = (uint64_t)h->span << h->unit_shift;
 	t->unit_shift = h->unit_shift;
 	t->quick = h->unit_shift || wide ? 0 : t->size;
-	if (!t->sup || !t->blk || !t->key || !rid || !t->rule || !t->ext || !t->slow || !t->expr ||
-	    !part(h, front, h->seg, h->n_segs, sizeof(struct table_seg)))
+	if (!t->superblock || !t->block || !t->key || !rule_index || !t->rule || !t->ext ||
+	    !t->slow || !t->expr || !part(h, front, h->seg, h->n_segs, sizeof(struct table_seg)))
 		return -EBADMSG;
 	return 0;
 }
 
 /* Check that every block and row that the sups lead to exists. */
-static int check_sups(const struct uw_table *t)
+static int check_superblocks(const struct uw_table *t)
 {
 	const struct table_header *h = t->header;
 
-	for (uint32_t s = 0; s < h->n_sups; s++) {
-		uint32_t row = t->sup[s].row, next = t->sup[s + 1].row, blk = t->sup[s].blk;
+	for (uint32_t s = 0; s < h->n_superblocks; s++) {
+		uint32_t row = t->superblock[s].row, next = t->superblock[s + 1].row,
+			 block = t->superblock[s].block;
 
-		if (row > next || (blk == TABLE_NO_BLOCK && row != next))
+		if (row > next || (block == TABLE_NO_BLOCK && row != next))
 			return -EBADMSG;
-		if (blk != TABLE_NO_BLOCK &&
-		    (h->n_blks < TABLE_SUP_BLOCKS || blk > h->n_blks - TABLE_SUP_BLOCKS))
+		if (block != TABLE_NO_BLOCK && (h->n_blocks < TABLE_SUPERBLOCK_BLOCKS ||
+						block > h->n_blocks - TABLE_SUPERBLOCK_BLOCKS))
 			return -EBADMSG;
 	}
-	return t->sup[h->n_sups].row == h->n_rows ? 0 : -EBADMSG;
+	return t->superblock[h->n_superblocks].row == h->n_rows ? 0 : -EBADMSG;
 }
 
 /*
@@ -141,30 +144,34 @@ static bool are_below(const uint16_t *number, uint32_t n, uint32_t limit)
 }
 
 /*
- * Return how many rows lookups in one sup can use, and the first of them. These are the sup's own
+ * Return how many rows lookups in one superblock can use, and the first of them. These are its own
  * rows, the one before them and the one after each of them.
  */
-static uint32_t rows_of(const struct uw_table *t, const struct table_sup *sup, uint32_t *first)
+static uint32_t rows_of(const struct uw_table *t, const struct table_superblock *superblock,
+			uint32_t *first)
 {
-	*first = sup->row ? sup->row - 1 : 0;
-	return (sup[1].row < t->header->n_rows ? sup[1].row + 1 : sup[1].row) - *first;
+	*first = superblock->row ? superblock->row - 1 : 0;
+	return (superblock[1].row < t->header->n_rows ? superblock[1].row + 1 : superblock[1].row) -
+	       *first;
 }
 
-/* Check a sup's blocks and the rule numbers of its rows. */
-static int check_sup(const struct uw_table *t, const struct table_sup *sup)
+/* Check a superblock's blocks and the rule numbers of its rows. */
+static int check_superblock(const struct uw_table *t, const struct table_superblock *superblock)
 {
-	uint32_t row = sup->row, next = sup[1].row, first, n = rows_of(t, sup, &first);
-	const uint16_t *blk = t->blk + sup->blk;
+	uint32_t row = superblock->row, next = superblock[1].row, first,
+		 n = rows_of(t, superblock, &first);
+	const uint16_t *block = t->block + superblock->block;
 
-	if (sup->blk != TABLE_NO_BLOCK && (blk[0] || blk[TABLE_SUP_BLOCKS - 1] != next - row ||
-					   !is_rising(blk, TABLE_SUP_BLOCKS - 1)))
+	if (superblock->block != TABLE_NO_BLOCK &&
+	    (block[0] || block[TABLE_SUPERBLOCK_BLOCKS - 1] != next - row ||
+	     !is_rising(block, TABLE_SUPERBLOCK_BLOCKS - 1)))
 		return -EBADMSG;
 	if (n && !t->header->n_rules)
 		return -EBADMSG;
-	if (t->rid)
-		return are_below(t->rid + first, n, t->header->n_rules) ? 0 : -EBADMSG;
+	if (t->rule_index)
+		return are_below(t->rule_index + first, n, t->header->n_rules) ? 0 : -EBADMSG;
 	for (uint32_t i = first; i < first + n; i++)
-		if (t->rid4[i] >= t->header->n_rules)
+		if (t->wide_rule_index[i] >= t->header->n_rules)
 			return -EBADMSG;
 	return 0;
 }
@@ -235,7 +242,7 @@ static int open_front(struct uw_table *t, const void *blob)
 	if (!err)
 		err = find_parts(t);
 	if (!err)
-		err = check_sups(t);
+		err = check_superblocks(t);
 	return err ? err : check_rules(t);
 }
 
@@ -249,8 +256,8 @@ int uw_table_open(struct uw_table *table, const void *blob, size_t size)
 	err = uw_blob_check(blob, size);
 	if (!err)
 		err = open_front(&t, blob);
-	for (uint32_t s = 0; !err && s < t.header->n_sups; s++)
-		err = check_sup(&t, &t.sup[s]);
+	for (uint32_t s = 0; !err && s < t.header->n_superblocks; s++)
+		err = check_superblock(&t, &t.superblock[s]);
 	if (!err)
 		*table = t;
 	return err;
@@ -272,20 +279,21 @@ void uw_table_trust(struct uw_table *table, const void *blob)
 int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob)
 {
 	const struct table_header *h = uw_blob_bytes(blob);
-	struct table_sup *own;
+	struct table_superblock *own;
 	struct uw_table t;
 	int err = h->blob.header_size < TABLE_HEADER_SIZE ? -ENOTSUP : open_front(&t, h);
 
 	if (err)
 		return err;
-	own = malloc(((size_t)h->n_sups + 1) * sizeof(*own));
+	own = malloc(((size_t)h->n_superblocks + 1) * sizeof(*own));
 	if (!own)
 		return -ENOMEM;
-	for (uint32_t s = 0; s <= h->n_sups; s++)
-		own[s] = (struct table_sup){ .row = t.sup[s].row, .blk = UW_TABLE_ABSENT };
+	for (uint32_t s = 0; s <= h->n_superblocks; s++)
+		own[s] = (struct table_superblock){ .row = t.superblock[s].row,
+						    .block = UW_TABLE_ABSENT };
 	t.blob = blob;
-	t.kept = t.sup;
-	t.sup = own;
+	t.kept = t.superblock;
+	t.superblock = own;
 	t.own = own;
 	*table = t;
 	return 0;
@@ -298,36 +306,38 @@ void uw_table_fini(struct uw_table *table)
 
 _Static_assert(KEYS_AT_ONCE <= TABLE_KEY_PAD, "keys are read from any row on");
 
-/* Read and check what lookups in this sup use. */
-static int need_sup(const struct uw_table *t, const struct table_sup *sup)
+/* Read and check what lookups in this superblock use. */
+static int need_superblock(const struct uw_table *t, const struct table_superblock *superblock)
 {
 	const struct table_header *h = t->header;
-	uint32_t first, n = rows_of(t, sup, &first);
-	uint64_t width = t->rid ? 2 : 4;
+	uint32_t first, n = rows_of(t, superblock, &first);
+	uint64_t width = t->rule_index ? 2 : 4;
 	int err = 0;
 
-	if (sup->blk != TABLE_NO_BLOCK) {
-		err = uw_blob_need(t->blob, h->blk + (uint64_t)sup->blk * 2,
-				   (uint64_t)TABLE_SUP_BLOCKS * 2);
+	if (superblock->block != TABLE_NO_BLOCK) {
+		err = uw_blob_need(t->blob, h->block + (uint64_t)superblock->block * 2,
+				   (uint64_t)TABLE_SUPERBLOCK_BLOCKS * 2);
 		if (!err)
-			err = uw_blob_need(t->blob, (uint64_t)h->key + sup->row,
-					   (uint64_t)(sup[1].row - sup->row) + KEYS_AT_ONCE);
+			err = uw_blob_need(t->blob, (uint64_t)h->key + superblock->row,
+					   (uint64_t)(superblock[1].row - superblock->row) +
+						   KEYS_AT_ONCE);
 	}
 	if (!err)
-		err = uw_blob_need(t->blob, h->rid + first * width, n * width);
-	return err ? err : check_sup(t, sup);
+		err = uw_blob_need(t->blob, h->rule_index + first * width, n * width);
+	return err ? err : check_superblock(t, superblock);
 }
 
-uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup)
+uint32_t uw_table_bring(const struct uw_table *table, uint32_t superblock)
 {
-	uint32_t blk = __atomic_load_n(&table->sup[sup].blk, __ATOMIC_ACQUIRE);
+	uint32_t block = __atomic_load_n(&table->superblock[superblock].block, __ATOMIC_ACQUIRE);
 
-	if (!table->blob || blk != UW_TABLE_ABSENT)
-		return blk;
+	if (!table->blob || block != UW_TABLE_ABSENT)
+		return block;
 	/* Threads that do this at the same time get the same result. */
-	blk = need_sup(table, &table->kept[sup]) ? UW_TABLE_BAD : table->kept[sup].blk;
-	__atomic_store_n(&table->own[sup].blk, blk, __ATOMIC_RELEASE);
-	return blk;
+	block = need_superblock(table, &table->kept[superblock]) ? UW_TABLE_BAD
+								 : table->kept[superblock].block;
+	__atomic_store_n(&table->own[superblock].block, block, __ATOMIC_RELEASE);
+	return block;
 }
 
 /* ---- looking up --------------------------------------------------------------------- */
@@ -409,23 +419,23 @@ static inline __attribute__((always_inline)) uint32_t row_at(const struct uw_tab
 							     uint64_t vaddr, count_fn count)
 {
 	uint64_t off = vaddr - t->base, unit = off >> t->unit_shift;
-	const struct table_sup *sup;
-	const uint16_t *blk;
+	const struct table_superblock *superblock;
+	const uint16_t *block;
 	uint32_t low, at;
 
 	if (off >= t->size)
 		return UW_TABLE_NO_ROW;
-	sup = &t->sup[unit / TABLE_SUP_UNITS];
-	at = __atomic_load_n(&sup->blk, __ATOMIC_ACQUIRE);
+	superblock = &t->superblock[unit / TABLE_SUPERBLOCK_UNITS];
+	at = __atomic_load_n(&superblock->block, __ATOMIC_ACQUIRE);
 	if (at == UW_TABLE_ABSENT)
-		at = uw_table_bring(t, (uint32_t)(unit / TABLE_SUP_UNITS));
+		at = uw_table_bring(t, (uint32_t)(unit / TABLE_SUPERBLOCK_UNITS));
 	if (at == TABLE_NO_BLOCK)
-		return sup->row - 1; /* before the first row this is NO_ROW */
+		return superblock->row - 1; /* before the first row this is NO_ROW */
 	if (at == UW_TABLE_BAD)
 		return UW_TABLE_NO_ROW;
-	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
-	low = sup->row + blk[0];
-	return low + count(t->key + low, (uint32_t)blk[1] - blk[0], (uint8_t)unit) - 1;
+	block = &t->block[at + unit / TABLE_BLOCK_UNITS % 256];
+	low = superblock->row + block[0];
+	return low + count(t->key + low, (uint32_t)block[1] - block[0], (uint8_t)unit) - 1;
 }
 
 /* Look up a row in any table, with any number of keys in its block. */
@@ -441,21 +451,21 @@ static __attribute__((noinline)) uint32_t row_anywhere(const struct uw_table *t,
 static inline bool row_quickly(const struct uw_table *t, uint64_t vaddr, uint32_t *row)
 {
 	uint64_t unit = vaddr - t->base;
-	const struct table_sup *sup;
-	const uint16_t *blk;
+	const struct table_superblock *superblock;
+	const uint16_t *block;
 	uint32_t low, n, at;
 
 	if (__builtin_expect(unit >= t->quick, 0))
 		return false;
-	sup = &t->sup[unit / TABLE_SUP_UNITS];
-	at = __atomic_load_n(&sup->blk, __ATOMIC_ACQUIRE);
+	superblock = &t->superblock[unit / TABLE_SUPERBLOCK_UNITS];
+	at = __atomic_load_n(&superblock->block, __ATOMIC_ACQUIRE);
 	if (__builtin_expect(at >= UW_TABLE_ABSENT, 0))
 		return false;
-	blk = &t->blk[at + unit / TABLE_BLOCK_UNITS % 256];
-	low = sup->row + blk[0];
-	n = (uint32_t)blk[1] - blk[0];
+	block = &t->block[at + unit / TABLE_BLOCK_UNITS % 256];
+	low = superblock->row + block[0];
+	n = (uint32_t)block[1] - block[0];
 	/* The rule number comes from another page: prefetch it while the keys are compared. */
-	__builtin_prefetch(t->rid + low);
+	__builtin_prefetch(t->rule_index + low);
 	if (__builtin_expect(n > KEYS_AT_ONCE, 0))
 		return false;
 	*row = low + count_few(t->key + low, n, (uint8_t)unit) - 1;
@@ -476,7 +486,7 @@ uint32_t uw_table_row_portable(const struct uw_table *table, uint64_t vaddr)
 
 static inline uint32_t rule_of(const struct uw_table *t, uint32_t row)
 {
-	return t->rid ? t->rid[row] : t->rid4[row];
+	return t->rule_index ? t->rule_index[row] : t->wide_rule_index[row];
 }
 
 /* Do the same as uw_table_word for lookups that row_quickly cannot do. */
@@ -497,7 +507,7 @@ uint64_t uw_table_word(const struct uw_table *table, uint64_t vaddr, uint32_t *r
 
 	if (!row_quickly(table, vaddr, &row))
 		return word_anywhere(table, vaddr, rule);
-	*rule = table->rid[row];
+	*rule = table->rule_index[row];
 	return table->rule[*rule];
 }
 
@@ -512,10 +522,10 @@ static inline bool is_inside(const struct uw_table *t, uint64_t vaddr, bool exac
 	 * begin close after it.
 	 */
 	if (row >= t->header->n_rows - 1 || uw_word_kind(word) <= TABLE_SLOW ||
-	    word & TABLE_WORD_SIGNAL || (!exact && uw_word_is_entry(t->arch, word)))
+	    word & TABLE_RULE_SIGNAL || (!exact && uw_word_is_entry(t->arch, word)))
 		return false;
 	next = t->rule[rule_of(t, row + 1)];
-	return (uw_word_kind(next) != TABLE_NONE && !(next & TABLE_WORD_BEGINS)) ||
+	return (uw_word_kind(next) != TABLE_NONE && !(next & TABLE_RULE_BEGINS)) ||
 	       (vaddr <= UINT64_MAX - UW_PADDING_MAX &&
 		uw_table_row(t, vaddr + UW_PADDING_MAX) == row);
 }
@@ -562,8 +572,8 @@ static void slow_rule(const struct uw_table *t, uint32_t off, struct uw_rule *ou
 	out->cfa_reg = slow.cfa_reg;
 	out->ra = slow.ra;
 	out->stepper = UW_STEPPER_CFI;
-	out->signal = slow.flags & TABLE_WORD_SIGNAL;
-	out->ra_signed = slow.flags & TABLE_WORD_SIGNED;
+	out->signal = slow.flags & TABLE_RULE_SIGNAL;
+	out->ra_signed = slow.flags & TABLE_RULE_SIGNED;
 	out->n_regs = slow.n_regs;
 	for (unsigned int i = 0; i < slow.n_regs; i++) {
 		struct uw_reg_rule *r = &out->regs[i];

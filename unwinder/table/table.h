@@ -19,26 +19,31 @@
 struct uw_table {
 	const struct table_header *header; /* the blob; borrowed, as are the following */
 	const struct uw_arch *arch;
-	const struct table_sup *sup;
-	const uint16_t *blk;
+	const struct table_superblock *superblock;
+	const uint16_t *block;
 	const uint8_t *key;
-	const uint16_t *rid;  /* NULL with TABLE_WIDE_RID */
-	const uint32_t *rid4; /* NULL without TABLE_WIDE_RID */
+	const uint16_t *rule_index;	 /* NULL with TABLE_WIDE_INDEX */
+	const uint32_t *wide_rule_index; /* NULL without TABLE_WIDE_INDEX */
 	const uint64_t *rule;
 	const int16_t *ext;
 	const uint8_t *slow, *expr;
 	uint64_t base, size; /* base is a vaddr, size the bytes of code that the table covers */
-	/* bytes of code for the short way: size, or 0 if unit_shift is not 0 or rids are wide */
+	/*
+	 * bytes of code for the short way: size, or 0 if unit_shift is not 0 or rule indexes are
+	 * wide
+	 */
 	uint64_t quick;
 	uint8_t unit_shift;
 	/* For a table that is read while it is needed: */
-	struct uw_blob *blob;	      /* borrowed; NULL: all of the table is in memory */
-	const struct table_sup *kept; /* sup as it is stored */
-	/* sup, with blk UW_TABLE_ABSENT until its rows are read; owned */
-	struct table_sup *own;
+	struct uw_blob *blob;		     /* borrowed; NULL: all is in memory */
+	const struct table_superblock *kept; /* superblock as it is stored */
+	/* the same; block is UW_TABLE_ABSENT until the rows are read; owned */
+	struct table_superblock *own;
 };
 
-/* A value of a sup's blk that cannot be the index of a block: the rows are not read yet. */
+/*
+ * A value of a superblock's block that cannot be the index of a block: the rows are not read yet.
+ */
 #define UW_TABLE_ABSENT (TABLE_NO_BLOCK - 2)
 /* the rows are damaged and count as outside the table */
 #define UW_TABLE_BAD (TABLE_NO_BLOCK - 1)
@@ -63,8 +68,8 @@ void uw_table_trust(struct uw_table *table, const void *blob);
 int uw_table_open_kept(struct uw_table *table, struct uw_blob *blob);
 /* Free what the table owns; for any of the three. */
 void uw_table_fini(struct uw_table *table);
-/* Make sure that lookups in this sup are possible. Return the sup's blk, or UW_TABLE_BAD. */
-uint32_t uw_table_bring(const struct uw_table *table, uint32_t sup);
+/* Make sure that lookups in this superblock are possible. Return its block, or UW_TABLE_BAD. */
+uint32_t uw_table_bring(const struct uw_table *table, uint32_t superblock);
 
 #define UW_TABLE_NO_ROW UINT32_MAX
 

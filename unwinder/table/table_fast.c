@@ -183,14 +183,14 @@ static bool row_of(const struct uw_fast *f, const struct state *s, struct uw_row
 		if (s->kind != TABLE_SP || s->off[i] >= -cfa)
 			out->ext[i] = s->off[i];
 		if (out->ext[i] != TABLE_SAME)
-			word |= TABLE_WORD_SAVED;
+			word |= TABLE_RULE_SAVED;
 	}
 	if (s->kind == TABLE_SP && fp < -cfa)
 		fp = TABLE_SAME;
 	if (s->kind == TABLE_REG)
 		out->ext[uw_ext_reg(arch)] = s->reg;
-	word |= f->shapes[s->shape].signal ? TABLE_WORD_SIGNAL : 0;
-	word |= s->ra_signed ? TABLE_WORD_SIGNED : 0;
+	word |= f->shapes[s->shape].signal ? TABLE_RULE_SIGNAL : 0;
+	word |= s->ra_signed ? TABLE_RULE_SIGNED : 0;
 	out->word = word | (uint64_t)(uint16_t)fp << 32 | (uint64_t)(uint16_t)ra << 48;
 	return true;
 }

@@ -69,81 +69,88 @@ static void fill_header(const struct uw_table_source *source, const struct uw_ta
 				    .builder = TABLE_BUILDER };
 	memcpy(h->build_id, source->build_id->bytes, source->build_id->size);
 	uw_table_identify(source, &h->src_size, &h->src_hash);
-	h->n_sups = h->span / TABLE_SUP_UNITS + (h->span % TABLE_SUP_UNITS != 0);
+	h->n_superblocks =
+		h->span / TABLE_SUPERBLOCK_UNITS + (h->span % TABLE_SUPERBLOCK_UNITS != 0);
 	if (h->n_rules > 0x10000)
-		h->flags |= TABLE_WIDE_RID;
+		h->flags |= TABLE_WIDE_INDEX;
 	for (size_t i = 0; i < source->n_segments; i++)
 		h->n_segs += is_code(&source->segments[i]);
 }
 
-/* Return the end of the rows of a sup that begin at row. */
-static size_t sup_end(const struct uw_table_rows *rows, size_t n_rows, size_t row, uint32_t sup)
+/* Return the end of the rows of a superblock that begin at row. */
+static size_t superblock_end(const struct uw_table_rows *rows, size_t n_rows, size_t row,
+			     uint32_t superblock)
 {
-	uint64_t end = ((uint64_t)sup + 1) * TABLE_SUP_UNITS;
+	uint64_t end = ((uint64_t)superblock + 1) * TABLE_SUPERBLOCK_UNITS;
 
 	return row + UW_COUNT_WHILE(i, n_rows - row, rows->rows[row + i].unit < end);
 }
 
-/* Count the entries of blk. -ENOTSUP: a sup has more rows than a 16-bit number can count. */
+/*
+ * Count the entries of block. -ENOTSUP: a superblock has more rows than a 16-bit number can count.
+ */
 static int count_blocks(const struct uw_table_rows *rows, size_t n_rows, uint32_t *out)
 {
 	uint64_t n = 0;
 
 	for (size_t row = 0, end; row < n_rows; row = end) {
-		end = sup_end(rows, n_rows, row, rows->rows[row].unit / TABLE_SUP_UNITS);
+		end = superblock_end(rows, n_rows, row,
+				     rows->rows[row].unit / TABLE_SUPERBLOCK_UNITS);
 		if (end - row > UINT16_MAX)
 			return -ENOTSUP;
-		n += TABLE_SUP_BLOCKS;
+		n += TABLE_SUPERBLOCK_BLOCKS;
 	}
 	*out = (uint32_t)n; /* 257 for each 65,536 units */
 	return 0;
 }
 
-/* Write sup and blk. */
+/* Write superblock and block. */
 static void pack_blocks(const struct uw_table_rows *rows, const struct table_header *h,
 			uint8_t *blob)
 {
-	struct table_sup *sup = (struct table_sup *)(blob + h->sup);
-	uint16_t *blk = (uint16_t *)(blob + h->blk);
+	struct table_superblock *superblock = (struct table_superblock *)(blob + h->superblock);
+	uint16_t *block = (uint16_t *)(blob + h->block);
 	const struct uw_table_row *all = rows->rows;
 	size_t row = 0;
 	uint32_t used = 0;
 
-	for (uint32_t s = 0; s < h->n_sups; s++) {
-		size_t first = row, end = sup_end(rows, h->n_rows, row, s);
+	for (uint32_t s = 0; s < h->n_superblocks; s++) {
+		size_t first = row, end = superblock_end(rows, h->n_rows, row, s);
 
-		sup[s] = (struct table_sup){ .row = (uint32_t)row, .blk = TABLE_NO_BLOCK };
+		superblock[s] =
+			(struct table_superblock){ .row = (uint32_t)row, .block = TABLE_NO_BLOCK };
 		if (end == first)
 			continue;
-		sup[s].blk = used;
-		for (uint32_t i = 0; i < TABLE_SUP_BLOCKS; used++, i++) {
+		superblock[s].block = used;
+		for (uint32_t i = 0; i < TABLE_SUPERBLOCK_BLOCKS; used++, i++) {
 			uint64_t start = ((uint64_t)s * 256 + i) * TABLE_BLOCK_UNITS;
 
 			while (row < end && all[row].unit < start)
 				row++;
-			blk[used] = (uint16_t)(row - first);
+			block[used] = (uint16_t)(row - first);
 		}
 	}
-	sup[h->n_sups] = (struct table_sup){ .row = (uint32_t)row, .blk = TABLE_NO_BLOCK };
+	superblock[h->n_superblocks] =
+		(struct table_superblock){ .row = (uint32_t)row, .block = TABLE_NO_BLOCK };
 }
 
-/* Write key, rid, rule and ext. */
+/* Write key, rule_index, rule and ext. */
 static void pack_rows(const struct uw_table_rows *rows, const struct table_header *h, uint8_t *blob)
 {
 	uint64_t *word = (uint64_t *)(blob + h->rule);
 	int16_t *ext = (int16_t *)(blob + h->ext);
 	uint8_t *key = blob + h->key;
 
-	if (h->flags & TABLE_WIDE_RID) {
-		uint32_t *rid4 = (uint32_t *)(blob + h->rid);
+	if (h->flags & TABLE_WIDE_INDEX) {
+		uint32_t *wide_rule_index = (uint32_t *)(blob + h->rule_index);
 
 		for (size_t i = 0; i < h->n_rows; i++)
-			rid4[i] = rows->rows[i].rule;
+			wide_rule_index[i] = rows->rows[i].rule;
 	} else {
-		uint16_t *rid = (uint16_t *)(blob + h->rid);
+		uint16_t *rule_index = (uint16_t *)(blob + h->rule_index);
 
 		for (size_t i = 0; i < h->n_rows; i++)
-			rid[i] = (uint16_t)rows->rows[i].rule;
+			rule_index[i] = (uint16_t)rows->rows[i].rule;
 	}
 	for (size_t i = 0; i < h->n_rows; i++)
 		key[i] = (uint8_t)rows->rows[i].unit;
@@ -180,15 +187,15 @@ static uint32_t place(uint64_t *at, uint64_t size)
 	return (uint32_t)off;
 }
 
-static uint64_t rid_size(const struct table_header *h)
+static uint64_t rule_index_size(const struct table_header *h)
 {
-	return h->flags & TABLE_WIDE_RID ? 4 : 2;
+	return h->flags & TABLE_WIDE_INDEX ? 4 : 2;
 }
 
 /* Return an upper bound of the bytes after the front part. */
 static uint64_t rest_of(const struct table_header *h)
 {
-	return (uint64_t)h->n_blks * 2 + h->n_rows * (1 + rid_size(h)) + TABLE_KEY_PAD +
+	return (uint64_t)h->n_blocks * 2 + h->n_rows * (1 + rule_index_size(h)) + TABLE_KEY_PAD +
 	       (uint64_t)3 * TABLE_ALIGN;
 }
 
@@ -205,22 +212,23 @@ int uw_table_pack(const struct uw_table_source *source, const struct uw_table_ro
 	int err;
 
 	fill_header(source, rows, base, &h);
-	err = count_blocks(rows, h.n_rows, &h.n_blks);
+	err = count_blocks(rows, h.n_rows, &h.n_blocks);
 	if (err)
 		return err;
 	at += uw_blob_sums(rest_of(&h));
 	h.seg = place(&at, h.n_segs * sizeof(struct table_seg));
-	h.sup = place(&at, (h.n_sups + (uint64_t)1) * sizeof(struct table_sup));
+	h.superblock =
+		place(&at, (h.n_superblocks + (uint64_t)1) * sizeof(struct table_superblock));
 	h.rule = place(&at, (uint64_t)h.n_rules * 8);
 	h.ext = place(&at, (uint64_t)h.n_rules * h.ext_slots * 2);
 	h.slow = place(&at, h.slow_size);
 	h.expr = place(&at, h.expr_size);
-	h.blk = place(&at, (uint64_t)h.n_blks * 2);
+	h.block = place(&at, (uint64_t)h.n_blocks * 2);
 	h.key = place(&at, (uint64_t)h.n_rows + TABLE_KEY_PAD);
-	h.rid = place(&at, (uint64_t)h.n_rows * rid_size(&h));
+	h.rule_index = place(&at, (uint64_t)h.n_rows * rule_index_size(&h));
 	if (at > UINT32_MAX)
 		return -ENOTSUP;
-	h.blob.front = h.blk;
+	h.blob.front = h.block;
 	h.blob.size = at;
 	blob = uw_large_alloc((size_t)at);
 	if (!blob)

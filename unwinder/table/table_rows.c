@@ -99,17 +99,17 @@ uint32_t uw_table_rows_intern(struct uw_table_rows *rows, const struct uw_row *r
 	return (uint32_t)rows->n_rules - 1;
 }
 
-/* Make the rule with TABLE_WORD_BEGINS, and store the pair in begun. */
+/* Make the rule with TABLE_RULE_BEGINS, and store the pair in begun. */
 static __attribute__((noinline)) void begin_rule(struct uw_table_rows *rows, uint32_t rule)
 {
 	struct uw_row row = rows->rules[rule];
 
-	row.word |= TABLE_WORD_BEGINS;
+	row.word |= TABLE_RULE_BEGINS;
 	rows->begun[0] = rule;
 	rows->begun[1] = uw_table_rows_intern(rows, &row);
 }
 
-/* Return the same rule with TABLE_WORD_BEGINS set. */
+/* Return the same rule with TABLE_RULE_BEGINS set. */
 static inline uint32_t rule_begun(struct uw_table_rows *rows, uint32_t rule)
 {
 	if (rule == UW_RULE_NONE)
@@ -131,7 +131,7 @@ void uw_table_rows_begin(struct uw_table_rows *rows, uint32_t unit, size_t from,
 	before = i ? rows->rows[i - 1].rule : UW_RULE_NONE;
 	first = rule_begun(rows, own ? rows->rows[i].rule : before);
 	/*
-	 * A row at unit differs from the one before it; with TABLE_WORD_BEGINS set, the two may be
+	 * A row at unit differs from the one before it; with TABLE_RULE_BEGINS set, the two may be
 	 * equal.
 	 */
 	if (!told && (!own || first == before) &&
@@ -240,8 +240,8 @@ static uint64_t slow_word(struct uw_table_rows *rows, const struct uw_rule *rule
 	slow.cfa_off = rule->cfa_size
 			       ? pool_intern(rows, &rows->expr, rule->cfa_expr, rule->cfa_size)
 			       : rule->cfa_off;
-	slow.flags = (uint8_t)((rule->signal ? TABLE_WORD_SIGNAL : 0) |
-			       (rule->ra_signed ? TABLE_WORD_SIGNED : 0));
+	slow.flags = (uint8_t)((rule->signal ? TABLE_RULE_SIGNAL : 0) |
+			       (rule->ra_signed ? TABLE_RULE_SIGNED : 0));
 	memcpy(record, &slow, sizeof(slow));
 	for (unsigned int i = 0; i < rule->n_regs; i++) {
 		const struct uw_reg_rule *r = &rule->regs[i];

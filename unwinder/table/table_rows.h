@@ -41,7 +41,7 @@ struct uw_table_rows {
 	size_t n_rules, room_rules;
 	uint32_t *hash; /* of rules: index + 1 */
 	size_t n_hash;
-	uint32_t begun[2]; /* a rule, and the same rule with TABLE_WORD_BEGINS */
+	uint32_t begun[2]; /* a rule, and the same rule with TABLE_RULE_BEGINS */
 	struct uw_pool slow, expr;
 	int err; /* the first error, such as -ENOMEM; then there will be no table */
 };

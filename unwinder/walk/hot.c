@@ -138,7 +138,7 @@ static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot
 	int16_t fp = uw_word_fp(word), ra = uw_word_ra(word);
 	uint8_t kind = 0;
 
-	if (word & (TABLE_WORD_SIGNAL | TABLE_WORD_BASED))
+	if (word & (TABLE_RULE_SIGNAL | TABLE_RULE_BASED))
 		return;
 	slot->cfa = (int32_t)uw_word_cfa(word);
 	switch (uw_word_kind(word)) {
@@ -159,7 +159,7 @@ static void expand(const struct uw_arch *arch, uint64_t word, struct uw_hot_slot
 	default:
 		return;
 	}
-	slot->saved = word & TABLE_WORD_SAVED;
+	slot->saved = word & TABLE_RULE_SAVED;
 	slot->ra = slot->fp = slot->cfa + ra * 8;
 	if (ra == TABLE_UNDEFINED) {
 		kind |= KIND_ROOT;
